@@ -110,7 +110,7 @@ func (m *Model) decoder(special []string) (decoder, error) {
 		if len(ids) != 1 || text && len(t.Encode(name, tokenizer.Options{})) == 1 {
 			return nil, fmt.Errorf("GenerateOptions.Special: %q is no special token", name)
 		}
-		if text { // some files call a special token text: it is written anyway
+		if text && written == name { // some files call a special token text: it is written anyway
 			continue
 		}
 		names[ids[0]] = written

@@ -22,7 +22,7 @@ func (p *Parser) header(i int, final, cut bool) (n int, then func(), x reading) 
 	whole := behind && strings.HasPrefix(rest[len(head):], p.s.Header)
 	words, ok := strings.CutPrefix(head, p.s.Next)
 	switch {
-	case ok && !p.follows(words), !behind && len(rest) == maxHeader, behind && !whole && p.mode == inReasoning:
+	case ok && !p.follows(words), p.spelled(i), !behind && len(rest) == maxHeader, behind && !whole && p.mode == inReasoning:
 		return 0, nil, no
 	case !behind && (!final || cut):
 		return 0, nil, short

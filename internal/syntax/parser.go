@@ -353,7 +353,7 @@ const lasts = ">]})`"
 // stands reports whether a mark is one, and not a text that is spelled like a control token of the model: that token, or, where no text
 // was said, or where another mark comes next or the answer ends, its spelling.
 func (p *Parser) stands(o *opener, i int, final bool) reading {
-	if !slices.Contains(p.Control, o.mark) || p.control[i] > 0 || p.fresh && strings.TrimLeft(string(p.held[:i]), " \n") == "" {
+	if !p.spelled(i) {
 		return yes
 	}
 	rest := strings.TrimLeft(string(p.held[i+len(o.mark):]), " \n")
@@ -370,6 +370,14 @@ func (p *Parser) stands(o *opener, i int, final bool) reading {
 		}
 	}
 	return x
+}
+
+// spelled reports whether text behind other text is spelled like a control token of the model.
+func (p *Parser) spelled(i int) bool {
+	if p.control[i] > 0 || i < p.lead || p.fresh && strings.TrimLeft(string(p.held[:i]), " \n") == "" {
+		return false
+	}
+	return slices.ContainsFunc(p.Control, func(name string) bool { return bytes.HasPrefix(p.held[i:], []byte(name)) })
 }
 
 // framed finds the call that marks of the frame at i come before.

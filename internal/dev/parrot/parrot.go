@@ -30,7 +30,8 @@ type Options struct {
 	Pre      string           // pre-tokenizer, by default qwen2
 }
 
-// WriteFile writes a model with a chat template to path. It says text.
+// WriteFile writes a model with a chat template to path. It says text, in which ␞ is not said: it cuts a token's name into pieces of
+// text that only look like the token.
 func WriteFile(path, template, text string, o Options) error {
 	return gguf.WriteFile(path, func(w io.Writer) error { return Write(w, template, text, o) })
 }
@@ -38,7 +39,10 @@ func WriteFile(path, template, text string, o Options) error {
 // Write writes a model with a chat template to w. It says text.
 func Write(w io.Writer, template, text string, o Options) error {
 	v := newVocabulary(&o)
-	said := v.cut(text, append(slices.Clone(o.Control), o.User...))
+	var said []int
+	for part := range strings.SplitSeq(text, "␞") {
+		said = v.cut(said, part, append(slices.Clone(o.Control), o.User...))
+	}
 	half := (len(said) + 2 + 31) / 32 * 32
 	d := 2 * half
 	m := &model{v: v, half: half, head: make([]float32, len(v.tokens)*d), feature: map[int]int{}}
@@ -216,9 +220,9 @@ func spell(text string) string {
 	return b.String()
 }
 
-// cut makes tokens of a text: special ones, and pieces of three bytes, or as many as make one that is new. What cannot be new joins the
+// cut appends the tokens of a text: special ones, and pieces of three bytes, or as many as make one that is new. What cannot be new joins the
 // piece before it, or is cut into bytes.
-func (v *vocabulary) cut(text string, special []string) (ids []int) {
+func (v *vocabulary) cut(ids []int, text string, special []string) []int {
 	slices.SortStableFunc(special, func(a, b string) int { return len(b) - len(a) })
 	for text != "" {
 		if i := slices.IndexFunc(special, func(s string) bool { return strings.HasPrefix(text, s) }); i >= 0 {
