@@ -126,7 +126,7 @@ func (r *reader) read() reading {
 	}
 }
 
-// end reads what is behind calls: the last mark, or, where it is missing, what may follow.
+// end reads the end of calls: the last mark, or, where that is missing, text that may follow.
 func (r *reader) end() reading {
 	if r.marks.End != "" {
 		if x := r.mark(r.marks.End); x != no {
