@@ -59,16 +59,3 @@ func (c *call) unwrap() {
 	}
 	c.custom, c.arguments = true, *a.Input
 }
-
-// responseTools reads the tools of a request.
-func responseTools(f *fields, c *conversation) {
-	c.given = f.has("tools")
-	for _, t := range f.objects("tools", maxTools) {
-		switch t.toolKind("", "function", "custom") {
-		case "custom":
-			c.addCustom(customTool(t, true))
-		case "function":
-			c.tools = append(c.tools, tool(t, "parameters"))
-		}
-	}
-}

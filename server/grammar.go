@@ -277,7 +277,7 @@ func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
 	switch kind := o.needOne("type", "function", "custom", "allowed_tools"); kind {
 	case "function", "custom":
 		c.choice.required, c.choice.named, c.single = true, true, true
-		c.pick(f, "tool_choice", toolNamed(o, kind))
+		c.pick(f, "tool_choice", c.known(o.text("namespace"), toolNamed(o, kind)))
 	case "allowed_tools":
 		in := o
 		if o.has("allowed_tools") { // the responses API has the fields beside the type
@@ -290,7 +290,7 @@ func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
 				t.hints.add(strings.TrimSuffix(t.path, "."))
 				continue
 			}
-			names = append(names, toolNamed(t, t.needOne("type", "function", "custom")))
+			names = append(names, c.known(t.text("namespace"), toolNamed(t, t.needOne("type", "function", "custom"))))
 			t.done()
 		}
 		if len(names) == 0 {

@@ -32,7 +32,7 @@ func TestEffort(t *testing.T) {
 		}
 	}
 	c.refuses(400, "reasoning.effort", "want none", "POST", "/v1/responses", `{"model":"demo","input":"a","reasoning":{"effort":"lots"}}`)
-	c.refuses(400, "reasoning.summary", "not supported", "POST", "/v1/responses", `{"model":"demo","input":"a","reasoning":{"summary":"detailed"}}`)
+	c.refuses(400, "reasoning.summary", "want auto", "POST", "/v1/responses", `{"model":"demo","input":"a","reasoning":{"summary":"long"}}`)
 	c.refuses(400, "reasoning.x", "Unrecognized", "POST", "/v1/responses", `{"model":"demo","input":"a","reasoning":{"x":1}}`)
 	plain := serve(t, demo(t), Options{})
 	plain.ignores("reasoning_effort", "/v1/chat/completions", `{`+hello+`,"reasoning_effort":"low"}`)

@@ -1,15 +1,17 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/karat-run/karat"
 )
 
-// responses is POST /v1/responses: nothing is kept of it.
+// responses is POST /v1/responses.
 func (x *exchange) responses() *problem {
 	q, p := x.responseRequest()
 	if p != nil {
@@ -23,7 +25,9 @@ func (x *exchange) responses() *problem {
 	if p != nil {
 		return p
 	}
-	return x.reply(q.object(&u))
+	o := q.object(&u)
+	q.keep(o)
+	return x.reply(o)
 }
 
 // responseTokens is POST /v1/responses/input_tokens.
@@ -44,6 +48,12 @@ type response struct {
 	echo map[string]any
 	out  blocks
 	ids  []string // of the items of the answer
+
+	input   []json.RawMessage // items of the request
+	before  string            // the response that it goes on with
+	kept    bool              // it can be named later
+	sealed  bool              // reasoning is there in its opaque form, too
+	summary bool              // reasoning is there as its summary, too
 }
 
 func (x *exchange) responseRequest() (*response, *problem) {
@@ -55,8 +65,8 @@ func (x *exchange) responseRequest() (*response, *problem) {
 	r := q.r
 	r.pieces = true
 	q.echo = map[string]any{"error": nil, "incomplete_details": nil, "instructions": null(f, "instructions", "null"), "metadata": null(f, "metadata", "{}"), "tools": null(f, "tools", "[]"),
-		"tool_choice": null(f, "tool_choice", `"auto"`), "parallel_tool_calls": null(f, "parallel_tool_calls", "true"), "store": false, "previous_response_id": nil,
-		"text": map[string]any{"format": map[string]string{"type": "text"}}, "truncation": "disabled", "reasoning": null(f, "reasoning", "null")}
+		"tool_choice": null(f, "tool_choice", `"auto"`), "parallel_tool_calls": null(f, "parallel_tool_calls", "true"), "previous_response_id": orNull(f.peek("previous_response_id")),
+		"text": map[string]any{"format": map[string]string{"type": "text"}}, "truncation": cmp.Or(f.peek("truncation"), "disabled"), "reasoning": null(f, "reasoning", "null")}
 	r.limit(f, "max_output_tokens", 1)
 	r.heat(f, 2)
 	q.echo["temperature"], q.echo["top_p"], q.echo["max_output_tokens"] = r.sampling.Temperature, orOne(r.sampling.TopP), nil
@@ -65,26 +75,39 @@ func (x *exchange) responseRequest() (*response, *problem) {
 	}
 	r.stream = f.boolean("stream", false)
 	text := null(f, "text", "{}")
+	q.before, q.kept = f.peek("previous_response_id"), f.boolean("store", true) && !x.who.late
 	responseRefused(f)
 	if r.form = responseText(f); !r.form.free() {
 		q.echo["text"] = text
 	}
-	r.responseLogprobs(f)
+	q.include(f)
 	q.echo["top_logprobs"] = r.top
 	c := conversation{args: templateArgs(f)}
-	m.responseReasoning(f, &c)
+	q.reasoning(f, &c)
 	if text := f.text("instructions"); text != "" {
 		c.messages = append(c.messages, karat.TextMessage(karat.RoleSystem, text))
 		c.placed("instructions")
 	}
-	responseInput(f, &c)
 	responseTools(f, &c)
+	in := items{x: x, f: f}
+	responseInput(f, in.read(), &c)
+	q.input = in.own
+	for _, raw := range q.input {
+		q.kept = q.kept && len(raw) < recentBytes/2
+	}
+	q.echo["store"] = q.kept
 	c.choose(f, f.take("tool_choice"))
 	c.single = !f.boolean("parallel_tool_calls", true) || c.single
 	if f.done(); *f.err != nil {
 		return nil, *f.err
 	}
 	return q, r.converse(x.ctx, &c, "input")
+}
+
+// peek is a text that is still to be read; "" is none.
+func (f *fields) peek(name string) string {
+	text, _ := as[string](f.values[name])
+	return text
 }
 
 // null is a field's JSON, or what stands for its absence; it is still to be read.
@@ -105,13 +128,14 @@ func orOne(p float64) float64 {
 
 // responseRefused reads the fields that ask for more than an answer.
 func responseRefused(f *fields) {
-	f.lacks("previous_response_id", "conversation", "prompt", "background")
+	f.lacks("conversation", "prompt", "background")
 	f.one("truncation", "auto", "disabled") // nothing is ever cut: a prompt that does not fit is refused
-	f.hint("max_tool_calls")                // calls of the service's own tools
+	f.hint("max_tool_calls", "context_management")
 	if o := f.object("stream_options"); o != nil {
 		o.hint("include_obfuscation")
 		o.done()
 	}
+	metadata(f) // which the answer has, too
 	idle(f)
 }
 
@@ -125,13 +149,18 @@ func responseText(f *fields) (x form) {
 	return x
 }
 
-// responseLogprobs reads whether the answer's tokens have log-probabilities, and of what else include wants.
-func (r *request) responseLogprobs(f *fields) {
+// include reads what else than texts and calls the answer is to have.
+func (q *response) include(f *fields) {
+	r := q.r
 	for _, name := range f.texts("include", 32) {
 		switch name {
 		case "message.output_text.logprobs":
 			r.logprobs = true
-		case "reasoning.encrypted_content": // an item of reasoning has its text as it is
+		case "reasoning.encrypted_content":
+			q.sealed = true
+		case "code_interpreter_call.outputs", "computer_call_output.output.image_url", "file_search_call.results", "message.input_image.image_url",
+			"web_search_call.action.sources", "web_search_call.results": // there are none
+			f.hints.add("include." + name)
 		default:
 			f.reject(refused("include", fmt.Sprintf("include %q", name)))
 		}
@@ -141,34 +170,35 @@ func (r *request) responseLogprobs(f *fields) {
 	}
 }
 
-// responseReasoning reads how much the answer is to reason. Its reasoning is there as it is; there are no summaries of it.
-func (m *served) responseReasoning(f *fields, c *conversation) {
-	o := f.object("reasoning")
+// reasoning reads how much the answer is to reason, and whether that has a summary: the reasoning as it is.
+func (q *response) reasoning(f *fields, c *conversation) {
+	m, o := q.r.model, f.object("reasoning")
 	if o == nil {
 		return
 	}
 	m.reason(o, "effort", c)
 	m.budget(o, "max_tokens", 0, maxTokens, c)
 	for _, name := range []string{"summary", "generate_summary"} {
-		if kind := o.one(name, "auto", "concise", "detailed"); kind != "" && kind != "auto" {
-			o.reject(refused(o.path+name, "a summary of the reasoning"))
-		}
+		q.summary = o.one(name, "auto", "concise", "detailed") != "" || q.summary
 	}
+	o.hint("context")
 	o.done()
 }
 
-// responseInput reads a text, or items: messages, calls and their results.
-func responseInput(f *fields, c *conversation) {
+// serviceItem finds the items of tools that OpenAI's service runs, and of its own records, which say nothing to a model here.
+var serviceItem = regexp.MustCompile(`^(code_interpreter|computer|file_search|image_generation|mcp|tool_search|web_search)_call$|^mcp_(list_tools|approval_request|approval_response)$`)
+
+// responseInput reads items: messages, calls and their results.
+func responseInput(f *fields, list []*fields, c *conversation) {
 	before := len(c.messages)
-	if text, ok := as[string](f.values["input"]); ok {
-		f.take("input")
-		c.messages = append(c.messages, karat.TextMessage(karat.RoleUser, text))
-		c.placed("input")
-		return
-	}
 	names := map[string]string{} // of tools, by the ids of calls
-	for _, m := range f.objects("input", maxMessages) {
+	for _, m := range list {
+		if serviceItem.MatchString(m.peek("type")) {
+			m.hints.add(strings.TrimSuffix(m.path, "."))
+			continue
+		}
 		m.ignore("status")
+		m.hint("phase", "created_by", "agent", "internal_chat_message_metadata_passthrough")
 		switch kind := m.kind("An item", "message", "message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"); kind {
 		case "message":
 			m.ignore("id")
@@ -182,7 +212,7 @@ func responseInput(f *fields, c *conversation) {
 			c.messages = continued(c.messages, onlyReasons, reasoningItem(m))
 		case "function_call", "custom_tool_call":
 			m.ignore("id")
-			id, name := m.needText("call_id"), m.needText("name")
+			id, name := m.needText("call_id"), c.known(m.text("namespace"), m.needText("name"))
 			var call karat.ToolCall
 			if kind == "function_call" {
 				call = toolCall(m, id, name, m.text("arguments"))
@@ -235,11 +265,12 @@ func reasoningItem(m *fields) karat.Reasoning {
 		}
 		return b.String()
 	}
-	as, summary := text("content", "reasoning_text"), text("summary", "summary_text")
-	if as == "" {
-		as = summary
+	as, summary, sealed := text("content", "reasoning_text"), text("summary", "summary_text"), m.text("encrypted_content")
+	said, own := unseal(sealed)
+	if own {
+		as = cmp.Or(as, said)
 	}
-	if sealed := m.text("encrypted_content"); sealed != "" && as == "" {
+	if as = cmp.Or(as, summary); sealed != "" && as == "" && !own {
 		m.reject(refused(m.path+"encrypted_content", "reasoning that another server has encrypted"))
 	}
 	return karat.Reasoning(as)
@@ -289,15 +320,22 @@ func (q *response) item(i int, b *block, status string) map[string]any {
 	}
 	switch text := b.text.String(); b.kind {
 	case callBlock:
-		return map[string]any{"type": "function_call", "id": q.ids[i], "call_id": b.call.id, "name": b.call.name, "arguments": text, "status": status}
+		return b.call.inSpace(map[string]any{"type": "function_call", "id": q.ids[i], "call_id": b.call.id, "name": b.call.name, "arguments": text, "status": status})
 	case customBlock:
-		return map[string]any{"type": "custom_tool_call", "id": q.ids[i], "call_id": b.call.id, "name": b.call.name, "input": text, "status": status}
+		return b.call.inSpace(map[string]any{"type": "custom_tool_call", "id": q.ids[i], "call_id": b.call.id, "name": b.call.name, "input": text, "status": status})
 	case reasoningBlock:
-		parts := []any{}
+		parts, summary := []any{}, []any{}
 		if text != "" {
 			parts = append(parts, map[string]string{"type": "reasoning_text", "text": text})
 		}
-		return map[string]any{"type": "reasoning", "id": q.ids[i], "summary": []any{}, "content": parts, "status": status}
+		if text != "" && q.summary {
+			summary = append(summary, summaryText(text))
+		}
+		o := map[string]any{"type": "reasoning", "id": q.ids[i], "summary": summary, "content": parts, "status": status}
+		if q.sealed && status != "in_progress" {
+			o["encrypted_content"] = seal(text)
+		}
+		return o
 	default:
 		parts := []any{}
 		if text != "" {
@@ -311,6 +349,10 @@ func (q *response) outputText(text string, tokens []karat.Token) map[string]any 
 	return map[string]any{"type": "output_text", "text": text, "annotations": []any{}, "logprobs": q.r.tokenLogprobs(tokens)}
 }
 
+func summaryText(text string) map[string]string {
+	return map[string]string{"type": "summary_text", "text": text}
+}
+
 // streamResponse sends the events of this API: each has a name and a number.
 func (x *exchange) streamResponse(q *response) *problem {
 	s, number := x.open(false), 0
@@ -319,42 +361,7 @@ func (x *exchange) streamResponse(q *response) *problem {
 		number++
 		s.send(kind, more)
 	}
-	at := func(i int, more map[string]any) map[string]any {
-		more["item_id"], more["output_index"] = q.ids[i], i
-		return more
-	}
-	names := map[kind]string{textBlock: "response.output_text", reasoningBlock: "response.reasoning_text", callBlock: "response.function_call_arguments", customBlock: "response.custom_tool_call_input"}
-	q.out.opened = func(i int, b *block) {
-		send("response.output_item.added", map[string]any{"output_index": i, "item": q.item(i, b, "in_progress")})
-		if b.kind == textBlock {
-			send("response.content_part.added", at(i, map[string]any{"content_index": 0, "part": q.outputText("", nil)}))
-		}
-	}
-	q.out.grew = func(i int, b *block, piece string, tokens []karat.Token) {
-		more := map[string]any{"delta": piece}
-		if b.kind < callBlock {
-			more["content_index"] = 0
-		}
-		if b.kind == textBlock {
-			more["logprobs"] = q.r.tokenLogprobs(tokens)
-		}
-		send(names[b.kind]+".delta", at(i, more))
-	}
-	q.out.closed = func(i int, b *block) {
-		text := b.text.String()
-		switch b.kind {
-		case callBlock:
-			send(names[b.kind]+".done", at(i, map[string]any{"arguments": text, "name": b.call.name}))
-		case customBlock:
-			send(names[b.kind]+".done", at(i, map[string]any{"input": text}))
-		case reasoningBlock:
-			send(names[b.kind]+".done", at(i, map[string]any{"content_index": 0, "text": text}))
-		case textBlock:
-			send(names[b.kind]+".done", at(i, map[string]any{"content_index": 0, "text": text, "logprobs": q.r.tokenLogprobs(b.tokens)}))
-			send("response.content_part.done", at(i, map[string]any{"content_index": 0, "part": q.outputText(text, b.tokens)}))
-		}
-		send("response.output_item.done", map[string]any{"output_index": i, "item": q.item(i, b, b.status())})
-	}
+	q.tell(send)
 	begun := false
 	u, p := x.s.answer(x.ctx, q.r, func(e event) {
 		if !begun {
@@ -367,6 +374,58 @@ func (x *exchange) streamResponse(q *response) *problem {
 	if p != nil {
 		return p
 	}
-	send("response."+q.status(), map[string]any{"response": q.object(&u)})
+	o := q.object(&u)
+	q.keep(o)
+	send("response."+q.status(), map[string]any{"response": o})
 	return nil
+}
+
+// tell sends the events of the items of an answer.
+func (q *response) tell(send func(kind string, more map[string]any)) {
+	at := func(i int, more map[string]any) map[string]any {
+		more["item_id"], more["output_index"] = q.ids[i], i
+		return more
+	}
+	names := map[kind]string{textBlock: "response.output_text", reasoningBlock: "response.reasoning_text", callBlock: "response.function_call_arguments", customBlock: "response.custom_tool_call_input"}
+	q.out.opened = func(i int, b *block) {
+		send("response.output_item.added", map[string]any{"output_index": i, "item": q.item(i, b, "in_progress")})
+		if b.kind == textBlock {
+			send("response.content_part.added", at(i, map[string]any{"content_index": 0, "part": q.outputText("", nil)}))
+		}
+		if b.kind == reasoningBlock && q.summary {
+			send("response.reasoning_summary_part.added", at(i, map[string]any{"summary_index": 0, "part": summaryText("")}))
+		}
+	}
+	q.out.grew = func(i int, b *block, piece string, tokens []karat.Token) {
+		more := map[string]any{"delta": piece}
+		if b.kind < callBlock {
+			more["content_index"] = 0
+		}
+		if b.kind == textBlock {
+			more["logprobs"] = q.r.tokenLogprobs(tokens)
+		}
+		send(names[b.kind]+".delta", at(i, more))
+		if b.kind == reasoningBlock && q.summary {
+			send("response.reasoning_summary_text.delta", at(i, map[string]any{"summary_index": 0, "delta": piece}))
+		}
+	}
+	q.out.closed = func(i int, b *block) {
+		text := b.text.String()
+		switch b.kind {
+		case callBlock:
+			send(names[b.kind]+".done", at(i, map[string]any{"arguments": text, "name": b.call.name}))
+		case customBlock:
+			send(names[b.kind]+".done", at(i, map[string]any{"input": text}))
+		case reasoningBlock:
+			send(names[b.kind]+".done", at(i, map[string]any{"content_index": 0, "text": text}))
+			if q.summary {
+				send("response.reasoning_summary_text.done", at(i, map[string]any{"summary_index": 0, "text": text}))
+				send("response.reasoning_summary_part.done", at(i, map[string]any{"summary_index": 0, "part": summaryText(text)}))
+			}
+		case textBlock:
+			send(names[b.kind]+".done", at(i, map[string]any{"content_index": 0, "text": text, "logprobs": q.r.tokenLogprobs(b.tokens)}))
+			send("response.content_part.done", at(i, map[string]any{"content_index": 0, "part": q.outputText(text, b.tokens)}))
+		}
+		send("response.output_item.done", map[string]any{"output_index": i, "item": q.item(i, b, b.status())})
+	}
 }

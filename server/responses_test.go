@@ -69,7 +69,7 @@ func TestResponseLogprobs(t *testing.T) {
 	if got, _ := encode(deltas); string(got) != string(want) {
 		t.Errorf("deltas: %s, want %s", got, want)
 	}
-	c.refuses(400, "include", "not supported", "POST", "/v1/responses", `{"model":"demo","input":"a","include":["file_search_call.results"]}`)
+	c.refuses(400, "include", "not supported", "POST", "/v1/responses", `{"model":"demo","input":"a","include":["thoughts"]}`)
 }
 
 // TestResponseCut: the item within which an answer is cut is incomplete, as the response is; those before are not.
@@ -95,7 +95,7 @@ func TestResponseCut(t *testing.T) {
 func TestNotStored(t *testing.T) {
 	c := serve(t, demo(t), Options{})
 	for _, method := range []string{"GET", "DELETE"} {
-		c.refuses(404, "", "stores none", method, "/v1/responses/resp_1", "")
+		c.refuses(404, "", "kept in memory", method, "/v1/responses/resp_1", "")
 		c.refuses(404, "", "--store FOLDER", method, "/v1/files/file-1", "")
 	}
 	c.refuses(404, "", "--store FOLDER", "GET", "/v1/batches", "")

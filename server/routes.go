@@ -58,8 +58,8 @@ func (s *Server) routes() {
 			return nil
 		})
 	}
-	get("/v1/responses/{id}", openAI{}, (*exchange).noResponse)
-	s.handle("DELETE /v1/responses/{id}", route{voice: openAI{}, handle: (*exchange).noResponse})
+	get("/v1/responses/{id}", openAI{}, (*exchange).showResponse)
+	s.handle("DELETE /v1/responses/{id}", route{voice: openAI{}, handle: (*exchange).deleteResponse})
 	s.storeRoutes()
 }
 
@@ -91,11 +91,6 @@ func (s *Server) storeRoutes() {
 // noStore answers the routes of files and batches where the server keeps none.
 func (x *exchange) noStore() *problem {
 	return notStored("This server keeps no files and batches: it was started without --store FOLDER")
-}
-
-// noResponse answers for a response by its id.
-func (x *exchange) noResponse() *problem {
-	return notStored(fmt.Sprintf("There is no response %q: this server stores none. Send what was said as input again", x.r.PathValue("id")))
 }
 
 // voiceOf is how the API of a path writes errors.

@@ -66,6 +66,7 @@ type Server struct {
 	mux      *http.ServeMux
 	patterns []string
 	grammars *grammars
+	recent   recent  // of the responses API
 	places   *shares // of answers
 	bodies   *shares // of bytes of requests
 	small    *shares // of the first bytes of each, firstBody at most
@@ -85,6 +86,7 @@ type Server struct {
 func New(ctx context.Context, o Options) (*Server, error) {
 	o.MaxBody, o.Requests = cmp.Or(o.MaxBody, 32<<20), cmp.Or(o.Requests, 256)
 	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), now: time.Now, since: time.Now().Unix(), grammars: newGrammars(grammarBytes)}
+	s.recent = recent{now: func() time.Time { return s.now() }, of: map[string]*keptResponses{}}
 	s.generate = func(ctx context.Context, from *karat.Session, ids []int, o karat.GenerateOptions) iter.Seq2[karat.Token, error] {
 		return from.GenerateIDs(ctx, ids, o)
 	}

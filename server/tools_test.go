@@ -302,7 +302,7 @@ func TestResponses(t *testing.T) {
 	if all[0].name != "response.created" || all[1].name != "response.in_progress" || all[len(all)-1].name != "response.completed" || text != "Let me see." || at(last, "response", "output", 2, "name") != "weather" {
 		t.Errorf("%v", all)
 	}
-	for param, more := range map[string]string{"previous_response_id": `"x"`, "background": `true`, "conversation": `{"id":"conv_1"}`} {
+	for param, more := range map[string]string{"prompt": `{"id":"p"}`, "background": `true`, "conversation": `{"id":"conv_1"}`} {
 		body := `{"model":"demo","input":"a","` + param + `":` + more + `}`
 		c.refuses(400, param, "not supported", "POST", "/v1/responses", body)
 	}

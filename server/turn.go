@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,10 +18,12 @@ type conversation struct {
 	messages []karat.Message
 	places   []string // of the messages in the request; nil is messages[i]
 	tools    []karat.Tool
-	args     map[string]any  // of the template
-	given    bool            // there is a list of tools
-	single   bool            // one call ends the answer
-	custom   map[string]bool // tools whose input is a text
+	args     map[string]any        // of the template
+	given    bool                  // there is a list of tools
+	single   bool                  // one call ends the answer
+	custom   map[string]bool       // tools whose input is a text
+	spaces   map[string]spacedName // tools of namespaces, by their names for the model
+	also     map[string]string     // other names by which the model may call those
 	choice   toolChoice
 	goesOn   bool // the answer goes on with the last message, the assistant's
 	bare     bool // the prompt has no beginning of an answer
@@ -33,9 +36,10 @@ type call struct {
 	index           int
 	id              string
 	name, arguments string
-	custom          bool // of a tool whose input is a text, which arguments are then
-	again           bool // the arguments go on
-	more            bool // and another piece follows
+	space           string // the namespace of the tool
+	custom          bool   // of a tool whose input is a text, which arguments are then
+	again           bool   // the arguments go on
+	more            bool   // and another piece follows
 }
 
 // turn is how the answer to a conversation is read.
@@ -50,6 +54,8 @@ type turn struct {
 	named   bool            // the client named the tool that is called
 	single  bool            // one call ends the answer
 	special []string        // marks that are special tokens
+
+	spaces map[string]spacedName // of tools, by all names that the model may say
 }
 
 // converse makes the prompt of a conversation, which is to be told by the words of param.
@@ -70,7 +76,10 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 		if len(r.turn.syntax.Calls) == 0 && !r.turn.syntax.Bare {
 			return bad("tools", "Invalid value for 'tools': the syntax of calls that this model's chat template has is not known")
 		}
-		r.turn.tools, r.turn.custom = stringParameters(c.tools), c.custom
+		r.turn.tools, r.turn.custom, r.turn.spaces = stringParameters(c.tools), c.custom, maps.Clone(c.spaces)
+		for also, name := range c.also {
+			r.turn.tools[also], r.turn.spaces[also] = r.turn.tools[name], c.spaces[name]
+		}
 	}
 	r.turn.opened = r.turn.syntax.Opens(r.model.model.Detokenize(ids[max(0, len(ids)-16):]))
 	if r.turn.goesOn = c.goesOn; c.goesOn {
@@ -229,6 +238,9 @@ func (p *pieces) events(from []syntax.Event) (all []event) {
 			}
 			if p.now == nil {
 				p.now = &call{index: p.calls, id: newID("call_"), name: c.Name}
+				if of, ok := p.t.spaces[c.Name]; ok {
+					p.now.name, p.now.space = of.name, of.space
+				}
 			}
 			x := *p.now
 			if x.arguments, x.more = c.Arguments, c.More; p.t.custom[c.Name] {
