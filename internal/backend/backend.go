@@ -28,6 +28,7 @@ type Backend interface {
 type Options struct {
 	Rows    int                    // most rows of a step; 0 is 1
 	Outputs int                    // most rows of a step whose logits are wanted; 0 is Rows
+	Tokens  int                    // logits that a Chooser chooses from, the first of a row; 0 is all
 	Want    func(*graph.Node) bool // nodes whose outputs a Tap wants to see; a wanted node is not fused away
 	Keep    func(*graph.Node) bool // nodes whose values steps may ask for (Step.Values): kept to the end of a step, of all its rows; may be nil
 

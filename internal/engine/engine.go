@@ -59,6 +59,7 @@ const outputBytes = 64 << 20
 type Options struct {
 	Context  int   // positions of a sequence; 0 is 4096
 	Chunk    int   // most rows of a step; 0 is what the backend says, or DefaultChunk
+	Tokens   int   // ids below it are tokens, and may be chosen; 0 is all rows of the logits
 	Parallel int   // most sequences whose requests run at a time, others wait; 0 is as many as Budget holds
 	Memory   int64 // most bytes of the machine's memory to take, weights included; 0 is the free memory
 	Budget   int64 // most bytes of keys and values; 0 is half of the free memory, or one sequence if that is more; on a GPU, whose memory nobody tells, at most four sequences
@@ -80,6 +81,7 @@ type Engine struct {
 	cache    backend.Cache
 	pool     *kv.Pool
 	chunk    int // most rows of a step
+	tokens   int // Options.Tokens
 	outputs  int // most rows of a step whose logits are wanted
 	parallel int
 	budget   int64 // Options.Budget
@@ -138,7 +140,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 			o.Chunk = w.Rows()
 		}
 	}
-	e := &Engine{graph: g, chunk: o.Chunk, parallel: o.Parallel, ids: backend.Vocab(g), vocab: g.Result().Shape.Size(),
+	e := &Engine{graph: g, chunk: o.Chunk, tokens: o.Tokens, parallel: o.Parallel, ids: backend.Vocab(g), vocab: g.Result().Shape.Size(),
 		blend: o.Adapters, wake: make(chan struct{}, 1), accounts: map[string]*account{}, wait: wait}
 	e.outputs = min(o.Chunk, max(1, outputBytes/(4*e.vocab)))
 	if n := backend.Input(g); n != nil {
@@ -150,7 +152,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 	}
 	e.watch(&o)
 	var err error
-	e.plan, err = b.Compile(g, backend.Options{Rows: o.Chunk, Outputs: e.outputs, Want: o.Want, Keep: o.Keep, Expert: o.Expert, Progress: o.Progress})
+	e.plan, err = b.Compile(g, backend.Options{Rows: o.Chunk, Outputs: e.outputs, Tokens: o.Tokens, Want: o.Want, Keep: o.Keep, Expert: o.Expert, Progress: o.Progress})
 	if err != nil {
 		return nil, err
 	}

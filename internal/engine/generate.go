@@ -81,6 +81,7 @@ func (s *Sequence) generate(ctx context.Context, r Request, text *stopper, yield
 	if len(r.Prompt) == 0 {
 		return errors.New("the prompt has no tokens")
 	}
+	r.Sample.Tokens = s.e.tokens
 	sampler, err := sample.New(r.Sample)
 	if err != nil {
 		return err

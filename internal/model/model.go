@@ -161,7 +161,10 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 			return err
 		}
 	}
-	m.bounds = engine.Options{Context: o.Engine.Context, Parallel: o.Engine.Parallel, Memory: o.Memory, Budget: o.Engine.Budget, Adapters: m.Blend}
+	for o.Engine.Tokens = m.Tokenizer.VocabSize(); o.Engine.Tokens > 0 && !m.Tokenizer.HasToken(o.Engine.Tokens-1); {
+		o.Engine.Tokens--
+	}
+	m.bounds = engine.Options{Context: o.Engine.Context, Tokens: o.Engine.Tokens, Parallel: o.Engine.Parallel, Memory: o.Memory, Budget: o.Engine.Budget, Adapters: m.Blend}
 	m.Engine, err = Compile(ctx, m.Graph, m.Backend, o.Engine)
 	return err
 }
@@ -169,6 +172,7 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 // Another is one more engine of m, which o tells from Engine. It has the bounds that Engine has, each for itself.
 func (m *Model) Another(ctx context.Context, o engine.Options) (*engine.Engine, error) {
 	o.Context, o.Parallel, o.Memory, o.Budget, o.Adapters = m.bounds.Context, m.bounds.Parallel, m.bounds.Memory, m.bounds.Budget, m.bounds.Adapters
+	o.Tokens = m.bounds.Tokens
 	return Compile(ctx, m.Graph, m.Backend, o)
 }
 

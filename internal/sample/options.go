@@ -41,6 +41,9 @@ type Options struct {
 	// equal tokens, on every architecture.
 	Seed uint64
 
+	// Tokens bounds the ids that are chosen: a model may have rows beyond its vocabulary. Zero is all logits.
+	Tokens int
+
 	// LogitBias is added to the logits of the tokens that are its keys; -Inf bans
 	// one. A key outside the vocabulary is an error of Sample.
 	LogitBias map[int]float32

@@ -98,6 +98,9 @@ func (s *Sampler) Sample(logits []float32, history []int) (id int, err error) {
 
 // from is the token that the options choose from adjusted logits.
 func (s *Sampler) from(logits []float32) (id int, err error) {
+	if n := s.o.Tokens; n > 0 && n < len(logits) {
+		logits = logits[:n]
+	}
 	if s.o.Temperature == 0 {
 		return argmax(logits)
 	}

@@ -14,6 +14,23 @@ var (
 	inf = float32(math.Inf(1))
 )
 
+// TestTokens draws from rows whose last logits, the highest, are no tokens'.
+func TestTokens(t *testing.T) {
+	logits := []float32{1, 2, 0, 1, 90, 80}
+	for _, o := range []Options{{}, {Temperature: 2}, {Temperature: 1, TopK: 2}, {RepeatPenalty: 1.5}, {LogitBias: map[int]float32{5: 100}}} {
+		o.Tokens = 4
+		s, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			if id, err := s.Sample(logits, []int{5, 1}); err != nil || id >= 4 {
+				t.Errorf("%+v: %d, %v", o, id, err)
+			}
+		}
+	}
+}
+
 func TestOptions(t *testing.T) {
 	for _, c := range []struct {
 		o   Options

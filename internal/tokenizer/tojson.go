@@ -101,7 +101,7 @@ func (t *Tokenizer) name(id *int) any {
 func (g *GGUF) spelled(t *Tokenizer, i int) string {
 	k := t.tokens[i]
 	switch {
-	case k.kind == Unused && k.text == fmt.Sprintf("[PAD%d]", i):
+	case k.kind == Unused && k.text == padName(i):
 		return ""
 	case k.kind == UserDefined && !t.byteLevel:
 		return strings.ReplaceAll(k.text, " ", space)

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"unicode/utf8"
 )
@@ -141,6 +142,26 @@ func (t *Tokenizer) IDs(ctx context.Context, text string, o Options) iter.Seq2[[
 // embedding may have more rows.
 func (t *Tokenizer) VocabSize() int { return len(t.tokens) }
 
+// HasToken reports whether an id stands for a token. Files fill a vocabulary up to the rows of the embedding: GGUF's with
+// tokens that are called [PAD...].
+func (t *Tokenizer) HasToken(id int) bool {
+	text, kind := t.Token(id)
+	return text != "" && (kind != Unused || text != padName(id))
+}
+
+// padName returns the name of an id without a token in a GGUF file.
+func padName(id int) string { return "[PAD" + strconv.Itoa(id) + "]" }
+
+// Missing returns the bytes without a token: text that has them has no ids for them, or the unknown token's.
+func (t *Tokenizer) Missing() (bytes []byte) {
+	for b := range 256 {
+		if t.lossy && inUTF8(byte(b)) && t.bytes[b] < 0 {
+			bytes = append(bytes, byte(b))
+		}
+	}
+	return bytes
+}
+
 // Token returns a token in the vocabulary's own spelling ("Ġthe", "▁the",
 // "<0x0A>") and its kind, or "" and Unused for an id outside the vocabulary.
 func (t *Tokenizer) Token(id int) (text string, kind Kind) {
@@ -192,6 +213,9 @@ func (t *Tokenizer) EOS() (id int, ok bool) { return t.eos, t.eos >= 0 }
 
 // AddsBOS reports whether AddSpecial puts BOS before the text.
 func (t *Tokenizer) AddsBOS() bool { return t.bos >= 0 && slices.Contains(t.prefix, t.bos) }
+
+// EndsTexts reports whether a token ends each text.
+func (t *Tokenizer) EndsTexts() bool { return len(t.suffix) > 0 }
 
 // EndOfTurn returns the ids, ascending, after which generation stops: EOS, in
 // GGUF also EOT and EOM, and every token that is known by its name to end a turn.

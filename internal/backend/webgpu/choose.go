@@ -1,6 +1,7 @@
 package webgpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 
 // The Params of the kernels that choose tokens and go on with them.
 type (
-	topParams   struct{ size, before int }
+	topParams   struct{ size, before, tokens int }
 	embedParams struct {
 		n, k, first, rows int
 		scale             float32
@@ -39,6 +40,7 @@ const slice = 2048
 // is left: the first one reads logits, and each leaves candidates for the next.
 type chooser struct {
 	size   int           // logits of a row
+	tokens int           // of which as many are tokens'
 	rows   int           // at most
 	steps  int           // at most
 	leaves [2]gpu.Buffer // of the passes, in turns: [rows, slices, k, 2]
@@ -59,12 +61,12 @@ func (c *chooser) chosen(k int) gpu.Buffer { return c.leaves[(len(c.slices(k))+1
 // newChooser makes the buffers of what finds the likeliest tokens by the logits. It is nil
 // where a program stands in for a GPU: there it is dear that invocations wait for each
 // other, and logits are near.
-func (p *planner) newChooser(g *graph.Graph) (c *chooser, err error) {
+func (p *planner) newChooser(g *graph.Graph, tokens int) (c *chooser, err error) {
 	if p.e.b.o.Software {
 		return nil, nil
 	}
 	logits := g.Result()
-	c = &chooser{size: logits.Shape.Size(), rows: min(p.most(logits), choosing), steps: ahead}
+	c = &chooser{size: logits.Shape.Size(), tokens: cmp.Or(tokens, logits.Shape.Size()), rows: min(p.most(logits), choosing), steps: ahead}
 	for _, n := range g.Nodes {
 		if n.Op == graph.Embed && !p.tables[weights{n.W[0]}] {
 			c.steps = 1
@@ -93,7 +95,7 @@ func (p *planner) addChooser() error {
 			from = c.leaves[(i+1)%2]
 		}
 		grid := func(int) (x, y, z int) { return slices, c.rows, 1 }
-		if err := p.add(&p.e.passes, "top", topVariant{First: i == 0}, topParams{c.size, i}, grid, c.leaves[i%2], gpu.Range{Buffer: from}); err != nil {
+		if err := p.add(&p.e.passes, "top", topVariant{First: i == 0}, topParams{c.size, i, c.tokens}, grid, c.leaves[i%2], gpu.Range{Buffer: from}); err != nil {
 			return err
 		}
 	}

@@ -224,7 +224,7 @@ func swappedFields(t *testing.T, _ *Device) {
 		"turn":      {variant{"F16": true}, turnParams{1, 2, 3, 4}},
 		"route":     {nil, routeParams{1, 2}},
 		"combine":   {variant{"Weighed": true}, combineParams{1, 2}},
-		"top":       {topVariant{}, topParams{1, 2}},
+		"top":       {topVariant{}, topParams{1, 2, 1}},
 		"embed":     {layout{Plain: "f32"}, embedParams{1, 2, 3, 4, 5}},
 		"low":       {nil, lowParams{1, 2, 3}},
 		"adapt":     {nil, adaptParams{1, 2, 3, 4}},

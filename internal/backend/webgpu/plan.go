@@ -232,7 +232,7 @@ func (b *Backend) compile(g *graph.Graph, rows, results int, o backend.Options, 
 	}
 	p.pair(g)
 	p.tables = b.onGPU(g, p.stacks)
-	if err := p.inputs(g); err != nil {
+	if err := p.inputs(g, o.Tokens); err != nil {
 		return nil, err
 	}
 	if err := b.uploads(g, p.stacks, p.tables, o.Progress); err != nil {
@@ -296,10 +296,10 @@ func (p *planner) note(l *lowered, g *graph.Graph) {
 }
 
 // inputs makes the buffers of what the host writes, or chosen tokens.
-func (p *planner) inputs(g *graph.Graph) (err error) {
+func (p *planner) inputs(g *graph.Graph, tokens int) (err error) {
 	e := p.e
 	if p.chooser == nil {
-		if p.chooser, err = p.newChooser(g); err != nil {
+		if p.chooser, err = p.newChooser(g, tokens); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@
 struct Params {
 	size: u32, // logits of a row
 	before: u32, // passes that were before this one
+	tokens: u32, // logits of a row that are tokens'
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
@@ -52,7 +53,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	let keep = min(n, step.top);
 	let row = wg.y * total + base;
 	for (var i = lane; i < n; i += LANES) {
-		keys[i] = key(x[row + i]{{if not .First}}.y{{end}});
+		keys[i] = key({{if .First}}select(MINUS_INF, x[row + i], base + i < p.tokens){{else}}x[row + i].y{{end}});
 	}
 	workgroupBarrier();
 
@@ -122,7 +123,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 			let other = keys[picked[j]];
 			rank += select(0u, 1u, other > keys[place] || (other == keys[place] && j < i));
 		}
-		out[to + rank] = {{if .First}}vec2u(base + place, x[row + place]){{else}}x[row + place]{{end}};
+		out[to + rank] = {{if .First}}vec2u(base + place, select(MINUS_INF, x[row + place], base + place < p.tokens)){{else}}x[row + place]{{end}};
 	}
 	for (var i = keep + lane; i < step.top; i += LANES) {
 		out[to + i] = vec2u(0u, MINUS_INF);

@@ -1,0 +1,96 @@
+package karat_test
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/float16"
+	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/safetensors"
+)
+
+// pad copies a folder with more rows of the embedding than its tokenizer has tokens.
+func pad(t *testing.T, from string, rows int, value func() float32) string {
+	t.Helper()
+	to := t.TempDir()
+	for _, name := range []string{"tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja", "config.json"} {
+		b, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "config.json" {
+			var c map[string]any
+			if err := json.Unmarshal(b, &c); err != nil {
+				t.Fatal(err)
+			}
+			c["vocab_size"] = c["vocab_size"].(float64) + float64(rows)
+			b, _ = json.Marshal(c)
+		}
+		if err := os.WriteFile(filepath.Join(to, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := safetensors.Open(filepath.Join(from, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for i, x := range f.Tensors {
+		if x.Name == "model.embed_tokens.weight" {
+			data := append([]byte{}, x.Data...)
+			for range rows * x.Shape[1] {
+				b := float16.ToBF16(value())
+				data = append(data, byte(b), byte(b>>8))
+			}
+			f.Tensors[i].Data, f.Tensors[i].Shape = data, []int{x.Shape[0] + rows, x.Shape[1]}
+		}
+	}
+	if err := safetensors.WriteFile(filepath.Join(to, "model.safetensors"), f.Tensors, nil); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// TestPaddedRows draws from a model with rows beyond its vocabulary. Their ids stand for no token and are never drawn,
+// from the folder and from its GGUF file. Rows of zeros, as publishers pad, are no finding of Check.
+func TestPaddedRows(t *testing.T) {
+	from := golden.Model(t, "tiny-qwen3")
+	r := rand.New(rand.NewPCG(1, 2))
+	folder := pad(t, from, 64, func() float32 { return float32(r.NormFloat64()) / 8 })
+	file := filepath.Join(t.TempDir(), "padded.gguf")
+	if _, err := karat.Convert(t.Context(), folder, file, karat.ConvertOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{folder, file} {
+		m := open(t, path, karat.Options{Context: 512})
+		for seed := range uint64(6) {
+			s := karat.Sampling{Temperature: 1.5, Seed: &seed}
+			switch seed {
+			case 4:
+				s.LogitBias = map[int]float32{2100: 100}
+			case 5:
+				s = karat.Sampling{LogitBias: map[int]float32{2100: 100}}
+			}
+			for x, err := range m.Generate(t.Context(), "Hello", karat.GenerateOptions{MaxTokens: 200, Sampling: &s}) {
+				if err != nil || x.ID >= 2048 {
+					t.Fatalf("%s, seed %d: %d, %v", filepath.Base(path), seed, x.ID, err)
+				}
+			}
+		}
+	}
+	zeros := pad(t, from, 64, func() float32 { return float32(math.Copysign(0, 1)) })
+	if _, err := karat.Convert(t.Context(), zeros, file, karat.ConvertOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{zeros, file} {
+		report, err := karat.Check(t.Context(), path, karat.CheckOptions{})
+		if err != nil || !report.Clean() {
+			t.Errorf("%s: %+v, %v", filepath.Base(path), report, err)
+		}
+	}
+}
