@@ -22,6 +22,7 @@ type GenerateOptions struct {
 	MaxTokens int       // 0 is 256; negative is as many as the context holds. A context that is full sooner is ErrFull
 	Sampling  *Sampling // nil is the publisher's recommendation; others replace it as a whole (see Sampling)
 	Stop      []string  // strings that end the text; they are no part of it
+	End       []int     // tokens that end the text beside the model's own; Chat adds TurnEnds
 
 	Logprobs    bool // set Token.Logprob
 	TopLogprobs int  // number of Token.TopLogprobs
@@ -212,7 +213,7 @@ func (s *Session) Started() time.Time { return s.s.Started() }
 
 // Generate is Model.Generate.
 func (s *Session) Generate(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Token, error] {
-	return s.run(ctx, o, func() ([]int32, error) {
+	return s.run(ctx, &o, func() ([]int32, error) {
 		if err := o.raw(); err != nil {
 			return nil, err
 		}
@@ -222,7 +223,7 @@ func (s *Session) Generate(ctx context.Context, prompt string, o GenerateOptions
 
 // GenerateIDs is Model.GenerateIDs.
 func (s *Session) GenerateIDs(ctx context.Context, prompt []int, o GenerateOptions) iter.Seq2[Token, error] {
-	return s.run(ctx, o, func() ([]int32, error) {
+	return s.run(ctx, &o, func() ([]int32, error) {
 		if err := o.raw(); err != nil {
 			return nil, err
 		}
@@ -232,8 +233,13 @@ func (s *Session) GenerateIDs(ctx context.Context, prompt []int, o GenerateOptio
 
 // Chat is Model.Chat.
 func (s *Session) Chat(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Token, error] {
-	return s.run(ctx, o, func() ([]int32, error) {
+	return s.run(ctx, &o, func() ([]int32, error) {
 		text, said, err := s.m.conversation(ctx, messages, o)
+		if err == nil {
+			var ends []int
+			ends, err = s.m.TurnEnds(ctx, o)
+			o.End = append(ends, o.End...)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -347,6 +353,31 @@ func (m *Model) template(text string) (*chat.Template, error) {
 	return m.chat.template, m.chat.broken
 }
 
+// TurnEnds returns the tokens with which the chat template ends an answer: Template's, or the model's own. For
+// example, one is <|im_end|> in a fine-tune whose settings name <|endoftext|> alone.
+func (m *Model) TurnEnds(ctx context.Context, o GenerateOptions) (ids []int, err error) {
+	t, err := m.template(o.Template)
+	if err != nil {
+		return nil, fmt.Errorf("karat: %w", err)
+	}
+	bos, eos := m.special(m.opened.Tokenizer.BOS()), m.special(m.opened.Tokenizer.EOS())
+	for _, name := range t.TurnEnds(ctx, bos, eos, func(text string) (string, bool) {
+		for id, err := range m.opened.Tokenizer.IDs(ctx, text, tokenizer.Options{ParseSpecial: true}) {
+			if err != nil {
+				break
+			}
+			name, kind := m.opened.Tokenizer.Token(id[0])
+			return name, kind == tokenizer.Control || kind == tokenizer.UserDefined
+		}
+		return "", false
+	}) {
+		if id, ok := m.opened.Tokenizer.ID(name); ok {
+			ids = append(ids, id)
+		}
+	}
+	return ids, ctx.Err()
+}
+
 func (m *Model) special(id int, ok bool) string {
 	if !ok {
 		return ""
@@ -419,7 +450,7 @@ func (m *Model) makesTokens() error {
 }
 
 // run yields the tokens after a prompt.
-func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]int32, error)) iter.Seq2[Token, error] {
+func (s *Session) run(ctx context.Context, o *GenerateOptions, prompt func() ([]int32, error)) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		s.prompt, s.kept = 0, 0
 		err := o.check()
@@ -434,7 +465,7 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]i
 			yield(Token{}, err)
 			return
 		}
-		s.follow(ctx, ids, o, yield)
+		s.follow(ctx, ids, *o, yield)
 	}
 }
 
@@ -489,7 +520,7 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 		s.seed = rand.Uint64()
 	}
 	r := engine.Request{Prompt: prompt, Max: o.MaxTokens, Sample: sampling.options(s.seed), Stop: o.Stop, Caller: o.Caller.engine(),
-		End: s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), Logits: o.Logits, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder}
+		End: append(s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), o.End...), Logits: o.Logits, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder}
 	if o.Grammar != nil {
 		r.Grammar = o.Grammar.match(ctx, s.m)
 	}

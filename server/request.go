@@ -309,6 +309,7 @@ func (c *choice) run(ctx context.Context) error {
 		for _, mark := range c.r.turn.special {
 			o.Special = append(o.Special, syntax.Control(mark))
 		}
+		o.End = c.r.model.ends
 	}
 	p := c.r.turn.parser()
 	for t, err := range c.s.generate(ctx, session, c.prompt, o) {

@@ -52,6 +52,7 @@ type served struct {
 	print   string
 	syntax  syntax.Syntax
 	special []string // marks of the syntax that are special tokens
+	ends    []int    // tokens with which the chat template ends an answer
 	watch   watch
 }
 
@@ -151,6 +152,11 @@ func (s *Server) open(ctx context.Context, e *entry, m *karat.Model) (*served, e
 	var err error
 	if x.special, err = m.SpecialTokens(ctx); err != nil {
 		return nil, err
+	}
+	if x.info.Template != "" { // a broken template is an error of each chat
+		if x.ends, err = m.TurnEnds(ctx, karat.GenerateOptions{}); ctx.Err() != nil {
+			return nil, err
+		}
 	}
 	if x.print, err = m.Fingerprint(ctx); err != nil {
 		return nil, err

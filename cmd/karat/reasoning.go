@@ -46,6 +46,9 @@ func (f *chatFlags) request(ctx context.Context, m *karat.Model, messages []kara
 	if g.Special, err = m.SpecialTokens(ctx); err != nil {
 		return r, err
 	}
+	if g.End, err = m.TurnEnds(ctx, g); err != nil {
+		return r, err
+	}
 	own := g.Template == "" // which ResponseGrammar and ReasoningBudget read
 	if g.Grammar != nil && own && s.Open != "" {
 		if g.Grammar, err = m.ResponseGrammar(ctx, limits); err != nil {

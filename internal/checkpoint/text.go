@@ -69,15 +69,14 @@ func (c *Checkpoint) validateEnd() error {
 	return nil
 }
 
-// EndOfTurn lists the ids that end a turn: the publisher's, or, for a GGUF file,
-// which holds few of them: the ones that the tokenizer knows by their names.
+// EndOfTurn returns the ids that end a turn: the publisher's, and the ones that the tokenizer knows by their names. A
+// GGUF file has few of the publisher's. So a folder and its GGUF file end alike.
 func (c *Checkpoint) EndOfTurn(t *tokenizer.Tokenizer) []int {
 	ids := slices.Clone([]int(c.text.generation.End))
-	if len(ids) == 0 {
-		return t.EndOfTurn()
-	}
-	if eos, ok := t.EOS(); ok && !slices.Contains(ids, eos) { // fine-tunes change it there alone
-		ids = append(ids, eos)
+	for _, id := range t.EndOfTurn() {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
 	}
 	return ids
 }
