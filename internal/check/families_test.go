@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/convert"
+	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/golden"
 )
 
@@ -53,6 +54,27 @@ func TestEncoders(t *testing.T) {
 					t.Errorf("%s: %s %s: %s", filepath.Base(path), f.Severity, f.ID, f.What)
 				}
 			}
+		}
+	}
+}
+
+// TestEncoderEnd wants a finding where the texts of an encoder lost their end: each was trained with one.
+func TestEncoderEnd(t *testing.T) {
+	for _, name := range append(golden.Encoders(t), golden.Rerankers(t)...) {
+		if name == "embeddinggemma" { // whose texts have no end
+			continue
+		}
+		file := filepath.Join(t.TempDir(), name+".gguf")
+		if _, err := convert.Convert(t.Context(), golden.Model(t, name), file, convert.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		off := []gguf.KeyValue{{Key: "tokenizer.ggml.add_eos_token", Value: false}, {Key: "tokenizer.ggml.add_sep_token", Value: false}}
+		if _, err := convert.Edit(t.Context(), file, file, convert.EditOptions{Set: off}); err != nil {
+			t.Fatal(name, err)
+		}
+		r, err := Run(t.Context(), file, Options{})
+		if err != nil || len(r.Findings) == 0 || r.Findings[0].ID != "end-missing" {
+			t.Errorf("%s: %+v, %v", name, r.Findings, err)
 		}
 	}
 }

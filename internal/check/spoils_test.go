@@ -331,6 +331,12 @@ var spoiledText = []spoil{
 		s := m.strs("tokenizer.ggml.merges")
 		m.set("tokenizer.ggml.merges", s[:len(s)/2])
 	}},
+	{"a byte without a token", "tiny-qwen3.Q8_0", false, "bytes-missing", func(m *model) {
+		s := m.strs("tokenizer.ggml.tokens")
+		s[slices.Index(s, "~")] = "zzzz"
+		m.set("tokenizer.ggml.tokens", s)
+	}},
+	{"vectors of the last token, and no token that ends a text", "tiny-qwen3.Q8_0", false, "end-missing", set(".pooling_type", uint32(3))},
 	{"4 scores of zero", "tiny-gemma3.Q8_0", false, "scores-flat", set("tokenizer.ggml.scores", make([]float32, 2048))},
 	{"6 the end of a turn typed as text", "tiny-llama.Q4_K", false, "token-types", func(m *model) { m.token("<|eot_id|>", 1) }},
 	{"6 types missing", "tiny-gemma3.Q8_0", false, "token-types", set("tokenizer.ggml.token_type", nil)},

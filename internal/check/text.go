@@ -3,11 +3,13 @@ package check
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/chat"
+	"github.com/karat-run/karat/internal/embed"
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/registry"
 	"github.com/karat-run/karat/internal/tokenizer"
@@ -73,6 +75,14 @@ func (c *checker) textKey(key string) string {
 
 // vocabulary judges sizes, merges, scores and the types of tokens.
 func (c *checker) vocabulary(t *tokenizer.Tokenizer) {
+	if missing := t.Missing(); len(missing) > 0 {
+		where, plain := []string{c.textKey("tokenizer.ggml.tokens")}, slices.DeleteFunc(slices.Clone(missing), func(b byte) bool { return b < ' ' || b > '~' })
+		if len(plain) > 0 {
+			c.add("bytes-missing", where, "%d characters of ASCII have no token, the first is %q", len(plain), plain[0])
+		} else {
+			c.addAs(Note, "bytes-missing", where, "%d bytes have no token, the first is 0x%02X", len(missing), missing[0])
+		}
+	}
 	n, of := t.Unreachable()
 	if n*10 > of { // a published one has 2.6 % that no merge makes
 		c.add("merges-missing", []string{c.textKey("tokenizer.ggml.merges")}, "no merge makes %d of the %d tokens of more than one symbol", n, of)
@@ -97,7 +107,8 @@ func (c *checker) vocabulary(t *tokenizer.Tokenizer) {
 	}
 	for _, key := range m.Keys() {
 		id, err := m.Int(key)
-		if strings.HasPrefix(key, "tokenizer.ggml.") && strings.HasSuffix(key, "_token_id") && err == nil && (id < 0 || id >= int64(size)) {
+		none := id == -1 || id == math.MaxUint32 // as llama.cpp writes it
+		if strings.HasPrefix(key, "tokenizer.ggml.") && strings.HasSuffix(key, "_token_id") && err == nil && !none && (id < 0 || id >= int64(size)) {
 			c.add("token-ids", []string{key}, "%s is %d, outside the vocabulary of %d", key, id, size)
 		}
 	}
@@ -158,6 +169,13 @@ func (c *checker) encodes() bool {
 	return err == nil && g.Bidirectional()
 }
 
+// wantsEnd reports whether the model's vectors or scores need the token that ends a text: those of a family that
+// was trained with one, and those that are the last token's.
+func (c *checker) wantsEnd() bool {
+	h, err := c.model.Embedding()
+	return c.family().Tokenizer.End || err == nil && h != nil && h.Pooling == embed.Last
+}
+
 // boundaries judges what begins and ends a text.
 func (c *checker) boundaries(t *tokenizer.Tokenizer) {
 	bos, hasBOS := t.BOS()
@@ -173,6 +191,9 @@ func (c *checker) boundaries(t *tokenizer.Tokenizer) {
 	case begins && !t.AddsBOS():
 		c.add("bos-missing", key, "the tokenizer adds no BOS; the models of architecture %s begin with one", c.arch)
 	}
+	if !t.EndsTexts() && c.wantsEnd() {
+		c.add("end-missing", []string{c.textKey("tokenizer.ggml.add_eos_token")}, "the tokenizer ends no text with a token")
+	}
 	eos, ok := t.EOS()
 	key = []string{c.textKey("tokenizer.ggml.eos_token_id")}
 	piece, _ := t.Token(eos)
@@ -182,7 +203,7 @@ func (c *checker) boundaries(t *tokenizer.Tokenizer) {
 		c.add("eos-id", key, "there is no EOS")
 	case hasBOS && eos == bos:
 		c.add("eos-id", key, "EOS and BOS are the same token, %s (%d)", piece, eos)
-	case !ends(piece) || !c.encodes() && !slices.Contains(c.model.EndOfTurn(t), eos):
+	case !ends(piece) || !c.encodes() && !slices.Contains(c.declaredEnds(t), eos):
 		c.add("eos-id", key, "EOS is %q (%d), which ends no text by its name", piece, eos)
 	}
 }
@@ -343,7 +364,20 @@ func (c *checker) turnEnd(t *tokenizer.Tokenizer, text string, where []string) {
 	}
 	m := pattern(marker).FindString(after)
 	id, ok := t.ID(m)
-	if ok && strings.HasPrefix(strings.TrimSpace(after), m) && !slices.Contains(c.model.EndOfTurn(t), id) {
+	if ok && strings.HasPrefix(strings.TrimSpace(after), m) && !slices.Contains(c.declaredEnds(t), id) {
 		c.add("eos-id", where, "the template ends an answer with %s (%d), but that ends none in the settings", m, id)
 	}
+}
+
+// declaredEnds returns the tokens that the settings say end an answer. Karat also ends one at tokens that it knows by
+// their names, and where the template does; other engines may not.
+func (c *checker) declaredEnds(t *tokenizer.Tokenizer) []int {
+	ids := slices.Clone([]int(c.model.Generation().End))
+	if len(ids) == 0 {
+		return t.EndOfTurn()
+	}
+	if eos, ok := t.EOS(); ok {
+		ids = append(ids, eos)
+	}
+	return ids
 }

@@ -104,14 +104,33 @@ func embedding(name string) bool {
 	return strings.Contains(name, "token_embd") || strings.Contains(name, "embed_tokens")
 }
 
+// padded returns the number of zero rows that are no token's: publishers fill the embedding and the head up to a round
+// number of rows.
+func (c *checker) padded(t tensor.Tensor, s *stats) int {
+	head := strings.HasPrefix(t.Name, "output.") || strings.HasPrefix(t.Name, "lm_head")
+	if s.zeroRows.n == 0 || c.model == nil || !embedding(t.Name) && !head {
+		return 0
+	}
+	tokens, err := c.model.Tokenizer()
+	if err != nil {
+		return 0
+	}
+	n := s.rows
+	for n > 0 && !tokens.HasToken(n-1) {
+		n--
+	}
+	return min(s.zeroRows.n, max(0, s.zeroRows.last+1-n))
+}
+
 func (c *checker) matrix(t tensor.Tensor, s *stats) {
 	where, tokens := []string{t.Name}, embedding(t.Name)
-	few := tokens && s.zeroRows.n*100 < s.rows
+	zeroRows := s.zeroRows.n - c.padded(t, s)
+	few := tokens && zeroRows*100 < s.rows
 	switch {
 	case s.zeroRows.n == s.rows:
 		c.add("zero-tensor", where, "%s: all %d values are zero", t.Name, s.elements)
 		return
-	case s.zeroRows.n > 0 && !few:
+	case zeroRows > 0 && !few:
 		c.add("zero-rows", where, "%s: %d of %d rows are zero, from %d to %d", t.Name, s.zeroRows.n, s.rows, s.zeroRows.first, s.zeroRows.last)
 		return
 	case c.rhythm(t, s):

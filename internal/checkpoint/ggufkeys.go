@@ -7,12 +7,16 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
 const tokenizerPrefix = "tokenizer.ggml."
+
+// noToken stands for no token where a file has llama.cpp's LLAMA_TOKEN_NULL (-1) as a uint32.
+const noToken = math.MaxUint32
 
 // tokenKeys are the tokenizer's ids and flags, in the order in which llama.cpp's
 // converter writes them.
@@ -46,7 +50,7 @@ func metadataTokenizer(m gguf.Metadata) (g tokenizer.GGUF, err error) {
 	for _, k := range ids {
 		var id *int64
 		errs = append(errs, optional(&id, pointer(m.Int), k.key))
-		if id != nil {
+		if id != nil && *id != -1 && *id != noToken {
 			n := int(*id)
 			*k.id = &n
 		}
@@ -229,6 +233,9 @@ func (c *Checkpoint) tokenizerToGGUF(config []byte) (g tokenizer.GGUF, notes []s
 	if err != nil {
 		return g, nil, err
 	}
+	if err := c.sameNames(t); err != nil {
+		return g, nil, err
+	}
 	known := t.EndOfTurn()
 	for _, id := range c.text.generation.End {
 		switch {
@@ -245,6 +252,25 @@ func (c *Checkpoint) tokenizerToGGUF(config []byte) (g tokenizer.GGUF, notes []s
 		notes = append(notes, fmt.Sprintf("generation_config.json: suppress_tokens: GGUF has no key for %d", id))
 	}
 	return g, notes, nil
+}
+
+// sameNames compares BOS and EOS of a GGUF file with the folder's where the chat template writes them by name.
+func (c *Checkpoint) sameNames(t *tokenizer.Tokenizer) error {
+	folder, err := c.Tokenizer()
+	if err != nil {
+		return err
+	}
+	for _, x := range []struct {
+		name string
+		id   func(*tokenizer.Tokenizer) (int, bool)
+	}{{"bos_token", (*tokenizer.Tokenizer).BOS}, {"eos_token", (*tokenizer.Tokenizer).EOS}} {
+		was, ok := x.id(folder)
+		is, _ := x.id(t)
+		if ok && was != is && strings.Contains(c.text.template, x.name) {
+			return fmt.Errorf("the chat template writes %s, which is token %d here and must be token %d in GGUF, where it surrounds a text", x.name, was, is)
+		}
+	}
+	return nil
 }
 
 // specialIDs are config.json's ids of special tokens, "bos" to "mask"; of several

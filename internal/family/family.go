@@ -233,6 +233,7 @@ type Tokenizer struct {
 	Model, Pre string
 	Merged     bool // a vocabulary with spaces as "▁" comes with merges, not with scores
 	BOS        bool // texts begin with one
+	End        bool // a token ends each text
 }
 
 // Shares reports whether models of f and g have a type in common, and so may have each

@@ -269,11 +269,11 @@ func (g *GGUF) setMerges(m *jsonModel) error {
 func (g *GGUF) resize(size int) {
 	for i, text := range g.Tokens {
 		if text == "" {
-			g.Tokens[i], g.Types[i] = fmt.Sprintf("[PAD%d]", i), int32(Unused)
+			g.Tokens[i], g.Types[i] = padName(i), int32(Unused)
 		}
 	}
 	for i := len(g.Tokens); i < size; i++ {
-		g.Tokens, g.Types = append(g.Tokens, fmt.Sprintf("[PAD%d]", i)), append(g.Types, int32(Unused))
+		g.Tokens, g.Types = append(g.Tokens, padName(i)), append(g.Types, int32(Unused))
 		if g.Scores != nil {
 			g.Scores = append(g.Scores, -10000)
 		}
@@ -298,6 +298,21 @@ func (s *jsonStep) between() (n int, ok bool) {
 	return n, n > 0 && texts == 2
 }
 
+// surround makes the tokens around a text BOS and EOS, since GGUF says of these alone that they are added. For example,
+// Qwen3-Embedding ends texts with <|endoftext|> and turns with <|im_end|>, its eos_token, which becomes EOT.
+func (g *GGUF) surround(t *Tokenizer) {
+	if len(t.prefix) == 1 {
+		g.BOS = &t.prefix[0]
+	}
+	if len(t.suffix) != 1 {
+		return
+	}
+	if old := g.EOS; old != nil && t.tokens[*old].text != t.tokens[t.suffix[0]].text { // two may be spelled alike
+		g.EOT = old
+	}
+	g.EOS = &t.suffix[0]
+}
+
 // setSpecial sets the ids of special tokens and what goes around a text.
 func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]int) {
 	for _, k := range []struct {
@@ -319,16 +334,14 @@ func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]i
 	if eos, ok := t.EOS(); ok && g.EOS == nil {
 		g.EOS = &eos
 	}
-	if len(t.suffix) == 1 && (g.EOS == nil || t.tokens[*g.EOS].text == t.tokens[t.suffix[0]].text) { // of two that are spelled alike the one that is used
-		g.EOS = &t.suffix[0]
-	}
+	g.surround(t)
 	if t.pieces != nil && g.UNK == nil {
 		g.UNK = new(int(t.pieces.unknown))
 	}
 	if t.uni != nil && g.UNK == nil {
 		g.UNK = new(int(t.uni.unknown))
 	}
-	adds := t.AddsBOS()
+	adds := g.BOS != nil && slices.Contains(t.prefix, *g.BOS)
 	if adds || c.AddBOS != nil || g.BOS != nil && (g.Model != ByteLevel || preTokenizers[g.Pre].addBOS) {
 		g.AddBOS = &adds
 	}

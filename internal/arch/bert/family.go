@@ -29,7 +29,7 @@ var Family = family.Family{
 		"bert.pooler.dense.weight": "classifier.dense.weight", "bert.pooler.dense.bias": "classifier.dense.bias"},
 	Embed: "bert.embeddings.word_embeddings",
 
-	Tokenizer: family.Tokenizer{Model: "bert", Pre: "jina-v2-en", BOS: true},
+	Tokenizer: family.Tokenizer{Model: "bert", Pre: "jina-v2-en", BOS: true, End: true},
 	Expect:    family.Expect{Eps: []float64{1e-12}},
 	// BERT-base's sizes are in Devlin et al. 2018, arXiv:1810.04805.
 	Synth: family.Synth{Learned: true, Behind: true, Keys: map[string]any{"attention.causal": false, "pooling_type": uint32(2)}, Shapes: []family.Shape{

@@ -40,7 +40,7 @@ var Family = family.Family{
 	Buffers: []string{"head.dense.weight", "head.norm.weight", "decoder.bias", "decoder.weight"},
 	Embed:   "model.embeddings.tok_embeddings",
 
-	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "modern-bert", BOS: true},
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "modern-bert", BOS: true, End: true},
 	Expect:    family.Expect{Eps: []float64{1e-5}},
 	// ModernBERT-base's sizes are in Warner et al. 2024, arXiv:2412.13663.
 	Synth: family.Synth{Fused: true, Paired: true, EmbedNorm: true, Norms: []string{"ffn_norm"}, Numbers: map[string]float64{"rms_norm_eps": 1e-5},
