@@ -358,7 +358,7 @@ func (m *Model) template(text string) (*chat.Template, error) {
 func (m *Model) TurnEnds(ctx context.Context, o GenerateOptions) (ids []int, err error) {
 	t, err := m.template(o.Template)
 	if err != nil {
-		return nil, fmt.Errorf("karat: %w", err)
+		return nil, err
 	}
 	bos, eos := m.special(m.opened.Tokenizer.BOS()), m.special(m.opened.Tokenizer.EOS())
 	for _, name := range t.TurnEnds(ctx, bos, eos, func(text string) (string, bool) {
