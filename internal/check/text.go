@@ -169,8 +169,8 @@ func (c *checker) encodes() bool {
 	return err == nil && g.Bidirectional()
 }
 
-// wantsEnd reports whether the model's vectors or scores need the token that ends a text: those of a family that
-// was trained with one, and those that are the last token's.
+// wantsEnd reports whether vectors and scores need the token that ends a text. BERT's kin were trained with one, and a
+// model that pools the last token takes the vector from it.
 func (c *checker) wantsEnd() bool {
 	h, err := c.model.Embedding()
 	return c.family().Tokenizer.End || err == nil && h != nil && h.Pooling == embed.Last

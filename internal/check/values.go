@@ -115,11 +115,7 @@ func (c *checker) padded(t tensor.Tensor, s *stats) int {
 	if err != nil {
 		return 0
 	}
-	n := s.rows
-	for n > 0 && !tokens.HasToken(n-1) {
-		n--
-	}
-	return min(s.zeroRows.n, max(0, s.zeroRows.last+1-n))
+	return min(s.zeroRows.n, max(0, s.zeroRows.last-tokens.LastToken()))
 }
 
 func (c *checker) matrix(t tensor.Tensor, s *stats) {

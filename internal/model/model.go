@@ -161,9 +161,7 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 			return err
 		}
 	}
-	for o.Engine.Tokens = m.Tokenizer.VocabSize(); o.Engine.Tokens > 0 && !m.Tokenizer.HasToken(o.Engine.Tokens-1); {
-		o.Engine.Tokens--
-	}
+	o.Engine.Tokens = m.Tokenizer.LastToken() + 1
 	m.bounds = engine.Options{Context: o.Engine.Context, Tokens: o.Engine.Tokens, Parallel: o.Engine.Parallel, Memory: o.Memory, Budget: o.Engine.Budget, Adapters: m.Blend}
 	m.Engine, err = Compile(ctx, m.Graph, m.Backend, o.Engine)
 	return err

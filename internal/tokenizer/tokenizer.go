@@ -149,6 +149,16 @@ func (t *Tokenizer) HasToken(id int) bool {
 	return text != "" && (kind != Unused || text != padName(id))
 }
 
+// LastToken returns the highest id that stands for a token.
+func (t *Tokenizer) LastToken() int {
+	for id := len(t.tokens) - 1; id >= 0; id-- {
+		if t.HasToken(id) {
+			return id
+		}
+	}
+	return -1
+}
+
 // padName returns the name of an id without a token in a GGUF file.
 func padName(id int) string { return "[PAD" + strconv.Itoa(id) + "]" }
 
