@@ -1,11 +1,13 @@
 package server
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // allocates returns the bytes that a request allocates, and its answer.
@@ -135,5 +137,56 @@ func TestMetadata(t *testing.T) {
 		for _, wrong := range []string{`"` + strings.Repeat("x", 513) + `"`, `1`, `{}`, `null`} {
 			c.refuses(400, "metadata.a", "", "POST", path, body+`,"metadata":{"a":`+wrong+`}}`)
 		}
+	}
+}
+
+// lazy is a client that takes long to read each piece.
+type lazy struct {
+	*counted
+	clock    time.Time
+	deadline time.Time
+}
+
+func (l *lazy) SetWriteDeadline(t time.Time) error {
+	if !t.IsZero() {
+		l.deadline = t
+	}
+	return nil
+}
+
+func (l *lazy) Flush() { l.clock = l.clock.Add(29 * time.Second) }
+
+// TestLazyReader: a stream waits for its client so long in all, however often that reads.
+func TestLazyReader(t *testing.T) {
+	l := &lazy{counted: &counted{header: http.Header{}}, clock: time.Unix(1000, 0)}
+	s := &stream{w: l, limit: writeLimit, left: waitedLimit, now: func() time.Time { return l.clock }}
+	pieces := 0
+	for ; pieces < 100; pieces++ {
+		before := l.clock
+		if s.send("", pieces); !l.deadline.After(before) {
+			break
+		}
+	}
+	if pieces < 8 || pieces > 12 {
+		t.Errorf("the deadline was over at piece %d", pieces)
+	}
+}
+
+// TestKeptTokens: log-probabilities that are collected count among the bodies of requests, and their room comes back.
+func TestKeptTokens(t *testing.T) {
+	c := serve(t, demo(t), Options{})
+	const more = `"max_tokens":100,"temperature":0,"logit_bias":{"1":-100,"106":-100}}`
+	c.s.bodies.take("", allBodies-40_000)
+	c.refuses(429, "", "log-probabilities", "POST", "/v1/chat/completions", `{`+hello+`,"logprobs":true,"top_logprobs":20,"n":4,`+more)
+	c.refuses(429, "", "log-probabilities", "POST", "/v1/completions", `{"model":"demo","prompt":"`+strings.Repeat("a ", 100)+`","echo":true,"logprobs":20,`+more)
+	c.post("/v1/chat/completions", `{`+hello+`,"n":4,`+more)
+	c.post("/v1/chat/completions", `{`+hello+`,"logprobs":true,`+more)
+	events := c.begin(t.Context(), "/v1/chat/completions", `{`+hello+`,"stream":true,"logprobs":true,"top_logprobs":20,"n":4,`+more) // which keeps none
+	text, err := io.ReadAll(events.Body)
+	if events.Body.Close(); err != nil || !strings.Contains(string(text), "[DONE]") {
+		t.Errorf("%v %s", err, text)
+	}
+	if c.s.bodies.left() != 40_000 || c.s.small.left() != smallBodies {
+		t.Errorf("%d and %d bytes are left", c.s.bodies.left(), c.s.small.left())
 	}
 }

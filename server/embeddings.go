@@ -193,6 +193,23 @@ func (e *embedding) tokens() (n int) {
 	return n
 }
 
+// bytesOfFeature are what a number of a vector takes about, until its answer is written.
+const bytesOfFeature = 16
+
+// keep takes room for the vectors among the bodies of requests: those of 2,048 words are a hundred megabytes.
+func (e *embedding) keep(x *exchange) *problem {
+	features, err := e.model.model.EmbedSize(x.ctx, e.options)
+	if err != nil {
+		return x.s.explain(x.ctx, err)
+	}
+	room := &held{s: x.s, who: x.who.name}
+	if !room.grow(int64(len(e.texts)) * int64(features) * bytesOfFeature) {
+		return full("The vectors of the requests under way are too large together")
+	}
+	x.after = append(x.after, room.end)
+	return nil
+}
+
 // embed makes the vectors: one of the requests that there may be at a time.
 func (s *Server) embed(x *exchange, e *embedding) ([][]float32, *problem) {
 	done, p := s.enter(x.who, 1, e.tokens())
@@ -200,6 +217,9 @@ func (s *Server) embed(x *exchange, e *embedding) ([][]float32, *problem) {
 		return nil, p
 	}
 	defer done()
+	if p := e.keep(x); p != nil {
+		return nil, p
+	}
 	vectors, err := e.model.model.EmbedIDs(x.ctx, e.texts, e.options)
 	if err != nil {
 		return nil, s.explain(x.ctx, err)

@@ -45,6 +45,9 @@ func (s *Server) watchAll(ctx context.Context) {
 		case <-t.C:
 			s.look()
 			s.pool.sweep()
+			if s.store != nil {
+				s.store.expire(time.Now())
+			}
 		}
 	}
 }

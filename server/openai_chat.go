@@ -354,6 +354,7 @@ func (r *request) chunk(choices any, u *openAIUsage) any {
 
 func (x *exchange) streamChat(r *request) *problem {
 	s := x.open(false)
+	r.sent = true
 	begun := make([]bool, r.n)
 	u, p := x.s.answer(x.ctx, r, func(e event) {
 		if !begun[e.choice] {

@@ -25,6 +25,7 @@ func (x *exchange) completions() *problem {
 	offsets := make([]int, len(r.prompts)*r.n)
 	if r.stream {
 		s := x.open(false)
+		r.sent = true
 		u, p := x.s.answer(x.ctx, r, func(e event) {
 			if e.text == "" && len(e.tokens) == 0 && e.finish == "" {
 				return

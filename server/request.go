@@ -41,10 +41,39 @@ type request struct {
 	asked    *exchange
 	stream   bool
 	usage    bool // of a stream, too
+	sent     bool // tokens go out at once, and are not kept for the end
+	kept     logprobRoom
 }
 
 // chooses reports whether the best answers are chosen, by the log-probabilities of their tokens.
 func (r *request) chooses() bool { return r.best > 0 && r.best < r.n }
+
+// bytesOfLogprob are what a token that is kept with its log-probability takes about, until it is a part of an answer.
+const bytesOfLogprob = 256
+
+// logprobRoom is the room that the log-probabilities of a request take among the bodies of requests: those of 128 long answers with 20
+// tokens in each place, for example, are gigabytes.
+type logprobRoom struct {
+	mu     sync.Mutex
+	tokens int64
+	held   held
+}
+
+// keep takes room for the log-probabilities of n more tokens.
+func (r *request) keep(n int) error {
+	k := &r.kept
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.held.s == nil {
+		k.held.s, k.held.who = r.asked.s, r.who.name
+		r.asked.after = append(r.asked.after, k.held.end)
+	}
+	k.tokens += int64(n)
+	if size := k.tokens * bytesOfLogprob; size <= k.held.size || k.held.grow(size+size/4) {
+		return nil
+	}
+	return full(fmt.Sprintf("The log-probabilities of %d tokens are kept until the answers end, and there is no room for more. Ask for fewer answers or tokens, or for a stream", k.tokens))
+}
 
 // event is a piece of an answer.
 type event struct {
@@ -321,6 +350,11 @@ func (c *choice) run(ctx context.Context) error {
 			c.started = session.Started()
 		}
 		c.took()
+		if (c.r.logprobs || c.r.chooses()) && !c.r.sent {
+			if err := c.r.keep(1 + len(t.TopLogprobs)); err != nil {
+				return err
+			}
+		}
 		if c.follow(p, t) {
 			return nil
 		}
@@ -388,6 +422,9 @@ func (c *choice) say(ctx context.Context, session *karat.Session, o karat.Genera
 	if !c.r.logprobs {
 		c.emit(event{text: c.promptText(), prompt: true})
 		return nil
+	}
+	if err := c.r.keep(len(c.prompt) * (1 + c.r.top)); err != nil {
+		return err
 	}
 	var all []karat.Token
 	for t, err := range session.Score(ctx, c.prompt, o) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/karat-run/karat"
 )
@@ -187,7 +188,7 @@ func (x *exchange) only(f *fields) (*served, *problem) {
 func (x *exchange) open(lines bool) *stream {
 	ctx, cancel := context.WithCancelCause(x.ctx)
 	x.ctx = ctx
-	x.stream = &stream{w: x.w, lines: lines, cancel: cancel, limit: writeLimit}
+	x.stream = &stream{w: x.w, lines: lines, cancel: cancel, limit: writeLimit, left: waitedLimit, now: time.Now}
 	return x.stream
 }
 

@@ -6,8 +6,12 @@ import (
 	"time"
 )
 
-// writeLimit is how long a client may take to read a piece of an answer.
-const writeLimit = 30 * time.Second
+// How long a client may take to read a piece of an answer, and how long a stream waits for its client in all: one who reads a
+// piece every half minute would hold a place for days.
+const (
+	writeLimit  = 30 * time.Second
+	waitedLimit = 5 * time.Minute
+)
 
 // stream is an answer that is sent in pieces: server-sent events, or lines of JSON. The head is
 // sent with the first piece, so that what fails before is a plain answer. What fails to be written ends
@@ -17,7 +21,9 @@ type stream struct {
 	lines  bool // of JSON, and no events
 	begun  bool
 	cancel context.CancelCauseFunc
-	limit  time.Duration
+	limit  time.Duration // of a write
+	left   time.Duration // of all writes
+	now    func() time.Time
 	gone   error
 }
 
@@ -48,11 +54,13 @@ func (s *stream) write(piece []byte) {
 	}
 	s.begin()
 	c := http.NewResponseController(s.w)
-	c.SetWriteDeadline(time.Now().Add(s.limit)) // a writer without deadlines writes without one
+	began := s.now()
+	c.SetWriteDeadline(began.Add(min(s.limit, s.left))) // a writer without deadlines writes without one
 	_, err := s.w.Write(piece)
 	if err == nil {
 		err = c.Flush()
 	}
+	s.left -= s.now().Sub(began)
 	if err != nil {
 		s.fail(err)
 		return
