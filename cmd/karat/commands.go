@@ -25,7 +25,7 @@ func chatCommands() []chatCommand {
 		{"system", "[TEXT]", "set the system message; without TEXT there is none", (*conversation).setSystem},
 		{"think", "on|off", "have the model reason before its answer, or not", (*conversation).setThinking},
 		{"reasoning", "", "show the reasoning before the last answer", (*conversation).showReasoning},
-		{"file", "PATH", "send the text of a file as a message", (*conversation).sendFile},
+		{"file", "PATH", "add the text of a file to the next message", (*conversation).addFile},
 		{"retry", "", "ask for another answer", (*conversation).retry},
 		{"undo", "", "take back the last change of the conversation", (*conversation).takeBack},
 		{"clear", "", "forget the conversation", (*conversation).clear},
@@ -225,8 +225,8 @@ func (p *conversation) showReasoning(string) error {
 	return errors.New("there is no reasoning before the last answer")
 }
 
-// sendFile sends the text of a file.
-func (p *conversation) sendFile(path string) error {
+// addFile keeps the text of a file for the next message.
+func (p *conversation) addFile(path string) error {
 	if path == "" {
 		return errors.New("/file needs a path")
 	}
@@ -234,7 +234,9 @@ func (p *conversation) sendFile(path string) error {
 	if err != nil {
 		return err
 	}
-	return p.say(text)
+	p.change()
+	p.files = append(p.files[:len(p.files):len(p.files)], text)
+	return p.tell("%s, %s, comes with the next message", oneLine(path), bytesText(int64(len(text))))
 }
 
 // retry asks for another answer to the last message.
@@ -275,7 +277,7 @@ func (p *conversation) takeBack(string) error {
 
 func (p *conversation) clear(string) error {
 	p.change()
-	p.messages, p.from = nil, 0
+	p.messages, p.from, p.files = nil, 0, nil
 	return p.tell("the conversation is forgotten; /undo brings it back")
 }
 

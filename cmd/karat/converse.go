@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/karat-run/karat"
 )
@@ -32,7 +33,8 @@ type conversation struct {
 type said struct {
 	system   string
 	messages []karat.Message
-	from     int // the first message that is still sent, since the context has no room for more
+	from     int      // the first message that is still sent, since the context has no room for more
+	files    []string // texts that come with the next message
 }
 
 // maxUndo bounds the changes that /undo takes back.
@@ -48,6 +50,7 @@ func (t *talk) converse() error {
 	signal.Notify(signals, os.Interrupt)
 	defer signal.Stop(signals)
 	p.signals = signals
+	p.lines = openHistory("")
 	if !t.flags.noHistory {
 		p.lines = openHistory(stateFile("history"))
 	}
@@ -59,11 +62,14 @@ func (t *talk) converse() error {
 	for {
 		line, err := p.read()
 		if err == nil {
+			p.lines.keep(line)
 			err = p.obey(line)
 		}
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
+		case err == nil && p.interrupts > 1:
+			return failure{status: statusInterrupted}
 		case err != nil:
 			return err
 		}
@@ -130,6 +136,9 @@ func (p *conversation) read() (string, error) {
 		switch {
 		case errors.Is(err, errInterrupt):
 			fmt.Fprintln(p.log)
+			if errors.Is(err, errTyped) {
+				p.interrupts = 0
+			}
 			if p.interrupts++; p.interrupts > 1 {
 				return "", failure{status: statusInterrupted}
 			}
@@ -146,7 +155,7 @@ func (p *conversation) read() (string, error) {
 		if quoted {
 			line, ended := strings.CutSuffix(strings.TrimRight(line, " "), quotes)
 			if text.WriteString(line); ended {
-				return strings.Trim(text.String(), "\n"), nil
+				return message(strings.Trim(text.String(), "\n")), nil
 			}
 			text.WriteByte('\n')
 			continue
@@ -160,6 +169,14 @@ func (p *conversation) read() (string, error) {
 	}
 }
 
+// message returns a text as obey takes it: one that begins with a slash is no command.
+func message(text string) string {
+	if strings.HasPrefix(text, "/") {
+		return "/" + text
+	}
+	return text
+}
+
 // plain asks for lines where nothing can be edited.
 func (p *conversation) plain(lines <-chan string) func(prompt string) (string, error) {
 	return func(prompt string) (string, error) {
@@ -169,7 +186,6 @@ func (p *conversation) plain(lines <-chan string) func(prompt string) (string, e
 			if !ok {
 				return "", io.EOF
 			}
-			p.lines.Add(line)
 			return line, nil
 		case <-p.signals:
 			return "", errInterrupt
@@ -189,6 +205,7 @@ func (p *conversation) change() {
 // conversation; an answer that was broken off does. The error is of the output.
 func (p *conversation) say(text string) error {
 	p.change()
+	text, p.files = strings.Join(append([]string{text}, p.files...), "\n\n"), nil
 	before := p.messages[:len(p.messages):len(p.messages)]
 	p.messages = append(before, karat.TextMessage(karat.RoleUser, text))
 	a := answer{output: p.output()}
@@ -274,8 +291,8 @@ func (p *conversation) interruptible() (ctx context.Context, stop func()) {
 		for {
 			select {
 			case <-p.signals:
-				if p.interrupts++; p.interrupts > 1 {
-					os.Exit(statusInterrupted)
+				if p.interrupts++; p.interrupts > 1 { // converse leaves, once the answer is kept
+					time.AfterFunc(2*time.Second, func() { os.Exit(statusInterrupted) })
 				}
 				cancel()
 			case <-done:

@@ -13,8 +13,11 @@ import (
 	"golang.org/x/term"
 )
 
-// errInterrupt is Ctrl-C in the place of a line.
-var errInterrupt = errors.New("interrupted")
+// errInterrupt is Ctrl-C in the place of a line, errTyped Ctrl-C behind a text.
+var (
+	errInterrupt = errors.New("interrupted")
+	errTyped     = fmt.Errorf("%w, and the line was not empty", errInterrupt)
+)
 
 // editor reads lines at a terminal, which can be edited and found again. A text that is pasted
 // is one part of a line, whatever lines it has.
@@ -34,10 +37,7 @@ func newEditor(in io.Reader, out io.Writer, h *history) *editor {
 		return nil
 	}
 	e := &editor{in: file, out: out, keys: &keys{in: file}, lines: h}
-	if h == nil {
-		e.lines = &history{}
-	}
-	e.lines.typed, e.lines.shown = e.keys.expand, func(line string) string { return e.keys.short(line, 4000) }
+	h.shown = func(line string) string { return e.keys.short(line, 4000) }
 	e.reset()
 	return e
 }
@@ -74,10 +74,13 @@ func (e *editor) line(prompt string) (string, error) {
 		}
 	}
 	e.term.SetPrompt(prompt)
-	e.keys.interrupted = false
+	e.keys.interrupted, e.keys.typed = false, false
 	line, err := e.term.ReadLine()
 	if err == io.EOF && e.keys.interrupted {
 		e.reset()
+		if e.keys.typed {
+			return "", errTyped
+		}
 		return "", errInterrupt
 	}
 	return e.keys.expand(line), err
@@ -110,6 +113,7 @@ type keys struct {
 	paste       []byte // the part that has arrived; nil outside of one
 	pasted      []string
 	interrupted bool         // Ctrl-C was handed over
+	typed       bool         // another key was
 	suspend     func() error // called for Ctrl-Z; nil where that is a key like others
 }
 
@@ -149,8 +153,10 @@ func (k *keys) Read(p []byte) (int, error) {
 		n = i
 	}
 	if i := bytes.IndexByte(p[:n], ctrlC); i >= 0 { // what follows is for the next line
-		k.interrupted = true
+		k.interrupted, k.typed = true, k.typed || i > 0
 		n = i + 1
+	} else {
+		k.typed = k.typed || n > 0
 	}
 	k.ready = k.ready[n:]
 	return n, nil

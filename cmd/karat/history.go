@@ -33,13 +33,12 @@ const (
 	maxHistory = 4 << 20
 )
 
-// history is the lines that were typed, the oldest first. It is a file of JSON strings, a line each, which sessions at the
-// same time append to. A nil one, or one without a file, keeps nothing.
+// history is the messages that were typed, the oldest first. It is a file of JSON strings, a line each, which sessions at
+// the same time append to. Without a file it is the session's alone.
 type history struct {
 	path  string
 	lines []string
 	shown func(line string) string // for the editor: a line that it can show
-	typed func(line string) string // the reverse
 }
 
 // openHistory reads the history in a file. A history that cannot be read or written is empty: a chat goes on without it.
@@ -91,14 +90,11 @@ func encodeLine(line string) []byte {
 	return b.Bytes()
 }
 
-// Add keeps a line, unless it is empty or that before it.
-func (h *history) Add(line string) {
-	if h == nil {
-		return
-	}
-	if h.typed != nil {
-		line = h.typed(line)
-	}
+// Add does nothing with a line of the editor: a message may have several lines, and is kept whole.
+func (h *history) Add(string) {}
+
+// keep keeps a message, unless it is empty or the one before it.
+func (h *history) keep(line string) {
 	if n := len(h.lines); line == "" || n > 0 && h.lines[n-1] == line {
 		return
 	}

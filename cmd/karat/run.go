@@ -270,7 +270,7 @@ func (t *talk) hintSampling(how string) {
 	if t.flags.sampling.over(t.model.Sampling()).Temperature > 0 || c.Flags().Changed("temp") || t.flags.json || !isTerminal(c.OutOrStdout()) {
 		return
 	}
-	fmt.Fprintf(c.ErrOrStderr(), "karat: the likeliest token is taken each time, since the model recommends no sampling; %s draws\n", how)
+	fmt.Fprintf(c.ErrOrStderr(), "karat: greedy, as the model recommends no sampling; %s varies the answers\n", how)
 }
 
 // tokens returns the tokens after a prompt, whose ids a says in JSON.

@@ -90,6 +90,7 @@ type richScreen struct {
 	rows   []string // of the reasoning that is shown
 	row    string   // that goes on
 	drawn  int      // rows on the terminal
+	fresh  bool     // the terminal's line is empty
 	began  time.Time
 }
 
@@ -110,10 +111,17 @@ func (s *richScreen) end() error {
 	if err := s.fold(); err != nil {
 		return err
 	}
-	return s.flush(s.answer.end() + "\n")
+	rest := s.answer.end()
+	if rest != "" || !s.fresh {
+		rest += "\n"
+	}
+	return s.flush(rest)
 }
 
 func (s *richScreen) flush(text string) error {
+	if text != "" {
+		s.fresh = strings.HasSuffix(text, "\n")
+	}
 	_, err := io.WriteString(s.w, text)
 	return err
 }
