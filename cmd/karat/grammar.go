@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/spf13/pflag"
 )
 
@@ -83,7 +84,7 @@ func (f *grammarFlags) read() (from, text string, err error) {
 	case err != nil && inline:
 		return flag, value, nil
 	case err != nil:
-		return "", "", fmt.Errorf("%s: %w", flag, err)
+		return "", "", fmt.Errorf("%s: %w", flag, patherr.Plain(err))
 	}
 	defer r.Close()
 	text, err = readAll(r, value, maxGrammar)

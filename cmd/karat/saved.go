@@ -15,6 +15,7 @@ import (
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/patherr"
 )
 
 // savedChat is a conversation in a file.
@@ -71,7 +72,7 @@ func readChat(path string) (*savedChat, error) {
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, patherr.Plain(err)
 	}
 	defer f.Close()
 	text, err := readAll(f, path, maxInput)
