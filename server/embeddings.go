@@ -76,7 +76,7 @@ func (x *exchange) ollamaEmbed() *problem {
 	if p != nil {
 		return p
 	}
-	return x.reply(map[string]any{"model": e.model.name, "embeddings": vectors, "total_duration": time.Since(began).Nanoseconds(), "load_duration": 0, "prompt_eval_count": e.tokens()})
+	return x.reply(map[string]any{"model": e.model.name, "embeddings": vectors, "total_duration": time.Since(began).Nanoseconds(), "load_duration": x.loading.Nanoseconds(), "prompt_eval_count": e.tokens()})
 }
 
 // ollamaEmbedding is POST /api/embeddings, which takes one text.
@@ -106,9 +106,9 @@ func (x *exchange) ollamaEmbedRequest(param string) (*embedding, *problem) {
 		e.options.Normalize = &unit
 		e.size(f)
 	}
-	f.boolean("truncate", false) // a text that does not fit is refused, whatever it says
+	f.hint("truncate") // a text that does not fit is refused, whatever it says
 	input := f.take(param)
-	if f.done(); *f.err != nil {
+	if f.hintRest(); *f.err != nil {
 		return nil, *f.err
 	}
 	return e, e.read(x, param, input, many)

@@ -86,6 +86,7 @@ type event struct {
 	finish    string        // of the last piece: stop, length or tool_calls
 	stopped   string        // the stop string that ended it
 	full      bool          // the answer filled the context
+	ids       []int         // of the whole answer, with the last piece
 }
 
 // The ends of an answer, in OpenAI's words.
@@ -96,7 +97,10 @@ const (
 )
 
 // usage counts tokens. completion has the token that ends a turn, where the model chose it.
-type usage struct{ prompt, completion, cached, reasoning int }
+type usage struct {
+	prompt, completion, cached, reasoning int
+	prefill, decode                       time.Duration // to the first token from the first step, and from there to the last token
+}
 
 // newID is a name that no other answer has.
 func newID(prefix string) string {
@@ -251,6 +255,9 @@ func (s *Server) answer(ctx context.Context, r *request, emit func(event)) (u us
 			mu.Lock()
 			defer mu.Unlock()
 			u.completion, u.reasoning = u.completion+c.tokens, u.reasoning+c.reasoning
+			if c.tokens > 0 {
+				u.prefill, u.decode = u.prefill+c.answered.Sub(c.started), u.decode+c.last.Sub(c.answered)
+			}
 			if c.index%r.n == 0 {
 				u.prompt, u.cached = u.prompt+len(c.prompt), u.cached+c.kept
 			}
@@ -302,6 +309,7 @@ type choice struct {
 	first  func() // told when the prompt is computed
 
 	tokens, kept, reasoning int
+	ids                     []int
 	began, started          time.Time // of the request, and of its first step
 	answered, last          time.Time // its first token, and the last one so far
 }
@@ -350,6 +358,7 @@ func (c *choice) run(ctx context.Context) error {
 			c.started = session.Started()
 		}
 		c.took()
+		c.ids = append(c.ids, t.ID)
 		if (c.r.logprobs || c.r.chooses()) && !c.r.sent {
 			if err := c.r.keep(1 + len(t.TopLogprobs)); err != nil {
 				return err
@@ -401,7 +410,7 @@ func (c *choice) follow(p *pieces, t karat.Token) bool {
 		e.tokens, scored = scored, nil
 		c.emit(e)
 	}
-	last := event{tokens: scored, finish: finishStop}
+	last := event{tokens: scored, finish: finishStop, ids: c.ids}
 	switch {
 	case t.Stop == karat.StopLength: // whatever came before: something may be missing
 		last.finish = finishLength

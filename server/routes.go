@@ -43,6 +43,9 @@ func (s *Server) routes() {
 	post("/api/show", ollama{}, (*exchange).ollamaShow)
 	post("/api/chat", ollama{}, (*exchange).ollamaChat)
 	post("/api/generate", ollama{}, (*exchange).ollamaGenerate)
+	for _, r := range ollamaLacks {
+		s.handle(r.pattern, route{voice: ollama{}, handle: func(x *exchange) *problem { return x.ollamaLack(r.pattern, r.instead) }})
+	}
 	post("/api/embed", ollama{}, (*exchange).ollamaEmbed)
 	post("/api/embeddings", ollama{}, (*exchange).ollamaEmbedding)
 	post("/v1/embeddings", openAI{}, (*exchange).embeddings)
@@ -153,7 +156,9 @@ func (x *exchange) named(f *fields) (*served, *problem) {
 
 // use is a model that stays loaded until the request ends.
 func (x *exchange) use(e *entry) (*served, *problem) {
+	began := time.Now()
 	m, err := x.s.pool.take(x.ctx, e, x.who.name)
+	x.loading = time.Since(began)
 	name := cmp.Or(x.model, e.Name) // as the client has it
 	switch {
 	case err == nil:

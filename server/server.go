@@ -198,6 +198,8 @@ type exchange struct {
 	given  []byte   // the body of a batch's line, for which nobody waits at the end; nil where it comes over a connection
 	failed bool     // a fault of the server ended the answer, whatever its status
 	after  []func() // what ends with the request
+
+	loading time.Duration // of the model, for this request
 }
 
 // writer knows whether an answer has begun.

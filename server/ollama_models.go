@@ -1,0 +1,187 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/karat-run/karat"
+)
+
+// ollamaTags is GET /api/tags: all models, loaded or not.
+func (x *exchange) ollamaTags() *problem {
+	list := []any{}
+	for _, m := range x.states() {
+		list = append(list, x.ollamaObject(m))
+	}
+	return x.reply(map[string]any{"models": list})
+}
+
+func (x *exchange) ollamaObject(m state) map[string]any {
+	d := ollamaDetails{Families: []string{}}
+	o := map[string]any{"name": m.Name, "model": m.Name, "size": m.Bytes, "digest": m.digest(), "details": &d}
+	changed := m.Changed
+	if changed.IsZero() {
+		changed = time.Unix(x.s.since, 0)
+	}
+	o["modified_at"] = changed.UTC().Format(time.RFC3339)
+	if m.now != nil {
+		i := m.now.info
+		o["size"] = i.Bytes
+		d = ollamaDetails{Format: strings.ToLower(i.Format), Family: i.Architecture, Families: []string{i.Architecture}, Parameters: shortCount(i.Parameters), Quantization: i.Type}
+	}
+	return o
+}
+
+// ollamaDetails are facts of a model, empty where it is not loaded.
+type ollamaDetails struct {
+	Parent       string   `json:"parent_model"`
+	Format       string   `json:"format"`
+	Family       string   `json:"family"`
+	Families     []string `json:"families"`
+	Parameters   string   `json:"parameter_size"`
+	Quantization string   `json:"quantization_level"`
+}
+
+// digest names the model and the state of its files, loaded or not: another time or size of them is another digest.
+func (m *state) digest() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %d", m.Name, m.Bytes, m.Changed.UnixNano()))
+	return hex.EncodeToString(sum[:])
+}
+
+// shortCount is a number for people, as 596M or 7.6B.
+func shortCount(n int64) string {
+	switch x := float64(n); {
+	case n >= 1e9:
+		return fmt.Sprintf("%.1fB", x/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.0fM", x/1e6)
+	default:
+		return fmt.Sprintf("%.0fK", x/1e3)
+	}
+}
+
+// never is when a model goes that stays.
+const never = "9999-12-31T23:59:59Z"
+
+// ollamaRunning is GET /api/ps: the models that are loaded, and until when they stay if nobody asks for them.
+func (x *exchange) ollamaRunning() *problem {
+	list := []any{}
+	for _, m := range x.states() {
+		if m.now == nil {
+			continue
+		}
+		o := x.ollamaObject(m)
+		delete(o, "modified_at")
+		takes := m.now.info.Bytes + m.now.model.Stats().KVUsed // weights, and the keys and values that there are now
+		o["size"], o["size_vram"], o["context_length"], o["expires_at"] = takes, int64(0), m.now.room, never
+		if m.Device != "" {
+			o["size_vram"] = takes
+		}
+		if !m.expires.IsZero() {
+			o["expires_at"] = m.expires.UTC().Format(time.RFC3339)
+		}
+		list = append(list, o)
+	}
+	return x.reply(map[string]any{"models": list})
+}
+
+// ollamaAPI is the version of Ollama whose API the routes follow: clients refuse servers of older ones.
+const ollamaAPI = "0.17.4"
+
+// ollamaVersion is GET /api/version.
+func (x *exchange) ollamaVersion() *problem {
+	return x.reply(map[string]string{"version": ollamaAPI, "karat": karat.Version()})
+}
+
+// ollamaShow is POST /api/show.
+func (x *exchange) ollamaShow() *problem {
+	f, p := x.body()
+	if p != nil {
+		return p
+	}
+	if f.has("name") && !f.has("model") {
+		f.values["model"] = f.take("name")
+	}
+	m, p := x.ollamaModel(f)
+	if p != nil {
+		return p
+	}
+	f.ignore("name")
+	if f.hintRest(); *f.err != nil {
+		return *f.err
+	}
+	o := x.ollamaObject(state{entry: x.s.pool.find(m.name), now: m})
+	about := map[string]any{"general.architecture": m.info.Architecture, "general.parameter_count": m.info.Parameters, m.info.Architecture + ".context_length": m.room}
+	if n, err := m.model.EmbedSize(x.ctx, karat.EmbedOptions{Pooling: karat.PoolMean}); err == nil {
+		about[m.info.Architecture+".embedding_length"] = n
+	}
+	return x.reply(map[string]any{"details": o["details"], "modified_at": o["modified_at"], "template": m.info.Template, "capabilities": x.ollamaAble(m), "model_info": about})
+}
+
+// ollamaAble returns what a model can do.
+func (x *exchange) ollamaAble(m *served) (able []string) {
+	if !m.info.Encoder {
+		able = append(able, "completion")
+		if len(m.syntax.Calls) > 0 || m.syntax.Bare {
+			able = append(able, "tools")
+		}
+		if m.syntax.Open != "" {
+			able = append(able, "thinking")
+		}
+	}
+	if _, err := m.model.EmbedSize(x.ctx, karat.EmbedOptions{}); err == nil {
+		able = append(able, "embedding")
+	}
+	return able
+}
+
+// ollamaLacks are the routes of Ollama's API that change models, and what to type instead.
+var ollamaLacks = []struct{ pattern, instead string }{
+	{"POST /api/pull", "Karat pulls models on the command line. Type: karat pull %s. Then start the server with the name that it prints"},
+	{"POST /api/push", "Karat pushes no models. To send %s elsewhere, copy its file: karat list names it"},
+	{"POST /api/create", "Karat makes models on the command line: karat convert, karat quantize and karat edit"},
+	{"POST /api/copy", "Karat gives a model another name at its start. Type: karat serve --alias NAME=%s"},
+	{"DELETE /api/delete", "Karat removes models on the command line. Type: karat rm %s"},
+	{"POST /api/blobs/{digest}", "Karat takes no files over HTTP: karat serve FILE serves one"},
+}
+
+// ollamaLack answers a route that changes models. A model that is served need not be pulled.
+func (x *exchange) ollamaLack(pattern, instead string) *problem {
+	name := "MODEL"
+	if f, p := x.body(); p == nil && !strings.Contains(pattern, "blobs") {
+		for _, field := range []string{"model", "name", "source"} {
+			if text, ok := as[string](f.values[field]); ok && text != "" {
+				name = text[:min(len(text), 128)]
+			}
+		}
+		if e := x.s.pool.find(strings.TrimSuffix(name, ":latest")); strings.HasSuffix(pattern, "/pull") && e != nil && x.who.sees(e) {
+			if f.boolean("stream", true) {
+				x.open(true).send("", map[string]string{"status": "success"})
+				return nil
+			}
+			return x.reply(map[string]string{"status": "success"})
+		}
+	}
+	if strings.HasSuffix(pattern, "/pull") && name != "MODEL" && !strings.Contains(name, "/") {
+		name = "oci://registry.ollama.ai/library/" + name
+	}
+	if strings.Contains(instead, "%s") {
+		instead = fmt.Sprintf(instead, name)
+	}
+	return &problem{status: http.StatusNotImplemented, kind: invalid, code: "unsupported", message: instead}
+}
+
+// ollamaModel is the model of a name, which may end in :latest.
+func (x *exchange) ollamaModel(f *fields) (*served, *problem) {
+	if name, ok := as[string](f.values["model"]); ok && x.s.pool.find(name) == nil {
+		if short, ok := strings.CutSuffix(name, ":latest"); ok {
+			f.values["model"], _ = json.Marshal(short) // a string has JSON
+		}
+	}
+	return x.named(f)
+}

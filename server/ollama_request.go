@@ -1,0 +1,259 @@
+package server
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/karat-run/karat"
+)
+
+func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
+	f, m, p := x.asked(x.ollamaModel)
+	if p != nil {
+		return nil, p
+	}
+	r := x.newRequest(m)
+	r.stream, r.form = f.boolean("stream", true), ollamaFormat(f)
+	x.ollamaCommon(f, m)
+	r.ollamaOptions(f)
+	r.logprobs = f.boolean("logprobs", false)
+	if n := f.integer("top_logprobs", 0, maxTop); n != nil && r.logprobs {
+		r.top = int(*n)
+	}
+	c := conversation{args: map[string]any{}}
+	m.ollamaThink(f, &c)
+	if name := map[bool]string{true: "messages", false: "prompt"}[chat]; !f.has(name) || isNeutral(f.values[name]) {
+		f.ignore(name, "system", "template", "raw", "tools", "suffix", "images", "context") // of a request that loads a model
+		f.hintRest()
+		return r, *f.err
+	}
+	if chat {
+		c.messages = ollamaMessages(f)
+		chatTools(f, &c, "function")
+		if f.hintRest(); *f.err != nil {
+			return nil, *f.err
+		}
+		c.goesOn = goesOn(c.messages)
+		return r, r.converse(x.ctx, &c, "messages")
+	}
+	return r, x.ollamaPrompt(f, r, &c)
+}
+
+// goesOn reports whether a conversation ends with words of the assistant, with which the answer goes on.
+func goesOn(messages []karat.Message) bool {
+	last := messages[len(messages)-1]
+	called := slices.ContainsFunc(last.Parts, func(p karat.Part) bool { _, is := p.(karat.ToolCall); return is })
+	return last.Role == karat.RoleAssistant && !called && !isBlank(last.Parts)
+}
+
+// isBlank reports whether a message has no text.
+func isBlank(parts []karat.Part) bool {
+	return joined(slices.DeleteFunc(slices.Clone(parts), notText)) == ""
+}
+
+// ollamaPrompt reads what is to be generated. The ids of context, that an answer gave back, come before the prompt.
+func (x *exchange) ollamaPrompt(f *fields, r *request, c *conversation) *problem {
+	prompt, raw, before := f.text("prompt"), f.boolean("raw", false), []int(nil)
+	f.decode("context", "an array of token ids", &before)
+	f.lacks("suffix", "template", "images")
+	if system := f.text("system"); system != "" {
+		c.messages = append(c.messages, karat.TextMessage(karat.RoleSystem, system))
+		c.placed("system")
+	}
+	c.messages = append(c.messages, karat.TextMessage(karat.RoleUser, prompt))
+	c.placed("prompt")
+	if f.hintRest(); *f.err != nil {
+		return *f.err
+	}
+	if raw {
+		r.param = "prompt"
+		ids, p := x.tokens(r.model, r.param, prompt)
+		if p != nil {
+			return p
+		}
+		r.prompts, r.texts = [][]int{ids}, []string{prompt}
+		p = r.constrainText(x.ctx)
+		r.prompts[0] = r.behind(before)
+		return p
+	}
+	p := r.converse(x.ctx, c, "prompt")
+	if p == nil {
+		r.prompts[0] = r.behind(before)
+	}
+	return p
+}
+
+// behind returns the ids of a prompt behind those of an earlier turn. A text has one token that begins it.
+func (r *request) behind(before []int) []int {
+	ids := r.prompts[0]
+	if bos, ok := r.model.model.BOS(); ok && len(before) > 0 && len(ids) > 0 && ids[0] == bos {
+		ids = ids[1:]
+	}
+	return append(slices.Clip(before), ids...)
+}
+
+// ollamaThink reads whether the answer is to begin with reasoning, or how much it is to reason.
+func (m *served) ollamaThink(f *fields, c *conversation) {
+	if !f.has("think") {
+		f.take("think") // a null
+		return
+	}
+	if level, ok := as[string](f.values["think"]); ok {
+		if level != "none" && slices.Contains(efforts, level) {
+			m.switchReason(f, "think", true, c)
+		}
+		m.reason(f, "think", c)
+		return
+	}
+	on := false
+	f.decode("think", "a boolean or a level", &on)
+	m.switchReason(f, "think", on, c)
+}
+
+// ollamaCommon reads what all requests may have that load a model.
+func (x *exchange) ollamaCommon(f *fields, m *served) {
+	raw := f.take("keep_alive")
+	if raw == nil {
+		return
+	}
+	keep, ok := keepAlive(raw)
+	if !ok {
+		f.fail("keep_alive", "%s, want seconds, or a time as \"5m\"; below 0 is for ever", kindOf(raw))
+		return
+	}
+	x.s.pool.stay(x.s.pool.find(m.name), x.who.name, keep)
+}
+
+// keepAlive reads seconds, or a time as "5m".
+func keepAlive(raw json.RawMessage) (time.Duration, bool) {
+	if text, ok := as[string](raw); ok {
+		if d, err := time.ParseDuration(text); err == nil {
+			return d, true
+		}
+		raw = json.RawMessage(text)
+	}
+	n, ok := as[float64](raw)
+	if !ok || math.Abs(n) > 1e9 { // some thirty years
+		return -1, ok && n < 0
+	}
+	return time.Duration(n * float64(time.Second)), true
+}
+
+// ollamaOptions reads the options of a request. Options that set up a model change nothing, since it is loaded by the server's own
+// settings; so does a num_ctx beyond the context.
+func (r *request) ollamaOptions(f *fields) {
+	o := f.object("options")
+	if o == nil {
+		return
+	}
+	s := &r.sampling
+	set := func(to *float64, name string, least, most float64) {
+		if v := o.number(name, least, most); v != nil {
+			*to = *v
+		}
+	}
+	r.heat(o, 2)
+	set(&s.MinP, "min_p", 0, 1)
+	set(&s.RepeatPenalty, "repeat_penalty", 0.01, 100)
+	set(&s.PresencePenalty, "presence_penalty", -2, 2)
+	set(&s.FrequencyPenalty, "frequency_penalty", -2, 2)
+	if v := o.integer("top_k", 0, 1<<20); v != nil {
+		s.TopK = int(*v)
+	}
+	if v := o.integer("repeat_last_n", -1, 1<<20); v != nil {
+		s.RepeatLast = int(*v)
+	}
+	if v := o.integer("seed", math.MinInt64, math.MaxInt64); v != nil {
+		s.Seed = new(uint64(*v))
+	}
+	if v := o.integer("num_predict", -2, maxTokens); v != nil && *v >= 0 {
+		r.max = int(*v)
+	}
+	if v := o.integer("num_ctx", 1, maxTokens); v != nil && int(*v) > r.model.room {
+		o.hints.add(o.path + "num_ctx") // the context is what the model was loaded with
+	}
+	r.stop = o.texts("stop", maxStops)
+	o.hint("num_keep", "num_batch", "num_thread", "num_gpu", "main_gpu", "low_vram", "numa", "use_mmap", "use_mlock", "f16_kv", "logits_all", "mirostat_tau", "mirostat_eta")
+	if !o.boolean("penalize_newline", true) && s.RepeatPenalty != 0 && s.RepeatPenalty != 1 {
+		o.hints.add(o.path + "penalize_newline")
+	}
+	for _, x := range ollamaOff {
+		if v := o.take(x.name); v != nil && !x.off(v) {
+			o.reject(refused(o.path+x.name, x.name))
+		}
+	}
+	o.done()
+}
+
+// ollamaOff are options of Ollama that this server has only switched off. Clients send them so.
+var ollamaOff = []struct {
+	name string
+	off  func(json.RawMessage) bool
+}{
+	{"mirostat", is("0")}, {"typical_p", is("1")}, {"tfs_z", is("1")}, {"vocab_only", is("false")}, {"embedding_only", is("false")},
+}
+
+// is finds a value, however its number is written.
+func is(want string) func(json.RawMessage) bool {
+	return func(raw json.RawMessage) bool {
+		n, ok := whole(raw)
+		return ok && strconv.FormatInt(n, 10) == want || string(raw) == want
+	}
+}
+
+// ollamaMessages reads a conversation, whose calls have objects as arguments and may have no ids.
+func ollamaMessages(f *fields) (all []karat.Message) {
+	names := map[string]string{} // of tools, by the ids of calls
+	for _, m := range f.objects("messages", maxMessages) {
+		role, text := m.needOne("role", "system", "developer", "user", "assistant", "tool"), m.text("content")
+		m.lacks("images")
+		message := karat.Message{Role: karat.Role(role), Name: m.text("name")}
+		id, tool := m.text("tool_call_id"), m.text("tool_name")
+		switch role {
+		case "tool":
+			result := karat.ToolResult{ID: id, Name: cmp.Or(tool, names[id], message.Name), Content: text}
+			message.Name, message.Parts = "", []karat.Part{result}
+		case "assistant":
+			message.Parts = ollamaTurn(m, text, names)
+		case "developer":
+			message.Role = karat.RoleSystem
+			fallthrough
+		default:
+			message.Parts = []karat.Part{karat.Text(text)}
+		}
+		all = append(all, message)
+		m.done()
+	}
+	if len(all) == 0 {
+		f.fail("messages", "it is missing or empty, want an array of messages")
+	}
+	return all
+}
+
+// ollamaTurn reads what the assistant said, and notes the names of the tools that it called.
+func ollamaTurn(m *fields, text string, names map[string]string) (parts []karat.Part) {
+	if thinking := m.text("thinking"); thinking != "" {
+		parts = append(parts, karat.Reasoning(thinking))
+	}
+	if text != "" {
+		parts = append(parts, karat.Text(text))
+	}
+	for _, c := range m.objects("tool_calls", maxTools) {
+		id := c.text("id")
+		c.ignore("type")
+		if o := c.object("function"); o != nil {
+			o.ignore("index")
+			call := toolCall(c, id, o.needText("name"), string(o.take("arguments")))
+			if parts = append(parts, call); id != "" {
+				names[id] = call.Name
+			}
+			o.done()
+		}
+		c.done()
+	}
+	return parts
+}
