@@ -109,7 +109,7 @@ func TestEmbeddings(t *testing.T) {
 	if at(o, "embeddings", 1, 0) != float64(want[1][0]) && float32(at(o, "embeddings", 1, 0).(float64)) != want[1][0] || o["prompt_eval_count"] != float64(tokens) {
 		t.Errorf("%v", o)
 	}
-	for name, value := range map[string]string{"temprature": "1", "num_ctx": "99999"} {
+	for name, value := range map[string]string{"temprature": "1", "num_ctx": "0"} {
 		if status, answer, _ := c.do("POST", "/api/embed", `{"model":"vectors","input":"a","options":{"`+name+`":`+value+`}}`); status != 400 || !strings.Contains(answer, name) {
 			t.Errorf("%s: %d %s", name, status, answer)
 		}

@@ -209,7 +209,7 @@ func is(want string) func(json.RawMessage) bool {
 func ollamaMessages(f *fields) (all []karat.Message) {
 	names := map[string]string{} // of tools, by the ids of calls
 	for _, m := range f.objects("messages", maxMessages) {
-		role, text := m.needOne("role", "system", "developer", "user", "assistant", "tool"), m.text("content")
+		role, text := m.needOne("role", "system", "user", "assistant", "tool", "developer"), m.text("content")
 		m.lacks("images")
 		message := karat.Message{Role: karat.Role(role), Name: m.text("name")}
 		id, tool := m.text("tool_call_id"), m.text("tool_name")

@@ -255,7 +255,7 @@ func (s *Server) answer(ctx context.Context, r *request, emit func(event)) (u us
 			mu.Lock()
 			defer mu.Unlock()
 			u.completion, u.reasoning = u.completion+c.tokens, u.reasoning+c.reasoning
-			if c.tokens > 0 {
+			if c.tokens > 0 && !c.started.IsZero() {
 				u.prefill, u.decode = u.prefill+c.answered.Sub(c.started), u.decode+c.last.Sub(c.answered)
 			}
 			if c.index%r.n == 0 {
