@@ -116,7 +116,7 @@ func (x *exchange) ollamaShow() *problem {
 		return *f.err
 	}
 	o := x.ollamaObject(state{entry: x.s.pool.find(m.name), now: m})
-	about := map[string]any{"general.architecture": m.info.Architecture, "general.parameter_count": m.info.Parameters, m.info.Architecture + ".context_length": m.room}
+	about := map[string]any{"general.architecture": m.info.Architecture, "general.basename": m.name, "general.parameter_count": m.info.Parameters, m.info.Architecture + ".context_length": m.room}
 	if n, err := m.model.EmbedSize(x.ctx, karat.EmbedOptions{Pooling: karat.PoolMean}); err == nil {
 		about[m.info.Architecture+".embedding_length"] = n
 	}

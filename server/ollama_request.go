@@ -55,7 +55,7 @@ func isBlank(parts []karat.Part) bool {
 	return joined(slices.DeleteFunc(slices.Clone(parts), notText)) == ""
 }
 
-// ollamaPrompt reads what is to be generated. The ids of context, that an answer gave back, come before the prompt.
+// ollamaPrompt reads the prompt of a generation. The ids of context, that an answer gave back, come before the prompt.
 func (x *exchange) ollamaPrompt(f *fields, r *request, c *conversation) *problem {
 	prompt, raw, before := f.text("prompt"), f.boolean("raw", false), []int(nil)
 	f.decode("context", "an array of token ids", &before)
