@@ -98,7 +98,11 @@ func (a *answer) write(ctx context.Context, tokens iter.Seq2[karat.Token, error]
 		}
 	}
 	if a.parser != nil {
-		if err := a.show(a.parser.End()); err != nil {
+		rest := a.parser.Cut
+		if a.stop == string(karat.StopEnd) {
+			rest = a.parser.End
+		}
+		if err := a.show(rest()); err != nil {
 			return err
 		}
 	}
@@ -149,9 +153,12 @@ func (a *answer) explain(err error) error {
 	return contextFull{fmt.Errorf("the prompt has more than the %s that the context holds: shorten it, or raise --ctx", count(a.context, "token"))}
 }
 
+// unmarked spells control tokens as they are.
+var unmarked = strings.NewReplacer(syntax.Control("")[:1], "")
+
 // writeToken writes a token in JSON.
 func (a *answer) writeToken(t karat.Token) error {
-	line := jsonToken{ID: t.ID, Text: t.Text, Logprob: t.Logprob}
+	line := jsonToken{ID: t.ID, Text: unmarked.Replace(t.Text), Logprob: t.Logprob}
 	if a.logprobs > 0 {
 		next, err := lab.NewNext(lab.Widen(t.Logits), nil, a.logprobs, nil)
 		if err != nil {

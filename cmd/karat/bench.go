@@ -213,11 +213,10 @@ func (f *benchFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	f.chat.imply()
 	switch {
-	case f.prompt.text == "" && (f.chat.chat || f.chat.given()):
+	case f.prompt.text == "" && f.chat.chat:
 		return usagef("--chat needs the text of a message: -p TEXT")
-	case !f.chat.chat && f.chat.given():
-		return usagef("--system, --chat-template and --template-arg need --chat")
 	case f.prompt.text != "" && (c.Flags().Changed("depth") || len(o.Arrive) > 0):
 		return usagef("-d and --arrive do not work with the text of a prompt")
 	}

@@ -131,6 +131,7 @@ func (f *interveneFlags) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	f.chat.imply()
 	l := logitsFlags{model: f.model, file: f.file, top: f.top, chat: f.chat}
 	if args, err = l.check(false, args); err != nil {
 		return err

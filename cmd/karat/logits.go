@@ -125,6 +125,7 @@ func (f *logitsFlags) run(c *cobra.Command, args []string) error {
 
 // check checks the flags against each other, takes MODEL from args if it is there, and returns the others.
 func (f *logitsFlags) check(byPrompt bool, args []string) ([]string, error) {
+	f.chat.imply()
 	texts := 1 // arguments that are no MODEL
 	if byPrompt || f.file != "" {
 		texts = 0
@@ -138,8 +139,6 @@ func (f *logitsFlags) check(byPrompt bool, args []string) ([]string, error) {
 		return nil, usagef("--prompt takes the dump's ids: --chat and -f do not work with it")
 	case byPrompt && len(args) > 1, byPrompt && len(args) == 1 && f.model != "":
 		return nil, usagef("--prompt takes the dump's ids: TEXT does not work with it")
-	case !f.chat.chat && f.chat.given():
-		return nil, usagef("--system, --chat-template and --template-arg need --chat")
 	}
 	if len(args) <= texts {
 		return args, nil

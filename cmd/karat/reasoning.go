@@ -43,8 +43,12 @@ func (f *chatFlags) request(ctx context.Context, m *karat.Model, messages []kara
 		return r, errEmpty
 	}
 	limits.InReasoning = s.Opens(m.Detokenize(r.ids[max(0, len(r.ids)-16):]))
-	if g.Special, err = m.SpecialTokens(ctx); err != nil {
+	marks, err := m.SpecialTokens(ctx)
+	if err != nil {
 		return r, err
+	}
+	for _, mark := range marks {
+		g.Special = append(g.Special, syntax.Control(mark))
 	}
 	if g.End, err = m.TurnEnds(ctx, g); err != nil {
 		return r, err
@@ -62,6 +66,7 @@ func (f *chatFlags) request(ctx context.Context, m *karat.Model, messages []kara
 	}
 	g.Template, g.TemplateArgs = "", nil // which the ids have
 	r.g, r.parser = g, s.NewParser(nil, limits.InReasoning)
+	r.parser.Control = marks
 	return r, nil
 }
 
