@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"github.com/karat-run/karat"
@@ -23,18 +24,11 @@ func pad(t *testing.T, from string, rows int, value func() float32) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name == "config.json" {
-			var c map[string]any
-			if err := json.Unmarshal(b, &c); err != nil {
-				t.Fatal(err)
-			}
-			c["vocab_size"] = c["vocab_size"].(float64) + float64(rows)
-			b, _ = json.Marshal(c)
-		}
 		if err := os.WriteFile(filepath.Join(to, name), b, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+	rewrite(t, filepath.Join(to, "config.json"), func(c map[string]any) { c["vocab_size"] = c["vocab_size"].(float64) + float64(rows) })
 	f, err := safetensors.Open(filepath.Join(from, "model.safetensors"))
 	if err != nil {
 		t.Fatal(err)
@@ -92,5 +86,67 @@ func TestPaddedRows(t *testing.T) {
 		if err != nil || !report.Clean() {
 			t.Errorf("%s: %+v, %v", filepath.Base(path), report, err)
 		}
+	}
+}
+
+// TestConvertEnd converts an embedding model whose texts end with another token than its turns, such as Qwen3-Embedding.
+// The GGUF file makes the same ids and vectors.
+func TestConvertEnd(t *testing.T) {
+	folder := pad(t, golden.Model(t, "tiny-qwen3"), 0, nil)
+	rewrite(t, filepath.Join(folder, "tokenizer.json"), func(f map[string]any) {
+		f["post_processor"] = map[string]any{"type": "TemplateProcessing",
+			"single":         []any{map[string]any{"Sequence": map[string]any{"id": "A", "type_id": 0}}, map[string]any{"SpecialToken": map[string]any{"id": "<|endoftext|>", "type_id": 0}}},
+			"pair":           []any{},
+			"special_tokens": map[string]any{"<|endoftext|>": map[string]any{"id": "<|endoftext|>", "ids": []int{2045}, "tokens": []string{"<|endoftext|>"}}}}
+	})
+	for name, text := range map[string]string{
+		"modules.json": `[{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+			{"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]`,
+		"1_Pooling/config.json": `{"word_embedding_dimension": 256, "pooling_mode_lasttoken": true}`,
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "e.gguf")
+	if _, err := karat.Convert(t.Context(), folder, file, karat.ConvertOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var all [2][][]float32
+	for i, path := range []string{folder, file} {
+		m := open(t, path, karat.Options{})
+		ids, err := m.Tokenize(t.Context(), "test", karat.TokenizeOptions{})
+		if err != nil || ids[len(ids)-1] != 2045 {
+			t.Errorf("%s: ids %v, %v", filepath.Base(path), ids, err)
+		}
+		if all[i], err = m.Embed(t.Context(), []string{"test", "The sky"}, karat.EmbedOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !reflect.DeepEqual(all[0], all[1]) {
+		t.Error("the vectors of the two differ")
+	}
+}
+
+// rewrite changes a JSON file.
+func rewrite(t *testing.T, path string, edit func(map[string]any)) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	var f map[string]any
+	if err == nil {
+		err = json.Unmarshal(b, &f)
+	}
+	if err == nil {
+		edit(f)
+		b, err = json.Marshal(f)
+	}
+	if err == nil {
+		err = os.WriteFile(path, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

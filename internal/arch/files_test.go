@@ -206,6 +206,16 @@ func TestIncidentTokenizer(t *testing.T) {
 	if tok, err := special.Tokenizer(); err != nil || tok.VocabSize() != n+1 {
 		t.Errorf("a special token behind the embedding, as Gemma 3's text models have one: %v", err)
 	}
+	for _, none := range []any{uint32(1<<32 - 1), int32(-1)} { // as llama.cpp writes that there is none
+		m, err := checkpoint.Open(inGGUF(func(kv map[string]any) { kv["padding_token_id"] = none }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Tokenizer(); err != nil {
+			t.Errorf("padding %v: %v", none, err)
+		}
+		m.Close()
+	}
 	folder := synthetic("llama").write(t)
 	json, err := os.ReadFile(filepath.Join(golden.Repo(t), "models", "tiny-llama", "tokenizer.json"))
 	if err != nil {
@@ -237,8 +247,8 @@ func TestIncidentTokenizer(t *testing.T) {
 			kv["tokens"], kv["scores"], kv["token_type"] = tokens, make([]float32, n+1), types
 		}), "the tokenizer has 301 tokens, but the model embeds 300"},
 		{"end beyond the vocabulary", inGGUF(func(kv map[string]any) { kv["eos_token_id"] = uint32(n) }), "300"},
-		{"end 2^32-1", inGGUF(func(kv map[string]any) { kv["eos_token_id"] = uint32(1<<32 - 1) }), "4294967295"},
-		{"end negative", inGGUF(func(kv map[string]any) { kv["eos_token_id"] = int32(-1) }), "-1"},
+		{"end 2^32-2", inGGUF(func(kv map[string]any) { kv["eos_token_id"] = uint32(1<<32 - 2) }), "4294967294"},
+		{"end negative", inGGUF(func(kv map[string]any) { kv["eos_token_id"] = int32(-2) }), "-2"},
 		{"end a string", inGGUF(func(kv map[string]any) { kv["eos_token_id"] = "2" }), "eos_token_id"},
 		{"type 2^32", inGGUF(func(kv map[string]any) { kv["token_type"] = append(make([]int64, n-1), 1<<32) }), "token_type: 4294967296 for token 299 is no type"},
 		{"no tokens", inGGUF(func(kv map[string]any) { delete(kv, "tokens") }), "tokens"},

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/registry"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
@@ -39,12 +40,12 @@ type flagKey struct {
 
 // metadataTokenizer reads a file's tokenizer metadata.
 func metadataTokenizer(m gguf.Metadata) (g tokenizer.GGUF, err error) {
-	var types []int64
+	var types, strips []int64
 	var scores []float64
 	errs := []error{
 		optional(&g.Model, m.String, "model"), optional(&g.Pre, m.String, "pre"),
 		optional(&g.Tokens, m.Strings, "tokens"), optional(&g.Merges, m.Strings, "merges"),
-		optional(&types, m.Ints, "token_type"), optional(&scores, m.Floats, "scores"),
+		optional(&types, m.Ints, "token_type"), optional(&strips, m.Ints, "token_flags"), optional(&scores, m.Floats, "scores"),
 	}
 	ids, flags := tokenKeys(&g)
 	for _, k := range ids {
@@ -68,10 +69,33 @@ func metadataTokenizer(m gguf.Metadata) (g tokenizer.GGUF, err error) {
 		}
 		g.Types = append(g.Types, int32(v))
 	}
+	for _, v := range strips {
+		g.Flags = append(g.Flags, int32(v))
+	}
+	arch, _ := m.String("general.architecture")
+	if f := registry.Find(arch); f != nil && strips == nil && f.Tokenizer.Strips && g.Model == tokenizer.SentencePiece {
+		g.Flags = stripped(g)
+	}
 	for _, v := range scores {
 		g.Scores = append(g.Scores, float32(v))
 	}
 	return g, nil
+}
+
+// stripped returns the flags of a family whose special tokens take the white space after them, for which GGUF has no key
+// (llama_vocab::impl::load in llama.cpp/src/llama-vocab.cpp).
+func stripped(g tokenizer.GGUF) (flags []int32) {
+	for id, text := range g.Tokens {
+		if id >= len(g.Types) {
+			break
+		}
+		switch k := tokenizer.Kind(g.Types[id]); {
+		case text == "<unk>" || text == "<s>" || text == "<|endoftext|>":
+		case text == "</s>", k == tokenizer.Control, k == tokenizer.Unknown, k == tokenizer.UserDefined:
+			flags = append(flags, int32(id), tokenizer.RStrip)
+		}
+	}
+	return flags
 }
 
 // charsMap reads the precompiled charsmap, an array of bytes.
@@ -130,6 +154,9 @@ func tokenizerMetadata(g tokenizer.GGUF) (keys []gguf.KeyValue) {
 		put("scores", g.Scores)
 	}
 	put("token_type", g.Types)
+	if g.Flags != nil {
+		put("token_flags", g.Flags)
+	}
 	if g.CharsMap != nil {
 		put("precompiled_charsmap", g.CharsMap)
 	}

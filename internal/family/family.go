@@ -234,6 +234,7 @@ type Tokenizer struct {
 	Merged     bool // a vocabulary with spaces as "▁" comes with merges, not with scores
 	BOS        bool // texts begin with one
 	End        bool // a token ends each text
+	Strips     bool // special tokens take the white space after them, in a vocabulary of SentencePiece
 }
 
 // Shares reports whether models of f and g have a type in common, and so may have each

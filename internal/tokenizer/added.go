@@ -21,6 +21,25 @@ type addedToken struct {
 	singleWord bool // only where no word continues on either side
 }
 
+// RStrip is the flag in GGUF.Flags of a token that takes the white space after it; 1 is of one that takes the white space
+// before it, and 4 of one that is no token inside a word.
+const RStrip = 2
+
+// flags returns what the token takes of the text around it.
+func (a *addedToken) flags() (f int32) {
+	for i, on := range []bool{a.lstrip, a.rstrip, a.singleWord} {
+		if on {
+			f |= 1 << i
+		}
+	}
+	return f
+}
+
+// setFlags is the inverse of flags.
+func (a *addedToken) setFlags(f int32) {
+	a.lstrip, a.rstrip, a.singleWord = f&1 != 0, f&RStrip != 0, f&4 != 0
+}
+
 // A matcher finds added tokens, the leftmost and of those the longest. Its
 // tokens are sorted, so that reading a text byte by byte narrows a range of
 // them: no tree is built, whatever a file holds.

@@ -15,6 +15,7 @@ type GGUF struct {
 	Scores   []float32 // scores, SentencePiece and Unigram only
 	CharsMap []byte    // precompiled_charsmap, Unigram only
 	Merges   []string  // merges, "left right" in order of rank; the others
+	Flags    []int32   // token_flags, which no other program writes: an id and its flags, strips of addedToken
 
 	BOS            *int  // bos_token_id
 	EOS            *int  // eos_token_id
@@ -139,6 +140,11 @@ func (g *GGUF) check() error {
 	if len(g.Types) != 0 && len(g.Types) != len(g.Tokens) {
 		return fmt.Errorf("tokenizer.ggml.token_type: %d types for %d tokens", len(g.Types), len(g.Tokens))
 	}
+	for i, id := range g.Flags {
+		if len(g.Flags)%2 != 0 || i%2 == 0 && (id < 0 || int(id) >= len(g.Tokens)) {
+			return fmt.Errorf("tokenizer.ggml.token_flags: entry %d: want the id of a token and its flags in turns", i)
+		}
+	}
 	for i, k := range g.Types {
 		if k < 0 || Kind(k) > Byte {
 			return fmt.Errorf("tokenizer.ggml.token_type: token %d: unknown type %d", i, k)
@@ -151,6 +157,10 @@ func (g *GGUF) check() error {
 // are, but for markers.
 func (g *GGUF) added(tokens []token) []addedToken {
 	var added []addedToken
+	flags := map[int32]int32{}
+	for i := 0; i+1 < len(g.Flags); i += 2 {
+		flags[g.Flags[i]] = g.Flags[i+1]
+	}
 	for i, k := range tokens {
 		special := k.kind == Control || k.kind == Unknown
 		if special || k.kind == UserDefined {
@@ -158,7 +168,9 @@ func (g *GGUF) added(tokens []token) []addedToken {
 			if g.Model != ByteLevel {
 				content = strings.ReplaceAll(content, space, " ")
 			}
-			added = append(added, addedToken{content: content, id: int32(i), special: special || isMarker(k.text)})
+			a := addedToken{content: content, id: int32(i), special: special || isMarker(k.text)}
+			a.setFlags(flags[int32(i)])
+			added = append(added, a)
 		}
 	}
 	return added

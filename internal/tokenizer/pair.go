@@ -42,7 +42,7 @@ func (t *Tokenizer) PairExtra() int {
 
 // pairTemplate sets what TemplateProcessing makes of a pair.
 func (s *jsonStep) pairTemplate(t *Tokenizer) error {
-	if s.Pair == nil {
+	if len(s.Pair) == 0 {
 		return nil
 	}
 	t.pair = []part{}

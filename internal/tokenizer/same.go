@@ -39,6 +39,18 @@ func Same(a, b *Tokenizer) error {
 			}
 		}
 	}
+	for _, m := range []matcher{a.raw, a.cooked} {
+		for _, k := range m.tokens {
+			for _, text := range []string{"a " + k.content + " b", "a" + k.content + "b"} {
+				if k.flags() == 0 {
+					continue
+				}
+				if err := same(a, b, text, Options{ParseSpecial: true}); err != nil {
+					return err
+				}
+			}
+		}
+	}
 	for c := range 256 { // a vocabulary may lack tokens of some bytes
 		if err := same(a, b, "a"+string([]byte{byte(c)})+"b", Options{}); err != nil {
 			return err

@@ -52,6 +52,7 @@ func ToGGUF(f Files, size int, merges bool, pre string, ids map[string]int) (g G
 		}
 	}
 	g.setSpecial(t, &c, &file, ids)
+	g.setFlags(t)
 	back, err := FromGGUF(g)
 	if err != nil {
 		return g, nil, err
@@ -126,11 +127,6 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre str
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, a := range added {
-		if a.lstrip || a.rstrip || a.singleWord {
-			notes = append(notes, fmt.Sprintf("added token %q: GGUF cannot say what it takes of the white space or words around it", a.content))
-		}
-	}
 	switch {
 	case !p.byteLevel && merges:
 		g.Model = Merged
@@ -153,6 +149,17 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre str
 	}
 	g.setTokens(t, tokens, added)
 	return t, notes, g.setMerges(&file.Model)
+}
+
+// setFlags sets what added tokens take of the text around them.
+func (g *GGUF) setFlags(t *Tokenizer) {
+	for _, m := range []matcher{t.raw, t.cooked} {
+		for _, a := range m.tokens {
+			if f := a.flags(); f != 0 {
+				g.Flags = append(g.Flags, a.id, f)
+			}
+		}
+	}
 }
 
 // preName finds GGUF's name of a byte-level tokenizer's steps: usual, where it is one. A name

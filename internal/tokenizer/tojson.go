@@ -133,10 +133,16 @@ func (g *GGUF) vocabJSON(t *Tokenizer) []byte {
 // addedJSON lists the added tokens.
 func (g *GGUF) addedJSON(t *Tokenizer) []jsonAddedToken {
 	added := []jsonAddedToken{}
+	strips := map[int32]addedToken{}
+	for _, m := range []matcher{t.raw, t.cooked} {
+		for _, a := range m.tokens {
+			strips[a.id] = a
+		}
+	}
 	for i, k := range t.tokens {
 		if k.kind.isAdded() && (t.uni == nil || t.ids[k.text] == int32(i)) {
-			text := g.spelled(t, i)
-			added = append(added, jsonAddedToken{ID: &i, Content: text, Special: k.kind != UserDefined || isMarker(text),
+			text, a := g.spelled(t, i), strips[int32(i)]
+			added = append(added, jsonAddedToken{ID: &i, Content: text, LStrip: a.lstrip, RStrip: a.rstrip, SingleWord: a.singleWord, Special: k.kind != UserDefined || isMarker(text),
 				Normalized: k.kind == UserDefined && strings.Contains(text, space)})
 		}
 	}

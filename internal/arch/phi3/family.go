@@ -28,7 +28,7 @@ var Family = family.Family{
 
 	Whole: []string{"attn_qkv"},
 
-	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "gpt-4o"},
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "gpt-4o", Strips: true},
 	Expect: family.Expect{
 		Parts: []family.Part{{GGUF: "attn_qkv", HF: "qkv_proj"}},
 		Theta: true,
