@@ -187,7 +187,8 @@ type Session struct {
 	s            *engine.Sequence
 	prompt, kept int
 	seed         uint64
-	hooked       bool // s is of the engine for hooks
+	tail         string // the end of the prompt's text
+	hooked       bool   // s is of the engine for hooks
 	closed       bool
 }
 
@@ -465,6 +466,11 @@ func (s *Session) run(ctx context.Context, o *GenerateOptions, prompt func() ([]
 			yield(Token{}, err)
 			return
 		}
+		last := make([]int, 0, 16)
+		for _, id := range ids[max(0, len(ids)-16):] {
+			last = append(last, int(id))
+		}
+		s.tail = s.m.Detokenize(last)
 		s.follow(ctx, ids, *o, yield)
 	}
 }

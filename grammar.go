@@ -18,6 +18,7 @@ import (
 type Grammar struct {
 	g     *grammar.Grammar
 	match func(ctx context.Context, m *Model) engine.Grammar // begins a text; a program that makes no grammars links nothing of them
+	calls bool                                               // the text is calls of tools
 }
 
 // GrammarRoom bounds the memory of grammars that are compiled in it, and shares out the processors that they need by callers. A server has
@@ -54,7 +55,7 @@ func newGrammar(g *grammar.Grammar, err error) (*Grammar, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Grammar{g, func(ctx context.Context, m *Model) engine.Grammar { return g.Match(ctx, m.vocabulary()) }}, nil
+	return &Grammar{g: g, match: func(ctx context.Context, m *Model) engine.Grammar { return g.Match(ctx, m.vocabulary()) }}, nil
 }
 
 // Bytes is about how much memory the grammar takes now. It grows as texts are held to it. What they have built is forgotten where it has
@@ -115,7 +116,11 @@ func (m *Model) ResponseGrammar(ctx context.Context, o ResponseFormat) (*Grammar
 	for _, tool := range o.Tools {
 		t.Tools = append(t.Tools, grammar.Tool{Name: tool.Name, Schema: tool.Parameters, Strict: tool.Strict})
 	}
-	return newGrammar(t.Compile(ctx, o.share()))
+	g, err := newGrammar(t.Compile(ctx, o.share()))
+	if err == nil {
+		g.calls = o.RequireCall
+	}
+	return g, err
 }
 
 // ReasoningBudget returns g, where nil is any text, with at most so many tokens of reasoning in an answer. Behind them the model's mark
@@ -164,6 +169,11 @@ func controls(marks []string) (all []string) {
 // GenerateOptions.Special, by which they are a part of the text.
 func (m *Model) SpecialTokens(ctx context.Context) (all []string, err error) {
 	s := syntax.Of(m.opened.Checkpoint.Template())
+	return m.specialTokens(ctx, &s)
+}
+
+// specialTokens returns the special tokens among a syntax's marks.
+func (m *Model) specialTokens(ctx context.Context, s *syntax.Syntax) (all []string, err error) {
 	for _, mark := range s.Marks() {
 		ids, err := m.Tokenize(ctx, mark, TokenizeOptions{ParseSpecial: true, OmitSpecial: true})
 		if err != nil {

@@ -61,8 +61,8 @@ func (Reasoning) part()  {}
 func (ToolCall) part()   {}
 func (ToolResult) part() {}
 
-// Tool describes a function that the model may call. The form of a call in generated text
-// depends on the model; Karat passes the text on unchanged.
+// Tool describes a function that the model may call. The form of a call in generated text depends on the model:
+// Model.ChatParts and CompleteChat have calls as parts.
 type Tool struct {
 	Name        string
 	Description string

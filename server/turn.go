@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -166,18 +165,7 @@ func (m *served) explain(ctx context.Context, err error, param string) *problem 
 func stringParameters(tools []karat.Tool) syntax.Tools {
 	all := syntax.Tools{}
 	for _, t := range tools {
-		var schema struct {
-			Properties map[string]struct {
-				Type any `json:"type"`
-			} `json:"properties"`
-		}
-		of := map[string]bool{}
-		if json.Unmarshal(t.Parameters, &schema) == nil {
-			for name, p := range schema.Properties {
-				of[name] = p.Type == "string"
-			}
-		}
-		all[t.Name] = of
+		all.Add(t.Name, t.Parameters)
 	}
 	return all
 }

@@ -22,6 +22,22 @@ const maxDepth = 64
 // Tools are the tools that may be called: by name, the parameters that are strings.
 type Tools map[string]map[string]bool
 
+// Add adds a tool with the JSON schema of its arguments.
+func (t Tools) Add(name string, parameters []byte) {
+	var schema struct {
+		Properties map[string]struct {
+			Type any `json:"type"`
+		} `json:"properties"`
+	}
+	of := map[string]bool{}
+	if json.Unmarshal(parameters, &schema) == nil {
+		for name, p := range schema.Properties {
+			of[name] = p.Type == "string"
+		}
+	}
+	t[name] = of
+}
+
 // parseObjects reads the calls that a JSON object is, or a list of some.
 func parseObjects(raw []byte, keyed bool) (calls []Call, err error) {
 	all := []json.RawMessage{raw}
