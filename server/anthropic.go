@@ -46,9 +46,7 @@ func (x *exchange) messages() *problem {
 
 // countTokens is POST /v1/messages/count_tokens.
 func (x *exchange) countTokens() *problem {
-	if p := x.place(); p != nil {
-		return p
-	}
+	x.placed = true
 	r, p := x.messageRequest(false)
 	if p != nil {
 		return p

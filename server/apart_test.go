@@ -172,3 +172,35 @@ func TestTokensUnderWay(t *testing.T) {
 		t.Errorf("%v are held, %v are left", held(), bucket.left)
 	}
 }
+
+// TestBatchesLeavePlaces: lines of a batch, however many answers each wants, leave half of the places to requests.
+func TestBatchesLeavePlaces(t *testing.T) {
+	c := serve(t, demo(t), Options{Store: t.TempDir(), Requests: 8})
+	c.holdAfter(0)
+	id := c.startBatch(c.keepFile(strings.ReplaceAll(lines(4), `"max_tokens"`, `"n":3,"max_tokens"`)))
+	eventually(t, func() bool { return c.s.places.left() == 5 })
+	if late := (&caller{late: true}); c.s.places.takeLeaving(c.s.spare(late), "", 2) || c.s.most(late) != 4 {
+		t.Error("a batch has more than half")
+	}
+	c.post("/tokenize", `{"content":"a"}`)
+	c.post("/v1/batches/"+id+"/cancel", `{}`)
+	c.ended(id)
+	o := c.ended(c.startBatch(c.keepFile(strings.ReplaceAll(lines(1), `"max_tokens"`, `"n":5,"max_tokens"`))))
+	if at(o, "request_counts", "failed") != 1. { // it would wait for ever
+		t.Errorf("%v", o)
+	}
+}
+
+// TestStopSizes: stop strings are bounded in each API.
+func TestStopSizes(t *testing.T) {
+	c := serve(t, demo(t), Options{})
+	long := `"` + strings.Repeat("x", maxStopSize+1) + `"`
+	for path, body := range map[string]string{
+		"/v1/completions": `{"model":"demo","prompt":"a","stop":` + long + `}`, "/v1/chat/completions": `{` + hello + `,"stop":["a",` + long + `]}`,
+		"/v1/messages": `{` + hello + `,"max_tokens":1,"stop_sequences":[` + long + `]}`, "/api/generate": `{"model":"demo","prompt":"a","options":{"stop":[` + long + `]}}`,
+	} {
+		if status, answer, _ := c.do("POST", path, body); status != 400 || !strings.Contains(answer, "1025 bytes") {
+			t.Errorf("%s: %d %s", path, status, answer)
+		}
+	}
+}

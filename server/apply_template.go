@@ -4,9 +4,7 @@ import "github.com/karat-run/karat"
 
 // applyTemplate is POST /apply-template: the prompt that the chat template makes of a conversation.
 func (x *exchange) applyTemplate() *problem {
-	if p := x.place(); p != nil {
-		return p
-	}
+	x.placed = true
 	f, m, p := x.asked(x.only)
 	if p != nil {
 		return p

@@ -50,11 +50,6 @@ func (r *request) choosing(f *fields) {
 		r.n = int(*x)
 	}
 	r.stop = f.texts("stop", maxStops)
-	for _, stop := range r.stop {
-		if len(stop) > maxStopSize {
-			f.fail("stop", "a stop string has %d bytes, at most %d", len(stop), maxStopSize)
-		}
-	}
 	r.bias(f)
 	if r.stream = f.boolean("stream", false); !r.stream && f.has("stream_options") {
 		f.fail("stream_options", "it is for streams alone: stream is not true")

@@ -29,9 +29,7 @@ func (x *exchange) chat() *problem {
 
 // chatTokens is POST /v1/chat/completions/input_tokens.
 func (x *exchange) chatTokens() *problem {
-	if p := x.place(); p != nil {
-		return p
-	}
+	x.placed = true
 	r, p := x.chatRequest()
 	if p != nil {
 		return p

@@ -18,7 +18,7 @@ func (x *exchange) completions() *problem {
 	if p != nil {
 		return p
 	}
-	if p := r.check(int(x.s.places.most(x.who.name))); p != nil {
+	if p := r.check(x.s.most(x.who)); p != nil {
 		return p
 	}
 	r.id = newID("cmpl-")

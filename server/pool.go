@@ -47,6 +47,7 @@ type entry struct {
 type load struct {
 	done chan struct{} // closed at its end
 	err  error
+	by   map[string]bool // keys that wait for it: the first one whose turn it is loads
 }
 
 // pool has the models by their names. It loads a model when it is asked for, one at a time, and closes the ones
@@ -66,6 +67,7 @@ type pool struct {
 	mu     sync.Mutex // guards what follows, and entries
 	clock  uint64
 	closed bool
+	turns  map[string]chan struct{} // of each key, whose loads wait for each other: who asks for many models waits for himself
 }
 
 // errBusy is why a model is not loaded while others are in use.
@@ -116,11 +118,17 @@ func (p *pool) take(ctx context.Context, e *entry, who string) (*served, error) 
 			return nil, karat.ErrClosed
 		}
 		if e.loading == nil {
-			e.loading = &load{done: make(chan struct{})}
-			l := e.loading
-			p.work.Go(func() { p.load(e, l) })
+			e.loading = &load{done: make(chan struct{}), by: map[string]bool{}}
 		}
 		l := e.loading
+		if !l.by[who] {
+			l.by[who] = true
+			if p.turns[who] == nil {
+				p.turns[who] = make(chan struct{}, 1)
+			}
+			own := p.turns[who]
+			p.work.Go(func() { p.load(e, l, own) })
+		}
 		p.mu.Unlock()
 		var err error
 		select {
@@ -155,10 +163,18 @@ func (p *pool) give(e *entry) {
 	}
 }
 
-// load loads a model, in whose place others may have to go.
-func (p *pool) load(e *entry, l *load) {
-	p.turn <- struct{}{}
-	defer func() { <-p.turn }()
+// load loads a model, in whose place others may have to go, unless another key's turn came first.
+func (p *pool) load(e *entry, l *load, own chan struct{}) {
+	for _, turn := range []chan struct{}{own, p.turn} {
+		turn <- struct{}{}
+		defer func() { <-turn }()
+	}
+	p.mu.Lock()
+	over := e.loading != l
+	p.mu.Unlock()
+	if over {
+		return
+	}
 	now, err := p.loadOne(e)
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -300,3 +300,52 @@ func TestModelNames(t *testing.T) {
 		keyed.post(path, `{`+body+`}`)
 	}
 }
+
+// TestLoadsTakeTurns: a key that asks for many models waits for itself; one that asks for another model, or for one of them,
+// comes next.
+func TestLoadsTakeTurns(t *testing.T) {
+	l := &loads{t: t}
+	begun, goOn := make(chan string), make(chan struct{})
+	var models []Model
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		m := l.model(name)
+		load := m.Load
+		m.Load = func(ctx context.Context, memory int64) (*karat.Model, error) {
+			begun <- name
+			<-goOn
+			return load(ctx, memory)
+		}
+		models = append(models, m)
+	}
+	c := serveAll(t, Options{Models: models, Keys: two})
+	var work sync.WaitGroup
+	ask := func(key, model string) {
+		work.Go(func() { c.withKey(key).do("POST", "/v1/completions", fmt.Sprintf(brief, model)) })
+		e := c.s.pool.find(model)
+		eventually(t, func() bool {
+			c.s.pool.mu.Lock()
+			defer c.s.pool.mu.Unlock()
+			return e.loading != nil && e.loading.by[map[string]string{secret: "ann", "another-secret": "bob"}[key]]
+		})
+	}
+	ask(secret, "a")
+	order := <-begun
+	for _, model := range []string{"b", "c", "d"} {
+		ask(secret, model)
+	}
+	ask("another-secret", "e")
+	eventually(t, func() bool { // bob waits for the one turn of all
+		c.s.pool.mu.Lock()
+		defer c.s.pool.mu.Unlock()
+		return len(c.s.pool.turns["bob"]) == 1
+	})
+	for range 4 {
+		goOn <- struct{}{}
+		order += <-begun
+	}
+	goOn <- struct{}{}
+	work.Wait()
+	if i := strings.IndexByte(order, 'e'); i != 1 {
+		t.Errorf("the order of loads: %s", order)
+	}
+}

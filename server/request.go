@@ -146,6 +146,9 @@ func (r *request) check(most int) *problem {
 		if r.stop[i] == "" {
 			return bad("stop", "Invalid value for 'stop': a stop string is empty, which is in every text")
 		}
+		if n := len(r.stop[i]); n > maxStopSize {
+			return bad("stop", "Invalid value for 'stop': a stop string has %d bytes, at most %d", n, maxStopSize)
+		}
 	}
 	for _, ids := range r.prompts {
 		room, least := r.model.room, r.least()
@@ -196,9 +199,20 @@ func (r *request) mayUse() (n int) {
 	return n
 }
 
+// spare returns how many places a caller leaves free. A batch gives way to requests.
+func (s *Server) spare(who *caller) int64 {
+	if who.late {
+		return int64(s.o.Requests / 2)
+	}
+	return 0
+}
+
+// most returns how many places a caller may have.
+func (s *Server) most(who *caller) int { return int(s.places.most(who.name) - s.spare(who)) }
+
 // enter takes n of the places of requests that are computed or wait, and holds the tokens that they may use; done gives both back.
 func (s *Server) enter(who *caller, n, tokens int) (done func(), p *problem) {
-	if !s.places.take(who.name, int64(n)) {
+	if !s.places.takeLeaving(s.spare(who), who.name, int64(n)) {
 		s.metrics.refused.Inc()
 		if who.key != nil {
 			return nil, full(fmt.Sprintf("Of the %d requests that are computed or wait the key %q has as many as leave places for the other keys", s.o.Requests, who.name))
@@ -215,18 +229,9 @@ func (s *Server) enter(who *caller, n, tokens int) (done func(), p *problem) {
 	}, nil
 }
 
-// place takes one place until the request ends.
-func (x *exchange) place() *problem {
-	done, p := x.s.enter(x.who, 1, 0)
-	if p == nil {
-		x.after = append(x.after, done)
-	}
-	return p
-}
-
 // answer computes all answers, and hands over their pieces in the order of each: one call at a time.
 func (s *Server) answer(ctx context.Context, r *request, emit func(event)) (u usage, p *problem) {
-	if p := r.check(int(s.places.most(r.who.name))); p != nil {
+	if p := r.check(s.most(r.who)); p != nil {
 		return u, p
 	}
 	n := len(r.prompts) * r.n

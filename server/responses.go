@@ -32,9 +32,7 @@ func (x *exchange) responses() *problem {
 
 // responseTokens is POST /v1/responses/input_tokens.
 func (x *exchange) responseTokens() *problem {
-	if p := x.place(); p != nil {
-		return p
-	}
+	x.placed = true
 	q, p := x.responseRequest()
 	if p != nil {
 		return p

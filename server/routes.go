@@ -111,6 +111,13 @@ func (s *Server) voiceOf(path string) voice {
 // body reads a request's JSON.
 func (x *exchange) body() (*fields, *problem) {
 	body, p := x.readBody()
+	if p == nil && x.placed { // not before, since a body may come slowly
+		done, full := x.s.enter(x.who, 1, 0)
+		if full == nil {
+			x.after = append(x.after, done)
+		}
+		p = full
+	}
 	if p != nil {
 		return nil, p
 	}

@@ -133,7 +133,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 }
 
 func newPool(s *Server, o Options) *pool {
-	p := &pool{open: s.open, log: s.log, now: time.Now, memory: o.Memory, most: o.Loaded, turn: make(chan struct{}, 1)}
+	p := &pool{open: s.open, log: s.log, now: time.Now, memory: o.Memory, most: o.Loaded, turn: make(chan struct{}, 1), turns: map[string]chan struct{}{}}
 	if p.memory == 0 {
 		p.memory = sysinfo.Memory()
 	}
@@ -195,6 +195,7 @@ type exchange struct {
 	from   *steady
 	model  string   // that was asked for
 	held   held     // bytes of the body
+	placed bool     // it takes a place once its body is there
 	given  []byte   // the body of a batch's line, for which nobody waits at the end; nil where it comes over a connection
 	failed bool     // a fault of the server ended the answer, whatever its status
 	after  []func() // what ends with the request

@@ -55,10 +55,13 @@ func (s *shares) most(who string) int64 {
 }
 
 // take takes n for a caller, if there is room.
-func (s *shares) take(who string, n int64) bool {
+func (s *shares) take(who string, n int64) bool { return s.takeLeaving(0, who, n) }
+
+// takeLeaving is take, if as much as spare is left for others.
+func (s *shares) takeLeaving(spare int64, who string, n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n > s.room(who) {
+	if n > s.room(who)-spare {
 		return false
 	}
 	s.move(who, n)

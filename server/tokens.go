@@ -13,9 +13,7 @@ const maxTokenized = 1 << 20
 
 // tokenize is POST /tokenize, as llama-server has it.
 func (x *exchange) tokenize() *problem {
-	if p := x.place(); p != nil {
-		return p
-	}
+	x.placed = true
 	f, m, p := x.asked(x.only)
 	if p != nil {
 		return p
@@ -78,9 +76,7 @@ func (x *exchange) replyPieces(m *served, ids []int) *problem {
 
 // detokenize is POST /detokenize.
 func (x *exchange) detokenize() *problem {
-	if p := x.place(); p != nil {
-		return p
-	}
+	x.placed = true
 	f, m, p := x.asked(x.only)
 	if p != nil {
 		return p
