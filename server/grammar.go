@@ -154,6 +154,9 @@ func format(f *fields, name string, flat bool) (x form) {
 		x = grammarForm(o)
 	case "json_object":
 		x.schema = anyObject
+		if schema := o.take("schema"); schema != nil { // as llama-server has it
+			x.param, x.schema = o.path+"schema", schema
+		}
 	case "json_schema":
 		s := o
 		if !flat {

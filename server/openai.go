@@ -152,18 +152,23 @@ func messages(f *fields) (all []karat.Message) {
 			return nil
 		}
 		all = append(all, message(m, names))
+		if all[len(all)-1].Role == karat.RoleAssistant { // an answer, with what its client keeps there
+			m.hintRest()
+		}
 		m.done()
 	}
 	return all
 }
 
 func message(m *fields, names map[string]string) karat.Message {
-	role, speaker := m.needOne("role", "developer", "system", "user", "assistant", "tool"), m.text("name")
+	role, speaker := m.needOne("role", "developer", "system", "user", "assistant", "tool", "function"), m.text("name")
 	switch role {
 	case "developer", "system", "user":
 		return karat.Message{Role: karat.Role(role), Name: speaker, Parts: content(m, "content", true)}
 	case "assistant":
 		return karat.Message{Role: karat.RoleAssistant, Name: speaker, Parts: assistant(m, names)}
+	case "function":
+		return legacyResult(m, speaker, names)
 	case "tool":
 		id := m.needText("tool_call_id")
 		name, ok := names[id]
@@ -198,7 +203,7 @@ func content(m *fields, name string, needed bool) (parts []karat.Part) {
 		} else {
 			parts = append(parts, karat.Text(p.text("text")))
 			p.ignore("annotations", "logprobs")
-			p.hint("cache_control", "citations")
+			p.hint("cache_control", "citations", "role", "refusal", "reasoning_content") // the last three by clients that send back whole answers
 		}
 		p.done()
 	}
@@ -221,14 +226,15 @@ func assistant(m *fields, names map[string]string) (parts []karat.Part) {
 			parts = append(parts, karat.Reasoning(text))
 		}
 	}
-	calls := m.has("tool_calls")
-	said := content(m, "content", !calls && !m.has("refusal"))
+	calls := m.has("tool_calls") || m.has("function_call")
+	said := content(m, "content", !calls && !m.has("refusal") && len(parts) == 0)
 	parts = append(parts, said...)
 	if text := m.text("refusal"); text != "" {
 		parts = append(parts, karat.Text(text))
 	}
-	m.lacks("audio", "function_call")
+	m.lacks("audio", "prefix")
 	m.ignore("annotations")
+	parts = append(parts, legacyCall(m, names)...)
 	for _, c := range m.objects("tool_calls", maxTools) {
 		id := c.text("id")
 		c.ignore("index")
@@ -239,8 +245,8 @@ func assistant(m *fields, names map[string]string) (parts []karat.Part) {
 		} else {
 			parts = append(parts, toolCall(c, id, names[id], o.text("arguments")))
 		}
-		o.done()
-		c.done()
+		o.hintRest()
+		c.hintRest()
 	}
 	return parts
 }

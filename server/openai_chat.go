@@ -59,13 +59,14 @@ func (x *exchange) chatRequest() (*request, *problem) {
 			f.reject(refused("modalities", fmt.Sprintf("The modality %q", kind)))
 		}
 	}
-	f.lacks("functions", "function_call", "audio")
+	f.lacks("audio")
 	f.hint("web_search_options") // a tool of OpenAI's service
 	c := conversation{messages: messages(f), args: templateArgs(f)}
 	c.ending(f)
 	m.reason(f, effort, &c)
 	m.budget(f, "thinking_budget", 0, maxTokens, &c)
 	chatTools(f, &c, "function", "custom")
+	r.legacyTools(f, &c)
 	idle(f)
 	if f.done(); *f.err != nil {
 		return nil, *f.err
@@ -216,6 +217,8 @@ type chatMessage struct {
 	Reasoning string     `json:"reasoning_content,omitempty"`
 	Refusal   *string    `json:"refusal"`
 	Calls     []chatCall `json:"tool_calls,omitempty"`
+
+	Legacy *chatFunction `json:"function_call,omitempty"`
 }
 
 type chatCall struct {
@@ -304,10 +307,14 @@ func (a *chatAnswer) body(u usage) any {
 		if text := c.text.String(); text != "" || len(c.calls) == 0 {
 			m.Content = &text
 		}
+		if a.r.functions && len(c.calls) > 0 {
+			x := c.calls[0]
+			m.Legacy, c.calls = &chatFunction{x.name, x.all.String()}, nil
+		}
 		for _, x := range c.calls {
 			m.Calls = append(m.Calls, x.begun(x.all.String()))
 		}
-		all = append(all, choice{i, m, a.r.logprobsOf(c.tokens), c.finish})
+		all = append(all, choice{i, m, a.r.logprobsOf(c.tokens), a.r.openAIFinish(c.finish)})
 	}
 	return struct {
 		head
@@ -322,6 +329,8 @@ type chatDelta struct {
 	Content   *string    `json:"content,omitempty"`
 	Reasoning string     `json:"reasoning_content,omitempty"`
 	Calls     []chatCall `json:"tool_calls,omitempty"`
+
+	Legacy *chatFunction `json:"function_call,omitempty"`
 }
 
 type chunkChoice struct {
@@ -361,13 +370,17 @@ func (x *exchange) streamChat(r *request) *problem {
 		}
 		for _, d := range deltas(e) {
 			c := chunkChoice{Index: e.choice, Delta: d}
+			if r.functions && d.Calls != nil {
+				c.Delta = chatDelta{Legacy: d.Calls[0].Function}
+			}
 			if len(e.tokens) > 0 {
 				c.Logprobs, e.tokens = r.logprobsOf(e.tokens), nil
 			}
 			s.send("", r.chunk([]chunkChoice{c}, nil))
 		}
 		if e.finish != "" {
-			s.send("", r.chunk([]chunkChoice{{Index: e.choice, Finish: &e.finish}}, nil))
+			finish := r.openAIFinish(e.finish)
+			s.send("", r.chunk([]chunkChoice{{Index: e.choice, Finish: &finish}}, nil))
 		}
 	})
 	if p != nil {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -22,7 +23,7 @@ func (x *exchange) completions() *problem {
 		return p
 	}
 	r.id = newID("cmpl-")
-	offsets := make([]int, len(r.prompts)*r.n)
+	offsets := make([]textPlace, len(r.prompts)*r.n)
 	if r.stream {
 		s := x.open(false)
 		r.sent = true
@@ -190,24 +191,57 @@ func (l *legacyLogprobs) join(m *legacyLogprobs) *legacyLogprobs {
 	return l
 }
 
-// legacy are the log-probabilities of an event. at is how many characters came before it; the prompt
-// counts where it is echoed. Special tokens around a prompt take no room in its text.
-func (r *request) legacy(e *event, at *int) *legacyLogprobs {
+// textPlace is a place in a text: behind so many whole characters, and the bytes of one that is begun.
+type textPlace struct {
+	at  int
+	cut []byte
+}
+
+// add moves the place behind bytes of the text.
+func (p *textPlace) add(b []byte) {
+	p.cut = append(p.cut, b...)
+	for utf8.FullRune(p.cut) {
+		_, n := utf8.DecodeRune(p.cut)
+		p.at, p.cut = p.at+1, p.cut[n:]
+	}
+}
+
+// behind moves the place behind a token of the prompt, whose text goes on with rest, and returns the text behind it. Special tokens
+// around a prompt have no room in its text; bytes that are no character are a U+FFFD.
+func (p *textPlace) behind(token []byte, rest string) string {
+	whole := 0 // bytes of the characters before one that is cut
+	for whole < len(token) && utf8.FullRune(token[whole:]) {
+		_, n := utf8.DecodeRune(token[whole:])
+		whole += n
+	}
+	head, lost := string(token[:whole]), strings.HasPrefix(strings.TrimPrefix(rest, string(token[:whole])), "\uFFFD")
+	switch {
+	case strings.HasPrefix(rest, string(token)):
+		p.add(token)
+		return rest[len(token):]
+	case strings.HasPrefix(rest, head) && lost && whole < len(token):
+		p.add([]byte(head + "\uFFFD"))
+		return rest[len(head)+len("\uFFFD"):]
+	}
+	return rest
+}
+
+// legacy are the log-probabilities of an event. at is its place in the text; the prompt counts where it is echoed.
+func (r *request) legacy(e *event, at *textPlace) *legacyLogprobs {
 	l := &legacyLogprobs{[]string{}, []*float64{}, []map[string]float64{}, []int{}}
 	rest := e.text
 	for i, t := range e.tokens {
-		text, bytes := r.model.tokenText(t.ID)
-		l.Tokens, l.Offsets = append(l.Tokens, legacyName(text, bytes)), append(l.Offsets, *at)
-		if e.prompt {
-			if i == 0 {
-				text = strings.TrimPrefix(text, missingSpace(text, rest))
-			}
-			if !strings.HasPrefix(rest, text) {
-				text = ""
-			}
-			rest = rest[len(text):]
+		text, values := r.model.tokenText(t.ID)
+		l.Tokens, l.Offsets = append(l.Tokens, legacyName(text, values)), append(l.Offsets, at.at)
+		b := r.model.model.TokenBytes(t.ID)
+		switch {
+		case e.prompt && i == 0:
+			rest = at.behind(bytes.TrimPrefix(b, []byte(missingSpace(text, rest))), rest)
+		case e.prompt:
+			rest = at.behind(b, rest)
+		case len(r.stop) > 0: // whose beginnings are held back
+			at.add(b)
 		}
-		*at += utf8.RuneCountInString(text)
 		if e.prompt && i == 0 {
 			l.Values, l.Top = append(l.Values, nil), append(l.Top, nil)
 			continue
@@ -217,6 +251,9 @@ func (r *request) legacy(e *event, at *int) *legacyLogprobs {
 			top[legacyName(r.model.tokenText(x.ID))] = finite(x.Logprob)
 		}
 		l.Values, l.Top = append(l.Values, &value), append(l.Top, top)
+	}
+	if !e.prompt && len(r.stop) == 0 {
+		at.at += utf8.RuneCountInString(e.text) // as it comes: a token that is no text has none
 	}
 	return l
 }

@@ -287,7 +287,7 @@ func TestRefused(t *testing.T) {
 	chat("messages", "template takes no tools", `"tools":[{"type":"function","function":{"name":"lookup"}}]`)
 	chat("tools[0].function.name", "letters", `"tools":[{"type":"function","function":{"name":"f g"}}]`)
 	chat("chat_template_kwargs.messages", "itself", `"chat_template_kwargs":{"messages":1}`)
-	chat("functions", "not supported", `"functions":[{"name":"f"}]`)
+	chat("function_call", "with functions alone", `"function_call":"auto"`)
 	for _, x := range []struct{ param, holds, messages string }{
 		{"messages", "missing or empty", `[]`},
 		{"messages", "want an array", `"hi"`},

@@ -43,6 +43,8 @@ type request struct {
 	usage    bool // of a stream, too
 	sent     bool // tokens go out at once, and are not kept for the end
 	kept     logprobRoom
+
+	functions bool // the answer's call is a function_call
 }
 
 // chooses reports whether the best answers are chosen, by the log-probabilities of their tokens.
