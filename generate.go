@@ -51,6 +51,10 @@ type GenerateOptions struct {
 	Template     string         // chat template to use instead of the model's
 	TemplateArgs map[string]any // variables for the template, such as enable_thinking
 
+	// NoToolFallback refuses tools, calls and results where the chat template takes none. Else they are written as text, which
+	// tells the model how to call: docs/serving.md has the form.
+	NoToolFallback bool
+
 	// NoGenerationPrompt leaves out the beginning of the answer, as add_generation_prompt=false does.
 	NoGenerationPrompt bool
 
@@ -336,6 +340,9 @@ func (m *Model) segments(ctx context.Context, messages []Message, o GenerateOpti
 		return nil, err
 	}
 	in.BOSToken, in.EOSToken = m.special(m.opened.Tokenizer.BOS()), m.special(m.opened.Tokenizer.EOS())
+	if !o.NoToolFallback && takesNone(t.Source(), messages, o.Tools) {
+		return wholly(ctx, t, in, messages, o)
+	}
 	segments, err := t.Whole(ctx, in)
 	if segments != nil {
 		if err := dropped(ctx, t.Source(), segments, messages, o.Tools); err != nil {

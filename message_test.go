@@ -112,7 +112,7 @@ func TestMessageDropped(t *testing.T) {
 		{shown, "", []karat.Message{hello, call, result}, []karat.Tool{{Name: "weather"}}},
 		{"{% for m in messages %}{{ m | tojson }}{% endfor %}", "", []karat.Message{hello, call, result}, nil},
 	} {
-		o := karat.GenerateOptions{Template: x.template, Tools: x.tools, MaxTokens: 1}
+		o := karat.GenerateOptions{Template: x.template, Tools: x.tools, MaxTokens: 1, NoToolFallback: true}
 		_, err := m.Render(t.Context(), x.talk, o)
 		if x.want == "" && err != nil || x.want != "" && (err == nil || !strings.HasSuffix(err.Error(), x.want)) {
 			t.Errorf("%q: %v, want %q", x.template, err, x.want)

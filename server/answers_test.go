@@ -196,3 +196,28 @@ func TestSpelledTokens(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestToolFallback: a model whose chat template takes no tools calls them, freely and forced, in all forms that models write; Options may
+// refuse that.
+func TestToolFallback(t *testing.T) {
+	template := strings.TrimPrefix(lists(""), "{% if tools %}{{ tools | tojson }}\n{% endif %}")
+	const call = `{"name": "finish", "arguments": {"answer": 1}}`
+	for said, want := range map[string]string{
+		"I do. <tool_call>\n" + call + "\n</tool_call>": `I do. |  | finish{"answer":1} | tool_calls`,
+		"```json\n" + call + "\n```":                    ` |  | finish{"answer":1} | tool_calls`,
+		"I do.\n" + call:                                `I do. |  | finish{"answer":1} | tool_calls`,
+		"```json\n{\"a\": 1}\n```":                      "```json\n{\"a\": 1}\n``` |  |  | stop",
+		"Hello":                                         "Hello |  |  | stop",
+	} {
+		if got := serveParrot(t, template, said, parrot.Options{}).answered(t, ""); got != want {
+			t.Errorf("%s: %s, want %s", said, got, want)
+		}
+	}
+	c := serveParrot(t, template, "Hello", parrot.Options{Fallback: "1\"}]<a"})
+	if got := c.answered(t, `,"tool_choice":{"type":"function","function":{"name":"finish"}},"max_tokens":200`); !strings.HasPrefix(got, " |  | finish{") {
+		t.Errorf("forced: %s", got)
+	}
+	c.post("/v1/chat/completions", `{"model":"demo","max_tokens":1,`+weather+`,"messages":[{"role":"user","content":"Q"},{"role":"assistant","content":null,"tool_calls":[{"id":"toolu_1","type":"function","function":{"name":"weather","arguments":"{}"}}]},{"role":"tool","tool_call_id":"toolu_1","content":"rain"}]}`)
+	s := serve(t, c.s.o.Models[0].Model, Options{NoToolFallback: true})
+	s.refuses(400, "messages", "takes no tools", "POST", "/v1/chat/completions", `{"model":"demo","messages":[{"role":"user","content":"Q"}],`+weather+`}`)
+}

@@ -127,7 +127,7 @@ func (x *exchange) ollamaShow() *problem {
 func (x *exchange) ollamaAble(m *served) (able []string) {
 	if !m.info.Encoder {
 		able = append(able, "completion")
-		if len(m.syntax.Calls) > 0 || m.syntax.Bare {
+		if (len(m.syntax.Calls) > 0 || m.syntax.Bare) && !(m.syntax.General && x.s.o.NoToolFallback) {
 			able = append(able, "tools")
 		}
 		if m.syntax.Open != "" {

@@ -253,7 +253,7 @@ func TestStop(t *testing.T) {
 
 // TestRefused: what is wrong, or cannot be done, is an error that names the field.
 func TestRefused(t *testing.T) {
-	c := serve(t, demo(t), Options{})
+	c := serve(t, demo(t), Options{NoToolFallback: true})
 	chat := func(param, holds, more string) {
 		t.Helper()
 		c.refuses(400, param, holds, "POST", "/v1/chat/completions", `{`+hello+`,`+more+`}`)

@@ -29,18 +29,19 @@ import (
 
 // Options say what to serve, and to whom. The zero value of all but Models is usable.
 type Options struct {
-	Models   []Model                 // the first one is the default of routes that name none
-	Memory   int64                   // most bytes that loaded models take together of this machine's memory; 0 is the memory that is free at first
-	Loaded   int                     // most models that are loaded at a time on a device; 0 is any number
-	Keys     []Key                   // nil needs none
-	Hosts    []string                // that the Host header may name, "*" for all; nil is this machine's loopback
-	Origins  []string                // whose pages may call the server, as http://localhost:3000, https://*.example.com or "*"; nil is those of this machine
-	MaxBody  int64                   // most bytes of a request; 0 is 32 MiB
-	Requests int                     // most answers that are computed or wait; 0 is 256. More are refused with 429
-	Store    string                  // folder of files and batches; "" has none
-	Trace    func(Span)              // is told of requests and of their parts, by many goroutines; nil is none
-	Pages    map[string]http.Handler // by paths, / among them; they are for who has a key, too
-	Log      *slog.Logger            // of requests, without their texts; nil is none
+	Models         []Model                 // the first one is the default of routes that name none
+	Memory         int64                   // most bytes that loaded models take together of this machine's memory; 0 is the memory that is free at first
+	Loaded         int                     // most models that are loaded at a time on a device; 0 is any number
+	Keys           []Key                   // nil needs none
+	Hosts          []string                // that the Host header may name, "*" for all; nil is this machine's loopback
+	Origins        []string                // whose pages may call the server, as http://localhost:3000, https://*.example.com or "*"; nil is those of this machine
+	NoToolFallback bool                    // tools are refused where the chat template takes none; else the model is told of them in a text
+	MaxBody        int64                   // most bytes of a request; 0 is 32 MiB
+	Requests       int                     // most answers that are computed or wait; 0 is 256. More are refused with 429
+	Store          string                  // folder of files and batches; "" has none
+	Trace          func(Span)              // is told of requests and of their parts, by many goroutines; nil is none
+	Pages          map[string]http.Handler // by paths, / among them; they are for who has a key, too
+	Log            *slog.Logger            // of requests, without their texts; nil is none
 }
 
 // served is a loaded model with the facts that are often asked of it.

@@ -60,7 +60,7 @@ type turn struct {
 // converse makes the prompt of a conversation, which is to be told by the words of param.
 func (r *request) converse(ctx context.Context, c *conversation, param string) *problem {
 	r.param = param
-	o := karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args, NoGenerationPrompt: c.bare, Continue: c.goesOn}
+	o := karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args, NoGenerationPrompt: c.bare, Continue: c.goesOn, NoToolFallback: r.asked.s.o.NoToolFallback}
 	var ids []int
 	err := r.asked.namedAsFits(c, param, func() (err error) {
 		ids, err = r.model.model.TokenizeChat(ctx, c.messages, o)
@@ -72,7 +72,7 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 	r.prompts = [][]int{ids}
 	r.turn = &turn{syntax: r.model.syntax, single: c.single, named: c.choice.named, special: r.model.special}
 	if len(c.tools) > 0 && !c.mute {
-		if len(r.turn.syntax.Calls) == 0 && !r.turn.syntax.Bare {
+		if r.turn.syntax.General && o.NoToolFallback {
 			return bad("tools", "Invalid value for 'tools': the syntax of calls that this model's chat template has is not known")
 		}
 		r.turn.tools, r.turn.custom, r.turn.spaces = stringParameters(c.tools), c.custom, maps.Clone(c.spaces)

@@ -26,6 +26,7 @@ const drainLimit = 30 * time.Second
 
 type serveFlags struct {
 	aliases, hosts, origins []string
+	noToolFallback          bool
 	host                    string
 	port                    uint16
 	socket                  string
@@ -81,6 +82,7 @@ After Ctrl-C or SIGTERM it takes no new requests, and lets the running ones end.
 	fs.Var((*name)(&f.keyFile), "api-key-file", "`file` of keys that clients show, NAME:SECRET on a line")
 	fs.BoolVar(&f.noKey, "no-api-key", false, "need no key even beyond this machine")
 	fs.StringArrayVar(&f.hosts, "allow-host", nil, "`name` that requests may give as their Host; * is any (default: localhost and loopback addresses, any with --host)")
+	fs.BoolVar(&f.noToolFallback, "no-tool-fallback", false, "refuse tools where a model's chat template takes none (default: tell the model of them in a text)")
 	fs.StringArrayVar(&f.origins, "allow-origin", nil, "`origin` whose pages may call the server, for example https://*.example.com; * is any (default: pages at localhost and loopback addresses)")
 	fs.Var((*name)(&f.cert), "tls-cert", "`file` of the certificate, for https")
 	fs.Var((*name)(&f.key), "tls-key", "`file` of its key")
@@ -208,7 +210,7 @@ func (f *serveFlags) serve(ctx context.Context, c *cobra.Command, all []modelSpe
 	if l, err = f.encrypted(l); err != nil {
 		return err
 	}
-	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Origins: f.origins, Memory: int64(f.memory), Loaded: f.loaded, Store: f.store}
+	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Origins: f.origins, NoToolFallback: f.noToolFallback, Memory: int64(f.memory), Loaded: f.loaded, Store: f.store}
 	if !f.noPage {
 		site, err := newSite()
 		if err != nil {

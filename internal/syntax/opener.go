@@ -65,6 +65,11 @@ func (s *Syntax) opening(m mode, tools Tools) (all []opener) {
 			marks = Marks{End: c.End, Last: c.Last}
 		}
 	}
+	if s.General {
+		for _, fence := range []string{"```json", "```tool_call", "```"} {
+			add(opener{mark: fence, kind: begins, marks: Marks{Begin: fence, End: "```"}, sure: true})
+		}
+	}
 	for name := range tools {
 		for _, head := range s.Style.heads(name, s.Bare) {
 			add(opener{mark: head, kind: names, marks: marks, sure: s.Style.Form != Python})

@@ -8,6 +8,10 @@ import (
 	"strings"
 )
 
+// General is how models write calls whose chat template takes no tools: as the text says that tells them of the tools. A fence of
+// Markdown around the object is read as well, since they are used to it.
+var General = Syntax{Calls: []Marks{{Begin: "<tool_call>", End: "</tool_call>"}}, Style: objectEach, General: true}
+
 // Syntax is how a model writes reasoning and calls. The zero value has neither.
 type Syntax struct {
 	Open, Close string   // around reasoning; "" for none
@@ -20,6 +24,7 @@ type Syntax struct {
 	Lead        string   // the end of a prompt that belongs to the answer's first mark
 	Token       string   // a special token within the marks that has no brackets of its own
 	Style       Style    // of calls
+	General     bool     // the template shows no calls: they are written as General says
 }
 
 // Marks are around one call, or a list of calls. An End of "" is that of the answer.
@@ -31,6 +36,10 @@ type Marks struct {
 // Of is the syntax of models with a chat template.
 func Of(template string) (s Syntax) {
 	has := func(mark string) bool { return strings.Contains(template, mark) }
+	s = General
+	if template == "" {
+		return Syntax{}
+	}
 	for _, k := range known {
 		if !slices.ContainsFunc(k.marks, func(m string) bool { return !has(m) }) {
 			s = k.syntax

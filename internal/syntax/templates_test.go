@@ -62,7 +62,7 @@ func TestTemplates(t *testing.T) {
 	two := Tools{"get_weather": {"city": true}, "add": {}}
 	for _, p := range readPublished(t) {
 		s := Of(strings.Join(p.Marks, " "))
-		if len(s.Calls) == 0 && !s.Bare {
+		if s.General {
 			t.Errorf("%v: no syntax of calls", p.Templates)
 		}
 		if p.Answer == "" {
@@ -134,7 +134,7 @@ func makePublished(t *testing.T) (all []published) {
 		}
 		source, name := string(b), strings.TrimSuffix(filepath.Base(file), ".jinja")
 		s := Of(source)
-		if len(s.Calls) == 0 && !s.Bare {
+		if s.General {
 			if toolless[name] == "" && strings.Contains(source, "tool") {
 				t.Errorf("%s: it has tools, and no syntax of calls is known", name)
 			}

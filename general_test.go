@@ -1,0 +1,54 @@
+package karat_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat"
+)
+
+// TestToolFallback: a chat template that takes no tools tells the model of them in a text, and of calls and results.
+func TestToolFallback(t *testing.T) {
+	m := load(t)
+	weather := karat.Tool{Name: "weather", Description: "Tells it.", Parameters: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}}}`)}
+	call := karat.Message{Role: karat.RoleAssistant, Parts: []karat.Part{karat.Text("I look."), karat.ToolCall{ID: "call_1", Name: "weather", Arguments: json.RawMessage(`{"city":"Oslo"}`)}}}
+	result := karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: "call_1", Content: "rain"}, karat.ToolResult{ID: "call_2", Content: "snow"}}}
+	user := func(text string) karat.Message { return karat.TextMessage(karat.RoleUser, text) }
+	system := karat.TextMessage(karat.RoleSystem, "Be brief.")
+	told := `{"name":"weather","description":"Tells it.","parameters":{"type":"object","properties":{"city":{"type":"string"}}}}`
+	called := "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\":\"Oslo\"}}\n</tool_call>"
+	for _, name := range []string{"google-gemma-2-2b-it", "tiny-gemma3", "microsoft-Phi-3.5-mini-instruct", "tiny-llama"} {
+		b, err := os.ReadFile("internal/chat/testdata/templates/" + name + ".jinja")
+		if os.IsNotExist(err) {
+			b, err = []byte("{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}{% if (message['role'] == 'assistant') %}{% set role = 'model' %}{% else %}{% set role = message['role'] %}{% endif %}{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}{% endfor %}{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}"), nil
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, talk := range [][]karat.Message{{user("Rain?")}, {user("Rain?"), call, result}, {user("Rain?"), call, result, user("And?")}, {system, user("Rain?"), call, result, karat.TextMessage(karat.RoleAssistant, "Yes."), user("And?")}} {
+			if talk[0].Role == karat.RoleSystem && name == "google-gemma-2-2b-it" {
+				continue // it takes no system
+			}
+			o := karat.GenerateOptions{Template: string(b), Tools: []karat.Tool{weather}}
+			text, err := m.Render(t.Context(), talk, o)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			for _, part := range []string{told, "<tool_call>", "Rain?"} {
+				if !strings.Contains(text, part) {
+					t.Errorf("%s: no %q in %q", name, part, text)
+				}
+			}
+			if len(talk) > 2 && (!strings.Contains(text, "I look.\n"+called) || !strings.Contains(text, "<tool_response>\nrain\n</tool_response>\n<tool_response>\nsnow\n</tool_response>")) {
+				t.Errorf("%s: no call or no results in %q", name, text)
+			}
+			o.NoToolFallback = true
+			if _, err := m.Render(t.Context(), talk, o); err == nil || len(talk) == 1 && !strings.Contains(err.Error(), "takes no tools") {
+				t.Errorf("%s: without the fallback: %v", name, err)
+			}
+		}
+	}
+}
