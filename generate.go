@@ -520,6 +520,10 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 	}
 	decoder, err := s.m.decoder(o.Special)
 	var kept int
+	var within engine.Grammar
+	if err == nil && o.Grammar != nil {
+		within, err = o.Grammar.match(ctx, s.m)
+	}
 	if err == nil {
 		kept, err = s.begin(ctx, prompt, &o)
 	}
@@ -533,10 +537,7 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 		s.seed = rand.Uint64()
 	}
 	r := engine.Request{Prompt: prompt, Max: o.MaxTokens, Sample: sampling.options(s.seed), Stop: o.Stop, Caller: o.Caller.engine(),
-		End: append(s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), o.End...), Logits: o.Logits, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder}
-	if o.Grammar != nil {
-		r.Grammar = o.Grammar.match(ctx, s.m)
-	}
+		End: append(s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), o.End...), Logits: o.Logits, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder, Grammar: within}
 	s.prompt, s.kept = len(prompt), kept
 	for t, err := range s.s.Generate(ctx, r) {
 		token := Token{ID: t.ID, Text: t.Text, Logprob: t.Logprob, TopLogprobs: s.m.logprobs(t.Top), Logits: t.Logits, Stop: StopReason(t.Stop), Stopped: t.Stopped}

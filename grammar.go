@@ -17,8 +17,8 @@ import (
 // of any models; what it costs at first, the next requests find done.
 type Grammar struct {
 	g     *grammar.Grammar
-	match func(ctx context.Context, m *Model) engine.Grammar // begins a text; a program that makes no grammars links nothing of them
-	calls bool                                               // the text is calls of tools
+	match func(ctx context.Context, m *Model) (engine.Grammar, error) // begins a text; a program that makes no grammars links nothing of them
+	calls bool                                                        // the text is calls of tools
 }
 
 // GrammarRoom bounds the memory of grammars that are compiled in it, and shares out the processors that they need by callers. A server has
@@ -55,7 +55,7 @@ func newGrammar(g *grammar.Grammar, err error) (*Grammar, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Grammar{g: g, match: func(ctx context.Context, m *Model) engine.Grammar { return g.Match(ctx, m.vocabulary()) }}, nil
+	return &Grammar{g: g, match: func(ctx context.Context, m *Model) (engine.Grammar, error) { return g.Match(ctx, m.vocabulary()) }}, nil
 }
 
 // Bytes is about how much memory the grammar takes now. It grows as texts are held to it. What they have built is forgotten where it has
@@ -65,6 +65,15 @@ func (g *Grammar) Bytes() int {
 		return 0
 	}
 	return g.g.Bytes()
+}
+
+// Ignored returns the paths of what the source says and the grammar does not heed, such as a format that Karat does not know:
+// #/properties/phone/format.
+func (g *Grammar) Ignored() []string {
+	if g.g == nil {
+		return nil
+	}
+	return g.g.Ignored()
 }
 
 // Free gives the grammar's memory back to the room that it was compiled in. No text is held to the grammar any more.
@@ -146,14 +155,14 @@ func (m *Model) ReasoningBudget(ctx context.Context, g *Grammar, tokens int, o R
 		}
 		tools[t.Name] = nil
 	}
-	return &Grammar{match: func(ctx context.Context, m *Model) engine.Grammar {
+	return &Grammar{match: func(ctx context.Context, m *Model) (_ engine.Grammar, err error) {
 		d, _ := m.decoder(controls(marks)) // which are special tokens
 		b := &grammar.Budget{Decoder: d, Parser: s.NewParser(tools, o.InReasoning), Close: end, Tokens: tokens}
 		b.Parser.Control = marks
 		if g != nil {
-			b.Within = g.match(ctx, m)
+			b.Within, err = g.match(ctx, m)
 		}
-		return b
+		return b, err
 	}}, nil
 }
 
@@ -221,7 +230,7 @@ func (m *Model) vocabulary() *grammar.Vocabulary {
 				return b
 			}
 			return nil
-		}, m.opened.Checkpoint.EndOfTurn(t))
+		}, t.ID, m.opened.Checkpoint.EndOfTurn(t))
 	})
 	return m.vocab.tokens
 }

@@ -346,6 +346,13 @@ func (r *request) compile(ctx context.Context, of any, o karat.ResponseFormat, m
 	}
 	r.grammar = x.g
 	r.asked.after = append(r.asked.after, func() { k.give(x) })
+	for _, path := range x.g.Ignored() {
+		if _, at, tool := strings.Cut(path, ": #"); tool {
+			r.asked.hints.add("tools[].parameters" + at)
+		} else {
+			r.asked.hints.add(r.form.param + strings.TrimPrefix(path, "#"))
+		}
+	}
 	return nil
 }
 

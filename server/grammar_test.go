@@ -277,3 +277,23 @@ func TestGrammarsOnce(t *testing.T) {
 		t.Errorf("of a client that has gone: %v", err)
 	}
 }
+
+// TestFormatIgnored: a format of texts that is not known is named and changes nothing, in a schema of the answer and of a tool.
+func TestFormatIgnored(t *testing.T) {
+	m, err := withTools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := serve(t, m, Options{})
+	schema := `{"type":"object","properties":{"a":{"type":"string","format":"phone","maxLength":3}},"required":["a"]}`
+	for body, want := range map[string]string{
+		`{` + ask + `,"max_tokens":1,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":` + schema + `}}}`:                "response_format.json_schema.schema/properties/a/format",
+		`{` + ask + `,"max_tokens":1,"tool_choice":"required","tools":[{"type":"function","function":{"name":"f","parameters":` + schema + `}}]}`: "tools[].parameters/properties/a/format",
+	} {
+		status, text, header := c.do("POST", "/v1/chat/completions", body)
+		if got := header.Get(hintHeader); status != 200 || !strings.Contains(got, want) {
+			t.Errorf("%d, %q, want %s: %s", status, got, want, text)
+		}
+	}
+	c.refuses(400, "grammar", "root: the vocabulary has no special token <|nope|>", "POST", "/v1/completions", `{"model":"demo","prompt":"a","grammar":"root ::= \"a\" <|nope|>"}`)
+}

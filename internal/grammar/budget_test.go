@@ -44,10 +44,10 @@ func TestBudgetWithinCharacter(t *testing.T) {
 			return []byte(s.Close)
 		}
 		return nil
-	}, []int{257})
+	}, nil, []int{257})
 	const thought = "a漢é" // of 1, 3 and 2 tokens
 	for budget, want := range []int{0, 1, 4, 4, 4, 6, 6} {
-		b := &Budget{Within: g.Match(t.Context(), v), Decoder: &byBytes{mark: s.Close}, Parser: s.NewParser(nil, true), Close: []int{mark}, Tokens: budget}
+		b := &Budget{Within: matched(t, g, v), Decoder: &byBytes{mark: s.Close}, Parser: s.NewParser(nil, true), Close: []int{mark}, Tokens: budget}
 		for n := 0; b.Parser.Thinks(); n++ {
 			mask, err := b.Mask()
 			if err != nil {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// GBNF is the texts of the rule root of a grammar in llama.cpp's notation. <NAME> in it is a special token.
+// GBNF is the texts of the rule root of a grammar in llama.cpp's notation.
 func GBNF(source string) (*Grammar, error) {
 	return compile(context.Background(), nil, func(b *builder) (*node, error) { return gbnfNode(b, source), nil })
 }
@@ -40,12 +40,13 @@ func (p *gbnf) root(name string) *node {
 
 // gbnf reads the notation.
 type gbnf struct {
-	text  string
-	line  int
-	depth int
-	b     *builder
-	rules map[string]*gbnfRule
-	order []string
+	text   string
+	line   int
+	depth  int
+	within string // rule
+	b      *builder
+	rules  map[string]*gbnfRule
+	order  []string
 }
 
 // gbnfRule is a rule. What refers to no rules that refer to others is a part: string of quotes and characters, say.
@@ -137,7 +138,7 @@ func (p *gbnf) rule() {
 		p.fail("the rule %s is there twice", r.name)
 	}
 	p.text = rest
-	p.b.t.place = "rule " + r.name
+	p.b.t.place, p.within = "rule "+r.name, r.name
 	p.space(true)
 	r.body, r.defined = p.choices(false), true
 	if p.text != "" && p.text[0] != '\n' && p.text[0] != '\r' {
@@ -186,13 +187,8 @@ func (p *gbnf) item() *gbnfItem {
 	case c == '.':
 		p.text = p.text[1:]
 		return &gbnfItem{term: t.utf8(anyRune)}
-	case c == '<':
-		name, rest, ok := strings.Cut(p.text, ">")
-		if !ok || strings.HasPrefix(name, "<[") || strings.ContainsAny(name, "\n") {
-			p.fail("want a special token as <NAME>, by its name and not by a number")
-		}
-		p.text = rest
-		return &gbnfItem{term: t.text(string(Special(name + ">")))}
+	case c == '<' || strings.HasPrefix(p.text, "!<"):
+		return &gbnfItem{term: p.token()}
 	case c == '(':
 		p.text = p.text[1:]
 		p.space(true)

@@ -49,6 +49,8 @@ type Grammar struct {
 	classes [256]uint8 // bytes of one class are not told apart
 	reps    []byte     // one byte of each class
 	root    *node
+	ignored []string
+	tokens  []token                    // that the source names
 	starts  []*part                    // the states in which parts begin
 	base    int                        // bytes of the nodes, terms and parts of the source, about
 	start   atomic.Pointer[state]      // in which a text begins
@@ -91,6 +93,9 @@ var uids atomic.Uint64 // names states among those of all grammars
 
 // Bytes is about how much memory the grammar takes now.
 func (g *Grammar) Bytes() int { return int(g.terms.share.held.Load()) }
+
+// Ignored returns the paths of what the source says and the grammar does not heed: formats of texts that it does not know.
+func (g *Grammar) Ignored() []string { return g.ignored }
 
 // Free gives the grammar's share back to the room that it is in.
 func (g *Grammar) Free() { g.terms.share.Free() }

@@ -10,15 +10,15 @@ import (
 // Lark is the texts of the rule start of a grammar in the notation of the Python library Lark. Rules and terminals are the same to it: the
 // text is characters, and no lexer decides between terminals.
 func Lark(source string) (*Grammar, error) {
-	return compile(context.Background(), nil, func(b *builder) (*node, error) { return larkNode(b, source, b.t.utf8), nil })
+	return compile(context.Background(), nil, func(b *builder) (*node, error) { return larkNode(b, source, b.t.utf8, false), nil })
 }
 
 // larkNode is the rule start of a grammar of texts whose characters are written as char has it.
-func larkNode(b *builder, source string, char func(runes) *term) *node {
+func larkNode(b *builder, source string, char func(runes) *term, inner bool) *node {
 	if len(source) > MaxSource {
 		giveUp("it has %d bytes, at most %d are taken", len(source), MaxSource)
 	}
-	p := lark{gbnf{text: source, b: b, rules: map[string]*gbnfRule{}}, char, map[string]*term{}}
+	p := lark{gbnf{text: source, b: b, rules: map[string]*gbnfRule{}}, char, map[string]*term{}, inner}
 	for p.space(true); p.text != ""; p.space(true) {
 		if p.text[0] == '%' {
 			p.directive()
@@ -34,6 +34,7 @@ type lark struct {
 	gbnf
 	char  func(runes) *term
 	known map[string]*term // terminals of common that were imported
+	inner bool             // the text is one within a JSON string
 }
 
 // larkCommon are the terminals of Lark's own library that may be imported.
@@ -166,7 +167,7 @@ func (p *lark) rule() {
 	}
 	p.space(false)
 	p.want(':')
-	p.b.t.place = "rule " + name
+	p.b.t.place, p.within = "rule "+name, name
 	p.define(name, p.choices(false))
 	p.ended()
 }
@@ -209,6 +210,11 @@ func (p *lark) item() *gbnfItem {
 	switch c := p.text[0]; {
 	case c == '"':
 		return &gbnfItem{term: p.quoted()}
+	case c == '<' || strings.HasPrefix(p.text, "!<"):
+		if p.inner {
+			p.fail("a string has no special tokens")
+		}
+		return &gbnfItem{term: p.token()}
 	case c == '/':
 		return &gbnfItem{term: p.expression()}
 	case p.took("("):

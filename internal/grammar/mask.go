@@ -136,7 +136,7 @@ func (w *walker) add(m *sample.Mask) {
 }
 
 // mask is the tokens that may come next in a state, and the state, which may be built anew.
-func (v *Vocabulary) mask(ctx context.Context, g *Grammar, s *state) (*state, *sample.Mask, error) {
+func (v *Vocabulary) mask(ctx context.Context, g *Grammar, s *state, named []named) (*state, *sample.Mask, error) {
 	k := key{kind: ofState, uid: s.uid}
 	if f := v.get(k); f != nil {
 		return s, &f.mask, nil
@@ -144,7 +144,7 @@ func (v *Vocabulary) mask(ctx context.Context, g *Grammar, s *state) (*state, *s
 	var f *found
 	err := g.piece(ctx, s, func(now *state) {
 		s = now
-		f = v.find(g, s)
+		f = v.find(g, s, named)
 	})
 	if err != nil {
 		return nil, nil, err
@@ -155,7 +155,7 @@ func (v *Vocabulary) mask(ctx context.Context, g *Grammar, s *state) (*state, *s
 }
 
 // find finds the tokens that may come next in a state.
-func (v *Vocabulary) find(g *Grammar, s *state) *found {
+func (v *Vocabulary) find(g *Grammar, s *state, named []named) *found {
 	w := v.borrow()
 	done := false
 	defer func() {
@@ -178,8 +178,9 @@ func (v *Vocabulary) find(g *Grammar, s *state) *found {
 			}
 		}
 	}
+	special := w.addNamed(g, v, s, named)
 	done = true
-	if !s.accept && w.same != nil && slices.Equal(all, w.last) {
+	if !s.accept && !special && w.same != nil && slices.Equal(all, w.last) {
 		return w.same // as within a long string
 	}
 	for _, f := range all {
@@ -189,7 +190,7 @@ func (v *Vocabulary) find(g *Grammar, s *state) *found {
 		w.set(v.ends)
 	}
 	f := &found{mask: w.take()}
-	if !s.accept {
+	if !s.accept && !special {
 		w.last, w.same = all, f
 	}
 	return f

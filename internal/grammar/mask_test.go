@@ -53,7 +53,17 @@ func vocabulary(n int) *Vocabulary {
 		add(b.String())
 	}
 	tokens := append(all, string(Special("<tool>")), "", "")
-	return NewVocabulary(n, func(id int) []byte { return []byte(tokens[id]) }, []int{n - 1, n - 2})
+	return NewVocabulary(n, func(id int) []byte { return []byte(tokens[id]) }, nil, []int{n - 1, n - 2})
+}
+
+// matched begins a text.
+func matched(t testing.TB, g *Grammar, v *Vocabulary) *Matcher {
+	t.Helper()
+	m, err := g.Match(t.Context(), v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // schemas that the tests of masks go through.
@@ -67,7 +77,7 @@ var masked = []string{
 // walk follows a grammar with random tokens, and hands each state to see. It returns the text.
 func walk(t *testing.T, g *Grammar, v *Vocabulary, seed uint64, steps int, see func(m *Matcher)) (text []byte, ended bool) {
 	r := rand.New(rand.NewPCG(seed, 7))
-	m := g.Match(t.Context(), v)
+	m := matched(t, g, v)
 	for range steps {
 		mask, err := m.Mask()
 		if err != nil {
@@ -145,7 +155,7 @@ func TestForcedEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := g.Match(t.Context(), v)
+	m := matched(t, g, v)
 	for _, want := range [][]int32{nil, {2998, 2999}} {
 		mask, err := m.Mask()
 		if err != nil || want != nil && !slices.Equal(mask.IDs, want) || want == nil && mask.Has(2999) {
@@ -168,7 +178,7 @@ func TestForcedEnd(t *testing.T) {
 // TestCacheHit: a mask that is there costs no allocation.
 func TestCacheHit(t *testing.T) {
 	v := vocabulary(3000)
-	m := JSONObject().Match(t.Context(), v)
+	m := matched(t, JSONObject(), v)
 	if _, err := m.Mask(); err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +243,7 @@ func TestPartsShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := g.Match(t.Context(), v)
+		m := matched(t, g, v)
 		for _, id := range cut(v, realistic) {
 			if _, err := m.Mask(); err != nil {
 				t.Fatal(err)
@@ -275,7 +285,7 @@ func BenchmarkMask(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				m := g.Match(b.Context(), v)
+				m := matched(b, g, v)
 				for _, id := range ids {
 					mask, err := m.Mask()
 					if err == nil && !mask.Has(id) {

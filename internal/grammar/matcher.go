@@ -14,15 +14,20 @@ import (
 type Matcher struct {
 	g     *Grammar
 	v     *Vocabulary
+	named []named         // tokens that the grammar names
 	ctx   context.Context // that ends its work
 	s     *state
 	gen   atomic.Pointer[generation] // of s
 	ended bool
 }
 
-// Match begins a text. Work for it ends with ctx.
-func (g *Grammar) Match(ctx context.Context, v *Vocabulary) *Matcher {
-	m := &Matcher{g: g, v: v, ctx: ctx}
+// Match begins a text. Work for it ends with ctx. A grammar that names a token which the vocabulary lacks is an error.
+func (g *Grammar) Match(ctx context.Context, v *Vocabulary) (*Matcher, error) {
+	named, err := v.named(g)
+	if err != nil {
+		return nil, err
+	}
+	m := &Matcher{g: g, v: v, named: named, ctx: ctx}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	m.at(g.start.Load())
@@ -30,7 +35,7 @@ func (g *Grammar) Match(ctx context.Context, v *Vocabulary) *Matcher {
 	if len(g.matchers) > 64 {
 		g.prune()
 	}
-	return m
+	return m, nil
 }
 
 // at goes on to a state.
@@ -46,7 +51,7 @@ func (m *Matcher) Mask() (*sample.Mask, error) {
 	if m.ended {
 		return nil, errors.New("the text has ended")
 	}
-	s, mask, err := m.v.mask(m.ctx, m.g, m.s)
+	s, mask, err := m.v.mask(m.ctx, m.g, m.s, m.named)
 	if err != nil {
 		return nil, err
 	}
@@ -62,16 +67,12 @@ func (m *Matcher) Accept(id int) error {
 	if m.ended || id < 0 || id >= m.v.size {
 		return fmt.Errorf("token %d does not come next", id)
 	}
-	b := m.v.text[id]
-	if b == nil {
-		if m.ended = m.s.accept && m.v.ends != nil && m.v.isEnd(int32(id)); m.ended {
-			return nil
-		}
-		return fmt.Errorf("token %d does not come next", id)
+	if m.ended = m.s.accept && m.v.isEnd(int32(id)); m.ended {
+		return nil
 	}
-	s, err := m.g.read(m.ctx, m.s, b)
+	s, err := m.readToken(id)
 	if err == nil && s.dead() {
-		err = fmt.Errorf("token %d, %q, does not come next", id, b)
+		err = fmt.Errorf("token %d, %q, does not come next", id, m.v.text[id])
 	}
 	if err != nil {
 		return err
@@ -102,12 +103,7 @@ func (g *Grammar) read(ctx context.Context, s *state, b []byte) (*state, error) 
 		return next, nil
 	}
 	err := g.piece(ctx, s, func(now *state) {
-		s = now
-		for _, c := range b {
-			if s = g.follow(s, g.classes[c]); s.dead() {
-				break
-			}
-		}
+		s = g.passed(now, b)
 	})
 	return s, err
 }

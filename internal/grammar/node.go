@@ -38,6 +38,9 @@ type node struct {
 type builder struct {
 	t     termTable
 	nodes []*node
+
+	ignored []string // paths of what changes nothing
+	tokens  []token  // that the source names
 }
 
 func newBuilder(w work) *builder { return &builder{t: newTermTable(w)} }
@@ -71,7 +74,7 @@ func (b *builder) many(n *node, lo, hi int32) *node {
 
 // grammar makes the automaton whose texts are those of root.
 func (b *builder) grammar(root *node) (*Grammar, error) {
-	g := &Grammar{terms: b.t, root: root, stacks: map[stackKey]*stack{}, states: map[string]*state{}}
+	g := &Grammar{terms: b.t, root: root, ignored: b.ignored, tokens: b.tokens, stacks: map[stackKey]*stack{}, states: map[string]*state{}}
 	g.gen.Store(new(generation))
 	b.classify(g)
 	t := &g.terms

@@ -35,6 +35,7 @@ type schema struct {
 	root  *value
 	rules map[*value]*node // of the schemas that stand in several places
 	free  *value           // of any value
+	index *index           // once a reference was met
 	any   *node
 	owner string // of the schema, for messages: a tool
 
@@ -65,7 +66,7 @@ func newSchema(b *builder, text []byte, avoid []string) (*schema, error) {
 func (s *schema) top() *node { return s.node(s.root, "#") }
 
 // annotations say nothing of values.
-var annotations = words("$schema $id $comment $defs definitions title description default examples example deprecated readOnly writeOnly discriminator contentMediaType")
+var annotations = words("$schema $id $anchor $comment $defs definitions title description default examples example deprecated readOnly writeOnly discriminator contentMediaType contentEncoding")
 
 // keywords are what may be beside each other, by the type of the values that they speak of.
 var keywords = map[string][]string{
@@ -209,48 +210,6 @@ func (s *schema) implied(v *value) (types []string) {
 		}
 	}
 	return types
-}
-
-// ref is what a reference refers to. It is read once, so it may refer to itself.
-func (s *schema) ref(ref *value, path string) *node {
-	target, at := s.target(ref, path)
-	return s.shared(target, at)
-}
-
-// shared is the one node of a schema that stands in several places.
-func (s *schema) shared(v *value, path string) *node {
-	r := s.rules[v]
-	if r == nil {
-		r = s.b.rule("schema: " + path)
-		s.rules[v] = r
-		r.list = []*node{s.node(v, path)}
-	}
-	return r
-}
-
-// target finds what a reference refers to: # and a JSON pointer.
-func (s *schema) target(ref *value, path string) (v *value, at string) {
-	path += "/$ref"
-	if ref.kind != '"' {
-		s.fail(path, "it is of type %s, want a string", ref.kindName())
-	}
-	pointer, ok := strings.CutPrefix(ref.text, "#")
-	if !ok || pointer != "" && pointer[0] != '/' {
-		s.fail(path, "%q: only # and pointers that begin with #/ are supported", ref.text)
-	}
-	v = s.root
-	for _, step := range strings.Split(pointer, "/")[min(1, len(strings.Split(pointer, "/"))):] {
-		step = strings.NewReplacer("~1", "/", "~0", "~", "%25", "%", "%22", `"`, "%24", "$").Replace(step)
-		next := v.fields[step]
-		if n, isNumber := number(step); v.kind == '[' && isNumber && int(n) < len(v.list) {
-			next = v.list[n]
-		}
-		if next == nil {
-			s.fail(path, "%q: there is no %q", ref.text, step)
-		}
-		v = next
-	}
-	return v, "#" + pointer
 }
 
 // enum is the values of enum or const that fit the type beside them.

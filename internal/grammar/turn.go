@@ -196,7 +196,7 @@ func (f *Form) node(b *builder) (*node, error) {
 	case f.GBNF != "":
 		return gbnfNode(b, f.GBNF), nil
 	case f.Lark != "":
-		return larkNode(b, f.Lark, b.t.utf8), nil
+		return larkNode(b, f.Lark, b.t.utf8, false), nil
 	}
 	return nil, nil
 }

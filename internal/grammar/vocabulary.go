@@ -19,8 +19,9 @@ const maxCache = 64 << 20
 // by many goroutines at a time.
 type Vocabulary struct {
 	size int
-	text [][]byte     // by id; nil is no text
-	ends []int32      // tokens that end a text, sorted
+	text [][]byte // by id; nil is no text
+	ends []int32  // tokens that end a text, sorted
+	id   func(name string) (id int, ok bool)
 	trie [levels]trie // of tokens by their length, the short ones first
 
 	mu         sync.Mutex
@@ -63,9 +64,9 @@ var sorts = func() (of [256]uint8) {
 }()
 
 // NewVocabulary makes a vocabulary of size tokens. text gives the bytes of each, none for a token that is
-// never to be chosen; Special spells a special token. ends are the tokens that end a text.
-func NewVocabulary(size int, text func(id int) []byte, ends []int) *Vocabulary {
-	v := &Vocabulary{size: size, text: make([][]byte, size), young: map[key]*found{}}
+// never to be chosen; Special spells a special token. id finds a token by its name. ends are the tokens that end a text.
+func NewVocabulary(size int, text func(id int) []byte, id func(name string) (id int, ok bool), ends []int) *Vocabulary {
+	v := &Vocabulary{size: size, id: id, text: make([][]byte, size), young: map[key]*found{}}
 	for _, id := range ends {
 		if id >= 0 && id < size {
 			v.ends = append(v.ends, int32(id))

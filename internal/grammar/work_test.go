@@ -148,7 +148,7 @@ func TestRoomHolds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, g.Match(t.Context(), v), g.Match(t.Context(), v))
+		all = append(all, matched(t, g, v), matched(t, g, v))
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	forgot, tokens := 0, 0
