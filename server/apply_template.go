@@ -24,5 +24,5 @@ func (x *exchange) applyTemplate() *problem {
 	if err != nil {
 		return m.explain(x.ctx, err, c.param(err, "messages"))
 	}
-	return x.reply(map[string]string{"prompt": text})
+	return x.replyLarge(map[string]string{"prompt": text})
 }

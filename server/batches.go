@@ -279,7 +279,7 @@ func (x *exchange) listBatches() *problem {
 		objects = append(objects, b.object())
 	}
 	t.mu.Unlock()
-	return x.reply(listed[map[string]any]{list.Object, objects, list.First, list.Last, list.More})
+	return x.replyLarge(listed[map[string]any]{list.Object, objects, list.First, list.Last, list.More})
 }
 
 // compareBatches orders batches by when they were made.

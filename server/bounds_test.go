@@ -190,3 +190,25 @@ func TestKeptTokens(t *testing.T) {
 		t.Errorf("%d and %d bytes are left", c.s.bodies.left(), c.s.small.left())
 	}
 }
+
+// TestLargeAnswers: an answer that is much larger than its request counts while it is read.
+func TestLargeAnswers(t *testing.T) {
+	c := serve(t, demo(t), Options{Store: t.TempDir()})
+	text := strings.Repeat("a b ", 20_000)
+	c.s.bodies.take("", allBodies-100_000)
+	c.post("/detokenize", `{"tokens":[5]}`)
+	c.refuses(429, "", "too large together", "POST", "/tokenize", `{"content":"`+text+`"}`)
+	for range 400 {
+		f := c.s.newFile(newID("file-"), strings.Repeat("x", maxFilename), "batch", "")
+		c.s.store.mu.Lock()
+		c.s.store.file[f.ID] = f
+		c.s.store.mu.Unlock()
+	}
+	c.refuses(429, "", "answers that are being sent", "GET", "/v1/files", "")
+	if status, _, _ := c.do("GET", "/v1/files?limit=10", ""); status != 200 {
+		t.Error(status)
+	}
+	if c.s.bodies.left() != 100_000 || c.s.small.left() != smallBodies {
+		t.Errorf("%d and %d bytes are left", c.s.bodies.left(), c.s.small.left())
+	}
+}

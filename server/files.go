@@ -222,5 +222,5 @@ func (x *exchange) listFiles() *problem {
 	if p != nil {
 		return p
 	}
-	return x.reply(list)
+	return x.replyLarge(list)
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -207,6 +208,20 @@ func (x *exchange) open(lines bool) *stream {
 func (x *exchange) reply(v any) *problem {
 	writeJSON(x.w, http.StatusOK, v)
 	return nil
+}
+
+// replyLarge is reply of what may be much larger than the request. It counts among the bodies while a client reads it.
+func (x *exchange) replyLarge(v any) *problem {
+	body, err := encode(v)
+	if err != nil {
+		return x.s.explain(x.ctx, err)
+	}
+	room := &held{s: x.s, who: x.who.name}
+	if !room.grow(int64(len(body))) {
+		return full("The answers that are being sent are too large together")
+	}
+	defer room.end()
+	return x.reply(json.RawMessage(body))
 }
 
 // modelObject is a model as OpenAI's API lists it. What only a loaded model tells is left out of the others.

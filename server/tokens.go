@@ -34,7 +34,7 @@ func (x *exchange) tokenize() *problem {
 		if ids == nil {
 			ids = []int{}
 		}
-		return x.reply(map[string]any{"tokens": ids})
+		return x.replyLarge(map[string]any{"tokens": ids})
 	}
 	return x.replyPieces(m, ids)
 }
@@ -106,5 +106,5 @@ func (x *exchange) detokenize() *problem {
 			return bad("tokens", "Invalid value for 'tokens': their text has more than %d bytes: send them in parts", 4*maxTokenized)
 		}
 	}
-	return x.reply(map[string]string{"content": m.model.Detokenize(ids)})
+	return x.replyLarge(map[string]string{"content": m.model.Detokenize(ids)})
 }
