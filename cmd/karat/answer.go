@@ -150,7 +150,11 @@ func (a *answer) explain(err error) error {
 	case a.tokens > 0:
 		return contextFull{fmt.Errorf("the context of %s is full", count(a.context, "token"))}
 	}
-	return contextFull{fmt.Errorf("the prompt has more than the %s that the context holds: shorten it, or raise --ctx", count(a.context, "token"))}
+	has := "more than"
+	if n := len(a.ids); n > 0 {
+		has = count(n, "token") + ", more than"
+	}
+	return contextFull{fmt.Errorf("the prompt has %s the %s that the context holds: shorten it, or raise --ctx", has, count(a.context, "token"))}
 }
 
 // unmarked spells control tokens as they are.

@@ -213,7 +213,7 @@ func (p *conversation) say(text string) error {
 	defer stop()
 	r, err := p.fit(ctx)
 	if err == nil {
-		a.parser = r.parser
+		a.parser, a.ids = r.parser, r.ids
 		err = a.write(ctx, a.session.GenerateIDs(ctx, r.ids, r.g))
 	} else if err = a.explain(err); ctx.Err() != nil {
 		err = failure{status: statusInterrupted}

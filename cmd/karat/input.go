@@ -121,7 +121,7 @@ func readAll(r io.Reader, name string, limit int64) (string, error) {
 	case err != nil:
 		return "", patherr.Plain(err)
 	case int64(len(b)) > limit:
-		return "", fmt.Errorf("%s: more than %d bytes", name, limit)
+		return "", fmt.Errorf("%s has more than %d MiB, the maximum", name, limit>>20)
 	}
 	return string(b), nil
 }

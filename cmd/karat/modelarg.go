@@ -88,24 +88,32 @@ func namesModel(arg string) bool {
 	return err == nil
 }
 
-// find returns the path of MODEL, "" for the demo. It pulls a reference that is not there, if the flags or the user want so.
-func (a *modelArg) find(c *cobra.Command) (string, error) {
-	path, err := findModel(a.name)
+// look returns the path of MODEL, "" for the demo, or that it is a reference that may be pulled.
+func (a *modelArg) look(c *cobra.Command) (path string, absent bool, err error) {
+	path, err = findModel(a.name)
 	if err == nil && path != "" {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			hint := ""
 			if c.Flags().ShorthandLookup("p") != nil && !c.Flags().Changed("model") {
 				hint = "; a prompt that looks like a file's name goes after -p"
 			}
-			return "", fmt.Errorf("%s: no such file or folder%s", a.name, hint)
+			return "", false, fmt.Errorf("%s: no such file or folder%s", a.name, hint)
 		}
 	}
-	if err == nil || !errors.Is(err, local.ErrNoModel) || !hub.IsReference(a.name) {
-		return path, err
+	switch {
+	case err == nil || !errors.Is(err, local.ErrNoModel) || !hub.IsReference(a.name):
+		return path, false, err
+	case a.noPull || !a.pull && !isTerminal(c.InOrStdin()):
+		return "", false, fmt.Errorf("%s is not here yet: \"karat pull %s\" downloads it, or add --pull", oneLine(a.name), oneLine(a.name))
 	}
-	asks := isTerminal(c.InOrStdin())
-	if a.noPull || !a.pull && !asks {
-		return "", fmt.Errorf("%s is not here yet: \"karat pull %s\" downloads it, or add --pull", oneLine(a.name), oneLine(a.name))
+	return "", true, nil
+}
+
+// find returns the path of MODEL, "" for the demo. It pulls a reference that is not there, if the flags or the user want so.
+func (a *modelArg) find(c *cobra.Command) (string, error) {
+	path, absent, err := a.look(c)
+	if err != nil || !absent {
+		return path, err
 	}
 	s, err := openStore()
 	if err != nil {

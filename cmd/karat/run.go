@@ -108,6 +108,7 @@ func (f *runFlags) add(c *cobra.Command) {
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "print the speeds, and which chat template is applied")
 	f.lora.add(c)
 	f.sharing.add(c, 0)
+	_ = fs.MarkHidden("parallel") // a run has one request
 	fs.BoolVar(&f.json, "json", false, "print JSON: a line for each token, then a summary")
 	fs.IntVar(&f.logprobs, "logprobs", 0, "with --json, list this `number` of likeliest tokens for each token")
 	f.arithmetic.add(c, karat.Fast)
@@ -167,8 +168,7 @@ func (f *runFlags) run(c *cobra.Command, args []string) error {
 	if args, err = f.arguments(args, c.Flags().Changed("prompt")); err != nil {
 		return err
 	}
-	path, err := f.model.find(c)
-	if err != nil {
+	if _, _, err := f.model.look(c); err != nil {
 		return err
 	}
 	prompt, ok, err := joinInput(context.Background(), c, args, f.files)
@@ -179,6 +179,10 @@ func (f *runFlags) run(c *cobra.Command, args []string) error {
 		return usagef("the prompt is empty; give \"\" if that is meant")
 	case !ok && f.json:
 		return usagef("--json needs a prompt")
+	}
+	path, err := f.model.find(c) // a download, once there is a prompt
+	if err != nil {
+		return err
 	}
 	f.chat.imply()
 	f.chat.chat = f.chat.chat || !ok
@@ -287,6 +291,9 @@ func (t *talk) tokens(ctx context.Context, prompt string, a *answer) (iter.Seq2[
 		}
 		ids, g, a.parser = r.ids, r.g, r.parser
 	} else {
+		if t.model.ExceedsContext(prompt) {
+			return nil, karat.ErrFull
+		}
 		var err error
 		if ids, err = t.model.Tokenize(ctx, prompt, karat.TokenizeOptions{}); err != nil {
 			return nil, err
