@@ -19,6 +19,7 @@ import (
 )
 
 type benchFlags struct {
+	named                             modelArg
 	model                             string
 	prompt                            benchPrompt
 	chat                              chatFlags
@@ -69,22 +70,31 @@ Both are processes that read the page cache and write temporary files.`
 func newBenchCommand() *cobra.Command {
 	f := benchFlags{precision: choice{"fast", []string{"fast", "f32", "f64"}}, kv: choice{values: []string{"f16", "f32"}}}
 	c := &cobra.Command{
-		Use:   "bench [-m MODEL]",
+		Use:   "bench [MODEL]",
 		Short: "Measure how fast a model runs",
 		Long:  benchHelp,
-		Example: `  karat bench -m model.gguf
-  karat bench -m model.gguf -p 512 -n 64 -d 0,4096 -t 1,2 -r 5
-  karat bench -m model.gguf -p 0 -n 64 --parallel 1,8 --csv
-  karat bench -m model.gguf --chat -p "Why is the sky blue?" --json
-  karat bench -m model.gguf -p 0 -n 0 --parallel 12 --arrive 4096
-  karat bench -m model.gguf --limits --peer llama.cpp/build/bin/llama-bench
-  karat bench -m model.gguf --quantize=Q8_0,Q4_K_M --peer llama.cpp/build/bin/llama-quantize`,
-		Args: atMost(0, "the model goes after -m, and types after --quantize="),
-		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+		Example: `  karat bench model.gguf
+  karat bench model.gguf -p 512 -n 64 -d 0,4096 -t 1,2 -r 5
+  karat bench model.gguf -p 0 -n 64 --parallel 1,8 --csv
+  karat bench model.gguf --chat -p "Why is the sky blue?" --json
+  karat bench model.gguf -p 0 -n 0 --parallel 12 --arrive 4096
+  karat bench model.gguf --limits --peer llama.cpp/build/bin/llama-bench
+  karat bench model.gguf --quantize=Q8_0,Q4_K_M --peer llama.cpp/build/bin/llama-quantize`,
+		Args: atMost(1, "MODEL is one file or folder, and types go after --quantize="),
+		RunE: func(c *cobra.Command, args []string) error {
+			if _, err := f.named.take(args); err != nil {
+				return err
+			}
+			var err error
+			if f.model, err = f.named.find(c); err != nil {
+				return err
+			}
+			return f.run(c)
+		},
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.VarP((*modelFlag)(&f.model), "model", "m", "model `file, folder or name` (default: the embedded demo)")
+	f.named.add(c, false)
 	f.addTests(fs)
 	fs.BoolVar(&f.limits, "limits", false, "measure the machine's limits, too")
 	fs.BoolVar(&f.profile, "profile", false, "print the time of a step by kernel and thread")
@@ -106,7 +116,8 @@ func (f *benchFlags) addTests(fs *pflag.FlagSet) {
 	f.prompt.counts = []int{512}
 	fs.VarP(&f.prompt, "prompt", "p", "`tokens` of a prompt, or its text; 0 skips this test")
 	f.chat.add(fs)
-	fs.IntSliceVarP(&f.tokens, "gen", "n", []int{64}, "`tokens` to decode; 0 skips this test")
+	fs.IntSliceVarP(&f.tokens, "tokens", "n", []int{64}, "`tokens` to decode; 0 skips this test")
+	alias(fs, "tokens", "gen")
 	fs.IntSliceVarP(&f.depths, "depth", "d", []int{0}, "`tokens` of context before the test")
 	fs.IntSliceVarP(&f.threads, "threads", "t", []int{sysinfo.Threads()}, "`numbers` of threads")
 	fs.IntSliceVar(&f.parallel, "parallel", []int{1}, "`numbers` of sequences computed together")
@@ -118,6 +129,7 @@ func (f *benchFlags) addTests(fs *pflag.FlagSet) {
 func (f *benchFlags) addArithmetic(c *cobra.Command) {
 	addBackend(c, &f.backend)
 	addBudget(c, &f.budget)
+	renamed(c.Flags(), "ctx", "c", "a test takes the context that it needs: -p, -n and -d")
 	c.Flags().Lookup("kv-budget").Usage = "most bytes of keys and values, as 500M or 4GiB: sequences beyond it wait (default: what all take)"
 	f.precision.add(c, "precision", "arithmetic, as in run")
 	f.kv.add(c, "kv", "type of keys and values, as in run")
@@ -174,7 +186,7 @@ func (f *benchFlags) peerOf(n numerics.Numerics) (*bench.Peer, error) {
 	case f.peer == "":
 		return nil, nil
 	case f.model == "":
-		return nil, usagef("--peer needs a file after -m")
+		return nil, usagef("--peer needs a MODEL")
 	case n.KV == "f64":
 		return nil, usagef("--peer does not work with --precision f64")
 	}
@@ -262,7 +274,7 @@ func (f *benchFlags) run(c *cobra.Command) error {
 
 // runQuantize measures quantizing.
 func (f *benchFlags) runQuantize(c *cobra.Command) error {
-	for _, flag := range []string{"prompt", "chat", "system", "chat-template", "template-arg", "gen", "depth", "parallel", "arrive", "kv-budget", "limits", "profile", "csv", "backend", "precision", "kv", "no-fuse", "no-fit"} {
+	for _, flag := range []string{"prompt", "chat", "system", "chat-template", "template-arg", "tokens", "depth", "parallel", "arrive", "kv-budget", "limits", "profile", "csv", "backend", "precision", "kv", "no-fuse", "no-fit"} {
 		if c.Flags().Changed(flag) {
 			return usagef("--%s does not work with --quantize", flag)
 		}

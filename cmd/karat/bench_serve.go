@@ -81,7 +81,7 @@ func newBenchServeCommand() *cobra.Command {
 	for _, other := range []string{"rate", "peer", "svg", "goodput", "csv", "json"} {
 		c.MarkFlagsMutuallyExclusive("soak", other)
 	}
-	return c
+	return leadModel(c, false)
 }
 
 func (f *benchServeFlags) add(fs *pflag.FlagSet) {
@@ -91,8 +91,10 @@ func (f *benchServeFlags) add(fs *pflag.FlagSet) {
 	fs.IntSliceVar(&f.clients, "clients", []int{1, 8, 32}, "`numbers` of clients (default with --soak: 64)")
 	fs.Float64SliceVar(&f.rates, "rate", nil, "`numbers` of requests a second, at random times")
 	fs.IntVar(&f.requests, "requests", 0, "`number` of requests in a round (default: four for each client, at least 32)")
-	fs.IntVarP(&f.rounds, "rounds", "r", 1, "`rounds` of each load and server")
-	fs.IntSliceVar(&f.prompt, "prompt", []int{64, 128}, "least and most `tokens` of a prompt")
+	fs.IntVarP(&f.rounds, "repetitions", "r", 1, "`rounds` of each load and server")
+	alias(fs, "repetitions", "rounds")
+	fs.IntSliceVar(&f.prompt, "prompt-tokens", []int{64, 128}, "least and most `tokens` of a prompt")
+	renamed(fs, "prompt", "p", "the lengths of prompts are --prompt-tokens")
 	fs.IntSliceVar(&f.answer, "answer", []int{16, 64}, "least and most `tokens` of an answer")
 	fs.IntVar(&f.shared, "shared-prefix", 0, "`tokens` that all prompts begin with")
 	fs.Float64Var(&f.abort, "abort", 0, "`share` of the clients that leave before the end (default with --soak: 0.3)")
@@ -118,7 +120,7 @@ func span(flag string, list []int) (serving.Range, error) {
 func (f *benchServeFlags) options() (o serving.Options, err error) {
 	o = serving.Options{Requests: f.requests, Rounds: f.rounds, Verify: f.verify}
 	o.Workload = serving.Workload{Seed: f.seed, Shared: f.shared, Abort: f.abort, Chat: f.chat, Temperature: f.heat}
-	if o.Prompt, err = span("--prompt", f.prompt); err != nil {
+	if o.Prompt, err = span("--prompt-tokens", f.prompt); err != nil {
 		return o, err
 	}
 	if o.Answer, err = span("--answer", f.answer); err != nil {

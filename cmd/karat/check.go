@@ -68,7 +68,7 @@ or the report cannot be written.`,
 	fs.Var((*modelFlag)(&f.against), "against", "Hugging Face `folder` that the model was made from")
 	fs.Var((*name)(&f.fix), "fix", "write a repaired copy to this `file`, and check that")
 	fs.BoolVar(&f.json, "json", false, "print the findings as one JSON object")
-	return c
+	return leadModel(c, false)
 }
 
 func (f *checkFlags) run(c *cobra.Command, path string) error {

@@ -18,8 +18,8 @@ type comparing struct {
 }
 
 func (f *comparing) add(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.layers, "layers", false, "print the hidden states, in the order of layers")
-	fs.Var((*name)(&f.floor), "floor", "`record` of the golden engine in less precision, for --layers")
+	fs.BoolVar(&f.layers, "by-layer", false, "print the hidden states, in the order of layers")
+	fs.Var((*name)(&f.floor), "floor", "`record` of the golden engine in less precision, for --by-layer")
 	fs.BoolVar(&f.history, "history", false, "print how far each of several records is")
 	fs.Var((*name)(&f.svg), "svg", "`file` to draw --history into")
 }
@@ -27,9 +27,9 @@ func (f *comparing) add(fs *pflag.FlagSet) {
 func (f *comparing) check() error {
 	switch {
 	case f.layers && f.history:
-		return usagef("--layers and --history do not work together")
+		return usagef("--by-layer and --history do not work together")
 	case f.floor != "" && !f.layers:
-		return usagef("--floor needs --layers")
+		return usagef("--floor needs --by-layer")
 	case f.svg != "" && !f.history:
 		return usagef("--svg needs --history")
 	}

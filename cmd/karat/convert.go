@@ -63,7 +63,7 @@ of weights, tokenizer and template of both models are printed, and the program's
 	fs.Var(&f.split, "split", "most bytes of tensors in one file, as 4G or 500M")
 	fs.StringArrayVar(&f.ignore, "ignore", nil, "`setting` that may be lost")
 	fs.BoolVar(&f.json, "json", false, "print the result as one JSON object")
-	return c
+	return leadModel(c, true)
 }
 
 func (f *convertFlags) run(c *cobra.Command, src string) error {

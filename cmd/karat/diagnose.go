@@ -46,7 +46,7 @@ lists the causes that can be named. Any other fault is called unknown, with its 
 The exit status is 0 if the verdict is clean, numeric or sensitivity, 1 for the other
 verdicts, and 2 if there was nothing to judge.`,
 		Example: `  karat lab diagnose model.gguf dump.safetensors
-  karat lab diagnose ./tiny-qwen3 dump.safetensors --report report --json diagnosis.json
+  karat lab diagnose ./tiny-qwen3 dump.safetensors --report report --json-file diagnosis.json
   karat lab diagnose model.gguf dump.safetensors --golden golden.safetensors`,
 		Args: byUse,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -61,9 +61,10 @@ verdicts, and 2 if there was nothing to judge.`,
 	fs.SortFlags = false
 	f.names.add(c, "names", "whose names the taps have")
 	fs.Var((*name)(&f.golden), "golden", "golden record of the same prompts: supplies ids that the dump lacks, and checks the others")
-	fs.Var((*name)(&f.json), "json", "`file` to write the diagnosis to, as JSON")
+	renamed(fs, "json", "", "the file for JSON is --json-file")
+	fs.Var((*name)(&f.json), "json-file", "`file` to write the diagnosis to, as JSON")
 	fs.Var((*name)(&f.report), "report", "`folder` to write a report to: index.html, report.md, junit.xml, diagnosis.json")
-	return c
+	return leadModel(c, false)
 }
 
 func (f *diagnoseFlags) run(c *cobra.Command, model, dump string) error {
@@ -97,7 +98,7 @@ func (f *diagnoseFlags) spare(model, dump string) error {
 		if in == "" {
 			continue
 		}
-		if err := spare("--json "+f.json, f.json, in, strings.TrimSuffix(in, filepath.Ext(in))+".json", filepath.Join(in, "manifest.json")); err != nil {
+		if err := spare("--json-file "+f.json, f.json, in, strings.TrimSuffix(in, filepath.Ext(in))+".json", filepath.Join(in, "manifest.json")); err != nil {
 			return err
 		}
 	}
@@ -106,7 +107,7 @@ func (f *diagnoseFlags) spare(model, dump string) error {
 	}
 	if f.json != "" {
 		if _, err := os.Stat(filepath.Dir(f.json)); err != nil {
-			return usagef("--json %s: there is no such folder", f.json)
+			return usagef("--json-file %s: there is no such folder", f.json)
 		}
 	}
 	return nil

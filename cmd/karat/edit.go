@@ -38,7 +38,7 @@ float32, float64, bool or string, or one of them with [] behind and a JSON list 
 		Example: `  karat edit model.gguf --set general.name=string:Mine
   karat edit model.gguf --set tokenizer.ggml.eos_token_id=uint32:107 -o fixed.gguf
   karat edit model.gguf --unset tokenizer.chat_template
-  karat edit model.gguf --template chat.jinja -o fixed.gguf
+  karat edit model.gguf --chat-template chat.jinja -o fixed.gguf
   karat edit model.gguf --set llama.rope.freq_base=float32:500000 --json | jq '.changes[]'`,
 		Args: byUse,
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args[0]) },
@@ -47,10 +47,11 @@ float32, float64, bool or string, or one of them with [] behind and a JSON list 
 	fs.SortFlags = false
 	fs.StringArrayVar(&f.set, "set", nil, "`KEY=TYPE:VALUE` to set; may be given again")
 	fs.StringArrayVar(&f.unset, "unset", nil, "`KEY` to remove; may be given again")
-	fs.Var((*name)(&f.template), "template", "set the chat template to the text of this `file`")
+	fs.Var((*name)(&f.template), "chat-template", "set the chat template to the text of this `file`")
 	fs.VarP((*name)(&f.out), "output", "o", "`file` to write (default: FILE.gguf itself)")
+	alias(fs, "chat-template", "template")
 	fs.BoolVar(&f.json, "json", false, "print the changes as one JSON object")
-	return c
+	return leadModel(c, false)
 }
 
 // options are the changes. A chat template is one that can be read.

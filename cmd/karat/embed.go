@@ -23,6 +23,7 @@ import (
 )
 
 type embedFlags struct {
+	named modelArg
 	arithmetic
 	sharing
 	model, file, prompt    string
@@ -35,7 +36,7 @@ type embedFlags struct {
 func newEmbedCommand() *cobra.Command {
 	f := embedFlags{pooling: choice{values: []string{"mean", "cls", "last", "none"}}}
 	c := &cobra.Command{
-		Use:   "embed -m MODEL [TEXT...]",
+		Use:   "embed MODEL [TEXT...]",
 		Short: "Turn texts into vectors",
 		Long: `Embed prints a vector for each text, a line each: numbers with a space between them.
 Texts with a similar meaning have similar vectors, if the model was made for that.
@@ -46,23 +47,24 @@ whose "text" is one. Without either, standard input is such a file.
 How rows become a vector is what the model's files say: modules.json of
 sentence-transformers with the folders that it names, or pooling_type in GGUF. Other models need
 --pooling. A text's vector has the same bits beside any other texts.`,
-		Example: `  karat embed -m embeddinggemma-300m "The sky is blue." "Le ciel est bleu."
-  karat embed -m model.gguf --prompt query --dimensions 256 "color of the sky"
-  karat embed -m model.gguf -f texts.jsonl --npy > vectors.npy`,
+		Example: `  karat embed embeddinggemma-300m "The sky is blue." "Le ciel est bleu."
+  karat embed model.gguf --prompt-name query --dimensions 256 "color of the sky"
+  karat embed model.gguf -f texts.jsonl --npy > vectors.npy`,
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.VarP((*modelFlag)(&f.model), "model", "m", "model `file, folder or name`")
+	f.named.add(c, true)
 	fs.VarP((*name)(&f.file), "file", "f", "read texts from the lines of this JSON Lines `file`; - is standard input")
 	f.pooling.add(c, "pooling", "rows that make the vector: the mean of all, the first, the last, or none for the vectors of all rows (default: the model's)")
 	fs.BoolVar(&f.normalize, "normalize", true, "give vectors the length 1 (default: as the folder says, else true)")
 	fs.IntVar(&f.dimensions, "dimensions", 0, "`number` of features to keep, the first ones (default: all)")
-	fs.StringVar(&f.prompt, "prompt", "", "`name` of the model's prompt that comes before each text")
+	fs.StringVar(&f.prompt, "prompt-name", "", "`name` of the model's prompt that comes before each text")
 	fs.BoolVar(&f.json, "json", false, "print a JSON list of objects with index and embedding")
 	fs.BoolVar(&f.npy, "npy", false, "write a NumPy array, [texts, features] in float32")
 	fs.BoolVar(&f.safetensors, "safetensors", false, "write a safetensors file with the tensor embeddings, or with --pooling none a tensor for each text, by its index")
-	fs.IntVar(&f.context, "context", 0, "most `tokens` of a text (default: the model's own, at most 8192)")
+	addContext(fs, &f.context, "maximum `tokens` of a text (default: the model's own, at most 8192)")
+	renamed(fs, "prompt", "p", "a TEXT is an argument; the name of a prompt of the model is --prompt-name")
 	f.sharing.add(c, 0)
 	f.arithmetic.add(c, karat.Fast)
 	c.MarkFlagsMutuallyExclusive("json", "npy", "safetensors")
@@ -70,13 +72,17 @@ sentence-transformers with the folders that it names, or pooling_type in GGUF. O
 }
 
 func (f *embedFlags) run(c *cobra.Command, args []string) error {
-	if f.model == "" {
-		return usagef("give a model: -m MODEL")
+	args, err := f.named.take(args)
+	if err != nil {
+		return err
+	}
+	if f.named.name == "" {
+		return usagef("MODEL is missing; for example: karat embed embeddinggemma-300m \"The sky is blue.\"")
 	}
 	for _, x := range []struct {
 		flag string
 		n    int
-	}{{"dimensions", f.dimensions}, {"context", f.context}} {
+	}{{"dimensions", f.dimensions}, {"ctx", f.context}} {
 		if x.n < 1 && c.Flags().Changed(x.flag) {
 			return usagef("--%s %d: want 1 or more", x.flag, x.n)
 		}
@@ -89,6 +95,9 @@ func (f *embedFlags) run(c *cobra.Command, args []string) error {
 	}
 	o, err := f.options()
 	if err != nil {
+		return err
+	}
+	if f.model, err = f.named.find(c); err != nil {
 		return err
 	}
 	if err := f.sharing.set(&o, c.Flags().Changed); err != nil {

@@ -22,8 +22,14 @@ type textFlags struct {
 
 // add registers them, but for the text.
 func (f *textFlags) add(c *cobra.Command) {
-	c.Flags().IntVarP(&f.context, "ctx", "c", 512, "`tokens` of a window")
+	addWindow(c, &f.context, 512)
 	c.Flags().IntVar(&f.windows, "chunks", 0, "`windows` at most (default: all of the text)")
+}
+
+// addWindow registers --window. A window is no context of a conversation, which -c is.
+func addWindow(c *cobra.Command, to *int, tokens int) {
+	c.Flags().IntVar(to, "window", tokens, "`tokens` of a window of the text")
+	renamed(c.Flags(), "ctx", "c", "the text's windows have --window tokens, and the model's context is one window")
 }
 
 // cut makes windows of the text for m, or of text if none was given.
@@ -32,7 +38,7 @@ func (f *textFlags) cut(ctx context.Context, c *cobra.Command, m *eval.Model, te
 		if f.windows < 0 {
 			return nil, usagef("--chunks %d: want 0 for all windows, or more", f.windows)
 		}
-		return nil, usagef("-c %d: a window has 3 to %d tokens", f.context, 1<<24)
+		return nil, usagef("--window %d: a window has 3 to %d tokens", f.context, 1<<24)
 	}
 	if f.text != "" {
 		var err error
@@ -61,7 +67,7 @@ func newEvalCommand() *cobra.Command {
 		Use:   "eval [MODEL]",
 		Short: "Measure how well a model predicts a text, and the cost of quantizing it",
 		Long: `Eval computes a model's perplexity over a text: e to the mean of -ln p over its tokens.
-The text is cut into windows of -c tokens, each of which begins with the model's BOS
+The text is cut into windows of --window tokens, each of which begins with the model's BOS
 token, if it has one. The tokens of each window's second half are scored. llama-perplexity
 does the same, so the figures can be compared.
 
@@ -100,7 +106,7 @@ on it says little about other texts. After Ctrl-C, eval prints the results so fa
 	f.arithmetic.add(c, "fast")
 	addBudget(c, &f.budget)
 	f.lora.add(c)
-	return c
+	return leadModel(c, true)
 }
 
 // openModel opens the model at path, or the demo, for windows of so many tokens, and says
@@ -134,7 +140,7 @@ func (f *evalFlags) windowsOf(ctx context.Context, c *cobra.Command, m *eval.Mod
 
 // check checks the flags against each other, and the model at path.
 func (f *evalFlags) check(c *cobra.Command, path string) error {
-	for _, flag := range []string{"base", "text", "ctx"} {
+	for _, flag := range []string{"base", "text", "window"} {
 		if f.baseLogits != "" && c.Flags().Changed(flag) {
 			return usagef("--%s does not work with --base-logits: the file sets base, text and windows", flag)
 		}

@@ -63,7 +63,7 @@ type experimentFlags struct {
 func (f *experimentFlags) add(c *cobra.Command) {
 	fs := c.Flags()
 	fs.VarP((*modelFlag)(&f.model), "model", "m", "model `file, folder or name` (default: the spec's, or the embedded demo)")
-	fs.IntVar(&f.threads, "threads", 0, "`number` of threads (default: one for each usable core)")
+	addThreads(fs, &f.threads)
 	addBackend(c, &f.backend)
 	addNoFit(c, &f.noFit)
 }

@@ -49,7 +49,7 @@ The default is the output of every layer.`,
 	fs.StringVar(&f.on, "positions", "last", "`positions` over which the mean is taken")
 	f.arithmetic.add(c, karat.Fast)
 	f.lora.add(c)
-	return c
+	return leadModel(c, true)
 }
 
 func (f *extractFlags) run(c *cobra.Command, args []string) error {

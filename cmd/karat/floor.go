@@ -66,7 +66,7 @@ a diagnosis looks at operations.`,
 	}
 	c.Flags().Var((*name)(&prompts), "prompts", "`file` with prompts, as lab record's (default: three short texts)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON list")
-	return c
+	return leadModel(c, true)
 }
 
 func measureFloors(ctx context.Context, path, promptsPath string, log io.Writer) ([]diagnose.Floor, error) {

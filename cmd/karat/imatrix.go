@@ -41,7 +41,7 @@ expert. Quantizers spend their precision on columns with a large sum (karat quan
 
 FILE has llama.cpp's GGUF form, which llama-quantize --imatrix reads. --in-file adds to a
 file of Karat or of llama-imatrix. It also reads the older .dat files; their windows are
-taken to have -c tokens. The text is cut into windows of -c tokens as in karat eval, and
+taken to have --window tokens. The text is cut into windows of --window tokens as in karat eval, and
 all of their tokens count. Without TEXT, a small text that comes with Karat is used; - is
 standard input.
 
@@ -74,7 +74,7 @@ leaves FILE as it was. --in-file with --skip continues from there.`,
 	fs.BoolVar(&f.json, "json", false, "print JSON")
 	addBudget(c, &f.budget)
 	f.arithmetic.add(c, "fast")
-	return c
+	return leadModel(c, true)
 }
 
 func (f *imatrixFlags) run(c *cobra.Command, path string) error {

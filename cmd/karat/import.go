@@ -66,7 +66,7 @@ record.`,
 	fs.StringVar(&f.from, "from", "", "`form` of SRC: "+strings.Join(lab.Forms, ", ")+" (default: detected)")
 	fs.IntSliceVar(&f.shape, "shape", nil, "`dimensions` of SRC, a file of float32 numbers alone, as in 7,6144")
 	fs.StringVar(&f.name, "name", "", "what a single array is: logits, hidden, ids, or a `tap`")
-	fs.Var((*modelFlag)(&f.model), "model", "model `file, folder or name`, for the names of the taps")
+	fs.VarP((*modelFlag)(&f.model), "model", "m", "model `file, folder or name`, for the names of the taps")
 	fs.Var((*name)(&f.golden), "golden", "`record` that has the prompts' ids")
 	return c
 }

@@ -63,6 +63,7 @@ func newInterventions() (all []*cobra.Command) {
 
 type interveneFlags struct {
 	intervention
+	named                           modelArg
 	model, file                     string
 	at, layers, heads, channels, on string
 	values, name                    string
@@ -88,7 +89,7 @@ func (x intervention) command() *cobra.Command {
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.VarP((*modelFlag)(&f.model), "model", "m", "model `file, folder or name` (default: the embedded demo)")
+	f.named.add(c, false)
 	fs.VarP((*name)(&f.file), "file", "f", "read the text from this `file`; - is standard input")
 	fs.StringVar(&f.at, "at", "", "`node` whose values are changed")
 	fs.StringVar(&f.layers, "layers", "", "only in these `layers`, as 0,3-5")
@@ -132,8 +133,8 @@ func (f *interveneFlags) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	f.chat.imply()
-	l := logitsFlags{model: f.model, file: f.file, top: f.top, chat: f.chat}
-	if args, err = l.check(false, args); err != nil {
+	l := logitsFlags{named: f.named, file: f.file, top: f.top, chat: f.chat}
+	if args, err = l.check(c, false, args); err != nil {
 		return err
 	}
 	text, ok, err := readInput(context.Background(), c, args, f.file)

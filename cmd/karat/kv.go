@@ -48,7 +48,7 @@ type kvFlags struct {
 }
 
 func (f *kvFlags) add(c *cobra.Command) {
-	c.Flags().IntVar(&f.context, "ctx", 0, "most `tokens` of a text (default: the model's, at most 8192)")
+	addContext(c.Flags(), &f.context, "maximum `tokens` of a text (default: the model's, at most 8192)")
 	f.arithmetic.add(c, karat.Fast)
 	f.lora.add(c)
 }
@@ -67,7 +67,7 @@ func newKVExport() *cobra.Command {
 	c.Flags().VarP((*name)(&f.file), "file", "f", "read the text from this `file`; - is standard input")
 	c.Flags().VarP((*name)(&f.out), "output", "o", "`file` to write")
 	f.add(c)
-	return c
+	return leadModel(c, true)
 }
 
 func newKVInspect() *cobra.Command {
@@ -96,7 +96,7 @@ func newKVVerify() *cobra.Command {
 	}
 	c.Flags().SortFlags = false
 	f.add(c)
-	return c
+	return leadModel(c, true)
 }
 
 func newKVReplay() *cobra.Command {
@@ -110,10 +110,10 @@ func newKVReplay() *cobra.Command {
 		RunE:    func(c *cobra.Command, args []string) error { return f.replay(c, args) },
 	}
 	c.Flags().SortFlags = false
-	c.Flags().StringVar(&f.prompt, "prompt", "", "`text` that follows that of the state")
-	c.Flags().IntVarP(&f.most, "tokens", "n", 32, "most `tokens` to generate")
+	c.Flags().StringVarP(&f.prompt, "prompt", "p", "", "`text` that follows that of the state")
+	addMost(c.Flags(), &f.most, 32, "maximum `tokens` to generate")
 	f.add(c)
-	return c
+	return leadModel(c, true)
 }
 
 // with loads a model and calls do.

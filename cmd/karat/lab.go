@@ -51,7 +51,7 @@ the golden engine's own float32 pass (float32.max_abs_diff in the golden record'
 file), or at most --max-diff, and if its KL divergence is at most --max-kl. A NaN
 anywhere fails, and so does an infinity that only one side has.
 
---layers prints the hidden states instead, or the taps, in the order of layers: the cosine of the worst row, the
+--by-layer prints the hidden states instead, or the taps, in the order of layers: the cosine of the worst row, the
 relative L2 error and the norms of both. --floor is a record of the golden engine in less precision: its error stands
 beside. --history takes several records, such as the dumps of a port from week to week, and prints how far each
 is; --svg draws their KL divergence. Both only show: their exit status is 0.
@@ -71,7 +71,7 @@ func newCompareCommand() *cobra.Command {
 		Example: `  karat lab compare golden.safetensors mine.safetensors
   karat lab compare golden.safetensors fast.safetensors --max-kl 1e-6
   karat lab compare golden.safetensors mine.safetensors --json | jq .all
-  karat lab compare golden.safetensors mine.safetensors --layers --floor f32.safetensors
+  karat lab compare golden.safetensors mine.safetensors --by-layer --floor f32.safetensors
   karat lab compare golden.safetensors week1.safetensors week2.safetensors --history --svg port.svg`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 2 && !other.history {

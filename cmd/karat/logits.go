@@ -18,6 +18,7 @@ import (
 const maxTop = 1 << 20
 
 type logitsFlags struct {
+	named                modelArg
 	model, file, against string
 	prompt, top          int
 	tokens               []string
@@ -40,23 +41,24 @@ was applied: none is without --chat. With one argument, that is TEXT.
 
 --against reads another engine's dump (a record, or a folder of NumPy files), finds the prompt with
 the same ids, and prints that engine's numbers beside these. If no prompt has these ids, it says
-where the nearest differs. --prompt N takes the ids of the dump's prompt N in the place of TEXT.`,
+where the nearest differs. --prompt-index N takes the ids of the dump's prompt N in the place of TEXT.`,
 		Example: `  karat logits model.gguf "The color of the sky is"
   karat logits model.gguf "The color of the sky is" --token 138 --token " blue"
   karat logits model.gguf --chat "Why is the sky blue?" --json | jq '.top[0]'
   karat logits model.gguf "The color of the sky is" --against theirs.safetensors
-  karat logits model.gguf --against theirs.safetensors --prompt 2`,
+  karat logits model.gguf --against theirs.safetensors --prompt-index 2`,
 		Args: atMost(2, "quote the text"),
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.VarP((*modelFlag)(&f.model), "model", "m", "model `file, folder or name` (default: the embedded demo)")
+	f.named.add(c, false)
 	fs.VarP((*name)(&f.file), "file", "f", "read the text from this `file`; - is standard input")
 	fs.IntVar(&f.top, "top", 10, "how many likeliest `tokens` to show")
 	fs.StringArrayVar(&f.tokens, "token", nil, "show this `token`, an id or its text; may be given again")
 	fs.Var((*name)(&f.against), "against", "`dump` of another engine to show beside")
-	fs.IntVar(&f.prompt, "prompt", 0, "take the ids of the dump's prompt of this `index`")
+	fs.IntVar(&f.prompt, "prompt-index", 0, "take the ids of the dump's prompt of this `index`")
+	renamed(fs, "prompt", "p", "TEXT is the argument; the index of a dump's prompt is --prompt-index")
 	f.chat.add(fs)
 	fs.BoolVar(&f.json, "json", false, "print one JSON object")
 	f.arithmetic.add(c, karat.Fast)
@@ -84,8 +86,8 @@ func (f *logitsFlags) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	byPrompt := c.Flags().Changed("prompt")
-	if args, err = f.check(byPrompt, args); err != nil {
+	byPrompt := c.Flags().Changed("prompt-index")
+	if args, err = f.check(c, byPrompt, args); err != nil {
 		return err
 	}
 	var text string
@@ -124,7 +126,7 @@ func (f *logitsFlags) run(c *cobra.Command, args []string) error {
 }
 
 // check checks the flags against each other, takes MODEL from args if it is there, and returns the others.
-func (f *logitsFlags) check(byPrompt bool, args []string) ([]string, error) {
+func (f *logitsFlags) check(c *cobra.Command, byPrompt bool, args []string) ([]string, error) {
 	f.chat.imply()
 	texts := 1 // arguments that are no MODEL
 	if byPrompt || f.file != "" {
@@ -134,21 +136,15 @@ func (f *logitsFlags) check(byPrompt bool, args []string) ([]string, error) {
 	case f.top < 0 || f.top > maxTop:
 		return nil, usagef("--top %d: want 0 to %d", f.top, maxTop)
 	case byPrompt && f.against == "":
-		return nil, usagef("--prompt needs --against DUMP")
+		return nil, usagef("--prompt-index needs --against DUMP")
 	case byPrompt && (f.chat.chat || f.file != ""):
-		return nil, usagef("--prompt takes the dump's ids: --chat and -f do not work with it")
-	case byPrompt && len(args) > 1, byPrompt && len(args) == 1 && f.model != "":
-		return nil, usagef("--prompt takes the dump's ids: TEXT does not work with it")
+		return nil, usagef("--prompt-index takes the dump's ids: --chat and -f do not work with it")
 	}
-	if len(args) <= texts {
-		return args, nil
+	args, err := f.named.takeBefore(args, texts)
+	if err == nil {
+		f.model, err = f.named.find(c)
 	}
-	if f.model != "" {
-		return nil, usagef("the model is given twice: -m and %s", args[0])
-	}
-	path, err := modelArgument(args[:1])
-	f.model = path
-	return args[1:], err
+	return args, err
 }
 
 // ids are those of the text or of the dump's prompt, and where the template is from.

@@ -163,6 +163,70 @@ func confirm(ctx context.Context, in io.Reader, log io.Writer, question string) 
 	return err == nil && (answer == "" || answer == "y" || answer == "yes")
 }
 
+// leadModel lets -m stand for the leading MODEL of a command, whose handler finds MODEL at the start of its arguments. It
+// finds MODEL as every command does, but for a command that says itself what is wrong with one.
+func leadModel(c *cobra.Command, finds bool) *cobra.Command {
+	a := new(modelArg)
+	first := strings.Fields(c.Use)[1]
+	a.add(c, first[0] != '[')
+	check, run := c.Args, c.RunE
+	c.Args = func(c *cobra.Command, args []string) error {
+		if a.name != "" {
+			args = append([]string{a.name}, args...)
+		}
+		if check == nil {
+			return nil
+		}
+		return check(c, args)
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if a.name != "" {
+			args = append([]string{a.name}, args...)
+		} else if !a.leads(c, args) {
+			return run(c, args)
+		} else if a.name = args[0]; a.name == "" {
+			return usagef("MODEL is empty; leave it out to use the embedded demo")
+		}
+		if finds {
+			path, err := a.find(c)
+			if err != nil {
+				return err
+			}
+			args = append([]string{path}, args[1:]...)
+		}
+		return run(c, args)
+	}
+	c.ValidArgsFunction = a.complete
+	return c
+}
+
+// leads reports whether the first argument is MODEL: always for a command whose other arguments may be missing, else if
+// there are more arguments than the command needs without it.
+func (a *modelArg) leads(c *cobra.Command, args []string) bool {
+	words := strings.Fields(c.Use)[1:]
+	return len(args) > 1 || len(args) == 1 && (words[0][0] != '[' || len(words) == 1 || words[1][0] == '[' || words[1][0] == '-')
+}
+
+// complete completes MODEL, and other arguments as files.
+func (a *modelArg) complete(c *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 || a.name != "" {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return completeModels(c, args, text)
+}
+
+// renamed lets the old name of a flag say the new one.
+func renamed(fs *pflag.FlagSet, old, letter, hint string) {
+	fs.AddFlag(&pflag.Flag{Name: old, Shorthand: letter, Usage: hint, Value: goneFlag(hint), Hidden: true, NoOptDefVal: "true"})
+}
+
+// goneFlag is the value of a flag that there is no more: what to give instead.
+type goneFlag string
+
+func (g goneFlag) String() string   { return "" }
+func (g goneFlag) Type() string     { return "gone" }
+func (g goneFlag) Set(string) error { return errors.New(string(g)) }
+
 // completeModels completes the names of the store, and else files.
 func completeModels(*cobra.Command, []string, string) (names []string, d cobra.ShellCompDirective) {
 	if s, err := openStore(); err == nil {

@@ -63,8 +63,8 @@ func newListCommand() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the models that were pulled",
-		Long: `List prints the models in the store: name, size, type, and when they were pulled. Pulls that
-have not ended are listed, too. "karat rm NAME" gives one up.`,
+		Long: `List prints the models in the store: name, size, type, and when they were pulled. Unfinished
+downloads are listed too; "karat rm NAME" discards one.`,
 		Args: atMost(0, "all models are listed"),
 		RunE: func(c *cobra.Command, _ []string) error { return listModels(c, asJSON) },
 	}
@@ -101,7 +101,7 @@ func listModels(c *cobra.Command, asJSON bool) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", m.Name, bytesText(m.Bytes()), oneLine(kind), m.Pulled.Local().Format(time.DateTime))
 	}
 	for _, u := range pulls {
-		fmt.Fprintf(t, "%s\t\tnot whole: karat pull %s\t%s\n", u.Name, oneLine(u.Source), u.Began.Local().Format(time.DateTime))
+		fmt.Fprintf(t, "%s\t\tunfinished: karat pull %s goes on\t%s\n", u.Name, oneLine(u.Source), u.Began.Local().Format(time.DateTime))
 	}
 	return errors.Join(t.Flush(), broken)
 }
@@ -110,7 +110,7 @@ func newShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show what a model is, and where it came from",
-		Long: `Show prints where a pulled model came from, its licence, the memory it needs, and then what
+		Long: `Show prints where a pulled model came from, its license, the memory it needs, and then what
 karat inspect prints.`,
 		Example: `  karat show Qwen3-0.6B:Q4_K_M`,
 		Args:    byUse,
@@ -164,8 +164,8 @@ func newRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm NAME...",
 		Short: "Remove models that were pulled",
-		Long: `Rm removes models from the store, and the files that no other model has. A pull that has not
-ended is given up by its name.`,
+		Long: `Rm removes models from the store, and the files that no other model has. An unfinished
+download is discarded by its name.`,
 		Example: `  karat rm Qwen3-0.6B:Q4_K_M`,
 		Args:    byUse,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -175,11 +175,18 @@ ended is given up by its name.`,
 			}
 			defer s.Close()
 			for _, name := range args {
+				m, _ := s.Get(name) // an unfinished pull has no manifest
 				free, err := s.Remove(c.Context(), name)
 				if err != nil {
 					return err
 				}
-				if _, err := fmt.Fprintf(c.OutOrStdout(), "%s is removed, %s are free\n", name, bytesText(free)); err != nil {
+				text := fmt.Sprintf("removed %s; %s freed", name, bytesIn(free))
+				if m != nil && free == 0 {
+					if names := s.Sharing(m); len(names) > 0 {
+						text = fmt.Sprintf("removed %s; its %s are still used by %s", name, bytesIn(m.Bytes()), strings.Join(names, ", "))
+					}
+				}
+				if _, err := fmt.Fprintln(c.OutOrStdout(), text); err != nil {
 					return err
 				}
 			}
@@ -191,8 +198,8 @@ ended is given up by its name.`,
 func newCopyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "cp NAME NEW",
-		Short:   "Give a model another name, too",
-		Long:    `Cp gives a pulled model another name beside its own. It takes no room: the files are the same.`,
+		Short:   "Give a model a second name",
+		Long:    `Cp gives a pulled model a second name. It takes no room, since the files are the same.`,
 		Example: `  karat cp Qwen3-0.6B:Q4_K_M small`,
 		Args:    byUse,
 		RunE: func(c *cobra.Command, args []string) error {

@@ -56,7 +56,7 @@ finished at Ctrl-C, is a sample of all. Without --models the embedded demo is th
 minutes a case.`,
 		Example: `  karat lab bench
   karat lab bench --models ./models --faults single,clean --every 10 --verbose
-  karat lab bench --models ./models --only tiny-qwen3 --json scores.json --html scores.html`,
+  karat lab bench --models ./models --only tiny-qwen3 --json-file scores.json --html-file scores.html`,
 		Args: byUse,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
@@ -73,9 +73,11 @@ minutes a case.`,
 	fs.StringVar(&f.match, "match", "", "run the cases with this `text` in their name, such as rope_theta=5e5@full")
 	fs.IntVar(&f.jobs, "jobs", 1, "`cases` at a time")
 	fs.Var(&f.class, "numerics", "`class` of rounding of the faulty engines, as in lab record")
-	fs.BoolVar(&f.verbose, "verbose", false, "print a line for each case that misses a score")
-	fs.Var((*name)(&f.json), "json", "`file` to write scores and all results to, as JSON; - is standard output")
-	fs.Var((*name)(&f.html), "html", "`file` to write a page to")
+	fs.BoolVarP(&f.verbose, "verbose", "v", false, "print a line for each case that misses a score")
+	renamed(fs, "json", "", "the file for JSON is --json-file")
+	fs.Var((*name)(&f.json), "json-file", "`file` to write scores and all results to, as JSON; - is standard output")
+	renamed(fs, "html", "", "the file for a page is --html-file")
+	fs.Var((*name)(&f.html), "html-file", "`file` to write a page to")
 	return c
 }
 
@@ -123,7 +125,7 @@ func (f *parityFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	for _, x := range [][2]string{{"--json", f.json}, {"--html", f.html}} {
+	for _, x := range [][2]string{{"--json-file", f.json}, {"--html-file", f.html}} {
 		if err := spareNew(x[0]+" "+x[1], x[1], paths...); err != nil {
 			return err
 		}

@@ -29,11 +29,12 @@ func newPullCommand() *cobra.Command {
 		Short: "Get a model, to be used by its name",
 		Long: `Pull gets a model's files and keeps them in a store. The model then has a name, which
 stands for it wherever a MODEL goes. For example, "karat pull hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M"
-makes Qwen3-0.6B:Q4_K_M. NAME is another name.
+makes Qwen3-0.6B:Q4_K_M. NAME is another name. Without a tag, Q4_K_M of several GGUF files is taken.
 
 A REFERENCE is one of
 
-  hf:ORG/NAME-GGUF:Q4_K_M    a GGUF file of Hugging Face, by its quantisation or its path
+  hf:ORG/NAME-GGUF:Q4_K_M    a GGUF file of Hugging Face, by its quantization or its path
+  ORG/NAME, hf.co/ORG/NAME   the same as hf:ORG/NAME; also with :TAG
   hf:ORG/NAME                a folder of Hugging Face; no programs and no pickles come with it
   hf:ORG/NAME@REVISION       a branch, tag or commit of it
   oci://REGISTRY/NAME:TAG    a model in a registry, as Docker and Ollama keep them
@@ -53,8 +54,8 @@ names a mirror. The token is sent there and nowhere else.`,
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.Var(&f.rate, "limit-rate", "most bytes a second, as 500K or 5M")
-	fs.IntVar(&f.lines, "connections", 4, "parts of a file that are got at the same `time`")
+	fs.Var(&f.rate, "limit-rate", "maximum bytes a second, for example 5M")
+	fs.IntVar(&f.lines, "connections", 4, "`number` of parallel downloads of one file")
 	fs.BoolVar(&f.check, "check", false, "look for faults in the files, as karat check does")
 	return c
 }
@@ -110,7 +111,7 @@ func interruptedPull(ctx context.Context, err error) error {
 
 // tellPulled says what was pulled, and the notes to read before using it.
 func tellPulled(ctx context.Context, w io.Writer, s *hub.Store, m *hub.Manifest, path string) error {
-	if _, err := fmt.Fprintf(w, "%s: %s in %s, from %s\n", m.Name, bytesText(m.Bytes()), count(len(m.Files), "file"), oneLine(m.Source)); err != nil {
+	if _, err := fmt.Fprintf(w, "%s: %s in %s, from %s\n", m.Name, bytesIn(m.Bytes()), count(len(m.Files), "file"), oneLine(m.Source)); err != nil {
 		return err
 	}
 	facts, broken := describe(ctx, path)
@@ -135,6 +136,7 @@ func tellPulled(ctx context.Context, w io.Writer, s *hub.Store, m *hub.Manifest,
 // facts are what a user wants to know of a model before it runs.
 type facts struct {
 	kind           string // format, family and type of weights
+	use            string // the command for it
 	weights, cache int64  // bytes; cache is 0 where the model does not load
 	context        int
 	license        string
@@ -162,6 +164,12 @@ func describe(ctx context.Context, path string) (*facts, error) {
 	if err != nil {
 		return f, err
 	}
+	f.use = "run"
+	if e, err := describeEncoder(m, g); err == nil && e != nil {
+		if f.use = "embed"; e.Ranks {
+			f.use = "rerank"
+		}
+	}
 	n, err := numerics.Parse(string(karat.Fast), "")
 	if err != nil {
 		return f, err
@@ -178,21 +186,24 @@ func (f *facts) write(w io.Writer, m *hub.Manifest) error {
 	t := newTable(w)
 	fmt.Fprintf(t, "type\t%s\n", oneLine(f.kind))
 	if f.cache > 0 {
-		fmt.Fprintf(t, "memory\t%s: weights %s, keys and values of %d tokens %s", gibibytes(f.weights+f.cache), gibibytes(f.weights), f.context, gibibytes(f.cache))
+		fmt.Fprintf(t, "memory\t%s: weights %s, KV cache of %d tokens %s", gibibytes(f.weights+f.cache), gibibytes(f.weights), f.context, gibibytes(f.cache))
 		if free := sysinfo.Memory(); free > 0 {
 			fmt.Fprintf(t, "; %s is free", gibibytes(free))
 		}
 		fmt.Fprintln(t)
 	}
 	if m.License == "" {
-		fmt.Fprintf(t, "licence\tnot said\n")
+		fmt.Fprintf(t, "license\tnot said\n")
 	} else {
-		fmt.Fprintf(t, "licence\t%s\n", oneLine(m.License))
+		fmt.Fprintf(t, "license\t%s\n", oneLine(m.License))
 	}
 	if f.template == nil {
 		fmt.Fprintf(t, "chat template\tnone\n")
 	} else {
 		fmt.Fprintf(t, "chat template\t%s, sha256 %s\n", count(f.template.Bytes, "byte"), f.template.SHA256)
+	}
+	if f.use != "" {
+		fmt.Fprintf(t, "next\tkarat %s %s\n", f.use, m.Name)
 	}
 	return t.Flush()
 }

@@ -78,7 +78,7 @@ Ctrl-C leaves nothing behind.`,
 	fs.IntVarP(&f.threads, "threads", "t", sysinfo.Threads(), "`number` of threads")
 	fs.BoolVar(&f.json, "json", false, "print JSON, with hashes of both models")
 	f.target.add(c)
-	return c
+	return leadModel(c, true)
 }
 
 // options checks the flags.

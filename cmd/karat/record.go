@@ -64,7 +64,7 @@ causes". NODES are names of nodes without their layer, joined by +. VALUE is the
 value. LAYERS is all, full, sliding, shared, moe, outside, or numbers such as 0,2-3.`,
 		Example: `  karat lab record model.gguf --prompts prompts.json -o mine.safetensors
   karat lab record ./tiny-qwen3 --prompts prompts.json -o f64.safetensors --precision f64 --taps 2
-  karat lab record model.gguf --prompts prompts.json -o q8.safetensors --taps all --decode 4 --numerics activations=q8,gelu=f16-table
+  karat lab record model.gguf --prompts prompts.json -o q8.safetensors --taps all --decode-last 4 --numerics activations=q8,gelu=f16-table
   karat lab record ./tiny-gemma4 --prompts prompts.json -o bad.safetensors --precision f64 --taps 2 --inject 'attention_scale@all; v_norm_missing@0,2-3'
   echo '[{"text": "Hello"}, {"ids": [2, 1882]}]' > p.json && karat lab record --prompts p.json -o demo.safetensors`,
 		Args: atMost(1, "MODEL is one file or folder"),
@@ -76,12 +76,12 @@ value. LAYERS is all, full, sliding, shared, moe, outside, or numbers such as 0,
 	fs.VarP((*name)(&f.out), "output", "o", "`file` to write")
 	fs.Var(&f.taps, "taps", "record the taps of these prompts: `all`, or indices from 0 as in 2,5; may be given again")
 	fs.IntVar(&f.keep, "keep", 8, "how many last `positions` to record logits and hidden states of")
-	fs.IntVar(&f.decode, "decode", 0, "how many last `tokens` of each prompt to decode one by one, after the others")
+	fs.IntVar(&f.decode, "decode-last", 0, "how many last `tokens` of each prompt to decode one by one, after the others")
 	fs.BoolVar(&f.npy, "npy", false, "write the folder OUT of NumPy files, too")
 	fs.Var(&f.class, "numerics", "round like an engine of this `class`, instead of --precision and --kv")
 	f.injected.add(c)
 	f.arithmetic.add(c, karat.Fast)
-	return c
+	return leadModel(c, true)
 }
 
 func (f *recordFlags) run(c *cobra.Command, args []string) error {
@@ -96,7 +96,7 @@ func (f *recordFlags) run(c *cobra.Command, args []string) error {
 	case f.keep < 1:
 		return usagef("--keep %d: want 1 or more", f.keep)
 	case f.decode < 0:
-		return usagef("--decode %d: want 0 or more", f.decode)
+		return usagef("--decode-last %d: want 0 or more", f.decode)
 	case f.class.said && (c.Flags().Changed("precision") && o.Precision != karat.Float64 || c.Flags().Changed("kv")):
 		return usagef("--numerics runs in the float64 interpreter: it does not work with --kv or another --precision")
 	}

@@ -14,6 +14,7 @@ import (
 )
 
 type rerankFlags struct {
+	named modelArg
 	arithmetic
 	sharing
 	model, file    string
@@ -24,7 +25,7 @@ type rerankFlags struct {
 func newRerankCommand() *cobra.Command {
 	var f rerankFlags
 	c := &cobra.Command{
-		Use:   "rerank -m MODEL QUERY [DOCUMENT...]",
+		Use:   "rerank MODEL QUERY [DOCUMENT...]",
 		Short: "Order documents by how well they answer a query",
 		Long: `Rerank prints a line for each document, the best one first: its score, its number from 0,
 and its text. The score is the model's logit, and 1/(1+e^-score) of most models a probability.
@@ -34,35 +35,42 @@ whose "text" is one. Without either, standard input is such a file.
 
 The model must be made for it: one with a head for a score, such as bge-reranker-v2-m3.
 A document's score has the same bits beside any other documents.`,
-		Example: `  karat rerank -m bge-reranker-v2-m3 "capital of France" "Paris is a city." "Snow is white."
-  karat rerank -m model.gguf --top 10 --json "capital of France" -f documents.jsonl`,
+		Example: `  karat rerank bge-reranker-v2-m3 "capital of France" "Paris is a city." "Snow is white."
+  karat rerank model.gguf --top 10 --json "capital of France" -f documents.jsonl`,
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.VarP((*modelFlag)(&f.model), "model", "m", "model `file, folder or name`")
+	f.named.add(c, true)
 	fs.VarP((*name)(&f.file), "file", "f", "read documents from the lines of this JSON Lines `file`; - is standard input")
 	fs.IntVar(&f.top, "top", 0, "`number` of documents to print, the best ones (default: all)")
 	fs.BoolVar(&f.truncate, "truncate", false, "cut the end of a document that the context does not hold with the query (default: that is an error)")
 	fs.BoolVar(&f.json, "json", false, "print a JSON list of objects with index, score and document")
-	fs.IntVar(&f.context, "context", 0, "most `tokens` of a query and a document (default: the model's own, at most 8192)")
+	addContext(fs, &f.context, "maximum `tokens` of a query and a document (default: the model's own, at most 8192)")
 	f.sharing.add(c, 0)
 	f.arithmetic.add(c, karat.Fast)
 	return c
 }
 
 func (f *rerankFlags) run(c *cobra.Command, args []string) error {
-	if f.model == "" {
-		return usagef("give a model: -m MODEL")
+	args, err := f.named.take(args)
+	if err != nil {
+		return err
+	}
+	if f.named.name == "" {
+		return usagef("MODEL is missing; for example: karat rerank bge-reranker-v2-m3 \"capital of France\" \"Paris is a city.\"")
 	}
 	if len(args) == 0 {
 		return usagef("give a QUERY")
 	}
 	if f.top < 0 || f.context < 0 {
-		return usagef("--top and --context want 1 or more")
+		return usagef("--top and --ctx want 1 or more")
 	}
 	o, err := f.options()
 	if err != nil {
+		return err
+	}
+	if f.model, err = f.named.find(c); err != nil {
 		return err
 	}
 	if err := f.sharing.set(&o, c.Flags().Changed); err != nil {

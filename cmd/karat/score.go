@@ -51,19 +51,20 @@ unless add_bos_token is set; before a text without a context it stays. A context
 
 The model is loaded once, and --parallel of them are computed at a time. The numbers do not depend on that.`,
 		Example: `  karat score model.gguf questions.jsonl > scores.jsonl
-  echo '{"context": "The color of the sky is", "choices": [" blue.", " red."]}' | karat score - --tokens`,
+  echo '{"context": "The color of the sky is", "choices": [" blue.", " red."]}' | karat score - --token-scores`,
 		Args: byUse,
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
 	f.sharing.add(c, 8)
-	fs.IntVar(&f.context, "ctx", 0, "most `tokens` of a line (default: the model's, at most 8192)")
-	fs.BoolVar(&f.tokens, "tokens", false, "print each token's score")
+	addContext(fs, &f.context, "maximum `tokens` of a line (default: the model's, at most 8192)")
+	fs.BoolVar(&f.tokens, "token-scores", false, "print each token's score")
+	renamed(fs, "tokens", "n", "the score of each token is --token-scores")
 	fs.BoolVar(&f.noBOS, "no-bos", false, "put no BOS in front")
 	f.arithmetic.add(c, karat.Fast)
 	f.lora.add(c)
-	return c
+	return leadModel(c, true)
 }
 
 func (f *scoreFlags) run(c *cobra.Command, args []string) error {

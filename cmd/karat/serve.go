@@ -97,7 +97,7 @@ After Ctrl-C or SIGTERM it takes no new requests, and lets the running ones end.
 	fs.BoolVar(&f.noPage, "no-page", false, "serve no page at /")
 	fs.BoolVar(&f.check, "check-config", false, "say what is wrong with flags, variables and files, and serve nothing")
 	f.model.add(c)
-	return c
+	return leadModel(c, false)
 }
 
 // checkFlags finds flags that contradict each other.

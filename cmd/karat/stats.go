@@ -58,7 +58,7 @@ of what it multiplies with: its weight, plus 1 where the family adds it. Without
 	fs.BoolVar(&f.html, "html", false, "print a page with charts")
 	f.arithmetic.add(c, karat.Float32)
 	c.MarkFlagsMutuallyExclusive("csv", "json", "html")
-	return c
+	return leadModel(c, true)
 }
 
 // nodePattern reads names with *, separated by commas.

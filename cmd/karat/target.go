@@ -49,7 +49,7 @@ func (f *targetFlags) add(c *cobra.Command) {
 	fs.Var(&f.size, "target-size", "most bytes of the file, as 500M or 4GiB")
 	fs.Float64Var(&f.kl, "target-kl", 0, "most KL `divergence` from the model's predictions, in nats")
 	fs.Var((*name)(&f.text.text), "calibration", "`file` with the text to measure on (default: one that comes with Karat)")
-	fs.IntVarP(&f.text.context, "ctx", "c", 256, "`tokens` of a window of the text")
+	addWindow(c, &f.text.context, 256)
 	fs.IntVar(&f.text.windows, "chunks", 4, "`windows` of the text at most")
 	fs.Var((*name)(&f.plan), "plan", "`file` of measurements: read if it exists, and written")
 }
@@ -68,7 +68,7 @@ func (f *targetFlags) check(c *cobra.Command, types int) error {
 	case f.size != 0 && f.kl != 0:
 		return usagef("give --target-size or --target-kl, not both")
 	}
-	for _, flag := range []string{"calibration", "ctx", "chunks", "plan"} {
+	for _, flag := range []string{"calibration", "window", "chunks", "plan"} {
 		if !f.set() && c.Flags().Changed(flag) {
 			return usagef("--%s needs --target-size or --target-kl", flag)
 		}

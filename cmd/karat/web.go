@@ -50,7 +50,7 @@ docs/web.md lists the headers that it should send.`,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	c.Flags().SortFlags = false
-	c.Flags().VarP((*name)(&f.out), "out", "o", "`folder` to write the site to, instead of serving it")
+	c.Flags().VarP((*name)(&f.out), "output", "o", "`folder` to write the site to, instead of serving it")
 	c.Flags().Uint16Var(&f.port, "port", 2424, "`port` to serve on; 0 is any free port")
 	return c
 }

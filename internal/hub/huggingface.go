@@ -75,11 +75,18 @@ func (p *puller) planHF(ctx context.Context, r *Reference) (*plan, error) {
 		}
 		return parseIndex(data)
 	}
-	chosen, format, err := choose(r.Tag, files, index)
+	tag, note := r.Tag, ""
+	if tag == "" {
+		tag, note = usual(files)
+	}
+	chosen, format, err := choose(tag, files, index)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r, err)
 	}
 	out := &plan{revision: info.SHA, license: info.license(), format: format}
+	if note != "" {
+		out.notes = append(out.notes, note)
+	}
 	for _, e := range chosen {
 		f, err := e.remote(at)
 		if err != nil {
@@ -293,9 +300,9 @@ var aModule = regexp.MustCompile(`^[0-9]+_[A-Za-z]+/$`)
 // aPart matches the end of the name of a part of a split file.
 var aPart = regexp.MustCompile(`-([0-9]{5})-of-([0-9]{5})$`)
 
-// chooseGGUF picks the file of a tag, a quantisation or a path; without a tag the only one.
-func chooseGGUF(tag string, files []entry) ([]entry, error) {
-	models := map[string][]entry{} // by path without .gguf and the number of a part
+// models groups GGUF files by their path without .gguf and the number of a part.
+func models(files []entry) map[string][]entry {
+	models := map[string][]entry{}
 	for _, e := range files {
 		base := strings.ToLower(path.Base(e.Path))
 		if !isGGUF(base) || strings.HasPrefix(base, "mmproj") || strings.Contains(base, "imatrix") {
@@ -305,6 +312,12 @@ func chooseGGUF(tag string, files []entry) ([]entry, error) {
 		stem = aPart.ReplaceAllString(stem, "")
 		models[stem] = append(models[stem], e)
 	}
+	return models
+}
+
+// chooseGGUF picks the file of a tag, a quantisation or a path; without a tag the only one.
+func chooseGGUF(tag string, files []entry) ([]entry, error) {
+	models := models(files)
 	var stems []string
 	for stem := range models {
 		if tag == "" || tagged(stem, tag) {
@@ -325,6 +338,27 @@ func chooseGGUF(tag string, files []entry) ([]entry, error) {
 		return nil, fmt.Errorf("several GGUF files of %s; name one by its path: %s.gguf", tag, strings.Join(stems, ".gguf, "))
 	}
 	return parts(models[stems[0]])
+}
+
+// usualTag is the quantization of a reference that names none, as Ollama and llama.cpp take it.
+const usualTag = "Q4_K_M"
+
+// usual returns usualTag, and a note that says so, for a repository of several GGUF files of which one has it.
+func usual(files []entry) (tag, note string) {
+	if slices.ContainsFunc(files, func(e entry) bool { return e.Path == "config.json" }) {
+		return "", "" // a folder, perhaps
+	}
+	models := models(files)
+	n := 0
+	for stem := range models {
+		if tagged(stem, usualTag) {
+			n++
+		}
+	}
+	if n != 1 || len(models) == 1 {
+		return "", ""
+	}
+	return usualTag, fmt.Sprintf("%s of %d models is taken; a name behind a colon takes another: %s", usualTag, len(models), listed(models))
 }
 
 // tagged reports whether a file is of a tag: its path, without .gguf, ends in the tag, behind a mark or a folder's name.

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/karat-run/karat/internal/hub/local"
@@ -49,6 +50,7 @@ type puller struct {
 	store  *Store
 	client *client
 	o      PullOptions
+	told   atomic.Value // the last note of again
 }
 
 // Pull gets the model of a reference, or its new files, and returns its manifest. It ends with ctx; what has come by then
@@ -76,6 +78,7 @@ func (s *Store) Pull(ctx context.Context, reference string, o PullOptions) (*Man
 		return nil, err
 	}
 	defer p.client.close()
+	ctx = telling(ctx, p.again)
 	plan, err := p.plan(ctx, r, old)
 	if err != nil {
 		return nil, err
@@ -86,6 +89,17 @@ func (s *Store) Pull(ctx context.Context, reference string, o PullOptions) (*Man
 		}
 	}
 	return p.pull(ctx, name, r, plan)
+}
+
+// again notes that a server is asked once more.
+func (p *puller) again(err error, n int) {
+	text := fmt.Sprintf("%v, trying again (%d of %d)", err, n, attempts)
+	if host := unreachable(err); host != "" {
+		text = fmt.Sprintf("cannot reach %s, trying again (%d of %d)", host, n, attempts)
+	}
+	if p.told.Swap(text) != text { // several connections fail alike
+		p.note(text)
+	}
 }
 
 // own is the model of that name, nil if there is none. One that came from elsewhere is not replaced.

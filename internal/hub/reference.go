@@ -92,6 +92,8 @@ func ParseReference(s string) (*Reference, error) {
 		r, err = parseOCI(strings.TrimPrefix(s, "oci://"))
 	case strings.HasPrefix(s, "https://"), strings.HasPrefix(s, "http://"):
 		r, err = parseURL(s)
+	case ociRepo.MatchString(strings.Split(s, ":")[0]) && !strings.Contains(s, "/") && strings.Contains(s, ":"):
+		err = fmt.Errorf("of Ollama's library it is oci://registry.ollama.ai/library/%s", s)
 	default:
 		err = fmt.Errorf("want hf:ORG/NAME, hf:ORG/NAME-GGUF:Q4_K_M, oci://REGISTRY/NAME:TAG or https://HOST/FILE.gguf")
 	}

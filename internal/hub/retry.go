@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"time"
 )
@@ -17,7 +18,27 @@ const (
 	mostAfter  = 5 * time.Minute // that a server may have us wait
 )
 
-// retry tries until try succeeds, fails for good, or fails too often without having come on.
+// againKey is the context's key of a function that is told of each new try.
+type againKey struct{}
+
+// telling returns a context whose retries call tell with what failed, and the number of the next try.
+func telling(ctx context.Context, tell func(err error, n int)) context.Context {
+	return context.WithValue(ctx, againKey{}, tell)
+}
+
+// unreachable returns the host that a connection was not made to, "" if err is another error.
+func unreachable(err error) string {
+	if e := (*net.DNSError)(nil); errors.As(err, &e) {
+		return e.Name
+	}
+	if e := (*net.OpError)(nil); errors.As(err, &e) && e.Op == "dial" && e.Addr != nil {
+		return e.Addr.String()
+	}
+	return ""
+}
+
+// retry tries until try succeeds, fails for good, or fails too often without having come on. A name that nobody knows is
+// not asked for again.
 func retry(ctx context.Context, try func(context.Context) (progress bool, err error)) error {
 	for n, pause := 1, firstPause; ; n++ {
 		progress, err := try(ctx)
@@ -39,11 +60,17 @@ func retry(ctx context.Context, try func(context.Context) (progress bool, err er
 		case status != nil && status.after >= 0:
 			wait = status.after
 		}
+		if e := (*net.DNSError)(nil); errors.As(err, &e) && e.IsNotFound {
+			return halt{fmt.Errorf("cannot reach %s: no host of that name is known, or there is no network", e.Name)}
+		}
 		if pause = min(2*pause, longPause); progress {
 			n, pause = 0, firstPause
 		}
 		if n == attempts {
 			return fmt.Errorf("%w (tried %d times)", err, n)
+		}
+		if tell, ok := ctx.Value(againKey{}).(func(error, int)); ok {
+			tell(err, n+1)
 		}
 		if err := sleep(ctx, wait); err != nil {
 			return err

@@ -276,7 +276,20 @@ func (s *Store) Remove(ctx context.Context, name string) (free int64, err error)
 	return free, err
 }
 
-// Copy gives a model another name, too.
+// Sharing returns the names of other models that have files of m.
+func (s *Store) Sharing(m *Manifest) (names []string) {
+	all, _ := s.List() // of broken ones nothing is known
+	for _, other := range all {
+		if nameKey(other.Name) != nameKey(m.Name) && slices.ContainsFunc(other.Files, func(f File) bool {
+			return slices.ContainsFunc(m.Files, func(g File) bool { return f.SHA256 == g.SHA256 })
+		}) {
+			names = append(names, other.Name)
+		}
+	}
+	return names
+}
+
+// Copy gives a model a second name.
 func (s *Store) Copy(ctx context.Context, from, to string) error {
 	if err := CheckName(to); err != nil {
 		return err

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// everyCommand calls f for each command of the program but cobra's own.
+func everyCommand(f func(c *cobra.Command)) {
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Name() == "completion" || c.Name() == "help" {
+			return
+		}
+		f(c)
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(newRootCommand())
+}
+
+// TestFlagsMeanOneThing wants one type and one letter for each name of a flag in all commands, and one name for each
+// letter. A list of numbers is a number, where one is given.
+func TestFlagsMeanOneThing(t *testing.T) {
+	type use struct{ what, where string }
+	types, letters, names := map[string][]use{}, map[string][]use{}, map[string][]use{}
+	add := func(m map[string][]use, key, what string, c *cobra.Command) {
+		if !slices.ContainsFunc(m[key], func(u use) bool { return u.what == what }) {
+			m[key] = append(m[key], use{what, c.CommandPath()})
+		}
+	}
+	everyCommand(func(c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Hidden || c.Name() == "import" && f.Name == "shape" || c.Name() == "synth" && f.Name == "shape" {
+				return // that of a file's numbers, and that of a model
+			}
+			kind := "text" // a name, a path, one of a few words
+			switch f.Value.Type() {
+			case "bool", "size", "duration":
+				kind = f.Value.Type()
+			case "int", "intSlice", "uint64":
+				kind = "int"
+			case "float32", "float64", "float64Slice":
+				kind = "float"
+			}
+			add(types, f.Name, kind, c)
+			add(letters, f.Name, f.Shorthand, c)
+			if f.Shorthand != "" {
+				add(names, f.Shorthand, f.Name, c)
+			}
+		})
+	})
+	for what, m := range map[string]map[string][]use{"type": types, "letter": letters, "name of the letter": names} {
+		for key, uses := range m {
+			if len(uses) > 1 {
+				t.Errorf("%s: more than one %s: %s", key, what, fmt.Sprint(uses))
+			}
+		}
+	}
+}
+
+// TestEveryCommandTakesModel wants -m in each command whose usage has a MODEL, or a file in its place, and that a MODEL
+// that is not there is said to be none: the embedded demo never runs in its place.
+func TestEveryCommandTakesModel(t *testing.T) {
+	var taking []string
+	everyCommand(func(c *cobra.Command) {
+		if f := c.Flags().Lookup("model"); f != nil && f.Shorthand == "m" {
+			taking = append(taking, strings.TrimPrefix(c.CommandPath(), "karat "))
+			return
+		}
+		if strings.Contains(c.Use, "MODEL") {
+			t.Errorf("%s takes no -m", c.CommandPath())
+		}
+	})
+	for _, name := range []string{"run", "serve", "check", "inspect", "eval", "score", "stats", "imatrix", "kv export", "kv verify", "kv replay", "logits",
+		"embed", "rerank", "bench", "tokenize", "quantize", "convert", "edit", "lab record", "lab diagnose", "lab floor", "lab extract", "lab ablate",
+		"lab scale", "lab patch", "lab replace", "lab steer", "lab experiment run"} {
+		if !slices.Contains(taking, name) {
+			t.Errorf("karat %s has no -m", name)
+		}
+	}
+	dir := t.TempDir()
+	t.Chdir(dir)
+	more := map[string][]string{"eval": {"--chunks", "1"}, "score": {"x.jsonl"}, "stats": {"text"}, "imatrix": {"-o", "o.gguf"}, "kv export": {"text", "-o", "o.kv"},
+		"kv verify": {"x.kv"}, "kv replay": {"x.kv"}, "quantize": {"o.gguf", "Q4_K_M"}, "convert": {"-o", "o"}, "edit": {"--set", "general.name=string:x"},
+		"lab record": {"--prompts", "p.json", "-o", "o.safetensors"}, "lab diagnose": {"x.safetensors"}, "lab extract": {"--prompts", "p.json", "-o", "o.npy"},
+		"lab ablate": {"text", "--at", "out"}, "lab scale": {"text", "--at", "out", "--by", "2"}, "rerank": {"q", "d"}}
+	for _, name := range taking {
+		args, ok := more[name]
+		if !ok && !slices.Contains([]string{"run", "serve", "check", "inspect", "logits", "embed", "bench", "tokenize", "lab floor"}, name) {
+			continue
+		}
+		for _, form := range [][]string{{"-m", "missing.gguf"}, {"missing.gguf"}} {
+			c := newRootCommand()
+			var out strings.Builder
+			c.SetOut(&out)
+			c.SetErr(&out)
+			c.SetIn(strings.NewReader("text"))
+			c.SetArgs(slices.Concat(strings.Fields(name), form, args))
+			if err := c.Execute(); err == nil || !strings.Contains(err.Error(), "missing.gguf: no such file") {
+				t.Errorf("karat %s %s %s: %v\n%s", name, form, args, err, out.String())
+			}
+		}
+	}
+}
+
+// TestFlagNamesOfOthers says what to type for flags of other programs and older versions.
+func TestFlagNamesOfOthers(t *testing.T) {
+	for line, want := range map[string]string{
+		"eval -c 512": "--window", "imatrix -o x.gguf --ctx 8": "--window", "quantize a b --target-size 1M -c 8": "--window",
+		"score x --tokens": "--token-scores", "logits -p x": "--prompt-index", "embed m --prompt x": "--prompt-name", "bench serve m --prompt 1,2": "--prompt-tokens",
+		"lab diagnose a b --json x": "--json-file", "bench -c 4096": "context that it needs",
+	} {
+		c := newRootCommand()
+		c.SetOut(io.Discard)
+		c.SetErr(io.Discard)
+		c.SetArgs(strings.Fields(line))
+		if err := c.Execute(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("karat %s: %v, want %s", line, err, want)
+		}
+	}
+}
