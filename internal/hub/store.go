@@ -280,7 +280,7 @@ func (s *Store) Remove(ctx context.Context, name string) (free int64, err error)
 func (s *Store) Sharing(m *Manifest) (names []string) {
 	all, _ := s.List() // of broken ones nothing is known
 	for _, other := range all {
-		if nameKey(other.Name) != nameKey(m.Name) && slices.ContainsFunc(other.Files, func(f File) bool {
+		if local.Key(other.Name) != local.Key(m.Name) && slices.ContainsFunc(other.Files, func(f File) bool {
 			return slices.ContainsFunc(m.Files, func(g File) bool { return f.SHA256 == g.SHA256 })
 		}) {
 			names = append(names, other.Name)
