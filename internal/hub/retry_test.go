@@ -29,7 +29,7 @@ func TestPullUsual(t *testing.T) {
 		if len(notes) != 1 || !strings.HasPrefix(notes[0], "Q4_K_M of ") || !strings.Contains(notes[0], "Q8_0") {
 			t.Errorf("notes: %q", notes)
 		}
-		if f, err := w.store().find("hf:org/tiny-GGUF"); err != nil || f.Path != path {
+		if f, err := findIn(w.store(), "hf:org/tiny-GGUF"); err != nil || f.Path != path {
 			t.Errorf("%+v: %v", f, err)
 		}
 		h.files["other.Q4_K_M.gguf"] = file{data: noise(10, 6)}
