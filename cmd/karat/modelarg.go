@@ -163,8 +163,8 @@ func confirm(ctx context.Context, in io.Reader, log io.Writer, question string) 
 	return err == nil && (answer == "" || answer == "y" || answer == "yes")
 }
 
-// leadModel lets -m stand for the leading MODEL of a command, whose handler finds MODEL at the start of its arguments. It
-// finds MODEL as every command does, but for a command that says itself what is wrong with one.
+// leadModel lets -m stand for the leading MODEL of a command, whose handler finds MODEL at the start of its arguments. finds
+// resolves MODEL; a command without it words the errors of MODEL itself.
 func leadModel(c *cobra.Command, finds bool) *cobra.Command {
 	a := new(modelArg)
 	first := strings.Fields(c.Use)[1]
