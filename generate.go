@@ -335,6 +335,7 @@ func (m *Model) segments(ctx context.Context, messages []Message, o GenerateOpti
 	if len(messages) == 0 {
 		return nil, errors.New("a conversation needs a message")
 	}
+	messages = withIDs(t.Source(), messages)
 	in, err := input(messages, &o)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -220,4 +221,25 @@ func TestToolFallback(t *testing.T) {
 	c.post("/v1/chat/completions", `{"model":"demo","max_tokens":1,`+weather+`,"messages":[{"role":"user","content":"Q"},{"role":"assistant","content":null,"tool_calls":[{"id":"toolu_1","type":"function","function":{"name":"weather","arguments":"{}"}}]},{"role":"tool","tool_call_id":"toolu_1","content":"rain"}]}`)
 	s := serve(t, c.s.o.Models[0].Model, Options{NoToolFallback: true})
 	s.refuses(400, "messages", "takes no tools", "POST", "/v1/chat/completions", `{"model":"demo","messages":[{"role":"user","content":"Q"}],`+weather+`}`)
+}
+
+// TestCallIDs: a call has an id that the model's chat template takes back.
+func TestCallIDs(t *testing.T) {
+	for template, want := range map[string]string{keptTemplate(t, "mistralai-Mistral-Nemo-Instruct-2407"): `^[0-9A-Za-z]{9}$`, lists("<|tool_call_argument_begin|>"): `^functions\.finish:1$`, lists("<tool_call>"): "^call_"} {
+		call := `<|tool_call_begin|>functions.finish:0<|tool_call_argument_begin|>{"answer": 1}<|tool_call_end|>`
+		if strings.Contains(template, "[TOOL_CALLS]") {
+			call = `[TOOL_CALLS][{"name": "finish", "arguments": {"answer": 1}}]`
+		} else if !strings.Contains(template, "argument_begin") {
+			call = "<tool_call>\n{\"name\": \"finish\", \"arguments\": {\"answer\": 1}}\n</tool_call>"
+		}
+		c := serveParrot(t, template, call, parrot.Options{})
+		talk := `{"model":"demo",` + twoTools + `,"messages":[{"role":"user","content":"Q"},{"role":"assistant","content":"","tool_calls":[{"id":%q,"type":"function","function":{"name":"finish","arguments":"{}"}}]},{"role":"tool","tool_call_id":%q,"content":"ok"}]}`
+		id := "call_of_another_server"
+		for range 2 { // its own id comes back
+			id, _ = at(c.post("/v1/chat/completions", fmt.Sprintf(talk, id, id)), "choices", 0, "message", "tool_calls", 0, "id").(string)
+			if !regexp.MustCompile(want).MatchString(id) {
+				t.Errorf("%.40s: id %q", template, id)
+			}
+		}
+	}
 }

@@ -123,7 +123,7 @@ func TestOllamaFacts(t *testing.T) {
 	if v := parseObject(t, answer); v["version"] != ollamaAPI || v["karat"] == "" {
 		t.Errorf("%s", answer)
 	}
-	if o := c.post("/api/show", `{"model":"demo","system":"","template":"","verbose":false,"options":null}`); fmt.Sprint(o["capabilities"]) != "[completion]" {
+	if o := c.post("/api/show", `{"model":"demo","system":"","template":"","verbose":false,"options":null}`); fmt.Sprint(o["capabilities"]) != "[completion tools]" {
 		t.Errorf("%v", o)
 	}
 	o := c.post("/api/show", `{"name":"vectors","verbose":true}`)

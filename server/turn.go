@@ -50,6 +50,7 @@ type turn struct {
 	goesOn  bool            // the answer goes on with a text that was there
 	held    bool            // calls come in pieces, since a grammar holds the answer to them
 	must    bool            // and it is one
+	before  int             // calls in the conversation
 	named   bool            // the client named the tool that is called
 	single  bool            // one call ends the answer
 	special []string        // marks that are special tokens
@@ -71,6 +72,13 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 	}
 	r.prompts = [][]int{ids}
 	r.turn = &turn{syntax: r.model.syntax, single: c.single, named: c.choice.named, special: r.model.special}
+	for _, m := range c.messages {
+		for _, part := range m.Parts {
+			if _, is := part.(karat.ToolCall); is {
+				r.turn.before++
+			}
+		}
+	}
 	if len(c.tools) > 0 && !c.mute {
 		if r.turn.syntax.General && o.NoToolFallback {
 			return bad("tools", "Invalid value for 'tools': the syntax of calls that this model's chat template has is not known")
@@ -170,6 +178,11 @@ func stringParameters(tools []karat.Tool) syntax.Tools {
 	return all
 }
 
+// newCallID is the id of the answer's n-th call, as the model's chat template takes it back.
+func (t *turn) newCallID(name string, n int) string {
+	return t.syntax.IDs.Fit(newID("call_"), name, t.before+n)
+}
+
 // pieces turns an answer's text into events. A nil one passes the text on.
 type pieces struct {
 	t      *turn
@@ -225,7 +238,7 @@ func (p *pieces) events(from []syntax.Event) (all []event) {
 				break
 			}
 			if p.now == nil {
-				p.now = &call{index: p.calls, id: newID("call_"), name: c.Name}
+				p.now = &call{index: p.calls, id: p.t.newCallID(c.Name, p.calls), name: c.Name}
 				if of, ok := p.t.spaces[c.Name]; ok {
 					p.now.name, p.now.space = of.name, of.space
 				}

@@ -24,6 +24,7 @@ type Syntax struct {
 	Lead        string   // the end of a prompt that belongs to the answer's first mark
 	Token       string   // a special token within the marks that has no brackets of its own
 	Style       Style    // of calls
+	IDs         IDs      // of calls in the history
 	General     bool     // the template shows no calls: they are written as General says
 }
 

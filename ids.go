@@ -1,0 +1,55 @@
+package karat
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/karat-run/karat/internal/syntax"
+)
+
+// readsID finds templates that write the ids of calls.
+var readsID = regexp.MustCompile(`call(\.id|\['id'\]|\["id"\])|tool_call_id`)
+
+// withIDs returns a conversation whose calls and results have ids that the chat template takes, since clients give them ids of other
+// kinds, or none. A result without an id is that of the next call that has none, first of those with its name.
+func withIDs(source string, messages []Message) []Message {
+	kind := syntax.Of(source).IDs
+	if !readsID.MatchString(source) {
+		return messages
+	}
+	type pending struct{ id, fit, name string }
+	var open []pending
+	all := slices.Clone(messages)
+	count := 0
+	for i := range all {
+		parts, n := slices.Clone(all[i].Parts), 0
+		for k, part := range parts {
+			switch p := part.(type) {
+			case ToolCall:
+				given := p.ID
+				if given == "" {
+					p.ID = fmt.Sprintf("call%05d", count)
+				}
+				p.ID = kind.Fit(p.ID, p.Name, n)
+				open = append(open, pending{given, p.ID, p.Name})
+				parts[k] = p
+				n, count = n+1, count+1
+			case ToolResult:
+				at := slices.IndexFunc(open, func(c pending) bool { return c.id == p.ID && (p.ID != "" || p.Name == "" || c.name == p.Name) })
+				if at < 0 && p.ID == "" {
+					at = slices.IndexFunc(open, func(c pending) bool { return c.id == "" })
+				}
+				if at >= 0 {
+					p.ID = open[at].fit
+					open = slices.Delete(open, at, at+1)
+				} else if kind == syntax.NineIDs {
+					p.ID = kind.Fit(p.ID, p.Name, 0)
+				}
+				parts[k] = p
+			}
+		}
+		all[i].Parts = parts
+	}
+	return all
+}
