@@ -254,8 +254,8 @@ func (r *batchRun) validate(ctx context.Context) (ok bool, err error) {
 	}
 	err = r.each(ctx, func(n int, line []byte, room *held) error {
 		defer room.end()
-		if total++; total > maxLines { // which refuses the file
-			return nil
+		if total++; total > maxLines { // which refuses the file, however many there are
+			return io.EOF
 		}
 		if line == nil {
 			fail(n, "line_too_large", bad("", "The line has more than %d bytes", r.s.o.MaxBody))
@@ -271,14 +271,15 @@ func (r *batchRun) validate(ctx context.Context) (ok bool, err error) {
 		seen[keyOf(l.id)] = true
 		return nil
 	})
-	if err != nil {
+	if err != nil && total <= maxLines {
 		return false, err
 	}
 	switch {
 	case total == 0:
 		fail(0, "empty_file", bad("", "The file has no lines"))
 	case total > maxLines:
-		fail(0, "too_many_lines", bad("", "The file has %d lines, at most %d", total, maxLines))
+		wrong, told = nil, 0 // of many lines some are wrong
+		fail(0, "too_many_lines", bad("", "The file has more than %d lines", maxLines))
 	}
 	status := batchProgress
 	if wrong != nil {

@@ -332,3 +332,13 @@ func TestBatchRights(t *testing.T) {
 		t.Errorf("%v", o)
 	}
 }
+
+// TestManyLines: a file of more lines than a batch has is refused at the first line beyond.
+func TestManyLines(t *testing.T) {
+	c := serve(t, demo(t), Options{Store: t.TempDir()})
+	o := c.ended(c.startBatch(c.keepFile(strings.Repeat("{}\n", maxLines+1) + strings.Repeat("x\n", 1<<20))))
+	all := fmt.Sprint(o["errors"])
+	if o["status"] != batchFailed || at(o, "request_counts", "total") != maxLines+1. || at(o, "errors", "data", 0, "code") != "too_many_lines" || len(all) > 200 {
+		t.Errorf("%.1000v", o)
+	}
+}
