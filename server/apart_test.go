@@ -173,21 +173,38 @@ func TestTokensUnderWay(t *testing.T) {
 	}
 }
 
-// TestBatchesLeavePlaces: lines of a batch, however many answers each wants, leave half of the places to requests.
+// TestBatchesLeavePlaces: lines of a batch, however many answers each wants, leave a quarter of the places to requests.
 func TestBatchesLeavePlaces(t *testing.T) {
 	c := serve(t, demo(t), Options{Store: t.TempDir(), Requests: 8})
 	c.holdAfter(0)
 	id := c.startBatch(c.keepFile(strings.ReplaceAll(lines(4), `"max_tokens"`, `"n":3,"max_tokens"`)))
-	eventually(t, func() bool { return c.s.places.left() == 5 })
-	if late := (&caller{late: true}); c.s.places.takeLeaving(c.s.spare(late), "", 2) || c.s.most(late) != 4 {
-		t.Error("a batch has more than half")
+	eventually(t, func() bool { return c.s.places.left() == 2 }) // two lines run
+	late := &caller{late: true}
+	if c.s.places.takeLeaving(c.s.spare(late), "", 1) || c.s.most(late) != 6 {
+		t.Error("a batch has more than three quarters")
 	}
 	c.post("/tokenize", `{"content":"a"}`)
 	c.post("/v1/batches/"+id+"/cancel", `{}`)
 	c.ended(id)
-	o := c.ended(c.startBatch(c.keepFile(strings.ReplaceAll(lines(1), `"max_tokens"`, `"n":5,"max_tokens"`))))
+	o := c.ended(c.startBatch(c.keepFile(strings.ReplaceAll(lines(1), `"max_tokens"`, `"n":7,"max_tokens"`))))
 	if at(o, "request_counts", "failed") != 1. { // it would wait for ever
 		t.Errorf("%v", o)
+	}
+	for _, n := range []int{2, 3, 7, 200} {
+		var keys []Key
+		for i := range n {
+			keys = append(keys, Key{Name: fmt.Sprint("key-", i), Secret: fmt.Sprint("secret-of-", i)})
+		}
+		for _, all := range []int{1, 2, 4, 256} {
+			ring, err := newKeyring(keys)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &Server{places: newShares(int64(all), ring)}
+			if who := (&caller{name: "key-1", late: true}); s.most(who) < 1 || !s.places.takeLeaving(s.spare(who), who.name, 1) {
+				t.Errorf("%d places, %d keys: no line of a batch is ever answered", all, n)
+			}
+		}
 	}
 }
 

@@ -201,10 +201,10 @@ func (r *request) mayUse() (n int) {
 	return n
 }
 
-// spare returns how many places a caller leaves free. A batch gives way to requests.
+// spare returns how many of the places that a caller may have are left free: a quarter by a batch, which gives way to requests.
 func (s *Server) spare(who *caller) int64 {
 	if who.late {
-		return int64(s.o.Requests / 2)
+		return s.places.most(who.name) / 4
 	}
 	return 0
 }
