@@ -101,7 +101,8 @@ func TestConvertEnd(t *testing.T) {
 	})
 	for name, text := range map[string]string{
 		"modules.json": `[{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
-			{"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]`,
+			{"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+			{"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}]`,
 		"1_Pooling/config.json": `{"word_embedding_dimension": 256, "pooling_mode_lasttoken": true}`,
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o700); err != nil {
