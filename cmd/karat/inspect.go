@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/checkpoint"
@@ -62,16 +63,15 @@ func (f *inspectFlags) run(c *cobra.Command, args []string) error {
 	sayModel(path, c.ErrOrStderr())
 	m, err := openCheckpoint(path)
 	if err != nil {
-		return err
+		return f.contents(c, path, err)
 	}
 	defer m.Close()
-	w := c.OutOrStdout()
 	g, notes, broken := model.Graph(c.Context(), m, 0)
 	if f.graph {
 		if broken != nil {
 			return broken
 		}
-		return graph.Print(w, g)
+		return graph.Print(c.OutOrStdout(), g)
 	}
 	r := newReport(m, notes)
 	if broken == nil {
@@ -79,18 +79,38 @@ func (f *inspectFlags) run(c *cobra.Command, args []string) error {
 		r.Encoder, broken = describeEncoder(m, g)
 	}
 	// The contents of the files are shown all the same: they help to find the fault.
-	broken = errors.Join(broken, r.setTokenizer(c.Context(), m))
+	t, err := m.Tokenizer()
+	if err == nil {
+		r.setTokenizer(c.Context(), t, m.EndOfTurn(t))
+	}
+	return errors.Join(f.show(c.OutOrStdout(), r), broken, err)
+}
+
+// contents shows what is in files that are no model, which why says.
+func (f *inspectFlags) contents(c *cobra.Command, path string, why error) error {
+	m, err := checkpoint.Contents(path)
+	if err != nil || f.graph {
+		return why
+	}
+	defer m.Close()
+	r := newReport(m, nil)
+	if t, err := checkpoint.OpenTokenizer(path); err == nil {
+		r.setTokenizer(c.Context(), t, t.EndOfTurn())
+	}
+	return errors.Join(f.show(c.OutOrStdout(), r), why)
+}
+
+// show prints what was asked for.
+func (f *inspectFlags) show(w io.Writer, r *report) error {
 	switch {
 	case f.json:
 		e := newEncoder(w)
 		e.SetIndent("", "  ")
-		err = e.Encode(r)
+		return e.Encode(r)
 	case f.metadata || f.tensors || f.template:
-		err = f.writeSections(w, r)
-	default:
-		err = r.write(w)
+		return f.writeSections(w, r)
 	}
-	return errors.Join(err, broken)
+	return r.write(w)
 }
 
 // report is what inspect knows about a model.

@@ -120,14 +120,10 @@ func tensorPlaces(m *checkpoint.Checkpoint) map[string]place {
 }
 
 // setTokenizer describes the tokenizer.
-func (r *report) setTokenizer(ctx context.Context, m *checkpoint.Checkpoint) error {
-	t, err := m.Tokenizer()
-	if err != nil {
-		return err
-	}
+func (r *report) setTokenizer(ctx context.Context, t *tokenizer.Tokenizer, ends []int) {
 	facts := &tokenizerFacts{Vocabulary: t.VocabSize(), AddsBOS: t.AddsBOS()}
 	facts.BOS, facts.EOS = named(t, t.BOS), named(t, t.EOS)
-	for _, id := range m.EndOfTurn(t) {
+	for _, id := range ends {
 		piece, _ := t.Token(id)
 		facts.End = append(facts.End, tokenName{id, piece})
 	}
@@ -135,7 +131,6 @@ func (r *report) setTokenizer(ctx context.Context, m *checkpoint.Checkpoint) err
 	if r.Template != nil { // one that does not parse is for check to tell
 		r.Template.LostMarkers, _ = check.LostMarkers(ctx, r.Template.Text, t)
 	}
-	return nil
 }
 
 func named(t *tokenizer.Tokenizer, get func() (int, bool)) *tokenName {

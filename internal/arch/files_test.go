@@ -121,9 +121,9 @@ func TestIncidentFiles(t *testing.T) {
 		{"A13 index to the root", func(t *testing.T, dir string) string { return index(t, dir, "/etc/passwd") }, []string{`"/etc/passwd" is not a bare file name`}},
 		{"A13 index to a pickle", func(t *testing.T, dir string) string { return index(t, dir, "pytorch_model.bin") }, []string{"pickle"}},
 		{"A13 index to config.json", func(t *testing.T, dir string) string { return index(t, dir, "config.json") }, []string{`"config.json" is not a .safetensors file`}},
-		{"A15 .bin", func(t *testing.T, dir string) string { return write(t, dir, "pytorch_model.bin", pickle) }, []string{"a pickle runs code when it is read"}},
-		{"A15 .pt", func(t *testing.T, dir string) string { return write(t, dir, "model.PT", pickle) }, []string{"a pickle runs code when it is read"}},
-		{"A15 .pth", func(t *testing.T, dir string) string { return write(t, dir, "consolidated.00.pth", pickle) }, []string{"a pickle runs code when it is read"}},
+		{"A15 .bin", func(t *testing.T, dir string) string { return write(t, dir, "pytorch_model.bin", pickle) }, []string{"Python pickle", "use safetensors or GGUF"}},
+		{"A15 .pt", func(t *testing.T, dir string) string { return write(t, dir, "model.PT", pickle) }, []string{"Python pickle", "use safetensors or GGUF"}},
+		{"A15 .pth", func(t *testing.T, dir string) string { return write(t, dir, "consolidated.00.pth", pickle) }, []string{"Python pickle", "use safetensors or GGUF"}},
 		{"A15 renamed to GGUF", func(t *testing.T, dir string) string { return write(t, dir, "model.gguf", pickle) }, []string{"Python pickle", "never run"}},
 		{"A15 renamed to safetensors", func(t *testing.T, dir string) string {
 			write(t, dir, "model.safetensors", pickle+"        ")

@@ -66,8 +66,6 @@ func Open(path string) (*Checkpoint, error) {
 		return openFolder(path)
 	}
 	switch strings.ToLower(filepath.Ext(path)) {
-	case ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle":
-		return nil, fmt.Errorf("%s: a pickle runs code when it is read, so Karat never opens one; use safetensors or GGUF", path)
 	case ".safetensors", ".json":
 		return nil, fmt.Errorf("%s: one file of a Hugging Face model; give its folder, %s", path, filepath.Dir(path))
 	}

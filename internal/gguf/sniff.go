@@ -24,7 +24,7 @@ var signatures = []struct{ prefix, what string }{
 }
 
 const (
-	pickle  = "a Python pickle (an old PyTorch file): it holds code, which is never run"
+	pickle  = "a Python pickle (an old PyTorch file): it holds code, which is never run; use safetensors or GGUF"
 	oldGGML = "a GGML file, older than GGUF"
 	html    = "a web page, perhaps a server's error message"
 )

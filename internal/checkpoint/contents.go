@@ -1,0 +1,80 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/safetensors"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// Contents opens files that hold no model that Karat runs, for people to look at: their metadata, tensors and chat
+// template as they are. For example, a vocabulary without tensors, or a model of an unknown architecture. Nothing of it
+// may be run.
+func Contents(path string) (*Checkpoint, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if st.IsDir() {
+		return contentsHF(path)
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	c := newCheckpoint(path, GGUF)
+	c.close = closers{f}
+	c.Arch, _ = f.Metadata.String("general.architecture")
+	c.text.template, _ = f.Metadata.String("tokenizer.chat_template")
+	c.metadataGGUF(f)
+	c.hold(f.Tensors())
+	return c, nil
+}
+
+// contentsHF opens the files of a folder.
+func contentsHF(dir string) (*Checkpoint, error) {
+	if err := CheckLinks(dir); err != nil {
+		return nil, err
+	}
+	c := newCheckpoint(dir, HuggingFace)
+	config, err := readText(dir, "config.json", maxConfig)
+	if err != nil {
+		return nil, err
+	}
+	c.metadataHF(config)
+	var kind struct {
+		Type string `json:"model_type"`
+	}
+	if json.Unmarshal(config, &kind) == nil {
+		c.Arch = kind.Type
+	}
+	for _, name := range []string{"model.safetensors", "model.safetensors.index.json"} {
+		f, err := safetensors.Open(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.close = append(c.close, f)
+		c.hold(f.Tensors)
+		break
+	}
+	if config == nil && len(c.names) == 0 {
+		return nil, noConfig(dir)
+	}
+	return c, nil
+}
+
+// hold lists tensors under the names that the file has.
+func (c *Checkpoint) hold(tensors []tensor.Tensor) {
+	for _, t := range tensors {
+		c.names = append(c.names, t.Name)
+		c.tensors[t.Name] = t
+	}
+}
