@@ -86,7 +86,7 @@ func (f *inspectFlags) run(c *cobra.Command, args []string) error {
 	return errors.Join(f.show(c.OutOrStdout(), r), broken, err)
 }
 
-// contents shows what is in files that are no model, which why says.
+// contents shows files that hold no model, and returns why, the reason.
 func (f *inspectFlags) contents(c *cobra.Command, path string, why error) error {
 	m, err := checkpoint.Contents(path)
 	if err != nil || f.graph {
