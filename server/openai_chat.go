@@ -136,7 +136,7 @@ func tool(o *fields, schema string) karat.Tool {
 
 // serviceTool finds the types of tools that the services of OpenAI and Anthropic run or know: web_search, web_search_20250305.
 var serviceTool = regexp.MustCompile(`^(advisor|apply_patch|bash|browser|code_execution|code_interpreter|collaboration|computer|computer_use|file_search|image_generation|local_shell|mcp|mcp_toolset|` +
-	`memory|shell|text_editor|tool_search|tool_search_tool\w*|web_extractor|web_fetch|web_search)(_preview)?([_-]\d[\d_-]*)?$`)
+	`memory|shell|text_editor|tool_search|tool_search_tool\w*|web_extractor|web_fetch|web_search)(_preview)?([_-]\d[\d_-]*)?$|^\w+_20\d{6}$`)
 
 // toolKind reads the type of a tool, out of a few; absent is the type of one without it. A tool of a vendor's service is a hint: its type is "".
 func (t *fields) toolKind(absent string, kinds ...string) string {

@@ -41,6 +41,8 @@ type request struct {
 	asked    *exchange
 	stream   bool
 	usage    bool // of a stream, too
+	hides    bool // reasoning is not shown
+	edits    bool // the client asked for edits of the context
 	sent     bool // tokens go out at once, and are not kept for the end
 	kept     logprobRoom
 
@@ -89,6 +91,7 @@ type event struct {
 	stopped   string        // the stop string that ended it
 	full      bool          // the answer filled the context
 	ids       []int         // of the whole answer, with the last piece
+	cached    int           // tokens of the prompt that were there already
 }
 
 // The ends of an answer, in OpenAI's words.
@@ -253,7 +256,7 @@ func (s *Server) answer(ctx context.Context, r *request, emit func(event)) (u us
 		c.emit = func(e event) {
 			mu.Lock()
 			defer mu.Unlock()
-			e.choice = c.index
+			e.choice, e.cached = c.index, c.kept
 			emit(e)
 		}
 		wg.Go(func() {

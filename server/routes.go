@@ -264,6 +264,9 @@ func (x *exchange) listModels() *problem {
 			list = append(list, x.modelObject(m, name))
 		}
 	}
+	if x.isAnthropic() {
+		return x.anthropicModels(list)
+	}
 	return x.reply(map[string]any{"object": "list", "data": list})
 }
 
@@ -272,7 +275,11 @@ func (x *exchange) showModel() *problem {
 	e := x.s.pool.find(id)
 	for _, m := range x.states() {
 		if m.entry == e {
-			return x.reply(x.modelObject(m, id))
+			if o := x.modelObject(m, id); x.isAnthropic() {
+				return x.reply(o.anthropic())
+			} else {
+				return x.reply(o)
+			}
 		}
 	}
 	return noModel(id)

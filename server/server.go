@@ -237,7 +237,10 @@ func (s *Server) handle(pattern string, r route) {
 	s.patterns = append(s.patterns, pattern)
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, q *http.Request) {
 		x := q.Context().Value(exchangeKey{}).(*exchange)
-		x.r = q
+		r := r // of this request
+		if x.r = q; x.isAnthropic() {
+			r.voice = anthropic{}
+		}
 		if !r.while && x.given == nil {
 			if !s.door.enter() {
 				q.Close = true

@@ -261,7 +261,7 @@ func TestMessages(t *testing.T) {
 	}
 	for _, x := range []struct{ holds, body string }{
 		{"max_tokens", `{"model":"demo","messages":[]}`}, {"x", `{` + asking + `,"x":1}`}, {"thinking", `{` + asking + `,"thinking":{"type":"enabled","budget_tokens":2000}}`},
-		{"temperature", `{` + asking + `,"temperature":1.5}`}, {"role", `{"model":"demo","max_tokens":1,"messages":[{"role":"system","content":"a"}]}`},
+		{"temperature", `{` + asking + `,"temperature":1.5}`}, {"role", `{"model":"demo","max_tokens":1,"messages":[{"role":"tool","content":"a"}]}`},
 		{"type", `{"model":"demo","max_tokens":1,"messages":[{"role":"user","content":[{"type":"image","source":{}}]}]}`}, {"tool_use_id", `{"model":"demo","max_tokens":1,"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"x"}]}]}`},
 	} {
 		status, answer, _ := c.do("POST", "/v1/messages", x.body)

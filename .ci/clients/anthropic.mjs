@@ -19,8 +19,9 @@ async function chat() {
   const end = await stream.finalMessage();
   assert.equal(text, answer);
   assert.deepEqual(end.content, whole.content);
-  assert.deepEqual([end.usage.input_tokens, end.usage.output_tokens], [whole.usage.input_tokens, whole.usage.output_tokens]);
-  assert.equal((await client.messages.countTokens({ model, messages })).input_tokens, whole.usage.input_tokens);
+  const prompt = (u) => u.input_tokens + u.cache_read_input_tokens + u.cache_creation_input_tokens;
+  assert.deepEqual([prompt(end.usage), end.usage.output_tokens], [prompt(whole.usage), whole.usage.output_tokens]);
+  assert.equal((await client.messages.countTokens({ model, messages })).input_tokens, prompt(whole.usage));
   const short = await client.messages.create({ ...greedy, max_tokens: 2 });
   assert.equal(short.stop_reason, 'max_tokens');
   const stopped = await client.messages.create({ ...greedy, stop_sequences: [' Cairo'] });

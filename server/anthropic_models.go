@@ -1,0 +1,74 @@
+package server
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// isAnthropic reports whether a client of Anthropic's API asks, of a path that other APIs have as well.
+func (x *exchange) isAnthropic() bool { return x.r.Header.Get("Anthropic-Version") != "" }
+
+// anthropicModel is a model as Anthropic's API lists it.
+type anthropicModel struct {
+	Type     string `json:"type"`
+	ID       string `json:"id"`
+	Name     string `json:"display_name"`
+	Created  string `json:"created_at"`
+	MaxInput int    `json:"max_input_tokens,omitempty"` // of a loaded one
+	MaxAll   int    `json:"max_tokens,omitempty"`
+}
+
+func (o modelObject) anthropic() anthropicModel {
+	return anthropicModel{Type: "model", ID: o.ID, Name: o.ID, Created: time.Unix(o.Created, 0).UTC().Format(time.RFC3339), MaxInput: o.MaxModelLen, MaxAll: o.MaxModelLen}
+}
+
+// anthropicModels answers a page of models: limit of them, behind after_id or before before_id.
+func (x *exchange) anthropicModels(all []modelObject) *problem {
+	first, end, p := modelPage(x.r.URL.Query(), len(all), func(id string) int {
+		return slices.IndexFunc(all, func(o modelObject) bool { return o.ID == id })
+	})
+	if p != nil {
+		return p
+	}
+	list := []anthropicModel{}
+	for _, o := range all[first:end] {
+		list = append(list, o.anthropic())
+	}
+	more := end < len(all)
+	if x.r.URL.Query().Get("before_id") != "" {
+		more = first > 0
+	}
+	answer := map[string]any{"data": list, "has_more": more, "first_id": nil, "last_id": nil}
+	if len(list) > 0 {
+		answer["first_id"], answer["last_id"] = list[0].ID, list[len(list)-1].ID
+	}
+	return x.reply(answer)
+}
+
+// modelPage returns where the page of a query begins and ends in a list of n, in which find finds an id.
+func modelPage(q url.Values, n int, find func(id string) int) (first, end int, p *problem) {
+	const usual, most = 20, 1000
+	limit := usual
+	if text := q.Get("limit"); text != "" {
+		var err error
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > most {
+			return 0, 0, bad("limit", "limit: %.32q, want a number from 1 to %d", text, most)
+		}
+	}
+	after, before := q.Get("after_id"), q.Get("before_id")
+	if after != "" && before != "" {
+		return 0, 0, bad("before_id", "before_id: it and after_id exclude each other")
+	}
+	at := find(after + before)
+	switch {
+	case after+before != "" && at < 0:
+		return 0, 0, bad("after_id", "There is no model %.64q: give the last_id or first_id of a page", after+before)
+	case before != "":
+		return max(0, at-limit), at, nil
+	case after != "":
+		first = at + 1
+	}
+	return first, min(first+limit, n), nil
+}

@@ -1,0 +1,280 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/karat-run/karat"
+)
+
+// messageRequest reads a request; only one that is to be answered needs max_tokens.
+func (x *exchange) messageRequest(answer bool) (*request, *problem) {
+	f, m, p := x.asked(x.named)
+	if p != nil {
+		return nil, p
+	}
+	r := x.newRequest(m)
+	if answer && !f.has("max_tokens") {
+		f.reject(bad("max_tokens", "max_tokens: Field required"))
+	}
+	r.limit(f, "max_tokens", 1)
+	r.heat(f, 1)
+	if k := f.integer("top_k", 0, 1<<20); k != nil {
+		r.sampling.TopK = int(*k)
+	}
+	r.stop = f.texts("stop_sequences", maxStops)
+	r.stream = f.boolean("stream", false)
+	r.edits = f.has("context_management") // none is applied, which the answer says
+	f.hint("metadata", "service_tier", "cache_control", "container", "mcp_servers", "thread", "inference_geo", "speed", "context_management")
+	c := conversation{args: map[string]any{}}
+	if parts := anthropicText(f, "system"); len(parts) > 0 {
+		c.messages = append(c.messages, karat.Message{Role: karat.RoleSystem, Parts: parts})
+		c.placed("system")
+	}
+	anthropicMessages(f, &c)
+	anthropicTools(f, &c)
+	r.anthropicOutput(f, &c)
+	thinks := r.anthropicThinking(f, &c)
+	r.prefill(f, &c, thinks)
+	if f.done(); *f.err != nil {
+		return nil, *f.err
+	}
+	return r, r.converseWithin(x.ctx, &c)
+}
+
+// prefill finds the beginning of an answer: a last message of the assistant, which the answer goes on with. An empty one begins nothing.
+func (r *request) prefill(f *fields, c *conversation, thinks bool) {
+	last := len(c.messages) - 1
+	if *f.err != nil || c.messages[last].Role != karat.RoleAssistant {
+		return
+	}
+	parts := c.messages[last].Parts
+	if len(parts) == 1 && parts[0] == karat.Text("") {
+		c.messages, c.places = c.messages[:last], c.places[:last]
+		return
+	}
+	if c.goesOn = goesOn(c.messages); !c.goesOn {
+		return
+	}
+	text := joined(slices.DeleteFunc(slices.Clone(parts), notText))
+	if end, _ := utf8.DecodeLastRuneInString(text); unicode.IsSpace(end) {
+		f.fail(c.places[last], "final assistant content cannot end with trailing whitespace")
+	}
+	if _, reasoned := parts[0].(karat.Reasoning); thinks && !reasoned {
+		f.fail(c.places[last], "where thinking is enabled, a final message of the assistant must begin with a thinking block: its words are no beginning of an answer that thinks first")
+	}
+}
+
+// converseWithin is converse of a conversation whose messages of the system may be anywhere. Where the chat template has no place for a
+// later one, the message is a part of the user's before it.
+func (r *request) converseWithin(ctx context.Context, c *conversation) *problem {
+	p := r.converse(ctx, c, "messages")
+	if p == nil || p.status != http.StatusBadRequest || p.code != "" || ctx.Err() != nil {
+		return p
+	}
+	within := *c
+	within.messages, within.places = nil, nil
+	var moved []string
+	for i, m := range c.messages {
+		if m.Role == karat.RoleSystem && i > 0 {
+			moved = append(moved, c.places[i]+".role")
+			m.Role = karat.RoleUser
+			if before := within.messages[len(within.messages)-1:]; before[0].Role == karat.RoleUser {
+				before[0].Parts = append(append(slices.Clip(before[0].Parts), karat.Text("\n\n")), m.Parts...)
+				continue
+			}
+		}
+		within.messages, within.places = append(within.messages, m), append(within.places, c.places[i])
+	}
+	if moved == nil || r.converse(ctx, &within, "messages") != nil {
+		return p // as the request has it
+	}
+	for _, place := range moved {
+		r.asked.hints.add(place)
+	}
+	return nil
+}
+
+// anthropicOutput reads how much an answer takes pains, and its form.
+func (r *request) anthropicOutput(f *fields, c *conversation) {
+	form := func(o *fields, name string) {
+		if s := o.object(name); s != nil {
+			s.needOne("type", "json_schema")
+			r.form.param, r.form.schema = s.path+"schema", s.take("schema")
+			if r.form.schema == nil || r.form.schema[0] != '{' {
+				s.fail(s.path+"schema", "%s, want a JSON schema, an object", kindOf(r.form.schema))
+			}
+			s.hintRest()
+		}
+	}
+	form(f, "output_format") // as the field was called before
+	o := f.object("output_config")
+	if o == nil {
+		return
+	}
+	form(o, "format")
+	switch level := o.one("effort", "low", "medium", "high", "xhigh", "max"); level {
+	case "":
+	case "xhigh", "max":
+		level = "high" // the most that templates know
+		fallthrough
+	default:
+		if !r.model.set(c, effort, level) {
+			o.hints.add(o.path + "effort")
+		}
+	}
+	o.hint("task_budget")
+	o.done()
+}
+
+// anthropicThinking reads whether the answer is to reason, and how much. A model that does not reason answers at once.
+func (r *request) anthropicThinking(f *fields, c *conversation) (enabled bool) {
+	t := f.object("thinking")
+	if t == nil {
+		return false
+	}
+	m := r.model
+	r.hides = t.one("display", "summarized", "omitted") == "omitted"
+	switch t.needOne("type", "enabled", "adaptive", "disabled") {
+	case "enabled":
+		enabled = true
+		if !t.has("budget_tokens") {
+			t.reject(bad("thinking.budget_tokens", "thinking.budget_tokens: Field required"))
+		}
+		if m.syntax.Open == "" {
+			t.hint("budget_tokens")
+			t.hints.add("thinking.type")
+			break
+		}
+		m.switchReason(t, "thinking.type", true, c)
+		interleaved := strings.Contains(strings.Join(r.asked.r.Header.Values("Anthropic-Beta"), ","), "interleaved-thinking") // where a budget is of a whole turn
+		if m.budget(t, "budget_tokens", 1, maxTokens, c); !interleaved && c.budget != nil && *c.budget >= r.max && r.max > 0 {
+			f.fail("max_tokens", "%d, want more than thinking.budget_tokens, %d: the reasoning counts", r.max, *c.budget)
+		}
+	case "adaptive": // as much as the model likes
+		m.set(c, thinking, true)
+		t.hint("budget_tokens")
+	case "disabled":
+		m.switchReason(t, "thinking.type", false, c)
+		t.hint("budget_tokens")
+	}
+	t.done()
+	return enabled && m.syntax.Open != ""
+}
+
+// anthropicText is a text, or a list of blocks of some types, of text by default.
+func anthropicText(f *fields, name string, of ...string) (parts []karat.Part) {
+	if of == nil {
+		of = []string{"text"}
+	}
+	if text, ok := as[string](f.values[name]); ok {
+		f.take(name)
+		return []karat.Part{karat.Text(text)}
+	}
+	for _, b := range f.objects(name, maxParts) {
+		if b.kind("Content", "", of...) == "tool_reference" { // what a search of tools found, all of which the model knows
+			parts = append(parts, karat.Text("The tool "+b.needText("tool_name")+" is there."))
+		} else {
+			parts = append(parts, karat.Text(b.text("text")))
+		}
+		b.hint("cache_control", "citations")
+		b.done()
+	}
+	return parts
+}
+
+// anthropicMessages reads the messages, of which one may be two: results of tools are apart.
+func anthropicMessages(f *fields, c *conversation) {
+	before := len(c.messages)
+	names := map[string]string{} // of tools, by the ids of calls
+	for _, m := range f.objects("messages", maxMessages) {
+		role := m.needOne("role", "user", "assistant", "system")
+		if role == "system" {
+			c.messages = append(c.messages, karat.Message{Role: karat.RoleSystem, Parts: anthropicText(m, "content")})
+		} else if text, ok := as[string](m.values["content"]); ok {
+			m.take("content")
+			c.messages = append(c.messages, karat.TextMessage(karat.Role(role), text))
+		} else {
+			results, parts := anthropicBlocks(m, role, names)
+			if len(results) > 0 {
+				c.messages = append(c.messages, karat.Message{Role: karat.RoleTool, Parts: results})
+			}
+			if len(parts) > 0 {
+				c.messages = append(c.messages, karat.Message{Role: karat.Role(role), Parts: parts})
+			}
+		}
+		c.placed(m.path)
+		m.done()
+	}
+	if len(c.messages) == before {
+		f.fail("messages", "it is missing or empty, want an array of messages")
+	}
+}
+
+// anthropicBlocks are the blocks of a message: results of tools apart from the rest.
+func anthropicBlocks(m *fields, role string, names map[string]string) (results, parts []karat.Part) {
+	of := []string{"text", "tool_result"}
+	if role == "assistant" {
+		of = []string{"text", "thinking", "redacted_thinking", "tool_use"}
+	}
+	for _, b := range m.objects("content", maxParts) {
+		b.hint("cache_control", "citations")
+		switch b.kind("In a message of the "+role+", content", "", of...) {
+		case "text":
+			parts = append(parts, karat.Text(b.text("text")))
+		case "thinking":
+			if text := b.text("thinking"); text != "" { // else it was omitted
+				parts = append(parts, karat.Reasoning(text))
+			}
+			b.ignore("signature")
+		case "redacted_thinking": // which another server encrypted
+			b.hint("data")
+		case "tool_use":
+			b.ignore("caller")
+			id, name := b.needText("id"), b.needText("name")
+			parts, names[id] = append(parts, toolCall(b, id, name, string(b.take("input")))), name
+		case "tool_result":
+			id := b.needText("tool_use_id")
+			if names[id] == "" && *b.err == nil {
+				b.fail(b.path+"tool_use_id", "no message before has a call of id %q", id)
+			}
+			text := joined(anthropicText(b, "content", "text", "tool_reference"))
+			if b.boolean("is_error", false) {
+				text = "Error: " + text // templates have no other place for it
+			}
+			results = append(results, karat.ToolResult{ID: id, Name: names[id], Content: text})
+		}
+		b.done()
+	}
+	return results, parts
+}
+
+func anthropicTools(f *fields, c *conversation) {
+	for _, t := range f.objects("tools", maxTools) {
+		if t.toolKind("custom", "custom") != "" {
+			c.tools = append(c.tools, tool(t, "input_schema"))
+		}
+	}
+	o := f.object("tool_choice")
+	if o == nil {
+		return
+	}
+	switch o.needOne("type", "auto", "any", "tool", "none") {
+	case "none":
+		c.tools, c.mute = nil, true
+	case "any":
+		c.choice.required = true
+	case "tool":
+		c.choice.required = true
+		c.pick(f, "tool_choice.name", o.needText("name"))
+	}
+	c.single = o.boolean("disable_parallel_tool_use", false)
+	if c.choice.required && len(c.tools) == 0 {
+		o.fail("tool_choice", "it is for requests with tools alone that the model can call")
+	}
+	o.done()
+}
