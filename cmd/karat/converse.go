@@ -55,6 +55,14 @@ func (t *talk) converse() error {
 		p.lines = openHistory(stateFile("history"))
 	}
 	if e := newEditor(c.InOrStdin(), p.log, p.lines); e != nil {
+		e.interrupted = func() bool { // by a signal that came behind an answer
+			select {
+			case <-p.signals:
+				return true
+			default:
+				return false
+			}
+		}
 		p.next = e.line
 	} else {
 		p.next = p.plain(readLines(c.InOrStdin()))

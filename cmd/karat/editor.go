@@ -27,7 +27,8 @@ type editor struct {
 	keys *keys
 	term *term.Terminal
 
-	lines *history
+	lines       *history
+	interrupted func() bool // reports whether Ctrl-C came before keys were read one by one; nil for never
 }
 
 // newEditor returns an editor that finds the lines of h again, nil unless both ends are terminals.
@@ -60,6 +61,9 @@ func (e *editor) line(prompt string) (string, error) {
 		return "", err
 	}
 	defer func() { leave() }()
+	if e.interrupted != nil && e.interrupted() {
+		return "", errInterrupt
+	}
 	if suspend != nil {
 		e.keys.suspend = func() (err error) {
 			leave()

@@ -108,37 +108,3 @@ func TestSuspend(t *testing.T) {
 	c.send(t, "/bye\r")
 	c.wait(t, "ended 0, typed")
 }
-
-// TestChatKeys: messages of several lines are found again in the next session, and Ctrl-C clears a line before it leaves.
-func TestChatKeys(t *testing.T) {
-	program, err := exec.LookPath("karat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	state := t.TempDir()
-	var c *console
-	for i, keys := range [][2]string{
-		{"", ">>> "}, {"one\x1b\rtwo", "... two"}, {"\r", ">>> "}, {"\x1b[200~three\rfour\x1b[201~", "[paste 1, 2 lines]"}, {"\r", ">>> "}, {"/bye\r", "ended 0"},
-		{"", ">>> "}, {"\x1b[A", "/bye"}, {"\x1b[A", "[paste 1, 2 lines]"}, {"\x1b[A", "[paste 2, 2 lines]"}, {"\x03", "leaves"}, {"/tok\x03", "leaves"},
-		{"/tokens\r", "0 of 4096 tokens"}, {"\x03", "leaves"}, {"\x03", "ended 130"},
-	} {
-		if keys[0] == "" {
-			console := openConsole(t)
-			sh := exec.Command("sh", "-c", `"$0" run -n 2; echo "ended $?"`, program)
-			sh.Stdin, sh.Stdout, sh.Stderr = console.tty, console.tty, console.tty
-			sh.Env = append(os.Environ(), "XDG_STATE_HOME="+state)
-			sh.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-			if err := sh.Start(); err != nil {
-				golden.Lacking(t, err) // a shell
-			}
-			defer sh.Wait()
-			defer sh.Process.Kill()
-			c = console
-		}
-		t.Log(i, keys[1])
-		c.send(t, keys[0])
-		if c.wait(t, keys[1]); strings.Contains("leaves, 0 of 4096 tokens", keys[1]) {
-			c.wait(t, ">>> ") // else it is no editor's line yet
-		}
-	}
-}
