@@ -188,8 +188,8 @@ func (m *Model) embedHead(o EmbedOptions) (*embed.Head, string, error) {
 		h.Pooling = p
 	}
 	if h.Pooling == "" {
-		return nil, "", fmt.Errorf("%s: its files do not say how rows become a vector (modules.json of sentence-transformers, or %s.pooling_type in GGUF): "+
-			"it is no embedding model, or choose a pooling", path, m.opened.Checkpoint.Arch)
+		return nil, "", fmt.Errorf("%s: it is not an embedding model, or its files do not name the pooling (in modules.json, or %s.pooling_type in GGUF): "+
+			"--pooling, or EmbedOptions.Pooling, chooses mean, cls or last", path, m.opened.Checkpoint.Arch)
 	}
 	if o.Normalize != nil {
 		h.Normalize = *o.Normalize

@@ -453,7 +453,7 @@ func (o *GenerateOptions) raw() error {
 // makesTokens is an error of encoders.
 func (m *Model) makesTokens() error {
 	if m.encoder() {
-		return fmt.Errorf("%s: an encoder has no head that makes tokens: use Embed", m.opened.Checkpoint.Path)
+		return fmt.Errorf("%s: it is an encoder, which makes vectors and no text: Embed, or karat embed, is for it", m.opened.Checkpoint.Path)
 	}
 	return nil
 }

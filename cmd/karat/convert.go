@@ -47,7 +47,12 @@ of weights, tokenizer and template of both models are printed, and the program's
   karat convert ./Llama-3.2-1B -o llama.gguf --type f16 --split 4G
   karat convert llama-00001-of-00003.gguf -o llama.gguf
   karat convert gemma.gguf -o ./gemma --json`,
-		Args: byUse,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 2 && args[1] != "" {
+				return usagef("one file is read, %s; use -o %s for the file that is written", args[0], args[1])
+			}
+			return byUse(c, args)
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			path, err := findModel(args[0])
 			if err != nil {

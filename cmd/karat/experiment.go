@@ -47,11 +47,9 @@ hashes, which "verify" computes again.
 
 logit_difference is the target's logit less the foil's, probability the target's, and kl the divergence of the distribution
 from the clean run's, in nats.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newExperimentRun(), newExperimentVerify(), newExperimentCompare())
-	return c
+	return group(c)
 }
 
 type experimentFlags struct {

@@ -127,3 +127,39 @@ func TestFlagNamesOfOthers(t *testing.T) {
 		}
 	}
 }
+
+// TestHelpIsShort wants less than 40 lines of 120 columns from each command, and the rest from --help-all.
+func TestHelpIsShort(t *testing.T) {
+	everyCommand(func(c *cobra.Command) {
+		var short, whole strings.Builder
+		help(&short, c, false)
+		help(&whole, c, true)
+		lines := strings.Split(short.String(), "\n")
+		if len(lines) > 40 {
+			t.Errorf("%s: %d lines of help", c.CommandPath(), len(lines))
+		}
+		if c.Flags().HasAvailableFlags() && !strings.Contains(short.String(), "\nFlags:\n") {
+			t.Errorf("%s: no flags in\n%s", c.CommandPath(), short.String())
+		}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden && f.Name != "help" && !strings.Contains(whole.String(), "--"+f.Name) {
+				t.Errorf("%s --help-all lacks --%s", c.CommandPath(), f.Name)
+			}
+			for _, l := range lines {
+				if at := strings.Index(l, "--"+f.Name+" "); at == 2 || at == 6 && textWidth(l) > 120 {
+					t.Errorf("%s: %q is too wide", c.CommandPath(), l)
+				}
+			}
+		})
+	})
+}
+
+// TestNearest suggests the command that a slip of the finger is nearest to.
+func TestNearest(t *testing.T) {
+	names := []string{"rm", "run", "serve", "score", "ps", "pull", "quantize", "tokenize", "list"}
+	for word, want := range map[string]string{"rnu": "run", "runn": "run", "ru": "run", "sevre": "serve", "pul": "pull", "quantise": "quantize", "tokenise": "tokenize", "lst": "list", "xyz": "", "help": ""} {
+		if got := nearest(word, names); got != want {
+			t.Errorf("%s: %q, want %q", word, got, want)
+		}
+	}
+}

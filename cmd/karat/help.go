@@ -2,19 +2,24 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-// strictHelp makes errors of what cobra's own commands answer with a success:
-// help for a command that there is not, and completion for an unknown shell.
+// strictHelp makes errors of the input that cobra's own commands answer with a success: help for a command that there is
+// not, and completion for an unknown shell.
 func strictHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		switch c.Name() {
 		case "help":
+			c.AddCommand(newFamiliesHelp())
 			c.Run, c.RunE = nil, func(c *cobra.Command, args []string) error {
 				of, rest, err := c.Root().Find(args)
 				if err != nil || len(rest) > 0 {
@@ -28,19 +33,186 @@ func strictHelp(root *cobra.Command) {
 	}
 }
 
+func newFamiliesHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "families",
+		Short: "List the families of models that run",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(c.OutOrStdout(), `Karat runs Llama 3 and 4, Mixtral, Ministral 3, Qwen 2, 3 and 3.5, Gemma 2, 3 and 4,
+gpt-oss, DeepSeek V2 and V3, Phi-3 and 4, GLM-4 and 4.5, Granite 3 and 4, OLMo 2 and 3, LFM2,
+SmolLM3, Command R7B, Nemotron-H, Falcon-H1, AFM, EXAONE 4, StarCoder2, Mamba 2 and GPT-2,
+and the encoders BERT, XLM-RoBERTa, ModernBERT and EmbeddingGemma.
+docs/families.md says what each was verified with.`)
+			return err
+		},
+	}
+}
+
 // writeHelp has help written at once, and returns where the error of it will be.
 func writeHelp(root *cobra.Command) *error {
 	var failed error
-	help := root.HelpFunc()
-	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
+		all, _ := c.Flags().GetBool(helpAll)
 		var text bytes.Buffer
-		out := c.OutOrStdout()
-		c.SetOut(&text)
-		help(c, args)
-		c.SetOut(out)
-		if _, err := out.Write(text.Bytes()); err != nil {
+		help(&text, c, all)
+		if _, err := c.OutOrStdout().Write(text.Bytes()); err != nil {
 			failed = failure{statusError, err}
 		}
 	})
 	return &failed
+}
+
+// helpAll is the flag for the whole help of a command.
+const helpAll = "help-all"
+
+// allHelp registers --help-all in a command and those below it.
+func allHelp(c *cobra.Command) {
+	c.Flags().Bool(helpAll, false, "print the whole help, with all flags")
+	c.Flags().Lookup(helpAll).Hidden = true
+	if run := c.RunE; run != nil {
+		check := c.Args
+		asked := func(c *cobra.Command) bool { all, _ := c.Flags().GetBool(helpAll); return all }
+		c.Args = func(c *cobra.Command, args []string) error {
+			if check == nil || asked(c) {
+				return nil
+			}
+			return check(c, args)
+		}
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if asked(c) {
+				return c.Help()
+			}
+			return run(c, args)
+		}
+	}
+	for _, sub := range c.Commands() {
+		allHelp(sub)
+	}
+}
+
+// mostFlags and mostHelp bound the flags, and the lines above them, of a command's short help.
+const mostFlags, mostHelp = 10, 13
+
+// firstCommands are in the short help of karat.
+var firstCommands = []string{"run", "serve", "pull", "list", "show", "rm", "embed", "rerank", "tokenize", "inspect", "check", "convert", "quantize", "eval", "bench", "lab", "web"}
+
+// usedMost orders flags by how many look for them.
+var usedMost = []string{"model", "prompt", "file", "chat", "system", "output", "text", "tokens", "temp", "seed", "json-schema", "ctx", "host", "port", "keys", "think",
+	"prompts", "at", "window", "chunks", "imatrix", "base", "against", "type", "target-size", "pooling", "top", "token", "threads", "backend", "json", "verbose"}
+
+// flagGroups are the groups of flags in the whole help. A flag without one is of the command alone.
+var flagGroups = []struct {
+	name  string
+	flags []string
+}{
+	{"Prompt", []string{"prompt", "file", "chat", "system", "chat-template", "template-arg", "text", "prompts", "think", "no-think", "prompt-name", "prompt-index"}},
+	{"Sampling", []string{"tokens", "stop", "temp", "top-k", "top-p", "min-p", "repeat-penalty", "seed", "json-schema", "grammar", "regex", "lark"}},
+	{"Output", []string{"output", "json", "csv", "html", "markdown", "logprobs", "top", "token", "npy", "safetensors", "verbose", "plain", "hide-thinking", "quiet"}},
+	{"Memory", []string{"ctx", "window", "chunks", "kv", "kv-budget", "parallel", "no-fit", "keep-all"}},
+	{"Device", []string{"backend", "threads", "precision", "no-fuse"}},
+	{"Model", []string{"model", "pull", "no-pull", "lora"}},
+}
+
+// help writes the short help of a command, below 40 lines, or the whole.
+func help(w io.Writer, c *cobra.Command, all bool) {
+	long := strings.TrimSpace(c.Long)
+	if long == "" {
+		long = c.Short
+	}
+	cut := false
+	if lines := strings.Split(long, "\n"); !all && len(lines) > mostHelp {
+		end := mostHelp
+		for i := mostHelp; i > 3; i-- { // paragraphs stay whole
+			if lines[i] == "" {
+				end = i
+				break
+			}
+		}
+		long, cut = strings.Join(lines[:end], "\n"), true
+	}
+	fmt.Fprintf(w, "%s\n\nUsage:\n  %s\n", strings.TrimRight(long, "\n :"), c.UseLine())
+	if c.Example != "" {
+		examples := strings.Split(strings.TrimRight(c.Example, "\n"), "\n")
+		if !all && len(examples) > 3 {
+			examples, cut = examples[:3], true
+		}
+		fmt.Fprintf(w, "\nExamples:\n%s\n", strings.Join(examples, "\n"))
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(w, "\nCommands:\n")
+		for _, sub := range c.Commands() {
+			switch {
+			case !sub.IsAvailableCommand():
+			case c.HasParent() || all || slices.Contains(firstCommands, sub.Name()):
+				fmt.Fprintf(w, "  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
+			default:
+				cut = true
+			}
+		}
+		fmt.Fprintf(w, "\n\"%s COMMAND --help\" has more.\n", c.CommandPath())
+	}
+	cut = writeFlags(w, c, all) || cut
+	if cut {
+		fmt.Fprintf(w, "\n\"%s --%s\" prints the whole help%s.\n", c.CommandPath(), helpAll, map[bool]string{true: ", with all commands"}[!c.HasParent()])
+	}
+}
+
+// writeFlags writes the flags that are used most, or all in groups, and reports whether it left some out.
+func writeFlags(w io.Writer, c *cobra.Command, all bool) (cut bool) {
+	var flags []*pflag.Flag
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && f.Name != "help" {
+			flags = append(flags, f)
+		}
+	})
+	section := func(name string, some []*pflag.Flag) {
+		if len(some) == 0 {
+			return
+		}
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		fs.SortFlags = false
+		for _, f := range some {
+			fs.AddFlag(f)
+		}
+		text := fs.FlagUsages()
+		if !all { // one line each
+			text = fs.FlagUsagesWrapped(0)
+			lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+			for i := range lines {
+				lines[i] = cutWidth(lines[i], 120)
+			}
+			text = strings.Join(lines, "\n") + "\n"
+		}
+		fmt.Fprintf(w, "\n%s:\n%s", name, text)
+	}
+	if !all {
+		rank := func(f *pflag.Flag) int {
+			if i := slices.Index(usedMost, f.Name); i >= 0 {
+				return i
+			}
+			return len(usedMost)
+		}
+		slices.SortStableFunc(flags, func(a, b *pflag.Flag) int { return rank(a) - rank(b) })
+		section("Flags", flags[:min(len(flags), mostFlags)])
+		return len(flags) > mostFlags
+	}
+	left := slices.Clone(flags)
+	var groups [][]*pflag.Flag
+	for _, g := range flagGroups {
+		var some []*pflag.Flag
+		left = slices.DeleteFunc(left, func(f *pflag.Flag) bool {
+			if slices.Contains(g.flags, f.Name) {
+				some = append(some, f)
+				return true
+			}
+			return false
+		})
+		groups = append(groups, some)
+	}
+	section("Flags", left)
+	for i, g := range flagGroups {
+		section(g.name, groups[i])
+	}
+	return false
 }

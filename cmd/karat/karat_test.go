@@ -42,7 +42,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("NL", "\n")
 			return writeHostile(e.WorkDir)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "forget": forget, "told": told, "stopped": stopped, "e2b": e2b, "lora": lora, "served": served, "hub": serveHub, "pullstopped": pullStopped, "parrot": parrotScript},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "cutoff": cutoff, "forget": forget, "told": told, "stopped": stopped, "e2b": e2b, "lora": lora, "served": served, "hub": serveHub, "pullstopped": pullStopped, "parrot": parrotScript},
 	})
 }
 
@@ -63,6 +63,18 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit status %d, want %d", got, want)
 	}
+}
+
+// cutoff is a script's command: cutoff FILE BYTES OUT writes the beginning of a file.
+func cutoff(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: cutoff FILE BYTES OUT")
+	}
+	data, err := os.ReadFile(ts.MkAbs(args[0]))
+	ts.Check(err)
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[2]), data[:n], 0o666))
 }
 
 // forget is a script's command: forget KEY FILE writes the demo without a key.

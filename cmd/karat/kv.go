@@ -32,11 +32,9 @@ computes it again.`,
 		Example: `  karat kv export model.gguf -f document.txt -o document.kv
   karat kv inspect document.kv
   karat kv replay model.gguf document.kv --prompt "What is it about?"`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newKVExport(), newKVInspect(), newKVVerify(), newKVReplay())
-	return c
+	return group(c)
 }
 
 type kvFlags struct {

@@ -25,13 +25,11 @@ at a grid of nodes and positions, and "extract" writes the hidden states of prom
   karat lab record model.gguf --prompts prompts.json -o mine.safetensors --precision f32
   karat lab compare golden.safetensors mine.safetensors
   karat lab floor model.gguf`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newRecordCommand(), newCompareCommand(), newDiagnoseCommand(), newCausesCommand(), newImportCommand(), newHookCommand(), newFloorCommand(), newParityCommand())
 	c.AddCommand(newInterventions()...)
 	c.AddCommand(newExperimentCommand(), newExtractCommand())
-	return c
+	return group(c)
 }
 
 // The exit statuses of lab compare.

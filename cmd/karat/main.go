@@ -128,33 +128,30 @@ func untilSignal() (ctx context.Context, stop func()) {
 func newRootCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "karat",
-		Short: "Run language models, and prove that their logits are right",
-		Long: `Karat runs Llama 3 and 4, Mixtral, Ministral 3, Qwen 2, 3 and 3.5, Gemma 2, 3 and 4,
-gpt-oss, DeepSeek V2 and V3, Phi-3 and 4, GLM-4 and 4.5, Granite 3 and 4, OLMo 2 and 3, LFM2,
-SmolLM3, Command R7B, Nemotron-H, Falcon-H1, AFM, EXAONE 4, StarCoder2, Mamba 2 and GPT-2,
-and the encoders BERT, XLM-RoBERTa, ModernBERT and EmbeddingGemma,
-on the CPU or on a GPU, from GGUF files and from Hugging Face folders as they are downloaded.
+		Short: "Run language models, and check that their logits are right",
+		Long: `Karat runs language models on this machine, chats with them, serves them over HTTP, makes
+their files smaller, and checks their logits against PyTorch.
 
-A MODEL is a GGUF file (any part of a split one), a Hugging Face folder, or the name of a
-model that "karat pull" got.
-Without one, the small demo model inside the program is used.`,
+A MODEL is a GGUF file, a Hugging Face folder, the name of a model that "karat pull" got, or
+a reference such as hf:ORG/NAME:Q4_K_M. Without one, the small demo model inside the program
+runs. "karat help families" lists the families of models.`,
 		Example: `  karat run "The color of the sky is"
-  karat run -m model.gguf --chat "Why is the sky blue?"
-  karat run -m ./Qwen3-0.6B
-  karat inspect model.gguf
-  karat tokenize -m model.gguf "Hello world"`,
+  karat run hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M
+  karat serve model.gguf`,
 		Version:       karat.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	c.AddCommand(newRunCommand(), newServeCommand(), newPullCommand(), newListCommand(), newShowCommand(), newRemoveCommand(), newCopyCommand(), newRunningCommand(), newEmbedCommand(), newRerankCommand(), newTokenizeCommand(), newLogitsCommand(), newScoreCommand(), newKVCommand(), newStatsCommand(), newInspectCommand(), newConvertCommand(), newCheckCommand(), newLabCommand(), newEvalCommand(), newImatrixCommand(), newBenchCommand(), newQuantizeCommand(), newEditCommand(), newSynthCommand(), newDevicesCommand(), newWebCommand(), newVersionCommand())
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+	c.SetFlagErrorFunc(func(of *cobra.Command, err error) error {
 		if e := (*strconv.NumError)(nil); errors.As(err, &e) { // whose text is for programmers
 			return usagef("%s%s", strings.TrimSuffix(err.Error(), e.Error()), numberText(e))
 		}
-		return err
+		return unknownFlag(of, err)
 	})
 	strictHelp(c)
+	group(c)
+	allHelp(c)
 	return c
 }
 

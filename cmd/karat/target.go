@@ -64,6 +64,9 @@ func (f *targetFlags) check(c *cobra.Command, types int) error {
 	case c.Flags().Changed("target-kl") && !(f.kl > 0 && f.kl <= math.MaxFloat32):
 		return usagef("--target-kl %v: want a number above 0, up to %.2g", f.kl, math.MaxFloat32)
 	case !f.set() && types == 0:
+		if _, ok := quantmix.Find(c.Flags().Arg(1)); ok {
+			return usagef("%s was taken for OUT.gguf: give IN.gguf OUT.gguf TYPE", c.Flags().Arg(1))
+		}
 		return usagef("TYPE, --target-size or --target-kl is needed")
 	case f.size != 0 && f.kl != 0:
 		return usagef("give --target-size or --target-kl, not both")

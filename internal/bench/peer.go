@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/karat-run/karat/internal/patherr"
 )
 
 // Peer is llama.cpp, against which a model is measured.
@@ -77,6 +79,11 @@ func (p *Peer) Check(parallel []int) error {
 	}
 	for _, path := range programs {
 		if _, err := exec.LookPath(path); err != nil {
+			if e := (*exec.Error)(nil); errors.As(err, &e) {
+				if err = patherr.Plain(e.Err); err == e.Err { // else it has the path
+					err = fmt.Errorf("%s: %w", e.Name, e.Err)
+				}
+			}
 			return fmt.Errorf("peer: %w", err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/quantmix"
+	"github.com/karat-run/karat/internal/sysinfo"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -178,6 +179,9 @@ func (c *converter) writeGGUF(ctx context.Context, metadata []gguf.KeyValue, job
 	if err := checkOther(c.reads, c.result.Files); err != nil {
 		return err
 	}
+	if err := fits(c.dst, c.result.Bytes); err != nil {
+		return err
+	}
 	var files []*atomicfile.File
 	defer func() {
 		for _, f := range files {
@@ -237,4 +241,12 @@ func (c *converter) parts(jobs []job) (parts [][]job) {
 		}
 	}
 	return append(parts, jobs[first:])
+}
+
+// fits returns an error if the disk of a file has no room for bytes, as far as that is known.
+func fits(path string, bytes int64) error {
+	if free := sysinfo.Disk(filepath.Dir(path)); free > 0 && bytes > free {
+		return fmt.Errorf("%s: it needs %d bytes, and the disk has %d free", path, bytes, free)
+	}
+	return nil
 }

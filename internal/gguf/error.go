@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -19,13 +20,18 @@ type Error struct {
 	Declared string // what the file says, "" where it says nothing
 	Allowed  string // what it may say, "" where What tells
 	Cause    error  // the error behind What, nil for most
+	Size     int64  // of a file that is cut off, with Need; else 0
+	Need     int64  // bytes that the tensors of such a file end at
 }
 
 // Unwrap is the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Error is "PATH: NAME: byte OFFSET: WHAT (declared X, allowed Y)".
+// Error says that a file is cut off, or is "PATH: NAME: byte OFFSET: WHAT (declared X, allowed Y)".
 func (e *Error) Error() string {
+	if e.Need > 0 {
+		return fmt.Sprintf("%s is cut off: it has %d bytes, and its tensors need %d. Download it again", cmp.Or(e.Path, "the file"), e.Size, e.Need)
+	}
 	var b strings.Builder
 	if e.Path != "" {
 		b.WriteString(e.Path + ": ")

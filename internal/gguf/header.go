@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -196,6 +197,7 @@ func (r *reader) layout(f *File, entries []entry) (end int64) {
 		if int64(e.bytes) > left {
 			r.fail(e.offsetAt, "the data runs past the end of the file",
 				fmt.Sprintf("%d bytes at byte %d", e.bytes, base+next), fmt.Sprintf("the %d bytes left", max(left, 0)))
+			r.cutOff(entries, int64(base), f.Alignment)
 		}
 		if r.err != nil {
 			return 0
@@ -205,6 +207,26 @@ func (r *reader) layout(f *File, entries []entry) (end int64) {
 		next = uint64(alignUp(end, f.Alignment)) - base
 	}
 	return end
+}
+
+// maxNeed is far above the size of any file of a model.
+const maxNeed = 1 << 50
+
+// cutOff says in the error how long the file should be, if its entries lie one after the other up to there.
+func (r *reader) cutOff(entries []entry, base int64, alignment int) {
+	e := (*Error)(nil)
+	if !errors.As(r.err, &e) || e.Need > 0 {
+		return
+	}
+	need, next := int64(0), int64(0)
+	for _, x := range entries {
+		if x.bytes > maxNeed || next > maxNeed || x.offset != uint64(next) {
+			return
+		}
+		need = base + next + int64(x.bytes)
+		next = alignUp(next+int64(x.bytes), alignment)
+	}
+	e.Size, e.Need = int64(r.size), need
 }
 
 // alignUp rounds n up to a multiple of a, a power of two.

@@ -56,7 +56,7 @@ var below = map[string]string{
 	"lab/parity":          "lab/diagnose lab/fault template",
 	"lab/report":          "lab/diagnose lab/cause template",
 
-	"convert": "arch quant atomicfile quantmix imatrix",
+	"convert": "arch quant atomicfile quantmix imatrix sysinfo",
 	"synth":   "gguf float16 quantmix registry tokenizer",
 	"check":   "arch chat quant",
 	"bench":   "model",

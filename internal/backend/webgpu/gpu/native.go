@@ -60,6 +60,9 @@ func advised(text string) string {
 	if strings.Contains(text, "vkCreateInstance failed: -9") {
 		return text + ", which is that no driver for Vulkan was found: install that of the GPU (vulkaninfo shows what there is)"
 	}
+	if strings.Contains(text, "libvulkan.so.1") && strings.Contains(text, "cannot open") {
+		return "the Vulkan loader (libvulkan.so.1) is not installed; on Debian and Ubuntu: apt install libvulkan1"
+	}
 	return text
 }
 

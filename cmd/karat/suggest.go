@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// group makes a command of one that only holds others: it prints help, also for "karat lab help", and suggests a name
+// for one that it does not have.
+func group(c *cobra.Command) *cobra.Command {
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 || len(args) == 1 && args[0] == "help" {
+			return c.Help()
+		}
+		var names []string
+		for _, sub := range c.Commands() {
+			names = append(names, sub.Name())
+		}
+		hint := ""
+		if near := nearest(args[0], names); near != "" {
+			hint = fmt.Sprintf(": did you mean %q?", near)
+		}
+		return usagef("there is no command %q%s", args[0], hint)
+	}
+	return c
+}
+
+// flagsOfOthers are names in other programs that no alias is for.
+var flagsOfOthers = map[string]string{
+	"n-gpu-layers": "--backend webgpu computes on the GPU", "ngl": "--backend webgpu computes on the GPU", "gpu-layers": "--backend webgpu computes on the GPU",
+	"top_k": "--top-k", "top_p": "--top-p", "max_tokens": "--max-tokens", "prompt": "the prompt is the argument", "p": "the prompt is the argument",
+	"interactive": "a chat begins where there is no prompt", "i": "a chat begins where there is no prompt", "color": "colors are there on a terminal, and --plain is without",
+	"no-display-prompt": "the prompt is never printed", "host": "--host is a flag of karat serve", "port": "--port is a flag of karat serve",
+}
+
+// unknownFlag adds to the error of an unknown flag what to type.
+func unknownFlag(c *cobra.Command, err error) error {
+	name, long := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if !long {
+		_, after, ok := strings.Cut(err.Error(), "unknown shorthand flag: '")
+		if !ok {
+			return err
+		}
+		name, _, _ = strings.Cut(after, "'")
+		err = fmt.Errorf("unknown flag: -%s", name)
+	}
+	if hint, ok := flagsOfOthers[name]; ok {
+		return usagef("%w: %s", err, hint)
+	}
+	var names []string
+	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if near := nearest(name, names); long && near != "" {
+		return usagef("%w: did you mean --%s?", err, near)
+	}
+	return usagef("%w", err)
+}
+
+// nearest returns the name that differs least from a word, "" if all differ in more than a third of it.
+func nearest(word string, names []string) (near string) {
+	least := max(1, (len(word)+1)/3) + 1
+	slices.Sort(names)
+	for _, n := range names {
+		d := distance(word, n)
+		if d < least || d == least && near != "" && strings.HasPrefix(n, word) && !strings.HasPrefix(near, word) {
+			near, least = n, d
+		}
+	}
+	return near
+}
+
+// distance counts the characters to insert, delete, replace or exchange with their neighbor.
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		for j := range rows[i] {
+			if i == 0 || j == 0 {
+				rows[i][j] = i + j
+				continue
+			}
+			d := min(rows[i-1][j], rows[i][j-1]) + 1
+			if a[i-1] == b[j-1] {
+				d = min(d, rows[i-1][j-1])
+			} else if d = min(d, rows[i-1][j-1]+1); i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d = min(d, rows[i-2][j-2]+1)
+			}
+			rows[i][j] = d
+		}
+	}
+	return rows[len(a)][len(b)]
+}
