@@ -21,8 +21,8 @@ Write nothing behind the calls. The results come in the next message, between <t
 The tools:
 `
 
-// wholly renders a conversation whose chat template takes no tools: they, calls and results become text. The tools come in the system's
-// text, or in the first user's where the template takes no system.
+// wholly renders a conversation whose chat template takes no tools: they, calls and results become text. The tools
+// come in the system's text, or in the first user's where the template takes no system.
 func wholly(ctx context.Context, t *chat.Template, in chat.Input, messages []Message, o GenerateOptions) (segments []chat.Segment, err error) {
 	told := ""
 	if len(o.Tools) > 0 {
@@ -54,8 +54,8 @@ func wholly(ctx context.Context, t *chat.Template, in chat.Input, messages []Mes
 	return segments, err
 }
 
-// spelled returns a conversation as texts, with the place of each message in the conversation. What the model is told of tools comes to
-// the text of the system, or to the first of the user.
+// spelled returns a conversation as texts, with the place of each message in the conversation. What the model is told
+// of tools comes to the text of the system, or to the first of the user.
 func spelled(messages []Message, told string, to Role) (all []Message, origin []int) {
 	if told != "" && to == RoleSystem && messages[0].Role != RoleSystem {
 		all, origin = []Message{TextMessage(RoleSystem, told)}, []int{0}

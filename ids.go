@@ -11,8 +11,9 @@ import (
 // readsID finds templates that write the ids of calls.
 var readsID = regexp.MustCompile(`call(\.id|\['id'\]|\["id"\])|tool_call_id`)
 
-// withIDs returns a conversation whose calls and results have ids that the chat template takes, since clients give them ids of other
-// kinds, or none. A result without an id is that of the next call that has none, first of those with its name.
+// withIDs returns a conversation whose calls and results have ids that the chat template takes, since clients give
+// them ids of other kinds, or none. A result without an id is that of the next call that has none, first of those
+// with its name.
 func withIDs(source string, messages []Message) []Message {
 	kind := syntax.Of(source).IDs
 	if !readsID.MatchString(source) {

@@ -16,7 +16,8 @@ const (
 	IndexedIDs     // functions.NAME:INDEX, the index among the calls of a message
 )
 
-// Fit returns the id that a template takes for the call of a tool that is the n-th of its message. The same id gives the same.
+// Fit returns the id that a template takes for the call of a tool that is the n-th of its message. The same id gives
+// the same.
 func (k IDs) Fit(id, name string, n int) string {
 	switch {
 	case k == IndexedIDs:

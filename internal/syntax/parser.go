@@ -27,11 +27,11 @@ const maxCall = 1 << 20
 // maxBegin bounds the text before the arguments of a call.
 const maxBegin = 1 << 8
 
-// Parser reads an answer as it comes, and hands over what no later text can change. A call of a tool is found wherever it stands, within
-// reasoning as well, if it is whole. Anything else that looks like one is text, as the model wrote it, without control tokens.
-// White space beside marks is no text.
+// Parser reads an answer as it comes, and hands over what no later text can change. A call of a tool is found
+// wherever it stands, within reasoning as well, if it is whole. Anything else that looks like one is text, as the
+// model wrote it, without control tokens. White space beside marks is no text.
 type Parser struct {
-	Held     bool     // the answer is held to its syntax, and calls to their tools: JSON arguments come in pieces, and a call that is cut is one
+	Held     bool     // calls are held to their tools: JSON arguments come in pieces, and a call that is cut is one
 	Required bool     // the answer is held to calls: it has no text
 	Control  []string // the marks that are control tokens of the model
 
@@ -81,8 +81,8 @@ func (s Syntax) NewParser(tools Tools, opened bool) *Parser {
 	return p
 }
 
-// Continue makes the answer one that goes on with a text of its own turn: the white space at its beginning counts, and the turn's
-// frame came before.
+// Continue makes the answer one that goes on with a text of its own turn: the white space at its beginning counts,
+// and the turn's frame came before.
 func (p *Parser) Continue() { p.fresh, p.said, p.held, p.lead = false, true, nil, 0 }
 
 // Thinks reports whether the parser is within reasoning.
@@ -154,8 +154,8 @@ func moved(control map[int]int, by int) map[int]int {
 	return all
 }
 
-// next decides on the beginning of the held text, and reports whether there may be more. final says that nothing follows, and
-// cut that something would have.
+// next decides on the beginning of the held text, and reports whether there may be more. final says that nothing
+// follows, and cut that something would have.
 func (p *Parser) next(final, cut bool) bool {
 	if p.mode == inCall {
 		return p.goOn()
@@ -233,6 +233,19 @@ func (p *Parser) blank(at int) bool {
 	return !p.said && strings.TrimLeft(string(p.held[min(at, p.lead):at]), " \t\r\n") == ""
 }
 
+// standsAlone reports whether a call may be without marks at a place: at the beginning of an answer where the syntax
+// has no marks, and of a line where an object shows no more than the missing mark of its end would.
+func (p *Parser) standsAlone(o *opener, at int) bool {
+	line := strings.TrimRight(p.space+string(p.held[p.lead:max(p.lead, at)]), " ")
+	switch {
+	case p.blank(at):
+		return true
+	case p.s.Bare:
+		return false
+	}
+	return o.marks.End == "" || o.mark == "[" || strings.HasSuffix(line, "\n")
+}
+
 // mayOpen reports whether a bracket may begin an object, or a list, of calls.
 func mayOpen(text []byte) reading {
 	list := text[0] == '['
@@ -292,7 +305,7 @@ func (p *Parser) try(o *opener, i int, final, cut bool) (n int, then func(), x r
 		}
 	}
 	r := p.reader(o)
-	r.alone = !cut && p.mode == inText && (!p.s.Bare || p.blank(i))
+	r.alone = !cut && p.mode == inText && p.standsAlone(o, i)
 	x = p.read(r, n, "", final, cut)
 	return n + r.at, func() {
 		p.owed = p.owed || p.mode == inReasoning
@@ -306,8 +319,8 @@ func (p *Parser) reader(o *opener) *reader {
 	return &reader{y: &p.s.Style, marks: o.marks, tools: p.tools, begun: o.sure, stops: p.stops}
 }
 
-// read reads calls at n, behind a name that is known from elsewhere. It looks at a beginning first, and at more where that does not
-// decide. What it costs to look again when more has come is bounded by the answer's length.
+// read reads calls at n, behind a name that is known from elsewhere. It looks at a beginning first, and at more where
+// that does not decide. What it costs to look again when more has come is bounded by the answer's length.
 func (p *Parser) read(r *reader, n int, name string, final, cut bool) (x reading) {
 	if size := len(p.held) - n; !final && p.waiting != nil && size > maxBegin && size <= maxCall {
 		p.due = p.due || bytes.ContainsAny(p.held[n+min(p.tried, size):], lasts)
@@ -350,8 +363,8 @@ func (p *Parser) read(r *reader, n int, name string, final, cut bool) (x reading
 // lasts are the characters of which one ends a call.
 const lasts = ">]})`"
 
-// stands reports whether a mark is one, and not a text that is spelled like a control token of the model: that token, or, where no text
-// was said, or where another mark comes next or the answer ends, its spelling.
+// stands reports whether a mark is one, and not a text that is spelled like a control token of the model: that token,
+// or, where no text was said, or where another mark comes next or the answer ends, its spelling.
 func (p *Parser) stands(o *opener, i int, final bool) reading {
 	if !p.spelled(i) {
 		return yes

@@ -18,7 +18,8 @@ const (
 	yes
 )
 
-// reader reads calls at the beginning of a text, of which more may come. What it says of a text it says of every longer one.
+// reader reads calls at the beginning of a text, of which more may come. What it says of a text it says of every
+// longer one.
 type reader struct {
 	y       *Style
 	marks   Marks

@@ -238,6 +238,19 @@ func FuzzParser(f *testing.F) {
 		if x, y, z := read(cut, pieces); x != a || y != b || z != c {
 			t.Fatalf("held, %q is %q, %q, %q; in pieces %q, %q, %q", answer, a, b, c, x, y, z)
 		}
+		p, cutShort := s.NewParser(tools, opened), ""
+		for _, e := range append(p.Write(answer), p.Cut()...) {
+			cutShort += e.Text
+		}
+		p = s.NewParser(tools, opened)
+		for _, piece := range pieces {
+			for _, e := range p.Write(piece) {
+				got, ok := strings.CutPrefix(cutShort, e.Text)
+				if cutShort = got; !ok {
+					t.Fatalf("%q, cut: %q is no part of the whole", answer, e.Text)
+				}
+			}
+		}
 		if x, y, z := read(s.NewParser(tools, opened), pieces); x != text || y != reasoning || z != called {
 			t.Fatalf("%q is %q, %q, %q; in pieces %q, %q, %q", answer, text, reasoning, called, x, y, z)
 		}

@@ -243,7 +243,7 @@ var turnEnds = []string{
 	"<|end|>", "<｜end▁of▁sentence｜>", "</s>",
 }
 
-// messageEnd ends a message alone where an answer has several: where there is <|return|>.
+// messageEnd ends a message alone where an answer has several: where there is <|return|> or <|channel|>.
 const messageEnd = "<|end|>"
 
 // findEndOfTurn collects the ids of EndOfTurn.
@@ -264,7 +264,7 @@ func (t *Tokenizer) findEndOfTurn(more ...*int) {
 	}
 	slices.Sort(ends)
 	t.endOfTurn = slices.Compact(ends)
-	if end, ok := t.ids[messageEnd]; ok && t.ids["<|return|>"] > 0 {
+	if end, ok := t.ids[messageEnd]; ok && t.ids["<|return|>"]+t.ids["<|channel|>"] > 0 {
 		t.endOfTurn = slices.DeleteFunc(t.endOfTurn, func(id int) bool { return id == int(end) })
 	}
 }

@@ -1,8 +1,10 @@
-// Package parrot writes models that say one text, whatever they are asked: tiny GGUF files of the family llama, behind any chat template.
-// With one, a test of a server or of the command goes the real way: tokenizer, grammar, sampling, session. A greedy answer is exact.
+// Package parrot writes models that say one text, whatever they are asked: tiny GGUF files of the family llama, behind
+// any chat template. With one, a test of a server or of the command goes the real way: tokenizer, grammar, sampling,
+// session. A greedy answer is exact.
 //
-// Each piece of the text is a token of its own, and the output head holds each token's successor. Attention is uniform, so the second half
-// of a row shows which pieces were said. So a token that comes several times, such as <|channel|>, has the successor of its place.
+// Each piece of the text is a token of its own, and the output head holds each token's successor. Attention is uniform,
+// so the second half of a row shows which pieces were said. So a token that comes several times, such as <|channel|>,
+// has the successor of its place.
 package parrot
 
 import (
@@ -30,8 +32,8 @@ type Options struct {
 	Pre      string           // pre-tokenizer, by default qwen2
 }
 
-// WriteFile writes a model with a chat template to path. It says text, in which ␞ is not said: it cuts a token's name into pieces of
-// text that only look like the token.
+// WriteFile writes a model with a chat template to path. It says text, in which ␞ is not said: it cuts a token's name
+// into pieces of text that only look like the token.
 func WriteFile(path, template, text string, o Options) error {
 	return gguf.WriteFile(path, func(w io.Writer) error { return Write(w, template, text, o) })
 }
@@ -91,7 +93,8 @@ func Write(w io.Writer, template, text string, o Options) error {
 	return gguf.Write(w, metadata, tensors)
 }
 
-// model is the output head in the making: [tokens][2*half], of features of the last token and, behind them, of all tokens so far.
+// model is the output head in the making: [tokens][2*half], of features of the last token and, behind them, of all
+// tokens so far.
 type model struct {
 	v       *vocabulary
 	half    int
@@ -101,7 +104,8 @@ type model struct {
 
 func (m *model) at(token, feature int) *float32 { return &m.head[token*2*m.half+feature] }
 
-// Weights of the head. A piece that was said has the mean 1/n of n tokens, so it decides in any context of at most 4096 tokens.
+// Weights of the head. A piece that was said has the mean 1/n of n tokens, so it decides in any context of at most
+// 4096 tokens.
 const (
 	sure   = 1e6
 	first  = sure * 1e-5
@@ -220,8 +224,8 @@ func spell(text string) string {
 	return b.String()
 }
 
-// cut appends the tokens of a text: special ones, and pieces of three bytes, or as many as make one that is new. What cannot be new joins the
-// piece before it, or is cut into bytes.
+// cut appends the tokens of a text: special ones, and pieces of three bytes, or as many as make one that is new. What
+// cannot be new joins the piece before it, or is cut into bytes.
 func (v *vocabulary) cut(ids []int, text string, special []string) []int {
 	slices.SortStableFunc(special, func(a, b string) int { return len(b) - len(a) })
 	for text != "" {
