@@ -214,7 +214,7 @@ func (p *conversation) showReasoning(string) error {
 	for _, m := range slices.Backward(p.messages) {
 		for _, part := range m.Parts {
 			if r, ok := part.(karat.Reasoning); ok {
-				_, err := fmt.Fprintln(p.log, printable(strings.TrimSpace(string(r))))
+				_, err := fmt.Fprintln(p.log, answerText(strings.TrimSpace(string(r))))
 				return err
 			}
 		}

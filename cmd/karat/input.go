@@ -126,14 +126,39 @@ func readAll(r io.Reader, name string, limit int64) (string, error) {
 	return string(b), nil
 }
 
-// printable is s with what a terminal might obey replaced. Lines stay lines.
+// printable returns a stranger's text, such as a name or a licence, for a terminal. For example, U+202E, which turns the
+// direction of writing, becomes the escape \u202e, as hidden characters do. Controls are replaced. Lines stay lines.
 func printable(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case unicode.In(r, unicode.Cf, unicode.Bidi_Control, unicode.Zl, unicode.Zp):
+			quoted := strconv.QuoteRuneToASCII(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		default:
+			b.WriteRune(visible(r))
+		}
+	}
+	return b.String()
+}
+
+// answerText returns a model's text for a terminal. It keeps the characters that scripts need to join others or to give a
+// direction, but no override of the direction. Controls are replaced.
+func answerText(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		if r == '\u202d' || r == '\u202e' {
 			return unicode.ReplacementChar
 		}
-		return r
+		return visible(r)
 	}, s)
+}
+
+// visible returns a character, or the replacement of a control.
+func visible(r rune) rune {
+	if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		return unicode.ReplacementChar
+	}
+	return r
 }
 
 // oneLine is printable for a place in a line.

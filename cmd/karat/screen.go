@@ -43,7 +43,7 @@ type plainScreen struct {
 
 func (p *plainScreen) write(s string) error {
 	if p.terminal {
-		s = printable(s)
+		s = answerText(s)
 	}
 	_, err := io.WriteString(p.w, s)
 	return err
@@ -104,7 +104,7 @@ func (s *richScreen) text(text string) error {
 	if err := s.fold(); err != nil {
 		return err
 	}
-	return s.flush(s.answer.write(printable(text)))
+	return s.flush(s.answer.write(answerText(text)))
 }
 
 func (s *richScreen) end() error {
@@ -149,7 +149,7 @@ func (s *richScreen) think(text string) error {
 		}
 		s.row, most = "thinking ...", 1
 	} else {
-		s.wrap(printable(text), max(columns-1, 10))
+		s.wrap(answerText(text), max(columns-1, 10))
 	}
 	s.rows = s.rows[max(0, len(s.rows)-most+1):]
 	shown := strings.Join(append(s.rows[:len(s.rows):len(s.rows)], s.row), "\n")

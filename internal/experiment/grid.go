@@ -74,16 +74,51 @@ type gridCell struct {
 	mean  bool
 }
 
-// prepare computes the runs without interventions, and lists the cells.
+// prepare counts the cells, computes the runs without interventions, and lists the cells.
 func (r *Runner) prepare(ctx context.Context) error {
+	columns, err := r.columns()
+	if err != nil {
+		return err
+	}
+	var all []Pair
+	cells := 0
 	for _, t := range r.Spec.Templates {
 		for i, s := range r.Spec.Stimuli {
-			if err := r.pair(ctx, t, &s); err != nil {
+			p, err := r.prompts(ctx, t, &s)
+			if err == nil {
+				cells, err = r.count(cells, len(columns), &p)
+			}
+			if err != nil {
 				return fmt.Errorf("stimuli %d: %w", i, err)
+			}
+			all = append(all, p)
+		}
+	}
+	for i := range all {
+		if err := r.run(ctx, &all[i]); err != nil {
+			return fmt.Errorf("stimuli %d: %w", i%len(r.Spec.Stimuli), err)
+		}
+		for _, c := range columns {
+			if err := r.list(i, c); err != nil {
+				return fmt.Errorf("stimuli %d: %w", i%len(r.Spec.Stimuli), err)
 			}
 		}
 	}
 	return nil
+}
+
+// count adds the cells of a pair in so many columns.
+func (r *Runner) count(cells, columns int, p *Pair) (int, error) {
+	for _, at := range r.Spec.Positions {
+		n := 1
+		if at == "each" {
+			n = len(p.Clean.IDs)
+		}
+		if cells += columns * n; cells > maxCells {
+			return 0, fmt.Errorf("more than %d cells", maxCells)
+		}
+	}
+	return cells, nil
 }
 
 func (r *Runner) prompt(ctx context.Context, template, words string) (*Prompt, error) {
@@ -95,57 +130,71 @@ func (r *Runner) prompt(ctx context.Context, template, words string) (*Prompt, e
 	return NewPrompt(r.Model, text, ids), nil
 }
 
-func (r *Runner) pair(ctx context.Context, template string, s *Stimulus) (err error) {
-	p := Pair{Template: template}
+// prompts reads a stimulus in a template.
+func (r *Runner) prompts(ctx context.Context, template string, s *Stimulus) (p Pair, err error) {
+	p.Template = template
 	if p.Clean, err = r.prompt(ctx, template, s.Clean); err != nil {
-		return err
+		return p, err
 	}
 	if p.Target, err = r.Token(ctx, s.Target); err != nil {
-		return fmt.Errorf("target: %w", err)
+		return p, fmt.Errorf("target: %w", err)
 	}
 	if s.Foil != "" {
 		foil, err := r.Token(ctx, s.Foil)
 		if err != nil {
-			return fmt.Errorf("foil: %w", err)
+			return p, fmt.Errorf("foil: %w", err)
 		}
 		p.Foil = &foil
 	}
+	if s.Corrupted != "" {
+		p.Corrupted, err = r.prompt(ctx, template, s.Corrupted)
+	}
+	return p, err
+}
+
+// run computes a pair's prompts without interventions.
+func (r *Runner) run(ctx context.Context, p *Pair) error {
 	clean, err := run(ctx, r.Model, p.Clean, nil, 0)
 	if err != nil {
 		return err
 	}
 	r.clean = append(r.clean, clean.Logits)
-	p.Base = r.values(&p, clean.Logits, clean.Logits)
-	if s.Corrupted != "" {
-		if p.Corrupted, err = r.prompt(ctx, template, s.Corrupted); err != nil {
-			return err
-		}
+	p.Base = r.values(p, clean.Logits, clean.Logits)
+	if p.Corrupted != nil {
 		start, err := run(ctx, r.Model, p.Corrupted, nil, 0)
 		if err != nil {
 			return err
 		}
-		v := r.values(&p, start.Logits, clean.Logits)
+		v := r.values(p, start.Logits, clean.Logits)
 		p.Start = &v
 	}
-	r.Pairs, r.taken = append(r.Pairs, p), append(r.taken, nil)
-	return r.cells(len(r.Pairs) - 1)
+	r.Pairs, r.taken = append(r.Pairs, *p), append(r.taken, nil)
+	return nil
 }
 
-// cells lists those of a pair.
-func (r *Runner) cells(pair int) error {
+// column is a node, or a head of it: its cells are those of all positions.
+type column struct {
+	node  karat.Node
+	place Place
+	head  string
+	index int // of the head
+}
+
+// columns lists those of all pairs.
+func (r *Runner) columns() (all []column, err error) {
 	layers, err := ParseSet(r.Spec.Layers)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	receivers, err := r.receivers()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	nodes := r.Model.Nodes()
 	var residual *stream // of paths alone
 	if r.Spec.Kind == "path" {
 		if residual, err = newStream(nodes); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for _, name := range r.Spec.Sites {
@@ -155,12 +204,12 @@ func (r *Runner) cells(pair int) error {
 		}
 		sites, err := place.find(nodes)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, s := range sites {
 			if residual != nil {
 				if _, err := residual.fed(s.node.Name, receivers); err != nil {
-					return err
+					return nil, err
 				}
 			}
 			heads := []string{r.Spec.Heads}
@@ -173,25 +222,20 @@ func (r *Runner) cells(pair int) error {
 			for i, h := range heads {
 				at := Place{Node: s.node.Name}
 				if at.Heads, err = ParseSet(h); err != nil {
-					return err
+					return nil, err
 				}
-				if err := r.column(pair, s.node, at, h, i); err != nil {
-					return err
-				}
+				all = append(all, column{s.node, at, h, i})
 			}
 		}
 	}
-	return nil
+	return all, nil
 }
 
-// column adds the cells of all positions of a node, or of a head of it.
-func (r *Runner) column(pair int, n karat.Node, place Place, head string, headColumn int) error {
+// list adds the cells of a pair in a column.
+func (r *Runner) list(pair int, col column) error {
 	p := r.Pairs[pair]
 	var all []string
 	for _, at := range r.Spec.Positions {
-		if len(r.grid)+len(all) > maxCells { // before they take more memory
-			return fmt.Errorf("more than %d cells", maxCells)
-		}
 		if at != "each" {
 			all = append(all, at)
 			continue
@@ -204,9 +248,9 @@ func (r *Runner) column(pair int, n karat.Node, place Place, head string, headCo
 		}
 	}
 	for i, said := range all {
-		c := gridCell{Cell: Cell{Pair: pair, Node: n.Name, Layer: n.Layer, Head: head, At: said, Column: i}, place: place, mean: said == "mean"}
+		c := gridCell{Cell: Cell{Pair: pair, Node: col.node.Name, Layer: col.node.Layer, Head: col.head, At: said, Column: i}, place: col.place, mean: said == "mean"}
 		if r.Spec.Heads == "each" {
-			c.Column = headColumn
+			c.Column = col.index
 		}
 		if !c.mean {
 			var err error

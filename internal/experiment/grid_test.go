@@ -7,17 +7,22 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// TestGridBound: a grid with too many cells is an error before they are listed.
+// TestGridBound: a grid with too many cells is an error before any is listed or computed.
 func TestGridBound(t *testing.T) {
 	const tokens = 1 << 12
-	r := &Runner{Spec: &Spec{Positions: slices.Repeat([]string{"each"}, 2*maxCells/tokens)}, Pairs: []Pair{{Clean: &Prompt{IDs: make([]int, tokens)}}}}
-	err := r.column(0, karat.Node{Name: "x"}, Place{}, "", 0)
-	if err == nil || !strings.Contains(err.Error(), "more than 4194304 cells") || len(r.grid) > 0 {
-		t.Errorf("%d cells: %v", len(r.grid), err)
+	r := &Runner{Spec: &Spec{Positions: slices.Repeat([]string{"each"}, maxCells/tokens)}}
+	p := &Pair{Clean: &Prompt{IDs: make([]int, tokens)}}
+	n, err := r.count(0, 1, p)
+	if n != maxCells || err != nil {
+		t.Errorf("%d cells: %v, want the most", n, err)
+	}
+	for _, x := range [][2]int{{n, 1}, {0, 2}, {1, 1}, {0, 1 << 40}} {
+		if _, err := r.count(x[0], x[1], p); err == nil || !strings.Contains(err.Error(), "more than 4194304 cells") {
+			t.Errorf("%v more: %v", x, err)
+		}
 	}
 }
 

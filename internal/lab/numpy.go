@@ -3,8 +3,10 @@ package lab
 import (
 	"archive/zip"
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -134,11 +136,7 @@ func readNumpy(path, name string) (*Record, error) {
 		if name != "" {
 			return nil, errors.New("an .npz file names its arrays itself")
 		}
-		infos, all, err := readZip(path)
-		if err != nil {
-			return nil, fmt.Errorf("dump: %s: %w", path, err)
-		}
-		return (&Record{Path: path}).arrays(infos, all)
+		return readZip(path)
 	}
 	f, err := mmap.Open(path)
 	if err != nil {
@@ -155,52 +153,89 @@ func readNumpy(path, name string) (*Record, error) {
 	return (&Record{Path: path, file: f}).arrays([]arrayInfo{arrayOf(path, name)}, []*npy.Array{x})
 }
 
-// maxZip is the most bytes of an archive's arrays, which are read into memory.
-const maxZip = 4 << 30
+// Bounds of the arrays that an archive packs, which are unpacked into memory. Arrays that are stored unpacked are mapped.
+const (
+	maxUnpacked = 768 << 20
+	maxRatio    = 100      // unpacked bytes to packed ones. Numbers seldom reach 10
+	anyRatio    = 16 << 20 // unpacked bytes that may have any ratio, as those of masks
+)
 
-// readZip reads the arrays of an .npz file.
-func readZip(path string) (infos []arrayInfo, all []*npy.Array, err error) {
-	z, err := zip.OpenReader(path)
+// readZip reads an .npz file.
+func readZip(path string) (*Record, error) {
+	f, err := mmap.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("dump: %w", err)
+	}
+	var infos []arrayInfo
+	var all []*npy.Array
+	err = mmap.Guard(func() (err error) {
+		infos, all, err = zipped(f.Data())
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("dump: %s: %w", path, err), f.Close())
+	}
+	return (&Record{Path: path, file: f}).arrays(infos, all)
+}
+
+// zipped reads the arrays of an archive.
+func zipped(data []byte) (infos []arrayInfo, all []*npy.Array, err error) {
+	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		return nil, nil, err
 	}
-	defer z.Close()
 	if len(z.File) > maxArrays {
 		return nil, nil, fmt.Errorf("%d arrays, at most %d", len(z.File), maxArrays)
 	}
-	left := int64(maxZip)
+	left := uint64(maxUnpacked)
 	for _, f := range z.File {
 		name, ok := strings.CutSuffix(f.Name, ".npy")
 		if !ok {
 			return nil, nil, fmt.Errorf("%q: not a NumPy array: it is no .npz file (one of torch.save: save numpy arrays instead)", f.Name)
 		}
-		x, n, err := readEntry(f, left)
+		x, err := readEntry(data, f, &left)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%q: %w", f.Name, err)
 		}
-		left -= n
 		infos, all = append(infos, arrayInfo{Name: name, File: f.Name, Prompt: new(int)}), append(all, x)
 	}
 	return infos, all, nil
 }
 
-// readEntry reads an array of at most so many bytes. The memory grows with the bytes that there are, not with
-// the declared ones.
-func readEntry(f *zip.File, most int64) (*npy.Array, int64, error) {
+// readEntry reads an array. One that is packed takes of left. Its size is compared with the packed one before there is memory for it.
+func readEntry(archive []byte, f *zip.File, left *uint64) (*npy.Array, error) {
+	size, packed := f.UncompressedSize64, f.CompressedSize64
+	if f.Method == zip.Store {
+		at, err := f.DataOffset()
+		if err != nil || size != packed || size > uint64(len(archive)) || uint64(at) > uint64(len(archive))-size {
+			return nil, errors.Join(errors.New("it runs past the end of the archive"), err)
+		}
+		data := archive[at : uint64(at)+size]
+		if crc32.ChecksumIEEE(data) != f.CRC32 {
+			return nil, zip.ErrChecksum
+		}
+		return npy.Parse(data)
+	}
+	switch {
+	case packed > uint64(len(archive)) || size > anyRatio && size/maxRatio > packed:
+		return nil, fmt.Errorf("%d bytes are packed into %d, as numbers never are; numpy.savez writes arrays as they are", size, packed)
+	case size > *left:
+		return nil, fmt.Errorf("the packed arrays have more than %d MiB; numpy.savez writes them as they are, which are mapped", maxUnpacked>>20)
+	}
+	*left -= size
 	r, err := f.Open()
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer r.Close()
-	data, err := io.ReadAll(io.LimitReader(r, most+1))
-	switch {
-	case err != nil:
-		return nil, 0, err
-	case int64(len(data)) > most:
-		return nil, 0, fmt.Errorf("the arrays have more than %d bytes", int64(maxZip))
+	data := make([]byte, size)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return nil, err
 	}
-	x, err := npy.Parse(data)
-	return x, int64(len(data)), err
+	if n, err := r.Read(make([]byte, 1)); n > 0 || err != io.EOF { // where the checksum is compared
+		return nil, errors.Join(errors.New("it has another size than it says"), err)
+	}
+	return npy.Parse(data)
 }
 
 // numpyTypes are the types of the elements that are written.

@@ -3,8 +3,10 @@ package lab
 import (
 	"archive/zip"
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -127,5 +129,62 @@ func TestKind(t *testing.T) {
 		if got := kindOf(path); got != want {
 			t.Errorf("%q is %q, want %q", data, got, want)
 		}
+	}
+}
+
+// npzOf writes an archive of one array of n zeros in float32, packed by a method.
+func npzOf(t *testing.T, method uint16, n int) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "a.npz")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z := zip.NewWriter(f)
+	w, err := z.CreateHeader(&zip.FileHeader{Name: "logits.npy", Method: method})
+	if err == nil {
+		err = npy.Write(w, &npy.Array{Type: "f4", Shape: []int{1, n}, Data: make([]byte, 4*n)})
+	}
+	if err := errors.Join(err, z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestNpzMemory: an archive whose arrays unpack to far more than numbers do is refused before there is memory for them, and arrays that are
+// stored as they are take none.
+func TestNpzMemory(t *testing.T) {
+	allocated := func(path string) (n uint64, err error) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r, err := ReadDump(path)
+		runtime.ReadMemStats(&after)
+		if err == nil {
+			err = r.Close()
+		}
+		return after.TotalAlloc - before.TotalAlloc, err
+	}
+	const large = 8 << 20 // 32 MiB
+	if n, err := allocated(npzOf(t, zip.Deflate, large)); err == nil || !strings.Contains(err.Error(), "as numbers never are") || n > 4<<20 {
+		t.Errorf("packed zeros: %d bytes, %v", n, err)
+	}
+	if n, err := allocated(npzOf(t, zip.Store, large)); err != nil || n > 4<<20 {
+		t.Errorf("stored zeros: %d bytes, %v", n, err)
+	}
+	if _, err := allocated(npzOf(t, zip.Deflate, 1<<20)); err != nil {
+		t.Errorf("packed zeros, as a mask is: %v", err)
+	}
+	path := npzOf(t, zip.Store, 100)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[200]++ // a number
+	if err := os.WriteFile(path, data, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := allocated(path); !errors.Is(err, zip.ErrChecksum) {
+		t.Errorf("a changed number: %v", err)
 	}
 }
