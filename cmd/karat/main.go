@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"os/signal"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -59,6 +59,28 @@ type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
+// errorText returns an error on one line. Errors that come together name their file once: "m.gguf: A is missing; B is
+// missing".
+func errorText(err error) string {
+	all, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return oneLine(err.Error())
+	}
+	var text strings.Builder
+	file := ""
+	for i, err := range all.Unwrap() {
+		next := errorText(err)
+		if i > 0 {
+			text.WriteString("; ")
+			next = strings.TrimPrefix(next, file)
+		} else if name, _, ok := strings.Cut(next, ": "); ok {
+			file = name + ": "
+		}
+		text.WriteString(next)
+	}
+	return text.String()
+}
+
 // run executes a command line and returns the exit status.
 func run(args []string) int {
 	started := false
@@ -84,7 +106,7 @@ func run(args []string) int {
 	if errors.As(err, &f) && f.err == nil {
 		return f.exit()
 	}
-	fmt.Fprintln(os.Stderr, "karat:", oneLine(err.Error()))
+	fmt.Fprintln(os.Stderr, "karat:", errorText(err))
 	var usage usageError
 	var file *fs.PathError // such as standard output, of --version
 	switch {

@@ -189,7 +189,7 @@ func (c *checker) experts(i int) {
 	for j, h := range c.stats[i].parts {
 		if k, ok := first[h]; ok {
 			name := c.files.tensors[i].Name
-			c.add("tensor-duplicate", []string{name}, "%s: expert %d has the bytes of expert %d", name, j, k)
+			c.add("tensor-duplicate", []string{name}, "%s: matrix %d of the stack has the bytes of matrix %d", name, j, k)
 			return
 		}
 		first[h] = j
