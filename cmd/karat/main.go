@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 	"os/signal"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -62,6 +62,9 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // errorText returns an error on one line. Errors that come together name their file once: "m.gguf: A is missing; B is
 // missing".
 func errorText(err error) string {
+	for in := errors.Unwrap(err); in != nil && in.Error() == err.Error(); in = errors.Unwrap(err) {
+		err = in
+	}
 	all, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return oneLine(err.Error())
