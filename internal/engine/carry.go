@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/kv"
 	"github.com/karat-run/karat/internal/kvfile"
 )
 
@@ -15,8 +16,8 @@ func (s *Sequence) carry(f func(p backend.Portable) error) error {
 	if e.InTap() {
 		return ErrInTap
 	}
-	e.between.Lock()
-	defer e.between.Unlock()
+	e.group.between.Lock()
+	defer e.group.between.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p, ok := e.cache.(backend.Portable)
@@ -99,7 +100,11 @@ func (s *Sequence) Take(f *kvfile.File) error {
 // take grows the sequence, and writes.
 func (s *Sequence) take(p backend.Portable, f *kvfile.File) error {
 	for left := f.Held; left > 0; left -= s.e.chunk {
-		if err := s.pages.Grow(min(left, s.e.chunk)); err != nil {
+		err := s.pages.Grow(min(left, s.e.chunk))
+		if errors.Is(err, kv.ErrFull) && s.e.group.makeRoom(s.e) {
+			err = s.pages.Grow(min(left, s.e.chunk))
+		}
+		if s.e.group.unstick(s.e); err != nil {
 			return err
 		}
 	}

@@ -70,6 +70,7 @@ type Options struct {
 	Tap      backend.Tap            // sees the wanted nodes of every step
 	Expert   backend.Expert         // sees the experts of every step
 	Hooks    bool                   // sequences may have hooks (Sequence.Hook); without Tap and Want
+	With     *Engine                // of the same graph and backend, whose pool of keys and values this one shares: Context, Chunk, Memory and Budget are that one's
 
 	Progress func(done, total int64) error // as backend.Options has it
 }
@@ -111,7 +112,8 @@ type Engine struct {
 	together *together // the context of a step of several requests, kept for the next one
 
 	closing sync.Mutex // held while Close frees the cache
-	between sync.Mutex // held while a step is computed, or a state carried; before mu
+	group   *group     // the engines of the pool
+	owns    bool       // the pool and the cache are of this engine
 
 	mu       sync.Mutex  // guards what follows, and what Sequence says
 	queue    []*work     // in no order
@@ -131,6 +133,9 @@ type Engine struct {
 
 // New compiles g for b.
 func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
+	if w := o.With; w != nil {
+		o.Context, o.Chunk = w.Context(), w.chunk
+	}
 	if o.Context <= 0 {
 		o.Context = 4096
 	}
@@ -156,10 +161,16 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.pool = kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: o.Context, Chunk: o.Chunk, Private: private(g, o)})
 	e.private = private(g, o)
 	e.stateful, e.entire, e.turning = len(g.States()) > 0, entire(g), turning(g)
 	e.ahead = newAhead(e.plan, o)
+	if w := o.With; w != nil {
+		e.group, e.pool, e.cache, e.budget = w.group, w.pool, w.cache, w.budget
+		e.group.add(e)
+		return e, nil
+	}
+	e.group, e.owns = &group{engines: []*Engine{e}}, true
+	e.pool = kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: o.Context, Chunk: o.Chunk})
 	if e.cache, err = b.NewCache(g, e.pool); err != nil {
 		return nil, err
 	}
@@ -243,6 +254,10 @@ func (e *Engine) Close() error {
 	e.signal()
 	if over != nil {
 		<-over
+	}
+	e.group.remove(e)
+	if !e.owns {
+		return nil
 	}
 	e.closing.Lock()
 	defer e.closing.Unlock()
@@ -340,6 +355,7 @@ type Sequence struct {
 // NewSequence is an empty sequence.
 func (e *Engine) NewSequence() *Sequence {
 	s := &Sequence{e: e, pages: e.pool.NewSequence(), turn: make(chan struct{}, 1)}
+	s.pages.Private = e.private
 	s.Adapt(e.blend)
 	return s
 }

@@ -119,6 +119,9 @@ func (e *Engine) unqueue(w *work) {
 	e.ended++
 	w.seq.queued.queued--
 	w.seq.queued = nil
+	if len(e.queue) == 0 {
+		e.group.unstick(e)
+	}
 }
 
 // end takes w off the queue and has its caller go on.
@@ -174,6 +177,7 @@ func (e *Engine) leave(s *Sequence) {
 	if s.left = true; e.stuck {
 		e.signal()
 	}
+	e.group.freed()
 }
 
 // signal wakes the engine's goroutine, or keeps it from sleeping.
@@ -207,11 +211,18 @@ func (e *Engine) serve() {
 		}
 	}()
 	for e.ready() {
-		if batch := e.gather(); len(batch) > 0 {
-			e.step(batch)
-		}
+		e.turn()
 	}
 	closed = true
+}
+
+// turn chooses a step and computes it.
+func (e *Engine) turn() {
+	e.group.between.Lock()
+	defer e.group.between.Unlock()
+	if batch := e.gather(); len(batch) > 0 {
+		e.step(batch)
+	}
 }
 
 // ready waits until there is work, and for the other sequences of the last step, which
@@ -251,17 +262,29 @@ func (e *Engine) gather() []*work {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	batch := e.pick(rows)
+	if len(batch) == 0 && len(e.queue) > 0 && e.group.makeRoom(e) {
+		batch = e.pick(rows)
+	}
 	if len(batch) > 0 || len(e.queue) == 0 {
+		e.group.unstick(e)
 		return batch
 	}
 	e.stuck = true
 	e.mu.Unlock()
+	e.group.between.Unlock()
 	woken := e.sleep(grace)
+	e.group.between.Lock()
 	e.mu.Lock()
 	if !woken {
 		batch = e.pick(rows)
 	}
 	e.stuck = false
+	switch {
+	case len(batch) > 0:
+		e.group.unstick(e)
+	case !woken && e.group.holdsBack(e) && e.yield(true):
+		e.group.freed()
+	}
 	return batch
 }
 
@@ -327,7 +350,7 @@ func (w *work) decodes() bool {
 // admit lets those run that there is room for, in their order. The first that finds none
 // keeps others from passing it.
 func (e *Engine) admit() {
-	for {
+	for !e.group.holdsBack(e) {
 		var first *work
 		for _, w := range e.queue {
 			if !w.seq.runs && (first == nil || before(w, first) < 0) {
@@ -476,4 +499,5 @@ func (e *Engine) remove(s *Sequence) {
 		e.live = slices.DeleteFunc(e.live, func(x *Sequence) bool { return x == s })
 	}
 	s.live, s.runs = false, false
+	e.group.freed()
 }

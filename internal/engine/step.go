@@ -36,10 +36,8 @@ func (t *thrown) again() {
 	}
 }
 
-// step computes a batch and hands each its logits, or an error.
+// step computes a batch and hands each its logits, or an error. The caller holds the group's between.
 func (e *Engine) step(batch []*work) {
-	e.between.Lock()
-	defer e.between.Unlock()
 	start, o := time.Now(), outcome{gone: true}
 	defer func() {
 		e.forget()

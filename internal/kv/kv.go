@@ -226,6 +226,8 @@ func (p *Pool) Usage() (used, kept, bound int64) {
 // shares reports whether sequences find what others left.
 func (p *Pool) shares() bool { return p.bytes != nil && p.memory != nil && !p.o.Private }
 
+func (s *Sequence) shares() bool { return !s.Private && s.pool.shares() }
+
 // fits reports whether so many pages of each class can be taken. The caller holds mu.
 func (p *Pool) fits(need []int) bool {
 	left := p.bound

@@ -4,14 +4,15 @@ import "fmt"
 
 // Sequence is one sequence's page tables.
 type Sequence struct {
-	pool   *Pool
-	root   key
-	length int
-	done   int             // positions that are computed, as far as Commit has said
-	tables [][]entry       // by class
-	path   []*node         // the full pages that are computed, if they are shared
-	tail   [PageSize]int32 // tokens behind them, as far as they are computed
-	from   int32           // the snapshot that its slot is to be a copy of, or negative
+	pool    *Pool
+	root    key
+	length  int
+	done    int             // positions that are computed, as far as Commit has said
+	tables  [][]entry       // by class
+	path    []*node         // the full pages that are computed, if they are shared
+	tail    [PageSize]int32 // tokens behind them, as far as they are computed
+	Private bool            // it finds nothing of others, and leaves nothing
+	from    int32           // the snapshot that its slot is to be a copy of, or negative
 }
 
 // entry is a place of a table.
@@ -90,7 +91,7 @@ func (s *Sequence) Adopt(tokens []int32, salt string) int {
 		s.clear()
 		s.root = root
 	}
-	if !p.shares() || len(tokens) == 0 {
+	if !s.shares() || len(tokens) == 0 {
 		return s.length
 	}
 	tokens = tokens[:min(len(tokens)-1, p.Longest())]
@@ -329,7 +330,7 @@ func (s *Sequence) steal(n int) (stole bool) {
 func (s *Sequence) Commit(tokens []int32) {
 	p := s.pool
 	tokens = tokens[:min(len(tokens), s.length-s.done)]
-	if !p.shares() {
+	if !s.shares() {
 		s.done += len(tokens)
 		return
 	}
@@ -397,7 +398,7 @@ func (s *Sequence) snapshot(n *node) {
 // so that a snapshot can be taken where a later sequence may start: all where there are
 // no slots, else up to the last page end among them, but before the last position of all.
 func (s *Sequence) Cut(n, left int) int {
-	if s.pool.slot < 0 || !s.pool.shares() {
+	if s.pool.slot < 0 || !s.shares() {
 		return n
 	}
 	end := min(s.length+n, s.length+n+left-1) / PageSize * PageSize

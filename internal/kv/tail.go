@@ -62,7 +62,7 @@ func (s *Sequence) Mark() {
 // mark is Mark. The caller holds the pool's mu.
 func (s *Sequence) mark() {
 	p, i, tokens := s.pool, s.done/PageSize, s.tail[:s.done%PageSize]
-	if !p.shares() || len(tokens) == 0 || s.done < s.length || s.from >= 0 {
+	if !s.shares() || len(tokens) == 0 || s.done < s.length || s.from >= 0 {
 		return
 	}
 	for c, class := range p.o.Classes {

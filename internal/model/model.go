@@ -162,15 +162,14 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 		}
 	}
 	o.Engine.Tokens = m.Tokenizer.LastToken() + 1
-	m.bounds = engine.Options{Context: o.Engine.Context, Tokens: o.Engine.Tokens, Parallel: o.Engine.Parallel, Memory: o.Memory, Budget: o.Engine.Budget, Adapters: m.Blend}
+	m.bounds = engine.Options{Tokens: o.Engine.Tokens, Parallel: o.Engine.Parallel, Adapters: m.Blend}
 	m.Engine, err = Compile(ctx, m.Graph, m.Backend, o.Engine)
 	return err
 }
 
-// Another is one more engine of m, which o tells from Engine. It has the bounds that Engine has, each for itself.
+// Another returns one more engine of m, which o tells from Engine. It shares Engine's pool of keys and values.
 func (m *Model) Another(ctx context.Context, o engine.Options) (*engine.Engine, error) {
-	o.Context, o.Parallel, o.Memory, o.Budget, o.Adapters = m.bounds.Context, m.bounds.Parallel, m.bounds.Memory, m.bounds.Budget, m.bounds.Adapters
-	o.Tokens = m.bounds.Tokens
+	o.With, o.Tokens, o.Parallel, o.Adapters = m.Engine, m.bounds.Tokens, m.bounds.Parallel, m.bounds.Adapters
 	return Compile(ctx, m.Graph, m.Backend, o)
 }
 
