@@ -57,14 +57,21 @@ var errNilContext = errors.New("the context is nil")
 
 // Options say how to run a model. The zero value is usable.
 type Options struct {
-	Threads   int       // 0 is one for each physical core that the process may use
-	Context   int       // most tokens of a sequence; 0 is the model's own, at most 8192. An encoder, or a table of positions, has no more than its own
+	Threads int // 0 is one for each physical core that the process may use
+	// Context is the maximum number of tokens of a sequence. 0 is the model's own, at most 8192. An encoder, or a table
+	// of positions, has no more than its own.
+	Context   int
 	Precision Precision // "" is Fast
-	KV        KVType    // of keys and values; "" is KVF16 with Fast, KVF32 with Float32, and float64 with Float64
-	KVBudget  int64     // most bytes of keys and values of all sequences; requests that find no room wait; 0 is half of the free memory, or one sequence if that is more, and on a GPU at most four sequences. Embed, Taps with Hooks, and ExportState have as much each, from their first call on
-	Memory    int64     // most bytes of the machine's memory that the model may take; 0 is the free memory
-	Parallel  int       // most requests that run at a time, others wait; 0 is as many as KVBudget holds
-	Backend   Backend   // "" is CPU
+	KV        KVType    // type of the KV cache; "" is KVF16 with Fast, KVF32 with Float32, and float64 with Float64
+
+	// KVBudget is the maximum size of the KV cache in bytes, for all requests of the model together:
+	// generation, Embed, Rerank, Taps and states. Requests that find no room wait. 0 is half of the free memory, or one
+	// sequence if that is more; on a GPU at most four sequences.
+	KVBudget int64
+
+	Memory   int64   // maximum bytes of the machine's memory that the model takes; 0 is the free memory
+	Parallel int     // maximum number of requests that run at a time, others wait; 0 is as many as KVBudget holds
+	Backend  Backend // "" is CPU
 
 	// Adapters are loaded with the model, for requests to choose from (GenerateOptions.Adapters).
 	Adapters []Adapter
@@ -281,7 +288,7 @@ type Info struct {
 	Bytes        int64  // of the weights
 	Parameters   int64  // numbers in the weights
 	Type         string // of most of them, as BF16 or Q4_K
-	Memory       int64  // bytes of the machine's memory that the weights, and the keys and values of requests that generate, take at most; a GPU's is not counted
+	Memory       int64  // maximum bytes of the machine's memory for the weights and KVBudget; a GPU's is not counted
 	VocabSize    int
 	Context      int  // tokens that a sequence may have
 	MaxContext   int  // tokens that the model was made for; 0 if unknown

@@ -2,6 +2,7 @@ package karat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -24,12 +25,10 @@ func (m *Model) ExportState(ctx context.Context, w io.Writer, prompt []int) erro
 	if err != nil {
 		return err
 	}
-	s := e.NewSequence()
-	defer s.Close()
-	if _, err := s.Feed(ctx, ids[:len(ids)-1], 0); err != nil {
-		return err
+	f, err := state(ctx, e, ids[:len(ids)-1])
+	for errors.Is(err, engine.ErrGone) { // another request took the room between two moments
+		f, err = state(ctx, e, ids[:len(ids)-1])
 	}
-	f, err := s.Carry()
 	if err != nil {
 		return err
 	}
@@ -38,6 +37,16 @@ func (m *Model) ExportState(ctx context.Context, w io.Writer, prompt []int) erro
 	}
 	f.Program, f.Tokens = "karat "+Version(), ids
 	return f.Write(w)
+}
+
+// state computes ids, and returns what the model then holds.
+func state(ctx context.Context, e *engine.Engine, ids []int32) (*kvfile.File, error) {
+	s := e.NewSequence()
+	defer s.Close()
+	if _, err := s.Feed(ctx, ids, 0); err != nil {
+		return nil, err
+	}
+	return s.Carry()
 }
 
 // ImportState is a session that goes on from what ExportState wrote, and the prompt's ids: GenerateIDs of them, or of them and others behind them,

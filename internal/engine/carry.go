@@ -52,11 +52,14 @@ func (s *Sequence) Carry() (f *kvfile.File, err error) {
 	return f, err
 }
 
+// ErrGone is the error of a sequence whose keys and values were given back to others.
+var ErrGone = errors.New("the keys and values were given back")
+
 // held is the contents of p that are the sequence's.
 func (s *Sequence) held(p backend.Portable) (f *kvfile.File, err error) {
 	e, n := s.e, len(s.tokens)
 	if n == 0 || s.pages.Len() != n {
-		return nil, fmt.Errorf("keys and values of %d tokens of %d", s.pages.Len(), n)
+		return nil, fmt.Errorf("%w: there are those of %d tokens of %d", ErrGone, s.pages.Len(), n)
 	}
 	f = &kvfile.File{Element: p.Element(), Tokens: slices.Clone(s.tokens), Held: n}
 	for _, x := range e.graph.KVs() {
