@@ -93,6 +93,7 @@ func (f *runFlags) add(c *cobra.Command) {
 	fs := c.Flags()
 	fs.SortFlags = false
 	f.model.add(c, false)
+	c.ValidArgsFunction = f.model.complete
 	fs.StringVarP(&f.prompt, "prompt", "p", "", "`text` of the prompt, which is then no argument")
 	fs.StringArrayVarP(&f.files, "file", "f", nil, "add this `file` to the prompt; - is standard input; may be given again")
 	f.chat.add(fs)

@@ -47,6 +47,7 @@ tokenizer.json or a tokenizer.model, or the folder of one.`,
 	fs := c.Flags()
 	fs.SortFlags = false
 	f.model.add(c, false)
+	c.ValidArgsFunction = f.model.complete
 	fs.VarP((*name)(&f.file), "file", "f", "read the text from this `file`; - is standard input")
 	fs.BoolVar(&f.ids, "ids", false, "print the ids alone, in one line")
 	fs.BoolVar(&f.json, "json", false, "print a JSON list of objects with id, piece and kind; with --decode, a JSON string")
