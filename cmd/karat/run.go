@@ -8,6 +8,7 @@ import (
 	"iter"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/hub"
 	"github.com/karat-run/karat/internal/model"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -171,6 +172,9 @@ func (f *runFlags) run(c *cobra.Command, args []string) error {
 	}
 	if _, _, err := f.model.look(c); err != nil {
 		return err
+	}
+	if f.model.name == "" && len(args) > 0 && f.prompt == "" && hub.CheckName(args[0]) == nil {
+		fmt.Fprintf(c.ErrOrStderr(), "karat: %q is taken for a prompt, since no model has this name; \"karat list\" shows the names\n", args[0])
 	}
 	prompt, ok, err := joinInput(context.Background(), c, args, f.files)
 	switch {
