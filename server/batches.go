@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -79,7 +78,11 @@ func (b *batch) weight() (n int64) {
 
 // ended returns when a batch that is over ended.
 func (b *batch) ended() time.Time {
-	return time.Unix(slices.Max(slices.Collect(maps.Values(b.Times))), 0)
+	last := int64(0)
+	for _, at := range b.Times {
+		last = max(last, at)
+	}
+	return time.Unix(last, 0)
 }
 
 // part returns the file of lines that a batch writes: of answers, or of errors.
@@ -189,11 +192,15 @@ func (x *exchange) deleteBatch() *problem {
 	}
 	t := x.s.store
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !b.over() {
-		return &problem{status: http.StatusConflict, kind: invalid, code: "in_use", param: "id", message: fmt.Sprintf("The batch is %s: cancel it first", b.Status)}
+	status, err := b.Status, error(nil)
+	if b.over() {
+		status, err = "", t.dropBatch(b)
 	}
-	if err := t.dropBatch(b); err != nil {
+	t.mu.Unlock()
+	if status != "" {
+		return &problem{status: http.StatusConflict, kind: invalid, code: "in_use", param: "id", message: fmt.Sprintf("The batch is %s: cancel it first", status)}
+	}
+	if err != nil {
 		return x.s.explain(x.ctx, err)
 	}
 	return x.reply(map[string]any{"id": b.ID, "object": "batch", "deleted": true})
