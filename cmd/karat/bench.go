@@ -130,7 +130,7 @@ func (f *benchFlags) addArithmetic(c *cobra.Command) {
 	addBackend(c, &f.backend)
 	addBudget(c, &f.budget)
 	renamed(c.Flags(), "ctx", "c", "a test takes the context that it needs: -p, -n and -d")
-	c.Flags().Lookup("kv-budget").Usage = "most bytes of keys and values, as 500M or 4GiB: sequences beyond it wait (default: what all take)"
+	c.Flags().Lookup("kv-budget").Usage = "size limit of the KV cache, for example 4GiB: sequences beyond it wait (default: what all take)"
 	f.precision.add(c, "precision", "arithmetic, as in run")
 	f.kv.add(c, "kv", "type of keys and values, as in run")
 	addNoFit(c, &f.noFit)
@@ -280,7 +280,7 @@ func (f *benchFlags) runQuantize(c *cobra.Command) error {
 		}
 	}
 	if f.model == "" {
-		return usagef("--quantize needs a file after -m")
+		return usagef("--quantize needs a MODEL")
 	}
 	if len(f.quantize) == 0 {
 		return usagef("--quantize: the list of types is empty")

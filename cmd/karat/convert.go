@@ -65,7 +65,7 @@ of weights, tokenizer and template of both models are printed, and the program's
 	fs.SortFlags = false
 	fs.VarP((*name)(&f.output), "output", "o", "`file or folder` to write")
 	fs.StringVar(&f.kind, "type", "", "`type` of the weights: bf16, f16, f32, or in GGUF Q8_0, Q4_K_M ...")
-	fs.Var(&f.split, "split", "most bytes of tensors in one file, as 4G or 500M")
+	fs.Var(&f.split, "split", "maximum bytes of tensors in one file, for example 500M")
 	fs.StringArrayVar(&f.ignore, "ignore", nil, "`setting` that may be lost")
 	fs.BoolVar(&f.json, "json", false, "print the result as one JSON object")
 	return leadModel(c, true)

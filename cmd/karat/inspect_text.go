@@ -124,7 +124,7 @@ func (r *report) writeText(w io.Writer) {
 		}
 	}
 	if len(r.Sampling) == 0 {
-		fmt.Fprintf(w, "sampling\tgreedy: nothing is recommended\n")
+		fmt.Fprintf(w, "sampling\tthe file recommends none: greedy\n")
 		return
 	}
 	var list []string

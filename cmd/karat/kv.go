@@ -27,7 +27,7 @@ func newKVCommand() *cobra.Command {
 convolutions and scans. The file has a hash of the model, its vocabulary, template and numerics, and a checksum. A file that was
 changed, and one of another model or other settings, is refused.
 
-The answer behind a state has the same bits as without it. A forged file of the same model cannot be told by its hash: "verify"
+The answer behind a state has the same bits as without it. The hash cannot detect a file forged for the same model: "verify"
 computes it again.`,
 		Example: `  karat kv export model.gguf -f document.txt -o document.kv
   karat kv inspect document.kv

@@ -89,7 +89,7 @@ func (a *arithmetic) add(c *cobra.Command, precision karat.Precision) {
 	addBackend(c, &a.backend)
 	addThreads(c.Flags(), &a.threads)
 	a.precision.add(c, "precision", "arithmetic: fast rounds activations to 16 bits where weights are quantized, else it is f32 (on a GPU fast differs from f32 on matrix units only); f64 is slow, for comparison")
-	a.kv.add(c, "kv", "type of keys and values (default f16 with fast, else f32; f64 keeps them in float64)")
+	a.kv.add(c, "kv", "type of the KV cache (default f16 with fast, else f32; f64 keeps them in float64)")
 	addNoFit(c, &a.noFit)
 }
 
@@ -100,7 +100,7 @@ func addNoFit(c *cobra.Command, to *bool) {
 
 // addBudget registers --kv-budget.
 func addBudget(c *cobra.Command, to *size) {
-	c.Flags().Var(to, "kv-budget", "most bytes of keys and values, as 500M or 4GiB (default: half of the free memory, or one sequence if that is more; on a GPU at most four sequences)")
+	c.Flags().Var(to, "kv-budget", "size limit of the KV cache, for example 4GiB (default: half of the free memory, or one sequence if that is more; on a GPU at most four sequences)")
 }
 
 // sharing is the flags of commands whose requests share a model's steps and memory. A command
@@ -113,7 +113,7 @@ type sharing struct {
 // add registers the flags; parallel is the default.
 func (s *sharing) add(c *cobra.Command, parallel int) {
 	addBudget(c, &s.budget)
-	usage := "most `requests` computed at a time"
+	usage := "maximum number of `requests` run at once"
 	if parallel == 0 {
 		usage += " (default: as many as --kv-budget holds)"
 	}

@@ -69,7 +69,7 @@ minutes a case.`,
 	fs.IntVar(&f.sets, "sets", 24, "random `sets` of faults for each model")
 	fs.IntVar(&f.every, "every", 1, "run one case in `N`")
 	fs.IntVar(&f.most, "most", 0, "run at most `N` cases of a kind for each model, so that models with few faults count as much as others; 0 is no limit")
-	fs.IntVar(&f.longest, "longest", 128, "most `tokens` of a prompt; a model with a wider window gets no faults of the window")
+	fs.IntVar(&f.longest, "longest", 128, "maximum `tokens` of a prompt; a model with a wider window gets no faults of the window")
 	fs.StringVar(&f.match, "match", "", "run the cases with this `text` in their name, such as rope_theta=5e5@full")
 	fs.IntVar(&f.jobs, "jobs", 1, "`cases` at a time")
 	fs.Var(&f.class, "numerics", "`class` of rounding of the faulty engines, as in lab record")

@@ -54,9 +54,9 @@ not, with log-probabilities, seeds and tools, and more that docs/serving.md list
 its address and a command that asks it something.
 
 The first MODEL is loaded at once, and is the default of routes that name none. Others are loaded
-when they are asked for. When memory lacks, those go that were used least recently. MODEL may be a
+when they are asked for. When memory runs out, the least recently used models are unloaded. MODEL may be a
 folder of models. A model's name is that of its file without .gguf, its folder's, or that of
-"karat pull". With several, each --alias is NAME=MODEL's name.
+"karat pull". With several models, write --alias NAME=MODEL.
 
 Each flag can also be set by a variable, --max-requests by KARAT_SERVE_MAX_REQUESTS, and by the file
 of --config. The command line counts first, then the variable.
@@ -86,9 +86,9 @@ After Ctrl-C or SIGTERM it takes no new requests, and lets the running ones end.
 	fs.StringArrayVar(&f.origins, "allow-origin", nil, "`origin` whose pages may call the server, for example https://*.example.com; * is any (default: pages at localhost and loopback addresses)")
 	fs.Var((*name)(&f.cert), "tls-cert", "`file` of the certificate, for https")
 	fs.Var((*name)(&f.key), "tls-key", "`file` of its key")
-	fs.IntVar(&f.queue, "max-requests", 256, "most `requests` computed or waiting; more are refused, to be tried again")
-	fs.IntVar(&f.loaded, "max-loaded", 0, "most `models` loaded at a time (default: as many as the memory holds)")
-	fs.Var(&f.memory, "memory", "most bytes that loaded models take together, as 16GiB (default: the free memory)")
+	fs.IntVar(&f.queue, "max-requests", 256, "maximum number of `requests` computed or waiting; more are refused, to be tried again")
+	fs.IntVar(&f.loaded, "max-loaded", 0, "maximum number of `models` loaded at a time (default: as many as the memory holds)")
+	fs.Var(&f.memory, "memory", "maximum bytes that loaded models take together, for example 16GiB (default: the free memory)")
 	fs.BoolVar(&f.quiet, "quiet", false, "log no requests")
 	fs.StringVar(&f.logFormat, "log-format", "text", "`form` of the log: text or json, an object on a line")
 	fs.Var((*name)(&f.config), "config", "JSON `file` of flags by their names, and of models; see docs/serving.md")

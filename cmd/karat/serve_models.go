@@ -37,7 +37,7 @@ type modelFlags struct {
 func (f *modelFlags) add(c *cobra.Command) {
 	fs := c.Flags()
 	f.keep = -1
-	fs.Var(&f.keep, "keep-alive", "how long a model stays loaded that nobody asks for, as 10m; forever leaves it until others need the memory")
+	fs.Var(&f.keep, "keep-alive", "how long an idle model stays loaded, for example 10m; forever leaves it until others need the memory")
 	addContext(fs, &f.context, "maximum `tokens` of prompt and answer together (default: the model's context length, at most 8192)")
 	f.sharing.add(c, 0)
 	f.lora.add(c)

@@ -46,8 +46,8 @@ seconds.`
 
 func (f *targetFlags) add(c *cobra.Command) {
 	fs := c.Flags()
-	fs.Var(&f.size, "target-size", "most bytes of the file, as 500M or 4GiB")
-	fs.Float64Var(&f.kl, "target-kl", 0, "most KL `divergence` from the model's predictions, in nats")
+	fs.Var(&f.size, "target-size", "maximum bytes of the file, for example 500M")
+	fs.Float64Var(&f.kl, "target-kl", 0, "maximum KL `divergence` from the model's predictions, in nats")
 	fs.Var((*name)(&f.text.text), "calibration", "`file` with the text to measure on (default: one that comes with Karat)")
 	addWindow(c, &f.text.context, 256)
 	fs.IntVar(&f.text.windows, "chunks", 4, "`windows` of the text at most")

@@ -315,7 +315,7 @@ func models(files []entry) map[string][]entry {
 	return models
 }
 
-// chooseGGUF picks the file of a tag, a quantisation or a path; without a tag the only one.
+// chooseGGUF picks the file of a tag, a quantization or a path; without a tag the only one.
 func chooseGGUF(tag string, files []entry) ([]entry, error) {
 	models := models(files)
 	var stems []string
@@ -386,7 +386,7 @@ func parts(files []entry) ([]entry, error) {
 	return files, nil
 }
 
-// listed names the quantisations of files, or their paths where a name has none, at most twenty.
+// listed names the quantizations of files, or their paths where a name has none, at most twenty.
 func listed(models map[string][]entry) string {
 	var names []string
 	for stem := range models {
@@ -405,7 +405,7 @@ func listed(models map[string][]entry) string {
 	return strings.Join(names, ", ")
 }
 
-// aType matches the names of quantisations.
+// aType matches the names of quantizations.
 var aType = regexp.MustCompile(`(?i)^(i?q[0-9]\w*|tq[0-9]_[0-9]|mxfp4\w*|bf16|f16|f32)$`)
 
 // noModel says why a repository has nothing to pull.

@@ -22,13 +22,13 @@ const (
 	typeDocker      = "application/vnd.docker.distribution.manifest.v2+json"
 
 	maxAnswer  = 1 << 20 // bytes of the answer to a question for a token
-	maxLicense = 1 << 20 // bytes of a licence
+	maxLicense = 1 << 20 // bytes of a license
 )
 
 // weightTypes are layers that are GGUF files: Docker's, those of its first releases, and Ollama's.
 var weightTypes = []string{"application/vnd.docker.ai.gguf.v3", "application/vnd.docker.ai.model.file.v1+gguf", "application/vnd.ollama.image.model"}
 
-// licenseTypes are layers that are licences, setAside the types that Karat has no use for, and why.
+// licenseTypes are layers that are licenses, setAside the types that Karat has no use for, and why.
 var (
 	licenseTypes = []string{"application/vnd.docker.ai.license", "application/vnd.ollama.image.license"}
 	setAside     = map[string]string{
@@ -281,7 +281,7 @@ func parseChallenge(s string) (scheme string, parameters map[string]string) {
 	return scheme, parameters
 }
 
-// firstLine is the first line of a licence that says something, "" if it cannot be had now: it is pulled as a file, too.
+// firstLine is the first line of a license that says something, "" if it cannot be had now: it is pulled as a file, too.
 func (p *puller) firstLine(ctx context.Context, address string) string {
 	data, _, err := p.client.small(ctx, address, nil, maxLicense)
 	if err != nil {

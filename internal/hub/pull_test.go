@@ -16,7 +16,7 @@ import (
 
 const reference = "hf:org/tiny-GGUF:Q4_K_M"
 
-// tiny is a repository with files of three quantisations, one of them split.
+// tiny is a repository with files of three quantizations, one of them split.
 func tiny(w *world) *huggingFace {
 	h := &huggingFace{repo: "org/tiny-GGUF", files: map[string]file{
 		"tiny-Q4_K_M.gguf": {data: noise(4500, 1)}, "tiny-Q8_0.gguf": {data: noise(900, 2)}, "README.md": {data: noise(50, 3), small: true},
@@ -25,7 +25,7 @@ func tiny(w *world) *huggingFace {
 	return h.add(w)
 }
 
-// TestPull: the file of a quantisation comes in parts, is whole, has a name, and does not come twice.
+// TestPull: the file of a quantization comes in parts, is whole, has a name, and does not come twice.
 func TestPull(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := tiny(w)

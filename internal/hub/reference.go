@@ -27,7 +27,7 @@ type Reference struct {
 	Kind     Kind
 	Host     string // of a registry, with a port or without
 	Repo     string // ORG/NAME
-	Tag      string // of hf: a quantisation, or a file's path; "" is none
+	Tag      string // of hf: a quantization, or a file's path; "" is none
 	Revision string // of hf: a branch, tag or commit; "" is main
 	Digest   Digest // of oci: the manifest's; of https: the file's
 	URL      *url.URL
@@ -114,7 +114,7 @@ func parseHF(s string) (*Reference, error) {
 	}
 	s, tag, ok := strings.Cut(s, ":")
 	if r.Tag = tag; ok && (!hfTag.MatchString(tag) || !clean(tag)) {
-		return nil, fmt.Errorf("tag %q: want a quantisation such as Q4_K_M, or the path of a file", tag)
+		return nil, fmt.Errorf("tag %q: want a quantization such as Q4_K_M, or the path of a file", tag)
 	}
 	parts := strings.Split(s, "/")
 	if len(parts) > 2 {
