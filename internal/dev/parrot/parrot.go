@@ -78,13 +78,13 @@ func Write(w io.Writer, template, text string, o Options) error {
 		tensors = append(tensors, tensor.Tensor{Name: w.name + ".weight", DType: tensor.F32, Shape: w.shape, Data: b})
 	}
 	metadata := []gguf.KeyValue{{Key: "general.architecture", Value: "llama"}, {Key: "general.name", Value: "parrot"}}
-	for key, value := range map[string]any{"block_count": 1, "context_length": cmp.Or(o.Context, 4096), "embedding_length": d, "feed_forward_length": 32,
-		"attention.head_count": 1, "attention.head_count_kv": 1, "rope.dimension_count": d, "vocab_size": len(v.tokens),
-		"attention.layer_norm_rms_epsilon": float32(1e-6), "rope.freq_base": float32(10000)} {
-		if n, ok := value.(int); ok {
-			value = uint32(n)
-		}
-		metadata = append(metadata, gguf.KeyValue{Key: "llama." + key, Value: value})
+	for _, x := range []gguf.KeyValue{
+		{Key: "block_count", Value: uint32(1)}, {Key: "context_length", Value: uint32(cmp.Or(o.Context, 4096))},
+		{Key: "embedding_length", Value: uint32(d)}, {Key: "feed_forward_length", Value: uint32(32)},
+		{Key: "attention.head_count", Value: uint32(1)}, {Key: "attention.head_count_kv", Value: uint32(1)},
+		{Key: "rope.dimension_count", Value: uint32(d)}, {Key: "vocab_size", Value: uint32(len(v.tokens))},
+		{Key: "attention.layer_norm_rms_epsilon", Value: float32(1e-6)}, {Key: "rope.freq_base", Value: float32(10000)}} {
+		metadata = append(metadata, gguf.KeyValue{Key: "llama." + x.Key, Value: x.Value})
 	}
 	metadata = append(metadata, v.metadata(&o)...)
 	if template != "" {
@@ -190,11 +190,13 @@ func newVocabulary(o *Options) *vocabulary {
 	if o.BOS != "" {
 		o.Control = append(o.Control, o.BOS)
 	}
-	for kind, names := range map[int32][]string{3: o.Control, 4: o.User} {
-		for _, name := range names {
-			if !slices.Contains(v.tokens, name) {
-				v.add(name, kind)
-			}
+	for i, name := range slices.Concat(o.Control, o.User) {
+		kind := int32(3)
+		if i >= len(o.Control) {
+			kind = 4
+		}
+		if !slices.Contains(v.tokens, name) {
+			v.add(name, kind)
 		}
 	}
 	v.eos, v.pieces = slices.Index(v.tokens, o.EOS), len(v.tokens)
