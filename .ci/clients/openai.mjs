@@ -116,7 +116,11 @@ async function responses() {
   const streamed = (await client.responses.stream(called).finalResponse()).output.find((item) => item.type === 'function_call');
   assert.equal(streamed.arguments, call.arguments);
   assert.equal((await client.responses.inputTokens.count({ model, input: question })).input_tokens, whole.usage.input_tokens);
-  await assert.rejects(client.responses.create({ ...ask, previous_response_id: 'resp_1' }), /stored/);
+  await assert.rejects(client.responses.create({ ...ask, previous_response_id: 'resp_1' }), /store: false/);
+  assert.equal((await client.responses.retrieve(whole.id)).output_text ?? whole.output_text, answer);
+  assert.equal((await client.responses.create({ ...ask, previous_response_id: whole.id })).previous_response_id, whole.id);
+  await client.responses.delete(whole.id);
+  await assert.rejects(client.responses.retrieve(whole.id), OpenAI.NotFoundError);
   await assert.rejects(client.responses.retrieve('resp_1'), OpenAI.NotFoundError);
 }
 
