@@ -19,6 +19,7 @@ type fields struct {
 	order  []string
 	err    **problem
 	hints  *hints
+	echo   bool // of an answer that a client sends back, with whatever it keeps there
 	left   *int // values that the request may still have in texts that are decoded whole
 }
 

@@ -152,7 +152,7 @@ func messages(f *fields) (all []karat.Message) {
 			return nil
 		}
 		all = append(all, message(m, names))
-		if all[len(all)-1].Role == karat.RoleAssistant { // an answer, with what its client keeps there
+		if m.echo {
 			m.hintRest()
 		}
 		m.done()
@@ -203,7 +203,10 @@ func content(m *fields, name string, needed bool) (parts []karat.Part) {
 		} else {
 			parts = append(parts, karat.Text(p.text("text")))
 			p.ignore("annotations", "logprobs")
-			p.hint("cache_control", "citations", "role", "refusal", "reasoning_content") // the last three by clients that send back whole answers
+			p.hint("cache_control", "citations")
+		}
+		if m.echo {
+			p.hintRest()
 		}
 		p.done()
 	}
@@ -221,6 +224,7 @@ func joined(parts []karat.Part) string {
 
 // assistant reads the parts of what the assistant said: reasoning, text and calls.
 func assistant(m *fields, names map[string]string) (parts []karat.Part) {
+	m.echo = true
 	for _, name := range []string{"reasoning_content", "reasoning"} {
 		if text := m.text(name); text != "" {
 			parts = append(parts, karat.Reasoning(text))

@@ -7,6 +7,5 @@ export const answer = 'The capital of Egypt is Cairo.';
 export const code = 'func main() {';
 export const continued = '\n\tprintln("hello world")';
 export const weather = { type: 'object', additionalProperties: false, required: ['city'], properties: { city: { enum: ['Oslo', 'Cairo'] } } };
-export const noTools = /the chat template takes no tools/;
 export const noVectors = /do not say how to make vectors/;
 export const cities = ['Oslo', 'Cairo'];
