@@ -81,3 +81,10 @@ func (e *Engine) Meet() { e.wait = func(time.Duration) time.Duration { return ti
 
 // Wait is how long a step waits for the others of the last one, which took so long.
 func Wait(took time.Duration) time.Duration { return wait(took) }
+
+// Served returns what is on a key's account.
+func (e *Engine) Served(key string) int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.account(key).served
+}

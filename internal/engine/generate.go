@@ -48,7 +48,11 @@ type Decoder interface {
 type Grammar interface {
 	Mask() (*sample.Mask, error) // nil is any token
 	Accept(id int) error
+	Steps() int // of work since the last call
 }
+
+// stepsPerToken is the work of a grammar that counts as a token in its caller's share: about a millisecond.
+const stepsPerToken = 1 << 13
 
 // Token is one generated token.
 type Token struct {
@@ -106,6 +110,9 @@ func (s *Sequence) generate(ctx context.Context, r Request, text *stopper, yield
 				return err
 			}
 			t, err := all[j].choose(sampler, history, &r)
+			if r.Grammar != nil {
+				s.charge(r.Grammar.Steps() / stepsPerToken)
+			}
 			if !r.Logits {
 				s.row = all[j].logits
 			}

@@ -399,6 +399,16 @@ func (w *work) charge() {
 	}
 }
 
+// charge puts work beside the engine's steps on the account of the sequence's key.
+func (s *Sequence) charge(tokens int) {
+	if tokens == 0 {
+		return
+	}
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	s.e.account(s.caller.Key).served += int64(tokens)
+}
+
 // place reports whether one more sequence may run, which may take the place of one of a
 // lower priority.
 func (e *Engine) place(s *Sequence) bool {

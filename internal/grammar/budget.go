@@ -13,6 +13,7 @@ type Budget struct {
 	Within interface { // what the answer must fit besides; nil is anything
 		Mask() (*sample.Mask, error)
 		Accept(id int) error
+		Steps() int
 	}
 	Decoder interface { // with the names of marks that are special tokens
 		Write(id int) string
@@ -41,6 +42,14 @@ func (b *Budget) Mask() (*sample.Mask, error) {
 		return b.Within.Mask()
 	}
 	return nil, nil
+}
+
+// Steps returns those of Within.
+func (b *Budget) Steps() int {
+	if b.Within == nil {
+		return 0
+	}
+	return b.Within.Steps()
 }
 
 // Accept goes on with a token.

@@ -81,6 +81,9 @@ func (m *Matcher) Accept(id int) error {
 	return nil
 }
 
+// Steps returns the steps that texts of the grammar have taken since it was called last.
+func (m *Matcher) Steps() int { return int(m.g.terms.share.steps.Swap(0)) }
+
 // Complete reports whether the text fits the grammar as it is.
 func (m *Matcher) Complete() bool { return m.s.accept }
 
@@ -126,6 +129,7 @@ func (g *Grammar) piece(ctx context.Context, s *state, do func(s *state)) error 
 
 func (g *Grammar) try(forget bool, s *state, do func(s *state)) (err error) {
 	defer caught(&err)
+	defer func() { g.terms.share.steps.Add(int64(maxFuel - g.terms.fuel)) }()
 	g.terms.fuel = maxFuel
 	if forget {
 		g.forget()

@@ -38,10 +38,11 @@ func (r *Room) Share(key string) *Share {
 
 // Share is what a grammar has of a room.
 type Share struct {
-	room *Room
-	key  string
-	held atomic.Int64
-	turn bool // it has a turn at matching
+	room  *Room
+	key   string
+	held  atomic.Int64
+	steps atomic.Int64 // of texts, since Matcher.Steps was called
+	turn  bool         // it has a turn at matching
 }
 
 // Free gives the share back to its room.

@@ -174,6 +174,9 @@ func TestRoomHolds(t *testing.T) {
 	if forgot == 0 {
 		t.Error("nothing was forgotten: the test shows nothing")
 	}
+	if m := all[0]; m.Steps() == 0 || m.Steps() != 0 {
+		t.Error("the work of texts is not counted, or twice")
+	}
 	for _, m := range all {
 		m.g.Free()
 	}

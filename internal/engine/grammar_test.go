@@ -1,0 +1,30 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/sample"
+)
+
+// laborious is a grammar of any text that takes many steps for each token.
+type laborious struct{ steps int }
+
+func (g laborious) Mask() (*sample.Mask, error) { return nil, nil }
+func (g laborious) Accept(int) error            { return nil }
+func (g laborious) Steps() int                  { return g.steps }
+
+// TestGrammarIsCharged: the work of a grammar counts in its caller's share, as tokens do.
+func TestGrammarIsCharged(t *testing.T) {
+	served := func(g engine.Grammar) int64 {
+		e := toy(t, engine.Options{Context: 64}, nil)
+		s := e.NewSequence()
+		defer s.Close()
+		generate(t, s, engine.Request{Prompt: []int32{2, 5}, Max: 3, Decoder: numbers{}, Grammar: g, Caller: engine.Caller{Key: "a"}})
+		return e.Served("a")
+	}
+	light, heavy := served(laborious{}), served(laborious{10 << 13})
+	if heavy-light != 3*10 {
+		t.Errorf("%d are charged, with a grammar that takes the time of 10 tokens for each of 3 %d", light, heavy)
+	}
+}
