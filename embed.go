@@ -31,7 +31,7 @@ const (
 // EmbedOptions say how texts become vectors. The zero value is what the model's files say.
 type EmbedOptions struct {
 	Pooling    Pooling // "" is the model's
-	Normalize  *bool   // whether vectors have the length 1; nil is what the folder says, and of a GGUF file, which does not say, true
+	Normalize  *bool   // whether vectors have the length 1, as new(false); nil is the folder's setting, and true without one
 	Dimensions int     // first features that are kept, before vectors are normalized; 0 is all
 	Prompt     string  // name of the prompt that comes before each text; "" is the model's default, if it has one
 	Caller     Caller  // who asks
@@ -51,9 +51,9 @@ type embedding struct {
 // atOnce is how many texts are in the engine at a time: enough to fill a step.
 const atOnce = 32
 
-// Embed makes a vector of each text. A text's vector has the same bits beside any others. A text that the context does not
-// hold is an error, and so is one without tokens. The error of a model that is not made for it says what its files lack;
-// with EmbedOptions.Pooling any model that generates makes vectors, too.
+// Embed makes a vector of each text. A text's vector has the same bits beside any others. A text that the context
+// does not hold is an error, and so is one without tokens. The error of a model that is not made for it says what its
+// files lack; with EmbedOptions.Pooling any model that generates makes vectors, too.
 func (m *Model) Embed(ctx context.Context, texts []string, o EmbedOptions) ([][]float32, error) {
 	return m.embedAll(ctx, len(texts), o, func(ctx context.Context, i int, prompt string) ([]int32, error) {
 		return m.prompt(ctx, prompt+texts[i], tokenizer.Options{AddSpecial: true})

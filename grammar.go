@@ -21,8 +21,8 @@ type Grammar struct {
 	calls bool                                                        // the text is calls of tools
 }
 
-// GrammarRoom bounds the memory of grammars that are compiled in it, and shares out the processors that they need by callers. A server has
-// one for all grammars.
+// GrammarRoom bounds the memory of grammars that are compiled in it, and shares out the processors that they need by
+// callers. A server has one for all grammars.
 type GrammarRoom struct{ room *grammar.Room }
 
 // NewGrammarRoom returns a room of so many bytes.
@@ -41,14 +41,15 @@ func JSONObject() *Grammar {
 	return g
 }
 
-// Regexp returns the grammar of the texts that a regular expression matches as a whole. The syntax is that of package regexp;
-// \uXXXX is a character.
+// Regexp returns the grammar of the texts that a regular expression matches as a whole. The syntax is that of package
+// regexp; \uXXXX is a character.
 func Regexp(pattern string) (*Grammar, error) { return newGrammar(grammar.Regexp(pattern)) }
 
 // GBNF returns the grammar of the texts of the rule root, in llama.cpp's notation.
 func GBNF(source string) (*Grammar, error) { return newGrammar(grammar.GBNF(source)) }
 
-// Lark returns the grammar of the texts of the rule start, in the notation of the Python library Lark. docs/grammar.md lists what of it.
+// Lark returns the grammar of the texts of the rule start, in the notation of the Python library Lark.
+// docs/grammar.md lists what of it.
 func Lark(source string) (*Grammar, error) { return newGrammar(grammar.Lark(source)) }
 
 func newGrammar(g *grammar.Grammar, err error) (*Grammar, error) {
@@ -58,8 +59,8 @@ func newGrammar(g *grammar.Grammar, err error) (*Grammar, error) {
 	return &Grammar{g: g, match: func(ctx context.Context, m *Model) (engine.Grammar, error) { return g.Match(ctx, m.vocabulary()) }}, nil
 }
 
-// Bytes is about how much memory the grammar takes now. It grows as texts are held to it. What they have built is forgotten where it has
-// 16 MiB, and built again when it is met.
+// Bytes is about how much memory the grammar takes now. It grows as texts are held to it. What they have built is
+// forgotten where it has 16 MiB, and built again when it is met.
 func (g *Grammar) Bytes() int {
 	if g.g == nil {
 		return 0
@@ -67,8 +68,8 @@ func (g *Grammar) Bytes() int {
 	return g.g.Bytes()
 }
 
-// Ignored returns the paths of what the source says and the grammar does not heed, such as a format that Karat does not know:
-// #/properties/phone/format.
+// Ignored returns the paths of what the source says and the grammar does not heed, such as a format that Karat does
+// not know: #/properties/phone/format.
 func (g *Grammar) Ignored() []string {
 	if g.g == nil {
 		return nil
@@ -110,16 +111,17 @@ func (o *ResponseFormat) form() grammar.Form {
 	return grammar.Form{Schema: o.Schema, Pattern: o.Regexp, GBNF: o.GBNF, Lark: o.Lark}
 }
 
-// TextGrammar returns the grammar of a text that is no answer to a conversation. Of o, Schema, Regexp, GBNF, Lark, Room and Key count. The
-// work ends with ctx, and after a number of steps that takes about a second.
+// TextGrammar returns the grammar of a text that is no answer to a conversation. Of o, Schema, Regexp, GBNF, Lark,
+// Room and Key count. The work ends with ctx, and after a number of steps that takes about a second.
 func TextGrammar(ctx context.Context, o ResponseFormat) (*Grammar, error) {
 	f := o.form()
 	return newGrammar(f.Compile(ctx, o.share()))
 }
 
-// ResponseGrammar returns the grammar of a whole answer must fit: reasoning, if the model reasons, and then a text, or calls of tools as the
-// model's chat template shows them. The names of the marks are to be in GenerateOptions.Special where they are special tokens. The
-// arguments of a call fit the tool's Parameters. Unless the tool is Strict, Parameters that are not supported stand for any object.
+// ResponseGrammar returns the grammar of a whole answer must fit: reasoning, if the model reasons, and then a text,
+// or calls of tools as the model's chat template shows them. The names of the marks are to be in
+// GenerateOptions.Special where they are special tokens. The arguments of a call fit the tool's Parameters. Unless
+// the tool is Strict, Parameters that are not supported stand for any object.
 func (m *Model) ResponseGrammar(ctx context.Context, o ResponseFormat) (*Grammar, error) {
 	t := grammar.Turn{Syntax: syntax.Of(m.opened.Checkpoint.Template()), Form: o.form(), Opened: o.InReasoning, Required: o.RequireCall, Single: o.SingleCall}
 	for _, tool := range o.Tools {
@@ -132,9 +134,10 @@ func (m *Model) ResponseGrammar(ctx context.Context, o ResponseFormat) (*Grammar
 	return g, err
 }
 
-// ReasoningBudget returns g, where nil is any text, with at most so many tokens of reasoning in an answer. Behind them the model's mark
-// comes that ends reasoning. A mark of several tokens counts, but for its last one. With a g, a character that was begun ends first. Of o,
-// Tools and InReasoning count. Marks are to be in GenerateOptions.Special. A model whose chat template shows no reasoning is an error.
+// ReasoningBudget returns g, where nil is any text, with at most so many tokens of reasoning in an answer. Behind
+// them the model's mark comes that ends reasoning. A mark of several tokens counts, but for its last one. With a g, a
+// character that was begun ends first. Of o, Tools and InReasoning count. Marks are to be in GenerateOptions.Special.
+// A model whose chat template shows no reasoning is an error.
 func (m *Model) ReasoningBudget(ctx context.Context, g *Grammar, tokens int, o ResponseFormat) (*Grammar, error) {
 	s := syntax.Of(m.opened.Checkpoint.Template())
 	if s.Open == "" || tokens < 0 {
@@ -174,8 +177,8 @@ func controls(marks []string) (all []string) {
 	return all
 }
 
-// SpecialTokens returns the special tokens that the model writes around reasoning and calls of tools, as its chat template shows them: for
-// GenerateOptions.Special, by which they are a part of the text.
+// SpecialTokens returns the special tokens that the model writes around reasoning and calls of tools, as its chat
+// template shows them: for GenerateOptions.Special, by which they are a part of the text.
 func (m *Model) SpecialTokens(ctx context.Context) (all []string, err error) {
 	s := syntax.Of(m.opened.Checkpoint.Template())
 	return m.specialTokens(ctx, &s)

@@ -152,10 +152,10 @@ type Model struct {
 	closed bool
 }
 
-// Load opens a model: the GGUF file (any part of a split one) or the Hugging Face folder at a path, or a pulled model by its
-// name or by the reference that it was pulled by, as "Qwen3-0.6B:Q4_K_M" or "hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M". A path that
-// exists wins. Load never downloads: Pull does. The end of ctx stops it. A model that does not fit the free memory is an
-// error that wraps ErrMemory, unless Options.NoFit is set.
+// Load opens a model: the GGUF file (any part of a split one) or the Hugging Face folder at a path, or a pulled model
+// by its name or by the reference that it was pulled by, as "Qwen3-0.6B:Q4_K_M" or "hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M".
+// A path that exists wins. Load never downloads: Pull does. The end of ctx stops it. A model that does not fit the
+// free memory is an error that wraps ErrMemory, unless Options.NoFit is set.
 func Load(ctx context.Context, name string, o Options) (*Model, error) {
 	if name == "" {
 		return nil, errors.New("the name of the model is empty")

@@ -191,8 +191,8 @@ func lost(err error, messages []Message) error {
 	return err
 }
 
-// MessageError is the error of one message of a conversation: the chat template would leave out its text, or a part of the message
-// is none that its role has.
+// MessageError is the error of one message of a conversation: the chat template would leave out its text, or a part
+// of the message is none that its role has.
 type MessageError struct {
 	Message int // its place in the conversation
 	Err     error
@@ -212,8 +212,8 @@ func (e *NameError) Error() string {
 	return fmt.Sprintf("message %d: the chat template has no place for the name of who speaks, and would leave %q out", e.Message, e.Name)
 }
 
-// unended renders a conversation up to the end of its last text. A mark behind that text shows where a template would end the turn,
-// and keeps it from trimming the text.
+// unended renders a conversation up to the end of its last text. A mark behind that text shows where a template would
+// end the turn, and keeps it from trimming the text.
 func (m *Model) unended(ctx context.Context, messages []Message, o GenerateOptions) ([]chat.Segment, error) {
 	const mark = "|the answer goes on here|"
 	n := len(messages) - 1

@@ -13,9 +13,9 @@ import (
 	"github.com/karat-run/karat/internal/syntax"
 )
 
-// ChatParts is Chat with the answer's parts in place of its tokens, each as soon as it is certain: Text and Reasoning in
-// pieces, a ToolCall whole. Calls are those of GenerateOptions.Tools. Tools are called by the program, whose results are the
-// next message.
+// ChatParts is Chat with the answer's parts in place of its tokens, each as soon as it is certain: Text and Reasoning
+// in pieces, a ToolCall whole. Calls are those of GenerateOptions.Tools. Tools are called by the program, whose
+// results are the next message.
 func (m *Model) ChatParts(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Part, error] {
 	return func(yield func(Part, error) bool) {
 		s := m.NewSession()
@@ -24,8 +24,8 @@ func (m *Model) ChatParts(ctx context.Context, messages []Message, o GenerateOpt
 	}
 }
 
-// GenerateParts is Generate with the answer's parts, as ChatParts has them. Of GenerateOptions.Tools, which the prompt has
-// named in its own way, calls are found.
+// GenerateParts is Generate with the answer's parts, as ChatParts has them. Of GenerateOptions.Tools, which the
+// prompt has named in its own way, calls are found.
 func (m *Model) GenerateParts(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Part, error] {
 	return func(yield func(Part, error) bool) {
 		s := m.NewSession()
@@ -95,8 +95,8 @@ func (a *Answer) ToolCalls() (calls []ToolCall) {
 	return calls
 }
 
-// Parse returns the parts of an answer's whole text, as the model's chat template shows them: reasoning, calls of the given
-// tools, and the text between them. A text that looks like a call and is none of these tools' is text.
+// Parse returns the parts of an answer's whole text, as the model's chat template shows them: reasoning, calls of the
+// given tools, and the text between them. A text that looks like a call and is none of these tools' is text.
 func (m *Model) Parse(text string, tools ...Tool) Message {
 	y := syntax.Of(m.opened.Checkpoint.Template())
 	end := strings.Index(text, y.Close)
@@ -159,7 +159,8 @@ func partsOf(events []syntax.Event) (parts []Part) {
 	return parts
 }
 
-// callID returns an id that no other call has. Its nine letters and digits are the form that Mistral's templates demand.
+// callID returns an id that no other call has. Its nine letters and digits are the form that Mistral's templates
+// demand.
 func callID() string {
 	var b [6]byte
 	rand.Read(b[:]) // never fails

@@ -9,7 +9,7 @@ import (
 
 // PullOptions are options of Pull. The zero value is usable.
 type PullOptions struct {
-	Name        string // of the model in the store; "" is the reference's: Qwen3-0.6B:Q4_K_M of hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M
+	Name        string // of the model in the store; "" is the reference's, such as Qwen3-0.6B:Q4_K_M
 	Token       string // for Hugging Face; "" is that of HF_TOKEN, or of the file that its programs keep
 	Endpoint    string // address of Hugging Face, or of a mirror; "" is that of HF_ENDPOINT, or https://huggingface.co
 	RateLimit   int64  // maximum bytes a second; 0 is no limit
@@ -39,8 +39,9 @@ type PulledModel struct {
 //	oci://REGISTRY/NAME:TAG    a model in a registry, as Docker and Ollama keep them
 //	https://HOST/FILE.gguf     a file
 //
-// ORG/NAME, hf.co/ORG/NAME and https://huggingface.co/ORG/NAME are Hugging Face's, too. Files are verified by the SHA-256
-// that the server promises. What came before the end of ctx, or before an error, is kept, and the next Pull goes on with it.
+// ORG/NAME, hf.co/ORG/NAME and https://huggingface.co/ORG/NAME are Hugging Face's, too. Files are verified by the
+// SHA-256 that the server promises. What came before the end of ctx, or before an error, is kept, and the next Pull
+// goes on with it.
 //
 // Pull needs import _ "github.com/karat-run/karat/pull" in the program. Without the import no HTTP is linked.
 func Pull(ctx context.Context, reference string, o PullOptions) (*PulledModel, error) {

@@ -25,9 +25,9 @@ type RerankResult struct {
 	Tokens int     // of the pair, as the model read it
 }
 
-// Rerank judges how well each document answers the query, the best one first, and equal ones in their order. A document's
-// score has the same bits beside any others. A pair that the context does not hold is an error that wraps ErrFull, but with
-// RerankOptions.Truncate. The error of a model that is not made for it says what its files lack.
+// Rerank judges how well each document answers the query, the best one first, and equal ones in their order. A
+// document's score has the same bits beside any others. A pair that the context does not hold is an error that wraps
+// ErrFull, but with RerankOptions.Truncate. The error of a model that is not made for it says what its files lack.
 func (m *Model) Rerank(ctx context.Context, query string, documents []string, o RerankOptions) ([]RerankResult, error) {
 	if ctx == nil {
 		return nil, errNilContext

@@ -10,9 +10,9 @@ import (
 	"github.com/karat-run/karat/internal/kvfile"
 )
 
-// ExportState computes a prompt of two ids or more, but for the last, and writes what the model then holds: its keys and values, and the states of
-// convolutions and scans, with the prompt's ids, a hash of the model (Fingerprint) and a checksum. The same prompt gives the same
-// bytes. It is an error on GPUs and with Float64.
+// ExportState computes a prompt of two ids or more, but for the last, and writes what the model then holds: its keys
+// and values, and the states of convolutions and scans, with the prompt's ids, a hash of the model (Fingerprint) and
+// a checksum. The same prompt gives the same bytes. It is an error on GPUs and with Float64.
 func (m *Model) ExportState(ctx context.Context, w io.Writer, prompt []int) error {
 	ids, err := m.promptIDs(ctx, prompt)
 	if err != nil {
@@ -49,9 +49,10 @@ func state(ctx context.Context, e *engine.Engine, ids []int32) (*kvfile.File, er
 	return s.Carry()
 }
 
-// ImportState is a session that goes on from what ExportState wrote, and the prompt's ids: GenerateIDs of them, or of them and others behind them,
-// computes the last of them and what follows. A file that was changed, and one of another model or of other numerics, is an
-// error. A state cannot be told from a forged one of the same model without computing it again: take files from nobody but yourself.
+// ImportState is a session that goes on from what ExportState wrote, and the prompt's ids: GenerateIDs of them, or of
+// them and others behind them, computes the last of them and what follows. A file that was changed, and one of
+// another model or of other numerics, is an error. A state cannot be told from a forged one of the same model without
+// computing it again: take files from nobody but yourself.
 func (m *Model) ImportState(ctx context.Context, data []byte) (*Session, []int, error) {
 	if ctx == nil {
 		return nil, nil, errNilContext

@@ -288,11 +288,24 @@ type Stats struct {
 	PageSize, Pages int // tokens of a page, and pages that KVBudget has room for, by the first one; 0 without a bound
 }
 
-// Stats says what the engine does.
+// Stats says what the engine does, and the others of its pool.
 func (e *Engine) Stats() Stats {
+	s := Stats{MaxSequence: e.pool.Longest()}
+	for _, x := range append(e.group.others(e), e) {
+		x.count(&s)
+	}
+	s.KVUsed, s.KVCached, s.KVBudget = e.pool.Usage()
+	if one := e.pool.BytesOf(kv.PageSize); one > 0 {
+		s.PageSize, s.Pages = kv.PageSize, int(s.KVBudget/one)
+	}
+	return s
+}
+
+// count adds the engine's own work.
+func (e *Engine) count(s *Stats) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := Stats{Busy: len(e.queue), Steps: e.steps, Finished: e.ended, MaxSequence: e.pool.Longest()}
+	s.Busy, s.Steps, s.Finished = s.Busy+len(e.queue), s.Steps+e.steps, s.Finished+e.ended
 	for _, x := range e.live {
 		if x.runs && !e.idle(x) {
 			s.Running++
@@ -303,11 +316,6 @@ func (e *Engine) Stats() Stats {
 			s.Queued++
 		}
 	}
-	s.KVUsed, s.KVCached, s.KVBudget = e.pool.Usage()
-	if one := e.pool.BytesOf(kv.PageSize); one > 0 {
-		s.PageSize, s.Pages = kv.PageSize, int(s.KVBudget/one)
-	}
-	return s
 }
 
 // Holds is how many sequences of n tokens the budget of keys and values has room for.
