@@ -86,6 +86,7 @@ func TestMemoryOfRequests(t *testing.T) {
 		"arguments":     {"/v1/chat/completions", `{"model":"demo","messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{\"a\":[` + many(n, `1`) + `]}"}}]}]}`, "values"},
 		"tokenize":      {"/tokenize", `{"with_pieces":true,"content":"` + strings.Repeat("a b ", n/2) + `"}`, "in parts"},
 		"detokenize":    {"/detokenize", `{"tokens":[` + many(n, `5`) + `]}`, "in parts"},
+		"context":       {"/api/generate", `{"model":"demo","prompt":"a","context":[` + many(n, `5`) + `]}`, "maximum context length"},
 		"deep":          {"/v1/completions", strings.Repeat(`{"prompt":`, n), "levels deep"},
 	} {
 		bytes, status, answer := c.allocates("POST", x.path, x.body)

@@ -58,7 +58,14 @@ func isBlank(parts []karat.Part) bool {
 // ollamaPrompt reads the prompt of a generation. The ids of context, that an answer gave back, come before the prompt.
 func (x *exchange) ollamaPrompt(f *fields, r *request, c *conversation) *problem {
 	prompt, raw, before := f.text("prompt"), f.boolean("raw", false), []int(nil)
-	f.decode("context", "an array of token ids", &before)
+	if given := f.take("context"); given != nil && given[0] != '[' {
+		f.fail("context", "%s, want an array of token ids", kindOf(given))
+	} else if given != nil {
+		ids, p := tokenIDs("context", given, r.model.room, r.least())
+		if before = ids; p != nil {
+			f.reject(p)
+		}
+	}
 	f.lacks("suffix", "template", "images")
 	if system := f.text("system"); system != "" {
 		c.messages = append(c.messages, karat.TextMessage(karat.RoleSystem, system))
