@@ -23,7 +23,7 @@ func (s *samplingFlags) add(fs *pflag.FlagSet) {
 	fs.Float64Var(&s.given.TopP, "top-p", 0, "draw from the likeliest tokens that together have this `probability`; 0 and 1 are off")
 	fs.Float64Var(&s.given.MinP, "min-p", 0, "draw from tokens at least this `share` as likely as the likeliest; 0 is off")
 	fs.Float64Var(&s.given.RepeatPenalty, "repeat-penalty", 0, "divide the logits of the last 64 tokens by this `factor`; 0 and 1 are off")
-	fs.Uint64Var(&s.seed, "seed", 0, "`seed` of the draws; the same seed gives the same text (default: a random one, which is printed)")
+	fs.Uint64Var(&s.seed, "seed", 0, "`seed` of the draws, by which a text comes again (default: a random one; -v says it)")
 }
 
 // check finds values that are out of range.
