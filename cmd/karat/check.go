@@ -72,7 +72,7 @@ or the report cannot be written.`,
 }
 
 func (f *checkFlags) run(c *cobra.Command, path string) error {
-	ctx, stop := untilSignal()
+	ctx, stop := interruptible()
 	defer stop()
 	start := time.Now()
 	p := newProgress(c.ErrOrStderr(), path)
@@ -188,7 +188,7 @@ func (f *checkFlags) repair(c *cobra.Command, path string) (string, error) {
 	if err := spare("--fix "+f.fix, f.fix, path, f.against); err != nil {
 		return "", err
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := interruptible()
 	defer stop()
 	changes, err := convert.Repair(ctx, path, f.against, f.fix, func(m *checkpoint.Checkpoint) error {
 		_, _, err := model.Graph(ctx, m, 0)

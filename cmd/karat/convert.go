@@ -79,7 +79,7 @@ func (f *convertFlags) run(c *cobra.Command, src string) error {
 		return usageError{err}
 	}
 	p := newProgress(c.ErrOrStderr(), f.output)
-	ctx, stop := untilSignal()
+	ctx, stop := interruptible()
 	defer stop()
 	r, err := karat.Convert(ctx, src, f.output, karat.ConvertOptions{Type: f.kind, Split: int64(f.split), Ignore: f.ignore, Progress: p.report})
 	p.end()

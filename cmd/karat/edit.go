@@ -104,7 +104,7 @@ func (f *editFlags) run(c *cobra.Command, file string) error {
 	case out == "":
 		out = found.Path
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := interruptible()
 	defer stop()
 	o.Loads = func(m *checkpoint.Checkpoint) error {
 		_, _, err := model.Graph(ctx, m, 0)

@@ -157,7 +157,7 @@ func (f *evalFlags) run(c *cobra.Command, path string) error {
 	if err := f.check(c, path); err != nil {
 		return err
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := interruptible()
 	defer stop()
 	var e eval.Options
 	var w *eval.Windows

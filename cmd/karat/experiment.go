@@ -169,7 +169,7 @@ func (f *experimentFlags) run(c *cobra.Command, path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := interruptible()
 	defer stop()
 	x, m, err := f.runner(ctx, c, s, "")
 	if err != nil {
@@ -214,7 +214,7 @@ func (f *experimentFlags) verify(c *cobra.Command, dir string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := interruptible()
 	defer stop()
 	x, m, err := f.runner(ctx, c, s, b.Manifest.Model)
 	if err != nil {

@@ -85,7 +85,7 @@ func (f *extractFlags) run(c *cobra.Command, args []string) error {
 	if err := spareNew("-o "+f.out, f.out, f.prompts, path); err != nil {
 		return err
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := interruptible()
 	defer stop()
 	err = f.extract(ctx, c, path, o, inputs, place, at, kind)
 	return interruptedOr(ctx, err)

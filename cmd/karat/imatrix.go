@@ -93,7 +93,7 @@ func (f *imatrixFlags) run(c *cobra.Command, path string) error {
 	if err := atomicfile.Check(f.output); err != nil {
 		return err
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := interruptible()
 	defer stop()
 	m, err := openModel(ctx, path, f.context, c.ErrOrStderr())
 	if err != nil {

@@ -127,7 +127,7 @@ func (f *kvFlags) with(c *cobra.Command, named []string, do func(ctx context.Con
 	if err != nil {
 		return err
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := interruptible()
 	defer stop()
 	o.Adapters, o.Context = f.lora, f.context
 	m, err := loadModel(ctx, path, o, c.ErrOrStderr())

@@ -124,8 +124,11 @@ func run(args []string) int {
 	return statusError
 }
 
-// untilSignal is a context that ends when the program is told to end, so that it
-// can say what it has, and tidy up. A second signal ends the program at once.
+// interruptible calls untilSignal, but for tests that interrupt a command at one of its steps.
+var interruptible = untilSignal
+
+// untilSignal returns a context that ends when the program is told to end, so that the program can say how far it came,
+// and tidy up. A second signal ends the program at once.
 func untilSignal() (ctx context.Context, stop func()) {
 	signals := []os.Signal{syscall.SIGTERM}
 	for _, s := range append([]os.Signal{os.Interrupt}, hangup...) {

@@ -138,7 +138,7 @@ func (f *quantizeFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := interruptible()
 	defer stop()
 	start := time.Now()
 	var plan *autoquant.Plan

@@ -122,7 +122,7 @@ func (f *recordFlags) run(c *cobra.Command, args []string) error {
 	if err := f.spare(path); err != nil {
 		return err
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := interruptible()
 	defer stop()
 	w, err := lab.Create(f.out)
 	if err != nil {

@@ -80,7 +80,7 @@ func (f *synthFlags) run(c *cobra.Command) (err error) {
 	if err := synth.Check(o); err != nil {
 		return usageError{err}
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := interruptible()
 	defer stop()
 	err = atomicfile.Write(f.output, func(w io.Writer) error { return synth.Write(ctx, w, o) })
 	p.end()

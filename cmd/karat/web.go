@@ -56,7 +56,7 @@ docs/web.md lists the headers that it should send.`,
 }
 
 func (f *webFlags) run(c *cobra.Command) error {
-	ctx, stop := untilSignal()
+	ctx, stop := interruptible()
 	defer stop()
 	err := f.serveOrWrite(ctx, c.OutOrStdout())
 	if err != nil && ctx.Err() != nil {
