@@ -175,6 +175,9 @@ runs. "karat help families" lists the families of models.`,
 		if e := (*strconv.NumError)(nil); errors.As(err, &e) { // whose text is for programmers
 			return usagef("%s%s", strings.TrimSuffix(err.Error(), e.Error()), numberText(e))
 		}
+		if gone := (goneError{}); errors.As(err, &gone) {
+			return usagef("%w", gone)
+		}
 		return unknownFlag(of, err)
 	})
 	strictHelp(c)

@@ -225,7 +225,10 @@ type goneFlag string
 
 func (g goneFlag) String() string   { return "" }
 func (g goneFlag) Type() string     { return "gone" }
-func (g goneFlag) Set(string) error { return errors.New(string(g)) }
+func (g goneFlag) Set(string) error { return goneError{errors.New(string(g))} }
+
+// goneError is the error of a flag that there is no more. It needs no words of the parser of flags.
+type goneError struct{ error }
 
 // completeModels completes the names of the store, and else files.
 func completeModels(*cobra.Command, []string, string) (names []string, d cobra.ShellCompDirective) {

@@ -110,8 +110,8 @@ func newShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show what a model is, and where it came from",
-		Long: `Show prints where a pulled model came from, its license, the memory it needs, and then what
-karat inspect prints.`,
+		Long: `Show prints where a pulled model came from, its files, its license and the memory it needs.
+"karat inspect NAME" prints its settings and tensors.`,
 		Example: `  karat show Qwen3-0.6B:Q4_K_M`,
 		Args:    byUse,
 		RunE:    func(c *cobra.Command, args []string) error { return showModel(c, args[0]) },
@@ -156,8 +156,10 @@ func showModel(c *cobra.Command, name string) error {
 	if err := facts.write(w, m); err != nil {
 		return err
 	}
-	fmt.Fprintln(w)
-	return new(inspectFlags).run(c, []string{path})
+	if _, err := fmt.Fprintf(w, "tensors        karat inspect %s\n", m.Name); err != nil {
+		return err
+	}
+	return broken
 }
 
 func newRemoveCommand() *cobra.Command {
