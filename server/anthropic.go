@@ -14,7 +14,11 @@ func (anthropic) problem(p *problem) any {
 	if kind == "" {
 		kind = "api_error"
 	}
-	return map[string]any{"type": "error", "error": map[string]any{"type": kind, "message": p.message}}
+	e := map[string]any{"type": kind, "message": p.message}
+	if p.code != "" {
+		e["details"] = map[string]string{"error_code": p.code}
+	}
+	return map[string]any{"type": "error", "error": e}
 }
 
 func (a anthropic) broken(p *problem) (string, any) { return "error", a.problem(p) }

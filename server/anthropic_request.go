@@ -28,6 +28,9 @@ func (x *exchange) messageRequest(answer bool) (*request, *problem) {
 	}
 	r.stop = f.texts("stop_sequences", maxStops)
 	r.stream = f.boolean("stream", false)
+	if kind, _ := as[map[string]any](f.values["thread"]); kind["type"] == "continue" { // clients send the whole conversation then
+		f.reject(&problem{status: http.StatusNotFound, kind: invalid, code: "thread_not_found", param: "thread", message: "This server keeps no threads: send the whole conversation again"})
+	}
 	r.edits = f.has("context_management") // none is applied, which the answer says
 	f.hint("metadata", "service_tier", "cache_control", "container", "mcp_servers", "thread", "inference_geo", "speed", "context_management")
 	c := conversation{args: map[string]any{}}

@@ -65,6 +65,10 @@ func TestMessagesHints(t *testing.T) {
 			}
 		}
 	}
+	status, answer, _ := c.do("POST", "/v1/messages", `{`+asking+`,"thread":{"type":"continue","previous_message_id":"msg_1"}}`)
+	if status != 404 || at(parseObject(t, answer), "error", "details", "error_code") != "thread_not_found" {
+		t.Errorf("%d %s", status, answer)
+	}
 	const over = `,"thinking":{"type":"enabled","budget_tokens":2000}`
 	if status, answer, _ := c.do("POST", "/v1/messages", `{`+asking+over+`}`); status != 400 {
 		t.Errorf("a budget above max_tokens: %d %s", status, answer)
