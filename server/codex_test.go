@@ -1,0 +1,32 @@
+package server
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestCodex: the second request of Codex 0.171.0, recorded and with its texts cut short, has an answer with a call within a namespace.
+// It has the result of a call, reasoning in its opaque form, a namespace, and a tool of the service.
+func TestCodex(t *testing.T) {
+	b, err := os.ReadFile("testdata/agents/codex.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := speak(t, "<think>\nHm.\n</think>\n\nI wait.\n<tool_call>\n{\"name\": \"wait_agent\", \"arguments\": {\"targets\": [\"a\"]}}\n</tool_call>")
+	status, _, header := c.do("POST", "/v1/responses", string(b))
+	if got := header.Get(hintHeader); status != 200 || !strings.HasPrefix(got, "client_metadata, prompt_cache_key, ") || !strings.HasSuffix(got, "tools[8]") {
+		t.Errorf("%d, ignored %q", status, got)
+	}
+	kinds := map[string]bool{}
+	var call object
+	for _, e := range c.events("/v1/responses", string(b)) {
+		kinds[e.name] = true
+		if item, _ := at(parseObject(t, e.data), "item").(object); e.name == "response.output_item.done" && item["type"] == "function_call" {
+			call = item
+		}
+	}
+	if call["namespace"] != "multi_agent_v1" || call["name"] != "wait_agent" || call["arguments"] != `{"targets":["a"]}` || !kinds["response.reasoning_summary_text.delta"] || !kinds["response.completed"] {
+		t.Errorf("%v %v", call, kinds)
+	}
+}
