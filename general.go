@@ -128,11 +128,32 @@ func callText(c ToolCall) string {
 	return m.Begin + "\n" + `{"name": ` + string(name) + y.Then[1:] + arguments + y.After + m.End
 }
 
-// takesNone reports whether a conversation has tools, calls or results, for which a chat template has no place.
-func takesNone(source string, messages []Message, tools []Tool) bool {
-	spoken := slices.ContainsFunc(messages, func(m Message) bool {
-		return m.Role == RoleTool || slices.ContainsFunc(m.Parts, func(p Part) bool { _, is := p.(ToolCall); return is })
-	})
-	lacks := func(key string) bool { return !strings.Contains(source, key) }
-	return (len(tools) > 0 && lacks("tools") || spoken && lacks("tool_calls")) && syntax.Of(source).General
+// takesNone reports whether a conversation has tools, calls or results, for which a chat template has no place. A template
+// that does not say tool_calls may write whole messages: a name that is nowhere else shows that.
+func takesNone(ctx context.Context, t *chat.Template, messages []Message, o GenerateOptions) bool {
+	const mark = "name_of_a_call"
+	marked, spoken := slices.Clone(messages), false
+	for i, m := range marked {
+		marked[i].Parts = slices.Clone(m.Parts)
+		spoken = spoken || m.Role == RoleTool
+		for k, part := range m.Parts {
+			if c, is := part.(ToolCall); is {
+				c.Name, spoken = mark, true
+				marked[i].Parts[k] = c
+			}
+		}
+	}
+	lacks := func(key string) bool { return !strings.Contains(t.Source(), key) }
+	if !(len(o.Tools) > 0 && lacks("tools") || spoken && lacks("tool_calls")) || !syntax.Of(t.Source()).General {
+		return false
+	}
+	if len(o.Tools) > 0 && lacks("tools") {
+		return true
+	}
+	in, err := input(marked, &o)
+	if err != nil {
+		return false
+	}
+	text, err := t.Render(ctx, in)
+	return err != nil || !strings.Contains(text, mark)
 }

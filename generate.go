@@ -341,7 +341,7 @@ func (m *Model) segments(ctx context.Context, messages []Message, o GenerateOpti
 		return nil, err
 	}
 	in.BOSToken, in.EOSToken = m.special(m.opened.Tokenizer.BOS()), m.special(m.opened.Tokenizer.EOS())
-	if !o.NoToolFallback && takesNone(t.Source(), messages, o.Tools) {
+	if !o.NoToolFallback && takesNone(ctx, t, messages, o) {
 		return wholly(ctx, t, in, messages, o)
 	}
 	segments, err := t.Whole(ctx, in)
