@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import Anthropic from '@anthropic-ai/sdk';
+import { jsonSchemaOutputFormat } from '@anthropic-ai/sdk/helpers/json-schema';
 import { checked, root } from './checked.mjs';
 import { answer, caller, cities, model, question, weather } from './asked.mjs';
 
@@ -36,9 +37,22 @@ async function calls() {
   assert.deepEqual(streamed.input, call.input);
 }
 
+async function models() {
+  const names = [];
+  for await (const m of client.models.list({ limit: 2 })) names.push(m.id);
+  assert(names.length > 2 && names.includes(model));
+  const one = await client.models.retrieve(model);
+  assert.deepEqual([one.type, one.display_name, one.created_at.slice(-1)], ['model', model, 'Z']);
+}
+
+async function structured() {
+  const whole = await client.messages.parse({ ...greedy, output_config: { format: jsonSchemaOutputFormat(weather) } });
+  assert(cities.includes(whole.parsed_output.city));
+}
+
 async function errors() {
   await assert.rejects(client.messages.create({ ...greedy, model: 'none' }), Anthropic.NotFoundError);
   await assert.rejects(client.messages.create({ ...greedy, unknown: 1 }), (e) => e instanceof Anthropic.BadRequestError && e.error.error.type === 'invalid_request_error');
 }
 
-export default [chat, calls, errors];
+export default [models, chat, structured, calls, errors];

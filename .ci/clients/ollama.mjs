@@ -19,6 +19,7 @@ async function chat() {
   const whole = await client.chat({ model, messages, options });
   assert.equal(whole.message.content, answer);
   assert.equal(whole.done_reason, 'stop');
+  assert(whole.prompt_eval_duration > 0 && whole.eval_duration > 0);
   let text = '', last;
   for await (const line of await client.chat({ model, messages, options, stream: true })) {
     text += line.message.content;
@@ -55,6 +56,7 @@ async function embeddings() {
 }
 
 async function errors() {
+  await assert.rejects(client.pull({ model: 'qwen3:0.6b' }), /karat pull/);
   await assert.rejects(client.chat({ model: 'none', messages }), /does not exist/);
 }
 
