@@ -126,7 +126,7 @@ func TestEmbedErrors(t *testing.T) {
 		}
 	}
 	for want, files := range map[string]map[string]string{
-		"its files do not name the pooling":   {"modules.json": `[{"path":"","type":"sentence_transformers.models.Transformer"}]`},
+		"its files do not name the pooling":               {"modules.json": `[{"path":"","type":"sentence_transformers.models.Transformer"}]`},
 		`pooling "max", supported are mean, cls and last`: {"1_Pooling/config.json": `{"pooling_mode_max_tokens":true}`},
 		`module 1 is a "sentence_transformers.models.WK"`: {"modules.json": `[{"path":"","type":"models.Transformer"},{"path":"1","type":"sentence_transformers.models.WK"}]`},
 		`path "../x", want a folder inside`:               {"modules.json": `[{"path":"","type":"models.Transformer"},{"path":"../x","type":"m.Pooling"}]`},

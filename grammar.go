@@ -118,7 +118,7 @@ func TextGrammar(ctx context.Context, o ResponseFormat) (*Grammar, error) {
 	return newGrammar(f.Compile(ctx, o.share()))
 }
 
-// ResponseGrammar returns the grammar of a whole answer must fit: reasoning, if the model reasons, and then a text,
+// ResponseGrammar returns the grammar that a whole answer must fit: reasoning, if the model reasons, and then a text,
 // or calls of tools as the model's chat template shows them. The names of the marks are to be in
 // GenerateOptions.Special where they are special tokens. The arguments of a call fit the tool's Parameters. Unless
 // the tool is Strict, Parameters that are not supported stand for any object.
