@@ -29,7 +29,7 @@ func newExtractCommand() *cobra.Command {
 		Short: "Write the hidden states of prompts, to train probes on",
 		Long: `Extract computes prompts and writes one row of each node for each prompt: the values at the last position, or the mean over
 --positions. OUT.safetensors has a tensor [prompts, elements] for each node, OUT.npy one array [prompts, nodes, elements], or
-[prompts, elements] of one node, and OUT.parquet a row for each prompt and node: prompt, text, position, token, node, layer and
+[prompts, elements] of one node, and OUT.jsonl a row for each prompt and node: prompt, text, position, token, node, layer and
 values, a list. Position and token are -1 for a mean over several.
 
 FILE.json is as for "karat lab record": a list of objects with text, chat or ids. --at, --layers, --heads and --positions are as for "karat lab patch".
@@ -42,7 +42,7 @@ The default is the output of every layer.`,
 	fs := c.Flags()
 	fs.SortFlags = false
 	fs.Var((*name)(&f.prompts), "prompts", "`file` with the prompts")
-	fs.VarP((*name)(&f.out), "output", "o", "`file` to write, .safetensors, .npy or .parquet")
+	fs.VarP((*name)(&f.out), "output", "o", "`file` to write, .safetensors, .npy or .jsonl")
 	fs.StringVar(&f.at, "at", "out", "`node` whose values are written")
 	fs.StringVar(&f.layers, "layers", "", "only in these `layers`, as 0,3-5")
 	fs.StringVar(&f.heads, "heads", "", "only these `heads`")
@@ -71,8 +71,8 @@ func (f *extractFlags) run(c *cobra.Command, args []string) error {
 		return usageError{err}
 	case f.prompts == "" || f.out == "":
 		return usagef("--prompts FILE.json and -o OUT are needed")
-	case !slices.Contains([]string{".safetensors", ".npy", ".parquet"}, kind):
-		return usagef("-o %s: want a name that ends in .safetensors, .npy or .parquet", f.out)
+	case !slices.Contains([]string{".safetensors", ".npy", ".jsonl"}, kind):
+		return usagef("-o %s: want a name that ends in .safetensors, .npy or .jsonl", f.out)
 	}
 	path, err := modelArgument(args)
 	if err != nil {
@@ -121,7 +121,7 @@ func (f *extractFlags) extract(ctx context.Context, c *cobra.Command, path strin
 		return err
 	}
 	s.Notes = map[string]string{"program": "karat " + karat.Version(), "model_fingerprint": print, "positions": f.on, "precision": string(o.Precision)}
-	write := map[string]func(io.Writer) error{".safetensors": s.WriteSafetensors, ".npy": s.WriteNumPy, ".parquet": s.WriteParquet}[kind]
+	write := map[string]func(io.Writer) error{".safetensors": s.WriteSafetensors, ".npy": s.WriteNumPy, ".jsonl": s.WriteJSONLines}[kind]
 	if err := atomicfile.Write(f.out, write); err != nil {
 		return err
 	}

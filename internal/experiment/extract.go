@@ -4,13 +4,13 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/npy"
-	"github.com/karat-run/karat/internal/parquet"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -82,34 +82,30 @@ func (s *States) WriteSafetensors(w io.Writer) error {
 	return safetensors.Write(w, all, s.Notes)
 }
 
-// groupBytes is the size of the vectors that a group of rows in a Parquet file has at least, but for the last group.
-const groupBytes = 8 << 20
+// row is a line of WriteJSONLines.
+type row struct {
+	Prompt   int       `json:"prompt"`
+	Text     string    `json:"text"`
+	Position int32     `json:"position"` // -1 of a mean over several positions, and so is Token
+	Token    int32     `json:"token"`
+	Node     string    `json:"node"`
+	Layer    int       `json:"layer"`
+	Values   []float32 `json:"values"`
+}
 
-// WriteParquet writes a table with a row for each prompt and node: prompt, text, position, token, node, layer and values. The
-// position and the token are -1 where values are a mean over several positions.
-func (s *States) WriteParquet(w io.Writer) error {
-	x := parquet.NewWriter(w, parquet.Column{Name: "prompt", Type: parquet.Int32}, parquet.Column{Name: "text", Type: parquet.String},
-		parquet.Column{Name: "position", Type: parquet.Int32}, parquet.Column{Name: "token", Type: parquet.Int32},
-		parquet.Column{Name: "node", Type: parquet.String}, parquet.Column{Name: "layer", Type: parquet.Int32}, parquet.Column{Name: "values", Type: parquet.Vector})
-	var prompts, positions, tokens, layers []int32
-	var texts, nodes []string
-	var values [][]float32
-	size := 0
+// WriteJSONLines writes a JSON object for each prompt and node.
+func (s *States) WriteJSONLines(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	e := json.NewEncoder(b)
 	for p := range s.Count {
 		for i, n := range s.Sizes {
-			prompts, texts, positions, tokens = append(prompts, int32(p)), append(texts, s.texts[p]), append(positions, s.positions[p]), append(tokens, s.tokens[p])
-			nodes, layers, values = append(nodes, s.Nodes[i]), append(layers, int32(s.Layers[i])), append(values, s.Rows[i][p*n:][:n])
-			size += 4 * n
+			r := row{p, s.texts[p], s.positions[p], s.tokens[p], s.Nodes[i], s.Layers[i], s.Rows[i][p*n:][:n]}
+			if err := e.Encode(r); err != nil { // a value that is no number, which JSON cannot say
+				return fmt.Errorf("prompt %d: node %s: %w: write safetensors", p, s.Nodes[i], err)
+			}
 		}
-		if size < groupBytes && p < s.Count-1 {
-			continue
-		}
-		if err := x.Write(prompts, texts, positions, tokens, nodes, layers, values); err != nil {
-			return err
-		}
-		prompts, texts, positions, tokens, nodes, layers, values, size = nil, nil, nil, nil, nil, nil, nil, 0
 	}
-	return x.Close(s.Notes)
+	return b.Flush()
 }
 
 // WriteNumPy writes one array [prompts, nodes, elements], or [prompts, elements] of one node. All must have as many elements.

@@ -9,7 +9,7 @@ import (
 // below says what a package may import, and with it everything below that. An
 // entry ending in /* stands for every folder there that has no entry of its own.
 var below = map[string]string{
-	"jsonerr": "", "patherr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "patherr", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "parquet": "", "kv": "", "kvfile": "", "sysinfo": "", "jinja": "", "ui": "", "jsasync": "", "embed": "rope", "filelock": "",
+	"jsonerr": "", "patherr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "patherr", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "kvfile": "", "sysinfo": "", "jinja": "", "ui": "", "jsasync": "", "embed": "rope", "filelock": "",
 
 	"hub/local":   "",
 	"hub":         "hub/local atomicfile filelock patherr sysinfo",
@@ -66,12 +66,11 @@ var below = map[string]string{
 	"bench/serving": "",
 
 	"tokenizer/oracle": "", // a module of its own, which the tokenizer's tests run
-	"parquet/oracle":   "", // likewise
 
 	"server/otlp": ". server",
 
 	".":          "model hub/local chat convert check grammar kvfile syntax",
-	"experiment": ". lab npy parquet safetensors",
+	"experiment": ". lab npy safetensors",
 	"webgpu":     "backend/numerics backend/webgpu",
 	"syntax":     "",
 	"pull":       "hub hub/local",
