@@ -2,21 +2,21 @@ package karat
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/syntax"
 )
 
-// readsID finds templates that write the ids of calls.
-var readsID = regexp.MustCompile(`call(\.id|\['id'\]|\["id"\])|tool_call_id`)
+// idKeys are how chat templates read the ids of calls and results.
+var idKeys = []string{"call.id", "call['id']", `call["id"]`, "tool_call_id"}
 
 // withIDs returns a conversation whose calls and results have ids that the chat template takes, since clients give
 // them ids of other kinds, or none. A result without an id is that of the next call that has none, first of those
 // with its name.
 func withIDs(source string, messages []Message) []Message {
 	kind := syntax.Of(source).IDs
-	if !readsID.MatchString(source) {
+	if !slices.ContainsFunc(idKeys, func(key string) bool { return strings.Contains(source, key) }) {
 		return messages
 	}
 	type pending struct{ id, fit, name string }
