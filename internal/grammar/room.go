@@ -12,19 +12,20 @@ import (
 // ErrRoom is the error of a grammar for which a room has no more memory.
 var ErrRoom = fmt.Errorf("%w: the grammars of all answers take too much memory now", ErrGrammar)
 
-// Room is what several grammars share: a bound for their memory, and processors. Half of the memory is there for whoever comes first, the
-// other half in equal parts.
+// Room is what several grammars share: a bound for their memory, and processors. Half of the memory is there for
+// whoever comes first. The other half is in equal parts for the keys, and each part for the key's grammars.
 type Room struct {
 	most      int64
 	used      atomic.Int64
-	shares    atomic.Int64
+	mu        sync.Mutex
+	shares    map[string]int64 // by key
 	compiling turns
 	matching  turns // pieces of work that turn out to be long
 }
 
 // NewRoom makes a room of so many bytes.
 func NewRoom(bytes int) *Room {
-	return &Room{most: int64(bytes), compiling: turns{free: 2}, matching: turns{free: max(1, runtime.GOMAXPROCS(0)/2)}}
+	return &Room{most: int64(bytes), shares: map[string]int64{}, compiling: turns{free: 2}, matching: turns{free: max(1, runtime.GOMAXPROCS(0)/2)}}
 }
 
 // Used returns the bytes that the grammars take, about.
@@ -32,7 +33,9 @@ func (r *Room) Used() int { return int(r.used.Load()) }
 
 // Share returns a grammar's share of a room, for the caller of a key. One caller's grammars are compiled one after the other.
 func (r *Room) Share(key string) *Share {
-	r.shares.Add(1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shares[key]++
 	return &Share{room: r, key: key}
 }
 
@@ -50,8 +53,12 @@ func (s *Share) Free() {
 	if s.room == nil {
 		return
 	}
-	s.room.shares.Add(-1)
 	s.room.used.Add(-s.held.Swap(0))
+	s.room.mu.Lock()
+	defer s.room.mu.Unlock()
+	if s.room.shares[s.key]--; s.room.shares[s.key] <= 0 {
+		delete(s.room.shares, s.key)
+	}
 }
 
 // hold notes that the grammar takes so many bytes.
@@ -70,8 +77,10 @@ func (s *Share) crowded(parts int64) bool {
 	if s.room == nil {
 		return false
 	}
-	half := s.room.most / 2
-	return s.room.used.Load() > half && s.held.Load() > half/max(1, s.room.shares.Load())/parts
+	s.room.mu.Lock()
+	defer s.room.mu.Unlock()
+	half, shares := s.room.most/2, int64(len(s.room.shares))*s.room.shares[s.key]
+	return s.room.used.Load() > half && s.held.Load() > half/max(1, shares)/parts
 }
 
 // pass lets others have a turn, in the midst of a long piece of matching.
@@ -125,6 +134,7 @@ func (t *turns) enter(ctx context.Context, key string) error {
 	i := slices.Index(t.waiting[key], mine)
 	if i >= 0 {
 		t.waiting[key] = slices.Delete(t.waiting[key], i, i+1)
+		t.drop(key)
 	}
 	t.mu.Unlock()
 	if i < 0 { // it was granted
@@ -152,19 +162,19 @@ func (t *turns) grant() {
 			continue
 		}
 		i := slices.Index(t.order, key)
-		t.order = slices.Delete(t.order, i, i+1)
-		list := t.waiting[key]
-		if len(list) == 0 {
-			delete(t.waiting, key)
-			continue
-		}
-		list[0] <- struct{}{}
+		t.order = append(slices.Delete(t.order, i, i+1), key)
+		t.waiting[key][0] <- struct{}{}
+		t.waiting[key] = t.waiting[key][1:]
 		t.busy[key] = true
 		t.free--
-		if t.waiting[key] = list[1:]; len(list) > 1 {
-			t.order = append(t.order, key)
-		} else {
-			delete(t.waiting, key)
-		}
+		t.drop(key)
+	}
+}
+
+// drop forgets a key for which nobody waits. t.mu is held.
+func (t *turns) drop(key string) {
+	if len(t.waiting[key]) == 0 {
+		delete(t.waiting, key)
+		t.order = slices.DeleteFunc(t.order, func(k string) bool { return k == key })
 	}
 }

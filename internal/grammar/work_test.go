@@ -186,6 +186,48 @@ func TestRoomHolds(t *testing.T) {
 	}
 }
 
+// TestRoomKeys: the half of a room that is shared out is so by keys, however many grammars a key has.
+func TestRoomKeys(t *testing.T) {
+	room := NewRoom(1000)
+	var many []*Share
+	for range 9 {
+		many = append(many, room.Share("a"))
+		many[len(many)-1].hold(55)
+	}
+	one := room.Share("b")
+	one.hold(240)
+	if one.crowded(1) || !many[0].crowded(1) {
+		t.Errorf("the one of b is crowded: %v, one of nine of a: %v", one.crowded(1), many[0].crowded(1))
+	}
+	for _, s := range append(many, one) {
+		s.Free()
+	}
+	if room.Used() != 0 || len(room.shares) != 0 {
+		t.Errorf("%d bytes and %d keys are left", room.Used(), len(room.shares))
+	}
+}
+
+// TestTurnsForget: of callers that went while they waited nothing is left.
+func TestTurnsForget(t *testing.T) {
+	x := turns{free: 1}
+	if err := x.enter(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	gone, stop := context.WithCancel(t.Context())
+	stop()
+	for range 9 {
+		if err := x.enter(gone, "b"); err == nil {
+			t.Fatal("the turn of another was given away")
+		}
+	}
+	if len(x.order) != 0 || len(x.waiting) != 0 {
+		t.Errorf("%d places in the order, %d keys", len(x.order), len(x.waiting))
+	}
+	if x.leave("a"); x.enter(t.Context(), "b") != nil || x.free != 0 {
+		t.Error("the turn did not come back")
+	}
+}
+
 // TestForgottenGoesOn: a text is held to its grammar as before when all that it has built is forgotten after each byte.
 func TestForgottenGoesOn(t *testing.T) {
 	for _, x := range features {
