@@ -378,10 +378,10 @@ func (r *request) refuseGrammar(err error, tools bool) *problem {
 		return crowded
 	}
 	param, text := r.form.param, err.Error()
-	if param == "" || tools && strings.HasPrefix(text, "schema: tool ") {
+	if param == "" || tools && strings.HasPrefix(text, "tool ") {
 		param = "tools"
 	}
-	return bad(param, "Invalid value for '%s': %s", param, strings.TrimPrefix(text, "schema: "))
+	return bad(param, "Invalid value for '%s': %s", param, text)
 }
 
 // crowded is the problem of a grammar for which there is no memory.

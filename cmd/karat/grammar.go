@@ -67,9 +67,9 @@ func (f *grammarFlags) grammar() (*karat.Grammar, error) {
 	case err == nil:
 		return g, nil
 	case strings.HasPrefix(from, "--"):
-		return nil, usagef("%s: %s", from, plainError(err))
+		return nil, usagef("%s: %w", from, err)
 	}
-	return nil, fmt.Errorf("%s: %s", from, plainError(err))
+	return nil, fmt.Errorf("%s: %w", from, err)
 }
 
 // read returns the text of the schema or the grammar, and where it is from: a file, or the flag if its value is the text itself.
@@ -89,9 +89,4 @@ func (f *grammarFlags) read() (from, text string, err error) {
 	defer r.Close()
 	text, err = readAll(r, value, maxGrammar)
 	return value, text, err
-}
-
-// plainError is an error without the name of its package.
-func plainError(err error) string {
-	return strings.TrimPrefix(err.Error(), "schema: ")
 }

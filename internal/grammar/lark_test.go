@@ -76,7 +76,7 @@ func TestLarkArguments(t *testing.T) {
 			g, err := turn.Compile(t.Context(), nil)
 			form := turn.Syntax.Style.Form
 			if raw := form == syntax.Tagged || form == syntax.Nested || form == syntax.Quoted; raw && strings.Contains(source, "[^x]") {
-				if err == nil || !strings.Contains(err.Error(), "schema: tool sum: #/properties/input/lark: its texts may have ") {
+				if err == nil || !strings.Contains(err.Error(), "tool sum: #/properties/input/lark: its texts may have ") {
 					t.Errorf("%s: %v", c.name, err)
 				}
 				continue

@@ -48,7 +48,7 @@ type schema struct {
 // badSchema is why a schema is refused.
 type badSchema struct{ path, what string }
 
-func (e badSchema) Error() string { return fmt.Sprintf("schema: %s: %s", e.path, e.what) }
+func (e badSchema) Error() string { return e.path + ": " + e.what }
 
 func (s *schema) fail(path, format string, args ...any) {
 	panic(tooMuch{badSchema{s.owner + path, fmt.Sprintf(format, args...)}})
@@ -58,7 +58,7 @@ func (s *schema) fail(path, format string, args ...any) {
 func newSchema(b *builder, text []byte, avoid []string) (*schema, error) {
 	v, err := parseJSON(text)
 	if err != nil {
-		return nil, fmt.Errorf("schema: %w", err)
+		return nil, err
 	}
 	return &schema{b: b, root: v, rules: map[*value]*node{}, free: &value{kind: 't'}, avoid: avoid}, nil
 }
@@ -97,7 +97,7 @@ func annotates(name string) bool {
 
 // at begins some steps of work at a place.
 func (s *schema) at(path string, steps int) {
-	s.b.t.place = "schema: " + s.owner + path
+	s.b.t.place = s.owner + path
 	s.b.t.burn(1 + steps)
 }
 

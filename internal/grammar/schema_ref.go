@@ -71,7 +71,7 @@ func (s *schema) ref(ref *value, path string) *node {
 func (s *schema) shared(v *value, path string) *node {
 	r := s.rules[v]
 	if r == nil {
-		r = s.b.rule("schema: " + path)
+		r = s.b.rule(path)
 		s.rules[v] = r
 		r.list = []*node{s.node(v, path)}
 	}

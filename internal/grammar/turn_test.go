@@ -183,7 +183,7 @@ func TestTurn(t *testing.T) {
 		t.Error("calls without a syntax")
 	}
 	strict := Turn{Syntax: syntax.Of("<tool_call>"), Tools: []Tool{{"now", []byte(`{"type":"object","not":{}}`), true}}}
-	if _, err := strict.Compile(t.Context(), nil); err == nil || !strings.Contains(err.Error(), `schema: tool now: #: "not"`) {
+	if _, err := strict.Compile(t.Context(), nil); err == nil || !strings.Contains(err.Error(), `tool now: #: "not"`) {
 		t.Error(err)
 	}
 	strict.Tools[0].Strict = false
