@@ -59,7 +59,7 @@ func (f *jsonFile) bytePairs(c *config) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.norm, t.stages, t.joints.cut, t.allWhole = p.norm, splitters(p.patterns), p.cut, f.Model.IgnoreMerges
+	t.norm, t.stages, t.joints.cut, t.allWhole = p.norm, p.stages, p.cut, f.Model.IgnoreMerges
 	if !p.byteLevel && !f.Model.ByteFallback {
 		t.dropBytes()
 	}
@@ -117,7 +117,20 @@ type jsonModel struct {
 	Merges       jsonMerges `json:"merges"`
 }
 
+// untyped finds the type of a model in a file of before 2022, which has none (ModelUntagged in
+// tokenizers/src/models/mod.rs).
+func (m *jsonModel) untyped() {
+	switch {
+	case m.Type != "":
+	case m.Vocab.scored():
+		m.Type = "Unigram"
+	case m.Merges == nil && m.Prefix == inner:
+		m.Type = "WordPiece"
+	}
+}
+
 func (m *jsonModel) check() error {
+	m.untyped()
 	switch {
 	case m.Type == "WordPiece" && m.Vocab != nil && m.Prefix == inner:
 		return nil
@@ -125,7 +138,7 @@ func (m *jsonModel) check() error {
 		return nil
 	case m.Type == "Unigram":
 		return fmt.Errorf("there is no vocab of a Unigram model: a list of tokens and their scores")
-	case m.Type != "BPE" && m.Type != "" && m.Type != "WordPiece": // files of before 2022 have no type
+	case m.Type != "BPE" && m.Type != "" && m.Type != "WordPiece":
 		return fmt.Errorf("type %q is not supported, BPE, WordPiece and Unigram are", m.Type)
 	case m.Vocab == nil || m.Vocab.scored():
 		return fmt.Errorf("there is no vocab of a BPE model")
@@ -158,10 +171,12 @@ func (f *jsonFile) tokens(c *config) ([]token, []addedToken, error) {
 		for k.id >= len(tokens) {
 			tokens = append(tokens, token{kind: Unused})
 		}
-		if tokens[k.id].text != "" {
+		if tokens[k.id].text != "" && k.text != "" {
 			return nil, nil, fmt.Errorf("token %q: id %d is that of %q", k.text, k.id, tokens[k.id].text)
 		}
-		tokens[k.id] = token{k.text, Normal}
+		if k.text != "" { // no text has a token without one
+			tokens[k.id] = token{k.text, Normal}
+		}
 	}
 	added := make(map[int]addedToken, len(f.AddedTokens))
 	for _, a := range f.AddedTokens {

@@ -41,7 +41,7 @@ func (v *jsonVocab) UnmarshalJSON(b []byte) error {
 			return errors.New("vocab: no id")
 		}
 		id, err := strconv.Atoi(s.number())
-		if err != nil || id < 0 || text == "" {
+		if err != nil || id < 0 {
 			return fmt.Errorf("vocab: %q: no valid id", text)
 		}
 		*v = append(*v, jsonToken{text: text, id: id})

@@ -84,6 +84,7 @@ type pipeline struct {
 	norm      normalizer
 	byteLevel bool
 	patterns  []string // of the pre-tokenizer
+	stages    []splitter
 	cut       bool
 }
 
@@ -169,18 +170,26 @@ func (s *jsonStep) pattern() string {
 }
 
 func (p *pipeline) preTokenizer(s *jsonStep) error {
-	if p.byteLevel {
-		return fmt.Errorf("type %s after ByteLevel is not supported", s.Type)
-	}
 	switch s.Type {
 	case "Split":
 		return p.split(s)
 	case "Digits":
-		pattern := numbersPattern
-		if s.IndividualDigits {
-			pattern = digitPattern
+		p.digits(s.IndividualDigits)
+		return nil
+	}
+	if p.byteLevel {
+		return fmt.Errorf("type %s after ByteLevel is not supported", s.Type)
+	}
+	switch s.Type {
+	case "Punctuation":
+		switch s.Behavior {
+		case "", "Isolated":
+			p.add("Punctuation", splitEachPunct)
+		case "Contiguous":
+			p.add(quotedPunctPattern, splitQuotedPunct)
+		default:
+			return fmt.Errorf("type Punctuation with behavior %q is not supported", s.Behavior)
 		}
-		p.patterns = append(p.patterns, pattern)
 	case "ByteLevel":
 		if is(s.AddPrefixSpace, true) {
 			if len(p.patterns) > 0 || p.norm.prepend != prependNever {
@@ -189,7 +198,7 @@ func (p *pipeline) preTokenizer(s *jsonStep) error {
 			p.norm.prepend = prependSpace
 		}
 		if is(s.UseRegex, true) {
-			p.patterns = append(p.patterns, plainWordsPattern)
+			p.add(plainWordsPattern, splitPlainWords)
 		}
 		p.byteLevel = true
 	case "Metaspace":
@@ -207,7 +216,7 @@ func (p *pipeline) split(s *jsonStep) error {
 		return nil // Gemma's: there are no spaces by now
 	}
 	if s.Pattern.Regex == nil {
-		return fmt.Errorf("a Split at %s is not supported", s.pattern())
+		return p.literal(s)
 	}
 	pattern, ok := spelled[unescaped.Replace(*s.Pattern.Regex)]
 	if !ok {
@@ -216,7 +225,39 @@ func (p *pipeline) split(s *jsonStep) error {
 	if s.Behavior != "Isolated" && !(s.Behavior == "Removed" && s.Invert && matchesAll[pattern]) {
 		return fmt.Errorf("a Split with behavior %q, invert %v is not supported", s.Behavior, s.Invert)
 	}
-	p.patterns = append(p.patterns, pattern)
+	if p.byteLevel && pattern != threeASCIIPattern { // which alone sees bytes as it sees characters
+		return fmt.Errorf("a Split by the regular expression %q after ByteLevel is not supported", *s.Pattern.Regex)
+	}
+	p.add(pattern, patterns[pattern])
+	return nil
+}
+
+// add adds a splitter and its pattern, or the words for one that no regular expression says.
+func (p *pipeline) add(pattern string, cut splitter) {
+	p.patterns, p.stages = append(p.patterns, pattern), append(p.stages, cut)
+}
+
+// digits adds a Digits. After ByteLevel each byte is a character.
+func (p *pipeline) digits(each bool) {
+	switch {
+	case p.byteLevel && each:
+		p.add("each digit after ByteLevel", splitByteDigit)
+	case p.byteLevel:
+		p.add("digits after ByteLevel", splitByteNumbers)
+	case each:
+		p.add(digitPattern, splitDigit)
+	default:
+		p.add(numbersPattern, splitNumbers)
+	}
+}
+
+// literal adds a Split at a string, which is no regular expression even where it looks like one.
+func (p *pipeline) literal(s *jsonStep) error {
+	cut := literalSplitter(s.Behavior, s.Pattern.String)
+	if cut == nil || s.Invert || p.byteLevel {
+		return fmt.Errorf("a Split at %s with behavior %q, invert %v is not supported here", s.pattern(), s.Behavior, s.Invert)
+	}
+	p.add(s.Behavior+" "+s.pattern(), cut)
 	return nil
 }
 

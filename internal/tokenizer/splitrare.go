@@ -82,6 +82,75 @@ func isQuotedPunct(r rune) bool { return isPlainPunct(r) || r == '`' }
 func splitPlainPunct(s string) int  { return splitRuns(s, isPlainPunct, false, len(s)) }
 func splitQuotedPunct(s string) int { return splitRuns(s, isQuotedPunct, false, len(s)) }
 
+// splitEachPunct is [\p{P}$+<=>^~|`].
+func splitEachPunct(s string) int { return splitRuns(s, isQuotedPunct, false, 1) }
+
+// isByteNumber reports whether ByteLevel spells a byte as a character that is a number: a digit, or one of ²³¹¼½¾.
+func isByteNumber(c byte) bool {
+	return c >= '0' && c <= '9' || c == 0xB2 || c == 0xB3 || c == 0xB9 || c >= 0xBC && c <= 0xBE
+}
+
+// splitByteNumbers cuts before and behind runs of such bytes.
+func splitByteNumbers(s string) int {
+	n := 1
+	for n < len(s) && isByteNumber(s[n]) == isByteNumber(s[0]) {
+		n++
+	}
+	return n
+}
+
+// splitByteDigit makes a piece of each of such bytes.
+func splitByteDigit(s string) int {
+	if isByteNumber(s[0]) {
+		return 1
+	}
+	return splitByteNumbers(s)
+}
+
+// literalSplitter cuts at the occurrences of a string; nil for a behavior that is not known or drops text.
+func literalSplitter(behavior string, text *string) splitter {
+	if text == nil {
+		return nil
+	}
+	at := func(s string, from int) int { // where the next occurrence begins
+		if i := strings.Index(s[from:], *text); i >= 0 && *text != "" {
+			return from + i
+		}
+		return len(s)
+	}
+	isAt := func(s string) bool { return *text != "" && strings.HasPrefix(s, *text) }
+	switch n := len(*text); behavior {
+	case "Isolated":
+		return func(s string) int {
+			if isAt(s) {
+				return n
+			}
+			return at(s, 0)
+		}
+	case "Contiguous":
+		return func(s string) int {
+			end := 0
+			for isAt(s[end:]) {
+				end += n
+			}
+			if end > 0 {
+				return end
+			}
+			return at(s, 0)
+		}
+	case "MergedWithPrevious":
+		return func(s string) int { return min(at(s, 0)+n, len(s)) }
+	case "MergedWithNext":
+		return func(s string) int {
+			if isAt(s) {
+				return at(s, n)
+			}
+			return at(s, 0)
+		}
+	}
+	return nil
+}
+
 func isBloom(r rune) bool {
 	return !unicode.IsSpace(r) && !strings.ContainsRune("(|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)", r)
 }
