@@ -102,12 +102,17 @@ type runner struct {
 
 func start(t *testing.T, b backend.Backend, g *graph.Graph, rows int, want func(*graph.Node) bool) *runner {
 	t.Helper()
+	return startWith(t, b, g, backend.Options{Rows: rows, Want: want})
+}
+
+func startWith(t *testing.T, b backend.Backend, g *graph.Graph, o backend.Options) *runner {
+	t.Helper()
 	t.Cleanup(func() { b.Close() })
-	plan, err := b.Compile(g, backend.Options{Rows: rows, Want: want})
+	plan, err := b.Compile(g, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 1024, Chunk: rows})
+	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 1024, Chunk: o.Rows})
 	c, err := b.NewCache(g, pool)
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +229,7 @@ func swappedFields(t *testing.T, _ *Device) {
 		"turn":      {variant{"F16": true}, turnParams{1, 2, 3, 4}},
 		"route":     {nil, routeParams{1, 2}},
 		"combine":   {variant{"Weighed": true}, combineParams{1, 2}},
-		"top":       {topVariant{}, topParams{1, 2, 1}},
+		"top":       {topVariant{}, topParams{1, 2, 3}},
 		"embed":     {layout{Plain: "f32"}, embedParams{1, 2, 3, 4, 5}},
 		"low":       {nil, lowParams{1, 2, 3}},
 		"adapt":     {nil, adaptParams{1, 2, 3, 4}},
