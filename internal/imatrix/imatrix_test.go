@@ -155,7 +155,7 @@ func spoiled(t testing.TB) map[string]struct {
 		says string
 	}{
 		"empty":     {nil, "number of weights: the file ends"},
-		"truncated": {good[:len(good)-40], "past the end"},
+		"truncated": {good[:len(good)-40], "cut off"},
 		"model":     {file(other, f32("x.in_sum2", 1), f32("x.counts", 1)), `general.type is "model"`},
 		"no-type":   {file(nil, f32("x.in_sum2", 1), f32("x.counts", 1)), "general.type"},
 		"no-keys":   {file(keys()[:1], f32("x.in_sum2", 1), f32("x.counts", 1)), "imatrix."},
