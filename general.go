@@ -2,9 +2,12 @@ package karat
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -12,28 +15,21 @@ import (
 	"github.com/karat-run/karat/internal/syntax"
 )
 
-// instructions tell a model of tools whose chat template takes none, in the form that syntax.General reads.
-const instructions = `You can call tools. To call one, write this, with its name and an object of arguments that fits its parameters:
-<tool_call>
-{"name": "NAME", "arguments": {}}
-</tool_call>
-Write nothing behind the calls. The results come in the next message, between <tool_response> and </tool_response>. Answer as usual where no tool helps.
-The tools:
-`
-
-// wholly renders a conversation whose chat template takes no tools: they, calls and results become text. The tools
-// come in the system's text, or in the first user's where the template takes no system.
-func wholly(ctx context.Context, t *chat.Template, in chat.Input, messages []Message, o GenerateOptions) (segments []chat.Segment, err error) {
+// wholly renders a conversation whose chat template takes no tools, or no calls: what it lacks becomes text, and
+// results as well where the template shows no syntax of calls. The tools come in the system's text, or in the first
+// user's where the template takes no system.
+func wholly(ctx context.Context, t *chat.Template, y *syntax.Syntax, in chat.Input, messages []Message, o GenerateOptions) (segments []chat.Segment, err error) {
 	told := ""
-	if len(o.Tools) > 0 {
-		if told, err = describe(o.Tools); err != nil {
+	if len(o.Tools) > 0 && (y.General || !strings.Contains(t.Source(), "tools")) {
+		if told, err = describe(y, o.Tools); err != nil {
 			return nil, err
 		}
+		o.Tools = nil
 	}
 	bos, eos := in.BOSToken, in.EOSToken
-	o.Tools = nil
+	spell := spelling{y, y.General || !strings.Contains(t.Source(), "tool_calls"), y.General}
 	for _, role := range []Role{RoleSystem, RoleUser} {
-		texts, origin := spelled(messages, told, role)
+		texts, origin := spell.texts(messages, told, role)
 		if in, err = input(texts, &o); err != nil {
 			return nil, err
 		}
@@ -54,27 +50,40 @@ func wholly(ctx context.Context, t *chat.Template, in chat.Input, messages []Mes
 	return segments, err
 }
 
-// spelled returns a conversation as texts, with the place of each message in the conversation. What the model is told
+// spelling says which parts of a conversation become text.
+type spelling struct {
+	y              *syntax.Syntax
+	calls, results bool
+}
+
+// texts returns a conversation as texts, with the place of each message in the conversation. What the model is told
 // of tools comes to the text of the system, or to the first of the user.
-func spelled(messages []Message, told string, to Role) (all []Message, origin []int) {
+func (s *spelling) texts(messages []Message, told string, to Role) (all []Message, origin []int) {
 	if told != "" && to == RoleSystem && messages[0].Role != RoleSystem {
 		all, origin = []Message{TextMessage(RoleSystem, told)}, []int{0}
 		told = ""
 	}
 	result := false // the last message is a tool's
 	for i, m := range messages {
-		parts := []Part{}
+		parts, calls := []Part{}, []syntax.Call(nil)
 		for _, p := range m.Parts {
-			switch x := p.(type) {
-			case ToolCall:
-				p = Text("\n" + callText(x))
-			case ToolResult:
+			if x, is := p.(ToolCall); is && s.calls {
+				calls = append(calls, syntax.Call{Name: x.Name, Arguments: cmp.Or(string(x.Arguments), "{}")})
+				continue
+			}
+			if x, is := p.(ToolResult); is && s.results {
 				p = Text("<tool_response>\n" + x.Content + "\n</tool_response>\n")
 			}
 			parts = append(parts, p)
 		}
+		if text, _ := s.y.Text(calls...); calls != nil {
+			if len(parts) > 0 {
+				text = "\n" + text
+			}
+			parts = append(parts, Text(text))
+		}
 		before := result
-		if result = m.Role == RoleTool; result {
+		if result = s.results && m.Role == RoleTool; result {
 			m.Role = RoleUser
 		}
 		if told != "" && m.Role == to {
@@ -95,10 +104,16 @@ func spelled(messages []Message, told string, to Role) (all []Message, origin []
 	return all, origin
 }
 
-// describe is what a model is told of tools.
-func describe(tools []Tool) (string, error) {
+// describe returns what a model is told of tools: to write calls in the form that its parser reads.
+func describe(y *syntax.Syntax, tools []Tool) (string, error) {
 	var b bytes.Buffer
-	b.WriteString(instructions)
+	call, _ := y.Text(syntax.Call{Name: "NAME", Arguments: "{}"})
+	b.WriteString("You can call tools. To call one, write this, with its name and an object of arguments that fits its parameters:\n")
+	b.WriteString(call + "\nWrite nothing behind the calls. The results come in the next message")
+	if y.General {
+		b.WriteString(", between <tool_response> and </tool_response>")
+	}
+	b.WriteString(". Answer as usual where no tool helps.\nThe tools:\n")
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	for _, t := range tools {
@@ -117,43 +132,41 @@ func describe(tools []Tool) (string, error) {
 	return strings.TrimSpace(b.String()), nil
 }
 
-// callText is a call as the instructions want it.
-func callText(c ToolCall) string {
-	arguments := string(c.Arguments)
-	if arguments == "" {
-		arguments = "{}"
+// takesNone reports whether a conversation has tools, calls or results, for which a chat template has no place, and
+// returns the error of the first tool or call that the template would leave out. A template that does not say
+// tool_calls may write whole messages: a name that is nowhere else shows that.
+func takesNone(ctx context.Context, t *chat.Template, messages []Message, o GenerateOptions) (none bool, left error) {
+	lacks := func(key string) bool { return !strings.Contains(t.Source(), key) }
+	if len(o.Tools) > 0 && lacks("tools") {
+		return true, fmt.Errorf("GenerateOptions.Tools[0]: the chat template takes no tools, and would leave %q out", o.Tools[0].Name)
 	}
-	name, _ := json.Marshal(c.Name) // a string has JSON
-	m, y := syntax.General.Calls[0], syntax.General.Style
-	return m.Begin + "\n" + `{"name": ` + string(name) + y.Then[1:] + arguments + y.After + m.End
-}
-
-// takesNone reports whether a conversation has tools, calls or results, for which a chat template has no place. A template
-// that does not say tool_calls may write whole messages: a name that is nowhere else shows that.
-func takesNone(ctx context.Context, t *chat.Template, messages []Message, o GenerateOptions) bool {
-	const mark = "name_of_a_call"
-	marked, spoken := slices.Clone(messages), false
+	if !lacks("tool_calls") {
+		return false, nil
+	}
+	marked, mark := slices.Clone(messages), rand.Text()
 	for i, m := range marked {
 		marked[i].Parts = slices.Clone(m.Parts)
-		spoken = spoken || m.Role == RoleTool
+		none = none || m.Role == RoleTool
 		for k, part := range m.Parts {
-			if c, is := part.(ToolCall); is {
-				c.Name, spoken = mark, true
+			c, is := part.(ToolCall)
+			if is && left == nil {
+				left = &MessageError{i, fmt.Errorf("part %d: the chat template takes no tool calls, and would leave that of %q out", k, c.Name)}
+			}
+			if is {
+				c.Name = mark
 				marked[i].Parts[k] = c
 			}
 		}
 	}
-	lacks := func(key string) bool { return !strings.Contains(t.Source(), key) }
-	if !(len(o.Tools) > 0 && lacks("tools") || spoken && lacks("tool_calls")) || !syntax.Of(t.Source()).General {
-		return false
-	}
-	if len(o.Tools) > 0 && lacks("tools") {
-		return true
+	if left == nil {
+		return none, nil
 	}
 	in, err := input(marked, &o)
 	if err != nil {
-		return false
+		return false, nil
 	}
-	text, err := t.Render(ctx, in)
-	return err != nil || !strings.Contains(text, mark)
+	if text, err := t.Render(ctx, in); err == nil && strings.Contains(text, mark) {
+		return false, nil
+	}
+	return true, left
 }

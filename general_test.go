@@ -52,3 +52,31 @@ func TestToolFallback(t *testing.T) {
 		}
 	}
 }
+
+// TestCallsAsText: where a chat template takes tools and no calls, or calls and no tools, what it lacks is text in the
+// syntax that it shows.
+func TestCallsAsText(t *testing.T) {
+	m := load(t)
+	const turns = `{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m[calls] %}{{ c.function.name }}{% endfor %}</>{% endfor %}`
+	const none, native = `{% set calls = 'none' %}`, `{% set calls = 'tool_calls' %}`
+	weather := karat.Tool{Name: "weather"}
+	talk := []karat.Message{karat.TextMessage(karat.RoleUser, "The weather?"),
+		{Role: karat.RoleAssistant, Parts: []karat.Part{karat.ToolCall{Name: "weather", Arguments: json.RawMessage(`{"city":"Oslo","days":[1, 2]}`)}, karat.ToolCall{Name: "weather"}}},
+		{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{Content: "rain"}}}}
+	for template, want := range map[string]string{
+		`{{ 'List of tools: ' }}{{ tools | length }}` + none + turns: `<assistant><|tool_call_start|>[weather(city="Oslo", days=[1, 2]), weather()]<|tool_call_end|></><tool>rain</>`,
+		`{{ tools | length }}{# <|tool_call|> #}` + none + turns:     `<assistant><|tool_call|>[{"name": "weather", "arguments": {"city":"Oslo","days":[1, 2]}}, {"name": "weather", "arguments": {}}]</><tool>rain</>`,
+		`{# <｜tool▁call▁begin｜> #}` + native + turns:                 "<｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{}<｜tool▁call▁end｜>",
+	} {
+		text, err := m.Render(t.Context(), talk, karat.GenerateOptions{Template: template, Tools: []karat.Tool{weather}})
+		if err != nil || !strings.Contains(text, want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+		if strings.Contains(template, "'none'") == strings.Contains(text, "You can call tools") {
+			t.Errorf("%q: told of tools", text)
+		}
+		if _, err := m.Render(t.Context(), talk, karat.GenerateOptions{Template: template, Tools: []karat.Tool{weather}, NoToolFallback: true}); err == nil {
+			t.Errorf("%q: no error without the fallback", template)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/karat-run/karat/internal/chat"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/sample"
+	"github.com/karat-run/karat/internal/syntax"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
@@ -341,14 +342,15 @@ func (m *Model) segments(ctx context.Context, messages []Message, o GenerateOpti
 		return nil, err
 	}
 	in.BOSToken, in.EOSToken = m.special(m.opened.Tokenizer.BOS()), m.special(m.opened.Tokenizer.EOS())
-	if !o.NoToolFallback && takesNone(ctx, t, messages, o) {
-		return wholly(ctx, t, in, messages, o)
+	none, left := takesNone(ctx, t, messages, o)
+	if y := syntax.Of(t.Source()); none && !o.NoToolFallback {
+		if _, writes := y.Text(); writes {
+			return wholly(ctx, t, &y, in, messages, o)
+		}
 	}
 	segments, err := t.Whole(ctx, in)
-	if segments != nil {
-		if err := dropped(ctx, t.Source(), segments, messages, o.Tools); err != nil {
-			return nil, err
-		}
+	if segments != nil && left != nil {
+		return nil, left
 	}
 	return segments, lost(err, messages)
 }

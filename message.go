@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/karat-run/karat/internal/chat"
 )
@@ -236,28 +235,6 @@ func (m *Model) unended(ctx context.Context, messages []Message, o GenerateOptio
 		}
 	}
 	return nil, fmt.Errorf("message %d: the chat template leaves out the end of its text, so that no answer can go on with it", n)
-}
-
-// dropped is an error if a template that does not know of tools left some out: it says neither
-// their key nor, by whatever way, their names.
-func dropped(ctx context.Context, source string, segments []chat.Segment, messages []Message, tools []Tool) error {
-	rendered := sync.OnceValue(func() string { return joined(segments) })
-	lost := func(key, text string) bool {
-		return !strings.Contains(source, key) && ctx.Err() == nil && !strings.Contains(rendered(), text)
-	}
-	for i, t := range tools {
-		if lost("tools", t.Name) {
-			return fmt.Errorf("GenerateOptions.Tools[%d]: the chat template takes no tools, and would leave %q out", i, t.Name)
-		}
-	}
-	for i, m := range messages {
-		for j, p := range m.Parts {
-			if p, is := p.(ToolCall); is && lost("tool_calls", p.Name) {
-				return &MessageError{i, fmt.Errorf("part %d: the chat template takes no tool calls, and would leave that of %q out", j, p.Name)}
-			}
-		}
-	}
-	return ctx.Err()
 }
 
 // joined is the text of segments.

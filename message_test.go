@@ -107,6 +107,8 @@ func TestMessageDropped(t *testing.T) {
 	}{
 		{plain, `GenerateOptions.Tools[0]: the chat template takes no tools, and would leave "weather" out`, []karat.Message{hello}, []karat.Tool{{Name: "weather"}}},
 		{plain, `message 1: part 0: the chat template takes no tool calls, and would leave that of "weather" out`, []karat.Message{hello, call}, nil},
+		{plain, `and would leave that of "weather" out`, []karat.Message{karat.TextMessage(karat.RoleUser, "The weather?"), call}, nil},
+		{plain, `and would leave "weather" out`, []karat.Message{karat.TextMessage(karat.RoleUser, "The weather?")}, []karat.Tool{{Name: "weather"}}},
 		{plain, "", []karat.Message{hello, result}, nil},
 		{results, `message 1: the chat template would leave out this text of the role "critic": it has no place for the role here; give the text to a user`, []karat.Message{hello, result}, nil},
 		{shown, "", []karat.Message{hello, call, result}, []karat.Tool{{Name: "weather"}}},

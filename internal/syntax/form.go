@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -165,6 +166,50 @@ func (p *parameters) set(name string, raw []byte) error {
 }
 
 func (p *parameters) object() (string, error) { return object([]byte("{" + p.b.String() + "}")) }
+
+// Text returns calls as a model of the syntax writes them, or false where calls are no JSON.
+func (s *Syntax) Text(calls ...Call) (text string, ok bool) {
+	y := &s.Style
+	if len(s.Calls) == 0 || y.Form != Object && y.Form != Named && y.Form != Python {
+		return "", false
+	}
+	var all []string
+	for _, c := range calls {
+		name, arguments := c.Name, c.Arguments
+		if y.Form == Python {
+			arguments = keywords(arguments)
+		} else if strings.HasSuffix(y.Name, `"`) {
+			b, _ := json.Marshal(name) // a string has JSON
+			name = string(b[1 : len(b)-1])
+		}
+		one := y.Name + name + y.Then + arguments + y.After
+		if y.Each {
+			one = s.Calls[0].Begin + one + s.Calls[0].End
+		}
+		all = append(all, one)
+	}
+	text = y.First + strings.Join(all, y.Between) + y.Last
+	if !y.Each {
+		text = s.Calls[0].Begin + text + s.Calls[0].End
+	}
+	return text, true
+}
+
+// keywords returns a JSON object as Python's arguments: {"a": 1} is a=1.
+func keywords(object string) string {
+	d := json.NewDecoder(strings.NewReader(object))
+	_, err := d.Token()
+	var all []string
+	for err == nil && d.More() {
+		var name json.Token
+		var value json.RawMessage
+		if name, err = d.Token(); err == nil {
+			err = d.Decode(&value)
+		}
+		all = append(all, fmt.Sprintf("%v=%s", name, value))
+	}
+	return strings.Join(all, ", ")
+}
 
 // quoteNames writes a piece of an object whose names have no quotes.
 func quoteNames(b *strings.Builder, text string) {
