@@ -130,7 +130,7 @@ func TestRerankLimits(t *testing.T) {
 	if _, err = m.Rerank(t.Context(), long, []string{"x"}, karat.RerankOptions{Truncate: true}); !errors.Is(err, karat.ErrFull) || !strings.Contains(err.Error(), "240 of them the query's") {
 		t.Errorf("a long query: %v", err)
 	}
-	if _, err := m.Embed(t.Context(), []string{"x"}, karat.EmbedOptions{}); err == nil || !strings.Contains(err.Error(), "choose a pooling") {
+	if _, err := m.Embed(t.Context(), []string{"x"}, karat.EmbedOptions{}); err == nil || !strings.Contains(err.Error(), "chooses mean, cls or last") {
 		t.Errorf("Embed: %v", err)
 	}
 	for name, want := range map[string]string{"bert": "it is no reranker: there is no tensor classifier.out_proj", "tiny-llama": "it is no reranker"} {
