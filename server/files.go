@@ -40,8 +40,9 @@ func (x *exchange) upload() *problem {
 	if p := t.reserve(f.owner, 1, room, x.s.now()); p != nil {
 		return p
 	}
+	kept := false // a kept file may be gone by the end, and its room given back
 	defer func() {
-		if t.find(f.ID, f.owner) == nil {
+		if !kept {
 			t.root.Remove(f.ID + ".data") // nobody knows of it, if it is there
 			t.release(f.owner, 1, room)
 		}
@@ -62,6 +63,7 @@ func (x *exchange) upload() *problem {
 	if err := t.add(f); err != nil {
 		return x.s.explain(x.ctx, err)
 	}
+	kept = true
 	return x.reply(f)
 }
 
