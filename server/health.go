@@ -46,7 +46,7 @@ func (s *Server) watchAll(ctx context.Context) {
 			s.look()
 			s.pool.sweep()
 			if s.store != nil {
-				s.store.expire(time.Now())
+				s.store.expire(s.now())
 			}
 		}
 	}

@@ -294,9 +294,14 @@ func (p *pool) close(m *served) {
 	p.log.Info("model closed", "model", m.name)
 }
 
-// sweep closes the models that were not asked for as long as they are kept.
+// sweep closes the models that were not asked for as long as they are kept. While a load is under way it does nothing:
+// the watch, which calls it each second, has other work.
 func (p *pool) sweep() {
-	p.turn <- struct{}{}
+	select {
+	case p.turn <- struct{}{}:
+	default:
+		return
+	}
 	defer func() { <-p.turn }()
 	var over []*served
 	p.mu.Lock()
