@@ -134,6 +134,9 @@ func (w *words) keys() (all []gguf.KeyValue) {
 		put("bos_token_id", last-1)
 		put("eos_token_id", last)
 		put("add_bos_token", w.BOS)
+		if w.End {
+			put("add_eos_token", true)
+		}
 		return all
 	}
 	if w.Model == tokenizer.WordPiece {
