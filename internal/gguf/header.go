@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"strings"
 
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -41,11 +42,11 @@ func readHeader(data []byte, size int) (f *File, end int64, err error) {
 // version reads the magic and the version.
 func (r *reader) version() uint32 {
 	if r.size == 0 {
-		r.fail(0, "the file is empty", "0 bytes", "24 or more")
+		r.err = &Error{What: "the file is empty"}
 		return 0
 	}
-	if len(r.data) >= len(magic) && string(r.data[:len(magic)]) != magic {
-		r.fail(0, "this is "+identify(r.data), nil, magic)
+	if head := r.data[:min(len(r.data), len(magic))]; !strings.HasPrefix(magic, string(head)) {
+		r.err = &Error{What: identify(r.data)}
 		return 0
 	}
 	r.take(uint64(len(magic)), "the magic")

@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"errors"
 	"fmt"
 	"unicode"
 	"unicode/utf8"
@@ -85,7 +86,18 @@ func (r *reader) short(off int, what string, n uint64) {
 		r.fail(off, what+" makes the header longer than is read", n, fmt.Sprintf("%d of %d bytes", left, maxHeader))
 		return
 	}
-	r.fail(off, what+" runs past the end of the file", n, fmt.Sprintf("the %d bytes left", left))
+	r.ends(off, what+" runs past the end of the file", n, fmt.Sprintf("the %d bytes left", left), n)
+}
+
+// ends is fail for a file that ends before the n bytes at data[off].
+func (r *reader) ends(off int, what string, declared, allowed any, n uint64) {
+	if r.err != nil {
+		return
+	}
+	r.fail(off, what, declared, allowed)
+	if e := (*Error)(nil); errors.As(r.err, &e) {
+		e.Size, e.Need, e.header = int64(r.size), r.base+int64(off)+int64(n), true
+	}
 }
 
 // take returns the next n bytes, or nil where there are fewer.
@@ -129,7 +141,7 @@ func (r *reader) count(what string, limit, size int) int {
 	}
 	rest := r.size - r.off
 	if n > uint64(rest/size) {
-		r.fail(at, what+" cannot be in the bytes left", n, fmt.Sprintf("at most %d, in %d bytes", rest/size, rest))
+		r.ends(at, what+" cannot be in the bytes left", n, fmt.Sprintf("at most %d, in %d bytes", rest/size, rest), 8+n*uint64(size))
 		return 0
 	}
 	if n > uint64(r.left()/size) {

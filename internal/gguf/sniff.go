@@ -20,7 +20,7 @@ var signatures = []struct{ prefix, what string }{
 	{"\x93NUMPY", "a NumPy file"},
 	{"\x89HDF\r\n", "an HDF5 file"},
 	{"\x7fELF", "a program"}, {"MZ", "a program"},
-	{"\x00\x00\x00\x00\x00\x00\x00\x00", "an empty download: it begins with zeros"},
+	{"\x00\x00\x00\x00\x00\x00\x00\x00", "an empty download, which begins with zeros"},
 }
 
 const (
@@ -29,15 +29,15 @@ const (
 	html    = "a web page, perhaps a server's error message"
 )
 
-// identify says what a file without GGUF's magic is.
+// identify says what a file without the magic of GGUF is.
 func identify(head []byte) string {
 	if len(head) > 8 && head[8] == '{' && binary.LittleEndian.Uint64(head) < 100<<20 {
-		return "a safetensors file"
+		return "not a GGUF file, but a safetensors file"
 	}
 	text := bytes.TrimLeft(head, " \t\r\n\ufeff")
 	for _, s := range signatures {
 		if bytes.HasPrefix(head, []byte(s.prefix)) || bytes.HasPrefix(text, []byte(s.prefix)) {
-			return s.what
+			return "not a GGUF file, but " + s.what
 		}
 	}
 	return fmt.Sprintf("not a GGUF file: it begins with %q", head[:min(4, len(head))])

@@ -17,10 +17,10 @@ var hostile = map[string]struct {
 	data []byte
 	want string
 }{
-	"no bytes":               {nil, "0 bytes, too short for a header's length"},
-	"7 bytes":                {make([]byte, 7), "7 bytes, too short"},
+	"no bytes":               {nil, "the file is empty"},
+	"7 bytes":                {make([]byte, 7), "x.safetensors is cut off: it has 7 bytes, and its header needs 8. Download it again"},
 	"header of 0":            {make([]byte, 16), "byte 0: a header of 0 bytes"},
-	"header beyond the file": {file(`{}`, 0)[:9], "byte 0: a header of 2 bytes, the file has 1 more"},
+	"header beyond the file": {file(`{}`, 0)[:9], "x.safetensors is cut off: it has 9 bytes, and its header needs 10. Download it again"},
 	"header of 2^64-1":       {bytes.Repeat([]byte{255}, 16), "byte 0: a header of 18446744073709551615 bytes, at most 16777216 are allowed"},
 	"header of 100 MB":       {binary.LittleEndian.AppendUint64(nil, 100_000_001), "byte 0: a header of 100000001 bytes, at most 16777216"},
 	"header not an object":   {file(`[{}]`, 0), `byte 8: the header begins with '[', not with {`},
@@ -43,7 +43,7 @@ var hostile = map[string]struct {
 	"hole at the start":      {file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, 3), "leave a hole from 0"},
 	"trailing bytes":         {file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 5), "3 bytes after the last tensor, from byte 63"},
 	"trailing, no tensor":    {file(`{}`, 1), "1 bytes after the last tensor, from byte 10"},
-	"data short":             {file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 1), `tensor "a": data_offsets [0, 2] after byte 61, the file ends 1 bytes after it`},
+	"data short":             {file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 1), "x.safetensors is cut off: it has 62 bytes, and its tensors need 63. Download it again"},
 	"end before begin":       {file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[2,0]}}`, 2), "data_offsets [2, 0], but U8 of shape [2] has 2 bytes"},
 	"size too small":         {file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}`, 4), "data_offsets [0, 4], but F32 of shape [2] has 8 bytes"},
 	"size too large":         {file(`{"a":{"dtype":"F16","shape":[1],"data_offsets":[0,4]}}`, 4), "data_offsets [0, 4], but F16 of shape [1] has 2 bytes"},

@@ -100,7 +100,7 @@ func (f *File) openShards(dir string, weightMap map[string]string) error {
 	for i, file := range files {
 		shard, err := open(filepath.Join(dir, file))
 		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+			return inFile(file, err)
 		}
 		f.maps = append(f.maps, shard.maps...)
 		f.Tensors = append(f.Tensors, shard.Tensors...)

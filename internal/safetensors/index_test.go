@@ -83,7 +83,7 @@ var hostileIndexes = map[string]string{
 	`{"weight_map":{"a":"1.safetensors","a":"2.safetensors"}}`:                     `a second "a"`,
 	`{"weight_map":{"a":"1.safetensors"},"weight_map":{}}`:                         "a second weight_map",
 	`{"weight_map":{"a":"3.safetensors"}}`:                                         "3.safetensors",
-	`{"weight_map":{"a":"broken.safetensors"}}`:                                    "broken.safetensors: byte 0: a header of",
+	`{"weight_map":{"a":"broken.safetensors"}}`:                                    "broken.safetensors is cut off: it has 20 bytes, and its header needs 90",
 	`{"weight_map":{"a":"weights"}}`:                                               `"weights" is not a .safetensors file`,
 	`{"weight_map":{"a":""}}`:                                                      "not a bare file name",
 	`{"weight_map":{"a":".."}}`:                                                    "not a bare file name",

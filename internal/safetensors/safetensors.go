@@ -68,9 +68,28 @@ func Open(path string) (*File, error) {
 	}
 	f, err := open(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, inFile(path, err)
 	}
 	return f, nil
+}
+
+// cutError says that a file ends too early.
+type cutError struct {
+	size, need int
+	part       string // what needs the bytes: header or tensors
+}
+
+func (e *cutError) Error() string {
+	verb := map[bool]string{true: "need", false: "needs"}[strings.HasSuffix(e.part, "s")]
+	return fmt.Sprintf("is cut off: it has %d bytes, and its %s %s %d. Download it again", e.size, e.part, verb, e.need)
+}
+
+// inFile names the file of an error.
+func inFile(path string, err error) error {
+	if errors.As(err, new(*cutError)) {
+		return fmt.Errorf("%s %w", path, err)
+	}
+	return fmt.Errorf("%s: %w", path, err)
 }
 
 func open(path string) (*File, error) {
@@ -112,8 +131,11 @@ func (f *File) Close() error {
 }
 
 func parse(data []byte) (*File, error) {
-	if len(data) < 8 {
-		return nil, fmt.Errorf("%d bytes, too short for a header's length", len(data))
+	switch {
+	case len(data) == 0:
+		return nil, errors.New("the file is empty")
+	case len(data) < 8:
+		return nil, &cutError{len(data), 8, "header"}
 	}
 	n, rest := binary.LittleEndian.Uint64(data), data[8:]
 	if n > uint64(len(rest)) || n > maxHeader || n == 0 || rest[0] != '{' {
@@ -159,7 +181,8 @@ func place(entries []*entry, data []byte, start int) ([]tensor.Tensor, error) {
 	for i, e := range entries {
 		switch {
 		case e.end > len(data):
-			return nil, fmt.Errorf("tensor %q: data_offsets [%d, %d] after byte %d, the file ends %d bytes after it", e.name, e.begin, e.end, start, len(data))
+			last := slices.MaxFunc(entries, func(a, b *entry) int { return cmp.Compare(a.end, b.end) })
+			return nil, &cutError{start + len(data), start + last.end, "tensors"}
 		case e.begin < at:
 			return nil, fmt.Errorf("tensor %q: data_offsets [%d, %d] overlap another tensor, which ends at %d", e.name, e.begin, e.end, at)
 		case e.begin > at:
@@ -203,7 +226,7 @@ func notHeader(data []byte, n uint64) error {
 	case n > maxHeader:
 		return fmt.Errorf("byte 0: a header of %d bytes, at most %d are allowed", n, maxHeader)
 	case n > uint64(len(data)-8):
-		return fmt.Errorf("byte 0: a header of %d bytes, the file has %d more", n, len(data)-8)
+		return &cutError{len(data), 8 + int(n), "header"}
 	case n == 0:
 		return errors.New("byte 0: a header of 0 bytes")
 	}
