@@ -189,18 +189,22 @@ func tokenizerHF(dir string, most int) (*tokenizer.Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseTokenizer(dir, f)
+	name := "tokenizer.json"
+	if f.JSON == nil {
+		name = "tokenizer.model"
+	}
+	return parseTokenizer(filepath.Join(dir, name), f)
 }
 
-// parseTokenizer makes the tokenizer of the files of a folder.
-func parseTokenizer(dir string, f tokenizer.Files) (*tokenizer.Tokenizer, error) {
-	name, from, file := "tokenizer.json", tokenizer.FromJSON, f.JSON
+// parseTokenizer makes the tokenizer of the file at path, which f holds with its configuration.
+func parseTokenizer(path string, f tokenizer.Files) (*tokenizer.Tokenizer, error) {
+	from, file := tokenizer.FromJSON, f.JSON
 	if file == nil {
-		name, from, file = "tokenizer.model", tokenizer.FromSentencePiece, f.Model
+		from, file = tokenizer.FromSentencePiece, f.Model
 	}
 	t, err := from(file, f.Config)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return t, nil
 }

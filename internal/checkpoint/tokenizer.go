@@ -63,7 +63,7 @@ func bareTokenizer(path, ext string) (*tokenizer.Tokenizer, error) {
 	if f.Config, err = readText(dir, "tokenizer_config.json", maxText); err != nil {
 		return nil, err
 	}
-	return parseTokenizer(dir, f)
+	return parseTokenizer(path, f)
 }
 
 // vocabularyGGUF is the tokenizer of a GGUF file without tensors, nil of one with them.

@@ -49,3 +49,21 @@ func TestVocabularyOnly(t *testing.T) {
 		}
 	}
 }
+
+// TestTokenizerNamed: an error of a tokenizer names its file once, whatever the file's name.
+func TestTokenizerNamed(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"foo.model", "tokenizer.model", "bar.json"} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("\x0a\x03\x0a\x01a"), 0o666); err != nil { // a Unigram model with the piece "a"
+			t.Fatal(err)
+		}
+		want := path + ": "
+		if filepath.Ext(name) == ".model" {
+			want += "model_type 1 (UNIGRAM) is not supported"
+		}
+		if _, err := OpenTokenizer(path); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Count(err.Error(), "tokenizer.") > strings.Count(name, "tokenizer.") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -243,7 +243,7 @@ func TestIncidents(t *testing.T) {
 	t.Run("A13/lists without end", func(t *testing.T) {
 		for _, open := range []string{`{"normalizer":`, `{"added_tokens":[`, `{"model":{"merges":[`, `{"model":{"vocab":{"a":`, "["} {
 			for _, b := range []string{strings.Repeat(open, 1<<18), open + strings.Repeat("[", 1<<20), open} {
-				refuse(t, func() (*tokenizer.Tokenizer, error) { return tokenizer.FromJSON([]byte(b), nil) }, "tokenizer.json")
+				refuse(t, func() (*tokenizer.Tokenizer, error) { return tokenizer.FromJSON([]byte(b), nil) }, "JSON")
 			}
 		}
 	})

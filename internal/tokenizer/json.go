@@ -15,10 +15,10 @@ import (
 func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
 	var f jsonFile
 	if err := json.Unmarshal(tokenizerJSON, &f); err != nil {
-		return nil, fmt.Errorf("tokenizer.json: %w", jsonerr.Plain(err, ""))
+		return nil, fmt.Errorf("%w", jsonerr.Plain(err, ""))
 	}
 	if err := f.Model.check(); err != nil {
-		return nil, fmt.Errorf("tokenizer.json: model: %w", err)
+		return nil, fmt.Errorf("model: %w", err)
 	}
 	c, err := parseConfig(config)
 	if err != nil {
@@ -39,7 +39,7 @@ func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
 		return nil, err
 	}
 	if err := f.template(t); err != nil {
-		return nil, fmt.Errorf("tokenizer.json: post_processor: %w", err)
+		return nil, fmt.Errorf("post_processor: %w", err)
 	}
 	t.findEndOfTurn()
 	return t, c.surround(t)
@@ -49,7 +49,7 @@ func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
 func (f *jsonFile) bytePairs(c *config) (*Tokenizer, error) {
 	p, err := f.pipeline()
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer.json: %w", err)
+		return nil, fmt.Errorf("%w", err)
 	}
 	tokens, added, err := f.tokens(c)
 	if err != nil {
@@ -66,7 +66,7 @@ func (f *jsonFile) bytePairs(c *config) (*Tokenizer, error) {
 	if id, ok := t.ids[f.Model.Unknown]; ok && f.Model.Unknown != "" {
 		t.unknown, t.fuse = id, f.Model.FuseUnknown
 	} else if t.lossy && f.Model.Unknown != "" {
-		return nil, fmt.Errorf("tokenizer.json: model: unk_token: %q is not in the vocabulary", f.Model.Unknown)
+		return nil, fmt.Errorf("model: unk_token: %q is not in the vocabulary", f.Model.Unknown)
 	}
 	if err := t.setMerges(len(f.Model.Merges), f.Model.merge); err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ func FromSentencePiece(model, config []byte) (*Tokenizer, error) {
 		err = m.check()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer.model: %w", err)
+		return nil, err
 	}
 	c, err := parseConfig(config)
 	if err != nil {
@@ -163,12 +163,12 @@ func (m *spModel) added(added map[int]addedToken) []addedToken {
 // setIDs sets BOS and EOS.
 func (m *spModel) setIDs(t *Tokenizer) error {
 	if m.bos >= 0 {
-		if err := t.setID(&t.bos, m.bos, "tokenizer.model: bos_id"); err != nil {
+		if err := t.setID(&t.bos, m.bos, "bos_id"); err != nil {
 			return err
 		}
 	}
 	if m.eos >= 0 {
-		return t.setID(&t.eos, m.eos, "tokenizer.model: eos_id")
+		return t.setID(&t.eos, m.eos, "eos_id")
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func ToGGUF(f Files, size int, merges bool, pre string, ids map[string]int) (g G
 func (g *GGUF) fromModel(f Files, c *config) (*Tokenizer, error) {
 	t, err := FromSentencePiece(f.Model, f.Config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("tokenizer.model: %w", err)
 	}
 	m := newSPModel()
 	if err := protoFields(f.Model, 0, m.field); err != nil {
@@ -100,7 +100,7 @@ func (g *GGUF) fromModel(f Files, c *config) (*Tokenizer, error) {
 // fromJSON takes vocabulary, added tokens and merges of a tokenizer.json.
 func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre string) (t *Tokenizer, notes []string, err error) {
 	if t, err = FromJSON(f.JSON, f.Config); err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
 	if err := json.Unmarshal(f.JSON, file); err != nil {
 		return nil, nil, fmt.Errorf("tokenizer.json: %w", err)
