@@ -10,6 +10,7 @@ import (
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/registry"
 	"github.com/karat-run/karat/internal/synth"
+	"github.com/karat-run/karat/internal/sysinfo"
 	"github.com/spf13/cobra"
 )
 
@@ -79,6 +80,13 @@ func (f *synthFlags) run(c *cobra.Command) (err error) {
 	}
 	if err := synth.Check(o); err != nil {
 		return usageError{err}
+	}
+	need, err := synth.Size(o)
+	if err != nil {
+		return err
+	}
+	if err := sysinfo.CheckDisk(f.output, need); err != nil {
+		return err
 	}
 	ctx, stop := interruptible()
 	defer stop()

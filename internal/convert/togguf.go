@@ -179,7 +179,7 @@ func (c *converter) writeGGUF(ctx context.Context, metadata []gguf.KeyValue, job
 	if err := checkOther(c.reads, c.result.Files); err != nil {
 		return err
 	}
-	if err := fits(c.dst, c.result.Bytes); err != nil {
+	if err := sysinfo.CheckDisk(c.dst, c.result.Bytes); err != nil {
 		return err
 	}
 	var files []*atomicfile.File
@@ -241,12 +241,4 @@ func (c *converter) parts(jobs []job) (parts [][]job) {
 		}
 	}
 	return append(parts, jobs[first:])
-}
-
-// fits returns an error if the disk of a file has no room for bytes, as far as that is known.
-func fits(path string, bytes int64) error {
-	if free := sysinfo.Disk(filepath.Dir(path)); free > 0 && bytes > free {
-		return fmt.Errorf("%s: it needs %d bytes, and the disk has %d free", path, bytes, free)
-	}
-	return nil
 }

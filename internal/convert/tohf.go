@@ -14,6 +14,7 @@ import (
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/safetensors"
+	"github.com/karat-run/karat/internal/sysinfo"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -39,6 +40,9 @@ func (c *converter) ggufToHF(ctx context.Context, m *checkpoint.Checkpoint, weig
 	defer text.Wait()
 	defer stop(nil)
 	c.count(checkpoint.HuggingFace, jobs)
+	if err := sysinfo.CheckDisk(c.dst, c.result.Bytes); err != nil {
+		return err
+	}
 	err = atomicfile.WriteFolder(c.dst, func(dir string) error {
 		index, err := c.writeTensors(ctx, dir, m, jobs)
 		text.Wait()

@@ -76,6 +76,15 @@ func Header(o Options) (metadata []gguf.KeyValue, tensors []tensor.Tensor, err e
 	return s.metadata(m.FileType), tensors, nil
 }
 
+// Size returns the bytes of the tensors of the file that Write writes.
+func Size(o Options) (total int64, err error) {
+	_, tensors, err := Header(o)
+	for _, t := range tensors {
+		total += size(t)
+	}
+	return total, err
+}
+
 // Check returns an error for an unknown name in o.
 func Check(o Options) error {
 	if _, err := find(o.Arch, o.Shape); err != nil {

@@ -1,0 +1,17 @@
+package sysinfo
+
+import (
+	"fmt"
+	"path/filepath"
+)
+
+// FreeDisk is Disk, which tests replace.
+var FreeDisk = Disk
+
+// CheckDisk returns an error if the disk of a file or folder has no room for bytes, as far as that is known.
+func CheckDisk(path string, bytes int64) error {
+	if free := FreeDisk(filepath.Dir(filepath.Clean(path))); free > 0 && bytes > free {
+		return fmt.Errorf("%s: it needs %d bytes, and the disk has %d free", path, bytes, free)
+	}
+	return nil
+}
