@@ -19,6 +19,7 @@ type comparing struct {
 
 func (f *comparing) add(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.layers, "by-layer", false, "print the hidden states, in the order of layers")
+	alias(fs, "by-layer", "layers")
 	fs.Var((*name)(&f.floor), "floor", "`record` of the golden engine in less precision, for --by-layer")
 	fs.BoolVar(&f.history, "history", false, "print how far each of several records is")
 	fs.Var((*name)(&f.svg), "svg", "`file` to draw --history into")

@@ -71,7 +71,7 @@ func (f *diagnoseFlags) run(c *cobra.Command, model, dump string) error {
 	if err := f.spare(model, dump); err != nil {
 		return err
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := interruptible()
 	defer stop()
 	d, err := f.diagnose(ctx, model, dump, c.ErrOrStderr())
 	switch {

@@ -58,6 +58,7 @@ sentence-transformers with the folders that it names, or pooling_type in GGUF. O
 	fs.VarP((*name)(&f.file), "file", "f", "read texts from the lines of this JSON Lines `file`; - is standard input")
 	f.pooling.add(c, "pooling", "rows that make the vector: the mean of all, the first, the last, or none for the vectors of all rows (default: the model's)")
 	fs.BoolVar(&f.normalize, "normalize", true, "normalize vectors to length 1 (default: the model's setting, or true)")
+	fs.Lookup("normalize").DefValue = "" // the usage has it
 	fs.IntVar(&f.dimensions, "dimensions", 0, "`number` of features to keep, the first ones (default: all)")
 	fs.StringVar(&f.prompt, "prompt-name", "", "`name` of the model's prompt that comes before each text")
 	fs.BoolVar(&f.json, "json", false, "print a JSON list of objects with index and embedding")

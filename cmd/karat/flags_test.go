@@ -3,10 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/hub/local"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -116,7 +119,7 @@ func TestFlagNamesOfOthers(t *testing.T) {
 	for line, want := range map[string]string{
 		"eval -c 512": "--window", "imatrix -o x.gguf --ctx 8": "--window", "quantize a b --target-size 1M -c 8": "--window",
 		"score x --tokens": "--token-scores", "logits -p x": "--prompt-index", "embed m --prompt x": "--prompt-name", "bench serve m --prompt 1,2": "--prompt-tokens",
-		"lab diagnose a b --json x": "--json-file", "bench -c 4096": "context that it needs",
+		"lab diagnose a b --json x": "--json-file", "bench -c 4096": "context that it needs", "bench serve m -p 512": "--prompt-tokens",
 	} {
 		c := newRootCommand()
 		c.SetOut(io.Discard)
@@ -125,6 +128,71 @@ func TestFlagNamesOfOthers(t *testing.T) {
 		if err := c.Execute(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("karat %s: %v, want %s", line, err, want)
 		}
+	}
+}
+
+// TestOldFlagNames takes the names that flags had before.
+func TestOldFlagNames(t *testing.T) {
+	for line, name := range map[string]string{"lab record --decode 2": "decode-last", "lab compare --layers": "by-layer", "web --out x": "output", "bench -p 512": "prompt"} {
+		c, args, err := newRootCommand().Find(strings.Fields(line))
+		if err == nil {
+			err = c.ParseFlags(args)
+		}
+		if err != nil || !c.Flags().Changed(name) {
+			t.Errorf("karat %s: %v, want --%s to be set", line, err, name)
+		}
+	}
+}
+
+// TestUnknownCommandShown escapes the control characters of an unknown command, and no others are in the message.
+func TestUnknownCommandShown(t *testing.T) {
+	for _, line := range [][]string{{"rnu\n\x1b"}, {"lab", "rnu\n\x1b"}, {"kv", "rnu\n\x1b"}} {
+		c := newRootCommand()
+		c.SetOut(io.Discard)
+		c.SetErr(io.Discard)
+		c.SetArgs(line)
+		if err := c.Execute(); err == nil || !strings.Contains(errorText(err), `"rnu\n\x1b"`) || strings.ContainsAny(errorText(err), "⏎⇥�") {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+}
+
+// TestCompletions asks as a shell does for the names of models, devices and types.
+func TestCompletions(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv(local.Variable, dir)
+	manifest := `{"name": "Tiny:Q8_0", "source": "hf:x/y", "pulled": "2026-01-01T00:00:00Z", "format": "gguf",
+		"files": [{"path": "t.gguf", "size": 1, "sha256": "sha256:` + strings.Repeat("0", 64) + `"}]}`
+	if err := os.Mkdir(filepath.Join(dir, "names"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "names", local.Key("Tiny:Q8_0")+".json"), []byte(manifest), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	complete := func(args ...string) string {
+		c := newRootCommand()
+		var out strings.Builder
+		c.SetOut(&out)
+		c.SetErr(io.Discard)
+		c.SetArgs(append([]string{"__complete"}, args...))
+		if err := c.Execute(); err != nil {
+			t.Fatalf("%q: %v", args, err)
+		}
+		return out.String()
+	}
+	for _, name := range []string{"run", "embed", "rerank", "logits", "tokenize", "bench", "serve", "quantize", "check", "lab record"} {
+		if got := complete(append(strings.Fields(name), "")...); !strings.Contains(got, "Tiny:Q8_0\n") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	for line, want := range map[string]string{"quantize a.gguf b.gguf Q4": "Q4_K_M\n", "quantize -m a.gguf b.gguf Q8": "Q8_0\n", "run --backend w": "webgpu\t", "serve --backend c": "cpu\t",
+		"bench --backend w": "webgpu\t", "serve a.gguf T": "Tiny:Q8_0\n", "run -m T": "Tiny:Q8_0\n"} {
+		if got := complete(strings.Fields(line)...); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", line, got)
+		}
+	}
+	if got := complete("quantize", "a.gguf", ""); strings.Contains(got, "Q8_0") {
+		t.Errorf("OUT: %s", got)
 	}
 }
 
@@ -146,7 +214,7 @@ func TestHelpIsShort(t *testing.T) {
 				t.Errorf("%s --help-all lacks --%s", c.CommandPath(), f.Name)
 			}
 			for _, l := range lines {
-				if at := strings.Index(l, "--"+f.Name+" "); at == 2 || at == 6 && textWidth(l) > 120 {
+				if at := strings.Index(l, "--"+f.Name+" "); (at == 2 || at == 6) && textWidth(l) > 120 {
 					t.Errorf("%s: %q is too wide", c.CommandPath(), l)
 				}
 			}

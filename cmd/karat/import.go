@@ -50,7 +50,7 @@ record.`,
   karat lab import base.kld -o theirs.safetensors --model model.gguf`,
 		Args: byUse,
 		RunE: func(c *cobra.Command, args []string) error {
-			ctx, stop := untilSignal()
+			ctx, stop := interruptible()
 			defer stop()
 			err := f.run(ctx, args[0], c.ErrOrStderr())
 			if err != nil && ctx.Err() != nil {

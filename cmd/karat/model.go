@@ -143,6 +143,20 @@ func explainBudget(err error) error {
 // addBackend registers --backend.
 func addBackend(c *cobra.Command, to *string) {
 	c.Flags().StringVar(to, "backend", "cpu", "`name` of the device: cpu, webgpu for the first GPU of \"karat devices\", or webgpu:N for another; see --precision")
+	if err := c.RegisterFlagCompletionFunc("backend", completeBackends); err != nil {
+		panic(err) // a name twice in the program
+	}
+}
+
+// completeBackends completes the devices of "karat devices".
+func completeBackends(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	names := []string{"cpu\tthe processor", "webgpu\tthe first GPU"}
+	if d, err := findDevices(); err == nil {
+		for i, g := range d.GPUs {
+			names = append(names, fmt.Sprintf("webgpu:%d\t%s", i, oneLine(g.Name)))
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // options are the library's for the flags.

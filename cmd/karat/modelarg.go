@@ -39,6 +39,7 @@ func (a *modelArg) add(c *cobra.Command, needed bool) {
 	if err := c.RegisterFlagCompletionFunc("model", completeModels); err != nil {
 		panic(err) // a name twice in the program
 	}
+	c.ValidArgsFunction = a.complete
 }
 
 // take takes MODEL from the arguments, where -m does not name it, and returns the others.
@@ -196,7 +197,6 @@ func leadModel(c *cobra.Command, finds bool) *cobra.Command {
 		}
 		return run(c, args)
 	}
-	c.ValidArgsFunction = a.complete
 	return c
 }
 
@@ -207,9 +207,9 @@ func (a *modelArg) leads(c *cobra.Command, args []string) bool {
 	return len(args) > 1 || len(args) == 1 && (words[0][0] != '[' || len(words) == 1 || words[1][0] == '[' || words[1][0] == '-')
 }
 
-// complete completes MODEL, and other arguments as files.
+// complete completes MODEL, each one of several, and other arguments as files.
 func (a *modelArg) complete(c *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 || a.name != "" {
+	if len(args) > 0 && !strings.Contains(c.Use, "[MODEL...]") || a.name != "" {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	return completeModels(c, args, text)

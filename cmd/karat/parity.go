@@ -139,7 +139,7 @@ func (f *parityFlags) run(c *cobra.Command) error {
 		defer file.Close()
 		o.Models = append(o.Models, m)
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := interruptible()
 	defer stop()
 	p := paced{w: c.ErrOrStderr(), start: time.Now(), verbose: f.verbose}
 	p.last = p.start
@@ -151,6 +151,13 @@ func (f *parityFlags) run(c *cobra.Command) error {
 	}
 	if r.Cases == 0 && f.match != "" {
 		return fmt.Errorf("--match: no case has %q in its name, of one in %d (--every)", f.match, f.every)
+	}
+	if interrupted { // files of these names may have all cases
+		for _, path := range []*string{&f.html, &f.json} {
+			if *path != "" && *path != "-" {
+				*path = partial(*path)
+			}
+		}
 	}
 	if err := f.write(c.OutOrStdout(), r); err != nil {
 		return err

@@ -78,7 +78,24 @@ Ctrl-C leaves nothing behind.`,
 	fs.IntVarP(&f.threads, "threads", "t", sysinfo.Threads(), "`number` of threads")
 	fs.BoolVar(&f.json, "json", false, "print JSON, with hashes of both models")
 	f.target.add(c)
-	return leadModel(c, true)
+	leadModel(c, true)
+	c.ValidArgsFunction = completeQuantize
+	return c
+}
+
+// completeQuantize completes IN as a model, OUT as a file, and TYPE.
+func completeQuantize(c *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
+	at := len(args)
+	if c.Flags().Changed("model") {
+		at++
+	}
+	switch at {
+	case 0:
+		return completeModels(c, args, text)
+	case 2:
+		return quantmix.Names(), cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveDefault
 }
 
 // options checks the flags.

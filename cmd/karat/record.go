@@ -77,6 +77,7 @@ value. LAYERS is all, full, sliding, shared, moe, outside, or numbers such as 0,
 	fs.Var(&f.taps, "taps", "record the taps of these prompts: `all`, or indices from 0 as in 2,5; may be given again")
 	fs.IntVar(&f.keep, "keep", 8, "how many last `positions` to record logits and hidden states of")
 	fs.IntVar(&f.decode, "decode-last", 0, "how many last `tokens` of each prompt to decode one by one, after the others")
+	alias(fs, "decode-last", "decode")
 	fs.BoolVar(&f.npy, "npy", false, "write the folder OUT of NumPy files, too")
 	fs.Var(&f.class, "numerics", "round like an engine of this `class`, instead of --precision and --kv")
 	f.injected.add(c)

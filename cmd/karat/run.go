@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/hub"
@@ -94,7 +95,6 @@ func (f *runFlags) add(c *cobra.Command) {
 	fs := c.Flags()
 	fs.SortFlags = false
 	f.model.add(c, false)
-	c.ValidArgsFunction = f.model.complete
 	fs.StringVarP(&f.prompt, "prompt", "p", "", "`text` of the prompt, which is then no argument")
 	fs.StringArrayVarP(&f.files, "file", "f", nil, "add this `file` to the prompt; - is standard input; may be given again")
 	f.chat.add(fs)
@@ -188,6 +188,9 @@ func (f *runFlags) run(c *cobra.Command, args []string) error {
 	path, err := f.model.find(c) // a download, once there is a prompt
 	if err != nil {
 		return err
+	}
+	if g.Grammar != nil && len(g.Grammar.Ignored()) > 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "karat: warning: the answer is not held to these unknown formats: %s\n", oneLine(strings.Join(g.Grammar.Ignored(), ", ")))
 	}
 	f.chat.imply()
 	f.chat.chat = f.chat.chat || !ok

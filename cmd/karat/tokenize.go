@@ -29,9 +29,8 @@ func newTokenizeCommand() *cobra.Command {
 vocabulary's own spelling. "karat run" gives the model these ids for
 the same prompt, with BOS if the model uses it.
 
-The text is TEXT, the file after -f, or standard input; the last line end of a file
-is dropped. Names of special tokens, such as <eos>, are text
-unless --special is given. With --decode the text holds ids, separated by spaces,
+The text is TEXT, the file after -f, or standard input. A trailing newline of a file is
+removed. Special-token names such as <eos> are plain text unless --special is given. With --decode the text holds ids, separated by spaces,
 commas or line ends, and their text is printed.
 
 A tokenizer is enough for MODEL: a GGUF file without tensors, a
@@ -47,7 +46,6 @@ tokenizer.json or a tokenizer.model, or the folder of one.`,
 	fs := c.Flags()
 	fs.SortFlags = false
 	f.model.add(c, false)
-	c.ValidArgsFunction = f.model.complete
 	fs.VarP((*name)(&f.file), "file", "f", "read the text from this `file`; - is standard input")
 	fs.BoolVar(&f.ids, "ids", false, "print the ids alone, in one line")
 	fs.BoolVar(&f.json, "json", false, "print a JSON list of objects with id, piece and kind; with --decode, a JSON string")

@@ -51,6 +51,7 @@ docs/web.md lists the headers that it should send.`,
 	}
 	c.Flags().SortFlags = false
 	c.Flags().VarP((*name)(&f.out), "output", "o", "`folder` to write the site to, instead of serving it")
+	alias(c.Flags(), "output", "out")
 	c.Flags().Uint16Var(&f.port, "port", 2424, "`port` to serve on; 0 is any free port")
 	return c
 }

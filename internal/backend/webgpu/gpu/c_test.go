@@ -143,4 +143,8 @@ func TestAdvised(t *testing.T) {
 			t.Errorf("%q becomes %q", text, got)
 		}
 	}
+	const dlopen = `vulkan: failed to initialize: failed to load Vulkan library libvulkan.so.1: dlopen failed: libvulkan.so.1: cannot open shared object file`
+	if got := advised(dlopen); got != "the Vulkan loader (libvulkan.so.1) is not installed; on Debian and Ubuntu: apt install libvulkan1" {
+		t.Errorf("without the loader: %q", got)
+	}
 }
