@@ -116,12 +116,22 @@ func TestAnswerCut(t *testing.T) {
 	}
 }
 
+// letters is a grammar of texts that are longer than a test's answers, whatever is drawn.
+func letters(t *testing.T) *karat.Grammar {
+	t.Helper()
+	g, err := karat.Regexp("[a-z ]{200,}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
 // TestComplete: an answer has its counts, its times and the seed by which it comes again.
 func TestComplete(t *testing.T) {
 	m := load(t)
 	s := m.NewSession()
 	defer s.Close()
-	o := karat.GenerateOptions{MaxTokens: 12, Sampling: &karat.Sampling{Temperature: 1}}
+	o := karat.GenerateOptions{MaxTokens: 12, Sampling: &karat.Sampling{Temperature: 1}, Grammar: letters(t)}
 	a, err := s.Complete(t.Context(), "The color of the sky is", o)
 	if err != nil || a.GeneratedTokens != 12 || a.PromptTokens != 7 || a.CachedTokens != 0 || a.Stop != karat.StopLength || a.Text == "" || spelled(a.Message.Parts) != "Text "+a.Text {
 		t.Fatalf("%+v, %v", a, err)
@@ -130,7 +140,7 @@ func TestComplete(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	text := ""
-	again := karat.GenerateOptions{MaxTokens: 12, Sampling: &karat.Sampling{Temperature: 1, Seed: &a.Seed}}
+	again := karat.GenerateOptions{MaxTokens: 12, Sampling: &karat.Sampling{Temperature: 1, Seed: &a.Seed}, Grammar: letters(t)}
 	for token, err := range m.Generate(t.Context(), "The color of the sky is", again) {
 		if err != nil {
 			t.Fatal(err)

@@ -134,8 +134,8 @@ func (m *Model) ResponseGrammar(ctx context.Context, o ResponseFormat) (*Grammar
 	return g, err
 }
 
-// ReasoningBudget returns g, where nil is any text, with at most so many tokens of reasoning in an answer. Behind
-// them the model's mark comes that ends reasoning. A mark of several tokens counts, but for its last one. With a g, a
+// ReasoningBudget returns g, where nil is any text, with at most so many tokens of reasoning in an answer. Then
+// the model's end mark comes, for example </think>. All tokens of a longer mark count, except the last one. With a g, a
 // character that was begun ends first. Of o, Tools and InReasoning count. Marks are to be in GenerateOptions.Special.
 // A model whose chat template shows no reasoning is an error.
 func (m *Model) ReasoningBudget(ctx context.Context, g *Grammar, tokens int, o ResponseFormat) (*Grammar, error) {

@@ -43,7 +43,7 @@ import (
 // Errors that requests' errors wrap.
 var (
 	ErrFull   = engine.ErrFull   // the context has no room for the prompt, or for another token
-	ErrBudget = engine.ErrBudget // an ErrFull: the context has room, but Options.KVBudget has not
+	ErrBudget = engine.ErrBudget // wraps ErrFull: the KV cache is full (Options.KVBudget)
 	ErrClosed = engine.ErrClosed // the model, or the session, was closed
 	ErrInTap  = engine.ErrInTap  // a request, or Close, inside Taps' see
 	ErrMemory = model.ErrMemory  // Load: the model does not fit the free memory
@@ -290,7 +290,7 @@ type Info struct {
 	Type         string // of most of them, as BF16 or Q4_K
 	Memory       int64  // maximum bytes of the machine's memory for the weights and KVBudget; a GPU's is not counted
 	VocabSize    int
-	Context      int  // tokens that a sequence may have
+	Context      int  // maximum tokens of a sequence, the prompt and the answer
 	MaxContext   int  // tokens that the model was made for; 0 if unknown
 	Encoder      bool // it makes vectors (Embed), and no tokens
 	Template     string
