@@ -158,7 +158,7 @@ func (p *tab) hostile(model string) {
 	}{
 		"cut.gguf":    {data[:len(data)-1000], "cut.gguf"},
 		"head.gguf":   {data[:100], "head.gguf: header"},
-		"image.gguf":  {[]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00"), "image.gguf: header: byte 0: "},
+		"image.gguf":  {[]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00"), "image.gguf: not a GGUF file: it begins with "},
 		"empty.gguf":  {nil, "empty.gguf: header"},
 		"tensor.gguf": {long, "tensor.gguf: header"},
 	} {
