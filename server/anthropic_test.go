@@ -14,18 +14,16 @@ import (
 
 // TestAgents replays requests of agents as they send them, whole and streamed. An answer has the tool's call; what changes nothing is named.
 func TestAgents(t *testing.T) {
+	const cache = "system[].cache_control, messages[].content[].cache_control"
 	for agent, want := range map[string]struct{ tool, ignored string }{
-		"claude-code": {"Bash", "metadata, context_management, system[].cache_control, messages[].content[].cache_control, tools[].eager_input_streaming"},
-		"copilot":     {"read_file", "context_management, system[].cache_control, messages[].content[].cache_control, tools[0], tools[].cache_control, tools[].defer_loading"},
+		"claude-code":         {"Bash", "metadata, context_management, " + cache + ", tools[].eager_input_streaming"},
+		"copilot":             {"read_file", "context_management, " + cache + ", tools[0], tools[].cache_control, tools[].defer_loading"},
+		"qwen-code-anthropic": {"run_shell_command", "system[].cache_control, tools[].cache_control"},
 	} {
-		body, err := os.ReadFile(filepath.Join("testdata", "agents", agent+".json"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := speak(t, `Ok.`+"\n<tool_call>\n"+`{"name": "`+want.tool+`", "arguments": {"command": "ls", "filePath": "/a"}}`+"\n</tool_call>")
+		c, body := replay(t, agent, want.tool)
 		c.header = map[string]string{"Anthropic-Version": "2023-06-01", "Anthropic-Beta": "claude-code-20250219,interleaved-thinking-2025-05-14,of-tomorrow-2027-01-01"}
-		status, answer, h := c.do("POST", "/v1/messages?beta=true", string(body))
-		if status != 200 || !strings.Contains(answer, `"name":"`+want.tool+`"`) || !strings.Contains(answer, `"stop_reason":"tool_use"`) || !strings.Contains(answer, `"context_management":{"applied_edits":[]}`) {
+		status, answer, h := c.do("POST", "/v1/messages?beta=true", body)
+		if status != 200 || !strings.Contains(answer, `"name":"`+want.tool+`"`) || !strings.Contains(answer, `"stop_reason":"tool_use"`) || strings.Contains(body, "context_management") != strings.Contains(answer, `"context_management":{"applied_edits":[]}`) {
 			t.Errorf("%s: %d %s", agent, status, answer)
 		}
 		for _, name := range strings.Split(want.ignored, ", ") {
@@ -33,14 +31,35 @@ func TestAgents(t *testing.T) {
 				t.Errorf("%s: %s is not in %q", agent, name, h.Get(hintHeader))
 			}
 		}
-		o := c.post("/v1/messages?beta=true", strings.Replace(string(body), `"stream":true`, `"stream":false`, 1))
+		o := c.post("/v1/messages?beta=true", strings.Replace(body, `"stream":true`, `"stream":false`, 1))
 		if at(o, "content", 1, "name") != want.tool {
 			t.Errorf("%s: %v", agent, o)
 		}
-		if n := c.post("/v1/messages/count_tokens", string(body))["input_tokens"]; n.(float64) < 100 {
+		if n := c.post("/v1/messages/count_tokens", body)["input_tokens"]; n.(float64) < 100 {
 			t.Errorf("%s: %v tokens", agent, n)
 		}
 	}
+	for agent, tool := range map[string]string{"opencode": "bash", "qwen-code": "run_shell_command", "continue": "Bash"} {
+		c, body := replay(t, agent, tool)
+		status, answer, h := c.do("POST", "/v1/chat/completions", body)
+		if status != 200 || !strings.Contains(answer, `"name":"`+tool+`"`) || !strings.Contains(answer, `"finish_reason":"tool_calls"`) || h.Get(hintHeader) != "" {
+			t.Errorf("%s: %d %s %q", agent, status, answer, h.Get(hintHeader))
+		}
+		whole := strings.NewReplacer(`"stream":true`, `"stream":false`, `{"include_usage":true}`, "null").Replace(body)
+		if o := c.post("/v1/chat/completions", whole); at(o, "choices", 0, "message", "tool_calls", 0, "function", "name") != tool {
+			t.Errorf("%s: %v", agent, o)
+		}
+	}
+}
+
+// replay returns a server whose model calls a tool, and the recorded request of an agent.
+func replay(t *testing.T, agent, tool string) (*client, string) {
+	t.Helper()
+	body, err := os.ReadFile(filepath.Join("testdata", "agents", agent+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return speak(t, `Ok.`+"\n<tool_call>\n"+`{"name": "`+tool+`", "arguments": {"command": "ls", "filePath": "/a"}}`+"\n</tool_call>"), string(body)
 }
 
 // TestMessagesHints: fields that ask for nothing that would change the answer are taken, and those that do are not.
