@@ -2,41 +2,56 @@
 // caller calls the tool, teller says what came of it, writer writes JSON. A relay puts the right one in the model's place.
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
+import { createAnthropic } from '@ai-sdk/anthropic';
 import { createOpenAI } from '@ai-sdk/openai';
+import Anthropic from '@anthropic-ai/sdk';
+import { betaZodTool } from '@anthropic-ai/sdk/helpers/beta/zod';
+import { OllamaEmbeddingFunction } from '@chroma-core/ollama';
+import { OpenAIEmbeddingFunction } from '@chroma-core/openai';
 import { Agent as MastraAgent } from '@mastra/core/agent';
 import { createTool } from '@mastra/core/tools';
 import { Agent, OpenAIProvider, Runner, setTracingDisabled, tool as agentsTool } from '@openai/agents';
 import { openAICompatible } from '@genkit-ai/compat-oai';
+import { ChatAnthropic } from '@langchain/anthropic';
+import { ChatOllama } from '@langchain/ollama';
 import { ChatOpenAI } from '@langchain/openai';
 import Instructor from '@instructor-ai/instructor';
 import { Output, generateText, jsonSchema, stepCountIs, streamText, tool } from 'ai';
 import { genkit, z as gz } from 'genkit';
+import { ollama as genkitOllama } from 'genkitx-ollama';
 import { createAgent, tool as langchainTool } from 'langchain';
 import { agent as llamaAgent } from '@llamaindex/workflow';
 import { tool as llamaTool } from 'llamaindex';
+import { Anthropic as LlamaAnthropic, AnthropicSession } from '@llamaindex/anthropic';
+import { ollama as llamaOllama } from '@llamaindex/ollama';
 import { openai as llamaOpenAI } from '@llamaindex/openai';
+import { createOllama } from 'ollama-ai-provider-v2';
 import OpenAI from 'openai';
 import { z } from 'zod';
+import { vectors } from './asked.mjs';
 import { checked, root } from './checked.mjs';
 
 const said = 'It rains in Oslo.';
 const question = 'How is the weather in Oslo?';
-const result = /"type":"function_call_output"|"role":"tool"/;
+const named = /"model":"caller(-4)?"/; // a package takes only a name with -3 or -4 for one of a model that has tools
+const result = /"type":"(function_call_output|tool_result)"|"role":"tool"/;
 
 // The relay asks the server, with the model that is to answer.
 const relay = createServer(async (request, answer) => {
   let body = '';
   for await (const piece of request) body += piece;
   if (body) body = JSON.stringify(JSON.parse(body));
-  if (result.test(body)) body = body.replace('"model":"caller"', '"model":"teller"');
-  const got = await checked(root + request.url, { method: request.method, headers: { 'content-type': 'application/json' }, body: body || undefined });
-  if (got.status !== 200) console.error(`${request.url}: ${await got.clone().text()}\n${body}`);
+  body = body.replace(named, result.test(body) ? '"model":"teller"' : '"model":"caller"');
+  const { connection, host, 'content-length': length, ...headers } = request.headers;
+  const got = await checked(root + request.url, { method: request.method, headers, body: body || undefined });
+  if (got.status !== 200 && !body.includes('"thread":')) console.error(`${request.url}: ${await got.clone().text()}\n${body}`);
   answer.writeHead(got.status, { 'content-type': got.headers.get('content-type') });
-  answer.end(Buffer.from(await got.arrayBuffer()));
+  for await (const piece of got.body) answer.write(piece);
+  answer.end();
 });
 await new Promise((done) => relay.listen(0, '127.0.0.1', done));
 relay.unref();
-const baseURL = `http://127.0.0.1:${relay.address().port}/v1`;
+const through = `http://127.0.0.1:${relay.address().port}`, baseURL = through + '/v1';
 const openai = new OpenAI({ baseURL, apiKey: 'none', maxRetries: 0 });
 const city = z.object({ city: z.string() });
 
@@ -52,14 +67,15 @@ async function weather({ city }) {
 async function called(f) {
   const before = asked;
   const text = await f();
-  assert.equal(text, said);
+  assert.equal(text.trim(), said);
   assert.equal(asked, before + 1);
 }
 
 async function vercel() {
   const provider = createOpenAI({ baseURL, apiKey: 'none' });
   const tools = { weather: tool({ description: 'weather', inputSchema: jsonSchema({ type: 'object', properties: { city: { type: 'string' } }, required: ['city'], additionalProperties: false }), execute: weather }) };
-  for (const of of [provider.chat, provider.responses]) {
+  const ollama = createOllama({ baseURL: through + '/api' });
+  for (const of of [provider.chat, provider.responses, createAnthropic({ baseURL, apiKey: 'none' }), ollama]) {
     const ask = { model: of('caller'), prompt: question, tools, stopWhen: stepCountIs(3), maxRetries: 0 };
     await called(async () => (await generateText(ask)).text);
     await called(async () => {
@@ -75,7 +91,7 @@ async function vercel() {
     const first = await generateText({ model: of('teller'), prompt: question, maxRetries: 0 });
     const again = await generateText({ model: of('teller'), messages: [{ role: 'user', content: question }, ...first.response.messages, { role: 'user', content: 'And now?' }], maxRetries: 0 });
     assert.equal(again.text, said);
-    const { output } = await generateText({ model: of('writer'), prompt: question, output: Output.object({ schema: city }), maxRetries: 0 });
+    const { output } = await generateText({ model: of('writer'), prompt: question, output: Output.object({ schema: city }), maxRetries: 0, providerOptions: { anthropic: { structuredOutputMode: 'outputFormat' } } });
     assert.deepEqual(output, { city: 'Oslo' });
   }
   const { reasoningText } = await generateText({ model: provider.responses('teller'), prompt: question, maxRetries: 0, providerOptions: { openai: { reasoningSummary: 'auto', store: false, forceReasoning: true, include: ['reasoning.encrypted_content'] } } });
@@ -84,12 +100,30 @@ async function vercel() {
 
 async function langchain() {
   const tools = [langchainTool(weather, { name: 'weather', description: 'weather', schema: city })];
-  for (const useResponsesApi of [false, true]) {
-    const model = new ChatOpenAI({ model: 'caller', apiKey: 'none', maxRetries: 0, useResponsesApi, configuration: { baseURL } });
-    await called(async () => (await createAgent({ model, tools }).invoke({ messages: [{ role: 'user', content: question }] })).messages.at(-1).text);
-    const writer = new ChatOpenAI({ model: 'writer', apiKey: 'none', maxRetries: 0, useResponsesApi, configuration: { baseURL } });
-    assert.deepEqual(await writer.withStructuredOutput(city, { method: 'jsonSchema', name: 'city' }).invoke(question), { city: 'Oslo' });
+  const openai = (useResponsesApi) => (model) => new ChatOpenAI({ model, apiKey: 'none', maxRetries: 0, useResponsesApi, configuration: { baseURL } });
+  const anthropic = (model) => new ChatAnthropic({ model, apiKey: 'none', maxRetries: 0, anthropicApiUrl: through });
+  const ollama = (model) => new ChatOllama({ model, baseUrl: through, maxRetries: 0 });
+  for (const of of [openai(false), openai(true), anthropic, ollama]) {
+    const agent = createAgent({ model: of('caller'), tools }), ask = { messages: [{ role: 'user', content: question }] };
+    await called(async () => (await agent.invoke(ask)).messages.at(-1).text);
+    await called(async () => {
+      let last = '';
+      for await (const [piece] of await agent.stream(ask, { streamMode: 'messages' })) last = piece.type === 'tool' ? '' : last + piece.text;
+      return last;
+    });
+    assert.deepEqual(await of('writer').withStructuredOutput(city, { method: 'jsonSchema', name: 'city' }).invoke(question), { city: 'Oslo' });
   }
+}
+
+async function anthropic() {
+  const client = new Anthropic({ baseURL: through, apiKey: 'none', maxRetries: 0 });
+  const ask = { model: 'caller', max_tokens: 512, messages: [{ role: 'user', content: question }], tools: [betaZodTool({ name: 'weather', description: 'weather', inputSchema: city, run: weather })] };
+  await called(async () => (await client.beta.messages.toolRunner(ask)).content.at(-1).text);
+  await called(async () => {
+    let last;
+    for await (const stream of client.beta.messages.toolRunner({ ...ask, stream: true })) last = await stream.finalMessage();
+    return last.content.at(-1).text;
+  });
 }
 
 async function agents() {
@@ -125,12 +159,17 @@ async function google() {
   const tools = [ai.defineTool({ name: 'weather', description: 'weather', inputSchema: gz.object({ city: gz.string() }), outputSchema: gz.string() }, weather)];
   await called(async () => (await ai.generate({ model: 'karat/caller', prompt: question, tools })).text);
   await called(async () => (await ai.generateStream({ model: 'karat/caller', prompt: question, tools })).response.then((r) => r.text));
+  const ollama = genkit({ plugins: [genkitOllama({ models: [{ name: 'caller', type: 'chat', supports: { tools: true } }], serverAddress: through })] });
+  const own = ollama.defineTool({ name: 'weather', description: 'weather', inputSchema: gz.object({ city: gz.string() }), outputSchema: gz.string() }, weather);
+  await called(async () => (await ollama.generate({ model: 'ollama/caller', prompt: question, tools: [own] })).text); // its streams fail where two lines come in one piece
 }
 
 async function llamaindex() {
-  const llm = llamaOpenAI({ model: 'caller', apiKey: 'none', baseURL, maxRetries: 0 });
   const tools = [llamaTool({ name: 'weather', description: 'weather', parameters: city, execute: weather })];
-  await called(async () => (await llamaAgent({ llm, tools }).run(question)).data.result);
+  const anthropic = new LlamaAnthropic({ model: 'caller-4', session: new AnthropicSession({ apiKey: 'none', baseURL: through, maxRetries: 0 }) });
+  for (const llm of [llamaOpenAI({ model: 'caller', apiKey: 'none', baseURL, maxRetries: 0 }), anthropic, llamaOllama({ model: 'caller', config: { host: through } })]) {
+    await called(async () => (await llamaAgent({ llm, tools }).run(question)).data.result);
+  }
 }
 
 async function mastra() {
@@ -140,4 +179,12 @@ async function mastra() {
   await called(async () => (await agent.generate(question, { maxSteps: 3 })).steps.at(-1).text);
 }
 
-export default [vercel, langchain, agents, instructor, google, llamaindex, mastra];
+async function chroma() {
+  const texts = ['a', 'b c'];
+  const openai = await new OpenAIEmbeddingFunction({ apiKey: 'none', modelName: vectors, apiBase: baseURL }).generate(texts);
+  const ollama = await new OllamaEmbeddingFunction({ url: through, model: vectors }).generate(texts);
+  assert.equal(openai.length, 2);
+  assert.deepEqual(openai.map((v) => v.map(Math.fround)), ollama.map((v) => v.map(Math.fround)));
+}
+
+export default [vercel, langchain, anthropic, agents, instructor, google, llamaindex, mastra, chroma];

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 	"github.com/openai/openai-go/option"
 	gopenai "github.com/sashabaranov/go-openai"
 	"github.com/tmc/langchaingo/llms"
+	lcanthropic "github.com/tmc/langchaingo/llms/anthropic"
+	lcollama "github.com/tmc/langchaingo/llms/ollama"
 	lcopenai "github.com/tmc/langchaingo/llms/openai"
 )
 
@@ -37,7 +40,7 @@ func (relay) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		if bytes.Contains(body, []byte(`"role":"tool"`)) {
+		if bytes.Contains(body, []byte(`"role":"tool"`)) || bytes.Contains(body, []byte(`"type":"tool_result"`)) {
 			body = bytes.Replace(body, []byte(`"model":"caller"`), []byte(`"model":"teller"`), 1)
 		}
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
@@ -89,27 +92,61 @@ func goOpenAI() error {
 }
 
 func langchainGo() error {
-	model, err := lcopenai.New(lcopenai.WithBaseURL(os.Getenv("KARAT_URL")), lcopenai.WithToken("none"), lcopenai.WithModel("caller"), lcopenai.WithHTTPClient(routed))
+	overOpenAI, err := lcopenai.New(lcopenai.WithBaseURL(os.Getenv("KARAT_URL")), lcopenai.WithToken("none"), lcopenai.WithModel("caller"), lcopenai.WithHTTPClient(routed))
 	if err != nil {
 		return err
 	}
+	overAnthropic, err := lcanthropic.New(lcanthropic.WithBaseURL(os.Getenv("KARAT_URL")), lcanthropic.WithToken("none"), lcanthropic.WithModel("caller"), lcanthropic.WithHTTPClient(routed))
+	if err != nil {
+		return err
+	}
+	overOllama, err := lcollama.New(lcollama.WithServerURL(root), lcollama.WithModel("teller"), lcollama.WithHTTPClient(routed))
+	if err != nil {
+		return err
+	}
+	answer, err := streamed(overOllama, []llms.MessageContent{llms.TextParts(llms.ChatMessageTypeHuman, asks)}) // which sends no tools
+	return errors.Join(err, want(answer, told), langchainLoop(overOpenAI), langchainLoop(overAnthropic))
+}
+
+// streamed is an answer that comes whole and in pieces.
+func streamed(model llms.Model, talk []llms.MessageContent, options ...llms.CallOption) (string, error) {
+	text := ""
+	whole, err := model.GenerateContent(ctx, talk, append(options, llms.WithStreamingFunc(func(_ context.Context, piece []byte) error {
+		text += string(piece)
+		return nil
+	}))...)
+	if err != nil {
+		return "", err
+	}
+	all := ""
+	for _, c := range whole.Choices { // Anthropic's has one for each block
+		all += c.Content
+	}
+	return text, want(all, text)
+}
+
+func langchainLoop(model llms.Model) error {
 	talk := []llms.MessageContent{llms.TextParts(llms.ChatMessageTypeHuman, asks)}
 	tools := llms.WithTools([]llms.Tool{{Type: "function", Function: &llms.FunctionDefinition{Name: "weather", Parameters: parameters}}})
-	first, err := model.GenerateContent(ctx, talk, tools)
+	first, err := model.GenerateContent(ctx, talk, tools, llms.WithMaxTokens(512))
 	if err != nil {
 		return err
 	}
-	call := first.Choices[0].ToolCalls[0]
+	var call llms.ToolCall
+	for _, c := range first.Choices {
+		for _, call = range c.ToolCalls {
+		}
+	}
+	if call.FunctionCall == nil {
+		return errors.New("no call")
+	}
 	if err := sameCall(call.FunctionCall.Name, call.FunctionCall.Arguments); err != nil {
 		return err
 	}
 	talk = append(talk, llms.MessageContent{Role: llms.ChatMessageTypeAI, Parts: []llms.ContentPart{call}},
 		llms.MessageContent{Role: llms.ChatMessageTypeTool, Parts: []llms.ContentPart{llms.ToolCallResponse{ToolCallID: call.ID, Name: "weather", Content: "rain"}}})
-	last, err := model.GenerateContent(ctx, talk, tools)
-	if err != nil {
-		return err
-	}
-	return want(last.Choices[0].Content, told)
+	last, err := streamed(model, talk, tools, llms.WithMaxTokens(512))
+	return errors.Join(err, want(last, told))
 }
 
 func eino() error {

@@ -1,5 +1,5 @@
-// Go asks a server of Karat what the clients of Node ask it, through openai-go and its
-// accumulator: go run . with the server's address in KARAT_URL.
+// Go asks a server of Karat what the clients of Node ask it, through openai-go with its
+// accumulator and through other packages: go run . with the server's address in KARAT_URL.
 package main
 
 import (
@@ -35,12 +35,12 @@ func main() {
 	for _, test := range []struct {
 		name string
 		run  func() error
-	}{{"models", models}, {"chat", chat}, {"completions", completions}, {"calls", calls}, {"structured", structured}, {"embeddings", embeddings}, {"responses", respond}, {"go-openai", goOpenAI}, {"langchaingo", langchainGo}, {"eino", eino}, {"genkit", genkitGo}} {
+	}{{"models", models}, {"chat", chat}, {"completions", completions}, {"calls", calls}, {"structured", structured}, {"embeddings", embeddings}, {"responses", respond}, {"go-openai", goOpenAI}, {"langchaingo", langchainGo}, {"eino", eino}, {"genkit", genkitGo}, {"anthropic-sdk-go", anthropicGo}, {"ollama/api", ollamaGo}} {
 		if err := test.run(); err != nil {
 			log.Fatalf("Go: %s: %v", test.name, err)
 		}
 	}
-	fmt.Println("openai-go: models, chat, completions, calls, structured, embeddings, responses; go-openai, langchaingo, eino, genkit: an agent each")
+	fmt.Println("openai-go: models, chat, completions, calls, structured, embeddings, responses; go-openai, langchaingo, eino, genkit, anthropic-sdk-go, ollama/api: an agent each")
 }
 
 // want is an error where a value is another.
