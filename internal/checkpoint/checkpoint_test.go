@@ -56,6 +56,9 @@ func TestTemplate(t *testing.T) {
 		{"no template", map[string]string{"tokenizer_config.json": `{"add_bos_token": true}`}, ""},
 		{"named", map[string]string{"tokenizer_config.json": `{"chat_template": [{"name":"tool_use","template":"t"},{"name":"default","template":"d"}]}`}, "d"},
 		{"named, none default", map[string]string{"tokenizer_config.json": `{"chat_template": [{"name":"tool_use","template":"t"}]}`}, ""},
+		{"object", map[string]string{"tokenizer_config.json": `{"chat_template": {"default": "d", "rag": "r"}}`}, "d"},
+		{"of a processor", map[string]string{"chat_template.json": `{"chat_template": "p"}`, "tokenizer_config.json": `{}`}, "p"},
+		{"not of a processor", map[string]string{"chat_template.json": `{"chat_template": "p"}`, "tokenizer_config.json": `{"chat_template": "t"}`}, "t"},
 		{"both", map[string]string{"chat_template.jinja": "own", "tokenizer_config.json": `{"chat_template": "old"}`}, "own"},
 	} {
 		m, err := open(t, c.files)
@@ -77,6 +80,8 @@ func TestGeneration(t *testing.T) {
 		{`{"eos_token_id": 3}`, Generation{TopK: 5, End: IDs{3}}},
 		{`{"eos_token_id": [3, 99], "top_k": 64}`, Generation{TopK: 64, End: IDs{3, 99}}},
 		{`{"eos_token_id": null}`, Generation{TopK: 5}},
+		{`{"eos_token_id": [3.0, -1], "top_k": 50.0, "suppress_tokens": null}`, Generation{TopK: 50, End: IDs{3}}},
+		{`{"eos_token_id": -1, "epsilon_cutoff": NaN, "watermarking_config": {"a": []}}`, Generation{TopK: 5}},
 		{`{"do_sample": true, "temperature": 0.6, "top_p": 0.95, "min_p": 0.05, "repetition_penalty": 1.1, "top_k": null}`,
 			Generation{Sample: true, Temperature: 0.6, TopK: 5, TopP: 0.95, MinP: 0.05, Repeat: 1.1, End: IDs{9}}},
 	} {

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,6 +37,9 @@ func readText(dir, name string, limit int) ([]byte, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if bytes.HasPrefix(b, []byte("version https://git-lfs")) {
+		return nil, fmt.Errorf("%s: a Git LFS pointer, whose file was not fetched: git lfs pull fetches it", filepath.Join(dir, name))
 	}
 	return b, nil
 }

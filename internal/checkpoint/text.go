@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -34,21 +35,46 @@ type Generation struct {
 	Suppress    IDs     `json:"suppress_tokens"` // ids never to be generated
 }
 
+// UnmarshalJSON takes a whole number in any spelling: 50.0 is 50.
+func (g *Generation) UnmarshalJSON(b []byte) error {
+	type plain Generation
+	x := struct {
+		*plain
+		TopK *float64 `json:"top_k"`
+	}{plain: (*plain)(g)}
+	if err := json.Unmarshal(b, &x); err != nil {
+		return jsonerr.Plain(err, "plain.")
+	}
+	if k := x.TopK; k != nil {
+		if *k != float64(int32(*k)) {
+			return fmt.Errorf("top_k: %v, want an integer of 32 bits", *k)
+		}
+		g.TopK = int(*k)
+	}
+	return nil
+}
+
 // IDs is one id or a list of them.
 type IDs []int
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON implements json.Unmarshaler. An id below 0 stands for none.
 func (d *IDs) UnmarshalJSON(b []byte) error {
-	var one int
-	if json.Unmarshal(b, &one) == nil {
-		*d = nil
-		if string(b) != "null" {
-			*d = IDs{one}
+	var one *float64
+	var list []float64
+	if json.Unmarshal(b, &list) != nil {
+		if json.Unmarshal(b, &one) != nil {
+			return errors.New("ids of tokens: want an integer, or a list of them")
 		}
-		return nil
+		list = []float64{*one} // null is a list
 	}
-	if json.Unmarshal(b, (*[]int)(d)) != nil {
-		return errors.New("ids of tokens: want an integer, or a list of them")
+	*d = nil
+	for _, id := range list {
+		if id != float64(int32(id)) {
+			return fmt.Errorf("ids of tokens: %v, want an integer, or a list of them", id)
+		}
+		if id >= 0 {
+			*d = append(*d, int(id))
+		}
 	}
 	return nil
 }
@@ -126,10 +152,18 @@ func (c *Checkpoint) textHF(dir string, config []byte) (textFiles, error) {
 	if err != nil {
 		return t, err
 	}
+	var text struct { // of the part of a multimodal model that writes
+		Config json.RawMessage `json:"text_config"`
+	}
+	if config != nil {
+		if err := json.Unmarshal(config, &text); err != nil {
+			return t, fmt.Errorf("%s: config.json: %w", dir, jsonerr.Plain(err, ""))
+		}
+	}
 	for _, f := range []struct {
 		name string
 		data []byte
-	}{{"config.json", config}, {"generation_config.json", generation}} { // the second has the last word
+	}{{"config.json: text_config", text.Config}, {"config.json", config}, {"generation_config.json", finite(generation)}} { // the last has the last word
 		if f.data != nil {
 			if err := json.Unmarshal(f.data, &t.generation); err != nil {
 				return t, fmt.Errorf("%s: %s: %w", dir, f.name, jsonerr.Plain(err, ""))
@@ -149,8 +183,17 @@ func (c *Checkpoint) textHF(dir string, config []byte) (textFiles, error) {
 	if t.template, others, err = configTemplate(tokenizerConfig); err != nil {
 		return t, fmt.Errorf("%s: tokenizer_config.json: %w", dir, err)
 	}
+	if t.template == "" && len(others) == 0 { // processors of images have it in a file of its own
+		b, err := readText(dir, "chat_template.json", maxText)
+		if err == nil {
+			t.template, others, err = configTemplate(b)
+		}
+		if err != nil {
+			return t, fmt.Errorf("%s: chat_template.json: %w", dir, err)
+		}
+	}
 	if len(others) > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("tokenizer_config.json: the chat templates named %q are set aside", others))
+		c.Notes = append(c.Notes, fmt.Sprintf("the chat templates named %q are set aside", others))
 	}
 	return t, nil
 }
@@ -209,8 +252,8 @@ func parseTokenizer(path string, f tokenizer.Files) (*tokenizer.Tokenizer, error
 	return t, nil
 }
 
-// configTemplate is the template inside tokenizer_config.json: a string, or a
-// list of named ones of which the one named default counts. The others' names are
+// configTemplate is the template inside tokenizer_config.json: a string, or several by their
+// names, as a list or an object, of which the one named default counts. The others' names are
 // the second result.
 func configTemplate(config []byte) (template string, others []string, err error) {
 	var c struct {
@@ -226,7 +269,13 @@ func configTemplate(config []byte) (template string, others []string, err error)
 	if json.Unmarshal(c.Template, &one) == nil {
 		return one, nil, nil
 	}
+	var byName map[string]string
 	var named []struct{ Name, Template string }
+	if json.Unmarshal(c.Template, &byName) == nil {
+		template = byName["default"]
+		delete(byName, "default")
+		return template, slices.Sorted(maps.Keys(byName)), nil
+	}
 	if err := json.Unmarshal(c.Template, &named); err != nil {
 		return "", nil, fmt.Errorf("chat_template: %w", err)
 	}

@@ -1,0 +1,62 @@
+package checkpoint
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestPublishedConfigs reads spellings of settings that publishers ship, and refuses what would change an answer.
+func TestPublishedConfigs(t *testing.T) {
+	for _, x := range []struct{ more, fault string }{
+		{`"head_dim": null, "num_key_value_heads": null, "rope_scaling": null, "layer_types": null`, ""},
+		{`"rope_scaling": {"type": null}`, ""},
+		{`"rope_scaling": {"type": "default"}`, ""},
+		{`"rope_scaling": {"rope_type": "default"}, "rope_theta": 1e6`, ""},
+		{`"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}, "rope_scaling": {"rope_type": "default"}`, ""},
+		{`"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}, "rope_theta": 500000`, ""},
+		{`"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}, "rope_theta": 10000`, "rope_theta"},
+		{`"rope_scaling": {"factor": 2.0}`, "rope_type"},
+		{`"vocab_size": 100.0, "num_hidden_layers": 1.0`, ""},
+		{`"hidden_size": "8"`, "hidden_size"},
+		{`"rope_theta": "1e6"`, "rope_theta"},
+		{`"pad_token_id": -1, "torch_dtype": "bfloat16", "dtype": "float32"`, ""},
+		{`"bos_token_id": null, "eos_token_id": [9, 8.0]`, ""},
+		{`"architectures": ["LlamaForSequenceClassification"], "problem_type": null, "id2label": {"0": "a"}`, ""},
+		{`"architectures": null, "time_step_limit": [0.0, Infinity]`, ""},
+		{`"architectures": ["Qwen2ForCausalLM"]`, "architectures"},
+		{`"tie_word_embeddings": null, "use_sliding_window": false, "sliding_window": 4096`, ""},
+	} {
+		_, err := open(t, map[string]string{"config.json": strings.TrimSuffix(smallConfig, "}") + ", " + x.more + "}"})
+		if (err == nil) != (x.fault == "") || err != nil && !strings.Contains(err.Error(), x.fault) {
+			t.Errorf("%s: %v, want an error about %q", x.more, err, x.fault)
+		}
+	}
+}
+
+// TestTextGeneration takes the end of a turn from the part of a multimodal model that writes, where nothing else has it.
+func TestTextGeneration(t *testing.T) {
+	text := `"text_config": ` + strings.Replace(smallConfig, `"top_k": 5`, `"top_k": 7`, 1)
+	for config, want := range map[string]int{`{` + text + `}`: 9, `{"eos_token_id": 4, ` + text + `}`: 4} {
+		c, err := open(t, map[string]string{"config.json": config})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g := c.Generation(); len(g.End) != 1 || g.End[0] != want || g.TopK != 7 {
+			t.Errorf("%s: %+v, want %d", config, g, want)
+		}
+	}
+}
+
+// TestPointer tells of a file that a clone did not fetch.
+func TestPointer(t *testing.T) {
+	const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
+	for _, name := range []string{"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"} {
+		c, err := open(t, map[string]string{name: pointer})
+		if err == nil {
+			_, err = c.Tokenizer()
+		}
+		if err == nil || !strings.Contains(err.Error(), name+": a Git LFS pointer") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
