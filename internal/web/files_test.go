@@ -157,9 +157,9 @@ func (p *tab) hostile(model string) {
 		want string
 	}{
 		"cut.gguf":    {data[:len(data)-1000], "cut.gguf"},
-		"head.gguf":   {data[:100], "head.gguf: header"},
+		"head.gguf":   {data[:100], "head.gguf is cut off"},
 		"image.gguf":  {[]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00"), "image.gguf: not a GGUF file: it begins with "},
-		"empty.gguf":  {nil, "empty.gguf: header"},
+		"empty.gguf":  {nil, "empty.gguf: the file is empty"},
 		"tensor.gguf": {long, "tensor.gguf: header"},
 	} {
 		path := filepath.Join(dir, name)
