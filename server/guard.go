@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -153,7 +154,7 @@ func (x *exchange) readBody() ([]byte, *problem) {
 			return body, nil
 		case err == nil:
 		default:
-			if more := (*http.MaxBytesError)(nil); asError(err, &more) {
+			if more := (*http.MaxBytesError)(nil); errors.As(err, &more) {
 				return nil, large
 			}
 			return nil, unread(err)

@@ -349,5 +349,3 @@ type recorder struct {
 func (p *recorder) Header() http.Header         { return p.header }
 func (p *recorder) WriteHeader(status int)      { p.status = status }
 func (p *recorder) Write(b []byte) (int, error) { return io.Discard.Write(b) }
-
-func asError[T error](err error, to *T) bool { return errors.As(err, to) }

@@ -55,7 +55,7 @@ func chatFile(command, name string) (string, error) {
 	case command == "save" && name == "last":
 		return "", errors.New("last is the conversation before this one, and is saved by itself: choose another name")
 	case !chatName.MatchString(name):
-		return "", fmt.Errorf("%q is no name: want letters, digits, and . _ -; or a path, such as ./%s.json", name, "chat")
+		return "", fmt.Errorf("%q is no name: want letters, digits, and . _ -; or a path, such as ./chat.json", name)
 	}
 	path := stateFile("chats", name+".json")
 	if path == "" {

@@ -44,8 +44,11 @@ func (p *Parser) header(i int, final, cut bool) (n int, then func(), x reading) 
 		return n, say, yes
 	}
 	if p.flows() {
-		if n == len(p.held) {
-			return n, say, map[bool]reading{true: yes, false: short}[final && !cut]
+		switch ended := n == len(p.held); {
+		case ended && final && !cut:
+			return n, say, yes
+		case ended:
+			return n, nil, short
 		}
 		return n, func() { p.begin(h.to, p.s.Calls[0]) }, yes
 	}

@@ -255,7 +255,10 @@ func mayOpen(text []byte) reading {
 		case list && c == '{':
 			list = false
 		default:
-			return map[bool]reading{true: yes}[list && isWord(c) || !list && c == '"']
+			if list && isWord(c) || !list && c == '"' {
+				return yes
+			}
+			return no
 		}
 	}
 	return short
@@ -347,8 +350,10 @@ func (p *Parser) read(r *reader, n int, name string, final, cut bool) (x reading
 			return no
 		case !whole:
 			continue
-		case !final || p.work > 64*p.total+maxCall:
-			return map[bool]reading{true: no, false: short}[final]
+		case !final:
+			return short
+		case p.work > 64*p.total+maxCall:
+			return no
 		}
 		if x = attempt(true, false); x == yes {
 			return x
@@ -370,8 +375,11 @@ func (p *Parser) stands(o *opener, i int, final bool) reading {
 		return yes
 	}
 	rest := strings.TrimLeft(string(p.held[i+len(o.mark):]), " \n")
-	if rest == "" {
-		return map[bool]reading{true: yes, false: short}[final]
+	switch {
+	case rest == "" && final:
+		return yes
+	case rest == "":
+		return short
 	}
 	x := no
 	for _, m := range p.openers[inText] {

@@ -111,7 +111,7 @@ func (r *reader) read() reading {
 		list = r.s[r.at] == '{'
 		r.at = at
 	}
-	switch x := no; {
+	switch {
 	case list || r.s[r.at] == '{':
 		return r.objects()
 	case r.y.Form == Python:
@@ -122,9 +122,8 @@ func (r *reader) read() reading {
 		return r.tagged()
 	case r.y.Form == Quoted:
 		return r.quoted()
-	default:
-		return x
 	}
+	return no
 }
 
 // end reads the end of calls: the last mark, or, where that is missing, text that may follow.
@@ -143,7 +142,10 @@ func (r *reader) end() reading {
 		if r.final && (!r.begun && !r.alone || !r.loose && r.y.Form == Tagged && r.y.After == "") { // arguments may be missing
 			return no
 		}
-		return max(r.lacks(), map[bool]reading{true: yes}[r.final])
+		if r.final {
+			return yes
+		}
+		return short
 	}
 	x := no
 	for _, m := range r.stops {
