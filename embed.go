@@ -53,7 +53,7 @@ const atOnce = 32
 
 // Embed makes a vector of each text. A text's vector has the same bits beside any others. A text that the context
 // does not hold is an error, and so is one without tokens. The error of a model that is not made for it says what its
-// files lack; with EmbedOptions.Pooling any model that generates makes vectors, too.
+// files lack; with EmbedOptions.Pooling any model that generates also makes vectors.
 func (m *Model) Embed(ctx context.Context, texts []string, o EmbedOptions) ([][]float32, error) {
 	return m.embedAll(ctx, len(texts), o, func(ctx context.Context, i int, prompt string) ([]int32, error) {
 		return m.prompt(ctx, prompt+texts[i], tokenizer.Options{AddSpecial: true})

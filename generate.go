@@ -34,7 +34,7 @@ type GenerateOptions struct {
 	Adapters map[string]float64
 
 	// Special names special tokens, such as <|python_tag|>, whose names are a part of Text. Others are not. A name
-	// between two bytes 0xff, which no other text has, is so in Text, too: then it differs from text that is spelled alike.
+	// between two bytes 0xff, which no other text has, stands so in Text: then it differs from text that is spelled alike.
 	Special []string
 
 	// Grammar is what the text must fit; nil is any text. A text that Stop or MaxTokens cuts is a beginning

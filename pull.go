@@ -39,7 +39,7 @@ type PulledModel struct {
 //	oci://REGISTRY/NAME:TAG    a model in a registry, as Docker and Ollama keep them
 //	https://HOST/FILE.gguf     a file
 //
-// ORG/NAME, hf.co/ORG/NAME and https://huggingface.co/ORG/NAME are Hugging Face's, too. Files are verified by the
+// ORG/NAME, hf.co/ORG/NAME and https://huggingface.co/ORG/NAME are also Hugging Face's. Files are verified by the
 // SHA-256 that the server promises. What came before the end of ctx, or before an error, is kept, and the next Pull
 // goes on with it.
 //

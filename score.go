@@ -15,7 +15,7 @@ import (
 // scoreBytes bounds the logits that Score has at a time: a row of a vocabulary of 262,144 is a megabyte.
 const scoreBytes = 16 << 20
 
-// Score yields the tokens of a prompt with the log-probability of each after those before it, and the o.TopLogprobs
+// Score yields the tokens of a prompt with the log-probability of each after the ones before it, and the o.TopLogprobs
 // likeliest in its place, and with o.Logits the logits there. The first has nothing before it: its Logprob is NaN.
 // Text is empty. The prompt is computed anew, but GenerateIDs of it goes on from there.
 func (s *Session) Score(ctx context.Context, prompt []int, o GenerateOptions) iter.Seq2[Token, error] {

@@ -10,7 +10,7 @@ import (
 	"github.com/karat-run/karat/internal/kvfile"
 )
 
-// ExportState computes a prompt of two ids or more, but for the last, and writes what the model then holds: its keys
+// ExportState computes a prompt of two ids or more, except for the last, and writes what the model then holds: its keys
 // and values, and the states of convolutions and scans, with the prompt's ids, a hash of the model (Fingerprint) and
 // a checksum. The same prompt gives the same bytes. It is an error on GPUs and with Float64.
 func (m *Model) ExportState(ctx context.Context, w io.Writer, prompt []int) error {

@@ -20,10 +20,10 @@ const (
 	grammarBytes = 64 << 20
 )
 
-// grammars are the last ones that requests asked for. Those of one key are never another's: the time that a grammar takes would tell what
+// grammars are the last ones that requests asked for. A grammar of one key is never another's: the time that a grammar takes would tell what
 // others have asked for.
 type grammars struct {
-	room *karat.GrammarRoom // of all of them, those of requests under way as well
+	room *karat.GrammarRoom // of all of them, also of requests under way
 
 	mu     sync.Mutex
 	list   []*keptGrammar // the one that was used last comes last

@@ -6,7 +6,7 @@ type spacedName struct{ space, name string }
 // maxAllTools bounds the tools of all namespaces.
 const maxAllTools = 1024
 
-// responseTools reads the tools of a request, and those within namespaces.
+// responseTools reads the tools of a request, also within namespaces.
 func responseTools(f *fields, c *conversation) {
 	c.given = f.has("tools")
 	var names []spacedName // of c.tools

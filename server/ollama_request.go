@@ -94,7 +94,7 @@ func (x *exchange) ollamaPrompt(f *fields, r *request, c *conversation) *problem
 	return p
 }
 
-// behind returns the ids of a prompt behind those of an earlier turn. A text has one token that begins it.
+// behind returns the ids of a prompt behind the ids of an earlier turn. A text has one token that begins it.
 func (r *request) behind(before []int) []int {
 	ids := r.prompts[0]
 	if bos, ok := r.model.model.BOS(); ok && len(before) > 0 && len(ids) > 0 && ids[0] == bos {

@@ -52,7 +52,7 @@ func matches(pattern, text string) bool {
 	return scheme == of && fits && err == nil
 }
 
-// welcome tells a browser that pages of an origin may read the answer. Names of origins let them send credentials, too; * does not.
+// welcome tells a browser that pages of an origin may read the answer. Names of origins also let them send credentials; * does not.
 func (o origins) welcome(h http.Header, origin string) {
 	if slices.Contains(o, "*") {
 		origin = "*"
@@ -75,7 +75,7 @@ func preflight(h http.Header, r *http.Request) bool {
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE")
 	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
-		h.Set("Access-Control-Allow-Headers", asked) // those of every client's package, among them Authorization
+		h.Set("Access-Control-Allow-Headers", asked) // every client's package has its own, among them Authorization
 	}
 	if r.Header.Get("Access-Control-Request-Private-Network") == "true" {
 		h.Set("Access-Control-Allow-Private-Network", "true")
@@ -84,7 +84,7 @@ func preflight(h http.Header, r *http.Request) bool {
 	return true
 }
 
-// saysJSON reports whether a body of this Content-Type may be JSON: of none, too, and of the one that curl -d sends. Pages cannot use
+// saysJSON reports whether a body of this Content-Type may be JSON: also of none, and of the one that curl -d sends. Pages cannot use
 // that to pass by a preflight, since a request with an Origin that is not allowed comes no further than origin.
 func saysJSON(header string) bool {
 	kind, _, _ := strings.Cut(header, ";")

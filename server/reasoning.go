@@ -43,7 +43,7 @@ const (
 var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh"}
 
 // reason reads how much the answer is to reason, where a field says it: one of efforts. A template that has only a switch is switched
-// on by all but none. A level that the template has no place for is a hint.
+// on by all except none. A level that the template has no place for is a hint.
 func (m *served) reason(f *fields, name string, c *conversation) {
 	level := f.one(name, efforts...)
 	if level == "" || *f.err != nil {

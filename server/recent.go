@@ -28,7 +28,7 @@ type recent struct {
 	of  map[string]*keptResponses // by the names of keys
 }
 
-// keptResponses are those of one key.
+// keptResponses are the responses of one key.
 type keptResponses struct {
 	byID  map[string]*keptResponse
 	items map[string]json.RawMessage // of their outputs, by their ids
@@ -246,7 +246,7 @@ func (x *exchange) noResponse() *problem {
 }
 
 // sealMark begins reasoning in its opaque form. It hides nothing, and nothing depends on who made it: a client may send the
-// text as it is, too.
+// text as it is.
 const sealMark = "karat1."
 
 func seal(text string) string {

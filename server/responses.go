@@ -50,8 +50,8 @@ type response struct {
 	input   []json.RawMessage // items of the request
 	before  string            // the response that it goes on with
 	kept    bool              // it can be named later
-	sealed  bool              // reasoning is there in its opaque form, too
-	summary bool              // reasoning is there as its summary, too
+	sealed  bool              // reasoning is also there in its opaque form
+	summary bool              // reasoning is also there as its summary
 }
 
 func (x *exchange) responseRequest() (*response, *problem) {
@@ -133,7 +133,7 @@ func responseRefused(f *fields) {
 		o.hint("include_obfuscation")
 		o.done()
 	}
-	metadata(f) // which the answer has, too
+	metadata(f) // which the answer also has
 	idle(f)
 }
 

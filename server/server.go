@@ -34,13 +34,13 @@ type Options struct {
 	Loaded         int                     // most models that are loaded at a time on a device; 0 is any number
 	Keys           []Key                   // nil needs none
 	Hosts          []string                // that the Host header may name, "*" for all; nil is this machine's loopback
-	Origins        []string                // whose pages may call the server, as http://localhost:3000, https://*.example.com or "*"; nil is those of this machine
+	Origins        []string                // whose pages may call the server, as http://localhost:3000, https://*.example.com or "*"; nil is the origins of this machine
 	NoToolFallback bool                    // tools are refused where the chat template takes none; else the model is told of them in a text
 	MaxBody        int64                   // most bytes of a request; 0 is 32 MiB
 	Requests       int                     // most answers that are computed or wait; 0 is 256. More are refused with 429
 	Store          string                  // folder of files and batches; "" has none
 	Trace          func(Span)              // is told of requests and of their parts, by many goroutines; nil is none
-	Pages          map[string]http.Handler // by paths, / among them; they are for who has a key, too
+	Pages          map[string]http.Handler // by paths, / among them; they also need a key
 	Log            *slog.Logger            // of requests, without their texts; nil is none
 }
 
@@ -80,8 +80,8 @@ type Server struct {
 	batches  sync.WaitGroup
 	ranker   ranker
 	now      func() time.Time
-	generate func(context.Context, *karat.Session, []int, karat.GenerateOptions) iter.Seq2[karat.Token, error] // the model's, but for tests
-	stats    func(*karat.Model) karat.Stats                                                                    // so are they
+	generate func(context.Context, *karat.Session, []int, karat.GenerateOptions) iter.Seq2[karat.Token, error] // the model's; tests replace it
+	stats    func(*karat.Model) karat.Stats                                                                    // the model's; tests replace it
 }
 
 // New makes a server. It reads the models' files, for their fingerprints; the end of ctx stops that.
@@ -169,7 +169,7 @@ func (s *Server) open(ctx context.Context, e *entry, m *karat.Model) (*served, e
 	return x, nil
 }
 
-// Drain refuses new requests. It lets those under way end, and closes the channel that it returns when the last one has.
+// Drain refuses new requests. It lets the ones under way end, and closes the channel that it returns when the last one has.
 func (s *Server) Drain() <-chan struct{} { return s.door.shut() }
 
 // Close ends what the server does by itself, and closes the models that it has loaded.

@@ -13,7 +13,7 @@ const (
 	bodyPause = 10 * time.Second // between two pieces
 	bodyGrace = 30 * time.Second // that a body of any speed has
 	bodySpeed = 8 << 10          // bytes for each second beyond
-	bodyLimit = 2 * time.Minute  // for all of a body, but for uploads
+	bodyLimit = 2 * time.Minute  // for all of a body, except for uploads
 )
 
 // steady is a body that has to come on.

@@ -22,7 +22,7 @@ type conversation struct {
 	single   bool                  // one call ends the answer
 	custom   map[string]bool       // tools whose input is a text
 	spaces   map[string]spacedName // tools of namespaces, by their names for the model
-	also     map[string]string     // other names by which the model may call those
+	also     map[string]string     // other names by which the model may call such tools
 	choice   toolChoice
 	goesOn   bool // the answer goes on with the last message, the assistant's
 	bare     bool // the prompt has no beginning of an answer
@@ -110,7 +110,7 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 	return nil
 }
 
-// namedAsFits renders a conversation. Names that the chat template has no place for are hints: those of their role are left out.
+// namedAsFits renders a conversation. A name that the chat template has no place for is a hint: no message of its role keeps its name.
 func (x *exchange) namedAsFits(c *conversation, param string, render func() error) error {
 	for {
 		err, name := render(), (*karat.NameError)(nil)

@@ -286,7 +286,7 @@ func (p *conversation) fit(ctx context.Context) (request, error) {
 			return r, err
 		}
 		p.from += 1 + next
-		most = size - size/4 // so that the next messages have room, too
+		most = size - size/4 // so that the next messages also have room
 	}
 }
 

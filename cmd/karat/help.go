@@ -66,7 +66,7 @@ func writeHelp(root *cobra.Command) *error {
 // helpAll is the flag for the whole help of a command.
 const helpAll = "help-all"
 
-// allHelp registers --help-all in a command and those below it.
+// allHelp registers --help-all in a command and its subcommands.
 func allHelp(c *cobra.Command) {
 	c.Flags().Bool(helpAll, false, "print the whole help, with all flags")
 	c.Flags().Lookup(helpAll).Hidden = true

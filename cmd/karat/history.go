@@ -26,7 +26,7 @@ func stateFile(names ...string) string {
 	return filepath.Join(append([]string{dir, "karat"}, names...)...)
 }
 
-// Limits of the history of lines: the entries that are kept, the bytes of one, and those of the file before it is cut.
+// Limits of the history of lines: the entries that are kept, the bytes of one, and the bytes of the file before it is cut.
 const (
 	maxLines   = 1000
 	maxEntry   = 16 << 10

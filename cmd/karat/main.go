@@ -124,7 +124,7 @@ func run(args []string) int {
 	return statusError
 }
 
-// interruptible calls untilSignal, but for tests that interrupt a command at one of its steps.
+// interruptible calls untilSignal; tests replace it that interrupt a command at one of its steps.
 var interruptible = untilSignal
 
 // untilSignal returns a context that ends when the program is told to end, so that the program can say how far it came,

@@ -8,7 +8,7 @@ import (
 )
 
 // markdown shows Markdown on a terminal as it comes: headings, lists, quotes, code, bold and italic text, and lines that
-// are wrapped between words. Anything else, such as a table, stays as it is written. Without color the marks stay, too.
+// are wrapped between words. Anything else, such as a table, stays as it is written. Without color the marks also stay.
 type markdown struct {
 	color bool
 	width func() int // columns that a line may have

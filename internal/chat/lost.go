@@ -92,7 +92,7 @@ func (t *Template) whole(ctx context.Context, in Input) ([]Segment, error) {
 	return segments, ctx.Err()
 }
 
-// asSystem returns the messages with those of developers as the system's, or nil if there are none.
+// asSystem returns the messages with developers' as the system's, or nil if no message is a developer's.
 func asSystem(messages []*jinja.Dict) []*jinja.Dict {
 	var all []*jinja.Dict
 	for i, m := range messages {
@@ -107,7 +107,7 @@ func asSystem(messages []*jinja.Dict) []*jinja.Dict {
 	return all
 }
 
-// oneSystem returns the messages with those of the system at the beginning as one, or nil if there is at most one.
+// oneSystem returns the messages with the system's at the beginning as one, or nil if there is at most one.
 func oneSystem(messages []*jinja.Dict) []*jinja.Dict {
 	var texts []string
 	for _, m := range messages {

@@ -44,7 +44,7 @@ func (b *Budget) Mask() (*sample.Mask, error) {
 	return nil, nil
 }
 
-// Steps returns those of Within.
+// Steps returns the steps of Within.
 func (b *Budget) Steps() int {
 	if b.Within == nil {
 		return 0

@@ -281,7 +281,7 @@ func parseChallenge(s string) (scheme string, parameters map[string]string) {
 	return scheme, parameters
 }
 
-// firstLine is the first line of a license that says something, "" if it cannot be had now: it is pulled as a file, too.
+// firstLine is the first line of a license that says something, "" if it cannot be had now: the license is also pulled as a file.
 func (p *puller) firstLine(ctx context.Context, address string) string {
 	data, _, err := p.client.small(ctx, address, nil, maxLicense)
 	if err != nil {

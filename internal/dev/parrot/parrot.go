@@ -129,7 +129,7 @@ func (m *model) teach(said []int, o *Options) error {
 	for i, t := range said[:len(said)-1] {
 		if count[t] == 1 && t >= m.v.pieces {
 			anchor = t
-		} else if anchor >= 0 && levels[t] == nil { // a prompt may have the token, too
+		} else if anchor >= 0 && levels[t] == nil { // a prompt may also have the token
 			levels[t] = map[int]int{said[0]: 0}
 			*m.at(said[0], m.feature[t]) = sure + first
 		}

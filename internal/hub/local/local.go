@@ -224,7 +224,7 @@ func source(s string) string {
 // Puller pulls a model into the default store; nil where no program wants it (package pull).
 var Puller func(ctx context.Context, reference string, o PullOptions) (*Pulled, error)
 
-// PullOptions are those of package karat.
+// PullOptions are karat.PullOptions.
 type PullOptions struct {
 	Name, Token, Endpoint string
 	RateLimit             int64
