@@ -222,7 +222,7 @@ func (o *Options) numerics() (n numerics.Numerics, err error) {
 		most  int64
 	}{{"Threads", int64(o.Threads), 1024}, {"Context", int64(o.Context), model.MaxContext}, {"KVBudget", o.KVBudget, math.MaxInt64}, {"Parallel", int64(o.Parallel), math.MaxInt}, {"Memory", o.Memory, math.MaxInt64}} {
 		if x.value < 0 || x.value > x.most {
-			return n, fmt.Errorf("Options.%s is %d, want 0 to %d", x.field, x.value, x.most)
+			return n, fmt.Errorf("%s is %d, want 0 to %d", "Options."+x.field, x.value, x.most)
 		}
 	}
 	if _, err = numerics.Parse(string(o.Precision), ""); err != nil {

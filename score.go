@@ -104,7 +104,7 @@ func (m *Model) decoder(special []string) (decoder, error) {
 	}
 	names := map[int]string{}
 	for _, written := range special {
-		t, name := m.opened.Tokenizer, strings.Trim(written, "\xff")
+		t, name := m.opened.Tokenizer, strings.TrimSuffix(strings.TrimPrefix(written, "\xff"), "\xff")
 		ids := t.Encode(name, tokenizer.Options{ParseSpecial: true})
 		text := t.Decode(ids, true) != ""
 		if len(ids) != 1 || text && len(t.Encode(name, tokenizer.Options{})) == 1 {
