@@ -90,6 +90,17 @@ func (k *recent) fresh(who string) *keptResponses {
 	return of
 }
 
+// expire forgets the responses whose time is over, also of keys that ask for nothing more.
+func (k *recent) expire() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for who := range k.of {
+		if len(k.fresh(who).list) == 0 {
+			delete(k.of, who)
+		}
+	}
+}
+
 // get returns a response, nil if it is not kept.
 func (k *recent) get(who, id string) *keptResponse {
 	k.mu.Lock()

@@ -90,6 +90,10 @@ func TestRecentBounds(t *testing.T) {
 	if k.get("me", "r99") != nil || k.item("other", "i0") != nil || len(k.of["me"].list) != 0 || k.of["me"].bytes != 0 {
 		t.Error("what is old is there")
 	}
+	put("me", 1, 1)
+	if k.expire(); len(k.of) != 1 || k.get("me", "r1") == nil {
+		t.Errorf("%d keys have responses, want the one that was just kept", len(k.of))
+	}
 
 	c := speak(t, strings.Repeat("word ", 2000))
 	c.s.o.MaxBody = 100 << 10
