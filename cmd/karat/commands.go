@@ -64,9 +64,10 @@ func (p *conversation) run(line string) error {
 
 func (p *conversation) help(string) error {
 	var b strings.Builder
-	b.WriteString(`Type a message and press Enter. Alt-Enter, or a \ at the end, continues the line; """ begins and
-ends a message of several lines. The arrow keys edit the line and bring back earlier ones, also of
-earlier sessions. A pasted text may have several lines. // begins a message with a slash.
+	b.WriteString(`Type a message and press Enter. Alt-Enter, or a \ at the end, continues the
+line; """ begins and ends a message of several lines. The arrow keys edit the
+line and bring back earlier ones, also of earlier sessions. A pasted text may
+have several lines. // begins a message with a slash.
 `)
 	t := newTable(&b)
 	for _, c := range chatCommands() {
@@ -233,6 +234,9 @@ func (p *conversation) addFile(path string) error {
 	text, err := readFile(homePath(path))
 	if err != nil {
 		return err
+	}
+	if strings.IndexByte(text, 0) >= 0 {
+		return fmt.Errorf("%s is no text: it has zero bytes", path)
 	}
 	p.change()
 	p.files = append(p.files[:len(p.files):len(p.files)], text)

@@ -235,7 +235,7 @@ func (p *conversation) say(text string) error {
 	case err != nil:
 		fmt.Fprintln(a.log, "karat:", oneLine(p.flags.chat.named(err).Error()))
 		if errors.As(err, &full) {
-			hint := "--ctx sets the length of the context"
+			hint := "/set ctx sets the length of the context"
 			if errors.Is(err, karat.ErrBudget) {
 				hint = "--kv-budget sets the memory of the KV cache"
 			}

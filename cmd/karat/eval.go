@@ -86,7 +86,7 @@ on it says little about other texts. After Ctrl-C, eval prints the results so fa
   karat eval model.Q4_K_M.gguf --base model.bf16.gguf --text wiki.test.raw --chunks 20
   karat eval model.bf16.gguf --text wiki.test.raw --save-logits base.kld
   karat eval model.Q4_K_M.gguf --base-logits base.kld --json | jq .base.kl.mean`,
-		Args: atMost(1, "MODEL is one file or folder"),
+		Args: atMost(1, "MODEL is one file or folder, and the text goes after --text"),
 		RunE: func(c *cobra.Command, args []string) error {
 			path, err := modelArgument(args)
 			if err != nil {

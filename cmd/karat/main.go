@@ -98,7 +98,11 @@ func run(args []string) int {
 	}
 	helped := writeHelp(root)
 	root.SetArgs(args)
-	command, err := root.ExecuteC()
+	command, _, _ := root.Find(args)
+	err := refuseLong(args)
+	if err == nil {
+		command, err = root.ExecuteC()
+	}
 	if err == nil {
 		err = *helped
 	}

@@ -126,6 +126,9 @@ func showModel(c *cobra.Command, name string) error {
 	defer s.Close()
 	m, err := s.Get(name)
 	if err != nil {
+		if _, missing := os.Stat(name); missing == nil {
+			return fmt.Errorf("%s is not the name of a pulled model: \"karat inspect %s\" shows a file or a folder", name, name)
+		}
 		return err
 	}
 	path, err := s.Path(m)

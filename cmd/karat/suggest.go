@@ -30,10 +30,15 @@ func group(c *cobra.Command) *cobra.Command {
 	return c
 }
 
+const (
+	onGPU    = "--backend webgpu computes on the GPU"
+	hubModel = "MODEL is hf:ORG/NAME:TAG"
+)
+
 // flagsOfOthers are names in other programs that no alias is for.
 var flagsOfOthers = map[string]string{
-	"n-gpu-layers": "--backend webgpu computes on the GPU", "ngl": "--backend webgpu computes on the GPU", "gpu-layers": "--backend webgpu computes on the GPU",
-	"top_k": "--top-k", "top_p": "--top-p", "max_tokens": "--max-tokens", "prompt": "the prompt is the argument", "p": "the prompt is the argument",
+	"n-gpu-layers": onGPU, "ngl": onGPU, "gpu-layers": onGPU, "hf": hubModel, "hfr": hubModel, "hf-repo": hubModel,
+	"top_k": "did you mean --top-k?", "top_p": "did you mean --top-p?", "max_tokens": "did you mean --max-tokens?", "prompt": "the prompt is the argument", "p": "the prompt is the argument",
 	"interactive": "a chat begins where there is no prompt", "i": "a chat begins where there is no prompt", "color": "colors are there on a terminal, and --plain is without",
 	"no-display-prompt": "the prompt is never printed", "host": "--host is a flag of karat serve", "port": "--port is a flag of karat serve",
 }
@@ -58,6 +63,20 @@ func unknownFlag(c *cobra.Command, err error) error {
 		return usagef("%w: did you mean --%s?", err, near)
 	}
 	return usagef("%w", err)
+}
+
+// refuseLong finds flags of other programs with several letters behind one dash. -hf would be -h, and -ngl -n.
+func refuseLong(args []string) error {
+	for _, a := range args {
+		if a == "--" {
+			break
+		}
+		name := strings.TrimPrefix(a, "-")
+		if hint, ok := flagsOfOthers[name]; ok && len(name) > 1 && a == "-"+name {
+			return usagef("unknown flag: %s: %s", a, hint)
+		}
+	}
+	return nil
 }
 
 // nearest returns the name that differs least from a word, "" if all differ in more than a third of it.
