@@ -40,7 +40,7 @@ type request struct {
 	grammar  *karat.Grammar // that the answer must fit; nil for none
 	asked    *exchange
 	stream   bool
-	usage    bool // of a stream, too
+	usage    bool // also of a stream
 	hides    bool // reasoning is not shown
 	edits    bool // the client asked for edits of the context
 	sent     bool // tokens go out at once, and are not kept for the end
@@ -338,11 +338,9 @@ func (c *choice) guarded(ctx context.Context) (err error) {
 func (c *choice) run(ctx context.Context) error {
 	session := c.r.model.model.NewSession()
 	defer session.Close()
-	o := karat.GenerateOptions{Sampling: &c.r.sampling, Stop: c.r.stop, Logprobs: c.r.logprobs || c.r.chooses(), TopLogprobs: c.r.top, Caller: c.r.caller}
-	o.Grammar = c.r.grammar
 	sampling := c.r.sampling
 	sampling.Seed = new(*sampling.Seed + uint64(c.index%c.r.n))
-	o.Sampling = &sampling
+	o := karat.GenerateOptions{Sampling: &sampling, Stop: c.r.stop, Logprobs: c.r.logprobs || c.r.chooses(), TopLogprobs: c.r.top, Grammar: c.r.grammar, Caller: c.r.caller}
 	if c.r.echo {
 		if err := c.say(ctx, session, o); err != nil {
 			return err

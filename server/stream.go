@@ -65,7 +65,7 @@ func (s *stream) write(piece []byte) {
 		s.fail(err)
 		return
 	}
-	c.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream whose deadline passes between two pieces, too
+	c.SetWriteDeadline(time.Time{}) // HTTP/2 also ends a stream whose deadline passes between two pieces
 }
 
 func (s *stream) begin() {
