@@ -128,13 +128,13 @@ func (e *embedding) able(x *exchange) *problem {
 	features, err := e.model.model.EmbedSize(x.ctx, whole)
 	if err != nil {
 		x.s.log.Info("no vectors", "model", e.model.name, "why", err.Error())
-		return unsupported("model", "The files of %q do not say how to make vectors of texts", e.model.name)
+		return unsupported("model", "The files of this model do not say how to make vectors of texts")
 	}
 	if e.options.Dimensions > features {
-		return bad("dimensions", "Invalid value for 'dimensions': %d, the vectors of %q have %d features", e.options.Dimensions, e.model.name, features)
+		return bad("dimensions", "Invalid value for 'dimensions': %d, the vectors of this model have %d features", e.options.Dimensions, features)
 	}
 	if _, err := e.model.model.EmbedSize(x.ctx, e.options); err != nil {
-		return bad("prompt_name", "Invalid value for 'prompt_name': %q has no prompt %q", e.model.name, e.options.Prompt)
+		return bad("prompt_name", "Invalid value for 'prompt_name': this model has no prompt %q", e.options.Prompt)
 	}
 	return nil
 }

@@ -165,8 +165,8 @@ func TestEmbeddingsRefused(t *testing.T) {
 	post("x", "Unrecognized", `{"model":"vectors","input":"a","x":1}`)
 	post("model", "do not say how to make vectors", `{"model":"demo","input":"a"}`)
 	c.refuses(404, "model", "", "POST", "/v1/embeddings", `{"model":"none","input":"a"}`)
-	c.refuses(400, "model", "makes vectors and no tokens", "POST", "/v1/completions", `{"model":"vectors","prompt":"a"}`)
-	c.refuses(400, "model", "makes vectors and no tokens", "POST", "/v1/completions", `{"model":"vectors","prompt":"a","stream":true}`)
+	c.refuses(400, "model", "This model makes vectors and no tokens", "POST", "/v1/completions", `{"model":"vectors","prompt":"a"}`)
+	c.refuses(400, "model", "This model makes vectors and no tokens", "POST", "/v1/completions", `{"model":"vectors","prompt":"a","stream":true}`)
 }
 
 // ranks scores documents by their lengths.

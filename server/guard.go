@@ -19,7 +19,7 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request) (*caller, *proble
 	if r.URL.Path == "/health" && (r.Method == http.MethodGet || r.Method == http.MethodHead) || isPreflight(r) {
 		return &caller{}, nil
 	}
-	who, p := s.keys.who(r)
+	who, p := s.tries.judge(s.keys, r, s.now())
 	if p != nil {
 		return nil, p
 	}

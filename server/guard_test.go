@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/karat-run/karat"
 )
@@ -146,6 +148,8 @@ const secret = "sk-0123456789"
 // method is spelled.
 func TestD2Keys(t *testing.T) {
 	c := serve(t, demo(t), Options{Keys: []Key{{Name: "ann", Secret: secret}, {Name: "bob", Secret: "another-secret"}}})
+	var clock atomic.Int64
+	c.s.now = func() time.Time { return time.Unix(clock.Add(60), 0) } // each request is the first wrong one of its minute
 	for _, header := range []map[string]string{nil, {"Authorization": "Bearer " + strings.ToUpper(secret)}, {"Authorization": "Bearer"}, {"Authorization": secret}, {"Authorization": "Basic " + secret},
 		{"X-Api-Key": secret + "x"}, {"Authorization": "Bearer " + secret + ", " + secret}} {
 		c.header = header

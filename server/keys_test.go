@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -53,6 +54,63 @@ func TestKeyRoutes(t *testing.T) {
 		if status, answer, _ := all.do("GET", path, ""); status != 200 {
 			t.Errorf("%s: %d %s", path, status, answer)
 		}
+	}
+}
+
+// TestWrongKeys: an address that guesses is refused for a while, a right key too that it has not shown before. A request without a key is no try.
+func TestWrongKeys(t *testing.T) {
+	c := serve(t, demo(t), Options{Keys: []Key{{Name: "known", Secret: "secret-of-known"}, {Name: "new", Secret: "secret-of-new"}}})
+	var clock atomic.Int64
+	c.s.now = func() time.Time { return time.Unix(1000+clock.Load(), 0) }
+	is := func(secret string, want int) {
+		t.Helper()
+		if status, answer, h := c.withKey(secret).do("GET", "/v1/models", ""); status != want || (status == 429) != (h.Get("Retry-After") == "1") {
+			t.Errorf("%q: %d %s, Retry-After %q; want %d", secret, status, answer, h.Get("Retry-After"), want)
+		}
+	}
+	is("secret-of-known", 200)
+	for range wrongKeys {
+		is("", 401)
+		is("secret-of-nobody", 401)
+	}
+	for secret, want := range map[string]int{"secret-of-nobody": 429, "secret-of-new": 429, "secret-of-known": 200, "": 401} {
+		is(secret, want)
+	}
+	clock.Store(1)
+	is("secret-of-new", 200)
+	is("secret-of-nobody", 401)
+	is("secret-of-nobody", 429)
+	is("secret-of-new", 200)
+}
+
+// TestTries: addresses count by themselves, one of IPv6 by its first 64 bits, and are forgotten where there are too many.
+func TestTries(t *testing.T) {
+	ring, err := newKeyring([]Key{{Name: "a", Secret: secret}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all tries
+	from := func(remote string) int {
+		r := httptest.NewRequest("GET", "/v1/models", nil)
+		r.RemoteAddr = remote
+		r.Header.Set("X-Api-Key", "wrong-key")
+		_, p := all.judge(ring, r, time.Unix(1000, 0))
+		return p.status
+	}
+	for range wrongKeys {
+		from("192.0.2.1:80")
+		from("[2001:db8::1]:80")
+	}
+	for remote, want := range map[string]int{"192.0.2.1:81": 429, "[::ffff:192.0.2.1]:80": 429, "192.0.2.2:80": 401, "[2001:db8::2]:80": 429, "[2001:db8:0:1::1]:80": 401, "@": 401} {
+		if got := from(remote); got != want {
+			t.Errorf("%s: %d, want %d", remote, got, want)
+		}
+	}
+	for i := range maxAddresses {
+		from(fmt.Sprintf("10.0.%d.%d:80", i>>8, i&255))
+	}
+	if n := len(all.from); n > maxAddresses {
+		t.Errorf("%d addresses", n)
 	}
 }
 

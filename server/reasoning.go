@@ -66,7 +66,7 @@ func (m *served) switchReason(f *fields, param string, on bool, c *conversation)
 	switch {
 	case *f.err != nil || m.set(c, thinking, on) || on == reasons:
 	case on:
-		f.reject(unsupported(param, "%q does not reason", m.name))
+		f.reject(unsupported(param, "This model does not reason"))
 	default:
 		c.budget = new(int)
 	}
@@ -79,7 +79,7 @@ func (m *served) budget(f *fields, name string, least, most int64, c *conversati
 		return
 	}
 	if m.syntax.Open == "" {
-		f.reject(unsupported(f.path+name, "%q does not reason", m.name))
+		f.reject(unsupported(f.path+name, "This model does not reason"))
 	}
 	if tokens := int(*n); c.budget == nil || tokens < *c.budget {
 		c.budget = &tokens

@@ -134,7 +134,7 @@ func TestBudget(t *testing.T) {
 		}
 	}
 	c.refuses(400, "thinking_budget", "not from 0", "POST", "/v1/chat/completions", `{`+ask+`,"thinking_budget":-1}`)
-	serve(t, demo(t), Options{}).refuses(400, "thinking_budget", "does not reason", "POST", "/v1/chat/completions", `{`+hello+`,"thinking_budget":10}`)
+	serve(t, demo(t), Options{}).refuses(400, "thinking_budget", "This model does not reason", "POST", "/v1/chat/completions", `{`+hello+`,"thinking_budget":10}`)
 }
 
 // TestBudgetForm: behind a budget of reasoning the answer fits what it must.

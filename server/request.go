@@ -145,7 +145,7 @@ func (r *request) most(prompt []int) (tokens int, full bool) {
 // check finds what does not fit the context, or this server.
 func (r *request) check(most int) *problem {
 	if r.model.info.Encoder {
-		return unsupported("model", "%q makes vectors and no tokens: it is for POST /v1/embeddings", r.model.name)
+		return unsupported("model", "This model makes vectors and no tokens: it is for POST /v1/embeddings")
 	}
 	for i := range r.stop {
 		if r.stop[i] == "" {

@@ -161,7 +161,7 @@ func (k rankers) rank(ctx context.Context, r *ranking) (scores []float64, tokens
 	m := r.model.model
 	if _, err := m.Rerank(ctx, r.query, nil, karat.RerankOptions{}); err != nil && ctx.Err() == nil && !errors.Is(err, karat.ErrClosed) {
 		k.s.log.Info("no reranker", "model", r.model.name, "why", err.Error())
-		return nil, 0, unsupported("model", "%q is no model that judges documents", r.model.name)
+		return nil, 0, unsupported("model", "This is no model that judges documents")
 	}
 	all, err := m.Rerank(ctx, r.query, r.documents, karat.RerankOptions{Truncate: r.cut, Caller: r.caller})
 	if errors.Is(err, karat.ErrFull) {

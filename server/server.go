@@ -63,6 +63,7 @@ type Server struct {
 	pool     *pool
 	since    int64
 	keys     keyring
+	tries    tries
 	origins  origins
 	log      *slog.Logger
 	mux      *http.ServeMux

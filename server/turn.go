@@ -164,7 +164,7 @@ func (m *served) explain(ctx context.Context, err error, param string) *problem 
 	}
 	text := strings.NewReplacer("GenerateOptions.Tools", "tools", "GenerateOptions.", "").Replace(err.Error())
 	if m.info.Path != "" {
-		text = strings.ReplaceAll(text, m.info.Path, m.name)
+		text = strings.ReplaceAll(text, m.info.Path, "the model")
 	}
 	return bad(param, "The chat template does not take this conversation: %s", text)
 }

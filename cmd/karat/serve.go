@@ -298,10 +298,14 @@ func (f *serveFlags) until(ctx context.Context, l net.Listener, s *server.Server
 	return err
 }
 
+// maxConns is the maximum number of connections: each holds a file and some memory, also while it asks nothing.
+const maxConns = 4096
+
 // fresh are the connections that have asked nothing yet. http.Server.Shutdown would wait five seconds for them.
 type fresh struct {
 	mu     sync.Mutex
 	conns  map[net.Conn]bool
+	open   int // connections, asked or not
 	closed bool
 }
 
@@ -309,10 +313,16 @@ type fresh struct {
 func (f *fresh) note(c net.Conn, state http.ConnState) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		f.open++
+	case http.StateClosed, http.StateHijacked:
+		f.open--
+	}
 	switch {
 	case state != http.StateNew:
 		delete(f.conns, c)
-	case f.closed:
+	case f.closed || f.open > maxConns:
 		c.Close()
 	default:
 		if f.conns == nil {

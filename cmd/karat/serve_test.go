@@ -129,6 +129,30 @@ func TestFresh(t *testing.T) {
 	}
 }
 
+// TestConnections: a connection above the maximum is closed, and one that ends makes room for another.
+func TestConnections(t *testing.T) {
+	f := fresh{open: maxConns - 1}
+	isOpen := func(want bool) net.Conn {
+		t.Helper()
+		server, client := net.Pipe()
+		t.Cleanup(func() { server.Close() })
+		if err := client.SetDeadline(time.Unix(1, 0)); err != nil {
+			t.Fatal(err)
+		}
+		f.note(server, http.StateNew)
+		if _, err := client.Write([]byte("x")); errors.Is(err, os.ErrDeadlineExceeded) != want {
+			t.Errorf("%v, want open %v", err, want)
+		}
+		return server
+	}
+	last := isOpen(true)
+	f.note(isOpen(false), http.StateClosed)
+	f.note(last, http.StateActive)
+	f.note(isOpen(false), http.StateClosed)
+	f.note(last, http.StateClosed)
+	isOpen(true)
+}
+
 // TestDrain: a server that is to end listens until its last answer. Until then /ready is a 503, and so is a new request.
 func TestDrain(t *testing.T) {
 	m, err := loadModel(t.Context(), "", karat.Options{Threads: 1, Context: 64}, io.Discard)
