@@ -239,7 +239,10 @@ func (p *conversation) say(text string) error {
 			if errors.Is(err, karat.ErrBudget) {
 				hint = "--kv-budget sets the memory of the KV cache"
 			}
-			fmt.Fprintln(a.log, "karat: /clear makes room;", hint)
+			if p.flags.keepAll { // else the oldest messages are gone already
+				hint = "/clear makes room; " + hint
+			}
+			fmt.Fprintln(a.log, "karat:", hint)
 		}
 	}
 	if a.tokens == 0 {
@@ -280,6 +283,9 @@ func (p *conversation) fit(ctx context.Context) (request, error) {
 		fits := err == nil && len(r.ids) <= most || err != nil && !errors.Is(err, karat.ErrFull)
 		next := slices.IndexFunc(p.messages[p.from+1:], func(m karat.Message) bool { return m.Role == karat.RoleUser })
 		if fits || p.flags.keepAll || next < 0 {
+			if errors.Is(err, karat.ErrFull) || len(r.ids) > size { // the new message alone does not fit
+				p.from = first
+			}
 			if p.from > first {
 				fmt.Fprintf(p.log, "karat: the context of %s is full: the %s oldest messages are no longer sent\n", count(size, "token"), fmt.Sprint(p.from))
 			}

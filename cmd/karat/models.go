@@ -254,7 +254,7 @@ func listRunning(c *cobra.Command, url string) error {
 	defer stop()
 	data, err := hub.Running(ctx, url, strings.TrimSpace(key))
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("%w: \"karat serve\" starts a server, --url names another one", err)
+		return fmt.Errorf("no server answers at %s: \"karat serve\" starts one, --url names another one", url)
 	} else if err != nil {
 		return err
 	}

@@ -63,7 +63,10 @@ func (f *tokenizeFlags) run(c *cobra.Command, args []string) error {
 		return usagef("give --ids or --json, not both")
 	}
 	args, err := f.model.takeBefore(args, 1)
-	if err != nil {
+	switch {
+	case err != nil && f.decode:
+		return usagef("%w; the ids are one argument: \"1 2 3\"", err)
+	case err != nil:
 		return err
 	}
 	text, ok, err := readInput(context.Background(), c, args, f.file)

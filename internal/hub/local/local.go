@@ -168,7 +168,11 @@ func missing(root *os.Root, dir, name, reference string) error {
 	if m, err := read(root, "unfinished", Key(name)); err == nil {
 		unfinished = fmt.Sprintf(" (its pull has not ended: \"karat pull %s\" goes on)", m.Source)
 	}
-	return fmt.Errorf("%q: %w: it is no file or folder, and no name in %s%s; \"karat list\" shows the names there, and \"karat pull hf:ORG/NAME\" adds one", name, ErrNoModel, dir, unfinished)
+	reference = "hf:ORG/NAME"
+	if base, tag, ok := strings.Cut(name, ":"); ok && base != "" && tag != "" && !strings.ContainsAny(name, `/\`) { // as Ollama names models
+		reference = "oci://registry.ollama.ai/library/" + name
+	}
+	return fmt.Errorf("%q: %w: it is no file or folder, and no name in %s%s; \"karat list\" shows the names there, and \"karat pull %s\" adds one", name, ErrNoModel, dir, unfinished, reference)
 }
 
 // maxManifest bounds the bytes of a manifest.
