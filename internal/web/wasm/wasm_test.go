@@ -233,7 +233,7 @@ func (o *outcome) errors(t *testing.T) {
 		t.Errorf("byte tokens are %q", o.Bytes)
 	}
 	o.Closed.want(t, "closed", "other", "closed")
-	o.Garbage.want(t, "garbage", "file", "garbage.gguf: header")
+	o.Garbage.want(t, "garbage", "file", "garbage.gguf: not a GGUF file")
 	o.Torn.want(t, "torn", "file", "the file is gone")
 }
 
