@@ -87,17 +87,17 @@ func TestIncidentFiles(t *testing.T) {
 		}, []string{"generation_config.json: ", "top_k"}},
 		{"A7 chat_template.jinja of 1 GiB", func(t *testing.T, dir string) string { sparse(t, dir, "chat_template.jinja"); return dir }, []string{"chat_template.jinja: 1073741824 bytes"}},
 		{"A7 tokenizer_config.json broken", func(t *testing.T, dir string) string {
-			write(t, dir, "tokenizer_config.json", `{"chat_template":{}}`)
+			write(t, dir, "tokenizer_config.json", `{"chat_template":7}`)
 			return dir
 		}, []string{"tokenizer_config.json: chat_template:"}},
 		{"A9 end of turn beyond the vocabulary", func(t *testing.T, dir string) string {
 			write(t, dir, "generation_config.json", `{"eos_token_id":[1,48]}`)
 			return dir
 		}, []string{"eos_token_id is 48, expected 0 to 47"}},
-		{"A9 end of turn negative", func(t *testing.T, dir string) string {
-			write(t, dir, "generation_config.json", `{"eos_token_id":-1}`)
+		{"A9 end of turn a fraction", func(t *testing.T, dir string) string {
+			write(t, dir, "generation_config.json", `{"eos_token_id":1.5}`)
 			return dir
-		}, []string{"eos_token_id is -1, expected 0 to 47"}},
+		}, []string{"eos_token_id", "1.5"}},
 		{"A9 end of turn no number", func(t *testing.T, dir string) string {
 			write(t, dir, "generation_config.json", `{"eos_token_id":"</s>"}`)
 			return dir
