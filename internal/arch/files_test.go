@@ -97,7 +97,7 @@ func TestIncidentFiles(t *testing.T) {
 		{"A9 end of turn a fraction", func(t *testing.T, dir string) string {
 			write(t, dir, "generation_config.json", `{"eos_token_id":1.5}`)
 			return dir
-		}, []string{"eos_token_id", "1.5"}},
+		}, []string{"generation_config.json: ids of tokens: 1.5, want an integer"}},
 		{"A9 end of turn no number", func(t *testing.T, dir string) string {
 			write(t, dir, "generation_config.json", `{"eos_token_id":"</s>"}`)
 			return dir
