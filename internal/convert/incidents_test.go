@@ -135,8 +135,8 @@ func TestHostileTensors(t *testing.T) {
 		edit func([]byte) []byte
 		want []string
 	}{
-		"empty":               {"", func([]byte) []byte { return []byte{} }, []string{"too short"}},
-		"header beyond file":  {"", size(1 << 23), []string{"a header of 8388608 bytes"}},
+		"empty":               {"", func([]byte) []byte { return []byte{} }, []string{"the file is empty"}},
+		"header beyond file":  {"", size(1 << 23), []string{"its header needs 8388616"}},
 		"header of 2^63":      {"", size(1 << 63), []string{"at most"}},
 		"header of 0":         {"", size(0), []string{"a header of 0 bytes"}},
 		"two of a name":       {"", replace(`"model.layers.0.input_layernorm.weight"`, `"`+norm+`"`), []string{norm, "twice"}},
