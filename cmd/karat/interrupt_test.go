@@ -35,7 +35,7 @@ func (c *countdown) Err() error            { c.ask(); return c.Context.Err() }
 func (c *countdown) Done() <-chan struct{} { c.ask(); return c.Context.Done() }
 
 // TestInterruptedOutput interrupts each long command that writes a file, at several of its steps, where the file of an
-// earlier run is there: that file keeps its bytes, and what is left beside it has .partial in its name.
+// earlier run is there: the earlier file keeps its bytes, and an unfinished file has .partial in its name.
 func TestInterruptedOutput(t *testing.T) {
 	old := interruptible
 	t.Cleanup(func() { interruptible = old })

@@ -16,7 +16,7 @@ func showMarkdown(text string, columns, piece int, color bool) (shown string) {
 	return shown + m.end()
 }
 
-// TestMarkdown: marks become styles, and what is no mark stays.
+// TestMarkdown turns marks into styles and leaves all other characters.
 func TestMarkdown(t *testing.T) {
 	for _, x := range []struct{ text, shown string }{
 		{"plain text", "plain text"},
