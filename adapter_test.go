@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/adapter/adaptertest"
+	"github.com/karat-run/karat/internal/dev/adaptertest"
 )
 
 // peftFolder is an adapter for the demo's attention.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // person is a schema with most of what schemas have.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // TestCallIDs: calls and results of any ids, and of none, are rendered by templates that take ids of one kind, each result by its call.

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/float16"
-	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/safetensors"
 )
 

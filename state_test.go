@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // TestState: with every family, what goes on from a state has the bits of what never stopped: pages, rings that

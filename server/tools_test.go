@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // copyModel copies a model of the repository, whose weights are packed.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 	_ "github.com/karat-run/karat/webgpu"
 )
 

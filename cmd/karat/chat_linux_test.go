@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/dev/parrot"
-	"github.com/karat-run/karat/internal/golden"
 )
 
 // chatAt begins a chat at a terminal, which says "ended" and the exit status at its end.

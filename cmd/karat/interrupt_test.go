@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // countdown is a context that ends once it has been asked for a number of times, so that an interrupt comes at a step

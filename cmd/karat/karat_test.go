@@ -19,8 +19,8 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/adapter/adaptertest"
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/adaptertest"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/sysinfo"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"

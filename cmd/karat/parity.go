@@ -13,7 +13,7 @@ import (
 
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/checkpoint"
-	"github.com/karat-run/karat/internal/lab/parity"
+	"github.com/karat-run/karat/internal/dev/parity"
 	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/patherr"
 	"github.com/spf13/cobra"

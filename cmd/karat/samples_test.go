@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 var update = flag.Bool("update", false, "write the sample outputs of README.md and docs again")

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/dev/synth"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/registry"
-	"github.com/karat-run/karat/internal/synth"
 	"github.com/karat-run/karat/internal/sysinfo"
 	"github.com/spf13/cobra"
 )

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // TestRefused: settings of families that would change every logit, and that nobody computes.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 func say(text string) func(io.Writer) error {

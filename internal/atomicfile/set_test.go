@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // A commit of these tests replaces a and c, and makes b, in a folder that holds x, too.

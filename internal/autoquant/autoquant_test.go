@@ -15,8 +15,8 @@ import (
 
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/eval"
-	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/imatrix"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/quantmix"

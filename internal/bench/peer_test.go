@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/karat-run/karat/internal/backend/numerics"
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // TestMain makes the test binary a peer where FAKE says how it behaves.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/jinja"
 )
 

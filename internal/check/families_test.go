@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/convert"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/gguf"
-	"github.com/karat-run/karat/internal/golden"
 )
 
 // TestFamilies wants nothing but notes on each family's model, in both formats: a family

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // TestLargestBase wants the rotary base of the published Falcon-H1 models, 1e11, taken for right, and a larger one not.

@@ -14,9 +14,9 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/convert"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/gguf"
-	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"

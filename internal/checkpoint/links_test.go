@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // TestLinks: no file is read through a link out of the folder, but in Hugging Face's cache

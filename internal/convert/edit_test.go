@@ -11,8 +11,8 @@ import (
 
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/gguf"
-	"github.com/karat-run/karat/internal/golden"
 )
 
 // editable is a GGUF file that can be written.

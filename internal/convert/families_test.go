@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/convert"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/gguf"
-	"github.com/karat-run/karat/internal/golden"
 )
 
 // listing is gguf.json: what llama.cpp's converter made of a folder. A key has its types

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/convert"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/gguf"
-	"github.com/karat-run/karat/internal/golden"
 )
 
 var update = flag.Bool("update", false, "write testdata/llamacpp.json from llama.cpp's files in the shared folder")

@@ -19,11 +19,11 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/convert"
+	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/dev/synth"
 	"github.com/karat-run/karat/internal/gguf"
-	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/imatrix"
 	"github.com/karat-run/karat/internal/quantmix"
-	"github.com/karat-run/karat/internal/synth"
 	"github.com/karat-run/karat/internal/tensor"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/convert"
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 type config = map[string]any

@@ -10,10 +10,10 @@ import (
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/dev/synth"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/simd"
-	"github.com/karat-run/karat/internal/synth"
 )
 
 // random are quantized random models of all families. With Q4_K_M, weights that

@@ -12,8 +12,8 @@ import (
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/engine"
-	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/sample"
 	"github.com/karat-run/karat/internal/tokenizer"
 )

@@ -8,8 +8,8 @@ import (
 
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/engine"
-	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/model"
 )
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/experiment"
-	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/lab"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // TestResident: a vocabulary's pages leave the process when the file is open, and when it is decoded.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // TestC8DiskFull: a disk that is full ends a pull, which is not tried again, and keeps what has come (incident C8).

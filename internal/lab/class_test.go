@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend/ref"
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/round"
 )
 

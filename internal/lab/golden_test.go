@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/tensor"
 )
 

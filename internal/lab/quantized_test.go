@@ -13,7 +13,7 @@ import (
 	"github.com/karat-run/karat/internal/backend/cpu"
 	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/checkpoint"
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/round"
 )

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend/cpu"
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
 )
 

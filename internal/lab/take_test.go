@@ -15,7 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/convert"
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/tensor"
 )
 

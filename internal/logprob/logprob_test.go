@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 var update = flag.Bool("update", false, "write testdata/fuzz again")

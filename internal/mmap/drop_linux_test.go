@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // TestDropResident: dropped pages leave the process, all others stay.

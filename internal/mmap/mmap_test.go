@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 func write(t *testing.T, data []byte) string {

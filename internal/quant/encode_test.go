@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/gguf"
-	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/tensor"
 )
 

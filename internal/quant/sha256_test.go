@@ -12,8 +12,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/gguf"
-	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/tensor"
 )
 

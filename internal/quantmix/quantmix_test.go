@@ -16,11 +16,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/dev/synth"
 	"github.com/karat-run/karat/internal/gguf"
-	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/quantmix"
 	"github.com/karat-run/karat/internal/registry"
-	"github.com/karat-run/karat/internal/synth"
 	"github.com/karat-run/karat/internal/tensor"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // one is a file of the tensors name, each one byte.

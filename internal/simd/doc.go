@@ -19,4 +19,4 @@
 // it otherwise, where the comment allows it.
 package simd
 
-//go:generate go run ./gen
+//go:generate go run ../dev/simdgen

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/karat-run/karat/internal/chat"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/family"
-	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/registry"
 	"github.com/karat-run/karat/jinja"
 )

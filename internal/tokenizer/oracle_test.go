@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-var ask = flag.Bool("oracle", false, "ask the oracle (folder oracle) how regular expressions cut, and write testdata/pieces.json")
+var ask = flag.Bool("oracle", false, "ask the oracle (internal/dev/oracle) how regular expressions cut, and write testdata/pieces.json")
 
 // record is what an oracle of regular expressions said: a digest of the pieces, by one of the patterns and texts.
 var record struct {
@@ -91,7 +91,7 @@ var built = sync.OnceValues(func() (path string, err error) {
 	}
 	path = filepath.Join(dir, "oracle")
 	c := exec.Command("go", "build", "-o", path, ".")
-	c.Dir, c.Stderr = "oracle", os.Stderr
+	c.Dir, c.Stderr = "../dev/oracle", os.Stderr
 	return path, c.Run()
 })
 

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/gguf"
-	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 

@@ -12,7 +12,7 @@ import (
 // The program is inside every karat; nothing is built where a user runs it. CI builds it
 // and compares (docs/web.md).
 //
-//go:generate go run ./gen
+//go:generate go run ../dev/webgen
 
 //go:embed program/karat.wasm.br
 var wasm []byte

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/dev/webbuild"
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/web/build"
 )
 
 // sabotage runs in the worker before the site's script. On a channel it is told to have

@@ -16,8 +16,8 @@ import (
 	"testing"
 
 	"github.com/andybalholm/brotli"
-	"github.com/karat-run/karat/internal/golden"
-	"github.com/karat-run/karat/internal/web/build"
+	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/dev/webbuild"
 )
 
 // standIn is a site whose program stands in for Karat's.

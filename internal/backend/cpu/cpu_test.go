@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/backend/backendtest"
 	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/dev/backendtest"
 )
 
 // TestConformance has bounds of about twice what was measured, which is the

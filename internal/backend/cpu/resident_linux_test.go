@@ -10,7 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/kv"
 	"github.com/karat-run/karat/internal/mmap"

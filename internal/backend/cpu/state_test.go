@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/backend/backendtest"
+	"github.com/karat-run/karat/internal/dev/backendtest"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/kv"
 )

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/backend/backendtest"
 	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/dev/backendtest"
 	"github.com/karat-run/karat/internal/tensor"
 )
 

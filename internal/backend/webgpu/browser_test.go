@@ -16,7 +16,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // compile compiles kernels in a page, pipelines with layouts that are said and not inferred, and

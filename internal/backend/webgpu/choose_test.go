@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/backend/backendtest"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/dev/backendtest"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
 )

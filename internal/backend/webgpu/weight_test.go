@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/karat-run/karat/internal/backend/backendtest"
+	"github.com/karat-run/karat/internal/dev/backendtest"
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/tensor"
 )

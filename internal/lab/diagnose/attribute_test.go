@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karat-run/karat/internal/backend/backendtest"
+	"github.com/karat-run/karat/internal/dev/backendtest"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/fault"
 )

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karat-run/karat/internal/backend/backendtest"
+	"github.com/karat-run/karat/internal/dev/backendtest"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/float16"
-	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/lab"
 	. "github.com/karat-run/karat/internal/lab/diagnose"
 	"github.com/karat-run/karat/internal/round"

@@ -11,8 +11,8 @@ import (
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/engine"
-	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/cause"
 )

@@ -3,7 +3,7 @@ package sim_test
 import (
 	"testing"
 
-	"github.com/karat-run/karat/internal/backend/backendtest"
+	"github.com/karat-run/karat/internal/dev/backendtest"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/sim"
 	"github.com/karat-run/karat/internal/round"

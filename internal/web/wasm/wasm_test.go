@@ -14,9 +14,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/dev/webbuild"
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/web/build"
 )
 
 // problem is an error as a page has it.

@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // TestBrowserWait is TestWait for the browser's half, under Node, with a device that is

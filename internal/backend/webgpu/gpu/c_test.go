@@ -11,7 +11,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // TestLibraryErrors: what KARAT_WEBGPU_LIB names and is no library of webgpu.h is an error

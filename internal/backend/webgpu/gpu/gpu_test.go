@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // open opens the first GPU, and skips the test where there is none.

@@ -9,12 +9,12 @@ import (
 // below says what a package may import, and with it everything below that. An
 // entry ending in /* stands for every folder there that has no entry of its own.
 var below = map[string]string{
-	"jsonerr": "", "patherr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "patherr", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "kvfile": "", "sysinfo": "", "jinja": "", "ui": "", "jsasync": "", "embed": "rope", "filelock": "",
+	"jsonerr": "", "patherr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "patherr", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "kvfile": "", "sysinfo": "", "jinja": "", "jsasync": "", "embed": "rope", "filelock": "",
 
 	"hub/local":   "",
 	"hub":         "hub/local atomicfile filelock patherr sysinfo",
 	"simd":        "float16",
-	"simd/gen":    "",
+	"dev/simdgen": "",
 	"quant":       "tensor float16 simd",
 	"gguf":        "atomicfile tensor mmap",
 	"quantmix":    "gguf registry",
@@ -33,54 +33,54 @@ var below = map[string]string{
 	"registry": "arch/*",
 	"arch":     "bind checkpoint",
 
-	"backend":             "graph kv rope",
-	"backend/ref":         "backend float16 sysinfo mmap quant rope round simd",
-	"backend/cpu":         "backend float16 sysinfo mmap quant rope simd panel",
-	"backend/numerics":    "backend/cpu backend/ref",
-	"backend/webgpu":      "backend mmap quant rope template backend/webgpu/gpu",
-	"backend/webgpu/gpu":  "jsasync",
-	"backend/backendtest": "backend/ref",
+	"backend":            "graph kv rope",
+	"backend/ref":        "backend float16 sysinfo mmap quant rope round simd",
+	"backend/cpu":        "backend float16 sysinfo mmap quant rope simd panel",
+	"backend/numerics":   "backend/cpu backend/ref",
+	"backend/webgpu":     "backend mmap quant rope template backend/webgpu/gpu",
+	"backend/webgpu/gpu": "jsasync",
+	"dev/backendtest":    "backend/ref",
 
-	"engine":              "arch backend kv kvfile sample sysinfo tokenizer",
-	"imatrix":             "graph gguf",
-	"adapter":             "backend checkpoint quant",
-	"model":               "arch backend/numerics engine gguf sysinfo adapter hub/local",
-	"adapter/adaptertest": "model safetensors",
-	"lab":                 "model npy quant float16 atomicfile logprob",
-	"eval":                "lab",
-	"autoquant":           "eval imatrix quantmix quant",
-	"lab/cause":           "",
-	"lab/sim":             "lab backend/numerics",
-	"lab/diagnose":        "lab lab/sim lab/cause chat tokenizer",
-	"lab/fault":           "lab lab/cause backend/ref graph",
-	"lab/parity":          "lab/diagnose lab/fault template",
-	"lab/report":          "lab/diagnose lab/cause template",
+	"engine":          "arch backend kv kvfile sample sysinfo tokenizer",
+	"imatrix":         "graph gguf",
+	"adapter":         "backend checkpoint quant",
+	"model":           "arch backend/numerics engine gguf sysinfo adapter hub/local",
+	"dev/adaptertest": "model safetensors",
+	"lab":             "model npy quant float16 atomicfile logprob",
+	"eval":            "lab",
+	"autoquant":       "eval imatrix quantmix quant",
+	"lab/cause":       "",
+	"lab/sim":         "lab backend/numerics",
+	"lab/diagnose":    "lab lab/sim lab/cause chat tokenizer",
+	"lab/fault":       "lab lab/cause backend/ref graph",
+	"dev/parity":      "lab/diagnose lab/fault template",
+	"lab/report":      "lab/diagnose lab/cause template",
 
-	"convert": "arch quant atomicfile quantmix imatrix sysinfo",
-	"synth":   "gguf float16 quantmix registry tokenizer",
-	"check":   "arch chat quant",
-	"bench":   "model",
+	"convert":   "arch quant atomicfile quantmix imatrix sysinfo",
+	"dev/synth": "gguf float16 quantmix registry tokenizer",
+	"check":     "arch chat quant",
+	"bench":     "model",
 
 	"dev/parrot": "gguf",
 
 	"bench/serving": "",
 
-	"tokenizer/oracle": "", // a module of its own, which the tokenizer's tests run
+	"dev/oracle": "", // a module of its own, which the tokenizer's tests run
 
 	"server/otlp": ". server",
 
-	".":          "model hub/local chat convert check grammar kvfile syntax",
-	"experiment": ". lab npy safetensors",
-	"webgpu":     "backend/numerics backend/webgpu",
-	"syntax":     "",
-	"pull":       "hub hub/local",
-	"server":     ". hub hub/local ui syntax filelock",
-	"web":        "atomicfile backend/webgpu/gpu",
-	"web/build":  "",
-	"web/gen":    "atomicfile web/build",
-	"web/probe":  ". experiment",
-	"web/wasm":   ". webgpu lab jsasync web/probe",
-	"cmd/*":      ". webgpu server server/otlp hub hub/local web experiment kvfile eval imatrix autoquant lab lab/* convert synth bench bench/serving simd",
+	".":            "model hub/local chat convert check grammar kvfile syntax",
+	"experiment":   ". lab npy safetensors",
+	"webgpu":       "backend/numerics backend/webgpu",
+	"syntax":       "",
+	"pull":         "hub hub/local",
+	"server":       ". hub hub/local syntax filelock",
+	"web":          "atomicfile backend/webgpu/gpu",
+	"dev/webbuild": "",
+	"dev/webgen":   "atomicfile dev/webbuild",
+	"web/probe":    ". experiment",
+	"web/wasm":     ". webgpu lab jsasync web/probe",
+	"cmd/*":        ". webgpu server server/otlp hub hub/local web experiment kvfile eval imatrix autoquant lab lab/* convert dev/parity dev/synth bench bench/serving simd",
 }
 
 // never are the imports that must stay impossible however below grows.
@@ -137,12 +137,12 @@ func reachable(name string) map[string]bool {
 // only they may import golden.
 func disorder(all []*source) (findings []string) {
 	for _, s := range all {
-		if s.test() || s.dir() == "internal/golden" {
+		if s.test() || s.dir() == "internal/dev/golden" {
 			continue
 		}
 		from, ok := entry(s.dir())
 		if !ok {
-			findings = append(findings, s.name+": the order of packages (internal/lint) has no place for "+s.dir())
+			findings = append(findings, s.name+": the order of packages (internal/dev/lint) has no place for "+s.dir())
 			continue
 		}
 		allowed := reachable(from)
@@ -173,7 +173,7 @@ func TestOrder(t *testing.T) {
 	reject(t, disorder, "internal/arch/llama/llama.go", `package llama; import _ "github.com/karat-run/karat/internal/backend"`)
 	reject(t, disorder, "internal/backend/cpu/cpu.go", `package cpu; import _ "github.com/karat-run/karat/internal/arch/llama"`)
 	reject(t, disorder, "internal/engine/engine.go", `package engine; import _ "github.com/karat-run/karat"`)
-	reject(t, disorder, "internal/quant/quant.go", `package quant; import _ "github.com/karat-run/karat/internal/golden"`)
+	reject(t, disorder, "internal/quant/quant.go", `package quant; import _ "github.com/karat-run/karat/internal/dev/golden"`)
 	reject(t, disorder, "internal/utils/utils.go", `package utils`)
 	reject(t, disorder, "internal/backend/webgpu/run.go", `package webgpu; import _ "github.com/gogpu/wgpu"`)
 }

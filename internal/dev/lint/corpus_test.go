@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // bareTargets finds fuzz targets without a corpus of their own: go test runs no more than their

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // sameBits are the folders, with those below them, whose results must be the

@@ -17,7 +17,7 @@ import (
 func goTool(t *testing.T, args ...string) string {
 	t.Helper()
 	c := exec.Command("go", args...)
-	c.Dir = "../.."
+	c.Dir = "../../.."
 	c.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "GOWASM=") // sizes are of one system
 	var stderr strings.Builder
 	c.Stderr = &stderr
@@ -53,7 +53,7 @@ var testOnly = map[string]string{
 }
 
 // TestRequirements: what go.mod requires is linked by the library or the command. What only tests want is a module
-// of its own (internal/tokenizer/oracle), a tool (.ci/tools.mod), or has a reason.
+// of its own (internal/dev/oracle), a tool (.ci/tools.mod), or has a reason.
 func TestRequirements(t *testing.T) {
 	var mod struct {
 		Require []struct {
@@ -83,7 +83,7 @@ func TestRequirements(t *testing.T) {
 // else. Without symbols it has 6.1 MB, of which 0.2 find models by their names. What goes beyond should be linked only where a program asks for it.
 func TestHelloSize(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hello")
-	goTool(t, "build", "-trimpath", "-o", path, "./internal/lint/testdata/hello")
+	goTool(t, "build", "-trimpath", "-o", path, "./internal/dev/lint/testdata/hello")
 	full, stripped := sizes(t, path)
 	t.Logf("%d bytes, %d without symbols", full, stripped)
 	if full > 8.8e6 || stripped > 6.2e6 {
@@ -142,7 +142,7 @@ func sizes(t *testing.T, path string) (full, stripped int64) {
 // size: they may differ by so many megabytes.
 func said(t *testing.T, file, name string, full, stripped int64, most float64) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../..", file))
+	text, err := os.ReadFile(filepath.Join("../../..", file))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func testSurface(t *testing.T, dir, name string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("the exported surface differs from %s (go test ./internal/lint -update writes it):\n%s", name, got)
+		t.Errorf("the exported surface differs from %s (go test ./internal/dev/lint -update writes it):\n%s", name, got)
 	}
 }
 

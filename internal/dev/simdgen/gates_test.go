@@ -79,7 +79,7 @@ var variable = map[string]uint32{
 // name. A level's conditions include those of the levels before it.
 func demands(t *testing.T, arch string) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile("../tier_" + arch + ".go")
+	text, err := os.ReadFile("../../simd/tier_" + arch + ".go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func needsARM(i instruction) (features []string, data int, err string) {
 func TestGates(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		of := demands(t, arch)
-		files, err := filepath.Glob("../*_" + arch + ".s")
+		files, err := filepath.Glob("../../simd/*_" + arch + ".s")
 		if err != nil || len(files) == 0 {
 			t.Fatal(len(files), err)
 		}

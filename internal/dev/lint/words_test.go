@@ -94,7 +94,7 @@ func prefixed(all []*source) (findings []string) {
 func TestErrorsNameNoPackage(t *testing.T) {
 	var all []*source
 	for _, s := range sources(t) {
-		if s.dir() != "internal/golden" && s.file.Name.Name != "main" { // a program says its own name
+		if s.dir() != "internal/dev/golden" && s.file.Name.Name != "main" { // a program says its own name
 			all = append(all, s)
 		}
 	}

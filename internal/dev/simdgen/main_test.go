@@ -14,7 +14,7 @@ import (
 
 func TestFresh(t *testing.T) {
 	for name, want := range headers() {
-		got, err := os.ReadFile(filepath.Join("..", name))
+		got, err := os.ReadFile(filepath.Join("../../simd", name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,7 +27,7 @@ func TestFresh(t *testing.T) {
 // listed returns what Go's assembler lists of a file, with the code.
 func listed(t *testing.T, arch, name string) string {
 	t.Helper()
-	cmd := exec.Command("go", "tool", "asm", "-S", "-p", "a", "-I", "..", "-I", filepath.Join(build.Default.GOROOT, "pkg", "include"),
+	cmd := exec.Command("go", "tool", "asm", "-S", "-p", "a", "-I", "../../simd", "-I", filepath.Join(build.Default.GOROOT, "pkg", "include"),
 		"-o", filepath.Join(t.TempDir(), "a.o"), name)
 	cmd.Env = append(os.Environ(), "GOARCH="+arch)
 	out, err := cmd.CombinedOutput()

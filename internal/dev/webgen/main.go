@@ -17,7 +17,7 @@ import (
 
 	"github.com/andybalholm/brotli"
 	"github.com/karat-run/karat/internal/atomicfile"
-	"github.com/karat-run/karat/internal/web/build"
+	"github.com/karat-run/karat/internal/dev/webbuild"
 )
 
 func main() {

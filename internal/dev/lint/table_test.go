@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // TestTable wants docs/families.md to have a row for each family's model, that ends with the

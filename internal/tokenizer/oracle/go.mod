@@ -1,5 +1,0 @@
-module github.com/karat-run/karat/internal/tokenizer/oracle
-
-go 1.26.0
-
-require github.com/dlclark/regexp2/v2 v2.12.0
