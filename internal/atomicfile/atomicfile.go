@@ -1,34 +1,17 @@
-// Package atomicfile writes files, and folders of files, that appear whole or not at all.
+// Package atomicfile writes files, folders, and sets of files that appear whole or not at all.
 //
-// Files that belong together, such as a record and its JSON file, are committed by
-// CommitAll and read by Open: who opens them sees all of one commit, even if the program
-// that wrote was killed at any point of it. That is so because
+// A file and a folder appear by one rename. Files that belong together, such as a record and its JSON file, are
+// written by CommitAll and read by Open. The first file is the sign that the set is whole: CommitAll moves an old
+// one away before any other file changes, and puts the new one in its place last. Where a program is killed in
+// between, the first file is missing, so that nobody reads files of two writes.
 //
-//   - No call renames several files at once, so the commit is one rename of a folder:
-//     FIRST.commit/ID/new, which holds the new files, appears whole or not at all. Before it
-//     nothing of the old files has changed. After it all that is left to do can be done by
-//     anybody, in any order and more than once: each new file is moved to its place, and a
-//     file that is no longer in the folder is where it belongs. Open does so first.
-//   - The folder's name is the commit's lock: a rename does not replace a folder that holds
-//     something. Who finds one ends it before putting another. The new files in it are
-//     ready at first, which changes nothing. If another commit has ended since the
-//     folder was prepared, it is taken out again and prepared anew.
-//   - Should a file refuse its place (another user's, or on Windows one that is open), what
-//     was there is put back: the folder holds links to the old files from the beginning.
-//     From new to back is again one rename, after which no new file can be moved any more.
-//   - The folder has a folder of a random name, so that who comes late, to a commit that
-//     others have ended, finds nothing to move and nothing to remove.
-//   - Only the names that the caller gives are moved, and no link is followed: a folder of
-//     unknown origin can do no more than the files beside it.
+// A program that is killed while it writes leaves a temporary file or folder, PATH.XXXXXXXX.tmp. The next write of
+// PATH removes it. A writer locks its temporary file, and the system unlocks the file when the writer ends in any
+// way, so a file that can be locked has no writer. Where a network's file system keeps locks from other machines,
+// two of them that write PATH at the same time disturb each other: one of the writes ends with an error.
+// Without locks (Windows) nothing is removed.
 //
-// Other programs, which know nothing of the folder, can see new files beside old ones for
-// the time of a few renames; after a kill in that time, until something here opens them.
-//
-// A program that is killed while it writes leaves its temporary file or folder, PATH.XXXXXXXX.tmp.
-// The next write of PATH removes it. A writer locks its temporary file, and the system unlocks it when the
-// writer ends in any way, so a file that can be locked has no writer. Where a network's file system keeps
-// locks from other machines, two of them that write PATH at the same time disturb each other: one of the
-// writes ends with an error. Without locks (Windows) nothing is removed.
+// The order of its files: atomicfile, set, temporary.
 package atomicfile
 
 import (
@@ -39,18 +22,18 @@ import (
 	"path/filepath"
 )
 
-// File is a file being written: it lies beside the file that it is to become.
+// File is a file under way: a temporary file beside its path.
 type File struct {
 	*os.File
 	path string
-	lock io.Closer // nil where there are none
+	lock io.Closer // of the temporary file; nil where the system has no locks
 	done bool
 }
 
 var errNoName = errors.New("write: the name of the output is empty")
 
-// Create begins the file at path. Another one there may be replaced, but nothing
-// else: a device, a pipe, a folder or a link there is an error. Who may not read the old file may not read the new one.
+// Create begins the file at path. A regular file there may be replaced; a device, a pipe, a folder or a link is an
+// error. The new file has the old one's permissions.
 func Create(path string) (*File, error) {
 	st, err := os.Lstat(path)
 	switch {
@@ -60,15 +43,15 @@ func Create(path string) (*File, error) {
 	case err != nil:
 		return nil, err
 	case !st.Mode().IsRegular():
-		return nil, &fs.PathError{Op: "write", Path: path, Err: errors.New("not a regular file, and so not replaced")}
+		return nil, notRegular(path)
 	}
-	mode := fs.FileMode(0o666) // not os.CreateTemp's, whose files are the owner's alone
+	mode := fs.FileMode(0o666) // os.CreateTemp's files are the owner's alone
 	if st != nil {
 		mode = st.Mode().Perm() | 0o200
 	}
 	f := &File{path: path}
-	_, lock, err := held(path, false, func(name string) (err error) {
-		if f.File != nil { // that another program has swept away
+	_, f.lock, err = makeTemporary(path, false, func(name string) (err error) {
+		if f.File != nil { // another program has swept the previous one away
 			f.File.Close()
 		}
 		f.File, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
@@ -77,30 +60,13 @@ func Create(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.lock = lock
 	if st != nil {
 		_ = f.Chmod(mode) // against the umask; some file systems have no modes
 	}
 	return f, nil
 }
 
-// unlock lets others remove the file, if it is still temporary.
-func (f *File) unlock() {
-	if f.lock != nil {
-		f.lock.Close()
-	}
-}
-
-// cannot is why nothing can be written beside path, and so not there.
-func cannot(path string, err error) error {
-	if p := (*fs.PathError)(nil); errors.As(err, &p) {
-		err = p.Err
-	}
-	return &fs.PathError{Op: "write", Path: path, Err: err}
-}
-
-// Check reports why Create could not begin the file at path: long work asks before it
-// begins.
+// Check reports why Create could not begin the file at path. Long work asks before it begins.
 func Check(path string) error {
 	f, err := Create(path)
 	if err != nil {
@@ -109,58 +75,21 @@ func Check(path string) error {
 	return f.Close()
 }
 
-// Commit closes the file and puts it in its place when all of it is on the disk. An
-// error leaves that place as it was, and nothing beside it.
+// Commit puts the file in its place once all of the file is on the disk, and closes it. After an error the place is
+// as before, with nothing beside it.
 func (f *File) Commit() error { return CommitAll(f) }
 
-// CommitAll commits files that belong together, in one folder: who opens them by Open,
-// with their paths in this order, sees all of them or none. After an error all is as it
-// was. If that cannot be had either, the error says so, and Open puts them in place.
-func CommitAll(files ...*File) error {
-	if len(files) == 0 {
-		return nil
-	}
-	var errs []error
-	var paths, from []string
-	for _, f := range files {
-		if f.done {
-			return fs.ErrClosed
-		}
-		f.done = true
-		defer f.unlock()
-		errs = append(errs, f.Sync(), f.File.Close())
-		paths, from = append(paths, f.path), append(from, f.Name())
-	}
-	err := errors.Join(errs...)
-	if err == nil && len(files) == 1 {
-		err = rename(from[0], paths[0])
-	} else if err == nil {
-		var s *set
-		if s, err = newSet(paths); err == nil {
-			err = s.commit(from)
-		}
-	}
-	if err != nil {
-		for _, name := range from {
-			if e := os.Remove(name); !errors.Is(e, fs.ErrNotExist) {
-				err = errors.Join(err, e)
-			}
-		}
-	}
-	return err
-}
-
-// Close gives up a file that was not committed. A second Close does nothing.
+// Close gives up a file without a commit. After Commit, or a first Close, it does nothing.
 func (f *File) Close() error {
 	if f.done {
 		return nil
 	}
 	f.done = true
-	defer f.unlock()
+	defer unlock(f.lock)
 	return errors.Join(f.File.Close(), os.Remove(f.Name()))
 }
 
-// Write makes the file at path of what write writes.
+// Write makes the file at path of the bytes that write writes.
 func Write(path string, write func(io.Writer) error) error {
 	f, err := Create(path)
 	if err != nil {
@@ -172,46 +101,35 @@ func Write(path string, write func(io.Writer) error) error {
 	return f.Commit()
 }
 
-// CheckFolder reports why WriteFolder would not make the folder at path.
-func CheckFolder(path string) error {
-	dir, unlock, err := createFolder(path)
+// WriteIn makes a file of root as Write does. Nothing outside of root is touched, whatever the name.
+func WriteIn(root *os.Root, name string, write func(io.Writer) error) (err error) {
+	if st, err := root.Lstat(name); err == nil && !st.Mode().IsRegular() {
+		return notRegular(name)
+	}
+	tmp := temporary(name)
+	f, err := root.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
+		return writeError(name, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, root.Remove(tmp))
+		}
+	}()
+	if err := errors.Join(write(f), f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	defer unlock()
-	return os.Remove(dir)
+	return root.Rename(tmp, name)
 }
 
-// createFolder makes the folder that is to become the one at path, and locks it.
-func createFolder(path string) (dir string, unlock func(), err error) {
-	if st, err := os.Lstat(filepath.Clean(path)); err == nil && !st.IsDir() {
-		return "", nil, &fs.PathError{Op: "write", Path: path, Err: errors.New("not a folder, and so not replaced")}
-	}
-	switch entries, err := os.ReadDir(path); {
-	case path == "":
-		return "", nil, errNoName
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return "", nil, err
-	case len(entries) > 0:
-		return "", nil, &fs.PathError{Op: "write", Path: path, Err: errors.New("a folder that is not empty, and so not replaced")}
-	}
-	dir, lock, err := held(filepath.Clean(path), true, func(name string) error { return os.Mkdir(name, 0o777) })
-	if err != nil {
-		return "", nil, err
-	}
-	return dir, (&File{lock: lock}).unlock, nil
-}
-
-// WriteFolder makes the folder at path, where there is none or an empty one, of the
-// files that write makes in the folder that it is given. It appears when all of
-// them are on the disk.
+// WriteFolder makes the folder at path, where there is none or an empty one. write fills a temporary folder, which
+// appears at path when write is done.
 func WriteFolder(path string, write func(dir string) error) (err error) {
-	dir, unlock, err := createFolder(path)
+	dir, lock, err := createFolder(path)
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer unlock(lock)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, os.RemoveAll(dir))
@@ -224,4 +142,43 @@ func WriteFolder(path string, write func(dir string) error) (err error) {
 		return err
 	}
 	return os.Rename(dir, path)
+}
+
+// CheckFolder reports why WriteFolder would not make the folder at path.
+func CheckFolder(path string) error {
+	dir, lock, err := createFolder(path)
+	if err != nil {
+		return err
+	}
+	defer unlock(lock)
+	return os.Remove(dir)
+}
+
+// createFolder makes the temporary folder for path.
+func createFolder(path string) (dir string, lock io.Closer, err error) {
+	if st, err := os.Lstat(filepath.Clean(path)); err == nil && !st.IsDir() {
+		return "", nil, writeError(path, errors.New("not a folder, and so not replaced"))
+	}
+	switch entries, err := os.ReadDir(path); {
+	case path == "":
+		return "", nil, errNoName
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return "", nil, err
+	case len(entries) > 0:
+		return "", nil, writeError(path, errors.New("a folder that is not empty, and so not replaced"))
+	}
+	return makeTemporary(filepath.Clean(path), true, func(name string) error { return os.Mkdir(name, 0o777) })
+}
+
+// writeError says why nothing can be written at path. The name of a temporary file in err goes.
+func writeError(path string, err error) error {
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		err = p.Err
+	}
+	return &fs.PathError{Op: "write", Path: path, Err: err}
+}
+
+func notRegular(path string) error {
+	return writeError(path, errors.New("not a regular file, and so not replaced"))
 }

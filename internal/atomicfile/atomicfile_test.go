@@ -158,7 +158,7 @@ func TestSweep(t *testing.T) {
 func TestSweptAway(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	var made []string
-	name, lock, err := held(path, false, func(name string) error {
+	name, lock, err := makeTemporary(path, false, func(name string) error {
 		made = append(made, name)
 		if err := os.WriteFile(name, nil, 0o666); err != nil {
 			return err
@@ -167,7 +167,7 @@ func TestSweptAway(t *testing.T) {
 		case 1:
 			return os.Remove(name)
 		case 2:
-			if sweeps, _ := hold(name); sweeps != nil {
+			if sweeps, _ := tryLock(name); sweeps != nil {
 				t.Cleanup(func() { sweeps.Close() })
 				return nil
 			}
@@ -178,7 +178,7 @@ func TestSweptAway(t *testing.T) {
 	if err != nil || len(made) != 3 || name != made[2] {
 		t.Fatalf("%q of %q, %v", name, made, err)
 	}
-	(&File{lock: lock}).unlock()
+	unlock(lock)
 }
 
 // TestTakenPlace checks that only a regular file is replaced, also one that is

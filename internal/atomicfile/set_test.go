@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/karat-run/karat/internal/dev/golden"
@@ -57,7 +59,7 @@ func begin(t testing.TB, dir string, write func(name string) string) (files []*F
 	return files
 }
 
-func replace(t testing.TB, dir string) error {
+func replaceAll(t testing.TB, dir string) error {
 	return CommitAll(begin(t, dir, func(name string) string { return "new " + name })...)
 }
 
@@ -71,7 +73,7 @@ func see(dir string) (texts, error) {
 		seen := texts{}
 		for _, path := range in(dir) {
 			b, err := os.ReadFile(path)
-			if errors.Is(err, fs.ErrNotExist) {
+			if errors.Is(err, fs.ErrNotExist) && filepath.Base(path) != "a" {
 				continue
 			}
 			if err != nil {
@@ -83,11 +85,13 @@ func see(dir string) (texts, error) {
 	})
 }
 
-// either wants a reader to see all old or all new files, and no trace of a commit after it
-// but temporary files where some may be. It reports which.
-func either(t *testing.T, what, dir string, temporaries bool) (isNew bool) {
+// either wants a reader to see all old or all new files, or an error where a kill left no first file.
+func either(t *testing.T, what, dir string, killed bool) (isNew, isLost bool) {
 	t.Helper()
 	seen, err := see(dir)
+	if killed && errors.Is(err, fs.ErrNotExist) {
+		return false, true
+	}
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -95,44 +99,38 @@ func either(t *testing.T, what, dir string, temporaries bool) (isNew bool) {
 	if isNew = seen["a"] == newFiles["a"]; isNew {
 		want = newFiles
 	}
-	for name := range newFiles {
-		if name != "x" && seen[name] != want[name] {
+	for _, name := range names {
+		if seen[name] != want[name] {
 			t.Errorf("%s: %s is %q, a is %q", what, name, seen[name], seen["a"])
 		}
 	}
-	if !temporaries {
+	if !killed {
 		holds(t, dir, want)
-		return isNew
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if _, ok := want[e.Name()]; !ok && !strings.HasSuffix(e.Name(), ".tmp") {
-			t.Errorf("%s: the folder holds %s", what, e.Name())
-		}
-	}
-	return isNew
+	return isNew, false
 }
 
-// operations is how many operations f has. The n-th, from 0, returns an error, or else
-// what at says.
-func operations(f func(), at func(n int) error) int {
-	n := 0
-	defer func(f func(string) error) { before = f }(before)
-	before = func(string) error { n++; return at(n - 1) }
+// renames counts f's renames. Rename n, from 0, fails with the error of at(n).
+func renames(f func(), at func(n int) error) int {
+	var n atomic.Int64
+	defer func(f func(string, string) error) { rename = f }(rename)
+	rename = func(from, to string) error {
+		if err := at(int(n.Add(1)) - 1); err != nil {
+			return err
+		}
+		return os.Rename(from, to)
+	}
 	f()
-	return n
+	return int(n.Load())
 }
 
 func TestCommitAll(t *testing.T) {
 	dir := folder(t)
-	if err := replace(t, dir); err != nil {
+	if err := replaceAll(t, dir); err != nil {
 		t.Fatal(err)
 	}
 	holds(t, dir, newFiles)
-	if err := replace(t, dir); err != nil { // with nothing that is not there yet
+	if err := replaceAll(t, dir); err != nil { // with nothing that is not there yet
 		t.Fatal(err)
 	}
 	holds(t, dir, newFiles)
@@ -170,128 +168,39 @@ func TestCommitAll(t *testing.T) {
 	holds(t, dir, map[string]string{"a": "new a", "b": "new b", "x": "x"})
 }
 
-// TestFails: whichever operation fails, alone or with all after it, all is old or all is
-// new. Alone, the old ones are there at once after an error.
+// TestFails: whichever rename fails, all is old at once. Where all after it fail, also, the error says what is lost.
 func TestFails(t *testing.T) {
 	full := errors.New("full")
-	var failed, done, waiting int
 	for _, alone := range []bool{true, false} {
-		for fail, count := 0, 1; ; fail++ {
-			what := fmt.Sprintf("operation %d fails, alone %v", fail, alone)
+		for fail := range 5 {
+			what := fmt.Sprintf("rename %d fails, alone %v", fail, alone)
 			dir := folder(t)
 			var err error
-			count = operations(func() { err = replace(t, dir) }, func(n int) error {
+			renames(func() { err = replaceAll(t, dir) }, func(n int) error {
 				if n == fail || n > fail && !alone {
 					return full
 				}
 				return nil
 			})
-			if fail >= count {
-				break
-			}
-			if err != nil && !errors.Is(err, full) {
+			if !errors.Is(err, full) {
 				t.Errorf("%s: %v", what, err)
 			}
-			if err != nil && alone {
-				holds(t, dir, oldFiles)
-			}
-			isNew := either(t, what, dir, false)
-			switch {
-			case err == nil && isNew:
-				done++
-			case err != nil && !isNew:
-				failed++
-			case err != nil && strings.Contains(err.Error(), "waits in"):
-				waiting++
-			default:
-				t.Errorf("%s: new %v, %v", what, isNew, err)
-			}
-		}
-	}
-	if failed < 20 || done < 5 || waiting < 3 {
-		t.Errorf("%d failed, %d done, %d waited", failed, done, waiting)
-	}
-}
-
-// TestReadersFail: a reader that is stopped anywhere while it ends what was begun leaves it
-// to the next one; of a commit that is to be taken back, too.
-func TestReadersFail(t *testing.T) {
-	full := errors.New("full")
-	for _, back := range []bool{false, true} {
-		for stop, count := 0, 1; stop <= count; stop++ {
-			dir := folder(t)
-			s, err := newSet(in(dir))
-			if err != nil {
-				t.Fatal(err)
-			}
-			operations(func() { err = replace(t, dir) }, func(int) error {
-				if exists(filepath.Join(dir, "b")) { // two of three are in place
-					return full
-				}
-				return nil
-			})
-			if id, err := s.underWay(); err != nil || id == "" {
-				t.Fatalf("%q, %v", id, err)
-			} else if back {
-				if err := os.Rename(filepath.Join(id, "new"), filepath.Join(id, "back")); err != nil {
-					t.Fatal(err)
-				}
-			}
-			count = operations(func() { _, err = see(dir) }, func(n int) error {
-				if n >= stop {
-					return full
-				}
-				return nil
-			})
-			if isNew := either(t, fmt.Sprintf("back %v, stopped at %d (%v)", back, stop, err), dir, false); isNew == back {
-				t.Errorf("back %v, stopped at %d: new %v", back, stop, isNew)
+			isNew, isLost := either(t, what, dir, !alone)
+			if isNew || isLost != (!alone && fail > 0) || isLost != strings.Contains(err.Error(), "cannot be put back") {
+				t.Errorf("%s: new %v, lost %v, %v", what, isNew, isLost, err)
 			}
 		}
 	}
 }
 
-// TestReaderMeetsBack: a reader puts new files in place while the commit is taken back. It
-// leaves the old ones to that.
-func TestReaderMeetsBack(t *testing.T) {
-	full := errors.New("full")
-	for at := range 6 {
-		dir := folder(t)
-		var err error
-		operations(func() { err = replace(t, dir) }, func(int) error {
-			if exists(filepath.Join(dir, "b")) { // two of three are in place
-				return full
-			}
-			return nil
-		})
-		s, failed := newSet(in(dir))
-		if err == nil || failed != nil {
-			t.Fatal(err, failed)
-		}
-		id, err := s.underWay()
-		if err != nil {
-			t.Fatal(err)
-		}
-		operations(func() { err = s.settle() }, func(n int) error {
-			if n == at {
-				_ = os.Rename(filepath.Join(id, "new"), filepath.Join(id, "back"))
-			}
-			return nil
-		})
-		if err != nil {
-			t.Errorf("back at operation %d: %v", at, err)
-		}
-		either(t, fmt.Sprintf("back at operation %d", at), dir, false)
-	}
-}
-
-// TestKill kills a program at each operation of a commit.
+// TestKill kills a program at each rename of a commit.
 func TestKill(t *testing.T) {
 	if dir := os.Getenv("ATOMICFILE_DIR"); dir != "" {
 		at, err := strconv.Atoi(os.Getenv("ATOMICFILE_AT"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		operations(func() { err = replace(t, dir) }, func(n int) error {
+		renames(func() { err = replaceAll(t, dir) }, func(n int) error {
 			if p, err := os.FindProcess(os.Getpid()); n == at && err == nil {
 				_ = p.Kill()
 				select {}
@@ -304,66 +213,84 @@ func TestKill(t *testing.T) {
 		return
 	}
 	dir := folder(t)
-	count := operations(func() { _ = replace(t, dir) }, func(int) error { return nil })
-	were := [2]int{}
-	for at := range count {
-		if testing.Short() && at%4 > 0 {
-			continue
-		}
+	if n := renames(func() { _ = replaceAll(t, dir) }, func(int) error { return nil }); n != 5 { // two away, three in place
+		t.Errorf("%d renames", n)
+	}
+	for at := range 5 {
 		dir := folder(t)
 		c := exec.Command(os.Args[0], "-test.run=^TestKill$")
 		c.Env = append(os.Environ(), "ATOMICFILE_DIR="+dir, "ATOMICFILE_AT="+strconv.Itoa(at))
 		if out, err := c.CombinedOutput(); err == nil {
-			t.Fatalf("not killed at operation %d: %s", at, out)
+			t.Fatalf("not killed at rename %d: %s", at, out)
 		} else if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
 			golden.Lacking(t, err) // programs
 		}
-		if either(t, fmt.Sprintf("killed at operation %d", at), dir, true) {
-			were[1]++
-		} else {
-			were[0]++
+		if isNew, isLost := either(t, fmt.Sprintf("killed at rename %d", at), dir, true); isNew || isLost != (at > 0) {
+			t.Errorf("killed at rename %d: new %v, lost %v", at, isNew, isLost)
 		}
-		if err := replace(t, dir); err != nil {
-			t.Errorf("killed at operation %d, and committed again: %v", at, err)
+		if err := replaceAll(t, dir); err != nil {
+			t.Errorf("killed at rename %d, and committed again: %v", at, err)
 		}
-		if !either(t, "again", dir, true) {
-			t.Errorf("killed at operation %d: what was committed afterwards is not there", at)
+		if isNew, _ := either(t, "again", dir, !locks(t)); !isNew {
+			t.Errorf("killed at rename %d: the files committed afterwards are not there", at)
 		}
-	}
-	if were[0] < 2 || were[1] < 2 {
-		t.Errorf("%d were old, %d new", were[0], were[1])
 	}
 }
 
-// TestWithoutLinks: where there are none, what was there is copied.
-func TestWithoutLinks(t *testing.T) {
-	defer func(f func(string) error) { before = f }(before)
-	for fails := range 10 {
+// locks reports whether the system has locks, without which nothing is swept away.
+func locks(t *testing.T) bool {
+	lock, _ := tryLock(t.TempDir())
+	unlock(lock)
+	return lock != nil
+}
+
+// TestWritersAndFailure: two write the same files while a rename fails, each in turn. One of them fails
+// at most, and the files are those of one that did not, with nothing beside them.
+func TestWritersAndFailure(t *testing.T) {
+	full := errors.New("full")
+	for at := range 13 {
 		dir := folder(t)
-		renames := 0
-		before = func(operation string) error {
-			if operation == "link" {
-				return errors.ErrUnsupported
+		if err := replaceAll(t, dir); err != nil {
+			t.Fatal(err)
+		}
+		var failed [2]bool
+		renames(func() {
+			var wg sync.WaitGroup
+			for w := range failed {
+				files := begin(t, dir, func(string) string { return fmt.Sprintf("of %d", w) })
+				wg.Go(func() {
+					err := CommitAll(files...)
+					failed[w] = err != nil
+					if err != nil && !errors.Is(err, full) {
+						t.Errorf("rename %d fails: writer %d: %v", at, w, err)
+					}
+				})
 			}
-			if operation == "rename" {
-				renames++
-			}
-			if operation == "rename" && renames == fails {
-				return errors.ErrUnsupported
+			wg.Wait()
+		}, func(n int) error {
+			if n == at {
+				return full
 			}
 			return nil
+		})
+		var want []string
+		for w, failed := range failed {
+			if !failed {
+				want = append(want, fmt.Sprintf("of %d", w))
+			}
 		}
-		err := replace(t, dir)
-		if isNew := either(t, fmt.Sprintf("rename %d fails", fails), dir, false); isNew != (err == nil) {
-			t.Errorf("rename %d fails: new %v, %v", fails, isNew, err)
+		seen, err := see(dir)
+		if err != nil || !slices.Contains(want, seen["a"]) {
+			t.Errorf("rename %d fails: %v, %v, want one of %q", at, seen, err, want)
 		}
+		holds(t, dir, map[string]string{"a": seen["a"], "b": seen["a"], "c": seen["a"], "x": "x"})
 	}
 }
 
 // TestTogether: several commit at once while others read, and all see one commit's files.
 func TestTogether(t *testing.T) {
 	dir := folder(t)
-	if err := replace(t, dir); err != nil {
+	if err := replaceAll(t, dir); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
@@ -396,33 +323,4 @@ func TestTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	holds(t, dir, map[string]string{"a": seen["a"], "b": seen["a"], "c": seen["a"], "x": "x"})
-}
-
-// TestHostile: a folder of unknown origin beside the files moves none but them.
-func TestHostile(t *testing.T) {
-	dir := folder(t)
-	id := filepath.Join(dir, "a.commit", "1")
-	for path, text := range map[string]string{"new/x": "evil", "new/a": "theirs", "new/../../../y": "evil"} {
-		path = filepath.Join(id, path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := see(dir); err == nil {
-		t.Error("no error")
-	}
-	if b, err := os.ReadFile(filepath.Join(dir, "x")); err != nil || string(b) != "x" {
-		t.Errorf("x is %q, %v", b, err)
-	}
-	other := folder(t)
-	if err := os.Mkdir(filepath.Join(other, "new"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	dir = folder(t)
-	if err := os.Symlink(other, filepath.Join(dir, "a.commit")); err != nil {
-		golden.Lacking(t, err)
-	}
-	if seen, err := see(dir); err != nil || seen["a"] != "old a" {
-		t.Errorf("a link: %v, %v", seen, err)
-	}
 }
