@@ -9,7 +9,7 @@ import (
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/fault"
@@ -105,12 +105,12 @@ func ids32(ids []int) []int32 {
 	return list
 }
 
-// plan builds in the faults of the engine, which b, a ref.Backend, runs.
+// plan builds in the faults of the engine, which b, a reference.Backend, runs.
 func (j *injection) plan(g *graph.Graph, b backend.Backend) (*graph.Graph, backend.Backend, error) {
 	if len(j.engine) == 0 {
 		return g, b, nil
 	}
-	r := b.(ref.Backend)
+	r := b.(reference.Backend)
 	g, kernel, done, err := fault.Inject(g, j.engine)
 	r.Kernel = kernel
 	j.done = append(j.done, done...)

@@ -16,7 +16,7 @@ import (
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/numerics"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/round"
@@ -318,7 +318,7 @@ func (f *recordFlags) backend(o karat.Options) (backend.Backend, map[string]any,
 	if c.Lanes != 0 {
 		computed["lanes"] = c.Lanes
 	}
-	return ref.Backend{Threads: o.Threads, Class: c}, computed, nil
+	return reference.Backend{Threads: o.Threads, Class: c}, computed, nil
 }
 
 // class is a flag that takes a class of numerics.

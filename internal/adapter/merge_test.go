@@ -17,7 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
 	"github.com/karat-run/karat/internal/backend/numerics"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/backend/webgpu"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/checkpoint"
@@ -266,12 +266,12 @@ func bind(t *testing.T, path string, c *checkpoint.Checkpoint, g *graph.Graph) *
 func logits(t *testing.T, g *graph.Graph, b backend.Backend, ids []int32, parts ...backend.Part) (all []float64) {
 	t.Helper()
 	defer b.Close()
-	if r, ok := b.(ref.Backend); ok {
-		r.Kernel = func(n *graph.Node) ref.Kernel {
+	if r, ok := b.(reference.Backend); ok {
+		r.Kernel = func(n *graph.Node) reference.Kernel {
 			if n != g.Result() {
 				return nil
 			}
-			return func(c *ref.Call) (y []float64, err error) {
+			return func(c *reference.Call) (y []float64, err error) {
 				y, err = c.Default(n)
 				all = append(all, y...)
 				return y, err
@@ -335,7 +335,7 @@ func TestMerged(t *testing.T) {
 				open func() backend.Backend
 				most float64
 			}{
-				{"f64", func() backend.Backend { return ref.Backend{} }, 1e-9},
+				{"f64", func() backend.Backend { return reference.Backend{} }, 1e-9},
 				{"f32", func() backend.Backend { return cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32, Threads: 2}) }, 2e-6},
 				{"fast", func() backend.Backend { return cpu.New(cpu.Options{Threads: 2}) }, 5e-4}, // keys and values in binary16
 			} {

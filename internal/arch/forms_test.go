@@ -11,7 +11,7 @@ import (
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/graph"
@@ -58,19 +58,19 @@ func TestPasses(t *testing.T) {
 	for _, name := range []string{"llama", "mistral", "qwen2", "qwen3", "gemma3", "gemma4-e2b", "gemma4-31b", "gemma4-26b"} {
 		t.Run(name, func(t *testing.T) {
 			folder := synthetic(name).write(t)
-			f64 := logits(t, folder, ref.Backend{})
+			f64 := logits(t, folder, reference.Backend{})
 			f32 := logits(t, folder, cpu.New(cpu.Options{Threads: 1, Precision: cpu.F32, KV: cpu.KVF32}))
 			if d, size := farthest(f64, f32); !(d <= 1e-5*size) || size < 0.1 {
 				t.Errorf("float64 and float32 differ by %g, the largest logit is %g", d, size)
 			}
 			// Only Gemma 3's norms are rounded on their way to GGUF, and that not at these weights.
-			if d, _ := farthest(f64, logits(t, toGGUF(t, folder, nil), ref.Backend{})); d != 0 {
+			if d, _ := farthest(f64, logits(t, toGGUF(t, folder, nil), reference.Backend{})); d != 0 {
 				t.Errorf("the formats differ by %g", d)
 			}
 			for _, dtype := range []tensor.DType{tensor.F16, tensor.BF16} {
 				m := synthetic(name)
 				m.narrow(dtype)
-				if d, _ := farthest(f64, logits(t, m.write(t), ref.Backend{})); d != 0 {
+				if d, _ := farthest(f64, logits(t, m.write(t), reference.Backend{})); d != 0 {
 					t.Errorf("weights in %v make a difference of %g", dtype, d)
 				}
 			}
@@ -106,7 +106,7 @@ func TestDense31B(t *testing.T) {
 	for _, i := range []int{1, 3} {
 		m.copy(fmt.Sprintf("model.layers.%d.self_attn.k_proj", i), fmt.Sprintf("model.layers.%d.self_attn.v_proj.weight", i))
 	}
-	if d, _ := farthest(logits(t, once, ref.Backend{}), logits(t, m.write(t), ref.Backend{})); d != 0 {
+	if d, _ := farthest(logits(t, once, reference.Backend{}), logits(t, m.write(t), reference.Backend{})); d != 0 {
 		t.Errorf("K=V and a V that is K differ by %g", d)
 	}
 }
@@ -127,9 +127,9 @@ func TestSharedLayers(t *testing.T) {
 			t.Errorf("%s reads what layer %d stores, want %d", name, reads[name], want)
 		}
 	}
-	before := logits(t, m.write(t), ref.Backend{})
+	before := logits(t, m.write(t), reference.Backend{})
 	m.unusedKeys()
-	if d, _ := farthest(before, logits(t, m.write(t), ref.Backend{})); d != 0 {
+	if d, _ := farthest(before, logits(t, m.write(t), reference.Backend{})); d != 0 {
 		t.Errorf("keys and values that are not read make a difference of %g", d)
 	}
 }
@@ -165,9 +165,9 @@ func TestHalfShared(t *testing.T) {
 // fifth does not.
 func TestWindow(t *testing.T) {
 	m := synthetic("mistral")
-	with := logits(t, m.write(t), ref.Backend{})
+	with := logits(t, m.write(t), reference.Backend{})
 	m.config["sliding_window"] = nil
-	without := logits(t, m.write(t), ref.Backend{})
+	without := logits(t, m.write(t), reference.Backend{})
 	if d, _ := farthest(with[:4], without[:4]); d != 0 {
 		t.Errorf("within the window of 4 logits differ by %g", d)
 	}
@@ -189,11 +189,11 @@ func TestWindow(t *testing.T) {
 func TestUntied(t *testing.T) {
 	for _, name := range []string{"llama", "qwen2", "qwen3", "gemma3", "gemma4-31b"} {
 		m := synthetic(name)
-		tied := logits(t, m.write(t), ref.Backend{})
+		tied := logits(t, m.write(t), reference.Backend{})
 		m.config["tie_word_embeddings"] = false
 		m.copy("model.embed_tokens", "lm_head.weight")
 		folder := m.write(t)
-		if d, _ := farthest(tied, logits(t, folder, ref.Backend{})); d != 0 {
+		if d, _ := farthest(tied, logits(t, folder, reference.Backend{})); d != 0 {
 			t.Errorf("%s: a head that repeats the embedding makes a difference of %g", name, d)
 		}
 		if got, want := printed(t, toGGUF(t, folder, nil)), printed(t, folder); got != want || !strings.Contains(got, "output = linear(output_norm, output[48 32])") {
@@ -231,12 +231,12 @@ func TestTurningParts(t *testing.T) {
 		m := synthetic("gemma4-31b")
 		m.config["rope_parameters"].(map[string]any)["full_attention"].(map[string]any)["partial_rotary_factor"] = part
 		folder := m.write(t)
-		f64 := logits(t, folder, ref.Backend{})
+		f64 := logits(t, folder, reference.Backend{})
 		f32 := logits(t, folder, cpu.New(cpu.Options{Threads: 1, Precision: cpu.F32, KV: cpu.KVF32}))
 		if d, size := farthest(f64, f32); !(d <= 1e-5*size) {
 			t.Errorf("part %v: float64 and float32 differ by %g", part, d)
 		}
-		if d, _ := farthest(f64, logits(t, toGGUF(t, folder, nil), ref.Backend{})); d != 0 {
+		if d, _ := farthest(f64, logits(t, toGGUF(t, folder, nil), reference.Backend{})); d != 0 {
 			t.Errorf("part %v: the formats differ by %g", part, d)
 		}
 		if key := fmt.Sprint(f64[11][:4]); seen[key] {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
@@ -93,7 +93,7 @@ func TestDeltaNet(t *testing.T) {
 	for _, c := range []struct {
 		b     backend.Backend
 		bound float64
-	}{{ref.Backend{}, 1e-5}, {float(1), 1e-4}} {
+	}{{reference.Backend{}, 1e-5}, {float(1), 1e-4}} {
 		_, _, taps := pass(t, g, c.b, 1024, r.prompts[2].IDs, 0, true)
 		seen, worst := 0, 0.0
 		for name, out := range taps {

@@ -15,8 +15,8 @@ import (
 )
 
 // Op is an operation. The list is open, at a price: a new operation needs its
-// meaning in backend/ref, a case in backend/backendtest, a kernel in every
-// backend, a place in lab/sim, and a fault and a cause in the lab. Where the
+// meaning in backend/reference, a case in backend/backendtest, a kernel in every
+// backend, and a fault and a cause in the lab. Where the
 // arithmetic is the same loop, an attribute of an operation that exists is better.
 type Op uint8
 
@@ -99,7 +99,7 @@ func (kv *KV) Oldest(pos int) int {
 type State struct {
 	Layer int
 	Name  string // among the states of its layer: conv, scan
-	Size  int    // elements, float32 (float64 in backend/ref)
+	Size  int    // elements, float32 (float64 in backend/reference)
 }
 
 // Weight is a tensor of the checkpoint, bound to a model field by its tags. A

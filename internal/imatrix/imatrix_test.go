@@ -15,7 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/engine"
@@ -257,7 +257,7 @@ func TestCollect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := collect(t, g, ref.Backend{}, ids, true)
+		want := collect(t, g, reference.Backend{}, ids, true)
 		got := collect(t, g, cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32}), ids, true)
 		products := map[string]bool{}
 		for _, n := range g.Nodes {

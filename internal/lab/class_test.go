@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/round"
 )
@@ -37,7 +37,7 @@ func TestClass(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				d := compareAs(t, gold, recordAs(t, g, ref.Backend{Class: c}, gold), Options{}).All
+				d := compareAs(t, gold, recordAs(t, g, reference.Backend{Class: c}, gold), Options{}).All
 				t.Logf("%s: max |Δlogit| %.3g, KL %.3g", class, float64(d.MaxAbsDiff), float64(d.KLMean))
 				return d
 			}
@@ -79,7 +79,7 @@ func TestLlamaCppClass(t *testing.T) {
 			all := open(t, golden.Record(t, model).Tensors)
 			gold, g := shorter(all, 32), graphOf(t, path, true)
 			theirs := open(t, record)
-			class := recordAs(t, g, ref.Backend{Class: round.Class{Activations: round.Q8, GELU: round.F16Table, Lanes: 16}}, gold)
+			class := recordAs(t, g, reference.Backend{Class: round.Class{Activations: round.Q8, GELU: round.F16Table, Lanes: 16}}, gold)
 			exact := shorter(exactly(t, path, g, all), 32)
 			far := Options{MaxDiff: new(100.), Partial: true}
 			var equal int

@@ -9,7 +9,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/convert"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
@@ -34,7 +34,7 @@ func TestFast(t *testing.T) {
 					t.Fatal(err)
 				}
 				g := graphOf(t, file, false)
-				f64 := recordAs(t, g, ref.Backend{}, gold)
+				f64 := recordAs(t, g, reference.Backend{}, gold)
 				fast := compareAs(t, f64, recordAs(t, g, cpu.New(cpu.Options{KV: cpu.KVF32}), gold), Options{MaxKL: new(1e-6)})
 				far := 0
 				for i, p := range fast.Prompts {
@@ -60,7 +60,7 @@ func TestFast(t *testing.T) {
 func swapped(t *testing.T, g *graph.Graph, ids []int32) bool {
 	t.Helper()
 	var seen []map[*graph.Node][]float32 // in float64, in fast
-	for _, b := range []backend.Backend{ref.Backend{}, cpu.New(cpu.Options{KV: cpu.KVF32})} {
+	for _, b := range []backend.Backend{reference.Backend{}, cpu.New(cpu.Options{KV: cpu.KVF32})} {
 		defer b.Close()
 		r, err := NewRecorder(t.Context(), g, b, 4096, 8)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/arch"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/engine"
@@ -37,7 +37,7 @@ func loadGraph(t *testing.T, path string) *graph.Graph {
 func runAll(t *testing.T, g *graph.Graph, ids []int32) map[*graph.Node][]float32 {
 	t.Helper()
 	seen := map[*graph.Node][]float32{}
-	e, err := engine.New(g, ref.Backend{}, engine.Options{Context: 4096,
+	e, err := engine.New(g, reference.Backend{}, engine.Options{Context: 4096,
 		Want: func(n *graph.Node) bool { return n.Op != graph.StoreKV },
 		Tap:  func(n *graph.Node, out []float32) { seen[n] = append(seen[n], out...) }})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
@@ -165,7 +165,7 @@ func TestLlamaCppDequantized(t *testing.T) {
 			got := exactly(t, path, g, gold)
 			bound := 4. / 3 * llamaCppFloors[model]
 			if strings.Contains(model, "gemma4") {
-				table := compareAs(t, got, recordAs(t, g, ref.Backend{Class: round.Class{GELU: round.F16Table}}, gold), Options{MaxDiff: new(1.)})
+				table := compareAs(t, got, recordAs(t, g, reference.Backend{Class: round.Class{GELU: round.F16Table}}, gold), Options{MaxDiff: new(1.)})
 				t.Logf("the table of GELU alone: max |Δlogit| %.2g, KL %.2g", float64(table.All.MaxAbsDiff), float64(table.All.KLMean))
 				bound = max(bound, 3*float64(table.All.MaxAbsDiff))
 			}
@@ -192,7 +192,7 @@ func exactly(t *testing.T, path string, g *graph.Graph, gold *Record) *Record {
 		}
 	}
 	if exact[key] == nil {
-		exact[key] = recordAs(t, g, ref.Backend{}, gold)
+		exact[key] = recordAs(t, g, reference.Backend{}, gold)
 	}
 	return exact[key]
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/convert"
 	"github.com/karat-run/karat/internal/dev/golden"
@@ -78,7 +78,7 @@ func TestParity(t *testing.T) {
 		gold := open(t, golden.Record(t, name).Tensors)
 		for source, path := range sources(t, name) {
 			t.Run(name+"/"+source+"/f64", func(t *testing.T) {
-				parity(t, gold, take(t, path, ref.Backend{}, gold), "f64", 21)
+				parity(t, gold, take(t, path, reference.Backend{}, gold), "f64", 21)
 			})
 			t.Run(name+"/"+source+"/f32", func(t *testing.T) {
 				parity(t, gold, take(t, path, cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32}), gold), "f32", 21)
@@ -105,7 +105,7 @@ func TestFamilies(t *testing.T) {
 		})
 		short := shorter(own, 100)
 		t.Run(name+".gguf/f64", func(t *testing.T) {
-			parity(t, short, take(t, file, ref.Backend{}, short), "f64", least)
+			parity(t, short, take(t, file, reference.Backend{}, short), "f64", least)
 		})
 		for path, gold := range map[string]*Record{folder: gold, file: own} {
 			t.Run(filepath.Base(path)+"/f32", func(t *testing.T) {
@@ -136,7 +136,7 @@ func unfolded(gold *Record) *Record {
 // record's own float32 distance. It returns the record of the prompts alone.
 func greedy(t *testing.T, path string, gold *Record) *Record {
 	t.Helper()
-	r, err := NewRecorder(t.Context(), graphOf(t, path, false), ref.Backend{}, 4096, 24)
+	r, err := NewRecorder(t.Context(), graphOf(t, path, false), reference.Backend{}, 4096, 24)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func lastDiff(gold, got *Prompt) float64 {
 func TestDecode(t *testing.T) {
 	g := graphOf(t, golden.Model(t, "tiny-gemma4"), false)
 	gold := open(t, golden.Record(t, "tiny-gemma4").Tensors)
-	r, err := NewRecorder(t.Context(), g, ref.Backend{}, 512, 5)
+	r, err := NewRecorder(t.Context(), g, reference.Backend{}, 512, 5)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -126,7 +126,7 @@ func (n Numerics) Backend(threads int, noFuse ...string) (backend.Backend, error
 		if len(noFuse) > 0 {
 			return nil, fmt.Errorf("fusions %q, precision f64 has none", noFuse)
 		}
-		return ref.Backend{Threads: threads}, nil
+		return reference.Backend{Threads: threads}, nil
 	}
 	o := cpu.Options{Threads: threads, NoFuse: noFuse}
 	if n.Precision == "f32" {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/dev/backendtest"
 	"github.com/karat-run/karat/internal/graph"
@@ -36,7 +36,7 @@ func TestAdapters(t *testing.T) {
 	g := fusible(t)
 	first, later := backendtest.Adapter(1, g, nil, 3, 16), backendtest.Adapter(2, g, func(n *graph.Node) bool { return n.ID%2 == 0 }, 8)
 	blends := []*backend.Blend{backendtest.Blend(t, backend.Part{Adapter: first, By: 1}), nil, backendtest.Blend(t, backend.Part{Adapter: later, By: -2}, backend.Part{Adapter: first, By: 0.5})}
-	r, plain, want := start(t, New(device(t), Options{F32KV: true}), g, 17, nil), start(t, New(device(t), Options{F32KV: true}), g, 17, nil), start(t, ref.Backend{}, g, 17, nil)
+	r, plain, want := start(t, New(device(t), Options{F32KV: true}), g, 17, nil), start(t, New(device(t), Options{F32KV: true}), g, 17, nil), start(t, reference.Backend{}, g, 17, nil)
 	prompt := []int32{5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6}
 	fresh := func(r *runner, blend *backend.Blend) [][]float32 {
 		r.seq = r.pool.NewSequence()

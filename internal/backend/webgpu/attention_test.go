@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -50,7 +50,7 @@ func TestUneven(t *testing.T) {
 			g := uneven(t, f.heads, &f.kv)
 			o := Options{F32KV: f.f32}
 			once := start(t, New(d, o), g, len(tokens), nil).run(tokens...)
-			near(t, once, start(t, ref.Backend{}, g, len(tokens), nil).run(tokens...), map[bool]float64{true: 1.5e-6, false: 2e-3}[f.f32])
+			near(t, once, start(t, reference.Backend{}, g, len(tokens), nil).run(tokens...), map[bool]float64{true: 1.5e-6, false: 2e-3}[f.f32])
 			cut := start(t, New(d, o), g, len(tokens), nil)
 			var pieces []float32
 			for i, at := 0, 0; at < len(tokens); i++ {

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/backend/webgpu"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/convert"
@@ -74,7 +74,7 @@ func compareFamily(t *testing.T, b *webgpu.Backend, name, path string) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	want, err := engine.New(g, ref.Backend{}, engine.Options{Context: 512})
+	want, err := engine.New(g, reference.Backend{}, engine.Options{Context: 512})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestQuantizedFamilies(t *testing.T) {
 			}
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				gold, g := readGold(t, name), load(t, file)
-				want := recordOf(t, g, ref.Backend{}, gold, few)
+				want := recordOf(t, g, reference.Backend{}, gold, few)
 				got := recordOf(t, g, webgpu.New(d, webgpu.Options{F32KV: true}), gold, few)
 				c, err := lab.Compare(want, got, lab.Options{MaxKL: new(1e-6)})
 				if err != nil {

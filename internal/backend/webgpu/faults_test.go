@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/dev/backendtest"
 	"github.com/karat-run/karat/internal/graph"
@@ -160,7 +160,7 @@ func same(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
 }
 
-// asRef compares rows of g with package ref's.
+// asRef compares rows of g with package reference's.
 func asRef(t *testing.T, d *Device, g *graph.Graph, rows int) {
 	t.Helper()
 	tokens := make([]int32, rows)
@@ -168,7 +168,7 @@ func asRef(t *testing.T, d *Device, g *graph.Graph, rows int) {
 		tokens[i] = int32(i * 5 % 16)
 	}
 	got := start(t, New(d, Options{F32KV: true}), g, rows, nil).run(tokens...)
-	near(t, got, start(t, ref.Backend{}, g, rows, nil).run(tokens...), 1e-6)
+	near(t, got, start(t, reference.Backend{}, g, rows, nil).run(tokens...), 1e-6)
 }
 
 // half is a binary16 of 2^-6.
@@ -360,7 +360,7 @@ func oddLayers(t *testing.T, d *Device) {
 	for layers := 1; layers <= 3; layers++ {
 		g := backendtest.Decoder(t, 4, tensor.F32, make([]int, layers)...)
 		got := start(t, New(d, Options{F32KV: true}), g, 4, nil).run(1, 2, 3, 4)
-		near(t, got, start(t, ref.Backend{}, g, 4, nil).run(1, 2, 3, 4), 3e-6)
+		near(t, got, start(t, reference.Backend{}, g, 4, nil).run(1, 2, 3, 4), 3e-6)
 	}
 }
 
@@ -384,7 +384,7 @@ func mixedCaches(t *testing.T, d *Device) {
 	if _, err := narrow.plan.Run(t.Context(), s, nil); err == nil {
 		t.Error("a plan for binary16 ran with a cache of float32")
 	}
-	near(t, narrow.run(1, 2, 3), start(t, ref.Backend{}, g, 4, nil).run(1, 2, 3), 3e-3)
+	near(t, narrow.run(1, 2, 3), start(t, reference.Backend{}, g, 4, nil).run(1, 2, 3), 3e-3)
 	if a, b := wide.c.Bytes(), narrow.c.Bytes(); a != 0 || b == 0 {
 		t.Errorf("%d and %d bytes", a, b)
 	}
@@ -413,7 +413,7 @@ func wideLogits(t *testing.T, d *Device) {
 		}
 		return b.Linear(w, b.Normalize(x, 1e-6), vocab)
 	})
-	got, want := start(t, New(d, Options{}), g, 2, nil).run(3, 8), start(t, ref.Backend{}, g, 2, nil).run(3, 8)
+	got, want := start(t, New(d, Options{}), g, 2, nil).run(3, 8), start(t, reference.Backend{}, g, 2, nil).run(3, 8)
 	near(t, got, want, 1e-6)
 	chosen := start(t, New(d, Options{}), g, 2, nil).choose(1, 1, 3, 8)
 	for row := range 2 {
@@ -570,7 +570,7 @@ func shards(t *testing.T, d *Device) {
 	if counts[2] != 1 || counts[5] != 2 || counts[1] != 2 { // matrix, gateUp and down, router and embeddings
 		t.Errorf("weights by shards: %v", counts)
 	}
-	near(t, got, start(t, ref.Backend{}, g, 6, nil).run(tokens...), 2e-6)
+	near(t, got, start(t, reference.Backend{}, g, 6, nil).run(tokens...), 2e-6)
 	g = made(t, 20000, func(b graph.Builder, r *rand.Rand, x *graph.Node) *graph.Node {
 		return b.Linear(floats(r, 2, 20000), x, 2)
 	})

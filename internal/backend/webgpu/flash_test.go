@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/graph"
 )
@@ -37,7 +37,7 @@ func TestFlash(t *testing.T) {
 			}
 			whole := start(t, New(d, Options{Matrices: true}), g, len(tokens), nil)
 			once := whole.run(tokens...)
-			near(t, once, start(t, ref.Backend{}, g, len(tokens), nil).run(tokens...), 3e-4)
+			near(t, once, start(t, reference.Backend{}, g, len(tokens), nil).run(tokens...), 3e-4)
 			if same(once, start(t, New(d, Options{}), g, len(tokens), nil).run(tokens...)) {
 				t.Error("float32 has the bits of binary16")
 			}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -102,7 +102,7 @@ func TestFusions(t *testing.T) {
 	if len(tapped.taps) < 100 || !slices.EqualFunc(tapped.taps, plain.taps, same) {
 		t.Errorf("%d taps, and %d without fusions, which are not the same", len(tapped.taps), len(plain.taps))
 	}
-	r := start(t, ref.Backend{}, g, 17, nil)
+	r := start(t, reference.Backend{}, g, 17, nil)
 	for i, tokens := range steps {
 		near(t, all.logits[i], r.run(tokens...), 1e-5)
 	}

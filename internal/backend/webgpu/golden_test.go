@@ -10,7 +10,7 @@ import (
 
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/backend/webgpu"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/checkpoint"
@@ -156,7 +156,7 @@ func TestQuantizedFiles(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			gold, g := readGold(t, name), load(t, path)
 			short := func(p *lab.Prompt) bool { return slow() || p.Index == 0 }
-			want := recordOf(t, g, ref.Backend{}, gold, short)
+			want := recordOf(t, g, reference.Backend{}, gold, short)
 			for _, o := range []webgpu.Options{{}, {Matrices: true}} {
 				if o.Matrices && d.Adapter().Matrices == nil {
 					continue

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
@@ -41,7 +41,7 @@ func TestMatrices(t *testing.T) {
 				for i := range tokens {
 					tokens[i] = int32(i * 7 % 16)
 				}
-				near(t, start(t, New(d, Options{Matrices: true}), g, 40, nil).run(tokens...), start(t, ref.Backend{}, g, 40, nil).run(tokens...), map[bool]float64{true: 1e-6, false: 5e-4}[whole])
+				near(t, start(t, New(d, Options{Matrices: true}), g, 40, nil).run(tokens...), start(t, reference.Backend{}, g, 40, nil).run(tokens...), map[bool]float64{true: 1e-6, false: 5e-4}[whole])
 			}
 			if os.Getenv("KARAT_SLOW") != "" {
 				sameManySteps(t, d, dt)
@@ -59,7 +59,7 @@ func sameManySteps(t *testing.T, d *Device, dt tensor.DType) {
 	}
 	o := Options{F32KV: true, Matrices: true}
 	once := start(t, New(d, o), g, len(tokens), nil).run(tokens...)
-	near(t, once, start(t, ref.Backend{}, g, len(tokens), nil).run(tokens...), 2e-3)
+	near(t, once, start(t, reference.Backend{}, g, len(tokens), nil).run(tokens...), 2e-3)
 	cut := start(t, New(d, o), g, len(tokens), nil)
 	var pieces []float32
 	for at, i := 0, 0; at < len(tokens); i++ {
@@ -100,7 +100,7 @@ func TestMatrixFusions(t *testing.T) {
 		tokens[i] = int32(i * 7 % 16)
 	}
 	want := start(t, New(d, Options{Matrices: true}), g, 40, nil).run(tokens...)
-	near(t, want, start(t, ref.Backend{}, g, 40, nil).run(tokens...), 2e-3)
+	near(t, want, start(t, reference.Backend{}, g, 40, nil).run(tokens...), 2e-3)
 	for _, name := range Fusions {
 		if name != "stack" && !same(want, start(t, New(d, Options{Matrices: true, NoFuse: []string{name}}), g, 40, nil).run(tokens...)) {
 			t.Errorf("without %s: other bits", name)

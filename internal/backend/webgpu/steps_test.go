@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -99,7 +99,7 @@ func sameSteps(t *testing.T, d *Device, dt tensor.DType, dim, rows int) {
 		}
 		b := New(d, Options{F32KV: window > 0})
 		once := start(t, b, g, rows, nil).run(tokens...)
-		near(t, once, start(t, ref.Backend{}, g, rows, nil).run(tokens...), map[bool]float64{true: 1e-5, false: 2e-3}[window > 0])
+		near(t, once, start(t, reference.Backend{}, g, rows, nil).run(tokens...), map[bool]float64{true: 1e-5, false: 2e-3}[window > 0])
 		cut := start(t, New(d, Options{F32KV: window > 0}), g, rows, nil)
 		var pieces []float32
 		for i, at := 0, 0; at < rows; i++ {

@@ -61,7 +61,7 @@ func (s *suite) adapters(t *testing.T) {
 				m.blends = blends
 				return m
 			}
-			want := adapted(reference(t, g, 48)).collect(schedule(1, 48, lengths...))
+			want := adapted(wanted(t, g, 48)).collect(schedule(1, 48, lengths...))
 			got := adapted(start(t, s.open(), g, 48, nil)).collect(schedule(1, 48, lengths...))
 			plain := start(t, s.open(), g, 48, nil).collect(schedule(1, 48, lengths...))
 			var w worst

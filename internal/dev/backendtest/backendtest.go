@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/kv"
 )
@@ -238,8 +238,8 @@ func sameBits(a, b []float32) bool {
 	})
 }
 
-// reference runs g in float64.
-func reference(t *testing.T, g *graph.Graph, rows int) *machine {
+// wanted runs g in float64.
+func wanted(t *testing.T, g *graph.Graph, rows int) *machine {
 	t.Helper()
-	return start(t, ref.Backend{}, g, rows, all)
+	return start(t, reference.Backend{}, g, rows, all)
 }

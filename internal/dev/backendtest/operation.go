@@ -59,7 +59,7 @@ func (s *suite) operation(t *testing.T, op operation, seed uint64) {
 		sizes = sizes[:4]
 	}
 	most := sizes[len(sizes)-1]
-	want, tapped, bare := reference(t, g, most), start(t, s.open(), g, most, all), start(t, s.open(), g, most, nil)
+	want, tapped, bare := wanted(t, g, most), start(t, s.open(), g, most, all), start(t, s.open(), g, most, nil)
 	one := start(t, s.open(), g, 1, nil)
 	var w worst
 	for i, n := range sizes {

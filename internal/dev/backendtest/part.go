@@ -50,7 +50,7 @@ func (s *suite) sections(t *testing.T) {
 				if !sameBits(compute(s.open(), g, nil), want) || !sameBits(compute(s.open(), g, equal), want) {
 					t.Error("text has other bits than without sections")
 				}
-				got, exact := compute(s.open(), g, image), compute(reference(t, g, 1).b, g, image)
+				got, exact := compute(s.open(), g, image), compute(wanted(t, g, 1).b, g, image)
 				if d := distance(got, exact); !(d <= s.tol.Attention) || distance(got, want) < 1e-2 {
 					t.Errorf("an image: relative error %.3g, and %.3g from text", d, distance(got, want))
 				}

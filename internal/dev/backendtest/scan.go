@@ -137,7 +137,7 @@ func (s *suite) pools(t *testing.T) {
 		}
 		m := start(t, s.open(), g, 8, nil)
 		got := run(m)
-		(&worst{}).compare(t, p.String(), got, run(reference(t, g, 8)), s.tol.Float)
+		(&worst{}).compare(t, p.String(), got, run(wanted(t, g, 8)), s.tol.Float)
 		alone := start(t, s.open(), g, 8, all)
 		step := alone.step(parts[0])
 		step.Outputs = []int32{4}

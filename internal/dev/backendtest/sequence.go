@@ -128,7 +128,7 @@ func (s *suite) sequences(t *testing.T) {
 func (s *suite) far(t *testing.T) {
 	k := newSketch(11)
 	g := k.end(t, k.RoPE("q", k.input(2, 12), []float64{1, 0.5, 0.1, 1e-3, 1e-5}))
-	got, want := start(t, s.open(), g, 64, nil), reference(t, g, 64)
+	got, want := start(t, s.open(), g, 64, nil), wanted(t, g, 64)
 	var w worst
 	for range 250 {
 		a, b := got.step(part{0, make([]int32, 64)}), want.step(part{0, make([]int32, 64)})
@@ -141,7 +141,7 @@ func (s *suite) far(t *testing.T) {
 // plans: one plan fills the cache and another reads it.
 func (s *suite) plans(t *testing.T) {
 	g := Decoder(t, 12, tensor.Q8_0, 0, 7)
-	m, want := start(t, s.open(), g, 64, nil), reference(t, g, 64)
+	m, want := start(t, s.open(), g, 64, nil), wanted(t, g, 64)
 	prefill := m.plan
 	decode, err := m.b.Compile(g, optionsOf(2))
 	if err != nil {
@@ -194,7 +194,7 @@ func (s *suite) pages(t *testing.T) {
 // other numbers of rows. It returns the machine, and its logits by sequence.
 func (s *suite) together(t *testing.T, g *graph.Graph, lengths []int, rows ...int) (m *machine, got [][]float32) {
 	t.Helper()
-	want := reference(t, g, 64).collect(schedule(1, 64, lengths...))
+	want := wanted(t, g, 64).collect(schedule(1, 64, lengths...))
 	m = start(t, s.open(), g, 64, nil)
 	got = m.collect(schedule(1, 64, lengths...))
 	var w worst

@@ -85,7 +85,7 @@ func (s *suite) specialRows(t *testing.T, rows [][]float32, bound func(Tolerance
 	for i := range p.tokens {
 		p.tokens[i] = int32(i)
 	}
-	got, want := start(t, s.open(), g, len(rows), all).forward(p), reference(t, g, len(rows)).forward(p)
+	got, want := start(t, s.open(), g, len(rows), all).forward(p), wanted(t, g, len(rows)).forward(p)
 	width := len(want) / len(rows)
 	for i, y := range want {
 		x := got[i]
@@ -161,7 +161,7 @@ func (s *suite) routes(t *testing.T) {
 	scale := ofValues("scale", [][]float32{{1, 2, 3, -4}})
 	scale.Shape = tensor.Shape{4}
 	g := k.end(t, k.Route(k.rows(rows), scale, 3))
-	got, want := start(t, s.open(), g, len(rows), all).forward(p), reference(t, g, len(rows)).forward(p)
+	got, want := start(t, s.open(), g, len(rows), all).forward(p), wanted(t, g, len(rows)).forward(p)
 	for i, c := range cases {
 		var ids []int
 		for j := range 3 {

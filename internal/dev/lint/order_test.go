@@ -34,12 +34,12 @@ var below = map[string]string{
 	"arch":     "bind checkpoint",
 
 	"backend":            "graph kv rope",
-	"backend/ref":        "backend float16 sysinfo mmap quant rope round simd",
+	"backend/reference":  "backend float16 sysinfo mmap quant rope round simd",
 	"backend/cpu":        "backend float16 sysinfo mmap quant rope simd panel",
-	"backend/numerics":   "backend/cpu backend/ref",
+	"backend/numerics":   "backend/cpu backend/reference",
 	"backend/webgpu":     "backend mmap quant rope template backend/webgpu/gpu",
 	"backend/webgpu/gpu": "jsasync",
-	"dev/backendtest":    "backend/ref",
+	"dev/backendtest":    "backend/reference",
 
 	"engine":          "arch backend kv kvfile sample sysinfo tokenizer",
 	"imatrix":         "graph gguf",
@@ -50,9 +50,8 @@ var below = map[string]string{
 	"eval":            "lab",
 	"autoquant":       "eval imatrix quantmix quant",
 	"lab/cause":       "",
-	"lab/sim":         "lab backend/numerics",
-	"lab/diagnose":    "lab lab/sim lab/cause chat tokenizer",
-	"lab/fault":       "lab lab/cause backend/ref graph",
+	"lab/diagnose":    "lab backend/reference lab/cause chat tokenizer",
+	"lab/fault":       "lab lab/cause backend/reference graph",
 	"dev/parity":      "lab/diagnose lab/fault template",
 	"lab/report":      "lab/diagnose lab/cause template",
 
@@ -88,7 +87,7 @@ var never = []struct{ from, to string }{
 	{"arch/*", "backend"}, {"arch/*", "backend/*"}, {"backend/*", "arch"}, {"backend/*", "arch/*"},
 	{"backend", "arch"}, {"simd", "graph"}, {"engine", "server"}, {"chat", "checkpoint"},
 	{".", "backend/webgpu"}, {".", "backend/webgpu/*"}, // a program that does not ask for GPUs links none
-	{"lab/fault", "lab/diagnose"}, {"lab/fault", "lab/sim"}, {"lab/diagnose", "lab/fault"}, {"lab/sim", "lab/fault"}, // naming is not circular
+	{"lab/fault", "lab/diagnose"}, {"lab/diagnose", "lab/fault"},
 }
 
 // libraries are the modules that one package alone may import, by their prefix.

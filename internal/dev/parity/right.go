@@ -9,7 +9,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/numerics"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/round"
@@ -59,12 +59,12 @@ type own struct{ precision, kv string }
 func (o own) String() string { return fmt.Sprintf("karat %s, kv=%s", o.precision, o.kv) }
 
 // kernels are what computes some nodes in the interpreter's place; nil for none.
-type kernels = func(n *graph.Node) ref.Kernel
+type kernels = func(n *graph.Node) reference.Kernel
 
 // backend is what computes the case.
 func (c *example) backend(kernel kernels) (backend.Backend, error) {
 	if c.own == (own{}) {
-		return ref.Backend{Threads: 1, Class: c.class, Kernel: kernel}, nil
+		return reference.Backend{Threads: 1, Class: c.class, Kernel: kernel}, nil
 	}
 	n, err := numerics.Parse(c.own.precision, c.own.kv)
 	if err != nil {

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // actModule is PyTorch's activation beside a gate_proj.
@@ -54,7 +54,7 @@ func (r *proposer) upActivated(n *graph.Node) []*hypothesis {
 	for _, x := range r.readers(n) {
 		if n.Op == graph.Act && x.Op == graph.Mul && len(x.In) == 2 && x.In[0] == n {
 			h := edit("gate_up_swapped", n, "activates the second factor, not the gate", detail{}, reads(0, x.In[1]))
-			h.edits[x] = []sim.Edit{reads(1, n.In[0])}
+			h.edits[x] = []reference.Edit{reads(1, n.In[0])}
 			return []*hypothesis{h}
 		}
 	}

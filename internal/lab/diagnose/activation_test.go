@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/lab"
 	. "github.com/karat-run/karat/internal/lab/diagnose"
-	"github.com/karat-run/karat/internal/lab/sim"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -38,11 +38,11 @@ func TestActivationTap(t *testing.T) {
 		module                 string
 		f                      func(float64) float64 // of layer 1
 	}{
-		{"", "", "", "", "gate_proj", sim.SiLU},
+		{"", "", "", "", "gate_proj", reference.SiLU},
 		{"activation=relu@1", "activation", "Act", "model.layers.1.mlp.act_fn.out", "gate_proj", func(x float64) float64 { return max(x, 0) }},
 		{"x_exp_rational@1", "unknown", "Act", "model.layers.1.mlp.act_fn.out", "gate_proj", func(x float64) float64 { return x / 2 * (1 + x/2/(1+math.Abs(x/2))) }},
-		{"x_up_plus_one@1", "unknown", "Mul", "model.layers.1.mlp.down_proj.in", "gate_proj", sim.SiLU},
-		{"gate_up_swapped@1", "gate_up_swapped", "Act", "model.layers.1.mlp.act_fn.out", "up_proj", sim.SiLU},
+		{"x_up_plus_one@1", "unknown", "Mul", "model.layers.1.mlp.down_proj.in", "gate_proj", reference.SiLU},
+		{"gate_up_swapped@1", "gate_up_swapped", "Act", "model.layers.1.mlp.act_fn.out", "up_proj", reference.SiLU},
 	} {
 		t.Run(c.faults, func(t *testing.T) {
 			dump, _ := m.record(t, "", c.faults, m.texts(t, mixed))
@@ -50,7 +50,7 @@ func TestActivationTap(t *testing.T) {
 				if layer == 1 {
 					return c.module, c.f
 				}
-				return "gate_proj", sim.SiLU
+				return "gate_proj", reference.SiLU
 			})
 			d := m.diagnose(t, dump, nil)
 			if c.cause == "" {

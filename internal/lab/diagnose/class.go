@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"github.com/karat-run/karat/internal/lab/sim"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/round"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -42,8 +42,8 @@ const everywhere, halves = "!", "~"
 
 // center is c without chance: what an engine of that class computes, but for the
 // order of its sums.
-func (c class) center() *sim.Numerics {
-	n := &sim.Numerics{}
+func (c class) center() *reference.Numerics {
+	n := &reference.Numerics{}
 	switch c.activations {
 	case "f64", "f32":
 	case "f16", "bf16":
@@ -70,33 +70,33 @@ func (c class) center() *sim.Numerics {
 }
 
 // arms are rounding as it may fall otherwise in engines of that class.
-func (c class) arms() []*sim.Numerics { return append(c.own(), c.others()...) }
+func (c class) arms() []*reference.Numerics { return append(c.own(), c.others()...) }
 
 // own are the arms that do round as the class says.
-func (c class) own() []*sim.Numerics {
-	var arms []*sim.Numerics
-	arm := func(order sim.Order, jitter float64) {
+func (c class) own() []*reference.Numerics {
+	var arms []*reference.Numerics
+	arm := func(order reference.Order, jitter float64) {
 		n := c.center()
 		n.Order, n.Jitter, n.Random = order, jitter, rand.NewPCG(uint64(len(arms)), 7)
 		arms = append(arms, n)
 	}
-	arm(sim.Exact, 0x1p-24)
+	arm(reference.Exact, 0x1p-24)
 	if c.activations == "f64" {
-		arm(sim.Exact, 0x1p-24)
+		arm(reference.Exact, 0x1p-24)
 	} else {
-		arm(sim.Forward, 0x1p-23)
-		arm(sim.Backward, 0x1p-24)
-		arm(sim.Lanes, 0x1p-23)
+		arm(reference.Forward, 0x1p-23)
+		arm(reference.Backward, 0x1p-24)
+		arm(reference.Lanes, 0x1p-23)
 	}
 	return arms
 }
 
 // more are arms of other accidents of rounding than own's.
-func (c class) more() []*sim.Numerics {
-	var arms []*sim.Numerics
+func (c class) more() []*reference.Numerics {
+	var arms []*reference.Numerics
 	for seed := range uint64(6) {
 		n := c.center()
-		n.Order, n.Jitter, n.Random = sim.Exact, 0x1p-24, rand.NewPCG(seed, 9)
+		n.Order, n.Jitter, n.Random = reference.Exact, 0x1p-24, rand.NewPCG(seed, 9)
 		arms = append(arms, n)
 	}
 	return arms
@@ -104,8 +104,8 @@ func (c class) more() []*sim.Numerics {
 
 // others are the classes without one of its roundings: engines of a class differ in where
 // exactly they round.
-func (c class) others() []*sim.Numerics {
-	var arms []*sim.Numerics
+func (c class) others() []*reference.Numerics {
+	var arms []*reference.Numerics
 	if c.gelu != "" {
 		arms = append(arms, class{c.activations, c.kv, ""}.center())
 	}

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // maxTokens bounds the prompts that the reference runs freely.
@@ -108,7 +108,7 @@ func (r *closing) free(p *prompt) (*free, error) {
 	if r.class.rounds() {
 		full = p.eval(r.model, nil, r.class.center()).With(r.edits)
 	}
-	var arms []*sim.Eval
+	var arms []*reference.Eval
 	for _, n := range r.ensemble() {
 		arms = append(arms, p.eval(r.model, nil, n).With(r.edits))
 	}
@@ -138,7 +138,7 @@ func (r *closing) free(p *prompt) (*free, error) {
 		w := result.Shape.Size()
 		f.before, f.after = meanKL(want, got, w), meanKL(closed, got, w)
 		logits := p.placed[result]
-		stored := &sim.Numerics{Jitter: logits.Step(), Random: rand.NewPCG(0, 12)}
+		stored := &reference.Numerics{Jitter: logits.Step(), Random: rand.NewPCG(0, 12)}
 		f.floor = max(f.floor, meanKL(closed, stored.Stored(closed), w))
 		r.shown = append(r.shown, r.logits(p, rows, want, got, f))
 	}
@@ -184,9 +184,9 @@ const goldenFloors = 4
 // sums and other roundings; where it rounds more than float32 does also without that,
 // since engines differ in where they round, and a float32 error may round a value to
 // its other neighbour.
-func (r *closing) ensemble() []*sim.Numerics {
-	var all []*sim.Numerics
-	for i, order := range []sim.Order{sim.Lanes, sim.Exact, sim.Forward} {
+func (r *closing) ensemble() []*reference.Numerics {
+	var all []*reference.Numerics
+	for i, order := range []reference.Order{reference.Lanes, reference.Exact, reference.Forward} {
 		n := r.class.center()
 		n.Order, n.Jitter, n.Random = order, 0x1p-23, rand.NewPCG(uint64(i), 11)
 		all = append(all, n)
@@ -200,8 +200,8 @@ func (r *closing) ensemble() []*sim.Numerics {
 // trajectory is how far all taps lie from the reference's own run, and how far
 // rounding alone takes them. All passes go layer by layer, so that they hold no more than
 // three.
-func (f *free) trajectory(r *closing, plain, full *sim.Eval, arms []*sim.Eval) error {
-	passes := append([]*sim.Eval{plain, full}, arms...)
+func (f *free) trajectory(r *closing, plain, full *reference.Eval, arms []*reference.Eval) error {
+	passes := append([]*reference.Eval{plain, full}, arms...)
 	for _, eq := range r.eqs {
 		if err := r.ctx.Err(); err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/arch"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
@@ -73,7 +73,7 @@ func (m *model) record(t testing.TB, class, faults string, prompts []*lab.Prompt
 }
 
 func (m *model) take(class, faults string, prompts []*lab.Prompt) (*lab.Record, []fault.Injected, error) {
-	b, g := ref.Backend{}, m.graph
+	b, g := reference.Backend{}, m.graph
 	var err error
 	if class != "" {
 		if b.Class, err = round.Parse(class); err != nil {

@@ -9,9 +9,9 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/lab/sim"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/round"
 )
@@ -39,21 +39,21 @@ const (
 type rounding struct {
 	name, meaning string
 	class         class
-	order         sim.Order
+	order         reference.Order
 	jitter        float64
 }
 
 // roundings are the ones that a model can show.
 func roundings(g *graph.Graph) []rounding {
 	all := []rounding{
-		{"f64", "float64, dumped as float32", class{"f64", "f64", ""}, sim.Exact, 0},
-		{"f32", "float32, sums in order", class{"f32", "f32", ""}, sim.Forward, 0},
-		{"f32 reversed", "float32, sums from the end", class{"f32", "f32", ""}, sim.Backward, 0},
-		{"f32 16 lanes", "float32, sums in 16 parts", class{"f32", "f32", ""}, sim.Lanes, 0},
-		{"f32 jitter", "each value off by up to one unit of float32's last place", class{"f64", "f64", ""}, sim.Exact, 0x1p-23},
-		{"f16", "all values in binary16, sums in float32", class{"f16", "f16", ""}, sim.Lanes, 0},
-		{"bf16", "all values in bfloat16, sums in float32", class{"bf16", "bf16", ""}, sim.Lanes, 0},
-		{"q8", "products read rows as llama.cpp's do, by the weight's type; else float32", class{"q8", "f32", ""}, sim.Lanes, 0},
+		{"f64", "float64, dumped as float32", class{"f64", "f64", ""}, reference.Exact, 0},
+		{"f32", "float32, sums in order", class{"f32", "f32", ""}, reference.Forward, 0},
+		{"f32 reversed", "float32, sums from the end", class{"f32", "f32", ""}, reference.Backward, 0},
+		{"f32 16 lanes", "float32, sums in 16 parts", class{"f32", "f32", ""}, reference.Lanes, 0},
+		{"f32 jitter", "each value off by up to one unit of float32's last place", class{"f64", "f64", ""}, reference.Exact, 0x1p-23},
+		{"f16", "all values in binary16, sums in float32", class{"f16", "f16", ""}, reference.Lanes, 0},
+		{"bf16", "all values in bfloat16, sums in float32", class{"bf16", "bf16", ""}, reference.Lanes, 0},
+		{"q8", "products read rows as llama.cpp's do, by the weight's type; else float32", class{"q8", "f32", ""}, reference.Lanes, 0},
 	}
 	quantized, gelu := false, false
 	for _, n := range g.Nodes {
@@ -62,19 +62,19 @@ func roundings(g *graph.Graph) []rounding {
 		gelu = gelu || ok && a.Act == graph.GELUTanh
 	}
 	if quantized {
-		all = append(all, rounding{"i16_32", "products with quantized weights read rows as 16-bit integers, a scale for every 32; else float32", class{"i16_32", "f32", ""}, sim.Lanes, 0})
+		all = append(all, rounding{"i16_32", "products with quantized weights read rows as 16-bit integers, a scale for every 32; else float32", class{"i16_32", "f32", ""}, reference.Lanes, 0})
 	}
 	all = append(all,
-		rounding{"kv=f16", "keys and values in binary16; else float64", class{"f64", "f16", ""}, sim.Exact, 0},
-		rounding{"kv=bf16", "keys and values in bfloat16; else float64", class{"f64", "bf16", ""}, sim.Exact, 0})
+		rounding{"kv=f16", "keys and values in binary16; else float64", class{"f64", "f16", ""}, reference.Exact, 0},
+		rounding{"kv=bf16", "keys and values in bfloat16; else float64", class{"f64", "bf16", ""}, reference.Exact, 0})
 	if gelu {
-		all = append(all, rounding{"gelu=f16-table", "GELU by llama.cpp's table in binary16; else float64", class{"f64", "f64", string(round.F16Table)}, sim.Exact, 0})
+		all = append(all, rounding{"gelu=f16-table", "GELU by llama.cpp's table in binary16; else float64", class{"f64", "f64", string(round.F16Table)}, reference.Exact, 0})
 	}
 	return all
 }
 
 // numerics emulates the rounding, without what the diagnosis leaves to chance.
-func (x rounding) numerics() *sim.Numerics {
+func (x rounding) numerics() *reference.Numerics {
 	n := x.class.center()
 	n.Order, n.Jitter, n.Random = x.order, x.jitter, rand.NewPCG(3, 7)
 	if stored := round.Format(x.class.activations).Stored(); stored == round.F32 {
@@ -88,7 +88,7 @@ func (x rounding) numerics() *sim.Numerics {
 // is that of the operation alone. progress may be nil. It ends with ctx's error where that
 // ends first.
 func MeasureFloors(ctx context.Context, g *graph.Graph, prompts [][]int32, progress func(stage string, done, total int)) ([]Floor, error) {
-	m := &meter{ctx: ctx, g: g, model: sim.Of(g), progress: progress, roundings: roundings(g)}
+	m := &meter{ctx: ctx, g: g, model: reference.Of(g), progress: progress, roundings: roundings(g)}
 	m.total = len(prompts) * len(g.Nodes) * (1 + 2*len(m.roundings))
 	m.sums = make([]floorSum, len(m.roundings))
 	for i := range m.sums {
@@ -118,7 +118,7 @@ func MeasureFloors(ctx context.Context, g *graph.Graph, prompts [][]int32, progr
 type meter struct {
 	ctx         context.Context
 	g           *graph.Graph
-	model       *sim.Model
+	model       *reference.Model
 	progress    func(stage string, done, total int)
 	stage       string
 	done, total int // nodes
@@ -160,7 +160,7 @@ func checkIDs(g *graph.Graph, ids []int32) error {
 }
 
 func (m *meter) prompt(ids []int32) error {
-	exact, e := map[*graph.Node]sim.Known{}, m.model.Eval(ids, nil, nil)
+	exact, e := map[*graph.Node]reference.Known{}, m.model.Eval(ids, nil, nil)
 	err := m.each(len(ids), func(n *graph.Node, rows []int) error {
 		y, err := e.Compute(n, rows)
 		exact[n] = rowsOf{n.Shape.Size(), rows[0], y}
@@ -170,7 +170,7 @@ func (m *meter) prompt(ids []int32) error {
 		return err
 	}
 	known := maps.Clone(exact)
-	maps.DeleteFunc(known, func(n *graph.Node, _ sim.Known) bool { return n.Op == graph.Route }) // experts' numbers are not to be rounded
+	maps.DeleteFunc(known, func(n *graph.Node, _ reference.Known) bool { return n.Op == graph.Route }) // experts' numbers are not to be rounded
 	for i, x := range m.roundings {
 		s := &m.sums[i]
 		free, pull := m.model.Eval(ids, nil, x.numerics()), m.model.Eval(ids, known, x.numerics())

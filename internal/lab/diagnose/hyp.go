@@ -3,8 +3,8 @@ package diagnose
 import (
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // proposer lists what an engine may do instead of what the graph says.
@@ -75,7 +75,7 @@ func (r *proposer) of(eq *equation, n *graph.Node) []*hypothesis {
 	case graph.Slice:
 		return sliceHypotheses(n)
 	case graph.L2Norm:
-		return []*hypothesis{edit("norm_length", n, "divides by the root of the mean square", detail{}, func(s *sim.Spec) { s.Func = meanSquare }), edit("norm_missing", n, "leaves the norm out", detail{}, passes(0))}
+		return []*hypothesis{edit("norm_length", n, "divides by the root of the mean square", detail{}, func(s *reference.Spec) { s.Func = meanSquare }), edit("norm_missing", n, "leaves the norm out", detail{}, passes(0))}
 	case graph.HeadLinear, graph.Pool:
 		return headHypotheses(n)
 	case graph.Conv, graph.SSMScan, graph.DeltaScan:

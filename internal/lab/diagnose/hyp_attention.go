@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 func (r *proposer) attentionHypotheses(n *graph.Node) []*hypothesis {
@@ -18,20 +18,20 @@ func (r *proposer) attentionHypotheses(n *graph.Node) []*hypothesis {
 			guesses: []float64{1, 1 / math.Sqrt(dim), 1 / dim, math.Sqrt(dim), math.Pow(dim, -0.25), 1 / math.Sqrt(float64(r.g.Nodes[0].Shape.Size())/float64(heads)), a.Scale * a.Scale, math.Sqrt(a.Scale)},
 			make: func(v float64) *hypothesis {
 				return edit("attention_scale", n, fmt.Sprintf("scales the scores by %.6g, not by %.6g", v, a.Scale), detail{"scale": formula(v, dim)},
-					func(s *sim.Spec) { s.Scale = v })
+					func(s *reference.Spec) { s.Scale = v })
 			}}),
-		edit("mask", n, "hides a query's own position from it", detail{"mask": "not its own"}, func(s *sim.Spec) { s.Ahead = -1 }),
+		edit("mask", n, "hides a query's own position from it", detail{"mask": "not its own"}, func(s *reference.Spec) { s.Ahead = -1 }),
 	}
 	all = append(all, softHypotheses(n)...)
-	all = append(all, unlikely(0.5, edit("softmax_axis", n, "does not normalize the scores", detail{"axis": "none"}, func(s *sim.Spec) { s.Soft = func([]float64) {} })),
-		edit("weight_missing", n, "gives zeros for attention", detail{"value": "zero"}, func(s *sim.Spec) { s.Times = 0 }))
+	all = append(all, unlikely(0.5, edit("softmax_axis", n, "does not normalize the scores", detail{"axis": "none"}, func(s *reference.Spec) { s.Soft = func([]float64) {} })),
+		edit("weight_missing", n, "gives zeros for attention", detail{"value": "zero"}, func(s *reference.Spec) { s.Times = 0 }))
 	if a.KV.Heads > 1 && a.KV.Heads < heads {
 		all = append(all, edit("gqa_map", n, "gives head h the keys and values of head h mod "+fmt.Sprint(a.KV.Heads), detail{"map": "modulo"},
-			func(s *sim.Spec) { s.Group = func(h int) int { return h % a.KV.Heads } }))
+			func(s *reference.Spec) { s.Group = func(h int) int { return h % a.KV.Heads } }))
 	}
 	if a.KV.Heads > 1 {
 		all = append(all, unlikely(0.3, edit("gqa_map", n, "gives all heads the keys and values of the first", detail{"map": "first"},
-			func(s *sim.Spec) { s.Group = func(int) int { return 0 } })))
+			func(s *reference.Spec) { s.Group = func(int) int { return 0 } })))
 	}
 	all = append(all, r.masks(n, a)...)
 	all = append(all, seenHypotheses(n, a)...)
@@ -51,10 +51,10 @@ func (r *proposer) masks(n *graph.Node, a graph.AttentionAttr) []*hypothesis {
 	}
 	var all []*hypothesis
 	for _, end := range r.steps.stepEnds(n) {
-		all = append(all, edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead, s.Window, s.Until = 1<<30, 0, end }),
-			edit("mask", n, "lets queries see one position after their own", detail{"mask": "one ahead"}, func(s *sim.Spec) { s.Ahead, s.Until = 1, end }))
+		all = append(all, edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *reference.Spec) { s.Ahead, s.Window, s.Until = 1<<30, 0, end }),
+			edit("mask", n, "lets queries see one position after their own", detail{"mask": "one ahead"}, func(s *reference.Spec) { s.Ahead, s.Until = 1, end }))
 		if a.KV.Window > 0 {
-			all = append(all, edit("mask", n, "lets queries see all later positions", detail{"mask": "window alone"}, func(s *sim.Spec) { s.Ahead, s.Until = 1<<30, end }))
+			all = append(all, edit("mask", n, "lets queries see all later positions", detail{"mask": "window alone"}, func(s *reference.Spec) { s.Ahead, s.Until = 1<<30, end }))
 		}
 	}
 	return all
@@ -91,8 +91,8 @@ func (r *proposer) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 		}
 	}
 	both := n.Attr.(graph.AttentionAttr)
-	window := func(w int) sim.Edit {
-		return func(s *sim.Spec) {
+	window := func(w int) reference.Edit {
+		return func(s *reference.Spec) {
 			if s.Window = w; both.Bidirectional && s.Ahead > 0 { // which may be hidden, under another hypothesis
 				s.Ahead = graph.AttentionAttr{KV: &graph.KV{Window: w}, Bidirectional: true}.Newest(0, 1<<30)
 			}
@@ -147,9 +147,9 @@ func perChunk(n *graph.Node, window, longest int) []*hypothesis {
 	var all []*hypothesis
 	for _, size := range []int{32, 64, 128, 256, 512, 16, 8, 4, 2} {
 		begins := func(of string, last int) *hypothesis {
-			return unlikely(0.2, edit("window_per_chunk", n, fmt.Sprintf("begins the window of all queries of a chunk of %d where that of the %s one begins", size, of), detail{"chunk": float64(size), "of": of}, func(s *sim.Spec) {
+			return unlikely(0.2, edit("window_per_chunk", n, fmt.Sprintf("begins the window of all queries of a chunk of %d where that of the %s one begins", size, of), detail{"chunk": float64(size), "of": of}, func(s *reference.Spec) {
 				s.Window = 0
-				s.First = func(_ *sim.Eval, at int) int { return min(max(at-at%size+last-window+1, 0), at) }
+				s.First = func(_ *reference.Eval, at int) int { return min(max(at-at%size+last-window+1, 0), at) }
 			}))
 		}
 		all = append(all, begins("first", 0), begins("last", size-1))
@@ -167,12 +167,12 @@ func (r *proposer) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
 	var all []*hypothesis
 	for key := store.In[0]; ; key = key.In[0] {
 		if slices.Equal(key.Shape, store.In[1].Shape) && key != store.In[1] {
-			h := edit("k_as_v", n, "takes "+role(key)+" for the values", detail{"values": role(key)}, func(*sim.Spec) {})
-			h.edits, h.nodes = sim.Edits{store: {reads(1, key)}}, r.readingFrom(store)
+			h := edit("k_as_v", n, "takes "+role(key)+" for the values", detail{"values": role(key)}, func(*reference.Spec) {})
+			h.edits, h.nodes = reference.Edits{store: {reads(1, key)}}, r.readingFrom(store)
 			all = append(all, h)
 			if key == store.In[0] && len(h.nodes) > 1 { // one of the readers of the store
-				all = append(all, unlikely(0.1, edit("k_as_v", n, "takes the stored keys for the values", detail{"values": role(key), "of": "one layer"}, func(s *sim.Spec) {
-					s.Only = func(_ *sim.Eval, k, _ []float64, _ [2]int, _ int) ([]float64, []float64) { return k, k }
+				all = append(all, unlikely(0.1, edit("k_as_v", n, "takes the stored keys for the values", detail{"values": role(key), "of": "one layer"}, func(s *reference.Spec) {
+					s.Only = func(_ *reference.Eval, k, _ []float64, _ [2]int, _ int) ([]float64, []float64) { return k, k }
 				})))
 			}
 		}
@@ -189,7 +189,7 @@ func (r *proposer) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
 			continue
 		}
 		h := edit("kv_share_source", n, fmt.Sprintf("reads the keys and values of layer %d, not %d", x.Layer, store.Layer),
-			detail{"layer": float64(x.Layer), "right": float64(store.Layer)}, func(s *sim.Spec) { s.Store = x })
+			detail{"layer": float64(x.Layer), "right": float64(store.Layer)}, func(s *reference.Spec) { s.Store = x })
 		if n.Layer == store.Layer {
 			h.cost += 1
 		}
@@ -204,7 +204,7 @@ func misfits(n, store, x *graph.Node) []*hypothesis {
 	heads, dim, others, width := store.Shape[0], store.Shape[1], x.Shape[0], x.Shape[1]
 	read := func(what string, again func(rows []float64) []float64) *hypothesis {
 		return edit("kv_share_source", n, fmt.Sprintf("reads the keys and values of layer %d, not %d: %s", x.Layer, store.Layer, what),
-			detail{"layer": float64(x.Layer), "right": float64(store.Layer), "read": what}, func(s *sim.Spec) { s.Store, s.Again, s.Width = x, again, heads*dim })
+			detail{"layer": float64(x.Layer), "right": float64(store.Layer), "read": what}, func(s *reference.Spec) { s.Store, s.Again, s.Width = x, again, heads*dim })
 	}
 	flat := read("as rows of its own length", func(rows []float64) []float64 {
 		return append(slices.Clone(rows), make([]float64, max(0, len(rows)/(others*width)*heads*dim-len(rows)))...)
@@ -225,9 +225,9 @@ func misfits(n, store, x *graph.Node) []*hypothesis {
 
 // softOver normalizes scores over the heads or over the queries, not over the keys; from
 // the top is after the largest score of the keys was taken away, as for a softmax over these.
-func softOver(heads, fromTop bool) sim.Edit {
-	return func(s *sim.Spec) {
-		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+func softOver(heads, fromTop bool) reference.Edit {
+	return func(s *reference.Spec) {
+		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 			if s.Again != nil || s.First != nil || s.Only != nil {
 				return nil, errors.New("other keys than the model's are not normalized otherwise, too")
 			}
@@ -282,7 +282,7 @@ func softOver(heads, fromTop bool) sim.Edit {
 }
 
 // oldest is the first position that a query sees.
-func oldest(s *sim.Spec) func(query int) int {
+func oldest(s *reference.Spec) func(query int) int {
 	return func(query int) int {
 		switch {
 		case s.Chunk > 0:
@@ -324,7 +324,7 @@ func normalize(scores [][]float64, oldest func(list int) int) {
 func (r *proposer) normedValues(n *graph.Node) []*hypothesis {
 	var all []*hypothesis
 	if store := r.model.Store(n); store != nil && len(store.In) > 1 && behind(store.In[1]).Op != graph.RMSNorm && store.In[1].Op == graph.View {
-		all = append(all, r.extraNorm(store.In[1], "values", func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
+		all = append(all, r.extraNorm(store.In[1], "values", func(e *reference.Eval, s *reference.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
 			y, err := e.Value(s.In[0], rows)
 			return norm(y), err
 		}))

@@ -5,32 +5,32 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // seenHypotheses leave something out of attention's scores and masks.
 func seenHypotheses(n *graph.Node, a graph.AttentionAttr) []*hypothesis {
 	var all []*hypothesis
 	if len(n.W) > 0 {
-		all = append(all, edit("attention_sink", n, "leaves out the sinks", detail{"sinks": "none"}, func(s *sim.Spec) { s.Sinks = nil }))
+		all = append(all, edit("attention_sink", n, "leaves out the sinks", detail{"sinks": "none"}, func(s *reference.Spec) { s.Sinks = nil }))
 	}
 	if a.Cap != 0 {
-		all = append(all, edit("attention_cap", n, fmt.Sprintf("does not cap the scores at %.6g", a.Cap), detail{"cap": "none", "right": a.Cap}, func(s *sim.Spec) { s.Cap = 0 }))
+		all = append(all, edit("attention_cap", n, fmt.Sprintf("does not cap the scores at %.6g", a.Cap), detail{"cap": "none", "right": a.Cap}, func(s *reference.Spec) { s.Cap = 0 }))
 	}
 	if a.Bidirectional {
-		all = append(all, edit("mask", n, "hides later positions, which the model sees", detail{"mask": "causal"}, func(s *sim.Spec) { s.Ahead = 0 }))
+		all = append(all, edit("mask", n, "hides later positions, which the model sees", detail{"mask": "causal"}, func(s *reference.Spec) { s.Ahead = 0 }))
 		if a.KV.Window > 0 {
-			all = append(all, edit("mask", n, "lets queries see all later positions, not those of the window alone", detail{"mask": "window of earlier ones"}, func(s *sim.Spec) { s.Ahead = 1 << 30 }))
+			all = append(all, edit("mask", n, "lets queries see all later positions, not those of the window alone", detail{"mask": "window of earlier ones"}, func(s *reference.Spec) { s.Ahead = 1 << 30 }))
 		}
 	}
 	if a.KV.Latent && a.KV.Values() < a.KV.Dim {
-		all = append(all, edit("latent_part", n, fmt.Sprintf("takes the last %d elements of keys for the values, not the first", a.KV.Values()), detail{"part": "last"}, func(s *sim.Spec) { s.Tail = true }))
+		all = append(all, edit("latent_part", n, fmt.Sprintf("takes the last %d elements of keys for the values, not the first", a.KV.Values()), detail{"part": "last"}, func(s *reference.Spec) { s.Tail = true }))
 	}
 	if a.KV.Chunked {
-		all = append(all, edit("chunk_missing", n, "sees all earlier positions, without chunks", detail{"chunk": "none", "right": float64(a.KV.Window)}, func(s *sim.Spec) { s.Chunk = 0 }),
+		all = append(all, edit("chunk_missing", n, "sees all earlier positions, without chunks", detail{"chunk": "none", "right": float64(a.KV.Window)}, func(s *reference.Spec) { s.Chunk = 0 }),
 			edit("chunk_missing", n, fmt.Sprintf("sees the last %d positions, not its own chunk of that length", a.KV.Window), detail{"chunk": "window", "right": float64(a.KV.Window)},
-				func(s *sim.Spec) { s.Chunk, s.Window = 0, a.KV.Window }))
+				func(s *reference.Spec) { s.Chunk, s.Window = 0, a.KV.Window }))
 	}
 	return all
 }
@@ -38,16 +38,16 @@ func seenHypotheses(n *graph.Node, a graph.AttentionAttr) []*hypothesis {
 // limitHypotheses leave out a limit, a factor or an offset of gate and up before they meet.
 func limitHypotheses(n *graph.Node, a graph.ActAttr) []*hypothesis {
 	var all []*hypothesis
-	without := func(what string, value float64, change sim.Edit) {
+	without := func(what string, value float64, change reference.Edit) {
 		if value != 0 {
 			all = append(all, edit("activation_limit", n, fmt.Sprintf("leaves out the %s of %.6g", what, value), detail{"without": what, "right": value}, change))
 		}
 	}
-	without("limit", a.Limit, func(s *sim.Spec) { s.Limits.Limit = 0 })
-	without("alpha", a.Alpha, func(s *sim.Spec) { s.Limits.Alpha = 0 })
-	without("plus", a.Plus, func(s *sim.Spec) { s.Limits.Plus = 0 })
+	without("limit", a.Limit, func(s *reference.Spec) { s.Limits.Limit = 0 })
+	without("alpha", a.Alpha, func(s *reference.Spec) { s.Limits.Alpha = 0 })
+	without("plus", a.Plus, func(s *reference.Spec) { s.Limits.Plus = 0 })
 	if a.Limit != 0 && a.Alpha != 0 && a.Plus != 0 {
-		all = append(all, edit("activation_limit", n, "multiplies act(gate) and up as they are", detail{"without": "all"}, func(s *sim.Spec) { s.Limits = graph.ActAttr{} }))
+		all = append(all, edit("activation_limit", n, "multiplies act(gate) and up as they are", detail{"without": "all"}, func(s *reference.Spec) { s.Limits = graph.ActAttr{} }))
 	}
 	return all
 }
@@ -56,19 +56,19 @@ func limitHypotheses(n *graph.Node, a graph.ActAttr) []*hypothesis {
 func formHypotheses(n *graph.Node, a graph.ExpertsAttr) []*hypothesis {
 	var all []*hypothesis
 	if a.Biased {
-		all = append(all, edit("bias_missing", n, "leaves out the experts' biases", detail{}, func(s *sim.Spec) { s.Experts.Biased = false }))
+		all = append(all, edit("bias_missing", n, "leaves out the experts' biases", detail{}, func(s *reference.Spec) { s.Experts.Biased = false }))
 	}
 	switch a.Form {
 	case graph.Interleaved:
-		all = append(all, edit("gate_up_layout", n, "reads gate and up as halves of a weight that interleaves their rows", detail{"layout": "halves"}, func(s *sim.Spec) { s.Experts.Form = graph.Fused }))
+		all = append(all, edit("gate_up_layout", n, "reads gate and up as halves of a weight that interleaves their rows", detail{"layout": "halves"}, func(s *reference.Spec) { s.Experts.Form = graph.Fused }))
 	case graph.Fused:
-		all = append(all, edit("gate_up_layout", n, "reads gate and up from alternate rows instead of halves", detail{"layout": "interleaved"}, func(s *sim.Spec) { s.Experts.Form = graph.Interleaved }))
+		all = append(all, edit("gate_up_layout", n, "reads gate and up from alternate rows instead of halves", detail{"layout": "interleaved"}, func(s *reference.Spec) { s.Experts.Form = graph.Interleaved }))
 	}
 	side := "what an expert gives"
 	if !a.OnInput {
 		side = "what an expert reads"
 	}
-	return append(all, edit("expert_input", n, "multiplies "+side+" by its weight", detail{"weight": side}, func(s *sim.Spec) { s.Experts.OnInput = !a.OnInput }))
+	return append(all, edit("expert_input", n, "multiplies "+side+" by its weight", detail{"weight": side}, func(s *reference.Spec) { s.Experts.OnInput = !a.OnInput }))
 }
 
 // ruleHypotheses are other rules of a Route than a's.
@@ -77,7 +77,7 @@ func ruleHypotheses(n *graph.Node, a graph.RouteAttr) []*hypothesis {
 	other := func(cause, computed string, d detail, change func(a *graph.RouteAttr)) {
 		b := a
 		change(&b)
-		all = append(all, edit(cause, n, computed, d, func(s *sim.Spec) {
+		all = append(all, edit(cause, n, computed, d, func(s *reference.Spec) {
 			b := b
 			b.Biased = b.Biased && s.Route.Biased // another hypothesis may have taken the bias
 			s.Route = b
@@ -96,12 +96,12 @@ func ruleHypotheses(n *graph.Node, a graph.RouteAttr) []*hypothesis {
 		}
 	}
 	if a.Biased {
-		all = append(all, edit("router_bias", n, "chooses without the bias", detail{"bias": "none"}, func(s *sim.Spec) {
+		all = append(all, edit("router_bias", n, "chooses without the bias", detail{"bias": "none"}, func(s *reference.Spec) {
 			if s.Route.Biased { // another hypothesis may have taken it
 				s.Route.Biased, s.W = false, s.W[:len(s.W)-1]
 			}
 		}),
-			edit("router_bias", n, "adds the bias to the weights, too", detail{"bias": "in weights"}, func(s *sim.Spec) { s.BiasWeighs = true }))
+			edit("router_bias", n, "adds the bias to the weights, too", detail{"bias": "in weights"}, func(s *reference.Spec) { s.BiasWeighs = true }))
 	}
 	switch {
 	case a.Weigh == graph.SoftmaxChosen:
@@ -118,9 +118,9 @@ func ruleHypotheses(n *graph.Node, a graph.RouteAttr) []*hypothesis {
 			other("router_softmax", fmt.Sprintf("makes weights by %v, not by %v, and %s", w, a.Weigh, sum), detail{"over": w.String(), "normalize": !a.Normalize}, func(b *graph.RouteAttr) { b.Weigh, b.Normalize = w, !a.Normalize })
 		}
 	}
-	all = append(all, edit("router_softmax", n, "takes the softmax of the chosen probabilities", detail{"over": "probabilities"}, func(s *sim.Spec) { s.Reweigh = softmaxOfProbabilities(cmp.Or(a.Factor, 1)) }))
+	all = append(all, edit("router_softmax", n, "takes the softmax of the chosen probabilities", detail{"over": "probabilities"}, func(s *reference.Spec) { s.Reweigh = softmaxOfProbabilities(cmp.Or(a.Factor, 1)) }))
 	for fewer := 1; fewer < n.Shape[0]; fewer++ {
-		all = append(all, edit("router_topk", n, fmt.Sprintf("chooses %d experts, not %d", fewer, n.Shape[0]), detail{"k": float64(fewer), "right": float64(n.Shape[0])}, func(s *sim.Spec) { s.Reweigh = fewerExperts(fewer, a) }))
+		all = append(all, edit("router_topk", n, fmt.Sprintf("chooses %d experts, not %d", fewer, n.Shape[0]), detail{"k": float64(fewer), "right": float64(n.Shape[0])}, func(s *reference.Spec) { s.Reweigh = fewerExperts(fewer, a) }))
 	}
 	if a.Weigh == graph.SigmoidEach { // of a softmax of all scores it is router_norm
 		other("router_softmax", "takes the softmax of the chosen scores", detail{"over": "chosen"}, func(b *graph.RouteAttr) { b.Weigh = graph.SoftmaxChosen })
@@ -136,10 +136,10 @@ func (r *proposer) moreExperts(n *graph.Node) []*hypothesis {
 		if more <= k || more > count || slices.ContainsFunc(all, func(h *hypothesis) bool { return h.detail["k"] == float64(more) }) {
 			continue
 		}
-		h := &hypothesis{cause: "router_topk", node: n, computed: fmt.Sprintf("chooses %d experts, not %d", more, k), detail: detail{"k": float64(more), "right": float64(k)}, edits: sim.Edits{}}
+		h := &hypothesis{cause: "router_topk", node: n, computed: fmt.Sprintf("chooses %d experts, not %d", more, k), detail: detail{"k": float64(more), "right": float64(k)}, edits: reference.Edits{}}
 		for _, x := range r.readers(n) {
 			if x.Op == graph.Experts {
-				h.edits[x] = []sim.Edit{func(s *sim.Spec) { s.Chosen = more }}
+				h.edits[x] = []reference.Edit{func(s *reference.Spec) { s.Chosen = more }}
 			}
 		}
 		if len(h.edits) > 0 {
@@ -153,12 +153,12 @@ func (r *proposer) moreExperts(n *graph.Node) []*hypothesis {
 func softmaxOfProbabilities(factor float64) func(scores, routes []float64) {
 	return func(scores, routes []float64) {
 		p := slices.Clone(scores)
-		sim.Softmax(p)
+		reference.Softmax(p)
 		var chosen []float64
 		for i := 0; i < len(routes); i += 2 {
 			chosen = append(chosen, p[int(routes[i])])
 		}
-		sim.Softmax(chosen)
+		reference.Softmax(chosen)
 		for i, w := range chosen {
 			routes[2*i+1] = factor * w
 		}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // decoded are faults of where keys and values are kept: at other positions, or in
@@ -13,8 +13,8 @@ import (
 func (r *proposer) decoded(n *graph.Node) []*hypothesis {
 	var all []*hypothesis
 	for _, by := range []int{1, 2, -1} {
-		all = append(all, edit("kv_cache_position", n, fmt.Sprintf("reads the keys and values of position p%+d for p", -by), detail{"shift": float64(by)}, func(s *sim.Spec) {
-			s.Only = func(e *sim.Eval, k, v []float64, widths [2]int, at int) ([]float64, []float64) {
+		all = append(all, edit("kv_cache_position", n, fmt.Sprintf("reads the keys and values of position p%+d for p", -by), detail{"shift": float64(by)}, func(s *reference.Spec) {
+			s.Only = func(e *reference.Eval, k, v []float64, widths [2]int, at int) ([]float64, []float64) {
 				return displaced(k, widths[0], by), displaced(v, widths[1], by)
 			}
 		}))
@@ -38,7 +38,7 @@ func (r *proposer) anew(n *graph.Node) []*hypothesis {
 	size := r.steps.stepSize(n)
 	for _, size := range slices.Compact([]int{size, wholePrompt}) {
 		if size < wholePrompt || r.decodes() {
-			all = append(all, edit("kv_cache_position", n, "sees its own step's keys and values alone", detail{"decode": "new in each step"}, func(s *sim.Spec) { s.First = r.steps.ownStep(size) }))
+			all = append(all, edit("kv_cache_position", n, "sees its own step's keys and values alone", detail{"decode": "new in each step"}, func(s *reference.Spec) { s.First = r.steps.ownStep(size) }))
 		}
 	}
 	return all
@@ -48,8 +48,8 @@ func (r *proposer) anew(n *graph.Node) []*hypothesis {
 func (r *proposer) overwritten(n *graph.Node) []*hypothesis {
 	var all []*hypothesis
 	only := func(what, computed string, change func(k []float64, width, at, start int)) {
-		all = append(all, edit("kv_cache_position", n, computed, detail{"decode": what}, func(s *sim.Spec) {
-			s.Only = func(e *sim.Eval, k, v []float64, widths [2]int, at int) ([]float64, []float64) {
+		all = append(all, edit("kv_cache_position", n, computed, detail{"decode": what}, func(s *reference.Spec) {
+			s.Only = func(e *reference.Eval, k, v []float64, widths [2]int, at int) ([]float64, []float64) {
 				if at < r.steps.prefilled(e) {
 					return k, v
 				}
@@ -71,8 +71,8 @@ func (r *proposer) overwritten(n *graph.Node) []*hypothesis {
 	})
 	only("not stored", "finds zeros in its own position", func(k []float64, width, at, start int) { clear(k[at*width : (at+1)*width]) })
 	hides := func(what, computed string, hidden func(pos, at, start int) bool) {
-		all = append(all, edit("kv_cache_position", n, computed, detail{"decode": what}, func(s *sim.Spec) {
-			s.Hides = func(e *sim.Eval, at, pos int) bool {
+		all = append(all, edit("kv_cache_position", n, computed, detail{"decode": what}, func(s *reference.Spec) {
+			s.Hides = func(e *reference.Eval, at, pos int) bool {
 				return at >= r.steps.prefilled(e) && hidden(pos, at, r.steps.prefilled(e))
 			}
 		}))

@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 func (r *proposer) embedHypotheses(n *graph.Node) []*hypothesis {
@@ -20,9 +20,9 @@ func (r *proposer) embedHypotheses(n *graph.Node) []*hypothesis {
 		guesses: []float64{1, math.Sqrt(width), width, 1 / math.Sqrt(width), 0.5 * right, 2 * right, right * right},
 		make: func(v float64) *hypothesis {
 			return edit(cause, n, fmt.Sprintf("scales the embedding by %.6g, not %.6g", v, right), detail{"factor": v, "right": right},
-				func(s *sim.Spec) { s.By = v })
+				func(s *reference.Spec) { s.By = v })
 		}})}
-	return append(all, r.normed(n), edit("weight_missing", n, "gives zeros for the embedding", detail{"weight": "zero"}, func(s *sim.Spec) { s.Times = 0 }))
+	return append(all, r.normed(n), edit("weight_missing", n, "gives zeros for the embedding", detail{"weight": "zero"}, func(s *reference.Spec) { s.Times = 0 }))
 }
 
 func (r *proposer) linearHypotheses(n *graph.Node) []*hypothesis {
@@ -30,8 +30,8 @@ func (r *proposer) linearHypotheses(n *graph.Node) []*hypothesis {
 	rows, cols := w.Rows(), w.Shape.Last()
 	all := []*hypothesis{
 		edit("weight_transposed", n, fmt.Sprintf("reads the bytes of the weight [%d, %d] as those of its transpose", rows, cols), detail{},
-			func(s *sim.Spec) { s.Alter = transposed }),
-		unlikely(0.5, edit("weight_missing", n, "multiplies by zeros", detail{"weight": "zero"}, func(s *sim.Spec) { s.Times = 0 })),
+			func(s *reference.Spec) { s.Alter = transposed }),
+		unlikely(0.5, edit("weight_missing", n, "multiplies by zeros", detail{"weight": "zero"}, func(s *reference.Spec) { s.Times = 0 })),
 	}
 	all = append(all, r.otherWeights(n)...)
 	all = append(all, r.pairedRows(n)...)
@@ -44,11 +44,11 @@ func (r *proposer) linearHypotheses(n *graph.Node) []*hypothesis {
 		cause = "logits_scale"
 	}
 	all = append(all, unlikely(0.5, fitting(cause, n, fit{right: 1, least: 1e-3, most: 1e3, guesses: factors(n), make: func(v float64) *hypothesis {
-		return edit(cause, n, fmt.Sprintf("gives %.6g times the product", v), detail{"factor": v}, func(s *sim.Spec) { s.Times = v })
+		return edit(cause, n, fmt.Sprintf("gives %.6g times the product", v), detail{"factor": v}, func(s *reference.Spec) { s.Times = v })
 	}})))
 	if cause == "logits_scale" && w != r.g.Nodes[0].W[0] && slices.Equal(w.Shape, r.g.Nodes[0].W[0].Shape) {
 		all = append(all, edit("head_wrong", n, "multiplies by the embedding, not by the head's own weight", detail{"weight": "token_embd"},
-			func(s *sim.Spec) { s.W = r.g.Nodes[0].W }))
+			func(s *reference.Spec) { s.W = r.g.Nodes[0].W }))
 	}
 	if n == r.head() {
 		all = append(all, r.lostLogits(n)...)
@@ -76,8 +76,8 @@ func (r *proposer) lostLogits(n *graph.Node) []*hypothesis {
 	if end == 0 || end == w {
 		return nil
 	}
-	return []*hypothesis{edit("head_wrong", n, fmt.Sprintf("multiplies by the first %d of the head's %d rows alone", end, w), detail{"rows": float64(end)}, func(s *sim.Spec) {
-		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+	return []*hypothesis{edit("head_wrong", n, fmt.Sprintf("multiplies by the first %d of the head's %d rows alone", end, w), detail{"rows": float64(end)}, func(s *reference.Spec) {
+		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 			y, err := s.Plain(e, rows)
 			for at := 0; at < len(y); at += w {
 				clear(y[at+end : at+w])
@@ -113,7 +113,7 @@ func (r *proposer) otherWeights(n *graph.Node) []*hypothesis {
 		if x == n || x.Op != graph.Linear || n.Layer < 0 || x.Layer < 0 || !slices.Equal(x.W[0].Shape, n.W[0].Shape) {
 			continue
 		}
-		change := func(s *sim.Spec) { s.W = x.W }
+		change := func(s *reference.Spec) { s.W = x.W }
 		switch {
 		case role(x) == role(n):
 			all = append(all, unlikely(0.1*math.Abs(float64(x.Layer-n.Layer)), edit("weight_wrong_layer", n, fmt.Sprintf("multiplies by the weight of layer %d", x.Layer),
@@ -149,8 +149,8 @@ func (r *proposer) pairedRows(n *graph.Node) []*hypothesis {
 	for _, order := range [][]int{paired, unpaired} {
 		all = append(all, unlikely(0.2, edit("weight_permuted", n, "gives the rows of the weight in another order"+describeOrder(order, dim), detail{"order": "permuted"}, reordered(order))))
 		if with != n {
-			h := unlikely(0.1, edit("weight_permuted", n, "gives the rows of the weight and its bias in another order"+describeOrder(order, dim), detail{"order": "permuted"}, func(*sim.Spec) {}))
-			h.edits[with] = []sim.Edit{reordered(order)}
+			h := unlikely(0.1, edit("weight_permuted", n, "gives the rows of the weight and its bias in another order"+describeOrder(order, dim), detail{"order": "permuted"}, func(*reference.Spec) {}))
+			h.edits[with] = []reference.Edit{reordered(order)}
 			all = append(all, h)
 		}
 	}
@@ -174,7 +174,7 @@ func layouts(n *graph.Node) []*hypothesis {
 		}
 		all = append(all,
 			unlikely(0.2, edit("weight_layout", n, fmt.Sprintf("reads rows that are padded to blocks of %d as if they followed each other", block),
-				detail{"block": float64(block), "read": "packed"}, func(s *sim.Spec) { s.Alter = strided(padded, cols) })),
+				detail{"block": float64(block), "read": "packed"}, func(s *reference.Spec) { s.Alter = strided(padded, cols) })),
 			unlikely(0.2, edit("weight_layout", n, fmt.Sprintf("reads rows that follow each other as if they were padded to blocks of %d", block),
 				detail{"block": float64(block), "read": "row-wise"}, beyond(cols, padded))))
 	}
@@ -199,10 +199,10 @@ func strided(laid, read int) func(w []float64, rows, cols int) []float64 {
 
 // beyond reads rows at a distance that is larger than theirs. What lies past the weight's end nobody
 // knows, so the features of rows that do are left as the engine has them.
-func beyond(laid, read int) sim.Edit {
-	return func(s *sim.Spec) {
+func beyond(laid, read int) reference.Edit {
+	return func(s *reference.Spec) {
 		s.Alter = strided(laid, read)
-		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 			y, err := s.Plain(e, rows)
 			width := s.Node.Shape.Size()
 			first := beforeEnd(width, laid, read)

@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // activations that engines have in the place of others.
@@ -14,13 +14,13 @@ var activations = []struct {
 	name string
 	f    func(float64) float64
 }{
-	{"silu", sim.SiLU},
-	{"gelu_tanh", sim.GELUTanh},
-	{"gelu_erf", sim.GELUErf},
+	{"silu", reference.SiLU},
+	{"gelu_tanh", reference.GELUTanh},
+	{"gelu_erf", reference.GELUErf},
 	{"gelu_quick", func(x float64) float64 { return x / (1 + math.Exp(-1.702*x)) }},
 	{"relu", func(x float64) float64 { return max(x, 0) }},
-	{"relu_squared", sim.ReLUSquared},
-	{"sigmoid", sim.Sigmoid},
+	{"relu_squared", reference.ReLUSquared},
+	{"sigmoid", reference.Sigmoid},
 	{"tanh", math.Tanh},
 	{"identity", func(x float64) float64 { return x }},
 }
@@ -31,7 +31,7 @@ func activationHypotheses(n *graph.Node) []*hypothesis {
 	all := append(limitHypotheses(n, attr), constantHypotheses(n, attr.Act)...)
 	for _, a := range activations {
 		if a.name != right {
-			all = append(all, edit("activation", n, "activates by "+a.name+", not by "+right, detail{"activation": a.name, "right": right}, func(s *sim.Spec) { s.Act = a.f }))
+			all = append(all, edit("activation", n, "activates by "+a.name+", not by "+right, detail{"activation": a.name, "right": right}, func(s *reference.Spec) { s.Act = a.f }))
 		}
 	}
 	return all
@@ -46,7 +46,7 @@ func constantHypotheses(n *graph.Node, act graph.Activation) []*hypothesis {
 	root := math.Sqrt(2 / math.Pi)
 	wrong := func(of string, right float64, guesses []float64, gelu func(c, x float64) float64) *hypothesis {
 		return unlikely(0.2, fitting("gelu_constant", n, fit{right: right, least: right / 4, most: right * 4, guesses: guesses, make: func(v float64) *hypothesis {
-			return edit("gelu_constant", n, fmt.Sprintf("computes GELU with %s %.5g, not %.5g", of, v, right), detail{"constant": v, "right": right}, func(s *sim.Spec) {
+			return edit("gelu_constant", n, fmt.Sprintf("computes GELU with %s %.5g, not %.5g", of, v, right), detail{"constant": v, "right": right}, func(s *reference.Spec) {
 				s.Act = func(x float64) float64 { return x / 2 * (1 + math.Tanh(gelu(v, x))) }
 			})
 		}}))
@@ -61,7 +61,7 @@ func gluHypotheses(n *graph.Node) []*hypothesis {
 	all := activationHypotheses(n)
 	if len(n.In) == 2 {
 		cause := "gate_up_swapped"
-		all = append(all, edit(cause, n, "activates the second factor, not the gate", detail{}, func(s *sim.Spec) { s.In = []*graph.Node{n.In[1], n.In[0]} }))
+		all = append(all, edit(cause, n, "activates the second factor, not the gate", detail{}, func(s *reference.Spec) { s.In = []*graph.Node{n.In[1], n.In[0]} }))
 	}
 	return all
 }
@@ -70,21 +70,21 @@ func (r *proposer) expertsHypotheses(n *graph.Node) []*hypothesis {
 	attr, _ := n.Attr.(graph.ExpertsAttr)
 	all := append(activationHypotheses(n), formHypotheses(n, attr)...)
 	if attr.Form != graph.Ungated {
-		all = append(all, edit("gate_up_swapped", n, "takes the halves of the experts' fused weight in the other order", detail{}, func(s *sim.Spec) { s.SwapHalves = true }))
+		all = append(all, edit("gate_up_swapped", n, "takes the halves of the experts' fused weight in the other order", detail{}, func(s *reference.Spec) { s.SwapHalves = true }))
 	}
 	count := n.W[0].Shape[0]
 	for _, shift := range []int{1, count - 1} {
 		all = append(all, edit("expert_order", n, fmt.Sprintf("runs expert (e + %d) mod %d for e", shift, count), detail{"order": fmt.Sprintf("+%d", shift)},
-			func(s *sim.Spec) { s.Expert = func(e int) int { return (e + shift) % count } }))
+			func(s *reference.Spec) { s.Expert = func(e int) int { return (e + shift) % count } }))
 	}
-	all = append(all, edit("expert_order", n, "counts the experts from the last", detail{"order": "reversed"}, func(s *sim.Spec) { s.Expert = func(e int) int { return count - 1 - e } }))
+	all = append(all, edit("expert_order", n, "counts the experts from the last", detail{"order": "reversed"}, func(s *reference.Spec) { s.Expert = func(e int) int { return count - 1 - e } }))
 	return append(append(all, r.expertWeights(n)...), exchangedExperts(n, count)...)
 }
 
 // expertWeights are other weights than the experts' own: of other layers, zeros, and those
 // whose blocks have other scales.
 func (r *proposer) expertWeights(n *graph.Node) []*hypothesis {
-	all := []*hypothesis{unlikely(0.5, edit("weight_missing", n, "gives zeros for all experts", detail{"weight": "zero"}, func(s *sim.Spec) { s.Times = 0 }))}
+	all := []*hypothesis{unlikely(0.5, edit("weight_missing", n, "gives zeros for all experts", detail{"weight": "zero"}, func(s *reference.Spec) { s.Times = 0 }))}
 	parts := expertParts(n)
 	for _, x := range r.siblings(n) {
 		if !slices.EqualFunc(x.W, n.W, func(a, b *graph.Weight) bool { return slices.Equal(a.Shape, b.Shape) }) {
@@ -92,7 +92,7 @@ func (r *proposer) expertWeights(n *graph.Node) []*hypothesis {
 		}
 		for _, of := range parts {
 			all = append(all, unlikely(0.1*math.Abs(float64(x.Layer-n.Layer)), edit("weight_wrong_layer", n, fmt.Sprintf("takes %s from layer %d", of.what, x.Layer),
-				detail{"apart": float64(x.Layer - n.Layer), "of": of.what}, func(s *sim.Spec) {
+				detail{"apart": float64(x.Layer - n.Layer), "of": of.what}, func(s *reference.Spec) {
 					s.W = slices.Clone(s.W)
 					for _, i := range of.which {
 						s.W[i] = x.W[i]
@@ -104,13 +104,13 @@ func (r *proposer) expertWeights(n *graph.Node) []*hypothesis {
 		if of.alter == nil {
 			continue
 		}
-		scaled := func(what string, d detail, scale func(v float64) sim.Edit) *hypothesis {
+		scaled := func(what string, d detail, scale func(v float64) reference.Edit) *hypothesis {
 			return unlikely(0.5, fitting("weight_scale", n, fit{right: 1, least: 1e-3, most: 1e3, guesses: []float64{0.5, 2, -1}, make: func(v float64) *hypothesis {
 				return edit("weight_scale", n, fmt.Sprintf("takes %s %.6g times as large%s", of.what, v, what), d, scale(v))
 			}}))
 		}
 		all = append(all, scaled("", detail{"of": of.what}, of.scale),
-			scaled(" in sub-blocks 4 to 7", detail{"of": of.what, "blocks": "4 to 7"}, func(v float64) sim.Edit { return of.alter(secondHalves(v)) }),
+			scaled(" in sub-blocks 4 to 7", detail{"of": of.what, "blocks": "4 to 7"}, func(v float64) reference.Edit { return of.alter(secondHalves(v)) }),
 			edit("weight_transposed", n, "reads the bytes of "+of.what+" as those of their transpose", detail{"of": of.what}, of.alter(transposed)))
 	}
 	return all
@@ -136,12 +136,12 @@ type change = func(w []float64, rows, cols int) []float64
 type expertPart struct {
 	what  string
 	which []int
-	alter func(c change) sim.Edit
+	alter func(c change) reference.Edit
 }
 
 // scale multiplies what the part gives.
-func (p expertPart) scale(by float64) sim.Edit {
-	return func(s *sim.Spec) {
+func (p expertPart) scale(by float64) reference.Edit {
+	return func(s *reference.Spec) {
 		for _, i := range p.which {
 			s.Gains[i] *= by
 		}
@@ -157,25 +157,25 @@ func expertParts(n *graph.Node) []expertPart {
 		every[i] = i
 	}
 	copy(firsts, every)
-	first := func(c change) sim.Edit { return func(s *sim.Spec) { s.Alter = c } }
-	down := func(c change) sim.Edit { return func(s *sim.Spec) { s.AlterDown = c } }
+	first := func(c change) reference.Edit { return func(s *reference.Spec) { s.Alter = c } }
+	down := func(c change) reference.Edit { return func(s *reference.Spec) { s.AlterDown = c } }
 	parts := []expertPart{{"all of the experts' weights", every, nil}}
 	if last < 2 {
 		return append(parts, expertPart{"the experts' first weight", firsts, first}, expertPart{"the experts' second weight", []int{last}, down})
 	}
 	return append(parts,
 		expertPart{"the experts' gate", []int{0}, first},
-		expertPart{"the experts' up", []int{1}, func(c change) sim.Edit { return func(s *sim.Spec) { s.AlterUp = c } }},
-		expertPart{"the experts' gate and up", firsts, func(c change) sim.Edit { return func(s *sim.Spec) { s.Alter, s.AlterUp = c, c } }},
+		expertPart{"the experts' up", []int{1}, func(c change) reference.Edit { return func(s *reference.Spec) { s.AlterUp = c } }},
+		expertPart{"the experts' gate and up", firsts, func(c change) reference.Edit { return func(s *reference.Spec) { s.Alter, s.AlterUp = c, c } }},
 		expertPart{"the experts' down", []int{last}, down})
 }
 
 // exchangedExperts are two experts in each other's place, and neighbours in each other's.
 func exchangedExperts(n *graph.Node, count int) []*hypothesis {
-	all := []*hypothesis{edit("expert_order", n, "exchanges neighbouring experts", detail{"order": "neighbours"}, func(s *sim.Spec) { s.Expert = func(e int) int { return min(e^1, count-1) } })}
+	all := []*hypothesis{edit("expert_order", n, "exchanges neighbouring experts", detail{"order": "neighbours"}, func(s *reference.Spec) { s.Expert = func(e int) int { return min(e^1, count-1) } })}
 	for i := range min(count, 16) {
 		for j := range i {
-			all = append(all, unlikely(0.2, edit("expert_order", n, fmt.Sprintf("exchanges experts %d and %d", j, i), detail{"order": fmt.Sprintf("%d<->%d", j, i)}, func(s *sim.Spec) {
+			all = append(all, unlikely(0.2, edit("expert_order", n, fmt.Sprintf("exchanges experts %d and %d", j, i), detail{"order": fmt.Sprintf("%d<->%d", j, i)}, func(s *reference.Spec) {
 				s.Expert = func(e int) int {
 					switch e {
 					case i:
@@ -198,14 +198,12 @@ func routeHypotheses(n *graph.Node) []*hypothesis {
 	}
 	k, count := n.Shape[0], n.In[0].Shape.Size()
 	routed := func(cause, computed string, d detail, weigh func(scores []float64, order []int, scale []float64) []float64) *hypothesis {
-		return edit(cause, n, computed, d, func(s *sim.Spec) {
-			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) { return routes(e, s, rows, k, 1, weigh) }
-		})
+		return edit(cause, n, computed, d, chosenBy(k, 1, weigh))
 	}
 	all := []*hypothesis{
 		routed("router_norm", "takes the softmax over all experts, and does not renormalize those chosen", detail{"over": "all"}, func(x []float64, order []int, scale []float64) []float64 {
 			p := slices.Clone(x)
-			sim.Softmax(p)
+			reference.Softmax(p)
 			return pick(p, order, scale)
 		}),
 		routed("router_softmax", "takes the sigmoid of each score", detail{"over": "sigmoid"}, func(x []float64, order []int, scale []float64) []float64 {
@@ -223,7 +221,7 @@ func routeHypotheses(n *graph.Node) []*hypothesis {
 		}),
 		routed("router_softmax", "takes the softmax of probabilities", detail{"over": "probabilities"}, func(x []float64, order []int, scale []float64) []float64 {
 			p := slices.Clone(x)
-			sim.Softmax(p)
+			reference.Softmax(p)
 			return among(p, order, scale)
 		}),
 		routed("router_softmax", "weighs the experts by the scores themselves", detail{"over": "none"}, pick),
@@ -246,9 +244,7 @@ func routeHypotheses(n *graph.Node) []*hypothesis {
 		}))
 	}
 	all = append(all, ruleHypotheses(n, attr)...)
-	return append(all, edit("router_topk", n, "chooses the experts with the lowest scores", detail{"k": "lowest"}, func(s *sim.Spec) {
-		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) { return routes(e, s, rows, k, -1, among) }
-	}))
+	return append(all, edit("router_topk", n, "chooses the experts with the lowest scores", detail{"k": "lowest"}, chosenBy(k, -1, among)))
 }
 
 func sigmoids(x []float64) []float64 {
@@ -274,23 +270,32 @@ func among(x []float64, order []int, scale []float64) []float64 {
 	for _, i := range order {
 		p = append(p, x[i])
 	}
-	sim.Softmax(p)
+	reference.Softmax(p)
 	for j, i := range order {
 		p[j] *= scale[i]
 	}
 	return p
 }
 
+// chosenBy makes a Route choose the k experts with the largest sign·score, and weigh them by a function.
+func chosenBy(k int, sign float64, weigh func(scores []float64, order []int, scale []float64) []float64) reference.Edit {
+	return func(s *reference.Spec) {
+		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+			return routes(e, s, rows, k, sign, weigh)
+		}
+	}
+}
+
 // routes is pairs of index and weight for each row, weighed by a function of the scores
 // and the k chosen: those with the largest sign·score.
-func routes(e *sim.Eval, s *sim.Spec, rows []int, k int, sign float64, weigh func(scores []float64, order []int, scale []float64) []float64) ([]float64, error) {
+func routes(e *reference.Eval, s *reference.Spec, rows []int, k int, sign float64, weigh func(scores []float64, order []int, scale []float64) []float64) ([]float64, error) {
 	scores, err := e.Value(s.In[0], rows)
 	if err != nil {
 		return nil, err
 	}
 	scale := slices.Repeat([]float64{1}, s.In[0].Shape.Size())
 	if len(s.W) > 0 {
-		if scale, err = sim.Vector(s.W[0]); err != nil {
+		if scale, err = reference.Vector(s.W[0]); err != nil {
 			return nil, err
 		}
 	}

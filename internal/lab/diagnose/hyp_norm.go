@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 func (r *proposer) normHypotheses(n *graph.Node) []*hypothesis {
@@ -14,11 +14,11 @@ func (r *proposer) normHypotheses(n *graph.Node) []*hypothesis {
 	missing := r.missingNorm(n)
 	all := []*hypothesis{
 		edit(missing, n, "leaves the norm out", detail{}, passes(0)),
-		unlikely(0.6, edit("norm_extra", n, "norms twice", detail{}, func(s *sim.Spec) { s.Func = twice })),
+		unlikely(0.6, edit("norm_extra", n, "norms twice", detail{}, func(s *reference.Spec) { s.Func = twice })),
 		unlikely(0.1, fitting("norm_eps", n, fit{right: float64(a.Eps), least: 1e-12, most: 1, guesses: []float64{1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2},
 			make: func(v float64) *hypothesis {
 				return edit("norm_eps", n, fmt.Sprintf("adds %.3g to the mean square, not %.3g", v, a.Eps), detail{"eps": v, "right": float64(a.Eps)},
-					func(s *sim.Spec) { s.Eps = v })
+					func(s *reference.Spec) { s.Eps = v })
 			}})),
 	}
 	all = append(all, r.orders(n)...)
@@ -28,23 +28,23 @@ func (r *proposer) normHypotheses(n *graph.Node) []*hypothesis {
 	for _, offset := range []float64{0, 1, 2} {
 		if offset != float64(a.Offset) {
 			all = append(all, edit("norm_offset", n, fmt.Sprintf("multiplies by the weight plus %g, not plus %g", offset, a.Offset),
-				detail{"offset": offset, "right": float64(a.Offset)}, func(s *sim.Spec) { s.Offset = offset }))
+				detail{"offset": offset, "right": float64(a.Offset)}, func(s *reference.Spec) { s.Offset = offset }))
 		}
 	}
 	all = append(all,
-		unlikely(0.3, edit("weight_missing", n, "norms without the weight", detail{"weight": "one"}, func(s *sim.Spec) { s.W = nil })),
+		unlikely(0.3, edit("weight_missing", n, "norms without the weight", detail{"weight": "one"}, func(s *reference.Spec) { s.W = nil })),
 		unlikely(0.5, fitting("weight_scale", n, fit{right: 1, least: 1e-3, most: 1e3, guesses: []float64{2, 0.5}, make: func(v float64) *hypothesis {
-			return edit("weight_scale", n, fmt.Sprintf("multiplies by %.6g times the weight", v), detail{"factor": v}, func(s *sim.Spec) { s.Offset, s.Times = s.Offset/v, v })
+			return edit("weight_scale", n, fmt.Sprintf("multiplies by %.6g times the weight", v), detail{"factor": v}, func(s *reference.Spec) { s.Offset, s.Times = s.Offset/v, v })
 		}})),
-		unlikely(0.5, edit(missing, n, "multiplies by the weight without norming", detail{"kept": "weight"}, func(s *sim.Spec) { s.Func = weightOnly })))
+		unlikely(0.5, edit(missing, n, "multiplies by the weight without norming", detail{"kept": "weight"}, func(s *reference.Spec) { s.Func = weightOnly })))
 	if a.Offset == 0 {
-		all = append(all, unlikely(0.3, edit("weight_missing", n, "multiplies by zeros", detail{"weight": "zero"}, func(s *sim.Spec) { s.Times = 0 })))
+		all = append(all, unlikely(0.3, edit("weight_missing", n, "multiplies by zeros", detail{"weight": "zero"}, func(s *reference.Spec) { s.Times = 0 })))
 	}
 	for _, x := range r.g.Nodes {
 		if x == n || x.Op != graph.RMSNorm || len(x.W) == 0 || !slices.Equal(x.W[0].Shape, n.W[0].Shape) {
 			continue
 		}
-		change := func(s *sim.Spec) { s.W = x.W }
+		change := func(s *reference.Spec) { s.W = x.W }
 		switch {
 		case role(x) == role(n) && x.Layer >= 0:
 			all = append(all, unlikely(0.1*math.Abs(float64(x.Layer-n.Layer)), edit("weight_wrong_layer", n, fmt.Sprintf("has the weight of layer %d", x.Layer),
@@ -59,7 +59,7 @@ func (r *proposer) normHypotheses(n *graph.Node) []*hypothesis {
 }
 
 // twice applies the norm again to its output.
-func twice(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+func twice(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 	y, err := s.Plain(e, rows)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func twice(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
 	return s.Norm(e, y)
 }
 
-func weightOnly(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+func weightOnly(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 	x, err := e.Value(s.In[0], rows)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func weightOnly(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
 	if len(s.W) == 0 {
 		return x, nil
 	}
-	w, err := sim.Vector(s.W[0])
+	w, err := reference.Vector(s.W[0])
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +92,8 @@ func (r *proposer) orders(n *graph.Node) []*hypothesis {
 	all = append(all, r.postNorms(n)...)
 	for _, x := range r.readers(n) {
 		if x.Op == graph.Add && len(x.In) == 2 && x.In[1] == n {
-			h := edit("residual_order", n, "norms the sum with the residual, not what is added to it", detail{"place": "after the sum"}, func(s *sim.Spec) {
-				s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+			h := edit("residual_order", n, "norms the sum with the residual, not what is added to it", detail{"place": "after the sum"}, func(s *reference.Spec) {
+				s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 					y, err := added(e, rows, n.In[0], x.In[0])
 					if err != nil {
 						return nil, err
@@ -102,12 +102,12 @@ func (r *proposer) orders(n *graph.Node) []*hypothesis {
 				}
 				s.In = []*graph.Node{n.In[0], x.In[0]}
 			})
-			h.edits[x] = []sim.Edit{passes(1)}
+			h.edits[x] = []reference.Edit{passes(1)}
 			all = append(all, h)
 		}
 		if x.Op == graph.RoPE {
-			h := edit("qk_norm_after_rope", n, "turns first and norms then", detail{}, func(s *sim.Spec) {
-				s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+			h := edit("qk_norm_after_rope", n, "turns first and norms then", detail{}, func(s *reference.Spec) {
+				s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 					y, err := e.Value(s.In[0], rows)
 					if err != nil {
 						return nil, err
@@ -115,7 +115,7 @@ func (r *proposer) orders(n *graph.Node) []*hypothesis {
 					return s.Norm(e, e.Spec(x).Rotate(e, y, rows))
 				}
 			})
-			h.edits[x] = []sim.Edit{passes(0)}
+			h.edits[x] = []reference.Edit{passes(0)}
 			all = append(all, h, r.exchanged(n, x))
 		}
 	}
@@ -125,7 +125,7 @@ func (r *proposer) orders(n *graph.Node) []*hypothesis {
 // exchanged is norm n behind rope x, each with its own tap.
 func (r *proposer) exchanged(n, x *graph.Node) *hypothesis {
 	h := unlikely(0.1, edit("qk_norm_after_rope", n, "turns first and norms then", detail{}, reads(0, x)))
-	h.edits[x] = []sim.Edit{reads(0, n.In[0])}
+	h.edits[x] = []reference.Edit{reads(0, n.In[0])}
 	for _, y := range r.readers(x) {
 		for i, in := range y.In {
 			if in == x {
@@ -153,7 +153,7 @@ func (r *proposer) postNorms(n *graph.Node) []*hypothesis {
 		}
 		for i, in := range at.In {
 			if in == value {
-				h.edits[at] = []sim.Edit{reads(i, n)}
+				h.edits[at] = []reference.Edit{reads(i, n)}
 			}
 		}
 		return h
@@ -193,12 +193,12 @@ func follows(x, n *graph.Node) bool {
 
 // extraNorm is a norm without a weight somewhere in what n computes. Its epsilon is
 // the model's, or a usual one.
-func (r *proposer) extraNorm(n *graph.Node, what string, compute func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error)) *hypothesis {
+func (r *proposer) extraNorm(n *graph.Node, what string, compute func(e *reference.Eval, s *reference.Spec, rows []int, norm func([]float64) []float64) ([]float64, error)) *hypothesis {
 	return unlikely(0.3, fitting("norm_extra", n, fit{guesses: []float64{r.eps(), 1e-6, 1e-5, 1e-12}, make: func(eps float64) *hypothesis {
-		return edit("norm_extra", n, "norms "+what+", without a weight", detail{"of": what}, func(s *sim.Spec) {
-			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+		return edit("norm_extra", n, "norms "+what+", without a weight", detail{"of": what}, func(s *reference.Spec) {
+			s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 				return compute(e, s, rows, func(x []float64) []float64 {
-					y, err := (&sim.Spec{Node: n, Eps: eps}).Norm(e, x)
+					y, err := (&reference.Spec{Node: n, Eps: eps}).Norm(e, x)
 					if err != nil {
 						return x // there is no weight that could fail
 					}
@@ -209,7 +209,7 @@ func (r *proposer) extraNorm(n *graph.Node, what string, compute func(e *sim.Eva
 	}}))
 }
 
-func added(e *sim.Eval, rows []int, a, b *graph.Node) ([]float64, error) {
+func added(e *reference.Eval, rows []int, a, b *graph.Node) ([]float64, error) {
 	x, y, err := both(e, rows, a, b)
 	for i := range y {
 		x[i] += y[i]
@@ -218,7 +218,7 @@ func added(e *sim.Eval, rows []int, a, b *graph.Node) ([]float64, error) {
 }
 
 // both is rows of two nodes; nothing with an error.
-func both(e *sim.Eval, rows []int, a, b *graph.Node) (x, y []float64, err error) {
+func both(e *reference.Eval, rows []int, a, b *graph.Node) (x, y []float64, err error) {
 	if x, err = e.Value(a, rows); err != nil {
 		return nil, nil, err
 	}
@@ -237,7 +237,7 @@ func (r *proposer) skippedNorms(n *graph.Node) []*hypothesis {
 		if x.Op != graph.RMSNorm || r.taps[x] == "" {
 			continue
 		}
-		h := &hypothesis{cause: r.missingNorm(x), node: x, detail: detail{}, computed: "leaves the norm out", edits: sim.Edits{}}
+		h := &hypothesis{cause: r.missingNorm(x), node: x, detail: detail{}, computed: "leaves the norm out", edits: reference.Edits{}}
 		for _, y := range r.readers(x) {
 			for i, in := range y.In {
 				if in == x {
@@ -252,7 +252,7 @@ func (r *proposer) skippedNorms(n *graph.Node) []*hypothesis {
 
 // normed is a node whose result is normed besides.
 func (r *proposer) normed(n *graph.Node) *hypothesis {
-	return r.extraNorm(n, "the result", func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
+	return r.extraNorm(n, "the result", func(e *reference.Eval, s *reference.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
 		y, err := s.Plain(e, rows)
 		return norm(y), err
 	})

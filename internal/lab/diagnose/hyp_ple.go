@@ -3,8 +3,8 @@ package diagnose
 import (
 	"strings"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // isPLE reports whether a value is the end of a layer's per-layer embedding.
@@ -35,13 +35,13 @@ func (r *proposer) placesOfPLE(n *graph.Node) []*hypothesis {
 		h := edit("ple_position", gate, "adds the per-layer embedding "+place.what, detail{"place": place.what}, reads(0, place.stream))
 		for _, x := range r.readers(place.stream) {
 			if x.Op == graph.RMSNorm && x.Layer == n.Layer {
-				h.edits[x] = []sim.Edit{normOfSum(x, place.stream, end)}
+				h.edits[x] = []reference.Edit{normOfSum(x, place.stream, end)}
 			}
 		}
 		if place.stream == first {
 			for _, x := range r.readers(middle) {
 				if x.Op == graph.RMSNorm {
-					h.edits[x] = []sim.Edit{normOfSum(x, middle, end)}
+					h.edits[x] = []reference.Edit{normOfSum(x, middle, end)}
 				}
 			}
 		}
@@ -53,10 +53,10 @@ func (r *proposer) placesOfPLE(n *graph.Node) []*hypothesis {
 }
 
 // normOfSum is norm x of the sum of two values.
-func normOfSum(x, a, b *graph.Node) sim.Edit {
-	return func(s *sim.Spec) {
+func normOfSum(x, a, b *graph.Node) reference.Edit {
+	return func(s *reference.Spec) {
 		s.In = []*graph.Node{a, b}
-		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 			y, err := added(e, rows, a, b)
 			if err != nil {
 				return nil, err
@@ -72,14 +72,14 @@ func (r *proposer) behindScalar(n *graph.Node) []*hypothesis {
 		if x.Op != graph.Mul {
 			continue
 		}
-		h := edit("ple_position", x, "adds the per-layer embedding after the layer's scalar", detail{"place": "after the scalar"}, func(s *sim.Spec) {
+		h := edit("ple_position", x, "adds the per-layer embedding after the layer's scalar", detail{"place": "after the scalar"}, func(s *reference.Spec) {
 			s.In = []*graph.Node{n.In[0], n.In[1]}
-			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+			s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 				y, b, err := both(e, rows, n.In[0], n.In[1])
 				if err != nil {
 					return nil, err
 				}
-				w, err := sim.Vector(s.W[0])
+				w, err := reference.Vector(s.W[0])
 				if err != nil {
 					return nil, err
 				}
@@ -99,9 +99,9 @@ func (r *proposer) gateBehind(h *hypothesis, x *graph.Node) *hypothesis {
 	both := *h
 	both.detail = detail{"place": "after the scalar", "gate": "after the scalar"}
 	gate := r.inLayer(x, "inp_gate")
-	both.edits = sim.Edits{}.And(h.edits)
-	both.edits[gate] = []sim.Edit{func(s *sim.Spec) {
-		if w, err := sim.Vector(x.W[0]); err == nil {
+	both.edits = reference.Edits{}.And(h.edits)
+	both.edits[gate] = []reference.Edit{func(s *reference.Spec) {
+		if w, err := reference.Vector(x.W[0]); err == nil {
 			s.Times = w[0] // the product of the scaled stream
 		}
 	}}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // shifts are positions of one rope node that are all off by a number. Where attention lies between
@@ -16,7 +16,7 @@ func (r *proposer) shifts(eq *equation, n *graph.Node) []*hypothesis {
 		if v == 0 {
 			return nil
 		}
-		return edit("rope_position", n, fmt.Sprintf("turns %s by positions that are off by %+g", side(n), v), detail{"shift": v, "side": side(n)}, func(s *sim.Spec) { s.Shift = int(v) })
+		return edit("rope_position", n, fmt.Sprintf("turns %s by positions that are off by %+g", side(n), v), detail{"shift": v, "side": side(n)}, func(s *reference.Spec) { s.Shift = int(v) })
 	}
 	if !slices.ContainsFunc(eq.span, func(x *graph.Node) bool { return x.Op == graph.Attention }) {
 		const far = 64
@@ -36,13 +36,13 @@ func (r *proposer) positions(t turning) []*hypothesis {
 		return nil
 	}
 	var all []*hypothesis
-	wrong := func(name, computed string, at func(e *sim.Eval, row int) int) {
-		all = append(all, unlikely(0.1, t.wrong("rope_position", computed, detail{"position": name}, func(s *sim.Spec) { s.Pos = at })))
+	wrong := func(name, computed string, at func(e *reference.Eval, row int) int) {
+		all = append(all, unlikely(0.1, t.wrong("rope_position", computed, detail{"position": name}, func(s *reference.Spec) { s.Pos = at })))
 	}
 	for _, w := range r.windowSizes() {
-		wrong(fmt.Sprintf("modulo %d", w), fmt.Sprintf("turns by the slot in a ring of %d, not by the position", w), func(_ *sim.Eval, row int) int { return row % w })
+		wrong(fmt.Sprintf("modulo %d", w), fmt.Sprintf("turns by the slot in a ring of %d, not by the position", w), func(_ *reference.Eval, row int) int { return row % w })
 	}
-	wrong("without the first", "does not count the first token: the second has its position", func(_ *sim.Eval, row int) int { return max(row-1, 0) })
+	wrong("without the first", "does not count the first token: the second has its position", func(_ *reference.Eval, row int) int { return max(row-1, 0) })
 	if !r.decodes() {
 		return all
 	}
@@ -54,7 +54,7 @@ func (r *proposer) positions(t turning) []*hypothesis {
 		{"decoded one more", "turns decoded tokens by the position after their own", func(row, _ int) int { return row + 1 }},
 		{"decoded one less", "turns decoded tokens by the position before their own", func(row, _ int) int { return max(row-1, 0) }},
 	} {
-		wrong(c.name, c.computed, func(e *sim.Eval, row int) int {
+		wrong(c.name, c.computed, func(e *reference.Eval, row int) int {
 			if start := r.steps.prefilled(e); row >= start {
 				return c.at(row, start)
 			}

@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // addHypotheses are about a bias, or about a sum with the residual stream.
@@ -15,7 +15,7 @@ func (r *proposer) addHypotheses(n *graph.Node) []*hypothesis {
 		all := []*hypothesis{edit("bias_missing", n, "leaves the bias out", detail{}, passes(0))}
 		for _, x := range r.siblings(n) {
 			all = append(all, unlikely(0.3, edit("weight_wrong_layer", n, fmt.Sprintf("adds the bias of layer %d", x.Layer), detail{"apart": float64(x.Layer - n.Layer)},
-				func(s *sim.Spec) { s.W = x.W })))
+				func(s *reference.Spec) { s.W = x.W })))
 		}
 		return all
 	}
@@ -33,9 +33,9 @@ func (r *proposer) addHypotheses(n *graph.Node) []*hypothesis {
 	}
 	if branch.Op == graph.RMSNorm {
 		all = append(all, edit(r.missingNorm(branch), branch, "adds what was not normed", detail{}, reads(0, branch)))
-		all[len(all)-1].edits = sim.Edits{n: {reads(1, branch.In[0])}}
+		all[len(all)-1].edits = reference.Edits{n: {reads(1, branch.In[0])}}
 	} else {
-		all = append(all, r.extraNorm(n, "what is added", func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
+		all = append(all, r.extraNorm(n, "what is added", func(e *reference.Eval, s *reference.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
 			x, y, err := both(e, rows, s.In[0], s.In[1])
 			if err != nil {
 				return nil, err
@@ -62,13 +62,13 @@ func (r *proposer) mulHypotheses(n *graph.Node) []*hypothesis {
 	}
 	const cause = "layer_scalar"
 	all := []*hypothesis{r.normed(n), edit(cause, n, "leaves the multiplication out", detail{"scalar": "one"}, passes(0)),
-		edit(cause, n, "multiplies by the scalar twice", detail{"scalar": "squared"}, func(s *sim.Spec) {
-			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+		edit(cause, n, "multiplies by the scalar twice", detail{"scalar": "squared"}, func(s *reference.Spec) {
+			s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 				y, err := s.Plain(e, rows)
 				if err != nil {
 					return nil, err
 				}
-				w, err := sim.Vector(s.W[0])
+				w, err := reference.Vector(s.W[0])
 				for i := range y {
 					y[i] *= w[0]
 				}
@@ -76,7 +76,7 @@ func (r *proposer) mulHypotheses(n *graph.Node) []*hypothesis {
 			}
 		})}
 	for _, x := range r.siblings(n) {
-		all = append(all, unlikely(0.3, edit(cause, n, fmt.Sprintf("multiplies by the scalar of layer %d", x.Layer), detail{"apart": float64(x.Layer - n.Layer)}, func(s *sim.Spec) { s.W = x.W })))
+		all = append(all, unlikely(0.3, edit(cause, n, fmt.Sprintf("multiplies by the scalar of layer %d", x.Layer), detail{"apart": float64(x.Layer - n.Layer)}, func(s *reference.Spec) { s.W = x.W })))
 	}
 	// The scalar on what the layer adds, or on its last branch, not on the stream.
 	for stream, depth := n.In[0], 0; stream.Op == graph.Add && len(stream.In) == 2 && stream.Layer == n.Layer; stream, depth = stream.In[0], depth+1 {
@@ -87,7 +87,7 @@ func (r *proposer) mulHypotheses(n *graph.Node) []*hypothesis {
 		} else if depth > 0 {
 			continue
 		}
-		all = append(all, edit(cause, n, "multiplies "+what[3:]+", not the stream", detail{"scalar": what}, func(s *sim.Spec) {
+		all = append(all, edit(cause, n, "multiplies "+what[3:]+", not the stream", detail{"scalar": what}, func(s *reference.Spec) {
 			s.In = []*graph.Node{n.In[0], start}
 			s.Func = scaledDelta
 		}))
@@ -96,12 +96,12 @@ func (r *proposer) mulHypotheses(n *graph.Node) []*hypothesis {
 }
 
 // scaledDelta is start + scalar·(stream - start), In being stream and start.
-func scaledDelta(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+func scaledDelta(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 	y, start, err := both(e, rows, s.In[0], s.In[1])
 	if err != nil {
 		return nil, err
 	}
-	w, err := sim.Vector(s.W[0])
+	w, err := reference.Vector(s.W[0])
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (r *proposer) scaleHypotheses(n *graph.Node) []*hypothesis {
 	size := math.Abs(right)
 	return []*hypothesis{unlikely(cost, fitting(cause, n, fit{right: right, least: size / 1000, most: 1000 * size, guesses: []float64{1, right * right, math.Sqrt(size), 1 / right},
 		make: func(v float64) *hypothesis {
-			return edit(cause, n, fmt.Sprintf("multiplies by %.6g, not by %.6g", v, right), detail{"factor": v, "right": right}, func(s *sim.Spec) { s.By = v })
+			return edit(cause, n, fmt.Sprintf("multiplies by %.6g, not by %.6g", v, right), detail{"factor": v, "right": right}, func(s *reference.Spec) { s.By = v })
 		}}))}
 }
 
@@ -156,12 +156,12 @@ func softcapHypotheses(n *graph.Node) []*hypothesis {
 	right := n.Attr.(graph.ScaleAttr).By
 	scaled := func(what string, before bool) *hypothesis {
 		return unlikely(0.4, fitting("logits_scale", n, fit{right: 1, least: 1e-3, most: 1e3, guesses: []float64{0.5, 2}, make: func(v float64) *hypothesis {
-			return edit("logits_scale", n, fmt.Sprintf("multiplies the logits by %.6g %s the cap", v, what), detail{"factor": v, "place": what}, func(s *sim.Spec) {
+			return edit("logits_scale", n, fmt.Sprintf("multiplies the logits by %.6g %s the cap", v, what), detail{"factor": v, "place": what}, func(s *reference.Spec) {
 				if !before {
 					s.Times = v
 					return
 				}
-				s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+				s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 					y, err := e.Value(s.In[0], rows)
 					for i := range y {
 						y[i] = right * math.Tanh(v*y[i]/right)
@@ -173,12 +173,12 @@ func softcapHypotheses(n *graph.Node) []*hypothesis {
 	}
 	return []*hypothesis{
 		scaled("before", true), scaled("after", false),
-		edit("softcap_missing", n, "does not cap the logits", detail{}, func(s *sim.Spec) { s.By = 0 }),
+		edit("softcap_missing", n, "does not cap the logits", detail{}, func(s *reference.Spec) { s.By = 0 }),
 		unlikely(0.2, fitting("softcap_value", n, fit{right: right, least: 1, most: 1000, guesses: []float64{15, 20, 30, 50, right / 2, right * 2}, make: func(v float64) *hypothesis {
 			if v == right {
 				return nil
 			}
-			return edit("softcap_value", n, fmt.Sprintf("caps at %.6g, not at %.6g", v, right), detail{"cap": v, "right": right}, func(s *sim.Spec) { s.By = v })
+			return edit("softcap_value", n, fmt.Sprintf("caps at %.6g, not at %.6g", v, right), detail{"cap": v, "right": right}, func(s *reference.Spec) { s.By = v })
 		}})),
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 	"github.com/karat-run/karat/internal/rope"
 )
 
@@ -21,15 +21,15 @@ type turning struct {
 }
 
 // wrong is the hypothesis that all of them turn otherwise.
-func (t turning) wrong(cause, computed string, d detail, change sim.Edit) *hypothesis {
-	h := &hypothesis{cause: cause, node: t.at, computed: computed, detail: d, edits: sim.Edits{}, cost: t.cost}
+func (t turning) wrong(cause, computed string, d detail, change reference.Edit) *hypothesis {
+	h := &hypothesis{cause: cause, node: t.at, computed: computed, detail: d, edits: reference.Edits{}, cost: t.cost}
 	if t.side != "" {
 		h.computed += ", " + t.side + " alone"
 		h.detail = maps.Clone(d)
 		h.detail["side"] = t.side
 	}
 	for _, x := range t.nodes {
-		h.edits[x] = []sim.Edit{change}
+		h.edits[x] = []reference.Edit{change}
 	}
 	return h
 }
@@ -48,7 +48,7 @@ func (r *proposer) ropeHypotheses(eq *equation, n *graph.Node) []*hypothesis {
 		all = append(all, r.oneSide(n)...)
 	}
 	if behind(n.In[0]).Op != graph.RMSNorm {
-		all = append(all, r.extraNorm(n, side(n), func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
+		all = append(all, r.extraNorm(n, side(n), func(e *reference.Eval, s *reference.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
 			y, err := e.Value(s.In[0], rows)
 			return s.Rotate(e, norm(y), rows), err
 		}))
@@ -67,13 +67,13 @@ func (r *proposer) oneSide(n *graph.Node) []*hypothesis {
 func (r *proposer) turns(t turning) []*hypothesis {
 	attr, whole := t.at.Attr.(graph.RoPEAttr), t.at.Shape.Last()
 	freqs, dim := attr.Freqs, attr.Turning(whole)
-	speeds := func(f []float64) sim.Edit { return func(s *sim.Spec) { s.Freqs = f } }
+	speeds := func(f []float64) reference.Edit { return func(s *reference.Spec) { s.Freqs = f } }
 	all := []*hypothesis{
 		t.wrong("rope_missing", "does not turn queries and keys", detail{}, speeds(nil)),
 		t.style(attr),
 	}
 	if attr.Magnitude != 0 {
-		all = append(all, t.wrong("rope_magnitude", fmt.Sprintf("turns without the magnitude of %.6g", attr.Magnitude), detail{"magnitude": 1.0, "right": attr.Magnitude}, func(s *sim.Spec) { s.Magnitude = 0 }))
+		all = append(all, t.wrong("rope_magnitude", fmt.Sprintf("turns without the magnitude of %.6g", attr.Magnitude), detail{"magnitude": 1.0, "right": attr.Magnitude}, func(s *reference.Spec) { s.Magnitude = 0 }))
 	}
 	all = append(all, t.sections(attr)...)
 	all = append(all, r.positions(t)...)
@@ -83,7 +83,7 @@ func (r *proposer) turns(t turning) []*hypothesis {
 	base := theta(freqs, dim)
 	plain := rope.New(base, dim)
 	if dim < whole {
-		all = append(all, t.wrong("rope_partial", fmt.Sprintf("turns all %d features of a head, not %d", whole, dim), detail{"part": 1.0}, func(s *sim.Spec) { s.Freqs, s.Part = rope.New(base, whole), 0 }),
+		all = append(all, t.wrong("rope_partial", fmt.Sprintf("turns all %d features of a head, not %d", whole, dim), detail{"part": 1.0}, func(s *reference.Spec) { s.Freqs, s.Part = rope.New(base, whole), 0 }),
 			t.wrong("rope_partial", fmt.Sprintf("turns %d features of a head at the speeds of all %d", dim, whole), detail{"speeds": "of the whole head"}, speeds(rope.New(base, whole)[:len(freqs)])))
 	}
 	if !alike(plain, freqs) && len(freqs) == dim/2 {
@@ -107,7 +107,7 @@ func (r *proposer) turns(t turning) []*hypothesis {
 	for _, part := range []float64{0.25, 0.5, 0.75} {
 		if turning := int(part*float64(whole)) / 2 * 2; turning != dim {
 			all = append(all, unlikely(0.3, t.wrong("rope_partial", fmt.Sprintf("turns the first %d of %d features", turning, whole), detail{"part": part},
-				func(s *sim.Spec) { s.Freqs, s.Part = rope.New(base, turning), turning })))
+				func(s *reference.Spec) { s.Freqs, s.Part = rope.New(base, turning), turning })))
 		}
 		if count := int(part * float64(dim/2)); count != len(freqs) {
 			some := plain
@@ -130,7 +130,7 @@ func (t turning) otherBase(freqs []float64, base float64, dim int) []*hypothesis
 			make: func(v float64) *hypothesis {
 				f, d := f(v), maps.Clone(d)
 				d["theta"], d["right"] = v, base
-				h := t.wrong("rope_theta", fmt.Sprintf("turns by powers of %.6g, not of %.6g", v, base), d, func(s *sim.Spec) { s.Freqs = f })
+				h := t.wrong("rope_theta", fmt.Sprintf("turns by powers of %.6g, not of %.6g", v, base), d, func(s *reference.Spec) { s.Freqs = f })
 				h.fix = exponent(v, base)
 				return h
 			}}}
@@ -167,7 +167,7 @@ func (t turning) style(a graph.RoPEAttr) *hypothesis {
 	if a.Interleaved {
 		name, computed = "half", "turns pairs (i, i+d/2), not (2i, 2i+1)"
 	}
-	return t.wrong("rope_style", computed, detail{"style": name}, func(s *sim.Spec) { s.Interleaved = !a.Interleaved })
+	return t.wrong("rope_style", computed, detail{"style": name}, func(s *reference.Spec) { s.Interleaved = !a.Interleaved })
 }
 
 // sectioned reports whether n turns by positions of three parts.
@@ -186,15 +186,15 @@ func (t turning) sections(a graph.RoPEAttr) []*hypothesis {
 		order = "one run after another"
 	}
 	return []*hypothesis{
-		t.wrong("rope_sections", "turns only the pairs of time: height and width stay 0", detail{"parts": "time alone"}, func(s *sim.Spec) {
+		t.wrong("rope_sections", "turns only the pairs of time: height and width stay 0", detail{"parts": "time alone"}, func(s *reference.Spec) {
 			s.Parts = func(p [3]int32) [3]int32 { return [3]int32{p[0], 0, 0} }
 		}),
-		t.wrong("rope_sections", "gives the sections their pairs "+order, detail{"order": order}, func(s *sim.Spec) { s.Woven = !a.Woven }),
-		t.wrong("rope_sections", "gives height the pairs of width, and width those of height", detail{"order": "width before height"}, func(s *sim.Spec) {
+		t.wrong("rope_sections", "gives the sections their pairs "+order, detail{"order": order}, func(s *reference.Spec) { s.Woven = !a.Woven }),
+		t.wrong("rope_sections", "gives height the pairs of width, and width those of height", detail{"order": "width before height"}, func(s *reference.Spec) {
 			s.Parts = func(p [3]int32) [3]int32 { return [3]int32{p[0], p[2], p[1]} }
 		}),
-		t.wrong("rope_sections", "turns all pairs by where a row stands, as those of text", detail{"parts": "of text"}, func(s *sim.Spec) { s.Sections = [3]int{} }),
-		t.wrong("rope_sections", "turns all pairs by the time", detail{"parts": "time for all"}, func(s *sim.Spec) {
+		t.wrong("rope_sections", "turns all pairs by where a row stands, as those of text", detail{"parts": "of text"}, func(s *reference.Spec) { s.Sections = [3]int{} }),
+		t.wrong("rope_sections", "turns all pairs by the time", detail{"parts": "time for all"}, func(s *reference.Spec) {
 			s.Parts = func(p [3]int32) [3]int32 { return [3]int32{p[0], p[0], p[0]} }
 		}),
 	}
@@ -213,7 +213,7 @@ func (t turning) otherFactor(plain, freqs []float64) *hypothesis {
 				f[i] = plain[i] * (1 - part + part/v)
 			}
 			return t.wrong("rope_scaling", fmt.Sprintf("scales the frequencies by a factor of %.4g, not %.4g", v, right), detail{"factor": v, "right": right},
-				func(s *sim.Spec) { s.Freqs = f })
+				func(s *reference.Spec) { s.Freqs = f })
 		}}}
 }
 
@@ -232,7 +232,7 @@ func (r *proposer) otherKinds(t turning, freqs []float64, dim int) []*hypothesis
 		seen = append(seen, f)
 		if len(f) < x.Shape.Last()/2 && len(f) < len(freqs) {
 			all = append(all, t.wrong("rope_factors", fmt.Sprintf("turns %d pairs of %d, as the factors of another kind of layers say", len(f), dim/2),
-				detail{"factors": anotherKind}, func(s *sim.Spec) { s.Freqs = freqs[:len(f)] }))
+				detail{"factors": anotherKind}, func(s *reference.Spec) { s.Freqs = freqs[:len(f)] }))
 		}
 		if len(f) <= dim/2 {
 			cause := "rope_theta"
@@ -241,7 +241,7 @@ func (r *proposer) otherKinds(t turning, freqs []float64, dim int) []*hypothesis
 				cause = "rope_scaling"
 			}
 			how := fmt.Sprintf("turns by %s, as %s, not by %s", speeds(f, theirs), r.turnedSo(f), speeds(freqs, dim))
-			all = append(all, t.wrong(cause, how, detail{"speeds": anotherKind}, func(s *sim.Spec) { s.Freqs = f }))
+			all = append(all, t.wrong(cause, how, detail{"speeds": anotherKind}, func(s *reference.Spec) { s.Freqs = f }))
 		}
 	}
 	return all

@@ -5,18 +5,18 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
 // alters makes a node compute with its i-th weight changed.
-func alters(i int, change func(w []float64)) sim.Edit {
-	return func(s *sim.Spec) {
+func alters(i int, change func(w []float64)) reference.Edit {
+	return func(s *reference.Spec) {
 		w := s.W[i]
-		f, err := sim.Vector(w)
+		f, err := reference.Vector(w)
 		if err != nil {
-			s.Func = func(*sim.Eval, *sim.Spec, []int) ([]float64, error) { return nil, err }
+			s.Func = func(*reference.Eval, *reference.Spec, []int) ([]float64, error) { return nil, err }
 			return
 		}
 		change(f)
@@ -35,7 +35,7 @@ func zeros(w []float64) { clear(w) }
 func headHypotheses(n *graph.Node) []*hypothesis {
 	if a, ok := n.Attr.(graph.PoolAttr); ok {
 		other := graph.Mean + graph.First - a.Pooling
-		return []*hypothesis{edit("pooling", n, "gives the "+other.String()+", not the "+a.Pooling.String(), detail{}, func(s *sim.Spec) { s.Pooling = other })}
+		return []*hypothesis{edit("pooling", n, "gives the "+other.String()+", not the "+a.Pooling.String(), detail{}, func(s *reference.Spec) { s.Pooling = other })}
 	}
 	var all []*hypothesis
 	for _, by := range []int{1, n.W[0].Shape[0] - 1} {
@@ -50,7 +50,7 @@ func headHypotheses(n *graph.Node) []*hypothesis {
 // scanHypotheses are of convolutions and scans.
 func (r *proposer) scanHypotheses(n *graph.Node) []*hypothesis {
 	size := r.steps.stepSize(n)
-	all := []*hypothesis{edit("state_lost", n, "begins each step without a state", detail{}, func(s *sim.Spec) { s.First = r.steps.ownStep(size) })}
+	all := []*hypothesis{edit("state_lost", n, "begins each step without a state", detail{}, func(s *reference.Spec) { s.First = r.steps.ownStep(size) })}
 	if n.Op == graph.Conv {
 		k := n.W[0].Shape[1]
 		all = append(all, edit("conv_order", n, "multiplies the newest input by the first weight", detail{}, alters(0, func(w []float64) {
@@ -59,7 +59,7 @@ func (r *proposer) scanHypotheses(n *graph.Node) []*hypothesis {
 			}
 		})))
 		if len(n.W) > 1 {
-			all = append(all, edit("bias_missing", n, "adds no bias", detail{}, func(s *sim.Spec) { s.W = s.W[:1] }))
+			all = append(all, edit("bias_missing", n, "adds no bias", detail{}, func(s *reference.Spec) { s.W = s.W[:1] }))
 		}
 		return all
 	}

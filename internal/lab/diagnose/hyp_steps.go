@@ -4,8 +4,8 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // steps is what tells how many tokens the engine computed at once.
@@ -16,7 +16,7 @@ type steps struct {
 }
 
 // prefilled is how many of a prompt's first tokens were not decoded one by one.
-func (r *steps) prefilled(e *sim.Eval) int {
+func (r *steps) prefilled(e *reference.Eval) int {
 	for _, p := range r.prompts {
 		if slices.Equal(p.IDs, e.IDs()) {
 			return len(p.IDs) - p.decoded()
@@ -27,10 +27,10 @@ func (r *steps) prefilled(e *sim.Eval) int {
 
 // stepEnds are the last positions of the steps that computed rows, as they may be: a mask
 // that hides nothing shows nothing of later positions.
-func (r *steps) stepEnds(n *graph.Node) []func(e *sim.Eval, at int) int {
-	var all []func(e *sim.Eval, at int) int
+func (r *steps) stepEnds(n *graph.Node) []func(e *reference.Eval, at int) int {
+	var all []func(e *reference.Eval, at int) int
 	for _, size := range r.stepSizes(n) {
-		all = append(all, func(e *sim.Eval, at int) int {
+		all = append(all, func(e *reference.Eval, at int) int {
 			if end := r.prefilled(e); at < end {
 				return min(at/size*size+size, end) - 1
 			}
@@ -109,8 +109,8 @@ func (r *steps) stepSize(n *graph.Node) int {
 }
 
 // ownStep is the first position of a row's own step, for steps of size rows and decoded ones.
-func (r *steps) ownStep(size int) func(e *sim.Eval, at int) int {
-	return func(e *sim.Eval, at int) int {
+func (r *steps) ownStep(size int) func(e *reference.Eval, at int) int {
+	return func(e *reference.Eval, at int) int {
 		if at >= r.prefilled(e) {
 			return at
 		}

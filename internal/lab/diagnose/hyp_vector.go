@@ -4,31 +4,31 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 func (r *proposer) layerNormHypotheses(n *graph.Node) []*hypothesis {
 	eps := float64(n.Attr.(graph.NormAttr).Eps)
 	all := []*hypothesis{
-		edit("norm_mean", n, "divides by the root mean square, without subtracting the mean", detail{}, func(s *sim.Spec) { s.KeepMean = true }),
+		edit("norm_mean", n, "divides by the root mean square, without subtracting the mean", detail{}, func(s *reference.Spec) { s.KeepMean = true }),
 		edit(r.missingNorm(n), n, "leaves the norm out", detail{}, passes(0)),
 		unlikely(0.1, fitting("norm_eps", n, fit{right: eps, least: 1e-12, most: 1, guesses: []float64{1e-12, 1e-8, 1e-6, 1e-5, 1e-3},
 			make: func(v float64) *hypothesis {
-				return edit("norm_eps", n, fmt.Sprintf("adds %.3g to the variance, not %.3g", v, eps), detail{"eps": v, "right": eps}, func(s *sim.Spec) { s.Eps = v })
+				return edit("norm_eps", n, fmt.Sprintf("adds %.3g to the variance, not %.3g", v, eps), detail{"eps": v, "right": eps}, func(s *reference.Spec) { s.Eps = v })
 			}})),
 	}
 	if len(n.W) > 1 {
-		all = append(all, edit("bias_missing", n, "adds no bias", detail{}, func(s *sim.Spec) { s.W = s.W[:1] }))
+		all = append(all, edit("bias_missing", n, "adds no bias", detail{}, func(s *reference.Spec) { s.W = s.W[:1] }))
 	}
 	return append(all, r.postNorms(n)...)
 }
 
 func positionHypotheses(n *graph.Node) []*hypothesis {
-	all := []*hypothesis{edit("position_embedding", n, "adds no positions", detail{}, func(s *sim.Spec) { s.Times = 0 })}
+	all := []*hypothesis{edit("position_embedding", n, "adds no positions", detail{}, func(s *reference.Spec) { s.Times = 0 })}
 	for _, shift := range []int{1, 2, -1} {
 		all = append(all, edit("position_embedding", n, fmt.Sprintf("reads the table at the position plus %d", shift), detail{"shift": float64(shift)},
-			func(s *sim.Spec) { s.Shift = shift }))
+			func(s *reference.Spec) { s.Shift = shift }))
 	}
 	return all
 }
@@ -38,7 +38,7 @@ func temperatureHypotheses(n *graph.Node) []*hypothesis {
 	other := 1 - min(shift, 1)
 	return []*hypothesis{
 		edit("position_scale", n, "multiplies by no factor", detail{}, passes(0)),
-		edit("position_scale", n, fmt.Sprintf("counts positions from %d", other), detail{"shift": float64(other)}, func(s *sim.Spec) { s.Shift = other - shift }),
+		edit("position_scale", n, fmt.Sprintf("counts positions from %d", other), detail{"shift": float64(other)}, func(s *reference.Spec) { s.Shift = other - shift }),
 	}
 }
 
@@ -46,11 +46,11 @@ func concatHypotheses(n *graph.Node) []*hypothesis {
 	if n.In[0] == n.In[1] || !slices.Equal(n.In[0].Shape, n.In[1].Shape) {
 		return nil
 	}
-	return []*hypothesis{edit("parts_swapped", n, "puts the second part first", detail{}, func(s *sim.Spec) { s.In = []*graph.Node{s.In[1], s.In[0]} })}
+	return []*hypothesis{edit("parts_swapped", n, "puts the second part first", detail{}, func(s *reference.Spec) { s.In = []*graph.Node{s.In[1], s.In[0]} })}
 }
 
 // meanSquare norms as RMSNorm does.
-func meanSquare(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+func meanSquare(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 	x, err := e.Value(s.In[0], rows)
 	if err != nil {
 		return nil, err
@@ -65,8 +65,8 @@ func sliceHypotheses(n *graph.Node) (all []*hypothesis) {
 		if offset == right {
 			continue
 		}
-		all = append(all, edit("slice_part", n, fmt.Sprintf("takes the part from %d on, not from %d", offset, right), detail{"offset": float64(offset), "right": float64(right)}, func(s *sim.Spec) {
-			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+		all = append(all, edit("slice_part", n, fmt.Sprintf("takes the part from %d on, not from %d", offset, right), detail{"offset": float64(offset), "right": float64(right)}, func(s *reference.Spec) {
+			s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 				x, err := e.Value(s.In[0], rows)
 				var y []float64
 				for ; len(x) > 0 && err == nil; x = x[width:] {

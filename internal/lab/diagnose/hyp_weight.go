@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -67,7 +67,7 @@ func (r *proposer) observe(eq *equation) (*observed, error) {
 		x, want, got = append(x, in...), append(want, y...), append(got, p.read(eq.target, rows)...)
 	}
 	if o.bias != nil {
-		b, err := sim.Vector(o.bias.W[0])
+		b, err := reference.Vector(o.bias.W[0])
 		if err != nil {
 			return nil, err
 		}
@@ -96,7 +96,7 @@ func (r *proposer) measured(eq *equation) ([]*hypothesis, error) {
 	if o.n == r.head() {
 		return nil, nil
 	}
-	w, err := sim.Vector(o.n.W[0])
+	w, err := reference.Vector(o.n.W[0])
 	if err != nil {
 		return nil, err
 	}
@@ -126,15 +126,15 @@ func (r *proposer) rowsPermuted(eq *equation, o *observed) *hypothesis {
 	}
 	h := edit(cause, o.n, "gives the rows of the weight in another order"+describeOrder(order, r.headDim(eq.target)), detail{"order": "permuted"}, reordered(order))
 	if withBias {
-		h.edits[o.bias] = []sim.Edit{reordered(order)}
-		h.edits[o.n] = []sim.Edit{func(*sim.Spec) {}}
+		h.edits[o.bias] = []reference.Edit{reordered(order)}
+		h.edits[o.n] = []reference.Edit{func(*reference.Spec) {}}
 	}
 	return h
 }
 
 // withBias is the order in which a product's features lie together with its bias.
 func (r *proposer) withBias(eq *equation, o *observed) []int {
-	b, err := sim.Vector(o.bias.W[0])
+	b, err := reference.Vector(o.bias.W[0])
 	if err != nil {
 		return nil
 	}
@@ -149,10 +149,10 @@ func (r *proposer) withBias(eq *equation, o *observed) []int {
 }
 
 // reordered is a node's features in another order.
-func reordered(order []int) sim.Edit {
+func reordered(order []int) reference.Edit {
 	w := len(order)
-	return func(s *sim.Spec) {
-		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+	return func(s *reference.Spec) {
+		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 			y, err := s.Plain(e, rows)
 			if err != nil {
 				return nil, err
@@ -181,7 +181,7 @@ func columnsPermuted(o *observed, weight *matrix) *hypothesis {
 	if order == nil {
 		return nil
 	}
-	return edit("weight_permuted", o.n, "reads its input's features in another order", detail{"order": "of columns"}, func(s *sim.Spec) {
+	return edit("weight_permuted", o.n, "reads its input's features in another order", detail{"order": "of columns"}, func(s *reference.Spec) {
 		s.Alter = func(w []float64, rows, cols int) []float64 {
 			y := make([]float64, len(w))
 			for i := range w {
@@ -292,7 +292,7 @@ func blocksScaled(o *observed, weight *matrix) *hypothesis {
 			}
 		}
 	}
-	return unlikely(1, edit("weight_scale", o.n, "decodes the weight's blocks with other scales or minimums", detail{"scales": "of blocks"}, func(s *sim.Spec) {
+	return unlikely(1, edit("weight_scale", o.n, "decodes the weight's blocks with other scales or minimums", detail{"scales": "of blocks"}, func(s *reference.Spec) {
 		s.Alter = func([]float64, int, int) []float64 { return fitted }
 	}))
 }

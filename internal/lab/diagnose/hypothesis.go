@@ -4,9 +4,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/cause"
-	"github.com/karat-run/karat/internal/lab/sim"
 	"github.com/karat-run/karat/internal/round"
 )
 
@@ -18,7 +18,7 @@ type hypothesis struct {
 	detail   map[string]any // what, the same in all layers
 	computed string         // a sentence without subject: "scales the scores by 0.125"
 	cost     float64        // how much less likely than others that explain as much; 0 to 3
-	edits    sim.Edits
+	edits    reference.Edits
 
 	// If fit is set, the hypothesis has a parameter: edits makes the one of a value.
 	fit   *fit
@@ -118,8 +118,8 @@ func (f *fit) rounded() []float64 {
 type detail = map[string]any
 
 // edit is a hypothesis of one changed node.
-func edit(cause string, n *graph.Node, computed string, d detail, change sim.Edit) *hypothesis {
-	return &hypothesis{cause: cause, node: n, computed: computed, detail: d, edits: sim.Edits{n: {change}}}
+func edit(cause string, n *graph.Node, computed string, d detail, change reference.Edit) *hypothesis {
+	return &hypothesis{cause: cause, node: n, computed: computed, detail: d, edits: reference.Edits{n: {change}}}
 }
 
 // unlikely is h with a cost: what explains as much without it comes first.
@@ -134,15 +134,17 @@ func fitting(cause string, n *graph.Node, f fit) *hypothesis {
 }
 
 // passes makes a node give on its i-th input.
-func passes(i int) sim.Edit {
-	return func(s *sim.Spec) {
-		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) { return e.Value(s.In[i], rows) }
+func passes(i int) reference.Edit {
+	return func(s *reference.Spec) {
+		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+			return e.Value(s.In[i], rows)
+		}
 	}
 }
 
 // reads makes a node read x as its i-th input.
-func reads(i int, x *graph.Node) sim.Edit {
-	return func(s *sim.Spec) {
+func reads(i int, x *graph.Node) reference.Edit {
+	return func(s *reference.Spec) {
 		s.In = slices.Clone(s.In)
 		s.In[i] = x
 	}
@@ -152,7 +154,7 @@ func reads(i int, x *graph.Node) sim.Edit {
 func join(x, h *hypothesis) {
 	x.nodes = append(x.nodes, h.node)
 	if x.fit == nil {
-		edits := sim.Edits{}
+		edits := reference.Edits{}
 		for n, e := range x.edits {
 			edits[n] = e
 		}
@@ -172,7 +174,7 @@ func join(x, h *hypothesis) {
 			return nil
 		}
 		both := *a
-		both.nodes, both.edits = nodes, sim.Edits{}.And(a.edits)
+		both.nodes, both.edits = nodes, reference.Edits{}.And(a.edits)
 		for n, e := range b.edits {
 			if both.edits[n] == nil {
 				both.edits[n] = e

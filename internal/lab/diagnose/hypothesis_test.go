@@ -3,8 +3,8 @@ package diagnose
 import (
 	"testing"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // TestCostOfValue: a value of an unlikely parameter is as unlikely: a window that no prompt is longer than is a missing one.
@@ -48,7 +48,7 @@ func TestSameFactors(t *testing.T) {
 	joint := sameFactors(all)
 	for i, want := range [][]float64{{0.25, 9}, {1, 1}} {
 		for k, n := range joint[i].nodes {
-			s := &sim.Spec{}
+			s := &reference.Spec{}
 			joint[i].edits[n][0](s)
 			if s.By != want[k] || len(joint[i].nodes) != 2 {
 				t.Errorf("%s: %v", joint[i].computed, s.By)

@@ -4,9 +4,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // measurement is how far the engine's values lie from what follows from its own values
@@ -19,7 +19,7 @@ type measurement struct {
 	perScan  int                         // rows of a prompt that scan may look at
 	declared class                       // what the dump says; "" where it does not
 	class    class
-	edits    sim.Edits // of the accepted hypotheses
+	edits    reference.Edits // of the accepted hypotheses
 }
 
 // begin finds what there is to measure.
@@ -164,7 +164,7 @@ func (r *measurement) remeasure(eqs []*equation) error {
 // measure is how far the engine's values lie from eq at the sites, under the edits
 // accepted, those of base, which may be nil, and more. Floors are those given, by site,
 // or measured if there are none.
-func (r *measurement) measure(eq *equation, base *attempt, more sim.Edits, sites []site, floors map[site]float64) ([]rowError, error) {
+func (r *measurement) measure(eq *equation, base *attempt, more reference.Edits, sites []site, floors map[site]float64) ([]rowError, error) {
 	var all []rowError
 	for i, p := range r.prompts {
 		var rows []int
@@ -212,7 +212,7 @@ func (r *measurement) measure(eq *equation, base *attempt, more sim.Edits, sites
 }
 
 // at measures eq again at sites, with the floors that they have.
-func (r *measurement) at(eq *equation, base *attempt, more sim.Edits, sites []rowError) ([]rowError, error) {
+func (r *measurement) at(eq *equation, base *attempt, more reference.Edits, sites []rowError) ([]rowError, error) {
 	floors, at := map[site]float64{}, make([]site, len(sites))
 	for i, s := range sites {
 		at[i], floors[s.site] = s.site, s.floor
@@ -230,7 +230,7 @@ func noFloors(sites []site) map[site]float64 {
 
 // holds measures eq at all sites, and reports whether it holds. The errors are not of all
 // sites if it does not.
-func (r *measurement) holds(eq *equation, base *attempt, more sim.Edits) (errors []rowError, ok bool, err error) {
+func (r *measurement) holds(eq *equation, base *attempt, more reference.Edits) (errors []rowError, ok bool, err error) {
 	sites := r.sites(eq)
 	for i := range r.prompts { // prompt by prompt, since one may tell enough
 		some := slices.DeleteFunc(slices.Clone(sites), func(s site) bool { return s.prompt != i })
@@ -253,7 +253,7 @@ const borderline = 4 * excess
 
 // raise measures the floors of rows again, by more arms, where got lies above them, but not far: a few
 // arms may all miss the rounding of a row in which large terms cancel, as they do in scans and in norms of them.
-func (r *measurement) raise(p *prompt, n *graph.Node, edits sim.Edits, rows []int, want, got, noise []float64) error {
+func (r *measurement) raise(p *prompt, n *graph.Node, edits reference.Edits, rows []int, want, got, noise []float64) error {
 	w := n.Shape.Size()
 	var places, close []int
 	var values []float64
@@ -265,7 +265,7 @@ func (r *measurement) raise(p *prompt, n *graph.Node, edits sim.Edits, rows []in
 	if len(close) == 0 {
 		return nil
 	}
-	var arms []*sim.Eval
+	var arms []*reference.Eval
 	for _, num := range r.class.more() {
 		arms = append(arms, p.eval(r.model, p.known, num).With(r.edits))
 	}
@@ -281,7 +281,7 @@ func (r *measurement) raise(p *prompt, n *graph.Node, edits sim.Edits, rows []in
 // floors is what rounding alone may put between rows of want, n's values by its
 // equation, and an engine's: the worst of the arms, and no less than what most rows
 // have: a row whose rounding happens to be small in all arms may have more.
-func (r *measurement) floors(p *prompt, n *graph.Node, edits sim.Edits, rows []int, want []float64, arms []*sim.Eval) ([]float64, error) {
+func (r *measurement) floors(p *prompt, n *graph.Node, edits reference.Edits, rows []int, want []float64, arms []*reference.Eval) ([]float64, error) {
 	noise := make([]float64, len(rows))
 	w := n.Shape.Size()
 	for _, arm := range arms {
@@ -356,7 +356,7 @@ func (r *measurement) shadowed(eq *equation) bool {
 }
 
 // touched are the equations whose value the edits may change.
-func (r *measurement) touched(edits sim.Edits) []*equation {
+func (r *measurement) touched(edits reference.Edits) []*equation {
 	var eqs []*equation
 	for _, eq := range r.eqs {
 		if slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return edits[n] != nil }) || r.reads(eq, edits) {
@@ -367,7 +367,7 @@ func (r *measurement) touched(edits sim.Edits) []*equation {
 }
 
 // reads reports whether an equation's attention reads a store that is edited.
-func (r *measurement) reads(eq *equation, edits sim.Edits) bool {
+func (r *measurement) reads(eq *equation, edits reference.Edits) bool {
 	for _, n := range eq.span {
 		if n.Op == graph.Attention && edits[r.model.Store(n)] != nil {
 			return true

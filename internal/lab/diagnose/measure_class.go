@@ -3,7 +3,7 @@ package diagnose
 import (
 	"math/rand/v2"
 
-	"github.com/karat-run/karat/internal/lab/sim"
+	"github.com/karat-run/karat/internal/backend/reference"
 )
 
 // setClass makes the evaluations of all prompts those of an engine of that class.
@@ -19,7 +19,7 @@ func (r *measurement) setCenter(c class) {
 	}
 }
 
-func (r *measurement) setArms(arms []*sim.Numerics) {
+func (r *measurement) setArms(arms []*reference.Numerics) {
 	for _, p := range r.prompts {
 		p.arms = nil
 		for _, n := range arms {
@@ -43,7 +43,7 @@ func (r *measurement) addStored(c class) {
 }
 
 // build makes edits part of the simulated engine.
-func (r *measurement) build(edits sim.Edits) {
+func (r *measurement) build(edits reference.Edits) {
 	r.edits = r.edits.And(edits)
 	for _, p := range r.prompts {
 		p.center = p.center.With(edits)

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // misfits keeps the taps of found that have a place, but not its width.
@@ -40,7 +40,7 @@ func (r placement) place() error {
 			return err
 		}
 		r.misfits(found)
-		q := &prompt{Prompt: p, given: given, known: map[*graph.Node]sim.Known{}, placed: map[*graph.Node]lab.Placed{}}
+		q := &prompt{Prompt: p, given: given, known: map[*graph.Node]reference.Known{}, placed: map[*graph.Node]lab.Placed{}}
 		for _, t := range found.Taps {
 			q.tapped = q.tapped || t.Node != r.g.Result() && !strings.HasPrefix(t.Name, hidden)
 			q.outline = q.outline || strings.HasPrefix(t.Name, hidden)

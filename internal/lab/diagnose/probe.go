@@ -5,9 +5,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // probing is the stage that tells broken probes from broken engines.
@@ -144,7 +144,7 @@ func (r probing) holdsWithout(c *equation, set []*equation) (bool, error) {
 	undo := r.hide(targets(set))
 	defer undo()
 	errors, ok, err := r.holds(c, nil, nil)
-	if sim.Uncomputable(err) { // without them
+	if reference.Uncomputable(err) { // without them
 		return false, nil
 	}
 	with := worst(c.errors)

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // judgePrompts finds prompts whose taps, or whose taps of a part of the model, are another's: they
@@ -115,7 +115,7 @@ func (r probing) sameTaps(p, q *prompt) (same []*graph.Node, all bool) {
 }
 
 // overlap is the first row that both values have, and the one behind the last.
-func overlap(a, b sim.Known) (first, end int) {
+func overlap(a, b reference.Known) (first, end int) {
 	i, n := a.Rows()
 	j, m := b.Rows()
 	return max(i, j), min(i+n, j+m)

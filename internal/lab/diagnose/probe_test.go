@@ -7,12 +7,11 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/arch"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // begun is a diagnosis of a right engine's dump, up to its equations.
@@ -28,7 +27,7 @@ func begun(t *testing.T) probing {
 		t.Fatal(err)
 	}
 	p := &lab.Prompt{IDs: []int32{1, 2, 3, 4}}
-	recorder, err := lab.NewRecorder(t.Context(), g, ref.Backend{}, len(p.IDs), len(p.IDs))
+	recorder, err := lab.NewRecorder(t.Context(), g, reference.Backend{}, len(p.IDs), len(p.IDs))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +46,7 @@ func begun(t *testing.T) probing {
 }
 
 // doubled is a tap that holds twice the values.
-type doubled struct{ sim.Known }
+type doubled struct{ reference.Known }
 
 func (k doubled) Read(dst []float64, row int) {
 	k.Known.Read(dst, row)
@@ -95,7 +94,7 @@ func TestHoldsWithout(t *testing.T) {
 	}
 	r.ctx = t.Context()
 
-	r.edits = sim.Edits{norm.target: {func(s *sim.Spec) { s.In = []*graph.Node{q.target} }}} // a circle
+	r.edits = reference.Edits{norm.target: {func(s *reference.Spec) { s.In = []*graph.Node{q.target} }}} // a circle
 	r.setClass(r.class)
 	if ok, err := r.holdsWithout(q, []*equation{norm, q}); ok || err != nil {
 		t.Errorf("what cannot be computed: %v, %v", ok, err)
@@ -103,8 +102,8 @@ func TestHoldsWithout(t *testing.T) {
 	r.edits = nil
 
 	broken := errors.New("the file ends")
-	r.edits = sim.Edits{norm.target: {func(s *sim.Spec) {
-		s.Func = func(*sim.Eval, *sim.Spec, []int) ([]float64, error) { return nil, broken }
+	r.edits = reference.Edits{norm.target: {func(s *reference.Spec) {
+		s.Func = func(*reference.Eval, *reference.Spec, []int) ([]float64, error) { return nil, broken }
 	}}}
 	r.setClass(r.class)
 	if _, err := r.holdsWithout(q, set); !errors.Is(err, broken) {

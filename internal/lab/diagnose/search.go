@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // search is the stage that names causes: sets of hypotheses under which equations hold.
@@ -154,7 +154,7 @@ func (r *search) unknown(eq *equation) {
 	if heads := l.wrongHeads(eq); n == eq.target && heads != "" {
 		d["heads"] = heads
 	}
-	h := &hypothesis{cause: "unknown", node: n, detail: d, computed: "computes something that is on no list" + l.where(eq), eqs: []*equation{eq}, edits: sim.Edits{}}
+	h := &hypothesis{cause: "unknown", node: n, detail: d, computed: "computes something that is on no list" + l.where(eq), eqs: []*equation{eq}, edits: reference.Edits{}}
 	if l.untold(among, eq.target) != nil {
 		h.among = among
 	}

@@ -6,9 +6,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // again looks a second time where the logits lie farther from the reference with the findings
@@ -122,7 +122,7 @@ type asking struct {
 	*closing
 	f    *free
 	rows []int
-	base *sim.Eval
+	base *reference.Eval
 }
 
 func (r *closing) ask(f *free) *asking {
@@ -135,7 +135,7 @@ func (r *closing) ask(f *free) *asking {
 }
 
 // with is the KL of the prompt's logits from the reference's with edits besides.
-func (r *asking) with(edits sim.Edits) (float64, error) {
+func (r *asking) with(edits reference.Edits) (float64, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err
 	}

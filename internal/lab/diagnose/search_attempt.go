@@ -5,29 +5,29 @@ import (
 	"math"
 	"slices"
 
-	"github.com/karat-run/karat/internal/lab/sim"
+	"github.com/karat-run/karat/internal/backend/reference"
 )
 
 // attempt is a set of hypotheses and how far the equations lie off under it.
 type attempt struct {
 	hs     []*hypothesis
-	edits  sim.Edits
+	edits  reference.Edits
 	errors []rowError // of the equation at some sites
 	ratio  float64    // the worst of them
 	score  float64    // mean base-2 logarithm of their ratios: how near it comes
 	left   int        // flagged equations among those it touches, less those without it
 	breaks bool       // it flags one that was not
 	cost   float64
-	evals  map[*sim.Eval]*sim.Eval // with its edits, by those without
+	evals  map[*reference.Eval]*reference.Eval // with its edits, by those without
 }
 
 // on is p's values under the attempt; a nil one changes nothing.
-func (a *attempt) on(p *prompt) *sim.Eval {
+func (a *attempt) on(p *prompt) *reference.Eval {
 	if a == nil || len(a.edits) == 0 {
 		return p.center
 	}
 	if a.evals == nil {
-		a.evals = map[*sim.Eval]*sim.Eval{}
+		a.evals = map[*reference.Eval]*reference.Eval{}
 	}
 	if a.evals[p.center] == nil {
 		a.evals[p.center] = p.center.With(a.edits)
@@ -36,7 +36,7 @@ func (a *attempt) on(p *prompt) *sim.Eval {
 }
 
 // with is the attempt's edits and more.
-func (a *attempt) with(more sim.Edits) sim.Edits {
+func (a *attempt) with(more reference.Edits) reference.Edits {
 	if a == nil {
 		return more
 	}

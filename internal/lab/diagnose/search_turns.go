@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 	"github.com/karat-run/karat/internal/rope"
 )
 
@@ -80,10 +80,10 @@ func list(x []float64) string {
 	return strings.Join(words, ", ") + " ..."
 }
 
-func (t *turner) edits(f []float64) sim.Edits {
-	edits := sim.Edits{}
+func (t *turner) edits(f []float64) reference.Edits {
+	edits := reference.Edits{}
 	for _, n := range t.ropes {
-		edits[n] = []sim.Edit{func(s *sim.Spec) { s.Freqs = f }}
+		edits[n] = []reference.Edit{func(s *reference.Spec) { s.Freqs = f }}
 	}
 	return edits
 }

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // subject is a dump and its model, as placement leaves them and as all that follows reads them.
@@ -42,15 +42,15 @@ type prompt struct {
 	given   bool    // its ids are not the dump's own
 	outline bool    // there are the hidden states of the last positions
 	step    float64 // the largest relative error of the form that values are stored in
-	known   map[*graph.Node]sim.Known
+	known   map[*graph.Node]reference.Known
 	placed  map[*graph.Node]lab.Placed
-	twice   [][2]lab.Placed // taps of the same value
-	center  *sim.Eval       // what an engine of the class computes, with the accepted edits
-	arms    []*sim.Eval     // and with its roundings falling otherwise
+	twice   [][2]lab.Placed   // taps of the same value
+	center  *reference.Eval   // what an engine of the class computes, with the accepted edits
+	arms    []*reference.Eval // and with its roundings falling otherwise
 }
 
 // eval is an evaluation of m for the prompt.
-func (p *prompt) eval(m *sim.Model, known map[*graph.Node]sim.Known, num *sim.Numerics) *sim.Eval {
+func (p *prompt) eval(m *reference.Model, known map[*graph.Node]reference.Known, num *reference.Numerics) *reference.Eval {
 	return m.Eval(p.IDs, known, num).At(p.Parts)
 }
 

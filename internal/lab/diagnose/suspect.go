@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // locator says where a fault is that nothing explains.
@@ -108,7 +108,7 @@ func (r locator) common(n *graph.Node) bool {
 func (r locator) summand(eq *equation, p *prompt, row int, n *graph.Node) []float64 {
 	t, scale := eq.target, 1.0
 	if t.Op == graph.Mul && len(t.In) == 1 && len(t.W) == 1 && t.W[0].Shape.Size() == 1 {
-		if w, err := sim.Vector(t.W[0]); err == nil && w[0] != 0 {
+		if w, err := reference.Vector(t.W[0]); err == nil && w[0] != 0 {
 			t, scale = t.In[0], w[0]
 		}
 	}
@@ -168,7 +168,7 @@ func (r locator) givenBy(eq *equation, n *graph.Node) bool {
 	if m < k+k/4 || m > maxFeatures || eq.target != n {
 		return false
 	}
-	w, err := sim.Vector(n.W[0])
+	w, err := reference.Vector(n.W[0])
 	if err != nil {
 		return false
 	}
@@ -206,8 +206,8 @@ func (r locator) routedOtherwise(eq *equation, n *graph.Node) bool {
 		}
 		each := make([][]float64, count)
 		for e := range each {
-			alone := p.center.With(sim.Edits{route: {func(s *sim.Spec) {
-				s.Func = func(_ *sim.Eval, _ *sim.Spec, rows []int) ([]float64, error) {
+			alone := p.center.With(reference.Edits{route: {func(s *reference.Spec) {
+				s.Func = func(_ *reference.Eval, _ *reference.Spec, rows []int) ([]float64, error) {
 					y := make([]float64, len(rows)*route.Shape.Size())
 					for t := range rows {
 						y[t*route.Shape.Size()], y[t*route.Shape.Size()+1] = float64(e), 1

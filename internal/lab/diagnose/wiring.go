@@ -6,15 +6,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // wiring answers questions about a graph and where a dump taps it.
 type wiring struct {
 	g     *graph.Graph
-	model *sim.Model
+	model *reference.Model
 	taps  map[*graph.Node]string // PyTorch's names of the values that any prompt has
 
 	others lab.Names // of all values
@@ -213,13 +213,13 @@ func (r *wiring) otherKind(n *graph.Node) *hypothesis {
 		if !ok || a.KV.Window == kv.Window || a.KV.Dim != kv.Dim {
 			continue
 		}
-		h := edit("layer_pattern", n, "is computed as a layer of another kind, like "+fmt.Sprint(x.Layer), detail{"kind": "another"}, func(s *sim.Spec) { s.Window = a.KV.Window })
+		h := edit("layer_pattern", n, "is computed as a layer of another kind, like "+fmt.Sprint(x.Layer), detail{"kind": "another"}, func(s *reference.Spec) { s.Window = a.KV.Window })
 		var freqs []float64 // of a kind that turns nothing
 		if theirs := r.rotations(x); len(theirs) > 0 {
 			freqs = theirs[0].Attr.(graph.RoPEAttr).Freqs
 		}
 		for _, y := range r.rotations(n) {
-			h.edits[y] = []sim.Edit{func(s *sim.Spec) { s.Freqs = freqs }}
+			h.edits[y] = []reference.Edit{func(s *reference.Spec) { s.Freqs = freqs }}
 		}
 		return h
 	}

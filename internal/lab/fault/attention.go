@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -41,7 +41,7 @@ func (p *plan) attend(n *graph.Node) *attend {
 	return a
 }
 
-func (a *attend) kernel(c *ref.Call) ([]float64, error) {
+func (a *attend) kernel(c *reference.Call) ([]float64, error) {
 	attr, heads := c.Node.Attr.(graph.AttentionAttr), c.Node.In[0].Shape[0]
 	d, wide := attr.KV.Dim, attr.KV.Values()
 	var sinks []float64
@@ -128,7 +128,7 @@ func (a *attend) seen(s *backend.Step, t int, attr graph.AttentionAttr) (list []
 }
 
 // fetch is head g of the key or value of a position.
-func (a *attend) fetch(c *ref.Call, kv *graph.KV, row, pos, g int, value bool) []float64 {
+func (a *attend) fetch(c *reference.Call, kv *graph.KV, row, pos, g int, value bool) []float64 {
 	from, read := kv, c.Keys
 	if value {
 		read = c.Values

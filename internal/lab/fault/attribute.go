@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -185,7 +185,7 @@ func routerBias(p *plan, n *graph.Node, value string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		p.then(n, func(_ *ref.Call, y []float64, _ int) {
+		p.then(n, func(_ *reference.Call, y []float64, _ int) {
 			for i := 0; i < len(y); i += 2 {
 				y[i+1] += bias[int(y[i])]
 			}

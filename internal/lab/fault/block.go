@@ -8,7 +8,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -62,7 +62,7 @@ func (m *mix) one(gate, up float64) float64 {
 	return m.act(gate) / alpha * up
 }
 
-func (m *mix) kernel(c *ref.Call) ([]float64, error) {
+func (m *mix) kernel(c *reference.Call) ([]float64, error) {
 	if c.Node.Op == graph.Experts {
 		return m.experts(c)
 	}
@@ -78,7 +78,7 @@ func (m *mix) kernel(c *ref.Call) ([]float64, error) {
 }
 
 // experts sums the routed MLPs of each row by weight.
-func (m *mix) experts(c *ref.Call) ([]float64, error) {
+func (m *mix) experts(c *reference.Call) ([]float64, error) {
 	n := c.Node
 	attr, _ := n.Attr.(graph.ExpertsAttr)
 	d, k := n.Shape.Size(), n.In[1].Shape[0]
@@ -412,7 +412,7 @@ func layerScalar(p *plan, n *graph.Node, value string) (string, error) {
 		return "", err
 	}
 	n.In = append(n.In, p.layers[n.Layer+1].input)
-	p.kernels[n] = func(c *ref.Call) ([]float64, error) {
+	p.kernels[n] = func(c *reference.Call) ([]float64, error) {
 		y := make([]float64, len(c.In[0]))
 		for i, v := range c.In[0] {
 			y[i] = c.In[1][i] + w[i%len(w)]*(v-c.In[1][i])

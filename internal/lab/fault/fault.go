@@ -1,6 +1,6 @@
 // Package fault builds mistakes into an engine, to test the diagnosis on its record.
 // It rewrites a copy of a recorded graph; a mistake that no attribute can express is
-// a kernel of package ref. The package shares nothing with the code that names causes.
+// a kernel of package reference. The package shares nothing with the code that names causes.
 package fault
 
 import (

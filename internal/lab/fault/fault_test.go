@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/arch"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/engine"
@@ -46,10 +46,10 @@ func ids(n int) []int32 {
 }
 
 // run computes a prompt, its last decode tokens one by one, and returns all values by node.
-func run(t *testing.T, g *graph.Graph, kernel func(*graph.Node) ref.Kernel, prompt []int32, decode int) map[string][]float32 {
+func run(t *testing.T, g *graph.Graph, kernel func(*graph.Node) reference.Kernel, prompt []int32, decode int) map[string][]float32 {
 	t.Helper()
 	values := map[string][]float32{}
-	e, err := engine.New(g, ref.Backend{Threads: 1, Kernel: kernel}, engine.Options{Context: len(prompt), Chunk: len(prompt),
+	e, err := engine.New(g, reference.Backend{Threads: 1, Kernel: kernel}, engine.Options{Context: len(prompt), Chunk: len(prompt),
 		Want: func(*graph.Node) bool { return true },
 		Tap:  func(n *graph.Node, out []float32) { values[n.Name] = append(values[n.Name], out...) }})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/cause"
 )
@@ -60,9 +60,9 @@ func find(id string) *spec {
 }
 
 // Inject builds faults into a copy of g, and returns it with the kernels of its
-// nodes, for ref.Backend, and the faults built in. A fault that the model cannot
+// nodes, for reference.Backend, and the faults built in. A fault that the model cannot
 // have, or that would change nothing, is an error.
-func Inject(g *graph.Graph, faults []Fault) (*graph.Graph, func(*graph.Node) ref.Kernel, []Injected, error) {
+func Inject(g *graph.Graph, faults []Fault) (*graph.Graph, func(*graph.Node) reference.Kernel, []Injected, error) {
 	p := newPlan(g)
 	var all []Injected
 	for _, f := range faults {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -13,8 +13,8 @@ import (
 // plan is a copy of a graph that is being rewritten, and the kernels of its nodes.
 type plan struct {
 	nodes   []*graph.Node
-	kernels map[*graph.Node]ref.Kernel // in place of the operation
-	wraps   map[*graph.Node][]wrap     // around it, in the order of the faults
+	kernels map[*graph.Node]reference.Kernel // in place of the operation
+	wraps   map[*graph.Node][]wrap           // around it, in the order of the faults
 	attends map[*graph.Node]*attend
 	turns   map[*graph.Node]*turn
 	mixes   map[*graph.Node]*mix
@@ -31,7 +31,7 @@ type plan struct {
 }
 
 // wrap changes how a node is computed, given how it was.
-type wrap func(next ref.Kernel) ref.Kernel
+type wrap func(next reference.Kernel) reference.Kernel
 
 // layer is the nodes of one layer, or those outside, as they were recorded.
 type layer struct {
@@ -43,7 +43,7 @@ type layer struct {
 }
 
 func newPlan(g *graph.Graph) *plan {
-	p := &plan{kernels: map[*graph.Node]ref.Kernel{}, wraps: map[*graph.Node][]wrap{}, attends: map[*graph.Node]*attend{},
+	p := &plan{kernels: map[*graph.Node]reference.Kernel{}, wraps: map[*graph.Node][]wrap{}, attends: map[*graph.Node]*attend{},
 		turns: map[*graph.Node]*turn{}, mixes: map[*graph.Node]*mix{}, freqs: map[*graph.Node][]float64{}, windows: map[*graph.Node]int{},
 		weights: map[*graph.Node][]*graph.Weight{}}
 	copies := map[*graph.Node]*graph.Node{}
@@ -200,9 +200,9 @@ func (p *plan) finish() *graph.Graph {
 func (p *plan) touch(nodes ...*graph.Node) { p.touched = append(p.touched, nodes...) }
 
 // then changes a node's output, [rows, width], in place.
-func (p *plan) then(n *graph.Node, change func(c *ref.Call, y []float64, width int)) {
-	p.wraps[n] = append(p.wraps[n], func(next ref.Kernel) ref.Kernel {
-		return func(c *ref.Call) ([]float64, error) {
+func (p *plan) then(n *graph.Node, change func(c *reference.Call, y []float64, width int)) {
+	p.wraps[n] = append(p.wraps[n], func(next reference.Kernel) reference.Kernel {
+		return func(c *reference.Call) ([]float64, error) {
 			y, err := next(c)
 			if err != nil {
 				return nil, err
@@ -215,9 +215,9 @@ func (p *plan) then(n *graph.Node, change func(c *ref.Call, y []float64, width i
 }
 
 // before changes a node's inputs, each [rows, width], in place.
-func (p *plan) before(n *graph.Node, change func(c *ref.Call, in [][]float64)) {
-	p.wraps[n] = append(p.wraps[n], func(next ref.Kernel) ref.Kernel {
-		return func(c *ref.Call) ([]float64, error) {
+func (p *plan) before(n *graph.Node, change func(c *reference.Call, in [][]float64)) {
+	p.wraps[n] = append(p.wraps[n], func(next reference.Kernel) reference.Kernel {
+		return func(c *reference.Call) ([]float64, error) {
 			d := *c
 			d.In = make([][]float64, len(c.In))
 			for i, x := range c.In {
@@ -230,10 +230,10 @@ func (p *plan) before(n *graph.Node, change func(c *ref.Call, in [][]float64)) {
 }
 
 // kernel is how n is computed, nil if as recorded.
-func (p *plan) kernel(n *graph.Node) ref.Kernel {
+func (p *plan) kernel(n *graph.Node) reference.Kernel {
 	k := p.kernels[n]
 	if k == nil && p.wraps[n] != nil {
-		k = func(c *ref.Call) ([]float64, error) { return c.Default(c.Node) }
+		k = func(c *reference.Call) ([]float64, error) { return c.Default(c.Node) }
 	}
 	for _, w := range p.wraps[n] {
 		k = w(k)
@@ -243,7 +243,7 @@ func (p *plan) kernel(n *graph.Node) ref.Kernel {
 
 // pass makes a node hand on an input as it is, so that its tap shows it.
 func (p *plan) pass(n *graph.Node, input int) {
-	p.kernels[n] = func(c *ref.Call) ([]float64, error) { return slices.Clone(c.In[input]), nil }
+	p.kernels[n] = func(c *reference.Call) ([]float64, error) { return slices.Clone(c.In[input]), nil }
 }
 
 // window is how many positions an Attention sees, 0 for all.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/tensor"
@@ -15,7 +15,7 @@ import (
 // recorded is two prompts with taps, and one without.
 func recorded(t *testing.T, g *graph.Graph) []*lab.Prompt {
 	t.Helper()
-	r, err := lab.NewRecorder(t.Context(), g, ref.Backend{Threads: 1}, 16, 1)
+	r, err := lab.NewRecorder(t.Context(), g, reference.Backend{Threads: 1}, 16, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

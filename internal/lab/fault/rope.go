@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -34,7 +34,7 @@ func (p *plan) turn(n *graph.Node) *turn {
 	return t
 }
 
-func (t *turn) kernel(c *ref.Call) ([]float64, error) {
+func (t *turn) kernel(c *reference.Call) ([]float64, error) {
 	n := c.Node
 	y, heads, d, attr := slices.Clone(c.In[0]), n.Shape[0], n.Shape[1], n.Attr.(graph.RoPEAttr)
 	freqs := attr.Freqs

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
 )
@@ -65,7 +65,7 @@ func routerNorm(n *graph.Node, a graph.RouteAttr) (string, error) {
 
 // route makes the weights of the chosen experts by another function of all scores.
 func (p *plan) route(n *graph.Node, weigh func(scores []float64, chosen []int) []float64) {
-	p.kernels[n] = func(c *ref.Call) ([]float64, error) {
+	p.kernels[n] = func(c *reference.Call) ([]float64, error) {
 		k, count := n.Shape[0], n.In[0].Shape.Size()
 		a, _ := n.Attr.(graph.RouteAttr)
 		factor := cmp.Or(a.Factor, 1)

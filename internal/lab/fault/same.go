@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -38,7 +38,7 @@ func scaleOnQueries(p *plan, n *graph.Node) (string, error) {
 		return "", same("the scale is 1")
 	}
 	by := a.Scale
-	p.then(n.In[0], func(_ *ref.Call, y []float64, _ int) {
+	p.then(n.In[0], func(_ *reference.Call, y []float64, _ int) {
 		for i := range y {
 			y[i] *= by
 		}

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -13,7 +13,7 @@ import (
 var strangeSpecs = slices.Concat(strangeValues, strangeNorms, strangeAttention, strangeExperts)
 
 // changed is a fault that changes an operation's output.
-func changed(detail string, change func(c *ref.Call, y []float64, width int)) func(*plan, *graph.Node, string) (string, error) {
+func changed(detail string, change func(c *reference.Call, y []float64, width int)) func(*plan, *graph.Node, string) (string, error) {
 	return plain(func(p *plan, n *graph.Node) (string, error) {
 		p.then(n, change)
 		return detail, nil
@@ -21,8 +21,8 @@ func changed(detail string, change func(c *ref.Call, y []float64, width int)) fu
 }
 
 // rowsOf calls f with each row.
-func rowsOf(f func(row []float64)) func(c *ref.Call, y []float64, width int) {
-	return func(_ *ref.Call, y []float64, width int) {
+func rowsOf(f func(row []float64)) func(c *reference.Call, y []float64, width int) {
+	return func(_ *reference.Call, y []float64, width int) {
 		for r := 0; r < len(y); r += width {
 			f(y[r : r+width])
 		}
@@ -47,12 +47,12 @@ func inner(l *layer) []*graph.Node {
 var strangeValues = []*spec{
 	{id: "x_row_stuck", one: true, pick: inner, apply: changed("output 3 repeats output 2", rowsOf(func(v []float64) { v[min(3, len(v)-1)] = v[min(2, len(v)-2)] }))},
 	{id: "x_tail_zero", one: true, pick: inner, apply: changed("the last 8 outputs are 0, or the last half", rowsOf(func(v []float64) { clear(v[len(v)-min(8, len(v)/2):]) }))},
-	{id: "x_last_row", one: true, pick: inner, tokens: 2, apply: changed("the step's last row is not computed", func(c *ref.Call, y []float64, width int) {
+	{id: "x_last_row", one: true, pick: inner, tokens: 2, apply: changed("the step's last row is not computed", func(c *reference.Call, y []float64, width int) {
 		if len(y) > width {
 			clear(y[len(y)-width:])
 		}
 	})},
-	{id: "x_row_repeated", one: true, pick: gates, tokens: 2, apply: changed("odd rows repeat the row before", func(_ *ref.Call, y []float64, width int) {
+	{id: "x_row_repeated", one: true, pick: gates, tokens: 2, apply: changed("odd rows repeat the row before", func(_ *reference.Call, y []float64, width int) {
 		for r := width; r < len(y); r += 2 * width {
 			copy(y[r:r+width], y[r-width:r])
 		}
@@ -76,7 +76,7 @@ var strangeValues = []*spec{
 		return "act(gate)·(up+1)", nil
 	})},
 	{id: "x_gate_half", one: true, pick: func(l *layer) []*graph.Node { return l.of(graph.GLU) }, apply: plain(func(p *plan, n *graph.Node) (string, error) {
-		p.before(n, func(_ *ref.Call, in [][]float64) {
+		p.before(n, func(_ *reference.Call, in [][]float64) {
 			width := n.Shape.Size()
 			for r := 0; r < len(in[0]); r += width {
 				copy(in[0][r+width/2:r+width], in[0][r:r+width/2])
@@ -85,7 +85,7 @@ var strangeValues = []*spec{
 		return "the second half of gate repeats the first", nil
 	})},
 	{id: "x_residual_scaled", one: true, pick: branch, apply: plain(func(p *plan, n *graph.Node) (string, error) {
-		p.before(n, func(_ *ref.Call, in [][]float64) {
+		p.before(n, func(_ *reference.Call, in [][]float64) {
 			for i := range in[1] {
 				in[1][i] *= 0.9
 			}
@@ -99,8 +99,8 @@ var strangeValues = []*spec{
 		}
 		return l.of(graph.Embed)[:1]
 	}, apply: plain(func(p *plan, n *graph.Node) (string, error) {
-		p.wraps[n] = append(p.wraps[n], func(next ref.Kernel) ref.Kernel {
-			return func(c *ref.Call) ([]float64, error) {
+		p.wraps[n] = append(p.wraps[n], func(next reference.Kernel) reference.Kernel {
+			return func(c *reference.Call) ([]float64, error) {
 				d, s := *c, *c.Step
 				s.Tokens = slices.Clone(s.Tokens)
 				for i, id := range s.Tokens {
@@ -127,7 +127,7 @@ var norms = having(graph.RMSNorm, func(p *plan, n *graph.Node) bool { return wei
 // renorm computes a norm by another statistic of each row, before the weight.
 func renorm(detail string, statistic func(x []float64, eps float64) (shift, scale float64)) func(*plan, *graph.Node, string) (string, error) {
 	return plain(func(p *plan, n *graph.Node) (string, error) {
-		p.kernels[n] = func(c *ref.Call) ([]float64, error) {
+		p.kernels[n] = func(c *reference.Call) ([]float64, error) {
 			w, err := widen(n.W[0])
 			if err != nil {
 				return nil, err
@@ -246,7 +246,7 @@ var strangeAttention = []*spec{
 
 var strangeExperts = []*spec{
 	{id: "x_router_noise", pick: ops(graph.Route), apply: plain(func(p *plan, n *graph.Node) (string, error) {
-		p.before(n, func(_ *ref.Call, in [][]float64) {
+		p.before(n, func(_ *reference.Call, in [][]float64) {
 			for i := range in[0] {
 				in[0][i] += 0.3 * math.Sin(float64(7*i+1))
 			}

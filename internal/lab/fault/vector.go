@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/tensor"
@@ -63,7 +63,7 @@ func neighbour(_ *plan, n *graph.Node) (string, error) {
 
 // normLength divides by the root mean square.
 func normLength(p *plan, n *graph.Node) (string, error) {
-	p.kernels[n] = func(c *ref.Call) ([]float64, error) {
+	p.kernels[n] = func(c *reference.Call) ([]float64, error) {
 		rms := *c.Node
 		rms.Op = graph.RMSNorm
 		return c.Default(&rms)
@@ -140,7 +140,7 @@ func scanSkip(_ *plan, n *graph.Node) (string, error) {
 // stateLost begins each step with no state.
 func stateLost(p *plan, n *graph.Node) (string, error) {
 	p.decode = true
-	p.kernels[n] = func(c *ref.Call) ([]float64, error) {
+	p.kernels[n] = func(c *reference.Call) ([]float64, error) {
 		for i, q := range c.Step.Seqs {
 			if i == 0 || q != c.Step.Seqs[i-1] {
 				clear(c.State(i))
@@ -153,7 +153,7 @@ func stateLost(p *plan, n *graph.Node) (string, error) {
 
 // normMean makes a LayerNorm divide by the root mean square.
 func normMean(p *plan, n *graph.Node) (string, error) {
-	p.kernels[n] = func(c *ref.Call) ([]float64, error) {
+	p.kernels[n] = func(c *reference.Call) ([]float64, error) {
 		rms := *c.Node
 		rms.Op, rms.W = graph.RMSNorm, c.Node.W[:min(1, len(c.Node.W))]
 		y, err := c.Default(&rms)
@@ -177,7 +177,7 @@ func positionEmbedding(p *plan, n *graph.Node, value string) (string, error) {
 	default:
 		return "", odd(value, "missing")
 	}
-	p.kernels[n] = func(c *ref.Call) ([]float64, error) {
+	p.kernels[n] = func(c *reference.Call) ([]float64, error) {
 		if value != "" {
 			return make([]float64, len(c.Step.Pos)*n.Shape.Size()), nil
 		}

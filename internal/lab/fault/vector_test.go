@@ -6,7 +6,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
@@ -14,10 +14,10 @@ import (
 
 // last computes a prompt whose last row's logits alone are wanted, and returns all values
 // by node.
-func last(t *testing.T, g *graph.Graph, kernel func(*graph.Node) ref.Kernel, prompt []int32) map[string][]float32 {
+func last(t *testing.T, g *graph.Graph, kernel func(*graph.Node) reference.Kernel, prompt []int32) map[string][]float32 {
 	t.Helper()
 	values := map[string][]float32{}
-	e, err := engine.New(g, ref.Backend{Kernel: kernel}, engine.Options{Context: len(prompt), Want: func(*graph.Node) bool { return true },
+	e, err := engine.New(g, reference.Backend{Kernel: kernel}, engine.Options{Context: len(prompt), Want: func(*graph.Node) bool { return true },
 		Tap: func(n *graph.Node, out []float32) { values[n.Name] = append(values[n.Name], out...) }})
 	if err != nil {
 		t.Fatal(err)

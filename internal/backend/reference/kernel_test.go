@@ -1,4 +1,4 @@
-package ref_test
+package reference_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/kv"
 	"github.com/karat-run/karat/internal/tensor"
@@ -46,7 +46,7 @@ func layer(t *testing.T) *graph.Graph {
 }
 
 // logits runs six tokens in steps of four and two.
-func logits(g *graph.Graph, b ref.Backend) ([]float32, error) {
+func logits(g *graph.Graph, b reference.Backend) ([]float32, error) {
 	plan, err := b.Compile(g, backend.Options{Rows: 4})
 	if err != nil {
 		return nil, err
@@ -76,8 +76,8 @@ func logits(g *graph.Graph, b ref.Backend) ([]float32, error) {
 }
 
 // op is a Backend with a kernel for the nodes of one operation.
-func op(o graph.Op, k ref.Kernel) ref.Backend {
-	return ref.Backend{Kernel: func(n *graph.Node) ref.Kernel {
+func op(o graph.Op, k reference.Kernel) reference.Backend {
+	return reference.Backend{Kernel: func(n *graph.Node) reference.Kernel {
 		if n.Op == o {
 			return k
 		}
@@ -86,7 +86,7 @@ func op(o graph.Op, k ref.Kernel) ref.Backend {
 }
 
 // attend is attention from what a kernel can see.
-func attend(c *ref.Call) ([]float64, error) {
+func attend(c *reference.Call) ([]float64, error) {
 	a := c.Node.Attr.(graph.AttentionAttr)
 	heads, d := c.Node.In[0].Shape[0], a.KV.Dim
 	y := make([]float64, len(c.In[0]))
@@ -116,11 +116,11 @@ func attend(c *ref.Call) ([]float64, error) {
 
 func TestKernel(t *testing.T) {
 	g := layer(t)
-	want, err := logits(g, ref.Backend{})
+	want, err := logits(g, reference.Backend{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wider := func(c *ref.Call) ([]float64, error) {
+	wider := func(c *reference.Call) ([]float64, error) {
 		n := *c.Node
 		a := n.Attr.(graph.AttentionAttr)
 		all := *a.KV
@@ -129,13 +129,15 @@ func TestKernel(t *testing.T) {
 		return c.Default(&n)
 	}
 	for name, x := range map[string]struct {
-		b    ref.Backend
+		b    reference.Backend
 		same bool
 	}{
-		"none":          {ref.Backend{Kernel: func(*graph.Node) ref.Kernel { return nil }}, true},
-		"every default": {ref.Backend{Kernel: func(*graph.Node) ref.Kernel { return func(c *ref.Call) ([]float64, error) { return c.Default(c.Node) } }}, true},
-		"attention":     {op(graph.Attention, attend), true},
-		"store": {op(graph.StoreKV, func(c *ref.Call) ([]float64, error) {
+		"none": {reference.Backend{Kernel: func(*graph.Node) reference.Kernel { return nil }}, true},
+		"every default": {reference.Backend{Kernel: func(*graph.Node) reference.Kernel {
+			return func(c *reference.Call) ([]float64, error) { return c.Default(c.Node) }
+		}}, true},
+		"attention": {op(graph.Attention, attend), true},
+		"store": {op(graph.StoreKV, func(c *reference.Call) ([]float64, error) {
 			k := c.Node.Attr.(*graph.KV)
 			for i, p := range c.Step.Pos {
 				if err := c.Store(k, i, int(p), c.In[0][i*4:(i+1)*4], c.In[1][i*4:(i+1)*4]); err != nil {
@@ -144,11 +146,11 @@ func TestKernel(t *testing.T) {
 			}
 			return nil, nil
 		}), true},
-		"a value from before": {op(graph.Rows, func(c *ref.Call) ([]float64, error) { return c.Default(c.Node, c.Value(c.Node.In[0])) }), true},
+		"a value from before": {op(graph.Rows, func(c *reference.Call) ([]float64, error) { return c.Default(c.Node, c.Value(c.Node.In[0])) }), true},
 		"no window":           {op(graph.Attention, wider), false},
-		"nothing stored":      {op(graph.StoreKV, func(*ref.Call) ([]float64, error) { return nil, nil }), false},
-		"embedding":           {op(graph.Embed, func(c *ref.Call) ([]float64, error) { return make([]float64, 8*len(c.Step.Tokens)), nil }), false},
-		"turned back": {op(graph.RoPE, func(c *ref.Call) ([]float64, error) {
+		"nothing stored":      {op(graph.StoreKV, func(*reference.Call) ([]float64, error) { return nil, nil }), false},
+		"embedding":           {op(graph.Embed, func(c *reference.Call) ([]float64, error) { return make([]float64, 8*len(c.Step.Tokens)), nil }), false},
+		"turned back": {op(graph.RoPE, func(c *reference.Call) ([]float64, error) {
 			s := *c.Step
 			s.Pos = slices.Repeat([]int32{0}, len(s.Pos))
 			c.Step = &s
@@ -169,19 +171,19 @@ func TestKernel(t *testing.T) {
 func TestKernelErrors(t *testing.T) {
 	g := layer(t)
 	own := errors.New("its own")
-	for want, b := range map[string]ref.Backend{
-		"returned 3 values, want 32": op(graph.Embed, func(*ref.Call) ([]float64, error) { return make([]float64, 3), nil }),
-		"its own":                    op(graph.Add, func(*ref.Call) ([]float64, error) { return nil, own }),
-		"position 6 of row 0's sequence is not held": op(graph.StoreKV, func(c *ref.Call) ([]float64, error) {
+	for want, b := range map[string]reference.Backend{
+		"returned 3 values, want 32": op(graph.Embed, func(*reference.Call) ([]float64, error) { return make([]float64, 3), nil }),
+		"its own":                    op(graph.Add, func(*reference.Call) ([]float64, error) { return nil, own }),
+		"position 6 of row 0's sequence is not held": op(graph.StoreKV, func(c *reference.Call) ([]float64, error) {
 			return nil, c.Store(c.Node.Attr.(*graph.KV), 0, 6, c.In[0][:4], c.In[1][:4])
 		}),
-		"1 keys and 4 values, the store has 4": op(graph.StoreKV, func(c *ref.Call) ([]float64, error) {
+		"1 keys and 4 values, the store has 4": op(graph.StoreKV, func(c *reference.Call) ([]float64, error) {
 			return nil, c.Store(c.Node.Attr.(*graph.KV), 0, 0, c.In[0][:1], c.In[1][:4])
 		}),
-		"layer 5 stores no keys": op(graph.StoreKV, func(c *ref.Call) ([]float64, error) {
+		"layer 5 stores no keys": op(graph.StoreKV, func(c *reference.Call) ([]float64, error) {
 			return nil, c.Store(&graph.KV{Layer: 5, Heads: 1, Dim: 4}, 0, 0, c.In[0][:4], c.In[1][:4])
 		}),
-		"2 heads of 4, layer 0 stores 4 keys": op(graph.StoreKV, func(c *ref.Call) ([]float64, error) {
+		"2 heads of 4, layer 0 stores 4 keys": op(graph.StoreKV, func(c *reference.Call) ([]float64, error) {
 			return nil, c.Store(&graph.KV{Heads: 2, Dim: 4}, 0, 0, c.In[0][:4], c.In[1][:4])
 		}),
 	} {

@@ -1,4 +1,4 @@
-package sim
+package reference
 
 import (
 	"errors"
@@ -8,8 +8,8 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// mlps are the matrices of experts, and their biases.
-type mlps struct {
+// branches are the matrices of experts, and their biases.
+type branches struct {
 	s        *Spec
 	e        *Eval
 	matrices []matrix
@@ -17,10 +17,10 @@ type mlps struct {
 	d, ff    int
 }
 
-func (s *Spec) mlps(e *Eval) (*mlps, error) {
+func (s *Spec) branches(e *Eval) (*branches, error) {
 	own, _ := s.Node.ExpertWeights()
 	last := len(own) - 1
-	m := &mlps{s: s, e: e, d: s.Node.Shape.Size(), ff: s.W[last].Shape[2]}
+	m := &branches{s: s, e: e, d: s.Node.Shape.Size(), ff: s.W[last].Shape[2]}
 	for i, w := range s.W[:last+1] {
 		alter := []func(w []float64, rows, cols int) []float64{s.Alter, s.AlterUp}[min(i, 1)]
 		if i == last {
@@ -45,7 +45,7 @@ func (s *Spec) mlps(e *Eval) (*mlps, error) {
 }
 
 // product is the i-th matrix of expert id times x, and its bias.
-func (m *mlps) product(i, id int, x []float64) ([]float64, error) {
+func (m *branches) product(i, id int, x []float64) ([]float64, error) {
 	n := m.matrices[i].Shape[1]
 	y, err := m.e.product(x, m.matrices[i], id*n, n)
 	if err != nil {
@@ -67,7 +67,7 @@ func (m *mlps) product(i, id int, x []float64) ([]float64, error) {
 }
 
 // run is what expert id makes of a row.
-func (m *mlps) run(id int, x []float64) ([]float64, error) {
+func (m *branches) run(id int, x []float64) ([]float64, error) {
 	last := len(m.matrices) - 1
 	var parts [][]float64
 	for i := range last {
@@ -108,7 +108,7 @@ func (s *Spec) chosen(e *Eval, rows []int) ([]float64, error) {
 // expert's index and its weight.
 func (s *Spec) experts(e *Eval, x, routes []float64, rows []int) ([]float64, error) {
 	k := s.Node.In[1].Shape[0]
-	m, err := s.mlps(e)
+	m, err := s.branches(e)
 	if err == nil && s.Chosen > 0 {
 		k = s.Chosen
 		routes, err = s.chosen(e, rows)

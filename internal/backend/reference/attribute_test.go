@@ -1,15 +1,15 @@
-package sim_test
+package reference_test
 
 import (
 	"testing"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/dev/backendtest"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 	"github.com/karat-run/karat/internal/round"
 )
 
-// TestAttributes wants every node of a model with all attributes as package ref computes it,
+// TestAttributes wants every node of a model with all attributes as the backend computes it,
 // from the tokens alone, and their positions where these have three parts.
 func TestAttributes(t *testing.T) {
 	g := backendtest.Attributes(t, 1)
@@ -19,8 +19,8 @@ func TestAttributes(t *testing.T) {
 		image[i] = [3]int32{2, int32(2 + i/5), int32(2 + i%5)}
 	}
 	for _, parts := range [][][3]int32{nil, image} {
-		all := referenceAt(t, g, ids, parts, round.Class{})
-		e := sim.Of(g).Eval(ids, nil, nil).At(parts)
+		all := recordedAt(t, g, ids, parts, round.Class{})
+		e := reference.Of(g).Eval(ids, nil, nil).At(parts)
 		for _, n := range g.Nodes {
 			if n.Op == graph.StoreKV {
 				continue

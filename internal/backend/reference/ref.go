@@ -1,11 +1,17 @@
-// Package ref runs a graph in float64, one node after another. It is the
-// meaning of every operation: other backends are compared with it. One
-// exception, as in the reference library: the cosines and sines of rotary
-// positions are float32 numbers, made by package rope.
+// Package reference computes a graph in float64: it is the meaning of every
+// operation, and other backends are compared with it. One exception, as in the
+// reference library: the cosines and sines of rotary positions are float32
+// numbers, made by package rope.
 //
-// It also stands in for other engines: rounding where they round (Backend.Class),
-// and computing what they compute instead (Backend.Kernel).
-package ref
+// Backend runs it over a step, one node after another. It also stands in for
+// other engines: it rounds where they round (Backend.Class), and computes what
+// they compute instead (Backend.Kernel).
+//
+// Eval computes values for one whole prompt from the known values of other
+// nodes. If an engine gave the known values, Eval's value of a node can be
+// compared with the engine's: together they are an equation. An Edit changes how
+// a node is computed: it says what an engine may do instead.
+package reference
 
 import (
 	"context"
@@ -148,14 +154,6 @@ func show(tap backend.Tap, n *graph.Node, x []float64, write bool) {
 	}
 }
 
-func narrow(x []float64) []float32 {
-	y := make([]float32, len(x))
-	for i, v := range x {
-		y[i] = float32(v)
-	}
-	return y
-}
-
 // node computes one node: the operations that need the step, then the others.
 func (e *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]float64, error) {
 	switch n.Op {
@@ -199,10 +197,10 @@ func (e *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]flo
 	return e.arith.eval(n, in, e.threads)
 }
 
-// Eval computes a node that depends on its inputs alone, each [rows, shape...], in
+// compute computes a node that depends on its inputs alone, each [rows, shape...], in
 // float64 and one thread: every operation that reads no tokens, positions or keys.
 // The rows of one with a state are a sequence's, from its first on.
-func Eval(n *graph.Node, in [][]float64) ([]float64, error) {
+func compute(n *graph.Node, in [][]float64) ([]float64, error) {
 	return newArith(round.Class{}).eval(n, in, 1)
 }
 

@@ -1,4 +1,4 @@
-package sim_test
+package reference_test
 
 import (
 	"context"
@@ -8,12 +8,11 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/arch"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/sim"
 	"github.com/karat-run/karat/internal/round"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -50,19 +49,19 @@ type values struct {
 func (v values) Rows() (first, n int)        { return 0, len(v.data) / v.width }
 func (v values) Read(dst []float64, row int) { copy(dst, v.data[row*v.width:]) }
 
-// reference runs a prompt through package ref, and returns all values as they are
+// recorded runs a prompt through the backend, and returns all values as they are
 // before a tap narrows them.
-func reference(t *testing.T, g *graph.Graph, ids []int32, c round.Class) map[*graph.Node]sim.Known {
+func recorded(t *testing.T, g *graph.Graph, ids []int32, c round.Class) map[*graph.Node]reference.Known {
 	t.Helper()
-	return referenceAt(t, g, ids, nil, c)
+	return recordedAt(t, g, ids, nil, c)
 }
 
-// referenceAt is reference at positions of three parts.
-func referenceAt(t *testing.T, g *graph.Graph, ids []int32, parts [][3]int32, c round.Class) map[*graph.Node]sim.Known {
+// recordedAt is recorded at positions of three parts.
+func recordedAt(t *testing.T, g *graph.Graph, ids []int32, parts [][3]int32, c round.Class) map[*graph.Node]reference.Known {
 	t.Helper()
-	all := map[*graph.Node]sim.Known{}
-	keep := func(n *graph.Node) ref.Kernel {
-		return func(c *ref.Call) ([]float64, error) {
+	all := map[*graph.Node]reference.Known{}
+	keep := func(n *graph.Node) reference.Kernel {
+		return func(c *reference.Call) ([]float64, error) {
 			y, err := c.Default(c.Node)
 			if n.Op != graph.StoreKV {
 				v, _ := all[n].(values) // of the chunks before
@@ -71,7 +70,7 @@ func referenceAt(t *testing.T, g *graph.Graph, ids []int32, parts [][3]int32, c 
 			return y, err
 		}
 	}
-	e, err := engine.New(g, ref.Backend{Kernel: keep, Class: c}, engine.Options{Context: len(ids), Chunk: len(ids)})
+	e, err := engine.New(g, reference.Backend{Kernel: keep, Class: c}, engine.Options{Context: len(ids), Chunk: len(ids)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +94,7 @@ func rows(n int) []int {
 	return list
 }
 
-func value(t *testing.T, e *sim.Eval, n *graph.Node) []float64 {
+func value(t *testing.T, e *reference.Eval, n *graph.Node) []float64 {
 	t.Helper()
 	y, err := e.Value(n, rows(e.Len()))
 	if err != nil {
@@ -104,7 +103,7 @@ func value(t *testing.T, e *sim.Eval, n *graph.Node) []float64 {
 	return y
 }
 
-func compute(t *testing.T, e *sim.Eval, n *graph.Node) []float64 {
+func compute(t *testing.T, e *reference.Eval, n *graph.Node) []float64 {
 	t.Helper()
 	y, err := e.Compute(n, rows(e.Len()))
 	if err != nil {
@@ -125,9 +124,9 @@ func distance(x, y []float64) float64 {
 	return math.Sqrt(d / (s + 1e-300))
 }
 
-func known(all map[*graph.Node]sim.Known, n *graph.Node) []float64 { return all[n].(values).data }
+func known(all map[*graph.Node]reference.Known, n *graph.Node) []float64 { return all[n].(values).data }
 
-// TestReference wants what package ref computes, of each node: from nothing but the
+// TestReference wants what the backend computes, of each node: from nothing but the
 // ids, and from the values before it. The prompts of the Gemma models are longer than
 // their window.
 func TestReference(t *testing.T) {
@@ -141,8 +140,8 @@ func TestReference(t *testing.T) {
 			if name == "tiny-gemma3" || name == "tiny-gemma4" && !testing.Short() {
 				ids = tokens(70)
 			}
-			want := reference(t, g, ids, round.Class{})
-			free, pull := sim.Of(g).Eval(ids, nil, nil), sim.Of(g).Eval(ids, want, nil)
+			want := recorded(t, g, ids, round.Class{})
+			free, pull := reference.Of(g).Eval(ids, nil, nil), reference.Of(g).Eval(ids, want, nil)
 			seen := 0
 			for _, n := range g.Nodes {
 				if n.Op == graph.StoreKV {
@@ -171,13 +170,13 @@ func TestReference(t *testing.T) {
 func TestKnown(t *testing.T) {
 	g := load(t, "tiny-qwen3")
 	ids := tokens(6)
-	right := reference(t, g, ids, round.Class{})
+	right := recorded(t, g, ids, round.Class{})
 	q, norm := g.Node("blk.1.attn_q"), g.Node("blk.1.attn_norm")
 	bent := values{norm.Shape.Size(), slices.Clone(known(right, norm))}
 	for i := range bent.data {
 		bent.data[i] *= 3
 	}
-	e := sim.Of(g).Eval(ids, map[*graph.Node]sim.Known{norm: bent}, nil)
+	e := reference.Of(g).Eval(ids, map[*graph.Node]reference.Known{norm: bent}, nil)
 	if got := value(t, e, norm); !slices.Equal(got, bent.data) {
 		t.Error("a known value is not taken as it is")
 	}
@@ -208,8 +207,8 @@ func TestKnownRows(t *testing.T) {
 	g := load(t, "tiny-qwen3")
 	ids := tokens(6)
 	n := g.Node("blk.0.attn_norm")
-	e := sim.Of(g).Eval(ids, map[*graph.Node]sim.Known{n: lastRow{n.Shape.Size(), 5}}, nil)
-	right := compute(t, sim.Of(g).Eval(ids, nil, nil), n)
+	e := reference.Of(g).Eval(ids, map[*graph.Node]reference.Known{n: lastRow{n.Shape.Size(), 5}}, nil)
+	right := compute(t, reference.Of(g).Eval(ids, nil, nil), n)
 	got := value(t, e, n)
 	w := n.Shape.Size()
 	if !slices.Equal(got[:5*w], right[:5*w]) || slices.ContainsFunc(got[5*w:], func(v float64) bool { return v != 1 }) {
@@ -237,8 +236,8 @@ func (l lastRow) Read(dst []float64, row int) {
 func TestSpan(t *testing.T) {
 	g := load(t, "tiny-qwen3")
 	ids := tokens(3)
-	right := reference(t, g, ids, round.Class{})
-	have := map[*graph.Node]sim.Known{}
+	right := recorded(t, g, ids, round.Class{})
+	have := map[*graph.Node]reference.Known{}
 	for _, name := range []string{"blk.0.attn_norm", "blk.0.attn_q_rope"} {
 		have[g.Node(name)] = right[g.Node(name)]
 	}
@@ -246,7 +245,7 @@ func TestSpan(t *testing.T) {
 	if o == nil {
 		t.Fatal("no attn_output")
 	}
-	span, sources := sim.Of(g).Eval(ids, have, nil).Span(o)
+	span, sources := reference.Of(g).Eval(ids, have, nil).Span(o)
 	name := func(list []*graph.Node) (names []string) {
 		for _, n := range list {
 			if n.Op != graph.View && n.Op != graph.StoreKV {
@@ -272,7 +271,7 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-// TestEdit wants an edit to give what package ref gives for a graph that says so,
+// TestEdit wants an edit to give what the backend gives for a graph that says so,
 // and nothing before it to be computed again.
 func TestEdit(t *testing.T) {
 	ids := tokens(7)
@@ -284,10 +283,10 @@ func TestEdit(t *testing.T) {
 		a.Freqs[i] /= 2
 	}
 	changed.Attr = a
-	want := reference(t, h, ids, round.Class{})
-	free := sim.Of(g).Eval(ids, nil, nil)
+	want := recorded(t, h, ids, round.Class{})
+	free := reference.Of(g).Eval(ids, nil, nil)
 	plain := value(t, free, g.Result())
-	e := free.With(sim.Edits{g.Nodes[changed.ID]: {func(s *sim.Spec) {
+	e := free.With(reference.Edits{g.Nodes[changed.ID]: {func(s *reference.Spec) {
 		s.Freqs = slices.Clone(s.Freqs)
 		for i := range s.Freqs {
 			s.Freqs[i] /= 2
@@ -313,10 +312,10 @@ func TestEdit(t *testing.T) {
 func TestEdits(t *testing.T) {
 	ids := tokens(5)
 	g := load(t, "tiny-gemma4")
-	e := sim.Of(g).Eval(ids, nil, nil)
+	e := reference.Of(g).Eval(ids, nil, nil)
 	final := g.Node("output_norm")
-	twice := func(s *sim.Spec) { s.Times *= 2 }
-	both := sim.Edits{final: {twice}}.And(sim.Edits{final: {twice}})
+	twice := func(s *reference.Spec) { s.Times *= 2 }
+	both := reference.Edits{final: {twice}}.And(reference.Edits{final: {twice}})
 	want := slices.Clone(value(t, e, final))
 	for i := range want {
 		want[i] *= 4
@@ -324,10 +323,10 @@ func TestEdits(t *testing.T) {
 	if got := value(t, e.With(both), final); distance(want, got) > 1e-15 {
 		t.Error("two edits of a node are not both made")
 	}
-	if got := value(t, e.With(sim.Edits{final: {twice}}).With(sim.Edits{final: {twice}}), final); distance(want, got) > 1e-15 {
+	if got := value(t, e.With(reference.Edits{final: {twice}}).With(reference.Edits{final: {twice}}), final); distance(want, got) > 1e-15 {
 		t.Error("edits on edits are not both made")
 	}
-	if sim.Edits(nil).And(both)[final] == nil {
+	if reference.Edits(nil).And(both)[final] == nil {
 		t.Error("edits on none are none")
 	}
 	var shared, store *graph.Node
@@ -341,15 +340,15 @@ func TestEdits(t *testing.T) {
 		t.Fatal("no layer shares keys and values")
 	}
 	// The edited store takes values for keys; the values before the sharing layer are known.
-	have := map[*graph.Node]sim.Known{}
+	have := map[*graph.Node]reference.Known{}
 	for _, n := range g.Nodes[:shared.ID] {
 		if n.Op != graph.StoreKV {
 			have[n] = values{n.Shape.Size(), value(t, e, n)}
 		}
 	}
-	pull := sim.Of(g).Eval(ids, have, nil)
+	pull := reference.Of(g).Eval(ids, have, nil)
 	before := slices.Clone(compute(t, pull, shared))
-	edited := pull.With(sim.Edits{store: {func(s *sim.Spec) { s.In = []*graph.Node{s.In[1], s.In[1]} }}})
+	edited := pull.With(reference.Edits{store: {func(s *reference.Spec) { s.In = []*graph.Node{s.In[1], s.In[1]} }}})
 	if distance(before, compute(t, edited, shared)) < 1e-6 {
 		t.Error("the edit of a store does not reach the layer that shares it")
 	}
@@ -358,12 +357,12 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// TestClasses wants the emulation of a class nearer to package ref's than to float64,
+// TestClasses wants the emulation of a class nearer to the backend's than to float64,
 // given the same values before each node.
 func TestClasses(t *testing.T) {
 	g := load(t, "tiny-gemma3")
 	ids := tokens(6)
-	for class, num := range map[string]*sim.Numerics{
+	for class, num := range map[string]*reference.Numerics{
 		"activations=bf16":  {Store: round.BF16.Round, KV: round.BF16.Round},
 		"activations=f16":   {Store: round.F16.Round, KV: round.F16.Round},
 		"kv=f16":            {KV: round.F16.Round},
@@ -374,8 +373,8 @@ func TestClasses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		engine := reference(t, g, ids, c)
-		center, exact := sim.Of(g).Eval(ids, engine, num), sim.Of(g).Eval(ids, engine, nil)
+		engine := recorded(t, g, ids, c)
+		center, exact := reference.Of(g).Eval(ids, engine, num), reference.Of(g).Eval(ids, engine, nil)
 		var near, far float64
 		for _, n := range g.Nodes {
 			if n.Op == graph.StoreKV {
@@ -394,17 +393,17 @@ func TestClasses(t *testing.T) {
 func TestArms(t *testing.T) {
 	g := load(t, "tiny-qwen3")
 	ids := tokens(6)
-	right := reference(t, g, ids, round.Class{})
+	right := recorded(t, g, ids, round.Class{})
 	q := g.Node("blk.1.attn_q")
-	arm := func(o sim.Order, jitter float64) []float64 {
-		n := &sim.Numerics{Order: o, Jitter: jitter, Random: rand.NewPCG(1, 2)}
-		return compute(t, sim.Of(g).Eval(ids, right, n), q)
+	arm := func(o reference.Order, jitter float64) []float64 {
+		n := &reference.Numerics{Order: o, Jitter: jitter, Random: rand.NewPCG(1, 2)}
+		return compute(t, reference.Of(g).Eval(ids, right, n), q)
 	}
 	var seen [][]float64
-	for _, o := range []sim.Order{sim.Exact, sim.Forward, sim.Backward, sim.Lanes} {
+	for _, o := range []reference.Order{reference.Exact, reference.Forward, reference.Backward, reference.Lanes} {
 		y := arm(o, 0)
 		d := distance(known(right, q), y)
-		if o == sim.Exact && d > 1e-14 || o != sim.Exact && !(d > 1e-9 && d < 1e-6) {
+		if o == reference.Exact && d > 1e-14 || o != reference.Exact && !(d > 1e-9 && d < 1e-6) {
 			t.Errorf("order %d lies %.2g off", o, d)
 		}
 		for _, x := range seen {
@@ -414,11 +413,11 @@ func TestArms(t *testing.T) {
 		}
 		seen = append(seen, y)
 	}
-	y := arm(sim.Exact, 0x1p-24)
+	y := arm(reference.Exact, 0x1p-24)
 	if d := distance(known(right, q), y); !(d > 0x1p-26 && d < 0x1p-23) {
 		t.Errorf("jitter of 2^-24 makes %.2g", d)
 	}
-	if !slices.Equal(y, arm(sim.Exact, 0x1p-24)) {
+	if !slices.Equal(y, arm(reference.Exact, 0x1p-24)) {
 		t.Error("the same seed gives other numbers")
 	}
 }
@@ -433,9 +432,9 @@ func TestAngles(t *testing.T) {
 	for i := range one.data {
 		one.data[i] = 1 + float64(i%5)
 	}
-	have := map[*graph.Node]sim.Known{in: one}
-	num := &sim.Numerics{Jitter: 0x1p-24, Random: rand.NewPCG(1, 2)}
-	want, got := compute(t, sim.Of(g).Eval(ids, have, nil), q), compute(t, sim.Of(g).Eval(ids, have, num), q)
+	have := map[*graph.Node]reference.Known{in: one}
+	num := &reference.Numerics{Jitter: 0x1p-24, Random: rand.NewPCG(1, 2)}
+	want, got := compute(t, reference.Of(g).Eval(ids, have, nil), q), compute(t, reference.Of(g).Eval(ids, have, num), q)
 	w := q.Shape.Size()
 	near, far := distance(want[:10*w], got[:10*w]), distance(want[390*w:], got[390*w:])
 	if !(near < 1e-6 && far > 1e-6 && far < 1e-3) {
@@ -447,13 +446,13 @@ func TestAngles(t *testing.T) {
 func TestRefused(t *testing.T) {
 	g := load(t, "tiny-qwen3")
 	q := g.Node("blk.0.attn_q")
-	for what, e := range map[string]*sim.Eval{
-		"an id outside the vocabulary": sim.Of(g).Eval([]int32{1 << 30}, nil, nil),
-		"a negative id":                sim.Of(g).Eval([]int32{-1}, nil, nil),
-		"a weight of another shape":    sim.Of(g).Eval([]int32{1}, nil, nil).With(sim.Edits{q: {func(s *sim.Spec) { s.W = g.Node("blk.0.attn_k").W }}}),
-		"a circle":                     sim.Of(g).Eval([]int32{1}, nil, nil).With(sim.Edits{q: {func(s *sim.Spec) { s.In = []*graph.Node{g.Node("blk.0.attn_q_norm")} }}}),
-		"attention without a store": sim.Of(g).Eval([]int32{1}, nil, nil).With(sim.Edits{g.Node("blk.0.attn_q_rope"): nil,
-			attention(g): {func(s *sim.Spec) { s.Store = nil }}}),
+	for what, e := range map[string]*reference.Eval{
+		"an id outside the vocabulary": reference.Of(g).Eval([]int32{1 << 30}, nil, nil),
+		"a negative id":                reference.Of(g).Eval([]int32{-1}, nil, nil),
+		"a weight of another shape":    reference.Of(g).Eval([]int32{1}, nil, nil).With(reference.Edits{q: {func(s *reference.Spec) { s.W = g.Node("blk.0.attn_k").W }}}),
+		"a circle":                     reference.Of(g).Eval([]int32{1}, nil, nil).With(reference.Edits{q: {func(s *reference.Spec) { s.In = []*graph.Node{g.Node("blk.0.attn_q_norm")} }}}),
+		"attention without a store": reference.Of(g).Eval([]int32{1}, nil, nil).With(reference.Edits{g.Node("blk.0.attn_q_rope"): nil,
+			attention(g): {func(s *reference.Spec) { s.Store = nil }}}),
 	} {
 		if _, err := e.Value(g.Result(), []int{0}); err == nil {
 			t.Errorf("%s: no error", what)

@@ -1,4 +1,4 @@
-package ref_test
+package reference_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/kv"
 	"github.com/karat-run/karat/internal/round"
@@ -18,17 +18,17 @@ import (
 // kernel's output too, and what is stored one of that of the keys and values.
 func TestClass(t *testing.T) {
 	g := layer(t)
-	exact, err := logits(g, ref.Backend{})
+	exact, err := logits(g, reference.Backend{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []round.Class{{Activations: round.F32}, {Activations: round.F32, Lanes: 8}, {Activations: round.F16, KV: round.BF16}, {Activations: round.BF16},
 		{Activations: round.Q8_32}, {Activations: round.Q8_256}, {KV: round.F16}, {Activations: round.I16_32, KV: round.F16}} {
 		stored := c.Activations.Stored()
-		b := ref.Backend{Class: c, Kernel: func(n *graph.Node) ref.Kernel {
+		b := reference.Backend{Class: c, Kernel: func(n *graph.Node) reference.Kernel {
 			switch n.Op {
 			case graph.Attention:
-				return func(k *ref.Call) ([]float64, error) {
+				return func(k *reference.Call) ([]float64, error) {
 					store := n.Attr.(graph.AttentionAttr).KV
 					for i, p := range k.Step.Pos {
 						for _, v := range slices.Concat(k.Keys(store, i, int(p)), k.Values(store, i, int(p))) {
@@ -40,7 +40,7 @@ func TestClass(t *testing.T) {
 					return k.Default(n)
 				}
 			case graph.Add:
-				return func(k *ref.Call) ([]float64, error) {
+				return func(k *reference.Call) ([]float64, error) {
 					y, err := k.Default(n)
 					for i := range y {
 						y[i] += 1e-9
@@ -48,7 +48,7 @@ func TestClass(t *testing.T) {
 					return y, err
 				}
 			case graph.Linear, graph.RMSNorm, graph.RoPE, graph.Rows:
-				return func(k *ref.Call) ([]float64, error) {
+				return func(k *reference.Call) ([]float64, error) {
 					for _, v := range k.In[0] {
 						if stored.To(v) != v {
 							t.Errorf("%v: %v reads %v", c, n, v)
@@ -78,7 +78,7 @@ func TestClass(t *testing.T) {
 }
 
 func TestClassUnknown(t *testing.T) {
-	_, err := ref.Backend{Class: round.Class{KV: "q4"}}.Compile(layer(t), backend.Options{})
+	_, err := reference.Backend{Class: round.Class{KV: "q4"}}.Compile(layer(t), backend.Options{})
 	if err == nil || !strings.Contains(err.Error(), `kv "q4", want`) {
 		t.Error(err)
 	}
@@ -88,7 +88,7 @@ func TestClassUnknown(t *testing.T) {
 // ring goes.
 func TestRingLost(t *testing.T) {
 	g := layer(t)
-	b := op(graph.Attention, func(c *ref.Call) ([]float64, error) {
+	b := op(graph.Attention, func(c *reference.Call) ([]float64, error) {
 		n := *c.Node
 		a := n.Attr.(graph.AttentionAttr)
 		all := *a.KV

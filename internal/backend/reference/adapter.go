@@ -1,4 +1,4 @@
-package ref
+package reference
 
 import (
 	"github.com/karat-run/karat/internal/backend"

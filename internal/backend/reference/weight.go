@@ -1,4 +1,4 @@
-package sim
+package reference
 
 import (
 	"errors"
@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/quant"
@@ -150,7 +149,7 @@ func (s *Spec) headLinear(e *Eval, x []float64) ([]float64, error) {
 	n := *s.Node
 	n.W = s.W
 	if s.W[0].DType == tensor.F64 { // a hypothesis has changed it
-		return ref.Eval(&n, [][]float64{x})
+		return compute(&n, [][]float64{x})
 	}
 	heads, k, out := s.In[0].Shape[0], s.In[0].Shape.Last(), s.Node.Shape.Last()
 	m, err := e.altered(s.W[0], nil, out)

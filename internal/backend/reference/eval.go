@@ -1,8 +1,4 @@
-// Package sim computes values of a graph for one whole prompt, in float64, from
-// the known values of other nodes. If these come from an engine, sim's value of a
-// node can be compared with the engine's: together they are an equation. An edit
-// changes how a node is computed: it is a hypothesis about the engine's mistake.
-package sim
+package reference
 
 import (
 	"fmt"

@@ -1,11 +1,10 @@
-package sim
+package reference
 
 import (
 	"cmp"
 	"errors"
 	"math"
 
-	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -232,7 +231,7 @@ func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 	if n.Op == graph.Route {
 		return s.route(e, &n, in)
 	}
-	y, err := ref.Eval(&n, in)
+	y, err := compute(&n, in)
 	if err == nil && (n.Op == graph.Add || n.Op == graph.Mul) {
 		e.num.store(y)
 	}
@@ -375,7 +374,7 @@ func (s *Spec) gated(e *Eval, in [][]float64) []float64 {
 // route is pairs of index and weight, n being the node with the weights that s has.
 func (s *Spec) route(e *Eval, n *graph.Node, in [][]float64) ([]float64, error) {
 	n.Attr = s.Route
-	y, err := ref.Eval(n, in)
+	y, err := compute(n, in)
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,8 @@
-package sim
+package reference
 
 import (
 	"slices"
 
-	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -34,7 +33,7 @@ func (s *Spec) scan(e *Eval, rows []int) ([]float64, error) {
 			size := s.In[i].Shape.Size()
 			part[i] = x[first*size : to*size]
 		}
-		return ref.Eval(&n, part)
+		return compute(&n, part)
 	}
 	y := make([]float64, 0, len(rows)*d)
 	made := map[int][]float64{} // by first row
