@@ -107,7 +107,6 @@ func newBenchCommand() *cobra.Command {
 	f.addArithmetic(c)
 	f.lora.add(c)
 	c.MarkFlagsMutuallyExclusive("csv", "json", "markdown")
-	c.AddCommand(newBenchServeCommand())
 	return c
 }
 

@@ -118,8 +118,8 @@ func TestEveryCommandTakesModel(t *testing.T) {
 func TestFlagNamesOfOthers(t *testing.T) {
 	for line, want := range map[string]string{
 		"eval -c 512": "--window", "imatrix -o x.gguf --ctx 8": "--window", "quantize a b --target-size 1M -c 8": "--window",
-		"score x --tokens": "--token-scores", "logits -p x": "--prompt-index", "embed m --prompt x": "--prompt-name", "bench serve m --prompt 1,2": "--prompt-tokens",
-		"lab diagnose a b --json x": "--json-file", "bench -c 4096": "context that it needs", "bench serve m -p 512": "--prompt-tokens",
+		"score x --tokens": "--token-scores", "logits -p x": "--prompt-index", "embed m --prompt x": "--prompt-name",
+		"lab diagnose a b --json x": "--json-file", "bench -c 4096": "context that it needs",
 	} {
 		c := newRootCommand()
 		c.SetOut(io.Discard)

@@ -60,9 +60,8 @@ var below = map[string]string{
 	"check":     "arch chat quant",
 	"bench":     "model",
 
-	"dev/parrot": "gguf",
-
-	"bench/serving": "",
+	"dev/parrot":  "gguf",
+	"dev/serving": ". server atomicfile",
 
 	"dev/oracle": "", // a module of its own, which the tokenizer's tests run
 
@@ -79,7 +78,7 @@ var below = map[string]string{
 	"dev/webgen":   "atomicfile dev/webbuild",
 	"web/probe":    ". experiment",
 	"web/wasm":     ". webgpu lab jsasync web/probe",
-	"cmd/*":        ". webgpu server server/otlp hub hub/local web experiment kvfile eval imatrix autoquant lab lab/* convert dev/parity dev/synth bench bench/serving simd",
+	"cmd/*":        ". webgpu server server/otlp hub hub/local web experiment kvfile eval imatrix autoquant lab lab/* convert dev/parity dev/synth bench simd",
 }
 
 // never are the imports that must stay impossible however below grows.

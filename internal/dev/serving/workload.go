@@ -1,5 +1,5 @@
-// Package serving sends requests to servers of OpenAI's API, and measures how long clients wait for their answers.
-package serving
+// Command serving sends requests to servers of OpenAI's API, and measures how long clients wait for their answers.
+package main
 
 import (
 	"fmt"

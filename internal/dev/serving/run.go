@@ -1,4 +1,4 @@
-package serving
+package main
 
 import (
 	"context"
@@ -29,9 +29,9 @@ type Options struct {
 	Progress func(string)
 }
 
-// Run measures targets in turns: the first one, and its peer if there is one. An error of ctx comes with
+// Measure measures targets in turns: the first one, and its peer if there is one. An error of ctx comes with
 // a report of the rounds that were whole.
-func Run(ctx context.Context, targets []*Target, o Options) (*Report, error) {
+func Measure(ctx context.Context, targets []*Target, o Options) (*Report, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package serving
+package main
 
 import (
 	"bytes"
@@ -149,7 +149,7 @@ func TestLatencies(t *testing.T) {
 			f := &fake{first: 300 * time.Millisecond, gap: 50 * time.Millisecond}
 			o := options(Level{Clients: 3})
 			o.Chat, o.Limits = chat, Limits{TTFT: .2}
-			r, err := Run(t.Context(), []*Target{serve(t, f)}, o)
+			r, err := Measure(t.Context(), []*Target{serve(t, f)}, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -175,7 +175,7 @@ func TestArrivals(t *testing.T) {
 		f := &fake{first: 1000 * time.Second}
 		o := options(Level{Rate: 2})
 		o.Requests, o.Verify = 200, 0
-		r, err := Run(t.Context(), []*Target{serve(t, f)}, o)
+		r, err := Measure(t.Context(), []*Target{serve(t, f)}, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestArrivals(t *testing.T) {
 // TestAnotherAnswer checks that a server is found out whose answers change.
 func TestAnotherAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := Run(t.Context(), []*Target{serve(t, &fake{change: true})}, options(Level{Clients: 2}))
+		r, err := Measure(t.Context(), []*Target{serve(t, &fake{change: true})}, options(Level{Clients: 2}))
 		if err != nil || r.Differ() != 2 {
 			t.Errorf("%d differ, %v", r.Differ(), err)
 		}
@@ -213,7 +213,7 @@ func TestPeer(t *testing.T) {
 		other.URL = "http://peer"
 		o := options(Level{Clients: 1}, Level{Clients: 4})
 		o.Rounds, o.Verify = 3, 0
-		r, err := Run(t.Context(), []*Target{serve(t, f), other}, o)
+		r, err := Measure(t.Context(), []*Target{serve(t, f), other}, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +248,7 @@ func TestInterrupted(t *testing.T) {
 				cancel()
 			}
 		}
-		r, err := Run(ctx, []*Target{own, peer}, o)
+		r, err := Measure(ctx, []*Target{own, peer}, o)
 		if !errors.Is(err, context.Canceled) || r == nil || len(r.Rows) != 2 || r.Rows[0].Complete != 12 || r.Rows[1].Complete != 24 || r.Rows[0].Ratios.Rounds != 1 {
 			t.Fatalf("%+v, %v", r, err)
 		}
