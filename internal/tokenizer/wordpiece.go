@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // WordPiece is the value of tokenizer.ggml.model for WordPiece.
@@ -64,7 +66,7 @@ func newWordPiece(tokens []token, w *wordPiece, unknown string) (*Tokenizer, err
 func (w *wordPiece) normalize(s string, work *watch) string {
 	var out strings.Builder
 	out.Grow(len(s))
-	var parts []rune
+	var parts []byte
 	for _, r := range s {
 		if !work.did(1) {
 			break
@@ -81,11 +83,11 @@ func (w *wordPiece) normalize(s string, work *watch) string {
 		if apart {
 			out.WriteByte(' ')
 		}
-		parts = append(parts[:0], r)
-		if w.strip {
-			parts = nfcData().decompose(parts[:0], r)
+		parts = utf8.AppendRune(parts[:0], r)
+		if w.strip && r >= 0xC0 {
+			parts = norm.NFD.AppendString(parts[:0], string(r))
 		}
-		for _, p := range parts {
+		for _, p := range string(parts) {
 			if w.strip && unicode.Is(unicode.Mn, p) {
 				continue
 			}
