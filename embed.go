@@ -40,12 +40,12 @@ type EmbedOptions struct {
 	Progress func(done, total int)
 }
 
-// embedding is how the model makes vectors, of which engine and which of its nodes.
+// embedding is how the model makes vectors, with which plan and which of its nodes.
 type embedding struct {
-	head   *embed.Head    // of Embed; nil before it is asked for
-	rank   *embed.Head    // of Rerank, likewise
-	engine *engine.Engine // nil before the first request
-	node   *graph.Node    // nil where the graph's result is pooled
+	head   *embed.Head                                 // of Embed; nil before it is asked for
+	rank   *embed.Head                                 // of Rerank, likewise
+	engine interface{ NewSequence() *engine.Sequence } // an engine or a plan; nil before the first request
+	node   *graph.Node                                 // nil where the graph's result is pooled
 }
 
 // atOnce is how many texts are in the engine at a time: enough to fill a step.
@@ -220,7 +220,7 @@ func list(names []string) string {
 	return fmt.Sprintf("%q", strings.Join(names, ", "))
 }
 
-// embedder is the embedding of m, whose engine is made when it is asked for first.
+// embedder is the embedding of m, whose plan its first use makes.
 func (m *Model) embedder(ctx context.Context) (*embedding, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -237,7 +237,7 @@ func (m *Model) embedder(ctx context.Context) (*embedding, error) {
 		e.engine = m.opened.Engine
 		return e, nil
 	}
-	made, err := m.opened.Another(ctx, engine.Options{Keep: func(k *graph.Node) bool { return k == n }})
+	made, err := m.opened.Plan(ctx, engine.Options{Keep: func(k *graph.Node) bool { return k == n }})
 	if err != nil {
 		return nil, err
 	}

@@ -145,9 +145,9 @@ type Model struct {
 		heads map[*graph.Node]int
 	}
 
-	mu     sync.Mutex     // guards what follows
-	tapped *engine.Engine // of Taps and Hooks; nil before the first
-	alone  *engine.Engine // of states that are carried; nil before the first
+	mu     sync.Mutex   // guards what follows
+	tapped *engine.Plan // of Taps and Hooks; nil before the first
+	alone  *engine.Plan // of states that are carried; nil before the first
 	embed  embedding
 	closed bool
 }
@@ -267,17 +267,7 @@ func (m *Model) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
-	var err error
-	if m.tapped != nil {
-		err = m.tapped.Close()
-	}
-	if m.alone != nil {
-		err = errors.Join(err, m.alone.Close())
-	}
-	if m.embed.node != nil {
-		err = errors.Join(err, m.embed.engine.Close())
-	}
-	return errors.Join(err, m.opened.Close())
+	return m.opened.Close()
 }
 
 // Info describes a loaded model.

@@ -21,13 +21,13 @@ func (m *Model) ExportState(ctx context.Context, w io.Writer, prompt []int) erro
 	if len(ids) < 2 {
 		return fmt.Errorf("the prompt's length is %d: one of 2 tokens or more has a state", len(ids))
 	}
-	e, err := m.aloneEngine(ctx)
+	p, err := m.alonePlan(ctx)
 	if err != nil {
 		return err
 	}
-	f, err := state(ctx, e, ids[:len(ids)-1])
+	f, err := state(ctx, p, ids[:len(ids)-1])
 	for errors.Is(err, engine.ErrGone) { // another request took the room between two moments
-		f, err = state(ctx, e, ids[:len(ids)-1])
+		f, err = state(ctx, p, ids[:len(ids)-1])
 	}
 	if err != nil {
 		return err
@@ -40,8 +40,8 @@ func (m *Model) ExportState(ctx context.Context, w io.Writer, prompt []int) erro
 }
 
 // state computes ids, and returns what the model then holds.
-func state(ctx context.Context, e *engine.Engine, ids []int32) (*kvfile.File, error) {
-	s := e.NewSequence()
+func state(ctx context.Context, p *engine.Plan, ids []int32) (*kvfile.File, error) {
+	s := p.NewSequence()
 	defer s.Close()
 	if _, err := s.Feed(ctx, ids, 0); err != nil {
 		return nil, err
@@ -68,11 +68,11 @@ func (m *Model) ImportState(ctx context.Context, data []byte) (*Session, []int, 
 	if f.Model != print {
 		return nil, nil, fmt.Errorf("the state is of another model, or of other numerics: fingerprint %s, this is %s", f.Model, print)
 	}
-	e, err := m.aloneEngine(ctx)
+	p, err := m.alonePlan(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &Session{m: m, s: e.NewSequence()}
+	s := &Session{m: m, s: p.NewSequence()}
 	if err := s.s.Take(f); err != nil {
 		s.Close()
 		return nil, nil, err
@@ -84,8 +84,13 @@ func (m *Model) ImportState(ctx context.Context, data []byte) (*Session, []int, 
 	return s, ids, nil
 }
 
-// aloneEngine is the engine whose sequences share nothing, made when it is asked for first.
-func (m *Model) aloneEngine(ctx context.Context) (*engine.Engine, error) {
+// alonePlan returns the plan whose sequences share nothing, which its first use makes.
+func (m *Model) alonePlan(ctx context.Context) (*engine.Plan, error) {
+	return m.planOf(ctx, &m.alone, engine.Options{Private: true})
+}
+
+// planOf returns the plan at p, which its first use makes by o.
+func (m *Model) planOf(ctx context.Context, p **engine.Plan, o engine.Options) (made *engine.Plan, err error) {
 	if m.opened.Engine.InTap() {
 		return nil, ErrInTap
 	}
@@ -94,12 +99,8 @@ func (m *Model) aloneEngine(ctx context.Context) (*engine.Engine, error) {
 	if m.closed {
 		return nil, ErrClosed
 	}
-	if m.alone != nil {
-		return m.alone, nil
+	if *p == nil {
+		*p, err = m.opened.Plan(ctx, o)
 	}
-	e, err := m.opened.Another(ctx, engine.Options{Private: true})
-	if err == nil {
-		m.alone = e
-	}
-	return e, err
+	return *p, err
 }

@@ -89,15 +89,15 @@ func (m *Model) Taps(ctx context.Context, ids []int, see func(n Node, values []f
 	}
 	m.tapping.Lock()
 	defer m.tapping.Unlock()
-	e, err := m.hookedEngine(ctx)
+	p, err := m.hookedPlan(ctx)
 	if err != nil {
 		return err
 	}
-	tokens, err := tokensOf(e, ids)
+	tokens, err := tokensOf(m.opened.Engine, ids)
 	if err != nil {
 		return err
 	}
-	s := e.NewSequence()
+	s := p.NewSequence()
 	defer s.Close()
 	heads := m.heads()
 	if err := s.Hook(&engine.Hook{See: func(n *graph.Node, _ []int32, values []float32) { see(node(n, heads), values) }}); err != nil {
@@ -169,27 +169,16 @@ func (s *Session) hook(ctx context.Context, h *Hooks) error {
 	if err != nil {
 		return err
 	}
-	if e, err = s.m.hookedEngine(ctx); err != nil {
+	p, err := s.m.hookedPlan(ctx)
+	if err != nil {
 		return err
 	}
 	s.s.Close()
-	s.s, s.hooked = e.NewSequence(), true
+	s.s, s.hooked = p.NewSequence(), true
 	return s.s.Hook(x)
 }
 
-// hookedEngine is the engine of Taps and of requests with hooks, made when it is asked for first.
-func (m *Model) hookedEngine(ctx context.Context) (*engine.Engine, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return nil, ErrClosed
-	}
-	if m.tapped != nil {
-		return m.tapped, nil
-	}
-	e, err := m.opened.Another(ctx, engine.Options{Hooks: true})
-	if err == nil {
-		m.tapped = e
-	}
-	return e, err
+// hookedPlan returns the plan of Taps and of requests with hooks, which its first use makes.
+func (m *Model) hookedPlan(ctx context.Context) (*engine.Plan, error) {
+	return m.planOf(ctx, &m.tapped, engine.Options{Hooks: true})
 }

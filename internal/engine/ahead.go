@@ -9,11 +9,10 @@ import (
 	"github.com/karat-run/karat/internal/sample"
 )
 
-// burst is how long the steps may take that are computed at once: text comes in so many
-// pieces a second at least.
+// burst is how long the steps may take that are computed at once: it bounds the time between two pieces of a text.
 const burst = 40 * time.Millisecond
 
-// ahead is a plan that chooses tokens itself, and so may go on with them.
+// ahead is a compiled plan that chooses tokens itself, and so may go on with them.
 type ahead struct {
 	backend.Chooser
 	pace time.Duration // of a step of a row each; 0 is not known yet
@@ -26,11 +25,10 @@ type choice struct {
 	node  *graph.Node // whose values are wanted; nil for none
 }
 
-// newAhead is nil if tokens must be chosen here: the plan cannot, or taps want to see
-// each step.
-func newAhead(plan backend.Executable, o Options) *ahead {
+// newAhead returns nil if the plan cannot choose tokens.
+func newAhead(plan backend.Executable) *ahead {
 	c, ok := plan.(backend.Chooser)
-	if !ok || o.Tap != nil || o.Want != nil {
+	if !ok {
 		return nil
 	}
 	if most, _ := c.Most(); most == 0 {
@@ -39,44 +37,43 @@ func newAhead(plan backend.Executable, o Options) *ahead {
 	return &ahead{Chooser: c}
 }
 
-// Chooses reports whether the backend chooses tokens, or finds the likeliest, itself.
-func (e *Engine) Chooses() bool { return e.ahead != nil }
-
-// choice is how many of the likeliest tokens satisfy a batch, and how many steps of it
-// may be computed at once; 0 if it needs logits.
-func (e *Engine) choice(batch []*work) (k, steps int) {
-	if e.ahead == nil {
+// choice returns how many of the likeliest tokens satisfy a batch, and how many steps of it may be computed at once; 0
+// if it needs logits.
+func (p *Plan) choice(batch []*work) (k, steps int) {
+	if p.ahead == nil {
 		return 0, 0
 	}
-	most, steps := e.ahead.Most()
-	steps = min(steps, int(burst/max(e.ahead.pace, 1)))
-	if e.ahead.pace == 0 {
+	most, steps := p.ahead.Most()
+	steps = min(steps, int(burst/max(p.ahead.pace, 1)))
+	if p.ahead.pace == 0 {
 		steps = 1
 	}
 	for _, w := range batch {
-		if w.outputs > 0 && (w.choice.top == 0 || w.choice.top > most) {
+		outputs, b := w.seat.Outputs, &w.seq.beside
+		if outputs > 0 && (w.choice.top == 0 || w.choice.top > most) {
 			return 0, 0
 		}
 		steps = min(steps, w.choice.steps)
-		if w.rows > 1 || w.outputs == 0 || w.seq.embedding(w.at) != nil || w.seq.mixed.Parts != nil {
+		if w.seat.Rows > 1 || outputs == 0 || b.embedding(w.seat.At) != nil || b.Parts != nil {
 			steps = 1
 		}
-		if w.outputs > 0 {
+		if outputs > 0 {
 			k = max(k, w.choice.top)
 		}
 	}
-	if k > 1 || steps < 1 || e.stateful || !grow(batch, steps-1) {
+	if k > 1 || steps < 1 || p.e.stateful || !grow(batch, steps-1) {
 		steps = 1
 	}
 	return k, steps
 }
 
-// grow makes room for so many more positions of each sequence, or of none.
+// grow makes room for n more positions of each sequence, or of none.
 func grow(batch []*work, n int) bool {
 	for i, w := range batch {
-		if w.seq.pages.Grow(n) != nil {
+		if w.seq.seat.Pages.Grow(n) != nil {
 			for _, w := range batch[:i] {
-				w.seq.pages.Truncate(w.seq.pages.Len() - n)
+				pages := w.seq.seat.Pages
+				pages.Truncate(pages.Len() - n)
 			}
 			return false
 		}
@@ -84,25 +81,25 @@ func grow(batch []*work, n int) bool {
 	return true
 }
 
-// computeAhead computes steps of a batch and hands each of it the likeliest tokens.
-func (e *Engine) computeAhead(ctx context.Context, batch []*work, s *backend.Step, k, steps int) error {
-	start := time.Now()
-	found, err := e.ahead.Choose(ctx, s, k, steps)
+// computeAhead computes steps of the batch and hands each of it the likeliest tokens.
+func (p *Plan) computeAhead(ctx context.Context, k, steps int) error {
+	s, start := &p.e.step.next, time.Now()
+	found, err := p.ahead.Choose(ctx, s, k, steps)
 	if err != nil {
 		return err
 	}
 	if len(s.Tokens) == len(s.Outputs) {
-		e.ahead.pace = time.Since(start) / time.Duration(steps)
+		p.ahead.pace = time.Since(start) / time.Duration(steps)
 	}
 	row := 0
-	for _, w := range batch {
-		if w.outputs == 0 {
+	for _, w := range p.e.step.batch {
+		if w.seat.Outputs == 0 {
 			continue
 		}
 		for i := range steps {
 			of := found[(i*len(s.Outputs)+row)*k:][:w.choice.top]
 			w.found = append(w.found, likely(of))
-			if i == steps-1 || int(of[0].ID) >= e.ids { // which the next step cannot embed
+			if i == steps-1 || int(of[0].ID) >= p.e.ids { // the next step cannot embed it
 				break
 			}
 			w.ahead = append(w.ahead, of[0].ID)
@@ -112,7 +109,10 @@ func (e *Engine) computeAhead(ctx context.Context, batch []*work, s *backend.Ste
 	return nil
 }
 
-// likely is what a sampler wants.
+// found are the likeliest tokens of each step.
+type found [][]sample.Likely
+
+// likely returns tokens as a sampler wants them.
 func likely(of []backend.Likely) []sample.Likely {
 	all := make([]sample.Likely, len(of))
 	for i, x := range of {
@@ -121,8 +121,8 @@ func likely(of []backend.Likely) []sample.Likely {
 	return all
 }
 
-// Follow appends tokens and returns the likeliest one that follows, and if the backend
-// computes several at once up to most of them: all but the last are appended, too.
+// Follow appends tokens and returns the likeliest token that follows, and if the backend computes several at once up to
+// most of them: these are also appended, except for the last.
 func (s *Sequence) Follow(ctx context.Context, tokens []int32, most int) (ids []int, err error) {
 	greedy, err := sample.New(sample.Options{})
 	if err != nil {
@@ -144,14 +144,14 @@ func (s *Sequence) Follow(ctx context.Context, tokens []int32, most int) (ids []
 	return ids, nil
 }
 
-// basis is what a token is chosen by: all logits, or the likeliest tokens.
+// basis is the choice of a token: by all logits, or among the likeliest tokens.
 type basis struct {
 	logits []float32
 	likely []sample.Likely
 }
 
-// next appends tokens and returns what the one that follows is to be chosen by; and if
-// several are chosen at once, each the likeliest, of each of them.
+// next appends tokens and returns the basis of the token that follows; and if several are chosen at once, each the
+// likeliest, the basis of each of them.
 func (s *Sequence) next(ctx context.Context, tokens []int32, c choice) (all []basis, err error) {
 	w, err := s.feed(ctx, tokens, 1, c)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *Sequence) next(ctx context.Context, tokens []int32, c choice) (all []ba
 	return all, nil
 }
 
-// sample chooses the token that follows history, of the tokens that g allows.
+// sample chooses the token that follows history, among the tokens that g allows.
 func (b *basis) sample(s *sample.Sampler, history []int, g Grammar) (id int, err error) {
 	if g != nil {
 		mask, err := g.Mask()

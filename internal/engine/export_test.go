@@ -25,8 +25,8 @@ func (e *Engine) WaitStep(n int) {
 	for in := 0; in < n; runtime.Gosched() {
 		e.mu.Lock()
 		in = 0
-		for _, w := range e.queue {
-			if w.rows > 0 {
+		for _, w := range e.schedule.Works() {
+			if w.Rows > 0 {
 				in++
 			}
 		}
@@ -36,7 +36,7 @@ func (e *Engine) WaitStep(n int) {
 
 // Keeps reports whether the engine keeps something of a step that is over.
 func (e *Engine) Keeps() bool {
-	s := &e.next
+	s := &e.step.next
 	keeps := s.Embeddings != nil || s.Values != nil
 	for _, p := range s.Seqs {
 		keeps = keeps || p != nil
@@ -58,7 +58,7 @@ func (e *Engine) WaitQueued(n int) {
 func (e *Engine) Queued() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.queue)
+	return len(e.schedule.Works())
 }
 
 // WaitClosed waits until Close has been called.
@@ -71,10 +71,10 @@ func (e *Engine) WaitClosed() {
 }
 
 // BoundOutputs sets how many rows of a step may have logits.
-func (e *Engine) BoundOutputs(n int) { e.outputs = n }
+func (e *Engine) BoundOutputs(n int) { e.schedule.Outputs = n }
 
 // Level has all rows cost the same.
-func (e *Engine) Level() { e.load = nil }
+func (e *Engine) Level() { e.schedule.Load = nil }
 
 // Meet has steps wait for all who were in the last one, however long they take.
 func (e *Engine) Meet() { e.wait = func(time.Duration) time.Duration { return time.Hour } }
@@ -86,5 +86,5 @@ func Wait(took time.Duration) time.Duration { return wait(took) }
 func (e *Engine) Served(key string) int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.account(key).served
+	return e.schedule.Served(key)
 }

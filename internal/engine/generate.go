@@ -6,7 +6,6 @@ import (
 	"errors"
 	"iter"
 	"math"
-	"strings"
 
 	"github.com/karat-run/karat/internal/sample"
 )
@@ -44,20 +43,20 @@ type Decoder interface {
 	Flush() string
 }
 
-// Grammar says which tokens may come next. It is of one request: it knows the tokens so far.
+// Grammar says which tokens may come next. It belongs to one request: it knows the tokens so far.
 type Grammar interface {
 	Mask() (*sample.Mask, error) // nil is any token
 	Accept(id int) error
 	Steps() int // of work since the last call
 }
 
-// stepsPerToken is the work of a grammar that counts as a token in its caller's share: about a millisecond.
+// stepsPerToken is the work of a grammar that counts as a token in its caller's share: about a millisecond's.
 const stepsPerToken = 1 << 13
 
 // Token is one generated token.
 type Token struct {
 	ID      int
-	Text    string           // what it adds to the text; may be empty while a character or stop string is undecided, and is the rest beside an error
+	Text    string           // text that it adds: empty while a character or stop string is undecided; the rest beside an error
 	Logprob float64          // if it or Top is asked for
 	Top     []sample.Logprob // the likeliest, likeliest first
 	Logits  []float32        // [vocab], that the token was chosen by
@@ -65,27 +64,26 @@ type Token struct {
 	Stopped string           // the stop string of a StopString
 }
 
-// Generate feeds r's prompt, as far as the sequence does not hold it already,
-// and yields tokens until one of r's conditions ends it. An error ends it, too:
-// among others, ErrFull before the context would overflow. With it comes the
-// Text that was undecided.
+// Generate feeds r's prompt, as far as the sequence does not hold it already, and yields tokens until one of r's
+// conditions, or an error, ends it: for example ErrFull before the context would overflow. With an error comes the Text
+// that was undecided.
 func (s *Sequence) Generate(ctx context.Context, r Request) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		text := stopper{stop: r.Stop}
 		s.As(r.Caller)
-		defer s.e.leave(s)
-		if err := s.generate(ctx, r, &text, yield); err != nil {
+		defer s.leave()
+		if err := generate(ctx, s, r, &text, yield); err != nil {
 			rest, _ := text.end(r.Decoder.Flush())
 			yield(Token{Text: rest}, err)
 		}
 	}
 }
 
-func (s *Sequence) generate(ctx context.Context, r Request, text *stopper, yield func(Token, error) bool) error {
+func generate(ctx context.Context, s *Sequence, r Request, text *stopper, yield func(Token, error) bool) error {
 	if len(r.Prompt) == 0 {
 		return errors.New("the prompt has no tokens")
 	}
-	r.Sample.Tokens = s.e.tokens
+	r.Sample.Tokens = s.plan.e.tokens
 	sampler, err := sample.New(r.Sample)
 	if err != nil {
 		return err
@@ -105,13 +103,13 @@ func (s *Sequence) generate(ctx context.Context, r Request, text *stopper, yield
 			return err
 		}
 		for j := range all {
-			if err := cmp.Or(ctx.Err(), s.open()); j > 0 && err != nil {
+			if j > 0 && (ctx.Err() != nil || s.closed) {
 				s.cut(len(history) - 1)
-				return err
+				return cmp.Or(ctx.Err(), ErrClosed)
 			}
 			t, err := all[j].choose(sampler, history, &r)
 			if r.Grammar != nil {
-				s.charge(r.Grammar.Steps() / stepsPerToken)
+				s.locked(func(e *Engine) { e.schedule.Charge(s.seat.Key, r.Grammar.Steps()/stepsPerToken) })
 			}
 			if !r.Logits {
 				s.row = all[j].logits
@@ -130,7 +128,7 @@ func (s *Sequence) generate(ctx context.Context, r Request, text *stopper, yield
 	return nil
 }
 
-// choice is what the token after i others is to be chosen by.
+// choice returns how the token after i others is to be chosen.
 func (r *Request) choice(s *sample.Sampler, i int) choice {
 	switch {
 	case r.Logits || r.Logprob || r.Top > 0 || r.Grammar != nil:
@@ -141,7 +139,7 @@ func (r *Request) choice(s *sample.Sampler, i int) choice {
 	return choice{top: s.Likeliest(), steps: r.Max - i}
 }
 
-// choose is the token that follows history, with what r wants to know of it.
+// choose returns the token that follows history, with the facts that r wants of it.
 func (b *basis) choose(s *sample.Sampler, history []int, r *Request) (t Token, err error) {
 	if t.ID, err = b.sample(s, history, r.Grammar); err != nil {
 		return Token{}, err
@@ -159,7 +157,7 @@ func (b *basis) choose(s *sample.Sampler, history []int, r *Request) (t Token, e
 	return t, nil
 }
 
-// finish sets the token's text and whether it is the last.
+// finish sets the token's text, and why it is the last.
 func (t *Token) finish(text *stopper, r *Request, last bool) {
 	for _, id := range r.End {
 		if t.ID == id {
@@ -181,50 +179,4 @@ func (t *Token) finish(text *stopper, r *Request, last bool) {
 	if stopped {
 		t.Stop, t.Stopped = StopString, text.found
 	}
-}
-
-// stopper passes text on, but for what may be the beginning of a stop string.
-// The stop string that is complete first ends the text, of several the one
-// that begins first, so it does not matter how the text is cut into tokens.
-type stopper struct {
-	stop  []string
-	held  string
-	found string // the one that ended the text
-}
-
-// add returns the text that is now certain, and whether a stop string ended it.
-func (s *stopper) add(text string) (string, bool) {
-	text = s.held + text
-	first, end := -1, len(text)+1
-	s.found = ""
-	for _, stop := range s.stop {
-		i := strings.Index(text, stop)
-		if stop == "" || i < 0 {
-			continue
-		}
-		if e := i + len(stop); e < end || e == end && i < first {
-			first, end, s.found = i, e, stop
-		}
-	}
-	if first >= 0 {
-		s.held = ""
-		return text[:first], true
-	}
-	n := 0
-	for _, stop := range s.stop {
-		for k := min(len(stop)-1, len(text)); k > n; k-- {
-			if strings.HasSuffix(text, stop[:k]) {
-				n = k
-			}
-		}
-	}
-	s.held = text[len(text)-n:]
-	return text[:len(text)-n], false
-}
-
-// end returns the text held back, followed by the decoder's rest, up to a stop
-// string, and whether there was one.
-func (s *stopper) end(rest string) (string, bool) {
-	text, stopped := s.add(rest)
-	return text + s.held, stopped
 }

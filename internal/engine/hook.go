@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
@@ -9,12 +10,12 @@ import (
 
 // Hook sees values of a sequence's rows while they are computed, and may write to them.
 type Hook struct {
-	Nodes func(n *graph.Node) bool // that See is called for; nil is all
-	Write bool                     // See may write: what it leaves is what later nodes read
+	Nodes func(n *graph.Node) bool // reports whether See is called for a node; nil is all nodes
+	Write bool                     // See may write: later nodes read the values that it leaves
 
-	// See is called once a step for each node, in order, with the rows of the sequence that the node has in
-	// the step, [len(pos)] and n.Shape, at positions pos. Behind Rows these are the rows whose logits are
-	// wanted. Both are valid during the call. A sequence that was preempted is computed again, and See called again.
+	// See is called once a step for each node, in order, with the rows of the sequence that the node has in the step,
+	// [len(pos)] and n.Shape, at positions pos. Behind Rows these are the rows whose logits are wanted. Both slices are
+	// valid during the call. A sequence that was preempted is computed again, and See called again.
 	See func(n *graph.Node, pos []int32, values []float32)
 }
 
@@ -23,10 +24,10 @@ var errHooks = errors.New("hooks and a tap of all steps do not go together")
 // wants reports whether h, which may be nil, is to see n.
 func (h *Hook) wants(n *graph.Node) bool { return h != nil && (h.Nodes == nil || h.Nodes(n)) }
 
-// Hook sets who sees the tokens to come; nil is nobody. Options.Hooks must be set, and the sequence be empty.
+// Hook sets who sees the tokens to come; nil is nobody. The plan must have Options.Hooks, and the sequence be empty.
 func (s *Sequence) Hook(h *Hook) error {
 	switch {
-	case !s.e.hooks:
+	case !s.plan.hooks:
 		return errors.New("the plan has no hooks")
 	case len(s.tokens) > 0:
 		return errors.New("a hook for a sequence that has tokens already")
@@ -43,15 +44,15 @@ type span struct {
 	first, after int // of the outputs
 }
 
-// spans are those of a batch, and they make s show them.
-func (e *Engine) spans(batch []*work, s *backend.Step) backend.Tap {
-	if !e.hooks {
-		return e.tap
+// spans returns the tap of the step s, which shows the rows of the batch to the hooks of their sequences.
+func (p *Plan) spans(s *backend.Step) backend.Tap {
+	if !p.hooks {
+		return p.tap
 	}
 	var all []span
-	row, output := 0, 0
-	for i, w := range batch {
-		x := span{hook: w.seq.hook, at: i, from: row, to: row + w.rows, first: output}
+	see, row, output := &p.e.step.see, 0, 0
+	for i, w := range p.e.step.batch {
+		x := span{hook: w.seq.hook, at: i, from: row, to: row + w.seat.Rows, first: output}
 		for row = x.to; output < len(s.Outputs) && int(s.Outputs[output]) < row; output++ {
 		}
 		if x.after = output; x.hook != nil {
@@ -63,12 +64,7 @@ func (e *Engine) spans(batch []*work, s *backend.Step) backend.Tap {
 		return nil
 	}
 	s.Watch = func(n *graph.Node) bool {
-		for _, x := range all {
-			if x.hook.wants(n) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(all, func(x span) bool { return x.hook.wants(n) })
 	}
 	var positions []int32 // of the outputs
 	for _, r := range s.Outputs {
@@ -78,15 +74,15 @@ func (e *Engine) spans(batch []*work, s *backend.Step) backend.Tap {
 		size := n.Shape.Size()
 		for _, x := range all {
 			from, to, pos := x.from, x.to, s.Pos
-			if e.after[n] {
+			if p.after[n] {
 				from, to, pos = x.first, x.after, positions
 			}
 			if from == to || !x.hook.wants(n) {
 				continue
 			}
-			e.see.runs, e.see.of = true, x.at
+			see.runs, see.of = true, x.at
 			x.hook.See(n, pos[from:to:to], out[from*size:to*size:to*size])
-			e.see.runs = false
+			see.runs = false
 		}
 	}
 }

@@ -13,44 +13,52 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// Mixed is what a prompt has besides tokens, such as an image's rows. The zero value is text.
+// Mixed is the part of a prompt besides its tokens, such as an image's rows. The zero value is text.
 type Mixed struct {
 	// Embeddings are of each token nil, or [hidden] that stands in for it (backend.Step.Embeddings).
 	Embeddings [][]float32
 
-	// Parts are positions of the first tokens: time, height and width, by which RoPE nodes with sections
-	// turn (backend.Step.Parts). The tokens behind them, those to come too, are text: all parts are one more than the
-	// largest before. None are of text alone. For example, behind 3 tokens of text an image of 2 by 2 rows has
-	// (3,3,3), (3,3,4), (3,4,3) and (3,4,4), and the text behind it begins with (5,5,5).
+	// Parts are positions of the first tokens: time, height and width, by which RoPE nodes with sections turn
+	// (backend.Step.Parts). The tokens behind them are text, also the tokens to come: all parts are one more than the
+	// largest before. Nil is text alone. For example, behind 3 tokens of text an image of 2 by 2 rows has (3,3,3),
+	// (3,3,4), (3,4,3) and (3,4,4), and the text behind it begins with (5,5,5).
 	Parts [][3]int32
 }
 
-// Mix is Prefix for a prompt with m. It takes effect as the tokens are fed. Its keys and values serve only
-// sequences of the same rows and positions: tokens alone say nothing of them.
-func (s *Sequence) Mix(tokens []int32, m Mixed, salt string) (int, error) {
-	if err := s.e.checkMixed(tokens, m); err != nil {
+// beside is a Mixed that belongs to a sequence.
+type beside struct {
+	Mixed
+	name  string // tells it from others; "" for text
+	shift int32  // difference between the parts and the position of a row behind Parts
+}
+
+// Mix is Prefix for a prompt with m. It takes effect as the tokens are fed. Its keys and values serve only sequences of
+// the same rows and positions, since tokens alone say nothing of them.
+func (s *Sequence) Mix(tokens []int32, m Mixed, salt string) (n int, err error) {
+	e := s.plan.e
+	if err := e.checkMixed(tokens, m); err != nil {
 		return 0, err
 	}
 	m.Parts = m.parts()
-	if m.Parts != nil && !s.e.turning {
+	if m.Parts != nil && !e.turning {
 		return 0, errors.New("positions of three parts, the model has no sections that turn by them")
 	}
-	name := m.name()
-	s.e.mu.Lock()
-	defer s.e.mu.Unlock()
-	s.salt = salt
-	switch {
-	case name == "":
-		m = Mixed{}
-	case name == s.rows:
-		m = s.mixed
+	b := beside{name: m.hash()}
+	switch b.name {
+	case "":
+	case s.beside.name:
+		b = s.beside
 	default:
-		m = m.clone()
+		b.Mixed, b.shift = m.clone(), int32(m.behind()-len(m.Parts))
 	}
-	return s.rewind(tokens, m, name), nil
+	s.locked(func(*Engine) {
+		s.salt = salt
+		n = s.rewind(tokens, b)
+	})
+	return n, nil
 }
 
-// checkMixed tells whether m belongs to tokens and to the model.
+// checkMixed returns an error if m does not belong to tokens or to the model.
 func (e *Engine) checkMixed(tokens []int32, m Mixed) error {
 	if n := max(len(m.Embeddings), len(m.Parts)); n > len(tokens) {
 		return fmt.Errorf("%d rows of embeddings and %d positions for %d tokens", len(m.Embeddings), len(m.Parts), len(tokens))
@@ -60,7 +68,7 @@ func (e *Engine) checkMixed(tokens []int32, m Mixed) error {
 			return fmt.Errorf("the embedding at row %d has %d elements, the model's have %d", i, len(x), e.hidden)
 		}
 	}
-	most := int32(backend.MaxPart - e.Context()) // so that those behind them fit, too
+	most := int32(backend.MaxPart - e.Context()) // so that the positions behind them also fit
 	for i, p := range m.Parts {
 		if slices.Min(p[:]) < 0 || slices.Max(p[:]) > most {
 			return fmt.Errorf("position %v at row %d, parts are 0 to %d", p, i, most)
@@ -69,15 +77,15 @@ func (e *Engine) checkMixed(tokens []int32, m Mixed) error {
 	return nil
 }
 
-// turning reports whether positions of g have three parts.
-func turning(g *graph.Graph) bool {
+// turns reports whether positions of g have three parts.
+func turns(g *graph.Graph) bool {
 	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool {
 		a, ok := n.Attr.(graph.RoPEAttr)
 		return ok && a.Sections != [3]int{}
 	})
 }
 
-// behind is each part of the position behind m.Parts.
+// behind returns each part of the position behind m.Parts.
 func (m Mixed) behind() (p int) {
 	for _, part := range m.Parts {
 		p = max(p, int(slices.Max(part[:]))+1)
@@ -85,7 +93,7 @@ func (m Mixed) behind() (p int) {
 	return p
 }
 
-// parts is m.Parts without the text at its end, whose positions follow anyway; nil where all is text.
+// parts returns m.Parts without the text at its end, whose positions follow anyway; nil where all is text.
 func (m Mixed) parts() [][3]int32 {
 	n, p := 0, int32(0)
 	for i, part := range m.Parts {
@@ -108,9 +116,8 @@ func (m Mixed) clone() Mixed {
 	return m
 }
 
-// name tells m from all others: the SHA-256 of where its embeddings are, their elements, and its
-// positions; "" where there are none.
-func (m Mixed) name() string {
+// hash returns the SHA-256 of the places of m's embeddings, their elements, and its positions; "" where there are none.
+func (m Mixed) hash() string {
 	h, any := sha256.New(), len(m.Parts) > 0
 	var b []byte
 	for i, x := range m.Embeddings {
@@ -126,7 +133,7 @@ func (m Mixed) name() string {
 	if !any {
 		return ""
 	}
-	b = binary.LittleEndian.AppendUint64(b[:0], math.MaxUint64) // which is no row
+	b = binary.LittleEndian.AppendUint64(b[:0], math.MaxUint64) // the place of no row
 	for _, p := range m.Parts {
 		for _, v := range p {
 			b = binary.LittleEndian.AppendUint32(b, uint32(v))
@@ -136,59 +143,59 @@ func (m Mixed) name() string {
 	return string(h.Sum(nil))
 }
 
-// embedding is the row that stands in for the token at a position; nil for none.
-func (s *Sequence) embedding(at int) []float32 {
-	if at < len(s.mixed.Embeddings) {
-		return s.mixed.Embeddings[at]
+// embedding returns the row that stands in for the token at a position; nil for none.
+func (b *beside) embedding(at int) []float32 {
+	if at < len(b.Embeddings) {
+		return b.Embeddings[at]
 	}
 	return nil
 }
 
-// part is the three-part position of the row at a position.
-func (s *Sequence) part(at int) [3]int32 {
-	if at < len(s.mixed.Parts) {
-		return s.mixed.Parts[at]
+// part returns the three-part position of the row at a position.
+func (b *beside) part(at int) [3]int32 {
+	if at < len(b.Parts) {
+		return b.Parts[at]
 	}
-	p := int32(at) + s.shift
+	p := int32(at) + b.shift
 	return [3]int32{p, p, p}
 }
 
-// partsOf is the three-part positions of a step; nil where all sequences are text.
-func (e *Engine) partsOf(batch []*work) [][3]int32 {
-	if !slices.ContainsFunc(batch, func(w *work) bool { return w.seq.mixed.Parts != nil }) {
+// partsOf returns the three-part positions of the step; nil where all sequences are text.
+func (st *step) partsOf() [][3]int32 {
+	if !slices.ContainsFunc(st.batch, func(w *work) bool { return w.seq.beside.Parts != nil }) {
 		return nil
 	}
-	e.parts = e.parts[:0]
-	for _, w := range batch {
-		for i := range w.rows {
-			e.parts = append(e.parts, w.seq.part(w.at+i))
+	st.parts = st.parts[:0]
+	for _, w := range st.batch {
+		for i := range w.seat.Rows {
+			st.parts = append(st.parts, w.seq.beside.part(w.seat.At+i))
 		}
 	}
-	return e.parts
+	return st.parts
 }
 
-// embeddings are those of a step of so many rows; nil for none.
+// embeddings returns the embeddings of a step of so many rows; nil for none.
 func embeddings(batch []*work, rows int) (all [][]float32) {
 	at := 0
 	for _, w := range batch {
-		for i := range w.rows {
-			if x := w.seq.embedding(w.at + i); x != nil {
+		for i := range w.seat.Rows {
+			if x := w.seq.beside.embedding(w.seat.At + i); x != nil {
 				if all == nil {
 					all = make([][]float32, rows)
 				}
 				all[at+i] = x
 			}
 		}
-		at += w.rows
+		at += w.seat.Rows
 	}
 	return all
 }
 
-// Values appends tokens, as Feed does, and returns the values of n after each of the last wanted ones of them,
-// [wanted][shape...]. The node is one that Options.Keep has. What only logits need is left out of steps in which nobody
-// wants any.
+// Values appends tokens, as Feed does, and returns the values of n after each of the last wanted tokens,
+// [wanted][shape...]. Options.Keep must have the node. Steps in which nobody wants logits leave out the nodes that only
+// logits need.
 func (s *Sequence) Values(ctx context.Context, tokens []int32, n *graph.Node, wanted int) ([][]float32, error) {
-	if _, ok := s.e.kept[n]; !ok {
+	if _, ok := s.plan.kept[n]; !ok {
 		return nil, fmt.Errorf("the value of node %v, which Options.Keep does not have", n)
 	}
 	w, err := s.feed(ctx, tokens, wanted, choice{node: n})

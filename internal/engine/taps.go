@@ -8,40 +8,37 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// ErrInTap is the error of a request, or of Close, inside a tap of the same graph: it
-// would wait for the step that waits for the tap.
+// ErrInTap is the error of a request, or of Close, inside a tap of the same graph: it would wait for the step that
+// waits for the tap.
 var ErrInTap = errors.New("inside a tap of the same model, which waits for the tap's end")
 
-// errTap is what a step's other requests are told.
+// errTap is the error of a step's other requests.
 var errTap = errors.New("a tap panicked or ended its goroutine")
 
-// taps notes what the taps of an engine do.
+// taps notes the calls of the taps of an engine.
 type taps struct {
-	any  bool // there are some
-	runs bool // one is called and has not returned
-	of   int  // the place in the batch of whom it is called for
+	runs bool // a tap is called and has not returned
+	of   int  // the place in the batch of the request that it is called for
 }
 
-// watch makes o's taps note in e that they run. For hooks, o wants every node.
-func (e *Engine) watch(o *Options) {
-	e.see.any = o.Tap != nil || o.Expert != nil || o.Hooks
-	if tap := o.Tap; tap != nil {
-		e.tap = func(n *graph.Node, out []float32) {
-			e.see.runs = true
-			tap(n, out)
-			e.see.runs = false
-		}
+// watch returns tap, which notes in t that it runs.
+func (t *taps) watch(tap backend.Tap) backend.Tap {
+	if tap == nil {
+		return nil
 	}
-	if o.Hooks {
-		o.Want, e.after = func(*graph.Node) bool { return true }, e.graph.Live().After
+	return func(n *graph.Node, out []float32) {
+		t.runs = true
+		tap(n, out)
+		t.runs = false
 	}
 }
 
-// inside is the goroutines that compute a step with taps, and of which graph. Engines of
-// one graph may share a backend, on which they wait for each other.
+// inside has the goroutines that compute a step with taps, and their graphs. Engines of one graph may share a backend,
+// on which they wait for each other.
 var inside struct {
 	steps atomic.Int64
 	of    sync.Map // of place
@@ -63,7 +60,7 @@ func enter(g *graph.Graph) (leave func()) {
 	}
 }
 
-// InTap reports whether a tap of an engine of the same graph is what calls.
+// InTap reports whether the caller is a tap of an engine of the same graph.
 func (e *Engine) InTap() bool {
 	if inside.steps.Load() == 0 {
 		return false
@@ -72,13 +69,13 @@ func (e *Engine) InTap() bool {
 	return ok
 }
 
-// goroutine is the number of the goroutine that calls, which Go tells in traces alone.
+// goroutine returns the number of the goroutine that calls, which Go tells in traces alone.
 func goroutine() uint64 {
 	var trace [64]byte
 	fields := strings.Fields(string(trace[:runtime.Stack(trace[:], false)])) // goroutine 17 [running]:
 	n, err := strconv.ParseUint(fields[1], 10, 64)
 	if err != nil {
-		panic(err) // another Go than any so far
+		panic(err) // a Go unlike all so far
 	}
 	return n
 }

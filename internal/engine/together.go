@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// together is the context of a step of several requests. It ends when those of all of them
-// have. Backends look at Err between two nodes, so that it asks the requests' own contexts and
-// keeps nothing: a step allocates nothing for it. Who calls Done gets a context made for it.
+// together is the context of a step of several requests. It ends when the contexts of all of them have. Backends look
+// at Err between two nodes, so Err asks the requests' own contexts: a step allocates nothing for it. Only Done makes a
+// context.
 type together struct {
 	free func() // release, bound once
 
@@ -23,15 +23,19 @@ type together struct {
 func (*together) Deadline() (end time.Time, ok bool) { return }
 func (*together) Value(any) any                      { return nil }
 
-// begin makes c that of a step of batch.
-func (c *together) begin(batch []*work) {
+// begin makes c the context of a step of batch, and returns how to end the step.
+func (c *together) begin(batch []*work) (ctx context.Context, release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.free == nil {
+		c.free = c.release
+	}
 	c.batch = batch
+	return c, c.free
 }
 
-// Err is context.Canceled once all have ended, or the step has: a goroutine that a backend
-// or a tap left running may ask then.
+// Err returns context.Canceled once all requests have ended, or the step has: a goroutine that a backend or a tap left
+// running may ask then.
 func (c *together) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +47,7 @@ func (c *together) Err() error {
 	return context.Canceled
 }
 
-// Done is closed when all have ended, or the step has.
+// Done returns a channel that is closed when all requests have ended, or the step has.
 func (c *together) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

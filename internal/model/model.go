@@ -63,8 +63,6 @@ type Model struct {
 	Blend      *backend.Blend // of them: that of sequences that choose none
 	Backend    backend.Backend
 	Engine     *engine.Engine
-
-	bounds engine.Options // of Engine, as far as Another has them, too
 }
 
 // Open opens the GGUF file (any part of a split one) or the Hugging Face folder at path. It ends
@@ -162,15 +160,17 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 		}
 	}
 	o.Engine.Tokens = m.Tokenizer.LastToken() + 1
-	m.bounds = engine.Options{Tokens: o.Engine.Tokens, Parallel: o.Engine.Parallel, Adapters: m.Blend}
 	m.Engine, err = Compile(ctx, m.Graph, m.Backend, o.Engine)
 	return err
 }
 
-// Another returns one more engine of m, which o tells from Engine. It shares Engine's pool of keys and values.
-func (m *Model) Another(ctx context.Context, o engine.Options) (*engine.Engine, error) {
-	o.With, o.Tokens, o.Parallel, o.Adapters = m.Engine, m.bounds.Tokens, m.bounds.Parallel, m.bounds.Adapters
-	return Compile(ctx, m.Graph, m.Backend, o)
+// Plan compiles the graph anew for Engine, by the fields of a plan in o. The plan shares Engine's pool of keys and values.
+func (m *Model) Plan(ctx context.Context, o engine.Options) (*engine.Plan, error) {
+	o.Progress = within(ctx, o.Progress)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return m.Engine.Plan(o)
 }
 
 // fitsRemote is Fits for the memory of a GPU that tells it: of g's weights the ones that lie there, so many bytes of
@@ -264,15 +264,7 @@ func (tooLarge) Is(target error) bool { return target == ErrMemory }
 
 // Compile makes the engine of g on b. It ends with ctx while the weights are prepared.
 func Compile(ctx context.Context, g *graph.Graph, b backend.Backend, o engine.Options) (*engine.Engine, error) {
-	progress := o.Progress
-	o.Progress = func(done, total int64) error {
-		if progress != nil {
-			if err := progress(done, total); err != nil {
-				return err
-			}
-		}
-		return ctx.Err()
-	}
+	o.Progress = within(ctx, o.Progress)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -280,4 +272,16 @@ func Compile(ctx context.Context, g *graph.Graph, b backend.Backend, o engine.Op
 		o.Chunk = o.Context
 	}
 	return engine.New(g, b, o)
+}
+
+// within returns progress, which may be nil, as a function that also ends with ctx.
+func within(ctx context.Context, progress func(done, total int64) error) func(done, total int64) error {
+	return func(done, total int64) error {
+		if progress != nil {
+			if err := progress(done, total); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
+	}
 }

@@ -41,7 +41,8 @@ var below = map[string]string{
 	"backend/webgpu/gpu": "jsasync",
 	"dev/backendtest":    "backend/reference",
 
-	"engine":          "arch backend kv kvfile sample sysinfo tokenizer",
+	"engine":          "arch backend engine/schedule kv kvfile sample sysinfo tokenizer",
+	"engine/schedule": "graph kv",
 	"imatrix":         "graph gguf",
 	"adapter":         "backend checkpoint quant",
 	"model":           "arch backend/numerics engine gguf sysinfo adapter hub/local",

@@ -1,0 +1,250 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/karat-run/karat/internal/engine/schedule"
+)
+
+// A step waits for the other sequences of its plan's last step at most a share of the time that it took, and never
+// longer than longestWait.
+const (
+	waitShare   = 8
+	longestWait = 10 * time.Millisecond
+)
+
+// wait returns how long a step waits for the others of the last one, which took so long.
+func wait(took time.Duration) time.Duration { return min(took/waitShare, longestWait) }
+
+// grace is how long nothing is computed for the sake of sequences that keep their places.
+const grace = 200 * time.Millisecond
+
+// work is the tokens that a sequence is given next, and the outputs wanted of them.
+type work struct {
+	seat   schedule.Work
+	seq    *Sequence
+	ctx    context.Context
+	ended  <-chan struct{} // told when ctx has ended
+	tokens []int32
+	choice choice
+
+	logits [][]float32
+	found  found   // instead of logits, where the request wants the likeliest tokens
+	ahead  []int32 // tokens that the steps after the first one had
+
+	// Guarded by Engine.mu.
+	left   bool // its caller waits for the end of the step alone
+	done   bool // it is not queued any more
+	err    error
+	thrown *thrown // what its caller is to panic with
+}
+
+func workOf(w *schedule.Work) *work { return w.Of.(*work) }
+
+// token returns the token at a position.
+func (w *work) token(at int) int32 {
+	if at < w.seat.From {
+		return w.seq.tokens[at]
+	}
+	return w.tokens[at-w.seat.From]
+}
+
+// do queues w and returns when it is computed, or its context ends.
+func (e *Engine) do(w *work) error {
+	var err error
+	if w.ended, err = endOf(w.ctx); err == nil {
+		err = e.enqueue(w)
+	}
+	if err != nil {
+		return err
+	}
+	select {
+	case <-w.seq.turn:
+	case <-w.ended:
+		if e.withdraw(w) {
+			return cmp.Or(w.ctx.Err(), context.Canceled)
+		}
+		<-w.seq.turn
+	}
+	w.thrown.again()
+	if w.err == errLeft {
+		return cmp.Or(w.ctx.Err(), context.Canceled)
+	}
+	return w.err
+}
+
+// endOf returns a channel that tells that ctx has ended, or ctx's error. A context that is a nil pointer panics.
+func endOf(ctx context.Context) (ended <-chan struct{}, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("internal error: %v", p)
+		}
+	}()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return ctx.Done(), nil
+}
+
+func (e *Engine) enqueue(w *work) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return ErrClosed
+	}
+	if e.over == nil {
+		e.over, e.timer = make(chan struct{}), time.NewTimer(0)
+		go e.serve()
+	}
+	e.changed(e.schedule.Add(&w.seat) || len(e.plans) > 1)
+	return nil
+}
+
+// withdraw takes w off the queue, if it is not in the step that runs.
+func (e *Engine) withdraw(w *work) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if w.left = true; w.done || w.seat.Rows > 0 {
+		return false
+	}
+	e.schedule.Drop(&w.seat)
+	return true
+}
+
+// end takes w off the queue, if it is there, and has its caller go on. The caller holds mu.
+func (e *Engine) end(w *work, err error) {
+	if err != nil {
+		e.schedule.Drop(&w.seat)
+	} else {
+		e.schedule.Done(&w.seat)
+	}
+	w.done, w.err = true, err
+	w.seq.turn <- struct{}{}
+}
+
+// changed wakes the goroutine where it waits for any change, or for the sequences that have come now. The caller holds mu.
+func (e *Engine) changed(come bool) {
+	if come || e.asleep {
+		e.signal()
+	}
+}
+
+// signal wakes the engine's goroutine, or keeps it from sleeping.
+func (e *Engine) signal() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// sleep returns after d, or sooner with true if there is something to look at.
+func (e *Engine) sleep(d time.Duration) bool {
+	e.timer.Reset(d)
+	select {
+	case <-e.wake:
+		e.timer.Stop()
+		return true
+	case <-e.timer.C:
+		return false
+	}
+}
+
+// serve is the engine's goroutine. Where a tap, or a context, ends it another goroutine goes on.
+func (e *Engine) serve() {
+	closed := false
+	defer func() {
+		if closed {
+			close(e.over)
+		} else {
+			go e.serve()
+		}
+	}()
+	for patient := true; e.ready(); {
+		full := e.turn(patient)
+		patient = !full || e.sleep(grace)
+	}
+	closed = true
+}
+
+// ready waits until there is work, and for the other sequences of the last step, which have to choose their next
+// tokens: weights are read once for all that are there. It returns false once the engine is closed.
+func (e *Engine) ready() bool {
+	for {
+		e.mu.Lock()
+		closed, idle, left := e.closed, len(e.schedule.Works()) == 0, e.awaited()
+		e.asleep = idle
+		e.mu.Unlock()
+		switch {
+		case closed:
+			return false
+		case idle:
+			<-e.wake
+			runtime.Gosched() // sequences that come together join the first step
+		case left > 0:
+			e.sleep(left)
+		default:
+			return true
+		}
+	}
+}
+
+// awaited returns how long the next step is to wait for sequences. The caller holds mu.
+func (e *Engine) awaited() (left time.Duration) {
+	for _, p := range e.plans {
+		if d := time.Until(p.until); d <= 0 {
+			e.schedule.Forget(p.turn)
+		} else if left == 0 || d < left {
+			left = d
+		}
+	}
+	if !e.schedule.Awaits() {
+		return 0
+	}
+	return left
+}
+
+// turn chooses a step and computes it. It reports whether there was none, since all works wait for room.
+func (e *Engine) turn(patient bool) (full bool) {
+	e.computing.Lock()
+	defer e.computing.Unlock()
+	batch, full := e.choose(patient)
+	if len(batch) > 0 {
+		e.compute(batch)
+	}
+	return full
+}
+
+// choose returns the works of the next step, of as many rows as there may be.
+func (e *Engine) choose(patient bool) (batch []*schedule.Work, full bool) {
+	e.mu.Lock()
+	rows, hold := e.chunk, e.hold
+	e.mu.Unlock()
+	if hold != nil {
+		rows = hold(rows)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	works := e.schedule.Works()
+	for i := len(works) - 1; i >= 0; i-- {
+		select {
+		case <-workOf(works[i]).ended:
+			e.end(workOf(works[i]), errLeft)
+			works = e.schedule.Works()
+		default:
+		}
+	}
+	batch = e.schedule.Next(rows, patient)
+	works = e.schedule.Works()
+	for i := len(works) - 1; i >= 0; i-- {
+		if w := works[i]; w.Err != nil {
+			e.end(workOf(w), w.Err)
+			works = e.schedule.Works()
+		}
+	}
+	e.asleep = len(batch) == 0 && len(e.schedule.Works()) > 0
+	return batch, e.asleep
+}

@@ -1,0 +1,203 @@
+package schedule
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/kv"
+)
+
+// Next chooses the works of the next step and their rows, at most so many. All of them are of one plan: of the plans
+// with the most urgent works, the one whose last step is the longest ago. Of a plan that waits for sequences there is
+// no step. An empty step says that all works wait for room, which sequences keep that may come back: without patience
+// these give way. A work of a full memory has an error, and is in no step.
+func (s *Schedule) Next(rows int, patient bool) []*Work {
+	s.batch = s.batch[:0]
+	s.admit(patient)
+	slices.SortFunc(s.queue, before)
+	for _, p := range s.plans {
+		p.urgency = math.MinInt
+	}
+	for _, w := range s.queue {
+		w.Seq.Plan.urgency = max(w.Seq.Plan.urgency, w.Seq.Priority)
+	}
+	slices.SortFunc(s.plans, func(a, b *Plan) int {
+		return cmp.Or(cmp.Compare(b.urgency, a.urgency), cmp.Compare(a.step, b.step))
+	})
+	for _, p := range s.plans {
+		r := room{rows: rows, outputs: s.Outputs, patient: patient}
+		for _, w := range s.queue {
+			if w.Seq.Plan == p && p.awaited == 0 && w.Seq.runs && r.rows > 0 && w.Err == nil {
+				s.take(w, &r)
+			}
+		}
+		if len(s.batch) > 0 {
+			s.Steps++
+			p.step = s.Steps
+			break
+		}
+	}
+	return s.batch
+}
+
+// room is the rest of a step.
+type room struct {
+	rows, outputs int
+	decoding      bool    // sequences that decode are in the step
+	work          float64 // of the rows that are chosen
+	patient       bool
+}
+
+// before orders the queue. Sequences that decode go first, the one first whose last step is the longest ago: so each
+// has its turn if they are more than a step has rows.
+func before(a, b *Work) int {
+	urgent := cmp.Compare(b.Seq.Priority, a.Seq.Priority)
+	came := cmp.Compare(a.Seq.arrival, b.Seq.arrival)
+	switch x, y := a.decodes(), b.decodes(); {
+	case x && y:
+		return cmp.Or(urgent, cmp.Compare(a.Seq.step, b.Seq.step), came)
+	case x:
+		return -1
+	case y:
+		return 1
+	}
+	return cmp.Or(urgent, cmp.Compare(a.Seq.account.served, b.Seq.account.served), came)
+}
+
+// decodes reports whether w runs, and all of its tokens except one are computed.
+func (w *Work) decodes() bool {
+	n := w.Seq.Pages.Len()
+	return w.Seq.runs && n > 0 && w.all()-n == 1
+}
+
+// admit lets the works run that there is room for, in their order. The first that finds none keeps others from
+// passing it.
+func (s *Schedule) admit(patient bool) {
+	for {
+		var first *Work
+		for _, w := range s.queue {
+			if !w.Seq.runs && (first == nil || before(w, first) < 0) {
+				first = w
+			}
+		}
+		if first == nil || !s.start(first, patient) {
+			return
+		}
+	}
+}
+
+// start lets w's sequence run, if there is a place and room for all of its tokens.
+func (s *Schedule) start(w *Work, patient bool) bool {
+	q := w.Seq
+	if !s.place(q, patient) {
+		return false
+	}
+	q.Resume()
+	s.List(q)
+	for !q.Pages.Reserve(w.all()) {
+		v := s.victim(q, false, patient)
+		if v == nil {
+			return false
+		}
+		s.preempt(v, nil)
+	}
+	q.runs = true
+	w.charge()
+	return true
+}
+
+// place reports whether another sequence may run, which may take the place of a sequence of a lower priority.
+func (s *Schedule) place(q *Sequence, patient bool) bool {
+	n, low := 0, q
+	for _, v := range s.listed {
+		if v.runs && !s.idle(v, patient) {
+			if n++; v.below(low) {
+				low = v
+			}
+		}
+	}
+	if s.Parallel == 0 || n < s.Parallel {
+		return true
+	}
+	if low.Priority == q.Priority {
+		return false
+	}
+	low.runs = false
+	return true
+}
+
+// below reports whether q is to give way to t.
+func (q *Sequence) below(t *Sequence) bool {
+	if q.Priority != t.Priority {
+		return q.Priority < t.Priority
+	}
+	return q.arrival > t.arrival
+}
+
+// take puts as many of w's rows into the step as there is room for, and pages.
+func (s *Schedule) take(w *Work, r *room) {
+	q, decodes := w.Seq, w.decodes()
+	at := q.Pages.Len()
+	n := s.share(w, min(w.all()-at, r.rows), r)
+	n = q.Pages.Cut(n, w.all()-at-n)
+	first := max(w.all()-w.Wanted, w.given) // of the rows whose logits are wanted
+	if n = min(n, max(first-at, 0)+r.outputs); n == 0 || s.Entire && n < w.all()-at {
+		return
+	}
+	for err := q.Pages.Grow(n); err != nil; err = q.Pages.Grow(n) {
+		if !errors.Is(err, kv.ErrFull) {
+			w.Err = err // of the memory, which would fail again
+			return
+		}
+		v := s.victim(q, true, r.patient)
+		if v == nil {
+			return // the work waits, with the pages that it has
+		}
+		s.preempt(v, r)
+	}
+	w.Rows, w.At, w.Outputs = n, at, max(0, at+n-max(first, at))
+	r.rows, r.outputs = r.rows-n, r.outputs-w.Outputs
+	r.work, r.decoding = r.work+s.Load.rows(at, n), r.decoding || decodes
+	s.batch = append(s.batch, w)
+	w.charge()
+}
+
+// share returns how many of n rows w gets in a step with room r: all, unless others decode there.
+func (s *Schedule) share(w *Work, n int, r *room) int {
+	if !r.decoding || s.Entire || w.decodes() {
+		return n
+	}
+	left := mostWork*float64(s.Rows) - r.work
+	return min(n, max(s.Load.fit(w.Seq.Pages.Len(), n, left), s.Rows/leastShare, 1))
+}
+
+// victim returns the sequence whose pages q is to have: of the idle ones, the one that was idle for the longest time;
+// else the lowest. A sequence that runs gives way to a higher priority, and where q runs, to a sequence that came
+// sooner. So the sequence that came first always goes on. A sequence that waits to run, with pages that it found, gives
+// way to the sequence whose turn it is.
+func (s *Schedule) victim(q *Sequence, runs, patient bool) (v *Sequence) {
+	for _, x := range s.listed {
+		lower := !x.runs || x.below(q) && (runs || x.Priority < q.Priority)
+		switch idle := s.idle(x, patient); {
+		case x == q, x.Pages.Pages() == 0, !idle && !lower:
+		case v == nil, idle && !s.idle(v, patient), idle && x.step < v.step,
+			!idle && !s.idle(v, patient) && x.below(v):
+			v = x
+		}
+	}
+	return v
+}
+
+// preempt gives v's pages back. Its tokens are computed again when it is admitted anew.
+func (s *Schedule) preempt(v *Sequence, r *room) {
+	if w := v.work; w != nil && w.Rows > 0 { // the step has chosen it
+		r.rows, r.outputs = r.rows+w.Rows, r.outputs+w.Outputs
+		r.work -= s.Load.rows(w.At, w.Rows)
+		w.Rows = 0
+		s.batch = slices.DeleteFunc(s.batch, func(x *Work) bool { return x == w })
+	}
+	v.Pages.Free()
+	v.runs = false
+}

@@ -1,0 +1,251 @@
+// Package schedule chooses the steps of an engine: whose tokens are the rows of the next one. A Schedule is a value
+// without locks, goroutines and clocks. Its driver adds works, asks for the next step, computes it, and settles it.
+//
+//   - A step has at most Options.Rows rows, all of one plan. Sequences that decode have theirs first, a row each.
+//     Prompts share the rest, cut anywhere. Where sequences decode, a step is also bounded in work (Load).
+//   - A work that finds no room for its keys and values waits. It takes the room of idle sequences and of lower
+//     ones, whose tokens are computed again later. So the work that came first always goes on.
+//   - Works of a higher priority go first. Of callers with different keys the first is the one whose key has had the
+//     fewest tokens, and of one key the one that came first.
+//   - A sequence whose work is done keeps its place for some steps, since its caller may come back with its next
+//     token. A step waits for the sequences of the last step of its plan, until the driver forgets them.
+//
+// Files: schedule.go (works, who may come back), next.go (the choice of a step), account.go (shares of keys),
+// load.go (the cost of rows).
+package schedule
+
+import (
+	"slices"
+
+	"github.com/karat-run/karat/internal/kv"
+)
+
+// patience is the number of steps that a sequence may miss and still keep its place. Meanwhile its caller chooses a
+// token, or writes it to somebody slow.
+const patience = 16
+
+// Options bound the steps.
+type Options struct {
+	Rows     int  // rows of a step
+	Outputs  int  // rows of a step with logits
+	Parallel int  // sequences that run at a time; 0 is any number
+	Entire   bool // a prompt is one step
+	Load     Load // nil where all rows cost the same
+}
+
+// Schedule has the works that wait or run, and the sequences that may have pages.
+type Schedule struct {
+	Options
+	Steps int // begun so far
+	Ended int // works that were done, or given up
+
+	queue    []*Work     // in no order
+	listed   []*Sequence // sequences that have pages, or run
+	plans    []*Plan
+	accounts map[string]*account
+	arrivals int
+	batch    []*Work // of the last step
+}
+
+// Plan is a compiled form of the graph. The rows of a step are of one plan.
+type Plan struct {
+	step    int // its last step
+	awaited int // sequences of that step that may come back and have not
+	urgency int // highest priority of its works
+}
+
+// Caller says who asks, and how urgently.
+type Caller struct {
+	Key      string // callers of different keys have equal shares
+	Priority int    // the higher goes first
+}
+
+// presence says whether a sequence may come back.
+type presence uint8
+
+const (
+	gone    presence = iota // it keeps no place
+	kept                    // it keeps its place for some steps
+	awaited                 // likewise, and the next step of its plan waits for it
+	here                    // it has a work
+)
+
+// Sequence is a sequence as the schedule knows it. The driver sets the exported fields.
+type Sequence struct {
+	Caller
+	Pages  *kv.Sequence // of the first tokens; of all tokens unless the sequence was preempted
+	Plan   *Plan
+	Resume func() // takes the pages that are left of a sequence that was preempted
+
+	work     *Work // nil where the sequence wants nothing
+	account  *account
+	presence presence
+	arrival  int  // order in which runs of works began
+	step     int  // the last step that the sequence took part in; 0 is none
+	runs     bool // it was admitted
+	listed   bool
+}
+
+// Work is a run of tokens that a sequence wants computed. The driver sets the first fields.
+type Work struct {
+	Seq    *Sequence
+	From   int // position of the first token
+	Tokens int
+	Wanted int // last tokens whose logits are wanted
+	Of     any // the driver's own
+
+	Rows    int   // of the step that runs; 0 where the work takes no part
+	At      int   // position of the first of these rows
+	Outputs int   // last of these rows that have logits
+	Err     error // of the memory of keys and values
+
+	given   int  // positions whose outputs were handed over
+	charged bool // to the account of the key
+}
+
+// all returns the sequence's length once w is done.
+func (w *Work) all() int { return w.From + w.Tokens }
+
+// Unfinished reports whether tokens of w are left behind a position.
+func (w *Work) Unfinished(at int) bool { return at < w.all() }
+
+// NewPlan returns another plan of s.
+func (s *Schedule) NewPlan() *Plan {
+	p := &Plan{}
+	s.plans = append(s.plans, p)
+	return p
+}
+
+// Add queues w. It reports whether a step of w's plan need not wait any more.
+func (s *Schedule) Add(w *Work) bool {
+	q := w.Seq
+	if s.presence(q) == gone {
+		s.arrivals++
+		q.runs, q.arrival = false, s.arrivals
+	}
+	last := s.unawait(q)
+	q.work, q.presence, q.account = w, here, s.account(q.Key)
+	q.account.works++
+	w.given = w.From
+	s.queue = append(s.queue, w)
+	return last
+}
+
+// Works returns the works that wait or run, which the caller must not change.
+func (s *Schedule) Works() []*Work { return s.queue }
+
+// Drop takes a work off the queue that is not done. Its sequence keeps its place.
+func (s *Schedule) Drop(w *Work) {
+	i, last := slices.Index(s.queue, w), len(s.queue)-1
+	s.queue[i], s.queue[last] = s.queue[last], nil
+	s.queue = s.queue[:last]
+	s.Ended++
+	w.Rows = 0
+	w.Seq.account.works--
+	w.Seq.work, w.Seq.account, w.Seq.presence = nil, nil, kept
+}
+
+// Settle ends w's part in the step, behind which its pages hold end positions. It does not take w off the queue.
+func (s *Schedule) Settle(w *Work, end int) {
+	w.Rows, w.given = 0, max(w.given, end)
+	w.Seq.step, w.Seq.account.step = s.Steps, s.Steps
+}
+
+// Done takes a work off the queue whose tokens are all computed. The next step of the plan waits for its sequence.
+func (s *Schedule) Done(w *Work) {
+	s.Drop(w)
+	w.Seq.presence = awaited
+	w.Seq.Plan.awaited++
+}
+
+// Leave notes that q wants nothing for now: it keeps no place. It reports what Add does.
+func (s *Schedule) Leave(q *Sequence) bool {
+	last := s.unawait(q)
+	if q.work == nil {
+		q.presence = gone
+	}
+	return last
+}
+
+// Remove frees q's pages, and forgets q. It reports what Add does.
+func (s *Schedule) Remove(q *Sequence) bool {
+	last := s.Leave(q)
+	q.Pages.Free()
+	if q.listed {
+		s.listed = slices.DeleteFunc(s.listed, func(x *Sequence) bool { return x == q })
+	}
+	q.listed, q.runs = false, false
+	return last
+}
+
+// List notes that q may have pages, so that others can ask for them.
+func (s *Schedule) List(q *Sequence) {
+	if !q.listed {
+		q.listed = true
+		s.listed = append(s.listed, q)
+	}
+}
+
+// MakeRoom gives up the pages of a sequence other than q that has no work, and reports whether there was one.
+func (s *Schedule) MakeRoom(q *Sequence) bool {
+	v := s.victim(q, false, true)
+	if v == nil {
+		v = s.victim(q, false, false)
+	}
+	if v != nil {
+		s.preempt(v, nil)
+	}
+	return v != nil
+}
+
+// Forget has the next step of p wait for nobody.
+func (s *Schedule) Forget(p *Plan) { p.awaited = 0 }
+
+// Awaits reports whether all works are of plans whose steps wait for sequences.
+func (s *Schedule) Awaits() bool {
+	for _, w := range s.queue {
+		if w.Seq.Plan.awaited == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Count returns the numbers of works that wait for their first step, and of sequences that run.
+func (s *Schedule) Count() (waiting, running int) {
+	for _, w := range s.queue {
+		if !w.Seq.runs {
+			waiting++
+		}
+	}
+	for _, q := range s.listed {
+		if q.runs && !s.idle(q, true) {
+			running++
+		}
+	}
+	return waiting, running
+}
+
+// unawait notes that q is there or never will be, and reports whether it was the last of its plan's last step.
+func (s *Schedule) unawait(q *Sequence) bool {
+	p := q.Plan
+	if q.presence != awaited || q.step != p.step || p.awaited == 0 {
+		return false
+	}
+	q.presence = kept
+	p.awaited--
+	return p.awaited == 0
+}
+
+// presence returns q's presence now: a sequence that misses many steps is gone.
+func (s *Schedule) presence(q *Sequence) presence {
+	if q.work == nil && (q.step == 0 || s.Steps-q.step >= patience) {
+		return gone
+	}
+	return q.presence
+}
+
+// idle reports whether nobody asks for q, and q keeps no place. Without patience, sequences keep none.
+func (s *Schedule) idle(q *Sequence, patient bool) bool {
+	return q.work == nil && (!patient || s.presence(q) == gone)
+}

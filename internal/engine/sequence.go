@@ -1,0 +1,222 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/engine/schedule"
+)
+
+// Caller says who asks, and how urgently.
+type Caller = schedule.Caller
+
+// Sequence is one conversation's tokens and their keys and values. It is not safe for concurrent use, and must be
+// closed.
+//
+// Its keys and values may be given back while another sequence needs the room. Then they are computed again with its
+// next tokens: its caller notices nothing but the time.
+type Sequence struct {
+	plan   *Plan
+	tokens []int32
+	salt   string // callers of different salts share no pages
+	beside beside // the rows and positions of a prompt that is not text alone
+	blend  *backend.Blend
+	hook   *Hook
+	closed bool
+	row    []float32     // logits that nobody looks at any more: their memory serves the next ones
+	busy   atomic.Bool   // a request uses the sequence
+	turn   chan struct{} // told when its work is done
+	work   work          // its request
+
+	// Guarded by Engine.mu.
+	seat    schedule.Sequence
+	started time.Time // when the first step of the request began; zero before that
+}
+
+// NewSequence returns an empty sequence of the first plan.
+func (e *Engine) NewSequence() *Sequence { return e.plan.NewSequence() }
+
+// NewSequence returns an empty sequence, which is computed with p.
+func (p *Plan) NewSequence() *Sequence {
+	s := &Sequence{plan: p, turn: make(chan struct{}, 1)}
+	s.seat = schedule.Sequence{Pages: p.e.pool.NewSequence(), Plan: p.turn, Resume: s.resume}
+	s.seat.Pages.Private = p.private
+	s.Adapt(p.e.blend)
+	return s
+}
+
+// locked calls f while nothing else changes the engine's schedule.
+func (s *Sequence) locked(f func(e *Engine)) {
+	e := s.plan.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f(e)
+}
+
+// Close returns the sequence's pages.
+func (s *Sequence) Close() {
+	s.locked(func(e *Engine) {
+		s.tokens, s.closed = nil, true
+		e.changed(e.schedule.Remove(&s.seat))
+	})
+}
+
+// leave notes that the sequence wants nothing for now.
+func (s *Sequence) leave() {
+	s.locked(func(e *Engine) { e.changed(e.schedule.Leave(&s.seat)) })
+}
+
+// Len returns the number of tokens.
+func (s *Sequence) Len() int { return len(s.tokens) }
+
+// As begins a request, and sets who asks.
+func (s *Sequence) As(c Caller) {
+	s.locked(func(*Engine) { s.seat.Caller, s.started = c, time.Time{} })
+}
+
+// Started returns when the first step of the request began; zero before that.
+func (s *Sequence) Started() (at time.Time) {
+	s.locked(func(*Engine) { at = s.started })
+	return at
+}
+
+// Adapt sets the adapters of the tokens to come, nil for none. If they compute something else than those before, the
+// sequence forgets its tokens.
+func (s *Sequence) Adapt(b *backend.Blend) {
+	s.locked(func(*Engine) {
+		had := s.root()
+		if s.blend = b; s.root() != had {
+			s.tokens = s.tokens[:s.seat.Pages.Adopt(nil, s.root())]
+		}
+	})
+}
+
+// root returns a text that sequences have in common that share pages: the salt, the adapters, and the rows of
+// embeddings and positions of three parts. No salt makes it the text of other adapters or rows.
+func (s *Sequence) root() string {
+	if s.blend == nil && s.beside.name == "" && s.salt == "" {
+		return ""
+	}
+	adapters := ""
+	if s.blend != nil {
+		adapters = s.blend.ID
+	}
+	return fmt.Sprintf("%d %d %s%s%s", len(adapters), len(s.beside.name), adapters, s.beside.name, s.salt)
+}
+
+// Rewind forgets as much of the sequence as it must to become a prefix of tokens, and returns its length: a prompt that
+// continues an earlier one is computed from there. It may become longer by what other sequences have left (Prefix).
+// At least the last token is always left to compute.
+func (s *Sequence) Rewind(tokens []int32) (n int) {
+	s.locked(func(e *Engine) { n = s.rewind(tokens, beside{}) })
+	return n
+}
+
+// Prefix is Rewind, and sets the salt from here on. Sequences of different salts share nothing: callers must not learn
+// of each other. Sequences with different adapters share nothing either.
+func (s *Sequence) Prefix(tokens []int32, salt string) int {
+	s.salt = salt
+	return s.Rewind(tokens)
+}
+
+// rewind is Rewind for a prompt with rows of its own. The caller holds Engine.mu.
+func (s *Sequence) rewind(tokens []int32, b beside) int {
+	n, pages, same := 0, s.seat.Pages, b.name == s.beside.name
+	s.beside = b
+	for same && !s.plan.e.entire && n < min(len(s.tokens), pages.Len()) && n < len(tokens)-1 && s.tokens[n] == tokens[n] {
+		n++
+	}
+	s.tokens = s.tokens[:pages.Truncate(n)]
+	if s.closed {
+		return 0
+	}
+	if n = pages.Adopt(tokens, s.root()); n > 0 {
+		s.plan.e.schedule.List(&s.seat)
+	}
+	s.tokens = append(s.tokens[:0], tokens[:n]...)
+	return n
+}
+
+// resume takes the remaining pages of a sequence that was preempted.
+func (s *Sequence) resume() {
+	if s.seat.Pages.Len() < len(s.tokens) {
+		s.seat.Pages.Adopt(s.tokens, s.root())
+	}
+}
+
+// cut forgets all tokens but the first n, which are no further back than steps ahead are.
+func (s *Sequence) cut(n int) {
+	s.locked(func(*Engine) {
+		if n < len(s.tokens) {
+			s.tokens = s.tokens[:n]
+			s.seat.Pages.Truncate(min(n, s.seat.Pages.Len()))
+		}
+	})
+}
+
+// Feed appends tokens and returns the logits after each of the last wanted tokens, in order. Nothing is computed if an
+// id is no token or they do not all fit the context, and the budget. After another error the sequence holds what the
+// steps before it computed: Len tells, and Rewind goes on from there.
+func (s *Sequence) Feed(ctx context.Context, tokens []int32, wanted int) (logits [][]float32, err error) {
+	w, err := s.feed(ctx, tokens, wanted, choice{})
+	if err != nil {
+		return nil, err
+	}
+	return w.logits, nil
+}
+
+// Reuse takes a row of logits that Feed returned, which nobody looks at any more, for the next ones: else each token
+// leaves half a megabyte to Go's collector.
+func (s *Sequence) Reuse(row []float32) { s.row = row }
+
+// feed is Feed, or chooses the tokens that follow. Its result is valid until the next call.
+func (s *Sequence) feed(ctx context.Context, tokens []int32, wanted int, c choice) (*work, error) {
+	if !s.busy.CompareAndSwap(false, true) {
+		return nil, ErrBusy
+	}
+	defer s.busy.Store(false)
+	e, w := s.plan.e, &s.work
+	*w = work{seq: s, ctx: ctx, tokens: tokens, choice: c, found: w.found[:0], ahead: w.ahead[:0]}
+	w.seat = schedule.Work{Seq: &s.seat, From: len(s.tokens), Tokens: len(tokens), Wanted: wanted, Of: w}
+	switch {
+	case s.closed:
+		return nil, ErrClosed
+	case ctx == nil:
+		return nil, errors.New("the context is nil")
+	case e.InTap():
+		return nil, ErrInTap
+	}
+	if err := e.checkIDs(tokens); err != nil {
+		return nil, err
+	}
+	have, all := len(s.tokens), len(s.tokens)+len(tokens)
+	if room := e.pool.Context(); all > room {
+		return nil, fmt.Errorf("%w: %d tokens and %d more, the context holds %d", ErrFull, have, len(tokens), room)
+	}
+	if room := e.pool.Longest(); all > room {
+		return nil, fmt.Errorf("%w: %d tokens and %d more, its %d bytes hold %d", ErrBudget, have, len(tokens), e.budget, room)
+	}
+	if len(tokens) == 0 {
+		return w, nil
+	}
+	if most := e.schedule.Outputs; e.entire && (have > 0 || len(tokens) > e.chunk || wanted > most) {
+		return nil, fmt.Errorf("%d tokens behind %d, and logits of %d: the model sees later tokens or pools rows, "+
+			"so a prompt is one step of at most %d tokens and %d logits", len(tokens), have, wanted, e.chunk, most)
+	}
+	w.choice.steps = min(c.steps, e.pool.Longest()-all+1)
+	return w, e.do(w)
+}
+
+// checkIDs returns an error if an id is no token that the graph can embed.
+func (f *facts) checkIDs(tokens []int32) error {
+	for _, id := range tokens {
+		if id < 0 || int(id) >= f.ids {
+			return fmt.Errorf("token id %d, the vocabulary has %d", id, f.ids)
+		}
+	}
+	return nil
+}
