@@ -43,7 +43,7 @@ type Weight struct {
 	data  []byte        // nil for a weight in place
 
 	stored     *simd.Stored // nil if AddRow does not know the type
-	planes     planes
+	codes      simd.Codes
 	wide       *[64]uint16 // codes as simd.WidenPlanes has them, or nil
 	table      *[16]byte   // codes by stored value, or nil if the stored values are the codes
 	unit       int         // bytes of a unit of codes
@@ -65,37 +65,24 @@ func tableOf(d tensor.DType) *[16]byte {
 	return b
 }
 
-// planes are the parts of a type's codes: of eight bits, or of 4, 2 and 1.
-type planes struct{ eight, four, two, one bool }
-
-func planesOf(d tensor.DType) planes {
+// codesOf returns the planes of a type's codes.
+func codesOf(d tensor.DType) simd.Codes {
 	switch d {
 	case tensor.Q8_0:
-		return planes{eight: true}
+		return simd.Codes8
 	case tensor.Q5_0, tensor.Q5_1, tensor.Q5_K:
-		return planes{four: true, one: true}
+		return simd.Codes41
 	case tensor.Q6_K:
-		return planes{four: true, two: true}
+		return simd.Codes42
 	case tensor.Q2_K:
-		return planes{two: true}
+		return simd.Codes2
 	case tensor.Q3_K:
-		return planes{two: true, one: true}
+		return simd.Codes21
 	}
-	return planes{four: true}
-}
-
-// unitBytes is what a unit of simd.UnitSize codes takes.
-func (p planes) unitBytes() int {
-	bits := 0
-	for _, plane := range []struct {
-		has  bool
-		bits int
-	}{{p.eight, 8}, {p.four, 4}, {p.two, 2}, {p.one, 1}} {
-		if plane.has {
-			bits += plane.bits
-		}
+	if quant.Table(d) != nil {
+		return simd.CodesTable
 	}
-	return simd.UnitSize / 8 * bits
+	return simd.Codes4
 }
 
 // scaleBytes is what the scales of k columns of a panel take.
@@ -115,7 +102,7 @@ func scaleBytes(d tensor.DType, k int) int {
 
 // chunkBytes is what a chunk of k columns takes.
 func chunkBytes(d tensor.DType, k int) int {
-	return scaleBytes(d, k) + k/32*planesOf(d).unitBytes()
+	return scaleBytes(d, k) + k/32*codesOf(d).UnitBytes()
 }
 
 // panelBytes is what a panel of k columns takes.
@@ -135,7 +122,7 @@ func New(t tensor.Tensor) (*Weight, error) {
 		return nil, fmt.Errorf("%v %v of %d bytes", d, []int(t.Shape), len(t.Data))
 	}
 	k := t.Shape[1]
-	w := &Weight{DType: d, N: t.Shape[0], K: k, file: t, stored: stored(d), planes: planesOf(d), table: tableOf(d), unit: planesOf(d).unitBytes(),
+	w := &Weight{DType: d, N: t.Shape[0], K: k, file: t, stored: stored(d), codes: codesOf(d), table: tableOf(d), unit: codesOf(d).UnitBytes(),
 		scaleBytes: scaleBytes(d, Chunk), chunkBytes: chunkBytes(d, Chunk), panelBytes: panelBytes(d, k)}
 	w.wide = w.wideTable()
 	return w, nil
@@ -154,15 +141,16 @@ func (w *Weight) Move(data []byte) (*Weight, error) {
 // InPlace reports whether w's rows are as the file has them.
 func (w *Weight) InPlace() bool { return w.data == nil }
 
-// wideTable is nil for types whose planes simd.WidenPlanes does not read.
+// wideTable returns nil for types whose planes simd.WidenPlanes does not read.
 func (w *Weight) wideTable() *[64]uint16 {
-	if !w.planes.four {
+	switch w.codes {
+	case simd.Codes8, simd.Codes2, simd.Codes21:
 		return nil
 	}
 	t := new([64]uint16)
 	for i := range t {
 		code := byte(i)
-		if !w.planes.one && !w.planes.two {
+		if w.codes == simd.Codes4 || w.codes == simd.CodesTable {
 			code &= 15
 		}
 		if w.table != nil {
@@ -173,33 +161,14 @@ func (w *Weight) wideTable() *[64]uint16 {
 	return t
 }
 
-// codes says which planes there are besides that of four bits.
-func (p *planes) codes() simd.Codes {
-	switch {
-	case p.one:
-		return simd.Codes41
-	case p.two:
-		return simd.Codes42
-	}
-	return simd.Codes4
-}
-
-// stored is how simd.AddRow reads the type, nil if it does not.
+// stored returns how simd.AddRow reads the type, nil if it does not: MXFP4's scales are bfloat16.
 func stored(d tensor.DType) *simd.Stored {
-	s := &simd.Stored{Table: tableOf(d), Group: quant.GroupSize(d), Bytes: d.BlockSize() > 32, Min: quant.HasMin(d), Scales: scaleBytes(d, Chunk), Chunk: chunkBytes(d, Chunk)}
-	switch p := planesOf(d); {
-	case d == tensor.MXFP4:
-		return nil // its scales are bfloat16
-	case s.Table != nil:
-		s.Codes = simd.CodesTable
-	case p.four:
-		s.Codes = p.codes()
-	case p.eight:
-		s.Codes = simd.Codes8
-	default:
+	c := codesOf(d)
+	if d == tensor.MXFP4 || c == simd.Codes2 || c == simd.Codes21 {
 		return nil
 	}
-	return s
+	return &simd.Stored{Codes: c, Table: tableOf(d), Group: quant.GroupSize(d), Bytes: d.BlockSize() > 32, Min: quant.HasMin(d),
+		Scales: scaleBytes(d, Chunk), Chunk: chunkBytes(d, Chunk)}
 }
 
 // Stored is how simd.AddRow reads Whole and Woven; nil if it does not know the type.

@@ -45,8 +45,10 @@ func (w *Weight) Unpack(s *Scratch, p, c int, tiles bool) {
 	src := w.open(s, p, c)
 	n := len(s.Scale) * s.Group
 	if !tiles || w.wide == nil {
-		s.Codes = s.codes[:n]
-		w.unpackCodes(s, src)
+		if s.Codes = src; w.codes != simd.Codes8 {
+			s.Codes = s.codes[:n]
+			simd.Unpack(s.Codes, src, w.codes, w.table)
+		}
 	}
 	if !tiles {
 		return
@@ -56,7 +58,7 @@ func (w *Weight) Unpack(s *Scratch, p, c int, tiles bool) {
 		s.After, _ = w.chunk(p, c+1)
 	}
 	if w.wide != nil {
-		simd.WidenPlanes(s.Wide, src, w.planes.codes(), w.wide)
+		simd.WidenPlanes(s.Wide, src, w.codes, w.wide)
 	} else {
 		simd.Widen(s.Wide, s.Codes, byte(w.Offset()))
 	}
@@ -84,25 +86,6 @@ func (w *Weight) open(s *Scratch, p, c int) []byte {
 	return data[size:]
 }
 
-func (w *Weight) unpackCodes(s *Scratch, src []byte) {
-	switch p := &w.planes; {
-	case p.eight:
-		s.Codes = src
-	case w.table != nil:
-		simd.UnpackTable(s.Codes, src, w.table)
-	case p.four && p.two:
-		simd.Unpack42(s.Codes, src)
-	case p.four && p.one:
-		simd.Unpack41(s.Codes, src)
-	case p.four:
-		simd.Unpack4(s.Codes, src)
-	case p.one:
-		simd.Unpack21(s.Codes, src)
-	default:
-		simd.Unpack2(s.Codes, src)
-	}
-}
-
 func (w *Weight) unpackScales(s *Scratch, src []byte, k int) {
 	d, min, scales, mins := w.scales(src, k)
 	s.Scale, s.Min = s.scale[:k/s.Group*Rows], nil
@@ -111,7 +94,7 @@ func (w *Weight) unpackScales(s *Scratch, src []byte, k int) {
 	}
 	switch {
 	case w.DType == tensor.Q2_K:
-		simd.Unpack4(s.halves, bytes(scales))
+		simd.Unpack(s.halves, bytes(scales), simd.Codes4, nil)
 		simd.PanelScales(s.Scale, d, integers(s.halves[:len(scales)]))
 		simd.PanelScales(s.Min, min, integers(s.halves[len(scales):]))
 	case scales != nil:

@@ -102,7 +102,7 @@ func (a *Attention) addQuad(i int, k, v []float32, spans []Span, scale float32) 
 	if a.limit != 0 {
 		for r := range spans {
 			whole := a.scores[r][all.From&^(lanes-1) : (all.To+lanes-1)&^(lanes-1)] // nobody reads those outside of spans
-			softcap(whole, whole, a.limit)
+			Softcap(whole, whole, a.limit)
 		}
 	}
 	a.weigh(i, spans)
@@ -141,7 +141,7 @@ func (a *Attention) weigh(i int, spans []Span) {
 		if raised>>r&1 != 0 {
 			a.sum[i+r] = float32(a.sum[i+r] * c[r])
 			acc := a.acc[(i+r)*a.values : (i+r+1)*a.values]
-			scale(acc, acc, c[r])
+			Scale(acc, acc, c[r])
 		}
 	}
 }
@@ -169,7 +169,7 @@ func (a *Attention) addValues(i int, v, p []float32, span Span) {
 	d := a.values
 	for j := span.From; j < span.To; j++ {
 		a.sum[i] += p[j]
-		addScaled(a.acc[i*d:(i+1)*d], v[j*d:(j+1)*d], p[j])
+		AddScaled(a.acc[i*d:(i+1)*d], v[j*d:(j+1)*d], p[j])
 	}
 }
 
@@ -220,7 +220,7 @@ func Merge(total, part []float32) {
 	}
 	c := weight(b[d] - a[d])
 	a[d+1] += float32(b[d+1] * c)
-	addScaled(a[:d], b[:d], c)
+	AddScaled(a[:d], b[:d], c)
 	copy(total, a)
 }
 
@@ -235,7 +235,7 @@ func Sink(part []float32, s float32) {
 		return
 	}
 	c := weight(part[d] - s)
-	scale(part[:d], part[:d], c)
+	Scale(part[:d], part[:d], c)
 	part[d], part[d+1] = s, float32(part[d+1]*c)+1
 }
 
@@ -243,4 +243,65 @@ func Sink(part []float32, s float32) {
 func Quotient(dst, part []float32) {
 	d := len(part) - 2
 	divide(dst, part[:d], part[d+1])
+}
+
+// scoreKeys sets the scores of the positions of span at least.
+func scoreKeys(s *scores, q, k []float32, span Span, scale float32) {
+	if tier > generic {
+		scoreKeysVec(s, q, k, span.From&^(KeySlots-1), span.To, scale)
+		return
+	}
+	scoreKeysGeneric(s, q, k, span, scale)
+}
+
+// scoreKeysGeneric multiplies sixteen keys at a time, side by side: partial[l] is their sums l.
+func scoreKeysGeneric(s *scores, q, k []float32, span Span, scale float32) {
+	d := len(q) / Quad
+	for at := span.From &^ (KeySlots - 1); at < span.To; at += KeySlots {
+		keys := k[at*d : (at+KeySlots)*d]
+		for r := range s {
+			var partial [lanes][KeySlots]float32
+			for i, x := range q[r*d : (r+1)*d] {
+				addScaledGeneric(partial[i%lanes][:], keys[i*KeySlots:(i+1)*KeySlots], x)
+			}
+			for n := lanes / 2; n >= 1; n /= 2 {
+				for l := range n {
+					addGeneric(partial[l][:], partial[l][:], partial[l+n][:])
+				}
+			}
+			scaleGeneric(s[r][at:], partial[0][:], scale)
+		}
+	}
+}
+
+// weighAll turns the scores of Quad queries to weights, relative to top, which it
+// raises where that is due. It returns a bit for each that it has raised, and
+// sets its c to weight(old top - new top). It returns -1 and has done nothing where a
+// score is NaN, and on tiers that have no kernel.
+func weighAll(s *scores, seen *[Quad]uint64, top, c *[Quad]float32) (raised int) {
+	if tier < avx512 {
+		return -1
+	}
+	return weighAllAVX512(s, seen, top, c)
+}
+
+// addSharedValues adds the values of the positions of span, p of each, to
+// Quad queries' acc, and p to their sum.
+func addSharedValues(acc, v []float32, p *scores, span Span, sum *[Quad]float32) {
+	d := len(acc) / Quad
+	from := wide(d) // the first column that is left
+	if from > 0 {
+		addValuesVec(acc[:len(acc)-d+from], v[span.From*d:], &p[0][span.From], span.To-span.From, d, sum)
+	}
+	if from == d {
+		return
+	}
+	for r := range p {
+		for j := span.From; j < span.To; j++ {
+			addScaledGeneric(acc[r*d+from:(r+1)*d], v[j*d+from:(j+1)*d], p[r][j])
+			if from == 0 {
+				sum[r] += p[r][j]
+			}
+		}
+	}
 }

@@ -1,4 +1,5 @@
 #include "textflag.h"
+#include "tier_amd64.h"
 
 // Scores of four queries: 16 keys at a time, side by side in two registers for
 // each query. Their 16 partial sums are made one after the other, in an order
@@ -65,6 +66,11 @@ done:
 	VADDPS 256*n+160(DX), Y5, Y5; \
 	VADDPS 256*n+192(DX), Y6, Y6; \
 	VADDPS 256*n+224(DX), Y7, Y7
+
+// func scoreKeysVec(s *scores, q, k []float32, from, to int, scale float32)
+TEXT ·scoreKeysVec(SB), NOSPLIT, $0-76
+	UPGRADE(·scoreKeysAVX512)
+	JMP ·scoreKeysAVX2(SB) // which has a frame
 
 // func scoreKeysAVX2(s *scores, q, k []float32, from, to int, scale float32)
 TEXT ·scoreKeysAVX2(SB), 0, $1088-76
@@ -223,8 +229,9 @@ loop:                           \
 	ADDQ $64, DX;               \
 	SUBQ $16, CX
 
-// func addValuesAVX2(acc, v []float32, p *float32, n, stride int, sum *[Quad]float32)
-TEXT ·addValuesAVX2(SB), NOSPLIT, $0-80
+// func addValuesVec(acc, v []float32, p *float32, n, stride int, sum *[Quad]float32)
+TEXT ·addValuesVec(SB), NOSPLIT, $0-80
+	UPGRADE(·addValuesAVX512)
 	MOVQ acc_base+0(FP), DI
 	MOVQ acc_len+8(FP), CX
 	MOVQ v_base+24(FP), DX

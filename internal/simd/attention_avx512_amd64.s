@@ -113,6 +113,7 @@ TEXT ·scoreKeysAVX512(SB), 0, $1088-76
 	SHRQ $2, AX
 	MOVQ k_base+32(FP), SI
 	MOVQ from+56(FP), BX
+	ANDQ $-32, BX // 32 positions at a time
 	LEAQ (AX*4), R9
 	LEAQ (R9)(R9*2), R10
 	MOVQ AX, R11
@@ -225,12 +226,12 @@ block:
 	WEIGHT;                 \
 	VMOVUPS Z0, at(DI)
 
-// func weighAllAVX512(s *scores, seen *[Quad]uint64, top, c *[Quad]float32, k *[23][8]float32) (raised int)
-TEXT ·weighAllAVX512(SB), NOSPLIT, $0-48
+// func weighAllAVX512(s *scores, seen *[Quad]uint64, top, c *[Quad]float32) (raised int)
+TEXT ·weighAllAVX512(SB), NOSPLIT, $0-40
 	MOVQ s+0(FP), DI
 	MOVQ seen+8(FP), SI
 	MOVQ top+16(FP), R9
-	MOVQ k+32(FP), R8
+	MOVQ ·expConst(SB), R8
 	MOVL $0xff800000, AX
 	VPBROADCASTD AX, Z29
 	KXORW K7, K7, K7
@@ -284,7 +285,7 @@ query:
 	JNZ  query
 
 done:
-	MOVQ AX, raised+40(FP)
+	MOVQ AX, raised+32(FP)
 	VZEROUPPER
 	RET
 

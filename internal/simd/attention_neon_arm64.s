@@ -92,8 +92,8 @@ done:
 	VFADD_S4(v18, v14, v14);                          \
 	VFADD_S4(v19, v15, v15)
 
-// func scoreKeysNEON(s *scores, q, k []float32, from, to int, scale float32)
-TEXT ·scoreKeysNEON(SB), 0, $1024-76
+// func scoreKeysVec(s *scores, q, k []float32, from, to int, scale float32)
+TEXT ·scoreKeysVec(SB), 0, $1024-76
 	MOVD s+0(FP), R0
 	MOVD q_base+8(FP), R2
 	MOVD q_len+16(FP), R3
@@ -244,8 +244,8 @@ loop:                                                   \
 	ADD  $64, R3, R3;                                   \
 	SUB  $16, R2, R2
 
-// func addValuesNEON(acc, v []float32, p *float32, n, stride int, sum *[Quad]float32)
-TEXT ·addValuesNEON(SB), NOSPLIT, $0-80
+// func addValuesVec(acc, v []float32, p *float32, n, stride int, sum *[Quad]float32)
+TEXT ·addValuesVec(SB), NOSPLIT, $0-80
 	MOVD acc_base+0(FP), R0
 	MOVD acc_len+8(FP), R2
 	MOVD v_base+24(FP), R3

@@ -141,7 +141,7 @@ func (a *rowByRow) add(q, k, v []float32, n int, scale float32) {
 	for j := range s {
 		s[j] = float32(dotByHand(k[j*d:(j+1)*d], q) * scale)
 	}
-	if top := maxGeneric(s); !(top <= a.top) {
+	if top := slices.Max(s) + 0; !(top <= a.top) {
 		c := byHand(a.top - top)
 		a.sum *= c
 		scaleGeneric(a.acc, a.acc, c)

@@ -23,7 +23,7 @@ func bench(b *testing.B, bytes int, f func()) {
 
 func BenchmarkDotF32(b *testing.B) {
 	w, x := values(rng(1), 4096), values(rng(2), 4096)
-	bench(b, 4*len(w), func() { DotF32(w, x) })
+	bench(b, 4*len(w), func() { dotF32(w, x) })
 }
 
 // BenchmarkDots multiplies 16 rows of weights by one and by many.
@@ -123,8 +123,12 @@ func BenchmarkAddTiles(b *testing.B) {
 
 func BenchmarkUnpack(b *testing.B) {
 	src, dst, wide := make([]byte, 8*UnitSize), make([]byte, 8*UnitSize), make([]uint16, 8*UnitSize)
-	for name, f := range map[string]func(dst, src []byte){"4": Unpack4, "41": Unpack41, "42": Unpack42, "2": Unpack2, "21": Unpack21,
-		"table": func(dst, src []byte) { UnpackTable(dst, src, new([16]byte)) }, "wide": func(dst, src []byte) { Widen(wide, dst, 8) },
+	for name, f := range map[string]func(dst, src []byte){
+		"4":     func(dst, src []byte) { Unpack(dst, src, Codes4, nil) },
+		"42":    func(dst, src []byte) { Unpack(dst, src, Codes42, nil) },
+		"21":    func(dst, src []byte) { Unpack(dst, src, Codes21, nil) },
+		"table": func(dst, src []byte) { Unpack(dst, src, CodesTable, new([16]byte)) },
+		"wide":  func(dst, src []byte) { Widen(wide, dst, 8) },
 		"wide4": func(_, src []byte) { WidenPlanes(wide, src, Codes4, new([64]uint16)) }, "wide42": func(_, src []byte) { WidenPlanes(wide, src, Codes42, new([64]uint16)) }} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

@@ -38,7 +38,7 @@ var samples = []sample{
 	}},
 	{"tanh", "0d2dbb9e6d39aeba", func(a, b, dst []float32) {
 		for i := range dst {
-			dst[i] = Tanh(a[i]) - Tanh(b[i])
+			dst[i] = tanh(a[i]) - tanh(b[i])
 		}
 	}},
 	{"dot f32", "ba604a1f881fbead", func(a, b, dst []float32) { DotsF32(dst, 1, a, b, len(a)) }},
@@ -51,8 +51,8 @@ var samples = []sample{
 		LoadF16(dst[len(h)/2:], bits16(b)[len(h)/2:])
 	}},
 	{"panel", "5431c36da8158e80", panelBits},
-	{"silu", "9033b98f33aea3bc", func(a, b, dst []float32) { Silu(dst, b); AddScaled(dst, a, 3) }},
-	{"gelu", "83240b2383cb7ec7", func(a, b, dst []float32) { Gelu(dst, a); Add(dst, dst, b) }},
+	{"silu", "9033b98f33aea3bc", func(a, b, dst []float32) { silu(dst, b); AddScaled(dst, a, 3) }},
+	{"gelu", "83240b2383cb7ec7", func(a, b, dst []float32) { gelu(dst, a); Add(dst, dst, b) }},
 	{"swiglu", "bae717c33f3a2f2d", func(a, b, dst []float32) { SwiGLU(dst, a, b) }},
 	{"geglu", "c9ebef839f5b217f", func(a, b, dst []float32) { GeGLU(dst, a, b) }},
 	{"softcap", "69e5c9114d44696b", func(a, b, dst []float32) { Softcap(dst, a, 0.7); Mul(dst, dst, b) }},
@@ -63,7 +63,7 @@ var samples = []sample{
 	}},
 	{"softmax", "198e764782c7a5f2", func(a, b, dst []float32) { Softmax(dst, a) }},
 	{"add scaled", "0ed111dd8f0df820", func(a, b, dst []float32) { Scale(dst, a, 1.1); AddScaled(dst, b, 1.3) }},
-	{"max", "3b4cdcdf534eafb4", func(a, b, dst []float32) { dst[0] = Max(a) }},
+	{"max", "3b4cdcdf534eafb4", func(a, b, dst []float32) { dst[0] = maximum(a) }},
 	{"attention", "9e075c16c24f6a5a", attentionBits},
 	{"layer norm", "ac3582106188c01e", func(a, b, dst []float32) {
 		LayerNorm(dst, a, b, a, slices.Repeat([]float32{1}, len(a)), 1e-5)
@@ -71,11 +71,11 @@ var samples = []sample{
 	{"l2 norm", "7c05a68461dbcae3", func(a, b, dst []float32) { L2Norm(dst, a, 1e-6); Add(dst, dst, b) }},
 	{"softplus", "456b0b1b04bbd288", func(a, b, dst []float32) {
 		for i := range dst {
-			dst[i] = Softplus(a[i])
+			dst[i] = softplus(a[i])
 		}
 		Sigmoid(dst, dst)
 		for i := range dst {
-			dst[i] *= Softplus(b[i])
+			dst[i] *= softplus(b[i])
 		}
 	}},
 	{"conv", "419a51f4157ccb21", func(a, b, dst []float32) {

@@ -4,8 +4,8 @@ package simd
 // goes to sum k mod 16, for k in order. Their halves are added until one number
 // is left: i and i+8, i and i+4, i and i+2, 0 and 1.
 
-// DotF32 returns the dot product of w and x[:len(w)].
-func DotF32(w, x []float32) float32 {
+// dotF32 returns the dot product of w and x[:len(w)].
+func dotF32(w, x []float32) float32 {
 	var dst [1]float32
 	dotQuad(dst[:], 0, weights{f32: w}, x[:len(w)])
 	return dst[0]
@@ -74,7 +74,7 @@ func dots(dst []float32, stride int, w weights, n int, x []float32, k int) {
 	last := 0
 	for n-last >= dotRows {
 		gap := 1
-		if rowsApart() { // memory is read as so many pieces: of one alone a core reads less
+		if tier >= avx2 { // memory is read as so many pieces: of one alone a core reads less
 			gap = ((n-last)/dotRows - 1) | 1 // no power of two: these share parts of caches
 		}
 		for i := last; i < last+gap; i++ {
@@ -147,12 +147,100 @@ func addTails(sums [][lanes]float32, w weights, stride int, x []float32) {
 	}
 }
 
-// LoadF16 sets dst to the values of src as binary16. Exact.
-func LoadF16(dst []float32, src []uint16) { loadF16(dst, src) }
+// addDots adds the products of x, whole blocks of 16, with the rows that
+// begin at multiples of stride.
+func addDots(sums *dotSums, w weights, stride int, x []float32) {
+	end := (dotRows-1)*stride + len(x)
+	switch {
+	case tier == generic:
+		addDotsGeneric(sums, w, stride, x)
+	case w.u16 == nil:
+		addDotsF32Vec(sums, w.f32[:end], stride, x)
+	case w.bf16:
+		addDotsBF16Vec(sums, w.u16[:end], stride, x)
+	default:
+		addDotsF16Vec(sums, w.u16[:end], stride, x)
+	}
+}
 
-// StoreF16 sets dst to src rounded to binary16, to nearest even; values of
-// 65520 and beyond become infinities.
-func StoreF16(dst []uint16, src []float32) { storeF16(dst, src) }
+func addDotsGeneric(sums *dotSums, w weights, stride int, x []float32) {
+	for i := range sums {
+		var buf [256]float32
+		for at := 0; at < len(x); at += len(buf) {
+			part := buf[:min(len(buf), len(x)-at)]
+			w.from(i*stride + at).load(part)
+			accumulate(&sums[i], part, x[at:])
+		}
+	}
+}
 
-// LoadBF16 sets dst to the values of src as bfloat16. Exact.
-func LoadBF16(dst []float32, src []uint16) { loadBF16(dst, src) }
+// addBlock adds the products of k elements, whole blocks of 16, of
+// dotRows rows of w and dotCols of x, which begin at multiples of stride. NEON has no kernel for a block: with one row
+// of x, 16 of its registers are sums.
+func addBlock(sums *[dotCols]dotSums, w, x []float32, stride, k int) {
+	w, x = w[:(dotRows-1)*stride+k], x[:(dotCols-1)*stride+k]
+	if tier >= avx2 {
+		addBlockVec(sums, w, x, stride, k)
+		return
+	}
+	for r := range sums {
+		addDots(&sums[r], weights{f32: w}, stride, x[r*stride:][:k])
+	}
+}
+
+// sumDots sets dst to the sums of partial sums.
+func sumDots(dst *[dotRows]float32, sums *dotSums) {
+	if tier > generic {
+		sumDotsVec(dst, sums)
+		return
+	}
+	for i := range dst {
+		dst[i] = sumLanes(&sums[i])
+	}
+}
+
+// load sets dst to the first weights.
+func (w weights) load(dst []float32) {
+	switch {
+	case w.u16 == nil:
+		copy(dst, w.f32[:len(dst)])
+	case w.bf16:
+		loadBF16Generic(dst, w.u16[:len(dst)])
+	default:
+		loadF16Generic(dst, w.u16[:len(dst)])
+	}
+}
+
+// accumulate adds w[k]*x[k] to p[k mod 16], fused, for k in order. A dot
+// product may be split at any multiple of 16.
+func accumulate(p *[lanes]float32, w, x []float32) {
+	x = x[:len(w)]
+	for len(w) >= lanes {
+		a, b := (*[lanes]float32)(w), (*[lanes]float32)(x)
+		for i := range p {
+			// fma32, whose slow path keeps the compiler from inlining it
+			s := float64(float64(a[i])*float64(b[i])) + float64(p[i])
+			if rare(s) {
+				p[i] = fma32(a[i], b[i], p[i])
+			} else {
+				p[i] = float32(s)
+			}
+		}
+		w, x = w[lanes:], x[lanes:]
+	}
+	for i, v := range w {
+		p[i] = fma32(v, x[i], p[i])
+	}
+}
+
+// sumLanes adds p's halves until one number is left: i and i+8, i and i+4, i
+// and i+2, 0 and 1.
+func sumLanes(p *[lanes]float32) float32 {
+	q := *p
+	for n := lanes / 2; n >= 1; n /= 2 {
+		for i := range n {
+			q[i] += q[i+n]
+		}
+	}
+	return q[0]
+}

@@ -1,4 +1,5 @@
 #include "textflag.h"
+#include "tier_amd64.h"
 #include "sum_amd64.h"
 
 // Kernels that add the products of four rows of w and some of x to their 16
@@ -83,16 +84,19 @@ done:                                \
 	VZEROUPPER;                  \
 	RET
 
-// func addDotsF32AVX2(sums *dotSums, w []float32, stride int, x []float32)
-TEXT ·addDotsF32AVX2(SB), NOSPLIT, $0-64
+// func addDotsF32Vec(sums *dotSums, w []float32, stride int, x []float32)
+TEXT ·addDotsF32Vec(SB), NOSPLIT, $0-64
+	UPGRADE(·addDotsF32AVX512)
 	ADDDOTS(STEPF32, 2)
 
-// func addDotsF16AVX2(sums *dotSums, w []uint16, stride int, x []float32)
-TEXT ·addDotsF16AVX2(SB), NOSPLIT, $0-64
+// func addDotsF16Vec(sums *dotSums, w []uint16, stride int, x []float32)
+TEXT ·addDotsF16Vec(SB), NOSPLIT, $0-64
+	UPGRADE(·addDotsF16AVX512)
 	ADDDOTS(STEPF16, 1)
 
-// func addDotsBF16AVX2(sums *dotSums, w []uint16, stride int, x []float32)
-TEXT ·addDotsBF16AVX2(SB), NOSPLIT, $0-64
+// func addDotsBF16Vec(sums *dotSums, w []uint16, stride int, x []float32)
+TEXT ·addDotsBF16Vec(SB), NOSPLIT, $0-64
+	UPGRADE(·addDotsBF16AVX512)
 	ADDDOTS(STEPBF16, 1)
 
 // ROW adds the products of a row of w and three of x, in Y12 to Y14.
@@ -120,11 +124,12 @@ TEXT ·addDotsBF16AVX2(SB), NOSPLIT, $0-64
 	MOVE(256, Y4, Y5, Y6, Y7); \
 	MOVE(512, Y8, Y9, Y10, Y11)
 
-// func addBlockAVX2(sums *[dotCols]dotSums, w, x []float32, stride, k int)
+// func addBlockVec(sums *[dotCols]dotSums, w, x []float32, stride, k int)
 //
 // Four rounds, each for half of the sums of three rows of x: R11 counts them,
 // R12 is where x begins in each.
-TEXT ·addBlockAVX2(SB), NOSPLIT, $0-72
+TEXT ·addBlockVec(SB), NOSPLIT, $0-72
+	UPGRADE(·addBlockAVX512)
 	MOVQ sums+0(FP), DI
 	MOVQ w_base+8(FP), R10
 	MOVQ x_base+32(FP), R12
@@ -172,8 +177,8 @@ done:
 	VZEROUPPER
 	RET
 
-// func sumDotsAVX2(dst *[dotRows]float32, sums *dotSums)
-TEXT ·sumDotsAVX2(SB), NOSPLIT, $0-16
+// func sumDotsVec(dst *[dotRows]float32, sums *dotSums)
+TEXT ·sumDotsVec(SB), NOSPLIT, $0-16
 	MOVQ    dst+0(FP), DI
 	MOVQ    sums+8(FP), SI
 	VMOVUPS (SI), Y0

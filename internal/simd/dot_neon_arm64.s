@@ -74,16 +74,16 @@ loop:                          \
 done:                          \
 	RET
 
-// func addDotsF32NEON(sums *dotSums, w []float32, stride int, x []float32)
-TEXT ·addDotsF32NEON(SB), NOSPLIT, $0-64
+// func addDotsF32Vec(sums *dotSums, w []float32, stride int, x []float32)
+TEXT ·addDotsF32Vec(SB), NOSPLIT, $0-64
 	ADDDOTS(LOADF32, 2)
 
-// func addDotsF16NEON(sums *dotSums, w []uint16, stride int, x []float32)
-TEXT ·addDotsF16NEON(SB), NOSPLIT, $0-64
+// func addDotsF16Vec(sums *dotSums, w []uint16, stride int, x []float32)
+TEXT ·addDotsF16Vec(SB), NOSPLIT, $0-64
 	ADDDOTS(LOADF16, 1)
 
-// func addDotsBF16NEON(sums *dotSums, w []uint16, stride int, x []float32)
-TEXT ·addDotsBF16NEON(SB), NOSPLIT, $0-64
+// func addDotsBF16Vec(sums *dotSums, w []uint16, stride int, x []float32)
+TEXT ·addDotsBF16Vec(SB), NOSPLIT, $0-64
 	ADDDOTS(LOADBF16, 1)
 
 // HALVES adds sums 8 to 15 to sums 0 to 7, and then 4 to 7 to 0 to 3, in a.
@@ -92,8 +92,8 @@ TEXT ·addDotsBF16NEON(SB), NOSPLIT, $0-64
 	VFADD_S4(d, b, b); \
 	VFADD_S4(b, a, a)
 
-// func sumDotsNEON(dst *[dotRows]float32, sums *dotSums)
-TEXT ·sumDotsNEON(SB), NOSPLIT, $0-16
+// func sumDotsVec(dst *[dotRows]float32, sums *dotSums)
+TEXT ·sumDotsVec(SB), NOSPLIT, $0-16
 	MOVD   dst+0(FP), R0
 	MOVD   sums+8(FP), R1
 	VLD1.P 64(R1), [V0.S4, V1.S4, V2.S4, V3.S4]

@@ -30,7 +30,7 @@ func testDotF32(t *testing.T) {
 	for _, n := range sizes {
 		for range 20 {
 			w, x := values(r, n), values(r, n)
-			got := DotF32(w, x)
+			got := dotF32(w, x)
 			equal(t, "dot", []float32{got}, []float32{dotByHand(w, x)})
 			var sum, size float64
 			for i := range w {
@@ -41,9 +41,9 @@ func testDotF32(t *testing.T) {
 				t.Errorf("%d elements: %v, want %v", n, got, sum)
 			}
 			w, x = anything(r, n, false), anything(r, n, false)
-			equal(t, "dot of wild numbers", []float32{DotF32(w, x)}, []float32{dotByHand(w, x)})
+			equal(t, "dot of wild numbers", []float32{dotF32(w, x)}, []float32{dotByHand(w, x)})
 			w, x = anything(r, n, true), values(r, n)
-			equal(t, "dot of specials", []float32{DotF32(w, x)}, []float32{dotByHand(w, x)})
+			equal(t, "dot of specials", []float32{dotF32(w, x)}, []float32{dotByHand(w, x)})
 		}
 	}
 }
@@ -96,7 +96,7 @@ func dotsCase(t *testing.T, k, n, rows int) {
 			t.Helper()
 			for r := range rows {
 				for i := range n {
-					want[r*stride+i] = DotF32(w[i*k:(i+1)*k], x[r*k:])
+					want[r*stride+i] = dotF32(w[i*k:(i+1)*k], x[r*k:])
 				}
 			}
 			equal(t, fmt.Sprintf("%s, k %d, %d times %d", what, k, n, rows), got, want)

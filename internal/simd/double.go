@@ -19,8 +19,11 @@ func DotsF64(dst []float64, stride int, w, x []float64, k int) {
 	}
 }
 
-// dotDoublesGeneric is the products of x with the two rows that begin at w and stride behind it.
-func dotDoublesGeneric(w []float64, stride int, x []float64) (a, b float64) {
+// dotDoubles returns the products of x with the two rows that begin at w and stride behind it.
+func dotDoubles(w []float64, stride int, x []float64) (a, b float64) {
+	if tier >= avx2 {
+		return dotDoublesAVX2(w[:stride+len(x)], stride, x)
+	}
 	return dotDouble(w[:len(x)], x), dotDouble(w[stride:][:len(x)], x)
 }
 
@@ -51,9 +54,13 @@ func DotColumnsF64(dst, w, x []float64, k int) {
 	}
 }
 
-// dotColumnsGeneric takes the two rows that begin at w and stride behind it, four columns at a time, whose sums do not
+// dotColumns takes the two rows that begin at w and stride behind it, four columns at a time, whose sums do not
 // wait for each other.
-func dotColumnsGeneric(sums *[doubleRows][lanes]float64, w []float64, stride int, x []float64) {
+func dotColumns(sums *[doubleRows][lanes]float64, w []float64, stride int, x []float64) {
+	if tier >= avx2 {
+		dotColumnsAVX2(sums, w[:stride+len(x)/lanes], stride, x)
+		return
+	}
 	for j := range sums {
 		row := w[j*stride:][:len(x)/lanes]
 		for c := 0; c < lanes; c += 4 {

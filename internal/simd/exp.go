@@ -47,14 +47,14 @@ const (
 // exp2 is 2^n for -126 ≤ n ≤ 127.
 func exp2(n int32) float32 { return math.Float32frombits(uint32(n+127) << 23) }
 
-// Tanh returns the hyperbolic tangent of x, within 2 ulp of the exact value.
+// tanh returns the hyperbolic tangent of x, within 2 ulp of the exact value.
 // With a = |x|:
 //
 //	a < 0.625:  y = a*a; p = t4, then p = fma(p, y, t) for t = t3, t2, t1, t0; fma(a, y*p, a)
 //	otherwise:  1 - 2/(Exp(2a) + 1)
 //
 // and x's sign.
-func Tanh(x float32) float32 {
+func tanh(x float32) float32 {
 	a := abs(x)
 	var t float32
 	if a < 0.625 {

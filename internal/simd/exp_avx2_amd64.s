@@ -1,4 +1,5 @@
 #include "textflag.h"
+#include "tier_amd64.h"
 #include "exp_amd64.h"
 
 // Kernels around Exp, over a multiple of 16 elements, 8 at a time:
@@ -60,12 +61,12 @@
 	VADDPS Y12, Y0, Y0;  \
 	VDIVPS Y0, Y4, Y0
 
-// ACT is the body of func(dst, x []float32, c *[23][8]float32).
+// ACT is the body of func(dst, x []float32).
 #define ACT(ARGUMENT) \
 	MOVQ dst_base+0(FP), DI; \
 	MOVQ x_base+24(FP), SI;  \
 	MOVQ x_len+32(FP), CX;   \
-	MOVQ c+48(FP), R8;       \
+	MOVQ ·expConst(SB), R8;  \
 	CONSTANTS;               \
 	TESTQ CX, CX;            \
 	JZ   done;               \
@@ -81,13 +82,13 @@ done:                        \
 	VZEROUPPER;              \
 	RET
 
-// GLU is the body of func(dst, gate, up []float32, c *[23][8]float32).
+// GLU is the body of func(dst, gate, up []float32).
 #define GLU(ARGUMENT) \
 	MOVQ dst_base+0(FP), DI;   \
 	MOVQ gate_base+24(FP), SI; \
 	MOVQ gate_len+32(FP), CX;  \
 	MOVQ up_base+48(FP), DX;   \
-	MOVQ c+72(FP), R8;         \
+	MOVQ ·expConst(SB), R8;    \
 	CONSTANTS;                 \
 	TESTQ CX, CX;              \
 	JZ   done;                 \
@@ -105,29 +106,34 @@ done:                          \
 	VZEROUPPER;                \
 	RET
 
-// func siluAVX2(dst, x []float32, c *[23][8]float32)
-TEXT ·siluAVX2(SB), NOSPLIT, $0-56
+// func siluVec(dst, x []float32)
+TEXT ·siluVec(SB), NOSPLIT, $0-48
+	UPGRADE(·siluAVX512)
 	ACT(SILU)
 
-// func geluAVX2(dst, x []float32, c *[23][8]float32)
-TEXT ·geluAVX2(SB), NOSPLIT, $0-56
+// func geluVec(dst, x []float32)
+TEXT ·geluVec(SB), NOSPLIT, $0-48
+	UPGRADE(·geluAVX512)
 	ACT(GELU)
 
-// func swigluAVX2(dst, gate, up []float32, c *[23][8]float32)
-TEXT ·swigluAVX2(SB), NOSPLIT, $0-80
+// func swigluVec(dst, gate, up []float32)
+TEXT ·swigluVec(SB), NOSPLIT, $0-72
+	UPGRADE(·swigluAVX512)
 	GLU(SILU)
 
-// func gegluAVX2(dst, gate, up []float32, c *[23][8]float32)
-TEXT ·gegluAVX2(SB), NOSPLIT, $0-80
+// func gegluVec(dst, gate, up []float32)
+TEXT ·gegluVec(SB), NOSPLIT, $0-72
+	UPGRADE(·gegluAVX512)
 	GLU(GELU)
 
-// func softcapAVX2(dst, x []float32, by float32, c *[23][8]float32)
-TEXT ·softcapAVX2(SB), NOSPLIT, $0-64
+// func softcapVec(dst, x []float32, by float32)
+TEXT ·softcapVec(SB), NOSPLIT, $0-52
+	UPGRADE(·softcapAVX512)
 	MOVQ dst_base+0(FP), DI
 	MOVQ x_base+24(FP), SI
 	MOVQ x_len+32(FP), CX
 	VBROADCASTSS by+48(FP), Y11
-	MOVQ c+56(FP), R8
+	MOVQ ·expConst(SB), R8
 	CONSTANTS
 	TESTQ CX, CX
 	JZ   done
@@ -177,13 +183,14 @@ done:
 	EXP;                    \
 	VANDPS Y8, Y0, Y0
 
-// func expSumAVX2(sums *[16]float32, dst, x []float32, top float32, c *[23][8]float32)
-TEXT ·expSumAVX2(SB), NOSPLIT, $0-72
+// func expSumVec(sums *[16]float32, dst, x []float32, top float32)
+TEXT ·expSumVec(SB), NOSPLIT, $0-60
+	UPGRADE(·expSumAVX512)
 	MOVQ dst_base+8(FP), DI
 	MOVQ x_base+32(FP), SI
 	MOVQ x_len+40(FP), CX
 	VBROADCASTSS top+56(FP), Y11
-	MOVQ c+64(FP), R8
+	MOVQ ·expConst(SB), R8
 	CONSTANTS
 	MOVL $0xc2800000, AX // the least exponent
 	VMOVD AX, X14

@@ -28,12 +28,12 @@
 	VADDPS Z27, Z0, Z0;  \
 	VDIVPS Z0, Z4, Z0
 
-// ACT is the body of func(dst, x []float32, c *[23][8]float32).
+// ACT is the body of func(dst, x []float32).
 #define ACT(ARGUMENT) \
 	MOVQ dst_base+0(FP), DI;   \
 	MOVQ x_base+24(FP), SI;    \
 	MOVQ x_len+32(FP), CX;     \
-	MOVQ c+48(FP), R8;         \
+	MOVQ ·expConst(SB), R8;    \
 	CONSTANTS;                 \
 	VBROADCASTSS G1(R8), Z29;  \
 	VBROADCASTSS G3(R8), Z30;  \
@@ -51,13 +51,13 @@ done:                          \
 	VZEROUPPER;                \
 	RET
 
-// GLU is the body of func(dst, gate, up []float32, c *[23][8]float32).
+// GLU is the body of func(dst, gate, up []float32).
 #define GLU(ARGUMENT) \
 	MOVQ dst_base+0(FP), DI;   \
 	MOVQ gate_base+24(FP), SI; \
 	MOVQ gate_len+32(FP), CX;  \
 	MOVQ up_base+48(FP), DX;   \
-	MOVQ c+72(FP), R8;         \
+	MOVQ ·expConst(SB), R8;    \
 	CONSTANTS;                 \
 	VBROADCASTSS G1(R8), Z29;  \
 	VBROADCASTSS G3(R8), Z30;  \
@@ -77,29 +77,29 @@ done:                          \
 	VZEROUPPER;                \
 	RET
 
-// func siluAVX512(dst, x []float32, c *[23][8]float32)
-TEXT ·siluAVX512(SB), NOSPLIT, $0-56
+// func siluAVX512(dst, x []float32)
+TEXT ·siluAVX512(SB), NOSPLIT, $0-48
 	ACT(SILU)
 
-// func geluAVX512(dst, x []float32, c *[23][8]float32)
-TEXT ·geluAVX512(SB), NOSPLIT, $0-56
+// func geluAVX512(dst, x []float32)
+TEXT ·geluAVX512(SB), NOSPLIT, $0-48
 	ACT(GELU)
 
-// func swigluAVX512(dst, gate, up []float32, c *[23][8]float32)
-TEXT ·swigluAVX512(SB), NOSPLIT, $0-80
+// func swigluAVX512(dst, gate, up []float32)
+TEXT ·swigluAVX512(SB), NOSPLIT, $0-72
 	GLU(SILU)
 
-// func gegluAVX512(dst, gate, up []float32, c *[23][8]float32)
-TEXT ·gegluAVX512(SB), NOSPLIT, $0-80
+// func gegluAVX512(dst, gate, up []float32)
+TEXT ·gegluAVX512(SB), NOSPLIT, $0-72
 	GLU(GELU)
 
-// func softcapAVX512(dst, x []float32, by float32, c *[23][8]float32)
-TEXT ·softcapAVX512(SB), NOSPLIT, $0-64
+// func softcapAVX512(dst, x []float32, by float32)
+TEXT ·softcapAVX512(SB), NOSPLIT, $0-52
 	MOVQ dst_base+0(FP), DI
 	MOVQ x_base+24(FP), SI
 	MOVQ x_len+32(FP), CX
 	VBROADCASTSS by+48(FP), Z15
-	MOVQ c+56(FP), R8
+	MOVQ ·expConst(SB), R8
 	CONSTANTS
 	VBROADCASTSS T4(R8), Z14
 	VBROADCASTSS T3(R8), Z13
@@ -149,13 +149,13 @@ done:
 	VZEROUPPER
 	RET
 
-// func expSumAVX512(sums *[16]float32, dst, x []float32, top float32, c *[23][8]float32)
-TEXT ·expSumAVX512(SB), NOSPLIT, $0-72
+// func expSumAVX512(sums *[16]float32, dst, x []float32, top float32)
+TEXT ·expSumAVX512(SB), NOSPLIT, $0-60
 	MOVQ dst_base+8(FP), DI
 	MOVQ x_base+32(FP), SI
 	MOVQ x_len+40(FP), CX
 	VBROADCASTSS top+56(FP), Z15
-	MOVQ c+64(FP), R8
+	MOVQ ·expConst(SB), R8
 	CONSTANTS
 	LEASTEXPONENT
 	VPXORD Z14, Z14, Z14 // sums

@@ -110,24 +110,24 @@ loop:                          \
 done:                          \
 	RET
 
-// func siluNEON(dst, x []float32)
-TEXT ·siluNEON(SB), NOSPLIT, $0-48
+// func siluVec(dst, x []float32)
+TEXT ·siluVec(SB), NOSPLIT, $0-48
 	ACT(SILU)
 
-// func geluNEON(dst, x []float32)
-TEXT ·geluNEON(SB), NOSPLIT, $0-48
+// func geluVec(dst, x []float32)
+TEXT ·geluVec(SB), NOSPLIT, $0-48
 	ACT(GELU)
 
-// func swigluNEON(dst, gate, up []float32)
-TEXT ·swigluNEON(SB), NOSPLIT, $0-72
+// func swigluVec(dst, gate, up []float32)
+TEXT ·swigluVec(SB), NOSPLIT, $0-72
 	GLU(SILU)
 
-// func gegluNEON(dst, gate, up []float32)
-TEXT ·gegluNEON(SB), NOSPLIT, $0-72
+// func gegluVec(dst, gate, up []float32)
+TEXT ·gegluVec(SB), NOSPLIT, $0-72
 	GLU(GELU)
 
-// func softcapNEON(dst, x []float32, by float32)
-TEXT ·softcapNEON(SB), NOSPLIT, $0-52
+// func softcapVec(dst, x []float32, by float32)
+TEXT ·softcapVec(SB), NOSPLIT, $0-52
 	MOVD    dst_base+0(FP), R0
 	MOVD    x_base+24(FP), R1
 	MOVD    x_len+32(FP), R3
@@ -193,8 +193,8 @@ done:
 	VST1.P [V0.S4], 16(R0);        \
 	VFADD_S4(v0, sums, sums)
 
-// func expSumNEON(sums *[16]float32, dst, x []float32, top float32)
-TEXT ·expSumNEON(SB), NOSPLIT, $0-60
+// func expSumVec(sums *[16]float32, dst, x []float32, top float32)
+TEXT ·expSumVec(SB), NOSPLIT, $0-60
 	MOVD  dst_base+8(FP), R0
 	MOVD  x_base+32(FP), R1
 	MOVD  x_len+40(FP), R3

@@ -101,9 +101,8 @@ func fuzzed(data []byte, shape uint32) (out []float32) {
 			out = append(out, float32(v))
 		}
 	}
-	for _, f := range []func(dst, src []byte){Unpack4, Unpack41, Unpack42, Unpack2, Unpack21,
-		func(dst, src []byte) { UnpackTable(dst, src, &table) }} {
-		f(unit, w.Codes)
+	for _, c := range packed {
+		Unpack(unit, w.Codes, c, &table)
 		bytes()
 	}
 	var d [PanelRows]uint16

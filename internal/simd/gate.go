@@ -6,8 +6,8 @@ type Curve uint8
 const (
 	SiluCurve    Curve = iota // Silu
 	GeluCurve                 // Gelu
-	GeluErfCurve              // GeluErf
-	SquareCurve               // Square
+	GeluErfCurve              // geluErf
+	SquareCurve               // square
 	SigmoidCurve              // Sigmoid
 	TanhCurve                 // Softcap with c = 1, which is Tanh
 )
@@ -16,13 +16,13 @@ const (
 func (c Curve) Apply(dst, x []float32) {
 	switch c {
 	case SiluCurve:
-		Silu(dst, x)
+		silu(dst, x)
 	case GeluCurve:
-		Gelu(dst, x)
+		gelu(dst, x)
 	case GeluErfCurve:
-		GeluErf(dst, x)
+		geluErf(dst, x)
 	case SquareCurve:
-		Square(dst, x)
+		square(dst, x)
 	case SigmoidCurve:
 		Sigmoid(dst, x)
 	case TanhCurve:
@@ -63,29 +63,29 @@ func (g Gate) Apply(dst, gate, up []float32) {
 			}
 		}
 		if g.Alpha != 0 {
-			scale(a[:n], a[:n], g.Alpha)
+			Scale(a[:n], a[:n], g.Alpha)
 		}
 		g.Curve.Apply(a[:n], a[:n])
 		if g.Alpha != 0 {
 			divide(a[:n], a[:n], g.Alpha)
 		}
-		mul(dst[i:i+n], a[:n], u[:n])
+		Mul(dst[i:i+n], a[:n], u[:n])
 	}
 }
 
 // Sigmoid sets dst[i] to 1/(1 + Exp(-x[i])). dst may be x.
 func Sigmoid(dst, x []float32) {
 	dst = dst[:len(x)]
-	scale(dst, x, -1)
+	Scale(dst, x, -1)
 	expSum(dst, dst, 0) // 0 for Exp of less than -64: beside 1 it is nothing
 	for i, e := range dst {
 		dst[i] = 1 / (1 + e)
 	}
 }
 
-// Square sets dst[i] to max(x[i], 0)², NaN for NaN: the squared ReLU. (So et al. 2021,
+// square sets dst[i] to max(x[i], 0)², NaN for NaN: the squared ReLU. (So et al. 2021,
 // arXiv:2109.08668.) dst may be x.
-func Square(dst, x []float32) {
+func square(dst, x []float32) {
 	dst = dst[:len(x)]
 	for i, v := range x {
 		v = max(v, 0)
@@ -93,7 +93,7 @@ func Square(dst, x []float32) {
 	}
 }
 
-// GeluErf sets dst[i] to the Gaussian error linear unit x/2*(1 + erf(x/√2)) (Hendrycks and
+// geluErf sets dst[i] to the Gaussian error linear unit x/2*(1 + erf(x/√2)) (Hendrycks and
 // Gimpel 2016, arXiv:1606.08415). With a = |x|:
 //
 //	t = 2/(1 + g*a) - 1; p = q8, then p = p*t + q for q = q7 ... q0, each step rounded
@@ -102,7 +102,7 @@ func Square(dst, x []float32) {
 //
 // where e*p is the normal distribution's tail behind a, within 1e-6 of it; where e is 0, x > 0 is
 // its own result. NaN for -Inf. dst may be x.
-func GeluErf(dst, x []float32) {
+func geluErf(dst, x []float32) {
 	dst = dst[:len(x)]
 	var e, a, t, p [erfChunk]float32
 	for i := 0; i < len(x); i += erfChunk {
@@ -116,8 +116,8 @@ func GeluErf(dst, x []float32) {
 		expSum(e[:n], e[:n], 0)
 		copy(p[:n], geluErfRows[len(geluErfQ)-1][:])
 		for k := len(geluErfQ) - 2; k >= 0; k-- {
-			mul(p[:n], p[:n], t[:n])
-			add(p[:n], p[:n], geluErfRows[k][:n])
+			Mul(p[:n], p[:n], t[:n])
+			Add(p[:n], p[:n], geluErfRows[k][:n])
 		}
 		for j, v := range part {
 			y := float32(float32(v+a[j])*0.5) - float32(a[j]*float32(e[j]*p[j])) // the first is max(v, 0) unless v is too large
@@ -129,7 +129,7 @@ func GeluErf(dst, x []float32) {
 	}
 }
 
-// erfChunk is how many elements GeluErf has on its stack.
+// erfChunk is how many elements geluErf has on its stack.
 const erfChunk = 256
 
 // geluErfRows are the polynomial's numbers, each as often as a chunk has elements.

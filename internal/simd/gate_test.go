@@ -61,10 +61,10 @@ func testCurve(t *testing.T, c Curve, x []float32, want []float64) {
 func testCurveEnds(t *testing.T) {
 	tail := []float32{-1, -3, -6, -9}
 	got := make([]float32, len(tail))
-	GeluErf(got, tail)
+	geluErf(got, tail)
 	for i, v := range tail {
 		if w := curves[GeluErfCurve](float64(v)); math.Abs(float64(got[i])/w-1) > 4e-6 {
-			t.Errorf("GeluErf(%v) = %v, want %v", v, got[i], w)
+			t.Errorf("geluErf(%v) = %v, want %v", v, got[i], w)
 		}
 	}
 	for c, want := range map[Curve][]float32{SigmoidCurve: {1, 0, nan}, SquareCurve: {inf, 0, nan}, GeluErfCurve: {inf, nan, nan}, TanhCurve: {1, -1, nan}} {

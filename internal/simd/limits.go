@@ -22,7 +22,11 @@ func LimitRead(b []byte, form int) {
 	if f.gap, f.step = 128, 512; f.streams > 1 {
 		f.gap, f.step = len(b)/4, 128
 	}
-	limitRead(b, &f)
+	if tier == generic {
+		limitReadGeneric(b)
+		return
+	}
+	limitReadVec(b, &f)
 }
 
 // limitForm is a way to read memory, 128 bytes each at four places at a time.
@@ -43,16 +47,37 @@ var limitForms = [...]limitForm{
 	{streams: 4, near: 1024, far: 4096},
 }
 
+// limitKernel has a tier's loops of products, the operations of a round of each, two for a product, and the
+// instructions.
+type limitKernel struct {
+	ints, floats             func(rounds int)
+	intsARound, floatsARound float64
+	intsName, floatsName     string
+}
+
 // LimitInts computes the products of 16-bit activations with 8-bit weights, and
 // their sums, in the given number of rounds. It returns how many operations that
 // was: two for a product.
-func LimitInts(rounds int) (operations float64) { return limitInts(rounds) }
+func LimitInts(rounds int) (operations float64) {
+	k := &limitKernels[tier]
+	k.ints(rounds)
+	return k.intsARound * float64(rounds)
+}
 
 // LimitFloats does the same with float32 by fused multiply-add.
-func LimitFloats(rounds int) (operations float64) { return limitFloats(rounds) }
+func LimitFloats(rounds int) (operations float64) {
+	k := &limitKernels[tier]
+	k.floats(rounds)
+	return k.floatsARound * float64(rounds)
+}
 
-// LimitNames are the instructions of LimitInts and of LimitFloats.
-func LimitNames() (ints, floats string) { return limitNames() }
+// LimitNames returns the instructions of LimitInts and of LimitFloats.
+func LimitNames() (ints, floats string) {
+	return limitKernels[tier].intsName, limitKernels[tier].floatsName
+}
+
+// limitGeneric is the tier generic's.
+var limitGeneric = limitKernel{limitIntsGeneric, limitFloatsGeneric, 2 * limitSums, 2 * limitSums, "int32", "float32"}
 
 // limitSums are independent sums of the generic loops, enough to hide what an
 // addition takes.
@@ -69,7 +94,7 @@ func limitReadGeneric(b []byte) {
 	runtime.KeepAlive(a ^ c)
 }
 
-func limitIntsGeneric(rounds int) (operations float64) {
+func limitIntsGeneric(rounds int) {
 	var sums [limitSums]int32
 	x, w := [limitSums]int16{3, 1, 4, 1, 5, 9, 2, 6}, [limitSums]int8{2, 7, 1, 8, 2, 8, 1, 8}
 	for range rounds {
@@ -78,10 +103,9 @@ func limitIntsGeneric(rounds int) (operations float64) {
 		}
 	}
 	runtime.KeepAlive(sums)
-	return 2 * limitSums * float64(rounds)
 }
 
-func limitFloatsGeneric(rounds int) (operations float64) {
+func limitFloatsGeneric(rounds int) {
 	var sums [limitSums]float32
 	for i := range sums {
 		sums[i] = float32(i)
@@ -92,5 +116,4 @@ func limitFloatsGeneric(rounds int) (operations float64) {
 		}
 	}
 	runtime.KeepAlive(sums)
-	return 2 * limitSums * float64(rounds)
 }

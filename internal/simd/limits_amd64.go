@@ -1,11 +1,5 @@
 package simd
 
-//go:noescape
-func limitReadAVX2(b []byte, f *limitForm)
-
-//go:noescape
-func limitReadAVX512(b []byte, f *limitForm)
-
 func limitIntsAVX2(rounds int)
 
 func limitIntsAVX512(rounds int)
@@ -26,54 +20,10 @@ var limitTiles = func() (c [64]byte) {
 	return c
 }()
 
-func limitRead(b []byte, f *limitForm) {
-	switch {
-	case tier >= avx512:
-		limitReadAVX512(b, f)
-	case tier >= avx2:
-		limitReadAVX2(b, f)
-	default:
-		limitReadGeneric(b)
-	}
-}
-
-func limitInts(rounds int) (operations float64) {
-	n := 2 * float64(rounds)
-	switch {
-	case tier >= amx: // 4 instructions of 16·16·32 products, two for the halves of an activation
-		limitIntsAMX(rounds, &limitTiles)
-		return n * 4 * 16 * 16 * 32 / 2
-	case tier >= avx512:
-		limitIntsAVX512(rounds)
-		return n * 12 * 32
-	case tier >= avx2:
-		limitIntsAVX2(rounds)
-		return n * 8 * 16
-	}
-	return limitIntsGeneric(rounds)
-}
-
-func limitFloats(rounds int) (operations float64) {
-	n := 2 * float64(rounds)
-	switch {
-	case tier >= avx512:
-		limitFloatsAVX512(rounds)
-		return n * 12 * 16
-	case tier >= avx2:
-		limitFloatsAVX2(rounds)
-		return n * 12 * 8
-	}
-	return limitFloatsGeneric(rounds)
-}
-
-func limitNames() (ints, floats string) {
-	switch {
-	case tier >= amx:
-		return "TDPBF16PS twice", "VFMADD"
-	case tier >= avx512:
-		return "VPDPWSSD", "VFMADD"
-	case tier >= avx2:
-		return "VPMADDWD+VPADDD", "VFMADD"
-	}
-	return "int32", "float32"
+var limitKernels = [...]limitKernel{
+	generic: limitGeneric,
+	avx2:    {limitIntsAVX2, limitFloatsAVX2, 2 * 8 * 16, 2 * 12 * 8, "VPMADDWD+VPADDD", "VFMADD"},
+	avx512:  {limitIntsAVX512, limitFloatsAVX512, 2 * 12 * 32, 2 * 12 * 16, "VPDPWSSD", "VFMADD"},
+	// 4 instructions of 16·16·32 products, two for the halves of an activation
+	amx: {func(rounds int) { limitIntsAMX(rounds, &limitTiles) }, limitFloatsAVX512, 4 * 16 * 16 * 32, 2 * 12 * 16, "TDPBF16PS twice", "VFMADD"},
 }

@@ -1,4 +1,5 @@
 #include "textflag.h"
+#include "tier_amd64.h"
 #include "limits_amd64.h"
 
 #define PLACE(place) \
@@ -8,8 +9,9 @@
 	VMOVDQU 64(SI)(place*1), Y2; \
 	VMOVDQU 96(SI)(place*1), Y3
 
-// func limitReadAVX2(b []byte, f *limitForm)
-TEXT ·limitReadAVX2(SB), NOSPLIT, $0-32
+// func limitReadVec(b []byte, f *limitForm)
+TEXT ·limitReadVec(SB), NOSPLIT, $0-32
+	UPGRADE(·limitReadAVX512)
 	READING(done)
 
 loop:

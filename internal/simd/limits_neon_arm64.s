@@ -15,8 +15,8 @@
 	VLD1 (R11), [V4.B16, V5.B16, V6.B16, V7.B16]; \
 	ADD  R8, p, p
 
-// func limitReadNEON(b []byte, f *limitForm)
-TEXT ·limitReadNEON(SB), NOSPLIT, $0-32
+// func limitReadVec(b []byte, f *limitForm)
+TEXT ·limitReadVec(SB), NOSPLIT, $0-32
 	MOVD b_base+0(FP), R1
 	MOVD b_len+8(FP), R3
 	MOVD f+24(FP), R4

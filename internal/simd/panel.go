@@ -1,5 +1,7 @@
 package simd
 
+import "unsafe"
+
 // A panel is PanelRows rows of a quantized weight side by side, so that a lane
 // of a vector register belongs to one row and sums run along the row in order.
 // Its integers are unsigned codes; what a format subtracts from a code enters
@@ -53,7 +55,24 @@ type Acts struct {
 // so the codes' sum is at most 32*255*32767 and Init, as GroupInit makes it, at
 // most 32*128*32767. I's conversion rounds to nearest even, and so does its
 // product with DX.
-func AddPanel(acc []float32, w *Panel, x *Acts) { addPanel(acc, w, x) }
+func AddPanel(acc []float32, w *Panel, x *Acts) {
+	rows, groups := len(acc)/PanelRows, len(w.Scale)/PanelRows
+	k := groups * w.Group
+	if tier == generic || rows == 0 || groups == 0 || k%ActGroup != 0 || w.Group != 16 && w.Group != 32 {
+		addPanelGeneric(acc, w, x)
+		return
+	}
+	_, _, _ = w.Codes[:k*PanelRows], x.Q[:rows*k], x.DX[:rows*k/ActGroup]
+	var min, sums *float32
+	if w.Min != nil {
+		min, sums = &w.Min[:groups*PanelRows][0], &x.Sums[:rows*groups][0]
+	}
+	var init *int32
+	if x.Init != nil {
+		init = &x.Init[:rows*groups][0]
+	}
+	addPanelVec(acc[:rows*PanelRows], w, x, min, sums, init)
+}
 
 // TilePanels is how many panels AddTiles should be given at a time, which share
 // what it costs to read the activations.
@@ -63,60 +82,111 @@ const TilePanels = 16
 // activations together: acc is [rows][panel][PanelRows]. Weights and activations
 // are as Widen and Split leave them; Codes, Q and Init are not read, and offsets
 // have been subtracted. It is there for matrix units.
-func AddTiles(acc []float32, w []*Panel, x *Acts, split []uint16) { addTiles(acc, w, x, split) }
+func AddTiles(acc []float32, w []*Panel, x *Acts, split []uint16) {
+	if len(w) == 0 {
+		return
+	}
+	k, group, rows := len(w[0].Scale)/PanelRows*w[0].Group, w[0].Group, len(acc)/PanelRows/len(w)
+	if tier < amx || rows < 4 || k == 0 || k%ActGroup != 0 || group != 16 && group != 32 {
+		addTilesGeneric(acc, w, x, split)
+		return
+	}
+	stride := len(w) * PanelRows
+	for ; len(w) > TilePanels; w = w[TilePanels:] {
+		addTilesAMX(acc, stride, rows, w[:TilePanels], x, split)
+		acc = acc[TilePanels*PanelRows:]
+	}
+	addTilesAMX(acc, stride, rows, w, x, split)
+}
 
 // HasTiles reports whether AddTiles is faster than AddPanel for that many rows.
-func HasTiles(rows int) bool { return hasTiles(rows) }
+func HasTiles(rows int) bool { return tier >= amx && rows >= 12 }
 
 // Split makes bfloat16 numbers of activations q, in the order of Acts.Q: for each
 // ActGroup of them first the values with their low bytes cleared, and then
 // the low bytes, unsigned. Their sums are q. len(dst) is 2*len(q).
-func Split(dst []uint16, q []int16) { split(dst, q) }
+func Split(dst []uint16, q []int16) {
+	if tier < amx || len(q)%ActGroup != 0 {
+		splitGeneric(dst, q)
+		return
+	}
+	splitAVX512(dst[:2*len(q)], q)
+}
 
 // Widen makes bfloat16 numbers of codes less an offset, which is at most 128. In
 // each vector of 64 bytes a row's four columns go to two: the first two in the
 // order of Acts.Q, and the others. len(dst) is len(codes), a multiple of 64.
-func Widen(dst []uint16, codes []byte, offset byte) { widen(dst, codes, offset) }
+func Widen(dst []uint16, codes []byte, offset byte) {
+	if tier < amx {
+		widenGeneric(dst, codes, offset)
+		return
+	}
+	widenAVX512(dst[:len(codes)], codes, offset)
+}
 
-// WidenPlanes is Widen of what the Unpack functions make of units of four bits and
+// WidenPlanes is Widen of what Unpack makes of units of four bits and
 // none, one or two more: each code is replaced by its entry in the table, of which
 // codes of four bits take the first 16 and the next, which must be the same.
 func WidenPlanes(dst []uint16, src []byte, c Codes, table *[64]uint16) {
 	n := len(dst) / UnitSize
-	widenPlanes(dst[:n*UnitSize], src[:n*planes[c]*vector], c, table)
+	switch dst, src = dst[:n*UnitSize], src[:n*planes[c]*vector]; {
+	case tier < amx:
+		widenPlanesGeneric(dst, src, c, table)
+	case c == Codes41:
+		widen41AVX512(dst, src, table)
+	case c == Codes42:
+		widen42AVX512(dst, src, table)
+	default:
+		widen4AVX512(dst, src, table)
+	}
 }
 
 // planes are the vectors of a unit.
-var planes = [...]int{Codes4: 4, CodesTable: 4, Codes41: 5, Codes42: 6, Codes8: 8}
+var planes = [...]int{Codes4: 4, CodesTable: 4, Codes41: 5, Codes42: 6, Codes8: 8, Codes2: 2, Codes21: 3}
 
-// units are the whole units of dst, and their planes, of so many vectors each.
-func units(dst, src []byte, vectors int) (codes, planes []byte) {
+// UnitBytes returns the bytes of a unit of codes.
+func (c Codes) UnitBytes() int { return planes[c] * vector }
+
+// Unpack unpacks the units that fill dst, whole ones. A table replaces codes of CodesTable.
+func Unpack(dst, src []byte, c Codes, table *[16]byte) {
 	n := len(dst) / UnitSize
-	return dst[:n*UnitSize], src[:n*vectors*vector]
+	dst, src = dst[:n*UnitSize], src[:n*planes[c]*vector]
+	if tier == generic {
+		unpackGeneric(dst, src, c, table)
+		return
+	}
+	switch c {
+	case Codes4:
+		unpack4Vec(dst, src)
+	case CodesTable:
+		unpackTableVec(dst, src, table)
+	case Codes41:
+		unpack41Vec(dst, src)
+	case Codes42:
+		unpack42Vec(dst, src)
+	case Codes2:
+		unpack2Vec(dst, src)
+	case Codes21:
+		unpack21Vec(dst, src)
+	case Codes8:
+		copy(dst, src)
+	}
 }
-
-// Unpack4 unpacks units of four bits. Each of the Unpack functions fills the whole
-// units of dst.
-func Unpack4(dst, src []byte) { unpack4(units(dst, src, 4)) }
-
-// UnpackTable is Unpack4, each code replaced by its entry in the table.
-func UnpackTable(dst, src []byte, table *[16]byte) {
-	dst, src = units(dst, src, 4)
-	unpackTable(dst, src, table)
-}
-
-// Unpack41 unpacks units of four bits and one.
-func Unpack41(dst, src []byte) { unpack41(units(dst, src, 5)) }
-
-// Unpack42 unpacks units of four bits and two.
-func Unpack42(dst, src []byte) { unpack42(units(dst, src, 6)) }
-
-// Unpack2 unpacks units of two bits.
-func Unpack2(dst, src []byte) { unpack2(units(dst, src, 2)) }
-
-// Unpack21 unpacks units of two bits and one.
-func Unpack21(dst, src []byte) { unpack21(units(dst, src, 3)) }
 
 // PanelScales sets dst [groups][PanelRows] to d*scale, d [PanelRows] being
 // binary16 and scale [groups][PanelRows] integers. Exact.
-func PanelScales(dst []float32, d []uint16, scale []int8) { panelScales(dst, d, scale) }
+func PanelScales(dst []float32, d []uint16, scale []int8) {
+	d, dst = d[:PanelRows], dst[:len(scale)]
+	if tier > generic && len(scale)%PanelRows == 0 {
+		panelScalesVec(dst, &d[0], scale)
+		return
+	}
+	panelScalesGeneric(dst, d, scale)
+}
+
+// Fetch has memory brought to the second cache, which will be read soon.
+func Fetch(b []byte) {
+	if len(b) > 0 {
+		fetch(unsafe.Pointer(&b[0]), (len(b)+63)/64)
+	}
+}

@@ -23,13 +23,16 @@ type tilePanel struct {
 // bytes apart; the other pointers are to the first group, of whole rows of k columns.
 //
 //go:noescape
-func tiles16AMX(panels *tilePanel, count, blocks, pairs int, acts *uint16, acc, dx, sums *float32, k, groups, stride int, config *tileConfig, height int)
+func tiles16AMX(panels *tilePanel, count, blocks, pairs int, acts *uint16, acc, dx, sums *float32,
+	k, groups, stride int, config *tileConfig, height int)
 
 //go:noescape
-func tiles32AMX(panels *tilePanel, count, blocks, pairs int, acts *uint16, acc, dx, sums *float32, k, groups, stride int, config *tileConfig, height int)
+func tiles32AMX(panels *tilePanel, count, blocks, pairs int, acts *uint16, acc, dx, sums *float32,
+	k, groups, stride int, config *tileConfig, height int)
 
 //go:noescape
-func tiles1AMX(panels *tilePanel, count, blocks, pairs int, acts *uint16, acc, dx, sums *float32, k, groups, stride int, config *tileConfig, height int)
+func tiles1AMX(panels *tilePanel, count, blocks, pairs int, acts *uint16, acc, dx, sums *float32,
+	k, groups, stride int, config *tileConfig, height int)
 
 //go:noescape
 func splitAVX512(dst []uint16, q []int16)
@@ -45,19 +48,6 @@ func widen41AVX512(dst []uint16, src []byte, table *[64]uint16)
 
 //go:noescape
 func widen42AVX512(dst []uint16, src []byte, table *[64]uint16)
-
-func widenPlanes(dst []uint16, src []byte, c Codes, table *[64]uint16) {
-	switch {
-	case tier < amx:
-		widenPlanesGeneric(dst, src, c, table)
-	case c == Codes41:
-		widen41AVX512(dst, src, table)
-	case c == Codes42:
-		widen42AVX512(dst, src, table)
-	default:
-		widen4AVX512(dst, src, table)
-	}
-}
 
 // addTilesAMX takes four rows or more, and no more than TilePanels of the panels whose
 // sums are in a row of acc, stride elements long. The last rows are the end of a block

@@ -99,24 +99,31 @@ func wideIndex(i int) int {
 
 func widenPlanesGeneric(dst []uint16, src []byte, c Codes, table *[64]uint16) {
 	codes := make([]byte, len(dst))
-	unpackGeneric(codes, src, true, c == Codes42, c == Codes41)
+	if c == CodesTable {
+		c = Codes4 // the table is that of the numbers
+	}
+	unpackGeneric(codes, src, c, nil)
 	for i, c := range codes {
 		dst[wideIndex(i)] = table[c]
 	}
 }
 
-// unpackGeneric unpacks units of the given planes of four, two and one bits.
-func unpackGeneric(dst, src []byte, four, two, one bool) {
+// unpackGeneric unpacks units, plane after plane: of four, two and one bits.
+func unpackGeneric(dst, src []byte, c Codes, table *[16]byte) {
+	if c == Codes8 {
+		copy(dst, src)
+		return
+	}
 	for len(dst) > 0 {
 		unit, low := dst[:UnitSize], uint(0)
 		clear(unit)
-		if four {
+		if c != Codes2 && c != Codes21 {
 			for i, v := range src[:4*vector] {
 				unit[i], unit[i+4*vector] = v&15, v>>4
 			}
 			src, low = src[4*vector:], 4
 		}
-		if two {
+		if c == Codes42 || c == Codes2 || c == Codes21 {
 			for i, v := range src[:2*vector] {
 				for c := range 4 {
 					unit[i+2*c*vector] |= v >> (2 * c) & 3 << low
@@ -124,7 +131,7 @@ func unpackGeneric(dst, src []byte, four, two, one bool) {
 			}
 			src, low = src[2*vector:], low+2
 		}
-		if one {
+		if c == Codes41 || c == Codes21 {
 			for i, v := range src[:vector] {
 				for j := range 8 {
 					unit[i+j*vector] |= v >> j & 1 << low
@@ -132,14 +139,10 @@ func unpackGeneric(dst, src []byte, four, two, one bool) {
 			}
 			src = src[vector:]
 		}
+		for i := 0; c == CodesTable && i < len(unit); i++ {
+			unit[i] = table[unit[i]]
+		}
 		dst = dst[UnitSize:]
-	}
-}
-
-func unpackTableGeneric(dst, src []byte, table *[16]byte) {
-	unpackGeneric(dst, src, true, false, false)
-	for i, v := range dst {
-		dst[i] = table[v&15]
 	}
 }
 

@@ -323,24 +323,13 @@ func TestUnpack(t *testing.T) {
 				src[i] = byte(r.Uint32())
 			}
 			got, want := make([]byte, len(src)), make([]byte, len(src))
-			check := func(name string, f, twin func(dst, src []byte)) {
-				t.Helper()
-				f(got, src)
-				twin(want, src)
+			for _, c := range packed {
+				Unpack(got, src, c, &table)
+				unpackGeneric(want, src, c, &table)
 				if !bytes.Equal(got, want) {
-					t.Errorf("%s: %d units differ", name, units)
+					t.Errorf("codes %d: %d units differ", c, units)
 				}
 			}
-			planes := func(four, two, one bool) func(dst, src []byte) {
-				return func(dst, src []byte) { unpackGeneric(dst, src, four, two, one) }
-			}
-			check("Unpack4", Unpack4, planes(true, false, false))
-			check("Unpack41", Unpack41, planes(true, false, true))
-			check("Unpack42", Unpack42, planes(true, true, false))
-			check("Unpack2", Unpack2, planes(false, true, false))
-			check("Unpack21", Unpack21, planes(false, true, true))
-			check("UnpackTable", func(dst, src []byte) { UnpackTable(dst, src, &table) },
-				func(dst, src []byte) { unpackTableGeneric(dst, src, &table) })
 			q := make([]int16, len(src)/2)
 			for i := range q {
 				q[i] = int16(src[2*i]) | int16(src[2*i+1])<<8
@@ -366,14 +355,13 @@ func TestUnpackPart(t *testing.T) {
 	guard := guarded(t)
 	var table [16]byte
 	eachTier(t, func(t *testing.T) {
-		for _, f := range []func(dst, src []byte){Unpack4, Unpack41, Unpack42, Unpack2, Unpack21,
-			func(dst, src []byte) { UnpackTable(dst, src, &table) }} {
+		for _, c := range packed {
 			for _, n := range []int{0, 1, UnitSize - 1, UnitSize + 64} {
 				dst := as[byte](guard, n)
 				for i := range dst {
 					dst[i] = 99
 				}
-				f(dst, as[byte](guard, n/UnitSize*6*vector))
+				Unpack(dst, as[byte](guard, n/UnitSize*6*vector), c, &table)
 				for i, v := range dst {
 					if (v == 99) != (i >= n/UnitSize*UnitSize) {
 						t.Fatalf("%d of %d bytes: byte %d is %d", n/UnitSize*UnitSize, n, i, v)
@@ -502,7 +490,11 @@ func TestWidenPlanes(t *testing.T) {
 				src[j] = byte(r.Uint32())
 			}
 			got, want, codes := as[uint16](guard, n*UnitSize), make([]uint16, n*UnitSize), make([]byte, n*UnitSize)
-			unpackGeneric(codes, src, true, c == Codes42, c == Codes41)
+			if c == CodesTable {
+				unpackGeneric(codes, src, Codes4, nil)
+			} else {
+				unpackGeneric(codes, src, c, nil)
+			}
 			widenGeneric(want, codes, byte(offset))
 			WidenPlanes(got, src, c, &table)
 			if !slices.Equal(got, want) {

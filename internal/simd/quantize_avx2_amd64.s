@@ -22,7 +22,7 @@ GLOBL pairs<>(SB), RODATA|NOPTR, $16
 	VPERMQ    $0xd8, a, a; \
 	VPSHUFB   Y13, a, a
 
-// func quantizeAVX2(q []int16, dx, x []float32)
+// func quantizeVec(q []int16, dx, x []float32)
 //
 //	DI      q
 //	SI      x
@@ -32,7 +32,7 @@ GLOBL pairs<>(SB), RODATA|NOPTR, $16
 //	Y13     the order of pairs
 //	X14     32767
 //	Y15     all bits but the sign
-TEXT ·quantizeAVX2(SB), NOSPLIT, $0-72
+TEXT ·quantizeVec(SB), NOSPLIT, $0-72
 	MOVQ     q_base+0(FP), DI
 	MOVQ     dx_base+24(FP), R8
 	MOVQ     dx_len+32(FP), CX
@@ -141,8 +141,8 @@ special:
 	DECQ CX;              \
 	JNZ  loop
 
-// func groupSumsAVX2(sums []float32, q *int16, dx *float32, group int)
-TEXT ·groupSumsAVX2(SB), NOSPLIT, $0-48
+// func groupSumsVec(sums []float32, q *int16, dx *float32, group int)
+TEXT ·groupSumsVec(SB), NOSPLIT, $0-48
 	SUMHEAD(sums_base+0(FP), sums_len+8(FP), q+24(FP), done)
 	MOVQ dx+32(FP), DX
 	CMPQ group+40(FP), $16
@@ -168,8 +168,8 @@ done:
 	VZEROUPPER
 	RET
 
-// func groupInitAVX2(init []int32, q *int16, group int, factor int32)
-TEXT ·groupInitAVX2(SB), NOSPLIT, $0-44
+// func groupInitVec(init []int32, q *int16, group int, factor int32)
+TEXT ·groupInitVec(SB), NOSPLIT, $0-44
 	SUMHEAD(init_base+0(FP), init_len+8(FP), q+24(FP), done)
 	MOVL         factor+40(FP), AX
 	VMOVD        AX, X14

@@ -13,7 +13,7 @@
 	VXTN2_H8(b, a);      \
 	VTBL V18.B16, [A.B16], A.B16
 
-// func quantizeNEON(q []int16, dx, x []float32)
+// func quantizeVec(q []int16, dx, x []float32)
 //
 //	R0       q
 //	R1       x
@@ -22,7 +22,7 @@
 //	V16      bits of its largest magnitude
 //	V18      the order of pairs, in bytes
 //	F19      32767
-TEXT ·quantizeNEON(SB), NOSPLIT, $0-72
+TEXT ·quantizeVec(SB), NOSPLIT, $0-72
 	MOVD  q_base+0(FP), R0
 	MOVD  dx_base+24(FP), R2
 	MOVD  dx_len+32(FP), R3
@@ -122,9 +122,9 @@ special:
 	VADDP V3.S4, V2.S4, V2.S4; \
 	VADDP V2.S4, V0.S4, V0.S4
 
-// func groupSumsNEON(sums []float32, q *int16, dx *float32, group int)
+// func groupSumsVec(sums []float32, q *int16, dx *float32, group int)
 // Of a multiple of four groups.
-TEXT ·groupSumsNEON(SB), NOSPLIT, $0-48
+TEXT ·groupSumsVec(SB), NOSPLIT, $0-48
 	MOVD sums_base+0(FP), R0
 	MOVD sums_len+8(FP), R3
 	MOVD q+24(FP), R1
@@ -157,9 +157,9 @@ sixteen:
 	BNE    sixteen
 	RET
 
-// func groupInitNEON(init []int32, q *int16, group int, factor int32)
+// func groupInitVec(init []int32, q *int16, group int, factor int32)
 // Of a multiple of four groups.
-TEXT ·groupInitNEON(SB), NOSPLIT, $0-44
+TEXT ·groupInitVec(SB), NOSPLIT, $0-44
 	MOVD init_base+0(FP), R0
 	MOVD init_len+8(FP), R3
 	MOVD q+24(FP), R1

@@ -66,3 +66,20 @@ next:                           \
 	JNZ  chunk;             \
 	VZEROUPPER;             \
 	RET
+
+// BY_CODES goes on with the kernel of the argument codes: Codes4, CodesTable, Codes41, Codes42 or Codes8.
+#define BY_CODES(four, table, four1, four2, eight) \
+	MOVQ codes+112(FP), AX; \
+	CMPQ AX, $0;            \
+	JNE  2(PC);             \
+	JMP  four(SB);          \
+	CMPQ AX, $1;            \
+	JNE  2(PC);             \
+	JMP  table(SB);         \
+	CMPQ AX, $2;            \
+	JNE  2(PC);             \
+	JMP  four1(SB);         \
+	CMPQ AX, $3;            \
+	JNE  2(PC);             \
+	JMP  four2(SB);         \
+	JMP  eight(SB)

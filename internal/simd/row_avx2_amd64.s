@@ -1,4 +1,5 @@
 #include "textflag.h"
+#include "tier_amd64.h"
 #include "row_amd64.h"
 
 // One row with AVX2: chunks of panels as they are stored. Their planes become 16-bit
@@ -107,8 +108,7 @@ none:                                  \
 	MASKED(Y15, (i*8+4), Y6, Y7);     \
 	SHIFTED(12, (i*8+36), Y2, Y3)
 
-// func addRow4AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
-TEXT ·addRow4AVX2(SB), NOSPLIT, $0-112
+TEXT addRow4AVX2<>(SB), NOSPLIT, $0-120
 	HEAD
 	EACH(0x000f000f, X13, Y13)
 	EACH(0x00f000f0, X14, Y14)
@@ -169,8 +169,7 @@ place:
 	LOOKUP;                 \
 	BYTES((i+4), Y4, Y5)
 
-// func addRowTableAVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
-TEXT ·addRowTableAVX2(SB), NOSPLIT, $0-112
+TEXT addRowTableAVX2<>(SB), NOSPLIT, $0-120
 	HEAD
 	MOVQ table+80(FP), AX
 	VBROADCASTI128 (AX), Y15
@@ -210,8 +209,7 @@ place:
 	VPOR  Y11, Y9, Y9; \
 	VPOR  Y12, Y10, Y10
 
-// func addRow41AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
-TEXT ·addRow41AVX2(SB), NOSPLIT, $0-112
+TEXT addRow41AVX2<>(SB), NOSPLIT, $0-120
 	HEAD
 	EACH(0x10101010, X15, Y15)
 	EACH(0x0f0f0f0f, X14, Y14)
@@ -259,8 +257,7 @@ place:
 	FLOATS(0, 1, Y2, Y3, byte, min, none)
 	NEXT(320, 6, 1)
 
-// func addRow42AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
-TEXT ·addRow42AVX2(SB), NOSPLIT, $0-112
+TEXT addRow42AVX2<>(SB), NOSPLIT, $0-120
 	HEAD
 	EACH(0x30303030, X15, Y15)
 	EACH(0x0f0f0f0f, X14, Y14)
@@ -317,8 +314,7 @@ place:
 	MASKED(Y13, (j*8), Y2, Y3);       \
 	SHIFTED(8, (j*8+4), Y4, Y5)
 
-// func addRow8AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
-TEXT ·addRow8AVX2(SB), NOSPLIT, $0-112
+TEXT addRow8AVX2<>(SB), NOSPLIT, $0-120
 	HEAD
 	EACH(0x00ff00ff, X13, Y13)
 chunk:
@@ -341,3 +337,8 @@ place:
 	VPADDD Y5, Y3, Y3
 	FLOATS(0, 1, Y2, Y3, byte, min, none)
 	NEXT(512, 9, 1)
+
+// func addRowVec(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end, codes int)
+TEXT ·addRowVec(SB), NOSPLIT, $0-120
+	UPGRADE(·addRowAVX512)
+	BY_CODES(addRow4AVX2<>, addRowTableAVX2<>, addRow41AVX2<>, addRow42AVX2<>, addRow8AVX2<>)

@@ -114,8 +114,7 @@ none:
 	OP         $n, bits, Z17; \
 	VPTERNLOGD $0xf8, Z28, Z17, a
 
-// func addRow4AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
-TEXT ·addRow4AVX512(SB), NOSPLIT, $0-112
+TEXT addRow4AVX512<>(SB), NOSPLIT, $0-120
 	HEAD
 	WORDS(15, Z31)
 chunk:
@@ -138,8 +137,7 @@ place:
 	VMOVUPS Z0, (DI)
 	NEXT(256, 5, 1)
 
-// func addRowTableAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
-TEXT ·addRowTableAVX512(SB), NOSPLIT, $0-112
+TEXT addRowTableAVX512<>(SB), NOSPLIT, $0-120
 	HEAD
 	MOVQ table+80(FP), AX
 	VBROADCASTI32X4 (AX), Z29
@@ -172,8 +170,7 @@ place:
 	VMOVUPS Z0, (DI)
 	NEXT(256, 5, 1)
 
-// func addRow41AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
-TEXT ·addRow41AVX512(SB), NOSPLIT, $0-112
+TEXT addRow41AVX512<>(SB), NOSPLIT, $0-120
 	HEAD
 	BYTES(16, Z28)
 	BYTES(15, Z30)
@@ -212,8 +209,7 @@ place:
 	VMOVUPS Z0, (DI)
 	NEXT(320, 6, 1)
 
-// func addRow42AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
-TEXT ·addRow42AVX512(SB), NOSPLIT, $0-112
+TEXT addRow42AVX512<>(SB), NOSPLIT, $0-120
 	HEAD
 	BYTES(48, Z28)
 	BYTES(15, Z30)
@@ -262,8 +258,7 @@ place:
 	CODES(j, Z16); \
 	MULTIPLY(j, Z16, a, b)
 
-// func addRow8AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
-TEXT ·addRow8AVX512(SB), NOSPLIT, $0-112
+TEXT addRow8AVX512<>(SB), NOSPLIT, $0-120
 	HEAD
 	WORDS(255, Z31)
 chunk:
@@ -289,3 +284,7 @@ place:
 	FLOATS(0, 1, Z8, byte, min, none)
 	VMOVUPS Z0, (DI)
 	NEXT(512, 9, 1)
+
+// func addRowAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end, codes int)
+TEXT ·addRowAVX512(SB), NOSPLIT, $0-120
+	BY_CODES(addRow4AVX512<>, addRowTableAVX512<>, addRow41AVX512<>, addRow42AVX512<>, addRow8AVX512<>)

@@ -11,7 +11,7 @@ const FewRows = 8
 // HasRows reports whether AddRows is faster for so many rows than AddPanel and AddChunks.
 // It is where groups are of 32.
 func (s *Stored) HasRows(rows int) bool {
-	return s != nil && s.Group == ActGroup && rows > 1 && rows <= FewRows && hasRows()
+	return s != nil && s.Group == ActGroup && rows > 1 && rows <= FewRows && tier >= amx
 }
 
 const (
@@ -55,5 +55,64 @@ func Join(dst []byte, x *Acts, rows int) {
 // AddRows is AddRow for 2 to FewRows rows and for panels that begin so many bytes
 // apart, with activations as Join makes them. acc is [panel][rows][PanelRows].
 func AddRows(acc []float32, data []byte, panel int, s *Stored, joined []byte, rows int) {
-	addRows(acc, data, panel, s, joined, rows)
+	panels, chunks := len(acc)/PanelRows/rows, len(joined)/joinedStep(rows)*joinColumns/StoredColumns
+	if tier < amx || s.Codes == Codes42 || rows < 2 || rows > FewRows || panels == 0 || chunks == 0 {
+		addRowsGeneric(acc, data, panel, s, joined, rows)
+		return
+	}
+	addRowsAMX(acc, data[:(panels-1)*panel+chunks*s.Chunk], panel, s, joined, rows, panels, chunks)
+}
+
+// joinRow splits a row's bytes. dst begins at its row of the first tile.
+func joinRow(dst []byte, q []int16, rows int) {
+	steps, step, tile := len(q)/joinColumns, joinedStep(rows), 2*rows*joinColumns
+	if tier < amx || steps == 0 {
+		joinRowGeneric(dst, q, rows)
+		return
+	}
+	_ = dst[(steps-1)*step+tile+tile/2+joinColumns-1]
+	joinRowAVX512(&dst[0], &q[0], steps, step, tile)
+}
+
+func joinRowGeneric(dst []byte, q []int16, rows int) {
+	step, tile := joinedStep(rows), 2*rows*joinColumns
+	for ; len(q) > 0; dst, q = dst[min(step, len(dst)):], q[joinColumns:] {
+		for g := range 2 {
+			high, low := dst[g*tile/2:][:joinColumns], dst[tile+g*tile/2:][:joinColumns]
+			clear(high)
+			clear(low)
+			for c := g * ActGroup; c < (g+1)*ActGroup; c++ {
+				v := q[c&^3+order[c%4]]
+				high[c], low[c] = byte(v>>8), byte(v)
+			}
+		}
+	}
+}
+
+func addRowsGeneric(acc []float32, data []byte, panel int, s *Stored, joined []byte, rows int) {
+	columns := len(joined) / joinedStep(rows) * joinColumns
+	x := make([]Acts, rows)
+	for t := range x {
+		x[t] = unjoin(joined, columns, rows, t)
+	}
+	for i := range len(acc) / PanelRows {
+		addRowGeneric(acc[i*PanelRows:], data[i/rows*panel:][:columns/StoredColumns*s.Chunk], s, &x[i%rows])
+	}
+}
+
+// unjoin is row t of what Join made.
+func unjoin(joined []byte, columns, rows, t int) Acts {
+	groups := columns / ActGroup
+	x := Acts{Q: make([]int16, columns), DX: make([]float32, groups), Init: make([]int32, groups), Sums: make([]float32, groups)}
+	for g := range groups {
+		at := joined[g/2*joinedStep(rows):]
+		four := func(i int) uint32 { return binary.LittleEndian.Uint32(at[4*((2*i+g%2)*FewRows+t):]) }
+		x.DX[g], x.Init[g], x.Sums[g] = math.Float32frombits(four(0)), int32(four(1)), math.Float32frombits(four(2))
+		high, low := at[joinHeader+(g%2*rows+t)*joinColumns:], at[joinHeader+(2*rows+g%2*rows+t)*joinColumns:]
+		for c := range ActGroup {
+			i := g%2*ActGroup + c
+			x.Q[g*ActGroup+c&^3+order[c%4]] = int16(high[i])<<8 | int16(low[i])
+		}
+	}
+	return x
 }

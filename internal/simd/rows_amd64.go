@@ -1,39 +1,26 @@
 package simd
 
 //go:noescape
-func addRows4AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
+func addRows4AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel,
+	scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
 
 //go:noescape
-func addRowsTableAMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
+func addRowsTableAMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel,
+	scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
 
 //go:noescape
-func addRows41AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
+func addRows41AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel,
+	scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
 
 //go:noescape
-func addRows8AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
+func addRows8AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel,
+	scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
 
 //go:noescape
 func joinRowAVX512(dst *byte, q *int16, steps, step, tile int)
 
-func hasRows() bool { return tier >= amx }
-
-func joinRow(dst []byte, q []int16, rows int) {
-	steps, step, tile := len(q)/joinColumns, joinedStep(rows), 2*rows*joinColumns
-	if tier < amx || steps == 0 {
-		joinRowGeneric(dst, q, rows)
-		return
-	}
-	_ = dst[(steps-1)*step+tile+tile/2+joinColumns-1]
-	joinRowAVX512(&dst[0], &q[0], steps, step, tile)
-}
-
-func addRows(acc []float32, data []byte, panel int, s *Stored, joined []byte, rows int) {
-	panels, chunks := len(acc)/PanelRows/rows, len(joined)/joinedStep(rows)*joinColumns/StoredColumns
-	if tier < amx || s.Codes == Codes42 || rows < 2 || rows > FewRows || panels == 0 || chunks == 0 {
-		addRowsGeneric(acc, data, panel, s, joined, rows)
-		return
-	}
-	data = data[:(panels-1)*panel+chunks*s.Chunk]
+// addRowsAMX is AddRows for some panels and chunks, none of them of Codes42.
+func addRowsAMX(acc []float32, data []byte, panel int, s *Stored, joined []byte, rows, panels, chunks int) {
 	h := uint8(2 * rows)
 	config := tileConfig{palette: 1, // products, activations, codes
 		bytes: [16]uint16{64, 64, 64, 64, 64, 64, 64},

@@ -1,12 +1,12 @@
 package simd
 
-// Softplus returns log(1 + e^x), within 4 ulp of the exact value: with u = Exp(-|x|)
+// softplus returns log(1 + e^x), within 4 ulp of the exact value: with u = Exp(-|x|)
 // and s = u/(2 + u)
 //
 //	max(x, 0) + 2s·(1 + z/3 + z²/5 + ... + z⁸/17), z = s*s
 //
 // where the sum is Horner's, each step an fma, and 2s·sum a product of two roundings.
-func Softplus(x float32) float32 {
+func softplus(x float32) float32 {
 	if x != x {
 		return x
 	}
@@ -20,10 +20,10 @@ func Softplus(x float32) float32 {
 	return max(x, 0) + float32(2*s*p)
 }
 
-// Decay returns t = Softplus(x + bias) and Exp(a*t), each step rounded: the length of a
+// Decay returns t = softplus(x + bias) and Exp(a*t), each step rounded: the length of a
 // scan's step and the share of its state that remains after it.
 func Decay(a, x, bias float32) (t, decay float32) {
-	t = Softplus(x + bias)
+	t = softplus(x + bias)
 	return t, Exp(float32(a * t))
 }
 
@@ -44,14 +44,14 @@ func Conv(y, s, x, w, bias, tmp []float32, stride int) {
 			in = s[j*stride:][:n]
 		}
 		if j == 0 {
-			mul(y, in, w[:n])
+			Mul(y, in, w[:n])
 			continue
 		}
-		mul(tmp, in, w[j*stride:][:n])
-		add(y, y, tmp)
+		Mul(tmp, in, w[j*stride:][:n])
+		Add(y, y, tmp)
 	}
 	if bias != nil {
-		add(y, y, bias)
+		Add(y, y, bias)
 	}
 	for j := range inputs - 1 {
 		copy(s[j*stride:][:n], s[(j+1)*stride:])
@@ -61,16 +61,16 @@ func Conv(y, s, x, w, bias, tmp []float32, stride int) {
 
 // SSM is a row of one head of Mamba 2's scan: x and y are [dim], b and c [n], s [dim, n].
 //
-//	s = fma(b, t*x[p], s*decay), then y[p] = DotF32(s, c) + d*x[p]
+//	s = fma(b, t*x[p], s*decay), then y[p] = dotF32(s, c) + d*x[p]
 //
 // each other step rounded. (Dao and Gu 2024, arXiv:2405.21060)
 func SSM(y, s, x, b, c []float32, t, decay, d float32) {
 	n := len(b)
 	for p, v := range x {
 		row := s[p*n : (p+1)*n]
-		scale(row, row, decay)
-		addScaled(row, b, float32(t*v))
-		y[p] = DotF32(row, c) + float32(d*v)
+		Scale(row, row, decay)
+		AddScaled(row, b, float32(t*v))
+		y[p] = dotF32(row, c) + float32(d*v)
 	}
 }
 
@@ -89,15 +89,15 @@ func Delta(y, s, q, k, v, held []float32, decay, beta float32) {
 	clear(y)
 	for j, kj := range k {
 		row := s[j*d : (j+1)*d]
-		scale(row, row, decay)
-		addScaled(held, row, kj)
+		Scale(row, row, decay)
+		AddScaled(held, row, kj)
 	}
 	for p, x := range v {
 		held[p] = float32((x - held[p]) * beta)
 	}
 	for j, kj := range k {
 		row := s[j*d : (j+1)*d]
-		addScaled(row, held, kj)
-		addScaled(y, row, q[j])
+		AddScaled(row, held, kj)
+		AddScaled(y, row, q[j])
 	}
 }

@@ -11,7 +11,7 @@ func TestSoftplus(t *testing.T) {
 	for x := -110.0; x < 110; x += 0.00317 {
 		x := float32(x)
 		want := max(float64(x), 0) + math.Log1p(math.Exp(-math.Abs(float64(x))))
-		got := float64(Softplus(x))
+		got := float64(softplus(x))
 		if want < 1e-37 { // subnormal
 			if math.Abs(got-want) > 1e-43 {
 				t.Errorf("softplus(%v) = %v, want %v", x, got, want)
@@ -24,7 +24,7 @@ func TestSoftplus(t *testing.T) {
 		t.Errorf("relative error %.3g", worst)
 	}
 	inf := float32(math.Inf(1))
-	if y := Softplus(float32(math.NaN())); y == y || Softplus(inf) != inf || Softplus(-inf) != 0 {
+	if y := softplus(float32(math.NaN())); y == y || softplus(inf) != inf || softplus(-inf) != 0 {
 		t.Error("NaN or an infinity")
 	}
 	t.Logf("relative error at most %.3g", worst)

@@ -12,7 +12,10 @@ import (
 // of its own for some function uses that of the level below.
 type level uint8
 
-const generic level = 0
+const (
+	generic level = 0
+	never   level = 255 // of a level of other architectures
+)
 
 // known are the names that KARAT_SIMD may have on some machine.
 var known = []string{"generic", "avx2", "avx512", "amx", "neon", "sdot"}

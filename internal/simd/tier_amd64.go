@@ -4,7 +4,7 @@ import "golang.org/x/sys/cpu"
 
 const (
 	avx2   = generic + 1 + iota // AVX2, FMA, F16C, BMI2
-	avx512                      // those, and AVX-512 F, BW, DQ, VL and VNNI
+	avx512                      // which tier_amd64.h knows as 2: those, and AVX-512 F, BW, DQ, VL and VNNI
 	amx                         // those, and AMX tiles of bfloat16 numbers and bytes
 )
 

@@ -16,6 +16,16 @@ func eachTier(t *testing.T, f func(t *testing.T)) {
 	}
 }
 
+// generically runs f at the tier generic.
+func generically(f func()) {
+	defer func(l level) { tier = l }(tier)
+	tier = generic
+	f()
+}
+
+// packed are the codes that Unpack unpacks.
+var packed = []Codes{Codes4, CodesTable, Codes41, Codes42, Codes2, Codes21}
+
 func TestChoose(t *testing.T) {
 	x86, arm := []string{"generic", "avx2", "avx512", "amx"}, []string{"generic", "neon", "sdot"}
 	for _, c := range []struct {
@@ -75,7 +85,7 @@ var twins = []sample{
 		x.Result(len(a)%3, dst[:d])
 	}},
 	{"in place", "", func(a, b, dst []float32) {
-		Silu(a, a)
+		silu(a, a)
 		GeGLU(b, a, b)
 		SwiGLU(b, b, a)
 		Add(a, b, a)
@@ -88,8 +98,8 @@ var twins = []sample{
 	}},
 	{"softmax of specials", "", func(a, b, dst []float32) { Softmax(dst, b) }},
 	{"softcap of specials", "", func(a, b, dst []float32) { Softcap(dst, b, 3) }},
-	{"gelu of specials", "", func(a, b, dst []float32) { Gelu(dst, b) }},
-	{"max of specials", "", func(a, b, dst []float32) { dst[0] = Max(b) }},
+	{"gelu of specials", "", func(a, b, dst []float32) { gelu(dst, b) }},
+	{"max of specials", "", func(a, b, dst []float32) { dst[0] = maximum(b) }},
 	{"load and store", "", func(a, b, dst []float32) {
 		h := raw16(a)
 		StoreF16(h, b)
@@ -186,7 +196,7 @@ func TestNoAllocations(t *testing.T) {
 			DotsF32(dst[:], 8, x[:], y[:], 8)
 			DotsF16(dst[:16], 4, h[:], y[:], 16)
 			DotsBF16(dst[:16], 4, h[:], y[:], 16)
-			dst[0] = DotF32(x[:], y[:])
+			dst[0] = dotF32(x[:], y[:])
 			LoadF16(dst[:], h[:])
 			LoadBF16(dst[:], h[:])
 			StoreF16(h[:], dst[:])
@@ -197,10 +207,10 @@ func TestNoAllocations(t *testing.T) {
 			Mul(dst[:], x[:], y[:])
 			Scale(dst[:], x[:], 2)
 			AddScaled(dst[:], x[:], 2)
-			Max(x[:])
+			maximum(x[:])
 			Softmax(dst[:], x[:])
-			Silu(dst[:], x[:])
-			Gelu(dst[:], x[:])
+			silu(dst[:], x[:])
+			gelu(dst[:], x[:])
 			SwiGLU(dst[:], x[:], y[:])
 			GeGLU(dst[:], x[:], y[:])
 			Softcap(dst[:], x[:], 30)
@@ -228,12 +238,9 @@ func usePanels() {
 	var parts [2 * rows * k]uint16
 	var wide [UnitSize]uint16
 	var fit Fit
-	Unpack4(codes[:], src[:])
-	Unpack41(codes[:], src[:])
-	Unpack42(codes[:], src[:])
-	Unpack2(codes[:], src[:])
-	Unpack21(codes[:], src[:])
-	UnpackTable(codes[:], src[:], &table)
+	for _, c := range packed {
+		Unpack(codes[:], src[:], c, &table)
+	}
 	Widen(wide[:], codes[:], 8)
 	PanelScales(scale[:], d[:], integers[:])
 	Quantize(q[:], dx[:], x[:])

@@ -1,4 +1,5 @@
 #include "textflag.h"
+#include "tier_amd64.h"
 
 // Units of a panel with AVX2: planes to bytes. A vector of a panel is two
 // halves, and a kernel goes over the first halves of a unit and then over the
@@ -83,8 +84,9 @@
 	VPSHUFB Y2, Y13, Y2; \
 	VPSHUFB Y3, Y13, Y3
 
-// func unpack4AVX2(dst, src []byte)
-TEXT ·unpack4AVX2(SB), NOSPLIT, $0-48
+// func unpack4Vec(dst, src []byte)
+TEXT ·unpack4Vec(SB), NOSPLIT, $0-48
+	UPGRADE(·unpack4AVX512)
 	HEAD(done)
 	MASK(15, X14, Y14)
 loop:
@@ -100,8 +102,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func unpackTableAVX2(dst, src []byte, table *[16]byte)
-TEXT ·unpackTableAVX2(SB), NOSPLIT, $0-56
+// func unpackTableVec(dst, src []byte, table *[16]byte)
+TEXT ·unpackTableVec(SB), NOSPLIT, $0-56
+	UPGRADE(·unpackTableAVX512)
 	HEAD(done)
 	MASK(15, X14, Y14)
 	MOVQ           table+48(FP), AX
@@ -119,8 +122,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func unpack41AVX2(dst, src []byte)
-TEXT ·unpack41AVX2(SB), NOSPLIT, $0-48
+// func unpack41Vec(dst, src []byte)
+TEXT ·unpack41Vec(SB), NOSPLIT, $0-48
+	UPGRADE(·unpack41AVX512)
 	HEAD(done)
 	MASK(15, X14, Y14)
 	MASK(16, X15, Y15)
@@ -148,8 +152,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func unpack42AVX2(dst, src []byte)
-TEXT ·unpack42AVX2(SB), NOSPLIT, $0-48
+// func unpack42Vec(dst, src []byte)
+TEXT ·unpack42Vec(SB), NOSPLIT, $0-48
+	UPGRADE(·unpack42AVX512)
 	HEAD(done)
 	MASK(15, X14, Y14)
 	MASK(48, X15, Y15)
@@ -199,8 +204,9 @@ done:
 	VMOVDQU Y2, 384(DI);  \
 	VMOVDQU Y3, 448(DI)
 
-// func unpack2AVX2(dst, src []byte)
-TEXT ·unpack2AVX2(SB), NOSPLIT, $0-48
+// func unpack2Vec(dst, src []byte)
+TEXT ·unpack2Vec(SB), NOSPLIT, $0-48
+	UPGRADE(·unpack2AVX512)
 	HEAD(done)
 	MASK(3, X14, Y14)
 	XORL BX, BX
@@ -213,8 +219,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func unpack21AVX2(dst, src []byte)
-TEXT ·unpack21AVX2(SB), NOSPLIT, $0-48
+// func unpack21Vec(dst, src []byte)
+TEXT ·unpack21Vec(SB), NOSPLIT, $0-48
+	UPGRADE(·unpack21AVX512)
 	HEAD(done)
 	MASK(3, X14, Y14)
 	MASK(4, X15, Y15)
@@ -237,8 +244,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func panelScalesAVX2(dst []float32, d *uint16, scale []int8)
-TEXT ·panelScalesAVX2(SB), NOSPLIT, $0-56
+// func panelScalesVec(dst []float32, d *uint16, scale []int8)
+TEXT ·panelScalesVec(SB), NOSPLIT, $0-56
+	UPGRADE(·panelScalesAVX512)
 	MOVQ      dst_base+0(FP), DI
 	MOVQ      d+24(FP), DX
 	MOVQ      scale_base+32(FP), SI

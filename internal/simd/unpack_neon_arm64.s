@@ -135,34 +135,34 @@ loop:                         \
 done:                         \
 	RET
 
-// func unpack4NEON(dst, src []byte)
-TEXT ·unpack4NEON(SB), NOSPLIT, $0-48
+// func unpack4Vec(dst, src []byte)
+TEXT ·unpack4Vec(SB), NOSPLIT, $0-48
 	UNITS(FOUR(STORE), NOTHING)
 
-// func unpack41NEON(dst, src []byte)
-TEXT ·unpack41NEON(SB), NOSPLIT, $0-48
+// func unpack41Vec(dst, src []byte)
+TEXT ·unpack41Vec(SB), NOSPLIT, $0-48
 	UNITS(FOUR(STORE), ONE(ABOVE4))
 
-// func unpack42NEON(dst, src []byte)
-TEXT ·unpack42NEON(SB), NOSPLIT, $0-48
+// func unpack42Vec(dst, src []byte)
+TEXT ·unpack42Vec(SB), NOSPLIT, $0-48
 	UNITS(FOUR(STORE), TWO(ABOVE4))
 
-// func unpack2NEON(dst, src []byte)
-TEXT ·unpack2NEON(SB), NOSPLIT, $0-48
+// func unpack2Vec(dst, src []byte)
+TEXT ·unpack2Vec(SB), NOSPLIT, $0-48
 	UNITS(TWO(STORE), NOTHING)
 
-// func unpack21NEON(dst, src []byte)
-TEXT ·unpack21NEON(SB), NOSPLIT, $0-48
+// func unpack21Vec(dst, src []byte)
+TEXT ·unpack21Vec(SB), NOSPLIT, $0-48
 	UNITS(TWO(STORE), ONE(ABOVE2))
 
-// func unpackTableNEON(dst, src []byte, table *[16]byte)
-TEXT ·unpackTableNEON(SB), NOSPLIT, $0-56
+// func unpackTableVec(dst, src []byte, table *[16]byte)
+TEXT ·unpackTableVec(SB), NOSPLIT, $0-56
 	MOVD table+48(FP), R3
 	VLD1 (R3), [V17.B16]
 	UNITS(FOUR(LOOKUP), NOTHING)
 
-// func panelScalesNEON(dst []float32, d *uint16, scale []int8)
-TEXT ·panelScalesNEON(SB), NOSPLIT, $0-56
+// func panelScalesVec(dst []float32, d *uint16, scale []int8)
+TEXT ·panelScalesVec(SB), NOSPLIT, $0-56
 	MOVD dst_base+0(FP), R0
 	MOVD d+24(FP), R3
 	MOVD scale_base+32(FP), R1

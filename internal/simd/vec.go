@@ -1,6 +1,21 @@
 package simd
 
-import "math"
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/float16"
+)
+
+// Kernels over whole vectors. The first elements, a multiple of 16, are the assembly's where the tier has it (wide);
+// the others are the generic twin's.
+
+// wide returns how many of n elements kernels in assembly take.
+func wide(n int) int {
+	if tier == generic {
+		return 0
+	}
+	return n &^ (lanes - 1)
+}
 
 // RMSNorm sets dst to x divided by its root mean square and multiplied by the
 // weight w plus offset. (Zhang and Sennrich 2019, arXiv:1910.07467)
@@ -11,14 +26,50 @@ import "math"
 // dst may be x.
 func RMSNorm(dst, x, w []float32, offset, eps float32) {
 	dst = dst[:len(x)]
-	mean := DotF32(x, x) / float32(len(x))
+	mean := dotF32(x, x) / float32(len(x))
 	// A float64 root rounded to float32 is the float32 root: 53 ≥ 2*24+2 bits.
 	r := 1 / float32(math.Sqrt(float64(mean+eps)))
 	if w == nil {
-		scale(dst, x, r)
+		Scale(dst, x, r)
 		return
 	}
-	norm(dst, x, w, r, offset)
+	n := wide(len(x))
+	if n > 0 {
+		normVec(dst[:n], x[:n], w[:n], r, offset)
+	}
+	for i, v := range x[n:] {
+		dst[n+i] = float32(float32(v*r) * (offset + w[n+i]))
+	}
+}
+
+// LayerNorm sets dst to x less its mean, divided by its standard deviation,
+// multiplied by the weight w and with the bias b added. (Ba et al. 2016,
+// arXiv:1607.06450)
+//
+//	c[i] = x[i] - DotF32(x, 1)/n, n being len(x) and each step rounded
+//	r = 1/√(DotF32(c, c)/n + eps)
+//	dst[i] = (c[i]*r)*w[i] + b[i], without a factor or a summand that is nil
+//
+// dst may be x. ones are as many as x has.
+func LayerNorm(dst, x, w, b, ones []float32, eps float32) {
+	dst = dst[:len(x)]
+	mean := dotF32(x, ones) / float32(len(x))
+	for i, v := range x {
+		dst[i] = v - mean
+	}
+	variance := dotF32(dst, dst) / float32(len(x))
+	Scale(dst, dst, 1/float32(math.Sqrt(float64(variance+eps)))) // as in RMSNorm
+	if w != nil {
+		Mul(dst, dst, w)
+	}
+	if b != nil {
+		Add(dst, dst, b)
+	}
+}
+
+// L2Norm sets dst to x*(1/√(DotF32(x, x) + eps)), each step rounded. dst may be x.
+func L2Norm(dst, x []float32, eps float32) {
+	Scale(dst, x, 1/float32(math.Sqrt(float64(dotF32(x, x)+eps))))
 }
 
 // Rotate turns the pairs (i, i+len(x)/2) of a head x for i < len(cos), in
@@ -49,25 +100,156 @@ func RotatePairs(x, cos, sin []float32) {
 	}
 }
 
+// turn turns pairs of lo and hi.
+func turn(lo, hi, cos, sin []float32) {
+	n := wide(len(cos))
+	if n > 0 {
+		turnVec(lo[:n], hi[:n], cos[:n], sin[:n])
+	}
+	for i := n; i < len(cos); i++ {
+		a, b, c, s := lo[i], hi[i], cos[i], sin[i]
+		lo[i] = fma32(a, c, -float32(b*s))
+		hi[i] = fma32(b, c, float32(a*s))
+	}
+}
+
 // Add sets dst[i] to a[i]+b[i]. dst may be a or b.
-func Add(dst, a, b []float32) { add(dst, a, b) }
+func Add(dst, a, b []float32) {
+	n := wide(len(a))
+	if n > 0 {
+		addVec(dst[:n], a[:n], b[:n])
+	}
+	addGeneric(dst[n:], a[n:], b[n:])
+}
+
+func addGeneric(dst, a, b []float32) {
+	for i, v := range a {
+		dst[i] = v + b[i]
+	}
+}
 
 // Mul sets dst[i] to a[i]*b[i]. dst may be a or b.
-func Mul(dst, a, b []float32) { mul(dst, a, b) }
+func Mul(dst, a, b []float32) {
+	n := wide(len(a))
+	if n > 0 {
+		mulVec(dst[:n], a[:n], b[:n])
+	}
+	for i := n; i < len(a); i++ {
+		dst[i] = float32(a[i] * b[i])
+	}
+}
 
 // Scale sets dst[i] to x[i]*s. dst may be x.
-func Scale(dst, x []float32, s float32) { scale(dst, x, s) }
+func Scale(dst, x []float32, s float32) {
+	n := wide(len(x))
+	if n > 0 {
+		scaleVec(dst[:n], x[:n], s)
+	}
+	scaleGeneric(dst[n:], x[n:], s)
+}
+
+func scaleGeneric(dst, x []float32, s float32) {
+	for i, v := range x {
+		dst[i] = float32(v * s)
+	}
+}
+
+// divide sets dst[i] to x[i]/s.
+func divide(dst, x []float32, s float32) {
+	n := wide(len(x))
+	if n > 0 {
+		divideVec(dst[:n], x[:n], s)
+	}
+	for i := n; i < len(x); i++ {
+		dst[i] = x[i] / s
+	}
+}
 
 // AddScaled sets dst[i] to fma(x[i], s, dst[i]).
-func AddScaled(dst, x []float32, s float32) { addScaled(dst, x, s) }
+func AddScaled(dst, x []float32, s float32) {
+	n := wide(len(x))
+	if n > 0 {
+		addScaledVec(dst[:n], x[:n], s)
+	}
+	addScaledGeneric(dst[n:], x[n:], s)
+}
 
-// Max returns the largest value of x, NaN if there is a NaN, +0 for a zero of
+func addScaledGeneric(dst, x []float32, s float32) {
+	dst = dst[:len(x)]
+	for i, v := range x {
+		// as in accumulate
+		sum := float64(float64(v)*float64(s)) + float64(dst[i])
+		if rare(sum) {
+			dst[i] = fma32(v, s, dst[i])
+		} else {
+			dst[i] = float32(sum)
+		}
+	}
+}
+
+// maximum returns the largest value of x, NaN if there is a NaN, +0 for a zero of
 // either sign, and -Inf if x is empty.
-func Max(x []float32) float32 { return maximum(x) }
+func maximum(x []float32) float32 {
+	n, m := wide(len(x)), float32(math.Inf(-1))
+	if n > 0 {
+		m = maxVec(x[:n])
+	}
+	for _, v := range x[n:] {
+		m = max(m, v) // NaN if either is
+	}
+	return m + 0 // -0 becomes +0
+}
 
-// Softmax sets dst[i] to e[i]/sum, where e[i] = Exp(x[i]-Max(x)), or 0 where
-// x[i]-Max(x) < -64, and sum adds them in 16 partial sums. dst may be x.
+// Softmax sets dst[i] to e[i]/sum, where e[i] = Exp(x[i]-maximum(x)), or 0 where
+// x[i]-maximum(x) < -64, and sum adds them in 16 partial sums. dst may be x.
 func Softmax(dst, x []float32) {
 	sums := expSum(dst, x, maximum(x))
 	divide(dst, dst[:len(x)], sumLanes(&sums))
+}
+
+// LoadF16 sets dst to the values of src as binary16. Exact.
+func LoadF16(dst []float32, src []uint16) {
+	n := wide(len(src))
+	if n > 0 {
+		loadF16Vec(dst[:n], src[:n])
+	}
+	loadF16Generic(dst[n:], src[n:])
+}
+
+func loadF16Generic(dst []float32, src []uint16) {
+	for i, v := range src {
+		if e := v & 0x7c00; e == 0 || e == 0x7c00 {
+			dst[i] = float16.F16(v)
+			continue
+		}
+		b := uint32(v&0x7fff)<<13 + (127-15)<<23 // a normal number
+		dst[i] = math.Float32frombits(b | uint32(v>>15)<<31)
+	}
+}
+
+// StoreF16 sets dst to src rounded to binary16, to nearest even; values of
+// 65520 and beyond become infinities.
+func StoreF16(dst []uint16, src []float32) {
+	n := wide(len(src))
+	if n > 0 {
+		storeF16Vec(dst[:n], src[:n])
+	}
+	for i := n; i < len(src); i++ {
+		dst[i] = float16.ToF16(src[i])
+	}
+}
+
+// LoadBF16 sets dst to the values of src as bfloat16. Exact.
+func LoadBF16(dst []float32, src []uint16) {
+	n := wide(len(src))
+	if n > 0 {
+		loadBF16Vec(dst[:n], src[:n])
+	}
+	loadBF16Generic(dst[n:], src[n:])
+}
+
+func loadBF16Generic(dst []float32, src []uint16) {
+	for i, v := range src {
+		dst[i] = float16.BF16(v)
+	}
 }

@@ -82,24 +82,24 @@ done:                         \
 	VPSLLD    $16, Y0, Y0; \
 	VPSLLD    $16, Y1, Y1
 
-// func addAVX2(dst, a, b []float32)
-TEXT ·addAVX2(SB), NOSPLIT, $0-72
+// func addVec(dst, a, b []float32)
+TEXT ·addVec(SB), NOSPLIT, $0-72
 	BINARY(VADDPS)
 
-// func mulAVX2(dst, a, b []float32)
-TEXT ·mulAVX2(SB), NOSPLIT, $0-72
+// func mulVec(dst, a, b []float32)
+TEXT ·mulVec(SB), NOSPLIT, $0-72
 	BINARY(VMULPS)
 
-// func scaleAVX2(dst, x []float32, s float32)
-TEXT ·scaleAVX2(SB), NOSPLIT, $0-52
+// func scaleVec(dst, x []float32, s float32)
+TEXT ·scaleVec(SB), NOSPLIT, $0-52
 	WITH(VMULPS)
 
-// func divideAVX2(dst, x []float32, s float32)
-TEXT ·divideAVX2(SB), NOSPLIT, $0-52
+// func divideVec(dst, x []float32, s float32)
+TEXT ·divideVec(SB), NOSPLIT, $0-52
 	WITH(VDIVPS)
 
-// func addScaledAVX2(dst, x []float32, s float32)
-TEXT ·addScaledAVX2(SB), NOSPLIT, $0-52
+// func addScaledVec(dst, x []float32, s float32)
+TEXT ·addScaledVec(SB), NOSPLIT, $0-52
 	MOVQ dst_base+0(FP), DI
 	MOVQ x_base+24(FP), SI
 	MOVQ x_len+32(FP), CX
@@ -123,8 +123,8 @@ done:
 	VZEROUPPER
 	RET
 
-// func normAVX2(dst, x, w []float32, r, offset float32)
-TEXT ·normAVX2(SB), NOSPLIT, $0-80
+// func normVec(dst, x, w []float32, r, offset float32)
+TEXT ·normVec(SB), NOSPLIT, $0-80
 	MOVQ dst_base+0(FP), DI
 	MOVQ x_base+24(FP), SI
 	MOVQ x_len+32(FP), CX
@@ -153,8 +153,8 @@ done:
 	VZEROUPPER
 	RET
 
-// func turnAVX2(lo, hi, cos, sin []float32)
-TEXT ·turnAVX2(SB), NOSPLIT, $0-96
+// func turnVec(lo, hi, cos, sin []float32)
+TEXT ·turnVec(SB), NOSPLIT, $0-96
 	MOVQ lo_base+0(FP), DI
 	MOVQ hi_base+24(FP), SI
 	MOVQ cos_base+48(FP), R8
@@ -185,9 +185,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func maxAVX2(x []float32) (top float32, nans uint32)
+// func maxVec(x []float32) (top float32, nans uint32)
 // The largest of 16 numbers or more; any are NaN if nans is not 0.
-TEXT ·maxAVX2(SB), NOSPLIT, $0-32
+TEXT ·maxVec(SB), NOSPLIT, $0-28
 	MOVQ x_base+0(FP), SI
 	MOVQ x_len+8(FP), CX
 	VMOVUPS (SI), Y0
@@ -212,22 +212,27 @@ loop:
 	VMAXPS X1, X0, X0
 	VMOVSHDUP X0, X1
 	VMAXSS X1, X0, X0
-	VMOVSS X0, top+24(FP)
 	VMOVMSKPS Y2, AX
-	MOVL AX, nans+28(FP)
+	TESTL AX, AX
+	JZ   done
+	MOVL $0x7fc00000, AX // NaN
+	VMOVD AX, X0
+
+done:
+	VMOVSS X0, ret+24(FP)
 	VZEROUPPER
 	RET
 
-// func loadF16AVX2(dst []float32, src []uint16)
-TEXT ·loadF16AVX2(SB), NOSPLIT, $0-48
+// func loadF16Vec(dst []float32, src []uint16)
+TEXT ·loadF16Vec(SB), NOSPLIT, $0-48
 	CONVERT(LOADF16)
 
-// func loadBF16AVX2(dst []float32, src []uint16)
-TEXT ·loadBF16AVX2(SB), NOSPLIT, $0-48
+// func loadBF16Vec(dst []float32, src []uint16)
+TEXT ·loadBF16Vec(SB), NOSPLIT, $0-48
 	CONVERT(LOADBF16)
 
-// func storeF16AVX2(dst []uint16, src []float32)
-TEXT ·storeF16AVX2(SB), NOSPLIT, $0-48
+// func storeF16Vec(dst []uint16, src []float32)
+TEXT ·storeF16Vec(SB), NOSPLIT, $0-48
 	MOVQ dst_base+0(FP), DI
 	MOVQ src_base+24(FP), SI
 	MOVQ src_len+32(FP), CX

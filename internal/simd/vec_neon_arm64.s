@@ -76,24 +76,24 @@ done:                         \
 	VZIP1 V5.H8, V6.H8, V2.H8; \
 	VZIP2 V5.H8, V6.H8, V3.H8
 
-// func addNEON(dst, a, b []float32)
-TEXT ·addNEON(SB), NOSPLIT, $0-72
+// func addVec(dst, a, b []float32)
+TEXT ·addVec(SB), NOSPLIT, $0-72
 	BINARY(VFADD_S4)
 
-// func mulNEON(dst, a, b []float32)
-TEXT ·mulNEON(SB), NOSPLIT, $0-72
+// func mulVec(dst, a, b []float32)
+TEXT ·mulVec(SB), NOSPLIT, $0-72
 	BINARY(VFMUL_S4)
 
-// func scaleNEON(dst, x []float32, s float32)
-TEXT ·scaleNEON(SB), NOSPLIT, $0-52
+// func scaleVec(dst, x []float32, s float32)
+TEXT ·scaleVec(SB), NOSPLIT, $0-52
 	WITH(VFMUL_S4)
 
-// func divideNEON(dst, x []float32, s float32)
-TEXT ·divideNEON(SB), NOSPLIT, $0-52
+// func divideVec(dst, x []float32, s float32)
+TEXT ·divideVec(SB), NOSPLIT, $0-52
 	WITH(VFDIV_S4)
 
-// func addScaledNEON(dst, x []float32, s float32)
-TEXT ·addScaledNEON(SB), NOSPLIT, $0-52
+// func addScaledVec(dst, x []float32, s float32)
+TEXT ·addScaledVec(SB), NOSPLIT, $0-52
 	MOVD  dst_base+0(FP), R0
 	MOVD  x_base+24(FP), R1
 	MOVD  x_len+32(FP), R3
@@ -115,8 +115,8 @@ loop:
 done:
 	RET
 
-// func normNEON(dst, x, w []float32, r, offset float32)
-TEXT ·normNEON(SB), NOSPLIT, $0-80
+// func normVec(dst, x, w []float32, r, offset float32)
+TEXT ·normVec(SB), NOSPLIT, $0-80
 	MOVD  dst_base+0(FP), R0
 	MOVD  x_base+24(FP), R1
 	MOVD  x_len+32(FP), R3
@@ -149,8 +149,8 @@ loop:
 done:
 	RET
 
-// func turnNEON(lo, hi, cos, sin []float32)
-TEXT ·turnNEON(SB), NOSPLIT, $0-96
+// func turnVec(lo, hi, cos, sin []float32)
+TEXT ·turnVec(SB), NOSPLIT, $0-96
 	MOVD lo_base+0(FP), R0
 	MOVD hi_base+24(FP), R1
 	MOVD cos_base+48(FP), R4
@@ -176,9 +176,9 @@ loop:
 done:
 	RET
 
-// func maxNEON(x []float32) float32
+// func maxVec(x []float32) float32
 // The largest of 16 numbers or more, or a NaN if there is one.
-TEXT ·maxNEON(SB), NOSPLIT, $0-28
+TEXT ·maxVec(SB), NOSPLIT, $0-28
 	MOVD x_base+0(FP), R1
 	MOVD x_len+8(FP), R3
 	VLD1 (R1), [V0.S4, V1.S4, V2.S4, V3.S4]
@@ -199,16 +199,16 @@ loop:
 	FMOVS F0, ret+24(FP)
 	RET
 
-// func loadF16NEON(dst []float32, src []uint16)
-TEXT ·loadF16NEON(SB), NOSPLIT, $0-48
+// func loadF16Vec(dst []float32, src []uint16)
+TEXT ·loadF16Vec(SB), NOSPLIT, $0-48
 	CONVERT(WIDENF16)
 
-// func loadBF16NEON(dst []float32, src []uint16)
-TEXT ·loadBF16NEON(SB), NOSPLIT, $0-48
+// func loadBF16Vec(dst []float32, src []uint16)
+TEXT ·loadBF16Vec(SB), NOSPLIT, $0-48
 	CONVERT(WIDENBF16)
 
-// func storeF16NEON(dst []uint16, src []float32)
-TEXT ·storeF16NEON(SB), NOSPLIT, $0-48
+// func storeF16Vec(dst []uint16, src []float32)
+TEXT ·storeF16Vec(SB), NOSPLIT, $0-48
 	MOVD dst_base+0(FP), R0
 	MOVD src_base+24(FP), R1
 	MOVD src_len+32(FP), R3

@@ -1,4 +1,5 @@
 #include "textflag.h"
+#include "tier_amd64.h"
 
 // Rows side by side with AVX2, eight of them and then the others: a register has two
 // of them, whose bytes then change places with those of three other registers.
@@ -55,8 +56,9 @@
 	VMOVD        AX, x;                  \
 	VPBROADCASTD x, y
 
-// func weaveAVX2(dst, src *byte, stride, n, in, out int, flip byte)
-TEXT ·weaveAVX2(SB), NOSPLIT, $0-49
+// func weaveVec(dst, src *byte, stride, n, in, out int, flip byte)
+TEXT ·weaveVec(SB), NOSPLIT, $0-49
+	UPGRADE(·weaveAVX512)
 	HEAD
 	VPBROADCASTB flip+48(FP), Y15
 	MOVQ in+32(FP), DX
@@ -94,8 +96,9 @@ loop:
 	VMOVDQU Y10, (i*64)(DI);      \
 	VMOVDQU Y11, (i*64)(DI)(R12*1)
 
-// func weaveHalvesAVX2(dst, src *byte, stride, n, in, out, other int)
-TEXT ·weaveHalvesAVX2(SB), NOSPLIT, $0-56
+// func weaveHalvesVec(dst, src *byte, stride, n, in, out, other int)
+TEXT ·weaveHalvesVec(SB), NOSPLIT, $0-56
+	UPGRADE(·weaveHalvesAVX512)
 	HEAD
 	MASK(15, X15, Y15)
 	MOVQ in+32(FP), DX
@@ -128,8 +131,9 @@ loop:
 	VPSLLW $n, Y8, Y8;    \
 	VPXOR  Y8, a, a
 
-// func weaveBitsAVX2(dst, src *byte, stride, out, two int)
-TEXT ·weaveBitsAVX2(SB), NOSPLIT, $0-40
+// func weaveBitsVec(dst, src *byte, stride, out, two int)
+TEXT ·weaveBitsVec(SB), NOSPLIT, $0-40
+	UPGRADE(·weaveBitsAVX512)
 	HEAD
 	MOVQ out+24(FP), BX
 	MOVQ two+32(FP), R12
