@@ -539,7 +539,7 @@ func (s *Server) within(ctx context.Context, who *caller, path string, body []by
 	} else {
 		s.mux.ServeHTTP(x.w, q.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
 	}
-	s.metrics.request("batch "+path, x.w.status)
+	s.telemetry.request("batch "+path, x.w.status)
 	return x.w.status, bytes.TrimSpace(w.body.Bytes())
 }
 

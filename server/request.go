@@ -218,7 +218,7 @@ func (s *Server) most(who *caller) int { return int(s.places.most(who.name) - s.
 // enter takes n of the places of requests that are computed or wait, and holds the tokens that they may use; done gives both back.
 func (s *Server) enter(who *caller, n, tokens int) (done func(), p *problem) {
 	if !s.places.takeLeaving(s.spare(who), who.name, int64(n)) {
-		s.metrics.refused.Inc()
+		s.telemetry.refused.Inc()
 		if who.key != nil {
 			return nil, full(fmt.Sprintf("Of the %d requests that are computed or wait the key %q has as many as leave places for the other keys", s.o.Requests, who.name))
 		}
@@ -289,7 +289,7 @@ func (s *Server) answer(ctx context.Context, r *request, emit func(event)) (u us
 
 // spent counts the tokens of a request.
 func (s *Server) spent(ctx context.Context, who *caller, m *served, u usage) {
-	s.metrics.count(m.name, u)
+	m.counts.spent(u)
 	who.spend(u.prompt+u.completion, s.now())
 	traced(ctx).spent(u)
 }
@@ -381,15 +381,15 @@ func (c *choice) run(ctx context.Context) error {
 
 // took notes that there is a token.
 func (c *choice) took() {
-	now, m, name := time.Now(), c.s.metrics, c.r.model.name
+	now, m := time.Now(), c.r.model.counts
 	if c.tokens == 0 {
-		observe(m.firstToken, name, c.began, now)
-		observe(m.queue, name, c.began, c.started)
-		observe(m.prefill, name, c.started, now)
+		observe(m.firstToken, c.began, now)
+		observe(m.queue, c.began, c.started)
+		observe(m.prefill, c.started, now)
 		c.answered = now
 		c.first()
 	} else {
-		observe(m.betweenTokens, name, c.last, now)
+		observe(m.betweenTokens, c.last, now)
 	}
 	c.tokens, c.last = c.tokens+1, now
 }
@@ -429,8 +429,8 @@ func (c *choice) follow(p *pieces, t karat.Token) bool {
 		last.stopped = t.Stopped
 	}
 	c.emit(last)
-	observe(c.s.metrics.whole, c.r.model.name, c.began, c.last)
-	observe(c.s.metrics.decode, c.r.model.name, c.answered, c.last)
+	observe(c.r.model.counts.whole, c.began, c.last)
+	observe(c.r.model.counts.decode, c.answered, c.last)
 	return true
 }
 

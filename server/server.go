@@ -55,34 +55,35 @@ type served struct {
 	special []string // marks of the syntax that are special tokens
 	ends    []int    // tokens with which the chat template ends an answer
 	watch   watch
+	counts  *counts
 }
 
 // Server is an http.Handler.
 type Server struct {
-	o        Options
-	pool     *pool
-	since    int64
-	keys     keyring
-	tries    tries
-	origins  origins
-	log      *slog.Logger
-	mux      *http.ServeMux
-	patterns []string
-	grammars *grammars
-	recent   recent  // of the responses API
-	places   *shares // of answers
-	bodies   *shares // of bytes of requests
-	small    *shares // of the first bytes of each, firstBody at most
-	metrics  *metrics
-	door     door
-	ctx      context.Context // ends with the server
-	stop     context.CancelFunc
-	store    *store // of files and batches; nil if there is none
-	batches  sync.WaitGroup
-	ranker   ranker
-	now      func() time.Time
-	generate func(context.Context, *karat.Session, []int, karat.GenerateOptions) iter.Seq2[karat.Token, error] // the model's; tests replace it
-	stats    func(*karat.Model) karat.Stats                                                                    // the model's; tests replace it
+	o         Options
+	pool      *pool
+	since     int64
+	keys      keyring
+	tries     tries
+	origins   origins
+	log       *slog.Logger
+	mux       *http.ServeMux
+	patterns  []string
+	grammars  *grammars
+	recent    recent  // of the responses API
+	places    *shares // of answers
+	bodies    *shares // of bytes of requests
+	small     *shares // of the first bytes of each, firstBody at most
+	telemetry *telemetry
+	door      door
+	ctx       context.Context // ends with the server
+	stop      context.CancelFunc
+	store     *store // of files and batches; nil if there is none
+	batches   sync.WaitGroup
+	ranker    ranker
+	now       func() time.Time
+	generate  func(context.Context, *karat.Session, []int, karat.GenerateOptions) iter.Seq2[karat.Token, error] // the model's; tests replace it
+	stats     func(*karat.Model) karat.Stats                                                                    // the model's; tests replace it
 }
 
 // New makes a server. It reads the models' files, for their fingerprints; the end of ctx stops that.
@@ -110,6 +111,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	if s.origins, err = newOrigins(o.Origins); err != nil {
 		return nil, err
 	}
+	s.telemetry = newTelemetry()
 	s.pool, s.ranker = newPool(s, o), rankers{s}
 	for _, m := range o.Models {
 		if err := s.pool.add(ctx, m); err != nil {
@@ -123,7 +125,6 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	}
 	s.places, s.small = newShares(int64(o.Requests), s.keys), newShares(smallBodies, s.keys)
 	s.bodies = newShares(max(allBodies, 2*o.MaxBody), s.keys) // of which one key may take half
-	s.metrics = newMetrics(s)
 	s.routes()
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go s.watchAll(s.ctx)
@@ -148,7 +149,7 @@ const agentContext = 32768
 
 // open returns a loaded model with the facts that are often asked of it. It reads the model's files, for the fingerprint.
 func (s *Server) open(ctx context.Context, e *entry, m *karat.Model) (*served, error) {
-	x := &served{name: e.Name, model: m, info: m.Info()}
+	x := &served{name: e.Name, model: m, info: m.Info(), counts: s.telemetry.counts(e.Name)}
 	x.room = min(x.info.Context, m.Stats().MaxSequence)
 	x.syntax = syntax.Of(x.info.Template)
 	var err error
@@ -319,7 +320,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mux.ServeHTTP(x.w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 	}
 	t.end(x, pattern)
-	s.metrics.request(pattern, x.w.status)
+	s.telemetry.request(pattern, x.w.status)
 	s.log.Info("request", "id", id, "method", r.Method, "route", pattern, "status", x.w.status, "key", x.who.name, "model", x.model, "bytes", x.w.bytes, "ms", time.Since(began).Milliseconds(), "ignored", x.hints.text)
 }
 

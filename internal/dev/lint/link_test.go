@@ -29,7 +29,7 @@ func goTool(t *testing.T, args ...string) string {
 }
 
 // optional are packages that the library does not link.
-var optional = regexp.MustCompile(`gogpu/|goffi|cobra|chromedp|brotli|/backend/webgpu|karat/webgpu|karat/server|prometheus|net/http|karat/internal/(lab|web|bench|eval)`)
+var optional = regexp.MustCompile(`gogpu/|goffi|cobra|chromedp|brotli|/backend/webgpu|karat/webgpu|karat/server|prometheus|VictoriaMetrics|net/http|karat/internal/(lab|web|bench|eval)`)
 
 // TestLibraryLinks: what a program has that imports karat. A blank import of karat/webgpu adds GPUs.
 func TestLibraryLinks(t *testing.T) {

@@ -92,9 +92,9 @@ var never = []struct{ from, to string }{
 
 // libraries are the modules that one package alone may import, by their prefix.
 var libraries = map[string]string{
-	"github.com/gogpu/":      "internal/backend/webgpu/gpu",
-	"github.com/go-webgpu":   "internal/backend/webgpu/gpu",
-	"github.com/prometheus/": "server",
+	"github.com/gogpu/":           "internal/backend/webgpu/gpu",
+	"github.com/go-webgpu":        "internal/backend/webgpu/gpu",
+	"github.com/VictoriaMetrics/": "server",
 }
 
 // entry returns the name in below of a package, given its folder from the root.
