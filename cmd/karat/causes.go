@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/karat-run/karat/internal/lab/cause"
+	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/spf13/cobra"
 )
 
@@ -26,7 +26,7 @@ catalogue was made from), where it was met, and how to fix it.`,
 			}
 			e := newEncoder(c.OutOrStdout())
 			e.SetIndent("", "  ")
-			return e.Encode(cause.All())
+			return e.Encode(mistake.All())
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON list")
@@ -35,8 +35,8 @@ catalogue was made from), where it was met, and how to fix it.`,
 
 func writeCauses(w io.Writer) error {
 	var b strings.Builder
-	kind := cause.Kind("")
-	for _, c := range cause.All() {
+	kind := mistake.Kind("")
+	for _, c := range mistake.All() {
 		if c.Kind != kind {
 			kind = c.Kind
 			fmt.Fprintf(&b, "%s\n", kind)

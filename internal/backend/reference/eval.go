@@ -306,3 +306,14 @@ func (e *Eval) Behind(span []*graph.Node) map[*graph.Node]bool {
 	}
 	return seen
 }
+
+// Both returns rows of two nodes; nothing with an error.
+func Both(e *Eval, rows []int, a, b *graph.Node) (x, y []float64, err error) {
+	if x, err = e.Value(a, rows); err != nil {
+		return nil, nil, err
+	}
+	if y, err = e.Value(b, rows); err != nil {
+		return nil, nil, err
+	}
+	return x, y, nil
+}

@@ -26,7 +26,7 @@ const preNames = "internal/tokenizer/pre.go"
 // tellsPeople reports whether a literal of the file is a text: help and its examples, and
 // the stories of the two catalogues.
 func tellsPeople(s *source, literal string) bool {
-	stories := s.dir() == "cmd/karat" || s.dir() == "internal/lab/cause" || s.name == "internal/check/catalogue.go"
+	stories := s.dir() == "cmd/karat" || s.dir() == "internal/lab/mistake" || s.name == "internal/check/catalogue.go"
 	return stories && strings.ContainsAny(literal, " \n")
 }
 

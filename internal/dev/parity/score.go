@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/karat-run/karat/internal/lab/cause"
 	"github.com/karat-run/karat/internal/lab/diagnose"
 	"github.com/karat-run/karat/internal/lab/fault"
+	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/karat-run/karat/internal/round"
 )
 
@@ -81,7 +81,7 @@ func join(all []Place) []Place {
 
 // listed reports whether a fault has a hypothesis: its cause is in the catalogue.
 func listed(id string) bool {
-	_, ok := cause.Find(id)
+	_, ok := mistake.Find(id)
 	return ok && id != unknown
 }
 
@@ -102,7 +102,7 @@ func wanted(key []fault.Injected) []Place {
 func found(d *diagnose.Diagnosis) []Place {
 	var all []Place
 	for _, f := range d.Findings {
-		if c, _ := cause.Find(f.Cause); c.Kind != cause.Numeric {
+		if c, _ := mistake.Find(f.Cause); c.Kind != mistake.Numeric {
 			p := Place{Cause: f.Cause, Op: f.Op, Layers: f.Layers}
 			if f.Cause == unknown && len(f.Span) > 1 {
 				p.Span = f.Span

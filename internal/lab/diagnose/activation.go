@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
 )
@@ -47,16 +46,4 @@ func withActivations(g *graph.Graph, dump *lab.Record) *graph.Graph {
 		copies[n] = add(x)
 	}
 	return out
-}
-
-// upActivated is the second factor activated, not the gate, where the activation and the product are nodes.
-func (r *proposer) upActivated(n *graph.Node) []*hypothesis {
-	for _, x := range r.readers(n) {
-		if n.Op == graph.Act && x.Op == graph.Mul && len(x.In) == 2 && x.In[0] == n {
-			h := edit("gate_up_swapped", n, "activates the second factor, not the gate", detail{}, reads(0, x.In[1]))
-			h.edits[x] = []reference.Edit{reads(1, n.In[0])}
-			return []*hypothesis{h}
-		}
-	}
-	return nil
 }

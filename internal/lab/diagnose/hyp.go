@@ -3,8 +3,8 @@ package diagnose
 import (
 	"slices"
 
-	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 // proposer lists what an engine may do instead of what the graph says.
@@ -12,17 +12,53 @@ type proposer struct {
 	*measurement
 	steps *steps
 	base  *attempt // the assumptions so far; nil for none
+	of    *mistake.Proposer
+}
+
+// propose returns the proposer for an equation, under assumptions.
+func (m *measurement) proposer(eq *equation, base *attempt, errors []rowError) *proposer {
+	r := &proposer{measurement: m, steps: &steps{m.prompts, m.byNode, errors}, base: base}
+	r.of = &mistake.Proposer{Wiring: m.Wiring, Span: eq.span, Dump: mistake.Dump{
+		Logits: r.lostLogits(), Sizes: r.steps.stepSizes, Size: r.steps.stepSize, Wrong: r.steps.firstWrong, Prefilled: r.steps.prefilled,
+		Tapped: func(n *graph.Node) bool { return m.taps[n] != "" },
+	}}
+	for _, p := range m.prompts {
+		if p.tapped {
+			r.of.Longest = max(r.of.Longest, len(p.IDs))
+		}
+		r.of.Decodes = r.of.Decodes || p.decoded() > 0
+	}
+	return r
+}
+
+// lostLogits returns how many logits lie in front of the last ones, if an engine's last are always 0; else 0.
+func (r *proposer) lostLogits() int {
+	w, end := r.g.Result().Shape.Size(), 0
+	for _, p := range r.prompts {
+		if p.known[r.g.Result()] == nil {
+			continue
+		}
+		first, count := p.known[r.g.Result()].Rows()
+		for _, row := range sample(first, count, maxRows) {
+			got, last := p.read(r.g.Result(), []int{row}), w
+			for last > end && got[last-1] == 0 {
+				last--
+			}
+			end = last
+		}
+	}
+	return end
 }
 
 // propose lists what the engine may do instead in the nodes of eq's span. A fault
 // that is on no list fits none of them, and stays unknown.
 func propose(m *measurement, eq *equation) ([]*hypothesis, error) {
-	r, all := &proposer{m, &steps{m.prompts, m.byNode, nil}, nil}, []*hypothesis(nil)
+	r, all := m.proposer(eq, nil, nil), []*hypothesis(nil)
 	for _, n := range eq.span {
-		all = append(all, r.of(eq, n)...)
-		all = append(all, r.skippedNorms(n)...)
-		if n.Op == graph.RMSNorm || n.Op == graph.Add || role(n) == "inp_gate" {
-			for _, h := range r.placesOfPLE(n) {
+		all = append(all, tried(r.of.Of(n))...)
+		all = append(all, tried(r.of.SkippedNorms(n))...)
+		if n.Op == graph.RMSNorm || n.Op == graph.Add || mistake.Role(n) == "inp_gate" {
+			for _, h := range tried(r.of.PlacesOfPLE(n)) {
 				if !slices.ContainsFunc(all, func(x *hypothesis) bool { return x.node == h.node && same(x, h) }) {
 					all = append(all, h)
 				}
@@ -35,53 +71,6 @@ func propose(m *measurement, eq *equation) ([]*hypothesis, error) {
 	}
 	measured, err := r.measured(eq)
 	return slices.Concat(all, everywhere, measured), err
-}
-
-// of lists what the engine may do instead of node n.
-func (r *proposer) of(eq *equation, n *graph.Node) []*hypothesis {
-	switch n.Op {
-	case graph.Embed:
-		return r.embedHypotheses(n)
-	case graph.Linear:
-		return r.linearHypotheses(n)
-	case graph.RMSNorm:
-		return r.normHypotheses(n)
-	case graph.RoPE:
-		return r.ropeHypotheses(eq, n)
-	case graph.Attention:
-		return r.attentionHypotheses(n)
-	case graph.Add:
-		return r.addHypotheses(n)
-	case graph.Mul:
-		return r.mulHypotheses(n)
-	case graph.Scale:
-		return r.scaleHypotheses(n)
-	case graph.GLU, graph.Act:
-		return append(gluHypotheses(n), r.upActivated(n)...)
-	case graph.Route:
-		return append(routeHypotheses(n), r.moreExperts(n)...)
-	case graph.Experts:
-		return r.expertsHypotheses(n)
-	case graph.Softcap:
-		return softcapHypotheses(n)
-	case graph.LayerNorm:
-		return r.layerNormHypotheses(n)
-	case graph.EmbedPos:
-		return positionHypotheses(n)
-	case graph.ScalePos:
-		return temperatureHypotheses(n)
-	case graph.Concat:
-		return concatHypotheses(n)
-	case graph.Slice:
-		return sliceHypotheses(n)
-	case graph.L2Norm:
-		return []*hypothesis{edit("norm_length", n, "divides by the root of the mean square", detail{}, func(s *reference.Spec) { s.Func = meanSquare }), edit("norm_missing", n, "leaves the norm out", detail{}, passes(0))}
-	case graph.HeadLinear, graph.Pool:
-		return headHypotheses(n)
-	case graph.Conv, graph.SSMScan, graph.DeltaScan:
-		return r.scanHypotheses(n)
-	}
-	return nil
 }
 
 // sameEpsilon is one other epsilon in all norms of the layer that an equation ends in, and one in all norms that it has, since an
@@ -127,16 +116,14 @@ func proposeUnder(m *measurement, eq *equation, base *attempt) ([]*hypothesis, e
 	if err != nil {
 		return nil, nil // base cannot be computed at all rows
 	}
-	r := &proposer{m, &steps{m.prompts, m.byNode, errors}, base}
+	r := m.proposer(eq, base, errors)
 	var all []*hypothesis
 	for _, n := range eq.span {
 		a, ok := n.Attr.(graph.AttentionAttr)
 		if !ok || n.Op != graph.Attention || a.KV.Latent {
 			continue
 		}
-		all = append(all, r.anew(n)...)
-		all = append(all, r.masks(n, a)...)
-		all = append(all, r.windows(n, a.KV)...)
+		all = append(all, tried(r.of.ByErrors(n))...)
 	}
 	measured, err := r.measured(eq)
 	return append(all, measured...), err
@@ -157,4 +144,31 @@ func systemic(all []*hypothesis) []*hypothesis {
 		join(out[at], h)
 	}
 	return out
+}
+
+// sameFactors are two causes: the engine multiplies by each factor of an equation twice, or by none. So it is where the weights of a
+// file have them already, or should have.
+func sameFactors(all []*hypothesis) []*hypothesis {
+	var joint []*hypothesis
+	for i, computed := range []string{"multiplies by each of its factors twice", "multiplies by none of its factors"} {
+		var x *hypothesis
+		for _, h := range all {
+			if h.cause != "scale_factor" || h.fit == nil {
+				continue
+			}
+			y := h.of([]float64{h.fit.right * h.fit.right, 1}[i])
+			if y == nil {
+				continue
+			}
+			if x != nil {
+				join(x, y)
+				continue
+			}
+			x = &hypothesis{cause: h.cause, node: h.node, nodes: []*graph.Node{h.node}, cost: h.cost, computed: computed, detail: detail{"times": float64(2 - 2*i)}, edits: y.edits}
+		}
+		if x != nil && len(x.nodes) > 1 {
+			joint = append(joint, x)
+		}
+	}
+	return joint
 }

@@ -25,21 +25,6 @@ func (r *steps) prefilled(e *reference.Eval) int {
 	return e.Len()
 }
 
-// stepEnds are the last positions of the steps that computed rows, as they may be: a mask
-// that hides nothing shows nothing of later positions.
-func (r *steps) stepEnds(n *graph.Node) []func(e *reference.Eval, at int) int {
-	var all []func(e *reference.Eval, at int) int
-	for _, size := range r.stepSizes(n) {
-		all = append(all, func(e *reference.Eval, at int) int {
-			if end := r.prefilled(e); at < end {
-				return min(at/size*size+size, end) - 1
-			}
-			return at
-		})
-	}
-	return all
-}
-
 // wholePrompt is the size of a step that computes all of a prompt.
 const wholePrompt = 1 << 30
 
@@ -105,15 +90,5 @@ func (r *steps) stepSize(n *graph.Node) int {
 		if size/(2*round)*(2*round) <= before {
 			return size / round * round
 		}
-	}
-}
-
-// ownStep is the first position of a row's own step, for steps of size rows and decoded ones.
-func (r *steps) ownStep(size int) func(e *reference.Eval, at int) int {
-	return func(e *reference.Eval, at int) int {
-		if at >= r.prefilled(e) {
-			return at
-		}
-		return at / size * size
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -35,7 +36,7 @@ func (r *proposer) observe(eq *equation) (*observed, error) {
 		return nil, nil
 	}
 	k, m := o.n.W[0].Shape.Last(), o.n.W[0].Rows()
-	if max(k, m) > maxFeatures && o.n != r.head() || r.edits[o.n] != nil || r.edits[eq.target] != nil {
+	if max(k, m) > maxFeatures && o.n != r.Head() || r.edits[o.n] != nil || r.edits[eq.target] != nil {
 		return nil, nil
 	}
 	if assumed(o.n) {
@@ -93,7 +94,7 @@ func (r *proposer) measured(eq *equation) ([]*hypothesis, error) {
 	if h := r.rowsPermuted(eq, o); h != nil {
 		return append(all, h), nil
 	}
-	if o.n == r.head() {
+	if o.n == r.Head() {
 		return nil, nil
 	}
 	w, err := reference.Vector(o.n.W[0])
@@ -113,7 +114,7 @@ func (r *proposer) measured(eq *equation) ([]*hypothesis, error) {
 // rowsPermuted is the hypothesis that a product gives its features in another order.
 func (r *proposer) rowsPermuted(eq *equation, o *observed) *hypothesis {
 	cause := "weight_permuted"
-	if o.n == r.head() {
+	if o.n == r.Head() {
 		cause = "head_wrong"
 	}
 	order := matching(o.got.data, o.want.data, o.got.rows, eq.tolerance())
@@ -124,9 +125,9 @@ func (r *proposer) rowsPermuted(eq *equation, o *observed) *hypothesis {
 	if order == nil {
 		return nil
 	}
-	h := edit(cause, o.n, "gives the rows of the weight in another order"+describeOrder(order, r.headDim(eq.target)), detail{"order": "permuted"}, reordered(order))
+	h := made(cause, o.n, "gives the rows of the weight in another order"+mistake.DescribeOrder(order, r.HeadDim(eq.target)), detail{"order": "permuted"}, mistake.Reordered(order))
 	if withBias {
-		h.edits[o.bias] = []reference.Edit{reordered(order)}
+		h.edits[o.bias] = []reference.Edit{mistake.Reordered(order)}
 		h.edits[o.n] = []reference.Edit{func(*reference.Spec) {}}
 	}
 	return h
@@ -148,24 +149,6 @@ func (r *proposer) withBias(eq *equation, o *observed) []int {
 	return matching(plus(o.got), plus(o.want), o.got.rows, eq.tolerance())
 }
 
-// reordered is a node's features in another order.
-func reordered(order []int) reference.Edit {
-	w := len(order)
-	return func(s *reference.Spec) {
-		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-			y, err := s.Plain(e, rows)
-			if err != nil {
-				return nil, err
-			}
-			out := make([]float64, len(y))
-			for i := range y {
-				out[i] = y[i/w*w+order[i%w]]
-			}
-			return out, nil
-		}
-	}
-}
-
 // columnsPermuted is the hypothesis that a product reads its input in another order. What it
 // must have read follows from what it gave, if it gives no fewer features than it reads; what
 // it multiplied by, if there are enough rows; and else some orders are tried.
@@ -181,7 +164,7 @@ func columnsPermuted(o *observed, weight *matrix) *hypothesis {
 	if order == nil {
 		return nil
 	}
-	return edit("weight_permuted", o.n, "reads its input's features in another order", detail{"order": "of columns"}, func(s *reference.Spec) {
+	return made("weight_permuted", o.n, "reads its input's features in another order", detail{"order": "of columns"}, func(s *reference.Spec) {
 		s.Alter = func(w []float64, rows, cols int) []float64 {
 			y := make([]float64, len(w))
 			for i := range w {
@@ -265,7 +248,7 @@ func nearest(a, b *matrix) []int {
 // blocksScaled is the hypothesis that each block of a quantized weight's rows has another scale
 // and another minimum: w is read as s·w + o, and every row of the product is the sum of
 // what its blocks give. Both are fitted, for each row by itself if there are many more
-// positions than it has blocks, else for all rows by a block's place in its superblock.
+// positions than it has blocks, else for all rows by a block's place in its mistake.Superblock.
 func blocksScaled(o *observed, weight *matrix) *hypothesis {
 	n, k, m := o.x.rows, o.x.cols, weight.rows
 	size := gcd(k, 32)
@@ -277,7 +260,7 @@ func blocksScaled(o *observed, weight *matrix) *hypothesis {
 	}
 	places, together, place := k/size, 1, func(_, c int) int { return c / size }
 	if n < 4*places {
-		places, together, place = superblock/size, m, func(i, c int) int { return (i*k + c) % superblock / size }
+		places, together, place = mistake.Superblock/size, m, func(i, c int) int { return (i*k + c) % mistake.Superblock / size }
 	}
 	fitted := make([]float64, 0, m*k)
 	for first := 0; first < m; first += together {
@@ -292,13 +275,12 @@ func blocksScaled(o *observed, weight *matrix) *hypothesis {
 			}
 		}
 	}
-	return unlikely(1, edit("weight_scale", o.n, "decodes the weight's blocks with other scales or minimums", detail{"scales": "of blocks"}, func(s *reference.Spec) {
+	h := made("weight_scale", o.n, "decodes the weight's blocks with other scales or minimums", detail{"scales": "of blocks"}, func(s *reference.Spec) {
 		s.Alter = func([]float64, int, int) []float64 { return fitted }
-	}))
+	})
+	h.cost = 1
+	return h
 }
-
-// superblock is how many values the largest blocks of quantized types hold.
-const superblock = 256
 
 // fitBlocks are the scales of places, and then the offsets, under which some rows of a
 // weight give what was observed; nil if there are none, or one would not be read at all.
@@ -331,4 +313,45 @@ func gcd(a, b int) int {
 		a, b = b, a%b
 	}
 	return a
+}
+
+// matching finds for each column of got [rows, w] the one of want that it is equal to,
+// nil unless that is a permutation other than the identity.
+func matching(got, want []float64, rows int, tolerance float64) []int {
+	w := len(got) / rows
+	if w > 1<<13 {
+		return nil
+	}
+	norm := 0.0
+	for _, v := range want {
+		norm += v * v
+	}
+	limit := tolerance * tolerance * norm / float64(w)
+	order, used, moved := make([]int, w), make([]bool, w), false
+	for i := range w {
+		order[i] = -1
+		for k := range w {
+			j := (i + k) % w
+			if used[j] {
+				continue
+			}
+			var diff float64
+			for t := 0; t < rows && diff <= limit; t++ {
+				d := got[t*w+i] - want[t*w+j]
+				diff += d * d
+			}
+			if diff <= limit {
+				order[i], used[j] = j, true
+				moved = moved || i != j
+				break
+			}
+		}
+		if order[i] < 0 {
+			return nil
+		}
+	}
+	if !moved {
+		return nil
+	}
+	return order
 }

@@ -6,13 +6,13 @@ import (
 
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/cause"
+	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/karat-run/karat/internal/round"
 )
 
 // hypothesis is something that an engine may do instead of what the graph says.
 type hypothesis struct {
-	cause    string         // an ID of package cause
+	cause    string         // an ID of package mistake
 	node     *graph.Node    // where
 	nodes    []*graph.Node  // where, if in several layers at once
 	detail   map[string]any // what, the same in all layers
@@ -35,8 +35,8 @@ type hypothesis struct {
 
 // op is the operation that a hypothesis is about.
 func (h *hypothesis) op() string {
-	switch c, _ := cause.Find(h.cause); {
-	case c.Op == "" || c.Kind == cause.Weights || slices.Contains([]string{"activation", "gelu_constant", "gate_up_swapped", "ple_scale", "activation_limit", "scan_decay", "state_lost"}, h.cause):
+	switch c, _ := mistake.Find(h.cause); {
+	case c.Op == "" || c.Kind == mistake.Weights || slices.Contains([]string{"activation", "gelu_constant", "gate_up_swapped", "ple_scale", "activation_limit", "scan_decay", "state_lost"}, h.cause):
 		return opName(h.node)
 	case slices.Contains([]string{"bias_missing", "norm_missing", "norm_eps", "norm_order", "final_norm_missing"}, h.cause) && slices.Contains([]graph.Op{graph.LayerNorm, graph.L2Norm, graph.Conv, graph.Experts}, h.node.Op):
 		return opName(h.node)
@@ -117,37 +117,26 @@ func (f *fit) rounded() []float64 {
 // detail is what a finding says of a cause; numbers are float64.
 type detail = map[string]any
 
-// edit is a hypothesis of one changed node.
-func edit(cause string, n *graph.Node, computed string, d detail, change reference.Edit) *hypothesis {
-	return &hypothesis{cause: cause, node: n, computed: computed, detail: d, edits: reference.Edits{n: {change}}}
-}
-
-// unlikely is h with a cost: what explains as much without it comes first.
-func unlikely(cost float64, h *hypothesis) *hypothesis {
-	h.cost += cost
-	return h
-}
-
-// fitting is a hypothesis with a number to be found.
-func fitting(cause string, n *graph.Node, f fit) *hypothesis {
-	return &hypothesis{cause: cause, node: n, fit: &f}
-}
-
-// passes makes a node give on its i-th input.
-func passes(i int) reference.Edit {
-	return func(s *reference.Spec) {
-		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-			return e.Value(s.In[i], rows)
-		}
+// tried returns hypotheses of the table as a search tries them.
+func tried(all []*mistake.Hypothesis) []*hypothesis {
+	var list []*hypothesis
+	for _, h := range all {
+		list = append(list, try(h))
 	}
+	return list
 }
 
-// reads makes a node read x as its i-th input.
-func reads(i int, x *graph.Node) reference.Edit {
-	return func(s *reference.Spec) {
-		s.In = slices.Clone(s.In)
-		s.In[i] = x
+func try(h *mistake.Hypothesis) *hypothesis {
+	x := &hypothesis{cause: h.Cause, node: h.Node, nodes: h.Nodes, detail: h.Detail, computed: h.Computed, cost: h.Cost, edits: h.Edits, fix: h.Fix}
+	if f := h.Fit; f != nil {
+		x.fit = &fit{least: f.Least, most: f.Most, guesses: f.Guesses, integer: f.Integer, right: f.Right, make: func(v float64) *hypothesis {
+			if y := f.Make(v); y != nil {
+				return try(y)
+			}
+			return nil
+		}}
 	}
+	return x
 }
 
 // join adds h's edits to x, which is the same elsewhere.
@@ -183,4 +172,9 @@ func join(x, h *hypothesis) {
 		return &both
 	}
 	x.fit = &f
+}
+
+// made returns a hypothesis of one changed node, whose numbers come from the dump.
+func made(cause string, n *graph.Node, computed string, d detail, change reference.Edit) *hypothesis {
+	return &hypothesis{cause: cause, node: n, computed: computed, detail: d, edits: reference.Edits{n: {change}}}
 }

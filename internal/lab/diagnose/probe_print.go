@@ -195,7 +195,7 @@ func (r probing) otherValue(i int, n *graph.Node, got []float64, limit float64) 
 			return &print{"probe_stale", fmt.Sprintf("does nothing wrong: the tap holds what it should be in prompt %d", q.Index), detail{"prompt": float64(q.Index)}}
 		}
 	}
-	for _, x := range r.siblings(n) {
+	for _, x := range r.Siblings(n) {
 		if x.Shape.Size() == w && shows(r.prompts[i], x) {
 			return &print{"probe_duplicate", "does nothing wrong: the tap holds what " + r.tapName(x) + " should be", detail{"tap": r.tapName(x)}}
 		}

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/karat-run/karat/internal/mmap"
 )
 
@@ -44,7 +44,8 @@ func Run(ctx context.Context, o Options) (d *Diagnosis, err error) {
 
 func newSubject(ctx context.Context, o Options) *subject {
 	o.Graph = withActivations(o.Graph, o.Dump)
-	return &subject{Options: o, wiring: &wiring{o.Graph, reference.Of(o.Graph), map[*graph.Node]string{}, lab.NamesOf(o.Graph)}, ctx: ctx, inferred: []string{}}
+	w := mistake.Wire(o.Graph)
+	return &subject{Options: o, wiring: &wiring{w, o.Graph, w.Model(), map[*graph.Node]string{}, lab.NamesOf(o.Graph)}, ctx: ctx, inferred: []string{}}
 }
 
 // diagnose goes through the stages. What goes from one to the next is the subject, which

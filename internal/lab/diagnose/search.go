@@ -130,11 +130,11 @@ func (r *search) turnedAlone(eq *equation) (*attempt, error) {
 	if len(eq.span) <= small || eq.layers() > 1 {
 		return nil, nil
 	}
-	p, base := &proposer{r.measurement, &steps{r.prompts, r.byNode, nil}, nil}, &attempt{}
+	p, base := r.proposer(eq, nil, nil), &attempt{}
 	of := &pursuit{sites: screen(eq), frontier: []*attempt{base}}
 	for _, n := range eq.span {
 		if n.Op == graph.RoPE {
-			of.singles = append(of.singles, p.oneSide(n)...)
+			of.singles = append(of.singles, tried(p.of.OneSide(n))...)
 		}
 	}
 	r.rate(eq, base, of.sites)
@@ -329,7 +329,7 @@ func (r *search) likely(singles []*hypothesis) []*attempt {
 		}
 	}
 	with(func(h *hypothesis) *hypothesis {
-		if h.node.Op == graph.RMSNorm && h.node.HF != "" && h.cause == r.missingNorm(h.node) && len(h.detail) == 0 && r.taps[h.node] == "" && len(r.taps) > layers(r.g)+2 {
+		if h.node.Op == graph.RMSNorm && h.node.HF != "" && h.cause == r.MissingNorm(h.node) && len(h.detail) == 0 && r.taps[h.node] == "" && len(r.taps) > layers(r.g)+2 {
 			return h
 		}
 		return nil

@@ -161,8 +161,8 @@ func (r *search) ofWindows() (sets [][][]*hypothesis) {
 		if n.Op != graph.Attention || len(r.byNode[n]) == 0 {
 			continue
 		}
-		p := &proposer{r.measurement, &steps{r.prompts, r.byNode, nil}, nil}
-		for _, h := range p.windows(n, n.Attr.(graph.AttentionAttr).KV) {
+		p := r.proposer(&equation{}, nil, nil)
+		for _, h := range tried(p.of.Windows(n)) {
 			for _, h := range h.values() {
 				at := slices.IndexFunc(kinds, func(k []*hypothesis) bool { return same(k[0], h) })
 				if at < 0 {

@@ -77,8 +77,8 @@ func (r *search) turnedNorm(eq *equation) *turnedNorm {
 	if !norm || eq.given || eq.flagged() || r.shadowed(eq) || slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return n != eq.target && n.Op != graph.View }) {
 		return nil
 	}
-	p := &proposer{r.measurement, &steps{r.prompts, r.byNode, nil}, nil}
-	for _, h := range p.of(eq, eq.target) {
+	p := r.proposer(eq, nil, nil)
+	for _, h := range tried(p.of.Of(eq.target)) {
 		if h.cause == "norm_eps" {
 			return &turnedNorm{eq, h, map[turn]projection{}}
 		}

@@ -15,7 +15,7 @@ func (r *search) extend() error {
 		if h.cause == "unknown" || h.node.Layer < 0 {
 			continue
 		}
-		for _, x := range r.siblings(h.node) {
+		for _, x := range r.Siblings(h.node) {
 			if r.accused(h, x) {
 				continue
 			}

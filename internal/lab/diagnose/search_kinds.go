@@ -18,10 +18,11 @@ func (r *search) kinds() error {
 			if x.node.Op != graph.Attention || x.node.Layer != h.node.Layer {
 				continue
 			}
-			both := r.otherKind(x.node)
-			if both == nil || x.cause != "window_missing" && x.cause != "layer_pattern" {
+			kind := r.OtherKind(x.node)
+			if kind == nil || x.cause != "window_missing" && x.cause != "layer_pattern" {
 				continue
 			}
+			both := try(kind)
 			both.eqs = append(slices.Clone(h.eqs), x.eqs...)
 			r.accepted[i] = both
 			r.accepted = slices.DeleteFunc(r.accepted, func(a *hypothesis) bool { return a == h })
@@ -33,5 +34,5 @@ func (r *search) kinds() error {
 
 // still reports whether the model has layers whose attention turns nothing.
 func (r *search) still() bool {
-	return slices.ContainsFunc(r.g.Nodes, func(n *graph.Node) bool { return n.Op == graph.Attention && len(r.rotations(n)) == 0 })
+	return slices.ContainsFunc(r.g.Nodes, func(n *graph.Node) bool { return n.Op == graph.Attention && len(r.Rotations(n)) == 0 })
 }

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/karat-run/karat/internal/rope"
 )
 
@@ -61,23 +61,14 @@ func (r *search) measuredTurns(eq *equation) *hypothesis {
 // only the angles.
 func speedsOf(f, right []float64, dim int) string {
 	if base := theta(f, dim); base > 1 && !math.IsInf(base, 0) {
-		if powers := rope.New(base, dim); alikeWithin(f, powers[:min(len(powers), len(f))], 1e-3) {
+		if powers := rope.New(base, dim); mistake.Alike(f, powers[:min(len(powers), len(f))], 1e-3) {
 			return fmt.Sprintf("as theta %.4g without a scaling does, not by %s", base, speeds(right, dim))
 		}
 	}
-	if k := f[0] / right[0]; k != 0 && alikeWithin(f, times(right, k), 1e-3) {
+	if k := f[0] / right[0]; k != 0 && mistake.Alike(f, times(right, k), 1e-3) {
 		return fmt.Sprintf("%.4g times as fast as %s does", k, speeds(right, dim))
 	}
 	return fmt.Sprintf("by other angles a position: %s, not %s", list(f), list(right))
-}
-
-// list is the first of some numbers in words.
-func list(x []float64) string {
-	var words []string
-	for _, v := range x[:min(len(x), 4)] {
-		words = append(words, fmt.Sprintf("%.4g", v))
-	}
-	return strings.Join(words, ", ") + " ..."
 }
 
 func (t *turner) edits(f []float64) reference.Edits {

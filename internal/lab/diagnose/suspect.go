@@ -63,7 +63,7 @@ func (r locator) suspect(eq *equation) (n *graph.Node, among []*graph.Node) {
 func (r locator) shared(eq *equation, n *graph.Node) bool {
 	return slices.ContainsFunc(eq.span, func(x *graph.Node) bool {
 		store := r.model.Store(x)
-		return store != nil && store.Layer == n.Layer && len(r.readingFrom(store)) > 1
+		return store != nil && store.Layer == n.Layer && len(r.ReadingFrom(store)) > 1
 	}) && slices.ContainsFunc(r.eqs, func(x *equation) bool {
 		return x.flagged() && role(x.target) == role(eq.target) && !slices.Contains(r.byNode[n], x)
 	})
@@ -147,7 +147,7 @@ func (r locator) branchScaled(eq *equation, sum *graph.Node) bool {
 	var terms, got []float64
 	for i, p := range r.prompts {
 		rows := eq.rows(i)
-		a, b, err := both(p.center, rows, sum.In[0], sum.In[1])
+		a, b, err := reference.Both(p.center, rows, sum.In[0], sum.In[1])
 		if err != nil {
 			return false
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/cause"
+	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 // conclusion is the stage that makes a diagnosis of what the others found.
@@ -65,18 +65,18 @@ var order = []Verdict{Instrument, Input, Weights, Structural, Reference, Unexpla
 
 // kind is the verdict that a cause leads to.
 func kind(id string) Verdict {
-	c, ok := cause.Find(id)
+	c, ok := mistake.Find(id)
 	if !ok {
 		return Structural
 	}
 	switch c.Kind {
-	case cause.Input:
+	case mistake.Input:
 		return Input
-	case cause.Weights:
+	case mistake.Weights:
 		return Weights
-	case cause.Instrument:
+	case mistake.Instrument:
 		return Instrument
-	case cause.Numeric:
+	case mistake.Numeric:
 		return Numeric
 	}
 	return Structural

@@ -71,7 +71,7 @@ func (r *conclusion) coverage() {
 	if !decode {
 		blind("tokens decoded one by one: the reuse of keys and values was not tested")
 	}
-	if r.g.Result().Op == graph.Softcap && !slices.ContainsFunc(r.eqs, func(eq *equation) bool { return eq.target == r.head() }) {
+	if r.g.Result().Op == graph.Softcap && !slices.ContainsFunc(r.eqs, func(eq *equation) bool { return eq.target == r.Head() }) {
 		blind("the logits before the cap: a wrong head and a wrong cap are told apart by their effect alone")
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/lab/cause"
+	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 // group makes findings of the accepted hypotheses: one for all layers that have it. It
@@ -74,7 +74,7 @@ func (r *conclusion) finding(h *hypothesis) Finding {
 	w := worst(before)
 	f := Finding{Cause: h.cause, Op: h.op(), Layers: h.layers(), Tap: eq.tap, From: r.names(eq.sources), Span: spanned(eq), Detail: h.detail, Nodes: []string{h.node.Name},
 		Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: h.computed}
-	if c, ok := cause.Find(h.cause); ok {
+	if c, ok := mistake.Find(h.cause); ok {
 		f.Fix = cmp.Or(h.fix, c.Fix)
 	}
 	for _, x := range h.also {
@@ -130,7 +130,7 @@ func (r *conclusion) numericFindings() []Finding {
 		if slices.ContainsFunc(r.eqs, broken) {
 			f.Evidence = "the equations that hold do so within the floors of this class, and not within those of a finer one"
 		}
-		if c, ok := cause.Find(id); ok {
+		if c, ok := mistake.Find(id); ok {
 			f.Fix = c.Fix
 		}
 		all = append(all, f)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/cause"
+	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 // attributes are the faults of each attribute of an operation.
@@ -34,7 +34,7 @@ func TestAttributes(t *testing.T) {
 		}
 	}
 	for _, f := range fields {
-		if c, ok := cause.Find(attributes[f]); !ok || find(attributes[f]) == nil || c.Kind != cause.Structural {
+		if c, ok := mistake.Find(attributes[f]); !ok || find(attributes[f]) == nil || c.Kind != mistake.Structural {
 			t.Errorf("%s: no fault and cause (%q)", f, attributes[f])
 		}
 	}
@@ -59,7 +59,7 @@ func TestOperations(t *testing.T) {
 			g := load(t, name)
 			hit := map[graph.Op]bool{}
 			for _, f := range Applicable(g) {
-				if _, ok := cause.Find(f.ID); !ok || strings.HasPrefix(f.ID, "weight_") || f.Layers != "all" && f.Layers != "" {
+				if _, ok := mistake.Find(f.ID); !ok || strings.HasPrefix(f.ID, "weight_") || f.Layers != "all" && f.Layers != "" {
 					continue
 				}
 				p := newPlan(g)

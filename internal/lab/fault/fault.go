@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/cause"
+	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 // Fault is one mistake, written ID[:WHERE][=VALUE][@LAYERS].
@@ -46,7 +46,7 @@ func Parse(text string) ([]Fault, error) {
 		for _, part := range []*string{&f.ID, &f.Where, &f.Value, &f.Layers} {
 			*part = strings.TrimSpace(*part)
 		}
-		if c, _ := cause.Find(f.ID); c.Kind == cause.Numeric {
+		if c, _ := mistake.Find(f.ID); c.Kind == mistake.Numeric {
 			return nil, fmt.Errorf("%s: rounding is no fault; it is a class of numerics", f.ID)
 		}
 		if !known(f.ID) {

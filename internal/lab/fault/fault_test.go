@@ -14,7 +14,7 @@ import (
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/cause"
+	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 func load(t *testing.T, name string) *graph.Graph {
@@ -243,15 +243,15 @@ func TestCatalogue(t *testing.T) {
 		if strings.HasPrefix(id, "x_") {
 			strange++
 		}
-		if _, ok := cause.Find(id); !ok && !strings.HasPrefix(id, "x_") && !strings.HasPrefix(id, "same_") {
+		if _, ok := mistake.Find(id); !ok && !strings.HasPrefix(id, "x_") && !strings.HasPrefix(id, "same_") {
 			t.Errorf("%s is no cause", id)
 		}
 	}
 	if strange < 20 {
 		t.Errorf("%d faults are on no list", strange)
 	}
-	for _, c := range cause.All() {
-		if c.Kind != cause.Numeric && c.ID != "unknown" && !known(c.ID) {
+	for _, c := range mistake.All() {
+		if c.Kind != mistake.Numeric && c.ID != "unknown" && !known(c.ID) {
 			t.Errorf("no fault for %s", c.ID)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/cause"
+	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 // Injected is a fault that was built in: an entry of the answer key.
@@ -194,7 +194,7 @@ func (p *plan) entries(s *spec, f Fault, detail string, nodes []*graph.Node) []I
 	var all []Injected
 	for _, inside := range []bool{true, false} {
 		in := Injected{Cause: f.ID, Fault: f.String(), Layers: []int{}, Detail: detail, Positions: max(s.tokens, 1), Decode: p.decode}
-		usual, _ := cause.Find(f.ID)
+		usual, _ := mistake.Find(f.ID)
 		for _, n := range nodes {
 			if (n.Layer != outside) != inside {
 				continue

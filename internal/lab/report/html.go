@@ -14,8 +14,8 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/lab/cause"
 	"github.com/karat-run/karat/internal/lab/diagnose"
+	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/karat-run/karat/internal/template"
 )
 
@@ -147,7 +147,7 @@ func newPage(d *diagnose.Diagnosis) *page {
 	for i := range d.Findings[:min(len(d.Findings), maxFindings)] {
 		f := &d.Findings[i]
 		v := findingView{Number: i + 1, Cause: name(f.Cause), Facts: facts(d, f)}
-		if known, ok := cause.Find(f.Cause); ok {
+		if known, ok := mistake.Find(f.Cause); ok {
 			v.Story = known.Story
 		}
 		p.Findings = append(p.Findings, v)

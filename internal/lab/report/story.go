@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/lab/cause"
 	"github.com/karat-run/karat/internal/lab/diagnose"
+	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 // passed reports whether a verdict leaves nothing to mend in the engine or its dump.
@@ -74,8 +74,8 @@ func headline(d *diagnose.Diagnosis) string {
 
 // rounding reports whether a finding tells how an engine rounds, which is no fault.
 func rounding(f diagnose.Finding) bool {
-	known, ok := cause.Find(f.Cause)
-	return ok && known.Kind == cause.Numeric
+	known, ok := mistake.Find(f.Cause)
+	return ok && known.Kind == mistake.Numeric
 }
 
 // what names a finding's cause, or its operation if the cause is unknown.
@@ -92,7 +92,7 @@ type line struct{ label, text string }
 // facts are what there is to say about a finding, in order. What the finding leaves
 // open is said by the catalogue of causes.
 func facts(d *diagnose.Diagnosis, f *diagnose.Finding) []line {
-	known, _ := cause.Find(f.Cause)
+	known, _ := mistake.Find(f.Cause)
 	if f.Computed != "" {
 		known.Sentence = ""
 	}
@@ -241,7 +241,7 @@ func story(d *diagnose.Diagnosis) []string {
 		text := fmt.Sprintf("%s, %s: %s.", ordinal(i), name(f.Cause), where(d, f))
 		if f.Computed != "" {
 			text += " The engine " + strings.TrimSuffix(sentence(f.Computed), ".") + "."
-		} else if known, ok := cause.Find(f.Cause); ok {
+		} else if known, ok := mistake.Find(f.Cause); ok {
 			text += " " + known.Sentence
 		}
 		if x := ratio(f.Residual, f.Floor); x > outside && !math.IsInf(x, 0) {

@@ -1,4 +1,4 @@
-package diagnose
+package mistake
 
 import (
 	"cmp"
@@ -10,8 +10,8 @@ import (
 )
 
 // seenHypotheses leave something out of attention's scores and masks.
-func seenHypotheses(n *graph.Node, a graph.AttentionAttr) []*hypothesis {
-	var all []*hypothesis
+func seenHypotheses(n *graph.Node, a graph.AttentionAttr) []*Hypothesis {
+	var all []*Hypothesis
 	if len(n.W) > 0 {
 		all = append(all, edit("attention_sink", n, "leaves out the sinks", detail{"sinks": "none"}, func(s *reference.Spec) { s.Sinks = nil }))
 	}
@@ -36,8 +36,8 @@ func seenHypotheses(n *graph.Node, a graph.AttentionAttr) []*hypothesis {
 }
 
 // limitHypotheses leave out a limit, a factor or an offset of gate and up before they meet.
-func limitHypotheses(n *graph.Node, a graph.ActAttr) []*hypothesis {
-	var all []*hypothesis
+func limitHypotheses(n *graph.Node, a graph.ActAttr) []*Hypothesis {
+	var all []*Hypothesis
 	without := func(what string, value float64, change reference.Edit) {
 		if value != 0 {
 			all = append(all, edit("activation_limit", n, fmt.Sprintf("leaves out the %s of %.6g", what, value), detail{"without": what, "right": value}, change))
@@ -53,8 +53,8 @@ func limitHypotheses(n *graph.Node, a graph.ActAttr) []*hypothesis {
 }
 
 // formHypotheses are about how experts are made.
-func formHypotheses(n *graph.Node, a graph.ExpertsAttr) []*hypothesis {
-	var all []*hypothesis
+func formHypotheses(n *graph.Node, a graph.ExpertsAttr) []*Hypothesis {
+	var all []*Hypothesis
 	if a.Biased {
 		all = append(all, edit("bias_missing", n, "leaves out the experts' biases", detail{}, func(s *reference.Spec) { s.Experts.Biased = false }))
 	}
@@ -72,8 +72,8 @@ func formHypotheses(n *graph.Node, a graph.ExpertsAttr) []*hypothesis {
 }
 
 // ruleHypotheses are other rules of a Route than a's.
-func ruleHypotheses(n *graph.Node, a graph.RouteAttr) []*hypothesis {
-	var all []*hypothesis
+func ruleHypotheses(n *graph.Node, a graph.RouteAttr) []*Hypothesis {
+	var all []*Hypothesis
 	other := func(cause, computed string, d detail, change func(a *graph.RouteAttr)) {
 		b := a
 		change(&b)
@@ -129,20 +129,20 @@ func ruleHypotheses(n *graph.Node, a graph.RouteAttr) []*hypothesis {
 }
 
 // moreExperts are numbers of chosen experts that are larger than the model's: what reads the choice runs more of them.
-func (r *proposer) moreExperts(n *graph.Node) []*hypothesis {
-	var all []*hypothesis
+func (p *Proposer) moreExperts(n *graph.Node) []*Hypothesis {
+	var all []*Hypothesis
 	k, count := n.Shape[0], n.In[0].Shape.Size()
 	for _, more := range []int{k + 1, k + 2, 2 * k, 4, 8} {
-		if more <= k || more > count || slices.ContainsFunc(all, func(h *hypothesis) bool { return h.detail["k"] == float64(more) }) {
+		if more <= k || more > count || slices.ContainsFunc(all, func(h *Hypothesis) bool { return h.Detail["k"] == float64(more) }) {
 			continue
 		}
-		h := &hypothesis{cause: "router_topk", node: n, computed: fmt.Sprintf("chooses %d experts, not %d", more, k), detail: detail{"k": float64(more), "right": float64(k)}, edits: reference.Edits{}}
-		for _, x := range r.readers(n) {
+		h := &Hypothesis{Cause: "router_topk", Node: n, Computed: fmt.Sprintf("chooses %d experts, not %d", more, k), Detail: detail{"k": float64(more), "right": float64(k)}, Edits: reference.Edits{}}
+		for _, x := range p.Readers(n) {
 			if x.Op == graph.Experts {
-				h.edits[x] = []reference.Edit{func(s *reference.Spec) { s.Chosen = more }}
+				h.Edits[x] = []reference.Edit{func(s *reference.Spec) { s.Chosen = more }}
 			}
 		}
-		if len(h.edits) > 0 {
+		if len(h.Edits) > 0 {
 			all = append(all, h)
 		}
 	}

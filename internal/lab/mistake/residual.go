@@ -1,4 +1,4 @@
-package diagnose
+package mistake
 
 import (
 	"fmt"
@@ -10,10 +10,10 @@ import (
 )
 
 // addHypotheses are about a bias, or about a sum with the residual stream.
-func (r *proposer) addHypotheses(n *graph.Node) []*hypothesis {
+func (p *Proposer) addHypotheses(n *graph.Node) []*Hypothesis {
 	if len(n.W) > 0 {
-		all := []*hypothesis{edit("bias_missing", n, "leaves the bias out", detail{}, passes(0))}
-		for _, x := range r.siblings(n) {
+		all := []*Hypothesis{edit("bias_missing", n, "leaves the bias out", detail{}, passes(0))}
+		for _, x := range p.Siblings(n) {
 			all = append(all, unlikely(0.3, edit("weight_wrong_layer", n, fmt.Sprintf("adds the bias of layer %d", x.Layer), detail{"apart": float64(x.Layer - n.Layer)},
 				func(s *reference.Spec) { s.W = x.W })))
 		}
@@ -27,16 +27,16 @@ func (r *proposer) addHypotheses(n *graph.Node) []*hypothesis {
 	if isPLE(branch) {
 		missing = "ple_missing"
 	}
-	all := []*hypothesis{
+	all := []*Hypothesis{
 		edit("residual_missing", n, "passes on the layer's output without the residual stream", detail{"lost": "stream"}, passes(1)),
 		edit(missing, n, "passes on the residual stream without the layer's output", detail{"lost": "branch"}, passes(0)),
 	}
 	if branch.Op == graph.RMSNorm {
-		all = append(all, edit(r.missingNorm(branch), branch, "adds what was not normed", detail{}, reads(0, branch)))
-		all[len(all)-1].edits = reference.Edits{n: {reads(1, branch.In[0])}}
+		all = append(all, edit(p.MissingNorm(branch), branch, "adds what was not normed", detail{}, reads(0, branch)))
+		all[len(all)-1].Edits = reference.Edits{n: {reads(1, branch.In[0])}}
 	} else {
-		all = append(all, r.extraNorm(n, "what is added", func(e *reference.Eval, s *reference.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
-			x, y, err := both(e, rows, s.In[0], s.In[1])
+		all = append(all, p.extraNorm(n, "what is added", func(e *reference.Eval, s *reference.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
+			x, y, err := reference.Both(e, rows, s.In[0], s.In[1])
 			if err != nil {
 				return nil, err
 			}
@@ -46,22 +46,22 @@ func (r *proposer) addHypotheses(n *graph.Node) []*hypothesis {
 			return x, nil
 		}))
 	}
-	if role(n) == "out" {
-		all = append(all, r.normed(n))
+	if Role(n) == "out" {
+		all = append(all, p.normed(n))
 	}
 	return all
 }
 
-func (r *proposer) mulHypotheses(n *graph.Node) []*hypothesis {
+func (p *Proposer) mulHypotheses(n *graph.Node) []*Hypothesis {
 	if len(n.W) == 0 {
-		return []*hypothesis{edit("gate_missing", n, "passes on the first factor alone", detail{"lost": "second"}, passes(0)),
+		return []*Hypothesis{edit("gate_missing", n, "passes on the first factor alone", detail{"lost": "second"}, passes(0)),
 			edit("gate_missing", n, "passes on the second factor alone", detail{"lost": "first"}, passes(1))}
 	}
 	if n.W[0].Shape.Size() != 1 {
 		return nil
 	}
 	const cause = "layer_scalar"
-	all := []*hypothesis{r.normed(n), edit(cause, n, "leaves the multiplication out", detail{"scalar": "one"}, passes(0)),
+	all := []*Hypothesis{p.normed(n), edit(cause, n, "leaves the multiplication out", detail{"scalar": "one"}, passes(0)),
 		edit(cause, n, "multiplies by the scalar twice", detail{"scalar": "squared"}, func(s *reference.Spec) {
 			s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 				y, err := s.Plain(e, rows)
@@ -75,7 +75,7 @@ func (r *proposer) mulHypotheses(n *graph.Node) []*hypothesis {
 				return y, err
 			}
 		})}
-	for _, x := range r.siblings(n) {
+	for _, x := range p.Siblings(n) {
 		all = append(all, unlikely(0.3, edit(cause, n, fmt.Sprintf("multiplies by the scalar of layer %d", x.Layer), detail{"apart": float64(x.Layer - n.Layer)}, func(s *reference.Spec) { s.W = x.W })))
 	}
 	// The scalar on what the layer adds, or on its last branch, not on the stream.
@@ -97,7 +97,7 @@ func (r *proposer) mulHypotheses(n *graph.Node) []*hypothesis {
 
 // scaledDelta is start + scalar·(stream - start), In being stream and start.
 func scaledDelta(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-	y, start, err := both(e, rows, s.In[0], s.In[1])
+	y, start, err := reference.Both(e, rows, s.In[0], s.In[1])
 	if err != nil {
 		return nil, err
 	}
@@ -112,50 +112,23 @@ func scaledDelta(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, e
 }
 
 // scaleHypotheses are other factors than the model's own. Those of per-layer embeddings lie outside the layers.
-func (r *proposer) scaleHypotheses(n *graph.Node) []*hypothesis {
+func (p *Proposer) scaleHypotheses(n *graph.Node) []*Hypothesis {
 	cause, cost := "scale_factor", 0.4 // what leaves less to chance, such as a scale of scores, comes first
-	if n.Layer < 0 && slices.ContainsFunc(r.g.Nodes[1:], func(x *graph.Node) bool { return x.Op == graph.Embed }) {
+	if n.Layer < 0 && slices.ContainsFunc(p.g.Nodes[1:], func(x *graph.Node) bool { return x.Op == graph.Embed }) {
 		cause, cost = "ple_scale", 0
 	}
 	right := n.Attr.(graph.ScaleAttr).By
 	size := math.Abs(right)
-	return []*hypothesis{unlikely(cost, fitting(cause, n, fit{right: right, least: size / 1000, most: 1000 * size, guesses: []float64{1, right * right, math.Sqrt(size), 1 / right},
-		make: func(v float64) *hypothesis {
+	return []*Hypothesis{unlikely(cost, fitting(cause, n, Fit{Right: right, Least: size / 1000, Most: 1000 * size, Guesses: []float64{1, right * right, math.Sqrt(size), 1 / right},
+		Make: func(v float64) *Hypothesis {
 			return edit(cause, n, fmt.Sprintf("multiplies by %.6g, not by %.6g", v, right), detail{"factor": v, "right": right}, func(s *reference.Spec) { s.By = v })
 		}}))}
 }
 
-// sameFactors are two causes: the engine multiplies by each factor of an equation twice, or by none. So it is where the weights of a
-// file have them already, or should have.
-func sameFactors(all []*hypothesis) []*hypothesis {
-	var joint []*hypothesis
-	for i, computed := range []string{"multiplies by each of its factors twice", "multiplies by none of its factors"} {
-		var x *hypothesis
-		for _, h := range all {
-			if h.cause != "scale_factor" || h.fit == nil {
-				continue
-			}
-			y := h.of([]float64{h.fit.right * h.fit.right, 1}[i])
-			if y == nil {
-				continue
-			}
-			if x != nil {
-				join(x, y)
-				continue
-			}
-			x = &hypothesis{cause: h.cause, node: h.node, nodes: []*graph.Node{h.node}, cost: h.cost, computed: computed, detail: detail{"times": float64(2 - 2*i)}, edits: y.edits}
-		}
-		if x != nil && len(x.nodes) > 1 {
-			joint = append(joint, x)
-		}
-	}
-	return joint
-}
-
-func softcapHypotheses(n *graph.Node) []*hypothesis {
+func softcapHypotheses(n *graph.Node) []*Hypothesis {
 	right := n.Attr.(graph.ScaleAttr).By
-	scaled := func(what string, before bool) *hypothesis {
-		return unlikely(0.4, fitting("logits_scale", n, fit{right: 1, least: 1e-3, most: 1e3, guesses: []float64{0.5, 2}, make: func(v float64) *hypothesis {
+	scaled := func(what string, before bool) *Hypothesis {
+		return unlikely(0.4, fitting("logits_scale", n, Fit{Right: 1, Least: 1e-3, Most: 1e3, Guesses: []float64{0.5, 2}, Make: func(v float64) *Hypothesis {
 			return edit("logits_scale", n, fmt.Sprintf("multiplies the logits by %.6g %s the cap", v, what), detail{"factor": v, "place": what}, func(s *reference.Spec) {
 				if !before {
 					s.Times = v
@@ -171,10 +144,10 @@ func softcapHypotheses(n *graph.Node) []*hypothesis {
 			})
 		}}))
 	}
-	return []*hypothesis{
+	return []*Hypothesis{
 		scaled("before", true), scaled("after", false),
 		edit("softcap_missing", n, "does not cap the logits", detail{}, func(s *reference.Spec) { s.By = 0 }),
-		unlikely(0.2, fitting("softcap_value", n, fit{right: right, least: 1, most: 1000, guesses: []float64{15, 20, 30, 50, right / 2, right * 2}, make: func(v float64) *hypothesis {
+		unlikely(0.2, fitting("softcap_value", n, Fit{Right: right, Least: 1, Most: 1000, Guesses: []float64{15, 20, 30, 50, right / 2, right * 2}, Make: func(v float64) *Hypothesis {
 			if v == right {
 				return nil
 			}

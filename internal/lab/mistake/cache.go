@@ -1,4 +1,4 @@
-package diagnose
+package mistake
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 
 // decoded are faults of where keys and values are kept: at other positions, or in
 // the ones decoded one by one.
-func (r *proposer) decoded(n *graph.Node) []*hypothesis {
-	var all []*hypothesis
+func (p *Proposer) decoded(n *graph.Node) []*Hypothesis {
+	var all []*Hypothesis
 	for _, by := range []int{1, 2, -1} {
 		all = append(all, edit("kv_cache_position", n, fmt.Sprintf("reads the keys and values of position p%+d for p", -by), detail{"shift": float64(by)}, func(s *reference.Spec) {
 			s.Only = func(e *reference.Eval, k, v []float64, widths [2]int, at int) ([]float64, []float64) {
@@ -19,43 +19,38 @@ func (r *proposer) decoded(n *graph.Node) []*hypothesis {
 			}
 		}))
 	}
-	all = append(all, r.anew(n)...)
-	if r.decodes() {
-		all = append(all, r.overwritten(n)...)
+	all = append(all, p.anew(n)...)
+	if p.Decodes {
+		all = append(all, p.overwritten(n)...)
 	}
 	return all
 }
 
-// decodes reports whether tokens of any prompt were decoded one by one.
-func (r *proposer) decodes() bool {
-	return slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.decoded() > 0 })
-}
-
 // anew are caches that are new in each step: of the size that the errors tell, and, since what
 // else is wrong may tell another, of whole prompts.
-func (r *proposer) anew(n *graph.Node) []*hypothesis {
-	var all []*hypothesis
-	size := r.steps.stepSize(n)
-	for _, size := range slices.Compact([]int{size, wholePrompt}) {
-		if size < wholePrompt || r.decodes() {
-			all = append(all, edit("kv_cache_position", n, "sees its own step's keys and values alone", detail{"decode": "new in each step"}, func(s *reference.Spec) { s.First = r.steps.ownStep(size) }))
+func (p *Proposer) anew(n *graph.Node) []*Hypothesis {
+	var all []*Hypothesis
+	size := p.Size(n)
+	for _, size := range slices.Compact([]int{size, WholePrompt}) {
+		if size < WholePrompt || p.Decodes {
+			all = append(all, edit("kv_cache_position", n, "sees its own step's keys and values alone", detail{"decode": "new in each step"}, func(s *reference.Spec) { s.First = p.ownStep(size) }))
 		}
 	}
 	return all
 }
 
 // overwritten are faults of where decoded keys and values are stored.
-func (r *proposer) overwritten(n *graph.Node) []*hypothesis {
-	var all []*hypothesis
+func (p *Proposer) overwritten(n *graph.Node) []*Hypothesis {
+	var all []*Hypothesis
 	only := func(what, computed string, change func(k []float64, width, at, start int)) {
 		all = append(all, edit("kv_cache_position", n, computed, detail{"decode": what}, func(s *reference.Spec) {
 			s.Only = func(e *reference.Eval, k, v []float64, widths [2]int, at int) ([]float64, []float64) {
-				if at < r.steps.prefilled(e) {
+				if at < p.Prefilled(e) {
 					return k, v
 				}
 				k, v = slices.Clone(k), slices.Clone(v)
-				change(k, widths[0], at, r.steps.prefilled(e))
-				change(v, widths[1], at, r.steps.prefilled(e))
+				change(k, widths[0], at, p.Prefilled(e))
+				change(v, widths[1], at, p.Prefilled(e))
 				return k, v
 			}
 		}))
@@ -73,7 +68,7 @@ func (r *proposer) overwritten(n *graph.Node) []*hypothesis {
 	hides := func(what, computed string, hidden func(pos, at, start int) bool) {
 		all = append(all, edit("kv_cache_position", n, computed, detail{"decode": what}, func(s *reference.Spec) {
 			s.Hides = func(e *reference.Eval, at, pos int) bool {
-				return at >= r.steps.prefilled(e) && hidden(pos, at, r.steps.prefilled(e))
+				return at >= p.Prefilled(e) && hidden(pos, at, p.Prefilled(e))
 			}
 		}))
 	}

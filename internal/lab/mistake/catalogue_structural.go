@@ -1,4 +1,4 @@
-package cause
+package mistake
 
 // operations are faults inside one operation: norms, rope, attention.
 var operations = []Cause{

@@ -1,4 +1,4 @@
-package diagnose
+package mistake
 
 import (
 	"fmt"
@@ -21,54 +21,54 @@ type turning struct {
 }
 
 // wrong is the hypothesis that all of them turn otherwise.
-func (t turning) wrong(cause, computed string, d detail, change reference.Edit) *hypothesis {
-	h := &hypothesis{cause: cause, node: t.at, computed: computed, detail: d, edits: reference.Edits{}, cost: t.cost}
+func (t turning) wrong(cause, computed string, d detail, change reference.Edit) *Hypothesis {
+	h := &Hypothesis{Cause: cause, Node: t.at, Computed: computed, Detail: d, Edits: reference.Edits{}, Cost: t.cost}
 	if t.side != "" {
-		h.computed += ", " + t.side + " alone"
-		h.detail = maps.Clone(d)
-		h.detail["side"] = t.side
+		h.Computed += ", " + t.side + " alone"
+		h.Detail = maps.Clone(d)
+		h.Detail["side"] = t.side
 	}
 	for _, x := range t.nodes {
-		h.edits[x] = []reference.Edit{change}
+		h.Edits[x] = []reference.Edit{change}
 	}
 	return h
 }
 
 // ropeHypotheses are about queries and keys alike, and about each of them: of the layer whose keys another reads, about the keys.
-func (r *proposer) ropeHypotheses(eq *equation, n *graph.Node) []*hypothesis {
-	ropes := r.rotations(n)
+func (p *Proposer) ropeHypotheses(n *graph.Node) []*Hypothesis {
+	ropes := p.Rotations(n)
 	if n != ropes[len(ropes)-1] && n != ropes[0] {
 		return nil
 	}
-	var all []*hypothesis
-	if n == ropes[0] || len(eq.span) > small && !slices.Contains(eq.span, ropes[0]) {
-		all = r.turns(turning{at: n, nodes: ropes})
+	var all []*Hypothesis
+	if n == ropes[0] || len(p.Span) > small && !slices.Contains(p.Span, ropes[0]) {
+		all = p.turns(turning{at: n, nodes: ropes})
 	}
-	if len(eq.span) <= small {
-		all = append(all, r.oneSide(n)...)
+	if len(p.Span) <= small {
+		all = append(all, p.OneSide(n)...)
 	}
-	if behind(n.In[0]).Op != graph.RMSNorm {
-		all = append(all, r.extraNorm(n, side(n), func(e *reference.Eval, s *reference.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
+	if Behind(n.In[0]).Op != graph.RMSNorm {
+		all = append(all, p.extraNorm(n, Side(n), func(e *reference.Eval, s *reference.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
 			y, err := e.Value(s.In[0], rows)
 			return s.Rotate(e, norm(y), rows), err
 		}))
 	}
-	return append(all, r.shifts(eq, n)...)
+	return append(all, p.shifts(n)...)
 }
 
-// oneSide are about what rope n does to queries or to keys, if it is not alone.
-func (r *proposer) oneSide(n *graph.Node) []*hypothesis {
-	if len(r.rotations(n)) < 2 {
+// OneSide are about what rope n does to queries or to keys, if it is not alone.
+func (p *Proposer) OneSide(n *graph.Node) []*Hypothesis {
+	if len(p.Rotations(n)) < 2 {
 		return nil
 	}
-	return r.turns(turning{at: n, nodes: []*graph.Node{n}, cost: 0.3, side: side(n)})
+	return p.turns(turning{at: n, nodes: []*graph.Node{n}, cost: 0.3, side: Side(n)})
 }
 
-func (r *proposer) turns(t turning) []*hypothesis {
+func (p *Proposer) turns(t turning) []*Hypothesis {
 	attr, whole := t.at.Attr.(graph.RoPEAttr), t.at.Shape.Last()
 	freqs, dim := attr.Freqs, attr.Turning(whole)
 	speeds := func(f []float64) reference.Edit { return func(s *reference.Spec) { s.Freqs = f } }
-	all := []*hypothesis{
+	all := []*Hypothesis{
 		t.wrong("rope_missing", "does not turn queries and keys", detail{}, speeds(nil)),
 		t.style(attr),
 	}
@@ -76,11 +76,11 @@ func (r *proposer) turns(t turning) []*hypothesis {
 		all = append(all, t.wrong("rope_magnitude", fmt.Sprintf("turns without the magnitude of %.6g", attr.Magnitude), detail{"magnitude": 1.0, "right": attr.Magnitude}, func(s *reference.Spec) { s.Magnitude = 0 }))
 	}
 	all = append(all, t.sections(attr)...)
-	all = append(all, r.positions(t)...)
+	all = append(all, p.positions(t)...)
 	if len(freqs) == 0 {
 		return all
 	}
-	base := theta(freqs, dim)
+	base := Theta(freqs, dim)
 	plain := rope.New(base, dim)
 	if dim < whole {
 		all = append(all, t.wrong("rope_partial", fmt.Sprintf("turns all %d features of a head, not %d", whole, dim), detail{"part": 1.0}, func(s *reference.Spec) { s.Freqs, s.Part = rope.New(base, whole), 0 }),
@@ -101,8 +101,8 @@ func (r *proposer) turns(t turning) []*hypothesis {
 		all = append(all, t.wrong("rope_partial", "turns all pairs, though some are left out", detail{"pairs": "all"}, speeds(plain)))
 	}
 	for _, factor := range []float64{2, 4, 8, 16, 32} {
-		all = append(all, t.wrong("rope_scaling", fmt.Sprintf("turns %g times as fast", factor), detail{"speed": factor}, speeds(times(freqs, factor))),
-			t.wrong("rope_scaling", fmt.Sprintf("turns at 1/%g of the speed", factor), detail{"speed": 1 / factor}, speeds(times(freqs, 1/factor))))
+		all = append(all, t.wrong("rope_scaling", fmt.Sprintf("turns %g times as fast", factor), detail{"speed": factor}, speeds(Times(freqs, factor))),
+			t.wrong("rope_scaling", fmt.Sprintf("turns at 1/%g of the speed", factor), detail{"speed": 1 / factor}, speeds(Times(freqs, 1/factor))))
 	}
 	for _, part := range []float64{0.25, 0.5, 0.75} {
 		if turning := int(part*float64(whole)) / 2 * 2; turning != dim {
@@ -117,25 +117,25 @@ func (r *proposer) turns(t turning) []*hypothesis {
 			all = append(all, unlikely(0.4, t.wrong("rope_partial", fmt.Sprintf("turns the first %d of %d pairs", count, dim/2), detail{"pairs": part}, speeds(some[:count]))))
 		}
 	}
-	all = append(all, r.otherKinds(t, freqs, dim)...)
+	all = append(all, p.otherKinds(t, freqs, dim)...)
 	return append(all, t.otherBase(freqs, base, dim)...)
 }
 
 // otherBase are powers of another base. A scaling divides the same pairs as in the model, or, if it is one by wavelengths,
 // the pairs of these wavelengths.
-func (t turning) otherBase(freqs []float64, base float64, dim int) []*hypothesis {
-	wrong := func(d detail, f func(v float64) []float64) *hypothesis {
-		return &hypothesis{cause: "rope_theta", node: t.at, cost: 0.3, fit: &fit{right: base, least: 50, most: 1e9,
-			guesses: []float64{1e4, 1e5, 5e5, 1e6, 1e7, 500, 1.6e5, 8e6, math.Sqrt(base), base * base},
-			make: func(v float64) *hypothesis {
+func (t turning) otherBase(freqs []float64, base float64, dim int) []*Hypothesis {
+	wrong := func(d detail, f func(v float64) []float64) *Hypothesis {
+		return &Hypothesis{Cause: "rope_theta", Node: t.at, Cost: 0.3, Fit: &Fit{Right: base, Least: 50, Most: 1e9,
+			Guesses: []float64{1e4, 1e5, 5e5, 1e6, 1e7, 500, 1.6e5, 8e6, math.Sqrt(base), base * base},
+			Make: func(v float64) *Hypothesis {
 				f, d := f(v), maps.Clone(d)
 				d["theta"], d["right"] = v, base
 				h := t.wrong("rope_theta", fmt.Sprintf("turns by powers of %.6g, not of %.6g", v, base), d, func(s *reference.Spec) { s.Freqs = f })
-				h.fix = exponent(v, base)
+				h.Fix = exponent(v, base)
 				return h
 			}}}
 	}
-	all := []*hypothesis{wrong(detail{}, func(v float64) []float64 { return rescaled(freqs, base, v, dim) })}
+	all := []*Hypothesis{wrong(detail{}, func(v float64) []float64 { return rescaled(freqs, base, v, dim) })}
 	if p, ok := rope.Banded(freqs, base, dim); ok {
 		all = append(all, unlikely(0.1, wrong(detail{"scaling": "by wavelength"}, func(v float64) []float64 {
 			p := p
@@ -162,7 +162,7 @@ func exponent(v, right float64) string {
 }
 
 // style is the other way to make pairs.
-func (t turning) style(a graph.RoPEAttr) *hypothesis {
+func (t turning) style(a graph.RoPEAttr) *Hypothesis {
 	name, computed := "interleaved", "turns pairs (2i, 2i+1), not (i, i+d/2)"
 	if a.Interleaved {
 		name, computed = "half", "turns pairs (i, i+d/2), not (2i, 2i+1)"
@@ -170,22 +170,22 @@ func (t turning) style(a graph.RoPEAttr) *hypothesis {
 	return t.wrong("rope_style", computed, detail{"style": name}, func(s *reference.Spec) { s.Interleaved = !a.Interleaved })
 }
 
-// sectioned reports whether n turns by positions of three parts.
-func sectioned(n *graph.Node) bool {
+// Sectioned reports whether n turns by positions of three parts.
+func Sectioned(n *graph.Node) bool {
 	a, ok := n.Attr.(graph.RoPEAttr)
 	return ok && a.Sections != [3]int{}
 }
 
 // sections are other parts of a position than each pair's own.
-func (t turning) sections(a graph.RoPEAttr) []*hypothesis {
-	if !sectioned(t.at) {
+func (t turning) sections(a graph.RoPEAttr) []*Hypothesis {
+	if !Sectioned(t.at) {
 		return nil
 	}
 	order := "by turns"
 	if a.Woven {
 		order = "one run after another"
 	}
-	return []*hypothesis{
+	return []*Hypothesis{
 		t.wrong("rope_sections", "turns only the pairs of time: height and width stay 0", detail{"parts": "time alone"}, func(s *reference.Spec) {
 			s.Parts = func(p [3]int32) [3]int32 { return [3]int32{p[0], 0, 0} }
 		}),
@@ -202,11 +202,11 @@ func (t turning) sections(a graph.RoPEAttr) []*hypothesis {
 
 // otherFactor is a scaling by another factor than the model's: the slowest pair has all of
 // it, and the others as large a part of it as they have in the model.
-func (t turning) otherFactor(plain, freqs []float64) *hypothesis {
+func (t turning) otherFactor(plain, freqs []float64) *Hypothesis {
 	last := len(freqs) - 1
 	right := plain[last] / freqs[last]
-	return &hypothesis{cause: "rope_scaling", node: t.at, cost: 0.2, fit: &fit{right: right, least: 1.01, most: 256, guesses: []float64{2, 3, 4, 8, 16, 32, 64},
-		make: func(v float64) *hypothesis {
+	return &Hypothesis{Cause: "rope_scaling", Node: t.at, Cost: 0.2, Fit: &Fit{Right: right, Least: 1.01, Most: 256, Guesses: []float64{2, 3, 4, 8, 16, 32, 64},
+		Make: func(v float64) *Hypothesis {
 			f := slices.Clone(freqs)
 			for i := range f {
 				part := (1 - freqs[i]/plain[i]) / (1 - 1/right)
@@ -218,10 +218,10 @@ func (t turning) otherFactor(plain, freqs []float64) *hypothesis {
 }
 
 // otherKinds are the frequencies of the model's other kinds of layers, or as many pairs as turn there.
-func (r *proposer) otherKinds(t turning, freqs []float64, dim int) []*hypothesis {
-	var all []*hypothesis
+func (p *Proposer) otherKinds(t turning, freqs []float64, dim int) []*Hypothesis {
+	var all []*Hypothesis
 	var seen [][]float64
-	for _, x := range r.g.Nodes {
+	for _, x := range p.g.Nodes {
 		if x.Op != graph.RoPE {
 			continue
 		}
@@ -232,44 +232,44 @@ func (r *proposer) otherKinds(t turning, freqs []float64, dim int) []*hypothesis
 		seen = append(seen, f)
 		if len(f) < x.Shape.Last()/2 && len(f) < len(freqs) {
 			all = append(all, t.wrong("rope_factors", fmt.Sprintf("turns %d pairs of %d, as the factors of another kind of layers say", len(f), dim/2),
-				detail{"factors": anotherKind}, func(s *reference.Spec) { s.Freqs = freqs[:len(f)] }))
+				detail{"factors": AnotherKind}, func(s *reference.Spec) { s.Freqs = freqs[:len(f)] }))
 		}
 		if len(f) <= dim/2 {
 			cause := "rope_theta"
 			theirs := x.Attr.(graph.RoPEAttr).Turning(x.Shape.Last())
-			if math.Abs(theta(f, theirs)/theta(freqs, dim)-1) < 1e-6 {
+			if math.Abs(Theta(f, theirs)/Theta(freqs, dim)-1) < 1e-6 {
 				cause = "rope_scaling"
 			}
-			how := fmt.Sprintf("turns by %s, as %s, not by %s", speeds(f, theirs), r.turnedSo(f), speeds(freqs, dim))
-			all = append(all, t.wrong(cause, how, detail{"speeds": anotherKind}, func(s *reference.Spec) { s.Freqs = f }))
+			how := fmt.Sprintf("turns by %s, as %s, not by %s", Speeds(f, theirs), p.TurnedSo(f), Speeds(freqs, dim))
+			all = append(all, t.wrong(cause, how, detail{"speeds": AnotherKind}, func(s *reference.Spec) { s.Freqs = f }))
 		}
 	}
 	return all
 }
 
-// speeds says in words by what pairs turn.
-func speeds(f []float64, dim int) string {
+// Speeds says in words by what pairs turn.
+func Speeds(f []float64, dim int) string {
 	if len(f) < 2 {
-		return list(f)
+		return List(f)
 	}
-	base := theta(f, dim)
+	base := Theta(f, dim)
 	if how := fmt.Sprintf("theta %.6g", base); alike(f, rope.New(base, dim)[:min(len(f), dim/2)]) {
 		return how + " without a scaling"
 	} else if base > 1 {
 		return how + " and a scaling"
 	}
-	return list(f)
+	return List(f)
 }
 
-// turnedSo says which layers turn by such frequencies.
-func (r *proposer) turnedSo(f []float64) string {
+// TurnedSo says which layers turn by such frequencies.
+func (w *Wiring) TurnedSo(f []float64) string {
 	var in []int
 	sliding := true
-	for _, x := range r.g.Nodes {
+	for _, x := range w.g.Nodes {
 		switch a := x.Attr.(type) {
 		case graph.RoPEAttr:
 			if slices.Equal(a.Freqs, f) {
-				in = union(in, layersOf(x))
+				in = Union(in, LayersOf(x))
 			}
 		case graph.AttentionAttr:
 			sliding = sliding && (a.KV.Window > 0 || !slices.Contains(in, x.Layer))
@@ -291,19 +291,19 @@ func (r *proposer) turnedSo(f []float64) string {
 	return words + " should"
 }
 
-// side is whether a rope node turns queries or keys.
-func side(n *graph.Node) string {
-	if role(n) == "attn_k_rope" {
+// Side is whether a rope node turns queries or keys.
+func Side(n *graph.Node) string {
+	if Role(n) == "attn_k_rope" {
 		return "keys"
 	}
 	return "queries"
 }
 
-// theta is the base of the powers that frequencies begin as. Most scalings leave the fastest
+// Theta is the base of the powers that frequencies begin as. Most scalings leave the fastest
 // pairs as they are, or all of them in proportion. Yarn's may begin at the second pair of a small head;
 // then the slowest pairs have one factor. Longrope has a factor for each pair; the models that are
 // published with it have the base of 1e4.
-func theta(freqs []float64, dim int) float64 {
+func Theta(freqs []float64, dim int) float64 {
 	if len(freqs) < 2 {
 		return 1e4
 	}
@@ -340,7 +340,7 @@ func rescaled(freqs []float64, was, base float64, dim int) []float64 {
 	return f
 }
 
-func times(f []float64, by float64) []float64 {
+func Times(f []float64, by float64) []float64 {
 	y := slices.Clone(f)
 	for i := range y {
 		y[i] *= by
@@ -348,9 +348,9 @@ func times(f []float64, by float64) []float64 {
 	return y
 }
 
-func alike(a, b []float64) bool { return alikeWithin(a, b, 1e-4) }
+func alike(a, b []float64) bool { return Alike(a, b, 1e-4) }
 
-func alikeWithin(a, b []float64, share float64) bool {
+func Alike(a, b []float64, share float64) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -360,4 +360,13 @@ func alikeWithin(a, b []float64, share float64) bool {
 		}
 	}
 	return true
+}
+
+// List is the first of some numbers in words.
+func List(x []float64) string {
+	var words []string
+	for _, v := range x[:min(len(x), 4)] {
+		words = append(words, fmt.Sprintf("%.4g", v))
+	}
+	return strings.Join(words, ", ") + " ..."
 }

@@ -1,4 +1,4 @@
-package cause
+package mistake
 
 // vectors are faults in operations that few families have.
 var vectors = []Cause{

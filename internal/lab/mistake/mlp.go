@@ -1,4 +1,4 @@
-package diagnose
+package mistake
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ var activations = []struct {
 	{"identity", func(x float64) float64 { return x }},
 }
 
-func activationHypotheses(n *graph.Node) []*hypothesis {
+func activationHypotheses(n *graph.Node) []*Hypothesis {
 	attr, _ := n.Activates()
 	right := attr.Act.String()
 	all := append(limitHypotheses(n, attr), constantHypotheses(n, attr.Act)...)
@@ -38,26 +38,26 @@ func activationHypotheses(n *graph.Node) []*hypothesis {
 }
 
 // constantHypotheses are other constants in GELU by tanh: digits exchanged, lost, or the root before it rounded.
-func constantHypotheses(n *graph.Node, act graph.Activation) []*hypothesis {
+func constantHypotheses(n *graph.Node, act graph.Activation) []*Hypothesis {
 	if act != graph.GELUTanh {
 		return nil
 	}
 	const cubic = 0.044715
 	root := math.Sqrt(2 / math.Pi)
-	wrong := func(of string, right float64, guesses []float64, gelu func(c, x float64) float64) *hypothesis {
-		return unlikely(0.2, fitting("gelu_constant", n, fit{right: right, least: right / 4, most: right * 4, guesses: guesses, make: func(v float64) *hypothesis {
+	wrong := func(of string, right float64, guesses []float64, gelu func(c, x float64) float64) *Hypothesis {
+		return unlikely(0.2, fitting("gelu_constant", n, Fit{Right: right, Least: right / 4, Most: right * 4, Guesses: guesses, Make: func(v float64) *Hypothesis {
 			return edit("gelu_constant", n, fmt.Sprintf("computes GELU with %s %.5g, not %.5g", of, v, right), detail{"constant": v, "right": right}, func(s *reference.Spec) {
 				s.Act = func(x float64) float64 { return x / 2 * (1 + math.Tanh(gelu(v, x))) }
 			})
 		}}))
 	}
-	return []*hypothesis{
+	return []*Hypothesis{
 		wrong("the constant", cubic, []float64{0.047415, 0.044175, 0.04475, 0.0447, 0.44715, 0.0044715}, func(c, x float64) float64 { return root * (x + c*x*x*x) }),
 		wrong("the factor", root, []float64{2 / math.Pi, math.Sqrt(1 / math.Pi), math.Sqrt(math.Pi / 2), 0.8}, func(c, x float64) float64 { return c * (x + cubic*x*x*x) }),
 	}
 }
 
-func gluHypotheses(n *graph.Node) []*hypothesis {
+func gluHypotheses(n *graph.Node) []*Hypothesis {
 	all := activationHypotheses(n)
 	if len(n.In) == 2 {
 		cause := "gate_up_swapped"
@@ -66,7 +66,7 @@ func gluHypotheses(n *graph.Node) []*hypothesis {
 	return all
 }
 
-func (r *proposer) expertsHypotheses(n *graph.Node) []*hypothesis {
+func (p *Proposer) expertsHypotheses(n *graph.Node) []*Hypothesis {
 	attr, _ := n.Attr.(graph.ExpertsAttr)
 	all := append(activationHypotheses(n), formHypotheses(n, attr)...)
 	if attr.Form != graph.Ungated {
@@ -78,15 +78,15 @@ func (r *proposer) expertsHypotheses(n *graph.Node) []*hypothesis {
 			func(s *reference.Spec) { s.Expert = func(e int) int { return (e + shift) % count } }))
 	}
 	all = append(all, edit("expert_order", n, "counts the experts from the last", detail{"order": "reversed"}, func(s *reference.Spec) { s.Expert = func(e int) int { return count - 1 - e } }))
-	return append(append(all, r.expertWeights(n)...), exchangedExperts(n, count)...)
+	return append(append(all, p.expertWeights(n)...), exchangedExperts(n, count)...)
 }
 
 // expertWeights are other weights than the experts' own: of other layers, zeros, and those
 // whose blocks have other scales.
-func (r *proposer) expertWeights(n *graph.Node) []*hypothesis {
-	all := []*hypothesis{unlikely(0.5, edit("weight_missing", n, "gives zeros for all experts", detail{"weight": "zero"}, func(s *reference.Spec) { s.Times = 0 }))}
+func (p *Proposer) expertWeights(n *graph.Node) []*Hypothesis {
+	all := []*Hypothesis{unlikely(0.5, edit("weight_missing", n, "gives zeros for all experts", detail{"weight": "zero"}, func(s *reference.Spec) { s.Times = 0 }))}
 	parts := expertParts(n)
-	for _, x := range r.siblings(n) {
+	for _, x := range p.Siblings(n) {
 		if !slices.EqualFunc(x.W, n.W, func(a, b *graph.Weight) bool { return slices.Equal(a.Shape, b.Shape) }) {
 			continue
 		}
@@ -104,8 +104,8 @@ func (r *proposer) expertWeights(n *graph.Node) []*hypothesis {
 		if of.alter == nil {
 			continue
 		}
-		scaled := func(what string, d detail, scale func(v float64) reference.Edit) *hypothesis {
-			return unlikely(0.5, fitting("weight_scale", n, fit{right: 1, least: 1e-3, most: 1e3, guesses: []float64{0.5, 2, -1}, make: func(v float64) *hypothesis {
+		scaled := func(what string, d detail, scale func(v float64) reference.Edit) *Hypothesis {
+			return unlikely(0.5, fitting("weight_scale", n, Fit{Right: 1, Least: 1e-3, Most: 1e3, Guesses: []float64{0.5, 2, -1}, Make: func(v float64) *Hypothesis {
 				return edit("weight_scale", n, fmt.Sprintf("takes %s %.6g times as large%s", of.what, v, what), d, scale(v))
 			}}))
 		}
@@ -116,12 +116,12 @@ func (r *proposer) expertWeights(n *graph.Node) []*hypothesis {
 	return all
 }
 
-// secondHalves multiplies the second half of each superblock.
+// secondHalves multiplies the second half of each Superblock.
 func secondHalves(by float64) change {
 	return func(w []float64, _, _ int) []float64 {
 		y := slices.Clone(w)
-		for at := superblock / 2; at < len(y); at += superblock {
-			for j := range y[at:min(at+superblock/2, len(y))] {
+		for at := Superblock / 2; at < len(y); at += Superblock {
+			for j := range y[at:min(at+Superblock/2, len(y))] {
 				y[at+j] *= by
 			}
 		}
@@ -171,8 +171,8 @@ func expertParts(n *graph.Node) []expertPart {
 }
 
 // exchangedExperts are two experts in each other's place, and neighbours in each other's.
-func exchangedExperts(n *graph.Node, count int) []*hypothesis {
-	all := []*hypothesis{edit("expert_order", n, "exchanges neighbouring experts", detail{"order": "neighbours"}, func(s *reference.Spec) { s.Expert = func(e int) int { return min(e^1, count-1) } })}
+func exchangedExperts(n *graph.Node, count int) []*Hypothesis {
+	all := []*Hypothesis{edit("expert_order", n, "exchanges neighbouring experts", detail{"order": "neighbours"}, func(s *reference.Spec) { s.Expert = func(e int) int { return min(e^1, count-1) } })}
 	for i := range min(count, 16) {
 		for j := range i {
 			all = append(all, unlikely(0.2, edit("expert_order", n, fmt.Sprintf("exchanges experts %d and %d", j, i), detail{"order": fmt.Sprintf("%d<->%d", j, i)}, func(s *reference.Spec) {
@@ -191,16 +191,16 @@ func exchangedExperts(n *graph.Node, count int) []*hypothesis {
 	return all
 }
 
-func routeHypotheses(n *graph.Node) []*hypothesis {
+func routeHypotheses(n *graph.Node) []*Hypothesis {
 	attr, _ := n.Attr.(graph.RouteAttr)
 	if attr.Weigh != graph.SoftmaxChosen || attr.Biased || attr.Groups > 1 {
 		return ruleHypotheses(n, attr)
 	}
 	k, count := n.Shape[0], n.In[0].Shape.Size()
-	routed := func(cause, computed string, d detail, weigh func(scores []float64, order []int, scale []float64) []float64) *hypothesis {
+	routed := func(cause, computed string, d detail, weigh func(scores []float64, order []int, scale []float64) []float64) *Hypothesis {
 		return edit(cause, n, computed, d, chosenBy(k, 1, weigh))
 	}
-	all := []*hypothesis{
+	all := []*Hypothesis{
 		routed("router_norm", "takes the softmax over all experts, and does not renormalize those chosen", detail{"over": "all"}, func(x []float64, order []int, scale []float64) []float64 {
 			p := slices.Clone(x)
 			reference.Softmax(p)
@@ -321,4 +321,16 @@ func routes(e *reference.Eval, s *reference.Spec, rows []int, k int, sign float6
 		}
 	}
 	return y, nil
+}
+
+// upActivated is the second factor activated, not the gate, where the activation and the product are nodes.
+func (p *Proposer) upActivated(n *graph.Node) []*Hypothesis {
+	for _, x := range p.Readers(n) {
+		if n.Op == graph.Act && x.Op == graph.Mul && len(x.In) == 2 && x.In[0] == n {
+			h := edit("gate_up_swapped", n, "activates the second factor, not the gate", detail{}, reads(0, x.In[1]))
+			h.Edits[x] = []reference.Edit{reads(1, n.In[0])}
+			return []*Hypothesis{h}
+		}
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package diagnose
+package mistake
 
 import (
 	"errors"
@@ -10,13 +10,13 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-func (r *proposer) attentionHypotheses(n *graph.Node) []*hypothesis {
+func (p *Proposer) attentionHypotheses(n *graph.Node) []*Hypothesis {
 	a := n.Attr.(graph.AttentionAttr)
 	dim, heads := float64(a.KV.Dim), n.In[0].Shape[0]
-	all := []*hypothesis{
-		fitting("attention_scale", n, fit{right: a.Scale, least: 1e-4, most: 100,
-			guesses: []float64{1, 1 / math.Sqrt(dim), 1 / dim, math.Sqrt(dim), math.Pow(dim, -0.25), 1 / math.Sqrt(float64(r.g.Nodes[0].Shape.Size())/float64(heads)), a.Scale * a.Scale, math.Sqrt(a.Scale)},
-			make: func(v float64) *hypothesis {
+	all := []*Hypothesis{
+		fitting("attention_scale", n, Fit{Right: a.Scale, Least: 1e-4, Most: 100,
+			Guesses: []float64{1, 1 / math.Sqrt(dim), 1 / dim, math.Sqrt(dim), math.Pow(dim, -0.25), 1 / math.Sqrt(float64(p.g.Nodes[0].Shape.Size())/float64(heads)), a.Scale * a.Scale, math.Sqrt(a.Scale)},
+			Make: func(v float64) *Hypothesis {
 				return edit("attention_scale", n, fmt.Sprintf("scales the scores by %.6g, not by %.6g", v, a.Scale), detail{"scale": formula(v, dim)},
 					func(s *reference.Spec) { s.Scale = v })
 			}}),
@@ -33,24 +33,24 @@ func (r *proposer) attentionHypotheses(n *graph.Node) []*hypothesis {
 		all = append(all, unlikely(0.3, edit("gqa_map", n, "gives all heads the keys and values of the first", detail{"map": "first"},
 			func(s *reference.Spec) { s.Group = func(int) int { return 0 } })))
 	}
-	all = append(all, r.masks(n, a)...)
+	all = append(all, p.masks(n, a)...)
 	all = append(all, seenHypotheses(n, a)...)
-	all = append(all, r.windows(n, a.KV)...)
-	all = append(all, r.decoded(n)...)
+	all = append(all, p.Windows(n)...)
+	all = append(all, p.decoded(n)...)
 	if a.KV.Latent || a.KV.Values() != a.KV.Dim {
 		return all // the others take keys and values for each other
 	}
-	all = append(all, r.normedValues(n)...)
-	return append(all, r.stores(n, a.KV)...)
+	all = append(all, p.normedValues(n)...)
+	return append(all, p.stores(n, a.KV)...)
 }
 
 // masks hide less of later positions than they should, up to the end of a step.
-func (r *proposer) masks(n *graph.Node, a graph.AttentionAttr) []*hypothesis {
+func (p *Proposer) masks(n *graph.Node, a graph.AttentionAttr) []*Hypothesis {
 	if a.Bidirectional {
 		return nil // later positions are the model's, too
 	}
-	var all []*hypothesis
-	for _, end := range r.steps.stepEnds(n) {
+	var all []*Hypothesis
+	for _, end := range p.stepEnds(n) {
 		all = append(all, edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *reference.Spec) { s.Ahead, s.Window, s.Until = 1<<30, 0, end }),
 			edit("mask", n, "lets queries see one position after their own", detail{"mask": "one ahead"}, func(s *reference.Spec) { s.Ahead, s.Until = 1, end }))
 		if a.KV.Window > 0 {
@@ -61,8 +61,8 @@ func (r *proposer) masks(n *graph.Node, a graph.AttentionAttr) []*hypothesis {
 }
 
 // softHypotheses are softmaxes along other axes.
-func softHypotheses(n *graph.Node) []*hypothesis {
-	return []*hypothesis{
+func softHypotheses(n *graph.Node) []*Hypothesis {
+	return []*Hypothesis{
 		edit("softmax_axis", n, "normalizes the scores over the heads", detail{"axis": "heads"}, softOver(true, false)),
 		edit("softmax_axis", n, "normalizes the scores over the queries", detail{"axis": "queries"}, softOver(false, false)),
 		unlikely(0.1, edit("softmax_axis", n, "takes the largest score of each query away, and divides by the sum over the heads", detail{"axis": "heads", "largest": "of keys"}, softOver(true, true))),
@@ -83,13 +83,9 @@ func formula(v, dim float64) any {
 	return v
 }
 
-func (r *proposer) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
-	longest := 0
-	for _, p := range r.prompts {
-		if p.tapped {
-			longest = max(longest, len(p.IDs))
-		}
-	}
+// Windows lists other windows of attention n than the model has.
+func (p *Proposer) Windows(n *graph.Node) []*Hypothesis {
+	longest, kv := p.Longest, n.Attr.(graph.AttentionAttr).KV
 	both := n.Attr.(graph.AttentionAttr)
 	window := func(w int) reference.Edit {
 		return func(s *reference.Spec) {
@@ -98,7 +94,7 @@ func (r *proposer) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 			}
 		}
 	}
-	var all []*hypothesis
+	var all []*Hypothesis
 	if kv.Chunked {
 		return nil
 	}
@@ -106,13 +102,13 @@ func (r *proposer) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 		all = append(all, perChunk(n, kv.Window, longest)...)
 		all = append(all, edit("window_missing", n, "sees all earlier positions, without the window", detail{}, window(0)))
 	}
-	for _, x := range r.g.Nodes {
+	for _, x := range p.g.Nodes {
 		if a, ok := x.Attr.(graph.AttentionAttr); ok && kv.Window == 0 && a.KV.Window > 0 {
 			all = append(all, edit("layer_pattern", n, fmt.Sprintf("has the window of %d that other layers have", a.KV.Window), detail{"kind": "sliding"}, window(a.KV.Window)))
 			break
 		}
 	}
-	if h := r.otherKind(n); h != nil {
+	if h := p.OtherKind(n); h != nil {
 		all = append(all, h)
 	}
 	guesses := []float64{float64(kv.Window - 1), float64(kv.Window + 1), float64(kv.Window / 2), float64(2 * kv.Window)}
@@ -121,12 +117,12 @@ func (r *proposer) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 	}
 	// The first row that a window changes is that many positions from the beginning.
 	const most = 8
-	if last, first := r.steps.firstWrong(n); first < longest {
+	if last, first := p.Wrong(n); first < longest {
 		for w := first; w > max(last, first-most); w-- {
 			guesses = append(guesses, float64(w))
 		}
 	}
-	return append(all, unlikely(0.4, fitting("window_size", n, fit{right: float64(kv.Window), least: 1, most: float64(longest), integer: true, guesses: guesses, make: func(v float64) *hypothesis {
+	return append(all, unlikely(0.4, fitting("window_size", n, Fit{Right: float64(kv.Window), Least: 1, Most: float64(longest), Integer: true, Guesses: guesses, Make: func(v float64) *Hypothesis {
 		if v < 1 || int(v) == kv.Window {
 			return nil
 		}
@@ -140,13 +136,13 @@ func (r *proposer) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 
 // perChunk are windows that begin where that of the first or of the last query of a chunk does, as far as a prompt is long
 // enough to tell. The likeliest size of several that are as near comes first.
-func perChunk(n *graph.Node, window, longest int) []*hypothesis {
+func perChunk(n *graph.Node, window, longest int) []*Hypothesis {
 	if n.Attr.(graph.AttentionAttr).Bidirectional || longest <= window {
 		return nil
 	}
-	var all []*hypothesis
+	var all []*Hypothesis
 	for _, size := range []int{32, 64, 128, 256, 512, 16, 8, 4, 2} {
-		begins := func(of string, last int) *hypothesis {
+		begins := func(of string, last int) *Hypothesis {
 			return unlikely(0.2, edit("window_per_chunk", n, fmt.Sprintf("begins the window of all queries of a chunk of %d where that of the %s one begins", size, of), detail{"chunk": float64(size), "of": of}, func(s *reference.Spec) {
 				s.Window = 0
 				s.First = func(_ *reference.Eval, at int) int { return min(max(at-at%size+last-window+1, 0), at) }
@@ -159,19 +155,19 @@ func perChunk(n *graph.Node, window, longest int) []*hypothesis {
 
 // stores are other keys and values than the layer's: keys in the place of values, and
 // other layers'.
-func (r *proposer) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
-	store := r.model.Store(n)
+func (p *Proposer) stores(n *graph.Node, kv *graph.KV) []*Hypothesis {
+	store := p.model.Store(n)
 	if store == nil || len(store.In) < 2 {
 		return nil
 	}
-	var all []*hypothesis
+	var all []*Hypothesis
 	for key := store.In[0]; ; key = key.In[0] {
 		if slices.Equal(key.Shape, store.In[1].Shape) && key != store.In[1] {
-			h := edit("k_as_v", n, "takes "+role(key)+" for the values", detail{"values": role(key)}, func(*reference.Spec) {})
-			h.edits, h.nodes = reference.Edits{store: {reads(1, key)}}, r.readingFrom(store)
+			h := edit("k_as_v", n, "takes "+Role(key)+" for the values", detail{"values": Role(key)}, func(*reference.Spec) {})
+			h.Edits, h.Nodes = reference.Edits{store: {reads(1, key)}}, p.ReadingFrom(store)
 			all = append(all, h)
-			if key == store.In[0] && len(h.nodes) > 1 { // one of the readers of the store
-				all = append(all, unlikely(0.1, edit("k_as_v", n, "takes the stored keys for the values", detail{"values": role(key), "of": "one layer"}, func(s *reference.Spec) {
+			if key == store.In[0] && len(h.Nodes) > 1 { // one of the readers of the store
+				all = append(all, unlikely(0.1, edit("k_as_v", n, "takes the stored keys for the values", detail{"values": Role(key), "of": "one layer"}, func(s *reference.Spec) {
 					s.Only = func(_ *reference.Eval, k, _ []float64, _ [2]int, _ int) ([]float64, []float64) { return k, k }
 				})))
 			}
@@ -180,7 +176,7 @@ func (r *proposer) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
 			break
 		}
 	}
-	for _, x := range r.g.Nodes {
+	for _, x := range p.g.Nodes {
 		if x.Op != graph.StoreKV || x == store || x.ID > n.ID {
 			continue
 		}
@@ -191,7 +187,7 @@ func (r *proposer) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
 		h := edit("kv_share_source", n, fmt.Sprintf("reads the keys and values of layer %d, not %d", x.Layer, store.Layer),
 			detail{"layer": float64(x.Layer), "right": float64(store.Layer)}, func(s *reference.Spec) { s.Store = x })
 		if n.Layer == store.Layer {
-			h.cost += 1
+			h.Cost += 1
 		}
 		all = append(all, h)
 	}
@@ -200,9 +196,9 @@ func (r *proposer) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
 
 // misfits are stores of another width, read as if they had the layer's own: the first
 // features of each head, or one row after the other.
-func misfits(n, store, x *graph.Node) []*hypothesis {
+func misfits(n, store, x *graph.Node) []*Hypothesis {
 	heads, dim, others, width := store.Shape[0], store.Shape[1], x.Shape[0], x.Shape[1]
-	read := func(what string, again func(rows []float64) []float64) *hypothesis {
+	read := func(what string, again func(rows []float64) []float64) *Hypothesis {
 		return edit("kv_share_source", n, fmt.Sprintf("reads the keys and values of layer %d, not %d: %s", x.Layer, store.Layer, what),
 			detail{"layer": float64(x.Layer), "right": float64(store.Layer), "read": what}, func(s *reference.Spec) { s.Store, s.Again, s.Width = x, again, heads*dim })
 	}
@@ -210,9 +206,9 @@ func misfits(n, store, x *graph.Node) []*hypothesis {
 		return append(slices.Clone(rows), make([]float64, max(0, len(rows)/(others*width)*heads*dim-len(rows)))...)
 	})
 	if dim > width || heads > others {
-		return []*hypothesis{flat}
+		return []*Hypothesis{flat}
 	}
-	return []*hypothesis{flat, read("the first features of each head", func(rows []float64) []float64 {
+	return []*Hypothesis{flat, read("the first features of each head", func(rows []float64) []float64 {
 		var y []float64
 		for t := 0; t < len(rows); t += others * width {
 			for h := range heads {
@@ -321,13 +317,19 @@ func normalize(scores [][]float64, oldest func(list int) int) {
 }
 
 // normedValues is a norm of heads of values that the model does not have.
-func (r *proposer) normedValues(n *graph.Node) []*hypothesis {
-	var all []*hypothesis
-	if store := r.model.Store(n); store != nil && len(store.In) > 1 && behind(store.In[1]).Op != graph.RMSNorm && store.In[1].Op == graph.View {
-		all = append(all, r.extraNorm(store.In[1], "values", func(e *reference.Eval, s *reference.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
+func (p *Proposer) normedValues(n *graph.Node) []*Hypothesis {
+	var all []*Hypothesis
+	if store := p.model.Store(n); store != nil && len(store.In) > 1 && Behind(store.In[1]).Op != graph.RMSNorm && store.In[1].Op == graph.View {
+		all = append(all, p.extraNorm(store.In[1], "values", func(e *reference.Eval, s *reference.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
 			y, err := e.Value(s.In[0], rows)
 			return norm(y), err
 		}))
 	}
 	return all
+}
+
+// ByErrors lists what the engine may do instead of attention n, as far as the errors of its rows tell it.
+func (p *Proposer) ByErrors(n *graph.Node) []*Hypothesis {
+	a := n.Attr.(graph.AttentionAttr)
+	return slices.Concat(p.anew(n), p.masks(n, a), p.Windows(n))
 }

@@ -1,6 +1,6 @@
 // Package cause is the catalogue of causes of wrong logits: for each cause a stable
 // ID, its meaning, where it was met, and how it is fixed.
-package cause
+package mistake
 
 // Kind is the class of a cause.
 type Kind string

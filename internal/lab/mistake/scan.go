@@ -1,4 +1,4 @@
-package diagnose
+package mistake
 
 import (
 	"encoding/binary"
@@ -32,12 +32,12 @@ func alters(i int, change func(w []float64)) reference.Edit {
 func zeros(w []float64) { clear(w) }
 
 // headHypotheses are of products of heads, and of pooling.
-func headHypotheses(n *graph.Node) []*hypothesis {
+func headHypotheses(n *graph.Node) []*Hypothesis {
 	if a, ok := n.Attr.(graph.PoolAttr); ok {
 		other := graph.Mean + graph.First - a.Pooling
-		return []*hypothesis{edit("pooling", n, "gives the "+other.String()+", not the "+a.Pooling.String(), detail{}, func(s *reference.Spec) { s.Pooling = other })}
+		return []*Hypothesis{edit("pooling", n, "gives the "+other.String()+", not the "+a.Pooling.String(), detail{}, func(s *reference.Spec) { s.Pooling = other })}
 	}
-	var all []*hypothesis
+	var all []*Hypothesis
 	for _, by := range []int{1, n.W[0].Shape[0] - 1} {
 		all = append(all, edit("heads_exchanged", n, "has the matrices of other heads", detail{"apart": float64(by)}, alters(0, func(w []float64) {
 			at := by * len(w) / n.W[0].Shape[0]
@@ -48,9 +48,9 @@ func headHypotheses(n *graph.Node) []*hypothesis {
 }
 
 // scanHypotheses are of convolutions and scans.
-func (r *proposer) scanHypotheses(n *graph.Node) []*hypothesis {
-	size := r.steps.stepSize(n)
-	all := []*hypothesis{edit("state_lost", n, "begins each step without a state", detail{}, func(s *reference.Spec) { s.First = r.steps.ownStep(size) })}
+func (p *Proposer) scanHypotheses(n *graph.Node) []*Hypothesis {
+	size := p.Size(n)
+	all := []*Hypothesis{edit("state_lost", n, "begins each step without a state", detail{}, func(s *reference.Spec) { s.First = p.ownStep(size) })}
 	if n.Op == graph.Conv {
 		k := n.W[0].Shape[1]
 		all = append(all, edit("conv_order", n, "multiplies the newest input by the first weight", detail{}, alters(0, func(w []float64) {

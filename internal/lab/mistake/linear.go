@@ -1,4 +1,4 @@
-package diagnose
+package mistake
 
 import (
 	"fmt"
@@ -9,74 +9,61 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-func (r *proposer) embedHypotheses(n *graph.Node) []*hypothesis {
+func (p *Proposer) embedHypotheses(n *graph.Node) []*Hypothesis {
 	cause := "embed_scale"
-	if n != r.g.Nodes[0] {
+	if n != p.g.Nodes[0] {
 		cause = "ple_scale"
 	}
 	right := float64(n.Attr.(graph.EmbedAttr).Scale)
 	width := float64(n.Shape.Size())
-	all := []*hypothesis{fitting(cause, n, fit{right: right, least: right / 1000, most: right * 1000,
-		guesses: []float64{1, math.Sqrt(width), width, 1 / math.Sqrt(width), 0.5 * right, 2 * right, right * right},
-		make: func(v float64) *hypothesis {
+	all := []*Hypothesis{fitting(cause, n, Fit{Right: right, Least: right / 1000, Most: right * 1000,
+		Guesses: []float64{1, math.Sqrt(width), width, 1 / math.Sqrt(width), 0.5 * right, 2 * right, right * right},
+		Make: func(v float64) *Hypothesis {
 			return edit(cause, n, fmt.Sprintf("scales the embedding by %.6g, not %.6g", v, right), detail{"factor": v, "right": right},
 				func(s *reference.Spec) { s.By = v })
 		}})}
-	return append(all, r.normed(n), edit("weight_missing", n, "gives zeros for the embedding", detail{"weight": "zero"}, func(s *reference.Spec) { s.Times = 0 }))
+	return append(all, p.normed(n), edit("weight_missing", n, "gives zeros for the embedding", detail{"weight": "zero"}, func(s *reference.Spec) { s.Times = 0 }))
 }
 
-func (r *proposer) linearHypotheses(n *graph.Node) []*hypothesis {
+func (p *Proposer) linearHypotheses(n *graph.Node) []*Hypothesis {
 	w := n.W[0]
 	rows, cols := w.Rows(), w.Shape.Last()
-	all := []*hypothesis{
+	all := []*Hypothesis{
 		edit("weight_transposed", n, fmt.Sprintf("reads the bytes of the weight [%d, %d] as those of its transpose", rows, cols), detail{},
 			func(s *reference.Spec) { s.Alter = transposed }),
 		unlikely(0.5, edit("weight_missing", n, "multiplies by zeros", detail{"weight": "zero"}, func(s *reference.Spec) { s.Times = 0 })),
 	}
-	all = append(all, r.otherWeights(n)...)
-	all = append(all, r.pairedRows(n)...)
+	all = append(all, p.otherWeights(n)...)
+	all = append(all, p.pairedRows(n)...)
 	all = append(all, layouts(n)...)
 	if n.Shape.Size() == n.In[0].Shape.Size() {
 		all = append(all, unlikely(1, edit("weight_missing", n, "gives on its input", detail{"weight": "identity"}, passes(0))))
 	}
 	cause := "weight_scale"
-	if n.Layer < 0 && n == r.head() {
+	if n.Layer < 0 && n == p.Head() {
 		cause = "logits_scale"
 	}
-	all = append(all, unlikely(0.5, fitting(cause, n, fit{right: 1, least: 1e-3, most: 1e3, guesses: factors(n), make: func(v float64) *hypothesis {
+	all = append(all, unlikely(0.5, fitting(cause, n, Fit{Right: 1, Least: 1e-3, Most: 1e3, Guesses: factors(n), Make: func(v float64) *Hypothesis {
 		return edit(cause, n, fmt.Sprintf("gives %.6g times the product", v), detail{"factor": v}, func(s *reference.Spec) { s.Times = v })
 	}})))
-	if cause == "logits_scale" && w != r.g.Nodes[0].W[0] && slices.Equal(w.Shape, r.g.Nodes[0].W[0].Shape) {
+	if cause == "logits_scale" && w != p.g.Nodes[0].W[0] && slices.Equal(w.Shape, p.g.Nodes[0].W[0].Shape) {
 		all = append(all, edit("head_wrong", n, "multiplies by the embedding, not by the head's own weight", detail{"weight": "token_embd"},
-			func(s *reference.Spec) { s.W = r.g.Nodes[0].W }))
+			func(s *reference.Spec) { s.W = p.g.Nodes[0].W }))
 	}
-	if n == r.head() {
-		all = append(all, r.lostLogits(n)...)
+	if n == p.Head() {
+		all = append(all, p.lostLogits(n)...)
 	}
 	return all
 }
 
 // lostLogits are a head whose last rows are not there, if the engine's last logits are
 // always 0.
-func (r *proposer) lostLogits(n *graph.Node) []*hypothesis {
-	w, end := n.Shape.Size(), 0
-	for _, p := range r.prompts {
-		if p.known[r.g.Result()] == nil {
-			continue
-		}
-		first, count := p.known[r.g.Result()].Rows()
-		for _, row := range sample(first, count, maxRows) {
-			got, last := p.read(r.g.Result(), []int{row}), w
-			for last > end && got[last-1] == 0 {
-				last--
-			}
-			end = last
-		}
-	}
+func (p *Proposer) lostLogits(n *graph.Node) []*Hypothesis {
+	w, end := n.Shape.Size(), p.Logits
 	if end == 0 || end == w {
 		return nil
 	}
-	return []*hypothesis{edit("head_wrong", n, fmt.Sprintf("multiplies by the first %d of the head's %d rows alone", end, w), detail{"rows": float64(end)}, func(s *reference.Spec) {
+	return []*Hypothesis{edit("head_wrong", n, fmt.Sprintf("multiplies by the first %d of the head's %d rows alone", end, w), detail{"rows": float64(end)}, func(s *reference.Spec) {
 		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 			y, err := s.Plain(e, rows)
 			for at := 0; at < len(y); at += w {
@@ -107,21 +94,21 @@ func transposed(w []float64, rows, cols int) []float64 {
 
 // otherWeights are weights of n's shape that may be in its place: of the same role in
 // other layers, and of other roles in this one.
-func (r *proposer) otherWeights(n *graph.Node) []*hypothesis {
-	var all []*hypothesis
-	for _, x := range r.g.Nodes {
+func (p *Proposer) otherWeights(n *graph.Node) []*Hypothesis {
+	var all []*Hypothesis
+	for _, x := range p.g.Nodes {
 		if x == n || x.Op != graph.Linear || n.Layer < 0 || x.Layer < 0 || !slices.Equal(x.W[0].Shape, n.W[0].Shape) {
 			continue
 		}
 		change := func(s *reference.Spec) { s.W = x.W }
 		switch {
-		case role(x) == role(n):
+		case Role(x) == Role(n):
 			all = append(all, unlikely(0.1*math.Abs(float64(x.Layer-n.Layer)), edit("weight_wrong_layer", n, fmt.Sprintf("multiplies by the weight of layer %d", x.Layer),
 				detail{"apart": float64(x.Layer - n.Layer)}, change)))
 		case x.Layer == n.Layer && isPair(n, x, "ffn_gate", "ffn_up"):
-			all = append(all, edit("gate_up_swapped", n, "multiplies by the weight of "+role(x), detail{}, change))
+			all = append(all, edit("gate_up_swapped", n, "multiplies by the weight of "+Role(x), detail{}, change))
 		case x.Layer == n.Layer:
-			all = append(all, edit("weight_wrong_layer", n, "multiplies by the weight of "+role(x), detail{"tensor": role(x)}, change))
+			all = append(all, edit("weight_wrong_layer", n, "multiplies by the weight of "+Role(x), detail{"tensor": Role(x)}, change))
 		}
 	}
 	return all
@@ -129,15 +116,15 @@ func (r *proposer) otherWeights(n *graph.Node) []*hypothesis {
 
 // pairedRows are rows in the order of the other style of rope, of a product without a tap, of which
 // no order can be read off.
-func (r *proposer) pairedRows(n *graph.Node) []*hypothesis {
-	dim := r.headDim(n)
+func (p *Proposer) pairedRows(n *graph.Node) []*Hypothesis {
+	dim := p.HeadDim(n)
 	with := n
-	for _, x := range r.readers(n) {
+	for _, x := range p.Readers(n) {
 		if x.Op == graph.Add && len(x.W) > 0 && len(x.In) == 1 { // its bias, which lies in that order, too
-			dim, with = r.headDim(x), x
+			dim, with = p.HeadDim(x), x
 		}
 	}
-	if role(n) != "attn_q" && role(n) != "attn_k" || dim < 4 || r.taps[n]+r.taps[with] != "" {
+	if Role(n) != "attn_q" && Role(n) != "attn_k" || dim < 4 || p.Tapped(n) || p.Tapped(with) {
 		return nil
 	}
 	paired, unpaired := make([]int, n.Shape.Size()), make([]int, n.Shape.Size())
@@ -145,12 +132,12 @@ func (r *proposer) pairedRows(n *graph.Node) []*hypothesis {
 		h, k := i/dim*dim, i%dim
 		paired[i], unpaired[i] = h+k/2+k%2*(dim/2), h+k%(dim/2)*2+k/(dim/2)
 	}
-	var all []*hypothesis
+	var all []*Hypothesis
 	for _, order := range [][]int{paired, unpaired} {
-		all = append(all, unlikely(0.2, edit("weight_permuted", n, "gives the rows of the weight in another order"+describeOrder(order, dim), detail{"order": "permuted"}, reordered(order))))
+		all = append(all, unlikely(0.2, edit("weight_permuted", n, "gives the rows of the weight in another order"+DescribeOrder(order, dim), detail{"order": "permuted"}, Reordered(order))))
 		if with != n {
-			h := unlikely(0.1, edit("weight_permuted", n, "gives the rows of the weight and its bias in another order"+describeOrder(order, dim), detail{"order": "permuted"}, func(*reference.Spec) {}))
-			h.edits[with] = []reference.Edit{reordered(order)}
+			h := unlikely(0.1, edit("weight_permuted", n, "gives the rows of the weight and its bias in another order"+DescribeOrder(order, dim), detail{"order": "permuted"}, func(*reference.Spec) {}))
+			h.Edits[with] = []reference.Edit{Reordered(order)}
 			all = append(all, h)
 		}
 	}
@@ -159,14 +146,14 @@ func (r *proposer) pairedRows(n *graph.Node) []*hypothesis {
 
 // isPair reports whether two nodes of a layer have those roles, either way.
 func isPair(a, b *graph.Node, x, y string) bool {
-	return role(a) == x && role(b) == y || role(a) == y && role(b) == x
+	return Role(a) == x && Role(b) == y || Role(a) == y && Role(b) == x
 }
 
 // layouts are rows of a weight read at a wrong distance: rows that were padded to
 // whole blocks read as if they followed each other, or the reverse.
-func layouts(n *graph.Node) []*hypothesis {
+func layouts(n *graph.Node) []*Hypothesis {
 	cols := n.W[0].Shape.Last()
-	var all []*hypothesis
+	var all []*Hypothesis
 	for _, block := range []int{32, 64, 128, 256} {
 		padded := (cols + block - 1) / block * block
 		if padded == cols {
@@ -230,48 +217,7 @@ func beforeEnd(width, laid, read int) int {
 	return width
 }
 
-// matching finds for each column of got [rows, w] the one of want that it is equal to,
-// nil unless that is a permutation other than the identity.
-func matching(got, want []float64, rows int, tolerance float64) []int {
-	w := len(got) / rows
-	if w > 1<<13 {
-		return nil
-	}
-	norm := 0.0
-	for _, v := range want {
-		norm += v * v
-	}
-	limit := tolerance * tolerance * norm / float64(w)
-	order, used, moved := make([]int, w), make([]bool, w), false
-	for i := range w {
-		order[i] = -1
-		for k := range w {
-			j := (i + k) % w
-			if used[j] {
-				continue
-			}
-			var diff float64
-			for t := 0; t < rows && diff <= limit; t++ {
-				d := got[t*w+i] - want[t*w+j]
-				diff += d * d
-			}
-			if diff <= limit {
-				order[i], used[j] = j, true
-				moved = moved || i != j
-				break
-			}
-		}
-		if order[i] < 0 {
-			return nil
-		}
-	}
-	if !moved {
-		return nil
-	}
-	return order
-}
-
-func describeOrder(order []int, dim int) string {
+func DescribeOrder(order []int, dim int) string {
 	if dim == 0 || len(order)%dim != 0 {
 		return ""
 	}
@@ -292,3 +238,24 @@ func describeOrder(order []int, dim int) string {
 	}
 	return ""
 }
+
+// Reordered is a node's features in another order.
+func Reordered(order []int) reference.Edit {
+	w := len(order)
+	return func(s *reference.Spec) {
+		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+			y, err := s.Plain(e, rows)
+			if err != nil {
+				return nil, err
+			}
+			out := make([]float64, len(y))
+			for i := range y {
+				out[i] = y[i/w*w+order[i%w]]
+			}
+			return out, nil
+		}
+	}
+}
+
+// Superblock is how many values the largest blocks of quantized types hold.
+const Superblock = 256

@@ -1,4 +1,4 @@
-package diagnose
+package mistake
 
 import (
 	"strings"
@@ -9,15 +9,15 @@ import (
 
 // isPLE reports whether a value is the end of a layer's per-layer embedding.
 func isPLE(n *graph.Node) bool {
-	return strings.HasPrefix(role(n), "post_norm") && n.Layer >= 0
+	return strings.HasPrefix(Role(n), "post_norm") && n.Layer >= 0
 }
 
-// placesOfPLE are other places of the per-layer embedding in n's layer.
-func (r *proposer) placesOfPLE(n *graph.Node) []*hypothesis {
-	if n = r.sumOfPLE(n); n == nil {
+// PlacesOfPLE are other places of the per-layer embedding in n's layer.
+func (p *Proposer) PlacesOfPLE(n *graph.Node) []*Hypothesis {
+	if n = p.sumOfPLE(n); n == nil {
 		return nil
 	}
-	gate, end := r.inLayer(n, "inp_gate"), n.In[1]
+	gate, end := p.inLayer(n, "inp_gate"), n.In[1]
 	after := n.In[0] // the stream behind the MLP
 	if gate == nil || after.Op != graph.Add {
 		return nil
@@ -27,21 +27,21 @@ func (r *proposer) placesOfPLE(n *graph.Node) []*hypothesis {
 		return nil
 	}
 	first := middle.In[0] // before attention
-	var all []*hypothesis
+	var all []*Hypothesis
 	for _, place := range []struct {
 		what   string
 		stream *graph.Node
 	}{{"before the MLP", middle}, {"before attention", first}} {
 		h := edit("ple_position", gate, "adds the per-layer embedding "+place.what, detail{"place": place.what}, reads(0, place.stream))
-		for _, x := range r.readers(place.stream) {
+		for _, x := range p.Readers(place.stream) {
 			if x.Op == graph.RMSNorm && x.Layer == n.Layer {
-				h.edits[x] = []reference.Edit{normOfSum(x, place.stream, end)}
+				h.Edits[x] = []reference.Edit{normOfSum(x, place.stream, end)}
 			}
 		}
 		if place.stream == first {
-			for _, x := range r.readers(middle) {
+			for _, x := range p.Readers(middle) {
 				if x.Op == graph.RMSNorm {
-					h.edits[x] = []reference.Edit{normOfSum(x, middle, end)}
+					h.Edits[x] = []reference.Edit{normOfSum(x, middle, end)}
 				}
 			}
 		}
@@ -49,7 +49,7 @@ func (r *proposer) placesOfPLE(n *graph.Node) []*hypothesis {
 		plain := edit("ple_position", gate, "makes the per-layer embedding's gate from the stream "+place.what, detail{"gate": place.what}, reads(0, place.stream))
 		all = append(all, unlikely(0.1, plain))
 	}
-	return append(all, r.behindScalar(n)...)
+	return append(all, p.behindScalar(n)...)
 }
 
 // normOfSum is norm x of the sum of two values.
@@ -67,15 +67,15 @@ func normOfSum(x, a, b *graph.Node) reference.Edit {
 }
 
 // behindScalar is the per-layer embedding added after the layer's scalar.
-func (r *proposer) behindScalar(n *graph.Node) []*hypothesis {
-	for _, x := range r.readers(n) {
+func (p *Proposer) behindScalar(n *graph.Node) []*Hypothesis {
+	for _, x := range p.Readers(n) {
 		if x.Op != graph.Mul {
 			continue
 		}
 		h := edit("ple_position", x, "adds the per-layer embedding after the layer's scalar", detail{"place": "after the scalar"}, func(s *reference.Spec) {
 			s.In = []*graph.Node{n.In[0], n.In[1]}
 			s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-				y, b, err := both(e, rows, n.In[0], n.In[1])
+				y, b, err := reference.Both(e, rows, n.In[0], n.In[1])
 				if err != nil {
 					return nil, err
 				}
@@ -89,18 +89,18 @@ func (r *proposer) behindScalar(n *graph.Node) []*hypothesis {
 				return y, nil
 			}
 		})
-		return []*hypothesis{h, r.gateBehind(h, x)}
+		return []*Hypothesis{h, p.gateBehind(h, x)}
 	}
 	return nil
 }
 
 // gateBehind is h with the embedding's gate reading what the layer's scalar x gives.
-func (r *proposer) gateBehind(h *hypothesis, x *graph.Node) *hypothesis {
+func (p *Proposer) gateBehind(h *Hypothesis, x *graph.Node) *Hypothesis {
 	both := *h
-	both.detail = detail{"place": "after the scalar", "gate": "after the scalar"}
-	gate := r.inLayer(x, "inp_gate")
-	both.edits = reference.Edits{}.And(h.edits)
-	both.edits[gate] = []reference.Edit{func(s *reference.Spec) {
+	both.Detail = detail{"place": "after the scalar", "gate": "after the scalar"}
+	gate := p.inLayer(x, "inp_gate")
+	both.Edits = reference.Edits{}.And(h.Edits)
+	both.Edits[gate] = []reference.Edit{func(s *reference.Spec) {
 		if w, err := reference.Vector(x.W[0]); err == nil {
 			s.Times = w[0] // the product of the scaled stream
 		}
@@ -109,8 +109,8 @@ func (r *proposer) gateBehind(h *hypothesis, x *graph.Node) *hypothesis {
 }
 
 // perLayerSum is the sum of the token's and the context's per-layer embeddings.
-func perLayerSum(n *graph.Node) []*hypothesis {
-	return []*hypothesis{
+func perLayerSum(n *graph.Node) []*Hypothesis {
+	return []*Hypothesis{
 		edit("ple_missing", n, "leaves the token's per-layer embedding out", detail{"lost": "token"}, passes(0)),
 		edit("ple_missing", n, "leaves the projection out of the per-layer embedding", detail{"lost": "projection"}, passes(1)),
 	}

@@ -1,0 +1,218 @@
+package mistake
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/backend/reference"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// Wiring answers questions about a graph.
+type Wiring struct {
+	g     *graph.Graph
+	model *reference.Model
+}
+
+// Wire returns the wiring of a graph.
+func Wire(g *graph.Graph) *Wiring { return &Wiring{g, reference.Of(g)} }
+
+// Model returns the graph's model, which computes its values.
+func (w *Wiring) Model() *reference.Model { return w.model }
+
+// Readers are the nodes that read n.
+func (w *Wiring) Readers(n *graph.Node) []*graph.Node {
+	var all []*graph.Node
+	for _, x := range w.g.Nodes {
+		if slices.Contains(x.In, n) {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// Siblings are the nodes of n's Role in other layers.
+func (w *Wiring) Siblings(n *graph.Node) []*graph.Node {
+	var all []*graph.Node
+	for _, x := range w.g.Nodes {
+		if x != n && x.Layer >= 0 && n.Layer >= 0 && x.Op == n.Op && Role(x) == Role(n) {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// inLayer finds a node of n's layer by Role, nil if there is none.
+func (w *Wiring) inLayer(n *graph.Node, name string) *graph.Node {
+	for _, x := range w.g.Nodes {
+		if x.Layer == n.Layer && Role(x) == name {
+			return x
+		}
+	}
+	return nil
+}
+
+// Role is a node's name without its layer: attn_q of blk.3.attn_q.
+func Role(n *graph.Node) string {
+	if n.Layer < 0 {
+		return n.Name
+	}
+	_, name, _ := strings.Cut(strings.TrimPrefix(n.Name, "blk."), ".")
+	return name
+}
+
+// Behind is the node that a view shows all of, or n.
+func Behind(n *graph.Node) *graph.Node {
+	for n.Op == graph.Rows || n.Op == graph.View && n.Shape.Size() == n.In[0].Shape.Size() {
+		n = n.In[0]
+	}
+	return n
+}
+
+// Head is the product that makes the logits.
+func (w *Wiring) Head() *graph.Node {
+	n := w.g.Result()
+	for n.Op != graph.Linear && len(n.In) > 0 {
+		n = n.In[0]
+	}
+	return n
+}
+
+// HeadDim is the size of the heads that a product's features are cut into, 0 if they are not.
+func (w *Wiring) HeadDim(n *graph.Node) int {
+	for _, x := range w.Readers(n) {
+		if x.Op == graph.View && len(x.Shape) == 2 {
+			return x.Shape[1]
+		}
+	}
+	return 0
+}
+
+// finalNorm is the norm before the Head.
+func (w *Wiring) finalNorm() *graph.Node {
+	n := w.Head()
+	if n == nil || n.Layer >= 0 { // an encoder has none
+		n = w.g.Result()
+	}
+	for n != nil && n.Op != graph.RMSNorm && n.Op != graph.LayerNorm {
+		if len(n.In) == 0 {
+			return nil
+		}
+		n = n.In[0]
+	}
+	return n
+}
+
+// MissingNorm is the cause of a norm that is left out.
+func (w *Wiring) MissingNorm(n *graph.Node) string {
+	switch name := Role(n); {
+	case strings.HasPrefix(name, "attn_q_norm"), strings.HasPrefix(name, "attn_k_norm"):
+		return "qk_norm_missing"
+	case strings.HasPrefix(name, "attn_v_norm"):
+		return "v_norm_missing"
+	case n == w.finalNorm() && n.Layer < 0: // an encoder whose norms come Behind has none of its own
+		return "final_norm_missing"
+	case strings.HasPrefix(name, "ffn_gate_inp"):
+		return "router_norm"
+	}
+	return "norm_missing"
+}
+
+// eps is the epsilon of the model's norms.
+func (w *Wiring) eps() float64 {
+	for _, n := range w.g.Nodes {
+		if a, ok := n.Attr.(graph.NormAttr); ok {
+			return float64(a.Eps)
+		}
+	}
+	return 1e-6
+}
+
+// Rotations are the rope nodes of n's layer.
+func (w *Wiring) Rotations(n *graph.Node) []*graph.Node {
+	var all []*graph.Node
+	for _, x := range w.g.Nodes {
+		if x.Op == graph.RoPE && x.Layer == n.Layer {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// Turned is the rope that made n, queries or keys: a norm may come after it, and what does
+// not turn may lie beside it. It is nil if there is none.
+func Turned(n *graph.Node) *graph.Node {
+	switch n.Op {
+	case graph.RoPE:
+		return n
+	case graph.Linear, graph.HeadLinear:
+		return nil
+	case graph.Concat:
+		return cmp.Or(Turned(n.In[0]), Turned(n.In[1]))
+	}
+	if len(n.In) != 1 {
+		return nil
+	}
+	return Turned(n.In[0])
+}
+
+// ReadingFrom are the attentions that read a store.
+func (w *Wiring) ReadingFrom(store *graph.Node) []*graph.Node {
+	var all []*graph.Node
+	for _, x := range w.g.Nodes {
+		if x.Op == graph.Attention && w.model.Store(x) == store {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// sumOfPLE is where n's layer adds the per-layer embedding, nil if it has none.
+func (w *Wiring) sumOfPLE(n *graph.Node) *graph.Node {
+	for _, x := range w.g.Nodes {
+		if x.Layer == n.Layer && x.Op == graph.Add && len(x.In) == 2 && isPLE(x.In[1]) {
+			return x
+		}
+	}
+	return nil
+}
+
+// OtherKind is a layer treated as one of the model's other kind: its window and its turning;
+// nil where there is none of that shape.
+func (w *Wiring) OtherKind(n *graph.Node) *Hypothesis {
+	kv := n.Attr.(graph.AttentionAttr).KV
+	for _, x := range w.g.Nodes {
+		a, ok := x.Attr.(graph.AttentionAttr)
+		if !ok || a.KV.Window == kv.Window || a.KV.Dim != kv.Dim {
+			continue
+		}
+		h := edit("layer_pattern", n, "is computed as a layer of another kind, like "+fmt.Sprint(x.Layer), detail{"kind": "another"}, func(s *reference.Spec) { s.Window = a.KV.Window })
+		var freqs []float64 // of a kind that turns nothing
+		if theirs := w.Rotations(x); len(theirs) > 0 {
+			freqs = theirs[0].Attr.(graph.RoPEAttr).Freqs
+		}
+		for _, y := range w.Rotations(n) {
+			h.Edits[y] = []reference.Edit{func(s *reference.Spec) { s.Freqs = freqs }}
+		}
+		return h
+	}
+	return nil
+}
+
+// AnotherKind is what rope's speeds are said to be of, where they are another kind of layers'.
+const AnotherKind = "of another kind"
+
+func LayersOf(n *graph.Node) []int {
+	if n.Layer < 0 {
+		return []int{}
+	}
+	return []int{n.Layer}
+}
+
+func Union(a, b []int) []int {
+	a = append(slices.Clone(a), b...)
+	slices.Sort(a)
+	return slices.Compact(a)
+}
