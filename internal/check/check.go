@@ -142,25 +142,25 @@ func (c *checker) run(path string) error {
 	c.refused = err
 	c.arch = c.files.arch
 	c.report.Architecture = c.files.arch
-	c.structure()
+	judgeStructure(c)
 	if c.model != nil && !c.unfit {
-		c.settings()
+		judgeSettings(c)
 	}
-	if err := c.guard(c.text); err != nil {
+	if err := c.guard(func() { judgeText(c) }); err != nil {
 		return err
 	}
 	c.runs()
 	if err := c.scan(); err != nil {
 		return err
 	}
-	c.values()
-	c.siblings()
-	c.norms()
+	judgeValues(c)
+	judgeSiblings(c)
+	judgeNorms(c)
 	c.unproven()
 	if c.Against == "" {
 		return nil
 	}
-	return c.compare()
+	return compareSource(c)
 }
 
 // runs makes sure that a model which cannot be loaded has an error, whatever was
@@ -177,13 +177,13 @@ func (c *checker) runs() {
 
 // add takes a finding in. Its What is one sentence; its Where may be long.
 func (c *checker) add(id string, where []string, format string, args ...any) {
-	k := catalogue[id]
+	k := catalogue()[id]
 	c.addAs(k.severity, id, where, format, args...)
 }
 
 // addAs is add with another severity than the catalogue's.
 func (c *checker) addAs(s Severity, id string, where []string, format string, args ...any) {
-	k, ok := catalogue[id]
+	k, ok := catalogue()[id]
 	if !ok {
 		panic("check: no finding " + id) // a mistake in this package
 	}

@@ -27,7 +27,7 @@ func TestCatalogue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for id, k := range catalogue {
+	for id, k := range catalogue() {
 		line := fmt.Sprintf("| `%s` | %s | %s | %s | %s |\n", id, k.severity, k.title, k.means, k.fix)
 		if !strings.Contains(string(b), line) {
 			t.Errorf("docs/checking.md has no line\n%s", line)

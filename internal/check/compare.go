@@ -39,15 +39,15 @@ type pair struct {
 func (p *pair) name() string { return p.model.Name }
 
 // restored is the pair as the architecture has it, which may be a copy.
-func (c *checker) restored(p *pair) *pair {
+func restored(c *checker, p *pair) *pair {
 	r := *p
 	r.model, _ = c.model.Tensor(p.gguf, p.hf)
 	r.source, _ = c.source.Tensor(p.gguf, p.hf)
 	return &r
 }
 
-// compare sets the model against the source: weights, equations, text.
-func (c *checker) compare() error {
+// compareSource sets the model against the source: weights, equations, text.
+func compareSource(c *checker) error {
 	source, err := checkpoint.Open(c.Against)
 	if err != nil {
 		return fmt.Errorf("the source: %w", err)
@@ -65,17 +65,17 @@ func (c *checker) compare() error {
 		c.report.Unproven = append(c.report.Unproven, "the model was not compared with its source, since it does not load as the same architecture")
 		return nil
 	}
-	if err := c.weights(g); err != nil {
+	if err := compareWeights(c, g); err != nil {
 		return err
 	}
 	if own, _, err := arch.Stored(c.model); err == nil && !c.unfit {
-		c.equations(own, g)
+		compareEquations(c, own, g)
 	}
-	return c.guard(func() { c.compareText(source) })
+	return c.guard(func() { compareText(c, source) })
 }
 
-// pairs lists the weights of the source's graph with the model's.
-func (c *checker) pairs(g *graph.Graph) (pairs []pair) {
+// pairsOf lists the weights of the source's graph with the model's.
+func pairsOf(c *checker, g *graph.Graph) (pairs []pair) {
 	model := checkpoint.Stored{Checkpoint: c.model}
 	seen := map[string]bool{}
 	for _, n := range g.Nodes {
@@ -84,7 +84,7 @@ func (c *checker) pairs(g *graph.Graph) (pairs []pair) {
 				continue
 			}
 			seen[w.GGUF] = true
-			p := pair{gguf: w.GGUF, hf: w.HF, source: c.whole(w)}
+			p := pair{gguf: w.GGUF, hf: w.HF, source: wholeSource(c, w)}
 			t, ok := model.Tensor(w.GGUF, w.HF)
 			switch {
 			case ok:
@@ -109,8 +109,8 @@ func (c *checker) pairs(g *graph.Graph) (pairs []pair) {
 	return pairs
 }
 
-// whole is the source's tensor of a weight, of which a node may read a row alone.
-func (c *checker) whole(w *graph.Weight) tensor.Tensor {
+// wholeSource is the source's tensor of a weight, of which a node may read a row alone.
+func wholeSource(c *checker, w *graph.Weight) tensor.Tensor {
 	stored := checkpoint.Stored{Checkpoint: c.source}
 	if t, ok := stored.Tensor(w.GGUF, w.HF); ok {
 		return t
@@ -118,9 +118,9 @@ func (c *checker) whole(w *graph.Weight) tensor.Tensor {
 	return w.Tensor
 }
 
-// weights compares all tensors, and finds out how the different ones differ.
-func (c *checker) weights(g *graph.Graph) error {
-	pairs := c.pairs(g)
+// compareWeights compares all tensors, and finds out how the different ones differ.
+func compareWeights(c *checker, g *graph.Graph) error {
+	pairs := pairsOf(c, g)
 	c.report.Compared = len(pairs)
 	results := make([]difference, len(pairs))
 	err := c.each(len(pairs), func(i int) error {
@@ -129,7 +129,7 @@ func (c *checker) weights(g *graph.Graph) error {
 			return nil
 		}
 		return mmap.Guard(func() (err error) {
-			results[i], err = c.differ(c.restored(p))
+			results[i], err = differ(c, restored(c, p))
 			return err
 		})
 	})
@@ -137,7 +137,7 @@ func (c *checker) weights(g *graph.Graph) error {
 		return err
 	}
 	for i := range pairs {
-		if err := c.guard(func() { c.name(&pairs[i], &results[i], pairs) }); err != nil {
+		if err := c.guard(func() { nameDifference(c, &pairs[i], &results[i], pairs) }); err != nil {
 			return err
 		}
 	}
@@ -159,13 +159,13 @@ type difference struct {
 const groupSize = 32
 
 // differ compares a tensor with its source, row by row.
-func (c *checker) differ(p *pair) (difference, error) {
+func differ(c *checker, p *pair) (difference, error) {
 	var d difference
 	cols := p.source.Shape.Last()
 	a, b := make([]float32, cols), make([]float32, cols)
 	done := 0
 	var aa, bb, ab, ee float64
-	limit := c.cost(p).group
+	limit := costOf(c, p).group
 	for i := range p.source.Rows() {
 		if i%64 == 0 && c.ctx.Err() != nil {
 			return d, c.ctx.Err()
@@ -233,9 +233,9 @@ func (d *difference) row(a, b []float32, rms, limit float64) {
 	}
 }
 
-// cost is what the model's type may cost. A type of floats costs nothing where the
+// costOf is what the model's type may cost. A type of floats costs nothing where the
 // source has it, too.
-func (c *checker) cost(p *pair) cost {
+func costOf(c *checker, p *pair) cost {
 	switch restored := c.plus() != 0 && len(p.model.Shape) == 1; {
 	case p.model.DType == tensor.F32 && restored, p.model.DType == p.source.DType && restored: // 1 was added and taken off
 		return costs[tensor.F32]

@@ -35,7 +35,7 @@ func TestCosts(t *testing.T) {
 			source := tensor.Tensor{DType: tensor.F32, Shape: shape}
 			store(&source, x)
 			c := &checker{ctx: t.Context()}
-			diff, err := c.differ(&pair{model: tensor.Tensor{DType: d, Shape: shape, Data: data}, source: source})
+			diff, err := differ(c, &pair{model: tensor.Tensor{DType: d, Shape: shape, Data: data}, source: source})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -70,8 +70,8 @@ func same(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Abs(x-y) <= 2e-6*max(math.Abs(x), math.Abs(y)) })
 }
 
-// equations compares the two recorded passes, node by node.
-func (c *checker) equations(own, source *graph.Graph) {
+// compareEquations compares the two recorded passes, node by node.
+func compareEquations(c *checker, own, source *graph.Graph) {
 	ops := func(g *graph.Graph) (names []string) {
 		for _, n := range g.Nodes {
 			names = append(names, fmt.Sprint(n.Op, n.Layer, n.Name))
@@ -110,7 +110,7 @@ func (c *checker) equations(own, source *graph.Graph) {
 		}
 	}
 	if len(changes) == 0 {
-		c.confirm()
+		confirmText(c)
 	}
 	if a, b := c.model.ContextLength(), c.source.ContextLength(); a != b && !c.found("context") {
 		c.add("source-settings", []string{c.model.Key("max_position_embeddings")}, "the context length is %d, in the source %d", a, b)
@@ -127,8 +127,8 @@ func (c *checker) equations(own, source *graph.Graph) {
 	}
 }
 
-// confirm makes notes of what had to be assumed and is so in the source.
-func (c *checker) confirm() {
+// confirmText makes notes of what had to be assumed and is so in the source.
+func confirmText(c *checker) {
 	for i := range c.report.Findings {
 		if f := &c.report.Findings[i]; slices.ContainsFunc(c.family().Expect.Assumed, func(a family.Assumed) bool { return a.ID == f.ID }) {
 			f.Severity = Note
@@ -157,7 +157,7 @@ var probes = []string{
 }
 
 // compareText compares tokenizers and templates by what they do.
-func (c *checker) compareText(source *checkpoint.Checkpoint) {
+func compareText(c *checker, source *checkpoint.Checkpoint) {
 	a, err := c.model.Tokenizer()
 	if err != nil {
 		return // was told of
@@ -176,18 +176,18 @@ func (c *checker) compareText(source *checkpoint.Checkpoint) {
 			}
 		}
 	}
-	if c.encodes() {
+	if encodes(c) {
 		return
 	}
 	if x, y := c.model.EndOfTurn(a), source.EndOfTurn(b); !slices.ContainsFunc(y, func(id int) bool { return slices.Contains(x, id) }) && !c.found("eos-id") {
 		c.add("eos-id", []string{c.textKey("tokenizer.ggml.eos_token_id")}, "texts end with %v, in the source with %v", x, y)
 	}
-	c.compareTemplates(a, source)
+	compareTemplates(c, a, source)
 }
 
 // compareTemplates compares what both write, and the sources only where neither
 // can be run.
-func (c *checker) compareTemplates(t *tokenizer.Tokenizer, source *checkpoint.Checkpoint) {
+func compareTemplates(c *checker, t *tokenizer.Tokenizer, source *checkpoint.Checkpoint) {
 	mine, theirs := c.model.Template(), source.Template()
 	if mine == theirs || c.found("template-missing", "template-broken") || theirs == "" {
 		return
@@ -197,7 +197,7 @@ func (c *checker) compareTemplates(t *tokenizer.Tokenizer, source *checkpoint.Ch
 		if err != nil {
 			return err.Error()
 		}
-		s, err := c.render(p, t, "First.", "Second.", "Third.")
+		s, err := renderChat(c, p, t, "First.", "Second.", "Third.")
 		return cmp.Or(s, fmt.Sprint(err))
 	}
 	id := "what both write of three turns is the same"

@@ -24,9 +24,9 @@ type suspect struct {
 // maxSuspect bounds the values that are decoded of a tensor that differs.
 const maxSuspect = 1 << 25
 
-// name says how a tensor differs from its source, if it does.
-func (c *checker) name(p *pair, d *difference, pairs []pair) {
-	where, k := []string{p.name()}, c.cost(p)
+// nameDifference says how a tensor differs from its source, if it does.
+func nameDifference(c *checker, p *pair, d *difference, pairs []pair) {
+	where, k := []string{p.name()}, costOf(c, p)
 	if !slices.Equal(p.model.Shape, p.source.Shape) {
 		if !c.found("tensor-shape") {
 			c.add("source-shape", where, "%s: shape %v, its source has %v", p.name(), []int(p.model.Shape), []int(p.source.Shape))
@@ -37,7 +37,7 @@ func (c *checker) name(p *pair, d *difference, pairs []pair) {
 	if d.relative <= k.limit && d.far.n == 0 && !(off && d.relative < 1) || c.spoiled[p.name()] {
 		return
 	}
-	s, err := c.suspect(c.restored(p), d)
+	s, err := newSuspect(c, restored(c, p), d)
 	if err != nil {
 		return
 	}
@@ -64,9 +64,9 @@ func (c *checker) name(p *pair, d *difference, pairs []pair) {
 	}
 }
 
-func (c *checker) suspect(p *pair, d *difference) (*suspect, error) {
+func newSuspect(c *checker, p *pair, d *difference) (*suspect, error) {
 	cols := p.source.Shape.Last()
-	s := &suspect{pair: p, d: d, limit: max(1.5*c.cost(p).limit, 0.005), rows: min(p.source.Rows(), max(maxSuspect/cols, 1)), cols: cols}
+	s := &suspect{pair: p, d: d, limit: max(1.5*costOf(c, p).limit, 0.005), rows: min(p.source.Rows(), max(maxSuspect/cols, 1)), cols: cols}
 	if dim, ok := c.model.Setting("head_dim").(float64); ok {
 		s.dim = int(dim)
 	}

@@ -134,9 +134,9 @@ func (c *checker) guard(read func()) error {
 	})
 }
 
-// stale lists the files of a folder that hold tensors but do not belong to the
+// judgeStale lists the files of a folder that hold tensors but do not belong to the
 // model: a reader that takes all of them, or another index, gets older values.
-func (c *checker) stale() {
+func judgeStale(c *checker) {
 	dir := c.files.dir
 	if dir == "" {
 		return

@@ -30,8 +30,8 @@ func LostMarkers(ctx context.Context, template string, t *tokenizer.Tokenizer) (
 	return p.LostMarkers(ctx, markers, name(t.BOS()), name(t.EOS()))
 }
 
-// lostMarkers judges where the template's markers are from.
-func (c *checker) lostMarkers(t *tokenizer.Tokenizer, where []string) {
+// judgeLost judges where the template's markers are from.
+func judgeLost(c *checker, t *tokenizer.Tokenizer, where []string) {
 	if lost, err := LostMarkers(c.ctx, c.model.Template(), t); err == nil && len(lost) > 0 {
 		c.add("markers-lost", where, "the template builds %s from a conversation's text, so they reach the model as text", list(lost))
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/karat-run/karat/internal/family"
 )
 
-// settings judges a configuration that the loader takes.
-func (c *checker) settings() {
-	c.unread()
-	c.assumed()
-	c.pattern()
-	c.sharing()
-	c.rotation()
-	c.usual()
+// judgeSettings judges a configuration that the loader takes.
+func judgeSettings(c *checker) {
+	judgeUnread(c)
+	judgeAssumed(c)
+	judgePattern(c)
+	judgeSharing(c)
+	judgeRotation(c)
+	judgeUsual(c)
 	if n := c.model.ContextLength(); n == 0 && c.family().Endless == nil {
 		c.add("context", []string{c.model.Key("max_position_embeddings")}, "the context length is missing")
 	} else if n > 0 && n < 256 || n > 1<<24 {
@@ -29,9 +29,9 @@ func (c *checker) settings() {
 	}
 }
 
-// unread lists the settings that the loader did not consume: an allow-list, so
+// judgeUnread lists the settings that the loader did not consume: an allow-list, so
 // that a setting that nobody has heard of is told of.
-func (c *checker) unread() {
+func judgeUnread(c *checker) {
 	_, notes, _ := arch.Stored(c.model)
 	var odd []checkpoint.Entry
 	for _, e := range arch.Unread(c.model) {
@@ -59,7 +59,7 @@ func (c *checker) unread() {
 }
 
 // published is the published model of the same shape, nil if none is known.
-func (c *checker) published() *family.Published {
+func published(c *checker) *family.Published {
 	layers, _ := c.model.Setting("num_hidden_layers").(float64)
 	hidden, _ := c.model.Setting("hidden_size").(float64)
 	for _, p := range c.family().Expect.Published {
@@ -70,8 +70,8 @@ func (c *checker) published() *family.Published {
 	return nil
 }
 
-// assumed tells of silent defaults.
-func (c *checker) assumed() {
+// judgeAssumed tells of silent defaults.
+func judgeAssumed(c *checker) {
 	var keys, what []string
 	for _, e := range c.model.Assumed() {
 		if e.Key == c.family().Full["head_dim"] && c.files.text()["per_layer_config"] != nil {
@@ -99,7 +99,7 @@ func (c *checker) assumed() {
 				continue
 			}
 			severity := Warning
-			if c.published() != nil {
+			if published(c) != nil {
 				severity = Note
 				n += ", which is right for the published model of this shape"
 			}
@@ -108,9 +108,9 @@ func (c *checker) assumed() {
 	}
 }
 
-// pattern judges which layers are full: the last one of each period, or the first, in the
+// judgePattern judges which layers are full: the last one of each period, or the first, in the
 // families that have both kinds.
-func (c *checker) pattern() {
+func judgePattern(c *checker) {
 	types, _ := c.model.Setting("layer_types").([]any)
 	if c.family().Windows() != family.Periodic || len(types) < 2 {
 		return
@@ -147,19 +147,19 @@ func (c *checker) pattern() {
 	}
 }
 
-// sharing judges files that hold keys and values in layers that are to share
+// judgeSharing judges files that hold keys and values in layers that are to share
 // another's: the loader takes them, since published ones have them, and they are as
 // well what a wrong number of layers looks like.
-func (c *checker) sharing() {
+func judgeSharing(c *checker) {
 	shared, _ := c.model.Setting("num_kv_shared_layers").(float64)
 	layers, _ := c.model.Setting("num_hidden_layers").(float64)
 	hidden, _ := c.model.Setting("hidden_size").(float64)
 	if !c.family().Uses("num_kv_shared_layers") {
 		return
 	}
-	first, wide := int(layers-shared), c.widens(int(layers))
+	first, wide := int(layers-shared), widens(c, int(layers))
 	key := []string{c.model.Key("num_kv_shared_layers")}
-	published := c.published()
+	published := published(c)
 	ple, _ := c.model.Setting("hidden_size_per_layer_input").(float64)
 	_, holds := c.model.Tensor(fmt.Sprintf("blk.%d.attn_k", first), fmt.Sprintf("model.layers.%d.self_attn.k_proj", first))
 	switch ignored := fmt.Sprintf("layers from %d on hold keys and values, which are ignored since they share those of others", first); {
@@ -177,7 +177,7 @@ func (c *checker) sharing() {
 
 // widens is the layer from which on all feed-forwards are twice as wide; 0 if there
 // is none.
-func (c *checker) widens(layers int) int {
+func widens(c *checker, layers int) int {
 	rows := func(i int) int {
 		t, ok := c.model.Tensor(fmt.Sprintf("blk.%d.ffn_gate", i), fmt.Sprintf("model.layers.%d.mlp.gate_proj", i))
 		if !ok || len(t.Shape) != 2 {
@@ -197,8 +197,8 @@ func (c *checker) widens(layers int) int {
 	return at
 }
 
-// rotation judges the rotary settings.
-func (c *checker) rotation() {
+// judgeRotation judges the rotary settings.
+func judgeRotation(c *checker) {
 	if c.family().Lacks("rope_parameters") {
 		return
 	}
@@ -219,19 +219,19 @@ func (c *checker) rotation() {
 	if context > 0 && old > float64(context) {
 		c.add("rope-settings", key("original_max_position_embeddings"), "the context before scaling, %v, is longer than the one after it, %d", old, context)
 	}
-	if s := c.family().Expect.Scaled; s != nil && theta == s.Theta && context > s.Context && !c.scaled() {
+	if s := c.family().Expect.Scaled; s != nil && theta == s.Theta && context > s.Context && !scalesRope(c) {
 		c.add("rope-freqs", []string{"rope_freqs.weight"}, "the base of %.0f and a context of %d are %s, but there is no scaling of the frequencies", s.Theta, context, s.Whose)
 	}
-	c.divisors()
+	judgeDivisors(c)
 }
 
-// scaled reports whether full layers have a scaling of any type.
-func (c *checker) scaled() bool {
+// scalesRope reports whether full layers have a scaling of any type.
+func scalesRope(c *checker) bool {
 	return c.model.Rope("full_attention", "factor") > 0 || c.tensor("rope_freqs.weight") >= 0
 }
 
-// divisors judges the values of rope_freqs.
-func (c *checker) divisors() {
+// judgeDivisors judges the values of rope_freqs.
+func judgeDivisors(c *checker) {
 	i := c.tensor("rope_freqs.weight")
 	if i < 0 {
 		return
@@ -257,8 +257,8 @@ func (c *checker) divisors() {
 	}
 }
 
-// usual compares settings with what all models of a family have.
-func (c *checker) usual() {
+// judgeUsual compares settings with what all models of a family have.
+func judgeUsual(c *checker) {
 	f := c.family()
 	setting := "rms_norm_eps"
 	if f.Lacks(setting) {
@@ -270,7 +270,7 @@ func (c *checker) usual() {
 		c.add("norm-eps", []string{c.model.Key(setting)}, "the norms' epsilon is %v; %s has 1e-06", eps, c.arch)
 	}
 	limit, _ := c.model.Setting("final_logit_softcapping").(float64)
-	if want := f.Expect.Softcap; f.Uses("final_logit_softcapping") && limit != want && !(f.Expect.CapsVary && c.published() == nil) {
+	if want := f.Expect.Softcap; f.Uses("final_logit_softcapping") && limit != want && !(f.Expect.CapsVary && published(c) == nil) {
 		theirs := "not"
 		if want != 0 {
 			theirs = fmt.Sprintf("at %v", want)

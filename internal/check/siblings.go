@@ -15,8 +15,8 @@ import (
 // sibling is a tensor among those of its kind.
 type sibling struct{ layer, tensor int }
 
-// kinds groups tensors by kind, in order of layers.
-func (c *checker) kinds() map[string][]sibling {
+// tensorKinds groups tensors by kind, in order of layers.
+func tensorKinds(c *checker) map[string][]sibling {
 	all := map[string][]sibling{}
 	for i, t := range c.files.tensors {
 		if kind, layer := kindOf(t.Name); layer >= 0 {
@@ -29,14 +29,14 @@ func (c *checker) kinds() map[string][]sibling {
 	return all
 }
 
-// siblings compares tensors with each other.
-func (c *checker) siblings() {
-	c.duplicates()
-	all := c.kinds()
+// judgeSiblings compares tensors with each other.
+func judgeSiblings(c *checker) {
+	judgeDuplicates(c)
+	all := tensorKinds(c)
 	for _, kind := range slices.Sorted(maps.Keys(all)) {
 		if s := all[kind]; len(s) >= 3 && c.stats[s[0].tensor].rows > 1 {
-			c.sizes(kind, s)
-			c.turned(s)
+			judgeSizes(c, kind, s)
+			judgeTurned(c, s)
 		}
 	}
 }
@@ -44,8 +44,8 @@ func (c *checker) siblings() {
 // far is by how many binary orders a tensor may differ in size from its siblings.
 const far = 3
 
-// sizes finds a tensor whose values are larger or smaller than in other layers.
-func (c *checker) sizes(kind string, s []sibling) {
+// judgeSizes finds a tensor whose values are larger or smaller than in other layers.
+func judgeSizes(c *checker, kind string, s []sibling) {
 	size := make([]float64, len(s))
 	for i, x := range s {
 		if c.stats[x.tensor].rms == 0 || c.touched(x.tensor) {
@@ -78,11 +78,11 @@ func others(sorted []float64, x float64) (low, middle, high float64) {
 	return rest(0), rest(n / 2), rest(n - 1)
 }
 
-// turned finds a square matrix whose columns look like its siblings' rows. In
+// judgeTurned finds a square matrix whose columns look like its siblings' rows. In
 // trained models the features of the residual stream differ in size, and all
 // layers' matrices that write it show it in the sizes of their rows, matrices that
 // read it in their columns.
-func (c *checker) turned(s []sibling) {
+func judgeTurned(c *checker, s []sibling) {
 	n := len(c.stats[s[0].tensor].outputs)
 	for _, x := range s {
 		if len(c.stats[x.tensor].outputs) != n || n == 0 || c.touched(x.tensor) {
@@ -133,9 +133,9 @@ func correlation(x, y []float64) float64 {
 // touched reports whether something was found in a tensor's values.
 func (c *checker) touched(i int) bool { return c.spoiled[c.files.tensors[i].Name] }
 
-// duplicates finds tensors with the bytes of another, and matrices of a stack
+// judgeDuplicates finds tensors with the bytes of another, and matrices of a stack
 // with those of another.
-func (c *checker) duplicates() {
+func judgeDuplicates(c *checker) {
 	type key struct {
 		hash uint64
 		size int
@@ -147,7 +147,7 @@ func (c *checker) duplicates() {
 			continue
 		}
 		if stacked(s) {
-			c.experts(i)
+			judgeExperts(c, i)
 		}
 		k := key{s.hash, len(t.Data)}
 		j, ok := first[k]
@@ -183,8 +183,8 @@ func stacked(s *stats) bool {
 	return len(slices.Compact(parts)) < len(s.parts)
 }
 
-// experts tells which matrices of a stack are equal.
-func (c *checker) experts(i int) {
+// judgeExperts tells which matrices of a stack are equal.
+func judgeExperts(c *checker, i int) {
 	first := map[uint64]int{}
 	for j, h := range c.stats[i].parts {
 		if k, ok := first[h]; ok {
@@ -208,8 +208,8 @@ var normKinds = []struct {
 	{"of queries and keys", []string{"attn_q_norm.weight", "attn_k_norm.weight", "q_norm.weight", "k_norm.weight"}, 1.25},
 }
 
-// norms judges the norms' gains: what a row is multiplied by.
-func (c *checker) norms() {
+// judgeNorms judges the norms' gains: what a row is multiplied by.
+func judgeNorms(c *checker) {
 	if c.found("arch-key") {
 		return
 	}
@@ -244,7 +244,7 @@ func (c *checker) norms() {
 		case float64(least) >= k.least && least < gains[len(gains)-1]: // all 1 is an untrained model
 			c.add("norm-offset", where, "%s: the 1 was added once too often", facts)
 		default:
-			c.shifted(norms)
+			judgeShifted(c, norms)
 		}
 	}
 }
@@ -259,8 +259,8 @@ func (c *checker) plus() float32 {
 	return 0
 }
 
-// shifted finds a single norm that lies 1 above or below its siblings.
-func (c *checker) shifted(norms []int) {
+// judgeShifted finds a single norm that lies 1 above or below its siblings.
+func judgeShifted(c *checker, norms []int) {
 	byKind := map[string][]int{}
 	for _, i := range norms {
 		kind, _ := kindOf(c.files.tensors[i].Name)

@@ -15,17 +15,17 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// structure judges which tensors and settings there are, as the loader does, and
+// judgeStructure judges which tensors and settings there are, as the loader does, and
 // finds out first whether it is asked about the right architecture.
-func (c *checker) structure() {
-	c.stale()
-	if own := c.evidence(); own != "" && own != c.arch {
+func judgeStructure(c *checker) {
+	judgeStale(c)
+	if own := evidence(c); own != "" && own != c.arch {
 		c.unfit = true
 		key := "general.architecture"
 		if c.files.dir != "" {
 			key = "model_type"
 		}
-		c.add("arch-key", []string{key}, "the file says %s is %q, but %s", key, c.files.arch, c.tells(own))
+		c.add("arch-key", []string{key}, "the file says %s is %q, but %s", key, c.files.arch, sayEvidence(c, own))
 		c.arch = own
 		return
 	}
@@ -34,14 +34,14 @@ func (c *checker) structure() {
 		_, _, err = arch.Stored(c.model)
 	}
 	c.unfit = err != nil
-	c.judge(err)
+	judgeRefusal(c, err)
 }
 
 // evidence is the architecture that a file must be of, whatever its key says; ""
 // where nothing contradicts the key. Tensors that are missing are none: only
 // what the key's architecture has no use for is.
-func (c *checker) evidence() string {
-	if own := c.foreignKeys(); own != "" {
+func evidence(c *checker) string {
+	if own := foreignKeys(c); own != "" {
 		return own
 	}
 	has := map[family.Part]bool{}
@@ -62,7 +62,7 @@ func (c *checker) evidence() string {
 	if !slices.Contains(registry.Names(), c.arch) { // a key that nobody knows over tensors that somebody does
 		return own
 	}
-	for _, name := range c.unplaced() {
+	for _, name := range unplaced(c) {
 		if partOf(name) != (family.Part{}) {
 			return own
 		}
@@ -87,7 +87,7 @@ func partOf(name string) family.Part {
 // unplaced are the tensors that the key's architecture, as the loader has it, has no
 // place for. It alone knows: a family may have norms of queries and keys, or biases,
 // whichever others have them too.
-func (c *checker) unplaced() (names []string) {
+func unplaced(c *checker) (names []string) {
 	if c.model == nil {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (c *checker) unplaced() (names []string) {
 
 // foreignKeys is the architecture whose prefix the settings have, or config.json
 // names as its class, if that is another one than the key's.
-func (c *checker) foreignKeys() string {
+func foreignKeys(c *checker) string {
 	if c.files.gguf != nil {
 		count := map[string]int{}
 		for _, k := range c.files.gguf.Metadata.Keys() {
@@ -128,9 +128,9 @@ func (c *checker) foreignKeys() string {
 	return ""
 }
 
-// tells says how a file shows that it is of another architecture.
-func (c *checker) tells(own string) string {
-	if c.foreignKeys() == own {
+// sayEvidence says how a file shows that it is of another architecture.
+func sayEvidence(c *checker, own string) string {
+	if foreignKeys(c) == own {
 		if c.files.dir != "" {
 			return "its class in architectures is " + own + "'s"
 		}
@@ -165,9 +165,9 @@ type group struct {
 	tensors  []string
 }
 
-// judge turns what a loader refused into findings: one for each kind of tensor. All
+// judgeRefusal turns what a loader refused into findings: one for each kind of tensor. All
 // are errors, whatever is usual for their kind.
-func (c *checker) judge(err error) {
+func judgeRefusal(c *checker, err error) {
 	var order []*group
 	groups := map[string]*group{}
 	for _, e := range problems(err) {
@@ -200,7 +200,7 @@ func (c *checker) judge(err error) {
 			order = append(order, &group{id: "not-loaded", what: plain(e)})
 		}
 	}
-	order = c.explain(order)
+	order = explainFaults(c, order)
 	for _, g := range order {
 		switch n := len(g.tensors); {
 		case n == 0:
@@ -260,10 +260,10 @@ func plain(err error) string {
 	return text
 }
 
-// explain replaces faults of tensors by the setting that explains all of them:
+// explainFaults replaces faults of tensors by the setting that explains all of them:
 // layers that lack just keys and values are those of another number of shared
 // layers; layers whose attention alone has another shape are of the other kind.
-func (c *checker) explain(groups []*group) []*group {
+func explainFaults(c *checker, groups []*group) []*group {
 	missing, shape := map[int]map[string]bool{}, map[int]map[string]bool{}
 	for _, g := range groups {
 		for _, name := range g.tensors {

@@ -24,10 +24,10 @@ var forms = []family.Turns{
 // marker matches what looks like a special token in a rendered conversation.
 const marker = `<[|｜][^<>\s]{1,40}>|<[^<>\s]{1,40}[|｜]>|<(?:start|end)_of_turn>`
 
-// text judges the tokenizer and the chat template.
-func (c *checker) text() {
+// judgeText judges the tokenizer and the chat template.
+func judgeText(c *checker) {
 	if c.model == nil || c.found("arch-key") {
-		c.rawTokenizer()
+		judgeMerges(c)
 		return
 	}
 	t, err := c.model.Tokenizer()
@@ -44,15 +44,15 @@ func (c *checker) text() {
 	if err != nil {
 		return
 	}
-	c.vocabulary(t)
-	c.boundaries(t)
-	if !c.encodes() {
-		c.template(t)
+	judgeVocabulary(c, t)
+	judgeBoundaries(c, t)
+	if !encodes(c) {
+		judgeChat(c, t)
 	}
 }
 
-// rawTokenizer looks at the merges of a file that cannot be loaded.
-func (c *checker) rawTokenizer() {
+// judgeMerges looks at the merges of a file that cannot be loaded.
+func judgeMerges(c *checker) {
 	if c.files.gguf == nil {
 		return
 	}
@@ -73,8 +73,8 @@ func (c *checker) textKey(key string) string {
 	return "tokenizer.json"
 }
 
-// vocabulary judges sizes, merges, scores and the types of tokens.
-func (c *checker) vocabulary(t *tokenizer.Tokenizer) {
+// judgeVocabulary judges sizes, merges, scores and the types of tokens.
+func judgeVocabulary(c *checker, t *tokenizer.Tokenizer) {
 	if missing := t.Missing(); len(missing) > 0 {
 		where, plain := []string{c.textKey("tokenizer.ggml.tokens")}, slices.DeleteFunc(slices.Clone(missing), func(b byte) bool { return b < ' ' || b > '~' })
 		if len(plain) > 0 {
@@ -119,11 +119,11 @@ func (c *checker) vocabulary(t *tokenizer.Tokenizer) {
 		}
 		return
 	}
-	c.types(t, types)
+	judgeTypes(c, t, types)
 }
 
-// types judges the types of the tokens that the file itself calls special.
-func (c *checker) types(t *tokenizer.Tokenizer, types []int64) {
+// judgeTypes judges the types of the tokens that the file itself calls special.
+func judgeTypes(c *checker, t *tokenizer.Tokenizer, types []int64) {
 	var wrong []string
 	var special []int
 	if !c.family().Expect.TurnsAsText { // whose converter calls them text, and its loader does not
@@ -164,20 +164,20 @@ func ends(piece string) bool {
 }
 
 // encodes reports whether the model is an encoder, which answers nothing.
-func (c *checker) encodes() bool {
+func encodes(c *checker) bool {
 	g, _, err := arch.Stored(c.model)
 	return err == nil && g.Bidirectional()
 }
 
 // wantsEnd reports whether vectors and scores need the token that ends a text. BERT's kin were trained with one, and a
 // model that pools the last token takes the vector from it.
-func (c *checker) wantsEnd() bool {
+func wantsEnd(c *checker) bool {
 	h, err := c.model.Embedding()
 	return c.family().Tokenizer.End || err == nil && h != nil && h.Pooling == embed.Last
 }
 
-// boundaries judges what begins and ends a text.
-func (c *checker) boundaries(t *tokenizer.Tokenizer) {
+// judgeBoundaries judges what begins and ends a text.
+func judgeBoundaries(c *checker, t *tokenizer.Tokenizer) {
 	bos, hasBOS := t.BOS()
 	key := []string{c.textKey("tokenizer.ggml.add_bos_token")}
 	ids := t.Encode("a", tokenizer.Options{AddSpecial: true})
@@ -191,28 +191,28 @@ func (c *checker) boundaries(t *tokenizer.Tokenizer) {
 	case begins && !t.AddsBOS():
 		c.add("bos-missing", key, "the tokenizer adds no BOS; the models of architecture %s begin with one", c.arch)
 	}
-	if !t.EndsTexts() && c.wantsEnd() {
+	if !t.EndsTexts() && wantsEnd(c) {
 		c.add("end-missing", []string{c.textKey("tokenizer.ggml.add_eos_token")}, "the tokenizer ends no text with a token")
 	}
 	eos, ok := t.EOS()
 	key = []string{c.textKey("tokenizer.ggml.eos_token_id")}
 	piece, _ := t.Token(eos)
 	switch {
-	case !ok && c.encodes(): // whose texts may end by no token of their own
+	case !ok && encodes(c): // whose texts may end by no token of their own
 	case !ok:
 		c.add("eos-id", key, "there is no EOS")
 	case hasBOS && eos == bos:
 		c.add("eos-id", key, "EOS and BOS are the same token, %s (%d)", piece, eos)
-	case !ends(piece) || !c.encodes() && !slices.Contains(c.declaredEnds(t), eos):
+	case !ends(piece) || !encodes(c) && !slices.Contains(declaredEnds(c, t), eos):
 		c.add("eos-id", key, "EOS is %q (%d), which ends no text by its name", piece, eos)
 	}
 }
 
-// template judges the chat template by what it writes.
-func (c *checker) template(t *tokenizer.Tokenizer) {
+// judgeChat judges the chat template by what it writes.
+func judgeChat(c *checker, t *tokenizer.Tokenizer) {
 	source := c.model.Template()
 	if source == "" {
-		c.noTemplate(t)
+		judgeMissing(c, t)
 		return
 	}
 	where := []string{"tokenizer.chat_template"}
@@ -224,10 +224,10 @@ func (c *checker) template(t *tokenizer.Tokenizer) {
 		c.add("template-broken", where, "%s", err.Error())
 		return
 	}
-	text, err := c.render(p, t, "First.", "Second.", "Third.")
+	text, err := renderChat(c, p, t, "First.", "Second.", "Third.")
 	if err != nil {
 		why := err.Error()
-		if needs := c.judgeTemplate(source, t, where); needs == "" {
+		if needs := addFaults(c, source, t, where); needs == "" {
 			c.add("template-broken", where, "a conversation of three turns: %s", why)
 		} else {
 			c.addAs(Note, "template-broken", where, "a conversation of three turns works with %s only: %s", needs, why)
@@ -238,23 +238,23 @@ func (c *checker) template(t *tokenizer.Tokenizer) {
 		c.add("template-broken", where, "what the user said is not in the prompt")
 		return
 	}
-	c.firstBOS(t, text, where)
-	c.markers(t, text, where)
-	c.lostMarkers(t, where)
-	c.judgeTemplate(source, t, where)
-	c.turnEnd(t, text, where)
+	judgeBOS(c, t, text, where)
+	judgeMarkers(c, t, text, where)
+	judgeLost(c, t, where)
+	addFaults(c, source, t, where)
+	judgeTurnEnd(c, t, text, where)
 }
 
-// render writes a conversation and the beginning of the next answer.
-func (c *checker) render(p *chat.Template, t *tokenizer.Tokenizer, user, assistant, then string) (string, error) {
-	in := c.input(t)
+// renderChat writes a conversation and the beginning of the next answer.
+func renderChat(c *checker, p *chat.Template, t *tokenizer.Tokenizer, user, assistant, then string) (string, error) {
+	in := inputOf(c, t)
 	in.AddGenerationPrompt = true
 	in.Messages = []*jinja.Dict{chat.Message("user", user), chat.Message("assistant", assistant), chat.Message("user", then)}
 	return p.Render(c.ctx, in)
 }
 
-// input is what a template is given beside messages.
-func (c *checker) input(t *tokenizer.Tokenizer) (in chat.Input) {
+// inputOf is what a template is given beside messages.
+func inputOf(c *checker, t *tokenizer.Tokenizer) (in chat.Input) {
 	if id, ok := t.BOS(); ok {
 		in.BOSToken, _ = t.Token(id)
 	}
@@ -264,10 +264,10 @@ func (c *checker) input(t *tokenizer.Tokenizer) (in chat.Input) {
 	return in
 }
 
-// judgeTemplate tells what the template does that none should, and what it needs beside
+// addFaults tells what the template does that none should, and what it needs beside
 // messages: "" if no conversation works.
-func (c *checker) judgeTemplate(source string, t *tokenizer.Tokenizer, where []string) (needs string) {
-	in := c.input(t)
+func addFaults(c *checker, source string, t *tokenizer.Tokenizer, where []string) (needs string) {
+	in := inputOf(c, t)
 	faults, needs, err := judgeTemplate(c.ctx, source, in.BOSToken, in.EOSToken, publishers())
 	if err != nil {
 		return ""
@@ -278,8 +278,8 @@ func (c *checker) judgeTemplate(source string, t *tokenizer.Tokenizer, where []s
 	return needs
 }
 
-// noTemplate tells of a missing template where the model is one for chats.
-func (c *checker) noTemplate(t *tokenizer.Tokenizer) {
+// judgeMissing tells of a missing template where the model is one for chats.
+func judgeMissing(c *checker, t *tokenizer.Tokenizer) {
 	name := c.report.Path
 	if c.files.gguf != nil {
 		name, _ = c.files.gguf.Metadata.String("general.name")
@@ -296,8 +296,8 @@ func (c *checker) noTemplate(t *tokenizer.Tokenizer) {
 	c.addAs(severity, "template-missing", []string{c.textKey("tokenizer.chat_template")}, "there is no chat template")
 }
 
-// firstBOS judges how a rendered conversation begins.
-func (c *checker) firstBOS(t *tokenizer.Tokenizer, text string, where []string) {
+// judgeBOS judges how a rendered conversation begins.
+func judgeBOS(c *checker, t *tokenizer.Tokenizer, text string, where []string) {
 	bos, ok := t.BOS()
 	if !ok {
 		return
@@ -315,8 +315,8 @@ func (c *checker) firstBOS(t *tokenizer.Tokenizer, text string, where []string) 
 	}
 }
 
-// markers compares what the template writes with the vocabulary.
-func (c *checker) markers(t *tokenizer.Tokenizer, text string, where []string) {
+// judgeMarkers compares what the template writes with the vocabulary.
+func judgeMarkers(c *checker, t *tokenizer.Tokenizer, text string, where []string) {
 	var wrote, known, unknown []string
 	fits := false
 	judge := func(f family.Turns, own bool) {
@@ -356,22 +356,22 @@ func (c *checker) markers(t *tokenizer.Tokenizer, text string, where []string) {
 	}
 }
 
-// turnEnd compares the token after an answer with the tokens that end one.
-func (c *checker) turnEnd(t *tokenizer.Tokenizer, text string, where []string) {
+// judgeTurnEnd compares the token after an answer with the tokens that end one.
+func judgeTurnEnd(c *checker, t *tokenizer.Tokenizer, text string, where []string) {
 	_, after, ok := strings.Cut(text, "Second.")
 	if !ok || c.found("template-family", "special-split") || c.family().Encodes() {
 		return
 	}
 	m := pattern(marker).FindString(after)
 	id, ok := t.ID(m)
-	if ok && strings.HasPrefix(strings.TrimSpace(after), m) && !slices.Contains(c.declaredEnds(t), id) {
+	if ok && strings.HasPrefix(strings.TrimSpace(after), m) && !slices.Contains(declaredEnds(c, t), id) {
 		c.add("eos-id", where, "the template ends an answer with %s (%d), but that ends none in the settings", m, id)
 	}
 }
 
 // declaredEnds returns the tokens that the settings say end an answer. Karat also ends one at tokens that it knows by
 // their names, and where the template does; other engines may not.
-func (c *checker) declaredEnds(t *tokenizer.Tokenizer) []int {
+func declaredEnds(c *checker, t *tokenizer.Tokenizer) []int {
 	ids := slices.Clone([]int(c.model.Generation().End))
 	if len(ids) == 0 {
 		return t.EndOfTurn()

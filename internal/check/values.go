@@ -14,18 +14,18 @@ import (
 // lie some 2^5 above it.
 const spread = 8
 
-// values judges each tensor by itself, the gravest reason first: damage of one
+// judgeValues judges each tensor by itself, the gravest reason first: damage of one
 // kind shows in several figures.
-func (c *checker) values() {
+func judgeValues(c *checker) {
 	for i, t := range c.files.tensors {
 		s := &c.stats[i]
 		switch {
 		case s.elements == 0:
-		case c.tag(t, s), c.layout(t, s), c.finite(t, s):
+		case judgeTag(c, t, s), judgeLayout(c, t, s), judgeFinite(c, t, s):
 		case s.rows > 1:
-			c.matrix(t, s)
+			judgeMatrix(c, t, s)
 		default:
-			c.vector(t, s)
+			judgeVector(c, t, s)
 		}
 	}
 }
@@ -41,8 +41,8 @@ func place(s *stats, i int) string {
 // plausible reports whether weights have that root mean square.
 func plausible(rms float64) bool { return rms > 1e-6 && rms < 1e3 }
 
-// tag finds types of two bytes that were mistaken for each other.
-func (c *checker) tag(t tensor.Tensor, s *stats) bool {
+// judgeTag finds types of two bytes that were mistaken for each other.
+func judgeTag(c *checker, t tensor.Tensor, s *stats) bool {
 	if s.elements < 16 || s.alternate == 0 || !plausible(s.alternate) {
 		return false
 	}
@@ -62,9 +62,9 @@ func (c *checker) tag(t tensor.Tensor, s *stats) bool {
 	return true
 }
 
-// layout finds data that is no blocks of its type, and rows that are not laid out
+// judgeLayout finds data that is no blocks of its type, and rows that are not laid out
 // in their width.
-func (c *checker) layout(t tensor.Tensor, s *stats) bool {
+func judgeLayout(c *checker, t tensor.Tensor, s *stats) bool {
 	n := s.scales.n
 	if n == 0 {
 		return false
@@ -85,7 +85,7 @@ func (c *checker) layout(t tensor.Tensor, s *stats) bool {
 	return false
 }
 
-func (c *checker) finite(t tensor.Tensor, s *stats) bool {
+func judgeFinite(c *checker, t tensor.Tensor, s *stats) bool {
 	switch {
 	case s.scales.inf.n > 0 && s.scales.nan.n == 0:
 		c.add("inf", []string{t.Name}, "%s: %d of %d blocks of %v have an infinite scale, the first in %s", t.Name, s.scales.inf.n, s.scales.n,
@@ -104,9 +104,9 @@ func embedding(name string) bool {
 	return strings.Contains(name, "token_embd") || strings.Contains(name, "embed_tokens")
 }
 
-// padded returns the number of zero rows that are no token's: publishers fill the embedding and the head up to a round
+// paddedRows returns the number of zero rows that are no token's: publishers fill the embedding and the head up to a round
 // number of rows.
-func (c *checker) padded(t tensor.Tensor, s *stats) int {
+func paddedRows(c *checker, t tensor.Tensor, s *stats) int {
 	head := strings.HasPrefix(t.Name, "output.") || strings.HasPrefix(t.Name, "lm_head")
 	if s.zeroRows.n == 0 || c.model == nil || !embedding(t.Name) && !head {
 		return 0
@@ -118,9 +118,9 @@ func (c *checker) padded(t tensor.Tensor, s *stats) int {
 	return min(s.zeroRows.n, max(0, s.zeroRows.last-tokens.LastToken()))
 }
 
-func (c *checker) matrix(t tensor.Tensor, s *stats) {
+func judgeMatrix(c *checker, t tensor.Tensor, s *stats) {
 	where, tokens := []string{t.Name}, embedding(t.Name)
-	zeroRows := s.zeroRows.n - c.padded(t, s)
+	zeroRows := s.zeroRows.n - paddedRows(c, t, s)
 	few := tokens && zeroRows*100 < s.rows
 	switch {
 	case s.zeroRows.n == s.rows:
@@ -129,7 +129,7 @@ func (c *checker) matrix(t tensor.Tensor, s *stats) {
 	case zeroRows > 0 && !few:
 		c.add("zero-rows", where, "%s: %d of %d rows are zero, from %d to %d", t.Name, s.zeroRows.n, s.rows, s.zeroRows.first, s.zeroRows.last)
 		return
-	case c.rhythm(t, s):
+	case judgeRhythm(c, t, s):
 		return
 	case s.zeroCols.n > 0 && (!s.rounded || s.zeroCols.longest >= 32): // as many as the smallest block has
 		c.add("zero-columns", where, "%s: %d of %d columns are zero, from %d to %d", t.Name, s.zeroCols.n, s.cols, s.zeroCols.first, s.zeroCols.last)
@@ -141,7 +141,7 @@ func (c *checker) matrix(t tensor.Tensor, s *stats) {
 		c.add("constant-rows", where, "%s: %d of %d rows have one value throughout, from %d to %d", t.Name, s.flatRows.n, s.rows, s.flatRows.first, s.flatRows.last)
 		return
 	}
-	c.outliers(t, s)
+	judgeOutliers(c, t, s)
 	if s.repeated > 0 && !tokens && s.cols > 8 && !stacked(s) {
 		c.add("repeated-rows", where, "%s: %d of %d rows are there before, the first is row %d", t.Name, s.repeated, s.rows, s.repeatAt)
 	}
@@ -153,9 +153,9 @@ func (c *checker) matrix(t tensor.Tensor, s *stats) {
 // blockOf is the number of values that are zero together, or not.
 func blockOf(t tensor.Tensor) int { return max(t.DType.BlockSize(), 32) }
 
-// rhythm finds rows that were padded to another width: zero blocks recur at a
+// judgeRhythm finds rows that were padded to another width: zero blocks recur at a
 // distance that is not that of the rows.
-func (c *checker) rhythm(t tensor.Tensor, s *stats) bool {
+func judgeRhythm(c *checker, t tensor.Tensor, s *stats) bool {
 	if s.zero.n < 8 || s.cols%blockOf(t) != 0 {
 		return false
 	}
@@ -178,8 +178,8 @@ func (c *checker) rhythm(t tensor.Tensor, s *stats) bool {
 	return true
 }
 
-// outliers finds scales of blocks, and values, that nothing explains.
-func (c *checker) outliers(t tensor.Tensor, s *stats) {
+// judgeOutliers finds scales of blocks, and values, that nothing explains.
+func judgeOutliers(c *checker, t tensor.Tensor, s *stats) {
 	if s.scales.n > 0 {
 		e, above := s.scales.median(spread)
 		if above > 0 {
@@ -207,7 +207,7 @@ func median(x []float32) float64 {
 	return float64(m[len(m)/2])
 }
 
-func (c *checker) vector(t tensor.Tensor, s *stats) {
+func judgeVector(c *checker, t tensor.Tensor, s *stats) {
 	if s.max == 0 && strings.HasSuffix(t.Name, "bias") { // as at the start of training, where nothing moves it
 		c.addAs(Note, "zero-tensor", []string{t.Name}, "%s: all %d values are zero", t.Name, s.elements)
 		return
