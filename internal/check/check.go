@@ -31,8 +31,6 @@ type Options struct {
 	// Progress is called with the bytes of tensors that are done, and all. It may
 	// be nil. Calls come one at a time, on the goroutine of the caller.
 	Progress func(done, total int64)
-
-	cache *cache // of scans, in tests
 }
 
 // Severity is how bad a finding is.

@@ -32,7 +32,7 @@ var wrong = []any{nil, "x", uint32(0), uint32(1), uint32(7), int32(-1), uint32(1
 // TestRefused spoils each setting in turn: a model that does not load has at least
 // one error, whatever else is found.
 func TestRefused(t *testing.T) {
-	g := &good{t: t, models: map[string]*model{}, cache: cache{stats: map[cacheKey]stats{}}}
+	g := &good{t: t, models: map[string]*model{}}
 	for _, base := range []string{"tiny-gemma4.Q8_0", "tiny-llama"} {
 		m := g.get(t, base)
 		var keys []string

@@ -20,28 +20,42 @@ import (
 type stats struct {
 	elements   int
 	rows, cols int
-	nan, inf   bad
+	odd        notFinite
 	mean, rms  float64
 	max        float32 // of absolute values
 	maxAt      int     // element
 
-	zeroRows  runs
-	flatRows  runs // of one value that is not zero
-	repeated  int  // rows that are there before
-	repeatAt  int
-	zeroCols  runs
-	rounded   bool // single values are zero, too: a quantizer's, or pruned
-	zero      zeroBlocks
-	values    []float32 // of vectors that are not too long
-	rowMax    []float32 // largest absolute value of each row
-	outputs   []float64 // of square matrices: logarithms of the sizes of rows
-	inputs    []float64 // and of columns
-	hash      uint64    // of the bytes
-	parts     []uint64  // likewise, of each matrix of a stack
-	scales    scales
-	alternate float64 // rms under the other type of two bytes; 0 for all other types
-	ones      float64 // share of values from 1 to 2, likewise
+	zeroRows runs
+	flatRows runs // of one value that is not zero
+	repeats  bad  // rows with the bytes of an earlier row
+	zeroCols runs
+	rounded  bool // single values are zero, too: a quantizer's, or pruned
+	zero     zeroBlocks
+	values   []float32 // of vectors that are not too long
+	rowMax   []float32 // largest absolute value of each row
+	square   sizes     // of square matrices
+	hashes   hashes
+	scales   scales
+	twin     twin
 }
+
+// sizes are logarithms of the sizes of a matrix's rows and columns.
+type sizes struct{ outputs, inputs []float64 }
+
+// hashes are hashes of a tensor's bytes, and of the bytes of each matrix of a stack.
+type hashes struct {
+	whole uint64
+	parts []uint64
+}
+
+// twin is a tensor read as the other type of two bytes; zero for all other types.
+type twin struct {
+	rms  float64
+	ones float64 // share of the tensor's own values from 1 to 2
+}
+
+// notFinite counts values or blocks that are no finite number.
+type notFinite struct{ nan, inf bad }
 
 // bad counts values.
 type bad struct{ n, first int }
@@ -97,24 +111,12 @@ func (z *zeroBlocks) add(i int) {
 // scales are the scales of a quantized tensor's blocks.
 type scales struct {
 	n         int
-	nan, inf  bad
+	odd       notFinite
 	exponents [512]int // of absolute values, by binary exponent + 256
 	negative  bad      // where the format has none
 	minimum   bad      // negative minimums, likewise
 	largest   float32
 	largestAt int // block
-}
-
-// cache keeps scans by their bytes: the tests' files share most tensors.
-type cache struct {
-	mu    sync.Mutex
-	stats map[cacheKey]stats
-}
-
-type cacheKey struct {
-	dtype tensor.DType
-	shape string
-	hash  uint64
 }
 
 // seed is that of all hashes that are compared with each other.
@@ -129,7 +131,7 @@ func (c *checker) scan() error {
 	}
 	return c.each(len(c.files.tensors), func(i int) error {
 		return mmap.Guard(func() (err error) {
-			c.stats[i], err = c.statsOf(c.files.tensors[i])
+			c.stats[i], err = readTensor(c, c.files.tensors[i])
 			return err
 		})
 	})
@@ -207,25 +209,6 @@ func (c *checker) tell() {
 	}
 }
 
-func (c *checker) statsOf(t tensor.Tensor) (stats, error) {
-	if c.cache == nil {
-		return c.read(t)
-	}
-	key := cacheKey{t.DType, fmt.Sprint(t.Shape), maphash.Bytes(seed, t.Data)}
-	c.cache.mu.Lock()
-	s, ok := c.cache.stats[key]
-	c.cache.mu.Unlock()
-	if ok {
-		c.advance(nil, len(t.Data))
-		return s, nil
-	}
-	s, err := c.read(t)
-	c.cache.mu.Lock()
-	c.cache.stats[key] = s
-	c.cache.mu.Unlock()
-	return s, err
-}
-
 // maxVector is the length up to which a vector's values are kept.
 const maxVector = 1 << 16
 
@@ -249,6 +232,10 @@ type reader struct {
 	top      float32
 }
 
+// readTensor is checker.read; tests keep its results.
+var readTensor = (*checker).read
+
+// read passes once over a tensor.
 func (c *checker) read(t tensor.Tensor) (stats, error) {
 	s := stats{elements: t.Shape.Size(), rows: t.Rows(), cols: t.Shape.Last()}
 	if !t.DType.Quantized() && !t.DType.Float() || s.elements == 0 {
@@ -263,7 +250,7 @@ func (c *checker) read(t tensor.Tensor) (stats, error) {
 		r.cols, r.empty, s.rowMax = make([]bool, s.cols), s.cols, make([]float32, 0, s.rows)
 	}
 	if len(t.Shape) == 2 && s.rows == s.cols && s.rows >= 64 {
-		s.outputs, s.inputs = make([]float64, s.rows), make([]float64, s.cols)
+		s.square.outputs, s.square.inputs = make([]float64, s.rows), make([]float64, s.cols)
 	}
 	if s.rows > 1 && !embedding(t.Name) {
 		r.seen = make(map[uint64]bool, s.rows)
@@ -324,10 +311,7 @@ func (r *reader) row(i int) error {
 		return nil
 	}
 	if r.seen[h] {
-		if r.repeated == 0 {
-			r.repeatAt = i
-		}
-		r.repeated++
+		r.repeats.add(i)
 	}
 	r.seen[h] = true
 	return nil
@@ -338,12 +322,12 @@ func (r *reader) row(i int) error {
 func (r *reader) digest(i int, data []byte) uint64 {
 	h := maphash.Bytes(seed, data)
 	mix := func(to *uint64) { *to = bits.RotateLeft64(*to, 5)*0x9e3779b97f4a7c15 ^ h }
-	mix(&r.hash)
+	mix(&r.hashes.whole)
 	if len(r.t.Shape) > 2 {
 		if i%r.t.Shape[len(r.t.Shape)-2] == 0 {
-			r.parts = append(r.parts, 0)
+			r.hashes.parts = append(r.hashes.parts, 0)
 		}
-		mix(&r.parts[len(r.parts)-1])
+		mix(&r.hashes.parts[len(r.hashes.parts)-1])
 	}
 	return h
 }
@@ -378,10 +362,10 @@ func (r *reader) piece(base, col int, x []float32) bool {
 		r.maxAt = base + slices.IndexFunc(x, func(v float32) bool { return v == top || v == -top })
 	}
 	r.top = max(r.top, top)
-	if r.inputs != nil {
-		r.outputs[base/r.stats.cols] += sq
+	if r.square.inputs != nil {
+		r.square.outputs[base/r.stats.cols] += sq
 		for j, v := range x {
-			r.inputs[col+j] += float64(v) * float64(v)
+			r.square.inputs[col+j] += float64(v) * float64(v)
 		}
 	}
 	holds := size > 0
@@ -425,9 +409,9 @@ func (r *reader) broken(base int, x []float32) (sum, sq float64, top float32) {
 		f := float64(v)
 		switch {
 		case v != v:
-			r.nan.add(base + j)
+			r.odd.nan.add(base + j)
 		case math.IsInf(f, 0):
-			r.inf.add(base + j)
+			r.odd.inf.add(base + j)
 		default:
 			sum += f
 			sq += f * f
@@ -459,7 +443,7 @@ func (r *reader) end() {
 	if r.zeroCols.n > 0 {
 		r.rounded = r.t.DType.BlockSize() > 1 || r.sparse()
 	}
-	for _, x := range [][]float64{r.outputs, r.inputs} {
+	for _, x := range [][]float64{r.square.outputs, r.square.inputs} {
 		for i, v := range x {
 			x[i] = math.Log(v + 1e-30)
 		}
@@ -500,7 +484,7 @@ func (r *reader) other() {
 		}
 		sq += v * v
 	}
-	r.alternate, r.ones = math.Sqrt(sq/float64(n)), float64(ones)/float64(n)
+	r.twin.rms, r.twin.ones = math.Sqrt(sq/float64(n)), float64(ones)/float64(n)
 }
 
 // readScales reads the header of each block of a row.
@@ -529,9 +513,9 @@ func (s *scales) add(v, m float32, noSign, noMinus bool) {
 	f := math.Abs(float64(v))
 	switch {
 	case math.IsNaN(f) || m != m:
-		s.nan.add(s.n)
+		s.odd.nan.add(s.n)
 	case math.IsInf(f, 0) || math.IsInf(float64(m), 0):
-		s.inf.add(s.n)
+		s.odd.inf.add(s.n)
 	case f > 0:
 		_, e := math.Frexp(f)
 		s.exponents[min(max(e+256, 0), 511)]++

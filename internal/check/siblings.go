@@ -83,9 +83,9 @@ func others(sorted []float64, x float64) (low, middle, high float64) {
 // layers' matrices that write it show it in the sizes of their rows, matrices that
 // read it in their columns.
 func judgeTurned(c *checker, s []sibling) {
-	n := len(c.stats[s[0].tensor].outputs)
+	n := len(c.stats[s[0].tensor].square.outputs)
 	for _, x := range s {
-		if len(c.stats[x.tensor].outputs) != n || n == 0 || c.touched(x.tensor) {
+		if len(c.stats[x.tensor].square.outputs) != n || n == 0 || c.touched(x.tensor) {
 			return
 		}
 	}
@@ -100,12 +100,12 @@ func judgeTurned(c *checker, s []sibling) {
 		}
 		return sum
 	}
-	outputs, inputs := func(s *stats) []float64 { return s.outputs }, func(s *stats) []float64 { return s.inputs }
+	outputs, inputs := func(s *stats) []float64 { return s.square.outputs }, func(s *stats) []float64 { return s.square.inputs }
 	least := max(0.25, 5/math.Sqrt(float64(n)))
 	for i, x := range s {
 		own := &c.stats[x.tensor]
-		straight := max(correlation(own.outputs, rest(i, outputs)), correlation(own.inputs, rest(i, inputs)))
-		across := max(correlation(own.inputs, rest(i, outputs)), correlation(own.outputs, rest(i, inputs)))
+		straight := max(correlation(own.square.outputs, rest(i, outputs)), correlation(own.square.inputs, rest(i, inputs)))
+		across := max(correlation(own.square.inputs, rest(i, outputs)), correlation(own.square.outputs, rest(i, inputs)))
 		if across > least && across > straight+least {
 			name := c.files.tensors[x.tensor].Name
 			c.add("transposed", []string{name}, "%s: its columns resemble the rows of its siblings (correlation %.2f), its rows do not (%.2f)", name, across, straight)
@@ -149,7 +149,7 @@ func judgeDuplicates(c *checker) {
 		if stacked(s) {
 			judgeExperts(c, i)
 		}
-		k := key{s.hash, len(t.Data)}
+		k := key{s.hashes.whole, len(t.Data)}
 		j, ok := first[k]
 		if !ok {
 			first[k] = i
@@ -178,15 +178,15 @@ func flat(x []float32) bool {
 
 // stacked reports whether matrices of a stack are equal.
 func stacked(s *stats) bool {
-	parts := slices.Clone(s.parts)
+	parts := slices.Clone(s.hashes.parts)
 	slices.Sort(parts)
-	return len(slices.Compact(parts)) < len(s.parts)
+	return len(slices.Compact(parts)) < len(s.hashes.parts)
 }
 
 // judgeExperts tells which matrices of a stack are equal.
 func judgeExperts(c *checker, i int) {
 	first := map[uint64]int{}
-	for j, h := range c.stats[i].parts {
+	for j, h := range c.stats[i].hashes.parts {
 		if k, ok := first[h]; ok {
 			name := c.files.tensors[i].Name
 			c.add("tensor-duplicate", []string{name}, "%s: matrix %d of the stack has the bytes of matrix %d", name, j, k)

@@ -302,7 +302,6 @@ type spoil struct {
 type good struct {
 	t      *testing.T
 	models map[string]*model
-	cache  cache
 }
 
 func (g *good) get(t *testing.T, name string) *model {
@@ -329,7 +328,6 @@ func (g *good) get(t *testing.T, name string) *model {
 
 func (g *good) run(t *testing.T, path string, o Options) *Report {
 	t.Helper()
-	o.cache = &g.cache
 	r, err := Run(context.Background(), path, o)
 	if err != nil {
 		t.Fatal(err)
@@ -339,7 +337,7 @@ func (g *good) run(t *testing.T, path string, o Options) *Report {
 
 // TestSpoiled wants each spoiled file found, by its name, and nothing else.
 func TestSpoiled(t *testing.T) {
-	g := &good{t: t, models: map[string]*model{}, cache: cache{stats: map[cacheKey]stats{}}}
+	g := &good{t: t, models: map[string]*model{}}
 	var all []spoil
 	for _, list := range [][]spoil{spoiledSettings, spoiledTensors, spoiledValues, spoiledText, spoiledSource} {
 		all = append(all, list...)
@@ -387,7 +385,7 @@ func TestSpoiled(t *testing.T) {
 // their sources. The one exception is the demo's GGUF file of the goldens, which
 // has no key for its attention scale.
 func TestGood(t *testing.T) {
-	g := &good{t: t, models: map[string]*model{}, cache: cache{stats: map[cacheKey]stats{}}}
+	g := &good{t: t, models: map[string]*model{}}
 	paths := []string{filepath.Join(golden.Root(t), "cmd/karat/demo.gguf")}
 	for _, name := range golden.Models(t) {
 		paths = append(paths, golden.Model(t, name))
@@ -424,7 +422,7 @@ func TestGood(t *testing.T) {
 // TestRoundedColumns wants columns that a quantizer rounded to zeros taken for what
 // they are, if not a whole block of them is; also in floats that were made of blocks.
 func TestRoundedColumns(t *testing.T) {
-	g := &good{t: t, models: map[string]*model{}, cache: cache{stats: map[cacheKey]stats{}}}
+	g := &good{t: t, models: map[string]*model{}}
 	for _, side := range []int{1, 31, 32} { // columns side by side, from 20
 		zero := func(i int) bool { c := i % 256; return c == 3 || c >= 20 && c < 20+side }
 		for name, spoil := range map[string]func(m *model){

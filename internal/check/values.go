@@ -43,22 +43,22 @@ func plausible(rms float64) bool { return rms > 1e-6 && rms < 1e3 }
 
 // judgeTag finds types of two bytes that were mistaken for each other.
 func judgeTag(c *checker, t tensor.Tensor, s *stats) bool {
-	if s.elements < 16 || s.alternate == 0 || !plausible(s.alternate) {
+	if s.elements < 16 || s.twin.rms == 0 || !plausible(s.twin.rms) {
 		return false
 	}
 	most := s.rowMax
 	if s.rows == 1 {
 		most = s.values
 	}
-	own := plausible(median(most)) && s.nan.n+s.inf.n < 4
-	if s.rows == 1 && s.max == 0 || own && (t.DType == tensor.BF16 || s.ones < 0.75) { // BF16 weights that are read as F16 lie between 1 and 2
+	own := plausible(median(most)) && s.odd.nan.n+s.odd.inf.n < 4
+	if s.rows == 1 && s.max == 0 || own && (t.DType == tensor.BF16 || s.twin.ones < 0.75) { // BF16 weights that are read as F16 lie between 1 and 2
 		return false
 	}
 	other := tensor.F16
 	if t.DType == tensor.F16 {
 		other = tensor.BF16
 	}
-	c.add("dtype-tag", []string{t.Name}, "%s: as %v its values have the size %.2g, as %v %.2g", t.Name, t.DType, s.rms, other, s.alternate)
+	c.add("dtype-tag", []string{t.Name}, "%s: as %v its values have the size %.2g, as %v %.2g", t.Name, t.DType, s.rms, other, s.twin.rms)
 	return true
 }
 
@@ -70,7 +70,7 @@ func judgeLayout(c *checker, t tensor.Tensor, s *stats) bool {
 		return false
 	}
 	_, above := s.scales.median(spread)
-	if odd := s.scales.nan.n + s.scales.inf.n + above; odd > 3 && odd*50 > n {
+	if odd := s.scales.odd.nan.n + s.scales.odd.inf.n + above; odd > 3 && odd*50 > n {
 		c.add("block-layout", []string{t.Name}, "%s: %d of %d blocks of %v have scales that are not finite or far off", t.Name, odd, n, t.DType)
 		return true
 	}
@@ -87,15 +87,15 @@ func judgeLayout(c *checker, t tensor.Tensor, s *stats) bool {
 
 func judgeFinite(c *checker, t tensor.Tensor, s *stats) bool {
 	switch {
-	case s.scales.inf.n > 0 && s.scales.nan.n == 0:
-		c.add("inf", []string{t.Name}, "%s: %d of %d blocks of %v have an infinite scale, the first in %s", t.Name, s.scales.inf.n, s.scales.n,
-			t.DType, place(s, s.scales.inf.first*t.DType.BlockSize()))
-	case s.nan.n > 0:
-		c.add("nan", []string{t.Name}, "%s: %d of %d values are not a number, the first in %s", t.Name, s.nan.n, s.elements, place(s, s.nan.first))
-	case s.inf.n > 0:
-		c.add("inf", []string{t.Name}, "%s: %d of %d values are infinite, the first in %s", t.Name, s.inf.n, s.elements, place(s, s.inf.first))
+	case s.scales.odd.inf.n > 0 && s.scales.odd.nan.n == 0:
+		c.add("inf", []string{t.Name}, "%s: %d of %d blocks of %v have an infinite scale, the first in %s", t.Name, s.scales.odd.inf.n, s.scales.n,
+			t.DType, place(s, s.scales.odd.inf.first*t.DType.BlockSize()))
+	case s.odd.nan.n > 0:
+		c.add("nan", []string{t.Name}, "%s: %d of %d values are not a number, the first in %s", t.Name, s.odd.nan.n, s.elements, place(s, s.odd.nan.first))
+	case s.odd.inf.n > 0:
+		c.add("inf", []string{t.Name}, "%s: %d of %d values are infinite, the first in %s", t.Name, s.odd.inf.n, s.elements, place(s, s.odd.inf.first))
 	}
-	return s.nan.n+s.inf.n > 0
+	return s.odd.nan.n+s.odd.inf.n > 0
 }
 
 // embedding reports whether a matrix's rows are tokens, of which unused ones may
@@ -142,8 +142,8 @@ func judgeMatrix(c *checker, t tensor.Tensor, s *stats) {
 		return
 	}
 	judgeOutliers(c, t, s)
-	if s.repeated > 0 && !tokens && s.cols > 8 && !stacked(s) {
-		c.add("repeated-rows", where, "%s: %d of %d rows are there before, the first is row %d", t.Name, s.repeated, s.rows, s.repeatAt)
+	if s.repeats.n > 0 && !tokens && s.cols > 8 && !stacked(s) {
+		c.add("repeated-rows", where, "%s: %d of %d rows are there before, the first is row %d", t.Name, s.repeats.n, s.rows, s.repeats.first)
 	}
 	if math.Abs(s.mean) > s.rms/2 && !strings.Contains(t.Name, "router") && s.elements >= 1024 {
 		c.add("value-shift", where, "%s: the mean is %.3g, and the root mean square %.3g", t.Name, s.mean, s.rms)

@@ -1,0 +1,43 @@
+package check
+
+import (
+	"fmt"
+	"hash/maphash"
+	"sync"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// cache keeps scans by their bytes: the tests' files share most tensors.
+type cache struct {
+	mu    sync.Mutex
+	stats map[cacheKey]stats
+}
+
+type cacheKey struct {
+	dtype tensor.DType
+	shape string
+	hash  uint64
+}
+
+func init() {
+	scans := cache{stats: map[cacheKey]stats{}}
+	readTensor = scans.read
+}
+
+// read is checker.read with the results of other tests.
+func (k *cache) read(c *checker, t tensor.Tensor) (stats, error) {
+	key := cacheKey{t.DType, fmt.Sprint(t.Shape), maphash.Bytes(seed, t.Data)}
+	k.mu.Lock()
+	s, ok := k.stats[key]
+	k.mu.Unlock()
+	if ok {
+		c.advance(nil, len(t.Data))
+		return s, nil
+	}
+	s, err := c.read(t)
+	k.mu.Lock()
+	k.stats[key] = s
+	k.mu.Unlock()
+	return s, err
+}
