@@ -1,15 +1,15 @@
 // Package atomicfile writes files, folders, and sets of files that appear whole or not at all.
 //
-// A file and a folder appear by one rename. Files that belong together, such as a record and its JSON file, are
-// written by CommitAll and read by Open. The first file is the sign that the set is whole: CommitAll moves an old
-// one away before any other file changes, and puts the new one in its place last. Where a program is killed in
-// between, the first file is missing, so that nobody reads files of two writes.
+// A file and a folder appear by one rename. Files that belong together, such as a record and its JSON file, are written
+// by CommitAll and read by Open. The first file is the sign that the set is whole: CommitAll moves an old one away
+// before any other file changes, and puts the new one in its place last. Where a program is killed in between, the
+// first file is missing, so that nobody reads files of two writes.
 //
-// A program that is killed while it writes leaves a temporary file or folder, PATH.XXXXXXXX.tmp. The next write of
-// PATH removes it. A writer locks its temporary file, and the system unlocks the file when the writer ends in any
-// way, so a file that can be locked has no writer. Where a network's file system keeps locks from other machines,
-// two of them that write PATH at the same time disturb each other: one of the writes ends with an error.
-// Without locks (Windows) nothing is removed.
+// A program that is killed while it writes leaves a temporary file or folder, PATH.XXXXXXXX.tmp. The next write of PATH
+// removes it. A writer locks its temporary file, and the system unlocks the file when the writer ends in any way, so a
+// file that can be locked has no writer. Where a network's file system keeps locks from other machines, two of them
+// that write PATH at the same time disturb each other: one of the writes ends with an error. Without locks (Windows)
+// nothing is removed.
 //
 // The order of its files: atomicfile, set, temporary.
 package atomicfile
@@ -75,8 +75,8 @@ func Check(path string) error {
 	return f.Close()
 }
 
-// Commit puts the file in its place once all of the file is on the disk, and closes it. After an error the place is
-// as before, with nothing beside it.
+// Commit puts the file in its place once all of the file is on the disk, and closes it. After an error the place is as
+// before, with nothing beside it.
 func (f *File) Commit() error { return CommitAll(f) }
 
 // Close gives up a file without a commit. After Commit, or a first Close, it does nothing.

@@ -154,7 +154,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweptAway: a writer takes another temporary file where a sweep locks or removes the first one before the writer has locked it.
+// TestSweptAway: a writer takes another temporary file where a sweep locks or removes the first one before the writer
+// has locked it.
 func TestSweptAway(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	var made []string
@@ -181,8 +182,7 @@ func TestSweptAway(t *testing.T) {
 	unlock(lock)
 }
 
-// TestTakenPlace checks that only a regular file is replaced, also one that is
-// no longer one at the end.
+// TestTakenPlace checks that only a regular file is replaced, also one that is no longer one at the end.
 func TestTakenPlace(t *testing.T) {
 	dir := t.TempDir()
 	target := filepath.Join(dir, "target")

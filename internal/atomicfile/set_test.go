@@ -24,7 +24,7 @@ var (
 	names    = []string{"a", "b", "c"}
 )
 
-// folder is a folder with the old files.
+// folder returns a folder with the old files.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -244,8 +244,8 @@ func locks(t *testing.T) bool {
 	return lock != nil
 }
 
-// TestWritersAndFailure: two write the same files while a rename fails, each in turn. One of them fails
-// at most, and the files are those of one that did not, with nothing beside them.
+// TestWritersAndFailure: two write the same files while a rename fails, each in turn. One of them fails at most, and
+// the files are those of one that did not, with nothing beside them.
 func TestWritersAndFailure(t *testing.T) {
 	full := errors.New("full")
 	for at := range 13 {

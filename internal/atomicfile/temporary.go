@@ -19,7 +19,8 @@ const maxTries = 64
 // temporary returns a new name beside path.
 func temporary(path string) string { return fmt.Sprintf("%s.%08x.tmp", path, rand.Uint32()) }
 
-// isTemporary reports whether temporary could have given path the name. (Package regexp would cost each program 0.4 MB.)
+// isTemporary reports whether temporary could have given path the name. (Package regexp would cost each program 0.4
+// MB.)
 func isTemporary(name, base string) bool {
 	id, ok := strings.CutPrefix(name, base+".")
 	id, end := strings.CutSuffix(id, ".tmp")

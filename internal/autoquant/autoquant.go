@@ -1,6 +1,5 @@
-// Package autoquant chooses a type for each weight of a model by its effect on the
-// model's predictions: the least KL divergence for a size of the file, or the least
-// size for a divergence.
+// Package autoquant chooses a type for each weight of a model by its effect on the model's predictions: the least KL
+// divergence for a size of the file, or the least size for a divergence.
 package autoquant
 
 import (
@@ -80,7 +79,7 @@ func New(o Options) (*Search, error) {
 	return s, nil
 }
 
-// Least is how many bytes the weights take at least.
+// Least returns how many bytes the weights take at least.
 func (s *Search) Least() (n int64) {
 	for _, x := range s.weights {
 		n += x.choices[0].bytes
@@ -107,8 +106,8 @@ func (s *Search) Learn(ctx context.Context) error {
 	return nil
 }
 
-// fits is an error if the measurements would not fit the memory: the file, or all weights as
-// Q8_0 in the order of files and in that of the products. The file's pages may go meanwhile.
+// fits is an error if the measurements would not fit the memory: the file, or all weights as Q8_0 in the order of files
+// and in that of the products. The file's pages may go meanwhile.
 func (s *Search) fits() error {
 	var q8 int64
 	for _, t := range s.o.Tensors {
@@ -123,12 +122,11 @@ func (s *Search) fits() error {
 	return nil
 }
 
-// Measure finds what each type of each weight costs. The error that it adds to the outputs
-// of the weight's product, expected from the activations of the text, is computed for
-// all. What an error does to the predictions is measured with one of the types: the KL
-// divergence is in proportion, as it grows with the square of small changes. The other
-// weights are Q8_0 then, and the predictions are compared with those of Q8_0 alone: products
-// of quantized weights are several times faster.
+// Measure finds what each type of each weight costs. The error that it adds to the outputs of the weight's product,
+// expected from the activations of the text, is computed for all. What an error does to the predictions is measured
+// with one of the types: the KL divergence is in proportion, as it grows with the square of small changes. The other
+// weights are Q8_0 then, and the predictions are compared with those of Q8_0 alone: products of quantized weights are
+// several times faster.
 func (s *Search) Measure(ctx context.Context) (err error) {
 	whole := s.text.base
 	defer func() {
@@ -237,7 +235,7 @@ func (x *weight) stride(sample int) int {
 	return max(1, min(x.shape.Size()/sample, x.shape.Size()/k/16))
 }
 
-// middle is the choice with which a weight's effect is measured: about four bits.
+// middle returns the choice with which a weight's effect is measured: about four bits.
 func (x *weight) middle() int {
 	best, near := 0, math.Inf(1)
 	for i, c := range x.choices {

@@ -23,7 +23,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// made is a search over weights of made-up choices: falling costs of rising sizes, but for a few.
+// made returns a search over weights of made-up choices: falling costs of rising sizes, but for a few.
 func made(r *rand.Rand, weights, choices int) *Search {
 	s := &Search{}
 	for range weights {
@@ -164,8 +164,8 @@ func open(t *testing.T, name string, change func(*Options)) *Search {
 	return s
 }
 
-// TestSearch chooses types for a model: effects add up nearly, and the choice is better than
-// llama.cpp's mixes of the same size.
+// TestSearch chooses types for a model: effects add up nearly, and the choice is better than llama.cpp's mixes of the
+// same size.
 func TestSearch(t *testing.T) {
 	s := open(t, "tiny-llama", nil)
 	before := slices.Clone(s.weights)
@@ -294,7 +294,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// planned is a search without a model, for plans.
+// planned returns a search without a model, for plans.
 func planned() *Search {
 	return &Search{weights: []*weight{{name: "a", choices: []choice{{dtype: tensor.Q4_0, bytes: 18}, {dtype: tensor.Q8_0, bytes: 34}}}, {name: "b", choices: []choice{{dtype: tensor.Q8_0}}}}}
 }

@@ -16,7 +16,7 @@ func (s *Search) bytes(p plan) (n int64) {
 	return n
 }
 
-// expected is the KL divergence of a plan if effects add up.
+// expected returns the KL divergence of a plan if effects add up.
 func (s *Search) expected(p plan) (kl float64) {
 	for i, x := range s.weights {
 		kl += x.choices[p[i]].kl
@@ -31,8 +31,7 @@ type move struct {
 	gain       float64 // KL that it saves
 }
 
-// hull lists a weight's worthwhile choices from the smallest on: each saves less for a
-// byte than the one before.
+// hull lists a weight's worthwhile choices from the smallest on: each saves less for a byte than the one before.
 func (x *weight) hull() (on []int) {
 	for i := range x.choices {
 		c := x.choices[i]
@@ -60,8 +59,8 @@ func (x *weight) step(from, to int) move {
 	return move{to: to, bytes: x.choices[to].bytes - x.choices[from].bytes, gain: x.choices[from].kl - x.choices[to].kl}
 }
 
-// within is the plan of the least expected KL that takes at most size bytes, or nearly: the
-// steps that save most for a byte come first, and then moves and pairs of moves that save more.
+// within returns the plan of the least expected KL that takes at most size bytes, or nearly: the steps that save most
+// for a byte come first, and then moves and pairs of moves that save more.
 func (s *Search) within(size int64) plan {
 	p := make(plan, len(s.weights))
 	var steps []move
@@ -95,8 +94,8 @@ func (s *Search) within(size int64) plan {
 	return p
 }
 
-// exchange is the move or the two of different weights that save most within left more
-// bytes, nil if none saves anything.
+// exchange returns the move or the two of different weights that save most within left more bytes, nil if none saves
+// anything.
 func (s *Search) exchange(p plan, left int64) (best []move) {
 	var all []move
 	for i, x := range s.weights {
@@ -147,7 +146,7 @@ func (s *Search) exchange(p plan, left int64) (best []move) {
 	return best
 }
 
-// below is the smallest plan whose expected KL is at most kl, or the best there is.
+// below returns the smallest plan whose expected KL is at most kl, or the best there is.
 func (s *Search) below(kl float64) plan {
 	least, most := make(plan, len(s.weights)), make(plan, len(s.weights))
 	for i, x := range s.weights {

@@ -54,14 +54,14 @@ type Choice struct {
 	KL    float64 `json:"kl"` // that it alone adds
 }
 
-// Type is a weight's type in the plan.
+// Type returns a weight's type in the plan.
 func (p *Plan) Type(i int) tensor.DType {
 	d, _ := tensor.ParseDType(p.Weights[i].Type)
 	return d
 }
 
-// Read takes a plan's measurements for these of the model. Other is what they were
-// measured on, if that is not the text of s.
+// Read takes a plan's measurements for these of the model. Other is what they were measured on, if that is not the text
+// of s.
 func (s *Search) Read(data []byte) (other *Text, err error) {
 	var p Plan
 	if err := json.Unmarshal(data, &p); err != nil {
@@ -92,7 +92,7 @@ func (s *Search) Read(data []byte) (other *Text, err error) {
 	return other, nil
 }
 
-// Within is the plan of the least KL divergence whose weights take at most size bytes.
+// Within returns the plan of the least KL divergence whose weights take at most size bytes.
 func (s *Search) Within(ctx context.Context, size int64) (*Plan, error) {
 	p := s.within(size)
 	if n := s.bytes(p); n > size {
@@ -101,9 +101,9 @@ func (s *Search) Within(ctx context.Context, size int64) (*Plan, error) {
 	return s.plan(ctx, p)
 }
 
-// Below is a plan of few bytes whose KL divergence on the text is at most kl. Where effects
-// do not add up it looks for one that is expected to have less, or may have more. With the
-// error that there is none comes the last one that was tried, which has the measurements.
+// Below returns a plan of few bytes whose KL divergence on the text is at most kl. Where effects do not add up it looks
+// for one that is expected to have less, or may have more. With the error that there is none comes the last one that
+// was tried, which has the measurements.
 func (s *Search) Below(ctx context.Context, kl float64) (best *Plan, err error) {
 	aim := kl
 	var p *Plan
@@ -153,7 +153,7 @@ func (s *Search) plan(ctx context.Context, p plan) (*Plan, error) {
 	return r, nil
 }
 
-// Most is the type that most of the weights' bytes have.
+// Most returns the type that most of the weights' bytes have.
 func (p *Plan) Most() tensor.DType {
 	bytes := map[string]int64{}
 	for _, w := range p.Weights {

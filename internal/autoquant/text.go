@@ -24,8 +24,8 @@ type text struct {
 	base     []prediction
 }
 
-// prediction is the whole model's after one position: the tokens that are not next to
-// impossible, and how likely the others are together.
+// prediction is the whole model's after one position: the tokens that are not next to impossible, and how likely the
+// others are together.
 type prediction struct {
 	ids      []int32
 	p        []float32 // of each
@@ -34,8 +34,7 @@ type prediction struct {
 	rest     float64   // probability of the others
 }
 
-// unlikely is a probability below which tokens count together: a large vocabulary has
-// a few thousand above it.
+// unlikely is a probability below which tokens count together: a large vocabulary has a few thousand above it.
 const unlikely = 1e-6
 
 func newPrediction(logits []float32, norm float64) (b prediction) {
@@ -60,8 +59,7 @@ func newPrediction(logits []float32, norm float64) (b prediction) {
 	return b
 }
 
-// kl is the KL divergence of another model's distribution. Counting tokens together can
-// but lessen it.
+// kl returns the KL divergence of another model's distribution. Counting tokens together can but lessen it.
 func (b *prediction) kl(logits []float32, norm float64) float64 {
 	dot, rest := 0., 1.
 	for j, id := range b.ids {
@@ -76,7 +74,7 @@ func (b *prediction) kl(logits []float32, norm float64) float64 {
 	return kl
 }
 
-// first is the first position of a window that counts: those before lack context.
+// first returns the first position of a window that counts: those before lack context.
 func (t *text) first() int { return t.Context / 8 }
 
 // step is how many rows are computed, and kept, at a time.
@@ -111,8 +109,7 @@ func (t *text) rows(ctx context.Context, o engine.Options, f func(i int, logits 
 	return nil
 }
 
-// learn keeps the model's predictions, as it is, and returns how large the activations
-// are that its weights multiply.
+// learn keeps the model's predictions, as it is, and returns how large the activations are that its weights multiply.
 func (t *text) learn(ctx context.Context) (*imatrix.Matrix, error) {
 	c := imatrix.NewCollector(t.graph, true)
 	t.base = make([]prediction, t.Count()*(t.Context-t.first()))
@@ -126,8 +123,8 @@ func (t *text) learn(ctx context.Context) (*imatrix.Matrix, error) {
 	return m, c.Drain(m)
 }
 
-// kl is the mean KL divergence of the graph's predictions, with the weights that it has
-// now, from the learned ones.
+// kl returns the mean KL divergence of the graph's predictions, with the weights that it has now, from the learned
+// ones.
 func (t *text) kl(ctx context.Context) (float64, error) {
 	all := make([]float64, len(t.base))
 	err := t.rows(ctx, engine.Options{}, func(i int, logits []float32, norm float64) {

@@ -38,8 +38,8 @@ func (x *weight) matrices() (count, rows, columns int) {
 	return count, x.shape.Size() / columns / count, columns
 }
 
-// each quantizes every stride-th row to d, into keep unless that is nil, and returns the
-// expected square of what that adds to an output, summed over the outputs of all rows.
+// each quantizes every stride-th row to d, into keep unless that is nil, and returns the expected square of what that
+// adds to an output, summed over the outputs of all rows.
 func (x *weight) each(d tensor.DType, stride int, keep []byte) (sum float64, err error) {
 	count, rows, k := x.matrices()
 	var wg sync.WaitGroup
@@ -71,7 +71,7 @@ func (x *weight) each(d tensor.DType, stride int, keep []byte) (sum float64, err
 	return sum * float64(stride), nil
 }
 
-// row is row i of all matrices: its rest in elements of d, and these.
+// row returns row i of all matrices: its rest in elements of d, and these.
 func (x *weight) row(d tensor.DType, i int, row, back []float32, b []byte) error {
 	_, rows, k := x.matrices()
 	if err := quant.Dequantize(x.whole.DType, row, x.whole.Row(i)); err != nil {
@@ -83,7 +83,7 @@ func (x *weight) row(d tensor.DType, i int, row, back []float32, b []byte) error
 	return quant.Dequantize(d, back, b)
 }
 
-// part is the known values of the columns of matrix i, nil without any.
+// part returns the known values of the columns of matrix i, nil without any.
 func part(x []float32, i, k int) []float32 {
 	if x == nil {
 		return nil
@@ -91,7 +91,7 @@ func part(x []float32, i, k int) []float32 {
 	return x[i*k : (i+1)*k]
 }
 
-// squares is the sum of (x-y)²·mean.
+// squares returns the sum of (x-y)²·mean.
 func squares(x, y, mean []float32) (sum float64) {
 	for j, v := range x {
 		e := float64(v - y[j])

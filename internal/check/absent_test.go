@@ -14,10 +14,10 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// optional are keys that llama.cpp's readers do without (get_key with required = false in load_hparams of src/llama-model.cpp and in
-// load_arch_hparams of src/models), by the architecture's name; those of "" all have. A key's value is what it reads where the file
-// lacks it (src/llama-hparams.h, if not there), or a string with the key whose value that is. Of keys with nil another fact stands for them,
-// or nothing there reads them.
+// optional are keys that llama.cpp's readers do without (get_key with required = false in load_hparams of
+// src/llama-model.cpp and in load_arch_hparams of src/models), by the architecture's name; those of "" all have. A
+// key's value is what it reads where the file lacks it (src/llama-hparams.h, if not there), or a string with the key
+// whose value that is. Of keys with nil another fact stands for them, or nothing there reads them.
 var optional = map[string]map[string]any{
 	"": {"rope.freq_base": float32(1e4), "rope.scaling.type": "linear", "rope.scaling.factor": float32(1), "vocab_size": nil,
 		"rope.scaling.original_context_length": ".context_length", "rope.scaling.attn_factor": float32(1)},
@@ -46,9 +46,9 @@ var optional = map[string]map[string]any{
 // tinyScale is the scale of attention that follows from 32, the size of heads in both models of Granite.
 const tinyScale = float32(0.17677669)
 
-// TestAbsent takes each key of an architecture from a file of each family. Nothing may change
-// in silence: the file is refused, or computes the same, or the key is an optional one and the model that of llama.cpp's value,
-// or the checker finds something. Optional keys are never an error.
+// TestAbsent takes each key of an architecture from a file of each family. Nothing may change in silence: the file is
+// refused, or computes the same, or the key is an optional one and the model that of llama.cpp's value, or the checker
+// finds something. Optional keys are never an error.
 func TestAbsent(t *testing.T) {
 	for _, name := range slices.Concat(golden.Families(t), golden.Encoders(t), golden.Rerankers(t)) {
 		t.Run(name, func(t *testing.T) {
@@ -99,14 +99,14 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// with is the path of the model with another value of a key of its architecture, nil for none.
+// with returns the path of the model with another value of a key of its architecture, nil for none.
 func (m *model) with(t *testing.T, key string, v any) string {
 	m = m.clone(t)
 	m.set("."+key, v)
 	return m.write()
 }
 
-// printed is the graph of the model at path, without factors of 1.
+// printed returns the graph of the model at path, without factors of 1.
 func printed(path string) (string, error) {
 	c, err := checkpoint.Open(path)
 	if err != nil {

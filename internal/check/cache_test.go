@@ -25,7 +25,7 @@ func init() {
 	readTensor = scans.read
 }
 
-// read is checker.read with the results of other tests.
+// read returns checker.read with the results of other tests.
 func (k *cache) read(c *checker, t tensor.Tensor) (stats, error) {
 	key := cacheKey{t.DType, fmt.Sprint(t.Shape), maphash.Bytes(seed, t.Data)}
 	k.mu.Lock()

@@ -1,10 +1,9 @@
-// Package check finds the faults of a model's files before any forward
-// pass: settings that nothing reads, tensors that are missing or hold other data,
-// damaged values, a tokenizer or a chat template that does not fit. Given the
-// folder that a file was made from, it compares both, tensor by tensor.
+// Package check finds the faults of a model's files before any forward pass: settings that nothing reads, tensors that
+// are missing or hold other data, damaged values, a tokenizer or a chat template that does not fit. Given the folder
+// that a file was made from, it compares both, tensor by tensor.
 //
-// catalogue.go lists all findings; docs/checking.md is its
-// table. A file is read once, a few rows of a tensor at a time.
+// catalogue.go lists all findings; docs/checking.md is its table. A file is read once, a few rows of a tensor at a
+// time.
 package check
 
 import (
@@ -28,16 +27,16 @@ import (
 type Options struct {
 	// Against is the Hugging Face folder that the model was made from; "" for none.
 	Against string
-	// Progress is called with the bytes of tensors that are done, and all. It may
-	// be nil. Calls come one at a time, on the goroutine of the caller.
+	// Progress is called with the bytes of tensors that are done, and all. It may be nil. Calls come one at a time, on the
+	// goroutine of the caller.
 	Progress func(done, total int64)
 }
 
 // Severity is how bad a finding is.
 type Severity string
 
-// The severities. A note tells of something that is assumed, or odd, and most
-// likely right: it does not make a model suspect.
+// The severities. A note tells of something that is assumed, or odd, and most likely right: it does not make a model
+// suspect.
 const (
 	Error   Severity = "error"   // logits are wrong, or the model does not run
 	Warning Severity = "warning" // logits are likely wrong
@@ -74,7 +73,7 @@ func (r *Report) Clean() bool {
 	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity != Note })
 }
 
-// family is the one that the tensors are of; an empty one where nobody knows it.
+// family returns the one that the tensors are of; an empty one where nobody knows it.
 func (c *checker) family() *family.Family {
 	if f := registry.Find(c.arch); f != nil {
 		return f
@@ -103,9 +102,8 @@ type checker struct {
 	done, total int64         // bytes
 }
 
-// Run checks the model at path, a GGUF file (any part of a split one) or a
-// Hugging Face folder. The error is of files that cannot be read as what they
-// are, or of a source that cannot: faults of a model are in the report.
+// Run checks the model at path, a GGUF file (any part of a split one) or a Hugging Face folder. The error is of files
+// that cannot be read as what they are, or of a source that cannot: faults of a model are in the report.
 func Run(ctx context.Context, path string, o Options) (*Report, error) {
 	f, err := open(path)
 	var row *tensor.RowError
@@ -161,8 +159,7 @@ func (c *checker) run(path string) error {
 	return compareSource(c)
 }
 
-// runs makes sure that a model which cannot be loaded has an error, whatever was
-// found so far.
+// runs makes sure that a model which cannot be loaded has an error, whatever was found so far.
 func (c *checker) runs() {
 	err := c.refused
 	if c.model != nil {
@@ -219,7 +216,7 @@ func severityOrder(s Severity) int { return slices.Index([]Severity{Error, Warni
 // layerNumber matches the number of a layer in a tensor's name.
 const layerNumber = `(?:^|\.)(?:blk|layers)\.(\d+)\.`
 
-// kindOf is a tensor's name with * for its layer, and the layer; -1 for none.
+// kindOf returns a tensor's name with * for its layer, and the layer; -1 for none.
 func kindOf(name string) (kind string, layer int) {
 	m := pattern(layerNumber).FindStringSubmatchIndex(name)
 	if m == nil {

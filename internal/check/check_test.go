@@ -38,7 +38,7 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// hostile are files that are not to be judged: each gives an error at once.
+// hostile returns files that are not to be judged: each gives an error at once.
 func hostile(t testing.TB) map[string][]byte {
 	key := func(k string) []byte { return append(binary.LittleEndian.AppendUint64(nil, uint64(len(k))), k...) }
 	header := func(tensors, keys uint64, rest ...[]byte) []byte {
@@ -83,8 +83,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestSplit checks split files by any of their parts, and wants an error where a
-// part is missing.
+// TestSplit checks split files by any of their parts, and wants an error where a part is missing.
 func TestSplit(t *testing.T) {
 	dir := t.TempDir()
 	source := golden.Model(t, "tiny-qwen3")
@@ -148,8 +147,7 @@ func TestHostileFolders(t *testing.T) {
 	}
 }
 
-// TestEnd wants a check to stop soon when its context ends, and progress that
-// grows to the end.
+// TestEnd wants a check to stop soon when its context ends, and progress that grows to the end.
 func TestEnd(t *testing.T) {
 	path := golden.Model(t, "tiny-gemma4")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -173,8 +171,8 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestProgressEnds: what Progress panics with is the caller's, and a Progress that ends its
-// goroutine ends the caller's, not the check's.
+// TestProgressEnds: what Progress panics with is the caller's, and a Progress that ends its goroutine ends the
+// caller's, not the check's.
 func TestProgressEnds(t *testing.T) {
 	path := golden.Model(t, "tiny-llama")
 	run := func(progress func(done, total int64)) (said any) {
@@ -254,7 +252,7 @@ func FuzzRun(f *testing.F) {
 
 var update = flag.Bool("update", false, "write testdata/fuzz again")
 
-// tiny is a GGUF file of a few kilobytes that loads.
+// tiny returns a GGUF file of a few kilobytes that loads.
 func tiny(t testing.TB) []byte {
 	m := &model{t: t}
 	m.meta = []gguf.KeyValue{{Key: "general.architecture", Value: "llama"}}
@@ -284,8 +282,7 @@ func tiny(t testing.TB) []byte {
 	return b
 }
 
-// TestOtherSource wants a source of another architecture told of: what was not
-// compared is not clean.
+// TestOtherSource wants a source of another architecture told of: what was not compared is not clean.
 func TestOtherSource(t *testing.T) {
 	r, err := Run(t.Context(), golden.Model(t, "tiny-llama"), Options{Against: golden.Model(t, "tiny-qwen3")})
 	if err != nil {

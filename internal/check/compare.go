@@ -13,9 +13,8 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// cost is what a type costs: the error of a tensor relative to its source, in
-// root mean square. usual is the mean over all tensors of the type in the files
-// that llama-quantize made of the tiny models (docs/checking.md has the table);
+// cost is what a type costs: the error of a tensor relative to its source, in root mean square. usual is the mean over
+// all tensors of the type in the files that llama-quantize made of the tiny models (docs/checking.md has the table);
 // limit is twice the largest, group three times the largest of any 32 values.
 type cost struct{ usual, limit, group float64 }
 
@@ -28,8 +27,8 @@ var costs = map[tensor.DType]cost{
 	tensor.Q3_K: {0.15, 0.32, 0.8}, tensor.Q2_K: {0.3, 0.61, 0.95},
 }
 
-// pair is a weight in the model and in its source: as the files have them, or as
-// the architecture has them, without the permutations and offsets of containers.
+// pair is a weight in the model and in its source: as the files have them, or as the architecture has them, without the
+// permutations and offsets of containers.
 type pair struct {
 	gguf, hf string
 	model    tensor.Tensor
@@ -38,7 +37,7 @@ type pair struct {
 
 func (p *pair) name() string { return p.model.Name }
 
-// restored is the pair as the architecture has it, which may be a copy.
+// restored returns the pair as the architecture has it, which may be a copy.
 func restored(c *checker, p *pair) *pair {
 	r := *p
 	r.model, _ = c.model.Tensor(p.gguf, p.hf)
@@ -109,7 +108,7 @@ func pairsOf(c *checker, g *graph.Graph) (pairs []pair) {
 	return pairs
 }
 
-// wholeSource is the source's tensor of a weight, of which a node may read a row alone.
+// wholeSource returns the source's tensor of a weight, of which a node may read a row alone.
 func wholeSource(c *checker, w *graph.Weight) tensor.Tensor {
 	stored := checkpoint.Stored{Checkpoint: c.source}
 	if t, ok := stored.Tensor(w.GGUF, w.HF); ok {
@@ -213,8 +212,8 @@ func rows(p *pair, i int, a, b []float32) error {
 	return nil
 }
 
-// row compares groups of values with the source's, relative to their own size or
-// the row's, which is rms, whichever is larger.
+// row compares groups of values with the source's, relative to their own size or the row's, which is rms, whichever is
+// larger.
 func (d *difference) row(a, b []float32, rms, limit float64) {
 	for at := 0; at < len(a); at += groupSize {
 		n := min(groupSize, len(a)-at)
@@ -233,8 +232,7 @@ func (d *difference) row(a, b []float32, rms, limit float64) {
 	}
 }
 
-// costOf is what the model's type may cost. A type of floats costs nothing where the
-// source has it, too.
+// costOf returns what the model's type may cost. A type of floats costs nothing where the source has it, too.
 func costOf(c *checker, p *pair) cost {
 	switch restored := c.plus() != 0 && len(p.model.Shape) == 1; {
 	case p.model.DType == tensor.F32 && restored, p.model.DType == p.source.DType && restored: // 1 was added and taken off

@@ -7,8 +7,8 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// TestZeroSource: zeros that the source has, too, are no difference: a gain of Gemma's, or a
-// bias, that training left where it began.
+// TestZeroSource: zeros that the source has, too, are no difference: a gain of Gemma's, or a bias, that training left
+// where it began.
 func TestZeroSource(t *testing.T) {
 	zeros := tensor.Tensor{Name: "blk.0.attn_q.bias", DType: tensor.F32, Shape: tensor.Shape{64}, Data: make([]byte, 4*64)}
 	c := &checker{ctx: context.Background()}

@@ -9,9 +9,8 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// TestCosts quantizes normal weights, and weights with outliers, and wants the
-// errors that the table expects: a limit that real quantizers break would call
-// good files bad, one that is ten times too wide would miss bad ones.
+// TestCosts quantizes normal weights, and weights with outliers, and wants the errors that the table expects: a limit
+// that real quantizers break would call good files bad, one that is ten times too wide would miss bad ones.
 func TestCosts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const rows, cols = 64, 512

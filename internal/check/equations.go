@@ -20,7 +20,7 @@ type fact struct {
 	v    []float64
 }
 
-// facts are the numbers of a node.
+// facts returns the numbers of a node.
 func facts(n *graph.Node) []fact {
 	switch a := n.Attr.(type) {
 	case graph.EmbedAttr:
@@ -137,7 +137,7 @@ func confirmText(c *checker) {
 	}
 }
 
-// show is one number, or what many begin with.
+// show returns one number, or what many begin with.
 func show(v []float64) string {
 	switch n := len(v); {
 	case n == 0:
@@ -148,8 +148,8 @@ func show(v []float64) string {
 	return fmt.Sprintf("%.6g", v[0])
 }
 
-// probes are texts whose ids must be the source's: what tokenizers differ in is
-// spaces, digits, case, accents, scripts, bytes and special tokens.
+// probes are texts whose ids must be the source's: what tokenizers differ in is spaces, digits, case, accents, scripts,
+// bytes and special tokens.
 var probes = []string{
 	"Hello world", " leading and  double   spaces ", "The year 2024, 1234567890 and 3.14159!", "don't, we'll, I'M",
 	"func main() {\n\tfmt.Println(\"x != y\")\n}\n\n\n", "naïve café ÅNGSTRÖM ﬁ e\u0301", "Привет, мир! 你好，世界。こんにちは", "مرحبا नमस्ते 👩‍👩‍👧‍👦🇩🇪",
@@ -185,8 +185,7 @@ func compareText(c *checker, source *checkpoint.Checkpoint) {
 	compareTemplates(c, a, source)
 }
 
-// compareTemplates compares what both write, and the sources only where neither
-// can be run.
+// compareTemplates compares what both write, and the sources only where neither can be run.
 func compareTemplates(c *checker, t *tokenizer.Tokenizer, source *checkpoint.Checkpoint) {
 	mine, theirs := c.model.Template(), source.Template()
 	if mine == theirs || c.found("template-missing", "template-broken") || theirs == "" {

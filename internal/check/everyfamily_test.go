@@ -13,8 +13,8 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// ways are ways to spoil a file of any family, as converters and broken copies do. One that finds
-// nothing to spoil reports false.
+// ways are ways to spoil a file of any family, as converters and broken copies do. One that finds nothing to spoil
+// reports false.
 var ways = []struct {
 	name  string
 	alone bool // found without the source; of the others the values are as plausible as the right ones
@@ -193,8 +193,8 @@ func (m *model) times(key string, by float64) bool {
 	return false
 }
 
-// TestEveryFamily spoils a file of each family in every way that it can be, ten at least: each is
-// found, by the file alone or, where nothing in it can tell, beside its source.
+// TestEveryFamily spoils a file of each family in every way that it can be, ten at least: each is found, by the file
+// alone or, where nothing in it can tell, beside its source.
 func TestEveryFamily(t *testing.T) {
 	for _, name := range slices.Concat(golden.Families(t), golden.Encoders(t), golden.Rerankers(t)) {
 		t.Run(name, func(t *testing.T) {

@@ -9,8 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// suspect is a tensor that is not its source, decoded for the question what it
-// is: at most the first rows of it.
+// suspect is a tensor that is not its source, decoded for the question what it is: at most the first rows of it.
 type suspect struct {
 	*pair
 	d     *difference
@@ -77,15 +76,15 @@ func newSuspect(c *checker, p *pair, d *difference) (*suspect, error) {
 	return s, err
 }
 
-// decode is the first rows of t.
+// decode returns the first rows of t.
 func decode(t tensor.Tensor, rows int) ([]float32, error) {
 	var buf []byte
 	x := make([]float32, rows*t.Shape.Last())
 	return x, quant.Dequantize(t.DType, x, t.Span(0, rows, &buf))
 }
 
-// error2 is ‖a−b‖²/‖b‖² over at most some ten thousand values, b being given by
-// the element that belongs to a's i-th.
+// error2 returns ‖a−b‖²/‖b‖² over at most some ten thousand values, b being given by the element that belongs to a's
+// i-th.
 func (s *suspect) error2(b func(i int) float32) float64 {
 	step := max(len(s.a)/20000, 1)
 	if step > 1 {
@@ -143,7 +142,7 @@ func scaled(s *suspect, _ []pair) (id, what string) {
 	return "", ""
 }
 
-// rms is the root mean square of the difference.
+// rms returns the root mean square of the difference.
 func (s *suspect) rms() float64 {
 	var ee float64
 	for i := range s.a {
@@ -195,8 +194,8 @@ func turned(s *suspect, _ []pair) (id, what string) {
 	return "", ""
 }
 
-// swapped asks whether it is another tensor's source. Only one whose first rows, or first
-// head, are the tensor's is decoded as a whole: there are many.
+// swapped asks whether it is another tensor's source. Only one whose first rows, or first head, are the tensor's is
+// decoded as a whole: there are many.
 func swapped(s *suspect, pairs []pair) (id, what string) {
 	const few = 16
 	begin := *s
@@ -214,8 +213,7 @@ func swapped(s *suspect, pairs []pair) (id, what string) {
 	return "", ""
 }
 
-// from reports whether the rows are the first ones of t, as they are or as heads have them in
-// another container.
+// from reports whether the rows are the first ones of t, as they are or as heads have them in another container.
 func (s *suspect) from(t tensor.Tensor) bool {
 	x, err := decode(t, s.rows)
 	if err != nil {

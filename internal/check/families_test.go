@@ -9,8 +9,8 @@ import (
 	"github.com/karat-run/karat/internal/gguf"
 )
 
-// TestFamilies wants nothing but notes on each family's model, in both formats: a family
-// has what the others' expectations forbid.
+// TestFamilies wants nothing but notes on each family's model, in both formats: a family has what the others'
+// expectations forbid.
 func TestFamilies(t *testing.T) {
 	for _, name := range append(golden.Families(t), golden.Encoders(t)...) {
 		folder, file := golden.Model(t, name), filepath.Join(t.TempDir(), name+".gguf")

@@ -20,8 +20,8 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// files is a model as it lies on disk, before anything is made of it: a loader
-// that refuses a model must not hide what else is wrong with it.
+// files is a model as it lies on disk, before anything is made of it: a loader that refuses a model must not hide what
+// else is wrong with it.
 type files struct {
 	format  checkpoint.Format
 	arch    string // by its key, or config.json's model_type
@@ -106,7 +106,7 @@ func readFile(path string, limit int) ([]byte, error) {
 	return b, err
 }
 
-// text is the part of config.json about the language model.
+// text returns the part of config.json about the language model.
 func (f *files) text() map[string]any {
 	if text, ok := f.config["text_config"].(map[string]any); ok {
 		return text
@@ -114,7 +114,7 @@ func (f *files) text() map[string]any {
 	return f.config
 }
 
-// modelType is config.json's.
+// modelType returns config.json's.
 func (f *files) modelType() string {
 	kind, ok := f.text()["model_type"].(string)
 	if !ok {
@@ -134,8 +134,8 @@ func (c *checker) guard(read func()) error {
 	})
 }
 
-// judgeStale lists the files of a folder that hold tensors but do not belong to the
-// model: a reader that takes all of them, or another index, gets older values.
+// judgeStale lists the files of a folder that hold tensors but do not belong to the model: a reader that takes all of
+// them, or another index, gets older values.
 func judgeStale(c *checker) {
 	dir := c.files.dir
 	if dir == "" {

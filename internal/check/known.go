@@ -14,8 +14,8 @@ import (
 	"sync"
 )
 
-// known are the chat templates of publishers, by the data needed to tell that a
-// template is one of them, or almost one, or says what one says.
+// known are the chat templates of publishers, by the data needed to tell that a template is one of them, or almost one,
+// or says what one says.
 type known struct {
 	templates []knownTemplate
 	lines     map[uint32]bool
@@ -31,7 +31,7 @@ type knownTemplate struct {
 //go:embed known.txt
 var knownText []byte
 
-// publishers are the templates in known.txt, which TestKnown writes.
+// publishers returns the templates in known.txt, which TestKnown writes.
 func publishers() *known {
 	knowing.Do(func() { theKnown = readKnown(knownText, "") })
 	return theKnown
@@ -42,8 +42,8 @@ var (
 	theKnown *known
 )
 
-// pattern compiles a regular expression, once. What a program compiles when it starts is
-// linked into every program that imports karat, and so are regexp and its tables.
+// pattern compiles a regular expression, once. What a program compiles when it starts is linked into every program that
+// imports karat, and so are regexp and its tables.
 func pattern(text string) *regexp.Regexp {
 	if p, ok := patterns.Load(text); ok {
 		return p.(*regexp.Regexp)
@@ -72,8 +72,8 @@ func readKnown(text []byte, without string) *known {
 	return k
 }
 
-// Hashes have 24 bits: a false one among a template's thousands is rare, and 24
-// of them at once are not there by chance.
+// Hashes have 24 bits: a false one among a template's thousands is rare, and 24 of them at once are not there by
+// chance.
 func hash24(s string) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(s))
@@ -97,14 +97,14 @@ func sourceHash(source string) string {
 const (
 	runLength  = 5 // signs
 	sampleSize = 24
-	// almost is the share of a template's sample that one which was made from it
-	// has still: theKnown templates of one family share less.
+	// almost is the share of a template's sample that one which was made from it has still: theKnown templates of one
+	// family share less.
 	almost = 0.8
 )
 
 const sign = `[\pL\pN_]+|[^\pL\pN_\s]`
 
-// shingles are the hashes of each few signs of a source that follow each other.
+// shingles returns the hashes of each few signs of a source that follow each other.
 func shingles(source string) map[uint32]bool {
 	signs := pattern(sign).FindAllString(source, -1)
 	set := map[uint32]bool{}
@@ -123,8 +123,7 @@ func (k *known) exactly(source string) bool {
 // says reports whether a template of a publisher has a sentence.
 func (k *known) says(words string) bool { return k.lines[hash24(words)] }
 
-// nearest is the name of the template that a source was made from; "" if there
-// is none.
+// nearest returns the name of the template that a source was made from; "" if there is none.
 func (k *known) nearest(source string) (name string) {
 	have, most := shingles(source), almost
 	for _, t := range k.templates {

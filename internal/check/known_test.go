@@ -14,8 +14,8 @@ import (
 	"github.com/karat-run/karat/internal/dev/golden"
 )
 
-// honest are the chat templates that there are, by name: those of publishers, if
-// the goldens are there, and else those that package chat keeps.
+// honest returns the chat templates that there are, by name: those of publishers, if the goldens are there, and else
+// those that package chat keeps.
 func honest(t *testing.T) map[string]string {
 	t.Helper()
 	dir := ""
@@ -59,8 +59,8 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestHonest wants nothing but notes for the templates of publishers, also where
-// none of them is known: each is judged as if nobody had seen it before.
+// TestHonest wants nothing but notes for the templates of publishers, also where none of them is known: each is judged
+// as if nobody had seen it before.
 func TestHonest(t *testing.T) {
 	clean := 0
 	for name, source := range honest(t) {
@@ -103,7 +103,7 @@ func describe(name, source string) knownTemplate {
 	return t
 }
 
-// String is a line of known.txt.
+// String returns a line of known.txt.
 func (t knownTemplate) String() string {
 	return strings.TrimSpace(t.name + " " + t.hash + " " + pack(t.sample) + " " + pack(t.lines))
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// permuted asks whether rows or columns are in another order: in one of those
-// that containers and formats have, or in any.
+// permuted asks whether rows or columns are in another order: in one of those that containers and formats have, or in
+// any.
 func permuted(s *suspect, _ []pair) (id, what string) {
 	if s.rows < 2 || s.rows != s.source.Rows() {
 		return "", ""
@@ -52,8 +52,8 @@ func permuted(s *suspect, _ []pair) (id, what string) {
 	return "", ""
 }
 
-// halves are the two orders of a head's rows into which the halves and pairs of
-// rotation are turned; none where rows are no heads of dim.
+// halves returns the two orders of a head's rows into which the halves and pairs of rotation are turned; none where
+// rows are no heads of dim.
 func halves(dim, rows int) []func(r int) int {
 	if dim < 4 || rows%dim != 0 {
 		return nil
@@ -68,8 +68,7 @@ func halves(dim, rows int) []func(r int) int {
 // maxMatched bounds the rows among which each looks for its source.
 const maxMatched = 2048
 
-// match looks for each row, or column, of the tensor among those of the source.
-// It says what it found, "" for nothing.
+// match looks for each row, or column, of the tensor among those of the source. It says what it found, "" for nothing.
 func (s *suspect) match(rows bool) string {
 	n, size := s.rows, s.cols
 	at := func(line, k int) int { return line*s.cols + k }
@@ -94,9 +93,8 @@ func (s *suspect) match(rows bool) string {
 	return s.order(from, moved)
 }
 
-// nearest finds for each of the tensor's n lines the source's most similar one,
-// by some of their values, and counts the moved ones. No line has moved
-// if two have the same source.
+// nearest finds for each of the tensor's n lines the source's most similar one, by some of their values, and counts the
+// moved ones. No line has moved if two have the same source.
 func (s *suspect) nearest(n, size int, at func(line, k int) int) (from []int, moved int) {
 	m := min(size, 16)
 	sample := func(x []float32) []float32 {

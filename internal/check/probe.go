@@ -16,8 +16,8 @@ import (
 // say is a message of a probe.
 type say struct{ role, text string }
 
-// prober renders conversations with one template. What all renderings together
-// may use is bounded: a template is anybody's.
+// prober renders conversations with one template. What all renderings together may use is bounded: a template is
+// anybody's.
 type prober struct {
 	template *chat.Template
 	ctx      *meter
@@ -32,16 +32,14 @@ type prober struct {
 	known    map[string]bool
 }
 
-// meter is a context that ends after so many looks at it: a template is looked
-// after each 2048 steps.
+// meter is a context that ends after so many looks at it: a template is looked after each 2048 steps.
 type meter struct {
 	context.Context
 	left int
 }
 
-// What one rendering may use, and all together: looks, of which a rendering takes
-// one, one for each 2048 steps, for each KiB that it writes and for 64 looks at the
-// clock. The template of a publisher that takes most takes a third.
+// What one rendering may use, and all together: looks, of which a rendering takes one, one for each 2048 steps, for
+// each KiB that it writes and for 64 looks at the clock. The template of a publisher that takes most takes a third.
 const (
 	probeSteps  = 2_000_000
 	probeOutput = 256 << 10
@@ -80,14 +78,14 @@ func (p *prober) hear(said, with string) {
 	}
 }
 
-// rendering is a prompt: the template's own texts, and between them those of the
-// conversation. literals has one more than said.
+// rendering is a prompt: the template's own texts, and between them those of the conversation. literals has one more
+// than said.
 type rendering struct {
 	literals []string
 	said     []string
 }
 
-// text is the prompt.
+// text returns the prompt.
 func (r *rendering) text() string {
 	var b strings.Builder
 	for i, s := range r.literals {
@@ -99,11 +97,10 @@ func (r *rendering) text() string {
 	return b.String()
 }
 
-// own is the template's part of the prompt.
+// own returns the template's part of the prompt.
 func (r *rendering) own() string { return strings.Join(r.literals, "\x00") }
 
-// render writes a conversation; the beginning of an answer follows one that ends
-// with a user.
+// render writes a conversation; the beginning of an answer follows one that ends with a user.
 func (p *prober) render(turns ...say) (*rendering, error) {
 	messages := make([]*jinja.Dict, len(turns))
 	for i, t := range turns {
@@ -151,13 +148,13 @@ func (p *prober) input(messages []*jinja.Dict, tools []jinja.Value) (*rendering,
 
 var roles = []string{"system", "user", "assistant", "tool", "model", "developer", "ipython", "function"}
 
-// name is a word of five letters that no template has.
+// name returns a word of five letters that no template has.
 func name(i int) string {
 	return string([]byte{'Q', 'z' - byte(i/26%26), 'v', 'a' + byte(i%26), 'x'})
 }
 
-// conversation is a number of users' turns with answers between, and a system
-// message before them if system is set.
+// conversation returns a number of users' turns with answers between, and a system message before them if system is
+// set.
 func conversation(users int, system bool) (turns []say) {
 	if system {
 		turns = append(turns, say{"system", "Qsystx."})
@@ -171,8 +168,7 @@ func conversation(users int, system bool) (turns []say) {
 	return turns
 }
 
-// settle finds what the template wants beside messages. system tells whether it
-// takes a system message.
+// settle finds what the template wants beside messages. system tells whether it takes a system message.
 func (p *prober) settle() (system bool, err error) {
 	var first error
 	for _, try := range []struct{ tools, args bool }{{}, {tools: true}, {args: true}} {
@@ -193,7 +189,7 @@ func (p *prober) settle() (system bool, err error) {
 	return false, first
 }
 
-// needs is what the conversations that work have beside messages.
+// needs returns what the conversations that work have beside messages.
 func (p *prober) needs() string {
 	switch {
 	case p.tools:
@@ -204,7 +200,7 @@ func (p *prober) needs() string {
 	return "other turns"
 }
 
-// probeTool is a tool in JSON's schema.
+// probeTool returns a tool in JSON's schema.
 func probeTool() jinja.Value {
 	return decoded(`{"type": "function", "function": {"name": "qtool", "description": "Qdesc.", "parameters":
 	{"type": "object", "properties": {"qarg": {"type": "string", "description": "Qargd."}}, "required": ["qarg"]}}}`)
@@ -218,8 +214,8 @@ func decoded(text string) jinja.Value {
 	return v
 }
 
-// toolTurns are turns of which one calls a tool, which answers with text; forms
-// of them differ in what templates want.
+// toolTurns returns turns of which one calls a tool, which answers with text; forms of them differ in what templates
+// want.
 func toolTurns(system bool, form int, text string) []*jinja.Dict {
 	call := `{"name": "qtool", "arguments": {"qarg": "Qgivn"}}`
 	if form > 0 {
@@ -241,8 +237,7 @@ func toolTurns(system bool, form int, text string) []*jinja.Dict {
 	return turns
 }
 
-// withTools renders turns with a tool's answer, in the first form that the
-// template takes.
+// withTools renders turns with a tool's answer, in the first form that the template takes.
 func (p *prober) withTools(system bool, text string) (r *rendering, err error) {
 	for form := range 3 {
 		if r, err = p.input(toolTurns(system, form, text), []jinja.Value{probeTool()}); err == nil {
@@ -252,8 +247,8 @@ func (p *prober) withTools(system bool, text string) (r *rendering, err error) {
 	return nil, err
 }
 
-// plainWords reports whether a text changes nothing around it: it holds no marker,
-// no command, and nothing that is escaped.
+// plainWords reports whether a text changes nothing around it: it holds no marker, no command, and nothing that is
+// escaped.
 func plainWords(text string) bool {
 	letters := false
 	for _, r := range text {
@@ -265,8 +260,8 @@ func plainWords(text string) bool {
 	return letters
 }
 
-// dates are days on which a template may do otherwise: each of a year and a
-// half, each hour of one, and single ones until 2060.
+// dates returns days on which a template may do otherwise: each of a year and a half, each hour of one, and single ones
+// until 2060.
 func dates() (list []time.Time) {
 	from := time.Date(2025, 12, 31, 12, 0, 0, 0, time.UTC)
 	for d := range 550 {
@@ -287,7 +282,7 @@ func dated(text string) string { return pattern(inDates).ReplaceAllString(text, 
 const inDates = `(?i)\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?|` +
 	`mon(?:day)?|tue(?:sday)?|wed(?:nesday)?|thu(?:rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?|[ap]m)\b|\d+(?:st|nd|rd|th)?`
 
-// unlike is what b has where a has something else, for a report.
+// unlike returns what b has where a has something else, for a report.
 func unlike(a, b string) string {
 	i := 0
 	for i < len(a) && i < len(b) && a[i] == b[i] {
@@ -300,7 +295,7 @@ func unlike(a, b string) string {
 	return shown(b[i : len(b)-rest])
 }
 
-// shown is a text for a report: quoted, on one line, of at most 120 characters.
+// shown returns a text for a report: quoted, on one line, of at most 120 characters.
 func shown(text string) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", " … "), "")
 	if r := []rune(text); len(r) > 120 {

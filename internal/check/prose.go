@@ -6,10 +6,9 @@ import (
 	"unicode"
 )
 
-// prose shows the text that a template brings along: in the prompts of probes, or
-// in its source for a case that no probe made. That is a note, but for text between
-// turns; in a template that is almost a publisher's, and where the conversation has
-// a system message of its own, it is a warning.
+// prose shows the text that a template brings along: in the prompts of probes, or in its source for a case that no
+// probe made. That is a note, but for text between turns; in a template that is almost a publisher's, and where the
+// conversation has a system message of its own, it is a warning.
 func (j *inspection) prose(k *known) {
 	p := prosecutor{j, k, k.nearest(j.source), map[string]bool{}}
 	if r, err := j.render(conversation(3, j.system)...); err == nil {
@@ -29,13 +28,12 @@ func (j *inspection) prose(k *known) {
 	p.tell(strings.Join(literals(j.source), "\n"), Note, "for other cases")
 }
 
-// find is the index of the part of the conversation that holds a word; -1 for none.
+// find returns the index of the part of the conversation that holds a word; -1 for none.
 func (r *rendering) find(word string) int {
 	return slices.IndexFunc(r.said, func(s string) bool { return strings.Contains(s, word) })
 }
 
-// parts are the template's texts before the one at from, from there on, and at the
-// end.
+// parts returns the template's texts before the one at from, from there on, and at the end.
 func (r *rendering) parts(from int) (before, between, after string) {
 	n := len(r.literals)
 	from = min(max(from, 0), n-1)
@@ -57,9 +55,8 @@ func (p *prosecutor) severity() Severity {
 	return Note
 }
 
-// tell tells of the sentences of a text that no publisher has written. Each fine-tune
-// says otherwise who the model is, and may; but a publisher's own sentence must not go on
-// otherwise.
+// tell tells of the sentences of a text that no publisher has written. Each fine-tune says otherwise who the model is,
+// and may; but a publisher's own sentence must not go on otherwise.
 func (p *prosecutor) tell(text string, severity Severity, where string) {
 	var lines []string
 	worst := Note
@@ -104,12 +101,12 @@ const markers = `<[|｜][^<>\s]{1,60}>|<[^<>\s]{1,60}[|｜]>|</?s>`
 // oneWord is a word, or a sign of a script that puts no spaces between words.
 const oneWord = `[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}]|[\pL\pM]+`
 
-// wordsOf are the words of a text in lower case; numbers and markers are none.
+// wordsOf returns the words of a text in lower case; numbers and markers are none.
 func wordsOf(text string) []string {
 	return pattern(oneWord).FindAllString(strings.ToLower(pattern(notProse).ReplaceAllString(text, " ")), -1)
 }
 
-// proseOf are the words of a line that name no role.
+// proseOf returns the words of a line that name no role.
 func proseOf(line string) []string {
 	return slices.DeleteFunc(wordsOf(line), func(w string) bool { return slices.Contains(roles, w) })
 }
@@ -117,8 +114,7 @@ func proseOf(line string) []string {
 // fewWords is how many words a line of prose has at least.
 const fewWords = 2
 
-// sentences are the lines of a text that are prose: of some words that people
-// say, not names of roles and keys.
+// sentences returns the lines of a text that are prose: of some words that people say, not names of roles and keys.
 func sentences(text string) (lines []string) {
 	for _, line := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == 0 }) {
 		n, letters := 0, 0
@@ -135,8 +131,8 @@ func sentences(text string) (lines []string) {
 	return lines
 }
 
-// literals are the texts of a template's source: what stands outside of tags, and
-// the strings inside. Strings that are added are one.
+// literals returns the texts of a template's source: what stands outside of tags, and the strings inside. Strings that
+// are added are one.
 func literals(source string) (texts []string) {
 	var text strings.Builder
 	flush := func() {

@@ -12,7 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/checkpoint"
 )
 
-// refused is why what runs a model refuses it; nil if it does not.
+// refused returns why what runs a model refuses it; nil if it does not.
 func refused(path string) error {
 	c, err := checkpoint.Open(path)
 	if err != nil {
@@ -29,8 +29,7 @@ func refused(path string) error {
 // wrong are values that a setting may not have, or may.
 var wrong = []any{nil, "x", uint32(0), uint32(1), uint32(7), int32(-1), uint32(1 << 31), float32(math.NaN()), float32(-1), float32(1e30), true, []uint32{1, 2}, []string{"a"}}
 
-// TestRefused spoils each setting in turn: a model that does not load has at least
-// one error, whatever else is found.
+// TestRefused spoils each setting in turn: a model that does not load has at least one error, whatever else is found.
 func TestRefused(t *testing.T) {
 	g := &good{t: t, models: map[string]*model{}}
 	for _, base := range []string{"tiny-gemma4.Q8_0", "tiny-llama"} {

@@ -84,8 +84,7 @@ func (r *runs) add(i int) {
 	r.last, r.longest = i, max(r.longest, r.run)
 }
 
-// zeroBlocks are the blocks without any value, outside rows and before columns
-// are known that have none.
+// zeroBlocks are the blocks without any value, outside rows and before columns are known that have none.
 type zeroBlocks struct {
 	n, first, second int
 	rhythm           map[int]int // distances between successive ones
@@ -137,8 +136,8 @@ func (c *checker) scan() error {
 	})
 }
 
-// each calls work for 0 to n-1 on all cores, until one fails. Progress is told by the
-// caller's goroutine: what it panics with is the caller's, once the workers have ended.
+// each calls work for 0 to n-1 on all cores, until one fails. Progress is told by the caller's goroutine: what it
+// panics with is the caller's, once the workers have ended.
 func (c *checker) each(n int, work func(i int) error) error {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -186,8 +185,7 @@ func (c *checker) each(n int, work func(i int) error) error {
 	}
 }
 
-// advance says that so many more bytes are done, and lets go of data, which they
-// are in.
+// advance says that so many more bytes are done, and lets go of data, which they are in.
 func (c *checker) advance(data []byte, n int) {
 	mmap.Drop(data)
 	c.mu.Lock()
@@ -317,8 +315,7 @@ func (r *reader) row(i int) error {
 	return nil
 }
 
-// digest hashes a row, and adds it to the hashes of the tensor and of the matrix
-// of a stack that it is in.
+// digest hashes a row, and adds it to the hashes of the tensor and of the matrix of a stack that it is in.
 func (r *reader) digest(i int, data []byte) uint64 {
 	h := maphash.Bytes(seed, data)
 	mix := func(to *uint64) { *to = bits.RotateLeft64(*to, 5)*0x9e3779b97f4a7c15 ^ h }
@@ -380,8 +377,8 @@ func (r *reader) piece(base, col int, x []float32) bool {
 // infinity is the bits of the least float32 that is not finite, by size.
 const infinity = 0x7f800000
 
-// sums is the sum of x, that of its squares, and the bits of the largest size,
-// which order sizes as they are. Two sums go side by side: one would wait for itself.
+// sums returns the sum of x, that of its squares, and the bits of the largest size, which order sizes as they are. Two
+// sums go side by side: one would wait for itself.
 func sums(x []float32) (sum, sq float64, size uint32) {
 	var s0, s1, q0, q1 float64
 	for len(x) >= 2 {
@@ -402,8 +399,8 @@ func sums(x []float32) (sum, sq float64, size uint32) {
 	return s0 + s1, q0 + q1, size
 }
 
-// broken takes in a block with values that are not finite: it counts these, and
-// returns the sums and the largest of the others.
+// broken takes in a block with values that are not finite: it counts these, and returns the sums and the largest of the
+// others.
 func (r *reader) broken(base int, x []float32) (sum, sq float64, top float32) {
 	for j, v := range x {
 		f := float64(v)
@@ -453,9 +450,8 @@ func (r *reader) end() {
 	}
 }
 
-// sparse reports whether more than one in a hundred of the first few thousand values
-// is zero, besides columns of zeros. Those of trained models are hardly ever; those
-// that were made of blocks of four bits often.
+// sparse reports whether more than one in a hundred of the first few thousand values is zero, besides columns of zeros.
+// Those of trained models are hardly ever; those that were made of blocks of four bits often.
 func (r *reader) sparse() bool {
 	x := r.buf[:min(r.elements, segment)]
 	if quant.Dequantize(r.t.DType, x, r.t.Data[:r.t.DType.RowBytes(len(x))]) != nil {
@@ -532,8 +528,8 @@ func (s *scales) add(v, m float32, noSign, noMinus bool) {
 	s.n++
 }
 
-// median is the binary exponent that half of the scales do not exceed, and above
-// how many lie by more than so many.
+// median returns the binary exponent that half of the scales do not exceed, and above how many lie by more than so
+// many.
 func (s *scales) median(beyond int) (exponent, above int) {
 	total := 0
 	for _, n := range s.exponents {
@@ -552,7 +548,7 @@ func (s *scales) median(beyond int) (exponent, above int) {
 	return exponent - 256, above
 }
 
-// floats are all values of a vector.
+// floats returns all values of a vector.
 func (c *checker) floats(i int) ([]float32, error) {
 	t := c.files.tensors[i]
 	if t.Shape.Size() > maxVector {

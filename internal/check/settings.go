@@ -29,8 +29,8 @@ func judgeSettings(c *checker) {
 	}
 }
 
-// judgeUnread lists the settings that the loader did not consume: an allow-list, so
-// that a setting that nobody has heard of is told of.
+// judgeUnread lists the settings that the loader did not consume: an allow-list, so that a setting that nobody has
+// heard of is told of.
 func judgeUnread(c *checker) {
 	_, notes, _ := arch.Stored(c.model)
 	var odd []checkpoint.Entry
@@ -58,7 +58,7 @@ func judgeUnread(c *checker) {
 	}
 }
 
-// published is the published model of the same shape, nil if none is known.
+// published returns the published model of the same shape, nil if none is known.
 func published(c *checker) *family.Published {
 	layers, _ := c.model.Setting("num_hidden_layers").(float64)
 	hidden, _ := c.model.Setting("hidden_size").(float64)
@@ -108,8 +108,8 @@ func judgeAssumed(c *checker) {
 	}
 }
 
-// judgePattern judges which layers are full: the last one of each period, or the first, in the
-// families that have both kinds.
+// judgePattern judges which layers are full: the last one of each period, or the first, in the families that have both
+// kinds.
 func judgePattern(c *checker) {
 	types, _ := c.model.Setting("layer_types").([]any)
 	if c.family().Windows() != family.Periodic || len(types) < 2 {
@@ -147,9 +147,8 @@ func judgePattern(c *checker) {
 	}
 }
 
-// judgeSharing judges files that hold keys and values in layers that are to share
-// another's: the loader takes them, since published ones have them, and they are as
-// well what a wrong number of layers looks like.
+// judgeSharing judges files that hold keys and values in layers that are to share another's: the loader takes them,
+// since published ones have them, and they are as well what a wrong number of layers looks like.
 func judgeSharing(c *checker) {
 	shared, _ := c.model.Setting("num_kv_shared_layers").(float64)
 	layers, _ := c.model.Setting("num_hidden_layers").(float64)
@@ -175,8 +174,7 @@ func judgeSharing(c *checker) {
 	}
 }
 
-// widens is the layer from which on all feed-forwards are twice as wide; 0 if there
-// is none.
+// widens returns the layer from which on all feed-forwards are twice as wide; 0 if there is none.
 func widens(c *checker, layers int) int {
 	rows := func(i int) int {
 		t, ok := c.model.Tensor(fmt.Sprintf("blk.%d.ffn_gate", i), fmt.Sprintf("model.layers.%d.mlp.gate_proj", i))
@@ -288,7 +286,7 @@ func judgeUsual(c *checker) {
 	}
 }
 
-// tensor is the index of the tensor of that name, -1 if there is none.
+// tensor returns the index of the tensor of that name, -1 if there is none.
 func (c *checker) tensor(name string) int {
 	for i, t := range c.files.tensors {
 		if t.Name == name {

@@ -64,8 +64,7 @@ func judgeSizes(c *checker, kind string, s []sibling) {
 	}
 }
 
-// others are the least, the middle and the largest of sorted numbers, at least two, one of
-// them, x, left out.
+// others returns the least, the middle and the largest of sorted numbers, at least two, one of them, x, left out.
 func others(sorted []float64, x float64) (low, middle, high float64) {
 	at, _ := slices.BinarySearch(sorted, x)
 	rest := func(i int) float64 {
@@ -78,10 +77,9 @@ func others(sorted []float64, x float64) (low, middle, high float64) {
 	return rest(0), rest(n / 2), rest(n - 1)
 }
 
-// judgeTurned finds a square matrix whose columns look like its siblings' rows. In
-// trained models the features of the residual stream differ in size, and all
-// layers' matrices that write it show it in the sizes of their rows, matrices that
-// read it in their columns.
+// judgeTurned finds a square matrix whose columns look like its siblings' rows. In trained models the features of the
+// residual stream differ in size, and all layers' matrices that write it show it in the sizes of their rows, matrices
+// that read it in their columns.
 func judgeTurned(c *checker, s []sibling) {
 	n := len(c.stats[s[0].tensor].square.outputs)
 	for _, x := range s {
@@ -113,7 +111,7 @@ func judgeTurned(c *checker, s []sibling) {
 	}
 }
 
-// correlation is Pearson's, 0 where one of both is constant.
+// correlation returns Pearson's, 0 where one of both is constant.
 func correlation(x, y []float64) float64 {
 	var mx, my, xx, yy, xy float64
 	for i := range x {
@@ -133,8 +131,7 @@ func correlation(x, y []float64) float64 {
 // touched reports whether something was found in a tensor's values.
 func (c *checker) touched(i int) bool { return c.spoiled[c.files.tensors[i].Name] }
 
-// judgeDuplicates finds tensors with the bytes of another, and matrices of a stack
-// with those of another.
+// judgeDuplicates finds tensors with the bytes of another, and matrices of a stack with those of another.
 func judgeDuplicates(c *checker) {
 	type key struct {
 		hash uint64
@@ -196,9 +193,8 @@ func judgeExperts(c *checker, i int) {
 	}
 }
 
-// normKinds are the norms whose gains are known to lie around 1, by kind: those
-// before attention and MLP, and those of queries and keys. (In some families'
-// Hugging Face files post_attention_layernorm is the one before the MLP.)
+// normKinds are the norms whose gains are known to lie around 1, by kind: those before attention and MLP, and those of
+// queries and keys. (In some families' Hugging Face files post_attention_layernorm is the one before the MLP.)
 var normKinds = []struct {
 	what  string
 	names []string
@@ -249,7 +245,7 @@ func judgeNorms(c *checker) {
 	}
 }
 
-// plus is what the family's converter adds to norms.
+// plus returns what the family's converter adds to norms.
 func (c *checker) plus() float32 {
 	for _, h := range c.family().Habits {
 		if h.Plus != 0 {

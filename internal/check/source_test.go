@@ -10,8 +10,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// reorder puts the rows of a tensor into another order: row i becomes the old
-// row from(i).
+// reorder puts the rows of a tensor into another order: row i becomes the old row from(i).
 func reorder(name string, from func(i int) int) func(m *model) {
 	return func(m *model) {
 		x := m.tensor(name)

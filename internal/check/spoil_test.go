@@ -22,8 +22,8 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// model is a good model in memory, to be spoiled: a GGUF file, or a Hugging Face
-// folder, whose tensors and texts are those of the file until they are changed.
+// model is a good model in memory, to be spoiled: a GGUF file, or a Hugging Face folder, whose tensors and texts are
+// those of the file until they are changed.
 type model struct {
 	t       testing.TB
 	meta    []gguf.KeyValue   // GGUF
@@ -80,7 +80,7 @@ func (m *model) folder(dir string) *model {
 	return m
 }
 
-// clone is m with lists of its own; data are shared until tensor copies them.
+// clone returns m with lists of its own; data are shared until tensor copies them.
 func (m *model) clone(t testing.TB) *model {
 	c := &model{t: t, meta: slices.Clone(m.meta), tensors: slices.Clone(m.tensors)}
 	if m.config != nil {
@@ -94,8 +94,7 @@ func (m *model) clone(t testing.TB) *model {
 	return c
 }
 
-// set sets a key, behind the architecture's prefix if it begins with a dot; nil
-// takes it away.
+// set sets a key, behind the architecture's prefix if it begins with a dot; nil takes it away.
 func (m *model) set(key string, v any) {
 	if m.config != nil {
 		if m.config[key] = v; v == nil {
@@ -151,7 +150,7 @@ func (m *model) index(name string) int {
 	return i
 }
 
-// tensor is a tensor with data of its own.
+// tensor returns a tensor with data of its own.
 func (m *model) tensor(name string) *tensor.Tensor {
 	x := &m.tensors[m.index(name)]
 	x.Data = slices.Clone(x.Data)
@@ -178,8 +177,7 @@ func (m *model) each(suffix string, edit func(x *tensor.Tensor)) {
 	}
 }
 
-// keys gives a layer of tiny-gemma4 the keys and values of its own that published
-// files have.
+// keys gives a layer of tiny-gemma4 the keys and values of its own that published files have.
 func (m *model) keys(layer int) {
 	for _, part := range []string{"attn_k", "attn_v", "attn_k_norm"} {
 		x := *m.tensor(fmt.Sprintf("blk.%d.%s", layer%4, part))
@@ -230,7 +228,7 @@ func (m *model) write() string {
 	return dir
 }
 
-// values are a tensor's, decoded.
+// values returns a tensor's, decoded.
 func values(t testing.TB, x *tensor.Tensor) []float32 {
 	v := make([]float32, x.Shape.Size())
 	if err := quant.Dequantize(x.DType, v, x.Data); err != nil {
@@ -297,8 +295,7 @@ type spoil struct {
 	edit    func(m *model)
 }
 
-// good are the models that are spoiled, by name; those with a dot are GGUF files,
-// which package convert makes.
+// good are the models that are spoiled, by name; those with a dot are GGUF files, which package convert makes.
 type good struct {
 	t      *testing.T
 	models map[string]*model
@@ -381,9 +378,8 @@ func TestSpoiled(t *testing.T) {
 	}
 }
 
-// TestGood wants nothing found in good models: all that there are, alone and with
-// their sources. The one exception is the demo's GGUF file of the goldens, which
-// has no key for its attention scale.
+// TestGood wants nothing found in good models: all that there are, alone and with their sources. The one exception is
+// the demo's GGUF file of the goldens, which has no key for its attention scale.
 func TestGood(t *testing.T) {
 	g := &good{t: t, models: map[string]*model{}}
 	paths := []string{filepath.Join(golden.Root(t), "cmd/karat/demo.gguf")}
@@ -419,8 +415,8 @@ func TestGood(t *testing.T) {
 	}
 }
 
-// TestRoundedColumns wants columns that a quantizer rounded to zeros taken for what
-// they are, if not a whole block of them is; also in floats that were made of blocks.
+// TestRoundedColumns wants columns that a quantizer rounded to zeros taken for what they are, if not a whole block of
+// them is; also in floats that were made of blocks.
 func TestRoundedColumns(t *testing.T) {
 	g := &good{t: t, models: map[string]*model{}}
 	for _, side := range []int{1, 31, 32} { // columns side by side, from 20

@@ -12,7 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// set is an edit that sets one key.
+// set returns an edit that sets one key.
 func set(key string, v any) func(m *model) { return func(m *model) { m.set(key, v) } }
 
 // sharing says that the last n layers of tiny-gemma4 share keys and values, and gives each its own.
@@ -175,7 +175,7 @@ var spoiledTensors = []spoil{
 	{"a stale shard", "tiny-llama", false, "stale-files", func(m *model) { m.texts["model-00002-of-00002.safetensors"] = "" }},
 }
 
-// noise is the data of n BF16 weights.
+// noise returns the data of n BF16 weights.
 func noise(m *model, n int) []byte {
 	r := rand.New(rand.NewPCG(1, uint64(n)))
 	x := tensor.Tensor{DType: tensor.BF16}
@@ -307,10 +307,10 @@ var spoiledValues = []spoil{
 	{"12 the 1 twice in one layer", "tiny-qwen3.Q8_0", false, "norm-offset", func(m *model) { m.add("blk.2.attn_norm.weight", 1) }},
 }
 
-// strs is an array of strings of the metadata.
+// strs returns an array of strings of the metadata.
 func (m *model) strs(key string) []string { return slices.Clone(m.get(key).([]string)) }
 
-// replace is an edit of the chat template.
+// replace returns an edit of the chat template.
 func replace(old, by string) func(m *model) {
 	return func(m *model) {
 		const key = "tokenizer.chat_template"
@@ -397,7 +397,7 @@ func (m *model) token(piece string, kind int32) {
 	m.set("tokenizer.ggml.token_type", types)
 }
 
-// emptyMerges is the tokenizer.json of a folder without merges.
+// emptyMerges returns the tokenizer.json of a folder without merges.
 func emptyMerges(m *model) string {
 	s := m.texts["tokenizer.json"]
 	from := strings.Index(s, `"merges"`)

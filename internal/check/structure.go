@@ -15,8 +15,8 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// judgeStructure judges which tensors and settings there are, as the loader does, and
-// finds out first whether it is asked about the right architecture.
+// judgeStructure judges which tensors and settings there are, as the loader does, and finds out first whether it is
+// asked about the right architecture.
 func judgeStructure(c *checker) {
 	judgeStale(c)
 	if own := evidence(c); own != "" && own != c.arch {
@@ -37,9 +37,8 @@ func judgeStructure(c *checker) {
 	judgeRefusal(c, err)
 }
 
-// evidence is the architecture that a file must be of, whatever its key says; ""
-// where nothing contradicts the key. Tensors that are missing are none: only
-// what the key's architecture has no use for is.
+// evidence returns the architecture that a file must be of, whatever its key says; "" where nothing contradicts the
+// key. Tensors that are missing are none: only what the key's architecture has no use for is.
 func evidence(c *checker) string {
 	if own := foreignKeys(c); own != "" {
 		return own
@@ -70,8 +69,7 @@ func evidence(c *checker) string {
 	return ""
 }
 
-// partOf is the part that a tensor is, if it tells families apart; the zero
-// Part if it is none.
+// partOf returns the part that a tensor is, if it tells families apart; the zero Part if it is none.
 func partOf(name string) family.Part {
 	name = strings.TrimSuffix(name, ".weight")
 	for _, f := range registry.Families {
@@ -84,9 +82,8 @@ func partOf(name string) family.Part {
 	return family.Part{}
 }
 
-// unplaced are the tensors that the key's architecture, as the loader has it, has no
-// place for. It alone knows: a family may have norms of queries and keys, or biases,
-// whichever others have them too.
+// unplaced returns the tensors that the key's architecture, as the loader has it, has no place for. It alone knows: a
+// family may have norms of queries and keys, or biases, whichever others have them too.
 func unplaced(c *checker) (names []string) {
 	if c.model == nil {
 		return nil
@@ -101,8 +98,8 @@ func unplaced(c *checker) (names []string) {
 	return names
 }
 
-// foreignKeys is the architecture whose prefix the settings have, or config.json
-// names as its class, if that is another one than the key's.
+// foreignKeys returns the architecture whose prefix the settings have, or config.json names as its class, if that is
+// another one than the key's.
 func foreignKeys(c *checker) string {
 	if c.files.gguf != nil {
 		count := map[string]int{}
@@ -165,8 +162,8 @@ type group struct {
 	tensors  []string
 }
 
-// judgeRefusal turns what a loader refused into findings: one for each kind of tensor. All
-// are errors, whatever is usual for their kind.
+// judgeRefusal turns what a loader refused into findings: one for each kind of tensor. All are errors, whatever is
+// usual for their kind.
 func judgeRefusal(c *checker, err error) {
 	var order []*group
 	groups := map[string]*group{}
@@ -214,7 +211,7 @@ func judgeRefusal(c *checker, err error) {
 	}
 }
 
-// faultID is the finding for a tensor that disagrees.
+// faultID returns the finding for a tensor that disagrees.
 func faultID(t *graph.TensorError) string {
 	if t.Fault == graph.Refused && strings.Contains(t.What, "num_kv_shared_layers") {
 		return "kv-sharing"
@@ -246,7 +243,7 @@ func keyID(key string) string {
 	return "config-invalid"
 }
 
-// plain is an error's text without the package that found it and the path.
+// plain returns an error's text without the package that found it and the path.
 func plain(err error) string {
 	text := err.Error()
 	for _, prefix := range []string{"checkpoint: ", "arch: "} {
@@ -260,9 +257,9 @@ func plain(err error) string {
 	return text
 }
 
-// explainFaults replaces faults of tensors by the setting that explains all of them:
-// layers that lack just keys and values are those of another number of shared
-// layers; layers whose attention alone has another shape are of the other kind.
+// explainFaults replaces faults of tensors by the setting that explains all of them: layers that lack just keys and
+// values are those of another number of shared layers; layers whose attention alone has another shape are of the other
+// kind.
 func explainFaults(c *checker, groups []*group) []*group {
 	missing, shape := map[int]map[string]bool{}, map[int]map[string]bool{}
 	for _, g := range groups {
@@ -333,7 +330,7 @@ func numbers(layers []int) string {
 	return list(names)
 }
 
-// setting is a canonical setting, "unknown" where there is none.
+// setting returns a canonical setting, "unknown" where there is none.
 func (c *checker) setting(key string) any {
 	if c.model == nil {
 		return "unknown"

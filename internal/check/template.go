@@ -9,8 +9,7 @@ import (
 	"unicode"
 )
 
-// templateFault is what a chat template does that none should: an ID of the
-// catalogue, how bad, and a sentence.
+// templateFault is what a chat template does that none should: an ID of the catalogue, how bad, and a sentence.
 type templateFault struct {
 	id       string
 	severity Severity
@@ -25,11 +24,10 @@ type inspection struct {
 	faults []templateFault
 }
 
-// judgeTemplate tells what a template does beside writing the conversation down:
-// characters that nobody sees, text that depends on the messages, on how long the
-// talk is or on the day, messages that are changed, and text of its own. Templates
-// of publishers are known, and only run. needs is its input beside messages.
-// The error is of one that cannot be run.
+// judgeTemplate tells what a template does beside writing the conversation down: characters that nobody sees, text that
+// depends on the messages, on how long the talk is or on the day, messages that are changed, and text of its own.
+// Templates of publishers are known, and only run. needs is its input beside messages. The error is of one that cannot
+// be run.
 func judgeTemplate(ctx context.Context, source, bos, eos string, k *known) (faults []templateFault, needs string, err error) {
 	p, err := newProber(ctx, source, bos, eos)
 	if err != nil {
@@ -93,8 +91,8 @@ func (j *inspection) hidden(text, verb string) {
 	}
 }
 
-// unseen reports whether a character has no glyph and is no white space of
-// ordinary text, or is taken for an order by terminals.
+// unseen reports whether a character has no glyph and is no white space of ordinary text, or is taken for an order by
+// terminals.
 func unseen(r rune) bool {
 	return r < ' ' && !strings.ContainsRune("\t\n\r", r) || r >= 0x7f && r < 0xa0 || unicode.Is(unicode.Cf, r) ||
 		r >= 0xfe00 && r <= 0xfe0f || r >= 0xe0100 && r <= 0xe01ef || r == 0x115f || r == 0x1160 || r == 0x3164 || r == 0xffa0 || r == 0x2800
@@ -151,8 +149,7 @@ func (j *inspection) contents() {
 
 const roleWords = `(?i)/?[a-z]+`
 
-// lastRole is whose turn a text begins by the last word in it that is a role;
-// "" if none is.
+// lastRole returns whose turn a text begins by the last word in it that is a role; "" if none is.
 func lastRole(text string) string {
 	role := ""
 	for _, w := range pattern(roleWords).FindAllString(text, -1) {
@@ -190,9 +187,8 @@ func (j *inspection) scenes() []scene {
 	return list
 }
 
-// words says to the template each word that it compares a message with, however
-// it has put the word together: what it writes around the message must not
-// depend on it. A word can uncover others.
+// words says to the template each word that it compares a message with, however it has put the word together: what it
+// writes around the message must not depend on it. A word can uncover others.
 func (j *inspection) words() error {
 	for _, s := range j.scenes() {
 		const probe = "Jomrix."
@@ -227,7 +223,7 @@ func (j *inspection) words() error {
 	return j.spent()
 }
 
-// spent is the error of a budget that is used up, nil before.
+// spent returns the error of a budget that is used up, nil before.
 func (j *inspection) spent() error {
 	if j.ctx.left < 0 {
 		return errProbes
@@ -241,8 +237,7 @@ func backwards(s string) string {
 	return string(r)
 }
 
-// changes reports whether saying a text changes more of the prompt than the text,
-// and tells of the word in it.
+// changes reports whether saying a text changes more of the prompt than the text, and tells of the word in it.
 func (j *inspection) changes(s scene, plain *rendering, probe, said, word string) bool {
 	r, err := s.render(said)
 	if err != nil {
@@ -270,7 +265,7 @@ func (j *inspection) changes(s scene, plain *rendering, probe, said, word string
 	return true
 }
 
-// added are the words of b, in order, that a has fewer of; markers are none.
+// added returns the words of b, in order, that a has fewer of; markers are none.
 func added(a, b string) string {
 	have := map[string]int{}
 	for _, w := range wordsOf(a) {
@@ -311,15 +306,13 @@ func (j *inspection) texts() error {
 	return j.spent()
 }
 
-// longest is the number of users' turns that are tried; beyond the first
-// everyTurns only some.
+// longest is the number of users' turns that are tried; beyond the first everyTurns only some.
 const (
 	everyTurns = 24
 	longest    = 128
 )
 
-// turns lets the conversation grow: between turns a template writes what it wrote
-// between the first.
+// turns lets the conversation grow: between turns a template writes what it wrote between the first.
 func (j *inspection) turns() error {
 	for _, system := range slices.Compact([]bool{j.system, false}) {
 		usual := map[string]bool{}

@@ -65,7 +65,7 @@ func judgeMerges(c *checker) {
 	}
 }
 
-// textKey is the key of a GGUF file, or the file of a folder that has the like.
+// textKey returns the key of a GGUF file, or the file of a folder that has the like.
 func (c *checker) textKey(key string) string {
 	if c.files.dir == "" {
 		return key
@@ -253,7 +253,7 @@ func renderChat(c *checker, p *chat.Template, t *tokenizer.Tokenizer, user, assi
 	return p.Render(c.ctx, in)
 }
 
-// inputOf is what a template is given beside messages.
+// inputOf returns what a template is given beside messages.
 func inputOf(c *checker, t *tokenizer.Tokenizer) (in chat.Input) {
 	if id, ok := t.BOS(); ok {
 		in.BOSToken, _ = t.Token(id)
@@ -264,8 +264,8 @@ func inputOf(c *checker, t *tokenizer.Tokenizer) (in chat.Input) {
 	return in
 }
 
-// addFaults tells what the template does that none should, and what it needs beside
-// messages: "" if no conversation works.
+// addFaults tells what the template does that none should, and what it needs beside messages: "" if no conversation
+// works.
 func addFaults(c *checker, source string, t *tokenizer.Tokenizer, where []string) (needs string) {
 	in := inputOf(c, t)
 	faults, needs, err := judgeTemplate(c.ctx, source, in.BOSToken, in.EOSToken, publishers())

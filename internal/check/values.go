@@ -9,13 +9,11 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// spread is by how many binary exponents a block's scale, or a value of a float
-// matrix, may lie above the tensor's median: single weights of published models
-// lie some 2^5 above it.
+// spread is by how many binary exponents a block's scale, or a value of a float matrix, may lie above the tensor's
+// median: single weights of published models lie some 2^5 above it.
 const spread = 8
 
-// judgeValues judges each tensor by itself, the gravest reason first: damage of one
-// kind shows in several figures.
+// judgeValues judges each tensor by itself, the gravest reason first: damage of one kind shows in several figures.
 func judgeValues(c *checker) {
 	for i, t := range c.files.tensors {
 		s := &c.stats[i]
@@ -62,8 +60,7 @@ func judgeTag(c *checker, t tensor.Tensor, s *stats) bool {
 	return true
 }
 
-// judgeLayout finds data that is no blocks of its type, and rows that are not laid out
-// in their width.
+// judgeLayout finds data that is no blocks of its type, and rows that are not laid out in their width.
 func judgeLayout(c *checker, t tensor.Tensor, s *stats) bool {
 	n := s.scales.n
 	if n == 0 {
@@ -98,14 +95,13 @@ func judgeFinite(c *checker, t tensor.Tensor, s *stats) bool {
 	return s.odd.nan.n+s.odd.inf.n > 0
 }
 
-// embedding reports whether a matrix's rows are tokens, of which unused ones may
-// be zero, or alike.
+// embedding reports whether a matrix's rows are tokens, of which unused ones may be zero, or alike.
 func embedding(name string) bool {
 	return strings.Contains(name, "token_embd") || strings.Contains(name, "embed_tokens")
 }
 
-// paddedRows returns the number of zero rows that are no token's: publishers fill the embedding and the head up to a round
-// number of rows.
+// paddedRows returns the number of zero rows that are no token's: publishers fill the embedding and the head up to a
+// round number of rows.
 func paddedRows(c *checker, t tensor.Tensor, s *stats) int {
 	head := strings.HasPrefix(t.Name, "output.") || strings.HasPrefix(t.Name, "lm_head")
 	if s.zeroRows.n == 0 || c.model == nil || !embedding(t.Name) && !head {
@@ -150,11 +146,11 @@ func judgeMatrix(c *checker, t tensor.Tensor, s *stats) {
 	}
 }
 
-// blockOf is the number of values that are zero together, or not.
+// blockOf returns the number of values that are zero together, or not.
 func blockOf(t tensor.Tensor) int { return max(t.DType.BlockSize(), 32) }
 
-// judgeRhythm finds rows that were padded to another width: zero blocks recur at a
-// distance that is not that of the rows.
+// judgeRhythm finds rows that were padded to another width: zero blocks recur at a distance that is not that of the
+// rows.
 func judgeRhythm(c *checker, t tensor.Tensor, s *stats) bool {
 	if s.zero.n < 8 || s.cols%blockOf(t) != 0 {
 		return false
@@ -194,7 +190,7 @@ func judgeOutliers(c *checker, t tensor.Tensor, s *stats) {
 	}
 }
 
-// median is the middle of x by size; 1 where there is nothing.
+// median returns the middle of x by size; 1 where there is nothing.
 func median(x []float32) float64 {
 	if len(x) == 0 {
 		return 1

@@ -1,6 +1,5 @@
-// Package eval measures how well a model predicts a text, and how far its
-// predictions are from those of another model, or of the same model before it was
-// quantized. It measures the same as llama-perplexity (llama.cpp, tools/perplexity),
+// Package eval measures how well a model predicts a text, and how far its predictions are from those of another model,
+// or of the same model before it was quantized. It measures the same as llama-perplexity (llama.cpp, tools/perplexity),
 // over the same windows.
 package eval
 
@@ -18,16 +17,15 @@ import (
 	"github.com/karat-run/karat/internal/mmap"
 )
 
-// Windows are a text cut into pieces of equal length, each a sequence of its own.
-// The predictions after each position of a window from half of it to the last but one
-// are scored: those before lack context.
+// Windows are a text cut into pieces of equal length, each a sequence of its own. The predictions after each position
+// of a window from half of it to the last but one are scored: those before lack context.
 type Windows struct {
 	Context int
 	IDs     []int32 // [Count·Context]
 }
 
-// Cut makes windows of context tokens of a text, at most most of them if that is
-// not 0. The rest at the end belongs to none.
+// Cut makes windows of context tokens of a text, at most most of them if that is not 0. The rest at the end belongs to
+// none.
 func Cut(ids []int32, context, most int) (*Windows, error) {
 	if context < 3 {
 		return nil, fmt.Errorf("windows of %d tokens, want 3 or more", context)
@@ -42,10 +40,10 @@ func Cut(ids []int32, context, most int) (*Windows, error) {
 	return &Windows{context, ids[:n*context]}, nil
 }
 
-// Count is the number of windows.
+// Count returns the number of windows.
 func (w *Windows) Count() int { return len(w.IDs) / w.Context }
 
-// Window is the i-th.
+// Window returns the i-th.
 func (w *Windows) Window(i int) []int32 { return w.IDs[i*w.Context : (i+1)*w.Context] }
 
 // Row is the prediction after one position.
@@ -84,7 +82,7 @@ func OpenFile(path string) (*File, error) {
 // Vocab implements Source.
 func (f *File) Vocab() int { return f.File.Vocab }
 
-// Windows is the text that the file is about, at most most windows if that is not 0.
+// Windows returns the text that the file is about, at most most windows if that is not 0.
 func (f *File) Windows(most int) (w *Windows, err error) {
 	w = &Windows{Context: f.Context}
 	n := f.Chunks
@@ -139,8 +137,8 @@ type Options struct {
 // step is how many rows are computed, and kept, at a time.
 const step = 64
 
-// Run evaluates windows. After an error, that of ctx among others, the result is of
-// the windows before it, and nil if there are none.
+// Run evaluates windows. After an error, that of ctx among others, the result is of the windows before it, and nil if
+// there are none.
 func Run(ctx context.Context, w *Windows, o Options) (*Result, error) {
 	if o.Base != nil && o.Base.Vocab() != o.Model.Vocab() {
 		return nil, fmt.Errorf("the model's vocabulary has %d tokens, the base's %d", o.Model.Vocab(), o.Base.Vocab())
@@ -259,8 +257,7 @@ func scoreOf(r, base *Row, t int32) score {
 	return s
 }
 
-// filled is the row's logits. Tokens of which it knows a bound are as likely as o says
-// within that: KL is no less.
+// filled returns the row's logits. Tokens of which it knows a bound are as likely as o says within that: KL is no less.
 func (r *Row) filled(o *Row) []float32 {
 	if r.least != r.least {
 		return r.Logits
@@ -274,7 +271,7 @@ func (r *Row) filled(o *Row) []float32 {
 	return x
 }
 
-// top is the index of the largest, of equal ones the first.
+// top returns the index of the largest, of equal ones the first.
 func top(x []float32) int {
 	best := 0
 	for i, v := range x {

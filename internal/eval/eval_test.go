@@ -44,7 +44,7 @@ func (m *made) Rows(_ context.Context, n int) (rows []Row, err error) {
 	return rows, err
 }
 
-// random is two models of n predictions, the second near the first, and a text.
+// random returns two models of n predictions, the second near the first, and a text.
 func random(windows, context, vocab int) (w *Windows, base, model *made) {
 	r := rand.New(rand.NewPCG(1, 2))
 	base, model = &made{}, &made{}
@@ -181,8 +181,8 @@ func TestOne(t *testing.T) {
 	}
 }
 
-// TestFile: predictions that went through a file are the same but for its 16 bits, also those
-// of tokens that it does not know.
+// TestFile: predictions that went through a file are the same but for its 16 bits, also those of tokens that it does
+// not know.
 func TestFile(t *testing.T) {
 	w, base, model := random(2, 50, 40)
 	for _, row := range slices.Concat(base.rows, model.rows) {

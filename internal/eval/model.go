@@ -37,8 +37,7 @@ func Open(ctx context.Context, c *checkpoint.Checkpoint, tokens int) (m *Model, 
 // Close closes the checkpoint.
 func (m *Model) Close() error { return m.Checkpoint.Close() }
 
-// Windows cuts a text for the model: see Cut. Of the text no more is read than the
-// windows need.
+// Windows cuts a text for the model: see Cut. Of the text no more is read than the windows need.
 func (m *Model) Windows(ctx context.Context, text string, size, most int) (*Windows, error) {
 	var ids []int32
 	for piece, err := range m.Tokenizer.IDs(ctx, text, tokenizer.Options{AddSpecial: true}) {
@@ -55,8 +54,8 @@ func (m *Model) Windows(ctx context.Context, text string, size, most int) (*Wind
 	return Cut(ids, size, most)
 }
 
-// SameTokens is an error if a token of w is spelled otherwise in m than in o: predictions of
-// both are then not of the same text.
+// SameTokens is an error if a token of w is spelled otherwise in m than in o: predictions of both are then not of the
+// same text.
 func (m *Model) SameTokens(o *Model, w *Windows) error {
 	for _, id := range w.IDs {
 		x, _ := m.Tokenizer.Token(int(id))
@@ -67,8 +66,8 @@ func (m *Model) SameTokens(o *Model, w *Windows) error {
 	return nil
 }
 
-// Own reports whether the tokens of w are what m's tokenizer makes of their text, but for a
-// few at the edges of windows. Of another tokenizer's tokens about one in ten differs.
+// Own reports whether the tokens of w are what m's tokenizer makes of their text, but for a few at the edges of
+// windows. Of another tokenizer's tokens about one in ten differs.
 func (m *Model) Own(w *Windows) bool {
 	own, all := 0, 0
 	for i := 0; i < w.Count() && all < 1<<13; i++ {
@@ -90,7 +89,7 @@ func (m *Model) Own(w *Windows) bool {
 	return 100*own >= 97*all
 }
 
-// Begin is the token that begins a text for the model, -1 if none does.
+// Begin returns the token that begins a text for the model, -1 if none does.
 func (m *Model) Begin() int32 {
 	if bos, ok := m.Tokenizer.BOS(); ok && m.Tokenizer.AddsBOS() {
 		return int32(bos)
@@ -107,8 +106,8 @@ type Runner struct {
 	ids     []int32 // of the window that are not computed yet
 }
 
-// Start readies m for windows of o.Engine.Context tokens. It is an error if they would not fit
-// the memory, but for o.NoFit.
+// Start readies m for windows of o.Engine.Context tokens. It is an error if they would not fit the memory, but for
+// o.NoFit.
 func (m *Model) Start(ctx context.Context, o model.Options) (*Runner, error) {
 	if !o.NoFit {
 		if err := model.Fits(m.Checkpoint, m.Graph, o.Numerics, o.Threads, o.Engine.Context, o.Engine.Budget); err != nil {
@@ -122,8 +121,8 @@ func (m *Model) Start(ctx context.Context, o model.Options) (*Runner, error) {
 	return NewRunner(ctx, m.Graph, o.Numerics, o.Threads, m.Begin(), o.Engine)
 }
 
-// NewRunner is for a graph whose texts begin with the token begin, if that is not
-// negative. It keeps the keys and values of one window: no other has the same beginning.
+// NewRunner is for a graph whose texts begin with the token begin, if that is not negative. It keeps the keys and
+// values of one window: no other has the same beginning.
 func NewRunner(ctx context.Context, g *graph.Graph, n numerics.Numerics, threads int, begin int32, o engine.Options) (*Runner, error) {
 	b, err := n.Backend(threads)
 	if err != nil {
@@ -150,11 +149,10 @@ func (r *Runner) end() {
 	}
 }
 
-// Vocab is the number of logits of a row.
+// Vocab returns the number of logits of a row.
 func (r *Runner) Vocab() int { return r.engine.VocabSize() }
 
-// Window begins a window and computes its first rows, of which the logits are not
-// wanted.
+// Window begins a window and computes its first rows, of which the logits are not wanted.
 func (r *Runner) Window(ctx context.Context, _ int, ids []int32, rows int) error {
 	r.end()
 	r.seq = r.engine.NewSequence()

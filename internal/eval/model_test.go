@@ -13,8 +13,8 @@ import (
 	"github.com/karat-run/karat/internal/model"
 )
 
-// TestOwn: tokens of another tokenizer are told from a model's own, for every pair of the
-// tiny models with one vocabulary's size.
+// TestOwn: tokens of another tokenizer are told from a model's own, for every pair of the tiny models with one
+// vocabulary's size.
 func TestOwn(t *testing.T) {
 	var models []*Model
 	for _, name := range []string{"tiny-llama", "tiny-qwen2", "tiny-gemma3", "tiny-gemma4"} {
@@ -50,8 +50,7 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// TestPrivate: windows leave no keys and values behind, and have the bits that they have where
-// sequences share.
+// TestPrivate: windows leave no keys and values behind, and have the bits that they have where sequences share.
 func TestPrivate(t *testing.T) {
 	c, err := checkpoint.Open(golden.Model(t, "tiny-gemma3"))
 	if err != nil {
@@ -122,8 +121,7 @@ type looks struct {
 
 func (l *looks) Err() error { l.n++; return l.Context.Err() }
 
-// TestWindowsBounded: of a text no more is read than the windows need, and nothing where the
-// context ended.
+// TestWindowsBounded: of a text no more is read than the windows need, and nothing where the context ended.
 func TestWindowsBounded(t *testing.T) {
 	c, err := checkpoint.Open(golden.Model(t, "tiny-llama"))
 	if err != nil {

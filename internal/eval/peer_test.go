@@ -10,9 +10,9 @@ import (
 	"github.com/karat-run/karat/internal/model"
 )
 
-// TestPeer has what llama-perplexity (b9749, -ctk f32 -ctv f32 -fa off) prints of tiny-llama in
-// float32: of the text's first 6 windows of 128 tokens, and against the predictions that it wrote
-// of tiny-llama.Q4_K_M, dequantized, for the first 2 of 16.
+// TestPeer has what llama-perplexity (b9749, -ctk f32 -ctv f32 -fa off) prints of tiny-llama in float32: of the text's
+// first 6 windows of 128 tokens, and against the predictions that it wrote of tiny-llama.Q4_K_M, dequantized, for the
+// first 2 of 16.
 func TestPeer(t *testing.T) {
 	c, err := checkpoint.Open(golden.Model(t, "tiny-llama"))
 	if err != nil {

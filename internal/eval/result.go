@@ -7,8 +7,7 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// Result is what an evaluation found. All estimates are over predictions, as if these
-// were independent of each other.
+// Result is what an evaluation found. All estimates are over predictions, as if these were independent of each other.
 type Result struct {
 	Context    int         `json:"context"`     // tokens of a window
 	Windows    int         `json:"windows"`     // that were evaluated
@@ -21,8 +20,8 @@ type Result struct {
 	compared bool
 }
 
-// Estimate is a mean, or a function of means. The true value lies between Low and
-// High in 95 of 100 texts. Of a single prediction the error is NaN.
+// Estimate is a mean, or a function of means. The true value lies between Low and High in 95 of 100 texts. Of a single
+// prediction the error is NaN.
 type Estimate struct {
 	Value lab.Number `json:"value"`
 	Error lab.Number `json:"standard_error"`
@@ -68,7 +67,7 @@ func estimate(value, err float64) Estimate {
 	return Estimate{lab.Number(value), lab.Number(err), lab.Number(value - confidence*err), lab.Number(value + confidence*err)}
 }
 
-// exponential is e^x of an estimate x.
+// exponential returns e^x of an estimate x.
 func exponential(value, err float64) Estimate {
 	e := estimate(math.Exp(value), math.Exp(value)*err)
 	e.Low, e.High = lab.Number(math.Exp(value-confidence*err)), lab.Number(math.Exp(value+confidence*err))
@@ -87,17 +86,16 @@ func (s *sums) add(x, y float64) {
 	s.xy += x * y
 }
 
-// mean is that of x, and its variance as an estimate: NaN of a single value.
+// mean returns that of x, and its variance as an estimate: NaN of a single value.
 func (s *sums) mean() (mean, variance float64) {
 	mean = s.x / s.n
 	return mean, max(0, s.xx/s.n-mean*mean) / s.rest()
 }
 
-// covariance is that of both means.
+// covariance returns that of both means.
 func (s *sums) covariance() float64 { return (s.xy/s.n - s.x/s.n*s.y/s.n) / s.rest() }
 
-// rest is the number of values beside the first; NaN without any, as one value says
-// nothing of how far others lie.
+// rest returns the number of values beside the first; NaN without any, as one value says nothing of how far others lie.
 func (s *sums) rest() float64 {
 	if s.n < 2 {
 		return math.NaN()
@@ -151,7 +149,7 @@ func (r *Result) Update() {
 	r.Base = c
 }
 
-// share is Wilson's interval of a share, which stays within 0 and 1. (Wilson 1927)
+// share returns Wilson's interval of a share, which stays within 0 and 1. (Wilson 1927)
 func share(s *sums) Estimate {
 	p, variance := s.mean()
 	e := estimate(p, math.Sqrt(variance))

@@ -54,11 +54,10 @@ func (r *Result) WriteText(w io.Writer) error {
 	return t.Flush()
 }
 
-// Text is the default text of evaluations, and Calibration the default text that effects are
-// measured on: excerpts of Karat's own sources and documents, made-up sentences in the
-// manner of the demo's training, and pieces written for it in nine languages, in turns.
-// They share no piece, and none is from the text that the models in this repository
-// were trained on, though simple sentences recur.
+// Text is the default text of evaluations, and Calibration the default text that effects are measured on: excerpts of
+// Karat's own sources and documents, made-up sentences in the manner of the demo's training, and pieces written for it
+// in nine languages, in turns. They share no piece, and none is from the text that the models in this repository were
+// trained on, though simple sentences recur.
 //
 //go:embed text.txt
 var Text string
@@ -68,7 +67,7 @@ var Text string
 //go:embed calibration.txt
 var Calibration string
 
-// count is a number of things, of which one has no s.
+// count returns a number of things, of which one has no s.
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"

@@ -53,8 +53,8 @@ type Bundle struct {
 	Cells    []Cell
 }
 
-// RunInto computes what dir lacks of r's cells, and writes the bundle. Cells are appended as they are
-// computed, so an interrupted run goes on. tell is called after each.
+// RunInto computes what dir lacks of r's cells, and writes the bundle. Cells are appended as they are computed, so an
+// interrupted run goes on. tell is called after each.
 func RunInto(ctx context.Context, dir, specText, model string, r *Runner, tell func(done, total int)) (*Bundle, error) {
 	made, err := startable(dir, specText)
 	if err != nil {
@@ -318,7 +318,8 @@ func (p *Pair) same(o *Pair) error {
 	return nil
 }
 
-// same wants the same logits, bit for bit, and metrics that differ by the rounding of exp alone, which is the machine's.
+// same wants the same logits, bit for bit, and metrics that differ by the rounding of exp alone, which is the
+// machine's.
 func (v *Values) same(o *Values) error {
 	if v.Logits != o.Logits {
 		return fmt.Errorf("other logits: SHA-256 %.12s…, the bundle's %.12s…", v.Logits, o.Logits)
@@ -392,8 +393,8 @@ func Compare(a, b *Bundle) *Comparison {
 	return c
 }
 
-// Strongest says, for each pair, which cells change its answer most, in order. In a trace these cells give most of
-// the clean answer back.
+// Strongest says, for each pair, which cells change its answer most, in order. In a trace these cells give most of the
+// clean answer back.
 func (b *Bundle) Strongest(n int) (lines []string) {
 	for i := range b.Manifest.Pairs {
 		p := &b.Manifest.Pairs[i]

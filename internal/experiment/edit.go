@@ -28,8 +28,8 @@ type Edit struct {
 	At    Positions
 	By    float64
 
-	// Rows are the numbers of Replace and Steer, by the name of the node: one row of all positions, or one of each.
-	// A row has the elements that Place means, or all of the node's.
+	// Rows are the numbers of Replace and Steer, by the name of the node: one row of all positions, or one of each. A row
+	// has the elements that Place means, or all of the node's.
 	Rows map[string][][]float32
 }
 
@@ -78,7 +78,7 @@ func (e *Edit) apply(m *karat.Model, p *Prompt) ([]applied, error) {
 	return all, nil
 }
 
-// part is the elements of a row that s means.
+// part returns the elements of a row that s means.
 func (s *site) part(row []float32) ([]float32, error) {
 	size := 1
 	for _, d := range s.node.Shape {
@@ -128,7 +128,7 @@ func (a *applied) write(row []float32, pos, prompt int) {
 	}
 }
 
-// hooks are what a request with edits has.
+// hooks returns what a request with edits has.
 func hooks(all []applied, prompt int) *karat.Hooks {
 	if len(all) == 0 {
 		return nil
@@ -205,7 +205,7 @@ func run(ctx context.Context, m *karat.Model, p *Prompt, h *karat.Hooks, most in
 	return o, nil
 }
 
-// Capture is the values of the nodes of a place at the positions of a prompt, by node, a row of each position.
+// Capture returns the values of the nodes of a place at the positions of a prompt, by node, a row of each position.
 func Capture(ctx context.Context, m *karat.Model, p *Prompt, place Place, at Positions) (map[string][][]float32, error) {
 	sites, err := place.find(m.Nodes())
 	if err != nil {
@@ -243,7 +243,8 @@ func Capture(ctx context.Context, m *karat.Model, p *Prompt, place Place, at Pos
 	return rows, nil
 }
 
-// Means are the means over a prompt's positions of the values of a place's nodes, a row of each node. Sums are in float64.
+// Means returns the means over a prompt's positions of the values of a place's nodes, a row of each node. Sums are in
+// float64.
 func Means(ctx context.Context, m *karat.Model, p *Prompt, place Place) (map[string][][]float32, error) {
 	all, err := Capture(ctx, m, p, place, Positions{})
 	if err != nil {
@@ -255,7 +256,7 @@ func Means(ctx context.Context, m *karat.Model, p *Prompt, place Place) (map[str
 	return all, nil
 }
 
-// meanOf is the mean of rows of equal length, in order.
+// meanOf returns the mean of rows of equal length, in order.
 func meanOf(rows [][]float32) []float32 {
 	mean := make([]float32, len(rows[0]))
 	for i := range mean {
@@ -268,7 +269,7 @@ func meanOf(rows [][]float32) []float32 {
 	return mean
 }
 
-// RowsOf is the same rows for every node of a place.
+// RowsOf returns the same rows for every node of a place.
 func RowsOf(m *karat.Model, place Place, rows [][]float32) (map[string][][]float32, error) {
 	sites, err := place.find(m.Nodes())
 	if err != nil {
@@ -281,7 +282,7 @@ func RowsOf(m *karat.Model, place Place, rows [][]float32) (map[string][][]float
 	return all, nil
 }
 
-// Direction is a row for each node of a place: the mean of its values at positions of a prompt, less that of
+// Direction returns a row for each node of a place: the mean of its values at positions of a prompt, less that of
 // another's where minus is not nil.
 func Direction(ctx context.Context, m *karat.Model, place Place, at Positions, of, minus *Prompt) (map[string][][]float32, error) {
 	plus, err := Capture(ctx, m, of, place, at)

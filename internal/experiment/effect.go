@@ -87,7 +87,7 @@ func Measure(ctx context.Context, m *karat.Model, p *Prompt, edits []Edit, top i
 	return e, nil
 }
 
-// NewPrompt is ids with the texts of their tokens.
+// NewPrompt returns ids with the texts of their tokens.
 func NewPrompt(m *karat.Model, text string, ids []int) *Prompt {
 	p := &Prompt{Text: text, IDs: ids}
 	for _, id := range ids {

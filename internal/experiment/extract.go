@@ -28,8 +28,8 @@ type States struct {
 	positions, tokens []int32  // at which its rows were taken; -1 for a mean over several
 }
 
-// Extract computes prompts, and pools the values of a place's nodes over positions of each: their mean, in float64, of which
-// a single one is the value itself. tell is called after each prompt.
+// Extract computes prompts, and pools the values of a place's nodes over positions of each: their mean, in float64, of
+// which a single one is the value itself. tell is called after each prompt.
 func Extract(ctx context.Context, m *karat.Model, prompts []*Prompt, place Place, at Positions, tell func(done, total int)) (*States, error) {
 	sites, err := place.find(m.Nodes())
 	if err != nil {
@@ -108,7 +108,8 @@ func (s *States) WriteJSONLines(w io.Writer) error {
 	return b.Flush()
 }
 
-// WriteNumPy writes one array [prompts, nodes, elements], or [prompts, elements] of one node. All must have as many elements.
+// WriteNumPy writes one array [prompts, nodes, elements], or [prompts, elements] of one node. All must have as many
+// elements.
 func (s *States) WriteNumPy(w io.Writer) error {
 	size := s.Sizes[0]
 	var all []float32

@@ -34,12 +34,12 @@ type Values struct {
 	Logits      string      `json:"logits_sha256"`
 }
 
-// metric is the value of a spec's metric, nil where there is none.
+// metric returns the value of a spec's metric, nil where there is none.
 func (v *Values) metric(name string) *lab.Number {
 	return map[string]*lab.Number{"logit_difference": v.Difference, "probability": v.Probability, "kl": v.KL}[name]
 }
 
-// key is what tells a cell from others.
+// key returns what tells a cell from others.
 func (c *Cell) key() string { return fmt.Sprintf("%d %s %s %s", c.Pair, c.Node, c.Head, c.At) }
 
 // Pair is a stimulus in a template.
@@ -270,10 +270,10 @@ func (r *Runner) list(pair int, col column) error {
 	return nil
 }
 
-// Len is the number of cells.
+// Len returns the number of cells.
 func (r *Runner) Len() int { return len(r.grid) }
 
-// Key is what tells the i-th cell from others.
+// Key returns what tells the i-th cell from others.
 func (r *Runner) Key(i int) string { return r.grid[i].key() }
 
 // cell computes the i-th.
@@ -340,7 +340,7 @@ func (r *Runner) pathsOf(ctx context.Context, pair int) (*paths, error) {
 	return r.paths, err
 }
 
-// receivers are the nodes at which paths end.
+// receivers returns the nodes at which paths end.
 func (r *Runner) receivers() (all []site, err error) {
 	heads, err := ParseSet(r.Spec.ReceiverHeads)
 	if err != nil {
@@ -357,7 +357,7 @@ func (r *Runner) receivers() (all []site, err error) {
 	return all, nil
 }
 
-// values0 are the values of a clean run at all nodes of the grid. Those of one pair are kept.
+// values0 returns the values of a clean run at all nodes of the grid. Those of one pair are kept.
 func (r *Runner) values0(ctx context.Context, pair int) (map[string][][]float32, error) {
 	if r.taken[pair] != nil {
 		return r.taken[pair], nil
@@ -388,7 +388,7 @@ func (r *Runner) values0(ctx context.Context, pair int) (map[string][][]float32,
 	return all, nil
 }
 
-// values are the metrics of logits.
+// values returns the metrics of logits.
 func (r *Runner) values(p *Pair, logits, clean []float32) Values {
 	v := Values{Logits: hashOf(logits)}
 	number := func(x float64) *lab.Number { n := lab.Number(x); return &n }
@@ -409,7 +409,7 @@ func (r *Runner) values(p *Pair, logits, clean []float32) Values {
 	return v
 }
 
-// hashOf is the SHA-256 of numbers, in little endian.
+// hashOf returns the SHA-256 of numbers, in little endian.
 func hashOf(x []float32) string {
 	b := make([]byte, 4*len(x))
 	for i, v := range x {

@@ -29,7 +29,7 @@ const pageHead = `<!doctype html>
 <h1>%s</h1>
 `
 
-// page is the bundle as a page without scripts and without network: a heat map for each pair and metric.
+// page returns the bundle as a page without scripts and without network: a heat map for each pair and metric.
 func (b *Bundle) page() []byte {
 	m, w := &b.Manifest, &bytes.Buffer{}
 	title := html.EscapeString(m.Name)
@@ -69,7 +69,7 @@ type heat struct {
 	from, to      float64 // values of the runs without interventions: from is pale, to dark
 }
 
-// maps are those of a pair.
+// maps returns those of a pair.
 func (b *Bundle) maps(pair int) (all []heat) {
 	p := &b.Manifest.Pairs[pair]
 	heads, ats := false, []string{}
@@ -163,7 +163,7 @@ func (h *heat) draw(w io.Writer) {
 	fmt.Fprintln(w, "</svg>")
 }
 
-// share is how far v has come from pale to dark.
+// share returns how far v has come from pale to dark.
 func (h *heat) share(v float64) float64 { return (v - h.from) / (h.to - h.from) }
 
 // legend says what the colors are, red only where it is.
@@ -176,7 +176,7 @@ func (h *heat) legend() string {
 	return fmt.Sprintf("Pale is %s, dark is %s.", lab.Digits(h.from), lab.Digits(h.to))
 }
 
-// shade is pale at 0, blue to 1, red to -1, and grey where there is no number.
+// shade returns pale at 0, blue to 1, red to -1, and grey where there is no number.
 func shade(share float64) string {
 	if math.IsNaN(share) || math.IsInf(share, 0) {
 		return "#999"

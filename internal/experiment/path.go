@@ -15,8 +15,8 @@ type stream struct {
 	branch map[string]bool // the nodes that add to it
 }
 
-// newStream finds the stream. A norm of it that is added to in turn is an error: behind that norm the sum is no longer one
-// of what the layers add, so that freezing these would not tell a path.
+// newStream finds the stream. A norm of it that is added to in turn is an error: behind that norm the sum is no longer
+// one of what the layers add, so that freezing these would not tell a path.
 func newStream(nodes []karat.Node) (*stream, error) {
 	s, normed := &stream{nodes, map[string]bool{}, map[string]bool{}}, map[string]string{}
 	for _, n := range nodes {
@@ -49,8 +49,9 @@ func newStream(nodes []karat.Node) (*stream, error) {
 	return s, nil
 }
 
-// fed are the branches by which a node's value gets into the stream: of attention that of its layer. A node of the stream
-// is an error, and so is one that gets there only through other positions, as a key, or comes to none of the receivers.
+// fed returns the branches by which a node's value gets into the stream: of attention that of its layer. A node of the
+// stream is an error, and so is one that gets there only through other positions, as a key, or comes to none of the
+// receivers.
 func (s *stream) fed(name string, receivers []site) (map[string]bool, error) {
 	if s.in[name] {
 		return nil, fmt.Errorf("node %s: it is the residual stream itself: take what is added to it, such as attention or the feed-forward network", name)
@@ -141,8 +142,8 @@ func receives(receivers []site, n karat.Node) bool {
 }
 
 // run gives the outcome of e, the sender, on the receivers alone. One run has the edit, while all that attention and
-// feed-forward networks add to the stream is as without it, but for the sender's own branch. What the
-// receivers then are is written into a second run, in which nothing is frozen.
+// feed-forward networks add to the stream is as without it, but for the sender's own branch. What the receivers then
+// are is written into a second run, in which nothing is frozen.
 func (x *paths) run(ctx context.Context, e Edit) (*Outcome, error) {
 	sender, err := prepare(ctx, x.model, x.prompt, []Edit{e})
 	if err != nil {

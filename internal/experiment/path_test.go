@@ -10,7 +10,7 @@ import (
 	"github.com/karat-run/karat/internal/dev/golden"
 )
 
-// loaded is a model with a pair of prompts, closed when the test ends.
+// loaded returns a model with a pair of prompts, closed when the test ends.
 func loaded(t *testing.T, path string) (m *karat.Model, clean, corrupted *Prompt) {
 	t.Helper()
 	m, err := karat.Load(t.Context(), path, karat.Options{Threads: 2, Context: 64})
@@ -27,7 +27,7 @@ func loaded(t *testing.T, path string) (m *karat.Model, clean, corrupted *Prompt
 	return m, NewPrompt(m, "clean", ids), NewPrompt(m, "corrupted", other)
 }
 
-// pathOf is the outcome of a path: the clean run's values of a node at a position, as far as they reach receivers.
+// pathOf returns the outcome of a path: the clean run's values of a node at a position, as far as they reach receivers.
 func pathOf(t *testing.T, m *karat.Model, clean, corrupted *Prompt, from, at string, to ...string) (*Outcome, error) {
 	t.Helper()
 	var receivers []site
@@ -54,8 +54,8 @@ func pathOf(t *testing.T, m *karat.Model, clean, corrupted *Prompt, from, at str
 
 var demoPath = filepath.Join("..", "..", "cmd", "karat", "demo.gguf")
 
-// TestPathByHand: what a receiver on the stream gets is the sum that a person makes: the corrupted run's values, and in the
-// sender's place its branch of a run with the edit. With it as the only receiver, that is also the whole path.
+// TestPathByHand: what a receiver on the stream gets is the sum that a person makes: the corrupted run's values, and in
+// the sender's place its branch of a run with the edit. With it as the only receiver, that is also the whole path.
 func TestPathByHand(t *testing.T) {
 	m, clean, corrupted := loaded(t, demoPath)
 	last, _ := ParsePositions("last")

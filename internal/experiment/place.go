@@ -1,5 +1,5 @@
-// Package experiment changes what a model computes, and measures what that changes: interventions at
-// nodes (Edit), grids of them over stimuli (Spec), and states that probes are trained on (Extract).
+// Package experiment changes what a model computes, and measures what that changes: interventions at nodes (Edit),
+// grids of them over stimuli (Spec), and states that probes are trained on (Extract).
 package experiment
 
 import (
@@ -45,7 +45,7 @@ func (s Set) has(i int) bool {
 	return len(s) == 0 || slices.ContainsFunc(s, func(x span) bool { return x.from <= i && i <= x.to })
 }
 
-// max is the largest number, -1 in an empty set.
+// max returns the largest number, -1 in an empty set.
 func (s Set) max() int {
 	most := -1
 	for _, x := range s {
@@ -66,9 +66,9 @@ type where struct {
 	pattern  *regexp.Regexp
 }
 
-// ParsePositions reads a list, separated by commas, of all, prompt, generated, last, root (the first), numbers,
-// ranges as 3-5, negative numbers from the prompt's end, and text:PATTERN, which is the rest of s: the tokens
-// that the pattern, a regular expression, matches a part of.
+// ParsePositions reads a list, separated by commas, of all, prompt, generated, last, root (the first), numbers, ranges
+// as 3-5, negative numbers from the prompt's end, and text:PATTERN, which is the rest of s: the tokens that the
+// pattern, a regular expression, matches a part of.
 func ParsePositions(s string) (p Positions, err error) {
 	p.Said = s
 	for rest := s; rest != ""; {
@@ -117,7 +117,7 @@ type Prompt struct {
 	Tokens []string `json:"tokens"`
 }
 
-// matched are the positions of the tokens that a pattern matches a part of.
+// matched returns the positions of the tokens that a pattern matches a part of.
 func (p *Prompt) matched(re *regexp.Regexp) (at []int) {
 	var ends []int
 	text := ""
@@ -137,8 +137,8 @@ func (p *Prompt) matched(re *regexp.Regexp) (at []int) {
 	return at
 }
 
-// Of are the positions of a prompt, in order, and whether generated ones are meant, too. The zero Positions
-// are all.
+// Of returns the positions of a prompt, in order, and whether generated ones are meant, too. The zero Positions are
+// all.
 func (p Positions) Of(prompt *Prompt) (at []int, generated bool, err error) {
 	n := len(prompt.IDs)
 	in := make([]bool, n)
@@ -196,12 +196,12 @@ type site struct {
 	size int    // how many elements these are
 }
 
-// match is a pattern as a regular expression.
+// match returns a pattern as a regular expression.
 func match(pattern string) *regexp.Regexp {
 	return regexp.MustCompile("^(blk\\.[0-9]+\\.)?" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$")
 }
 
-// find are the nodes of p. Where heads are wanted of a node that has none, but reads one that has them, as the
+// find returns the nodes of p. Where heads are wanted of a node that has none, but reads one that has them, as the
 // product behind attention, it is that one.
 func (p *Place) find(nodes []karat.Node) (sites []site, err error) {
 	if p.Node == "" {
@@ -252,7 +252,7 @@ func near(pattern string, nodes []karat.Node) string {
 	return "; near it are " + strings.Join(found, ", ")
 }
 
-// site is the part of n that p means.
+// site returns the part of n that p means.
 func (p *Place) site(n karat.Node) (site, error) {
 	size := 1
 	for _, d := range n.Shape {

@@ -81,8 +81,8 @@ type Answer struct {
 	*Score
 	Choices []Score `json:"choices,omitempty"`
 
-	// The likeliest choice, and the likeliest for its length: lm-evaluation-harness counts as right by these in
-	// acc, acc_norm and acc_bytes. Spaces before a choice are its target_delimiter, and no part of the length.
+	// The likeliest choice, and the likeliest for its length: lm-evaluation-harness counts as right by these in acc,
+	// acc_norm and acc_bytes. Spaces before a choice are its target_delimiter, and no part of the length.
 	Best       *int `json:"best,omitempty"`
 	BestByRune *int `json:"best_by_characters,omitempty"`
 	BestByByte *int `json:"best_by_bytes,omitempty"`
@@ -95,9 +95,9 @@ type Scorer struct {
 	Parts bool // the tokens' scores, too
 }
 
-// Pair is the ids of a context and of its continuation, as lm-evaluation-harness cuts them: spaces at the
-// context's end belong to the continuation, both are encoded together, and the context has as many of the ids as
-// it has alone. Without a context a BOS, or the end of a text, is one.
+// Pair returns the ids of a context and of its continuation, as lm-evaluation-harness cuts them: spaces at the
+// context's end belong to the continuation, both are encoded together, and the context has as many of the ids as it has
+// alone. Without a context a BOS, or the end of a text, is one.
 func (s *Scorer) Pair(ctx context.Context, before, continuation string) (ids []int, from int, err error) {
 	trimmed := strings.TrimRight(before, " \t\n\v\f\r")
 	continuation, before = before[len(trimmed):]+continuation, trimmed

@@ -12,7 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// open is a model, closed when the test ends.
+// open returns a model, closed when the test ends.
 func open(t *testing.T, path string, o karat.Options) *karat.Model {
 	t.Helper()
 	m, err := karat.Load(t.Context(), path, o)
@@ -106,11 +106,11 @@ func TestScoreForms(t *testing.T) {
 	}
 }
 
-// TestHarness: on a small set the numbers are lm-evaluation-harness's, found by hand from logits with its definitions. Its
-// loglikelihood is the sum of the continuation's log-softmax after the context, and is_greedy whether each token is the
-// argmax; acc takes the choice of the largest sum, acc_norm of the largest sum for len(choice) characters, acc_bytes for its
-// UTF-8 bytes, where the choice is without the target_delimiter " " (lm_eval/api/task.py, process_results of
-// multiple_choice). loglikelihood_rolling is the sum of all tokens of a text after the prefix token
+// TestHarness: on a small set the numbers are lm-evaluation-harness's, found by hand from logits with its definitions.
+// Its loglikelihood is the sum of the continuation's log-softmax after the context, and is_greedy whether each token is
+// the argmax; acc takes the choice of the largest sum, acc_norm of the largest sum for len(choice) characters,
+// acc_bytes for its UTF-8 bytes, where the choice is without the target_delimiter " " (lm_eval/api/task.py,
+// process_results of multiple_choice). loglikelihood_rolling is the sum of all tokens of a text after the prefix token
 // (lm_eval/utils.py, get_rolling_token_windows with a context of 1), and bits_per_byte that sum by its bytes and ln 2.
 func TestHarness(t *testing.T) {
 	m := open(t, golden.Model(t, "tiny-qwen3"), karat.Options{Threads: 2, Context: 64, Precision: karat.Float64})

@@ -156,5 +156,5 @@ func (s *Spec) checkStimuli() error {
 // writes reports whether values of a clean run are written into a corrupted one.
 func (s *Spec) writes() bool { return s.Kind == "trace" || s.Kind == "path" }
 
-// Hash is the SHA-256 of the spec's text.
+// Hash returns the SHA-256 of the spec's text.
 func (s *Spec) Hash() string { return s.hash }

@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// Try is not to be had here: its error is errors.ErrUnsupported.
+// Try fails with errors.ErrUnsupported.
 func Try(*os.File) (bool, error) {
 	return false, fmt.Errorf("this system locks no files: %w", errors.ErrUnsupported)
 }

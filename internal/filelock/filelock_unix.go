@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Try locks an open file for this process, until it is closed, and reports whether it could: another process may have it.
+// Try locks an open file for this process, until it is closed, and reports whether it could: another process may have
+// it.
 func Try(f *os.File) (bool, error) {
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)

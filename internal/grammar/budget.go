@@ -7,8 +7,8 @@ import (
 	"github.com/karat-run/karat/internal/syntax"
 )
 
-// Budget holds an answer's reasoning to so many tokens. Behind them the mark comes that ends it, and then whatever the model says. It is
-// for one goroutine at a time.
+// Budget holds an answer's reasoning to so many tokens. Behind them the mark comes that ends it, and then whatever the
+// model says. It is for one goroutine at a time.
 type Budget struct {
 	Within interface { // what the answer must fit besides; nil is anything
 		Mask() (*sample.Mask, error)
@@ -27,12 +27,13 @@ type Budget struct {
 	mask sample.Mask
 }
 
-// due reports whether a token of the mark comes next. No grammar has a place for it within a character, which ends first.
+// due reports whether a token of the mark comes next. No grammar has a place for it within a character, which ends
+// first.
 func (b *Budget) due() bool {
 	return b.at > 0 || b.Parser.Thinks() && b.Tokens < len(b.Close) && (b.Within == nil || b.Decoder.Whole())
 }
 
-// Mask is the tokens that may come next; nil is any.
+// Mask returns the tokens that may come next; nil is any.
 func (b *Budget) Mask() (*sample.Mask, error) {
 	switch {
 	case b.due():

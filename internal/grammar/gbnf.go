@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// GBNF is the texts of the rule root of a grammar in llama.cpp's notation.
+// GBNF returns the texts of the rule root of a grammar in llama.cpp's notation.
 func GBNF(source string) (*Grammar, error) {
 	return compile(context.Background(), nil, func(b *builder) (*node, error) { return gbnfNode(b, source), nil })
 }
 
-// gbnfNode is the rule root of a grammar.
+// gbnfNode returns the rule root of a grammar.
 func gbnfNode(b *builder, source string) *node {
 	if len(source) > MaxSource {
 		giveUp("it has %d bytes, at most %d are taken", len(source), MaxSource)
@@ -24,7 +24,7 @@ func gbnfNode(b *builder, source string) *node {
 	return p.root("root")
 }
 
-// root is the node of the rule from which a text begins.
+// root returns the node of the rule from which a text begins.
 func (p *gbnf) root(name string) *node {
 	root := p.rules[name]
 	if root == nil || !root.defined {
@@ -116,7 +116,7 @@ func (p *gbnf) name() *gbnfRule {
 	return p.ref(name)
 }
 
-// ref is the rule of a name, defined or not yet.
+// ref returns the rule of a name, defined or not yet.
 func (p *gbnf) ref(name string) *gbnfRule {
 	r := p.rules[name]
 	if r == nil {
@@ -357,7 +357,7 @@ func number(s string) (n int32, ok bool) {
 	return int32(min(v, maxCount)), v <= maxCount
 }
 
-// measure is how many references are below an item, at most tall.
+// measure returns how many references are below an item, at most tall.
 func (p *gbnf) measure(x *gbnfItem) int {
 	p.b.t.burn(1)
 	most := 0

@@ -1,17 +1,16 @@
-// Package grammar says which tokens may come next in a text that must fit a grammar: a JSON schema,
-// a regular expression, or GBNF, llama.cpp's grammars.
+// Package grammar says which tokens may come next in a text that must fit a grammar: a JSON schema, a regular
+// expression, or GBNF, llama.cpp's grammars.
 //
-// A grammar is an automaton over bytes with two levels. Its regular parts, such as a JSON string, are
-// terms (term.go); the derivative of a term by a byte is the term of what may follow (Brzozowski,
-// Derivatives of Regular Expressions, 1964), so the states of a part are the terms that are met, built
-// when they are. The parts above them, such as objects within objects, are nodes (node.go): a state of the
-// whole is a set of pairs of a part's state and a stack of what comes after the part. Terms, stacks
-// and states are hash-consed: equal ones are one.
+// A grammar is an automaton over bytes with two levels. Its regular parts, such as a JSON string, are terms (term.go);
+// the derivative of a term by a byte is the term of what may follow (Brzozowski, Derivatives of Regular Expressions,
+// 1964), so the states of a part are the terms that are met, built when they are. The parts above them, such as objects
+// within objects, are nodes (node.go): a state of the whole is a set of pairs of a part's state and a stack of what
+// comes after the part. Terms, stacks and states are hash-consed: equal ones are one.
 //
-// The tokens that may come next are found by walking a trie of the vocabulary together with the automaton
-// (mask.go). A walk within a part does not depend on the stack, so it is done once, however deep the part
-// stands. Only tokens that go beyond the part's end are looked at for each stack. XGrammar (2024) and
-// llguidance (2025) divide the work in a similar way.
+// The tokens that may come next are found by walking a trie of the vocabulary together with the automaton (mask.go). A
+// walk within a part does not depend on the stack, so it is done once, however deep the part stands. Only tokens that
+// go beyond the part's end are looked at for each stack. XGrammar (2024) and llguidance (2025) divide the work in a
+// similar way.
 package grammar
 
 import (
@@ -70,7 +69,7 @@ type generation struct {
 	bytes int // once it is forgotten
 }
 
-// Special is how a grammar and a vocabulary spell a special token: text never has the byte 0xff.
+// Special returns how a grammar and a vocabulary spell a special token: text never has the byte 0xff.
 func Special(name string) []byte { return append(append([]byte{0xff}, name...), 0xff) }
 
 // tooMuch is what a build panics with.
@@ -91,10 +90,11 @@ func caught(err *error) {
 
 var uids atomic.Uint64 // names states among those of all grammars
 
-// Bytes is about how much memory the grammar takes now.
+// Bytes returns about how much memory the grammar takes now.
 func (g *Grammar) Bytes() int { return int(g.terms.share.held.Load()) }
 
-// Ignored returns the paths of what the source says and the grammar does not heed: formats of texts that it does not know.
+// Ignored returns the paths of what the source says and the grammar does not heed: formats of texts that it does not
+// know.
 func (g *Grammar) Ignored() []string { return g.ignored }
 
 // Free gives the grammar's share back to the room that it is in.

@@ -152,8 +152,8 @@ func (v *value) append(b []byte) []byte {
 	return append(b, v.text...)
 }
 
-// canonical is a text that two values have in common if they are one in JSON, as 1 and 1.0 are, or objects whose names are in another
-// order.
+// canonical returns a text that two values have in common if they are one in JSON, as 1 and 1.0 are, or objects whose
+// names are in another order.
 func (v *value) canonical(w *work) string {
 	if v.same == "" {
 		switch v.kind {
@@ -201,7 +201,8 @@ func appendRune(b []byte, r rune) []byte {
 	return utf8.AppendRune(b, r)
 }
 
-// jsonChar is one of the characters as a string of JSON has them, with the escapes that it needs. The escaped ones have one in any case.
+// jsonChar returns one of the characters as a string of JSON has them, with the escapes that it needs. The escaped ones
+// have one in any case.
 func (t *termTable) jsonChar(r runes, escaped ...rune) *term {
 	return t.once(`"`+string(escaped), r, func() *term { return t.jsonCharNew(r, escaped) })
 }
@@ -221,7 +222,8 @@ func (t *termTable) jsonCharNew(r runes, escaped []rune) *term {
 	return t.or(list...)
 }
 
-// jsonFree is a character of a string in any form that JSON has: raw, \n or \u000a. Halves of surrogate pairs come together.
+// jsonFree returns a character of a string in any form that JSON has: raw, \n or \u000a. Halves of surrogate pairs come
+// together.
 func (t *termTable) jsonFree() *term {
 	digit := func(s string) *term {
 		var all set
@@ -243,14 +245,14 @@ func (t *termTable) jsonFree() *term {
 	return t.or(t.utf8(runes{0x20, utf8.MaxRune}.but('"', '\\')), t.cat(t.byte('\\'), t.or(t.class(short), t.cat(t.byte('u'), t.or(plain, pair)))))
 }
 
-// oneOf is one of some texts: those with the same beginning share it.
+// oneOf returns one of some texts: those with the same beginning share it.
 func (t *termTable) oneOf(texts []string) *term {
 	texts = slices.Clone(texts)
 	slices.Sort(texts)
 	return t.branches(slices.Compact(texts), 0)
 }
 
-// branches is the rest of texts, which are sorted and have the first n bytes in common.
+// branches returns the rest of texts, which are sorted and have the first n bytes in common.
 func (t *termTable) branches(texts []string, n int) *term {
 	if len(texts) == 0 {
 		return t.none

@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// Lark is the texts of the rule start of a grammar in the notation of the Python library Lark. Rules and terminals are the same to it: the
-// text is characters, and no lexer decides between terminals.
+// Lark returns the texts of the rule start of a grammar in the notation of the Python library Lark. Rules and terminals
+// are the same to it: the text is characters, and no lexer decides between terminals.
 func Lark(source string) (*Grammar, error) {
 	return compile(context.Background(), nil, func(b *builder) (*node, error) { return larkNode(b, source, b.t.utf8, false), nil })
 }
 
-// larkNode is the rule start of a grammar of texts whose characters are written as char has it.
+// larkNode returns the rule start of a grammar of texts whose characters are written as char has it.
 func larkNode(b *builder, source string, char func(runes) *term, inner bool) *node {
 	if len(source) > MaxSource {
 		giveUp("it has %d bytes, at most %d are taken", len(source), MaxSource)

@@ -59,8 +59,8 @@ func larkSchema(source string) []byte {
 	return append(append([]byte(`{"type":"string","lark":`), appendString(nil, source)...), '}')
 }
 
-// TestLarkArguments: whatever is drawn, in every syntax of calls the argument that is read fits its grammar, marks within it or not. Where
-// strings have no escapes, a grammar whose texts may have the mark that ends them is refused.
+// TestLarkArguments: whatever is drawn, in every syntax of calls the argument that is read fits its grammar, marks
+// within it or not. Where strings have no escapes, a grammar whose texts may have the mark that ends them is refused.
 func TestLarkArguments(t *testing.T) {
 	v := vocabulary(3000)
 	for _, source := range []string{

@@ -74,7 +74,7 @@ type walker struct {
 	same *found   // and that mask
 }
 
-// borrow is a walker that nobody else has.
+// borrow returns a walker that nobody else has.
 func (v *Vocabulary) borrow() *walker {
 	v.mu.Lock()
 	w := v.walker
@@ -105,7 +105,7 @@ func (w *walker) set(ids []int32) {
 	}
 }
 
-// take is the tokens that were set, which are set no more.
+// take returns the tokens that were set, which are set no more.
 func (w *walker) take() sample.Mask {
 	n := 0
 	for _, x := range w.bits {
@@ -135,7 +135,7 @@ func (w *walker) add(m *sample.Mask) {
 	w.set(m.IDs)
 }
 
-// mask is the tokens that may come next in a state, and the state, which may be built anew.
+// mask returns the tokens that may come next in a state, and the state, which may be built anew.
 func (v *Vocabulary) mask(ctx context.Context, g *Grammar, s *state, named []named) (*state, *sample.Mask, error) {
 	k := key{kind: ofState, uid: s.uid}
 	if f := v.get(k); f != nil {
@@ -196,7 +196,7 @@ func (v *Vocabulary) find(g *Grammar, s *state, named []named) *found {
 	return f
 }
 
-// within is the tokens, and beginnings of tokens, that stay within a part.
+// within returns the tokens, and beginnings of tokens, that stay within a part.
 func (v *Vocabulary) within(w *walker, g *Grammar, p *part, i uint8) *found {
 	k := key{kind: ofPart, trie: i, text: g.terms.digest(p.t)}
 	if f := v.get(k); f != nil {
@@ -235,7 +235,7 @@ func (v *Vocabulary) within(w *walker, g *Grammar, p *part, i uint8) *found {
 	return f
 }
 
-// beyond is the tokens that end part p at one of its exits, before their last byte, and go on in state s.
+// beyond returns the tokens that end part p at one of its exits, before their last byte, and go on in state s.
 func (v *Vocabulary) beyond(w *walker, g *Grammar, p *part, i uint8, exits []int32, s *state) *found {
 	k := key{kind: afterPart, trie: i, uid: p.uid, after: s.uid}
 	if f := v.get(k); f != nil {

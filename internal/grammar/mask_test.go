@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// vocabulary is n tokens of the kinds that vocabularies have: bytes, numbers, signs of JSON beside each other, and
+// vocabulary returns n tokens of the kinds that vocabularies have: bytes, numbers, signs of JSON beside each other, and
 // words, with and without a blank before them.
 func vocabulary(n int) *Vocabulary {
 	r := rand.New(rand.NewPCG(1, 2))
@@ -216,7 +216,7 @@ const (
 	realistic = `{"title": "The strange plate", "summary": "A man from nowhere comes to a town by the sea, where nobody is what he seems to be, and starts to ask about a plate that was stolen ten years before. The mayor, who has his own reasons, tries to stop him.", "year": 1987, "rating": 7.25, "genre": "drama", "released": "1987-11-02", "seen": true, "cast": [{"name": "Anna Berg", "role": "the mayor's sister", "mail": "anna@example.com"}, {"name": "Tom Stone", "role": null, "mail": "tom.stone@mail.example.org"}, {"name": "Peter Chan", "role": "a fisherman", "mail": "p@x.y"}]}`
 )
 
-// cut is a text in the longest tokens of a vocabulary.
+// cut returns a text in the longest tokens of a vocabulary.
 func cut(v *Vocabulary, text string) (ids []int) {
 	byText := map[string]int{}
 	for id, b := range v.text {
@@ -234,8 +234,8 @@ func cut(v *Vocabulary, text string) (ids []int) {
 	return ids
 }
 
-// TestPartsShared asks for the masks of a grammar that was compiled twice: the second one walks the vocabulary
-// for no part again.
+// TestPartsShared asks for the masks of a grammar that was compiled twice: the second one walks the vocabulary for no
+// part again.
 func TestPartsShared(t *testing.T) {
 	v := vocabulary(4 << 10)
 	parts := func() (n int) {
@@ -265,8 +265,8 @@ func TestPartsShared(t *testing.T) {
 	}
 }
 
-// BenchmarkMask is a token of a realistic answer at a vocabulary of 128k: of the first grammar that a vocabulary
-// sees, of a new grammar of a kind that it has seen, both with the time to compile it, and of one whose masks are kept.
+// BenchmarkMask is a token of a realistic answer at a vocabulary of 128k: of the first grammar that a vocabulary sees,
+// of a new grammar of a kind that it has seen, both with the time to compile it, and of one whose masks are kept.
 func BenchmarkMask(b *testing.B) {
 	v := vocabulary(128 << 10)
 	ids := cut(v, realistic)

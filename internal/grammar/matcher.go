@@ -45,8 +45,8 @@ func (m *Matcher) at(s *state) {
 	}
 }
 
-// Mask is the tokens that may come next. Tokens that end the text are among them where the text fits the
-// grammar as it is. The mask is shared and not to be changed.
+// Mask returns the tokens that may come next. Tokens that end the text are among them where the text fits the grammar
+// as it is. The mask is shared and not to be changed.
 func (m *Matcher) Mask() (*sample.Mask, error) {
 	if m.ended {
 		return nil, errors.New("the text has ended")
@@ -96,7 +96,7 @@ func (v *Vocabulary) isEnd(id int32) bool {
 	return false
 }
 
-// read is the state after bytes.
+// read returns the state after bytes.
 func (g *Grammar) read(ctx context.Context, s *state, b []byte) (*state, error) {
 	next := s
 	for i := 0; i < len(b) && next != nil && next.gen == g.gen.Load(); i++ {
@@ -141,7 +141,7 @@ func (g *Grammar) try(forget bool, s *state, do func(s *state)) (err error) {
 	return nil
 }
 
-// adopted is a state of what was forgotten, built anew.
+// adopted returns a state of what was forgotten, built anew.
 func (g *Grammar) adopted(s *state) *state {
 	terms, stacks := map[*term]*term{}, map[*stack]*stack{nil: nil}
 	var push func(k *stack) *stack

@@ -116,8 +116,8 @@ func (b *builder) grammar(root *node) (*Grammar, error) {
 func (b *builder) classify(g *Grammar) {
 	for s := range b.t.sets {
 		b.t.burn(32)
-		// Each class is cut into the bytes that are in the set and the others. Classes have numbers in the order of their first bytes,
-		// whatever the order of the sets.
+		// Each class is cut into the bytes that are in the set and the others. Classes have numbers in the order of their
+		// first bytes, whatever the order of the sets.
 		var seen [512]int
 		g.reps = g.reps[:0]
 		for i := range 256 {
@@ -137,8 +137,8 @@ func (b *builder) classify(g *Grammar) {
 	}
 }
 
-// settle finds the nodes that the empty text fits, and the nodes that some text fits, each once, and takes away
-// the choices that none does.
+// settle finds the nodes that the empty text fits, and the nodes that some text fits, each once, and takes away the
+// choices that none does.
 func (b *builder) settle() {
 	b.spread(func(n *node) *bool { return &n.null })
 	b.spread(func(n *node) *bool { return &n.productive })
@@ -152,8 +152,8 @@ func (b *builder) settle() {
 	}
 }
 
-// spread finds the nodes for which something holds that holds of a row if it does of all of its list, and
-// of other nodes if it does of one.
+// spread finds the nodes for which something holds that holds of a row if it does of all of its list, and of other
+// nodes if it does of one.
 func (b *builder) spread(holds func(*node) *bool) {
 	above := make([][]*node, len(b.nodes))
 	missing := make([]int, len(b.nodes))
@@ -216,7 +216,8 @@ func (n *node) leftmost() error {
 	return nil
 }
 
-// stack is what must come after a part: node n from place i on, or n, a many, i to j times more; then next. nil is nothing.
+// stack is what must come after a part: node n from place i on, or n, a many, i to j times more; then next. nil is
+// nothing.
 type stack struct {
 	n     *node
 	i, j  int32
@@ -411,7 +412,7 @@ func (e *expansion) stack(k *stack) {
 	}
 }
 
-// after is the state that begins with a stack.
+// after returns the state that begins with a stack.
 func (g *Grammar) after(k *stack) *state {
 	if k == nil {
 		return g.end
@@ -424,7 +425,7 @@ func (g *Grammar) after(k *stack) *state {
 	return k.after
 }
 
-// follow is the state after a byte of class c.
+// follow returns the state after a byte of class c.
 func (g *Grammar) follow(s *state, c uint8) *state {
 	if t := s.next[c].Load(); t != nil {
 		return t

@@ -11,8 +11,8 @@ import (
 // maxDigits bounds the digits of a number in a schema.
 const maxDigits = 40
 
-// Numbers that are written have so many digits, so that every reader can hold them: whole numbers fit 64
-// bits, and others a float64.
+// Numbers that are written have so many digits, so that every reader can hold them: whole numbers fit 64 bits, and
+// others a float64.
 const (
 	wholeDigits    = 18
 	fractionDigits = 16
@@ -96,7 +96,7 @@ func (n *numbers) digits(lo, hi byte) *term {
 
 func (n *numbers) digit() *term { return n.digits('0', '9') }
 
-// free is every number, as JSON writes it.
+// free returns every number, as JSON writes it.
 func (n *numbers) free() *term {
 	t := n.t
 	x := t.cat(t.opt(t.byte('-')), n.magnitude())
@@ -107,7 +107,7 @@ func (n *numbers) free() *term {
 	return t.cat(x, t.opt(exponent))
 }
 
-// magnitude is every number that is not negative, without an exponent.
+// magnitude returns every number that is not negative, without an exponent.
 func (n *numbers) magnitude() *term {
 	t := n.t
 	x := t.or(t.byte('0'), t.cat(n.digits('1', '9'), t.repeat(n.digit(), 0, wholeDigits-1)))
@@ -117,7 +117,7 @@ func (n *numbers) magnitude() *term {
 	return t.cat(x, t.opt(t.cat(t.byte('.'), t.repeat(n.digit(), 1, fractionDigits))))
 }
 
-// any is the digits that may come after a whole part.
+// any returns the digits that may come after a whole part.
 func (n *numbers) any() *term {
 	if n.integer {
 		return n.t.unit
@@ -125,7 +125,7 @@ func (n *numbers) any() *term {
 	return n.t.opt(n.t.seq(n.t.byte('.'), n.digit(), n.t.star(n.digit())))
 }
 
-// above is the magnitudes of at least d, or if strict of more than it.
+// above returns the magnitudes of at least d, or if strict of more than it.
 func (n *numbers) above(d *decimal, strict bool) *term {
 	t := n.t
 	whole := d.whole
@@ -136,7 +136,7 @@ func (n *numbers) above(d *decimal, strict bool) *term {
 	return t.or(larger, t.cat(t.text(whole), n.fraction(d.fraction, true, strict)))
 }
 
-// below is the magnitudes of at most d, or if strict of less.
+// below returns the magnitudes of at most d, or if strict of less.
 func (n *numbers) below(d *decimal, strict bool) *term {
 	t := n.t
 	whole := d.whole
@@ -146,7 +146,7 @@ func (n *numbers) below(d *decimal, strict bool) *term {
 	return t.or(t.cat(n.smaller(whole), n.any()), t.cat(t.text(whole), n.fraction(d.fraction, false, strict)))
 }
 
-// larger is the whole numbers above one.
+// larger returns the whole numbers above one.
 func (n *numbers) larger(whole string) *term {
 	t := n.t
 	list := []*term{t.seq(n.digits('1', '9'), t.repeat(n.digit(), int32(len(whole)), int32(len(whole))), t.star(n.digit()))}
@@ -159,7 +159,7 @@ func (n *numbers) larger(whole string) *term {
 	return t.or(list...)
 }
 
-// smaller is the whole numbers below one.
+// smaller returns the whole numbers below one.
 func (n *numbers) smaller(whole string) *term {
 	t := n.t
 	if whole == "0" {
@@ -182,7 +182,7 @@ func (n *numbers) smaller(whole string) *term {
 	return t.or(list...)
 }
 
-// fraction is the point and digits of at least (above) or at most f, or if strict more or less.
+// fraction returns the point and digits of at least (above) or at most f, or if strict more or less.
 func (n *numbers) fraction(f string, above, strict bool) *term {
 	t := n.t
 	if n.integer { // 0 after the point
@@ -231,7 +231,7 @@ type bounds struct {
 	strictLow, strictHigh bool
 }
 
-// between is the numbers within bounds, without exponents.
+// between returns the numbers within bounds, without exponents.
 func (n *numbers) between(b *bounds) *term {
 	t := n.t
 	positive, negative := n.magnitude(), t.and(n.magnitude(), n.above(&decimal{}, true))
@@ -253,7 +253,7 @@ func (n *numbers) between(b *bounds) *term {
 	return t.or(positive, t.cat(t.byte('-'), negative))
 }
 
-// multipleOf is the numbers that are multiples of d, without exponents.
+// multipleOf returns the numbers that are multiples of d, without exponents.
 func (n *numbers) multipleOf(d *decimal) (*term, error) {
 	t, digits, places := n.t, d.whole+d.fraction, len(d.fraction)
 	if n.integer && places > 0 {

@@ -37,7 +37,7 @@ func (g *Grammar) part(t *term) *part {
 	return t.part
 }
 
-// step is what follows p after a byte of class c, the dead state if nothing can.
+// step returns what follows p after a byte of class c, the dead state if nothing can.
 func (g *Grammar) step(p *part, c uint8) *part {
 	if q := p.next[c]; q != nil {
 		return q
@@ -53,8 +53,8 @@ func (g *Grammar) step(p *part, c uint8) *part {
 // searched is what a state costs that a search keeps, in steps: some 700 bytes.
 const searched = 32
 
-// lives reports whether anything fits p. Terms without both and not say it themselves; the others are
-// searched for an accepting state.
+// lives reports whether anything fits p. Terms without both and not say it themselves; the others are searched for an
+// accepting state.
 func (g *Grammar) lives(p *part) bool {
 	if p.life != unknown {
 		return p.life == alive
@@ -87,7 +87,7 @@ func (g *Grammar) lives(p *part) bool {
 	return false
 }
 
-// clampedPart is p for the tokens of a level.
+// clampedPart returns p for the tokens of a level.
 func (g *Grammar) clampedPart(p *part, level int) *part {
 	if !p.t.counts {
 		return p
@@ -101,7 +101,7 @@ func (g *Grammar) clampedPart(p *part, level int) *part {
 // looped says that a part's loops are known.
 const looped = 1 << 31
 
-// loops are the sorts of bytes that leave p as it is.
+// loops returns the sorts of bytes that leave p as it is.
 func (g *Grammar) loops(p *part) uint32 {
 	if p.loops != 0 {
 		return p.loops &^ looped

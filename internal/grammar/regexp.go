@@ -13,13 +13,13 @@ import (
 // maxPattern is the length of the longest regular expression, in bytes.
 const maxPattern = 1 << 16
 
-// Regexp is the texts that a regular expression matches from their beginning to their end. The syntax is
-// that of Go's package regexp, and \uXXXX.
+// Regexp returns the texts that a regular expression matches from their beginning to their end. The syntax is that of
+// Go's package regexp, and \uXXXX.
 func Regexp(pattern string) (*Grammar, error) {
 	return compile(context.Background(), nil, func(b *builder) (*node, error) { return b.regular(b.t.pattern(pattern, b.t.utf8)), nil })
 }
 
-// pattern is a regular expression, of a whole text whose characters are written as char has it.
+// pattern returns a regular expression, of a whole text whose characters are written as char has it.
 func (t *termTable) pattern(pattern string, char func(runes) *term) *term {
 	p := pattern2term{t: t, char: char}
 	x, err := p.compile(pattern, false)
@@ -49,8 +49,8 @@ func (p *pattern2term) compile(pattern string, search bool) (*term, error) {
 	return p.term(re, search, search)
 }
 
-// parsing is what it costs to parse a pattern, in steps. Package syntax builds each class of Unicode anew, and with the flag i it goes
-// through all characters of a range.
+// parsing returns what it costs to parse a pattern, in steps. Package syntax builds each class of Unicode anew, and
+// with the flag i it goes through all characters of a range.
 func parsing(pattern string) int {
 	cost := len(pattern) + 1000*(strings.Count(pattern, `\p`)+strings.Count(pattern, `\P`))
 	if !strings.Contains(pattern, "(?") || !strings.Contains(pattern, "i") {
@@ -221,7 +221,7 @@ func (p *pattern2term) plain(re *syntax.Regexp) (*term, error) {
 	return p.t.repeat(x, lo, hi), nil
 }
 
-// folded is a character, with the characters that differ from it in case alone.
+// folded returns a character, with the characters that differ from it in case alone.
 func folded(r rune, fold bool) runes {
 	if !fold {
 		return runes{r, r}

@@ -31,7 +31,8 @@ func NewRoom(bytes int) *Room {
 // Used returns the bytes that the grammars take, about.
 func (r *Room) Used() int { return int(r.used.Load()) }
 
-// Share returns a grammar's share of a room, for the caller of a key. One caller's grammars are compiled one after the other.
+// Share returns a grammar's share of a room, for the caller of a key. One caller's grammars are compiled one after the
+// other.
 func (r *Room) Share(key string) *Share {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -25,7 +25,7 @@ func (r runes) has(c rune) bool {
 	return false
 }
 
-// but is r without some characters, which are in order.
+// but returns r without some characters, which are in order.
 func (r runes) but(out ...rune) (rest runes) {
 	for i := 0; i < len(r); i += 2 {
 		lo, hi := r[i], r[i+1]
@@ -44,7 +44,7 @@ func (r runes) but(out ...rune) (rest runes) {
 	return rest
 }
 
-// merged is ranges that may overlap, in order and apart.
+// merged returns ranges that may overlap, in order and apart.
 func (r runes) merged() (out runes) {
 	var list [][2]rune
 	for i := 0; i < len(r); i += 2 {
@@ -61,7 +61,7 @@ func (r runes) merged() (out runes) {
 	return out
 }
 
-// others are the characters that are not in r, which is merged.
+// others returns the characters that are not in r, which is merged.
 func (r runes) others() (out runes) {
 	next := rune(0)
 	for i := 0; i < len(r); i += 2 {
@@ -76,7 +76,7 @@ func (r runes) others() (out runes) {
 	return out
 }
 
-// within is the part of r from lo to hi.
+// within returns the part of r from lo to hi.
 func (r runes) within(lo, hi rune) (rest runes) {
 	for i := 0; i < len(r); i += 2 {
 		if a, b := max(r[i], lo), min(r[i+1], hi); a <= b {
@@ -86,12 +86,12 @@ func (r runes) within(lo, hi rune) (rest runes) {
 	return rest
 }
 
-// utf8 is one of the characters, in UTF-8.
+// utf8 returns one of the characters, in UTF-8.
 func (t *termTable) utf8(r runes) *term {
 	return t.once("", r, func() *term { return t.utf8New(r) })
 }
 
-// once is a class of characters in a spelling, which make makes where it is asked for first.
+// once returns a class of characters in a spelling, which make makes where it is asked for first.
 func (t *termTable) once(spelling string, r runes, make func() *term) *term {
 	t.burn(1 + len(r)/8)
 	key := []byte(spelling)

@@ -15,12 +15,12 @@ const (
 	maxSchemas    = 20000 // that are read, one that is referred to once
 )
 
-// JSONSchema is the JSON values that a schema describes. What it does not know is an error that has the path.
+// JSONSchema returns the JSON values that a schema describes. What it does not know is an error that has the path.
 func JSONSchema(text []byte) (*Grammar, error) {
 	return (&Form{Schema: append([]byte{}, text...)}).Compile(context.Background(), nil)
 }
 
-// JSONObject is every JSON object.
+// JSONObject returns every JSON object.
 func JSONObject() *Grammar {
 	g, err := JSONSchema([]byte(`{"type": "object"}`))
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *schema) node(v *value, path string) *node {
 	return s.b.choice(list...)
 }
 
-// typed is the values of one type.
+// typed returns the values of one type.
 func (s *schema) typed(v *value, name, path string) *node {
 	switch name {
 	case "object":
@@ -163,7 +163,7 @@ func (s *schema) typed(v *value, name, path string) *node {
 	return nil
 }
 
-// types are the types that a schema names, none if it names none.
+// types returns the types that a schema names, none if it names none.
 func (s *schema) types(v *value, path string) (types []string) {
 	t := v.fields["type"]
 	if t == nil {
@@ -179,7 +179,7 @@ func (s *schema) types(v *value, path string) (types []string) {
 	return types
 }
 
-// typeNames are the names of a type keyword, each once.
+// typeNames returns the names of a type keyword, each once.
 func (s *schema) typeNames(t *value, path string) (types []string) {
 	list := []*value{t}
 	if t.kind == '[' {
@@ -202,7 +202,7 @@ func (s *schema) typeNames(t *value, path string) (types []string) {
 	return types
 }
 
-// implied are the types that the keywords of a schema without a type speak of.
+// implied returns the types that the keywords of a schema without a type speak of.
 func (s *schema) implied(v *value) (types []string) {
 	for _, name := range []string{"object", "array", "string", "number"} {
 		if slices.ContainsFunc(v.names, func(k string) bool { return slices.Contains(keywords[name], k) }) {
@@ -212,7 +212,7 @@ func (s *schema) implied(v *value) (types []string) {
 	return types
 }
 
-// enum is the values of enum or const that fit the type beside them.
+// enum returns the values of enum or const that fit the type beside them.
 func (s *schema) enum(v *value, path string) *node {
 	for _, name := range v.names {
 		if !annotates(name) && !slices.Contains([]string{"type", "enum", "const", "nullable"}, name) {
@@ -249,7 +249,7 @@ func (s *schema) enum(v *value, path string) *node {
 	return s.b.regular(s.spelled(texts))
 }
 
-// written is a value as a text has it. A string is marked by bytes that no text has where quotes are not JSON's.
+// written returns a value as a text has it. A string is marked by bytes that no text has where quotes are not JSON's.
 func (s *schema) written(x *value) string {
 	if s.quote == nil {
 		return string(x.append(nil))
@@ -273,7 +273,7 @@ func (s *schema) written(x *value) string {
 	return string(x.append(nil))
 }
 
-// spelled is one of some written texts.
+// spelled returns one of some written texts.
 func (s *schema) spelled(texts []string) *term {
 	t := &s.b.t
 	if s.quote == nil {
@@ -298,7 +298,7 @@ func (s *schema) equal(a, b *value) bool {
 	return a == b || a.canonical(&s.b.t.work) == b.canonical(&s.b.t.work)
 }
 
-// anyOf is the values of one of several schemas, each with what stands beside them.
+// anyOf returns the values of one of several schemas, each with what stands beside them.
 func (s *schema) anyOf(v, list *value, path string) *node {
 	if list.kind != '[' || len(list.list) == 0 {
 		s.fail(path+"/anyOf", "want an array of schemas")
@@ -321,7 +321,7 @@ func says(v *value) bool {
 	return slices.ContainsFunc(v.names, func(name string) bool { return !annotates(name) })
 }
 
-// without is a schema without a keyword.
+// without returns a schema without a keyword.
 func without(v *value, keyword string) *value {
 	w := &value{kind: '{', fields: map[string]*value{}}
 	for _, name := range v.names {
@@ -332,7 +332,8 @@ func without(v *value, keyword string) *value {
 	return w
 }
 
-// whitespace may stand between the parts of objects and arrays. It is bounded, so that no text is white space without end.
+// whitespace may stand between the parts of objects and arrays. It is bounded, so that no text is white space without
+// end.
 func (s *schema) whitespace() *term {
 	t := &s.b.t
 	if s.quote != nil {
@@ -341,17 +342,17 @@ func (s *schema) whitespace() *term {
 	return t.or(t.unit, t.byte(' '), t.cat(t.byte('\n'), t.or(t.repeat(t.byte(' '), 0, 40), t.repeat(t.byte('\t'), 0, 10))))
 }
 
-// mark is a sign between values, with white space after it.
+// mark returns a sign between values, with white space after it.
 func (s *schema) mark(sign string) *node {
 	return s.b.regular(s.b.t.cat(s.b.t.text(sign), s.whitespace()))
 }
 
-// end is the sign that ends an object or array, with white space before it.
+// end returns the sign that ends an object or array, with white space before it.
 func (s *schema) end(sign string) *node {
 	return s.b.regular(s.b.t.cat(s.whitespace(), s.b.t.text(sign)))
 }
 
-// anything is every value.
+// anything returns every value.
 func (s *schema) anything() *node {
 	if s.any == nil {
 		s.any = s.b.rule("any JSON value")
@@ -366,7 +367,7 @@ func (s *schema) anything() *node {
 	return s.any
 }
 
-// number is a number.
+// number returns a number.
 func (s *schema) number(v *value, integer bool, path string) *term {
 	n := numbers{&s.b.t, integer}
 	read := func(name string) *decimal {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// plain is a schema in the words of a few: allOf, and a reference beside other keywords, are merged; oneOf is
+// plain returns a schema in the words of a few: allOf, and a reference beside other keywords, are merged; oneOf is
 // anyOf where no value fits two of its schemas.
 func (s *schema) plain(v *value, path string) *value {
 	if one := v.fields["oneOf"]; one != nil {
@@ -60,10 +60,11 @@ func (s *schema) plain(v *value, path string) *value {
 	return v
 }
 
-// owned are schemas that a merge of several has made and nobody else sees. They are changed in place, so that a merge of n takes n steps.
+// owned are schemas that a merge of several has made and nobody else sees. They are changed in place, so that a merge
+// of n takes n steps.
 type owned map[*value]bool
 
-// mine is v if it is owned, or a copy that is.
+// mine returns v if it is owned, or a copy that is.
 func (s *schema) mine(v *value, own owned) *value {
 	if own[v] {
 		return v
@@ -76,7 +77,7 @@ func (s *schema) mine(v *value, own owned) *value {
 	return v
 }
 
-// merged is a schema of values that fit two.
+// merged returns a schema of values that fit two.
 func (s *schema) merged(a, b *value, path string, own owned) *value {
 	s.at(path, 0)
 	if s.count++; s.count > maxSchemas {
@@ -106,7 +107,7 @@ func (s *schema) merged(a, b *value, path string, own owned) *value {
 	return out
 }
 
-// plainRef is plain where a schema is a reference or an allOf, so that it can be merged.
+// plainRef returns plain where a schema is a reference or an allOf, so that it can be merged.
 func (s *schema) plainRef(v *value, path string) *value {
 	for n := 0; v.fields["$ref"] != nil && n < maxNested; n++ {
 		target, at := s.target(v.fields["$ref"], path)
@@ -143,7 +144,7 @@ func (s *schema) closedBoth(a, b *value, path string) {
 	}
 }
 
-// both is a keyword's value where two schemas have it.
+// both returns a keyword's value where two schemas have it.
 func (s *schema) both(name string, x, y *value, path string, own owned) *value {
 	if x == y {
 		return x
@@ -195,7 +196,8 @@ func (s *schema) both(name string, x, y *value, path string, own owned) *value {
 	return nil
 }
 
-// union is an array of the values of two, each once. An array that is owned knows its values by their canonical texts.
+// union returns an array of the values of two, each once. An array that is owned knows its values by their canonical
+// texts.
 func (s *schema) union(x, y *value, own owned) *value {
 	out := s.mine(x, own)
 	if out.fields == nil {
@@ -213,7 +215,7 @@ func (s *schema) union(x, y *value, own owned) *value {
 	return out
 }
 
-// commonTypes are the types that fit two type keywords.
+// commonTypes returns the types that fit two type keywords.
 func (s *schema) commonTypes(x, y *value, path string) *value {
 	s.b.t.burn(len(x.list) + len(y.list))
 	out := &value{kind: '['}
@@ -231,7 +233,7 @@ func (s *schema) commonTypes(x, y *value, path string) *value {
 	return out
 }
 
-// commonValues are the values of two enums.
+// commonValues returns the values of two enums.
 func (s *schema) commonValues(x, y *value) *value {
 	out, in := &value{kind: '['}, s.canonicals(y.list)
 	for _, z := range x.list {
@@ -245,7 +247,7 @@ func (s *schema) commonValues(x, y *value) *value {
 	return out
 }
 
-// canonicals are the canonical texts of values.
+// canonicals returns the canonical texts of values.
 func (s *schema) canonicals(list []*value) map[string]bool {
 	s.b.t.burn(4 * len(list))
 	all := make(map[string]bool, len(list))
@@ -312,7 +314,7 @@ func (s *schema) apart(a, b *sketch) bool {
 	return false
 }
 
-// kinds are the types of a schema's values, nil if it does not say.
+// kinds returns the types of a schema's values, nil if it does not say.
 func (s *schema) kinds(v *value, path string) (all []string) {
 	for _, name := range s.types(v, path) {
 		if name == "integer" {
@@ -328,7 +330,7 @@ func (s *schema) kinds(v *value, path string) (all []string) {
 	return all
 }
 
-// constants are the values of enum or const.
+// constants returns the values of enum or const.
 func constants(v *value) []*value {
 	if c := v.fields["const"]; c != nil {
 		return []*value{c}

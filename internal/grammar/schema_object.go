@@ -12,7 +12,7 @@ type member struct {
 	required bool
 }
 
-// object is an object: the properties in the schema's order, then others.
+// object returns an object: the properties in the schema's order, then others.
 func (s *schema) object(v *value, path string) *node {
 	fields := s.fields(v, "properties", path)
 	if s.properties += len(fields.names); s.properties > maxProperties {
@@ -67,13 +67,13 @@ func (s *schema) object(v *value, path string) *node {
 	return s.members(all, rest, 0, inf)
 }
 
-// member is a property of a name.
+// member returns a property of a name.
 func (s *schema) member(name string, value *node, required bool) member {
 	key := s.b.regular(s.name(s.b.t.text(string(s.plainRunes(name)))))
 	return member{s.b.row(key, value), required}
 }
 
-// plainRunes is a text as it stands between the quotes of a string.
+// plainRunes returns a text as it stands between the quotes of a string.
 func (s *schema) plainRunes(text string) []byte {
 	if s.quote != nil {
 		if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.$") != "" {
@@ -85,7 +85,7 @@ func (s *schema) plainRunes(text string) []byte {
 	return b[1 : len(b)-1]
 }
 
-// fields is a keyword that is an object, an empty one if it is not there.
+// fields returns a keyword that is an object, an empty one if it is not there.
 func (s *schema) fields(v *value, name, path string) *value {
 	x := v.fields[name]
 	switch {
@@ -97,7 +97,7 @@ func (s *schema) fields(v *value, name, path string) *value {
 	return x
 }
 
-// required are the names of required properties, in order and as a set.
+// required returns the names of required properties, in order and as a set.
 func (s *schema) required(v *value, path string) (names []string, set map[string]bool) {
 	x := v.fields["required"]
 	if x == nil {
@@ -154,7 +154,7 @@ func (s *schema) others(v *value, path string) *others {
 	return o
 }
 
-// patterned is the schema of a property with those of the patterns that its name fits.
+// patterned returns the schema of a property with those of the patterns that its name fits.
 func (s *schema) patterned(x *value, o *others, name, at string) *value {
 	for i, p := range o.patterns {
 		if s.at(at, 0); s.b.t.matches(p, string(s.plainRunes(name))) {
@@ -164,7 +164,7 @@ func (s *schema) patterned(x *value, o *others, name, at string) *value {
 	return x
 }
 
-// of is the schema of a required name that is not in properties, nil if it may not be there, with its path.
+// of returns the schema of a required name that is not in properties, nil if it may not be there, with its path.
 func (o *others) of(name string) (x *value, at string) {
 	s := o.s
 	if !s.b.t.matches(o.fits, string(s.plainRunes(name))) {
@@ -192,7 +192,7 @@ func (o *others) of(name string) (x *value, at string) {
 	return x, at
 }
 
-// node is a property whose name is none of some names. It is nil if there may be none.
+// node returns a property whose name is none of some names. It is nil if there may be none.
 func (o *others) node(names []string) *node {
 	s, t := o.s, &o.s.b.t
 	fits := o.fits
@@ -226,7 +226,7 @@ func (o *others) node(names []string) *node {
 	return s.b.choice(list...)
 }
 
-// members is an object of properties in order, then lo to hi others.
+// members returns an object of properties in order, then lo to hi others.
 func (s *schema) members(all []member, rest *node, lo, hi int32) *node {
 	b := s.b
 	comma := s.mark(",")
@@ -256,7 +256,7 @@ func (s *schema) members(all []member, rest *node, lo, hi int32) *node {
 	return b.row(begin, first, end)
 }
 
-// less is one less.
+// less returns one less.
 func less(n int32) int32 {
 	if n == inf || n == 0 {
 		return n
@@ -264,7 +264,7 @@ func less(n int32) int32 {
 	return n - 1
 }
 
-// array is an array: its first items, then others.
+// array returns an array: its first items, then others.
 func (s *schema) array(v *value, path string) *node {
 	if u := v.fields["uniqueItems"]; u != nil && u.kind != 'f' {
 		s.fail(path+"/uniqueItems", "that items are different is not supported")
@@ -314,7 +314,7 @@ func (s *schema) array(v *value, path string) *node {
 	}, n, lo, hi)
 }
 
-// list is an array of lo to hi items, of which the first n are different ones.
+// list returns an array of lo to hi items, of which the first n are different ones.
 func (s *schema) list(item func(i int32) *node, n, lo, hi int32) *node {
 	b := s.b
 	comma := s.mark(",")

@@ -11,7 +11,8 @@ type index struct {
 	at    map[string]*value   // schemas by their URIs, which end in #NAME for an anchor
 }
 
-// The keywords whose values are schemas, arrays of schemas, or objects of schemas by names. Others may hold anything, which no $id is in.
+// The keywords whose values are schemas, arrays of schemas, or objects of schemas by names. Others may hold anything,
+// which no $id is in.
 var (
 	schemaKeywords = words("items additionalItems prefixItems contains additionalProperties propertyNames not if then else allOf anyOf oneOf unevaluatedItems unevaluatedProperties")
 	namedKeywords  = words("properties patternProperties $defs definitions dependentSchemas")
@@ -61,13 +62,13 @@ func (x *index) add(s *schema, v *value, base *url.URL, path string) {
 	}
 }
 
-// ref is the node of a reference. It is made once, so a schema may refer to itself.
+// ref returns the node of a reference. It is made once, so a schema may refer to itself.
 func (s *schema) ref(ref *value, path string) *node {
 	target, at := s.target(ref, path)
 	return s.shared(target, at)
 }
 
-// shared is the one node of a schema that stands in several places.
+// shared returns the one node of a schema that stands in several places.
 func (s *schema) shared(v *value, path string) *node {
 	r := s.rules[v]
 	if r == nil {
@@ -78,8 +79,8 @@ func (s *schema) shared(v *value, path string) *node {
 	return r
 }
 
-// target finds the schema of a reference, which is a URI with a JSON pointer or an anchor as its fragment: #/$defs/a%20b. It is resolved
-// within the document; nothing is fetched.
+// target finds the schema of a reference, which is a URI with a JSON pointer or an anchor as its fragment:
+// #/$defs/a%20b. It is resolved within the document; nothing is fetched.
 func (s *schema) target(ref *value, path string) (v *value, at string) {
 	path += "/$ref"
 	if ref.kind != '"' {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// quoted is a string of a text.
+// quoted returns a string of a text.
 func (s *schema) quoted(text *term) *term {
 	if s.quote != nil {
 		return s.b.t.seq(s.quote, text, s.quote)
@@ -15,7 +15,7 @@ func (s *schema) quoted(text *term) *term {
 	return s.b.t.seq(s.b.t.byte('"'), text, s.b.t.byte('"'))
 }
 
-// name is the name of a property, with the colon after it.
+// name returns the name of a property, with the colon after it.
 func (s *schema) name(text *term) *term {
 	if s.quote != nil {
 		return s.b.t.cat(text, s.b.t.byte(':'))
@@ -23,7 +23,7 @@ func (s *schema) name(text *term) *term {
 	return s.b.t.seq(s.quoted(text), s.b.t.byte(':'), s.whitespace())
 }
 
-// avoiding is x without the texts that strings must not have.
+// avoiding returns x without the texts that strings must not have.
 func (s *schema) avoiding(x *term) *term {
 	t := &s.b.t
 	rest := t.star(t.class(span(0, 0xff)))
@@ -33,7 +33,7 @@ func (s *schema) avoiding(x *term) *term {
 	return x
 }
 
-// freeText is a text of lo to hi characters.
+// freeText returns a text of lo to hi characters.
 func (s *schema) freeText(lo, hi int32) *term {
 	char := s.b.t.jsonFree()
 	if s.quote != nil {
@@ -42,7 +42,7 @@ func (s *schema) freeText(lo, hi int32) *term {
 	return s.avoiding(s.b.t.repeat(char, lo, hi))
 }
 
-// char is one of some characters, as a string has them.
+// char returns one of some characters, as a string has them.
 func (s *schema) char(r runes) *term {
 	if s.quote != nil {
 		return s.b.t.utf8(r)
@@ -50,7 +50,7 @@ func (s *schema) char(r runes) *term {
 	return s.b.t.jsonChar(r)
 }
 
-// text is what stands between the quotes of a string.
+// text returns what stands between the quotes of a string.
 func (s *schema) text(v *value, path string) *term {
 	t := &s.b.t
 	if v.fields["lark"] != nil {
@@ -84,8 +84,9 @@ func (s *schema) text(v *value, path string) *term {
 	return s.avoiding(t.and(all...))
 }
 
-// lark is the strings whose text fits a grammar in Lark's notation. No text that strings must not have comes to be where rules meet: its
-// first character has an escape. Where strings have no escapes, the grammar must lack one of its characters.
+// lark returns the strings whose text fits a grammar in Lark's notation. No text that strings must not have comes to be
+// where rules meet: its first character has an escape. Where strings have no escapes, the grammar must lack one of its
+// characters.
 func (s *schema) lark(v *value, path string) *node {
 	source := v.fields["lark"]
 	for _, name := range keywords["string"] {
@@ -125,7 +126,7 @@ func (s *schema) lark(v *value, path string) *node {
 	return s.b.row(s.b.text(`"`), body, s.b.text(`"`))
 }
 
-// pattern is the texts in which a regular expression is found.
+// pattern returns the texts in which a regular expression is found.
 func (s *schema) pattern(text, path string) *term {
 	p := pattern2term{t: &s.b.t, char: s.char}
 	x, err := p.compile(text, true)
@@ -147,7 +148,7 @@ const (
 	hex4     = `[0-9a-fA-F]{1,4}`
 )
 
-// formats are the formats of strings. A variable would be in every program, and be made as it starts.
+// formats returns the formats of strings. A variable would be in every program, and be made as it starts.
 func formats() map[string]string {
 	return map[string]string{
 		"date":                  fullDate,
@@ -170,7 +171,8 @@ func formats() map[string]string {
 // anyText are formats of which every text is.
 var anyText = words("binary password")
 
-// sameFormats are formats that others are as well. Those of other scripts are narrower than they could be: they are of ASCII.
+// sameFormats are formats that others are as well. Those of other scripts are narrower than they could be: they are of
+// ASCII.
 var sameFormats = map[string]string{"url": "uri", "iri": "uri", "iri-reference": "uri-reference", "idn-email": "email", "idn-hostname": "hostname", "base64": "byte"}
 
 const (
@@ -184,7 +186,7 @@ const (
 	query        = `([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-F]{2})*`
 )
 
-// address6 is an address of eight groups, of which one run of zeros may be left out.
+// address6 returns an address of eight groups, of which one run of zeros may be left out.
 func address6() string {
 	all := []string{`(` + hex4 + `:){7}` + hex4}
 	for before := range 8 {
@@ -197,7 +199,8 @@ func address6() string {
 	return strings.Join(all, `|`)
 }
 
-// format is the texts of a format, nil for one that is not known. That says nothing of values, as the specification has it.
+// format returns the texts of a format, nil for one that is not known. That says nothing of values, as the
+// specification has it.
 func (s *schema) format(name, path string) *term {
 	pattern, ok := formats()[cmp.Or(sameFormats[name], name)]
 	if !ok {

@@ -32,7 +32,7 @@ type set [4]uint64
 func (s *set) add(b byte)      { s[b>>6] |= 1 << (b & 63) }
 func (s *set) has(b byte) bool { return s[b>>6]>>(b&63)&1 != 0 }
 
-// span is the set of the bytes from lo to hi.
+// span returns the set of the bytes from lo to hi.
 func span(lo, hi byte) (s set) {
 	for b := int(lo); b <= int(hi); b++ {
 		s.add(byte(b))
@@ -71,7 +71,7 @@ type termKey struct {
 // sum names a term among those of all grammars: half a SHA-256, so that no grammar can be made to have another's.
 type sum [16]byte
 
-// digest is the sum of what x is made of. It does not depend on the order in which a grammar made its terms.
+// digest returns the sum of what x is made of. It does not depend on the order in which a grammar made its terms.
 func (t *termTable) digest(x *term) sum {
 	if x.sum != (sum{}) {
 		return x.sum
@@ -190,7 +190,7 @@ func (t *termTable) tell(s set) {
 
 func (t *termTable) byte(b byte) *term { return t.class(span(b, b)) }
 
-// text is one text.
+// text returns one text.
 func (t *termTable) text(s string) *term {
 	x := t.unit
 	for i := len(s) - 1; i >= 0; i-- {
@@ -199,7 +199,7 @@ func (t *termTable) text(s string) *term {
 	return x
 }
 
-// seq is one term after the other.
+// seq returns one term after the other.
 func (t *termTable) seq(list ...*term) *term {
 	x := t.unit
 	for _, y := range slices.Backward(list) {
@@ -344,7 +344,8 @@ func (t *termTable) repeat(a *term, lo, hi int32) *term {
 func (t *termTable) star(a *term) *term { return t.repeat(a, 0, inf) }
 func (t *termTable) opt(a *term) *term  { return t.repeat(a, 0, 1) }
 
-// multiple is the digits of a number whose value times scale is a multiple of m, after digits that leave remainder r.
+// multiple returns the digits of a number whose value times scale is a multiple of m, after digits that leave remainder
+// r.
 func (t *termTable) multiple(m, r, scale int32) *term {
 	for d := byte('0'); d <= '9'; d++ {
 		t.tell(span(d, d))
@@ -353,7 +354,7 @@ func (t *termTable) multiple(m, r, scale int32) *term {
 	return t.make(term{kind: mod, min: m, max: r, scale: scale, null: int64(r)*int64(scale)%int64(m) == 0})
 }
 
-// derive is what may follow b in texts of x. Shared terms are derived once.
+// derive returns what may follow b in texts of x. Shared terms are derived once.
 func (t *termTable) derive(x *term, b byte) *term {
 	t.mark++
 	return t.step(x, b)
@@ -415,7 +416,7 @@ func (t *termTable) step(x *term, b byte) (d *term) {
 	return d
 }
 
-// clamp is a term that x cannot be told from by texts of at most longest[level] bytes: counts that such a text
+// clamp returns a term that x cannot be told from by texts of at most longest[level] bytes: counts that such a text
 // cannot use up are as good as no limits.
 func (t *termTable) clamp(x *term, level int) *term {
 	if !x.counts {

@@ -15,7 +15,7 @@ type token struct {
 	text  string // as it is written
 }
 
-// spelled is the token's text in the automaton.
+// spelled returns the token's text in the automaton.
 func (t token) spelled() []byte { return Special(t.text) }
 
 // token reads a token that stands next.
@@ -99,7 +99,7 @@ func (w *walker) addNamed(g *Grammar, v *Vocabulary, s *state, all []named) bool
 	return any
 }
 
-// passed is the state after bytes, within a piece of work.
+// passed returns the state after bytes, within a piece of work.
 func (g *Grammar) passed(s *state, b []byte) *state {
 	for _, c := range b {
 		if s = g.follow(s, g.classes[c]); s.dead() {
@@ -109,7 +109,8 @@ func (g *Grammar) passed(s *state, b []byte) *state {
 	return s
 }
 
-// readToken is the state after a token, by its text or as one that the grammar names. It is dead where no text goes on so.
+// readToken returns the state after a token, by its text or as one that the grammar names. It is dead where no text
+// goes on so.
 func (m *Matcher) readToken(id int) (*state, error) {
 	var readings [][]byte
 	if b := m.v.text[id]; b != nil {

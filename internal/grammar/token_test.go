@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestTokens: <NAME> is a control token or a user-defined one, <[ID]> any token, !<...> all but it; in GBNF and in Lark.
+// TestTokens: <NAME> is a control token or a user-defined one, <[ID]> any token, !<...> all but it; in GBNF and in
+// Lark.
 func TestTokens(t *testing.T) {
 	names := []string{"a", "b", "ab", "<think>", "<tool>", "c", "<end>"} // <think> is a control token, <tool> is user-defined, <end> ends a text
 	v := NewVocabulary(len(names), func(id int) []byte {

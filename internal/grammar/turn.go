@@ -76,7 +76,7 @@ type turnWriter struct {
 	b    *builder
 }
 
-// marked is a text in which a mark may be the special token of its name.
+// marked returns a text in which a mark may be the special token of its name.
 func (w *turnWriter) marked(text string) *node {
 	var list []*node
 	t := &w.b.t
@@ -96,7 +96,7 @@ func (w *turnWriter) marked(text string) *node {
 	return w.b.row(list...)
 }
 
-// without is any text that has none of some marks.
+// without returns any text that has none of some marks.
 func (w *turnWriter) without(marks ...string) *term {
 	t := &w.b.t
 	x, rest := t.star(t.utf8(anyRune)), t.star(t.class(span(0, 0xff)))
@@ -108,7 +108,7 @@ func (w *turnWriter) without(marks ...string) *term {
 	return x
 }
 
-// reasoning is what comes before the answer, if the model reasons.
+// reasoning returns what comes before the answer, if the model reasons.
 func (w *turnWriter) reasoning() *node {
 	s, t := &w.turn.Syntax, &w.b.t
 	if s.Open == "" {
@@ -122,7 +122,7 @@ func (w *turnWriter) reasoning() *node {
 	return w.b.choice(w.b.row(), w.b.row(w.marked(s.Open), body))
 }
 
-// text is an answer that is no call, or, if there are calls, a text and then one of them.
+// text returns an answer that is no call, or, if there are calls, a text and then one of them.
 func (w *turnWriter) text(calls []*node) ([]*node, error) {
 	frame := func(n *node) *node {
 		around := w.turn.Syntax.Answer
@@ -149,7 +149,7 @@ func (w *turnWriter) text(calls []*node) ([]*node, error) {
 	return []*node{w.b.row(frame(text), w.b.choice(append(calls, w.b.row())...))}, nil
 }
 
-// bareText is any text that does not begin as a call without marks does.
+// bareText returns any text that does not begin as a call without marks does.
 func (w *turnWriter) bareText() *term {
 	t, style := &w.b.t, &w.turn.Syntax.Style
 	any := t.star(t.utf8(anyRune))
@@ -166,7 +166,7 @@ func (w *turnWriter) bareText() *term {
 	return x
 }
 
-// optional is a mark that may be missing.
+// optional returns a mark that may be missing.
 func (w *turnWriter) optional(mark string) *node {
 	if mark == "" {
 		return w.b.row()
@@ -174,7 +174,7 @@ func (w *turnWriter) optional(mark string) *node {
 	return w.b.choice(w.b.row(), w.marked(mark))
 }
 
-// node is what the text must fit; nil is any text.
+// node returns what the text must fit; nil is any text.
 func (f *Form) node(b *builder) (*node, error) {
 	forms := 0
 	for _, is := range []bool{f.Schema != nil, f.Pattern != "", f.GBNF != "", f.Lark != ""} {
@@ -201,7 +201,7 @@ func (f *Form) node(b *builder) (*node, error) {
 	return nil, nil
 }
 
-// calls are one call or several.
+// calls returns one call or several.
 func (w *turnWriter) calls() (*node, error) {
 	s := &w.turn.Syntax
 	if len(s.Calls) == 0 && !s.Bare {
@@ -228,7 +228,7 @@ func (w *turnWriter) calls() (*node, error) {
 	return w.b.row(append(all, w.marked(style.Last+around.End))...), nil
 }
 
-// around are the marks that are written around calls.
+// around returns the marks that are written around calls.
 func (w *turnWriter) around() (m syntax.Marks) {
 	s := &w.turn.Syntax
 	if s.Bare {
@@ -244,7 +244,7 @@ func (w *turnWriter) around() (m syntax.Marks) {
 	return m
 }
 
-// arguments are those of a tool. A schema that is not supported is any object, unless the tool is strict.
+// arguments returns those of a tool. A schema that is not supported is any object, unless the tool is strict.
 func (w *turnWriter) arguments(style *syntax.Style, tool Tool) (*node, error) {
 	schema := tool.Schema
 	if len(bytes.TrimSpace(schema)) == 0 {
@@ -300,7 +300,7 @@ func (w *turnWriter) supported(schema []byte) bool {
 	return err == nil
 }
 
-// pairs are the arguments that have no JSON around them: the properties of a schema in order.
+// pairs returns the arguments that have no JSON around them: the properties of a schema in order.
 func (w *turnWriter) pairs(style *syntax.Style, s *schema) *node {
 	s.known(s.root, "#")
 	v := s.plainRef(s.root, "#")
@@ -322,7 +322,7 @@ func (w *turnWriter) pairs(style *syntax.Style, s *schema) *node {
 	return first
 }
 
-// pair is an argument: a string as it is, another value as JSON.
+// pair returns an argument: a string as it is, another value as JSON.
 func (w *turnWriter) pair(style *syntax.Style, s *schema, name string, v *value) *node {
 	path := "#/properties/" + name
 	text := v.kind == '{' && v.fields["type"] != nil && v.fields["type"].kind == '"' && v.fields["type"].text == "string"

@@ -43,7 +43,8 @@ var callSyntaxes = []struct{ name, template, call string }{
 
 const weather = `{"type":"object","properties":{"city":{"type":"string","maxLength":9},"days":{"type":"integer","minimum":1,"maximum":7},"unit":{"type":"string","enum":["c","f"]},"who":{"type":"array","items":{"type":"string","maxLength":3},"maxItems":2}},"required":["city","days"],"additionalProperties":false}`
 
-// TestForcedCalls: calls that are forced are in the syntax that the parser of answers reads, with arguments that fit, whatever is drawn.
+// TestForcedCalls: calls that are forced are in the syntax that the parser of answers reads, with arguments that fit,
+// whatever is drawn.
 func TestForcedCalls(t *testing.T) {
 	args, err := JSONSchema([]byte(weather))
 	if err != nil {
@@ -134,7 +135,7 @@ func samePieces(t *testing.T, s *syntax.Syntax, tools syntax.Tools, text string)
 	}
 }
 
-// canonical is JSON as the program writes it.
+// canonical returns JSON as the program writes it.
 func canonical(t *testing.T, text string) string {
 	t.Helper()
 	v, err := parseJSON([]byte(text))

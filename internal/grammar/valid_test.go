@@ -8,8 +8,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// drawn is a text of a grammar, byte by byte; false if it has not ended within some bytes. Bytes that end strings, lists and objects come
-// more often than others.
+// drawn returns a text of a grammar, byte by byte; false if it has not ended within some bytes. Bytes that end strings,
+// lists and objects come more often than others.
 func drawn(t *testing.T, g *Grammar, r *rand.Rand) (string, bool) {
 	t.Helper()
 	s := g.start.Load()
@@ -61,7 +61,8 @@ func validatorOf(text string) (*jsonschema.Schema, error) {
 	return c.Compile("schema.json")
 }
 
-// TestEveryTextValidates: what a grammar lets through is valid by a validator that knows nothing of grammars, for each feature of schemas.
+// TestEveryTextValidates: what a grammar lets through is valid by a validator that knows nothing of grammars, for each
+// feature of schemas.
 func TestEveryTextValidates(t *testing.T) {
 	checked := 0
 	for i, x := range features {

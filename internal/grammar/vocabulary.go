@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// longest are the lengths in bytes of the longest tokens of each trie. A text of so many bytes does not see
-// larger counts (termTable.clamp), so that nearly all tokens are walked once for all of them.
+// longest are the lengths in bytes of the longest tokens of each trie. A text of so many bytes does not see larger
+// counts (termTable.clamp), so that nearly all tokens are walked once for all of them.
 var longest = [levels]int32{16, 32, 128, 1 << 15}
 
 const levels = 4
@@ -15,8 +15,8 @@ const levels = 4
 // maxCache is how many bytes of masks a vocabulary keeps.
 const maxCache = 64 << 20
 
-// Vocabulary is the tokens of a model, with the masks of states that were asked for last. It may be used
-// by many goroutines at a time.
+// Vocabulary is the tokens of a model, with the masks of states that were asked for last. It may be used by many
+// goroutines at a time.
 type Vocabulary struct {
 	size int
 	text [][]byte // by id; nil is no text
@@ -63,8 +63,8 @@ var sorts = func() (of [256]uint8) {
 	return of
 }()
 
-// NewVocabulary makes a vocabulary of size tokens. text gives the bytes of each, none for a token that is
-// never to be chosen; Special spells a special token. id finds a token by its name. ends are the tokens that end a text.
+// NewVocabulary makes a vocabulary of size tokens. text gives the bytes of each, none for a token that is never to be
+// chosen; Special spells a special token. id finds a token by its name. ends are the tokens that end a text.
 func NewVocabulary(size int, text func(id int) []byte, id func(name string) (id int, ok bool), ends []int) *Vocabulary {
 	v := &Vocabulary{size: size, id: id, text: make([][]byte, size), young: map[key]*found{}}
 	for _, id := range ends {
@@ -134,7 +134,7 @@ func (t *trie) close(path []int32, from int) {
 	}
 }
 
-// tokens are the ones that end at a node or below.
+// tokens returns the ones that end at a node or below.
 func (t *trie) tokens(n int32) []int32 {
 	x := &t.nodes[n]
 	if int(x.end) == len(t.nodes) {
@@ -143,5 +143,5 @@ func (t *trie) tokens(n int32) []int32 {
 	return t.ids[x.first:t.nodes[x.end].first]
 }
 
-// Size is the number of tokens.
+// Size returns the number of tokens.
 func (v *Vocabulary) Size() int { return v.size }

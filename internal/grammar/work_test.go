@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// list is n texts with a separator.
+// list returns n texts with a separator.
 func list(n int, separator string, text func(i int) string) string {
 	all := make([]string, n)
 	for i := range all {
@@ -19,13 +19,13 @@ func list(n int, separator string, text func(i int) string) string {
 	return strings.Join(all, separator)
 }
 
-// numbered is n texts of a format with their numbers.
+// numbered returns n texts of a format with their numbers.
 func numbered(n int, format string) string {
 	return list(n, ",", func(i int) string { return fmt.Sprintf(format, i) })
 }
 
-// heavy are sources whose size grows with n, made so that a careless algorithm takes the square of it or more. Where place is not empty,
-// the large one is refused as too complex there.
+// heavy are sources whose size grows with n, made so that a careless algorithm takes the square of it or more. Where
+// place is not empty, the large one is refused as too complex there.
 var heavy = []struct {
 	name, place string
 	n           int
@@ -81,8 +81,8 @@ var heavy = []struct {
 
 func schemaForm(text string) Form { return Form{Schema: []byte(text)} }
 
-// TestCompileIsBounded: twice the source takes at most some three times the steps, or is refused as too complex, by an error that names the
-// place. What is allocated for it is bounded as well.
+// TestCompileIsBounded: twice the source takes at most some three times the steps, or is refused as too complex, by an
+// error that names the place. What is allocated for it is bounded as well.
 func TestCompileIsBounded(t *testing.T) {
 	for _, x := range heavy {
 		steps := func(n int) (int, error) {
@@ -136,8 +136,8 @@ func TestCompileEnds(t *testing.T) {
 	}
 }
 
-// TestRoomHolds: the bytes of a room are a bound while texts are held to grammars, not only when they begin. What was forgotten goes on, and
-// is counted as long as somebody has it.
+// TestRoomHolds: the bytes of a room are a bound while texts are held to grammars, not only when they begin. What was
+// forgotten goes on, and is counted as long as somebody has it.
 func TestRoomHolds(t *testing.T) {
 	const most = 48 << 20
 	v, room := vocabulary(1000), NewRoom(most)

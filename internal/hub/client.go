@@ -59,7 +59,7 @@ func newClient(origin *url.URL, adjust func(*http.Transport)) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// proxy is the environment's. The user named it there.
+// proxy returns the environment's. The user named it there.
 func (c *client) proxy(r *http.Request) (*url.URL, error) {
 	u, err := http.ProxyFromEnvironment(r)
 	if u != nil {
@@ -70,8 +70,9 @@ func (c *client) proxy(r *http.Request) (*url.URL, error) {
 	return u, err
 }
 
-// dial connects to a host that the user named, or to a public address: a server may not have us ask what only this machine, or
-// its network, can reach. The address is the one that is connected to, so a name that changes its meaning does not help.
+// dial connects to a host that the user named, or to a public address: a server may not have us ask what only this
+// machine, or its network, can reach. The address is the one that is connected to, so a name that changes its meaning
+// does not help.
 func (c *client) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -104,7 +105,8 @@ func notPublicError(from string, a netip.Addr) error {
 	return refusedf("%s leads to %s, which is no public address", from, a)
 }
 
-// notPublic are ranges that netip has no question for: of carriers, of tests and documentation, and of translations to IPv4.
+// notPublic are ranges that netip has no question for: of carriers, of tests and documentation, and of translations to
+// IPv4.
 var notPublic = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
 	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"),
@@ -255,7 +257,7 @@ func (c *client) follow(ctx context.Context, address string, header http.Header)
 	return nil, refusedf("%s: more than %d redirects", clip(address), maxHops)
 }
 
-// bare is an error without the address that net/http puts before it, which may hold a signature.
+// bare returns an error without the address that net/http puts before it, which may hold a signature.
 func bare(err error) error {
 	var e *url.Error
 	if !errors.As(err, &e) {
@@ -267,7 +269,7 @@ func bare(err error) error {
 	return e.Err
 }
 
-// show is an address for an error: without its query, in which signatures are.
+// show returns an address for an error: without its query, in which signatures are.
 func show(u *url.URL) string {
 	v := *u
 	v.RawQuery, v.User, v.Fragment = "", nil, ""
@@ -291,7 +293,7 @@ func retryAfter(s string) time.Duration {
 	return -1
 }
 
-// small is the whole of an answer that should be small, with its header.
+// small returns the whole of an answer that should be small, with its header.
 func (c *client) small(ctx context.Context, address string, header http.Header, most int64) (data []byte, h http.Header, err error) {
 	err = retry(ctx, func(ctx context.Context) (bool, error) {
 		r, err := c.get(ctx, address, header)
@@ -308,7 +310,7 @@ func (c *client) small(ctx context.Context, address string, header http.Header, 
 	return data, h, err
 }
 
-// readMost is a body of at most most bytes.
+// readMost returns a body of at most most bytes.
 func readMost(r *http.Response, body io.Reader, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(body, most+1))
 	if err == nil && int64(len(data)) > most {
@@ -366,8 +368,8 @@ func (w *watched) reset() {
 
 func (w *watched) stop() { w.timer.Stop() }
 
-// tokenHF is the user's token for Hugging Face, where their programs look for it: HF_TOKEN, the file HF_TOKEN_PATH, or the file token
-// in HF_HOME, which is .cache/huggingface in the user's folder.
+// tokenHF returns the user's token for Hugging Face, where their programs look for it: HF_TOKEN, the file
+// HF_TOKEN_PATH, or the file token in HF_HOME, which is .cache/huggingface in the user's folder.
 func tokenHF() (string, error) {
 	if t := strings.TrimSpace(os.Getenv("HF_TOKEN")); t != "" {
 		return t, checkToken(t, "HF_TOKEN")

@@ -65,7 +65,8 @@ func (s *Store) begin(ctx context.Context, u *Unfinished) error {
 	return s.change(ctx, func() error { return s.write(unfinishedFile(local.Key(u.Name)), u) })
 }
 
-// keep makes a blob of a file that was downloaded and verified. A digest that was not known before becomes one of u's keys.
+// keep makes a blob of a file that was downloaded and verified. A digest that was not known before becomes one of u's
+// keys.
 func (s *Store) keep(ctx context.Context, u *Unfinished, partial string, d Digest) error {
 	return s.change(ctx, func() error {
 		if !slices.Contains(u.Keys, d.hex()) {
@@ -98,8 +99,8 @@ func (s *Store) finish(ctx context.Context, m *Manifest) error {
 	})
 }
 
-// collect removes what no model and no pull needs, and returns its bytes. The caller has the lock. Where a manifest cannot
-// be read nothing is removed, since it may need anything.
+// collect removes what no model and no pull needs, and returns its bytes. The caller has the lock. Where a manifest
+// cannot be read nothing is removed, since it may need anything.
 func (s *Store) collect() (free int64, err error) {
 	models, err := s.List()
 	if err != nil {

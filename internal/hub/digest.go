@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Digest is the SHA-256 of a file. It is the only way from what a stranger wrote to a blob's path.
-// The zero value is none.
+// Digest is the SHA-256 of a file. It is the only way from what a stranger wrote to a blob's path. The zero value is
+// none.
 type Digest struct {
 	sum [sha256.Size]byte
 	ok  bool
@@ -30,7 +30,7 @@ func ParseDigest(s string) (d Digest, err error) {
 	return d, nil
 }
 
-// digestOf is the digest of all that r has.
+// digestOf returns the digest of all that r has.
 func digestOf(r io.Reader) (d Digest, err error) {
 	h := sha256.New()
 	_, err = io.Copy(h, r)
@@ -39,16 +39,16 @@ func digestOf(r io.Reader) (d Digest, err error) {
 	return d, err
 }
 
-// digestBytes is the digest of b.
+// digestBytes returns the digest of b.
 func digestBytes(b []byte) Digest { return Digest{sha256.Sum256(b), true} }
 
 // IsZero reports whether there is none.
 func (d Digest) IsZero() bool { return !d.ok }
 
-// hex is the digest's digits.
+// hex returns the digest's digits.
 func (d Digest) hex() string { return hex.EncodeToString(d.sum[:]) }
 
-// String is sha256:HEX, or "" for none.
+// String returns sha256:HEX, or "" for none.
 func (d Digest) String() string {
 	if !d.ok {
 		return ""
@@ -65,7 +65,7 @@ func (d *Digest) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// clip is the beginning of a text of unknown length and origin, for an error.
+// clip returns the beginning of a text of unknown length and origin, for an error.
 func clip(s string) string {
 	const most = 100
 	if len(s) > most {

@@ -43,7 +43,7 @@ func (s *Store) dropPartial(key string) error {
 	return errors.Join(s.dropPartialData(key), s.drop(partialFile(key)+".lock"))
 }
 
-// dropPartialData is dropPartial, but for the lock.
+// dropPartialData removes all of a download except its lock.
 func (s *Store) dropPartialData(key string) error {
 	return errors.Join(s.drop(partialFile(key)), s.drop(partialFile(key)+".json"))
 }
@@ -89,10 +89,10 @@ func parsePartial(data []byte) (*partial, error) {
 	return &p, nil
 }
 
-// length is the bytes of a part.
+// length returns the bytes of a part.
 func (p *partial) length(i int) int64 { return min(p.Part, p.Size-int64(i)*p.Part) }
 
-// have is the bytes that are there.
+// have returns the bytes that are there.
 func (p *partial) have() (n int64) {
 	for _, d := range p.Done {
 		n += d
@@ -130,7 +130,8 @@ func (f *fetcher) came(n int64) {
 // changes is how often a file may change while it is got.
 const changes = 3
 
-// fetch gets a file, goes on with what there is of it, and verifies it. Another process that gets the same file is waited for.
+// fetch gets a file, goes on with what there is of it, and verifies it. Another process that gets the same file is
+// waited for.
 func (f *fetcher) fetch(ctx context.Context, r *remote) (File, error) {
 	if out, ok, err := f.there(ctx, r); ok || err != nil {
 		return out, err
@@ -164,7 +165,7 @@ func (f *fetcher) fetch(ctx context.Context, r *remote) (File, error) {
 	}
 }
 
-// there is the file if the store has it.
+// there returns the file if the store has it.
 func (f *fetcher) there(_ context.Context, r *remote) (File, bool, error) {
 	if r.digest.IsZero() || !f.store.hasBlob(r.digest, r.size) {
 		return File{}, false, nil
@@ -213,7 +214,7 @@ func (f *fetcher) whole(ctx context.Context, r *remote) (out File, resumed bool,
 	return out, false, nil
 }
 
-// verify is the digest of a file, which has to be what was promised. It calls tick as it goes on.
+// verify returns the digest of a file, which has to be what was promised. It calls tick as it goes on.
 func verify(ctx context.Context, file *os.File, r *remote, tick func()) (Digest, int64, error) {
 	st, err := file.Stat()
 	if err != nil {
@@ -277,7 +278,7 @@ func (f *fetcher) transfer(ctx context.Context, r *remote, file *os.File, p *par
 	return p.ETag, t.all(ctx)
 }
 
-// state is how far a file is, nil if it has to be begun.
+// state returns how far a file is, nil if it has to be begun.
 func (f *fetcher) state(r *remote, file *os.File) *partial {
 	data, err := f.store.read(partialFile(r.key()) + ".json")
 	if err != nil {
@@ -367,7 +368,8 @@ func (f *fetcher) stream(ctx context.Context, r *remote, file *os.File, size int
 	})
 }
 
-// copy writes a body to a place of a file, at most most bytes, and counts them. More are an error. noted is called as it comes on.
+// copy writes a body to a place of a file, at most most bytes, and counts them. More are an error. noted is called as
+// it comes on.
 func (f *fetcher) copy(ctx context.Context, a *http.Response, file *os.File, at, most int64, noted func(n int64) error) (sum int64, err error) {
 	w := f.client.watch(a.Body)
 	defer w.stop()
@@ -461,7 +463,7 @@ func (t *transfer) note() error {
 	return room(t.f.store.writeState(t.r.key(), &p))
 }
 
-// writeState is write, for data that is cheap to lose.
+// writeState notes how far a download is.
 func (s *Store) writeState(key string, p *partial) error {
 	data, err := json.Marshal(p)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/karat-run/karat/internal/hub/local"
 )
 
-// Find is local.Find, with an error for a reference that is a wrong one.
+// Find finds as local.Find does, with an error for a reference that is a wrong one.
 func Find(name string) (local.Found, error) {
 	if _, err := os.Stat(name); err != nil && IsReference(name) {
 		r, err := ParseReference(name)

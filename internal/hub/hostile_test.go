@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// one is a server of one file, in a way of its own.
+// one returns a server of one file, in a way of its own.
 func one(w *world, serve http.HandlerFunc) (*Manifest, error) {
 	w.hosts["www.example.com"] = serve
 	o := w.options()
@@ -78,7 +78,8 @@ func first(a http.ResponseWriter, r *http.Request, data []byte, ranged func(http
 	ranged(a, r, fmt.Sprintf("bytes %d-%d/2500", from, to), append(data[from:to+1:to+1], "more"...))
 }
 
-// TestOtherBytes: bytes that are not those of the digest are removed, whatever gave it: the listing, the address, a registry.
+// TestOtherBytes: bytes that are not those of the digest are removed, whatever gave it: the listing, the address, a
+// registry.
 func TestOtherBytes(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := tiny(w)
@@ -109,7 +110,8 @@ func TestOtherBytes(t *testing.T) {
 	})
 }
 
-// TestBrokenPartial: what is left of a pull and was changed on the disk does not end in a model, and does not stop the next pull.
+// TestBrokenPartial: what is left of a pull and was changed on the disk does not end in a model, and does not stop the
+// next pull.
 func TestBrokenPartial(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := tiny(w)
@@ -199,8 +201,8 @@ func TestC4Redirects(t *testing.T) {
 	})
 }
 
-// TestC4Private: a host that the user named is asked wherever it is. One that a server leads to is not, if its address is no public one: asked
-// of the address that is connected to, so a name that means another one by then does not help.
+// TestC4Private: a host that the user named is asked wherever it is. One that a server leads to is not, if its address
+// is no public one: asked of the address that is connected to, so a name that means another one by then does not help.
 func TestC4Private(t *testing.T) {
 	for address, want := range map[string]bool{
 		"1.1.1.1": true, "2606:4700::1111": true, "127.0.0.1": false, "127.1.2.3": false, "10.0.0.1": false, "172.16.5.5": false, "192.168.1.1": false, "169.254.169.254": false,

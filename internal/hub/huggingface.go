@@ -133,7 +133,7 @@ func parseInfo(data []byte) (*info, error) {
 	return &i, nil
 }
 
-// license is what the model's card says, "" if nothing.
+// license returns what the model's card says, "" if nothing.
 func (i *info) license() string {
 	for _, t := range i.Tags {
 		if l, ok := strings.CutPrefix(t, "license:"); ok {
@@ -183,7 +183,8 @@ func nextPage(links []string) string {
 	return ""
 }
 
-// parseListing reads a page of a listing. Files whose names or sizes cannot be are an error: who sends them sends others.
+// parseListing reads a page of a listing. Files whose names or sizes cannot be are an error: who sends them sends
+// others.
 func parseListing(data []byte) (files []entry, err error) {
 	var page []entry
 	if err := json.Unmarshal(data, &page); err != nil {
@@ -207,7 +208,7 @@ func parseListing(data []byte) (files []entry, err error) {
 	return files, nil
 }
 
-// remote is the file at the server.
+// remote returns the file at the server.
 func (e entry) remote(at string) (*remote, error) {
 	var escaped []string
 	for part := range strings.SplitSeq(e.Path, "/") {
@@ -230,7 +231,7 @@ const (
 	weightsIndex = weightsFile + ".index.json"
 )
 
-// parseIndex is the files that an index of weights names.
+// parseIndex returns the files that an index of weights names.
 func parseIndex(data []byte) (map[string]bool, error) {
 	var x struct {
 		Map map[string]string `json:"weight_map"`
@@ -251,8 +252,8 @@ func parseIndex(data []byte) (map[string]bool, error) {
 	return files, nil
 }
 
-// choose picks the files that a model needs: of a folder the weights, settings, tokenizer and template, no programs and no
-// pickles; of GGUF files that of a tag, with all of its parts.
+// choose picks the files that a model needs: of a folder the weights, settings, tokenizer and template, no programs and
+// no pickles; of GGUF files that of a tag, with all of its parts.
 func choose(tag string, files []entry, index func() (map[string]bool, error)) ([]entry, Format, error) {
 	has := func(name string) bool {
 		return slices.ContainsFunc(files, func(e entry) bool { return e.Path == name })
@@ -361,7 +362,8 @@ func usual(files []entry) (tag, note string) {
 	return usualTag, fmt.Sprintf("%s of %d models is taken; a name behind a colon takes another: %s", usualTag, len(models), listed(models))
 }
 
-// tagged reports whether a file is of a tag: its path, without .gguf, ends in the tag, behind a mark or a folder's name.
+// tagged reports whether a file is of a tag: its path, without .gguf, ends in the tag, behind a mark or a folder's
+// name.
 func tagged(stem, tag string) bool {
 	stem, tag = strings.ToLower(stem), strings.ToLower(tag)
 	if full, ok := strings.CutSuffix(tag, ".gguf"); ok {

@@ -128,7 +128,7 @@ func checkFiles(files []File) error {
 	return nil
 }
 
-// Bytes is the size of all files.
+// Bytes returns the size of all files.
 func (m *Manifest) Bytes() (n int64) {
 	for _, f := range m.Files {
 		n += f.Size

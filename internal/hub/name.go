@@ -30,8 +30,8 @@ func CheckName(name string) error {
 // maxPath bounds the path of a file in a model, and of a part of it.
 const maxPath, maxPart = 512, 200
 
-// checkPath is an error if a model's file cannot have the path, which a stranger wrote. It is relative, with slashes, and
-// means the same on every system.
+// checkPath is an error if a model's file cannot have the path, which a stranger wrote. It is relative, with slashes,
+// and means the same on every system.
 func checkPath(p string) error {
 	bad := func(why string) error { return fmt.Errorf("file %q: %s", clip(p), why) }
 	switch {

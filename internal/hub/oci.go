@@ -97,7 +97,7 @@ func (p *puller) planOCI(ctx context.Context, r *Reference) (*plan, error) {
 	return out, nil
 }
 
-// manifest is the manifest of a reference, of an index with one entry that entry's.
+// manifest returns the manifest of a reference, of an index with one entry that entry's.
 func (p *puller) manifest(ctx context.Context, r *Reference) (*ociManifest, Digest, error) {
 	want, at := r.Digest, r.Tag
 	accept := http.Header{"Accept": {strings.Join([]string{typeManifest, typeDocker, typeIndex, typeDockerIndex}, ", ")}}
@@ -219,8 +219,8 @@ func noLayers(layers []ociLayer) error {
 	return refusedf("no model that Karat reads: its layers are %s", clip(strings.Join(slices.Compact(kinds), ", ")))
 }
 
-// anonymous gets a token that a registry wants also of those who have no name (distribution/docs/spec/auth/token). Nothing
-// secret is sent for it.
+// anonymous gets a token that a registry wants also of those who have no name (distribution/docs/spec/auth/token).
+// Nothing secret is sent for it.
 func (p *puller) anonymous(ctx context.Context, r *Reference, challenge string) (string, error) {
 	scheme, parameters := parseChallenge(challenge)
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -281,7 +281,8 @@ func parseChallenge(s string) (scheme string, parameters map[string]string) {
 	return scheme, parameters
 }
 
-// firstLine is the first line of a license that says something, "" if it cannot be had now: the license is also pulled as a file.
+// firstLine returns the first line of a license that says something, "" if it cannot be had now: the license is also
+// pulled as a file.
 func (p *puller) firstLine(ctx context.Context, address string) string {
 	data, _, err := p.client.small(ctx, address, nil, maxLicense)
 	if err != nil {

@@ -68,7 +68,7 @@ func (g *registry) layer(kind string, data []byte, name string) map[string]any {
 	return l
 }
 
-// manifest is one of layers.
+// manifest returns one of layers.
 func (g *registry) manifest(layers ...map[string]any) []byte {
 	b, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": typeManifest, "config": g.layer("application/x", []byte("{}"), ""), "layers": layers})
 	if err != nil {

@@ -53,8 +53,8 @@ type puller struct {
 	told   atomic.Value // the last note of again
 }
 
-// Pull gets the model of a reference, or its new files, and returns its manifest. It ends with ctx; what has come by then
-// is kept, and the next Pull goes on with it.
+// Pull gets the model of a reference, or its new files, and returns its manifest. It ends with ctx; what has come by
+// then is kept, and the next Pull goes on with it.
 func (s *Store) Pull(ctx context.Context, reference string, o PullOptions) (*Manifest, error) {
 	r, err := ParseReference(reference)
 	if err != nil {
@@ -102,7 +102,7 @@ func (p *puller) again(err error, n int) {
 	}
 }
 
-// own is the model of that name, nil if there is none. One that came from elsewhere is not replaced.
+// own returns the model of that name, nil if there is none. One that came from elsewhere is not replaced.
 func (s *Store) own(name string, r *Reference) (*Manifest, error) {
 	m, err := s.Get(name)
 	if err != nil {
@@ -160,7 +160,8 @@ func (p *puller) note(text string) {
 	}
 }
 
-// plan asks the server what the reference stands for. Files that old has of the same revision need not be got to be known.
+// plan asks the server what the reference stands for. Files that old has of the same revision need not be got to be
+// known.
 func (p *puller) plan(ctx context.Context, r *Reference, old *Manifest) (out *plan, err error) {
 	switch r.Kind {
 	case HuggingFace:
@@ -294,7 +295,8 @@ func (p *puller) fits(plan *plan) error {
 	return nil
 }
 
-// Running asks a server at base, such as http://127.0.0.1:8080, which models it has loaded: GET /api/ps, as Ollama has it.
+// Running asks a server at base, such as http://127.0.0.1:8080, which models it has loaded: GET /api/ps, as Ollama has
+// it.
 func Running(ctx context.Context, base, key string) (data []byte, err error) {
 	u, err := url.Parse(strings.TrimSuffix(base, "/"))
 	if err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {

@@ -16,7 +16,7 @@ import (
 
 const reference = "hf:org/tiny-GGUF:Q4_K_M"
 
-// tiny is a repository with files of three quantizations, one of them split.
+// tiny returns a repository with files of three quantizations, one of them split.
 func tiny(w *world) *huggingFace {
 	h := &huggingFace{repo: "org/tiny-GGUF", files: map[string]file{
 		"tiny-Q4_K_M.gguf": {data: noise(4500, 1)}, "tiny-Q8_0.gguf": {data: noise(900, 2)}, "README.md": {data: noise(50, 3), small: true},
@@ -97,7 +97,8 @@ func TestPullSplit(t *testing.T) {
 	})
 }
 
-// TestPullFolder: of a folder the files that a model needs come, no programs and no pickles; small ones are verified by git's hash.
+// TestPullFolder: of a folder the files that a model needs come, no programs and no pickles; small ones are verified by
+// git's hash.
 func TestPullFolder(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		text := func(s string) file { return file{data: []byte(s), small: true} }
@@ -227,7 +228,8 @@ func (s *short) Write(b []byte) (int, error) {
 	return len(b), err
 }
 
-// TestPullChanged: a file that changes while it comes is got anew, and two versions never mix, also where no digest would tell.
+// TestPullChanged: a file that changes while it comes is got anew, and two versions never mix, also where no digest
+// would tell.
 func TestPullChanged(t *testing.T) {
 	for _, when := range []string{"between parts", "before the next pull", "always"} {
 		t.Run(when, func(t *testing.T) {
@@ -418,8 +420,8 @@ func TestC8TwoPulls(t *testing.T) {
 	})
 }
 
-// TestC8Killed: whenever a pull is killed, nothing half is to be seen, and the next one ends it. The store is copied at each
-// request and each piece that comes: that is what a kill leaves.
+// TestC8Killed: whenever a pull is killed, nothing half is to be seen, and the next one ends it. The store is copied at
+// each request and each piece that comes: that is what a kill leaves.
 func TestC8Killed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := tiny(w)

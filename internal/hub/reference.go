@@ -71,8 +71,8 @@ func isBare(s string) bool {
 	return orgName.MatchString(s) && !local.IsFile(repo)
 }
 
-// ParseReference reads hf:ORG/NAME[:TAG][@REVISION], which may also be written without hf: or after hf.co/, oci://REGISTRY/NAME[:TAG] or [@sha256:HEX], or
-// https://HOST/FILE[#sha256=HEX].
+// ParseReference reads hf:ORG/NAME[:TAG][@REVISION], which may also be written without hf: or after hf.co/,
+// oci://REGISTRY/NAME[:TAG] or [@sha256:HEX], or https://HOST/FILE[#sha256=HEX].
 func ParseReference(s string) (*Reference, error) {
 	if len(s) > maxReference {
 		return nil, fmt.Errorf("reference of %d bytes, at most %d", len(s), maxReference)
@@ -202,7 +202,7 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// String is the reference as ParseReference reads it.
+// String returns the reference as ParseReference reads it.
 func (r *Reference) String() string {
 	switch r.Kind {
 	case HuggingFace:
@@ -227,7 +227,7 @@ func (r *Reference) String() string {
 	return s
 }
 
-// file is the name of the file that an address names.
+// file returns the name of the file that an address names.
 func (r *Reference) file() string {
 	base := path.Base(r.URL.Path)
 	if !strings.HasSuffix(strings.ToLower(base), ".gguf") || checkPath(base) != nil {
@@ -236,8 +236,8 @@ func (r *Reference) file() string {
 	return base
 }
 
-// Name is the name that the model gets if no other is given: hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M is Qwen3-0.6B:Q4_K_M. It
-// is "" where nothing in the reference makes a name.
+// Name returns the name that the model gets if no other is given: hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M is Qwen3-0.6B:Q4_K_M.
+// It is "" where nothing in the reference makes a name.
 func (r *Reference) Name() string {
 	name, tag := path.Base(r.Repo), r.Tag
 	switch r.Kind {
@@ -269,7 +269,8 @@ func (r *Reference) Name() string {
 // isGGUF reports whether a name ends in .gguf.
 func isGGUF(name string) bool { return strings.HasSuffix(strings.ToLower(name), ".gguf") }
 
-// base is where a registry answers. Docker Hub's is not docker.io itself. On this machine alone it need not be https.
+// base returns where a registry answers. Docker Hub's is not docker.io itself. On this machine alone it need not be
+// https.
 func (r *Reference) base() string {
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil {

@@ -37,8 +37,8 @@ func unreachable(err error) string {
 	return ""
 }
 
-// retry tries until try succeeds, fails for good, or fails too often without having come on. A name that nobody knows is
-// not asked for again.
+// retry tries until try succeeds, fails for good, or fails too often without having come on. A name that nobody knows
+// is not asked for again.
 func retry(ctx context.Context, try func(context.Context) (progress bool, err error)) error {
 	for n, pause := 1, firstPause; ; n++ {
 		progress, err := try(ctx)

@@ -1,5 +1,5 @@
-// Package hub has models by name: it pulls their files from Hugging Face, from registries of containers and by https, and
-// keeps them in a store.
+// Package hub has models by name: it pulls their files from Hugging Face, from registries of containers and by https,
+// and keeps them in a store.
 //
 // The store is a folder:
 //
@@ -10,8 +10,8 @@
 //	partial/ID            a file that is being downloaded, with ID.json, how far it is, and ID.lock
 //	lock                  held for moments, by who changes any of the first four
 //
-// A model is there when its manifest is, which is renamed into place after all else. Whatever is cut off before
-// leaves the model as it was, and a pull that the next one goes on with.
+// A model is there when its manifest is, which is renamed into place after all else. Whatever is cut off before leaves
+// the model as it was, and a pull that the next one goes on with.
 //
 // What a server says is a stranger's text: each number is bounded, each path checked (checkPath), each digest parsed
 // (Digest), and files are reached through os.Root alone.
@@ -60,7 +60,7 @@ func (s *Store) Close() error {
 	return s.root.Close()
 }
 
-// Dir is the store's folder.
+// Dir returns the store's folder.
 func (s *Store) Dir() string { return s.dir }
 
 var folders = []string{"names", "blobs", "files", "unfinished", "partial"}
@@ -102,7 +102,7 @@ func (s *Store) lock(ctx context.Context, name string) (*os.File, error) {
 	}
 }
 
-// tryLock is lock, but nil where another has it.
+// tryLock takes a lock at once, nil where another has it.
 func (s *Store) tryLock(name string) (*os.File, error) {
 	f, err := s.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *Store) writeBytes(name string, data []byte) error {
 	return nil
 }
 
-// read is a file of the store, which is small.
+// read returns a file of the store, which is small.
 func (s *Store) read(name string) ([]byte, error) {
 	if s.root == nil {
 		return nil, fs.ErrNotExist
@@ -184,7 +184,7 @@ func (s *Store) read(name string) ([]byte, error) {
 	return data, err
 }
 
-// list is the names of a folder of the store.
+// list returns the names of a folder of the store.
 func (s *Store) list(dir string) (names []string, err error) {
 	if s.root == nil {
 		return nil, nil
@@ -203,7 +203,7 @@ func nameFile(key string) string       { return path.Join("names", key+".json") 
 func unfinishedFile(key string) string { return path.Join("unfinished", key+".json") }
 func blobFile(d Digest) string         { return path.Join("blobs", d.hex()) }
 
-// Get is the manifest of a model.
+// Get returns the manifest of a model.
 func (s *Store) Get(name string) (*Manifest, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -245,12 +245,13 @@ func (s *Store) List() (all []*Manifest, err error) {
 	return all, errors.Join(errs...)
 }
 
-// Path is where the model is opened: the file, the first part of a split one, or the folder.
+// Path returns where the model is opened: the file, the first part of a split one, or the folder.
 func (s *Store) Path(m *Manifest) (string, error) {
 	return m.light().Place(s.root, s.dir)
 }
 
-// Remove removes a model, or a pull that did not end, and what no other model needs. It returns the bytes that are free now.
+// Remove removes a model, or a pull that did not end, and what no other model needs. It returns the bytes that are free
+// now.
 func (s *Store) Remove(ctx context.Context, name string) (free int64, err error) {
 	if err := CheckName(name); err != nil {
 		return 0, err

@@ -285,7 +285,7 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// findIn is Find in a store.
+// findIn returns Find in a store.
 func findIn(s *Store, name string) (local.Found, error) {
 	if !IsReference(name) {
 		return local.In(s.dir, name, "")

@@ -113,7 +113,7 @@ func (w *world) close() {
 	}
 }
 
-// count is how many requests held a text.
+// count returns how many requests held a text.
 func (w *world) count(text string) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,7 +136,7 @@ func (w *world) store() *Store {
 	return s
 }
 
-// options are those of pulls in the test: parts of 1000 bytes, Hugging Face at hub.example.com.
+// options returns those of pulls in the test: parts of 1000 bytes, Hugging Face at hub.example.com.
 func (w *world) options() PullOptions {
 	return PullOptions{Endpoint: "https://hub.example.com", adjust: w.adjust, part: 1000, unknown: 1 << 20}
 }
@@ -146,7 +146,7 @@ func (w *world) pull(reference string) (*Manifest, error) {
 	return w.store().Pull(w.t.Context(), reference, w.options())
 }
 
-// noise is n bytes that do not repeat.
+// noise returns n bytes that do not repeat.
 func noise(n int, seed uint64) []byte {
 	b := make([]byte, n)
 	rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(b)

@@ -10,18 +10,16 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Collector sums the squared activations that a graph's weights multiply: those of
-// its products, and of each expert. Want, Tap and Expert are for the engine that
-// computes the text.
+// Collector sums the squared activations that a graph's weights multiply: those of its products, and of each expert.
+// Want, Tap and Expert are for the engine that computes the text.
 type Collector struct {
 	weights map[*graph.Node][]string // that read a node's value
 	sums    map[*graph.Node]*Entry   // of a node's value
 	experts map[*graph.Node][2]*Entry
 }
 
-// NewCollector is for the weights of g. The head's is among them only if head is
-// true: it decides between tokens, and quantizers do better to weigh its columns
-// alike.
+// NewCollector is for the weights of g. The head's is among them only if head is true: it decides between tokens, and
+// quantizers do better to weigh its columns alike.
 func NewCollector(g *graph.Graph, head bool) *Collector {
 	c := &Collector{weights: map[*graph.Node][]string{}, sums: map[*graph.Node]*Entry{}, experts: map[*graph.Node][2]*Entry{}}
 	behind := map[*graph.Node]bool{} // behind Rows or Pool
@@ -48,14 +46,14 @@ func NewCollector(g *graph.Graph, head bool) *Collector {
 	return c
 }
 
-// Want is the nodes that Tap is to see.
+// Want returns the nodes that Tap is to see.
 func (c *Collector) Want(n *graph.Node) bool { return c.sums[n] != nil }
 
 // Tap takes a node's value, [rows, columns].
 func (c *Collector) Tap(n *graph.Node, out []float32) { c.sums[n].add(0, out) }
 
-// Expert takes what an expert multiplies: [rows, columns] of its input, and of what
-// goes into its last product. It is nil for a graph without experts.
+// Expert takes what an expert multiplies: [rows, columns] of its input, and of what goes into its last product. It is
+// nil for a graph without experts.
 func (c *Collector) Expert() func(n *graph.Node, expert int, in, inner []float32) {
 	if len(c.experts) == 0 {
 		return nil
@@ -79,8 +77,7 @@ func (e *Entry) add(i int, x []float32) {
 	}
 }
 
-// Fits is an error if m has a weight that g has not, or has in another shape: it is of
-// another model.
+// Fits is an error if m has a weight that g has not, or has in another shape: it is of another model.
 func (m *Matrix) Fits(g *graph.Graph) error {
 	shapes := map[string]tensor.Shape{}
 	for _, n := range g.Nodes {
@@ -104,8 +101,7 @@ func (m *Matrix) Fits(g *graph.Graph) error {
 	return nil
 }
 
-// Drain adds the collected sums to m, and begins anew. A sum that is no finite number is an
-// error.
+// Drain adds the collected sums to m, and begins anew. A sum that is no finite number is an error.
 func (c *Collector) Drain(m *Matrix) error {
 	got := &Matrix{Entries: map[string]*Entry{}}
 	for n, names := range c.weights {

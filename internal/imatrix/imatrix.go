@@ -1,13 +1,10 @@
-// Package imatrix measures importance matrices: the size of the activations that
-// each column of a weight multiplies, over a text. Quantizers spend
-// their precision on the columns that matter.
+// Package imatrix measures importance matrices: the size of the activations that each column of a weight multiplies,
+// over a text. Quantizers spend their precision on the columns that matter.
 //
-// The file is llama.cpp's (tools/imatrix): a GGUF file whose general.type is
-// imatrix, with imatrix.datasets, imatrix.chunk_count and imatrix.chunk_size, and
-// for a weight NAME the float32 tensors NAME.in_sum2 [matrices, columns], sums of
-// squared activations, and NAME.counts [matrices, 1], how many rows they are of; of a
-// weight that is one matrix [columns] and [1]. The files that llama-imatrix wrote before
-// mid 2025 are read, too (old.go).
+// The file is llama.cpp's (tools/imatrix): a GGUF file whose general.type is imatrix, with imatrix.datasets,
+// imatrix.chunk_count and imatrix.chunk_size, and for a weight NAME the float32 tensors NAME.in_sum2 [matrices,
+// columns], sums of squared activations, and NAME.counts [matrices, 1], how many rows they are of; of a weight that is
+// one matrix [columns] and [1]. The files that llama-imatrix wrote before mid 2025 are read, too (old.go).
 package imatrix
 
 import (
@@ -45,9 +42,8 @@ type Entry struct {
 	Counts []float64 // [matrices], or [1] for all of them: rows that Sums are of
 }
 
-// Mean is the mean squared activations of the columns of a weight, [matrices,
-// columns], a matrix being one expert's; nil if m has no such weight. A matrix
-// that no row reached has ones, as llama-quantize takes it.
+// Mean returns the mean squared activations of the columns of a weight, [matrices, columns], a matrix being one
+// expert's; nil if m has no such weight. A matrix that no row reached has ones, as llama-quantize takes it.
 func (m *Matrix) Mean(name string, matrices, columns int) ([]float32, error) {
 	e, ok := m.Entries[name]
 	if !ok {
@@ -144,8 +140,7 @@ func parseGGUF(f *gguf.File) (*Matrix, error) {
 	return m, nil
 }
 
-// take reads a tensor of sums with its counts. The counts alone are passed over: they are
-// read with their sums.
+// take reads a tensor of sums with its counts. The counts alone are passed over: they are read with their sums.
 func (m *Matrix) take(t tensor.Tensor, f *gguf.File) error {
 	name, ok := strings.CutSuffix(t.Name, sumsSuffix)
 	if !ok {
@@ -174,7 +169,7 @@ func (m *Matrix) take(t tensor.Tensor, f *gguf.File) error {
 	return nil
 }
 
-// numbers is a tensor's float32 values, none of them negative.
+// numbers returns a tensor's float32 values, none of them negative.
 func numbers(t tensor.Tensor) ([]float64, error) {
 	if t.DType != tensor.F32 {
 		return nil, fmt.Errorf("element type %v, want F32", t.DType)

@@ -121,7 +121,7 @@ func TestOld(t *testing.T) {
 	}
 }
 
-// spoiled are files that must be refused, with a part of the error.
+// spoiled returns files that must be refused, with a part of the error.
 func spoiled(t testing.TB) map[string]struct {
 	data []byte
 	says string
@@ -243,8 +243,8 @@ func collect(t *testing.T, g *graph.Graph, b backend.Backend, ids []int32, head 
 	return m
 }
 
-// TestCollect has every weight of products, and counts that tell how many rows
-// each expert saw; float64 and float32 give the same.
+// TestCollect has every weight of products, and counts that tell how many rows each expert saw; float64 and float32
+// give the same.
 func TestCollect(t *testing.T) {
 	ids := []int32{2, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000}
 	for _, name := range []string{"tiny-llama", "tiny-gemma4", "tiny-gemma4-moe"} {

@@ -14,11 +14,11 @@ import (
 // maxName is what leaves room for a suffix in the 63 bytes of a name in GGUF.
 const maxName = 63 - len(sumsSuffix)
 
-// old reads a file of the form that has no GGUF: little-endian int32 numbers, texts
-// and blocks of float32 with their length before them (common/imatrix-loader.cpp).
+// old reads a file of the form that has no GGUF: little-endian int32 numbers, texts and blocks of float32 with their
+// length before them (common/imatrix-loader.cpp).
 type old struct{ rest []byte }
 
-// count is the next number, which must not be negative.
+// count returns the next number, which must not be negative.
 func (o *old) count(what string) (int, error) {
 	if len(o.rest) < 4 {
 		return 0, fmt.Errorf("%s: the file ends", what)
@@ -31,7 +31,7 @@ func (o *old) count(what string) (int, error) {
 	return int(n), nil
 }
 
-// take is the next n elements of size bytes.
+// take returns the next n elements of size bytes.
 func (o *old) take(what string, n, size int) ([]byte, error) {
 	if n > len(o.rest)/size {
 		return nil, fmt.Errorf("%s: %d × %d bytes, %d are left", what, n, size, len(o.rest))

@@ -1,5 +1,5 @@
-// Package jsonerr tells of errors in JSON files in plain words: encoding/json's have the names
-// of Go's types, which a file's author does not know.
+// Package jsonerr tells of errors in JSON files in plain words: encoding/json's have the names of Go's types, which a
+// file's author does not know.
 package jsonerr
 
 import (
@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Plain is err with the key, the kind of value that it needs, and the byte where the wrong one
-// ends. Keys lose the prefix, the name of an embedded Go struct.
+// Plain returns err with the key, the kind of value that it needs, and the byte where the wrong one ends. Keys lose the
+// prefix, the name of an embedded Go struct.
 func Plain(err error, prefix string) error {
 	if e := (*json.SyntaxError)(nil); errors.As(err, &e) {
 		text := strings.TrimSuffix(e.Error(), " JSON input")
@@ -35,7 +35,7 @@ func Plain(err error, prefix string) error {
 	return errors.New(text)
 }
 
-// kind is what JSON calls the values of a type.
+// kind returns what JSON calls the values of a type.
 func kind(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:

@@ -35,8 +35,7 @@ func TestAnonymous(t *testing.T) {
 	}
 }
 
-// TestDrop: the contents stay, whatever part is dropped, in whatever order
-// files are closed.
+// TestDrop: the contents stay, whatever part is dropped, in whatever order files are closed.
 func TestDrop(t *testing.T) {
 	want := bytes.Repeat([]byte{1, 2, 3}, 50_000)
 	var open []*File

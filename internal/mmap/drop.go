@@ -25,9 +25,8 @@ func unregister(data []byte) {
 	files.live = slices.DeleteFunc(files.live, func(d []byte) bool { return &d[0] == &data[0] })
 }
 
-// Drop says that b, a part of a File's Data, is not needed for now: the process
-// no longer counts its whole pages as its own. b may be read as before, which
-// brings them back from the system's cache or the disk. Where b is any other
+// Drop says that b, a part of a File's Data, is not needed for now: the process no longer counts its whole pages as its
+// own. b may be read as before, which brings them back from the system's cache or the disk. Where b is any other
 // memory, or the system has no such request, Drop does nothing.
 func Drop(b []byte) {
 	from, to := span(b)
@@ -46,7 +45,7 @@ func Drop(b []byte) {
 	}
 }
 
-// span is the addresses of b's first byte and of the one after its last.
+// span returns the addresses of b's first byte and of the one after its last.
 func span(b []byte) (from, to uintptr) {
 	from = uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	return from, from + uintptr(len(b))

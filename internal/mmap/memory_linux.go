@@ -6,16 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// drop is right only for read-only mappings of files: other memory would lose
-// its contents.
+// drop is right only for read-only mappings of files: other memory would lose its contents.
 func drop(b []byte) { unix.Madvise(b, unix.MADV_DONTNEED) }
 
 func hugePages(b []byte) { unix.Madvise(b, unix.MADV_HUGEPAGE) }
 
 func smallPages(b []byte) { unix.Madvise(b, unix.MADV_NOHUGEPAGE) }
 
-// populate reports whether the system mapped b's pages; it cannot before Linux 5.14. The
-// address goes to it as a number, since the first page may begin before b.
+// populate reports whether the system mapped b's pages; it cannot before Linux 5.14. The address goes to it as a
+// number, since the first page may begin before b.
 func populate(b []byte) bool {
 	from, to := span(b)
 	from &^= uintptr(os.Getpagesize() - 1)

@@ -1,7 +1,7 @@
 // Package mmap maps files into memory for reading, and memory outside Go's heap.
 //
-// On Unix and Windows a file's pages come from the operating system's file cache
-// as they are touched. Elsewhere (js/wasm) the file is read into memory.
+// On Unix and Windows a file's pages come from the operating system's file cache as they are touched. Elsewhere
+// (js/wasm) the file is read into memory.
 package mmap
 
 import (
@@ -41,8 +41,8 @@ func (m *mapping) close() error {
 	return m.err
 }
 
-// Open maps the regular file at path; symbolic links are followed. A folder, a
-// pipe, a device or a socket is an error, found without opening or waiting for it.
+// Open maps the regular file at path; symbolic links are followed. A folder, a pipe, a device or a socket is an error,
+// found without opening or waiting for it.
 func Open(path string) (*File, error) {
 	f, size, err := openRegular(path)
 	if err != nil {
@@ -83,21 +83,19 @@ func ReadFile(path string, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// Data is the file's contents, read-only: a write to it ends the program. It is
-// valid until Close; a read beyond the end of a file that shrank after Open
-// faults, see Guard.
+// Data returns the file's contents, read-only: a write to it ends the program. It is valid until Close; a read beyond
+// the end of a file that shrank after Open faults, see Guard.
 func (f *File) Data() []byte { return f.data }
 
-// Close gives the mapping back. Nothing that shares memory with Data may be used
-// after it. A second Close does nothing and returns what the first did.
+// Close gives the mapping back. Nothing that shares memory with Data may be used after it. A second Close does nothing
+// and returns what the first did.
 func (f *File) Close() error { return f.close() }
 
 var errGone = errors.New("the mapped file shrank or cannot be read")
 
-// Guard calls read and returns its error. Where read touches mapped memory that
-// is no longer there (the file shrank, or its disk failed), Guard returns an
-// error instead of ending the program. It sees only faults of the calling
-// goroutine; every other panic goes on.
+// Guard calls read and returns its error. Where read touches mapped memory that is no longer there (the file shrank, or
+// its disk failed), Guard returns an error instead of ending the program. It sees only faults of the calling goroutine;
+// every other panic goes on.
 func Guard(read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -116,8 +114,8 @@ func Guard(read func() error) (err error) {
 	return read()
 }
 
-// openRegular opens path and returns its size. It looks before it opens, since
-// opening a device can have effects, and looks again at what it got.
+// openRegular opens path and returns its size. It looks before it opens, since opening a device can have effects, and
+// looks again at what it got.
 func openRegular(path string) (*os.File, int, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -1,10 +1,8 @@
 // Package npy reads and writes NumPy's array files.
 //
-// A file is \x93NUMPY, a version, the length of the header, the header, a Python
-// dictionary of descr, fortran_order and shape, and the elements
-// (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html). The reader
-// takes arrays of numbers in C order and little endian. It never reads an array of objects,
-// which is a pickle.
+// A file is \x93NUMPY, a version, the length of the header, the header, a Python dictionary of descr, fortran_order and
+// shape, and the elements (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html). The reader takes
+// arrays of numbers in C order and little endian. It never reads an array of objects, which is a pickle.
 package npy
 
 import (

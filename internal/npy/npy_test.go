@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "write the fuzz target's corpus")
 
-// file is a file of that header, padded as NumPy does, and n bytes of elements.
+// file returns a file of that header, padded as NumPy does, and n bytes of elements.
 func file(version byte, header string, n int) []byte {
 	b := append([]byte(magic), version, 0)
 	size := 2
@@ -106,8 +106,7 @@ func TestCorpus(t *testing.T) {
 	golden.Corpus(t, "FuzzParse", want, *update)
 }
 
-// FuzzParse: any bytes give an error, or an array whose elements are the file's
-// last bytes, as many as its shape says.
+// FuzzParse: any bytes give an error, or an array whose elements are the file's last bytes, as many as its shape says.
 func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a, err := Parse(data)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// written is a call of the tool f with the argument x as a model writes it, without its first mark, and that mark.
+// written returns a call of the tool f with the argument x as a model writes it, without its first mark, and that mark.
 func (s *Syntax) written(x string) (begin, call string) {
 	y := &s.Style
 	quoted, _ := json.Marshal(x)
@@ -48,7 +48,8 @@ func readAll(s Syntax, answer string, size int, opened, cut bool) (text, reasoni
 	return text, reasoning, called
 }
 
-// TestAnswers: in each syntax a whole call is found wherever it stands and whatever its value holds, and a cut leaves no mark.
+// TestAnswers: in each syntax a whole call is found wherever it stands and whatever its value holds, and a cut leaves
+// no mark.
 func TestAnswers(t *testing.T) {
 	for _, k := range known {
 		s := k.syntax

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Call is a call of a tool, or a piece of one (Parser.Held): the first has the name, and the pieces that follow have none.
+// Call is a call of a tool, or a piece of one (Parser.Held): the first has the name, and the pieces that follow have
+// none.
 type Call struct {
 	Name      string
 	Arguments string // a JSON object
@@ -106,7 +107,7 @@ func parseKeyed(raw json.RawMessage) (c Call, err error) {
 	return c, err
 }
 
-// object is a JSON object without spaces around its parts; nothing is {}.
+// object returns a JSON object without spaces around its parts; nothing is {}.
 func object(raw []byte) (string, error) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || string(raw) == "null" {
@@ -138,7 +139,7 @@ func (p *parameters) add(name, value string, text bool) error {
 	return p.set(name, raw)
 }
 
-// literal is a value as JSON, whether a model wrote JSON or a text.
+// literal returns a value as JSON, whether a model wrote JSON or a text.
 func literal(value string, text bool) ([]byte, error) {
 	if raw := strings.TrimSpace(value); !text && json.Valid([]byte(raw)) {
 		return []byte(raw), nil

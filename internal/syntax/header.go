@@ -9,8 +9,8 @@ import (
 const maxHeader = 1 << 9
 
 // header reads the header of a message at i, from the mark that begins it to the one before the message's text:
-// <|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>
-// No part of a header is text, however wrong the header is.
+// <|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|> No part of a header is text,
+// however wrong the header is.
 func (p *Parser) header(i int, final, cut bool) (n int, then func(), x reading) {
 	rest := string(p.held[i:min(len(p.held), i+maxHeader)])
 	head, behind := rest, false

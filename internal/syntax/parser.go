@@ -27,9 +27,9 @@ const maxCall = 1 << 20
 // maxBegin bounds the text before the arguments of a call.
 const maxBegin = 1 << 8
 
-// Parser reads an answer as it comes, and hands over what no later text can change. A call of a tool is found
-// wherever it stands, within reasoning as well, if it is whole. Anything else that looks like one is text, as the
-// model wrote it, without control tokens. White space beside marks is no text.
+// Parser reads an answer as it comes, and hands over what no later text can change. A call of a tool is found wherever
+// it stands, within reasoning as well, if it is whole. Anything else that looks like one is text, as the model wrote
+// it, without control tokens. White space beside marks is no text.
 type Parser struct {
 	Held     bool     // calls are held to their tools: JSON arguments come in pieces, and a call that is cut is one
 	Required bool     // the answer is held to calls: it has no text
@@ -81,8 +81,8 @@ func (s Syntax) NewParser(tools Tools, opened bool) *Parser {
 	return p
 }
 
-// Continue makes the answer one that goes on with a text of its own turn: the white space at its beginning counts,
-// and the turn's frame came before.
+// Continue makes the answer one that goes on with a text of its own turn: the white space at its beginning counts, and
+// the turn's frame came before.
 func (p *Parser) Continue() { p.fresh, p.said, p.held, p.lead = false, true, nil, 0 }
 
 // Thinks reports whether the parser is within reasoning.
@@ -450,8 +450,8 @@ func (p *Parser) say(text string) {
 	p.space = text[len(body):]
 }
 
-// beside are the characters that may be between marks and text. Where there are no marks there
-// is nothing beside them.
+// beside returns the characters that may be between marks and text. Where there are no marks there is nothing beside
+// them.
 func (p *Parser) beside(r rune) bool {
 	return (p.s.Open != "" || len(p.s.Frame) > 0 || len(p.s.Calls) > 0 && p.tools != nil) && (r == '\n' || r == ' ')
 }

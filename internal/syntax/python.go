@@ -17,7 +17,7 @@ type python struct {
 	depth int
 }
 
-// lacks is the reading where a call is not complete, or none.
+// lacks returns the reading where a call is not complete, or none.
 func (p *python) lacks() reading {
 	if p.s == "" {
 		return p.r.lacks()
@@ -172,7 +172,8 @@ func (p *python) dict() bool {
 	return true
 }
 
-// text writes a string. Templates write strings with no escapes, so a quote ends one only if a string may end there: 'it's'.
+// text writes a string. Templates write strings with no escapes, so a quote ends one only if a string may end there:
+// 'it's'.
 func (p *python) text() bool {
 	quote, base := p.s[0], len(p.r.s)-len(p.s)
 	var b []byte

@@ -18,8 +18,8 @@ const (
 	yes
 )
 
-// reader reads calls at the beginning of a text, of which more may come. What it says of a text it says of every
-// longer one.
+// reader reads calls at the beginning of a text, of which more may come. What it says of a text it says of every longer
+// one.
 type reader struct {
 	y       *Style
 	marks   Marks
@@ -69,7 +69,7 @@ func (r *reader) next(mark string) reading {
 	return r.mark(mark)
 }
 
-// plain is a piece of the text without its control tokens.
+// plain returns a piece of the text without its control tokens.
 func (r *reader) plain(from, to int) string {
 	if len(r.control) == 0 {
 		return r.s[from:to]
@@ -86,7 +86,7 @@ func (r *reader) plain(from, to int) string {
 	return b.String()
 }
 
-// lacks is the reading where the text ends.
+// lacks returns the reading where the text ends.
 func (r *reader) lacks() reading {
 	if r.final {
 		return no

@@ -1,6 +1,7 @@
 package syntax
 
-// Form is how calls are written between their marks. A list of JSON objects, {"name": …, "arguments": {…}}, is read in any form.
+// Form is how calls are written between their marks. A list of JSON objects, {"name": …, "arguments": {…}}, is read in
+// any form.
 type Form int
 
 // The forms.
@@ -17,9 +18,9 @@ const (
 // Quote is around strings of the form Quoted.
 const Quote = `<|"|>`
 
-// Style is how a model writes calls when it is asked for some: First, the calls with Between between them, Last. A call is Name, the
-// tool's name, Then, the arguments, After. The Syntax's first marks are around all that or, with Each, around each call. For calls that
-// are read, white space beside the marks of Tagged does not count.
+// Style is how a model writes calls when it is asked for some: First, the calls with Between between them, Last. A call
+// is Name, the tool's name, Then, the arguments, After. The Syntax's first marks are around all that or, with Each,
+// around each call. For calls that are read, white space beside the marks of Tagged does not count.
 type Style struct {
 	Form                 Form
 	Each                 bool

@@ -1,6 +1,6 @@
-// Package syntax finds the parts of a model's answer: reasoning, calls of tools, and the text between
-// them. How a model writes them is a matter of its training, which its chat template shows:
-// Of finds the marks there. No family is known by its name.
+// Package syntax finds the parts of a model's answer: reasoning, calls of tools, and the text between them. How a model
+// writes them is a matter of its training, which its chat template shows: Of finds the marks there. No family is known
+// by its name.
 package syntax
 
 import (
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// General is how models write calls whose chat template takes no tools: as the text says that tells them of the tools. A fence of
-// Markdown around the object is read as well, since they are used to it.
+// General is how models write calls whose chat template takes no tools: as the text says that tells them of the tools.
+// A fence of Markdown around the object is read as well, since they are used to it.
 var General = Syntax{Calls: []Marks{{Begin: "<tool_call>", End: "</tool_call>"}}, Style: objectEach, General: true}
 
 // Syntax is how a model writes reasoning and calls. The zero value has neither.
@@ -34,7 +34,7 @@ type Marks struct {
 	Last       bool // the End also ends the answer, and may so be missing
 }
 
-// Of is the syntax of models with a chat template.
+// Of returns the syntax of models with a chat template.
 func Of(template string) (s Syntax) {
 	has := func(mark string) bool { return strings.Contains(template, mark) }
 	s = General
@@ -60,7 +60,7 @@ func Of(template string) (s Syntax) {
 	return s
 }
 
-// Marks are the parts of the syntax that a model may have as special tokens.
+// Marks returns the parts of the syntax that a model may have as special tokens.
 func (s *Syntax) Marks() (all []string) {
 	add := func(marks ...string) {
 		for _, m := range marks {
@@ -85,7 +85,7 @@ func (s *Syntax) Marks() (all []string) {
 	return all
 }
 
-// texts are all that a model of the syntax writes beside its own words.
+// texts returns all that a model of the syntax writes beside its own words.
 func (s *Syntax) texts() []string {
 	y := &s.Style
 	all := []string{s.Open, s.Close, s.Next, s.Answer.Begin, s.Answer.End, y.First, y.Between, y.Last, y.Name, y.Then, y.After, y.Key, y.Value, y.End, s.Header}
@@ -95,7 +95,7 @@ func (s *Syntax) texts() []string {
 	return append(all, s.Frame...)
 }
 
-// bracketed are the parts of a text that look like special tokens: <NAME> and [NAME].
+// bracketed returns the parts of a text that look like special tokens: <NAME> and [NAME].
 func bracketed(text string) (all []string) {
 	for i := 0; i < len(text); i++ {
 		stop := ""

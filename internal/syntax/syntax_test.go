@@ -115,8 +115,8 @@ func TestParser(t *testing.T) {
 	}
 }
 
-// TestPieces: where arguments are JSON in a syntax, a call that a model is held to comes in pieces as it is written, and one that is cut is
-// as much of it.
+// TestPieces: where arguments are JSON in a syntax, a call that a model is held to comes in pieces as it is written,
+// and one that is cut is as much of it.
 func TestPieces(t *testing.T) {
 	const whole, written = `{"x":"a"}`, `{"x": "a"}`
 	for _, k := range known {
@@ -206,8 +206,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// FuzzParser: no answer panics, calls are objects of known tools, letters are lost with marks and calls alone, and
-// cuts change nothing.
+// FuzzParser: no answer panics, calls are objects of known tools, letters are lost with marks and calls alone, and cuts
+// change nothing.
 func FuzzParser(f *testing.F) {
 	for _, r := range rows {
 		f.Add(r.template, r.answer, r.opened)

@@ -128,8 +128,8 @@ func (r *reader) argument(p *parameters) reading {
 	return x
 }
 
-// value reads a text up to the mark that ends it: the first one that what may follow comes behind. Calls that the
-// text holds whole are a part of it.
+// value reads a text up to the mark that ends it: the first one that what may follow comes behind. Calls that the text
+// holds whole are a part of it.
 func (r *reader) value() (string, reading) {
 	end, open := strings.Fields(r.y.End)[0], strings.TrimSpace(r.y.Key)
 	start, depth := r.at, 0

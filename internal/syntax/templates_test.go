@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/templates.jsonl and the table of docs/serving.md")
 
-// published is a line of testdata/templates.jsonl: templates that show the same marks, and the answer of such a model that they make
-// of a text and of two calls. A line with a source was written by hand.
+// published is a line of testdata/templates.jsonl: templates that show the same marks, and the answer of such a model
+// that they make of a text and of two calls. A line with a source was written by hand.
 type published struct {
 	Templates []string `json:"templates"`
 	Hashes    []string `json:"sha256,omitempty"` // of the templates
@@ -52,8 +52,8 @@ func readPublished(t *testing.T) (all []published) {
 	return all
 }
 
-// TestTemplates: the syntax of every published template that has tools, found by its marks, reads the answer that the template itself
-// writes.
+// TestTemplates: the syntax of every published template that has tools, found by its marks, reads the answer that the
+// template itself writes.
 func TestTemplates(t *testing.T) {
 	if *update {
 		writePublished(t)
@@ -102,7 +102,7 @@ func TestSharedTemplates(t *testing.T) {
 var answerEnds = []string{"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "</s>", "<|end_of_text|>", "<｜end▁of▁sentence｜>", "<seed:eos>", "[e~[", "<|END_OF_TURN_TOKEN|>",
 	"<|START_OF_TURN_TOKEN|>", "<|message_sep|>", "<SPECIAL_12>", "<turn|>", "<|observation|>", "</assistant>", "<sep>", "\n<|end|>", "<|assistant_end|>", "<|tool_response>"}
 
-// marksOf are the marks that Of looks for in a template.
+// marksOf returns the marks that Of looks for in a template.
 func marksOf(template string) (all []string) {
 	add := func(m string) {
 		if strings.Contains(template, m) && !slices.Contains(all, m) {
@@ -257,7 +257,7 @@ func writePublished(t *testing.T) {
 	}
 }
 
-// example is a call of the tool f with the argument x as a model writes it.
+// example returns a call of the tool f with the argument x as a model writes it.
 func (s *Syntax) example() string {
 	y := &s.Style
 	arguments := map[Form]string{Object: `{"x": "a"}`, Keyed: `{"x": "a"}`, Named: `{"x": "a"}`, Quoted: "{x:" + Quote + "a" + Quote + "}", Python: "x='a'", Tagged: y.Key + "x" + y.Value + "a" + y.End, Nested: y.Key + "x>a" + y.End + "x>"}[y.Form]

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cores is the physical cores that the process may run on; 0 if that is not known.
+// cores returns the physical cores that the process may run on; 0 if that is not known.
 func cores() int {
 	const most = 8192 // that Linux can be built for
 	set := unix.NewCPUSet(most)
@@ -25,8 +25,8 @@ func cores() int {
 	return siblings("/sys/devices/system/cpu", processors)
 }
 
-// siblings counts the cores of processors, given their numbers. dir has a folder
-// for each; one that tells nothing of use is a core of its own.
+// siblings counts the cores of processors, given their numbers. dir has a folder for each; one that tells nothing of
+// use is a core of its own.
 func siblings(dir string, processors []int) int {
 	seen := map[int]bool{}
 	for _, p := range processors {

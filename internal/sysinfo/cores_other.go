@@ -2,5 +2,5 @@
 
 package sysinfo
 
-// cores is not known here.
+// cores returns 0: this system does not say.
 func cores() int { return 0 }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// cores is the physical cores of the process's processor group
-// (GetLogicalProcessorInformation); 0 if that is not known.
+// cores returns the physical cores of the process's processor group (GetLogicalProcessorInformation); 0 if that is not
+// known.
 func cores() (n int) {
 	type information struct {
 		processors   uintptr

@@ -2,8 +2,7 @@ package sysinfo
 
 import "golang.org/x/sys/unix"
 
-// available is all memory that is installed: the system does not tell more
-// without C.
+// available returns all memory that is installed: the system does not tell more without C.
 func available() int64 {
 	n, err := unix.SysctlUint64("hw.memsize")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// available is MemAvailable: free memory and what caches would give back.
+// available returns MemAvailable: free memory and what caches would give back.
 func available() int64 {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {

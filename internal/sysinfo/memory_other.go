@@ -2,5 +2,5 @@
 
 package sysinfo
 
-// available is not known here.
+// available returns 0: this system does not say.
 func available() int64 { return 0 }

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// available is the free physical memory (GlobalMemoryStatusEx).
+// available returns the free physical memory (GlobalMemoryStatusEx).
 func available() int64 {
 	var status struct {
 		length, load                                                  uint32

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Memory is how many more bytes the process may use without swapping, as far
-// as the system and its control groups tell; 0 if that is not known.
+// Memory returns how many more bytes the process may use without swapping, as far as the system and its control groups
+// tell; 0 if that is not known.
 func Memory() int64 {
 	free := available()
 	if runtime.GOOS != "linux" {
@@ -27,9 +27,8 @@ func Memory() int64 {
 	return free
 }
 
-// unused is how much more the control group in dir may use. The pages of files
-// count as free, since the system drops them when memory is short: a model
-// that was read a moment ago must not stand in its own way.
+// unused returns how much more the control group in dir may use. The pages of files count as free, since the system
+// drops them when memory is short: a model that was read a moment ago must not stand in its own way.
 func unused(dir string) (int64, bool) {
 	limit, ok := readNumber(filepath.Join(dir, "memory.max"))
 	used, _ := readNumber(filepath.Join(dir, "memory.current"))
@@ -42,7 +41,7 @@ func unused(dir string) (int64, bool) {
 	return max(limit-max(used-fileCache(dir, prefix), 0), 1), ok
 }
 
-// fileCache is the memory that holds pages of files.
+// fileCache returns the memory that holds pages of files.
 func fileCache(dir, prefix string) (n int64) {
 	b, err := os.ReadFile(filepath.Join(dir, "memory.stat"))
 	if err != nil {
@@ -58,8 +57,8 @@ func fileCache(dir, prefix string) (n int64) {
 	return n
 }
 
-// controlGroups lists the folders of the process's control group and those above
-// it that may limit what controller names. root is where /proc and /sys are.
+// controlGroups lists the folders of the process's control group and those above it that may limit what controller
+// names. root is where /proc and /sys are.
 func controlGroups(root, controller string) []string {
 	b, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
@@ -96,11 +95,11 @@ func readNumber(path string) (int64, bool) {
 	return n, err == nil
 }
 
-// Fits is an error if a model's weights, and keys and values for context tokens, in
-// bytes, are more than the memory that is free. It goes behind the model's name.
+// Fits is an error if a model's weights, and keys and values for context tokens, in bytes, are more than the memory
+// that is free. It goes behind the model's name.
 func Fits(weights, cache int64, context int) error { return FitsIn(weights, cache, context, 0) }
 
-// FitsIn is Fits where the model may take at most so many bytes; 0 is the free memory.
+// FitsIn reports what Fits does where the model may take at most so many bytes; 0 is the free memory.
 func FitsIn(weights, cache int64, context int, most int64) error {
 	text := func(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
 	free := Memory()

@@ -8,10 +8,9 @@ import (
 	"strings"
 )
 
-// Threads is how many threads that compute all the time the process has room
-// for: the physical cores it may run on, no more than its control groups' share
-// of time pays for and than Go uses; at least 1. A second thread on a core would
-// share its arithmetic units with the first.
+// Threads returns how many threads that compute all the time the process has room for: the physical cores it may run
+// on, no more than its control groups' share of time pays for and than Go uses; at least 1. A second thread on a core
+// would share its arithmetic units with the first.
 func Threads() int {
 	n := runtime.GOMAXPROCS(0)
 	if c := cores(); c > 0 {
@@ -27,7 +26,7 @@ func Threads() int {
 	return max(n, 1)
 }
 
-// quota is how many processors' time the control group in dir may use, rounded up.
+// quota returns how many processors' time the control group in dir may use, rounded up.
 func quota(dir string) (int, bool) {
 	b, err := os.ReadFile(filepath.Join(dir, "cpu.max"))
 	if err != nil { // version 1
@@ -41,7 +40,7 @@ func quota(dir string) (int, bool) {
 	return share(time, period)
 }
 
-// share is time/period rounded up; the time of a group without a limit is not positive.
+// share returns time/period rounded up; the time of a group without a limit is not positive.
 func share(time, period int64) (int, bool) {
 	if time <= 0 || period <= 0 {
 		return 0, false

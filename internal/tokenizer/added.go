@@ -9,8 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// An addedToken is found in the text before anything is split or merged. The
-// flags are those of tokenizer.json.
+// An addedToken is found in the text before anything is split or merged. The flags are those of tokenizer.json.
 type addedToken struct {
 	content    string
 	id         int32
@@ -21,8 +20,8 @@ type addedToken struct {
 	singleWord bool // only where no word continues on either side
 }
 
-// RStrip is the flag in GGUF.Flags of a token that takes the white space after it; 1 is of one that takes the white space
-// before it, and 4 of one that is no token inside a word.
+// RStrip is the flag in GGUF.Flags of a token that takes the white space after it; 1 is of one that takes the white
+// space before it, and 4 of one that is no token inside a word.
 const RStrip = 2
 
 // flags returns what the token takes of the text around it.
@@ -40,16 +39,15 @@ func (a *addedToken) setFlags(f int32) {
 	a.lstrip, a.rstrip, a.singleWord = f&1 != 0, f&RStrip != 0, f&4 != 0
 }
 
-// A matcher finds added tokens, the leftmost and of those the longest. Its
-// tokens are sorted, so that reading a text byte by byte narrows a range of
-// them: no tree is built, whatever a file holds.
+// A matcher finds added tokens, the leftmost and of those the longest. Its tokens are sorted, so that reading a text
+// byte by byte narrows a range of them: no tree is built, whatever a file holds.
 type matcher struct {
 	tokens []addedToken
 	first  [257]int32 // tokens[first[b]:first[b+1]] begin with byte b
 }
 
-// newMatcher makes a matcher. Of two tokens that are spelled alike, which
-// normalization can make of different ones, the lower id is found.
+// newMatcher makes a matcher. Of two tokens that are spelled alike, which normalization can make of different ones, the
+// lower id is found.
 func newMatcher(tokens []addedToken) (m matcher) {
 	var list []*addedToken // a sort of pointers shares its code with all others
 	for i, a := range tokens {
@@ -90,9 +88,8 @@ func (m *matcher) longest(text string) (best *addedToken) {
 	return best
 }
 
-// split calls yield for each added token in text, with its id, and each piece of
-// text between them, with id -1; at is the offset of either. Special tokens
-// count where special says so of their place in text. It ends early where w does.
+// split calls yield for each added token in text, with its id, and each piece of text between them, with id -1; at is
+// the offset of either. Special tokens count where special says so of their place in text. It ends early where w does.
 func (m *matcher) split(text string, w *watch, special func(from, to int) bool, yield func(s string, id int32, at int)) {
 	done := 0
 	for i := 0; i < len(text) && len(m.tokens) > 0 && w.did(1); {

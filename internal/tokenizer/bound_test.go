@@ -35,7 +35,7 @@ func collect(ctx context.Context, tok *tokenizer.Tokenizer, text string, o token
 	return ids, nil
 }
 
-// allocated is the memory that a call allocates, whether it is freed again or not.
+// allocated returns the memory that a call allocates, whether it is freed again or not.
 func allocated(call func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -64,8 +64,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestLooks: the context is looked at after a bounded number of bytes and of steps, and
-// nothing is done after it ended.
+// TestLooks: the context is looked at after a bounded number of bytes and of steps, and nothing is done after it ended.
 func TestLooks(t *testing.T) {
 	const every = 1 << 14
 	for _, model := range []string{"tiny-llama", "tiny-qwen3", "tiny-gemma3"} {
@@ -91,15 +90,15 @@ func TestLooks(t *testing.T) {
 	}
 }
 
-// stripping is a tokenizer whose added token takes all white space beside it.
+// stripping returns a tokenizer whose added token takes all white space beside it.
 func stripping(t *testing.T) *tokenizer.Tokenizer {
 	return charactersJSON(t, []string{"▁", "a", "▁a", "<s>"}, [][2]string{{"▁", "a"}}, func(f file) {
 		f["added_tokens"] = []any{file{"id": 259, "content": "<s>", "special": true, "lstrip": true, "rstrip": true}}
 	})
 }
 
-// TestMost: a text that has one id too many is an error, and one that has not is none,
-// however much of it is one token. One that is far too long is refused by its length.
+// TestMost: a text that has one id too many is an error, and one that has not is none, however much of it is one token.
+// One that is far too long is refused by its length.
 func TestMost(t *testing.T) {
 	toks := map[string]*tokenizer.Tokenizer{"strips": stripping(t)}
 	for _, model := range []string{"tiny-llama", "tiny-qwen3", "tiny-gemma4"} {

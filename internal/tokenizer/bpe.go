@@ -9,9 +9,8 @@ import (
 // noRank is the rank of a pair that does not merge, above all others.
 const noRank = 1<<32 - 1
 
-// A pairTable tells what two adjacent symbols merge into. It is a flat hash
-// table with linear probing, at most half full; its multiplier is random, so a file cannot
-// be made whose pairs collide.
+// A pairTable tells what two adjacent symbols merge into. It is a flat hash table with linear probing, at most half
+// full; its multiplier is random, so a file cannot be made whose pairs collide.
 type pairTable struct {
 	slots []pairSlot
 	mul   uint64
@@ -41,8 +40,7 @@ func (p *pairTable) find(left, right int32) *pairSlot {
 	}
 }
 
-// add sets what a pair merges into. A pair that is named twice keeps the later
-// rank, as in the reference.
+// add sets what a pair merges into. A pair that is named twice keeps the later rank, as in the reference.
 func (p *pairTable) add(left, right, into int32, rank uint32) {
 	*p.find(left, right) = pairSlot{key: uint64(left)<<32 + uint64(right) + 1, rank: rank, into: into}
 }
@@ -65,12 +63,11 @@ type merger struct {
 	steps int // queue operations, for the tests of linear time
 }
 
-// shortWord is the number of symbols up to which looking through all pairs is
-// faster than a queue.
+// shortWord is the number of symbols up to which looking through all pairs is faster than a queue.
 const shortWord = 32
 
-// merge joins adjacent symbols of m.ids, the pair of lowest rank first and of
-// equal ones the leftmost, until no pair is in the table.
+// merge joins adjacent symbols of m.ids, the pair of lowest rank first and of equal ones the leftmost, until no pair is
+// in the table.
 func (m *merger) merge(p *pairTable) {
 	if len(m.ids) <= shortWord {
 		m.mergeShort(p)
@@ -110,11 +107,10 @@ func (m *merger) mergeShort(p *pairTable) {
 	}
 }
 
-// mergeLong does what mergeShort does with a queue of pairs, ordered by rank and position.
-// Symbols stay at the place where they began: ids is gone at the others that a symbol covers,
-// and spans at its first and last place is how many they are, at most maxTokenBytes. With the
-// queue that is 15 bytes for each of the word's. Each merge adds at most two pairs, so n symbols
-// cost at most 3n entries. It ends early where the watch ends.
+// mergeLong does what mergeShort does with a queue of pairs, ordered by rank and position. Symbols stay at the place
+// where they began: ids is gone at the others that a symbol covers, and spans at its first and last place is how many
+// they are, at most maxTokenBytes. With the queue that is 15 bytes for each of the word's. Each merge adds at most two
+// pairs, so n symbols cost at most 3n entries. It ends early where the watch ends.
 func (m *merger) mergeLong(p *pairTable) {
 	n := len(m.ids)
 	m.spans = slices.Grow(m.spans[:0], n)[:n]
@@ -164,7 +160,7 @@ func (m *merger) pair(p *pairTable, i int) (rank uint32, into int32) {
 	return p.get(m.ids[i], m.ids[next])
 }
 
-// before is where the symbol before that at i begins.
+// before returns where the symbol before that at i begins.
 func (m *merger) before(i int) int { return i - int(m.spans[i-1]) }
 
 // join makes one symbol of that at i and the next.
@@ -175,8 +171,7 @@ func (m *merger) join(i int, into int32) {
 	m.spans[i], m.spans[end-1] = uint16(end-i), uint16(end-i)
 }
 
-// push queues the pair that begins at i, unless it has the rank of the pair that did so
-// before, which is queued still.
+// push queues the pair that begins at i, unless it has the rank of the pair that did so before, which is queued still.
 func (m *merger) push(p *pairTable, i int, old uint32) {
 	rank, _ := m.pair(p, i)
 	if rank == noRank || rank == old {

@@ -5,8 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// The patterns of GPT-4o and its heirs cut words where lower case is followed by upper
-// case: "camelCase" is two pieces.
+// The patterns of GPT-4o and its heirs cut words where lower case is followed by upper case: "camelCase" is two pieces.
 const (
 	upperClass = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`
 	lowerClass = `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`
@@ -57,14 +56,14 @@ func caseAt(s string, i int) (uint8, int) {
 	return unicodeCase(r), n
 }
 
-// splitCaseWords is caseWordsPattern.
+// splitCaseWords cuts by caseWordsPattern.
 func splitCaseWords(s string) int { return splitByCase(s, 3, true) }
 
-// splitTekken is tekkenPattern.
+// splitTekken cuts by tekkenPattern.
 func splitTekken(s string) int { return splitByCase(s, 1, false) }
 
-// splitByCase is caseWordsPattern with at most so many digits in a piece, with or without the
-// short forms behind a word.
+// splitByCase cuts by caseWordsPattern with at most so many digits in a piece, with or without the short forms behind a
+// word.
 func splitByCase(s string, digits int, short bool) int {
 	if end := casedWord(s, caseAt); end > 0 {
 		if short {
@@ -75,7 +74,7 @@ func splitByCase(s string, digits int, short bool) int {
 	return splitUncased(s, digits, slashes)
 }
 
-// splitUncased is what comes behind words: numbers, punctuation with a tail, white space.
+// splitUncased returns what comes behind words: numbers, punctuation with a tail, white space.
 func splitUncased(s string, digits int, tail func(s string, i int) int) int {
 	c, n := classAt(s, 0)
 	switch next, k := classAt(s, n); {
@@ -89,7 +88,7 @@ func splitUncased(s string, digits int, tail func(s string, i int) int) int {
 	return blanks(s, true)
 }
 
-// casedWord is casedWords|upperWords: the length of the match at s, or 0.
+// casedWord returns casedWords|upperWords: the length of the match at s, or 0.
 func casedWord(s string, at func(s string, i int) (uint8, int)) int {
 	first, n := at(s, 0)
 	class, _ := classAt(s, 0)
@@ -104,9 +103,8 @@ func casedWord(s string, at func(s string, i int) (uint8, int)) int {
 	return end
 }
 
-// caseRun matches upper and lower case at s[i:], and returns the end and whether it has some
-// that is lower. That fails with 0. Upper case is taken first, and given back as far as a
-// character that may be lower.
+// caseRun matches upper and lower case at s[i:], and returns the end and whether it has some that is lower. That fails
+// with 0. Upper case is taken first, and given back as far as a character that may be lower.
 func caseRun(s string, i int, at func(s string, i int) (uint8, int)) (end int, lower bool) {
 	begin, may := i, 0
 	for {

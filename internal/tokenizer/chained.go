@@ -6,10 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// DeepSeek's pre-tokenizers are lists of patterns, each applied to the pieces
-// of the one before. LLM and Coder (version 1): newlines, letters, punctuation,
-// in LLM trailing white space, Han with Hangul, single digits. Version 3 and R1:
-// up to three digits, Han with kana, words.
+// DeepSeek's pre-tokenizers are lists of patterns, each applied to the pieces of the one before. LLM and Coder (version
+// 1): newlines, letters, punctuation, in LLM trailing white space, Han with Hangul, single digits. Version 3 and R1: up
+// to three digits, Han with kana, words.
 var (
 	chainedHangul = []string{newlinePattern, casedPattern, widePunctPattern, trailingPattern, hanPattern, digitPattern}
 	chainedPlain  = []string{newlinePattern, lettersPattern, punctPattern, hanPattern, digitPattern}
@@ -50,8 +49,7 @@ var casedPattern = func() string {
 	return b.String()
 }()
 
-// cased are the letters with case that DeepSeek's pattern lists, those of an
-// older Unicode version.
+// cased are the letters with case that DeepSeek's pattern lists, those of an older Unicode version.
 var cased = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x0041, 0x005A, 1}, {0x0061, 0x007A, 1}, {0x00B5, 0x00B5, 1}, {0x00C0, 0x00D6, 1}, {0x00D8, 0x00F6, 1},
@@ -116,7 +114,7 @@ func decode(s string, i int) (rune, int) {
 	return utf8.DecodeRuneInString(s[i:])
 }
 
-// splitRuns is [class]{1,most}, with space \s?[class]+.
+// splitRuns cuts by [class]{1,most}, with space \s?[class]+.
 func splitRuns(s string, in func(rune) bool, space bool, most int) int {
 	count := 0  // characters of the class in the match so far
 	blank := -1 // where the white space just before begins
@@ -147,8 +145,8 @@ func splitRuns(s string, in func(rune) bool, space bool, most int) int {
 	return len(s)
 }
 
-// splitTrailing is trailingPattern. The text holds no newlines by then, before
-// which Oniguruma's $ would match, too.
+// splitTrailing cuts by trailingPattern. The text holds no newlines by then, before which Oniguruma's $ would match,
+// too.
 func splitTrailing(s string) int {
 	if n := len(strings.TrimRightFunc(s, unicode.IsSpace)); n > 0 {
 		return n
@@ -156,8 +154,8 @@ func splitTrailing(s string) int {
 	return len(s)
 }
 
-// splitSymbolWords is symbolWordsPattern. Digits and control characters may match
-// nothing: a run of them is a piece.
+// splitSymbolWords cuts by symbolWordsPattern. Digits and control characters may match nothing: a run of them is a
+// piece.
 func splitSymbolWords(s string) int {
 	for i := 0; i < len(s); {
 		if n := matchDeepSeek3(s[i:]); n > 0 {

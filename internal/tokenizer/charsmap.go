@@ -17,8 +17,8 @@ const (
 
 // A charsMap is SentencePiece's precompiled_charsmap: characters, and what they are replaced by.
 //
-// It is the number of bytes of a trie, that trie as a double array of 32-bit units, and the replacements, each of which ends
-// with a zero byte. (Darts-clone's DoubleArray; normalizer.cc of SentencePiece)
+// It is the number of bytes of a trie, that trie as a double array of 32-bit units, and the replacements, each of which
+// ends with a zero byte. (Darts-clone's DoubleArray; normalizer.cc of SentencePiece)
 type charsMap struct {
 	units []uint32
 	to    string
@@ -53,7 +53,7 @@ func newCharsMap(b []byte) (*charsMap, error) {
 	return c, nil
 }
 
-// replacement is what stands for a piece of text, which the shortest match of its beginning says.
+// replacement returns what stands for a piece of text, which the shortest match of its beginning says.
 func (c *charsMap) replacement(s string) (string, bool) {
 	at := offset(c.units[0])
 	for i := 0; i < len(s) && s[i] != 0; i++ {
@@ -82,20 +82,21 @@ func (c *charsMap) replacement(s string) (string, bool) {
 	return "", false
 }
 
-// firstRune is how many bytes the first character of s has, or of bytes that are no character.
+// firstRune returns how many bytes the first character of s has, or of bytes that are no character.
 func firstRune(s string) int {
 	_, n := utf8.DecodeRuneInString(s)
 	return n
 }
 
-// offset is the difference between a unit's place and those of its children.
+// offset returns the difference between a unit's place and those of its children.
 func offset(unit uint32) uint32 { return unit >> 10 << (unit & (1 << 9) >> 6) }
 
 // wholeCluster is how many bytes a cluster of characters has at most that is looked up as one.
 const wholeCluster = 5
 
-// apply replaces what the map says of text: a short cluster of characters as one, if its beginning is there, and else each
-// character. It is what the tokenizers library does; SentencePiece itself takes the longest match, wherever it ends.
+// apply replaces what the map says of text: a short cluster of characters as one, if its beginning is there, and else
+// each character. It is what the tokenizers library does; SentencePiece itself takes the longest match, wherever it
+// ends.
 func (c *charsMap) apply(s string, w *watch) string {
 	var out strings.Builder
 	out.Grow(len(s))
@@ -122,8 +123,8 @@ func (c *charsMap) apply(s string, w *watch) string {
 	return out.String()
 }
 
-// cluster is the length of the first grapheme cluster of s, by UAX 29. Flags, emoji that joiners connect and Indic conjuncts
-// are cut: they are longer than wholeCluster, and their parts are looked up one by one all the same.
+// cluster returns the length of the first grapheme cluster of s, by UAX 29. Flags, emoji that joiners connect and Indic
+// conjuncts are cut: they are longer than wholeCluster, and their parts are looked up one by one all the same.
 func cluster(s string, w *watch) int {
 	if len(s) > 1 && s[0] < utf8.RuneSelf && s[1] < utf8.RuneSelf { // the usual case
 		if s[0] == '\r' && s[1] == '\n' {

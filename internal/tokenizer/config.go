@@ -10,8 +10,7 @@ import (
 	"github.com/karat-run/karat/internal/jsonerr"
 )
 
-// A config is what tokenizer_config.json says about the tokenizer. Everything
-// else in it is for others.
+// A config is what tokenizer_config.json says about the tokenizer. Everything else in it is for others.
 type config struct {
 	BOS    nameOf                    `json:"bos_token"`
 	EOS    nameOf                    `json:"eos_token"`
@@ -48,8 +47,7 @@ func parseConfig(b []byte) (c config, err error) {
 	return c, nil
 }
 
-// appendTokens adds the added tokens that the vocabulary lacks, and returns
-// all of added_tokens_decoder by id.
+// appendTokens adds the added tokens that the vocabulary lacks, and returns all of added_tokens_decoder by id.
 func (c *config) appendTokens(tokens *[]token) (map[int]addedToken, error) {
 	added := make(map[int]addedToken, len(c.Added))
 	for key, a := range c.Added {
@@ -67,8 +65,7 @@ func (c *config) appendTokens(tokens *[]token) (map[int]addedToken, error) {
 	return added, nil
 }
 
-// placeToken puts an added token into the vocabulary at its id, which must be free
-// or its own.
+// placeToken puts an added token into the vocabulary at its id, which must be free or its own.
 func placeToken(tokens *[]token, a addedToken) error {
 	for int(a.id) >= len(*tokens) {
 		*tokens = append(*tokens, token{kind: Unused})
@@ -115,8 +112,7 @@ func (c *config) setNames(t *Tokenizer) error {
 	return nil
 }
 
-// surround lets add_bos_token and add_eos_token, where they are given, overrule what
-// the tokenizer puts around a text.
+// surround lets add_bos_token and add_eos_token, where they are given, overrule what the tokenizer puts around a text.
 func (c *config) surround(t *Tokenizer) (err error) {
 	if t.prefix, err = around(t.prefix, c.AddBOS, t.bos, "add_bos_token"); err != nil {
 		return err
@@ -125,8 +121,7 @@ func (c *config) surround(t *Tokenizer) (err error) {
 	return err
 }
 
-// around applies add_bos_token or add_eos_token, where it is given, to what the
-// tokenizer puts before or after a text.
+// around applies add_bos_token or add_eos_token, where it is given, to what the tokenizer puts before or after a text.
 func around(ids []int, add *bool, id int, key string) ([]int, error) {
 	switch {
 	case add == nil:

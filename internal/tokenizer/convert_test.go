@@ -35,8 +35,8 @@ func sameIDs(t *testing.T, a, b *tokenizer.Tokenizer) {
 	}
 }
 
-// TestConvertVocabularies takes published vocabularies from GGUF to a folder's files
-// and back: three of them, or with KARAT_SLOW all.
+// TestConvertVocabularies takes published vocabularies from GGUF to a folder's files and back: three of them, or with
+// KARAT_SLOW all.
 func TestConvertVocabularies(t *testing.T) {
 	names := []string{"llama-spm", "phi-3", "starcoder"}
 	if os.Getenv("KARAT_SLOW") != "" {
@@ -86,8 +86,7 @@ func filesOf(t *testing.T, dir string) tokenizer.Files {
 	return f
 }
 
-// TestConvertFolders takes the models' tokenizers to GGUF and back, and a
-// SentencePiece model from either of its forms.
+// TestConvertFolders takes the models' tokenizers to GGUF and back, and a SentencePiece model from either of its forms.
 func TestConvertFolders(t *testing.T) {
 	for _, name := range golden.Models(t) {
 		files := filesOf(t, golden.Model(t, name))

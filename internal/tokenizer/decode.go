@@ -5,9 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// A Decoder turns ids into text as they come. Each Write returns the characters
-// that are complete; bytes that are not UTF-8 become U+FFFD. It continues a text: it does
-// not strip the space that some vocabularies put before one.
+// A Decoder turns ids into text as they come. Each Write returns the characters that are complete; bytes that are not
+// UTF-8 become U+FFFD. It continues a text: it does not strip the space that some vocabularies put before one.
 type Decoder struct {
 	t           *Tokenizer
 	skipSpecial bool
@@ -19,8 +18,7 @@ func (t *Tokenizer) Decoder(skipSpecial bool) *Decoder {
 	return &Decoder{t: t, skipSpecial: skipSpecial}
 }
 
-// Decode returns the text of ids, which begin a text. An id outside the vocabulary
-// has no text.
+// Decode returns the text of ids, which begin a text. An id outside the vocabulary has no text.
 func (t *Tokenizer) Decode(ids []int, skipSpecial bool) string {
 	d := t.Decoder(skipSpecial)
 	var b strings.Builder
@@ -68,9 +66,9 @@ func (d *Decoder) take(n int) string {
 	return s
 }
 
-// repair replaces bytes that are not UTF-8. The references differ: each byte token becomes a
-// U+FFFD of its own (ByteFallback, SentencePiece), in byte-level vocabularies the
-// longest beginning of a character becomes one (Rust's from_utf8_lossy).
+// repair replaces bytes that are not UTF-8. The references differ: each byte token becomes a U+FFFD of its own
+// (ByteFallback, SentencePiece), in byte-level vocabularies the longest beginning of a character becomes one (Rust's
+// from_utf8_lossy).
 func (t *Tokenizer) repair(b []byte) string {
 	var out strings.Builder
 	for len(b) > 0 {
@@ -117,7 +115,7 @@ func (t *Tokenizer) appendText(b []byte, id int, skipSpecial bool) []byte {
 	return append(b, text...)
 }
 
-// Bytes is the bytes that a token stands for, nil for an id outside the vocabulary.
+// Bytes returns the bytes that a token stands for, nil for an id outside the vocabulary.
 func (t *Tokenizer) Bytes(id int) []byte { return t.appendText(nil, id, false) }
 
 // unhex returns the value of an upper-case hexadecimal digit.

@@ -32,8 +32,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// checkStream decodes ids token by token: each step gives whole characters and nothing
-// that is complete stays behind.
+// checkStream decodes ids token by token: each step gives whole characters and nothing that is complete stays behind.
 func checkStream(t *testing.T, tok *tokenizer.Tokenizer, ids []int) {
 	t.Helper()
 	var b strings.Builder
@@ -87,9 +86,8 @@ func bytesOf(t *testing.T, tok *tokenizer.Tokenizer, text string) (ids []int) {
 	return ids
 }
 
-// TestDecodeInvalid decodes bytes that are no UTF-8 as the references do: byte-level
-// as Rust's from_utf8_lossy (the examples are from the Unicode standard, table 3-8),
-// byte tokens as one U+FFFD each.
+// TestDecodeInvalid decodes bytes that are no UTF-8 as the references do: byte-level as Rust's from_utf8_lossy (the
+// examples are from the Unicode standard, table 3-8), byte tokens as one U+FFFD each.
 func TestDecodeInvalid(t *testing.T) {
 	llama := fromJSON(t, golden.Model(t, "tiny-llama"))
 	gemma := fromJSON(t, golden.Model(t, "tiny-gemma4"))
@@ -127,8 +125,8 @@ func TestDecodeSpecial(t *testing.T) {
 	}
 }
 
-// TestSpacePrefix checks the space that Llama 2 puts before a text: Decode takes it
-// off, a Decoder, which continues a text, does not.
+// TestSpacePrefix checks the space that Llama 2 puts before a text: Decode takes it off, a Decoder, which continues a
+// text, does not.
 func TestSpacePrefix(t *testing.T) {
 	tok := fromGGUF(t, unpack(t, "llama-spm"))
 	ids := tok.Encode("Hello world", tokenizer.Options{})

@@ -74,8 +74,8 @@ func (e *encoder) add(id int32) {
 	e.out = append(e.out, int(id))
 }
 
-// encode appends the ids of text: added tokens are cut out first, then the text that is
-// between them is normalized, searched again, split and merged.
+// encode appends the ids of text: added tokens are cut out first, then the text that is between them is normalized,
+// searched again, split and merged.
 func (e *encoder) encode(text string) {
 	t := e.t
 	t.raw.split(text, &e.watch, e.special, func(s string, id int32, at int) {
@@ -104,8 +104,7 @@ func (e *encoder) encode(text string) {
 	})
 }
 
-// special reports whether the name of a special token at text[from:to] stands
-// for the token.
+// special reports whether the name of a special token at text[from:to] stands for the token.
 func (e *encoder) special(from, to int) bool {
 	if !e.o.ParseSpecial {
 		return false
@@ -210,8 +209,8 @@ func (e *encoder) word(s string) {
 	e.emit()
 }
 
-// symbols fills the merger with what merging begins with: bytes, or characters
-// and for characters without a symbol their bytes.
+// symbols fills the merger with what merging begins with: bytes, or characters and for characters without a symbol
+// their bytes.
 func (e *encoder) symbols(s string) {
 	t := e.t
 	ids := e.merger.ids[:0]

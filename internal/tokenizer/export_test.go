@@ -21,13 +21,13 @@ const (
 // Aliases are other spellings of patterns.
 var Aliases = aliases
 
-// StagesOf are the splitters of a name of GGUF.
+// StagesOf returns the splitters of a name of GGUF.
 func StagesOf(name string) ([]splitter, error) {
 	pre, err := preTokenizerOf(name)
 	return splitters(pre.patterns), err
 }
 
-// NFC is nfc, which TestNFC tests.
+// NFC returns nfc, which TestNFC tests.
 func NFC(s string) string { return nfc(s, &watch{}) }
 
 // Pieces returns the words that a text is cut into.

@@ -44,8 +44,7 @@ func checkStreamed(t *testing.T, tok *tokenizer.Tokenizer, ids []int) {
 	}
 }
 
-// there converts a tokenizer of whatever file to GGUF and to a folder: what is no
-// error can be read.
+// there converts a tokenizer of whatever file to GGUF and to a folder: what is no error can be read.
 func there(t *testing.T, f tokenizer.Files, tok *tokenizer.Tokenizer) {
 	g, _, err := tokenizer.ToGGUF(f, tok.VocabSize(), tok.VocabSize()%2 == 0, "", nil)
 	if err != nil {
@@ -108,8 +107,8 @@ func FuzzEncode(f *testing.F) {
 	})
 }
 
-// FuzzGGUF makes a tokenizer of whatever a GGUF file's keys say. Tokens and merges are
-// lines; a type, and an id of ids, which are those of BOS, EOS, EOT, UNK, SEP and PAD, is a byte; a score four.
+// FuzzGGUF makes a tokenizer of whatever a GGUF file's keys say. Tokens and merges are lines; a type, and an id of ids,
+// which are those of BOS, EOS, EOT, UNK, SEP and PAD, is a byte; a score four.
 func FuzzGGUF(f *testing.F) {
 	f.Fuzz(func(t *testing.T, model, pre, tokens, merges string, types, scores, ids []byte, flags byte, text string) {
 		g := tokenizer.GGUF{Model: model, Pre: pre, Tokens: strings.Split(tokens, "\n")}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A GGUF is the tokenizer metadata of a GGUF file, each field under its key
-// tokenizer.ggml.*. A nil pointer is a key that is absent.
+// A GGUF is the tokenizer metadata of a GGUF file, each field under its key tokenizer.ggml.*. A nil pointer is a key
+// that is absent.
 type GGUF struct {
 	Model    string    // model: ByteLevel, SentencePiece or Merged
 	Pre      string    // pre: the pre-tokenizer's name, gpt2 only
@@ -43,10 +43,9 @@ const (
 	Merged        = "gemma4" // merges of SentencePiece's symbols
 )
 
-// FromGGUF makes the tokenizer of a GGUF file. Where the file's converter has
-// lost something it follows the model's own tokenizer: qwen2 normalizes to NFC, and
-// tokens that are markers by their names (<|turn>, <turn|>, <|im_end|>) are special
-// tokens although the file calls them normal or user-defined.
+// FromGGUF makes the tokenizer of a GGUF file. Where the file's converter has lost something it follows the model's own
+// tokenizer: qwen2 normalizes to NFC, and tokens that are markers by their names (<|turn>, <turn|>, <|im_end|>) are
+// special tokens although the file calls them normal or user-defined.
 func FromGGUF(g GGUF) (*Tokenizer, error) {
 	if err := g.check(); err != nil {
 		return nil, err
@@ -153,8 +152,7 @@ func (g *GGUF) check() error {
 	return nil
 }
 
-// added lists the tokens that are cut out of the text. User-defined ones always
-// are, but for markers.
+// added lists the tokens that are cut out of the text. User-defined ones always are, but for markers.
 func (g *GGUF) added(tokens []token) []addedToken {
 	var added []addedToken
 	flags := map[int32]int32{}
@@ -176,9 +174,9 @@ func (g *GGUF) added(tokens []token) []addedToken {
 	return added
 }
 
-// isMarker reports whether a token's name is that of a special token: <|name|>,
-// <|name> or <name|>, and a few known ones. llama.cpp's converter marks some of
-// them as normal and Gemma 4's <|channel>, which a reply shows, as user-defined.
+// isMarker reports whether a token's name is that of a special token: <|name|>, <|name> or <name|>, and a few known
+// ones. llama.cpp's converter marks some of them as normal and Gemma 4's <|channel>, which a reply shows, as
+// user-defined.
 func isMarker(text string) bool {
 	switch text {
 	case "<mask>", "<start_of_turn>", "<end_of_turn>":
@@ -223,8 +221,8 @@ func (t *Tokenizer) setGGUFIDs(g GGUF, addBOS bool) error {
 	return nil
 }
 
-// setGGUFPair sets what two texts become: with another separator between them where the file says so. Those of WordPiece are
-// of two kinds.
+// setGGUFPair sets what two texts become: with another separator between them where the file says so. Those of
+// WordPiece are of two kinds.
 func (t *Tokenizer) setGGUFPair(g GGUF) {
 	cls, sep := -1, -1
 	if len(t.prefix) > 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// refuse checks that a bad input gives an error that says what is wrong, without a panic,
-// in bounded memory and allocations.
+// refuse checks that a bad input gives an error that says what is wrong, without a panic, in bounded memory and
+// allocations.
 func refuse(t *testing.T, load func() (*tokenizer.Tokenizer, error), want string) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -35,7 +35,7 @@ func refuse(t *testing.T, load func() (*tokenizer.Tokenizer, error), want string
 // A file is a tokenizer.json, to be spoilt.
 type file = map[string]any
 
-// smallJSON is a valid byte-level tokenizer: the bytes, "aa" and <s>.
+// smallJSON returns a valid byte-level tokenizer: the bytes, "aa" and <s>.
 func smallJSON() file {
 	vocab := file{}
 	for b := range 256 {
@@ -211,9 +211,8 @@ var badScores = map[string][]struct {
 	},
 }
 
-// TestIncidents holds the incidents of other tokenizers: A9 is CVE-2025-49847 and
-// GHSA-7rxv-5jhh-j6xx of llama.cpp, A13 are issues 2060, 2094, 2198 and 2151 of Hugging
-// Face's tokenizers, 568 and 245 of tiktoken.
+// TestIncidents holds the incidents of other tokenizers: A9 is CVE-2025-49847 and GHSA-7rxv-5jhh-j6xx of llama.cpp, A13
+// are issues 2060, 2094, 2198 and 2151 of Hugging Face's tokenizers, 568 and 245 of tiktoken.
 func TestIncidents(t *testing.T) {
 	if _, err := (badJSON{spoil: nothing}).load(); err != nil {
 		t.Fatalf("the file to be spoilt: %v", err)
@@ -287,7 +286,7 @@ func TestIncidents(t *testing.T) {
 	})
 }
 
-// spPiece is a SentencePiece message of a ModelProto.
+// spPiece returns a SentencePiece message of a ModelProto.
 func spPiece(text string, score float32, kind int) string {
 	bits := math.Float32bits(score)
 	body := "\x0a" + varint(len(text)) + text + "\x15" + string([]byte{byte(bits), byte(bits >> 8), byte(bits >> 16), byte(bits >> 24)}) + "\x18" + varint(kind)
@@ -302,7 +301,7 @@ func varint(n int) string {
 	return string(append(b, byte(n)))
 }
 
-// smallSP is a valid tokenizer.model, with parts to be left out or replaced.
+// smallSP returns a valid tokenizer.model, with parts to be left out or replaced.
 func smallSP(drop string, replace string) []byte {
 	var b strings.Builder
 	add := func(name, text string) {

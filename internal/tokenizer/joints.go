@@ -5,10 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// joints are the pairs of adjacent characters that some merge joins. Where the
-// text has any other pair no merge can cross, so it can be cut there without
-// changing the result: character-level text falls into words as if it had
-// a pre-tokenizer.
+// joints are the pairs of adjacent characters that some merge joins. Where the text has any other pair no merge can
+// cross, so it can be cut there without changing the result: character-level text falls into words as if it had a
+// pre-tokenizer.
 type joints struct {
 	ascii [utf8.RuneSelf][utf8.RuneSelf / 64]uint64
 	other map[uint64]struct{}

@@ -7,11 +7,9 @@ import (
 	"github.com/karat-run/karat/internal/jsonerr"
 )
 
-// FromJSON makes the tokenizer of a tokenizer.json file of Hugging Face's tokenizers
-// library. config is the tokenizer_config.json beside it, or nil: it
-// names BOS and EOS, and its add_bos_token and add_eos_token overrule the
-// post-processor. A pre-tokenizer's regular expression is not run: it must be one
-// of the known ones.
+// FromJSON makes the tokenizer of a tokenizer.json file of Hugging Face's tokenizers library. config is the
+// tokenizer_config.json beside it, or nil: it names BOS and EOS, and its add_bos_token and add_eos_token overrule the
+// post-processor. A pre-tokenizer's regular expression is not run: it must be one of the known ones.
 func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
 	var f jsonFile
 	if err := json.Unmarshal(tokenizerJSON, &f); err != nil {
@@ -159,8 +157,8 @@ func (m *jsonModel) merge(i int) (left, right string, err error) {
 	return splitMerge(m.Merges[i].left, i)
 }
 
-// tokens returns the vocabulary by id and its added tokens: those of the file,
-// then those of the configuration that the file lacks.
+// tokens returns the vocabulary by id and its added tokens: those of the file, then those of the configuration that the
+// file lacks.
 func (f *jsonFile) tokens(c *config) ([]token, []addedToken, error) {
 	size := len(f.Model.Vocab)
 	tokens := make([]token, 0, size+len(f.AddedTokens))

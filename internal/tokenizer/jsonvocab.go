@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// A jsonVocab is the object of token: id, in the order of the file. encoding/json
-// would take the last of two equal keys and a second for a large vocabulary.
+// A jsonVocab is the object of token: id, in the order of the file. encoding/json would take the last of two equal keys
+// and a second for a large vocabulary.
 type jsonVocab []jsonToken
 
 type jsonToken struct {
@@ -79,8 +79,8 @@ func (v *jsonVocab) list(s *jsonScanner) error {
 	}
 }
 
-// jsonMerges are the merges, spelled "left right" or ["left", "right"]. The
-// first spelling has all in left: only a merge that is used need be split.
+// jsonMerges are the merges, spelled "left right" or ["left", "right"]. The first spelling has all in left: only a
+// merge that is used need be split.
 type jsonMerges []jsonMerge
 
 type jsonMerge struct{ left, right string }

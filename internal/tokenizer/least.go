@@ -6,13 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// nfcShrinks is how many times as long as its normal form C a text may be: iota with three
-// marks, which can have 7 bytes, is one character of 2. Of form KC a mathematical iota has 2 bytes
-// more.
+// nfcShrinks is how many times as long as its normal form C a text may be: iota with three marks, which can have 7
+// bytes, is one character of 2. Of form KC a mathematical iota has 2 bytes more.
 const nfcShrinks, nfkcShrinks = 4, 8
 
-// Exceeds reports whether text has more than so many ids for sure, by its length: a token is
-// only so much text. What it looks at grows with ids, not with the text.
+// Exceeds reports whether text has more than so many ids for sure, by its length: a token is only so much text. What it
+// looks at grows with ids, not with the text.
 func (t *Tokenizer) Exceeds(text string, ids int) bool {
 	shrinks := nfcShrinks
 	if t.norm.nfkc {
@@ -24,7 +23,7 @@ func (t *Tokenizer) Exceeds(text string, ids int) bool {
 	return t.exceedsNormal(text, ids)
 }
 
-// exceedsNormal is Exceeds of normalized text.
+// exceedsNormal reports what Exceeds does of normalized text.
 func (t *Tokenizer) exceedsNormal(s string, ids int) bool {
 	if t.lossy { // any length of text may have no id
 		return false
@@ -42,8 +41,7 @@ func (t *Tokenizer) exceedsNormal(s string, ids int) bool {
 	return most < 0
 }
 
-// setWidest finds the most text that is one token, added ones but for the white space that
-// they take.
+// setWidest finds the most text that is one token, added ones but for the white space that they take.
 func (t *Tokenizer) setWidest(added []addedToken) {
 	t.widest = max(t.longest, utf8.UTFMax)
 	for _, k := range t.tokens {

@@ -13,8 +13,7 @@ import (
 // runs are texts of one thing, over which merging in order of the text takes quadratic time.
 var runs = []string{"a", "^", " ", "\n", "▁", "ab", "字", "\xff", "<|", "1"}
 
-// TestLinear counts the operations on the merge queue: twice the text must take about
-// twice as many.
+// TestLinear counts the operations on the merge queue: twice the text must take about twice as many.
 func TestLinear(t *testing.T) {
 	for _, model := range golden.Models(t) {
 		tok := fromJSON(t, golden.Model(t, model))
@@ -49,8 +48,8 @@ func TestMegabyte(t *testing.T) {
 	}
 }
 
-// english makes n bytes of text with the letter and word statistics of English: the words
-// that make up most of it, inflected, with rarer ones, names, numbers and punctuation.
+// english makes n bytes of text with the letter and word statistics of English: the words that make up most of it,
+// inflected, with rarer ones, names, numbers and punctuation.
 func english(n int) string {
 	common := strings.Fields(`the of and to a in is that for it as was with be by on not he his but at are this have from or
 		had an they which one you were all her she there would their we him been has when who will no more if out so up said what

@@ -9,8 +9,8 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// TestLiteral wants the names of special tokens to be text inside the literal
-// spans and only there, and everything else to be as without spans.
+// TestLiteral wants the names of special tokens to be text inside the literal spans and only there, and everything else
+// to be as without spans.
 func TestLiteral(t *testing.T) {
 	tok := fromJSON(t, golden.Model(t, "tiny-qwen3"))
 	const content = "say <|im_end|> and <|im_start|>system"

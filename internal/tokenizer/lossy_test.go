@@ -9,8 +9,8 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// TestMissingBytes encodes with vocabularies that lack a byte or a character. The wanted ids are what
-// BPE::merge_word of the tokenizers library gives: nothing, or the unknown token, fused where fuse_unk says so.
+// TestMissingBytes encodes with vocabularies that lack a byte or a character. The wanted ids are what BPE::merge_word
+// of the tokenizers library gives: nothing, or the unknown token, fused where fuse_unk says so.
 func TestMissingBytes(t *testing.T) {
 	for _, x := range []struct {
 		name, model string

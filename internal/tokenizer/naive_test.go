@@ -13,8 +13,8 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// A naive encoder does what the references define, with strings and in quadratic time: no
-// table of pairs, no cutting where no merge crosses, no shortcut for whole words.
+// A naive encoder does what the references define, with strings and in quadratic time: no table of pairs, no cutting
+// where no merge crosses, no shortcut for whole words.
 type naive struct {
 	ids    map[string]int
 	ranks  map[string]float64         // of "left right", or of the merged text where scored
@@ -73,7 +73,7 @@ func (n *naive) encode(text string) (ids []int) {
 	return ids
 }
 
-// spell is GPT-2's bytes_to_unicode.
+// spell returns GPT-2's bytes_to_unicode.
 func spell(b byte) string {
 	switch {
 	case b <= ' ':
@@ -86,8 +86,7 @@ func spell(b byte) string {
 	return string(rune(b))
 }
 
-// TestNaiveGGUF compares with the naive encoder on the published vocabularies and on
-// those of the tiny models.
+// TestNaiveGGUF compares with the naive encoder on the published vocabularies and on those of the tiny models.
 func TestNaiveGGUF(t *testing.T) {
 	tiny, err := filepath.Glob("testdata/vocab/*.gguf")
 	if err != nil || len(tiny) == 0 {

@@ -89,8 +89,8 @@ func TestNFCInvalid(t *testing.T) {
 	}
 }
 
-// TestNFCLinear normalizes a megabyte of combining characters in the worst order, for
-// which quadratic time would be many minutes.
+// TestNFCLinear normalizes a megabyte of combining characters in the worst order, for which quadratic time would be
+// many minutes.
 func TestNFCLinear(t *testing.T) {
 	const marks = "\u0301\u0316" // classes 230 and 220
 	in := "e" + strings.Repeat(marks, 1<<18)
@@ -101,9 +101,8 @@ func TestNFCLinear(t *testing.T) {
 	}
 }
 
-// TestShrinks: no text is more than nfcShrinks times as long as its normal form. Each character
-// of a text gives its bytes in equal shares to the characters that it decomposes to, and
-// these make one of the normal form.
+// TestShrinks: no text is more than nfcShrinks times as long as its normal form. Each character of a text gives its
+// bytes in equal shares to the characters that it decomposes to, and these make one of the normal form.
 func TestShrinks(t *testing.T) {
 	share := map[rune]float64{}
 	give := func(r rune) {

@@ -10,11 +10,9 @@ type prepend int
 
 const (
 	prependNever prepend = iota
-	// prependSegment: before all text between added tokens (the normalizer Prepend;
-	// SentencePiece's add_dummy_prefix).
+	// prependSegment: before all text between added tokens (the normalizer Prepend; SentencePiece's add_dummy_prefix).
 	prependSegment
-	// prependPiece: the same, unless a space is there already (the pre-tokenizer
-	// Metaspace, always).
+	// prependPiece: the same, unless a space is there already (the pre-tokenizer Metaspace, always).
 	prependPiece
 	// prependFirst: the same at the beginning of the whole text only (Metaspace, first).
 	prependFirst
@@ -31,8 +29,7 @@ type normalizer struct {
 	rules   []rule // Unigram, whose steps these are all
 }
 
-// segment normalizes text before the search for normalized added tokens. It ends early
-// where w does.
+// segment normalizes text before the search for normalized added tokens. It ends early where w does.
 func (n normalizer) segment(s string, w *watch) string {
 	if s == "" {
 		return s
@@ -71,8 +68,8 @@ func (n normalizer) segment(s string, w *watch) string {
 	return out.String()
 }
 
-// piece puts the prefix of Metaspace or ByteLevel before a piece of normalized text; first
-// says that the piece begins the text.
+// piece puts the prefix of Metaspace or ByteLevel before a piece of normalized text; first says that the piece begins
+// the text.
 func (n normalizer) piece(s string, first bool) string {
 	if s != "" && n.prepend == prependSpace && s[0] != ' ' {
 		return " " + s

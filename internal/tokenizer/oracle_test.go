@@ -74,7 +74,7 @@ func compare(t *testing.T, split func(text string) []string, texts []string, pat
 	}
 }
 
-// digest is the first 8 bytes of a SHA-256.
+// digest returns the first 8 bytes of a SHA-256.
 func digest(t *testing.T, lists [][]string) string {
 	data, err := json.Marshal(lists)
 	if err != nil {
@@ -95,7 +95,7 @@ var built = sync.OnceValues(func() (path string, err error) {
 	return path, c.Run()
 })
 
-// oracle is the pieces of each text.
+// oracle returns the pieces of each text.
 func oracle(t *testing.T, patterns, texts []string) (pieces [][]string) {
 	t.Helper()
 	path, err := built()

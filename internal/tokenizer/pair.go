@@ -15,8 +15,8 @@ type part struct {
 // text is a text's part.
 func textPart(text int, kind uint8) part { return part{id: -1, text: text, kind: kind} }
 
-// Pair is the ids of two texts as the model reads them together, with its special tokens, and the kind of each, which
-// a BERT has an embedding for (token_type_ids).
+// Pair returns the ids of two texts as the model reads them together, with its special tokens, and the kind of each,
+// which a BERT has an embedding for (token_type_ids).
 func (t *Tokenizer) Pair(a, b []int) (ids []int, kinds []uint8) {
 	parts := t.pair
 	if parts == nil {
@@ -34,7 +34,7 @@ func (t *Tokenizer) Pair(a, b []int) (ids []int, kinds []uint8) {
 	return ids, kinds
 }
 
-// PairExtra is how many special tokens Pair adds.
+// PairExtra returns how many special tokens Pair adds.
 func (t *Tokenizer) PairExtra() int {
 	ids, _ := t.Pair(nil, nil)
 	return len(ids)
@@ -71,7 +71,7 @@ func (s *jsonStep) pairTemplate(t *Tokenizer) error {
 	return nil
 }
 
-// special are the ids of a template's special token.
+// special returns the ids of a template's special token.
 func (s *jsonStep) special(t *Tokenizer, p jsonTemplatePart) ([]int, error) {
 	if p.SpecialToken == nil {
 		return nil, errors.New("a template with neither token nor sequence")

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A jsonStep is any normalizer, pre-tokenizer, post-processor or decoder of
-// tokenizer.json: the fields of all kinds that are known here.
+// A jsonStep is any normalizer, pre-tokenizer, post-processor or decoder of tokenizer.json: the fields of all kinds
+// that are known here.
 type jsonStep struct {
 	Type string `json:"type"`
 
@@ -209,8 +209,7 @@ func (p *pipeline) preTokenizer(s *jsonStep) error {
 	return nil
 }
 
-// split adds a Split. A pattern that matches all text may also be spelled as the
-// removal of everything else.
+// split adds a Split. A pattern that matches all text may also be spelled as the removal of everything else.
 func (p *pipeline) split(s *jsonStep) error {
 	if s.Pattern.String != nil && *s.Pattern.String == " " && p.norm.escape {
 		return nil // Gemma's: there are no spaces by now

@@ -27,9 +27,9 @@ var (
 	preDigit1 = preTokenizer{patterns: digit1, nfc: true}
 )
 
-// preTokenizers are the known values of tokenizer.ggml.pre (llama_vocab::impl::load in
-// llama.cpp/src/llama-vocab.cpp). Where llama.cpp's engine of regular expressions lacks
-// something that the model's own pattern has, they follow the model's.
+// preTokenizers are the known values of tokenizer.ggml.pre (llama_vocab::impl::load in llama.cpp/src/llama-vocab.cpp).
+// Where llama.cpp's engine of regular expressions lacks something that the model's own pattern has, they follow the
+// model's.
 var preTokenizers = map[string]preTokenizer{
 	"llama-bpe": preDigits3, "llama3": preDigits3, "llama-v3": preDigits3, "falcon3": preDigits3, "falcon-h1": preDigits3,
 	"pixtral": preDigits3, "midm-2.0": preDigits3, "lfm2": preDigits3, "jina-v5-nano": preDigits3,
@@ -95,12 +95,12 @@ func preTokenizerOf(name string) (preTokenizer, error) {
 	return pre, fmt.Errorf("tokenizer.ggml.pre: unknown pre-tokenizer %q", name)
 }
 
-// names are the candidates for a folder's steps, the first that suits them: of several with the
-// same steps the usual one.
+// names are the candidates for a folder's steps, the first that suits them: of several with the same steps the usual
+// one.
 var names = []string{"llama-bpe", "dbrx", "qwen2", "gpt-2", "deepseek-llm", "deepseek-coder", "deepseek-v3", "smollm", "gpt-4o", "tekken",
 	"qwen35", "stablelm2", "youtu", "kimi-k2", "seed-coder", "exaone-moe", "laguna", "minicpm5", "falcon", "default", "bloom", "viking"}
 
-// splitters are the splitters of patterns, which are known.
+// splitters returns the splitters of patterns, which are known.
 func splitters(regexps []string) []splitter {
 	stages := make([]splitter, len(regexps))
 	for i, p := range regexps {

@@ -10,9 +10,9 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// Patterns of llama.cpp's source (llm_tokenizer_bpe in src/llama-vocab.cpp), by which each name
-// below splits. Where that has the model's own pattern in a comment, it is that: llama.cpp's
-// engine of regular expressions has neither case folding nor all properties.
+// Patterns of llama.cpp's source (llm_tokenizer_bpe in src/llama-vocab.cpp), by which each name below splits. Where
+// that has the model's own pattern in a comment, it is that: llama.cpp's engine of regular expressions has neither case
+// folding nor all properties.
 const (
 	words3 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	words1 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
@@ -113,7 +113,7 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// byByteLevel is smallJSON with other steps before the bytes, and its ids of a text by pieces.
+// byByteLevel returns smallJSON with other steps before the bytes, and its ids of a text by pieces.
 func byByteLevel(t *testing.T, steps ...any) func(text string) []string {
 	t.Helper()
 	f := smallJSON()

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// A protoField is a field of a protobuf message: bytes for the wire type of
-// strings and messages, value for the numbers.
+// A protoField is a field of a protobuf message: bytes for the wire type of strings and messages, value for the
+// numbers.
 type protoField struct {
 	number uint64
 	value  uint64

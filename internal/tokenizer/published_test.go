@@ -8,7 +8,8 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// bytesFile is a tokenizer.json whose vocabulary is the 256 bytes, each with its value as id, and the merges of 1 with 2.
+// bytesFile returns a tokenizer.json whose vocabulary is the 256 bytes, each with its value as id, and the merges of 1
+// with 2.
 func bytesFile(t *testing.T, steps string) string {
 	t.Helper()
 	vocab := map[string]int{"": 256, "12": 257, "--": 258, "a-": 259, "-b": 260}

@@ -14,8 +14,8 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// ggufOf returns the path of one GGUF file of a model: of the goldens, else of this
-// package's testdata; or "" where there is none.
+// ggufOf returns the path of one GGUF file of a model: of the goldens, else of this package's testdata; or "" where
+// there is none.
 func ggufOf(t testing.TB, model string) string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(golden.Dir(t), "gguf", model+".*.gguf"))
@@ -46,8 +46,7 @@ func forms(t *testing.T, model string) map[string]*tokenizer.Tokenizer {
 	return forms
 }
 
-// TestRecords compares with the ids of every prompt of every record, from each
-// form of the model's tokenizer.
+// TestRecords compares with the ids of every prompt of every record, from each form of the model's tokenizer.
 func TestRecords(t *testing.T) {
 	for _, model := range slices.Concat(golden.Models(t), golden.Families(t)) {
 		for form, tok := range forms(t, model) {
@@ -69,8 +68,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestTokens compares the ids of awkward strings with those of the tokenizers library, from
-// each form of a family's tokenizer, and from the metadata of its GGUF file.
+// TestTokens compares the ids of awkward strings with those of the tokenizers library, from each form of a family's
+// tokenizer, and from the metadata of its GGUF file.
 func TestTokens(t *testing.T) {
 	for _, name := range slices.Concat(golden.Families(t), golden.Encoders(t), golden.Rerankers(t)) {
 		dir := golden.Model(t, name)
@@ -108,8 +107,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestForms compares the forms of each model's tokenizer on generated texts, with and
-// without the special tokens in them.
+// TestForms compares the forms of each model's tokenizer on generated texts, with and without the special tokens in
+// them.
 func TestForms(t *testing.T) {
 	const n = 10000
 	for _, model := range golden.Models(t) {

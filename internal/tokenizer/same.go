@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// probes are texts on which tokenizers of different rules differ: digits, runs of
-// spaces and newlines, contractions, letters with combining marks, other scripts,
-// emoji, code, bytes that are no UTF-8.
+// probes are texts on which tokenizers of different rules differ: digits, runs of spaces and newlines, contractions,
+// letters with combining marks, other scripts, emoji, code, bytes that are no UTF-8.
 var probes = []string{
 	"Hello, world! The quick brown fox jumps over the lazy dog.",
 	"  leading,  double   spaces \t\ttabs\r\n\r\n\nand lines \n ",
@@ -19,9 +18,8 @@ var probes = []string{
 	"\xff\xfe\x00\x80", "a", " a", "",
 }
 
-// Same reports in what two tokenizers differ: in the spelling of a token, in
-// what they put around a text, or in the ids of some telling texts, with special
-// tokens among them.
+// Same reports in what two tokenizers differ: in the spelling of a token, in what they put around a text, or in the ids
+// of some telling texts, with special tokens among them.
 func Same(a, b *Tokenizer) error {
 	for id := range min(a.VocabSize(), b.VocabSize()) {
 		x, kind := a.Token(id)

@@ -7,10 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// FromSentencePiece makes the tokenizer of a tokenizer.model file, a ModelProto
-// of SentencePiece (sentencepiece_model.proto). config is the
-// tokenizer_config.json beside it, or nil. Only BPE models with byte fallback and
-// without normalization rules are supported: those of Llama 2, Mistral and Gemma.
+// FromSentencePiece makes the tokenizer of a tokenizer.model file, a ModelProto of SentencePiece
+// (sentencepiece_model.proto). config is the tokenizer_config.json beside it, or nil. Only BPE models with byte
+// fallback and without normalization rules are supported: those of Llama 2, Mistral and Gemma.
 func FromSentencePiece(model, config []byte) (*Tokenizer, error) {
 	m := newSPModel()
 	err := protoFields(model, 0, m.field)
@@ -57,8 +56,7 @@ func FromSentencePiece(model, config []byte) (*Tokenizer, error) {
 	return t, c.surround(t)
 }
 
-// An spModel is what a ModelProto tells: its pieces, and of TrainerSpec and
-// NormalizerSpec what matters here.
+// An spModel is what a ModelProto tells: its pieces, and of TrainerSpec and NormalizerSpec what matters here.
 type spModel struct {
 	tokens []token
 	scores []float32
@@ -148,8 +146,8 @@ func (m *spModel) check() error {
 	return nil
 }
 
-// added lists the tokens that are cut out of the text: the configuration's, the
-// special pieces, and the user-defined ones, which match normalized text.
+// added lists the tokens that are cut out of the text: the configuration's, the special pieces, and the user-defined
+// ones, which match normalized text.
 func (m *spModel) added(added map[int]addedToken) []addedToken {
 	for i, k := range m.tokens {
 		special := k.kind == Control || k.kind == Unknown

@@ -2,9 +2,8 @@ package tokenizer
 
 import "strings"
 
-// byteRunes is GPT-2's alphabet: the character that spells each byte in a
-// byte-level vocabulary. Printable Latin-1 characters spell themselves, the
-// others take U+0100 and up in order (bytes_to_unicode in GPT-2's encoder.py).
+// byteRunes is GPT-2's alphabet: the character that spells each byte in a byte-level vocabulary. Printable Latin-1
+// characters spell themselves, the others take U+0100 and up in order (bytes_to_unicode in GPT-2's encoder.py).
 var byteRunes = func() (runes [256]rune) {
 	next := rune(0x100)
 	for b := range runes {

@@ -5,17 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// A splitter is a pre-tokenizer's pattern, by hand: it returns the length of the
-// first piece of s, which is not empty. A piece is a match or the text up to the
-// next one. Each is linear: no character is looked at more than a few times.
+// A splitter is a pre-tokenizer's pattern, by hand: it returns the length of the first piece of s, which is not empty.
+// A piece is a match or the text up to the next one. Each is linear: no character is looked at more than a few times.
 //
-// The comments give the regular expressions they stand for; within them
-// \s is Unicode's White_Space, \p{..} a general category. A byte that is not UTF-8
-// counts as U+FFFD, a symbol.
+// The comments give the regular expressions they stand for; within them \s is Unicode's White_Space, \p{..} a general
+// category. A byte that is not UTF-8 counts as U+FFFD, a symbol.
 type splitter func(s string) int
 
-// patterns are the splitters by the text of the regular expression in
-// tokenizer.json.
+// patterns are the splitters by the text of the regular expression in tokenizer.json.
 var patterns = map[string]splitter{
 	digits3Pattern:     splitDigits3,
 	digit1Pattern:      splitDigit1,
@@ -119,14 +116,13 @@ func newlines(s string, i int) int {
 	return i
 }
 
-// splitDigits3 is digits3Pattern.
+// splitDigits3 cuts by digits3Pattern.
 func splitDigits3(s string) int { return splitWords(s, 3, newlines) }
 
-// splitDigit1 is digit1Pattern.
+// splitDigit1 cuts by digit1Pattern.
 func splitDigit1(s string) int { return splitWords(s, 1, newlines) }
 
-// splitWords is digits3Pattern with at most so many digits in a piece, and a tail behind
-// punctuation.
+// splitWords cuts by digits3Pattern with at most so many digits in a piece, and a tail behind punctuation.
 func splitWords(s string, digits int, tail func(s string, i int) int) int {
 	if s[0] == '\'' {
 		if n := contraction(s, true); n > 0 {
@@ -152,7 +148,7 @@ func splitWords(s string, digits int, tail func(s string, i int) int) int {
 	return blanks(s, true)
 }
 
-// splitPlainWords is plainWordsPattern.
+// splitPlainWords cuts by plainWordsPattern.
 func splitPlainWords(s string) int {
 	if s[0] == '\'' {
 		if n := contraction(s, false); n > 0 {
@@ -171,8 +167,8 @@ func splitPlainWords(s string) int {
 	return run(s, n, c)
 }
 
-// blanks is \s+(?!\S)|\s+, and with lines \s*[\r\n]+ before it: the white space
-// at s, without its last character where text follows, or up to its last newline.
+// blanks returns \s+(?!\S)|\s+, and with lines \s*[\r\n]+ before it: the white space at s, without its last character
+// where text follows, or up to its last newline.
 func blanks(s string, lines bool) int {
 	end, last, line := 0, 0, 0
 	for end < len(s) {
@@ -195,8 +191,8 @@ func blanks(s string, lines bool) int {
 	return last
 }
 
-// contraction returns the length of 's, 't, 're, 've, 'm, 'll or 'd at s, or 0.
-// Without regard to case, the long s (U+017F) is an s, too: Unicode folds it.
+// contraction returns the length of 's, 't, 're, 've, 'm, 'll or 'd at s, or 0. Without regard to case, the long s
+// (U+017F) is an s, too: Unicode folds it.
 func contraction(s string, fold bool) int {
 	if len(s) < 2 || s[0] != '\'' {
 		return 0

@@ -50,8 +50,7 @@ func TestSplittersInvalid(t *testing.T) {
 	}
 }
 
-// TestSplittersLinear cuts megabytes of one thing, for which a backtracking engine
-// needs quadratic time: hours.
+// TestSplittersLinear cuts megabytes of one thing, for which a backtracking engine needs quadratic time: hours.
 func TestSplittersLinear(t *testing.T) {
 	for pattern, split := range tokenizer.Patterns {
 		for _, unit := range []string{"a", " ", "\n", " \n", "1", "^", "'", "\t ", "字", "\x00", "\xff", "a ", "\u3000", ". ", "\u0301", "1\x00"} {

@@ -17,8 +17,8 @@ const (
 	quotedPunctPattern = "[\\p{P}\\$\\+<=>\\^~\\|`]+"
 	bloomPattern       = " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
 
-	// digits3Pattern with more digits in a piece; with words that have marks; with words apart
-	// from newlines behind punctuation; with words and single spaces as one piece.
+	// digits3Pattern with more digits in a piece; with words that have marks; with words apart from newlines behind
+	// punctuation; with words and single spaces as one piece.
 	allDigitsPattern = contractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	marksPattern     = contractions + `|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	seedPattern      = contractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+`
@@ -34,8 +34,8 @@ const (
 		`|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
-// aliases are other spellings of patterns: possessive quantifiers, where nothing is given
-// back anyway, and classes cut with others.
+// aliases are other spellings of patterns: possessive quantifiers, where nothing is given back anyway, and classes cut
+// with others.
 var aliases = map[string]string{
 	plainShortPattern: plainWordsPattern,
 	`'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`:                                            digits3Pattern,
@@ -60,7 +60,7 @@ func splitLines(s string) int {
 
 func splitNumbers(s string) int { return splitRuns(s, unicode.IsNumber, false, len(s)) }
 
-// splitThreeASCII is threeASCIIPattern.
+// splitThreeASCII cuts by threeASCIIPattern.
 func splitThreeASCII(s string) int {
 	for i, count := 0, 0; i < len(s); i++ {
 		if count++; s[i] < '0' || s[i] > '9' {
@@ -82,7 +82,7 @@ func isQuotedPunct(r rune) bool { return isPlainPunct(r) || r == '`' }
 func splitPlainPunct(s string) int  { return splitRuns(s, isPlainPunct, false, len(s)) }
 func splitQuotedPunct(s string) int { return splitRuns(s, isQuotedPunct, false, len(s)) }
 
-// splitEachPunct is [\p{P}$+<=>^~|`].
+// splitEachPunct cuts by [\p{P}$+<=>^~|`].
 func splitEachPunct(s string) int { return splitRuns(s, isQuotedPunct, false, 1) }
 
 // isByteNumber reports whether ByteLevel spells a byte as a character that is a number: a digit, or one of ²³¹¼½¾.
@@ -155,7 +155,7 @@ func isBloom(r rune) bool {
 	return !unicode.IsSpace(r) && !strings.ContainsRune("(|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)", r)
 }
 
-// splitBloom is bloomPattern.
+// splitBloom cuts by bloomPattern.
 func splitBloom(s string) int {
 	for i := 0; i < len(s); {
 		r, n := decode(s, i)
@@ -176,7 +176,7 @@ func splitBloom(s string) int {
 
 func splitAllDigits(s string) int { return splitWords(s, math.MaxInt, newlines) }
 
-// splitMarks is marksPattern.
+// splitMarks cuts by marksPattern.
 func splitMarks(s string) int {
 	if s[0] == '\'' {
 		if n := contraction(s, true); n > 0 {
@@ -203,12 +203,12 @@ func splitMarks(s string) int {
 	return blanks(s, true)
 }
 
-// splitSeed is seedPattern: digit1Pattern, but for the newlines behind punctuation.
+// splitSeed cuts by seedPattern: digit1Pattern, but for the newlines behind punctuation.
 func splitSeed(s string) int {
 	return splitWords(s, 1, func(_ string, i int) int { return i })
 }
 
-// splitPhrases is phrasesPattern.
+// splitPhrases cuts by phrasesPattern.
 func splitPhrases(s string) int {
 	if s[0] == '\'' {
 		if n := contraction(s, true); n > 0 {
@@ -232,8 +232,7 @@ func splitPhrases(s string) int {
 	return blanks(s, true)
 }
 
-// phrase returns the end of letters with their marks, and single spaces before letters, at
-// s[i:], behind a letter.
+// phrase returns the end of letters with their marks, and single spaces before letters, at s[i:], behind a letter.
 func phrase(s string, i int) int {
 	for {
 		i = while(s, i, isMarked)
@@ -256,8 +255,8 @@ func oneSlash(s string, i int) int {
 	return i
 }
 
-// east is the class of eastPattern that a character is in, 0 for none: Hangul, punctuation,
-// Bopomofo, Han with kana.
+// east returns the class of eastPattern that a character is in, 0 for none: Hangul, punctuation, Bopomofo, Han with
+// kana.
 func east(r rune) int {
 	switch {
 	case r >= 0xAC00 && r <= 0xD7A3, r >= 0x3131 && r <= 0x318E:
@@ -272,19 +271,19 @@ func east(r rune) int {
 	return 0
 }
 
-// splitEast is eastPattern.
+// splitEast cuts by eastPattern.
 func splitEast(s string) int {
 	r, n := decode(s, 0)
 	class := east(r)
 	return while(s, n, func(r rune) bool { return east(r) == class })
 }
 
-// splitYoutu is youtuPattern.
+// splitYoutu cuts by youtuPattern.
 func splitYoutu(s string) int { return splitByCase(s, 1, true) }
 
 func isHanScript(r rune) bool { return unicode.Is(unicode.Han, r) }
 
-// splitKimi is kimiPattern.
+// splitKimi cuts by kimiPattern.
 func splitKimi(s string) int {
 	if r, n := decode(s, 0); isHanScript(r) {
 		return while(s, n, isHanScript)
@@ -295,7 +294,7 @@ func splitKimi(s string) int {
 	return splitUncased(s, 3, newlines)
 }
 
-// caseButHan is caseAt, for which Han has no class.
+// caseButHan returns what caseAt does; Han has no class.
 func caseButHan(s string, i int) (uint8, int) {
 	c, n := caseAt(s, i)
 	if c == noCase {

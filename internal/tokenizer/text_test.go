@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// samples are the building blocks of the generated texts: what the patterns, the
-// normalizers and the vocabularies tell apart.
+// samples are the building blocks of the generated texts: what the patterns, the normalizers and the vocabularies tell
+// apart.
 var samples = []string{
 	"The color of the sky is", " blue.", "func main() {\n\treturn nil\n}\n", "http://x.org/?a=1&b=2", "CamelCase_snake",
 	"it's", "I'LL", "we've", "he'D", "'re", "'s", "'ſ", "'S", "'", "''", "don't'", "x'll", "'lL",

@@ -9,24 +9,21 @@ import (
 	"sync"
 )
 
-// Files are the files of a Hugging Face folder that describe its tokenizer; nil
-// is one that is not there.
+// Files are the files of a Hugging Face folder that describe its tokenizer; nil is one that is not there.
 type Files struct {
 	JSON   []byte // tokenizer.json
 	Model  []byte // tokenizer.model
 	Config []byte // tokenizer_config.json
 }
 
-// ToGGUF translates a folder's tokenizer into GGUF's metadata for a model that
-// embeds size tokens, as llama.cpp's converter does (conversion/base.py, and
-// SpecialVocab in gguf-py/gguf/vocab.py). merges says that a character-level
-// vocabulary comes with its merges (gemma4), not with scores (llama). pre is GGUF's name
-// of a byte-level tokenizer's steps, where it is one of several for these. ids are
-// config.json's ids of special tokens, "bos" to "mask", for tokens that
-// tokenizer_config.json does not name.
+// ToGGUF translates a folder's tokenizer into GGUF's metadata for a model that embeds size tokens, as llama.cpp's
+// converter does (conversion/base.py, and SpecialVocab in gguf-py/gguf/vocab.py). merges says that a character-level
+// vocabulary comes with its merges (gemma4), not with scores (llama). pre is GGUF's name of a byte-level tokenizer's
+// steps, where it is one of several for these. ids are config.json's ids of special tokens, "bos" to "mask", for tokens
+// that tokenizer_config.json does not name.
 //
-// The notes tell what GGUF has no key for. Metadata that would give other ids is
-// an error: it is read back and compared with the folder's tokenizer (Same).
+// The notes tell what GGUF has no key for. Metadata that would give other ids is an error: it is read back and compared
+// with the folder's tokenizer (Same).
 func ToGGUF(f Files, size int, merges bool, pre string, ids map[string]int) (g GGUF, notes []string, err error) {
 	c, err := parseConfig(f.Config)
 	if err != nil {
@@ -60,8 +57,8 @@ func ToGGUF(f Files, size int, merges bool, pre string, ids map[string]int) (g G
 	return g, notes, Same(t, back)
 }
 
-// fromModel takes the pieces, scores and types of a tokenizer.model, and over them
-// the added tokens of the configuration.
+// fromModel takes the pieces, scores and types of a tokenizer.model, and over them the added tokens of the
+// configuration.
 func (g *GGUF) fromModel(f Files, c *config) (*Tokenizer, error) {
 	t, err := FromSentencePiece(f.Model, f.Config)
 	if err != nil {
@@ -162,8 +159,8 @@ func (g *GGUF) setFlags(t *Tokenizer) {
 	}
 }
 
-// preName finds GGUF's name of a byte-level tokenizer's steps: usual, where it is one. A name
-// that says otherwise of ignore_merges does where that changes nothing.
+// preName finds GGUF's name of a byte-level tokenizer's steps: usual, where it is one. A name that says otherwise of
+// ignore_merges does where that changes nothing.
 func preName(p *pipeline, t *Tokenizer, usual string) (string, error) {
 	merged := sync.OnceValue(t.mergesAll)
 	suits := func(name string, strict bool) bool {
@@ -184,8 +181,7 @@ func preName(p *pipeline, t *Tokenizer, usual string) (string, error) {
 	return "", fmt.Errorf("tokenizer.json: GGUF has no name for a pre-tokenizer of %q with NFC %v and ignore_merges %v", p.patterns, p.norm.nfc, t.allWhole)
 }
 
-// mergesAll reports whether merging makes each word that is a token that token, so that
-// ignore_merges changes nothing.
+// mergesAll reports whether merging makes each word that is a token that token, so that ignore_merges changes nothing.
 func (t *Tokenizer) mergesAll() bool {
 	e := encoder{t: t}
 	e.merger.watch = &e.watch
@@ -202,8 +198,7 @@ func (t *Tokenizer) mergesAll() bool {
 	return true
 }
 
-// visible are the tokens of Gemma 4 that a reply shows, so that its reader can
-// tell its parts (conversion/gemma.py).
+// visible are the tokens of Gemma 4 that a reply shows, so that its reader can tell its parts (conversion/gemma.py).
 var visible = []string{"<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>", `<|"|>`}
 
 // setTokens sets the tokens and their types.
@@ -225,16 +220,16 @@ func (g *GGUF) setTokens(t *Tokenizer, tokens []token, added []addedToken) {
 	}
 }
 
-// looksSpecial reports whether an added token is one that models write as text
-// though it steers them (does_token_look_special in conversion/base.py).
+// looksSpecial reports whether an added token is one that models write as text though it steers them
+// (does_token_look_special in conversion/base.py).
 func looksSpecial(text string) bool {
 	between := func(from, to string) bool { return strings.HasPrefix(text, from) && strings.HasSuffix(text, to) }
 	return slices.Contains([]string{"<pad>", "<mask>", "<2mass>", "[@BOS@]"}, text) ||
 		between("<|", "|>") || between("<｜", "｜>") || between("<unused", ">")
 }
 
-// setMerges sets the merges, or the scores that have the same effect: the earlier
-// a token is first merged, the higher its score.
+// setMerges sets the merges, or the scores that have the same effect: the earlier a token is first merged, the higher
+// its score.
 func (g *GGUF) setMerges(m *jsonModel) error {
 	ids := make(map[string]int, len(g.Tokens))
 	if g.Model != ByteLevel {
@@ -270,9 +265,8 @@ func (g *GGUF) setMerges(m *jsonModel) error {
 	return nil
 }
 
-// resize gives the vocabulary as many tokens as the model embeds. Ids without a
-// token become unused ones; the special tokens of other modalities that a
-// vocabulary may have beyond are left out.
+// resize gives the vocabulary as many tokens as the model embeds. Ids without a token become unused ones; the special
+// tokens of other modalities that a vocabulary may have beyond are left out.
 func (g *GGUF) resize(size int) {
 	for i, text := range g.Tokens {
 		if text == "" {

@@ -10,11 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// ToJSON translates GGUF's metadata into the tokenizer.json and the
-// tokenizer_config.json of a Hugging Face folder. Scores become merges: all pairs
-// of tokens that make a token, that of the highest score first, as transformers
-// makes them of a tokenizer.model. Files that would give other ids are an error:
-// they are read back and compared with the metadata's tokenizer (Same).
+// ToJSON translates GGUF's metadata into the tokenizer.json and the tokenizer_config.json of a Hugging Face folder.
+// Scores become merges: all pairs of tokens that make a token, that of the highest score first, as transformers makes
+// them of a tokenizer.model. Files that would give other ids are an error: they are read back and compared with the
+// metadata's tokenizer (Same).
 func ToJSON(g GGUF) (f Files, err error) {
 	t, err := FromGGUF(g)
 	if err != nil {
@@ -51,7 +50,7 @@ func ToJSON(g GGUF) (f Files, err error) {
 	return f, Same(t, back)
 }
 
-// modelJSON is a tokenizer.json's model.
+// modelJSON returns a tokenizer.json's model.
 func (g *GGUF) modelJSON(t *Tokenizer) (object, error) {
 	if t.uni != nil {
 		return g.unigramJSON(t)
@@ -79,7 +78,7 @@ func (t *Tokenizer) unknownName(id *int) any {
 	return t.name(id)
 }
 
-// marshal is v as JSON for people, without the escapes that only HTML needs.
+// marshal writes v as JSON for people, without the escapes that only HTML needs.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -89,7 +88,7 @@ func marshal(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// name is the spelling of a token, nil for none.
+// name returns the spelling of a token, nil for none.
 func (t *Tokenizer) name(id *int) any {
 	if id == nil || *id < 0 || *id >= len(t.tokens) {
 		return nil
@@ -97,7 +96,7 @@ func (t *Tokenizer) name(id *int) any {
 	return t.tokens[*id].text
 }
 
-// spelled is token i as a tokenizer.json has it, "" for one that is only padding.
+// spelled returns token i as a tokenizer.json has it, "" for one that is only padding.
 func (g *GGUF) spelled(t *Tokenizer, i int) string {
 	k := t.tokens[i]
 	switch {
@@ -112,8 +111,8 @@ func (g *GGUF) spelled(t *Tokenizer, i int) string {
 // isAdded reports whether a token is cut out of the text.
 func (k Kind) isAdded() bool { return k == Control || k == Unknown || k == UserDefined }
 
-// vocabJSON is the vocabulary in order of the ids. Added tokens of a byte-level
-// one are not in it: they are not spelled in its alphabet.
+// vocabJSON returns the vocabulary in order of the ids. Added tokens of a byte-level one are not in it: they are not
+// spelled in its alphabet.
 func (g *GGUF) vocabJSON(t *Tokenizer) []byte {
 	b := []byte{'{'}
 	for i, k := range t.tokens {
@@ -262,7 +261,7 @@ func (t *Tokenizer) decoderJSON() any {
 	return sequence("decoders", steps...)
 }
 
-// postJSON is what puts special tokens around a text.
+// postJSON returns what puts special tokens around a text.
 func (t *Tokenizer) postJSON() any {
 	if len(t.prefix)+len(t.suffix) == 0 {
 		if t.byteLevel {

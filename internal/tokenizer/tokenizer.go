@@ -1,20 +1,16 @@
-// Package tokenizer turns text into token ids and back, exactly as the model's
-// own tokenizer does.
+// Package tokenizer turns text into token ids and back, exactly as the model's own tokenizer does.
 //
 // WordPiece (BERT) and Unigram (XLM-RoBERTa) are implemented, and two families of byte-pair encoders: byte-level ones
-// (GPT-2, Llama 3, Qwen, DeepSeek), whose text is first cut into words by a
-// pre-tokenizer, and character-level ones with byte fallback (SentencePiece's
-// BPE models, Gemma). They are read from a Hugging Face tokenizer.json
-// (FromJSON), a SentencePiece tokenizer.model (FromSentencePiece) or a GGUF
-// file's metadata (FromGGUF), and the same model gives the same ids from each.
+// (GPT-2, Llama 3, Qwen, DeepSeek), whose text is first cut into words by a pre-tokenizer, and character-level ones
+// with byte fallback (SentencePiece's BPE models, Gemma). They are read from a Hugging Face tokenizer.json (FromJSON),
+// a SentencePiece tokenizer.model (FromSentencePiece) or a GGUF file's metadata (FromGGUF), and the same model gives
+// the same ids from each.
 //
-// The reference is Hugging Face's tokenizers library 0.22 (its behaviour, with
-// Oniguruma's regular expressions), and SentencePiece 0.2 for tokenizer.model.
-// Known differences, all deliberate: bytes that are not UTF-8 become byte tokens
-// instead of U+FFFD; no special token comes out of text unless the caller
-// asks for it, even where merges spell it; clean_up_tokenization_spaces is
-// ignored. Unicode classes are those of the Go release (Unicode 15.0 in Go 1.26): a character
-// assigned later is neither letter nor number here.
+// The reference is Hugging Face's tokenizers library 0.22 (its behaviour, with Oniguruma's regular expressions), and
+// SentencePiece 0.2 for tokenizer.model. Known differences, all deliberate: bytes that are not UTF-8 become byte tokens
+// instead of U+FFFD; no special token comes out of text unless the caller asks for it, even where merges spell it;
+// clean_up_tokenization_spaces is ignored. Unicode classes are those of the Go release (Unicode 15.0 in Go 1.26): a
+// character assigned later is neither letter nor number here.
 package tokenizer
 
 import (
@@ -27,15 +23,14 @@ import (
 	"unicode/utf8"
 )
 
-// ErrNoMerges is the error for byte-pair vocabularies whose merges are missing:
-// without them a text would fall apart into characters.
+// ErrNoMerges is the error for byte-pair vocabularies whose merges are missing: without them a text would fall apart
+// into characters.
 var ErrNoMerges = errors.New("there are no merges")
 
 // ErrNone is the error of a model that has no tokenizer.
 var ErrNone = errors.New("there is no tokenizer")
 
-// A Kind says what a token stands for. The values are those of
-// tokenizer.ggml.token_type in GGUF files.
+// A Kind says what a token stands for. The values are those of tokenizer.ggml.token_type in GGUF files.
 type Kind int
 
 // The kinds of tokens.
@@ -48,12 +43,11 @@ const (
 	Byte                        // one byte, spelled <0xNN>
 )
 
-// isText reports whether text can become tokens of the kind without a search for
-// special tokens, byte tokens aside.
+// isText reports whether text can become tokens of the kind without a search for special tokens, byte tokens aside.
 func (k Kind) isText() bool { return k == Normal || k == UserDefined }
 
-// A Tokenizer is the vocabulary of one model and its rules. It does not change
-// after it was made and may be used by many goroutines at once.
+// A Tokenizer is the vocabulary of one model and its rules. It does not change after it was made and may be used by
+// many goroutines at once.
 type Tokenizer struct {
 	tokens []token          // by id
 	ids    map[string]int32 // by the vocabulary's spelling
@@ -96,17 +90,17 @@ type token struct {
 
 // Options says how to encode. The zero value treats everything as text.
 type Options struct {
-	// ParseSpecial lets the names of special tokens in the text stand for these
-	// tokens, as in a rendered chat template. Never set it for text of a user.
+	// ParseSpecial lets the names of special tokens in the text stand for these tokens, as in a rendered chat template.
+	// Never set it for text of a user.
 	ParseSpecial bool
-	// Literal are the parts of the text in which ParseSpecial does not hold, in
-	// order and apart from each other: what users said inside a rendered template.
+	// Literal are the parts of the text in which ParseSpecial does not hold, in order and apart from each other: what
+	// users said inside a rendered template.
 	Literal []Span
-	// AddSpecial adds the tokens that the model wants around a text: BOS for
-	// most, EOS for a few. A rendered chat template holds them already.
+	// AddSpecial adds the tokens that the model wants around a text: BOS for most, EOS for a few. A rendered chat template
+	// holds them already.
 	AddSpecial bool
-	// Most is how many ids a text may have; 0 is any number. One that has more is found
-	// by its length where that tells, and else as soon as there are more.
+	// Most is how many ids a text may have; 0 is any number. One that has more is found by its length where that tells,
+	// and else as soon as there are more.
 	Most int
 }
 
@@ -116,8 +110,7 @@ type Span struct{ From, To int }
 // ErrMost is the error of a text that has more ids than Options.Most.
 var ErrMost = errors.New("the text has too many tokens")
 
-// Encode returns the ids of text, at most Options.Most of them. Its time grows as
-// n log n, whatever the text.
+// Encode returns the ids of text, at most Options.Most of them. Its time grows as n log n, whatever the text.
 func (t *Tokenizer) Encode(text string, o Options) []int {
 	out := make([]int, 0, len(text)/4+8)
 	e := encoder{t: t, o: o, yield: func(ids []int) bool { out = append(out, ids...); return true }}
@@ -125,10 +118,9 @@ func (t *Tokenizer) Encode(text string, o Options) []int {
 	return out
 }
 
-// IDs yields the ids of text in pieces, each of which is valid until the next one. An error
-// ends them: ErrMost, or that of ctx, which is looked at after a bounded amount of work. Beside
-// the text, and a copy of it where a normalizer changes it, at most 15 bytes of memory are
-// in use for a byte of the longest word, and of Unigram 20.
+// IDs yields the ids of text in pieces, each of which is valid until the next one. An error ends them: ErrMost, or that
+// of ctx, which is looked at after a bounded amount of work. Beside the text, and a copy of it where a normalizer
+// changes it, at most 15 bytes of memory are in use for a byte of the longest word, and of Unigram 20.
 func (t *Tokenizer) IDs(ctx context.Context, text string, o Options) iter.Seq2[[]int, error] {
 	return func(yield func([]int, error) bool) {
 		e := encoder{watch: watch{ctx: ctx}, t: t, o: o, yield: func(ids []int) bool { return yield(ids, nil) }}
@@ -138,12 +130,11 @@ func (t *Tokenizer) IDs(ctx context.Context, text string, o Options) iter.Seq2[[
 	}
 }
 
-// VocabSize returns the number of ids: every id is below it. A model's
-// embedding may have more rows.
+// VocabSize returns the number of ids: every id is below it. A model's embedding may have more rows.
 func (t *Tokenizer) VocabSize() int { return len(t.tokens) }
 
-// HasToken reports whether an id stands for a token. Files fill a vocabulary up to the rows of the embedding: GGUF's with
-// tokens that are called [PAD...].
+// HasToken reports whether an id stands for a token. Files fill a vocabulary up to the rows of the embedding: GGUF's
+// with tokens that are called [PAD...].
 func (t *Tokenizer) HasToken(id int) bool {
 	text, kind := t.Token(id)
 	return text != "" && (kind != Unused || text != padName(id))
@@ -172,8 +163,8 @@ func (t *Tokenizer) Missing() (bytes []byte) {
 	return bytes
 }
 
-// Token returns a token in the vocabulary's own spelling ("Ġthe", "▁the",
-// "<0x0A>") and its kind, or "" and Unused for an id outside the vocabulary.
+// Token returns a token in the vocabulary's own spelling ("Ġthe", "▁the", "<0x0A>") and its kind, or "" and Unused for
+// an id outside the vocabulary.
 func (t *Tokenizer) Token(id int) (text string, kind Kind) {
 	if id < 0 || id >= len(t.tokens) {
 		return "", Unused
@@ -187,8 +178,8 @@ func (t *Tokenizer) ID(token string) (id int, ok bool) {
 	return int(i), ok
 }
 
-// Unreachable counts the tokens of text that no merge makes, of all that have
-// more than one symbol: text never becomes one of them.
+// Unreachable counts the tokens of text that no merge makes, of all that have more than one symbol: text never becomes
+// one of them.
 func (t *Tokenizer) Unreachable() (n, of int) {
 	if t.allWhole {
 		return 0, len(t.words)
@@ -227,14 +218,13 @@ func (t *Tokenizer) AddsBOS() bool { return t.bos >= 0 && slices.Contains(t.pref
 // EndsTexts reports whether a token ends each text.
 func (t *Tokenizer) EndsTexts() bool { return len(t.suffix) > 0 }
 
-// EndOfTurn returns the ids, ascending, after which generation stops: EOS, in
-// GGUF also EOT and EOM, and every token that is known by its name to end a turn.
-// The caller adds those of generation_config.json.
+// EndOfTurn returns the ids, ascending, after which generation stops: EOS, in GGUF also EOT and EOM, and every token
+// that is known by its name to end a turn. The caller adds those of generation_config.json.
 func (t *Tokenizer) EndOfTurn() []int { return slices.Clone(t.endOfTurn) }
 
-// turnEnds are the names of tokens that end a turn or a text, by the chat
-// templates of the families: Llama 3 and 4, ChatML (Qwen), Gemma 3 and 4 (which
-// leaves the word to a tool with <|tool_response>), gpt-oss, Phi, DeepSeek, Llama 2.
+// turnEnds are the names of tokens that end a turn or a text, by the chat templates of the families: Llama 3 and 4,
+// ChatML (Qwen), Gemma 3 and 4 (which leaves the word to a tool with <|tool_response>), gpt-oss, Phi, DeepSeek, Llama
+// 2.
 var turnEnds = []string{
 	"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|eot|>", "<|eom|>",
 	"<|im_end|>", "<|endoftext|>",

@@ -148,7 +148,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// charactersJSON is a character-level tokenizer: bytes, the tokens given from 256 on, and merges.
+// charactersJSON returns a character-level tokenizer: bytes, the tokens given from 256 on, and merges.
 func charactersJSON(t *testing.T, tokens []string, merges [][2]string, change func(file)) *tokenizer.Tokenizer {
 	t.Helper()
 	vocab := file{}
@@ -174,8 +174,7 @@ func charactersJSON(t *testing.T, tokens []string, merges [][2]string, change fu
 	return tok
 }
 
-// TestPrepend checks the ways to put a space before a text, as Hugging Face's
-// Prepend and Metaspace do.
+// TestPrepend checks the ways to put a space before a text, as Hugging Face's Prepend and Metaspace do.
 func TestPrepend(t *testing.T) {
 	tokens := []string{"▁", "a", "▁a", "<s>"}
 	merges := [][2]string{{"▁", "a"}}
@@ -219,8 +218,8 @@ func TestPrepend(t *testing.T) {
 	}
 }
 
-// TestAddedTokens checks the flags of added tokens. The expectations follow find_matches
-// in tokenizers' added_vocabulary.rs.
+// TestAddedTokens checks the flags of added tokens. The expectations follow find_matches in tokenizers'
+// added_vocabulary.rs.
 func TestAddedTokens(t *testing.T) {
 	flags := func(extra file) file {
 		token := file{"id": 258, "content": "<m>"}

@@ -130,7 +130,7 @@ func (t *trie) build() {
 	t.words = nil
 }
 
-// child is the node behind label, 0 for none.
+// child returns the node behind label, 0 for none.
 func (t *trie) child(n int32, label byte) int32 {
 	first := t.nodes[n].first
 	list := t.nodes[first : first+int32(t.nodes[n].count)]
@@ -186,8 +186,8 @@ type pathStep struct {
 	from, id int32 // from is -1 where there is no way
 }
 
-// best appends the ids of a word: those on the best way from its beginning to its end. Of equal ways to a place that of the
-// piece which begins first counts.
+// best appends the ids of a word: those on the best way from its beginning to its end. Of equal ways to a place that of
+// the piece which begins first counts.
 func (e *encoder) best(s string) {
 	u := e.t.uni
 	if len(s) > math.MaxInt32-1 {
@@ -350,7 +350,7 @@ func (f *jsonFile) unigram(c *config) (*Tokenizer, error) {
 	return t, nil
 }
 
-// unigramRules are the normalizer's steps.
+// unigramRules returns the normalizer's steps.
 func (f *jsonFile) unigramRules(u *unigram) (rules []rule, err error) {
 	for _, s := range flatten(f.Normalizer, func(s *jsonStep) []jsonStep { return s.Normalizers }) {
 		switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// unigrams is GGUF's metadata of pieces, whose scores fall by one from -1 on.
+// unigrams returns GGUF's metadata of pieces, whose scores fall by one from -1 on.
 func unigrams(pieces []string, charsmap []byte) tokenizer.GGUF {
 	g := tokenizer.GGUF{Model: tokenizer.Unigram, Tokens: []string{"<s>", "<pad>", "</s>", "<unk>"}, Types: []int32{3, 3, 3, 2}, Scores: make([]float32, 4),
 		BOS: new(0), EOS: new(2), UNK: new(3), AddBOS: new(true), CharsMap: charsmap}
@@ -25,7 +25,7 @@ func unigrams(pieces []string, charsmap []byte) tokenizer.GGUF {
 	return g
 }
 
-// small is a charsmap that spm_train of SentencePiece 0.1.97 compiled of 15 rules.
+// small returns a charsmap that spm_train of SentencePiece 0.1.97 compiled of 15 rules.
 func small(t testing.TB) []byte {
 	t.Helper()
 	b, err := os.ReadFile("testdata/unigram/charsmap.bin")
@@ -35,7 +35,7 @@ func small(t testing.TB) []byte {
 	return b
 }
 
-// pieces are the tokens of a text.
+// pieces returns the tokens of a text.
 func pieces(tok *tokenizer.Tokenizer, text string) (list []string) {
 	for _, id := range tok.Encode(text, tokenizer.Options{}) {
 		piece, _ := tok.Token(id)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// unigram makes the tokenizer of GGUF's metadata. Where SentencePiece merges spaces, text is cut into words at white space, as
-// transformers' tokenizers of these models do.
+// unigram makes the tokenizer of GGUF's metadata. Where SentencePiece merges spaces, text is cut into words at white
+// space, as transformers' tokenizers of these models do.
 func (g GGUF) unigram(tokens []token) (*Tokenizer, error) {
 	if g.UNK == nil {
 		return nil, errors.New("tokenizer.ggml.unknown_token_id: missing")
@@ -58,7 +58,7 @@ func (g GGUF) unigram(tokens []token) (*Tokenizer, error) {
 	return t, t.setGGUFIDs(g, g.CLS != nil)
 }
 
-// setUnigram is the inverse of unigram.
+// setUnigram undoes unigram.
 func (g *GGUF) setUnigram(t *Tokenizer) (notes []string, err error) {
 	u := t.uni
 	switch {
@@ -83,7 +83,8 @@ func (g *GGUF) setUnigram(t *Tokenizer) (notes []string, err error) {
 	return notes, nil
 }
 
-// unigramJSON is the model of a tokenizer.json, where a token's place in the list is its id. Tokens at its end that are only padding are left out.
+// unigramJSON returns the model of a tokenizer.json, where a token's place in the list is its id. Tokens at its end
+// that are only padding are left out.
 func (g *GGUF) unigramJSON(t *Tokenizer) (object, error) {
 	tokens := t.tokens
 	for len(tokens) > 0 && tokens[len(tokens)-1].kind == Unused {
@@ -102,7 +103,7 @@ func (g *GGUF) unigramJSON(t *Tokenizer) (object, error) {
 	return object{"type": "Unigram", "unk_id": t.uni.unknown, "byte_fallback": t.uni.bytes, "vocab": vocab}, nil
 }
 
-// normJSON is a tokenizer.json's normalizer.
+// normJSON returns a tokenizer.json's normalizer.
 func (u *unigram) normJSON() any {
 	var steps []any
 	if u.charsmap != nil {
@@ -114,7 +115,7 @@ func (u *unigram) normJSON() any {
 	return sequence("normalizers", steps...)
 }
 
-// preJSON is a tokenizer.json's pre-tokenizer.
+// preJSON returns a tokenizer.json's pre-tokenizer.
 func (u *unigram) preJSON() any {
 	var steps []any
 	if u.words {

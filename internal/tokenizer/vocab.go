@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// maxTokenBytes bounds a token's spelling. The longest in published
-	// vocabularies, runs of spaces and dashes, have some hundred bytes.
+	// maxTokenBytes bounds a token's spelling. The longest in published vocabularies, runs of spaces and dashes, have some
+	// hundred bytes.
 	maxTokenBytes = 4096
 	// maxGap bounds the ids without a token below the highest one.
 	maxGap = 1 << 16
-	// maxSplitWork bounds the bytes hashed when a vocabulary's scores are turned
-	// into merges. Gemma's 262,144 tokens need a twentieth of it.
+	// maxSplitWork bounds the bytes hashed when a vocabulary's scores are turned into merges. Gemma's 262,144 tokens need
+	// a twentieth of it.
 	maxSplitWork = 1 << 29
 )
 
@@ -35,7 +35,7 @@ func newTokenizer(tokens []token, byteLevel bool) (*Tokenizer, error) {
 	return t, nil
 }
 
-// indexed is any vocabulary. Two tokens may be spelled alike where twice says so: the later one counts.
+// indexed returns any vocabulary. Two tokens may be spelled alike where twice says so: the later one counts.
 func indexed(tokens []token, twice bool) (*Tokenizer, error) {
 	t := &Tokenizer{tokens: tokens, ids: make(map[string]int32, len(tokens)), unknown: -1, bos: -1, eos: -1}
 	if len(tokens) > math.MaxInt32/2 {
@@ -154,8 +154,8 @@ func (t *Tokenizer) setAdded(added []addedToken) {
 	t.setWidest(append(raw, cooked...))
 }
 
-// addMerge adds a merge, in the vocabulary's spelling. A merge whose result is
-// no text, as a special token, is left out: text never makes one.
+// addMerge adds a merge, in the vocabulary's spelling. A merge whose result is no text, as a special token, is left
+// out: text never makes one.
 func (t *Tokenizer) addMerge(left, right string, rank int) error {
 	var buf [64]byte
 	l, okL := t.ids[left]
@@ -182,10 +182,8 @@ func (t *Tokenizer) addMerge(left, right string, rank int) error {
 	return nil
 }
 
-// setScores makes the merges of a SentencePiece vocabulary: any two adjacent
-// symbols merge whose texts together are a token, the token of the highest
-// score first. The characters of tokens are symbols even where no
-// token has them alone.
+// setScores makes the merges of a SentencePiece vocabulary: any two adjacent symbols merge whose texts together are a
+// token, the token of the highest score first. The characters of tokens are symbols even where no token has them alone.
 func (t *Tokenizer) setScores(scores []float32) error {
 	order := slices.Clone(scores)
 	for i, s := range order {

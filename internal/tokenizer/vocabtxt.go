@@ -10,8 +10,8 @@ import (
 	"github.com/karat-run/karat/internal/jsonerr"
 )
 
-// FromVocab makes the tokenizer.json that stands for a vocab.txt of BERT, a token on each line, and the tokenizer_config.json
-// beside it, which may be nil. (BertConverter of transformers)
+// FromVocab makes the tokenizer.json that stands for a vocab.txt of BERT, a token on each line, and the
+// tokenizer_config.json beside it, which may be nil. (BertConverter of transformers)
 func FromVocab(vocab, config []byte) ([]byte, error) {
 	c := struct {
 		Lower   *bool  `json:"do_lower_case"`

@@ -2,12 +2,11 @@ package tokenizer
 
 import "context"
 
-// lookEvery is how much work is done between looks at the context: bytes that are read and
-// steps of merging. That takes about a millisecond.
+// lookEvery is how much work is done between looks at the context: bytes that are read and steps of merging. That takes
+// about a millisecond.
 const lookEvery = 1 << 14
 
-// A watch counts the work of encoding a text, which ends once err is set. The zero value
-// never ends it.
+// A watch counts the work of encoding a text, which ends once err is set. The zero value never ends it.
 type watch struct {
 	ctx  context.Context
 	work int // since the last look

@@ -23,8 +23,8 @@ const maxWord = 100
 const anyWidth = 1 << 30
 
 // A wordPiece cuts text as BERT does: it cleans it, sets each Chinese character apart, splits it at white space and
-// punctuation, and takes the longest piece again and again. A word that is not all pieces is unknown.
-// (BertNormalizer, BertPreTokenizer and WordPiece of the tokenizers library.)
+// punctuation, and takes the longest piece again and again. A word that is not all pieces is unknown. (BertNormalizer,
+// BertPreTokenizer and WordPiece of the tokenizers library.)
 type wordPiece struct {
 	clean, chinese, strip, lower bool
 	begins, continues            map[string]int32
@@ -62,7 +62,7 @@ func newWordPiece(tokens []token, w *wordPiece, unknown string) (*Tokenizer, err
 	return t, nil
 }
 
-// normalize is BertNormalizer.
+// normalize applies BertNormalizer.
 func (w *wordPiece) normalize(s string, work *watch) string {
 	var out strings.Builder
 	out.Grow(len(s))
@@ -107,7 +107,8 @@ func (w *wordPiece) normalize(s string, work *watch) string {
 	return out.String()
 }
 
-// isOther reports whether r is in one of Unicode's categories C, those without an assignment included, and no white space.
+// isOther reports whether r is in one of Unicode's categories C, those without an assignment included, and no white
+// space.
 func isOther(r rune) bool {
 	if r == '\t' || r == '\n' || r == '\r' {
 		return false
@@ -171,7 +172,7 @@ func (e *encoder) pieces(word string) {
 	}
 }
 
-// longest is the longest piece that s begins with, and its length; 0 for none.
+// longest returns the longest piece that s begins with, and its length; 0 for none.
 func longest(pieces map[string]int32, s string, most int) (id int32, n int) {
 	for n = min(len(s), most); n > 0; n-- {
 		if n < len(s) && !utf8.RuneStart(s[n]) {
@@ -207,8 +208,8 @@ func (f *jsonFile) wordPiece(c *config) (*Tokenizer, error) {
 	return t, nil
 }
 
-// wordPieceGGUF makes the tokenizer of GGUF's metadata. There a piece that begins a word has ▁ before it, and others have
-// nothing.
+// wordPieceGGUF makes the tokenizer of GGUF's metadata. There a piece that begins a word has ▁ before it, and others
+// have nothing.
 func (g GGUF) wordPiece(tokens []token) (*Tokenizer, error) {
 	for i, k := range tokens {
 		if k.kind != Normal {

@@ -8,7 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// wordPieces is GGUF's metadata of a vocabulary, with its special tokens before it.
+// wordPieces returns GGUF's metadata of a vocabulary, with its special tokens before it.
 func wordPieces(vocabulary []string, lower bool) tokenizer.GGUF {
 	id := func(n int) *int { return &n }
 	g := tokenizer.GGUF{Model: tokenizer.WordPiece, Tokens: []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]"}, Types: []int32{3, 3, 3, 3},

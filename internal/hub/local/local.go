@@ -1,5 +1,5 @@
-// Package local finds pulled models by their names. It reads the store that package hub keeps, and links no HTTP, so that each program
-// that loads a model may have it.
+// Package local finds pulled models by their names. It reads the store that package hub keeps, and links no HTTP, so
+// that each program that loads a model may have it.
 package local
 
 import (
@@ -36,10 +36,12 @@ func DefaultDir() (string, error) {
 	return filepath.Join(home, ".karat", "models"), nil
 }
 
-// Key returns the name of a model's files in the store. Names that differ in case alone are one name, for the sake of disks where files' are.
+// Key returns the name of a model's files in the store. Names that differ in case alone are one name, for the sake of
+// disks where files' are.
 func Key(name string) string { return strings.ReplaceAll(strings.ToLower(name), ":", "+") }
 
-// Is reports whether a text has the form of a name: letters, digits, and . _ - between them, in one part or two with a colon.
+// Is reports whether a text has the form of a name: letters, digits, and . _ - between them, in one part or two with a
+// colon.
 func Is(name string) bool {
 	head, tag, tagged := strings.Cut(name, ":")
 	return isPart(head) && (!tagged || isPart(tag)) && len(name) <= 128
@@ -103,8 +105,8 @@ type Found struct {
 	Name string // in the store; "" for a path
 }
 
-// Find returns the model of a path that exists, else of a name in the default store, else of the reference that it was pulled by. What
-// looks like a path is one, whether it exists or not: who opens it knows what to say.
+// Find returns the model of a path that exists, else of a name in the default store, else of the reference that it was
+// pulled by. What looks like a path is one, whether it exists or not: who opens it knows what to say.
 func Find(name string) (Found, error) {
 	if _, err := os.Stat(name); err == nil {
 		return Found{Path: name}, nil
