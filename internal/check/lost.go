@@ -7,8 +7,8 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// LostMarkers returns the special tokens that a chat template builds from what is in the conversation, so that the
-// model gets them as text; see chat.Template.LostMarkers. A template that does not parse is an error.
+// LostMarkers returns the special tokens that a chat template builds from a conversation's text, so that the model gets
+// them as text; see chat.Template.LostMarkers. A template that does not parse is an error.
 func LostMarkers(ctx context.Context, template string, t *tokenizer.Tokenizer) ([]string, error) {
 	p, err := chat.Parse(template, chat.Limits{})
 	if err != nil {

@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// permuted asks whether rows or columns are in another order: in one of those that containers and formats have, or in
-// any.
+// permuted asks whether rows or columns are in another order: an order of containers and formats, or any.
 func permuted(s *suspect, _ []pair) (id, what string) {
 	if s.rows < 2 || s.rows != s.source.Rows() {
 		return "", ""

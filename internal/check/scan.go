@@ -451,7 +451,7 @@ func (r *reader) end() {
 }
 
 // sparse reports whether more than one in a hundred of the first few thousand values is zero, besides columns of zeros.
-// Those of trained models are hardly ever; those that were made of blocks of four bits often.
+// Values of trained models are hardly ever zero; values made of blocks of four bits often are.
 func (r *reader) sparse() bool {
 	x := r.buf[:min(r.elements, segment)]
 	if quant.Dequantize(r.t.DType, x, r.t.Data[:r.t.DType.RowBytes(len(x))]) != nil {
