@@ -63,7 +63,7 @@ verdicts, and 2 if there was nothing to judge.`,
 	fs.Var((*name)(&f.golden), "golden", "golden record of the same prompts: supplies ids that the dump lacks, and checks the others")
 	renamed(fs, "json", "", "the file for JSON is --json-file")
 	fs.Var((*name)(&f.json), "json-file", "`file` to write the diagnosis to, as JSON")
-	fs.Var((*name)(&f.report), "report", "`folder` to write a report to: index.html, report.md, junit.xml, diagnosis.json")
+	fs.Var((*name)(&f.report), "report", "`folder` to write a report to: index.html, junit.xml, diagnosis.json")
 	return leadModel(c, false)
 }
 

@@ -1,10 +1,9 @@
 // Package template fills in templates of the language of text/template, whose parser it uses.
 //
-// Three things differ. A method is not looked for by its name: reflection that does makes the
+// Two things differ. A method is not looked for by its name: reflection that does makes the
 // linker keep every exported method of every type, 4 MB of karat; a program names the ones that its
 // templates call (Options.Methods). A key or a field that is not there is an error where it is
-// printed. And a template of HTML escapes every string but those of type HTML, by one table that
-// is right in text and in quoted attributes.
+// printed.
 package template
 
 import (
@@ -13,12 +12,8 @@ import (
 	"io"
 	"maps"
 	"reflect"
-	"strings"
 	"text/template/parse"
 )
-
-// HTML is text that stands in a page as it is.
-type HTML string
 
 // Options of Parse.
 type Options struct {
@@ -27,8 +22,6 @@ type Options struct {
 	// Methods are the methods that templates call, by name. Each looks for a constant name:
 	// v.MethodByName("Rows") keeps the methods of that name alone.
 	Methods map[string]func(v reflect.Value) reflect.Value
-
-	HTML bool // strings are escaped
 }
 
 // Template is a set of templates that call each other.
@@ -238,11 +231,7 @@ func (s *state) print(v reflect.Value) error {
 	if v = direct(v); !v.IsValid() {
 		return fmt.Errorf("there is no value to print")
 	}
-	text := fmt.Sprint(v.Interface())
-	if _, whole := v.Interface().(HTML); s.t.HTML && !whole {
-		text = Escape(text)
-	}
-	_, err := io.WriteString(s.w, text)
+	_, err := fmt.Fprint(s.w, v.Interface())
 	return err
 }
 
@@ -266,8 +255,3 @@ func truth(v reflect.Value) bool {
 	}
 	return !v.IsZero()
 }
-
-var escapes = strings.NewReplacer("\x00", "\uFFFD", `"`, "&#34;", "&", "&amp;", "'", "&#39;", "+", "&#43;", "<", "&lt;", ">", "&gt;")
-
-// Escape is s as text of a page, or as the value of a quoted attribute.
-func Escape(s string) string { return escapes.Replace(s) }

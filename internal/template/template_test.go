@@ -66,21 +66,6 @@ func TestAsStandard(t *testing.T) {
 	}
 }
 
-// TestEscape wants strings escaped as text and in attributes, and HTML as it is.
-func TestEscape(t *testing.T) {
-	own := Must(map[string]string{"t": `<a b="{{.A}}">{{.A}}{{.B}}{{.C}}`}, Options{HTML: true})
-	var got strings.Builder
-	err := own.Execute(&got, "t", struct {
-		A any
-		B HTML
-		C int
-	}{"<\x00'\"+&>", "<b>", 3})
-	const safe = "&lt;\uFFFD&#39;&#34;&#43;&amp;&gt;"
-	if want := `<a b="` + safe + `">` + safe + "<b>3"; err != nil || got.String() != want {
-		t.Errorf("%q, %v; want %q", &got, err, want)
-	}
-}
-
 // TestErrors wants the place and the cause of what cannot be filled in.
 func TestErrors(t *testing.T) {
 	for text, want := range map[string]string{

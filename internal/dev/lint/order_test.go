@@ -53,8 +53,8 @@ var below = map[string]string{
 	"lab/mistake":     "lab backend/reference rope",
 	"lab/diagnose":    "lab lab/mistake chat tokenizer",
 	"lab/fault":       "lab lab/mistake",
-	"dev/parity":      "lab/diagnose lab/fault template",
-	"lab/report":      "lab/diagnose template",
+	"dev/parity":      "lab/diagnose lab/fault",
+	"lab/report":      "lab/diagnose",
 
 	"convert":   "arch quant atomicfile quantmix imatrix sysinfo",
 	"dev/synth": "gguf float16 quantmix registry tokenizer",

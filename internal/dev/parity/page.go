@@ -2,51 +2,51 @@ package parity
 
 import (
 	_ "embed"
+	"fmt"
+	"html"
 	"io"
-
-	"github.com/karat-run/karat/internal/template"
+	"strings"
 )
 
 //go:embed page.html
 var pageText string
 
-var page = template.Must(map[string]string{"page": pageText}, template.Options{HTML: true})
-
 // HTML writes the scores as a page that needs nothing else.
 func (r *Report) HTML(w io.Writer) error {
-	type bar struct {
-		Text  string
-		Share float64 // of the bar that is full, in percent
-		Any   bool    // it is a count
-	}
-	type line struct {
-		Name string
-		Less bool
-		Bars []bar
-	}
-	type view struct {
-		Title   string
-		Columns []string
-		Rows    []line
-	}
-	var views []view
+	var tables, failed strings.Builder
 	for _, t := range r.tables() {
-		v := view{Title: t.title, Columns: t.columns}
-		for _, row := range t.rows {
-			l := line{Name: row.name, Less: row.less}
-			for _, c := range row.cells {
-				n := c.count
-				l.Bars = append(l.Bars, bar{c.String(), n.Share(), n.Of > 0})
-			}
-			v.Rows = append(v.Rows, l)
+		fmt.Fprintf(&tables, "<h2>%s</h2>\n<div class=\"wide\"><table>\n<tr><th></th>", html.EscapeString(t.title))
+		for _, c := range t.columns {
+			fmt.Fprintf(&tables, `<th scope="col">%s</th>`, html.EscapeString(c))
 		}
-		views = append(views, v)
+		tables.WriteString("</tr>\n")
+		for _, row := range t.rows {
+			less, class := "", "bar"
+			if row.less {
+				less, class = " <small>less is better</small>", "bar bad"
+			}
+			fmt.Fprintf(&tables, `<tr><th scope="row">%s%s</th>`, html.EscapeString(row.name), less)
+			for _, c := range row.cells {
+				bar := ""
+				if c.count.Of > 0 {
+					bar = fmt.Sprintf(`<span class="%s"><i style="width: %.1f%%"></i></span>`, class, c.count.Share())
+				}
+				fmt.Fprintf(&tables, "<td>%s%s</td>", html.EscapeString(c.String()), bar)
+			}
+			tables.WriteString("</tr>\n")
+		}
+		tables.WriteString("</table></div>\n")
 	}
-	var failed []string
 	for _, x := range r.Results {
 		if len(x.Failed) > 0 {
-			failed = append(failed, x.Line())
+			fmt.Fprintf(&failed, "<li>%s</li>", html.EscapeString(x.Line()))
 		}
 	}
-	return page.Execute(w, "page", map[string]any{"Summary": r.summary(), "Tables": views, "Failed": failed})
+	list := ""
+	if failed.Len() > 0 {
+		list = "<h2>What missed a score</h2>\n<ul>" + failed.String() + "</ul>"
+	}
+	_, err := strings.NewReplacer("{{summary}}", html.EscapeString(r.summary()), "{{tables}}", tables.String(), "{{failed}}", list).
+		WriteString(w, pageText)
+	return err
 }

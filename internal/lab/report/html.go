@@ -1,14 +1,13 @@
 package report
 
 import (
-	"bytes"
 	"crypto/sha256"
 	_ "embed" // page.html and its parts
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/diagnose"
 	"github.com/karat-run/karat/internal/lab/mistake"
-	"github.com/karat-run/karat/internal/template"
 )
 
 var (
@@ -27,8 +25,8 @@ var (
 	//go:embed page.js
 	pageJS string
 
-	// uPlot 1.6.32 by Leon Sorokin draws the charts that can be enlarged; see uplot.LICENSE.
-	// It is dist/uPlot.iife.min.js and dist/uPlot.min.css of the npm package, as they are.
+	// uPlot 1.6.32 by Leon Sorokin draws the charts; see uplot.LICENSE. The two files are dist/uPlot.iife.min.js and
+	// dist/uPlot.min.css of the npm package, as they are.
 
 	//go:embed uplot.js
 	uplotJS string
@@ -36,156 +34,170 @@ var (
 	uplotCSS string
 )
 
-var pageTemplate = template.Must(map[string]string{"page": pageHTML}, template.Options{HTML: true, Funcs: map[string]any{
-	"label":    func(l line) string { return l.label },
-	"text":     func(l line) string { return unbroken(l.text) },
-	"variable": ink.Variable,
-	"count":    count,
-	"json": func(v any) (template.HTML, error) {
-		b, err := json.Marshal(v) // < and > are escaped
-		return template.HTML(b), err
-	},
-}})
+// script is the only script that a page may run: the page's policy names its hash, so that nothing in a dump can bring
+// another.
+var script = uplotJS + pageJS
 
-// script is the one script that a page may run: its policy names the hash, so that
-// nothing in a dump can bring another.
-var (
-	script     = uplotJS + pageJS
-	scriptHash = func() string {
-		sum := sha256.Sum256([]byte(script))
-		return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
-	}()
-)
-
-// What a page shows of long lists, and of the JSON in bytes.
+// The most that a page shows of long lists.
 const (
 	maxFindings = 40
-	maxPrompts  = 6
-	maxTokens   = 10
-	maxRows     = 100
-	maxJSON     = 1 << 20
+	maxEntries  = 4096 // equations, nodes, weights
+	maxPrompts  = 6    // with tokens, scattered logits and positions
+	maxLogits   = 100  // prompts in the table
+	maxPoints   = 320  // of a line
+	maxScatter  = 600
 )
 
-// page is what the template is given.
+// page is the data that page.js draws.
 type page struct {
-	Style, Script         template.HTML
-	ScriptHash            string
-	Verdict, Headline     string
-	Passed                bool
-	Model, Dump           string
-	Facts                 []line
-	Story, Closed         []string
-	Findings              []findingView
-	MoreFindings          int
-	Where                 *figure
-	Curves, Positions     []figure
-	Logits                []logitsRow
-	MoreLogits            int
-	Closure               []figure
-	Prompts               []promptView
-	Equations             [][]string
-	MoreEquations         int
-	Floors                [][2]string
-	Inferred, Seen, Blind []string
-	JSON, JSONNote        string
-	Hashes                string
+	Verdict      string                `json:"verdict"`
+	Headline     string                `json:"headline"`
+	Passed       bool                  `json:"passed"`
+	Model        string                `json:"model"`
+	Dump         string                `json:"dump"`
+	Hashes       string                `json:"hashes"`
+	Facts        []line                `json:"facts"`
+	Story        []string              `json:"story"`
+	Findings     []finding             `json:"findings"`
+	MoreFindings int                   `json:"more_findings"`
+	Curves       []diagnose.Curve      `json:"curves"`
+	MoreCurves   int                   `json:"more_curves"`
+	Closure      string                `json:"closure"`
+	Floor        lab.Number            `json:"floor"` // KL that rounding makes
+	Logits       []prompt              `json:"logits"`
+	MoreLogits   int                   `json:"more_logits"`
+	Floors       map[string]lab.Number `json:"floors"`
+	Seen         []string              `json:"seen"`
+	Inferred     []string              `json:"inferred"`
+	Blind        []string              `json:"blind"`
 }
 
-type findingView struct {
-	Number int
-	Cause  string
-	Story  string // where the cause was met before
-	Facts  []line
+// finding is a finding in words, and the residuals of its equation by position.
+type finding struct {
+	Cause     string       `json:"cause"`
+	Name      string       `json:"name"`
+	Met       string       `json:"met"` // where the cause was met before
+	Facts     []line       `json:"facts"`
+	Rows      []lab.Number `json:"rows,omitempty"`
+	Positions []int        `json:"positions,omitempty"`
 }
 
-type logitsRow struct {
-	Prompt                             int
-	Before, After, Top1, Top10, Cosine string
-	Text                               string
+// prompt is a prompt's logits.
+type prompt struct {
+	diagnose.Logits
+	Short string `json:"short"`
 }
 
-type promptView struct {
-	Prompt  int
-	Text    string
-	Scatter *figure
-	Tokens  []tokenRow
-	Open    bool
-}
-
-type tokenRow struct {
-	Rank              int
-	Engine, Reference tokenCell
-	Same              bool
-}
-
-type tokenCell struct {
-	ID          int
-	Text, Share string
-	Any         bool
-}
-
-// HTML writes a diagnosis as one page that loads nothing: charts that can be read
-// point by point and enlarged, still ones where scripts do not run and in print. It
-// follows the reader's choice of light or dark.
+// HTML writes a diagnosis as one page that loads nothing. Its script draws the charts, which can be read point by point and
+// enlarged; without scripts the page shows the text of Text. It follows the reader's choice of light or dark.
 func HTML(w io.Writer, d *diagnose.Diagnosis) error {
-	var b bytes.Buffer
-	if err := pageTemplate.Execute(&b, "page", newPage(d)); err != nil {
+	var text strings.Builder
+	Text(&text, d, Terminal{Width: 100}) // to a strings.Builder, which takes everything
+	p := newPage(d)
+	return writePage(w, p.Verdict+": "+p.Model, text.String(), p)
+}
+
+// writePage writes a page for data, and text for readers without scripts.
+func writePage(w io.Writer, title, text string, data any) error {
+	b, err := json.Marshal(data) // < and > are escaped
+	if err != nil {
 		return fmt.Errorf("page: %w", err)
 	}
-	_, err := w.Write(b.Bytes())
+	sum := sha256.Sum256([]byte(script))
+	_, err = strings.NewReplacer("{{title}}", html.EscapeString(title), "{{style}}", uplotCSS+pageCSS,
+		"{{hash}}", "sha256-"+base64.StdEncoding.EncodeToString(sum[:]), "{{text}}", html.EscapeString(text),
+		"{{data}}", string(b), "{{script}}", script).WriteString(w, pageHTML)
 	return err
 }
 
 func newPage(d *diagnose.Diagnosis) *page {
-	p := &page{
-		Style: template.HTML(uplotCSS + pageCSS), Script: template.HTML(script), ScriptHash: scriptHash,
-		Verdict: name(string(d.Verdict)), Headline: unbroken(headline(d)), Passed: passed(d.Verdict),
-		Model: base(d.Model), Dump: base(d.Dump), Facts: summary(d), Story: prose(story(d)...), Closed: prose(closure(d)),
-		MoreFindings: max(0, len(d.Findings)-maxFindings), MoreLogits: max(0, len(d.Logits)-maxRows),
-		Inferred: sentences(d.Inferred), Seen: seen(d), Blind: sentences(d.Coverage.Blind), Floors: floorRows(d),
-	}
+	p := &page{Verdict: name(string(d.Verdict)), Headline: headline(d), Passed: passed(d.Verdict),
+		Model: base(d.Model), Dump: base(d.Dump), Hashes: hashes(d), Facts: summary(d), Story: story(d),
+		MoreFindings: max(0, len(d.Findings)-maxFindings), MoreCurves: max(0, len(d.Curves)-maxEntries),
+		Closure: closure(d), Floor: d.Closure.Floor, MoreLogits: max(0, len(d.Logits)-maxLogits),
+		Floors: map[string]lab.Number{}, Seen: seen(d), Inferred: sentences(d.Inferred), Blind: sentences(d.Coverage.Blind)}
 	for i := range d.Findings[:min(len(d.Findings), maxFindings)] {
 		f := &d.Findings[i]
-		v := findingView{Number: i + 1, Cause: name(f.Cause), Facts: facts(d, f)}
-		if known, ok := mistake.Find(f.Cause); ok {
-			v.Story = known.Story
+		known, _ := mistake.Find(f.Cause)
+		v := finding{Cause: name(f.Cause), Name: what(f), Met: known.Story, Facts: facts(d, f)}
+		if c := curve(d, f); c != nil && i < maxPrompts {
+			v.Rows, v.Positions = thinRows(c.Rows, c.Positions)
 		}
 		p.Findings = append(p.Findings, v)
 	}
-	for _, l := range prompts(d, maxRows) {
-		p.Logits = append(p.Logits, logitsRow{l.Prompt, number(l.KLBefore), number(l.KLAfter), percent(l.Top1), percent(l.Top10), cosine(l.Cosine), clip(l.Text, 60)})
+	for _, i := range thin(len(d.Curves), maxEntries, func(i int) float64 {
+		r := ratio(d.Curves[i].Residual, d.Curves[i].Floor)
+		if d.Curves[i].Flagged {
+			r *= math.MaxFloat32 // before all that hold
+		}
+		return r
+	}) {
+		c := d.Curves[i]
+		c.Tap, c.Node, c.Op, c.Rows, c.Positions = name(c.Tap), "", name(c.Op), nil, nil
+		c.Causes = sentences(c.Causes[:min(len(c.Causes), 3)])
+		p.Curves = append(p.Curves, c)
 	}
-	p.Equations, p.MoreEquations = worstEquations(d)
-	p.JSON, p.JSONNote = rawJSON(d)
-	p.Hashes = hashes(d)
-	p.draw(d)
+	for i, l := range prompts(d, maxLogits) {
+		p.Logits = append(p.Logits, newPrompt(*l, i < maxPrompts))
+	}
+	for op, floor := range d.Floors.Ops {
+		if len(p.Floors) < maxLogits {
+			p.Floors[name(op)] = floor
+		}
+	}
 	return p
 }
 
-// unbroken keeps numbers and ranges whole where lines are broken: joiners stand at their hyphens.
-func unbroken(s string) string {
-	return strings.NewReplacer("e-", "e-\u2060", "–", "\u2060–\u2060").Replace(s)
-}
-
-func prose(list ...string) []string {
-	for i, s := range list {
-		list[i] = unbroken(s)
+// newPrompt returns the logits of a prompt as a page shows them: with tokens and values where the page draws them.
+func newPrompt(l diagnose.Logits, drawn bool) prompt {
+	p := prompt{l, clip(l.Text, 60)}
+	p.Text = clip(l.Text, 200)
+	p.ByPosition, p.Positions = thinRows(l.ByPosition, l.Positions)
+	p.Scatter = nil
+	for i := range min(len(l.Scatter), maxScatter) {
+		p.Scatter = append(p.Scatter, l.Scatter[i*len(l.Scatter)/min(len(l.Scatter), maxScatter)])
 	}
-	return list
-}
-
-// draw makes the page's charts.
-func (p *page) draw(d *diagnose.Diagnosis) {
-	p.Where, p.Curves, p.Positions, p.Closure = heatFigure(d), equationCurves(d), positionCurves(d), closureChart(d)
-	for i, l := range prompts(d, maxPrompts) {
-		v := promptView{Prompt: l.Prompt, Text: clip(l.Text, 200), Tokens: tokenRows(l), Open: i == 0, Scatter: scatterChart(l)}
-		if v.Scatter != nil || len(v.Tokens) > 0 {
-			p.Prompts = append(p.Prompts, v)
+	for _, list := range []*[]diagnose.Token{&p.Engine, &p.Reference} {
+		*list = slices.Clone((*list)[:min(len(*list), 10)])
+		for i := range *list {
+			(*list)[i].Text = clip((*list)[i].Text, 24)
 		}
 	}
+	if !drawn {
+		p.ByPosition, p.Positions, p.Scatter, p.Engine, p.Reference = nil, nil, nil, nil, nil
+	}
+	return p
 }
 
-// summary is the figures at the top.
+// thin picks at most most of n indices, in each stretch the one that is worst by a measure.
+func thin(n, most int, measure func(int) float64) []int {
+	var out []int
+	for b := range min(n, most) {
+		from, to := b*n/min(n, most), (b+1)*n/min(n, most)
+		best := from
+		for i := from + 1; i < to; i++ {
+			if measure(i) > measure(best) {
+				best = i
+			}
+		}
+		out = append(out, best)
+	}
+	return out
+}
+
+// thinRows picks the values of a line and their positions, which are 0, 1 ... where at has none.
+func thinRows(rows []lab.Number, at []int) (values []lab.Number, positions []int) {
+	for _, i := range thin(len(rows), maxPoints, func(i int) float64 { return ratio(rows[i], 1) }) {
+		position := i
+		if i < len(at) {
+			position = at[i]
+		}
+		values, positions = append(values, rows[i]), append(positions, position)
+	}
+	return values, positions
+}
+
+// summary returns the figures at the top of a page.
 func summary(d *diagnose.Diagnosis) []line {
 	var all []line
 	if len(d.Logits) > 0 || d.Closure.Prompts > 0 {
@@ -205,81 +217,39 @@ func summary(d *diagnose.Diagnosis) []line {
 	return all
 }
 
-func cosine(v lab.Number) string {
-	if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-		return number(v)
+// StatsHTML writes a model's numbers as a page that loads nothing: for the nodes, and for the weights, a chart each of RMS,
+// largest value and mean in the graph's order.
+func StatsHTML(w io.Writer, r *lab.RunStats) error {
+	type point struct {
+		Name  string `json:"tap"`
+		Kind  string `json:"op"`
+		Layer int    `json:"layer"`
+		lab.Stats
 	}
-	return fmt.Sprintf("%.5f", float64(v))
-}
-
-// tokenRows sets the likeliest tokens of both sides beside each other.
-func tokenRows(l *diagnose.Logits) []tokenRow {
-	cell := func(list []diagnose.Token, i int) tokenCell {
-		if i >= len(list) {
-			return tokenCell{}
+	// Of too many points the ones with a value that is not finite come first, then the largest.
+	points := func(n int, at func(i int) point) (list []point) {
+		for _, i := range thin(n, maxEntries, func(i int) float64 {
+			if x := at(i); x.NaN+x.Inf == 0 {
+				return float64(x.MaxAbs)
+			}
+			return math.MaxFloat64
+		}) {
+			list = append(list, at(i))
 		}
-		return tokenCell{list[i].ID, clip(list[i].Text, 24), percent(list[i].Probability), true}
+		return list
 	}
-	var rows []tokenRow
-	for i := range min(max(len(l.Engine), len(l.Reference)), maxTokens) {
-		e, r := cell(l.Engine, i), cell(l.Reference, i)
-		rows = append(rows, tokenRow{i + 1, e, r, e.Any && r.Any && e.ID == r.ID})
-	}
-	return rows
-}
-
-// worstEquations lists the equations that are most floors off, and counts the rest.
-func worstEquations(d *diagnose.Diagnosis) (rows [][]string, more int) {
-	order := make([]*diagnose.Curve, len(d.Curves))
-	for i := range order {
-		order[i] = &d.Curves[i]
-	}
-	slices.SortStableFunc(order, func(a, b *diagnose.Curve) int {
-		return worst(lab.Number(ratio(b.Residual, b.Floor)), lab.Number(ratio(a.Residual, a.Floor)))
+	nodes := points(len(r.Nodes), func(i int) point {
+		n := &r.Nodes[i]
+		return point{name(n.Name), name(n.Op), n.Layer, n.Stats}
 	})
-	const most = 40
-	for _, c := range order[:min(len(order), most)] {
-		holds := "yes"
-		if c.Flagged {
-			holds = "no"
-		}
-		rows = append(rows, []string{name(c.Tap), name(c.Op), number(c.Residual), number(c.Floor),
-			number(ratio(c.Residual, c.Floor)), number(c.Free), number(c.FreeFloor), holds, names(c.Causes, 3)})
+	weights := points(len(r.Weights), func(i int) point {
+		x := &r.Weights[i]
+		return point{name(x.Name), name(x.Type), x.Layer, x.Stats}
+	})
+	of := "weights"
+	if r.Prompts > 0 {
+		of = count(r.Prompts, "prompt") + ", " + count(r.IDs, "token")
 	}
-	return rows, max(0, len(order)-most)
-}
-
-// floorRows lists the operations' floors.
-func floorRows(d *diagnose.Diagnosis) (rows [][2]string) {
-	for _, op := range slices.Sorted(maps.Keys(d.Floors.Ops)) {
-		if len(rows) == maxRows {
-			break
-		}
-		rows = append(rows, [2]string{name(op), number(d.Floors.Ops[op])})
-	}
-	return rows
-}
-
-// rawJSON is the diagnosis as JSON, and a note if that is not all of it.
-func rawJSON(d *diagnose.Diagnosis) (text, note string) {
-	b, err := json.MarshalIndent(d, "", " ")
-	if err == nil && len(b) <= maxJSON {
-		return string(b), ""
-	}
-	less := *d
-	less.Curves, less.Logits = slices.Clone(d.Curves), slices.Clone(d.Logits)
-	for i := range less.Curves {
-		less.Curves[i].Rows = nil
-	}
-	for i := range less.Logits {
-		less.Logits[i].ByPosition, less.Logits[i].Positions, less.Logits[i].Scatter = nil, nil, nil
-	}
-	b, err = json.MarshalIndent(less, "", " ")
-	switch {
-	case err != nil:
-		return "", "It has no JSON: " + sentence(err.Error())
-	case len(b) > maxJSON:
-		return strings.ToValidUTF8(string(b[:maxJSON]), ""), "Cut; the JSON file has the rest."
-	}
-	return string(b), "Without the values by position and the scattered logits, which the JSON file has."
+	return writePage(w, "Numbers of "+name(r.Model), "The charts need scripts; --csv prints the numbers.",
+		map[string]any{"stats": true, "model": name(r.Model), "of": of, "nodes": nodes, "weights": weights})
 }

@@ -70,7 +70,7 @@ var when = regexp.MustCompile(`timestamp="[-0-9T:]*"`)
 
 func TestGolden(t *testing.T) {
 	for name, d := range samples(t) {
-		for end, f := range map[string]form{".txt": text(Terminal{Width: 80}), ".md": Markdown, ".xml": JUnit} {
+		for end, f := range map[string]form{".txt": text(Terminal{Width: 80}), ".xml": JUnit} {
 			got := when.ReplaceAllString(write(t, f, d), `timestamp=""`)
 			path := filepath.Join("testdata", name+end)
 			if *update {
@@ -119,33 +119,26 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestWellFormed checks that XML and HTML parse, that nothing of a dump is obeyed,
-// that a page asks for nothing from elsewhere, and that its scripts are charts' data
-// and the one that its policy names.
+// TestWellFormed checks that nothing of a dump is obeyed, that a page asks for nothing from elsewhere, and that its scripts
+// are its data and the script that its policy names.
 func TestWellFormed(t *testing.T) {
 	elsewhere := regexp.MustCompile(`(?i)<(script|link|img|iframe|object|embed|base|form)\b|\s(src|href|on[a-z]+)\s*=|url\(|@import`)
 	for name, d := range samples(t) {
-		page := withoutScripts(t, name, write(t, HTML, d))
+		page := write(t, HTML, d)
+		if n := len(page); n > 1<<20 {
+			t.Errorf("%s: a page of %d bytes", name, n)
+		}
+		page = withoutScripts(t, name, page)
 		outside := regexp.MustCompile(`>[^<]*<|"[^"]*"`).ReplaceAllString(page, "><")
 		if m := elsewhere.FindString(outside); m != "" {
 			t.Errorf("%s: the page has %q", name, m)
 		}
-		if strings.Contains(page, "<script") || strings.Contains(page, "ZgotmplZ") || !utf8.ValidString(page) {
+		if strings.Contains(page, "<script") || strings.Contains(page, "{{") || !utf8.ValidString(page) {
 			t.Errorf("%s: the page has what it must not have", name)
 		}
-		for _, image := range regexp.MustCompile(`(?s)<svg .*?</svg>`).FindAllString(page, -1) {
-			if err := xml.Unmarshal([]byte(image), new(struct{})); err != nil {
-				t.Errorf("%s: %v in %.200s", name, err, image)
-			}
-			if m := regexp.MustCompile(`#[0-9A-Fa-f]{6}|font-family|NaN,|\bNaN\d|Inf`).FindString(regexp.MustCompile(`>[^<]*<|aria-label="[^"]*"`).ReplaceAllString(image, "><")); m != "" {
-				t.Errorf("%s: a chart has %q", name, m)
-			}
-		}
-		if n := len(page); n > 1<<20 {
-			t.Errorf("%s: a page of %d bytes", name, n)
-		}
-		if md := write(t, Markdown, d); strings.Contains(md, "<script") || regexp.MustCompile(`[^\\]\]\(`).MatchString(md) || strings.Contains(md, "\n# heading") {
-			t.Errorf("%s: Markdown obeys the dump:\n%s", name, md)
+		plain := html.EscapeString(write(t, text(Terminal{Width: 100}), d))
+		if !strings.Contains(page, "<noscript><main><pre>"+plain+"</pre>") {
+			t.Errorf("%s: the page has no text for readers without scripts", name)
 		}
 	}
 }
@@ -231,7 +224,7 @@ func TestBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		form form
 		most int
-	}{"page": {HTML, 4 << 20}, "text": {text(Terminal{Width: 80}), 64 << 10}, "Markdown": {Markdown, 128 << 10}, "JUnit": {JUnit, 16 << 20}} {
+	}{"page": {HTML, 4 << 20}, "text": {text(Terminal{Width: 80}), 64 << 10}, "JUnit": {JUnit, 16 << 20}} {
 		if n := len(write(t, c.form, d)); n > c.most {
 			t.Errorf("%s: %d bytes, at most %d", name, n, c.most)
 		}
@@ -253,7 +246,7 @@ func TestNoNumber(t *testing.T) {
 			d.Curves[i].Rows[j] = lab.Number(nan)
 		}
 	}
-	for _, f := range []form{HTML, text(Terminal{}), Markdown, JUnit} {
+	for _, f := range []form{HTML, text(Terminal{}), JUnit} {
 		write(t, f, d)
 	}
 	if s := write(t, JUnit, d); !strings.Contains(s, `time="0.000"`) {
@@ -304,7 +297,7 @@ func TestWriteDir(t *testing.T) {
 	for _, e := range entries {
 		got = append(got, e.Name())
 	}
-	if want := []string{"diagnosis.json", "index.html", "junit.xml", "report.md"}; !slices.Equal(got, want) {
+	if want := []string{"diagnosis.json", "index.html", "junit.xml"}; !slices.Equal(got, want) {
 		t.Errorf("the folder has %v", got)
 	}
 	var back diagnose.Diagnosis
@@ -324,8 +317,7 @@ func TestWords(t *testing.T) {
 		percent(0.5): "50 %", percent(1.0): "100 %", percent(1e-9): "< 0.1 %", percent(0.9999): "> 99.9 %", percent(0.0): "0 %", percent(math.NaN()): "NaN",
 		ranges([]int{0, 1, 2, 5, 7, 8}): "0–2, 5, 7, 8", ranges(nil): "",
 		layers(nil, 4): "outside the layers", layers([]int{3}, 4): "layer 3", layers([]int{0, 1, 2, 3}, 4): "all 4 layers", layers([]int{0, 2}, 4): "layers 0, 2",
-		clip("a\nb\x1bc\tdefghijk", 8): "a⏎b\uFFFDc d…", power(-12): "10⁻¹²", power(0): "1",
-		fmt.Sprint(wholeTicks(100)): "[{0 0} {20 20} {40 40} {60 60} {80 80}]", fmt.Sprint(len(wholeTicks(1)), len(wholeTicks(0)), len(wholeTicks(9)), len(wholeTicks(1000000))): "1 1 9 5",
+		clip("a\nb\x1bc\tdefghijk", 8): "a⏎b\uFFFDc d…",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -333,11 +325,11 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestStatsHTML: three charts of the nodes and three of the weights, whatever their names and numbers are.
+// TestStatsHTML: the page has the nodes and the weights, whatever their names and numbers are.
 func TestStatsHTML(t *testing.T) {
 	nan := lab.Number(math.NaN())
 	r := &lab.RunStats{Model: "<b>", Prompts: 1, IDs: 3}
-	for i := range 400 {
+	for i := range 9000 {
 		r.Nodes = append(r.Nodes, lab.NodeStats{Name: fmt.Sprintf("<script>%d", i), Layer: i / 10, Stats: lab.Stats{Values: 1, Mean: -1, RMS: 2, MaxAbs: lab.Number(i)}})
 	}
 	r.Weights = []lab.WeightStats{{Name: "w", Stats: lab.Stats{Values: 1, NaN: 1, Min: nan, Max: nan, Mean: nan, RMS: nan, MaxAbs: nan}}}
@@ -345,11 +337,13 @@ func TestStatsHTML(t *testing.T) {
 	if err := StatsHTML(&b, r); err != nil {
 		t.Fatal(err)
 	}
-	if page := b.String(); strings.Count(page, "<svg ") != 6 || strings.Contains(page, "<script>0") || strings.Contains(page, "<b>") && strings.Contains(page, "<h1><b>") || len(page) > 1<<20 {
-		t.Errorf("%d charts in %d bytes", strings.Count(page, "<svg "), len(page))
+	if page := b.String(); len(page) > 1<<20 {
+		t.Errorf("%d bytes", len(page))
+	} else {
+		withoutScripts(t, "stats", page)
 	}
 	b.Reset()
-	if err := StatsHTML(&b, &lab.RunStats{}); err != nil || strings.Contains(b.String(), "<svg ") {
+	if err := StatsHTML(&b, &lab.RunStats{}); err != nil || !strings.Contains(b.String(), `"nodes":null`) {
 		t.Errorf("nothing: %v", err)
 	}
 }

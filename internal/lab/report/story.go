@@ -87,7 +87,10 @@ func what(f *diagnose.Finding) string {
 }
 
 // line is a labelled fact of a finding.
-type line struct{ label, text string }
+type line struct {
+	Label string `json:"label"`
+	Text  string `json:"text"`
+}
 
 // facts are what there is to say about a finding, in order. What the finding leaves
 // open is said by the catalogue of causes.
@@ -109,7 +112,7 @@ func facts(d *diagnose.Diagnosis, f *diagnose.Finding) []line {
 		{"fix", sentence(cmp.Or(f.Fix, known.Fix))},
 		{"or", names(f.Also, 6)},
 	}
-	return slices.DeleteFunc(all, func(l line) bool { return l.text == "" })
+	return slices.DeleteFunc(all, func(l line) bool { return l.Text == "" })
 }
 
 // where says which operation a finding is about, and in which layers.

@@ -73,8 +73,8 @@ func (p *printer) finding(d *diagnose.Diagnosis, i int) {
 	}
 	fmt.Fprintf(&p.b, "\n%2d  %s\n", i+1, p.styled(bold+style, name(f.Cause)))
 	for _, l := range facts(d, f) {
-		label := fmt.Sprintf("    %-11s", l.label)
-		p.para(p.styled(dim, label), strings.Repeat(" ", len(label)), l.text)
+		label := fmt.Sprintf("    %-11s", l.Label)
+		p.para(p.styled(dim, label), strings.Repeat(" ", len(label)), l.Text)
 	}
 }
 
