@@ -10,8 +10,10 @@ import (
 
 	"github.com/karat-run/karat/internal/bind"
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/tensor"
 )
 
 // Load records the graph of c's model over its bound weights. The notes tell
@@ -48,6 +50,41 @@ func Weights(c *checkpoint.Checkpoint) (weights []*graph.Weight, notes []string,
 	return weights, notes, err
 }
 
+// Planned lists the tensors that the settings of c demand, by GGUF's names without .weight, in the order in which the
+// graph reads them. They have shapes and no values: c needs no files.
+func Planned(c *checkpoint.Checkpoint) (tensors []tensor.Tensor, err error) {
+	m, _, err := model(c, 0)
+	if err != nil {
+		return nil, err
+	}
+	bind.Model(m, absent{c}) // names the weights; all are missing
+	b := graph.New()
+	m.Forward(b)
+	_, recorded := b.Graph()
+	seen := map[string]bool{}
+	for _, err := range recorded.(interface{ Unwrap() []error }).Unwrap() { // the embedding at least is missing
+		var e *graph.TensorError
+		if !errors.As(err, &e) || e.Want == nil {
+			return nil, err
+		}
+		if !seen[e.Tensor] {
+			tensors = append(tensors, tensor.Tensor{Name: e.Tensor, Shape: e.Want})
+		}
+		seen[e.Tensor] = true
+	}
+	return tensors, nil
+}
+
+// absent is a source whose tensors are all missing.
+type absent struct{ *checkpoint.Checkpoint }
+
+func (absent) Names() []string { return nil }
+
+func (absent) Name(gguf, _ string) string { return gguf }
+
+// Tensor names a tensor, so that the graph reports its shape.
+func (absent) Tensor(gguf, _ string) (tensor.Tensor, bool) { return tensor.Tensor{Name: gguf}, false }
+
 func from(c *checkpoint.Checkpoint, src bind.Source, context int) (*graph.Graph, []*graph.Weight, []string, error) {
 	g, weights, notes, err := load(c, src, context)
 	if err != nil {
@@ -64,12 +101,7 @@ func Unread(c *checkpoint.Checkpoint) []checkpoint.Entry {
 
 // load is the path that all families share: configuration, weights, graph.
 func load(c *checkpoint.Checkpoint, src bind.Source, context int) (*graph.Graph, []*graph.Weight, []string, error) {
-	config := c.Family().Model.Config()
-	notes, err := c.Config(config)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	m, err := c.Family().Model.New(config, context)
+	m, notes, err := model(c, context)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -83,4 +115,14 @@ func load(c *checkpoint.Checkpoint, src bind.Source, context int) (*graph.Graph,
 	m.Forward(b)
 	g, recorded := b.Graph()
 	return g, weights, notes, errors.Join(bound, recorded)
+}
+
+// model makes c's model, whose weights are yet to be bound.
+func model(c *checkpoint.Checkpoint, context int) (m family.Forwarder, notes []string, err error) {
+	config := c.Family().Model.Config()
+	if notes, err = c.Config(config); err != nil {
+		return nil, nil, err
+	}
+	m, err = c.Family().Model.New(config, context)
+	return m, notes, err
 }

@@ -125,6 +125,9 @@ type poolingConfig struct {
 // embeddingHF is Embedding of a folder.
 func (c *Checkpoint) embeddingHF() (*embed.Head, error) {
 	h := &embed.Head{}
+	if c.Path == "" { // settings alone
+		return h, nil
+	}
 	var modules []struct{ Path, Type string }
 	if found, err := c.readJSON(".", "modules.json", &modules); err != nil || !found {
 		return &embed.Head{Normalize: true}, err

@@ -71,6 +71,15 @@ func openFolder(dir string) (*Checkpoint, error) {
 	})
 }
 
+// Configured returns a model that has the settings of a config.json, and no tensors or text.
+func Configured(config []byte) (*Checkpoint, error) {
+	c := newCheckpoint("", HuggingFace)
+	if err := c.parseHF(config); err != nil {
+		return nil, err
+	}
+	return c, c.validate()
+}
+
 // noConfig says what a folder that is no model might have been meant for.
 func noConfig(dir string) error {
 	found, _ := filepath.Glob(filepath.Join(dir, "*.gguf"))

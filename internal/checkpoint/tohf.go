@@ -107,12 +107,13 @@ func (c *Checkpoint) configHF(dtype string) (map[string]any, error) {
 		}
 		delete(config, key)
 	}
+	if _, assumed := kind.Defaults["sliding_window"]; c.settings.integer("sliding_window") == 0 &&
+		(assumed && kind.Window == family.Periodic || kind.Window == family.Everywhere) { // the library may assume one
+		config["sliding_window"] = nil
+	}
 	switch kind.Window {
 	case family.NoWindow, family.Everywhere:
 		delete(config, "layer_types")
-		if kind.Window == family.Everywhere && c.settings.integer("sliding_window") == 0 { // the library may assume one
-			config["sliding_window"] = nil
-		}
 	case family.FromLayer:
 		config["use_sliding_window"] = false
 	}

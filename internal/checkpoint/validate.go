@@ -167,7 +167,7 @@ func (c *Checkpoint) validateHeads() error {
 func (c *Checkpoint) validateLayers() error {
 	s := c.settings
 	layers := s.integer("num_hidden_layers")
-	if layers > len(c.names) {
+	if layers > len(c.names) && c.Path != "" {
 		return c.bad("num_hidden_layers", "is %d, but there are %d tensors", layers, len(c.names))
 	}
 	if n := s.integer("num_kv_shared_layers"); n >= layers {

@@ -2,6 +2,7 @@ package convert_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -10,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +22,6 @@ import (
 
 	"github.com/karat-run/karat/internal/convert"
 	"github.com/karat-run/karat/internal/dev/golden"
-	"github.com/karat-run/karat/internal/dev/synth"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/imatrix"
 	"github.com/karat-run/karat/internal/quantmix"
@@ -65,13 +66,12 @@ func TestQuantizeFiles(t *testing.T) {
 // 256, and imatrix.gguf, in a folder of its own that it goes to.
 func random(t *testing.T) {
 	t.Helper()
-	t.Chdir(t.TempDir())
-	err := gguf.WriteFile("in.gguf", func(w io.Writer) error {
-		return synth.Write(t.Context(), w, synth.Options{Arch: "gemma4", Shape: "tiny-moe", Type: "BF16", Seed: 5})
-	})
+	header, err := os.ReadFile("testdata/random.header.gz")
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Chdir(t.TempDir())
+	writeRandom(t, header, "in.gguf")
 	f, err := gguf.Open("in.gguf")
 	if err != nil {
 		t.Fatal(err)
@@ -96,6 +96,54 @@ func random(t *testing.T) {
 		m.Entries[x.Name] = e
 	}
 	if err := gguf.WriteFile("imatrix.gguf", m.Write); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writeRandom writes the file of a header, whose weights are random: near 0.02, norms 1. llama-quantize's hashes in
+// testdata hold for these bytes.
+func writeRandom(t *testing.T, header []byte, path string) {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(header))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Parse(append(b, make([]byte, 6794112)...)) // the size of the data
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.NewChaCha8([32]byte([]byte("karat synth" + strings.Repeat("\x00", 13) + "\x05\x00\x00\x00\x00\x00\x00\x00")))
+	for _, x := range f.Tensors() {
+		data := make([]byte, x.Size())
+		random16 := func(mask, low uint16, shift int) {
+			random.Read(data)
+			for i := 0; i < len(data); i += 2 {
+				v := binary.LittleEndian.Uint16(data[i:])
+				binary.LittleEndian.PutUint16(data[i:], v&mask|(low+v>>shift&3)<<shift)
+			}
+		}
+		switch x.DType {
+		case tensor.BF16:
+			random16(0x807f, 118, 7)
+		case tensor.F16:
+			random16(0x83ff, 6, 10)
+		default:
+			for i := 0; i < len(data); i += 4 {
+				v := float32(1)
+				if x.Name == "rope_freqs.weight" && i >= len(data)/4 {
+					v = 1e30
+				}
+				binary.LittleEndian.PutUint32(data[i:], math.Float32bits(v))
+			}
+		}
+		b = append(b, data...)
+		b = append(b, make([]byte, -len(b)&31)...)
+	}
+	if err := os.WriteFile(path, b, 0o666); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -52,12 +52,20 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		}
 		jobs = append(jobs, j)
 	}
+	keys := general(m.Arch, c.src, jobs)
 	if c.to.Most.Quantized() {
-		if err := c.mix(jobs, c.to, mixModel(m.Arch, own), false); err != nil {
+		metadata, err := gguf.MetadataOf(append(keys, own...))
+		if err != nil {
+			return err
+		}
+		model, err := quantmix.Of(metadata)
+		if err != nil {
+			return err
+		}
+		if err := c.mix(jobs, c.to, model, false); err != nil {
 			return err
 		}
 	}
-	keys := general(m.Arch, c.src, jobs)
 	keys = append(append(keys, own...), gguf.KeyValue{Key: "general.file_type", Value: c.to.FileType},
 		gguf.KeyValue{Key: "general.quantization_version", Value: uint32(2)})
 	return c.writeGGUF(ctx, append(keys, text...), jobs)
@@ -76,13 +84,19 @@ func newJob(m *checkpoint.Checkpoint, t tensor.Tensor, name string, to tensor.DT
 	if h.Values() {
 		j.value = h.ToGGUF
 	}
-	j.out.Data, j.out.Source = nil, nil
-	j.out.Shape = h.Filed(checkpoint.GGUF, t.Shape)
-	j.out.Name = m.TensorName(checkpoint.GGUF, name)
-	if j.out.DType = to; stays(j.out.Name, j.out.Shape) {
-		j.out.DType = tensor.F32
-	}
+	t.Name = name
+	j.out = Filed(m, t, to)
 	return j
+}
+
+// Filed returns a tensor of m's model, of GGUF's name without .weight, as a GGUF file of type to lists it.
+func Filed(m *checkpoint.Checkpoint, t tensor.Tensor, to tensor.DType) tensor.Tensor {
+	shape := m.Habit(t.Name).Filed(checkpoint.GGUF, t.Shape)
+	out := tensor.Tensor{Name: m.TensorName(checkpoint.GGUF, t.Name), DType: to, Shape: shape}
+	if stays(out.Name, shape) {
+		out.DType = tensor.F32
+	}
+	return out
 }
 
 // vector is an F32 tensor of one dimension.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/quantmix"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -50,28 +49,4 @@ func stays(name string, shape tensor.Shape) bool {
 	name, weight := strings.CutSuffix(name, ".weight")
 	return !weight || len(shape) <= 1 || name == "position_embd" || name == "token_types" ||
 		slices.ContainsFunc([]string{"_norm", ".ffn_gate_inp", ".ffn_gate_inp_shexp", ".ssm_conv1d", ".shortconv.conv"}, func(end string) bool { return strings.HasSuffix(name, end) })
-}
-
-// mixModel is what a mix depends on, from the metadata of a file to be.
-func mixModel(arch string, metadata []gguf.KeyValue) quantmix.Model {
-	at := func(key string) int {
-		for _, kv := range metadata {
-			switch v := kv.Value.(type) {
-			case uint32:
-				if kv.Key == arch+"."+key {
-					return int(v)
-				}
-			case []int32:
-				if kv.Key == arch+"."+key {
-					return int(v[0])
-				}
-			}
-		}
-		return 0
-	}
-	m := quantmix.Model{Arch: arch, Layers: at("block_count"), Experts: at("expert_count")}
-	if kv := at("attention.head_count_kv"); kv > 0 {
-		m.Group = at("attention.head_count") / kv
-	}
-	return m
 }

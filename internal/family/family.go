@@ -69,7 +69,6 @@ type Family struct {
 
 	Tokenizer Tokenizer
 	Expect    Expect
-	Synth     Synth
 	Seventy   func(layers, group int) bool // whether llama-quantize takes a model for one of 70 B
 }
 

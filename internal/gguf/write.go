@@ -45,6 +45,19 @@ func NewWriter(w io.Writer, metadata []KeyValue, tensors []tensor.Tensor) (*Writ
 	return g, g.err
 }
 
+// MetadataOf returns the metadata of a file that NewWriter begins with these keys.
+func MetadataOf(keys []KeyValue) (Metadata, error) {
+	b, err := appendHeader(keys, nil)
+	if err != nil {
+		return Metadata{}, err
+	}
+	f, _, err := readHeader(b, math.MaxInt)
+	if err != nil {
+		return Metadata{}, err
+	}
+	return f.Metadata, nil
+}
+
 // Write appends p to the tensors' data. The data of all tensors come one after
 // the other, in any pieces; the padding between them is the Writer's work.
 func (g *Writer) Write(p []byte) (n int, err error) {

@@ -99,12 +99,17 @@ func (b Builder) check(n *Node, w *Weight, want tensor.Shape) {
 	if w.There() && slices.Equal(w.Shape.Trimmed(), want.Trimmed()) {
 		w.Shape = want
 	}
+	var e *TensorError
 	switch {
 	case !w.There() && w.Name != "":
-		b.errorf(n, "%w", NewTensorError(w.Name, Missing, "missing, the configuration says that it has shape %v", []int(want)))
+		e = NewTensorError(w.Name, Missing, "missing, the configuration says that it has shape %v", []int(want))
 	case w.There() && !slices.Equal(w.Shape, want):
-		b.errorf(n, "%w", NewTensorError(w.Name, Misshapen, "shape %v, the configuration says %v", []int(w.Shape), []int(want)))
+		e = NewTensorError(w.Name, Misshapen, "shape %v, the configuration says %v", []int(w.Shape), []int(want))
+	default:
+		return
 	}
+	e.Want = want
+	b.errorf(n, "%w", e)
 }
 
 // Refuse notes an error where the file holds a weight that the configuration

@@ -130,6 +130,7 @@ type TensorError struct {
 	Tensor string // as the file names it, without ".weight"
 	Fault  Fault
 	What   string
+	Want   tensor.Shape // the shape that the configuration says; nil where no operation reads the tensor
 }
 
 // ErrNoStore is the error for a layer that shares the keys and values of none.
@@ -137,7 +138,7 @@ var ErrNoStore = errors.New("no earlier layer stores the keys and values that th
 
 // NewTensorError also describes the error in words.
 func NewTensorError(name string, f Fault, format string, args ...any) *TensorError {
-	return &TensorError{name, f, fmt.Sprintf(format, args...)}
+	return &TensorError{Tensor: name, Fault: f, What: fmt.Sprintf(format, args...)}
 }
 
 // Error is "tensor NAME: WHAT".

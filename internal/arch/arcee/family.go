@@ -27,9 +27,4 @@ var Family = family.Family{
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "llama-bpe", BOS: true},
 	Expect:    family.Expect{Eps: []float64{1e-5}},
-	Synth: family.Synth{Ungated: true, Head: true, Keys: map[string]any{"rope.scaling.type": "yarn", "rope.scaling.factor": float32(20),
-		"rope.scaling.original_context_length": uint32(4096), "rope.scaling.yarn_beta_fast": float32(32), "rope.scaling.yarn_beta_slow": float32(1)}, Shapes: []family.Shape{
-		{Name: "4.5b", Hidden: 2560, Layers: 36, Heads: 20, KVHeads: 4, HeadDim: 128, FF: 18432, Vocab: 128005, Context: 65536, RopeBase: 1e4, Epsilon: 1e-5},
-		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 65536, RopeBase: 1e4, Epsilon: 1e-5},
-	}},
 }

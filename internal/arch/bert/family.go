@@ -31,9 +31,4 @@ var Family = family.Family{
 
 	Tokenizer: family.Tokenizer{Model: "bert", Pre: "jina-v2-en", BOS: true, End: true},
 	Expect:    family.Expect{Eps: []float64{1e-12}},
-	// BERT-base's sizes are in Devlin et al. 2018, arXiv:1810.04805.
-	Synth: family.Synth{Learned: true, Behind: true, Keys: map[string]any{"attention.causal": false, "pooling_type": uint32(2)}, Shapes: []family.Shape{
-		{Name: "base", Hidden: 768, Layers: 12, Heads: 12, KVHeads: 12, HeadDim: 64, FF: 3072, Vocab: 30522, Context: 512, Epsilon: 1e-12},
-		{Name: "tiny", Hidden: 256, Layers: 2, Heads: 4, KVHeads: 4, HeadDim: 64, FF: 512, Vocab: 2048, Context: 512, Epsilon: 1e-12},
-	}},
 }

@@ -36,12 +36,4 @@ var Family = family.Family{
 		Theta: true,
 		Eps:   []float64{1e-5},
 	},
-	Synth: family.Synth{
-		Norms:   []string{"attn_norm"},
-		Numbers: map[string]float64{"logit_scale": 0.25},
-		Shapes: []family.Shape{
-			{Name: "7b", Hidden: 4096, Layers: 32, Heads: 32, KVHeads: 8, HeadDim: 128, FF: 14336, Vocab: 256000, Context: 132096, Window: 4096, Every: 4, RopeBase: 5e4, Epsilon: 1e-5},
-			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096, Window: 64, Every: 4, RopeBase: 5e4, Epsilon: 1e-5},
-		},
-	},
 }

@@ -68,19 +68,6 @@ var Family = family.Family{
 		Parts: []family.Part{{GGUF: "attn_kv_a_mqa", HF: "kv_a_proj_with_mqa"}},
 		Turns: []family.Turns{{Name: "DeepSeek's", Marks: []string{"<｜User｜>", "<｜Assistant｜>"}}},
 	},
-	// The published lite has a head of its own, and this one that of its embeddings. llama.cpp knows a lite by its 27 layers: it does not open the tiny one.
-	Synth: family.Synth{
-		Apart:   true,
-		Numbers: map[string]float64{"routed_scaling_factor": 1, "n_shared_experts": 2},
-		Keys: map[string]any{"rope.scaling.type": "yarn", "rope.scaling.factor": float32(40),
-			"rope.scaling.original_context_length": uint32(4096), "rope.scaling.yarn_log_multiplier": float32(0.0707)},
-		Shapes: []family.Shape{
-			{Name: "v2-lite", Hidden: 2048, Layers: 27, Heads: 16, KVHeads: 16, HeadDim: 64, FF: 10944, Vocab: 102400, Context: 163840,
-				Experts: 64, Used: 6, ExpertFF: 1408, Dense: 1, CommonFF: 2816, Rank: 512, Plain: 128, Turning: 64, Value: 128, RopeBase: 1e4, Epsilon: 1e-6},
-			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 4, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096,
-				Experts: 8, Used: 3, ExpertFF: 256, Dense: 1, CommonFF: 512, Rank: 256, Plain: 32, Turning: 32, Value: 64, RopeBase: 1e4, Epsilon: 1e-6},
-		},
-	},
 }
 
 // with adds to the defaults of a type those of both.

@@ -29,9 +29,4 @@ var Family = family.Family{
 		Unwindowed: true, // the 1.2B
 		Turns:      []family.Turns{{Name: "EXAONE's", Marks: []string{"[|user|]", "[|assistant|]", "[|endofturn|]"}, Only: true}},
 	},
-	// The 32b's tensors are those of the published one, the 1.2b's, too; rotation of both is scaled.
-	Synth: family.Synth{RopeFreqs: true, QKNorm: true, Norms: []string{"post_attention_norm", "post_ffw_norm"}, Shapes: []family.Shape{
-		{Name: "1.2b", Hidden: 2048, Layers: 30, Heads: 32, KVHeads: 8, HeadDim: 64, FF: 4096, Vocab: 102400, Context: 65536, RopeBase: 1e6, Epsilon: 1e-5},
-		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096, Window: 64, Every: 4, RopeBase: 1e6, Epsilon: 1e-5},
-	}},
 }

@@ -61,12 +61,6 @@ var Family = family.Family{
 		Theta: true,
 		Eps:   []float64{1e-5},
 	},
-	Synth: family.Synth{Unnormed: true, Shapes: []family.Shape{
-		{Name: "0.5b", Hidden: 1024, Layers: 36, Heads: 8, KVHeads: 2, HeadDim: 64, FF: 2048, Vocab: 32784, Context: 16384, Pattern: "B",
-			ScanHeads: 24, ScanDim: 64, Groups: 1, State: 128, Kernel: 4, RopeBase: 1e11, Epsilon: 1e-5},
-		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 64, FF: 512, Vocab: 2048, Context: 4096, Pattern: "B",
-			ScanHeads: 8, ScanDim: 32, Groups: 1, State: 32, Kernel: 4, RopeBase: 1e11, Epsilon: 1e-5},
-	}},
 }
 
 // by multiplies by settings, one after the other.

@@ -40,9 +40,4 @@ var Family = family.Family{
 			Means: "llama.cpp's converter writes no such key: readers assume 1/sqrt(head size); with another scale the vectors are off",
 			Fix:   "convert with karat convert, which writes the key, or add gemma-embedding.attention.scale"}},
 	},
-	// The published 300M: config.json and the folders 2_Dense and 3_Dense of google/embeddinggemma-300m.
-	Synth: family.Synth{QKNorm: true, Keys: map[string]any{"pooling_type": uint32(1)}, Shapes: []family.Shape{
-		{Name: "300m", Hidden: 768, Layers: 24, Heads: 3, KVHeads: 1, HeadDim: 256, FF: 1152, Vocab: 262144, Context: 2048, Window: 512, Every: 6, RopeBase: 1e6, Epsilon: 1e-6},
-		{Name: "tiny", Hidden: 256, Layers: 6, Heads: 4, KVHeads: 1, HeadDim: 64, FF: 512, Vocab: 2048, Context: 1024, Window: 64, Every: 6, RopeBase: 1e6, Epsilon: 1e-6},
-	}},
 }

@@ -47,11 +47,6 @@ var Family = family.Family{
 			Means: "llama.cpp's converter writes no such key: readers assume 1/sqrt(head size), or 1/sqrt(hidden/heads) for 46 layers; with another scale all logits are off",
 			Fix:   "convert with karat convert, which writes the key, or add gemma2.attention.scale"}},
 	},
-	Synth: family.Synth{Shapes: []family.Shape{
-		{Name: "2b", Hidden: 2304, Layers: 26, Heads: 8, KVHeads: 4, HeadDim: 256, FF: 9216, Vocab: 256000, Context: 8192, Window: 4096, Every: 2, RopeBase: 1e4, Epsilon: 1e-6},
-		{Name: "9b", Hidden: 3584, Layers: 42, Heads: 16, KVHeads: 8, HeadDim: 256, FF: 14336, Vocab: 256000, Context: 8192, Window: 4096, Every: 2, RopeBase: 1e4, Epsilon: 1e-6},
-		{Name: "tiny", Hidden: 160, Layers: 4, Heads: 4, KVHeads: 1, HeadDim: 64, FF: 416, Vocab: 2048, Context: 4096, Window: 64, Every: 2, RopeBase: 1e4, Epsilon: 1e-6},
-	}},
 }
 
 // scaled is query_pre_attn_scalar where GGUF does not say it: the head size, but in

@@ -55,10 +55,6 @@ var Family = family.Family{
 				Fix:   "convert with karat convert, which writes the key, or add gemma3.attention.scale"},
 		},
 	},
-	Synth: family.Synth{QKNorm: true, Shapes: []family.Shape{
-		{Name: "1b", Hidden: 1152, Layers: 26, Heads: 4, KVHeads: 1, HeadDim: 256, FF: 6912, Vocab: 262144, Context: 32768, Window: 512, Every: 6, RopeBase: 1e6, Epsilon: 1e-6},
-		{Name: "tiny", Hidden: 160, Layers: 6, Heads: 4, KVHeads: 1, HeadDim: 64, FF: 416, Vocab: 2048, Context: 4096, Window: 64, Every: 3, RopeBase: 1e6, Epsilon: 1e-6},
-	}},
 }
 
 // scaled is query_pre_attn_scalar where GGUF does not say it: the head size, but in

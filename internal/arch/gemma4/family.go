@@ -62,15 +62,4 @@ var Family = family.Family{
 		Turns:       []family.Turns{{Name: "Gemma 4's", Marks: []string{"<|turn>", "<turn|>"}, Only: true}},
 		TurnsAsText: true,
 	},
-	// The moe has the widths of 26B-A4B with 6 of its 30 layers and 32 of its 128 experts.
-	Synth: family.Synth{RopeFreqs: true, QKNorm: true, LayerScale: true, Shapes: []family.Shape{
-		{Name: "e2b", Hidden: 1536, Layers: 35, Heads: 8, KVHeads: 1, HeadDim: 256, FF: 6144, Vocab: 262144, Context: 131072, Window: 512, Every: 5,
-			FullDim: 512, FullKV: 1, Shared: 20, PerLayer: 256, RopeBase: 1e6, Epsilon: 1e-6},
-		{Name: "moe", Hidden: 2816, Layers: 6, Heads: 16, KVHeads: 8, HeadDim: 256, FF: 2112, Vocab: 262144, Context: 131072, Window: 1024, Every: 6,
-			FullDim: 512, FullKV: 2, Experts: 32, Used: 8, ExpertFF: 704, RopeBase: 1e6, Epsilon: 1e-6},
-		{Name: "tiny", Hidden: 256, Layers: 8, Heads: 4, KVHeads: 1, HeadDim: 32, FF: 256, Vocab: 2048, Context: 4096, Window: 64, Every: 4,
-			FullDim: 64, FullKV: 1, Shared: 4, PerLayer: 32, RopeBase: 1e6, Epsilon: 1e-6},
-		{Name: "tiny-moe", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 32, FF: 256, Vocab: 2048, Context: 4096, Window: 64, Every: 2,
-			FullDim: 64, FullKV: 1, Experts: 4, Used: 2, ExpertFF: 128, RopeBase: 1e6, Epsilon: 1e-6},
-	}},
 }

@@ -25,8 +25,4 @@ var Family = family.Family{
 		Theta: true,
 		Eps:   []float64{1.5625e-7, 1e-5},
 	},
-	Synth: family.Synth{Paired: true, Norms: []string{"attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"}, Shapes: []family.Shape{
-		{Name: "9b", Hidden: 4096, Layers: 40, Heads: 32, KVHeads: 2, HeadDim: 128, Turning: 64, FF: 13696, Vocab: 151552, Context: 32768, RopeBase: 1e4, Epsilon: 1e-5},
-		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, Turning: 16, FF: 512, Vocab: 2048, Context: 4096, RopeBase: 1e4, Epsilon: 1e-5},
-	}},
 }

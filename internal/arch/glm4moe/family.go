@@ -51,13 +51,4 @@ var Family = family.Family{
 		Theta: true,
 		Eps:   []float64{1e-5},
 	},
-	// GLM-4.5-Air has no norms of queries and keys; this one has.
-	Synth: family.Synth{QKNorm: true, Apart: true, Norms: []string{"attn_norm", "post_attention_norm"}, Biased: []string{"attn_q", "attn_k", "attn_v", "exp_probs_b"},
-		Keys: map[string]any{"expert_weights_norm": true, "expert_gating_func": uint32(2), "expert_shared_count": uint32(1), "leading_dense_block_count": uint32(1)},
-		Shapes: []family.Shape{
-			{Name: "air", Hidden: 4096, Layers: 46, Heads: 96, KVHeads: 8, HeadDim: 128, Turning: 64, FF: 10944, Vocab: 151552, Context: 131072,
-				Experts: 128, Used: 8, ExpertFF: 1408, Dense: 1, CommonFF: 1408, RopeBase: 1e6, Epsilon: 1e-5},
-			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 64, Turning: 32, FF: 512, Vocab: 2048, Context: 4096,
-				Experts: 8, Used: 3, ExpertFF: 256, Dense: 1, CommonFF: 256, RopeBase: 1e6, Epsilon: 1e-5},
-		}},
 }

@@ -45,18 +45,6 @@ var Family = family.Family{
 		Parts: []family.Part{family.Router, family.QKVBias, family.OBias},
 		Lacks: []family.Part{family.QKNorm, family.PostNorm, family.Scalar},
 	},
-	Synth: family.Synth{Head: true, Apart: true, Sinks: true, Norms: []string{"attn_norm", "post_attention_norm"},
-		Biased: []string{"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"},
-		Keys: map[string]any{"rope.scaling.type": "yarn", "rope.scaling.factor": float32(32), "rope.scaling.original_context_length": uint32(4096),
-			"rope.scaling.yarn_beta_fast": float32(32), "rope.scaling.yarn_beta_slow": float32(1)},
-		Shapes: []family.Shape{
-			{Name: "20b", Hidden: 2880, Layers: 24, Heads: 64, KVHeads: 8, HeadDim: 64, FF: 2880, Vocab: 201088, Context: 131072, Window: 128, Every: 2,
-				Experts: 32, Used: 4, ExpertFF: 2880, RopeBase: 1.5e5, Epsilon: 1e-5},
-			{Name: "120b", Hidden: 2880, Layers: 36, Heads: 64, KVHeads: 8, HeadDim: 64, FF: 2880, Vocab: 201088, Context: 131072, Window: 128, Every: 2,
-				Experts: 128, Used: 4, ExpertFF: 2880, RopeBase: 1.5e5, Epsilon: 1e-5},
-			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 64, FF: 512, Vocab: 2048, Context: 4096, Window: 64, Every: 2,
-				Experts: 8, Used: 2, ExpertFF: 512, RopeBase: 1.5e5, Epsilon: 1e-5},
-		}},
 }
 
 // width gives experts the size that config.json has but once.

@@ -31,11 +31,6 @@ var Family = family.Family{
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "gpt-2"},
 	Expect:    family.Expect{Parts: []family.Part{{GGUF: "attn_qkv.bias", HF: "c_attn.bias"}}, Eps: []float64{1e-5}},
-	Synth: family.Synth{Learned: true, Shapes: []family.Shape{
-		{Name: "124m", Hidden: 768, Layers: 12, Heads: 12, KVHeads: 12, HeadDim: 64, FF: 3072, Vocab: 50257, Context: 1024, Epsilon: 1e-5},
-		{Name: "1.5b", Hidden: 1600, Layers: 48, Heads: 25, KVHeads: 25, HeadDim: 64, FF: 6400, Vocab: 50257, Context: 1024, Epsilon: 1e-5},
-		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 4, HeadDim: 64, FF: 1024, Vocab: 2048, Context: 1024, Epsilon: 1e-5},
-	}},
 }
 
 // inner is the width of the MLP where the file says null.

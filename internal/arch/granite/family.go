@@ -43,13 +43,4 @@ var Family = family.Family{
 		Theta: true,
 		Eps:   []float64{1e-6, 1e-5},
 	},
-	// The numbers are the 2b's; its vocabulary is of 49,155 tokens.
-	Synth: family.Synth{
-		Numbers: map[string]float64{"attention_multiplier": 1. / 64, "embedding_multiplier": 12, "residual_multiplier": 0.22, "logits_scaling": 8},
-		Shapes: []family.Shape{
-			{Name: "2b", Hidden: 2048, Layers: 40, Heads: 32, KVHeads: 8, HeadDim: 64, FF: 8192, Vocab: 49155, Context: 131072, RopeBase: 5e6, Epsilon: 1e-5},
-			{Name: "8b", Hidden: 4096, Layers: 40, Heads: 32, KVHeads: 8, HeadDim: 128, FF: 12800, Vocab: 49155, Context: 131072, RopeBase: 1e7, Epsilon: 1e-5},
-			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096, RopeBase: 1e4, Epsilon: 1e-5},
-		},
-	},
 }

@@ -64,24 +64,6 @@ var Family = family.Family{
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "refact"},
 	Expect:    family.Expect{Parts: []family.Part{{GGUF: "ssm_in", HF: "mamba.in_proj"}}, Theta: true, Eps: []float64{1e-6, 1e-5}},
-	// The numbers are those of h-tiny.
-	Synth: family.Synth{
-		Apart:   true,
-		Keys:    map[string]any{"rope.scaling.finetuned": false},
-		Numbers: map[string]float64{"attention_multiplier": 0.0078125, "embedding_multiplier": 12, "residual_multiplier": 0.22, "logits_scaling": 6},
-		Shapes: []family.Shape{
-			{Name: "h-tiny", Hidden: 1536, Layers: 40, Heads: 12, KVHeads: 4, HeadDim: 128, FF: 512, CommonFF: 1024, Vocab: 100352, Context: 1 << 20, Experts: 64, Used: 6,
-				Pattern: "MMMMM*MMMM", ScanHeads: 48, ScanDim: 64, Groups: 1, State: 128, Kernel: 4, RopeBase: 1e4, Epsilon: 1e-5},
-			{Name: "h-micro", Hidden: 2048, Layers: 40, Heads: 32, KVHeads: 8, HeadDim: 64, FF: 8192, CommonFF: 8192, Vocab: 100352, Context: 1 << 20,
-				Pattern: "MMMMM*MMMM", ScanHeads: 64, ScanDim: 64, Groups: 1, State: 128, Kernel: 4, RopeBase: 1e4, Epsilon: 1e-5},
-			{Name: "h-small", Hidden: 4096, Layers: 40, Heads: 32, KVHeads: 8, HeadDim: 128, FF: 768, CommonFF: 1536, Vocab: 100352, Context: 1 << 20, Experts: 72, Used: 10,
-				Pattern: "MMMMM*MMMM", ScanHeads: 128, ScanDim: 64, Groups: 1, State: 128, Kernel: 4, RopeBase: 1e4, Epsilon: 1e-5},
-			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 64, FF: 256, CommonFF: 256, Vocab: 2048, Context: 1 << 20, Experts: 4, Used: 2,
-				Pattern: "MM*M", ScanHeads: 8, ScanDim: 64, Groups: 1, State: 32, Kernel: 4, RopeBase: 1e4, Epsilon: 1e-5},
-			{Name: "tiny-dense", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 64, FF: 256, CommonFF: 256, Vocab: 2048, Context: 1 << 20,
-				Pattern: "MM*M", ScanHeads: 8, ScanDim: 64, Groups: 1, State: 32, Kernel: 4, RopeBase: 1e4, Epsilon: 1e-5},
-		},
-	},
 }
 
 // normal says the size of a scan's head, which may be "auto".

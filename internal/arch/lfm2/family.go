@@ -43,14 +43,6 @@ var Family = family.Family{
 		Theta: true,
 		Eps:   []float64{1e-5},
 	},
-	// The published 1.2B: llama.cpp's src/models/lfm2.cpp knows it by the width of its MLPs, and transformers'
-	// configuration_lfm2.py makes that of 12288.
-	Synth: family.Synth{Short: true, QKNorm: true, Last: "token_embd_norm", Shapes: []family.Shape{
-		{Name: "1.2b", Hidden: 2048, Layers: 16, Heads: 32, KVHeads: 8, HeadDim: 64, FF: 8192, Vocab: 65536, Context: 128000,
-			Pattern: "MM*MM*MM*M*M*M*M", Kernel: 3, RopeBase: 1e6, Epsilon: 1e-5},
-		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096,
-			Pattern: "MM*M", Kernel: 3, RopeBase: 1e6, Epsilon: 1e-5},
-	}},
 }
 
 // MoEFamily is what files of LFM2's models with experts are like.
@@ -100,15 +92,6 @@ var MoEFamily = family.Family{
 		Theta: true,
 		Eps:   []float64{1e-5},
 	},
-	// The published 8B-A1B: the defaults of transformers' configuration_lfm2_moe.py, and 24 layers, of which six attend
-	// (liquid.ai's posts on LFM2-8B-A1B and LFM2-24B-A2B).
-	Synth: family.Synth{Short: true, QKNorm: true, Apart: true, Last: "token_embd_norm", Biased: []string{"exp_probs_b"},
-		Keys: map[string]any{"leading_dense_block_count": uint32(2), "expert_gating_func": uint32(2)}, Shapes: []family.Shape{
-			{Name: "8b-a1b", Hidden: 2048, Layers: 24, Heads: 32, KVHeads: 8, HeadDim: 64, FF: 7168, Vocab: 65536, Context: 128000,
-				Experts: 32, Used: 4, ExpertFF: 1792, Dense: 2, Pattern: "MM*MMM*MMM*MMM*MMM*MM*MM", Kernel: 3, RopeBase: 1e6, Epsilon: 1e-5},
-			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096,
-				Experts: 8, Used: 2, ExpertFF: 256, Dense: 2, Pattern: "MM*M", Kernel: 3, RopeBase: 1e6, Epsilon: 1e-5},
-		}},
 }
 
 // kinds are config.json's names, of which both have the same.

@@ -48,15 +48,5 @@ var Family = family.Family{
 			{Name: "Mistral's", Marks: []string{"[INST]", "[/INST]"}},
 		},
 	},
-	// The 8b has one matrix for embeddings and head, as the 1b has; the published one has two.
-	Synth: family.Synth{RopeFreqs: true, Apart: true, Shapes: []family.Shape{
-		{Name: "1b", Hidden: 2048, Layers: 16, Heads: 32, KVHeads: 8, HeadDim: 64, FF: 8192, Vocab: 128256, Context: 131072, RopeBase: 500000, Epsilon: 1e-5},
-		{Name: "8b", Hidden: 4096, Layers: 32, Heads: 32, KVHeads: 8, HeadDim: 128, FF: 14336, Vocab: 128256, Context: 131072, RopeBase: 500000, Epsilon: 1e-5},
-		{Name: "8x7b", Hidden: 4096, Layers: 32, Heads: 32, KVHeads: 8, HeadDim: 128, FF: 14336, Vocab: 32000, Context: 32768,
-			Experts: 8, Used: 2, ExpertFF: 14336, RopeBase: 1e6, Epsilon: 1e-5},
-		{Name: "tiny-8x", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096,
-			Experts: 8, Used: 2, ExpertFF: 512, RopeBase: 1e6, Epsilon: 1e-5},
-		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096, RopeBase: 500000, Epsilon: 1e-5},
-	}},
 	Seventy: func(layers, group int) bool { return layers == 80 && group != 1 }, // that of 65 B shares no keys
 }

@@ -57,13 +57,6 @@ var Family = family.Family{
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "llama4", BOS: true},
 	Expect:    family.Expect{Theta: true, Eps: []float64{1e-5}},
-	// The published scout has a head of its own, and this one that of its embeddings.
-	Synth: family.Synth{Apart: true, Numbers: map[string]float64{"interleave_moe_layer_step": 1}, Shapes: []family.Shape{
-		{Name: "scout", Hidden: 5120, Layers: 48, Heads: 40, KVHeads: 8, HeadDim: 128, FF: 16384, Vocab: 202048, Context: 10485760, Window: 8192, Every: 4,
-			Experts: 16, Used: 1, ExpertFF: 8192, CommonFF: 8192, RopeBase: 5e5, Epsilon: 1e-5},
-		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096, Window: 64, Every: 4,
-			Experts: 4, Used: 1, ExpertFF: 256, CommonFF: 256, RopeBase: 5e5, Epsilon: 1e-5},
-	}},
 }
 
 // normal calls a chunk a window and the widths what other families call them, and drops the

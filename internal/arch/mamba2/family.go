@@ -45,11 +45,6 @@ var Family = family.Family{
 		Parts: []family.Part{{GGUF: "ssm_in", HF: "mixer.in_proj"}},
 		Eps:   []float64{1e-5},
 	},
-	Synth: family.Synth{Alone: true, Shapes: []family.Shape{
-		{Name: "130m", Hidden: 768, Layers: 24, Vocab: 50288, Context: 1 << 20, Pattern: "M", ScanHeads: 24, ScanDim: 64, Groups: 1, State: 128, Kernel: 4, Epsilon: 1e-5},
-		{Name: "2.7b", Hidden: 2560, Layers: 64, Vocab: 50288, Context: 1 << 20, Pattern: "M", ScanHeads: 80, ScanDim: 64, Groups: 1, State: 128, Kernel: 4, Epsilon: 1e-5},
-		{Name: "tiny", Hidden: 256, Layers: 4, Vocab: 2048, Context: 1 << 20, Pattern: "M", ScanHeads: 8, ScanDim: 64, Groups: 1, State: 32, Kernel: 4, Epsilon: 1e-5},
-	}},
 }
 
 // spell completes a config.json.

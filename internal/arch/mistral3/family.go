@@ -38,13 +38,6 @@ var Family = family.Family{
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "tekken", BOS: true},
 	Expect:    family.Expect{Eps: []float64{1e-5}},
-	// The shapes lack the scaling of long contexts, which takes no time.
-	Synth: family.Synth{Shapes: []family.Shape{
-		{Name: "3b", Hidden: 3072, Layers: 26, Heads: 32, KVHeads: 8, HeadDim: 128, FF: 9216, Vocab: 131072, Context: 262144, RopeBase: 1e6, Epsilon: 1e-5},
-		{Name: "8b", Hidden: 4096, Layers: 34, Heads: 32, KVHeads: 8, HeadDim: 128, FF: 14336, Vocab: 131072, Context: 262144, RopeBase: 1e6, Epsilon: 1e-5},
-		{Name: "14b", Hidden: 5120, Layers: 40, Heads: 32, KVHeads: 8, HeadDim: 128, FF: 16384, Vocab: 131072, Context: 262144, RopeBase: 1e9, Epsilon: 1e-5},
-		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096, RopeBase: 1e6, Epsilon: 1e-5},
-	}},
 }
 
 // published is what the library assumes of rotation where the file says nothing of it.

@@ -42,10 +42,4 @@ var Family = family.Family{
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "modern-bert", BOS: true, End: true},
 	Expect:    family.Expect{Eps: []float64{1e-5}},
-	// ModernBERT-base's sizes are in Warner et al. 2024, arXiv:2412.13663.
-	Synth: family.Synth{Fused: true, Paired: true, EmbedNorm: true, Norms: []string{"ffn_norm"}, Numbers: map[string]float64{"rms_norm_eps": 1e-5},
-		Keys: map[string]any{"attention.causal": false, "pooling_type": uint32(1), "rope.scaling.type": "none", "hidden_activation": "gelu"}, Shapes: []family.Shape{
-			{Name: "base", Hidden: 768, Layers: 22, Heads: 12, KVHeads: 12, HeadDim: 64, FF: 1152, Vocab: 50368, Context: 8192, Window: 128, Every: 3, RopeBase: 160000, Epsilon: 1e-5},
-			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 4, HeadDim: 64, FF: 512, Vocab: 2048, Context: 1024, Window: 64, Every: 3, RopeBase: 160000, Epsilon: 1e-5},
-		}},
 }

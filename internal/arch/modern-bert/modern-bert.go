@@ -82,15 +82,17 @@ func (m *Model) layer(i int) layerConfig {
 func (m *Model) Forward(g graph.Builder) *graph.Node {
 	h := g.LayerNorm(m.EmbedNorm, nil, g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1), m.NormEps)
 	for i := range m.Layers {
-		h = m.Layers[i].forward(g.Layer(i), h, m.layer(i), m)
+		h = m.Layers[i].forward(g.Layer(i), h, m.layer(i), m, i)
 	}
 	return g.LayerNorm(m.Norm, nil, g.Outputs(h), m.NormEps)
 }
 
-func (l *Layer) forward(g graph.Builder, h *graph.Node, lc layerConfig, m *Model) *graph.Node {
+func (l *Layer) forward(g graph.Builder, h *graph.Node, lc layerConfig, m *Model, i int) *graph.Node {
 	x := h
-	if l.AttnNorm.There() {
+	if i > 0 {
 		x = g.LayerNorm(l.AttnNorm, nil, h, m.NormEps)
+	} else {
+		g.Refuse(l.AttnNorm, "the first layer reads the embeddings' norm")
 	}
 	h = g.Add(h, l.attention(g, x, lc, m))
 	h = g.Add(h, l.mlp(g, g.LayerNorm(l.MLPNorm, nil, h, m.NormEps), m))

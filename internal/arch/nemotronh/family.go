@@ -75,17 +75,6 @@ var Family = family.Family{
 		Parts: []family.Part{{GGUF: "ssm_in", HF: "mixer.in_proj"}, {GGUF: "ffn_up_shexp", HF: "mixer.shared_experts.up_proj"}},
 		Eps:   []float64{1e-5},
 	},
-	Synth: family.Synth{
-		Alone: true, Apart: true,
-		Keys: map[string]any{"rope.scaling.finetuned": false, "expert_group_count": uint32(1), "expert_group_used_count": uint32(1), "expert_shared_count": uint32(1),
-			"expert_weights_norm": true, "expert_weights_scale": float32(2.5)},
-		Shapes: []family.Shape{
-			{Name: "30b-a3b", Hidden: 2688, Layers: 52, Heads: 32, KVHeads: 2, HeadDim: 128, FF: 1856, ExpertFF: 1856, CommonFF: 3712, Vocab: 131072, Context: 1 << 20, Experts: 128, Used: 6,
-				Pattern: "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", ScanHeads: 64, ScanDim: 64, Groups: 8, State: 128, Kernel: 4, Epsilon: 1e-5},
-			{Name: "tiny", Hidden: 256, Layers: 5, Heads: 4, KVHeads: 2, HeadDim: 64, FF: 256, ExpertFF: 256, CommonFF: 256, Vocab: 2048, Context: 1 << 20, Experts: 4, Used: 2,
-				Pattern: "ME*ME", ScanHeads: 8, ScanDim: 64, Groups: 2, State: 32, Kernel: 4, Epsilon: 1e-5},
-		},
-	},
 }
 
 // normal takes the width of experts for that of the model's MLPs, which are experts, as GGUF does.

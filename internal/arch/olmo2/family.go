@@ -28,8 +28,4 @@ var Family = family.Family{
 		Theta: true,
 		Eps:   []float64{1e-6, 1e-5},
 	},
-	Synth: family.Synth{Head: true, WideNorms: true, Norms: []string{"post_attention_norm", "post_ffw_norm"}, Shapes: []family.Shape{
-		{Name: "7b", Hidden: 4096, Layers: 32, Heads: 32, KVHeads: 32, HeadDim: 128, FF: 11008, Vocab: 100352, Context: 4096, RopeBase: 5e5, Epsilon: 1e-6},
-		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096, RopeBase: 5e5, Epsilon: 1e-6},
-	}},
 }

@@ -35,12 +35,6 @@ var Family = family.Family{
 		Eps:   []float64{1e-5},
 		Turns: []family.Turns{{Name: "Phi's", Marks: []string{"<|user|>", "<|assistant|>"}}},
 	},
-	Synth: family.Synth{Fused: true, Paired: true, Shapes: []family.Shape{
-		{Name: "3-mini", Hidden: 3072, Layers: 32, Heads: 32, KVHeads: 32, HeadDim: 96, FF: 8192, Vocab: 32064, Context: 4096, RopeBase: 1e4, Epsilon: 1e-5},
-		{Name: "4-mini", Hidden: 3072, Layers: 32, Heads: 24, KVHeads: 8, HeadDim: 128, FF: 8192, Vocab: 200064, Context: 131072, Turning: 96, RopeBase: 1e4, Epsilon: 1e-5},
-		{Name: "4", Hidden: 5120, Layers: 40, Heads: 40, KVHeads: 10, HeadDim: 128, FF: 17920, Vocab: 100352, Context: 16384, RopeBase: 250000, Epsilon: 1e-5},
-		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096, Turning: 24, RopeBase: 1e4, Epsilon: 1e-5},
-	}},
 }
 
 // longrope is the only scaling, whatever older files call it.

@@ -22,9 +22,4 @@ var Family = family.Family{
 		Parts: []family.Part{family.QKNorm},
 		Lacks: []family.Part{family.PostNorm, family.Scalar, family.Router},
 	},
-	Synth: family.Synth{QKNorm: true, Shapes: []family.Shape{
-		{Name: "0.6b", Hidden: 1024, Layers: 28, Heads: 16, KVHeads: 8, HeadDim: 128, FF: 3072, Vocab: 151936, Context: 40960, RopeBase: 1e6, Epsilon: 1e-6},
-		{Name: "1.7b", Hidden: 2048, Layers: 28, Heads: 16, KVHeads: 8, HeadDim: 128, FF: 6144, Vocab: 151936, Context: 40960, RopeBase: 1e6, Epsilon: 1e-6},
-		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 96, FF: 512, Vocab: 2048, Context: 4096, RopeBase: 1e6, Epsilon: 1e-6},
-	}},
 }

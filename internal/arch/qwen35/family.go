@@ -33,15 +33,6 @@ var Family = family.Family{
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "qwen35"},
 	Expect:    family.Expect{Parts: parts},
-	// The published 9B: the defaults of transformers' configuration_qwen3_5.py.
-	Synth: family.Synth{Delta: true, QKNorm: true, Norms: []string{"attn_norm", "post_attention_norm"},
-		Keys: map[string]any{"rope.dimension_sections": []int32{11, 11, 10, 0}, "full_attention_interval": uint32(4)},
-		Shapes: []family.Shape{
-			{Name: "9b", Hidden: 4096, Layers: 32, Heads: 16, KVHeads: 4, HeadDim: 256, Turning: 64, FF: 12288, Vocab: 248320, Context: 262144,
-				Pattern: "MMM*", ScanHeads: 32, ScanDim: 128, Groups: 16, State: 128, Kernel: 4, RopeBase: 1e7, Epsilon: 1e-6},
-			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 64, Turning: 64, FF: 512, Vocab: 2048, Context: 4096,
-				Pattern: "MMM*", ScanHeads: 8, ScanDim: 32, Groups: 4, State: 32, Kernel: 4, RopeBase: 1e7, Epsilon: 1e-6},
-		}},
 }
 
 // MoEFamily is what files of Qwen 3.5's models with experts are like.
@@ -80,17 +71,6 @@ var MoEFamily = family.Family{
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "qwen35"},
 	Expect:    family.Expect{Parts: parts},
-	// The published 35B-A3B: the defaults of transformers' configuration_qwen3_5_moe.py.
-	Synth: family.Synth{Delta: true, QKNorm: true, Norms: []string{"attn_norm", "post_attention_norm"}, Apart: true, Scored: true,
-		Keys: map[string]any{"rope.dimension_sections": []int32{11, 11, 10, 0}, "full_attention_interval": uint32(4)},
-		Shapes: []family.Shape{
-			{Name: "35b-a3b", Hidden: 2048, Layers: 40, Heads: 16, KVHeads: 2, HeadDim: 256, Turning: 64, Vocab: 248320, Context: 262144,
-				Experts: 256, Used: 8, ExpertFF: 512, CommonFF: 512,
-				Pattern: "MMM*", ScanHeads: 32, ScanDim: 128, Groups: 16, State: 128, Kernel: 4, RopeBase: 1e7, Epsilon: 1e-6},
-			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 64, Turning: 64, Vocab: 2048, Context: 4096,
-				Experts: 8, Used: 3, ExpertFF: 256, CommonFF: 256,
-				Pattern: "MMM*", ScanHeads: 8, ScanDim: 32, Groups: 4, State: 32, Kernel: 4, RopeBase: 1e7, Epsilon: 1e-6},
-		}},
 }
 
 // What both have.

@@ -32,10 +32,4 @@ var Family = family.Family{
 		Parts: []family.Part{family.QKNorm, family.Router},
 		Lacks: []family.Part{family.PostNorm, family.Scalar},
 	},
-	Synth: family.Synth{QKNorm: true, Apart: true, Shapes: []family.Shape{
-		{Name: "30b-a3b", Hidden: 2048, Layers: 48, Heads: 32, KVHeads: 4, HeadDim: 128, FF: 6144, Vocab: 151936, Context: 40960,
-			Experts: 128, Used: 8, ExpertFF: 768, RopeBase: 1e6, Epsilon: 1e-6},
-		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 96, FF: 512, Vocab: 2048, Context: 4096,
-			Experts: 8, Used: 3, ExpertFF: 256, RopeBase: 1e6, Epsilon: 1e-6},
-	}},
 }

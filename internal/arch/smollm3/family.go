@@ -33,10 +33,6 @@ var Family = family.Family{
 	},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "smaug-bpe"},
-	Synth: family.Synth{Shapes: []family.Shape{
-		{Name: "3b", Hidden: 2048, Layers: 36, Heads: 16, KVHeads: 4, HeadDim: 128, FF: 11008, Vocab: 128256, Context: 65536, RopeBase: 5e6, Epsilon: 1e-6},
-		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096, RopeBase: 5e6, Epsilon: 1e-6},
-	}},
 }
 
 // interval drops the list of layers where it says what the interval does, for which

@@ -25,11 +25,4 @@ var Family = family.Family{
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "starcoder"},
 	Expect:    family.Expect{Eps: []float64{1e-5}},
-	Synth: family.Synth{Ungated: true, Norms: []string{"attn_norm", "ffn_norm"},
-		Biased: []string{"output_norm", "attn_norm", "ffn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_up", "ffn_down"},
-		Shapes: []family.Shape{
-			{Name: "3b", Hidden: 3072, Layers: 30, Heads: 24, KVHeads: 2, HeadDim: 128, FF: 12288, Vocab: 49152, Context: 16384, RopeBase: 999999.4420358813, Epsilon: 1e-5},
-			{Name: "7b", Hidden: 4608, Layers: 32, Heads: 36, KVHeads: 4, HeadDim: 128, FF: 18432, Vocab: 49152, Context: 16384, RopeBase: 1e6, Epsilon: 1e-5},
-			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 64, FF: 1024, Vocab: 2048, Context: 4096, RopeBase: 1e6, Epsilon: 1e-5},
-		}},
 }

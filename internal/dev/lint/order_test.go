@@ -57,7 +57,7 @@ var below = map[string]string{
 	"lab/report":      "lab/diagnose",
 
 	"convert":   "arch quant atomicfile quantmix imatrix sysinfo",
-	"dev/synth": "gguf float16 quantmix registry tokenizer",
+	"dev/synth": "convert float16 tokenizer",
 	"check":     "arch chat quant",
 	"bench":     "model",
 

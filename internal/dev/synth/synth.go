@@ -9,6 +9,7 @@ package synth
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -17,7 +18,6 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/gguf"
-	"github.com/karat-run/karat/internal/quantmix"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -30,28 +30,28 @@ type Options struct {
 	Progress    func(done, all int64) // bytes of tensors so far; may be nil
 }
 
-// frequencies is the tensor of the factors that pairs' angles are divided by.
-const frequencies = "rope_freqs.weight"
-
 // pieceBlocks is how many blocks are made at a time: memory stays below 1 MiB.
 const pieceBlocks = 2048
 
 // Write writes the file to w. It ends early with ctx's error.
 func Write(ctx context.Context, w io.Writer, o Options) error {
-	metadata, tensors, err := Header(o)
+	n := 0
+	if o.Vocab != nil {
+		tokens, _ := o.Vocab.Metadata.Lookup("tokenizer.ggml.tokens")
+		if n = tokens.Len(); n == 0 {
+			return errors.New("vocabulary: the file has no tokenizer.ggml.tokens")
+		}
+	}
+	p, err := newPlan(o, n)
 	if err != nil {
 		return err
 	}
-	s, _ := find(o.Arch, o.Shape) // Header found it
-	vocab, err := vocabulary(s, o.Vocab)
+	tensors := p.tensors
+	g, err := gguf.NewWriter(w, append(p.metadata, vocabulary(p, o.Vocab)...), tensors)
 	if err != nil {
 		return err
 	}
-	g, err := gguf.NewWriter(w, append(metadata, vocab...), tensors)
-	if err != nil {
-		return err
-	}
-	f := filler{ctx: ctx, w: g, progress: o.Progress, random: source(o.Seed), partial: s.FullDim > 0}
+	f := filler{ctx: ctx, w: g, progress: o.Progress, random: source(o.Seed), factors: p.factors}
 	for _, t := range tensors {
 		f.all += size(t)
 	}
@@ -63,17 +63,13 @@ func Write(ctx context.Context, w io.Writer, o Options) error {
 	return g.Close()
 }
 
-// Header is what a file has before its data, but for the tokenizer's metadata.
+// Header returns the metadata and the tensors of the file that Write writes, without the tokenizer's metadata.
 func Header(o Options) (metadata []gguf.KeyValue, tensors []tensor.Tensor, err error) {
-	if err := Check(o); err != nil {
+	p, err := newPlan(o, 0)
+	if err != nil {
 		return nil, nil, err
 	}
-	s, _ := find(o.Arch, o.Shape)
-	m, _ := quantmix.Find(o.Type)
-	if tensors, err = s.tensors(m); err != nil {
-		return nil, nil, err
-	}
-	return s.metadata(m.FileType), tensors, nil
+	return p.metadata, p.tensors, nil
 }
 
 // Size returns the bytes of the tensors of the file that Write writes.
@@ -87,8 +83,12 @@ func Size(o Options) (total int64, err error) {
 
 // Check returns an error for an unknown name in o.
 func Check(o Options) error {
-	if _, err := find(o.Arch, o.Shape); err != nil {
-		return err
+	names := Shapes(o.Arch)
+	if names == nil {
+		return fmt.Errorf("architecture %q, want %v", o.Arch, Archs())
+	}
+	if !slices.Contains(names, o.Shape) {
+		return fmt.Errorf("shape %q of %s, want %v", o.Shape, o.Arch, names)
 	}
 	if !slices.Contains(types, o.Type) {
 		return fmt.Errorf("type %q, want %v", o.Type, Types())
@@ -116,7 +116,7 @@ type filler struct {
 	progress  func(done, all int64)
 	done, all int64
 	piece     []byte
-	partial   bool // a part of each head's pairs turns, in full layers
+	factors   map[string][]float32
 }
 
 func (f *filler) tensor(t tensor.Tensor) error {
@@ -143,10 +143,8 @@ func (f *filler) tensor(t tensor.Tensor) error {
 	return nil
 }
 
-// fill makes whole blocks. Tensors of F32 are norms and scales, and are ones, or biases, and are small. Matrices
-// differ from value to value, as trained ones do; but
-// where full layers have a head size of their own, rope_freqs, which is one piece, turns a quarter of the pairs, and
-// divides the others' angles by 1e30, as the published files do.
+// fill makes whole blocks. Vectors of F32 are ones, or small where they are biases; matrices of F32 differ from value
+// to value, as trained ones do.
 func (f *filler) fill(p []byte, t tensor.Tensor) {
 	d := t.DType
 	if d == tensor.F32 && matrix(t) {
@@ -154,18 +152,15 @@ func (f *filler) fill(p []byte, t tensor.Tensor) {
 		return
 	}
 	if d == tensor.F32 {
-		turned := len(p) / 4
-		if t.Name == frequencies && f.partial {
-			turned /= 4
-		}
 		for i := range len(p) / 4 {
 			x := float32(1)
-			if strings.HasSuffix(t.Name, ".bias") {
+			switch {
+			case f.factors[t.Name] != nil: // one piece
+				x = f.factors[t.Name][i]
+			case strings.HasSuffix(t.Name, ".bias"):
 				x = 1. / 128
-			} else if strings.HasSuffix(t.Name, ".ssm_a") {
+			case strings.HasSuffix(t.Name, ".ssm_a"):
 				x = -1 // a state that fades
-			} else if i >= turned {
-				x = 1e30
 			}
 			binary.LittleEndian.PutUint32(p[4*i:], math.Float32bits(x))
 		}

@@ -29,7 +29,7 @@ func file(t *testing.T, o Options) []byte {
 func TestRuns(t *testing.T) {
 	for _, arch := range Archs() {
 		for _, shape := range Shapes(arch) {
-			if s, err := find(arch, shape); err != nil || s.Vocab > 4096 {
+			if p, err := newPlan(Options{Arch: arch, Shape: shape, Type: "F16"}, 0); err != nil || p.vocab > 4096 {
 				continue
 			}
 			for _, kind := range Types() {
@@ -83,7 +83,7 @@ func runs(t *testing.T, data []byte) {
 func TestChecked(t *testing.T) {
 	for _, arch := range Archs() {
 		for _, shape := range Shapes(arch) {
-			if s, err := find(arch, shape); err != nil || s.Vocab > 4096 {
+			if p, err := newPlan(Options{Arch: arch, Shape: shape, Type: "F16"}, 0); err != nil || p.vocab > 4096 {
 				continue
 			}
 			for _, kind := range []string{"BF16", "Q8_0", "Q4_K_M"} {

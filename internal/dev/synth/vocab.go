@@ -17,24 +17,17 @@ const (
 	byteRaw = int32(6)
 )
 
-// vocabulary is the tokenizer's keys, of another file or made. The former sets
-// s.Vocab.
-func vocabulary(s *shape, from *gguf.File) ([]gguf.KeyValue, error) {
+// vocabulary returns the tokenizer's keys, of another file or made.
+func vocabulary(p *plan, from *gguf.File) (all []gguf.KeyValue) {
 	if from == nil {
-		return newWords(s).keys(), nil
+		return newWords(p).keys()
 	}
-	var all []gguf.KeyValue
 	for _, key := range from.Metadata.Keys() {
 		if v, ok := from.Metadata.Lookup(key); ok && strings.HasPrefix(key, "tokenizer.") {
 			all = append(all, gguf.KeyValue{Key: key, Value: v})
 		}
 	}
-	tokens, ok := from.Metadata.Lookup("tokenizer.ggml.tokens")
-	if !ok || tokens.Len() == 0 {
-		return nil, fmt.Errorf("vocabulary: the file has no tokenizer.ggml.tokens")
-	}
-	s.Vocab = tokens.Len()
-	return all, nil
+	return all
 }
 
 // words is a made vocabulary: bytes, and made-up merges of letters.
@@ -51,12 +44,12 @@ func (w *words) add(kind int32, tokens ...string) {
 	}
 }
 
-func newWords(s *shape) *words {
-	w := &words{Tokenizer: s.Tokenizer}
+func newWords(p *plan) *words {
+	w := &words{Tokenizer: p.family.Tokenizer}
 	switch w.Model {
 	case tokenizer.ByteLevel:
 		w.add(normal, byteLetters()...)
-		w.merge(s.Vocab - 2)
+		w.merge(p.vocab - 2)
 		w.add(control, "<|begin_of_text|>", "<|end_of_text|>")
 	case tokenizer.WordPiece: // words begin with ▁
 		w.add(control, "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -65,7 +58,7 @@ func newWords(s *shape) *words {
 				w.add(normal, "▁"+string(b), string(b))
 			}
 		}
-		w.merge(s.Vocab)
+		w.merge(p.vocab)
 	default:
 		w.add(control, "<pad>", "<eos>", "<bos>")
 		w.add(unknown, "<unk>")
@@ -76,7 +69,7 @@ func newWords(s *shape) *words {
 		for b := rune('!'); b <= '~'; b++ {
 			w.add(normal, string(b))
 		}
-		w.merge(s.Vocab)
+		w.merge(p.vocab)
 	}
 	return w
 }
