@@ -27,61 +27,44 @@ type adapters struct {
 	pairs map[*graph.Weight]*pairs // of the adapters of steps so far
 	low   gpu.Buffer
 	table gpu.Buffer
-	grown int // counts the buffers that were replaced: groups of them are stale
+	grown int // counts the replaced buffers: groups of them are stale
 }
 
-// pairs are those beside a weight, A and B one after the other.
+// pairs are the pairs beside a weight, A and B one after the other.
 type pairs struct {
 	buffer gpu.Buffer
 	size   int // numbers
 	at     map[*backend.Pair]int
 }
 
-// beside is the products of a plan with adapters, and their table for the running step.
-type beside struct {
+// adapted is the products of a plan with adapters, and their table for the running step.
+type adapted struct {
 	nodes  []*graph.Node // by number
 	widths []int         // by number: how much of low a row needs at most
 	table  []uint32
 }
 
-// The Params of the kernels.
-type (
-	lowParams   struct{ k, node, rows int }
-	adaptParams struct{ n, k, node, rows int }
-)
-
 // adapt adds the dispatches of s's adapters, behind its products'.
-func (p *planner) adapt(l *lowered, s *stack) error {
-	a := p.e.beside
+func (p *planner) adapt(l *lowered, s *stack) {
+	a := p.e.adapters
 	if a == nil {
-		return nil
+		return
 	}
-	there, x, first := &p.e.b.adapters, p.values[l.node.In[0]], p.e.tableRows(l.extent)
+	there, first := &p.b.adapters, p.e.tableRows(l.extent)
+	low, table := late(func(*cache) (gpu.Buffer, error) { return there.low, nil }), late(func(*cache) (gpu.Buffer, error) { return there.table, nil })
 	for _, n := range s.nodes {
-		i, w, out := len(a.nodes), n.W[0], p.values[n]
+		i, w := len(a.nodes), n.W[0]
 		a.nodes, a.widths = append(a.nodes, n), append(a.widths, 0)
-		down, err := p.dispatch(n, "low", nil, lowParams{w.Shape[1], i, first}, func(rows int) (x, y, z int) { return a.widths[i], rows, 1 })
-		if err != nil {
-			return err
-		}
-		up, err := p.dispatch(n, "adapt", nil, adaptParams{w.Shape[0], w.Shape[1], i, first}, func(rows int) (x, y, z int) {
+		of := late(func(*cache) (gpu.Buffer, error) { return there.pairs[w].buffer, nil })
+		p.add(l, "low", nil, params{"k": w.Shape[1], "node": i, "rows": first}, func(rows int) (x, y, z int) { return a.widths[i], rows, 1 },
+			low, p.values[n.In[0]], of, table)
+		p.add(l, "adapt", nil, params{"n": w.Shape[0], "k": w.Shape[1], "node": i, "rows": first}, func(rows int) (x, y, z int) {
 			return (min(a.widths[i], 1)*w.Shape[0] + 63) / 64, rows, 1
-		})
-		if err != nil {
-			return err
-		}
-		down.ranges = func(*cache) []gpu.Range {
-			return append(down.head, gpu.Range{Buffer: there.low}, gpu.Range{Buffer: x}, gpu.Range{Buffer: there.pairs[w].buffer}, gpu.Range{Buffer: there.table})
-		}
-		up.ranges = func(*cache) []gpu.Range {
-			return append(up.head, gpu.Range{Buffer: out}, gpu.Range{Buffer: there.low}, gpu.Range{Buffer: there.pairs[w].buffer}, gpu.Range{Buffer: there.table})
-		}
-		l.dispatches = append(l.dispatches, down.dispatch, up.dispatch)
+		}, p.values[n], low, of, table)
 	}
-	return nil
 }
 
-// tableRows is where a table has the rows that nodes of an extent compute.
+// tableRows returns where a table has the rows that nodes of an extent compute.
 func (e *plan) tableRows(x extent) int { return 1 + int(x)*e.rows }
 
 // tabulate makes the table of the step that runs, and brings the step's adapters to the GPU where
@@ -92,14 +75,14 @@ func (e *plan) tableRows(x extent) int { return 1 + int(x)*e.rows }
 //   - for each row's adapters, which others may share, where the list of each product is, or 0,
 //   - the lists: how many pairs there are, and of each where A begins, its rank and its scale.
 func (e *plan) tabulate() error {
-	a := e.beside
+	a := e.adapters
 	if a == nil {
 		return nil
 	}
 	clear(a.widths)
 	a.table = append(a.table[:0], make([]uint32, 1+e.rows+e.results)...)
 	at := map[*backend.Blend]uint32{nil: 0}
-	for x, s := range e.steps {
+	for x, s := range e.recording.steps {
 		for row, blend := range s.Adapters {
 			if _, ok := at[blend]; !ok {
 				at[blend] = uint32(len(a.table))
@@ -116,19 +99,26 @@ func (e *plan) tabulate() error {
 	}
 	a.table[0] = uint32(width)
 	there := &e.b.adapters
-	if err := e.b.room(&there.low, "low", len(e.steps[every].Tokens)*width); err != nil {
-		return err
+	for _, x := range []struct {
+		to      *gpu.Buffer
+		name    string
+		numbers int
+	}{{&there.low, "low", len(e.recording.steps[every].Tokens) * width}, {&there.table, "adapters", len(a.table)}} {
+		grown, err := e.b.memory.renew(x.to, x.name, max(4*x.numbers, 4), 0)
+		if err != nil {
+			return err
+		}
+		if grown {
+			there.grown++
+		}
 	}
-	if err := e.b.room(&there.table, "adapters", len(a.table)); err != nil {
-		return err
-	}
-	e.list.Write(there.table, 0, bytesIn(a.table))
+	e.recording.list.Write(there.table, 0, bytesIn(a.table))
 	return nil
 }
 
 // lists adds the lists of a row's adapters to the table.
 func (e *plan) lists(blend *backend.Blend) error {
-	a := e.beside
+	a := e.adapters
 	first := len(a.table)
 	a.table = append(a.table, make([]uint32, len(a.nodes))...)
 	for i, n := range a.nodes {
@@ -158,7 +148,7 @@ func (e *plan) lists(blend *backend.Blend) error {
 	return nil
 }
 
-// place is where p lies among w's pairs, which it joins if it is new. They stay until Close: a model's adapters are those
+// place returns where p lies among w's pairs, which it joins if it is new. They stay until Close: a model's adapters are those
 // that it was opened with, whose bytes were compared with the GPU's memory then.
 func (b *Backend) place(w *graph.Weight, p *backend.Pair) (int, error) {
 	s := b.adapters.pairs[w]
@@ -170,7 +160,7 @@ func (b *Backend) place(w *graph.Weight, p *backend.Pair) (int, error) {
 		return at, nil
 	}
 	at, size := s.size, s.size+len(p.A)+len(p.B)
-	made, err := b.enlarged(w.Name, s.buffer, 4*at, 4*size)
+	made, err := b.memory.enlarged(w.Name, s.buffer, 4*at, 4*size)
 	if err != nil {
 		return 0, err
 	}
@@ -184,19 +174,4 @@ func (b *Backend) place(w *graph.Weight, p *backend.Pair) (int, error) {
 	}
 	s.size, s.at[p] = size, at
 	return at, nil
-}
-
-// room gives a buffer whose contents are not needed so many numbers at least.
-func (b *Backend) room(to *gpu.Buffer, name string, numbers int) error {
-	if *to != nil && (*to).Size() >= 4*numbers {
-		return nil
-	}
-	made, err := b.empty(name, 4*numbers)
-	if err != nil {
-		return err
-	}
-	b.release(*to)
-	*to = made
-	b.adapters.grown++
-	return nil
 }

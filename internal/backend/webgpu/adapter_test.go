@@ -94,8 +94,8 @@ func TestAdapterDispatches(t *testing.T) {
 		return r.b().meter.Dispatches
 	}
 	bare := of(r.step([]int32{1, 2, 3, 4}))
-	made := len(r.b().made)
-	if n := of(r.blended(nil, 1, 2, 3, 4)); n != bare || len(r.b().made) != made {
+	made := len(r.b().memory.made)
+	if n := of(r.blended(nil, 1, 2, 3, 4)); n != bare || len(r.b().memory.made) != made {
 		t.Errorf("%d dispatches without adapters, %d where there are none to be found", bare, n)
 	}
 	var parts []backend.Part
@@ -168,7 +168,7 @@ func TestAdapterTooLarge(t *testing.T) {
 	}
 	fits := blend(4)
 	want := r.compute(r.blended(fits, 1, 2))
-	r.b().limit = 1 << 14
+	r.b().memory.limit = 1 << 14
 	r.seq = r.pool.NewSequence()
 	_, err := r.plan.Run(t.Context(), r.blended(blend(100), 1, 2), nil)
 	if err == nil || !strings.Contains(err.Error(), "adapters: random 4 of ") || !strings.Contains(err.Error(), "do not fit") {
@@ -223,10 +223,10 @@ func TestAdapterPlansFail(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "no shader") {
 			t.Fatal(err)
 		}
-		if n := len(r.b().made); i > 0 && n != made {
+		if n := len(r.b().memory.made); i > 0 && n != made {
 			t.Errorf("step %d: %d buffers and groups, %d before", i, n, made)
 		}
-		made = len(r.b().made)
+		made = len(r.b().memory.made)
 	}
 	r.seq = r.pool.NewSequence()
 	if !same(r.run(1, 2), want) {

@@ -49,7 +49,7 @@ func (s *store) slabs() []slab {
 	return all
 }
 
-// bytes of the keys and the values of some pages.
+// bytes counts the bytes of the keys and the values of some pages.
 func (s *store) bytes(pages int) (n int) {
 	for _, b := range s.slabs() {
 		n += b.page * pages
@@ -149,15 +149,15 @@ func (c *cache) Copy(class int, from, to int32) error {
 // move copies a part of a buffer, of so many bytes, to another part: by way of a third
 // place, since WebGPU copies between buffers only.
 func (c *cache) move(b gpu.Buffer, from, to int32, size int) error {
-	on, err := c.b.empty("a copy", size)
+	on, err := c.b.memory.empty("a copy", size)
 	if err != nil {
 		return err
 	}
-	defer c.b.release(on)
+	defer c.b.memory.release(on)
 	var l gpu.List
 	l.Copy(on, 0, b, int(from)*size, size)
 	l.Copy(b, int(to)*size, on, 0, size)
-	return c.b.d.gpu.Run(&l)
+	return c.b.memory.gpu.Run(&l)
 }
 
 // room gives a state so many slots at least.
@@ -165,8 +165,8 @@ func (c *cache) room(s *states, slots int) error {
 	if slots <= s.slots {
 		return nil
 	}
-	slots = max(slots, min(2*s.slots, c.b.limit/(4*max(s.size, 1)), c.pool.Most(c.slots)))
-	made, err := c.b.enlarged("states", s.values, 4*s.size*s.slots, 4*max(s.size, 1)*slots)
+	slots = max(slots, min(2*s.slots, c.b.memory.limit/(4*max(s.size, 1)), c.pool.Most(c.slots)))
+	made, err := c.b.memory.enlarged("states", s.values, 4*s.size*s.slots, 4*max(s.size, 1)*slots)
 	if err != nil {
 		return err
 	}
@@ -192,16 +192,16 @@ func (c *cache) Close() error {
 	defer c.b.busy.Unlock()
 	for _, s := range c.stores {
 		for _, b := range s.slabs() {
-			c.b.release(*b.buffer)
+			c.b.memory.release(*b.buffer)
 		}
 	}
 	for _, s := range c.states {
-		c.b.release(s.values)
+		c.b.memory.release(s.values)
 	}
 	for _, tables := range c.tables {
-		c.b.release(tables...)
+		c.b.memory.release(tables...)
 	}
-	c.b.release(c.parts)
+	c.b.memory.release(c.parts)
 	c.stores, c.states, c.tables, c.parts = nil, nil, [extents][]gpu.Buffer{}, nil
 	return nil
 }
@@ -215,21 +215,14 @@ func (c *cache) reserve(s [extents]*backend.Step, steps int, splits []*split) er
 		return err
 	}
 	for x := range told(s) {
-		for class, b := range c.tables[x] {
+		for class := range c.tables[x] {
 			size := 0
 			for i := range steps { // the last one's window may begin on a later page, and have fewer
 				size = max(size, len(c.table(further(s[x], i), class)))
 			}
-			if size == 0 || b != nil && b.Size() >= size {
-				continue
-			}
-			made, err := c.b.empty("page table", 2*size)
-			if err != nil {
+			if err := c.renew(&c.tables[x][class], "page table", size, 2*size); err != nil {
 				return err
 			}
-			c.b.release(b)
-			c.tables[x][class] = made
-			c.grown++
 		}
 	}
 	return c.divide(s, steps, splits)
@@ -292,28 +285,72 @@ func (c *cache) divide(s [extents]*backend.Step, steps int, splits []*split) err
 			most = max(most, bytes)
 		}
 	}
-	if most == 0 || c.parts != nil && c.parts.Size() >= most {
-		return nil
+	return c.renew(&c.parts, "parts of attention", most, min(2*most, c.b.memory.limit))
+}
+
+// renew is memory.renew, and counts.
+func (c *cache) renew(b *gpu.Buffer, name string, size, more int) error {
+	grown, err := c.b.memory.renew(b, name, size, more)
+	if grown {
+		c.grown++
 	}
-	made, err := c.b.empty("parts of attention", min(2*most, c.b.limit))
-	if err != nil {
-		return err
+	return err
+}
+
+// Bindings of the cache of a step.
+func keysOf(kv *graph.KV) binding {
+	return late(func(c *cache) (gpu.Buffer, error) {
+		s, err := c.storeOf(kv)
+		return s.keys, err
+	})
+}
+
+func valuesOf(kv *graph.KV) binding {
+	return late(func(c *cache) (gpu.Buffer, error) {
+		s, err := c.storeOf(kv)
+		return s.values, err
+	})
+}
+
+// tableOf binds the page table of kv's class for the rows of an extent.
+func tableOf(kv *graph.KV, x extent) binding {
+	return late(func(c *cache) (gpu.Buffer, error) {
+		s, err := c.storeOf(kv)
+		if err != nil {
+			return nil, err
+		}
+		return c.tables[x][s.class], nil
+	})
+}
+
+func stateOf(s *graph.State) binding {
+	return late(func(c *cache) (gpu.Buffer, error) {
+		if c.states[s] == nil {
+			return nil, fmt.Errorf("the cache has no state %s of layer %d", s.Name, s.Layer)
+		}
+		return c.states[s].values, nil
+	})
+}
+
+// partsOf binds what attention makes of pages.
+var partsOf = late(func(c *cache) (gpu.Buffer, error) { return c.parts, nil })
+
+func (c *cache) storeOf(kv *graph.KV) (*store, error) {
+	if s := c.stores[kv]; s != nil {
+		return s, nil
 	}
-	c.b.release(c.parts)
-	c.parts = made
-	c.grown++
-	return nil
+	return &store{}, fmt.Errorf("the cache has no keys and values of layer %d", kv.Layer)
 }
 
 // grow gives a store room for n pages, and for as many again as it has, if they fit.
 func (c *cache) grow(s *store, n int) error {
 	slabs, fit := s.slabs(), c.pool.Most(s.class)
 	for _, b := range slabs {
-		fit = min(fit, c.b.limit/b.page)
+		fit = min(fit, c.b.memory.limit/b.page)
 	}
 	n = max(n, min(2*s.pages, fit))
 	for _, b := range slabs {
-		made, err := c.b.enlarged("keys and values", *b.buffer, b.page*s.pages, b.page*n)
+		made, err := c.b.memory.enlarged("keys and values", *b.buffer, b.page*s.pages, b.page*n)
 		if err != nil {
 			return err
 		}

@@ -13,15 +13,6 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// The Params of the kernels that choose tokens and go on with them.
-type (
-	topParams   struct{ size, before, tokens int }
-	embedParams struct {
-		n, k, first, rows int
-		scale             float32
-	}
-)
-
 const (
 	likeliest = 256 // most tokens that are found of a row
 	choosing  = 64  // and most rows
@@ -46,7 +37,7 @@ type chooser struct {
 	leaves [2]gpu.Buffer // of the passes, in turns: [rows, slices, k, 2]
 }
 
-// slices are how many each pass has for k tokens.
+// slices returns how many each pass has for k tokens.
 func (c *chooser) slices(k int) (all []int) {
 	for n := c.size; len(all) == 0 || all[len(all)-1] > 1; n = k * all[len(all)-1] {
 		all = append(all, (n+slice-1)/slice)
@@ -54,19 +45,19 @@ func (c *chooser) slices(k int) (all []int) {
 	return all
 }
 
-// chosen is where the passes leave the likeliest k tokens: [rows, k, 2]. That of one is
+// chosen returns where the passes leave the likeliest k tokens: [rows, k, 2]. That of one is
 // also where the host writes those of a step, and Embed reads them.
 func (c *chooser) chosen(k int) gpu.Buffer { return c.leaves[(len(c.slices(k))+1)%2] }
 
 // newChooser makes the buffers of what finds the likeliest tokens by the logits. It is nil
 // where a program stands in for a GPU: there it is dear that invocations wait for each
 // other, and logits are near.
-func (p *planner) newChooser(g *graph.Graph, tokens int) (c *chooser, err error) {
-	if p.e.b.o.Software {
-		return nil, nil
+func (p *planner) newChooser(g *graph.Graph, tokens int) *chooser {
+	if p.b.o.Software {
+		return nil
 	}
 	logits := g.Result()
-	c = &chooser{size: logits.Shape.Size(), tokens: cmp.Or(tokens, logits.Shape.Size()), rows: min(p.most(logits), choosing), steps: ahead}
+	c := &chooser{size: logits.Shape.Size(), tokens: cmp.Or(tokens, logits.Shape.Size()), rows: min(p.most(logits), choosing), steps: ahead}
 	for _, n := range g.Nodes {
 		if n.Op == graph.Embed && !p.tables[weights{n.W[0]}] {
 			c.steps = 1
@@ -74,35 +65,28 @@ func (p *planner) newChooser(g *graph.Graph, tokens int) (c *chooser, err error)
 	}
 	for i, slices := range c.slices(likeliest) {
 		if i < len(c.leaves) {
-			if c.leaves[i], err = p.e.b.empty("likeliest", max(c.rows*slices*likeliest, p.e.rows)*8); err != nil {
-				return nil, err
-			}
+			c.leaves[i] = must(p.b.memory.empty("likeliest", max(c.rows*slices*likeliest, p.e.rows)*8))
 		}
 	}
-	return c, nil
+	return c
 }
 
 // addChooser lowers the passes that choose tokens.
-func (p *planner) addChooser() error {
-	c := p.chooser
+func (p *planner) addChooser() {
+	c := p.common.chooser
 	if c == nil {
-		return nil
+		return
 	}
-	p.e.passes.node = p.e.last.node
+	p.e.passes.node, p.e.passes.extent = p.e.last.node, p.e.last.extent
+	from := p.e.last.out
 	for i, slices := range c.slices(likeliest) {
-		from := p.e.last.out
-		if i > 0 {
-			from = c.leaves[(i+1)%2]
-		}
 		grid := func(int) (x, y, z int) { return slices, c.rows, 1 }
-		if err := p.add(&p.e.passes, "top", topVariant{First: i == 0}, topParams{c.size, i, c.tokens}, grid, c.leaves[i%2], gpu.Range{Buffer: from}); err != nil {
-			return err
-		}
+		p.add(&p.e.passes, "top", topVariant{First: i == 0}, params{"size": c.size, "before": i, "tokens": c.tokens}, grid, c.leaves[i%2], from)
+		from = c.leaves[i%2]
 	}
-	return nil
 }
 
-// tables are g's tables of embeddings that also lie on the GPU. Weights of
+// tables returns g's tables of embeddings that also lie on the GPU. Weights of
 // products do, and other tables do if together they take an eighth as much.
 func (b *Backend) tables(g *graph.Graph, stacks map[*graph.Node]*stack) map[weights]bool {
 	var products, more int64
@@ -134,23 +118,21 @@ func (b *Backend) tables(g *graph.Graph, stacks map[*graph.Node]*stack) map[weig
 	return there
 }
 
-// embed lowers an Embed node.
-func (p *planner) embed(l *lowered) error {
-	if !p.tables[weights{l.node.W[0]}] {
-		n := l.node
+// lowerEmbed lowers an Embed node: the host writes rows of a table that is not on the GPU.
+func lowerEmbed(p *planner, l *lowered) {
+	n, scale := l.node, l.node.Attr.(graph.EmbedAttr).Scale
+	if !p.tables[weights{n.W[0]}] {
 		l.given = &given{p.values[n], 0, n.Shape.Size(), l.extent, func(s *backend.Step, to []byte) error {
-			return embeddings(to, n, s.Tokens, n.Attr.(graph.EmbedAttr).Scale)
+			return embeddings(to, n, s.Tokens, scale)
 		}}
-		return p.checkEmbed(n)
+		check(readable(n))
+		return
 	}
-	w, scale := p.e.b.weights[weights{l.node.W[0]}], l.node.Attr.(graph.EmbedAttr).Scale
+	w := p.b.weights[weights{n.W[0]}]
 	for _, s := range w.shards {
-		params := embedParams{s.n, w.k, s.first, w.rows, float32(scale)}
-		if err := p.add(l, "embed", w.layout, params, elements((w.k+31)/32*4), p.values[l.node], gpu.Range{Buffer: p.chooser.chosen(1)}, gpu.Range{Buffer: s.buffer}); err != nil {
-			return err
-		}
+		p.add(l, "embed", w.layout, params{"n": s.n, "k": w.k, "first": s.first, "rows": w.rows, "scale": float32(scale)},
+			elements((w.k+31)/32*4), p.values[n], p.common.chooser.chosen(1), s.buffer)
 	}
-	return nil
 }
 
 // Most implements backend.Chooser.
@@ -191,10 +173,10 @@ func (e *plan) choose(ctx context.Context, s *backend.Step, k, steps int) ([]bac
 	first := e.nodes[0].node
 	for i := range steps {
 		if i > 0 {
-			e.list.Cut()
+			e.recording.list.Cut()
 		}
-		e.steps = parts(further(s, i))
-		c.tell(&e.list, e.steps)
+		e.recording.steps = parts(further(s, i))
+		c.tell(&e.recording.list, e.recording.steps)
 		e.write(k, i > 0)
 		for _, l := range e.nodes {
 			if err := e.record(l, c); err != nil {
@@ -208,7 +190,7 @@ func (e *plan) choose(ctx context.Context, s *backend.Step, k, steps int) ([]bac
 			d := e.passes.dispatches[j]
 			e.dispatch(e.last.node, d, d.group, slices, rows, 1)
 		}
-		e.list.Read(bytesIn(out[2*rows*k*i:][:2*rows*k]), e.chooser.chosen(k), 0)
+		e.recording.list.Read(bytesIn(out[2*rows*k*i:][:2*rows*k]), e.chooser.chosen(k), 0)
 	}
 	if err := e.run(first, e.last.node, steps); err != nil {
 		return nil, err

@@ -172,7 +172,7 @@ func TestEmbed(t *testing.T) {
 					t.Fatal(err)
 				}
 				back := New(d, Options{})
-				back.all, back.limit = true, 1<<16
+				back.all, back.memory.limit = true, 1<<16
 				run := start(t, back, g, 4, nil)
 				check := func(got []float32, tokens ...int32) {
 					t.Helper()

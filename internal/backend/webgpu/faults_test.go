@@ -217,33 +217,44 @@ func minimumSign(t *testing.T, d *Device) {
 
 // swappedFields: each kernel's Params are packed in the shader's order by name.
 func swappedFields(t *testing.T, _ *Device) {
-	for shader, c := range map[string]struct{ variant, params any }{
-		"map":       {variant{"Is": "a * p.value"}, mapParams{1, 2, 3}},
-		"norm":      {chainVariant{order: orderOf(2), Weight: true, Add: true, Next: true}, normParams{1, chainParams{2, 3, 4, 5, 6}}},
-		"head":      {headVariant{order: orderOf(8), Dim: 8, Store: true, Values: true}, headParams{1, 2, 3, 4, 5, 6}},
-		"rope":      {nil, ropeParams{1, 2, 3}},
-		"pick":      {variant{"Gather": true}, pickParams{1, 2, 3}},
-		"store":     {variant{"F16": true, "Latent": false, "What": ""}, storeParams{1, 2}},
-		"attention": {attentionVariant{seenVariant: seenVariant{F16: true, Dim: 8, Chunk: 8, ValueDim: 8}, Groups: 4}, attentionParams{1, 2, 3, 4}},
-		"join":      {joinVariant{ValueDim: 8}, joinParams{1, 2}},
-		"turn":      {variant{"F16": true}, turnParams{1, 2, 3, 4}},
-		"route":     {nil, routeParams{1, 2}},
-		"combine":   {variant{"Weighed": true}, combineParams{1, 2}},
-		"top":       {topVariant{}, topParams{1, 2, 3}},
-		"embed":     {layout{Plain: "f32"}, embedParams{1, 2, 3, 4, 5}},
-		"low":       {nil, lowParams{1, 2, 3}},
-		"adapt":     {nil, adaptParams{1, 2, 3, 4}},
+	for shader, c := range map[string]struct {
+		variant any
+		fields  string // in the shader's order; those with a star are float32
+	}{
+		"map":       {variant{"Is": "a * p.value"}, "size period value*"},
+		"norm":      {chainVariant{order: orderOf(2), Weight: true, Add: true, Next: true}, "vectors zero eps* offset* next_eps* next_offset*"},
+		"head":      {headVariant{order: orderOf(8), Dim: 8, Store: true, Values: true}, "size heads pairs eps* offset* value_eps*"},
+		"rope":      {nil, "size heads pairs"},
+		"pick":      {variant{"Gather": true}, "size width offset"},
+		"store":     {variant{"F16": true, "Latent": false, "What": ""}, "width wide"},
+		"attention": {attentionVariant{seenVariant: seenVariant{F16: true, Dim: 8, Chunk: 8, ValueDim: 8}, Groups: 4}, "heads kv_heads window scale*"},
+		"join":      {joinVariant{ValueDim: 8}, "heads window"},
+		"turn":      {variant{"F16": true}, "size queries width pairs"},
+		"route":     {nil, "experts choices"},
+		"combine":   {variant{"Weighed": true}, "size choices"},
+		"top":       {topVariant{}, "size before tokens"},
+		"embed":     {layout{Plain: "f32"}, "n k first rows scale*"},
+		"low":       {nil, "k node rows"},
+		"adapt":     {nil, "n k node rows"},
 	} {
+		numbers := params{}
+		for i, name := range strings.Fields(c.fields) {
+			if name, float := strings.CutSuffix(name, "*"); float {
+				numbers[name] = float32(i + 1)
+			} else {
+				numbers[name] = i + 1
+			}
+		}
 		k, err := newKernel(shader, c.variant)
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := k.pack(c.params)
+		data, err := k.pack(numbers)
 		if err != nil {
 			t.Error(err)
 			continue
 		}
-		for i, f := range k.fields { // which are in the Go structs' order, too
+		for i, f := range k.fields {
 			want := uint32(i + 1)
 			if f.float {
 				want = math.Float32bits(float32(i + 1))
@@ -327,12 +338,12 @@ func failedGrowth(t *testing.T, d *Device) {
 	f := &faulty{Device: d.gpu}
 	r := start(t, New(newDevice(f), Options{}), backendtest.Decoder(t, 3, tensor.Q8_0, 0), 128, nil)
 	r.run(1, 2)
-	made := len(r.b().made)
+	made := len(r.b().memory.made)
 	f.run = errors.New("fails")
 	if _, err := r.plan.Run(t.Context(), r.step(make([]int32, 128)), nil); err == nil || !strings.Contains(err.Error(), "keys and values of layer 0: fails") {
 		t.Error(err)
 	}
-	if n := len(r.b().made); n != made {
+	if n := len(r.b().memory.made); n != made {
 		t.Errorf("%d buffers and groups, %d before", n, made)
 	}
 }
@@ -557,7 +568,7 @@ func shards(t *testing.T, d *Device) {
 		return b.Experts(graph.SiLU, floats(r, 5, 2*16, 300), floats(r, 5, 300, 16), x, route, 5, 16)
 	})
 	small := New(d, Options{F32KV: true})
-	small.limit = 1 << 16
+	small.memory.limit = 1 << 16
 	tokens := []int32{1, 2, 3, 4, 5, 6}
 	got, want := start(t, small, g, 6, nil).run(tokens...), start(t, New(d, Options{F32KV: true}), g, 6, nil).run(tokens...)
 	if !same(got, want) {

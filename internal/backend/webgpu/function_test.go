@@ -166,20 +166,18 @@ func TestKernelErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, v := range map[string]any{
-		"has no vectors": struct{ size int }{1},
-		"eps is 1":       struct{ vectors, zero, eps int }{1, 1, 1},
-		"has 7 fields": struct {
-			normParams
-			more int
-		}{},
-		"vectors is -1": normParams{vectors: -1},
+	numbers := params{"vectors": 5, "zero": 0, "eps": float32(1), "offset": float32(2), "next_eps": float32(0), "next_offset": float32(0)}
+	for want, v := range map[string]params{
+		"has no vectors": {"size": 1},
+		"eps is 1":       numbers.with(params{"eps": 1}),
+		"has 7 fields":   numbers.with(params{"more": 1}),
+		"vectors is -1":  numbers.with(params{"vectors": -1}),
 	} {
 		if _, err := k.pack(v); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "kernel norm{order:{Of:f32 Quads:3 Threads:64} Weight:true Add:false Scale:false Next:false}: ") {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	data, err := k.pack(normParams{5, chainParams{0, 1, 2, 0, 0}})
+	data, err := k.pack(numbers)
 	if err != nil || len(data) != 32 || binary.LittleEndian.Uint32(data) != 5 || math.Float32frombits(binary.LittleEndian.Uint32(data[12:])) != 2 {
 		t.Errorf("%v, %v", data, err)
 	}
@@ -229,12 +227,11 @@ func variants(t *testing.T) (all []*kernel) {
 		}
 		add("turn", variant{"F16": yes})
 		for _, dim := range []int{2, 30, 64, 80, 128, 256, 512} {
-			p := planner{e: &plan{b: &Backend{o: Options{F32KV: !yes}}}}
-			seen := p.seen(&graph.KV{Heads: 1, Dim: dim})
+			seen := seenOf(&graph.KV{Heads: 1, Dim: dim}, yes)
 			v := attentionVariant{seenVariant: seen, Groups: 4}
 			special := v
 			special.Capped, special.Sinks, special.Chunked = true, true, true
-			other := attentionVariant{seenVariant: p.seen(&graph.KV{Heads: 1, Dim: dim, ValueDim: dim / 2, Latent: yes}), Groups: 4}
+			other := attentionVariant{seenVariant: seenOf(&graph.KV{Heads: 1, Dim: dim, ValueDim: dim / 2, Latent: yes}, yes), Groups: 4}
 			other.Ahead = true
 			for _, v := range []attentionVariant{special, other} {
 				add("attention", v)

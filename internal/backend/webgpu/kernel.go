@@ -4,6 +4,7 @@ import (
 	"embed"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"regexp"
@@ -238,33 +239,40 @@ func (k *kernel) declarations() error {
 	return nil
 }
 
-// pack is the bytes of the shader's Params: the fields of the struct v by their
-// names, each of which both must have.
-func (k *kernel) pack(v any) ([]byte, error) {
+// params are the numbers of a shader's Params, int or float32, by their names there.
+type params map[string]any
+
+// with returns p and more.
+func (p params) with(more params) params {
+	all := maps.Clone(p)
+	maps.Copy(all, more)
+	return all
+}
+
+// pack returns the bytes of the shader's Params, whose names must be those of v.
+func (k *kernel) pack(v params) ([]byte, error) {
 	var b []byte
-	s, used := reflect.ValueOf(v), 0
 	for _, f := range k.fields {
-		x := s.FieldByName(f.name)
-		switch {
-		case !x.IsValid():
-			return nil, fmt.Errorf("kernel %s: %T has no %s", k.name, v, f.name)
-		case f.float && x.Kind() == reflect.Float32:
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(x.Float())))
-		case !f.float && x.Kind() == reflect.Int && x.Int() >= 0 && x.Int() <= math.MaxUint32:
-			b = binary.LittleEndian.AppendUint32(b, uint32(x.Int()))
-		default:
-			return nil, fmt.Errorf("kernel %s: %s is %v", k.name, f.name, x)
+		x, ok := v[f.name]
+		if !ok {
+			return nil, fmt.Errorf("kernel %s: Params has no %s", k.name, f.name)
 		}
-		used++
-	}
-	var has int
-	for _, f := range reflect.VisibleFields(s.Type()) {
-		if !f.Anonymous {
-			has++
+		switch x := x.(type) {
+		case float32:
+			if f.float {
+				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+				continue
+			}
+		case int:
+			if !f.float && x >= 0 && x <= math.MaxUint32 {
+				b = binary.LittleEndian.AppendUint32(b, uint32(x))
+				continue
+			}
 		}
+		return nil, fmt.Errorf("kernel %s: %s is %v", k.name, f.name, x)
 	}
-	if used != has {
-		return nil, fmt.Errorf("kernel %s: %T has %d fields, the shader %d", k.name, v, has, used)
+	if len(v) != len(k.fields) {
+		return nil, fmt.Errorf("kernel %s: Params has %d fields, the shader %d", k.name, len(v), len(k.fields))
 	}
 	return append(b, make([]byte, (16-len(b)%16)%16)...), nil
 }

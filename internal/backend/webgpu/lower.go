@@ -1,247 +1,265 @@
 package webgpu
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/graph"
-)
-
-// The shaders' Params, by their names there.
-type (
-	mapParams struct {
-		size, period int
-		value        float32
-	}
-	ropeParams      struct{ size, heads, pairs int }
-	rotateParams    struct{ size, heads, pairs, apart int }
-	pickParams      struct{ size, width, offset int }
-	storeParams     struct{ width, wide int }
-	latentParams    struct{ width int }
-	turnParams      struct{ size, queries, width, pairs int }
-	attentionParams struct {
-		heads, kv_heads, window int
-		scale                   float32
-	}
-	cappedParams struct {
-		attentionParams
-		cap float32
-	}
-	headedParams struct {
-		attentionParams
-		size, pairs int
-		eps, offset float32
-	}
-	turnedParams struct {
-		attentionParams
-		size, pairs int
-	}
-	joinParams struct{ heads, window int }
+	"github.com/karat-run/karat/internal/rope"
 )
 
 // gx is GX of prelude.wgsl.
 const gx = 32768
 
-// flat is a grid of n workgroups.
+// flat returns a grid of n workgroups.
 func flat(n int) (x, y, z int) { return min(n, gx), (n + gx - 1) / gx, 1 }
 
-// elements is the grid of a kernel whose invocations take an element each, of rows of
+// elements returns the grid of a kernel whose invocations take an element each, of rows of
 // so many, in workgroups of 64.
-func elements(size int) func(rows int) (x, y, z int) {
+func elements(size int) grid {
 	return func(rows int) (x, y, z int) { return flat((rows*size + 63) / 64) }
 }
 
-// groups is the grid of a kernel whose workgroups take one of size things of a row.
-func groups(size int) func(rows int) (x, y, z int) {
+// groups returns the grid of a kernel whose workgroups take one of size things of a row.
+func groups(size int) grid {
 	return func(rows int) (x, y, z int) { return flat(rows * size) }
 }
 
-// lower makes l's dispatches and its buffer.
-func (p *planner) lower(l *lowered) error {
+// lowerings makes the dispatches of an operation.
+var lowerings = map[graph.Op]func(p *planner, l *lowered){
+	graph.Embed: lowerEmbed, graph.EmbedPos: lowerEmbedPos, graph.Linear: lowerLinear, graph.HeadLinear: lowerHeadLinear,
+	graph.RMSNorm: lowerNorm, graph.LayerNorm: lowerLayerNorm, graph.L2Norm: lowerLayerNorm,
+	graph.RoPE: lowerRoPE, graph.StoreKV: lowerStoreKV, graph.Attention: lowerAttention,
+	graph.Add: lowerElements, graph.Mul: lowerElements, graph.Scale: lowerElements, graph.Softcap: lowerElements,
+	graph.GLU: lowerElements, graph.Act: lowerElements, graph.ScalePos: lowerScalePos,
+	graph.Rows: lowerPick, graph.View: lowerPick, graph.Concat: lowerConcat, graph.Slice: lowerSlice,
+	graph.Route: lowerRoute, graph.Experts: lowerExperts, graph.Pool: lowerPool,
+	graph.Conv: lowerScan, graph.SSMScan: lowerScan, graph.DeltaScan: lowerScan,
+}
+
+// lower makes l's dispatches and its buffer, unless another node's dispatches compute it.
+func (p *planner) lower(l *lowered) {
 	n := l.node
 	if n.Alias() {
 		p.values[n] = p.values[n.In[0]]
-		return nil
+		return
 	}
-	if n.Op == graph.StoreKV {
-		return p.storeKV(l)
-	}
-	if p.turned[n] != nil {
-		return nil // its StoreKV computes it
-	}
-	if s := p.stacks[n]; s != nil {
-		if s.nodes[0] != n {
-			return nil // the first one's dispatch computes it
-		}
-		if err := p.linear(l); err != nil {
-			return err
-		}
-		return p.adapt(l, s)
-	}
-	if p.values[n] != nil {
-		return nil // what goes into it has computed it
-	}
-	if p.hidden[n] {
-		return nil // what reads it looks through it
-	}
-	if n.Op == graph.RMSNorm {
-		return p.norm(l)
-	}
-	if _, err := p.value(n); err != nil {
-		return err
+	f := lowerings[n.Op]
+	if f == nil {
+		check(fmt.Errorf("operation %v has no kernel", n.Op))
 	}
 	switch n.Op {
-	case graph.Embed:
-		return p.embed(l)
-	case graph.RoPE:
-		return p.rope(l)
-	case graph.Attention:
-		return p.attention(l)
-	case graph.Add, graph.Mul, graph.Scale, graph.GLU, graph.Act, graph.Softcap:
-		return p.elementwise(l)
-	case graph.Rows:
-		return p.pick(l, gpu.Range{Buffer: p.e.outputs})
-	case graph.View:
-		return p.pick(l)
-	case graph.Route:
-		return p.route(l)
-	case graph.Experts:
-		return p.experts(l)
+	case graph.StoreKV, graph.Linear: // which compute other nodes
+		f(p, l)
+		return
 	}
-	return p.rare(l)
-}
-
-// rare lowers the operations that few families have.
-func (p *planner) rare(l *lowered) error {
-	switch l.node.Op {
-	case graph.LayerNorm, graph.L2Norm:
-		return p.layerNorm(l)
-	case graph.Concat:
-		return p.concat(l)
-	case graph.Slice:
-		return p.slice(l)
-	case graph.Conv, graph.SSMScan, graph.DeltaScan:
-		return p.scan(l)
-	case graph.HeadLinear:
-		return p.headLinear(l)
-	case graph.Pool:
-		return p.pool(l)
-	case graph.EmbedPos:
-		return p.embedPos(l)
-	case graph.ScalePos:
-		return p.scalePos(l)
+	if p.f.turned[n] != nil || p.values[n] != nil || p.f.hidden[n] {
+		return // its StoreKV computes it, an earlier node has computed it, or its readers look through it
 	}
-	return fmt.Errorf("operation %v has no kernel", l.node.Op)
+	if n.Op != graph.RMSNorm { // whose result may be a later node's
+		p.value(n)
+	}
+	f(p, l)
 }
-
-// expression is the expressions of map.wgsl, by operation.
-var expression = map[graph.Op]string{graph.Add: "a + b", graph.Mul: "a * b"}
 
 // variant is a template's parameters.
 type variant = map[string]any
 
-func (p *planner) elementwise(l *lowered) error {
+// lowerElements lowers an operation on each element of one value, of two, or of a value and a weight.
+func lowerElements(p *planner, l *lowered) {
 	n := l.node
-	v, params := variant{}, mapParams{size: n.Shape.Size()}
-	in := []gpu.Range{{Buffer: p.values[n.In[0]]}}
+	is, value, period, bindings := "", 0.0, 0, []binding{p.values[n], p.values[n.In[0]]}
 	switch n.Op {
+	case graph.Add:
+		is = "a + b"
+	case graph.Mul:
+		is = "a * b"
 	case graph.Scale:
-		v["Is"], params.value = "a * p.value", float32(n.Attr.(graph.ScaleAttr).By)
+		is, value = "a * p.value", n.Attr.(graph.ScaleAttr).By
 	case graph.Softcap:
-		v["Is"], params.value = "p.value * tanh_f(a / p.value)", float32(n.Attr.(graph.ScaleAttr).By)
+		is, value = "p.value * tanh_f(a / p.value)", n.Attr.(graph.ScaleAttr).By
 	case graph.Act:
-		v["Is"] = activated(n.Attr.(graph.ActAttr))
+		is = activated(n.Attr.(graph.ActAttr))
 	case graph.GLU:
-		v["Is"] = gated(n.Attr.(graph.ActAttr))
-	default:
-		v["Is"] = expression[n.Op]
+		is = gated(n.Attr.(graph.ActAttr))
 	}
+	v := variant{"Is": is}
 	switch {
 	case len(n.In) > 1:
-		v["Binary"], in = true, append(in, gpu.Range{Buffer: p.values[n.In[1]]})
+		v["Binary"], bindings = true, append(bindings, p.values[n.In[1]])
 	case len(n.W) > 0:
-		w, err := p.e.b.vector(weights{n.W[0]})
-		if err != nil {
-			return err
-		}
-		v["Binary"], params.period, in = true, n.W[0].Shape.Size(), append(in, gpu.Range{Buffer: w})
+		v["Binary"], period, bindings = true, n.W[0].Shape.Size(), append(bindings, p.vector(n.W[0]))
 	}
-	return p.add(l, "map", v, params, elements(params.size), p.values[n], in...)
+	size := n.Shape.Size()
+	p.add(l, "map", v, params{"size": size, "period": period, "value": float32(value)}, elements(size), bindings...)
 }
 
-func (p *planner) rope(l *lowered) error {
-	n := l.node
-	f := n.Attr.(graph.RoPEAttr).Freqs
-	if len(f) == 0 { // nothing turns
-		return p.add(l, "pick", variant{"Gather": false}, pickParams{n.Shape.Size(), n.Shape.Size(), 0}, elements(n.Shape.Size()), p.values[n], gpu.Range{Buffer: p.values[n.In[0]]})
+func lowerRoPE(p *planner, l *lowered) {
+	n, a, d := l.node, l.node.Attr.(graph.RoPEAttr), l.node.Shape.Last()
+	if len(a.Freqs) == 0 { // nothing turns
+		lowerPick(p, l)
+		return
 	}
-	t, err := p.turns(n)
-	if err != nil {
-		return err
+	t, grid := p.turns(n), elements(n.Shape.Size())
+	numbers := params{"size": d, "heads": n.Shape.Size() / d, "pairs": len(a.Freqs)}
+	if halves(a) {
+		p.add(l, "rope", nil, numbers, grid, p.values[n], p.values[n.In[0]], t.buffer)
+		return
 	}
-	d := n.Shape.Last()
-	if a := n.Attr.(graph.RoPEAttr); !halves(a) {
-		v := variant{"Interleaved": a.Interleaved}
-		params := rotateParams{d, n.Shape.Size() / d, len(f), a.Turning(d) / 2}
-		return p.add(l, "rotate", v, params, elements(n.Shape.Size()), p.values[n], gpu.Range{Buffer: p.values[n.In[0]]}, gpu.Range{Buffer: t.buffer})
-	}
-	return p.add(l, "rope", nil, ropeParams{d, n.Shape.Size() / d, len(f)}, elements(n.Shape.Size()), p.values[n], gpu.Range{Buffer: p.values[n.In[0]]}, gpu.Range{Buffer: t.buffer})
+	numbers["apart"] = a.Turning(d) / 2
+	p.add(l, "rotate", variant{"Interleaved": a.Interleaved}, numbers, grid, p.values[n], p.values[n.In[0]], t.buffer)
 }
 
 // halves reports whether a turns the halves of whole heads, as rope.wgsl and the fusions with
 // it do.
 func halves(a graph.RoPEAttr) bool { return a.Dim == 0 && !a.Interleaved }
 
-// pick lowers a View, or with the rows to take, Rows.
-func (p *planner) pick(l *lowered, rows ...gpu.Range) error {
+// lowerPick lowers a View, or Rows, with the rows to take; or copies.
+func lowerPick(p *planner, l *lowered) {
 	n := l.node
-	params := pickParams{n.Shape.Size(), n.In[0].Shape.Size(), 0}
+	numbers, bindings := params{"size": n.Shape.Size(), "width": n.In[0].Shape.Size(), "offset": 0}, []binding{p.values[n], p.values[n.In[0]]}
 	if n.Op == graph.View {
-		params.offset = n.Attr.(graph.ViewAttr).Offset
+		numbers["offset"] = n.Attr.(graph.ViewAttr).Offset
 	}
-	in := append([]gpu.Range{{Buffer: p.values[n.In[0]]}}, rows...)
-	return p.add(l, "pick", variant{"Gather": len(rows) > 0}, params, elements(params.size), p.values[n], in...)
+	if n.Op == graph.Rows {
+		bindings = append(bindings, p.e.outputs)
+	}
+	p.add(l, "pick", variant{"Gather": n.Op == graph.Rows}, numbers, elements(n.Shape.Size()), bindings...)
 }
 
-// begun is a dispatch with the ranges of its first two bindings.
-type begun struct {
-	*dispatch
-	head []gpu.Range // of no spare capacity
+// layerVariant is a form of layernorm.wgsl.
+type layerVariant struct{ Mean, Weight, Bias bool }
+
+// lowerLayerNorm lowers a LayerNorm or an L2Norm.
+func lowerLayerNorm(p *planner, l *lowered) {
+	n := l.node
+	v, bindings := layerVariant{n.Op == graph.LayerNorm, len(n.W) > 0, len(n.W) > 1}, []binding{p.values[n], p.values[n.In[0]]}
+	if v.Weight {
+		bindings = append(bindings, p.vector(n.W...))
+	}
+	size := n.Shape.Last()
+	vectors := n.Shape.Size() / size
+	p.add(l, "layernorm", v, params{"vectors": vectors, "size": size, "eps": n.Attr.(graph.NormAttr).Eps}, groups(vectors), bindings...)
 }
 
-// dispatch begins a dispatch of n's rows: its kernel, Params and Step.
-func (p *planner) dispatch(n *graph.Node, shader string, v any, params any, grid func(rows int) (x, y, z int)) (*begun, error) {
-	pipe, err := p.e.b.d.pipe(shader, v)
-	if err != nil {
-		return nil, err
-	}
-	limit := p.e.b.d.Adapter().Limits.Groups
-	if x, y, z := grid(p.most(n)); max(x, y, z) > limit {
-		return nil, fmt.Errorf("kernel %s: %d x %d x %d workgroups for %d rows, this GPU has at most %d in each dimension", pipe.name, x, y, z, p.most(n), limit)
-	}
-	data, err := pipe.pack(params)
-	if err != nil {
-		return nil, err
-	}
-	at, err := p.e.params.place(data)
-	if err != nil {
-		return nil, err
-	}
-	step := gpu.Range{Buffer: p.e.counts, At: int(p.extent(n)) * p.e.params.align, Size: 16}
-	return &begun{&dispatch{pipe: pipe, grid: grid}, []gpu.Range{at, step}[:2:2]}, nil
+func lowerConcat(p *planner, l *lowered) {
+	n := l.node
+	numbers := params{"size": n.Shape.Last(), "first": n.In[0].Shape.Last(), "vectors": n.Shape.Size() / n.Shape.Last()}
+	p.add(l, "concat", nil, numbers, elements(n.Shape.Size()), p.values[n], p.values[n.In[0]], p.values[n.In[1]])
 }
 
-// add appends a dispatch of l's rows.
-func (p *planner) add(l *lowered, shader string, v any, params any, grid func(rows int) (x, y, z int), out gpu.Buffer, in ...gpu.Range) error {
-	d, err := p.dispatch(l.node, shader, v, params, grid)
-	if err != nil {
+func lowerSlice(p *planner, l *lowered) {
+	n, d := l.node, l.node.Shape.Last()
+	numbers := params{"size": d, "vectors": n.Shape.Size() / d, "width": n.In[0].Shape.Last(), "offset": n.Attr.(graph.SliceAttr).Offset}
+	p.add(l, "slice", nil, numbers, elements(n.Shape.Size()), p.values[n], p.values[n.In[0]])
+}
+
+// lowerHeadLinear lowers a HeadLinear, whose weight is float32 on the GPU.
+func lowerHeadLinear(p *planner, l *lowered) {
+	n := l.node
+	numbers := params{"heads": n.Shape[0], "size": n.Shape[1], "k": n.In[0].Shape.Last()}
+	p.add(l, "headlinear", nil, numbers, elements(n.Shape.Size()), p.values[n], p.values[n.In[0]], p.vector(n.W[0]))
+}
+
+// given is what the host writes before a node runs: a head, and then numbers for each
+// row of the node.
+type given struct {
+	buffer      gpu.Buffer
+	head, width int                                    // numbers: before the rows, and of a row
+	of          extent                                 // the rows that fill is told
+	fill        func(s *backend.Step, to []byte) error // writes the numbers
+}
+
+// lowerEmbedPos lowers an EmbedPos: the host writes its rows.
+func lowerEmbedPos(p *planner, l *lowered) {
+	n := l.node
+	l.given = &given{p.values[n], 0, n.Shape.Size(), l.extent, func(s *backend.Step, to []byte) error {
+		for _, pos := range s.Pos {
+			if int(pos) >= n.W[0].Rows() {
+				return fmt.Errorf("position %d, the model has %d", pos, n.W[0].Rows())
+			}
+		}
+		return embeddings(to, n, s.Pos, 1)
+	}}
+	check(readable(n))
+}
+
+// lowerScalePos lowers a ScalePos: the host writes the factors of rows.
+func lowerScalePos(p *planner, l *lowered) {
+	n, a := l.node, l.node.Attr.(graph.ScalePosAttr)
+	by := must(p.b.memory.empty("factors", 4*p.most(n)))
+	l.given = &given{by, 0, 1, l.extent, func(s *backend.Step, to []byte) error {
+		for i, f := 0, floatsIn(to); i < len(f); i++ {
+			f[i] = float32(rope.Temperature(int(s.Pos[i]), a.Beta, a.Every, a.Shift))
+		}
+		return nil
+	}}
+	p.add(l, "factor", nil, params{"size": n.Shape.Size()}, elements(n.Shape.Size()), p.values[n], p.values[n.In[0]], by)
+}
+
+// lowerPool lowers a Pool: the host writes which rows are a sequence's.
+func lowerPool(p *planner, l *lowered) {
+	n := l.node
+	spans := must(p.b.memory.empty("spans", 8*p.most(n)))
+	l.given = &given{spans, 0, 2, every, func(s *backend.Step, to []byte) error {
+		first, err := s.Pooled()
+		for i, f := range first {
+			binary.LittleEndian.PutUint32(to[8*i:], uint32(f))
+			binary.LittleEndian.PutUint32(to[8*i+4:], uint32(s.Outputs[i]))
+		}
 		return err
+	}}
+	v := variant{"Mean": n.Attr.(graph.PoolAttr).Pooling == graph.Mean}
+	p.add(l, "pool", v, params{"size": n.Shape.Size()}, elements(n.Shape.Size()), p.values[n], p.values[n.In[0]], spans)
+}
+
+// lowerScan lowers a node with a state. An invocation takes a channel, or a number of a head,
+// through all rows, whose slots and positions the host writes. So that a shader has no
+// more than 8 buffers, the host also writes a DeltaScan's weights, before these.
+func lowerScan(p *planner, l *lowered) {
+	n := l.node
+	var shader string
+	var numbers params
+	var v any
+	var head []float32
+	switch n.Op {
+	case graph.Conv:
+		shader, numbers, v = "conv", params{"size": n.Shape.Size(), "inputs": n.W[0].Shape[1]}, variant{"Bias": len(n.W) > 1}
+	case graph.SSMScan:
+		shader, numbers = "ssm", params{"heads": n.Shape[0], "size": n.Shape[1], "groups": n.In[2].Shape[0], "n": n.In[2].Shape[1]}
+	default:
+		shader, numbers = "delta", params{"heads": n.Shape[0], "size": n.Shape[1], "groups": n.In[1].Shape[0], "n": n.In[1].Shape[1]}
+		for _, w := range n.W {
+			head = append(head, must(widened(w))...)
+		}
 	}
-	ranges := append(append(d.head, gpu.Range{Buffer: out}), in...)
-	if d.group, err = p.e.b.d.gpu.NewGroup(d.pipe.Pipeline, ranges...); err != nil {
-		return err
+	bindings := []binding{p.values[n], stateOf(n.State), p.slots(l, head)}
+	for _, x := range n.In {
+		bindings = append(bindings, p.values[x])
 	}
-	p.e.b.made = append(p.e.b.made, d.group)
-	l.dispatches = append(l.dispatches, d.dispatch)
-	return nil
+	if head == nil {
+		bindings = append(bindings, p.vector(n.W...))
+	}
+	p.add(l, shader, v, numbers, func(int) (x, y, z int) { return flat((n.Shape.Size() + 63) / 64) }, bindings...)
+}
+
+// slots makes the host write a head, and the slot and the position of each row.
+func (p *planner) slots(l *lowered, head []float32) gpu.Buffer {
+	b := must(p.b.memory.empty("slots", 4*(len(head)+2*p.most(l.node))))
+	l.given = &given{b, len(head), 2, l.extent, func(s *backend.Step, to []byte) error {
+		for _, v := range head {
+			binary.LittleEndian.PutUint32(to, math.Float32bits(v))
+			to = to[4:]
+		}
+		c := s.Cache.(*cache)
+		for i, seq := range s.Seqs {
+			binary.LittleEndian.PutUint32(to[8*i:], uint32(seq.Slot(c.slots)))
+			binary.LittleEndian.PutUint32(to[8*i+4:], uint32(s.Pos[i]))
+		}
+		return nil
+	}}
+	return b
 }

@@ -101,24 +101,6 @@ func (v matrixVariant) fits(has *gpu.Matrices) bool {
 	return v.Memory()+4*v.BM <= has.WorkgroupBytes && v.Threads() <= has.Invocations && v.Results()%(v.Lanes*v.Parts) == 0
 }
 
-// The Params of the kernels: factor is of a weight.
-type (
-	narrowParams struct{ k int }
-	factor       struct{ up, down float32 }
-	matrixLinear struct {
-		linearParams
-		factor
-	}
-	matrixStack struct {
-		stackParams
-		factor
-	}
-	matrixGate struct {
-		gateParams
-		factor
-	}
-)
-
 // unitOf is the matrix unit that is used: nil where there is none, where its tiles do not
 // fit, or where subgroups differ in size, for then it is not known which invocations are one.
 func unitOf(m *gpu.Matrices) *matrixUnit {
@@ -162,44 +144,21 @@ func (u *matrixUnit) tile(n int) matrixTile {
 
 // matrix adds the dispatches of a product of many rows on matrix units. It reports false
 // where they cannot be used.
-func (p *planner) matrix(l *lowered, w *weight, end ending, params any, columns int, s shard, out, x gpu.Buffer, more ...gpu.Range) (bool, error) {
-	b := p.e.b
+func (x product) matrix() bool {
+	p, b, w := x.p, x.p.b, x.w
 	if b.unit == nil || w.Plain != "" {
-		return false, nil
+		return false
 	}
-	v := matrixVariant{w.layout, end, b.unit.tile(w.rows), *b.unit}
-	words := (p.most(l.node) + v.M - 1) / v.M * v.M * (v.K + (w.k+pad-1)/pad*pad) / 2
-	if !v.fits(b.d.Adapter().Matrices) || 4*words > b.limit {
-		return false, nil
+	v := matrixVariant{w.layout, x.end, b.unit.tile(w.rows), *b.unit}
+	words := (p.most(x.l.node) + v.M - 1) / v.M * v.M * (v.K + (w.k+pad-1)/pad*pad) / 2
+	if !v.fits(b.d.Adapter().Matrices) || 4*words > b.memory.limit {
+		return false
 	}
-	y, err := p.buffer(l.node.Name, words)
-	if err != nil {
-		return false, err
-	}
-	defer func() { p.free = append(p.free, y) }()
-	if err := p.add(l, "narrow", narrowVariant{*b.unit, w.Spots()}, narrowParams{w.k}, flat, y, gpu.Range{Buffer: x}); err != nil {
-		return false, err
-	}
-	switch q := params.(type) {
-	case linearParams:
-		params = matrixLinear{q, w.factor()}
-	case stackParams:
-		params = matrixStack{q, w.factor()}
-	case gateParams:
-		params = matrixGate{q, w.factor()}
-	}
-	width := v.BN
-	if end.GLU != "" {
-		width /= 2
-	}
-	grid := func(rows int) (x, y, z int) { return (columns + width - 1) / width, (rows + v.BM - 1) / v.BM, 1 }
-	if err := p.add(l, "matrix", v, params, grid, out, append([]gpu.Range{{Buffer: y}, {Buffer: s.buffer}}, more...)...); err != nil {
-		return false, err
-	}
-	for _, d := range l.dispatches[len(l.dispatches)-2:] {
-		d.from = many
-	}
-	return true, nil
+	y := p.buffer(x.l.node.Name, words)
+	p.add(x.l, "narrow", narrowVariant{*b.unit, w.Spots()}, params{"k": w.k}, flat, y, x.x).from = many
+	x.add("matrix", v, x.params.with(w.factor()), x.tiled(v.BM, v.BN), y).from = many
+	p.free = append(p.free, y)
+	return true
 }
 
 // peak is at least what the largest of a weight's finite numbers is.
@@ -214,12 +173,12 @@ func (p *peak) raise(x float32) {
 	}
 }
 
-// factor is the power of two that takes the largest number of w below 2^15, where
+// factor returns the power of two that takes the largest number of w below 2^15, where
 // binary16 has room for it and the most for small ones, and its inverse.
-func (w *weight) factor() factor {
+func (w *weight) factor() params {
 	_, e := math.Frexp(float64(math.Float32frombits(w.peak.bits.Load())))
 	e = max(-115, e-15)
-	return factor{float32(math.Ldexp(1, -e)), float32(math.Ldexp(1, e))}
+	return params{"up": float32(math.Ldexp(1, -e)), "down": float32(math.Ldexp(1, e))}
 }
 
 // reach is the largest number of a block but for its scales: of the codes, or of the

@@ -117,7 +117,7 @@ func TestFactor(t *testing.T) {
 		w := &weight{peak: &peak{}}
 		w.peak.raise(x)
 		w.peak.raise(x / 2)
-		if f := w.factor(); f.up != want && x != 3e-38 || f.up*f.down != 1 {
+		if f := w.factor(); f["up"].(float32) != want && x != 3e-38 || f["up"].(float32)*f["down"].(float32) != 1 {
 			t.Errorf("%v: %v, want %v", x, f, want)
 		}
 	}
@@ -184,7 +184,7 @@ func TestMatrixSpeed(t *testing.T) {
 	}
 	limits := d.Adapter().Limits
 	new := func(name string, size int) gpu.Buffer {
-		x, err := b.empty(name, size)
+		x, err := b.memory.empty(name, size)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,15 +201,15 @@ func TestMatrixSpeed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check(b.write(counts, 0, []byte{byte(rows), byte(rows >> 8), 0, 0}))
-	check(b.write(x, 0, bytesIn(numbers)))
-	a := &arena{b: b, align: limits.Alignment}
-	prepare := func(shader string, v any, params any, x3, y3 int, ranges ...gpu.Buffer) (launch, error) {
+	check(b.memory.write(counts, 0, []byte{byte(rows), byte(rows >> 8), 0, 0}))
+	check(b.memory.write(x, 0, bytesIn(numbers)))
+	a := &arena{memory: b.memory, align: limits.Alignment}
+	prepare := func(shader string, v any, numbers params, x3, y3 int, ranges ...gpu.Buffer) (launch, error) {
 		p, err := d.pipe(shader, v)
 		if err != nil {
 			return launch{}, err
 		}
-		data, err := p.pack(params)
+		data, err := p.pack(numbers)
 		check(err)
 		at, err := a.place(data)
 		check(err)
@@ -219,7 +219,7 @@ func TestMatrixSpeed(t *testing.T) {
 		}
 		g, err := d.gpu.NewGroup(p.Pipeline, list...)
 		check(err)
-		check(b.flush())
+		check(b.memory.flush())
 		return launch{p.Pipeline, g, x3, y3, 1}, nil
 	}
 	for _, dt := range []tensor.DType{tensor.Q4_0, tensor.Q8_0, tensor.Q6_K} {
@@ -227,9 +227,9 @@ func TestMatrixSpeed(t *testing.T) {
 			k, n := size[0], size[1]
 			w, err := b.upload(weightOf(r, dt, half, scales[dt], n, k))
 			check(err)
-			first, err := prepare("narrow", narrowVariant{*unit, w.Spots()}, narrowParams{k}, rows, 1, y, x)
+			first, err := prepare("narrow", narrowVariant{*unit, w.Spots()}, params{"k": k}, rows, 1, y, x)
 			check(err)
-			ref, err := prepare("product", productVariant{w.layout, ending{Outs: 1}, tiles}, linearParams{n, k, 0, n}, (n+tiles.BN-1)/tiles.BN, (rows+tiles.BM-1)/tiles.BM, want, x, w.shards[0].buffer)
+			ref, err := prepare("product", productVariant{w.layout, ending{Outs: 1}, tiles}, params{"n": n, "k": k, "column": 0, "stride": n}, (n+tiles.BN-1)/tiles.BN, (rows+tiles.BM-1)/tiles.BM, want, x, w.shards[0].buffer)
 			check(err)
 			var l gpu.List
 			l.Dispatch(ref.p, ref.g, ref.x, ref.y, 1)
@@ -249,7 +249,7 @@ func TestMatrixSpeed(t *testing.T) {
 				if !v.fits(m) {
 					continue
 				}
-				x, err := prepare("matrix", v, matrixLinear{linearParams{n, k, 0, n}, w.factor()}, (n+v.BN-1)/v.BN, (rows+v.BM-1)/v.BM, out, y, w.shards[0].buffer)
+				x, err := prepare("matrix", v, params{"n": n, "k": k, "column": 0, "stride": n}.with(w.factor()), (n+v.BN-1)/v.BN, (rows+v.BM-1)/v.BM, out, y, w.shards[0].buffer)
 				if err != nil {
 					t.Errorf("%v: %v", tl, strings.ReplaceAll(err.Error(), "\n", " | "))
 					continue
@@ -266,7 +266,7 @@ func TestMatrixSpeed(t *testing.T) {
 				s := timed(t, d, []launch{x}, 16)
 				t.Logf("%v %d x %d, %d rows, %v: %v, %.1f TFLOP/s, %.2g off", dt, n, k, rows, tl.matrixTile, s, 2*float64(rows)*float64(n)*float64(k)/s.Seconds()/1e12, math.Sqrt(diff/norm))
 			}
-			b.release(w.shards[0].buffer)
+			b.memory.release(w.shards[0].buffer)
 		}
 	}
 }

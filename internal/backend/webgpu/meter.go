@@ -42,15 +42,15 @@ func (b *Backend) Bandwidth() (bytesPerSecond float64, err error) {
 		return 0, err
 	}
 	size := d.Adapter().Limits.Binding &^ (1<<15 - 1)
-	data, err := pipe.pack(struct{ quads int }{size / 16})
+	data, err := pipe.pack(params{"quads": size / 16})
 	if err != nil {
 		return 0, err
 	}
 	made := make([]gpu.Buffer, 0, buffers+2)
-	defer func() { b.release(made...) }()
+	defer func() { b.memory.release(made...) }()
 	var l gpu.List
 	for i, n := range [buffers + 2]int{len(data), 4, size, size, size, size} {
-		x, err := b.empty("read", n)
+		x, err := b.memory.empty("read", n)
 		if err != nil {
 			return 0, err
 		}

@@ -38,22 +38,21 @@ const (
 
 // plan is a compiled graph and its buffers.
 type plan struct {
-	b       *Backend
-	rows    int
-	ahead   bool // rows see later ones: steps are Entire
-	results int  // most of them whose logits are wanted
-	vocab   int
-	nodes   []*lowered
-	last    *lowered
-	input   *lowered // that rows of embeddings stand in for; nil for none
-	kept    backend.Kept
-	values  map[*graph.Node]*lowered // of the nodes of kept
-	enough  int                      // nodes that make them, and all keys, values and states
-	beside  *beside                  // nil in plans for steps without adapters
-	chooser *chooser                 // nil where tokens are chosen by their logits
-	passes  lowered                  // of the chooser
-
-	steps [extents]*backend.Step // the one that runs, by what of it a node computes
+	b        *Backend
+	rows     int
+	ahead    bool // rows see later ones: steps are Entire
+	results  int  // most rows whose logits are wanted
+	vocab    int
+	nodes    []*lowered
+	last     *lowered
+	input    *lowered // that rows of embeddings stand in for; nil for none
+	kept     backend.Kept
+	values   map[*graph.Node]*lowered // of the nodes of kept
+	enough   int                      // nodes that make them, and all keys, values and states
+	adapters *adapted                 // nil in plans for steps without adapters
+	chooser  *chooser                 // nil where tokens are chosen by their logits
+	passes   lowered                  // of the chooser
+	splits   []*split                 // of attention
 
 	// What the host writes before a step.
 	counts  gpu.Buffer // Step by extent, at multiples of the alignment
@@ -61,15 +60,19 @@ type plan struct {
 	turns   []*turns
 	params  *arena
 
+	recording recording
+}
+
+// recording is the list of the step that runs.
+type recording struct {
 	list  gpu.List
-	out   []float32  // what the list reads
-	nans  gpu.Buffer // where free buffers are poisoned
-	timed []string   // kernels of the list, where their times are taken
+	steps [extents]*backend.Step // the step, by what of it a node computes
+	out   []float32              // what the list reads
+	nans  gpu.Buffer             // where free buffers are poisoned
+	timed []string               // kernels of the list, where their times are taken
 	stale map[*dispatch]held
 	many  bool          // the step has so many rows that it may take long
 	pace  time.Duration // of a dispatch of such a step, as the last list had it
-
-	splits []*split // of attention
 }
 
 // lowered is a node and what computes it.
@@ -87,23 +90,32 @@ type lowered struct {
 // dispatch is one run of a kernel.
 type dispatch struct {
 	pipe  *pipe
-	group gpu.Group
-	grid  func(rows int) (x, y, z int) // for so many rows, or outputs
-	from  int                          // rows, from which on it runs
-	below int                          // and below which, if that is not 0
+	grid  grid
+	from  int // rows, from which on it runs
+	below int // rows below which it runs, if that is not 0
 
 	split *split // of attention, and whether this is for where it is divided
 	long  bool
 
-	kv     *graph.KV                  // with the keys and values of a step's cache, which come with the step
-	state  *graph.State               // or with a state of it
-	ranges func(c *cache) []gpu.Range // or with those of adapters
+	// The group of its bindings, or the bindings of which it is made for the cache of a step.
+	group    gpu.Group
+	head     []gpu.Range
+	bindings []binding
 }
+
+// grid returns the workgroups for so many rows, or outputs.
+type grid func(rows int) (x, y, z int)
+
+// binding is a gpu.Buffer, or a late one.
+type binding any
+
+// late returns a buffer of a step's cache, or of adapters, both of which may be replaced between steps.
+type late func(c *cache) (gpu.Buffer, error)
 
 // held is the group of a dispatch that was made for a cache.
 type held struct {
 	c     *cache
-	grown int // what had grown of it and of adapters
+	grown int // counts the replaced buffers of the cache and of adapters
 	group gpu.Group
 }
 
@@ -138,21 +150,43 @@ type common struct {
 // behind the last node that reads them. Each is a buffer of its own: a shader must not
 // read and write parts of one.
 type planner struct {
-	e *plan
-	*common
-	values  map[*graph.Node]gpu.Buffer
-	live    *graph.Live
-	free    []gpu.Buffer
-	angles  map[freqs]*turns
-	stacks  map[*graph.Node]*stack
-	users   map[*graph.Node][]*graph.Node
-	want    func(*graph.Node) bool
-	tables  map[weights]bool            // of embeddings, that are on the GPU
-	turned  map[*graph.Node]*graph.Node // RoPE nodes, and norms, that a StoreKV does
-	queries map[*graph.Node]*graph.Node // norms of heads of queries that an Attention computes, in steps of one row
-	stores  map[*graph.Node]*graph.Node // by an Attention and by itself: a StoreKV that the Attention does, in steps of one row
-	folded  map[*graph.Node]*normChain  // rows that products compute
-	hidden  map[*graph.Node]bool        // that what reads them looks through
+	e      *plan
+	b      *Backend
+	f      *fusions
+	common *common
+	values map[*graph.Node]gpu.Buffer // which f also sees
+	free   []gpu.Buffer
+	angles map[freqs]*turns
+	tables map[weights]bool // of embeddings, that are on the GPU
+}
+
+// failure is an error in the middle of lowering.
+type failure struct{ err error }
+
+// must returns x; an error ends the lowering.
+func must[T any](x T, err error) T {
+	check(err)
+	return x
+}
+
+func check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// planned calls f and returns the error that ended it.
+func planned(f func()) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			e, ok := p.(failure)
+			if !ok {
+				panic(p)
+			}
+			err = e.err
+		}
+	}()
+	return mmap.Guard(func() error { f(); return nil })
 }
 
 // Compile implements backend.Backend.
@@ -207,7 +241,7 @@ func (b *Backend) plans(g, hoisted *graph.Graph, o backend.Options, c *common) (
 		return nil, err
 	}
 	e.whole, e.part = whole, cmp.Or(e.part, whole)
-	if err := b.flush(); err != nil {
+	if err := b.memory.flush(); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -215,52 +249,51 @@ func (b *Backend) plans(g, hoisted *graph.Graph, o backend.Options, c *common) (
 
 // compile makes a plan.
 func (b *Backend) compile(g *graph.Graph, rows, results int, o backend.Options, kept backend.Kept, c *common) (*plan, error) {
-	e := &plan{b: b, rows: rows, ahead: g.Bidirectional(), results: results, vocab: backend.Vocab(g), stale: map[*dispatch]held{}, kept: kept, values: map[*graph.Node]*lowered{}}
+	e := &plan{b: b, rows: rows, ahead: g.Bidirectional(), results: results, vocab: backend.Vocab(g), kept: kept, values: map[*graph.Node]*lowered{}}
+	e.recording.stale = map[*dispatch]held{}
 	if b.o.Software {
-		e.pace = unmeasured
+		e.recording.pace = unmeasured
 	}
 	if c.adapted {
-		e.beside = &beside{}
+		e.adapters = &adapted{}
 	}
-	p := &planner{e: e, common: c, values: map[*graph.Node]gpu.Buffer{}, live: g.Live(), free: slices.Clone(c.buffers), angles: map[freqs]*turns{},
-		stacks: b.stacks(g), users: users(g), want: seen(g, o, kept), turned: map[*graph.Node]*graph.Node{},
-		queries: map[*graph.Node]*graph.Node{}, stores: map[*graph.Node]*graph.Node{}, folded: map[*graph.Node]*normChain{}, hidden: map[*graph.Node]bool{}}
+	f := &fusions{b: b, adapted: c.adapted, live: g.Live(), values: map[*graph.Node]gpu.Buffer{}, stacks: b.stacks(g), users: users(g),
+		want: seen(g, o, kept), turned: map[*graph.Node]*graph.Node{}, queries: map[*graph.Node]*graph.Node{},
+		stores: map[*graph.Node]*graph.Node{}, folded: map[*graph.Node]*normChain{}, hidden: map[*graph.Node]bool{}}
+	p := &planner{e: e, b: b, f: f, common: c, values: f.values, free: slices.Clone(c.buffers), angles: map[freqs]*turns{}}
 	for _, n := range g.Nodes {
 		if kept.Named(n.Name) != nil {
-			p.live.Hold(n)
+			f.live.Hold(n)
 		}
 	}
-	p.pair(g)
-	p.tables = b.onGPU(g, p.stacks)
-	if err := p.inputs(g, o.Tokens); err != nil {
+	f.pair(g)
+	p.tables = b.onGPU(g, f.stacks)
+	if err := planned(func() { p.inputs(g, o.Tokens) }); err != nil {
 		return nil, err
 	}
-	if err := b.uploads(g, p.stacks, p.tables, o.Progress); err != nil {
+	if err := b.uploads(g, f.stacks, p.tables, o.Progress); err != nil {
 		return nil, err
 	}
 	for _, n := range g.Nodes {
-		l := &lowered{node: n, extent: p.extent(n), late: p.late[n.Name], want: o.Want != nil && n.Op != graph.StoreKV && o.Want(n)}
-		if err := mmap.Guard(func() error { return p.lower(l) }); err != nil {
+		l := &lowered{node: n, extent: f.extent(n), late: c.late[n.Name], want: o.Want != nil && n.Op != graph.StoreKV && o.Want(n)}
+		if err := planned(func() { p.lower(l) }); err != nil {
 			return nil, fmt.Errorf("%v: %w", n, err)
 		}
 		l.out = p.values[n]
 		e.nodes = append(e.nodes, l)
 		p.note(l, g)
-		for _, f := range p.live.Freed(n) {
-			if b := p.values[f]; b != nil { // else what reads it has computed it, too
+		for _, n := range f.live.Freed(n) {
+			if b := p.values[n]; b != nil { // else its reader has also computed it
 				l.freed = append(l.freed, b)
 			}
 		}
 		p.free = append(p.free, l.freed...)
 		e.last = l
 	}
-	if err := p.addChooser(); err != nil {
+	if err := planned(p.addChooser); err != nil {
 		return nil, fmt.Errorf("the choice of tokens: %w", err)
 	}
-	if err := p.poison(); err != nil {
-		return nil, err
-	}
-	return e, nil
+	return e, planned(p.poison)
 }
 
 // seen is the nodes whose values are seen: by taps, or by who asks for them.
@@ -296,23 +329,15 @@ func (p *planner) note(l *lowered, g *graph.Graph) {
 }
 
 // inputs makes the buffers of what the host writes, or chosen tokens.
-func (p *planner) inputs(g *graph.Graph, tokens int) (err error) {
-	e := p.e
-	if p.chooser == nil {
-		if p.chooser, err = p.newChooser(g, tokens); err != nil {
-			return err
-		}
+func (p *planner) inputs(g *graph.Graph, tokens int) {
+	e, align := p.e, p.b.d.Adapter().Limits.Alignment
+	if p.common.chooser == nil {
+		p.common.chooser = p.newChooser(g, tokens)
 	}
-	e.chooser = p.chooser
-	align := e.b.d.Adapter().Limits.Alignment
-	if e.counts, err = e.b.empty("step", int(wanted)*align+16); err != nil {
-		return err
-	}
-	if e.outputs, err = e.b.empty("outputs", 4*e.results); err != nil {
-		return err
-	}
-	e.params = &arena{b: e.b, align: align}
-	return nil
+	e.chooser = p.common.chooser
+	e.counts = must(p.b.memory.empty("step", int(wanted)*align+16))
+	e.outputs = must(p.b.memory.empty("outputs", 4*e.results))
+	e.params = &arena{memory: p.b.memory, align: align}
 }
 
 // lying is what of g's weights lies on the GPU, each once, and which node reads it: the weights
@@ -390,24 +415,16 @@ func (b *Backend) uploads(g *graph.Graph, stacks map[*graph.Node]*stack, tables 
 	return nil
 }
 
-// extent is which rows n's value has.
-func (p *planner) extent(n *graph.Node) extent {
-	if p.live.After[n] {
-		return wanted
-	}
-	return every
-}
-
-// most is how many these may be.
+// most returns how many rows n's value may have.
 func (p *planner) most(n *graph.Node) int {
-	if p.extent(n) == wanted {
+	if p.f.extent(n) == wanted {
 		return p.e.results
 	}
 	return p.e.rows
 }
 
-// buffer is room for so many numbers.
-func (p *planner) buffer(name string, numbers int) (gpu.Buffer, error) {
+// buffer returns room for so many numbers.
+func (p *planner) buffer(name string, numbers int) gpu.Buffer {
 	best := -1
 	for i, f := range p.free {
 		if f.Size() >= 4*numbers && (best < 0 || f.Size() < p.free[best].Size()) {
@@ -415,35 +432,87 @@ func (p *planner) buffer(name string, numbers int) (gpu.Buffer, error) {
 		}
 	}
 	if best < 0 {
-		b, err := p.e.b.empty(name, 4*numbers)
-		p.buffers = append(p.buffers, b)
-		return b, err
+		b := must(p.b.memory.empty(name, 4*numbers))
+		p.common.buffers = append(p.common.buffers, b)
+		return b
 	}
 	b := p.free[best]
 	p.free = slices.Delete(p.free, best, best+1)
-	return b, nil
+	return b
 }
 
-// turns is the table of a RoPE node n, shared by the nodes that have the same.
-func (p *planner) turns(n *graph.Node) (*turns, error) {
-	a, x := n.Attr.(graph.RoPEAttr), p.extent(n)
+// value returns the buffer of n's value, which is made where it has none.
+func (p *planner) value(n *graph.Node) gpu.Buffer {
+	b := p.values[n]
+	if b == nil {
+		b = p.buffer(n.Name, p.most(n)*n.Shape.Size())
+		p.values[n] = b
+	}
+	return b
+}
+
+// vector returns small weights, one behind the other.
+func (p *planner) vector(ws ...*graph.Weight) gpu.Buffer {
+	var key weights
+	copy(key[:], ws)
+	return must(p.b.vector(key))
+}
+
+// turns returns the table of a RoPE node n, shared by the nodes that have the same.
+func (p *planner) turns(n *graph.Node) *turns {
+	a, x := n.Attr.(graph.RoPEAttr), p.f.extent(n)
 	f := a.Freqs
 	key := freqs{&f[0], len(f), x, a.Magnitude, a.Sections, a.Woven}
 	if t := p.angles[key]; t != nil {
-		return t, nil
+		return t
 	}
-	b, err := p.e.b.empty("turns", 8*len(f)*p.most(n))
-	if err != nil {
-		return nil, err
-	}
-	t := &turns{x, a, rope.NewTable(f, a.Magnitude), len(f), b}
+	t := &turns{x, a, rope.NewTable(f, a.Magnitude), len(f), must(p.b.memory.empty("turns", 8*len(f)*p.most(n)))}
 	p.angles[key], p.e.turns = t, append(p.e.turns, t)
-	return t, nil
+	return t
+}
+
+// add appends a dispatch of l's rows.
+func (p *planner) add(l *lowered, shader string, v any, numbers params, g grid, bindings ...binding) *dispatch {
+	pipe, most := must(p.b.d.pipe(shader, v)), p.most(l.node)
+	limit := p.b.d.Adapter().Limits.Groups
+	if x, y, z := g(most); max(x, y, z) > limit {
+		check(fmt.Errorf("kernel %s: %d x %d x %d workgroups for %d rows, this GPU has at most %d in each dimension", pipe.name, x, y, z, most, limit))
+	}
+	step := gpu.Range{Buffer: p.e.counts, At: int(p.f.extent(l.node)) * p.e.params.align, Size: 16}
+	d := &dispatch{pipe: pipe, grid: g, head: []gpu.Range{must(p.e.params.place(must(pipe.pack(numbers)))), step}, bindings: bindings}
+	if !slices.ContainsFunc(bindings, func(x binding) bool { _, ok := x.(late); return ok }) {
+		d.group = must(p.b.group(d, nil))
+	}
+	l.dispatches = append(l.dispatches, d)
+	return d
+}
+
+// group makes the group of a dispatch for a cache.
+func (b *Backend) group(d *dispatch, c *cache) (gpu.Group, error) {
+	ranges := d.head
+	for _, x := range d.bindings {
+		r := gpu.Range{}
+		switch x := x.(type) {
+		case gpu.Buffer:
+			r.Buffer = x
+		case late:
+			var err error
+			if r.Buffer, err = x(c); err != nil {
+				return nil, err
+			}
+		}
+		ranges = append(ranges, r)
+	}
+	g, err := b.d.gpu.NewGroup(d.pipe.Pipeline, ranges...)
+	if err == nil {
+		b.memory.made = append(b.memory.made, g)
+	}
+	return g, err
 }
 
 // arena hands out places for kernels' Params, which are written once.
 type arena struct {
-	b      *Backend
+	memory *memory
 	align  int
 	buffer gpu.Buffer
 	used   int
@@ -455,7 +524,7 @@ const arenaBytes = 64 << 10
 // place writes data to a place of its own.
 func (a *arena) place(data []byte) (gpu.Range, error) {
 	if a.buffer == nil || a.used+len(data) > arenaBytes {
-		b, err := a.b.empty("params", arenaBytes)
+		b, err := a.memory.empty("params", arenaBytes)
 		if err != nil {
 			return gpu.Range{}, err
 		}
@@ -463,5 +532,5 @@ func (a *arena) place(data []byte) (gpu.Range, error) {
 	}
 	r := gpu.Range{Buffer: a.buffer, At: a.used, Size: len(data)}
 	a.used += (len(data) + a.align - 1) / a.align * a.align
-	return r, a.b.write(r.Buffer, r.At, data)
+	return r, a.memory.write(r.Buffer, r.At, data)
 }

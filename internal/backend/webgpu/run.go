@@ -59,7 +59,7 @@ func (e *plan) compute(ctx context.Context, s *backend.Step, tap backend.Tap) ([
 	if err := e.reserve(c, 1); err != nil {
 		return nil, err
 	}
-	c.tell(&e.list, e.steps)
+	c.tell(&e.recording.list, e.recording.steps)
 	e.write(0, false)
 	first, nodes := e.nodes[0].node, e.nodes
 	if s.NoLogits {
@@ -87,7 +87,7 @@ func (e *plan) compute(ctx context.Context, s *backend.Step, tap backend.Tap) ([
 	}
 	for _, v := range s.Values {
 		from, _ := e.kept.Range(s, v)
-		e.list.Read(bytesIn(v.Out), e.values[v.Node].out, 4*from)
+		e.recording.list.Read(bytesIn(v.Out), e.values[v.Node].out, 4*from)
 	}
 	if s.NoLogits {
 		return nil, e.run(first, nodes[len(nodes)-1].node, 1)
@@ -104,7 +104,7 @@ func (e *plan) show(tap backend.Tap, l *lowered, out []float32, write bool) {
 	had := slices.Clone(out)
 	tap(l.node, out)
 	if !bytes.Equal(bytesIn(had), bytesIn(out)) {
-		e.list.Write(l.out, 0, bytesIn(slices.Clone(out)))
+		e.recording.list.Write(l.out, 0, bytesIn(slices.Clone(out)))
 	}
 }
 
@@ -135,15 +135,15 @@ func (e *plan) begin(ctx context.Context, s *backend.Step) (*cache, error) {
 	if err := e.b.busy.Take(ctx); err != nil {
 		return nil, err
 	}
-	e.steps = parts(s)
-	e.many = len(s.Tokens) >= 64
+	e.recording.steps = parts(s)
+	e.recording.many = len(s.Tokens) >= 64
 	e.reset()
 	return c, nil
 }
 
 // reserve makes room for what so many steps need, from the one that begins.
 func (e *plan) reserve(c *cache, steps int) error {
-	if err := c.reserve(e.steps, steps, e.splits); err != nil {
+	if err := c.reserve(e.recording.steps, steps, e.splits); err != nil {
 		return err
 	}
 	return e.tabulate()
@@ -151,16 +151,16 @@ func (e *plan) reserve(c *cache, steps int) error {
 
 // reset begins a list.
 func (e *plan) reset() {
-	e.list.Reset()
+	e.recording.list.Reset()
 	if e.b.meter != nil {
-		e.list.Stamp()
+		e.recording.list.Stamp()
 	}
 }
 
 // pause runs the recorded commands, of the nodes from first to last, if that takes so long that
 // who waits should be able to stop it. It returns the first node of the next recording.
 func (e *plan) pause(ctx context.Context, first, last *graph.Node) (*graph.Node, error) {
-	if !e.many || e.pace*time.Duration(e.list.Dispatches()) < longest {
+	if !e.recording.many || e.recording.pace*time.Duration(e.recording.list.Dispatches()) < longest {
 		return first, nil
 	}
 	if err := e.run(first, last, 0); err != nil {
@@ -174,12 +174,12 @@ func (e *plan) pause(ctx context.Context, first, last *graph.Node) (*graph.Node,
 func parts(s *backend.Step) [extents]*backend.Step { return [extents]*backend.Step{s, s.Wanted()} }
 
 // count is the number of rows of l's value in the step that runs.
-func (e *plan) count(l *lowered) int { return len(e.steps[l.extent].Tokens) }
+func (e *plan) count(l *lowered) int { return len(e.recording.steps[l.extent].Tokens) }
 
 // kernels is the number of rows whose kernels compute l. On matrix units a row has other bits
 // where there are few, so rows for a tap take the kernels of the rows whose logits are wanted.
 func (e *plan) kernels(l *lowered) int {
-	if l.late && e.b.unit != nil && len(e.steps[wanted].Tokens) < many {
+	if l.late && e.b.unit != nil && len(e.recording.steps[wanted].Tokens) < many {
 		return min(e.count(l), few)
 	}
 	return e.count(l)
@@ -188,28 +188,28 @@ func (e *plan) kernels(l *lowered) int {
 // read runs the recorded commands, from the node first on, and returns the value of l.
 func (e *plan) read(l *lowered, first *graph.Node) ([]float32, error) {
 	n := e.count(l) * l.node.Shape.Size()
-	e.out = slices.Grow(e.out[:0], n)[:n]
-	e.list.Read(bytesIn(e.out), l.out, 0)
-	return e.out, e.run(first, l.node, 1)
+	e.recording.out = slices.Grow(e.recording.out[:0], n)[:n]
+	e.recording.list.Read(bytesIn(e.recording.out), l.out, 0)
+	return e.recording.out, e.run(first, l.node, 1)
 }
 
 // run runs the recorded commands, of the nodes from first to last, of so many steps.
 func (e *plan) run(first, last *graph.Node, steps int) error {
-	dispatches := e.list.Dispatches()
+	dispatches := e.recording.list.Dispatches()
 	if e.b.times != nil || e.b.meter != nil {
-		e.list.Stamp()
+		e.recording.list.Stamp()
 	}
 	start := time.Now()
-	err := e.b.d.gpu.Run(&e.list)
-	if e.many {
-		e.pace = time.Since(start) / time.Duration(max(dispatches, 1))
+	err := e.b.d.gpu.Run(&e.recording.list)
+	if e.recording.many {
+		e.recording.pace = time.Since(start) / time.Duration(max(dispatches, 1))
 	}
-	for i, times := 0, e.list.Times(); i+1 < len(times) && i < len(e.timed); i++ {
-		e.b.times[e.timed[i]] += times[i+1] - times[i]
+	for i, times := 0, e.recording.list.Times(); i+1 < len(times) && i < len(e.recording.timed); i++ {
+		e.b.times[e.recording.timed[i]] += times[i+1] - times[i]
 	}
-	e.timed = e.timed[:0]
-	e.b.measured(&e.list, dispatches, steps)
-	e.list.Reset()
+	e.recording.timed = e.recording.timed[:0]
+	e.b.measured(&e.recording.list, dispatches, steps)
+	e.recording.list.Reset()
 	if err != nil {
 		return fmt.Errorf("%d dispatches from %v to %v: %w", dispatches, first, last, err)
 	}
@@ -220,27 +220,27 @@ func (e *plan) run(first, last *graph.Node, steps int) error {
 // are wanted. Of a step after another one only the positions are new.
 func (e *plan) write(k int, after bool) {
 	if !after {
-		for x, s := range e.steps {
-			e.list.Write(e.counts, x*e.params.align, bytesIn([]uint32{uint32(len(s.Tokens)), uint32(k)}))
+		for x, s := range e.recording.steps {
+			e.recording.list.Write(e.counts, x*e.params.align, bytesIn([]uint32{uint32(len(s.Tokens)), uint32(k)}))
 		}
-		s := e.steps[every]
+		s := e.recording.steps[every]
 		var rows []uint32
 		for _, r := range s.Outputs {
 			rows = append(rows, uint32(r))
 		}
-		e.list.Write(e.outputs, 0, bytesIn(rows))
+		e.recording.list.Write(e.outputs, 0, bytesIn(rows))
 		if e.chooser != nil {
 			tokens := make([]uint32, 2*len(s.Tokens))
 			for i, id := range s.Tokens {
 				tokens[2*i] = uint32(id)
 			}
-			e.list.Write(e.chooser.chosen(1), 0, bytesIn(tokens))
+			e.recording.list.Write(e.chooser.chosen(1), 0, bytesIn(tokens))
 		}
 	}
 	for _, t := range e.turns {
-		s := e.steps[t.extent]
+		s := e.recording.steps[t.extent]
 		positions := s.Pos
-		e.list.Fill(t.buffer, 0, 8*t.pairs*len(positions), func(to []byte) error {
+		e.recording.list.Fill(t.buffer, 0, 8*t.pairs*len(positions), func(to []byte) error {
 			all := floatsIn(to)
 			for row, pos := range positions {
 				if s.Turn(t.attr, row, all[:t.pairs], all[t.pairs:2*t.pairs]) {
@@ -259,8 +259,8 @@ func (e *plan) write(k int, after bool) {
 // record records the dispatches of a node.
 func (e *plan) record(l *lowered, c *cache) error {
 	if g := l.given; g != nil {
-		s := e.steps[g.of]
-		e.list.Fill(g.buffer, 0, 4*(g.head+e.count(l)*g.width), func(to []byte) error {
+		s := e.recording.steps[g.of]
+		e.recording.list.Fill(g.buffer, 0, 4*(g.head+e.count(l)*g.width), func(to []byte) error {
 			if err := g.fill(s, to); err != nil {
 				return fmt.Errorf("%v: %w", l.node, err)
 			}
@@ -274,7 +274,7 @@ func (e *plan) record(l *lowered, c *cache) error {
 		}
 		pages := 0
 		if d.split != nil {
-			if _, pages = d.split.of(e.steps); pages > 0 != d.long {
+			if _, pages = d.split.of(e.recording.steps); pages > 0 != d.long {
 				continue
 			}
 		}
@@ -283,7 +283,7 @@ func (e *plan) record(l *lowered, c *cache) error {
 			continue
 		}
 		g := d.group
-		if d.ranges != nil {
+		if g == nil {
 			var err error
 			if g, err = e.held(d, c); err != nil {
 				return err
@@ -295,13 +295,13 @@ func (e *plan) record(l *lowered, c *cache) error {
 		e.dispatch(l.node, d, g, x, y, z)
 	}
 	if l == e.input {
-		for i, row := range e.steps[every].Embeddings {
-			e.list.Write(l.out, 4*i*l.node.Shape.Size(), bytesIn(row))
+		for i, row := range e.recording.steps[every].Embeddings {
+			e.recording.list.Write(l.out, 4*i*l.node.Shape.Size(), bytesIn(row))
 		}
 	}
 	for _, b := range l.freed {
-		if e.nans != nil {
-			e.list.Copy(b, 0, e.nans, 0, b.Size())
+		if e.recording.nans != nil {
+			e.recording.list.Copy(b, 0, e.recording.nans, 0, b.Size())
 		}
 	}
 	return nil
@@ -310,38 +310,31 @@ func (e *plan) record(l *lowered, c *cache) error {
 // dispatch records a dispatch of a node.
 func (e *plan) dispatch(n *graph.Node, d *dispatch, g gpu.Group, x, y, z int) {
 	if e.b.times != nil {
-		e.list.Stamp()
-		e.timed = append(e.timed, n.Op.String()+" "+d.pipe.name)
+		e.recording.list.Stamp()
+		e.recording.timed = append(e.recording.timed, n.Op.String()+" "+d.pipe.name)
 	}
-	e.list.Dispatch(d.pipe.Pipeline, g, x, y, z)
+	e.recording.list.Dispatch(d.pipe.Pipeline, g, x, y, z)
 }
 
-// held is the group of a dispatch with buffers of c, or of adapters.
+// held returns the group of a dispatch with buffers of c, or of adapters.
 func (e *plan) held(d *dispatch, c *cache) (gpu.Group, error) {
-	h, grown := e.stale[d], c.grown+e.b.adapters.grown
+	h, grown := e.recording.stale[d], c.grown+e.b.adapters.grown
 	if h.group != nil && h.c == c && h.grown == grown {
 		return h.group, nil
 	}
-	if d.kv != nil && c.stores[d.kv] == nil {
-		return nil, fmt.Errorf("the cache has no keys and values of layer %d", d.kv.Layer)
-	}
-	if d.state != nil && c.states[d.state] == nil {
-		return nil, fmt.Errorf("the cache has no state %s of layer %d", d.state.Name, d.state.Layer)
-	}
-	if h.group != nil {
-		e.b.free(h.group)
-	}
-	g, err := e.b.d.gpu.NewGroup(d.pipe.Pipeline, d.ranges(c)...)
+	g, err := e.b.group(d, c)
 	if err != nil {
 		return nil, err
 	}
-	e.b.made = append(e.b.made, g)
-	e.stale[d] = held{c, grown, g}
+	if h.group != nil {
+		e.b.memory.free(h.group)
+	}
+	e.recording.stale[d] = held{c, grown, g}
 	return g, nil
 }
 
-// checkEmbed wants the weight of an Embed node to be one that can be read.
-func (p *planner) checkEmbed(n *graph.Node) error {
+// readable returns an error if the weight of an Embed node cannot be read.
+func readable(n *graph.Node) error {
 	w := n.W[0]
 	row, err := w.Part(0, 1)
 	if err != nil {
@@ -384,9 +377,9 @@ func embeddings(to []byte, n *graph.Node, ids []int32, scale float32) error {
 }
 
 // poison makes the plan fill free memory with NaNs, where a test wants that.
-func (p *planner) poison() error {
-	if !p.e.b.poison {
-		return nil
+func (p *planner) poison() {
+	if !p.b.poison {
+		return
 	}
 	most := 0
 	for _, l := range p.e.nodes {
@@ -394,11 +387,5 @@ func (p *planner) poison() error {
 			most = max(most, l.out.Size())
 		}
 	}
-	all := make([]byte, most)
-	for i := range all {
-		all[i] = 0xff
-	}
-	b, err := p.e.b.buffer("poison", all)
-	p.e.nans = b
-	return err
+	p.e.recording.nans = must(p.b.memory.buffer("poison", bytes.Repeat([]byte{0xff}, most)))
 }

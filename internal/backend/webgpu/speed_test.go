@@ -60,32 +60,32 @@ func speedOfProducts(t *testing.T, d *Device) {
 	b := New(d, Options{})
 	defer b.Close()
 	r := rand.New(rand.NewPCG(1, 2))
-	x, err := b.empty("x", 4*512*8192)
+	x, err := b.memory.empty("x", 4*512*8192)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := b.empty("out", 4*512*8192)
+	out, err := b.memory.empty("out", 4*512*8192)
 	if err != nil {
 		t.Fatal(err)
 	}
 	limits := d.Adapter().Limits
-	counts, err := b.empty("step", 2*limits.Alignment)
+	counts, err := b.memory.empty("step", 2*limits.Alignment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.write(counts, 0, []byte{1, 0, 0, 0}); err != nil {
+	if err := b.memory.write(counts, 0, []byte{1, 0, 0, 0}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.write(counts, limits.Alignment, []byte{0, 2, 0, 0}); err != nil {
+	if err := b.memory.write(counts, limits.Alignment, []byte{0, 2, 0, 0}); err != nil {
 		t.Fatal(err)
 	}
-	a := &arena{b: b, align: limits.Alignment}
-	prepare := func(shader string, v any, params any, rows int, w gpu.Buffer, x3, y3, z3 int) launch {
+	a := &arena{memory: b.memory, align: limits.Alignment}
+	prepare := func(shader string, v any, numbers params, rows int, w gpu.Buffer, x3, y3, z3 int) launch {
 		p, err := d.pipe(shader, v)
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := p.pack(params)
+		data, err := p.pack(numbers)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func speedOfProducts(t *testing.T, d *Device) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.flush(); err != nil {
+		if err := b.memory.flush(); err != nil {
 			t.Fatal(err)
 		}
 		return launch{p.Pipeline, g, x3, y3, z3}
@@ -111,13 +111,13 @@ func speedOfProducts(t *testing.T, d *Device) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, _ := p.pack(mapParams{2048, 0, 1})
+		data, _ := p.pack(params{"size": 2048, "period": 0, "value": float32(1)})
 		at, _ := a.place(data)
 		g, err := d.gpu.NewGroup(p.Pipeline, at, gpu.Range{Buffer: counts, Size: 16}, gpu.Range{Buffer: out}, gpu.Range{Buffer: x})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.flush(); err != nil {
+		if err := b.memory.flush(); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("a small dispatch: %v", timed(t, d, []launch{{p.Pipeline, g, 32, 1, 1}}, 500))
@@ -138,7 +138,7 @@ func speedOfProducts(t *testing.T, d *Device) {
 			for _, v := range speedLinears(ws[0].layout) {
 				var list []launch
 				for _, w := range ws {
-					list = append(list, prepare("linear", v, linearParams{n, k, 0, n}, 1, w.shards[0].buffer, (n+v.Lanes*v.Per-1)/(v.Lanes*v.Per), 1, 1))
+					list = append(list, prepare("linear", v, params{"n": n, "k": k, "column": 0, "stride": n}, 1, w.shards[0].buffer, (n+v.Lanes*v.Per-1)/(v.Lanes*v.Per), 1, 1))
 				}
 				s := timed(t, d, list, 4)
 				t.Logf("%v %d x %d, a row, %d %d %d: %v, %.0f GB/s", dt, n, k, v.Lanes, v.Per, v.Unroll, s, size/s.Seconds()/1e9)
@@ -148,7 +148,7 @@ func speedOfProducts(t *testing.T, d *Device) {
 			}
 			for _, tl := range speedTiles {
 				v := productVariant{ws[0].layout, ending{Outs: 1}, tl}
-				l := prepare("product", v, linearParams{n, k, 0, n}, 512, ws[0].shards[0].buffer, (n+tl.BN-1)/tl.BN, (512+tl.BM-1)/tl.BM, 1)
+				l := prepare("product", v, params{"n": n, "k": k, "column": 0, "stride": n}, 512, ws[0].shards[0].buffer, (n+tl.BN-1)/tl.BN, (512+tl.BM-1)/tl.BM, 1)
 				s := timed(t, d, []launch{l}, 8)
 				t.Logf("%v %d x %d, 512 rows, tiles %v: %v, %.1f TFLOP/s", dt, n, k, tl, s, 2*512*float64(n)*float64(k)/s.Seconds()/1e12)
 			}

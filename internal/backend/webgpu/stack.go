@@ -65,72 +65,13 @@ func (b *Backend) stackable(s *stack, w *graph.Weight) bool {
 	for _, n := range s.nodes {
 		rows += n.W[0].Shape[0]
 	}
-	return rows*l.bytes(w.Shape.Last()) <= b.limit
+	return rows*l.bytes(w.Shape.Last()) <= b.memory.limit
 }
 
-// users are the nodes that read each node.
-func users(g *graph.Graph) map[*graph.Node][]*graph.Node {
-	of := map[*graph.Node][]*graph.Node{}
-	for _, n := range g.Nodes {
-		for _, in := range n.In {
-			of[in] = append(of[in], n)
-		}
+// columns counts the columns of a stack's results.
+func (s *stack) columns() (n int) {
+	for _, m := range s.nodes {
+		n += m.Shape.Size()
 	}
-	return of
-}
-
-// only is the node that alone reads n, if n need not be seen; else nil.
-func (p *planner) only(n *graph.Node) *graph.Node {
-	if u := p.users[n]; len(u) == 1 && (p.want == nil || !p.want(n)) {
-		return u[0]
-	}
-	return nil
-}
-
-// gated is the GLU that alone reads s's nodes, its gate and up; else nil.
-func (p *planner) gated(s *stack) *graph.Node {
-	if len(s.nodes) != 2 || !p.fuses("glu") {
-		return nil
-	}
-	u := p.only(s.nodes[0])
-	if u == nil || u != p.only(s.nodes[1]) || u.Op != graph.GLU || u.In[0] != s.nodes[0] || s.nodes[0].Shape.Size() != s.nodes[1].Shape.Size() {
-		return nil
-	}
-	return u
-}
-
-// gating is the GLU that alone reads n, its gate, and of whose other input everything is
-// known: what shows it, from which element on; else nil.
-func (p *planner) gating(n *graph.Node) (glu, shown *graph.Node, at int) {
-	u := p.only(n)
-	if u == nil || u.Op != graph.GLU || u.In[0] != n || u.In[1] == n || !p.fuses("gate") {
-		return nil, nil, 0
-	}
-	shown = u.In[1]
-	if v := shown; v.Op == graph.View && p.values[v] == nil && p.only(v) == u {
-		shown, at = v.In[0], v.Attr.(graph.ViewAttr).Offset
-	}
-	if p.values[shown] == nil || p.live.After[shown] != p.live.After[n] {
-		return nil, nil, 0
-	}
-	if u.In[1] != shown {
-		p.hidden[u.In[1]] = true
-	}
-	return u, shown, at
-}
-
-// added is the sum of n and an earlier value, if nothing else reads n; else nil.
-func (p *planner) added(n *graph.Node) (sum, other *graph.Node) {
-	u := p.only(n)
-	if u == nil || u.Op != graph.Add || len(u.In) != 2 {
-		return nil, nil
-	}
-	other = u.In[0]
-	if other == n {
-		other = u.In[1]
-	}
-	if other.ID > n.ID || p.values[other] == nil {
-		return nil, nil
-	}
-	return u, other
+	return n
 }

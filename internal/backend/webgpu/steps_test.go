@@ -144,7 +144,7 @@ func TestPause(t *testing.T) {
 	whole := r.run(tokens...)
 	for _, choose := range []bool{false, true} {
 		r.seq = r.pool.NewSequence()
-		e.whole.pace, e.part.pace = time.Hour, time.Hour
+		e.whole.recording.pace, e.part.recording.pace = time.Hour, time.Hour
 		var err error
 		if s := r.step(tokens); choose {
 			s.Outputs = s.Outputs[:1]
@@ -157,7 +157,7 @@ func TestPause(t *testing.T) {
 		}
 	}
 	r.seq = r.pool.NewSequence()
-	e.whole.pace = time.Hour
+	e.whole.recording.pace = time.Hour
 	e.whole.b.Meter()
 	if !same(whole, r.run(tokens...)) {
 		t.Error("other bits in several lists")

@@ -12,7 +12,6 @@
 package webgpu
 
 import (
-	"slices"
 	"time"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -38,40 +37,17 @@ type Options struct {
 	Matrices bool
 }
 
-// Fusions are what a dispatch may compute besides one node, by name.
-var Fusions = []string{
-	"stack", // products of one input
-	"glu",   // gate, up and their GLU
-	"gate",  // a product, and a GLU of it and a known value
-	"add",   // a product and a sum
-	"norm",  // a norm, a sum, a scale and the next norm
-	"fold",  // a norm and, in steps of one row, the products that read it
-	"turn",  // RoPE of queries and of keys, and StoreKV
-	"own",   // that and, in steps of one row, attention
-	"head",  // norms of heads, RoPE and StoreKV
-}
-
-// fuses reports whether a fusion is to be used.
-func (b *Backend) fuses(name string) bool { return !slices.Contains(b.o.NoFuse, name) }
-
-func (p *planner) fuses(name string) bool {
-	return p.e.b.fuses(name) && !(p.e.beside != nil && slices.Contains(apart, name))
-}
-
 // Backend runs graphs on a GPU.
 type Backend struct {
-	o     Options
-	d     *Device
-	limit int          // bytes of a buffer
-	unit  *matrixUnit  // nil where none is used
-	busy  backend.Turn // held while the GPU is used
+	o    Options
+	d    *Device
+	unit *matrixUnit  // nil where none is used
+	busy backend.Turn // held while the GPU is used
 
 	weights  map[weights]*weight    // of products
 	vectors  map[weights]gpu.Buffer // small ones, one after another
 	adapters adapters
-	made     []interface{ Release() }
-	waiting  gpu.List // writes before the next run
-	bytes    int      // of that
+	memory   *memory
 
 	meter *backend.Meter // nil until it is asked for
 
@@ -83,8 +59,8 @@ type Backend struct {
 // New makes a backend of d.
 func New(d *Device, o Options) *Backend {
 	l := d.Adapter().Limits
-	b := &Backend{o: o, d: d, busy: backend.NewTurn(), limit: min(l.Binding, l.Buffer), weights: map[weights]*weight{}, vectors: map[weights]gpu.Buffer{},
-		adapters: adapters{pairs: map[*graph.Weight]*pairs{}}}
+	b := &Backend{o: o, d: d, busy: backend.NewTurn(), memory: &memory{gpu: d.gpu, limit: min(l.Binding, l.Buffer)},
+		weights: map[weights]*weight{}, vectors: map[weights]gpu.Buffer{}, adapters: adapters{pairs: map[*graph.Weight]*pairs{}}}
 	if o.Matrices {
 		b.unit = unitOf(d.Adapter().Matrices)
 	}
@@ -105,27 +81,9 @@ func (b *Backend) Rows() int {
 func (b *Backend) Close() error {
 	b.busy.Lock()
 	defer b.busy.Unlock()
-	for _, x := range b.made {
-		x.Release()
-	}
-	b.made = nil
+	b.memory.close()
 	if b.o.Own {
 		return b.d.Close()
 	}
 	return nil
-}
-
-// release frees some buffers before Close does; nil ones are none.
-func (b *Backend) release(buffers ...gpu.Buffer) {
-	for _, x := range buffers {
-		if x != nil {
-			b.free(x)
-		}
-	}
-}
-
-// free frees buffers and pipelines, before Close does.
-func (b *Backend) free(x interface{ Release() }) {
-	x.Release()
-	b.made = slices.DeleteFunc(b.made, func(m interface{ Release() }) bool { return m == x })
 }

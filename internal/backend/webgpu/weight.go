@@ -50,7 +50,7 @@ var bits = map[tensor.DType][2]int{tensor.Q4_0: {4, 0}, tensor.Q4_1: {4, 0}, ten
 	tensor.Q2_K: {2, 0}, tensor.Q3_K: {2, 1}, tensor.Q4_K: {4, 0}, tensor.Q5_K: {4, 1}, tensor.Q6_K: {4, 2},
 	tensor.IQ4_NL: {4, 0}, tensor.IQ4_XS: {4, 0}, tensor.MXFP4: {4, 0}}
 
-// layoutOf is the layout of weights of type d with rows of k.
+// layoutOf returns the layout of weights of type d with rows of k.
 func layoutOf(d tensor.DType, k int) (layout, error) {
 	l := layout{Odd: k%4 != 0, Quads: 4}
 	switch d {
@@ -321,10 +321,10 @@ func (b *Backend) upload(ws ...*graph.Weight) (*weight, error) {
 		count, unit = w.Shape[0], (out.rows*row+15)&^15
 		out.each = unit / 4
 	}
-	if unit == 0 || unit > b.limit {
-		return nil, fmt.Errorf("weight %s: %d bytes do not fit a binding, which has at most %d", w.Name, unit, b.limit)
+	if unit == 0 || unit > b.memory.limit {
+		return nil, fmt.Errorf("weight %s: %d bytes do not fit a binding, which has at most %d", w.Name, unit, b.memory.limit)
 	}
-	most := b.limit / unit
+	most := b.memory.limit / unit
 	if len(w.Shape) == 2 && most >= 32 {
 		most &^= 31
 	}
@@ -341,7 +341,7 @@ func (b *Backend) upload(ws ...*graph.Weight) (*weight, error) {
 		if err != nil {
 			return nil, err
 		}
-		buffer, err := b.buffer(w.Name, words)
+		buffer, err := b.memory.buffer(w.Name, words)
 		if err != nil {
 			return nil, err
 		}
@@ -370,64 +370,6 @@ func fillRows(ws []*graph.Weight, l layout, first, n int, words []byte, top *pea
 	return nil
 }
 
-// piece is how much is brought to the GPU at once.
-const piece = 16 << 20
-
-// buffer is a new buffer that holds data, after the next flush. data must not change.
-func (b *Backend) buffer(name string, data []byte) (gpu.Buffer, error) {
-	buffer, err := b.empty(name, len(data))
-	for at := 0; at < len(data) && err == nil; at += piece {
-		err = b.write(buffer, at, data[at:min(at+piece, len(data))])
-	}
-	return buffer, err
-}
-
-// write writes data to a buffer, at the next flush, or now if much waits for that.
-func (b *Backend) write(to gpu.Buffer, at int, data []byte) error {
-	b.waiting.Write(to, at, data)
-	if b.bytes += len(data); b.bytes < piece {
-		return nil
-	}
-	return b.flush()
-}
-
-// flush brings what waits to the GPU.
-func (b *Backend) flush() error {
-	err := b.d.gpu.Run(&b.waiting)
-	b.waiting, b.bytes = gpu.List{}, 0
-	return err
-}
-
-// empty is a new buffer of at least size bytes, which are 0. Close releases it.
-func (b *Backend) empty(name string, size int) (gpu.Buffer, error) {
-	if size > b.limit {
-		return nil, fmt.Errorf("%s: %d bytes do not fit a binding, which has at most %d", name, size, b.limit)
-	}
-	buffer, err := b.d.gpu.NewBuffer(name, max(4, (size+3)&^3))
-	if err != nil {
-		return nil, err
-	}
-	b.made = append(b.made, buffer)
-	return buffer, nil
-}
-
-// enlarged is a new buffer of at least size bytes that begins with so many of old's, which is released; old may be nil.
-// An error leaves old as it is.
-func (b *Backend) enlarged(name string, old gpu.Buffer, had, size int) (gpu.Buffer, error) {
-	made, err := b.empty(name, size)
-	if err != nil || old == nil {
-		return made, err
-	}
-	var l gpu.List
-	l.Copy(made, 0, old, 0, had)
-	if err := b.d.gpu.Run(&l); err != nil {
-		b.release(made)
-		return nil, err
-	}
-	b.release(old)
-	return made, nil
-}
-
 // vector is small weights as float32, one after another.
 func (b *Backend) vector(key weights) (gpu.Buffer, error) {
 	if v := b.vectors[key]; v != nil {
@@ -442,7 +384,7 @@ func (b *Backend) vector(key weights) (gpu.Buffer, error) {
 		all = append(all, f...)
 	}
 	all = append(all, make([]float32, -len(all)&3)...) // read four at a time
-	v, err := b.buffer(key[0].Name, bytesOf(all))
+	v, err := b.memory.buffer(key[0].Name, bytesOf(all))
 	if err == nil {
 		b.vectors[key] = v
 	}

@@ -1,0 +1,282 @@
+package webgpu
+
+import (
+	"slices"
+
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// Fusions are what a dispatch may compute besides one node, by name.
+var Fusions = []string{
+	"stack", // products of one input
+	"glu",   // gate, up and their GLU
+	"gate",  // a product, and a GLU of it and a known value
+	"add",   // a product and a sum
+	"norm",  // a norm, a sum, a scale and the next norm
+	"fold",  // a norm and, in steps of one row, the products that read it
+	"turn",  // RoPE of queries and of keys, and StoreKV
+	"own",   // that and, in steps of one row, attention
+	"head",  // norms of heads, RoPE and StoreKV
+}
+
+// fuses reports whether a fusion is to be used.
+func (b *Backend) fuses(name string) bool { return !slices.Contains(b.o.NoFuse, name) }
+
+// fusions finds the nodes of a graph that one dispatch computes, and remembers what it has decided.
+type fusions struct {
+	b       *Backend
+	adapted bool // adapters are added to products
+	live    *graph.Live
+	values  map[*graph.Node]gpu.Buffer // of the nodes that are lowered
+	stacks  map[*graph.Node]*stack
+	users   map[*graph.Node][]*graph.Node
+	want    func(*graph.Node) bool
+
+	turned  map[*graph.Node]*graph.Node // RoPE nodes, and norms, that a StoreKV does
+	queries map[*graph.Node]*graph.Node // norms of heads of queries that an Attention computes, in steps of one row
+	stores  map[*graph.Node]*graph.Node // by an Attention and by itself: a StoreKV that the Attention does, in steps of one row
+	folded  map[*graph.Node]*normChain  // rows that products compute
+	hidden  map[*graph.Node]bool        // nodes that their readers look through
+}
+
+// fuses reports whether a fusion is to be used in this plan.
+func (f *fusions) fuses(name string) bool {
+	return f.b.fuses(name) && !(f.adapted && slices.Contains(apart, name))
+}
+
+// extent returns which rows n's value has.
+func (f *fusions) extent(n *graph.Node) extent {
+	if f.live.After[n] {
+		return wanted
+	}
+	return every
+}
+
+// users returns the nodes that read each node.
+func users(g *graph.Graph) map[*graph.Node][]*graph.Node {
+	of := map[*graph.Node][]*graph.Node{}
+	for _, n := range g.Nodes {
+		for _, in := range n.In {
+			of[in] = append(of[in], n)
+		}
+	}
+	return of
+}
+
+// only returns the node that alone reads n, if n need not be seen; else nil.
+func (f *fusions) only(n *graph.Node) *graph.Node {
+	if u := f.users[n]; len(u) == 1 && (f.want == nil || !f.want(n)) {
+		return u[0]
+	}
+	return nil
+}
+
+// gated returns the GLU that alone reads s's nodes, its gate and up; else nil.
+func (f *fusions) gated(s *stack) *graph.Node {
+	if len(s.nodes) != 2 || !f.fuses("glu") {
+		return nil
+	}
+	u := f.only(s.nodes[0])
+	if u == nil || u != f.only(s.nodes[1]) || u.Op != graph.GLU || u.In[0] != s.nodes[0] ||
+		s.nodes[0].Shape.Size() != s.nodes[1].Shape.Size() {
+		return nil
+	}
+	return u
+}
+
+// gating returns the GLU that alone reads n, its gate, and of whose other input everything is
+// known: the node that shows this input, from which element on; else nil.
+func (f *fusions) gating(n *graph.Node) (glu, shown *graph.Node, at int) {
+	u := f.only(n)
+	if u == nil || u.Op != graph.GLU || u.In[0] != n || u.In[1] == n || !f.fuses("gate") {
+		return nil, nil, 0
+	}
+	shown = u.In[1]
+	if v := shown; v.Op == graph.View && f.values[v] == nil && f.only(v) == u {
+		shown, at = v.In[0], v.Attr.(graph.ViewAttr).Offset
+	}
+	if f.values[shown] == nil || f.live.After[shown] != f.live.After[n] {
+		return nil, nil, 0
+	}
+	if u.In[1] != shown {
+		f.hidden[u.In[1]] = true
+	}
+	return u, shown, at
+}
+
+// added returns the sum of n and an earlier value, if nothing else reads n; else nil.
+func (f *fusions) added(n *graph.Node) (sum, other *graph.Node) {
+	u := f.only(n)
+	if u == nil || u.Op != graph.Add || len(u.In) != 2 {
+		return nil, nil
+	}
+	other = u.In[0]
+	if other == n {
+		other = u.In[1]
+	}
+	if other.ID > n.ID || f.values[other] == nil {
+		return nil, nil
+	}
+	return u, other
+}
+
+// pair finds the RoPE nodes of g that are done by the StoreKV behind them.
+func (f *fusions) pair(g *graph.Graph) {
+	for _, s := range g.Nodes {
+		if s.Op != graph.StoreKV || !even(s.Attr.(*graph.KV)) || f.headed(s) {
+			continue
+		}
+		k := s.In[0]
+		if !f.fuses("turn") || k.Op != graph.RoPE || f.only(k) != s || len(k.Attr.(graph.RoPEAttr).Freqs) == 0 || f.turnedHead(k.In[0]) == k {
+			continue
+		}
+		i := slices.IndexFunc(g.Nodes[s.ID:], func(a *graph.Node) bool {
+			return a.Op == graph.Attention && a.Attr.(graph.AttentionAttr).KV == s.Attr.(*graph.KV)
+		})
+		if i < 0 {
+			continue
+		}
+		a := g.Nodes[s.ID+i]
+		if q := a.In[0]; q.Op == graph.RoPE && q.ID < s.ID && f.extent(q) == f.extent(s) && f.only(q) == a && sameTurns(q, k) &&
+			q.In[0] != k.In[0] && f.turnedHead(q.In[0]) != q {
+			f.turned[q], f.turned[k] = s, s
+			f.own(a, s)
+		}
+	}
+	for _, n := range g.Nodes {
+		if s := f.turned[n]; s != nil {
+			f.live.Keep(n, s)
+		}
+	}
+}
+
+// own notes that in steps of one row the Attention a does what the StoreKV s does, RoPE
+// included, if it can: it reads the row's own key and value where they come from.
+func (f *fusions) own(a, s *graph.Node) {
+	if !f.fuses("own") || !plain(a) || f.b.o.Software || s.Attr.(*graph.KV).Dim%8 != 0 || f.extent(a) != f.extent(s) {
+		return
+	}
+	f.stores[a], f.stores[s] = s, s
+	for _, n := range []*graph.Node{a.In[0], s.In[0], s} {
+		f.live.Keep(n, a)
+	}
+}
+
+// turning returns the RoPE of the queries that read what the StoreKV n stores, if it can be
+// done together with that of the keys; else nil.
+func (f *fusions) turning(n *graph.Node) *graph.Node {
+	for q, s := range f.turned {
+		if s == n && q != n.In[0] {
+			return q
+		}
+	}
+	return nil
+}
+
+// turnedHead returns the RoPE node that alone reads the norm n of heads; else nil.
+func (f *fusions) turnedHead(n *graph.Node) *graph.Node {
+	if u := f.only(n); n.Op == graph.RMSNorm && f.fuses("head") && u != nil && u.Op == graph.RoPE &&
+		len(u.Attr.(graph.RoPEAttr).Freqs) > 0 && halves(u.Attr.(graph.RoPEAttr)) && u.Shape.Last() == n.Shape.Last() {
+		return u
+	}
+	return nil
+}
+
+// headed notes the nodes that the StoreKV s computes by head.wgsl: the norm and the RoPE of
+// its keys, and the norm of its values, if there is one. It reports whether there are any.
+func (f *fusions) headed(s *graph.Node) bool {
+	kv, k, v := s.Attr.(*graph.KV), s.In[0], s.In[1]
+	if k.Op != graph.RoPE || f.only(k) != s || kv.Dim%2 != 0 {
+		return false
+	}
+	n := k.In[0]
+	if f.turnedHead(n) != k {
+		return false
+	}
+	f.turned[n], f.turned[k] = s, s
+	if v.Op == graph.RMSNorm && len(v.W) == 0 && v.Shape.Last() == kv.Dim && f.only(v) == s {
+		f.turned[v] = s
+	}
+	return true
+}
+
+// chain returns the norm n and what follows it.
+func (f *fusions) chain(n *graph.Node) *normChain {
+	attr := n.Attr.(graph.NormAttr)
+	c := &normChain{chainVariant: chainVariant{order: orderOf(n.Shape.Last()), Weight: len(n.W) > 0}, nodes: []*graph.Node{n}, x: n.In[0], sum: n}
+	c.params = params{"zero": 0, "eps": attr.Eps, "offset": attr.Offset, "next_eps": float32(0), "next_offset": float32(0)}
+	list := slices.Clone(n.W)
+	var scale *graph.Weight
+	if sum, other := f.added(n); sum != nil && f.fuses("norm") {
+		c.Add, c.sum, c.other, c.nodes = true, sum, other, append(c.nodes, sum)
+		if m := f.only(sum); m != nil && m.Op == graph.Mul && len(m.W) == 1 && m.W[0].Shape.Size() == 1 {
+			f.hidden[sum] = true
+			c.Scale, c.sum, c.nodes, scale = true, m, append(c.nodes, m), m.W[0]
+		}
+		i := slices.IndexFunc(f.users[c.sum], func(u *graph.Node) bool { // the next norm with a weight, of such vectors
+			return u.Op == graph.RMSNorm && len(u.W) > 0 && u.Shape.Last() == n.Shape.Last() && u.Shape.Size() == n.Shape.Size()
+		})
+		if i >= 0 {
+			next := f.users[c.sum][i]
+			c.Next, c.next, c.nodes, list = true, next, append(c.nodes, next), append(list, next.W[0])
+			c.params["next_eps"], c.params["next_offset"] = next.Attr.(graph.NormAttr).Eps, next.Attr.(graph.NormAttr).Offset
+		}
+	}
+	if scale != nil {
+		list = append(list, scale)
+	}
+	copy(c.weights[:], list)
+	return c
+}
+
+// foldMost are the elements of a row that fit a workgroup's memory beside its sums, and
+// foldColumns how many columns of a product at most are worth it; foldAdded with a sum.
+const foldMost, foldColumns, foldAdded = 3072, 1 << 15, 1 << 13
+
+// fold reports whether for steps of one row the products behind c compute it: each workgroup
+// the whole row, which takes less than a dispatch. Where c has a sum, which something else
+// also reads, one product does that, and writes it.
+func (f *fusions) fold(c *normChain) bool {
+	row := c.row()
+	if !f.fuses("fold") || f.b.o.Software || !c.Weight || row.Shape.Size() != c.Size() || c.Size()%32 != 0 || c.Size() < 1024 ||
+		c.Size() > foldMost || f.want != nil && slices.ContainsFunc(c.nodes, f.want) {
+		return false
+	}
+	readers := f.users[row]
+	if c.Add && !c.Next && len(readers) > 0 && readers[0].Op == graph.Linear {
+		readers = f.stacks[readers[0]].nodes // the first; later ones find the sum
+	}
+	last, most := row, foldColumns
+	if c.Add {
+		most = foldAdded
+	}
+	for _, u := range readers {
+		if u.Op != graph.Linear || f.stacks[u].columns() > most {
+			return false
+		}
+		last = u
+	}
+	if last == row || c.Add && !f.alone(readers[0], c) {
+		return false
+	}
+	if f.folded[row] = c; c.Add {
+		c.by = f.stacks[readers[0]]
+	}
+	for _, n := range c.nodes {
+		f.live.Keep(n, last)
+	}
+	return true
+}
+
+// alone reports whether the dispatch of n's product is the only one that reads the row of c,
+// and follows at once: what reads the sum may be computed with an earlier node, but not before
+// the sum is there.
+func (f *fusions) alone(n *graph.Node, c *normChain) bool {
+	s := f.stacks[n]
+	other := func(u *graph.Node) bool { return !slices.Contains(s.nodes, u) }
+	if c.Next && (c.next.ID != c.sum.ID+1 || slices.ContainsFunc(f.users[c.next], other)) {
+		return false
+	}
+	return s.nodes[0] == n && n.ID == c.row().ID+1 && len(f.b.weights[s.key].shards) == 1
+}

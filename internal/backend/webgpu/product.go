@@ -1,0 +1,232 @@
+package webgpu
+
+import (
+	"slices"
+
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// ending is what a product reads besides a row and a weight, and does with its results.
+type ending struct {
+	Outs  int          // results whose rows lie as one weight
+	GLU   string       // of pairs of results, an expression of a and b
+	Gate  string       // of a result and something else
+	Add   bool         // something is added
+	Chain chainVariant // steps computed of the row first, if there are any
+
+	Experts bool // each row has a matrix of its own choice
+	Biased  bool // and a bias
+	Scaled  bool // and the choice's weight multiplies what it reads: the product, which is the same
+}
+
+// Last is the number of the binding of the chain's weights.
+func (e ending) Last() int {
+	if e.Add || e.Gate != "" {
+		return 6
+	}
+	return 4 + e.Outs
+}
+
+// linearVariant is a form of linear.wgsl.
+type linearVariant struct {
+	layout
+	ending
+	Lanes  int // invocations side by side
+	Per    int // rows of the weight, and
+	Rows   int // of activations, of an invocation
+	Unroll int // units that are read before they are used
+}
+
+// unit is the parameters of a piece of it: which of the units read together.
+type unit struct {
+	linearVariant
+	E int
+}
+
+// lanes and unroll are the form of linear.wgsl.
+const (
+	lanes  = 8
+	unroll = 2
+)
+
+// tile is what a workgroup of product.wgsl computes, and an invocation of it.
+type tile struct {
+	BM, BN, TM, TN int
+	Q              int // quads of a row that are in the workgroup's memory
+}
+
+// TX returns how many invocations share a tile's row.
+func (t tile) TX() int { return t.BN / t.TN }
+
+// TY returns how many share a column.
+func (t tile) TY() int { return t.BM / t.TM }
+
+// Threads returns the invocations.
+func (t tile) Threads() int { return t.TX() * t.TY() }
+
+// productVariant is a form of product.wgsl.
+type productVariant struct {
+	layout
+	ending
+	tile
+}
+
+// aloneVariant is a form of alone.wgsl.
+type aloneVariant struct {
+	layout
+	ending
+	Per int // rows of the weight of an invocation
+}
+
+// Columns is how many results an invocation has.
+func (v aloneVariant) Columns() int {
+	if v.GLU != "" {
+		return v.Per / 2
+	}
+	return v.Per
+}
+
+// Cols is how many results of a row an invocation has.
+func (v productVariant) Cols() int {
+	if v.GLU != "" {
+		return v.TN / 2
+	}
+	return v.TN
+}
+
+// few is how many rows linear.wgsl takes at once where there are several, and many from
+// how many on product.wgsl computes a step's.
+const (
+	few  = 4
+	many = 16
+)
+
+// tiles is the form of a product's tiles.
+var tiles = tile{BM: 64, BN: 64, TM: 8, TN: 4, Q: 8}
+
+// product is a product to lower: of one weight, or of a stack's as one.
+type product struct {
+	p       *planner
+	l       *lowered
+	w       *weight
+	end     ending
+	params  params
+	columns int // results of a row
+	shard   shard
+	out, x  gpu.Buffer
+	more    []binding // what end reads
+}
+
+// lowerLinear lowers the products of a stack, at its first node, and its adapters.
+func lowerLinear(p *planner, l *lowered) {
+	s := p.f.stacks[l.node]
+	if s.nodes[0] != l.node {
+		return // the first one's dispatch computes it
+	}
+	w := p.b.weights[s.key]
+	x := product{p: p, l: l, w: w, end: ending{Outs: len(s.nodes)}, columns: w.rows, shard: w.shards[0], x: p.values[l.node.In[0]]}
+	if glu := p.f.gated(s); glu != nil {
+		x.out, x.columns, x.end = p.value(glu), w.rows/2, ending{Outs: 1, GLU: gated(glu.Attr.(graph.ActAttr))}
+		x.params = params{"n": w.rows, "k": w.k, "column": 0, "stride": w.rows / 2}
+		x.lower()
+	} else if len(s.nodes) == 1 {
+		x.single()
+	} else {
+		x.out = p.value(s.nodes[0])
+		begins, rows := [2]int{w.rows, w.rows}, s.nodes[0].Shape.Size() // of the second and the third
+		for i, m := range s.nodes[1:] {
+			x.more, begins[i], rows = append(x.more, p.value(m)), rows, rows+m.Shape.Size()
+		}
+		x.params = params{"n": w.rows, "k": w.k, "second": begins[0], "third": begins[1]}
+		x.lower()
+	}
+	p.adapt(l, s)
+}
+
+// single lowers a product that is alone: of each shard of its weight, and with the sum
+// that it goes into, if that can be.
+func (x product) single() {
+	p, to := x.p, x.l.node
+	x.end = ending{Outs: 1}
+	glu, shown, at := p.f.gating(to)
+	if glu != nil {
+		x.end.Gate, to, x.more = gated(glu.Attr.(graph.ActAttr)), glu, []binding{p.values[shown]}
+	} else if sum, other := p.f.added(to); sum != nil && p.f.fuses("add") {
+		x.end.Add, to, x.more = true, sum, []binding{p.values[other]}
+	}
+	x.out = p.value(to)
+	for _, s := range x.w.shards {
+		x.shard, x.columns = s, s.n
+		x.params = params{"n": s.n, "k": x.w.k, "column": s.first, "stride": x.w.rows}
+		if glu != nil {
+			x.params["pitch"], x.params["begin"] = shown.Shape.Size(), at+s.first
+		}
+		x.lower()
+	}
+}
+
+// lower adds the dispatches for one row, a few and many.
+func (x product) lower() {
+	if x.p.b.o.Software {
+		v := aloneVariant{x.w.layout, x.end, 4}
+		x.add("alone", v, x.params, func(rows int) (int, int, int) {
+			return (x.columns + 64*v.Columns() - 1) / (64 * v.Columns()), rows, 1
+		}, x.x)
+		return
+	}
+	most := x.p.most(x.l.node)
+	x.rows(1)
+	if most > 1 {
+		x.rows(few)
+	}
+	if most < many || x.matrix() {
+		return
+	}
+	x.add("product", productVariant{layout: x.w.layout, ending: x.end, tile: tiles}, x.params, x.tiled(tiles.BM, tiles.BN), x.x).from = many
+}
+
+// add adds a dispatch of a row of from.
+func (x product) add(shader string, v any, numbers params, g grid, from gpu.Buffer) *dispatch {
+	return x.p.add(x.l, shader, v, numbers, g, append([]binding{x.out, from, x.shard.buffer}, x.more...)...)
+}
+
+// tiled returns the grid of tiles of so many rows and columns.
+func (x product) tiled(rows, width int) grid {
+	if x.end.GLU != "" {
+		width /= 2
+	}
+	return func(n int) (int, int, int) { return (x.columns + width - 1) / width, (n + rows - 1) / rows, 1 }
+}
+
+// rows adds the dispatch for steps of one row, or of a few, of which it takes so many at
+// once.
+func (x product) rows(rows int) {
+	v := linearVariant{layout: x.w.layout, ending: x.end, Lanes: lanes, Per: 1, Rows: rows, Unroll: unroll}
+	if x.w.k >= 128*32 && rows == 1 {
+		v.Unroll = 2 * unroll // runs are as long
+	}
+	if x.end.GLU != "" || x.columns >= 4096 {
+		v.Per = 2
+	}
+	groups := (x.columns + lanes - 1) / lanes
+	if x.end.GLU == "" {
+		groups = (groups + v.Per - 1) / v.Per
+	}
+	grid := func(step int) (x, y, z int) {
+		x, y, _ = flat(groups)
+		return x, y, (step + rows - 1) / rows
+	}
+	numbers, from := x.params, x.x
+	if c := x.p.f.folded[x.l.node.In[0]]; rows == 1 && c != nil && (c.by == nil || c.by == x.p.f.stacks[x.l.node]) {
+		v.Chain, numbers, from = c.chainVariant, numbers.with(c.params), x.p.values[c.x] // the row is computed of what c reads
+		x.more = append(slices.Clone(x.more), x.p.chained(c)...)
+		if c.Add {
+			x.more = append(x.more, x.p.values[c.sum])
+		}
+	}
+	d := x.add("linear", v, numbers, grid, from)
+	if d.from, d.below = 1, 2; rows > 1 {
+		d.from, d.below = 2, many
+	}
+}
