@@ -23,21 +23,15 @@ func (anthropic) problem(p *problem) any {
 
 func (a anthropic) broken(p *problem) (string, any) { return "error", a.problem(p) }
 
-// messages is POST /v1/messages.
-func (x *exchange) messages() *problem {
-	r, p := x.messageRequest(true)
-	if p != nil {
-		return p
-	}
+// answerMessages answers POST /v1/messages.
+func answerMessages(x *exchange) any {
+	r := readMessages(x, true)
 	r.id = newID("msg_")
 	var l blocks
 	if r.stream {
-		return x.streamMessages(r, &l)
+		return streamMessages(x, r, &l)
 	}
-	u, p := x.s.answer(x.ctx, r, l.add)
-	if p != nil {
-		return p
-	}
+	u := r.answer(l.add)
 	content := []any{}
 	for _, b := range l.all {
 		content = append(content, r.anthropicBlock(b, false))
@@ -45,17 +39,14 @@ func (x *exchange) messages() *problem {
 	m := r.anthropicMessage(usage{})
 	m["content"], m["stop_reason"], m["stop_sequence"] = content, anthropicEnd(&l), orNull(l.stopped)
 	m["usage"] = u.anthropic()
-	return x.reply(m)
+	return m
 }
 
-// countTokens is POST /v1/messages/count_tokens.
-func (x *exchange) countTokens() *problem {
+// countMessages answers POST /v1/messages/count_tokens.
+func countMessages(x *exchange) any {
 	x.placed = true
-	r, p := x.messageRequest(false)
-	if p != nil {
-		return p
-	}
-	return x.reply(map[string]int{"input_tokens": len(r.prompts[0])})
+	r := readMessages(x, false)
+	return map[string]int{"input_tokens": len(r.prompts[0])}
 }
 
 func (r *request) anthropicMessage(u usage) map[string]any {
@@ -107,7 +98,7 @@ func anthropicEnd(l *blocks) string {
 	return "end_turn"
 }
 
-func (x *exchange) streamMessages(r *request, l *blocks) *problem {
+func streamMessages(x *exchange, r *request, l *blocks) any {
 	s := x.open(false)
 	send := func(kind string, more map[string]any) {
 		more["type"] = kind
@@ -131,16 +122,13 @@ func (x *exchange) streamMessages(r *request, l *blocks) *problem {
 		send("content_block_delta", map[string]any{"index": i, "delta": delta})
 	}
 	l.closed = func(i int, _ *block) { send("content_block_stop", map[string]any{"index": i}) }
-	u, p := x.s.answer(x.ctx, r, func(e event) {
+	u := r.answer(func(e event) {
 		if !started {
 			started = true
 			send("message_start", map[string]any{"message": r.anthropicMessage(usage{prompt: len(r.prompts[0]), cached: e.cached})})
 		}
 		l.add(e)
 	})
-	if p != nil {
-		return p
-	}
 	last := map[string]any{"delta": map[string]any{"stop_reason": anthropicEnd(l), "stop_sequence": orNull(l.stopped)}, "usage": u.anthropic()}
 	if r.edits {
 		last["context_management"] = noEdits

@@ -24,14 +24,11 @@ func (o modelObject) anthropic() anthropicModel {
 	return anthropicModel{Type: "model", ID: o.ID, Name: o.ID, Created: time.Unix(o.Created, 0).UTC().Format(time.RFC3339), MaxInput: o.MaxModelLen, MaxAll: o.MaxModelLen}
 }
 
-// anthropicModels answers a page of models: limit of them, behind after_id or before before_id.
-func (x *exchange) anthropicModels(all []modelObject) *problem {
-	first, end, p := modelPage(x.r.URL.Query(), len(all), func(id string) int {
+// pageModels answers a page of models: limit of them, behind after_id or before before_id.
+func pageModels(x *exchange, all []modelObject) any {
+	first, end := modelPage(x.r.URL.Query(), len(all), func(id string) int {
 		return slices.IndexFunc(all, func(o modelObject) bool { return o.ID == id })
 	})
-	if p != nil {
-		return p
-	}
 	list := []anthropicModel{}
 	for _, o := range all[first:end] {
 		list = append(list, o.anthropic())
@@ -44,31 +41,31 @@ func (x *exchange) anthropicModels(all []modelObject) *problem {
 	if len(list) > 0 {
 		answer["first_id"], answer["last_id"] = list[0].ID, list[len(list)-1].ID
 	}
-	return x.reply(answer)
+	return answer
 }
 
 // modelPage returns where the page of a query begins and ends in a list of n, in which find finds an id.
-func modelPage(q url.Values, n int, find func(id string) int) (first, end int, p *problem) {
+func modelPage(q url.Values, n int, find func(id string) int) (first, end int) {
 	const usual, most = 20, 1000
 	limit := usual
 	if text := q.Get("limit"); text != "" {
 		var err error
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > most {
-			return 0, 0, bad("limit", "limit: %.32q, want a number from 1 to %d", text, most)
+			throw(bad("limit", "limit: %.32q, want a number from 1 to %d", text, most))
 		}
 	}
 	after, before := q.Get("after_id"), q.Get("before_id")
 	if after != "" && before != "" {
-		return 0, 0, bad("before_id", "before_id: it and after_id exclude each other")
+		throw(bad("before_id", "before_id: it and after_id exclude each other"))
 	}
 	at := find(after + before)
 	switch {
 	case after+before != "" && at < 0:
-		return 0, 0, bad("after_id", "There is no model %.64q: give the last_id or first_id of a page", after+before)
+		throw(bad("after_id", "There is no model %.64q: give the last_id or first_id of a page", after+before))
 	case before != "":
-		return max(0, at-limit), at, nil
+		return max(0, at-limit), at
 	case after != "":
 		first = at + 1
 	}
-	return first, min(first+limit, n), nil
+	return first, min(first+limit, n)
 }

@@ -11,12 +11,9 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// messageRequest reads a request; only one that is to be answered needs max_tokens.
-func (x *exchange) messageRequest(answer bool) (*request, *problem) {
-	f, m, p := x.asked(x.named)
-	if p != nil {
-		return nil, p
-	}
+// readMessages reads a request; only one that is to be answered needs max_tokens.
+func readMessages(x *exchange, answer bool) *request {
+	f, m := x.asked(x.named)
 	r := x.newRequest(m)
 	if answer && !f.has("max_tokens") {
 		f.reject(bad("max_tokens", "max_tokens: Field required"))
@@ -43,10 +40,9 @@ func (x *exchange) messageRequest(answer bool) (*request, *problem) {
 	r.anthropicOutput(f, &c)
 	thinks := r.anthropicThinking(f, &c)
 	r.prefill(f, &c, thinks)
-	if f.done(); *f.err != nil {
-		return nil, *f.err
-	}
-	return r, r.converseWithin(x.ctx, &c)
+	f.end()
+	throw(r.converseWithin(x.ctx, &c))
+	return r
 }
 
 // prefill finds the beginning of an answer: a last message of the assistant, which the answer goes on with. An empty one begins nothing.

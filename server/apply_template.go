@@ -2,20 +2,15 @@ package server
 
 import "github.com/karat-run/karat"
 
-// applyTemplate is POST /apply-template: the prompt that the chat template makes of a conversation.
-func (x *exchange) applyTemplate() *problem {
+// applyTemplate answers POST /apply-template: the prompt that the chat template makes of a conversation.
+func applyTemplate(x *exchange) any {
 	x.placed = true
-	f, m, p := x.asked(x.only)
-	if p != nil {
-		return p
-	}
+	f, m := x.asked(x.only)
 	c := conversation{messages: messages(f), args: templateArgs(f)}
 	c.ending(f)
 	m.reason(f, effort, &c)
 	chatTools(f, &c, "function", "custom")
-	if f.done(); *f.err != nil {
-		return *f.err
-	}
+	f.end()
 	text := ""
 	err := x.namedAsFits(&c, "messages", func() (err error) {
 		text, err = m.model.Render(x.ctx, c.messages, karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args, NoGenerationPrompt: c.bare, Continue: c.goesOn})

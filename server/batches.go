@@ -121,12 +121,9 @@ func (b *batch) object() map[string]any {
 // batchEndpoints are the routes that a batch may ask.
 var batchEndpoints = []string{"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"}
 
-// createBatch is POST /v1/batches.
-func (x *exchange) createBatch() *problem {
-	f, p := x.body()
-	if p != nil {
-		return p
-	}
+// createBatch answers POST /v1/batches.
+func createBatch(x *exchange) any {
+	f := x.body()
 	b := &batch{ID: newID("batch_"), Input: f.needText("input_file_id"), Endpoint: f.needText("endpoint"), Window: f.needText("completion_window"), Status: batchValidating,
 		Outputs: [2]string{newID("file-"), newID("file-")}, Times: map[string]int64{batchValidating: x.s.now().Unix()}, owner: x.who.name}
 	b.Metadata = metadata(f)
@@ -144,16 +141,14 @@ func (x *exchange) createBatch() *problem {
 		return forbidden(x.who.key, b.Endpoint)
 	}
 	things := b.weight() + int64(len(b.Outputs))
-	if p := x.s.store.reserve(b.owner, things, 0, x.s.now()); p != nil {
-		return p
-	}
+	throw(x.s.store.reserve(b.owner, things, 0, x.s.now()))
 	o, p := x.s.store.accept(b, x.who.key)
 	if p != nil {
 		x.s.store.release(b.owner, things, 0)
 		return p
 	}
 	x.s.startBatches()
-	return x.reply(o)
+	return o
 }
 
 func noInput(b *batch) *problem {
@@ -184,12 +179,9 @@ func (t *store) accept(b *batch, key *keyUse) (o map[string]any, p *problem) {
 	return b.object(), nil
 }
 
-// deleteBatch is DELETE /v1/batches/ID. Its files stay.
-func (x *exchange) deleteBatch() *problem {
-	b, p := x.batch()
-	if p != nil {
-		return p
-	}
+// deleteBatch answers DELETE /v1/batches/ID. Its files stay.
+func deleteBatch(x *exchange) any {
+	b := x.batch()
 	t := x.s.store
 	t.mu.Lock()
 	status, err := b.Status, error(nil)
@@ -203,41 +195,35 @@ func (x *exchange) deleteBatch() *problem {
 	if err != nil {
 		return x.s.explain(x.ctx, err)
 	}
-	return x.reply(map[string]any{"id": b.ID, "object": "batch", "deleted": true})
+	return map[string]any{"id": b.ID, "object": "batch", "deleted": true}
 }
 
 // batch is the batch of a path.
-func (x *exchange) batch() (*batch, *problem) {
+func (x *exchange) batch() *batch {
 	t, id := x.s.store, x.r.PathValue("id")
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if b := t.job[id]; b != nil && b.owner == x.who.name {
-		return b, nil
+		return b
 	}
-	return nil, noThing("batch", id)
+	panic(noThing("batch", id))
 }
 
-func (x *exchange) replyBatch(b *batch) *problem {
+func batchObject(x *exchange, b *batch) any {
 	x.s.store.mu.Lock()
 	o := b.object()
 	x.s.store.mu.Unlock()
-	return x.reply(o)
+	return o
 }
 
-func (x *exchange) showBatch() *problem {
-	b, p := x.batch()
-	if p != nil {
-		return p
-	}
-	return x.replyBatch(b)
+func showBatch(x *exchange) any {
+	b := x.batch()
+	return batchObject(x, b)
 }
 
-// cancelBatch is POST /v1/batches/ID/cancel. The requests under way end.
-func (x *exchange) cancelBatch() *problem {
-	b, p := x.batch()
-	if p != nil {
-		return p
-	}
+// cancelBatch answers POST /v1/batches/ID/cancel. The requests under way end.
+func cancelBatch(x *exchange) any {
+	b := x.batch()
 	t := x.s.store
 	t.mu.Lock()
 	if b.over() {
@@ -256,7 +242,7 @@ func (x *exchange) cancelBatch() *problem {
 	}
 	t.mu.Unlock()
 	x.s.startBatches() // one that waits ends without waiting
-	return x.replyBatch(b)
+	return batchObject(x, b)
 }
 
 // become sets the state. The caller holds the store's lock.
@@ -265,7 +251,7 @@ func (b *batch) become(status string, now time.Time) {
 	b.Times[status] = now.Unix()
 }
 
-func (x *exchange) listBatches() *problem {
+func listBatches(x *exchange) any {
 	t := x.s.store
 	t.mu.Lock()
 	var all []*batch
@@ -276,10 +262,7 @@ func (x *exchange) listBatches() *problem {
 	}
 	slices.SortFunc(all, func(a, b *batch) int { return compareBatches(b, a) })
 	t.mu.Unlock()
-	list, p := page(x, all, func(b *batch) string { return b.ID }, 100)
-	if p != nil {
-		return p
-	}
+	list := page(x, all, func(b *batch) string { return b.ID }, 100)
 	t.mu.Lock()
 	objects := []map[string]any{}
 	for _, b := range list.Data {

@@ -18,28 +18,18 @@ type embedding struct {
 	options karat.EmbedOptions
 }
 
-// embeddings is POST /v1/embeddings.
-func (x *exchange) embeddings() *problem {
-	f, m, p := x.asked(x.named)
-	if p != nil {
-		return p
-	}
+// embedTexts answers POST /v1/embeddings.
+func embedTexts(x *exchange) any {
+	f, m := x.asked(x.named)
 	unit := true
 	e := &embedding{model: m, options: karat.EmbedOptions{Prompt: f.text("prompt_name"), Normalize: &unit}}
 	form := f.one("encoding_format", "float", "base64")
 	e.size(f)
 	f.hint("user")
 	input := f.take("input")
-	if f.done(); *f.err != nil {
-		return *f.err
-	}
-	if p := e.read(x, "input", input, true); p != nil {
-		return p
-	}
-	vectors, p := x.s.embed(x, e)
-	if p != nil {
-		return p
-	}
+	f.end()
+	throw(e.read(x, "input", input, true))
+	vectors := x.s.embed(x, e)
 	type item struct {
 		Object    string `json:"object"`
 		Index     int    `json:"index"`
@@ -53,7 +43,7 @@ func (x *exchange) embeddings() *problem {
 		}
 	}
 	n := e.tokens()
-	return x.reply(map[string]any{"object": "list", "data": list, "model": m.name, "usage": map[string]int{"prompt_tokens": n, "total_tokens": n}})
+	return map[string]any{"object": "list", "data": list, "model": m.name, "usage": map[string]int{"prompt_tokens": n, "total_tokens": n}}
 }
 
 // littleEndian are a vector's bytes in base64: float32 numbers, the lowest byte first.
@@ -65,40 +55,25 @@ func littleEndian(v []float32) string {
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-// ollamaEmbed is POST /api/embed.
-func (x *exchange) ollamaEmbed() *problem {
+// embedOllama answers POST /api/embed.
+func embedOllama(x *exchange) any {
 	began := time.Now()
-	e, p := x.ollamaEmbedRequest("input")
-	if p != nil {
-		return p
-	}
-	vectors, p := x.s.embed(x, e)
-	if p != nil {
-		return p
-	}
-	return x.reply(map[string]any{"model": e.model.name, "embeddings": vectors, "total_duration": time.Since(began).Nanoseconds(), "load_duration": x.loading.Nanoseconds(), "prompt_eval_count": e.tokens()})
+	e := readOllamaEmbed(x, "input")
+	vectors := x.s.embed(x, e)
+	return map[string]any{"model": e.model.name, "embeddings": vectors, "total_duration": time.Since(began).Nanoseconds(), "load_duration": x.loading.Nanoseconds(), "prompt_eval_count": e.tokens()}
 }
 
-// ollamaEmbedding is POST /api/embeddings, which takes one text.
-func (x *exchange) ollamaEmbedding() *problem {
-	e, p := x.ollamaEmbedRequest("prompt")
-	if p != nil {
-		return p
-	}
-	vectors, p := x.s.embed(x, e)
-	if p != nil {
-		return p
-	}
-	return x.reply(map[string]any{"embedding": vectors[0]})
+// embedOllamaText answers POST /api/embeddings, which takes one text.
+func embedOllamaText(x *exchange) any {
+	e := readOllamaEmbed(x, "prompt")
+	vectors := x.s.embed(x, e)
+	return map[string]any{"embedding": vectors[0]}
 }
 
-func (x *exchange) ollamaEmbedRequest(param string) (*embedding, *problem) {
-	f, m, p := x.asked(x.ollamaModel)
-	if p != nil {
-		return nil, p
-	}
+func readOllamaEmbed(x *exchange, param string) *embedding {
+	f, m := x.asked(x.ollamaModel)
 	e := &embedding{model: m}
-	x.ollamaCommon(f, m)
+	readKeepAlive(x, f, m)
 	x.newRequest(m).ollamaOptions(f) // which choose tokens, or set up a model: they change no vector
 	many := param == "input"
 	if many {
@@ -108,10 +83,10 @@ func (x *exchange) ollamaEmbedRequest(param string) (*embedding, *problem) {
 	}
 	f.hint("truncate") // a text that does not fit is refused, whatever it says
 	input := f.take(param)
-	if f.hintRest(); *f.err != nil {
-		return nil, *f.err
-	}
-	return e, e.read(x, param, input, many)
+	f.hintRest()
+	throw(*f.err)
+	throw(e.read(x, param, input, many))
+	return e
 }
 
 // size reads how many features are asked for.
@@ -145,13 +120,8 @@ func (e *embedding) read(x *exchange, param string, raw json.RawMessage, many bo
 	if raw == nil {
 		return bad(param, "Missing required parameter: '%s'", param)
 	}
-	if p := e.able(x); p != nil {
-		return p
-	}
-	texts, lists, p := prompts(param, raw, e.model.room, 0)
-	if p != nil {
-		return p
-	}
+	throw(e.able(x))
+	texts, lists := prompts(param, raw, e.model.room, 0)
 	if e.texts = lists; !many && len(texts) != 1 {
 		return bad(param, "Invalid value for '%s': %s, want a string", param, kindOf(raw))
 	}
@@ -211,19 +181,13 @@ func (e *embedding) keep(x *exchange) *problem {
 }
 
 // embed makes the vectors: one of the requests that there may be at a time.
-func (s *Server) embed(x *exchange, e *embedding) ([][]float32, *problem) {
-	done, p := s.enter(x.who, 1, e.tokens())
-	if p != nil {
-		return nil, p
-	}
-	defer done()
-	if p := e.keep(x); p != nil {
-		return nil, p
-	}
+func (s *Server) embed(x *exchange, e *embedding) [][]float32 {
+	defer s.enter(x.who, 1, e.tokens())()
+	throw(e.keep(x))
 	vectors, err := e.model.model.EmbedIDs(x.ctx, e.texts, e.options)
 	if err != nil {
-		return nil, s.explain(x.ctx, err)
+		throw(s.explain(x.ctx, err))
 	}
 	s.spent(x.ctx, x.who, e.model, usage{prompt: e.tokens()})
-	return vectors, nil
+	return vectors
 }

@@ -129,6 +129,12 @@ func (f *fields) done() {
 	}
 }
 
+// end throws the error of all, or that a field is left.
+func (f *fields) end() {
+	f.done()
+	throw(*f.err)
+}
+
 const aNumber = "it is a number"
 
 // kindOf names a JSON value for a message.

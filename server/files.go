@@ -20,8 +20,8 @@ const uploadLimit = 10 * time.Minute
 // maxFilename bounds the names of files, in bytes; they are told, and nothing else.
 const maxFilename = 255
 
-// upload is POST /v1/files.
-func (x *exchange) upload() *problem {
+// uploadFile answers POST /v1/files.
+func uploadFile(x *exchange) any {
 	kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" {
 		return &problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: "Content-Type is not multipart/form-data"}
@@ -37,9 +37,7 @@ func (x *exchange) upload() *problem {
 	if n := x.r.ContentLength; n >= 0 {
 		room = min(room, n)
 	}
-	if p := t.reserve(f.owner, 1, room, x.s.now()); p != nil {
-		return p
-	}
+	throw(t.reserve(f.owner, 1, room, x.s.now()))
 	kept := false // a kept file may be gone by the end, and its room given back
 	defer func() {
 		if !kept {
@@ -47,9 +45,7 @@ func (x *exchange) upload() *problem {
 			t.release(f.owner, 1, room)
 		}
 	}()
-	if there, p := x.receive(f, parts); p != nil {
-		return p
-	} else if !there {
+	if !x.receive(f, parts) {
 		return bad("file", "Missing required parameter: 'file'")
 	}
 	switch {
@@ -64,42 +60,42 @@ func (x *exchange) upload() *problem {
 		return x.s.explain(x.ctx, err)
 	}
 	kept = true
-	return x.reply(f)
+	return f
 }
 
 // receive reads the parts of an upload, and reports whether a file was there.
-func (x *exchange) receive(f *storedFile, parts *multipart.Reader) (there bool, p *problem) {
+func (x *exchange) receive(f *storedFile, parts *multipart.Reader) (there bool) {
 	for purpose := false; ; {
 		part, err := parts.NextPart()
 		if errors.Is(err, io.EOF) {
-			return there, nil
+			return there
 		}
 		if err != nil {
-			return there, broken(err)
+			throw(broken(err))
 		}
 		switch name := part.FormName(); {
 		case name == "purpose" && !purpose:
 			purpose = true
 			text, err := io.ReadAll(io.LimitReader(part, 65))
 			if err != nil {
-				return there, broken(err)
+				throw(broken(err))
 			}
 			f.Purpose = string(text)
 		case name == "file" && !there:
 			if f.Filename = part.FileName(); len(f.Filename) > maxFilename {
-				return there, bad("file", "Invalid value for 'file': its name has %d bytes, at most %d", len(f.Filename), maxFilename)
+				throw(bad("file", "Invalid value for 'file': its name has %d bytes, at most %d", len(f.Filename), maxFilename))
 			}
 			if f.Bytes, err = x.s.store.receive(f.ID, part); err != nil {
 				if errors.Is(err, errLarge) {
-					return there, broken(&http.MaxBytesError{Limit: maxFile})
+					throw(broken(&http.MaxBytesError{Limit: maxFile}))
 				}
-				return there, broken(err)
+				throw(broken(err))
 			}
 			there = true
 		case name == "purpose" || name == "file":
-			return there, bad(name, "Invalid value for '%s': the field is there twice", name)
+			throw(bad(name, "Invalid value for '%s': the field is there twice", name))
 		default:
-			return there, unknownField(name)
+			throw(unknownField(name))
 		}
 	}
 }
@@ -116,31 +112,25 @@ func broken(err error) *problem {
 }
 
 // file is the file of a path.
-func (x *exchange) file() (*storedFile, *problem) {
+func (x *exchange) file() *storedFile {
 	id := x.r.PathValue("id")
 	if f := x.s.store.find(id, x.who.name); f != nil {
-		return f, nil
+		return f
 	}
-	return nil, noThing("file", id)
+	panic(noThing("file", id))
 }
 
 func noThing(kind, id string) *problem {
 	return &problem{status: http.StatusNotFound, kind: invalid, code: "not_found", param: "id", message: fmt.Sprintf("No such %s: %.64q", kind, id)}
 }
 
-func (x *exchange) showFile() *problem {
-	f, p := x.file()
-	if p != nil {
-		return p
-	}
-	return x.reply(f)
+func showFile(x *exchange) any {
+	f := x.file()
+	return f
 }
 
-func (x *exchange) deleteFile() *problem {
-	f, p := x.file()
-	if p != nil {
-		return p
-	}
+func deleteFile(x *exchange) any {
+	f := x.file()
 	busy, err := x.s.store.remove(f)
 	if err != nil {
 		return x.s.explain(x.ctx, err)
@@ -148,15 +138,12 @@ func (x *exchange) deleteFile() *problem {
 	if busy {
 		return &problem{status: http.StatusConflict, kind: invalid, code: "in_use", param: "id", message: "A batch reads the file"}
 	}
-	return x.reply(map[string]any{"id": f.ID, "object": "file", "deleted": true})
+	return map[string]any{"id": f.ID, "object": "file", "deleted": true}
 }
 
-// fileContent is GET /v1/files/ID/content.
-func (x *exchange) fileContent() *problem {
-	f, p := x.file()
-	if p != nil {
-		return p
-	}
+// sendFile answers GET /v1/files/ID/content.
+func sendFile(x *exchange) any {
+	f := x.file()
 	data, err := x.s.store.root.Open(f.ID + ".data")
 	if err != nil {
 		return x.s.explain(x.ctx, err)
@@ -188,13 +175,13 @@ type listed[T any] struct {
 }
 
 // page is the part of a list that a query asks for by after, limit and order.
-func page[T any](x *exchange, all []T, id func(T) string, most int) (list listed[T], p *problem) {
+func page[T any](x *exchange, all []T, id func(T) string, most int) (list listed[T]) {
 	q := x.r.URL.Query()
 	limit := most
 	if text := q.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > most {
-			return list, bad("limit", "Invalid value for 'limit': %.32q, want 1 to %d", text, most)
+			throw(bad("limit", "Invalid value for 'limit': %.32q, want 1 to %d", text, most))
 		}
 		limit = n
 	}
@@ -203,12 +190,12 @@ func page[T any](x *exchange, all []T, id func(T) string, most int) (list listed
 	case "asc":
 		slices.Reverse(all)
 	default:
-		return list, bad("order", "Invalid value for 'order': %.32q, want asc, desc", order)
+		throw(bad("order", "Invalid value for 'order': %.32q, want asc, desc", order))
 	}
 	if after := q.Get("after"); after != "" {
 		i := slices.IndexFunc(all, func(v T) bool { return id(v) == after })
 		if i < 0 {
-			return list, bad("after", "Invalid value for 'after': there is no %.64q", after)
+			throw(bad("after", "Invalid value for 'after': there is no %.64q", after))
 		}
 		all = all[i+1:]
 	}
@@ -216,13 +203,10 @@ func page[T any](x *exchange, all []T, id func(T) string, most int) (list listed
 	if n := len(list.Data); n > 0 {
 		list.First, list.Last = orNull(id(list.Data[0])), orNull(id(list.Data[n-1]))
 	}
-	return list, nil
+	return list
 }
 
-func (x *exchange) listFiles() *problem {
-	list, p := page(x, x.s.store.files(x.who.name, strings.TrimSpace(x.r.URL.Query().Get("purpose"))), func(f *storedFile) string { return f.ID }, maxStored)
-	if p != nil {
-		return p
-	}
+func listFiles(x *exchange) any {
+	list := page(x, x.s.store.files(x.who.name, strings.TrimSpace(x.r.URL.Query().Get("purpose"))), func(f *storedFile) string { return f.ID }, maxStored)
 	return x.replyLarge(list)
 }

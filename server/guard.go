@@ -119,21 +119,21 @@ func (h *held) end() {
 }
 
 // readBody is the JSON of a request.
-func (x *exchange) readBody() ([]byte, *problem) {
+func (x *exchange) readBody() []byte {
 	s, w, r := x.s, x.w, x.r
 	if x.given != nil {
-		return x.given, nil
+		return x.given
 	}
 	if !saysJSON(r.Header.Get("Content-Type")) {
-		return nil, &problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: "Content-Type is not application/json: add -H 'Content-Type: application/json'"}
+		throw(&problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: "Content-Type is not application/json: add -H 'Content-Type: application/json'"})
 	}
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		return nil, &problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: fmt.Sprintf("Content-Encoding %q is not taken", e)}
+		throw(&problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: fmt.Sprintf("Content-Encoding %q is not taken", e)})
 	}
 	most := s.o.MaxBody + 1 // so that one more is noticed
 	large := &problem{status: http.StatusRequestEntityTooLarge, kind: invalid, message: fmt.Sprintf("The body has more than %d bytes", s.o.MaxBody)}
 	if r.ContentLength > s.o.MaxBody {
-		return nil, large // before anything is read
+		throw(large) // before anything is read
 	}
 	if r.ContentLength >= 0 {
 		most = min(most, r.ContentLength+1)
@@ -144,20 +144,20 @@ func (x *exchange) readBody() ([]byte, *problem) {
 		if len(body) == cap(body) { // memory for what has come, not for what somebody says will
 			size := min(max(leastBody, 2*int64(cap(body))), most)
 			if !x.held.grow(size) {
-				return nil, full("The requests that are being read are too large together")
+				throw(full("The requests that are being read are too large together"))
 			}
 			body = append(make([]byte, 0, size), body...)
 		}
 		n, err := from.Read(body[len(body):cap(body)])
 		switch body = body[:len(body)+n]; {
 		case err == io.EOF:
-			return body, nil
+			return body
 		case err == nil:
 		default:
 			if more := (*http.MaxBytesError)(nil); errors.As(err, &more) {
-				return nil, large
+				throw(large)
 			}
-			return nil, unread(err)
+			throw(unread(err))
 		}
 	}
 }

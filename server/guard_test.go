@@ -292,7 +292,8 @@ func TestBodiesGrow(t *testing.T) {
 			r.Header.Set("Content-Type", "application/json")
 			r.ContentLength = said
 			x := &exchange{s: s, who: &caller{}, w: &writer{ResponseWriter: httptest.NewRecorder()}, r: r}
-			body, p := x.readBody()
+			var body []byte
+			p := caught(func() { body = x.readBody() })
 			if size > 32<<20 {
 				if p == nil || p.status != http.StatusRequestEntityTooLarge {
 					t.Errorf("%d bytes: %v", size, p)

@@ -58,22 +58,22 @@ func (s *Server) look() {
 	s.pool.loaded(func(_ *entry, m *served) { m.watch.look(s.stats(m.model)) })
 }
 
-// health is GET /health: whether the server can do its work.
-func (x *exchange) health() *problem {
+// showHealth answers GET /health: whether the server can do its work.
+func showHealth(x *exchange) any {
 	for _, m := range x.s.pool.states() {
 		if m.now != nil && m.now.watch.stuck.Load() {
 			return &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "stuck", message: "The engine has work, and does not go on"}
 		}
 	}
-	return x.reply(map[string]string{"status": "ok"})
+	return map[string]string{"status": "ok"}
 }
 
-// ready is GET /ready: whether the server takes requests.
-func (x *exchange) ready() *problem {
+// showReady answers GET /ready: whether the server takes requests.
+func showReady(x *exchange) any {
 	if x.s.door.isShut() {
 		return unavailable("The server is shutting down")
 	}
-	return x.health()
+	return showHealth(x)
 }
 
 // door counts the requests under way. Once it is shut, no more come in.

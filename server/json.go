@@ -118,15 +118,16 @@ func split(raw json.RawMessage) (all []json.RawMessage) {
 	return all
 }
 
-// prompts reads a text, token ids, or an array of either, with at most room ids to each. An answer is to have so many tokens.
-func prompts(param string, raw json.RawMessage, room, answer int) (texts []string, lists [][]int, p *problem) {
+// prompts reads a text, token ids, or an array of either, with at most room ids to each. An answer is to have so many
+// tokens.
+func prompts(param string, raw json.RawMessage, room, answer int) (texts []string, lists [][]int) {
 	text, is := as[string](raw)
+	if is {
+		return []string{text}, nil
+	}
 	not := bad(param, "Invalid value for '%s': %s, want a string, token ids, or an array of either", param, kindOf(raw))
-	switch {
-	case is:
-		return []string{text}, nil, nil
-	case raw[0] != '[':
-		return nil, nil, not
+	if raw[0] != '[' {
+		throw(not)
 	}
 	first := byte(0) // of the first element, which the others are like
 	elements(raw, func(_, x json.RawMessage) bool {
@@ -134,45 +135,39 @@ func prompts(param string, raw json.RawMessage, room, answer int) (texts []strin
 		return false
 	})
 	if first == '-' || first >= '0' && first <= '9' {
-		ids, p := tokenIDs(param, raw, room, answer)
-		return nil, [][]int{ids}, p
+		return nil, [][]int{tokenIDs(param, raw, room, answer)}
 	}
 	if n := count(raw); n == 0 || n > maxPrompts {
-		return nil, nil, bad(param, "Invalid value for '%s': %d texts, want 1 to %d", param, n, maxPrompts)
+		throw(bad(param, "Invalid value for '%s': %d texts, want 1 to %d", param, n, maxPrompts))
 	}
 	for i, x := range split(raw) {
 		switch text, is := as[string](x); {
 		case string(x) == "null":
-			return nil, nil, bad(param, "Invalid value for '%s': element %d is null", param, i)
+			throw(bad(param, "Invalid value for '%s': element %d is null", param, i))
 		case x[0] != first || !is && first != '[':
-			return nil, nil, not
+			throw(not)
 		case is:
 			texts = append(texts, text)
 		default:
-			ids, p := tokenIDs(param, x, room, answer)
-			if p != nil {
-				return nil, nil, p
-			}
-			lists = append(lists, ids)
+			lists = append(lists, tokenIDs(param, x, room, answer))
 		}
 	}
-	return texts, lists, nil
+	return texts, lists
 }
 
 // tokenIDs reads an array of token ids.
-func tokenIDs(param string, raw json.RawMessage, room, answer int) (ids []int, p *problem) {
+func tokenIDs(param string, raw json.RawMessage, room, answer int) []int {
 	if n := count(raw); n > room {
-		return nil, tooLong(param, room, n, answer)
+		throw(tooLong(param, room, n, answer))
 	}
-	ids = []int{}
+	ids := []int{}
 	elements(raw, func(_, x json.RawMessage) bool {
 		id, err := strconv.Atoi(string(x))
 		if err != nil {
-			p = bad(param, "Invalid value for '%s': %.32q is no token id", param, x)
-			return false
+			throw(bad(param, "Invalid value for '%s': %.32q is no token id", param, x))
 		}
 		ids = append(ids, id)
 		return true
 	})
-	return ids, p
+	return ids
 }

@@ -81,8 +81,8 @@ func (c *counts) spent(u usage) {
 // observe adds a time.
 func observe(h *metrics.PrometheusHistogram, from, to time.Time) { h.Update(to.Sub(from).Seconds()) }
 
-// metricsText is GET /metrics: of the models that the caller sees.
-func (x *exchange) metricsText() *problem {
+// showMetrics answers GET /metrics: of the models that the caller sees.
+func showMetrics(x *exchange) any {
 	var own, all bytes.Buffer
 	x.s.telemetry.set.WritePrometheus(&own)
 	head := ""

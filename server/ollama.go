@@ -14,23 +14,20 @@ func (ollama) problem(p *problem) any { return map[string]string{"error": p.mess
 
 func (o ollama) broken(p *problem) (string, any) { return "", o.problem(p) }
 
-// ollamaChat is POST /api/chat, ollamaGenerate POST /api/generate.
-func (x *exchange) ollamaChat() *problem     { return x.ollamaAnswer(true) }
-func (x *exchange) ollamaGenerate() *problem { return x.ollamaAnswer(false) }
+// chatOllama answers POST /api/chat, ollamaGenerate POST /api/generate.
+func chatOllama(x *exchange) any     { return answerOllama(x, true) }
+func generateOllama(x *exchange) any { return answerOllama(x, false) }
 
-func (x *exchange) ollamaAnswer(chat bool) *problem {
+func answerOllama(x *exchange, chat bool) any {
 	began := time.Now()
-	r, p := x.ollamaRequest(chat)
-	if p != nil {
-		return p
-	}
+	r := readOllama(x, chat)
 	if r.prompts == nil {
-		return x.reply(r.ollamaLoaded(x, chat))
+		return r.ollamaLoaded(x, chat)
 	}
 	var all ollamaSaid
 	finish, ids := "", []int(nil)
 	s := x.open(true)
-	u, p := x.s.answer(x.ctx, r, func(e event) {
+	u := r.answer(func(e event) {
 		said := ollamaSaid{text: e.text, thinking: e.reasoning, tokens: e.tokens}
 		if e.call != nil {
 			said.calls = []any{map[string]any{"id": e.call.id, "function": map[string]any{"index": e.call.index, "name": e.call.name, "arguments": json.RawMessage(e.call.arguments)}}}
@@ -43,9 +40,6 @@ func (x *exchange) ollamaAnswer(chat bool) *problem {
 		}
 		all.add(said)
 	})
-	if p != nil {
-		return p
-	}
 	last := r.ollamaPiece(chat, ollamaSaid{})
 	if !r.stream {
 		last = r.ollamaPiece(chat, all)
@@ -57,7 +51,7 @@ func (x *exchange) ollamaAnswer(chat bool) *problem {
 	last["prompt_eval_count"], last["prompt_eval_duration"] = u.prompt, u.prefill.Nanoseconds()
 	last["eval_count"], last["eval_duration"] = u.completion, u.decode.Nanoseconds()
 	if !r.stream {
-		return x.reply(last)
+		return last
 	}
 	s.send("", last)
 	return nil

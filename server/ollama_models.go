@@ -12,16 +12,16 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// ollamaTags is GET /api/tags: all models, loaded or not.
-func (x *exchange) ollamaTags() *problem {
+// listOllama answers GET /api/tags: all models, loaded or not.
+func listOllama(x *exchange) any {
 	list := []any{}
 	for _, m := range x.states() {
-		list = append(list, x.ollamaObject(m))
+		list = append(list, ollamaObject(x, m))
 	}
-	return x.reply(map[string]any{"models": list})
+	return map[string]any{"models": list}
 }
 
-func (x *exchange) ollamaObject(m state) map[string]any {
+func ollamaObject(x *exchange, m state) map[string]any {
 	d := ollamaDetails{Families: []string{}}
 	o := map[string]any{"name": m.Name, "model": m.Name, "size": m.Bytes, "digest": m.digest(), "details": &d}
 	changed := m.Changed
@@ -68,14 +68,14 @@ func shortCount(n int64) string {
 // never is when a model goes that stays.
 const never = "9999-12-31T23:59:59Z"
 
-// ollamaRunning is GET /api/ps: the models that are loaded, and until when they stay if nobody asks for them.
-func (x *exchange) ollamaRunning() *problem {
+// listRunning answers GET /api/ps: the models that are loaded, and until when they stay if nobody asks for them.
+func listRunning(x *exchange) any {
 	list := []any{}
 	for _, m := range x.states() {
 		if m.now == nil {
 			continue
 		}
-		o := x.ollamaObject(m)
+		o := ollamaObject(x, m)
 		delete(o, "modified_at")
 		takes := m.now.info.Bytes + m.now.model.Stats().KVUsed // weights, and the keys and values that there are now
 		o["size"], o["size_vram"], o["context_length"], o["expires_at"] = takes, int64(0), m.now.room, never
@@ -87,44 +87,37 @@ func (x *exchange) ollamaRunning() *problem {
 		}
 		list = append(list, o)
 	}
-	return x.reply(map[string]any{"models": list})
+	return map[string]any{"models": list}
 }
 
 // ollamaAPI is the version of Ollama whose API the routes follow: clients refuse servers of older ones.
 const ollamaAPI = "0.17.4"
 
-// ollamaVersion is GET /api/version.
-func (x *exchange) ollamaVersion() *problem {
-	return x.reply(map[string]string{"version": ollamaAPI, "karat": karat.Version()})
+// showVersion answers GET /api/version.
+func showVersion(x *exchange) any {
+	return map[string]string{"version": ollamaAPI, "karat": karat.Version()}
 }
 
-// ollamaShow is POST /api/show.
-func (x *exchange) ollamaShow() *problem {
-	f, p := x.body()
-	if p != nil {
-		return p
-	}
+// showOllama answers POST /api/show.
+func showOllama(x *exchange) any {
+	f := x.body()
 	if f.has("name") && !f.has("model") {
 		f.values["model"] = f.take("name")
 	}
-	m, p := x.ollamaModel(f)
-	if p != nil {
-		return p
-	}
+	m := x.ollamaModel(f)
 	f.ignore("name")
-	if f.hintRest(); *f.err != nil {
-		return *f.err
-	}
-	o := x.ollamaObject(state{entry: x.s.pool.find(m.name), now: m})
+	f.hintRest()
+	throw(*f.err)
+	o := ollamaObject(x, state{entry: x.s.pool.find(m.name), now: m})
 	about := map[string]any{"general.architecture": m.info.Architecture, "general.basename": m.name, "general.parameter_count": m.info.Parameters, m.info.Architecture + ".context_length": m.room}
 	if n, err := m.model.EmbedSize(x.ctx, karat.EmbedOptions{Pooling: karat.PoolMean}); err == nil {
 		about[m.info.Architecture+".embedding_length"] = n
 	}
-	return x.reply(map[string]any{"details": o["details"], "modified_at": o["modified_at"], "template": m.info.Template, "capabilities": x.ollamaAble(m), "model_info": about})
+	return map[string]any{"details": o["details"], "modified_at": o["modified_at"], "template": m.info.Template, "capabilities": ollamaAbilities(x, m), "model_info": about}
 }
 
-// ollamaAble returns what a model can do.
-func (x *exchange) ollamaAble(m *served) (able []string) {
+// ollamaAbilities returns what a model can do.
+func ollamaAbilities(x *exchange, m *served) (able []string) {
 	if !m.info.Encoder {
 		able = append(able, "completion")
 		if (len(m.syntax.Calls) > 0 || m.syntax.Bare) && !(m.syntax.General && x.s.o.NoToolFallback) {
@@ -150,10 +143,11 @@ var ollamaLacks = []struct{ pattern, instead string }{
 	{"POST /api/blobs/{digest}", "Karat takes no files over HTTP: karat serve FILE serves one"},
 }
 
-// ollamaLack answers a route that changes models. A model that is served need not be pulled.
-func (x *exchange) ollamaLack(pattern, instead string) *problem {
+// refuseOllama answers a route that changes models. A model that is served need not be pulled.
+func refuseOllama(x *exchange, pattern, instead string) any {
 	name := "MODEL"
-	if f, p := x.body(); p == nil && !strings.Contains(pattern, "blobs") {
+	var f *fields
+	if p := caught(func() { f = x.body() }); p == nil && !strings.Contains(pattern, "blobs") {
 		for _, field := range []string{"model", "name", "source"} {
 			if text, ok := as[string](f.values[field]); ok && text != "" {
 				name = text[:min(len(text), 128)]
@@ -164,7 +158,7 @@ func (x *exchange) ollamaLack(pattern, instead string) *problem {
 				x.open(true).send("", map[string]string{"status": "success"})
 				return nil
 			}
-			return x.reply(map[string]string{"status": "success"})
+			return map[string]string{"status": "success"}
 		}
 	}
 	if strings.HasSuffix(pattern, "/pull") && name != "MODEL" && !strings.Contains(name, "/") {
@@ -177,7 +171,7 @@ func (x *exchange) ollamaLack(pattern, instead string) *problem {
 }
 
 // ollamaModel is the model of a name, which may end in :latest.
-func (x *exchange) ollamaModel(f *fields) (*served, *problem) {
+func (x *exchange) ollamaModel(f *fields) *served {
 	if name, ok := as[string](f.values["model"]); ok && x.s.pool.find(name) == nil {
 		if short, ok := strings.CutSuffix(name, ":latest"); ok {
 			f.values["model"], _ = json.Marshal(short) // a string has JSON

@@ -11,14 +11,11 @@ import (
 	"github.com/karat-run/karat"
 )
 
-func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
-	f, m, p := x.asked(x.ollamaModel)
-	if p != nil {
-		return nil, p
-	}
+func readOllama(x *exchange, chat bool) *request {
+	f, m := x.asked(x.ollamaModel)
 	r := x.newRequest(m)
 	r.stream, r.form = f.boolean("stream", true), ollamaFormat(f)
-	x.ollamaCommon(f, m)
+	readKeepAlive(x, f, m)
 	r.ollamaOptions(f)
 	r.logprobs = f.boolean("logprobs", false)
 	if n := f.integer("top_logprobs", 0, maxTop); n != nil && r.logprobs {
@@ -29,18 +26,20 @@ func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
 	if name := map[bool]string{true: "messages", false: "prompt"}[chat]; !f.has(name) || isNeutral(f.values[name]) {
 		f.ignore(name, "system", "template", "raw", "tools", "suffix", "images", "context") // of a request that loads a model
 		f.hintRest()
-		return r, *f.err
+		throw(*f.err)
+		return r
 	}
 	if chat {
 		c.messages = ollamaMessages(f)
 		chatTools(f, &c, "function")
-		if f.hintRest(); *f.err != nil {
-			return nil, *f.err
-		}
+		f.hintRest()
+		throw(*f.err)
 		c.goesOn = goesOn(c.messages)
-		return r, r.converse(x.ctx, &c, "messages")
+		throw(r.converse(x.ctx, &c, "messages"))
+		return r
 	}
-	return r, x.ollamaPrompt(f, r, &c)
+	readOllamaPrompt(x, f, r, &c)
+	return r
 }
 
 // goesOn reports whether a conversation ends with words of the assistant, with which the answer goes on.
@@ -55,16 +54,13 @@ func isBlank(parts []karat.Part) bool {
 	return joined(slices.DeleteFunc(slices.Clone(parts), notText)) == ""
 }
 
-// ollamaPrompt reads the prompt of a generation. The ids of context, that an answer gave back, come before the prompt.
-func (x *exchange) ollamaPrompt(f *fields, r *request, c *conversation) *problem {
+// readOllamaPrompt reads the prompt of a generation. The ids of context, that an answer gave back, come before the prompt.
+func readOllamaPrompt(x *exchange, f *fields, r *request, c *conversation) {
 	prompt, raw, before := f.text("prompt"), f.boolean("raw", false), []int(nil)
 	if given := f.take("context"); given != nil && given[0] != '[' {
 		f.fail("context", "%s, want an array of token ids", kindOf(given))
 	} else if given != nil {
-		ids, p := tokenIDs("context", given, r.model.room, r.least())
-		if before = ids; p != nil {
-			f.reject(p)
-		}
+		f.reject(caught(func() { before = tokenIDs("context", given, r.model.room, r.least()) }))
 	}
 	f.lacks("suffix", "template", "images")
 	if system := f.text("system"); system != "" {
@@ -73,25 +69,15 @@ func (x *exchange) ollamaPrompt(f *fields, r *request, c *conversation) *problem
 	}
 	c.messages = append(c.messages, karat.TextMessage(karat.RoleUser, prompt))
 	c.placed("prompt")
-	if f.hintRest(); *f.err != nil {
-		return *f.err
-	}
+	f.hintRest()
+	throw(*f.err)
 	if raw {
-		r.param = "prompt"
-		ids, p := x.tokens(r.model, r.param, prompt)
-		if p != nil {
-			return p
-		}
-		r.prompts, r.texts = [][]int{ids}, []string{prompt}
-		p = r.constrainText(x.ctx)
-		r.prompts[0] = r.behind(before)
-		return p
+		r.param, r.texts, r.prompts = "prompt", []string{prompt}, [][]int{x.tokens(r.model, "prompt", prompt)}
+		throw(r.constrainText(x.ctx))
+	} else {
+		throw(r.converse(x.ctx, c, "prompt"))
 	}
-	p := r.converse(x.ctx, c, "prompt")
-	if p == nil {
-		r.prompts[0] = r.behind(before)
-	}
-	return p
+	r.prompts[0] = r.behind(before)
 }
 
 // behind returns the ids of a prompt behind the ids of an earlier turn. A text has one token that begins it.
@@ -121,8 +107,8 @@ func (m *served) ollamaThink(f *fields, c *conversation) {
 	m.switchReason(f, "think", on, c)
 }
 
-// ollamaCommon reads what all requests may have that load a model.
-func (x *exchange) ollamaCommon(f *fields, m *served) {
+// readKeepAlive reads what all requests may have that load a model.
+func readKeepAlive(x *exchange, f *fields, m *served) {
 	raw := f.take("keep_alive")
 	if raw == nil {
 		return

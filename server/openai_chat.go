@@ -9,39 +9,27 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// chat is POST /v1/chat/completions.
-func (x *exchange) chat() *problem {
-	r, p := x.chatRequest()
-	if p != nil {
-		return p
-	}
+// completeChat answers POST /v1/chat/completions.
+func completeChat(x *exchange) any {
+	r := readChat(x)
 	r.id = newID("chatcmpl-")
 	if r.stream {
-		return x.streamChat(r)
+		return streamChat(x, r)
 	}
 	a := chatAnswer{r: r, choices: make([]chatChoice, r.n)}
-	u, p := x.s.answer(x.ctx, r, a.add)
-	if p != nil {
-		return p
-	}
-	return x.reply(a.body(u))
+	u := r.answer(a.add)
+	return a.body(u)
 }
 
-// chatTokens is POST /v1/chat/completions/input_tokens.
-func (x *exchange) chatTokens() *problem {
+// countChat answers POST /v1/chat/completions/input_tokens.
+func countChat(x *exchange) any {
 	x.placed = true
-	r, p := x.chatRequest()
-	if p != nil {
-		return p
-	}
-	return x.reply(map[string]any{"object": "response.input_tokens", "input_tokens": len(r.prompts[0])})
+	r := readChat(x)
+	return map[string]any{"object": "response.input_tokens", "input_tokens": len(r.prompts[0])}
 }
 
-func (x *exchange) chatRequest() (*request, *problem) {
-	f, m, p := x.asked(x.named)
-	if p != nil {
-		return nil, p
-	}
+func readChat(x *exchange) *request {
+	f, m := x.asked(x.named)
 	r := x.newRequest(m)
 	r.pieces = true
 	r.choosing(f)
@@ -68,10 +56,9 @@ func (x *exchange) chatRequest() (*request, *problem) {
 	chatTools(f, &c, "function", "custom")
 	r.legacyTools(f, &c)
 	idle(f)
-	if f.done(); *f.err != nil {
-		return nil, *f.err
-	}
-	return r, r.converse(x.ctx, &c, "messages")
+	f.end()
+	throw(r.converse(x.ctx, &c, "messages"))
+	return r
 }
 
 // ending reads whether a conversation goes on with its last message: continue_final_message and add_generation_prompt, as vLLM has them.
@@ -359,11 +346,11 @@ func (r *request) chunk(choices any, u *openAIUsage) any {
 	}{h, choices}
 }
 
-func (x *exchange) streamChat(r *request) *problem {
+func streamChat(x *exchange, r *request) any {
 	s := x.open(false)
 	r.sent = true
 	begun := make([]bool, r.n)
-	u, p := x.s.answer(x.ctx, r, func(e event) {
+	u := r.answer(func(e event) {
 		if !begun[e.choice] {
 			begun[e.choice] = true
 			s.send("", r.chunk([]chunkChoice{{Index: e.choice, Delta: chatDelta{Role: "assistant", Content: new(string)}}}, nil))
@@ -383,9 +370,6 @@ func (x *exchange) streamChat(r *request) *problem {
 			s.send("", r.chunk([]chunkChoice{{Index: e.choice, Finish: &finish}}, nil))
 		}
 	})
-	if p != nil {
-		return p
-	}
 	if r.usage {
 		s.send("", r.chunk([]chunkChoice{}, u.openAI()))
 	}

@@ -13,21 +13,16 @@ import (
 // maxPrompts bounds the prompts of a request.
 const maxPrompts = 2048
 
-// completions is POST /v1/completions.
-func (x *exchange) completions() *problem {
-	r, p := x.completionRequest()
-	if p != nil {
-		return p
-	}
-	if p := r.check(x.s.most(x.who)); p != nil {
-		return p
-	}
+// completeText answers POST /v1/completions.
+func completeText(x *exchange) any {
+	r := readCompletion(x)
+	throw(r.check(x.s.most(x.who)))
 	r.id = newID("cmpl-")
 	offsets := make([]textPlace, len(r.prompts)*r.n)
 	if r.stream {
 		s := x.open(false)
 		r.sent = true
-		u, p := x.s.answer(x.ctx, r, func(e event) {
+		u := r.answer(func(e event) {
 			if e.text == "" && len(e.tokens) == 0 && e.finish == "" {
 				return
 			}
@@ -40,9 +35,6 @@ func (x *exchange) completions() *problem {
 			}
 			s.send("", r.chunk([]completionChoice{c}, nil))
 		})
-		if p != nil {
-			return p
-		}
 		if r.usage {
 			s.send("", r.chunk([]completionChoice{}, u.openAI()))
 		}
@@ -50,7 +42,7 @@ func (x *exchange) completions() *problem {
 		return nil
 	}
 	all := make([]completionChoice, len(offsets))
-	u, p := x.s.answer(x.ctx, r, func(e event) {
+	u := r.answer(func(e event) {
 		c := &all[e.choice]
 		c.Index = e.choice
 		c.Text += e.text
@@ -62,10 +54,7 @@ func (x *exchange) completions() *problem {
 			c.Finish = &e.finish
 		}
 	})
-	if p != nil {
-		return p
-	}
-	return x.reply(struct {
+	return (struct {
 		head
 		Choices []completionChoice `json:"choices"`
 		Usage   *openAIUsage       `json:"usage"`
@@ -98,11 +87,8 @@ func (r *request) bestOf(all []completionChoice) (best []completionChoice) {
 	return best
 }
 
-func (x *exchange) completionRequest() (*request, *problem) {
-	f, m, p := x.asked(x.named)
-	if p != nil {
-		return nil, p
-	}
+func readCompletion(x *exchange) *request {
+	f, m := x.asked(x.named)
 	r := x.newRequest(m)
 	r.max = 16 // as OpenAI's API has it
 	r.choosing(f)
@@ -125,13 +111,10 @@ func (x *exchange) completionRequest() (*request, *problem) {
 	idle(f)
 	r.param = "prompt"
 	prompt := f.take("prompt")
-	if f.done(); *f.err != nil {
-		return nil, *f.err
-	}
-	if p := r.constrainText(x.ctx); p != nil {
-		return nil, p
-	}
-	return r, r.read(x, prompt)
+	f.end()
+	throw(r.constrainText(x.ctx))
+	throw(r.read(x, prompt))
+	return r
 }
 
 // read takes the prompts: a text, token ids, or a list of either.
@@ -139,16 +122,10 @@ func (r *request) read(x *exchange, raw json.RawMessage) *problem {
 	if raw == nil {
 		return bad("prompt", "Missing required parameter: 'prompt'")
 	}
-	many, lists, p := prompts("prompt", raw, r.model.room, r.least())
-	if p != nil {
-		return p
-	}
+	many, lists := prompts("prompt", raw, r.model.room, r.least())
 	r.prompts, r.texts = lists, many
 	for _, text := range many {
-		ids, p := x.tokens(r.model, "prompt", text)
-		if p != nil {
-			return p
-		}
+		ids := x.tokens(r.model, "prompt", text)
 		r.prompts = append(r.prompts, ids)
 	}
 	return nil

@@ -8,8 +8,8 @@ import (
 //go:embed openapi.json
 var openAPIDocument []byte
 
-// openAPI is GET /openapi.json.
-func (x *exchange) openAPI() *problem {
+// showOpenAPI answers GET /openapi.json.
+func showOpenAPI(x *exchange) any {
 	x.w.Header().Set("Content-Type", "application/json")
 	x.w.WriteHeader(http.StatusOK)
 	x.w.Write(openAPIDocument) // an error is the client's, who has gone

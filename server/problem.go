@@ -21,6 +21,28 @@ type problem struct {
 
 func (p *problem) Error() string { return p.message }
 
+// throw ends the request with p, which exchange.answer answers. A nil p ends nothing.
+func throw(p *problem) {
+	if p != nil {
+		panic(p)
+	}
+}
+
+// caught calls f, and returns the problem that f throws.
+func caught(f func()) (p *problem) {
+	defer func() {
+		if v := recover(); v != nil {
+			thrown, is := v.(*problem)
+			if !is {
+				panic(v)
+			}
+			p = thrown
+		}
+	}()
+	f()
+	return nil
+}
+
 const invalid = "invalid_request_error"
 
 func bad(param, format string, args ...any) *problem {

@@ -232,22 +232,22 @@ func (q *response) keep(body any) {
 	q.r.asked.s.recent.put(q.r.who.name, r)
 }
 
-// showResponse is GET /v1/responses/{id}.
-func (x *exchange) showResponse() *problem {
+// showResponse answers GET /v1/responses/{id}.
+func showResponse(x *exchange) any {
 	r := x.s.recent.get(x.who.name, x.r.PathValue("id"))
 	if r == nil {
 		return x.noResponse()
 	}
-	return x.reply(json.RawMessage(r.body))
+	return json.RawMessage(r.body)
 }
 
-// deleteResponse is DELETE /v1/responses/{id}.
-func (x *exchange) deleteResponse() *problem {
+// deleteResponse answers DELETE /v1/responses/{id}.
+func deleteResponse(x *exchange) any {
 	id := x.r.PathValue("id")
 	if !x.s.recent.remove(x.who.name, id) {
 		return x.noResponse()
 	}
-	return x.reply(map[string]any{"id": id, "object": "response", "deleted": true})
+	return map[string]any{"id": id, "object": "response", "deleted": true}
 }
 
 func (x *exchange) noResponse() *problem {

@@ -180,16 +180,16 @@ func (r *request) check(most int) *problem {
 	return nil
 }
 
-// tokens are the ids of a text that is a prompt.
-func (x *exchange) tokens(m *served, param, text string) ([]int, *problem) {
+// tokens returns the ids of a text that is a prompt.
+func (x *exchange) tokens(m *served, param, text string) []int {
 	if m.model.ExceedsContext(text) {
-		return nil, longer(param, m.room)
+		throw(longer(param, m.room))
 	}
 	ids, err := m.model.Tokenize(x.ctx, text, karat.TokenizeOptions{})
 	if err != nil {
-		return nil, x.s.explain(x.ctx, err)
+		throw(x.s.explain(x.ctx, err))
 	}
-	return ids, nil
+	return ids
 }
 
 // mayUse returns how many tokens the prompts and all answers have at most.
@@ -215,40 +215,38 @@ func (s *Server) spare(who *caller) int64 {
 // most returns how many places a caller may have.
 func (s *Server) most(who *caller) int { return int(s.places.most(who.name) - s.spare(who)) }
 
-// enter takes n of the places of requests that are computed or wait, and holds the tokens that they may use; done gives both back.
-func (s *Server) enter(who *caller, n, tokens int) (done func(), p *problem) {
+// enter takes n of the places of requests that are computed or wait, and holds the tokens that they may use; done gives
+// both back.
+func (s *Server) enter(who *caller, n, tokens int) (done func()) {
 	if !s.places.takeLeaving(s.spare(who), who.name, int64(n)) {
 		s.telemetry.refused.Inc()
 		if who.key != nil {
-			return nil, full(fmt.Sprintf("Of the %d requests that are computed or wait the key %q has as many as leave places for the other keys", s.o.Requests, who.name))
+			throw(full(fmt.Sprintf("Of the %d requests that are computed or wait the key %q has as many as leave places "+
+				"for the other keys", s.o.Requests, who.name)))
 		}
-		return nil, full(fmt.Sprintf("%d requests are computed or wait, this server takes no more", s.o.Requests))
+		throw(full(fmt.Sprintf("%d requests are computed or wait, this server takes no more", s.o.Requests)))
 	}
 	if p := who.hold(tokens, s.now()); p != nil {
 		s.places.give(who.name, int64(n))
-		return nil, p
+		throw(p)
 	}
 	return func() {
 		s.places.give(who.name, int64(n))
 		who.release(tokens)
-	}, nil
+	}
 }
 
 // answer computes all answers, and hands over their pieces in the order of each: one call at a time.
-func (s *Server) answer(ctx context.Context, r *request, emit func(event)) (u usage, p *problem) {
-	if p := r.check(s.most(r.who)); p != nil {
-		return u, p
-	}
+func (r *request) answer(emit func(event)) (u usage) {
+	x, s := r.asked, r.asked.s
+	throw(r.check(s.most(r.who)))
 	n := len(r.prompts) * r.n
-	done, p := s.enter(r.who, n, r.mayUse())
-	if p != nil {
-		return u, p
-	}
-	defer done()
-	ctx, cancel := context.WithCancelCause(ctx)
+	defer s.enter(r.who, n, r.mayUse())()
+	ctx, cancel := context.WithCancelCause(x.ctx)
 	defer cancel(nil)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
+	var failed *problem
 	for i := range n {
 		c := &choice{s: s, r: r, index: i, prompt: r.prompts[i/r.n], began: time.Now(), last: time.Now()}
 		first := make(chan struct{})
@@ -264,16 +262,10 @@ func (s *Server) answer(ctx context.Context, r *request, emit func(event)) (u us
 			err := c.guarded(ctx)
 			mu.Lock()
 			defer mu.Unlock()
-			u.completion, u.reasoning = u.completion+c.tokens, u.reasoning+c.reasoning
-			if c.tokens > 0 && !c.started.IsZero() {
-				u.prefill, u.decode = u.prefill+c.answered.Sub(c.started), u.decode+c.last.Sub(c.answered)
-			}
-			if c.index%r.n == 0 {
-				u.prompt, u.cached = u.prompt+len(c.prompt), u.cached+c.kept
-			}
-			if err != nil && p == nil {
-				if p = r.overGrammar(err); p == nil {
-					p = s.explain(ctx, err)
+			u.add(c)
+			if err != nil && failed == nil {
+				if failed = r.overGrammar(err); failed == nil {
+					failed = s.explain(ctx, err)
 				}
 				cancel(err)
 			}
@@ -283,8 +275,20 @@ func (s *Server) answer(ctx context.Context, r *request, emit func(event)) (u us
 		}
 	}
 	wg.Wait()
-	s.spent(ctx, r.who, r.model, u)
-	return u, p
+	s.spent(x.ctx, r.who, r.model, u)
+	throw(failed)
+	return u
+}
+
+// add counts an answer.
+func (u *usage) add(c *choice) {
+	u.completion, u.reasoning = u.completion+c.tokens, u.reasoning+c.reasoning
+	if c.tokens > 0 && !c.started.IsZero() {
+		u.prefill, u.decode = u.prefill+c.answered.Sub(c.started), u.decode+c.last.Sub(c.answered)
+	}
+	if c.index%c.r.n == 0 {
+		u.prompt, u.cached = u.prompt+len(c.prompt), u.cached+c.kept
+	}
 }
 
 // spent counts the tokens of a request.

@@ -40,13 +40,10 @@ type scored struct {
 	score float64
 }
 
-// rerank is POST /v1/rerank in the forms of Jina, of Cohere (/v2/rerank) and, where the documents are called texts,
+// rerank answers POST /v1/rerank in the forms of Jina, of Cohere (/v2/rerank) and, where the documents are called texts,
 // of TEI.
-func (x *exchange) rerank() *problem {
-	f, m, p := x.asked(x.only)
-	if p != nil {
-		return p
-	}
+func rerank(x *exchange) any {
+	f, m := x.asked(x.only)
 	r := &ranking{model: m, query: f.needText("query"), top: -1, caller: x.who.caller()}
 	name, tei, second := "documents", f.has("texts"), x.r.URL.Path == "/v2/rerank"
 	switch {
@@ -65,15 +62,10 @@ func (x *exchange) rerank() *problem {
 	}
 	r.name = name
 	r.read(f, name)
-	if f.done(); *f.err != nil {
-		return *f.err
-	}
-	best, tokens, p := x.ranked(r)
-	if p != nil {
-		return p
-	}
+	f.end()
+	best, tokens := x.ranked(r)
 	if tei {
-		return x.reply(r.tei(best))
+		return r.tei(best)
 	}
 	list := make([]any, len(best))
 	for i, b := range best {
@@ -84,9 +76,9 @@ func (x *exchange) rerank() *problem {
 		list[i] = o
 	}
 	if second {
-		return x.reply(map[string]any{"id": newID("rank_"), "results": list, "meta": map[string]any{"api_version": map[string]string{"version": "2"}, "tokens": map[string]int{"input_tokens": tokens}}})
+		return map[string]any{"id": newID("rank_"), "results": list, "meta": map[string]any{"api_version": map[string]string{"version": "2"}, "tokens": map[string]int{"input_tokens": tokens}}}
 	}
-	return x.reply(map[string]any{"model": m.name, "object": "list", "results": list, "usage": map[string]int{"prompt_tokens": tokens, "total_tokens": tokens}})
+	return map[string]any{"model": m.name, "object": "list", "results": list, "usage": map[string]int{"prompt_tokens": tokens, "total_tokens": tokens}}
 }
 
 // read takes the documents: texts, or objects that have one.
@@ -116,20 +108,14 @@ func (r *ranking) read(f *fields, name string) {
 }
 
 // ranked are the best documents, the best one first; of equal ones the first.
-func (x *exchange) ranked(r *ranking) ([]scored, int, *problem) {
+func (x *exchange) ranked(r *ranking) ([]scored, int) {
 	most := 0 // a token has a byte or more
 	for _, text := range r.documents {
 		most += len(r.query) + len(text)
 	}
-	done, p := x.s.enter(x.who, 1, most)
-	if p != nil {
-		return nil, 0, p
-	}
-	defer done()
+	defer x.s.enter(x.who, 1, most)()
 	scores, tokens, p := x.s.ranker.rank(x.ctx, r)
-	if p != nil {
-		return nil, 0, p
-	}
+	throw(p)
 	x.s.spent(x.ctx, x.who, r.model, usage{prompt: tokens})
 	best := make([]scored, len(scores))
 	for i, s := range scores {
@@ -139,7 +125,7 @@ func (x *exchange) ranked(r *ranking) ([]scored, int, *problem) {
 	if r.top >= 0 {
 		best = best[:min(r.top, len(best))]
 	}
-	return best, tokens, nil
+	return best, tokens
 }
 
 func (r *ranking) tei(best []scored) []any {

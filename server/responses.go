@@ -11,33 +11,24 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// responses is POST /v1/responses.
-func (x *exchange) responses() *problem {
-	q, p := x.responseRequest()
-	if p != nil {
-		return p
-	}
+// respond answers POST /v1/responses.
+func respond(x *exchange) any {
+	q := readResponse(x)
 	q.r.id = newID("resp_")
 	if q.r.stream {
-		return x.streamResponse(q)
+		return streamResponse(x, q)
 	}
-	u, p := x.s.answer(x.ctx, q.r, q.out.add)
-	if p != nil {
-		return p
-	}
+	u := q.r.answer(q.out.add)
 	o := q.object(&u)
 	q.keep(o)
-	return x.reply(o)
+	return o
 }
 
-// responseTokens is POST /v1/responses/input_tokens.
-func (x *exchange) responseTokens() *problem {
+// countResponse answers POST /v1/responses/input_tokens.
+func countResponse(x *exchange) any {
 	x.placed = true
-	q, p := x.responseRequest()
-	if p != nil {
-		return p
-	}
-	return x.reply(map[string]any{"object": "response.input_tokens", "input_tokens": len(q.r.prompts[0])})
+	q := readResponse(x)
+	return map[string]any{"object": "response.input_tokens", "input_tokens": len(q.r.prompts[0])}
 }
 
 // response is a request of this API, what of it the answer repeats, and the answer.
@@ -54,11 +45,8 @@ type response struct {
 	summary bool              // reasoning is also there as its summary
 }
 
-func (x *exchange) responseRequest() (*response, *problem) {
-	f, m, p := x.asked(x.named)
-	if p != nil {
-		return nil, p
-	}
+func readResponse(x *exchange) *response {
+	f, m := x.asked(x.named)
 	q := &response{r: x.newRequest(m)}
 	r := q.r
 	r.pieces = true
@@ -96,10 +84,9 @@ func (x *exchange) responseRequest() (*response, *problem) {
 	q.echo["store"] = q.kept
 	c.choose(f, f.take("tool_choice"))
 	c.single = !f.boolean("parallel_tool_calls", true) || c.single
-	if f.done(); *f.err != nil {
-		return nil, *f.err
-	}
-	return q, r.converse(x.ctx, &c, "input")
+	f.end()
+	throw(r.converse(x.ctx, &c, "input"))
+	return q
 }
 
 // peek is a text that is still to be read; "" is none.
@@ -352,7 +339,7 @@ func summaryText(text string) map[string]string {
 }
 
 // streamResponse sends the events of this API: each has a name and a number.
-func (x *exchange) streamResponse(q *response) *problem {
+func streamResponse(x *exchange, q *response) any {
 	s, number := x.open(false), 0
 	send := func(kind string, more map[string]any) {
 		more["type"], more["sequence_number"] = kind, number
@@ -361,7 +348,7 @@ func (x *exchange) streamResponse(q *response) *problem {
 	}
 	q.tell(send)
 	begun := false
-	u, p := x.s.answer(x.ctx, q.r, func(e event) {
+	u := q.r.answer(func(e event) {
 		if !begun {
 			begun = true
 			send("response.created", map[string]any{"response": q.object(nil)})
@@ -369,9 +356,6 @@ func (x *exchange) streamResponse(q *response) *problem {
 		}
 		q.out.add(e)
 	})
-	if p != nil {
-		return p
-	}
 	o := q.object(&u)
 	q.keep(o)
 	send("response."+q.status(), map[string]any{"response": o})

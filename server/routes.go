@@ -16,55 +16,55 @@ import (
 
 // routes registers all that the server answers.
 func (s *Server) routes() {
-	post := func(pattern string, v voice, handle func(*exchange) *problem) {
+	post := func(pattern string, v voice, handle func(*exchange) any) {
 		s.handle("POST "+pattern, route{voice: v, handle: handle})
 	}
-	get := func(pattern string, v voice, handle func(*exchange) *problem) {
+	get := func(pattern string, v voice, handle func(*exchange) any) {
 		s.handle("GET "+pattern, route{voice: v, handle: handle, while: true})
 	}
-	get("/health", openAI{}, (*exchange).health)
-	get("/ready", openAI{}, (*exchange).ready)
-	get("/metrics", openAI{}, (*exchange).metricsText)
-	get("/openapi.json", openAI{}, (*exchange).openAPI)
-	get("/v1/models", openAI{}, (*exchange).listModels)
-	get("/v1/models/{id...}", openAI{}, (*exchange).showModel)
-	post("/v1/chat/completions", openAI{}, (*exchange).chat)
-	post("/v1/chat/completions/input_tokens", openAI{}, (*exchange).chatTokens)
-	post("/v1/completions", openAI{}, (*exchange).completions)
-	post("/tokenize", openAI{}, (*exchange).tokenize)
-	post("/detokenize", openAI{}, (*exchange).detokenize)
-	post("/apply-template", openAI{}, (*exchange).applyTemplate)
-	post("/v1/messages", anthropic{}, (*exchange).messages)
-	post("/v1/messages/count_tokens", anthropic{}, (*exchange).countTokens)
-	post("/v1/responses", openAI{}, (*exchange).responses)
-	post("/v1/responses/input_tokens", openAI{}, (*exchange).responseTokens)
-	get("/api/tags", ollama{}, (*exchange).ollamaTags)
-	get("/api/ps", ollama{}, (*exchange).ollamaRunning)
-	get("/api/version", ollama{}, (*exchange).ollamaVersion)
-	post("/api/show", ollama{}, (*exchange).ollamaShow)
-	post("/api/chat", ollama{}, (*exchange).ollamaChat)
-	post("/api/generate", ollama{}, (*exchange).ollamaGenerate)
+	get("/health", openAI{}, showHealth)
+	get("/ready", openAI{}, showReady)
+	get("/metrics", openAI{}, showMetrics)
+	get("/openapi.json", openAI{}, showOpenAPI)
+	get("/v1/models", openAI{}, listModels)
+	get("/v1/models/{id...}", openAI{}, showModel)
+	post("/v1/chat/completions", openAI{}, completeChat)
+	post("/v1/chat/completions/input_tokens", openAI{}, countChat)
+	post("/v1/completions", openAI{}, completeText)
+	post("/tokenize", openAI{}, tokenize)
+	post("/detokenize", openAI{}, detokenize)
+	post("/apply-template", openAI{}, applyTemplate)
+	post("/v1/messages", anthropic{}, answerMessages)
+	post("/v1/messages/count_tokens", anthropic{}, countMessages)
+	post("/v1/responses", openAI{}, respond)
+	post("/v1/responses/input_tokens", openAI{}, countResponse)
+	get("/api/tags", ollama{}, listOllama)
+	get("/api/ps", ollama{}, listRunning)
+	get("/api/version", ollama{}, showVersion)
+	post("/api/show", ollama{}, showOllama)
+	post("/api/chat", ollama{}, chatOllama)
+	post("/api/generate", ollama{}, generateOllama)
 	for _, r := range ollamaLacks {
-		s.handle(r.pattern, route{voice: ollama{}, handle: func(x *exchange) *problem { return x.ollamaLack(r.pattern, r.instead) }})
+		s.handle(r.pattern, route{voice: ollama{}, handle: func(x *exchange) any { return refuseOllama(x, r.pattern, r.instead) }})
 	}
-	post("/api/embed", ollama{}, (*exchange).ollamaEmbed)
-	post("/api/embeddings", ollama{}, (*exchange).ollamaEmbedding)
-	post("/v1/embeddings", openAI{}, (*exchange).embeddings)
+	post("/api/embed", ollama{}, embedOllama)
+	post("/api/embeddings", ollama{}, embedOllamaText)
+	post("/v1/embeddings", openAI{}, embedTexts)
 	for _, path := range []string{"/v1/rerank", "/v2/rerank", "/rerank", "/v1/reranking", "/reranking"} {
-		post(path, openAI{}, (*exchange).rerank)
+		post(path, openAI{}, rerank)
 	}
 	for path, page := range s.o.Pages {
 		if path == "/" {
 			path = "/{$}"
 		}
-		get(path, openAI{}, func(x *exchange) *problem {
+		get(path, openAI{}, func(x *exchange) any {
 			x.w.Header().Del("Cache-Control") // the page has its own
 			page.ServeHTTP(x.w, x.r)
 			return nil
 		})
 	}
-	get("/v1/responses/{id}", openAI{}, (*exchange).showResponse)
-	s.handle("DELETE /v1/responses/{id}", route{voice: openAI{}, handle: (*exchange).deleteResponse})
+	get("/v1/responses/{id}", openAI{}, showResponse)
+	s.handle("DELETE /v1/responses/{id}", route{voice: openAI{}, handle: deleteResponse})
 	s.storeRoutes()
 }
 
@@ -73,28 +73,28 @@ func (s *Server) storeRoutes() {
 	for _, r := range []struct {
 		pattern string
 		while   bool
-		handle  func(*exchange) *problem
+		handle  func(*exchange) any
 	}{
-		{"POST /v1/files", false, (*exchange).upload},
-		{"GET /v1/files", true, (*exchange).listFiles},
-		{"GET /v1/files/{id}", true, (*exchange).showFile},
-		{"GET /v1/files/{id}/content", true, (*exchange).fileContent},
-		{"DELETE /v1/files/{id}", false, (*exchange).deleteFile},
-		{"POST /v1/batches", false, (*exchange).createBatch},
-		{"GET /v1/batches", true, (*exchange).listBatches},
-		{"GET /v1/batches/{id}", true, (*exchange).showBatch},
-		{"DELETE /v1/batches/{id}", false, (*exchange).deleteBatch},
-		{"POST /v1/batches/{id}/cancel", false, (*exchange).cancelBatch},
+		{"POST /v1/files", false, uploadFile},
+		{"GET /v1/files", true, listFiles},
+		{"GET /v1/files/{id}", true, showFile},
+		{"GET /v1/files/{id}/content", true, sendFile},
+		{"DELETE /v1/files/{id}", false, deleteFile},
+		{"POST /v1/batches", false, createBatch},
+		{"GET /v1/batches", true, listBatches},
+		{"GET /v1/batches/{id}", true, showBatch},
+		{"DELETE /v1/batches/{id}", false, deleteBatch},
+		{"POST /v1/batches/{id}/cancel", false, cancelBatch},
 	} {
 		if s.store == nil {
-			r.handle = (*exchange).noStore
+			r.handle = refuseStore
 		}
 		s.handle(r.pattern, route{voice: openAI{}, handle: r.handle, while: r.while})
 	}
 }
 
-// noStore answers the routes of files and batches where the server keeps none.
-func (x *exchange) noStore() *problem {
+// refuseStore answers the routes of files and batches where the server keeps none.
+func refuseStore(x *exchange) any {
 	return notStored("This server keeps no files and batches: it was started without --store FOLDER")
 }
 
@@ -109,61 +109,50 @@ func (s *Server) voiceOf(path string) voice {
 	return openAI{}
 }
 
-// body reads a request's JSON.
-func (x *exchange) body() (*fields, *problem) {
-	body, p := x.readBody()
-	if p == nil && x.placed { // not before, since a body may come slowly
-		done, full := x.s.enter(x.who, 1, 0)
-		if full == nil {
-			x.after = append(x.after, done)
-		}
-		p = full
-	}
-	if p != nil {
-		return nil, p
+// body returns a request's JSON.
+func (x *exchange) body() *fields {
+	body := x.readBody()
+	if x.placed { // not before, since a body may come slowly
+		x.after = append(x.after, x.s.enter(x.who, 1, 0))
 	}
 	f, p := parse(body)
 	if f != nil {
 		x.hints.header, f.hints = x.w.Header(), &x.hints
 	}
-	return f, p
+	throw(p)
+	return f
 }
 
-// asked is a request's JSON, and the model that find finds in it.
-func (x *exchange) asked(find func(*fields) (*served, *problem)) (*fields, *served, *problem) {
-	f, p := x.body()
-	if p != nil {
-		return nil, nil, p
-	}
-	m, p := find(f)
-	return f, m, p
+// asked returns a request's JSON, and the model that find finds in it.
+func (x *exchange) asked(find func(*fields) *served) (*fields, *served) {
+	f := x.body()
+	return f, find(f)
 }
 
-// named is the model that a request asks for by its field "model". Where the caller sees one model alone, that is it without the field.
-func (x *exchange) named(f *fields) (*served, *problem) {
+// named returns the model that a request asks for by its field "model". Where the caller sees one model alone, the
+// request need not have the field.
+func (x *exchange) named(f *fields) *served {
 	if !f.has("model") || string(f.values["model"]) == `""` {
 		f.ignore("model")
 		all := x.states()
 		if len(all) != 1 {
-			return nil, bad("model", "Missing required parameter: 'model'. GET /v1/models lists the %d models of this server", len(all))
+			throw(bad("model", "Missing required parameter: 'model'. GET /v1/models lists the %d models of this server", len(all)))
 		}
 		x.model = all[0].Name
 		return x.use(all[0].entry)
 	}
 	name := f.text("model")
-	if *f.err != nil {
-		return nil, *f.err
-	}
+	throw(*f.err)
 	x.model = name[:min(len(name), 128)]
 	e := x.s.pool.find(name)
 	if e == nil || !x.who.sees(e) {
-		return nil, noModel(name)
+		throw(noModel(name))
 	}
 	return x.use(e)
 }
 
-// use is a model that stays loaded until the request ends.
-func (x *exchange) use(e *entry) (*served, *problem) {
+// use returns a model that stays loaded until the request ends.
+func (x *exchange) use(e *entry) *served {
 	began := time.Now()
 	m, err := x.s.pool.take(x.ctx, e, x.who.name)
 	x.loading = time.Since(began)
@@ -171,30 +160,33 @@ func (x *exchange) use(e *entry) (*served, *problem) {
 	switch {
 	case err == nil:
 		x.after = append(x.after, func() { x.s.pool.give(e) })
-		return m, nil
 	case errors.Is(err, errBusy):
-		return nil, unavailable(fmt.Sprintf("The model %q is not loaded: %v", name, err))
+		throw(unavailable(fmt.Sprintf("The model %q is not loaded: %v", name, err)))
 	case errors.Is(err, karat.ErrMemory):
-		return nil, internal(fmt.Sprintf("The model %q does not fit the memory of this server", name))
+		throw(internal(fmt.Sprintf("The model %q does not fit the memory of this server", name)))
 	case x.ctx.Err() != nil || errors.Is(err, karat.ErrClosed) || errors.Is(err, context.Canceled):
-		return nil, x.s.explain(x.ctx, karat.ErrClosed)
+		throw(x.s.explain(x.ctx, karat.ErrClosed))
+	default:
+		throw(internal(fmt.Sprintf("The model %q could not be loaded; the server's log says why", name)))
 	}
-	return nil, internal(fmt.Sprintf("The model %q could not be loaded; the server's log says why", name))
+	return m
 }
 
-// only is the model that a request names, or the first where it names none: for routes whose API has no such field.
-func (x *exchange) only(f *fields) (*served, *problem) {
-	if !f.has("model") {
-		f.ignore("model")
-		e := x.s.pool.list[0]
-		if !x.who.sees(e) {
-			p := noModel("")
-			p.message = "The request names no model, and the key does not see the server's first one. GET /v1/models lists the models that it sees."
-			return nil, p
-		}
-		return x.use(e)
+// only returns the model that a request names, or the first where it names none: for routes whose API has no such
+// field.
+func (x *exchange) only(f *fields) *served {
+	if f.has("model") {
+		return x.named(f)
 	}
-	return x.named(f)
+	f.ignore("model")
+	e := x.s.pool.list[0]
+	if !x.who.sees(e) {
+		p := noModel("")
+		p.message = "The request names no model, and the key does not see the server's first one. " +
+			"GET /v1/models lists the models that it sees."
+		throw(p)
+	}
+	return x.use(e)
 }
 
 // open begins a stream, and the context that ends when its client does.
@@ -205,13 +197,8 @@ func (x *exchange) open(lines bool) *stream {
 	return x.stream
 }
 
-func (x *exchange) reply(v any) *problem {
-	writeJSON(x.w, http.StatusOK, v)
-	return nil
-}
-
 // replyLarge is reply of what may be much larger than the request. It counts among the bodies while a client reads it.
-func (x *exchange) replyLarge(v any) *problem {
+func (x *exchange) replyLarge(v any) any {
 	body, err := encode(v)
 	if err != nil {
 		return x.s.explain(x.ctx, err)
@@ -221,7 +208,8 @@ func (x *exchange) replyLarge(v any) *problem {
 		return full("The answers that are being sent are too large together")
 	}
 	defer room.end()
-	return x.reply(json.RawMessage(body))
+	writeJSON(x.w, http.StatusOK, json.RawMessage(body))
+	return nil
 }
 
 // modelObject is a model as OpenAI's API lists it. What only a loaded model tells is left out of the others.
@@ -257,7 +245,7 @@ func (x *exchange) states() []state {
 	return slices.DeleteFunc(x.s.pool.states(), func(m state) bool { return !x.who.sees(m.entry) })
 }
 
-func (x *exchange) listModels() *problem {
+func listModels(x *exchange) any {
 	list := []modelObject{}
 	for _, m := range x.states() {
 		for _, name := range append([]string{m.Name}, m.Aliases...) {
@@ -265,21 +253,21 @@ func (x *exchange) listModels() *problem {
 		}
 	}
 	if x.isAnthropic() {
-		return x.anthropicModels(list)
+		return pageModels(x, list)
 	}
-	return x.reply(map[string]any{"object": "list", "data": list})
+	return map[string]any{"object": "list", "data": list}
 }
 
-func (x *exchange) showModel() *problem {
+func showModel(x *exchange) any {
 	id := strings.TrimSuffix(x.r.PathValue("id"), "/")
 	e := x.s.pool.find(id)
 	for _, m := range x.states() {
 		if m.entry == e {
-			if o := x.modelObject(m, id); x.isAnthropic() {
-				return x.reply(o.anthropic())
-			} else {
-				return x.reply(o)
+			o := x.modelObject(m, id)
+			if x.isAnthropic() {
+				return o.anthropic()
 			}
+			return o
 		}
 	}
 	return noModel(id)

@@ -230,8 +230,8 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // route is what a pattern of the mux stands for.
 type route struct {
 	voice  voice
-	handle func(x *exchange) *problem
-	while  bool // it is answered while the server drains, too
+	handle func(x *exchange) any // returns the answer, a problem, or nil where it has answered
+	while  bool                  // it is answered while the server drains, too
 }
 
 // handle registers a route; all go through the same door.
@@ -261,17 +261,25 @@ type exchangeKey struct{}
 // answer has the route answer. A panic is an error of this request alone.
 func (x *exchange) answer(r route) {
 	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case *problem:
+			x.fail(p, r.voice)
+		default:
+			x.s.log.Error("panic", "value", fmt.Sprint(p), "stack", string(debug.Stack()))
+			x.fail(internal("The server failed"), r.voice)
+		}
 		for _, end := range x.after {
 			end()
 		}
 		x.held.end()
-		if v := recover(); v != nil {
-			x.s.log.Error("panic", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
-			x.fail(internal("The server failed"), r.voice)
-		}
 	}()
-	if p := r.handle(x); p != nil {
-		x.fail(p, r.voice)
+	switch v := r.handle(x).(type) {
+	case nil:
+	case *problem:
+		throw(v)
+	default:
+		writeJSON(x.w, http.StatusOK, v)
 	}
 }
 

@@ -11,21 +11,16 @@ import (
 // maxTokenized bounds a text that is cut into tokens, in bytes, and the tokens that are made a text.
 const maxTokenized = 1 << 20
 
-// tokenize is POST /tokenize, as llama-server has it.
-func (x *exchange) tokenize() *problem {
+// tokenize answers POST /tokenize, as llama-server has it.
+func tokenize(x *exchange) any {
 	x.placed = true
-	f, m, p := x.asked(x.only)
-	if p != nil {
-		return p
-	}
+	f, m := x.asked(x.only)
 	text := f.needText("content")
 	if len(text) > maxTokenized {
 		f.fail("content", "%d bytes, at most %d: send it in parts", len(text), maxTokenized)
 	}
 	around, special, pieces := f.boolean("add_special", false), f.boolean("parse_special", true), f.boolean("with_pieces", false)
-	if f.done(); *f.err != nil {
-		return *f.err
-	}
+	f.end()
 	ids, err := m.model.Tokenize(x.ctx, text, karat.TokenizeOptions{ParseSpecial: special, OmitSpecial: !around})
 	if err != nil {
 		return x.s.explain(x.ctx, err)
@@ -36,12 +31,12 @@ func (x *exchange) tokenize() *problem {
 		}
 		return x.replyLarge(map[string]any{"tokens": ids})
 	}
-	return x.replyPieces(m, ids)
+	return sendPieces(x, m, ids)
 }
 
-// replyPieces writes tokens with their texts, or with their bytes where those are no text. The answer is many times as large as
+// sendPieces writes tokens with their texts, or with their bytes where those are no text. The answer is many times as large as
 // the request, so it goes out as it is made.
-func (x *exchange) replyPieces(m *served, ids []int) *problem {
+func sendPieces(x *exchange, m *served, ids []int) any {
 	type token struct {
 		ID    int `json:"id"`
 		Piece any `json:"piece"`
@@ -74,13 +69,10 @@ func (x *exchange) replyPieces(m *served, ids []int) *problem {
 	return nil
 }
 
-// detokenize is POST /detokenize.
-func (x *exchange) detokenize() *problem {
+// detokenize answers POST /detokenize.
+func detokenize(x *exchange) any {
 	x.placed = true
-	f, m, p := x.asked(x.only)
-	if p != nil {
-		return p
-	}
+	f, m := x.asked(x.only)
 	if !f.has("tokens") {
 		f.reject(bad("tokens", "Missing required parameter: 'tokens'"))
 	}
@@ -93,10 +85,7 @@ func (x *exchange) detokenize() *problem {
 	if *f.err != nil {
 		return *f.err
 	}
-	ids, p := tokenIDs("tokens", raw, maxTokenized, 0)
-	if p != nil {
-		return p
-	}
+	ids := tokenIDs("tokens", raw, maxTokenized, 0)
 	size := 0
 	for _, id := range ids {
 		if id < 0 || id >= m.info.VocabSize {
