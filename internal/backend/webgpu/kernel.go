@@ -10,45 +10,22 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
-	"github.com/karat-run/karat/internal/template"
 )
 
 //go:embed shaders/*.wgsl
 var sources embed.FS
 
 // shaders are the templates, by file.
-var shaders = template.Must(shaderTexts(), template.Options{Methods: variantMethods, Funcs: map[string]any{
-	"mul": func(a ...int) int {
-		n := 1
-		for _, x := range a {
-			n *= x
-		}
-		return n
-	},
-	"add": func(a ...int) (n int) {
-		for _, x := range a {
-			n += x
-		}
-		return n
-	},
-	"div": func(a, b int) int { return a / b },
-	"mod": func(a, b int) int { return a % b },
-	"seq": func(n int) []int {
-		list := make([]int, n)
-		for i := range list {
-			list[i] = i
-		}
-		return list
-	},
-	"places": places,
-	"unit":   func(v linearVariant, e int) unit { return unit{v, e} },
-	"page":   func(v attendVariant, what, at string) page { return page{v, what, at} },
-	"word":   func(f16 bool, of, width string) map[string]any { return variant{"F16": f16, "Of": of, "Width": width} },
-	"ceil":   func(a, b int) int { return (a + b - 1) / b },
-	"mask":   func(bits int) int { return 1<<bits - 1 },
-}})
+var shaders = sync.OnceValue(func() templates {
+	t, err := parseTemplates(shaderTexts())
+	if err != nil {
+		panic(err) // of a file that the program holds
+	}
+	return t
+})
 
 func shaderTexts() map[string]string {
 	texts := map[string]string{}
@@ -200,7 +177,7 @@ func newKernel(shader string, variant any) (*kernel, error) {
 	var b strings.Builder
 	b.WriteString(extensions[shader])
 	for _, file := range []string{"prelude", shader} {
-		if err := shaders.Execute(&b, file+".wgsl", variant); err != nil {
+		if err := shaders().fill(&b, file+".wgsl", variant); err != nil {
 			return nil, fmt.Errorf("kernel %s: %w", k.name, err)
 		}
 	}

@@ -107,7 +107,7 @@ func TestCommand(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "karat")
 	goTool(t, "build", "-trimpath", "-o", path, "./cmd/karat")
 	if names := goTool(t, "tool", "nm", path); !strings.Contains(names, "text/template/parse.Parse") || strings.Contains(names, "text/template.(*state).evalField") {
-		t.Error("the command executes templates of text/template, or none at all: internal/template does it without methods' names")
+		t.Error("the command executes templates of text/template, or none at all: backend/webgpu does it without methods' names")
 	}
 	full, stripped := sizes(t, path)
 	t.Logf("%d bytes, %d without symbols", full, stripped)

@@ -26,7 +26,6 @@ var below = map[string]string{
 	"round":       "float16 tensor",
 	"logprob":     "mmap",
 	"grammar":     "sample syntax",
-	"template":    "",
 
 	"family":   "graph",
 	"arch/*":   "graph rope family",
@@ -37,7 +36,7 @@ var below = map[string]string{
 	"backend/reference":  "backend float16 sysinfo mmap quant rope round simd",
 	"backend/cpu":        "backend float16 sysinfo mmap quant rope simd panel",
 	"backend/numerics":   "backend/cpu backend/reference",
-	"backend/webgpu":     "backend mmap quant rope template backend/webgpu/gpu",
+	"backend/webgpu":     "backend mmap quant rope backend/webgpu/gpu",
 	"backend/webgpu/gpu": "jsasync",
 	"dev/backendtest":    "backend/reference",
 

@@ -17,14 +17,14 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	}
 	let at = row * p.k;
 	let until = units();
-{{- range $i := seq .Per}}
+{{- range $i := .Per}}
 	let n{{$i}} = min(first + {{mul 64 (mod $i $.Columns)}}u, columns - 1u){{if ge $i $.Columns}} + columns{{end}};
 	var all{{$i}} = 0.0;
 	var s{{$i}} = 0.0;
 {{- end}}
 	for (var u = 0u; u < until; u++) {
 {{- if .Bits}}
-{{- range $i := seq .Per}}
+{{- range $i := .Per}}
 		let scale{{$i}}_0 = scale(0u, n{{$i}}, u, 0u);
 {{- if eq $.Group 16}}
 		let scale{{$i}}_1 = scale(0u, n{{$i}}, u, 1u);
@@ -34,19 +34,19 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		for (var j = 0u; j < 4u; j++) {
 			let a = quad(at, u * 8u + 2u * j);
 			let b = quad(at, u * 8u + 2u * j + 1u);
-{{- range $i := seq .Per}}
+{{- range $i := .Per}}
 			s{{$i}} = chain(s{{$i}}, pair(n{{$i}}, u, j
 {{- if eq $.Group 16}}, select(scale{{$i}}_0, scale{{$i}}_1, j > 1u){{else if $.Bits}}, scale{{$i}}_0{{end}}), a, b);
 {{- end}}
 		}
 		if ((u + 1u) % run() == 0u) {
-{{- range $i := seq .Per}}
+{{- range $i := .Per}}
 			all{{$i}} += s{{$i}};
 			s{{$i}} = 0.0;
 {{- end}}
 		}
 	}
-{{- range $i := seq .Columns}}
+{{- range $i := .Columns}}
 	if (first + {{mul 64 $i}}u < columns) {
 		result(row, first + {{mul 64 $i}}u, all{{$i}} + s{{$i}}{{if $.GLU}}, all{{add $i $.Columns}} + s{{add $i $.Columns}}{{end}});
 	}

@@ -40,22 +40,22 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		// An invocation has rows sr and keys sk of the scores, and rows vr and a quad vq of the values.
 		let sk = t % 16u;
 		let vq = t % {{.Quads}}u;
-{{- range $i := seq 4}}
+{{- range $i := 4}}
 		let sr{{$i}} = t / 16u + {{mul 4 $i}}u;
 		let spos{{$i}} = table[4u * min(begin + sr{{$i}}, to - 1u) + 3u];
 		var top{{$i}} = NONE;
 {{- end}}
-{{- range $i := seq .Rows}}
+{{- range $i := .Rows}}
 		let vr{{$i}} = t / {{$.Quads}}u + {{mul $i (div 64 $.Quads)}}u;
 		let vpos{{$i}} = table[4u * min(begin + vr{{$i}}, to - 1u) + 3u];
 		var sum{{$i}} = 0.0;
-{{- range $c := seq (div $.ValueDim $.Chunk)}}
+{{- range $c := (div $.ValueDim $.Chunk)}}
 		var acc{{$i}}_{{$c}} = vec4f(0.0);
 {{- end}}
 {{- end}}
 		for (var b = lowest(low) / PAGE; b <= {{if .Ahead}}newest(high, end){{else}}high{{end}} / PAGE; b++) {
 			let slot = table[pages + b - from_page] * PAGE;
-{{- range $i := seq 4}}{{range $j := seq 4}}
+{{- range $i := 4}}{{range $j := 4}}
 			var s{{$i}}_{{$j}} = 0.0;
 {{- end}}{{end}}
 			for (var c = 0u; c < {{div .Dim .Chunk}}u; c++) {
@@ -66,26 +66,26 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 				}
 {{template "page" (page . "keys" "c")}}
 				workgroupBarrier();
-{{- range $i := seq 4}}{{range $j := seq 4}}
+{{- range $i := 4}}{{range $j := 4}}
 				var t{{$i}}_{{$j}} = 0.0;
 {{- end}}{{end}}
 				for (var d = 0u; d < {{.Quads}}u; d++) {
-{{- range $j := seq 4}}
+{{- range $j := 4}}
 					let k{{$j}} = tile[place(sk + {{mul 16 $j}}u, d)];
 {{- end}}
-{{- range $i := seq 4}}
+{{- range $i := 4}}
 					let q{{$i}} = query[place(sr{{$i}}, d)];
-{{- range $j := seq 4}}
+{{- range $j := 4}}
 					t{{$i}}_{{$j}} = fma(q{{$i}}.w, k{{$j}}.w, fma(q{{$i}}.z, k{{$j}}.z, fma(q{{$i}}.y, k{{$j}}.y, fma(q{{$i}}.x, k{{$j}}.x, t{{$i}}_{{$j}}))));
 {{- end}}
 {{- end}}
 				}
-{{- range $i := seq 4}}{{range $j := seq 4}}
+{{- range $i := 4}}{{range $j := 4}}
 				s{{$i}}_{{$j}} += t{{$i}}_{{$j}};
 {{- end}}{{end}}
 			}
-{{- range $i := seq 4}}
-{{- range $j := seq 4}}
+{{- range $i := 4}}
+{{- range $j := 4}}
 			let seen{{$i}}_{{$j}} = visible(spos{{$i}}, b * PAGE + sk + {{mul 16 $j}}u{{if $.Ahead}}, end{{end}});
 {{- if $.Capped}}
 			s{{$i}}_{{$j}} = p.cap * tanh_f(s{{$i}}_{{$j}} / p.cap);
@@ -95,13 +95,13 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			most[sr{{$i}} * 16u + sk] = max(max(s{{$i}}_0, s{{$i}}_1), max(s{{$i}}_2, s{{$i}}_3));
 {{- end}}
 			workgroupBarrier();
-{{- range $i := seq 4}}
+{{- range $i := 4}}
 			{
 				var highest = most[sr{{$i}} * 16u];
 				for (var j = 1u; j < 16u; j++) {
 					highest = max(highest, most[sr{{$i}} * 16u + j]);
 				}
-{{- range $j := seq 4}}
+{{- range $j := 4}}
 				weights[sr{{$i}} * 65u + sk + {{mul 16 $j}}u] = select(0.0, exp_f(s{{$i}}_{{$j}} - highest), seen{{$i}}_{{$j}});
 {{- end}}
 				let next = max(top{{$i}}, highest);
@@ -113,7 +113,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			}
 {{- end}}
 			workgroupBarrier();
-{{- range $i := seq .Rows}}
+{{- range $i := .Rows}}
 			{
 				var more = 0.0;
 				for (var g = 0u; g < 64u; g += 16u) {
@@ -127,39 +127,39 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			}
 {{- end}}
 			let whole = visible(low, b * PAGE + 63u{{if $.Ahead}}, end{{end}}) && visible(high, b * PAGE{{if $.Ahead}}, end{{end}});
-{{- range $c := seq (div .ValueDim .Chunk)}}
+{{- range $c := (div .ValueDim .Chunk)}}
 			workgroupBarrier();
 {{template "page" (page $ "values" (print $c "u"))}}
 			workgroupBarrier();
-{{- range $i := seq $.Rows}}
+{{- range $i := $.Rows}}
 			var page{{$c}}_{{$i}} = vec4f(0.0);
 {{- end}}
 			for (var g = 0u; g < 64u; g += 16u) {
-{{- range $i := seq $.Rows}}
+{{- range $i := $.Rows}}
 				var part{{$i}} = vec4f(0.0);
 {{- end}}
 				if (whole) {
 					for (var j = g; j < g + 16u; j++) {
 						let v = tile[place(j, vq)];
-{{- range $i := seq $.Rows}}
+{{- range $i := $.Rows}}
 						part{{$i}} = fma(vec4f(weights[vr{{$i}} * 65u + j]), v, part{{$i}});
 {{- end}}
 					}
 				} else {
 					for (var j = g; j < g + 16u; j++) { // a value that is not seen may be a NaN
 						let v = tile[place(j, vq)];
-{{- range $i := seq $.Rows}}
+{{- range $i := $.Rows}}
 						if (visible(vpos{{$i}}, b * PAGE + j{{if $.Ahead}}, end{{end}})) {
 							part{{$i}} = fma(vec4f(weights[vr{{$i}} * 65u + j]), v, part{{$i}});
 						}
 {{- end}}
 					}
 				}
-{{- range $i := seq $.Rows}}
+{{- range $i := $.Rows}}
 				page{{$c}}_{{$i}} += part{{$i}};
 {{- end}}
 			}
-{{- range $i := seq $.Rows}}
+{{- range $i := $.Rows}}
 			acc{{$i}}_{{$c}} = fma(page{{$c}}_{{$i}}, vec4f(grows[vr{{$i}}]), acc{{$i}}_{{$c}} * shrinks[vr{{$i}}]);
 {{- end}}
 {{- end}}
@@ -168,13 +168,13 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		let sink = sinks[head];
 		workgroupBarrier();
 		if (sk == 0u) {
-{{- range $i := seq 4}}
+{{- range $i := 4}}
 			shrinks[sr{{$i}}] = top{{$i}};
 {{- end}}
 		}
 		workgroupBarrier();
 {{- end}}
-{{- range $i := seq .Rows}}
+{{- range $i := .Rows}}
 		if (begin + vr{{$i}} < to) {
 {{- if $.Sinks}}
 			let last = max(shrinks[vr{{$i}}], sink);
@@ -183,7 +183,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- else}}
 			let by = 1.0 / sum{{$i}};
 {{- end}}
-{{- range $c := seq (div $.ValueDim $.Chunk)}}
+{{- range $c := (div $.ValueDim $.Chunk)}}
 			out[((((begin + vr{{$i}}) * p.heads + head) * VALUE_DIM) >> 2u) + {{mul $c $.Quads}}u + vq] = acc{{$i}}_{{$c}} * by;
 {{- end}}
 		}

@@ -28,7 +28,7 @@ var<workgroup> room: array<f32, {{.Room}}>; // parts of scores, then of what val
 fn score(at: u32, d: u32{{if .Turn}}, mine: bool{{end}}) -> f32 {
 	var s = 0.0;
 {{- if and .Wide .F16}}
-{{- range $i := seq (div .Chunk 8)}}
+{{- range $i := (div .Chunk 8)}}
 {{- if $.Turn}}
 	var k{{$i}} = vec4u(0u);
 	if (mine) {
@@ -40,8 +40,8 @@ fn score(at: u32, d: u32{{if .Turn}}, mine: bool{{end}}) -> f32 {
 	let k{{$i}} = keys[((at + d) >> 3u) + {{$i}}u];
 {{- end}}
 {{- end}}
-{{- range $i := seq (div .Chunk 8)}}
-{{- range $j := seq 4}}
+{{- range $i := (div .Chunk 8)}}
+{{- range $j := 4}}
 	{
 		let k = halves(k{{$i}}.{{slice "xyzw" $j (add $j 1)}});
 		s = fma(query[d + {{add (mul 8 $i) (mul 2 $j) 1}}u], k.y, fma(query[d + {{add (mul 8 $i) (mul 2 $j)}}u], k.x, s));
@@ -112,7 +112,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 {{- if .Head.Quads}}
 	var squares = 0.0;
-{{- range $k := seq .Head.Per}}
+{{- range $k := .Head.Per}}
 	let i{{$k}} = t + {{mul $k $.Head.Threads}}u;
 	let in{{$k}} = t < {{$.Head.Threads}}u && i{{$k}} < {{$.Head.Quads}}u;
 	let at{{$k}} = i * DIM + 4u * i{{$k}};
@@ -125,7 +125,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	squares = square(x{{$k}}, squares);
 {{- end}}
 	let r = rms(t, squares, DIM, p.eps);
-{{- range $k := seq .Head.Per}}
+{{- range $k := .Head.Per}}
 	if (in{{$k}}) {
 		let e = x{{$k}} * r * (vec4f(p.offset) + w{{$k}});
 		room[4u * i{{$k}}] = e.x;
@@ -164,7 +164,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	}
 {{- end}}
 {{- if not .Part}}
-{{- range $c := seq (ceil .ValueDim (mul 64 .Groups))}}
+{{- range $c := (ceil .ValueDim (mul 64 .Groups))}}
 	var acc{{$c}} = 0.0;
 {{- end}}
 	var top = NONE;
@@ -198,7 +198,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		workgroupBarrier();
 		for (var g = t / 64u; g < 4u; g += {{.Groups}}u) {
 			var most = weights[g * 16u];
-{{- range $j := seq 15}}
+{{- range $j := 15}}
 			most = max(most, weights[g * 16u + {{add $j 1}}u]);
 {{- end}}
 			if (lane == 0u) {
@@ -213,39 +213,39 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		workgroupBarrier();
 		for (var g = t / 64u; g < 4u; g += {{.Groups}}u) {
 			var some = weights[g * 16u];
-{{- range $j := seq 15}}
+{{- range $j := 15}}
 			some += weights[g * 16u + {{add $j 1}}u];
 {{- end}}
 			if (lane == 0u) {
 				totals[g] = some;
 			}
-{{- range $c := seq $cs}}
+{{- range $c := $cs}}
 			var part{{$c}} = 0.0;
 {{- end}}
 			var j = max(begin, g * 16u);
 			let until = min(end{{if .Turn}} - u32(b == pos / PAGE){{end}}, g * 16u + 16u);
 			for (; j + 8u <= until; j += 8u) {
 				let at = (slot + j) * wide + part + lane;
-{{- range $c := seq $cs}}
+{{- range $c := $cs}}
 				let in{{$c}} = {{if eq (mod $.ValueDim 64) 0}}true{{else}}{{mul 64 $c}}u + lane < VALUE_DIM{{end}};
-{{- range $e := seq 8}}
+{{- range $e := 8}}
 				var v{{$c}}_{{$e}} = 0.0;
 {{- end}}
 				if (in{{$c}}) {
-{{- range $e := seq 8}}
+{{- range $e := 8}}
 					v{{$c}}_{{$e}} = val(at + {{mul 64 $c}}u + {{$e}}u * wide);
 {{- end}}
 				}
 {{- end}}
-{{- range $c := seq $cs}}
-{{- range $e := seq 8}}
+{{- range $c := $cs}}
+{{- range $e := 8}}
 				part{{$c}} = fma(weights[j + {{$e}}u], v{{$c}}_{{$e}}, part{{$c}});
 {{- end}}
 {{- end}}
 			}
 			for (; j < until; j++) {
 				let at = (slot + j) * wide + part + lane;
-{{- range $c := seq $cs}}
+{{- range $c := $cs}}
 				if ({{mul 64 $c}}u + lane < VALUE_DIM) {
 					part{{$c}} = fma(weights[j], val(at + {{mul 64 $c}}u), part{{$c}});
 				}
@@ -253,14 +253,14 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			}
 {{- if .Turn}}
 			if (b == pos / PAGE && g == pos % PAGE / 16u) {
-{{- range $c := seq $cs}}
+{{- range $c := $cs}}
 				if ({{mul 64 $c}}u + lane < VALUE_DIM) {
 					part{{$c}} = fma(weights[pos % PAGE], own_val({{mul 64 $c}}u + lane), part{{$c}});
 				}
 {{- end}}
 			}
 {{- end}}
-{{- range $c := seq $cs}}
+{{- range $c := $cs}}
 			if ({{mul 64 $c}}u + lane < VALUE_DIM) {
 				room[g * VALUE_DIM + {{mul 64 $c}}u + lane] = part{{$c}};
 			}
@@ -284,7 +284,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		let grow = exp_f(highest - next);
 		top = next;
 		sum = fma(more, grow, sum * shrink);
-{{- range $c := seq (ceil .ValueDim (mul 64 .Groups))}}
+{{- range $c := (ceil .ValueDim (mul 64 .Groups))}}
 		{
 			let d = {{mul 64 $.Groups $c}}u + t;
 			if (d < VALUE_DIM) {
@@ -301,7 +301,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- else}}
 	let by = 1.0 / sum;
 {{- end}}
-{{- range $c := seq (ceil .ValueDim (mul 64 .Groups))}}
+{{- range $c := (ceil .ValueDim (mul 64 .Groups))}}
 	if ({{mul 64 $.Groups $c}}u + t < VALUE_DIM) {
 		out[i * VALUE_DIM + {{mul 64 $.Groups $c}}u + t] = acc{{$c}} * by;
 	}

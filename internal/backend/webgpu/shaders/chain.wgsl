@@ -3,7 +3,7 @@
 {{template "rms.wgsl" .}}
 {{define "chain"}}
 	var squares = 0.0;
-{{- range $k := seq .Per}}
+{{- range $k := .Per}}
 	let i{{$k}} = lane + {{mul $k $.Threads}}u;
 	var x{{$k}} = {{$.Of}}(0.0); // all is read before invocations wait for each other
 {{- if $.Weight}}
@@ -33,7 +33,7 @@
 {{- if .Next}}
 	squares = 0.0;
 {{- end}}
-{{- range $k := seq .Per}}
+{{- range $k := .Per}}
 	let e{{$k}} = x{{$k}} * r{{if $.Weight}} * ({{$.Of}}(p.offset) + w{{$k}}){{end}};
 	let sum{{$k}} = {{if $.Add}}(y{{$k}} + {{if eq $.Of "vec4f"}}bitcast<vec4<f32>>(bitcast<vec4<u32>>(e{{$k}}) + vec4u(p.zero)){{else}}bitcast<f32>(bitcast<u32>(e{{$k}}) + p.zero){{end}}){{if $.Scale}} * weights[{{$.Third}}]{{if eq $.Of "vec4f"}}.x{{end}}{{end}}{{else}}e{{$k}}{{end}};
 {{- if $.Next}}
@@ -44,7 +44,7 @@
 {{- end}}
 {{- if .Next}}
 	let r2 = rms(lane, squares, {{.Size}}u, p.next_eps);
-{{- range $k := seq .Per}}
+{{- range $k := .Per}}
 	let next{{$k}} = sum{{$k}} * r2 * ({{$.Of}}(p.next_offset) + z{{$k}});
 {{- end}}
 {{- end}}

@@ -32,7 +32,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	let u = at >> 2u;
 	let j = at & 3u;
 	let v = pair(n, u, j{{if .Bits}}, scale(0u, n, u, {{if eq .Group 16}}j >> 1u{{else}}0u{{end}}){{end}});
-{{- range $e := seq 8}}
+{{- range $e := 8}}
 	if (8u * at + {{$e}}u < p.k) {
 		out[row * p.k + 8u * at + {{$e}}u] = v[{{div $e 4}}].{{slice "xyzwxyzw" $e (add $e 1)}} * p.scale;
 	}

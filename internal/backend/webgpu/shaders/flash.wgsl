@@ -29,7 +29,7 @@ fn place(slot: u32, head: u32, c: u32, i: u32) -> u32 {
 // put puts them into the tile.
 fn put(i: u32, v: vec4u) {
 	let at = i / {{div .Chunk 8}}u * LT + i % {{div .Chunk 8}}u * 8u;
-{{- range $q := seq 4}}
+{{- range $q := 4}}
 	let p{{$q}} = bitcast<vec2<f16>>(v[{{$q}}]);
 	tile[at + {{mul 2 $q}}u] = p{{$q}}.x;
 	tile[at + {{add 1 (mul 2 $q)}}u] = p{{$q}}.y;
@@ -59,7 +59,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		let up = bitcast<f32>((267u - e) << 23u);
 		let v = vec4<f16>(q[((r / group * p.heads + wg.y * group + r % group) * DIM) / 4u + i % {{div .Dim 4}}u] * up);
 		let at = i / {{div .Dim 4}}u * LQ + i % {{div .Dim 4}}u * 4u;
-{{- range $q := seq 4}}
+{{- range $q := 4}}
 		query[at + {{$q}}u] = v[{{$q}}];
 {{- end}}
 	}
@@ -67,11 +67,11 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		let e = clamp(atomicLoad(&largest[t]) >> 23u, 14u, 254u);
 		factors[t] = bitcast<f32>((e - 13u) << 23u) * (p.scale * 1.44269504);
 	}
-{{- range $i := seq .Rows}}
+{{- range $i := .Rows}}
 	let r{{$i}} = t / 32u + {{mul $i (div $.Threads 32)}}u; // two columns of whose scores are this invocation's
 	var sum{{$i}} = 0.0;
 {{- end}}
-{{- range $c := seq .Chunks}}{{range $i := seq $.Down}}{{range $j := seq $.Wide}}
+{{- range $c := .Chunks}}{{range $i := $.Down}}{{range $j := $.Wide}}
 	var a{{$c}}_{{$i}}_{{$j}} = subgroup_matrix_result<f32, {{$.N}}, {{$.M}}>();
 {{- end}}{{end}}{{end}}
 	var begin = first / group;
@@ -92,72 +92,72 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			let pos = table[4u * clamp(row, begin, to - 1u) + 3u];
 			seen[t] = select(vec2u(0xffffffffu, 0u), vec2u(lowest(pos), pos - lowest(pos)), row >= begin && row < to);
 		}
-{{- range $i := seq .Rows}}
+{{- range $i := .Rows}}
 		var top{{$i}} = NONE;
 {{- end}}
 		var slot = table[from_page + page] * PAGE;
-{{- range $i := seq .Loads}}
+{{- range $i := .Loads}}
 		var f{{$i}} = keys[place(slot, wg.y, 0u, t + {{mul $i $.Threads}}u)];
 {{- end}}
 		for (var k = 0u; k < 2u * count; k++) {
 			let b = page + select(k - count, k, k < count);
 			let next = table[from_page + select(b + 1u, page, b == high / PAGE)] * PAGE;
-{{- range $i := seq .Down}}{{range $j := seq $.Scores}}
+{{- range $i := .Down}}{{range $j := $.Scores}}
 			var s{{$i}}_{{$j}} = subgroup_matrix_result<f32, {{$.N}}, {{$.M}}>();
 {{- end}}{{end}}
-{{- range $c := seq .Chunks}}
+{{- range $c := .Chunks}}
 			workgroupBarrier();
-{{- range $i := seq $.Loads}}
+{{- range $i := $.Loads}}
 			put(t + {{mul $i $.Threads}}u, f{{$i}});
 {{- end}}
 			workgroupBarrier();
 {{- if lt (add $c 1) $.Chunks}}
-{{- range $i := seq $.Loads}}
+{{- range $i := $.Loads}}
 			f{{$i}} = keys[place(slot, wg.y, {{add $c 1}}u, t + {{mul $i $.Threads}}u)];
 {{- end}}
 {{- else}}
 			if (k < count) {
-{{- range $i := seq $.Loads}}
+{{- range $i := $.Loads}}
 				f{{$i}} = keys[place(next, wg.y, 0u, t + {{mul $i $.Threads}}u)];
 {{- end}}
 			} else {
-{{- range $i := seq $.Loads}}
+{{- range $i := $.Loads}}
 				f{{$i}} = values[place(slot, wg.y, 0u, t + {{mul $i $.Threads}}u)];
 {{- end}}
 			}
 {{- end}}
-{{- range $k := seq (div $.Chunk $.K)}}
+{{- range $k := (div $.Chunk $.K)}}
 			{
-{{- range $i := seq $.Down}}
+{{- range $i := $.Down}}
 				let l{{$i}} = subgroupMatrixLoad<subgroup_matrix_left<f16, {{$.K}}, {{$.M}}>, row_major>(&query, (wm + {{mul $i $.M}}u) * LQ + {{add (mul $c $.Chunk) (mul $k $.K)}}u, LQ);
 {{- end}}
-{{- range $j := seq $.Scores}}
+{{- range $j := $.Scores}}
 				let r{{$j}} = subgroupMatrixLoad<subgroup_matrix_right<f16, {{$.N}}, {{$.K}}>, col_major>(&tile, (wn * {{div 64 $.Across}}u + {{mul $j $.N}}u) * LT + {{mul $k $.K}}u, LT);
-{{- range $i := seq $.Down}}
+{{- range $i := $.Down}}
 				s{{$i}}_{{$j}} = subgroupMatrixMultiplyAccumulate(l{{$i}}, r{{$j}}, s{{$i}}_{{$j}});
 {{- end}}
 {{- end}}
 			}
 {{- end}}
 {{- end}}
-{{- range $i := seq .Down}}{{range $j := seq $.Scores}}
+{{- range $i := .Down}}{{range $j := $.Scores}}
 			subgroupMatrixStore<row_major>(&scores, (wm + {{mul $i $.M}}u) * LS + wn * {{div 64 $.Across}}u + {{mul $j $.N}}u, s{{$i}}_{{$j}}, LS);
 {{- end}}{{end}}
 			workgroupBarrier();
 			let at = b * PAGE + t % 32u;
 			if (k < count) {
-{{- range $i := seq .Rows}}
+{{- range $i := .Rows}}
 				{
 					let has = seen[r{{$i}}];
 					let by = factors[r{{$i}}];
-{{- range $j := seq 2}}
+{{- range $j := 2}}
 					top{{$i}} = max(top{{$i}}, select(NONE, scores[r{{$i}} * LS + t % 32u + {{mul 32 $j}}u] * by, at + {{mul 32 $j}}u - has.x <= has.y));
 {{- end}}
 				}
 {{- end}}
 				if (k + 1u == count) {
 					workgroupBarrier();
-{{- range $i := seq .Rows}}
+{{- range $i := .Rows}}
 					scores[r{{$i}} * 33u + t % 32u] = top{{$i}};
 {{- end}}
 					workgroupBarrier();
@@ -170,21 +170,21 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 					}
 				}
 			} else {
-{{- range $i := seq .Rows}}
+{{- range $i := .Rows}}
 				{
 					let has = seen[r{{$i}}];
 					let by = factors[r{{$i}}];
 					let top = tops[r{{$i}}];
-{{- range $j := seq 2}}
+{{- range $j := 2}}
 					let w{{$j}} = f16(select(0.0, exp2(fma(scores[r{{$i}} * LS + t % 32u + {{mul 32 $j}}u], by, top)), at + {{mul 32 $j}}u - has.x <= has.y));
 					weights[r{{$i}} * LW + t % 32u + {{mul 32 $j}}u] = w{{$j}};
 					sum{{$i}} += f32(w{{$j}});
 {{- end}}
 				}
 {{- end}}
-{{- range $c := seq .Chunks}}
+{{- range $c := .Chunks}}
 				workgroupBarrier();
-{{- range $i := seq $.Loads}}
+{{- range $i := $.Loads}}
 				{ // a value that is not seen may be a NaN
 					let i = t + {{mul $i $.Threads}}u;
 					let at = b * PAGE + i / {{div $.Chunk 8}}u;
@@ -192,17 +192,17 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 				}
 {{- end}}
 				workgroupBarrier();
-{{- range $i := seq $.Loads}}
+{{- range $i := $.Loads}}
 				f{{$i}} = {{if lt (add $c 1) $.Chunks}}values[place(slot, wg.y, {{add $c 1}}u{{else}}keys[place(next, wg.y, 0u{{end}}, t + {{mul $i $.Threads}}u)];
 {{- end}}
-{{- range $k := seq (div 64 $.K)}}
+{{- range $k := (div 64 $.K)}}
 				{
-{{- range $i := seq $.Down}}
+{{- range $i := $.Down}}
 					let l{{$i}} = subgroupMatrixLoad<subgroup_matrix_left<f16, {{$.K}}, {{$.M}}>, row_major>(&weights, (wm + {{mul $i $.M}}u) * LW + {{mul $k $.K}}u, LW);
 {{- end}}
-{{- range $j := seq $.Wide}}
+{{- range $j := $.Wide}}
 					let r{{$j}} = subgroupMatrixLoad<subgroup_matrix_right<f16, {{$.N}}, {{$.K}}>, row_major>(&tile, {{mul $k $.K}}u * LT + wn * {{div $.Chunk $.Across}}u + {{mul $j $.N}}u, LT);
-{{- range $i := seq $.Down}}
+{{- range $i := $.Down}}
 					a{{$c}}_{{$i}}_{{$j}} = subgroupMatrixMultiplyAccumulate(l{{$i}}, r{{$j}}, a{{$c}}_{{$i}}_{{$j}});
 {{- end}}
 {{- end}}
@@ -215,7 +215,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		workgroupBarrier();
 		begin = to;
 	}
-{{- range $i := seq .Rows}}
+{{- range $i := .Rows}}
 	scores[r{{$i}} * 33u + t % 32u] = sum{{$i}};
 {{- end}}
 	workgroupBarrier();
@@ -226,9 +226,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		}
 		factors[t] = 1.0 / sum;
 	}
-{{- range $c := seq .Chunks}}
+{{- range $c := .Chunks}}
 	workgroupBarrier();
-{{- range $i := seq $.Down}}{{range $j := seq $.Wide}}
+{{- range $i := $.Down}}{{range $j := $.Wide}}
 	subgroupMatrixStore<row_major>(&scores, (wm + {{mul $i $.M}}u) * LS + wn * {{div $.Chunk $.Across}}u + {{mul $j $.N}}u, a{{$c}}_{{$i}}_{{$j}}, LS);
 {{- end}}{{end}}
 	workgroupBarrier();

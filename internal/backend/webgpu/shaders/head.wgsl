@@ -64,7 +64,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 {{- if .Values}}
 	var z = 0.0;
 {{- end}}
-{{- range $k := seq .Per}}
+{{- range $k := .Per}}
 	let i{{$k}} = lane + {{mul $k $.Threads}}u;
 	var x{{$k}} = {{$.Of}}(0.0); // all is read before invocations wait for each other
 {{- if $.Weight}}
@@ -88,14 +88,14 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 {{- end}}
 {{- end}}
 	let r = rms(lane, s, p.size, p.eps);
-{{- range $k := seq .Per}}
+{{- range $k := .Per}}
 	if (i{{$k}} < size) {
 		keep(i{{$k}}, x{{$k}} * r{{if $.Weight}} * ({{$.Of}}(p.offset) + w{{$k}}){{end}});
 	}
 {{- end}}
 	workgroupBarrier();
 {{- if not .Store}}
-{{- range $k := seq (ceil .Dim .Threads)}}
+{{- range $k := (ceil .Dim .Threads)}}
 	if (lane + {{mul $k $.Threads}}u < p.size) {
 		out[n * p.size + lane + {{mul $k $.Threads}}u] = turned(row, lane + {{mul $k $.Threads}}u);
 	}
@@ -111,7 +111,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 {{- if .Values}}
 	let by = rms(lane, z, p.size, p.value_eps);
 {{- end}}
-{{- range $k := seq .Per}}
+{{- range $k := .Per}}
 	if (i{{$k}} < size) {
 		keep(i{{$k}}, v{{$k}}{{if $.Values}} * by{{end}});
 	}

@@ -31,7 +31,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	let pos = table[4u * (i / p.heads) + 3u];
 	let pages = pos / 64u - lowest(pos) / 64u + 1u;
 	let pitch = step.rows * p.heads * (VALUE_DIM + 2u);
-{{- range $c := seq (ceil .ValueDim 64)}}
+{{- range $c := (ceil .ValueDim 64)}}
 	var acc{{$c}} = 0.0;
 {{- end}}
 	var top = -3.402823466e38;
@@ -57,7 +57,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 		workgroupBarrier();
 		for (var j = 0u; j < count; j++) {
 			sum = fma(sums[j], grows[j], sum * shrinks[j]);
-{{- range $c := seq (ceil .ValueDim 64)}}
+{{- range $c := (ceil .ValueDim 64)}}
 			if ({{mul 64 $c}}u + lane < VALUE_DIM) {
 				acc{{$c}} = fma(parts[at + j * pitch + {{mul 64 $c}}u + lane], grows[j], acc{{$c}} * shrinks[j]);
 			}
@@ -72,7 +72,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 {{- else}}
 	let by = 1.0 / sum;
 {{- end}}
-{{- range $c := seq (ceil .ValueDim 64)}}
+{{- range $c := (ceil .ValueDim 64)}}
 	if ({{mul 64 $c}}u + lane < VALUE_DIM) {
 		out[i * VALUE_DIM + {{mul 64 $c}}u + lane] = acc{{$c}} * by;
 	}

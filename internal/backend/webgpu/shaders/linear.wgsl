@@ -32,14 +32,14 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 	if (first >= rows) {
 		return;
 	}
-{{- range $r := seq .Rows}}
+{{- range $r := .Rows}}
 	let at{{$r}} = min(first + {{$r}}u, rows - 1u){{if $.Experts}} / p.share{{end}} * p.k;
 {{- end}}
 	let lane = id.y * {{.Lanes}}u + id.x;
 {{- if .Chain.Quads}}
 	let at = at0 >> 2u;
 {{- template "chain" .Chain}}
-{{- range $k := seq .Chain.Per}}
+{{- range $k := .Chain.Per}}
 	if (i{{$k}} < {{$.Chain.Quads}}u) {
 		normed[i{{$k}}] = {{if $.Chain.Next}}next{{else}}sum{{end}}{{$k}};
 {{- if $.Chain.Add}}
@@ -51,9 +51,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 {{- end}}
 	workgroupBarrier();
 {{- end}}
-{{- range $i := seq .Per}}
+{{- range $i := .Per}}
 	let n{{$i}} = min({{if $.GLU}}group * {{$.Lanes}}u + id.x, (p.n >> 1u) - 1u) + {{$i}}u * (p.n >> 1u){{else}}group * {{mul $.Lanes $.Per}}u + {{mul $.Lanes $i}}u + id.x, p.n - 1u){{end}};
-{{- range $r := seq $.Rows}}
+{{- range $r := $.Rows}}
 	var s{{$i}}_{{$r}} = 0.0;
 {{- end}}
 {{- end}}
@@ -61,10 +61,10 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 	var u = id.y * run();
 {{- if gt .Unroll 1}}
 	for (; u + {{.Unroll}}u <= until; u += {{.Unroll}}u) {
-{{- range $e := seq .Unroll}}
+{{- range $e := .Unroll}}
 {{- template "load" (unit $ $e)}}
 {{- end}}
-{{- range $e := seq .Unroll}}
+{{- range $e := .Unroll}}
 {{- template "compute" (unit $ $e)}}
 {{- end}}
 	}
@@ -73,8 +73,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 {{- template "load" (unit . 0)}}
 {{- template "compute" (unit . 0)}}
 	}
-{{- range $i := seq .Per}}
-{{- range $r := seq $.Rows}}
+{{- range $i := .Per}}
+{{- range $r := $.Rows}}
 	runs[{{mul $.Lanes 32 (add (mul $i $.Rows) $r)}}u + id.y * {{$.Lanes}}u + id.x] = s{{$i}}_{{$r}};
 {{- end}}
 {{- end}}
@@ -98,23 +98,23 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 // total is the sum of the runs, those that are empty included.
 fn total(at: u32) -> f32 {
 	var s = runs[at];
-{{- range $y := seq 31}}
+{{- range $y := 31}}
 	s += runs[at + {{mul $.Lanes (add $y 1)}}u];
 {{- end}}
 	return s;
 }
 {{define "load"}}
 {{- $e := .E}}
-{{- range $i := seq .Per}}
+{{- range $i := .Per}}
 {{- if $.Bits}}
-{{- range $g := seq (div 32 $.Group)}}
+{{- range $g := (div 32 $.Group)}}
 		let scale{{$e}}_{{$i}}_{{$g}} = scale(base, n{{$i}}, u + {{$e}}u, {{$g}}u);
 {{- end}}
-{{- range $h := seq $.High}}
+{{- range $h := $.High}}
 		let high{{$e}}_{{$i}}_{{$h}} = word(base + (units() * {{$.Bits}}u + (u + {{$e}}u) * {{$.High}}u + {{$h}}u) * p.n + n{{$i}});
 {{- end}}
 {{- end}}
-{{- range $q := seq $.Quads}}
+{{- range $q := $.Quads}}
 		let c{{$e}}_{{$i}}_{{$q}} = w[(base >> 2u) + ((u + {{$e}}u) * {{$.Quads}}u + {{$q}}u) * p.n + n{{$i}}];
 {{- end}}
 {{- if eq $.Bits 2}}
@@ -124,13 +124,13 @@ fn total(at: u32) -> f32 {
 {{- end}}
 {{define "compute"}}
 {{- $e := .E}}
-{{- range $j := seq 4}}
+{{- range $j := 4}}
 		{
-{{- range $r := seq $.Rows}}
+{{- range $r := $.Rows}}
 			let a{{$r}} = quad(at{{$r}}, (u + {{$e}}u) * 8u + {{mul 2 $j}}u);
 			let b{{$r}} = quad(at{{$r}}, (u + {{$e}}u) * 8u + {{add (mul 2 $j) 1}}u);
 {{- end}}
-{{- range $i := seq $.Per}}
+{{- range $i := $.Per}}
 			let v{{$i}} = eight(
 {{- if eq $.Bits 4}}c{{$e}}_{{$i}}_0.{{slice "xyzw" $j (add $j 1)}}
 {{- else if eq $.Bits 8}}c{{$e}}_{{$i}}_{{div $j 2}}.{{if eq (mod $j 2) 0}}xy{{else}}zw{{end}}
@@ -139,7 +139,7 @@ fn total(at: u32) -> f32 {
 {{- else}}c{{$e}}_{{$i}}_{{$j}}
 {{- end}}
 {{- if $.Bits}}, {{if eq $.High 1}}high{{$e}}_{{$i}}_0 >> {{mul 8 $j}}u{{else if eq $.High 2}}high{{$e}}_{{$i}}_{{div $j 2}} >> {{mul 16 (mod $j 2)}}u{{else}}0u{{end}}, scale{{$e}}_{{$i}}_{{if eq $.Group 16}}{{div $j 2}}{{else}}0{{end}}{{end}});
-{{- range $r := seq $.Rows}}
+{{- range $r := $.Rows}}
 			s{{$i}}_{{$r}} = chain(s{{$i}}_{{$r}}, v{{$i}}, a{{$r}}, b{{$r}});
 {{- end}}
 {{- end}}

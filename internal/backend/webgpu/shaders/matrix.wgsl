@@ -96,13 +96,13 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	for (var i = t; i < {{.BM}}u; i += {{.Threads}}u) {
 		factors[i] = factor(min(first + i, rows - 1u)) * p.down;
 	}
-{{- range $i := seq .Down}}
+{{- range $i := .Down}}
 	let m{{$i}} = (block(first + wm + {{mul $i $.M}}u) + 1u) * {{mul $.M $.K}}u + part * {{div (mul $.M $.BK) $.Parts}}u;
-{{- range $j := seq $.Across}}
+{{- range $j := $.Across}}
 	var c{{$i}}_{{$j}} = subgroup_matrix_result<f32, {{$.N}}, {{$.M}}>();
 {{- end}}
 {{- end}}
-{{- range $i := seq .Rights}}
+{{- range $i := .Rights}}
 	let n{{$i}} = of_weight(column, (t + {{mul $i $.Threads}}u) % {{$.BN}}u);
 	let u{{$i}} = (t + {{mul $i $.Threads}}u) / {{$.BN}}u;
 	let to_b{{$i}} = (t + {{mul $i $.Threads}}u) % {{$.BN}}u * LD + u{{$i}} * 32u;
@@ -110,14 +110,14 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 	let steps = (units() + {{add (div .BK 32) -1}}u) / {{div .BK 32}}u;
 	for (var s = 0u; s < steps; s++) {
-{{- range $i := seq .Rights}}
+{{- range $i := .Rights}}
 		{{if gt (mul $.Rights $.Threads) $.All}}if (t + {{mul $i $.Threads}}u < {{$.All}}u) {{end}}{
 			let u = min(s * {{div $.BK 32}}u + u{{$i}}, units() - 1u);
 			let scale0 = scales(b{{$i}}.head, u, 0u) * p.up;
 {{- if eq $.Group 16}}
 			let scale1 = scales(b{{$i}}.head, u, 1u) * p.up;
 {{- end}}
-{{- range $j := seq 4}}
+{{- range $j := 4}}
 			{
 				let {{if $.Short}}packed = short{{else}}v = eight{{end}}({{if eq $.Bits 8}}vec2u({{if lt $j 2}}b{{$i}}.low[{{mul 2 $j}}], b{{$i}}.low[{{add 1 (mul 2 $j)}}]{{else}}b{{$i}}.more[{{add -4 (mul 2 $j)}}], b{{$i}}.more[{{add -3 (mul 2 $j)}}]{{end}})
 {{- else if eq $.Bits 4}}b{{$i}}.low[{{$j}}]
@@ -125,7 +125,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- if $.Short}} f16(scale0.x));
 {{- else}}{{if eq $.High 1}} b{{$i}}.high.x >> {{mul 8 $j}}u{{else if eq $.High 2}} b{{$i}}.high[{{div $j 2}}] >> {{mul 16 (mod $j 2)}}u{{else}} 0u{{end}}, scale{{if eq $.Group 16}}{{div $j 2}}{{else}}0{{end}});
 				let packed = vec4u(
-{{- range $h := seq 4}}{{if $h}}, {{end}}bitcast<u32>(vec2<f16>(vec2f(v{{index $.Spots (mul 2 $h)}}, v{{index $.Spots (add 1 (mul 2 $h))}}))){{end}});
+{{- range $h := 4}}{{if $h}}, {{end}}bitcast<u32>(vec2<f16>(vec2f(v{{index $.Spots (mul 2 $h)}}, v{{index $.Spots (add 1 (mul 2 $h))}}))){{end}});
 {{- end}}
 				(*words)[(to_b{{$i}} >> 3u) + {{$j}}u] = packed;
 			}
@@ -133,23 +133,23 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		}
 {{- end}}
 		let at = s * {{mul .M .BK}}u;
-{{- range $i := seq .Down}}
+{{- range $i := .Down}}
 		let l0_{{$i}} = subgroupMatrixLoad<subgroup_matrix_left<f16, {{$.K}}, {{$.M}}>, row_major>(&x, m{{$i}} + at, {{$.K}}u);
 {{- end}}
 		workgroupBarrier();
 		let next = min(s + 1u, steps - 1u);
-{{- range $i := seq .Rights}}
+{{- range $i := .Rights}}
 		b{{$i}} = fetch(n{{$i}}, min(next * {{div $.BK 32}}u + u{{$i}}, units() - 1u));
 {{- end}}
-{{- range $k := seq (div .BK (mul .K .Parts))}}
+{{- range $k := (div .BK (mul .K .Parts))}}
 {{- if gt $k 0}}
-{{- range $i := seq $.Down}}
+{{- range $i := $.Down}}
 		let l{{$k}}_{{$i}} = subgroupMatrixLoad<subgroup_matrix_left<f16, {{$.K}}, {{$.M}}>, row_major>(&x, m{{$i}} + at + {{mul $k $.M $.K}}u, {{$.K}}u);
 {{- end}}
 {{- end}}
-{{- range $j := seq $.Across}}
+{{- range $j := $.Across}}
 		let r{{$k}}_{{$j}} = subgroupMatrixLoad<subgroup_matrix_right<f16, {{$.N}}, {{$.K}}>, col_major>(halfs, (wn + {{mul $j $.N}}u) * LD + part * {{div $.BK $.Parts}}u + {{mul $k $.K}}u, LD);
-{{- range $i := seq $.Down}}
+{{- range $i := $.Down}}
 		c{{$i}}_{{$j}} = subgroupMatrixMultiplyAccumulate(l{{$k}}_{{$i}}, r{{$k}}_{{$j}}, c{{$i}}_{{$j}});
 {{- end}}
 {{- end}}
@@ -160,13 +160,13 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	// they are written, for a compiler does not know that what is read is not what was written.
 	let mine = subgroup * {{mul .M .Wide}}u;
 	let from_part = subgroup % {{div .Subgroups .Parts}}u * {{mul .M .Wide}}u;
-{{- range $i := seq .Down}}
-{{- range $j := seq $.Across}}
+{{- range $i := .Down}}
+{{- range $j := $.Across}}
 	subgroupMatrixStore<row_major>(results, mine + {{mul $j $.N}}u, c{{$i}}_{{$j}}, {{$.Wide}}u);
 {{- end}}
 	workgroupBarrier();
 	for (var e = lane + part * {{$.Lanes}}u; e < {{$.Results}}u; e += {{mul $.Batch $.Parts $.Lanes}}u) {
-{{- range $q := seq $.Batch}}
+{{- range $q := $.Batch}}
 		let row{{$q}} = wm + {{mul $i $.M}}u + (e + {{mul $q $.Parts $.Lanes}}u) / {{$.Columns}}u;
 		let n{{$q}} = (e + {{mul $q $.Parts $.Lanes}}u) % {{$.Columns}}u;
 		let at{{$q}} = from_part + (e + {{mul $q $.Parts $.Lanes}}u) / {{$.Columns}}u * {{$.Wide}}u + n{{$q}}{{if $.GLU}} + n{{$q}} / {{$.N}}u * {{$.N}}u{{end}};
@@ -176,7 +176,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- if $.GLU}}
 		var w{{$q}} = (*results)[at{{$q}} + {{$.N}}u];
 {{- end}}
-{{- range $other := seq (add $.Parts -1)}}
+{{- range $other := (add $.Parts -1)}}
 		v{{$q}} += (*results)[at{{$q}} + {{mul (add 1 $other) (div $.Subgroups $.Parts) $.M $.Wide}}u];
 {{- if $.GLU}}
 		w{{$q}} += (*results)[at{{$q}} + {{add $.N (mul (add 1 $other) (div $.Subgroups $.Parts) $.M $.Wide)}}u];
@@ -187,7 +187,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		if (is{{$q}}) { known{{$q}} = known(first + row{{$q}}, to{{$q}}); }
 {{- end}}
 {{- end}}
-{{- range $q := seq $.Batch}}
+{{- range $q := $.Batch}}
 		if (is{{$q}}) { {{if or $.Add $.Gate}}put(first + row{{$q}}, to{{$q}}, v{{$q}} * factors[row{{$q}}], known{{$q}});{{else}}result(first + row{{$q}}, to{{$q}}, v{{$q}} * factors[row{{$q}}]{{if $.GLU}}, w{{$q}} * factors[row{{$q}}]{{end}});{{end}} }
 {{- end}}
 	}

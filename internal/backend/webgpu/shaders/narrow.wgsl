@@ -52,7 +52,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		if (2u * i < quads) {
 			let e = mat2x4<f32>(x[row * quads + 2u * i] * up, x[row * quads + 2u * i + 1u] * up);
 			v = vec4u(
-{{- range $i := seq 4}}{{if $i}}, {{end}}to_half(e{{index $.Spots (mul 2 $i)}}) | (to_half(e{{index $.Spots (add 1 (mul 2 $i))}}) << 16u){{end}});
+{{- range $i := 4}}{{if $i}}, {{end}}to_half(e{{index $.Spots (mul 2 $i)}}) | (to_half(e{{index $.Spots (add 1 (mul 2 $i))}}) << 16u){{end}});
 		}
 		y[block + (1u + i / {{div .K 8}}u) * {{div (mul .M .K) 8}}u + row % {{.M}}u * {{div .K 8}}u + i % {{div .K 8}}u] = v;
 	}

@@ -22,8 +22,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	let rows = step.rows;
 	let first = wg.y * {{.BM}}u;
 	let column = wg.x * {{if .GLU}}{{div .BN 2}}{{else}}{{.BN}}{{end}}u;
-{{- range $i := seq .TM}}
-{{- range $j := seq $.TN}}
+{{- range $i := .TM}}
+{{- range $j := $.TN}}
 	var s{{$i}}_{{$j}} = 0.0;
 	var all{{$i}}_{{$j}} = 0.0;
 {{- end}}
@@ -51,21 +51,21 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		}
 		workgroupBarrier();
 		for (var q = 0u; q < {{.Q}}u; q++) {
-{{- range $j := seq .TN}}
+{{- range $j := .TN}}
 			let b{{$j}} = right[(tx + {{mul $j $.TX}}u) * {{$.Q}}u + (q ^ turn(tx + {{mul $j $.TX}}u))];
 {{- end}}
-{{- range $i := seq .TM}}
+{{- range $i := .TM}}
 			{
 				let a = left[(ty + {{mul $i $.TY}}u) * {{$.Q}}u + (q ^ turn(ty + {{mul $i $.TY}}u))];
-{{- range $j := seq $.TN}}
+{{- range $j := $.TN}}
 				s{{$i}}_{{$j}} = fma(b{{$j}}.w, a.w, fma(b{{$j}}.z, a.z, fma(b{{$j}}.y, a.y, fma(b{{$j}}.x, a.x, s{{$i}}_{{$j}}))));
 {{- end}}
 			}
 {{- end}}
 		}
 		if ((k + 1u) % (run(){{if eq .Q 4}} * 2u{{end}}) == 0u) {
-{{- range $i := seq .TM}}
-{{- range $j := seq $.TN}}
+{{- range $i := .TM}}
+{{- range $j := $.TN}}
 			all{{$i}}_{{$j}} += s{{$i}}_{{$j}};
 			s{{$i}}_{{$j}} = 0.0;
 {{- end}}
@@ -73,9 +73,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		}
 		workgroupBarrier();
 	}
-{{- range $i := seq .TM}}
+{{- range $i := .TM}}
 	if (first + ty + {{mul $i $.TY}}u < rows) {
-{{- range $j := seq $.Cols}}
+{{- range $j := $.Cols}}
 		if (column + tx + {{mul $j $.TX}}u < p.n{{if $.GLU}} >> 1u{{end}}) {
 			result(first + ty + {{mul $i $.TY}}u, column + tx + {{mul $j $.TX}}u, all{{$i}}_{{$j}} + s{{$i}}_{{$j}}
 {{- if $.GLU}}, all{{$i}}_{{add $j (div $.TN 2)}} + s{{$i}}_{{add $j (div $.TN 2)}}{{end}});

@@ -11,7 +11,7 @@ struct Params {
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane: u32) {
 	let at = wg.x * 2048u + lane;
 	var s = vec4u(0u);
-{{- range $i := seq 8}}
+{{- range $i := 8}}
 	s ^= x[min(at + {{mul 256 $i}}u, p.quads - 1u)];
 {{- end}}
 	if ((s.x ^ s.y ^ s.z ^ s.w) == 0x9e3779b9u) { // hardly ever

@@ -21,7 +21,7 @@ fn rms(lane: u32, s: f32, size: u32, eps: f32) -> f32 {
 	workgroupBarrier();
 	if (lane < 16u) {
 		var t = sums[lane];
-{{- range $i := seq (div .Threads 16)}}
+{{- range $i := (div .Threads 16)}}
 {{- if $i}}
 		t += sums[lane + {{mul 16 $i}}u];
 {{- end}}
@@ -30,7 +30,7 @@ fn rms(lane: u32, s: f32, size: u32, eps: f32) -> f32 {
 	}
 	workgroupBarrier();
 	var t = parts[0];
-{{- range $i := seq 15}}
+{{- range $i := 15}}
 	t += parts[{{add $i 1}}];
 {{- end}}
 	return 1.0 / sqrt(t / f32(size) + eps);

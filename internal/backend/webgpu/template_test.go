@@ -1,0 +1,76 @@
+package webgpu
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"text/template"
+)
+
+// TestTemplates wants what text/template writes.
+func TestTemplates(t *testing.T) {
+	data := variant{"V": tile{BM: 64, BN: 32, TM: 8, TN: 4, Q: 8}, "Of": "f32", "Yes": true, "List": []string{"x", "y"}, "Empty": []string(nil)}
+	funcs := template.FuncMap{}
+	for name, f := range templateFuncs {
+		funcs[name] = func(a ...any) any { return f(a) }
+	}
+	for _, text := range []string{
+		"plain {{.Of}} {{.V.BM}} {{.V.TX}} {{$.V.Threads}} {{.V.Q}}",
+		"{{if .Empty}}a{{else if .Of}}b{{else}}c{{end}}{{if not .Empty}} d{{end}}{{if .None}}e{{end}}{{if .V}}f{{end}}{{if 0}}g{{end}}",
+		"{{range $i := 3}}[{{$i}}{{$.Of}}]{{end}}{{range $i := 2}}{{range $j := 2}}{{add $i $j}}{{end}}{{end}}{{range 0}}no{{end}}{{range 2}}{{.}}{{end}}",
+		`{{define "part"}}<{{.}}{{$}}>{{end}}{{template "part" .Of}}{{template "part" 7}}`,
+		"{{$a := 1}}{{if true}}{{$a := 2}}{{$a}}{{end}}{{$a}}",
+		`{{add 1 (add .V.BM 2) -3}} {{mul 2 3 4}} {{div 7 2}} {{mod 7 2}} {{ceil 7 2}} {{mask 4}} {{index .List 1}} {{slice "xyzw" 1 (add 1 2)}} {{print .V.BM "s"}}`,
+		`{{eq .Of "f32"}}{{eq .V.BM 2}}{{lt 1 2}}{{gt .V.BM 2}}{{ge 1 2}}{{and .Yes .Empty}}{{or .Empty .Yes}}`,
+		"a {{- 1 -}} b {{/* nothing */}}c",
+	} {
+		var want, got strings.Builder
+		std, err := template.New("t").Funcs(funcs).Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := std.Execute(&want, data); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		own, err := parseTemplates(map[string]string{"t": text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := own.fill(&got, "t", data); err != nil || got.String() != want.String() {
+			t.Errorf("%s: %q, %v; want %q", text, &got, err, &want)
+		}
+	}
+}
+
+// TestTemplateErrors wants the place and the cause of what cannot be filled in.
+func TestTemplateErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"{{.Q}}{{.None}}": "t:1:8: webgpu.tile has no None", `{{index .Q 5}}`: "reflect", "{{range .None}}{{end}}": "has no None", "{{range true}}{{end}}": "interface conversion",
+		"{{add true}}": "interface conversion", `{{define "p"}}{{.X}}{{end}}{{template "p" .Q}}`: "int has no X", "{{.Q | print}}": "not supported",
+		"{{with .Q}}{{end}}": "not supported", `{{template "none" .}}`: `no template "none"`, "{{range 1}}{{break}}{{end}}": "{{break}} is not supported", "{{if}}": "missing value",
+	} {
+		own, err := parseTemplates(map[string]string{"t": text})
+		if err == nil {
+			err = own.fill(&strings.Builder{}, "t", tile{Q: 3})
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	own, _ := parseTemplates(map[string]string{"t": "{{.None}}"})
+	if err := own.fill(&strings.Builder{}, "t", variant{}); err == nil || !strings.Contains(err.Error(), "no value of .None to print") {
+		t.Error(err)
+	}
+}
+
+// TestVariantMethods wants the methods of variants that templates call to be those of their names.
+func TestVariantMethods(t *testing.T) {
+	for name, find := range variantMethods {
+		for _, v := range []any{tile{}, flashVariant{}, matrixVariant{}, linearVariant{}, headVariant{}, page{}, attentionVariant{}, narrowVariant{}, aloneVariant{}, productVariant{}} {
+			x := reflect.ValueOf(v)
+			if m := find(x); m.IsValid() != x.MethodByName(name).IsValid() {
+				t.Errorf("%s of %T: %v", name, v, m)
+			}
+		}
+	}
+}
