@@ -1,148 +1,117 @@
 package jinja
 
-import (
-	"math"
-	"math/big"
-	"strings"
-)
+import "strings"
 
-// equal is a == b.
-func (m *machine) equal(a, b Value) (bool, error) {
-	if err := m.nest(); err != nil {
-		return false, err
-	}
-	defer m.unnest()
+// equal returns a == b.
+func equal(r *rendering, a, b Value) bool {
+	r.nest()
+	defer r.unnest()
 	if x, ok := numberOf(a); ok {
 		y, ok := numberOf(b)
 		if !ok {
-			return false, nil
+			return false
 		}
 		c, ordered := compareNumbers(x, y)
-		return ordered && c == 0, nil
+		return ordered && c == 0
 	}
 	switch a := a.(type) {
 	case str:
 		b, ok := b.(str)
-		m.watch(a, b)
-		return ok && a.s == b.s, m.step(len(a.s) / 64)
+		r.watch(a, b)
+		r.step(len(a.s) / 64)
+		return ok && a.s == b.s
 	case none:
-		return b == None, nil
+		return b == None
 	case *undefined:
 		_, ok := b.(*undefined)
-		return ok, nil
+		return ok
 	case *list:
-		if b, ok := b.(*list); ok {
-			return m.equalItems(a.items, b.items)
-		}
-		return false, nil
-	case *tuple:
-		if b, ok := b.(*tuple); ok {
-			return m.equalItems(a.items, b.items)
-		}
-		return false, nil
+		b, ok := b.(*list)
+		return ok && a.tuple == b.tuple && equalItems(r, a.items, b.items)
 	case *Dict:
-		if b, ok := b.(*Dict); ok {
-			return m.equalDicts(a, b)
-		}
-		return false, nil
+		b, ok := b.(*Dict)
+		return ok && equalKeys(r, a, b) && equalValues(r, a, b)
 	case *rangeValue:
 		b, ok := b.(*rangeValue)
-		return ok && a.equal(b), nil
+		n := a.length()
+		return ok && n == b.length() && (n == 0 || a.start == b.start && (n == 1 || a.step == b.step))
 	case *view:
 		if b, ok := b.(*view); ok && a.what == b.what && a.what != "values" {
-			if a.what == "items" {
-				return m.equalDicts(a.d, b.d)
-			}
-			return m.equalKeys(a.d, b.d)
+			return equalKeys(r, a.d, b.d) && (a.what == "keys" || equalValues(r, a.d, b.d))
 		}
 	}
-	return same(a, b), nil
+	return same(a, b)
 }
 
-// same is a is b, for values that have an identity.
-func same(a, b Value) bool {
-	switch a.(type) {
+// same returns a is b, for values that have an identity.
+func same(a, b Value) bool { return hasIdentity(a) && hasIdentity(b) && a == b }
+
+func hasIdentity(v Value) bool {
+	switch v.(type) {
 	case str, none, boolean, integer, float:
 		return false
 	}
-	switch b.(type) {
-	case str, none, boolean, integer, float:
-		return false
-	}
-	return a == b
+	return true
 }
 
-func (r *rangeValue) equal(o *rangeValue) bool {
-	n := r.length()
-	return n == o.length() && (n == 0 || r.start == o.start && (n == 1 || r.step == o.step))
-}
+// alike reports whether a container takes a and b for one value.
+func alike(r *rendering, a, b Value) bool { return same(a, b) || equal(r, a, b) }
 
-func (m *machine) equalItems(a, b []Value) (bool, error) {
+func equalItems(r *rendering, a, b []Value) bool {
 	if len(a) != len(b) {
-		return false, nil
+		return false
 	}
 	for i := range a {
-		if same(a[i], b[i]) {
-			continue
-		}
-		if ok, err := m.equal(a[i], b[i]); !ok || err != nil {
-			return false, err
+		if !alike(r, a[i], b[i]) {
+			return false
 		}
 	}
-	return true, nil
+	return true
 }
 
-func (m *machine) equalKeys(a, b *Dict) (bool, error) {
+func equalKeys(r *rendering, a, b *Dict) bool {
 	if a.Len() != b.Len() {
-		return false, nil
+		return false
 	}
+	r.step(a.Len())
 	for _, h := range a.hashes {
 		if b.position(h) < 0 {
-			return false, nil
+			return false
 		}
 	}
-	return true, m.step(a.Len())
+	return true
 }
 
-func (m *machine) equalDicts(a, b *Dict) (bool, error) {
-	if ok, err := m.equalKeys(a, b); !ok || err != nil {
-		return false, err
-	}
+// equalValues compares the values of two dicts with the same keys.
+func equalValues(r *rendering, a, b *Dict) bool {
 	for i, h := range a.hashes {
-		x, y := a.values[i], b.values[b.position(h)]
-		if same(x, y) {
-			continue
-		}
-		if ok, err := m.equal(x, y); !ok || err != nil {
-			return false, err
+		if !alike(r, a.values[i], b.values[b.position(h)]) {
+			return false
 		}
 	}
-	return true, nil
+	return true
 }
 
-// compareNumbers is exact, also between ints and floats; ordered is false where
-// one is NaN.
+// compareNumbers compares exactly, also between ints and floats; ordered is false where one is NaN.
 func compareNumbers(a, b number) (c int, ordered bool) {
-	if !a.isFloat && !b.isFloat {
-		if a.i.big == nil && b.i.big == nil {
-			return sign(a.i.small, b.i.small), true
-		}
-		return a.i.wide().Cmp(b.i.wide()), true
-	}
-	if a.isFloat && b.isFloat {
+	switch {
+	case !a.isFloat && !b.isFloat:
+		return sign(a.i, b.i), true
+	case a.isFloat && b.isFloat:
 		return sign(a.f, b.f), a.f == a.f && b.f == b.f
-	}
-	if b.isFloat {
+	case b.isFloat:
 		c, ordered = compareNumbers(b, a)
 		return -c, ordered
+	case a.f >= 1<<63 || a.f < -1<<63 || a.f != a.f:
+		return sign(a.f, 0), a.f == a.f
 	}
-	if math.IsNaN(a.f) || math.IsInf(a.f, 0) {
-		return sign(a.f, 0), !math.IsNaN(a.f)
+	if whole := int64(a.f); whole != b.i {
+		return sign(whole, b.i), true
 	}
-	return big.NewFloat(a.f).Cmp(new(big.Float).SetInt(b.i.wide())), true
+	return sign(a.f, float64(int64(a.f))), true
 }
 
-func sign[T int64 | float64](a, b T) int {
+func sign[T int | int64 | float64](a, b T) int {
 	switch {
 	case a < b:
 		return -1
@@ -152,46 +121,45 @@ func sign[T int64 | float64](a, b T) int {
 	return 0
 }
 
-// compare is a op b for <, <=, > and >=.
-func (m *machine) compare(op string, a, b Value) (bool, error) {
-	if err := m.nest(); err != nil {
-		return false, err
+// relation returns a op b for == != in "not in" < <= > >=.
+func relation(r *rendering, op string, a, b Value) bool {
+	switch op {
+	case "==":
+		return equal(r, a, b)
+	case "!=":
+		return !equal(r, a, b)
+	case "in":
+		return contains(r, b, a)
+	case "not in":
+		return !contains(r, b, a)
 	}
-	defer m.unnest()
-	if u, ok := firstUndefined(a, b); ok {
-		return false, u.fail()
-	}
-	if x, ok := numberOf(a); ok {
-		if y, ok := numberOf(b); ok {
-			c, ordered := compareNumbers(x, y)
-			return ordered && holds(op, c), nil
-		}
+	return ordered(r, op, a, b)
+}
+
+// ordered returns a op b for <, <=, > and >=.
+func ordered(r *rendering, op string, a, b Value) bool {
+	r.nest()
+	defer r.unnest()
+	need(a, b)
+	x, ok1 := numberOf(a)
+	y, ok2 := numberOf(b)
+	if ok1 && ok2 {
+		c, ordered := compareNumbers(x, y)
+		return ordered && holds(op, c)
 	}
 	switch a := a.(type) {
 	case str:
 		if b, ok := b.(str); ok {
-			m.watch(a, b)
-			return holds(op, strings.Compare(a.s, b.s)), m.step(len(a.s) / 64)
+			r.watch(a, b)
+			r.step(len(a.s) / 64)
+			return holds(op, strings.Compare(a.s, b.s))
 		}
 	case *list:
-		if b, ok := b.(*list); ok {
-			return m.compareItems(op, a.items, b.items)
-		}
-	case *tuple:
-		if b, ok := b.(*tuple); ok {
-			return m.compareItems(op, a.items, b.items)
+		if b, ok := b.(*list); ok && a.tuple == b.tuple {
+			return orderedItems(r, op, a.items, b.items)
 		}
 	}
-	return false, typeError("'%s' not supported between instances of '%s' and '%s'", op, a.kind(), b.kind())
-}
-
-func firstUndefined(values ...Value) (*undefined, bool) {
-	for _, v := range values {
-		if u, ok := v.(*undefined); ok {
-			return u, true
-		}
-	}
-	return nil, false
+	panic(typeError("'%s' not supported between instances of '%s' and '%s'", op, a.kind(), b.kind()))
 }
 
 func holds(op string, c int) bool {
@@ -206,78 +174,48 @@ func holds(op string, c int) bool {
 	return c >= 0
 }
 
-// compareItems compares by the first items that differ, then by length.
-func (m *machine) compareItems(op string, a, b []Value) (bool, error) {
+// orderedItems compares by the first items that differ, then by length.
+func orderedItems(r *rendering, op string, a, b []Value) bool {
 	for i := range min(len(a), len(b)) {
-		if same(a[i], b[i]) {
-			continue
-		}
-		ok, err := m.equal(a[i], b[i])
-		if err != nil {
-			return false, err
-		}
-		if !ok {
-			return m.compare(op, a[i], b[i])
+		if !alike(r, a[i], b[i]) {
+			return ordered(r, op, a[i], b[i])
 		}
 	}
-	return holds(op, sign(int64(len(a)), int64(len(b)))), nil
+	return holds(op, sign(len(a), len(b)))
 }
 
-// contains is x in c.
-func (m *machine) contains(c, x Value) (bool, error) {
+// contains returns x in c.
+func contains(r *rendering, c, x Value) bool {
 	switch c := c.(type) {
 	case str:
 		s, ok := x.(str)
 		if !ok {
-			return false, typeError("'in <string>' requires string as left operand, not %s", x.kind())
+			panic(typeError("'in <string>' requires string as left operand, not %s", x.kind()))
 		}
-		m.watch(c, s)
-		if err := m.step(len(c.s) / 64); err != nil {
-			return false, err
-		}
-		i, err := m.search(c.s, s.s)
-		return i >= 0, err
+		r.watch(c, s)
+		r.step(len(c.s) / 64)
+		return search(r, c.s, s.s) >= 0
 	case *Dict:
-		_, ok, err := m.find(c, x)
-		return ok, err
+		return hasKey(r, c, x)
 	case *view:
 		if c.what == "keys" {
-			_, ok, err := m.find(c.d, x)
-			return ok, err
-		}
-	case *rangeValue:
-		if i, ok := intOf(x); ok {
-			return c.contains(i), nil
+			return hasKey(r, c.d, x)
 		}
 	}
-	next, err := m.iterate(c)
-	if err != nil {
-		if is(err, KindType) {
-			return false, typeError("argument of type '%s' is not iterable", c.kind())
-		}
-		return false, err
+	next, ok := items(r, c)
+	if !ok {
+		panic(typeError("argument of type '%s' is not iterable", c.kind()))
 	}
-	for {
-		v, ok, err := next()
-		if !ok || err != nil {
-			return false, err
-		}
-		if same(v, x) {
-			return true, nil
-		}
-		if ok, err := m.equal(v, x); ok || err != nil {
-			return ok, err
+	for v, ok := next(); ok; v, ok = next() {
+		if r.step(1); alike(r, v, x) {
+			return true
 		}
 	}
+	return false
 }
 
-func (r *rangeValue) contains(i integer) bool {
-	if i.big != nil || r.length() == 0 {
-		return false
-	}
-	low, high := r.start, r.start+int64(r.length()-1)*r.step
-	if r.step < 0 {
-		low, high = high, low
-	}
-	return low <= i.small && i.small <= high && (i.small-r.start)%r.step == 0
+func hasKey(r *rendering, d *Dict, x Value) bool {
+	mustHash(r, x)
+	v, _ := find(r, d, x)
+	return v != nil
 }

@@ -2,7 +2,6 @@ package jinja
 
 import (
 	"fmt"
-	"math/big"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -14,7 +13,7 @@ const maxJSONDepth = 500
 
 // DecodeJSON makes a value of one JSON text as Python's json.loads does: keys
 // keep their order, of equal keys the last value counts, and a number is a float
-// if it is spelt with a point or an exponent, otherwise an integer of any size.
+// if it is spelt with a point or an exponent, otherwise an integer of 64 bits.
 // Half a surrogate pair becomes U+FFFD. Errors name the byte offset.
 func DecodeJSON(data []byte) (Value, error) {
 	if !utf8.Valid(data) {
@@ -164,11 +163,12 @@ func (d *decoder) number() (Value, error) {
 		f, _ := strconv.ParseFloat(spelt, 64) // out of range: infinite, as in Python
 		return float(f), nil
 	}
-	if len(strings.TrimPrefix(spelt, "-")) > maxIntDigits {
-		return nil, d.errorf("integer of more than %d digits", maxIntDigits)
+	i, err := strconv.ParseInt(spelt, 10, 64)
+	if err != nil {
+		d.at = from
+		return nil, d.errorf("an integer of more than 64 bits is not supported")
 	}
-	i, _ := new(big.Int).SetString(spelt, 10)
-	return normal(i), nil
+	return integer(i), nil
 }
 
 func (d *decoder) digits() int {

@@ -7,8 +7,8 @@ import (
 
 func TestDecodeJSON(t *testing.T) {
 	for in, want := range map[string]string{
-		`{"b": 1, "a": [1.0, 1e2, -0, 12345678901234567890, true, null], "b": 2}`: `{"b": 2, "a": [1.0, 100.0, 0, 12345678901234567890, true, null]}`,
-		` "\u00e9\ud83d\ude00\ud83dx\udc00\\\/\b" `:                               `"é😀` + "\ufffdx\ufffd" + `\\/\b"`,
+		`{"b": 1, "a": [1.0, 1e2, -0, 9223372036854775807, true, null], "b": 2}`: `{"b": 2, "a": [1.0, 100.0, 0, 9223372036854775807, true, null]}`,
+		` "\u00e9\ud83d\ude00\ud83dx\udc00\\\/\b" `:                              `"é😀` + "\ufffdx\ufffd" + `\\/\b"`,
 		`1e400`:    `Infinity`,
 		`-1.5E-3`:  `-0.0015`,
 		`[[], {}]`: `[[], {}]`,
@@ -28,7 +28,7 @@ func TestDecodeJSON(t *testing.T) {
 	for in, want := range map[string]string{
 		``: "byte 0", `{`: "byte 1", `[1,]`: "byte 3", `[1 2]`: "byte 3", `{"a" 1}`: "byte 5", `{"a":1,}`: "byte 7", `{1:2}`: "byte 1",
 		`"a`: "byte 2", `"\x"`: "byte 3", `"\u12"`: "byte 3", `01`: "byte 1", `1.`: "byte 2", `1e`: "byte 2", `-`: "byte 1", `tru`: "byte 0",
-		`1 1`: "byte 2", "\"\n\"": "byte 1", "\"\xff\"": "UTF-8", deep: "nested deeper", strings.Repeat("1", 5000): "digits", `NaN`: "byte 0",
+		`1 1`: "byte 2", "\"\n\"": "byte 1", "\"\xff\"": "UTF-8", deep: "nested deeper", "[1, 12345678901234567890]": "byte 4: an integer of more than 64 bits", `NaN`: "byte 0",
 		`"\`: "byte 2", `"\ud800\u1"`: "byte 9",
 	} {
 		if v, err := DecodeJSON([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {

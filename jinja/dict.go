@@ -2,19 +2,16 @@ package jinja
 
 import (
 	"math"
-	"math/big"
 	"slices"
 	"strconv"
 )
 
-// A Dict keeps its keys in the order in which they came, as Python's dicts do.
-// The zero value is an empty one. A dict that a template can see must not be
-// changed any more.
+// A Dict keeps its keys in the order in which they came, as Python's dicts do. The zero value is an empty dict. A dict
+// that a template can see must not change any more.
 type Dict struct {
 	keys, values []Value
-	hashes       []key       // of keys
-	index        map[key]int // of hashes, once there are more than a few
-	seen         epoch       // given, or of the rendering that made it
+	hashes       []key       // hashes of keys
+	index        map[key]int // positions of hashes, made for more keys than a few
 }
 
 // fewKeys is up to how many keys are found without an index.
@@ -23,12 +20,9 @@ const fewKeys = 8
 // NewDict returns an empty dict.
 func NewDict() *Dict { return &Dict{} }
 
-// newDict is one that a rendering makes.
-func newDict() *Dict { return &Dict{seen: made} }
-
 func (*Dict) kind() string { return "dict" }
 
-// Len is the number of keys.
+// Len returns the number of keys.
 func (d *Dict) Len() int {
 	if d == nil {
 		return 0
@@ -36,14 +30,13 @@ func (d *Dict) Len() int {
 	return len(d.keys)
 }
 
-// Set puts a value, which must not be nil, under a string key. A key that is
-// there keeps its place.
+// Set puts a value, which must not be nil, under a string key. A key that is there keeps its place.
 func (d *Dict) Set(name string, v Value) {
-	k := String(name).(str)
-	d.put(key{class: 's', text: k.s}, k, v)
+	name = valid(name)
+	d.put(key{class: 's', text: name}, plain(name), v)
 }
 
-// Get returns the value under a string key, and whether there is one.
+// Get returns the value under a string key, and whether there is a value.
 func (d *Dict) Get(name string) (Value, bool) {
 	if d == nil {
 		return nil, false
@@ -55,7 +48,7 @@ func (d *Dict) Get(name string) (Value, bool) {
 	return d.values[i], true
 }
 
-// position is where a key is, or -1.
+// position returns the place of a key, or -1.
 func (d *Dict) position(k key) int {
 	if d.index == nil {
 		return slices.Index(d.hashes, k)
@@ -99,115 +92,106 @@ func (d *Dict) put(k key, name, v Value) {
 	}
 }
 
-// copy returns a dict of its own with the same items.
-func (m *machine) copyDict(d *Dict) (*Dict, error) {
-	if err := m.allocItems(dictItem * d.Len()); err != nil {
-		return nil, err
-	}
-	c := newDict()
+// copyDict returns another dict with the same items.
+func copyDict(r *rendering, d *Dict) *Dict {
+	r.allocItems(dictItem * d.Len())
+	c := NewDict()
 	for i, k := range d.keys {
 		c.put(d.hashes[i], k, d.values[i])
 	}
-	return c, nil
+	return c
 }
-
-// dictItem is what an item of a dict takes, in values of a list.
-const dictItem = 8
 
 // put pays for and puts an item under any hashable key.
-func (m *machine) put(d *Dict, k, v Value) error {
-	h, err := m.hash(k)
-	if err != nil {
-		return err
-	}
-	if err := m.allocItems(dictItem); err != nil {
-		return err
-	}
+func put(r *rendering, d *Dict, k, v Value) {
+	h := mustHash(r, k)
+	r.allocItems(dictItem)
 	d.put(h, k, v)
-	return nil
 }
 
-// find returns the value under a key, and whether there is one.
-func (m *machine) find(d *Dict, k Value) (Value, bool, error) {
-	h, err := m.hash(k)
-	if err != nil {
-		return nil, false, err
+// find returns the value under a key, or nil. ok reports whether k can be a key.
+func find(r *rendering, d *Dict, k Value) (v Value, ok bool) {
+	h, ok := hash(r, k)
+	if !ok {
+		return nil, false
 	}
-	m.watchAll(k, d.keys)
-	i := d.position(h)
-	if i < 0 {
-		return nil, false, nil
+	r.watchAll(k, d.keys)
+	if i := d.position(h); i >= 0 {
+		return d.values[i], true
 	}
-	return d.values[i], true, nil
+	return nil, true
 }
 
-// A key is what a dict compares: equal for values that are equal in Python, so
-// 1, 1.0 and True are one key.
+// A key is what a dict compares. Keys are equal for values that are equal in Python, so 1, 1.0 and True are one key.
 type key struct {
-	class byte // s string, i integer, b big integer, f float, n None, u undefined, t tuple, p pointer
+	class byte // s string, i integer, f float, n None, u undefined, t tuple, p pointer
 	num   uint64
 	text  string
 	ptr   Value
 }
 
-// hash returns the key of a value, or the error of one that cannot be a key.
-func (m *machine) hash(v Value) (key, error) {
+// mustHash returns the key of a value, and fails for a value that cannot be a key.
+func mustHash(r *rendering, v Value) key {
+	k, ok := hash(r, v)
+	if !ok {
+		panic(typeError("unhashable type: '%s'", v.kind()))
+	}
+	return k
+}
+
+// hash returns the key of a value, and whether the value has a key.
+func hash(r *rendering, v Value) (key, bool) {
 	switch v := v.(type) {
 	case str:
-		return key{class: 's', text: v.s}, m.step(len(v.s) / 64)
+		r.step(len(v.s) / 64)
+		return key{class: 's', text: v.s}, true
 	case boolean, integer, float:
-		return numberKey(v), nil
+		return numberKey(v), true
 	case none:
-		return key{class: 'n'}, nil
+		return key{class: 'n'}, true
 	case *undefined:
-		return key{class: 'u'}, nil
-	case *tuple:
-		return m.tupleKey(v)
-	case *rangeValue:
-		return key{class: 'r', text: scalarText(Int(v.start)) + " " + strconv.Itoa(v.length()) + " " + strconv.FormatInt(v.step, 10)}, nil
-	case *list, *Dict:
-		return key{}, typeError("unhashable type: '%s'", v.kind())
+		return key{class: 'u'}, true
+	case *list:
+		if v.tuple {
+			return tupleKey(r, v)
+		}
+		return key{}, false
+	case *Dict:
+		return key{}, false
 	case *view:
 		if v.what != "values" {
-			return key{}, typeError("unhashable type: '%s'", v.kind())
+			return key{}, false
 		}
 	}
-	return key{class: 'p', ptr: v}, nil
+	return key{class: 'p', ptr: v}, true
 }
 
 func numberKey(v Value) key {
 	n, _ := numberOf(v)
 	if n.isFloat {
-		if n.f != math.Trunc(n.f) || math.IsInf(n.f, 0) || math.IsNaN(n.f) {
+		if n.f != math.Trunc(n.f) || math.Abs(n.f) >= 1<<63 {
 			return key{class: 'f', num: math.Float64bits(n.f)}
 		}
-		i, _ := big.NewFloat(n.f).Int(nil)
-		n.i = normal(i)
+		n.i = int64(n.f)
 	}
-	if n.i.big != nil {
-		return key{class: 'b', text: string(n.i.big.Append(nil, 62))}
-	}
-	return key{class: 'i', num: uint64(n.i.small)}
+	return key{class: 'i', num: uint64(n.i)}
 }
 
 // tupleKey writes the keys of the items, each after its length.
-func (m *machine) tupleKey(t *tuple) (key, error) {
-	if err := m.nest(); err != nil {
-		return key{}, err
-	}
-	defer m.unnest()
-	b := m.text()
+func tupleKey(r *rendering, t *list) (key, bool) {
+	r.nest()
+	defer r.unnest()
+	b := r.text()
 	for _, x := range t.items {
-		k, err := m.hash(x)
-		if err != nil {
-			return key{}, err
+		k, ok := hash(r, x)
+		if !ok {
+			return key{}, false
 		}
 		if k.ptr != nil {
-			return key{class: 'p', ptr: t}, nil
+			return key{class: 'p', ptr: t}, true
 		}
 		b.raw(string(k.class) + strconv.FormatUint(k.num, 36) + ":" + strconv.Itoa(len(k.text)) + ":")
 		b.raw(k.text)
 	}
-	s, err := b.str()
-	return key{class: 't', text: s.s}, err
+	return key{class: 't', text: b.str().s}, true
 }

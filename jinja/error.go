@@ -5,29 +5,27 @@ import (
 	"fmt"
 )
 
-// A Kind says what sort of mistake an Error reports. Where Python has a class
-// of exceptions for it, the kind stands for that class.
+// A Kind says what sort of mistake an Error reports. Where Python has a class of exceptions for the mistake, the kind
+// stands for that class.
 type Kind uint8
 
 const (
-	KindSyntax    Kind = iota + 1 // the source is not a template
-	KindRaised                    // the template called a function that returned Raise(...)
-	KindUndefined                 // an undefined value was used
-	KindType                      // an operation does not fit its operands
-	KindValue                     // a value is out of its range; overflow and division by zero too
-	KindLookup                    // a missing key or index
-	KindAttribute                 // a missing attribute where one is required
-	KindRuntime                   // everything else that Jinja2 itself refuses
-	KindSecurity                  // an attribute that the sandbox denies
-	KindLimit                     // one of the Options' limits was reached
-	KindCanceled                  // the context was done; Unwrap gives its error
+	KindSyntax      Kind = iota + 1 // the source is not a template
+	KindRaised                      // the template called a function that returned Raise(...)
+	KindUndefined                   // an undefined value was used
+	KindType                        // an operation does not fit its operands
+	KindValue                       // a value is out of its range; division by zero, too
+	KindRuntime                     // everything else that Jinja2 itself refuses
+	KindSecurity                    // an attribute that the sandbox denies
+	KindUnsupported                 // Jinja2 has it and this package has not
+	KindLimit                       // one of the Options' limits was reached
+	KindCanceled                    // the context was done; Unwrap gives its error
 )
 
 var kindNames = [...]string{
 	KindSyntax: "syntax error", KindRaised: "raised by the template", KindUndefined: "undefined",
-	KindType: "type error", KindValue: "value error", KindLookup: "lookup error",
-	KindAttribute: "attribute error", KindRuntime: "template error", KindSecurity: "denied",
-	KindLimit: "limit", KindCanceled: "canceled",
+	KindType: "type error", KindValue: "value error", KindRuntime: "template error", KindSecurity: "denied",
+	KindUnsupported: "template error", KindLimit: "limit", KindCanceled: "canceled",
 }
 
 // String names the kind in words.
@@ -38,11 +36,11 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// An Error is every error of this package but those of DecodeJSON and Vars.
+// An Error is every error of this package except the errors of DecodeJSON.
 type Error struct {
 	Kind    Kind
-	Line    int    // of the template, from 1; 0 if unknown
-	Message string // as Jinja2 words it, where it has words; of Raise, exactly its argument
+	Line    int    // line of the template, from 1; 0 if unknown
+	Message string // Jinja2's words, where Jinja2 has words; for Raise exactly its argument
 	cause   error
 }
 
@@ -54,47 +52,48 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("line %d: %s: %s", e.Line, e.Kind, e.Message)
 }
 
-// Unwrap returns the context's error of KindCanceled, or what a host function
-// returned.
+// Unwrap returns the context's error for KindCanceled, or what a host function returned.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Raise makes the error with which a host function stops a template on purpose,
-// as transformers' raise_exception does.
+// Raise makes the error with which a host function stops a template on purpose, as transformers' raise_exception does.
 func Raise(message string) error { return &Error{Kind: KindRaised, Message: message} }
 
-// at adds the line to an error, if there is one and it has no line yet.
-func at(err error, line int) error {
-	if err == nil {
-		return nil
-	}
-	var e *Error
-	if !errors.As(err, &e) {
-		return &Error{Kind: KindRuntime, Line: line, Message: err.Error(), cause: err}
-	}
-	if e.Line == 0 {
-		e.Line = line
-	}
-	return e
-}
+// Inside the package an error is a panic with an *Error, which Parse and Execute catch: every operation of the
+// language can fail, at any depth, and none goes on after a failure.
 
-// is reports whether err is one of the kinds: Python's except clause.
-func is(err error, kinds ...Kind) bool {
-	var e *Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	for _, k := range kinds {
-		if e.Kind == k {
-			return true
-		}
-	}
-	return false
-}
-
-func errorf(k Kind, format string, args ...any) error {
+func errorf(k Kind, format string, args ...any) *Error {
 	return &Error{Kind: k, Message: fmt.Sprintf(format, args...)}
 }
 
-func typeError(format string, args ...any) error   { return errorf(KindType, format, args...) }
-func valueError(format string, args ...any) error  { return errorf(KindValue, format, args...) }
-func lookupError(format string, args ...any) error { return errorf(KindLookup, format, args...) }
+func typeError(format string, args ...any) *Error  { return errorf(KindType, format, args...) }
+func valueError(format string, args ...any) *Error { return errorf(KindValue, format, args...) }
+func limitError(format string, args ...any) *Error { return errorf(KindLimit, format, args...) }
+
+// unsupported makes the error of what Jinja2 has and this package has not.
+func unsupported(format string, args ...any) *Error {
+	return errorf(KindUnsupported, format+" is not supported", args...)
+}
+
+// catch stores the *Error of a panic in err, with the line where the error has none. Any other panic goes on.
+func catch(err *error, line *int) {
+	switch e := recover().(type) {
+	case nil:
+	case *Error:
+		if e.Line == 0 {
+			e.Line = *line
+		}
+		*err = e
+	default:
+		panic(e)
+	}
+}
+
+// hostError turns the error of a host function into the error that stops the rendering.
+func hostError(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		own := *e
+		return &own
+	}
+	return &Error{Kind: KindRuntime, Message: err.Error(), cause: err}
+}

@@ -54,10 +54,8 @@ func ExampleFunction() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	vars, err := jinja.Vars(map[string]any{"what": "system role"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	vars := jinja.NewDict()
+	vars.Set("what", jinja.String("system role"))
 	_, err = t.Execute(context.Background(), vars)
 	fmt.Println(err)
 	// Output: line 1: raised by the template: no system role

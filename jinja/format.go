@@ -1,249 +1,134 @@
 package jinja
 
-import (
-	"strconv"
-	"strings"
-)
+import "strings"
 
-// A fieldFormatter is one call of str.format, as Python's string.Formatter does
-// it behind the sandbox: attributes and items go through getattr and getitem.
-type fieldFormatter struct {
-	m      *machine
-	pos    []Value
-	kw     *Dict
-	auto   int  // the next automatic number
-	manual bool // numbers were given
-	safe   bool // Markup: inserted values are escaped
-}
-
-func strFormat(m *machine, s str, a *args) (Value, error) {
-	return m.format(s, &fieldFormatter{m: m, pos: a.pos, kw: a.kw, safe: s.safe})
-}
-
-func strFormatMap(m *machine, s str, p []Value) (Value, error) {
-	d, ok := p[0].(*Dict)
-	if !ok {
-		return nil, typeError("'%s' object is not subscriptable", p[0].kind())
+// percent returns s % v, of which templates use %s, %d and %%.
+func percent(r *rendering, s str, v Value) Value {
+	values, next := []Value{v}, 0
+	if t, ok := v.(*list); ok && t.tuple {
+		values = t.items
 	}
-	return m.format(s, &fieldFormatter{m: m, kw: d, safe: s.safe})
-}
-
-func (m *machine) format(s str, f *fieldFormatter) (Value, error) {
-	t := m.text()
-	if err := f.write(t, s, 2); err != nil {
-		return nil, err
-	}
-	r, err := t.str()
-	r.safe = s.safe
-	return r, err
-}
-
-// write formats s, whose fields may hold fields in their specs down to a depth.
-func (f *fieldFormatter) write(t *text, s str, depth int) error {
-	if depth < 0 {
-		return valueError("Max string recursion exceeded")
-	}
-	for at := 0; at < len(s.s); {
-		i := strings.IndexAny(s.s[at:], "{}")
+	t := r.text()
+	at := 0
+	for {
+		i := strings.IndexByte(s.s[at:], '%')
 		if i < 0 {
-			t.add(s.sub(at, len(s.s)))
 			break
 		}
-		if err := t.m.step(1); err != nil {
-			return err
+		r.step(1)
+		t.add(s.sub(at, at+i))
+		at += i + 2
+		if at > len(s.s) {
+			panic(valueError("incomplete format"))
 		}
-		i += at
-		if strings.HasPrefix(s.s[i+1:], s.s[i:i+1]) {
-			t.add(s.sub(at, i+1))
-			at = i + 2
+		verb := s.s[at-1]
+		switch {
+		case verb == '%':
+			t.add(s.sub(at-1, at))
+			continue
+		case verb != 's' && verb != 'd':
+			directive := s.s[at-2:]
+			name := strings.IndexByte(directive, ')') + 1
+			end := name + strings.IndexAny(directive[name:], "diouxXeEfFgGcrsa") + 1
+			panic(unsupported("the format %s", brief(plain(directive[:max(end, 1)]))))
+		case next == len(values):
+			panic(typeError("not enough arguments for format string"))
+		}
+		x := values[next]
+		next++
+		if verb == 'd' {
+			n, ok := numberOf(x)
+			if !ok {
+				need(x)
+				panic(typeError("%%d format: a real number is required, not %s", x.kind()))
+			}
+			if x = Value(integer(n.i)); n.isFloat {
+				x = truncate(n.f)
+			}
+		}
+		t.add(shown(r, x, s.safe))
+	}
+	t.add(s.sub(at, len(s.s)))
+	if next < len(values) {
+		switch v.(type) {
+		case *Dict, *undefined, *rangeValue:
+		default:
+			if l, ok := v.(*list); !ok || l.tuple {
+				panic(typeError("not all arguments converted during string formatting"))
+			}
+		}
+	}
+	u := t.str()
+	u.safe = s.safe
+	return u
+}
+
+// shown returns str(v), escaped where it goes into Markup.
+func shown(r *rendering, v Value, safe bool) str {
+	if safe {
+		return escape(r, softStr(r, v))
+	}
+	return toStr(r, v)
+}
+
+// format returns s.format(a), with fields that are empty, a number or a name.
+func format(r *rendering, v Value, a *args) Value {
+	s := v.(str)
+	r.watchArgs(s, a)
+	t := r.text()
+	auto, at := 0, 0
+	r.step(len(s.s) / 64)
+	for {
+		i := strings.IndexAny(s.s[at:], "{}")
+		if i < 0 {
+			break
+		}
+		r.step(1)
+		t.add(s.sub(at, at+i))
+		at += i + 1
+		if at < len(s.s) && s.s[at] == s.s[at-1] {
+			t.add(s.sub(at, at+1))
+			at++
 			continue
 		}
-		t.add(s.sub(at, i))
-		if s.s[i] == '}' {
-			return valueError("Single '}' encountered in format string")
+		end := strings.IndexByte(s.s[at:], '}')
+		if s.s[at-1] == '}' || end < 0 {
+			panic(valueError("Single '%c' encountered in format string", s.s[at-1]))
 		}
-		n := fieldLength(s.s[i:])
-		if n == 0 {
-			return valueError("expected '}' before end of string")
+		name := s.s[at : at+end]
+		at += end + 1
+		if strings.ContainsAny(name, ".[!:{") {
+			panic(unsupported("the format field %s", brief(plain("{"+name+"}"))))
 		}
-		if err := f.field(t, s.sub(i+1, i+n-1), depth); err != nil {
-			return err
-		}
-		at = i + n
+		t.add(shown(r, a.field(name, &auto), s.safe))
 	}
-	return t.err
+	t.add(s.sub(at, len(s.s)))
+	u := t.str()
+	u.safe = s.safe
+	return u
 }
 
-// fieldLength is the length of the braces at the start of s, 0 if they do not
-// close.
-func fieldLength(s string) int {
-	depth := 0
-	for i := range len(s) {
-		switch s[i] {
-		case '{':
-			depth++
-		case '}':
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		}
-	}
-	return 0
-}
-
-// field writes one field: name!conversion:spec.
-func (f *fieldFormatter) field(t *text, s str, depth int) error {
-	name, conversion, specText, err := splitField(s)
-	if err != nil {
-		return err
-	}
-	v, err := f.lookup(name)
-	if err != nil {
-		return err
-	}
-	if v, err = f.convert(v, conversion); err != nil {
-		return err
-	}
-	nested := f.m.text()
-	if err := f.write(nested, specText, depth-1); err != nil {
-		return err
-	}
-	spec, err := nested.str()
-	if err != nil {
-		return err
-	}
-	x, _ := v.(str)
-	if f.safe && x.safe && spec.s != "" {
-		return valueError("Unsupported format specification for Markup.")
-	}
-	text, err := f.m.formatValue(v, spec.s)
-	if err == nil && f.safe && !x.safe {
-		text, err = f.m.escape(text.unsafe())
-	}
-	t.add(text)
-	return err
-}
-
-// splitField cuts a field at the first ! or : outside brackets.
-func splitField(s str) (name string, conversion string, spec str, err error) {
-	brackets := false
-	end := len(s.s)
-scan:
-	for i := range len(s.s) {
-		switch c := s.s[i]; {
-		case c == '[':
-			brackets = true
-		case c == ']':
-			brackets = false
-		case c == '{' && !brackets:
-			return "", "", spec, valueError("unexpected '{' in field name")
-		case (c == '!' || c == ':') && !brackets:
-			end = i
-			break scan
-		}
-	}
-	name = s.s[:end]
-	rest := s.sub(end, len(s.s))
-	if strings.HasPrefix(rest.s, "!") {
-		cut := strings.IndexByte(rest.s, ':')
-		if cut < 0 {
-			cut = len(rest.s)
-		}
-		if conversion = rest.s[1:cut]; len(conversion) != 1 {
-			return "", "", spec, valueError("expected ':' after conversion specifier")
-		}
-		rest = rest.sub(cut, len(rest.s))
-	}
-	if rest.s != "" {
-		spec = rest.sub(1, len(rest.s))
-	}
-	return name, conversion, spec, nil
-}
-
-func (f *fieldFormatter) convert(v Value, conversion string) (Value, error) {
-	switch conversion {
-	case "":
-		return v, nil
-	case "s":
-		s, err := f.m.str(v)
-		return s, err
-	case "r":
-		s, err := f.m.repr(v)
-		return s, err
-	case "a":
-		s, err := f.m.repr(v)
-		return s.mapped(asciiOnly(s.s)), err
-	}
-	return nil, valueError("Unknown conversion specifier %s", conversion)
-}
-
-// lookup finds the value of a name such as a.b[0].
-func (f *fieldFormatter) lookup(name string) (Value, error) {
-	n := strings.IndexAny(name, ".[")
-	if n < 0 {
-		n = len(name)
-	}
-	v, err := f.first(name, name[:n])
-	rest := name[n:]
-	for err == nil && rest != "" {
-		var part string
-		attribute := rest[0] == '.'
-		if attribute {
-			end := strings.IndexAny(rest[1:], ".[") + 1
-			if end == 0 {
-				end = len(rest)
-			}
-			part, rest = rest[1:end], rest[end:]
-		} else {
-			end := strings.IndexByte(rest, ']')
-			if rest[0] != '[' {
-				return nil, valueError("Only '.' or '[' may follow ']' in format field specifier")
-			}
-			if end < 0 {
-				return nil, valueError("Missing ']' in format string")
-			}
-			part, rest = rest[1:end], rest[end+1:]
-		}
-		if part == "" {
-			return nil, valueError("Empty attribute in format string")
-		}
-		if attribute {
-			v, err = f.m.getattr(v, part)
-		} else if i, e := strconv.Atoi(part); e == nil && isASCIIDigit(part[0]) {
-			v, err = f.m.getitem(v, Int(int64(i)))
-		} else {
-			v, err = f.m.getitem(v, plain(part))
-		}
-	}
-	return v, err
-}
-
-// first finds the argument that a field begins with.
-func (f *fieldFormatter) first(field, name string) (Value, error) {
-	number, err := strconv.Atoi(name)
-	isNumber := err == nil && isASCIIDigit(name[0])
+// field returns the argument of a field of str.format. auto counts the fields without a name; after a field with a
+// number it is -1.
+func (a *args) field(name string, auto *int) Value {
+	i := *auto
 	switch {
-	case field == "":
-		if f.manual {
-			return nil, valueError("cannot switch from manual field specification to automatic field numbering")
+	case name != "" && !isDigits(name):
+		v, ok := a.kw.Get(name)
+		if !ok {
+			panic(valueError("no argument for the field %s", brief(plain(name))))
 		}
-		number, isNumber = f.auto, true
-		f.auto++
-	case isNumber && field == name:
-		if f.auto > 0 {
-			return nil, valueError("cannot switch from automatic field numbering to manual field specification")
-		}
-		f.manual = true
+		return v
+	case name == "" && i >= 0:
+		*auto++
+	case name != "" && i <= 0:
+		n, _ := parseInt(name, 10)
+		*auto, i = -1, int(n)
+	default:
+		panic(valueError("cannot switch between manual field specification and automatic field numbering"))
 	}
-	if isNumber {
-		if number >= len(f.pos) {
-			return nil, lookupError("Replacement index %d out of range for positional args tuple", number)
-		}
-		return f.pos[number], nil
+	if i >= len(a.pos) {
+		panic(valueError("Replacement index %d out of range for positional args tuple", i))
 	}
-	v, ok := f.kw.Get(name)
-	if !ok {
-		return nil, lookupError("%s", brief(plain(name)))
-	}
-	return v, nil
+	return a.pos[i]
 }

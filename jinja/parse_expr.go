@@ -2,156 +2,147 @@ package jinja
 
 import "strings"
 
-func (p *parser) expression() expr { return p.cond() }
-
-// cond reads a if b else c.
-func (p *parser) cond() expr {
-	defer p.restore(p.depth)
+// parseExpr reads a if b else c.
+func parseExpr(p *parser) expr {
+	depth := p.depth
 	p.deeper()
-	line := p.cur().line
-	x := p.or()
+	line, known := p.now.line, len(p.unknown)
+	x := parseOr(p)
 	for p.skipName("if") {
 		p.deeper()
-		c := &condExpr{then: x, test: p.or(), line: line}
+		c := &condExpr{then: x, test: parseOr(p), line: line}
 		if p.skipName("else") {
-			c.els = p.cond()
+			c.els = parseExpr(p)
 		}
-		x, line = c, p.cur().line
+		p.forgive(known)
+		x, line = c, p.now.line
 	}
+	p.depth = depth
 	return x
 }
 
-func (p *parser) or() expr {
-	defer p.restore(p.depth)
-	x := p.and()
+func parseOr(p *parser) expr {
+	depth := p.depth
+	x := parseAnd(p)
 	for p.skipName("or") {
 		p.deeper()
-		x = &logicExpr{true, x, p.and()}
+		x = &logicExpr{true, x, parseAnd(p)}
 	}
+	p.depth = depth
 	return x
 }
 
-func (p *parser) and() expr {
-	defer p.restore(p.depth)
-	x := p.not()
+func parseAnd(p *parser) expr {
+	depth := p.depth
+	x := parseNot(p)
 	for p.skipName("and") {
 		p.deeper()
-		x = &logicExpr{false, x, p.not()}
+		x = &logicExpr{false, x, parseNot(p)}
 	}
+	p.depth = depth
 	return x
 }
 
-func (p *parser) not() expr {
-	defer p.restore(p.depth)
+func parseNot(p *parser) expr {
 	p.deeper()
+	var x expr
 	if p.skipName("not") {
-		return &notExpr{p.not()}
+		x = &notExpr{parseNot(p)}
+	} else {
+		x = parseComparison(p)
 	}
-	return p.comparison()
+	p.depth--
+	return x
 }
 
-func (p *parser) comparison() expr {
-	line := p.cur().line
-	c := &compareExpr{x: p.sum(), line: line}
-	for p.err == nil {
-		op := ""
-		switch t := p.cur(); t.kind {
-		case "==", "!=", "<", "<=", ">", ">=":
-			op = t.kind
-		default:
-			if p.atName("in") {
-				op = "in"
-			} else if p.atName("not") && p.look().kind == tokName && p.look().text == "in" {
-				p.next()
-				op = "not in"
+func parseComparison(p *parser) expr {
+	c := &compareExpr{line: p.now.line, x: parseSum(p)}
+	for {
+		op := p.now.kind
+		switch {
+		case p.atName("in"):
+			op = "in"
+		case p.atName("not") && p.after.kind == tokName && p.after.text == "in":
+			p.next()
+			op = "not in"
+		case op != "==" && op != "!=" && op != "<" && op != "<=" && op != ">" && op != ">=":
+			if len(c.ops) == 0 {
+				return c.x
 			}
-		}
-		if op == "" {
-			break
+			return c
 		}
 		p.next()
 		c.ops = append(c.ops, op)
-		c.ys = append(c.ys, p.sum())
+		c.ys = append(c.ys, parseSum(p))
 	}
-	if len(c.ops) == 0 {
-		return c.x
-	}
-	return c
 }
 
-// binary reads a chain of operators of the same rank.
-func (p *parser) binary(operand func() expr, ops ...string) expr {
-	defer p.restore(p.depth)
-	line := p.cur().line
-	x := operand()
-	for {
-		op := ""
-		for _, o := range ops {
-			if p.at(o) {
-				op = o
-			}
-		}
-		if op == "" {
-			return x
-		}
+// parseBinary reads a chain of operators of the same rank.
+func parseBinary(p *parser, operand func(*parser) expr, ops string) expr {
+	depth, line := p.depth, p.now.line
+	x := operand(p)
+	for op := p.now.kind; strings.Contains(ops, " "+op+" "); op = p.now.kind {
 		p.deeper()
 		p.next()
-		x = &binaryExpr{op, x, operand(), line}
-		line = p.cur().line
+		x = &binaryExpr{op, x, operand(p), line}
+		line = p.now.line
 	}
-}
-
-func (p *parser) sum() expr { return p.binary(p.concat, "+", "-") }
-
-func (p *parser) concat() expr {
-	x := p.product()
-	if !p.at("~") {
-		return x
-	}
-	c := &concatExpr{[]expr{x}}
-	for p.skip("~") {
-		c.items = append(c.items, p.product())
-	}
-	return c
-}
-
-func (p *parser) product() expr { return p.binary(p.power, "*", "/", "//", "%") }
-
-func (p *parser) power() expr {
-	return p.binary(func() expr { return p.unary(true) }, "**")
-}
-
-func (p *parser) unary(filters bool) expr {
-	defer p.restore(p.depth)
-	p.deeper()
-	var x expr
-	if t := p.cur(); t.kind == "-" || t.kind == "+" {
-		p.next()
-		x = &signExpr{t.kind, p.unary(false), t.line}
-	} else {
-		x = p.primary()
-	}
-	x = p.postfix(x)
-	if !filters {
-		return x
-	}
-	for p.err == nil {
-		p.deeper()
-		switch {
-		case p.at("|"):
-			x = p.filters(x)
-		case p.atName("is"):
-			x = p.test(x)
-		case p.at("("):
-			x = p.call(x)
-		default:
-			return x
-		}
-	}
+	p.depth = depth
 	return x
 }
 
-func (p *parser) primary() expr {
+func parseSum(p *parser) expr { return parseBinary(p, parseConcat, " + - ") }
+
+func parseConcat(p *parser) expr {
+	c := &concatExpr{line: p.now.line, items: []expr{parseProduct(p)}}
+	for p.skip("~") {
+		c.items = append(c.items, parseProduct(p))
+	}
+	if len(c.items) == 1 {
+		return c.items[0]
+	}
+	return c
+}
+
+func parseProduct(p *parser) expr { return parseBinary(p, parsePower, " * / // % ") }
+
+func parsePower(p *parser) expr { return parseBinary(p, parseFiltered, " ** ") }
+
+// parseFiltered reads an operand with its filters and tests.
+func parseFiltered(p *parser) expr {
+	depth := p.depth
+	x := parseUnary(p)
+	for {
+		p.deeper()
+		switch {
+		case p.at("|"):
+			x = parseFilters(p, x)
+		case p.atName("is"):
+			x = parseTest(p, x)
+		case p.at("("):
+			x = parseCall(p, x)
+		default:
+			p.depth = depth
+			return x
+		}
+	}
+}
+
+func parseUnary(p *parser) expr {
+	p.deeper()
+	var x expr
+	if t := p.now; t.kind == "-" || t.kind == "+" {
+		p.next()
+		x = &signExpr{t.kind, parseUnary(p), t.line}
+	} else {
+		x = parsePrimary(p)
+	}
+	x = parsePostfix(p, x)
+	p.depth--
+	return x
+}
+
+func parsePrimary(p *parser) expr {
 	t := p.next()
 	switch t.kind {
 	case tokName:
@@ -163,7 +154,10 @@ func (p *parser) primary() expr {
 		case "none", "None":
 			return &constExpr{None}
 		}
-		return &nameExpr{name: t.text, line: t.line}
+		x := &nameExpr{t.text, p.id(t.text), t.line}
+		p.frame.read(x.id)
+		p.special(t.text, x.id)
+		return x
 	case tokString:
 		var b strings.Builder
 		b.WriteString(t.text)
@@ -174,41 +168,40 @@ func (p *parser) primary() expr {
 	case tokInteger, tokFloat:
 		return &constExpr{t.num}
 	case "(":
-		x := p.tuple(tupleRules{parens: true})
+		x := parseTuple(p, tupleRules{parens: true})
 		p.expect(")")
 		return x
 	case "[":
-		return p.list()
+		return &listExpr{items: parseItems(p, "]", false)}
 	case "{":
-		return p.dict()
+		return &dictExpr{parseItems(p, "}", true)}
 	}
-	p.fail(t.line, "unexpected '%s'", describe(t))
-	return &constExpr{None}
+	panic(syntaxError(t.line, "unexpected '%s'", t))
 }
 
 // tupleRules say how a tuple without brackets may look.
 type tupleRules struct {
 	noCond bool   // no inline if
-	parens bool   // it is in parentheses, and may be empty
-	end    string // a word that ends it
+	parens bool   // the tuple is in parentheses, and may be empty
+	end    string // a word that ends the tuple
 }
 
-// tuple reads a, b, c, or one expression.
-func (p *parser) tuple(r tupleRules) expr {
-	parse := p.cond
+// parseTuple reads a, b, c, or one expression.
+func parseTuple(p *parser, r tupleRules) expr {
+	parse := parseExpr
 	if r.noCond {
-		parse = p.or
+		parse = parseOr
 	}
 	var items []expr
 	comma := false
-	for p.err == nil {
+	for {
 		if len(items) > 0 {
 			p.expect(",")
 		}
-		if p.tupleEnds(r.end) {
+		if atTupleEnd(p, r.end) {
 			break
 		}
-		items = append(items, parse())
+		items = append(items, parse(p))
 		if !p.at(",") {
 			break
 		}
@@ -218,91 +211,75 @@ func (p *parser) tuple(r tupleRules) expr {
 		return items[0]
 	}
 	if !comma && !r.parens {
-		p.fail(p.cur().line, "Expected an expression, got '%s'", describe(p.cur()))
+		panic(syntaxError(p.now.line, "Expected an expression, got '%s'", p.now))
 	}
-	return &tupleExpr{items}
+	return &listExpr{items, true}
 }
 
-func (p *parser) tupleEnds(word string) bool {
+func atTupleEnd(p *parser, word string) bool {
 	return p.at(tokVarEnd) || p.at(tokEnd) || p.at(")") || word != "" && p.atName(word)
 }
 
-func (p *parser) list() expr {
-	x := &listExpr{}
-	for p.err == nil && !p.at("]") {
-		if len(x.items) > 0 {
-			if p.expect(","); p.at("]") {
+// parseItems reads the rest of a list, or of a dict as keys and values.
+func parseItems(p *parser, end string, pairs bool) []expr {
+	var items []expr
+	for !p.at(end) {
+		if len(items) > 0 {
+			if p.expect(","); p.at(end) {
 				break
 			}
 		}
-		x.items = append(x.items, p.expression())
-	}
-	p.expect("]")
-	return x
-}
-
-func (p *parser) dict() expr {
-	x := &dictExpr{}
-	for p.err == nil && !p.at("}") {
-		if len(x.items) > 0 {
-			if p.expect(","); p.at("}") {
-				break
-			}
+		items = append(items, parseExpr(p))
+		if pairs {
+			p.expect(":")
+			items = append(items, parseExpr(p))
 		}
-		x.items = append(x.items, p.expression())
-		p.expect(":")
-		x.items = append(x.items, p.expression())
 	}
-	p.expect("}")
-	return x
+	p.expect(end)
+	return items
 }
 
-// postfix reads .a, [b] and (c) after an expression.
-func (p *parser) postfix(x expr) expr {
-	defer p.restore(p.depth)
-	for p.err == nil {
+// parsePostfix reads .a, [b] and (c) after an expression.
+func parsePostfix(p *parser, x expr) expr {
+	depth := p.depth
+	for {
 		p.deeper()
 		switch {
 		case p.at("."):
-			x = p.attribute(x)
+			line := p.next().line
+			switch t := p.next(); t.kind {
+			case tokName:
+				x = &attrExpr{x, t.text, line}
+			case tokInteger:
+				x = &itemExpr{x, &constExpr{t.num}, line}
+			default:
+				panic(syntaxError(t.line, "expected name or number"))
+			}
 		case p.at("["):
-			x = p.subscript(x)
+			x = parseSubscript(p, x)
 		case p.at("("):
-			x = p.call(x)
+			x = parseCall(p, x)
 		default:
+			p.depth = depth
 			return x
 		}
 	}
-	return x
 }
 
-func (p *parser) attribute(x expr) expr {
-	line := p.next().line
-	switch t := p.next(); t.kind {
-	case tokName:
-		return &attrExpr{x, t.text, line}
-	case tokInteger:
-		return &itemExpr{x, &constExpr{t.num}, line}
-	default:
-		p.fail(t.line, "expected name or number")
-		return x
-	}
-}
-
-func (p *parser) subscript(x expr) expr {
+func parseSubscript(p *parser, x expr) expr {
 	line := p.next().line
 	var items []expr
 	var slice *sliceExpr
-	for p.err == nil && !p.at("]") {
+	for !p.at("]") {
 		if len(items) > 0 {
 			p.expect(",")
 		}
-		start := expr(nil)
+		var start expr
 		if !p.at(":") {
-			start = p.expression()
+			start = parseExpr(p)
 		}
 		if p.at(":") {
-			slice = p.slice(start)
+			slice = parseSlice(p, start)
 		}
 		items = append(items, start)
 	}
@@ -312,21 +289,21 @@ func (p *parser) subscript(x expr) expr {
 		slice.x, slice.line = x, line
 		return slice
 	case slice != nil:
-		p.fail(line, "invalid syntax")
+		panic(syntaxError(line, "invalid syntax"))
 	case len(items) == 1:
 		return &itemExpr{x, items[0], line}
 	}
-	return &itemExpr{x, &tupleExpr{items}, line}
+	return &itemExpr{x, &listExpr{items, true}, line}
 }
 
-// slice reads the rest of a slice after its start.
-func (p *parser) slice(start expr) *sliceExpr {
+// parseSlice reads the rest of a slice after its start.
+func parseSlice(p *parser, start expr) *sliceExpr {
 	p.next()
 	part := func() expr {
 		if p.at(":") || p.at("]") || p.at(",") {
 			return nil
 		}
-		return p.expression()
+		return parseExpr(p)
 	}
 	s := &sliceExpr{start: start, stop: part()}
 	if p.skip(":") {
@@ -335,20 +312,20 @@ func (p *parser) slice(start expr) *sliceExpr {
 	return s
 }
 
-func (p *parser) call(x expr) expr {
-	line := p.cur().line
-	return &callExpr{x, p.arguments(), line}
+func parseCall(p *parser, x expr) expr {
+	line := p.now.line
+	return &callExpr{x, parseArguments(p), line}
 }
 
-func (p *parser) arguments() argExprs {
+func parseArguments(p *parser) argExprs {
 	line := p.expect("(").line
 	var a argExprs
 	need := func(ok bool) {
 		if !ok {
-			p.fail(line, "invalid syntax for function call expression")
+			panic(syntaxError(line, "invalid syntax for function call expression"))
 		}
 	}
-	for comma := false; p.err == nil && !p.at(")"); comma = true {
+	for comma := false; !p.at(")"); comma = true {
 		if comma {
 			if p.expect(","); p.at(")") {
 				break
@@ -357,150 +334,96 @@ func (p *parser) arguments() argExprs {
 		switch {
 		case p.skip("*"):
 			need(a.rest == nil && a.dict == nil)
-			a.rest = p.expression()
+			a.rest = parseExpr(p)
 		case p.skip("**"):
 			need(a.dict == nil)
-			a.dict = p.expression()
-		case p.at(tokName) && p.look().kind == "=":
+			a.dict = parseExpr(p)
+		case p.at(tokName) && p.after.kind == "=":
 			need(a.dict == nil)
-			p.named(&a)
+			parseNamed(p, &a)
 		default:
 			need(a.rest == nil && a.dict == nil && len(a.named) == 0)
-			a.pos = append(a.pos, p.expression())
+			a.pos = append(a.pos, parseExpr(p))
 		}
 	}
 	p.expect(")")
 	return a
 }
 
-// named reads name=value.
-func (p *parser) named(a *argExprs) {
+// parseNamed reads name=value.
+func parseNamed(p *parser, a *argExprs) {
 	t := p.next()
 	p.next()
-	p.counted(len(a.names))
+	if len(a.names) >= maxNames {
+		panic(syntaxError(t.line, "more than %d names", maxNames))
+	}
 	for _, n := range a.names {
 		if n == t.text {
-			p.fail(t.line, "keyword argument repeated: %s", n)
+			panic(syntaxError(t.line, "keyword argument repeated: %s", n))
 		}
 	}
 	a.names = append(a.names, t.text)
-	a.named = append(a.named, p.expression())
+	a.named = append(a.named, parseExpr(p))
 }
 
-// filters reads | a | b(c).
-func (p *parser) filters(x expr) expr {
-	defer p.restore(p.depth)
+// parseFilters reads | a | b(c).
+func parseFilters(p *parser, x expr) expr {
+	depth := p.depth
 	for p.skip("|") {
 		p.deeper()
-		x = p.filter(x)
+		x = parseFilter(p, x)
 	}
+	p.depth = depth
 	return x
 }
 
-// dotted reads the name of a filter or test.
-func (p *parser) dotted() (string, int) {
+// parseDotted reads the name of a filter or test, and notes a name that the table does not have.
+func parseDotted(p *parser, what string, table map[string]*builtin) (string, int) {
 	t := p.expect(tokName)
 	parts := []string{t.text}
 	for p.skip(".") {
 		parts = append(parts, p.expect(tokName).text)
 	}
-	return strings.Join(parts, "."), t.line
+	name := strings.Join(parts, ".")
+	switch b := table[name]; {
+	case b == nil:
+		p.unknown = append(p.unknown, unknownName{p.frame, syntaxError(t.line, "No %s named '%s'.", what, name)})
+	case b.absent:
+		e := unsupported("%s", b.name)
+		e.Line = t.line
+		p.unknown = append(p.unknown, unknownName{p.frame, e})
+	}
+	return name, t.line
 }
 
-func (p *parser) filter(x expr) expr {
+func parseFilter(p *parser, x expr) expr {
 	f := &filterExpr{x: x}
-	f.name, f.line = p.dotted()
+	f.name, f.line = parseDotted(p, "filter", filters)
 	if p.at("(") {
-		f.args = p.arguments()
+		f.args = parseArguments(p)
 	}
 	return f
 }
 
-// test reads is [not] name [argument].
-func (p *parser) test(x expr) expr {
-	line := p.next().line
+// parseTest reads is [not] name [argument].
+func parseTest(p *parser, x expr) expr {
+	t := &testExpr{x: x, line: p.next().line}
 	negated := p.skipName("not")
-	name, _ := p.dotted()
-	t := &testExpr{x: x, name: name, line: line}
-	switch p.cur().kind {
+	t.name, _ = parseDotted(p, "test", tests)
+	switch p.now.kind {
 	case "(":
-		t.args = p.arguments()
+		t.args = parseArguments(p)
 	case tokName, tokString, tokInteger, tokFloat, "[", "{":
 		if p.atName("else", "or", "and") {
 			break
 		}
 		if p.atName("is") {
-			p.fail(line, "You cannot chain multiple tests with is")
+			panic(syntaxError(t.line, "You cannot chain multiple tests with is"))
 		}
-		t.args.pos = []expr{p.postfix(p.primary())}
+		t.args.pos = []expr{parsePostfix(p, parsePrimary(p))}
 	}
 	if negated {
 		return &notExpr{t}
 	}
 	return t
-}
-
-// nameTarget reads a name to assign to.
-func (p *parser) nameTarget() string {
-	t := p.expect(tokName)
-	p.assignable(t)
-	return t.text
-}
-
-func (p *parser) assignable(t token) {
-	switch t.text {
-	case "true", "True", "false", "False", "none", "None":
-		p.fail(t.line, "can't assign to '%s'", t.text)
-	}
-}
-
-// assignTarget reads the target of an assignment: names, with attr also ns.name, and
-// tuples of them, up to the word end.
-func (p *parser) assignTarget(attr bool, end string) *targetNode {
-	defer p.restore(p.depth)
-	p.deeper()
-	all := &targetNode{line: p.cur().line}
-	comma := false
-	for p.err == nil {
-		if len(all.items) > 0 {
-			p.expect(",")
-		}
-		if p.tupleEnds(end) {
-			break
-		}
-		all.items = append(all.items, p.oneTarget(attr))
-		if !p.at(",") {
-			break
-		}
-		comma = true
-	}
-	switch {
-	case comma:
-		return all
-	case len(all.items) == 1:
-		return all.items[0]
-	}
-	p.fail(p.cur().line, "Expected an expression, got '%s'", describe(p.cur()))
-	return all
-}
-
-func (p *parser) oneTarget(attr bool) *targetNode {
-	t := p.next()
-	if t.kind == "(" {
-		x := &targetNode{line: t.line}
-		if !p.at(")") {
-			x = p.assignTarget(false, "")
-		}
-		p.expect(")")
-		return x
-	}
-	if t.kind != tokName {
-		p.fail(t.line, "can't assign to '%s'", describe(t))
-		return &targetNode{}
-	}
-	if attr && p.skip(".") {
-		return &targetNode{name: t.text, attr: p.expect(tokName).text, line: t.line}
-	}
-	p.assignable(t)
-	return &targetNode{name: t.text, line: t.line}
 }

@@ -1,78 +1,61 @@
 package jinja
 
-// A testFunc is v is name(arguments).
-type testFunc func(m *machine, v Value, a *args) (bool, error)
-
-// tests are Jinja2's, which setTests sets: one of them asks for them.
-var tests map[string]testFunc
-
-func setTests() {
-	relation := func(op string) testFunc {
-		return func(m *machine, v Value, a *args) (bool, error) {
-			p, err := a.bind(op, oneParam)
-			if err != nil {
-				return false, err
-			}
-			return m.relation(op, v, p[0])
+func testRows() []row {
+	relations := func(op string) func(*rendering, Value, []Value) Value {
+		return func(r *rendering, v Value, p []Value) Value { return boolean(relation(r, op, v, p[0])) }
+	}
+	var rows []row
+	for op, names := range map[string][]string{
+		"==": {"==", "eq", "equalto"}, "!=": {"!=", "ne"}, "<": {"<", "lt", "lessthan"}, "<=": {"<=", "le"},
+		">": {">", "gt", "greaterthan"}, ">=": {">=", "ge"}, "in": {"in"},
+	} {
+		for _, name := range names {
+			rows = append(rows, row{name, "x /", relations(op)})
 		}
 	}
-	eq, ne, lt, le, gt, ge := relation("=="), relation("!="), relation("<"), relation("<="), relation(">"), relation(">=")
-	tests = map[string]testFunc{
-		"==": eq, "eq": eq, "equalto": eq, "!=": ne, "ne": ne,
-		"<": lt, "lt": lt, "lessthan": lt, "<=": le, "le": le,
-		">": gt, "gt": gt, "greaterthan": gt, ">=": ge, "ge": ge,
-		"in":          takes("in", "name", testIn),
-		"even":        remainder(2, 0),
-		"odd":         remainder(2, 1),
-		"divisibleby": takes("divisibleby", "num", testDivisible),
-		"sameas":      takes("sameas", "other", testSame),
-		"defined":     kindTest(func(v Value) bool { _, ok := v.(*undefined); return !ok }),
-		"undefined":   kindTest(func(v Value) bool { _, ok := v.(*undefined); return ok }),
-		"none":        kindTest(func(v Value) bool { return isNone(v) }),
-		"boolean":     kindTest(func(v Value) bool { _, ok := v.(boolean); return ok }),
-		"true":        kindTest(func(v Value) bool { b, ok := v.(boolean); return ok && bool(b) }),
-		"false":       kindTest(func(v Value) bool { b, ok := v.(boolean); return ok && !bool(b) }),
-		"integer":     kindTest(func(v Value) bool { _, ok := v.(integer); return ok }),
-		"float":       kindTest(func(v Value) bool { _, ok := v.(float); return ok }),
-		"number":      kindTest(func(v Value) bool { _, ok := numberOf(v); return ok }),
-		"string":      kindTest(func(v Value) bool { _, ok := v.(str); return ok }),
-		"escaped":     kindTest(func(v Value) bool { s, ok := v.(str); return ok && s.safe }),
-		"mapping":     kindTest(func(v Value) bool { _, ok := v.(*Dict); return ok }),
-		"sequence":    kindTest(isSequence),
-		"iterable":    kindTest(isIterable),
-		"callable":    kindTest(isCallable),
-		"lower":       caseTest(isLowerText),
-		"upper":       caseTest(isUpperText),
-		"filter":      nameTest(func(name string) bool { _, ok := filters[name]; return ok }),
-		"test":        nameTest(func(name string) bool { _, ok := tests[name]; return ok }),
+	for name, is := range map[string]func(Value) bool{
+		"boolean":   func(v Value) bool { _, ok := v.(boolean); return ok },
+		"callable":  isCallable,
+		"defined":   func(v Value) bool { _, ok := v.(*undefined); return !ok },
+		"escaped":   func(v Value) bool { s, ok := v.(str); return ok && s.safe },
+		"false":     func(v Value) bool { return v == Bool(false) },
+		"float":     func(v Value) bool { _, ok := v.(float); return ok },
+		"integer":   func(v Value) bool { _, ok := v.(integer); return ok },
+		"iterable":  isIterable,
+		"mapping":   func(v Value) bool { _, ok := v.(*Dict); return ok },
+		"none":      func(v Value) bool { _, ok := v.(none); return ok },
+		"number":    func(v Value) bool { _, ok := numberOf(v); return ok },
+		"sequence":  isSequence,
+		"string":    func(v Value) bool { _, ok := v.(str); return ok },
+		"true":      func(v Value) bool { return v == Bool(true) },
+		"undefined": func(v Value) bool { _, ok := v.(*undefined); return ok },
+	} {
+		rows = append(rows, row{name, "", func(_ *rendering, v Value, _ []Value) Value { return boolean(is(v)) }})
 	}
+	return append(rows,
+		row{"divisibleby", "num", func(r *rendering, v Value, p []Value) Value { return leaves(r, v, p[0], 0) }},
+		row{"even", "", func(r *rendering, v Value, _ []Value) Value { return leaves(r, v, integer(2), 0) }},
+		row{"odd", "", func(r *rendering, v Value, _ []Value) Value { return leaves(r, v, integer(2), 1) }},
+		row{"lower", "", caseTest(isLowerText)},
+		row{"upper", "", caseTest(isUpperText)},
+		row{"sameas", "other", testSame},
+		row{"filter", "", func(r *rendering, v Value, _ []Value) Value { return isNamed(r, filters, v) }},
+		row{"test", "", func(r *rendering, v Value, _ []Value) Value { return isNamed(r, tests, v) }},
+	)
 }
 
-// isTest is v is name(a).
-func (m *machine) isTest(name string, v Value, a *args) (bool, error) {
-	f, ok := tests[name]
-	if !ok {
-		return false, errorf(KindRuntime, "No test named '%s' found.", name)
+func isCallable(v Value) bool {
+	switch v.(type) {
+	case *function, *macro, *loop, *undefined:
+		return true
 	}
-	if err := m.step(1); err != nil {
-		return false, err
-	}
-	return f(m, v, a)
-}
-
-func isNone(v Value) bool { _, ok := v.(none); return ok }
-
-func kindTest(f func(Value) bool) testFunc {
-	return func(_ *machine, v Value, a *args) (bool, error) {
-		_, err := a.bind("test", noParams)
-		return f(v), err
-	}
+	return false
 }
 
 // isSequence reports whether v has a length and items.
 func isSequence(v Value) bool {
 	switch v.(type) {
-	case str, *list, *tuple, *Dict, *rangeValue, *undefined:
+	case str, *list, *Dict, *rangeValue, *undefined:
 		return true
 	}
 	return false
@@ -86,59 +69,32 @@ func isIterable(v Value) bool {
 	return isSequence(v)
 }
 
-func caseTest(f func(string) bool) testFunc {
-	return takes("test", "", func(m *machine, v Value, _ []Value) (bool, error) {
-		s, err := m.str(v)
-		if err != nil {
-			return false, err
-		}
-		return f(s.s), m.step(len(s.s) / 8)
-	})
-}
-
-// nameTest asks whether v names something.
-func nameTest(f func(string) bool) testFunc {
-	return takes("test", "", func(m *machine, v Value, _ []Value) (bool, error) {
-		if _, err := m.hash(v); err != nil {
-			return false, err
-		}
-		s, ok := v.(str)
-		return ok && f(s.s), nil
-	})
-}
-
-func testIn(m *machine, v Value, p []Value) (bool, error) {
-	return m.contains(p[0], v)
-}
-
-func remainder(by, want int64) testFunc {
-	return takes("test", "", func(m *machine, v Value, _ []Value) (bool, error) {
-		return m.leaves(v, Int(by), want)
-	})
-}
-
-// leaves is v % by == want.
-func (m *machine) leaves(v, by Value, want int64) (bool, error) {
-	r, err := m.binary("%", v, by)
-	if err != nil {
-		return false, err
+func caseTest(is func(string) bool) func(*rendering, Value, []Value) Value {
+	return func(r *rendering, v Value, _ []Value) Value {
+		s := toStr(r, v)
+		r.step(len(s.s) / 8)
+		return boolean(is(s.s))
 	}
-	return m.equal(r, Int(want))
 }
 
-func testDivisible(m *machine, v Value, p []Value) (bool, error) {
-	return m.leaves(v, p[0], 0)
+// leaves returns v % by == want.
+func leaves(r *rendering, v, by Value, want int64) Value {
+	return boolean(equal(r, binary(r, "%", v, by), integer(want)))
 }
 
-// testSame is Python's is. Equal numbers and strings of one type are the same,
-// which in Python depends on how they came about.
-func testSame(m *machine, v Value, p []Value) (bool, error) {
-	switch v.(type) {
-	case str, none, boolean, integer, float:
-		if v.kind() != p[0].kind() {
-			return false, nil
-		}
-		return m.equal(v, p[0])
+// testSame returns Python's is. Equal numbers and strings of one type are the same, which in Python depends on how they
+// came about.
+func testSame(r *rendering, v Value, p []Value) Value {
+	if hasIdentity(v) {
+		return boolean(same(v, p[0]))
 	}
-	return same(v, p[0]), nil
+	return boolean(v.kind() == p[0].kind() && equal(r, v, p[0]))
+}
+
+// isNamed reports whether v names a filter or test that is supported.
+func isNamed(r *rendering, table map[string]*builtin, v Value) Value {
+	mustHash(r, v)
+	s, ok := v.(str)
+	b := table[s.s]
+	return boolean(ok && b != nil && !b.absent)
 }

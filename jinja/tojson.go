@@ -9,7 +9,7 @@ import (
 
 // A jsonWriter is json.dumps with the arguments that transformers passes on.
 type jsonWriter struct {
-	*text
+	out           *text
 	ascii, sorted bool
 	indented      bool
 	indent        str
@@ -17,92 +17,39 @@ type jsonWriter struct {
 	depth         int
 }
 
-// filterTojson is transformers' tojson(ensure_ascii, indent, separators,
-// sort_keys), which escapes nothing for HTML.
-func filterTojson(m *machine, v Value, p []Value) (Value, error) {
-	var err error
-	w := &jsonWriter{text: m.text(), item: plain(", "), colon: plain(": ")}
-	if w.ascii, err = m.flag(p[0]); err != nil {
-		return nil, err
+// filterTojson returns transformers' tojson(ensure_ascii, indent, separators, sort_keys), which escapes nothing for HTML.
+func filterTojson(r *rendering, v Value, p []Value) Value {
+	w := &jsonWriter{out: r.text(), item: plain(", "), colon: plain(": ")}
+	w.ascii, w.sorted = truth(r, p[0]), truth(r, p[3])
+	if p[1] != None {
+		w.indent, w.indented, w.item = indention(r, p[1]), true, plain(",")
 	}
-	if err := w.setIndent(p[1]); err != nil {
-		return nil, err
-	}
-	if err := w.setSeparators(p[2]); err != nil {
-		return nil, err
-	}
-	if w.sorted, err = m.flag(p[3]); err != nil {
-		return nil, err
+	if p[2] != None {
+		both := unpack(r, p[2], 2)
+		w.item, w.colon = textArg("separators", both[0]).unsafe(), textArg("separators", both[1]).unsafe()
 	}
 	w.value(v)
-	return w.str()
-}
-
-func (w *jsonWriter) setIndent(v Value) error {
-	switch v := v.(type) {
-	case nil, none:
-		return nil
-	case str:
-		w.indent = v.unsafe()
-	default:
-		n, err := indexOf(v)
-		if err != nil {
-			return err
-		}
-		t := w.m.text()
-		t.repeat(plain(" "), n)
-		if w.indent, err = t.str(); err != nil {
-			return err
-		}
-	}
-	w.indented, w.item = true, plain(",")
-	return nil
-}
-
-func (w *jsonWriter) setSeparators(v Value) error {
-	if v == nil || v == None {
-		return nil
-	}
-	both, err := w.m.unpack(v, 2)
-	if err != nil {
-		return err
-	}
-	item, ok1 := both[0].(str)
-	colon, ok2 := both[1].(str)
-	if !ok1 || !ok2 {
-		return typeError("separators must be strings, not %s and %s", both[0].kind(), both[1].kind())
-	}
-	w.item, w.colon = item.unsafe(), colon.unsafe()
-	return nil
+	return w.out.str()
 }
 
 func (w *jsonWriter) value(v Value) {
-	if w.err != nil {
-		return
-	}
 	switch v := v.(type) {
 	case str:
 		w.string(v)
 	case none:
-		w.raw("null")
+		w.out.raw("null")
 	case boolean:
-		w.raw(strings.ToLower(scalarText(v)))
+		w.out.raw(strings.ToLower(scalarText(v)))
 	case integer:
-		s, err := v.text()
-		if err != nil {
-			w.fail(err)
-		}
-		w.raw(s)
+		w.out.raw(scalarText(v))
 	case float:
-		w.raw(jsonFloat(float64(v)))
+		w.out.raw(jsonFloat(float64(v)))
 	case *list:
-		w.array(v.items)
-	case *tuple:
-		w.array(v.items)
+		w.container("[", "]", len(v.items), func(i int) { w.value(v.items[i]) })
 	case *Dict:
 		w.object(v)
 	default:
-		w.fail(typeError("Object of type %s is not JSON serializable", v.kind()))
+		panic(typeError("Object of type %s is not JSON serializable", v.kind()))
 	}
 }
 
@@ -118,82 +65,66 @@ func jsonFloat(f float64) string {
 	return formatFloat(f)
 }
 
-func (w *jsonWriter) array(items []Value) {
-	w.container("[", "]", len(items), func(i int) { w.value(items[i]) })
-}
-
 func (w *jsonWriter) object(d *Dict) {
-	keys, values := d.keys, d.values
+	var order []int
 	if w.sorted {
-		order, err := w.m.sortedBy(d.keys, false)
-		if err != nil {
-			w.fail(err)
-			return
-		}
-		keys, values = make([]Value, len(order)), make([]Value, len(order))
-		for i, j := range order {
-			keys[i], values[i] = d.keys[j], d.values[j]
-		}
+		order = sortedBy(w.out.r, d.keys, false)
 	}
-	w.container("{", "}", len(keys), func(i int) {
-		w.key(keys[i])
-		w.add(w.colon)
-		w.value(values[i])
+	w.container("{", "}", d.Len(), func(i int) {
+		if w.sorted {
+			i = order[i]
+		}
+		switch k := d.keys[i].(type) {
+		case str:
+			w.string(k)
+		case none, boolean, integer, float:
+			w.out.raw(`"`)
+			w.value(k)
+			w.out.raw(`"`)
+		default:
+			panic(typeError("keys must be str, int, float, bool or None, not %s", k.kind()))
+		}
+		w.out.add(w.colon)
+		w.value(d.values[i])
 	})
 }
 
-func (w *jsonWriter) key(k Value) {
-	switch k := k.(type) {
-	case str:
-		w.string(k)
-	case none, boolean, integer, float:
-		w.raw(`"`)
-		w.value(k)
-		w.raw(`"`)
-	default:
-		w.fail(typeError("keys must be str, int, float, bool or None, not %s", k.kind()))
-	}
-}
-
 func (w *jsonWriter) container(open, end string, n int, item func(i int)) {
-	w.raw(open)
+	w.out.raw(open)
 	if n == 0 {
-		w.raw(end)
+		w.out.raw(end)
 		return
 	}
-	if err := w.m.nest(); err != nil {
-		w.fail(err)
-	}
+	w.out.r.nest()
 	w.depth++
-	for i := 0; i < n && w.err == nil; i++ {
-		w.fail(w.m.step(1))
+	for i := range n {
+		w.out.r.step(1)
 		if i > 0 {
-			w.add(w.item)
+			w.out.add(w.item)
 		}
 		w.newline()
 		item(i)
 	}
 	w.depth--
-	w.m.unnest()
+	w.out.r.unnest()
 	w.newline()
-	w.raw(end)
+	w.out.raw(end)
 }
 
 func (w *jsonWriter) newline() {
 	if w.indented {
-		w.raw("\n")
-		w.repeat(w.indent, w.depth)
+		w.out.raw("\n")
+		w.out.repeat(w.indent, w.depth)
 	}
 }
 
 func (w *jsonWriter) string(s str) {
-	w.raw(`"`)
-	w.change(s, func(part string) string { return jsonEscape(part, w.ascii) })
-	w.raw(`"`)
+	w.out.raw(`"`)
+	w.out.change(s, func(part string) string { return jsonEscape(part, w.ascii) })
+	w.out.raw(`"`)
 }
 
-// jsonEscape escapes quotation marks, backslashes and controls, and with ascii
-// everything beyond it.
+// jsonEscape escapes quotation marks, backslashes and controls, and with ascii everything beyond ASCII.
 func jsonEscape(s string, ascii bool) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -201,16 +132,9 @@ func jsonEscape(s string, ascii bool) string {
 		case r == '"' || r == '\\':
 			b.WriteByte('\\')
 			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\r':
-			b.WriteString(`\r`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r == '\b':
-			b.WriteString(`\b`)
-		case r == '\f':
-			b.WriteString(`\f`)
+		case strings.ContainsRune("\n\r\t\b\f", r):
+			b.WriteByte('\\')
+			b.WriteByte("btn_fr"[r-'\b'])
 		case r < ' ' || ascii && r > '~' && r < 0x10000:
 			fmt.Fprintf(&b, `\u%04x`, r)
 		case ascii && r >= 0x10000:

@@ -2,39 +2,52 @@ package jinja
 
 import (
 	_ "embed"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// isSpace is Python's str.isspace, which also counts U+001C to U+001F.
-func isSpace(r rune) bool {
-	return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f
-}
+// isSpace returns Python's str.isspace, which also counts U+001C to U+001F.
+func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
-// isAlnum is Python's str.isalnum.
+// isAlnum returns Python's str.isalnum.
 func isAlnum(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r >= '0' && r <= '9' || r|0x20 >= 'a' && r|0x20 <= 'z'
 	}
-	return unicode.IsLetter(r) || isNumeric(r)
+	return unicode.IsLetter(r) || unicode.IsNumber(r)
 }
 
-// isNumeric is Python's str.isnumeric.
-func isNumeric(r rune) bool {
-	return unicode.IsNumber(r) || r >= 0x3400 && strings.ContainsRune(hanNumerals, r)
+// digitRanges are the first and the last of the characters that are digits and not decimal ones, as superscripts are.
+const digitRanges = "\u00b2\u00b3\u00b9\u00b9\u1369\u1371\u19da\u19da\u2070\u2070\u2074\u2079\u2080\u2089\u2460\u2468" +
+	"\u2474\u247c\u2488\u2490\u24ea\u24ea\u24f5\u24fd\u24ff\u24ff\u2776\u277e\u2780\u2788\u278a\u2792" +
+	"\U00010a40\U00010a43\U00010e60\U00010e68\U00011052\U0001105a\U0001f100\U0001f10a"
+
+// isDigit returns Python's str.isdigit.
+func isDigit(r rune) bool {
+	if r < utf8.RuneSelf || unicode.Is(unicode.Nd, r) {
+		return r >= '0' && r <= '9' || r >= utf8.RuneSelf
+	}
+	low := rune(0)
+	for i, c := range []rune(digitRanges) {
+		if i%2 == 0 {
+			low = c
+		} else if low <= r && r <= c {
+			return true
+		}
+	}
+	return false
 }
 
-func isDecimalOrDigit(r rune) bool { return isDigit(r) || unicode.Is(digitTable, r) }
+func isLower(r rune) bool { return unicode.In(r, unicode.Ll, unicode.Other_Lowercase) }
 
-func isLower(r rune) bool { return unicode.Is(unicode.Ll, r) || unicode.Is(unicode.Other_Lowercase, r) }
+func isUpper(r rune) bool { return unicode.In(r, unicode.Lu, unicode.Other_Uppercase) }
 
-func isUpper(r rune) bool { return unicode.Is(unicode.Lu, r) || unicode.Is(unicode.Other_Uppercase, r) }
+func isTitle(r rune) bool { return unicode.Is(unicode.Lt, r) }
 
-func isCased(r rune) bool { return isLower(r) || isUpper(r) || unicode.Is(unicode.Lt, r) }
+func isCased(r rune) bool { return isLower(r) || isUpper(r) || isTitle(r) }
 
-// isIdentifier is Python's str.isidentifier.
+// isIdentifier returns Python's str.isidentifier.
 func isIdentifier(s string) bool {
 	for i, r := range s {
 		start := r == '_' || unicode.IsLetter(r) || unicode.In(r, unicode.Nl, unicode.Other_ID_Start)
@@ -45,14 +58,55 @@ func isIdentifier(s string) bool {
 	return s != ""
 }
 
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+func everyRune(is func(rune) bool) func(string) bool {
+	return func(s string) bool { return s != "" && strings.IndexFunc(s, func(r rune) bool { return !is(r) }) < 0 }
+}
+
+// isLowerText and isUpperText want at least one letter of the case, and none of another.
+func isLowerText(s string) bool {
+	return strings.ContainsFunc(s, isLower) && !strings.ContainsFunc(s, func(r rune) bool { return isUpper(r) || isTitle(r) })
+}
+
+func isUpperText(s string) bool {
+	return strings.ContainsFunc(s, isUpper) && !strings.ContainsFunc(s, func(r rune) bool { return isLower(r) || isTitle(r) })
+}
+
+// casing has the characters whose upper or title case is more than one character, from Unicode's SpecialCasing.txt: a
+// line has the character, its upper and its title case.
+//
+//go:embed casing.txt
+var casing string
+
+// special returns the upper or title case of a character that has more than one character there, or "".
+func special(r rune, column int) string {
+	if r < 0xdf {
+		return ""
+	}
+	i := strings.Index(casing, "\n"+string(r)+" ")
+	if i < 0 {
+		return ""
+	}
+	line, _, _ := strings.Cut(casing[i+1:], "\n")
+	return strings.Fields(line)[column]
+}
+
 func upper(s string) string {
 	if isASCII(s) {
 		return strings.ToUpper(s)
 	}
 	var b strings.Builder
 	for _, r := range s {
-		if full, ok := specialCase[r]; ok {
-			b.WriteString(full[0])
+		if full := special(r, 1); full != "" {
+			b.WriteString(full)
 		} else {
 			b.WriteRune(unicode.ToUpper(r))
 		}
@@ -76,35 +130,35 @@ func writeLower(b *strings.Builder, s string, i int, r rune) {
 	switch {
 	case r == 'İ':
 		b.WriteString("i̇")
-	case r == 'Σ' && finalSigma(s, i):
+	case r == 'Σ' && isFinalSigma(s, i):
 		b.WriteRune('ς')
 	default:
 		b.WriteRune(unicode.ToLower(r))
 	}
 }
 
-// finalSigma reports whether the capital sigma at s[i:] ends a word: the nearest
-// cased letter, others ignored, is before it and not after it.
-func finalSigma(s string, i int) bool {
-	before := strings.TrimRightFunc(s[:i], ignoredForCase)
+// isFinalSigma reports whether the capital sigma at s[i:] ends a word: the nearest cased letter, others ignored, is
+// before it and not after it.
+func isFinalSigma(s string, i int) bool {
+	before := strings.TrimRightFunc(s[:i], isIgnoredForCase)
 	r, _ := utf8.DecodeLastRuneInString(before)
 	if before == "" || !isCased(r) {
 		return false
 	}
-	after := strings.TrimLeftFunc(s[i+len("Σ"):], ignoredForCase)
+	after := strings.TrimLeftFunc(s[i+len("Σ"):], isIgnoredForCase)
 	r, _ = utf8.DecodeRuneInString(after)
 	return after == "" || !isCased(r)
 }
 
-// ignoredForCase is Unicode's Case_Ignorable.
-func ignoredForCase(r rune) bool {
+// isIgnoredForCase returns Unicode's Case_Ignorable.
+func isIgnoredForCase(r rune) bool {
 	return unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf, unicode.Lm, unicode.Sk) ||
 		strings.ContainsRune("'.:\u00b7\u0387\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a", r)
 }
 
 func writeTitle(b *strings.Builder, r rune) {
-	if full, ok := specialCase[r]; ok {
-		b.WriteString(full[1])
+	if full := special(r, 2); full != "" {
+		b.WriteString(full)
 	} else {
 		b.WriteRune(unicode.ToTitle(r))
 	}
@@ -122,7 +176,7 @@ func capitalize(s string) string {
 	return b.String()
 }
 
-// title is Python's str.title: a word begins after anything that has no case.
+// title returns Python's str.title: a word begins after anything that has no case.
 func title(s string) string {
 	var b strings.Builder
 	inWord := false
@@ -135,62 +189,4 @@ func title(s string) string {
 		inWord = isCased(r)
 	}
 	return b.String()
-}
-
-func swapCase(s string) string {
-	var b strings.Builder
-	for i, r := range s {
-		switch {
-		case isUpper(r):
-			writeLower(&b, s, i, r)
-		case isLower(r):
-			b.WriteString(upper(string(r)))
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-func caseFold(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		full, special := specialCase[r]
-		switch {
-		case r == 'ẞ' || r == 'ß':
-			b.WriteString("ss")
-		case r == 'İ':
-			b.WriteString("i̇")
-		case r >= 0x13a0 && r <= 0x13f5: // Cherokee folds to upper case
-			b.WriteRune(r)
-		case r >= 0x13f8 && r <= 0x13fd || r >= 0xab70 && r <= 0xabbf:
-			b.WriteRune(unicode.ToUpper(r))
-		case special:
-			for _, u := range full[0] {
-				b.WriteRune(unicode.ToLower(u))
-			}
-		case r == 'ı':
-			b.WriteRune(r)
-		default:
-			b.WriteRune(unicode.ToLower(unicode.ToUpper(r)))
-		}
-	}
-	return b.String()
-}
-
-//go:embed charnames.txt
-var charNames string
-
-// runeNamed finds the character of a \N{name} escape among the commoner ones: a
-// template that needs another may write \u.
-func runeNamed(name string) (rune, bool) {
-	name = strings.ToUpper(name)
-	for line := range strings.Lines(charNames) {
-		code, n, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		if n == name {
-			r, err := strconv.ParseUint(code, 16, 32)
-			return rune(r), err == nil
-		}
-	}
-	return 0, false
 }

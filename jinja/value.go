@@ -2,55 +2,41 @@ package jinja
 
 import (
 	"context"
-	"maps"
-	"math/big"
-	"slices"
 	"unicode/utf8"
 )
 
-// A Value is a value of the template language. Only this package makes them:
-// None, Bool, Int, Float, String, List, *Dict, Function, Vars and DecodeJSON. No
-// value holds a Go object, and none leads to one.
+// A Value is a value of the template language. Only this package makes values: None, Bool, Int, Float, String, List,
+// *Dict, Function and DecodeJSON. No value holds a Go object, and none leads to a Go object.
 type Value interface {
-	kind() string // the name of its type in Python
+	kind() string // name of the value's type in Python
 }
 
 type (
 	none    struct{}
 	boolean bool
+	integer int64
 	float   float64
 
-	// integer holds big only where small would overflow.
-	integer struct {
-		small int64
-		big   *big.Int
-	}
-
+	// list is a list or a tuple of Python.
 	list struct {
 		items []Value
-		seen  epoch
-	}
-	tuple struct {
-		items []Value
-		names []string // attributes of the items, or nil
-		seen  epoch
+		tuple bool
 	}
 
-	// undefined is what a missing name, key or branch gives. It prints as
-	// nothing, and names the missing value when it is used.
+	// undefined is the value of a missing name, key or branch. An undefined value prints as nothing, and names what is
+	// missing when a template uses it.
 	undefined struct {
 		hint   string
-		owner  Value // what has no such attribute, or nil
+		owner  Value // value without such an attribute, or nil
 		name   Value
 		unsafe bool
 	}
 
 	// function is a host's function, a built-in one or a bound method.
 	function struct {
-		name  string
-		class string
-		self  Value // of a bound method
-		fn    func(m *machine, a *args) (Value, error)
+		name string
+		self Value // owner of a bound method, or nil
+		call func(r *rendering, a *args) Value
 	}
 
 	namespace struct{ attrs *Dict }
@@ -62,6 +48,9 @@ type (
 		d    *Dict
 		what string
 	}
+
+	// generator gives its items once.
+	generator struct{ next iterator }
 )
 
 // None is Python's None.
@@ -71,7 +60,7 @@ var None Value = none{}
 func Bool(b bool) Value { return boolean(b) }
 
 // Int makes an integer.
-func Int(n int64) Value { return integer{small: n} }
+func Int(n int64) Value { return integer(n) }
 
 // Float makes a float.
 func Float(f float64) Value { return float(f) }
@@ -80,65 +69,70 @@ func Float(f float64) Value { return float(f) }
 func String(s string) Value { return plain(valid(s)) }
 
 // List makes a list of values, none of which may be nil.
-func List(items ...Value) Value { return &list{items, given} }
+func List(items ...Value) Value { return &list{items: items} }
 
-// Function makes a function that templates can call by position: fewer
-// arguments than least, more than most or any by name are an error. fn may
-// return Raise.
+// Function makes a function that templates can call by position: fewer arguments than least, more than most or any by
+// name are an error. fn may return Raise.
 func Function(name string, least, most int, fn func(args []Value) (Value, error)) Value {
-	return &function{name: name, class: "function", fn: func(m *machine, a *args) (Value, error) {
+	return &function{name: name, call: func(_ *rendering, a *args) Value {
 		if a.kw.Len() > 0 {
-			return nil, typeError("%s() takes no keyword arguments", name)
+			panic(typeError("%s() takes no keyword arguments", name))
 		}
 		if len(a.pos) < least || len(a.pos) > most {
-			return nil, typeError("%s() takes %d to %d arguments (%d given)", name, least, most, len(a.pos))
+			panic(typeError("%s() takes %d to %d arguments (%d given)", name, least, most, len(a.pos)))
 		}
 		v, err := fn(a.pos)
-		if err == nil && v == nil {
-			v = None
+		if err != nil {
+			panic(hostError(err))
 		}
-		return v, err
+		return or(v, None)
 	}}
 }
 
-// Text returns the text of a string, and whether v is one.
+// or returns v, or d without v.
+func or(v, d Value) Value {
+	if v == nil {
+		return d
+	}
+	return v
+}
+
+// Text returns the text of a string, and whether v is a string.
 func Text(v Value) (string, bool) {
 	s, ok := v.(str)
 	return s.s, ok
 }
 
-// Items returns the values of a list, and whether v is one.
+// Items returns the values of a list, and whether v is a list.
 func Items(v Value) ([]Value, bool) {
 	l, ok := v.(*list)
-	if !ok {
+	if !ok || l.tuple {
 		return nil, false
 	}
 	return append([]Value(nil), l.items...), true
 }
 
-// Mark returns a copy of v in which all strings are marked: those in lists,
-// dicts and tuples, and keys, too. Marks follow the text through every
-// operation of the language; see Template.Segments.
+// Mark returns a copy of v in which all strings are marked, also in lists and dicts, keys included. Marks follow the
+// text through every operation of the language; see Template.Segments.
 func Mark(v Value) Value { return MarkAs(v, 0) }
 
-// MarkAs is Mark with an origin, which Segment.Origin tells.
+// MarkAs marks as Mark does, with an origin for Segment.Origin.
 func MarkAs(v Value, origin int) Value {
-	all := func(list []Value) []Value {
-		marked := make([]Value, len(list))
-		for i, x := range list {
-			marked[i] = MarkAs(x, origin)
-		}
-		return marked
-	}
 	switch v := v.(type) {
 	case str:
 		return v.mark(origin)
 	case *list:
-		return &list{all(v.items), given}
-	case *tuple:
-		return &tuple{all(v.items), v.names, given}
+		marked := &list{make([]Value, len(v.items)), v.tuple}
+		for i, x := range v.items {
+			marked.items[i] = MarkAs(x, origin)
+		}
+		return marked
 	case *Dict:
-		return &Dict{hashes: slices.Clip(v.hashes), index: maps.Clone(v.index), keys: all(v.keys), values: all(v.values)}
+		marked := NewDict()
+		for i, k := range v.keys {
+			marked.put(v.hashes[i], MarkAs(k, origin), MarkAs(v.values[i], origin))
+		}
+		return marked
 	}
 	return v
 }
@@ -147,26 +141,41 @@ func (none) kind() string        { return "NoneType" }
 func (boolean) kind() string     { return "bool" }
 func (float) kind() string       { return "float" }
 func (integer) kind() string     { return "int" }
-func (*list) kind() string       { return "list" }
-func (*tuple) kind() string      { return "tuple" }
 func (*undefined) kind() string  { return "Undefined" }
-func (f *function) kind() string { return f.class }
 func (*namespace) kind() string  { return "Namespace" }
 func (*rangeValue) kind() string { return "range" }
+func (*generator) kind() string  { return "generator" }
 func (v *view) kind() string     { return "dict_" + v.what }
 
-// length is the number of items of the range.
-func (r *rangeValue) length() int {
+func (l *list) kind() string {
+	if l.tuple {
+		return "tuple"
+	}
+	return "list"
+}
+
+func (f *function) kind() string {
+	if f.self != nil {
+		return "builtin_function_or_method"
+	}
+	return "function"
+}
+
+// tupleOf makes a tuple.
+func tupleOf(items ...Value) *list { return &list{items, true} }
+
+// length returns the number of items of the range.
+func (v *rangeValue) length() int {
 	switch {
-	case r.step > 0 && r.start < r.stop:
-		return int((uint64(r.stop)-uint64(r.start)-1)/uint64(r.step) + 1)
-	case r.step < 0 && r.start > r.stop:
-		return int((uint64(r.start)-uint64(r.stop)-1)/(-uint64(r.step)) + 1)
+	case v.step > 0 && v.start < v.stop:
+		return int((uint64(v.stop)-uint64(v.start)-1)/uint64(v.step) + 1)
+	case v.step < 0 && v.start > v.stop:
+		return int((uint64(v.start)-uint64(v.stop)-1)/(-uint64(v.step)) + 1)
 	}
 	return 0
 }
 
-func (r *rangeValue) at(i int) Value { return Int(r.start + int64(i)*r.step) }
+func (v *rangeValue) at(i int) Value { return integer(v.start + int64(i)*v.step) }
 
 // valid replaces bytes that are not UTF-8.
 func valid(s string) string {
@@ -176,11 +185,8 @@ func valid(s string) string {
 	return string([]rune(s))
 }
 
-// undefinedName is a variable that does not exist.
-func undefinedName(name string) *undefined { return &undefined{name: plain(name)} }
-
-// fail is the error of using an undefined value.
-func (u *undefined) fail() error {
+// fail makes the error of using an undefined value.
+func (u *undefined) fail() *Error {
 	switch {
 	case u.unsafe:
 		return errorf(KindSecurity, "%s", u.hint)
@@ -199,26 +205,38 @@ func (u *undefined) fail() error {
 	return errorf(KindUndefined, "%s has no element %s", owner, brief(u.name))
 }
 
-// brief is a name for a message: a string's or number's repr, else its type.
+// need fails for an undefined value.
+func need(values ...Value) {
+	for _, v := range values {
+		if u, ok := v.(*undefined); ok {
+			panic(u.fail())
+		}
+	}
+}
+
+// brief names a value in a message: by the repr of a string or number, else by the type.
 func brief(v Value) string {
 	switch v := v.(type) {
 	case str:
-		if len(v.s) > 100 {
-			return "str"
+		if len(v.s) <= 100 {
+			return quote(v.s)
 		}
-		return quote(v.s, false)
+		return "str"
 	case boolean, integer, float, none:
 		return scalarText(v)
 	}
 	return v.kind()
 }
 
-// Format is str(v), or the name of its type if that is too long to be a message.
-func Format(v Value) string {
-	m := newMachine(context.Background(), Options{MaxMemory: 1 << 20}, nil)
-	s, err := m.str(v)
-	if err != nil {
-		return v.kind()
-	}
-	return s.s
+// Format returns str(v), or the name of v's type if the text is too long for a message.
+func Format(v Value) (text string) {
+	r := newRendering(context.Background(), Options{MaxMemory: 1 << 20}, nil)
+	var err error
+	defer func() {
+		if err != nil {
+			text = v.kind()
+		}
+	}()
+	defer catch(&err, &r.line)
+	return toStr(r, v).s
 }
