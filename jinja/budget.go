@@ -60,7 +60,7 @@ const (
 	dictItem   = 8       // values of a list that take the room of an item of a dict
 )
 
-// A rendering is the budget of one Execute and what is left of the budget.
+// A rendering is the budget of one Execute, and the rest of the budget.
 type rendering struct {
 	ctx      context.Context
 	opt      Options

@@ -93,7 +93,7 @@ type row struct {
 	fn           func(r *rendering, v Value, p []Value) Value
 }
 
-// tabulate makes a table of rows. what is the format of a name in an error.
+// tabulate makes a table of rows. Errors name a row by the format called what.
 func tabulate(what string, rows []row) map[string]*builtin {
 	table := map[string]*builtin{}
 	for _, w := range rows {

@@ -54,7 +54,7 @@ func filterRows() []row {
 		{"unique", "case_sensitive=false attribute=none", filterUnique},
 		{"upper", "", textFilter(upper)},
 
-		// Those of Jinja2 that no published chat template uses.
+		// Filters of Jinja2 without a use in any published chat template.
 		{name: "batch"}, {name: "center"}, {name: "filesizeformat"}, {name: "forceescape"}, {name: "groupby"},
 		{name: "pprint"}, {name: "random"}, {name: "slice"}, {name: "striptags"}, {name: "truncate"},
 		{name: "urlencode"}, {name: "urlize"}, {name: "wordcount"}, {name: "wordwrap"}, {name: "xmlattr"},

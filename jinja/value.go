@@ -23,8 +23,8 @@ type (
 		tuple bool
 	}
 
-	// undefined is the value of a missing name, key or branch. An undefined value prints as nothing, and names what is
-	// missing when a template uses it.
+	// undefined is the value of a missing name, key or branch. An undefined value prints as nothing, and names the
+	// missing thing when a template uses the value.
 	undefined struct {
 		hint   string
 		owner  Value // value without such an attribute, or nil
