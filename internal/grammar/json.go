@@ -203,11 +203,11 @@ func appendRune(b []byte, r rune) []byte {
 
 // jsonChar returns one of the characters as a string of JSON has them, with the escapes that it needs. The escaped ones
 // have one in any case.
-func (t *termTable) jsonChar(r runes, escaped ...rune) *term {
-	return t.once(`"`+string(escaped), r, func() *term { return t.jsonCharNew(r, escaped) })
+func jsonChar(t *termTable, r runes, escaped ...rune) *term {
+	return t.once(`"`+string(escaped), r, func() *term { return newJSONChar(t, r, escaped) })
 }
 
-func (t *termTable) jsonCharNew(r runes, escaped []rune) *term {
+func newJSONChar(t *termTable, r runes, escaped []rune) *term {
 	list := []*term{t.utf8(r.within(0x20, utf8.MaxRune).but('"', '\\').but(escaped...))}
 	for c := range rune(0x80) {
 		if (c < 0x20 || c == '"' || c == '\\') && r.has(c) {
@@ -224,7 +224,7 @@ func (t *termTable) jsonCharNew(r runes, escaped []rune) *term {
 
 // jsonFree returns a character of a string in any form that JSON has: raw, \n or \u000a. Halves of surrogate pairs come
 // together.
-func (t *termTable) jsonFree() *term {
+func jsonFree(t *termTable) *term {
 	digit := func(s string) *term {
 		var all set
 		for i := range len(s) {
@@ -249,11 +249,11 @@ func (t *termTable) jsonFree() *term {
 func (t *termTable) oneOf(texts []string) *term {
 	texts = slices.Clone(texts)
 	slices.Sort(texts)
-	return t.branches(slices.Compact(texts), 0)
+	return branchTerm(t, slices.Compact(texts), 0)
 }
 
-// branches returns the rest of texts, which are sorted and have the first n bytes in common.
-func (t *termTable) branches(texts []string, n int) *term {
+// branchTerm returns the rest of texts, which are sorted and have the first n bytes in common.
+func branchTerm(t *termTable, texts []string, n int) *term {
 	if len(texts) == 0 {
 		return t.none
 	}
@@ -268,7 +268,7 @@ func (t *termTable) branches(texts []string, n int) *term {
 	for len(texts) > 0 {
 		c := texts[0][same]
 		i := sort.Search(len(texts), func(i int) bool { return texts[i][same] > c })
-		list, texts = append(list, t.cat(t.byte(c), t.branches(texts[:i], same+1))), texts[i:]
+		list, texts = append(list, t.cat(t.byte(c), branchTerm(t, texts[:i], same+1))), texts[i:]
 	}
 	return t.cat(t.text(first[n:same]), t.or(list...))
 }

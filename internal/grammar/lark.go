@@ -149,7 +149,7 @@ func (p *lark) imported(name, as string) {
 	}
 	x := p.known[name]
 	if x == nil {
-		x = p.b.t.pattern(pattern, p.char)
+		x = patternTerm(&p.b.t, pattern, p.char)
 		p.known[name] = x
 	}
 	p.define(as, &gbnfItem{term: x})
@@ -239,7 +239,7 @@ func (p *lark) item() *gbnfItem {
 func (p *lark) quoted() *term {
 	text := p.literal()
 	if p.took("i") {
-		return p.b.t.pattern("(?i:"+regexp.QuoteMeta(text)+")", p.char)
+		return patternTerm(&p.b.t, "(?i:"+regexp.QuoteMeta(text)+")", p.char)
 	}
 	if !p.took("..") {
 		var all []*term
@@ -277,7 +277,7 @@ func (p *lark) expression() *term {
 	if flags = strings.ReplaceAll(flags, "u", ""); flags != "" {
 		pattern = "(?" + flags + ":" + pattern + ")"
 	}
-	return p.b.t.pattern(pattern, p.char)
+	return patternTerm(&p.b.t, pattern, p.char)
 }
 
 // counted reads what says how often an item comes: ?, *, +, ~n or ~n..m.

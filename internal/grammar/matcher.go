@@ -153,7 +153,7 @@ func (g *Grammar) adopted(s *state) *state {
 	}
 	var configs []config
 	for _, c := range s.configs {
-		p := g.part(g.terms.copied(c.p.t, terms))
+		p := g.part(copyTerm(&g.terms, c.p.t, terms))
 		p.life = c.p.life
 		configs = append(configs, config{p, push(c.k)})
 	}

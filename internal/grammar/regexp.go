@@ -16,11 +16,11 @@ const maxPattern = 1 << 16
 // Regexp returns the texts that a regular expression matches from their beginning to their end. The syntax is that of
 // Go's package regexp, and \uXXXX.
 func Regexp(pattern string) (*Grammar, error) {
-	return compile(context.Background(), nil, func(b *builder) (*node, error) { return b.regular(b.t.pattern(pattern, b.t.utf8)), nil })
+	return compile(context.Background(), nil, func(b *builder) (*node, error) { return b.regular(patternTerm(&b.t, pattern, b.t.utf8)), nil })
 }
 
-// pattern returns a regular expression, of a whole text whose characters are written as char has it.
-func (t *termTable) pattern(pattern string, char func(runes) *term) *term {
+// patternTerm returns a regular expression, of a whole text whose characters are written as char has it.
+func patternTerm(t *termTable, pattern string, char func(runes) *term) *term {
 	p := pattern2term{t: t, char: char}
 	x, err := p.compile(pattern, false)
 	if err != nil {

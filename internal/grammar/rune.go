@@ -88,7 +88,7 @@ func (r runes) within(lo, hi rune) (rest runes) {
 
 // utf8 returns one of the characters, in UTF-8.
 func (t *termTable) utf8(r runes) *term {
-	return t.once("", r, func() *term { return t.utf8New(r) })
+	return t.once("", r, func() *term { return newUTF8(t, r) })
 }
 
 // once returns a class of characters in a spelling, which make makes where it is asked for first.
@@ -106,26 +106,26 @@ func (t *termTable) once(spelling string, r runes, make func() *term) *term {
 	return x
 }
 
-func (t *termTable) utf8New(r runes) *term {
+func newUTF8(t *termTable, r runes) *term {
 	var list []*term
 	for i := 0; i < len(r); i += 2 {
 		for _, part := range [][2]rune{{max(r[i], 0), min(r[i+1], surrogateMin-1)}, {max(r[i], surrogateMax+1), min(r[i+1], utf8.MaxRune)}} {
-			list = t.span(list, part[0], part[1])
+			list = appendSpans(t, list, part[0], part[1])
 		}
 	}
 	return t.or(list...)
 }
 
-// span adds the characters from lo to hi, in ranges whose bytes are independent of each other.
-func (t *termTable) span(list []*term, lo, hi rune) []*term {
+// appendSpans adds the characters from lo to hi, in ranges whose bytes are independent of each other.
+func appendSpans(t *termTable, list []*term, lo, hi rune) []*term {
 	if lo > hi {
 		return list
 	}
 	for n := 1; n < utf8.UTFMax; n++ { // of one length
 		if most := rune(1)<<(5*n+1) - 1; n > 1 && lo <= most && most < hi {
-			return t.span(t.span(list, lo, most), most+1, hi)
+			return appendSpans(t, appendSpans(t, list, lo, most), most+1, hi)
 		} else if n == 1 && lo <= 0x7f && 0x7f < hi {
-			return t.span(t.span(list, lo, 0x7f), 0x80, hi)
+			return appendSpans(t, appendSpans(t, list, lo, 0x7f), 0x80, hi)
 		}
 	}
 	if hi <= 0x7f {
@@ -134,10 +134,10 @@ func (t *termTable) span(list []*term, lo, hi rune) []*term {
 	for n := 1; n < utf8.UTFMax; n++ { // whole blocks of the last n bytes
 		if mask := rune(1)<<(6*n) - 1; lo&^mask != hi&^mask {
 			if lo&mask != 0 {
-				return t.span(t.span(list, lo, lo|mask), (lo|mask)+1, hi)
+				return appendSpans(t, appendSpans(t, list, lo, lo|mask), (lo|mask)+1, hi)
 			}
 			if hi&mask != mask {
-				return t.span(t.span(list, lo, hi&^mask-1), hi&^mask, hi)
+				return appendSpans(t, appendSpans(t, list, lo, hi&^mask-1), hi&^mask, hi)
 			}
 		}
 	}

@@ -116,7 +116,7 @@ func (s *schema) node(v *value, path string) *node {
 		s.fail(path, "it is of type %s, want a schema: an object or a boolean", v.kindName())
 	}
 	s.known(v, path)
-	v = s.plain(v, path)
+	v = simplified(s, v, path)
 	s.at(path, 0)
 	if list := v.fields["anyOf"]; list != nil {
 		return s.anyOf(v, list, path)
@@ -144,14 +144,14 @@ func (s *schema) node(v *value, path string) *node {
 func (s *schema) typed(v *value, name, path string) *node {
 	switch name {
 	case "object":
-		return s.object(v, path)
+		return objectNode(s, v, path)
 	case "array":
-		return s.array(v, path)
+		return arrayNode(s, v, path)
 	case "string":
 		if v.fields["lark"] != nil {
-			return s.lark(v, path+"/lark")
+			return larkNodeOf(s, v, path+"/lark")
 		}
-		return s.b.regular(s.quoted(s.text(v, path)))
+		return s.b.regular(quotedText(s, stringText(s, v, path)))
 	case "number", "integer":
 		return s.b.regular(s.number(v, name == "integer", path))
 	case "boolean":
@@ -309,7 +309,7 @@ func (s *schema) anyOf(v, list *value, path string) *node {
 		at := fmt.Sprintf("%s/anyOf/%d", path, i)
 		if x.kind == '{' && says(beside) {
 			s.known(x, at)
-			x = s.merged(beside, x, at, nil)
+			x = mergeSchemas(s, beside, x, at, nil)
 		}
 		all = append(all, s.node(x, at))
 	}
@@ -357,12 +357,12 @@ func (s *schema) anything() *node {
 	if s.any == nil {
 		s.any = s.b.rule("any JSON value")
 		t := &s.b.t
-		str := s.quoted(s.freeText(0, inf))
+		str := quotedText(s, freeText(s, 0, inf))
 		n := numbers{t: t}
-		item := s.list(func(int32) *node { return s.any }, 0, 0, inf)
-		all := s.others(&value{kind: '{'}, "#")
+		item := listNode(s, func(int32) *node { return s.any }, 0, 0, inf)
+		all := otherMembers(s, &value{kind: '{'}, "#")
 		member := all.node(nil)
-		s.any.list = []*node{s.b.choice(s.b.regular(t.or(str, n.free(), t.oneOf([]string{"true", "false", "null"}))), item, s.members(nil, member, 0, inf))}
+		s.any.list = []*node{s.b.choice(s.b.regular(t.or(str, n.free(), t.oneOf([]string{"true", "false", "null"}))), item, membersNode(s, nil, member, 0, inf))}
 	}
 	return s.any
 }

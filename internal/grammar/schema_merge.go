@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// plain returns a schema in the words of a few: allOf, and a reference beside other keywords, are merged; oneOf is
+// simplified returns a schema in the words of a few: allOf, and a reference beside other keywords, are merged; oneOf is
 // anyOf where no value fits two of its schemas.
-func (s *schema) plain(v *value, path string) *value {
+func simplified(s *schema, v *value, path string) *value {
 	if one := v.fields["oneOf"]; one != nil {
 		if v.fields["anyOf"] != nil {
 			s.fail(path, "oneOf beside anyOf is not supported")
@@ -21,9 +21,9 @@ func (s *schema) plain(v *value, path string) *value {
 		}
 		var sketches []*sketch
 		for i, a := range one.list {
-			x := s.sketch(a, fmt.Sprintf("%s/oneOf/%d", path, i))
+			x := newSketch(s, a, fmt.Sprintf("%s/oneOf/%d", path, i))
 			for j, y := range sketches {
-				if s.at(path+"/oneOf", 0); !s.apart(x, y) {
+				if s.at(path+"/oneOf", 0); !areApart(s, x, y) {
 					s.fail(path+"/oneOf", "schemas %d and %d may fit the same value: use anyOf, or give them different types, or a required property of different constants", j, i)
 				}
 			}
@@ -38,7 +38,7 @@ func (s *schema) plain(v *value, path string) *value {
 			s.fail(path+"/$ref", "%s is no schema that others can be beside", at)
 		}
 		s.known(target, at)
-		v = s.merged(without(v, "$ref"), target, path, nil)
+		v = mergeSchemas(s, without(v, "$ref"), target, path, nil)
 	}
 	all := v.fields["allOf"]
 	if all == nil {
@@ -55,7 +55,7 @@ func (s *schema) plain(v *value, path string) *value {
 			s.fail(at, "it is of type %s, want an object", x.kindName())
 		}
 		s.known(x, at)
-		v = s.merged(v, x, at, own)
+		v = mergeSchemas(s, v, x, at, own)
 	}
 	return v
 }
@@ -64,8 +64,8 @@ func (s *schema) plain(v *value, path string) *value {
 // of n takes n steps.
 type owned map[*value]bool
 
-// mine returns v if it is owned, or a copy that is.
-func (s *schema) mine(v *value, own owned) *value {
+// ownCopy returns v if it is owned, or a copy that is.
+func ownCopy(s *schema, v *value, own owned) *value {
 	if own[v] {
 		return v
 	}
@@ -77,8 +77,8 @@ func (s *schema) mine(v *value, own owned) *value {
 	return v
 }
 
-// merged returns a schema of values that fit two.
-func (s *schema) merged(a, b *value, path string, own owned) *value {
+// mergeSchemas returns a schema of values that fit two.
+func mergeSchemas(s *schema, a, b *value, path string, own owned) *value {
 	s.at(path, 0)
 	if s.count++; s.count > maxSchemas {
 		s.fail(path, "more than %d schemas", maxSchemas)
@@ -91,9 +91,9 @@ func (s *schema) merged(a, b *value, path string, own owned) *value {
 	case a.kind != '{' || b.kind != '{':
 		s.fail(path, "it is no schema")
 	}
-	a, b = s.plainRef(a, path), s.plainRef(b, path)
-	s.closedBoth(a, b, path)
-	out := s.mine(a, own)
+	a, b = simplifiedRef(s, a, path), simplifiedRef(s, b, path)
+	mergeProperties(s, a, b, path)
+	out := ownCopy(s, a, own)
 	for _, name := range b.names {
 		x, y := out.fields[name], b.fields[name]
 		switch {
@@ -101,14 +101,14 @@ func (s *schema) merged(a, b *value, path string, own owned) *value {
 			out.names, out.fields[name] = append(out.names, name), y
 		case annotates(name):
 		default:
-			out.fields[name] = s.both(name, x, y, path, own)
+			out.fields[name] = mergeKeyword(s, name, x, y, path, own)
 		}
 	}
 	return out
 }
 
-// plainRef returns plain where a schema is a reference or an allOf, so that it can be merged.
-func (s *schema) plainRef(v *value, path string) *value {
+// simplifiedRef returns plain where a schema is a reference or an allOf, so that it can be merged.
+func simplifiedRef(s *schema, v *value, path string) *value {
 	for n := 0; v.fields["$ref"] != nil && n < maxNested; n++ {
 		target, at := s.target(v.fields["$ref"], path)
 		if target.kind != '{' {
@@ -116,18 +116,18 @@ func (s *schema) plainRef(v *value, path string) *value {
 		}
 		s.known(target, at)
 		if rest := without(v, "$ref"); says(rest) {
-			return s.merged(rest, target, path, nil)
+			return mergeSchemas(s, rest, target, path, nil)
 		}
 		v = target
 	}
 	if v.fields["allOf"] != nil || v.fields["oneOf"] != nil {
-		return s.plain(v, path)
+		return simplified(s, v, path)
 	}
 	return v
 }
 
-// closedBoth fails where one schema has properties that the other closes out.
-func (s *schema) closedBoth(a, b *value, path string) {
+// mergeProperties fails where one schema has properties that the other closes out.
+func mergeProperties(s *schema, a, b *value, path string) {
 	for _, p := range [][2]*value{{a, b}, {b, a}} {
 		x := p[0].fields["additionalProperties"]
 		y := p[1].fields["properties"]
@@ -144,39 +144,39 @@ func (s *schema) closedBoth(a, b *value, path string) {
 	}
 }
 
-// both returns a keyword's value where two schemas have it.
-func (s *schema) both(name string, x, y *value, path string, own owned) *value {
+// mergeKeyword returns a keyword's value where two schemas have it.
+func mergeKeyword(s *schema, name string, x, y *value, path string, own owned) *value {
 	if x == y {
 		return x
 	}
 	switch name {
 	case "required":
 		if x.kind == '[' && y.kind == '[' {
-			return s.union(x, y, own)
+			return unite(s, x, y, own)
 		}
 	case "properties":
 		if x.kind == '{' && y.kind == '{' {
-			out := s.mine(x, own)
+			out := ownCopy(s, x, own)
 			s.b.t.burn(len(y.names))
 			for _, p := range y.names {
 				if out.fields[p] == nil {
 					out.names, out.fields[p] = append(out.names, p), y.fields[p]
 				} else {
-					out.fields[p] = s.merged(out.fields[p], y.fields[p], path+"/properties/"+p, own)
+					out.fields[p] = mergeSchemas(s, out.fields[p], y.fields[p], path+"/properties/"+p, own)
 				}
 			}
 			return out
 		}
 	case "items", "additionalProperties":
 		if x.kind != '[' && y.kind != '[' {
-			return s.merged(x, y, path+"/"+name, own)
+			return mergeSchemas(s, x, y, path+"/"+name, own)
 		}
 	case "type":
-		if out := s.commonTypes(x, y, path); len(out.list) > 0 {
+		if out := commonTypes(s, x, y, path); len(out.list) > 0 {
 			return out
 		}
 	case "enum":
-		if out := s.commonValues(x, y); len(out.list) > 0 {
+		if out := commonValues(s, x, y); len(out.list) > 0 {
 			return out
 		}
 	case "minLength", "minItems", "minProperties", "minimum", "exclusiveMinimum", "maxLength", "maxItems", "maxProperties", "maximum", "exclusiveMaximum":
@@ -196,10 +196,10 @@ func (s *schema) both(name string, x, y *value, path string, own owned) *value {
 	return nil
 }
 
-// union returns an array of the values of two, each once. An array that is owned knows its values by their canonical
+// unite returns an array of the values of two, each once. An array that is owned knows its values by their canonical
 // texts.
-func (s *schema) union(x, y *value, own owned) *value {
-	out := s.mine(x, own)
+func unite(s *schema, x, y *value, own owned) *value {
+	out := ownCopy(s, x, own)
 	if out.fields == nil {
 		out.fields = map[string]*value{}
 		for _, z := range out.list {
@@ -216,7 +216,7 @@ func (s *schema) union(x, y *value, own owned) *value {
 }
 
 // commonTypes returns the types that fit two type keywords.
-func (s *schema) commonTypes(x, y *value, path string) *value {
+func commonTypes(s *schema, x, y *value, path string) *value {
 	s.b.t.burn(len(x.list) + len(y.list))
 	out := &value{kind: '['}
 	others := s.typeNames(y, path)
@@ -234,8 +234,8 @@ func (s *schema) commonTypes(x, y *value, path string) *value {
 }
 
 // commonValues returns the values of two enums.
-func (s *schema) commonValues(x, y *value) *value {
-	out, in := &value{kind: '['}, s.canonicals(y.list)
+func commonValues(s *schema, x, y *value) *value {
+	out, in := &value{kind: '['}, canonicals(s, y.list)
 	for _, z := range x.list {
 		if in[z.canonical(&s.b.t.work)] {
 			out.list = append(out.list, z)
@@ -248,7 +248,7 @@ func (s *schema) commonValues(x, y *value) *value {
 }
 
 // canonicals returns the canonical texts of values.
-func (s *schema) canonicals(list []*value) map[string]bool {
+func canonicals(s *schema, list []*value) map[string]bool {
 	s.b.t.burn(4 * len(list))
 	all := make(map[string]bool, len(list))
 	for _, x := range list {
@@ -267,19 +267,19 @@ type sketch struct {
 	required  map[string]map[string]bool // and these
 }
 
-// sketch reads what a schema says of its types and constants.
-func (s *schema) sketch(v *value, path string) *sketch {
+// newSketch reads what a schema says of its types and constants.
+func newSketch(s *schema, v *value, path string) *sketch {
 	if v.kind != '{' {
 		return &sketch{never: v.kind == 'f'}
 	}
-	v = s.plainRef(v, path)
-	x := &sketch{object: true, kinds: s.kinds(v, path), required: map[string]map[string]bool{}}
-	x.constants = s.constantsOf(v)
+	v = simplifiedRef(s, v, path)
+	x := &sketch{object: true, kinds: kindsOf(s, v, path), required: map[string]map[string]bool{}}
+	x.constants = constantsOf(s, v)
 	if p := v.fields["properties"]; p != nil {
-		names, _ := s.required(v, path)
+		names, _ := requiredNames(s, v, path)
 		for _, name := range names {
 			if y := p.fields[name]; y != nil {
-				if of := s.constantsOf(y); of != nil {
+				if of := constantsOf(s, y); of != nil {
 					x.names, x.required[name] = append(x.names, name), of
 				}
 			}
@@ -288,34 +288,34 @@ func (s *schema) sketch(v *value, path string) *sketch {
 	return x
 }
 
-func (s *schema) constantsOf(v *value) map[string]bool {
+func constantsOf(s *schema, v *value) map[string]bool {
 	if list := constants(v); list != nil {
-		return s.canonicals(list)
+		return canonicals(s, list)
 	}
 	return nil
 }
 
-// apart reports whether no value fits both schemas, as far as their types and constants say it.
-func (s *schema) apart(a, b *sketch) bool {
+// areApart reports whether no value fits both schemas, as far as their types and constants say it.
+func areApart(s *schema, a, b *sketch) bool {
 	if !a.object || !b.object {
 		return a.never || b.never
 	}
 	if a.kinds != nil && b.kinds != nil && !slices.ContainsFunc(a.kinds, func(k string) bool { return slices.Contains(b.kinds, k) }) {
 		return true
 	}
-	if a.constants != nil && b.constants != nil && !s.common(a.constants, b.constants) {
+	if a.constants != nil && b.constants != nil && !haveCommon(s, a.constants, b.constants) {
 		return true
 	}
 	for _, name := range a.names {
-		if s.b.t.burn(1); b.required[name] != nil && !s.common(a.required[name], b.required[name]) {
+		if s.b.t.burn(1); b.required[name] != nil && !haveCommon(s, a.required[name], b.required[name]) {
 			return true
 		}
 	}
 	return false
 }
 
-// kinds returns the types of a schema's values, nil if it does not say.
-func (s *schema) kinds(v *value, path string) (all []string) {
+// kindsOf returns the types of a schema's values, nil if it does not say.
+func kindsOf(s *schema, v *value, path string) (all []string) {
 	for _, name := range s.types(v, path) {
 		if name == "integer" {
 			name = "number"
@@ -341,8 +341,8 @@ func constants(v *value) []*value {
 	return nil
 }
 
-// common reports whether two sets have a text in common.
-func (s *schema) common(a, b map[string]bool) bool {
+// haveCommon reports whether two sets have a text in common.
+func haveCommon(s *schema, a, b map[string]bool) bool {
 	if len(a) > len(b) {
 		a, b = b, a
 	}

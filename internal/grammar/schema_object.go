@@ -12,28 +12,28 @@ type member struct {
 	required bool
 }
 
-// object returns an object: the properties in the schema's order, then others.
-func (s *schema) object(v *value, path string) *node {
-	fields := s.fields(v, "properties", path)
+// objectNode returns an object: the properties in the schema's order, then others.
+func objectNode(s *schema, v *value, path string) *node {
+	fields := objectFields(s, v, "properties", path)
 	if s.properties += len(fields.names); s.properties > maxProperties {
 		s.fail(path, "more than %d properties", maxProperties)
 	}
-	required, must := s.required(v, path)
-	others := s.others(v, path)
+	required, must := requiredNames(s, v, path)
+	others := otherMembers(s, v, path)
 	var all []member
 	var least int32
 	for _, name := range fields.names {
 		at := path + "/properties/" + name
-		x := s.patterned(fields.fields[name], others, name, at)
+		x := withPatterns(s, fields.fields[name], others, name, at)
 		if must[name] {
 			least++
 		} else if x.kind == 'f' {
 			continue
 		}
-		if !s.b.t.matches(others.fits, string(s.plainRunes(name))) {
+		if !s.b.t.matches(others.fits, string(spelledName(s, name))) {
 			s.fail(path+"/propertyNames", "the property %q does not fit it", name)
 		}
-		all = append(all, s.member(name, s.node(x, at), must[name]))
+		all = append(all, newMember(s, name, s.node(x, at), must[name]))
 	}
 	for _, name := range required {
 		if fields.fields[name] != nil {
@@ -43,7 +43,7 @@ func (s *schema) object(v *value, path string) *node {
 		if x == nil {
 			s.fail(path+"/required", "%q is no property, and there are no others", name)
 		}
-		all, least = append(all, s.member(name, s.shared(x, at), true)), least+1
+		all, least = append(all, newMember(s, name, s.shared(x, at), true)), least+1
 	}
 	s.at(path+"/patternProperties", 0)
 	rest := others.node(append(slices.Clone(fields.names), required...))
@@ -55,7 +55,7 @@ func (s *schema) object(v *value, path string) *node {
 		if lo > 1 {
 			s.fail(path+"/minProperties", "more than 1 is not supported: no grammar sees that names differ")
 		}
-		return s.members(nil, rest, lo, hi)
+		return membersNode(s, nil, rest, lo, hi)
 	}
 	most := int32(len(all))
 	if rest != nil {
@@ -64,17 +64,17 @@ func (s *schema) object(v *value, path string) *node {
 	if lo > least || hi < most {
 		s.fail(path, "minProperties and maxProperties are supported for objects without properties of fixed names alone")
 	}
-	return s.members(all, rest, 0, inf)
+	return membersNode(s, all, rest, 0, inf)
 }
 
-// member returns a property of a name.
-func (s *schema) member(name string, value *node, required bool) member {
-	key := s.b.regular(s.name(s.b.t.text(string(s.plainRunes(name)))))
+// newMember returns a property of a name.
+func newMember(s *schema, name string, value *node, required bool) member {
+	key := s.b.regular(nameBefore(s, s.b.t.text(string(spelledName(s, name)))))
 	return member{s.b.row(key, value), required}
 }
 
-// plainRunes returns a text as it stands between the quotes of a string.
-func (s *schema) plainRunes(text string) []byte {
+// spelledName returns a text as it stands between the quotes of a string.
+func spelledName(s *schema, text string) []byte {
 	if s.quote != nil {
 		if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.$") != "" {
 			giveUp("the name %q: this model's calls have no way to write it", text)
@@ -85,8 +85,8 @@ func (s *schema) plainRunes(text string) []byte {
 	return b[1 : len(b)-1]
 }
 
-// fields returns a keyword that is an object, an empty one if it is not there.
-func (s *schema) fields(v *value, name, path string) *value {
+// objectFields returns a keyword that is an object, an empty one if it is not there.
+func objectFields(s *schema, v *value, name, path string) *value {
 	x := v.fields[name]
 	switch {
 	case x == nil:
@@ -97,8 +97,8 @@ func (s *schema) fields(v *value, name, path string) *value {
 	return x
 }
 
-// required returns the names of required properties, in order and as a set.
-func (s *schema) required(v *value, path string) (names []string, set map[string]bool) {
+// requiredNames returns the names of required properties, in order and as a set.
+func requiredNames(s *schema, v *value, path string) (names []string, set map[string]bool) {
 	x := v.fields["required"]
 	if x == nil {
 		return nil, nil
@@ -133,32 +133,32 @@ type others struct {
 	any        bool     // that names which are not written down may be there
 }
 
-// others reads what a schema says of properties that are not in properties.
-func (s *schema) others(v *value, path string) *others {
+// otherMembers reads what a schema says of properties that are not in properties.
+func otherMembers(s *schema, v *value, path string) *others {
 	t := &s.b.t
 	o := &others{s: s, path: path, additional: v.fields["additionalProperties"]}
-	patterns, allowed := s.fields(v, "patternProperties", path), s.fields(v, "propertyNames", path)
+	patterns, allowed := objectFields(s, v, "patternProperties", path), objectFields(s, v, "propertyNames", path)
 	o.any = v.fields["properties"] == nil && len(patterns.names) == 0 || len(allowed.names) > 0
-	o.fits = t.star(s.char(anyRune))
+	o.fits = t.star(stringChar(s, anyRune))
 	if s.quote != nil {
-		o.fits = t.repeat(s.char(runes{'0', '9', 'A', 'Z', '_', '_', 'a', 'z'}), 1, inf)
+		o.fits = t.repeat(stringChar(s, runes{'0', '9', 'A', 'Z', '_', '_', 'a', 'z'}), 1, inf)
 	}
 	if len(allowed.names) > 0 {
-		o.fits = s.text(allowed, path+"/propertyNames")
+		o.fits = stringText(s, allowed, path+"/propertyNames")
 	}
-	o.fits = s.avoiding(o.fits)
+	o.fits = avoidMarks(s, o.fits)
 	for _, p := range patterns.names {
-		o.patterns = append(o.patterns, s.pattern(p, path+"/patternProperties"))
+		o.patterns = append(o.patterns, searchPattern(s, p, path+"/patternProperties"))
 		o.names, o.schemas = append(o.names, p), append(o.schemas, patterns.fields[p])
 	}
 	return o
 }
 
-// patterned returns the schema of a property with those of the patterns that its name fits.
-func (s *schema) patterned(x *value, o *others, name, at string) *value {
+// withPatterns returns the schema of a property with those of the patterns that its name fits.
+func withPatterns(s *schema, x *value, o *others, name, at string) *value {
 	for i, p := range o.patterns {
-		if s.at(at, 0); s.b.t.matches(p, string(s.plainRunes(name))) {
-			x = s.merged(x, o.schemas[i], at, nil)
+		if s.at(at, 0); s.b.t.matches(p, string(spelledName(s, name))) {
+			x = mergeSchemas(s, x, o.schemas[i], at, nil)
 		}
 	}
 	return x
@@ -167,16 +167,16 @@ func (s *schema) patterned(x *value, o *others, name, at string) *value {
 // of returns the schema of a required name that is not in properties, nil if it may not be there, with its path.
 func (o *others) of(name string) (x *value, at string) {
 	s := o.s
-	if !s.b.t.matches(o.fits, string(s.plainRunes(name))) {
+	if !s.b.t.matches(o.fits, string(spelledName(s, name))) {
 		return nil, ""
 	}
 	for i, p := range o.patterns {
 		switch {
-		case !s.b.t.matches(p, string(s.plainRunes(name))):
+		case !s.b.t.matches(p, string(spelledName(s, name))):
 		case x == nil:
 			x, at = o.schemas[i], o.path+"/patternProperties/"+o.names[i]
 		default:
-			x = s.merged(x, o.schemas[i], at, nil)
+			x = mergeSchemas(s, x, o.schemas[i], at, nil)
 		}
 	}
 	switch {
@@ -199,7 +199,7 @@ func (o *others) node(names []string) *node {
 	if len(names) > 0 {
 		texts := make([]string, len(names))
 		for i, name := range names {
-			texts[i] = string(s.plainRunes(name))
+			texts[i] = string(spelledName(s, name))
 		}
 		fits = t.and(fits, t.not(t.oneOf(texts)))
 	}
@@ -210,7 +210,7 @@ func (o *others) node(names []string) *node {
 	}
 	for i, p := range o.patterns { // a name that fits two would need a value that fits both
 		x := t.and(append(append([]*term{fits, p}, not[:i]...), not[i+1:]...)...)
-		list = append(list, s.b.row(s.b.regular(s.name(x)), s.shared(o.schemas[i], o.path+"/patternProperties/"+o.names[i])))
+		list = append(list, s.b.row(s.b.regular(nameBefore(s, x)), s.shared(o.schemas[i], o.path+"/patternProperties/"+o.names[i])))
 	}
 	x := o.additional
 	if x == nil && o.any {
@@ -218,7 +218,7 @@ func (o *others) node(names []string) *node {
 	}
 	if x != nil && x.kind != 'f' {
 		fits = t.and(append([]*term{fits}, not...)...)
-		list = append(list, s.b.row(s.b.regular(s.name(fits)), s.shared(x, o.path+"/additionalProperties")))
+		list = append(list, s.b.row(s.b.regular(nameBefore(s, fits)), s.shared(x, o.path+"/additionalProperties")))
 	}
 	if len(list) == 0 {
 		return nil
@@ -226,8 +226,8 @@ func (o *others) node(names []string) *node {
 	return s.b.choice(list...)
 }
 
-// members returns an object of properties in order, then lo to hi others.
-func (s *schema) members(all []member, rest *node, lo, hi int32) *node {
+// membersNode returns an object of properties in order, then lo to hi others.
+func membersNode(s *schema, all []member, rest *node, lo, hi int32) *node {
 	b := s.b
 	comma := s.mark(",")
 	begin, end, nothing := s.mark("{"), s.end("}"), b.row()
@@ -264,8 +264,8 @@ func less(n int32) int32 {
 	return n - 1
 }
 
-// array returns an array: its first items, then others.
-func (s *schema) array(v *value, path string) *node {
+// arrayNode returns an array: its first items, then others.
+func arrayNode(s *schema, v *value, path string) *node {
 	if u := v.fields["uniqueItems"]; u != nil && u.kind != 'f' {
 		s.fail(path+"/uniqueItems", "that items are different is not supported")
 	}
@@ -306,7 +306,7 @@ func (s *schema) array(v *value, path string) *node {
 			s.fail(path+"/minItems", "%d, there are at most %d items", lo, hi)
 		}
 	}
-	return s.list(func(i int32) *node {
+	return listNode(s, func(i int32) *node {
 		if i < n {
 			return prefix[i]
 		}
@@ -314,8 +314,8 @@ func (s *schema) array(v *value, path string) *node {
 	}, n, lo, hi)
 }
 
-// list returns an array of lo to hi items, of which the first n are different ones.
-func (s *schema) list(item func(i int32) *node, n, lo, hi int32) *node {
+// listNode returns an array of lo to hi items, of which the first n are different ones.
+func listNode(s *schema, item func(i int32) *node, n, lo, hi int32) *node {
 	b := s.b
 	comma := s.mark(",")
 	n = min(n, hi)

@@ -7,24 +7,24 @@ import (
 	"unicode/utf8"
 )
 
-// quoted returns a string of a text.
-func (s *schema) quoted(text *term) *term {
+// quotedText returns a string of a text.
+func quotedText(s *schema, text *term) *term {
 	if s.quote != nil {
 		return s.b.t.seq(s.quote, text, s.quote)
 	}
 	return s.b.t.seq(s.b.t.byte('"'), text, s.b.t.byte('"'))
 }
 
-// name returns the name of a property, with the colon after it.
-func (s *schema) name(text *term) *term {
+// nameBefore returns the name of a property, with the colon after it.
+func nameBefore(s *schema, text *term) *term {
 	if s.quote != nil {
 		return s.b.t.cat(text, s.b.t.byte(':'))
 	}
-	return s.b.t.seq(s.quoted(text), s.b.t.byte(':'), s.whitespace())
+	return s.b.t.seq(quotedText(s, text), s.b.t.byte(':'), s.whitespace())
 }
 
-// avoiding returns x without the texts that strings must not have.
-func (s *schema) avoiding(x *term) *term {
+// avoidMarks returns x without the texts that strings must not have.
+func avoidMarks(s *schema, x *term) *term {
 	t := &s.b.t
 	rest := t.star(t.class(span(0, 0xff)))
 	for _, mark := range s.avoid {
@@ -34,24 +34,24 @@ func (s *schema) avoiding(x *term) *term {
 }
 
 // freeText returns a text of lo to hi characters.
-func (s *schema) freeText(lo, hi int32) *term {
-	char := s.b.t.jsonFree()
+func freeText(s *schema, lo, hi int32) *term {
+	char := jsonFree(&s.b.t)
 	if s.quote != nil {
 		char = s.b.t.utf8(anyRune)
 	}
-	return s.avoiding(s.b.t.repeat(char, lo, hi))
+	return avoidMarks(s, s.b.t.repeat(char, lo, hi))
 }
 
-// char returns one of some characters, as a string has them.
-func (s *schema) char(r runes) *term {
+// stringChar returns one of some characters, as a string has them.
+func stringChar(s *schema, r runes) *term {
 	if s.quote != nil {
 		return s.b.t.utf8(r)
 	}
-	return s.b.t.jsonChar(r)
+	return jsonChar(&s.b.t, r)
 }
 
-// text returns what stands between the quotes of a string.
-func (s *schema) text(v *value, path string) *term {
+// stringText returns what stands between the quotes of a string.
+func stringText(s *schema, v *value, path string) *term {
 	t := &s.b.t
 	if v.fields["lark"] != nil {
 		s.fail(path+"/lark", "a property's name has no grammar")
@@ -65,29 +65,29 @@ func (s *schema) text(v *value, path string) *term {
 		if p.kind != '"' {
 			s.fail(path+"/pattern", "it is of type %s, want a string", p.kindName())
 		}
-		all = append(all, s.pattern(p.text, path+"/pattern"))
+		all = append(all, searchPattern(s, p.text, path+"/pattern"))
 	}
 	if f := v.fields["format"]; f != nil {
 		if f.kind != '"' {
 			s.fail(path+"/format", "it is of type %s, want a string", f.kindName())
 		}
-		if x := s.format(f.text, path+"/format"); x != nil {
+		if x := formatText(s, f.text, path+"/format"); x != nil {
 			all = append(all, x)
 		}
 	}
 	if len(all) == 0 {
-		return s.freeText(lo, hi)
+		return freeText(s, lo, hi)
 	}
 	if lo > 0 || hi < inf {
-		all = append(all, t.repeat(s.char(anyRune), lo, hi))
+		all = append(all, t.repeat(stringChar(s, anyRune), lo, hi))
 	}
-	return s.avoiding(t.and(all...))
+	return avoidMarks(s, t.and(all...))
 }
 
-// lark returns the strings whose text fits a grammar in Lark's notation. No text that strings must not have comes to be
+// larkNodeOf returns the strings whose text fits a grammar in Lark's notation. No text that strings must not have comes to be
 // where rules meet: its first character has an escape. Where strings have no escapes, the grammar must lack one of its
 // characters.
-func (s *schema) lark(v *value, path string) *node {
+func larkNodeOf(s *schema, v *value, path string) *node {
 	source := v.fields["lark"]
 	for _, name := range keywords["string"] {
 		if name != "lark" && v.fields[name] != nil {
@@ -107,9 +107,9 @@ func (s *schema) lark(v *value, path string) *node {
 		return larkNode(s.b, source.text, func(r runes) *term {
 			used = append(used, r...)
 			if s.quote != nil {
-				return s.char(r)
+				return stringChar(s, r)
 			}
-			return s.b.t.jsonChar(r, escaped...)
+			return jsonChar(&s.b.t, r, escaped...)
 		}, true), nil
 	}()
 	if err != nil {
@@ -126,9 +126,9 @@ func (s *schema) lark(v *value, path string) *node {
 	return s.b.row(s.b.text(`"`), body, s.b.text(`"`))
 }
 
-// pattern returns the texts in which a regular expression is found.
-func (s *schema) pattern(text, path string) *term {
-	p := pattern2term{t: &s.b.t, char: s.char}
+// searchPattern returns the texts in which a regular expression is found.
+func searchPattern(s *schema, text, path string) *term {
+	p := pattern2term{t: &s.b.t, char: func(r runes) *term { return stringChar(s, r) }}
 	x, err := p.compile(text, true)
 	if err != nil {
 		s.fail(path, "%q: %v", text, err)
@@ -199,9 +199,9 @@ func address6() string {
 	return strings.Join(all, `|`)
 }
 
-// format returns the texts of a format, nil for one that is not known. That says nothing of values, as the
+// formatText returns the texts of a format, nil for one that is not known. That says nothing of values, as the
 // specification has it.
-func (s *schema) format(name, path string) *term {
+func formatText(s *schema, name, path string) *term {
 	pattern, ok := formats()[cmp.Or(sameFormats[name], name)]
 	if !ok {
 		if !slices.Contains(anyText, name) {
@@ -209,7 +209,7 @@ func (s *schema) format(name, path string) *term {
 		}
 		return nil
 	}
-	p := pattern2term{t: &s.b.t, char: func(r runes) *term { return s.char(r.within(0, utf8.RuneSelf-1)) }}
+	p := pattern2term{t: &s.b.t, char: func(r runes) *term { return stringChar(s, r.within(0, utf8.RuneSelf-1)) }}
 	x, err := p.compile(`^(`+pattern+`)$`, false)
 	if err != nil {
 		s.fail(path, "%v", err)

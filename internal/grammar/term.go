@@ -267,17 +267,17 @@ func (t *termTable) or(list ...*term) *term {
 	return t.make(term{kind: alt, list: all, null: null})
 }
 
-// copied returns a forgotten term, made anew. known has the copies so far.
-func (t *termTable) copied(x *term, known map[*term]*term) *term {
+// copyTerm returns a forgotten term, made anew. known has the copies so far.
+func copyTerm(t *termTable, x *term, known map[*term]*term) *term {
 	if x == nil || x.source {
 		return x
 	}
 	if y := known[x]; y != nil {
 		return y
 	}
-	y := term{kind: x.kind, null: x.null, set: x.set, a: t.copied(x.a, known), b: t.copied(x.b, known), min: x.min, max: x.max, scale: x.scale, bool: x.bool, counts: x.counts}
+	y := term{kind: x.kind, null: x.null, set: x.set, a: copyTerm(t, x.a, known), b: copyTerm(t, x.b, known), min: x.min, max: x.max, scale: x.scale, bool: x.bool, counts: x.counts}
 	for _, z := range x.list {
-		y.list = append(y.list, t.copied(z, known))
+		y.list = append(y.list, copyTerm(t, z, known))
 	}
 	y.list = sorted(y.list)
 	known[x] = t.make(y)

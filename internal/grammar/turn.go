@@ -192,7 +192,7 @@ func (f *Form) node(b *builder) (*node, error) {
 		}
 		return s.top(), nil
 	case f.Pattern != "":
-		return b.regular(b.t.pattern(f.Pattern, b.t.utf8)), nil
+		return b.regular(patternTerm(&b.t, f.Pattern, b.t.utf8)), nil
 	case f.GBNF != "":
 		return gbnfNode(b, f.GBNF), nil
 	case f.Lark != "":
@@ -303,9 +303,9 @@ func (w *turnWriter) supported(schema []byte) bool {
 // pairs returns the arguments that have no JSON around them: the properties of a schema in order.
 func (w *turnWriter) pairs(style *syntax.Style, s *schema) *node {
 	s.known(s.root, "#")
-	v := s.plainRef(s.root, "#")
-	fields := s.fields(v, "properties", "#")
-	_, required := s.required(v, "#")
+	v := simplifiedRef(s, s.root, "#")
+	fields := objectFields(s, v, "properties", "#")
+	_, required := requiredNames(s, v, "#")
 	first, next := w.b.row(), w.b.row() // the rest, before the first of them and behind another
 	for _, name := range slices.Backward(fields.names) {
 		one := w.pair(style, s, name, fields.fields[name])

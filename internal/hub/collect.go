@@ -60,14 +60,14 @@ func (s *Store) Unfinished() (all []*Unfinished, err error) {
 	return all, errors.Join(errs...)
 }
 
-// begin notes a pull, so that nobody collects what it has.
-func (s *Store) begin(ctx context.Context, u *Unfinished) error {
+// beginPull notes a pull, so that nobody collects what it has.
+func beginPull(s *Store, ctx context.Context, u *Unfinished) error {
 	return s.change(ctx, func() error { return s.write(unfinishedFile(local.Key(u.Name)), u) })
 }
 
-// keep makes a blob of a file that was downloaded and verified. A digest that was not known before becomes one of u's
+// keepBlob makes a blob of a file that was downloaded and verified. A digest that was not known before becomes one of u's
 // keys.
-func (s *Store) keep(ctx context.Context, u *Unfinished, partial string, d Digest) error {
+func keepBlob(s *Store, ctx context.Context, u *Unfinished, partial string, d Digest) error {
 	return s.change(ctx, func() error {
 		if !slices.Contains(u.Keys, d.hex()) {
 			u.Keys = append(u.Keys, d.hex())
@@ -85,23 +85,23 @@ func (s *Store) keep(ctx context.Context, u *Unfinished, partial string, d Diges
 	})
 }
 
-// finish makes the model of a pull visible.
-func (s *Store) finish(ctx context.Context, m *Manifest) error {
+// finishPull makes the model of a pull visible.
+func finishPull(s *Store, ctx context.Context, m *Manifest) error {
 	return s.change(ctx, func() error {
-		if err := s.put(m); err != nil {
+		if err := putModel(s, m); err != nil {
 			return err
 		}
 		if err := s.drop(unfinishedFile(local.Key(m.Name))); err != nil {
 			return err
 		}
-		_, err := s.collect() // what the model was before
+		_, err := collect(s) // what the model was before
 		return err
 	})
 }
 
 // collect removes what no model and no pull needs, and returns its bytes. The caller has the lock. Where a manifest
 // cannot be read nothing is removed, since it may need anything.
-func (s *Store) collect() (free int64, err error) {
+func collect(s *Store) (free int64, err error) {
 	models, err := s.List()
 	if err != nil {
 		return 0, fmt.Errorf("%w; nothing else was removed", err)
@@ -122,12 +122,12 @@ func (s *Store) collect() (free int64, err error) {
 			blobs[k], pulled[k] = true, true
 		}
 	}
-	free, err = s.sweep("blobs", func(name string) bool { return blobs[name] })
-	return free, errors.Join(err, s.sweepPartial(pulled), s.sweepFiles(views), s.sweepTemporary("names"), s.sweepTemporary("unfinished"))
+	free, err = sweep(s, "blobs", func(name string) bool { return blobs[name] })
+	return free, errors.Join(err, sweepPartial(s, pulled), sweepFiles(s, views), sweepTemporary(s, "names"), sweepTemporary(s, "unfinished"))
 }
 
 // sweep removes files of a folder that are not kept.
-func (s *Store) sweep(dir string, kept func(name string) bool) (free int64, err error) {
+func sweep(s *Store, dir string, kept func(name string) bool) (free int64, err error) {
 	names, err := s.list(dir)
 	errs := []error{err}
 	for _, name := range names {
@@ -147,13 +147,13 @@ func (s *Store) sweep(dir string, kept func(name string) bool) (free int64, err 
 }
 
 // sweepTemporary removes what a write that was cut off has left: who writes has the lock.
-func (s *Store) sweepTemporary(dir string) error {
-	_, err := s.sweep(dir, func(name string) bool { return path.Ext(name) != ".tmp" })
+func sweepTemporary(s *Store, dir string) error {
+	_, err := sweep(s, dir, func(name string) bool { return path.Ext(name) != ".tmp" })
 	return err
 }
 
 // sweepPartial removes partial files of no pull, except locked ones.
-func (s *Store) sweepPartial(pulled map[string]bool) error {
+func sweepPartial(s *Store, pulled map[string]bool) error {
 	names, err := s.list("partial")
 	errs := []error{err}
 	done := map[string]bool{}
@@ -170,7 +170,7 @@ func (s *Store) sweepPartial(pulled map[string]bool) error {
 					errs = append(errs, s.drop(path.Join("partial", other)))
 				}
 			}
-			err = s.dropPartial(key)
+			err = dropPartial(s, key)
 			l.Close()
 		}
 		errs = append(errs, err)
@@ -179,7 +179,7 @@ func (s *Store) sweepPartial(pulled map[string]bool) error {
 }
 
 // sweepFiles removes the folders of models that are gone, or have other files now.
-func (s *Store) sweepFiles(views map[string]bool) error {
+func sweepFiles(s *Store, views map[string]bool) error {
 	keys, err := s.list("files")
 	errs := []error{err}
 	for _, key := range keys {

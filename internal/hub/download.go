@@ -39,12 +39,12 @@ func (r *remote) key() string {
 func partialFile(key string) string { return path.Join("partial", key) }
 
 // dropPartial removes what there is of a download, and then its lock, which the caller has.
-func (s *Store) dropPartial(key string) error {
-	return errors.Join(s.dropPartialData(key), s.drop(partialFile(key)+".lock"))
+func dropPartial(s *Store, key string) error {
+	return errors.Join(dropPartialData(s, key), s.drop(partialFile(key)+".lock"))
 }
 
 // dropPartialData removes all of a download except its lock.
-func (s *Store) dropPartialData(key string) error {
+func dropPartialData(s *Store, key string) error {
 	return errors.Join(s.drop(partialFile(key)), s.drop(partialFile(key)+".json"))
 }
 
@@ -143,19 +143,19 @@ func (f *fetcher) fetch(ctx context.Context, r *remote) (File, error) {
 	}
 	defer l.Close()
 	if out, ok, err := f.there(ctx, r); ok || err != nil { // another process got it
-		return out, errors.Join(err, f.store.dropPartial(key))
+		return out, errors.Join(err, dropPartial(f.store, key))
 	}
 	for n := 1; ; n++ {
 		out, resumed, err := f.whole(ctx, r)
 		if err == nil {
-			return out, f.store.dropPartial(key)
+			return out, dropPartial(f.store, key)
 		}
 		changed, other := errors.Is(err, errChanged), errors.Is(err, errOther)
 		if changed && r.digest.IsZero() && r.git == "" { // nor does it have the size that it had
 			r.size, r.etag = -1, ""
 		}
 		if changed || other { // what there is of it is of no use
-			if e := f.store.dropPartialData(key); e != nil {
+			if e := dropPartialData(f.store, key); e != nil {
 				return File{}, fmt.Errorf("%s: %w", r.path, errors.Join(err, e))
 			}
 		}
@@ -204,7 +204,7 @@ func (f *fetcher) whole(ctx context.Context, r *remote) (out File, resumed bool,
 	if err := file.Close(); err != nil {
 		return File{}, false, err
 	}
-	if err := f.store.keep(ctx, f.u, name, d); err != nil {
+	if err := keepBlob(f.store, ctx, f.u, name, d); err != nil {
 		return File{}, false, err
 	}
 	out = File{Path: r.path, Size: size, SHA256: d}
@@ -460,11 +460,11 @@ func (t *transfer) note() error {
 	if err := t.file.Sync(); err != nil {
 		return room(err)
 	}
-	return room(t.f.store.writeState(t.r.key(), &p))
+	return room(writeState(t.f.store, t.r.key(), &p))
 }
 
 // writeState notes how far a download is.
-func (s *Store) writeState(key string, p *partial) error {
+func writeState(s *Store, key string, p *partial) error {
 	data, err := json.Marshal(p)
 	if err != nil {
 		return err

@@ -69,7 +69,7 @@ func (s *Store) Pull(ctx context.Context, reference string, o PullOptions) (*Man
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	old, err := s.own(name, r)
+	old, err := ownModel(s, name, r)
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +102,8 @@ func (p *puller) again(err error, n int) {
 	}
 }
 
-// own returns the model of that name, nil if there is none. One that came from elsewhere is not replaced.
-func (s *Store) own(name string, r *Reference) (*Manifest, error) {
+// ownModel returns the model of that name, nil if there is none. One that came from elsewhere is not replaced.
+func ownModel(s *Store, name string, r *Reference) (*Manifest, error) {
 	m, err := s.Get(name)
 	if err != nil {
 		return nil, nil // none, or one that is broken: the pull mends it
@@ -235,7 +235,7 @@ func (p *puller) pull(ctx context.Context, name string, r *Reference, plan *plan
 			return nil, err
 		}
 	}
-	if err := p.store.begin(ctx, u); err != nil {
+	if err := beginPull(p.store, ctx, u); err != nil {
 		return nil, err
 	}
 	if err := p.fits(plan); err != nil {
@@ -265,7 +265,7 @@ func (p *puller) pull(ctx context.Context, name string, r *Reference, plan *plan
 		}
 		m.Files = append(m.Files, got)
 	}
-	if err := p.store.finish(ctx, m); err != nil {
+	if err := finishPull(p.store, ctx, m); err != nil {
 		return nil, err
 	}
 	return m, nil

@@ -46,20 +46,8 @@ var (
 
 // IsReference reports whether a text is meant as a reference, right or wrong.
 func IsReference(s string) bool {
-	_, web := cutHost(s)
+	_, web := local.CutHost(s)
 	return strings.HasPrefix(s, "hf:") || !strings.ContainsAny(s, " \t\n") && (strings.Contains(s, "://") || web || isBare(s))
-}
-
-// cutHost cuts the address of Hugging Face from hf.co/ORG/NAME, as other programs write it, and from the address of a
-// repository's page.
-func cutHost(s string) (rest string, ok bool) {
-	rest = strings.TrimPrefix(s, "https://")
-	for _, host := range []string{"hf.co/", "huggingface.co/"} {
-		if rest, ok := strings.CutPrefix(rest, host); ok && strings.Count(strings.TrimSuffix(rest, "/"), "/") <= 1 {
-			return strings.TrimSuffix(rest, "/"), true
-		}
-	}
-	return s, false
 }
 
 // orgName is ORG/NAME, with a tag or a revision or without.
@@ -80,7 +68,7 @@ func ParseReference(s string) (*Reference, error) {
 	var r *Reference
 	var err error
 	given := s
-	if rest, ok := cutHost(s); ok {
+	if rest, ok := local.CutHost(s); ok {
 		s = "hf:" + rest
 	}
 	switch {

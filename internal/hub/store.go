@@ -271,7 +271,7 @@ func (s *Store) Remove(ctx context.Context, name string) (free int64, err error)
 		if !found {
 			return fmt.Errorf("%s: %w in %s", name, local.ErrNoModel, s.dir)
 		}
-		free, err = s.collect()
+		free, err = collect(s)
 		return err
 	})
 	return free, err
@@ -307,7 +307,7 @@ func (s *Store) Copy(ctx context.Context, from, to string) error {
 			return cmp.Or(err, fmt.Errorf("%s: there is a model of this name; karat rm %s removes it", to, to))
 		}
 		m.Name = to
-		return s.put(m)
+		return putModel(s, m)
 	})
 }
 
@@ -323,12 +323,12 @@ func (s *Store) SetType(ctx context.Context, name, kind string) error {
 	})
 }
 
-// put makes a model visible, all of whose blobs are there. The caller has the lock.
-func (s *Store) put(m *Manifest) error {
+// putModel makes a model visible, all of whose blobs are there. The caller has the lock.
+func putModel(s *Store, m *Manifest) error {
 	if err := m.validate(); err != nil {
 		return err
 	}
-	if err := s.makeView(m); err != nil {
+	if err := makeView(s, m); err != nil {
 		return fmt.Errorf("%s: %w", m.Name, err)
 	}
 	return s.write(nameFile(local.Key(m.Name)), m)
@@ -338,7 +338,7 @@ func (s *Store) put(m *Manifest) error {
 const temporaryView = "files/.new"
 
 // makeView makes the folder of a model's files.
-func (s *Store) makeView(m *Manifest) error {
+func makeView(s *Store, m *Manifest) error {
 	if _, err := s.Path(m); err == nil {
 		return nil
 	}
@@ -356,7 +356,7 @@ func (s *Store) makeView(m *Manifest) error {
 		if err := s.root.Link(blobFile(f.SHA256), to); err == nil {
 			continue
 		}
-		if err := s.copyFile(blobFile(f.SHA256), to); err != nil { // a disk without links
+		if err := copyFile(s, blobFile(f.SHA256), to); err != nil { // a disk without links
 			return err
 		}
 	}
@@ -371,7 +371,7 @@ func (s *Store) makeView(m *Manifest) error {
 }
 
 // copyFile copies a file of the store.
-func (s *Store) copyFile(from, to string) error {
+func copyFile(s *Store, from, to string) error {
 	r, err := s.root.Open(from)
 	if err != nil {
 		return err

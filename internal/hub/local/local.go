@@ -209,13 +209,22 @@ func IsFile(name string) bool { return slices.Contains(endings, strings.ToLower(
 
 var endings = []string{".gguf", ".safetensors", ".json", ".jsonl", ".model", ".bin", ".pt", ".pth", ".txt"}
 
+// CutHost cuts the address of Hugging Face from hf.co/ORG/NAME, as other programs write it, and from the address of a
+// repository's page.
+func CutHost(s string) (repo string, ok bool) {
+	rest := strings.TrimPrefix(s, "https://")
+	for _, host := range []string{"hf.co/", "huggingface.co/"} {
+		if repo, ok := strings.CutPrefix(rest, host); ok && strings.Count(strings.TrimSuffix(repo, "/"), "/") <= 1 {
+			return strings.TrimSuffix(repo, "/"), true
+		}
+	}
+	return s, false
+}
+
 // source returns a reference as manifests have it, "" for other texts: hf:ORG/NAME for hf.co/ORG/NAME.
 func source(s string) string {
-	if rest, ok := strings.CutPrefix(strings.TrimPrefix(s, "https://"), "hf.co/"); ok {
-		return "hf:" + strings.TrimSuffix(rest, "/")
-	}
-	if rest, ok := strings.CutPrefix(strings.TrimPrefix(s, "https://"), "huggingface.co/"); ok {
-		return "hf:" + strings.TrimSuffix(rest, "/")
+	if repo, ok := CutHost(s); ok {
+		return "hf:" + repo
 	}
 	org, repo, ok := strings.Cut(s, "/")
 	switch {
