@@ -51,12 +51,12 @@ func readAll(s Syntax, answer string, size int, opened, cut bool) (text, reasoni
 // TestAnswers: in each syntax a whole call is found wherever it stands and whatever its value holds, and a cut leaves
 // no mark.
 func TestAnswers(t *testing.T) {
-	for _, k := range known {
-		s := k.syntax
+	for _, k := range known().Calls {
+		s := k.Syntax
 		y := &s.Style
-		for _, r := range thinking {
-			if s.Open == "" && r.open == "<think>" {
-				s.Open, s.Close = r.open, r.close
+		for _, r := range known().Reasoning {
+			if s.Open == "" && r.Open == "<think>" {
+				s.Open, s.Close = r.Open, r.Close
 			}
 		}
 		end := ""
@@ -99,7 +99,7 @@ func TestAnswers(t *testing.T) {
 					reasoning, r.reasoning = "", ""
 				}
 				if text != r.text || reasoning != r.reasoning || called != r.called {
-					t.Errorf("%v: %s, in pieces of %d: %q: text %q, reasoning %q, calls %s, want %q, %q, %s", k.marks, r.name, size, answer, text, reasoning, called, r.text, r.reasoning, r.called)
+					t.Errorf("%v: %s, in pieces of %d: %q: text %q, reasoning %q, calls %s, want %q, %q, %s", k.If, r.name, size, answer, text, reasoning, called, r.text, r.reasoning, r.called)
 					break
 				}
 			}
@@ -110,10 +110,10 @@ func TestAnswers(t *testing.T) {
 				text, reasoning, called := readAll(s, answer[:n], 3, false, true)
 				text2, reasoning2, called2 := readAll(s, answer[:n], len(answer), false, true)
 				if text != text2 || reasoning != reasoning2 || called != called2 {
-					t.Errorf("%v: %s, %q in pieces: %q, %q, %s; whole %q, %q, %s", k.marks, r.name, answer[:n], text, reasoning, called, text2, reasoning2, called2)
+					t.Errorf("%v: %s, %q in pieces: %q, %q, %s; whole %q, %q, %s", k.If, r.name, answer[:n], text, reasoning, called, text2, reasoning2, called2)
 				}
 				if !strings.HasPrefix(before, strings.TrimSpace(text)) || called != "" && called != r.called {
-					t.Errorf("%v: %s, cut at %q: text %q, calls %s", k.marks, r.name, answer[:n], text, called)
+					t.Errorf("%v: %s, cut at %q: text %q, calls %s", k.If, r.name, answer[:n], text, called)
 					break
 				}
 			}

@@ -7,13 +7,13 @@ import (
 )
 
 // IDs says which ids of calls a chat template takes.
-type IDs int
+type IDs string
 
 // The kinds of ids.
 const (
-	AnyIDs     IDs = iota
-	NineIDs        // nine letters and digits
-	IndexedIDs     // functions.NAME:INDEX, the index among the calls of a message
+	AnyIDs     IDs = ""
+	NineIDs    IDs = "nine"    // nine letters and digits
+	IndexedIDs IDs = "indexed" // functions.NAME:INDEX, the index among the calls of a message
 )
 
 // Fit returns the id that a template takes for the call of a tool that is the n-th of its message. The same id gives

@@ -2,17 +2,17 @@ package syntax
 
 // Form is how calls are written between their marks. A list of JSON objects, {"name": …, "arguments": {…}}, is read in
 // any form.
-type Form int
+type Form string
 
 // The forms.
 const (
-	Object Form = iota // {"name": "NAME", "arguments": {…}}, or a list of these
-	Keyed              // {"NAME": {…}}, or a list of these
-	Named              // NAME, a mark, {…}
-	Tagged             // marks around the name, and around the name and the value of each argument; strings as they are, other values as JSON
-	Nested             // Tagged; the names are tags, and parts of values have tags of their own
-	Python             // NAME(KEY=VALUE, …), a list of these or lines
-	Quoted             // NAME{KEY:VALUE,…}, with Quote around strings
+	Object Form = ""       // {"name": "NAME", "arguments": {…}}, or a list of these
+	Keyed  Form = "keyed"  // {"NAME": {…}}, or a list of these
+	Named  Form = "named"  // NAME, a mark, {…}
+	Tagged Form = "tagged" // marks around each name and value; strings as they are, other values as JSON
+	Nested Form = "nested" // Tagged; the names are tags, and parts of values have tags of their own
+	Python Form = "python" // NAME(KEY=VALUE, …), a list of these or lines
+	Quoted Form = "quoted" // NAME{KEY:VALUE,…}, with Quote around strings
 )
 
 // Quote is around strings of the form Quoted.

@@ -10,7 +10,8 @@ import (
 
 // General is how models write calls whose chat template takes no tools: as the text says that tells them of the tools.
 // A fence of Markdown around the object is read as well, since they are used to it.
-var General = Syntax{Calls: []Marks{{Begin: "<tool_call>", End: "</tool_call>"}}, Style: objectEach, General: true}
+var General = Syntax{Calls: []Marks{{Begin: "<tool_call>", End: "</tool_call>"}}, General: true, Style: Style{
+	Each: true, Name: "\n{\"name\": \"", Then: `", "arguments": `, After: "}\n", Between: "\n"}}
 
 // Syntax is how a model writes reasoning and calls. The zero value has neither.
 type Syntax struct {
@@ -41,19 +42,19 @@ func Of(template string) (s Syntax) {
 	if template == "" {
 		return Syntax{}
 	}
-	for _, k := range known {
-		if !slices.ContainsFunc(k.marks, func(m string) bool { return !has(m) }) {
-			s = k.syntax
+	for _, k := range known().Calls {
+		if !slices.ContainsFunc(k.If, func(m string) bool { return !has(m) }) {
+			s = k.Syntax
 			break
 		}
 	}
 	if s.Open != "" {
 		return s
 	}
-	for _, t := range thinking {
-		if has(t.mark) {
-			s.Open, s.Close = t.open, t.close
-			s.Frame = append(slices.Clone(s.Frame), t.frame...)
+	for _, t := range known().Reasoning {
+		if has(t.If) {
+			s.Open, s.Close = t.Open, t.Close
+			s.Frame = append(slices.Clone(s.Frame), t.Frame...)
 			break
 		}
 	}

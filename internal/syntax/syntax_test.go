@@ -119,8 +119,8 @@ func TestParser(t *testing.T) {
 // and one that is cut is as much of it.
 func TestPieces(t *testing.T) {
 	const whole, written = `{"x":"a"}`, `{"x": "a"}`
-	for _, k := range known {
-		s := k.syntax
+	for _, k := range known().Calls {
+		s := k.Syntax
 		answer, mark := s.example(), s.example()
 		if form := s.Style.Form; form != Object && form != Keyed && form != Named {
 			continue

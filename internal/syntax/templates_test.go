@@ -109,13 +109,13 @@ func marksOf(template string) (all []string) {
 			all = append(all, m)
 		}
 	}
-	for _, k := range known {
-		for _, m := range k.marks {
+	for _, k := range known().Calls {
+		for _, m := range k.If {
 			add(m)
 		}
 	}
-	for _, k := range thinking {
-		add(k.mark)
+	for _, k := range known().Reasoning {
+		add(k.If)
 	}
 	return all
 }
