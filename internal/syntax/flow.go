@@ -21,17 +21,17 @@ type flow struct {
 	quoted, escaped bool
 }
 
-// flows reports whether calls are read by flow.
-func (p *Parser) flows() bool {
+// handsOver reports whether calls are read by flow.
+func handsOver(p *Parser) bool {
 	form := p.s.Style.Form
 	return p.Held && (form == Object || form == Keyed || form == Named)
 }
 
 // goOn reads on in a call, as next does.
-func (p *Parser) goOn() bool {
+func goOn(p *Parser) bool {
 	switch p.flow.stage {
 	case inHead:
-		n, then, x := p.head(0, p.marks)
+		n, then, x := callHead(p, 0, p.marks)
 		if x == yes {
 			p.take(n)
 			then()
@@ -40,13 +40,13 @@ func (p *Parser) goOn() bool {
 		}
 		return x != short
 	case inArguments:
-		return p.arguments()
+		return flowArguments(p)
 	}
-	return p.tail()
+	return flowTail(p)
 }
 
-// head reads the name of a call at n, up to its arguments.
-func (p *Parser) head(n int, marks Marks) (end int, then func(), x reading) {
+// callHead reads the name of a call at n, up to its arguments.
+func callHead(p *Parser, n int, marks Marks) (end int, then func(), x reading) {
 	y := &p.s.Style
 	begin := y.Name
 	if !y.Each && p.mode != inCall {
@@ -60,7 +60,7 @@ func (p *Parser) head(n int, marks Marks) (end int, then func(), x reading) {
 	for name := range p.tools {
 		switch head := name + y.Then; {
 		case ok && strings.HasPrefix(rest, head+"{"):
-			return n + len(begin) + len(head), func() { p.begin(name, marks) }, yes
+			return n + len(begin) + len(head), func() { beginCall(p, name, marks) }, yes
 		case ok && strings.HasPrefix(head, rest) && len(text) < maxBegin:
 			x = short
 		}
@@ -68,14 +68,14 @@ func (p *Parser) head(n int, marks Marks) (end int, then func(), x reading) {
 	return 0, nil, x
 }
 
-// begin hands over the name of a call whose arguments come.
-func (p *Parser) begin(name string, marks Marks) {
+// beginCall hands over the name of a call whose arguments come.
+func beginCall(p *Parser, name string, marks Marks) {
 	p.out = append(p.out, Event{Calls: []Call{{Name: name, More: true}}})
 	p.mode, p.marks, p.flow = inCall, marks, flow{stage: inArguments}
 }
 
-// arguments hands over an object as far as it has come, without the spaces around its parts.
-func (p *Parser) arguments() bool {
+// flowArguments hands over an object as far as it has come, without the spaces around its parts.
+func flowArguments(p *Parser) bool {
 	f := &p.flow
 	var b bytes.Buffer
 	n := 0
@@ -107,8 +107,8 @@ func (p *Parser) arguments() bool {
 	return f.stage == inTail
 }
 
-// tail reads on behind the arguments: another call, or the end.
-func (p *Parser) tail() bool {
+// flowTail reads on behind the arguments: another call, or the end.
+func flowTail(p *Parser) bool {
 	y := &p.s.Style
 	another, end := y.After+y.Between, y.After+y.Last+p.marks.End
 	if y.Each {
@@ -126,7 +126,7 @@ func (p *Parser) tail() bool {
 		if ends { // always, where the answer is held
 			p.take(len(end))
 		}
-		p.mode, p.fresh, p.space, p.flow = inText, true, "", flow{}
+		p.mode, p.last.fresh, p.last.space, p.flow = inText, true, "", flow{}
 	}
 	return true
 }

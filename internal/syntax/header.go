@@ -8,10 +8,10 @@ import (
 // maxHeader bounds the header of a message.
 const maxHeader = 1 << 9
 
-// header reads the header of a message at i, from the mark that begins it to the one before the message's text:
+// readHeader reads the header of a message at i, from the mark that begins it to the one before the message's text:
 // <|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|> No part of a header is text,
 // however wrong the header is.
-func (p *Parser) header(i int, final, cut bool) (n int, then func(), x reading) {
+func readHeader(p *Parser, i int, final, cut bool) (n int, then func(), x reading) {
 	rest := string(p.held[i:min(len(p.held), i+maxHeader)])
 	head, behind := rest, false
 	for _, mark := range append([]string{p.s.Header}, p.s.Frame...) {
@@ -22,7 +22,7 @@ func (p *Parser) header(i int, final, cut bool) (n int, then func(), x reading) 
 	whole := behind && strings.HasPrefix(rest[len(head):], p.s.Header)
 	words, ok := strings.CutPrefix(head, p.s.Next)
 	switch {
-	case ok && !p.follows(words), p.spelled(i), !behind && len(rest) == maxHeader, behind && !whole && p.mode == inReasoning:
+	case ok && !followsHeader(p, words), p.spelled(i), !behind && len(rest) == maxHeader, behind && !whole && p.mode == inReasoning:
 		return 0, nil, no
 	case !behind && (!final || cut):
 		return 0, nil, short
@@ -43,14 +43,14 @@ func (p *Parser) header(i int, final, cut bool) (n int, then func(), x reading) 
 	if _, ok := p.tools[h.to]; !ok {
 		return n, say, yes
 	}
-	if p.flows() {
+	if handsOver(p) {
 		switch ended := n == len(p.held); {
 		case ended && final && !cut:
 			return n, say, yes
 		case ended:
 			return n, nil, short
 		}
-		return n, func() { p.begin(h.to, p.s.Calls[0]) }, yes
+		return n, func() { beginCall(p, h.to, p.s.Calls[0]) }, yes
 	}
 	r := p.reader(&opener{sure: true, marks: p.s.Calls[0]})
 	r.y, r.tools = &Style{Form: Named}, Tools{h.to: nil}
@@ -83,8 +83,8 @@ func parseHeader(text, before string) (h header) {
 	return h
 }
 
-// follows reports whether a header may go on with a text behind who speaks.
-func (p *Parser) follows(text string) bool {
+// followsHeader reports whether a header may go on with a text behind who speaks.
+func followsHeader(p *Parser, text string) bool {
 	text = strings.TrimLeft(text, " ")
 	for _, mark := range []string{"<|channel|>", "<|constrain|>", p.s.Header, "to="} {
 		if strings.HasPrefix(text, mark) || strings.HasPrefix(mark, text) {

@@ -48,20 +48,30 @@ type Parser struct {
 	lead    int         // bytes of held that are the prompt's
 	waiting *opener     // at the beginning of held, which more text decides
 	total   int         // bytes of the answer
-	work    int         // bytes that were read for calls
-	tried   int         // bytes of held, behind the opener, that were looked at
-	due     bool        // a call may end in them
-	space   string      // that may be beside a mark
-	fresh   bool        // there was no text since the last mark
-	said    bool        // there was text
-	before  byte        // the one before held
-	owed    bool        // a call ended the reasoning, and the mark that ends it may come
+	look    look
+	last    last
 	out     []Event
+}
+
+// look is how far calls were looked for.
+type look struct {
+	work  int  // bytes that were read for calls
+	tried int  // bytes of held, behind the opener, that were looked at
+	due   bool // a call may end in them
+}
+
+// last is the end of the text that was handed over.
+type last struct {
+	space  string // that may be beside a mark
+	fresh  bool   // there was no text since the last mark
+	said   bool   // there was text
+	before byte   // the one before held
+	owed   bool   // a call ended the reasoning, and the mark that ends it may come
 }
 
 // NewParser reads an answer. opened says that it begins within reasoning (Syntax.Opens).
 func (s Syntax) NewParser(tools Tools, opened bool) *Parser {
-	p := &Parser{s: s, tools: tools, fresh: true, openers: map[mode][]opener{}, first: map[mode]*[256]bool{}}
+	p := &Parser{s: s, tools: tools, last: last{fresh: true}, openers: map[mode][]opener{}, first: map[mode]*[256]bool{}}
 	if opened {
 		p.mode = inReasoning
 	} else {
@@ -83,7 +93,7 @@ func (s Syntax) NewParser(tools Tools, opened bool) *Parser {
 
 // Continue makes the answer one that goes on with a text of its own turn: the white space at its beginning counts, and
 // the turn's frame came before.
-func (p *Parser) Continue() { p.fresh, p.said, p.held, p.lead = false, true, nil, 0 }
+func (p *Parser) Continue() { p.last.fresh, p.last.said, p.held, p.lead = false, true, nil, 0 }
 
 // Thinks reports whether the parser is within reasoning.
 func (p *Parser) Thinks() bool { return p.mode == inReasoning }
@@ -122,9 +132,9 @@ func (p *Parser) finish(cut bool) []Event {
 	}
 	p.take(len(p.held))
 	if p.mode != inCall {
-		p.emit(p.space)
+		p.emit(p.last.space)
 	}
-	p.space = ""
+	p.last.space = ""
 	return p.out
 }
 
@@ -134,7 +144,7 @@ func (p *Parser) take(n int) string {
 	text := r.plain(min(n, p.lead), n)
 	p.control = moved(p.control, -n)
 	if n > 0 {
-		p.before = p.held[n-1]
+		p.last.before = p.held[n-1]
 	}
 	p.held, p.lead, p.waiting = p.held[n:], max(0, p.lead-n), nil
 	return text
@@ -158,7 +168,7 @@ func moved(control map[int]int, by int) map[int]int {
 // follows, and cut that something would have.
 func (p *Parser) next(final, cut bool) bool {
 	if p.mode == inCall {
-		return p.goOn()
+		return goOn(p)
 	}
 	o, i, x := p.waiting, 0, yes
 	if o == nil {
@@ -166,7 +176,7 @@ func (p *Parser) next(final, cut bool) bool {
 	}
 	if x != yes {
 		if p.say(p.take(i)); x == short && final {
-			p.space = ""
+			p.last.space = ""
 		}
 		return false
 	}
@@ -176,12 +186,12 @@ func (p *Parser) next(final, cut bool) bool {
 		p.say(p.take(i))
 		if p.waiting = o; final { // what a cut leaves of a call
 			p.take(len(p.held))
-			p.space = ""
+			p.last.space = ""
 		}
 		return false
 	case yes:
 		p.say(p.take(i))
-		p.space, p.fresh = "", true
+		p.last.space, p.last.fresh = "", true
 		p.take(n - i)
 		then()
 		return true
@@ -192,7 +202,7 @@ func (p *Parser) next(final, cut bool) bool {
 
 // find returns the first opener, the longest there. Without one it returns where one may begin.
 func (p *Parser) find(final bool) (found *opener, at int, x reading) {
-	openers, first, before := p.openers[p.mode], p.first[p.mode], p.before
+	openers, first, before := p.openers[p.mode], p.first[p.mode], p.last.before
 	for at = range p.held {
 		c := p.held[at]
 		inWord := isWord(c) && isWord(before)
@@ -207,7 +217,7 @@ func (p *Parser) find(final bool) (found *opener, at int, x reading) {
 				may = mayOpen(rest)
 			}
 			switch {
-			case o.owed && !p.owed || o.fresh && !p.blank(at) || may == no || string(rest[:1]) != o.mark[:1]:
+			case o.owed && !p.last.owed || o.fresh && !p.blank(at) || may == no || string(rest[:1]) != o.mark[:1]:
 			case may == short && !final:
 				x = short
 			case len(rest) >= len(o.mark) && string(rest[:len(o.mark)]) == o.mark:
@@ -230,13 +240,13 @@ func (p *Parser) find(final bool) (found *opener, at int, x reading) {
 
 // blank reports whether the answer has no text before a place.
 func (p *Parser) blank(at int) bool {
-	return !p.said && strings.TrimLeft(string(p.held[min(at, p.lead):at]), " \t\r\n") == ""
+	return !p.last.said && strings.TrimLeft(string(p.held[min(at, p.lead):at]), " \t\r\n") == ""
 }
 
 // standsAlone reports whether a call may be without marks at a place: at the beginning of an answer where the syntax
 // has no marks, and of a line where an object shows no more than the missing mark of its end would.
 func (p *Parser) standsAlone(o *opener, at int) bool {
-	line := strings.TrimRight(p.space+string(p.held[p.lead:max(p.lead, at)]), " ")
+	line := strings.TrimRight(p.last.space+string(p.held[p.lead:max(p.lead, at)]), " ")
 	switch {
 	case p.blank(at):
 		return true
@@ -281,11 +291,11 @@ func (p *Parser) try(o *opener, i int, final, cut bool) (n int, then func(), x r
 			case opensReasoning:
 				p.mode = inReasoning
 			case closesReasoning:
-				p.mode, p.owed = inText, false
+				p.mode, p.last.owed = inText, false
 			}
 		}, p.stands(o, i, final && !cut)
 	case heads:
-		return p.header(i, final, cut)
+		return readHeader(p, i, final, cut)
 	}
 	at := i
 	if o.kind == frames { // of calls within reasoning
@@ -302,8 +312,8 @@ func (p *Parser) try(o *opener, i int, final, cut bool) (n int, then func(), x r
 	} else {
 		n = at
 	}
-	if p.flows() && (o.kind == begins || p.s.Bare) {
-		if m, then, x := p.head(n, o.marks); x == yes || x == short && (!final || cut) {
+	if handsOver(p) && (o.kind == begins || p.s.Bare) {
+		if m, then, x := callHead(p, n, o.marks); x == yes || x == short && (!final || cut) {
 			return m, then, x
 		}
 	}
@@ -311,7 +321,7 @@ func (p *Parser) try(o *opener, i int, final, cut bool) (n int, then func(), x r
 	r.alone = !cut && p.mode == inText && p.standsAlone(o, i)
 	x = p.read(r, n, "", final, cut)
 	return n + r.at, func() {
-		p.owed = p.owed || p.mode == inReasoning
+		p.last.owed = p.last.owed || p.mode == inReasoning
 		p.mode = inText
 		p.out = append(p.out, Event{Calls: r.calls})
 	}, x
@@ -326,19 +336,19 @@ func (p *Parser) reader(o *opener) *reader {
 // that does not decide. What it costs to look again when more has come is bounded by the answer's length.
 func (p *Parser) read(r *reader, n int, name string, final, cut bool) (x reading) {
 	if size := len(p.held) - n; !final && p.waiting != nil && size > maxBegin && size <= maxCall {
-		p.due = p.due || bytes.ContainsAny(p.held[n+min(p.tried, size):], lasts)
-		if p.tried = size; !p.due || p.work > 8*p.total+1<<16 {
+		p.look.due = p.look.due || bytes.ContainsAny(p.held[n+min(p.look.tried, size):], lasts)
+		if p.look.tried = size; !p.look.due || p.look.work > 8*p.total+1<<16 {
 			return short
 		}
 	}
-	p.tried, p.due = len(p.held)-n, false
+	p.look.tried, p.look.due = len(p.held)-n, false
 	for size := 1 << 6; ; size *= 4 {
 		size = min(size, maxCall, len(p.held)-n)
 		whole := n+size == len(p.held)
 		r.first = size <= maxBegin
 		r.s, r.control = name+string(p.held[n:n+size]), moved(p.control, len(name)-n)
 		attempt := func(final, loose bool) reading {
-			p.work += len(r.s)
+			p.look.work += len(r.s)
 			r.at, r.calls, r.final, r.loose = 0, nil, final, loose
 			return r.read()
 		}
@@ -352,7 +362,7 @@ func (p *Parser) read(r *reader, n int, name string, final, cut bool) (x reading
 			continue
 		case !final:
 			return short
-		case p.work > 64*p.total+maxCall:
+		case p.look.work > 64*p.total+maxCall:
 			return no
 		}
 		if x = attempt(true, false); x == yes {
@@ -395,7 +405,7 @@ func (p *Parser) stands(o *opener, i int, final bool) reading {
 
 // spelled reports whether text behind other text is spelled like a control token of the model.
 func (p *Parser) spelled(i int) bool {
-	if p.control[i] > 0 || i < p.lead || p.fresh && strings.TrimLeft(string(p.held[:i]), " \n") == "" {
+	if p.control[i] > 0 || i < p.lead || p.last.fresh && strings.TrimLeft(string(p.held[:i]), " \n") == "" {
 		return false
 	}
 	return slices.ContainsFunc(p.Control, func(name string) bool { return bytes.HasPrefix(p.held[i:], []byte(name)) })
@@ -433,7 +443,7 @@ func (p *Parser) framed(i int) (at int, o *opener, x reading) {
 
 // say hands over text of the present mode, except for white space that may be beside a mark.
 func (p *Parser) say(text string) {
-	if p.fresh {
+	if p.last.fresh {
 		text = strings.TrimLeftFunc(text, p.beside)
 	}
 	if text == "" {
@@ -441,13 +451,13 @@ func (p *Parser) say(text string) {
 	}
 	body := strings.TrimRightFunc(text, p.beside)
 	if body == "" {
-		p.space += text
+		p.last.space += text
 		return
 	}
-	p.fresh = false
-	p.said = p.said || p.mode == inText
-	p.emit(p.space + body)
-	p.space = text[len(body):]
+	p.last.fresh = false
+	p.last.said = p.last.said || p.mode == inText
+	p.emit(p.last.space + body)
+	p.last.space = text[len(body):]
 }
 
 // beside returns the characters that may be between marks and text. Where there are no marks there is nothing beside
