@@ -99,7 +99,7 @@ func (c *config) setNames(t *Tokenizer) error {
 		name nameOf
 		to   *int
 		key  string
-	}{{c.BOS, &t.bos, "bos_token"}, {c.EOS, &t.eos, "eos_token"}} {
+	}{{c.BOS, &t.special.bos, "bos_token"}, {c.EOS, &t.special.eos, "eos_token"}} {
 		if k.name == "" {
 			continue
 		}
@@ -114,10 +114,10 @@ func (c *config) setNames(t *Tokenizer) error {
 
 // surround lets add_bos_token and add_eos_token, where they are given, overrule what the tokenizer puts around a text.
 func (c *config) surround(t *Tokenizer) (err error) {
-	if t.prefix, err = around(t.prefix, c.AddBOS, t.bos, "add_bos_token"); err != nil {
+	if t.special.prefix, err = around(t.special.prefix, c.AddBOS, t.special.bos, "add_bos_token"); err != nil {
 		return err
 	}
-	t.suffix, err = around(t.suffix, c.AddEOS, t.eos, "add_eos_token")
+	t.special.suffix, err = around(t.special.suffix, c.AddEOS, t.special.eos, "add_eos_token")
 	return err
 }
 

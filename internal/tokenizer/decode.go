@@ -60,7 +60,7 @@ func (d *Decoder) take(n int) string {
 	if utf8.Valid(text) {
 		s = string(text)
 	} else {
-		s = d.t.repair(text)
+		s = repair(d.t, text)
 	}
 	d.pending = append(d.pending[:0], d.pending[n:]...)
 	return s
@@ -69,7 +69,7 @@ func (d *Decoder) take(n int) string {
 // repair replaces bytes that are not UTF-8. The references differ: each byte token becomes a U+FFFD of its own
 // (ByteFallback, SentencePiece), in byte-level vocabularies the longest beginning of a character becomes one (Rust's
 // from_utf8_lossy).
-func (t *Tokenizer) repair(b []byte) string {
+func repair(t *Tokenizer, b []byte) string {
 	var out strings.Builder
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)

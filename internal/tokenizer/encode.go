@@ -35,11 +35,11 @@ func (e *encoder) run(text string) error {
 	}
 	if e.err == nil {
 		if e.o.AddSpecial {
-			e.out = append(e.out, e.t.prefix...)
+			e.out = append(e.out, e.t.special.prefix...)
 		}
 		e.encode(text)
 		if e.o.AddSpecial {
-			e.out = append(e.out, e.t.suffix...)
+			e.out = append(e.out, e.t.special.suffix...)
 		}
 		e.flush()
 	}
@@ -121,7 +121,7 @@ func (e *encoder) text(s string) {
 		return
 	}
 	if e.t.byteLevel {
-		e.split(s, e.t.stages)
+		e.split(s, e.t.bpe.stages)
 		return
 	}
 	if e.t.lossy && e.t.unknown < 0 { // the neighbors of a dropped character may merge
@@ -133,10 +133,10 @@ func (e *encoder) text(s string) {
 		}, s)
 	}
 	for len(s) > 0 && e.goes() {
-		n := e.t.joints.next(s)
+		n := e.t.bpe.joints.next(s)
 		for e.t.fuse && n < len(s) && e.t.isUnknown(utf8.DecodeLastRuneInString(s[:n])) &&
 			e.t.isUnknown(utf8.DecodeRuneInString(s[n:])) {
-			n += e.t.joints.next(s[n:])
+			n += e.t.bpe.joints.next(s[n:])
 		}
 		e.word(s[:n])
 		s = s[n:]
@@ -145,7 +145,7 @@ func (e *encoder) text(s string) {
 
 // isUnknown reports whether a character of n bytes has no token, nor tokens of its bytes.
 func (t *Tokenizer) isUnknown(r rune, n int) bool {
-	if _, ok := t.runes[r]; ok && (r != utf8.RuneError || n > 1) {
+	if _, ok := t.bpe.runes[r]; ok && (r != utf8.RuneError || n > 1) {
 		return false
 	}
 	for _, b := range []byte(string(r)) {
@@ -184,13 +184,13 @@ func (e *encoder) word(s string) {
 	}
 	t := e.t
 	id, known := int32(0), false
-	if len(s) <= t.longest {
-		id, known = t.words[s]
+	if len(s) <= t.bpe.longest {
+		id, known = t.bpe.words[s]
 	}
 	state := uint32(untried)
 	if known {
-		if state = isWhole; !t.allWhole {
-			state = t.whole[id].Load()
+		if state = isWhole; !t.bpe.allWhole {
+			state = t.bpe.whole[id].Load()
 		}
 		if state == isWhole {
 			e.add(id)
@@ -198,13 +198,13 @@ func (e *encoder) word(s string) {
 		}
 	}
 	e.symbols(s)
-	e.merger.merge(&t.pairs)
+	e.merger.merge(&t.bpe.pairs)
 	if known && state == untried && e.err == nil {
 		state = isMerged
 		if len(e.merger.ids) == 1 && e.merger.ids[0] == id {
 			state = isWhole
 		}
-		t.whole[id].Store(state)
+		t.bpe.whole[id].Store(state)
 	}
 	e.emit()
 }
@@ -217,7 +217,7 @@ func (e *encoder) symbols(s string) {
 	if t.byteLevel {
 		ids = slices.Grow(ids, len(s))
 		for i := 0; i < len(s) && e.did(1); i++ {
-			ids = t.appendByte(ids, s[i])
+			ids = appendByte(t, ids, s[i])
 		}
 		e.merger.ids = ids
 		return
@@ -225,7 +225,7 @@ func (e *encoder) symbols(s string) {
 	ids = slices.Grow(ids, utf8.RuneCountInString(s))
 	for i := 0; i < len(s) && e.did(1); {
 		r, n := utf8.DecodeRuneInString(s[i:])
-		if id, ok := t.runes[r]; ok && (r != utf8.RuneError || n > 1) {
+		if id, ok := t.bpe.runes[r]; ok && (r != utf8.RuneError || n > 1) {
 			ids = append(ids, id)
 		} else {
 			ids = t.appendBytes(ids, s[i:i+n])
@@ -238,7 +238,7 @@ func (e *encoder) symbols(s string) {
 const replacement = string(utf8.RuneError)
 
 // appendByte appends a byte's token. For a byte that no UTF-8 text has U+FFFD stands where the byte has no token.
-func (t *Tokenizer) appendByte(ids []int32, b byte) []int32 {
+func appendByte(t *Tokenizer, ids []int32, b byte) []int32 {
 	if t.bytes[b] < 0 && !inUTF8(b) {
 		for i := range len(replacement) {
 			ids = t.appendBytes(ids, replacement[i:i+1])
@@ -279,7 +279,7 @@ func (e *encoder) emit() {
 			continue
 		}
 		var bytes [utf8.UTFMax]int32
-		for _, id := range t.appendBytes(bytes[:0], t.letters[int(id)-len(t.tokens)]) {
+		for _, id := range t.appendBytes(bytes[:0], t.bpe.letters[int(id)-len(t.tokens)]) {
 			e.add(id)
 		}
 	}

@@ -81,26 +81,26 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 		return nil, err
 	}
 	if g.Model == ByteLevel {
-		t.stages, t.allWhole, t.norm.nfc = splitters(pre.patterns), pre.ignoreMerges, pre.nfc && is(g.NFC, true)
+		t.bpe.stages, t.bpe.allWhole, t.norm.nfc = splitters(pre.patterns), pre.ignoreMerges, pre.nfc && is(g.NFC, true)
 	} else {
 		t.norm.escape = true
 	}
 	if g.Model == SentencePiece {
 		err = g.setScores(t)
 	} else {
-		err = t.setMerges(len(g.Merges), func(i int) (string, string, error) { return splitMerge(g.Merges[i], i) })
+		err = setMerges(t, len(g.Merges), func(i int) (string, string, error) { return splitMerge(g.Merges[i], i) })
 	}
 	if err != nil {
 		return nil, err
 	}
-	t.setAdded(g.added(tokens))
-	return t, t.setGGUFIDs(g, pre.addBOS || g.Model != ByteLevel && !pre.merged)
+	setAdded(t, g.added(tokens))
+	return t, setGGUFIDs(t, g, pre.addBOS || g.Model != ByteLevel && !pre.merged)
 }
 
 // setScores sets what SentencePiece alone has. Without byte tokens a run of characters without a token is one unknown
 // token, 0 where the file names none (llama_vocab::impl::load in llama.cpp/src/llama-vocab.cpp).
 func (g *GGUF) setScores(t *Tokenizer) error {
-	if err := t.checkBytes(); err != nil {
+	if err := checkBytes(t); err != nil {
 		return err
 	}
 	if t.lossy {
@@ -115,7 +115,7 @@ func (g *GGUF) setScores(t *Tokenizer) error {
 	if is(g.AddSpacePrefix, true) {
 		t.norm.prepend = prependSegment
 	}
-	return t.setScores(g.Scores)
+	return setScores(t, g.Scores)
 }
 
 // check checks the lengths of the lists and the types.
@@ -190,13 +190,13 @@ func isMarker(text string) bool {
 }
 
 // setGGUFIDs sets the special ids and what goes around a text.
-func (t *Tokenizer) setGGUFIDs(g GGUF, addBOS bool) error {
+func setGGUFIDs(t *Tokenizer, g GGUF, addBOS bool) error {
 	var eot, eom int
 	for _, k := range []struct {
 		id   *int
 		to   *int
 		name string
-	}{{g.BOS, &t.bos, "bos"}, {g.EOS, &t.eos, "eos"}, {g.EOT, &eot, "eot"}, {g.EOM, &eom, "eom"}} {
+	}{{g.BOS, &t.special.bos, "bos"}, {g.EOS, &t.special.eos, "eos"}, {g.EOT, &eot, "eot"}, {g.EOM, &eom, "eom"}} {
 		if k.id == nil {
 			continue
 		}
@@ -204,35 +204,35 @@ func (t *Tokenizer) setGGUFIDs(g GGUF, addBOS bool) error {
 			return err
 		}
 	}
-	if is(g.AddBOS, addBOS && t.bos >= 0) {
-		if t.bos < 0 {
+	if is(g.AddBOS, addBOS && t.special.bos >= 0) {
+		if t.special.bos < 0 {
 			return fmt.Errorf("tokenizer.ggml.add_bos_token: there is no bos_token_id")
 		}
-		t.prefix = []int{t.bos}
+		t.special.prefix = []int{t.special.bos}
 	}
 	if is(g.AddEOS, false) {
-		if t.eos < 0 {
+		if t.special.eos < 0 {
 			return fmt.Errorf("tokenizer.ggml.add_eos_token: there is no eos_token_id")
 		}
-		t.suffix = []int{t.eos}
+		t.special.suffix = []int{t.special.eos}
 	}
-	t.setGGUFPair(g)
-	t.findEndOfTurn(g.EOT, g.EOM)
+	setGGUFPair(t, g)
+	findEndOfTurn(t, g.EOT, g.EOM)
 	return nil
 }
 
 // setGGUFPair sets what two texts become: with another separator between them where the file says so. Those of
 // WordPiece are of two kinds.
-func (t *Tokenizer) setGGUFPair(g GGUF) {
+func setGGUFPair(t *Tokenizer, g GGUF) {
 	cls, sep := -1, -1
-	if len(t.prefix) > 0 {
-		cls = t.prefix[0]
+	if len(t.special.prefix) > 0 {
+		cls = t.special.prefix[0]
 	}
-	if len(t.suffix) > 0 {
-		sep = t.suffix[0]
+	if len(t.special.suffix) > 0 {
+		sep = t.special.suffix[0]
 	}
 	two := is(g.AddSEP, g.Model == Unigram)
-	t.setPair(cls, sep, two)
+	setPair(t, cls, sep, two)
 	if !two && g.Model != WordPiece {
 		for i := range t.pair {
 			t.pair[i].kind = 0
@@ -249,15 +249,15 @@ func is(flag *bool, absent bool) bool {
 }
 
 // setMerges adds n merges in order of rank.
-func (t *Tokenizer) setMerges(n int, at func(i int) (left, right string, err error)) error {
+func setMerges(t *Tokenizer, n int, at func(i int) (left, right string, err error)) error {
 	if n == 0 {
 		return ErrNoMerges
 	}
-	t.pairs = newPairTable(n)
+	t.bpe.pairs = newPairTable(n)
 	for i := range n {
 		left, right, err := at(i)
 		if err == nil {
-			err = t.addMerge(left, right, i)
+			err = addMerge(t, left, right, i)
 		}
 		if err != nil {
 			return err

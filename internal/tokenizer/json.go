@@ -39,7 +39,7 @@ func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
 	if err := f.template(t); err != nil {
 		return nil, fmt.Errorf("post_processor: %w", err)
 	}
-	t.findEndOfTurn()
+	findEndOfTurn(t)
 	return t, c.surround(t)
 }
 
@@ -57,19 +57,19 @@ func (f *jsonFile) bytePairs(c *config) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.norm, t.stages, t.joints.cut, t.allWhole = p.norm, p.stages, p.cut, f.Model.IgnoreMerges
+	t.norm, t.bpe.stages, t.bpe.joints.cut, t.bpe.allWhole = p.norm, p.stages, p.cut, f.Model.IgnoreMerges
 	if !p.byteLevel && !f.Model.ByteFallback {
-		t.dropBytes()
+		dropBytes(t)
 	}
 	if id, ok := t.ids[f.Model.Unknown]; ok && f.Model.Unknown != "" {
 		t.unknown, t.fuse = id, f.Model.FuseUnknown
 	} else if t.lossy && f.Model.Unknown != "" {
 		return nil, fmt.Errorf("model: unk_token: %q is not in the vocabulary", f.Model.Unknown)
 	}
-	if err := t.setMerges(len(f.Model.Merges), f.Model.merge); err != nil {
+	if err := setMerges(t, len(f.Model.Merges), f.Model.merge); err != nil {
 		return nil, err
 	}
-	t.setAdded(added)
+	setAdded(t, added)
 	return t, nil
 }
 

@@ -42,8 +42,8 @@ func (t *Tokenizer) exceedsNormal(s string, ids int) bool {
 }
 
 // setWidest finds the most text that is one token, added ones but for the white space that they take.
-func (t *Tokenizer) setWidest(added []addedToken) {
-	t.widest = max(t.longest, utf8.UTFMax)
+func setWidest(t *Tokenizer, added []addedToken) {
+	t.widest = max(t.bpe.longest, utf8.UTFMax)
 	for _, k := range t.tokens {
 		if k.kind == UserDefined {
 			t.widest = max(t.widest, len(k.text))

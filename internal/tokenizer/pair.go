@@ -108,16 +108,16 @@ func (s *jsonStep) classified(t *Tokenizer) error {
 			return err
 		}
 	}
-	t.prefix, t.suffix = append(t.prefix, cls), append(t.suffix, sep)
-	t.setPair(cls, sep, s.Type == "RobertaProcessing")
-	if t.bos < 0 {
-		t.bos = cls
+	t.special.prefix, t.special.suffix = append(t.special.prefix, cls), append(t.special.suffix, sep)
+	setPair(t, cls, sep, s.Type == "RobertaProcessing")
+	if t.special.bos < 0 {
+		t.special.bos = cls
 	}
 	return nil
 }
 
 // setPair sets the usual pair. Ids below 0 are left out.
-func (t *Tokenizer) setPair(cls, sep int, two bool) {
+func setPair(t *Tokenizer, cls, sep int, two bool) {
 	second := uint8(1)
 	parts := []part{{id: cls}, textPart(0, 0), {id: sep}}
 	if two {

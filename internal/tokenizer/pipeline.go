@@ -340,13 +340,13 @@ func (f *jsonFile) template(t *Tokenizer) error {
 }
 
 func (s *jsonStep) template(t *Tokenizer) error {
-	ids := &t.prefix
+	ids := &t.special.prefix
 	for _, part := range s.Single {
 		if part.Sequence != nil {
-			if ids == &t.suffix || part.Sequence.ID != "A" {
+			if ids == &t.special.suffix || part.Sequence.ID != "A" {
 				return errors.New("a template with more than the sequence A")
 			}
-			ids = &t.suffix
+			ids = &t.special.suffix
 			continue
 		}
 		special, err := s.special(t, part)
@@ -355,11 +355,11 @@ func (s *jsonStep) template(t *Tokenizer) error {
 		}
 		*ids = append(*ids, special...)
 	}
-	if ids == &t.prefix {
+	if ids == &t.special.prefix {
 		return errors.New("a template without the sequence")
 	}
-	if t.bos < 0 && len(t.prefix) > 0 {
-		t.bos = t.prefix[0]
+	if t.special.bos < 0 && len(t.special.prefix) > 0 {
+		t.special.bos = t.special.prefix[0]
 	}
 	return nil
 }

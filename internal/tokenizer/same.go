@@ -30,7 +30,7 @@ func Same(a, b *Tokenizer) error {
 	for _, special := range []bool{false, true} {
 		for _, text := range probes {
 			if special {
-				text = a.around(text)
+				text = surround(a, text)
 			}
 			if err := same(a, b, text, Options{AddSpecial: true, ParseSpecial: special}); err != nil {
 				return err
@@ -65,8 +65,8 @@ func same(a, b *Tokenizer, text string, o Options) error {
 	return nil
 }
 
-// around puts special tokens before, into and after a text.
-func (t *Tokenizer) around(text string) string {
+// surround puts special tokens before, into and after a text.
+func surround(t *Tokenizer, text string) string {
 	name := "<s>"
 	for _, k := range t.tokens {
 		if k.kind == Control {

@@ -32,27 +32,27 @@ func FromSentencePiece(model, config []byte) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := t.checkBytes(); err != nil {
+	if err := checkBytes(t); err != nil {
 		return nil, err
 	}
 	t.norm.escape = true
 	if m.dummyPrefix {
 		t.norm.prepend = prependSegment
 	}
-	if err := t.setScores(m.scores); err != nil {
+	if err := setScores(t, m.scores); err != nil {
 		return nil, err
 	}
-	t.setAdded(m.added(added))
+	setAdded(t, m.added(added))
 	if err := m.setIDs(t); err != nil {
 		return nil, err
 	}
 	if err := c.setNames(t); err != nil {
 		return nil, err
 	}
-	if t.bos >= 0 {
-		t.prefix = []int{t.bos} // what transformers does with these models
+	if t.special.bos >= 0 {
+		t.special.prefix = []int{t.special.bos} // what transformers does with these models
 	}
-	t.findEndOfTurn()
+	findEndOfTurn(t)
 	return t, c.surround(t)
 }
 
@@ -161,12 +161,12 @@ func (m *spModel) added(added map[int]addedToken) []addedToken {
 // setIDs sets BOS and EOS.
 func (m *spModel) setIDs(t *Tokenizer) error {
 	if m.bos >= 0 {
-		if err := t.setID(&t.bos, m.bos, "bos_id"); err != nil {
+		if err := t.setID(&t.special.bos, m.bos, "bos_id"); err != nil {
 			return err
 		}
 	}
 	if m.eos >= 0 {
-		return t.setID(&t.eos, m.eos, "eos_id")
+		return t.setID(&t.special.eos, m.eos, "eos_id")
 	}
 	return nil
 }

@@ -162,11 +162,11 @@ func (g *GGUF) setFlags(t *Tokenizer) {
 // preName finds GGUF's name of a byte-level tokenizer's steps: usual, where it is one. A name that says otherwise of
 // ignore_merges does where that changes nothing.
 func preName(p *pipeline, t *Tokenizer, usual string) (string, error) {
-	merged := sync.OnceValue(t.mergesAll)
+	merged := sync.OnceValue(func() bool { return mergesAll(t) })
 	suits := func(name string, strict bool) bool {
 		pre, known := preTokenizers[name]
 		return known && slices.Equal(pre.patterns, p.patterns) && (pre.nfc || !p.norm.nfc) &&
-			(pre.ignoreMerges == t.allWhole || !strict && merged())
+			(pre.ignoreMerges == t.bpe.allWhole || !strict && merged())
 	}
 	if suits(usual, false) {
 		return usual, nil
@@ -178,20 +178,20 @@ func preName(p *pipeline, t *Tokenizer, usual string) (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("tokenizer.json: GGUF has no name for a pre-tokenizer of %q with NFC %v and ignore_merges %v", p.patterns, p.norm.nfc, t.allWhole)
+	return "", fmt.Errorf("tokenizer.json: GGUF has no name for a pre-tokenizer of %q with NFC %v and ignore_merges %v", p.patterns, p.norm.nfc, t.bpe.allWhole)
 }
 
 // mergesAll reports whether merging makes each word that is a token that token, so that ignore_merges changes nothing.
-func (t *Tokenizer) mergesAll() bool {
+func mergesAll(t *Tokenizer) bool {
 	e := encoder{t: t}
 	e.merger.watch = &e.watch
-	for text, id := range t.words {
-		cut := slices.ContainsFunc(t.stages, func(s splitter) bool { return s(text) != len(text) })
+	for text, id := range t.bpe.words {
+		cut := slices.ContainsFunc(t.bpe.stages, func(s splitter) bool { return s(text) != len(text) })
 		if t.tokens[id].kind != Normal || cut { // it is no word
 			continue
 		}
 		e.symbols(text)
-		if e.merger.merge(&t.pairs); len(e.merger.ids) != 1 || e.merger.ids[0] != id {
+		if e.merger.merge(&t.bpe.pairs); len(e.merger.ids) != 1 || e.merger.ids[0] != id {
 			return false
 		}
 	}
@@ -302,16 +302,16 @@ func (s *jsonStep) between() (n int, ok bool) {
 // surround makes the tokens around a text BOS and EOS, since GGUF says of these alone that they are added. For example,
 // Qwen3-Embedding ends texts with <|endoftext|> and turns with <|im_end|>, its eos_token, which becomes EOT.
 func (g *GGUF) surround(t *Tokenizer) {
-	if len(t.prefix) == 1 {
-		g.BOS = &t.prefix[0]
+	if len(t.special.prefix) == 1 {
+		g.BOS = &t.special.prefix[0]
 	}
-	if len(t.suffix) != 1 {
+	if len(t.special.suffix) != 1 {
 		return
 	}
-	if old := g.EOS; old != nil && t.tokens[*old].text != t.tokens[t.suffix[0]].text { // two may be spelled alike
+	if old := g.EOS; old != nil && t.tokens[*old].text != t.tokens[t.special.suffix[0]].text { // two may be spelled alike
 		g.EOT = old
 	}
-	g.EOS = &t.suffix[0]
+	g.EOS = &t.special.suffix[0]
 }
 
 // setSpecial sets the ids of special tokens and what goes around a text.
@@ -342,11 +342,11 @@ func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]i
 	if t.uni != nil && g.UNK == nil {
 		g.UNK = new(int(t.uni.unknown))
 	}
-	adds := g.BOS != nil && slices.Contains(t.prefix, *g.BOS)
+	adds := g.BOS != nil && slices.Contains(t.special.prefix, *g.BOS)
 	if adds || c.AddBOS != nil || g.BOS != nil && (g.Model != ByteLevel || preTokenizers[g.Pre].addBOS) {
 		g.AddBOS = &adds
 	}
-	if ends := len(t.suffix) > 0; ends || c.AddEOS != nil || t.uni != nil {
+	if ends := len(t.special.suffix) > 0; ends || c.AddEOS != nil || t.uni != nil {
 		g.AddEOS = &ends
 	}
 	for _, s := range flatten(f.PostProcessor, func(s *jsonStep) []jsonStep { return s.Processors }) {

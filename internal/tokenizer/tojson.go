@@ -26,17 +26,17 @@ func ToJSON(g GGUF) (f Files, err error) {
 	added := g.addedJSON(t)
 	if f.JSON, err = marshal(map[string]any{
 		"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": added, "model": model,
-		"normalizer": t.normJSON(), "pre_tokenizer": g.preJSON(t), "post_processor": t.postJSON(), "decoder": t.decoderJSON(),
+		"normalizer": normJSON(t), "pre_tokenizer": g.preJSON(t), "post_processor": postJSON(t), "decoder": decoderJSON(t),
 	}); err != nil {
 		return f, err
 	}
 	config := map[string]any{"clean_up_tokenization_spaces": false, "tokenizer_class": "PreTrainedTokenizerFast"}
 	if t.uni == nil { // of two tokens that are spelled alike, which Unigram may have, a name is the later one's
-		config["add_bos_token"], config["add_eos_token"] = t.AddsBOS(), len(t.suffix) > 0
+		config["add_bos_token"], config["add_eos_token"] = t.AddsBOS(), len(t.special.suffix) > 0
 	}
 	for key, id := range map[string]*int{"bos_token": g.BOS, "eos_token": g.EOS, "unk_token": g.UNK, "sep_token": g.SEP,
 		"pad_token": g.PAD, "cls_token": g.CLS, "mask_token": g.Mask} {
-		if name := t.name(id); name != nil {
+		if name := nameOfID(t, id); name != nil {
 			config[key] = name
 		}
 	}
@@ -63,7 +63,7 @@ func (g *GGUF) modelJSON(t *Tokenizer) (object, error) {
 	merges, err := g.pairs(t)
 	return object{
 		"type": "BPE", "dropout": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
-		"unk_token": t.unknownName(g.UNK), "fuse_unk": !t.byteLevel, "ignore_merges": t.allWhole,
+		"unk_token": unknownName(t, g.UNK), "fuse_unk": !t.byteLevel, "ignore_merges": t.bpe.allWhole,
 		"byte_fallback": !t.byteLevel && slices.Max(t.bytes[:]) >= 0,
 		"vocab":         vocab, "merges": merges,
 	}, err
@@ -71,11 +71,11 @@ func (g *GGUF) modelJSON(t *Tokenizer) (object, error) {
 
 // unknownName returns the name of the token for text without one. A byte-level vocabulary drops such text, whatever
 // token its file calls unknown.
-func (t *Tokenizer) unknownName(id *int) any {
+func unknownName(t *Tokenizer, id *int) any {
 	if t.byteLevel && t.lossy {
 		return nil
 	}
-	return t.name(id)
+	return nameOfID(t, id)
 }
 
 // marshal writes v as JSON for people, without the escapes that only HTML needs.
@@ -88,8 +88,8 @@ func marshal(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// name returns the spelling of a token, nil for none.
-func (t *Tokenizer) name(id *int) any {
+// nameOfID returns the spelling of a token, nil for none.
+func nameOfID(t *Tokenizer, id *int) any {
 	if id == nil || *id < 0 || *id >= len(t.tokens) {
 		return nil
 	}
@@ -167,26 +167,26 @@ func (g *GGUF) pairs(t *Tokenizer) ([][2]string, error) {
 	}
 	slices.SortStableFunc(order, func(a, b int32) int { return compare(g.Scores[b], g.Scores[a]) })
 	for _, id := range order {
-		merges = t.appendSplits(merges, t.tokens[id])
+		merges = appendSplits(t, merges, t.tokens[id])
 	}
 	return merges, nil
 }
 
 // appendSplits appends the pairs of tokens whose texts together are that of k.
-func (t *Tokenizer) appendSplits(merges [][2]string, k token) [][2]string {
+func appendSplits(t *Tokenizer, merges [][2]string, k token) [][2]string {
 	if k.kind != Normal || utf8.RuneCountInString(k.text) < 2 {
 		return merges
 	}
 	first := len(merges)
 	for i := range k.text {
-		l, okL := t.words[k.text[:i]]
-		r, okR := t.words[k.text[i:]]
+		l, okL := t.bpe.words[k.text[:i]]
+		r, okR := t.bpe.words[k.text[i:]]
 		if i > 0 && okL && okR && t.tokens[l].kind == Normal && t.tokens[r].kind == Normal {
 			merges = append(merges, [2]string{k.text[:i], k.text[i:]})
 		}
 	}
 	slices.SortFunc(merges[first:], func(a, b [2]string) int {
-		return cmp.Or(cmp.Compare(t.words[a[0]], t.words[b[0]]), cmp.Compare(t.words[a[1]], t.words[b[1]]))
+		return cmp.Or(cmp.Compare(t.bpe.words[a[0]], t.bpe.words[b[0]]), cmp.Compare(t.bpe.words[a[1]], t.bpe.words[b[1]]))
 	})
 	return merges
 }
@@ -204,7 +204,7 @@ func sequence(key string, steps ...any) any {
 	return object{"type": "Sequence", key: steps}
 }
 
-func (t *Tokenizer) normJSON() any {
+func normJSON(t *Tokenizer) any {
 	if w := t.pieces; w != nil {
 		return object{"type": "BertNormalizer", "clean_text": w.clean, "handle_chinese_chars": w.chinese, "strip_accents": w.strip, "lowercase": w.lower}
 	}
@@ -246,7 +246,7 @@ func (g *GGUF) preJSON(t *Tokenizer) any {
 	return sequence("pretokenizers", append(steps, byteLevelJSON(false))...)
 }
 
-func (t *Tokenizer) decoderJSON() any {
+func decoderJSON(t *Tokenizer) any {
 	if t.pieces != nil {
 		return object{"type": "WordPiece", "prefix": inner, "cleanup": true}
 	}
@@ -262,8 +262,8 @@ func (t *Tokenizer) decoderJSON() any {
 }
 
 // postJSON returns what puts special tokens around a text.
-func (t *Tokenizer) postJSON() any {
-	if len(t.prefix)+len(t.suffix) == 0 {
+func postJSON(t *Tokenizer) any {
+	if len(t.special.prefix)+len(t.special.suffix) == 0 {
 		if t.byteLevel {
 			return byteLevelJSON(true)
 		}
@@ -278,9 +278,9 @@ func (t *Tokenizer) postJSON() any {
 				special[name] = object{"id": name, "ids": []int{id}, "tokens": []string{name}}
 			}
 		}
-		add(t.prefix)
+		add(t.special.prefix)
 		parts = append(parts, object{"Sequence": object{"id": text, "type_id": 0}})
-		add(t.suffix)
+		add(t.special.suffix)
 		return parts
 	}
 	single, pair := side("A"), append(side("A"), side("B")...)

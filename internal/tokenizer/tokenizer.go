@@ -59,24 +59,34 @@ type Tokenizer struct {
 
 	byteLevel bool // the vocabulary spells bytes in GPT-2's alphabet
 	norm      normalizer
-	raw       matcher    // added tokens found in the text as it is
-	cooked    matcher    // added tokens found in the normalized text
-	stages    []splitter // pre-tokenizer, byte-level only
-	joints    joints     // where a merge may happen, character-level only
+	raw       matcher // added tokens found in the text as it is
+	cooked    matcher // added tokens found in the normalized text
 
-	pieces *wordPiece // nil of other models
-	uni    *unigram   // likewise
-	pair   []part     // what two texts become; nil for one after the other
+	bpe    bpe        // empty for other models
+	pieces *wordPiece // nil for other models
+	uni    *unigram   // nil for other models
 
-	words     map[string]int32 // normal tokens by their text, as bytes
-	longest   int              // length in bytes of the longest of words
-	widest    int              // and of the most normalized text that is one token
-	strips    bool             // some added token takes the white space beside it
-	whole     []atomic.Uint32  // by id: whether merging a word's text gives it back
-	runes     map[rune]int32   // symbols of single characters, character-level only
-	letters   []string         // characters of the symbols after the last id
-	pairs     pairTable
-	allWhole  bool // ignore_merges: a word in the vocabulary is never merged
+	widest  int  // bytes of the most normalized text that is one token
+	strips  bool // some added token takes the white space beside it
+	special special
+	pair    []part // what two texts become; nil for one after the other
+}
+
+// bpe is a model of byte-pair encoding.
+type bpe struct {
+	stages   []splitter // pre-tokenizer, byte-level only
+	joints   joints     // where a merge may happen, character-level only
+	pairs    pairTable
+	allWhole bool             // ignore_merges: a word in the vocabulary is never merged
+	words    map[string]int32 // normal tokens by their text, as bytes
+	longest  int              // bytes of the longest of words
+	whole    []atomic.Uint32  // by id: whether merging a word's text gives it back
+	runes    map[rune]int32   // symbols of single characters, character-level only
+	letters  []string         // characters of the symbols after the last id
+}
+
+// special are the tokens around texts and answers.
+type special struct {
 	prefix    []int
 	suffix    []int
 	bos, eos  int // -1 where there is none
@@ -181,16 +191,16 @@ func (t *Tokenizer) ID(token string) (id int, ok bool) {
 // Unreachable counts the tokens of text that no merge makes, of all that have more than one symbol: text never becomes
 // one of them.
 func (t *Tokenizer) Unreachable() (n, of int) {
-	if t.allWhole {
-		return 0, len(t.words)
+	if t.bpe.allWhole {
+		return 0, len(t.bpe.words)
 	}
 	made := make([]bool, len(t.tokens))
-	for _, s := range t.pairs.slots {
+	for _, s := range t.bpe.pairs.slots {
 		if s.key != 0 {
 			made[s.into] = true
 		}
 	}
-	for text, id := range t.words {
+	for text, id := range t.bpe.words {
 		single := len(text) == 1
 		if !t.byteLevel {
 			r, size := utf8.DecodeRuneInString(text)
@@ -207,20 +217,22 @@ func (t *Tokenizer) Unreachable() (n, of int) {
 }
 
 // BOS returns the token that begins a text.
-func (t *Tokenizer) BOS() (id int, ok bool) { return t.bos, t.bos >= 0 }
+func (t *Tokenizer) BOS() (id int, ok bool) { return t.special.bos, t.special.bos >= 0 }
 
 // EOS returns the token that ends a text.
-func (t *Tokenizer) EOS() (id int, ok bool) { return t.eos, t.eos >= 0 }
+func (t *Tokenizer) EOS() (id int, ok bool) { return t.special.eos, t.special.eos >= 0 }
 
 // AddsBOS reports whether AddSpecial puts BOS before the text.
-func (t *Tokenizer) AddsBOS() bool { return t.bos >= 0 && slices.Contains(t.prefix, t.bos) }
+func (t *Tokenizer) AddsBOS() bool {
+	return t.special.bos >= 0 && slices.Contains(t.special.prefix, t.special.bos)
+}
 
 // EndsTexts reports whether a token ends each text.
-func (t *Tokenizer) EndsTexts() bool { return len(t.suffix) > 0 }
+func (t *Tokenizer) EndsTexts() bool { return len(t.special.suffix) > 0 }
 
 // EndOfTurn returns the ids, ascending, after which generation stops: EOS, in GGUF also EOT and EOM, and every token
 // that is known by its name to end a turn. The caller adds those of generation_config.json.
-func (t *Tokenizer) EndOfTurn() []int { return slices.Clone(t.endOfTurn) }
+func (t *Tokenizer) EndOfTurn() []int { return slices.Clone(t.special.endOfTurn) }
 
 // turnEnds are the names of tokens that end a turn or a text, by the chat templates of the families: Llama 3 and 4,
 // ChatML (Qwen), Gemma 3 and 4 (which leaves the word to a tool with <|tool_response>), gpt-oss, Phi, DeepSeek, Llama
@@ -237,10 +249,10 @@ var turnEnds = []string{
 const messageEnd = "<|end|>"
 
 // findEndOfTurn collects the ids of EndOfTurn.
-func (t *Tokenizer) findEndOfTurn(more ...*int) {
+func findEndOfTurn(t *Tokenizer, more ...*int) {
 	ends := make([]int, 0, 4)
-	if t.eos >= 0 {
-		ends = append(ends, t.eos)
+	if t.special.eos >= 0 {
+		ends = append(ends, t.special.eos)
 	}
 	for _, id := range more {
 		if id != nil {
@@ -253,8 +265,8 @@ func (t *Tokenizer) findEndOfTurn(more ...*int) {
 		}
 	}
 	slices.Sort(ends)
-	t.endOfTurn = slices.Compact(ends)
+	t.special.endOfTurn = slices.Compact(ends)
 	if end, ok := t.ids[messageEnd]; ok && t.ids["<|return|>"]+t.ids["<|channel|>"] > 0 {
-		t.endOfTurn = slices.DeleteFunc(t.endOfTurn, func(id int) bool { return id == int(end) })
+		t.special.endOfTurn = slices.DeleteFunc(t.special.endOfTurn, func(id int) bool { return id == int(end) })
 	}
 }

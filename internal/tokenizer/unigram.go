@@ -345,7 +345,7 @@ func (f *jsonFile) unigram(c *config) (*Tokenizer, error) {
 		return nil, err
 	}
 	t.norm.rules = rules
-	t.setAdded(added)
+	setAdded(t, added)
 	t.widest = anyWidth
 	return t, nil
 }

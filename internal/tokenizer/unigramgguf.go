@@ -43,7 +43,7 @@ func (g GGUF) unigram(tokens []token) (*Tokenizer, error) {
 	if rules == nil {
 		t.norm.rules = []rule{}
 	}
-	t.setAdded(slices.DeleteFunc(g.added(tokens), func(a addedToken) bool { return t.ids[tokens[a.id].text] != a.id }))
+	setAdded(t, slices.DeleteFunc(g.added(tokens), func(a addedToken) bool { return t.ids[tokens[a.id].text] != a.id }))
 	t.widest = anyWidth
 	if g.BOS == nil {
 		g.BOS = g.CLS
@@ -55,7 +55,7 @@ func (g GGUF) unigram(tokens []token) (*Tokenizer, error) {
 	if g.AddEOS == nil && g.EOS != nil {
 		g.AddEOS = &yes
 	}
-	return t, t.setGGUFIDs(g, g.CLS != nil)
+	return t, setGGUFIDs(t, g, g.CLS != nil)
 }
 
 // setUnigram undoes unigram.

@@ -26,18 +26,18 @@ func newTokenizer(tokens []token, byteLevel bool) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.whole = make([]atomic.Uint32, len(tokens))
+	t.bpe.whole = make([]atomic.Uint32, len(tokens))
 	if t.byteLevel = byteLevel; byteLevel {
-		t.indexBytes()
+		indexBytes(t)
 	} else {
-		t.indexCharacters()
+		indexCharacters(t)
 	}
 	return t, nil
 }
 
 // indexed returns any vocabulary. Two tokens may be spelled alike where twice says so: the later one counts.
 func indexed(tokens []token, twice bool) (*Tokenizer, error) {
-	t := &Tokenizer{tokens: tokens, ids: make(map[string]int32, len(tokens)), unknown: -1, bos: -1, eos: -1}
+	t := &Tokenizer{tokens: tokens, ids: make(map[string]int32, len(tokens)), unknown: -1, special: special{bos: -1, eos: -1}}
 	if len(tokens) > math.MaxInt32/2 {
 		return nil, fmt.Errorf("vocabulary: %d tokens", len(tokens))
 	}
@@ -63,16 +63,16 @@ func indexed(tokens []token, twice bool) (*Tokenizer, error) {
 
 // indexBytes fills words and bytes of a byte-level vocabulary. For example, StarCoder2, SmolLM and Granite 3 have no
 // token for byte 0xF1, since no text that they were made from has it.
-func (t *Tokenizer) indexBytes() {
-	t.words = make(map[string]int32, len(t.tokens))
+func indexBytes(t *Tokenizer) {
+	t.bpe.words = make(map[string]int32, len(t.tokens))
 	for i, k := range t.tokens {
 		if text, ok := unspell(k.text); ok && k.kind == Normal {
-			t.words[text] = int32(i)
-			t.longest = max(t.longest, len(text))
+			t.bpe.words[text] = int32(i)
+			t.bpe.longest = max(t.bpe.longest, len(text))
 		}
 	}
 	for b := range 256 {
-		id, ok := t.words[string([]byte{byte(b)})]
+		id, ok := t.bpe.words[string([]byte{byte(b)})]
 		if !ok { // DeepSeek has some as added tokens only
 			id, ok = t.ids[string(byteRunes[b])]
 			ok = ok && t.tokens[id].kind.isText()
@@ -98,7 +98,7 @@ func isByteName(text string) bool {
 func inUTF8(b byte) bool { return b != 0xC0 && b != 0xC1 && b < 0xF5 }
 
 // indexCharacters fills words, bytes and runes of a character-level vocabulary.
-func (t *Tokenizer) indexCharacters() {
+func indexCharacters(t *Tokenizer) {
 	for b := range 256 {
 		id, ok := t.ids[fmt.Sprintf("<0x%02X>", b)]
 		if !ok {
@@ -108,23 +108,23 @@ func (t *Tokenizer) indexCharacters() {
 		t.bytes[b] = id
 		t.tokens[id].kind = Byte
 	}
-	t.words = make(map[string]int32, len(t.tokens))
-	t.runes = map[rune]int32{}
+	t.bpe.words = make(map[string]int32, len(t.tokens))
+	t.bpe.runes = map[rune]int32{}
 	for i, k := range t.tokens {
 		if !k.kind.isText() {
 			continue
 		}
-		t.words[k.text] = int32(i)
-		t.longest = max(t.longest, len(k.text))
+		t.bpe.words[k.text] = int32(i)
+		t.bpe.longest = max(t.bpe.longest, len(k.text))
 		if r, n := utf8.DecodeRuneInString(k.text); n == len(k.text) {
-			t.runes[r] = int32(i)
+			t.bpe.runes[r] = int32(i)
 		}
 	}
 }
 
 // checkBytes returns an error for a SentencePiece vocabulary with some byte tokens and not all: SentencePiece demands
 // all of them for byte fallback (trainer_interface.cc).
-func (t *Tokenizer) checkBytes() error {
+func checkBytes(t *Tokenizer) error {
 	if b := slices.Index(t.bytes[:], -1); b >= 0 && slices.Max(t.bytes[:]) >= 0 {
 		return fmt.Errorf("vocabulary: no byte token <0x%02X>, though there are others", b)
 	}
@@ -132,7 +132,7 @@ func (t *Tokenizer) checkBytes() error {
 }
 
 // dropBytes makes the byte tokens of a vocabulary without byte fallback unreachable for text.
-func (t *Tokenizer) dropBytes() {
+func dropBytes(t *Tokenizer) {
 	for b := range t.bytes {
 		t.bytes[b] = -1
 	}
@@ -140,7 +140,7 @@ func (t *Tokenizer) dropBytes() {
 }
 
 // setAdded sets the added tokens. Their ids are valid.
-func (t *Tokenizer) setAdded(added []addedToken) {
+func setAdded(t *Tokenizer, added []addedToken) {
 	var raw, cooked []addedToken
 	for _, a := range added {
 		if a.normalized {
@@ -151,12 +151,12 @@ func (t *Tokenizer) setAdded(added []addedToken) {
 		}
 	}
 	t.raw, t.cooked = newMatcher(raw), newMatcher(cooked)
-	t.setWidest(append(raw, cooked...))
+	setWidest(t, append(raw, cooked...))
 }
 
 // addMerge adds a merge, in the vocabulary's spelling. A merge whose result is no text, as a special token, is left
 // out: text never makes one.
-func (t *Tokenizer) addMerge(left, right string, rank int) error {
+func addMerge(t *Tokenizer, left, right string, rank int) error {
 	var buf [64]byte
 	l, okL := t.ids[left]
 	r, okR := t.ids[right]
@@ -176,15 +176,15 @@ func (t *Tokenizer) addMerge(left, right string, rank int) error {
 		if t.tokens[l].kind == Byte || t.tokens[r].kind == Byte {
 			return fmt.Errorf("merge %d: %q + %q: a byte token cannot merge", rank, left, right)
 		}
-		t.joints.add(left, right)
+		t.bpe.joints.add(left, right)
 	}
-	t.pairs.add(l, r, into, uint32(rank))
+	t.bpe.pairs.add(l, r, into, uint32(rank))
 	return nil
 }
 
 // setScores makes the merges of a SentencePiece vocabulary: any two adjacent symbols merge whose texts together are a
 // token, the token of the highest score first. The characters of tokens are symbols even where no token has them alone.
-func (t *Tokenizer) setScores(scores []float32) error {
+func setScores(t *Tokenizer, scores []float32) error {
 	order := slices.Clone(scores)
 	for i, s := range order {
 		if s != s {
@@ -194,20 +194,20 @@ func (t *Tokenizer) setScores(scores []float32) error {
 	slices.SortFunc(order, func(a, b float32) int { return compare(b, a) })
 	order = slices.Compact(order)
 	work, count := 0, 0
-	for text := range t.words {
+	for text := range t.bpe.words {
 		work += len(text) * len(text)
 		count += utf8.RuneCountInString(text) - 1
 	}
 	if work > maxSplitWork {
 		return fmt.Errorf("vocabulary: its tokens are too long to find their parts")
 	}
-	t.pairs = newPairTable(count)
-	for text, id := range t.words {
-		t.addLetters(text)
+	t.bpe.pairs = newPairTable(count)
+	for text, id := range t.bpe.words {
+		addLetters(t, text)
 		rank, _ := slices.BinarySearchFunc(order, scores[id], func(a, b float32) int { return compare(b, a) })
 		for k := range text {
 			if k > 0 {
-				t.addSplit(text[:k], text[k:], id, uint32(rank))
+				addSplit(t, text[:k], text[k:], id, uint32(rank))
 			}
 		}
 	}
@@ -225,34 +225,34 @@ func compare(a, b float32) int {
 }
 
 // addLetters gives the characters of text symbols.
-func (t *Tokenizer) addLetters(text string) {
+func addLetters(t *Tokenizer, text string) {
 	for _, r := range text {
-		if _, ok := t.runes[r]; !ok && r != utf8.RuneError {
-			t.runes[r] = int32(len(t.tokens) + len(t.letters))
-			t.letters = append(t.letters, string(r))
+		if _, ok := t.bpe.runes[r]; !ok && r != utf8.RuneError {
+			t.bpe.runes[r] = int32(len(t.tokens) + len(t.bpe.letters))
+			t.bpe.letters = append(t.bpe.letters, string(r))
 		}
 	}
 }
 
 // addSplit adds the merge of left and right if both are symbols.
-func (t *Tokenizer) addSplit(left, right string, into int32, rank uint32) {
-	l, ok := t.symbol(left)
+func addSplit(t *Tokenizer, left, right string, into int32, rank uint32) {
+	l, ok := symbolOf(t, left)
 	if !ok {
 		return
 	}
-	if r, ok := t.symbol(right); ok {
-		t.joints.add(left, right)
-		t.pairs.add(l, r, into, rank)
+	if r, ok := symbolOf(t, right); ok {
+		t.bpe.joints.add(left, right)
+		t.bpe.pairs.add(l, r, into, rank)
 	}
 }
 
-// symbol returns the symbol of a text: a token or a single character.
-func (t *Tokenizer) symbol(text string) (int32, bool) {
-	if id, ok := t.words[text]; ok {
+// symbolOf returns the symbol of a text: a token or a single character.
+func symbolOf(t *Tokenizer, text string) (int32, bool) {
+	if id, ok := t.bpe.words[text]; ok {
 		return id, true
 	}
 	r, n := utf8.DecodeRuneInString(text)
-	id, ok := t.runes[r]
+	id, ok := t.bpe.runes[r]
 	return id, ok && n == len(text)
 }
 

@@ -203,7 +203,7 @@ func (f *jsonFile) wordPiece(c *config) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.setAdded(added)
+	setAdded(t, added)
 	t.widest = anyWidth
 	return t, nil
 }
@@ -240,9 +240,9 @@ func (g GGUF) wordPiece(tokens []token) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.setAdded(g.added(tokens))
+	setAdded(t, g.added(tokens))
 	t.widest = anyWidth
-	return t, t.setGGUFIDs(g, true)
+	return t, setGGUFIDs(t, g, true)
 }
 
 // setPieces is the inverse of wordPiece.
