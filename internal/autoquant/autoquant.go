@@ -20,7 +20,8 @@ import (
 )
 
 // Types are the types to choose from.
-var Types = []tensor.DType{tensor.Q2_K, tensor.Q3_K, tensor.MXFP4, tensor.IQ4_XS, tensor.Q4_0, tensor.IQ4_NL, tensor.Q4_K, tensor.Q4_1,
+var Types = []tensor.DType{tensor.Q2_K, tensor.Q3_K, tensor.MXFP4, tensor.IQ4_XS, tensor.Q4_0, tensor.IQ4_NL,
+	tensor.Q4_K, tensor.Q4_1,
 	tensor.Q5_0, tensor.Q5_K, tensor.Q5_1, tensor.Q6_K, tensor.Q8_0}
 
 // Options of a search.
@@ -53,7 +54,8 @@ func New(o Options) (*Search, error) {
 	if o.Threads == 0 {
 		o.Threads = sysinfo.Threads()
 	}
-	s := &Search{o: o, text: text{Windows: o.Windows, graph: o.Model.Graph, numerics: o.Numerics, threads: o.Threads, begin: o.Model.Begin()}, on: textOf(o.Windows)}
+	s := &Search{o: o, text: text{Windows: o.Windows, graph: o.Model.Graph, numerics: o.Numerics, threads: o.Threads,
+		begin: o.Model.Begin()}, on: textOf(o.Windows)}
 	if err := s.fits(); err != nil {
 		return nil, err
 	}

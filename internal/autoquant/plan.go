@@ -73,11 +73,13 @@ func (s *Search) Read(data []byte) (other *Text, err error) {
 	for i, x := range s.weights {
 		w := p.Weights[i]
 		if w.Name != x.name || len(w.Choices) != len(x.choices) {
-			return nil, fmt.Errorf("plan: weight %d is %q with %d choices, the model's is %q with %d", i, w.Name, len(w.Choices), x.name, len(x.choices))
+			return nil, fmt.Errorf("plan: weight %d is %q with %d choices, the model's is %q with %d", i, w.Name,
+				len(w.Choices), x.name, len(x.choices))
 		}
 		for j, c := range w.Choices {
 			if d := x.choices[j].dtype.String(); c.Type != d || !(c.KL >= 0 && c.KL <= math.MaxFloat32) {
-				return nil, fmt.Errorf("plan: weight %q, choice %d: %s of KL %v, want %s and a finite number from 0", w.Name, j, c.Type, c.KL, d)
+				return nil, fmt.Errorf("plan: weight %q, choice %d: %s of KL %v, want %s and a finite number from 0", w.Name, j,
+					c.Type, c.KL, d)
 			}
 		}
 	}
@@ -121,7 +123,8 @@ func (s *Search) Below(ctx context.Context, kl float64) (best *Plan, err error) 
 		aim = kl * expected / got
 	}
 	if best == nil {
-		return p, fmt.Errorf("no choice of types has a KL divergence of %g or less on the text; the last one tried has %.3g", kl, float64(p.KL))
+		return p, fmt.Errorf("no choice of types has a KL divergence of %g or less on the text; the last one tried has %.3g",
+			kl, float64(p.KL))
 	}
 	return best, nil
 }
@@ -142,7 +145,8 @@ func (s *Search) plan(ctx context.Context, p plan) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Plan{Model: s.o.Model.Checkpoint.Path, Text: s.on, Predictions: len(s.text.base), Bytes: s.bytes(p), Expected: lab.Number(s.expected(p)), KL: lab.Number(kl)}
+	r := &Plan{Model: s.o.Model.Checkpoint.Path, Text: s.on, Predictions: len(s.text.base), Bytes: s.bytes(p),
+		Expected: lab.Number(s.expected(p)), KL: lab.Number(kl)}
 	for i, x := range s.weights {
 		w := Weight{Name: x.name, Type: x.choices[p[i]].dtype.String()}
 		for _, c := range x.choices {

@@ -113,9 +113,10 @@ func (t *text) rows(ctx context.Context, o engine.Options, f func(i int, logits 
 func (t *text) learn(ctx context.Context) (*imatrix.Matrix, error) {
 	c := imatrix.NewCollector(t.graph, true)
 	t.base = make([]prediction, t.Count()*(t.Context-t.first()))
-	err := t.rows(ctx, engine.Options{Want: c.Want, Tap: c.Tap, Expert: c.Expert()}, func(i int, logits []float32, norm float64) {
-		t.base[i] = newPrediction(logits, norm)
-	})
+	err := t.rows(ctx, engine.Options{Want: c.Want, Tap: c.Tap, Expert: c.Expert()},
+		func(i int, logits []float32, norm float64) {
+			t.base[i] = newPrediction(logits, norm)
+		})
 	if err != nil {
 		return nil, err
 	}

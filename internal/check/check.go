@@ -205,7 +205,8 @@ func (c *checker) found(ids ...string) bool {
 // sort puts the worst first in each area.
 func (c *checker) sort() {
 	slices.SortStableFunc(c.report.Findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(areaOrder(a.Area), areaOrder(b.Area)), cmp.Compare(severityOrder(a.Severity), severityOrder(b.Severity)))
+		return cmp.Or(cmp.Compare(areaOrder(a.Area), areaOrder(b.Area)),
+			cmp.Compare(severityOrder(a.Severity), severityOrder(b.Severity)))
 	})
 }
 
@@ -239,9 +240,11 @@ func (c *checker) unproven() {
 	}
 	list := &c.report.Unproven
 	if square > 0 && c.Against == "" {
-		*list = append(*list, fmt.Sprintf("%d matrices are square: that they are not transposed cannot be told by their shape", square))
+		*list = append(*list,
+			fmt.Sprintf("%d matrices are square: that they are not transposed cannot be told by their shape", square))
 	}
 	if c.Against == "" {
-		*list = append(*list, "values that are wrong but plausible (scaled by less than 8, permuted, of an older checkpoint) need the source: --against")
+		*list = append(*list,
+			"values that are wrong but plausible (scaled by less than 8, permuted, of an older checkpoint) need the source: --against")
 	}
 }

@@ -59,9 +59,11 @@ func compareSource(c *checker) error {
 	}
 	if c.model == nil || source.Arch != c.model.Arch {
 		if c.model != nil {
-			c.add("source-settings", []string{"general.architecture"}, "the model is a %s, its source a %s: nothing was compared", c.model.Arch, source.Arch)
+			c.add("source-settings", []string{"general.architecture"},
+				"the model is a %s, its source a %s: nothing was compared", c.model.Arch, source.Arch)
 		}
-		c.report.Unproven = append(c.report.Unproven, "the model was not compared with its source, since it does not load as the same architecture")
+		c.report.Unproven = append(c.report.Unproven,
+			"the model was not compared with its source, since it does not load as the same architecture")
 		return nil
 	}
 	if err := compareWeights(c, g); err != nil {
@@ -90,7 +92,8 @@ func pairsOf(c *checker, g *graph.Graph) (pairs []pair) {
 				p.model = t
 				pairs = append(pairs, p)
 			case w.GGUF == "output":
-				c.add("tied-head", []string{w.Name}, "the source has a head of its own, %s, and the model takes its embedding instead", w.Name)
+				c.add("tied-head", []string{w.Name},
+					"the source has a head of its own, %s, and the model takes its embedding instead", w.Name)
 			case !c.found("tensor-missing", "kv-sharing"):
 				c.add("source-missing", []string{w.Name}, "the source's %s is not in the model", w.Name)
 			}

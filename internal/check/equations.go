@@ -82,7 +82,8 @@ func compareEquations(c *checker, own, source *graph.Graph) {
 		if c.found("source-missing") { // which explains it
 			return
 		}
-		c.add("source-settings", []string{"layers"}, "the model's pass has %d operations, the source's %d, or they are others", len(own.Nodes), len(source.Nodes))
+		c.add("source-settings", []string{"layers"},
+			"the model's pass has %d operations, the source's %d, or they are others", len(own.Nodes), len(source.Nodes))
 		return
 	}
 	type change struct {
@@ -113,7 +114,8 @@ func compareEquations(c *checker, own, source *graph.Graph) {
 		confirmText(c)
 	}
 	if a, b := c.model.ContextLength(), c.source.ContextLength(); a != b && !c.found("context") {
-		c.add("source-settings", []string{c.model.Key("max_position_embeddings")}, "the context length is %d, in the source %d", a, b)
+		c.add("source-settings", []string{c.model.Key("max_position_embeddings")},
+			"the context length is %d, in the source %d", a, b)
 	}
 	for _, x := range changes {
 		in := ""
@@ -123,14 +125,17 @@ func compareEquations(c *checker, own, source *graph.Graph) {
 				in = " in layer " + numbers(x.layers)
 			}
 		}
-		c.add("source-settings", []string{c.model.Key(x.key)}, "%s: %s%s, in the source %s", x.what, show(x.v), in, show(x.was))
+		c.add("source-settings", []string{c.model.Key(x.key)}, "%s: %s%s, in the source %s", x.what, show(x.v), in,
+			show(x.was))
 	}
 }
 
 // confirmText makes notes of what had to be assumed and is so in the source.
 func confirmText(c *checker) {
 	for i := range c.report.Findings {
-		if f := &c.report.Findings[i]; slices.ContainsFunc(c.family().Expect.Assumed, func(a family.Assumed) bool { return a.ID == f.ID }) {
+		if f := &c.report.Findings[i]; slices.ContainsFunc(c.family().Expect.Assumed, func(a family.Assumed) bool {
+			return a.ID == f.ID
+		}) {
 			f.Severity = Note
 			f.What += "; the source has the same"
 		}
@@ -152,8 +157,10 @@ func show(v []float64) string {
 // bytes and special tokens.
 var probes = []string{
 	"Hello world", " leading and  double   spaces ", "The year 2024, 1234567890 and 3.14159!", "don't, we'll, I'M",
-	"func main() {\n\tfmt.Println(\"x != y\")\n}\n\n\n", "naïve café ÅNGSTRÖM ﬁ e\u0301", "Привет, мир! 你好，世界。こんにちは", "مرحبا नमस्ते 👩‍👩‍👧‍👦🇩🇪",
-	"\u0000\u0001\u007f\u00a0\u200b\ufeff", "<s></s><bos><eos><|im_start|><start_of_turn>", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "\r\n \t\r\n",
+	"func main() {\n\tfmt.Println(\"x != y\")\n}\n\n\n", "naïve café ÅNGSTRÖM ﬁ e\u0301", "Привет, мир! 你好，世界。こんにちは",
+	"مرحبا नमस्ते 👩‍👩‍👧‍👦🇩🇪",
+	"\u0000\u0001\u007f\u00a0\u200b\ufeff", "<s></s><bos><eos><|im_start|><start_of_turn>",
+	"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "\r\n \t\r\n",
 }
 
 // compareText compares tokenizers and templates by what they do.
@@ -179,7 +186,9 @@ func compareText(c *checker, source *checkpoint.Checkpoint) {
 	if encodes(c) {
 		return
 	}
-	if x, y := c.model.EndOfTurn(a), source.EndOfTurn(b); !slices.ContainsFunc(y, func(id int) bool { return slices.Contains(x, id) }) && !c.found("eos-id") {
+	if x, y := c.model.EndOfTurn(a), source.EndOfTurn(b); !slices.ContainsFunc(y, func(id int) bool {
+		return slices.Contains(x, id)
+	}) && !c.found("eos-id") {
 		c.add("eos-id", []string{c.textKey("tokenizer.ggml.eos_token_id")}, "texts end with %v, in the source with %v", x, y)
 	}
 	compareTemplates(c, a, source)
@@ -204,5 +213,6 @@ func compareTemplates(c *checker, t *tokenizer.Tokenizer, source *checkpoint.Che
 	if text(mine) != text(theirs) {
 		severity, id = Warning, "a conversation of three turns comes out otherwise"
 	}
-	c.addAs(severity, "source-template", []string{"tokenizer.chat_template"}, "the chat template is not the source's: %s", id)
+	c.addAs(severity, "source-template", []string{"tokenizer.chat_template"}, "the chat template is not the source's: %s",
+		id)
 }

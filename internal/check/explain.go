@@ -28,7 +28,8 @@ func nameDifference(c *checker, p *pair, d *difference, pairs []pair) {
 	where, k := []string{p.name()}, costOf(c, p)
 	if !slices.Equal(p.model.Shape, p.source.Shape) {
 		if !c.found("tensor-shape") {
-			c.add("source-shape", where, "%s: shape %v, its source has %v", p.name(), []int(p.model.Shape), []int(p.source.Shape))
+			c.add("source-shape", where, "%s: shape %v, its source has %v", p.name(), []int(p.model.Shape),
+				[]int(p.source.Shape))
 		}
 		return
 	}
@@ -52,7 +53,8 @@ func nameDifference(c *checker, p *pair, d *difference, pairs []pair) {
 			return
 		}
 	}
-	facts := fmt.Sprintf("the relative error is %.3g, %v costs about %.2g; cosine %.4f", d.relative, p.model.DType, k.usual, d.cosine)
+	facts := fmt.Sprintf("the relative error is %.3g, %v costs about %.2g; cosine %.4f", d.relative, p.model.DType,
+		k.usual, d.cosine)
 	switch {
 	case p.model.DType.Quantized() && d.relative < 2.5*k.limit && d.cosine > 0.9:
 		c.add("source-precision", where, "%s: %s", p.name(), facts)
@@ -65,7 +67,8 @@ func nameDifference(c *checker, p *pair, d *difference, pairs []pair) {
 
 func newSuspect(c *checker, p *pair, d *difference) (*suspect, error) {
 	cols := p.source.Shape.Last()
-	s := &suspect{pair: p, d: d, limit: max(1.5*costOf(c, p).limit, 0.005), rows: min(p.source.Rows(), max(maxSuspect/cols, 1)), cols: cols}
+	s := &suspect{pair: p, d: d, limit: max(1.5*costOf(c, p).limit, 0.005),
+		rows: min(p.source.Rows(), max(maxSuspect/cols, 1)), cols: cols}
 	if dim, ok := c.model.Setting("head_dim").(float64); ok {
 		s.dim = int(dim)
 	}
@@ -177,7 +180,8 @@ func offset(s *suspect, _ []pair) (id, what string) {
 			spread += math.Abs(m / float64(size))
 		}
 		if spread > float64(len(mean))*s.rms()/4 && s.is(func(i int) float32 { return s.b[i] + mean[i/size] }) {
-			return "source-offset", fmt.Sprintf("is its source plus a constant for each %d values: minimums have the wrong sign", size)
+			return "source-offset",
+				fmt.Sprintf("is its source plus a constant for each %d values: minimums have the wrong sign", size)
 		}
 	}
 	return "", ""
@@ -232,7 +236,8 @@ func partial(s *suspect, _ []pair) (id, what string) {
 		return "", ""
 	}
 	if s.source.Rows() == 1 {
-		return "source-part", fmt.Sprintf("is not its source in %d of %d groups of %d values, from element %d on", d.far.n, d.groups, groupSize, d.far.first*groupSize)
+		return "source-part", fmt.Sprintf("is not its source in %d of %d groups of %d values, from element %d on", d.far.n,
+			d.groups, groupSize, d.far.first*groupSize)
 	}
 	return "source-part", fmt.Sprintf("is not its source in %d of %d rows, from %d to %d (%.2g %% of the values)",
 		len(d.rows), s.source.Rows(), d.rows[0], d.rows[len(d.rows)-1], 100*float64(d.far.n)/float64(d.groups))

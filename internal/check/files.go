@@ -158,7 +158,8 @@ func judgeStale(c *checker) {
 	}
 	var left []string
 	for _, path := range found {
-		if name := filepath.Base(path); !indexed[name] && !strings.HasPrefix(name, "consolidated") && !strings.HasPrefix(name, "adapter") {
+		if name := filepath.Base(path); !indexed[name] && !strings.HasPrefix(name, "consolidated") &&
+			!strings.HasPrefix(name, "adapter") {
 			left = append(left, name)
 		}
 	}

@@ -32,6 +32,7 @@ func LostMarkers(ctx context.Context, template string, t *tokenizer.Tokenizer) (
 // judgeLost judges where the template's markers are from.
 func judgeLost(c *checker, t *tokenizer.Tokenizer, where []string) {
 	if lost, err := LostMarkers(c.ctx, c.model.Template(), t); err == nil && len(lost) > 0 {
-		c.add("markers-lost", where, "the template builds %s from a conversation's text, so they reach the model as text", list(lost))
+		c.add("markers-lost", where, "the template builds %s from a conversation's text, so they reach the model as text",
+			list(lost))
 	}
 }

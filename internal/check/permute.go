@@ -33,9 +33,15 @@ func permuted(s *suspect, _ []pair) (id, what string) {
 			what string
 			from func(i int) int
 		}{
-			{"the halves of each block of 32 exchanged: nibbles in the wrong order", func(i int) int { return (i + half) % groupSize }},
-			{"the values of each block of 32 in pairs instead of halves: nibbles in the wrong order", func(i int) int { return i%2*half + i/2 }},
-			{"the values of each block of 32 in halves instead of pairs: nibbles in the wrong order", func(i int) int { return i%half*2 + i/half }},
+			{"the halves of each block of 32 exchanged: nibbles in the wrong order", func(i int) int {
+				return (i + half) % groupSize
+			}},
+			{"the values of each block of 32 in pairs instead of halves: nibbles in the wrong order", func(i int) int {
+				return i%2*half + i/2
+			}},
+			{"the values of each block of 32 in halves instead of pairs: nibbles in the wrong order", func(i int) int {
+				return i%half*2 + i/half
+			}},
 		} {
 			if s.is(col(func(j int) int { return at(j, order.from(j%groupSize)) })) {
 				return "source-permuted", "has " + order.what

@@ -72,7 +72,8 @@ func newProber(ctx context.Context, source, bos, eos string) (*prober, error) {
 // hear notes what a probe was compared with.
 func (p *prober) hear(said, with string) {
 	said = strings.ToLower(said)
-	if p.watching && (strings.Contains(said, "omrix") || strings.Contains(said, "xirmo")) && len(p.heard) < mostHeard && len(with) <= wordLength && !p.known[with] {
+	if p.watching && (strings.Contains(said, "omrix") || strings.Contains(said, "xirmo")) && len(p.heard) < mostHeard &&
+		len(with) <= wordLength && !p.known[with] {
 		p.known[with] = true
 		p.heard = append(p.heard, with)
 	}
@@ -116,8 +117,9 @@ func (p *prober) render(turns ...say) (*rendering, error) {
 func (p *prober) input(messages []*jinja.Dict, tools []jinja.Value) (*rendering, error) {
 	role, _ := messages[len(messages)-1].Get("role")
 	last, _ := jinja.Text(role)
-	in := chat.Input{Messages: messages, Tools: tools, BOSToken: p.bos, EOSToken: p.eos, AddGenerationPrompt: last != "assistant",
-		Now: func() time.Time { p.clock++; p.size += 16; return p.now }}
+	in := chat.Input{Messages: messages, Tools: tools, BOSToken: p.bos, EOSToken: p.eos,
+		AddGenerationPrompt: last != "assistant",
+		Now:                 func() time.Time { p.clock++; p.size += 16; return p.now }}
 	if p.args {
 		in.Args = jinja.NewDict()
 		in.Args.Set("functions", jinja.String("[]"))

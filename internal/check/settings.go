@@ -24,8 +24,10 @@ func judgeSettings(c *checker) {
 	} else if n > 0 && n < 256 || n > 1<<24 {
 		c.add("context", []string{c.model.Key("max_position_embeddings")}, "the context length is %d", n)
 	}
-	if head, embed := c.tensor("output.weight"), c.tensor("token_embd.weight"); head >= 0 && embed >= 0 && c.family().Expect.Tied {
-		c.add("tied-head", []string{"output.weight"}, "the file has a head of its own, but every %s model is tied to its embedding", c.arch)
+	if head, embed := c.tensor("output.weight"), c.tensor("token_embd.weight"); head >= 0 && embed >= 0 &&
+		c.family().Expect.Tied {
+		c.add("tied-head", []string{"output.weight"},
+			"the file has a head of its own, but every %s model is tied to its embedding", c.arch)
 	}
 }
 
@@ -54,7 +56,8 @@ func judgeUnread(c *checker) {
 		c.add("config-unread", []string{key}, "%s", n)
 	}
 	for _, e := range odd {
-		c.addAs(Note, "config-unread", []string{e.Key}, "the setting %s = %s is read by nothing, and not known to be harmless", e.Key, e.Value)
+		c.addAs(Note, "config-unread", []string{e.Key},
+			"the setting %s = %s is read by nothing, and not known to be harmless", e.Key, e.Value)
 	}
 }
 
@@ -125,11 +128,14 @@ func judgePattern(c *checker) {
 	if len(full) == len(types) && c.family().Expect.Unwindowed && c.model.Setting("sliding_window") == nil {
 		return
 	}
-	if len(full) == len(types) && slices.ContainsFunc(c.family().Types, func(t family.Type) bool { return t.Window == family.NoWindow }) {
+	if len(full) == len(types) && slices.ContainsFunc(c.family().Types, func(t family.Type) bool {
+		return t.Window == family.NoWindow
+	}) {
 		return
 	}
 	if len(full) == 0 || len(full) == len(types) {
-		c.addAs(Warning, "layer-pattern", key, "all %d layers are of one kind (%v); %s has both", len(types), types[0], c.arch)
+		c.addAs(Warning, "layer-pattern", key, "all %d layers are of one kind (%v); %s has both", len(types), types[0],
+			c.arch)
 		return
 	}
 	period, place := full[0]+1, "last"
@@ -141,7 +147,8 @@ func judgePattern(c *checker) {
 	for i, t := range types {
 		last := c.family().Types[0].LastFull && i == len(types)-1
 		if slides := c.family().Slides(i, period); !last && slides == (t == "full_attention") {
-			c.addAs(Warning, "layer-pattern", key, "layers %s of %d are full: not the %s of each period of %d", numbers(full), len(types), place, period)
+			c.addAs(Warning, "layer-pattern", key, "layers %s of %d are full: not the %s of each period of %d", numbers(full),
+				len(types), place, period)
 			return
 		}
 	}
@@ -161,16 +168,24 @@ func judgeSharing(c *checker) {
 	published := published(c)
 	ple, _ := c.model.Setting("hidden_size_per_layer_input").(float64)
 	_, holds := c.model.Tensor(fmt.Sprintf("blk.%d.attn_k", first), fmt.Sprintf("model.layers.%d.self_attn.k_proj", first))
-	switch ignored := fmt.Sprintf("layers from %d on hold keys and values, which are ignored since they share those of others", first); {
+	switch ignored := fmt.Sprintf(
+		"layers from %d on hold keys and values, which are ignored since they share those of others", first); {
 	case published != nil && published.Shared != shared:
-		c.add("kv-sharing", key, "the last %v layers share keys and values; in the published model of this shape the last %v do", shared, published.Shared)
+		c.add("kv-sharing", key,
+			"the last %v layers share keys and values; in the published model of this shape the last %v do", shared,
+			published.Shared)
 	case wide > 0 && wide != first:
-		c.add("kv-sharing", key, "the last %v layers share keys and values, but those from %d on have the wide feed-forward that goes with it", shared, wide)
+		c.add("kv-sharing", key,
+			"the last %v layers share keys and values, but those from %d on have the wide feed-forward that goes with it",
+			shared, wide)
 	case !holds || published != nil || shared == 0:
 	case ple == 0 || c.model.Setting(c.family().KIsV) == true:
-		c.add("kv-sharing", key, "%s; no model without per-layer embeddings, or whose keys serve as values, shares any", ignored)
+		c.add("kv-sharing", key, "%s; no model without per-layer embeddings, or whose keys serve as values, shares any",
+			ignored)
 	default:
-		c.addAs(Warning, "kv-sharing", key, "%s; no published model has this shape (%v layers of %v), so nothing tells whether that is right", ignored, layers, hidden)
+		c.addAs(Warning, "kv-sharing", key,
+			"%s; no published model has this shape (%v layers of %v), so nothing tells whether that is right", ignored, layers,
+			hidden)
 	}
 }
 
@@ -215,10 +230,12 @@ func judgeRotation(c *checker) {
 	}
 	context, old := c.model.ContextLength(), c.model.Rope("full_attention", "original_max_position_embeddings")
 	if context > 0 && old > float64(context) {
-		c.add("rope-settings", key("original_max_position_embeddings"), "the context before scaling, %v, is longer than the one after it, %d", old, context)
+		c.add("rope-settings", key("original_max_position_embeddings"),
+			"the context before scaling, %v, is longer than the one after it, %d", old, context)
 	}
 	if s := c.family().Expect.Scaled; s != nil && theta == s.Theta && context > s.Context && !scalesRope(c) {
-		c.add("rope-freqs", []string{"rope_freqs.weight"}, "the base of %.0f and a context of %d are %s, but there is no scaling of the frequencies", s.Theta, context, s.Whose)
+		c.add("rope-freqs", []string{"rope_freqs.weight"},
+			"the base of %.0f and a context of %d are %s, but there is no scaling of the frequencies", s.Theta, context, s.Whose)
 	}
 	judgeDivisors(c)
 }
@@ -249,9 +266,11 @@ func judgeDivisors(c *checker) {
 	}
 	switch {
 	case below > 0:
-		c.add("rope-freqs", []string{"rope_freqs.weight"}, "%d of %d divisors are below 1: they look like multipliers", below, len(v))
+		c.add("rope-freqs", []string{"rope_freqs.weight"}, "%d of %d divisors are below 1: they look like multipliers",
+			below, len(v))
 	case falls > 0:
-		c.add("rope-freqs", []string{"rope_freqs.weight"}, "the divisors fall %d times: low frequencies must be divided by more", falls)
+		c.add("rope-freqs", []string{"rope_freqs.weight"},
+			"the divisors fall %d times: low frequencies must be divided by more", falls)
 	}
 }
 
@@ -268,12 +287,14 @@ func judgeUsual(c *checker) {
 		c.add("norm-eps", []string{c.model.Key(setting)}, "the norms' epsilon is %v; %s has 1e-06", eps, c.arch)
 	}
 	limit, _ := c.model.Setting("final_logit_softcapping").(float64)
-	if want := f.Expect.Softcap; f.Uses("final_logit_softcapping") && limit != want && !(f.Expect.CapsVary && published(c) == nil) {
+	if want := f.Expect.Softcap; f.Uses("final_logit_softcapping") && limit != want &&
+		!(f.Expect.CapsVary && published(c) == nil) {
 		theirs := "not"
 		if want != 0 {
 			theirs = fmt.Sprintf("at %v", want)
 		}
-		c.add("softcap", []string{c.model.Key("final_logit_softcapping")}, "logits are capped at %v; %s's are %s", limit, f.Title, theirs)
+		c.add("softcap", []string{c.model.Key("final_logit_softcapping")}, "logits are capped at %v; %s's are %s", limit,
+			f.Title, theirs)
 	}
 	for _, key := range []string{"hidden_act", "hidden_activation"} {
 		if act, want := c.model.Setting(key), f.Fixed[key]; want != nil && act != want && act != nil {
@@ -281,8 +302,10 @@ func judgeUsual(c *checker) {
 		}
 	}
 	dim, _ := c.model.Setting("head_dim").(float64)
-	if q, _ := c.model.Setting("query_pre_attn_scalar").(float64); f.Uses("query_pre_attn_scalar") && (q < dim/4 || q > 4*dim) {
-		c.add("attention-scale", []string{c.model.Key("query_pre_attn_scalar")}, "attention is scaled by 1/sqrt(%v) with heads of %v", q, dim)
+	if q, _ := c.model.Setting("query_pre_attn_scalar").(float64); f.Uses("query_pre_attn_scalar") &&
+		(q < dim/4 || q > 4*dim) {
+		c.add("attention-scale", []string{c.model.Key("query_pre_attn_scalar")},
+			"attention is scaled by 1/sqrt(%v) with heads of %v", q, dim)
 	}
 }
 

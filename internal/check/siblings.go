@@ -59,7 +59,8 @@ func judgeSizes(c *checker, kind string, s []sibling) {
 		spread := max(high-middle, middle-low)
 		if d := size[i] - middle; math.Abs(d) > far+2*spread {
 			name := c.files.tensors[x.tensor].Name
-			c.add("layer-outlier", []string{name}, "%s: its size is %.3g, that of its siblings about %.3g", name, c.stats[x.tensor].rms, math.Exp2(middle))
+			c.add("layer-outlier", []string{name}, "%s: its size is %.3g, that of its siblings about %.3g", name,
+				c.stats[x.tensor].rms, math.Exp2(middle))
 		}
 	}
 }
@@ -98,7 +99,9 @@ func judgeTurned(c *checker, s []sibling) {
 		}
 		return sum
 	}
-	outputs, inputs := func(s *stats) []float64 { return s.square.outputs }, func(s *stats) []float64 { return s.square.inputs }
+	outputs, inputs := func(s *stats) []float64 { return s.square.outputs }, func(s *stats) []float64 {
+		return s.square.inputs
+	}
 	least := max(0.25, 5/math.Sqrt(float64(n)))
 	for i, x := range s {
 		own := &c.stats[x.tensor]
@@ -106,7 +109,9 @@ func judgeTurned(c *checker, s []sibling) {
 		across := max(correlation(own.square.inputs, rest(i, outputs)), correlation(own.square.outputs, rest(i, inputs)))
 		if across > least && across > straight+least {
 			name := c.files.tensors[x.tensor].Name
-			c.add("transposed", []string{name}, "%s: its columns resemble the rows of its siblings (correlation %.2f), its rows do not (%.2f)", name, across, straight)
+			c.add("transposed", []string{name},
+				"%s: its columns resemble the rows of its siblings (correlation %.2f), its rows do not (%.2f)", name, across,
+				straight)
 		}
 	}
 }
@@ -159,7 +164,8 @@ func judgeDuplicates(c *checker) {
 		}
 		a, b := c.files.tensors[j].Name, t.Name
 		if head(a) && embedding(b) || head(b) && embedding(a) {
-			c.addAs(Note, "tied-head", []string{a, b}, "the head repeats the embedding: the model is tied, and the file larger than it need be")
+			c.addAs(Note, "tied-head", []string{a, b},
+				"the head repeats the embedding: the model is tied, and the file larger than it need be")
 			continue
 		}
 		c.add("tensor-duplicate", []string{b, a}, "%s has the bytes of %s", b, a)
@@ -200,7 +206,8 @@ var normKinds = []struct {
 	names []string
 	least float64 // what the smallest gain is always below
 }{
-	{"before attention and MLP", []string{"attn_norm.weight", "ffn_norm.weight", "input_layernorm.weight", "pre_feedforward_layernorm.weight"}, 1},
+	{"before attention and MLP", []string{"attn_norm.weight", "ffn_norm.weight", "input_layernorm.weight",
+		"pre_feedforward_layernorm.weight"}, 1},
 	{"of queries and keys", []string{"attn_q_norm.weight", "attn_k_norm.weight", "q_norm.weight", "k_norm.weight"}, 1.25},
 }
 
@@ -218,7 +225,9 @@ func judgeNorms(c *checker) {
 		var where []string
 		var norms []int // of c.files.tensors
 		for i, t := range c.files.tensors {
-			if _, layer := kindOf(t.Name); layer < 0 || c.touched(i) || !slices.ContainsFunc(k.names, func(n string) bool { return strings.HasSuffix(t.Name, "."+n) }) {
+			if _, layer := kindOf(t.Name); layer < 0 || c.touched(i) || !slices.ContainsFunc(k.names, func(n string) bool {
+				return strings.HasSuffix(t.Name, "."+n)
+			}) {
 				continue
 			}
 			where, norms = append(where, t.Name), append(norms, i)
@@ -279,7 +288,8 @@ func judgeShifted(c *checker, norms []int) {
 			margin := max(high-low, 0.1)
 			if math.Abs(d) > 0.7 && high-low < 0.6 && back > low-margin && back < high+margin {
 				name := c.files.tensors[i].Name
-				c.add("norm-offset", []string{name}, "%s: its mean is %.3g, that of its siblings %.3g to %.3g: it lies 1 apart", name, c.stats[i].mean, low, high)
+				c.add("norm-offset", []string{name}, "%s: its mean is %.3g, that of its siblings %.3g to %.3g: it lies 1 apart",
+					name, c.stats[i].mean, low, high)
 			}
 		}
 	}

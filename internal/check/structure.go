@@ -189,7 +189,8 @@ func judgeRefusal(c *checker, err error) {
 			}
 		case errors.Is(e, graph.ErrNoStore):
 			if !c.found("kv-sharing") {
-				c.addAs(Error, "kv-sharing", []string{c.model.Key("num_kv_shared_layers")}, "%s: with %v shared layers", plain(e), c.setting("num_kv_shared_layers"))
+				c.addAs(Error, "kv-sharing", []string{c.model.Key("num_kv_shared_layers")}, "%s: with %v shared layers", plain(e),
+					c.setting("num_kv_shared_layers"))
 			}
 		case errors.As(e, new(rope.Error)):
 			c.addAs(Error, "rope-settings", []string{c.model.Key("rope_parameters.full_attention.rope_type")}, "%s", plain(e))
@@ -226,8 +227,9 @@ func faultID(t *graph.TensorError) string {
 // keyIDs are the findings for bad settings, by canonical key.
 var keyIDs = map[string]string{
 	"num_attention_heads": "heads", "num_key_value_heads": "heads", "head_dim": "heads",
-	"attention.value_length": "heads", "rope.dimension_count": "heads", "attention.value_length_swa": "heads", "rope.dimension_count_swa": "heads",
-	"layer_types": "layer-pattern", "sliding_window_pattern": "layer-pattern", "num_kv_shared_layers": "kv-sharing",
+	"attention.value_length": "heads", "rope.dimension_count": "heads", "attention.value_length_swa": "heads",
+	"rope.dimension_count_swa": "heads",
+	"layer_types":              "layer-pattern", "sliding_window_pattern": "layer-pattern", "num_kv_shared_layers": "kv-sharing",
 	"rms_norm_eps": "norm-eps", "final_logit_softcapping": "softcap", "query_pre_attn_scalar": "attention-scale",
 	"max_position_embeddings": "context", "eos_token_id": "eos-id", "rope_freqs": "rope-freqs", "vocab_size": "vocab-size",
 	"rope_scaling": "rope-settings", "rope_parameters": "rope-settings",
@@ -278,27 +280,31 @@ func explainFaults(c *checker, groups []*group) []*group {
 	stored := [][]string{{"attn_k", "attn_v", "attn_k_norm"}, {"self_attn.k_proj", "self_attn.v_proj", "self_attn.k_norm"}}
 	if len(missing) > 0 && len(shape) == 0 && c.family().Uses("num_kv_shared_layers") && allAre(missing, stored) {
 		layers := slices.Sorted(maps.Keys(missing))
-		c.add("kv-sharing", tensorsOf(groups), "layers %s lack keys and values, but the settings say that only the last %v layers share those of others",
+		c.add("kv-sharing", tensorsOf(groups),
+			"layers %s lack keys and values, but the settings say that only the last %v layers share those of others",
 			numbers(layers), c.setting("num_kv_shared_layers"))
 		return nil
 	}
 	heads := [][]string{
 		{"attn_q", "attn_k", "attn_v", "attn_output", "attn_q_norm", "attn_k_norm"},
-		{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn.q_norm", "self_attn.k_norm"},
+		{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn.q_norm",
+			"self_attn.k_norm"},
 	}
 	if len(shape) == 0 || len(missing) > len(shape) || !allAre(shape, heads) || !allAre(missing, stored) {
 		return groups
 	}
 	layers := slices.Sorted(maps.Keys(shape))
 	if n, _ := c.setting("num_hidden_layers").(float64); len(layers) == int(n) && len(missing) == 0 {
-		c.add("heads", tensorsOf(groups), "the attention's tensors have other shapes in all layers than %v heads of %v make: %s: %s",
+		c.add("heads", tensorsOf(groups),
+			"the attention's tensors have other shapes in all layers than %v heads of %v make: %s: %s",
 			c.setting("num_attention_heads"), c.setting("head_dim"), groups[0].tensors[0], groups[0].what)
 		return nil
 	}
 	if len(c.family().Full) == 0 {
 		return groups
 	}
-	c.add("layer-pattern", tensorsOf(groups), "the attention of layers %s has the shapes of the other kind of layer", numbers(layers))
+	c.add("layer-pattern", tensorsOf(groups), "the attention of layers %s has the shapes of the other kind of layer",
+		numbers(layers))
 	return nil
 }
 

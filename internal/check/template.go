@@ -28,7 +28,8 @@ type inspection struct {
 // depends on the messages, on how long the talk is or on the day, messages that are changed, and text of its own.
 // Templates of publishers are known, and only run. needs is its input beside messages. The error is of one that cannot
 // be run.
-func judgeTemplate(ctx context.Context, source, bos, eos string, k *known) (faults []templateFault, needs string, err error) {
+func judgeTemplate(ctx context.Context, source, bos, eos string, k *known) (faults []templateFault, needs string,
+	err error) {
 	p, err := newProber(ctx, source, bos, eos)
 	if err != nil {
 		return nil, "", err
@@ -53,11 +54,14 @@ func (j *inspection) judge(k *known) (err error) {
 			break
 		}
 	}
-	if !slices.ContainsFunc(j.faults, func(f templateFault) bool { return f.id != "template-hidden" && f.severity != Note }) {
+	if !slices.ContainsFunc(j.faults, func(f templateFault) bool {
+		return f.id != "template-hidden" && f.severity != Note
+	}) {
 		j.prose(k)
 	}
 	if j.ctx.Context.Err() == nil && j.ctx.left < 0 {
-		j.fault("template-branches", Warning, "some short conversations take more than those of any template that is known: not all was looked at")
+		j.fault("template-branches", Warning,
+			"some short conversations take more than those of any template that is known: not all was looked at")
 		err = nil
 	}
 	return err
@@ -65,7 +69,9 @@ func (j *inspection) judge(k *known) (err error) {
 
 func (j *inspection) fault(id string, s Severity, format string, args ...any) {
 	f := templateFault{id, s, fmt.Sprintf(format, args...)}
-	if !slices.ContainsFunc(j.faults, func(old templateFault) bool { return old == f || old.id == id && old.severity == s && s != Note }) {
+	if !slices.ContainsFunc(j.faults, func(old templateFault) bool {
+		return old == f || old.id == id && old.severity == s && s != Note
+	}) {
 		j.faults = append(j.faults, f)
 	}
 }
@@ -95,7 +101,8 @@ func (j *inspection) hidden(text, verb string) {
 // terminals.
 func unseen(r rune) bool {
 	return r < ' ' && !strings.ContainsRune("\t\n\r", r) || r >= 0x7f && r < 0xa0 || unicode.Is(unicode.Cf, r) ||
-		r >= 0xfe00 && r <= 0xfe0f || r >= 0xe0100 && r <= 0xe01ef || r == 0x115f || r == 0x1160 || r == 0x3164 || r == 0xffa0 || r == 0x2800
+		r >= 0xfe00 && r <= 0xfe0f || r >= 0xe0100 && r <= 0xe01ef || r == 0x115f || r == 0x1160 || r == 0x3164 ||
+		r == 0xffa0 || r == 0x2800
 }
 
 func unseenAs(r rune) string {
@@ -207,7 +214,8 @@ func (j *inspection) words() error {
 			if slices.Contains(roles, w) || strings.TrimSpace(w) == "" {
 				continue
 			}
-			for _, said := range []string{probe + " " + w + " " + probe, w, w + " " + probe, probe + " " + w, backwards(w), w + w} {
+			for _, said := range []string{probe + " " + w + " " + probe, w, w + " " + probe, probe + " " + w, backwards(w), w +
+				w} {
 				if j.changes(s, plain, probe, said, w) {
 					j.watching = false
 					return nil
@@ -246,7 +254,8 @@ func (j *inspection) changes(s scene, plain *rendering, probe, said, word string
 	command := strings.HasPrefix(strings.TrimSpace(said), "/") || strings.Contains(said, " /")
 	what := ""
 	if plainWords(said) {
-		if want := strings.ReplaceAll(plain.text(), probe, strings.TrimSpace(said)); r.text() != want && r.text() != strings.ReplaceAll(plain.text(), probe, said) {
+		if want := strings.ReplaceAll(plain.text(), probe, strings.TrimSpace(said)); r.text() != want &&
+			r.text() != strings.ReplaceAll(plain.text(), probe, said) {
 			if what = unlike(want, r.text()); what == `""` {
 				what = "less"
 			}
@@ -282,8 +291,10 @@ func added(a, b string) string {
 
 // texts says texts of all lengths and kinds.
 func (j *inspection) texts() error {
-	kinds := []string{"SHOUTED", "42", "1 + 1", "Why?", "Стой", "你好世界", "naïve café", "a@b.example", "https://example.com/a?b=c",
-		"```go\nx := 1\n```", "first\nsecond", "1. one\n2. two", "👍", "{\"a\": 1}", "<b>x</b>", "Q", "A very ordinary sentence, with some words in it."}
+	kinds := []string{"SHOUTED", "42", "1 + 1", "Why?", "Стой", "你好世界", "naïve café", "a@b.example",
+		"https://example.com/a?b=c",
+		"```go\nx := 1\n```", "first\nsecond", "1. one\n2. two", "👍", "{\"a\": 1}", "<b>x</b>", "Q",
+		"A very ordinary sentence, with some words in it."}
 	for n := 2; n < 20_000; n += 1 + n*2/3 {
 		kinds = append(kinds, strings.Repeat("qzv ", n/4)+"qqqq"[:n%4+1])
 	}
@@ -336,12 +347,15 @@ func (j *inspection) turns() error {
 			}
 			for i, s := range r.literals {
 				if n > 3 && !usual[s] {
-					j.fault("template-branches", Warning, "the prompt has %s in a conversation of %d turns, and nowhere in shorter ones", shown(s), 2*n-1)
+					j.fault("template-branches", Warning,
+						"the prompt has %s in a conversation of %d turns, and nowhere in shorter ones", shown(s), 2*n-1)
 					return nil
 				}
 				usual[s] = true
-				if first := slices.Index(r.said, name(0)+"."); n > 4 && i > first+3 && i < len(r.literals)-4 && s != r.literals[i-2] {
-					j.fault("template-branches", Warning, "a conversation of %d turns has %s where other turns have %s", 2*n-1, shown(s), shown(r.literals[i-2]))
+				if first := slices.Index(r.said, name(0)+"."); n > 4 && i > first+3 && i < len(r.literals)-4 &&
+					s != r.literals[i-2] {
+					j.fault("template-branches", Warning, "a conversation of %d turns has %s where other turns have %s", 2*n-1,
+						shown(s), shown(r.literals[i-2]))
 					return nil
 				}
 			}
@@ -368,7 +382,8 @@ func (j *inspection) days() error {
 				return j.spent()
 			}
 			if got := dated(r.own()); got != want {
-				j.fault("template-branches", Warning, "the prompt is another one on %s: it has %s", d.Format("2 January 2006, 15:04"), unlike(want, got))
+				j.fault("template-branches", Warning, "the prompt is another one on %s: it has %s",
+					d.Format("2 January 2006, 15:04"), unlike(want, got))
 				return nil
 			}
 		}

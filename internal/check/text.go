@@ -76,7 +76,10 @@ func (c *checker) textKey(key string) string {
 // judgeVocabulary judges sizes, merges, scores and the types of tokens.
 func judgeVocabulary(c *checker, t *tokenizer.Tokenizer) {
 	if missing := t.Missing(); len(missing) > 0 {
-		where, plain := []string{c.textKey("tokenizer.ggml.tokens")}, slices.DeleteFunc(slices.Clone(missing), func(b byte) bool { return b < ' ' || b > '~' })
+		where, plain := []string{c.textKey("tokenizer.ggml.tokens")},
+			slices.DeleteFunc(slices.Clone(missing), func(b byte) bool {
+				return b < ' ' || b > '~'
+			})
 		if len(plain) > 0 {
 			c.add("bytes-missing", where, "%d characters of ASCII have no token, the first is %q", len(plain), plain[0])
 		} else {
@@ -85,13 +88,15 @@ func judgeVocabulary(c *checker, t *tokenizer.Tokenizer) {
 	}
 	n, of := t.Unreachable()
 	if n*10 > of { // a published one has 2.6 % that no merge makes
-		c.add("merges-missing", []string{c.textKey("tokenizer.ggml.merges")}, "no merge makes %d of the %d tokens of more than one symbol", n, of)
+		c.add("merges-missing", []string{c.textKey("tokenizer.ggml.merges")},
+			"no merge makes %d of the %d tokens of more than one symbol", n, of)
 	}
 	rows, _ := c.model.Setting("vocab_size").(float64)
 	size := t.VocabSize()
 	if gap := int(rows) - size; c.unfit { // the embedding's shape was told of
 	} else if c.files.gguf != nil && gap != 0 || float64(gap) > 0.05*rows {
-		c.add("vocab-size", []string{c.textKey("tokenizer.ggml.tokens")}, "the tokenizer has %d tokens, and the embedding %d rows", size, int(rows))
+		c.add("vocab-size", []string{c.textKey("tokenizer.ggml.tokens")},
+			"the tokenizer has %d tokens, and the embedding %d rows", size, int(rows))
 	}
 	if c.files.gguf == nil {
 		return
@@ -101,14 +106,16 @@ func judgeVocabulary(c *checker, t *tokenizer.Tokenizer) {
 		if model, _ := m.String("tokenizer.ggml.model"); model == tokenizer.SentencePiece {
 			slices.Sort(scores)
 			if distinct := len(slices.Compact(slices.Clone(scores))); distinct*4 < len(scores) {
-				c.add("scores-flat", []string{"tokenizer.ggml.scores"}, "the %d tokens have %d different scores", len(scores), distinct)
+				c.add("scores-flat", []string{"tokenizer.ggml.scores"}, "the %d tokens have %d different scores", len(scores),
+					distinct)
 			}
 		}
 	}
 	for _, key := range m.Keys() {
 		id, err := m.Int(key)
 		none := id == -1 || id == math.MaxUint32 // as llama.cpp writes it
-		if strings.HasPrefix(key, "tokenizer.ggml.") && strings.HasSuffix(key, "_token_id") && err == nil && !none && (id < 0 || id >= int64(size)) {
+		if strings.HasPrefix(key, "tokenizer.ggml.") && strings.HasSuffix(key, "_token_id") && err == nil && !none &&
+			(id < 0 || id >= int64(size)) {
 			c.add("token-ids", []string{key}, "%s is %d, outside the vocabulary of %d", key, id, size)
 		}
 	}
@@ -141,7 +148,8 @@ func judgeTypes(c *checker, t *tokenizer.Tokenizer, types []int64) {
 		}
 	}
 	if len(wrong) > 0 {
-		c.add("token-types", []string{"tokenizer.ggml.token_type"}, "tokens that begin or end texts are typed as text: %s", list(wrong))
+		c.add("token-types", []string{"tokenizer.ggml.token_type"}, "tokens that begin or end texts are typed as text: %s",
+			list(wrong))
 	}
 	text, control := 0, 0
 	for id, k := range types {
@@ -154,13 +162,15 @@ func judgeTypes(c *checker, t *tokenizer.Tokenizer, types []int64) {
 		}
 	}
 	if control > text {
-		c.add("token-types", []string{"tokenizer.ggml.token_type"}, "%d tokens that look like text are typed as control", control)
+		c.add("token-types", []string{"tokenizer.ggml.token_type"}, "%d tokens that look like text are typed as control",
+			control)
 	}
 }
 
 // ends reports whether a token may begin or end a text, by its name.
 func ends(piece string) bool {
-	return pattern(marker).MatchString(piece) || slices.Contains([]string{"<bos>", "<eos>", "<s>", "</s>", "[CLS]", "[SEP]"}, piece)
+	return pattern(marker).MatchString(piece) || slices.Contains([]string{"<bos>", "<eos>", "<s>", "</s>", "[CLS]",
+		"[SEP]"}, piece)
 }
 
 // encodes reports whether the model is an encoder, which answers nothing.
@@ -249,7 +259,8 @@ func judgeChat(c *checker, t *tokenizer.Tokenizer) {
 func renderChat(c *checker, p *chat.Template, t *tokenizer.Tokenizer, user, assistant, then string) (string, error) {
 	in := inputOf(c, t)
 	in.AddGenerationPrompt = true
-	in.Messages = []*jinja.Dict{chat.Message("user", user), chat.Message("assistant", assistant), chat.Message("user", then)}
+	in.Messages = []*jinja.Dict{chat.Message("user", user), chat.Message("assistant", assistant),
+		chat.Message("user", then)}
 	return p.Render(c.ctx, in)
 }
 
@@ -311,7 +322,8 @@ func judgeBOS(c *checker, t *tokenizer.Tokenizer, text string, where []string) {
 	case n > 1:
 		c.add("bos-twice", where, "the template begins a conversation with BOS %d times", n)
 	case n == 0 && t.AddsBOS() && !c.found("token-types"):
-		c.add("bos-missing", where, "the tokenizer begins texts with BOS, but the template does not: engines that take its text as it is feed none")
+		c.add("bos-missing", where,
+			"the tokenizer begins texts with BOS, but the template does not: engines that take its text as it is feed none")
 	}
 }
 

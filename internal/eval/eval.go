@@ -35,7 +35,8 @@ func Cut(ids []int32, context, most int) (*Windows, error) {
 		n = min(n, most)
 	}
 	if n == 0 {
-		return nil, fmt.Errorf("the text is shorter than a window (tokens: %d of %d): use a longer text, or smaller windows", len(ids), context)
+		return nil, fmt.Errorf("the text is shorter than a window (tokens: %d of %d): use a longer text, or smaller windows",
+			len(ids), context)
 	}
 	return &Windows{context, ids[:n*context]}, nil
 }
@@ -204,7 +205,8 @@ func (o *Options) window(ctx context.Context, w *Windows, i int) (scores []score
 		})
 		for i := range rows {
 			if x := more[i].nll; math.IsNaN(x) || math.IsInf(x, 0) {
-				return nil, fmt.Errorf("the logit of token %d after position %d of a window is %v, the sum's logarithm %v", ids[at+1+i], at+i, rows[i].Logits[ids[at+1+i]], rows[i].norm)
+				return nil, fmt.Errorf("the logit of token %d after position %d of a window is %v, the sum's logarithm %v",
+					ids[at+1+i], at+i, rows[i].Logits[ids[at+1+i]], rows[i].norm)
 			}
 			if o.Save != nil {
 				if err := o.Save(rows[i].Logits, rows[i].norm); err != nil {

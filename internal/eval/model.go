@@ -60,7 +60,8 @@ func (m *Model) SameTokens(o *Model, w *Windows) error {
 	for _, id := range w.IDs {
 		x, _ := m.Tokenizer.Token(int(id))
 		if y, _ := o.Tokenizer.Token(int(id)); x != y {
-			return fmt.Errorf("%s and %s cannot be compared: token %d is %q and %q", m.Checkpoint.Path, o.Checkpoint.Path, id, x, y)
+			return fmt.Errorf("%s and %s cannot be compared: token %d is %q and %q", m.Checkpoint.Path, o.Checkpoint.Path, id,
+				x, y)
 		}
 	}
 	return nil
@@ -123,7 +124,8 @@ func (m *Model) Start(ctx context.Context, o model.Options) (*Runner, error) {
 
 // NewRunner is for a graph whose texts begin with the token begin, if that is not negative. It keeps the keys and
 // values of one window: no other has the same beginning.
-func NewRunner(ctx context.Context, g *graph.Graph, n numerics.Numerics, threads int, begin int32, o engine.Options) (*Runner, error) {
+func NewRunner(ctx context.Context, g *graph.Graph, n numerics.Numerics, threads int, begin int32,
+	o engine.Options) (*Runner, error) {
 	b, err := n.Backend(threads)
 	if err != nil {
 		return nil, err

@@ -60,11 +60,33 @@ type Spread struct {
 	Max        lab.Number `json:"max"`
 }
 
+// quantiles are the values of a Spread by the share of values below.
+var quantiles = []struct {
+	name  string
+	share float64
+	of    func(*Spread) *lab.Number
+}{
+	{"minimum", 0, func(s *Spread) *lab.Number { return &s.Min }},
+	{"0.1 %", .001, func(s *Spread) *lab.Number { return &s.Percent01 }},
+	{"1 %", .01, func(s *Spread) *lab.Number { return &s.Percent1 }},
+	{"5 %", .05, func(s *Spread) *lab.Number { return &s.Percent5 }},
+	{"10 %", .1, func(s *Spread) *lab.Number { return &s.Percent10 }},
+	{"25 %", .25, func(s *Spread) *lab.Number { return &s.Percent25 }},
+	{"median", .5, func(s *Spread) *lab.Number { return &s.Median }},
+	{"75 %", .75, func(s *Spread) *lab.Number { return &s.Percent75 }},
+	{"90 %", .9, func(s *Spread) *lab.Number { return &s.Percent90 }},
+	{"95 %", .95, func(s *Spread) *lab.Number { return &s.Percent95 }},
+	{"99 %", .99, func(s *Spread) *lab.Number { return &s.Percent99 }},
+	{"99.9 %", .999, func(s *Spread) *lab.Number { return &s.Percent999 }},
+	{"maximum", 1, func(s *Spread) *lab.Number { return &s.Max }},
+}
+
 // confidence is how many standard errors to either side hold 95 %.
 const confidence = 1.959964
 
 func estimate(value, err float64) Estimate {
-	return Estimate{lab.Number(value), lab.Number(err), lab.Number(value - confidence*err), lab.Number(value + confidence*err)}
+	return Estimate{lab.Number(value), lab.Number(err), lab.Number(value - confidence*err),
+		lab.Number(value + confidence*err)}
 }
 
 // exponential returns e^x of an estimate x.
@@ -171,6 +193,9 @@ func spread(x []float64) Spread {
 		low := x[int(i)]
 		return lab.Number(low + part*(x[min(int(i)+1, len(x)-1)]-low))
 	}
-	return Spread{Mean: estimate(mean, math.Sqrt(variance)), Min: at(0), Percent01: at(.001), Percent1: at(.01), Percent5: at(.05), Percent10: at(.1), Percent25: at(.25),
-		Median: at(.5), Percent75: at(.75), Percent90: at(.9), Percent95: at(.95), Percent99: at(.99), Percent999: at(.999), Max: at(1)}
+	out := Spread{Mean: estimate(mean, math.Sqrt(variance))}
+	for _, q := range quantiles {
+		*q.of(&out) = at(q.share)
+	}
+	return out
 }

@@ -37,19 +37,8 @@ func (r *Result) WriteText(w io.Writer) error {
 	line("same top token", c.SameTop, 100, " %")
 	fmt.Fprintf(t, "correlation of ln p\t%.4f %%\n", 100*c.Correlation)
 	fmt.Fprintln(t, "\nquantile\tKL\tΔp")
-	for _, q := range []struct {
-		name string
-		of   func(*Spread) lab.Number
-	}{
-		{"minimum", func(s *Spread) lab.Number { return s.Min }}, {"0.1 %", func(s *Spread) lab.Number { return s.Percent01 }},
-		{"1 %", func(s *Spread) lab.Number { return s.Percent1 }}, {"5 %", func(s *Spread) lab.Number { return s.Percent5 }},
-		{"10 %", func(s *Spread) lab.Number { return s.Percent10 }}, {"25 %", func(s *Spread) lab.Number { return s.Percent25 }},
-		{"median", func(s *Spread) lab.Number { return s.Median }}, {"75 %", func(s *Spread) lab.Number { return s.Percent75 }},
-		{"90 %", func(s *Spread) lab.Number { return s.Percent90 }}, {"95 %", func(s *Spread) lab.Number { return s.Percent95 }},
-		{"99 %", func(s *Spread) lab.Number { return s.Percent99 }}, {"99.9 %", func(s *Spread) lab.Number { return s.Percent999 }},
-		{"maximum", func(s *Spread) lab.Number { return s.Max }},
-	} {
-		fmt.Fprintf(t, "%s\t%.6f\t%.3f %%\n", q.name, q.of(&c.KL), 100*q.of(&c.DeltaP))
+	for _, q := range quantiles {
+		fmt.Fprintf(t, "%s\t%.6f\t%.3f %%\n", q.name, *q.of(&c.KL), 100**q.of(&c.DeltaP))
 	}
 	return t.Flush()
 }

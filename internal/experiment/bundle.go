@@ -102,8 +102,10 @@ func RunInto(ctx context.Context, dir, specText, model string, r *Runner, tell f
 	if err := f.Close(); err != nil {
 		return nil, err
 	}
-	b := &Bundle{Dir: dir, Cells: cells, Manifest: Manifest{Program: "karat " + karat.Version(), Name: r.Spec.Name, Model: model, Print: print,
-		Precision: r.Spec.Precision, Spec: r.Spec.Hash(), Kind: r.Spec.Kind, Receivers: r.Spec.Receivers, Cells: len(cells), Pairs: r.Pairs, Files: map[string]string{}}}
+	b := &Bundle{Dir: dir, Cells: cells, Manifest: Manifest{Program: "karat " + karat.Version(), Name: r.Spec.Name,
+		Model: model, Print: print,
+		Precision: r.Spec.Precision, Spec: r.Spec.Hash(), Kind: r.Spec.Kind, Receivers: r.Spec.Receivers, Cells: len(cells),
+		Pairs: r.Pairs, Files: map[string]string{}}}
 	return b, b.write()
 }
 
@@ -165,7 +167,8 @@ func resume(path string, r *Runner, print string) ([]Cell, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", path, err)
 	case h.Print != print:
-		return nil, fmt.Errorf("%s: computed with another model or precision (%s, this is %s): take another folder", path, h.Print, print)
+		return nil, fmt.Errorf("%s: computed with another model or precision (%s, this is %s): take another folder", path,
+			h.Print, print)
 	case len(cells) > r.Len():
 		return nil, fmt.Errorf("%s: %d cells, the experiment has %d", path, len(cells), r.Len())
 	}
@@ -230,7 +233,8 @@ func sumOf(path string) (string, error) {
 func Open(dir string) (*Bundle, string, error) {
 	x, err := readBounded(filepath.Join(dir, manifestFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", fmt.Errorf("%s: no %s: not an experiment's folder, or the experiment is not finished", dir, manifestFile)
+		return nil, "", fmt.Errorf("%s: no %s: not an experiment's folder, or the experiment is not finished", dir,
+			manifestFile)
 	}
 	b := &Bundle{Dir: dir}
 	if err == nil {
@@ -245,7 +249,8 @@ func Open(dir string) (*Bundle, string, error) {
 			return nil, "", err
 		}
 		if want := b.Manifest.Files[name]; sum != want {
-			return nil, "", fmt.Errorf("%s: changed after the experiment: its SHA-256 is %.12s…, the manifest says %.12s…", filepath.Join(dir, name), sum, want)
+			return nil, "", fmt.Errorf("%s: changed after the experiment: its SHA-256 is %.12s…, the manifest says %.12s…",
+				filepath.Join(dir, name), sum, want)
 		}
 	}
 	spec, err := readBounded(filepath.Join(dir, specFile))
@@ -275,7 +280,8 @@ func (b *Bundle) Verify(ctx context.Context, r *Runner, tell func(done, total in
 		return err
 	}
 	if r.Len() != len(b.Cells) || len(r.Pairs) != len(b.Manifest.Pairs) {
-		return fmt.Errorf("%d cells of %d pairs, the bundle has %d of %d", r.Len(), len(r.Pairs), len(b.Cells), len(b.Manifest.Pairs))
+		return fmt.Errorf("%d cells of %d pairs, the bundle has %d of %d", r.Len(), len(r.Pairs), len(b.Cells),
+			len(b.Manifest.Pairs))
 	}
 	for i, p := range r.Pairs {
 		if err := p.same(&b.Manifest.Pairs[i]); err != nil {
@@ -327,7 +333,8 @@ func (v *Values) same(o *Values) error {
 	for _, x := range []struct {
 		name string
 		a, b *lab.Number
-	}{{"logit_difference", v.Difference, o.Difference}, {"probability", v.Probability, o.Probability}, {"kl", v.KL, o.KL}} {
+	}{{"logit_difference", v.Difference, o.Difference}, {"probability", v.Probability, o.Probability},
+		{"kl", v.KL, o.KL}} {
 		if (x.a == nil) != (x.b == nil) {
 			return fmt.Errorf("%s is missing on one side", x.name)
 		}

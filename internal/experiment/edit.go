@@ -67,7 +67,8 @@ func (e *Edit) apply(m *karat.Model, p *Prompt) ([]applied, error) {
 			a.rows = append(a.rows, row)
 		}
 		if len(a.rows) > 1 && (len(a.rows) != len(at) || generated && e.At.Said != "") {
-			return nil, fmt.Errorf("node %s: values of %d positions for %d: name as many, of the prompt", s.node.Name, len(a.rows), len(at))
+			return nil, fmt.Errorf("node %s: values of %d positions for %d: name as many, of the prompt", s.node.Name,
+				len(a.rows), len(at))
 		}
 		for i, pos := range at {
 			a.at[pos] = min(i, max(0, len(a.rows)-1))
@@ -137,7 +138,9 @@ func hooks(all []applied, prompt int) *karat.Hooks {
 	for i := range all {
 		by[all[i].node.Name] = append(by[all[i].node.Name], &all[i])
 	}
-	return &karat.Hooks{Nodes: func(n karat.Node) bool { return by[n.Name] != nil }, See: func(n karat.Node, at []int, x []float32) {
+	return &karat.Hooks{Nodes: func(n karat.Node) bool {
+		return by[n.Name] != nil
+	}, See: func(n karat.Node, at []int, x []float32) {
 		size := len(x) / len(at)
 		for i, pos := range at {
 			for _, a := range by[n.Name] {
@@ -206,7 +209,8 @@ func run(ctx context.Context, m *karat.Model, p *Prompt, h *karat.Hooks, most in
 }
 
 // Capture returns the values of the nodes of a place at the positions of a prompt, by node, a row of each position.
-func Capture(ctx context.Context, m *karat.Model, p *Prompt, place Place, at Positions) (map[string][][]float32, error) {
+func Capture(ctx context.Context, m *karat.Model, p *Prompt, place Place, at Positions) (map[string][][]float32,
+	error) {
 	sites, err := place.find(m.Nodes())
 	if err != nil {
 		return nil, err
@@ -222,7 +226,9 @@ func Capture(ctx context.Context, m *karat.Model, p *Prompt, place Place, at Pos
 	for _, s := range sites {
 		values[s.node.Name] = map[int][]float32{}
 	}
-	h := &karat.Hooks{Nodes: func(n karat.Node) bool { return values[n.Name] != nil }, See: func(n karat.Node, at []int, x []float32) {
+	h := &karat.Hooks{Nodes: func(n karat.Node) bool {
+		return values[n.Name] != nil
+	}, See: func(n karat.Node, at []int, x []float32) {
 		size := len(x) / len(at)
 		for i, pos := range at {
 			values[n.Name][pos] = slices.Clone(x[i*size:][:size])
@@ -235,7 +241,8 @@ func Capture(ctx context.Context, m *karat.Model, p *Prompt, place Place, at Pos
 	for name, by := range values {
 		for _, pos := range positions {
 			if by[pos] == nil {
-				return nil, fmt.Errorf("node %s has no value at position %d: behind the choice of outputs only the last has one", name, pos)
+				return nil, fmt.Errorf("node %s has no value at position %d: behind the choice of outputs only the last has one",
+					name, pos)
 			}
 			rows[name] = append(rows[name], by[pos])
 		}
@@ -284,7 +291,8 @@ func RowsOf(m *karat.Model, place Place, rows [][]float32) (map[string][][]float
 
 // Direction returns a row for each node of a place: the mean of its values at positions of a prompt, less that of
 // another's where minus is not nil.
-func Direction(ctx context.Context, m *karat.Model, place Place, at Positions, of, minus *Prompt) (map[string][][]float32, error) {
+func Direction(ctx context.Context, m *karat.Model, place Place, at Positions, of,
+	minus *Prompt) (map[string][][]float32, error) {
 	plus, err := Capture(ctx, m, of, place, at)
 	if err != nil {
 		return nil, err

@@ -47,7 +47,8 @@ type Change struct {
 
 // Measure runs a prompt without and with edits. tokens are shown whatever their rank, of two the difference of their
 // logits, too. most tokens are generated behind it.
-func Measure(ctx context.Context, m *karat.Model, p *Prompt, edits []Edit, top int, tokens []int, most int) (*Effect, error) {
+func Measure(ctx context.Context, m *karat.Model, p *Prompt, edits []Edit, top int, tokens []int, most int) (*Effect,
+	error) {
 	all, err := prepare(ctx, m, p, edits)
 	if err != nil {
 		return nil, err
@@ -80,7 +81,8 @@ func Measure(ctx context.Context, m *karat.Model, p *Prompt, edits []Edit, top i
 		for _, t := range list {
 			if !seen[t.ID] {
 				seen[t.ID] = true
-				e.Tokens = append(e.Tokens, Change{t.ID, m.TokenText(t.ID), lab.NextOther{Rank: t.Rank, Logit: t.Logit, Logprob: t.Logprob}, *t.Other})
+				e.Tokens = append(e.Tokens, Change{t.ID, m.TokenText(t.ID),
+					lab.NextOther{Rank: t.Rank, Logit: t.Logit, Logprob: t.Logprob}, *t.Other})
 			}
 		}
 	}
@@ -104,21 +106,24 @@ func (e *Effect) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "id\tlogit\tafter\tchange\tprob\tafter\trank\tafter\ttext")
 	for _, c := range e.Tokens {
-		fmt.Fprintf(t, "%d\t%.4f\t%.4f\t%+.4f\t%s\t%s\t%d\t%d\t%s\n", c.ID, float64(c.Before.Logit), float64(c.After.Logit), float64(c.After.Logit-c.Before.Logit),
+		fmt.Fprintf(t, "%d\t%.4f\t%.4f\t%+.4f\t%s\t%s\t%d\t%d\t%s\n", c.ID, float64(c.Before.Logit), float64(c.After.Logit),
+			float64(c.After.Logit-c.Before.Logit),
 			lab.Percent(c.Before.Logprob), lab.Percent(c.After.Logprob), c.Before.Rank, c.After.Rank, strconv.Quote(c.Text))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	if d := e.Difference; d != nil {
-		fmt.Fprintf(w, "logit of %d less that of %d: %.4f, after %.4f\n", d.First, d.Second, float64(d.Before), float64(d.After))
+		fmt.Fprintf(w, "logit of %d less that of %d: %.4f, after %.4f\n", d.First, d.Second, float64(d.Before),
+			float64(d.After))
 	}
 	if e.Same {
 		if _, err := fmt.Fprintln(w, "the logits are the same, bit for bit"); err != nil || e.Before == e.After {
 			return err
 		} // edits of generated tokens change the text alone
 	} else {
-		fmt.Fprintf(w, "KL divergence %s nats, largest difference of a logit %s\n", lab.Digits(float64(e.KL)), lab.Digits(float64(e.MaxAbsDiff)))
+		fmt.Fprintf(w, "KL divergence %s nats, largest difference of a logit %s\n", lab.Digits(float64(e.KL)),
+			lab.Digits(float64(e.MaxAbsDiff)))
 	}
 	if e.Before != "" || e.After != "" {
 		fmt.Fprintf(w, "before: %s\nafter:  %s\n", strconv.Quote(e.Before), strconv.Quote(e.After))

@@ -30,7 +30,8 @@ type States struct {
 
 // Extract computes prompts, and pools the values of a place's nodes over positions of each: their mean, in float64, of
 // which a single one is the value itself. tell is called after each prompt.
-func Extract(ctx context.Context, m *karat.Model, prompts []*Prompt, place Place, at Positions, tell func(done, total int)) (*States, error) {
+func Extract(ctx context.Context, m *karat.Model, prompts []*Prompt, place Place, at Positions,
+	tell func(done, total int)) (*States, error) {
 	sites, err := place.find(m.Nodes())
 	if err != nil {
 		return nil, err
@@ -77,7 +78,8 @@ func littleEndian(x []float32) []byte {
 func (s *States) WriteSafetensors(w io.Writer) error {
 	var all []tensor.Tensor
 	for i, name := range s.Nodes {
-		all = append(all, tensor.Tensor{Name: name, DType: tensor.F32, Shape: tensor.Shape{s.Count, s.Sizes[i]}, Data: littleEndian(s.Rows[i])})
+		all = append(all, tensor.Tensor{Name: name, DType: tensor.F32, Shape: tensor.Shape{s.Count, s.Sizes[i]},
+			Data: littleEndian(s.Rows[i])})
 	}
 	return safetensors.Write(w, all, s.Notes)
 }
@@ -115,7 +117,8 @@ func (s *States) WriteNumPy(w io.Writer) error {
 	var all []float32
 	for i, n := range s.Sizes {
 		if n != size {
-			return fmt.Errorf("one array of nodes with %d (%s) and %d (%s) elements: write safetensors, or fewer nodes", size, s.Nodes[0], n, s.Nodes[i])
+			return fmt.Errorf("one array of nodes with %d (%s) and %d (%s) elements: write safetensors, or fewer nodes", size,
+				s.Nodes[0], n, s.Nodes[i])
 		}
 	}
 	for p := range s.Count {

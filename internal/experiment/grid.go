@@ -241,14 +241,16 @@ func (r *Runner) list(pair int, col column) error {
 			continue
 		}
 		if p.Corrupted != nil && len(p.Corrupted.IDs) != len(p.Clean.IDs) {
-			return fmt.Errorf("positions each: the clean prompt has %d tokens and the corrupted one %d", len(p.Clean.IDs), len(p.Corrupted.IDs))
+			return fmt.Errorf("positions each: the clean prompt has %d tokens and the corrupted one %d", len(p.Clean.IDs),
+				len(p.Corrupted.IDs))
 		}
 		for i := range p.Clean.IDs {
 			all = append(all, fmt.Sprint(i))
 		}
 	}
 	for i, said := range all {
-		c := gridCell{Cell: Cell{Pair: pair, Node: col.node.Name, Layer: col.node.Layer, Head: col.head, At: said, Column: i}, place: col.place, mean: said == "mean"}
+		c := gridCell{Cell: Cell{Pair: pair, Node: col.node.Name, Layer: col.node.Layer, Head: col.head, At: said,
+			Column: i}, place: col.place, mean: said == "mean"}
 		if r.Spec.Heads == "each" {
 			c.Column = col.index
 		}
@@ -369,7 +371,10 @@ func (r *Runner) values0(ctx context.Context, pair int) (map[string][][]float32,
 			all[c.Node] = nil
 		}
 	}
-	h := &karat.Hooks{Nodes: func(n karat.Node) bool { _, ok := all[n.Name]; return ok }, See: func(n karat.Node, at []int, x []float32) {
+	h := &karat.Hooks{Nodes: func(n karat.Node) bool {
+		_, ok := all[n.Name]
+		return ok
+	}, See: func(n karat.Node, at []int, x []float32) {
 		size := len(x) / len(at)
 		for i := range at {
 			all[n.Name] = append(all[n.Name], slices.Clone(x[i*size:][:size]))
@@ -381,7 +386,8 @@ func (r *Runner) values0(ctx context.Context, pair int) (map[string][][]float32,
 	}
 	for name, rows := range all {
 		if len(rows) != len(p.IDs) {
-			return nil, fmt.Errorf("node %s has values of %d positions of %d: it is behind the choice of outputs", name, len(rows), len(p.IDs))
+			return nil, fmt.Errorf("node %s has values of %d positions of %d: it is behind the choice of outputs", name,
+				len(rows), len(p.IDs))
 		}
 	}
 	r.taken[pair] = all

@@ -47,7 +47,8 @@ func (b *Bundle) page() []byte {
 			if len(m.Receivers) > 0 {
 				reach = ", and reach only " + strings.Join(m.Receivers, ", ") + " there, on the residual stream"
 			}
-			fmt.Fprintf(w, "<p>Values of this run are written into that of: %s%s</p>\n", html.EscapeString(p.Corrupted.Text), html.EscapeString(reach))
+			fmt.Fprintf(w, "<p>Values of this run are written into that of: %s%s</p>\n", html.EscapeString(p.Corrupted.Text),
+				html.EscapeString(reach))
 		}
 		for _, g := range b.maps(i) {
 			if maps++; maps <= maxMaps {
@@ -87,7 +88,10 @@ func (b *Bundle) maps(pair int) (all []heat) {
 	for _, metric := range []struct {
 		name string
 		of   func(*Values) *lab.Number
-	}{{"logit difference", func(v *Values) *lab.Number { return v.Difference }}, {"probability", func(v *Values) *lab.Number { return v.Probability }}, {"KL divergence", func(v *Values) *lab.Number { return v.KL }}} {
+	}{{"logit difference", func(v *Values) *lab.Number { return v.Difference }},
+		{"probability", func(v *Values) *lab.Number { return v.Probability }}, {"KL divergence", func(v *Values) *lab.Number {
+			return v.KL
+		}}} {
 		base := metric.of(&p.Base)
 		if base == nil {
 			continue
@@ -145,10 +149,12 @@ func (h *heat) draw(w io.Writer) {
 		left = max(left, 7*len(r)+10)
 	}
 	fmt.Fprintf(w, "<h3>%s</h3>\n<p>%s</p>\n", html.EscapeString(h.title), h.legend())
-	fmt.Fprintf(w, `<svg viewBox="0 0 %d %d" width="%d" role="img" aria-label="%s">`+"\n", left+wide*len(h.columns)+20, top+row*len(h.rows)+10, left+wide*len(h.columns)+20, html.EscapeString(h.title))
+	fmt.Fprintf(w, `<svg viewBox="0 0 %d %d" width="%d" role="img" aria-label="%s">`+"\n", left+wide*len(h.columns)+20,
+		top+row*len(h.rows)+10, left+wide*len(h.columns)+20, html.EscapeString(h.title))
 	for i, c := range h.columns {
 		x := left + i*wide + wide/2
-		fmt.Fprintf(w, `<text x="%d" y="%d" transform="rotate(-40 %d %d)">%s</text>`+"\n", x, top-8, x, top-8, html.EscapeString(c))
+		fmt.Fprintf(w, `<text x="%d" y="%d" transform="rotate(-40 %d %d)">%s</text>`+"\n", x, top-8, x, top-8,
+			html.EscapeString(c))
 	}
 	for r, name := range h.rows {
 		fmt.Fprintf(w, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", left-6, top+r*row+13, html.EscapeString(name))
@@ -157,7 +163,9 @@ func (h *heat) draw(w io.Writer) {
 			if !ok {
 				continue
 			}
-			fmt.Fprintf(w, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s"><title>%s, %s: %s</title></rect>`+"\n", left+c*wide, top+r*row, wide-1, row-1, shade(h.share(v)), html.EscapeString(name), html.EscapeString(h.columns[c]), lab.Digits(v))
+			fmt.Fprintf(w, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s"><title>%s, %s: %s</title></rect>`+"\n",
+				left+c*wide, top+r*row, wide-1, row-1, shade(h.share(v)), html.EscapeString(name), html.EscapeString(h.columns[c]),
+				lab.Digits(v))
 		}
 	}
 	fmt.Fprintln(w, "</svg>")
@@ -170,7 +178,8 @@ func (h *heat) share(v float64) float64 { return (v - h.from) / (h.to - h.from) 
 func (h *heat) legend() string {
 	for _, v := range h.cells {
 		if h.share(v) < 0 {
-			return fmt.Sprintf("Pale is %s, dark blue is %s, and dark red as far the other way.", lab.Digits(h.from), lab.Digits(h.to))
+			return fmt.Sprintf("Pale is %s, dark blue is %s, and dark red as far the other way.", lab.Digits(h.from),
+				lab.Digits(h.to))
 		}
 	}
 	return fmt.Sprintf("Pale is %s, dark is %s.", lab.Digits(h.from), lab.Digits(h.to))

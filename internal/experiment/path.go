@@ -37,7 +37,8 @@ func newStream(nodes []karat.Node) (*stream, error) {
 		for _, in := range n.In {
 			switch {
 			case n.Op == "add" && normed[in] != "" && len(n.In) > 1:
-				return nil, fmt.Errorf("node %s is a norm on the residual stream, to which %s adds: this family has no paths", normed[in], n.Name)
+				return nil, fmt.Errorf("node %s is a norm on the residual stream, to which %s adds: this family has no paths",
+					normed[in], n.Name)
 			case n.Op == "add" && s.in[n.Name] && !s.in[in]:
 				s.branch[in] = true
 			}
@@ -54,7 +55,8 @@ func newStream(nodes []karat.Node) (*stream, error) {
 // receivers.
 func (s *stream) fed(name string, receivers []site) (map[string]bool, error) {
 	if s.in[name] {
-		return nil, fmt.Errorf("node %s: it is the residual stream itself: take what is added to it, such as attention or the feed-forward network", name)
+		return nil, fmt.Errorf(
+			"node %s: it is the residual stream itself: take what is added to it, such as attention or the feed-forward network", name)
 	}
 	reached, fed := map[string]bool{name: true}, map[string]bool{}
 	for _, n := range s.nodes {
@@ -70,9 +72,11 @@ func (s *stream) fed(name string, receivers []site) (map[string]bool, error) {
 	}
 	switch {
 	case len(fed) == 0:
-		return nil, fmt.Errorf("node %s: nothing adds it to the residual stream at its own position: take attention, or what follows it", name)
+		return nil, fmt.Errorf(
+			"node %s: nothing adds it to the residual stream at its own position: take attention, or what follows it", name)
 	case !s.reaches(name, fed, receivers):
-		return nil, fmt.Errorf("node %s: no receiver reads it, neither from the residual stream nor before it gets there: take receivers behind it", name)
+		return nil, fmt.Errorf(
+			"node %s: no receiver reads it, neither from the residual stream nor before it gets there: take receivers behind it", name)
 	}
 	return fed, nil
 }
@@ -132,7 +136,9 @@ func newPaths(ctx context.Context, m *karat.Model, p *Prompt, receivers []site) 
 		return nil, err
 	}
 	x := &paths{m, p, stream, receivers, rowsAt{}}
-	_, err = run(ctx, m, p, &karat.Hooks{Nodes: func(n karat.Node) bool { return x.stream.branch[n.Name] }, See: x.branches.keep}, 0)
+	_, err = run(ctx, m, p, &karat.Hooks{Nodes: func(n karat.Node) bool {
+		return x.stream.branch[n.Name]
+	}, See: x.branches.keep}, 0)
 	return x, err
 }
 

@@ -185,7 +185,8 @@ func (p Positions) Of(prompt *Prompt) (at []int, generated bool, err error) {
 
 // Place is where in the graph an intervention is.
 type Place struct {
-	Node                    string // a node's name, or PyTorch's, or its name without its layer; * stands for any characters
+	// a node's name, or PyTorch's, or its name without its layer; * stands for any characters
+	Node                    string
 	Layers, Heads, Channels Set
 }
 
@@ -213,7 +214,8 @@ func (p *Place) find(nodes []karat.Node) (sites []site, err error) {
 	}
 	re, layers := match(p.Node), false
 	for _, n := range nodes {
-		if !re.MatchString(n.Name) && (n.HF == "" || !re.MatchString(n.HF) && !re.MatchString(strings.TrimSuffix(n.HF, ".out"))) {
+		if !re.MatchString(n.Name) && (n.HF == "" || !re.MatchString(n.HF) &&
+			!re.MatchString(strings.TrimSuffix(n.HF, ".out"))) {
 			continue
 		}
 		if layers = true; len(p.Layers) > 0 && (n.Layer < 0 || !p.Layers.has(n.Layer)) {
@@ -262,7 +264,8 @@ func (p *Place) site(n karat.Node) (site, error) {
 	width := size // of a head, or all
 	if len(p.Heads) > 0 {
 		if n.Heads == 0 {
-			return s, fmt.Errorf("node %s has no heads, but %d elements: attention and the nodes before it have heads", n.Name, size)
+			return s, fmt.Errorf("node %s has no heads, but %d elements: attention and the nodes before it have heads", n.Name,
+				size)
 		}
 		if width = size / n.Heads; p.Heads.max() >= n.Heads {
 			return s, fmt.Errorf("node %s: head %d, it has 0 to %d", n.Name, p.Heads.max(), n.Heads-1)

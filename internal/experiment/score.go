@@ -183,7 +183,8 @@ func (s *Scorer) score(ctx context.Context, before, continuation string) (*Score
 		if err != nil {
 			return nil, err
 		}
-		part := TokenScore{ID: t.ID, Logprob: lab.Number(t.Logprob), Entropy: lab.Number(lab.Entropy(t.Logits)), Top1: len(t.TopLogprobs) > 0 && t.TopLogprobs[0].ID == t.ID}
+		part := TokenScore{ID: t.ID, Logprob: lab.Number(t.Logprob), Entropy: lab.Number(lab.Entropy(t.Logits)),
+			Top1: len(t.TopLogprobs) > 0 && t.TopLogprobs[0].ID == t.ID}
 		x.Logprob += part.Logprob
 		x.Tokens++
 		entropy += float64(part.Entropy)

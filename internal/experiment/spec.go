@@ -12,13 +12,14 @@ import (
 
 // Spec is an experiment: interventions at a grid of sites, heads and positions, for each stimulus.
 type Spec struct {
-	Name          string     `toml:"name"`
-	Model         string     `toml:"model"`          // file, folder or name; "" is whatever the command is given
-	Precision     string     `toml:"precision"`      // fast, f32 or f64; "" is fast
-	Kind          string     `toml:"kind"`           // trace, path, ablate or mean; "" is trace
-	Sites         []string   `toml:"sites"`          // nodes, as Place.Node has them
-	Layers        string     `toml:"layers"`         // "" is all
-	Heads         string     `toml:"heads"`          // "" is whole values, "each" one head at a time, or a Set of them together
+	Name      string   `toml:"name"`
+	Model     string   `toml:"model"`     // file, folder or name; "" is whatever the command is given
+	Precision string   `toml:"precision"` // fast, f32 or f64; "" is fast
+	Kind      string   `toml:"kind"`      // trace, path, ablate or mean; "" is trace
+	Sites     []string `toml:"sites"`     // nodes, as Place.Node has them
+	Layers    string   `toml:"layers"`    // "" is all
+	// "" is whole values, "each" one head at a time, or a Set of them together
+	Heads         string     `toml:"heads"`
 	Receivers     []string   `toml:"receivers"`      // nodes at which paths end, in every layer that the names have
 	ReceiverHeads string     `toml:"receiver_heads"` // a Set of their heads; "" is whole values
 	Positions     []string   `toml:"positions"`      // each, mean, or as ParsePositions has them; none is each
@@ -92,7 +93,8 @@ func (s *Spec) check() error {
 		key   string
 		said  []string
 		known []string
-	}{{"kind", []string{s.Kind}, kinds}, {"metrics", s.Metrics, metrics}, {"precision", []string{s.Precision}, []string{"fast", "f32", "f64"}}} {
+	}{{"kind", []string{s.Kind}, kinds}, {"metrics", s.Metrics, metrics},
+		{"precision", []string{s.Precision}, []string{"fast", "f32", "f64"}}} {
 		for _, v := range x.said {
 			if !slices.Contains(x.known, v) {
 				return fmt.Errorf("%s: %q, want %s", x.key, v, strings.Join(x.known, ", "))

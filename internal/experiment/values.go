@@ -39,7 +39,8 @@ func ReadRows(path, name string) ([][]float32, error) {
 		for _, t := range f.Tensors[:min(4, len(f.Tensors))] {
 			names = append(names, t.Name)
 		}
-		return nil, fmt.Errorf("%s: no tensor is named %q: it has %d, such as %s", path, name, len(f.Tensors), strings.Join(names, ", "))
+		return nil, fmt.Errorf("%s: no tensor is named %q: it has %d, such as %s", path, name, len(f.Tensors),
+			strings.Join(names, ", "))
 	}
 	t := f.Tensors[i]
 	all := make([]float32, t.Shape.Size())

@@ -59,7 +59,8 @@ func (b *Budget) Accept(id int) error {
 	if b.Within != nil {
 		if err := b.Within.Accept(id); err != nil {
 			if due {
-				err = fmt.Errorf("%w: it has no place for the end of the reasoning where its budget is used up: %v", ErrGrammar, err)
+				err = fmt.Errorf("%w: it has no place for the end of the reasoning where its budget is used up: %v", ErrGrammar,
+					err)
 			}
 			return err
 		}

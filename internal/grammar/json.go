@@ -242,7 +242,8 @@ func jsonFree(t *termTable) *term {
 	}
 	plain := t.or(t.seq(digit("0123456789abcef"), hex, hex, hex), t.seq(digit("d"), digit("01234567"), hex, hex))
 	pair := t.seq(digit("d"), digit("89ab"), hex, hex, t.text(`\u`), digit("d"), digit("cdef"), hex, hex)
-	return t.or(t.utf8(runes{0x20, utf8.MaxRune}.but('"', '\\')), t.cat(t.byte('\\'), t.or(t.class(short), t.cat(t.byte('u'), t.or(plain, pair)))))
+	return t.or(t.utf8(runes{0x20, utf8.MaxRune}.but('"', '\\')),
+		t.cat(t.byte('\\'), t.or(t.class(short), t.cat(t.byte('u'), t.or(plain, pair)))))
 }
 
 // oneOf returns one of some texts: those with the same beginning share it.

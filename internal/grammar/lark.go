@@ -10,7 +10,9 @@ import (
 // Lark returns the texts of the rule start of a grammar in the notation of the Python library Lark. Rules and terminals
 // are the same to it: the text is characters, and no lexer decides between terminals.
 func Lark(source string) (*Grammar, error) {
-	return compile(context.Background(), nil, func(b *builder) (*node, error) { return larkNode(b, source, b.t.utf8, false), nil })
+	return compile(context.Background(), nil, func(b *builder) (*node, error) {
+		return larkNode(b, source, b.t.utf8, false), nil
+	})
 }
 
 // larkNode returns the rule start of a grammar of texts whose characters are written as char has it.
@@ -44,7 +46,8 @@ var larkCommon = map[string]string{
 	"SIGNED_FLOAT":   `[+-]?([0-9]+[eE][+-]?[0-9]+|([0-9]+\.[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)`,
 	"NUMBER":         `[0-9]+([eE][+-]?[0-9]+)?|([0-9]+\.[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?`,
 	"SIGNED_NUMBER":  `[+-]?([0-9]+([eE][+-]?[0-9]+)?|([0-9]+\.[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)`,
-	"ESCAPED_STRING": `"([^"\\\n]|\\[^\n])*"`, "LCASE_LETTER": `[a-z]`, "UCASE_LETTER": `[A-Z]`, "LETTER": `[a-zA-Z]`, "WORD": `[a-zA-Z]+`, "CNAME": `[_a-zA-Z][_a-zA-Z0-9]*`,
+	"ESCAPED_STRING": `"([^"\\\n]|\\[^\n])*"`, "LCASE_LETTER": `[a-z]`, "UCASE_LETTER": `[A-Z]`, "LETTER": `[a-zA-Z]`,
+	"WORD": `[a-zA-Z]+`, "CNAME": `[_a-zA-Z][_a-zA-Z0-9]*`,
 	"WS_INLINE": `[ \t]+`, "WS": `[ \t\f\r\n]+`, "CR": `\r`, "LF": `\n`, "NEWLINE": `(\r?\n)+`,
 }
 

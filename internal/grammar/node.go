@@ -74,7 +74,8 @@ func (b *builder) many(n *node, lo, hi int32) *node {
 
 // grammar makes the automaton whose texts are those of root.
 func (b *builder) grammar(root *node) (*Grammar, error) {
-	g := &Grammar{terms: b.t, root: root, ignored: b.ignored, tokens: b.tokens, stacks: map[stackKey]*stack{}, states: map[string]*state{}}
+	g := &Grammar{terms: b.t, root: root, ignored: b.ignored, tokens: b.tokens, stacks: map[stackKey]*stack{},
+		states: map[string]*state{}}
 	g.gen.Store(new(generation))
 	b.classify(g)
 	t := &g.terms
@@ -298,7 +299,8 @@ func (g *Grammar) state(configs []config, accept bool) *state {
 	}
 	s := g.states[string(g.key)]
 	if s == nil {
-		s = &state{uid: uids.Add(1), configs: append(make([]config, 0, len(configs)), configs...), accept: accept, next: make([]atomic.Pointer[state], len(g.reps)), gen: g.gen.Load()}
+		s = &state{uid: uids.Add(1), configs: append(make([]config, 0, len(configs)), configs...), accept: accept,
+			next: make([]atomic.Pointer[state], len(g.reps)), gen: g.gen.Load()}
 		g.terms.take(160 + 40*len(configs) + 8*len(g.reps))
 		g.states[string(g.key)] = s
 	}

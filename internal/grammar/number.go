@@ -68,7 +68,8 @@ func canonicalNumber(text string) string {
 
 // ratOf reads a number of JSON, which must not be long.
 func ratOf(text string) (*big.Rat, error) {
-	if _, exponent, ok := strings.Cut(strings.ToLower(text), "e"); len(text) > 64 || ok && len(strings.TrimLeft(exponent, "+-0")) > 2 {
+	if _, exponent, ok := strings.Cut(strings.ToLower(text), "e"); len(text) > 64 || ok &&
+		len(strings.TrimLeft(exponent, "+-0")) > 2 {
 		return nil, errLong
 	}
 	r, ok := new(big.Rat).SetString(text)
@@ -149,7 +150,8 @@ func (n *numbers) below(d *decimal, strict bool) *term {
 // larger returns the whole numbers above one.
 func (n *numbers) larger(whole string) *term {
 	t := n.t
-	list := []*term{t.seq(n.digits('1', '9'), t.repeat(n.digit(), int32(len(whole)), int32(len(whole))), t.star(n.digit()))}
+	list := []*term{t.seq(n.digits('1', '9'), t.repeat(n.digit(), int32(len(whole)), int32(len(whole))),
+		t.star(n.digit()))}
 	for i := range len(whole) {
 		if x := n.digits(whole[i]+1, '9'); whole[i] < '9' {
 			rest := int32(len(whole) - i - 1)

@@ -16,7 +16,9 @@ const maxPattern = 1 << 16
 // Regexp returns the texts that a regular expression matches from their beginning to their end. The syntax is that of
 // Go's package regexp, and \uXXXX.
 func Regexp(pattern string) (*Grammar, error) {
-	return compile(context.Background(), nil, func(b *builder) (*node, error) { return b.regular(patternTerm(&b.t, pattern, b.t.utf8)), nil })
+	return compile(context.Background(), nil, func(b *builder) (*node, error) {
+		return b.regular(patternTerm(&b.t, pattern, b.t.utf8)), nil
+	})
 }
 
 // patternTerm returns a regular expression, of a whole text whose characters are written as char has it.

@@ -25,7 +25,8 @@ type Room struct {
 
 // NewRoom makes a room of so many bytes.
 func NewRoom(bytes int) *Room {
-	return &Room{most: int64(bytes), shares: map[string]int64{}, compiling: turns{free: 2}, matching: turns{free: max(1, runtime.GOMAXPROCS(0)/2)}}
+	return &Room{most: int64(bytes), shares: map[string]int64{}, compiling: turns{free: 2},
+		matching: turns{free: max(1, runtime.GOMAXPROCS(0)/2)}}
 }
 
 // Used returns the bytes that the grammars take, about.

@@ -109,7 +109,8 @@ func (t *termTable) once(spelling string, r runes, make func() *term) *term {
 func newUTF8(t *termTable, r runes) *term {
 	var list []*term
 	for i := 0; i < len(r); i += 2 {
-		for _, part := range [][2]rune{{max(r[i], 0), min(r[i+1], surrogateMin-1)}, {max(r[i], surrogateMax+1), min(r[i+1], utf8.MaxRune)}} {
+		for _, part := range [][2]rune{{max(r[i], 0), min(r[i+1], surrogateMin-1)},
+			{max(r[i], surrogateMax+1), min(r[i+1], utf8.MaxRune)}} {
 			list = appendSpans(t, list, part[0], part[1])
 		}
 	}

@@ -66,7 +66,8 @@ func newSchema(b *builder, text []byte, avoid []string) (*schema, error) {
 func (s *schema) top() *node { return s.node(s.root, "#") }
 
 // annotations say nothing of values.
-var annotations = words("$schema $id $anchor $comment $defs definitions title description default examples example deprecated readOnly writeOnly discriminator contentMediaType contentEncoding")
+var annotations = words(
+	"$schema $id $anchor $comment $defs definitions title description default examples example deprecated readOnly writeOnly discriminator contentMediaType contentEncoding")
 
 // keywords are what may be beside each other, by the type of the values that they speak of.
 var keywords = map[string][]string{
@@ -84,7 +85,9 @@ func words(s string) []string { return strings.Fields(s) }
 func (s *schema) known(v *value, path string) {
 	s.at(path, len(v.names))
 	for _, name := range v.names {
-		if !annotates(name) && !slices.ContainsFunc(slices.Collect(maps.Values(keywords)), func(list []string) bool { return slices.Contains(list, name) }) {
+		if !annotates(name) && !slices.ContainsFunc(slices.Collect(maps.Values(keywords)), func(list []string) bool {
+			return slices.Contains(list, name)
+		}) {
 			s.fail(path, "%q is not supported", name)
 		}
 	}
@@ -339,7 +342,8 @@ func (s *schema) whitespace() *term {
 	if s.quote != nil {
 		return t.unit
 	}
-	return t.or(t.unit, t.byte(' '), t.cat(t.byte('\n'), t.or(t.repeat(t.byte(' '), 0, 40), t.repeat(t.byte('\t'), 0, 10))))
+	return t.or(t.unit, t.byte(' '), t.cat(t.byte('\n'), t.or(t.repeat(t.byte(' '), 0, 40),
+		t.repeat(t.byte('\t'), 0, 10))))
 }
 
 // mark returns a sign between values, with white space after it.
@@ -362,7 +366,8 @@ func (s *schema) anything() *node {
 		item := listNode(s, func(int32) *node { return s.any }, 0, 0, inf)
 		all := otherMembers(s, &value{kind: '{'}, "#")
 		member := all.node(nil)
-		s.any.list = []*node{s.b.choice(s.b.regular(t.or(str, n.free(), t.oneOf([]string{"true", "false", "null"}))), item, membersNode(s, nil, member, 0, inf))}
+		s.any.list = []*node{s.b.choice(s.b.regular(t.or(str, n.free(), t.oneOf([]string{"true", "false", "null"}))), item,
+			membersNode(s, nil, member, 0, inf))}
 	}
 	return s.any
 }

@@ -24,7 +24,8 @@ func simplified(s *schema, v *value, path string) *value {
 			x := newSketch(s, a, fmt.Sprintf("%s/oneOf/%d", path, i))
 			for j, y := range sketches {
 				if s.at(path+"/oneOf", 0); !areApart(s, x, y) {
-					s.fail(path+"/oneOf", "schemas %d and %d may fit the same value: use anyOf, or give them different types, or a required property of different constants", j, i)
+					s.fail(path+"/oneOf",
+						"schemas %d and %d may fit the same value: use anyOf, or give them different types, or a required property of different constants", j, i)
 				}
 			}
 			sketches = append(sketches, x)
@@ -179,7 +180,8 @@ func mergeKeyword(s *schema, name string, x, y *value, path string, own owned) *
 		if out := commonValues(s, x, y); len(out.list) > 0 {
 			return out
 		}
-	case "minLength", "minItems", "minProperties", "minimum", "exclusiveMinimum", "maxLength", "maxItems", "maxProperties", "maximum", "exclusiveMaximum":
+	case "minLength", "minItems", "minProperties", "minimum", "exclusiveMinimum", "maxLength", "maxItems",
+		"maxProperties", "maximum", "exclusiveMaximum":
 		a, errA := ratOf(x.text)
 		b, errB := ratOf(y.text)
 		if x.kind == 0 && y.kind == 0 && errA == nil && errB == nil {
@@ -300,7 +302,9 @@ func areApart(s *schema, a, b *sketch) bool {
 	if !a.object || !b.object {
 		return a.never || b.never
 	}
-	if a.kinds != nil && b.kinds != nil && !slices.ContainsFunc(a.kinds, func(k string) bool { return slices.Contains(b.kinds, k) }) {
+	if a.kinds != nil && b.kinds != nil && !slices.ContainsFunc(a.kinds, func(k string) bool {
+		return slices.Contains(b.kinds, k)
+	}) {
 		return true
 	}
 	if a.constants != nil && b.constants != nil && !haveCommon(s, a.constants, b.constants) {

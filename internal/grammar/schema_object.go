@@ -210,7 +210,8 @@ func (o *others) node(names []string) *node {
 	}
 	for i, p := range o.patterns { // a name that fits two would need a value that fits both
 		x := t.and(append(append([]*term{fits, p}, not[:i]...), not[i+1:]...)...)
-		list = append(list, s.b.row(s.b.regular(nameBefore(s, x)), s.shared(o.schemas[i], o.path+"/patternProperties/"+o.names[i])))
+		list = append(list, s.b.row(s.b.regular(nameBefore(s, x)),
+			s.shared(o.schemas[i], o.path+"/patternProperties/"+o.names[i])))
 	}
 	x := o.additional
 	if x == nil && o.any {

@@ -14,8 +14,9 @@ type index struct {
 // The keywords whose values are schemas, arrays of schemas, or objects of schemas by names. Others may hold anything,
 // which no $id is in.
 var (
-	schemaKeywords = words("items additionalItems prefixItems contains additionalProperties propertyNames not if then else allOf anyOf oneOf unevaluatedItems unevaluatedProperties")
-	namedKeywords  = words("properties patternProperties $defs definitions dependentSchemas")
+	schemaKeywords = words(
+		"items additionalItems prefixItems contains additionalProperties propertyNames not if then else allOf anyOf oneOf unevaluatedItems unevaluatedProperties")
+	namedKeywords = words("properties patternProperties $defs definitions dependentSchemas")
 )
 
 // add reads the identifiers of a schema and of the schemas in it.

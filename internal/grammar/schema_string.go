@@ -151,18 +151,21 @@ const (
 // formats returns the formats of strings. A variable would be in every program, and be made as it starts.
 func formats() map[string]string {
 	return map[string]string{
-		"date":                  fullDate,
-		"time":                  fullTime,
-		"date-time":             fullDate + `T` + fullTime,
-		"duration":              `P((\d{1,9}Y(\d{1,9}M(\d{1,9}D)?)?|\d{1,9}M(\d{1,9}D)?|\d{1,9}D)(T` + durationTime + `)?|T` + durationTime + `|\d{1,9}W)`,
-		"email":                 strings.ReplaceAll(`(x{1,64}|x{1,31}\.x{1,32}|x{1,15}(\.x{1,15}){2,3})@`, "x", `[a-zA-Z0-9_%+-]`) + hostname,
-		"hostname":              hostname,
-		"ipv4":                  address4,
-		"ipv6":                  address6(),
-		"byte":                  `([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?`, // base64 (RFC 4648)
-		"uuid":                  `[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`,
-		"uri":                   uri,
-		"uri-reference":         uri + `|//` + authority + segments + rest + `|/?` + segment + `+` + segments + rest + `|/` + rest + `|` + rest,
+		"date":      fullDate,
+		"time":      fullTime,
+		"date-time": fullDate + `T` + fullTime,
+		"duration": `P((\d{1,9}Y(\d{1,9}M(\d{1,9}D)?)?|\d{1,9}M(\d{1,9}D)?|\d{1,9}D)(T` + durationTime +
+			`)?|T` + durationTime + `|\d{1,9}W)`,
+		"email": strings.ReplaceAll(`(x{1,64}|x{1,31}\.x{1,32}|x{1,15}(\.x{1,15}){2,3})@`, "x",
+			`[a-zA-Z0-9_%+-]`) + hostname,
+		"hostname": hostname,
+		"ipv4":     address4,
+		"ipv6":     address6(),
+		"byte":     `([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?`, // base64 (RFC 4648)
+		"uuid":     `[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`,
+		"uri":      uri,
+		"uri-reference": uri + `|//` + authority + segments + rest + `|/?` + segment + `+` + segments + rest + `|/` +
+			rest + `|` + rest,
 		"json-pointer":          pointer,
 		"relative-json-pointer": `(0|[1-9]\d{0,8})(#|` + pointer + `)`,
 	}
@@ -173,7 +176,8 @@ var anyText = words("binary password")
 
 // sameFormats are formats that others are as well. Those of other scripts are narrower than they could be: they are of
 // ASCII.
-var sameFormats = map[string]string{"url": "uri", "iri": "uri", "iri-reference": "uri-reference", "idn-email": "email", "idn-hostname": "hostname", "base64": "byte"}
+var sameFormats = map[string]string{"url": "uri", "iri": "uri", "iri-reference": "uri-reference", "idn-email": "email",
+	"idn-hostname": "hostname", "base64": "byte"}
 
 const (
 	authority    = hostname + `(:\d{1,4})?`

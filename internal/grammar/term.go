@@ -20,7 +20,8 @@ const (
 	both                   // all of list
 	not                    // everything but a
 	repeat                 // a, from min to max times
-	mod                    // digits of a number; min is the modulus, max the remainder so far, scale what it is multiplied by at the end
+	// digits of a number; min is the modulus, max the remainder so far, scale what it is multiplied by at the end
+	mod
 )
 
 // inf is no limit.
@@ -123,7 +124,8 @@ type reading struct {
 }
 
 func newTermTable(w work) termTable {
-	t := termTable{work: w, all: map[termKey]*term{}, sets: map[set]bool{}, chars: map[string]*term{}, met: map[reading]*term{}}
+	t := termTable{work: w, all: map[termKey]*term{}, sets: map[set]bool{}, chars: map[string]*term{},
+		met: map[reading]*term{}}
 	t.none = t.make(term{kind: never})
 	t.unit = t.make(term{kind: empty, null: true})
 	return t
@@ -253,7 +255,9 @@ func (t *termTable) or(list ...*term) *term {
 	}
 	t.burn(len(all))
 	all = sorted(all)
-	if i := slices.Index(all, t.unit); i >= 0 && slices.ContainsFunc(all, func(x *term) bool { return x.null && x != t.unit }) {
+	if i := slices.Index(all, t.unit); i >= 0 && slices.ContainsFunc(all, func(x *term) bool {
+		return x.null && x != t.unit
+	}) {
 		all = slices.Delete(all, i, i+1)
 	}
 	switch {
@@ -275,7 +279,8 @@ func copyTerm(t *termTable, x *term, known map[*term]*term) *term {
 	if y := known[x]; y != nil {
 		return y
 	}
-	y := term{kind: x.kind, null: x.null, set: x.set, a: copyTerm(t, x.a, known), b: copyTerm(t, x.b, known), min: x.min, max: x.max, scale: x.scale, bool: x.bool, counts: x.counts}
+	y := term{kind: x.kind, null: x.null, set: x.set, a: copyTerm(t, x.a, known), b: copyTerm(t, x.b, known), min: x.min,
+		max: x.max, scale: x.scale, bool: x.bool, counts: x.counts}
 	for _, z := range x.list {
 		y.list = append(y.list, copyTerm(t, z, known))
 	}
@@ -338,7 +343,8 @@ func (t *termTable) repeat(a *term, lo, hi int32) *term {
 	if hi == 1 && a.null {
 		return a
 	}
-	return t.make(term{kind: repeat, a: a, min: lo, max: hi, null: lo == 0, counts: lo > longest[0] || hi > longest[0] && hi < inf})
+	return t.make(term{kind: repeat, a: a, min: lo, max: hi, null: lo == 0, counts: lo > longest[0] || hi > longest[0] &&
+		hi < inf})
 }
 
 func (t *termTable) star(a *term) *term { return t.repeat(a, 0, inf) }

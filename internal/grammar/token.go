@@ -65,7 +65,8 @@ func (v *Vocabulary) named(g *Grammar) (all []named, err error) {
 	for _, t := range g.tokens {
 		text, others := strings.CutPrefix(t.text, "!")
 		id, ok := 0, false
-		if digits, is := strings.CutPrefix(text, "<["); is && strings.HasSuffix(digits, "]>") && strings.Trim(digits, "0123456789") == "]>" {
+		if digits, is := strings.CutPrefix(text, "<["); is && strings.HasSuffix(digits, "]>") &&
+			strings.Trim(digits, "0123456789") == "]>" {
 			n, err := strconv.Atoi(strings.TrimSuffix(digits, "]>"))
 			if id = n; err != nil || n >= v.size || v.text[n] == nil && !v.isEnd(int32(n)) {
 				return nil, errToken{t.place, fmt.Sprintf("no token of the id in %s, its ids are 0 to %d", t.text, v.size-1)}

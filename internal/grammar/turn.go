@@ -218,7 +218,8 @@ func (w *turnWriter) calls() (*node, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, w.b.row(w.marked(each.Begin+style.Name+tool.Name+style.Then), arguments, w.marked(style.After+each.End)))
+		list = append(list, w.b.row(w.marked(each.Begin+style.Name+tool.Name+style.Then), arguments,
+			w.marked(style.After+each.End)))
 	}
 	one := w.b.choice(list...)
 	all := []*node{w.marked(around.Begin + style.First), one}
@@ -294,7 +295,8 @@ func (w *turnWriter) supported(schema []byte) bool {
 		}
 		return err
 	}()
-	if _, is := errors.AsType[errTooMuch](err); is || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if _, is := errors.AsType[errTooMuch](err); is || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded) {
 		panic(tooMuch{err})
 	}
 	return err == nil

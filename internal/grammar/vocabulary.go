@@ -52,7 +52,8 @@ var sorts = func() (of [256]uint8) {
 	for i := range of {
 		of[i] = map[bool]uint8{true: 0, false: 1}[i < 0x20]
 	}
-	for i, all := range []string{"ghijklmnopqrstuvwxyz", "abcdef", "GHIJKLMNOPQRSTUVWXYZ", "ABCDEF", "123456789", "0", " ", `"`, `\`, "{}", "[]", ":", ",", ".", "-", "_", "/", "@", "+", "'"} {
+	for i, all := range []string{"ghijklmnopqrstuvwxyz", "abcdef", "GHIJKLMNOPQRSTUVWXYZ", "ABCDEF", "123456789", "0",
+		" ", `"`, `\`, "{}", "[]", ":", ",", ".", "-", "_", "/", "@", "+", "'"} {
 		for _, b := range []byte(all) {
 			of[b] = uint8(i + 4)
 		}

@@ -12,7 +12,8 @@ const (
 	maxCompile = 1 << 23  // steps to compile a source: about a second
 	maxFuel    = 1 << 21  // steps for the tokens of one state
 	maxTerms   = 64 << 20 // bytes of the terms and nodes of a source
-	maxBytes   = 32 << 20 // bytes of what texts build. Where half of them are used, all is forgotten, and built again when it is met
+	// bytes of what texts build. Where half of them are used, all is forgotten, and built again when it is met
+	maxBytes = 32 << 20
 )
 
 // work is what a piece of work has left.

@@ -47,13 +47,17 @@ type client struct {
 func newClient(origin *url.URL, adjust func(*http.Transport)) *client {
 	c := &client{origin: origin, named: map[string]bool{strings.ToLower(origin.Hostname()): true}, patience: patience}
 	t := &http.Transport{
-		Proxy: c.proxy, DialContext: c.dial, DisableCompression: true, MaxResponseHeaderBytes: maxHeader, ForceAttemptHTTP2: true,
-		TLSHandshakeTimeout: dialWait, ResponseHeaderTimeout: headerWait, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 16,
+		Proxy: c.proxy, DialContext: c.dial, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
+		ForceAttemptHTTP2:   true,
+		TLSHandshakeTimeout: dialWait, ResponseHeaderTimeout: headerWait, IdleConnTimeout: time.Minute,
+		MaxIdleConnsPerHost: 16,
 	}
 	if adjust != nil {
 		adjust(t)
 	}
-	c.http = &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c.http = &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	return c
 }
 
@@ -108,8 +112,10 @@ func notPublicError(from string, a netip.Addr) error {
 // notPublic are ranges that netip has no question for: of carriers, of tests and documentation, and of translations to
 // IPv4.
 var notPublic = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
-	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"),
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("198.18.0.0/15"),
+	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("2002::/16"),
 }
 
 // public reports whether an address is one of the Internet's.
@@ -181,7 +187,8 @@ func (c *client) get(ctx context.Context, address string, header http.Header, al
 			return nil, err
 		}
 		challenge := r.Header.Get("WWW-Authenticate")
-		if r.StatusCode == http.StatusUnauthorized && c.renew != nil && !renewed && challenge != "" && sameOrigin(r.Request.URL, c.origin) {
+		if r.StatusCode == http.StatusUnauthorized && c.renew != nil && !renewed && challenge != "" &&
+			sameOrigin(r.Request.URL, c.origin) {
 			drain(r)
 			secret, err := c.renew(ctx, challenge)
 			if err != nil {
@@ -196,7 +203,8 @@ func (c *client) get(ctx context.Context, address string, header http.Header, al
 		if r.StatusCode/100 == 2 {
 			if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 				drain(r)
-				return nil, refusedf("%s: the answer is packed (Content-Encoding %q), which was not asked for", show(r.Request.URL), clip(e))
+				return nil, refusedf("%s: the answer is packed (Content-Encoding %q), which was not asked for",
+					show(r.Request.URL), clip(e))
 			}
 			return r, nil
 		}
@@ -221,7 +229,8 @@ func (c *client) follow(ctx context.Context, address string, header http.Header)
 		if u.Scheme != "https" && (u.Scheme != "http" || !plain) || u.Hostname() == "" || u.User != nil || u.Opaque != "" {
 			return nil, refusedf("%s leads to %s: only https is followed", clip(address), clip(u.Redacted()))
 		}
-		if a, err := netip.ParseAddr(u.Hostname()); err == nil && !public(a) && !c.isNamed(u.Hostname()) { // dial is not asked where there is a proxy
+		// dial is not asked where there is a proxy
+		if a, err := netip.ParseAddr(u.Hostname()); err == nil && !public(a) && !c.isNamed(u.Hostname()) {
 			return nil, notPublicError(clip(address), a)
 		}
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
@@ -243,7 +252,8 @@ func (c *client) follow(ctx context.Context, address string, header http.Header)
 			return nil, bare(err)
 		}
 		switch a.StatusCode {
-		case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect,
+			http.StatusPermanentRedirect:
 		default:
 			return a, nil
 		}
@@ -294,7 +304,8 @@ func retryAfter(s string) time.Duration {
 }
 
 // small returns the whole of an answer that should be small, with its header.
-func (c *client) small(ctx context.Context, address string, header http.Header, most int64) (data []byte, h http.Header, err error) {
+func (c *client) small(ctx context.Context, address string, header http.Header, most int64) (data []byte,
+	h http.Header, err error) {
 	err = retry(ctx, func(ctx context.Context) (bool, error) {
 		r, err := c.get(ctx, address, header)
 		if err != nil {

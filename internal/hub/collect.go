@@ -123,7 +123,8 @@ func collect(s *Store) (free int64, err error) {
 		}
 	}
 	free, err = sweep(s, "blobs", func(name string) bool { return blobs[name] })
-	return free, errors.Join(err, sweepPartial(s, pulled), sweepFiles(s, views), sweepTemporary(s, "names"), sweepTemporary(s, "unfinished"))
+	return free, errors.Join(err, sweepPartial(s, pulled), sweepFiles(s, views), sweepTemporary(s, "names"),
+		sweepTemporary(s, "unfinished"))
 }
 
 // sweep removes files of a folder that are not kept.

@@ -236,7 +236,8 @@ func verify(ctx context.Context, file *os.File, r *remote, tick func()) (Digest,
 	if !r.digest.IsZero() && d != r.digest {
 		return d, 0, refusedf("its SHA-256 is %s, and %s was promised: %w", d.hex(), r.digest.hex(), errOther)
 	}
-	if sum := hex.EncodeToString(git.Sum(nil)); r.git != "" && subtle.ConstantTimeCompare([]byte(sum), []byte(r.git)) == 0 {
+	if sum := hex.EncodeToString(git.Sum(nil)); r.git != "" && subtle.ConstantTimeCompare([]byte(sum),
+		[]byte(r.git)) == 0 {
 		return d, 0, refusedf("its hash in git is %s, and %s was promised: %w", sum, r.git, errOther)
 	}
 	return d, st.Size(), nil
@@ -320,7 +321,8 @@ func (f *fetcher) probe(ctx context.Context, r *remote) (h header, err error) {
 		case http.StatusPartialContent:
 			first, last, all, ok := contentRange(a.Header.Get("Content-Range"))
 			if !ok || first != 0 || last != 0 {
-				return false, refusedf("%s: Content-Range %q, and the first byte was asked for", show(a.Request.URL), clip(a.Header.Get("Content-Range")))
+				return false, refusedf("%s: Content-Range %q, and the first byte was asked for", show(a.Request.URL),
+					clip(a.Header.Get("Content-Range")))
 			}
 			h.size, h.ranges = all, true
 		case http.StatusRequestedRangeNotSatisfiable: // of an empty file
@@ -328,7 +330,8 @@ func (f *fetcher) probe(ctx context.Context, r *remote) (h header, err error) {
 			h.size = a.ContentLength
 		}
 		if h.size > maxFile || r.size >= 0 && h.size >= 0 && h.size != r.size {
-			return false, refusedf("%s: %d bytes, and %d were promised (at most %d)", show(a.Request.URL), h.size, r.size, int64(maxFile))
+			return false, refusedf("%s: %d bytes, and %d were promised (at most %d)", show(a.Request.URL), h.size, r.size,
+				int64(maxFile))
 		}
 		return false, nil
 	})
@@ -370,7 +373,8 @@ func (f *fetcher) stream(ctx context.Context, r *remote, file *os.File, size int
 
 // copy writes a body to a place of a file, at most most bytes, and counts them. More are an error. noted is called as
 // it comes on.
-func (f *fetcher) copy(ctx context.Context, a *http.Response, file *os.File, at, most int64, noted func(n int64) error) (sum int64, err error) {
+func (f *fetcher) copy(ctx context.Context, a *http.Response, file *os.File, at, most int64,
+	noted func(n int64) error) (sum int64, err error) {
 	w := f.client.watch(a.Body)
 	defer w.stop()
 	b := make([]byte, 64<<10)
@@ -514,7 +518,8 @@ func (t *transfer) same(a *http.Response, first, last int64) error {
 	f, l, all, ok := contentRange(a.Header.Get("Content-Range"))
 	switch {
 	case !ok || f != first || l != last && all == t.p.Size:
-		return refusedf("%s: Content-Range %q, and bytes %d-%d of %d were asked for", show(a.Request.URL), clip(a.Header.Get("Content-Range")), first, last, t.p.Size)
+		return refusedf("%s: Content-Range %q, and bytes %d-%d of %d were asked for", show(a.Request.URL),
+			clip(a.Header.Get("Content-Range")), first, last, t.p.Size)
 	case all != t.p.Size:
 		return changed
 	}

@@ -266,7 +266,9 @@ func choose(tag string, files []entry, index func() (map[string]bool, error)) ([
 				return nil, "", err
 			}
 		}
-		chosen := slices.DeleteFunc(slices.Clone(files), func(e entry) bool { return !weights[e.Path] && !besideWeights(e.Path) })
+		chosen := slices.DeleteFunc(slices.Clone(files), func(e entry) bool {
+			return !weights[e.Path] && !besideWeights(e.Path)
+		})
 		for w := range weights {
 			if !has(w) {
 				return nil, "", fmt.Errorf("%s names %s, which is not there", weightsIndex, w)
@@ -327,7 +329,9 @@ func chooseGGUF(tag string, files []entry) ([]entry, error) {
 	}
 	slices.Sort(stems)
 	switch {
-	case len(models) == 0 && tag != "" && slices.ContainsFunc(files, func(e entry) bool { return e.Path == "config.json" }):
+	case len(models) == 0 && tag != "" && slices.ContainsFunc(files, func(e entry) bool {
+		return e.Path == "config.json"
+	}):
 		return nil, fmt.Errorf("it holds no GGUF file; without :%s it is a folder", tag)
 	case len(models) == 0:
 		return nil, noModel(files)
@@ -359,7 +363,8 @@ func usual(files []entry) (tag, note string) {
 	if n != 1 || len(models) == 1 {
 		return "", ""
 	}
-	return usualTag, fmt.Sprintf("%s of %d models is taken; a name behind a colon takes another: %s", usualTag, len(models), listed(models))
+	return usualTag, fmt.Sprintf("%s of %d models is taken; a name behind a colon takes another: %s", usualTag,
+		len(models), listed(models))
 }
 
 // tagged reports whether a file is of a tag: its path, without .gguf, ends in the tag, behind a mark or a folder's

@@ -82,7 +82,8 @@ func (m *Manifest) validate() error {
 	if err := CheckName(m.Name); err != nil {
 		return err
 	}
-	for what, text := range map[string]string{"source": m.Source, "revision": m.Revision, "type": m.Type, "license": m.License} {
+	for what, text := range map[string]string{"source": m.Source, "revision": m.Revision, "type": m.Type,
+		"license": m.License} {
 		if len(text) > maxText && what != "source" || len(text) > maxReference {
 			return fmt.Errorf("model %s: %s of %d bytes", m.Name, what, len(text))
 		}

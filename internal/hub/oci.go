@@ -26,7 +26,8 @@ const (
 )
 
 // weightTypes are layers that are GGUF files: Docker's, those of its first releases, and Ollama's.
-var weightTypes = []string{"application/vnd.docker.ai.gguf.v3", "application/vnd.docker.ai.model.file.v1+gguf", "application/vnd.ollama.image.model"}
+var weightTypes = []string{"application/vnd.docker.ai.gguf.v3", "application/vnd.docker.ai.model.file.v1+gguf",
+	"application/vnd.ollama.image.model"}
 
 // licenseTypes are layers that are licenses, setAside the types that Karat has no use for, and why.
 var (
@@ -69,11 +70,13 @@ func parseOCIManifest(data []byte) (*ociManifest, error) {
 	}
 	all := slices.Concat(m.Layers, m.Manifests)
 	if m.SchemaVersion != 2 || len(all) == 0 || len(all) > maxFiles {
-		return nil, refusedf("manifest: version %d with %d layers, want version 2 with 1 to %d", m.SchemaVersion, len(all), maxFiles)
+		return nil, refusedf("manifest: version %d with %d layers, want version 2 with 1 to %d", m.SchemaVersion, len(all),
+			maxFiles)
 	}
 	for i, l := range all {
 		if l.Digest.IsZero() || l.Size < 0 || l.Size > maxFile {
-			return nil, refusedf("manifest: layer %d: digest %q and %d bytes, want a digest and 0 to %d", i, l.Digest, l.Size, int64(maxFile))
+			return nil, refusedf("manifest: layer %d: digest %q and %d bytes, want a digest and 0 to %d", i, l.Digest, l.Size,
+				int64(maxFile))
 		}
 	}
 	return &m, nil
@@ -122,7 +125,8 @@ func (p *puller) manifest(ctx context.Context, r *Reference) (*ociManifest, Dige
 			for _, e := range m.Manifests {
 				digests = append(digests, "@"+e.Digest.String())
 			}
-			return nil, want, fmt.Errorf("an index of several models; name one in the tag's place: %s", clip(strings.Join(digests, ", ")))
+			return nil, want, fmt.Errorf("an index of several models; name one in the tag's place: %s",
+				clip(strings.Join(digests, ", ")))
 		}
 		want = m.Manifests[0].Digest
 	}
@@ -191,7 +195,9 @@ func (m *ociManifest) plan(blobs string) (*plan, error) {
 	case len(weights) > 0:
 		// files beside a GGUF file are not read
 		out.files = slices.DeleteFunc(out.files, func(f *remote) bool { return !isGGUF(f.path) && f.path != licenseFile })
-	case has(func(s string) bool { return s == "config.json" }) && has(func(s string) bool { return path.Ext(s) == ".safetensors" }):
+	case has(func(s string) bool { return s == "config.json" }) && has(func(s string) bool {
+		return path.Ext(s) == ".safetensors"
+	}):
 		out.format = Folder
 	default:
 		return nil, noLayers(m.Layers)
@@ -253,7 +259,9 @@ func (p *puller) anonymous(ctx context.Context, r *Reference, challenge string) 
 	if token == "" {
 		token = answer.Access
 	}
-	if token == "" || len(token) > maxHeader/2 || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if token == "" || len(token) > maxHeader/2 || strings.ContainsFunc(token, func(r rune) bool {
+		return r <= ' ' || r > '~'
+	}) {
 		return "", refusedf("%s: no token", show(realm))
 	}
 	return "Bearer " + token, nil

@@ -109,7 +109,9 @@ func ownModel(s *Store, name string, r *Reference) (*Manifest, error) {
 		return nil, nil // none, or one that is broken: the pull mends it
 	}
 	if m.Source != r.String() {
-		return nil, fmt.Errorf("there is a model %s, from %s: give another name, karat pull %s NAME, or remove it, karat rm %s", m.Name, m.Source, r, m.Name)
+		return nil, fmt.Errorf(
+			"there is a model %s, from %s: give another name, karat pull %s NAME, or remove it, karat rm %s", m.Name, m.Source,
+			r, m.Name)
 	}
 	return m, nil
 }
@@ -241,7 +243,8 @@ func (p *puller) pull(ctx context.Context, name string, r *Reference, plan *plan
 	if err := p.fits(plan); err != nil {
 		return nil, fmt.Errorf("%s: %w", r, err)
 	}
-	get := &fetcher{store: p.store, client: p.client, limit: &limiter{rate: float64(p.o.Rate)}, u: u, lines: p.o.Lines, part: p.o.part, unknown: p.o.unknown}
+	get := &fetcher{store: p.store, client: p.client, limit: &limiter{rate: float64(p.o.Rate)}, u: u, lines: p.o.Lines,
+		part: p.o.part, unknown: p.o.unknown}
 	if get.lines <= 0 {
 		get.lines = defaultLines
 	}
@@ -254,7 +257,8 @@ func (p *puller) pull(ctx context.Context, name string, r *Reference, plan *plan
 	if p.o.Progress != nil {
 		get.report = func(done, came int64) { p.o.Progress(Progress{done, came, all}) }
 	}
-	m := &Manifest{Name: name, Source: u.Source, Revision: plan.revision, Pulled: u.Began, Format: plan.format, License: plan.license}
+	m := &Manifest{Name: name, Source: u.Source, Revision: plan.revision, Pulled: u.Began, Format: plan.format,
+		License: plan.license}
 	for _, f := range plan.files {
 		got, err := get.fetch(ctx, f)
 		if err != nil {
@@ -290,7 +294,8 @@ func (p *puller) fits(plan *plan) error {
 		free = p.o.free
 	}
 	if n := free(p.store.dir); n > 0 && need > n {
-		return fmt.Errorf("it needs %d bytes more, and the disk of %s has %d (%s may name a folder on another disk)", need, p.store.dir, n, local.Variable)
+		return fmt.Errorf("it needs %d bytes more, and the disk of %s has %d (%s may name a folder on another disk)", need,
+			p.store.dir, n, local.Variable)
 	}
 	return nil
 }

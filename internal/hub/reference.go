@@ -41,13 +41,15 @@ var (
 	hfRevision = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._/-]{0,127}$`)
 	ociRepo    = regexp.MustCompile(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*$`)
 	ociTag     = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
-	ociHost    = regexp.MustCompile(`^(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?$`)
+	ociHost    = regexp.MustCompile(
+		`^(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?$`)
 )
 
 // IsReference reports whether a text is meant as a reference, right or wrong.
 func IsReference(s string) bool {
 	_, web := local.CutHost(s)
-	return strings.HasPrefix(s, "hf:") || !strings.ContainsAny(s, " \t\n") && (strings.Contains(s, "://") || web || isBare(s))
+	return strings.HasPrefix(s, "hf:") || !strings.ContainsAny(s, " \t\n") &&
+		(strings.Contains(s, "://") || web || isBare(s))
 }
 
 // orgName is ORG/NAME, with a tag or a revision or without.

@@ -21,7 +21,8 @@ type Collector struct {
 // NewCollector is for the weights of g. The head's is among them only if head is true: it decides between tokens, and
 // quantizers do better to weigh its columns alike.
 func NewCollector(g *graph.Graph, head bool) *Collector {
-	c := &Collector{weights: map[*graph.Node][]string{}, sums: map[*graph.Node]*Entry{}, experts: map[*graph.Node][2]*Entry{}}
+	c := &Collector{weights: map[*graph.Node][]string{}, sums: map[*graph.Node]*Entry{},
+		experts: map[*graph.Node][2]*Entry{}}
 	behind := map[*graph.Node]bool{} // behind Rows or Pool
 	for _, n := range g.Nodes {
 		behind[n] = n.Op == graph.Rows || n.Op == graph.Pool
@@ -124,7 +125,8 @@ func (c *Collector) Drain(m *Matrix) error {
 		clear(e.Counts)
 		for i, sum := range m.Entries[name].Sums {
 			if !(sum <= math.MaxFloat32) {
-				return fmt.Errorf("tensor %q: the squared activations of column %d sum to %v", name, i%(len(e.Sums)/len(e.Counts)), sum)
+				return fmt.Errorf("tensor %q: the squared activations of column %d sum to %v", name, i%(len(e.Sums)/len(e.Counts)),
+					sum)
 			}
 		}
 	}

@@ -71,7 +71,8 @@ func (m *Matrix) Add(o *Matrix) error {
 			m.Entries[name] = &Entry{slices.Clone(e.Sums), slices.Clone(e.Counts)}
 			continue
 		case len(have.Sums) != len(e.Sums) || len(have.Counts) != len(e.Counts):
-			return fmt.Errorf("tensor %q: %d columns of %d matrices, the other file has %d of %d", name, len(have.Sums), len(have.Counts), len(e.Sums), len(e.Counts))
+			return fmt.Errorf("tensor %q: %d columns of %d matrices, the other file has %d of %d", name, len(have.Sums),
+				len(have.Counts), len(e.Sums), len(e.Counts))
 		}
 		for i, x := range e.Sums {
 			have.Sums[i] += x
@@ -197,7 +198,8 @@ func (m *Matrix) Write(w io.Writer) error {
 		if n := len(e.Counts); n > 1 {
 			sums, counts = tensor.Shape{n, len(e.Sums) / n}, tensor.Shape{n, 1}
 		}
-		tensors = append(tensors, tensor.Tensor{Name: name + sumsSuffix, DType: tensor.F32, Shape: sums, Data: floats(e.Sums)},
+		tensors = append(tensors, tensor.Tensor{Name: name + sumsSuffix, DType: tensor.F32, Shape: sums,
+			Data: floats(e.Sums)},
 			tensor.Tensor{Name: name + countsSuffix, DType: tensor.F32, Shape: counts, Data: floats(e.Counts)})
 	}
 	return gguf.Write(w, metadata, tensors)

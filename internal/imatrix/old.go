@@ -88,7 +88,8 @@ func (o *old) entry(m *Matrix) error {
 	}
 	hidden := func(r rune) bool { return !unicode.IsGraphic(r) }
 	if _, twice := m.Entries[name]; twice || name == "" || len(name) > maxName || strings.ContainsFunc(name, hidden) {
-		return fmt.Errorf("the name %q, want a new name of at most %d bytes, without control characters", name[:min(len(name), 80)], maxName)
+		return fmt.Errorf("the name %q, want a new name of at most %d bytes, without control characters",
+			name[:min(len(name), 80)], maxName)
 	}
 	windows, err := o.count("windows of " + name)
 	if err != nil {

@@ -98,7 +98,9 @@ func (s *scanner) token() string {
 	if rest == "" {
 		return ""
 	}
-	n := strings.IndexFunc(rest, func(r rune) bool { return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') })
+	n := strings.IndexFunc(rest, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	})
 	if rest[0] == '\'' || rest[0] == '"' {
 		n = 2 + strings.IndexByte(rest[1:], rest[0])
 	}

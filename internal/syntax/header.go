@@ -22,7 +22,8 @@ func readHeader(p *Parser, i int, final, cut bool) (n int, then func(), x readin
 	whole := behind && strings.HasPrefix(rest[len(head):], p.s.Header)
 	words, ok := strings.CutPrefix(head, p.s.Next)
 	switch {
-	case ok && !followsHeader(p, words), p.spelled(i), !behind && len(rest) == maxHeader, behind && !whole && p.mode == inReasoning:
+	case ok && !followsHeader(p, words), p.spelled(i), !behind && len(rest) == maxHeader, behind && !whole &&
+		p.mode == inReasoning:
 		return 0, nil, no
 	case !behind && (!final || cut):
 		return 0, nil, short

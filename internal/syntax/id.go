@@ -22,7 +22,9 @@ func (k IDs) Fit(id, name string, n int) string {
 	switch {
 	case k == IndexedIDs:
 		return fmt.Sprintf("functions.%s:%d", name, n)
-	case k == NineIDs && (len(id) != 9 || strings.ContainsFunc(id, func(r rune) bool { return r > 'z' || r == '_' || !isWord(byte(r)) })):
+	case k == NineIDs && (len(id) != 9 || strings.ContainsFunc(id, func(r rune) bool {
+		return r > 'z' || r == '_' || !isWord(byte(r))
+	})):
 		const digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 		fit := sha256.Sum256([]byte(id))
 		for i := range fit {

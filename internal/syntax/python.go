@@ -211,7 +211,8 @@ func unescape(b []byte, text string) ([]byte, int) {
 	digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[text[0]]
 	if digits > 0 && len(text) > digits {
 		if n, err := strconv.ParseUint(text[1:1+digits], 16, 32); err == nil {
-			if text[0] == 'u' && n >= 0xd800 && n < 0xdc00 && len(text) >= 11 && text[5:7] == `\u` { // half of a pair, as JSON has it
+			// half of a pair, as JSON has it
+			if text[0] == 'u' && n >= 0xd800 && n < 0xdc00 && len(text) >= 11 && text[5:7] == `\u` {
 				if low, err := strconv.ParseUint(text[7:11], 16, 32); err == nil && low >= 0xdc00 && low < 0xe000 {
 					return utf8.AppendRune(b, rune(0x10000+(n-0xd800)<<10+(low-0xdc00))), 11
 				}

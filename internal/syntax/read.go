@@ -139,7 +139,8 @@ func (r *reader) end() reading {
 	at := r.at
 	if r.space(); r.at == len(r.s) {
 		r.at = at
-		if r.final && (!r.begun && !r.alone || !r.loose && r.y.Form == Tagged && r.y.After == "") { // arguments may be missing
+		// arguments may be missing
+		if r.final && (!r.begun && !r.alone || !r.loose && r.y.Form == Tagged && r.y.After == "") {
 			return no
 		}
 		if r.final {

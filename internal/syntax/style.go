@@ -28,8 +28,9 @@ type Style struct {
 	Name, Then, After    string
 	Key, Value, End      string // of Tagged and Nested: around the name and the value of an argument
 	Other                string // Value where the value is no string
-	Before, Behind       string // of Named: what a name that is read comes behind, and what then ends the text before the arguments
-	Tail                 string // of Named: what may come behind arguments that are read
-	Single               bool   // there is one call alone
-	Alone                bool   // no text comes before calls
+	// of Named: what a name that is read comes behind, and what then ends the text before the arguments
+	Before, Behind string
+	Tail           string // of Named: what may come behind arguments that are read
+	Single         bool   // there is one call alone
+	Alone          bool   // no text comes before calls
 }

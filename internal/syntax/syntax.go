@@ -89,7 +89,8 @@ func (s *Syntax) Marks() (all []string) {
 // texts returns all that a model of the syntax writes beside its own words.
 func (s *Syntax) texts() []string {
 	y := &s.Style
-	all := []string{s.Open, s.Close, s.Next, s.Answer.Begin, s.Answer.End, y.First, y.Between, y.Last, y.Name, y.Then, y.After, y.Key, y.Value, y.End, s.Header}
+	all := []string{s.Open, s.Close, s.Next, s.Answer.Begin, s.Answer.End, y.First, y.Between, y.Last, y.Name, y.Then,
+		y.After, y.Key, y.Value, y.End, s.Header}
 	for _, c := range s.Calls {
 		all = append(all, c.Begin, c.End)
 	}

@@ -90,7 +90,8 @@ func (m *matcher) longest(text string) (best *addedToken) {
 
 // split calls yield for each added token in text, with its id, and each piece of text between them, with id -1; at is
 // the offset of either. Special tokens count where special says so of their place in text. It ends early where w does.
-func (m *matcher) split(text string, w *watch, special func(from, to int) bool, yield func(s string, id int32, at int)) {
+func (m *matcher) split(text string, w *watch, special func(from, to int) bool,
+	yield func(s string, id int32, at int)) {
 	done := 0
 	for i := 0; i < len(text) && len(m.tokens) > 0 && w.did(1); {
 		if b := text[i]; m.first[b] == m.first[int(b)+1] {
@@ -134,5 +135,6 @@ func insideWord(text string, from, to int) bool {
 
 // inWord reports whether r is in the class \w of Unicode's regular expressions (UTS 18, annex C).
 func inWord(r rune) bool {
-	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control)
+	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic,
+		unicode.Join_Control)
 }

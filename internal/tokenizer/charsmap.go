@@ -34,7 +34,8 @@ func newCharsMap(b []byte) (*charsMap, error) {
 	}
 	size, b := binary.LittleEndian.Uint32(b), b[4:]
 	if size%4 != 0 || size == 0 || uint64(size) > uint64(len(b)) {
-		return nil, fmt.Errorf("precompiled_charsmap: a trie of %d bytes, want a multiple of 4 up to the %d that follow", size, len(b))
+		return nil, fmt.Errorf("precompiled_charsmap: a trie of %d bytes, want a multiple of 4 up to the %d that follow",
+			size, len(b))
 	}
 	c := &charsMap{units: make([]uint32, size/4), to: string(b[size:])}
 	for i := range c.units {
@@ -46,7 +47,8 @@ func newCharsMap(b []byte) (*charsMap, error) {
 	for rest, at := c.to, 0; rest != ""; {
 		one, after, _ := strings.Cut(rest, "\x00")
 		if len(one) > maxReplacement {
-			return nil, fmt.Errorf("precompiled_charsmap: replacement at byte %d: %d bytes, at most %d are supported", at, len(one), maxReplacement)
+			return nil, fmt.Errorf("precompiled_charsmap: replacement at byte %d: %d bytes, at most %d are supported", at,
+				len(one), maxReplacement)
 		}
 		rest, at = after, at+len(one)+1
 	}
@@ -198,7 +200,8 @@ func breakOf(r rune) breakClass {
 		return hangulLVT
 	case r == 0x0D4E, unicode.Is(unicode.Prepended_Concatenation_Mark, r):
 		return breakPrepend
-	case r == 0x200D, r == 0x0E33, r == 0x0EB3, r >= 0x1F3FB && r <= 0x1F3FF, unicode.In(r, unicode.M, unicode.Other_Grapheme_Extend):
+	case r == 0x200D, r == 0x0E33, r == 0x0EB3, r >= 0x1F3FB && r <= 0x1F3FF,
+		unicode.In(r, unicode.M, unicode.Other_Grapheme_Extend):
 		return breakExtend
 	case unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp):
 		return breakControl

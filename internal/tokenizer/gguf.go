@@ -33,7 +33,8 @@ type GGUF struct {
 	Lowercase      *bool // normalizer.lowercase, WordPiece only
 	MergeSpaces    *bool // remove_extra_whitespaces, Unigram only
 	NFKC           *bool // normalizer.nfkc, Unigram only, which no other program writes
-	NFC            *bool // normalizer.nfc, which no other program writes: false where Pre stands for NFC and the tokenizer does none
+	// normalizer.nfc, which no other program writes: false where Pre stands for NFC and the tokenizer does none
+	NFC *bool
 }
 
 // The values of tokenizer.ggml.model, each named after its first user.
@@ -134,7 +135,8 @@ func (g *GGUF) check() error {
 		}
 	case WordPiece:
 	default:
-		return fmt.Errorf("tokenizer.ggml.model: %q is not supported (%s, %s, %s, %s and %s are)", g.Model, ByteLevel, SentencePiece, Merged, WordPiece, Unigram)
+		return fmt.Errorf("tokenizer.ggml.model: %q is not supported (%s, %s, %s, %s and %s are)", g.Model, ByteLevel,
+			SentencePiece, Merged, WordPiece, Unigram)
 	}
 	if len(g.Types) != 0 && len(g.Types) != len(g.Tokens) {
 		return fmt.Errorf("tokenizer.ggml.token_type: %d types for %d tokens", len(g.Types), len(g.Tokens))

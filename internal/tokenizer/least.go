@@ -17,7 +17,9 @@ func (t *Tokenizer) Exceeds(text string, ids int) bool {
 	if t.norm.nfkc {
 		shrinks = nfkcShrinks
 	}
-	if (t.norm.nfc || t.norm.nfkc) && !t.exceedsNormal(text, shrinks*ids) && strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
+	if (t.norm.nfc || t.norm.nfkc) && !t.exceedsNormal(text, shrinks*ids) && strings.ContainsFunc(text, func(r rune) bool {
+		return r >= utf8.RuneSelf
+	}) {
 		return false
 	}
 	return t.exceedsNormal(text, ids)

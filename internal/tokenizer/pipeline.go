@@ -254,7 +254,8 @@ func (p *pipeline) digits(each bool) {
 func (p *pipeline) literal(s *jsonStep) error {
 	cut := literalSplitter(s.Behavior, s.Pattern.String)
 	if cut == nil || s.Invert || p.byteLevel {
-		return fmt.Errorf("a Split at %s with behavior %q, invert %v is not supported here", s.pattern(), s.Behavior, s.Invert)
+		return fmt.Errorf("a Split at %s with behavior %q, invert %v is not supported here", s.pattern(), s.Behavior,
+			s.Invert)
 	}
 	p.add(s.Behavior+" "+s.pattern(), cut)
 	return nil
@@ -276,8 +277,10 @@ func init() {
 }
 
 // matchesAll are the patterns one of whose branches matches, whatever the text.
-var matchesAll = map[string]bool{digits3Pattern: true, digit1Pattern: true, plainWordsPattern: true, caseWordsPattern: true, tekkenPattern: true,
-	marksPattern: true, seedPattern: true, phrasesPattern: true, youtuPattern: true, kimiPattern: true, allDigitsPattern: true}
+var matchesAll = map[string]bool{digits3Pattern: true, digit1Pattern: true, plainWordsPattern: true,
+	caseWordsPattern: true, tekkenPattern: true,
+	marksPattern: true, seedPattern: true, phrasesPattern: true, youtuPattern: true, kimiPattern: true,
+	allDigitsPattern: true}
 
 func (p *pipeline) metaspace(s *jsonStep) error {
 	if s.Replacement != space || p.norm.prepend != prependNever {

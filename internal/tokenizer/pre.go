@@ -33,19 +33,27 @@ var (
 var preTokenizers = map[string]preTokenizer{
 	"llama-bpe": preDigits3, "llama3": preDigits3, "llama-v3": preDigits3, "falcon3": preDigits3, "falcon-h1": preDigits3,
 	"pixtral": preDigits3, "midm-2.0": preDigits3, "lfm2": preDigits3, "jina-v5-nano": preDigits3,
-	"smaug-bpe": {patterns: digits3}, "dbrx": {patterns: digits3}, "glm4": {patterns: digits3}, "chatglm-bpe": {patterns: digits3},
+	"smaug-bpe": {patterns: digits3}, "dbrx": {patterns: digits3}, "glm4": {patterns: digits3},
+	"chatglm-bpe": {patterns: digits3},
 
-	"gpt-2": {patterns: plainWords}, "phi-2": {patterns: plainWords}, "mpt": {patterns: plainWords}, "olmo": {patterns: plainWords}, "jais": {patterns: plainWords},
-	"trillion": {patterns: plainWords}, "granite-docling": {patterns: plainWords}, "exaone4": {patterns: plainWords}, "gigachat": {patterns: plainWords},
-	"a.x-4.0": {patterns: plainWords}, "mellum": {patterns: plainWords}, "jina-es": {patterns: plainWords}, "jina-de": {patterns: plainWords},
-	"jina-v1-en": {patterns: plainWords}, "jina-v2-es": {patterns: plainWords}, "jina-v2-de": {patterns: plainWords}, "jina-v2-code": {patterns: plainWords},
-	"roberta-bpe": {patterns: plainWords}, "modern-bert": {patterns: plainWords, nfc: true, addBOS: true},
+	"gpt-2": {patterns: plainWords}, "phi-2": {patterns: plainWords}, "mpt": {patterns: plainWords},
+	"olmo": {patterns: plainWords}, "jais": {patterns: plainWords},
+	"trillion": {patterns: plainWords}, "granite-docling": {patterns: plainWords}, "exaone4": {patterns: plainWords},
+	"gigachat": {patterns: plainWords},
+	"a.x-4.0":  {patterns: plainWords}, "mellum": {patterns: plainWords}, "jina-es": {patterns: plainWords},
+	"jina-de":    {patterns: plainWords},
+	"jina-v1-en": {patterns: plainWords}, "jina-v2-es": {patterns: plainWords}, "jina-v2-de": {patterns: plainWords},
+	"jina-v2-code": {patterns: plainWords},
+	"roberta-bpe":  {patterns: plainWords}, "modern-bert": {patterns: plainWords, nfc: true, addBOS: true},
 
-	"starcoder": {patterns: digitsPlain}, "refact": {patterns: digitsPlain}, "command-r": {patterns: digitsPlain}, "smollm": {patterns: digitsPlain},
-	"codeshell": {patterns: digitsPlain}, "exaone": {patterns: digitsPlain}, "minerva-7b": {patterns: digitsPlain}, "mellum2": {patterns: digitsPlain},
+	"starcoder": {patterns: digitsPlain}, "refact": {patterns: digitsPlain}, "command-r": {patterns: digitsPlain},
+	"smollm":    {patterns: digitsPlain},
+	"codeshell": {patterns: digitsPlain}, "exaone": {patterns: digitsPlain}, "minerva-7b": {patterns: digitsPlain},
+	"mellum2": {patterns: digitsPlain},
 
 	"qwen2": preDigit1, "deepseek-r1-qwen": preDigit1,
-	"kormo": {patterns: digit1}, "f2llmv2": {patterns: digit1}, "stablelm2": {patterns: digit1}, "megrez": {patterns: digit1},
+	"kormo": {patterns: digit1}, "f2llmv2": {patterns: digit1}, "stablelm2": {patterns: digit1},
+	"megrez":  {patterns: digit1},
 	"hunyuan": {patterns: digit1}, "solar-open": {patterns: digit1}, "grok-2": {patterns: digit1},
 	"bailingmoe": {patterns: digit1}, "bailingmoe2": {patterns: digit1}, "llada-moe": {patterns: digit1},
 	"laguna": {patterns: []string{linesPattern, digit1Pattern}}, "qwen35": {patterns: []string{marksPattern}, nfc: true},
@@ -57,7 +65,8 @@ var preTokenizers = map[string]preTokenizer{
 	"youtu":   {patterns: []string{eastPattern, youtuPattern}, ignoreMerges: true},
 	"kimi-k2": {patterns: []string{kimiPattern}},
 
-	"deepseek-llm": {patterns: chainedHangul}, "deepseek-coder": {patterns: chainedPlain}, "deepseek-v3": {patterns: chainedKana},
+	"deepseek-llm": {patterns: chainedHangul}, "deepseek-coder": {patterns: chainedPlain},
+	"deepseek-v3":   {patterns: chainedKana},
 	"hunyuan-dense": {patterns: chainedKana}, "joyai-llm": {patterns: chainedKana},
 
 	"default":  {patterns: []string{plainPunctPattern, plainWordsPattern, numbersPattern, threeASCIIPattern}},
@@ -97,8 +106,10 @@ func preTokenizerOf(name string) (preTokenizer, error) {
 
 // names are the candidates for a folder's steps, the first that suits them: of several with the same steps the usual
 // one.
-var names = []string{"llama-bpe", "dbrx", "qwen2", "gpt-2", "deepseek-llm", "deepseek-coder", "deepseek-v3", "smollm", "gpt-4o", "tekken",
-	"qwen35", "stablelm2", "youtu", "kimi-k2", "seed-coder", "exaone-moe", "laguna", "minicpm5", "falcon", "default", "bloom", "viking"}
+var names = []string{"llama-bpe", "dbrx", "qwen2", "gpt-2", "deepseek-llm", "deepseek-coder", "deepseek-v3", "smollm",
+	"gpt-4o", "tekken",
+	"qwen35", "stablelm2", "youtu", "kimi-k2", "seed-coder", "exaone-moe", "laguna", "minicpm5", "falcon", "default",
+	"bloom", "viking"}
 
 // splitters returns the splitters of patterns, which are known.
 func splitters(regexps []string) []splitter {

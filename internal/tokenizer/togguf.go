@@ -95,7 +95,8 @@ func (g *GGUF) fromModel(f Files, c *config) (*Tokenizer, error) {
 }
 
 // fromJSON takes vocabulary, added tokens and merges of a tokenizer.json.
-func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre string) (t *Tokenizer, notes []string, err error) {
+func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre string) (t *Tokenizer, notes []string,
+	err error) {
 	if t, err = FromJSON(f.JSON, f.Config); err != nil {
 		return nil, nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
@@ -178,7 +179,8 @@ func preName(p *pipeline, t *Tokenizer, usual string) (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("tokenizer.json: GGUF has no name for a pre-tokenizer of %q with NFC %v and ignore_merges %v", p.patterns, p.norm.nfc, t.bpe.allWhole)
+	return "", fmt.Errorf("tokenizer.json: GGUF has no name for a pre-tokenizer of %q with NFC %v and ignore_merges %v",
+		p.patterns, p.norm.nfc, t.bpe.allWhole)
 }
 
 // mergesAll reports whether merging makes each word that is a token that token, so that ignore_merges changes nothing.
@@ -199,7 +201,8 @@ func mergesAll(t *Tokenizer) bool {
 }
 
 // visible are the tokens of Gemma 4 that a reply shows, so that its reader can tell its parts (conversion/gemma.py).
-var visible = []string{"<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>", `<|"|>`}
+var visible = []string{"<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|tool_response>",
+	"<tool_response|>", `<|"|>`}
 
 // setTokens sets the tokens and their types.
 func (g *GGUF) setTokens(t *Tokenizer, tokens []token, added []addedToken) {
@@ -320,7 +323,8 @@ func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]i
 		key  string
 		name nameOf
 		to   **int
-	}{{"bos", c.BOS, &g.BOS}, {"eos", c.EOS, &g.EOS}, {"unk", c.UNK, &g.UNK}, {"sep", c.SEP, &g.SEP}, {"pad", c.PAD, &g.PAD}, {"mask", c.Mask, &g.Mask}} {
+	}{{"bos", c.BOS, &g.BOS}, {"eos", c.EOS, &g.EOS}, {"unk", c.UNK, &g.UNK}, {"sep", c.SEP, &g.SEP},
+		{"pad", c.PAD, &g.PAD}, {"mask", c.Mask, &g.Mask}} {
 		id, ok := t.ID(string(k.name))
 		if !ok || k.name == "" {
 			id, ok = ids[k.key]
@@ -350,7 +354,8 @@ func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]i
 		g.AddEOS = &ends
 	}
 	for _, s := range flatten(f.PostProcessor, func(s *jsonStep) []jsonStep { return s.Processors }) {
-		if n, ok := s.between(); s.Type == "TemplateProcessing" && len(s.Single) > 1 && ok { // one is what ends the first text
+		// one is what ends the first text
+		if n, ok := s.between(); s.Type == "TemplateProcessing" && len(s.Single) > 1 && ok {
 			g.AddSEP = new(n > 1)
 		}
 		if s.Type == "RobertaProcessing" {

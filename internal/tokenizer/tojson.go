@@ -141,7 +141,8 @@ func (g *GGUF) addedJSON(t *Tokenizer) []jsonAddedToken {
 	for i, k := range t.tokens {
 		if k.kind.isAdded() && (t.uni == nil || t.ids[k.text] == int32(i)) {
 			text, a := g.spelled(t, i), strips[int32(i)]
-			added = append(added, jsonAddedToken{ID: &i, Content: text, LStrip: a.lstrip, RStrip: a.rstrip, SingleWord: a.singleWord, Special: k.kind != UserDefined || isMarker(text),
+			added = append(added, jsonAddedToken{ID: &i, Content: text, LStrip: a.lstrip, RStrip: a.rstrip,
+				SingleWord: a.singleWord, Special: k.kind != UserDefined || isMarker(text),
 				Normalized: k.kind == UserDefined && strings.Contains(text, space)})
 		}
 	}
@@ -206,7 +207,8 @@ func sequence(key string, steps ...any) any {
 
 func normJSON(t *Tokenizer) any {
 	if w := t.pieces; w != nil {
-		return object{"type": "BertNormalizer", "clean_text": w.clean, "handle_chinese_chars": w.chinese, "strip_accents": w.strip, "lowercase": w.lower}
+		return object{"type": "BertNormalizer", "clean_text": w.clean, "handle_chinese_chars": w.chinese,
+			"strip_accents": w.strip, "lowercase": w.lower}
 	}
 	var steps []any
 	if u := t.uni; u != nil {

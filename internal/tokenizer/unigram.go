@@ -325,7 +325,8 @@ func (f *jsonFile) unigram(c *config) (*Tokenizer, error) {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
 	if f.Model.UnknownID == nil {
-		return nil, errors.New("tokenizer.json: model: unk_id is missing: a Unigram model without an unknown token is not supported")
+		return nil, errors.New(
+			"tokenizer.json: model: unk_id is missing: a Unigram model without an unknown token is not supported")
 	}
 	tokens, added, err := f.tokens(c)
 	if err != nil {
@@ -372,7 +373,8 @@ func (f *jsonFile) unigramRules(u *unigram) (rules []rule, err error) {
 			u.other, rules = true, append(rules, nfc)
 		case s.Type == "Strip":
 			rules = append(rules, trimmed(s.StripLeft, s.StripRight))
-		case s.Type == "Replace" && s.Pattern.Regex != nil && *s.Pattern.Regex == " {2,}" && (s.Content == " " || s.Content == space):
+		case s.Type == "Replace" && s.Pattern.Regex != nil && *s.Pattern.Regex == " {2,}" &&
+			(s.Content == " " || s.Content == space):
 			u.collapse, rules = true, append(rules, collapseSpaces(s.Content))
 		case s.Type == "Replace":
 			return nil, fmt.Errorf("normalizer: a Replace of %s by %q is not supported", s.pattern(), s.Content)

@@ -63,7 +63,8 @@ func (g *GGUF) setUnigram(t *Tokenizer) (notes []string, err error) {
 	u := t.uni
 	switch {
 	case u.prefix == prependFirst, u.other:
-		return nil, errors.New("tokenizer.json: GGUF has no key for a Metaspace of the first word alone, or for NFC before Unigram")
+		return nil, errors.New(
+			"tokenizer.json: GGUF has no key for a Metaspace of the first word alone, or for NFC before Unigram")
 	case !u.words && !u.collapse:
 		words := false
 		g.MergeSpaces = &words
@@ -78,7 +79,8 @@ func (g *GGUF) setUnigram(t *Tokenizer) (notes []string, err error) {
 	prefix := u.prefix != prependNever
 	g.Model, g.Pre, g.CharsMap, g.AddSpacePrefix = Unigram, "default", u.charsmap, &prefix
 	for i, k := range t.tokens {
-		g.Tokens, g.Types, g.Scores = append(g.Tokens, k.text), append(g.Types, int32(k.kind)), append(g.Scores, float32(u.scores[i]))
+		g.Tokens, g.Types, g.Scores = append(g.Tokens, k.text), append(g.Types, int32(k.kind)),
+			append(g.Scores, float32(u.scores[i]))
 	}
 	return notes, nil
 }
@@ -94,9 +96,11 @@ func (g *GGUF) unigramJSON(t *Tokenizer) (object, error) {
 	for i, k := range tokens {
 		switch {
 		case k.kind == Unused:
-			return nil, fmt.Errorf("tokenizer.ggml.token_type: token %d (%q) is unused: a tokenizer.json of Unigram has none that text does not become", i, k.text)
+			return nil, fmt.Errorf(
+				"tokenizer.ggml.token_type: token %d (%q) is unused: a tokenizer.json of Unigram has none that text does not become", i, k.text)
 		case k.kind == UserDefined && strings.ContainsAny(k.text, " "+space):
-			return nil, fmt.Errorf("tokenizer.ggml.token_type: token %d (%q) is user-defined: an added token of Unigram has no spaces", i, k.text)
+			return nil, fmt.Errorf(
+				"tokenizer.ggml.token_type: token %d (%q) is user-defined: an added token of Unigram has no spaces", i, k.text)
 		}
 		vocab[i] = [2]any{k.text, t.uni.scores[i]}
 	}
@@ -125,5 +129,6 @@ func (u *unigram) preJSON() any {
 	if u.prefix == prependNever {
 		scheme = "never"
 	}
-	return sequence("pretokenizers", append(steps, object{"type": "Metaspace", "replacement": space, "prepend_scheme": scheme, "split": true})...)
+	return sequence("pretokenizers", append(steps, object{"type": "Metaspace", "replacement": space,
+		"prepend_scheme": scheme, "split": true})...)
 }

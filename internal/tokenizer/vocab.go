@@ -37,7 +37,8 @@ func newTokenizer(tokens []token, byteLevel bool) (*Tokenizer, error) {
 
 // indexed returns any vocabulary. Two tokens may be spelled alike where twice says so: the later one counts.
 func indexed(tokens []token, twice bool) (*Tokenizer, error) {
-	t := &Tokenizer{tokens: tokens, ids: make(map[string]int32, len(tokens)), unknown: -1, special: special{bos: -1, eos: -1}}
+	t := &Tokenizer{tokens: tokens, ids: make(map[string]int32, len(tokens)), unknown: -1,
+		special: special{bos: -1, eos: -1}}
 	if len(tokens) > math.MaxInt32/2 {
 		return nil, fmt.Errorf("vocabulary: %d tokens", len(tokens))
 	}

@@ -54,11 +54,13 @@ func FromVocab(vocab, config []byte) ([]byte, error) {
 	}
 	return json.Marshal(object{
 		"added_tokens": added,
-		"normalizer": object{"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": is(c.Chinese, true), "strip_accents": c.Strip,
-			"lowercase": is(c.Lower, true)},
+		"normalizer": object{"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": is(c.Chinese, true),
+			"strip_accents": c.Strip,
+			"lowercase":     is(c.Lower, true)},
 		"pre_tokenizer":  object{"type": "BertPreTokenizer"},
 		"post_processor": object{"type": "BertProcessing", "cls": []any{cls, ids[cls]}, "sep": []any{sep, ids[sep]}},
 		"decoder":        object{"type": "WordPiece", "prefix": inner},
-		"model":          object{"type": "WordPiece", "unk_token": unk, "continuing_subword_prefix": inner, "max_input_chars_per_word": maxWord, "vocab": ids},
+		"model": object{"type": "WordPiece", "unk_token": unk, "continuing_subword_prefix": inner,
+			"max_input_chars_per_word": maxWord, "vocab": ids},
 	})
 }

@@ -90,7 +90,8 @@ func (m *Manifest) Place(root *os.Root, dir string) (string, error) {
 		case err != nil || !st.Mode().IsRegular():
 			return "", fmt.Errorf("%s: its file %s is gone from %s: karat pull %s", m.Name, f.Path, dir, m.Source)
 		case st.Size() != f.Size:
-			return "", fmt.Errorf("%s: its file %s has %d bytes, and had %d when it was pulled: remove it, and karat pull %s", m.Name, f.Path, st.Size(), f.Size, m.Source)
+			return "", fmt.Errorf("%s: its file %s has %d bytes, and had %d when it was pulled: remove it, and karat pull %s",
+				m.Name, f.Path, st.Size(), f.Size, m.Source)
 		}
 	}
 	if m.Format == "gguf" {
@@ -117,7 +118,9 @@ func Find(name string) (Found, error) {
 	}
 	dir, err := DefaultDir()
 	if err != nil {
-		return Found{}, fmt.Errorf("%q: %w: it is no file or folder, and no folder of pulled models is known: set HOME, or %s", name, ErrNoModel, Variable)
+		return Found{}, fmt.Errorf(
+			"%q: %w: it is no file or folder, and no folder of pulled models is known: set HOME, or %s", name, ErrNoModel,
+			Variable)
 	}
 	return In(dir, name, reference)
 }
@@ -164,14 +167,16 @@ func In(dir, name, reference string) (Found, error) {
 // missing returns the error of a model that is not there, with what to type.
 func missing(root *os.Root, dir, name, reference string) error {
 	if reference != "" {
-		return fmt.Errorf("%s: %w: it is no file or folder, and was not pulled; \"karat pull %s\" gets it", name, ErrNoModel, reference)
+		return fmt.Errorf("%s: %w: it is no file or folder, and was not pulled; \"karat pull %s\" gets it", name, ErrNoModel,
+			reference)
 	}
 	unfinished := ""
 	if m, err := read(root, "unfinished", Key(name)); err == nil {
 		unfinished = fmt.Sprintf(" (its pull has not ended: \"karat pull %s\" goes on)", m.Source)
 	}
 	reference = "hf:ORG/NAME"
-	if base, tag, ok := strings.Cut(name, ":"); ok && base != "" && tag != "" && !strings.ContainsAny(name, `/\`) { // as Ollama names models
+	// as Ollama names models
+	if base, tag, ok := strings.Cut(name, ":"); ok && base != "" && tag != "" && !strings.ContainsAny(name, `/\`) {
 		reference = "oci://registry.ollama.ai/library/" + name
 	}
 	return fmt.Errorf("%q: %w: it is no file or folder, and no name in %s%s; \"karat list\" shows the names there, and \"karat pull %s\" adds one", name, ErrNoModel, dir, unfinished, reference)
