@@ -5,10 +5,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -46,6 +46,9 @@ const (
 	maxBundle    = 1 << 30 // bytes of one of them
 )
 
+// contents lists the files that a manifest vouches for.
+var contents = []string{specFile, cellsFile, pageFile}
+
 // Bundle is an experiment's folder.
 type Bundle struct {
 	Dir      string
@@ -54,46 +57,41 @@ type Bundle struct {
 }
 
 // RunInto computes what dir lacks of r's cells, and writes the bundle. Cells are appended as they are computed, so an
-// interrupted run goes on. tell is called after each.
+// interrupted run goes on. RunInto calls tell after each cell.
 func RunInto(ctx context.Context, dir, specText, model string, r *Runner, tell func(done, total int)) (*Bundle, error) {
-	made, err := startable(dir, specText)
+	made, err := checkFolder(dir, specText)
 	if err != nil {
 		return nil, err
 	}
 	print, err := r.Model.Fingerprint(ctx)
+	if err == nil {
+		err = r.prepare(ctx)
+	}
+	if err == nil && !made { // only now: a spec that cannot be run leaves no folder
+		if err = os.MkdirAll(dir, 0o777); err == nil {
+			err = os.WriteFile(filepath.Join(dir, specFile), []byte(specText), 0o666)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := r.prepare(ctx); err != nil {
-		return nil, err
-	}
-	if !made { // only now: a spec that cannot be run leaves no folder
-		if err := os.MkdirAll(dir, 0o777); err != nil {
-			return nil, err
-		}
-		if err := os.WriteFile(filepath.Join(dir, specFile), []byte(specText), 0o666); err != nil {
-			return nil, err
-		}
-	}
-	cells, err := resume(filepath.Join(dir, cellsFile), r, print)
+	path := filepath.Join(dir, cellsFile)
+	cells, err := resume(path, r, print)
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, cellsFile), os.O_APPEND|os.O_WRONLY, 0o666)
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0o666)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	lines := json.NewEncoder(f) // which makes one write of each line
 	for i := len(cells); i < r.Len(); i++ {
 		c, err := r.cell(ctx, i)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = lines.Encode(c)
 		}
-		line, err := json.Marshal(c)
 		if err != nil {
-			return nil, err
-		}
-		if _, err := f.Write(append(line, '\n')); err != nil {
 			return nil, err
 		}
 		cells = append(cells, *c)
@@ -102,42 +100,35 @@ func RunInto(ctx context.Context, dir, specText, model string, r *Runner, tell f
 	if err := f.Close(); err != nil {
 		return nil, err
 	}
-	b := &Bundle{Dir: dir, Cells: cells, Manifest: Manifest{Program: "karat " + karat.Version(), Name: r.Spec.Name,
-		Model: model, Print: print,
-		Precision: r.Spec.Precision, Spec: r.Spec.Hash(), Kind: r.Spec.Kind, Receivers: r.Spec.Receivers, Cells: len(cells),
-		Pairs: r.Pairs, Files: map[string]string{}}}
+	s := r.Spec
+	b := &Bundle{Dir: dir, Cells: cells, Manifest: Manifest{Program: "karat " + karat.Version(), Name: s.Name,
+		Model: model, Print: print, Precision: s.Precision, Spec: s.Hash(), Kind: s.Kind, Receivers: s.Receivers,
+		Cells: len(cells), Pairs: r.Pairs, Files: map[string]string{}}}
 	return b, b.write()
 }
 
-// startable reports whether dir is of the same spec already. Another experiment's folder, one that has other files, and
-// a finished one that was changed are errors: a new manifest would vouch for the changes.
-func startable(dir, specText string) (made bool, err error) {
+// checkFolder reports whether dir is of the same spec already. Another experiment's folder, a folder with other files,
+// and a finished experiment that was changed are errors: a new manifest would vouch for the changes.
+func checkFolder(dir, specText string) (made bool, err error) {
 	path := filepath.Join(dir, specFile)
 	had, err := readBounded(path)
 	switch {
 	case err == nil && string(had) != specText:
 		return false, fmt.Errorf("%s: another experiment's: take another folder", path)
-	case err == nil && exists(filepath.Join(dir, manifestFile)):
+	case err == nil:
+		if _, err := os.Lstat(filepath.Join(dir, manifestFile)); err != nil {
+			return true, nil
+		}
 		_, _, err = Open(dir)
 		return true, err
-	case err == nil:
-		return true, nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return false, err
 	}
 	all, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil || len(all) > 0 {
+	if !errors.Is(err, fs.ErrNotExist) && (err != nil || len(all) > 0) {
 		return false, fmt.Errorf("%s: not an experiment's folder, and not empty", dir)
 	}
 	return false, nil
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }
 
 // header is the first line of the cells: what they were computed with.
@@ -145,21 +136,18 @@ type header struct {
 	Print string `json:"model_fingerprint"`
 }
 
-// resume reads the cells that were computed before. A last line that was cut off is dropped.
+// resume reads the cells that were computed before. It drops a last line that was cut off.
 func resume(path string, r *Runner, print string) ([]Cell, error) {
-	first, err := json.Marshal(header{print})
-	if err != nil {
-		return nil, err
-	}
 	b, err := readBounded(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, os.WriteFile(path, append(first, '\n'), 0o666)
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	b = b[:bytes.LastIndexByte(b, '\n')+1]
 	if len(b) == 0 {
+		first, err := json.Marshal(header{print})
+		if err != nil {
+			return nil, err
+		}
 		return nil, os.WriteFile(path, append(first, '\n'), 0o666)
 	}
 	h, cells, err := parseCells(b)
@@ -176,9 +164,9 @@ func resume(path string, r *Runner, print string) ([]Cell, error) {
 		if cells[i].key() != r.Key(i) {
 			return nil, fmt.Errorf("%s: cell %d is %s, want %s", path, i, cells[i].key(), r.Key(i))
 		}
-		for _, m := range r.Spec.Metrics {
-			if cells[i].metric(m) == nil {
-				return nil, fmt.Errorf("%s: cell %d has no %s", path, i, m)
+		for _, m := range metrics {
+			if slices.Contains(r.Spec.Metrics, m.name) && *m.of(&cells[i].Values) == nil {
+				return nil, fmt.Errorf("%s: cell %d has no %s", path, i, m.name)
 			}
 		}
 	}
@@ -186,17 +174,16 @@ func resume(path string, r *Runner, print string) ([]Cell, error) {
 }
 
 func parseCells(b []byte) (h header, cells []Cell, err error) {
-	for i, line := range strings.Split(strings.TrimSuffix(string(b), "\n"), "\n") {
-		if i == 0 {
-			err = json.Unmarshal([]byte(line), &h)
-		} else {
-			var c Cell
-			err = json.Unmarshal([]byte(line), &c)
-			cells = append(cells, c)
+	first, rest, _ := strings.Cut(strings.TrimSuffix(string(b), "\n"), "\n")
+	if err := json.Unmarshal([]byte(first), &h); err != nil {
+		return h, nil, fmt.Errorf("line 1: %w", err)
+	}
+	for line := range strings.Lines(rest) {
+		var c Cell
+		if err := json.Unmarshal([]byte(line), &c); err != nil {
+			return h, nil, fmt.Errorf("line %d: %w", len(cells)+2, err)
 		}
-		if err != nil {
-			return h, nil, fmt.Errorf("line %d: %w", i+1, err)
-		}
+		cells = append(cells, c)
 	}
 	return h, cells, nil
 }
@@ -205,66 +192,66 @@ func readBounded(path string) ([]byte, error) { return mmap.ReadFile(path, maxBu
 
 // write writes the page and the manifest.
 func (b *Bundle) write() error {
-	page := b.page()
-	if err := atomicfile.Write(filepath.Join(b.Dir, pageFile), writes(page)); err != nil {
+	if err := b.writeFile(pageFile, b.page()); err != nil {
 		return err
 	}
-	for _, name := range []string{specFile, cellsFile, pageFile} {
-		sum, err := sumOf(filepath.Join(b.Dir, name))
+	for _, name := range contents {
+		x, err := readBounded(filepath.Join(b.Dir, name))
 		if err != nil {
 			return err
 		}
-		b.Manifest.Files[name] = sum
+		b.Manifest.Files[name] = hashOf(x)
 	}
 	m, err := json.MarshalIndent(b.Manifest, "", "  ")
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(b.Dir, manifestFile), writes(append(m, '\n')))
+	return b.writeFile(manifestFile, append(m, '\n'))
 }
 
-func sumOf(path string) (string, error) {
-	x, err := readBounded(path)
-	sum := sha256.Sum256(x)
-	return hex.EncodeToString(sum[:]), err
+func (b *Bundle) writeFile(name string, data []byte) error {
+	return atomicfile.Write(filepath.Join(b.Dir, name), func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
 }
+
+func hashOf(x []byte) string { return fmt.Sprintf("%x", sha256.Sum256(x)) }
 
 // Open reads a bundle, and checks its files' hashes.
-func Open(dir string) (*Bundle, string, error) {
+func Open(dir string) (b *Bundle, spec string, err error) {
 	x, err := readBounded(filepath.Join(dir, manifestFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, "", fmt.Errorf("%s: no %s: not an experiment's folder, or the experiment is not finished", dir,
 			manifestFile)
 	}
-	b := &Bundle{Dir: dir}
+	b = &Bundle{Dir: dir}
 	if err == nil {
 		err = json.Unmarshal(x, &b.Manifest)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w", filepath.Join(dir, manifestFile), err)
 	}
-	for _, name := range []string{specFile, cellsFile, pageFile} {
-		sum, err := sumOf(filepath.Join(dir, name))
+	for _, name := range contents {
+		path := filepath.Join(dir, name)
+		x, err := readBounded(path)
 		if err != nil {
 			return nil, "", err
 		}
-		if want := b.Manifest.Files[name]; sum != want {
+		if sum, want := hashOf(x), b.Manifest.Files[name]; sum != want {
 			return nil, "", fmt.Errorf("%s: changed after the experiment: its SHA-256 is %.12s…, the manifest says %.12s…",
-				filepath.Join(dir, name), sum, want)
+				path, sum, want)
+		}
+		switch name {
+		case specFile:
+			spec = string(x)
+		case cellsFile:
+			if _, b.Cells, err = parseCells(x); err != nil {
+				return nil, "", fmt.Errorf("%s: %w", path, err)
+			}
 		}
 	}
-	spec, err := readBounded(filepath.Join(dir, specFile))
-	if err != nil {
-		return nil, "", err
-	}
-	cells, err := readBounded(filepath.Join(dir, cellsFile))
-	if err != nil {
-		return nil, "", err
-	}
-	if _, b.Cells, err = parseCells(cells); err != nil {
-		return nil, "", fmt.Errorf("%s: %w", filepath.Join(dir, cellsFile), err)
-	}
-	return b, string(spec), nil
+	return b, spec, nil
 }
 
 // Verify computes the bundle again, with a runner of its spec, and returns the first difference, as an error.
@@ -330,16 +317,13 @@ func (v *Values) same(o *Values) error {
 	if v.Logits != o.Logits {
 		return fmt.Errorf("other logits: SHA-256 %.12s…, the bundle's %.12s…", v.Logits, o.Logits)
 	}
-	for _, x := range []struct {
-		name string
-		a, b *lab.Number
-	}{{"logit_difference", v.Difference, o.Difference}, {"probability", v.Probability, o.Probability},
-		{"kl", v.KL, o.KL}} {
-		if (x.a == nil) != (x.b == nil) {
-			return fmt.Errorf("%s is missing on one side", x.name)
+	for _, m := range metrics {
+		a, b := *m.of(v), *m.of(o)
+		if (a == nil) != (b == nil) {
+			return fmt.Errorf("%s is missing on one side", m.name)
 		}
-		if x.a != nil && *x.a != *x.b && !(math.Abs(float64(*x.a-*x.b)) <= 1e-9*(1+math.Abs(float64(*x.b)))) {
-			return fmt.Errorf("%s is %v, the bundle's %v", x.name, *x.a, *x.b)
+		if a != nil && *a != *b && !(math.Abs(float64(*a-*b)) <= 1e-9*(1+math.Abs(float64(*b)))) {
+			return fmt.Errorf("%s is %v, the bundle's %v", m.name, *a, *b)
 		}
 	}
 	return nil
@@ -365,15 +349,18 @@ type Apart struct {
 
 // Compare compares cells of the same pair, node, head and position.
 func Compare(a, b *Bundle) *Comparison {
-	by := map[string]*Cell{}
+	others := map[string]*Cell{}
 	for i := range b.Cells {
-		by[b.Cells[i].key()] = &b.Cells[i]
+		others[b.Cells[i].key()] = &b.Cells[i]
 	}
-	c := &Comparison{Metrics: []Apart{{Metric: "logit_difference"}, {Metric: "probability"}, {Metric: "kl"}}}
-	counts := make([]int, len(c.Metrics))
+	c := &Comparison{}
+	for _, m := range metrics {
+		c.Metrics = append(c.Metrics, Apart{Metric: m.name})
+	}
+	counts := make([]lab.Number, len(metrics))
 	for i := range a.Cells {
 		x := &a.Cells[i]
-		y := by[x.key()]
+		y := others[x.key()]
 		if y == nil {
 			c.OnlyA++
 			continue
@@ -382,20 +369,21 @@ func Compare(a, b *Bundle) *Comparison {
 		if x.Logits == y.Logits {
 			c.Same++
 		}
-		for k, v := range [][2]*lab.Number{{x.Difference, y.Difference}, {x.Probability, y.Probability}, {x.KL, y.KL}} {
-			if v[0] == nil || v[1] == nil {
+		for k, m := range metrics {
+			v, w, apart := *m.of(&x.Values), *m.of(&y.Values), &c.Metrics[k]
+			if v == nil || w == nil {
 				continue
 			}
-			d, m := lab.Number(math.Abs(float64(*v[1]-*v[0]))), &c.Metrics[k]
+			d := lab.Number(math.Abs(float64(*w - *v)))
 			counts[k]++
-			if m.Mean += d; d > m.Most {
-				m.Most, m.Node, m.At = d, x.Node, x.At
+			if apart.Mean += d; d > apart.Most {
+				apart.Most, apart.Node, apart.At = d, x.Node, x.At
 			}
 		}
 	}
 	c.OnlyB = len(b.Cells) - c.Cells
 	for k := range c.Metrics {
-		c.Metrics[k].Mean /= lab.Number(max(1, counts[k]))
+		c.Metrics[k].Mean /= max(1, counts[k])
 	}
 	return c
 }
@@ -405,28 +393,23 @@ func Compare(a, b *Bundle) *Comparison {
 func (b *Bundle) Strongest(n int) (lines []string) {
 	for i := range b.Manifest.Pairs {
 		p := &b.Manifest.Pairs[i]
-		base := p.Base
+		base := &p.Base
 		if p.Start != nil {
-			base = *p.Start
+			base = p.Start
 		}
-		of, metric := func(v *Values) *lab.Number { return v.Difference }, "logit difference"
-		if base.Difference == nil {
-			of, metric = func(v *Values) *lab.Number { return v.Probability }, "probability"
-		}
-		if of(&base) == nil {
-			of, metric = func(v *Values) *lab.Number { return v.KL }, "KL divergence"
-		}
+		m := metrics[max(0, slices.IndexFunc(metrics, func(m metric) bool { return *m.of(base) != nil }))]
+		number := func(v *Values) float64 { return float64(**m.of(v)) }
+		moved := func(c *Cell) float64 { return math.Abs(number(&c.Values) - number(base)) }
 		var cells []*Cell
 		for k := range b.Cells {
 			if b.Cells[k].Pair == i {
 				cells = append(cells, &b.Cells[k])
 			}
 		}
-		moved := func(c *Cell) float64 { return math.Abs(float64(*of(&c.Values) - *of(&base))) }
 		slices.SortStableFunc(cells, func(x, y *Cell) int { return cmp.Compare(moved(y), moved(x)) })
-		lines = append(lines, fmt.Sprintf("%s: %s %.4f", p.Clean.Text, metric, float64(*of(&p.Base))))
+		lines = append(lines, fmt.Sprintf("%s: %s %.4f", p.Clean.Text, m.title, number(&p.Base)))
 		if p.Start != nil {
-			lines = append(lines, fmt.Sprintf("%s: %s %.4f", p.Corrupted.Text, metric, float64(*of(p.Start))))
+			lines = append(lines, fmt.Sprintf("%s: %s %.4f", p.Corrupted.Text, m.title, number(p.Start)))
 		}
 		for _, c := range cells[:min(n, len(cells))] {
 			at := c.At
@@ -436,7 +419,7 @@ func (b *Bundle) Strongest(n int) (lines []string) {
 			if c.Head != "" {
 				at += ", head " + c.Head
 			}
-			lines = append(lines, fmt.Sprintf("  %s at %s: %.4f", c.Node, at, float64(*of(&c.Values))))
+			lines = append(lines, fmt.Sprintf("  %s at %s: %.4f", c.Node, at, number(&c.Values)))
 		}
 	}
 	return lines

@@ -208,6 +208,48 @@ func run(ctx context.Context, m *karat.Model, p *Prompt, h *karat.Hooks, most in
 	return o, nil
 }
 
+// rowsAt are rows by node and position.
+type rowsAt map[string]map[int][]float32
+
+// takeRows computes a prompt, and keeps the rows of the nodes that are wanted.
+func takeRows(ctx context.Context, m *karat.Model, p *Prompt, wanted func(karat.Node) bool) (rowsAt, error) {
+	r := rowsAt{}
+	_, err := run(ctx, m, p, &karat.Hooks{Nodes: wanted, See: r.keep}, 0)
+	return r, err
+}
+
+// keep clones the rows that a hook sees.
+func (r rowsAt) keep(n karat.Node, at []int, x []float32) {
+	size := len(x) / len(at)
+	for i, pos := range at {
+		if r[n.Name] == nil {
+			r[n.Name] = map[int][]float32{}
+		}
+		r[n.Name][pos] = slices.Clone(x[i*size:][:size])
+	}
+}
+
+// write sets the rows of a hook to the ones kept.
+func (r rowsAt) write(n karat.Node, at []int, x []float32) {
+	size := len(x) / len(at)
+	for i, pos := range at {
+		copy(x[i*size:][:size], r[n.Name][pos])
+	}
+}
+
+// at returns the rows of a node at positions.
+func (r rowsAt) at(node string, positions []int) (rows [][]float32, err error) {
+	for _, pos := range positions {
+		row := r[node][pos]
+		if row == nil {
+			return nil, fmt.Errorf("node %s has no value at position %d: behind the choice of outputs only the last has one",
+				node, pos)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
 // Capture returns the values of the nodes of a place at the positions of a prompt, by node, a row of each position.
 func Capture(ctx context.Context, m *karat.Model, p *Prompt, place Place, at Positions) (map[string][][]float32,
 	error) {
@@ -222,29 +264,18 @@ func Capture(ctx context.Context, m *karat.Model, p *Prompt, place Place, at Pos
 	if len(positions) == 0 {
 		return nil, fmt.Errorf("positions %q: none is of the prompt whose values are taken: name one, as last", at.Said)
 	}
-	values := map[string]map[int][]float32{}
+	wanted := map[string]bool{}
 	for _, s := range sites {
-		values[s.node.Name] = map[int][]float32{}
+		wanted[s.node.Name] = true
 	}
-	h := &karat.Hooks{Nodes: func(n karat.Node) bool {
-		return values[n.Name] != nil
-	}, See: func(n karat.Node, at []int, x []float32) {
-		size := len(x) / len(at)
-		for i, pos := range at {
-			values[n.Name][pos] = slices.Clone(x[i*size:][:size])
-		}
-	}}
-	if _, err := run(ctx, m, p, h, 0); err != nil {
+	all, err := takeRows(ctx, m, p, func(n karat.Node) bool { return wanted[n.Name] })
+	if err != nil {
 		return nil, err
 	}
 	rows := map[string][][]float32{}
-	for name, by := range values {
-		for _, pos := range positions {
-			if by[pos] == nil {
-				return nil, fmt.Errorf("node %s has no value at position %d: behind the choice of outputs only the last has one",
-					name, pos)
-			}
-			rows[name] = append(rows[name], by[pos])
+	for name := range wanted {
+		if rows[name], err = all.at(name, positions); err != nil {
+			return nil, err
 		}
 	}
 	return rows, nil

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/npy"
@@ -67,10 +66,7 @@ func Extract(ctx context.Context, m *karat.Model, prompts []*Prompt, place Place
 }
 
 func littleEndian(x []float32) []byte {
-	b := make([]byte, 4*len(x))
-	for i, v := range x {
-		binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(v))
-	}
+	b, _ := binary.Append(nil, binary.LittleEndian, x) // which takes all numbers
 	return b
 }
 

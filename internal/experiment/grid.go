@@ -2,9 +2,6 @@ package experiment
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
@@ -26,7 +23,7 @@ type Cell struct {
 	Values
 }
 
-// Values are those of a run.
+// Values are the metrics and the logits of a run.
 type Values struct {
 	Difference  *lab.Number `json:"logit_difference,omitempty"` // of the target's logit, and less the foil's
 	Probability *lab.Number `json:"probability,omitempty"`      // of the target
@@ -34,9 +31,29 @@ type Values struct {
 	Logits      string      `json:"logits_sha256"`
 }
 
-// metric returns the value of a spec's metric, nil where there is none.
-func (v *Values) metric(name string) *lab.Number {
-	return map[string]*lab.Number{"logit_difference": v.Difference, "probability": v.Probability, "kl": v.KL}[name]
+// metric is a number that runs are compared by.
+type metric struct {
+	name, title string // in files; for people
+	of          func(v *Values) **lab.Number
+	compute     func(p *Pair, logits, clean []float32) float64
+}
+
+// metrics lists all metrics, in the order of pages. A pair's strongest cells are those by the first that it has.
+var metrics = []metric{
+	{"logit_difference", "logit difference", func(v *Values) **lab.Number { return &v.Difference },
+		func(p *Pair, logits, _ []float32) float64 {
+			d := float64(logits[p.Target])
+			if p.Foil != nil {
+				d -= float64(logits[*p.Foil])
+			}
+			return d
+		}},
+	{"probability", "probability", func(v *Values) **lab.Number { return &v.Probability },
+		func(p *Pair, logits, _ []float32) float64 {
+			return math.Exp(float64(logits[p.Target]) - lab.LogSumExp(logits))
+		}},
+	{"kl", "KL divergence", func(v *Values) **lab.Number { return &v.KL },
+		func(_ *Pair, logits, clean []float32) float64 { return lab.KL(clean, logits) }},
 }
 
 // key returns what tells a cell from others.
@@ -59,19 +76,19 @@ type Runner struct {
 	Model *karat.Model
 	Token func(ctx context.Context, s string) (int, error) // an id or a text as a token
 
-	Pairs []Pair
-	grid  []gridCell
-	clean [][]float32 // by pair: logits
-	taken []map[string][][]float32
-	paths *paths // of the last pair that was computed
+	Pairs  []Pair
+	grid   []gridCell
+	clean  [][]float32 // logits, by pair
+	rows   rowsAt      // values of the clean run of rowsOf at all nodes of the grid
+	rowsOf *Prompt
+	paths  *paths // of the last pair that was computed
 }
 
 // gridCell is a cell that is not computed yet.
 type gridCell struct {
 	Cell
 	place Place
-	at    Positions
-	mean  bool
+	at    Positions // all for "mean"
 }
 
 // prepare counts the cells, computes the runs without interventions, and lists the cells.
@@ -158,7 +175,6 @@ func (r *Runner) run(ctx context.Context, p *Pair) error {
 	if err != nil {
 		return err
 	}
-	r.clean = append(r.clean, clean.Logits)
 	p.Base = r.values(p, clean.Logits, clean.Logits)
 	if p.Corrupted != nil {
 		start, err := run(ctx, r.Model, p.Corrupted, nil, 0)
@@ -168,7 +184,7 @@ func (r *Runner) run(ctx context.Context, p *Pair) error {
 		v := r.values(p, start.Logits, clean.Logits)
 		p.Start = &v
 	}
-	r.Pairs, r.taken = append(r.Pairs, *p), append(r.taken, nil)
+	r.Pairs, r.clean = append(r.Pairs, *p), append(r.clean, clean.Logits)
 	return nil
 }
 
@@ -250,11 +266,11 @@ func (r *Runner) list(pair int, col column) error {
 	}
 	for i, said := range all {
 		c := gridCell{Cell: Cell{Pair: pair, Node: col.node.Name, Layer: col.node.Layer, Head: col.head, At: said,
-			Column: i}, place: col.place, mean: said == "mean"}
+			Column: i}, place: col.place}
 		if r.Spec.Heads == "each" {
 			c.Column = col.index
 		}
-		if !c.mean {
+		if said != "mean" {
 			var err error
 			if c.at, err = ParsePositions(said); err != nil {
 				return err
@@ -299,26 +315,21 @@ func (r *Runner) outcome(ctx context.Context, c *gridCell) (*Outcome, error) {
 	if !r.Spec.writes() {
 		return Run(ctx, r.Model, p.Clean, []Edit{e}, 0)
 	}
-	e.Kind = Replace
-	all, err := r.values0(ctx, c.Pair)
-	if err != nil {
+	if err := r.takeRows(ctx, p.Clean); err != nil {
 		return nil, err
 	}
 	at, _, err := c.at.Of(p.Clean)
 	if err != nil {
 		return nil, err
 	}
-	rows := all[c.Node]
-	if c.mean {
-		rows = [][]float32{meanOf(rows)}
-	} else {
-		var some [][]float32
-		for _, pos := range at {
-			some = append(some, rows[pos])
-		}
-		rows = some
+	rows, err := r.rows.at(c.Node, at)
+	if err != nil {
+		return nil, err
 	}
-	e.Rows = map[string][][]float32{c.Node: rows}
+	if c.At == "mean" {
+		rows = [][]float32{meanOf(rows)}
+	}
+	e.Kind, e.Rows = Replace, map[string][][]float32{c.Node: rows}
 	if r.Spec.Kind == "trace" {
 		return Run(ctx, r.Model, p.Corrupted, []Edit{e}, 0)
 	}
@@ -359,68 +370,28 @@ func (r *Runner) receivers() (all []site, err error) {
 	return all, nil
 }
 
-// values0 returns the values of a clean run at all nodes of the grid. Those of one pair are kept.
-func (r *Runner) values0(ctx context.Context, pair int) (map[string][][]float32, error) {
-	if r.taken[pair] != nil {
-		return r.taken[pair], nil
+// takeRows sets r.rows to the values of a prompt at all nodes of the grid.
+func (r *Runner) takeRows(ctx context.Context, p *Prompt) (err error) {
+	if r.rowsOf == p {
+		return nil
 	}
-	clear(r.taken)
-	all := map[string][][]float32{}
+	wanted := map[string]bool{}
 	for _, c := range r.grid {
-		if c.Pair == pair {
-			all[c.Node] = nil
-		}
+		wanted[c.Node] = true
 	}
-	h := &karat.Hooks{Nodes: func(n karat.Node) bool {
-		_, ok := all[n.Name]
-		return ok
-	}, See: func(n karat.Node, at []int, x []float32) {
-		size := len(x) / len(at)
-		for i := range at {
-			all[n.Name] = append(all[n.Name], slices.Clone(x[i*size:][:size]))
-		}
-	}}
-	p := r.Pairs[pair].Clean
-	if _, err := run(ctx, r.Model, p, h, 0); err != nil {
-		return nil, err
-	}
-	for name, rows := range all {
-		if len(rows) != len(p.IDs) {
-			return nil, fmt.Errorf("node %s has values of %d positions of %d: it is behind the choice of outputs", name,
-				len(rows), len(p.IDs))
-		}
-	}
-	r.taken[pair] = all
-	return all, nil
+	r.rowsOf = p
+	r.rows, err = takeRows(ctx, r.Model, p, func(n karat.Node) bool { return wanted[n.Name] })
+	return err
 }
 
-// values returns the metrics of logits.
+// values computes the spec's metrics of logits.
 func (r *Runner) values(p *Pair, logits, clean []float32) Values {
-	v := Values{Logits: hashOf(logits)}
-	number := func(x float64) *lab.Number { n := lab.Number(x); return &n }
-	for _, m := range r.Spec.Metrics {
-		switch m {
-		case "logit_difference":
-			d := float64(logits[p.Target])
-			if p.Foil != nil {
-				d -= float64(logits[*p.Foil])
-			}
-			v.Difference = number(d)
-		case "probability":
-			v.Probability = number(math.Exp(float64(logits[p.Target]) - lab.LogSumExp(logits)))
-		case "kl":
-			v.KL = number(lab.KL(clean, logits))
+	v := Values{Logits: hashOf(littleEndian(logits))}
+	for _, m := range metrics {
+		if slices.Contains(r.Spec.Metrics, m.name) {
+			x := lab.Number(m.compute(p, logits, clean))
+			*m.of(&v) = &x
 		}
 	}
 	return v
-}
-
-// hashOf returns the SHA-256 of numbers, in little endian.
-func hashOf(x []float32) string {
-	b := make([]byte, 4*len(x))
-	for i, v := range x {
-		binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(v))
-	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
 }

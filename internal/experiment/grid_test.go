@@ -44,7 +44,7 @@ func TestPageCounts(t *testing.T) {
 // TestResumeWithout: cells of an interrupted run that lack a metric are refused, not shown.
 func TestResumeWithout(t *testing.T) {
 	path := filepath.Join(t.TempDir(), cellsFile)
-	r := &Runner{Spec: &Spec{Metrics: metrics}, grid: []gridCell{{Cell: Cell{Node: "n", At: "0"}}}}
+	r := &Runner{Spec: &Spec{Metrics: metricNames}, grid: []gridCell{{Cell: Cell{Node: "n", At: "0"}}}}
 	for text, want := range map[string]string{
 		`{"node":"n","at":"0","logit_difference":1,"probability":1,"kl":0}`: "",
 		`{"node":"n","at":"0","logit_difference":1,"kl":0}`:                 "cell 0 has no probability",

@@ -12,13 +12,6 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-func writes(b []byte) func(io.Writer) error {
-	return func(w io.Writer) error {
-		_, err := w.Write(b)
-		return err
-	}
-}
-
 // maxMaps bounds the maps of a page.
 const maxMaps = 60
 
@@ -85,26 +78,20 @@ func (b *Bundle) maps(pair int) (all []heat) {
 	if !heads {
 		ats = []string{""}
 	}
-	for _, metric := range []struct {
-		name string
-		of   func(*Values) *lab.Number
-	}{{"logit difference", func(v *Values) *lab.Number { return v.Difference }},
-		{"probability", func(v *Values) *lab.Number { return v.Probability }}, {"KL divergence", func(v *Values) *lab.Number {
-			return v.KL
-		}}} {
-		base := metric.of(&p.Base)
-		if base == nil {
-			continue
-		}
+	for _, m := range metrics {
+		base := *m.of(&p.Base)
 		for _, at := range ats {
-			h := heat{title: metric.name, cells: map[[2]int]float64{}}
+			if base == nil {
+				continue
+			}
+			h := heat{title: m.title, cells: map[[2]int]float64{}}
 			if h.from, h.to = float64(*base), 0; p.Start != nil {
-				h.from, h.to = float64(*metric.of(p.Start)), float64(*base)
+				h.from, h.to = float64(**m.of(p.Start)), float64(*base)
 			}
 			if at != "" {
 				h.title += ", positions " + at
 			}
-			b.fill(&h, pair, at, metric.of)
+			b.fill(&h, pair, at, m)
 			all = append(all, h)
 		}
 	}
@@ -112,10 +99,10 @@ func (b *Bundle) maps(pair int) (all []heat) {
 }
 
 // fill sets the cells of a map: of one position if at is not empty.
-func (b *Bundle) fill(h *heat, pair int, at string, of func(*Values) *lab.Number) {
+func (b *Bundle) fill(h *heat, pair int, at string, m metric) {
 	for i := range b.Cells {
 		c := &b.Cells[i]
-		v := of(&c.Values)
+		v := *m.of(&c.Values)
 		if c.Pair != pair || at != "" && c.At != at || v == nil {
 			continue
 		}

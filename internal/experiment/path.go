@@ -96,30 +96,6 @@ func (s *stream) reaches(name string, fed map[string]bool, receivers []site) boo
 	return false
 }
 
-// rowsAt are rows by node and position.
-type rowsAt map[string]map[int][]float32
-
-// keep clones the rows that a hook sees.
-func (r rowsAt) keep(n karat.Node, at []int, x []float32) {
-	size := len(x) / len(at)
-	for i, pos := range at {
-		if r[n.Name] == nil {
-			r[n.Name] = map[int][]float32{}
-		}
-		r[n.Name][pos] = slices.Clone(x[i*size:][:size])
-	}
-}
-
-// write sets the rows of a hook to those kept.
-func (r rowsAt) write(n karat.Node, at []int, x []float32) {
-	size := len(x) / len(at)
-	for i, pos := range at {
-		if row := r[n.Name][pos]; row != nil {
-			copy(x[i*size:][:size], row)
-		}
-	}
-}
-
 // paths computes paths from a sender to receivers in the run of a corrupted prompt.
 type paths struct {
 	model     *karat.Model
@@ -135,11 +111,8 @@ func newPaths(ctx context.Context, m *karat.Model, p *Prompt, receivers []site) 
 	if err != nil {
 		return nil, err
 	}
-	x := &paths{m, p, stream, receivers, rowsAt{}}
-	_, err = run(ctx, m, p, &karat.Hooks{Nodes: func(n karat.Node) bool {
-		return x.stream.branch[n.Name]
-	}, See: x.branches.keep}, 0)
-	return x, err
+	branches, err := takeRows(ctx, m, p, func(n karat.Node) bool { return stream.branch[n.Name] })
+	return &paths{m, p, stream, receivers, branches}, err
 }
 
 // receives reports whether a node is a receiver.

@@ -1,8 +1,7 @@
 package experiment
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,10 +38,16 @@ type Stimulus struct {
 	Foil      string `toml:"foil"`   // the token after the corrupted one; "" leaves logit_difference the target's logit
 }
 
-// The kinds of experiments, and the metrics.
+// The values of keys that have few.
 var (
-	kinds   = []string{"trace", "path", "ablate", "mean"}
-	metrics = []string{"logit_difference", "probability", "kl"}
+	kinds       = []string{"trace", "path", "ablate", "mean"}
+	precisions  = []string{"fast", "f32", "f64"}
+	metricNames = func() (names []string) {
+		for _, m := range metrics {
+			names = append(names, m.name)
+		}
+		return names
+	}()
 )
 
 // MaxSpec is the size of the largest file that is read, in bytes, and maxCells the largest grid.
@@ -64,28 +69,17 @@ func ParseSpec(text string) (*Spec, error) {
 	if unknown := m.Undecoded(); len(unknown) > 0 {
 		return nil, fmt.Errorf("unknown key %s", unknown[0])
 	}
-	sum := sha256.Sum256([]byte(text))
-	s.hash = hex.EncodeToString(sum[:])
-	s.defaults()
+	s.hash = hashOf([]byte(text))
+	s.Kind, s.Precision = cmp.Or(s.Kind, kinds[0]), cmp.Or(s.Precision, precisions[0])
+	for _, x := range []struct {
+		to   *[]string
+		with []string
+	}{{&s.Positions, []string{"each"}}, {&s.Metrics, metricNames}, {&s.Templates, []string{"{}"}}} {
+		if len(*x.to) == 0 {
+			*x.to = x.with
+		}
+	}
 	return s, s.check()
-}
-
-func (s *Spec) defaults() {
-	if s.Kind == "" {
-		s.Kind = "trace"
-	}
-	if s.Precision == "" {
-		s.Precision = "fast"
-	}
-	if len(s.Positions) == 0 {
-		s.Positions = []string{"each"}
-	}
-	if len(s.Metrics) == 0 {
-		s.Metrics = metrics
-	}
-	if len(s.Templates) == 0 {
-		s.Templates = []string{"{}"}
-	}
 }
 
 func (s *Spec) check() error {
@@ -93,8 +87,8 @@ func (s *Spec) check() error {
 		key   string
 		said  []string
 		known []string
-	}{{"kind", []string{s.Kind}, kinds}, {"metrics", s.Metrics, metrics},
-		{"precision", []string{s.Precision}, []string{"fast", "f32", "f64"}}} {
+	}{{"kind", []string{s.Kind}, kinds}, {"metrics", s.Metrics, metricNames},
+		{"precision", []string{s.Precision}, precisions}} {
 		for _, v := range x.said {
 			if !slices.Contains(x.known, v) {
 				return fmt.Errorf("%s: %q, want %s", x.key, v, strings.Join(x.known, ", "))
@@ -124,10 +118,7 @@ func (s *Spec) check() error {
 		return fmt.Errorf("receivers: a path needs nodes at which it ends, and other kinds have none")
 	}
 	for _, p := range s.Positions {
-		if p == "each" || p == "mean" {
-			continue
-		}
-		if _, err := ParsePositions(p); err != nil {
+		if _, err := ParsePositions(p); err != nil && p != "each" && p != "mean" {
 			return err
 		}
 	}
@@ -136,10 +127,6 @@ func (s *Spec) check() error {
 			return fmt.Errorf("templates: %q: want {} once", t)
 		}
 	}
-	return s.checkStimuli()
-}
-
-func (s *Spec) checkStimuli() error {
 	for i, x := range s.Stimuli {
 		switch {
 		case x.Clean == "":
