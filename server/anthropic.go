@@ -10,7 +10,8 @@ import (
 type anthropic struct{}
 
 func (anthropic) problem(p *problem) any {
-	kind := map[int]string{400: invalid, 401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large", 415: invalid, 429: "rate_limit_error", 503: "overloaded_error", 405: invalid}[p.status]
+	kind := map[int]string{400: invalid, 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+		413: "request_too_large", 415: invalid, 429: "rate_limit_error", 503: "overloaded_error", 405: invalid}[p.status]
 	if kind == "" {
 		kind = "api_error"
 	}
@@ -50,7 +51,8 @@ func countMessages(x *exchange) any {
 }
 
 func (r *request) anthropicMessage(u usage) map[string]any {
-	m := map[string]any{"id": r.id, "type": "message", "role": "assistant", "model": r.model.name, "content": []any{}, "stop_reason": nil, "stop_sequence": nil, "usage": u.anthropic()}
+	m := map[string]any{"id": r.id, "type": "message", "role": "assistant", "model": r.model.name, "content": []any{},
+		"stop_reason": nil, "stop_sequence": nil, "usage": u.anthropic()}
 	if r.edits {
 		m["context_management"] = noEdits
 	}
@@ -62,10 +64,11 @@ var noEdits = map[string]any{"applied_edits": []any{}}
 
 // anthropic counts tokens in Anthropic's words: cached tokens of the prompt are no input tokens.
 func (u usage) anthropic() map[string]int {
-	return map[string]int{"input_tokens": u.prompt - u.cached, "cache_read_input_tokens": u.cached, "cache_creation_input_tokens": 0, "output_tokens": u.completion}
+	return map[string]int{"input_tokens": u.prompt - u.cached, "cache_read_input_tokens": u.cached,
+		"cache_creation_input_tokens": 0, "output_tokens": u.completion}
 }
 
-// anthropicBlock is a block of an answer; an empty one begins a stream.
+// anthropicBlock returns a block of an answer; an empty one begins a stream.
 func (r *request) anthropicBlock(b *block, empty bool) any {
 	text := b.text.String()
 	if empty || r.hides && b.kind == reasoningBlock {
@@ -125,11 +128,13 @@ func streamMessages(x *exchange, r *request, l *blocks) any {
 	u := r.answer(func(e event) {
 		if !started {
 			started = true
-			send("message_start", map[string]any{"message": r.anthropicMessage(usage{prompt: len(r.prompts[0]), cached: e.cached})})
+			send("message_start", map[string]any{"message": r.anthropicMessage(usage{prompt: len(r.prompts[0]),
+				cached: e.cached})})
 		}
 		l.add(e)
 	})
-	last := map[string]any{"delta": map[string]any{"stop_reason": anthropicEnd(l), "stop_sequence": orNull(l.stopped)}, "usage": u.anthropic()}
+	last := map[string]any{"delta": map[string]any{"stop_reason": anthropicEnd(l), "stop_sequence": orNull(l.stopped)},
+		"usage": u.anthropic()}
 	if r.edits {
 		last["context_management"] = noEdits
 	}

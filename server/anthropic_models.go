@@ -21,7 +21,8 @@ type anthropicModel struct {
 }
 
 func (o modelObject) anthropic() anthropicModel {
-	return anthropicModel{Type: "model", ID: o.ID, Name: o.ID, Created: time.Unix(o.Created, 0).UTC().Format(time.RFC3339), MaxInput: o.MaxModelLen, MaxAll: o.MaxModelLen}
+	return anthropicModel{Type: "model", ID: o.ID, Name: o.ID, Created: time.Unix(o.Created, 0).UTC().Format(time.RFC3339),
+		MaxInput: o.MaxModelLen, MaxAll: o.MaxModelLen}
 }
 
 // pageModels answers a page of models: limit of them, behind after_id or before before_id.

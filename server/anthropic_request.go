@@ -20,16 +20,17 @@ func readMessages(x *exchange, answer bool) *request {
 	}
 	r.limit(f, "max_tokens", 1)
 	r.heat(f, 1)
-	if k := f.integer("top_k", 0, 1<<20); k != nil {
-		r.sampling.TopK = int(*k)
-	}
+	f.setInteger(&r.sampling.TopK, "top_k", 0, 1<<20)
 	r.stop = f.texts("stop_sequences", maxStops)
 	r.stream = f.boolean("stream", false)
-	if kind, _ := as[map[string]any](f.values["thread"]); kind["type"] == "continue" { // clients send the whole conversation then
-		f.reject(&problem{status: http.StatusNotFound, kind: invalid, code: "thread_not_found", param: "thread", message: "This server keeps no threads: send the whole conversation again"})
+	// clients send the whole conversation then
+	if kind, _ := as[map[string]any](f.values["thread"]); kind["type"] == "continue" {
+		f.reject(refuse(http.StatusNotFound, "thread_not_found", "thread", "This server keeps no threads: send the whole "+
+			"conversation again"))
 	}
 	r.edits = f.has("context_management") // none is applied, which the answer says
-	f.hint("metadata", "service_tier", "cache_control", "container", "mcp_servers", "thread", "inference_geo", "speed", "context_management")
+	f.hint("metadata", "service_tier", "cache_control", "container", "mcp_servers", "thread", "inference_geo", "speed",
+		"context_management")
 	c := conversation{args: map[string]any{}}
 	if parts := anthropicText(f, "system"); len(parts) > 0 {
 		c.messages = append(c.messages, karat.Message{Role: karat.RoleSystem, Parts: parts})
@@ -45,7 +46,8 @@ func readMessages(x *exchange, answer bool) *request {
 	return r
 }
 
-// prefill finds the beginning of an answer: a last message of the assistant, which the answer goes on with. An empty one begins nothing.
+// prefill finds the beginning of an answer: a last message of the assistant, which the answer goes on with. An empty
+// one begins nothing.
 func (r *request) prefill(f *fields, c *conversation, thinks bool) {
 	last := len(c.messages) - 1
 	if *f.err != nil || c.messages[last].Role != karat.RoleAssistant {
@@ -64,12 +66,13 @@ func (r *request) prefill(f *fields, c *conversation, thinks bool) {
 		f.fail(c.places[last], "final assistant content cannot end with trailing whitespace")
 	}
 	if _, reasoned := parts[0].(karat.Reasoning); thinks && !reasoned {
-		f.fail(c.places[last], "where thinking is enabled, a final message of the assistant must begin with a thinking block: its words are no beginning of an answer that thinks first")
+		f.fail(c.places[last], "where thinking is enabled, a final message of the assistant must begin with a thinking "+
+			"block: its words are no beginning of an answer that thinks first")
 	}
 }
 
-// converseWithin is converse of a conversation whose messages of the system may be anywhere. Where the chat template has no place for a
-// later one, the message is a part of the user's before it.
+// converseWithin is converse of a conversation whose messages of the system may be anywhere. Where the chat template
+// has no place for a later one, the message is a part of the user's before it.
 func (r *request) converseWithin(ctx context.Context, c *conversation) *problem {
 	p := r.converse(ctx, c, "messages")
 	if p == nil || p.status != http.StatusBadRequest || p.code != "" || ctx.Err() != nil {
@@ -150,7 +153,8 @@ func (r *request) anthropicThinking(f *fields, c *conversation) (enabled bool) {
 			break
 		}
 		m.switchReason(t, "thinking.type", true, c)
-		interleaved := strings.Contains(strings.Join(r.asked.r.Header.Values("Anthropic-Beta"), ","), "interleaved-thinking") // where a budget is of a whole turn
+		// where a budget is of a whole turn
+		interleaved := strings.Contains(strings.Join(r.asked.r.Header.Values("Anthropic-Beta"), ","), "interleaved-thinking")
 		if m.budget(t, "budget_tokens", 1, maxTokens, c); !interleaved && c.budget != nil && *c.budget >= r.max && r.max > 0 {
 			f.fail("max_tokens", "%d, want more than thinking.budget_tokens, %d: the reasoning counts", r.max, *c.budget)
 		}
@@ -165,7 +169,7 @@ func (r *request) anthropicThinking(f *fields, c *conversation) (enabled bool) {
 	return enabled && m.syntax.Open != ""
 }
 
-// anthropicText is a text, or a list of blocks of some types, of text by default.
+// anthropicText returns a text, or a list of blocks of some types, of text by default.
 func anthropicText(f *fields, name string, of ...string) (parts []karat.Part) {
 	if of == nil {
 		of = []string{"text"}
@@ -214,7 +218,7 @@ func anthropicMessages(f *fields, c *conversation) {
 	}
 }
 
-// anthropicBlocks are the blocks of a message: results of tools apart from the rest.
+// anthropicBlocks returns the blocks of a message: results of tools apart from the rest.
 func anthropicBlocks(m *fields, role string, names map[string]string) (results, parts []karat.Part) {
 	of := []string{"text", "tool_result"}
 	if role == "assistant" {

@@ -13,7 +13,8 @@ func applyTemplate(x *exchange) any {
 	f.end()
 	text := ""
 	err := x.namedAsFits(&c, "messages", func() (err error) {
-		text, err = m.model.Render(x.ctx, c.messages, karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args, NoGenerationPrompt: c.bare, Continue: c.goesOn})
+		text, err = m.model.Render(x.ctx, c.messages, karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args,
+			NoGenerationPrompt: c.bare, Continue: c.goesOn})
 		return err
 	})
 	if err != nil {

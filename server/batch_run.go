@@ -26,8 +26,8 @@ const (
 	maxRunningOfKey = 2
 )
 
-// startBatches runs batches that wait, the oldest first, as many as there may be at a time. One that is to be cancelled does not
-// wait.
+// startBatches runs batches that wait, the oldest first, as many as there may be at a time. One that is to be cancelled
+// does not wait.
 func (s *Server) startBatches() {
 	t := s.store
 	t.mu.Lock()
@@ -90,8 +90,8 @@ func (r *batchRun) fail(err error) {
 	}
 }
 
-// batchRun is a batch that is being run. Each answer is a line of ID.0, each error one of ID.1: a line is written at once, so
-// that who goes on after a kill finds whole lines, but for the last one, which is cut away.
+// batchRun is a batch that is being run. Each answer is a line of ID.0, each error one of ID.1: a line is written at
+// once, so that who goes on after a kill finds whole lines, but for the last one, which is cut away.
 type batchRun struct {
 	s     *Server
 	b     *batch
@@ -182,8 +182,8 @@ func (r *batchRun) run(ctx context.Context) (err error) {
 	return r.finish(end)
 }
 
-// each calls see for the lines of the input that are not empty, with their numbers from 1. A line counts as the body of a request
-// until its room is given back. One that is too large is nil.
+// each calls see for the lines of the input that are not empty, with their numbers from 1. A line counts as the body of
+// a request until its room is given back. One that is too large is nil.
 func (r *batchRun) each(ctx context.Context, see func(n int, line []byte, room *held) error) error {
 	from := bufio.NewReaderSize(io.NewSectionReader(r.lines, 0, maxFile), 64<<10)
 	for n, at := 1, int64(0); ; n++ {
@@ -345,7 +345,8 @@ func (r *batchRun) close() (err error) {
 	return err
 }
 
-// all runs the lines that have no answer yet, and returns the state that the batch is to have; "" where the server ends.
+// all runs the lines that have no answer yet, and returns the state that the batch is to have; "" where the server
+// ends.
 func (r *batchRun) all(ctx context.Context) (end string, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -469,7 +470,8 @@ func (r *batchRun) write(id string, status int, answer []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if line = append(line, '\n'); !r.s.store.bytes.take(r.b.owner, int64(len(line))) {
-		return &problem{code: "storage_full", message: "This server keeps no more bytes of yours. Delete some files with DELETE /v1/files/ID"}
+		return &problem{code: "storage_full", message: "This server keeps no more bytes of yours. Delete some files with " +
+			"DELETE /v1/files/ID"}
 	}
 	if _, err := r.out[i].Write(line); err != nil {
 		return err

@@ -63,8 +63,10 @@ type batchCounts struct {
 
 // sound reports whether a batch that was read is one that was written.
 func (b *batch) sound() bool {
-	states := []string{batchValidating, batchFailed, batchProgress, batchFinalizing, batchCompleted, batchExpired, batchCancelling, batchCancelled}
-	return storeName.MatchString(b.Input) && storeName.MatchString(b.Outputs[0]) && storeName.MatchString(b.Outputs[1]) && b.Outputs[0] != b.Outputs[1] &&
+	states := []string{batchValidating, batchFailed, batchProgress, batchFinalizing, batchCompleted, batchExpired,
+		batchCancelling, batchCancelled}
+	return storeName.MatchString(b.Input) && storeName.MatchString(b.Outputs[0]) && storeName.MatchString(b.Outputs[1]) &&
+		b.Outputs[0] != b.Outputs[1] &&
 		b.Times[batchValidating] > 0 && slices.Contains(batchEndpoints, b.Endpoint) && slices.Contains(states, b.Status)
 }
 
@@ -93,12 +95,14 @@ func (b *batch) over() bool {
 	return slices.Contains([]string{batchFailed, batchCompleted, batchExpired, batchCancelled}, b.Status)
 }
 
-// object is the batch as OpenAI's API tells it.
+// object returns the batch as OpenAI's API tells it.
 func (b *batch) object() map[string]any {
-	o := map[string]any{"id": b.ID, "object": "batch", "endpoint": b.Endpoint, "input_file_id": b.Input, "completion_window": b.Window, "status": b.Status,
+	o := map[string]any{"id": b.ID, "object": "batch", "endpoint": b.Endpoint, "input_file_id": b.Input,
+		"completion_window": b.Window, "status": b.Status,
 		"errors": nil, "output_file_id": nil, "error_file_id": nil, "request_counts": b.Counts, "metadata": b.Metadata, "created_at": b.Times[batchValidating],
 		"expires_at": b.Times[batchValidating] + int64(batchWindow.Seconds())}
-	for _, state := range []string{batchProgress, batchFinalizing, batchCompleted, batchFailed, batchExpired, batchCancelling, batchCancelled} {
+	for _, state := range []string{batchProgress, batchFinalizing, batchCompleted, batchFailed, batchExpired,
+		batchCancelling, batchCancelled} {
 		if at, ok := b.Times[state]; ok {
 			o[state+"_at"] = at
 		} else {
@@ -124,7 +128,8 @@ var batchEndpoints = []string{"/v1/chat/completions", "/v1/completions", "/v1/em
 // createBatch answers POST /v1/batches.
 func createBatch(x *exchange) any {
 	f := x.body()
-	b := &batch{ID: newID("batch_"), Input: f.needText("input_file_id"), Endpoint: f.needText("endpoint"), Window: f.needText("completion_window"), Status: batchValidating,
+	b := &batch{ID: newID("batch_"), Input: f.needText("input_file_id"), Endpoint: f.needText("endpoint"),
+		Window: f.needText("completion_window"), Status: batchValidating,
 		Outputs: [2]string{newID("file-"), newID("file-")}, Times: map[string]int64{batchValidating: x.s.now().Unix()}, owner: x.who.name}
 	b.Metadata = metadata(f)
 	f.done()
@@ -190,7 +195,7 @@ func deleteBatch(x *exchange) any {
 	}
 	t.mu.Unlock()
 	if status != "" {
-		return &problem{status: http.StatusConflict, kind: invalid, code: "in_use", param: "id", message: fmt.Sprintf("The batch is %s: cancel it first", status)}
+		return refuse(http.StatusConflict, "in_use", "id", "The batch is %s: cancel it first", status)
 	}
 	if err != nil {
 		return x.s.explain(x.ctx, err)
@@ -198,7 +203,7 @@ func deleteBatch(x *exchange) any {
 	return map[string]any{"id": b.ID, "object": "batch", "deleted": true}
 }
 
-// batch is the batch of a path.
+// batch returns the batch of a path.
 func (x *exchange) batch() *batch {
 	t, id := x.s.store, x.r.PathValue("id")
 	t.mu.Lock()
@@ -229,7 +234,7 @@ func cancelBatch(x *exchange) any {
 	if b.over() {
 		status := b.Status
 		t.mu.Unlock()
-		return &problem{status: 409, kind: invalid, code: "batch_over", param: "id", message: fmt.Sprintf("The batch is %s", status)}
+		return refuse(409, "batch_over", "id", "The batch is %s", status)
 	}
 	if b.Status != batchFinalizing && b.Status != batchCancelling {
 		b.become(batchCancelling, x.s.now())

@@ -33,12 +33,14 @@ type blocks struct {
 	grew    func(i int, b *block, piece string, tokens []karat.Token)
 	closed  func(i int, b *block)
 	early   []karat.Token // whose text comes with a later event
+	tokens  []karat.Token // of the whole answer
 	finish  string
 	stopped string
 	full    bool // the answer filled the context
 }
 
 func (l *blocks) add(e event) {
+	l.tokens = append(l.tokens, e.tokens...)
 	switch {
 	case e.call != nil:
 		kind := callBlock
@@ -73,6 +75,27 @@ func (l *blocks) add(e event) {
 		}
 		l.close()
 	}
+}
+
+// text returns the text of all blocks of a kind.
+func (l *blocks) text(k kind) string {
+	var b strings.Builder
+	for _, x := range l.all {
+		if x.kind == k {
+			b.WriteString(x.text.String())
+		}
+	}
+	return b.String()
+}
+
+// calls returns the blocks that are calls.
+func (l *blocks) calls() (all []*block) {
+	for _, b := range l.all {
+		if b.call != nil {
+			all = append(all, b)
+		}
+	}
+	return all
 }
 
 // begin makes sure that the last block is one of a kind; each call has its own.

@@ -7,8 +7,9 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// customTool reads a tool whose input is a text. The model knows it as a function with one parameter, input, so that the expression or
-// the grammar that the text fits is a keyword of the parameter's schema. The responses API has a grammar's fields flat, beside its type.
+// customTool reads a tool whose input is a text. The model knows it as a function with one parameter, input, so that
+// the expression or the grammar that the text fits is a keyword of the parameter's schema. The responses API has a
+// grammar's fields flat, beside its type.
 func customTool(t *fields, flat bool) karat.Tool {
 	c := karat.Tool{Name: t.needText("name"), Description: t.text("description"), Strict: true}
 	if *t.err == nil && !toolName.MatchString(c.Name) {
@@ -33,7 +34,9 @@ func customTool(t *fields, flat bool) karat.Tool {
 		o.done()
 	}
 	t.hintRest()
-	c.Parameters, _ = encode(map[string]any{"type": "object", "properties": map[string]any{"input": input}, "required": []string{"input"}, "additionalProperties": false}) // maps of texts have JSON
+	// maps of texts have JSON
+	c.Parameters, _ = encode(map[string]any{"type": "object", "properties": map[string]any{"input": input},
+		"required": []string{"input"}, "additionalProperties": false})
 	return c
 }
 
@@ -51,7 +54,8 @@ func customCall(m *fields, id, name string) karat.ToolCall {
 	return karat.ToolCall{ID: id, Name: name, Arguments: arguments}
 }
 
-// unwrap makes the arguments of a call of such a tool its input. An answer is held to the tools' schemas, so it has one.
+// unwrap makes the arguments of a call of such a tool its input. An answer is held to the tools' schemas, so it has
+// one.
 func (c *call) unwrap() {
 	var a struct{ Input *string }
 	if err := json.Unmarshal([]byte(c.arguments), &a); err != nil || a.Input == nil {

@@ -24,7 +24,7 @@ func embedTexts(x *exchange) any {
 	unit := true
 	e := &embedding{model: m, options: karat.EmbedOptions{Prompt: f.text("prompt_name"), Normalize: &unit}}
 	form := f.one("encoding_format", "float", "base64")
-	e.size(f)
+	f.setInteger(&e.options.Dimensions, "dimensions", 1, 1<<20)
 	f.hint("user")
 	input := f.take("input")
 	f.end()
@@ -43,10 +43,11 @@ func embedTexts(x *exchange) any {
 		}
 	}
 	n := e.tokens()
-	return map[string]any{"object": "list", "data": list, "model": m.name, "usage": map[string]int{"prompt_tokens": n, "total_tokens": n}}
+	return map[string]any{"object": "list", "data": list, "model": m.name, "usage": map[string]int{"prompt_tokens": n,
+		"total_tokens": n}}
 }
 
-// littleEndian are a vector's bytes in base64: float32 numbers, the lowest byte first.
+// littleEndian returns a vector's bytes in base64: float32 numbers, the lowest byte first.
 func littleEndian(v []float32) string {
 	b := make([]byte, 0, 4*len(v))
 	for _, x := range v {
@@ -60,7 +61,8 @@ func embedOllama(x *exchange) any {
 	began := time.Now()
 	e := readOllamaEmbed(x, "input")
 	vectors := x.s.embed(x, e)
-	return map[string]any{"model": e.model.name, "embeddings": vectors, "total_duration": time.Since(began).Nanoseconds(), "load_duration": x.loading.Nanoseconds(), "prompt_eval_count": e.tokens()}
+	return map[string]any{"model": e.model.name, "embeddings": vectors, "total_duration": time.Since(began).Nanoseconds(),
+		"load_duration": x.loading.Nanoseconds(), "prompt_eval_count": e.tokens()}
 }
 
 // embedOllamaText answers POST /api/embeddings, which takes one text.
@@ -79,7 +81,7 @@ func readOllamaEmbed(x *exchange, param string) *embedding {
 	if many {
 		unit := true
 		e.options.Normalize = &unit
-		e.size(f)
+		f.setInteger(&e.options.Dimensions, "dimensions", 1, 1<<20)
 	}
 	f.hint("truncate") // a text that does not fit is refused, whatever it says
 	input := f.take(param)
@@ -87,13 +89,6 @@ func readOllamaEmbed(x *exchange, param string) *embedding {
 	throw(*f.err)
 	throw(e.read(x, param, input, many))
 	return e
-}
-
-// size reads how many features are asked for.
-func (e *embedding) size(f *fields) {
-	if n := f.integer("dimensions", 1, 1<<20); n != nil {
-		e.options.Dimensions = int(*n)
-	}
 }
 
 // able refuses a model that makes no vectors, and what its vectors cannot be.
@@ -106,7 +101,8 @@ func (e *embedding) able(x *exchange) *problem {
 		return unsupported("model", "The files of this model do not say how to make vectors of texts")
 	}
 	if e.options.Dimensions > features {
-		return bad("dimensions", "Invalid value for 'dimensions': %d, the vectors of this model have %d features", e.options.Dimensions, features)
+		return bad("dimensions", "Invalid value for 'dimensions': %d, the vectors of this model have %d features",
+			e.options.Dimensions, features)
 	}
 	if _, err := e.model.model.EmbedSize(x.ctx, e.options); err != nil {
 		return bad("prompt_name", "Invalid value for 'prompt_name': this model has no prompt %q", e.options.Prompt)

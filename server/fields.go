@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// fields reads a JSON object, one field after another. The first that is wrong is the error of
-// all: it has the field's path. A field that nobody read is unknown. null is a field that is not there.
+// fields reads a JSON object, one field after another. The first that is wrong is the error of all: it has the field's
+// path. A field that nobody read is unknown. null is a field that is not there.
 type fields struct {
 	path   string // "" for the body, else "messages[0]."
 	values map[string]json.RawMessage
@@ -71,8 +71,8 @@ func (f *fields) open(path string, raw json.RawMessage) {
 	})
 }
 
-// holds reports whether a text that is decoded as a whole, into maps and lists, has few enough values beside the others of the
-// request.
+// holds reports whether a text that is decoded as a whole, into maps and lists, has few enough values beside the others
+// of the request.
 func (f *fields) holds(param string, text []byte) bool {
 	if *f.left -= countValues(text).values; *f.left < 0 {
 		f.fail(param, "with it the request has more than %d values in arguments, schemas and variables", maxValues)
@@ -97,7 +97,7 @@ func (f *fields) reject(p *problem) {
 	}
 }
 
-// take is a field's value, nil if it is not there.
+// take returns a field's value, nil if it is not there.
 func (f *fields) take(name string) json.RawMessage {
 	raw := f.values[name]
 	delete(f.values, name)
@@ -170,13 +170,13 @@ func (f *fields) decode(name, want string, to any) bool {
 	return true
 }
 
-// text is a string; absent is "".
+// text returns a string; absent is "".
 func (f *fields) text(name string) (s string) {
 	f.decode(name, "a string", &s)
 	return s
 }
 
-// needText is a string that must be there.
+// needText returns a string that must be there.
 func (f *fields) needText(name string) string {
 	if !f.has(name) {
 		f.reject(bad(f.path+name, "Missing required parameter: '%s%s'", f.path, name))
@@ -184,7 +184,7 @@ func (f *fields) needText(name string) string {
 	return f.text(name)
 }
 
-// filled is a string that is not empty.
+// filled returns a string that is not empty.
 func (f *fields) filled(name string) string {
 	s := f.needText(name)
 	if s == "" {
@@ -199,7 +199,7 @@ func (f *fields) boolean(name string, absent bool) bool {
 	return b
 }
 
-// number is a number from least to most; nil is absent.
+// number returns a number from least to most; nil is absent.
 func (f *fields) number(name string, least, most float64) *float64 {
 	var x float64
 	raw := f.take(name)
@@ -216,7 +216,7 @@ func (f *fields) number(name string, least, most float64) *float64 {
 	return &x
 }
 
-// integer is a whole number from least to most; nil is absent.
+// integer returns a whole number from least to most; nil is absent.
 func (f *fields) integer(name string, least, most int64) *int64 {
 	raw := f.take(name)
 	if raw == nil {
@@ -234,6 +234,20 @@ func (f *fields) integer(name string, least, most int64) *int64 {
 	return &n
 }
 
+// setNumber sets a number from least to most, if it is there.
+func (f *fields) setNumber(to *float64, name string, least, most float64) {
+	if x := f.number(name, least, most); x != nil {
+		*to = *x
+	}
+}
+
+// setInteger sets a whole number from least to most, if it is there.
+func (f *fields) setInteger(to *int, name string, least, most int64) {
+	if x := f.integer(name, least, most); x != nil {
+		*to = int(*x)
+	}
+}
+
 // whole reads an integer, which may be written as 1.0 or 1e3.
 func whole(raw json.RawMessage) (int64, bool) {
 	text := string(bytes.TrimSpace(raw))
@@ -247,7 +261,7 @@ func whole(raw json.RawMessage) (int64, bool) {
 	return int64(x), true
 }
 
-// one is a string out of a few; "" is absent.
+// one returns a string out of a few; "" is absent.
 func (f *fields) one(name string, of ...string) string {
 	given := f.has(name)
 	s := f.text(name)
@@ -257,7 +271,7 @@ func (f *fields) one(name string, of ...string) string {
 	return s
 }
 
-// needOne is a string out of a few that must be there.
+// needOne returns a string out of a few that must be there.
 func (f *fields) needOne(name string, of ...string) string {
 	if !f.has(name) {
 		return f.needText(name)
@@ -265,8 +279,8 @@ func (f *fields) needOne(name string, of ...string) string {
 	return f.one(name, of...)
 }
 
-// kind is the type of an object, out of a few; absent is what one without a type is of, "" is nothing. The API has other types of what
-// it says, which this server does not have.
+// kind returns the type of an object, out of a few; absent is what one without a type is of, "" is nothing. The API has
+// other types of what it says, which this server does not have.
 func (f *fields) kind(what, absent string, of ...string) string {
 	if absent != "" && !f.has("type") {
 		f.ignore("type")
@@ -281,7 +295,7 @@ func (f *fields) kind(what, absent string, of ...string) string {
 	return s
 }
 
-// list is an array of at most so many elements; nil is absent.
+// list returns an array of at most so many elements; nil is absent.
 func (f *fields) list(name string, most int) []json.RawMessage {
 	raw := f.take(name)
 	if raw == nil {
@@ -298,7 +312,7 @@ func (f *fields) list(name string, most int) []json.RawMessage {
 	return split(raw)
 }
 
-// texts is a string, or an array of at most so many.
+// texts returns a string, or an array of at most so many.
 func (f *fields) texts(name string, most int) (all []string) {
 	raw := f.take(name)
 	if raw == nil {
@@ -326,7 +340,7 @@ func (f *fields) texts(name string, most int) (all []string) {
 	return all
 }
 
-// object is an object's fields; nil is absent.
+// object returns an object's fields; nil is absent.
 func (f *fields) object(name string) *fields {
 	raw := f.take(name)
 	if raw == nil {
@@ -335,7 +349,7 @@ func (f *fields) object(name string) *fields {
 	return f.inner(f.path+name, raw)
 }
 
-// needObject is an object that must be there.
+// needObject returns an object that must be there.
 func (f *fields) needObject(name string) *fields {
 	if o := f.object(name); o != nil {
 		return o
@@ -344,14 +358,14 @@ func (f *fields) needObject(name string) *fields {
 	return &fields{err: f.err, hints: f.hints, left: f.left}
 }
 
-// inner are the fields of an object at a path.
+// inner returns the fields of an object at a path.
 func (f *fields) inner(path string, raw json.RawMessage) *fields {
 	in := &fields{err: f.err, hints: f.hints, left: f.left}
 	in.open(path+".", raw)
 	return in
 }
 
-// objects are an array's objects; nil is absent.
+// objects returns an array's objects; nil is absent.
 func (f *fields) objects(name string, most int) (all []*fields) {
 	for i, raw := range f.list(name, most) {
 		if *f.err != nil {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"mime"
@@ -24,7 +23,7 @@ const maxFilename = 255
 func uploadFile(x *exchange) any {
 	kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" {
-		return &problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: "Content-Type is not multipart/form-data"}
+		return refuse(http.StatusUnsupportedMediaType, "", "", "Content-Type is not multipart/form-data")
 	}
 	x.from.limit = uploadLimit
 	x.r.Body = http.MaxBytesReader(x.w, x.r.Body, maxFile+1<<20)
@@ -100,10 +99,10 @@ func (x *exchange) receive(f *storedFile, parts *multipart.Reader) (there bool) 
 	}
 }
 
-// broken is the problem of an upload that did not arrive.
+// broken returns the problem of an upload that did not arrive.
 func broken(err error) *problem {
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return &problem{status: http.StatusRequestEntityTooLarge, kind: invalid, param: "file", message: fmt.Sprintf("The file has more than %d bytes", large.Limit)}
+		return refuse(http.StatusRequestEntityTooLarge, "", "file", "The file has more than %d bytes", large.Limit)
 	}
 	if own := (*fs.PathError)(nil); errors.As(err, &own) {
 		return internal("The server could not keep the file")
@@ -111,7 +110,7 @@ func broken(err error) *problem {
 	return unread(err)
 }
 
-// file is the file of a path.
+// file returns the file of a path.
 func (x *exchange) file() *storedFile {
 	id := x.r.PathValue("id")
 	if f := x.s.store.find(id, x.who.name); f != nil {
@@ -121,7 +120,7 @@ func (x *exchange) file() *storedFile {
 }
 
 func noThing(kind, id string) *problem {
-	return &problem{status: http.StatusNotFound, kind: invalid, code: "not_found", param: "id", message: fmt.Sprintf("No such %s: %.64q", kind, id)}
+	return refuse(http.StatusNotFound, "not_found", "id", "No such %s: %.64q", kind, id)
 }
 
 func showFile(x *exchange) any {
@@ -136,7 +135,7 @@ func deleteFile(x *exchange) any {
 		return x.s.explain(x.ctx, err)
 	}
 	if busy {
-		return &problem{status: http.StatusConflict, kind: invalid, code: "in_use", param: "id", message: "A batch reads the file"}
+		return refuse(http.StatusConflict, "in_use", "id", "A batch reads the file")
 	}
 	return map[string]any{"id": f.ID, "object": "file", "deleted": true}
 }
@@ -174,7 +173,7 @@ type listed[T any] struct {
 	More   bool    `json:"has_more"`
 }
 
-// page is the part of a list that a query asks for by after, limit and order.
+// page returns the part of a list that a query asks for by after, limit and order.
 func page[T any](x *exchange, all []T, id func(T) string, most int) (list listed[T]) {
 	q := x.r.URL.Query()
 	limit := most
@@ -207,6 +206,7 @@ func page[T any](x *exchange, all []T, id func(T) string, most int) (list listed
 }
 
 func listFiles(x *exchange) any {
-	list := page(x, x.s.store.files(x.who.name, strings.TrimSpace(x.r.URL.Query().Get("purpose"))), func(f *storedFile) string { return f.ID }, maxStored)
+	list := page(x, x.s.store.files(x.who.name, strings.TrimSpace(x.r.URL.Query().Get("purpose"))),
+		func(f *storedFile) string { return f.ID }, maxStored)
 	return x.replyLarge(list)
 }

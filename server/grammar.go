@@ -20,8 +20,8 @@ const (
 	grammarBytes = 64 << 20
 )
 
-// grammars are the last ones that requests asked for. A grammar of one key is never another's: the time that a grammar takes would tell what
-// others have asked for.
+// grammars are the last ones that requests asked for. A grammar of one key is never another's: the time that a grammar
+// takes would tell what others have asked for.
 type grammars struct {
 	room *karat.GrammarRoom // of all of them, also of requests under way
 
@@ -45,8 +45,10 @@ func newGrammars(most int) *grammars {
 	return &grammars{room: karat.NewGrammarRoom(4 * most), most: most, making: map[grammarKey]chan struct{}{}}
 }
 
-// take is the grammar of what a caller asks for. make compiles it if it is not there, once for all who wait. give takes it back.
-func (k *grammars) take(ctx context.Context, caller string, of any, make func() (*karat.Grammar, error)) (*keptGrammar, error) {
+// take returns the grammar of what a caller asks for. make compiles it if it is not there, once for all who wait. give
+// takes it back.
+func (k *grammars) take(ctx context.Context, caller string, of any, make func() (*karat.Grammar, error)) (*keptGrammar,
+	error) {
 	text, err := json.Marshal([]any{caller, of})
 	if err != nil {
 		return nil, err
@@ -110,7 +112,8 @@ func (k *grammars) measure() (idle, kept, used int) {
 	return idle, kept, used
 }
 
-// find is the grammar of a key. Where somebody makes it, made ends with that; where nobody does, the caller is to make it.
+// find returns the grammar of a key. Where somebody makes it, made ends with that; where nobody does, the caller is to
+// make it.
 func (k *grammars) find(key grammarKey) (x *keptGrammar, made chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -127,7 +130,8 @@ func (k *grammars) find(key grammarKey) (x *keptGrammar, made chan struct{}) {
 	return x, nil
 }
 
-// form is what the text of an answer must fit: a schema, a regular expression or a grammar. Without them it is any text.
+// form is what the text of an answer must fit: a schema, a regular expression or a grammar. Without them it is any
+// text.
 type form struct {
 	schema              []byte
 	pattern, gbnf, lark string
@@ -140,7 +144,8 @@ func (x *form) free() bool { return x.schema == nil && x.pattern == "" && x.gbnf
 // anyObject is the schema of json_object.
 var anyObject = []byte(`{"type":"object"}`)
 
-// format reads the form of an answer: response_format, or text.format of the responses API, where the fields of a schema are flat.
+// format reads the form of an answer: response_format, or text.format of the responses API, where the fields of a
+// schema are flat.
 func format(f *fields, name string, flat bool) (x form) {
 	o := f.object(name)
 	if o == nil {
@@ -227,7 +232,8 @@ func formOf(f *fields) (x form) {
 	return x
 }
 
-// gbnfBegin is how a grammar in GBNF begins: with a rule, behind white space and comments. None in Lark's notation does.
+// gbnfBegin is how a grammar in GBNF begins: with a rule, behind white space and comments. None in Lark's notation
+// does.
 var gbnfBegin = regexp.MustCompile(`^(?:\s|#.*\n)*[\w-]+[ \t]*::=`)
 
 // grammarForm reads a grammar, which shows by its beginning whether it is GBNF or Lark's notation.
@@ -306,7 +312,7 @@ func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
 	o.done()
 }
 
-// toolNamed is the name of a tool, which chat completions have within an object named as its type.
+// toolNamed returns the name of a tool, which chat completions have within an object named as its type.
 func toolNamed(o *fields, kind string) string {
 	if inner := o.object(kind); inner != nil {
 		defer inner.done()
@@ -334,7 +340,8 @@ func (r *request) constrain(ctx context.Context, c *conversation) *problem {
 }
 
 // compile takes the grammar of what of says for as long as the request is answered.
-func (r *request) compile(ctx context.Context, of any, o karat.ResponseFormat, make func(context.Context, karat.ResponseFormat) (*karat.Grammar, error)) *problem {
+func (r *request) compile(ctx context.Context, of any, o karat.ResponseFormat, make func(context.Context,
+	karat.ResponseFormat) (*karat.Grammar, error)) *problem {
 	k := r.asked.s.grammars
 	o.Room, o.Key = k.room, r.caller.Key
 	ctx, stop := context.WithCancel(ctx)
@@ -369,10 +376,10 @@ func (x *form) format() karat.ResponseFormat {
 	return karat.ResponseFormat{Schema: x.schema, Regexp: x.pattern, GBNF: x.gbnf, Lark: x.lark}
 }
 
-// refuseGrammar is why a grammar is refused.
+// refuseGrammar returns why a grammar is refused.
 func (r *request) refuseGrammar(err error, tools bool) *problem {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return &problem{status: 499, kind: invalid, code: "cancelled", message: "The client has gone"}
+		return refuse(499, "cancelled", "", "The client has gone")
 	}
 	if errors.Is(err, karat.ErrGrammarRoom) {
 		return crowded
@@ -385,9 +392,11 @@ func (r *request) refuseGrammar(err error, tools bool) *problem {
 }
 
 // crowded is the problem of a grammar for which there is no memory.
-var crowded = full(fmt.Sprintf("The schemas and grammars of all requests under way take the %d MiB that there are", 4*grammarBytes>>20))
+var crowded = full(fmt.Sprintf("The schemas and grammars of all requests under way take the %d MiB that there are",
+	4*grammarBytes>>20))
 
-// overGrammar is the problem of an answer whose grammar turned out to need too much work; nil if err is none of that.
+// overGrammar returns the problem of an answer whose grammar turned out to need too much work; nil if err is none of
+// that.
 func (r *request) overGrammar(err error) *problem {
 	if !errors.Is(err, karat.ErrGrammar) {
 		return nil

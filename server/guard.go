@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -29,10 +28,11 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request) (*caller, *proble
 	return who, who.admit(r.URL.Path, s.now())
 }
 
-// origin refuses pages of other sites, and names that were made to point here. A page whose origin is allowed may read answers.
+// origin refuses pages of other sites, and names that were made to point here. A page whose origin is allowed may read
+// answers.
 func (s *Server) origin(w http.ResponseWriter, r *http.Request) *problem {
 	not := func(what, name, more string) *problem {
-		return &problem{status: http.StatusForbidden, kind: invalid, code: "forbidden", message: fmt.Sprintf("%s %q is not allowed%s", what, name, more)}
+		return refuse(http.StatusForbidden, "forbidden", "", "%s %q is not allowed%s", what, name, more)
 	}
 	w.Header().Add("Vary", "Origin")
 	if !allowed(s.o.Hosts, r.Host) {
@@ -74,7 +74,8 @@ func allowed(hosts []string, host string) bool {
 	return name == "localhost" || err == nil && addr.Zone() == "" && addr.IsLoopback()
 }
 
-// Bounds of the bytes of all requests at a time. Small bodies have room of their own, so that large ones take none of it.
+// Bounds of the bytes of all requests at a time. Small bodies have room of their own, so that large ones take none of
+// it.
 const (
 	allBodies   = 1 << 30
 	smallBodies = 256 << 20
@@ -118,20 +119,21 @@ func (h *held) end() {
 	}
 }
 
-// readBody is the JSON of a request.
+// readBody returns the JSON of a request.
 func (x *exchange) readBody() []byte {
 	s, w, r := x.s, x.w, x.r
 	if x.given != nil {
 		return x.given
 	}
 	if !saysJSON(r.Header.Get("Content-Type")) {
-		throw(&problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: "Content-Type is not application/json: add -H 'Content-Type: application/json'"})
+		throw(refuse(http.StatusUnsupportedMediaType, "", "", "Content-Type is not application/json: add -H "+
+			"'Content-Type: application/json'"))
 	}
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		throw(&problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: fmt.Sprintf("Content-Encoding %q is not taken", e)})
+		throw(refuse(http.StatusUnsupportedMediaType, "", "", "Content-Encoding %q is not taken", e))
 	}
 	most := s.o.MaxBody + 1 // so that one more is noticed
-	large := &problem{status: http.StatusRequestEntityTooLarge, kind: invalid, message: fmt.Sprintf("The body has more than %d bytes", s.o.MaxBody)}
+	large := refuse(http.StatusRequestEntityTooLarge, "", "", "The body has more than %d bytes", s.o.MaxBody)
 	if r.ContentLength > s.o.MaxBody {
 		throw(large) // before anything is read
 	}

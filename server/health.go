@@ -10,8 +10,8 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// An engine that has work, and has done none of it in so many looks, one each second, is stuck. A step
-// of a large model takes seconds; none takes a minute.
+// An engine that has work, and has done none of it in so many looks, one each second, is stuck. A step of a large model
+// takes seconds; none takes a minute.
 const (
 	stuckAfter = 60
 	lookEvery  = time.Second
@@ -62,7 +62,8 @@ func (s *Server) look() {
 func showHealth(x *exchange) any {
 	for _, m := range x.s.pool.states() {
 		if m.now != nil && m.now.watch.stuck.Load() {
-			return &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "stuck", message: "The engine has work, and does not go on"}
+			return &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "stuck",
+				message: "The engine has work, and does not go on"}
 		}
 	}
 	return map[string]string{"status": "ok"}

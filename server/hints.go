@@ -14,8 +14,8 @@ const (
 	maxHints   = 1000 // bytes of all paths
 )
 
-// hints are the paths of fields that a request has and that changed nothing: messages[0].name, tools[4]. The header of the
-// answer and the log have them. A field that is in many elements of an array is named once.
+// hints are the paths of fields that a request has and that changed nothing: messages[0].name, tools[4]. The header of
+// the answer and the log have them. A field that is in many elements of an array is named once.
 type hints struct {
 	header http.Header // of the answer
 	seen   map[string]bool
@@ -70,7 +70,8 @@ func isNeutral(raw []byte) bool {
 	return len(raw) > 1 && (raw[0] == '[' || raw[0] == '{') && len(bytes.TrimSpace(raw[1:len(raw)-1])) == 0
 }
 
-// hint takes fields that ask for nothing which could change an answer. What they say is ignored, and their paths are noted.
+// hint takes fields that ask for nothing which could change an answer. What they say is ignored, and their paths are
+// noted.
 func (f *fields) hint(names ...string) {
 	for _, name := range names {
 		if raw, there := f.values[name]; there && !isNeutral(raw) {

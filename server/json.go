@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Bounds of a request's JSON. The bytes of a body say little of the memory that Go's values of it take: an empty list has two
-// bytes, and its value some hundred.
+// Bounds of a request's JSON. The bytes of a body say little of the memory that Go's values of it take: an empty list
+// has two bytes, and its value some hundred.
 const (
 	maxDepth  = 64
 	maxValues = 1 << 17 // of strings, objects and arrays in a body, and of all values in what a template reads
@@ -44,8 +44,8 @@ func countValues(text []byte) (c census) {
 	return c
 }
 
-// elements calls see for each value of an object or an array, with its name in an object, until see returns false. raw is valid JSON
-// without white space around it; what see gets is a part of it, and no copy.
+// elements calls see for each value of an object or an array, with its name in an object, until see returns false. raw
+// is valid JSON without white space around it; what see gets is a part of it, and no copy.
 func elements(raw json.RawMessage, see func(name, value json.RawMessage) bool) {
 	object := raw[0] == '{'
 	for i := pastSpace(raw, 1); raw[i] != ']' && raw[i] != '}'; {

@@ -38,10 +38,10 @@ const leastSecret = 8
 // maxKeys is the most bytes that a file of keys has.
 const maxKeys = 1 << 20
 
-// ReadKeys reads a file of keys: on each line a name, a colon and a secret, or a secret alone. Behind it there may be what the
-// key is limited to, as "routes=/v1/chat/completions,/v1/models models=qwen requests=60 tokens=100000 batches=2 batch-lines=60". Empty lines and
-// lines that begin with # are left out. A key without a name is named by a part of its secret's hash, key-0123456789ab, wherever its
-// line is.
+// ReadKeys reads a file of keys: on each line a name, a colon and a secret, or a secret alone. Behind it there may be
+// what the key is limited to, as "routes=/v1/chat/completions,/v1/models models=qwen requests=60 tokens=100000
+// batches=2 batch-lines=60". Empty lines and lines that begin with # are left out. A key without a name is named by a
+// part of its secret's hash, key-0123456789ab, wherever its line is.
 func ReadKeys(file string) ([]Key, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -118,7 +118,8 @@ func parseKey(s string) (k Key, err error) {
 		case ok && what == "batch-lines":
 			k.Lines, err = limit(value)
 		default:
-			return k, fmt.Errorf("%q: behind the secret want routes=, models=, requests=, tokens=, batches= or batch-lines=", k.Name)
+			return k, fmt.Errorf("%q: behind the secret want routes=, models=, requests=, tokens=, batches= or batch-lines=",
+				k.Name)
 		}
 		if err != nil {
 			return k, fmt.Errorf("%q: %s: %w", k.Name, what, err)
@@ -176,7 +177,10 @@ func (c *caller) sees(e *entry) bool {
 	if c.key == nil || c.key.Models == nil {
 		return true
 	}
-	return slices.ContainsFunc(c.key.Models, func(name string) bool { return name == e.Name || slices.Contains(e.Aliases, name) })
+	return slices.ContainsFunc(c.key.Models, func(name string) bool {
+		return name == e.Name || slices.Contains(e.Aliases,
+			name)
+	})
 }
 
 // keyring compares secrets by their hashes, in a time that does not depend on them.
@@ -196,14 +200,15 @@ func newKeyring(keys []Key) (ring keyring, err error) {
 		if err := k.check(keys[:i]); err != nil {
 			return nil, fmt.Errorf("key %d: %w", i, err)
 		}
-		u := &keyUse{Key: k, hash: sha256.Sum256([]byte(k.Secret)), requests: newBucket(k.Requests), tokens: newBucket(k.Tokens), lines: newBucket(k.Lines)}
+		u := &keyUse{Key: k, hash: sha256.Sum256([]byte(k.Secret)), requests: newBucket(k.Requests),
+			tokens: newBucket(k.Tokens), lines: newBucket(k.Lines)}
 		u.Secret = ""
 		ring = append(ring, u)
 	}
 	return ring, nil
 }
 
-// who is whose key a request shows.
+// who returns whose key a request shows.
 func (k keyring) who(r *http.Request) (*caller, *problem) {
 	if len(k) == 0 {
 		return &caller{}, nil
@@ -212,7 +217,8 @@ func (k keyring) who(r *http.Request) (*caller, *problem) {
 	if scheme, rest, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "bearer") {
 		secret = strings.TrimSpace(rest)
 	}
-	p := &problem{status: http.StatusUnauthorized, kind: invalid, message: "You didn't provide an API key. Send it as a header: Authorization: Bearer KEY"}
+	p := refuse(http.StatusUnauthorized, "", "", "You didn't provide an API key. Send it as a header: Authorization: "+
+		"Bearer KEY")
 	if secret == "" {
 		return nil, p
 	}
@@ -257,10 +263,10 @@ func (c *caller) admit(path string, now time.Time) *problem {
 }
 
 func forbidden(u *keyUse, path string) *problem {
-	return &problem{status: http.StatusForbidden, kind: invalid, code: "insufficient_permissions", message: fmt.Sprintf("The key %q is not good for %s", u.Name, path)}
+	return refuse(http.StatusForbidden, "insufficient_permissions", "", "The key %q is not good for %s", u.Name, path)
 }
 
-// named is whose batch is run: he must have a key still.
+// named returns whose batch is run: he must have a key still.
 func (k keyring) named(name string) (*caller, error) {
 	if len(k) == 0 && name == "" {
 		return &caller{late: true}, nil
@@ -279,7 +285,8 @@ func (c *caller) hold(n int, now time.Time) *problem {
 		return nil
 	}
 	if wait := c.key.tokens.hold(n, now); wait > 0 {
-		return tooMany(fmt.Sprintf("The key %q has used its %d tokens a minute, or its answers under way may use them", c.name, c.key.Tokens), wait)
+		return tooMany(fmt.Sprintf("The key %q has used its %d tokens a minute, or its answers under way may use them",
+			c.name, c.key.Tokens), wait)
 	}
 	return nil
 }
@@ -324,7 +331,7 @@ func (b *bucket) fill(now time.Time) {
 	}
 }
 
-// missing is how long it takes until there is one.
+// missing returns how long it takes until there is one.
 func (b *bucket) missing() time.Duration {
 	if b.left >= 1-1e-6 { // what rounding takes
 		return 0

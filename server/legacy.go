@@ -4,8 +4,8 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// legacyTools reads functions and function_call, the forms of tools and tool_choice before there were several kinds of tools. An answer
-// to them has one call at most, its function_call.
+// legacyTools reads functions and function_call, the forms of tools and tool_choice before there were several kinds of
+// tools. An answer to them has one call at most, its function_call.
 func (r *request) legacyTools(f *fields, c *conversation) {
 	if isNeutral(f.values["functions"]) {
 		f.ignore("functions")
@@ -59,7 +59,8 @@ func legacyResult(m *fields, name string, names map[string]string) karat.Message
 	if _, ok := names[legacyID(name)]; !ok && *m.err == nil {
 		m.fail(m.path+"name", "no message before has a function_call of %q", name)
 	}
-	return karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{Name: name, Content: joined(content(m, "content", true))}}}
+	return karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{Name: name, Content: joined(content(m,
+		"content", true))}}}
 }
 
 // openAIFinish returns how an answer ends in the words of its API.

@@ -48,8 +48,8 @@ func responseTools(f *fields, c *conversation) {
 	}
 }
 
-// offer gives the tools of namespaces the names that the model knows them by: f, or n__f of the namespace n where f is not the only
-// one of that name.
+// offer gives the tools of namespaces the names that the model knows them by: f, or n__f of the namespace n where f is
+// not the only one of that name.
 func (c *conversation) offer(names []spacedName) {
 	count, taken := map[string]int{}, map[string]bool{}
 	for _, n := range names {

@@ -3,8 +3,6 @@ package server
 import (
 	"encoding/json"
 	"time"
-
-	"github.com/karat-run/karat"
 )
 
 // ollama is the voice of Ollama's API.
@@ -24,30 +22,30 @@ func answerOllama(x *exchange, chat bool) any {
 	if r.prompts == nil {
 		return r.ollamaLoaded(x, chat)
 	}
-	var all ollamaSaid
-	finish, ids := "", []int(nil)
+	var all blocks
+	var ids []int
 	s := x.open(true)
 	u := r.answer(func(e event) {
-		said := ollamaSaid{text: e.text, thinking: e.reasoning, tokens: e.tokens}
-		if e.call != nil {
-			said.calls = []any{map[string]any{"id": e.call.id, "function": map[string]any{"index": e.call.index, "name": e.call.name, "arguments": json.RawMessage(e.call.arguments)}}}
+		var one blocks
+		one.add(e)
+		if ids = e.ids; r.stream && (one.all != nil || r.logprobs && e.tokens != nil) {
+			s.send("", r.ollamaPiece(chat, &one))
 		}
-		if finish, ids = e.finish, e.ids; finish == finishCalls {
-			finish = finishStop
-		}
-		if r.stream && (e.text != "" || e.reasoning != "" || said.calls != nil || r.logprobs && e.tokens != nil) {
-			s.send("", r.ollamaPiece(chat, said))
-		}
-		all.add(said)
+		all.add(e)
 	})
-	last := r.ollamaPiece(chat, ollamaSaid{})
-	if !r.stream {
-		last = r.ollamaPiece(chat, all)
+	finish := all.finish
+	if finish == finishCalls {
+		finish = finishStop
 	}
+	if r.stream {
+		all = blocks{}
+	}
+	last := r.ollamaPiece(chat, &all)
 	if !chat && r.turn != nil {
 		last["context"] = append(r.prompts[0], ids...)
 	}
-	last["done"], last["done_reason"], last["total_duration"], last["load_duration"] = true, finish, time.Since(began).Nanoseconds(), x.loading.Nanoseconds()
+	last["done"], last["done_reason"] = true, finish
+	last["total_duration"], last["load_duration"] = time.Since(began).Nanoseconds(), x.loading.Nanoseconds()
 	last["prompt_eval_count"], last["prompt_eval_duration"] = u.prompt, u.prefill.Nanoseconds()
 	last["eval_count"], last["eval_duration"] = u.completion, u.decode.Nanoseconds()
 	if !r.stream {
@@ -57,23 +55,9 @@ func answerOllama(x *exchange, chat bool) any {
 	return nil
 }
 
-// ollamaSaid is an answer, or a piece of one.
-type ollamaSaid struct {
-	text, thinking string
-	calls          []any
-	tokens         []karat.Token // if log-probabilities are asked for
-}
-
-func (a *ollamaSaid) add(b ollamaSaid) {
-	a.text += b.text
-	a.thinking += b.thinking
-	a.calls = append(a.calls, b.calls...)
-	a.tokens = append(a.tokens, b.tokens...)
-}
-
 // ollamaLoaded answers a request without a prompt, which loads the model, or with keep_alive 0 has it closed.
 func (r *request) ollamaLoaded(x *exchange, chat bool) map[string]any {
-	o := r.ollamaPiece(chat, ollamaSaid{})
+	o := r.ollamaPiece(chat, &blocks{})
 	o["done"], o["done_reason"], o["load_duration"] = true, "load", x.loading.Nanoseconds()
 	for _, m := range x.states() {
 		if m.now == r.model && m.keep == 0 && m.Load != nil {
@@ -83,20 +67,25 @@ func (r *request) ollamaLoaded(x *exchange, chat bool) map[string]any {
 	return o
 }
 
-// ollamaPiece is a line of an answer.
-func (r *request) ollamaPiece(chat bool, said ollamaSaid) map[string]any {
+// ollamaPiece returns a line of an answer.
+func (r *request) ollamaPiece(chat bool, said *blocks) map[string]any {
 	o := map[string]any{"model": r.model.name, "created_at": time.Now().UTC().Format(time.RFC3339Nano), "done": false}
 	to, name := o, "response"
 	if chat {
 		to, name = map[string]any{"role": "assistant"}, "content"
 		o["message"] = to
 	}
-	to[name] = said.text
-	if said.thinking != "" {
-		to["thinking"] = said.thinking
+	to[name] = said.text(textBlock)
+	if thinking := said.text(reasoningBlock); thinking != "" {
+		to["thinking"] = thinking
 	}
-	if said.calls != nil {
-		to["tool_calls"] = said.calls
+	var calls []any
+	for _, b := range said.calls() {
+		function := map[string]any{"index": b.call.index, "name": b.call.name, "arguments": json.RawMessage(b.call.arguments)}
+		calls = append(calls, map[string]any{"id": b.call.id, "function": function})
+	}
+	if calls != nil {
+		to["tool_calls"] = calls
 	}
 	if r.logprobs && said.tokens != nil {
 		o["logprobs"] = r.tokenLogprobs(said.tokens)

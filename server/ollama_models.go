@@ -32,7 +32,8 @@ func ollamaObject(x *exchange, m state) map[string]any {
 	if m.now != nil {
 		i := m.now.info
 		o["size"] = i.Bytes
-		d = ollamaDetails{Format: strings.ToLower(i.Format), Family: i.Architecture, Families: []string{i.Architecture}, Parameters: shortCount(i.Parameters), Quantization: i.Type}
+		d = ollamaDetails{Format: strings.ToLower(i.Format), Family: i.Architecture, Families: []string{i.Architecture},
+			Parameters: shortCount(i.Parameters), Quantization: i.Type}
 	}
 	return o
 }
@@ -53,7 +54,7 @@ func (m *state) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// shortCount is a number for people, as 596M or 7.6B.
+// shortCount returns a number for people, as 596M or 7.6B.
 func shortCount(n int64) string {
 	switch x := float64(n); {
 	case n >= 1e9:
@@ -109,11 +110,13 @@ func showOllama(x *exchange) any {
 	f.hintRest()
 	throw(*f.err)
 	o := ollamaObject(x, state{entry: x.s.pool.find(m.name), now: m})
-	about := map[string]any{"general.architecture": m.info.Architecture, "general.basename": m.name, "general.parameter_count": m.info.Parameters, m.info.Architecture + ".context_length": m.room}
+	about := map[string]any{"general.architecture": m.info.Architecture, "general.basename": m.name,
+		"general.parameter_count": m.info.Parameters, m.info.Architecture + ".context_length": m.room}
 	if n, err := m.model.EmbedSize(x.ctx, karat.EmbedOptions{Pooling: karat.PoolMean}); err == nil {
 		about[m.info.Architecture+".embedding_length"] = n
 	}
-	return map[string]any{"details": o["details"], "modified_at": o["modified_at"], "template": m.info.Template, "capabilities": ollamaAbilities(x, m), "model_info": about}
+	return map[string]any{"details": o["details"], "modified_at": o["modified_at"], "template": m.info.Template,
+		"capabilities": ollamaAbilities(x, m), "model_info": about}
 }
 
 // ollamaAbilities returns what a model can do.
@@ -135,7 +138,8 @@ func ollamaAbilities(x *exchange, m *served) (able []string) {
 
 // ollamaLacks are the routes of Ollama's API that change models, and what to type instead.
 var ollamaLacks = []struct{ pattern, instead string }{
-	{"POST /api/pull", "Karat pulls models on the command line. Type: karat pull %s. Then start the server with the name that it prints"},
+	{"POST /api/pull", "Karat pulls models on the command line. Type: karat pull %s. Then start the server with the " +
+		"name that it prints"},
 	{"POST /api/push", "Karat pushes no models. To send %s elsewhere, copy its file: karat list names it"},
 	{"POST /api/create", "Karat makes models on the command line: karat convert, karat quantize and karat edit"},
 	{"POST /api/copy", "Karat gives a model another name at its start. Type: karat serve --alias NAME=%s"},
@@ -153,7 +157,8 @@ func refuseOllama(x *exchange, pattern, instead string) any {
 				name = text[:min(len(text), 128)]
 			}
 		}
-		if e := x.s.pool.find(strings.TrimSuffix(name, ":latest")); strings.HasSuffix(pattern, "/pull") && e != nil && x.who.sees(e) {
+		if e := x.s.pool.find(strings.TrimSuffix(name, ":latest")); strings.HasSuffix(pattern, "/pull") && e != nil &&
+			x.who.sees(e) {
 			if f.boolean("stream", true) {
 				x.open(true).send("", map[string]string{"status": "success"})
 				return nil
@@ -167,10 +172,10 @@ func refuseOllama(x *exchange, pattern, instead string) any {
 	if strings.Contains(instead, "%s") {
 		instead = fmt.Sprintf(instead, name)
 	}
-	return &problem{status: http.StatusNotImplemented, kind: invalid, code: "unsupported", message: instead}
+	return refuse(http.StatusNotImplemented, "unsupported", "", "%s", instead)
 }
 
-// ollamaModel is the model of a name, which may end in :latest.
+// ollamaModel returns the model of a name, which may end in :latest.
 func (x *exchange) ollamaModel(f *fields) *served {
 	if name, ok := as[string](f.values["model"]); ok && x.s.pool.find(name) == nil {
 		if short, ok := strings.CutSuffix(name, ":latest"); ok {

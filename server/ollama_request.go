@@ -54,7 +54,8 @@ func isBlank(parts []karat.Part) bool {
 	return joined(slices.DeleteFunc(slices.Clone(parts), notText)) == ""
 }
 
-// readOllamaPrompt reads the prompt of a generation. The ids of context, that an answer gave back, come before the prompt.
+// readOllamaPrompt reads the prompt of a generation. The ids of context, that an answer gave back, come before the
+// prompt.
 func readOllamaPrompt(x *exchange, f *fields, r *request, c *conversation) {
 	prompt, raw, before := f.text("prompt"), f.boolean("raw", false), []int(nil)
 	if given := f.take("context"); given != nil && given[0] != '[' {
@@ -136,33 +137,19 @@ func keepAlive(raw json.RawMessage) (time.Duration, bool) {
 	return time.Duration(n * float64(time.Second)), true
 }
 
-// ollamaOptions reads the options of a request. Options that set up a model change nothing, since it is loaded by the server's own
-// settings; so does a num_ctx beyond the context.
+// ollamaOptions reads the options of a request. Options that set up a model change nothing, since it is loaded by the
+// server's own settings; so does a num_ctx beyond the context.
 func (r *request) ollamaOptions(f *fields) {
 	o := f.object("options")
 	if o == nil {
 		return
 	}
 	s := &r.sampling
-	set := func(to *float64, name string, least, most float64) {
-		if v := o.number(name, least, most); v != nil {
-			*to = *v
-		}
-	}
 	r.heat(o, 2)
-	set(&s.MinP, "min_p", 0, 1)
-	set(&s.RepeatPenalty, "repeat_penalty", 0.01, 100)
-	set(&s.PresencePenalty, "presence_penalty", -2, 2)
-	set(&s.FrequencyPenalty, "frequency_penalty", -2, 2)
-	if v := o.integer("top_k", 0, 1<<20); v != nil {
-		s.TopK = int(*v)
-	}
-	if v := o.integer("repeat_last_n", -1, 1<<20); v != nil {
-		s.RepeatLast = int(*v)
-	}
-	if v := o.integer("seed", math.MinInt64, math.MaxInt64); v != nil {
-		s.Seed = new(uint64(*v))
-	}
+	o.setNumber(&s.MinP, "min_p", 0, 1)
+	r.penalties(o, "repeat_penalty")
+	o.setInteger(&s.TopK, "top_k", 0, 1<<20)
+	o.setInteger(&s.RepeatLast, "repeat_last_n", -1, 1<<20)
 	if v := o.integer("num_predict", -2, maxTokens); v != nil && *v >= 0 {
 		r.max = int(*v)
 	}
@@ -170,7 +157,8 @@ func (r *request) ollamaOptions(f *fields) {
 		o.hints.add(o.path + "num_ctx") // the context is what the model was loaded with
 	}
 	r.stop = o.texts("stop", maxStops)
-	o.hint("num_keep", "num_batch", "num_thread", "num_gpu", "main_gpu", "low_vram", "numa", "use_mmap", "use_mlock", "f16_kv", "logits_all", "mirostat_tau", "mirostat_eta")
+	o.hint("num_keep", "num_batch", "num_thread", "num_gpu", "main_gpu", "low_vram", "numa", "use_mmap", "use_mlock",
+		"f16_kv", "logits_all", "mirostat_tau", "mirostat_eta")
 	if !o.boolean("penalize_newline", true) && s.RepeatPenalty != 0 && s.RepeatPenalty != 1 {
 		o.hints.add(o.path + "penalize_newline")
 	}
@@ -187,7 +175,8 @@ var ollamaOff = []struct {
 	name string
 	off  func(json.RawMessage) bool
 }{
-	{"mirostat", is("0")}, {"typical_p", is("1")}, {"tfs_z", is("1")}, {"vocab_only", is("false")}, {"embedding_only", is("false")},
+	{"mirostat", is("0")}, {"typical_p", is("1")}, {"tfs_z", is("1")}, {"vocab_only", is("false")}, {"embedding_only",
+		is("false")},
 }
 
 // is finds a value, however its number is written.

@@ -28,27 +28,11 @@ const (
 func (r *request) choosing(f *fields) {
 	s := &r.sampling
 	r.heat(f, 2)
-	if x := f.integer("top_k", -1, 1<<20); x != nil { // -1 is off, as vLLM's
-		s.TopK = int(max(*x, 0))
-	}
-	if x := f.number("min_p", 0, 1); x != nil {
-		s.MinP = *x
-	}
-	if x := f.number("repetition_penalty", 0.01, 100); x != nil {
-		s.RepeatPenalty = *x
-	}
-	if x := f.number("presence_penalty", -2, 2); x != nil {
-		s.PresencePenalty = *x
-	}
-	if x := f.number("frequency_penalty", -2, 2); x != nil {
-		s.FrequencyPenalty = *x
-	}
-	if x := f.integer("seed", math.MinInt64, math.MaxInt64); x != nil {
-		s.Seed = new(uint64(*x))
-	}
-	if x := f.integer("n", 1, maxChoices); x != nil {
-		r.n = int(*x)
-	}
+	f.setInteger(&s.TopK, "top_k", -1, 1<<20)
+	s.TopK = max(s.TopK, 0) // -1 is off, as vLLM's
+	f.setNumber(&s.MinP, "min_p", 0, 1)
+	r.penalties(f, "repetition_penalty")
+	f.setInteger(&r.n, "n", 1, maxChoices)
 	r.stop = f.texts("stop", maxStops)
 	r.bias(f)
 	if r.stream = f.boolean("stream", false); !r.stream && f.has("stream_options") {
@@ -61,11 +45,20 @@ func (r *request) choosing(f *fields) {
 	}
 }
 
+// penalties reads the penalties of tokens that were there, and the seed; repeat is the name of the first penalty.
+func (r *request) penalties(f *fields, repeat string) {
+	s := &r.sampling
+	f.setNumber(&s.RepeatPenalty, repeat, 0.01, 100)
+	f.setNumber(&s.PresencePenalty, "presence_penalty", -2, 2)
+	f.setNumber(&s.FrequencyPenalty, "frequency_penalty", -2, 2)
+	if x := f.integer("seed", math.MinInt64, math.MaxInt64); x != nil {
+		s.Seed = new(uint64(*x))
+	}
+}
+
 // heat reads temperature, up to most, and top_p. A top_p of 0 is the likeliest token alone; inside, 0 is off.
 func (r *request) heat(f *fields, most float64) {
-	if x := f.number("temperature", 0, most); x != nil {
-		r.sampling.Temperature = *x
-	}
+	f.setNumber(&r.sampling.Temperature, "temperature", 0, most)
 	if x := f.number("top_p", 0, 1); x != nil {
 		r.sampling.TopP = max(*x, 1e-12)
 	}
@@ -107,7 +100,8 @@ func idle(f *fields) {
 		metadata(f)
 		f.values["metadata"] = raw
 	}
-	f.hint("client_metadata", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "verbosity", "prediction")
+	f.hint("client_metadata", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
+		"prompt_cache_retention", "verbosity", "prediction")
 }
 
 // Limits of OpenAI's API of metadata, in characters.
@@ -178,7 +172,8 @@ func message(m *fields, names map[string]string) karat.Message {
 		if speaker != "" && speaker != name {
 			m.fail(m.path+"name", "%q, but the call is of %q", speaker, name)
 		}
-		return karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id, Name: name, Content: joined(content(m, "content", true))}}}
+		return karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id, Name: name,
+			Content: joined(content(m, "content", true))}}}
 	}
 	return karat.Message{}
 }
@@ -213,7 +208,7 @@ func content(m *fields, name string, needed bool) (parts []karat.Part) {
 	return parts
 }
 
-// joined is the text of parts that are texts.
+// joined returns the text of parts that are texts.
 func joined(parts []karat.Part) string {
 	var b strings.Builder
 	for _, p := range parts {
@@ -255,7 +250,7 @@ func assistant(m *fields, names map[string]string) (parts []karat.Part) {
 	return parts
 }
 
-// toolCall is a call whose arguments are a text of JSON.
+// toolCall returns a call whose arguments are a text of JSON.
 func toolCall(f *fields, id, name, arguments string) karat.ToolCall {
 	c := karat.ToolCall{ID: id, Name: name}
 	if arguments != "" && f.holds(f.path+"function.arguments", []byte(arguments)) {
@@ -267,7 +262,7 @@ func toolCall(f *fields, id, name, arguments string) karat.ToolCall {
 	return c
 }
 
-// tokenText is a token as log-probabilities show it, and its bytes.
+// tokenText returns a token as log-probabilities show it, and its bytes.
 func (m *served) tokenText(id int) (text string, bytes []int) {
 	b := m.model.TokenBytes(id)
 	bytes = make([]int, len(b))
@@ -280,7 +275,7 @@ func (m *served) tokenText(id int) (text string, bytes []int) {
 	return strings.ToValidUTF8(string(b), "\uFFFD"), bytes
 }
 
-// finite is a log-probability in JSON, which has no infinity: OpenAI says -9999 there.
+// finite returns a log-probability in JSON, which has no infinity: OpenAI says -9999 there.
 func finite(x float64) float64 { return max(x, -9999) }
 
 // openAIUsage is how OpenAI's API counts tokens.

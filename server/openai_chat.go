@@ -16,9 +16,9 @@ func completeChat(x *exchange) any {
 	if r.stream {
 		return streamChat(x, r)
 	}
-	a := chatAnswer{r: r, choices: make([]chatChoice, r.n)}
-	u := r.answer(a.add)
-	return a.body(u)
+	answers := make([]blocks, r.n)
+	u := r.answer(func(e event) { answers[e.choice].add(e) })
+	return r.chatBody(answers, u)
 }
 
 // countChat answers POST /v1/chat/completions/input_tokens.
@@ -36,10 +36,8 @@ func readChat(x *exchange) *request {
 	r.limit(f, "max_tokens", 0)
 	r.limit(f, "max_completion_tokens", 0)
 	r.logprobs = f.boolean("logprobs", false)
-	if n := f.integer("top_logprobs", 0, maxTop); n != nil {
-		if r.top = int(*n); !r.logprobs && r.top > 0 {
-			f.fail("top_logprobs", "it needs logprobs: true")
-		}
+	if f.setInteger(&r.top, "top_logprobs", 0, maxTop); !r.logprobs && r.top > 0 {
+		f.fail("top_logprobs", "it needs logprobs: true")
 	}
 	r.form = formOf(f)
 	for _, kind := range f.texts("modalities", 8) {
@@ -61,7 +59,8 @@ func readChat(x *exchange) *request {
 	return r
 }
 
-// ending reads whether a conversation goes on with its last message: continue_final_message and add_generation_prompt, as vLLM has them.
+// ending reads whether a conversation goes on with its last message: continue_final_message and add_generation_prompt,
+// as vLLM has them.
 func (c *conversation) ending(f *fields) {
 	c.goesOn = f.boolean("continue_final_message", c.goesOn)
 	if c.bare = !f.boolean("add_generation_prompt", !c.goesOn); c.goesOn && !c.bare {
@@ -121,11 +120,13 @@ func tool(o *fields, schema string) karat.Tool {
 	return t
 }
 
-// serviceTool finds the types of tools that the services of OpenAI and Anthropic run or know: web_search, web_search_20250305.
+// serviceTool finds the types of tools that the services of OpenAI and Anthropic run or know: web_search,
+// web_search_20250305.
 var serviceTool = regexp.MustCompile(`^(advisor|apply_patch|bash|browser|code_execution|code_interpreter|collaboration|computer|computer_use|file_search|image_generation|local_shell|mcp|mcp_toolset|` +
 	`memory|shell|text_editor|tool_search|tool_search_tool\w*|web_extractor|web_fetch|web_search)(_preview)?([_-]\d[\d_-]*)?$|^\w+_20\d{6}$`)
 
-// toolKind reads the type of a tool, out of a few; absent is the type of one without it. A tool of a vendor's service is a hint: its type is "".
+// toolKind reads the type of a tool, out of a few; absent is the type of one without it. A tool of a vendor's service
+// is a hint: its type is "".
 func (t *fields) toolKind(absent string, kinds ...string) string {
 	if kind, _ := as[string](t.values["type"]); serviceTool.MatchString(kind) {
 		t.hints.add(strings.TrimSuffix(t.path, "."))
@@ -163,41 +164,6 @@ func (c *conversation) choose(f *fields, raw json.RawMessage) {
 	}
 }
 
-// chatChoice is an answer that is collected.
-type chatChoice struct {
-	text, reasoning strings.Builder
-	calls           []*chatCalled
-	tokens          []karat.Token
-	finish          string
-}
-
-// chatCalled is a call that is collected.
-type chatCalled struct {
-	*call
-	all strings.Builder // of its arguments
-}
-
-type chatAnswer struct {
-	r       *request
-	choices []chatChoice
-}
-
-func (a *chatAnswer) add(e event) {
-	c := &a.choices[e.choice]
-	c.text.WriteString(e.text)
-	c.reasoning.WriteString(e.reasoning)
-	if e.call != nil {
-		if !e.call.again {
-			c.calls = append(c.calls, &chatCalled{call: e.call})
-		}
-		c.calls[len(c.calls)-1].all.WriteString(e.call.arguments)
-	}
-	c.tokens = append(c.tokens, e.tokens...)
-	if e.finish != "" {
-		c.finish = e.finish
-	}
-}
-
 type chatMessage struct {
 	Role      string     `json:"role"`
 	Content   *string    `json:"content"`
@@ -226,7 +192,7 @@ type chatCustom struct {
 	Input string `json:"input"`
 }
 
-// begun is a call with its name, and as much of its arguments.
+// begun returns a call with its name, and as much of its arguments.
 func (c *call) begun(arguments string) chatCall {
 	if c.custom {
 		return chatCall{ID: c.id, Type: "custom", Custom: &chatCustom{c.name, arguments}}
@@ -280,7 +246,8 @@ func (r *request) head(object string) head {
 	return head{r.id, object, r.created, r.model.name, r.model.print}
 }
 
-func (a *chatAnswer) body(u usage) any {
+// chatBody returns answers that were collected.
+func (r *request) chatBody(answers []blocks, u usage) any {
 	type choice struct {
 		Index    int         `json:"index"`
 		Message  chatMessage `json:"message"`
@@ -288,26 +255,26 @@ func (a *chatAnswer) body(u usage) any {
 		Finish   string      `json:"finish_reason"`
 	}
 	all := []choice{}
-	for i := range a.choices {
-		c := &a.choices[i]
-		m := chatMessage{Role: "assistant", Reasoning: c.reasoning.String()}
-		if text := c.text.String(); text != "" || len(c.calls) == 0 {
+	for i := range answers {
+		l := &answers[i]
+		calls, text := l.calls(), l.text(textBlock)
+		m := chatMessage{Role: "assistant", Reasoning: l.text(reasoningBlock)}
+		if text != "" || len(calls) == 0 {
 			m.Content = &text
 		}
-		if a.r.functions && len(c.calls) > 0 {
-			x := c.calls[0]
-			m.Legacy, c.calls = &chatFunction{x.name, x.all.String()}, nil
+		if r.functions && len(calls) > 0 {
+			m.Legacy, calls = &chatFunction{calls[0].call.name, calls[0].text.String()}, nil
 		}
-		for _, x := range c.calls {
-			m.Calls = append(m.Calls, x.begun(x.all.String()))
+		for _, b := range calls {
+			m.Calls = append(m.Calls, b.call.begun(b.text.String()))
 		}
-		all = append(all, choice{i, m, a.r.logprobsOf(c.tokens), a.r.openAIFinish(c.finish)})
+		all = append(all, choice{i, m, r.logprobsOf(l.tokens), r.openAIFinish(l.finish)})
 	}
 	return struct {
 		head
 		Choices []choice     `json:"choices"`
 		Usage   *openAIUsage `json:"usage"`
-	}{a.r.head("chat.completion"), all, u.openAI()}
+	}{r.head("chat.completion"), all, u.openAI()}
 }
 
 // chatDelta is what a chunk adds to a message.
@@ -327,7 +294,7 @@ type chunkChoice struct {
 	Finish   *string   `json:"finish_reason"`
 }
 
-// chunk is an event of a stream. usage is there where the client asked for it: null in all chunks but the last.
+// chunk returns an event of a stream. usage is there where the client asked for it: null in all chunks but the last.
 func (r *request) chunk(choices any, u *openAIUsage) any {
 	h := r.head("chat.completion.chunk")
 	if r.turn == nil {
@@ -346,14 +313,25 @@ func (r *request) chunk(choices any, u *openAIUsage) any {
 	}{h, choices}
 }
 
-func streamChat(x *exchange, r *request) any {
+// streamChunks sends the chunks that see makes of events, and the end of OpenAI's streams.
+func streamChunks(x *exchange, r *request, see func(e event, send func(choice any))) any {
 	s := x.open(false)
 	r.sent = true
+	send := func(choice any) { s.send("", r.chunk([]any{choice}, nil)) }
+	u := r.answer(func(e event) { see(e, send) })
+	if r.usage {
+		s.send("", r.chunk([]any{}, u.openAI()))
+	}
+	s.end("[DONE]")
+	return nil
+}
+
+func streamChat(x *exchange, r *request) any {
 	begun := make([]bool, r.n)
-	u := r.answer(func(e event) {
+	return streamChunks(x, r, func(e event, send func(any)) {
 		if !begun[e.choice] {
 			begun[e.choice] = true
-			s.send("", r.chunk([]chunkChoice{{Index: e.choice, Delta: chatDelta{Role: "assistant", Content: new(string)}}}, nil))
+			send(chunkChoice{Index: e.choice, Delta: chatDelta{Role: "assistant", Content: new(string)}})
 		}
 		for _, d := range deltas(e) {
 			c := chunkChoice{Index: e.choice, Delta: d}
@@ -363,21 +341,16 @@ func streamChat(x *exchange, r *request) any {
 			if len(e.tokens) > 0 {
 				c.Logprobs, e.tokens = r.logprobsOf(e.tokens), nil
 			}
-			s.send("", r.chunk([]chunkChoice{c}, nil))
+			send(c)
 		}
 		if e.finish != "" {
 			finish := r.openAIFinish(e.finish)
-			s.send("", r.chunk([]chunkChoice{{Index: e.choice, Finish: &finish}}, nil))
+			send(chunkChoice{Index: e.choice, Finish: &finish})
 		}
 	})
-	if r.usage {
-		s.send("", r.chunk([]chunkChoice{}, u.openAI()))
-	}
-	s.end("[DONE]")
-	return nil
 }
 
-// deltas are what an event adds to a message: of a call its name, then its arguments.
+// deltas returns what an event adds to a message: of a call its name, then its arguments.
 func deltas(e event) (all []chatDelta) {
 	switch {
 	case e.call != nil:

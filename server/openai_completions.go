@@ -20,58 +20,43 @@ func completeText(x *exchange) any {
 	r.id = newID("cmpl-")
 	offsets := make([]textPlace, len(r.prompts)*r.n)
 	if r.stream {
-		s := x.open(false)
-		r.sent = true
-		u := r.answer(func(e event) {
-			if e.text == "" && len(e.tokens) == 0 && e.finish == "" {
-				return
+		return streamChunks(x, r, func(e event, send func(any)) {
+			if e.text != "" || len(e.tokens) > 0 || e.finish != "" {
+				c := completionChoice{Index: e.choice}
+				r.complete(&c, &e, &offsets[e.choice])
+				send(c)
 			}
-			c := completionChoice{Index: e.choice, Text: e.text}
-			if r.logprobs {
-				c.Logprobs = r.legacy(&e, &offsets[e.choice])
-			}
-			if e.finish != "" {
-				c.Finish = &e.finish
-			}
-			s.send("", r.chunk([]completionChoice{c}, nil))
 		})
-		if r.usage {
-			s.send("", r.chunk([]completionChoice{}, u.openAI()))
-		}
-		s.end("[DONE]")
-		return nil
 	}
 	all := make([]completionChoice, len(offsets))
 	u := r.answer(func(e event) {
-		c := &all[e.choice]
-		c.Index = e.choice
-		c.Text += e.text
-		c.score(&e)
-		if r.logprobs {
-			c.Logprobs = c.Logprobs.join(r.legacy(&e, &offsets[e.choice]))
-		}
-		if e.finish != "" {
-			c.Finish = &e.finish
-		}
+		all[e.choice].Index = e.choice
+		r.complete(&all[e.choice], &e, &offsets[e.choice])
 	})
-	return (struct {
+	return struct {
 		head
 		Choices []completionChoice `json:"choices"`
 		Usage   *openAIUsage       `json:"usage"`
-	}{r.head("text_completion"), r.bestOf(all), u.openAI()})
+	}{r.head("text_completion"), r.bestOf(all), u.openAI()}
 }
 
-// score counts what bestOf compares.
-func (c *completionChoice) score(e *event) {
-	if e.prompt {
-		return
+// complete adds an event to an answer.
+func (r *request) complete(c *completionChoice, e *event, at *textPlace) {
+	c.Text += e.text
+	if r.logprobs {
+		c.Logprobs = c.Logprobs.join(r.legacy(e, at))
 	}
 	for _, t := range e.tokens {
-		c.sum, c.count = c.sum+t.Logprob, c.count+1
+		if !e.prompt {
+			c.sum, c.count = c.sum+t.Logprob, c.count+1
+		}
+	}
+	if e.finish != "" {
+		c.Finish = &e.finish
 	}
 }
 
-// bestOf are the r.best answers to each prompt whose tokens have the highest mean log-probability.
+// bestOf returns the r.best answers to each prompt whose tokens have the highest mean log-probability.
 func (r *request) bestOf(all []completionChoice) (best []completionChoice) {
 	if r.best == r.n {
 		return all
@@ -131,9 +116,10 @@ func (r *request) read(x *exchange, raw json.RawMessage) *problem {
 	return nil
 }
 
-// as is a JSON value of one type, and whether it is of that.
+// as returns a JSON value of one type, and whether it is of that.
 func as[T any](raw json.RawMessage) (v T, ok bool) {
-	if _, text := any(v).(string); text && (len(raw) == 0 || raw[0] != '"' && raw[0] != 'n') || json.Unmarshal(raw, &v) != nil {
+	if _, text := any(v).(string); text && (len(raw) == 0 || raw[0] != '"' && raw[0] != 'n') || json.Unmarshal(raw,
+		&v) != nil {
 		return *new(T), false
 	}
 	return v, true
@@ -164,7 +150,8 @@ func (l *legacyLogprobs) join(m *legacyLogprobs) *legacyLogprobs {
 		}
 		return l
 	}
-	l.Tokens, l.Values, l.Top, l.Offsets = append(l.Tokens, m.Tokens...), append(l.Values, m.Values...), append(l.Top, m.Top...), append(l.Offsets, m.Offsets...)
+	l.Tokens, l.Values, l.Top, l.Offsets = append(l.Tokens, m.Tokens...), append(l.Values, m.Values...), append(l.Top,
+		m.Top...), append(l.Offsets, m.Offsets...)
 	return l
 }
 
@@ -183,8 +170,8 @@ func (p *textPlace) add(b []byte) {
 	}
 }
 
-// behind moves the place behind a token of the prompt, whose text goes on with rest, and returns the text behind it. Special tokens
-// around a prompt have no room in its text; bytes that are no character are a U+FFFD.
+// behind moves the place behind a token of the prompt, whose text goes on with rest, and returns the text behind it.
+// Special tokens around a prompt have no room in its text; bytes that are no character are a U+FFFD.
 func (p *textPlace) behind(token []byte, rest string) string {
 	whole := 0 // bytes of the characters before one that is cut
 	for whole < len(token) && utf8.FullRune(token[whole:]) {
@@ -203,7 +190,7 @@ func (p *textPlace) behind(token []byte, rest string) string {
 	return rest
 }
 
-// legacy are the log-probabilities of an event. at is its place in the text; the prompt counts where it is echoed.
+// legacy returns the log-probabilities of an event. at is its place in the text; the prompt counts where it is echoed.
 func (r *request) legacy(e *event, at *textPlace) *legacyLogprobs {
 	l := &legacyLogprobs{[]string{}, []*float64{}, []map[string]float64{}, []int{}}
 	rest := e.text
@@ -235,7 +222,7 @@ func (r *request) legacy(e *event, at *textPlace) *legacyLogprobs {
 	return l
 }
 
-// missingSpace is the space that some vocabularies put before a text, and decoding takes away.
+// missingSpace returns the space that some vocabularies put before a text, and decoding takes away.
 func missingSpace(token, text string) string {
 	if strings.HasPrefix(token, " ") && !strings.HasPrefix(text, " ") {
 		return " "
@@ -243,7 +230,7 @@ func missingSpace(token, text string) string {
 	return ""
 }
 
-// legacyName is a token as the older API has it: one that is no text has its bytes.
+// legacyName returns a token as the older API has it: one that is no text has its bytes.
 func legacyName(text string, bytes []int) string {
 	if !strings.ContainsRune(text, utf8.RuneError) {
 		return text
@@ -256,7 +243,7 @@ func legacyName(text string, bytes []int) string {
 	return b.String()
 }
 
-// promptText is the text of the prompt of an answer: what the client sent, if that was a text.
+// promptText returns the text of the prompt of an answer: what the client sent, if that was a text.
 func (c *choice) promptText() string {
 	if c.r.texts != nil {
 		return c.r.texts[c.index/c.r.n]

@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// origins are patterns of the origins whose pages may call the server, in which * stands for any text: http://localhost:*. A
-// pattern * is all origins.
+// origins are patterns of the origins whose pages may call the server, in which * stands for any text:
+// http://localhost:*. A pattern * is all origins.
 type origins []string
 
-// localOrigins are the origins that Options.Origins has by default: pages that a program of this machine serves or shows. No page
-// of the web has such an origin, for its address would have to be this machine's.
-var localOrigins = origins{"http://localhost:*", "https://localhost:*", "http://127.0.0.1:*", "https://127.0.0.1:*", "http://[::1]:*", "https://[::1]:*",
+// localOrigins are the origins that Options.Origins has by default: pages that a program of this machine serves or
+// shows. No page of the web has such an origin, for its address would have to be this machine's.
+var localOrigins = origins{"http://localhost:*", "https://localhost:*", "http://127.0.0.1:*", "https://127.0.0.1:*",
+	"http://[::1]:*", "https://[::1]:*",
 	"app://*", "tauri://*", "vscode-webview://*"}
 
 // newOrigins reads patterns, which have no path; nil are localOrigins.
@@ -24,7 +25,8 @@ func newOrigins(patterns []string) (all origins, err error) {
 	}
 	for _, p := range patterns {
 		p = strings.ToLower(strings.TrimSuffix(p, "/"))
-		if _, host, ok := strings.Cut(p, "://"); p != "*" && p != "null" && (!ok || host == "" || strings.ContainsAny(host, "/?#@ ")) {
+		if _, host, ok := strings.Cut(p, "://"); p != "*" && p != "null" && (!ok || host == "" || strings.ContainsAny(host,
+			"/?#@ ")) {
 			return nil, fmt.Errorf("the origin %q: want one as http://localhost:3000 or https://*.example.com, or * for any", p)
 		}
 		all = append(all, p)
@@ -52,7 +54,8 @@ func matches(pattern, text string) bool {
 	return scheme == of && fits && err == nil
 }
 
-// welcome tells a browser that pages of an origin may read the answer. Names of origins also let them send credentials; * does not.
+// welcome tells a browser that pages of an origin may read the answer. Names of origins also let them send credentials;
+// * does not.
 func (o origins) welcome(h http.Header, origin string) {
 	if slices.Contains(o, "*") {
 		origin = "*"
@@ -65,7 +68,8 @@ func (o origins) welcome(h http.Header, origin string) {
 
 // isPreflight reports whether a browser asks what a page may send, which it does without a key.
 func isPreflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" &&
+		r.Header.Get("Access-Control-Request-Method") != ""
 }
 
 // preflight answers a browser that asks what a page may send, and reports whether that was the request.
@@ -84,8 +88,9 @@ func preflight(h http.Header, r *http.Request) bool {
 	return true
 }
 
-// saysJSON reports whether a body of this Content-Type may be JSON: also of none, and of the one that curl -d sends. Pages cannot use
-// that to pass by a preflight, since a request with an Origin that is not allowed comes no further than origin.
+// saysJSON reports whether a body of this Content-Type may be JSON: also of none, and of the one that curl -d sends.
+// Pages cannot use that to pass by a preflight, since a request with an Origin that is not allowed comes no further
+// than origin.
 func saysJSON(header string) bool {
 	kind, _, _ := strings.Cut(header, ";")
 	switch strings.ToLower(strings.TrimSpace(kind)) {

@@ -22,8 +22,8 @@ type Model struct {
 	Model *karat.Model
 
 	// Load loads the model when it is asked for, if Model is nil or was closed. It may take at most so many bytes of
-	// memory; 0 says nothing. The server closes what it loads, and Model too, when it has not been asked for as long as Keep
-	// says, when other models of its Device need the memory, and at its end; never while a request uses it.
+	// memory; 0 says nothing. The server closes what it loads, and Model too, when it has not been asked for as long as
+	// Keep says, when other models of its Device need the memory, and at its end; never while a request uses it.
 	Load   func(ctx context.Context, memory int64) (*karat.Model, error)
 	Keep   time.Duration // below 0 is for ever
 	Device string        // whose memory it takes; "" is this machine's
@@ -50,8 +50,8 @@ type load struct {
 	by   map[string]bool // keys that wait for it: the first one whose turn it is loads
 }
 
-// pool has the models by their names. It loads a model when it is asked for, one at a time, and closes the ones
-// that are needed least: never one in use.
+// pool has the models by their names. It loads a model when it is asked for, one at a time, and closes the ones that
+// are needed least: never one in use.
 type pool struct {
 	open   func(ctx context.Context, e *entry, m *karat.Model) (*served, error) // what a loaded model is served with
 	log    *slog.Logger
@@ -67,7 +67,8 @@ type pool struct {
 	mu     sync.Mutex // guards what follows, and entries
 	clock  uint64
 	closed bool
-	turns  map[string]chan struct{} // of each key, whose loads wait for each other: who asks for many models waits for himself
+	// of each key, whose loads wait for each other: who asks for many models waits for himself
+	turns map[string]chan struct{}
 }
 
 // errBusy is why a model is not loaded while others are in use.
@@ -96,7 +97,7 @@ func (p *pool) add(ctx context.Context, m Model) (err error) {
 	return nil
 }
 
-// find is the model of a name, nil if there is none.
+// find returns the model of a name, nil if there is none.
 func (p *pool) find(name string) *entry {
 	for _, e := range p.list {
 		if e.Name == name || slices.Contains(e.Aliases, name) {
@@ -106,8 +107,8 @@ func (p *pool) find(name string) *entry {
 	return nil
 }
 
-// take is a model to use until give, loaded if it must be, for the key of a name. The end of ctx ends the waiting, and not the load,
-// which others may wait for.
+// take returns a model to use until give, loaded if it must be, for the key of a name. The end of ctx ends the waiting,
+// and not the load, which others may wait for.
 func (p *pool) take(ctx context.Context, e *entry, who string) (*served, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -213,7 +214,7 @@ func (p *pool) loadOne(e *entry) (*served, error) {
 	}
 }
 
-// room is the memory that is left for another model, 0 if that is not known, and whether there is any.
+// room returns the memory that is left for another model, 0 if that is not known, and whether there is any.
 func (p *pool) room(device string) (left int64, room bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -240,7 +241,8 @@ func (p *pool) busy(device string) bool {
 	return slices.ContainsFunc(p.list, func(e *entry) bool { return e.now != nil && e.Device == device })
 }
 
-// evict closes the model of a device that was used least recently, if there is one that nobody uses. The caller has the turn.
+// evict closes the model of a device that was used least recently, if there is one that nobody uses. The caller has the
+// turn.
 func (p *pool) evict(device string) bool {
 	p.mu.Lock()
 	var oldest *entry
@@ -270,8 +272,8 @@ func (e *entry) drop() *served {
 	return m
 }
 
-// keep returns how long the model stays that nobody asks for: the longest time that a caller wants who has used it, so that no key
-// unloads the model of another. Below 0 is for ever.
+// keep returns how long the model stays that nobody asks for: the longest time that a caller wants who has used it, so
+// that no key unloads the model of another. Below 0 is for ever.
 func (e *entry) keep() time.Duration {
 	if len(e.keeps) == 0 {
 		return e.Keep
@@ -350,7 +352,7 @@ type state struct {
 	expires time.Time
 }
 
-// states are all models, as they are now.
+// states returns all models, as they are now.
 func (p *pool) states() (all []state) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -45,11 +45,16 @@ func caught(f func()) (p *problem) {
 
 const invalid = "invalid_request_error"
 
-func bad(param, format string, args ...any) *problem {
-	return &problem{status: http.StatusBadRequest, kind: invalid, param: param, message: fmt.Sprintf(format, args...)}
+// refuse returns the problem of a request that is wrong.
+func refuse(status int, code, param, format string, args ...any) *problem {
+	return &problem{status: status, kind: invalid, code: code, param: param, message: fmt.Sprintf(format, args...)}
 }
 
-// refused is what this server does not do.
+func bad(param, format string, args ...any) *problem {
+	return refuse(http.StatusBadRequest, "", param, format, args...)
+}
+
+// refused returns what this server does not do.
 func refused(param, what string) *problem {
 	return unsupported(param, "%s is not supported by this server", what)
 }
@@ -66,25 +71,28 @@ func unknownField(name string) *problem {
 }
 
 func tooLong(param string, most, prompt, answer int) *problem {
-	p := bad(param, "This model's maximum context length is %d tokens. However, you requested %d tokens (%d in the prompt, %d for the answer). Please shorten one of them.",
+	p := bad(param, "This model's maximum context length is %d tokens. However, you requested %d tokens (%d in the "+
+		"prompt, %d for the answer). Please shorten one of them.",
 		most, prompt+answer, prompt, answer)
 	p.code = "context_length_exceeded"
 	return p
 }
 
 func notStored(message string) *problem {
-	return &problem{status: http.StatusNotFound, kind: invalid, code: "not_stored", message: message}
+	return refuse(http.StatusNotFound, "not_stored", "", "%s", message)
 }
 
 // longer is tooLong for a prompt whose tokens were not counted.
 func longer(param string, most int) *problem {
-	p := bad(param, "This model's maximum context length is %d tokens. However, your prompt has more. Please shorten it.", most)
+	p := bad(param, "This model's maximum context length is %d tokens. However, your prompt has more. Please shorten it.",
+		most)
 	p.code = "context_length_exceeded"
 	return p
 }
 
 func noModel(name string) *problem {
-	return &problem{status: http.StatusNotFound, kind: invalid, code: "model_not_found", param: "model", message: fmt.Sprintf("The model %q does not exist. GET /v1/models lists those that do.", name)}
+	return refuse(http.StatusNotFound, "model_not_found", "model", "The model %q does not exist. GET /v1/models lists "+
+		"those that do.", name)
 }
 
 func internal(message string) *problem {
@@ -92,11 +100,13 @@ func internal(message string) *problem {
 }
 
 func unavailable(message string) *problem {
-	return &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "service_unavailable", message: message, after: 1}
+	return &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "service_unavailable",
+		message: message, after: 1}
 }
 
 func full(message string) *problem {
-	return &problem{status: http.StatusTooManyRequests, kind: "rate_limit_error", code: "rate_limit_exceeded", message: message, after: 1}
+	return &problem{status: http.StatusTooManyRequests, kind: "rate_limit_error", code: "rate_limit_exceeded",
+		message: message, after: 1}
 }
 
 // voice is how an API writes errors.
@@ -173,7 +183,8 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 		status, body = http.StatusInternalServerError, []byte(`{"error":{"message":"the answer has no JSON","type":"server_error","param":null,"code":null}}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeLimit)) // a writer without deadlines writes without one
+	// a writer without deadlines writes without one
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeLimit))
 	w.WriteHeader(status)
 	w.Write(append(body, '\n')) // an error is the client's, who has gone
 }

@@ -42,8 +42,8 @@ const (
 // efforts are the values of reasoning_effort.
 var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh"}
 
-// reason reads how much the answer is to reason, where a field says it: one of efforts. A template that has only a switch is switched
-// on by all except none. A level that the template has no place for is a hint.
+// reason reads how much the answer is to reason, where a field says it: one of efforts. A template that has only a
+// switch is switched on by all except none. A level that the template has no place for is a hint.
 func (m *served) reason(f *fields, name string, c *conversation) {
 	level := f.one(name, efforts...)
 	if level == "" || *f.err != nil {
@@ -59,8 +59,8 @@ func (m *served) reason(f *fields, name string, c *conversation) {
 	}
 }
 
-// switchReason says whether the answer reasons. A model that cannot do other than it is asked for needs no switch. Where the chat
-// template has none, the budget of reasoning is 0.
+// switchReason says whether the answer reasons. A model that cannot do other than it is asked for needs no switch.
+// Where the chat template has none, the budget of reasoning is 0.
 func (m *served) switchReason(f *fields, param string, on bool, c *conversation) {
 	reasons := m.syntax.Open != ""
 	switch {

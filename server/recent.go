@@ -20,8 +20,8 @@ const (
 	itemBytes   = 256       // of an item, beside its text
 )
 
-// recent keeps the last answers of the responses API in memory, so that a later request of the same key names them, or items of
-// them, in the place of their texts. The ones that were not used for the longest time go first.
+// recent keeps the last answers of the responses API in memory, so that a later request of the same key names them, or
+// items of them, in the place of their texts. The ones that were not used for the longest time go first.
 type recent struct {
 	mu  sync.Mutex
 	now func() time.Time
@@ -138,7 +138,8 @@ func (k *recent) remove(who, id string) bool {
 
 // unkept returns the problem of a reference to an answer or an item that is gone.
 func unkept(param, what, id string) *problem {
-	p := bad(param, "There is no %s %q: answers are kept in memory, for an hour after their last use and up to %d MiB of each key. "+
+	p := bad(param, "There is no %s %q: answers are kept in memory, for an hour after their last use and up to %d MiB "+
+		"of each key. "+
 		"Send what was said as input; clients do with store: false", what, id, recentBytes>>20)
 	p.code = "previous_response_not_found"
 	return p
@@ -256,8 +257,8 @@ func (x *exchange) noResponse() *problem {
 	return p
 }
 
-// sealMark begins reasoning in its opaque form. It hides nothing, and nothing depends on who made it: a client may send the
-// text as it is.
+// sealMark begins reasoning in its opaque form. It hides nothing, and nothing depends on who made it: a client may send
+// the text as it is.
 const sealMark = "karat1."
 
 func seal(text string) string {

@@ -55,8 +55,8 @@ func (r *request) chooses() bool { return r.best > 0 && r.best < r.n }
 // bytesOfLogprob are what a token that is kept with its log-probability takes about, until it is a part of an answer.
 const bytesOfLogprob = 256
 
-// logprobRoom is the room that the log-probabilities of a request take among the bodies of requests: those of 128 long answers with 20
-// tokens in each place, for example, are gigabytes.
+// logprobRoom is the room that the log-probabilities of a request take among the bodies of requests: those of 128 long
+// answers with 20 tokens in each place, for example, are gigabytes.
 type logprobRoom struct {
 	mu     sync.Mutex
 	tokens int64
@@ -76,7 +76,8 @@ func (r *request) keep(n int) error {
 	if size := k.tokens * bytesOfLogprob; size <= k.held.size || k.held.grow(size+size/4) {
 		return nil
 	}
-	return full(fmt.Sprintf("The log-probabilities of %d tokens are kept until the answers end, and there is no room for more. Ask for fewer answers or tokens, or for a stream", k.tokens))
+	return full(fmt.Sprintf("The log-probabilities of %d tokens are kept until the answers end, and there is no room "+
+		"for more. Ask for fewer answers or tokens, or for a stream", k.tokens))
 }
 
 // event is a piece of an answer.
@@ -104,17 +105,18 @@ const (
 // usage counts tokens. completion has the token that ends a turn, where the model chose it.
 type usage struct {
 	prompt, completion, cached, reasoning int
-	prefill, decode                       time.Duration // to the first token from the first step, and from there to the last token
+	// to the first token from the first step, and from there to the last token
+	prefill, decode time.Duration
 }
 
-// newID is a name that no other answer has.
+// newID returns a name that no other answer has.
 func newID(prefix string) string {
 	var b [15]byte
 	rand.Read(b[:]) // never fails
 	return prefix + strings.ToLower(base32.StdEncoding.EncodeToString(b[:]))
 }
 
-// newRequest is a request with the defaults of every API.
+// newRequest returns a request with the defaults of every API.
 func (x *exchange) newRequest(m *served) *request {
 	r := &request{asked: x, model: m, who: x.who, created: time.Now().Unix(), n: 1, max: -1, sampling: m.model.Sampling()}
 	r.caller = x.who.caller()
@@ -204,7 +206,8 @@ func (r *request) mayUse() (n int) {
 	return n
 }
 
-// spare returns how many of the places that a caller may have are left free: a quarter by a batch, which gives way to requests.
+// spare returns how many of the places that a caller may have are left free: a quarter by a batch, which gives way to
+// requests.
 func (s *Server) spare(who *caller) int64 {
 	if who.late {
 		return s.places.most(who.name) / 4
@@ -298,14 +301,14 @@ func (s *Server) spent(ctx context.Context, who *caller, m *served, u usage) {
 	traced(ctx).spent(u)
 }
 
-// explain is what a client may know of an error; the log has it all.
+// explain returns what a client may know of an error; the log has it all.
 func (s *Server) explain(ctx context.Context, err error) *problem {
 	var p *problem
 	switch {
 	case errors.As(err, &p):
 		return p
 	case ctx.Err() != nil:
-		return &problem{status: 499, kind: invalid, code: "cancelled", message: "The client has gone"}
+		return refuse(499, "cancelled", "", "The client has gone")
 	case errors.Is(err, karat.ErrClosed):
 		return unavailable("The model is being closed")
 	}
@@ -344,7 +347,8 @@ func (c *choice) run(ctx context.Context) error {
 	defer session.Close()
 	sampling := c.r.sampling
 	sampling.Seed = new(*sampling.Seed + uint64(c.index%c.r.n))
-	o := karat.GenerateOptions{Sampling: &sampling, Stop: c.r.stop, Logprobs: c.r.logprobs || c.r.chooses(), TopLogprobs: c.r.top, Grammar: c.r.grammar, Caller: c.r.caller}
+	o := karat.GenerateOptions{Sampling: &sampling, Stop: c.r.stop, Logprobs: c.r.logprobs || c.r.chooses(),
+		TopLogprobs: c.r.top, Grammar: c.r.grammar, Caller: c.r.caller}
 	if c.r.echo {
 		if err := c.say(ctx, session, o); err != nil {
 			return err

@@ -40,8 +40,8 @@ type scored struct {
 	score float64
 }
 
-// rerank answers POST /v1/rerank in the forms of Jina, of Cohere (/v2/rerank) and, where the documents are called texts,
-// of TEI.
+// rerank answers POST /v1/rerank in the forms of Jina, of Cohere (/v2/rerank) and, where the documents are called
+// texts, of TEI.
 func rerank(x *exchange) any {
 	f, m := x.asked(x.only)
 	r := &ranking{model: m, query: f.needText("query"), top: -1, caller: x.who.caller()}
@@ -76,9 +76,12 @@ func rerank(x *exchange) any {
 		list[i] = o
 	}
 	if second {
-		return map[string]any{"id": newID("rank_"), "results": list, "meta": map[string]any{"api_version": map[string]string{"version": "2"}, "tokens": map[string]int{"input_tokens": tokens}}}
+		return map[string]any{"id": newID("rank_"), "results": list,
+			"meta": map[string]any{"api_version": map[string]string{"version": "2"},
+				"tokens": map[string]int{"input_tokens": tokens}}}
 	}
-	return map[string]any{"model": m.name, "object": "list", "results": list, "usage": map[string]int{"prompt_tokens": tokens, "total_tokens": tokens}}
+	return map[string]any{"model": m.name, "object": "list", "results": list,
+		"usage": map[string]int{"prompt_tokens": tokens, "total_tokens": tokens}}
 }
 
 // read takes the documents: texts, or objects that have one.
@@ -107,7 +110,7 @@ func (r *ranking) read(f *fields, name string) {
 	}
 }
 
-// ranked are the best documents, the best one first; of equal ones the first.
+// ranked returns the best documents, the best one first; of equal ones the first.
 func (x *exchange) ranked(r *ranking) ([]scored, int) {
 	most := 0 // a token has a byte or more
 	for _, text := range r.documents {
@@ -145,7 +148,8 @@ type rankers struct{ s *Server }
 
 func (k rankers) rank(ctx context.Context, r *ranking) (scores []float64, tokens int, p *problem) {
 	m := r.model.model
-	if _, err := m.Rerank(ctx, r.query, nil, karat.RerankOptions{}); err != nil && ctx.Err() == nil && !errors.Is(err, karat.ErrClosed) {
+	if _, err := m.Rerank(ctx, r.query, nil, karat.RerankOptions{}); err != nil && ctx.Err() == nil && !errors.Is(err,
+		karat.ErrClosed) {
 		k.s.log.Info("no reranker", "model", r.model.name, "why", err.Error())
 		return nil, 0, unsupported("model", "This is no model that judges documents")
 	}

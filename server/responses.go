@@ -50,9 +50,12 @@ func readResponse(x *exchange) *response {
 	q := &response{r: x.newRequest(m)}
 	r := q.r
 	r.pieces = true
-	q.echo = map[string]any{"error": nil, "incomplete_details": nil, "instructions": null(f, "instructions", "null"), "metadata": null(f, "metadata", "{}"), "tools": null(f, "tools", "[]"),
-		"tool_choice": null(f, "tool_choice", `"auto"`), "parallel_tool_calls": null(f, "parallel_tool_calls", "true"), "previous_response_id": orNull(f.peek("previous_response_id")),
-		"text": map[string]any{"format": map[string]string{"type": "text"}}, "truncation": cmp.Or(f.peek("truncation"), "disabled"), "reasoning": null(f, "reasoning", "null")}
+	q.echo = map[string]any{"error": nil, "incomplete_details": nil, "instructions": null(f, "instructions", "null"),
+		"metadata": null(f, "metadata", "{}"), "tools": null(f, "tools", "[]"),
+		"tool_choice": null(f, "tool_choice", `"auto"`), "parallel_tool_calls": null(f, "parallel_tool_calls",
+			"true"), "previous_response_id": orNull(f.peek("previous_response_id")),
+		"text": map[string]any{"format": map[string]string{"type": "text"}}, "truncation": cmp.Or(f.peek("truncation"),
+			"disabled"), "reasoning": null(f, "reasoning", "null")}
 	r.limit(f, "max_output_tokens", 1)
 	r.heat(f, 2)
 	q.echo["temperature"], q.echo["top_p"], q.echo["max_output_tokens"] = r.sampling.Temperature, orOne(r.sampling.TopP), nil
@@ -89,13 +92,13 @@ func readResponse(x *exchange) *response {
 	return q
 }
 
-// peek is a text that is still to be read; "" is none.
+// peek returns a text that is still to be read; "" is none.
 func (f *fields) peek(name string) string {
 	text, _ := as[string](f.values[name])
 	return text
 }
 
-// null is a field's JSON, or what stands for its absence; it is still to be read.
+// null returns a field's JSON, or what stands for its absence; it is still to be read.
 func null(f *fields, name, absent string) json.RawMessage {
 	if f.has(name) {
 		return f.values[name]
@@ -103,7 +106,7 @@ func null(f *fields, name, absent string) json.RawMessage {
 	return json.RawMessage(absent)
 }
 
-// orOne is a top_p as the API has it, where 1 is off.
+// orOne returns a top_p as the API has it, where 1 is off.
 func orOne(p float64) float64 {
 	if p == 0 {
 		return 1
@@ -124,7 +127,7 @@ func responseRefused(f *fields) {
 	idle(f)
 }
 
-// responseText is the form of the answer's text.
+// responseText returns the form of the answer's text.
 func responseText(f *fields) (x form) {
 	if o := f.object("text"); o != nil {
 		x = format(o, "format", true)
@@ -150,9 +153,8 @@ func (q *response) include(f *fields) {
 			f.reject(refused("include", fmt.Sprintf("include %q", name)))
 		}
 	}
-	if n := f.integer("top_logprobs", 0, maxTop); n != nil {
-		r.top, r.logprobs = int(*n), r.logprobs || *n > 0
-	}
+	f.setInteger(&r.top, "top_logprobs", 0, maxTop)
+	r.logprobs = r.logprobs || r.top > 0
 }
 
 // reasoning reads how much the answer is to reason, and whether that has a summary: the reasoning as it is.
@@ -170,7 +172,8 @@ func (q *response) reasoning(f *fields, c *conversation) {
 	o.done()
 }
 
-// serviceItem finds the items of tools that OpenAI's service runs, and of its own records, which say nothing to a model here.
+// serviceItem finds the items of tools that OpenAI's service runs, and of its own records, which say nothing to a model
+// here.
 var serviceItem = regexp.MustCompile(`^(code_interpreter|computer|file_search|image_generation|mcp|tool_search|web_search)_call$|^mcp_(list_tools|approval_request|approval_response)$`)
 
 // responseInput reads items: messages, calls and their results.
@@ -184,7 +187,8 @@ func responseInput(f *fields, list []*fields, c *conversation) {
 		}
 		m.ignore("status")
 		m.hint("phase", "created_by", "agent", "internal_chat_message_metadata_passthrough")
-		switch kind := m.kind("An item", "message", "message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"); kind {
+		switch kind := m.kind("An item", "message", "message", "reasoning", "function_call", "function_call_output",
+			"custom_tool_call", "custom_tool_call_output"); kind {
 		case "message":
 			m.ignore("id")
 			if said := message(m, names); said.Role == karat.RoleAssistant {
@@ -205,14 +209,16 @@ func responseInput(f *fields, list []*fields, c *conversation) {
 				call = customCall(m, id, name)
 			}
 			names[id] = name
-			c.messages = continued(c.messages, func(karat.Message) bool { return true }, call) // calls of one turn are one message
+			// calls of one turn are one message
+			c.messages = continued(c.messages, func(karat.Message) bool { return true }, call)
 		case "function_call_output", "custom_tool_call_output":
 			m.ignore("id")
 			id := m.needText("call_id")
 			if names[id] == "" && *m.err == nil {
 				m.fail(m.path+"call_id", "no item before is a call of id %q", id)
 			}
-			c.messages = append(c.messages, karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id, Name: names[id], Content: joined(content(m, "output", true))}}})
+			c.messages = append(c.messages, karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id,
+				Name: names[id], Content: joined(content(m, "output", true))}}})
 		}
 		c.placed(m.path)
 		m.done()
@@ -239,7 +245,7 @@ func onlyReasons(m karat.Message) bool {
 	})
 }
 
-// reasoningItem is the text of an item of reasoning: as it is, or else its summary.
+// reasoningItem returns the text of an item of reasoning: as it is, or else its summary.
 func reasoningItem(m *fields) karat.Reasoning {
 	text := func(name, kind string) string {
 		var b strings.Builder
@@ -261,9 +267,10 @@ func reasoningItem(m *fields) karat.Reasoning {
 	return karat.Reasoning(as)
 }
 
-// object is the answer; without usage it is one that has not ended.
+// object returns the answer; without usage it is one that has not ended.
 func (q *response) object(u *usage) map[string]any {
-	o := map[string]any{"id": q.r.id, "object": "response", "created_at": q.r.created, "status": "in_progress", "model": q.r.model.name, "output": []any{}, "usage": nil}
+	o := map[string]any{"id": q.r.id, "object": "response", "created_at": q.r.created, "status": "in_progress",
+		"model": q.r.model.name, "output": []any{}, "usage": nil}
 	for name, v := range q.echo {
 		o[name] = v
 	}
@@ -279,7 +286,8 @@ func (q *response) object(u *usage) map[string]any {
 		items = append(items, q.item(i, b, b.status()))
 	}
 	o["output"] = items
-	o["usage"] = map[string]any{"input_tokens": u.prompt, "input_tokens_details": map[string]int{"cached_tokens": u.cached, "cache_write_tokens": 0},
+	o["usage"] = map[string]any{"input_tokens": u.prompt, "input_tokens_details": map[string]int{"cached_tokens": u.cached,
+		"cache_write_tokens": 0},
 		"output_tokens": u.completion, "output_tokens_details": map[string]int{"reasoning_tokens": u.reasoning}, "total_tokens": u.prompt + u.completion}
 	return o
 }
@@ -298,16 +306,19 @@ func (b *block) status() string {
 	return "completed"
 }
 
-// item is a part of the answer, with its text so far.
+// item returns a part of the answer, with its text so far.
 func (q *response) item(i int, b *block, status string) map[string]any {
 	for len(q.ids) <= i {
-		q.ids = append(q.ids, newID([]string{textBlock: "msg_", reasoningBlock: "rs_", callBlock: "fc_", customBlock: "ctc_"}[q.out.all[len(q.ids)].kind]))
+		q.ids = append(q.ids, newID([]string{textBlock: "msg_", reasoningBlock: "rs_", callBlock: "fc_",
+			customBlock: "ctc_"}[q.out.all[len(q.ids)].kind]))
 	}
 	switch text := b.text.String(); b.kind {
 	case callBlock:
-		return b.call.inSpace(map[string]any{"type": "function_call", "id": q.ids[i], "call_id": b.call.id, "name": b.call.name, "arguments": text, "status": status})
+		return b.call.inSpace(map[string]any{"type": "function_call", "id": q.ids[i], "call_id": b.call.id,
+			"name": b.call.name, "arguments": text, "status": status})
 	case customBlock:
-		return b.call.inSpace(map[string]any{"type": "custom_tool_call", "id": q.ids[i], "call_id": b.call.id, "name": b.call.name, "input": text, "status": status})
+		return b.call.inSpace(map[string]any{"type": "custom_tool_call", "id": q.ids[i], "call_id": b.call.id,
+			"name": b.call.name, "input": text, "status": status})
 	case reasoningBlock:
 		parts, summary := []any{}, []any{}
 		if text != "" {
@@ -331,7 +342,8 @@ func (q *response) item(i int, b *block, status string) map[string]any {
 }
 
 func (q *response) outputText(text string, tokens []karat.Token) map[string]any {
-	return map[string]any{"type": "output_text", "text": text, "annotations": []any{}, "logprobs": q.r.tokenLogprobs(tokens)}
+	return map[string]any{"type": "output_text", "text": text, "annotations": []any{},
+		"logprobs": q.r.tokenLogprobs(tokens)}
 }
 
 func summaryText(text string) map[string]string {
@@ -368,7 +380,8 @@ func (q *response) tell(send func(kind string, more map[string]any)) {
 		more["item_id"], more["output_index"] = q.ids[i], i
 		return more
 	}
-	names := map[kind]string{textBlock: "response.output_text", reasoningBlock: "response.reasoning_text", callBlock: "response.function_call_arguments", customBlock: "response.custom_tool_call_input"}
+	names := map[kind]string{textBlock: "response.output_text", reasoningBlock: "response.reasoning_text",
+		callBlock: "response.function_call_arguments", customBlock: "response.custom_tool_call_input"}
 	q.out.opened = func(i int, b *block) {
 		send("response.output_item.added", map[string]any{"output_index": i, "item": q.item(i, b, "in_progress")})
 		if b.kind == textBlock {
@@ -405,7 +418,8 @@ func (q *response) tell(send func(kind string, more map[string]any)) {
 				send("response.reasoning_summary_part.done", at(i, map[string]any{"summary_index": 0, "part": summaryText(text)}))
 			}
 		case textBlock:
-			send(names[b.kind]+".done", at(i, map[string]any{"content_index": 0, "text": text, "logprobs": q.r.tokenLogprobs(b.tokens)}))
+			send(names[b.kind]+".done", at(i, map[string]any{"content_index": 0, "text": text,
+				"logprobs": q.r.tokenLogprobs(b.tokens)}))
 			send("response.content_part.done", at(i, map[string]any{"content_index": 0, "part": q.outputText(text, b.tokens)}))
 		}
 		send("response.output_item.done", map[string]any{"output_index": i, "item": q.item(i, b, b.status())})

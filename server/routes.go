@@ -45,7 +45,9 @@ func (s *Server) routes() {
 	post("/api/chat", ollama{}, chatOllama)
 	post("/api/generate", ollama{}, generateOllama)
 	for _, r := range ollamaLacks {
-		s.handle(r.pattern, route{voice: ollama{}, handle: func(x *exchange) any { return refuseOllama(x, r.pattern, r.instead) }})
+		s.handle(r.pattern, route{voice: ollama{}, handle: func(x *exchange) any {
+			return refuseOllama(x, r.pattern, r.instead)
+		}})
 	}
 	post("/api/embed", ollama{}, embedOllama)
 	post("/api/embeddings", ollama{}, embedOllamaText)
@@ -98,7 +100,7 @@ func refuseStore(x *exchange) any {
 	return notStored("This server keeps no files and batches: it was started without --store FOLDER")
 }
 
-// voiceOf is how the API of a path writes errors.
+// voiceOf returns how the API of a path writes errors.
 func (s *Server) voiceOf(path string) voice {
 	switch {
 	case strings.HasPrefix(path, "/v1/messages"):
@@ -136,7 +138,8 @@ func (x *exchange) named(f *fields) *served {
 		f.ignore("model")
 		all := x.states()
 		if len(all) != 1 {
-			throw(bad("model", "Missing required parameter: 'model'. GET /v1/models lists the %d models of this server", len(all)))
+			throw(bad("model", "Missing required parameter: 'model'. GET /v1/models lists the %d models of this server",
+				len(all)))
 		}
 		x.model = all[0].Name
 		return x.use(all[0].entry)
@@ -225,7 +228,7 @@ type modelObject struct {
 	Fingerprint string   `json:"system_fingerprint,omitempty"`
 }
 
-// modelObject is a model by one of its names.
+// modelObject returns a model by one of its names.
 func (x *exchange) modelObject(m state, name string) modelObject {
 	o := modelObject{ID: name, Object: "model", Created: x.s.since, OwnedBy: "karat", Aliases: m.Aliases}
 	if name != m.Name {
@@ -240,7 +243,7 @@ func (x *exchange) modelObject(m state, name string) modelObject {
 	return o
 }
 
-// states are the models that the caller may see.
+// states returns the models that the caller may see.
 func (x *exchange) states() []state {
 	return slices.DeleteFunc(x.s.pool.states(), func(m state) bool { return !x.who.sees(m.entry) })
 }

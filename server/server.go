@@ -1,12 +1,12 @@
-// Package server serves models over HTTP, to clients of OpenAI's API and of others. Each API is a
-// translation, in a file of its own, to one request inside.
+// Package server serves models over HTTP, to clients of OpenAI's API and of others. Each API is a translation, in a
+// file of its own, to one request inside.
 //
 //	s, err := server.New(ctx, server.Options{Models: []server.Model{{Name: "demo", Model: m}}})
 //	if err != nil { ... }
 //	http.ListenAndServe("127.0.0.1:8080", s)
 //
-// What a request asks for is done, or refused by an error that names the field. An answer has the
-// same bits alone and beside others, streamed or not. docs/serving.md lists the routes.
+// What a request asks for is done, or refused by an error that names the field. An answer has the same bits alone and
+// beside others, streamed or not. docs/serving.md lists the routes.
 package server
 
 import (
@@ -29,13 +29,17 @@ import (
 
 // Options say what to serve, and to whom. The zero value of all but Models is usable.
 type Options struct {
-	Models         []Model                 // the first one is the default of routes that name none
-	Memory         int64                   // most bytes that loaded models take together of this machine's memory; 0 is the memory that is free at first
-	Loaded         int                     // most models that are loaded at a time on a device; 0 is any number
-	Keys           []Key                   // nil needs none
-	Hosts          []string                // that the Host header may name, "*" for all; nil is this machine's loopback
-	Origins        []string                // whose pages may call the server, as http://localhost:3000, https://*.example.com or "*"; nil is the origins of this machine
-	NoToolFallback bool                    // tools are refused where the chat template takes none; else the model is told of them in a text
+	Models []Model // the first one is the default of routes that name none
+	// most bytes that loaded models take together of this machine's memory; 0 is the memory that is free at first
+	Memory int64
+	Loaded int      // most models that are loaded at a time on a device; 0 is any number
+	Keys   []Key    // nil needs none
+	Hosts  []string // that the Host header may name, "*" for all; nil is this machine's loopback
+	// whose pages may call the server, as http://localhost:3000, https://*.example.com or "*"; nil is the origins of this
+	// machine
+	Origins []string
+	// tools are refused where the chat template takes none; else the model is told of them in a text
+	NoToolFallback bool
 	MaxBody        int64                   // most bytes of a request; 0 is 32 MiB
 	Requests       int                     // most answers that are computed or wait; 0 is 256. More are refused with 429
 	Store          string                  // folder of files and batches; "" has none
@@ -82,16 +86,20 @@ type Server struct {
 	batches   sync.WaitGroup
 	ranker    ranker
 	now       func() time.Time
-	generate  func(context.Context, *karat.Session, []int, karat.GenerateOptions) iter.Seq2[karat.Token, error] // the model's; tests replace it
-	stats     func(*karat.Model) karat.Stats                                                                    // the model's; tests replace it
+	// the model's; tests replace it
+	generate func(context.Context, *karat.Session, []int, karat.GenerateOptions) iter.Seq2[karat.Token, error]
+	// the model's; tests replace it
+	stats func(*karat.Model) karat.Stats
 }
 
 // New makes a server. It reads the models' files, for their fingerprints; the end of ctx stops that.
 func New(ctx context.Context, o Options) (*Server, error) {
 	o.MaxBody, o.Requests = cmp.Or(o.MaxBody, 32<<20), cmp.Or(o.Requests, 256)
-	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), now: time.Now, since: time.Now().Unix(), grammars: newGrammars(grammarBytes)}
+	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), now: time.Now, since: time.Now().Unix(),
+		grammars: newGrammars(grammarBytes)}
 	s.recent = recent{now: func() time.Time { return s.now() }, of: map[string]*keptResponses{}}
-	s.generate = func(ctx context.Context, from *karat.Session, ids []int, o karat.GenerateOptions) iter.Seq2[karat.Token, error] {
+	s.generate = func(ctx context.Context, from *karat.Session, ids []int, o karat.GenerateOptions) iter.Seq2[karat.Token,
+		error] {
 		return from.GenerateIDs(ctx, ids, o)
 	}
 	s.stats = (*karat.Model).Stats
@@ -136,7 +144,8 @@ func New(ctx context.Context, o Options) (*Server, error) {
 }
 
 func newPool(s *Server, o Options) *pool {
-	p := &pool{open: s.open, log: s.log, now: time.Now, memory: o.Memory, most: o.Loaded, turn: make(chan struct{}, 1), turns: map[string]chan struct{}{}}
+	p := &pool{open: s.open, log: s.log, now: time.Now, memory: o.Memory, most: o.Loaded, turn: make(chan struct{}, 1),
+		turns: map[string]chan struct{}{}}
 	if p.memory == 0 {
 		p.memory = sysinfo.Memory()
 	}
@@ -147,7 +156,8 @@ func newPool(s *Server, o Options) *pool {
 // agentContext is how many tokens the first requests of coding agents need, with their tools and an answer.
 const agentContext = 32768
 
-// open returns a loaded model with the facts that are often asked of it. It reads the model's files, for the fingerprint.
+// open returns a loaded model with the facts that are often asked of it. It reads the model's files, for the
+// fingerprint.
 func (s *Server) open(ctx context.Context, e *entry, m *karat.Model) (*served, error) {
 	x := &served{name: e.Name, model: m, info: m.Info(), counts: s.telemetry.counts(e.Name)}
 	x.room = min(x.info.Context, m.Stats().MaxSequence)
@@ -166,12 +176,14 @@ func (s *Server) open(ctx context.Context, e *entry, m *karat.Model) (*served, e
 	}
 	x.print = "karat_" + x.print
 	if most := x.info.MaxContext; !x.info.Encoder && x.room < agentContext && most >= agentContext {
-		s.log.Info("small context", "model", e.Name, "tokens", x.room, "most", most, "hint", fmt.Sprintf("coding agents ask for %d tokens or more: --ctx", agentContext))
+		s.log.Info("small context", "model", e.Name, "tokens", x.room, "most", most, "hint",
+			fmt.Sprintf("coding agents ask for %d tokens or more: --ctx", agentContext))
 	}
 	return x, nil
 }
 
-// Drain refuses new requests. It lets the ones under way end, and closes the channel that it returns when the last one has.
+// Drain refuses new requests. It lets the ones under way end, and closes the channel that it returns when the last one
+// has.
 func (s *Server) Drain() <-chan struct{} { return s.door.shut() }
 
 // Close ends what the server does by itself, and closes the models that it has loaded.
@@ -329,11 +341,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	t.end(x, pattern)
 	s.telemetry.request(pattern, x.w.status)
-	s.log.Info("request", "id", id, "method", r.Method, "route", pattern, "status", x.w.status, "key", x.who.name, "model", x.model, "bytes", x.w.bytes, "ms", time.Since(began).Milliseconds(), "ignored", x.hints.text)
+	s.log.Info("request", "id", id, "method", r.Method, "route", pattern, "status", x.w.status, "key", x.who.name, "model",
+		x.model, "bytes", x.w.bytes, "ms", time.Since(began).Milliseconds(), "ignored", x.hints.text)
 }
 
-// lost is the problem of a request that no route takes; where only its method is wrong, the
-// header Allow has the right ones.
+// lost returns the problem of a request that no route takes; where only its method is wrong, the header Allow has the
+// right ones.
 func (s *Server) lost(w http.ResponseWriter, r *http.Request) *problem {
 	h, _ := s.mux.Handler(r)
 	probe := &recorder{header: http.Header{}}
@@ -347,7 +360,7 @@ func (s *Server) lost(w http.ResponseWriter, r *http.Request) *problem {
 }
 
 func noRoute(r *http.Request) *problem {
-	return &problem{status: http.StatusNotFound, kind: invalid, message: fmt.Sprintf("Invalid URL (%s %s)", r.Method, r.URL.Path)}
+	return refuse(http.StatusNotFound, "", "", "Invalid URL (%s %s)", r.Method, r.URL.Path)
 }
 
 // recorder notes how the mux would refuse a request.

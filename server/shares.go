@@ -2,9 +2,9 @@ package server
 
 import "sync"
 
-// shares bound what callers hold together of one thing, as places of requests or bytes of bodies. Half of all is shared out
-// evenly among the keys: as much of it as a key does not hold is kept for that key. The rest is for who comes first. A server without keys
-// has one caller, for whom all is.
+// shares bound what callers hold together of one thing, as places of requests or bytes of bodies. Half of all is shared
+// out evenly among the keys: as much of it as a key does not hold is kept for that key. The rest is for who comes
+// first. A server without keys has one caller, for whom all is.
 type shares struct {
 	mu   sync.Mutex
 	free int64
@@ -36,8 +36,8 @@ func (s *shares) owes(who string) int64 {
 	return max(0, s.each-s.held[who])
 }
 
-// room returns how much more a caller may take. Where there are more keys than half of all, a key that holds nothing gets the
-// rest.
+// room returns how much more a caller may take. Where there are more keys than half of all, a key that holds nothing
+// gets the rest.
 func (s *shares) room(who string) int64 {
 	own := s.owes(who)
 	return max(s.free-min(s.owed-own, s.all/2), min(s.free, own))

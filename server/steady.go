@@ -29,7 +29,8 @@ type steady struct {
 
 // steadyBody gives r a body that has to come on.
 func (s *Server) steadyBody(w http.ResponseWriter, r *http.Request) *steady {
-	b := &steady{ReadCloser: r.Body, deadline: http.NewResponseController(w).SetReadDeadline, now: s.now, began: s.now(), limit: bodyLimit, over: r.Body == nil || r.Body == http.NoBody}
+	b := &steady{ReadCloser: r.Body, deadline: http.NewResponseController(w).SetReadDeadline, now: s.now, began: s.now(),
+		limit: bodyLimit, over: r.Body == nil || r.Body == http.NoBody}
 	if !b.over {
 		r.Body = b
 	}
@@ -57,10 +58,11 @@ func (b *steady) end() {
 	}
 }
 
-// unread is the problem of a body that could not be read.
+// unread returns the problem of a body that could not be read.
 func unread(err error) *problem {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return bad("", "The body was not read to its end")
 	}
-	return &problem{status: http.StatusRequestTimeout, kind: invalid, code: "request_timeout", message: "The body comes too slowly: it has stood still for ten seconds, or has had less than 8 KiB a second"}
+	return refuse(http.StatusRequestTimeout, "request_timeout", "", "The body comes too slowly: it has stood still for "+
+		"ten seconds, or has had less than 8 KiB a second")
 }

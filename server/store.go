@@ -29,12 +29,13 @@ const (
 // keepFor is how long files, and batches that are over, are kept.
 const keepFor = 30 * 24 * time.Hour
 
-// store keeps files and batches in a folder. A thing is there once NAME.json is, which appears whole; what a file
-// holds is in NAME.data. Names are made here, and no others reach the folder.
+// store keeps files and batches in a folder. A thing is there once NAME.json is, which appears whole; what a file holds
+// is in NAME.data. Names are made here, and no others reach the folder.
 type store struct {
-	root   *os.Root
-	log    *slog.Logger
-	lock   *os.File   // held while the store is open: of two servers each would run the other's batches, and remove its files
+	root *os.Root
+	log  *slog.Logger
+	// held while the store is open: of two servers each would run the other's batches, and remove its files
+	lock   *os.File
 	things *shares    // files and batches of each owner, and files that are being received or written
 	bytes  *shares    // of files, and of lines that a batch has written
 	mu     sync.Mutex // guards the rest, and the files NAME.json
@@ -58,11 +59,12 @@ type storedFile struct {
 // newFile returns a file without its bytes.
 func (s *Server) newFile(id, name, purpose, owner string) *storedFile {
 	now := s.now()
-	return &storedFile{ID: id, Object: "file", Created: now.Unix(), Expires: now.Add(keepFor).Unix(), Filename: name, Purpose: purpose, Status: "processed", owner: owner}
+	return &storedFile{ID: id, Object: "file", Created: now.Unix(), Expires: now.Add(keepFor).Unix(), Filename: name,
+		Purpose: purpose, Status: "processed", owner: owner}
 }
 
-// kept is how a thing lies in its file. The first version named keys without a name by their line, as key1: such a key is another one
-// once a line before it goes, so the things of these names are nobody's.
+// kept is how a thing lies in its file. The first version named keys without a name by their line, as key1: such a key
+// is another one once a line before it goes, so the things of these names are nobody's.
 type kept[T any] struct {
 	Version int    `json:"version"`
 	Owner   string `json:"owner"`
@@ -74,7 +76,7 @@ const keptVersion = 2
 // numbered is how the first version named keys without a name.
 var numbered = regexp.MustCompile(`^key[0-9]+$`)
 
-// nobody is an owner that no key is, since names have no spaces.
+// nobody returns an owner that no key is, since names have no spaces.
 func nobody(name string) string { return "nobody " + name }
 
 // storeName are the names that the store makes.
@@ -89,7 +91,8 @@ func openStore(dir string, keys keyring, log *slog.Logger) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	t := &store{root: root, log: log, things: newShares(maxStored, keys), bytes: newShares(maxStore, keys), file: map[string]*storedFile{}, job: map[string]*batch{}}
+	t := &store{root: root, log: log, things: newShares(maxStored, keys), bytes: newShares(maxStore, keys),
+		file: map[string]*storedFile{}, job: map[string]*batch{}}
 	if err = t.own(); err == nil {
 		err = t.read()
 	}
@@ -141,7 +144,8 @@ func (t *store) read() error {
 		}
 		if err := t.readThing(name); err != nil {
 			damaged[name] = true
-			t.log.Error("a thing in the store is damaged, and set aside", "name", name+damagedEnd, "error", errors.Join(err, t.root.Rename(e.Name(), name+damagedEnd)).Error())
+			t.log.Error("a thing in the store is damaged, and set aside", "name", name+damagedEnd, "error", errors.Join(err,
+				t.root.Rename(e.Name(), name+damagedEnd)).Error())
 		}
 	}
 	for _, e := range list {
@@ -191,7 +195,8 @@ func (t *store) readThing(name string) error {
 	return nil
 }
 
-// countOutputs counts the files of a batch that is not over: the places that are kept for them, and the bytes that there are.
+// countOutputs counts the files of a batch that is not over: the places that are kept for them, and the bytes that
+// there are.
 func (t *store) countOutputs(b *batch) {
 	for i, id := range b.Outputs {
 		if t.file[id] != nil { // which is counted as a file
@@ -236,7 +241,8 @@ func readKept[T any](t *store, name string) (thing *T, owner string, err error) 
 	return &k.Thing, k.Owner, err
 }
 
-// keep writes a thing, which appears whole or not at all, and not where it could not be read back. The caller holds t.mu.
+// keep writes a thing, which appears whole or not at all, and not where it could not be read back. The caller holds
+// t.mu.
 func (t *store) keep(id, owner string, thing any) error {
 	text, err := json.Marshal(kept[any]{keptVersion, owner, thing})
 	if err == nil && len(text) > maxKept {
@@ -288,7 +294,8 @@ func (t *store) reserve(owner string, things, bytes int64, now time.Time) *probl
 		}
 		t.things.give(owner, things)
 	}
-	return &problem{status: 413, kind: invalid, code: "storage_full", message: "This server keeps no more files and batches of yours. Delete some with DELETE /v1/files/ID and /v1/batches/ID"}
+	return refuse(413, "storage_full", "", "This server keeps no more files and batches of yours. Delete some with "+
+		"DELETE /v1/files/ID and /v1/batches/ID")
 }
 
 // release gives back what reserve has counted.
@@ -324,7 +331,7 @@ func (t *store) add(f *storedFile) error {
 	return nil
 }
 
-// find is a file of a caller, nil if there is none.
+// find returns a file of a caller, nil if there is none.
 func (t *store) find(id, owner string) *storedFile {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -377,7 +384,7 @@ func (t *store) dropBatch(b *batch) error {
 	return t.root.Remove(b.ID + ".json")
 }
 
-// files are those of a caller, the newest first.
+// files returns the ones of a caller, the newest first.
 func (t *store) files(owner, purpose string) (all []*storedFile) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// How long a client may take to read a piece of an answer, and how long a stream waits for its client in all: one who reads a
-// piece every half minute would hold a place for days.
+// How long a client may take to read a piece of an answer, and how long a stream waits for its client in all: one who
+// reads a piece every half minute would hold a place for days.
 const (
 	writeLimit  = 30 * time.Second
 	waitedLimit = 5 * time.Minute
 )
 
-// stream is an answer that is sent in pieces: server-sent events, or lines of JSON. The head is
-// sent with the first piece, so that what fails before is a plain answer. What fails to be written ends
-// the request: the client has gone, or does not read.
+// stream is an answer that is sent in pieces: server-sent events, or lines of JSON. The head is sent with the first
+// piece, so that what fails before is a plain answer. What fails to be written ends the request: the client has gone,
+// or does not read.
 type stream struct {
 	w      http.ResponseWriter
 	lines  bool // of JSON, and no events
@@ -45,7 +45,7 @@ func (s *stream) send(event string, v any) {
 	s.write(append(append([]byte(head), body...), '\n', '\n'))
 }
 
-// end is the last piece that some APIs have.
+// end sends the last piece, which some APIs have.
 func (s *stream) end(text string) { s.write([]byte("data: " + text + "\n\n")) }
 
 func (s *stream) write(piece []byte) {

@@ -19,7 +19,8 @@ func tokenize(x *exchange) any {
 	if len(text) > maxTokenized {
 		f.fail("content", "%d bytes, at most %d: send it in parts", len(text), maxTokenized)
 	}
-	around, special, pieces := f.boolean("add_special", false), f.boolean("parse_special", true), f.boolean("with_pieces", false)
+	around, special, pieces := f.boolean("add_special", false), f.boolean("parse_special", true), f.boolean("with_pieces",
+		false)
 	f.end()
 	ids, err := m.model.Tokenize(x.ctx, text, karat.TokenizeOptions{ParseSpecial: special, OmitSpecial: !around})
 	if err != nil {
@@ -34,8 +35,8 @@ func tokenize(x *exchange) any {
 	return sendPieces(x, m, ids)
 }
 
-// sendPieces writes tokens with their texts, or with their bytes where those are no text. The answer is many times as large as
-// the request, so it goes out as it is made.
+// sendPieces writes tokens with their texts, or with their bytes where those are no text. The answer is many times as
+// large as the request, so it goes out as it is made.
 func sendPieces(x *exchange, m *served, ids []int) any {
 	type token struct {
 		ID    int `json:"id"`
@@ -92,7 +93,8 @@ func detokenize(x *exchange) any {
 			return bad("tokens", "Invalid value for 'tokens': token id %d, the vocabulary has %d", id, m.info.VocabSize)
 		}
 		if size += len(m.model.TokenBytes(id)); size > 4*maxTokenized {
-			return bad("tokens", "Invalid value for 'tokens': their text has more than %d bytes: send them in parts", 4*maxTokenized)
+			return bad("tokens", "Invalid value for 'tokens': their text has more than %d bytes: send them in parts",
+				4*maxTokenized)
 		}
 	}
 	return x.replyLarge(map[string]string{"content": m.model.Detokenize(ids)})

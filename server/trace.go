@@ -34,7 +34,7 @@ type trace struct {
 
 type traceKey struct{}
 
-// traced is the trace that a request belongs to, or nil.
+// traced returns the trace that a request belongs to, or nil.
 func traced(ctx context.Context) *trace {
 	t, _ := ctx.Value(traceKey{}).(*trace)
 	return t
@@ -63,7 +63,8 @@ func spanID() (id [8]byte) {
 	return id
 }
 
-// traceParent reads a header of W3C's Trace Context: "00-TRACE-PARENT-FLAGS" in small hexadecimal digits. Later versions may have more behind.
+// traceParent reads a header of W3C's Trace Context: "00-TRACE-PARENT-FLAGS" in small hexadecimal digits. Later
+// versions may have more behind.
 func traceParent(header string) (trace [16]byte, parent [8]byte, sampled, ok bool) {
 	parts := strings.Split(header, "-")
 	if len(parts) < 4 || parts[0] == "ff" || parts[0] == "00" && len(parts) > 4 {
@@ -71,7 +72,8 @@ func traceParent(header string) (trace [16]byte, parent [8]byte, sampled, ok boo
 	}
 	var version, flags [1]byte
 	for i, to := range [][]byte{version[:], trace[:], parent[:], flags[:]} {
-		if n, err := hex.Decode(to, []byte(parts[i][:min(len(parts[i]), 2*len(to))])); err != nil || n != len(to) || len(parts[i]) != 2*n || strings.ToLower(parts[i]) != parts[i] {
+		if n, err := hex.Decode(to, []byte(parts[i][:min(len(parts[i]), 2*len(to))])); err != nil || n != len(to) ||
+			len(parts[i]) != 2*n || strings.ToLower(parts[i]) != parts[i] {
 			return [16]byte{}, [8]byte{}, false, false
 		}
 	}
@@ -123,7 +125,8 @@ func (t *trace) end(x *exchange, route string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if u := t.usage; u.prompt > 0 {
-		s.Attributes = append(s.Attributes, slog.Int("gen_ai.usage.input_tokens", u.prompt), slog.Int("gen_ai.usage.output_tokens", u.completion), slog.Int("gen_ai.usage.cache_read.input_tokens", u.cached))
+		s.Attributes = append(s.Attributes, slog.Int("gen_ai.usage.input_tokens", u.prompt),
+			slog.Int("gen_ai.usage.output_tokens", u.completion), slog.Int("gen_ai.usage.cache_read.input_tokens", u.cached))
 	}
 	t.tell(*s)
 }

@@ -14,8 +14,9 @@ const (
 	maxAddresses = 4096 // are remembered
 )
 
-// tries counts the wrong keys of addresses. Without a bound a key could be guessed as fast as the server reads. A key that was right before keeps
-// working from its address: where many clients share one, such as a proxy's, none of them shuts the others out.
+// tries counts the wrong keys of addresses. Without a bound a key could be guessed as fast as the server reads. A key
+// that was right before keeps working from its address: where many clients share one, such as a proxy's, none of them
+// shuts the others out.
 type tries struct {
 	mu   sync.Mutex
 	from map[netip.Prefix]*address
@@ -27,7 +28,8 @@ type address struct {
 	right map[*keyUse]bool
 }
 
-// network returns the network that a request comes from: of IPv6 that is a /64, which one machine may have whole. A socket's is zero.
+// network returns the network that a request comes from: of IPv6 that is a /64, which one machine may have whole. A
+// socket's is zero.
 func network(r *http.Request) netip.Prefix {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

@@ -61,7 +61,8 @@ type turn struct {
 // converse makes the prompt of a conversation, which is to be told by the words of param.
 func (r *request) converse(ctx context.Context, c *conversation, param string) *problem {
 	r.param = param
-	o := karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args, NoGenerationPrompt: c.bare, Continue: c.goesOn, NoToolFallback: r.asked.s.o.NoToolFallback}
+	o := karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args, NoGenerationPrompt: c.bare, Continue: c.goesOn,
+		NoToolFallback: r.asked.s.o.NoToolFallback}
 	var ids []int
 	err := r.asked.namedAsFits(c, param, func() (err error) {
 		ids, err = r.model.model.TokenizeChat(ctx, c.messages, o)
@@ -81,7 +82,8 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 	}
 	if len(c.tools) > 0 && !c.mute {
 		if r.turn.syntax.General && o.NoToolFallback {
-			return bad("tools", "Invalid value for 'tools': the syntax of calls that this model's chat template has is not known")
+			return bad("tools", "Invalid value for 'tools': the syntax of calls that this model's chat template has is not "+
+				"known")
 		}
 		r.turn.tools, r.turn.custom, r.turn.spaces = stringParameters(c.tools), c.custom, maps.Clone(c.spaces)
 		for also, name := range c.also {
@@ -92,7 +94,8 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 	if r.turn.goesOn = c.goesOn; c.goesOn {
 		said := slices.DeleteFunc(slices.Clone(c.messages[len(c.messages)-1].Parts), notText)
 		if r.turn.opened = r.turn.syntax.Within(joined(said)); !r.form.free() || c.choice.required {
-			return bad(param, "The answer goes on with the last message, whose text no form and no call of a tool can begin with. Leave that message out, or response_format and tool_choice")
+			return bad(param, "The answer goes on with the last message, whose text no form and no call of a tool can begin "+
+				"with. Leave that message out, or response_format and tool_choice")
 		}
 	}
 	p := r.constrain(ctx, c)
@@ -110,7 +113,8 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 	return nil
 }
 
-// namedAsFits renders a conversation. A name that the chat template has no place for is a hint: no message of its role keeps its name.
+// namedAsFits renders a conversation. A name that the chat template has no place for is a hint: no message of its role
+// keeps its name.
 func (x *exchange) namedAsFits(c *conversation, param string, render func() error) error {
 	for {
 		err, name := render(), (*karat.NameError)(nil)
@@ -147,10 +151,10 @@ func (c *conversation) param(err error, all string) string {
 	return fmt.Sprintf("%s[%d]", all, of.Message)
 }
 
-// explain is what a client may know of an error of the template: not the path of the file.
+// explain returns what a client may know of an error of the template: not the path of the file.
 func (m *served) explain(ctx context.Context, err error, param string) *problem {
 	if ctx.Err() != nil {
-		return &problem{status: 499, kind: invalid, message: "The client has gone"}
+		return refuse(499, "", "", "The client has gone")
 	}
 	if errors.Is(err, karat.ErrFull) {
 		return longer(param, m.room)
@@ -169,7 +173,7 @@ func (m *served) explain(ctx context.Context, err error, param string) *problem 
 	return bad(param, "The chat template does not take this conversation: %s", text)
 }
 
-// stringParameters are the parameters of tools that are strings.
+// stringParameters returns the parameters of tools that are strings.
 func stringParameters(tools []karat.Tool) syntax.Tools {
 	all := syntax.Tools{}
 	for _, t := range tools {
@@ -178,7 +182,7 @@ func stringParameters(tools []karat.Tool) syntax.Tools {
 	return all
 }
 
-// newCallID is the id of the answer's n-th call, as the model's chat template takes it back.
+// newCallID returns the id of the answer's n-th call, as the model's chat template takes it back.
 func (t *turn) newCallID(name string, n int) string {
 	return t.syntax.IDs.Fit(newID("call_"), name, t.before+n)
 }

@@ -138,7 +138,8 @@ func (c carrier) write(f *kvfile.File) error {
 func (e *Engine) fits(f *kvfile.File) error {
 	stores, states := e.graph.KVs(), e.graph.States()
 	if len(f.Stores) != len(stores) || len(f.States) != len(states) {
-		return fmt.Errorf("%d stores and %d states, the model has %d and %d", len(f.Stores), len(f.States), len(stores), len(states))
+		return fmt.Errorf("%d stores and %d states, the model has %d and %d", len(f.Stores), len(f.States), len(stores),
+			len(states))
 	}
 	if p, ok := e.cache.(backend.Portable); ok && p.Element() != f.Element {
 		return fmt.Errorf("elements of %d bytes, the cache's have %d", f.Element, p.Element())

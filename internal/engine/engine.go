@@ -1,9 +1,9 @@
 // Package engine turns requests into steps of a compiled graph: it cuts prompts into pieces, keeps the sequences'
 // pages, and joins the tokens of several requests into one step.
 //
-// An engine has one graph, one pool of keys and values, and one goroutine, which begins with the first request and
-// ends with Close. A request queues its tokens and sleeps until they are computed. Before each step the goroutine asks
-// the schedule whose tokens are its rows (package schedule), and computes it (step.go).
+// An engine has one graph, one pool of keys and values, and one goroutine, which begins with the first request and ends
+// with Close. A request queues its tokens and sleeps until they are computed. Before each step the goroutine asks the
+// schedule whose tokens are its rows (package schedule), and computes it (step.go).
 //
 // An engine may have several plans: the graph compiled to show its values, to keep the values of some nodes, or for
 // sequences that share nothing. The rows of a step are of one plan. All plans share the pool and the schedule.
@@ -47,16 +47,19 @@ const outputBytes = 64 << 20
 
 // Options size an engine, and say what its first plan shows. The zero value is usable.
 type Options struct {
-	Context  int            // positions of a sequence; 0 is 4096
-	Chunk    int            // maximum rows of a step; 0 is the backend's number, or DefaultChunk
-	Tokens   int            // ids below it are tokens, and may be chosen; 0 is all rows of the logits
-	Parallel int            // maximum sequences whose requests run at a time, others wait; 0 is as many as Budget holds
-	Memory   int64          // maximum bytes of the machine's memory to take, with the weights; 0 is the free memory
-	Budget   int64          // maximum bytes of keys and values; 0 is half of the free memory, or one sequence if that is more
+	Context  int   // positions of a sequence; 0 is 4096
+	Chunk    int   // maximum rows of a step; 0 is the backend's number, or DefaultChunk
+	Tokens   int   // ids below it are tokens, and may be chosen; 0 is all rows of the logits
+	Parallel int   // maximum sequences whose requests run at a time, others wait; 0 is as many as Budget holds
+	Memory   int64 // maximum bytes of the machine's memory to take, with the weights; 0 is the free memory
+	// maximum bytes of keys and values; 0 is half of the free memory, or one sequence if that is more
+	Budget   int64
 	Adapters *backend.Blend // of sequences that have chosen none
 
 	// The fields of a plan, which Engine.Plan also reads.
-	Private  bool                          // sequences find nothing of each other, and leave nothing: nobody would ask for it
+
+	// sequences find nothing of each other, and leave nothing: nobody would ask for it
+	Private  bool
 	Want     func(*graph.Node) bool        // nodes that Tap sees
 	Keep     func(*graph.Node) bool        // nodes that Sequence.Values may ask for
 	Tap      backend.Tap                   // sees the wanted nodes of every step
@@ -143,8 +146,8 @@ func isEntire(g *graph.Graph) bool {
 	return g.Bidirectional() || slices.ContainsFunc(g.Nodes, pools)
 }
 
-// fewSequences is how many sequences of the full context have room by default where keys and values lie in a memory
-// of unknown size: a GPU's. The pages that sequences leave behind would fill it.
+// fewSequences is how many sequences of the full context have room by default where keys and values lie in a memory of
+// unknown size: a GPU's. The pages that sequences leave behind would fill it.
 const fewSequences = 4
 
 // bound sets the bound on keys and values: budget, or the default, which differs where they lie elsewhere than in the

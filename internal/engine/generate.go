@@ -55,8 +55,9 @@ const stepsPerToken = 1 << 13
 
 // Token is one generated token.
 type Token struct {
-	ID      int
-	Text    string           // text that it adds: empty while a character or stop string is undecided; the rest beside an error
+	ID int
+	// text that it adds: empty while a character or stop string is undecided; the rest beside an error
+	Text    string
 	Logprob float64          // if it or Top is asked for
 	Top     []sample.Logprob // the likeliest, likeliest first
 	Logits  []float32        // [vocab], that the token was chosen by

@@ -126,7 +126,8 @@ func (e *Engine) end(w *work, err error) {
 	w.seq.turn <- struct{}{}
 }
 
-// changed wakes the goroutine where it waits for any change, or for the sequences that have come now. The caller holds mu.
+// changed wakes the goroutine where it waits for any change, or for the sequences that have come now. The caller holds
+// mu.
 func (e *Engine) changed(come bool) {
 	if come || e.asleep {
 		e.signal()
@@ -153,7 +154,7 @@ func (e *Engine) sleep(d time.Duration) bool {
 	}
 }
 
-// serve is the engine's goroutine. Where a tap, or a context, ends it another goroutine goes on.
+// serve runs steps until nothing is left to do. Where a tap, or a context, ends its goroutine, another one goes on.
 func (e *Engine) serve() {
 	closed := false
 	defer func() {

@@ -61,7 +61,8 @@ func (s *Sequence) Mix(tokens []int32, m Mixed, salt string) (n int, err error) 
 // checkMixed returns an error if m does not belong to tokens or to the model.
 func (e *Engine) checkMixed(tokens []int32, m Mixed) error {
 	if n := max(len(m.Embeddings), len(m.Parts)); n > len(tokens) {
-		return fmt.Errorf("%d rows of embeddings and %d positions for %d tokens", len(m.Embeddings), len(m.Parts), len(tokens))
+		return fmt.Errorf("%d rows of embeddings and %d positions for %d tokens", len(m.Embeddings), len(m.Parts),
+			len(tokens))
 	}
 	for i, x := range m.Embeddings {
 		if x != nil && (len(x) != e.hidden || len(x) == 0) {

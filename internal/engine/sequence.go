@@ -109,8 +109,8 @@ func (s *Sequence) root() string {
 }
 
 // Rewind forgets as much of the sequence as it must to become a prefix of tokens, and returns its length: a prompt that
-// continues an earlier one is computed from there. It may become longer by what other sequences have left (Prefix).
-// At least the last token is always left to compute.
+// continues an earlier one is computed from there. It may become longer by what other sequences have left (Prefix). At
+// least the last token is always left to compute.
 func (s *Sequence) Rewind(tokens []int32) (n int) {
 	s.locked(func(e *Engine) { n = s.rewind(tokens, beside{}) })
 	return n
@@ -198,7 +198,8 @@ func (s *Sequence) feed(ctx context.Context, tokens []int32, wanted int, c choic
 		return nil, fmt.Errorf("%w: %d tokens and %d more, the context holds %d", ErrFull, have, len(tokens), room)
 	}
 	if room := e.pool.Longest(); all > room {
-		return nil, fmt.Errorf("%w: %d tokens and %d more, its %d bytes hold %d", ErrBudget, have, len(tokens), e.budget, room)
+		return nil, fmt.Errorf("%w: %d tokens and %d more, its %d bytes hold %d", ErrBudget, have, len(tokens), e.budget,
+			room)
 	}
 	if len(tokens) == 0 {
 		return w, nil

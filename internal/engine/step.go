@@ -209,7 +209,8 @@ func (e *Engine) settle(w *work, err error) {
 		s.tokens = append(s.tokens, w.ahead...)
 		end += len(w.ahead)
 		pages.Commit(s.tokens[w.seat.At:end])
-		if !w.seat.Unfinished(end) && (len(w.tokens) > 1 || w.seat.From == 0) { // a prompt's end, from where the next turn goes on
+		// a prompt's end, from where the next turn goes on
+		if !w.seat.Unfinished(end) && (len(w.tokens) > 1 || w.seat.From == 0) {
 			pages.Mark()
 		}
 	}

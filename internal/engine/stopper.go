@@ -2,8 +2,8 @@ package engine
 
 import "strings"
 
-// stopper passes text on, except for a beginning of a stop string. The stop string that is complete first ends the text,
-// of several the one that begins first, so it does not matter how the text is cut into tokens.
+// stopper passes text on, except for a beginning of a stop string. The stop string that is complete first ends the
+// text, of several the one that begins first, so it does not matter how the text is cut into tokens.
 type stopper struct {
 	stop  []string
 	held  string

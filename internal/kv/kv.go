@@ -1,23 +1,18 @@
-// Package kv keeps the page tables of sequences: which page holds which
-// positions of which sequence. It holds no keys and values; a backend stores them by
-// the page numbers given here.
+// Package kv keeps the page tables of sequences: which page holds which positions of which sequence. It holds no keys
+// and values; a backend stores them by the page numbers given here.
 //
-// A page is a run of PageSize positions. Layers that keep the same positions form
-// a class and share page tables. In the class of full layers a sequence's table
-// grows with it (Pages); in those of windows it is a ring just long enough for the
-// window and one step (Ring). Convolutions and scans keep no positions but a state
-// of fixed size: a sequence has one slot for all of them (Slot).
+// A page is a run of PageSize positions. Layers that keep the same positions form a class and share page tables. In the
+// class of full layers a sequence's table grows with it (Pages); in those of windows it is a ring just long enough for
+// the window and one step (Ring). Convolutions and scans keep no positions but a state of fixed size: a sequence has
+// one slot for all of them (Slot).
 //
-// A pool with a bound on its memory also keeps what sequences leave behind, while there
-// is room: a tree of pages, found by their tokens and all tokens before them. A
-// sequence starts from the longest prefix there (Adopt), and puts its own pages there: full
-// ones (Commit), and the last one where its prompt ends, or itself (Mark, Free). Pages are
-// counted by reference. A page that somebody else holds is never written: Grow replaces it,
-// by a copy where it is to be continued.
+// A pool with a bound on its memory also keeps what sequences leave behind, while there is room: a tree of pages, found
+// by their tokens and all tokens before them. A sequence starts from the longest prefix there (Adopt), and puts its own
+// pages there: full ones (Commit), and the last one where its prompt ends, or itself (Mark, Free). Pages are counted by
+// reference. A page that somebody else holds is never written: Grow replaces it, by a copy where it is to be continued.
 //
-// Sharing rests on two things: the state of position p follows from tokens 0 to p
-// alone, which holds where attention is causal (else see Options.Private), and the same
-// tokens give the same bits, however they were cut into steps.
+// Sharing rests on two things: the state of position p follows from tokens 0 to p alone, which holds where attention is
+// causal (else see Options.Private), and the same tokens give the same bits, however they were cut into steps.
 package kv
 
 import (
@@ -28,13 +23,11 @@ import (
 	"sync"
 )
 
-// PageSize is the number of positions of a page. Attention works page by page,
-// so it is also part of the order of summation: a page always starts at a
-// multiple of PageSize, whatever the chunks that filled it.
+// PageSize is the number of positions of a page. Attention works page by page, so it is also part of the order of
+// summation: a page always starts at a multiple of PageSize, whatever the chunks that filled it.
 const PageSize = 64
 
-// ErrFull is returned when a sequence would pass its context length, or when
-// no page is free.
+// ErrFull is returned when a sequence would pass its context length, or when no page is free.
 var ErrFull = errors.New("the context is full")
 
 // ErrBudget is the ErrFull of a bound on bytes (Pool.Bound): the context has room.
@@ -74,8 +67,8 @@ type Memory interface {
 	Copy(class int, from, to int32) error
 }
 
-// Pool hands out pages to sequences. It is safe for concurrent use; a Sequence
-// is not. Memory is used in Grow and Commit alone, which belong between steps.
+// Pool hands out pages to sequences. It is safe for concurrent use; a Sequence is not. Memory is used in Grow and
+// Commit alone, which belong between steps.
 type Pool struct {
 	o      Options
 	slot   int   // the class of slots, negative if there is none
@@ -107,7 +100,8 @@ type page struct {
 // NewPool makes a pool of no pages.
 func NewPool(o Options) *Pool {
 	n := len(o.Classes)
-	p := &Pool{o: o, slot: -1, block: 1, free: make([][]int32, n), pages: make([][]page, n), need: make([]int, n), nodes: map[key]*node{}, behind: map[key][]*node{}}
+	p := &Pool{o: o, slot: -1, block: 1, free: make([][]int32, n), pages: make([][]page, n), need: make([]int, n),
+		nodes: map[key]*node{}, behind: map[key][]*node{}}
 	for c, class := range o.Classes {
 		if class.Kind == Slot {
 			p.slot = c
@@ -128,40 +122,38 @@ func (p *Pool) Back(m Memory) { p.memory = m }
 // Classes lists the classes. A class is known by its index.
 func (p *Pool) Classes() []Class { return p.o.Classes }
 
-// Context is the number of positions a sequence may have.
+// Context returns the number of positions a sequence may have.
 func (p *Pool) Context() int { return p.o.Context }
 
-// longest is the longest table of a sequence, in pages; a slot is a table of one.
+// longest returns the longest table of a sequence, in pages; a slot is a table of one.
 func longest(c Class, o Options) int {
 	n := o.Context
 	if c.Kind == Slot {
 		return 1
 	}
 	if c.Kind == Ring && c.Window < n {
-		// A step's rows are stored before the first of them attends, so the ring
-		// holds the window before the first row and the whole step; one page more
-		// because neither need start at a page.
+		// A step's rows are stored before the first of them attends, so the ring holds the window before the first row and
+		// the whole step; one page more because neither need start at a page.
 		n = min(n, c.Window-1+o.Chunk+PageSize)
 	}
 	return pagesOf(n)
 }
 
-// pagesOf is the number of pages that n positions take.
+// pagesOf returns the number of pages that n positions take.
 func pagesOf(n int) int { return (n + PageSize - 1) / PageSize }
 
-// Positions is how many positions a sequence of n tokens keeps in class c,
-// in whole pages.
+// Positions returns how many positions a sequence of n tokens keeps in class c, in whole pages.
 func (p *Pool) Positions(c, n int) int { return min(pagesOf(n), p.most[c]) * PageSize }
 
-// Bound limits the bytes of all pages that are ever made, a page of class c having
-// bytes[c]. It is called before the first page is handed out. Pages are not unmade, so the
-// bound keeps room in each class for the longest sequence that fits alone.
+// Bound limits the bytes of all pages that are ever made, a page of class c having bytes[c]. It is called before the
+// first page is handed out. Pages are not unmade, so the bound keeps room in each class for the longest sequence that
+// fits alone.
 func (p *Pool) Bound(bound int64, bytes []int64) {
 	p.bound, p.bytes = bound, bytes
 	p.solo = sort.Search(p.o.Context, func(n int) bool { return p.BytesOf(n+1) > bound })
 }
 
-// Longest is the number of positions that a sequence may have where it is alone.
+// Longest returns the number of positions that a sequence may have where it is alone.
 func (p *Pool) Longest() int {
 	if p.bytes == nil {
 		return p.o.Context
@@ -169,7 +161,7 @@ func (p *Pool) Longest() int {
 	return p.solo
 }
 
-// BytesOf is the memory that a sequence of n positions takes, of a pool with a bound.
+// BytesOf returns the memory that a sequence of n positions takes, of a pool with a bound.
 func (p *Pool) BytesOf(n int) (bytes int64) {
 	for c, size := range p.bytes {
 		bytes += int64(p.Positions(c, n)/PageSize) * size
@@ -177,7 +169,7 @@ func (p *Pool) BytesOf(n int) (bytes int64) {
 	return bytes
 }
 
-// Most is the number of pages that class c may ever have, math.MaxInt without a bound.
+// Most returns the number of pages that class c may ever have, math.MaxInt without a bound.
 func (p *Pool) Most(c int) int {
 	if p.bytes == nil || p.bytes[c] == 0 {
 		return math.MaxInt
@@ -186,7 +178,7 @@ func (p *Pool) Most(c int) int {
 	return p.Positions(c, p.solo)/PageSize + int(left/p.bytes[c])
 }
 
-// Holds is how many sequences of n positions the bound has room for, math.MaxInt without one.
+// Holds returns how many sequences of n positions the bound has room for, math.MaxInt without one.
 func (p *Pool) Holds(n int) int {
 	one := p.BytesOf(n)
 	if one == 0 {
@@ -195,7 +187,7 @@ func (p *Pool) Holds(n int) int {
 	return int(min(p.bound/one, math.MaxInt))
 }
 
-// Bytes is the memory of all pages that were ever handed out, of a pool with a bound.
+// Bytes returns the memory of all pages that were ever handed out, of a pool with a bound.
 func (p *Pool) Bytes() (n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,8 +197,8 @@ func (p *Pool) Bytes() (n int64) {
 	return n
 }
 
-// Usage is the bytes of the pages that sequences hold, of the pages only kept for others to
-// find, and the bound, of a pool with one. Kept pages go where their room is needed.
+// Usage returns the bytes of the pages that sequences hold, of the pages only kept for others to find, and the bound,
+// of a pool with one. Kept pages go where their room is needed.
 func (p *Pool) Usage() (used, kept, bound int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

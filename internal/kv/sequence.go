@@ -21,15 +21,15 @@ type entry struct {
 	index int32 // of the page in the sequence: position/PageSize
 }
 
-// NewSequence is an empty sequence. It must be freed.
+// NewSequence returns an empty sequence. It must be freed.
 func (p *Pool) NewSequence() *Sequence {
 	return &Sequence{pool: p, root: rootOf(""), tables: make([][]entry, len(p.o.Classes)), from: -1}
 }
 
-// Len is the number of positions stored.
+// Len returns the number of positions stored.
 func (s *Sequence) Len() int { return s.length }
 
-// Pages is the number of pages that the sequence has.
+// Pages returns the number of pages that the sequence has.
 func (s *Sequence) Pages() (n int) {
 	for _, t := range s.tables {
 		for _, e := range t {
@@ -44,7 +44,7 @@ func (s *Sequence) Pages() (n int) {
 	return n
 }
 
-// Page is the page that holds position pos in class c.
+// Page returns the page that holds position pos in class c.
 func (s *Sequence) Page(c, pos int) int32 {
 	i := pos / PageSize
 	if s.pool.o.Classes[c].Kind == Ring {
@@ -53,8 +53,8 @@ func (s *Sequence) Page(c, pos int) int32 {
 	return s.tables[c][i].page
 }
 
-// Slot is the slot of class c that holds the sequence's state. It starts zeroed:
-// the backend zeroes it in the step that computes position 0, before its first node.
+// Slot returns the slot of class c that holds the sequence's state. It starts zeroed: the backend zeroes it in the step
+// that computes position 0, before its first node.
 func (s *Sequence) Slot(c int) int32 { return s.tables[c][0].page }
 
 // Holds reports whether class c still has position pos.
@@ -66,7 +66,7 @@ func (s *Sequence) Holds(c, pos int) bool {
 	return e != nil && e.page >= 0 && int(e.index) == pos/PageSize
 }
 
-// at is the place of the i-th page in class c, nil if the table is too short.
+// at returns the place of the i-th page in class c, nil if the table is too short.
 func (s *Sequence) at(c, i int) *entry {
 	switch s.pool.o.Classes[c].Kind {
 	case Ring:
@@ -80,9 +80,8 @@ func (s *Sequence) at(c, i int) *entry {
 	return &s.tables[c][i]
 }
 
-// Adopt makes the sequence the longest prefix of tokens that others have left, but for the
-// last token, and returns its length: as it is now if that is longer, which must be a
-// prefix of tokens, too. Only sequences of the same salt share.
+// Adopt makes the sequence the longest prefix of tokens that others have left, but for the last token, and returns its
+// length: as it is now if that is longer, which must be a prefix of tokens, too. Only sequences of the same salt share.
 func (s *Sequence) Adopt(tokens []int32, salt string) int {
 	p, root := s.pool, rootOf(salt)
 	p.mu.Lock()
@@ -102,8 +101,8 @@ func (s *Sequence) Adopt(tokens []int32, salt string) int {
 	return s.length
 }
 
-// attach makes the sequence that of some nodes, and the first m positions of tail, which serve
-// it. The caller holds the pool's mu.
+// attach makes the sequence that of some nodes, and the first m positions of tail, which serve it. The caller holds the
+// pool's mu.
 func (s *Sequence) attach(path []*node, tail *node, m int) {
 	if n := len(path); n > 0 {
 		path[n-1].users++ // so that it stays
@@ -168,8 +167,7 @@ func (s *Sequence) clear() {
 	s.length, s.done = 0, 0
 }
 
-// Free returns all pages. The sequence is empty again; what it has computed stays with
-// the pool while there is room.
+// Free returns all pages. The sequence is empty again; what it has computed stays with the pool while there is room.
 func (s *Sequence) Free() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
@@ -199,12 +197,11 @@ func (s *Sequence) Grow(n int) error {
 	return nil
 }
 
-// Reserve takes the pages for n positions in all, and reports whether there are so many.
-// If not, nothing has changed.
+// Reserve takes the pages for n positions in all, and reports whether there are so many. If not, nothing has changed.
 func (s *Sequence) Reserve(n int) bool { return n <= s.pool.Longest() && s.extend(n, false) == nil }
 
-// extend takes the pages that n positions need, and makes the pages that positions behind
-// length are written to the sequence's own, if they are about to be.
+// extend takes the pages that n positions need, and makes the pages that positions behind length are written to the
+// sequence's own, if they are about to be.
 func (s *Sequence) extend(n int, write bool) error {
 	p := s.pool
 	p.mu.Lock()
@@ -244,8 +241,7 @@ func (s *Sequence) extend(n int, write bool) error {
 	return nil
 }
 
-// inherit makes the snapshot that the slot is to be a copy of the slot itself, if nobody else
-// holds it.
+// inherit makes the snapshot that the slot is to be a copy of the slot itself, if nobody else holds it.
 func (s *Sequence) inherit() {
 	p := s.pool
 	if s.from < 0 || p.pages[p.slot][s.from].refs > 1 {
@@ -258,7 +254,7 @@ func (s *Sequence) inherit() {
 	s.from = -1
 }
 
-// span is the pages of class c, from and to, that n positions need behind length.
+// span returns the pages of class c, from and to, that n positions need behind length.
 func (s *Sequence) span(c, n int) (int, int) {
 	from := s.length / PageSize
 	if s.pool.o.Classes[c].Kind == Slot {
@@ -267,8 +263,8 @@ func (s *Sequence) span(c, n int) (int, int) {
 	return from, min(pagesOf(n), from+s.pool.most[c])
 }
 
-// wants reports whether the i-th page of class c must be taken: there is none, or it is
-// somebody else's, too, and about to be written.
+// wants reports whether the i-th page of class c must be taken: there is none, or it is somebody else's, too, and about
+// to be written.
 func (s *Sequence) wants(c, i int, write bool) bool {
 	e := s.at(c, i)
 	return e == nil || e.page < 0 || write && s.pool.pages[c][e.page].refs > 1
@@ -301,9 +297,8 @@ func (s *Sequence) place(c, i int, write bool) error {
 	return nil
 }
 
-// steal takes from the pool's nodes what only they and this sequence hold: pages of its rings
-// that it is about to write over, and the snapshot that its slot is to be a copy of. It
-// reports false if there is nothing.
+// steal takes from the pool's nodes what only they and this sequence hold: pages of its rings that it is about to write
+// over, and the snapshot that its slot is to be a copy of. It reports false if there is nothing.
 func (s *Sequence) steal(n int) (stole bool) {
 	p := s.pool
 	if s.from >= 0 && p.pages[p.slot][s.from].refs == 2 && p.pages[p.slot][s.from].node != nil {
@@ -325,8 +320,8 @@ func (s *Sequence) steal(n int) (stole bool) {
 	return stole
 }
 
-// Commit says that a step has computed further positions, and of which tokens. Full pages
-// are then found by other sequences.
+// Commit says that a step has computed further positions, and of which tokens. Full pages are then found by other
+// sequences.
 func (s *Sequence) Commit(tokens []int32) {
 	p := s.pool
 	tokens = tokens[:min(len(tokens), s.length-s.done)]
@@ -348,8 +343,8 @@ func (s *Sequence) Commit(tokens []int32) {
 	}
 }
 
-// publish puts the last full page into the tree. Where there is one of the same tokens, the
-// sequence takes that for its own: they have the same bits. The caller holds the pool's mu.
+// publish puts the last full page into the tree. Where there is one of the same tokens, the sequence takes that for its
+// own: they have the same bits. The caller holds the pool's mu.
 func (s *Sequence) publish() {
 	p, i := s.pool, len(s.path)
 	parent, k := under(s.path, s.root)
@@ -394,9 +389,9 @@ func (s *Sequence) snapshot(n *node) {
 	p.drop(p.slot, id)
 }
 
-// Cut is how many of n more positions, and those left behind them, a step should compute
-// so that a snapshot can be taken where a later sequence may start: all where there are
-// no slots, else up to the last page end among them, but before the last position of all.
+// Cut returns how many of n more positions, and those left behind them, a step should compute so that a snapshot can be
+// taken where a later sequence may start: all where there are no slots, else up to the last page end among them, but
+// before the last position of all.
 func (s *Sequence) Cut(n, left int) int {
 	if s.pool.slot < 0 || !s.shares() {
 		return n
@@ -408,10 +403,9 @@ func (s *Sequence) Cut(n, left int) int {
 	return n
 }
 
-// Truncate forgets all but the first n positions, and returns how many are left: fewer
-// than n where a ring no longer holds the window before position n, or a slot's state is
-// of later positions. Then it goes back to the last page end that the pool has all of, or
-// to none. Behind a failed step, n being the length before it, this is the same.
+// Truncate forgets all but the first n positions, and returns how many are left: fewer than n where a ring no longer
+// holds the window before position n, or a slot's state is of later positions. Then it goes back to the last page end
+// that the pool has all of, or to none. Behind a failed step, n being the length before it, this is the same.
 func (s *Sequence) Truncate(n int) int {
 	p := s.pool
 	p.mu.Lock()
@@ -444,8 +438,8 @@ func (s *Sequence) intact(n int) bool {
 	return true
 }
 
-// shorten is Truncate of an intact sequence. Pages that are the sequence's own stay its own.
-// The caller holds the pool's mu.
+// shorten is Truncate of an intact sequence. Pages that are the sequence's own stay its own. The caller holds the
+// pool's mu.
 func (s *Sequence) shorten(n int) {
 	p := s.pool
 	for c, class := range p.o.Classes {

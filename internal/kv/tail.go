@@ -2,12 +2,12 @@ package kv
 
 import "slices"
 
-// Prompts seldom end where a page does. Others can start inside a page, too: from the first
-// positions of a full one whose tokens begin as theirs do, or from what a sequence has left of
-// a page that it had begun (Mark), which is a node of fewer tokens: a tail. A state is that of one
-// position, so of states there are tails alone. Who goes on from there writes into a copy.
+// Prompts seldom end where a page does. Others can start inside a page, too: from the first positions of a full one
+// whose tokens begin as theirs do, or from what a sequence has left of a page that it had begun (Mark), which is a node
+// of fewer tokens: a tail. A state is that of one position, so of states there are tails alone. Who goes on from there
+// writes into a copy.
 
-// common is how many of n's first tokens are those given.
+// common returns how many of n's first tokens are those given.
 func (n *node) common(tokens []int32) int {
 	m := min(n.size, len(tokens))
 	for i, id := range tokens[:m] {
@@ -18,7 +18,7 @@ func (n *node) common(tokens []int32) int {
 	return m
 }
 
-// under is the last of path, and the key of what stands on it.
+// under returns the last of path, and the key of what stands on it.
 func under(path []*node, root key) (*node, key) {
 	if n := len(path); n > 0 {
 		return path[n-1], path[n-1].key
@@ -26,8 +26,8 @@ func under(path []*node, root key) (*node, key) {
 	return nil, root
 }
 
-// start is how many of path's nodes a sequence of these tokens can start from, and how many
-// positions of the page behind them, which tail has; nil for none. The caller holds mu.
+// start returns how many of path's nodes a sequence of these tokens can start from, and how many positions of the page
+// behind them, which tail has; nil for none. The caller holds mu.
 func (p *Pool) start(path []*node, root key, tokens []int32) (n int, tail *node, m int) {
 	for n := len(path); ; n-- {
 		if tail, m := p.inside(path[:n:n], root, tokens[n*PageSize:]); m > 0 {
@@ -39,20 +39,21 @@ func (p *Pool) start(path []*node, root key, tokens []int32) (n int, tail *node,
 	}
 }
 
-// inside is the node behind path with the most positions of these tokens, but for a whole page.
+// inside returns the node behind path with the most positions of these tokens, but for a whole page.
 func (p *Pool) inside(path []*node, root key, tokens []int32) (best *node, m int) {
 	_, k := under(path, root)
 	for _, n := range p.behind[k] {
 		same := n.common(tokens)
-		if same > m && same < PageSize && (p.slot < 0 || same == n.size) && p.serves(append(path, n), len(path)*PageSize+same) {
+		if same > m && same < PageSize && (p.slot < 0 || same == n.size) && p.serves(append(path, n),
+			len(path)*PageSize+same) {
 			best, m = n, same
 		}
 	}
 	return best, m
 }
 
-// Mark has others find what the sequence has computed of its last page, which need not be
-// full, and its state. It belongs to the end of a prompt: prompts that continue it start there.
+// Mark has others find what the sequence has computed of its last page, which need not be full, and its state. It
+// belongs to the end of a prompt: prompts that continue it start there.
 func (s *Sequence) Mark() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()

@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// key names a page's tokens, all tokens before them, and so its positions: the SHA-256
-// of the key before it and of 64 token ids of 4 bytes each.
+// key names a page's tokens, all tokens before them, and so its positions: the SHA-256 of the key before it and of 64
+// token ids of 4 bytes each.
 type key [sha256.Size]byte
 
-// rootOf is the key before the first page. Sequences of different salts share nothing.
+// rootOf returns the key before the first page. Sequences of different salts share nothing.
 func rootOf(salt string) key { return sha256.Sum256([]byte("karat kv\x00" + salt)) }
 
-// next is the key of the page behind k's with these tokens.
+// next returns the key of the page behind k's with these tokens.
 func (k key) next(tokens []int32) key {
 	var b [sha256.Size + 4*PageSize]byte
 	copy(b[:], k[:])
@@ -24,10 +24,9 @@ func (k key) next(tokens []int32) key {
 	return sha256.Sum256(b[:])
 }
 
-// node is a page that is computed, in all classes: the page itself in those of full
-// layers, in a ring's the same or none, in the slots' a snapshot of the state behind it
-// or none. A page that is not full is a tail, on which nothing stands (tail.go). A node's
-// parent is there as long as the node is.
+// node is a page that is computed, in all classes: the page itself in those of full layers, in a ring's the same or
+// none, in the slots' a snapshot of the state behind it or none. A page that is not full is a tail, on which nothing
+// stands (tail.go). A node's parent is there as long as the node is.
 type node struct {
 	key      key   // of a full page
 	under    key   // its parent's, or the root
@@ -40,8 +39,8 @@ type node struct {
 	place    *list.Element   // in Pool.used
 }
 
-// grow is the node of a full page behind parent with these tokens, which is made if there is
-// none. The caller holds mu.
+// grow returns the node of a full page behind parent with these tokens, which is made if there is none. The caller
+// holds mu.
 func (p *Pool) grow(parent *node, under key, tokens []int32) *node {
 	k := under.next(tokens)
 	n := p.nodes[k]
@@ -106,9 +105,8 @@ func (p *Pool) lose(n *node, c int) {
 	}
 }
 
-// evict gives up the least recently used node that no sequence uses: one that is a
-// leaf; of one that others stand on, only what serves who would go on from there. It
-// reports false if there is no such thing. The caller holds mu.
+// evict gives up the least recently used node that no sequence uses: one that is a leaf; of one that others stand on,
+// only what serves who would go on from there. It reports false if there is no such thing. The caller holds mu.
 func (p *Pool) evict() bool {
 	for e := p.used.Front(); e != nil; e = e.Next() {
 		n := e.Value.(*node)
@@ -143,8 +141,8 @@ func (p *Pool) find(path []*node, k key, tokens []int32) []*node {
 	return path
 }
 
-// ready is how many of path's nodes a sequence can start from: the most for which rings
-// have the window before that, and slots a snapshot. The caller holds mu.
+// ready returns how many of path's nodes a sequence can start from: the most for which rings have the window before
+// that, and slots a snapshot. The caller holds mu.
 func (p *Pool) ready(path []*node) int {
 	for n := len(path); n > 0; n-- {
 		if p.serves(path[:n], n*PageSize) {
@@ -154,8 +152,7 @@ func (p *Pool) ready(path []*node) int {
 	return 0
 }
 
-// serves reports whether path has what a sequence needs that starts at a position of its last
-// page, or its end.
+// serves reports whether path has what a sequence needs that starts at a position of its last page, or its end.
 func (p *Pool) serves(path []*node, at int) bool {
 	for c, class := range p.o.Classes {
 		for j := p.first(c, at); j < len(path) && class.Kind != Pages; j++ {
@@ -167,7 +164,7 @@ func (p *Pool) serves(path []*node, at int) bool {
 	return true
 }
 
-// first is the first page of class c that a position n needs; of slots, the last snapshot.
+// first returns the first page of class c that a position n needs; of slots, the last snapshot.
 func (p *Pool) first(c, n int) int {
 	switch class := p.o.Classes[c]; class.Kind {
 	case Ring:
@@ -180,13 +177,12 @@ func (p *Pool) first(c, n int) int {
 	return 0
 }
 
-// thin gives up rings' pages and snapshots of a path that has just become longer, so that
-// few are left: close to each other near its end, and ever further apart before that. Who
-// parts from it computes at most two thirds of the positions behind it again, and a block. Where
-// sequences have parted all stays. The caller holds mu.
+// thin gives up rings' pages and snapshots of a path that has just become longer, so that few are left: close to each
+// other near its end, and ever further apart before that. Who parts from it computes at most two thirds of the
+// positions behind it again, and a block. Where sequences have parted all stays. The caller holds mu.
 //
-// Pages go by blocks of as many as the largest window needs. At n blocks, the end of the
-// b-th is kept while n-b is at most four times the largest power of two that divides b.
+// Pages go by blocks of as many as the largest window needs. At n blocks, the end of the b-th is kept while n-b is at
+// most four times the largest power of two that divides b.
 func (p *Pool) thin(path []*node) {
 	if len(path)%p.block != 0 {
 		return
@@ -202,8 +198,7 @@ func (p *Pool) thin(path []*node) {
 	}
 }
 
-// forget gives up what starting from within the b-th block of a path takes, and from its end
-// if that goes too.
+// forget gives up what starting from within the b-th block of a path takes, and from its end if that goes too.
 func (p *Pool) forget(path []*node, b int, end bool) {
 	for c, class := range p.o.Classes {
 		to := b * p.block

@@ -3,8 +3,9 @@
 // A file is "KARATKV1", a little-endian uint64, the length of the header; the header, a JSON object (File); the data of
 // the stores, in order, then of the states; and the SHA-256 of all before it. Numbers are little endian.
 //
-// Files are not trusted. The checksum finds what was changed or cut off by accident; whoever means harm makes a new one. So every
-// size is checked against the file's before it is believed, and the caller compares the rest with its model.
+// Files are not trusted. The checksum finds what was changed or cut off by accident; whoever means harm makes a new
+// one. So every size is checked against the file's before it is believed, and the caller compares the rest with its
+// model.
 package kvfile
 
 import (
@@ -62,7 +63,8 @@ func (f *few[T]) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Store is the keys and values of a layer, for positions From to File.Held: pages of full attention, and what a ring has of a window.
+// Store is the keys and values of a layer, for positions From to File.Held: pages of full attention, and what a ring
+// has of a window.
 type Store struct {
 	Layer  int `json:"layer"`
 	Heads  int `json:"heads"`
@@ -120,7 +122,8 @@ func parse(data []byte) (*File, error) {
 	}
 	body, want := data[:len(data)-sha256.Size], data[len(data)-sha256.Size:]
 	if sum := sha256.Sum256(body); !bytes.Equal(sum[:], want) {
-		return nil, fmt.Errorf("changed, or cut off: the SHA-256 of its %d bytes is %x…, the file says %x…", len(body), sum[:6], want[:6])
+		return nil, fmt.Errorf("changed, or cut off: the SHA-256 of its %d bytes is %x…, the file says %x…", len(body),
+			sum[:6], want[:6])
 	}
 	n := binary.LittleEndian.Uint64(body[len(magic):])
 	if n > maxHeader || n > uint64(len(body)-front) {
@@ -149,7 +152,8 @@ func (f *File) check() error {
 		return fmt.Errorf("held %d of %d tokens", f.Held, len(f.Tokens))
 	}
 	for i, s := range f.Stores {
-		if s.Heads < 1 || s.Dim < 1 || s.Values < 1 || s.Heads > maxSize || s.Dim > maxSize || s.Values > maxSize || s.Window < 0 || s.Window > maxTokens || s.From < 0 || s.From > f.Held {
+		if s.Heads < 1 || s.Dim < 1 || s.Values < 1 || s.Heads > maxSize || s.Dim > maxSize || s.Values > maxSize ||
+			s.Window < 0 || s.Window > maxTokens || s.From < 0 || s.From > f.Held {
 			return fmt.Errorf("store %d: %+v", i, s.shape())
 		}
 	}
@@ -194,13 +198,14 @@ func (f *File) place(data []byte) error {
 	return nil
 }
 
-// Same is an error that says where the states of f and o differ.
+// Same returns an error that says where the states of f and o differ.
 func (f *File) Same(o *File) error {
 	switch {
 	case f.Model != o.Model:
 		return fmt.Errorf("another model, or other numerics: fingerprint %s, the file's %s", f.Model, o.Model)
 	case f.Held != o.Held || f.Element != o.Element || len(f.Stores) != len(o.Stores) || len(f.States) != len(o.States):
-		return fmt.Errorf("%d tokens in %d stores and %d states of %d bytes, the file has %d in %d and %d of %d", f.Held, len(f.Stores), len(f.States), f.Element, o.Held, len(o.Stores), len(o.States), o.Element)
+		return fmt.Errorf("%d tokens in %d stores and %d states of %d bytes, the file has %d in %d and %d of %d", f.Held,
+			len(f.Stores), len(f.States), f.Element, o.Held, len(o.Stores), len(o.States), o.Element)
 	}
 	for i := range f.Stores {
 		a, b := &f.Stores[i], &o.Stores[i]
@@ -208,7 +213,8 @@ func (f *File) Same(o *File) error {
 		case fmt.Sprint(a.shape()) != fmt.Sprint(b.shape()):
 			return fmt.Errorf("store %d is %+v, the file's %+v", i, a.shape(), b.shape())
 		case !bytes.Equal(a.Data, b.Data):
-			return fmt.Errorf("the keys and values of layer %d differ at byte %d of %d", a.Layer, differ(a.Data, b.Data), len(a.Data))
+			return fmt.Errorf("the keys and values of layer %d differ at byte %d of %d", a.Layer, differ(a.Data, b.Data),
+				len(a.Data))
 		}
 	}
 	for i := range f.States {

@@ -1,13 +1,11 @@
-// Package logprob reads and writes the files that llama-perplexity
-// --kl-divergence-base makes of a model's predictions over a text (llama.cpp,
-// tools/perplexity).
+// Package logprob reads and writes the files that llama-perplexity --kl-divergence-base makes of a model's predictions
+// over a text (llama.cpp, tools/perplexity).
 //
-// A file is the magic _logits_; context, vocabulary and number of chunks as uint32;
-// context token ids for each chunk; and for each chunk and each position from half
-// the context to the last but one a row: float32 scale, float32 least, and a uint16
-// q for each token of the vocabulary and one more if those are odd in number. least +
-// scale·q is the logarithm of the token's probability after that position, but
-// where q is 0: at most that. None is less than 16 below the largest.
+// A file is the magic _logits_; context, vocabulary and number of chunks as uint32; context token ids for each chunk;
+// and for each chunk and each position from half the context to the last but one a row: float32 scale, float32 least,
+// and a uint16 q for each token of the vocabulary and one more if those are odd in number. least + scale·q is the
+// logarithm of the token's probability after that position, but where q is 0: at most that. None is less than 16 below
+// the largest.
 package logprob
 
 import (
@@ -39,8 +37,7 @@ type File struct {
 	file      *mmap.File
 }
 
-// Open maps the file at path. Later reads must be under
-// mmap.Guard.
+// Open maps the file at path. Later reads must be under mmap.Guard.
 func Open(path string) (*File, error) {
 	m, err := mmap.Open(path)
 	if err != nil {
@@ -62,7 +59,8 @@ func Parse(b []byte) (*File, error) {
 	field := func(i int) int { return int(le.Uint32(b[len(Magic)+4*i:])) }
 	f := &File{Context: field(0), Vocab: field(1), Chunks: field(2)}
 	if f.Context < 3 || f.Vocab < 1 || f.Chunks < 1 || f.Vocab > math.MaxInt32 {
-		return nil, fmt.Errorf("context %d, vocabulary %d, %d chunks; want 3 or more, 1 to %d, 1 or more", f.Context, f.Vocab, f.Chunks, math.MaxInt32)
+		return nil, fmt.Errorf("context %d, vocabulary %d, %d chunks; want 3 or more, 1 to %d, 1 or more", f.Context, f.Vocab,
+			f.Chunks, math.MaxInt32)
 	}
 	rest := b[header:]
 	if f.Chunks > len(rest)/4/f.Context {
@@ -70,7 +68,8 @@ func Parse(b []byte) (*File, error) {
 	}
 	ids, rows := 4*f.Context*f.Chunks, f.Chunks*f.Rows()
 	if n := len(rest) - ids; n/f.rowBytes() != rows || n%f.rowBytes() != 0 {
-		return nil, fmt.Errorf("%d bytes after the header, want %d ids and %d rows of %d bytes", len(rest), ids/4, rows, f.rowBytes())
+		return nil, fmt.Errorf("%d bytes after the header, want %d ids and %d rows of %d bytes", len(rest), ids/4, rows,
+			f.rowBytes())
 	}
 	f.ids, f.rows = rest[:ids], rest[ids:]
 	return f, nil
@@ -84,15 +83,15 @@ func (f *File) Close() error {
 	return f.file.Close()
 }
 
-// Rows is the number of rows of each chunk.
+// Rows returns the number of rows of each chunk.
 func (f *File) Rows() int { return Rows(f.Context) }
 
-// Rows is the number of rows of a chunk of context tokens: their predictions are scored.
+// Rows returns the number of rows of a chunk of context tokens: their predictions are scored.
 func Rows(context int) int { return context - 1 - context/2 }
 
 func (f *File) rowBytes() int { return 8 + (f.Vocab+1)/2*4 }
 
-// IDs is the tokens of a chunk, [Context].
+// IDs returns the tokens of a chunk, [Context].
 func (f *File) IDs(chunk int) []int32 {
 	ids := make([]int32, f.Context)
 	for i := range ids {
@@ -101,9 +100,8 @@ func (f *File) IDs(chunk int) []int32 {
 	return ids
 }
 
-// Row is the logarithms of the probabilities after position Context/2 + i of a
-// chunk, into row [Vocab]. The least ones are known to be at most that; least
-// is NaN where all are equal.
+// Row returns the logarithms of the probabilities after position Context/2 + i of a chunk, into row [Vocab]. The least
+// ones are known to be at most that; least is NaN where all are equal.
 func (f *File) Row(row []float32, chunk, i int) (least float32) {
 	b := f.rows[(chunk*f.Rows()+i)*f.rowBytes():][:f.rowBytes()]
 	scale, least := math.Float32frombits(le.Uint32(b)), math.Float32frombits(le.Uint32(b[4:]))
@@ -140,8 +138,7 @@ func NewWriter(w io.Writer, context, vocab int, ids []int32) (*Writer, error) {
 	return &Writer{w: w, vocab: vocab, left: chunks * Rows(context)}, err
 }
 
-// Row writes the next row, from the logits [vocab] and the logarithm of the sum of
-// their exponentials.
+// Row writes the next row, from the logits [vocab] and the logarithm of the sum of their exponentials.
 func (w *Writer) Row(logits []float32, norm float64) error {
 	if len(logits) != w.vocab || w.left == 0 {
 		return fmt.Errorf("write: a row of %d with %d rows to come, the vocabulary has %d", len(logits), w.left, w.vocab)
@@ -169,8 +166,7 @@ func (w *Writer) Row(logits []float32, norm float64) error {
 	return err
 }
 
-// Close reports whether all rows were written. It does not close the underlying
-// writer.
+// Close reports whether all rows were written. It does not close the underlying writer.
 func (w *Writer) Close() error {
 	if w.left > 0 {
 		return fmt.Errorf("write: %d rows are missing", w.left)

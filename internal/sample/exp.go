@@ -2,9 +2,8 @@ package sample
 
 import "math"
 
-// exp and log are our own because math's differ between architectures. Every
-// product is converted explicitly, which keeps the compiler from fusing it with
-// the addition that follows.
+// exp and log are our own because math's differ between architectures. Every product is converted explicitly, which
+// keeps the compiler from fusing it with the addition that follows.
 
 const (
 	ln2High = 0x1.62e42feep-01      // ln 2 in 32 bits: its products with exponents are exact
@@ -39,8 +38,8 @@ func exp(x float64) float64 {
 	return float64(p * math.Float64frombits(uint64(int64(k)+1023)<<52))
 }
 
-// log is the natural logarithm of a normal x > 0, to 2 ulp or 1e-16: Halley's
-// iteration on e^y = x, which triples the correct digits in each step.
+// log returns the natural logarithm of a normal x > 0, to 2 ulp or 1e-16: Halley's iteration on e^y = x, which triples
+// the correct digits in each step.
 func log(x float64) float64 {
 	b := math.Float64bits(x)
 	k := float64(int64(b>>52) - 1023)

@@ -11,9 +11,8 @@ type Logprob struct {
 	Logprob float64
 }
 
-// Logprobs is the log-softmax of logits, in float64, at temperature 1 and
-// before any option: of the tokens ids, in their order, and of the top likeliest
-// tokens, likeliest first, of equal ones the lowest id. Tokens at -Inf have that
+// Logprobs returns the log-softmax of logits, in float64, at temperature 1 and before any option: of the tokens ids, in
+// their order, and of the top likeliest tokens, likeliest first, of equal ones the lowest id. Tokens at -Inf have that
 // log-probability and are not among the likeliest, so those may be fewer than top.
 func Logprobs(logits []float32, ids []int, top int) (of, best []Logprob, err error) {
 	for _, id := range ids {
@@ -37,7 +36,7 @@ func Logprobs(logits []float32, ids []int, top int) (of, best []Logprob, err err
 	return of, best, nil
 }
 
-// logSumExp is the logarithm of the sum of e^x over logits.
+// logSumExp returns the logarithm of the sum of e^x over logits.
 func logSumExp(logits []float32) (float64, error) {
 	best, err := argmax(logits)
 	if err != nil {
@@ -50,7 +49,7 @@ func logSumExp(logits []float32) (float64, error) {
 	return top + log(sum), nil
 }
 
-// likeliest is the k first tokens above -Inf in the order of before.
+// likeliest returns the k first tokens above -Inf in the order of before.
 func likeliest(logits []float32, k int) []candidate {
 	if k == 0 {
 		return nil

@@ -5,47 +5,43 @@ import (
 	"math"
 )
 
-// Options say how a token is chosen. The zero value is greedy: the likeliest token.
-// Each field that is left zero is off.
+// Options say how a token is chosen. The zero value is greedy: the likeliest token. Each field that is left zero is
+// off.
 type Options struct {
-	// Temperature divides the logits before the draw, up to 100. Zero is greedy:
-	// no draw, and TopK, TopP, MinP and Seed have no effect.
+	// Temperature divides the logits before the draw, up to 100. Zero is greedy: no draw, and TopK, TopP, MinP and Seed
+	// have no effect.
 	Temperature float64
 
 	// TopK keeps the k likeliest tokens.
 	TopK int
 
-	// TopP keeps the fewest likeliest tokens whose probabilities sum to at least
-	// TopP, at most 1, which is off like 0 (Holtzman et al., The Curious Case of
-	// Neural Text Degeneration, 2019).
+	// TopP keeps the fewest likeliest tokens whose probabilities sum to at least TopP, at most 1, which is off like 0
+	// (Holtzman et al., The Curious Case of Neural Text Degeneration, 2019).
 	TopP float64
 
-	// MinP keeps the tokens that are at least MinP times, at most 1, as likely as
-	// the likeliest (Nguyen et al., Turning Up the Heat: Min-p Sampling, 2024).
+	// MinP keeps the tokens that are at least MinP times, at most 1, as likely as the likeliest (Nguyen et al., Turning Up
+	// the Heat: Min-p Sampling, 2024).
 	MinP float64
 
-	// RepeatPenalty divides the positive logits of tokens that were seen and
-	// multiplies their negative ones, each token once, from 0.01 to 100; 1 is off
-	// like 0 (Keskar et al., CTRL, 2019).
+	// RepeatPenalty divides the positive logits of tokens that were seen and multiplies their negative ones, each token
+	// once, from 0.01 to 100; 1 is off like 0 (Keskar et al., CTRL, 2019).
 	RepeatPenalty float64
 
-	// RepeatLast is how many tokens at the end of the history RepeatPenalty looks
-	// at: 64 if zero, all of them if -1.
+	// RepeatLast is how many tokens at the end of the history RepeatPenalty looks at: 64 if zero, all of them if -1.
 	RepeatLast int
 
-	// PresencePenalty is subtracted from the logits of tokens that the sampler has
-	// chosen, FrequencyPenalty as often as it has chosen them, from -100 to 100 (OpenAI's API).
+	// PresencePenalty is subtracted from the logits of tokens that the sampler has chosen, FrequencyPenalty as often as it
+	// has chosen them, from -100 to 100 (OpenAI's API).
 	PresencePenalty, FrequencyPenalty float64
 
-	// Seed chooses the draws. Equal seeds, options, logits and histories give
-	// equal tokens, on every architecture.
+	// Seed chooses the draws. Equal seeds, options, logits and histories give equal tokens, on every architecture.
 	Seed uint64
 
 	// Tokens bounds the ids that are chosen: a model may have rows beyond its vocabulary. Zero is all logits.
 	Tokens int
 
-	// LogitBias is added to the logits of the tokens that are its keys; -Inf bans
-	// one. A key outside the vocabulary is an error of Sample.
+	// LogitBias is added to the logits of the tokens that are its keys; -Inf bans one. A key outside the vocabulary is an
+	// error of Sample.
 	LogitBias map[int]float32
 }
 
@@ -70,7 +66,8 @@ func (o *Options) Validate() error {
 	case !(o.MinP >= 0 && o.MinP <= 1):
 		return fmt.Errorf("Sampling.MinP: %v is not from 0 to 1", o.MinP)
 	case o.RepeatPenalty != 0 && !(o.RepeatPenalty >= minRepeatPenalty && o.RepeatPenalty <= maxRepeatPenalty):
-		return fmt.Errorf("Sampling.RepeatPenalty: %v is neither 0 nor from %v to %v", o.RepeatPenalty, minRepeatPenalty, maxRepeatPenalty)
+		return fmt.Errorf("Sampling.RepeatPenalty: %v is neither 0 nor from %v to %v", o.RepeatPenalty, minRepeatPenalty,
+			maxRepeatPenalty)
 	case o.RepeatLast < -1:
 		return fmt.Errorf("Sampling.RepeatLast: %d is below -1", o.RepeatLast)
 	case !(math.Abs(o.PresencePenalty) <= maxPenalty):

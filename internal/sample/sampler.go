@@ -4,19 +4,16 @@
 //
 //	LogitBias, RepeatPenalty, PresencePenalty and FrequencyPenalty, TopK, TopP, MinP, Temperature, draw
 //
-// Each step sees what the one before it left, and TopP sums probabilities that
-// were renormalized over the tokens that TopK kept. Temperature comes last, so
-// TopP and MinP judge what the model believes, at temperature 1, and a high
+// Each step sees what the one before it left, and TopP sums probabilities that were renormalized over the tokens that
+// TopK kept. Temperature comes last, so TopP and MinP judge what the model believes, at temperature 1, and a high
 // temperature flattens only the tokens that they found plausible.
 //
-// Hugging Face transformers divides by the temperature before TopK, TopP and
-// MinP: there a temperature above 1 also lets more tokens through TopP and MinP,
-// one below 1 fewer. Its repetition penalty looks at the whole history, as
+// Hugging Face transformers divides by the temperature before TopK, TopP and MinP: there a temperature above 1 also
+// lets more tokens through TopP and MinP, one below 1 fewer. Its repetition penalty looks at the whole history, as
 // RepeatLast -1 does, where llama.cpp looks at the last 64 tokens.
 //
-// Ties go to the lowest token id, in the greedy choice and at the edges of TopK
-// and TopP. All arithmetic is in fixed order with fixed roundings, so equal
-// logits and seeds give equal tokens on every architecture.
+// Ties go to the lowest token id, in the greedy choice and at the edges of TopK and TopP. All arithmetic is in fixed
+// order with fixed roundings, so equal logits and seeds give equal tokens on every architecture.
 package sample
 
 import (
@@ -28,9 +25,8 @@ import (
 	"slices"
 )
 
-// A Sampler chooses the tokens of one sequence. It is not safe for concurrent
-// use. It keeps about 16 bytes per token of the vocabulary if it draws, and as
-// many more for TopP.
+// A Sampler chooses the tokens of one sequence. It is not safe for concurrent use. It keeps about 16 bytes per token of
+// the vocabulary if it draws, and as many more for TopP.
 type Sampler struct {
 	o       Options
 	penalty float32
@@ -58,8 +54,7 @@ type candidate struct {
 	weight float64 // not normalized; set by weigh
 }
 
-// New returns a sampler, or an error that names the option that is out of range.
-// It keeps no reference to o.LogitBias.
+// New returns a sampler, or an error that names the option that is out of range. It keeps no reference to o.LogitBias.
 func New(o Options) (*Sampler, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -81,10 +76,9 @@ func New(o Options) (*Sampler, error) {
 	return s, nil
 }
 
-// Sample chooses the token that follows history, given its logits, one per token
-// of the vocabulary, which it leaves as they are. A logit of -Inf bans its token.
-// A NaN, +Inf, no logit above -Inf, and a token of the history or of LogitBias
-// outside the vocabulary are errors, never a token.
+// Sample chooses the token that follows history, given its logits, one per token of the vocabulary, which it leaves as
+// they are. A logit of -Inf bans its token. A NaN, +Inf, no logit above -Inf, and a token of the history or of
+// LogitBias outside the vocabulary are errors, never a token.
 func (s *Sampler) Sample(logits []float32, history []int) (id int, err error) {
 	logits, err = s.adjust(logits, history)
 	if err != nil {
@@ -96,7 +90,7 @@ func (s *Sampler) Sample(logits []float32, history []int) (id int, err error) {
 	return id, err
 }
 
-// from is the token that the options choose from adjusted logits.
+// from returns the token that the options choose from adjusted logits.
 func (s *Sampler) from(logits []float32) (id int, err error) {
 	if n := s.o.Tokens; n > 0 && n < len(logits) {
 		logits = logits[:n]
@@ -119,8 +113,8 @@ type Likely struct {
 	Logit float32
 }
 
-// Likeliest is how many of the likeliest tokens Choose needs to choose as Sample does;
-// 0 if Sample must see all logits.
+// Likeliest returns how many of the likeliest tokens Choose needs to choose as Sample does; 0 if Sample must see all
+// logits.
 func (s *Sampler) Likeliest() int {
 	switch {
 	case len(s.bias) > 0 || s.penalizes() || s.chosen != nil:
@@ -131,9 +125,8 @@ func (s *Sampler) Likeliest() int {
 	return s.o.TopK
 }
 
-// Choose is Sample, given as many of the likeliest tokens as Likeliest says, or all that
-// there are: the higher logit first, of equal ones the lower id. NaN and +Inf, which are
-// errors, count as higher than all others and as equal.
+// Choose is Sample, given as many of the likeliest tokens as Likeliest says, or all that there are: the higher logit
+// first, of equal ones the lower id. NaN and +Inf, which are errors, count as higher than all others and as equal.
 func (s *Sampler) Choose(likeliest []Likely) (id int, err error) {
 	s.candidates = s.candidates[:0]
 	for _, x := range likeliest {
@@ -159,7 +152,7 @@ func (s *Sampler) admit(id int, logit float32) error {
 	return nil
 }
 
-// pick is one of the candidates, which are in the order of their ids.
+// pick returns one of the candidates, which are in the order of their ids.
 func (s *Sampler) pick() (int, error) {
 	if len(s.candidates) == 0 {
 		return 0, errNoToken
@@ -169,7 +162,7 @@ func (s *Sampler) pick() (int, error) {
 	return draw(c, total*s.uniform()), nil
 }
 
-// uniform is the next number of [0, 1), in steps of 2^-53.
+// uniform returns the next number of [0, 1), in steps of 2^-53.
 func (s *Sampler) uniform() float64 { return float64(s.random.Uint64()>>11) * 0x1p-53 }
 
 // adjust applies LogitBias and the penalties to a copy of logits.
@@ -231,8 +224,8 @@ func (s *Sampler) penalizeRepeats(history []int) error {
 	return nil
 }
 
-// truncate is what TopK, TopP and MinP leave of c, which is in the order of the ids, and
-// so is what TopK leaves: a draw depends on nothing but the tokens that it is from.
+// truncate returns what TopK, TopP and MinP leave of c, which is in the order of the ids, and so is what TopK leaves: a
+// draw depends on nothing but the tokens that it is from.
 func (s *Sampler) truncate(c []candidate) []candidate {
 	if s.o.TopK > 0 && s.o.TopK < len(c) {
 		c = topK(c, s.o.TopK)
@@ -252,12 +245,13 @@ var errNoToken = errors.New("no logit is above -Inf")
 // check refuses the logits that no distribution has.
 func check(id int, x float32) error {
 	if x != x || x > math.MaxFloat32 {
-		return fmt.Errorf("logit of token %d: %v: a weight is damaged, or a value too large; \"karat check\" and \"karat stats\" find which", id, x)
+		return fmt.Errorf("logit of token %d: %v: a weight is damaged, or a value too large; \"karat check\" and \"karat "+
+			"stats\" find which", id, x)
 	}
 	return nil
 }
 
-// argmax is the token with the highest logit, the lowest id of equal ones.
+// argmax returns the token with the highest logit, the lowest id of equal ones.
 func argmax(logits []float32) (int, error) {
 	best, top := -1, float32(math.Inf(-1))
 	for id, x := range logits {
@@ -274,8 +268,7 @@ func argmax(logits []float32) (int, error) {
 	return best, nil
 }
 
-// weigh sets each weight to exp((logit - the highest logit) / temperature) and
-// returns their sum.
+// weigh sets each weight to exp((logit - the highest logit) / temperature) and returns their sum.
 func weigh(c []candidate, temperature float64) (total float64) {
 	top := highest(c)
 	for i := range c {
@@ -289,11 +282,11 @@ func weigh(c []candidate, temperature float64) (total float64) {
 	return total
 }
 
-// negligible is the exponent below which the weights of all tokens of any
-// vocabulary together, 2^-80 each, are less than a draw's step of 2^-53.
+// negligible is the exponent below which the weights of all tokens of any vocabulary together, 2^-80 each, are less
+// than a draw's step of 2^-53.
 const negligible = -56
 
-// highest is the highest logit of c.
+// highest returns the highest logit of c.
 func highest(c []candidate) float64 {
 	top := c[0].logit
 	for i := range c {
@@ -302,7 +295,7 @@ func highest(c []candidate) float64 {
 	return float64(top)
 }
 
-// draw is the token at x of the way along the weights, 0 <= x <= their sum.
+// draw returns the token at x of the way along the weights, 0 <= x <= their sum.
 func draw(c []candidate, x float64) int {
 	last := 0
 	sum := 0.0

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// before is the order of likelihood: the higher logit, of equal ones the lower id.
+// before orders by likelihood: the higher logit first, of equal ones the lower id.
 func before(a, b candidate) bool {
 	return a.logit > b.logit || a.logit == b.logit && a.id < b.id
 }
 
-// after is the reverse of before.
+// after reverses before.
 func after(a, b candidate) bool { return before(b, a) }
 
-// higherID is the reverse of the order of ids.
+// higherID reverses the order of ids.
 func higherID(a, b candidate) bool { return a.id > b.id }
 
-// sortDown sorts c so that no candidate is over a later one. It is slices.SortFunc of some
-// hundred bytes instead of 7 kB: a few dozen are sorted.
+// sortDown sorts c so that no candidate is over a later one. It is slices.SortFunc of some hundred bytes instead of 7
+// kB: a few dozen are sorted.
 func sortDown(c []candidate, over func(a, b candidate) bool) {
 	heapify(c, over)
 	for n := len(c) - 1; n > 0; n-- {
@@ -26,8 +26,7 @@ func sortDown(c []candidate, over func(a, b candidate) bool) {
 	}
 }
 
-// heapify arranges c so that no candidate is over its parent's place: c[0] is
-// the first in the order.
+// heapify arranges c so that no candidate is over its parent's place: c[0] is the first in the order.
 func heapify(c []candidate, over func(a, b candidate) bool) {
 	for i := len(c)/2 - 1; i >= 0; i-- {
 		sink(c, i, over)
@@ -52,8 +51,8 @@ func sink(c []candidate, i int, over func(a, b candidate) bool) {
 	}
 }
 
-// topK is the k likeliest of c, 0 < k <= len(c), in c's memory: one pass, with
-// a heap of the k likeliest so far, whose top is the least likely of them.
+// topK returns the k likeliest of c, 0 < k <= len(c), in c's memory: one pass, with a heap of the k likeliest so far,
+// whose top is the least likely of them.
 func topK(c []candidate, k int) []candidate {
 	kept := c[:k]
 	heapify(kept, after)
@@ -66,12 +65,12 @@ func topK(c []candidate, k int) []candidate {
 	return kept
 }
 
-// topP is the fewest likeliest of c whose probabilities sum to at least p, 0 < p < 1, in
-// c's memory, the likeliest last. It uses scratch, which it returns, perhaps larger.
+// topP returns the fewest likeliest of c whose probabilities sum to at least p, 0 < p < 1, in c's memory, the likeliest
+// last. It uses scratch, which it returns, perhaps larger.
 func topP(c []candidate, p float64, scratch []candidate) (kept, used []candidate) {
 	total := weigh(c, 1)
-	// All tokens below this weight together are less than the part that may go,
-	// so the tokens kept are among the others. Half of it is room for rounding.
+	// All tokens below this weight together are less than the part that may go, so the tokens kept are among the others.
+	// Half of it is room for rounding.
 	least := (1 - p) * total / float64(2*len(c))
 	rest := c[:0]
 	for _, x := range c {
@@ -88,10 +87,9 @@ func topP(c []candidate, p float64, scratch []candidate) (kept, used []candidate
 	return rest[end:], used
 }
 
-// order brings c, which is in the order of ids, into the order of likelihood, the likeliest
-// last. Many, perhaps a whole vocabulary, go by the bits of their logits, which are made
-// integers of the same order, eleven at a time. It uses scratch, which it returns, perhaps
-// larger.
+// order brings c, which is in the order of ids, into the order of likelihood, the likeliest last. Many, perhaps a whole
+// vocabulary, go by the bits of their logits, which are made integers of the same order, eleven at a time. It uses
+// scratch, which it returns, perhaps larger.
 func order(c, scratch []candidate) []candidate {
 	const digit, digits = 11, 3
 	if len(c) < 1<<digit {
@@ -125,8 +123,7 @@ func order(c, scratch []candidate) []candidate {
 	return scratch
 }
 
-// minP is those of c whose logit is at least the highest plus logP, the
-// logarithm of a fraction, in c's memory.
+// minP returns the ones of c whose logit is at least the highest plus logP, the logarithm of a fraction, in c's memory.
 func minP(c []candidate, logP float64) []candidate {
 	least := highest(c) + logP
 	kept := c[:0]

@@ -5,7 +5,8 @@
 //	defer e.Close()
 //	s, err := server.New(ctx, server.Options{Trace: e.Add, ...})
 //
-// It is small beside OpenTelemetry's own SDK, whose exporter links gRPC. A program that does not import it links none of it.
+// It is small beside OpenTelemetry's own SDK, whose exporter links gRPC. A program that does not import it links none
+// of it.
 package otlp
 
 import (
@@ -46,16 +47,20 @@ type Exporter struct {
 	over    chan struct{}
 }
 
-// New makes an exporter to a collector at an address, as http://127.0.0.1:4318; spans go to its /v1/traces.
-// What fails is told to log, and the spans are lost; nil is no log.
+// New makes an exporter to a collector at an address, as http://127.0.0.1:4318; spans go to its /v1/traces. What fails
+// is told to log, and the spans are lost; nil is no log.
 func New(endpoint string, log *slog.Logger) (*Exporter, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("%q is no address of a collector, want one as http://127.0.0.1:4318", endpoint)
 	}
 	over := make(chan struct{})
-	e := &Exporter{url: u.JoinPath("v1/traces").String(), log: cmp.Or(log, slog.New(slog.DiscardHandler)), spans: make(chan server.Span, held), over: make(chan struct{}), stop: sync.OnceFunc(func() { close(over) })}
-	e.client = http.Client{Timeout: limit, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	e := &Exporter{url: u.JoinPath("v1/traces").String(), log: cmp.Or(log, slog.New(slog.DiscardHandler)),
+		spans: make(chan server.Span, held), over: make(chan struct{}), stop: sync.OnceFunc(func() { close(over) })}
+	e.client = http.Client{Timeout: limit, CheckRedirect: func(*http.Request,
+		[]*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	go e.run(over)
 	return e, nil
 }
@@ -125,11 +130,13 @@ func (e *Exporter) send(batch []server.Span) error {
 
 type object = map[string]any
 
-// message is a request of OTLP (opentelemetry-proto, ExportTraceServiceRequest): ids in hexadecimal, numbers of 64 bits as texts.
+// message returns a request of OTLP (opentelemetry-proto, ExportTraceServiceRequest): ids in hexadecimal, numbers of 64
+// bits as texts.
 func message(batch []server.Span) object {
 	spans := make([]object, len(batch))
 	for i, s := range batch {
-		o := object{"traceId": hex.EncodeToString(s.Trace[:]), "spanId": hex.EncodeToString(s.ID[:]), "name": s.Name, "kind": 1,
+		o := object{"traceId": hex.EncodeToString(s.Trace[:]), "spanId": hex.EncodeToString(s.ID[:]), "name": s.Name,
+			"kind":              1,
 			"startTimeUnixNano": nanoseconds(s.Start), "endTimeUnixNano": nanoseconds(s.End), "attributes": attributes(s.Attributes)}
 		if s.Request {
 			o["kind"] = 2 // a server's
@@ -143,8 +150,10 @@ func message(batch []server.Span) object {
 		spans[i] = o
 	}
 	scope := object{"name": "github.com/karat-run/karat/server", "version": karat.Version()}
-	service := attributes([]slog.Attr{slog.String("service.name", "karat"), slog.String("service.version", karat.Version())})
-	return object{"resourceSpans": []object{{"resource": object{"attributes": service}, "scopeSpans": []object{{"scope": scope, "spans": spans}}}}}
+	service := attributes([]slog.Attr{slog.String("service.name", "karat"), slog.String("service.version",
+		karat.Version())})
+	return object{"resourceSpans": []object{{"resource": object{"attributes": service},
+		"scopeSpans": []object{{"scope": scope, "spans": spans}}}}}
 }
 
 func nanoseconds(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }

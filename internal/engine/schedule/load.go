@@ -6,8 +6,8 @@ import "github.com/karat-run/karat/internal/graph"
 // attend to more positions, and take longer. For example, at position 4,096 of a model of a billion weights in Q4_0 a
 // row takes twice as long. So such a step is also bounded in work.
 const (
-	// dear is the number of products of quantized integers that take as long as a product in floats, of attention or
-	// of weights. (Measured with AMX, one layer of 2048 by 8192 in Q4_0: 4.2. In BF16 it is 0.9.)
+	// dear is the number of products of quantized integers that take as long as a product in floats, of attention or of
+	// weights. (Measured with AMX, one layer of 2048 by 8192 in Q4_0: 4.2. In BF16 it is 0.9.)
 	dear = 4
 
 	// mostWork is the maximum work of a step in which sequences decode, in steps of a prompt's first rows.

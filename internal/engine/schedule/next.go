@@ -72,8 +72,8 @@ func (w *Work) decodes() bool {
 	return w.Seq.runs && n > 0 && w.all()-n == 1
 }
 
-// admit lets the works run that there is room for, in their order. The first that finds none keeps others from
-// passing it.
+// admit lets the works run that there is room for, in their order. The first that finds none keeps others from passing
+// it.
 func (s *Schedule) admit(patient bool) {
 	for {
 		var first *Work

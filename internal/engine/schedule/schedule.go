@@ -10,8 +10,8 @@
 //   - A sequence whose work is done keeps its place for some steps, since its caller may come back with its next
 //     token. A step waits for the sequences of the last step of its plan, until the driver forgets them.
 //
-// Files: schedule.go (works, who may come back), next.go (the choice of a step), account.go (shares of keys),
-// load.go (the cost of rows).
+// Files: schedule.go (works, who may come back), next.go (the choice of a step), account.go (shares of keys), load.go
+// (the cost of rows).
 package schedule
 
 import (
