@@ -12,15 +12,15 @@ import (
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/lab/fault"
+	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/spf13/cobra"
 )
 
 // injection is the flags of lab record that make of Karat an engine with faults.
 type injection struct {
-	engine, input, probe []fault.Fault
+	engine, input, probe []mistake.Fault
 	key                  string
-	done                 []fault.Injected
+	done                 []mistake.Injected
 }
 
 func (j *injection) add(c *cobra.Command) {
@@ -31,7 +31,7 @@ func (j *injection) add(c *cobra.Command) {
 // String, Set and Type make of it the flag --inject, which may be given again.
 func (j *injection) String() string {
 	var all []string
-	for _, list := range [][]fault.Fault{j.engine, j.input, j.probe} {
+	for _, list := range [][]mistake.Fault{j.engine, j.input, j.probe} {
 		for _, f := range list {
 			all = append(all, f.String())
 		}
@@ -40,8 +40,8 @@ func (j *injection) String() string {
 }
 
 func (j *injection) Set(text string) error {
-	faults, err := fault.Parse(text)
-	engine, input, probe := fault.Split(faults)
+	faults, err := mistake.Parse(text)
+	engine, input, probe := mistake.Split(faults)
 	j.engine, j.input, j.probe = append(j.engine, engine...), append(j.input, input...), append(j.probe, probe...)
 	return err
 }
@@ -74,7 +74,7 @@ func (j *injection) prompts(ctx context.Context, path string, o karat.Options, p
 		return err
 	}
 	defer m.Close()
-	t := fault.Tokens{BOS: -1}
+	t := mistake.Tokens{BOS: -1}
 	t.Encode = func(text string) ([]int32, error) {
 		ids, err := m.Tokenize(ctx, text, karat.TokenizeOptions{})
 		return ids32(ids), err
@@ -92,7 +92,7 @@ func (j *injection) prompts(ctx context.Context, path string, o karat.Options, p
 		ids, err := m.TokenizeChat(ctx, messages, karat.GenerateOptions{})
 		return ids32(ids), err
 	}
-	done, err := fault.Inputs(prompts, j.input, t)
+	done, err := mistake.Inputs(prompts, j.input, t)
 	j.done = append(j.done, done...)
 	return err
 }
@@ -111,8 +111,8 @@ func (j *injection) plan(g *graph.Graph, b backend.Backend) (*graph.Graph, backe
 		return g, b, nil
 	}
 	r := b.(reference.Backend)
-	g, kernel, done, err := fault.Inject(g, j.engine)
-	r.Kernel = kernel
+	g, edits, done, err := mistake.Inject(g, j.engine)
+	r.Edits = edits
 	j.done = append(j.done, done...)
 	return g, r, err
 }
@@ -122,7 +122,7 @@ func (j *injection) taps(g *graph.Graph, prompts []*lab.Prompt, add func(*lab.Pr
 	if len(j.probe) == 0 {
 		return nil
 	}
-	done, err := fault.Probe(g, prompts, j.probe)
+	done, err := mistake.Probe(g, prompts, j.probe)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,12 @@ type store struct {
 }
 
 // NewCache implements backend.Backend.
-func (Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
+func (b Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
+	if b.Edits != nil {
+		h := &histories{b, Of(g), Rounds(b.Class), map[*kv.Sequence]*Eval{}}
+		pool.Back(h)
+		return h, nil
+	}
 	c := &cache{map[int]*store{}, map[*graph.State][]float64{}, slices.Index(pool.Classes(), kv.Class{Kind: kv.Slot})}
 	for _, s := range g.States() {
 		c.states[s] = nil

@@ -65,6 +65,7 @@ type Eval struct {
 	*Model
 	ids   []int32
 	parts [][3]int32 // of positions; nil for text, whose parts are equal
+	steps [][2]int   // of positions, the first and the last one computed together; nil if unknown
 	known map[*graph.Node]Known
 	edits Edits
 	num   *Numerics
@@ -190,7 +191,7 @@ func (e *Eval) gather(n *graph.Node, rows []int, useKnown bool) ([]float64, erro
 		if useKnown && e.Known(n, r) {
 			e.known[n].Read(dst, r)
 			e.num.input(dst)
-		} else if m := e.memo[n]; m != nil && m[r] != nil {
+		} else if m := e.memo[n]; r < len(m) && m[r] != nil {
 			copy(dst, m[r])
 		} else {
 			missing, at = append(missing, r), append(at, i)
@@ -224,8 +225,8 @@ func (e *Eval) compute(n *graph.Node, rows []int) ([]float64, error) {
 		return nil, fmt.Errorf("%v: %w", n, err)
 	}
 	w, m := n.Shape.Size(), e.memo[n]
-	if m == nil {
-		m = make(values, len(e.ids))
+	if len(m) < len(e.ids) {
+		m = append(m, make(values, len(e.ids)-len(m))...)
 		e.memo[n] = m
 	}
 	kept := slices.Clone(y) // which its reader may write to
@@ -316,4 +317,32 @@ func Both(e *Eval, rows []int, a, b *graph.Node) (x, y []float64, err error) {
 		return nil, nil, err
 	}
 	return x, y, nil
+}
+
+// Circle returns a node that the edits compute from itself, nil if there is none.
+func (e *Eval) Circle() *graph.Node {
+	state := map[*graph.Node]int{} // 1 while it is visited, 2 behind that
+	var visit func(n *graph.Node) *graph.Node
+	visit = func(n *graph.Node) *graph.Node {
+		switch state[n] {
+		case 1:
+			return n
+		case 2:
+			return nil
+		}
+		state[n] = 1
+		for _, x := range e.deps(n) {
+			if y := visit(x); y != nil {
+				return y
+			}
+		}
+		state[n] = 2
+		return nil
+	}
+	for _, n := range e.g.Nodes {
+		if y := visit(n); y != nil {
+			return y
+		}
+	}
+	return nil
 }

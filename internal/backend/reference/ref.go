@@ -34,6 +34,9 @@ type Backend struct {
 	// where it rounds them. The zero value is float64 throughout.
 	Class round.Class
 
+	// Edits, if not nil, are how nodes are computed otherwise: so is an engine with mistakes made.
+	Edits Edits
+
 	// Kernel, if set, says how nodes are computed that are not to be computed
 	// as they are: so is an engine with a fault made. It is asked once a node,
 	// and returns nil for the others. All values of a step are kept to its end.
@@ -47,6 +50,9 @@ func (Backend) Close() error { return nil }
 func (b Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable, error) {
 	if err := b.Class.Check(); err != nil {
 		return nil, err
+	}
+	if b.Edits != nil {
+		return &edited{g: g, rows: max(o.Rows, 1), want: o.Want, after: g.Live().After}, nil
 	}
 	e := &executable{g: g, arith: newArith(b.Class), threads: b.Threads, rows: max(o.Rows, 1), want: o.Want, kept: backend.NewKept(g, o.Keep), expert: o.Expert, last: make([]int, len(g.Nodes)), after: g.Live().After}
 	if e.threads == 0 {

@@ -371,6 +371,13 @@ func (s *Spec) gated(e *Eval, in [][]float64) []float64 {
 	return y
 }
 
+// Choose returns a Route's pairs of index and weight for scores.
+func (s *Spec) Choose(e *Eval, scores []float64) ([]float64, error) {
+	n := *s.Node
+	n.W = s.W
+	return s.route(e, &n, [][]float64{scores})
+}
+
 // route is pairs of index and weight, n being the node with the weights that s has.
 func (s *Spec) route(e *Eval, n *graph.Node, in [][]float64) ([]float64, error) {
 	n.Attr = s.Route

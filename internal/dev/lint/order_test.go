@@ -51,8 +51,7 @@ var below = map[string]string{
 	"autoquant":       "eval imatrix quantmix quant",
 	"lab/mistake":     "lab backend/reference rope",
 	"lab/diagnose":    "lab lab/mistake chat tokenizer",
-	"lab/fault":       "lab lab/mistake",
-	"dev/parity":      "lab/diagnose lab/fault",
+	"dev/parity":      "lab/diagnose",
 	"lab/report":      "lab/diagnose",
 
 	"convert":   "arch quant atomicfile quantmix imatrix sysinfo",
@@ -86,7 +85,6 @@ var never = []struct{ from, to string }{
 	{"arch/*", "backend"}, {"arch/*", "backend/*"}, {"backend/*", "arch"}, {"backend/*", "arch/*"},
 	{"backend", "arch"}, {"simd", "graph"}, {"engine", "server"}, {"chat", "checkpoint"},
 	{".", "backend/webgpu"}, {".", "backend/webgpu/*"}, // a program that does not ask for GPUs links none
-	{"lab/fault", "lab/diagnose"}, {"lab/diagnose", "lab/fault"},
 }
 
 // libraries are the modules that one package alone may import, by their prefix.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/karat-run/karat/internal/lab/fault"
+	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/karat-run/karat/internal/round"
 )
 
@@ -13,7 +13,7 @@ import (
 type example struct {
 	model     *Model
 	condition Condition
-	faults    []fault.Fault
+	faults    []mistake.Fault
 	class     round.Class
 	said      bool // the dump tells its class
 	taps      Taps
@@ -72,7 +72,7 @@ func plan(o *Options) (cases []*example) {
 
 func (m *Model) examples(condition Condition, o *Options) (list []*example) {
 	taps := map[Condition]Taps{Coarse: Outputs, Logits: NoTaps, Within: Modules}[condition]
-	add := func(faults ...fault.Fault) {
+	add := func(faults ...mistake.Fault) {
 		list = append(list, &example{model: m, condition: condition, faults: faults, class: o.Class, taps: cmp.Or(taps, AllTaps)})
 	}
 	wrong, same := m.applicable()
@@ -88,7 +88,7 @@ func (m *Model) examples(condition Condition, o *Options) (list []*example) {
 	case Multi:
 		r := random(o.Seed, m.Name+"sets")
 		for range o.Sets {
-			add(fault.Draw(m.Graph, wrong, 2+r.IntN(4), r)...)
+			add(mistake.Draw(m.Graph, wrong, 2+r.IntN(4), r)...)
 		}
 	case Within:
 		for _, set := range m.within(wrong, o) {
@@ -114,8 +114,8 @@ func (m *Model) examples(condition Condition, o *Options) (list []*example) {
 }
 
 // applicable are the faults that the model can have, and the equal functions.
-func (m *Model) applicable() (wrong, same []fault.Fault) {
-	for _, f := range fault.Applicable(m.Graph) {
+func (m *Model) applicable() (wrong, same []mistake.Fault) {
+	for _, f := range mistake.Applicable(m.Graph) {
 		if strings.HasPrefix(f.ID, "same_") {
 			same = append(same, f)
 		} else {
@@ -126,15 +126,15 @@ func (m *Model) applicable() (wrong, same []fault.Fault) {
 }
 
 // inputs are the faults of the input. Which of them a tokenizer can have shows when they run.
-func inputs() []fault.Fault {
-	return []fault.Fault{{ID: "input_bos"}, {ID: "input_bos", Value: "double"}, {ID: "input_template"}, {ID: "input_ids"}, {ID: "input_ids", Value: "lost"}}
+func inputs() []mistake.Fault {
+	return []mistake.Fault{{ID: "input_bos"}, {ID: "input_bos", Value: "double"}, {ID: "input_template"}, {ID: "input_ids"}, {ID: "input_ids", Value: "lost"}}
 }
 
 // probes break all layers' outputs, one layer's, and other taps.
-func (m *Model) probes() (list []fault.Fault) {
-	for _, kind := range []fault.Fault{{ID: "probe_dtype"}, {ID: "probe_prefix"}, {ID: "probe_stale"}, {ID: "probe_duplicate"},
+func (m *Model) probes() (list []mistake.Fault) {
+	for _, kind := range []mistake.Fault{{ID: "probe_dtype"}, {ID: "probe_prefix"}, {ID: "probe_stale"}, {ID: "probe_duplicate"},
 		{ID: "probe_duplicate", Value: "last"}, {ID: "probe_rows"}, {ID: "probe_rows", Value: "reverse"}} {
-		for _, at := range []fault.Fault{{}, {Layers: "1"}, {Where: "attn_v"}, {Where: "ffn_down", Layers: "0"}, {Where: "attn_norm"}, {Where: "attn_q+attn_k", Layers: "1"}} {
+		for _, at := range []mistake.Fault{{}, {Layers: "1"}, {Where: "attn_v"}, {Where: "ffn_down", Layers: "0"}, {Where: "attn_norm"}, {Where: "attn_q+attn_k", Layers: "1"}} {
 			kind.Where, kind.Layers = at.Where, at.Layers
 			list = append(list, kind)
 		}

@@ -7,11 +7,12 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/chat"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/diagnose"
-	"github.com/karat-run/karat/internal/lab/fault"
+	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
@@ -24,14 +25,14 @@ const keep = 8
 // run runs the engine, diagnoses what it dumps and scores that. The result is nil if
 // there can be no such engine.
 func (c *example) run(ctx context.Context) (*Result, error) {
-	x := &Result{Model: c.model.Name, Condition: c.condition, Case: c.name(), Numerics: c.class.String(), Taps: c.taps, Want: []fault.Injected{}, Got: []Place{}}
+	x := &Result{Model: c.model.Name, Condition: c.condition, Case: c.name(), Numerics: c.class.String(), Taps: c.taps, Want: []mistake.Injected{}, Got: []Place{}}
 	prompts := c.model.prompts(c.seed, c.longest)
-	engine, input, probe := fault.Split(c.faults)
-	injected, err := fault.Inputs(prompts, input, c.model.tokens(ctx))
+	engine, input, probe := mistake.Split(c.faults)
+	injected, err := mistake.Inputs(prompts, input, c.model.tokens(ctx))
 	if err != nil {
 		return nil, nil // a tokenizer that adds no BOS cannot lose it
 	}
-	g, kernel, more, err := fault.Inject(c.model.Graph, engine)
+	g, edits, more, err := mistake.Inject(c.model.Graph, engine)
 	if err != nil {
 		return nil, err // for Applicable and Draw said that it can be
 	}
@@ -42,13 +43,13 @@ func (c *example) run(ctx context.Context) (*Result, error) {
 		}
 	}
 	if len(engine) == 0 {
-		g, kernel = c.model.Graph, nil // as it is: Karat's own engine knows a layer's keys and values by their place
+		g, edits = c.model.Graph, nil // as it is: Karat's own engine knows a layer's keys and values by their place
 	}
-	if err := c.record(ctx, g, kernel, prompts); err != nil {
+	if err := c.record(ctx, g, edits, prompts); err != nil {
 		return nil, err
 	}
 	if len(probe) > 0 {
-		more, err := fault.Probe(g, prompts, probe)
+		more, err := mistake.Probe(g, prompts, probe)
 		if err != nil {
 			return nil, nil // no such taps, or they would be equal
 		}
@@ -75,7 +76,7 @@ func (c *example) run(ctx context.Context) (*Result, error) {
 }
 
 // held is the result, scored by what the dump holds of the faults; nil if that is none.
-func (c *example) held(ctx context.Context, x *Result, d *diagnose.Diagnosis, injected []fault.Injected) (*Result, error) {
+func (c *example) held(ctx context.Context, x *Result, d *diagnose.Diagnosis, injected []mistake.Injected) (*Result, error) {
 	switch {
 	case c.condition == Single && fine(d.Verdict):
 		if shown, err := c.shown(ctx); err != nil || !shown {
@@ -104,7 +105,7 @@ func try(ctx context.Context, o diagnose.Options) (d *diagnose.Diagnosis, err er
 }
 
 // record computes the prompts, and takes off the taps that the condition has not.
-func (c *example) record(ctx context.Context, g *graph.Graph, kernel kernels, prompts []*lab.Prompt) error {
+func (c *example) record(ctx context.Context, g *graph.Graph, edits reference.Edits, prompts []*lab.Prompt) error {
 	longest := 0
 	for _, p := range prompts {
 		longest = max(longest, len(p.IDs))
@@ -113,7 +114,7 @@ func (c *example) record(ctx context.Context, g *graph.Graph, kernel kernels, pr
 	if c.taps == NoTaps {
 		rows = longest
 	}
-	b, err := c.backend(kernel)
+	b, err := c.backend(edits)
 	if err != nil {
 		return err
 	}
@@ -207,8 +208,8 @@ func ids32(ids []int) []int32 {
 }
 
 // tokens is the model's tokenizer as faults of the input use it.
-func (m *Model) tokens(ctx context.Context) fault.Tokens {
-	t := fault.Tokens{BOS: -1, Encode: func(text string) ([]int32, error) { return m.encode(text), nil }}
+func (m *Model) tokens(ctx context.Context) mistake.Tokens {
+	t := mistake.Tokens{BOS: -1, Encode: func(text string) ([]int32, error) { return m.encode(text), nil }}
 	if ids := m.encode(""); len(ids) > 0 {
 		t.BOS = ids[0]
 	}

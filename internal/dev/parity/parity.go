@@ -1,5 +1,5 @@
 // Package parity is ParityBench: it scores the diagnosis on engines that are wrong
-// on purpose. It runs the interpreter with faults of package fault, diagnoses the
+// on purpose. It runs the interpreter with mistakes of package mistake, diagnoses the
 // dump, and compares the findings with the faults. Package fault shares nothing with
 // the code that names causes.
 package parity
@@ -14,7 +14,7 @@ import (
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/diagnose"
-	"github.com/karat-run/karat/internal/lab/fault"
+	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/karat-run/karat/internal/round"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
@@ -63,18 +63,18 @@ type Options struct {
 
 // Result is one case and how it came out.
 type Result struct {
-	Model     string           `json:"model"`
-	Condition Condition        `json:"condition"`
-	Case      string           `json:"case"` // the faults as fault.Parse reads them, or the class
-	Numerics  string           `json:"numerics,omitempty"`
-	Taps      Taps             `json:"taps"`
-	Want      []fault.Injected `json:"want"` // but for what another fault hides
-	Verdict   diagnose.Verdict `json:"verdict"`
-	Got       []Place          `json:"got"` // findings but for rounding
-	Rounding  string           `json:"rounding"`
-	Error     string           `json:"error,omitempty"` // of the diagnosis, which then found nothing
-	Scores    Scores           `json:"scores"`
-	Failed    []string         `json:"failed,omitempty"` // the scores that are missing
+	Model     string             `json:"model"`
+	Condition Condition          `json:"condition"`
+	Case      string             `json:"case"` // the faults as mistake.Parse reads them, or the class
+	Numerics  string             `json:"numerics,omitempty"`
+	Taps      Taps               `json:"taps"`
+	Want      []mistake.Injected `json:"want"` // but for what another fault hides
+	Verdict   diagnose.Verdict   `json:"verdict"`
+	Got       []Place            `json:"got"` // findings but for rounding
+	Rounding  string             `json:"rounding"`
+	Error     string             `json:"error,omitempty"` // of the diagnosis, which then found nothing
+	Scores    Scores             `json:"scores"`
+	Failed    []string           `json:"failed,omitempty"` // the scores that are missing
 
 	// Processor is the seconds of processor time that recording and diagnosing the engine took; 0 where it
 	// cannot be told, since several cases ran at a time or the system does not say.

@@ -13,7 +13,7 @@ import (
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/fault"
+	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 func load(t *testing.T, name string) *Model {
@@ -112,7 +112,7 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%s is not among all", s)
 		}
 	}
-	for _, f := range fault.Applicable(m.Graph) {
+	for _, f := range mistake.Applicable(m.Graph) {
 		want := "single " + f.String()
 		if strings.HasPrefix(f.ID, "same_") {
 			want = "clean " + f.String()
@@ -148,12 +148,12 @@ func TestSeen(t *testing.T) {
 		"weight_missing:attn_q@1; rope_style:attn_q_rope": "weight_missing Linear [1] + rope_style RoPE [0,2,3]",
 		"weight_missing:attn_v@1-2; attention_scale@all":  "weight_missing Linear [1,2] + attention_scale Attention [0,3]",
 	} {
-		faults, err := fault.Parse(set)
+		faults, err := mistake.Parse(set)
 		if err != nil {
 			t.Fatal(err)
 		}
 		c := &example{model: m, condition: Multi, faults: faults, longest: 16}
-		_, _, injected, err := fault.Inject(m.Graph, faults)
+		_, _, injected, err := mistake.Inject(m.Graph, faults)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -302,9 +302,9 @@ func TestShown(t *testing.T) {
 	}
 }
 
-func parsed(t *testing.T, text string) []fault.Fault {
+func parsed(t *testing.T, text string) []mistake.Fault {
 	t.Helper()
-	list, err := fault.Parse(text)
+	list, err := mistake.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}

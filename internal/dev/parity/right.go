@@ -58,13 +58,10 @@ type own struct{ precision, kv string }
 
 func (o own) String() string { return fmt.Sprintf("karat %s, kv=%s", o.precision, o.kv) }
 
-// kernels are what computes some nodes in the interpreter's place; nil for none.
-type kernels = func(n *graph.Node) reference.Kernel
-
 // backend is what computes the case.
-func (c *example) backend(kernel kernels) (backend.Backend, error) {
+func (c *example) backend(edits reference.Edits) (backend.Backend, error) {
 	if c.own == (own{}) {
-		return reference.Backend{Threads: 1, Class: c.class, Kernel: kernel}, nil
+		return reference.Backend{Threads: 1, Class: c.class, Edits: edits}, nil
 	}
 	n, err := numerics.Parse(c.own.precision, c.own.kv)
 	if err != nil {

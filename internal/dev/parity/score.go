@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/lab/diagnose"
-	"github.com/karat-run/karat/internal/lab/fault"
 	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/karat-run/karat/internal/round"
 )
@@ -86,7 +85,7 @@ func listed(id string) bool {
 }
 
 // wanted is what the answer key says that findings should be.
-func wanted(key []fault.Injected) []Place {
+func wanted(key []mistake.Injected) []Place {
 	var all []Place
 	for _, in := range key {
 		p := Place{Cause: in.Cause, Op: in.Op, Layers: in.Layers}
@@ -228,7 +227,7 @@ func (x *Result) score(c *example, d *diagnose.Diagnosis) {
 }
 
 // faulty scores the findings in a faulty dump.
-func (s *Scores) faulty(key []fault.Injected, got []Place, v diagnose.Verdict) {
+func (s *Scores) faulty(key []mistake.Injected, got []Place, v diagnose.Verdict) {
 	want := wanted(key)
 	s.Detected.count(v != "" && !fine(v))
 	s.Sensitive.count(v == diagnose.Sensitivity)

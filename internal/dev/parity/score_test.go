@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/lab/diagnose"
-	"github.com/karat-run/karat/internal/lab/fault"
+	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 // finding is one as a diagnosis has it.
@@ -13,8 +13,8 @@ func finding(cause, op string, layers ...int) diagnose.Finding {
 	return diagnose.Finding{Cause: cause, Op: op, Layers: append([]int{}, layers...)}
 }
 
-func injected(cause, op string, layers ...int) fault.Injected {
-	return fault.Injected{Cause: cause, Op: op, Layers: append([]int{}, layers...)}
+func injected(cause, op string, layers ...int) mistake.Injected {
+	return mistake.Injected{Cause: cause, Op: op, Layers: append([]int{}, layers...)}
 }
 
 // TestScore scores made-up diagnoses: right, blind, vague and wrong ones.
@@ -25,26 +25,26 @@ func TestScore(t *testing.T) {
 	bf16 := finding("numeric_activations", "Linear", 0, 1, 2)
 	for _, c := range []struct {
 		name     string
-		want     []fault.Injected
+		want     []mistake.Injected
 		verdict  diagnose.Verdict
 		findings []diagnose.Finding
 		failed   string
 	}{
-		{"perfect", []fault.Injected{scale}, diagnose.Structural, []diagnose.Finding{finding("attention_scale", "Attention", 0, 1, 2)}, ""},
-		{"with rounding", []fault.Injected{scale}, diagnose.Structural, []diagnose.Finding{finding("attention_scale", "Attention", 0, 1, 2), bf16}, ""},
-		{"in two parts", []fault.Injected{scale}, diagnose.Structural, []diagnose.Finding{finding("attention_scale", "Attention", 1), finding("attention_scale", "Attention", 0, 2)}, ""},
-		{"blind", []fault.Injected{scale}, diagnose.Clean, nil, "detected, operation, operation and layers, name, exact set, faults that are found"},
-		{"sensitivity", []fault.Injected{scale}, diagnose.Sensitivity, []diagnose.Finding{bf16}, "detected, operation, operation and layers, name, exact set, faults that are found, false sensitivity"},
-		{"a layer too few", []fault.Injected{scale}, diagnose.Structural, []diagnose.Finding{finding("attention_scale", "Attention", 0, 1)}, "operation and layers, exact set, findings that are right, faults that are found"},
-		{"other name", []fault.Injected{scale}, diagnose.Structural, []diagnose.Finding{finding("mask", "Attention", 0, 1, 2)}, "name, exact set, findings that are right, faults that are found"},
-		{"other place", []fault.Injected{scale}, diagnose.Structural, []diagnose.Finding{finding("attention_scale", "RoPE", 0, 1, 2)}, "operation, operation and layers, exact set, findings that are right, faults that are found"},
-		{"one too many", []fault.Injected{scale}, diagnose.Structural, []diagnose.Finding{finding("attention_scale", "Attention", 0, 1, 2), finding("mask", "Attention", 0)}, "exact set, findings that are right"},
-		{"no name", []fault.Injected{strange}, diagnose.Structural, []diagnose.Finding{finding("unknown", "RMSNorm", 1)}, ""},
-		{"misnamed", []fault.Injected{strange}, diagnose.Structural, []diagnose.Finding{finding("norm_eps", "RMSNorm", 1)}, "exact set, findings that are right, faults that are found, misnamed"},
-		{"two", []fault.Injected{strange, cap}, diagnose.Structural, []diagnose.Finding{finding("softcap_missing", "Softcap"), finding("unknown", "RMSNorm", 1)}, ""},
-		{"two norms", []fault.Injected{injected("norm_eps", "RMSNorm", 1), injected("norm_offset", "RMSNorm", 1)}, diagnose.Structural, []diagnose.Finding{finding("norm_offset", "RMSNorm", 1), finding("norm_eps", "RMSNorm", 1)}, ""},
-		{"one of two norms", []fault.Injected{injected("norm_eps", "RMSNorm", 1), injected("norm_offset", "RMSNorm", 1)}, diagnose.Structural, []diagnose.Finding{finding("norm_offset", "RMSNorm", 1)}, "name, exact set, faults that are found"},
-		{"one of two", []fault.Injected{strange, cap}, diagnose.Structural, []diagnose.Finding{finding("unknown", "RMSNorm", 1)}, "operation, operation and layers, name, exact set, faults that are found"},
+		{"perfect", []mistake.Injected{scale}, diagnose.Structural, []diagnose.Finding{finding("attention_scale", "Attention", 0, 1, 2)}, ""},
+		{"with rounding", []mistake.Injected{scale}, diagnose.Structural, []diagnose.Finding{finding("attention_scale", "Attention", 0, 1, 2), bf16}, ""},
+		{"in two parts", []mistake.Injected{scale}, diagnose.Structural, []diagnose.Finding{finding("attention_scale", "Attention", 1), finding("attention_scale", "Attention", 0, 2)}, ""},
+		{"blind", []mistake.Injected{scale}, diagnose.Clean, nil, "detected, operation, operation and layers, name, exact set, faults that are found"},
+		{"sensitivity", []mistake.Injected{scale}, diagnose.Sensitivity, []diagnose.Finding{bf16}, "detected, operation, operation and layers, name, exact set, faults that are found, false sensitivity"},
+		{"a layer too few", []mistake.Injected{scale}, diagnose.Structural, []diagnose.Finding{finding("attention_scale", "Attention", 0, 1)}, "operation and layers, exact set, findings that are right, faults that are found"},
+		{"other name", []mistake.Injected{scale}, diagnose.Structural, []diagnose.Finding{finding("mask", "Attention", 0, 1, 2)}, "name, exact set, findings that are right, faults that are found"},
+		{"other place", []mistake.Injected{scale}, diagnose.Structural, []diagnose.Finding{finding("attention_scale", "RoPE", 0, 1, 2)}, "operation, operation and layers, exact set, findings that are right, faults that are found"},
+		{"one too many", []mistake.Injected{scale}, diagnose.Structural, []diagnose.Finding{finding("attention_scale", "Attention", 0, 1, 2), finding("mask", "Attention", 0)}, "exact set, findings that are right"},
+		{"no name", []mistake.Injected{strange}, diagnose.Structural, []diagnose.Finding{finding("unknown", "RMSNorm", 1)}, ""},
+		{"misnamed", []mistake.Injected{strange}, diagnose.Structural, []diagnose.Finding{finding("norm_eps", "RMSNorm", 1)}, "exact set, findings that are right, faults that are found, misnamed"},
+		{"two", []mistake.Injected{strange, cap}, diagnose.Structural, []diagnose.Finding{finding("softcap_missing", "Softcap"), finding("unknown", "RMSNorm", 1)}, ""},
+		{"two norms", []mistake.Injected{injected("norm_eps", "RMSNorm", 1), injected("norm_offset", "RMSNorm", 1)}, diagnose.Structural, []diagnose.Finding{finding("norm_offset", "RMSNorm", 1), finding("norm_eps", "RMSNorm", 1)}, ""},
+		{"one of two norms", []mistake.Injected{injected("norm_eps", "RMSNorm", 1), injected("norm_offset", "RMSNorm", 1)}, diagnose.Structural, []diagnose.Finding{finding("norm_offset", "RMSNorm", 1)}, "name, exact set, faults that are found"},
+		{"one of two", []mistake.Injected{strange, cap}, diagnose.Structural, []diagnose.Finding{finding("unknown", "RMSNorm", 1)}, "operation, operation and layers, name, exact set, faults that are found"},
 		{"clean", nil, diagnose.Numeric, []diagnose.Finding{bf16}, ""},
 		{"false alarm", nil, diagnose.Structural, []diagnose.Finding{finding("unknown", "Linear", 0)}, "false findings"},
 		{"unexplained", nil, diagnose.Unexplained, nil, "false findings"},

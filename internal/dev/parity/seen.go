@@ -10,21 +10,21 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/lab/fault"
+	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
 // seen is what the dump shows of a set of faults: one behind which another multiplies by
 // zeros is not in it, nor is a layer where that is so. Without it the engine computes the
 // same numbers.
-func (c *example) seen(ctx context.Context, injected []fault.Injected) ([]fault.Injected, error) {
+func (c *example) seen(ctx context.Context, injected []mistake.Injected) ([]mistake.Injected, error) {
 	all, err := c.outputs(ctx, c.faults)
 	if err != nil {
 		return nil, err
 	}
-	var shown []fault.Injected
+	var shown []mistake.Injected
 	for _, in := range injected {
-		at := slices.IndexFunc(c.faults, func(f fault.Fault) bool { return f.String() == in.Fault })
+		at := slices.IndexFunc(c.faults, func(f mistake.Fault) bool { return f.String() == in.Fault })
 		if len(in.Layers) == 0 || at < 0 {
 			shown = append(shown, in)
 			continue
@@ -107,13 +107,13 @@ func without(layers []int, l int) string {
 }
 
 // outputs are the prompts as the engine with some faults computes them.
-func (c *example) outputs(ctx context.Context, faults []fault.Fault) ([]*lab.Prompt, error) {
+func (c *example) outputs(ctx context.Context, faults []mistake.Fault) ([]*lab.Prompt, error) {
 	prompts := c.model.prompts(c.seed, c.longest)
-	g, kernel, _, err := fault.Inject(c.model.Graph, faults)
+	g, edits, _, err := mistake.Inject(c.model.Graph, faults)
 	if err != nil {
 		return nil, err
 	}
-	return prompts, c.record(ctx, g, kernel, prompts)
+	return prompts, c.record(ctx, g, edits, prompts)
 }
 
 // equal reports whether two dumps of a prompt have the same numbers.

@@ -6,18 +6,18 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/fault"
+	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 // within are random sets of faults of which two or three lie between the same taps of PyTorch's
 // modules: as in a port that scales, turns and masks wrongly, of which no module shows the steps.
 // Those two or three have a name; half of the sets have one or two of any kind elsewhere besides.
-func (m *Model) within(wrong []fault.Fault, o *Options) (sets [][]fault.Fault) {
+func (m *Model) within(wrong []mistake.Fault, o *Options) (sets [][]mistake.Fault) {
 	shown := m.shown()
-	ends := map[string][]fault.Fault{} // by the tap that shows them
-	at := map[fault.Fault][]string{}
+	ends := map[string][]mistake.Fault{} // by the tap that shows them
+	at := map[mistake.Fault][]string{}
 	for _, f := range wrong {
-		for _, name := range fault.Touches(m.Graph, f) {
+		for _, name := range mistake.Touches(m.Graph, f) {
 			at[f] = append(at[f], shown[name]...)
 		}
 		slices.Sort(at[f])
@@ -37,12 +37,12 @@ func (m *Model) within(wrong []fault.Fault, o *Options) (sets [][]fault.Fault) {
 	r := random(o.Seed, m.Name+"within")
 	for tries := 0; len(keys) > 0 && len(sets) < o.Sets && tries < 20*o.Sets; tries++ {
 		end := keys[r.IntN(len(keys))]
-		set := fault.Draw(m.Graph, ends[end], 2+r.IntN(2), r)
+		set := mistake.Draw(m.Graph, ends[end], 2+r.IntN(2), r)
 		if len(set) < 2 {
 			continue
 		}
-		elsewhere := slices.DeleteFunc(slices.Clone(wrong), func(f fault.Fault) bool { return slices.Contains(at[f], end) })
-		sets = append(sets, fault.DrawBeside(m.Graph, set, elsewhere, len(set)+r.IntN(2)*(1+r.IntN(2)), r))
+		elsewhere := slices.DeleteFunc(slices.Clone(wrong), func(f mistake.Fault) bool { return slices.Contains(at[f], end) })
+		sets = append(sets, mistake.DrawBeside(m.Graph, set, elsewhere, len(set)+r.IntN(2)*(1+r.IntN(2)), r))
 	}
 	return sets
 }

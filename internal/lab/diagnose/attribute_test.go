@@ -7,7 +7,7 @@ import (
 
 	"github.com/karat-run/karat/internal/dev/backendtest"
 	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/lab/fault"
+	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 // TestAttributes wants what a porter gets wrong of rare attributes named, in its layers, and
@@ -48,7 +48,7 @@ func TestAttributes(t *testing.T) {
 		}
 		t.Run(c.fault, func(t *testing.T) {
 			dump, _ := m.record(t, "activations=f32", c.fault, prompt())
-			f, err := fault.Parse(c.fault)
+			f, err := mistake.Parse(c.fault)
 			if err != nil {
 				t.Fatal(err)
 			}

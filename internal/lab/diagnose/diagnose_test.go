@@ -17,7 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
 	. "github.com/karat-run/karat/internal/lab/diagnose"
-	"github.com/karat-run/karat/internal/lab/fault"
+	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/karat-run/karat/internal/round"
 )
 
@@ -63,7 +63,7 @@ func (m *model) texts(t testing.TB, texts ...string) []*lab.Prompt {
 }
 
 // record runs the prompts with all taps in an engine of that class with those faults.
-func (m *model) record(t testing.TB, class, faults string, prompts []*lab.Prompt) (*lab.Record, []fault.Injected) {
+func (m *model) record(t testing.TB, class, faults string, prompts []*lab.Prompt) (*lab.Record, []mistake.Injected) {
 	t.Helper()
 	r, done, err := m.take(class, faults, prompts)
 	if err != nil {
@@ -72,7 +72,7 @@ func (m *model) record(t testing.TB, class, faults string, prompts []*lab.Prompt
 	return r, done
 }
 
-func (m *model) take(class, faults string, prompts []*lab.Prompt) (*lab.Record, []fault.Injected, error) {
+func (m *model) take(class, faults string, prompts []*lab.Prompt) (*lab.Record, []mistake.Injected, error) {
 	b, g := reference.Backend{}, m.graph
 	var err error
 	if class != "" {
@@ -80,17 +80,17 @@ func (m *model) take(class, faults string, prompts []*lab.Prompt) (*lab.Record, 
 			return nil, nil, err
 		}
 	}
-	var done []fault.Injected
-	var probe []fault.Fault
+	var done []mistake.Injected
+	var probe []mistake.Fault
 	if faults != "" {
-		list, err := fault.Parse(faults)
+		list, err := mistake.Parse(faults)
 		if err != nil {
 			return nil, nil, err
 		}
-		var engine []fault.Fault
-		engine, _, probe = fault.Split(list)
+		var engine []mistake.Fault
+		engine, _, probe = mistake.Split(list)
 		if len(engine) > 0 {
-			if g, b.Kernel, done, err = fault.Inject(m.graph, engine); err != nil {
+			if g, b.Edits, done, err = mistake.Inject(m.graph, engine); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -110,7 +110,7 @@ func (m *model) take(class, faults string, prompts []*lab.Prompt) (*lab.Record, 
 		}
 	}
 	if len(probe) > 0 {
-		if done, err = fault.Probe(g, prompts, probe); err != nil {
+		if done, err = mistake.Probe(g, prompts, probe); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// ids are the catalogue's, which are stable.
-const ids = `input_ids input_bos input_template
+// stable are the catalogue's, which are stable.
+const stable = `input_ids input_bos input_template
 weight_transposed weight_permuted weight_wrong_layer weight_layout weight_scale weight_missing
 embed_scale norm_offset norm_eps norm_missing norm_extra norm_wrong_weight norm_order bias_missing
 qk_norm_missing qk_norm_after_rope v_norm_missing rope_style rope_theta rope_scaling rope_factors rope_partial rope_magnitude
@@ -21,7 +21,7 @@ numeric_activations numeric_kv numeric_gelu numeric_accumulation
 probe_dtype probe_prefix probe_stale probe_duplicate probe_rows unknown`
 
 func TestIDs(t *testing.T) {
-	want := strings.Fields(ids)
+	want := strings.Fields(stable)
 	if len(All()) != len(want) {
 		t.Errorf("%d causes, want %d", len(All()), len(want))
 	}

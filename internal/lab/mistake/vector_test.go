@@ -1,4 +1,4 @@
-package fault
+package mistake
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// last computes a prompt whose last row's logits alone are wanted, and returns all values
+// values computes a prompt whose last row's logits alone are wanted, and returns all values
 // by node.
-func last(t *testing.T, g *graph.Graph, kernel func(*graph.Node) reference.Kernel, prompt []int32) map[string][]float32 {
+func values(t *testing.T, g *graph.Graph, edits reference.Edits, prompt []int32) map[string][]float32 {
 	t.Helper()
-	values := map[string][]float32{}
-	e, err := engine.New(g, reference.Backend{Kernel: kernel}, engine.Options{Context: len(prompt), Want: func(*graph.Node) bool { return true },
-		Tap: func(n *graph.Node, out []float32) { values[n.Name] = append(values[n.Name], out...) }})
+	all := map[string][]float32{}
+	e, err := engine.New(g, reference.Backend{Edits: edits}, engine.Options{Context: len(prompt), Want: func(*graph.Node) bool { return true },
+		Tap: func(n *graph.Node, out []float32) { all[n.Name] = append(all[n.Name], out...) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func last(t *testing.T, g *graph.Graph, kernel func(*graph.Node) reference.Kerne
 	if _, err := s.Feed(context.Background(), prompt, 1); err != nil {
 		t.Fatal(err)
 	}
-	return values
+	return all
 }
 
 // TestPooled injects the faults of pooling, and of parts that have one size.
@@ -49,13 +49,13 @@ func TestPooled(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids := []int32{3, 1, 4, 1, 5}
-	want := last(t, g, nil, ids)
+	want := values(t, g, nil, ids)
 	for fault, node := range map[Fault]string{{ID: "pooling"}: "pool", {ID: "parts_swapped", Layers: "outside"}: "concat", {ID: "slice_part", Where: "slice", Layers: "outside"}: "slice", {ID: "norm_length", Layers: "outside"}: "l2_norm"} {
-		h, kernel, _, err := Inject(g, []Fault{fault})
+		h, edits, _, err := Inject(g, []Fault{fault})
 		if err != nil {
 			t.Fatalf("%v: %v", fault, err)
 		}
-		got := last(t, h, kernel, ids)
+		got := values(t, h, edits, ids)
 		if !(distance(want[node], got[node]) > 0.1) || !(distance(want["output"], got["output"]) > 1e-3) {
 			t.Errorf("%v: %s is %g away, logits %g", fault, node, distance(want[node], got[node]), distance(want["output"], got["output"]))
 		}

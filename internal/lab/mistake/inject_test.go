@@ -1,4 +1,4 @@
-package fault
+package mistake
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 func load(t *testing.T, name string) *graph.Graph {
@@ -46,10 +45,10 @@ func ids(n int) []int32 {
 }
 
 // run computes a prompt, its last decode tokens one by one, and returns all values by node.
-func run(t *testing.T, g *graph.Graph, kernel func(*graph.Node) reference.Kernel, prompt []int32, decode int) map[string][]float32 {
+func run(t *testing.T, g *graph.Graph, edits reference.Edits, prompt []int32, decode int) map[string][]float32 {
 	t.Helper()
 	values := map[string][]float32{}
-	e, err := engine.New(g, reference.Backend{Threads: 1, Kernel: kernel}, engine.Options{Context: len(prompt), Chunk: len(prompt),
+	e, err := engine.New(g, reference.Backend{Threads: 1, Edits: edits}, engine.Options{Context: len(prompt), Chunk: len(prompt),
 		Want: func(*graph.Node) bool { return true },
 		Tap:  func(n *graph.Node, out []float32) { values[n.Name] = append(values[n.Name], out...) }})
 	if err != nil {
@@ -83,17 +82,12 @@ func distance(x, y []float32) float64 {
 	return math.Sqrt(d / (s + 1e-300))
 }
 
-// begin is the number that the first faulty node had when it was recorded. One
-// that was put in counts as what it follows, and a tap behind that.
-func begin(g, h *graph.Graph, in []Injected) int {
+// begin is the number of the first node with a mistake.
+func begin(g *graph.Graph, in []Injected) int {
 	first := len(g.Nodes)
 	for _, i := range in {
 		for _, name := range i.Nodes {
-			n, after := g.Node(name), 0
-			if n == nil {
-				n, after = g.Node(h.Node(name).In[0].Name), 1
-			}
-			first = min(first, n.ID+after)
+			first = min(first, g.Node(name).ID)
 		}
 	}
 	return first
@@ -114,7 +108,7 @@ func TestEveryFault(t *testing.T) {
 			g := load(t, name)
 			baselines := map[[2]int]func() map[string][]float32{}
 			for _, f := range chosen(name, Applicable(g)) {
-				h, kernel, in, err := Inject(g, []Fault{f})
+				h, edits, in, err := Inject(g, []Fault{f})
 				if err != nil {
 					t.Errorf("%v", err)
 					continue
@@ -126,7 +120,7 @@ func TestEveryFault(t *testing.T) {
 				if baselines[key] == nil {
 					baselines[key] = sync.OnceValue(func() map[string][]float32 { return run(t, g, nil, ids(key[0]), key[1]) })
 				}
-				check(t, g, h, in, baselines[key](), run(t, h, kernel, ids(key[0]), key[1]))
+				check(t, g, h, in, baselines[key](), run(t, h, edits, ids(key[0]), key[1]))
 			}
 		})
 	}
@@ -154,7 +148,7 @@ func chosen(model string, all []Fault) (list []Fault) {
 
 func check(t *testing.T, g, h *graph.Graph, in []Injected, right, wrong map[string][]float32) {
 	t.Helper()
-	first := begin(g, h, in)
+	first := begin(g, in)
 	for _, n := range g.Nodes[:first] {
 		if n.Op != graph.StoreKV && !slices.Equal(right[n.Name], wrong[n.Name]) {
 			t.Errorf("%s: %s changes, before %s", in[0].Fault, n.Name, g.Nodes[first].Name)
@@ -188,13 +182,13 @@ func TestQuantized(t *testing.T) {
 			if !strings.HasPrefix(f.ID, "weight_") || f.Layers == "all" || f.Where != "" {
 				continue
 			}
-			h, kernel, in, err := Inject(g, []Fault{f})
+			h, edits, in, err := Inject(g, []Fault{f})
 			if err != nil {
 				t.Errorf("%v", err)
 				continue
 			}
 			seen[f.ID+"="+f.Value] = true
-			check(t, g, h, in, right, run(t, h, kernel, ids(5), 0))
+			check(t, g, h, in, right, run(t, h, edits, ids(5), 0))
 		}
 	}
 	for _, want := range []string{"weight_scale=", "weight_scale=min", "weight_scale=packing", "weight_layout=", "weight_layout=packed", "weight_transposed=", "weight_permuted=heads"} {
@@ -204,28 +198,14 @@ func TestQuantized(t *testing.T) {
 	}
 }
 
-// TestKernels wants the kernels of attention, rope and experts to compute what the
-// interpreter does, bit for bit, as long as nothing is wrong in them.
-func TestKernels(t *testing.T) {
-	for _, name := range []string{"tiny-gemma4-moe", "tiny-llama"} {
+// TestEdited wants the edited backend to compute what the plain one does, as long as nothing is edited.
+func TestEdited(t *testing.T) {
+	for _, name := range []string{"tiny-gemma4-moe", "tiny-llama", "falconh1", "gpt2"} {
 		g := load(t, name)
-		p := newPlan(g)
-		for _, n := range p.nodes {
-			switch n.Op {
-			case graph.Attention:
-				p.attend(n)
-			case graph.RoPE:
-				p.turn(n)
-			case graph.GLU, graph.Experts:
-				p.mix(n)
-			case graph.Route:
-				p.route(n, among)
-			}
-		}
-		right, got := run(t, g, nil, ids(9), 2), run(t, p.finish(), p.kernel, ids(9), 2)
+		right, got := run(t, g, nil, ids(9), 2), run(t, g, reference.Edits{}, ids(9), 2)
 		for _, n := range g.Nodes {
-			if !slices.Equal(right[n.Name], got[n.Name]) {
-				t.Fatalf("%s: %v has other bits", name, n)
+			if n.Op != graph.StoreKV && !(distance(right[n.Name], got[n.Name]) < 1e-7) {
+				t.Fatalf("%s: %v lies %g away", name, n, distance(right[n.Name], got[n.Name]))
 			}
 		}
 	}
@@ -236,22 +216,22 @@ func TestKernels(t *testing.T) {
 func TestCatalogue(t *testing.T) {
 	strange := 0
 	ids := slices.Concat(inputIDs, probeIDs)
-	for _, s := range table {
-		ids = append(ids, s.id)
+	for _, m := range makers {
+		ids = append(ids, m.id)
 	}
 	for _, id := range ids {
 		if strings.HasPrefix(id, "x_") {
 			strange++
 		}
-		if _, ok := mistake.Find(id); !ok && !strings.HasPrefix(id, "x_") && !strings.HasPrefix(id, "same_") {
+		if _, ok := Find(id); !ok && !strings.HasPrefix(id, "x_") && !strings.HasPrefix(id, "same_") {
 			t.Errorf("%s is no cause", id)
 		}
 	}
 	if strange < 20 {
 		t.Errorf("%d faults are on no list", strange)
 	}
-	for _, c := range mistake.All() {
-		if c.Kind != mistake.Numeric && c.ID != "unknown" && !known(c.ID) {
+	for _, c := range All() {
+		if c.Kind != Numeric && c.ID != "unknown" && !known(c.ID) {
 			t.Errorf("no fault for %s", c.ID)
 		}
 	}

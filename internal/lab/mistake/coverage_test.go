@@ -1,4 +1,4 @@
-package fault
+package mistake
 
 import (
 	"fmt"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 // attributes are the faults of each attribute of an operation.
@@ -34,7 +33,7 @@ func TestAttributes(t *testing.T) {
 		}
 	}
 	for _, f := range fields {
-		if c, ok := mistake.Find(attributes[f]); !ok || find(attributes[f]) == nil || c.Kind != mistake.Structural {
+		if c, ok := Find(attributes[f]); !ok || making(attributes[f]) == nil || c.Kind != Structural {
 			t.Errorf("%s: no fault and cause (%q)", f, attributes[f])
 		}
 	}
@@ -59,12 +58,10 @@ func TestOperations(t *testing.T) {
 			g := load(t, name)
 			hit := map[graph.Op]bool{}
 			for _, f := range Applicable(g) {
-				if _, ok := mistake.Find(f.ID); !ok || strings.HasPrefix(f.ID, "weight_") || f.Layers != "all" && f.Layers != "" {
+				if _, ok := Find(f.ID); !ok || strings.HasPrefix(f.ID, "weight_") || f.Layers != "all" && f.Layers != "" {
 					continue
 				}
-				p := newPlan(g)
-				p.dry = true
-				in, err := p.inject(f)
+				_, _, in, err := Inject(g, []Fault{f})
 				if err != nil {
 					t.Error(err)
 				}
@@ -111,8 +108,8 @@ func TestNoFaults(t *testing.T) {
 			}
 		}
 	}
-	_, kernel, in, err := Inject(load(t, "nemotronh"), []Fault{{ID: "x_tail_zero", Layers: "moe"}})
-	if err != nil || in[0].Op != "Linear" || kernel == nil {
+	_, edits, in, err := Inject(load(t, "nemotronh"), []Fault{{ID: "x_tail_zero", Layers: "moe"}})
+	if err != nil || in[0].Op != "Linear" || edits == nil {
 		t.Fatalf("%v, %v", in, err)
 	}
 	if _, _, in, err := Inject(load(t, "deepseek2"), []Fault{{ID: "gate_up_swapped", Layers: "all"}}); err != nil || len(in) != 2 {
@@ -125,8 +122,8 @@ func TestBase(t *testing.T) {
 	for model, want := range map[string]float64{"ministral3": 1e6, "deepseek2": 1e4, "gpt-oss": 150000, "phi3": 1e4, "tiny-llama": 5e5} {
 		for _, n := range load(t, model).Nodes {
 			if a, ok := n.Attr.(graph.RoPEAttr); ok {
-				if b, err := base(a.Freqs, a.Turning(n.Shape.Last())); err != nil || b != want {
-					t.Errorf("%s: %v, %v; want %v", model, b, err, want)
+				if b := Theta(a.Freqs, a.Turning(n.Shape.Last())); b != want {
+					t.Errorf("%s: %v; want %v", model, b, want)
 				}
 				break
 			}

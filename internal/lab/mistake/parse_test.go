@@ -1,4 +1,4 @@
-package fault
+package mistake
 
 import (
 	"errors"
@@ -58,24 +58,24 @@ func TestRefused(t *testing.T) {
 		{g: llama, fault: "mask@7", want: "there are 0 to 3"},
 		{g: llama, fault: "mask@full", want: ""},
 		{g: llama, fault: "mask@sliding", want: "no operation there"},
-		{g: llama, fault: "attention_scale=0.17677669529663687@1", want: "the scale is", same: true},
+		{g: llama, fault: "attention_scale=0.17677669529663687@1", want: "own number is 0.176777", same: true},
 		{g: llama, fault: "softcap_value=15", want: "no operation there"},
-		{g: llama, fault: "norm_eps=1e-5@all", want: "epsilon is", same: true},
+		{g: llama, fault: "norm_eps=1e-5@all", want: "own number is 1e-05", same: true},
 		{g: llama, fault: "norm_eps=x@all", want: "want a number"},
-		{g: llama, fault: "rope_theta=500000@all", want: "the base is", same: true},
+		{g: llama, fault: "rope_theta=500000@all", want: "own number is 500000", same: true},
 		{g: llama, fault: "rope_position:attn_q_rope+attn_k_rope@all", want: "off alike", same: true},
 		{g: deepseek2, fault: "rope_position:attn_q_rope+attn_k_rope@all", want: "off alike", same: true},
 		{g: llama, fault: "same_rope_offset@1", want: ""},
 		{g: llama, fault: "same_rope_offset:attn_q_rope@1", want: "rope_position"},
-		{g: llama, fault: "activation=silu", want: "the activation is silu", same: true},
+		{g: llama, fault: "activation=silu", want: "nothing that it would change", same: true},
 		{g: llama, fault: "activation=mish", want: `value "mish", want `},
 		{g: llama, fault: "weight_layout:attn_q@1", want: "no operation"},
-		{g: llama, fault: "weight_scale=min@1", want: "has no minimum", same: true},
+		{g: llama, fault: "weight_scale=min@1", want: "nothing that it would change", same: true},
 		{g: llama, fault: "probe_rows", want: "no fault of the engine"},
 		{g: llama, fault: "final_norm_missing@1", want: "outside the layers"},
-		{g: gemma4, fault: "gqa_map@all", want: "heads on 1", same: true},
-		{g: gemma4, fault: "kv_share_source@full", want: "it reads those of layer 3", same: true},
-		{g: gemma4, fault: "layer_pattern@1", want: "differ in shape"},
+		{g: gemma4, fault: "gqa_map@all", want: "no operation there"},
+		{g: gemma4, fault: "kv_share_source@full", want: "nothing that it would change", same: true},
+		{g: gemma4, fault: "layer_pattern@1", want: "layer 1 has no operation"},
 		{g: gemma4, fault: "window_size=0@sliding", want: "want a window"},
 	} {
 		faults, err := Parse(c.fault)
@@ -107,7 +107,7 @@ func TestJune(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, kernel, in, err := Inject(g, faults)
+	h, edits, in, err := Inject(g, faults)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestJune(t *testing.T) {
 			t.Errorf("%s: %s in layers %v, want %s in %v", in[i].Fault, in[i].Op, in[i].Layers, w.op, w.layers)
 		}
 	}
-	if d := distance(run(t, g, nil, ids(9), 0)["softcap"], run(t, h, kernel, ids(9), 0)["softcap"]); d < 0.1 {
+	if d := distance(run(t, g, nil, ids(9), 0)["softcap"], run(t, h, edits, ids(9), 0)["softcap"]); d < 0.1 {
 		t.Errorf("logits are off by %g", d)
 	}
 	for i, n := range g.Nodes {
@@ -140,7 +140,7 @@ func TestDraw(t *testing.T) {
 		right := run(t, g, nil, ids(6), 0)[g.Result().Name]
 		for seed := range uint64(6) {
 			faults := Draw(g, all, 5, rand.New(rand.NewPCG(seed, 1)))
-			h, kernel, in, err := Inject(g, faults)
+			h, edits, in, err := Inject(g, faults)
 			if err != nil || len(faults) != 5 || len(in) < 5 {
 				t.Errorf("seed %d: %v, %v", seed, faults, err)
 				continue
@@ -148,7 +148,7 @@ func TestDraw(t *testing.T) {
 			if again := Draw(g, all, 5, rand.New(rand.NewPCG(seed, 1))); !slices.Equal(faults, again) {
 				t.Errorf("seed %d: %v, then %v", seed, faults, again)
 			}
-			if d := distance(right, run(t, h, kernel, ids(6), 0)[h.Result().Name]); !(d > 1e-6) || math.IsInf(d, 0) {
+			if d := distance(right, run(t, h, edits, ids(6), 0)[h.Result().Name]); !(d > 1e-6) || math.IsInf(d, 0) {
 				t.Errorf("%s: %v: logits are off by %g", name, faults, d)
 			}
 		}

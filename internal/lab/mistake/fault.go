@@ -1,7 +1,4 @@
-// Package fault builds mistakes into an engine, to test the diagnosis on its record.
-// It rewrites a copy of a recorded graph; a mistake that no attribute can express is
-// a kernel of package reference. The package shares nothing with the code that names causes.
-package fault
+package mistake
 
 import (
 	"errors"
@@ -11,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 // Fault is one mistake, written ID[:WHERE][=VALUE][@LAYERS].
@@ -46,7 +42,7 @@ func Parse(text string) ([]Fault, error) {
 		for _, part := range []*string{&f.ID, &f.Where, &f.Value, &f.Layers} {
 			*part = strings.TrimSpace(*part)
 		}
-		if c, _ := mistake.Find(f.ID); c.Kind == mistake.Numeric {
+		if c, _ := Find(f.ID); c.Kind == Numeric {
 			return nil, fmt.Errorf("%s: rounding is no fault; it is a class of numerics", f.ID)
 		}
 		if !known(f.ID) {
@@ -68,7 +64,7 @@ func Parse(text string) ([]Fault, error) {
 
 // known reports whether there is a fault of that ID.
 func known(id string) bool {
-	return find(id) != nil || isInput(id) || isProbe(id)
+	return making(id) != nil || isInput(id) || isProbe(id)
 }
 
 // Split separates the faults of the engine from those of its input and its probe.

@@ -1,4 +1,4 @@
-package fault
+package mistake
 
 import (
 	"encoding/binary"
@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
@@ -28,18 +31,26 @@ type tapped struct {
 // Recorder makes them, and says what it changed. Where a fault names no nodes,
 // they are the layers' outputs.
 func Probe(g *graph.Graph, prompts []*lab.Prompt, faults []Fault) ([]Injected, error) {
-	p := newPlan(g)
+	p := build(g)
 	var all []Injected
 	for _, f := range faults {
 		if f.Where == "" {
 			f.Where = "out"
 		}
-		nodes, err := p.targets(&spec{id: f.ID, pick: func(l *layer) []*graph.Node { return l.nodes }}, f)
+		names := strings.Split(f.Where, "+")
+		at := &maker{id: f.ID, more: func(_ *site, n *graph.Node) []*Hypothesis {
+			if !slices.Contains(names, Role(n)) {
+				return nil
+			}
+			return []*Hypothesis{edit(f.ID, n, "", detail{}, func(*reference.Spec) {})}
+		}, words: map[string][]detail{f.Value: {{}}}}
+		nodes, err := p.targets(at, f)
 		if err != nil {
 			return nil, fmt.Errorf("%v: %w", f, err)
 		}
 		var list []tapped
-		for _, n := range nodes {
+		for _, h := range nodes {
+			n := h.Node
 			t := tapped{n: n}
 			for _, pr := range prompts {
 				t.taps = append(t.taps, pr.Taps[n.HF])
@@ -61,11 +72,11 @@ func Probe(g *graph.Graph, prompts []*lab.Prompt, faults []Fault) ([]Injected, e
 }
 
 // probe replaces all taps of one fault at once, so that none reads a changed one.
-func (p *plan) probe(prompts []*lab.Prompt, list []tapped, f Fault) ([]Injected, error) {
+func (p *site) probe(prompts []*lab.Prompt, list []tapped, f Fault) ([]Injected, error) {
 	type change struct{ was, now *tensor.Tensor }
 	changes := make([][]change, len(prompts))
 	detail := ""
-	p.touched = nil
+	var touched []*Hypothesis
 	for i, t := range list {
 		for k, tap := range t.taps {
 			if tap == nil {
@@ -81,7 +92,9 @@ func (p *plan) probe(prompts []*lab.Prompt, list []tapped, f Fault) ([]Injected,
 			now := *tap
 			now.Data, detail = data, d
 			changes[k] = append(changes[k], change{tap, &now})
-			p.touch(t.n)
+			if h := (&Hypothesis{Cause: f.ID, Node: t.n, Edits: reference.Edits{t.n: nil}, Computed: d}); !slices.ContainsFunc(touched, func(x *Hypothesis) bool { return x.Node == t.n }) {
+				touched = append(touched, h)
+			}
 		}
 	}
 	if detail == "" {
@@ -96,7 +109,7 @@ func (p *plan) probe(prompts []*lab.Prompt, list []tapped, f Fault) ([]Injected,
 			}
 		}
 	}
-	return p.describe(&spec{}, f, detail), nil
+	return p.describe(&maker{id: f.ID}, f, touched), nil
 }
 
 // broken is the bytes that a broken probe gives for tap k of list[i], nil if it
@@ -154,7 +167,11 @@ func broken(list []tapped, i, k int, f Fault) ([]byte, string, error) {
 
 // prefix keeps the first values of each row; the rest is zero.
 func prefix(tap []byte, width int, value string) ([]byte, string, error) {
-	keep, err := number(value, float64(min(64, width/2)))
+	keep := float64(min(64, width/2))
+	var err error
+	if value != "" {
+		keep, err = strconv.ParseFloat(value, 64)
+	}
 	if err != nil || keep < 1 || keep != math.Trunc(keep) {
 		return nil, "", fmt.Errorf("value %q: want how many values are read", value)
 	}

@@ -1,0 +1,139 @@
+package reference
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/kv"
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/round"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// edited runs a graph whose nodes are edited: an engine with mistakes. Each sequence has an
+// evaluation of its own, which keeps the values of all positions.
+type edited struct {
+	g     *graph.Graph
+	rows  int
+	want  func(*graph.Node) bool
+	after map[*graph.Node]bool // nodes behind Rows: they have a row for each output
+}
+
+// histories are the evaluations of sequences: the cache of an edited graph.
+type histories struct {
+	backend Backend
+	model   *Model
+	class   *Numerics
+	of      map[*kv.Sequence]*Eval
+}
+
+func (h *histories) PageBytes(int) int64          { return 0 }
+func (h *histories) Bytes() int64                 { return 0 }
+func (h *histories) Copy(int, int32, int32) error { return nil }
+func (h *histories) Close() error                 { return nil }
+
+// step appends a step's tokens to its sequence's evaluation, and returns that and the positions.
+func (h *histories) step(s *backend.Step) (*Eval, []int, error) {
+	q, first := s.Seqs[0], int(s.Pos[0])
+	e := h.of[q]
+	if e == nil || first == 0 {
+		e = h.model.Eval(nil, nil, h.class)
+		e.edits = h.backend.Edits
+		h.of[q] = e
+	}
+	rows := make([]int, len(s.Tokens))
+	for i, id := range s.Tokens {
+		if s.Seqs[i] != q || int(s.Pos[i]) != len(e.ids) || s.Embeddings != nil || len(s.Adapters) > 0 {
+			return nil, nil, errors.New("an edited graph runs one sequence of tokens, from its first on")
+		}
+		rows[i] = len(e.ids)
+		e.ids = append(e.ids, id)
+		if s.Parts != nil {
+			e.parts = append(e.parts, s.Parts[i])
+		}
+		e.steps = append(e.steps, [2]int{first, first + len(s.Tokens) - 1})
+	}
+	return e, rows, nil
+}
+
+// Run implements backend.Executable.
+func (x *edited) Run(ctx context.Context, s *backend.Step, tap backend.Tap) ([]float32, error) {
+	if err := s.Check(x.rows, backend.Vocab(x.g)); err != nil {
+		return nil, err
+	}
+	h, ok := s.Cache.(*histories)
+	if !ok {
+		return nil, errors.New("the step's cache is not this backend's")
+	}
+	e, rows, err := h.step(s)
+	if err != nil {
+		return nil, err
+	}
+	var outputs []int
+	for _, r := range s.Outputs {
+		outputs = append(outputs, rows[r])
+	}
+	var last []float64
+	for _, n := range x.g.Nodes {
+		tapped := tap != nil && x.want != nil && n.Op != graph.StoreKV && x.want(n) && s.Sees(n)
+		if !tapped && n != x.g.Result() {
+			continue
+		}
+		at := rows
+		if x.after[n] {
+			at = outputs
+		}
+		err := mmap.Guard(func() (err error) {
+			last, err = e.Value(n, at)
+			return err
+		})
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%v: %w", n, err)
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case tapped:
+			tap(n, narrow(last))
+		}
+	}
+	return narrow(last), nil
+}
+
+// Step returns the first and the last position of the step that computes a position; not ok where
+// nobody has said how the positions are cut into steps.
+func (e *Eval) Step(at int) (first, last int, ok bool) {
+	if at >= len(e.steps) {
+		return 0, 0, false
+	}
+	return e.steps[at][0], e.steps[at][1], true
+}
+
+// Rounds returns the numerics of a class; nil for float64.
+func Rounds(c round.Class) *Numerics {
+	stored := c.Activations.Stored()
+	if c == (round.Class{}) || c == (round.Class{Activations: round.F64}) {
+		return nil
+	}
+	n := &Numerics{}
+	if stored != "" && stored != round.F64 {
+		n.Store, n.Order = stored.Round, Forward
+		if c.Lanes > 1 {
+			n.Order = Lanes
+		}
+	}
+	n.Input = func(row []float64, w tensor.DType) {
+		if f := c.Activations.Input(w); f != stored {
+			f.Round(row)
+		}
+	}
+	if c.KV != "" {
+		n.KV = c.KV.Round
+	}
+	if c.GELU == round.F16Table {
+		n.GELU = c.GELU.At
+	}
+	return n
+}

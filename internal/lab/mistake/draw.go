@@ -1,0 +1,145 @@
+package mistake
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// Applicable lists every mistake that an engine of the model can have: with each value and at each place worth a
+// test, in all its layers, in those of each kind, and in one of them.
+func Applicable(g *graph.Graph) []Fault {
+	var all []Fault
+	s := build(g)
+	for _, m := range makers {
+		for _, f := range s.variants(m) {
+			if _, err := s.fresh().inject([]Fault{f}); err == nil {
+				all = append(all, f)
+			}
+		}
+	}
+	return all
+}
+
+// variants returns the forms of a mistake, whether the model can have them or not.
+func (s *site) variants(m *maker) []Fault {
+	var have []*layer // that may have it
+	var places []string
+	for _, l := range s.layers {
+		some := false
+		for _, n := range s.order(m, l) {
+			for _, h := range s.of(m, n) {
+				some = true
+				if name := Role(h.Node); !slices.Contains(places, name) {
+					places = append(places, name)
+				}
+			}
+		}
+		if some && (!m.outer || l.index == outside) {
+			have = append(have, l)
+		}
+	}
+	if len(have) == 0 {
+		return nil
+	}
+	var all []Fault
+	single := fmt.Sprint(have[(len(have)+1)/2%len(have)].index)
+	for _, v := range append([]string{""}, m.values...) {
+		if m.outer {
+			all = append(all, Fault{ID: m.id, Value: v})
+			continue
+		}
+		for i, set := range sets(have) {
+			if i == 0 || !m.whole {
+				all = append(all, Fault{ID: m.id, Value: v, Layers: set})
+			}
+		}
+		if single == "-1" && len(have) == 1 { // in no layer
+			all = append(all, Fault{ID: m.id, Value: v})
+		}
+		if single != "-1" && !m.whole {
+			all = append(all, Fault{ID: m.id, Value: v, Layers: single})
+		}
+	}
+	for _, name := range places {
+		if len(places) > 1 && !m.whole && name != m.faint {
+			all = append(all, Fault{ID: m.id, Where: name})
+		}
+	}
+	return all
+}
+
+// sets returns the words that stand for different layers of some.
+func sets(have []*layer) (list []string) {
+	seen := map[string]bool{"[]": true}
+	for _, w := range []string{"all", "full", "sliding", "shared", "moe"} {
+		var members []int
+		for _, l := range have {
+			if words[w](l) {
+				members = append(members, l.index)
+			}
+		}
+		if key := fmt.Sprint(members); !seen[key] {
+			seen[key] = true
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// Draw takes up to count of the faults at random that are in different operations and have different IDs, so that
+// an engine can have them all and each can be seen.
+func Draw(g *graph.Graph, faults []Fault, count int, r *rand.Rand) []Fault {
+	return DrawBeside(g, nil, faults, count, r)
+}
+
+// DrawBeside adds to drawn, faults that an engine has already, others that are drawn beside them, up to count in all.
+func DrawBeside(g *graph.Graph, drawn, faults []Fault, count int, r *rand.Rand) []Fault {
+	s := build(g)
+	drawn = slices.Clone(drawn)
+	used := map[string]bool{}
+	for _, f := range drawn {
+		used[f.ID] = true
+		for _, name := range s.touches(f) {
+			used[name] = true
+		}
+	}
+	for _, i := range r.Perm(len(faults)) {
+		if len(drawn) == count {
+			break
+		}
+		f := faults[i]
+		if used[f.ID] {
+			continue
+		}
+		names := s.touches(f)
+		if len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return used[name] }) {
+			continue
+		}
+		if _, err := s.fresh().inject(append(slices.Clip(drawn), f)); err != nil {
+			continue
+		}
+		drawn = append(drawn, f)
+		used[f.ID] = true
+		for _, name := range names {
+			used[name] = true
+		}
+	}
+	return drawn
+}
+
+// Touches returns the names of the nodes that a fault is in, none if the model cannot have it.
+func Touches(g *graph.Graph, f Fault) []string { return build(g).touches(f) }
+
+func (s *site) touches(f Fault) (names []string) {
+	in, err := s.fresh().inject([]Fault{f})
+	if err != nil {
+		return nil
+	}
+	for _, x := range in {
+		names = append(names, x.Nodes...)
+	}
+	return names
+}

@@ -1,0 +1,401 @@
+package mistake
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/backend/reference"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// Injected is a mistake that was built in: an entry of the answer key.
+type Injected struct {
+	Cause  string   `json:"cause"`
+	Fault  string   `json:"fault"`  // as Parse reads it
+	Op     string   `json:"op"`     // the graph's operation: Linear, RMSNorm, RoPE ...
+	Layers []int    `json:"layers"` // sorted; empty outside the layers
+	Nodes  []string `json:"nodes"`  // by name, in the graph's order
+	Detail string   `json:"detail"`
+
+	// A prompt shows it if it has so many tokens and, with Decode, if the last of
+	// them were decoded one by one.
+	Positions int  `json:"positions"`
+	Decode    bool `json:"decode,omitempty"`
+}
+
+// same is why a mistake would change nothing.
+type same string
+
+func (s same) Error() string { return "would change nothing: " + string(s) }
+
+// site is a graph in which mistakes are built.
+type site struct {
+	*Proposer
+	layers []*layer                      // outside first
+	listed map[*graph.Node][]*Hypothesis // what Of lists
+	edits  reference.Edits
+	hidden map[*graph.Node]bool // nodes whose taps the engine does not have
+}
+
+// layer is the nodes of one layer, or those outside.
+type layer struct {
+	index int
+	nodes []*graph.Node
+}
+
+// build begins a site for g.
+func build(g *graph.Graph) *site {
+	none := func(*graph.Node) bool { return false }
+	whole := func(*graph.Node) []int { return []int{WholePrompt} }
+	s := &site{listed: map[*graph.Node][]*Hypothesis{}, layers: []*layer{{index: outside}}}
+	s.Proposer = &Proposer{Wiring: Wire(g), Dump: Dump{Longest: 1 << 20, Decodes: true, Tapped: none, Sizes: whole,
+		Size:      func(*graph.Node) int { return WholePrompt },
+		Wrong:     func(*graph.Node) (int, int) { return 0, WholePrompt },
+		Prefilled: func(e *reference.Eval) int { return e.Len() }}}
+	for _, n := range g.Nodes {
+		for len(s.layers) < n.Layer+2 {
+			s.layers = append(s.layers, &layer{index: len(s.layers) - 1})
+		}
+		s.layers[n.Layer+1].nodes = append(s.layers[n.Layer+1].nodes, n)
+	}
+	return s
+}
+
+// fresh returns s without what was built in.
+func (s *site) fresh() *site {
+	f := *s
+	f.edits, f.hidden = reference.Edits{}, map[*graph.Node]bool{}
+	return &f
+}
+
+// first returns a layer's first node of an operation, nil if it has none.
+func (l *layer) first(op graph.Op) *graph.Node {
+	for _, n := range l.nodes {
+		if n.Op == op {
+			return n
+		}
+	}
+	return nil
+}
+
+func (l *layer) attention() *graph.Node { return l.first(graph.Attention) }
+
+// window returns how many positions an Attention sees, 0 for all.
+func window(n *graph.Node) int { return n.Attr.(graph.AttentionAttr).KV.Window }
+
+// Inject builds mistakes into a copy of g, and returns the copy with the edits that make them, for
+// reference.Backend, and the answer key. A mistake that the model cannot have, or that would change
+// nothing, is an error.
+func Inject(g *graph.Graph, faults []Fault) (*graph.Graph, reference.Edits, []Injected, error) {
+	g = copied(g)
+	s := build(g).fresh()
+	all, err := s.inject(faults)
+	for n := range s.hidden {
+		n.HF = ""
+	}
+	return g, s.edits, all, err
+}
+
+// copied returns a graph of copies of g's nodes, which read each other.
+func copied(g *graph.Graph) *graph.Graph {
+	out, copies := &graph.Graph{}, map[*graph.Node]*graph.Node{}
+	for _, n := range g.Nodes {
+		c := *n
+		c.In = slices.Clone(n.In)
+		for i, in := range c.In {
+			c.In[i] = copies[in]
+		}
+		copies[n] = &c
+		out.Nodes = append(out.Nodes, &c)
+	}
+	return out
+}
+
+func (s *site) inject(faults []Fault) ([]Injected, error) {
+	var all []Injected
+	for _, f := range faults {
+		list, err := s.one(f)
+		if err != nil {
+			return nil, fmt.Errorf("%v: %w", f, err)
+		}
+		all = append(all, list...)
+	}
+	if err := s.checkTurns(faults); err != nil {
+		return nil, err
+	}
+	if n := s.model.Eval(nil, nil, nil).With(s.edits).Circle(); n != nil {
+		return nil, fmt.Errorf("these cannot be combined: %s would be computed from itself", n.Name)
+	}
+	return all, nil
+}
+
+// one builds in one mistake. It gives two entries where that is in layers and outside.
+func (s *site) one(f Fault) ([]Injected, error) {
+	m := making(f.ID)
+	switch {
+	case m == nil && known(f.ID):
+		return nil, errors.New("it is no fault of the engine: it is made in the prompts or in the record")
+	case m == nil:
+		return nil, errors.New("no such fault")
+	}
+	found, err := s.targets(m, f)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range found {
+		s.edits = s.edits.And(h.Edits)
+		if f.Value == untapped && len(m.words[untapped]) == 0 {
+			for n := range h.Edits {
+				s.hidden[n] = true
+			}
+		}
+	}
+	return s.describe(m, f, found), nil
+}
+
+// untapped is the value of mistakes by which an engine does not have an operation, and no tap of it.
+const untapped = "untapped"
+
+// targets returns what a fault is, at each node where it is asked for.
+func (s *site) targets(m *maker, f Fault) ([]*Hypothesis, error) {
+	list, err := f.layers(len(s.layers) - 1)
+	switch {
+	case err != nil:
+		return nil, err
+	case m.outer && f.Layers != "" && f.Layers != "outside":
+		return nil, errors.New("it lies outside the layers, and takes none")
+	}
+	asked := func(l *layer) bool {
+		if list != nil {
+			return slices.Contains(list, l.index)
+		}
+		return words[f.Layers](l)
+	}
+	if m.outer {
+		asked = words["outside"]
+	}
+	found, there, err := s.among(m, f, asked, list != nil)
+	if len(found) == 0 && there == nil && err == nil && f.Layers == "" {
+		found, there, err = s.among(m, f, words["outside"], false)
+	}
+	switch {
+	case len(found) > 0 || err != nil:
+		return found, err
+	case there != nil:
+		return nil, fmt.Errorf("%s: %w", there.Name, s.why(m, f, there))
+	}
+	return nil, errors.New("the model has no operation there that could have it")
+}
+
+// among picks from the layers that are asked for; each must have one if each is asked for. there is a node
+// that could have the mistake, but not of that value.
+func (s *site) among(m *maker, f Fault, asked func(*layer) bool, each bool) (all []*Hypothesis, there *graph.Node, err error) {
+	var names []string
+	if f.Where != "" {
+		names = strings.Split(f.Where, "+")
+	}
+	for _, l := range s.layers {
+		if !asked(l) {
+			continue
+		}
+		some := false
+		for _, n := range s.order(m, l) {
+			list := s.of(m, n)
+			list = slices.DeleteFunc(slices.Clone(list), func(h *Hypothesis) bool { return names != nil && !h.within(names) })
+			if len(list) == 0 {
+				continue
+			}
+			some = true
+			h, err := m.choose(s, n, list, f.Value)
+			if err != nil {
+				return nil, n, fmt.Errorf("%s: %w", n.Name, err)
+			}
+			if there = n; h == nil || slices.ContainsFunc(all, h.overlaps) {
+				continue
+			}
+			if all = append(all, h); m.one && names == nil {
+				break
+			}
+		}
+		if !some && each {
+			return nil, nil, fmt.Errorf("layer %d has no operation that could have it", l.index)
+		}
+	}
+	return all, there, nil
+}
+
+// order returns a layer's nodes, the usual place of a mistake in front: products for mistakes of weights, and
+// attention, whose values may be normed.
+func (s *site) order(m *maker, l *layer) []*graph.Node {
+	op, likely := graph.Linear, strings.HasPrefix(m.id, "weight_")
+	if m.id == "norm_extra" {
+		op, likely = graph.Attention, true
+	}
+	if !likely {
+		return l.nodes
+	}
+	nodes := slices.Clone(l.nodes)
+	slices.SortStableFunc(nodes, func(a, b *graph.Node) int { return last(a.Op != op) - last(b.Op != op) })
+	return nodes
+}
+
+func last(x bool) int {
+	if x {
+		return 1
+	}
+	return 0
+}
+
+// of lists the forms of a mistake at a node.
+func (s *site) of(m *maker, n *graph.Node) []*Hypothesis {
+	if m.ops != nil && !slices.Contains(m.ops, n.Op) || m.at != nil && !m.at(s, n) {
+		return nil
+	}
+	if s.listed[n] == nil {
+		s.listed[n] = append([]*Hypothesis{}, s.Of(n)...)
+		if n.Op == graph.Mul || Role(n) == "inp_gate" {
+			for _, h := range s.PlacesOfPLE(n) {
+				if h.Node == n {
+					s.listed[n] = append(s.listed[n], h)
+				}
+			}
+		}
+	}
+	var list []*Hypothesis
+	if m.more != nil {
+		list = m.more(s, n)
+	}
+	for _, h := range s.listed[n] {
+		if h.Cause == m.id {
+			list = append(list, h)
+		}
+	}
+	return list
+}
+
+// within reports whether the nodes that h is about have names among those.
+func (h *Hypothesis) within(names []string) bool {
+	in := func(n *graph.Node) bool { return slices.Contains(names, Role(n)) }
+	if h.Node.Op == graph.RoPE {
+		h, ok := h.at(1)
+		return ok && !slices.ContainsFunc(slices.Collect(maps.Keys(h.Edits)), func(n *graph.Node) bool { return !in(n) })
+	}
+	if in(h.Node) {
+		return true
+	}
+	for n := range h.Edits {
+		if h.Cause == "residual_order" && n.Op == graph.Add && in(n) {
+			return true
+		}
+	}
+	return false
+}
+
+// at returns h with a number, or h itself if it takes none.
+func (h *Hypothesis) at(v float64) (*Hypothesis, bool) {
+	if h.Fit == nil {
+		return h, true
+	}
+	x := h.Fit.Make(v)
+	return x, x != nil
+}
+
+// overlaps reports whether two hypotheses edit a node in common.
+func (h *Hypothesis) overlaps(x *Hypothesis) bool {
+	for n := range h.Edits {
+		if x.Edits[n] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// describe returns the answer key's entries: of each operation if that tells mistakes apart, in layers and outside.
+func (s *site) describe(m *maker, f Fault, found []*Hypothesis) []Injected {
+	var all []Injected
+	for _, h := range found {
+		op := OpOf(f.ID, h.Node)
+		inside := h.Node.Layer != outside
+		at := slices.IndexFunc(all, func(x Injected) bool {
+			return (len(x.Layers) > 0) == inside && (x.Op == op || !m.apart && !m.strange())
+		})
+		if at < 0 {
+			in := Injected{Cause: f.ID, Fault: f.String(), Op: op, Layers: []int{}, Positions: max(m.tokens, 1), Decode: f.Value == "fresh" || f.ID == "state_lost"}
+			if w := s.narrowest(); (m.windows || f.Value == slot) && w > 0 {
+				in.Positions = w + 2
+			}
+			at, all = len(all), append(all, in)
+		}
+		in := &all[at]
+		if usual, _ := Find(f.ID); op == usual.Op {
+			in.Op = op
+		}
+		if inside {
+			in.Layers = Union(in.Layers, []int{h.Node.Layer})
+		}
+		for n := range h.Edits {
+			if !slices.Contains(in.Nodes, n.Name) {
+				in.Nodes = append(in.Nodes, n.Name)
+			}
+			if a, ok := n.Attr.(graph.ScalePosAttr); ok {
+				in.Positions = max(in.Positions, a.Every+1) // before, the factor is 1
+			}
+		}
+		if !strings.Contains(in.Detail, h.Computed) {
+			in.Detail = strings.TrimPrefix(in.Detail+"; "+h.Computed, "; ")
+		}
+	}
+	for i := range all {
+		slices.SortFunc(all[i].Nodes, func(a, b string) int { return s.g.Node(a).ID - s.g.Node(b).ID })
+	}
+	return all
+}
+
+// narrowest returns the smallest window of the model's layers.
+func (s *site) narrowest() int {
+	least := 0
+	for _, n := range s.g.Nodes {
+		if n.Op == graph.StoreKV {
+			if w := n.Attr.(*graph.KV).Window; w > 0 && (least == 0 || w < least) {
+				least = w
+			}
+		}
+	}
+	return least
+}
+
+// checkTurns finds queries and keys that are off by as many positions, which attention does not see, where that
+// was not asked for, and the reverse.
+func (s *site) checkTurns(faults []Fault) error {
+	e := s.model.Eval(nil, nil, nil).With(s.edits)
+	var shift func(n *graph.Node) int
+	shift = func(n *graph.Node) int {
+		switch spec := e.Spec(n); {
+		case n.Op == graph.RoPE:
+			return spec.Shift
+		case n.Op == graph.Concat: // what does not turn lies beside
+			return shift(n.In[0]) + shift(n.In[1])
+		case len(n.In) == 1 && n.Op != graph.Linear: // a norm may come behind
+			return shift(n.In[0])
+		}
+		return 0
+	}
+	alike, used := true, false
+	for _, n := range s.g.Nodes {
+		if store := s.model.Store(n); store != nil {
+			by := shift(n.In[0])
+			used, alike = used || by != 0, alike && by == shift(store.In[0])
+		}
+	}
+	has := func(id string) bool { return slices.ContainsFunc(faults, func(f Fault) bool { return f.ID == id }) }
+	switch {
+	case has("rope_position") && used && alike:
+		return fmt.Errorf("rope_position: %w", same("queries and keys are off alike"))
+	case has("same_rope_offset") && !has("rope_position") && !alike:
+		return errors.New("same_rope_offset: queries and keys are not off alike in all layers, which is rope_position")
+	}
+	return nil
+}
