@@ -16,7 +16,6 @@
 package kv
 
 import (
-	"container/list"
 	"errors"
 	"math"
 	"sort"
@@ -85,10 +84,7 @@ type Pool struct {
 	bytes []int64 // per class, of a page; nil without a bound
 	bound int64   // on the bytes of all pages
 	solo  int     // the longest sequence that the bound holds, alone
-
-	nodes  map[key]*node   // of full pages
-	behind map[key][]*node // by the key before them, tails among them
-	used   list.List       // of *node, the least recently used first
+	tree  tree
 }
 
 // page is who holds a page.
@@ -100,8 +96,8 @@ type page struct {
 // NewPool makes a pool of no pages.
 func NewPool(o Options) *Pool {
 	n := len(o.Classes)
-	p := &Pool{o: o, slot: -1, block: 1, free: make([][]int32, n), pages: make([][]page, n), need: make([]int, n),
-		nodes: map[key]*node{}, behind: map[key][]*node{}}
+	p := &Pool{o: o, slot: -1, block: 1, free: make([][]int32, n), pages: make([][]page, n), need: make([]int, n)}
+	p.tree = tree{pool: p, nodes: map[key]*node{}, behind: map[key][]*node{}}
 	for c, class := range o.Classes {
 		if class.Kind == Slot {
 			p.slot = c

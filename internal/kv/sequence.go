@@ -94,8 +94,8 @@ func (s *Sequence) Adopt(tokens []int32, salt string) int {
 		return s.length
 	}
 	tokens = tokens[:min(len(tokens)-1, p.Longest())]
-	path := p.find(nil, root, tokens)
-	if n, tail, m := p.start(path, root, tokens); n*PageSize+m > s.length {
+	path := p.tree.find(nil, root, tokens)
+	if n, tail, m := p.tree.start(path, root, tokens); n*PageSize+m > s.length {
 		s.attach(path[:n:n], tail, m)
 	}
 	return s.length
@@ -136,7 +136,7 @@ func (s *Sequence) attach(path []*node, tail *node, m int) {
 	s.leave(had)
 	s.path, s.from, s.length, s.done = full, from, length, length
 	for _, n := range path {
-		p.used.MoveToBack(n.place)
+		p.tree.used.MoveToBack(n.place)
 	}
 }
 
@@ -169,9 +169,9 @@ func (s *Sequence) clear() {
 
 // Free returns all pages. The sequence is empty again; what it has computed stays with the pool while there is room.
 func (s *Sequence) Free() {
+	s.Mark()
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	s.mark()
 	s.clear()
 }
 
@@ -210,8 +210,8 @@ func (s *Sequence) extend(n int, write bool) error {
 		s.inherit()
 		clear(p.need)
 		for c := range p.need {
-			for i, end := s.span(c, n); i < end; i++ {
-				if s.wants(c, i, write) {
+			for i, end := p.span(c, s.length, n); i < end; i++ {
+				if s.at(c, i).isMissing(p.pages[c], write) {
 					p.need[c]++
 				}
 			}
@@ -219,12 +219,12 @@ func (s *Sequence) extend(n int, write bool) error {
 		if p.fits(p.need) {
 			break
 		}
-		if !p.evict() && !(write && s.steal(n)) {
+		if !p.tree.evict() && !(write && s.steal(n)) {
 			return fmt.Errorf("%w: no page is free", ErrBudget)
 		}
 	}
 	for c := range s.tables {
-		for i, end := s.span(c, n); i < end; i++ {
+		for i, end := p.span(c, s.length, n); i < end; i++ {
 			if err := s.place(c, i, write); err != nil {
 				return err
 			}
@@ -255,25 +255,24 @@ func (s *Sequence) inherit() {
 }
 
 // span returns the pages of class c, from and to, that n positions need behind length.
-func (s *Sequence) span(c, n int) (int, int) {
-	from := s.length / PageSize
-	if s.pool.o.Classes[c].Kind == Slot {
+func (p *Pool) span(c, length, n int) (int, int) {
+	from := length / PageSize
+	if p.o.Classes[c].Kind == Slot {
 		return 0, min(n, 1)
 	}
-	return from, min(pagesOf(n), from+s.pool.most[c])
+	return from, min(pagesOf(n), from+p.most[c])
 }
 
-// wants reports whether the i-th page of class c must be taken: there is none, or it is somebody else's, too, and about
-// to be written.
-func (s *Sequence) wants(c, i int, write bool) bool {
-	e := s.at(c, i)
-	return e == nil || e.page < 0 || write && s.pool.pages[c][e.page].refs > 1
+// isMissing reports whether a page must be taken for e, which may be nil: e has no page, or its page is also somebody
+// else's and about to be written.
+func (e *entry) isMissing(pages []page, write bool) bool {
+	return e == nil || e.page < 0 || write && pages[e.page].refs > 1
 }
 
 // place takes the i-th page of class c if it must.
 func (s *Sequence) place(c, i int, write bool) error {
 	p, e := s.pool, s.at(c, i)
-	if !s.wants(c, i, write) {
+	if !e.isMissing(p.pages[c], write) {
 		if write {
 			e.index = int32(i)
 		}
@@ -302,17 +301,17 @@ func (s *Sequence) place(c, i int, write bool) error {
 func (s *Sequence) steal(n int) (stole bool) {
 	p := s.pool
 	if s.from >= 0 && p.pages[p.slot][s.from].refs == 2 && p.pages[p.slot][s.from].node != nil {
-		p.lose(p.pages[p.slot][s.from].node, p.slot)
+		p.tree.lose(p.pages[p.slot][s.from].node, p.slot)
 		stole = true
 	}
 	for c, class := range p.o.Classes {
-		for i, end := s.span(c, n); i < end && class.Kind == Ring; i++ {
+		for i, end := p.span(c, s.length, n); i < end && class.Kind == Ring; i++ {
 			e := s.at(c, i)
 			if e == nil || e.page < 0 {
 				continue
 			}
 			if x := p.pages[c][e.page]; x.refs == 2 && x.node != nil {
-				p.lose(x.node, c)
+				p.tree.lose(x.node, c)
 				stole = true
 			}
 		}
@@ -339,7 +338,7 @@ func (s *Sequence) Commit(tokens []int32) {
 		}
 	}
 	if n := len(s.path); p.slot >= 0 && n > 0 && s.done%PageSize == 0 && s.done == s.length {
-		s.snapshot(s.path[n-1])
+		p.tree.snapshot(s.path[n-1], s.Slot(p.slot))
 	}
 }
 
@@ -351,7 +350,7 @@ func (s *Sequence) publish() {
 	if parent != nil {
 		parent.users--
 	}
-	n := p.grow(parent, k, s.tail[:])
+	n := p.tree.grow(parent, k, s.tail[:])
 	n.users++
 	s.path = append(s.path, n)
 	for c, class := range p.o.Classes {
@@ -359,34 +358,15 @@ func (s *Sequence) publish() {
 		switch {
 		case class.Kind == Slot || e.page < 0 || int(e.index) != i:
 		case n.pages[c] < 0:
-			p.keep(n, c, e.page)
+			p.tree.keep(n, c, e.page)
 		case n.pages[c] != e.page:
 			p.pages[c][n.pages[c]].refs++
 			p.drop(c, e.page)
 			e.page = n.pages[c]
 		}
 	}
-	p.outgrown(n)
-	p.thin(s.path)
-}
-
-// snapshot keeps the state behind n, if there is room. The caller holds the pool's mu.
-func (s *Sequence) snapshot(n *node) {
-	p := s.pool
-	if n.pages[p.slot] >= 0 {
-		return
-	}
-	clear(p.need)
-	for p.need[p.slot] = 1; !p.fits(p.need); {
-		if !p.evict() {
-			return
-		}
-	}
-	id := p.take(p.slot)
-	if p.memory.Copy(p.slot, s.Slot(p.slot), id) == nil {
-		p.keep(n, p.slot, id)
-	}
-	p.drop(p.slot, id)
+	p.tree.outgrown(n)
+	p.tree.thin(s.path)
 }
 
 // Cut returns how many of n more positions, and those left behind them, a step should compute so that a snapshot can be
@@ -417,7 +397,7 @@ func (s *Sequence) Truncate(n int) int {
 	case n == 0 || s.intact(n):
 		s.shorten(n)
 	default:
-		m := p.ready(s.path[:min(len(s.path), n/PageSize)])
+		m := p.tree.ready(s.path[:min(len(s.path), n/PageSize)])
 		s.attach(s.path[:m:m], nil, 0)
 	}
 	return s.length

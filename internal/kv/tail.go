@@ -27,24 +27,24 @@ func under(path []*node, root key) (*node, key) {
 }
 
 // start returns how many of path's nodes a sequence of these tokens can start from, and how many positions of the page
-// behind them, which tail has; nil for none. The caller holds mu.
-func (p *Pool) start(path []*node, root key, tokens []int32) (n int, tail *node, m int) {
+// behind them, which tail has; nil for none.
+func (t *tree) start(path []*node, root key, tokens []int32) (n int, tail *node, m int) {
 	for n := len(path); ; n-- {
-		if tail, m := p.inside(path[:n:n], root, tokens[n*PageSize:]); m > 0 {
+		if tail, m := t.inside(path[:n:n], root, tokens[n*PageSize:]); m > 0 {
 			return n, tail, m
 		}
-		if n == 0 || p.serves(path[:n], n*PageSize) {
+		if n == 0 || t.serves(path[:n], n*PageSize) {
 			return n, nil, 0
 		}
 	}
 }
 
 // inside returns the node behind path with the most positions of these tokens, but for a whole page.
-func (p *Pool) inside(path []*node, root key, tokens []int32) (best *node, m int) {
+func (t *tree) inside(path []*node, root key, tokens []int32) (best *node, m int) {
 	_, k := under(path, root)
-	for _, n := range p.behind[k] {
+	for _, n := range t.behind[k] {
 		same := n.common(tokens)
-		if same > m && same < PageSize && (p.slot < 0 || same == n.size) && p.serves(append(path, n),
+		if same > m && same < PageSize && (t.pool.slot < 0 || same == n.size) && t.serves(append(path, n),
 			len(path)*PageSize+same) {
 			best, m = n, same
 		}
@@ -57,11 +57,6 @@ func (p *Pool) inside(path []*node, root key, tokens []int32) (best *node, m int
 func (s *Sequence) Mark() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	s.mark()
-}
-
-// mark is Mark. The caller holds the pool's mu.
-func (s *Sequence) mark() {
 	p, i, tokens := s.pool, s.done/PageSize, s.tail[:s.done%PageSize]
 	if !s.shares() || len(tokens) == 0 || s.done < s.length || s.from >= 0 {
 		return
@@ -72,29 +67,29 @@ func (s *Sequence) mark() {
 		}
 	}
 	parent, k := under(s.path, s.root)
-	if n, m := p.inside(s.path[:i:i], s.root, tokens); m == len(tokens) {
-		p.used.MoveToBack(n.place)
+	if n, m := p.tree.inside(s.path[:i:i], s.root, tokens); m == len(tokens) {
+		p.tree.used.MoveToBack(n.place)
 		return
 	}
-	n := p.add(parent, k, tokens)
+	n := p.tree.add(parent, k, tokens)
 	for c, class := range p.o.Classes {
 		e := s.at(c, i)
-		p.keep(n, c, e.page)
+		p.tree.keep(n, c, e.page)
 		if class.Kind == Slot { // the sequence goes on with a copy
 			s.from, s.tables[c] = e.page, s.tables[c][:0]
 		}
 	}
-	p.outgrown(n)
+	p.tree.outgrown(n)
 }
 
-// outgrown removes tails that n serves for as well. The caller holds mu.
-func (p *Pool) outgrown(n *node) {
-	if slices.ContainsFunc(p.o.Classes, func(c Class) bool { return c.Kind != Pages }) {
+// outgrown removes tails that n serves for as well.
+func (t *tree) outgrown(n *node) {
+	if slices.ContainsFunc(t.pool.o.Classes, func(c Class) bool { return c.Kind != Pages }) {
 		return // n may lose what they have
 	}
-	for _, x := range slices.Clone(p.behind[n.under]) {
+	for _, x := range slices.Clone(t.behind[n.under]) {
 		if x.size < n.size && x.common(n.tokens[:n.size]) == x.size {
-			p.remove(x)
+			t.remove(x)
 		}
 	}
 }

@@ -39,24 +39,31 @@ type node struct {
 	place    *list.Element   // in Pool.used
 }
 
-// grow returns the node of a full page behind parent with these tokens, which is made if there is none. The caller
-// holds mu.
-func (p *Pool) grow(parent *node, under key, tokens []int32) *node {
+// tree has the nodes of a pool. Its callers hold the pool's mu.
+type tree struct {
+	pool   *Pool
+	nodes  map[key]*node   // of full pages
+	behind map[key][]*node // by the key before them, tails among them
+	used   list.List       // of *node, the least recently used first
+}
+
+// grow returns the node of a full page behind parent with these tokens, which is made if there is none.
+func (t *tree) grow(parent *node, under key, tokens []int32) *node {
 	k := under.next(tokens)
-	n := p.nodes[k]
+	n := t.nodes[k]
 	if n != nil {
-		p.used.MoveToBack(n.place)
+		t.used.MoveToBack(n.place)
 		return n
 	}
-	n = p.add(parent, under, tokens)
+	n = t.add(parent, under, tokens)
 	n.key = k
-	p.nodes[k] = n
+	t.nodes[k] = n
 	return n
 }
 
-// add makes a node behind parent, without pages. The caller holds mu.
-func (p *Pool) add(parent *node, under key, tokens []int32) *node {
-	n := &node{under: under, parent: parent, size: len(tokens), pages: make([]int32, len(p.o.Classes))}
+// add makes a node behind parent, without pages.
+func (t *tree) add(parent *node, under key, tokens []int32) *node {
+	n := &node{under: under, parent: parent, size: len(tokens), pages: make([]int32, len(t.pool.o.Classes))}
 	copy(n.tokens[:], tokens)
 	for c := range n.pages {
 		n.pages[c] = -1
@@ -64,60 +71,60 @@ func (p *Pool) add(parent *node, under key, tokens []int32) *node {
 	if parent != nil {
 		parent.children++
 	}
-	n.place = p.used.PushBack(n)
-	p.behind[under] = append(p.behind[under], n)
+	n.place = t.used.PushBack(n)
+	t.behind[under] = append(t.behind[under], n)
 	return n
 }
 
-// remove gives up n, on which nothing stands and which no sequence uses. The caller holds mu.
-func (p *Pool) remove(n *node) {
+// remove gives up n, on which nothing stands and which no sequence uses.
+func (t *tree) remove(n *node) {
 	for c := range n.pages {
-		p.lose(n, c)
+		t.lose(n, c)
 	}
-	p.used.Remove(n.place)
+	t.used.Remove(n.place)
 	if n.size == PageSize {
-		delete(p.nodes, n.key)
+		delete(t.nodes, n.key)
 	}
-	all := p.behind[n.under]
+	all := t.behind[n.under]
 	i, last := slices.Index(all, n), len(all)-1
 	all[i], all[last] = all[last], nil
-	if p.behind[n.under] = all[:last]; last == 0 {
-		delete(p.behind, n.under)
+	if t.behind[n.under] = all[:last]; last == 0 {
+		delete(t.behind, n.under)
 	}
 	if n.parent != nil {
 		n.parent.children--
 	}
 }
 
-// keep gives n a page of class c, to which it adds a hold. The caller holds mu.
-func (p *Pool) keep(n *node, c int, id int32) {
+// keep gives n a page of class c, to which it adds a hold.
+func (t *tree) keep(n *node, c int, id int32) {
 	n.pages[c] = id
-	p.pages[c][id].node = n
-	p.pages[c][id].refs++
+	t.pool.pages[c][id].node = n
+	t.pool.pages[c][id].refs++
 }
 
-// lose takes n's page of class c away, if it has one. The caller holds mu.
-func (p *Pool) lose(n *node, c int) {
+// lose takes n's page of class c away, if it has one.
+func (t *tree) lose(n *node, c int) {
 	if id := n.pages[c]; id >= 0 {
 		n.pages[c] = -1
-		p.pages[c][id].node = nil
-		p.drop(c, id)
+		t.pool.pages[c][id].node = nil
+		t.pool.drop(c, id)
 	}
 }
 
 // evict gives up the least recently used node that no sequence uses: one that is a leaf; of one that others stand on,
-// only what serves who would go on from there. It reports false if there is no such thing. The caller holds mu.
-func (p *Pool) evict() bool {
-	for e := p.used.Front(); e != nil; e = e.Next() {
+// only what serves who would go on from there. It reports false if there is no such thing.
+func (t *tree) evict() bool {
+	for e := t.used.Front(); e != nil; e = e.Next() {
 		n := e.Value.(*node)
 		if n.children == 0 && n.users == 0 {
-			p.remove(n)
+			t.remove(n)
 			return true
 		}
 		lost := false
-		for c, class := range p.o.Classes {
-			if id := n.pages[c]; id >= 0 && class.Kind != Pages && p.pages[c][id].refs == 1 {
-				p.lose(n, c)
+		for c, class := range t.pool.o.Classes {
+			if id := n.pages[c]; id >= 0 && class.Kind != Pages && t.pool.pages[c][id].refs == 1 {
+				t.lose(n, c)
 				lost = true
 			}
 		}
@@ -128,11 +135,30 @@ func (p *Pool) evict() bool {
 	return false
 }
 
-// find appends to path the nodes of tokens' full pages. The caller holds mu.
-func (p *Pool) find(path []*node, k key, tokens []int32) []*node {
+// snapshot keeps a copy of a slot, the state behind n, if there is room.
+func (t *tree) snapshot(n *node, slot int32) {
+	p := t.pool
+	if n.pages[p.slot] >= 0 {
+		return
+	}
+	clear(p.need)
+	for p.need[p.slot] = 1; !p.fits(p.need); {
+		if !t.evict() {
+			return
+		}
+	}
+	id := p.take(p.slot)
+	if p.memory.Copy(p.slot, slot, id) == nil {
+		t.keep(n, p.slot, id)
+	}
+	p.drop(p.slot, id)
+}
+
+// find appends to path the nodes of tokens' full pages.
+func (t *tree) find(path []*node, k key, tokens []int32) []*node {
 	for ; len(tokens) >= PageSize; tokens = tokens[PageSize:] {
 		k = k.next(tokens)
-		n := p.nodes[k]
+		n := t.nodes[k]
 		if n == nil {
 			break
 		}
@@ -142,10 +168,10 @@ func (p *Pool) find(path []*node, k key, tokens []int32) []*node {
 }
 
 // ready returns how many of path's nodes a sequence can start from: the most for which rings have the window before
-// that, and slots a snapshot. The caller holds mu.
-func (p *Pool) ready(path []*node) int {
+// that, and slots a snapshot.
+func (t *tree) ready(path []*node) int {
 	for n := len(path); n > 0; n-- {
-		if p.serves(path[:n], n*PageSize) {
+		if t.serves(path[:n], n*PageSize) {
 			return n
 		}
 	}
@@ -153,9 +179,9 @@ func (p *Pool) ready(path []*node) int {
 }
 
 // serves reports whether path has what a sequence needs that starts at a position of its last page, or its end.
-func (p *Pool) serves(path []*node, at int) bool {
-	for c, class := range p.o.Classes {
-		for j := p.first(c, at); j < len(path) && class.Kind != Pages; j++ {
+func (t *tree) serves(path []*node, at int) bool {
+	for c, class := range t.pool.o.Classes {
+		for j := t.pool.first(c, at); j < len(path) && class.Kind != Pages; j++ {
 			if path[j].pages[c] < 0 {
 				return false
 			}
@@ -179,36 +205,36 @@ func (p *Pool) first(c, n int) int {
 
 // thin gives up rings' pages and snapshots of a path that has just become longer, so that few are left: close to each
 // other near its end, and ever further apart before that. Who parts from it computes at most two thirds of the
-// positions behind it again, and a block. Where sequences have parted all stays. The caller holds mu.
+// positions behind it again, and a block. Where sequences have parted all stays.
 //
 // Pages go by blocks of as many as the largest window needs. At n blocks, the end of the b-th is kept while n-b is at
 // most four times the largest power of two that divides b.
-func (p *Pool) thin(path []*node) {
-	if len(path)%p.block != 0 {
+func (t *tree) thin(path []*node) {
+	if len(path)%t.pool.block != 0 {
 		return
 	}
-	last := len(path) / p.block
+	last := len(path) / t.pool.block
 	for step := 1; 4*step < last; step *= 2 {
 		if b := last - 4*step; b&-b == step {
-			p.forget(path, b, true)
+			t.forget(path, b, true)
 		}
 	}
 	if last > 2 {
-		p.forget(path, last-2, false)
+		t.forget(path, last-2, false)
 	}
 }
 
 // forget gives up what starting from within the b-th block of a path takes, and from its end if that goes too.
-func (p *Pool) forget(path []*node, b int, end bool) {
-	for c, class := range p.o.Classes {
-		to := b * p.block
+func (t *tree) forget(path []*node, b int, end bool) {
+	for c, class := range t.pool.o.Classes {
+		to := b * t.pool.block
 		if !end {
-			to -= p.window[c]
+			to -= t.pool.window[c]
 		}
-		for j := (b - 1) * p.block; j < to && class.Kind != Pages; j++ {
+		for j := (b - 1) * t.pool.block; j < to && class.Kind != Pages; j++ {
 			parted := func(n *node) bool { return n.children > 1 }
-			if !slices.ContainsFunc(path[j:min(j+p.window[c], len(path))], parted) {
-				p.lose(path[j], c)
+			if !slices.ContainsFunc(path[j:min(j+t.pool.window[c], len(path))], parted) {
+				t.lose(path[j], c)
 			}
 		}
 	}

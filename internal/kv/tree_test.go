@@ -184,7 +184,7 @@ func (w *world) audit() {
 	children, users := map[*node]int{}, map[*node]int{}
 	full := 0
 	for _, n := range w.nodes() {
-		if children[n.parent]++; n.parent != nil && p.nodes[n.parent.key] != n.parent {
+		if children[n.parent]++; n.parent != nil && p.tree.nodes[n.parent.key] != n.parent {
 			w.t.Fatal("a node without its parent")
 		}
 		if n.size == PageSize {
@@ -203,17 +203,17 @@ func (w *world) audit() {
 		}
 	}
 	behind := 0
-	for _, all := range p.behind {
+	for _, all := range p.tree.behind {
 		behind += len(all)
 	}
-	if p.used.Len() != behind || full != len(p.nodes) {
-		w.t.Fatalf("%d nodes in use order, %d behind others; %d full pages, %d by their keys", p.used.Len(), behind, full, len(p.nodes))
+	if p.tree.used.Len() != behind || full != len(p.tree.nodes) {
+		w.t.Fatalf("%d nodes in use order, %d behind others; %d full pages, %d by their keys", p.tree.used.Len(), behind, full, len(p.tree.nodes))
 	}
 }
 
 // nodes are full pages and tails.
 func (w *world) nodes() (all []*node) {
-	for e := w.p.used.Front(); e != nil; e = e.Next() {
+	for e := w.p.tree.used.Front(); e != nil; e = e.Next() {
 		all = append(all, e.Value.(*node))
 	}
 	return all
@@ -234,7 +234,7 @@ func (w *world) content(n *node) {
 	h := uint64(len(salt))
 	var want [PageSize]uint64
 	for _, x := range slices.Backward(path) {
-		if x.under != k || !slices.Contains(w.p.behind[k], x) {
+		if x.under != k || !slices.Contains(w.p.tree.behind[k], x) {
 			w.t.Fatal("a node is not found behind its parent")
 		}
 		for i, id := range x.tokens[:x.size] {
@@ -311,7 +311,7 @@ func (w *world) act(op, arg byte) {
 		return
 	case 4:
 		w.p.mu.Lock()
-		w.p.evict()
+		w.p.tree.evict()
 		w.p.mu.Unlock()
 	case 5:
 		if u.s.Reserve(u.s.Len() + n); n%2 == 0 {
@@ -351,7 +351,7 @@ func (w *world) end() {
 	}
 	w.users = nil
 	w.audit()
-	for w.p.evict() {
+	for w.p.tree.evict() {
 	}
 	w.audit()
 	for c := range w.p.o.Classes {
@@ -359,8 +359,8 @@ func (w *world) end() {
 			w.t.Errorf("class %d: %d pages, %d are free", c, made, len(w.p.free[c]))
 		}
 	}
-	if len(w.p.nodes)+len(w.p.behind) != 0 {
-		w.t.Errorf("%d nodes, behind %d", len(w.p.nodes), len(w.p.behind))
+	if len(w.p.tree.nodes)+len(w.p.tree.behind) != 0 {
+		w.t.Errorf("%d nodes, behind %d", len(w.p.tree.nodes), len(w.p.tree.behind))
 	}
 }
 
@@ -435,8 +435,8 @@ func TestAllocs(t *testing.T) {
 	if n != 0 {
 		t.Errorf("%v allocations for a token", n)
 	}
-	if s.Len() < 1000 || len(w.p.nodes) != s.Len()/PageSize {
-		t.Errorf("%d positions, %d nodes", s.Len(), len(w.p.nodes))
+	if s.Len() < 1000 || len(w.p.tree.nodes) != s.Len()/PageSize {
+		t.Errorf("%d positions, %d nodes", s.Len(), len(w.p.tree.nodes))
 	}
 }
 
@@ -465,7 +465,7 @@ func TestThin(t *testing.T) {
 		t.Errorf("of %d pages there are %v, by class", pages, left)
 	}
 	for n := range pages {
-		got := w.p.ready(path[:n])
+		got := w.p.tree.ready(path[:n])
 		if lost, behind := n-got, pages-n; lost > 2*behind/3+3 {
 			t.Errorf("who parts at page %d starts from page %d", n, got)
 		}
