@@ -94,7 +94,7 @@ func (s *Sequence) Take(f *kvfile.File) error {
 	if len(s.tokens) > 0 || !s.plan.private {
 		return errors.New("a state for a sequence that is not empty, or that shares with others")
 	}
-	if err := s.plan.e.fits(f); err != nil {
+	if err := s.plan.e.checkFile(f); err != nil {
 		return fmt.Errorf("the state is not this model's: %w", err)
 	}
 	return s.carry(func(c carrier) error {
@@ -134,8 +134,8 @@ func (c carrier) write(f *kvfile.File) error {
 	return nil
 }
 
-// fits compares f's shapes with the graph's.
-func (e *Engine) fits(f *kvfile.File) error {
+// checkFile compares f's shapes with the graph's.
+func (e *Engine) checkFile(f *kvfile.File) error {
 	stores, states := e.graph.KVs(), e.graph.States()
 	if len(f.Stores) != len(stores) || len(f.States) != len(states) {
 		return fmt.Errorf("%d stores and %d states, the model has %d and %d", len(f.Stores), len(f.States), len(stores),

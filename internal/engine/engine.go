@@ -88,8 +88,7 @@ type Engine struct {
 	closed   bool
 	asleep   bool          // the goroutine waits for any change
 	over     chan struct{} // closed when the goroutine ends; nil before it begins
-	wake     chan struct{} // told when there is something to do, or to wait for no longer
-	timer    *time.Timer
+	bell     bell
 	hold     func(rows int) int                     // rows of the next step; nil outside of tests
 	wait     func(took time.Duration) time.Duration // wait; another function in tests
 }
@@ -118,7 +117,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 			o.Chunk = w.Rows()
 		}
 	}
-	e := &Engine{backend: b, blend: o.Adapters, wake: make(chan struct{}, 1), wait: wait}
+	e := &Engine{backend: b, blend: o.Adapters, bell: bell{make(chan struct{}, 1), time.NewTimer(0)}, wait: wait}
 	e.facts = facts{graph: g, chunk: o.Chunk, tokens: o.Tokens, ids: backend.Vocab(g), vocab: g.Result().Shape.Size(),
 		stateful: len(g.States()) > 0, entire: isEntire(g), turning: turns(g)}
 	if n := backend.Input(g); n != nil {
@@ -216,7 +215,7 @@ func (e *Engine) Close() error {
 	}
 	over := e.over
 	e.mu.Unlock()
-	e.signal()
+	e.bell.ring()
 	if over != nil {
 		<-over
 	}

@@ -97,7 +97,7 @@ func (e *Engine) enqueue(w *work) error {
 		return ErrClosed
 	}
 	if e.over == nil {
-		e.over, e.timer = make(chan struct{}), time.NewTimer(0)
+		e.over = make(chan struct{})
 		go e.serve()
 	}
 	e.changed(e.schedule.Add(&w.seat) || len(e.plans) > 1)
@@ -130,26 +130,32 @@ func (e *Engine) end(w *work, err error) {
 // mu.
 func (e *Engine) changed(come bool) {
 	if come || e.asleep {
-		e.signal()
+		e.bell.ring()
 	}
 }
 
-// signal wakes the engine's goroutine, or keeps it from sleeping.
-func (e *Engine) signal() {
+// bell wakes the engine's goroutine where there is something to do, or to wait for no longer.
+type bell struct {
+	rung  chan struct{}
+	timer *time.Timer
+}
+
+// ring wakes the goroutine, or keeps it from sleeping.
+func (b *bell) ring() {
 	select {
-	case e.wake <- struct{}{}:
+	case b.rung <- struct{}{}:
 	default:
 	}
 }
 
-// sleep returns after d, or sooner with true if there is something to look at.
-func (e *Engine) sleep(d time.Duration) bool {
-	e.timer.Reset(d)
+// sleep returns after d, or sooner with true if the bell rings.
+func (b *bell) sleep(d time.Duration) bool {
+	b.timer.Reset(d)
 	select {
-	case <-e.wake:
-		e.timer.Stop()
+	case <-b.rung:
+		b.timer.Stop()
 		return true
-	case <-e.timer.C:
+	case <-b.timer.C:
 		return false
 	}
 }
@@ -166,7 +172,7 @@ func (e *Engine) serve() {
 	}()
 	for patient := true; e.ready(); {
 		full := e.turn(patient)
-		patient = !full || e.sleep(grace)
+		patient = !full || e.bell.sleep(grace)
 	}
 	closed = true
 }
@@ -183,10 +189,10 @@ func (e *Engine) ready() bool {
 		case closed:
 			return false
 		case idle:
-			<-e.wake
+			<-e.bell.rung
 			runtime.Gosched() // sequences that come together join the first step
 		case left > 0:
-			e.sleep(left)
+			e.bell.sleep(left)
 		default:
 			return true
 		}
@@ -197,7 +203,7 @@ func (e *Engine) ready() bool {
 func (e *Engine) awaited() (left time.Duration) {
 	for _, p := range e.plans {
 		if d := time.Until(p.until); d <= 0 {
-			e.schedule.Forget(p.turn)
+			p.turn.Forget()
 		} else if left == 0 || d < left {
 			left = d
 		}

@@ -36,7 +36,7 @@ type beside struct {
 // the same rows and positions, since tokens alone say nothing of them.
 func (s *Sequence) Mix(tokens []int32, m Mixed, salt string) (n int, err error) {
 	e := s.plan.e
-	if err := e.checkMixed(tokens, m); err != nil {
+	if err := e.checkMixed(tokens, m, e.Context()); err != nil {
 		return 0, err
 	}
 	m.Parts = m.parts()
@@ -58,18 +58,18 @@ func (s *Sequence) Mix(tokens []int32, m Mixed, salt string) (n int, err error) 
 	return n, nil
 }
 
-// checkMixed returns an error if m does not belong to tokens or to the model.
-func (e *Engine) checkMixed(tokens []int32, m Mixed) error {
+// checkMixed returns an error if m does not belong to tokens, to the model or to sequences of so many positions.
+func (f *facts) checkMixed(tokens []int32, m Mixed, context int) error {
 	if n := max(len(m.Embeddings), len(m.Parts)); n > len(tokens) {
 		return fmt.Errorf("%d rows of embeddings and %d positions for %d tokens", len(m.Embeddings), len(m.Parts),
 			len(tokens))
 	}
 	for i, x := range m.Embeddings {
-		if x != nil && (len(x) != e.hidden || len(x) == 0) {
-			return fmt.Errorf("the embedding at row %d has %d elements, the model's have %d", i, len(x), e.hidden)
+		if x != nil && (len(x) != f.hidden || len(x) == 0) {
+			return fmt.Errorf("the embedding at row %d has %d elements, the model's have %d", i, len(x), f.hidden)
 		}
 	}
-	most := int32(backend.MaxPart - e.Context()) // so that the positions behind them also fit
+	most := int32(backend.MaxPart - context) // so that the positions behind them also fit
 	for i, p := range m.Parts {
 		if slices.Min(p[:]) < 0 || slices.Max(p[:]) > most {
 			return fmt.Errorf("position %v at row %d, parts are 0 to %d", p, i, most)

@@ -13,12 +13,12 @@ type account struct {
 // account that had the least: nobody saves up shares.
 func (s *Schedule) account(key string) *account {
 	a := s.accounts[key]
-	if a != nil && s.active(a) {
+	if a != nil && a.isActive(s.Steps) {
 		return a
 	}
 	least := int64(math.MaxInt64)
 	for k, x := range s.accounts {
-		if s.active(x) {
+		if x.isActive(s.Steps) {
 			least = min(least, x.served)
 		} else if k != key {
 			delete(s.accounts, k)
@@ -38,7 +38,8 @@ func (s *Schedule) account(key string) *account {
 	return a
 }
 
-func (s *Schedule) active(a *account) bool { return a.works > 0 || s.Steps-a.step < patience }
+// isActive reports whether a has works, or had one not long before a step.
+func (a *account) isActive(step int) bool { return a.works > 0 || step-a.step < patience }
 
 // Served returns the tokens on a key's account.
 func (s *Schedule) Served(key string) int64 { return s.account(key).served }

@@ -123,7 +123,7 @@ func (s *Schedule) Add(w *Work) bool {
 		s.arrivals++
 		q.runs, q.arrival = false, s.arrivals
 	}
-	last := s.unawait(q)
+	last := q.unawait()
 	q.work, q.presence, q.account = w, here, s.account(q.Key)
 	q.account.works++
 	w.given = w.From
@@ -160,7 +160,7 @@ func (s *Schedule) Done(w *Work) {
 
 // Leave notes that q wants nothing for now: it keeps no place. It reports what Add does.
 func (s *Schedule) Leave(q *Sequence) bool {
-	last := s.unawait(q)
+	last := q.unawait()
 	if q.work == nil {
 		q.presence = gone
 	}
@@ -199,7 +199,7 @@ func (s *Schedule) MakeRoom(q *Sequence) bool {
 }
 
 // Forget has the next step of p wait for nobody.
-func (s *Schedule) Forget(p *Plan) { p.awaited = 0 }
+func (p *Plan) Forget() { p.awaited = 0 }
 
 // Awaits reports whether all works are of plans whose steps wait for sequences.
 func (s *Schedule) Awaits() bool {
@@ -227,7 +227,7 @@ func (s *Schedule) Count() (waiting, running int) {
 }
 
 // unawait notes that q is there or never will be, and reports whether it was the last of its plan's last step.
-func (s *Schedule) unawait(q *Sequence) bool {
+func (q *Sequence) unawait() bool {
 	p := q.Plan
 	if q.presence != awaited || q.step != p.step || p.awaited == 0 {
 		return false

@@ -81,7 +81,7 @@ func TestMixedSteps(t *testing.T) {
 	if d.want(true, ""); !d.s.Awaits() {
 		t.Error("the step does not wait for a")
 	}
-	d.s.Forget(d.plan)
+	d.plan.Forget()
 	d.want(true, "b:1")
 	d.s.Leave(a)
 	d.ask(b, 71, 1)
@@ -123,7 +123,7 @@ func TestRoom(t *testing.T) {
 	d.want(true, "a:64")
 	d.ask(a, 64, 64)
 	d.want(true, "a:64")
-	d.s.Forget(d.plan)
+	d.plan.Forget()
 	d.ask(b, 0, 190)
 	d.want(true, "")      // a keeps its two pages
 	d.want(false, "b:64") // and loses them
@@ -152,10 +152,10 @@ func TestLive(t *testing.T) {
 	d.ask(b, 0, 64)
 	d.want(true, "a:64")
 	d.want(true, "")
-	d.s.Forget(d.plan)
+	d.plan.Forget()
 	d.want(true, "b:64")
 	for i, n := range []int{64, 64} {
-		d.s.Forget(d.plan)
+		d.plan.Forget()
 		d.ask(a, 64*(i+1), n)
 		d.want(true, "a:64")
 	}
@@ -163,7 +163,7 @@ func TestLive(t *testing.T) {
 		t.Error("the sequence that came later kept its pages")
 	}
 	d.ask(b, 64, 1)
-	d.s.Forget(d.plan)
+	d.plan.Forget()
 	d.want(true, "")
 	d.s.Leave(a)
 	d.want(true, "b:64")
@@ -186,8 +186,8 @@ func TestPlans(t *testing.T) {
 	}
 	d.ask(a, 24, 8)
 	d.ask(b, 24, 1)
-	d.s.Forget(d.plan)
-	d.s.Forget(other)
+	d.plan.Forget()
+	other.Forget()
 	b.Priority = 1
 	d.want(true, "b:1")
 	d.want(true, "a:8")
@@ -200,7 +200,7 @@ func TestPatience(t *testing.T) {
 	d.ask(a, 0, 4)
 	d.want(true, "a:4")
 	d.ask(b, 0, 4)
-	d.s.Forget(d.plan)
+	d.plan.Forget()
 	if _, running := d.s.Count(); running != 1 {
 		t.Errorf("%d sequences run", running)
 	}
@@ -215,7 +215,7 @@ func TestPatience(t *testing.T) {
 	}
 	for i := range patience {
 		d.ask(b, 4+i, 1)
-		d.s.Forget(d.plan)
+		d.plan.Forget()
 		d.want(true, "b:1")
 	}
 	if d.s.presence(a) != gone {
