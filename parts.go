@@ -131,12 +131,8 @@ func (m *Message) add(parts ...Part) {
 }
 
 // toolsOf returns tools as a parser has them; nil where there are none.
-func toolsOf(tools []Tool) syntax.Tools {
-	var all syntax.Tools
+func toolsOf(tools []Tool) (all syntax.Tools) {
 	for _, t := range tools {
-		if all == nil {
-			all = syntax.Tools{}
-		}
 		all.Add(t.Name, t.Parameters)
 	}
 	return all

@@ -29,7 +29,7 @@ func answerMessages(x *exchange) any {
 	r := readMessages(x, true)
 	r.id = newID("msg_")
 	var l blocks
-	if r.stream {
+	if r.reply.stream {
 		return streamMessages(x, r, &l)
 	}
 	u := r.answer(l.add)
@@ -53,7 +53,7 @@ func countMessages(x *exchange) any {
 func (r *request) anthropicMessage(u usage) map[string]any {
 	m := map[string]any{"id": r.id, "type": "message", "role": "assistant", "model": r.model.name, "content": []any{},
 		"stop_reason": nil, "stop_sequence": nil, "usage": u.anthropic()}
-	if r.edits {
+	if r.reply.edits {
 		m["context_management"] = noEdits
 	}
 	return m
@@ -71,7 +71,7 @@ func (u usage) anthropic() map[string]int {
 // anthropicBlock returns a block of an answer; an empty one begins a stream.
 func (r *request) anthropicBlock(b *block, empty bool) any {
 	text := b.text.String()
-	if empty || r.hides && b.kind == reasoningBlock {
+	if empty || r.reply.hides && b.kind == reasoningBlock {
 		text = ""
 	}
 	switch b.kind {
@@ -117,7 +117,7 @@ func streamMessages(x *exchange, r *request, l *blocks) any {
 		case callBlock:
 			delta = map[string]any{"type": "input_json_delta", "partial_json": piece}
 		case reasoningBlock:
-			if r.hides {
+			if r.reply.hides {
 				return
 			}
 			delta = map[string]any{"type": "thinking_delta", "thinking": piece}
@@ -135,7 +135,7 @@ func streamMessages(x *exchange, r *request, l *blocks) any {
 	})
 	last := map[string]any{"delta": map[string]any{"stop_reason": anthropicEnd(l), "stop_sequence": orNull(l.stopped)},
 		"usage": u.anthropic()}
-	if r.edits {
+	if r.reply.edits {
 		last["context_management"] = noEdits
 	}
 	send("message_delta", last)

@@ -16,19 +16,19 @@ func readMessages(x *exchange, answer bool) *request {
 	f, m := x.asked(x.named)
 	r := x.newRequest(m)
 	if answer && !f.has("max_tokens") {
-		f.reject(bad("max_tokens", "max_tokens: Field required"))
+		throw(bad("max_tokens", "max_tokens: Field required"))
 	}
-	r.limit(f, "max_tokens", 1)
-	r.heat(f, 1)
-	f.setInteger(&r.sampling.TopK, "top_k", 0, 1<<20)
+	readLimit(f, r, "max_tokens", 1)
+	readTemperature(f, r, 1)
+	integer(f, &r.sampling.TopK, "top_k", 0, 1<<20)
 	r.stop = f.texts("stop_sequences", maxStops)
-	r.stream = f.boolean("stream", false)
+	r.reply.stream = f.boolean("stream", false)
 	// clients send the whole conversation then
 	if kind, _ := as[map[string]any](f.values["thread"]); kind["type"] == "continue" {
-		f.reject(refuse(http.StatusNotFound, "thread_not_found", "thread", "This server keeps no threads: send the whole "+
+		throw(refuse(http.StatusNotFound, "thread_not_found", "thread", "This server keeps no threads: send the whole "+
 			"conversation again"))
 	}
-	r.edits = f.has("context_management") // none is applied, which the answer says
+	r.reply.edits = f.has("context_management") // none is applied, which the answer says
 	f.hint("metadata", "service_tier", "cache_control", "container", "mcp_servers", "thread", "inference_geo", "speed",
 		"context_management")
 	c := conversation{args: map[string]any{}}
@@ -38,19 +38,19 @@ func readMessages(x *exchange, answer bool) *request {
 	}
 	anthropicMessages(f, &c)
 	anthropicTools(f, &c)
-	r.anthropicOutput(f, &c)
-	thinks := r.anthropicThinking(f, &c)
-	r.prefill(f, &c, thinks)
-	f.end()
-	throw(r.converseWithin(x.ctx, &c))
+	anthropicOutput(f, r, &c)
+	thinks := anthropicThinking(f, r, &c)
+	c.prefill(thinks)
+	f.done()
+	r.converseWithin(x.ctx, &c)
 	return r
 }
 
 // prefill finds the beginning of an answer: a last message of the assistant, which the answer goes on with. An empty
 // one begins nothing.
-func (r *request) prefill(f *fields, c *conversation, thinks bool) {
+func (c *conversation) prefill(thinks bool) {
 	last := len(c.messages) - 1
-	if *f.err != nil || c.messages[last].Role != karat.RoleAssistant {
+	if c.messages[last].Role != karat.RoleAssistant {
 		return
 	}
 	parts := c.messages[last].Parts
@@ -63,20 +63,21 @@ func (r *request) prefill(f *fields, c *conversation, thinks bool) {
 	}
 	text := joined(slices.DeleteFunc(slices.Clone(parts), notText))
 	if end, _ := utf8.DecodeLastRuneInString(text); unicode.IsSpace(end) {
-		f.fail(c.places[last], "final assistant content cannot end with trailing whitespace")
+		fail(c.places[last], "final assistant content cannot end with trailing whitespace")
 	}
 	if _, reasoned := parts[0].(karat.Reasoning); thinks && !reasoned {
-		f.fail(c.places[last], "where thinking is enabled, a final message of the assistant must begin with a thinking "+
+		fail(c.places[last], "where thinking is enabled, a final message of the assistant must begin with a thinking "+
 			"block: its words are no beginning of an answer that thinks first")
 	}
 }
 
 // converseWithin is converse of a conversation whose messages of the system may be anywhere. Where the chat template
 // has no place for a later one, the message is a part of the user's before it.
-func (r *request) converseWithin(ctx context.Context, c *conversation) *problem {
-	p := r.converse(ctx, c, "messages")
+func (r *request) converseWithin(ctx context.Context, c *conversation) {
+	p := caught(func() { r.converse(ctx, c, "messages") })
 	if p == nil || p.status != http.StatusBadRequest || p.code != "" || ctx.Err() != nil {
-		return p
+		throw(p)
+		return
 	}
 	within := *c
 	within.messages, within.places = nil, nil
@@ -92,23 +93,22 @@ func (r *request) converseWithin(ctx context.Context, c *conversation) *problem 
 		}
 		within.messages, within.places = append(within.messages, m), append(within.places, c.places[i])
 	}
-	if moved == nil || r.converse(ctx, &within, "messages") != nil {
-		return p // as the request has it
+	if moved == nil || caught(func() { r.converse(ctx, &within, "messages") }) != nil {
+		throw(p) // as the request has it
 	}
 	for _, place := range moved {
 		r.asked.hints.add(place)
 	}
-	return nil
 }
 
 // anthropicOutput reads how much an answer takes pains, and its form.
-func (r *request) anthropicOutput(f *fields, c *conversation) {
+func anthropicOutput(f *fields, r *request, c *conversation) {
 	form := func(o *fields, name string) {
 		if s := o.object(name); s != nil {
 			s.needOne("type", "json_schema")
 			r.form.param, r.form.schema = s.path+"schema", s.take("schema")
 			if r.form.schema == nil || r.form.schema[0] != '{' {
-				s.fail(s.path+"schema", "%s, want a JSON schema, an object", kindOf(r.form.schema))
+				fail(s.path+"schema", "%s, want a JSON schema, an object", kindOf(r.form.schema))
 			}
 			s.hintRest()
 		}
@@ -134,18 +134,18 @@ func (r *request) anthropicOutput(f *fields, c *conversation) {
 }
 
 // anthropicThinking reads whether the answer is to reason, and how much. A model that does not reason answers at once.
-func (r *request) anthropicThinking(f *fields, c *conversation) (enabled bool) {
+func anthropicThinking(f *fields, r *request, c *conversation) (enabled bool) {
 	t := f.object("thinking")
 	if t == nil {
 		return false
 	}
 	m := r.model
-	r.hides = t.one("display", "summarized", "omitted") == "omitted"
+	r.reply.hides = t.one("display", "summarized", "omitted") == "omitted"
 	switch t.needOne("type", "enabled", "adaptive", "disabled") {
 	case "enabled":
 		enabled = true
 		if !t.has("budget_tokens") {
-			t.reject(bad("thinking.budget_tokens", "thinking.budget_tokens: Field required"))
+			throw(bad("thinking.budget_tokens", "thinking.budget_tokens: Field required"))
 		}
 		if m.syntax.Open == "" {
 			t.hint("budget_tokens")
@@ -156,7 +156,7 @@ func (r *request) anthropicThinking(f *fields, c *conversation) (enabled bool) {
 		// where a budget is of a whole turn
 		interleaved := strings.Contains(strings.Join(r.asked.r.Header.Values("Anthropic-Beta"), ","), "interleaved-thinking")
 		if m.budget(t, "budget_tokens", 1, maxTokens, c); !interleaved && c.budget != nil && *c.budget >= r.max && r.max > 0 {
-			f.fail("max_tokens", "%d, want more than thinking.budget_tokens, %d: the reasoning counts", r.max, *c.budget)
+			fail("max_tokens", "%d, want more than thinking.budget_tokens, %d: the reasoning counts", r.max, *c.budget)
 		}
 	case "adaptive": // as much as the model likes
 		m.set(c, thinking, true)
@@ -214,7 +214,7 @@ func anthropicMessages(f *fields, c *conversation) {
 		m.done()
 	}
 	if len(c.messages) == before {
-		f.fail("messages", "it is missing or empty, want an array of messages")
+		fail("messages", "it is missing or empty, want an array of messages")
 	}
 }
 
@@ -241,10 +241,7 @@ func anthropicBlocks(m *fields, role string, names map[string]string) (results, 
 			id, name := b.needText("id"), b.needText("name")
 			parts, names[id] = append(parts, toolCall(b, id, name, string(b.take("input")))), name
 		case "tool_result":
-			id := b.needText("tool_use_id")
-			if names[id] == "" && *b.err == nil {
-				b.fail(b.path+"tool_use_id", "no message before has a call of id %q", id)
-			}
+			id := calledID(b, "tool_use_id", "no message before has", names)
 			text := joined(anthropicText(b, "content", "text", "tool_reference"))
 			if b.boolean("is_error", false) {
 				text = "Error: " + text // templates have no other place for it
@@ -258,7 +255,7 @@ func anthropicBlocks(m *fields, role string, names map[string]string) (results, 
 
 func anthropicTools(f *fields, c *conversation) {
 	for _, t := range f.objects("tools", maxTools) {
-		if t.toolKind("custom", "custom") != "" {
+		if toolKind(t, "custom", "custom") != "" {
 			c.tools = append(c.tools, tool(t, "input_schema"))
 		}
 	}
@@ -277,7 +274,7 @@ func anthropicTools(f *fields, c *conversation) {
 	}
 	c.single = o.boolean("disable_parallel_tool_use", false)
 	if c.choice.required && len(c.tools) == 0 {
-		o.fail("tool_choice", "it is for requests with tools alone that the model can call")
+		fail("tool_choice", "it is for requests with tools alone that the model can call")
 	}
 	o.done()
 }

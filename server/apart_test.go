@@ -31,7 +31,7 @@ func TestPlacesApart(t *testing.T) {
 			done <- struct{}{}
 		}()
 	}
-	eventually(t, func() bool { return c.s.places.left() == 2 })
+	eventually(t, func() bool { return c.s.rooms.places.left() == 2 })
 	ann.refuses(429, "", "leave places for the other keys", "POST", "/v1/completions", `{"model":"demo","prompt":"a","max_tokens":1}`)
 	ann.refuses(429, "", "leave places", "POST", "/tokenize", `{"content":"a"}`)
 	bob.post("/tokenize", `{"content":"a"}`)
@@ -39,8 +39,8 @@ func TestPlacesApart(t *testing.T) {
 	for range 3 {
 		<-done
 	}
-	if c.s.places.left() != 8 {
-		t.Errorf("%d places", c.s.places.left())
+	if c.s.rooms.places.left() != 8 {
+		t.Errorf("%d places", c.s.rooms.places.left())
 	}
 }
 
@@ -51,15 +51,15 @@ func TestBodiesApart(t *testing.T) {
 	ann, bob := c.withKey(secret), c.withKey("another-secret")
 	large := `{"content":"` + strings.Repeat("a", 1<<19) + `"}`
 	for n := int64(allBodies); n > 0; {
-		if !c.s.bodies.take("ann", n) {
+		if !c.s.rooms.bodies.take("ann", n) {
 			n /= 2
 		}
 	}
 	ann.refuses(429, "", "too large together", "POST", "/tokenize", large)
 	ann.post("/tokenize", `{"content":"a"}`)
 	bob.post("/tokenize", large)
-	if c.s.bodies.left() != allBodies/4 {
-		t.Errorf("%d bytes are left", c.s.bodies.left())
+	if c.s.rooms.bodies.left() != allBodies/4 {
+		t.Errorf("%d bytes are left", c.s.rooms.bodies.left())
 	}
 }
 
@@ -153,7 +153,7 @@ func TestTokensUnderWay(t *testing.T) {
 		r.Header.Set("Content-Type", "application/json")
 		c.s.ServeHTTP(&counted{header: map[string][]string{}}, r)
 	}()
-	bucket := &c.s.keys[0].tokens
+	bucket := &c.s.gate.keys[0].tokens
 	held := func() float64 {
 		bucket.mu.Lock()
 		defer bucket.mu.Unlock()
@@ -178,9 +178,9 @@ func TestBatchesLeavePlaces(t *testing.T) {
 	c := serve(t, demo(t), Options{Store: t.TempDir(), Requests: 8})
 	c.holdAfter(0)
 	id := c.startBatch(c.keepFile(strings.ReplaceAll(lines(4), `"max_tokens"`, `"n":3,"max_tokens"`)))
-	eventually(t, func() bool { return c.s.places.left() == 2 }) // two lines run
+	eventually(t, func() bool { return c.s.rooms.places.left() == 2 }) // two lines run
 	late := &caller{late: true}
-	if c.s.places.takeLeaving(c.s.spare(late), "", 1) || c.s.most(late) != 6 {
+	if c.s.rooms.places.takeLeaving(c.s.spare(late), "", 1) || c.s.most(late) != 6 {
 		t.Error("a batch has more than three quarters")
 	}
 	c.post("/tokenize", `{"content":"a"}`)
@@ -200,8 +200,8 @@ func TestBatchesLeavePlaces(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &Server{places: newShares(int64(all), ring)}
-			if who := (&caller{name: "key-1", late: true}); s.most(who) < 1 || !s.places.takeLeaving(s.spare(who), who.name, 1) {
+			s := &Server{rooms: rooms{places: newShares(int64(all), ring)}}
+			if who := (&caller{name: "key-1", late: true}); s.most(who) < 1 || !s.rooms.places.takeLeaving(s.spare(who), who.name, 1) {
 				t.Errorf("%d places, %d keys: no line of a batch is ever answered", all, n)
 			}
 		}

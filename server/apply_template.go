@@ -10,7 +10,7 @@ func applyTemplate(x *exchange) any {
 	c.ending(f)
 	m.reason(f, effort, &c)
 	chatTools(f, &c, "function", "custom")
-	f.end()
+	f.done()
 	text := ""
 	err := x.namedAsFits(&c, "messages", func() (err error) {
 		text, err = m.model.Render(x.ctx, c.messages, karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args,

@@ -152,7 +152,7 @@ func (r *batchRun) status() string {
 }
 
 func (r *batchRun) run(ctx context.Context) (err error) {
-	if r.who, err = r.s.keys.named(r.b.owner); err != nil {
+	if r.who, err = r.s.gate.keys.named(r.b.owner); err != nil {
 		return err
 	}
 	if r.status() == batchFinalizing {
@@ -261,8 +261,8 @@ func (r *batchRun) validate(ctx context.Context) (ok bool, err error) {
 			fail(n, "line_too_large", bad("", "The line has more than %d bytes", r.s.o.MaxBody))
 			return nil
 		}
-		l, p := readLine(line, r.b.Endpoint)
-		switch {
+		var l batchLine
+		switch p := caught(func() { l = readLine(line, r.b.Endpoint) }); {
 		case p != nil:
 			fail(n, "invalid_line", p)
 		case seen[keyOf(l.id)]:
@@ -353,8 +353,8 @@ func (r *batchRun) all(ctx context.Context) (end string, err error) {
 	var work sync.WaitGroup
 	places := make(chan struct{}, min(max(r.s.o.Requests/4, 1), 16))
 	err = r.each(ctx, func(_ int, text []byte, room *held) error {
-		l, p := readLine(text, r.b.Endpoint)
-		if p != nil {
+		var l batchLine
+		if p := caught(func() { l = readLine(text, r.b.Endpoint) }); p != nil {
 			return p
 		}
 		r.mu.Lock()

@@ -134,8 +134,6 @@ func createBatch(x *exchange) any {
 	b.Metadata = metadata(f)
 	f.done()
 	switch {
-	case *f.err != nil:
-		return *f.err
 	case !slices.Contains(batchEndpoints, b.Endpoint):
 		return bad("endpoint", "Invalid value for 'endpoint': %.64q, want one of %v", b.Endpoint, batchEndpoints)
 	case b.Window != "24h":
@@ -288,28 +286,25 @@ type batchLine struct {
 	body json.RawMessage
 }
 
-// readLine reads a line of a batch's file, or says why it cannot.
-func readLine(text []byte, endpoint string) (l batchLine, p *problem) {
-	f, p := parse(text)
-	if p != nil {
-		return l, p
-	}
+// readLine reads a line of a batch's file.
+func readLine(text []byte, endpoint string) (l batchLine) {
+	f := parse(text, new(hints))
 	l.id = f.needText("custom_id")
 	if l.id == "" || len(l.id) > maxCustomID {
-		f.fail("custom_id", "%d bytes, want 1 to %d", len(l.id), maxCustomID)
+		fail("custom_id", "%d bytes, want 1 to %d", len(l.id), maxCustomID)
 	}
 	if method := f.needText("method"); method != "POST" {
-		f.fail("method", "%.64q, want POST", method)
+		fail("method", "%.64q, want POST", method)
 	}
 	if url := f.needText("url"); url != endpoint {
-		f.fail("url", "%.64q, the batch's endpoint is %s", url, endpoint)
+		fail("url", "%.64q, the batch's endpoint is %s", url, endpoint)
 	}
 	l.body = f.take("body")
 	if l.body == nil || l.body[0] != '{' {
-		f.fail("body", "%s, want an object", kindOf(l.body))
+		fail("body", "%s, want an object", kindOf(l.body))
 	} else if o := f.inner("body", l.body); o.has("stream") && o.boolean("stream", false) {
-		f.fail("body.stream", "a batch has no streams")
+		fail("body.stream", "a batch has no streams")
 	}
 	f.done()
-	return l, *f.err
+	return l
 }

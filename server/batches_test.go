@@ -220,7 +220,7 @@ func TestBatchLate(t *testing.T) {
 	c := serve(t, demo(t), Options{Store: t.TempDir(), Requests: 4})
 	var later atomic.Int64
 	c.s.now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
-	c.s.places.take("", 4)
+	c.s.rooms.places.take("", 4)
 	id := c.startBatch(c.keepFile(lines(6)))
 	eventually(t, func() bool {
 		_, text, _ := c.do("GET", "/v1/batches/"+id, "")
@@ -361,7 +361,8 @@ func FuzzBatchLine(f *testing.F) {
 	f.Add(strings.TrimSpace(lines(1)))
 	f.Add(`{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"stream":null}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		l, p := readLine([]byte(text), "/v1/completions")
+		var l batchLine
+		p := caught(func() { l = readLine([]byte(text), "/v1/completions") })
 		if p == nil && (l.id == "" || !json.Valid(l.body)) || p != nil && p.status != 400 {
 			t.Fatalf("%q: %v %v", text, l, p)
 		}

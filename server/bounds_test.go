@@ -177,7 +177,7 @@ func TestLazyReader(t *testing.T) {
 func TestKeptTokens(t *testing.T) {
 	c := serve(t, demo(t), Options{})
 	const more = `"max_tokens":100,"temperature":0,"logit_bias":{"1":-100,"106":-100}}`
-	c.s.bodies.take("", allBodies-40_000)
+	c.s.rooms.bodies.take("", allBodies-40_000)
 	c.refuses(429, "", "log-probabilities", "POST", "/v1/chat/completions", `{`+hello+`,"logprobs":true,"top_logprobs":20,"n":4,`+more)
 	c.refuses(429, "", "log-probabilities", "POST", "/v1/completions", `{"model":"demo","prompt":"`+strings.Repeat("a ", 100)+`","echo":true,"logprobs":20,`+more)
 	c.post("/v1/chat/completions", `{`+hello+`,"n":4,`+more)
@@ -187,8 +187,8 @@ func TestKeptTokens(t *testing.T) {
 	if events.Body.Close(); err != nil || !strings.Contains(string(text), "[DONE]") {
 		t.Errorf("%v %s", err, text)
 	}
-	if c.s.bodies.left() != 40_000 || c.s.small.left() != smallBodies {
-		t.Errorf("%d and %d bytes are left", c.s.bodies.left(), c.s.small.left())
+	if c.s.rooms.bodies.left() != 40_000 || c.s.rooms.small.left() != smallBodies {
+		t.Errorf("%d and %d bytes are left", c.s.rooms.bodies.left(), c.s.rooms.small.left())
 	}
 }
 
@@ -196,7 +196,7 @@ func TestKeptTokens(t *testing.T) {
 func TestLargeAnswers(t *testing.T) {
 	c := serve(t, demo(t), Options{Store: t.TempDir()})
 	text := strings.Repeat("a b ", 20_000)
-	c.s.bodies.take("", allBodies-100_000)
+	c.s.rooms.bodies.take("", allBodies-100_000)
 	c.post("/detokenize", `{"tokens":[5]}`)
 	c.refuses(429, "", "too large together", "POST", "/tokenize", `{"content":"`+text+`"}`)
 	for range 400 {
@@ -209,7 +209,7 @@ func TestLargeAnswers(t *testing.T) {
 	if status, _, _ := c.do("GET", "/v1/files?limit=10", ""); status != 200 {
 		t.Error(status)
 	}
-	if c.s.bodies.left() != 100_000 || c.s.small.left() != smallBodies {
-		t.Errorf("%d and %d bytes are left", c.s.bodies.left(), c.s.small.left())
+	if c.s.rooms.bodies.left() != 100_000 || c.s.rooms.small.left() != smallBodies {
+		t.Errorf("%d and %d bytes are left", c.s.rooms.bodies.left(), c.s.rooms.small.left())
 	}
 }

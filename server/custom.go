@@ -11,10 +11,7 @@ import (
 // the expression or the grammar that the text fits is a keyword of the parameter's schema. The responses API has a
 // grammar's fields flat, beside its type.
 func customTool(t *fields, flat bool) karat.Tool {
-	c := karat.Tool{Name: t.needText("name"), Description: t.text("description"), Strict: true}
-	if *t.err == nil && !toolName.MatchString(c.Name) {
-		t.fail(t.path+"name", "%q, want 1 to 64 letters, digits, _ and -", c.Name)
-	}
+	c := karat.Tool{Name: readToolName(t), Description: t.text("description"), Strict: true}
 	input := map[string]string{"type": "string"}
 	if o := t.object("format"); o != nil {
 		if o.needOne("type", "text", "grammar") == "grammar" {

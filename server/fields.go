@@ -11,97 +11,82 @@ import (
 	"unicode/utf8"
 )
 
-// fields reads a JSON object, one field after another. The first that is wrong is the error of all: it has the field's
-// path. A field that nobody read is unknown. null is a field that is not there.
+// fields reads a JSON object, one field after another. The first wrong field is the problem of the request, which fields
+// throws with the field's path. A field that nobody read is unknown. null is a field that is not there.
 type fields struct {
 	path   string // "" for the body, else "messages[0]."
 	values map[string]json.RawMessage
 	order  []string
-	err    **problem
 	hints  *hints
 	echo   bool // of an answer that a client sends back, with whatever it keeps there
 	left   *int // values that the request may still have in texts that are decoded whole
 }
 
 // parse reads the body of a request.
-func parse(body []byte) (*fields, *problem) {
-	var err *problem
+func parse(body []byte, h *hints) *fields {
 	there, text := countValues(body), bytes.TrimSpace(body)
 	left := maxValues
-	f := &fields{err: &err, hints: new(hints), left: &left}
 	switch {
 	case len(text) == 0:
-		return nil, bad("", "The body is empty, want a JSON object")
+		throw(bad("", "The body is empty, want a JSON object"))
 	case !utf8.Valid(body):
-		return nil, bad("", "The body is not UTF-8")
+		throw(bad("", "The body is not UTF-8"))
 	case there.depth > maxDepth:
-		return nil, bad("", "The body is nested more than %d levels deep", maxDepth)
+		throw(bad("", "The body is nested more than %d levels deep", maxDepth))
 	case there.made > maxValues:
-		return nil, bad("", "The body has %d strings, objects and arrays, at most %d", there.made, maxValues)
+		throw(bad("", "The body has %d strings, objects and arrays, at most %d", there.made, maxValues))
 	case !json.Valid(body):
-		return nil, bad("", "The body is not JSON: %v", json.Unmarshal(body, new(any)))
+		throw(bad("", "The body is not JSON: %v", json.Unmarshal(body, new(any))))
+	case text[0] != '{':
+		throw(bad("", "The body: %s, want a JSON object", kindOf(text)))
 	}
-	f.open("", text)
-	return f, err
+	return (&fields{hints: h, left: &left}).open("", text)
 }
 
-// open fills f with an object, in which each name is once.
-func (f *fields) open(path string, raw json.RawMessage) {
-	f.path, f.values = path, map[string]json.RawMessage{}
-	switch {
-	case raw[0] != '{' && path == "":
-		f.reject(bad("", "The body: %s, want a JSON object", kindOf(raw)))
-		return
-	case raw[0] != '{':
-		f.fail(strings.TrimSuffix(path, "."), "%s, want an object", kindOf(raw))
-		return
+// open returns the fields of an object, in which each name is once.
+func (f *fields) open(path string, raw json.RawMessage) *fields {
+	in := &fields{path: path, values: map[string]json.RawMessage{}, hints: f.hints, left: f.left}
+	if raw[0] != '{' {
+		fail(strings.TrimSuffix(path, "."), "%s, want an object", kindOf(raw))
 	}
 	if n := count(raw); n > maxFields {
-		f.fail(strings.TrimSuffix(path, "."), "%d fields, at most %d", n, maxFields)
-		return
+		fail(strings.TrimSuffix(path, "."), "%d fields, at most %d", n, maxFields)
 	}
 	elements(raw, func(quoted, value json.RawMessage) bool {
 		name, _ := as[string](quoted)
-		if _, twice := f.values[name]; twice {
-			f.fail(path+name, "the field is there twice")
-			return false
+		if _, twice := in.values[name]; twice {
+			fail(path+name, "the field is there twice")
 		}
-		f.values[name], f.order = value, append(f.order, name)
+		in.values[name], in.order = value, append(in.order, name)
 		return true
 	})
+	return in
 }
 
-// holds reports whether a text that is decoded as a whole, into maps and lists, has few enough values beside the others
-// of the request.
-func (f *fields) holds(param string, text []byte) bool {
+// hold counts the values of a text that is decoded as a whole, into maps and lists, beside the others of the request.
+func (f *fields) hold(param string, text []byte) {
 	if *f.left -= countValues(text).values; *f.left < 0 {
-		f.fail(param, "with it the request has more than %d values in arguments, schemas and variables", maxValues)
-	}
-	return *f.left >= 0
-}
-
-func (f *fields) fail(param, format string, args ...any) {
-	if *f.err == nil {
-		what := fmt.Sprintf(format, args...)
-		if param != "" {
-			what = "Invalid value for '" + param + "': " + what
-		}
-		*f.err = bad(param, "%s", what)
+		fail(param, "with it the request has more than %d values in arguments, schemas and variables", maxValues)
 	}
 }
 
-// reject fails for a field, if it is there, that this server cannot honour.
-func (f *fields) reject(p *problem) {
-	if *f.err == nil {
-		*f.err = p
+// fail throws the problem of a field that is wrong.
+func fail(param, format string, args ...any) {
+	what := fmt.Sprintf(format, args...)
+	if param != "" {
+		what = "Invalid value for '" + param + "': " + what
 	}
+	throw(bad(param, "%s", what))
 }
+
+// lack throws the problem of a field that must be there.
+func lack(param string) { throw(bad(param, "Missing required parameter: '%s'", param)) }
 
 // take returns a field's value, nil if it is not there.
 func (f *fields) take(name string) json.RawMessage {
 	raw := f.values[name]
 	delete(f.values, name)
-	if *f.err != nil || string(raw) == "null" {
+	if string(raw) == "null" {
 		return nil
 	}
 	return raw
@@ -120,19 +105,13 @@ func (f *fields) ignore(names ...string) {
 	}
 }
 
-// done fails if a field is left.
+// done throws a problem if a field is left.
 func (f *fields) done() {
 	for _, name := range f.order {
 		if _, left := f.values[name]; left {
-			f.reject(unknownField(f.path + name))
+			throw(unknownField(f.path + name))
 		}
 	}
-}
-
-// end throws the error of all, or that a field is left.
-func (f *fields) end() {
-	f.done()
-	throw(*f.err)
 }
 
 const aNumber = "it is a number"
@@ -164,8 +143,7 @@ func (f *fields) decode(name, want string, to any) bool {
 		return false
 	}
 	if json.Unmarshal(raw, to) != nil {
-		f.fail(f.path+name, "%s, want %s", kindOf(raw), want)
-		return false
+		fail(f.path+name, "%s, want %s", kindOf(raw), want)
 	}
 	return true
 }
@@ -179,7 +157,7 @@ func (f *fields) text(name string) (s string) {
 // needText returns a string that must be there.
 func (f *fields) needText(name string) string {
 	if !f.has(name) {
-		f.reject(bad(f.path+name, "Missing required parameter: '%s%s'", f.path, name))
+		lack(f.path + name)
 	}
 	return f.text(name)
 }
@@ -188,7 +166,7 @@ func (f *fields) needText(name string) string {
 func (f *fields) filled(name string) string {
 	s := f.needText(name)
 	if s == "" {
-		f.fail(f.path+name, "it is empty")
+		fail(f.path+name, "it is empty")
 	}
 	return s
 }
@@ -199,53 +177,40 @@ func (f *fields) boolean(name string, absent bool) bool {
 	return b
 }
 
-// number returns a number from least to most; nil is absent.
-func (f *fields) number(name string, least, most float64) *float64 {
-	var x float64
+// number sets a number from least to most, and reports whether it is there.
+func (f *fields) number(to *float64, name string, least, most float64) bool {
 	raw := f.take(name)
 	if raw == nil {
-		return nil
+		return false
 	}
-	if err := json.Unmarshal(raw, &x); err != nil && kindOf(raw) == aNumber { // no float64 is as large
-		f.fail(f.path+name, "it is too large, want a number from %v to %v", least, most)
-	} else if err != nil {
-		f.fail(f.path+name, "%s, want a number", kindOf(raw))
-	} else if x < least || x > most {
-		f.fail(f.path+name, "%v is not from %v to %v", x, least, most)
+	switch err := json.Unmarshal(raw, to); {
+	case err != nil && kindOf(raw) == aNumber: // no float64 is as large
+		fail(f.path+name, "it is too large, want a number from %v to %v", least, most)
+	case err != nil:
+		fail(f.path+name, "%s, want a number", kindOf(raw))
+	case *to < least || *to > most:
+		fail(f.path+name, "%v is not from %v to %v", *to, least, most)
 	}
-	return &x
+	return true
 }
 
-// integer returns a whole number from least to most; nil is absent.
-func (f *fields) integer(name string, least, most int64) *int64 {
+// integer sets a whole number from least to most, and reports whether it is there.
+func integer[T int | uint64](f *fields, to *T, name string, least, most int64) bool {
 	raw := f.take(name)
 	if raw == nil {
-		return nil
+		return false
 	}
 	n, ok := whole(raw)
 	switch x, err := strconv.ParseFloat(string(raw), 64); {
 	case !ok && kindOf(raw) == aNumber && (err != nil || math.Abs(x) > 1<<53):
-		f.fail(f.path+name, "it is too large, want an integer from %d to %d", least, most)
+		fail(f.path+name, "it is too large, want an integer from %d to %d", least, most)
 	case !ok:
-		f.fail(f.path+name, "%s, want an integer", kindOf(raw))
+		fail(f.path+name, "%s, want an integer", kindOf(raw))
 	case n < least || n > most:
-		f.fail(f.path+name, "%d is not from %d to %d", n, least, most)
+		fail(f.path+name, "%d is not from %d to %d", n, least, most)
 	}
-	return &n
-}
-
-// setNumber sets a number from least to most, if it is there.
-func (f *fields) setNumber(to *float64, name string, least, most float64) {
-	if x := f.number(name, least, most); x != nil {
-		*to = *x
-	}
-}
-
-// setInteger sets a whole number from least to most, if it is there.
-func (f *fields) setInteger(to *int, name string, least, most int64) {
-	if x := f.integer(name, least, most); x != nil {
-		*to = int(*x)
-	}
+	*to = T(n)
+	return true
 }
 
 // whole reads an integer, which may be written as 1.0 or 1e3.
@@ -266,7 +231,7 @@ func (f *fields) one(name string, of ...string) string {
 	given := f.has(name)
 	s := f.text(name)
 	if given && !slices.Contains(of, s) {
-		f.fail(f.path+name, "%q, want %s", s, strings.Join(of, ", "))
+		fail(f.path+name, "%q, want %s", s, strings.Join(of, ", "))
 	}
 	return s
 }
@@ -288,9 +253,9 @@ func (f *fields) kind(what, absent string, of ...string) string {
 	}
 	s := f.needText("type")
 	if s == "" {
-		f.fail(f.path+"type", `"", want %s`, strings.Join(of, ", "))
+		fail(f.path+"type", `"", want %s`, strings.Join(of, ", "))
 	} else if !slices.Contains(of, s) {
-		f.reject(refused(f.path+"type", fmt.Sprintf("%s of type %q", what, s)))
+		throw(refused(f.path+"type", fmt.Sprintf("%s of type %q", what, s)))
 	}
 	return s
 }
@@ -302,12 +267,10 @@ func (f *fields) list(name string, most int) []json.RawMessage {
 		return nil
 	}
 	if raw[0] != '[' {
-		f.fail(f.path+name, "%s, want an array", kindOf(raw))
-		return nil
+		fail(f.path+name, "%s, want an array", kindOf(raw))
 	}
 	if n := count(raw); n > most {
-		f.fail(f.path+name, "%d elements, at most %d", n, most)
-		return nil
+		fail(f.path+name, "%d elements, at most %d", n, most)
 	}
 	return split(raw)
 }
@@ -322,18 +285,16 @@ func (f *fields) texts(name string, most int) (all []string) {
 		return []string{one}
 	}
 	if raw[0] != '[' {
-		f.fail(f.path+name, "%s, want a string or an array of strings", kindOf(raw))
-		return nil
+		fail(f.path+name, "%s, want a string or an array of strings", kindOf(raw))
 	}
 	if n := count(raw); n > most {
-		f.fail(f.path+name, "%d strings, at most %d", n, most)
-		return nil
+		fail(f.path+name, "%d strings, at most %d", n, most)
 	}
 	all = []string{}
 	for _, x := range split(raw) {
 		text, ok := as[string](x)
 		if !ok {
-			f.fail(f.path+name, "an element: %s, want a string or an array of strings", kindOf(x))
+			fail(f.path+name, "an element: %s, want a string or an array of strings", kindOf(x))
 		}
 		all = append(all, text)
 	}
@@ -351,26 +312,18 @@ func (f *fields) object(name string) *fields {
 
 // needObject returns an object that must be there.
 func (f *fields) needObject(name string) *fields {
-	if o := f.object(name); o != nil {
-		return o
+	if !f.has(name) {
+		lack(f.path + name)
 	}
-	f.reject(bad(f.path+name, "Missing required parameter: '%s%s'", f.path, name))
-	return &fields{err: f.err, hints: f.hints, left: f.left}
+	return f.object(name)
 }
 
 // inner returns the fields of an object at a path.
-func (f *fields) inner(path string, raw json.RawMessage) *fields {
-	in := &fields{err: f.err, hints: f.hints, left: f.left}
-	in.open(path+".", raw)
-	return in
-}
+func (f *fields) inner(path string, raw json.RawMessage) *fields { return f.open(path+".", raw) }
 
 // objects returns an array's objects; nil is absent.
 func (f *fields) objects(name string, most int) (all []*fields) {
 	for i, raw := range f.list(name, most) {
-		if *f.err != nil {
-			return nil
-		}
 		all = append(all, f.inner(fmt.Sprintf("%s%s[%d]", f.path, name, i), raw))
 	}
 	return all

@@ -167,9 +167,7 @@ func format(f *fields, name string, flat bool) (x form) {
 		if !flat {
 			s = o.needObject("json_schema")
 		}
-		if name := s.needText("name"); *s.err == nil && !toolName.MatchString(name) {
-			s.fail(s.path+"name", "%q, want 1 to 64 letters, digits, _ and -", name)
-		}
+		readToolName(s)
 		s.hint("description")
 		s.boolean("strict", false) // an answer fits in any case
 		x.param, x.schema = s.path+"schema", s.take("schema")
@@ -192,7 +190,7 @@ func formOf(f *fields) (x form) {
 	x = format(f, "response_format", false)
 	more := func(y form) {
 		if !x.free() && !y.free() {
-			f.fail(y.param, "an answer has one form, and %s says another", x.param)
+			fail(y.param, "an answer has one form, and %s says another", x.param)
 		}
 		if !y.free() {
 			x = y
@@ -227,7 +225,7 @@ func formOf(f *fields) (x form) {
 		more(form{pattern: "(?:" + strings.Join(list, "|") + ")", param: o.path + "choice"})
 	}
 	if o.done(); x.free() {
-		f.fail("structured_outputs", "want one of json, json_object, regex, choice and grammar")
+		fail("structured_outputs", "want one of json, json_object, regex, choice and grammar")
 	}
 	return x
 }
@@ -254,7 +252,7 @@ func ollamaFormat(f *fields) form {
 	case string(raw) == `"json"`:
 		return form{schema: anyObject, param: "format"}
 	case raw[0] != '{':
-		f.fail("format", `%s, want "json" or a JSON schema`, kindOf(raw))
+		fail("format", `%s, want "json" or a JSON schema`, kindOf(raw))
 	}
 	return form{schema: raw, param: "format"}
 }
@@ -270,7 +268,7 @@ type toolChoice struct {
 func (c *conversation) pick(f *fields, param string, names ...string) {
 	for _, name := range names {
 		if !slices.ContainsFunc(c.tools, func(t karat.Tool) bool { return t.Name == name }) {
-			f.fail(param, "there is no tool %q in the request", name)
+			fail(param, "there is no tool %q in the request", name)
 		}
 	}
 	c.choice.only = names
@@ -280,8 +278,7 @@ func (c *conversation) pick(f *fields, param string, names ...string) {
 func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
 	o := f.inner("tool_choice", raw)
 	if kind, _ := as[string](o.values["type"]); serviceTool.MatchString(kind) {
-		f.reject(refused("tool_choice.type", fmt.Sprintf("To make the model use a tool of type %q", kind)))
-		return
+		throw(refused("tool_choice.type", fmt.Sprintf("To make the model use a tool of type %q", kind)))
 	}
 	switch kind := o.needOne("type", "function", "custom", "allowed_tools"); kind {
 	case "function", "custom":
@@ -303,7 +300,7 @@ func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
 			t.done()
 		}
 		if len(names) == 0 {
-			f.fail("tool_choice", "no tool is allowed; tool_choice none says that")
+			fail("tool_choice", "no tool is allowed; tool_choice none says that")
 		}
 		if c.pick(f, "tool_choice", names...); in != o {
 			in.done()
@@ -322,7 +319,7 @@ func toolNamed(o *fields, kind string) string {
 }
 
 // constrain compiles what the answer to a conversation must fit.
-func (r *request) constrain(ctx context.Context, c *conversation) *problem {
+func (r *request) constrain(ctx context.Context, c *conversation) {
 	o := r.form.format()
 	o.RequireCall, o.SingleCall, o.InReasoning = c.choice.required, c.single, r.turn.opened
 	strict := false
@@ -333,23 +330,22 @@ func (r *request) constrain(ctx context.Context, c *conversation) *problem {
 			}
 		}
 	}
-	if r.form.free() && !o.RequireCall && c.choice.only == nil && !strict {
-		return nil
+	if !r.form.free() || o.RequireCall || c.choice.only != nil || strict {
+		r.compile(ctx, []any{r.model.print, r.model.name, o}, o, r.model.model.ResponseGrammar)
 	}
-	return r.compile(ctx, []any{r.model.print, r.model.name, o}, o, r.model.model.ResponseGrammar)
 }
 
 // compile takes the grammar of what of says for as long as the request is answered.
 func (r *request) compile(ctx context.Context, of any, o karat.ResponseFormat, make func(context.Context,
-	karat.ResponseFormat) (*karat.Grammar, error)) *problem {
+	karat.ResponseFormat) (*karat.Grammar, error)) {
 	k := r.asked.s.grammars
-	o.Room, o.Key = k.room, r.caller.Key
+	o.Room, o.Key = k.room, r.asked.who.caller().Key
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(r.asked.s.ctx, stop)()
 	x, err := k.take(ctx, o.Key, of, func() (*karat.Grammar, error) { return make(ctx, o) })
 	if err != nil {
-		return r.refuseGrammar(err, len(o.Tools) > 0)
+		throw(r.refuseGrammar(err, len(o.Tools) > 0))
 	}
 	r.grammar = x.g
 	r.asked.after = append(r.asked.after, func() { k.give(x) })
@@ -360,16 +356,14 @@ func (r *request) compile(ctx context.Context, of any, o karat.ResponseFormat, m
 			r.asked.hints.add(r.form.param + strings.TrimPrefix(path, "#"))
 		}
 	}
-	return nil
 }
 
 // constrainText compiles what a text must fit that is no answer to a conversation.
-func (r *request) constrainText(ctx context.Context) *problem {
-	if r.form.free() {
-		return nil
+func (r *request) constrainText(ctx context.Context) {
+	if !r.form.free() {
+		o := r.form.format()
+		r.compile(ctx, o, o, karat.TextGrammar)
 	}
-	o := r.form.format()
-	return r.compile(ctx, o, o, karat.TextGrammar)
 }
 
 func (x *form) format() karat.ResponseFormat {

@@ -18,7 +18,7 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request) (*caller, *proble
 	if r.URL.Path == "/health" && (r.Method == http.MethodGet || r.Method == http.MethodHead) || isPreflight(r) {
 		return &caller{}, nil
 	}
-	who, p := s.tries.judge(s.keys, r, s.now())
+	who, p := s.gate.tries.judge(s.gate.keys, r, s.now())
 	if p != nil {
 		return nil, p
 	}
@@ -44,10 +44,10 @@ func (s *Server) origin(w http.ResponseWriter, r *http.Request) *problem {
 		if ok && host == r.Host && (scheme == "http" || scheme == "https") {
 			continue
 		}
-		if len(origins) > 1 || !s.origins.allow(origin) {
+		if len(origins) > 1 || !s.gate.origins.allow(origin) {
 			return not("Origin", origin, ": karat serve --allow-origin names the origins whose pages may call this server")
 		}
-		s.origins.welcome(w.Header(), origin)
+		s.gate.origins.welcome(w.Header(), origin)
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); len(origins) == 0 && (site == "cross-site" || site == "same-site") {
 		return not("Sec-Fetch-Site", site, "")
@@ -95,11 +95,11 @@ func (h *held) grow(size int64) bool {
 	small, large := h.parts()
 	h.size, size = size, h.size
 	moreSmall, moreLarge := h.parts()
-	if h.s.small.take(h.who, moreSmall-small) {
-		if h.s.bodies.take(h.who, moreLarge-large) {
+	if h.s.rooms.small.take(h.who, moreSmall-small) {
+		if h.s.rooms.bodies.take(h.who, moreLarge-large) {
 			return true
 		}
-		h.s.small.give(h.who, moreSmall-small)
+		h.s.rooms.small.give(h.who, moreSmall-small)
 	}
 	h.size = size
 	return false
@@ -113,8 +113,8 @@ func (h *held) parts() (small, large int64) {
 // end gives all back.
 func (h *held) end() {
 	if small, large := h.parts(); h.size > 0 {
-		h.s.small.give(h.who, small)
-		h.s.bodies.give(h.who, large)
+		h.s.rooms.small.give(h.who, small)
+		h.s.rooms.bodies.give(h.who, large)
 		h.size = 0
 	}
 }

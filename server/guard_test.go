@@ -231,13 +231,13 @@ func TestD9Limits(t *testing.T) {
 	c := serve(t, demo(t), Options{MaxBody: 100000})
 	large := `{"model":"demo"` + strings.Repeat(" ", firstBody) + `}`
 	c.refuses(413, "", "more than 100000 bytes", "POST", "/v1/completions", `{"prompt":"`+strings.Repeat("a", 200000)+`"}`)
-	c.s.bodies.take("", allBodies-10) // as if others were being read
+	c.s.rooms.bodies.take("", allBodies-10) // as if others were being read
 	c.refuses(429, "", "too large together", "POST", "/v1/completions", large)
 	c.refuses(400, "prompt", "", "POST", "/v1/completions", `{"model":"demo"}`) // small ones have room of their own
-	c.s.bodies.give("", allBodies-10)
+	c.s.rooms.bodies.give("", allBodies-10)
 	c.refuses(400, "prompt", "", "POST", "/v1/completions", large)
-	if c.s.bodies.left() != allBodies || c.s.small.left() != smallBodies {
-		t.Errorf("%d bytes are left", c.s.bodies.left())
+	if c.s.rooms.bodies.left() != allBodies || c.s.rooms.small.left() != smallBodies {
+		t.Errorf("%d bytes are left", c.s.rooms.bodies.left())
 	}
 	r, err := raw(c.url, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: 1000000000\r\n\r\n"+strings.Repeat(" ", 2000))
 	if err != nil || r.StatusCode != 413 {
@@ -282,9 +282,9 @@ func TestBodiesGrow(t *testing.T) {
 	s := &Server{o: Options{MaxBody: 32 << 20}}
 	for _, size := range []int{0, 10, 65536, 65537, 1 << 20, 32 << 20, 32<<20 + 1} {
 		for _, said := range []int64{-1, int64(size)} {
-			s.bodies, s.small = newShares(allBodies, nil), newShares(smallBodies, nil)
+			s.rooms.bodies, s.rooms.small = newShares(allBodies, nil), newShares(smallBodies, nil)
 			d := &drip{left: size, seen: func(came int) {
-				if held := allBodies - s.bodies.left() + smallBodies - s.small.left(); held > max(firstBody, 2*came)+1 || said >= 0 && held > size+1 {
+				if held := allBodies - s.rooms.bodies.left() + smallBodies - s.rooms.small.left(); held > max(firstBody, 2*came)+1 || said >= 0 && held > size+1 {
 					t.Fatalf("%d bytes are held when %d of %d have come", held, came, size)
 				}
 			}}
@@ -304,8 +304,8 @@ func TestBodiesGrow(t *testing.T) {
 			} else if p != nil || len(body) != size || size > 0 && body[size-1] != byte(size-1) {
 				t.Errorf("%d of %d bytes: %v", len(body), size, p)
 			}
-			if x.held.end(); s.bodies.left() != allBodies || s.small.left() != smallBodies {
-				t.Errorf("%d bytes are left of %d, %d of %d", s.bodies.left(), allBodies, s.small.left(), smallBodies)
+			if x.held.end(); s.rooms.bodies.left() != allBodies || s.rooms.small.left() != smallBodies {
+				t.Errorf("%d bytes are left of %d, %d of %d", s.rooms.bodies.left(), allBodies, s.rooms.small.left(), smallBodies)
 			}
 		}
 	}

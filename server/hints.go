@@ -88,7 +88,7 @@ func (f *fields) hintRest() { f.hint(f.order...) }
 func (f *fields) lacks(names ...string) {
 	for _, name := range names {
 		if raw := f.take(name); raw != nil && !isNeutral(raw) {
-			f.reject(refused(f.path+name, name))
+			throw(refused(f.path+name, name))
 		}
 	}
 }

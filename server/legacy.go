@@ -4,20 +4,20 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// legacyTools reads functions and function_call, the forms of tools and tool_choice before there were several kinds of
+// readFunctions reads functions and function_call, the forms of tools and tool_choice before there were several kinds of
 // tools. An answer to them has one call at most, its function_call.
-func (r *request) legacyTools(f *fields, c *conversation) {
+func (c *conversation) readFunctions(f *fields) {
 	if isNeutral(f.values["functions"]) {
 		f.ignore("functions")
 	}
 	list := f.objects("functions", maxTools)
 	if len(list) > 0 && c.given {
-		f.fail("functions", "the request has tools, too; it may have either")
+		fail("functions", "the request has tools, too; it may have either")
 	}
 	for _, o := range list {
 		c.tools = append(c.tools, tool(o, "parameters"))
 	}
-	if r.functions = len(list) > 0; r.functions {
+	if c.functions = len(list) > 0; c.functions {
 		c.given, c.single = true, true
 	}
 	if isNeutral(f.values["function_call"]) {
@@ -26,8 +26,8 @@ func (r *request) legacyTools(f *fields, c *conversation) {
 	raw := f.take("function_call")
 	switch {
 	case raw == nil:
-	case !r.functions:
-		f.fail("function_call", "it is for requests with functions alone")
+	case !c.functions:
+		fail("function_call", "it is for requests with functions alone")
 	case raw[0] == '{':
 		o := f.inner("function_call", raw)
 		c.choice.required, c.choice.named = true, true
@@ -36,7 +36,7 @@ func (r *request) legacyTools(f *fields, c *conversation) {
 	case string(raw) == `"none"`:
 		c.tools, c.mute = nil, true
 	case string(raw) != `"auto"`:
-		f.fail("function_call", "%s, want none, auto or an object with a name", raw)
+		fail("function_call", "%s, want none, auto or an object with a name", raw)
 	}
 }
 
@@ -56,8 +56,8 @@ func legacyID(name string) string { return "\x00" + name }
 
 // legacyResult reads a message of the role function, which has the result of the call of its name.
 func legacyResult(m *fields, name string, names map[string]string) karat.Message {
-	if _, ok := names[legacyID(name)]; !ok && *m.err == nil {
-		m.fail(m.path+"name", "no message before has a function_call of %q", name)
+	if _, ok := names[legacyID(name)]; !ok {
+		fail(m.path+"name", "no message before has a function_call of %q", name)
 	}
 	return karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{Name: name, Content: joined(content(m,
 		"content", true))}}}
@@ -65,7 +65,7 @@ func legacyResult(m *fields, name string, names map[string]string) karat.Message
 
 // openAIFinish returns how an answer ends in the words of its API.
 func (r *request) openAIFinish(finish string) string {
-	if r.functions && finish == finishCalls {
+	if r.turn.functions && finish == finishCalls {
 		return "function_call"
 	}
 	return finish

@@ -14,10 +14,7 @@ func responseTools(f *fields, c *conversation) {
 	var read func(list []*fields, space string, kinds ...string)
 	read = func(list []*fields, space string, kinds ...string) {
 		for _, t := range list {
-			if *t.err != nil {
-				return
-			}
-			switch t.toolKind("", kinds...) {
+			switch toolKind(t, "", kinds...) {
 			case "namespace":
 				name := t.filled("name")
 				read(t.objects("tools", maxTools), name, "function", "custom")
@@ -36,7 +33,7 @@ func responseTools(f *fields, c *conversation) {
 	}
 	read(f.objects("tools", maxTools), "", "function", "custom", "namespace")
 	if len(c.tools) > maxAllTools {
-		f.fail("tools", "%d tools in all namespaces, at most %d", len(c.tools), maxAllTools)
+		fail("tools", "%d tools in all namespaces, at most %d", len(c.tools), maxAllTools)
 		return
 	}
 	c.offer(names)

@@ -20,7 +20,7 @@ func answerOllama(x *exchange, chat bool) any {
 	began := time.Now()
 	r := readOllama(x, chat)
 	if r.prompts == nil {
-		return r.ollamaLoaded(x, chat)
+		return loadedOllama(x, r, chat)
 	}
 	var all blocks
 	var ids []int
@@ -28,7 +28,7 @@ func answerOllama(x *exchange, chat bool) any {
 	u := r.answer(func(e event) {
 		var one blocks
 		one.add(e)
-		if ids = e.ids; r.stream && (one.all != nil || r.logprobs && e.tokens != nil) {
+		if ids = e.ids; r.reply.stream && (one.all != nil || r.logprobs && e.tokens != nil) {
 			s.send("", r.ollamaPiece(chat, &one))
 		}
 		all.add(e)
@@ -37,7 +37,7 @@ func answerOllama(x *exchange, chat bool) any {
 	if finish == finishCalls {
 		finish = finishStop
 	}
-	if r.stream {
+	if r.reply.stream {
 		all = blocks{}
 	}
 	last := r.ollamaPiece(chat, &all)
@@ -48,15 +48,15 @@ func answerOllama(x *exchange, chat bool) any {
 	last["total_duration"], last["load_duration"] = time.Since(began).Nanoseconds(), x.loading.Nanoseconds()
 	last["prompt_eval_count"], last["prompt_eval_duration"] = u.prompt, u.prefill.Nanoseconds()
 	last["eval_count"], last["eval_duration"] = u.completion, u.decode.Nanoseconds()
-	if !r.stream {
+	if !r.reply.stream {
 		return last
 	}
 	s.send("", last)
 	return nil
 }
 
-// ollamaLoaded answers a request without a prompt, which loads the model, or with keep_alive 0 has it closed.
-func (r *request) ollamaLoaded(x *exchange, chat bool) map[string]any {
+// loadedOllama answers a request without a prompt, which loads the model, or with keep_alive 0 has it closed.
+func loadedOllama(x *exchange, r *request, chat bool) map[string]any {
 	o := r.ollamaPiece(chat, &blocks{})
 	o["done"], o["done_reason"], o["load_duration"] = true, "load", x.loading.Nanoseconds()
 	for _, m := range x.states() {

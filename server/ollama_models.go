@@ -108,7 +108,6 @@ func showOllama(x *exchange) any {
 	m := x.ollamaModel(f)
 	f.ignore("name")
 	f.hintRest()
-	throw(*f.err)
 	o := ollamaObject(x, state{entry: x.s.pool.find(m.name), now: m})
 	about := map[string]any{"general.architecture": m.info.Architecture, "general.basename": m.name,
 		"general.parameter_count": m.info.Parameters, m.info.Architecture + ".context_length": m.room}
@@ -159,7 +158,7 @@ func refuseOllama(x *exchange, pattern, instead string) any {
 		}
 		if e := x.s.pool.find(strings.TrimSuffix(name, ":latest")); strings.HasSuffix(pattern, "/pull") && e != nil &&
 			x.who.sees(e) {
-			if f.boolean("stream", true) {
+			if string(f.values["stream"]) != "false" {
 				x.open(true).send("", map[string]string{"status": "success"})
 				return nil
 			}

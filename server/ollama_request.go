@@ -14,28 +14,26 @@ import (
 func readOllama(x *exchange, chat bool) *request {
 	f, m := x.asked(x.ollamaModel)
 	r := x.newRequest(m)
-	r.stream, r.form = f.boolean("stream", true), ollamaFormat(f)
+	r.reply.stream, r.form = f.boolean("stream", true), ollamaFormat(f)
 	readKeepAlive(x, f, m)
-	r.ollamaOptions(f)
+	ollamaOptions(f, r)
 	r.logprobs = f.boolean("logprobs", false)
-	if n := f.integer("top_logprobs", 0, maxTop); n != nil && r.logprobs {
-		r.top = int(*n)
+	if integer(f, &r.top, "top_logprobs", 0, maxTop); !r.logprobs {
+		r.top = 0
 	}
 	c := conversation{args: map[string]any{}}
 	m.ollamaThink(f, &c)
 	if name := map[bool]string{true: "messages", false: "prompt"}[chat]; !f.has(name) || isNeutral(f.values[name]) {
 		f.ignore(name, "system", "template", "raw", "tools", "suffix", "images", "context") // of a request that loads a model
 		f.hintRest()
-		throw(*f.err)
 		return r
 	}
 	if chat {
 		c.messages = ollamaMessages(f)
 		chatTools(f, &c, "function")
 		f.hintRest()
-		throw(*f.err)
 		c.goesOn = goesOn(c.messages)
-		throw(r.converse(x.ctx, &c, "messages"))
+		r.converse(x.ctx, &c, "messages")
 		return r
 	}
 	readOllamaPrompt(x, f, r, &c)
@@ -59,9 +57,9 @@ func isBlank(parts []karat.Part) bool {
 func readOllamaPrompt(x *exchange, f *fields, r *request, c *conversation) {
 	prompt, raw, before := f.text("prompt"), f.boolean("raw", false), []int(nil)
 	if given := f.take("context"); given != nil && given[0] != '[' {
-		f.fail("context", "%s, want an array of token ids", kindOf(given))
+		fail("context", "%s, want an array of token ids", kindOf(given))
 	} else if given != nil {
-		f.reject(caught(func() { before = tokenIDs("context", given, r.model.room, r.least()) }))
+		before = tokenIDs("context", given, r.model.room, r.least())
 	}
 	f.lacks("suffix", "template", "images")
 	if system := f.text("system"); system != "" {
@@ -71,23 +69,18 @@ func readOllamaPrompt(x *exchange, f *fields, r *request, c *conversation) {
 	c.messages = append(c.messages, karat.TextMessage(karat.RoleUser, prompt))
 	c.placed("prompt")
 	f.hintRest()
-	throw(*f.err)
 	if raw {
-		r.param, r.texts, r.prompts = "prompt", []string{prompt}, [][]int{x.tokens(r.model, "prompt", prompt)}
-		throw(r.constrainText(x.ctx))
+		r.param, r.texts, r.prompts = "prompt", []string{prompt}, [][]int{x.tokenIDs(r.model, "prompt", prompt, karat.TokenizeOptions{})}
+		r.constrainText(x.ctx)
 	} else {
-		throw(r.converse(x.ctx, c, "prompt"))
+		r.converse(x.ctx, c, "prompt")
 	}
-	r.prompts[0] = r.behind(before)
-}
-
-// behind returns the ids of a prompt behind the ids of an earlier turn. A text has one token that begins it.
-func (r *request) behind(before []int) []int {
+	// behind an earlier turn: a text has one token that begins it
 	ids := r.prompts[0]
 	if bos, ok := r.model.model.BOS(); ok && len(before) > 0 && len(ids) > 0 && ids[0] == bos {
 		ids = ids[1:]
 	}
-	return append(slices.Clip(before), ids...)
+	r.prompts[0] = append(slices.Clip(before), ids...)
 }
 
 // ollamaThink reads whether the answer is to begin with reasoning, or how much it is to reason.
@@ -116,7 +109,7 @@ func readKeepAlive(x *exchange, f *fields, m *served) {
 	}
 	keep, ok := keepAlive(raw)
 	if !ok {
-		f.fail("keep_alive", "%s, want seconds, or a time as \"5m\"; below 0 is for ever", kindOf(raw))
+		fail("keep_alive", "%s, want seconds, or a time as \"5m\"; below 0 is for ever", kindOf(raw))
 		return
 	}
 	x.s.pool.stay(x.s.pool.find(m.name), x.who.name, keep)
@@ -139,21 +132,21 @@ func keepAlive(raw json.RawMessage) (time.Duration, bool) {
 
 // ollamaOptions reads the options of a request. Options that set up a model change nothing, since it is loaded by the
 // server's own settings; so does a num_ctx beyond the context.
-func (r *request) ollamaOptions(f *fields) {
+func ollamaOptions(f *fields, r *request) {
 	o := f.object("options")
 	if o == nil {
 		return
 	}
 	s := &r.sampling
-	r.heat(o, 2)
-	o.setNumber(&s.MinP, "min_p", 0, 1)
-	r.penalties(o, "repeat_penalty")
-	o.setInteger(&s.TopK, "top_k", 0, 1<<20)
-	o.setInteger(&s.RepeatLast, "repeat_last_n", -1, 1<<20)
-	if v := o.integer("num_predict", -2, maxTokens); v != nil && *v >= 0 {
-		r.max = int(*v)
+	readTemperature(o, r, 2)
+	o.number(&s.MinP, "min_p", 0, 1)
+	readPenalties(o, r, "repeat_penalty")
+	integer(o, &s.TopK, "top_k", 0, 1<<20)
+	integer(o, &s.RepeatLast, "repeat_last_n", -1, 1<<20)
+	if integer(o, &r.max, "num_predict", -2, maxTokens); r.max < 0 {
+		r.max = -1
 	}
-	if v := o.integer("num_ctx", 1, maxTokens); v != nil && int(*v) > r.model.room {
+	if n := 0; integer(o, &n, "num_ctx", 1, maxTokens) && n > r.model.room {
 		o.hints.add(o.path + "num_ctx") // the context is what the model was loaded with
 	}
 	r.stop = o.texts("stop", maxStops)
@@ -164,7 +157,7 @@ func (r *request) ollamaOptions(f *fields) {
 	}
 	for _, x := range ollamaOff {
 		if v := o.take(x.name); v != nil && !x.off(v) {
-			o.reject(refused(o.path+x.name, x.name))
+			throw(refused(o.path+x.name, x.name))
 		}
 	}
 	o.done()
@@ -211,7 +204,7 @@ func ollamaMessages(f *fields) (all []karat.Message) {
 		m.done()
 	}
 	if len(all) == 0 {
-		f.fail("messages", "it is missing or empty, want an array of messages")
+		fail("messages", "it is missing or empty, want an array of messages")
 	}
 	return all
 }

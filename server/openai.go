@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -24,69 +25,65 @@ const (
 	maxTokens   = math.MaxInt32
 )
 
-// choosing reads the fields that choose tokens, which chat and completions share.
-func (r *request) choosing(f *fields) {
+// readSampling reads the fields that choose tokens, which chat and completions share.
+func readSampling(f *fields, r *request) {
 	s := &r.sampling
-	r.heat(f, 2)
-	f.setInteger(&s.TopK, "top_k", -1, 1<<20)
+	readTemperature(f, r, 2)
+	integer(f, &s.TopK, "top_k", -1, 1<<20)
 	s.TopK = max(s.TopK, 0) // -1 is off, as vLLM's
-	f.setNumber(&s.MinP, "min_p", 0, 1)
-	r.penalties(f, "repetition_penalty")
-	f.setInteger(&r.n, "n", 1, maxChoices)
+	f.number(&s.MinP, "min_p", 0, 1)
+	readPenalties(f, r, "repetition_penalty")
+	integer(f, &r.n, "n", 1, maxChoices)
 	r.stop = f.texts("stop", maxStops)
-	r.bias(f)
-	if r.stream = f.boolean("stream", false); !r.stream && f.has("stream_options") {
-		f.fail("stream_options", "it is for streams alone: stream is not true")
+	readBias(f, r)
+	if r.reply.stream = f.boolean("stream", false); !r.reply.stream && f.has("stream_options") {
+		fail("stream_options", "it is for streams alone: stream is not true")
 	}
 	if o := f.object("stream_options"); o != nil {
-		r.usage = o.boolean("include_usage", false)
+		r.reply.usage = o.boolean("include_usage", false)
 		o.hint("include_obfuscation")
 		o.done()
 	}
 }
 
-// penalties reads the penalties of tokens that were there, and the seed; repeat is the name of the first penalty.
-func (r *request) penalties(f *fields, repeat string) {
+// readPenalties reads the penalties of tokens that were there, and the seed; repeat is the name of the first penalty.
+func readPenalties(f *fields, r *request, repeat string) {
 	s := &r.sampling
-	f.setNumber(&s.RepeatPenalty, repeat, 0.01, 100)
-	f.setNumber(&s.PresencePenalty, "presence_penalty", -2, 2)
-	f.setNumber(&s.FrequencyPenalty, "frequency_penalty", -2, 2)
-	if x := f.integer("seed", math.MinInt64, math.MaxInt64); x != nil {
-		s.Seed = new(uint64(*x))
+	f.number(&s.RepeatPenalty, repeat, 0.01, 100)
+	f.number(&s.PresencePenalty, "presence_penalty", -2, 2)
+	f.number(&s.FrequencyPenalty, "frequency_penalty", -2, 2)
+	if seed := uint64(0); integer(f, &seed, "seed", math.MinInt64, math.MaxInt64) {
+		s.Seed = &seed
 	}
 }
 
-// heat reads temperature, up to most, and top_p. A top_p of 0 is the likeliest token alone; inside, 0 is off.
-func (r *request) heat(f *fields, most float64) {
-	f.setNumber(&r.sampling.Temperature, "temperature", 0, most)
-	if x := f.number("top_p", 0, 1); x != nil {
-		r.sampling.TopP = max(*x, 1e-12)
+// readTemperature reads temperature, up to most, and top_p. A top_p of 0 is the likeliest token alone; inside, 0 is off.
+func readTemperature(f *fields, r *request, most float64) {
+	f.number(&r.sampling.Temperature, "temperature", 0, most)
+	if f.number(&r.sampling.TopP, "top_p", 0, 1) {
+		r.sampling.TopP = max(r.sampling.TopP, 1e-12)
 	}
 }
 
-// bias reads logit_bias, over what the model's publisher bans.
-func (r *request) bias(f *fields) {
+// readBias reads logit_bias, over what the model's publisher bans.
+func readBias(f *fields, r *request) {
 	o := f.object("logit_bias")
 	if o == nil {
 		return
 	}
 	if len(o.order) > maxBiases {
-		f.fail("logit_bias", "%d tokens, at most %d", len(o.order), maxBiases)
-		return
+		fail("logit_bias", "%d tokens, at most %d", len(o.order), maxBiases)
 	}
 	all := map[int]float32{}
-	for id, x := range r.sampling.LogitBias {
-		all[id] = x
-	}
+	maps.Copy(all, r.sampling.LogitBias)
 	for _, name := range o.order {
 		id, err := strconv.Atoi(name)
 		if err != nil || id < 0 {
-			f.fail(o.path+name, "the name is no token id")
-			return
+			fail(o.path+name, "the name is no token id")
 		}
-		if x := o.number(name, -100, 100); x != nil {
-			all[id] = float32(*x)
-			if *x <= -100 {
+		if x := 0.0; o.number(&x, name, -100, 100) {
+			all[id] = float32(x)
+			if x <= -100 {
 				all[id] = float32(math.Inf(-1))
 			}
 		}
@@ -118,17 +115,16 @@ func metadata(f *fields) map[string]string {
 		return nil
 	}
 	if len(o.order) > maxPairs {
-		f.fail("metadata", "%d pairs, at most %d", len(o.order), maxPairs)
+		fail("metadata", "%d pairs, at most %d", len(o.order), maxPairs)
 	}
 	all := map[string]string{}
 	for _, name := range o.order {
 		if n := utf8.RuneCountInString(name); n > maxPairName {
-			f.fail("metadata", "a name has %d characters, at most %d", n, maxPairName)
-			return nil
+			fail("metadata", "a name has %d characters, at most %d", n, maxPairName)
 		}
 		all[name] = o.needText(name)
 		if n := utf8.RuneCountInString(all[name]); n > maxPairValue {
-			f.fail(o.path+name, "%d characters, at most %d", n, maxPairValue)
+			fail(o.path+name, "%d characters, at most %d", n, maxPairValue)
 		}
 	}
 	return all
@@ -138,13 +134,10 @@ func metadata(f *fields) map[string]string {
 func messages(f *fields) (all []karat.Message) {
 	list := f.objects("messages", maxMessages)
 	if len(list) == 0 {
-		f.fail("messages", "it is missing or empty, want an array of messages")
+		fail("messages", "it is missing or empty, want an array of messages")
 	}
 	names := map[string]string{} // of tools, by the ids of calls
 	for _, m := range list {
-		if *f.err != nil {
-			return nil
-		}
 		all = append(all, message(m, names))
 		if m.echo {
 			m.hintRest()
@@ -164,13 +157,10 @@ func message(m *fields, names map[string]string) karat.Message {
 	case "function":
 		return legacyResult(m, speaker, names)
 	case "tool":
-		id := m.needText("tool_call_id")
-		name, ok := names[id]
-		if !ok && *m.err == nil {
-			m.fail(m.path+"tool_call_id", "no message before has a call of id %q", id)
-		}
+		id := calledID(m, "tool_call_id", "no message before has", names)
+		name := names[id]
 		if speaker != "" && speaker != name {
-			m.fail(m.path+"name", "%q, but the call is of %q", speaker, name)
+			fail(m.path+"name", "%q, but the call is of %q", speaker, name)
 		}
 		return karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id, Name: name,
 			Content: joined(content(m, "content", true))}}}
@@ -183,7 +173,7 @@ func content(m *fields, name string, needed bool) (parts []karat.Part) {
 	raw := m.values[name]
 	if !m.has(name) {
 		if m.ignore(name); needed {
-			m.fail(m.path+name, "%s, want a string or an array of parts", kindOf(raw))
+			fail(m.path+name, "%s, want a string or an array of parts", kindOf(raw))
 		}
 		return nil
 	}
@@ -250,13 +240,23 @@ func assistant(m *fields, names map[string]string) (parts []karat.Part) {
 	return parts
 }
 
+// calledID returns the id of the call that a result belongs to; none begins the words for a call that is not there.
+func calledID(m *fields, field, none string, names map[string]string) string {
+	id := m.needText(field)
+	if _, ok := names[id]; !ok {
+		fail(m.path+field, "%s a call of id %q", none, id)
+	}
+	return id
+}
+
 // toolCall returns a call whose arguments are a text of JSON.
 func toolCall(f *fields, id, name, arguments string) karat.ToolCall {
 	c := karat.ToolCall{ID: id, Name: name}
-	if arguments != "" && f.holds(f.path+"function.arguments", []byte(arguments)) {
+	if arguments != "" {
+		f.hold(f.path+"function.arguments", []byte(arguments))
 		c.Arguments = json.RawMessage(arguments)
 		if !json.Valid(c.Arguments) || c.Arguments[0] != '{' && strings.TrimSpace(arguments)[0] != '{' {
-			f.fail(f.path+"function.arguments", "it is not the JSON of an object")
+			fail(f.path+"function.arguments", "it is not the JSON of an object")
 		}
 	}
 	return c

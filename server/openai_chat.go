@@ -13,12 +13,12 @@ import (
 func completeChat(x *exchange) any {
 	r := readChat(x)
 	r.id = newID("chatcmpl-")
-	if r.stream {
+	if r.reply.stream {
 		return streamChat(x, r)
 	}
 	answers := make([]blocks, r.n)
 	u := r.answer(func(e event) { answers[e.choice].add(e) })
-	return r.chatBody(answers, u)
+	return chatBody(r, answers, u)
 }
 
 // countChat answers POST /v1/chat/completions/input_tokens.
@@ -31,31 +31,30 @@ func countChat(x *exchange) any {
 func readChat(x *exchange) *request {
 	f, m := x.asked(x.named)
 	r := x.newRequest(m)
-	r.pieces = true
-	r.choosing(f)
-	r.limit(f, "max_tokens", 0)
-	r.limit(f, "max_completion_tokens", 0)
+	readSampling(f, r)
+	readLimit(f, r, "max_tokens", 0)
+	readLimit(f, r, "max_completion_tokens", 0)
 	r.logprobs = f.boolean("logprobs", false)
-	if f.setInteger(&r.top, "top_logprobs", 0, maxTop); !r.logprobs && r.top > 0 {
-		f.fail("top_logprobs", "it needs logprobs: true")
+	if integer(f, &r.top, "top_logprobs", 0, maxTop); !r.logprobs && r.top > 0 {
+		fail("top_logprobs", "it needs logprobs: true")
 	}
 	r.form = formOf(f)
 	for _, kind := range f.texts("modalities", 8) {
 		if kind != "text" {
-			f.reject(refused("modalities", fmt.Sprintf("The modality %q", kind)))
+			throw(refused("modalities", fmt.Sprintf("The modality %q", kind)))
 		}
 	}
 	f.lacks("audio")
 	f.hint("web_search_options") // a tool of OpenAI's service
-	c := conversation{messages: messages(f), args: templateArgs(f)}
+	c := conversation{messages: messages(f), args: templateArgs(f), pieces: true}
 	c.ending(f)
 	m.reason(f, effort, &c)
 	m.budget(f, "thinking_budget", 0, maxTokens, &c)
 	chatTools(f, &c, "function", "custom")
-	r.legacyTools(f, &c)
+	c.readFunctions(f)
 	idle(f)
-	f.end()
-	throw(r.converse(x.ctx, &c, "messages"))
+	f.done()
+	r.converse(x.ctx, &c, "messages")
 	return r
 }
 
@@ -64,27 +63,34 @@ func readChat(x *exchange) *request {
 func (c *conversation) ending(f *fields) {
 	c.goesOn = f.boolean("continue_final_message", c.goesOn)
 	if c.bare = !f.boolean("add_generation_prompt", !c.goesOn); c.goesOn && !c.bare {
-		f.fail("add_generation_prompt", "a new turn begins there, and continue_final_message is to have none")
+		fail("add_generation_prompt", "a new turn begins there, and continue_final_message is to have none")
 	}
 }
 
-// limit reads the most tokens of an answer; -1 is no limit but the context.
-func (r *request) limit(f *fields, name string, least int64) {
+// readLimit reads the most tokens of an answer; -1 is no limit but the context.
+func readLimit(f *fields, r *request, name string, least int64) {
 	if string(f.values[name]) == "-1" {
-		f.ignore(name)
-		r.max = -1
-	} else if n := f.integer(name, least, maxTokens); n != nil {
-		r.max = int(*n)
+		least = -1
 	}
+	integer(f, &r.max, name, least, maxTokens)
 }
 
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// readToolName returns the name of a tool, or of a schema.
+func readToolName(f *fields) string {
+	name := f.needText("name")
+	if !toolName.MatchString(name) {
+		fail(f.path+"name", "%q, want 1 to 64 letters, digits, _ and -", name)
+	}
+	return name
+}
 
 // chatTools reads tools of some kinds, and which may be called.
 func chatTools(f *fields, c *conversation, kinds ...string) {
 	c.given = f.has("tools")
 	for _, t := range f.objects("tools", maxTools) {
-		kind := t.toolKind("", kinds...)
+		kind := toolKind(t, "", kinds...)
 		if kind == "" {
 			continue
 		}
@@ -97,23 +103,19 @@ func chatTools(f *fields, c *conversation, kinds ...string) {
 	}
 	c.choose(f, f.take("tool_choice"))
 	if f.has("parallel_tool_calls") && !c.given {
-		f.fail("parallel_tool_calls", "it is for requests with tools alone")
+		fail("parallel_tool_calls", "it is for requests with tools alone")
 	}
 	c.single = !f.boolean("parallel_tool_calls", true) || c.single
 }
 
 // tool reads a function; schema is the field of its parameters.
 func tool(o *fields, schema string) karat.Tool {
-	t := karat.Tool{Name: o.needText("name"), Description: o.text("description")}
-	if *o.err == nil && !toolName.MatchString(t.Name) {
-		o.fail(o.path+"name", "%q, want 1 to 64 letters, digits, _ and -", t.Name)
-	}
+	t := karat.Tool{Name: readToolName(o), Description: o.text("description")}
 	if raw := o.take(schema); raw != nil {
-		if t.Parameters = raw; !o.holds(o.path+schema, raw) {
-			t.Parameters = nil
-		} else if raw[0] != '{' {
-			o.fail(o.path+schema, "%s, want a JSON schema, an object", kindOf(raw))
+		if o.hold(o.path+schema, raw); raw[0] != '{' {
+			fail(o.path+schema, "%s, want a JSON schema, an object", kindOf(raw))
 		}
+		t.Parameters = raw
 	}
 	t.Strict = o.boolean("strict", false)
 	o.hintRest()
@@ -127,7 +129,7 @@ var serviceTool = regexp.MustCompile(`^(advisor|apply_patch|bash|browser|code_ex
 
 // toolKind reads the type of a tool, out of a few; absent is the type of one without it. A tool of a vendor's service
 // is a hint: its type is "".
-func (t *fields) toolKind(absent string, kinds ...string) string {
+func toolKind(t *fields, absent string, kinds ...string) string {
 	if kind, _ := as[string](t.values["type"]); serviceTool.MatchString(kind) {
 		t.hints.add(strings.TrimSuffix(t.path, "."))
 		return ""
@@ -141,26 +143,26 @@ func (c *conversation) choose(f *fields, raw json.RawMessage) {
 		return
 	}
 	if !c.given {
-		f.fail("tool_choice", "it is for requests with tools alone")
+		fail("tool_choice", "it is for requests with tools alone")
 	}
 	var kind string
-	if *f.err == nil && raw[0] == '{' {
+	if raw[0] == '{' {
 		c.chooseOne(f, raw)
 		return
 	}
 	if json.Unmarshal(raw, &kind) != nil {
-		f.fail("tool_choice", "%s, want none, auto, required or an object", kindOf(raw))
+		fail("tool_choice", "%s, want none, auto, required or an object", kindOf(raw))
 	}
 	switch kind {
 	case "auto":
 	case "required":
 		if c.choice.required = true; len(c.tools) == 0 {
-			f.fail("tool_choice", "none of the tools is one that the model can call here")
+			fail("tool_choice", "none of the tools is one that the model can call here")
 		}
 	case "none":
 		c.tools, c.mute = nil, true
 	default:
-		f.fail("tool_choice", "%q, want none, auto, required or an object", kind)
+		fail("tool_choice", "%q, want none, auto, required or an object", kind)
 	}
 }
 
@@ -247,7 +249,7 @@ func (r *request) head(object string) head {
 }
 
 // chatBody returns answers that were collected.
-func (r *request) chatBody(answers []blocks, u usage) any {
+func chatBody(r *request, answers []blocks, u usage) any {
 	type choice struct {
 		Index    int         `json:"index"`
 		Message  chatMessage `json:"message"`
@@ -262,7 +264,7 @@ func (r *request) chatBody(answers []blocks, u usage) any {
 		if text != "" || len(calls) == 0 {
 			m.Content = &text
 		}
-		if r.functions && len(calls) > 0 {
+		if r.turn.functions && len(calls) > 0 {
 			m.Legacy, calls = &chatFunction{calls[0].call.name, calls[0].text.String()}, nil
 		}
 		for _, b := range calls {
@@ -300,7 +302,7 @@ func (r *request) chunk(choices any, u *openAIUsage) any {
 	if r.turn == nil {
 		h.Object = "text_completion"
 	}
-	if r.usage {
+	if r.reply.usage {
 		return struct {
 			head
 			Choices any          `json:"choices"`
@@ -316,10 +318,10 @@ func (r *request) chunk(choices any, u *openAIUsage) any {
 // streamChunks sends the chunks that see makes of events, and the end of OpenAI's streams.
 func streamChunks(x *exchange, r *request, see func(e event, send func(choice any))) any {
 	s := x.open(false)
-	r.sent = true
+	r.reply.sent = true
 	send := func(choice any) { s.send("", r.chunk([]any{choice}, nil)) }
 	u := r.answer(func(e event) { see(e, send) })
-	if r.usage {
+	if r.reply.usage {
 		s.send("", r.chunk([]any{}, u.openAI()))
 	}
 	s.end("[DONE]")
@@ -335,7 +337,7 @@ func streamChat(x *exchange, r *request) any {
 		}
 		for _, d := range deltas(e) {
 			c := chunkChoice{Index: e.choice, Delta: d}
-			if r.functions && d.Calls != nil {
+			if r.turn.functions && d.Calls != nil {
 				c.Delta = chatDelta{Legacy: d.Calls[0].Function}
 			}
 			if len(e.tokens) > 0 {

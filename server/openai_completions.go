@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/karat-run/karat"
 )
 
 // maxPrompts bounds the prompts of a request.
@@ -16,10 +18,10 @@ const maxPrompts = 2048
 // completeText answers POST /v1/completions.
 func completeText(x *exchange) any {
 	r := readCompletion(x)
-	throw(r.check(x.s.most(x.who)))
+	r.check()
 	r.id = newID("cmpl-")
 	offsets := make([]textPlace, len(r.prompts)*r.n)
-	if r.stream {
+	if r.reply.stream {
 		return streamChunks(x, r, func(e event, send func(any)) {
 			if e.text != "" || len(e.tokens) > 0 || e.finish != "" {
 				c := completionChoice{Index: e.choice}
@@ -76,44 +78,32 @@ func readCompletion(x *exchange) *request {
 	f, m := x.asked(x.named)
 	r := x.newRequest(m)
 	r.max = 16 // as OpenAI's API has it
-	r.choosing(f)
-	r.limit(f, "max_tokens", 0)
+	readSampling(f, r)
+	readLimit(f, r, "max_tokens", 0)
 	r.echo = f.boolean("echo", false)
-	if n := f.integer("logprobs", 0, maxTop); n != nil {
-		r.logprobs, r.top = true, int(*n)
-	}
+	r.logprobs = integer(f, &r.top, "logprobs", 0, maxTop)
 	r.best = r.n
-	if of := f.integer("best_of", 1, maxTop); of != nil {
-		switch r.n = int(*of); {
-		case r.n < r.best:
-			f.fail("best_of", "%d is less than n, %d", r.n, r.best)
-		case r.n > r.best && r.stream:
-			f.fail("best_of", "the best of several answers is known when all have ended: it is not for streams")
-		}
+	switch integer(f, &r.n, "best_of", 1, maxTop); {
+	case r.n < r.best:
+		fail("best_of", "%d is less than n, %d", r.n, r.best)
+	case r.n > r.best && r.reply.stream:
+		fail("best_of", "the best of several answers is known when all have ended: it is not for streams")
 	}
 	f.lacks("suffix")
 	r.form = formOf(f)
 	idle(f)
 	r.param = "prompt"
 	prompt := f.take("prompt")
-	f.end()
-	throw(r.constrainText(x.ctx))
-	throw(r.read(x, prompt))
+	f.done()
+	r.constrainText(x.ctx)
+	if prompt == nil {
+		lack("prompt")
+	}
+	r.texts, r.prompts = prompts("prompt", prompt, r.model.room, r.least())
+	for _, text := range r.texts {
+		r.prompts = append(r.prompts, x.tokenIDs(r.model, "prompt", text, karat.TokenizeOptions{}))
+	}
 	return r
-}
-
-// read takes the prompts: a text, token ids, or a list of either.
-func (r *request) read(x *exchange, raw json.RawMessage) *problem {
-	if raw == nil {
-		return bad("prompt", "Missing required parameter: 'prompt'")
-	}
-	many, lists := prompts("prompt", raw, r.model.room, r.least())
-	r.prompts, r.texts = lists, many
-	for _, text := range many {
-		ids := x.tokens(r.model, "prompt", text)
-		r.prompts = append(r.prompts, ids)
-	}
-	return nil
 }
 
 // as returns a JSON value of one type, and whether it is of that.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net/http"
 	"runtime"
@@ -52,7 +53,7 @@ func TestD9Leavers(t *testing.T) {
 	eventually(t, func() bool { s := m.Stats(); return s.Busy == 0 && s.Running == 0 && s.KVUsed == 0 })
 	http.DefaultClient.CloseIdleConnections()
 	eventually(t, func() bool { return runtime.NumGoroutine() <= before+2 })
-	eventually(t, func() bool { return c.s.places.left() == 256 })
+	eventually(t, func() bool { return c.s.rooms.places.left() == 256 })
 }
 
 // eventually waits for what is to come about soon. If it never does, go test says who waits.
@@ -61,6 +62,25 @@ func eventually(t testing.TB, is func() bool) {
 	for !is() {
 		runtime.Gosched()
 	}
+}
+
+// pause has answers wait behind their first tokens, until resume is called.
+func (c *client) pause() (resume func()) {
+	compute, over := c.s.generate, make(chan struct{})
+	c.s.generate = func(ctx context.Context, s *karat.Session, ids []int, o karat.GenerateOptions) iter.Seq2[karat.Token, error] {
+		return func(yield func(karat.Token, error) bool) {
+			for t, err := range compute(ctx, s, ids, o) {
+				if !yield(t, err) {
+					return
+				}
+				select {
+				case <-over:
+				case <-ctx.Done():
+				}
+			}
+		}
+	}
+	return func() { close(over) }
 }
 
 // stuckWriter is a client that reads nothing: what is written to it waits for the deadline.
@@ -118,17 +138,18 @@ func TestD15Queue(t *testing.T) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	statuses := map[int]int{}
-	held := make([]*http.Response, 4)
+	held, resume := make([]*http.Response, 4), c.pause()
 	for i := range held {
 		wg.Go(func() { held[i] = c.begin(context.Background(), "/v1/completions", long) })
 	}
-	eventually(t, func() bool { return c.s.places.left() == 0 })
+	eventually(t, func() bool { return c.s.rooms.places.left() == 0 })
 	for range 5 {
 		status, answer, h := c.do("POST", "/v1/completions", `{"model":"demo","prompt":"a"}`)
 		if status != 429 || h.Get("Retry-After") != "1" || !strings.Contains(answer, "rate_limit_exceeded") {
 			t.Errorf("%d %s", status, answer)
 		}
 	}
+	resume()
 	wg.Wait()
 	for _, r := range held {
 		wg.Go(func() {
@@ -222,9 +243,11 @@ func TestD7StuckEngine(t *testing.T) {
 func TestClosedModel(t *testing.T) {
 	m := model(t, karat.Options{Context: 512})
 	c := serve(t, m, Options{})
+	resume := c.pause() // else the answer may have ended already
 	resp := c.begin(context.Background(), "/v1/completions", long)
 	defer resp.Body.Close()
 	m.Close()
+	resume()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil || !strings.Contains(string(b), `data: {"error":{"message":"The model is being closed"`) || strings.Contains(string(b), "[DONE]") {
 		t.Errorf("%v: %s", err, b[max(0, len(b)-300):])

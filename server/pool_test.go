@@ -168,6 +168,8 @@ func TestKeepAlive(t *testing.T) {
 	c := serveAll(t, Options{Models: []Model{a}})
 	var clock atomic.Int64
 	c.s.pool.now = func() time.Time { return time.Unix(clock.Load(), 0) }
+	c.s.stop() // its own sweeps, which come with the clock
+	held := 0  // uses that the test has
 	ask := func(keep, reason string) {
 		t.Helper()
 		if o := c.post("/api/generate", `{"model":"a","keep_alive":`+keep+`}`); o["done_reason"] != reason || o["done"] != true {
@@ -176,6 +178,11 @@ func TestKeepAlive(t *testing.T) {
 	}
 	after := func(seconds int64, want string) {
 		t.Helper()
+		eventually(t, func() bool { // the use of a request ends behind its answer
+			c.s.pool.mu.Lock()
+			defer c.s.pool.mu.Unlock()
+			return c.s.pool.list[0].uses == held
+		})
 		clock.Add(seconds)
 		c.s.pool.sweep()
 		if got := c.listed(); got != want {
@@ -196,6 +203,7 @@ func TestKeepAlive(t *testing.T) {
 	c.s.pool.mu.Lock()
 	e := c.s.pool.list[0]
 	e.uses++
+	held = 1
 	c.s.pool.mu.Unlock()
 	ask("0", "unload")
 	after(1, "a") // in use

@@ -14,8 +14,7 @@ const maxArgs = 8 << 10
 func templateArgs(f *fields) map[string]any {
 	args := map[string]any{}
 	if raw := f.values["chat_template_kwargs"]; len(raw) > maxArgs {
-		f.fail("chat_template_kwargs", "%d bytes, at most %d", len(raw), maxArgs)
-		return args
+		fail("chat_template_kwargs", "%d bytes, at most %d", len(raw), maxArgs)
 	}
 	o := f.object("chat_template_kwargs")
 	if o == nil {
@@ -23,7 +22,7 @@ func templateArgs(f *fields) map[string]any {
 	}
 	for _, name := range o.order {
 		if chat.Reserved(name) {
-			o.fail(o.path+name, "the server sets this variable itself")
+			fail(o.path+name, "the server sets this variable itself")
 		}
 		var v any
 		if raw := o.take(name); raw != nil && json.Unmarshal(raw, &v) == nil {
@@ -46,7 +45,7 @@ var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh"}
 // switch is switched on by all except none. A level that the template has no place for is a hint.
 func (m *served) reason(f *fields, name string, c *conversation) {
 	level := f.one(name, efforts...)
-	if level == "" || *f.err != nil {
+	if level == "" {
 		return
 	}
 	levels, switches := m.set(c, effort, level), m.set(c, thinking, level != "none")
@@ -64,9 +63,9 @@ func (m *served) reason(f *fields, name string, c *conversation) {
 func (m *served) switchReason(f *fields, param string, on bool, c *conversation) {
 	reasons := m.syntax.Open != ""
 	switch {
-	case *f.err != nil || m.set(c, thinking, on) || on == reasons:
+	case m.set(c, thinking, on) || on == reasons:
 	case on:
-		f.reject(unsupported(param, "This model does not reason"))
+		throw(unsupported(param, "This model does not reason"))
 	default:
 		c.budget = new(int)
 	}
@@ -74,14 +73,14 @@ func (m *served) switchReason(f *fields, param string, on bool, c *conversation)
 
 // budget reads how many tokens of reasoning an answer may have. Of two budgets the smaller one holds.
 func (m *served) budget(f *fields, name string, least, most int64, c *conversation) {
-	n := f.integer(name, least, most)
-	if n == nil {
+	tokens := 0
+	if !integer(f, &tokens, name, least, most) {
 		return
 	}
 	if m.syntax.Open == "" {
-		f.reject(unsupported(f.path+name, "This model does not reason"))
+		throw(unsupported(f.path+name, "This model does not reason"))
 	}
-	if tokens := int(*n); c.budget == nil || tokens < *c.budget {
+	if c.budget == nil || tokens < *c.budget {
 		c.budget = &tokens
 	}
 }

@@ -153,31 +153,26 @@ type items struct {
 	bytes int64             // of kept items
 }
 
-// named counts a kept item as if it were in the body, and reports whether there is room for it.
-func (l *items) named(param string, raw json.RawMessage) bool {
+// count counts a kept item as if it were in the body.
+func (l *items) count(param string, raw json.RawMessage) {
 	if l.bytes += int64(len(raw)); l.bytes > l.x.s.o.MaxBody {
-		l.f.fail(param, "with it the request has more than %d bytes", l.x.s.o.MaxBody)
-		return false
+		fail(param, "with it the request has more than %d bytes", l.x.s.o.MaxBody)
 	}
-	return true
 }
 
 // read returns all items of a request, each with its place: the ones of earlier answers, then its own.
 func (l *items) read() (all []*fields) {
 	f, id := l.f, l.f.text("previous_response_id")
 	var before [][]json.RawMessage // the newest first
-	for at := id; at != "" && *f.err == nil; {
+	for at := id; at != ""; {
 		r := l.x.s.recent.get(l.x.who.name, at)
 		if r == nil {
-			f.reject(unkept("previous_response_id", "response", at))
-			return nil
+			throw(unkept("previous_response_id", "response", at))
 		}
 		before = append(before, r.output, r.input)
 		at = r.before
 		for _, raw := range slices.Concat(r.input, r.output) {
-			if !l.named("previous_response_id", raw) {
-				return nil
-			}
+			l.count("previous_response_id", raw)
 		}
 	}
 	for _, list := range slices.Backward(before) {
@@ -193,25 +188,23 @@ func (l *items) read() (all []*fields) {
 	}
 	for i, raw := range f.list("input", maxMessages) {
 		path := fmt.Sprintf("input[%d]", i)
-		if of := f.inner(path, raw); *f.err == nil && of.isReference() {
+		of := f.inner(path, raw)
+		if isReference(of) {
 			id := of.needText("id")
 			if raw = l.x.s.recent.item(l.x.who.name, id); raw == nil {
-				f.reject(unkept(path+".id", "item", id))
+				throw(unkept(path+".id", "item", id))
 			}
-			if of.done(); *f.err != nil || !l.named(path, raw) {
-				return nil
-			}
-			all = append(all, f.inner(path, raw))
-		} else {
-			all = append(all, of)
+			of.done()
+			l.count(path, raw)
+			of = f.inner(path, raw)
 		}
-		l.own = append(l.own, raw)
+		all, l.own = append(all, of), append(l.own, raw)
 	}
 	return all
 }
 
 // isReference reports whether an item stands for one of an earlier answer: by its type, or as nothing but an id.
-func (f *fields) isReference() bool {
+func isReference(f *fields) bool {
 	if kind, _ := as[string](f.values["type"]); kind == "item_reference" {
 		f.ignore("type")
 		return true
@@ -230,7 +223,7 @@ func (q *response) keep(body any) {
 		item, _ := encode(q.item(i, b, b.status()))
 		r.output = append(r.output, item)
 	}
-	q.r.asked.s.recent.put(q.r.who.name, r)
+	q.r.asked.s.recent.put(q.r.asked.who.name, r)
 }
 
 // showResponse answers GET /v1/responses/{id}.

@@ -6,8 +6,11 @@ import (
 	"encoding/base32"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	mathrand "math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,8 +24,6 @@ type request struct {
 	id       string // of the answer
 	created  int64
 	model    *served
-	who      *caller
-	caller   karat.Caller
 	param    string   // the field that the prompts are from
 	prompts  [][]int  // token ids
 	texts    []string // of the prompts that are given as texts
@@ -35,18 +36,20 @@ type request struct {
 	top      int  // likeliest tokens in the place of each
 	echo     bool // the prompt comes first, with its log-probabilities if they are asked for
 	turn     *turn
-	pieces   bool           // arguments of calls may come in pieces
 	form     form           // of the text
 	grammar  *karat.Grammar // that the answer must fit; nil for none
 	asked    *exchange
-	stream   bool
-	usage    bool // also of a stream
-	hides    bool // reasoning is not shown
-	edits    bool // the client asked for edits of the context
-	sent     bool // tokens go out at once, and are not kept for the end
+	reply    reply
 	kept     logprobRoom
+}
 
-	functions bool // the answer's call is a function_call
+// reply is how the client gets the answer.
+type reply struct {
+	stream bool
+	usage  bool // also of a stream
+	hides  bool // reasoning is not shown
+	edits  bool // the client asked for edits of the context
+	sent   bool // tokens go out at once, and are not kept for the end
 }
 
 // chooses reports whether the best answers are chosen, by the log-probabilities of their tokens.
@@ -69,7 +72,7 @@ func (r *request) keep(n int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.held.s == nil {
-		k.held.s, k.held.who = r.asked.s, r.who.name
+		k.held.s, k.held.who = r.asked.s, r.asked.who.name
 		r.asked.after = append(r.asked.after, k.held.end)
 	}
 	k.tokens += int64(n)
@@ -118,8 +121,7 @@ func newID(prefix string) string {
 
 // newRequest returns a request with the defaults of every API.
 func (x *exchange) newRequest(m *served) *request {
-	r := &request{asked: x, model: m, who: x.who, created: time.Now().Unix(), n: 1, max: -1, sampling: m.model.Sampling()}
-	r.caller = x.who.caller()
+	r := &request{asked: x, model: m, created: time.Now().Unix(), n: 1, max: -1, sampling: m.model.Sampling()}
 	if r.sampling.Temperature == 0 {
 		r.sampling.Temperature = 1 // as OpenAI's API has it
 	}
@@ -144,50 +146,50 @@ func (r *request) most(prompt []int) (tokens int, full bool) {
 	return r.max, false
 }
 
-// check finds what does not fit the context, or this server.
-func (r *request) check(most int) *problem {
+// check throws the problem of what does not fit the context, or this server.
+func (r *request) check() {
 	if r.model.info.Encoder {
-		return unsupported("model", "This model makes vectors and no tokens: it is for POST /v1/embeddings")
+		throw(unsupported("model", "This model makes vectors and no tokens: it is for POST /v1/embeddings"))
 	}
 	for i := range r.stop {
 		if r.stop[i] == "" {
-			return bad("stop", "Invalid value for 'stop': a stop string is empty, which is in every text")
+			fail("stop", "a stop string is empty, which is in every text")
 		}
 		if n := len(r.stop[i]); n > maxStopSize {
-			return bad("stop", "Invalid value for 'stop': a stop string has %d bytes, at most %d", n, maxStopSize)
+			fail("stop", "a stop string has %d bytes, at most %d", n, maxStopSize)
 		}
 	}
 	for _, ids := range r.prompts {
 		room, least := r.model.room, r.least()
 		switch {
 		case len(ids) == 0:
-			return bad(r.param, "The prompt is empty, and the model has no token that begins a text")
+			throw(bad(r.param, "The prompt is empty, and the model has no token that begins a text"))
 		case len(ids) > room-least:
-			return tooLong(r.param, room, len(ids), least)
+			throw(tooLong(r.param, room, len(ids), least))
 		}
-		for _, id := range ids {
-			if id < 0 || id >= r.model.info.VocabSize {
-				return bad(r.param, "token id %d: the vocabulary has %d", id, r.model.info.VocabSize)
-			}
-		}
+		r.model.checkIDs(r.param, slices.Values(ids))
 	}
-	for id := range r.sampling.LogitBias {
-		if id < 0 || id >= r.model.info.VocabSize {
-			return bad("logit_bias", "token id %d: the vocabulary has %d", id, r.model.info.VocabSize)
-		}
+	r.model.checkIDs("logit_bias", maps.Keys(r.sampling.LogitBias))
+	if n, most := len(r.prompts)*r.n, r.asked.s.most(r.asked.who); n > most {
+		throw(bad("n", "%d answers are asked for, at most %d requests are taken at a time", n, most))
 	}
-	if n := len(r.prompts) * r.n; n > most {
-		return bad("n", "%d answers are asked for, at most %d requests are taken at a time", n, most)
-	}
-	return nil
 }
 
-// tokens returns the ids of a text that is a prompt.
-func (x *exchange) tokens(m *served, param, text string) []int {
+// checkIDs throws the problem of an id that is no token.
+func (m *served) checkIDs(param string, ids iter.Seq[int]) {
+	for id := range ids {
+		if id < 0 || id >= m.info.VocabSize {
+			throw(bad(param, "token id %d: the vocabulary has %d", id, m.info.VocabSize))
+		}
+	}
+}
+
+// tokenIDs returns the ids of a text that is a prompt.
+func (x *exchange) tokenIDs(m *served, param, text string, o karat.TokenizeOptions) []int {
 	if m.model.ExceedsContext(text) {
 		throw(longer(param, m.room))
 	}
-	ids, err := m.model.Tokenize(x.ctx, text, karat.TokenizeOptions{})
+	ids, err := m.model.Tokenize(x.ctx, text, o)
 	if err != nil {
 		throw(x.s.explain(x.ctx, err))
 	}
@@ -210,18 +212,18 @@ func (r *request) mayUse() (n int) {
 // requests.
 func (s *Server) spare(who *caller) int64 {
 	if who.late {
-		return s.places.most(who.name) / 4
+		return s.rooms.places.most(who.name) / 4
 	}
 	return 0
 }
 
 // most returns how many places a caller may have.
-func (s *Server) most(who *caller) int { return int(s.places.most(who.name) - s.spare(who)) }
+func (s *Server) most(who *caller) int { return int(s.rooms.places.most(who.name) - s.spare(who)) }
 
 // enter takes n of the places of requests that are computed or wait, and holds the tokens that they may use; done gives
 // both back.
 func (s *Server) enter(who *caller, n, tokens int) (done func()) {
-	if !s.places.takeLeaving(s.spare(who), who.name, int64(n)) {
+	if !s.rooms.places.takeLeaving(s.spare(who), who.name, int64(n)) {
 		s.telemetry.refused.Inc()
 		if who.key != nil {
 			throw(full(fmt.Sprintf("Of the %d requests that are computed or wait the key %q has as many as leave places "+
@@ -230,11 +232,11 @@ func (s *Server) enter(who *caller, n, tokens int) (done func()) {
 		throw(full(fmt.Sprintf("%d requests are computed or wait, this server takes no more", s.o.Requests)))
 	}
 	if p := who.hold(tokens, s.now()); p != nil {
-		s.places.give(who.name, int64(n))
+		s.rooms.places.give(who.name, int64(n))
 		throw(p)
 	}
 	return func() {
-		s.places.give(who.name, int64(n))
+		s.rooms.places.give(who.name, int64(n))
 		who.release(tokens)
 	}
 }
@@ -242,9 +244,9 @@ func (s *Server) enter(who *caller, n, tokens int) (done func()) {
 // answer computes all answers, and hands over their pieces in the order of each: one call at a time.
 func (r *request) answer(emit func(event)) (u usage) {
 	x, s := r.asked, r.asked.s
-	throw(r.check(s.most(r.who)))
+	r.check()
 	n := len(r.prompts) * r.n
-	defer s.enter(r.who, n, r.mayUse())()
+	defer s.enter(r.asked.who, n, r.mayUse())()
 	ctx, cancel := context.WithCancelCause(x.ctx)
 	defer cancel(nil)
 	var mu sync.Mutex
@@ -278,7 +280,7 @@ func (r *request) answer(emit func(event)) (u usage) {
 		}
 	}
 	wg.Wait()
-	s.spent(x.ctx, r.who, r.model, u)
+	s.spent(x.ctx, r.asked.who, r.model, u)
 	throw(failed)
 	return u
 }
@@ -348,7 +350,7 @@ func (c *choice) run(ctx context.Context) error {
 	sampling := c.r.sampling
 	sampling.Seed = new(*sampling.Seed + uint64(c.index%c.r.n))
 	o := karat.GenerateOptions{Sampling: &sampling, Stop: c.r.stop, Logprobs: c.r.logprobs || c.r.chooses(),
-		TopLogprobs: c.r.top, Grammar: c.r.grammar, Caller: c.r.caller}
+		TopLogprobs: c.r.top, Grammar: c.r.grammar, Caller: c.r.asked.who.caller()}
 	if c.r.echo {
 		if err := c.say(ctx, session, o); err != nil {
 			return err
@@ -375,7 +377,7 @@ func (c *choice) run(ctx context.Context) error {
 		}
 		c.took()
 		c.ids = append(c.ids, t.ID)
-		if (c.r.logprobs || c.r.chooses()) && !c.r.sent {
+		if (c.r.logprobs || c.r.chooses()) && !c.r.reply.sent {
 			if err := c.r.keep(1 + len(t.TopLogprobs)); err != nil {
 				return err
 			}

@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -57,12 +56,12 @@ func rerank(x *exchange) any {
 		r.say = f.boolean("return_documents", false)
 		r.cut = f.boolean("truncation", false)
 	}
-	if n := f.integer("top_n", 0, maxTokens); n != nil && !tei {
-		r.top = int(*n)
+	if integer(f, &r.top, "top_n", 0, maxTokens); tei {
+		r.top = -1
 	}
 	r.name = name
 	r.read(f, name)
-	f.end()
+	f.done()
 	best, tokens := x.ranked(r)
 	if tei {
 		return r.tei(best)
@@ -93,20 +92,17 @@ func (r *ranking) read(f *fields, name string) {
 		}
 		at := fmt.Sprintf("%s%s[%d]", f.path, name, i)
 		if len(raw) == 0 || raw[0] != '{' {
-			f.fail(at, "%s, want a string", kindOf(json.RawMessage(raw)))
-			return
+			fail(at, "%s, want a string", kindOf(raw))
 		}
 		o := f.inner(at, raw)
 		r.documents = append(r.documents, o.needText("text"))
-		if o.done(); *f.err != nil {
-			return
-		}
+		o.done()
 	}
 	if len(r.documents) == 0 {
-		f.fail(name, "it is missing or empty, want an array of strings")
+		fail(name, "it is missing or empty, want an array of strings")
 	}
 	if r.query == "" {
-		f.fail("query", "it is empty")
+		fail("query", "it is empty")
 	}
 }
 

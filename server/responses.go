@@ -15,7 +15,7 @@ import (
 func respond(x *exchange) any {
 	q := readResponse(x)
 	q.r.id = newID("resp_")
-	if q.r.stream {
+	if q.r.reply.stream {
 		return streamResponse(x, q)
 	}
 	u := q.r.answer(q.out.add)
@@ -49,29 +49,28 @@ func readResponse(x *exchange) *response {
 	f, m := x.asked(x.named)
 	q := &response{r: x.newRequest(m)}
 	r := q.r
-	r.pieces = true
 	q.echo = map[string]any{"error": nil, "incomplete_details": nil, "instructions": null(f, "instructions", "null"),
 		"metadata": null(f, "metadata", "{}"), "tools": null(f, "tools", "[]"),
 		"tool_choice": null(f, "tool_choice", `"auto"`), "parallel_tool_calls": null(f, "parallel_tool_calls",
-			"true"), "previous_response_id": orNull(f.peek("previous_response_id")),
-		"text": map[string]any{"format": map[string]string{"type": "text"}}, "truncation": cmp.Or(f.peek("truncation"),
+			"true"), "previous_response_id": orNull(peek(f, "previous_response_id")),
+		"text": map[string]any{"format": map[string]string{"type": "text"}}, "truncation": cmp.Or(peek(f, "truncation"),
 			"disabled"), "reasoning": null(f, "reasoning", "null")}
-	r.limit(f, "max_output_tokens", 1)
-	r.heat(f, 2)
+	readLimit(f, r, "max_output_tokens", 1)
+	readTemperature(f, r, 2)
 	q.echo["temperature"], q.echo["top_p"], q.echo["max_output_tokens"] = r.sampling.Temperature, orOne(r.sampling.TopP), nil
 	if r.max >= 0 {
 		q.echo["max_output_tokens"] = r.max
 	}
-	r.stream = f.boolean("stream", false)
+	r.reply.stream = f.boolean("stream", false)
 	text := null(f, "text", "{}")
-	q.before, q.kept = f.peek("previous_response_id"), f.boolean("store", true) && !x.who.late
+	q.before, q.kept = peek(f, "previous_response_id"), f.boolean("store", true) && !x.who.late
 	responseRefused(f)
 	if r.form = responseText(f); !r.form.free() {
 		q.echo["text"] = text
 	}
 	q.include(f)
 	q.echo["top_logprobs"] = r.top
-	c := conversation{args: templateArgs(f)}
+	c := conversation{args: templateArgs(f), pieces: true}
 	q.reasoning(f, &c)
 	if text := f.text("instructions"); text != "" {
 		c.messages = append(c.messages, karat.TextMessage(karat.RoleSystem, text))
@@ -87,13 +86,13 @@ func readResponse(x *exchange) *response {
 	q.echo["store"] = q.kept
 	c.choose(f, f.take("tool_choice"))
 	c.single = !f.boolean("parallel_tool_calls", true) || c.single
-	f.end()
-	throw(r.converse(x.ctx, &c, "input"))
+	f.done()
+	r.converse(x.ctx, &c, "input")
 	return q
 }
 
 // peek returns a text that is still to be read; "" is none.
-func (f *fields) peek(name string) string {
+func peek(f *fields, name string) string {
 	text, _ := as[string](f.values[name])
 	return text
 }
@@ -150,10 +149,10 @@ func (q *response) include(f *fields) {
 			"web_search_call.action.sources", "web_search_call.results": // there are none
 			f.hints.add("include." + name)
 		default:
-			f.reject(refused("include", fmt.Sprintf("include %q", name)))
+			throw(refused("include", fmt.Sprintf("include %q", name)))
 		}
 	}
-	f.setInteger(&r.top, "top_logprobs", 0, maxTop)
+	integer(f, &r.top, "top_logprobs", 0, maxTop)
 	r.logprobs = r.logprobs || r.top > 0
 }
 
@@ -181,7 +180,7 @@ func responseInput(f *fields, list []*fields, c *conversation) {
 	before := len(c.messages)
 	names := map[string]string{} // of tools, by the ids of calls
 	for _, m := range list {
-		if serviceItem.MatchString(m.peek("type")) {
+		if serviceItem.MatchString(peek(m, "type")) {
 			m.hints.add(strings.TrimSuffix(m.path, "."))
 			continue
 		}
@@ -213,10 +212,7 @@ func responseInput(f *fields, list []*fields, c *conversation) {
 			c.messages = continued(c.messages, func(karat.Message) bool { return true }, call)
 		case "function_call_output", "custom_tool_call_output":
 			m.ignore("id")
-			id := m.needText("call_id")
-			if names[id] == "" && *m.err == nil {
-				m.fail(m.path+"call_id", "no item before is a call of id %q", id)
-			}
+			id := calledID(m, "call_id", "no item before is", names)
 			c.messages = append(c.messages, karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id,
 				Name: names[id], Content: joined(content(m, "output", true))}}})
 		}
@@ -224,7 +220,7 @@ func responseInput(f *fields, list []*fields, c *conversation) {
 		m.done()
 	}
 	if len(c.messages) == before {
-		f.fail("input", "it is missing or empty, want a string or an array of items")
+		fail("input", "it is missing or empty, want a string or an array of items")
 	}
 }
 
@@ -262,7 +258,7 @@ func reasoningItem(m *fields) karat.Reasoning {
 		as = cmp.Or(as, said)
 	}
 	if as = cmp.Or(as, summary); sealed != "" && as == "" && !own {
-		m.reject(refused(m.path+"encrypted_content", "reasoning that another server has encrypted"))
+		throw(refused(m.path+"encrypted_content", "reasoning that another server has encrypted"))
 	}
 	return karat.Reasoning(as)
 }

@@ -117,12 +117,8 @@ func (x *exchange) body() *fields {
 	if x.placed { // not before, since a body may come slowly
 		x.after = append(x.after, x.s.enter(x.who, 1, 0))
 	}
-	f, p := parse(body)
-	if f != nil {
-		x.hints.header, f.hints = x.w.Header(), &x.hints
-	}
-	throw(p)
-	return f
+	x.hints.header = x.w.Header()
+	return parse(body, &x.hints)
 }
 
 // asked returns a request's JSON, and the model that find finds in it.
@@ -145,7 +141,6 @@ func (x *exchange) named(f *fields) *served {
 		return x.use(all[0].entry)
 	}
 	name := f.text("model")
-	throw(*f.err)
 	x.model = name[:min(len(name), 128)]
 	e := x.s.pool.find(name)
 	if e == nil || !x.who.sees(e) {

@@ -67,17 +67,13 @@ type Server struct {
 	o         Options
 	pool      *pool
 	since     int64
-	keys      keyring
-	tries     tries
-	origins   origins
+	gate      gate
 	log       *slog.Logger
 	mux       *http.ServeMux
 	patterns  []string
 	grammars  *grammars
-	recent    recent  // of the responses API
-	places    *shares // of answers
-	bodies    *shares // of bytes of requests
-	small     *shares // of the first bytes of each, firstBody at most
+	recent    recent // of the responses API
+	rooms     rooms
 	telemetry *telemetry
 	door      door
 	ctx       context.Context // ends with the server
@@ -90,6 +86,20 @@ type Server struct {
 	generate func(context.Context, *karat.Session, []int, karat.GenerateOptions) iter.Seq2[karat.Token, error]
 	// the model's; tests replace it
 	stats func(*karat.Model) karat.Stats
+}
+
+// gate knows who may call the server.
+type gate struct {
+	keys    keyring
+	tries   tries
+	origins origins
+}
+
+// rooms bound what requests hold together.
+type rooms struct {
+	places *shares // of answers
+	bodies *shares // of bytes of requests
+	small  *shares // of the first bytes of each request, firstBody at most
 }
 
 // New makes a server. It reads the models' files, for their fingerprints; the end of ctx stops that.
@@ -113,10 +123,10 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		return nil, errors.New("MaxBody, Requests, Memory or Loaded of Options is negative")
 	}
 	var err error
-	if s.keys, err = newKeyring(o.Keys); err != nil {
+	if s.gate.keys, err = newKeyring(o.Keys); err != nil {
 		return nil, err
 	}
-	if s.origins, err = newOrigins(o.Origins); err != nil {
+	if s.gate.origins, err = newOrigins(o.Origins); err != nil {
 		return nil, err
 	}
 	s.telemetry = newTelemetry()
@@ -127,12 +137,12 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		}
 	}
 	if o.Store != "" {
-		if s.store, err = openStore(o.Store, s.keys, s.log); err != nil {
+		if s.store, err = openStore(o.Store, s.gate.keys, s.log); err != nil {
 			return nil, err
 		}
 	}
-	s.places, s.small = newShares(int64(o.Requests), s.keys), newShares(smallBodies, s.keys)
-	s.bodies = newShares(max(allBodies, 2*o.MaxBody), s.keys) // of which one key may take half
+	s.rooms = rooms{places: newShares(int64(o.Requests), s.gate.keys), small: newShares(smallBodies, s.gate.keys),
+		bodies: newShares(max(allBodies, 2*o.MaxBody), s.gate.keys)} // of which one key may take half
 	s.routes()
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go s.watchAll(s.ctx)

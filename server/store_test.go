@@ -167,7 +167,7 @@ func TestExpiry(t *testing.T) {
 	if status, _, _ := c.do("GET", "/v1/files/"+output, ""); status != 200 {
 		t.Error(status)
 	}
-	c.s.places.take("", 4)
+	c.s.rooms.places.take("", 4)
 	waits := c.startBatch(held)
 	later.Store(int64(keepFor + time.Hour))
 	c.s.store.expire(c.s.now())
@@ -176,7 +176,7 @@ func TestExpiry(t *testing.T) {
 			t.Errorf("%s: %d %s", path, status, answer)
 		}
 	}
-	c.s.places.give("", 4)
+	c.s.rooms.places.give("", 4)
 	c.ended(waits)
 	c.s.store.mu.Lock()
 	things := int64(len(c.s.store.file) + len(c.s.store.job))
@@ -282,7 +282,7 @@ func TestLongLines(t *testing.T) {
 	c := serve(t, demo(t), Options{Store: t.TempDir(), Requests: 8, MaxBody: 4 << 20})
 	long := strings.Replace(lines(1), "The sky 0", strings.Repeat("a", 3<<20), 1)
 	file := c.keepFile(long + strings.Repeat("x", 5<<20))
-	c.s.bodies.take("", c.s.bodies.all-(7<<20)) // room for two lines
+	c.s.rooms.bodies.take("", c.s.rooms.bodies.all-(7<<20)) // room for two lines
 	var ids []string
 	for range 12 {
 		ids = append(ids, c.startBatch(file))
@@ -296,8 +296,8 @@ func TestLongLines(t *testing.T) {
 	if o := c.ended(id); o["status"] != batchCompleted || at(o, "request_counts", "failed") != 1. { // longer than the context
 		t.Errorf("%v", o)
 	}
-	if c.s.bodies.left() != 7<<20 || c.s.small.left() != smallBodies {
-		t.Errorf("%d and %d bytes are left", c.s.bodies.left(), c.s.small.left())
+	if c.s.rooms.bodies.left() != 7<<20 || c.s.rooms.small.left() != smallBodies {
+		t.Errorf("%d and %d bytes are left", c.s.rooms.bodies.left(), c.s.rooms.small.left())
 	}
 }
 
@@ -324,7 +324,7 @@ func TestBatchRights(t *testing.T) {
 		_, text, _ := c.do("GET", "/v1/batches/"+id, "")
 		return at(parseObject(t, text), "request_counts", "completed") == 3.
 	})
-	if c.s.keys[0].lines.take(1, c.s.now()) == 0 {
+	if c.s.gate.keys[0].lines.take(1, c.s.now()) == 0 {
 		t.Error("a line is left of the minute")
 	}
 	c.do("POST", "/v1/batches/"+id+"/cancel", "")

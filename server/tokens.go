@@ -17,11 +17,11 @@ func tokenize(x *exchange) any {
 	f, m := x.asked(x.only)
 	text := f.needText("content")
 	if len(text) > maxTokenized {
-		f.fail("content", "%d bytes, at most %d: send it in parts", len(text), maxTokenized)
+		fail("content", "%d bytes, at most %d: send it in parts", len(text), maxTokenized)
 	}
 	around, special, pieces := f.boolean("add_special", false), f.boolean("parse_special", true), f.boolean("with_pieces",
 		false)
-	f.end()
+	f.done()
 	ids, err := m.model.Tokenize(x.ctx, text, karat.TokenizeOptions{ParseSpecial: special, OmitSpecial: !around})
 	if err != nil {
 		return x.s.explain(x.ctx, err)
@@ -74,17 +74,15 @@ func sendPieces(x *exchange, m *served, ids []int) any {
 func detokenize(x *exchange) any {
 	x.placed = true
 	f, m := x.asked(x.only)
-	if !f.has("tokens") {
-		f.reject(bad("tokens", "Missing required parameter: 'tokens'"))
-	}
 	raw := f.take("tokens")
-	if f.done(); *f.err == nil && raw[0] != '[' {
-		f.fail("tokens", "%s, want an array of token ids", kindOf(raw))
-	} else if *f.err == nil && count(raw) > maxTokenized {
-		f.fail("tokens", "%d ids, at most %d: send them in parts", count(raw), maxTokenized)
+	if raw == nil {
+		lack("tokens")
 	}
-	if *f.err != nil {
-		return *f.err
+	if f.done(); raw[0] != '[' {
+		fail("tokens", "%s, want an array of token ids", kindOf(raw))
+	}
+	if n := count(raw); n > maxTokenized {
+		fail("tokens", "%d ids, at most %d: send them in parts", n, maxTokenized)
 	}
 	ids := tokenIDs("tokens", raw, maxTokenized, 0)
 	size := 0

@@ -27,7 +27,10 @@ type conversation struct {
 	goesOn   bool // the answer goes on with the last message, the assistant's
 	bare     bool // the prompt has no beginning of an answer
 	mute     bool // the tools are known, and not to be called
+	pieces   bool // arguments of calls may come in pieces
 	budget   *int // most tokens of reasoning; nil is any number
+
+	functions bool // the tools are functions, the older form
 }
 
 // call is a call of a tool in an answer, or a piece of one.
@@ -55,11 +58,12 @@ type turn struct {
 	single  bool            // one call ends the answer
 	special []string        // marks that are special tokens
 
-	spaces map[string]spacedName // of tools, by all names that the model may say
+	functions bool                  // the answer's call is a function_call
+	spaces    map[string]spacedName // of tools, by all names that the model may say
 }
 
 // converse makes the prompt of a conversation, which is to be told by the words of param.
-func (r *request) converse(ctx context.Context, c *conversation, param string) *problem {
+func (r *request) converse(ctx context.Context, c *conversation, param string) {
 	r.param = param
 	o := karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args, NoGenerationPrompt: c.bare, Continue: c.goesOn,
 		NoToolFallback: r.asked.s.o.NoToolFallback}
@@ -69,10 +73,11 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 		return err
 	})
 	if err != nil {
-		return r.model.explain(ctx, err, c.param(err, param))
+		throw(r.model.explain(ctx, err, c.param(err, param)))
 	}
 	r.prompts = [][]int{ids}
-	r.turn = &turn{syntax: r.model.syntax, single: c.single, named: c.choice.named, special: r.model.special}
+	r.turn = &turn{syntax: r.model.syntax, single: c.single, named: c.choice.named, special: r.model.special,
+		functions: c.functions}
 	for _, m := range c.messages {
 		for _, part := range m.Parts {
 			if _, is := part.(karat.ToolCall); is {
@@ -82,10 +87,12 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 	}
 	if len(c.tools) > 0 && !c.mute {
 		if r.turn.syntax.General && o.NoToolFallback {
-			return bad("tools", "Invalid value for 'tools': the syntax of calls that this model's chat template has is not "+
-				"known")
+			fail("tools", "the syntax of calls that this model's chat template has is not known")
 		}
-		r.turn.tools, r.turn.custom, r.turn.spaces = stringParameters(c.tools), c.custom, maps.Clone(c.spaces)
+		for _, t := range c.tools {
+			r.turn.tools.Add(t.Name, t.Parameters)
+		}
+		r.turn.custom, r.turn.spaces = c.custom, maps.Clone(c.spaces)
 		for also, name := range c.also {
 			r.turn.tools[also], r.turn.spaces[also] = r.turn.tools[name], c.spaces[name]
 		}
@@ -94,23 +101,22 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 	if r.turn.goesOn = c.goesOn; c.goesOn {
 		said := slices.DeleteFunc(slices.Clone(c.messages[len(c.messages)-1].Parts), notText)
 		if r.turn.opened = r.turn.syntax.Within(joined(said)); !r.form.free() || c.choice.required {
-			return bad(param, "The answer goes on with the last message, whose text no form and no call of a tool can begin "+
-				"with. Leave that message out, or response_format and tool_choice")
+			throw(bad(param, "The answer goes on with the last message, whose text no form and no call of a tool can begin "+
+				"with. Leave that message out, or response_format and tool_choice"))
 		}
 	}
-	p := r.constrain(ctx, c)
+	r.constrain(ctx, c)
 	r.turn.must = c.choice.required && r.grammar != nil
-	if r.turn.held = r.pieces && r.grammar != nil && c.custom == nil; p != nil || c.budget == nil {
-		return p
+	if r.turn.held = c.pieces && r.grammar != nil && c.custom == nil; c.budget == nil {
+		return
 	}
 	within := karat.ResponseFormat{InReasoning: r.turn.opened}
 	if r.turn.tools != nil {
 		within.Tools = c.tools
 	}
 	if r.grammar, err = r.model.model.ReasoningBudget(ctx, r.grammar, *c.budget, within); err != nil {
-		return r.model.explain(ctx, err, param)
+		throw(r.model.explain(ctx, err, param))
 	}
-	return nil
 }
 
 // namedAsFits renders a conversation. A name that the chat template has no place for is a hint: no message of its role
@@ -171,15 +177,6 @@ func (m *served) explain(ctx context.Context, err error, param string) *problem 
 		text = strings.ReplaceAll(text, m.info.Path, "the model")
 	}
 	return bad(param, "The chat template does not take this conversation: %s", text)
-}
-
-// stringParameters returns the parameters of tools that are strings.
-func stringParameters(tools []karat.Tool) syntax.Tools {
-	all := syntax.Tools{}
-	for _, t := range tools {
-		all.Add(t.Name, t.Parameters)
-	}
-	return all
 }
 
 // newCallID returns the id of the answer's n-th call, as the model's chat template takes it back.

@@ -25,7 +25,7 @@ const maxDepth = 64
 type Tools map[string]map[string]bool
 
 // Add adds a tool with the JSON schema of its arguments.
-func (t Tools) Add(name string, parameters []byte) {
+func (t *Tools) Add(name string, parameters []byte) {
 	var schema struct {
 		Properties map[string]struct {
 			Type any `json:"type"`
@@ -37,7 +37,10 @@ func (t Tools) Add(name string, parameters []byte) {
 			of[name] = p.Type == "string"
 		}
 	}
-	t[name] = of
+	if *t == nil {
+		*t = Tools{}
+	}
+	(*t)[name] = of
 }
 
 // parseObjects reads the calls that a JSON object is, or a list of some.
