@@ -11,9 +11,6 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// maxTokens bounds the prompts that the reference runs freely.
-const maxTokens = 1024
-
 // free is what passes of the reference alone give for one prompt.
 type free struct {
 	p             *prompt
@@ -22,41 +19,42 @@ type free struct {
 	err, noise    map[*graph.Node]float64
 }
 
-// closing is the last stage before the verdict: do the findings explain the logits?
+// closing says whether the findings that are built into a measurement's engine explain the logits.
 type closing struct {
-	*measurement
+	m        *measurement
 	frees    []*free
 	shown    []Logits
 	closure  Closure
 	disputed bool // the golden record and the reference disagree
+	inferred notes
 }
 
-// close runs the reference without any of the engine's values: as it is, and with all
-// that was found built in. The rest of the logits' distance is unexplained.
-func (r *closing) close() error {
-	r.frees, r.shown = nil, nil
-	order := slices.Clone(r.prompts)
+// closeOn runs the reference without any of the engine's values: as it is, and with the edits of m's engine built in. The
+// rest of the logits' distance is unexplained.
+func closeOn(m *measurement) (*closing, error) {
+	r := &closing{m: m}
+	order := slices.Clone(r.m.dump.prompts)
 	sort.SliceStable(order, func(i, j int) bool { return order[i].tapped && !order[j].tapped })
 	tokens := 0
 	for i, p := range order {
-		if err := r.ctx.Err(); err != nil {
-			return err
+		if err := r.m.dump.ctx.Err(); err != nil {
+			return nil, err
 		}
 		if tokens += len(p.IDs); i > 0 && tokens > maxTokens {
-			r.infers("prompt %d was not run through the reference: %d tokens are enough", p.Index, maxTokens)
+			r.inferred.add("prompt %d was not run through the reference: %d tokens are enough", p.Index, maxTokens)
 			continue
 		}
-		r.progress("running the reference", i, len(order))
+		r.m.dump.progress("running the reference", i, len(order))
 		f, err := r.free(p)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		r.frees = append(r.frees, f)
 	}
 	c := Closure{}
 	n := 0.0
 	for _, f := range r.frees {
-		if f.p.known[r.g.Result()] == nil {
+		if f.p.known[r.m.dump.graph.Result()] == nil {
 			continue
 		}
 		n++
@@ -74,16 +72,12 @@ func (r *closing) close() error {
 		c.Unexplained = min(1, max(0, (c.After-spread*c.Floor)/c.Before))
 	}
 	r.closure = c
-	return nil
+	return r, nil
 }
 
-// spread is how many times the KL of rounding alone an engine's may be: excess squared,
-// since KL grows with the square of a distance.
-const spread = excess * excess
-
-// unexplained reports whether a prompt's logits are not what the findings give.
-func (r *closing) unexplained() bool {
-	floor := 1e-13 // of the rounding of the logits themselves
+// isUnexplained reports whether a prompt's logits are not what the findings give.
+func (r *closing) isUnexplained() bool {
+	floor := leastKL
 	for _, f := range r.frees {
 		floor = max(floor, f.floor)
 	}
@@ -93,8 +87,8 @@ func (r *closing) unexplained() bool {
 // free runs the reference over a prompt.
 func (r *closing) free(p *prompt) (*free, error) {
 	f := &free{p: p, err: map[*graph.Node]float64{}, noise: map[*graph.Node]float64{}}
-	plain := p.eval(r.model, nil, nil)
-	result := r.g.Result()
+	plain := p.eval(r.m.dump.model, nil, nil)
+	result := r.m.dump.graph.Result()
 	var rows []int
 	if k := p.known[result]; k != nil {
 		first, n := k.Rows()
@@ -104,13 +98,13 @@ func (r *closing) free(p *prompt) (*free, error) {
 	} else {
 		rows = []int{len(p.IDs) - 1}
 	}
-	full := plain.With(r.edits) // of a class that rounds nothing
-	if r.class.rounds() {
-		full = p.eval(r.model, nil, r.class.center()).With(r.edits)
+	full := plain.With(r.m.engine.edits) // of a class that rounds nothing
+	if r.m.engine.class.rounds() {
+		full = p.eval(r.m.dump.model, nil, r.m.engine.class.center()).With(r.m.engine.edits)
 	}
 	var arms []*reference.Eval
 	for _, n := range r.ensemble() {
-		arms = append(arms, p.eval(r.model, nil, n).With(r.edits))
+		arms = append(arms, p.eval(r.m.dump.model, nil, n).With(r.m.engine.edits))
 	}
 	if p.tapped {
 		if err := f.trajectory(r, plain, full, arms); err != nil {
@@ -148,14 +142,14 @@ func (r *closing) free(p *prompt) (*free, error) {
 // compareGolden notes a golden record from which the reference's own logits lie farther
 // away than the float32 pass of the engine that made it: one of the two is wrong.
 func (r *closing) compareGolden(p *prompt, want []float64, rows []int) {
-	if r.Golden == nil || slices.ContainsFunc(r.g.Nodes, func(n *graph.Node) bool { return len(n.W) > 0 && n.W[0].DType.Quantized() }) {
+	if r.m.dump.options.Golden == nil || slices.ContainsFunc(r.m.dump.graph.Nodes, func(n *graph.Node) bool { return len(n.W) > 0 && n.W[0].DType.Quantized() }) {
 		return // a golden record is of the weights before they were quantized
 	}
-	g := r.Golden.Prompt(p.Index)
+	g := r.m.dump.options.Golden.Prompt(p.Index)
 	if g == nil || g.Logits == nil || !slices.Equal(g.IDs, p.IDs) || g.Float32 == nil || !(g.Float32.MaxAbsDiff > 0) {
 		return
 	}
-	placed, err := lab.Place(r.g, lab.NamesHF, &lab.Prompt{Index: g.Index, IDs: g.IDs, Logits: g.Logits})
+	placed, err := lab.Place(r.m.dump.graph, lab.NamesHF, &lab.Prompt{Index: g.Index, IDs: g.IDs, Logits: g.Logits})
 	if err != nil || len(placed.Taps) != 1 {
 		return
 	}
@@ -172,13 +166,9 @@ func (r *closing) compareGolden(p *prompt, want []float64, rows []int) {
 	}
 	if limit := goldenFloors * float64(g.Float32.MaxAbsDiff); largest > limit {
 		r.disputed = true
-		r.infers("prompt %d: the reference's logits lie %.2g from the golden record's, whose own float32 pass lies %.2g from it: one of the two is wrong", p.Index, largest, float64(g.Float32.MaxAbsDiff))
+		r.inferred.add("prompt %d: the reference's logits lie %.2g from the golden record's, whose own float32 pass lies %.2g from it: one of the two is wrong", p.Index, largest, float64(g.Float32.MaxAbsDiff))
 	}
 }
-
-// goldenFloors is how many times its float32 distance a golden record may lie from the
-// reference, as for lab compare.
-const goldenFloors = 4
 
 // ensemble is passes that an engine of the class might make: with other orders of
 // sums and other roundings; where it rounds more than float32 does also without that,
@@ -187,11 +177,11 @@ const goldenFloors = 4
 func (r *closing) ensemble() []*reference.Numerics {
 	var all []*reference.Numerics
 	for i, order := range []reference.Order{reference.Lanes, reference.Exact, reference.Forward} {
-		n := r.class.center()
+		n := r.m.engine.class.center()
 		n.Order, n.Jitter, n.Random = order, 0x1p-23, rand.NewPCG(uint64(i), 11)
 		all = append(all, n)
 	}
-	if r.class.rounds() {
+	if r.m.engine.class.rounds() {
 		all = append(all, class{activations: "f64"}.center())
 	}
 	return all
@@ -202,8 +192,8 @@ func (r *closing) ensemble() []*reference.Numerics {
 // three.
 func (f *free) trajectory(r *closing, plain, full *reference.Eval, arms []*reference.Eval) error {
 	passes := append([]*reference.Eval{plain, full}, arms...)
-	for _, eq := range r.eqs {
-		if err := r.ctx.Err(); err != nil {
+	for _, eq := range r.m.eqs {
+		if err := r.m.dump.ctx.Err(); err != nil {
 			return err
 		}
 		for _, e := range passes {
@@ -254,7 +244,7 @@ func meanKL(want, got []float64, w int) float64 {
 
 // logits compares the logits of some rows of one prompt for the report.
 func (r *closing) logits(p *prompt, rows []int, want, got []float64, f *free) Logits {
-	w := r.g.Result().Shape.Size()
+	w := r.m.dump.graph.Result().Shape.Size()
 	l := Logits{Prompt: p.Index, Text: p.Text, KLBefore: lab.Number(f.before), KLAfter: lab.Number(f.after), Positions: rows}
 	n := len(want) / w
 	for i := range n {
@@ -284,8 +274,8 @@ func (r *closing) likeliest(logits []float64) []Token {
 	norm := lab.LogSumExp(logits)
 	for _, id := range lab.TopIDs(logits, 10) {
 		t := Token{ID: id, Probability: lab.Number(math.Exp(logits[id] - norm))}
-		if r.Asked != nil {
-			t.Text = r.Asked.Tokenizer.Decode([]int{id}, false)
+		if r.m.dump.options.Asked != nil {
+			t.Text = r.m.dump.options.Asked.Tokenizer.Decode([]int{id}, false)
 		}
 		tokens = append(tokens, t)
 	}

@@ -7,9 +7,16 @@
 // assumed. A cause is named only if the reference with that cause computes the
 // engine's numbers.
 //
-// A diagnosis goes through stages, and a file's name begins with its stage's: place*.go finds
-// the nodes of the dump's taps, measure*.go the distance of each equation and what rounding
-// makes of it, class*.go how the engine rounds, probe*.go which taps are broken, search*.go
-// what the engine computes instead, of the hypotheses in hyp*.go, close.go whether that
-// explains the logits, and verdict*.go says so.
+// A diagnosis goes through stages, each of which makes a value of the values before it:
+//
+//   - limits.go, matrix.go and class.go have the thresholds, least squares, and the ways in which engines round;
+//     floor.go measures these ways without a dump.
+//   - dump.go has the first value, the known values by node. place.go makes it, with activation.go, asked.go and
+//     input.go.
+//   - engine.go, equation.go and measure.go have the second: what the engine computes if it is right, and how far
+//     each equation lies off.
+//   - hypothesis.go, hyp*.go and infer.go say what engines may do instead, and how this one rounds.
+//   - result.go has the last value. probe*.go leaves out broken taps.
+//   - search*.go and suspect.go name what the engine does instead.
+//   - close.go asks whether that explains the logits, verdict*.go says so, and run.go goes through the stages.
 package diagnose

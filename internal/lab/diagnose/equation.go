@@ -8,11 +8,6 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// excess is how many times the floor a residual must lie to be flagged. (The floor is
-// the worst of several arms of rounding, so that 3 leaves room for one that is
-// worse than all of them.)
-const excess = 3
-
 // equation says that a tapped value follows from the taps before it.
 type equation struct {
 	target        *graph.Node
@@ -21,11 +16,9 @@ type equation struct {
 	behind        map[*graph.Node]bool // computed at rows that the dump lacks
 	prompts       []*prompt            // whose taps make this equation
 	errors        []rowError           // of all sites, under the accepted edits
-	before        []rowError           // without the edits, once there are some
-	given         bool                 // nothing explains it: it is left as it is
+	before        []rowError           // of all sites, as the measurement left them
 	scanned       bool                 // off is known
 	off           []site               // outside the sample, and yet wrong
-	pursuit       *pursuit             // the search for what explains it
 }
 
 // site is a row of a prompt.

@@ -9,7 +9,7 @@ import (
 
 // proposer lists what an engine may do instead of what the graph says.
 type proposer struct {
-	*measurement
+	m     *measurement
 	steps *steps
 	base  *attempt // the assumptions so far; nil for none
 	of    *mistake.Proposer
@@ -17,12 +17,12 @@ type proposer struct {
 
 // propose returns the proposer for an equation, under assumptions.
 func (m *measurement) proposer(eq *equation, base *attempt, errors []rowError) *proposer {
-	r := &proposer{measurement: m, steps: &steps{m.prompts, m.byNode, errors}, base: base}
-	r.of = &mistake.Proposer{Wiring: m.Wiring, Span: eq.span, Dump: mistake.Dump{
+	r := &proposer{m: m, steps: &steps{m.dump.prompts, m.byNode, errors}, base: base}
+	r.of = &mistake.Proposer{Wiring: m.dump.wiring, Span: eq.span, Dump: mistake.Dump{
 		Logits: r.lostLogits(), Sizes: r.steps.stepSizes, Size: r.steps.stepSize, Wrong: r.steps.firstWrong, Prefilled: r.steps.prefilled,
-		Tapped: func(n *graph.Node) bool { return m.taps[n] != "" },
+		Tapped: func(n *graph.Node) bool { return m.dump.taps[n] != "" },
 	}}
-	for _, p := range m.prompts {
+	for _, p := range m.dump.prompts {
 		if p.tapped {
 			r.of.Longest = max(r.of.Longest, len(p.IDs))
 		}
@@ -33,14 +33,14 @@ func (m *measurement) proposer(eq *equation, base *attempt, errors []rowError) *
 
 // lostLogits returns how many logits lie in front of the last ones, if an engine's last are always 0; else 0.
 func (r *proposer) lostLogits() int {
-	w, end := r.g.Result().Shape.Size(), 0
-	for _, p := range r.prompts {
-		if p.known[r.g.Result()] == nil {
+	w, end := r.m.dump.graph.Result().Shape.Size(), 0
+	for _, p := range r.m.dump.prompts {
+		if p.known[r.m.dump.graph.Result()] == nil {
 			continue
 		}
-		first, count := p.known[r.g.Result()].Rows()
+		first, count := p.known[r.m.dump.graph.Result()].Rows()
 		for _, row := range sample(first, count, maxRows) {
-			got, last := p.read(r.g.Result(), []int{row}), w
+			got, last := p.read(r.m.dump.graph.Result(), []int{row}), w
 			for last > end && got[last-1] == 0 {
 				last--
 			}

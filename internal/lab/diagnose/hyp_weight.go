@@ -30,13 +30,13 @@ func (r *proposer) observe(eq *equation) (*observed, error) {
 	}
 	assumed := func(x *graph.Node) bool { return r.base != nil && r.base.edits[x] != nil }
 	between := func(x *graph.Node) bool {
-		return x != o.n && x != o.bias && (len(x.W) > 0 || x.Op == graph.Attention) && r.edits[x] == nil && !assumed(x)
+		return x != o.n && x != o.bias && (len(x.W) > 0 || x.Op == graph.Attention) && r.m.engine.edits[x] == nil && !assumed(x)
 	}
 	if o.n.Op != graph.Linear || !eq.flagged() || !slices.Contains(eq.span, o.n) || slices.ContainsFunc(eq.span, between) {
 		return nil, nil
 	}
 	k, m := o.n.W[0].Shape.Last(), o.n.W[0].Rows()
-	if max(k, m) > maxFeatures && o.n != r.Head() || r.edits[o.n] != nil || r.edits[eq.target] != nil {
+	if max(k, m) > maxFeatures && o.n != r.m.dump.wiring.Head() || r.m.engine.edits[o.n] != nil || r.m.engine.edits[eq.target] != nil {
 		return nil, nil
 	}
 	if assumed(o.n) {
@@ -49,14 +49,14 @@ func (r *proposer) observe(eq *equation) (*observed, error) {
 		o.bias = nil
 	}
 	var x, got, want []float64
-	for i, p := range r.prompts {
+	for i, p := range r.m.dump.prompts {
 		var rows []int
 		for _, s := range eq.errors {
 			if s.prompt == i && len(x)/k+len(rows) < maxObserved {
 				rows = append(rows, s.row)
 			}
 		}
-		e := r.base.on(p)
+		e := r.base.on(r.m.engine.center[p])
 		in, err := e.Value(o.n.In[0], rows)
 		if err != nil {
 			return nil, err
@@ -94,7 +94,7 @@ func (r *proposer) measured(eq *equation) ([]*hypothesis, error) {
 	if h := r.rowsPermuted(eq, o); h != nil {
 		return append(all, h), nil
 	}
-	if o.n == r.Head() {
+	if o.n == r.m.dump.wiring.Head() {
 		return nil, nil
 	}
 	w, err := reference.Vector(o.n.W[0])
@@ -114,7 +114,7 @@ func (r *proposer) measured(eq *equation) ([]*hypothesis, error) {
 // rowsPermuted is the hypothesis that a product gives its features in another order.
 func (r *proposer) rowsPermuted(eq *equation, o *observed) *hypothesis {
 	cause := "weight_permuted"
-	if o.n == r.Head() {
+	if o.n == r.m.dump.wiring.Head() {
 		cause = "head_wrong"
 	}
 	order := matching(o.got.data, o.want.data, o.got.rows, eq.tolerance())
@@ -125,7 +125,7 @@ func (r *proposer) rowsPermuted(eq *equation, o *observed) *hypothesis {
 	if order == nil {
 		return nil
 	}
-	h := made(cause, o.n, "gives the rows of the weight in another order"+mistake.DescribeOrder(order, r.HeadDim(eq.target)), detail{"order": "permuted"}, mistake.Reordered(order))
+	h := made(cause, o.n, "gives the rows of the weight in another order"+mistake.DescribeOrder(order, r.m.dump.wiring.HeadDim(eq.target)), detail{"order": "permuted"}, mistake.Reordered(order))
 	if withBias {
 		h.edits[o.bias] = []reference.Edit{mistake.Reordered(order)}
 		h.edits[o.n] = []reference.Edit{func(*reference.Spec) {}}

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -9,52 +10,90 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// measurement is how far the engine's values lie from what follows from its own values
-// before them, and from which distance on that is no rounding.
+// measurement is the equations of a dump: how far the engine's values lie from the values that follow from its own values
+// before them, and from which distance on a difference is no rounding. Its stage hands it on finished; the search works on
+// a copy.
 type measurement struct {
-	*subject
-	eqs      []*equation
-	byNode   map[*graph.Node][]*equation // the equations whose span has the node
+	dump     *dump
+	engine   *engine
+	eqs      []*equation                 // in the graph's order
+	byNode   map[*graph.Node][]*equation // equations whose span has the node
 	covered  int                         // nodes that an equation spans
 	perScan  int                         // rows of a prompt that scan may look at
-	declared class                       // what the dump says; "" where it does not
-	class    class
-	edits    reference.Edits // of the accepted hypotheses
+	declared class                       // the dump's words on how the engine rounds; "" for none
 }
 
-// begin finds what there is to measure.
-func (r *measurement) begin() {
-	said := r.Dump.Declared
-	r.declared = class{string(said.Activations), string(said.KV), string(said.GELU)}
-	r.setCenter(class{activations: "f64"})
-	r.equations()
-	r.limitScan()
+// measure finds the equations of a dump and the class by which its engine rounds, and checks the equations.
+func measure(d *dump) (*measurement, error) {
+	said := d.options.Dump.Declared
+	m := &measurement{dump: d, declared: class{string(said.Activations), string(said.KV), string(said.GELU)},
+		engine: simulate(d, class{}, nil, class{activations: "f64"}.center(), nil)}
+	m.findEquations()
+	m.limitScan()
+	d.progress("finding the class of rounding", 0, 0)
+	c, err := classifier{m}.infer()
+	if err != nil {
+		return nil, err
+	}
+	m.engine = newEngine(d, c, nil)
+	d.progress("checking equations", 0, 0)
+	if err := m.check(m.eqs); err != nil {
+		return nil, err
+	}
+	d.progress("trying coarser classes", 0, 0)
+	return classifier{m}.coarser()
 }
 
-// equations lists what the taps allow to check, in the graph's order.
-func (r *measurement) equations() {
-	r.eqs = nil
-	for _, n := range r.g.Nodes {
-		if eq := r.equation(n); eq != nil {
-			r.eqs = append(r.eqs, eq)
+// of returns the measurement of another dump, which has some of m's values.
+func (m *measurement) of(d *dump) (*measurement, error) {
+	x := &measurement{dump: d, engine: newEngine(d, m.engine.class, nil), declared: m.declared, perScan: m.perScan}
+	x.findEquations()
+	return x, x.check(x.eqs)
+}
+
+// as returns the same equations for another engine, not yet checked.
+func (m *measurement) as(e *engine) *measurement {
+	x := *m
+	x.engine = e
+	return &x
+}
+
+// clone returns a copy of m whose equations may be checked again. They remember their errors as before.
+func (m *measurement) clone() *measurement {
+	x := *m
+	x.eqs = nil
+	for _, eq := range m.eqs {
+		c := *eq
+		c.before = eq.errors
+		x.eqs = append(x.eqs, &c)
+	}
+	x.findSpans()
+	return &x
+}
+
+// findEquations lists the equations that the taps allow to check.
+func (m *measurement) findEquations() {
+	for _, n := range m.dump.graph.Nodes {
+		if eq := m.equation(n); eq != nil {
+			m.eqs = append(m.eqs, eq)
 		}
 	}
-	r.findSpans()
-	r.covered = len(r.byNode)
+	m.findSpans()
+	m.covered = len(m.byNode)
 }
 
-// equation is the one of n's value, nil if no tapped prompt has it. Prompts may differ in
-// their taps: those count from which it follows by the fewest nodes.
-func (r *measurement) equation(n *graph.Node) *equation {
+// equation returns the equation of n's value, nil if no tapped prompt has it. Prompts may differ in their taps: the taps
+// count from which the value follows by the fewest nodes.
+func (m *measurement) equation(n *graph.Node) *equation {
 	var eq *equation
-	for _, p := range r.prompts {
+	for _, p := range m.dump.prompts {
 		if _, ok := p.known[n]; !ok || !p.tapped {
 			continue
 		}
-		span, sources := p.center.Span(n)
+		span, sources := m.engine.center[p].Span(n)
 		switch {
 		case eq == nil || len(span) < len(eq.span):
-			eq = &equation{target: n, tap: r.tapName(n), span: span, sources: sources, prompts: []*prompt{p}}
+			eq = &equation{target: n, tap: m.dump.tapName(n), span: span, sources: sources, prompts: []*prompt{p}}
 		case slices.Equal(sources, eq.sources):
 			eq.prompts = append(eq.prompts, p)
 		}
@@ -62,23 +101,30 @@ func (r *measurement) equation(n *graph.Node) *equation {
 	return eq
 }
 
-// findSpans finds which nodes the equations are made of: hypotheses that are accepted
-// may read other nodes than the graph says.
-func (r *measurement) findSpans() {
-	r.byNode = map[*graph.Node][]*equation{}
-	for _, eq := range r.eqs {
-		eq.span, _ = eq.prompts[0].center.Span(eq.target)
-		eq.behind = eq.prompts[0].center.Behind(eq.span)
+// findSpans finds which nodes the equations are made of: hypotheses that are accepted may read other nodes than the graph
+// says.
+func (m *measurement) findSpans() {
+	m.byNode = map[*graph.Node][]*equation{}
+	for _, eq := range m.eqs {
+		center := m.engine.center[eq.prompts[0]]
+		eq.span, _ = center.Span(eq.target)
+		eq.behind = center.Behind(eq.span)
 		for _, x := range eq.span {
-			r.byNode[x] = append(r.byNode[x], eq)
+			m.byNode[x] = append(m.byNode[x], eq)
 		}
 	}
 }
 
-// sites are the rows at which eq is checked.
-func (r *measurement) sites(eq *equation) []site {
+// build makes edits part of the simulated engine.
+func (m *measurement) build(edits reference.Edits) {
+	m.engine = m.engine.with(edits)
+	m.findSpans()
+}
+
+// sites returns the rows at which eq is checked.
+func (m *measurement) sites(eq *equation) []site {
 	var all []site
-	for i, p := range r.prompts {
+	for i, p := range m.dump.prompts {
 		if !slices.Contains(eq.prompts, p) {
 			continue
 		}
@@ -97,11 +143,8 @@ func (r *measurement) sites(eq *equation) []site {
 	return all
 }
 
-// maxRows is how many rows of a prompt have floors of their own, besides the ones that scan adds.
-const maxRows = 48
-
-// sample is at most limit of n rows from first on, limit being more than 5: the first
-// ones, the last ones and others between.
+// sample returns at most limit of n rows from first on, limit being more than 5: the first ones, the last ones and others
+// between.
 func sample(first, n, limit int) []int {
 	var rows []int
 	for i := range min(n, limit) {
@@ -114,20 +157,20 @@ func sample(first, n, limit int) []int {
 	return slices.Compact(rows)
 }
 
-// check measures all equations under the accepted edits.
-func (r *measurement) check(eqs []*equation) error {
+// check measures equations under the accepted edits.
+func (m *measurement) check(eqs []*equation) error {
 	for i, eq := range eqs {
-		if err := r.ctx.Err(); err != nil {
+		if err := m.dump.ctx.Err(); err != nil {
 			return err
 		}
-		r.progress("checking equations", i, len(eqs))
-		r.forget(eq.target.Layer - 1)
+		m.dump.progress("checking equations", i, len(eqs))
+		m.engine.forget(eq.target.Layer - 1)
 		var err error
-		if eq.errors, err = r.measure(eq, nil, nil, r.sites(eq), nil); err != nil {
+		if eq.errors, err = m.measure(eq, nil, nil, m.sites(eq), nil); err != nil {
 			return err
 		}
 		if !eq.scanned {
-			if err := r.scan(eq); err != nil {
+			if err := m.scan(eq); err != nil {
 				return err
 			}
 		}
@@ -135,89 +178,78 @@ func (r *measurement) check(eqs []*equation) error {
 	return nil
 }
 
-// forget drops the values computed for the layers before one, so that memory does not
-// grow with the model.
-func (r *measurement) forget(layer int) {
-	for _, p := range r.prompts {
-		p.center.Forget(layer)
-		for _, arm := range p.arms {
-			arm.Forget(layer)
-		}
-	}
-}
-
-// remeasure measures equations again, under the edits accepted by now.
-func (r *measurement) remeasure(eqs []*equation) error {
-	for _, eq := range eqs {
-		was := eq.before
-		if was == nil {
-			was = eq.errors
-		}
-		if err := r.check([]*equation{eq}); err != nil {
-			return err
-		}
-		eq.before = was
-	}
-	return nil
-}
-
-// measure is how far the engine's values lie from eq at the sites, under the edits
-// accepted, those of base, which may be nil, and more. Floors are those given, by site,
-// or measured if there are none.
-func (r *measurement) measure(eq *equation, base *attempt, more reference.Edits, sites []site, floors map[site]float64) ([]rowError, error) {
-	var all []rowError
-	for i, p := range r.prompts {
+// rowsAt calls do for each prompt that has rows among sites.
+func (m *measurement) rowsAt(sites []site, do func(p *prompt, i int, rows []int) error) error {
+	for i, p := range m.dump.prompts {
 		var rows []int
 		for _, s := range sites {
 			if s.prompt == i {
 				rows = append(rows, s.row)
 			}
 		}
-		if len(rows) == 0 {
-			continue
+		if len(rows) > 0 {
+			if err := do(p, i, rows); err != nil {
+				return err
+			}
 		}
-		e := base.on(p)
+	}
+	return nil
+}
+
+// measure returns how far the engine's values lie from eq at the sites, under the accepted edits, the edits of base, which
+// may be nil, and more. Floors are given by site, or measured if there are none.
+func (m *measurement) measure(eq *equation, base *attempt, more reference.Edits, sites []site,
+	floors map[site]float64) (all []rowError, err error) {
+	n, w := eq.target, eq.target.Shape.Size()
+	err = m.rowsAt(sites, func(p *prompt, i int, rows []int) error {
+		e := base.on(m.engine.center[p])
 		if len(more) > 0 {
 			e = e.With(more)
 		}
-		want, err := e.Compute(eq.target, rows)
+		want, err := e.Compute(n, rows)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		var noise []float64
 		if floors == nil {
-			if noise, err = r.floors(p, eq.target, base.with(more), rows, want, p.arms); err != nil {
-				return nil, err
+			if noise, err = m.floors(p, n, base.with(more), rows, want, m.engine.arms[p]); err != nil {
+				return err
 			}
 		}
-		got := p.read(eq.target, rows)
+		got := p.read(n, rows)
 		if floors == nil {
-			if err := r.raise(p, eq.target, base.with(more), rows, want, got, noise); err != nil {
-				return nil, err
+			if err := m.raise(p, n, base.with(more), rows, want, got, noise); err != nil {
+				return err
 			}
 		}
-		w := eq.target.Shape.Size()
 		for k, row := range rows {
-			x := rowError{site: site{i, row}, residual: r.distance(eq.target, got[k*w:(k+1)*w], want[k*w:(k+1)*w]),
+			x := rowError{site: site{i, row}, residual: m.distance(n, got[k*w:(k+1)*w], want[k*w:(k+1)*w]),
 				empty: slices.ContainsFunc(want[k*w:(k+1)*w], infinite)}
-			if floors == nil {
+			if x.floor = floors[x.site]; floors == nil {
 				x.floor = noise[k]
-			} else {
-				x.floor = floors[x.site]
 			}
 			all = append(all, x)
 		}
-	}
-	return all, nil
+		return nil
+	})
+	return all, err
 }
 
 // at measures eq again at sites, with the floors that they have.
-func (r *measurement) at(eq *equation, base *attempt, more reference.Edits, sites []rowError) ([]rowError, error) {
-	floors, at := map[site]float64{}, make([]site, len(sites))
-	for i, s := range sites {
-		at[i], floors[s.site] = s.site, s.floor
+func (m *measurement) at(eq *equation, base *attempt, more reference.Edits, sites []rowError) ([]rowError, error) {
+	floors := map[site]float64{}
+	for _, s := range sites {
+		floors[s.site] = s.floor
 	}
-	return r.measure(eq, base, more, at, floors)
+	return m.measure(eq, base, more, sitesOf(sites), floors)
+}
+
+func sitesOf(errors []rowError) []site {
+	at := make([]site, len(errors))
+	for i, x := range errors {
+		at[i] = x.site
+	}
+	return at
 }
 
 func noFloors(sites []site) map[site]float64 {
@@ -228,19 +260,18 @@ func noFloors(sites []site) map[site]float64 {
 	return floors
 }
 
-// holds measures eq at all sites, and reports whether it holds. The errors are not of all
-// sites if it does not.
-func (r *measurement) holds(eq *equation, base *attempt, more reference.Edits) (errors []rowError, ok bool, err error) {
-	sites := r.sites(eq)
-	for i := range r.prompts { // prompt by prompt, since one may tell enough
+// holds measures eq at all sites, and reports whether it holds. The errors are not of all sites if it does not.
+func (m *measurement) holds(eq *equation, base *attempt, more reference.Edits) (errors []rowError, ok bool, err error) {
+	sites := m.sites(eq)
+	for i := range m.dump.prompts { // prompt by prompt, since one may tell enough
 		some := slices.DeleteFunc(slices.Clone(sites), func(s site) bool { return s.prompt != i })
 		if len(some) == 0 {
 			continue
 		}
-		if err := r.ctx.Err(); err != nil {
+		if err := m.dump.ctx.Err(); err != nil {
 			return nil, false, err
 		}
-		x, err := r.measure(eq, base, more, some, nil)
+		x, err := m.measure(eq, base, more, some, nil)
 		if errors = append(errors, x...); err != nil || worst(errors).ratio() > excess {
 			return errors, false, err
 		}
@@ -248,17 +279,16 @@ func (r *measurement) holds(eq *equation, base *attempt, more reference.Edits) (
 	return errors, true, nil
 }
 
-// borderline is how many times the floor a residual may lie at most for the floor to be measured again.
-const borderline = 4 * excess
-
-// raise measures the floors of rows again, by more arms, where got lies above them, but not far: a few
-// arms may all miss the rounding of a row in which large terms cancel, as they do in scans and in norms of them.
-func (r *measurement) raise(p *prompt, n *graph.Node, edits reference.Edits, rows []int, want, got, noise []float64) error {
+// raise measures the floors of rows again, by more arms, where got lies above them, but not far: a few arms may all miss
+// the rounding of a row in which large terms cancel, as they do in scans and in norms of them.
+func (m *measurement) raise(p *prompt, n *graph.Node, edits reference.Edits, rows []int,
+	want, got, noise []float64) error {
 	w := n.Shape.Size()
 	var places, close []int
 	var values []float64
 	for k, row := range rows {
-		if x := (rowError{residual: r.distance(n, got[k*w:(k+1)*w], want[k*w:(k+1)*w]), floor: noise[k]}).ratio(); x > excess && x < borderline {
+		x := rowError{residual: m.distance(n, got[k*w:(k+1)*w], want[k*w:(k+1)*w]), floor: noise[k]}
+		if x.ratio() > excess && x.ratio() < borderline {
 			places, close, values = append(places, k), append(close, row), append(values, want[k*w:(k+1)*w]...)
 		}
 	}
@@ -266,10 +296,10 @@ func (r *measurement) raise(p *prompt, n *graph.Node, edits reference.Edits, row
 		return nil
 	}
 	var arms []*reference.Eval
-	for _, num := range r.class.more() {
-		arms = append(arms, p.eval(r.model, p.known, num).With(r.edits))
+	for _, num := range m.engine.class.more() {
+		arms = append(arms, p.eval(m.dump.model, p.known, num).With(m.engine.edits))
 	}
-	more, err := r.floors(p, n, edits, close, values, arms)
+	more, err := m.floors(p, n, edits, close, values, arms)
 	for i, k := range places {
 		if err == nil {
 			noise[k] = max(noise[k], more[i])
@@ -278,10 +308,11 @@ func (r *measurement) raise(p *prompt, n *graph.Node, edits reference.Edits, row
 	return err
 }
 
-// floors is what rounding alone may put between rows of want, n's values by its
-// equation, and an engine's: the worst of the arms, and no less than what most rows
-// have: a row whose rounding happens to be small in all arms may have more.
-func (r *measurement) floors(p *prompt, n *graph.Node, edits reference.Edits, rows []int, want []float64, arms []*reference.Eval) ([]float64, error) {
+// floors returns the distance that rounding alone may put between rows of want, n's values by its equation, and an
+// engine's: the worst of the arms, and no less than most rows have. A row whose rounding happens to be small in all arms
+// may have more.
+func (m *measurement) floors(p *prompt, n *graph.Node, edits reference.Edits, rows []int, want []float64,
+	arms []*reference.Eval) ([]float64, error) {
 	noise := make([]float64, len(rows))
 	w := n.Shape.Size()
 	for _, arm := range arms {
@@ -293,22 +324,23 @@ func (r *measurement) floors(p *prompt, n *graph.Node, edits reference.Edits, ro
 			return nil, err
 		}
 		for k := range rows {
-			if d := r.distance(n, got[k*w:(k+1)*w], want[k*w:(k+1)*w]); !infinite(d) { // an arm that overflows tells nothing
+			// An arm that overflows tells nothing.
+			if d := m.distance(n, got[k*w:(k+1)*w], want[k*w:(k+1)*w]); !infinite(d) {
 				noise[k] = max(noise[k], d)
 			}
 		}
 	}
-	least := max(most(noise), 0x1p-24)
+	least := max(most(noise), float32Step)
 	for k := range noise {
 		noise[k] = max(noise[k], least)
 	}
 	return noise, nil
 }
 
-// distance is how far a row of n's values lies from another. Logits are the same if they
-// differ by a constant, unless a cap comes between. Where neither row has a number nothing
-// is compared: a NaN makes more NaNs, which is no fault of the nodes that read it.
-func (r *measurement) distance(n *graph.Node, got, want []float64) float64 {
+// distance returns how far a row of n's values lies from another. Logits are the same if they differ by a constant, unless
+// a cap comes between. Where neither row has a number nothing is compared: a NaN makes more NaNs, which is no fault of the
+// nodes that read it.
+func (m *measurement) distance(n *graph.Node, got, want []float64) float64 {
 	if slices.ContainsFunc(want, infinite) {
 		got, want = slices.Clone(got), slices.Clone(want)
 		for i, v := range want {
@@ -317,16 +349,16 @@ func (r *measurement) distance(n *graph.Node, got, want []float64) float64 {
 			}
 		}
 	}
-	if r.logits(n) {
+	if m.isLogits(n) {
 		got, want = centered(got), centered(want)
 	}
 	return lab.RelativeL2(want, got)
 }
 
-// logits reports whether n is the logits, or them before a factor: a constant that is added
-// to all of them changes no probability, but before a cap it does.
-func (r *measurement) logits(n *graph.Node) bool {
-	x := r.g.Result()
+// isLogits reports whether n is the logits, or the logits before a factor: a constant that is added to all of them changes
+// no probability, but before a cap it does.
+func (m *measurement) isLogits(n *graph.Node) bool {
+	x := m.dump.graph.Result()
 	for x != n && x.Op == graph.Scale {
 		x = x.In[0]
 	}
@@ -336,7 +368,7 @@ func (r *measurement) logits(n *graph.Node) bool {
 // infinite reports whether x is an infinity, or no number at all.
 func infinite(x float64) bool { return math.IsNaN(x - x) }
 
-// centered is x less its mean.
+// centered returns x less its mean.
 func centered(x []float64) []float64 {
 	var mean float64
 	for _, v := range x {
@@ -349,29 +381,75 @@ func centered(x []float64) []float64 {
 	return y
 }
 
-// shadowed reports whether eq rests on earlier positions that the dump lacks, and whose
-// values cannot be had, since an equation on the way to them does not hold.
-func (r *measurement) shadowed(eq *equation) bool {
-	return slices.ContainsFunc(r.eqs, func(x *equation) bool { return x != eq && eq.behind[x.target] && x.flagged() })
+// isShadowed reports whether eq rests on earlier positions that the dump lacks, and whose values cannot be had, since an
+// equation on the way to them does not hold.
+func (m *measurement) isShadowed(eq *equation) bool {
+	return slices.ContainsFunc(m.eqs, func(x *equation) bool { return x != eq && eq.behind[x.target] && x.flagged() })
 }
 
-// touched are the equations whose value the edits may change.
-func (r *measurement) touched(edits reference.Edits) []*equation {
-	var eqs []*equation
-	for _, eq := range r.eqs {
-		if slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return edits[n] != nil }) || r.reads(eq, edits) {
-			eqs = append(eqs, eq)
-		}
-	}
-	return eqs
+// touched returns the equations whose value the edits may change.
+func (m *measurement) touched(edits reference.Edits) []*equation {
+	return slices.DeleteFunc(slices.Clone(m.eqs), func(eq *equation) bool {
+		return !slices.ContainsFunc(eq.span, func(n *graph.Node) bool {
+			return edits[n] != nil || n.Op == graph.Attention && edits[m.dump.model.Store(n)] != nil
+		})
+	})
 }
 
-// reads reports whether an equation's attention reads a store that is edited.
-func (r *measurement) reads(eq *equation, edits reference.Edits) bool {
-	for _, n := range eq.span {
-		if n.Op == graph.Attention && edits[r.model.Store(n)] != nil {
-			return true
+// limitScan finds how many rows of a prompt can be scanned.
+func (m *measurement) limitScan() {
+	weights, prompts := 0, 0
+	for _, n := range m.dump.graph.Nodes {
+		if n.Op != graph.Embed && m.byNode[n] != nil {
+			for _, w := range n.W {
+				weights += w.Shape.Size()
+			}
 		}
 	}
-	return false
+	for _, p := range m.dump.prompts {
+		if p.tapped {
+			prompts++
+		}
+	}
+	m.perScan = max(maxRows, scanWork/max(weights*prompts, 1))
+}
+
+// scan looks at the rows of eq that the sample leaves out, measured by the sample's floors, and makes sites of the rows
+// that are off: a fault at a single position must not pass, and would else be found where later positions read it.
+func (m *measurement) scan(eq *equation) error {
+	eq.scanned = true
+	for i, p := range m.dump.prompts {
+		if !slices.Contains(eq.prompts, p) {
+			continue
+		}
+		seen, floors, floor := map[site]bool{}, map[site]float64{}, 0.0
+		for _, x := range eq.errors {
+			if seen[x.site] = true; x.prompt == i {
+				floor = max(floor, x.floor)
+			}
+		}
+		var others []site
+		first, n := eq.checked(p)
+		for _, row := range sample(first, n, m.perScan) {
+			if s := (site{i, row}); !seen[s] {
+				others, floors[s] = append(others, s), floor
+			}
+		}
+		errors, err := m.measure(eq, nil, nil, others, floors)
+		if err != nil {
+			return err
+		}
+		errors = worstFirst(slices.DeleteFunc(errors, func(x rowError) bool { return x.ratio() <= excess }))
+		eq.off = append(eq.off, sitesOf(errors[:min(len(errors), maxOff)])...)
+	}
+	if len(eq.off) == 0 {
+		return nil
+	}
+	more, err := m.measure(eq, nil, nil, eq.off, nil)
+	if err != nil {
+		return err
+	}
+	eq.errors = append(eq.errors, more...)
+	slices.SortFunc(eq.errors, func(a, b rowError) int { return cmp.Or(a.prompt-b.prompt, a.row-b.row) })
+	return nil
 }

@@ -2,47 +2,60 @@ package diagnose
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
-// misfits keeps the taps of found that have a place, but not its width.
-func (r placement) misfits(found *lab.Placement) {
-	for _, u := range found.Unplaced {
-		if u.Node != nil && u.Width != u.Node.Shape.Size() && !slices.ContainsFunc(r.misfit, func(x lab.Unplaced) bool { return x.Node == u.Node }) {
-			r.misfit = append(r.misfit, u)
-		}
+// place makes a dump of the record's values, and judges the record by itself: whether it has the right ids, and whether
+// taps of the same value agree.
+func place(ctx context.Context, o Options) (*dump, error) {
+	o.Graph = withActivations(o.Graph, o.Dump)
+	w := mistake.Wire(o.Graph)
+	d := &dump{options: o, ctx: ctx, graph: o.Graph, wiring: w, model: w.Model(), names: lab.NamesOf(o.Graph),
+		taps: map[*graph.Node]string{}, inferred: notes{}}
+	d.progress("placing taps", 0, 0)
+	if err := d.placePrompts(); err != nil {
+		return nil, err
 	}
+	d.chooseTapped()
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	d.progress("judging the input", 0, 0)
+	d.judgeInput()
+	d.progress("comparing taps of the same value", 0, 0)
+	d.judgeTwice()
+	d.misshapen()
+	return d, nil
 }
 
-// placement is the stage that fills a subject from its dump, and judges the dump by itself.
-type placement struct{ *subject }
-
-// place finds the nodes that the dump's taps belong to.
-func (r placement) place() error {
-	unplaced := map[string]bool{}
-	names := r.schema()
-	for _, p := range r.Dump.Prompts {
+// placePrompts finds the nodes that the record's taps belong to.
+func (d *dump) placePrompts() error {
+	record, unplaced := d.options.Dump, map[string]bool{}
+	for _, p := range record.Prompts {
 		given := len(p.IDs) == 0
-		if p = r.withIDs(p); p == nil {
+		if p = d.withIDs(p); p == nil {
 			continue
 		}
-		if err := checkIDs(r.g, p.IDs); err != nil {
-			return fmt.Errorf("%w: %s: prompt %d: ids that MODEL does not have: %v", ErrUnusable, r.Dump.Path, p.Index, err)
+		if err := checkIDs(d.graph, p.IDs); err != nil {
+			return d.unusable("prompt %d: ids that MODEL does not have: %v", p.Index, err)
 		}
-		found, err := lab.Place(r.g, names, p, r.Dump.Prompts...)
+		found, err := lab.Place(d.graph, cmp.Or(d.options.Names, record.Names), p, record.Prompts...)
 		if err != nil {
 			return err
 		}
-		r.misfits(found)
-		q := &prompt{Prompt: p, given: given, known: map[*graph.Node]reference.Known{}, placed: map[*graph.Node]lab.Placed{}}
+		q := &prompt{Prompt: p, given: given, known: map[*graph.Node]reference.Known{},
+			placed: map[*graph.Node]lab.Placed{}}
 		for _, t := range found.Taps {
-			q.tapped = q.tapped || t.Node != r.g.Result() && !strings.HasPrefix(t.Name, hidden)
+			q.tapped = q.tapped || t.Node != d.graph.Result() && !strings.HasPrefix(t.Name, hidden)
 			q.outline = q.outline || strings.HasPrefix(t.Name, hidden)
 			if old, ok := q.placed[t.Node]; ok {
 				q.twice = append(q.twice, [2]lab.Placed{old, t})
@@ -51,51 +64,65 @@ func (r placement) place() error {
 				}
 			}
 			q.known[t.Node], q.placed[t.Node] = tap{t}, t
-			if _, ok := r.taps[t.Node]; !ok || strings.HasPrefix(r.taps[t.Node], hidden) {
-				r.taps[t.Node] = t.Tap
+			if name, ok := d.taps[t.Node]; !ok || strings.HasPrefix(name, hidden) {
+				d.taps[t.Node] = t.Tap
 			}
 		}
 		q.step = q.stored()
 		for _, u := range found.Unplaced {
 			unplaced[u.Name+": "+u.Why] = true
+			isSame := func(x lab.Unplaced) bool { return x.Node == u.Node }
+			if u.Node != nil && u.Width != u.Node.Shape.Size() && !slices.ContainsFunc(d.misfit, isSame) {
+				d.misfit = append(d.misfit, u)
+			}
 		}
 		for _, s := range found.Inferred {
-			r.infers("%s", s)
+			d.inferred.add("%s", s)
 		}
 		if len(q.known) > 0 {
-			r.prompts = append(r.prompts, q)
+			d.prompts = append(d.prompts, q)
 		}
 	}
-	r.without()
-	for s := range unplaced {
-		r.unplaced = append(r.unplaced, s)
-	}
-	slices.Sort(r.unplaced)
-	if len(r.prompts) == 0 && len(r.unplaced) > 0 {
-		return fmt.Errorf("%w: %s: none of its values has a place in MODEL, as %s", ErrUnusable, r.Dump.Path, r.unplaced[0])
-	}
-	if len(r.prompts) == 0 {
-		return fmt.Errorf("%w: %s: no prompt has ids and logits or taps%s", ErrUnusable, r.Dump.Path, r.lackingIDs())
-	}
-	if !slices.ContainsFunc(r.prompts, (*prompt).written) {
-		return fmt.Errorf("%w: %s: all values are 0: the probe reads buffers that were never written, or copies none", ErrUnusable, r.Dump.Path)
+	d.unplaced = slices.Sorted(maps.Keys(unplaced))
+	return nil
+}
+
+// unusable returns the error of a dump in which there is nothing to judge.
+func (d *dump) unusable(format string, args ...any) error {
+	return fmt.Errorf("%w: %s: %s", ErrUnusable, d.options.Dump.Path, fmt.Sprintf(format, args...))
+}
+
+// check reports a dump without any value.
+func (d *dump) check() error {
+	switch {
+	case len(d.prompts) == 0 && len(d.unplaced) > 0:
+		return d.unusable("none of its values has a place in MODEL, as %s", d.unplaced[0])
+	case len(d.prompts) == 0:
+		why := ""
+		if slices.ContainsFunc(d.options.Dump.Prompts, func(p *lab.Prompt) bool {
+			return len(p.IDs) == 0 && (p.Logits != nil || len(p.Taps) > 0)
+		}) {
+			why = ": the ids are missing; --golden gives those of a record, or write the text into the dump's JSON file"
+		}
+		return d.unusable("no prompt has ids and logits or taps%s", why)
+	case !slices.ContainsFunc(d.prompts, (*prompt).isWritten):
+		return d.unusable("all values are 0: the probe reads buffers that were never written, or copies none")
 	}
 	return nil
 }
 
-// without takes hidden states, or else the logits of the shortest prompts, for taps
-// where there are no others.
-func (r placement) without() {
-	if slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.tapped }) {
+// chooseTapped takes hidden states, or else the logits of the shortest prompts, for taps where there are no others.
+func (d *dump) chooseTapped() {
+	if slices.ContainsFunc(d.prompts, func(p *prompt) bool { return p.tapped }) {
 		return
 	}
-	if slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.outline }) {
-		for _, p := range r.prompts {
+	if slices.ContainsFunc(d.prompts, func(p *prompt) bool { return p.outline }) {
+		for _, p := range d.prompts {
 			p.tapped = p.outline
 		}
 		return
 	}
-	short := slices.Clone(r.prompts)
+	short := slices.Clone(d.prompts)
 	slices.SortStableFunc(short, func(a, b *prompt) int { return len(a.IDs) - len(b.IDs) })
 	// Attention says little of prompts of one or two tokens.
 	if i := slices.IndexFunc(short, func(p *prompt) bool { return len(p.IDs) > 2 }); i > 0 {
@@ -103,41 +130,33 @@ func (r placement) without() {
 	}
 	tokens := 0
 	for i, p := range short {
-		if tokens += len(p.IDs); i > 0 && (i == 3 || tokens > 40) {
+		if tokens += len(p.IDs); i > 0 && (i == maxBlackPrompts || tokens > maxBlackTokens) {
 			break
 		}
-		p.tapped, r.blackBox = true, true
+		p.tapped, d.blackBox = true, true
 	}
 }
 
-// withIDs is p with ids: its own, or the golden record's, or the tokenizer's; nil if
+// The prompts whose logits alone are judged: each evaluation of them runs the whole model.
+const maxBlackPrompts, maxBlackTokens = 3, 40
+
+// withIDs returns p with ids: its own, or the golden record's, or the tokenizer's; nil if
 // there are none.
-func (r placement) withIDs(p *lab.Prompt) *lab.Prompt {
+func (d *dump) withIDs(p *lab.Prompt) *lab.Prompt {
 	if len(p.IDs) > 0 {
 		return p
 	}
-	ids, how, err := r.expected(p)
+	ids, how, err := d.expected(p)
 	if err != nil || len(ids) == 0 || len(ids[0]) == 0 {
-		r.infers("prompt %d has no ids and is left out: --golden may give them, or text in the dump's JSON file", p.Index)
+		d.inferred.add("prompt %d has no ids and is left out: --golden may give them, or text in the dump's JSON file", p.Index)
 		return nil
 	}
 	q := *p
 	q.IDs = nil
 	if err := q.Take(&lab.Prompt{IDs: ids[0], Text: p.Text, Input: p.Input}); err != nil {
-		r.infers("%v: its ids come from %s, and it is left out", err, how)
+		d.inferred.add("%v: its ids come from %s, and it is left out", err, how)
 		return nil
 	}
-	r.infers("the dump has no ids: they come from %s", how)
+	d.inferred.add("the dump has no ids: they come from %s", how)
 	return &q
 }
-
-// lackingIDs says how to give ids, if a prompt has values and none.
-func (r placement) lackingIDs() string {
-	if slices.ContainsFunc(r.Dump.Prompts, func(p *lab.Prompt) bool { return len(p.IDs) == 0 && (p.Logits != nil || len(p.Taps) > 0) }) {
-		return ": the ids are missing; --golden gives those of a record, or write the text into the dump's JSON file"
-	}
-	return ""
-}
-
-// schema is whose names the taps have.
-func (r placement) schema() string { return cmp.Or(r.Names, r.Dump.Names) }

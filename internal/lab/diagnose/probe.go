@@ -10,75 +10,69 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// probing is the stage that tells broken probes from broken engines.
-type probing struct{ *measurement }
-
-// judgeProbes finds taps that do not show what the engine goes on with: what comes
-// after does not follow from the tap, and where it is computed from what lies before
-// the tap, all is well. Such a tap is a broken probe, or shows the same function in
-// another form; either way it says nothing of the engine, and is left out.
-func (r probing) judgeProbes() error {
-	r.misshapen()
-	for _, judge := range []func() error{r.judgeRows, r.judgeIDs} {
-		if err := judge(); err != nil || len(r.eqs) == 0 {
-			return err
+// probe tells broken probes from broken engines, and returns the measurement of the dump without the taps that say nothing
+// of the engine. It finds taps that do not show what the engine goes on with: what comes after does not follow from the tap,
+// and where it is computed from the values before the tap, all is well. Such a tap is a broken probe, or shows the same
+// function in another form.
+func probe(m *measurement) (*measurement, error) {
+	m.dump.progress("asking whether it is this model", 0, 0)
+	if err := judgeModel(m); err != nil {
+		return nil, err
+	}
+	m.dump.progress("testing the instrument", 0, 0)
+	var err error
+	for _, judge := range []func(*measurement) (*measurement, error){judgeRows, judgeIDs} {
+		if m, err = judge(m); err != nil || len(m.eqs) == 0 {
+			return m, err
 		}
 	}
-	if err := r.judgePrompts(); err != nil {
-		return err
+	if m, err = judgePrompts(m); err != nil {
+		return nil, err
 	}
 	for {
-		changed, err := r.judgeProbe()
-		if err != nil || !changed {
-			return err
+		less, err := judgeProbe(m)
+		if err != nil || less == nil {
+			return m, err
 		}
+		m = less
 	}
 }
 
-// judgeProbe discards the first tap or taps that are of no use.
-func (r probing) judgeProbe() (changed bool, err error) {
-	for _, c := range r.eqs {
+// judgeProbe discards the first tap or taps that are of no use, and returns nil if there are none.
+func judgeProbe(m *measurement) (*measurement, error) {
+	for _, c := range m.eqs {
 		if !c.flagged() {
 			continue
 		}
-		for _, set := range r.suspects(c) {
-			ok, err := r.holdsWithout(c, set)
+		for _, set := range suspects(m, c) {
+			ok, err := holdsWithout(m, c, set)
 			if err != nil {
-				return false, err
+				return nil, err
 			}
-			if taps := r.differing(set); ok && len(taps) > 0 { // else none of them is to blame, and nothing would change
-				return true, r.discard(taps, set, c)
+			// Else none of them is to blame, and nothing would change.
+			if taps := differing(m, set); ok && len(taps) > 0 {
+				return discard(m, taps, set, c)
 			}
 		}
 	}
-	for _, eq := range r.eqs {
-		if !eq.flagged() || len(r.consumers(eq.target)) > 0 {
+	for _, eq := range m.eqs {
+		if !eq.flagged() || slices.ContainsFunc(m.eqs, func(x *equation) bool { return slices.Contains(x.sources, eq.target) }) {
 			continue
 		}
 		// Of logits other marks may be the engine's doing.
-		if p := r.fingerprint(eq); p != nil && (eq.target != r.g.Result() && p.cause != "unknown" || p.cause == "probe_rows") {
-			return true, r.discard([]*equation{eq}, []*equation{eq}, nil)
+		p := fingerprint(m, eq)
+		if p != nil && (eq.target != m.dump.graph.Result() && p.cause != "unknown" || p.cause == "probe_rows") {
+			return discard(m, []*equation{eq}, []*equation{eq}, nil)
 		}
 	}
-	return false, nil
-}
-
-// consumers are the equations that start at n.
-func (r probing) consumers(n *graph.Node) []*equation {
-	var all []*equation
-	for _, eq := range r.eqs {
-		if slices.Contains(eq.sources, n) {
-			all = append(all, eq)
-		}
-	}
-	return all
+	return nil, nil
 }
 
 // suspects are sets of equations before c, at least one of them flagged, whose targets
 // may be of no use: single ones, all that c starts at, and the ones before them.
-func (r probing) suspects(c *equation) [][]*equation {
+func suspects(m *measurement, c *equation) [][]*equation {
 	byTarget := map[*graph.Node]*equation{}
-	for _, eq := range r.eqs {
+	for _, eq := range m.eqs {
 		byTarget[eq.target] = eq
 	}
 	var sets [][]*equation
@@ -113,21 +107,13 @@ func (r probing) suspects(c *equation) [][]*equation {
 	return sets
 }
 
-// depthOfForms is how many taps may lie between the first one in another form and the
-// first value in the right one: a projection, a norm and attention.
-const depthOfForms = 3
-
-// differing are those of a set whose values are not what they are without the set.
-func (r probing) differing(set []*equation) []*equation {
-	undo := r.hide(targets(set))
-	defer undo()
-	var out []*equation
-	for _, eq := range set {
-		if errors, err := r.measure(eq, nil, nil, r.sites(eq), nil); err != nil || worst(errors).ratio() > excess {
-			out = append(out, eq)
-		}
-	}
-	return out
+// differing returns the equations of a set whose values are not what they are without the set.
+func differing(m *measurement, set []*equation) []*equation {
+	x := m.as(m.engine.without(targets(set)))
+	return slices.DeleteFunc(slices.Clone(set), func(eq *equation) bool {
+		errors, err := x.measure(eq, nil, nil, x.sites(eq), nil)
+		return err == nil && worst(errors).ratio() <= excess
+	})
 }
 
 func targets(set []*equation) []*graph.Node {
@@ -138,12 +124,10 @@ func targets(set []*equation) []*graph.Node {
 	return nodes
 }
 
-// holdsWithout reports whether c holds where the values of a set of targets are
-// computed, not taken from the engine, and is much nearer so: its floor is wider then, within which c's own fault may lie.
-func (r probing) holdsWithout(c *equation, set []*equation) (bool, error) {
-	undo := r.hide(targets(set))
-	defer undo()
-	errors, ok, err := r.holds(c, nil, nil)
+// holdsWithout reports whether c holds where the values of a set of targets are computed, not taken from the engine, and is
+// much nearer so: its floor is wider then, within which c's own fault may lie.
+func holdsWithout(m *measurement, c *equation, set []*equation) (bool, error) {
+	errors, ok, err := m.as(m.engine.without(targets(set))).holds(c, nil, nil)
 	if reference.Uncomputable(err) { // without them
 		return false, nil
 	}
@@ -152,62 +136,40 @@ func (r probing) holdsWithout(c *equation, set []*equation) (bool, error) {
 	return ok && at >= 0 && !(errors[at].residual > with.residual/2), err
 }
 
-// hide makes values unknown, until undo.
-func (r probing) hide(nodes []*graph.Node) (undo func()) {
-	type state struct {
-		p *prompt
-		x prompt
-	}
-	var was []state
-	for _, p := range r.prompts {
-		was = append(was, state{p, *p})
-		p.center = p.center.Without(nodes...)
-		arms := p.arms
-		p.arms = nil
-		for _, a := range arms {
-			p.arms = append(p.arms, a.Without(nodes...))
+// discard says what is wrong with taps, and returns the measurement without them. c is the equation that holds without a
+// set that they are of, if they were found so.
+func discard(m *measurement, taps, set []*equation, c *equation) (*measurement, error) {
+	x, d := m.as(m.engine.without(targets(set))), m.dump.clone()
+	for _, eq := range taps {
+		if c != nil {
+			if why := sameFunction(x, eq); why != "" {
+				d.inferred.add("%s holds the same in another form (%s): what reads it follows from the model", eq.tap, why)
+				continue
+			}
 		}
+		// That it differs from another tap is said no more.
+		d.findings = slices.DeleteFunc(d.findings, func(f Finding) bool { return slices.Contains(f.Nodes, eq.target.Name) })
+		d.findings = append(d.findings, brokenProbe(x, eq, c))
 	}
-	return func() {
-		for _, s := range was {
-			s.p.center, s.p.arms = s.x.center, s.x.arms
-		}
-	}
+	d.forget(targets(taps))
+	return m.of(d)
 }
 
-// discard says what taps are, and leaves them out from here on. c is the equation that
-// holds without a set that they are of, if that is how they were found.
-func (r probing) discard(taps, set []*equation, c *equation) error {
-	undo := r.hide(targets(set))
-	for _, eq := range taps {
-		why := ""
-		if c != nil {
-			why = r.sameFunction(eq)
-		}
-		if why == "" {
-			r.findings = slices.DeleteFunc(r.findings, func(f Finding) bool { return slices.Contains(f.Nodes, eq.target.Name) }) // that it differs from another tap
-			r.findings = append(r.findings, r.brokenProbe(eq, c))
-		} else {
-			r.infers("%s holds the same in another form (%s): what reads it follows from the model", eq.tap, why)
-		}
-	}
-	undo()
-	for _, n := range targets(taps) {
-		for _, p := range r.prompts {
+// forget leaves out the values of nodes.
+func (d *dump) forget(nodes []*graph.Node) {
+	for _, p := range d.prompts {
+		for _, n := range nodes {
 			delete(p.known, n)
 		}
 	}
-	r.setClass(r.class)
-	r.equations()
-	return r.check(r.eqs)
 }
 
 // brokenProbe is the finding of a tap that shows something else.
-func (r probing) brokenProbe(eq, c *equation) Finding {
+func brokenProbe(m *measurement, eq, c *equation) Finding {
 	w := worst(eq.errors)
-	f := Finding{Cause: "unknown", Op: opName(eq.target), Layers: layersOf(eq.target), Tap: eq.tap, From: r.names(eq.sources), Nodes: []string{eq.target.Name},
+	f := Finding{Cause: "unknown", Op: opName(eq.target), Layers: layersOf(eq.target), Tap: eq.tap, From: m.dump.tapNames(eq.sources), Nodes: []string{eq.target.Name},
 		Detail: map[string]any{}, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: "does nothing wrong: the tap shows another value than the one that the engine goes on with"}
-	if p := r.fingerprint(eq); p != nil {
+	if p := fingerprint(m, eq); p != nil {
 		f.Cause, f.Detail, f.Computed = p.cause, p.detail, p.computed
 	}
 	if f.Cause == "unknown" {
@@ -222,10 +184,10 @@ func (r probing) brokenProbe(eq, c *equation) Finding {
 
 // sameFunction says in which other form a tap holds what it should, "" if in none: its
 // features scaled, each by a number of its own, or in another order.
-func (r probing) sameFunction(eq *equation) string {
+func sameFunction(m *measurement, eq *equation) string {
 	n, w := eq.target, eq.target.Shape.Size()
 	how := ""
-	for _, p := range r.prompts {
+	for _, p := range m.dump.prompts {
 		if p.known[n] == nil || !p.tapped {
 			continue
 		}
@@ -237,7 +199,7 @@ func (r probing) sameFunction(eq *equation) string {
 		for k := range min(count, 16) {
 			rows = append(rows, first+k)
 		}
-		want, err := p.center.Compute(n, rows)
+		want, err := m.engine.center[p].Compute(n, rows)
 		if err != nil {
 			return ""
 		}

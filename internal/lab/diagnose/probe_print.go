@@ -19,18 +19,14 @@ type print struct {
 
 // fingerprint compares a tap with what it should be: the beginning of it, in another
 // type, another row's, another tap's.
-func (r probing) fingerprint(eq *equation) *print {
+func fingerprint(m *measurement, eq *equation) *print {
 	n, w := eq.target, eq.target.Shape.Size()
-	for i, p := range r.prompts {
+	for i, p := range m.dump.prompts {
 		if p.known[n] == nil || !p.tapped {
 			continue
 		}
-		first, count := p.known[n].Rows()
-		rows := make([]int, count)
-		for k := range rows {
-			rows[k] = first + k
-		}
-		want, err := p.center.Compute(n, rows)
+		rows := p.rows(n)
+		want, err := m.engine.center[p].Compute(n, rows)
 		if err != nil {
 			return nil
 		}
@@ -51,7 +47,7 @@ func (r probing) fingerprint(eq *equation) *print {
 		if x := unfilled(got, want); x != nil {
 			return x
 		}
-		if x := cmp.Or(r.otherTap(i, n, got), r.otherValue(i, n, got, limit)); x != nil {
+		if x := cmp.Or(otherTap(m, i, n, got), otherValue(m, i, n, got, limit)); x != nil {
 			return x
 		}
 	}
@@ -152,10 +148,10 @@ func otherRows(got, want []float64, w int, limit float64) *print {
 }
 
 // otherTap finds the same values under another name, or in another prompt.
-func (r probing) otherTap(i int, n *graph.Node, got []float64) *print {
+func otherTap(m *measurement, i int, n *graph.Node, got []float64) *print {
 	w := n.Shape.Size()
-	for j, q := range r.prompts {
-		for _, x := range r.g.Nodes {
+	for j, q := range m.dump.prompts {
+		for _, x := range m.dump.graph.Nodes {
 			k := q.known[x]
 			if k == nil || j == i && x == n || x.Shape.Size() != w {
 				continue
@@ -170,9 +166,9 @@ func (r probing) otherTap(i int, n *graph.Node, got []float64) *print {
 				continue
 			}
 			if j != i {
-				return &print{"probe_stale", fmt.Sprintf("does nothing wrong: the tap holds what %s was in prompt %d", r.tapName(x), q.Index), detail{"prompt": float64(q.Index), "tap": r.tapName(x)}}
+				return &print{"probe_stale", fmt.Sprintf("does nothing wrong: the tap holds what %s was in prompt %d", m.dump.tapName(x), q.Index), detail{"prompt": float64(q.Index), "tap": m.dump.tapName(x)}}
 			}
-			return &print{"probe_duplicate", "does nothing wrong: the tap holds " + r.tapName(x), detail{"tap": r.tapName(x)}}
+			return &print{"probe_duplicate", "does nothing wrong: the tap holds " + m.dump.tapName(x), detail{"tap": m.dump.tapName(x)}}
 		}
 	}
 	return nil
@@ -180,24 +176,24 @@ func (r probing) otherTap(i int, n *graph.Node, got []float64) *print {
 
 // otherValue finds what n should be in another prompt, or what the same node of another
 // layer should be: all taps may be broken in the same way, so that none holds what another shows.
-func (r probing) otherValue(i int, n *graph.Node, got []float64, limit float64) *print {
+func otherValue(m *measurement, i int, n *graph.Node, got []float64, limit float64) *print {
 	w := n.Shape.Size()
 	shows := func(q *prompt, x *graph.Node) bool {
 		rows := make([]int, min(len(q.IDs), len(got)/w))
 		for t := range rows {
 			rows[t] = t
 		}
-		want, err := q.center.Compute(x, rows)
+		want, err := m.engine.center[q].Compute(x, rows)
 		return err == nil && len(rows) > 1 && near(got[:len(want)], want, limit)
 	}
-	for j, q := range r.prompts {
+	for j, q := range m.dump.prompts {
 		if j != i && q.tapped && shows(q, n) {
 			return &print{"probe_stale", fmt.Sprintf("does nothing wrong: the tap holds what it should be in prompt %d", q.Index), detail{"prompt": float64(q.Index)}}
 		}
 	}
-	for _, x := range r.Siblings(n) {
-		if x.Shape.Size() == w && shows(r.prompts[i], x) {
-			return &print{"probe_duplicate", "does nothing wrong: the tap holds what " + r.tapName(x) + " should be", detail{"tap": r.tapName(x)}}
+	for _, x := range m.dump.wiring.Siblings(n) {
+		if x.Shape.Size() == w && shows(m.dump.prompts[i], x) {
+			return &print{"probe_duplicate", "does nothing wrong: the tap holds what " + m.dump.tapName(x) + " should be", detail{"tap": m.dump.tapName(x)}}
 		}
 	}
 	return nil

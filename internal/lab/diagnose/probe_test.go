@@ -14,8 +14,8 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// begun is a diagnosis of a right engine's dump, up to its equations.
-func begun(t *testing.T) probing {
+// begun measures a right engine's dump.
+func begun(t *testing.T) *measurement {
 	t.Helper()
 	m, err := checkpoint.Open(golden.Model(t, "tiny-qwen3"))
 	if err != nil {
@@ -35,12 +35,13 @@ func begun(t *testing.T) probing {
 	if err := recorder.Record(t.Context(), p, true); err != nil {
 		t.Fatal(err)
 	}
-	s := newSubject(t.Context(), Options{Graph: g, Dump: &lab.Record{Names: lab.NamesHF, Prompts: []*lab.Prompt{p}}})
-	r := probing{&measurement{subject: s}}
-	for _, stage := range []func() error{placement{s}.place, func() error { r.begin(); return nil }, classifier(r).infer, func() error { return r.check(r.eqs) }} {
-		if err := stage(); err != nil {
-			t.Fatal(err)
-		}
+	d, err := place(t.Context(), Options{Graph: g, Dump: &lab.Record{Names: lab.NamesHF, Prompts: []*lab.Prompt{p}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := measure(d)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return r
 }
@@ -58,55 +59,53 @@ func (k doubled) Read(dst []float64, row int) {
 // TestHoldsWithout: an equation that cannot be computed without some taps does not hold
 // without them; that a weight cannot be read, or the time is over, is an error.
 func TestHoldsWithout(t *testing.T) {
-	r := begun(t)
+	m := begun(t)
 	of := func(name string) *equation {
-		i := slices.IndexFunc(r.eqs, func(eq *equation) bool { return eq.target.Name == name })
+		i := slices.IndexFunc(m.eqs, func(eq *equation) bool { return eq.target.Name == name })
 		if i < 0 {
 			t.Fatalf("no equation of %s", name)
 		}
-		return r.eqs[i]
+		return m.eqs[i]
 	}
 	q, norm := of("blk.1.attn_q"), of("blk.1.attn_norm")
 	set := []*equation{norm}
-	if ok, err := r.holdsWithout(q, set); ok || err != nil {
+	if ok, err := holdsWithout(m, q, set); ok || err != nil {
 		t.Errorf("a right engine comes no nearer: %v, %v", ok, err)
 	}
-	for _, p := range r.prompts {
+	for _, p := range m.dump.prompts {
 		if k := p.known[norm.target]; k != nil {
 			p.known[norm.target] = doubled{k}
 			defer func() { p.known[norm.target] = k }()
 		}
 	}
-	r.setClass(r.class)
+	m.engine = newEngine(m.dump, m.engine.class, nil)
 	var err error
-	if q.errors, _, err = r.holds(q, nil, nil); err != nil {
+	if q.errors, _, err = m.holds(q, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := r.holdsWithout(q, set); !ok || err != nil {
+	if ok, err := holdsWithout(m, q, set); !ok || err != nil {
 		t.Errorf("a tap with other values: %v, %v", ok, err)
 	}
 
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	r.ctx = ctx
-	if _, err := r.holdsWithout(q, set); !errors.Is(err, context.Canceled) {
+	m.dump.ctx = ctx
+	if _, err := holdsWithout(m, q, set); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
-	r.ctx = t.Context()
+	m.dump.ctx = t.Context()
 
-	r.edits = reference.Edits{norm.target: {func(s *reference.Spec) { s.In = []*graph.Node{q.target} }}} // a circle
-	r.setClass(r.class)
-	if ok, err := r.holdsWithout(q, []*equation{norm, q}); ok || err != nil {
+	build := func(edits reference.Edits) { m.engine = newEngine(m.dump, m.engine.class, edits) }
+	build(reference.Edits{norm.target: {func(s *reference.Spec) { s.In = []*graph.Node{q.target} }}}) // a circle
+	if ok, err := holdsWithout(m, q, []*equation{norm, q}); ok || err != nil {
 		t.Errorf("what cannot be computed: %v, %v", ok, err)
 	}
-	r.edits = nil
 
 	broken := errors.New("the file ends")
-	r.edits = reference.Edits{norm.target: {func(s *reference.Spec) {
+	build(reference.Edits{norm.target: {func(s *reference.Spec) {
 		s.Func = func(*reference.Eval, *reference.Spec, []int) ([]float64, error) { return nil, broken }
-	}}}
-	r.setClass(r.class)
-	if _, err := r.holdsWithout(q, set); !errors.Is(err, broken) {
+	}}})
+	if _, err := holdsWithout(m, q, set); !errors.Is(err, broken) {
 		t.Errorf("a weight that cannot be read is taken for an equation that does not hold: %v", err)
 	}
 }

@@ -11,10 +11,31 @@ import (
 
 // search is the stage that names causes: sets of hypotheses under which equations hold.
 type search struct {
-	*measurement
+	m        *measurement // of the engine with the accepted hypotheses
 	accepted []*hypothesis
-	speeds   [][]float64 // of rope, that were found where none on the list fit
-	vain     int         // equations in which none were
+	given    map[*equation]bool     // equations that nothing explains, and are left as they are
+	pursuits map[*equation]*pursuit // searches for what explains an equation
+	speeds   [][]float64            // of rope, that were found where none on the list fit
+	vain     int                    // equations in which none were
+}
+
+// newSearch names the causes of a measurement, which stays as it is.
+func newSearch(m *measurement) (*search, error) {
+	s := &search{m: m.clone(), given: map[*equation]bool{}, pursuits: map[*equation]*pursuit{}}
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"naming causes", s.causes}, {"comparing layers", s.unify}, {"comparing kinds of layers", s.kinds},
+		{"looking in other layers", s.extend}, {"looking below the floors", func() error { return s.below(1) }},
+		{"looking for epsilons", s.epsilons},
+	} {
+		m.dump.progress(step.name, 0, 0)
+		if err := step.do(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 // causes names what each flagged equation's engine computes instead. What a single
@@ -29,8 +50,8 @@ func (r *search) causes() error {
 		case found:
 			deep = false
 		case deep:
-			for _, eq := range r.eqs {
-				if eq.flagged() && !eq.given && !r.shadowed(eq) {
+			for _, eq := range r.m.eqs {
+				if eq.flagged() && !r.given[eq] && !r.m.isShadowed(eq) {
 					if err := r.leftOver(eq); err != nil {
 						return err
 					}
@@ -47,11 +68,11 @@ func (r *search) causes() error {
 // after the first that it could explain, and takes a step less for each of a kind that it could not.
 func (r *search) pass(deep bool) (found bool, err error) {
 	vain := map[any]int{}
-	for i, eq := range r.eqs {
-		if !eq.flagged() || eq.given || r.shadowed(eq) {
+	for i, eq := range r.m.eqs {
+		if !eq.flagged() || r.given[eq] || r.m.isShadowed(eq) {
 			continue
 		}
-		r.progress("naming causes", i, len(r.eqs))
+		r.m.dump.progress("naming causes", i, len(r.m.eqs))
 		kind, depth := r.kind(eq), 1
 		if deep {
 			depth = max(1, maxDepth-vain[kind])
@@ -84,7 +105,7 @@ func (r *search) kind(eq *equation) any {
 	}{role: role(eq.target)}
 	for _, n := range eq.span {
 		if a, ok := n.Attr.(graph.AttentionAttr); ok {
-			store := r.model.Store(n)
+			store := r.m.dump.model.Store(n)
 			k.window, k.others = a.KV.Window, store != nil && store.Layer != n.Layer
 		}
 	}
@@ -93,20 +114,20 @@ func (r *search) kind(eq *equation) any {
 
 // accept builds an attempt's hypotheses into the reference.
 func (r *search) accept(eq *equation, a *attempt) error {
-	r.build(a.edits)
+	r.m.build(a.edits)
 	touched := []*equation{eq}
 	for _, h := range a.hs {
 		h.eqs = append(h.eqs, eq)
 		r.accepted = append(r.accepted, h)
-		touched = append(touched, r.touched(h.edits)...)
-		for _, eq := range r.eqs {
+		touched = append(touched, r.m.touched(h.edits)...)
+		for _, eq := range r.m.eqs {
 			if eq.behind[h.node] {
 				touched = append(touched, eq)
 			}
 		}
 	}
 	slices.SortFunc(touched, func(a, b *equation) int { return a.target.ID - b.target.ID })
-	return r.remeasure(slices.Compact(touched))
+	return r.m.check(slices.Compact(touched))
 }
 
 // leftOver describes an equation that no hypothesis explains: that its queries and
@@ -130,7 +151,7 @@ func (r *search) turnedAlone(eq *equation) (*attempt, error) {
 	if len(eq.span) <= small || eq.layers() > 1 {
 		return nil, nil
 	}
-	p, base := r.proposer(eq, nil, nil), &attempt{}
+	p, base := r.m.proposer(eq, nil, nil), &attempt{}
 	of := &pursuit{sites: screen(eq), frontier: []*attempt{base}}
 	for _, n := range eq.span {
 		if n.Op == graph.RoPE {
@@ -147,15 +168,15 @@ func (r *search) turnedAlone(eq *equation) (*attempt, error) {
 
 // unknown says of an equation that it does not hold, and nothing explains why.
 func (r *search) unknown(eq *equation) {
-	eq.given = true
-	l := locator{r.measurement}
+	r.given[eq] = true
+	l := locator{r.m}
 	n, among := l.suspect(eq)
 	d := detail{"op": opName(n), "role": role(n)}
 	if heads := l.wrongHeads(eq); n == eq.target && heads != "" {
 		d["heads"] = heads
 	}
 	h := &hypothesis{cause: "unknown", node: n, detail: d, computed: "computes something that is on no list" + l.where(eq), eqs: []*equation{eq}, edits: reference.Edits{}}
-	if l.untold(among, eq.target) != nil {
+	if l.m.dump.untold(among, eq.target) != nil {
 		h.among = among
 	}
 	for _, x := range r.accepted {
@@ -179,10 +200,10 @@ type pursuit struct {
 
 // pursue begins a search for what explains eq, or goes on with one.
 func (r *search) pursue(eq *equation) (*pursuit, error) {
-	if p := eq.pursuit; p != nil && p.accepted == len(r.accepted) {
+	if p := r.pursuits[eq]; p != nil && p.accepted == len(r.accepted) {
 		return p, nil
 	}
-	singles, err := propose(r.measurement, eq)
+	singles, err := propose(r.m, eq)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +212,7 @@ func (r *search) pursue(eq *equation) (*pursuit, error) {
 		r.rate(eq, base, p.sites)
 	}
 	p.start = p.frontier[0].score
-	eq.pursuit = p
+	r.pursuits[eq] = p
 	return p, nil
 }
 
@@ -218,7 +239,7 @@ func (r *search) explain(eq *equation, depth int, again bool) (*attempt, error) 
 		if best, err := r.verify(eq, next); best != nil || err != nil {
 			return best, err
 		}
-		if r.blackBox {
+		if r.m.dump.blackBox {
 			p.frontier = nil
 			return r.underClasses(eq, next)
 		}
@@ -233,18 +254,6 @@ func (r *search) explain(eq *equation, depth int, again bool) (*attempt, error) 
 	return nil, nil
 }
 
-// maxDepth is how many faults a single equation may have.
-const maxDepth = 3
-
-// progress is how much nearer, as a base-2 logarithm, an attempt has to come to be built upon.
-const progress = 0.4
-
-// crooked is the cost of an unusual number.
-const crooked = 0.3
-
-// beam is how many incomplete attempts are built upon.
-const beam = 5
-
 // step is what the frontier's attempts become with one hypothesis more, the nearest first.
 func (r *search) step(eq *equation, p *pursuit) ([]*attempt, error) {
 	var next []*attempt
@@ -256,7 +265,7 @@ func (r *search) step(eq *equation, p *pursuit) ([]*attempt, error) {
 			return nil, err
 		}
 		for _, h := range singles {
-			if err := r.ctx.Err(); err != nil {
+			if err := r.m.dump.ctx.Err(); err != nil {
 				return nil, err
 			}
 			if !extends(base, h) {
@@ -277,7 +286,7 @@ func (r *search) besides(eq *equation, base *attempt, singles []*hypothesis) ([]
 	if len(base.hs) == 0 {
 		return singles, nil
 	}
-	more, err := proposeUnder(r.measurement, eq, base)
+	more, err := proposeUnder(r.m, eq, base)
 	if err != nil {
 		return nil, err
 	}
@@ -329,13 +338,13 @@ func (r *search) likely(singles []*hypothesis) []*attempt {
 		}
 	}
 	with(func(h *hypothesis) *hypothesis {
-		if h.node.Op == graph.RMSNorm && h.node.HF != "" && h.cause == r.MissingNorm(h.node) && len(h.detail) == 0 && r.taps[h.node] == "" && len(r.taps) > layers(r.g)+2 {
+		if h.node.Op == graph.RMSNorm && h.node.HF != "" && h.cause == r.m.dump.wiring.MissingNorm(h.node) && len(h.detail) == 0 && r.m.dump.taps[h.node] == "" && len(r.m.dump.taps) > layers(r.m.dump.graph)+2 {
 			return h
 		}
 		return nil
 	})
 	with(func(h *hypothesis) *hypothesis {
-		if h.cause == "bias_missing" && h.node.Op == graph.Add && r.taps[h.node] == "" && len(r.taps) > layers(r.g)+2 {
+		if h.cause == "bias_missing" && h.node.Op == graph.Add && r.m.dump.taps[h.node] == "" && len(r.m.dump.taps) > layers(r.m.dump.graph)+2 {
 			return h
 		}
 		return nil
@@ -367,14 +376,11 @@ func (r *search) likely(singles []*hypothesis) []*attempt {
 	return sets
 }
 
-// maxBiases is how many biases an equation may have for each to be left out from the start.
-const maxBiases = 3
-
 // acceptedElsewhere is h, or the one of its values, that has been accepted in another layer,
 // if there is one of the same shape: values may depend on it. A number of keys alone is none of queries and keys. Where an
 // equation holds that has the node, too, such as that of the layer which makes the keys of others, it is not there.
 func (r *search) acceptedElsewhere(h *hypothesis) *hypothesis {
-	if slices.ContainsFunc(r.byNode[h.node], func(eq *equation) bool { return !eq.flagged() }) {
+	if slices.ContainsFunc(r.m.byNode[h.node], func(eq *equation) bool { return !eq.flagged() }) {
 		return nil
 	}
 	var other *hypothesis
@@ -419,7 +425,7 @@ func (r *search) few(eq *equation, base *attempt) []rowError {
 	}
 	shortest := -1
 	for _, x := range errors {
-		if n := len(r.prompts[x.prompt].IDs); x.ratio() > excess && (shortest < 0 || n < len(r.prompts[shortest].IDs)) {
+		if n := len(r.m.dump.prompts[x.prompt].IDs); x.ratio() > excess && (shortest < 0 || n < len(r.m.dump.prompts[shortest].IDs)) {
 			shortest = x.prompt
 		}
 	}

@@ -11,32 +11,25 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// again looks a second time where the logits lie farther from the reference with the findings
-// than rounding takes them: below the floors of all equations, and for what no tapped prompt is
-// long enough to show.
-func (r *search) again(c *closing) error {
-	if r.blackBox || slices.ContainsFunc(r.eqs, func(eq *equation) bool { return eq.given || eq.flagged() }) {
-		return nil // what has no known cause is not explained, either
+// again looks a second time where the logits lie farther from the reference with the findings than rounding takes them:
+// below the floors of all equations, and for what no tapped prompt is long enough to show. It reports whether it found more.
+func (r *search) again(c *closing) (bool, error) {
+	if r.m.dump.blackBox || slices.ContainsFunc(r.m.eqs, func(eq *equation) bool { return r.given[eq] || eq.flagged() }) {
+		return false, nil // what has no known cause is not explained, either
 	}
 	was := slices.Clone(r.accepted)
-	if c.closure.After > max(c.closure.Floor, least) {
+	if c.closure.After > max(c.closure.Floor, leastKL) {
 		if err := r.below(0); err != nil {
-			return err
+			return false, err
 		}
 	}
-	if c.unexplained() {
+	if c.isUnexplained() {
 		if err := r.longer(c); err != nil {
-			return err
+			return false, err
 		}
 	}
-	if slices.Equal(r.accepted, was) {
-		return nil
-	}
-	return c.close()
+	return !slices.Equal(r.accepted, was), nil
 }
-
-// least is a KL that the rounding of the logits themselves makes.
-const least = 1e-13
 
 // longer asks the logits of prompts for the windows of layers, where no tapped prompt is longer
 // than a window. It takes only what explains these logits.
@@ -45,7 +38,7 @@ func (r *search) longer(c *closing) error {
 	if f == nil || f.p.tapped {
 		return nil
 	}
-	sets, ask, found := r.ofWindows(), c.ask(f), &attempt{score: f.after}
+	sets, ask, found := r.ofWindows(), r.ask(f), &attempt{score: f.after}
 	const most = 3
 	for range most {
 		next, err := ask.nearer(found, sets)
@@ -53,7 +46,7 @@ func (r *search) longer(c *closing) error {
 			return err
 		}
 		best, equal := likeliest(next, f.least())
-		if found = best; r.rounds(f, found.score) {
+		if found = best; rounds(f, found.score) {
 			return r.acceptSeen(found, fmt.Sprintf("no tapped prompt is long enough to show it; with it the logits of prompt %d lie %s from the reference's, and %s without it%s",
 				f.p.Index, lab.Digits(found.score), lab.Digits(f.after), equal))
 		}
@@ -101,16 +94,16 @@ func likeliest(all []*attempt, floor float64) (best *attempt, equal string) {
 }
 
 // rounds reports whether logits so far from the reference's are as rounding may make them.
-func (r *measurement) rounds(f *free, kl float64) bool { return kl <= spread*f.least() }
+func rounds(f *free, kl float64) bool { return kl <= spread*f.least() }
 
 // least is the KL that rounding alone makes.
-func (f *free) least() float64 { return max(f.floor, least) }
+func (f *free) least() float64 { return max(f.floor, leastKL) }
 
 // farthest is the prompt whose logits are explained least, nil if all are.
 func (r *closing) farthest() *free {
 	var worst *free
 	for _, f := range r.frees {
-		if !r.rounds(f, f.after) && (worst == nil || f.after > worst.after) {
+		if !rounds(f, f.after) && (worst == nil || f.after > worst.after) {
 			worst = f
 		}
 	}
@@ -119,15 +112,15 @@ func (r *closing) farthest() *free {
 
 // asking is a prompt's logits, and the reference's with the findings.
 type asking struct {
-	*closing
+	m    *measurement
 	f    *free
 	rows []int
 	base *reference.Eval
 }
 
-func (r *closing) ask(f *free) *asking {
-	first, n := f.p.known[r.g.Result()].Rows()
-	a := &asking{closing: r, f: f, base: f.p.eval(r.model, nil, r.class.center()).With(r.edits)}
+func (r *search) ask(f *free) *asking {
+	first, n := f.p.known[r.m.dump.graph.Result()].Rows()
+	a := &asking{m: r.m, f: f, base: f.p.eval(r.m.dump.model, nil, r.m.engine.class.center()).With(r.m.engine.edits)}
 	for i := range n {
 		a.rows = append(a.rows, first+i)
 	}
@@ -136,10 +129,10 @@ func (r *closing) ask(f *free) *asking {
 
 // with is the KL of the prompt's logits from the reference's with edits besides.
 func (r *asking) with(edits reference.Edits) (float64, error) {
-	if err := r.ctx.Err(); err != nil {
+	if err := r.m.dump.ctx.Err(); err != nil {
 		return 0, err
 	}
-	result := r.g.Result()
+	result := r.m.dump.graph.Result()
 	want, err := r.base.With(edits).Compute(result, r.rows)
 	if err != nil {
 		return math.Inf(1), nil // they do not fit the shapes
@@ -157,11 +150,11 @@ func (r *search) ofWindows() (sets [][][]*hypothesis) {
 		}
 	}
 	var kinds [][]*hypothesis // the same in all layers
-	for _, n := range r.g.Nodes {
-		if n.Op != graph.Attention || len(r.byNode[n]) == 0 {
+	for _, n := range r.m.dump.graph.Nodes {
+		if n.Op != graph.Attention || len(r.m.byNode[n]) == 0 {
 			continue
 		}
-		p := r.proposer(&equation{}, nil, nil)
+		p := r.m.proposer(&equation{}, nil, nil)
 		for _, h := range tried(p.of.Windows(n)) {
 			for _, h := range h.values() {
 				at := slices.IndexFunc(kinds, func(k []*hypothesis) bool { return same(k[0], h) })
@@ -178,7 +171,7 @@ func (r *search) ofWindows() (sets [][][]*hypothesis) {
 	var likely, single [][]*hypothesis
 	for _, k := range kinds {
 		likely = append(likely, in(k, func(layer int) bool { return odd[layer] }), in(k, func(int) bool { return true }))
-		for l := range layers(r.g) {
+		for l := range layers(r.m.dump.graph) {
 			single = append(single, in(k, func(layer int) bool { return layer == l }))
 		}
 	}
@@ -212,7 +205,7 @@ func (h *hypothesis) values() []*hypothesis {
 func (r *search) acceptSeen(a *attempt, seen string) error {
 	for _, h := range a.hs {
 		h.seen = seen
-		if err := r.accept(r.byNode[h.node][0], &attempt{hs: []*hypothesis{h}, edits: h.edits}); err != nil {
+		if err := r.accept(r.m.byNode[h.node][0], &attempt{hs: []*hypothesis{h}, edits: h.edits}); err != nil {
 			return err
 		}
 	}

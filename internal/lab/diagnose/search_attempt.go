@@ -21,18 +21,18 @@ type attempt struct {
 	evals  map[*reference.Eval]*reference.Eval // with its edits, by those without
 }
 
-// on is p's values under the attempt; a nil one changes nothing.
-func (a *attempt) on(p *prompt) *reference.Eval {
+// on returns values under the attempt; a nil one changes nothing.
+func (a *attempt) on(center *reference.Eval) *reference.Eval {
 	if a == nil || len(a.edits) == 0 {
-		return p.center
+		return center
 	}
 	if a.evals == nil {
 		a.evals = map[*reference.Eval]*reference.Eval{}
 	}
-	if a.evals[p.center] == nil {
-		a.evals[p.center] = p.center.With(a.edits)
+	if a.evals[center] == nil {
+		a.evals[center] = center.With(a.edits)
 	}
-	return a.evals[p.center]
+	return a.evals[center]
 }
 
 // with is the attempt's edits and more.
@@ -101,7 +101,7 @@ func (r *search) try(eq *equation, base *attempt, h *hypothesis, sites []rowErro
 	if r.known(a) {
 		a.cost -= 1
 	}
-	errors, err := r.at(eq, base, h.edits, sites)
+	errors, err := r.m.at(eq, base, h.edits, sites)
 	if err != nil {
 		return nil // the hypothesis does not fit the shapes
 	}
@@ -135,7 +135,7 @@ func (r *search) refitted(eq *equation, a *attempt) *attempt {
 
 // rate measures an attempt at the sites; one that cannot be computed explains nothing.
 func (r *search) rate(eq *equation, a *attempt, sites []rowError) {
-	errors, err := r.at(eq, a, nil, sites)
+	errors, err := r.m.at(eq, a, nil, sites)
 	if err != nil {
 		a.ratio, a.score = math.Inf(1), math.Inf(1)
 		return
@@ -150,10 +150,10 @@ func (r *search) rate(eq *equation, a *attempt, sites []rowError) {
 func (r *search) verify(eq *equation, all []*attempt) (*attempt, error) {
 	var fit []*attempt
 	for _, a := range all {
-		if a.ratio > 4*excess || len(fit) >= 24 || slices.ContainsFunc(fit, a.includes) {
+		if a.ratio > 4*excess || len(fit) >= maxFit || slices.ContainsFunc(fit, a.includes) {
 			continue
 		}
-		if errors, ok, err := r.holds(eq, a, nil); err != nil {
+		if errors, ok, err := r.m.holds(eq, a, nil); err != nil {
 			return nil, err
 		} else if !ok {
 			a.refute(errors)
@@ -185,9 +185,9 @@ func (r *search) verify(eq *equation, all []*attempt) (*attempt, error) {
 func (r *search) least(eq *equation, a *attempt) (*attempt, error) {
 	for i := 0; i < len(a.hs) && len(a.hs) > 1; {
 		less := a.without(i)
-		_, ok, err := r.holds(eq, less, nil)
-		if r.ctx.Err() != nil {
-			return nil, r.ctx.Err()
+		_, ok, err := r.m.holds(eq, less, nil)
+		if r.m.dump.ctx.Err() != nil {
+			return nil, r.m.dump.ctx.Err()
 		}
 		if ok && err == nil {
 			a = less
@@ -212,11 +212,11 @@ func last(a, b bool) int {
 // around counts the other equations that an attempt touches and that are flagged under it, less the ones flagged without it.
 func (r *search) around(eq *equation, a *attempt) error {
 	a.left, a.breaks = 0, false
-	for _, other := range r.touched(a.edits) {
+	for _, other := range r.m.touched(a.edits) {
 		if other == eq {
 			continue
 		}
-		errors, err := r.at(other, a, nil, beside(other, eq))
+		errors, err := r.m.at(other, a, nil, beside(other, eq))
 		if err != nil {
 			return err
 		}

@@ -12,13 +12,13 @@ import (
 // a cause is accepted if the engine's error lies where the cause would put it, and most of the
 // error is gone with it. Only equations are looked at whose error is more than ratio of the floor.
 func (r *search) below(ratio float64) error {
-	open := slices.DeleteFunc(slices.Clone(r.eqs), func(eq *equation) bool {
-		return eq.given || eq.flagged() || worst(eq.errors).ratio() <= ratio || r.shadowed(eq)
+	open := slices.DeleteFunc(slices.Clone(r.m.eqs), func(eq *equation) bool {
+		return r.given[eq] || eq.flagged() || worst(eq.errors).ratio() <= ratio || r.m.isShadowed(eq)
 	})
 	slices.SortStableFunc(open, func(a, b *equation) int { return cmp.Compare(worst(b.errors).ratio(), worst(a.errors).ratio()) })
 	open = open[:min(len(open), maxBelow)]
 	for i, eq := range open {
-		r.progress("looking below the floors", i, len(open))
+		r.m.dump.progress("looking below the floors", i, len(open))
 		if worst(eq.errors).ratio() <= ratio {
 			continue // of what was found in others
 		}
@@ -43,13 +43,10 @@ func (r *search) below(ratio float64) error {
 	return nil
 }
 
-// maxBelow is how many equations are looked at below their floors.
-const maxBelow = 24
-
 // pointed is the cause that most of an equation's error points at, nil if there is none: the
 // likeliest of all that leave as little of it.
 func (r *search) pointed(eq *equation) (best *hypothesis, err error) {
-	singles, err := propose(r.measurement, eq)
+	singles, err := propose(r.m, eq)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +55,7 @@ func (r *search) pointed(eq *equation) (best *hypothesis, err error) {
 	var all []*hypothesis
 	var left []float64 // by each of all
 	for _, h := range singles {
-		if err := r.ctx.Err(); err != nil {
+		if err := r.m.dump.ctx.Err(); err != nil {
 			return nil, err
 		}
 		if r.accused(h, h.node) {
@@ -100,12 +97,12 @@ func (r *search) pointed(eq *equation) (best *hypothesis, err error) {
 func (r *search) unrounded(eq *equation, h *hypothesis, at []rowError) (float64, error) {
 	exact := class{"f64", "f64", ""}.center()
 	all := projection{width: eq.target.Shape.Size()}
-	for i, p := range r.prompts {
+	for i, p := range r.m.dump.prompts {
 		rows, floors := errorsOf(at, i)
 		if len(rows) == 0 {
 			continue
 		}
-		e := p.eval(r.model, p.known, exact).With(r.edits)
+		e := p.eval(r.m.dump.model, p.known, exact).With(r.m.engine.edits)
 		want, err := e.Compute(eq.target, rows)
 		if err != nil {
 			return 0, err
@@ -124,10 +121,6 @@ func (r *search) foundElsewhere(h *hypothesis) bool {
 	return slices.ContainsFunc(r.accepted, func(x *hypothesis) bool { return x.cause == h.cause && x.value == h.value })
 }
 
-// clearly is the share of an error's square that a cause which stays below the floors may leave, and as
-// much is the difference of two that count as equal.
-const clearly, equally = 0.5, 0.02
-
 // projection is how the engine's error e at some rows lies to the change d that a cause would
 // make, in squares of the rows' floors.
 type projection struct {
@@ -136,14 +129,10 @@ type projection struct {
 	width      int
 }
 
-// visible is how many standard deviations of rounding a change must have to be judged, and nearly the
-// share of an error's square without which it is no rounding, however small it is.
-const visible, nearly = 24, 0.1
-
 // there reports whether the error points where the cause would put it. With noise of the floor's
 // size, e·d/d·d has a standard deviation of floor/(‖d‖·√width), as rounding points anywhere.
 func (p projection) there() bool {
-	return p.dd > 0 && math.Abs(p.ed/p.dd-1) < 0.3 && (math.Sqrt(p.dd*float64(p.width)) >= visible || p.left() < nearly && p.several())
+	return p.dd > 0 && math.Abs(p.ed/p.dd-1) < pointing && (math.Sqrt(p.dd*float64(p.width)) >= visible || p.left() < nearly && p.several())
 }
 
 // points reports whether the cause would take most of the error away.
@@ -162,12 +151,12 @@ func (p projection) left() float64 { return (p.ee - 2*p.ed + p.dd) / p.ee }
 // project compares the engine's error in an equation under base with what h would make of it.
 func (r *search) project(eq *equation, base *attempt, h *hypothesis, at []rowError) (projection, error) {
 	x := projection{width: eq.target.Shape.Size()}
-	for i, p := range r.prompts {
+	for i, p := range r.m.dump.prompts {
 		rows, floors := errorsOf(at, i)
 		if len(rows) == 0 {
 			continue
 		}
-		e := base.on(p)
+		e := base.on(r.m.engine.center[p])
 		want, err := e.Compute(eq.target, rows)
 		if err != nil {
 			return x, err

@@ -14,11 +14,11 @@ import (
 // with that epsilon has turned these and no others. Since a layer may turn but one or two, norms that
 // read their epsilon at one place are judged together: all of them, those of a role, those of a layer, and each.
 func (r *search) epsilons() error {
-	if r.class.step() <= 0x1p-24 {
+	if r.m.engine.class.step() <= float32Step {
 		return nil
 	}
 	var norms []*turnedNorm
-	for _, eq := range r.eqs {
+	for _, eq := range r.m.eqs {
 		if n := r.turnedNorm(eq); n != nil {
 			norms = append(norms, n)
 		}
@@ -74,10 +74,10 @@ type turn struct {
 // turnedNorm is eq if it is one norm and nothing else, nil if it is not.
 func (r *search) turnedNorm(eq *equation) *turnedNorm {
 	norm := eq.target.Op == graph.RMSNorm || eq.target.Op == graph.LayerNorm
-	if !norm || eq.given || eq.flagged() || r.shadowed(eq) || slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return n != eq.target && n.Op != graph.View }) {
+	if !norm || r.given[eq] || eq.flagged() || r.m.isShadowed(eq) || slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return n != eq.target && n.Op != graph.View }) {
 		return nil
 	}
-	p := r.proposer(eq, nil, nil)
+	p := r.m.proposer(eq, nil, nil)
 	for _, h := range tried(p.of.Of(eq.target)) {
 		if h.cause == "norm_eps" {
 			return &turnedNorm{eq, h, map[turn]projection{}}
@@ -100,11 +100,6 @@ func (n *turnedNorm) project(r *search, t turn) (projection, error) {
 	n.by[t] = p
 	return p, err
 }
-
-// An epsilon that turns the engine's bits leaves at most the share exact of the error's square. It has to turn bits in
-// leastTurned rows, and to change a norm by leastChange of its values. Float32's own rounding is a tenth of that change:
-// of ten values that such an epsilon turns, one would be turned by that rounding as well, to either side.
-const exact, leastTurned, leastChange = 0.02, 6, 0x1p-19
 
 // turnedTogether accepts the epsilon that turned the bits of some norms, if there is one: of several the one that leaves
 // the least, and of equal ones the nearest to the right one. A norm whose error it makes larger is not among them.

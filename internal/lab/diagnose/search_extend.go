@@ -15,11 +15,11 @@ func (r *search) extend() error {
 		if h.cause == "unknown" || h.node.Layer < 0 {
 			continue
 		}
-		for _, x := range r.Siblings(h.node) {
+		for _, x := range r.m.dump.wiring.Siblings(h.node) {
 			if r.accused(h, x) {
 				continue
 			}
-			if err := r.ctx.Err(); err != nil {
+			if err := r.m.dump.ctx.Err(); err != nil {
 				return err
 			}
 			if err := r.extendTo(h, x); err != nil {
@@ -38,10 +38,10 @@ func (r *search) accused(h *hypothesis, x *graph.Node) bool {
 }
 
 func (r *search) extendTo(h *hypothesis, x *graph.Node) error {
-	if len(r.byNode[x]) == 0 {
+	if len(r.m.byNode[x]) == 0 {
 		return nil
 	}
-	eq := r.byNode[x][0]
+	eq := r.m.byNode[x][0]
 	twin, err := r.twin(h, x, eq)
 	if twin == nil || err != nil {
 		return err
@@ -52,13 +52,13 @@ func (r *search) extendTo(h *hypothesis, x *graph.Node) error {
 	}
 	twin.eqs = []*equation{eq}
 	r.accepted = append(r.accepted, twin)
-	r.build(twin.edits)
+	r.m.build(twin.edits)
 	return nil
 }
 
 // twin is the same hypothesis at another layer's node.
 func (r *search) twin(h *hypothesis, x *graph.Node, eq *equation) (*hypothesis, error) {
-	all, err := propose(r.measurement, eq)
+	all, err := propose(r.m, eq)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ func (r *search) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowE
 		if x == nil {
 			return math.Inf(1)
 		}
-		errors, err := r.at(eq, base, x.edits, few)
+		errors, err := r.m.at(eq, base, x.edits, few)
 		if err != nil {
 			return math.Inf(1)
 		}
@@ -44,7 +44,7 @@ func (r *search) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowE
 			consider(v)
 		}
 	}
-	if without, err := r.at(eq, base, nil, few); err != nil || least > mean(without)-0.05 {
+	if without, err := r.m.at(eq, base, nil, few); err != nil || least > mean(without)-0.05 {
 		return nil // no value is better than none
 	}
 	if least > math.Log2(excess) && f.most > f.least {
@@ -54,7 +54,7 @@ func (r *search) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowE
 		return nil
 	}
 	for _, v := range f.guesses { // a round number, if it does as well
-		if math.Abs(v/best-1) < 0.03 && at(v) <= least+0.25 {
+		if math.Abs(v/best-1) < 0.03 && at(v) <= least+roundNumber {
 			best = v
 		}
 	}
@@ -147,12 +147,12 @@ func (r *search) adopt(x *hypothesis, value float64) error {
 		return nil
 	}
 	for _, eq := range x.eqs {
-		if _, ok, err := r.holds(eq, nil, y.edits); !ok {
+		if _, ok, err := r.m.holds(eq, nil, y.edits); !ok {
 			return err
 		}
 	}
 	x.detail, x.computed, x.fix, x.value = y.detail, y.computed, y.fix, value
-	r.build(y.edits)
+	r.m.build(y.edits)
 	return nil
 }
 
@@ -160,15 +160,15 @@ func (r *search) adopt(x *hypothesis, value float64) error {
 // class of rounding: the class cannot be told from them as long as the cause is unknown.
 // Of several pairs it is the one that comes nearest.
 func (r *search) underClasses(eq *equation, all []*attempt) (*attempt, error) {
-	if r.declared.activations != "" {
+	if r.m.declared.activations != "" {
 		return nil, nil
 	}
 	var best *attempt
-	nearest, class := math.Inf(1), r.class
+	nearest, class := math.Inf(1), r.m.engine.class
 	for _, c := range logitClasses {
-		r.setClass(c)
+		m := r.m.as(newEngine(r.m.dump, c, r.m.engine.edits))
 		for _, a := range all[:min(len(all), 3)] {
-			errors, ok, err := r.holds(eq, a, nil)
+			errors, ok, err := m.holds(eq, a, nil)
 			if err != nil {
 				return nil, err
 			}
@@ -181,7 +181,6 @@ func (r *search) underClasses(eq *equation, all []*attempt) (*attempt, error) {
 			}
 		}
 	}
-	r.class = class
-	r.setClass(class)
+	r.m = r.m.as(newEngine(r.m.dump, class, r.m.engine.edits))
 	return best, nil
 }

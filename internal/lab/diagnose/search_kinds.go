@@ -4,13 +4,14 @@ import (
 	"slices"
 
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 // kinds makes one cause of two: a layer that turns as those of another kind do, and whose
 // window is theirs, too, was taken for one of them. With taps behind rope these are two equations.
 func (r *search) kinds() error {
 	for _, h := range slices.Clone(r.accepted) {
-		as := h.detail["speeds"] == anotherKind || h.cause == "rope_missing" && r.still()
+		as := h.detail["speeds"] == mistake.AnotherKind || h.cause == "rope_missing" && r.still()
 		if h.node.Op != graph.RoPE || !as || h.detail["side"] != nil {
 			continue
 		}
@@ -18,7 +19,7 @@ func (r *search) kinds() error {
 			if x.node.Op != graph.Attention || x.node.Layer != h.node.Layer {
 				continue
 			}
-			kind := r.OtherKind(x.node)
+			kind := r.m.dump.wiring.OtherKind(x.node)
 			if kind == nil || x.cause != "window_missing" && x.cause != "layer_pattern" {
 				continue
 			}
@@ -34,5 +35,5 @@ func (r *search) kinds() error {
 
 // still reports whether the model has layers whose attention turns nothing.
 func (r *search) still() bool {
-	return slices.ContainsFunc(r.g.Nodes, func(n *graph.Node) bool { return n.Op == graph.Attention && len(r.Rotations(n)) == 0 })
+	return slices.ContainsFunc(r.m.dump.graph.Nodes, func(n *graph.Node) bool { return n.Op == graph.Attention && len(r.m.dump.wiring.Rotations(n)) == 0 })
 }

@@ -11,9 +11,6 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// maxVain is how many equations are searched for speeds in vain, maxPairs how many pairs a head may have.
-const maxVain, maxPairs = 3, 64
-
 // turner looks for the speeds at which queries and keys turn under which an equation holds.
 type turner struct {
 	m     *measurement
@@ -27,7 +24,7 @@ type turner struct {
 // what attention gave, nil if there are none such. Early positions come first: there no pair
 // has gone around, so that the way to the right speeds leads downhill.
 func (r *search) measuredTurns(eq *equation) *hypothesis {
-	t := &turner{m: r.measurement, eq: eq}
+	t := &turner{m: r.m, eq: eq}
 	attends, alone := false, true
 	for _, n := range eq.span {
 		attends = attends || n.Op == graph.Attention
@@ -97,7 +94,7 @@ func (t *turner) descend(f []float64) []float64 {
 // until takes the rows up to a position.
 func (t *turner) until(last int) {
 	t.rows, t.got = nil, nil
-	for i, p := range t.m.prompts {
+	for i, p := range t.m.dump.prompts {
 		rows := slices.DeleteFunc(t.eq.rows(i), func(row int) bool { return row > last || row == 0 })
 		rows = rows[max(0, len(rows)-8):]
 		t.rows = append(t.rows, rows)
@@ -109,11 +106,11 @@ func (t *turner) until(last int) {
 func (t *turner) off(f []float64) []float64 {
 	var y []float64
 	edits := t.edits(f)
-	for i, p := range t.m.prompts {
+	for i, p := range t.m.dump.prompts {
 		if len(t.rows[i]) == 0 {
 			continue
 		}
-		want, err := p.center.With(edits).Compute(t.eq.target, t.rows[i])
+		want, err := t.m.engine.center[p].With(edits).Compute(t.eq.target, t.rows[i])
 		if err != nil {
 			return nil
 		}
@@ -124,9 +121,6 @@ func (t *turner) off(f []float64) []float64 {
 	}
 	return minus(y, t.got)
 }
-
-// nearEnough is the distance relative to the values from which on speeds are not far off.
-const nearEnough = 1e-2
 
 // fit is Levenberg and Marquardt's method; it reports whether it came near.
 func (t *turner) fit(f []float64) ([]float64, bool) {

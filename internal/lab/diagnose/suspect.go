@@ -12,14 +12,14 @@ import (
 )
 
 // locator says where a fault is that nothing explains.
-type locator struct{ *measurement }
+type locator struct{ m *measurement }
 
 // suspect is the node of eq's span where a fault without a name most likely is: one that
 // open equations have in common, or the last one that is not also in an equation that holds.
 // Then nothing tells it from the others that are not, which are among.
 func (r locator) suspect(eq *equation) (n *graph.Node, among []*graph.Node) {
 	holds := func(n *graph.Node) bool {
-		return slices.ContainsFunc(r.byNode[n], func(x *equation) bool { return !x.flagged() })
+		return slices.ContainsFunc(r.m.byNode[n], func(x *equation) bool { return !x.flagged() })
 	}
 	var left []*graph.Node
 	for _, n := range eq.span {
@@ -37,7 +37,7 @@ func (r locator) suspect(eq *equation) (n *graph.Node, among []*graph.Node) {
 		if plain(n) && r.common(n) {
 			return n, nil
 		}
-		if len(r.byNode[n]) > 1 && !r.shared(eq, n) && !r.everywhere(n) && (!plain(n) || !slices.ContainsFunc(left, func(x *graph.Node) bool { return !plain(x) })) {
+		if len(r.m.byNode[n]) > 1 && !r.shared(eq, n) && !r.everywhere(n) && (!plain(n) || !slices.ContainsFunc(left, func(x *graph.Node) bool { return !plain(x) })) {
 			return n, nil
 		}
 	}
@@ -62,42 +62,42 @@ func (r locator) suspect(eq *equation) (n *graph.Node, among []*graph.Node) {
 // others are as wrong: then n did not make them all wrong.
 func (r locator) shared(eq *equation, n *graph.Node) bool {
 	return slices.ContainsFunc(eq.span, func(x *graph.Node) bool {
-		store := r.model.Store(x)
-		return store != nil && store.Layer == n.Layer && len(r.ReadingFrom(store)) > 1
-	}) && slices.ContainsFunc(r.eqs, func(x *equation) bool {
-		return x.flagged() && role(x.target) == role(eq.target) && !slices.Contains(r.byNode[n], x)
+		store := r.m.dump.model.Store(x)
+		return store != nil && store.Layer == n.Layer && len(r.m.dump.wiring.ReadingFrom(store)) > 1
+	}) && slices.ContainsFunc(r.m.eqs, func(x *equation) bool {
+		return x.flagged() && role(x.target) == role(eq.target) && !slices.Contains(r.m.byNode[n], x)
 	})
 }
 
 // everywhere reports whether n lies outside the layers and all of them read it, each a part of its own, as Gemma 4's inputs
 // of layers do: then their errors say nothing of n, and there is more in the layers that can be wrong.
 func (r locator) everywhere(n *graph.Node) bool {
-	eqs := r.byNode[n]
+	eqs := r.m.byNode[n]
 	return n.Layer < 0 && slices.ContainsFunc(eqs, func(x *equation) bool { return x.target.Layer > eqs[0].target.Layer })
 }
 
 // common reports whether n, a sum without a tap, explains by itself all open equations that
 // it is in: with the value that follows from the engine's next sum, the others hold, or nearly so.
 func (r locator) common(n *graph.Node) bool {
-	if n.Op != graph.Add || len(r.byNode[n]) < 2 {
+	if n.Op != graph.Add || len(r.m.byNode[n]) < 2 {
 		return false
 	}
-	for _, next := range r.byNode[n] {
+	for _, next := range r.m.byNode[n] {
 		if len(next.errors) == 0 {
 			continue
 		}
 		at := next.errors[len(next.errors)-1]
-		p := r.prompts[at.prompt]
+		p := r.m.dump.prompts[at.prompt]
 		value := r.summand(next, p, at.row, n)
 		if value == nil {
 			continue
 		}
 		known := maps.Clone(p.known)
 		known[n] = oneRow{at.row, value}
-		with := p.eval(r.model, known, r.class.center()).With(r.edits)
-		return !slices.ContainsFunc(r.byNode[n], func(x *equation) bool {
+		with := p.eval(r.m.dump.model, known, r.m.engine.class.center()).With(r.m.engine.edits)
+		return !slices.ContainsFunc(r.m.byNode[n], func(x *equation) bool {
 			got, err := with.Compute(x.target, []int{at.row})
-			return err != nil || x != next && !(r.distance(x.target, p.read(x.target, []int{at.row}), got) < little*worst(x.errors).residual)
+			return err != nil || x != next && !(r.m.distance(x.target, p.read(x.target, []int{at.row}), got) < little*worst(x.errors).residual)
 		})
 	}
 	return false
@@ -119,7 +119,7 @@ func (r locator) summand(eq *equation, p *prompt, row int, n *graph.Node) []floa
 	if other == n {
 		other = t.In[1]
 	}
-	rest, err := p.center.Value(other, []int{row})
+	rest, err := r.m.engine.center[p].Value(other, []int{row})
 	if err != nil {
 		return nil
 	}
@@ -129,9 +129,6 @@ func (r locator) summand(eq *equation, p *prompt, row int, n *graph.Node) []floa
 	}
 	return value
 }
-
-// little is the share of a residual that may be left of it, where values are differences of sums.
-const little = 0.01
 
 // oneRow is a row of a value.
 type oneRow struct {
@@ -145,9 +142,9 @@ func (o oneRow) Read(dst []float64, _ int) { copy(dst, o.value) }
 // branchScaled reports whether eq's target is a sum of sum's two inputs, each by a factor of its own.
 func (r locator) branchScaled(eq *equation, sum *graph.Node) bool {
 	var terms, got []float64
-	for i, p := range r.prompts {
+	for i, p := range r.m.dump.prompts {
 		rows := eq.rows(i)
-		a, b, err := reference.Both(p.center, rows, sum.In[0], sum.In[1])
+		a, b, err := reference.Both(r.m.engine.center[p], rows, sum.In[0], sum.In[1])
 		if err != nil {
 			return false
 		}
@@ -174,7 +171,7 @@ func (r locator) givenBy(eq *equation, n *graph.Node) bool {
 	}
 	weight := wide(k, w)
 	for _, x := range eq.errors {
-		y := r.prompts[x.prompt].read(n, []int{x.row})
+		y := r.m.dump.prompts[x.prompt].read(n, []int{x.row})
 		if s := solve(weight, y); s == nil || !fits(eq, weight, s, y) {
 			return false
 		}
@@ -187,9 +184,6 @@ func fits(eq *equation, x *matrix, s, y []float64) bool {
 	return norm(minus(x.times(s), y)) <= 4*excess*worst(eq.errors).floor*norm(y)
 }
 
-// maxExperts bounds the experts that are all run to find who was asked.
-const maxExperts = 64
-
 // routedOtherwise reports whether what the experts give is a sum of what each of them should
 // give by other weights than the router's, and not by a factor for each expert.
 func (r locator) routedOtherwise(eq *equation, n *graph.Node) bool {
@@ -198,15 +192,15 @@ func (r locator) routedOtherwise(eq *equation, n *graph.Node) bool {
 		return false
 	}
 	factors, sums := make([]float64, count), 0.0
-	for i, p := range r.prompts {
+	for i, p := range r.m.dump.prompts {
 		rows := eq.rows(i)
-		weights, err := p.center.Value(route, rows)
+		weights, err := r.m.engine.center[p].Value(route, rows)
 		if err != nil {
 			return false
 		}
 		each := make([][]float64, count)
 		for e := range each {
-			alone := p.center.With(reference.Edits{route: {func(s *reference.Spec) {
+			alone := r.m.engine.center[p].With(reference.Edits{route: {func(s *reference.Spec) {
 				s.Func = func(_ *reference.Eval, _ *reference.Spec, rows []int) ([]float64, error) {
 					y := make([]float64, len(rows)*route.Shape.Size())
 					for t := range rows {
@@ -278,8 +272,8 @@ func (r locator) wrongHeads(eq *equation) string {
 	dim := eq.target.Shape.Size() / count
 	wrong := make([]bool, count)
 	for _, x := range eq.errors {
-		p := r.prompts[x.prompt]
-		want, err := p.center.Compute(eq.target, []int{x.row})
+		p := r.m.dump.prompts[x.prompt]
+		want, err := r.m.engine.center[p].Compute(eq.target, []int{x.row})
 		if err != nil || x.ratio() <= excess {
 			continue
 		}
@@ -303,8 +297,8 @@ func (r locator) wrongHeads(eq *equation) string {
 // features is which features of an equation's target are wrong, if few are.
 func (r locator) features(eq *equation) string {
 	w := worst(eq.errors)
-	p, n := r.prompts[w.prompt], eq.target
-	want, err := p.center.Compute(n, []int{w.row})
+	p, n := r.m.dump.prompts[w.prompt], eq.target
+	want, err := r.m.engine.center[p].Compute(n, []int{w.row})
 	if err != nil {
 		return ""
 	}

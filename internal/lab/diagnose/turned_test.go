@@ -26,10 +26,10 @@ func TestTurned(t *testing.T) {
 
 // TestTurnedSo: another kind of layers is said by its layers, and whether these slide.
 func TestTurnedSo(t *testing.T) {
-	r := begun(t).measurement
-	for _, n := range r.g.Nodes {
+	r := begun(t)
+	for _, n := range r.dump.graph.Nodes {
 		if a, ok := n.Attr.(graph.RoPEAttr); ok {
-			if got := r.TurnedSo(a.Freqs); got != "layers 0, 1, 2, 3 should" {
+			if got := r.dump.wiring.TurnedSo(a.Freqs); got != "layers 0, 1, 2, 3 should" {
 				t.Errorf("%q", got)
 			}
 			if got := speeds(a.Freqs, n.Shape.Last()); got != "theta 1e+06 without a scaling" {

@@ -8,19 +8,26 @@ import (
 	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
-// conclusion is the stage that makes a diagnosis of what the others found.
+// conclusion is a diagnosis in the making.
 type conclusion struct {
-	*measurement
-	closing  *closing
+	m        *measurement // with the edits of all that was accepted
 	accepted []*hypothesis
+	given    map[*equation]bool // equations that nothing explains
+	closing  *closing
+	inferred notes
 	out      Diagnosis
 }
 
-// conclude makes the verdict of all that was found.
-func (r *conclusion) conclude() *Diagnosis {
+// conclude makes the verdict of a search and of its closing.
+func conclude(s *search, c *closing) *Diagnosis {
+	r := &conclusion{m: s.m, accepted: s.accepted, given: s.given, closing: c, inferred: slices.Clone(s.m.dump.inferred)}
+	for _, note := range c.inferred {
+		r.inferred.add("%s", note)
+	}
 	r.relativePositions()
-	r.out = Diagnosis{Model: r.Model, Dump: r.Dump.Path, Layers: layers(r.g), Findings: []Finding{}, Closure: r.closing.closure, Logits: r.closing.shown,
-		Coverage: Coverage{Unplaced: r.unplaced, Blind: []string{}}}
+	r.out = Diagnosis{Model: r.m.dump.options.Model, Dump: r.m.dump.options.Dump.Path,
+		Layers: layers(r.m.dump.graph), Findings: []Finding{}, Closure: c.closure, Logits: c.shown,
+		Coverage: Coverage{Unplaced: r.m.dump.unplaced, Blind: []string{}}}
 	d := &r.out
 	causes, unbuilt := r.group()
 	d.Closure.Unbuilt = unbuilt
@@ -34,7 +41,7 @@ func (r *conclusion) conclude() *Diagnosis {
 			verdict = v
 		}
 	}
-	if r.class.coarse() || r.class.gelu != "" || r.class.kv == "f16" || r.class.kv == "bf16" {
+	if r.m.engine.class.rounds() {
 		consider(Numeric)
 	}
 	for _, f := range d.Findings {
@@ -45,7 +52,7 @@ func (r *conclusion) conclude() *Diagnosis {
 	}
 	if slices.Index(order, verdict) >= slices.Index(order, Numeric) {
 		switch {
-		case r.closing.unexplained():
+		case r.closing.isUnexplained():
 			consider(Unexplained)
 		case float64(d.Closure.Before) > sensitive:
 			consider(Sensitivity)
@@ -89,10 +96,6 @@ func kindOf(f Finding) Verdict {
 	return kind(f.Cause)
 }
 
-// sensitive is the KL divergence in nats from which on right but rounded logits are
-// called sensitive: one token in a hundred or so is another.
-const sensitive = 5e-3
-
 // relativePositions takes back positions that are off by the same number for queries and
 // for the keys that they meet: only differences of positions count.
 func (r *conclusion) relativePositions() {
@@ -108,11 +111,11 @@ func (r *conclusion) relativePositions() {
 		shift[h.node] = by
 	}
 	met := map[*graph.Node]bool{}
-	for _, n := range r.g.Nodes {
+	for _, n := range r.m.dump.graph.Nodes {
 		if n.Op != graph.Attention || len(shift) == 0 {
 			continue
 		}
-		store := r.model.Store(n)
+		store := r.m.dump.model.Store(n)
 		if store == nil {
 			return
 		}
@@ -128,14 +131,14 @@ func (r *conclusion) relativePositions() {
 	}
 	if len(shift) > 0 {
 		r.accepted = slices.DeleteFunc(r.accepted, func(h *hypothesis) bool { return h.cause == "rope_position" })
-		r.infers("queries and keys are turned by positions that are off by the same number, which changes nothing")
+		r.inferred.add("queries and keys are turned by positions that are off by the same number, which changes nothing")
 	}
 }
 
 // products are the equations of a single product of a weight or an embedding.
 func (r *conclusion) products() []*equation {
 	var all []*equation
-	for _, eq := range r.eqs {
+	for _, eq := range r.m.eqs {
 		n := 0
 		for _, x := range eq.span {
 			switch x.Op {
@@ -153,17 +156,14 @@ func (r *conclusion) products() []*equation {
 	return all
 }
 
-// manyProducts is how many products of weights tell that all weights are others.
-const manyProducts = 8
-
 // notTheFile says where no product of a weight holds, and nothing explains any, that
 // MODEL may be another quantization of what the engine ran, or another checkpoint.
 func (r *conclusion) notTheFile() {
 	products := r.products()
-	if len(products) < manyProducts || slices.ContainsFunc(products, func(eq *equation) bool { return !eq.given }) {
+	if len(products) < manyProducts || slices.ContainsFunc(products, func(eq *equation) bool { return !r.given[eq] }) {
 		return
 	}
-	r.infers("none of the %d products of a weight holds and nothing explains them: either all weights are read wrongly, or MODEL is not the file that the engine ran, but another quantization of it or another checkpoint", len(products))
+	r.inferred.add("none of the %d products of a weight holds and nothing explains them: either all weights are read wrongly, or MODEL is not the file that the engine ran, but another quantization of it or another checkpoint", len(products))
 	for i := range r.out.Findings {
 		if f := &r.out.Findings[i]; f.Cause == "unknown" && (f.Op == "Linear" || f.Op == "Embed") {
 			f.Fix = "Make sure that MODEL is the very file that the engine ran, not another quantization or checkpoint: no product of a weight holds."

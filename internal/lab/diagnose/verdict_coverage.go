@@ -10,16 +10,16 @@ import (
 )
 
 func (r *conclusion) floorTable() Floors {
-	f := Floors{Activations: r.class.name(), KV: cmp.Or(r.declared.kv, r.class.kv), GELU: r.class.gelu, Declared: r.declared.activations != "", Ops: map[string]lab.Number{}}
+	f := Floors{Activations: r.m.engine.class.name(), KV: cmp.Or(r.m.declared.kv, r.m.engine.class.kv), GELU: r.m.engine.class.gelu, Declared: r.m.declared.activations != "", Ops: map[string]lab.Number{}}
 	all := map[string][]float64{}
-	for _, eq := range r.eqs {
+	for _, eq := range r.m.eqs {
 		all[opName(eq.target)] = append(all[opName(eq.target)], worst(eq.errors).floor)
 	}
 	for op, x := range all {
 		f.Ops[op] = lab.Number(median(x))
 	}
 	if !f.Declared {
-		r.infers("the engine's class of rounding, by which emulation lies nearest: %v", r.class)
+		r.inferred.add("the engine's class of rounding, by which emulation lies nearest: %v", r.m.engine.class)
 	}
 	return f
 }
@@ -29,7 +29,7 @@ func (r *conclusion) coverage() {
 	c := &r.out.Coverage
 	blind := func(format string, args ...any) { c.Blind = append(c.Blind, fmt.Sprintf(format, args...)) }
 	decode := false
-	for _, p := range r.prompts {
+	for _, p := range r.m.dump.prompts {
 		if p.tapped {
 			c.Prompts++
 			c.Positions = max(c.Positions, len(p.IDs))
@@ -37,53 +37,53 @@ func (r *conclusion) coverage() {
 			decode = decode || p.decoded() > 0
 		}
 	}
-	c.Equations = len(r.eqs)
-	for _, eq := range r.eqs {
-		if among := operations(eq.span); r.untold(among, eq.target) != nil {
+	c.Equations = len(r.m.eqs)
+	for _, eq := range r.m.eqs {
+		if among := operations(eq.span); r.m.dump.untold(among, eq.target) != nil {
 			c.Spanning, c.Longest = c.Spanning+1, max(c.Longest, len(among))
 		}
 	}
-	c.Nodes = float64(r.covered) / float64(len(r.g.Nodes)-len(r.g.KVs()))
-	if r.blackBox {
+	c.Nodes = float64(r.m.covered) / float64(len(r.m.dump.graph.Nodes)-len(r.m.dump.graph.KVs()))
+	if r.m.dump.blackBox {
 		blind("no prompt has taps: only the logits were judged, so a fault cannot be placed")
 	}
-	for _, n := range r.g.Nodes {
+	for _, n := range r.m.dump.graph.Nodes {
 		if a, ok := n.Attr.(graph.AttentionAttr); ok && a.KV.Window > 0 && c.Positions <= a.KV.Window {
 			blind("a prompt longer than the window of %d positions: the window was not tested", a.KV.Window)
 			break
 		}
 	}
-	if slices.ContainsFunc(r.g.Nodes, sectioned) && !slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.tapped && p.Parts != nil }) {
+	if slices.ContainsFunc(r.m.dump.graph.Nodes, sectioned) && !slices.ContainsFunc(r.m.dump.prompts, func(p *prompt) bool { return p.tapped && p.Parts != nil }) {
 		blind("a prompt with an image: the parts of a text's positions are equal, so the order of rope's sections was not tested")
 	}
 	if c.Positions < 3 {
 		blind("a prompt of three or more tokens: attention and rotary positions were hardly tested")
 	}
-	if n := len(c.Unplaced); n > len(r.taps) {
+	if n := len(c.Unplaced); n > len(r.m.dump.taps) {
 		blind("most of the dump's taps: %d have no place in the model, such as %s", n, c.Unplaced[0])
 	}
-	if r.storedIn16() && !r.class.coarse() {
+	if r.storedIn16() && !r.m.engine.class.coarse() {
 		blind("values in 32 bits: a fault that is smaller than the rounding of the 16 bits that values are stored in does not show")
 	}
-	if r.perScan < c.Positions {
-		blind("all positions: of a model so large %d of the longest prompt's %d were computed again", r.perScan, c.Positions)
+	if r.m.perScan < c.Positions {
+		blind("all positions: of a model so large %d of the longest prompt's %d were computed again", r.m.perScan, c.Positions)
 	}
 	if !decode {
 		blind("tokens decoded one by one: the reuse of keys and values was not tested")
 	}
-	if r.g.Result().Op == graph.Softcap && !slices.ContainsFunc(r.eqs, func(eq *equation) bool { return eq.target == r.Head() }) {
+	if r.m.dump.graph.Result().Op == graph.Softcap && !slices.ContainsFunc(r.m.eqs, func(eq *equation) bool { return eq.target == r.m.dump.wiring.Head() }) {
 		blind("the logits before the cap: a wrong head and a wrong cap are told apart by their effect alone")
 	}
 }
 
 // storedIn16 reports whether the dump has values in 16 bits.
 func (r *conclusion) storedIn16() bool {
-	return slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.step > 0x1p-24 })
+	return slices.ContainsFunc(r.m.dump.prompts, func(p *prompt) bool { return p.step > 0x1p-24 })
 }
 
 // curves are the equations as they were measured.
 func (r *conclusion) curves() {
-	for _, eq := range r.eqs {
+	for _, eq := range r.m.eqs {
 		errors := eq.before
 		if errors == nil {
 			errors = eq.errors

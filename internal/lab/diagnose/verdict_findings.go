@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
@@ -41,7 +42,7 @@ func (r *conclusion) group() (findings []Finding, unbuilt int) {
 // probes are the findings of the dump itself, one for all taps that are broken in one way.
 func (r *conclusion) probes() []Finding {
 	var all []Finding
-	for _, f := range r.findings {
+	for _, f := range r.m.dump.findings {
 		at := slices.IndexFunc(all, func(x Finding) bool {
 			return kindOf(f) == Instrument && x.Cause == f.Cause && len(x.Nodes) > 0 && len(f.Nodes) > 0 && (f.Cause != "unknown" || x.Computed == f.Computed)
 		})
@@ -72,7 +73,7 @@ func (r *conclusion) finding(h *hypothesis) Finding {
 		before = eq.errors
 	}
 	w := worst(before)
-	f := Finding{Cause: h.cause, Op: h.op(), Layers: h.layers(), Tap: eq.tap, From: r.names(eq.sources), Span: spanned(eq), Detail: h.detail, Nodes: []string{h.node.Name},
+	f := Finding{Cause: h.cause, Op: h.op(), Layers: h.layers(), Tap: eq.tap, From: r.m.dump.tapNames(eq.sources), Span: spanned(eq), Detail: h.detail, Nodes: []string{h.node.Name},
 		Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: h.computed}
 	if c, ok := mistake.Find(h.cause); ok {
 		f.Fix = cmp.Or(h.fix, c.Fix)
@@ -116,18 +117,18 @@ func (r *conclusion) numericFindings() []Finding {
 	var all []Finding
 	add := func(id, op, what string, d detail) {
 		f := Finding{Cause: id, Op: op, Layers: []int{}, From: []string{}, Span: []string{}, Nodes: []string{}, Detail: d, Computed: what}
-		for i := range layers(r.g) {
+		for i := range layers(r.m.dump.graph) {
 			f.Layers = append(f.Layers, i)
 		}
-		for _, eq := range r.eqs {
+		for _, eq := range r.m.eqs {
 			if eq.target.Layer >= 0 && (opName(eq.target) == op || slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return opName(n) == op })) {
 				w := worst(eq.errors)
-				f.Tap, f.From, f.Residual, f.Floor = eq.tap, r.names(eq.sources), lab.Number(w.residual), lab.Number(w.floor)
+				f.Tap, f.From, f.Residual, f.Floor = eq.tap, r.m.dump.tapNames(eq.sources), lab.Number(w.residual), lab.Number(w.floor)
 				break
 			}
 		}
 		f.Evidence = "all equations hold within the floors of this class, and not within those of a finer one"
-		if slices.ContainsFunc(r.eqs, broken) {
+		if slices.ContainsFunc(r.m.eqs, broken) {
 			f.Evidence = "the equations that hold do so within the floors of this class, and not within those of a finer one"
 		}
 		if c, ok := mistake.Find(id); ok {
@@ -135,7 +136,7 @@ func (r *conclusion) numericFindings() []Finding {
 		}
 		all = append(all, f)
 	}
-	c, said := r.class, r.declared
+	c, said := r.m.engine.class, r.m.declared
 	if c.coarse() && said.activations == "" {
 		add("numeric_activations", "Linear", "rounds what products read, or all it keeps, to "+c.words(), detail{"activations": c.words()})
 	}
@@ -149,4 +150,38 @@ func (r *conclusion) numericFindings() []Finding {
 		add("numeric_gelu", "GLU", "looks GELU up in a table of half precision", detail{"gelu": c.gelu})
 	}
 	return all
+}
+
+// operations are the nodes that compute something.
+func operations(span []*graph.Node) []*graph.Node {
+	return slices.DeleteFunc(slices.Clone(span), func(n *graph.Node) bool { return n.Op == graph.View || n.Op == graph.Rows || n.Op == graph.StoreKV })
+}
+
+// narrow says which operations a finding may be about, and which taps would tell.
+func (r *conclusion) narrow(f *Finding, among []*graph.Node, eq *equation) {
+	const most = 8
+	values := r.m.dump.untold(among, eq.target)
+	if len(values) == 0 {
+		return
+	}
+	for _, n := range among {
+		f.Among = append(f.Among, opName(n)+" "+role(n))
+	}
+	var gguf []string
+	for i := range min(len(values), most) {
+		n := values[i*len(values)/min(len(values), most)]
+		f.AddTaps = append(f.AddTaps, r.m.dump.names.Torch[n])
+		if name := r.m.dump.names.LlamaCpp[n]; name != "" {
+			gguf = append(gguf, name)
+		}
+	}
+	where := ""
+	if len(f.AddTaps) < len(values) {
+		where = fmt.Sprintf(", some of %d between which it may lie", len(values))
+	}
+	f.Fix = "Add taps that tell which operation it is, and diagnose again: " + strings.Join(f.AddTaps, ", ")
+	if len(gguf) > 0 {
+		f.Fix += " (llama.cpp: " + strings.Join(gguf, ", ") + ")"
+	}
+	f.Fix += where + "; in other layers likewise."
 }

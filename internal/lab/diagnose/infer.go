@@ -10,13 +10,13 @@ import (
 )
 
 // classifier finds how the engine rounds.
-type classifier struct{ *measurement }
+type classifier struct{ m *measurement }
 
 // infer finds the class whose emulation lies nearest to the engine's numbers, from a
 // few rows of each equation, unless the dump says it. Where an equation spans a whole layer
 // one rounding hides another, so that what each is has to be asked again, given the others.
-func (r classifier) infer() error {
-	said := r.declared
+func (r classifier) infer() (class, error) {
+	said := r.m.declared
 	c := class{cmp.Or(said.activations, "f64"), cmp.Or(said.kv, store(said.activations)), said.gelu}
 	if c.kv == "f32" {
 		c.kv = "f64" // no coarser than the values read
@@ -26,52 +26,41 @@ func (r classifier) infer() error {
 	}
 	for range maxRounds {
 		was := c
-		if err := r.inferActivations(&c); err != nil {
-			return err
-		}
-		if err := r.inferKV(&c); err != nil {
-			return err
-		}
-		if err := r.inferGELU(&c); err != nil {
-			return err
+		for _, infer := range []func(*class) error{r.inferActivations, r.inferKV, r.inferGELU} {
+			if err := infer(&c); err != nil {
+				return c, err
+			}
 		}
 		if c == was || !r.mingled(graph.Linear) && !r.mingled(graph.Attention) {
 			break
 		}
 	}
-	if err := r.inferTogether(&c); err != nil {
-		return err
+	if err := r.inferTogether(&c); err != nil || c.activations != "f64" {
+		return c, err
 	}
-	if c.activations == "f64" {
-		fine, err := r.exact(c)
-		if err != nil {
-			return err
-		}
-		if !fine {
-			c.activations = "f32"
-			if c.kv == "f64" {
-				c.kv = "f32"
-			}
+	fine, err := r.exact(c)
+	if !fine && err == nil {
+		c.activations = "f32"
+		if c.kv == "f64" {
+			c.kv = "f32"
 		}
 	}
-	r.class = c
-	r.setClass(c)
-	return nil
+	return c, err
 }
-
-// maxRounds is how often the parts of a class are asked for again.
-const maxRounds = 4
 
 // classes are what an engine may be, from the finest on.
 var classes = []string{"f64", "i16_32", "i16_32!", "f16", "bf16", "q8~", "q8", "q8_256", "q8_32"}
 
-// logitClasses are the classes tried. Of the coarse ones q8 comes first: it is what engines of
-// quantized files have, and others only come as near by chance.
+// finerClasses is how many of logitClasses round no more than float32 does.
+const finerClasses = 3
+
+// logitClasses are the classes tried for logits. Of the coarse classes q8 comes first: engines of quantized files have it,
+// and others only come as near by chance.
 var logitClasses = []class{{"f64", "f64", ""}, {"f32", "f64", ""}, {"f32", "f16", ""}, {"f32", "f64", string(round.F16Table)},
 	{"i16_32", "f16", ""}, {"q8~", "f64", ""}, {"q8~", "f64", string(round.F16Table)}, {"q8", "f64", ""}, {"i16_32", "f64", ""}, {"f16", "f16", ""}, {"bf16", "bf16", ""}}
 
 func (r classifier) inferActivations(c *class) (err error) {
-	said := r.declared.activations
+	said := r.m.declared.activations
 	list := classes
 	switch said {
 	case "":
@@ -84,7 +73,7 @@ func (r classifier) inferActivations(c *class) (err error) {
 		}
 	}
 	kept := func(name string) string {
-		if r.declared.kv == "" && (store(name) != "f64" || store(c.activations) != "f64") {
+		if r.m.declared.kv == "" && (store(name) != "f64" || store(c.activations) != "f64") {
 			return store(name)
 		}
 		return c.kv
@@ -95,7 +84,7 @@ func (r classifier) inferActivations(c *class) (err error) {
 }
 
 func (r classifier) inferKV(c *class) (err error) {
-	if r.declared.kv == "" {
+	if r.m.declared.kv == "" {
 		ops := []graph.Op{graph.Attention}
 		c.kv, err = r.nearest([]string{store(c.activations), "f16", "bf16"}, ops, r.mingled(ops...), func(name string) class { return class{c.activations, name, c.gelu} })
 	}
@@ -106,13 +95,12 @@ func (r classifier) inferKV(c *class) (err error) {
 // nearer that is not as near as float32 is. One that none brings nearer, and that keeps values
 // in 16 bits, computes in these: where exactly it rounds is its own.
 func (r classifier) inferTogether(c *class) error {
-	if !r.mingled(graph.Linear) || c.coarse() || c.kv != "f64" || c.gelu != "" || r.declared != (class{}) {
+	if !r.mingled(graph.Linear) || c.coarse() || c.kv != "f64" || c.gelu != "" || r.m.declared != (class{}) {
 		return nil
 	}
 	single := class{"f32", "f64", ""}
-	r.setCenter(single)
-	r.setArms(single.arms()) // values in 16 bits may be so because the engine computes so
-	near, err := r.lieWithin(excess, r.products())
+	// Values in 16 bits may be so because the engine computes so: the arms of stored values stay out.
+	near, err := r.lieWithin(excess, r.products(), simulate(r.m.dump, class{}, nil, single.center(), single.arms()))
 	if near || err != nil {
 		return err
 	}
@@ -121,7 +109,7 @@ func (r classifier) inferTogether(c *class) error {
 	for _, a := range classes {
 		for _, kv := range []string{"f64", "f16", "bf16"} {
 			for _, gelu := range []string{"", string(round.F16Table)} {
-				if name := a + " " + kv + " " + gelu; gelu == "" || r.hasGELU() {
+				if name := a + " " + kv + " " + gelu; gelu == "" || r.m.dump.hasGELU() {
 					all[name] = class{a, kv, gelu}
 					names = append(names, name)
 				}
@@ -140,7 +128,7 @@ func (r classifier) inferTogether(c *class) error {
 func (r classifier) stored() string {
 	for _, f := range []string{"f16", "bf16"} {
 		step := class{activations: f}.step()
-		if !slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.tapped && p.step != step }) {
+		if !slices.ContainsFunc(r.m.dump.prompts, func(p *prompt) bool { return p.tapped && p.step != step }) {
 			return f
 		}
 	}
@@ -148,49 +136,45 @@ func (r classifier) stored() string {
 }
 
 func (r classifier) inferGELU(c *class) (err error) {
-	if r.declared.gelu == "" && r.hasGELU() {
+	if r.m.declared.gelu == "" && r.m.dump.hasGELU() {
 		ops := []graph.Op{graph.GLU, graph.Act, graph.Experts}
 		c.gelu, err = r.nearest([]string{"", string(round.F16Table)}, ops, r.mingled(ops...), func(name string) class { return class{c.activations, c.kv, name} })
 	}
 	return err
 }
 
-// coarser takes logits by themselves for those of an engine that rounds more than the
-// class that lies nearest, if that explains them and does not make them nearer than such an
-// engine would come: one of a class that is not emulated to the bit is no nearer to its
-// emulation than to float64.
-func (r classifier) coarser() error {
-	if !r.blackBox || r.declared.activations != "" || !r.eqs[0].flagged() {
-		return nil
+// coarser returns the measurement by another class for logits by themselves: they may be of an engine that rounds more than
+// the class that lies nearest, if that explains them and does not make them nearer than such an engine would come. An
+// engine of a class that is not emulated to the bit is no nearer to its emulation than to float64.
+func (r classifier) coarser() (*measurement, error) {
+	if !r.m.dump.blackBox || r.m.declared.activations != "" || !r.m.eqs[0].flagged() {
+		return r.m, nil
 	}
 	if subtle, err := r.subtle(); subtle || err != nil {
-		return err
+		return r.m, err
 	}
-	was := r.class
-	for _, c := range logitClasses[3:] {
-		r.class = c
-		r.setClass(c)
-		if err := r.check(r.eqs); err != nil {
-			return err
+	was := r.m.engine.class
+	for i, c := range append(slices.Clone(logitClasses[finerClasses:]), was) {
+		x := r.m.as(newEngine(r.m.dump, c, nil)).clone()
+		if err := x.check(x.eqs); err != nil {
+			return nil, err
 		}
 		var near []float64
-		for _, x := range r.eqs[0].errors {
-			near = append(near, x.ratio())
+		for _, e := range x.eqs[0].errors {
+			near = append(near, e.ratio())
 		}
-		if !r.eqs[0].flagged() && median(near) > 0.1 {
-			return nil
+		if !x.eqs[0].flagged() && median(near) > tooNear || i == len(logitClasses)-finerClasses {
+			return x, nil
 		}
 	}
-	r.class = was
-	r.setClass(was)
-	return r.check(r.eqs)
+	return r.m, nil
 }
 
 // subtle reports whether another activation in all layers explains the logits to the rounding of the class that lies
 // nearest. GELU with another constant, or by erf, is as far off as rounding to 16 bits, whose floor would hide it.
 func (r classifier) subtle() (bool, error) {
-	eq := r.eqs[0]
-	all, err := propose(r.measurement, eq)
+	eq := r.m.eqs[0]
+	all, err := propose(r.m, eq)
 	if err != nil {
 		return false, err
 	}
@@ -199,15 +183,15 @@ func (r classifier) subtle() (bool, error) {
 			continue
 		}
 		for _, x := range h.values() {
-			if errors, err := r.at(eq, nil, x.edits, screen(eq)); err != nil || worst(errors).ratio() > borderline {
+			if errors, err := r.m.at(eq, nil, x.edits, screen(eq)); err != nil || worst(errors).ratio() > borderline {
 				continue
 			}
-			if _, ok, err := r.holds(eq, nil, x.edits); ok || err != nil {
+			if _, ok, err := r.m.holds(eq, nil, x.edits); ok || err != nil {
 				return ok, err
 			}
 		}
 	}
-	return false, r.ctx.Err()
+	return false, r.m.dump.ctx.Err()
 }
 
 // store is how a class keeps keys and values, unless it is said.
@@ -227,7 +211,7 @@ func spans(eq *equation, ops ...graph.Op) bool {
 // too, so that their roundings cannot be told one by one.
 func (r classifier) mingled(ops ...graph.Op) bool {
 	few, many := 0, 0
-	for _, eq := range r.eqs {
+	for _, eq := range r.m.eqs {
 		switch {
 		case !spans(eq, ops...):
 		case len(eq.span) <= small:
@@ -245,15 +229,15 @@ func (r classifier) mingled(ops ...graph.Op) bool {
 func (r classifier) nearest(names []string, ops []graph.Op, long bool, make func(string) class) (string, error) {
 	best, least := names[0], math.Inf(1)
 	for _, name := range names {
-		r.setCenter(make(name))
+		m := r.m.as(simulate(r.m.dump, class{}, nil, make(name).center(), nil))
 		byOp := map[graph.Op][]float64{}
-		for _, eq := range r.eqs {
+		for _, eq := range r.m.eqs {
 			if !long && len(eq.span) > small || ops != nil && !spans(eq, ops...) || !r.judges(eq) {
 				continue
 			}
-			sites := r.sites(eq)
-			sites = sites[:min(len(sites), 12)]
-			errors, err := r.measure(eq, nil, nil, sites, noFloors(sites))
+			sites := r.m.sites(eq)
+			sites = sites[:min(len(sites), maxSites)]
+			errors, err := m.measure(eq, nil, nil, sites, noFloors(sites))
 			if err != nil {
 				return "", err
 			}
@@ -278,19 +262,11 @@ func (r classifier) nearest(names []string, ops []graph.Op, long bool, make func
 	return best, nil
 }
 
-// nearer is the base-2 logarithm of how much nearer a later class has to be, the mean over operations.
-const nearer = 0.25
-
-// small is the number of nodes of an equation that tells one class from another: the
-// errors of more run into each other.
-const small = 12
-
 // judges reports whether eq is one that the class is told from: of a deep model those of
 // six layers are, since all round alike.
 func (r classifier) judges(eq *equation) bool {
-	const most = 6
-	every := (layers(r.g) + most - 1) / most
-	return layers(r.g) <= 2*most || eq.target.Layer < 0 || eq.target.Layer%every == 0
+	every := (layers(r.m.dump.graph) + maxJudged - 1) / maxJudged
+	return layers(r.m.dump.graph) <= 2*maxJudged || eq.target.Layer < 0 || eq.target.Layer%every == 0
 }
 
 // exact reports whether the engine is as near as float64 values that were rounded
@@ -303,14 +279,11 @@ func (r classifier) exact(c class) (bool, error) {
 			n.Jitter, n.Given = 0, n.Jitter
 		}
 	}
-	r.setCenter(c)
-	r.setArms(arms)
-	r.addStored(c)
 	all := r.products()
 	if clear := slices.DeleteFunc(slices.Clone(all), c.hides); len(clear) > 0 {
 		all = clear
 	}
-	return r.lieWithin(1, all)
+	return r.lieWithin(1, all, simulate(r.m.dump, class{}, nil, c.center(), arms).addStored(c))
 }
 
 // hides reports whether c rounds keys and values or GELU to 16 bits in an equation.
@@ -320,17 +293,18 @@ func (c class) hides(eq *equation) bool {
 
 // products are the equations with sums of products, which show how sums round.
 func (r classifier) products() []*equation {
-	return slices.DeleteFunc(slices.Clone(r.eqs), func(eq *equation) bool { return !spans(eq, graph.Linear) || !r.judges(eq) })
+	return slices.DeleteFunc(slices.Clone(r.m.eqs), func(eq *equation) bool { return !spans(eq, graph.Linear) || !r.judges(eq) })
 }
 
 // lieWithin reports whether equations lie within so many times their floors, in the median of a few
 // rows of each and of all.
-func (r classifier) lieWithin(times float64, eqs []*equation) (bool, error) {
+func (r classifier) lieWithin(times float64, eqs []*equation, e *engine) (bool, error) {
+	m := r.m.as(e)
 	var ratios []float64
 	for _, eq := range eqs {
-		sites := r.sites(eq)
-		sites = sites[:min(len(sites), 12)]
-		errors, err := r.measure(eq, nil, nil, sites, nil)
+		sites := r.m.sites(eq)
+		sites = sites[:min(len(sites), maxSites)]
+		errors, err := m.measure(eq, nil, nil, sites, nil)
 		if err != nil {
 			return false, err
 		}
