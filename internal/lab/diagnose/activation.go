@@ -11,8 +11,8 @@ import (
 // actModule is PyTorch's activation beside a gate_proj.
 const actModule = "act_fn.out"
 
-// withActivations is g where each GLU beside a gate_proj is an activation and a product, if the dump has taps of activations:
-// only so does the graph have a node of that value.
+// withActivations returns a graph in which each GLU beside a gate_proj is an activation and a product, if the dump
+// has taps of activations: only such a graph has a node of that value.
 func withActivations(g *graph.Graph, dump *lab.Record) *graph.Graph {
 	if !slices.ContainsFunc(dump.Prompts, func(p *lab.Prompt) bool {
 		for name := range p.Taps {

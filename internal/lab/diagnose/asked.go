@@ -11,13 +11,13 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// Asked makes ids of what a dump says its prompts were.
+// Asked makes ids of the prompts in the words of a dump.
 type Asked struct {
 	Tokenizer *tokenizer.Tokenizer
-	Template  string // the model's; "" if it has none
+	Template  string // the model's; "" for none
 }
 
-// ids are the ids that p may have, the likeliest first, and what they are made of.
+// ids returns the ids that p may have, the likeliest first, and names their source.
 func (a *Asked) ids(ctx context.Context, p *lab.Prompt) (all [][]int32, how string, err error) {
 	switch {
 	case p.Input.IDs != nil:
@@ -33,8 +33,8 @@ func (a *Asked) ids(ctx context.Context, p *lab.Prompt) (all [][]int32, how stri
 	return nil, "", nil
 }
 
-// text is the ids of a raw text; of one that begins with BOS's name, as a rendered
-// template does, those of a rendered one.
+// text returns the ids of a raw text. A text that begins with BOS's name, as a rendered template does, has the ids
+// of a rendered text.
 func (a *Asked) text(text string) [][]int32 {
 	raw := a.encode(text, tokenizer.Options{AddSpecial: true})
 	rendered := a.encode(text, tokenizer.Options{ParseSpecial: true})

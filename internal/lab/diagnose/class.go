@@ -13,7 +13,7 @@ import (
 // class is an engine's way of rounding, in the words of a dump's numerics.
 type class struct {
 	activations string // one of round.Activations, and perhaps everywhere or halves behind it
-	kv          string // f32 f16 bf16; f64 means as they come
+	kv          string // f32 f16 bf16; f64 means unrounded
 	gelu        string // "" or f16-table
 }
 
@@ -25,10 +25,10 @@ func (c class) String() string {
 	return s
 }
 
-// name is the class's activations in a dump's words.
+// name returns the class's activations in a dump's words.
 func (c class) name() string { return strings.TrimRight(c.activations, everywhere+halves) }
 
-// words is the name, or what the class does that has none.
+// words returns the name of the activations, or describes activations without a name.
 func (c class) words() string {
 	if strings.HasSuffix(c.activations, halves) {
 		return "16 bits where weights have 16, else f32"
@@ -40,8 +40,8 @@ func (c class) words() string {
 // for weights in 16 bits alone, by an engine that dequantizes the others.
 const everywhere, halves = "!", "~"
 
-// center is c without chance: what an engine of that class computes, but for the
-// order of its sums.
+// center returns the numerics of c without chance: an engine of the class computes these numbers, up to the order
+// of its sums.
 func (c class) center() *reference.Numerics {
 	n := &reference.Numerics{}
 	switch c.activations {
@@ -69,11 +69,11 @@ func (c class) center() *reference.Numerics {
 	return n
 }
 
-// arms are rounding as it may fall otherwise in engines of that class.
-func (c class) arms() []*reference.Numerics { return append(c.own(), c.others()...) }
+// arms returns numerics whose roundings fall otherwise, as they may in engines of the class.
+func (c class) arms() []*reference.Numerics { return append(c.sumArms(), c.looserArms()...) }
 
-// own are the arms that do round as the class says.
-func (c class) own() []*reference.Numerics {
+// sumArms returns the arms that round as the class says, with other orders of sums.
+func (c class) sumArms() []*reference.Numerics {
 	var arms []*reference.Numerics
 	arm := func(order reference.Order, jitter float64) {
 		n := c.center()
@@ -91,8 +91,8 @@ func (c class) own() []*reference.Numerics {
 	return arms
 }
 
-// more are arms of other accidents of rounding than own's.
-func (c class) more() []*reference.Numerics {
+// extraArms returns arms with other accidents of rounding than sumArms.
+func (c class) extraArms() []*reference.Numerics {
 	var arms []*reference.Numerics
 	for seed := range uint64(6) {
 		n := c.center()
@@ -102,9 +102,9 @@ func (c class) more() []*reference.Numerics {
 	return arms
 }
 
-// others are the classes without one of its roundings: engines of a class differ in where
-// exactly they round.
-func (c class) others() []*reference.Numerics {
+// looserArms returns arms without one of the class's roundings: engines of a class differ in where exactly they
+// round.
+func (c class) looserArms() []*reference.Numerics {
 	var arms []*reference.Numerics
 	if c.gelu != "" {
 		arms = append(arms, class{c.activations, c.kv, ""}.center())
@@ -112,22 +112,24 @@ func (c class) others() []*reference.Numerics {
 	if c.kv == "f16" || c.kv == "bf16" {
 		arms = append(arms, class{c.activations, "f64", c.gelu}.center())
 	}
-	if c.coarse() {
+	if c.isCoarse() {
 		arms = append(arms, class{activations: "f64", kv: c.kv, gelu: c.gelu}.center())
 		n := c.center()
-		n.Jitter, n.Random, n.Store = c.step(), rand.NewPCG(uint64(len(c.own())+len(arms)), 7), nil
+		n.Jitter, n.Random, n.Store = c.step(), rand.NewPCG(uint64(len(c.sumArms())+len(arms)), 7), nil
 		arms = append(arms, n)
 	}
 	return arms
 }
 
-// coarse reports whether the class rounds more than float32 does.
-func (c class) coarse() bool { return c.activations != "f64" && c.activations != "f32" }
+// isCoarse reports whether the class rounds more than float32 does.
+func (c class) isCoarse() bool { return c.activations != "f64" && c.activations != "f32" }
 
-// rounds reports whether the class's center rounds anything.
-func (c class) rounds() bool { return c.coarse() || c.gelu != "" || c.kv == "f16" || c.kv == "bf16" }
+// isRounding reports whether the class's center rounds anything.
+func (c class) isRounding() bool {
+	return c.isCoarse() || c.gelu != "" || c.kv == "f16" || c.kv == "bf16"
+}
 
-// step is the largest relative error of one rounding.
+// step returns the largest relative error of one rounding.
 func (c class) step() float64 {
 	switch c.name() {
 	case "bf16":

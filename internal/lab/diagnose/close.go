@@ -11,7 +11,7 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// free is what passes of the reference alone give for one prompt.
+// free holds the results of passes of the reference alone over a prompt.
 type free struct {
 	p             *prompt
 	before, after float64 // mean KL of the engine's logits from the reference's, without and with the findings
@@ -29,8 +29,8 @@ type closing struct {
 	inferred notes
 }
 
-// closeOn runs the reference without any of the engine's values: as it is, and with the edits of m's engine built in. The
-// rest of the logits' distance is unexplained.
+// closeOn runs the reference without any of the engine's values: as the model says, and with the edits of m's
+// engine built in. The rest of the logits' distance is unexplained.
 func closeOn(m *measurement) (*closing, error) {
 	r := &closing{m: m}
 	order := slices.Clone(r.m.dump.prompts)
@@ -66,7 +66,7 @@ func closeOn(m *measurement) (*closing, error) {
 		c.Before, c.After, c.Prompts = c.Before/lab.Number(n), c.After/lab.Number(n), int(n)
 	}
 	switch {
-	case infinite(float64(c.Before + c.After)): // of logits that are no numbers nothing is explained
+	case infinite(float64(c.Before + c.After)): // NaN explains nothing
 		c.Unexplained = 1
 	case c.Before > 0:
 		c.Unexplained = min(1, max(0, (c.After-spread*c.Floor)/c.Before))
@@ -88,43 +88,29 @@ func (r *closing) isUnexplained() bool {
 func (r *closing) free(p *prompt) (*free, error) {
 	f := &free{p: p, err: map[*graph.Node]float64{}, noise: map[*graph.Node]float64{}}
 	plain := p.eval(r.m.dump.model, nil, nil)
-	result := r.m.dump.graph.Result()
-	var rows []int
-	if k := p.known[result]; k != nil {
-		first, n := k.Rows()
-		for i := range n {
-			rows = append(rows, first+i)
-		}
-	} else {
-		rows = []int{len(p.IDs) - 1}
+	result, rows := r.m.dump.graph.Result(), []int{len(p.IDs) - 1}
+	if p.known[result] != nil {
+		rows = p.rows(result)
 	}
 	full := plain.With(r.m.engine.edits) // of a class that rounds nothing
-	if r.m.engine.class.rounds() {
+	if r.m.engine.class.isRounding() {
 		full = p.eval(r.m.dump.model, nil, r.m.engine.class.center()).With(r.m.engine.edits)
 	}
-	var arms []*reference.Eval
+	all := passes{plain, full, nil}
 	for _, n := range r.ensemble() {
-		arms = append(arms, p.eval(r.m.dump.model, nil, n).With(r.m.engine.edits))
+		all.arms = append(all.arms, p.eval(r.m.dump.model, nil, n).With(r.m.engine.edits))
 	}
 	if p.tapped {
-		if err := f.trajectory(r, plain, full, arms); err != nil {
+		if err := f.trajectory(r, all); err != nil {
 			return nil, err
 		}
 	}
-	want, err := plain.Compute(result, rows)
+	want, closed, others, err := all.compute(result, rows)
 	if err != nil {
 		return nil, err
 	}
 	r.compareGolden(p, want, rows)
-	closed, err := full.Compute(result, rows)
-	if err != nil {
-		return nil, err
-	}
-	for _, arm := range arms {
-		got, err := arm.Compute(result, rows)
-		if err != nil {
-			return nil, err
-		}
+	for _, got := range others {
 		f.floor = max(f.floor, meanKL(closed, got, result.Shape.Size()))
 	}
 	if p.known[result] != nil {
@@ -139,11 +125,36 @@ func (r *closing) free(p *prompt) (*free, error) {
 	return f, nil
 }
 
-// compareGolden notes a golden record from which the reference's own logits lie farther
-// away than the float32 pass of the engine that made it: one of the two is wrong.
+// passes are runs of the reference over a prompt: as the model says, with the findings, and with other roundings.
+type passes struct {
+	plain, full *reference.Eval
+	arms        []*reference.Eval
+}
+
+// compute returns rows of n in each pass.
+func (x passes) compute(n *graph.Node, rows []int) (want, closed []float64, others [][]float64, err error) {
+	if want, err = x.plain.Compute(n, rows); err != nil {
+		return nil, nil, nil, err
+	}
+	if closed, err = x.full.Compute(n, rows); err != nil {
+		return nil, nil, nil, err
+	}
+	for _, arm := range x.arms {
+		got, err := arm.Compute(n, rows)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		others = append(others, got)
+	}
+	return want, closed, others, nil
+}
+
+// compareGolden notes a golden record from which the reference's own logits lie farther away than the float32 pass
+// of the engine that made the record: the record or the reference is wrong.
 func (r *closing) compareGolden(p *prompt, want []float64, rows []int) {
-	if r.m.dump.options.Golden == nil || slices.ContainsFunc(r.m.dump.graph.Nodes, func(n *graph.Node) bool { return len(n.W) > 0 && n.W[0].DType.Quantized() }) {
-		return // a golden record is of the weights before they were quantized
+	if r.m.dump.options.Golden == nil || slices.ContainsFunc(r.m.dump.graph.Nodes,
+		func(n *graph.Node) bool { return len(n.W) > 0 && n.W[0].DType.Quantized() }) {
+		return // a golden record has the unquantized weights
 	}
 	g := r.m.dump.options.Golden.Prompt(p.Index)
 	if g == nil || g.Logits == nil || !slices.Equal(g.IDs, p.IDs) || g.Float32 == nil || !(g.Float32.MaxAbsDiff > 0) {
@@ -166,14 +177,14 @@ func (r *closing) compareGolden(p *prompt, want []float64, rows []int) {
 	}
 	if limit := goldenFloors * float64(g.Float32.MaxAbsDiff); largest > limit {
 		r.disputed = true
-		r.inferred.add("prompt %d: the reference's logits lie %.2g from the golden record's, whose own float32 pass lies %.2g from it: one of the two is wrong", p.Index, largest, float64(g.Float32.MaxAbsDiff))
+		r.inferred.add("prompt %d: the reference's logits lie %.2g from the golden record's, whose own float32 pass "+
+			"lies %.2g from it: one of the two is wrong", p.Index, largest, float64(g.Float32.MaxAbsDiff))
 	}
 }
 
-// ensemble is passes that an engine of the class might make: with other orders of
-// sums and other roundings; where it rounds more than float32 does also without that,
-// since engines differ in where they round, and a float32 error may round a value to
-// its other neighbour.
+// ensemble returns passes an engine of the class might make, with other orders of sums and other roundings.
+// Where the class rounds more than float32, a pass without rounding joins: engines differ in where they round,
+// and a float32 error may round a value to its other neighbour.
 func (r *closing) ensemble() []*reference.Numerics {
 	var all []*reference.Numerics
 	for i, order := range []reference.Order{reference.Lanes, reference.Exact, reference.Forward} {
@@ -181,23 +192,21 @@ func (r *closing) ensemble() []*reference.Numerics {
 		n.Order, n.Jitter, n.Random = order, 0x1p-23, rand.NewPCG(uint64(i), 11)
 		all = append(all, n)
 	}
-	if r.m.engine.class.rounds() {
+	if r.m.engine.class.isRounding() {
 		all = append(all, class{activations: "f64"}.center())
 	}
 	return all
 }
 
-// trajectory is how far all taps lie from the reference's own run, and how far
-// rounding alone takes them. All passes go layer by layer, so that they hold no more than
-// three.
-func (f *free) trajectory(r *closing, plain, full *reference.Eval, arms []*reference.Eval) error {
-	passes := append([]*reference.Eval{plain, full}, arms...)
+// trajectory computes how far all taps lie from the reference's own run, and how far rounding alone takes them. All
+// passes go layer by layer, so that no pass holds more than three layers.
+func (f *free) trajectory(r *closing, all passes) error {
 	for _, eq := range r.m.eqs {
 		if err := r.m.dump.ctx.Err(); err != nil {
 			return err
 		}
-		for _, e := range passes {
-			e.Forget(eq.target.Layer - 1) // whose sum may yet be read in rows that no tap asked for
+		for _, e := range append([]*reference.Eval{all.plain, all.full}, all.arms...) {
+			e.Forget(eq.target.Layer - 1) // rows outside the taps may yet read the sum before
 		}
 		k := f.p.known[eq.target]
 		if k == nil {
@@ -206,20 +215,12 @@ func (f *free) trajectory(r *closing, plain, full *reference.Eval, arms []*refer
 		first, n := k.Rows()
 		rows := sample(first, n, maxRows)
 		w := eq.target.Shape.Size()
-		want, err := plain.Compute(eq.target, rows)
+		want, closed, others, err := all.compute(eq.target, rows)
 		if err != nil {
 			return err
 		}
 		f.err[eq.target] = worstRow(f.p.read(eq.target, rows), want, w)
-		closed, err := full.Compute(eq.target, rows)
-		if err != nil {
-			return err
-		}
-		for _, arm := range arms {
-			got, err := arm.Compute(eq.target, rows)
-			if err != nil {
-				return err
-			}
+		for _, got := range others {
 			f.noise[eq.target] = max(f.noise[eq.target], worstRow(got, closed, w))
 		}
 	}
@@ -242,10 +243,11 @@ func meanKL(want, got []float64, w int) float64 {
 	return sum / float64(len(want)/w)
 }
 
-// logits compares the logits of some rows of one prompt for the report.
+// logits compares the logits of some rows of a prompt for the report.
 func (r *closing) logits(p *prompt, rows []int, want, got []float64, f *free) Logits {
 	w := r.m.dump.graph.Result().Shape.Size()
-	l := Logits{Prompt: p.Index, Text: p.Text, KLBefore: lab.Number(f.before), KLAfter: lab.Number(f.after), Positions: rows}
+	l := Logits{Prompt: p.Index, Text: p.Text, KLBefore: lab.Number(f.before), KLAfter: lab.Number(f.after),
+		Positions: rows}
 	n := len(want) / w
 	for i := range n {
 		a, b := want[i*w:(i+1)*w], got[i*w:(i+1)*w]

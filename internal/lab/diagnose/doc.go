@@ -1,22 +1,23 @@
-// Package diagnose finds the operation of an engine that differs from its model, the
-// layers, and the cause, from a record of the engine's taps.
+// Package diagnose finds the operation of an engine that differs from its model, the layers, and the cause, from a
+// record of the engine's taps.
 //
-// The method is pull isolation: each tapped value is recomputed from the engine's
-// own values at the taps before it, so that an error shows where it is made and
-// nowhere else. The effect of rounding alone on each such equation is measured, not
-// assumed. A cause is named only if the reference with that cause computes the
-// engine's numbers.
+// The method is pull isolation: each tapped value is recomputed from the engine's own values at the taps before, so
+// that an error shows where the engine makes the error, and nowhere else. The effect of rounding alone on each such
+// equation is measured, not assumed. A cause is named only if the reference with the cause computes the engine's
+// numbers.
 //
-// A diagnosis goes through stages, each of which makes a value of the values before it:
+// A diagnosis goes through stages, and each stage makes a value of the values before. The files, from the last stage
+// down to the first:
 //
-//   - limits.go, matrix.go and class.go have the thresholds, least squares, and the ways in which engines round;
-//     floor.go measures these ways without a dump.
-//   - dump.go has the first value, the known values by node. place.go makes it, with activation.go, asked.go and
-//     input.go.
-//   - engine.go, equation.go and measure.go have the second: what the engine computes if it is right, and how far
-//     each equation lies off.
-//   - hypothesis.go, hyp*.go and infer.go say what engines may do instead, and how this one rounds.
-//   - result.go has the last value. probe*.go leaves out broken taps.
-//   - search*.go and suspect.go name what the engine does instead.
-//   - close.go asks whether that explains the logits, verdict*.go says so, and run.go goes through the stages.
+//   - run.go goes through the stages. verdict.go, verdict_findings.go and verdict_coverage.go make the verdict.
+//   - search_again.go and close.go ask whether the findings explain the logits.
+//   - search.go names causes, with search_kinds.go, search_epsilon.go, search_below.go, search_extend.go,
+//     search_turns.go, search_fit.go and search_attempt.go; suspect.go finds the place of an unknown cause.
+//   - probe.go, probe_prompts.go and probe_print.go leave out broken taps.
+//   - infer.go finds the engine's class of rounding. hyp.go, hyp_weight.go, hyp_steps.go and hypothesis.go list what
+//     engines may do instead.
+//   - measure.go, equation.go and engine.go measure how far equations lie off.
+//   - place.go, activation.go, input.go and asked.go make a dump of a record.
+//   - floor.go measures classes without a dump. class.go, dump.go, result.go, matrix.go and limits.go have the types
+//     and thresholds of all stages.
 package diagnose

@@ -23,15 +23,15 @@ type dump struct {
 	names   lab.Names // PyTorch's and llama.cpp's names of all values
 
 	prompts  []*prompt
-	taps     map[*graph.Node]string // PyTorch's names of the values that any prompt has
+	taps     map[*graph.Node]string // PyTorch's names of the values any prompt has
 	blackBox bool                   // there are only logits
-	misfit   []lab.Unplaced         // taps that have a place, but not its width
+	misfit   []lab.Unplaced         // taps with a place of another width
 	unplaced []string               // taps without a place, and why
 	findings []Finding              // faults of the dump itself, not of the engine
 	inferred notes
 }
 
-// notes are sentences on facts that a dump does not say, each once.
+// notes are sentences on facts a dump does not say, each once.
 type notes []string
 
 func (n *notes) add(format string, args ...any) {
@@ -84,8 +84,8 @@ func (d *dump) hasGELU() bool {
 	})
 }
 
-// untold returns the values before target that no tap shows and a module of PyTorch's has. Their taps would tell the nodes
-// among which a fault lies apart.
+// untold returns the values before target no tap shows and that have a module in PyTorch. Their taps would
+// separate the nodes among which a fault lies.
 func (d *dump) untold(among []*graph.Node, target *graph.Node) (values []*graph.Node) {
 	for _, n := range among {
 		if n != target && d.taps[n] == "" && d.names.Torch[n] != "" {
@@ -114,7 +114,7 @@ var opNames = map[graph.Op]string{
 
 func opName(n *graph.Node) string { return opNames[n.Op] }
 
-// Names of the table that the stages use.
+// Names of the table the stages use.
 var (
 	role      = mistake.Role
 	behind    = mistake.Behind
@@ -133,7 +133,7 @@ var (
 type prompt struct {
 	*lab.Prompt
 	tapped  bool    // there are more values than logits, and these are used
-	given   bool    // its ids are not the dump's own
+	given   bool    // by another source of ids than the dump
 	outline bool    // there are the hidden states of the last positions
 	step    float64 // largest relative error of the form that values are stored in
 	known   map[*graph.Node]reference.Known
@@ -174,7 +174,7 @@ func upTo(first, n int) []int {
 	return rows
 }
 
-// isWritten reports whether any value is not 0.
+// isWritten reports whether any value differs from 0.
 func (p *prompt) isWritten() bool {
 	for n := range p.known {
 		for _, row := range p.rows(n) {
@@ -186,8 +186,8 @@ func (p *prompt) isWritten() bool {
 	return false
 }
 
-// stored returns the largest relative error of the form that values are stored in. Products tell it. Where none is tapped
-// all sums and norms have to say the same, since one that is wrong may hold a copy of a weight.
+// stored returns the largest relative error of the form that values are stored in. Products show the form. Where no
+// product is tapped, all sums and norms have to agree, since a wrong sum may hold a copy of a weight.
 func (p *prompt) stored() float64 {
 	step, least, products := float32Step, 1.0, false
 	for n, t := range p.placed {
@@ -203,7 +203,7 @@ func (p *prompt) stored() float64 {
 	return step
 }
 
-// decoded returns how many of the prompt's last tokens were decoded one by one.
+// decoded returns the number of the prompt's last tokens that were decoded singly.
 func (p *prompt) decoded() int { return p.Decode }
 
 // tap makes a placed tap a known value.
@@ -211,3 +211,12 @@ type tap struct{ lab.Placed }
 
 func (t tap) Rows() (first, n int)        { return t.First, t.Placed.Rows }
 func (t tap) Read(dst []float64, row int) { t.Placed.Read(dst, row-t.First) }
+
+// rowsOf makes computed rows a known value.
+type rowsOf struct {
+	width, first int
+	data         []float64 // [n, width]
+}
+
+func (v rowsOf) Rows() (first, n int)        { return v.first, len(v.data) / v.width }
+func (v rowsOf) Read(dst []float64, row int) { copy(dst, v.data[(row-v.first)*v.width:]) }

@@ -7,8 +7,8 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// engine is the simulated engine: what an engine of a class computes from a dump's values, with edits. It does not change;
-// an engine of another class, or with more edits, is another one.
+// engine is the simulated engine: what an engine of a class computes from a dump's values, with edits. It does not
+// change; an engine of another class, or with more edits, is another one.
 type engine struct {
 	dump   *dump
 	class  class
@@ -38,7 +38,7 @@ func (e *engine) addArm(p *prompt, n *reference.Numerics) {
 	e.arms[p] = append(e.arms[p], p.eval(e.dump.model, p.known, n).With(e.edits))
 }
 
-// addStored adds the arms that values stored in 16 bits ask for, which a finer class may have.
+// addStored adds arms for values stored in 16 bits. The class may be finer.
 func (e *engine) addStored(c class) *engine {
 	for _, p := range e.dump.prompts {
 		if p.step <= float32Step || c.step() >= p.step {
@@ -76,7 +76,7 @@ func (e *engine) each(change func(*reference.Eval) *reference.Eval) *engine {
 	return x
 }
 
-// forget drops the values computed for the layers before one, so that memory does not grow with the model.
+// forget drops the values computed for the layers before one, to bound memory.
 func (e *engine) forget(layer int) {
 	for p, v := range e.center {
 		v.Forget(layer)

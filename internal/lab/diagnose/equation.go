@@ -13,7 +13,7 @@ type equation struct {
 	target        *graph.Node
 	tap           string // the target's name as PyTorch has it
 	span, sources []*graph.Node
-	behind        map[*graph.Node]bool // computed at rows that the dump lacks
+	behind        map[*graph.Node]bool // computed at rows the dump lacks
 	prompts       []*prompt            // whose taps make this equation
 	errors        []rowError           // of all sites, under the accepted edits
 	before        []rowError           // of all sites, as the measurement left them
@@ -28,8 +28,8 @@ type site struct{ prompt, row int }
 type rowError struct {
 	site
 	residual float64 // relative to the row's norm
-	floor    float64 // what rounding alone may make of it
-	empty    bool    // the equation gives NaN or Inf: it tells nothing of how the engine rounds
+	floor    float64 // the residual of rounding alone
+	empty    bool    // the equation gives NaN or Inf, which say nothing of the class
 }
 
 func (r rowError) ratio() float64 {
@@ -39,7 +39,7 @@ func (r rowError) ratio() float64 {
 	return r.residual / r.floor
 }
 
-// worst is the row that lies farthest above its floor.
+// worst returns the row farthest above its floor.
 func worst(errors []rowError) rowError {
 	if len(errors) == 0 {
 		return rowError{floor: 1}
@@ -52,9 +52,9 @@ func worst(errors []rowError) rowError {
 	})
 }
 
-func (e *equation) flagged() bool { return worst(e.errors).ratio() > excess }
+func (e *equation) isFlagged() bool { return worst(e.errors).ratio() > excess }
 
-// checked are the rows of a prompt at which eq can be checked.
+// checked returns the rows of a prompt at which eq can be checked.
 func (e *equation) checked(p *prompt) (first, n int) {
 	first, n = p.known[e.target].Rows()
 	end := first + n
@@ -65,7 +65,8 @@ func (e *equation) checked(p *prompt) (first, n int) {
 	return first, end - first
 }
 
-// layers is the number of layers that eq crosses. One that only makes the keys and values of another's attention does not count.
+// layers returns the number of layers eq crosses. A layer that only makes the keys and values of another
+// layer's attention does not count.
 func (e *equation) layers() int {
 	var layers []int
 	var visit func(n *graph.Node)
@@ -84,55 +85,57 @@ func (e *equation) layers() int {
 	return len(layers)
 }
 
-// fails reports whether eq does not hold in the prompt of that place.
+// fails reports whether eq does not hold in a prompt, by the prompt's place.
 func (e *equation) fails(prompt int) bool {
 	return slices.ContainsFunc(e.errors, func(x rowError) bool { return x.prompt == prompt && x.ratio() > excess })
 }
 
-// rows are those of a prompt at which eq is measured.
-func (e *equation) rows(prompt int) []int {
-	var rows []int
-	for _, x := range e.errors {
+// errorsOf returns the rows of a prompt among errors, and their floors.
+func errorsOf(errors []rowError, prompt int) (rows []int, floors []float64) {
+	for _, x := range errors {
 		if x.prompt == prompt {
-			rows = append(rows, x.row)
+			rows, floors = append(rows, x.row), append(floors, x.floor)
 		}
 	}
-	return rows
+	return rows, floors
 }
 
-// narrowest is the shortest window or chunk of the attention in eq, 0 for none: no position below it is one that
-// a window changes.
+// narrowest returns the shortest window or chunk of the attention in eq, 0 if there is none. A window changes no
+// position below.
 func narrowest(e *equation) int {
 	least := 0
 	for _, n := range e.span {
-		if a, ok := n.Attr.(graph.AttentionAttr); ok && n.Op == graph.Attention && a.KV.Window > 0 && (least == 0 || a.KV.Window < least) {
+		if a, ok := n.Attr.(graph.AttentionAttr); ok && n.Op == graph.Attention && a.KV.Window > 0 &&
+			(least == 0 || a.KV.Window < least) {
 			least = a.KV.Window
 		}
 	}
 	return least
 }
 
-// tolerance is a relative error of single values that is no rounding.
+// tolerance returns a relative error of single values no rounding makes.
 func (e *equation) tolerance() float64 { return max(1e-5, 20*worst(e.errors).floor) }
 
-// screen is some sites of eq: the worst ones and others.
-func screen(eq *equation) []rowError { return some(worstFirst(eq.errors)) }
+// screen returns some sites of eq: the worst sites and a spread of the rest.
+func screen(eq *equation) []rowError { return pickSites(worstFirst(eq.errors)) }
 
-// beside is some sites of eq at which what may explain another equation is judged. Where eq itself is right
-// they are those where the other is worst: it may be wrong only far behind, and what breaks eq breaks it there.
-func beside(eq, other *equation) []rowError {
-	if eq.flagged() {
+// sitesBeside returns some sites of eq at which an explanation of another equation is judged. Where eq itself is
+// right, the sites are the worst sites of the other equation: eq may be wrong only at late positions, and a cause
+// that breaks eq breaks eq there.
+func sitesBeside(eq, other *equation) []rowError {
+	if eq.isFlagged() {
 		return screen(eq)
 	}
 	ratios := map[site]float64{}
 	for _, x := range other.errors {
 		ratios[x.site] = x.ratio()
 	}
-	return some(slices.SortedStableFunc(slices.Values(eq.errors), func(a, b rowError) int { return cmp.Compare(ratios[b.site], ratios[a.site]) }))
+	return pickSites(slices.SortedStableFunc(slices.Values(eq.errors),
+		func(a, b rowError) int { return cmp.Compare(ratios[b.site], ratios[a.site]) }))
 }
 
-// some is the first of all rows, and others.
-func some(all []rowError) []rowError {
+// pickSites returns the first half of its sites from the front, and spreads the second half over the rest.
+func pickSites(all []rowError) []rowError {
 	const most = 14
 	if len(all) <= most {
 		return all
@@ -144,9 +147,11 @@ func some(all []rowError) []rowError {
 	return out
 }
 
-// worstFirst is rows in the order of their ratios.
+// worstFirst returns rows in the order of their ratios, the largest first.
 func worstFirst(errors []rowError) []rowError {
-	return slices.SortedStableFunc(slices.Values(errors), func(a, b rowError) int { return cmp.Compare(b.ratio(), a.ratio()) })
+	return slices.SortedStableFunc(slices.Values(errors), func(a, b rowError) int {
+		return cmp.Compare(b.ratio(), a.ratio())
+	})
 }
 
 func median(x []float64) float64 {
@@ -157,8 +162,8 @@ func median(x []float64) float64 {
 	return y[len(y)/2]
 }
 
-// most is the value that nine of ten lie below or at, of at least one.
-func most(x []float64) float64 {
+// ninthDecile returns the value that nine of ten values do not exceed.
+func ninthDecile(x []float64) float64 {
 	y := slices.Sorted(slices.Values(x))
 	return y[9*(len(y)-1)/10]
 }

@@ -20,10 +20,10 @@ func TestBeside(t *testing.T) {
 	at := func(all []rowError, row int) bool {
 		return slices.ContainsFunc(all, func(x rowError) bool { return x.row == row })
 	}
-	if got := beside(right, wrong); !at(got, 63) || len(got) != len(screen(right)) || at(screen(right), 63) {
+	if got := sitesBeside(right, wrong); !at(got, 63) || len(got) != len(screen(right)) || at(screen(right), 63) {
 		t.Errorf("%v", got)
 	}
-	if got := beside(wrong, right); !slices.Equal(got, screen(wrong)) {
+	if got := sitesBeside(wrong, right); !slices.Equal(got, screen(wrong)) {
 		t.Errorf("%v", got)
 	}
 }

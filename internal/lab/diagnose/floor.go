@@ -16,17 +16,18 @@ import (
 	"github.com/karat-run/karat/internal/round"
 )
 
-// Floor is what one way of rounding makes of a model's numbers: the distance from
-// float64 of an engine in which nothing is wrong. All values are rounded to float32
+// Floor is the error that a way of rounding makes in a model's numbers: the distance from
+// float64 of a right engine. All values are rounded to float32
 // at the end, as a dump holds them.
 type Floor struct {
-	Class   string                `json:"class"`   // what rounds: bf16, kv=f16 ...
-	Meaning string                `json:"meaning"` // in words
-	MeanKL  lab.Number            `json:"kl_mean"` // of the logits, nats, over all positions
-	MaxKL   lab.Number            `json:"kl_max"`
-	MaxDiff lab.Number            `json:"max_abs_diff"` // of a logit
-	Top1    lab.Number            `json:"top1"`         // share of positions with the same likeliest token
-	Ops     map[string]lab.Number `json:"ops"`          // by operation: relative error of the worst row, its inputs being float64's
+	Class   string     `json:"class"`   // what rounds: bf16, kv=f16 ...
+	Meaning string     `json:"meaning"` // in words
+	MeanKL  lab.Number `json:"kl_mean"` // of the logits, nats, over all positions
+	MaxKL   lab.Number `json:"kl_max"`
+	MaxDiff lab.Number `json:"max_abs_diff"` // of a logit
+	Top1    lab.Number `json:"top1"`         // share of positions with the same likeliest token
+	// by operation: relative error of the worst row, its inputs being float64's
+	Ops map[string]lab.Number `json:"ops"`
 }
 
 // At most so many positions of a prompt are compared, from its end.
@@ -35,7 +36,7 @@ const (
 	opRows    = 8
 )
 
-// rounding is a class and how its sums run.
+// rounding is a class and an order of sums.
 type rounding struct {
 	name, meaning string
 	class         class
@@ -43,32 +44,39 @@ type rounding struct {
 	jitter        float64
 }
 
-// roundings are the ones that a model can show.
+// roundings returns the roundings a model can show.
 func roundings(g *graph.Graph) []rounding {
 	all := []rounding{
 		{"f64", "float64, dumped as float32", class{"f64", "f64", ""}, reference.Exact, 0},
 		{"f32", "float32, sums in order", class{"f32", "f32", ""}, reference.Forward, 0},
 		{"f32 reversed", "float32, sums from the end", class{"f32", "f32", ""}, reference.Backward, 0},
 		{"f32 16 lanes", "float32, sums in 16 parts", class{"f32", "f32", ""}, reference.Lanes, 0},
-		{"f32 jitter", "each value off by up to one unit of float32's last place", class{"f64", "f64", ""}, reference.Exact, 0x1p-23},
+		{"f32 jitter", "each value off by up to one unit of float32's last place", class{"f64", "f64", ""}, reference.Exact,
+			0x1p-23},
 		{"f16", "all values in binary16, sums in float32", class{"f16", "f16", ""}, reference.Lanes, 0},
 		{"bf16", "all values in bfloat16, sums in float32", class{"bf16", "bf16", ""}, reference.Lanes, 0},
-		{"q8", "products read rows as llama.cpp's do, by the weight's type; else float32", class{"q8", "f32", ""}, reference.Lanes, 0},
+		{"q8", "products read rows as llama.cpp's do, by the weight's type; else float32", class{"q8", "f32", ""},
+			reference.Lanes, 0},
 	}
 	quantized, gelu := false, false
 	for _, n := range g.Nodes {
-		quantized = quantized || slices.ContainsFunc(n.W, func(w *graph.Weight) bool { return n.Op != graph.Embed && w.DType.Quantized() })
+		quantized = quantized || slices.ContainsFunc(n.W, func(w *graph.Weight) bool {
+			return n.Op != graph.Embed && w.DType.Quantized()
+		})
 		a, ok := n.Activates()
 		gelu = gelu || ok && a.Act == graph.GELUTanh
 	}
 	if quantized {
-		all = append(all, rounding{"i16_32", "products with quantized weights read rows as 16-bit integers, a scale for every 32; else float32", class{"i16_32", "f32", ""}, reference.Lanes, 0})
+		all = append(all, rounding{"i16_32",
+			"products with quantized weights read rows as 16-bit integers, a scale for every 32; else float32",
+			class{"i16_32", "f32", ""}, reference.Lanes, 0})
 	}
 	all = append(all,
 		rounding{"kv=f16", "keys and values in binary16; else float64", class{"f64", "f16", ""}, reference.Exact, 0},
 		rounding{"kv=bf16", "keys and values in bfloat16; else float64", class{"f64", "bf16", ""}, reference.Exact, 0})
 	if gelu {
-		all = append(all, rounding{"gelu=f16-table", "GELU by llama.cpp's table in binary16; else float64", class{"f64", "f64", string(round.F16Table)}, reference.Exact, 0})
+		all = append(all, rounding{"gelu=f16-table", "GELU by llama.cpp's table in binary16; else float64",
+			class{"f64", "f64", string(round.F16Table)}, reference.Exact, 0})
 	}
 	return all
 }
@@ -84,10 +92,11 @@ func (x rounding) numerics() *reference.Numerics {
 }
 
 // MeasureFloors runs prompts, token ids each, through the graph in float64 and in each
-// class of rounding that it can show. Logits are those of free runs; an operation's error
+// class of rounding it can show. Logits are those of free runs; an operation's error
 // is that of the operation alone. progress may be nil. It ends with ctx's error where that
 // ends first.
-func MeasureFloors(ctx context.Context, g *graph.Graph, prompts [][]int32, progress func(stage string, done, total int)) ([]Floor, error) {
+func MeasureFloors(ctx context.Context, g *graph.Graph, prompts [][]int32,
+	progress func(stage string, done, total int)) ([]Floor, error) {
 	m := &meter{ctx: ctx, g: g, model: reference.Of(g), progress: progress, roundings: roundings(g)}
 	m.total = len(prompts) * len(g.Nodes) * (1 + 2*len(m.roundings))
 	m.sums = make([]floorSum, len(m.roundings))
@@ -109,7 +118,8 @@ func MeasureFloors(ctx context.Context, g *graph.Graph, prompts [][]int32, progr
 	for i, x := range m.roundings {
 		s := &m.sums[i]
 		n := max(s.positions, 1)
-		floors = append(floors, Floor{x.name, x.meaning, lab.Number(s.kl / n), lab.Number(s.maxKL), lab.Number(s.diff), lab.Number(s.top1 / n), s.ops})
+		floors = append(floors, Floor{x.name, x.meaning, lab.Number(s.kl / n), lab.Number(s.maxKL), lab.Number(s.diff),
+			lab.Number(s.top1 / n), s.ops})
 	}
 	return floors, nil
 }
@@ -132,16 +142,7 @@ type floorSum struct {
 	ops                              map[string]lab.Number
 }
 
-// rowsOf are a node's values from a position on.
-type rowsOf struct {
-	width, first int
-	data         []float64 // [n, width]
-}
-
-func (v rowsOf) Rows() (first, n int)        { return v.first, len(v.data) / v.width }
-func (v rowsOf) Read(dst []float64, row int) { copy(dst, v.data[(row-v.first)*v.width:]) }
-
-// checkIDs refuses a prompt that the graph cannot compute.
+// checkIDs refuses a prompt the graph cannot compute.
 func checkIDs(g *graph.Graph, ids []int32) error {
 	if len(ids) == 0 {
 		return errors.New("no token")
@@ -170,7 +171,8 @@ func (m *meter) prompt(ids []int32) error {
 		return err
 	}
 	known := maps.Clone(exact)
-	maps.DeleteFunc(known, func(n *graph.Node, _ reference.Known) bool { return n.Op == graph.Route }) // experts' numbers are not to be rounded
+	// experts' numbers are not to be rounded
+	maps.DeleteFunc(known, func(n *graph.Node, _ reference.Known) bool { return n.Op == graph.Route })
 	for i, x := range m.roundings {
 		s := &m.sums[i]
 		free, pull := m.model.Eval(ids, nil, x.numerics()), m.model.Eval(ids, known, x.numerics())
@@ -186,7 +188,7 @@ func (m *meter) prompt(ids []int32) error {
 		}
 		err = m.each(len(ids), func(n *graph.Node, rows []int) error {
 			if n.Op == graph.View || n.Op == graph.Rows {
-				return nil // they compute nothing
+				return nil // without arithmetic
 			}
 			rows = rows[max(0, len(rows)-opRows):]
 			y, err := pull.Compute(n, rows)
@@ -211,10 +213,7 @@ func (m *meter) each(positions int, do func(n *graph.Node, rows []int) error) er
 			behind = n.ID + 1
 		}
 	}
-	rows := make([]int, positions)
-	for i := range rows {
-		rows[i] = i
-	}
+	rows := upTo(0, positions)
 	for _, n := range m.g.Nodes {
 		if err := m.ctx.Err(); err != nil {
 			return err

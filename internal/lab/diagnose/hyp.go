@@ -15,12 +15,13 @@ type proposer struct {
 	of    *mistake.Proposer
 }
 
-// propose returns the proposer for an equation, under assumptions.
+// proposer returns the proposer for an equation, under assumptions.
 func (m *measurement) proposer(eq *equation, base *attempt, errors []rowError) *proposer {
 	r := &proposer{m: m, steps: &steps{m.dump.prompts, m.byNode, errors}, base: base}
 	r.of = &mistake.Proposer{Wiring: m.dump.wiring, Span: eq.span, Dump: mistake.Dump{
-		Logits: r.lostLogits(), Sizes: r.steps.stepSizes, Size: r.steps.stepSize, Wrong: r.steps.firstWrong, Prefilled: r.steps.prefilled,
-		Tapped: func(n *graph.Node) bool { return m.dump.taps[n] != "" },
+		Logits: r.lostLogits(), Sizes: r.steps.stepSizes, Size: r.steps.stepSize, Wrong: r.steps.firstWrong,
+		Prefilled: r.steps.prefilled,
+		Tapped:    func(n *graph.Node) bool { return m.dump.taps[n] != "" },
 	}}
 	for _, p := range m.dump.prompts {
 		if p.tapped {
@@ -73,8 +74,8 @@ func propose(m *measurement, eq *equation) ([]*hypothesis, error) {
 	return slices.Concat(all, everywhere, measured), err
 }
 
-// sameEpsilon is one other epsilon in all norms of the layer that an equation ends in, and one in all norms that it has, since an
-// engine reads it in one place.
+// sameEpsilon returns one other epsilon in all norms of the layer that an equation ends in, and one in all norms
+// that it has, since an engine reads it in one place.
 func sameEpsilon(all []*hypothesis, layer int) []*hypothesis {
 	var inside, joint *hypothesis
 	for _, h := range all {
@@ -95,7 +96,7 @@ func sameEpsilon(all []*hypothesis, layer int) []*hypothesis {
 	return []*hypothesis{inside, joint}
 }
 
-// joined is x and h, a copy of h if x is nil.
+// joined returns x and h, a copy of h if x is nil.
 func joined(x, h *hypothesis) *hypothesis {
 	if x != nil {
 		join(x, h)
@@ -109,10 +110,12 @@ func joined(x, h *hypothesis) *hypothesis {
 // proposeUnder lists what the engine may do besides what base assumes, as far as that shows only
 // with base: values read off errors and taps, which two faults at once make others.
 func proposeUnder(m *measurement, eq *equation, base *attempt) ([]*hypothesis, error) {
-	if eq.layers() > 1 || !slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return n.Op == graph.Attention || n.Op == graph.Linear }) {
+	if eq.layers() > 1 || !slices.ContainsFunc(eq.span, func(n *graph.Node) bool {
+		return n.Op == graph.Attention || n.Op == graph.Linear
+	}) {
 		return nil, nil
 	}
-	errors, err := m.at(eq, base, nil, eq.errors)
+	errors, err := m.remeasure(eq, base, nil, eq.errors)
 	if err != nil {
 		return nil, nil // base cannot be computed at all rows
 	}
@@ -135,7 +138,8 @@ func systemic(all []*hypothesis) []*hypothesis {
 	var out []*hypothesis
 	for _, h := range all {
 		at := slices.IndexFunc(out, func(x *hypothesis) bool {
-			return x.node.Layer >= 0 && h.node.Layer >= 0 && !slices.Contains(x.nodes, h.node) && x.cause == h.cause && role(x.node) == role(h.node) && (x.fit == nil) == (h.fit == nil) && (x.fit != nil || same(x, h))
+			return x.node.Layer >= 0 && h.node.Layer >= 0 && !slices.Contains(x.nodes, h.node) && x.cause == h.cause &&
+				role(x.node) == role(h.node) && (x.fit == nil) == (h.fit == nil) && (x.fit != nil || same(x, h))
 		})
 		if at < 0 {
 			out = append(out, joined(nil, h))
@@ -146,8 +150,8 @@ func systemic(all []*hypothesis) []*hypothesis {
 	return out
 }
 
-// sameFactors are two causes: the engine multiplies by each factor of an equation twice, or by none. So it is where the weights of a
-// file have them already, or should have.
+// sameFactors returns two causes: the engine multiplies by each factor of an equation twice, or by none. So it is
+// where the weights of a file have them already, or should have.
 func sameFactors(all []*hypothesis) []*hypothesis {
 	var joint []*hypothesis
 	for i, computed := range []string{"multiplies by each of its factors twice", "multiplies by none of its factors"} {
@@ -156,7 +160,7 @@ func sameFactors(all []*hypothesis) []*hypothesis {
 			if h.cause != "scale_factor" || h.fit == nil {
 				continue
 			}
-			y := h.of([]float64{h.fit.right * h.fit.right, 1}[i])
+			y := h.withValue([]float64{h.fit.right * h.fit.right, 1}[i])
 			if y == nil {
 				continue
 			}
@@ -164,7 +168,8 @@ func sameFactors(all []*hypothesis) []*hypothesis {
 				join(x, y)
 				continue
 			}
-			x = &hypothesis{cause: h.cause, node: h.node, nodes: []*graph.Node{h.node}, cost: h.cost, computed: computed, detail: detail{"times": float64(2 - 2*i)}, edits: y.edits}
+			x = &hypothesis{cause: h.cause, node: h.node, nodes: []*graph.Node{h.node}, cost: h.cost, computed: computed,
+				detail: detail{"times": float64(2 - 2*i)}, edits: y.edits}
 		}
 		if x != nil && len(x.nodes) > 1 {
 			joint = append(joint, x)

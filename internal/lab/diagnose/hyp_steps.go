@@ -15,7 +15,7 @@ type steps struct {
 	under   []rowError // of attention's equation with the assumptions so far; nil where nothing is
 }
 
-// prefilled is how many of a prompt's first tokens were not decoded one by one.
+// prefilled returns how many of a prompt's first tokens were not decoded one by one.
 func (r *steps) prefilled(e *reference.Eval) int {
 	for _, p := range r.prompts {
 		if slices.Equal(p.IDs, e.IDs()) {
@@ -28,7 +28,7 @@ func (r *steps) prefilled(e *reference.Eval) int {
 // wholePrompt is the size of a step that computes all of a prompt.
 const wholePrompt = 1 << 30
 
-// stepSizes are how many tokens the engine may compute at once, if its steps' last rows
+// stepSizes returns how many tokens the engine may compute at once, if its steps' last rows
 // hold and others do not: the roundest number that all rows looked at allow.
 func (r *steps) stepSizes(n *graph.Node) []int {
 	const most = 3
@@ -37,7 +37,8 @@ func (r *steps) stepSizes(n *graph.Node) []int {
 	for _, x := range rows {
 		size := x.row + 1
 		ends := func(y rowError) bool { return (y.row+1)%size != 0 || y.ratio() <= excess }
-		if size > 1 && !slices.Contains(sizes, size) && !slices.ContainsFunc(rows, func(y rowError) bool { return !ends(y) }) {
+		if size > 1 && !slices.Contains(sizes, size) && !slices.ContainsFunc(rows,
+			func(y rowError) bool { return !ends(y) }) {
 			sizes = append(sizes, size)
 		}
 	}
@@ -45,9 +46,9 @@ func (r *steps) stepSizes(n *graph.Node) []int {
 	return append([]int{wholePrompt}, sizes[:min(len(sizes), most)]...)
 }
 
-// prefilledRows are the errors of the rows of attention n that were computed with others.
+// prefilledRows returns the errors of the rows of attention n that were computed with others.
 func (r *steps) prefilledRows(n *graph.Node) []rowError {
-	if len(r.byNode[n]) == 0 || !r.byNode[n][0].flagged() {
+	if len(r.byNode[n]) == 0 || !r.byNode[n][0].isFlagged() {
 		return nil
 	}
 	errors := r.under
@@ -60,7 +61,7 @@ func (r *steps) prefilledRows(n *graph.Node) []rowError {
 	})
 }
 
-// firstWrong is the first position of a prompt, computed with others, at which attention n is wrong,
+// firstWrong returns the first position of a prompt, computed with others, at which attention n is wrong,
 // wholePrompt if there is none, and the last one before it that was looked at.
 func (r *steps) firstWrong(n *graph.Node) (before, first int) {
 	first = wholePrompt
@@ -78,7 +79,7 @@ func (r *steps) firstWrong(n *graph.Node) (before, first int) {
 	return before, first
 }
 
-// stepSize is after how many positions of a prompt attention begins to be wrong: the
+// stepSize returns after how many positions of a prompt attention begins to be wrong: the
 // tokens that the engine computes at once, if the fault depends on that. Not all
 // rows are looked at: of what may be, it is the roundest.
 func (r *steps) stepSize(n *graph.Node) int {

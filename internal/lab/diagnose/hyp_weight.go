@@ -22,7 +22,8 @@ type observed struct {
 // maxObserved bounds the rows and the features of a product that is looked into.
 const maxObserved, maxFeatures = 128, 1 << 10
 
-// observe is eq as a product alone, nil if it is not one, or holds. What comes before it has to have a tap, or a known fault.
+// observe returns eq as a product alone, nil if it is not one, or holds. What comes before it has to have a tap, or
+// a known fault.
 func (r *proposer) observe(eq *equation) (*observed, error) {
 	o := &observed{n: eq.target}
 	if len(eq.target.W) > 0 && eq.target.Op == graph.Add {
@@ -30,13 +31,16 @@ func (r *proposer) observe(eq *equation) (*observed, error) {
 	}
 	assumed := func(x *graph.Node) bool { return r.base != nil && r.base.edits[x] != nil }
 	between := func(x *graph.Node) bool {
-		return x != o.n && x != o.bias && (len(x.W) > 0 || x.Op == graph.Attention) && r.m.engine.edits[x] == nil && !assumed(x)
+		return x != o.n && x != o.bias && (len(x.W) > 0 || x.Op == graph.Attention) && r.m.engine.edits[x] == nil &&
+			!assumed(x)
 	}
-	if o.n.Op != graph.Linear || !eq.flagged() || !slices.Contains(eq.span, o.n) || slices.ContainsFunc(eq.span, between) {
+	if o.n.Op != graph.Linear || !eq.isFlagged() || !slices.Contains(eq.span, o.n) ||
+		slices.ContainsFunc(eq.span, between) {
 		return nil, nil
 	}
 	k, m := o.n.W[0].Shape.Last(), o.n.W[0].Rows()
-	if max(k, m) > maxFeatures && o.n != r.m.dump.wiring.Head() || r.m.engine.edits[o.n] != nil || r.m.engine.edits[eq.target] != nil {
+	if max(k, m) > maxFeatures && o.n != r.m.dump.wiring.Head() || r.m.engine.edits[o.n] != nil ||
+		r.m.engine.edits[eq.target] != nil {
 		return nil, nil
 	}
 	if assumed(o.n) {
@@ -83,7 +87,7 @@ func (r *proposer) observe(eq *equation) (*observed, error) {
 	return o, nil
 }
 
-// measured are hypotheses about the weight of a product that its own inputs and outputs
+// measured returns hypotheses about the weight of a product that its own inputs and outputs
 // suggest: its rows or columns in another order, or each block of it with another scale and minimum.
 func (r *proposer) measured(eq *equation) ([]*hypothesis, error) {
 	o, err := r.observe(eq)
@@ -111,7 +115,7 @@ func (r *proposer) measured(eq *equation) ([]*hypothesis, error) {
 	return all, nil
 }
 
-// rowsPermuted is the hypothesis that a product gives its features in another order.
+// rowsPermuted returns the hypothesis that a product gives its features in another order.
 func (r *proposer) rowsPermuted(eq *equation, o *observed) *hypothesis {
 	cause := "weight_permuted"
 	if o.n == r.m.dump.wiring.Head() {
@@ -125,7 +129,8 @@ func (r *proposer) rowsPermuted(eq *equation, o *observed) *hypothesis {
 	if order == nil {
 		return nil
 	}
-	h := made(cause, o.n, "gives the rows of the weight in another order"+mistake.DescribeOrder(order, r.m.dump.wiring.HeadDim(eq.target)), detail{"order": "permuted"}, mistake.Reordered(order))
+	h := made(cause, o.n, "gives the rows of the weight in another order"+mistake.DescribeOrder(order,
+		r.m.dump.wiring.HeadDim(eq.target)), detail{"order": "permuted"}, mistake.Reordered(order))
 	if withBias {
 		h.edits[o.bias] = []reference.Edit{mistake.Reordered(order)}
 		h.edits[o.n] = []reference.Edit{func(*reference.Spec) {}}
@@ -133,7 +138,7 @@ func (r *proposer) rowsPermuted(eq *equation, o *observed) *hypothesis {
 	return h
 }
 
-// withBias is the order in which a product's features lie together with its bias.
+// withBias returns the order in which a product's features lie together with its bias.
 func (r *proposer) withBias(eq *equation, o *observed) []int {
 	b, err := reference.Vector(o.bias.W[0])
 	if err != nil {
@@ -149,7 +154,7 @@ func (r *proposer) withBias(eq *equation, o *observed) []int {
 	return matching(plus(o.got), plus(o.want), o.got.rows, eq.tolerance())
 }
 
-// columnsPermuted is the hypothesis that a product reads its input in another order. What it
+// columnsPermuted returns the hypothesis that a product reads its input in another order. What it
 // must have read follows from what it gave, if it gives no fewer features than it reads; what
 // it multiplied by, if there are enough rows; and else some orders are tried.
 func columnsPermuted(o *observed, weight *matrix) *hypothesis {
@@ -164,18 +169,19 @@ func columnsPermuted(o *observed, weight *matrix) *hypothesis {
 	if order == nil {
 		return nil
 	}
-	return made("weight_permuted", o.n, "reads its input's features in another order", detail{"order": "of columns"}, func(s *reference.Spec) {
-		s.Alter = func(w []float64, rows, cols int) []float64 {
-			y := make([]float64, len(w))
-			for i := range w {
-				y[i/cols*cols+order[i%cols]] = w[i]
+	return made("weight_permuted", o.n, "reads its input's features in another order", detail{"order": "of columns"},
+		func(s *reference.Spec) {
+			s.Alter = func(w []float64, rows, cols int) []float64 {
+				y := make([]float64, len(w))
+				for i := range w {
+					y[i/cols*cols+order[i%cols]] = w[i]
+				}
+				return y
 			}
-			return y
-		}
-	})
+		})
 }
 
-// multiplier is what the product's input must have been multiplied by to give what it gave,
+// multiplier returns what the product's input must have been multiplied by to give what it gave,
 // [columns, rows of the weight]; nil if there are too few rows to tell.
 func (o *observed) multiplier() *matrix {
 	if k := o.x.cols; o.x.rows < k+k/8 {
@@ -184,7 +190,7 @@ func (o *observed) multiplier() *matrix {
 	return leastSquares(o.x, o.got)
 }
 
-// usualOrder is the one of the orders that loaders and kernels have by mistake in which a
+// usualOrder returns the one of the orders that loaders and kernels have by mistake in which a
 // product seems to read its input, nil if it is none of them: in groups of a power of two, or
 // all together, backwards, halves exchanged, or woven.
 func usualOrder(o *observed, weight *matrix) []int {
@@ -245,7 +251,7 @@ func nearest(a, b *matrix) []int {
 	return order
 }
 
-// blocksScaled is the hypothesis that each block of a quantized weight's rows has another scale
+// blocksScaled returns the hypothesis that each block of a quantized weight's rows has another scale
 // and another minimum: w is read as s·w + o, and every row of the product is the sum of
 // what its blocks give. Both are fitted, for each row by itself if there are many more
 // positions than it has blocks, else for all rows by a block's place in its mistake.Superblock.
@@ -260,7 +266,9 @@ func blocksScaled(o *observed, weight *matrix) *hypothesis {
 	}
 	places, together, place := k/size, 1, func(_, c int) int { return c / size }
 	if n < 4*places {
-		places, together, place = mistake.Superblock/size, m, func(i, c int) int { return (i*k + c) % mistake.Superblock / size }
+		places, together, place = mistake.Superblock/size, m, func(i, c int) int {
+			return (i*k + c) % mistake.Superblock / size
+		}
 	}
 	fitted := make([]float64, 0, m*k)
 	for first := 0; first < m; first += together {
@@ -275,14 +283,15 @@ func blocksScaled(o *observed, weight *matrix) *hypothesis {
 			}
 		}
 	}
-	h := made("weight_scale", o.n, "decodes the weight's blocks with other scales or minimums", detail{"scales": "of blocks"}, func(s *reference.Spec) {
-		s.Alter = func([]float64, int, int) []float64 { return fitted }
-	})
+	h := made("weight_scale", o.n, "decodes the weight's blocks with other scales or minimums",
+		detail{"scales": "of blocks"}, func(s *reference.Spec) {
+			s.Alter = func([]float64, int, int) []float64 { return fitted }
+		})
 	h.cost = 1
 	return h
 }
 
-// fitBlocks are the scales of places, and then the offsets, under which some rows of a
+// fitBlocks returns the scales of places, and then the offsets, under which some rows of a
 // weight give what was observed; nil if there are none, or one would not be read at all.
 func fitBlocks(o *observed, weight *matrix, first, rows, places int, place func(i, c int) int) []float64 {
 	n := o.x.rows
@@ -322,11 +331,7 @@ func matching(got, want []float64, rows int, tolerance float64) []int {
 	if w > 1<<13 {
 		return nil
 	}
-	norm := 0.0
-	for _, v := range want {
-		norm += v * v
-	}
-	limit := tolerance * tolerance * norm / float64(w)
+	limit := tolerance * tolerance * dot(want, want) / float64(w)
 	order, used, moved := make([]int, w), make([]bool, w), false
 	for i := range w {
 		order[i] = -1

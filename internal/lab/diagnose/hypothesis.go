@@ -30,22 +30,24 @@ type hypothesis struct {
 	fix  string      // how it is mended, if that is more than the catalogue says
 	also []*hypothesis
 
-	among []*graph.Node // of an unknown one: the nodes of which no tap tells which is at fault, if there are several
+	among []*graph.Node // of an unknown one: the nodes that no tap separates, if there are several
 }
 
-// op is the operation that a hypothesis is about.
+// op returns the operation that a hypothesis is about.
 func (h *hypothesis) op() string {
 	switch c, _ := mistake.Find(h.cause); {
-	case c.Op == "" || c.Kind == mistake.Weights || slices.Contains([]string{"activation", "gelu_constant", "gate_up_swapped", "ple_scale", "activation_limit", "scan_decay", "state_lost"}, h.cause):
+	case c.Op == "" || c.Kind == mistake.Weights || slices.Contains([]string{"activation", "gelu_constant",
+		"gate_up_swapped", "ple_scale", "activation_limit", "scan_decay", "state_lost"}, h.cause):
 		return opName(h.node)
-	case slices.Contains([]string{"bias_missing", "norm_missing", "norm_eps", "norm_order", "final_norm_missing"}, h.cause) && slices.Contains([]graph.Op{graph.LayerNorm, graph.L2Norm, graph.Conv, graph.Experts}, h.node.Op):
+	case slices.Contains([]string{"bias_missing", "norm_missing", "norm_eps", "norm_order", "final_norm_missing"},
+		h.cause) && slices.Contains([]graph.Op{graph.LayerNorm, graph.L2Norm, graph.Conv, graph.Experts}, h.node.Op):
 		return opName(h.node)
 	default:
 		return c.Op
 	}
 }
 
-// layers are those in which h is, sorted.
+// layers returns the sorted layers of a hypothesis.
 func (h *hypothesis) layers() []int {
 	if h.nodes == nil {
 		return layersOf(h.node)
@@ -74,9 +76,11 @@ func same(a, b *hypothesis) bool {
 	return true
 }
 
-// extends reports whether h may join base: it is not another value for the same thing.
-func extends(base *attempt, h *hypothesis) bool {
-	return !slices.ContainsFunc(base.hs, func(b *hypothesis) bool { return b == h || b.cause == h.cause && b.node == h.node })
+// isJoinable reports whether h may join base: base has no other value for the same thing.
+func isJoinable(base *attempt, h *hypothesis) bool {
+	return !slices.ContainsFunc(base.hs, func(b *hypothesis) bool {
+		return b == h || b.cause == h.cause && b.node == h.node
+	})
 }
 
 // fit is a parameter to be found, from least to most.
@@ -88,8 +92,8 @@ type fit struct {
 	make        func(v float64) *hypothesis
 }
 
-// of is h with a value for its parameter, nil if there can be none such.
-func (h *hypothesis) of(v float64) *hypothesis {
+// withValue returns h with a value for its parameter, nil if the parameter cannot have that value.
+func (h *hypothesis) withValue(v float64) *hypothesis {
 	x := h.fit.make(v)
 	if x != nil {
 		x.value, x.free, x.cost = v, h, x.cost+h.cost
@@ -102,7 +106,7 @@ func (f *fit) isRight(v float64) bool {
 	return f.right != 0 && math.Abs(v/f.right-1) < 1e-3 && !slices.Contains(f.rounded(), v)
 }
 
-// rounded is the right parameter in 16 bits, where these hold another.
+// rounded returns the right parameter in 16 bits, for each form that rounds the parameter to another number.
 func (f *fit) rounded() []float64 {
 	var all []float64
 	for _, format := range []round.Format{round.BF16, round.F16} {
@@ -127,14 +131,16 @@ func tried(all []*mistake.Hypothesis) []*hypothesis {
 }
 
 func try(h *mistake.Hypothesis) *hypothesis {
-	x := &hypothesis{cause: h.Cause, node: h.Node, nodes: h.Nodes, detail: h.Detail, computed: h.Computed, cost: h.Cost, edits: h.Edits, fix: h.Fix}
+	x := &hypothesis{cause: h.Cause, node: h.Node, nodes: h.Nodes, detail: h.Detail, computed: h.Computed, cost: h.Cost,
+		edits: h.Edits, fix: h.Fix}
 	if f := h.Fit; f != nil {
-		x.fit = &fit{least: f.Least, most: f.Most, guesses: f.Guesses, integer: f.Integer, right: f.Right, make: func(v float64) *hypothesis {
-			if y := f.Make(v); y != nil {
-				return try(y)
-			}
-			return nil
-		}}
+		x.fit = &fit{least: f.Least, most: f.Most, guesses: f.Guesses, integer: f.Integer, right: f.Right,
+			make: func(v float64) *hypothesis {
+				if y := f.Make(v); y != nil {
+					return try(y)
+				}
+				return nil
+			}}
 	}
 	return x
 }
@@ -174,7 +180,7 @@ func join(x, h *hypothesis) {
 	x.fit = &f
 }
 
-// made returns a hypothesis of one changed node, whose numbers come from the dump.
+// made returns a hypothesis of a changed node, whose numbers come from the dump.
 func made(cause string, n *graph.Node, computed string, d detail, change reference.Edit) *hypothesis {
 	return &hypothesis{cause: cause, node: n, computed: computed, detail: d, edits: reference.Edits{n: {change}}}
 }

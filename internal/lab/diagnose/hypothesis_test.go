@@ -16,10 +16,10 @@ func TestCostOfValue(t *testing.T) {
 		}
 		return &mistake.Hypothesis{Cause: "window_size", Cost: 0.5}
 	}}})
-	if x := h.of(128); x.cost != 0.9 || x.value != 128 || x.free.fit.make(64).cost != 0.5 || h.cost != 0.4 {
+	if x := h.withValue(128); x.cost != 0.9 || x.value != 128 || x.free.fit.make(64).cost != 0.5 || h.cost != 0.4 {
 		t.Errorf("%+v", x)
 	}
-	if x := h.of(0); x != nil {
+	if x := h.withValue(0); x != nil {
 		t.Errorf("%+v", x)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// judgeInput compares the engine's ids with the ids that the model's tokenizer makes of the prompt, and with the golden
+// judgeInput compares the engine's ids with the ids the model's tokenizer makes of the prompt, and with the golden
 // record's.
 func (d *dump) judgeInput() {
 	var untold []string
@@ -17,7 +17,8 @@ func (d *dump) judgeInput() {
 		want, how, err := d.expected(p.Prompt)
 		switch {
 		case err != nil:
-			d.inferred.add("prompt %d: what was asked for could not be tokenized (%v): its ids are taken as they are", p.Index, err)
+			d.inferred.add("prompt %d: what was asked for could not be tokenized (%v): its ids are taken as they are", p.Index,
+				err)
 		case want == nil:
 			untold = append(untold, fmt.Sprint(p.Index))
 		case !slices.ContainsFunc(want, func(ids []int32) bool { return slices.Equal(ids, p.IDs) }):
@@ -27,11 +28,12 @@ func (d *dump) judgeInput() {
 	if len(untold) == len(d.prompts) {
 		d.inferred.add("the dump does not say what the ids were made of: they are taken as they are")
 	} else if len(untold) > 0 {
-		d.inferred.add("the dump does not say what the ids of these prompts were made of, which are taken as they are: %s", strings.Join(untold, ", "))
+		d.inferred.add("the dump does not say what the ids of these prompts were made of, which are taken as they are: %s",
+			strings.Join(untold, ", "))
 	}
 }
 
-// wrongInput reports ids that no right tokenization has.
+// wrongInput reports ids no right tokenization has.
 func (d *dump) wrongInput(p *prompt, want [][]int32, how string) {
 	cause, what := "", ""
 	for _, ids := range want {
@@ -40,15 +42,16 @@ func (d *dump) wrongInput(p *prompt, want [][]int32, how string) {
 		}
 	}
 	if slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Cause == cause }) {
-		return // it is said once
+		return // said once
 	}
 	d.findings = append(d.findings, Finding{Cause: cause, Op: "Embed", Layers: []int{}, Tap: "ids",
 		From: []string{}, Nodes: []string{}, Computed: what,
-		Detail:   detail{"prompt": float64(p.Index), "got": float64(len(p.IDs)), "want": float64(len(want[0]))},
-		Evidence: fmt.Sprintf("prompt %d: %d ids, but %d by %s; the first difference is at position %d", p.Index, len(p.IDs), len(want[0]), how, firstDifference(p.IDs, want[0]))})
+		Detail: detail{"prompt": float64(p.Index), "got": float64(len(p.IDs)), "want": float64(len(want[0]))},
+		Evidence: fmt.Sprintf("prompt %d: %d ids, but %d by %s; the first difference is at position %d", p.Index,
+			len(p.IDs), len(want[0]), how, firstDifference(p.IDs, want[0]))})
 }
 
-// expected returns the ids that a prompt may have, nil if nothing tells.
+// expected returns the ids a prompt may have, nil if nothing tells.
 func (d *dump) expected(p *lab.Prompt) (ids [][]int32, how string, err error) {
 	if d.options.Golden != nil {
 		if g := d.options.Golden.Prompt(p.Index); g != nil && g.IDs != nil && (g.Text == p.Text || p.Text == "") {
@@ -94,7 +97,7 @@ func classify(p *lab.Prompt, want []int32) (cause, what string) {
 	return "input_ids", "reads other tokens than the tokenizer makes of the text"
 }
 
-// trimBOS returns a without a first token that b has not in it elsewhere.
+// trimBOS returns a without a first token that begins b as well.
 func trimBOS(a, b []int32) []int32 {
 	if len(a) > 1 && len(b) > 0 && a[0] == b[0] {
 		return a[1:]
@@ -160,11 +163,11 @@ func (d *dump) disagree(n *graph.Node, pair [2]lab.Placed, a, b []float64) {
 		d.findings = append(d.findings, Finding{Cause: "unknown", Op: opName(n), Layers: layersOf(n),
 			Tap: pair[1].Name, From: []string{pair[0].Name}, Nodes: []string{n.Name},
 			Detail: detail{}, Residual: lab.Number(lab.RelativeL2(a, b)), Floor: sameTwice,
-			Computed: "does nothing wrong: two taps of the same value hold other numbers",
+			Computed: innocent + "two taps of the same value hold other numbers",
 			Evidence: fmt.Sprintf("%s and %s should be the same numbers", pair[0].Name, pair[1].Name)})
 		return
 	}
-	if !shifted(a, b, n.Shape.Size()) {
+	if !isShifted(a, b, n.Shape.Size()) {
 		return
 	}
 	d.inferred.add("the logits are the head's output plus a constant, which changes no probability")
@@ -182,8 +185,8 @@ func (d *dump) disagree(n *graph.Node, pair [2]lab.Placed, a, b []float64) {
 	}
 }
 
-// shifted reports whether rows of b, w wide, are those of a plus a number each.
-func shifted(a, b []float64, w int) bool {
+// isShifted reports whether rows of b, w wide, are the rows of a plus a number each.
+func isShifted(a, b []float64, w int) bool {
 	for i := 0; i < len(a); i += w {
 		shift := b[i] - a[i]
 		moved := slices.Clone(a[i : i+w])
@@ -197,7 +200,7 @@ func shifted(a, b []float64, w int) bool {
 	return true
 }
 
-// misshapen reports taps that found their node, but not its width: probes of a part.
+// misshapen reports taps whose node has another width: probes of a part.
 func (d *dump) misshapen() {
 	for _, u := range d.misfit {
 		size := u.Node.Shape.Size()
@@ -211,6 +214,6 @@ func (d *dump) misshapen() {
 		}
 		d.findings = append(d.findings, Finding{Cause: "probe_prefix", Op: opName(u.Node), Layers: layersOf(u.Node),
 			Tap: u.Name, From: []string{}, Nodes: []string{u.Node.Name}, Detail: detail{"values": float64(u.Width), "of": "row"},
-			Computed: fmt.Sprintf("does nothing wrong: the probe reads %d of %d values", u.Width, size), Evidence: u.Why})
+			Computed: fmt.Sprintf(innocent+"the probe reads %d of %d values", u.Width, size), Evidence: u.Why})
 	}
 }

@@ -1,11 +1,11 @@
 package diagnose
 
-// float32Step is the largest relative error of one rounding to float32, the least that any engine makes.
+// float32Step is the largest relative error of one rounding to float32, the least any engine makes.
 const float32Step = 0x1p-24
 
-// Bounds between rounding and faults, in floors. A floor is the worst of several arms of rounding, so 3 leaves room for a
-// rounding that is worse than all arms. Up to borderline the floor is measured again, by more arms. The KL divergence of
-// logits grows with the square of a distance. Logits themselves round to leastKL.
+// Bounds between rounding and faults, in floors. A floor is the worst of several arms of rounding, so 3 leaves room
+// for a rounding that is worse than all arms. Up to borderline the floor is measured again, by more arms. The KL
+// divergence of logits grows with the square of a distance. Logits themselves round to leastKL.
 const (
 	excess     = 3
 	borderline = 4 * excess
@@ -13,18 +13,19 @@ const (
 	leastKL    = 1e-13
 )
 
-// sensitive is the KL divergence in nats from which on right but rounded logits are called sensitive: one token in a
-// hundred or so is another. A golden record may lie goldenFloors times its float32 distance from the reference, as for lab
-// compare. Taps of one value agree up to sameTwice, the error of binary16, in which one of them may have been stored.
+// sensitive is the KL divergence in nats from which on right but rounded logits are called sensitive: one token in
+// a hundred or so is another. A golden record may lie goldenFloors times its float32 distance from the reference,
+// as for lab compare. Taps of one value agree up to sameTwice, the error of binary16, in which one of them may have
+// been stored.
 const (
 	sensitive    = 5e-3
 	goldenFloors = 4
 	sameTwice    = 1e-3
 )
 
-// Bounds of the rows that are measured. Of a prompt so many have floors of their own, and scan adds at most maxOff. scanWork
-// is the most products of a weight and a value that scan may take in all, some minutes; smaller models, such as all tiny
-// ones, are looked at row by row. maxTokens bounds the prompts that the reference runs freely.
+// Bounds of the rows that are measured. Of a prompt so many have floors of their own, and scan adds at most maxOff.
+// scanWork is the most products of a weight and a value that scan may take in all, some minutes; smaller models,
+// such as all tiny ones, are looked at row by row. maxTokens bounds the prompts the reference runs freely.
 const (
 	maxRows   = 48
 	maxOff    = 16
@@ -32,10 +33,11 @@ const (
 	maxTokens = 1024
 )
 
-// How a class is told: from so many rows of an equation, from so many layers of a deep model, since all round alike, in so
-// many rounds over its parts. A later class has to be nearer by a base-2 logarithm of nearer, in the mean over operations.
-// Logits nearer than tooNear floors to a class's emulation are not of that class. small is the most nodes of an equation
-// that tells one class, or one cause, from another: the errors of more run into each other.
+// How a class is told: from so many rows of an equation, from so many layers of a deep model, since all round
+// alike, in so many rounds over its parts. A later class has to be nearer by a base-2 logarithm of nearer, in the
+// mean over operations. Logits nearer than tooNear floors to a class's emulation are not of that class. small is
+// the most nodes of an equation that tells one class, or one cause, from another: the errors of more run into each
+// other.
 const (
 	maxSites  = 12
 	maxJudged = 6
@@ -55,8 +57,8 @@ const (
 	maxBiases = 3
 )
 
-// How attempts compare, as base-2 logarithms. An attempt comes nearer by progress to be built upon. An unusual number costs
-// crooked, and a round number may be worse by roundNumber.
+// How attempts compare, as base-2 logarithms. An attempt comes nearer by progress to be built upon. An unusual
+// number costs crooked, and a round number may be worse by roundNumber.
 const (
 	progress    = 0.4
 	crooked     = 0.3
@@ -74,34 +76,35 @@ const (
 	pointing = 0.3
 )
 
-// An epsilon that turns the engine's bits leaves at most the share exact of the error's square. It has to turn bits in
-// leastTurned rows, and to change a norm by leastChange of its values. Float32's own rounding is a tenth of that change: of
-// ten values that such an epsilon turns, float32 would turn one as well, to either side.
+// An epsilon that turns the engine's bits leaves at most the share exact of the error's square. It has to turn bits
+// in leastTurned rows, and to change a norm by leastChange of its values. Float32's own rounding is a tenth of that
+// change: of ten values that such an epsilon turns, float32 would turn one as well, to either side.
 const (
 	exact       = 0.02
 	leastTurned = 6
 	leastChange = 0x1p-19
 )
 
-// Bounds of what is looked into: products by rows and features, experts that are all run to find which were asked, equations
-// searched for speeds in vain, and pairs of a head whose speeds are searched.
+// Bounds of what is looked into: products by rows and features, experts that are all run to find which were asked,
+// equations searched for speeds in vain, and pairs of a head whose speeds are searched.
 const (
 	maxExperts = 64
 	maxVain    = 3
 	maxPairs   = 64
 )
 
-// Speeds are not far off from the share nearEnough of the values on. Where values are differences of sums, the share little
-// of a residual may be left.
+// Speeds are not far off from the share nearEnough of the values on. Where values are differences of sums, the
+// share little of a residual may be left.
 const (
 	nearEnough = 1e-2
 	little     = 0.01
 )
 
-// What tells a broken dump: so many kinds of values of another width are another model's, where fewer are a probe of a part
-// or joined values; so many taps may be the same in two prompts by chance; a first tap shows other ids in so many rows, of
-// which at least leastRows are needed; so many taps lie between the first in another form and the first value in the right
-// one (a projection, a norm and attention). Where manyProducts hold for no weight, all weights are others.
+// What tells a broken dump: so many kinds of values of another width are another model's, where fewer are a probe
+// of a part or joined values; so many taps may be the same in two prompts by chance; a first tap shows other ids in
+// so many rows, of which at least leastRows are needed; so many taps lie between the first in another form and the
+// first value in the right one (a projection, a norm and attention). Where manyProducts hold for no weight, all
+// weights are others.
 const (
 	fewMisfits   = 3
 	fewTaps      = 3

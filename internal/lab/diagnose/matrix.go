@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// matrix holds rows one after another.
+// matrix holds rows in sequence.
 type matrix struct {
 	rows, cols int
 	data       []float64 // [rows, cols]
@@ -13,7 +13,7 @@ type matrix struct {
 
 func newMatrix(rows, cols int) *matrix { return &matrix{rows, cols, make([]float64, rows*cols)} }
 
-// wide is data as rows of cols values.
+// wide returns data as a matrix with rows of cols values.
 func wide(cols int, data []float64) *matrix { return &matrix{len(data) / cols, cols, data} }
 
 func (m *matrix) row(i int) []float64 { return m.data[i*m.cols : (i+1)*m.cols] }
@@ -24,7 +24,7 @@ func (m *matrix) setColumn(j int, x []float64) {
 	}
 }
 
-// transpose is m with rows and columns exchanged: [cols, rows].
+// transpose returns m with rows and columns exchanged: [cols, rows].
 func (m *matrix) transpose() *matrix {
 	t := newMatrix(m.cols, m.rows)
 	for i := range m.rows {
@@ -33,7 +33,7 @@ func (m *matrix) transpose() *matrix {
 	return t
 }
 
-// times is m·x.
+// times returns m·x.
 func (m *matrix) times(x []float64) []float64 {
 	y := make([]float64, m.rows)
 	for i := range y {
@@ -50,10 +50,10 @@ func dot(a, b []float64) float64 {
 	return sum
 }
 
-// norm is the root of the sum of squares.
+// norm returns the root of the sum of squares.
 func norm(x []float64) float64 { return math.Sqrt(dot(x, x)) }
 
-// minus is a - b.
+// minus returns a - b.
 func minus(a, b []float64) []float64 {
 	y := slices.Clone(a)
 	for i, v := range b {
@@ -66,10 +66,9 @@ func minus(a, b []float64) []float64 {
 // before it, is rounding: the column is a sum of those.
 const deficient = 1e-13
 
-// leastSquares is the x [cols of a, cols of b] for which the columns of a·x - b are shortest,
-// by Householder's reflections (Golub and Van Loan, Matrix Computations, algorithm 5.3.2).
-// It is nil where a does not tell x: a has more columns than rows, one of them is a sum of
-// others, or a value is no number.
+// leastSquares returns the x [cols of a, cols of b] for which the columns of a·x - b are shortest, by Householder's
+// reflections (Golub and Van Loan, Matrix Computations, algorithm 5.3.2). The result is nil where a does not
+// determine x: a has more columns than rows, a column is a sum of others, or a value is no number.
 func leastSquares(a, b *matrix) *matrix {
 	if a.cols > a.rows || a.rows != b.rows {
 		return nil
@@ -114,7 +113,7 @@ func reflect(x, v []float64, half float64) {
 	}
 }
 
-// solve is the x for which a·x comes nearest to b, nil if a does not tell it.
+// solve returns the x for which a·x comes nearest to b, nil if a does not determine x.
 func solve(a *matrix, b []float64) []float64 {
 	if x := leastSquares(a, wide(1, b)); x != nil {
 		return x.data

@@ -10,15 +10,15 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// measurement is the equations of a dump: how far the engine's values lie from the values that follow from its own values
-// before them, and from which distance on a difference is no rounding. Its stage hands it on finished; the search works on
-// a copy.
+// measurement is the equations of a dump: how far the engine's values lie from the values that follow from its own
+// values before them, and from which distance on a difference is no rounding. Its stage hands it on finished; the
+// search works on a copy.
 type measurement struct {
 	dump     *dump
 	engine   *engine
 	eqs      []*equation                 // in the graph's order
 	byNode   map[*graph.Node][]*equation // equations whose span has the node
-	covered  int                         // nodes that an equation spans
+	covered  int                         // nodes an equation spans
 	perScan  int                         // rows of a prompt that scan may look at
 	declared class                       // the dump's words on how the engine rounds; "" for none
 }
@@ -44,15 +44,15 @@ func measure(d *dump) (*measurement, error) {
 	return classifier{m}.coarser()
 }
 
-// of returns the measurement of another dump, which has some of m's values.
-func (m *measurement) of(d *dump) (*measurement, error) {
+// measureAgain returns the measurement of another dump with some of m's values.
+func (m *measurement) measureAgain(d *dump) (*measurement, error) {
 	x := &measurement{dump: d, engine: newEngine(d, m.engine.class, nil), declared: m.declared, perScan: m.perScan}
 	x.findEquations()
 	return x, x.check(x.eqs)
 }
 
-// as returns the same equations for another engine, not yet checked.
-func (m *measurement) as(e *engine) *measurement {
+// withEngine returns the same equations for another engine. The equations keep their errors until they are checked.
+func (m *measurement) withEngine(e *engine) *measurement {
 	x := *m
 	x.engine = e
 	return &x
@@ -71,7 +71,7 @@ func (m *measurement) clone() *measurement {
 	return &x
 }
 
-// findEquations lists the equations that the taps allow to check.
+// findEquations lists the equations the taps make checkable.
 func (m *measurement) findEquations() {
 	for _, n := range m.dump.graph.Nodes {
 		if eq := m.equation(n); eq != nil {
@@ -82,8 +82,8 @@ func (m *measurement) findEquations() {
 	m.covered = len(m.byNode)
 }
 
-// equation returns the equation of n's value, nil if no tapped prompt has it. Prompts may differ in their taps: the taps
-// count from which the value follows by the fewest nodes.
+// equation returns the equation of n's value, nil if no tapped prompt has the value. Where prompts differ in their
+// taps, the taps count from which the value follows by the fewest nodes.
 func (m *measurement) equation(n *graph.Node) *equation {
 	var eq *equation
 	for _, p := range m.dump.prompts {
@@ -101,8 +101,7 @@ func (m *measurement) equation(n *graph.Node) *equation {
 	return eq
 }
 
-// findSpans finds which nodes the equations are made of: hypotheses that are accepted may read other nodes than the graph
-// says.
+// findSpans finds the nodes of each equation: accepted hypotheses may read other nodes than the graph says.
 func (m *measurement) findSpans() {
 	m.byNode = map[*graph.Node][]*equation{}
 	for _, eq := range m.eqs {
@@ -143,8 +142,8 @@ func (m *measurement) sites(eq *equation) []site {
 	return all
 }
 
-// sample returns at most limit of n rows from first on, limit being more than 5: the first ones, the last ones and others
-// between.
+// sample returns at most limit of n rows from first on, limit being more than 5: the first rows, the last row and a
+// spread of the rest.
 func sample(first, n, limit int) []int {
 	var rows []int
 	for i := range min(n, limit) {
@@ -196,8 +195,8 @@ func (m *measurement) rowsAt(sites []site, do func(p *prompt, i int, rows []int)
 	return nil
 }
 
-// measure returns how far the engine's values lie from eq at the sites, under the accepted edits, the edits of base, which
-// may be nil, and more. Floors are given by site, or measured if there are none.
+// measure returns how far the engine's values lie from eq at the sites, under the accepted edits, the edits of
+// base, which may be nil, and more. Floors are given by site; without given floors measure finds them.
 func (m *measurement) measure(eq *equation, base *attempt, more reference.Edits, sites []site,
 	floors map[site]float64) (all []rowError, err error) {
 	n, w := eq.target, eq.target.Shape.Size()
@@ -235,8 +234,9 @@ func (m *measurement) measure(eq *equation, base *attempt, more reference.Edits,
 	return all, err
 }
 
-// at measures eq again at sites, with the floors that they have.
-func (m *measurement) at(eq *equation, base *attempt, more reference.Edits, sites []rowError) ([]rowError, error) {
+// remeasure measures eq again at sites, with the floors of the sites.
+func (m *measurement) remeasure(eq *equation, base *attempt, more reference.Edits, sites []rowError) ([]rowError,
+	error) {
 	floors := map[site]float64{}
 	for _, s := range sites {
 		floors[s.site] = s.floor
@@ -260,10 +260,11 @@ func noFloors(sites []site) map[site]float64 {
 	return floors
 }
 
-// holds measures eq at all sites, and reports whether it holds. The errors are not of all sites if it does not.
+// holds measures eq at all sites, and reports whether eq holds. If eq does not hold, the errors cover some sites
+// only.
 func (m *measurement) holds(eq *equation, base *attempt, more reference.Edits) (errors []rowError, ok bool, err error) {
 	sites := m.sites(eq)
-	for i := range m.dump.prompts { // prompt by prompt, since one may tell enough
+	for i := range m.dump.prompts { // a single prompt may refute eq
 		some := slices.DeleteFunc(slices.Clone(sites), func(s site) bool { return s.prompt != i })
 		if len(some) == 0 {
 			continue
@@ -279,8 +280,8 @@ func (m *measurement) holds(eq *equation, base *attempt, more reference.Edits) (
 	return errors, true, nil
 }
 
-// raise measures the floors of rows again, by more arms, where got lies above them, but not far: a few arms may all miss
-// the rounding of a row in which large terms cancel, as they do in scans and in norms of them.
+// raise measures the floors of rows again, by more arms, where got lies above the floors, but not far. A few arms
+// may all miss the rounding of a row in which large terms cancel, as in scans and in norms of scans.
 func (m *measurement) raise(p *prompt, n *graph.Node, edits reference.Edits, rows []int,
 	want, got, noise []float64) error {
 	w := n.Shape.Size()
@@ -296,7 +297,7 @@ func (m *measurement) raise(p *prompt, n *graph.Node, edits reference.Edits, row
 		return nil
 	}
 	var arms []*reference.Eval
-	for _, num := range m.engine.class.more() {
+	for _, num := range m.engine.class.extraArms() {
 		arms = append(arms, p.eval(m.dump.model, p.known, num).With(m.engine.edits))
 	}
 	more, err := m.floors(p, n, edits, close, values, arms)
@@ -308,9 +309,9 @@ func (m *measurement) raise(p *prompt, n *graph.Node, edits reference.Edits, row
 	return err
 }
 
-// floors returns the distance that rounding alone may put between rows of want, n's values by its equation, and an
-// engine's: the worst of the arms, and no less than most rows have. A row whose rounding happens to be small in all arms
-// may have more.
+// floors returns the distance rounding alone may put between rows of want, n's values by its equation, and an
+// engine's rows: the worst of the arms, and no less than most rows have. A row whose rounding happens to be small
+// in all arms may have more.
 func (m *measurement) floors(p *prompt, n *graph.Node, edits reference.Edits, rows []int, want []float64,
 	arms []*reference.Eval) ([]float64, error) {
 	noise := make([]float64, len(rows))
@@ -330,16 +331,16 @@ func (m *measurement) floors(p *prompt, n *graph.Node, edits reference.Edits, ro
 			}
 		}
 	}
-	least := max(most(noise), float32Step)
+	least := max(ninthDecile(noise), float32Step)
 	for k := range noise {
 		noise[k] = max(noise[k], least)
 	}
 	return noise, nil
 }
 
-// distance returns how far a row of n's values lies from another. Logits are the same if they differ by a constant, unless
-// a cap comes between. Where neither row has a number nothing is compared: a NaN makes more NaNs, which is no fault of the
-// nodes that read it.
+// distance returns how far a row of n's values lies from another. Logits are the same if they differ by a constant,
+// unless a cap comes between. Where neither row has a number nothing is compared: a NaN makes more NaNs, which is
+// no fault of the nodes that read it.
 func (m *measurement) distance(n *graph.Node, got, want []float64) float64 {
 	if slices.ContainsFunc(want, infinite) {
 		got, want = slices.Clone(got), slices.Clone(want)
@@ -355,8 +356,8 @@ func (m *measurement) distance(n *graph.Node, got, want []float64) float64 {
 	return lab.RelativeL2(want, got)
 }
 
-// isLogits reports whether n is the logits, or the logits before a factor: a constant that is added to all of them changes
-// no probability, but before a cap it does.
+// isLogits reports whether n is the logits, or the logits before a factor: a constant that is added to all of them
+// changes no probability, but before a cap it does.
 func (m *measurement) isLogits(n *graph.Node) bool {
 	x := m.dump.graph.Result()
 	for x != n && x.Op == graph.Scale {
@@ -381,10 +382,10 @@ func centered(x []float64) []float64 {
 	return y
 }
 
-// isShadowed reports whether eq rests on earlier positions that the dump lacks, and whose values cannot be had, since an
+// isShadowed reports whether eq rests on earlier positions the dump lacks and that nothing replaces, since an
 // equation on the way to them does not hold.
 func (m *measurement) isShadowed(eq *equation) bool {
-	return slices.ContainsFunc(m.eqs, func(x *equation) bool { return x != eq && eq.behind[x.target] && x.flagged() })
+	return slices.ContainsFunc(m.eqs, func(x *equation) bool { return x != eq && eq.behind[x.target] && x.isFlagged() })
 }
 
 // touched returns the equations whose value the edits may change.
@@ -414,8 +415,8 @@ func (m *measurement) limitScan() {
 	m.perScan = max(maxRows, scanWork/max(weights*prompts, 1))
 }
 
-// scan looks at the rows of eq that the sample leaves out, measured by the sample's floors, and makes sites of the rows
-// that are off: a fault at a single position must not pass, and would else be found where later positions read it.
+// scan looks at the rows of eq outside the sample, by the sample's floors, and makes sites of rows that are off. A
+// fault at a single position must not pass; else later positions that read the position would be accused.
 func (m *measurement) scan(eq *equation) error {
 	eq.scanned = true
 	for i, p := range m.dump.prompts {

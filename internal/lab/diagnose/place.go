@@ -14,8 +14,8 @@ import (
 	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
-// place makes a dump of the record's values, and judges the record by itself: whether it has the right ids, and whether
-// taps of the same value agree.
+// place makes a dump of the record's values, and judges the record by itself: whether the ids are right, and
+// whether taps of the same value agree.
 func place(ctx context.Context, o Options) (*dump, error) {
 	o.Graph = withActivations(o.Graph, o.Dump)
 	w := mistake.Wire(o.Graph)
@@ -37,7 +37,7 @@ func place(ctx context.Context, o Options) (*dump, error) {
 	return d, nil
 }
 
-// placePrompts finds the nodes that the record's taps belong to.
+// placePrompts finds the nodes the record's taps belong to.
 func (d *dump) placePrompts() error {
 	record, unplaced := d.options.Dump, map[string]bool{}
 	for _, p := range record.Prompts {
@@ -87,7 +87,7 @@ func (d *dump) placePrompts() error {
 	return nil
 }
 
-// unusable returns the error of a dump in which there is nothing to judge.
+// unusable returns the error of a dump without anything to judge.
 func (d *dump) unusable(format string, args ...any) error {
 	return fmt.Errorf("%w: %s: %s", ErrUnusable, d.options.Dump.Path, fmt.Sprintf(format, args...))
 }
@@ -111,7 +111,7 @@ func (d *dump) check() error {
 	return nil
 }
 
-// chooseTapped takes hidden states, or else the logits of the shortest prompts, for taps where there are no others.
+// chooseTapped lets hidden states, or else the logits of the shortest prompts, stand for taps where there are none.
 func (d *dump) chooseTapped() {
 	if slices.ContainsFunc(d.prompts, func(p *prompt) bool { return p.tapped }) {
 		return
@@ -124,7 +124,7 @@ func (d *dump) chooseTapped() {
 	}
 	short := slices.Clone(d.prompts)
 	slices.SortStableFunc(short, func(a, b *prompt) int { return len(a.IDs) - len(b.IDs) })
-	// Attention says little of prompts of one or two tokens.
+	// Attention shows little in prompts of one or two tokens.
 	if i := slices.IndexFunc(short, func(p *prompt) bool { return len(p.IDs) > 2 }); i > 0 {
 		short = short[i:]
 	}
@@ -140,15 +140,15 @@ func (d *dump) chooseTapped() {
 // The prompts whose logits alone are judged: each evaluation of them runs the whole model.
 const maxBlackPrompts, maxBlackTokens = 3, 40
 
-// withIDs returns p with ids: its own, or the golden record's, or the tokenizer's; nil if
-// there are none.
+// withIDs returns p with ids: its own, the golden record's or the tokenizer's. The result is nil if there are none.
 func (d *dump) withIDs(p *lab.Prompt) *lab.Prompt {
 	if len(p.IDs) > 0 {
 		return p
 	}
 	ids, how, err := d.expected(p)
 	if err != nil || len(ids) == 0 || len(ids[0]) == 0 {
-		d.inferred.add("prompt %d has no ids and is left out: --golden may give them, or text in the dump's JSON file", p.Index)
+		d.inferred.add("prompt %d has no ids and is left out: --golden may give them, or text in the dump's JSON file",
+			p.Index)
 		return nil
 	}
 	q := *p

@@ -10,10 +10,10 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// probe tells broken probes from broken engines, and returns the measurement of the dump without the taps that say nothing
-// of the engine. It finds taps that do not show what the engine goes on with: what comes after does not follow from the tap,
-// and where it is computed from the values before the tap, all is well. Such a tap is a broken probe, or shows the same
-// function in another form.
+// probe tells broken probes from broken engines, and returns the measurement of the dump without taps that say
+// nothing of the engine. Such a tap does not show the value the engine goes on with: the next values do not
+// follow from the tap, and all is well where the value is computed from the taps before. The probe is broken, or
+// shows the same function in another form.
 func probe(m *measurement) (*measurement, error) {
 	m.dump.progress("asking whether it is this model", 0, 0)
 	if err := judgeModel(m); err != nil {
@@ -38,10 +38,10 @@ func probe(m *measurement) (*measurement, error) {
 	}
 }
 
-// judgeProbe discards the first tap or taps that are of no use, and returns nil if there are none.
+// judgeProbe discards the first tap or taps without use, and returns nil if there are none.
 func judgeProbe(m *measurement) (*measurement, error) {
 	for _, c := range m.eqs {
-		if !c.flagged() {
+		if !c.isFlagged() {
 			continue
 		}
 		for _, set := range suspects(m, c) {
@@ -49,14 +49,16 @@ func judgeProbe(m *measurement) (*measurement, error) {
 			if err != nil {
 				return nil, err
 			}
-			// Else none of them is to blame, and nothing would change.
+			// Else no tap is to blame, and nothing would change.
 			if taps := differing(m, set); ok && len(taps) > 0 {
 				return discard(m, taps, set, c)
 			}
 		}
 	}
 	for _, eq := range m.eqs {
-		if !eq.flagged() || slices.ContainsFunc(m.eqs, func(x *equation) bool { return slices.Contains(x.sources, eq.target) }) {
+		if !eq.isFlagged() || slices.ContainsFunc(m.eqs, func(x *equation) bool {
+			return slices.Contains(x.sources, eq.target)
+		}) {
 			continue
 		}
 		// Of logits other marks may be the engine's doing.
@@ -68,8 +70,8 @@ func judgeProbe(m *measurement) (*measurement, error) {
 	return nil, nil
 }
 
-// suspects are sets of equations before c, at least one of them flagged, whose targets
-// may be of no use: single ones, all that c starts at, and the ones before them.
+// suspects returns sets of equations before c, at least one of them flagged, whose targets may be of no use: single
+// equations, all equations that c starts at, and equations before these.
 func suspects(m *measurement, c *equation) [][]*equation {
 	byTarget := map[*graph.Node]*equation{}
 	for _, eq := range m.eqs {
@@ -78,7 +80,7 @@ func suspects(m *measurement, c *equation) [][]*equation {
 	var sets [][]*equation
 	var flagged []*equation
 	for _, x := range c.sources {
-		if eq := byTarget[x]; eq != nil && eq.flagged() {
+		if eq := byTarget[x]; eq != nil && eq.isFlagged() {
 			flagged = append(flagged, eq)
 			sets = append(sets, []*equation{eq})
 		}
@@ -92,7 +94,8 @@ func suspects(m *measurement, c *equation) [][]*equation {
 		var next []*equation
 		for _, eq := range front {
 			for _, x := range eq.sources {
-				if y := byTarget[x]; y != nil && x.Layer == c.target.Layer && x.Layer >= 0 && !slices.Contains(set, y) && x.Op != graph.Add && x.Op != graph.Mul {
+				if y := byTarget[x]; y != nil && x.Layer == c.target.Layer && x.Layer >= 0 && !slices.Contains(set, y) &&
+					x.Op != graph.Add && x.Op != graph.Mul {
 					set, next = append(set, y), append(next, y)
 				}
 			}
@@ -100,16 +103,16 @@ func suspects(m *measurement, c *equation) [][]*equation {
 		if front = next; len(next) == 0 {
 			break
 		}
-		if slices.ContainsFunc(set, (*equation).flagged) {
+		if slices.ContainsFunc(set, (*equation).isFlagged) {
 			sets = append(sets, slices.Clone(set))
 		}
 	}
 	return sets
 }
 
-// differing returns the equations of a set whose values are not what they are without the set.
+// differing returns the equations of a set whose values change without the set.
 func differing(m *measurement, set []*equation) []*equation {
-	x := m.as(m.engine.without(targets(set)))
+	x := m.withEngine(m.engine.without(targets(set)))
 	return slices.DeleteFunc(slices.Clone(set), func(eq *equation) bool {
 		errors, err := x.measure(eq, nil, nil, x.sites(eq), nil)
 		return err == nil && worst(errors).ratio() <= excess
@@ -124,10 +127,11 @@ func targets(set []*equation) []*graph.Node {
 	return nodes
 }
 
-// holdsWithout reports whether c holds where the values of a set of targets are computed, not taken from the engine, and is
-// much nearer so: its floor is wider then, within which c's own fault may lie.
+// holdsWithout reports whether c holds where the values of a set of targets are computed instead of taken from the
+// engine. c must come much nearer so: without the set c's floor is wider, and c's own fault may lie within the
+// floor.
 func holdsWithout(m *measurement, c *equation, set []*equation) (bool, error) {
-	errors, ok, err := m.as(m.engine.without(targets(set))).holds(c, nil, nil)
+	errors, ok, err := m.withEngine(m.engine.without(targets(set))).holds(c, nil, nil)
 	if reference.Uncomputable(err) { // without them
 		return false, nil
 	}
@@ -136,10 +140,10 @@ func holdsWithout(m *measurement, c *equation, set []*equation) (bool, error) {
 	return ok && at >= 0 && !(errors[at].residual > with.residual/2), err
 }
 
-// discard says what is wrong with taps, and returns the measurement without them. c is the equation that holds without a
-// set that they are of, if they were found so.
+// discard describes the faults of taps, and returns the measurement without the taps. c is the equation that holds
+// without set, to which the taps belong, if they were found by c.
 func discard(m *measurement, taps, set []*equation, c *equation) (*measurement, error) {
-	x, d := m.as(m.engine.without(targets(set))), m.dump.clone()
+	x, d := m.withEngine(m.engine.without(targets(set))), m.dump.clone()
 	for _, eq := range taps {
 		if c != nil {
 			if why := sameFunction(x, eq); why != "" {
@@ -147,12 +151,12 @@ func discard(m *measurement, taps, set []*equation, c *equation) (*measurement, 
 				continue
 			}
 		}
-		// That it differs from another tap is said no more.
+		// A finding on the difference from another tap goes.
 		d.findings = slices.DeleteFunc(d.findings, func(f Finding) bool { return slices.Contains(f.Nodes, eq.target.Name) })
 		d.findings = append(d.findings, brokenProbe(x, eq, c))
 	}
 	d.forget(targets(taps))
-	return m.of(d)
+	return m.measureAgain(d)
 }
 
 // forget leaves out the values of nodes.
@@ -164,26 +168,30 @@ func (d *dump) forget(nodes []*graph.Node) {
 	}
 }
 
-// brokenProbe is the finding of a tap that shows something else.
+// brokenProbe returns the finding of a tap that shows another value.
 func brokenProbe(m *measurement, eq, c *equation) Finding {
 	w := worst(eq.errors)
-	f := Finding{Cause: "unknown", Op: opName(eq.target), Layers: layersOf(eq.target), Tap: eq.tap, From: m.dump.tapNames(eq.sources), Nodes: []string{eq.target.Name},
-		Detail: map[string]any{}, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: "does nothing wrong: the tap shows another value than the one that the engine goes on with"}
+	f := Finding{Cause: "unknown", Op: opName(eq.target), Layers: layersOf(eq.target), Tap: eq.tap,
+		From: m.dump.tapNames(eq.sources), Nodes: []string{eq.target.Name},
+		Detail: map[string]any{}, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor),
+		Computed: innocent + "the tap shows another value than the one that the engine goes on with"}
 	if p := fingerprint(m, eq); p != nil {
 		f.Cause, f.Detail, f.Computed = p.cause, p.detail, p.computed
 	}
 	if f.Cause == "unknown" {
-		f.Fix = "Look at the probe: which buffer it copies, how many values of which type, and whether the engine has written them by then."
+		f.Fix = "Look at the probe: which buffer it copies, how many values of which type, and whether the engine has " +
+			"written them by then."
 	}
-	f.Evidence = fmt.Sprintf("the tap lies %s from what it follows from (floor %s)", lab.Digits(w.residual), lab.Digits(w.floor))
+	f.Evidence = fmt.Sprintf("the tap lies %s from what it follows from (floor %s)", lab.Digits(w.residual),
+		lab.Digits(w.floor))
 	if c != nil {
 		f.Evidence += fmt.Sprintf("; without it %s follows from the taps before", c.tap)
 	}
 	return f
 }
 
-// sameFunction says in which other form a tap holds what it should, "" if in none: its
-// features scaled, each by a number of its own, or in another order.
+// sameFunction names the other form in which a tap holds the right value, "" if there is none: features scaled,
+// each by its own number, or in another order.
 func sameFunction(m *measurement, eq *equation) string {
 	n, w := eq.target, eq.target.Shape.Size()
 	how := ""
@@ -191,13 +199,9 @@ func sameFunction(m *measurement, eq *equation) string {
 		if p.known[n] == nil || !p.tapped {
 			continue
 		}
-		first, count := p.known[n].Rows()
-		if count < 2 {
+		rows := p.rows(n)
+		if rows = rows[:min(len(rows), 16)]; len(rows) < 2 {
 			continue
-		}
-		var rows []int
-		for k := range min(count, 16) {
-			rows = append(rows, first+k)
 		}
 		want, err := m.engine.center[p].Compute(n, rows)
 		if err != nil {
@@ -206,8 +210,8 @@ func sameFunction(m *measurement, eq *equation) string {
 		got := p.read(n, rows)
 		limit := eq.tolerance()
 		switch {
-		case lab.RelativeL2(want, got) <= limit: // this prompt's is as it should be
-		case how != "in another order" && proportional(got, want, w, limit):
+		case lab.RelativeL2(want, got) <= limit: // this prompt is right
+		case how != "in another order" && isProportional(got, want, w, limit):
 			how = "scaled"
 		case how != "scaled" && matching(got, want, len(rows), limit) != nil:
 			how = "in another order"
@@ -218,13 +222,9 @@ func sameFunction(m *measurement, eq *equation) string {
 	return how
 }
 
-// proportional reports whether each column of got is one number times want's.
-func proportional(got, want []float64, w int, limit float64) bool {
-	norm := 0.0
-	for _, v := range want {
-		norm += v * v
-	}
-	norm = math.Sqrt(norm / float64(len(want)))
+// isProportional reports whether each column of got is a number times the column of want.
+func isProportional(got, want []float64, w int, limit float64) bool {
+	norm := math.Sqrt(dot(want, want) / float64(len(want)))
 	for j := range w {
 		var ww, gw, scale float64
 		for i := j; i < len(want); i += w {

@@ -11,13 +11,14 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// judgeModel refuses the dump of another model, of which no product of a weight holds: it has more layers, or several
-// kinds of values have another width, not one or a share that a probe which stops early would give to all.
+// judgeModel refuses the dump of another model, of which no product of a weight holds: the dump has more layers, or
+// several kinds of values have another width. A probe that stops early would give all values the same width or
+// share.
 func judgeModel(m *measurement) error {
 	if slices.ContainsFunc(m.eqs, productHolds) {
 		return nil
 	}
-	// A dump may have the last norm's, too, and one of few taps cannot tell weights from layers.
+	// A dump may have the last norm's state as well, and few taps cannot tell weights from layers.
 	if has, want := hiddenStates(m), len(lab.HiddenStates(m.dump.graph)); has > want+1 && len(m.eqs) > fewMisfits {
 		return m.dump.unusable("MODEL is not what the engine ran: the dump has the hidden states of %d layers, "+
 			"MODEL has %d layers, and no product of a weight holds", has-1, want-1)
@@ -37,7 +38,7 @@ func judgeModel(m *measurement) error {
 		"(%s has %d values, not %d), and no product of a weight holds", len(kinds), of.Name, of.Width, of.Node.Shape.Size())
 }
 
-// hiddenStates is how many the dump has.
+// hiddenStates returns the number of hidden states in the dump.
 func hiddenStates(m *measurement) (n int) {
 	for _, p := range m.dump.prompts {
 		if p.Hidden != nil {
@@ -47,14 +48,14 @@ func hiddenStates(m *measurement) (n int) {
 	return n
 }
 
-// productHolds reports whether eq has a product of a weight in it, and holds.
+// productHolds reports whether eq holds and has a product of a weight.
 func productHolds(eq *equation) bool {
-	return !eq.flagged() && slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return n.Op == graph.Linear })
+	return !eq.isFlagged() && slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return n.Op == graph.Linear })
 }
 
-// judgeIDs finds prompts whose first tap shows the embeddings of other tokens than their ids.
-// Where these ids came from elsewhere than the dump, they are another prompt's. Where the
-// dump has them, and its logits follow from them but not from the taps, the taps are.
+// judgeIDs finds prompts whose first tap shows the embeddings of other tokens than their ids. Where these ids came
+// from elsewhere than the dump, they belong to another prompt. Where the dump has them, and its logits follow from
+// the ids but not from the taps, the taps belong to another prompt.
 func judgeIDs(m *measurement) (*measurement, error) {
 	first, last, d := m.eqs[0], m.eqs[len(m.eqs)-1], m.dump.clone()
 	isEmbed := func(n *graph.Node) bool { return n.Op == graph.Embed }
@@ -72,7 +73,7 @@ func judgeIDs(m *measurement) (*measurement, error) {
 		if err != nil {
 			return nil, err
 		}
-		if ids == nil || shiftedIDs(p.IDs, at, ids) {
+		if ids == nil || areShifted(p.IDs, at, ids) {
 			continue
 		}
 		if !p.given {
@@ -85,7 +86,7 @@ func judgeIDs(m *measurement) (*measurement, error) {
 		found = true
 		d.findings = append(d.findings, othersTaps(p, first, at, ids))
 		if d.prompts[i].tapped = false; p.given {
-			d.prompts[i].known = nil // its logits are of other ids, too
+			d.prompts[i].known = nil // the logits are of other ids as well
 		}
 	}
 	if !found {
@@ -98,7 +99,7 @@ func judgeIDs(m *measurement) (*measurement, error) {
 			maps.DeleteFunc(p.known, func(n *graph.Node, _ reference.Known) bool { return n != d.graph.Result() })
 		}
 	}
-	return m.of(d)
+	return m.measureAgain(d)
 }
 
 // besideLogits returns the equations whose targets are not the logits.
@@ -106,18 +107,22 @@ func (m *measurement) besideLogits(eqs []*equation) []*equation {
 	return slices.DeleteFunc(slices.Clone(eqs), func(eq *equation) bool { return eq.target == m.dump.graph.Result() })
 }
 
-// othersTaps is the finding of a prompt whose taps show other ids at some rows.
+// othersTaps returns the finding of a prompt whose taps show other ids at some rows.
 func othersTaps(p *prompt, first *equation, at []int, ids []int32) Finding {
 	w := worst(first.errors)
-	f := Finding{Cause: "probe_stale", Op: opName(first.target), Layers: []int{}, Tap: first.tap, From: []string{}, Span: []string{}, Nodes: []string{},
-		Detail: detail{"prompt": float64(p.Index)}, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor),
-		Computed: fmt.Sprintf("does nothing wrong: the taps of prompt %d are those of another prompt", p.Index),
-		Evidence: fmt.Sprintf("%s shows the embeddings of the ids %v at the positions %v, where the dump has %v; the logits follow from the ids, not from the taps", first.tap, ids, at, at32(p.IDs, at)),
+	f := Finding{Cause: "probe_stale", Op: opName(first.target), Layers: []int{}, Tap: first.tap, From: []string{},
+		Span: []string{}, Nodes: []string{}, Detail: detail{"prompt": float64(p.Index)},
+		Residual: lab.Number(w.residual), Floor: lab.Number(w.floor),
+		Computed: fmt.Sprintf(innocent+"the taps of prompt %d are those of another prompt", p.Index),
 		Fix:      "Take ids, taps and logits from one run."}
+	shown := fmt.Sprintf("%s shows the embeddings of the ids %v at the positions %v", first.tap, ids, at)
+	f.Evidence = fmt.Sprintf("%s, where the dump has %v; the logits follow from the ids, not from the taps", shown,
+		at32(p.IDs, at))
 	if p.given {
 		f.Cause = "input_ids"
-		f.Computed = fmt.Sprintf("read other tokens in prompt %d than the ids that it was given by the golden record or the tokenizer", p.Index)
-		f.Evidence = fmt.Sprintf("%s shows the embeddings of the ids %v at the positions %v, not of %v", first.tap, ids, at, at32(p.IDs, at))
+		f.Computed = fmt.Sprintf("read other tokens in prompt %d than the ids that it was given by the golden record or "+
+			"the tokenizer", p.Index)
+		f.Evidence = fmt.Sprintf("%s, not of %v", shown, at32(p.IDs, at))
 		f.Fix = "Write the ids that the engine read into the dump, or give the golden record of the same prompts."
 	}
 	return f
@@ -131,9 +136,9 @@ func at32(ids []int32, at []int) []int32 {
 	return out
 }
 
-// shiftedIDs reports whether the ids found are the prompt's by a rule, as of an engine that
-// reads wrong rows of its embedding.
-func shiftedIDs(want []int32, at []int, got []int32) bool {
+// areShifted reports whether the ids found follow from the prompt's ids by a rule, as with an engine that reads
+// wrong rows of its embedding.
+func areShifted(want []int32, at []int, got []int32) bool {
 	sum, difference := true, true
 	for i, row := range at {
 		sum = sum && got[i]+want[row] == got[0]+want[at[0]]
@@ -142,8 +147,8 @@ func shiftedIDs(want []int32, at []int, got []int32) bool {
 	return sum || difference
 }
 
-// embedded finds the ids whose embeddings a prompt's first tap holds at some rows where it does
-// not hold those of the prompt's ids; nil unless all of these rows hold some token's.
+// embedded finds the ids whose embeddings a prompt's first tap holds at some rows that do not hold the embeddings
+// of the prompt's ids. The result is nil unless all of these rows hold the embedding of a token.
 func embedded(m *measurement, first *equation, prompt int) (at []int, ids []int32, err error) {
 	p, n := m.dump.prompts[prompt], first.target
 	for _, x := range first.errors {
@@ -166,10 +171,10 @@ func embedded(m *measurement, first *equation, prompt int) (at []int, ids []int3
 		if err := m.dump.ctx.Err(); err != nil {
 			return nil, nil, err
 		}
-		var all []int32
-		var rows []int
-		for id := from; id < min(from+block, vocabulary); id++ {
-			all, rows = append(all, int32(id)), append(rows, id-from)
+		rows := upTo(0, min(block, vocabulary-from))
+		all := make([]int32, len(rows))
+		for k := range rows {
+			all[k] = int32(from + k)
 		}
 		want, err := m.dump.model.Eval(all, nil, m.engine.class.center()).Compute(n, rows)
 		if err != nil {
@@ -177,7 +182,8 @@ func embedded(m *measurement, first *equation, prompt int) (at []int, ids []int3
 		}
 		for i := range at {
 			for k := range rows {
-				if a, b := want[k*w:(k+1)*w], got[i*w:(i+1)*w]; math.Abs(a[0]-b[0]) <= limit*norm(b) && lab.RelativeL2(a, b) <= limit {
+				if a, b := want[k*w:(k+1)*w], got[i*w:(i+1)*w]; math.Abs(a[0]-b[0]) <= limit*norm(b) &&
+					lab.RelativeL2(a, b) <= limit {
 					ids[i] = all[k]
 				}
 			}
@@ -189,8 +195,9 @@ func embedded(m *measurement, first *equation, prompt int) (at []int, ids []int3
 	return at, ids, nil
 }
 
-// judgePrompts finds prompts whose taps, or whose taps of a part of the model, are another's: they
-// follow from each other, but the first not from what lies before, and what comes after not from the last.
+// judgePrompts finds prompts whose taps, or whose taps of a part of the model, belong to another prompt. Such taps
+// follow from each other. The first tap does not follow from the values before, and the next values do not follow
+// from the last tap.
 func judgePrompts(m *measurement) (*measurement, error) {
 	d, found := m.dump.clone(), false
 	for i, p := range d.prompts {
@@ -216,11 +223,11 @@ func judgePrompts(m *measurement) (*measurement, error) {
 	if !found {
 		return m, nil
 	}
-	return m.of(d)
+	return m.measureAgain(d)
 }
 
-// enters reports whether the values of nodes do not follow from those before them in the i-th prompt, nor what comes
-// after from them. In the j-th, what follows from the ids alone does.
+// enters reports whether the values of nodes do not follow from the values before them in the i-th prompt, nor the
+// next values from the nodes. In the j-th prompt, values that follow from the ids alone have to hold.
 func enters(m *measurement, nodes []*graph.Node, i, j int) bool {
 	in, out := 0, 0
 	for _, eq := range m.eqs {
@@ -243,29 +250,32 @@ func staleFinding(m *measurement, same []*graph.Node, all bool, p, q *prompt) Fi
 	at := slices.IndexFunc(m.eqs, func(eq *equation) bool { return slices.Contains(same, eq.target) })
 	eq := m.eqs[at]
 	w := worst(eq.errors)
-	f := Finding{Cause: "probe_stale", Op: opName(eq.target), Layers: []int{}, Tap: eq.tap, From: []string{}, Nodes: []string{},
-		Detail: detail{"of": float64(p.Index), "prompt": float64(q.Index)}, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor),
-		Computed: fmt.Sprintf("does nothing wrong: all taps of prompt %d are those of prompt %d", p.Index, q.Index),
-		Evidence: "they are the same to the bit where the ids are others, and follow neither from the ids nor do the logits follow from them"}
+	f := Finding{Cause: "probe_stale", Op: opName(eq.target), Layers: []int{}, Tap: eq.tap, From: []string{},
+		Nodes: []string{}, Detail: detail{"of": float64(p.Index), "prompt": float64(q.Index)},
+		Residual: lab.Number(w.residual), Floor: lab.Number(w.floor),
+		Computed: fmt.Sprintf(innocent+"all taps of prompt %d are those of prompt %d", p.Index, q.Index),
+		Evidence: "they are the same to the bit where the ids are others, and follow neither from the ids nor do the " +
+			"logits follow from them"}
 	if all {
 		return f
 	}
 	for _, n := range same {
 		f.Layers, f.Nodes = union(f.Layers, layersOf(n)), append(f.Nodes, n.Name)
 	}
-	f.Computed = fmt.Sprintf("does nothing wrong: %d taps of prompt %d are those of prompt %d", len(same), p.Index, q.Index)
-	f.Evidence = "they are the same to the bit where the ids are others, do not follow from the taps before, and the taps behind do not follow from them"
+	f.Computed = fmt.Sprintf(innocent+"%d taps of prompt %d are those of prompt %d", len(same), p.Index, q.Index)
+	f.Evidence = "they are the same to the bit where the ids are others, do not follow from the taps before, and the " +
+		"taps behind do not follow from them"
 	return f
 }
 
-// sameTaps are the nodes whose values, the logits aside, are the same in p and q at all positions where their
-// ids are not, in the graph's order, and whether these are all that both have. One position would tell little: an
-// engine that repeats the row before gives the same there where the ids before are the same.
+// sameTaps returns, in the graph's order, the nodes except the logits whose values are equal in p and q at all
+// positions where the ids differ, and reports whether these are all common nodes. A single position would prove
+// little: an engine that repeats the row before gives equal rows where the ids before are equal.
 func sameTaps(d *dump, p, q *prompt) (same []*graph.Node, all bool) {
 	all = true
 	for _, n := range d.graph.Nodes {
 		k, x := p.known[n], q.known[n]
-		if k == nil || x == nil || n == d.graph.Result() || p.constant(n) {
+		if k == nil || x == nil || n == d.graph.Result() || isConstant(p.read(n, p.rows(n)), n.Shape.Size()) {
 			continue
 		}
 		var rows []int
@@ -289,41 +299,30 @@ func sameTaps(d *dump, p, q *prompt) (same []*graph.Node, all bool) {
 	return same, all
 }
 
-// overlap is the first row that both values have, and the one behind the last.
+// overlap returns the first row that both values have, and the row behind the last.
 func overlap(a, b reference.Known) (first, end int) {
 	i, n := a.Rows()
 	j, m := b.Rows()
 	return max(i, j), min(i+n, j+m)
 }
 
-// constant reports whether all rows of n are the same, as zeros are: then other prompts' are, too.
-func (p *prompt) constant(n *graph.Node) bool {
-	first, count := p.known[n].Rows()
-	row := p.read(n, []int{first})
-	for i := range count {
-		if !slices.Equal(p.read(n, []int{first + i}), row) {
+// isConstant reports whether all rows of w values are equal.
+func isConstant(x []float64, w int) bool {
+	for row := range slices.Chunk(x, w) {
+		if !slices.Equal(row, x[:w]) {
 			return false
 		}
 	}
 	return true
 }
 
-// stuck reports whether all of three or more rows are the same, and not zero.
-func stuck(got []float64, w int) bool {
-	n := len(got) / w
-	if n < 3 || !slices.ContainsFunc(got, func(v float64) bool { return v != 0 }) {
-		return false
-	}
-	for i := range n - 1 {
-		if !slices.Equal(got[i*w:(i+1)*w], got[(n-1)*w:]) {
-			return false
-		}
-	}
-	return true
+// isStuck reports whether three or more rows are all equal, and not zero.
+func isStuck(x []float64, w int) bool {
+	return len(x) >= 3*w && isConstant(x, w) && slices.ContainsFunc(x, func(v float64) bool { return v != 0 })
 }
 
-// stuckTaps are the targets of equations that are stuck in each tapped prompt of three rows or
-// more, where ids differ: there no right engine has equal rows.
+// stuckTaps returns the equations whose targets are stuck in each tapped prompt of three rows or more whose ids
+// differ: no right engine has equal rows there.
 func stuckTaps(m *measurement) []*equation {
 	var all []*equation
 	for _, eq := range m.eqs {
@@ -337,7 +336,7 @@ func stuckTaps(m *measurement) []*equation {
 				continue
 			}
 			rows := sample(first, count, maxRows)
-			if stuck(p.read(n, rows), n.Shape.Size()) {
+			if isStuck(p.read(n, rows), n.Shape.Size()) {
 				yes++
 			} else {
 				no++
@@ -350,12 +349,12 @@ func stuckTaps(m *measurement) []*equation {
 	return all
 }
 
-// judgeRows finds that all taps hold one row everywhere, though the logits do not follow from
-// it: with all taps broken, none tells of another that it is.
+// judgeRows finds that all taps hold a single row everywhere, though the logits do not follow from that row. With
+// all taps broken, no tap can accuse another.
 func judgeRows(m *measurement) (*measurement, error) {
 	set, last := m.besideLogits(stuckTaps(m)), m.eqs[len(m.eqs)-1]
 	taps := m.besideLogits(m.eqs)
-	if len(taps) == 0 || len(set) < len(taps) || last.target != m.dump.graph.Result() || !last.flagged() {
+	if len(taps) == 0 || len(set) < len(taps) || last.target != m.dump.graph.Result() || !last.isFlagged() {
 		return m, nil
 	}
 	ok, err := holdsWithout(m, last, set)
@@ -364,13 +363,13 @@ func judgeRows(m *measurement) (*measurement, error) {
 	}
 	f := brokenProbe(m, set[0], nil)
 	f.Cause, f.Op, f.Layers = "probe_rows", opName(set[0].target), []int{}
-	f.Detail, f.Computed, f.Fix = detail{"order": "stuck"}, stuckWords, ""
+	f.Detail, f.Computed, f.Fix = stuckRows.detail, stuckRows.computed, ""
 	f.Evidence = fmt.Sprintf("in all %d taps; without them the logits follow from the ids", len(set))
 	d := m.dump.clone()
 	d.findings = append(d.findings, f)
 	d.forget(targets(set))
 	d.blackBox = true
-	return m.of(d)
+	return m.measureAgain(d)
 }
 
-const stuckWords = "does nothing wrong: all rows of the probe hold the same one"
+var stuckRows = newPrint("probe_rows", detail{"order": "stuck"}, "all rows of the probe hold the same one")

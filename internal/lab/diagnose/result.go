@@ -31,7 +31,7 @@ type Diagnosis struct {
 	Coverage Coverage  `json:"coverage"`
 	Inferred []string  `json:"inferred"` // what the dump did not say, a sentence each
 
-	Hashes *model.Hashes `json:"hashes,omitempty"` // of the model and the program, where the caller sets them
+	Hashes *model.Hashes `json:"hashes,omitempty"` // of the model and the program; set by the caller
 
 	Model   string   `json:"model"`
 	Dump    string   `json:"dump"`
@@ -41,18 +41,18 @@ type Diagnosis struct {
 	Seconds float64  `json:"seconds"`
 }
 
-// Finding is one cause.
+// Finding is a cause.
 type Finding struct {
 	Cause  string         `json:"cause"`  // an ID of package cause
 	Op     string         `json:"op"`     // the graph's operation: Linear, RMSNorm, RoPE ...
 	Layers []int          `json:"layers"` // sorted; empty outside the layers
 	Tap    string         `json:"tap"`    // the first tap at or after the fault, by PyTorch's name
-	From   []string       `json:"from"`   // the taps that the equation starts at
-	Span   []string       `json:"span"`   // the operations between these and Tap, of which no tap tells which is at fault
+	From   []string       `json:"from"`   // the taps the equation starts at
+	Span   []string       `json:"span"`   // the operations between these and Tap, that no tap separates
 	Detail map[string]any `json:"detail"`
 
-	// Of an unknown cause: the operations of which no tap tells which is at fault, with their names, first
-	// to last, and the taps by PyTorch's names that would tell. Op is then a guess. Empty if there is but one.
+	// Of an unknown cause: the operations that no tap separates, with their names, first
+	// to last, and the taps, by PyTorch's names, that would separate them. Op is then a guess. Empty if there is but one.
 	Among   []string `json:"among,omitempty"`
 	AddTaps []string `json:"add_taps,omitempty"`
 
@@ -71,7 +71,7 @@ type Finding struct {
 type Closure struct {
 	Before      lab.Number `json:"kl_before"`
 	After       lab.Number `json:"kl_after"`
-	Floor       lab.Number `json:"floor"`             // KL that rounding alone makes
+	Floor       lab.Number `json:"floor"`             // KL rounding alone makes
 	Unexplained lab.Number `json:"unexplained"`       // share of Before that is left, 0..1
 	Unbuilt     int        `json:"unbuilt,omitempty"` // findings that cannot be built in, since their cause is unknown
 	Prompts     int        `json:"prompts"`
@@ -93,13 +93,13 @@ type Coverage struct {
 	Taps      int      `json:"taps"`      // placed
 	Equations int      `json:"equations"`
 	Nodes     float64  `json:"nodes"`              // share of the graph's nodes inside an equation
-	Spanning  int      `json:"spanning,omitempty"` // equations of several operations between which a tap could be
-	Longest   int      `json:"longest,omitempty"`  // the most operations of one of these
+	Spanning  int      `json:"spanning,omitempty"` // equations of several operations with room for a tap between
+	Longest   int      `json:"longest,omitempty"`  // the most operations of such an equation
 	Unplaced  []string `json:"unplaced,omitempty"` // taps without a place in the graph
 	Blind     []string `json:"blind"`              // what these taps and prompts cannot show, a sentence each
 }
 
-// Curve is one equation, measured on all prompts: its target recomputed from the
+// Curve is an equation, measured on all prompts: its target recomputed from the
 // engine's own taps before it.
 type Curve struct {
 	Tap       string       `json:"tap"`
@@ -110,7 +110,7 @@ type Curve struct {
 	Floor     lab.Number   `json:"floor"`      // at that row
 	Free      lab.Number   `json:"free"`       // relative error of the worst row against the reference's own run
 	FreeFloor lab.Number   `json:"free_floor"` // what rounding alone makes of that
-	Rows      []lab.Number `json:"rows"`       // residual by row, of the prompt with the most of them
+	Rows      []lab.Number `json:"rows"`       // residual by row, of the prompt with the most rows
 	Positions []int        `json:"positions"`  // of Rows
 	Flagged   bool         `json:"flagged"`
 	Causes    []string     `json:"causes,omitempty"`
@@ -127,7 +127,7 @@ type Logits struct {
 	Top1       lab.Number      `json:"top1"`
 	Top10      lab.Number      `json:"top10"`
 	ByPosition []lab.Number    `json:"by_position"` // KL before
-	Positions  []int           `json:"positions"`   // of ByPosition: the positions that the dump kept
+	Positions  []int           `json:"positions"`   // of ByPosition: the positions the dump kept
 	Engine     []Token         `json:"engine"`      // the likeliest at the last position
 	Reference  []Token         `json:"reference"`
 	Scatter    [][2]lab.Number `json:"scatter"` // reference, engine; some of the last position's logits

@@ -24,7 +24,7 @@ type Options struct {
 	Progress func(stage string, done, total int) // may be nil
 }
 
-// ErrUnusable is wrapped by errors of dumps in which there is nothing to judge.
+// ErrUnusable is wrapped by errors of dumps without anything to judge.
 var ErrUnusable = errors.New("unusable dump")
 
 // Run diagnoses a dump. An error that wraps ErrUnusable says what the dump lacks.
@@ -41,8 +41,8 @@ func Run(ctx context.Context, o Options) (d *Diagnosis, err error) {
 	return d, nil
 }
 
-// diagnose goes through the stages. Each makes a value of the values before it, and changes none of them: the search works
-// on a copy of the measurement.
+// diagnose goes through the stages. Each stage makes a value of the values before, and changes none of them: the
+// search works on a copy of the measurement.
 func diagnose(ctx context.Context, o Options) (*Diagnosis, error) {
 	d, err := place(ctx, o)
 	if err != nil {
@@ -64,7 +64,7 @@ func diagnose(ctx context.Context, o Options) (*Diagnosis, error) {
 		return nil, err
 	}
 	d.progress("asking the logits", 0, 0)
-	more, err := s.again(c)
+	more, err := s.askLogits(c)
 	if err == nil && more {
 		c, err = closeOn(s.m)
 	}

@@ -13,13 +13,13 @@ import (
 type search struct {
 	m        *measurement // of the engine with the accepted hypotheses
 	accepted []*hypothesis
-	given    map[*equation]bool     // equations that nothing explains, and are left as they are
+	given    map[*equation]bool     // equations without an explanation
 	pursuits map[*equation]*pursuit // searches for what explains an equation
-	speeds   [][]float64            // of rope, that were found where none on the list fit
-	vain     int                    // equations in which none were
+	speeds   [][]float64            // of rope, found where no listed speeds fit
+	vain     int                    // equations without such speeds
 }
 
-// newSearch names the causes of a measurement, which stays as it is.
+// newSearch names the causes of a measurement, and leaves the measurement as before.
 func newSearch(m *measurement) (*search, error) {
 	s := &search{m: m.clone(), given: map[*equation]bool{}, pursuits: map[*equation]*pursuit{}}
 	for _, step := range []struct {
@@ -27,7 +27,7 @@ func newSearch(m *measurement) (*search, error) {
 		do   func() error
 	}{
 		{"naming causes", s.causes}, {"comparing layers", s.unify}, {"comparing kinds of layers", s.kinds},
-		{"looking in other layers", s.extend}, {"looking below the floors", func() error { return s.below(1) }},
+		{"looking in other layers", s.extend}, {"looking below the floors", func() error { return s.searchBelow(1) }},
 		{"looking for epsilons", s.epsilons},
 	} {
 		m.dump.progress(step.name, 0, 0)
@@ -38,9 +38,8 @@ func newSearch(m *measurement) (*search, error) {
 	return s, nil
 }
 
-// causes names what each flagged equation's engine computes instead. What a single
-// cause explains comes first, in all layers: with it known, equations in which several
-// faults meet need fewer steps.
+// causes names what each flagged equation's engine computes instead. Single causes come first, in all layers: with
+// them known, equations in which several faults meet need fewer steps.
 func (r *search) causes() error {
 	for deep := false; ; {
 		found, err := r.pass(deep)
@@ -51,7 +50,7 @@ func (r *search) causes() error {
 			deep = false
 		case deep:
 			for _, eq := range r.m.eqs {
-				if eq.flagged() && !r.given[eq] && !r.m.isShadowed(eq) {
+				if eq.isFlagged() && !r.given[eq] && !r.m.isShadowed(eq) {
 					if err := r.leftOver(eq); err != nil {
 						return err
 					}
@@ -64,12 +63,12 @@ func (r *search) causes() error {
 	}
 }
 
-// pass tries to explain the open equations, in the graph's order; a deep one returns
-// after the first that it could explain, and takes a step less for each of a kind that it could not.
+// pass tries to explain the open equations, in the graph's order. A deep pass returns after the first explained
+// equation, and takes a step less for each unexplained equation of the same kind.
 func (r *search) pass(deep bool) (found bool, err error) {
 	vain := map[any]int{}
 	for i, eq := range r.m.eqs {
-		if !eq.flagged() || r.given[eq] || r.m.isShadowed(eq) {
+		if !eq.isFlagged() || r.given[eq] || r.m.isShadowed(eq) {
 			continue
 		}
 		r.m.dump.progress("naming causes", i, len(r.m.eqs))
@@ -95,8 +94,8 @@ func (r *search) pass(deep bool) (found bool, err error) {
 	return found, nil
 }
 
-// kind is the same of equations in which the same faults are likely: of one role, with one window, whose layers make their own
-// keys or read others.
+// kind returns a value that is equal for equations with the same likely faults: of one role, with one window, whose
+// layers make their own keys or read the keys of others.
 func (r *search) kind(eq *equation) any {
 	k := struct {
 		role   string
@@ -130,11 +129,11 @@ func (r *search) accept(eq *equation, a *attempt) error {
 	return r.m.check(slices.Compact(touched))
 }
 
-// leftOver describes an equation that no hypothesis explains: that its queries and
-// keys turn at speeds that are on no list, if there are such, or nothing but where it is.
+// leftOver describes an equation no hypothesis explains: by the speeds at which queries and keys turn, if
+// these are on no list, or by its place alone.
 func (r *search) leftOver(eq *equation) error {
 	if h := r.measuredTurns(eq); h != nil {
-		return r.accept(eq, &attempt{hs: []*hypothesis{h}, edits: h.edits})
+		return r.accept(eq, alone(h))
 	}
 	if best, err := r.turnedAlone(eq); err != nil {
 		return err
@@ -145,8 +144,8 @@ func (r *search) leftOver(eq *equation) error {
 	return nil
 }
 
-// turnedAlone is an attempt by which rope does something to queries or keys alone, if eq holds under it. Long equations are not asked
-// before, since it doubles their hypotheses of rope.
+// turnedAlone returns an attempt by which rope changes queries or keys alone, if eq holds under the attempt. Long
+// equations are not asked, since turnedAlone doubles their hypotheses of rope.
 func (r *search) turnedAlone(eq *equation) (*attempt, error) {
 	if len(eq.span) <= small || eq.layers() > 1 {
 		return nil, nil
@@ -166,7 +165,7 @@ func (r *search) turnedAlone(eq *equation) (*attempt, error) {
 	return r.verify(eq, next)
 }
 
-// unknown says of an equation that it does not hold, and nothing explains why.
+// unknown records that an equation does not hold, and that nothing explains the error.
 func (r *search) unknown(eq *equation) {
 	r.given[eq] = true
 	l := locator{r.m}
@@ -175,7 +174,8 @@ func (r *search) unknown(eq *equation) {
 	if heads := l.wrongHeads(eq); n == eq.target && heads != "" {
 		d["heads"] = heads
 	}
-	h := &hypothesis{cause: "unknown", node: n, detail: d, computed: "computes something that is on no list" + l.where(eq), eqs: []*equation{eq}, edits: reference.Edits{}}
+	h := &hypothesis{cause: "unknown", node: n, detail: d, computed: "computes something that is on no list" +
+		l.describePlace(eq), eqs: []*equation{eq}, edits: reference.Edits{}}
 	if l.m.dump.untold(among, eq.target) != nil {
 		h.among = among
 	}
@@ -198,7 +198,7 @@ type pursuit struct {
 	accepted int        // how many hypotheses had been accepted
 }
 
-// pursue begins a search for what explains eq, or goes on with one.
+// pursue begins a search for an explanation of eq, or continues a search.
 func (r *search) pursue(eq *equation) (*pursuit, error) {
 	if p := r.pursuits[eq]; p != nil && p.accepted == len(r.accepted) {
 		return p, nil
@@ -216,9 +216,9 @@ func (r *search) pursue(eq *equation) (*pursuit, error) {
 	return p, nil
 }
 
-// explain finds the smallest set of hypotheses under which eq holds, nil if there is
-// none of so many steps beyond the likely ones from the start. An equation of a kind that
-// was tried in vain before has to come nearer with each step.
+// explain finds the smallest set of hypotheses under which eq holds. The result is nil if no set of so many steps
+// beyond the likely sets from the start is found. An equation of a kind that was tried in vain before has to come
+// nearer with each step.
 func (r *search) explain(eq *equation, depth int, again bool) (*attempt, error) {
 	if math.IsNaN(worst(eq.errors).residual) {
 		return nil, nil // no cause makes NaNs
@@ -233,7 +233,7 @@ func (r *search) explain(eq *equation, depth int, again bool) (*attempt, error) 
 		if err != nil {
 			return nil, err
 		}
-		if p.depth == 1 { // a likely cause may explain it alone
+		if p.depth == 1 { // a likely cause may be enough
 			next = append(slices.Clone(p.frontier[1:]), next...)
 		}
 		if best, err := r.verify(eq, next); best != nil || err != nil {
@@ -249,18 +249,18 @@ func (r *search) explain(eq *equation, depth int, again bool) (*attempt, error) 
 		p.frontier = next[:min(len(next), beam)]
 	}
 	for _, a := range p.frontier {
-		a.evals = nil // they are many, and may not be needed again
+		a.evals = nil // many evaluations, and perhaps no use
 	}
 	return nil, nil
 }
 
-// step is what the frontier's attempts become with one hypothesis more, the nearest first.
+// step extends each attempt of the frontier by a hypothesis, and returns the results, the nearest first.
 func (r *search) step(eq *equation, p *pursuit) ([]*attempt, error) {
 	var next []*attempt
 	for _, base := range p.frontier {
-		few := r.few(eq, base)
+		few := r.fewSites(eq, base)
 		from := mean(few)
-		singles, err := r.besides(eq, base, p.singles)
+		singles, err := r.joinable(eq, base, p.singles)
 		if err != nil {
 			return nil, err
 		}
@@ -268,7 +268,7 @@ func (r *search) step(eq *equation, p *pursuit) ([]*attempt, error) {
 			if err := r.m.dump.ctx.Err(); err != nil {
 				return nil, err
 			}
-			if !extends(base, h) {
+			if !isJoinable(base, h) {
 				continue
 			}
 			if a := r.try(eq, base, h, few); a != nil {
@@ -280,9 +280,9 @@ func (r *search) step(eq *equation, p *pursuit) ([]*attempt, error) {
 	return r.rateBest(eq, next, p.sites), nil
 }
 
-// besides is singles as they may join base: values from errors or taps are read off
-// what base leaves of them, too.
-func (r *search) besides(eq *equation, base *attempt, singles []*hypothesis) ([]*hypothesis, error) {
+// joinable returns the singles that may join base. Values read off errors or taps are read again off the errors
+// that base leaves.
+func (r *search) joinable(eq *equation, base *attempt, singles []*hypothesis) ([]*hypothesis, error) {
 	if len(base.hs) == 0 {
 		return singles, nil
 	}
@@ -298,8 +298,7 @@ func (r *search) besides(eq *equation, base *attempt, singles []*hypothesis) ([]
 	return append(kept, more...), nil
 }
 
-// rateBest measures the attempts that came nearest at few sites at all of the screen,
-// and sorts them.
+// rateBest measures the attempts that came nearest at few sites at the whole screen, and sorts the attempts.
 func (r *search) rateBest(eq *equation, all []*attempt, sites []rowError) []*attempt {
 	byScore := func(a, b *attempt) int { return cmp.Compare(a.score, b.score) }
 	slices.SortStableFunc(all, byScore)
@@ -322,14 +321,14 @@ func (r *search) rateBest(eq *equation, all []*attempt, sites []rowError) []*att
 	return best
 }
 
-// likely are sets of hypotheses to begin with: none, norms whose taps the dump lacks
-// though it has others of that layer, and what has been accepted in other layers.
+// likely returns sets of hypotheses to begin with: the empty set, norms whose taps the dump lacks though it has
+// others of that layer, and hypotheses that were accepted in other layers.
 func (r *search) likely(singles []*hypothesis) []*attempt {
 	sets := []*attempt{{}}
 	with := func(of func(h *hypothesis) *hypothesis) {
 		a := &attempt{}
 		for _, h := range singles {
-			if h = of(h); h != nil && extends(a, h) {
+			if h = of(h); h != nil && isJoinable(a, h) {
 				a.hs, a.edits, a.cost = append(a.hs, h), a.edits.And(h.edits), a.cost+h.cost
 			}
 		}
@@ -337,26 +336,26 @@ func (r *search) likely(singles []*hypothesis) []*attempt {
 			sets = append(sets, a)
 		}
 	}
-	with(func(h *hypothesis) *hypothesis {
-		if h.node.Op == graph.RMSNorm && h.node.HF != "" && h.cause == r.m.dump.wiring.MissingNorm(h.node) && len(h.detail) == 0 && r.m.dump.taps[h.node] == "" && len(r.m.dump.taps) > layers(r.m.dump.graph)+2 {
-			return h
-		}
-		return nil
+	only := func(takes func(h *hypothesis) bool) {
+		with(func(h *hypothesis) *hypothesis {
+			if takes(h) {
+				return h
+			}
+			return nil
+		})
+	}
+	dump := r.m.dump
+	lacks := func(n *graph.Node) bool { return dump.taps[n] == "" && len(dump.taps) > layers(dump.graph)+2 }
+	isBias := func(h *hypothesis) bool { return h.cause == "bias_missing" && h.node.Op == graph.Add }
+	only(func(h *hypothesis) bool {
+		n := h.node
+		return n.Op == graph.RMSNorm && n.HF != "" && h.cause == dump.wiring.MissingNorm(n) && len(h.detail) == 0 && lacks(n)
 	})
-	with(func(h *hypothesis) *hypothesis {
-		if h.cause == "bias_missing" && h.node.Op == graph.Add && r.m.dump.taps[h.node] == "" && len(r.m.dump.taps) > layers(r.m.dump.graph)+2 {
-			return h
-		}
-		return nil
-	})
-	if biases := slices.DeleteFunc(slices.Clone(singles), func(h *hypothesis) bool { return h.cause != "bias_missing" || h.node.Op != graph.Add }); len(biases) <= maxBiases {
-		for _, b := range biases { // without which the weight beside it can be looked into
-			with(func(h *hypothesis) *hypothesis {
-				if h == b {
-					return h
-				}
-				return nil
-			})
+	only(func(h *hypothesis) bool { return isBias(h) && lacks(h.node) })
+	biases := slices.DeleteFunc(slices.Clone(singles), func(h *hypothesis) bool { return !isBias(h) })
+	if len(biases) <= maxBiases {
+		for _, b := range biases { // a weight is measured without its bias
+			only(func(h *hypothesis) bool { return h == b })
 		}
 	}
 	with(r.acceptedElsewhere)
@@ -376,11 +375,12 @@ func (r *search) likely(singles []*hypothesis) []*attempt {
 	return sets
 }
 
-// acceptedElsewhere is h, or the one of its values, that has been accepted in another layer,
-// if there is one of the same shape: values may depend on it. A number of keys alone is none of queries and keys. Where an
-// equation holds that has the node, too, such as that of the layer which makes the keys of others, it is not there.
+// acceptedElsewhere returns h, or h with a value, as it has been accepted in another layer, if possible in a layer
+// of the same shape, since values may depend on the shape. A number of keys alone does not count for queries and
+// keys. A cause is not at a node of an equation that holds, such as the equation of the layer that makes the keys
+// of others.
 func (r *search) acceptedElsewhere(h *hypothesis) *hypothesis {
-	if slices.ContainsFunc(r.m.byNode[h.node], func(eq *equation) bool { return !eq.flagged() }) {
+	if slices.ContainsFunc(r.m.byNode[h.node], func(eq *equation) bool { return !eq.isFlagged() }) {
 		return nil
 	}
 	var other *hypothesis
@@ -391,7 +391,7 @@ func (r *search) acceptedElsewhere(h *hypothesis) *hypothesis {
 		y := h
 		switch {
 		case h.fit != nil && x.value != 0:
-			if y = h.of(x.value); y == nil || y.detail["side"] != x.detail["side"] || h.fit.isRight(x.value) {
+			if y = h.withValue(x.value); y == nil || y.detail["side"] != x.detail["side"] || h.fit.isRight(x.value) {
 				continue
 			}
 		case h.fit != nil || !same(x, h):
@@ -405,8 +405,8 @@ func (r *search) acceptedElsewhere(h *hypothesis) *hypothesis {
 	return other
 }
 
-// known reports whether the same hypotheses have been accepted in other layers.
-func (r *search) known(a *attempt) bool {
+// isKnown reports whether other layers have the same accepted hypotheses.
+func (r *search) isKnown(a *attempt) bool {
 	for _, h := range a.hs {
 		if !slices.ContainsFunc(r.accepted, func(x *hypothesis) bool { return same(x, h) }) {
 			return false
@@ -415,17 +415,17 @@ func (r *search) known(a *attempt) bool {
 	return true
 }
 
-// few is the sites at which attempts on top of base are compared first, the worst in
-// front: those of its screen, but of an equation that takes long only those of the
-// shortest prompt that is wrong under base.
-func (r *search) few(eq *equation, base *attempt) []rowError {
+// fewSites returns the sites at which attempts on top of base are compared first, the worst in front: the sites of
+// base's screen. An equation that takes long has only the sites of the shortest prompt that is wrong under base.
+func (r *search) fewSites(eq *equation, base *attempt) []rowError {
 	errors := worstFirst(base.errors)
 	if len(eq.span) <= small {
 		return errors
 	}
 	shortest := -1
 	for _, x := range errors {
-		if n := len(r.m.dump.prompts[x.prompt].IDs); x.ratio() > excess && (shortest < 0 || n < len(r.m.dump.prompts[shortest].IDs)) {
+		if n := len(r.m.dump.prompts[x.prompt].IDs); x.ratio() > excess &&
+			(shortest < 0 || n < len(r.m.dump.prompts[shortest].IDs)) {
 			shortest = x.prompt
 		}
 	}

@@ -11,29 +11,32 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// again looks a second time where the logits lie farther from the reference with the findings than rounding takes them:
-// below the floors of all equations, and for what no tapped prompt is long enough to show. It reports whether it found more.
-func (r *search) again(c *closing) (bool, error) {
-	if r.m.dump.blackBox || slices.ContainsFunc(r.m.eqs, func(eq *equation) bool { return r.given[eq] || eq.flagged() }) {
+// askLogits looks a second time where the logits lie farther from the reference with the findings than rounding
+// takes them: below the floors of all equations, and for windows no tapped prompt is long enough to show. The
+// result reports whether the search found more.
+func (r *search) askLogits(c *closing) (bool, error) {
+	if r.m.dump.blackBox || slices.ContainsFunc(r.m.eqs, func(eq *equation) bool {
+		return r.given[eq] || eq.isFlagged()
+	}) {
 		return false, nil // what has no known cause is not explained, either
 	}
 	was := slices.Clone(r.accepted)
 	if c.closure.After > max(c.closure.Floor, leastKL) {
-		if err := r.below(0); err != nil {
+		if err := r.searchBelow(0); err != nil {
 			return false, err
 		}
 	}
 	if c.isUnexplained() {
-		if err := r.longer(c); err != nil {
+		if err := r.searchWindows(c); err != nil {
 			return false, err
 		}
 	}
 	return !slices.Equal(r.accepted, was), nil
 }
 
-// longer asks the logits of prompts for the windows of layers, where no tapped prompt is longer
-// than a window. It takes only what explains these logits.
-func (r *search) longer(c *closing) error {
+// searchWindows asks the logits of prompts for the windows of layers, where no tapped prompt is longer than a
+// window. Only hypotheses that explain these logits are accepted.
+func (r *search) searchWindows(c *closing) error {
 	f := c.farthest()
 	if f == nil || f.p.tapped {
 		return nil
@@ -46,16 +49,18 @@ func (r *search) longer(c *closing) error {
 			return err
 		}
 		best, equal := likeliest(next, f.least())
-		if found = best; rounds(f, found.score) {
-			return r.acceptSeen(found, fmt.Sprintf("no tapped prompt is long enough to show it; with it the logits of prompt %d lie %s from the reference's, and %s without it%s",
+		if found = best; isRounding(f, found.score) {
+			return r.acceptSeen(found, fmt.Sprintf("no tapped prompt is long enough to show it; with it the logits of "+
+				"prompt %d lie %s from the reference's, and %s without it%s",
 				f.p.Index, lab.Digits(found.score), lab.Digits(f.after), equal))
 		}
 	}
 	return nil
 }
 
-// nearer are the sets that, with those found, come much nearer than these alone. The likelier sets stand before the others, which
-// are not tried if the likelier ones come as near as rounding can tell. An attempt's score is its KL.
+// nearer returns the sets that, with the hypotheses of found, come much nearer than found alone. The likelier sets
+// stand in front; the rest is not tried if a likely set comes as near as rounding allows. An attempt's score is its
+// KL divergence.
 func (r *asking) nearer(found *attempt, sets [][][]*hypothesis) (next []*attempt, err error) {
 	for _, likely := range sets {
 		for _, hs := range likely {
@@ -63,7 +68,7 @@ func (r *asking) nearer(found *attempt, sets [][][]*hypothesis) (next []*attempt
 			for _, h := range hs {
 				a.edits = a.edits.And(h.edits)
 			}
-			if a.score, err = r.with(a.edits); err != nil {
+			if a.score, err = r.divergence(a.edits); err != nil {
 				return nil, err
 			}
 			if a.score < found.score/2 {
@@ -77,11 +82,13 @@ func (r *asking) nearer(found *attempt, sets [][][]*hypothesis) (next []*attempt
 	return next, nil
 }
 
-// likeliest is the attempt that comes nearest, and in words the others that are as likely. All that come within the
-// floor are as near. Among equals the one in the fewest layers is taken, then the one that costs least.
+// likeliest returns the attempt that comes nearest, and describes the attempts that are as likely. All attempts
+// within the floor are equally near. Among equals the attempt in the fewest layers wins, then the attempt of the
+// least cost.
 func likeliest(all []*attempt, floor float64) (best *attempt, equal string) {
 	order := func(a, b *attempt) int {
-		return cmp.Or(cmp.Compare(max(a.score, floor), max(b.score, floor)), cmp.Compare(len(a.hs), len(b.hs)), cmp.Compare(a.cost, b.cost))
+		return cmp.Or(cmp.Compare(max(a.score, floor), max(b.score, floor)), cmp.Compare(len(a.hs), len(b.hs)),
+			cmp.Compare(a.cost, b.cost))
 	}
 	best = slices.MinFunc(all, order)
 	for _, a := range all {
@@ -93,17 +100,17 @@ func likeliest(all []*attempt, floor float64) (best *attempt, equal string) {
 	return best, equal
 }
 
-// rounds reports whether logits so far from the reference's are as rounding may make them.
-func rounds(f *free, kl float64) bool { return kl <= spread*f.least() }
+// isRounding reports whether rounding may take logits so far from the reference's logits.
+func isRounding(f *free, kl float64) bool { return kl <= spread*f.least() }
 
-// least is the KL that rounding alone makes.
+// least returns the KL divergence rounding alone makes.
 func (f *free) least() float64 { return max(f.floor, leastKL) }
 
-// farthest is the prompt whose logits are explained least, nil if all are.
+// farthest returns the prompt whose logits are explained least, nil if the logits of all prompts are explained.
 func (r *closing) farthest() *free {
 	var worst *free
 	for _, f := range r.frees {
-		if !rounds(f, f.after) && (worst == nil || f.after > worst.after) {
+		if !isRounding(f, f.after) && (worst == nil || f.after > worst.after) {
 			worst = f
 		}
 	}
@@ -119,29 +126,25 @@ type asking struct {
 }
 
 func (r *search) ask(f *free) *asking {
-	first, n := f.p.known[r.m.dump.graph.Result()].Rows()
-	a := &asking{m: r.m, f: f, base: f.p.eval(r.m.dump.model, nil, r.m.engine.class.center()).With(r.m.engine.edits)}
-	for i := range n {
-		a.rows = append(a.rows, first+i)
-	}
-	return a
+	base := f.p.eval(r.m.dump.model, nil, r.m.engine.class.center()).With(r.m.engine.edits)
+	return &asking{m: r.m, f: f, rows: f.p.rows(r.m.dump.graph.Result()), base: base}
 }
 
-// with is the KL of the prompt's logits from the reference's with edits besides.
-func (r *asking) with(edits reference.Edits) (float64, error) {
+// divergence returns the KL divergence of the prompt's logits from the reference's logits, with more edits.
+func (r *asking) divergence(edits reference.Edits) (float64, error) {
 	if err := r.m.dump.ctx.Err(); err != nil {
 		return 0, err
 	}
 	result := r.m.dump.graph.Result()
 	want, err := r.base.With(edits).Compute(result, r.rows)
 	if err != nil {
-		return math.Inf(1), nil // they do not fit the shapes
+		return math.Inf(1), nil // the edits do not fit the shapes
 	}
 	return meanKL(want, r.f.p.read(result, r.rows), result.Shape.Size()), nil
 }
 
-// ofWindows are sets of other windows, the likelier ones in front: of the layers in which rope or the scale of scores was found
-// to be another's, and of all layers that can have them; then of each layer.
+// ofWindows returns sets of other windows, the likelier sets in front: of the layers with a finding in rope or the
+// scale of scores, and of all layers that can have the windows; then of each layer.
 func (r *search) ofWindows() (sets [][][]*hypothesis) {
 	odd := map[int]bool{}
 	for _, h := range r.accepted {
@@ -166,7 +169,9 @@ func (r *search) ofWindows() (sets [][][]*hypothesis) {
 		}
 	}
 	in := func(k []*hypothesis, takes func(layer int) bool) []*hypothesis {
-		return slices.DeleteFunc(slices.Clone(k), func(h *hypothesis) bool { return !takes(h.node.Layer) || r.accused(h, h.node) })
+		return slices.DeleteFunc(slices.Clone(k), func(h *hypothesis) bool {
+			return !takes(h.node.Layer) || r.isAccused(h, h.node)
+		})
 	}
 	var likely, single [][]*hypothesis
 	for _, k := range kinds {
@@ -187,25 +192,25 @@ func (r *search) ofWindows() (sets [][][]*hypothesis) {
 	return sets
 }
 
-// values are h, or those of its parameter's values that are tried first.
+// values returns h, or h with each value of its parameter that is tried first.
 func (h *hypothesis) values() []*hypothesis {
 	if h.fit == nil {
 		return []*hypothesis{h}
 	}
 	var all []*hypothesis
 	for _, v := range h.fit.guesses {
-		if x := h.of(v); x != nil {
+		if x := h.withValue(v); x != nil {
 			all = append(all, x)
 		}
 	}
 	return all
 }
 
-// acceptSeen builds in what logits alone show.
+// acceptSeen accepts causes logits alone show.
 func (r *search) acceptSeen(a *attempt, seen string) error {
 	for _, h := range a.hs {
 		h.seen = seen
-		if err := r.accept(r.m.byNode[h.node][0], &attempt{hs: []*hypothesis{h}, edits: h.edits}); err != nil {
+		if err := r.accept(r.m.byNode[h.node][0], alone(h)); err != nil {
 			return err
 		}
 	}

@@ -8,20 +8,25 @@ import (
 	"github.com/karat-run/karat/internal/backend/reference"
 )
 
-// attempt is a set of hypotheses and how far the equations lie off under it.
+// attempt is a set of hypotheses and the errors of equations under the set.
 type attempt struct {
 	hs     []*hypothesis
 	edits  reference.Edits
 	errors []rowError // of the equation at some sites
-	ratio  float64    // the worst of them
-	score  float64    // mean base-2 logarithm of their ratios: how near it comes
-	left   int        // flagged equations among those it touches, less those without it
-	breaks bool       // it flags one that was not
+	ratio  float64    // the worst row
+	score  float64    // mean base-2 logarithm of the ratios
+	left   int        // flagged equations among the touched, less the equations flagged without the attempt
+	breaks bool       // an equation is flagged that was not
 	cost   float64
-	evals  map[*reference.Eval]*reference.Eval // with its edits, by those without
+	evals  map[*reference.Eval]*reference.Eval // with the edits, by evaluations without
 }
 
-// on returns values under the attempt; a nil one changes nothing.
+// alone returns the attempt of a single hypothesis.
+func alone(h *hypothesis) *attempt {
+	return &attempt{hs: []*hypothesis{h}, edits: h.edits, cost: h.cost}
+}
+
+// on returns values under the attempt; a nil attempt changes nothing.
 func (a *attempt) on(center *reference.Eval) *reference.Eval {
 	if a == nil || len(a.edits) == 0 {
 		return center
@@ -35,7 +40,7 @@ func (a *attempt) on(center *reference.Eval) *reference.Eval {
 	return a.evals[center]
 }
 
-// with is the attempt's edits and more.
+// with returns the attempt's edits and more.
 func (a *attempt) with(more reference.Edits) reference.Edits {
 	if a == nil {
 		return more
@@ -47,7 +52,7 @@ func (a *attempt) take(errors []rowError) {
 	a.errors, a.ratio, a.score = errors, worst(errors).ratio(), mean(errors)
 }
 
-// without is the attempt without its i-th hypothesis.
+// without returns the attempt without its i-th hypothesis.
 func (a *attempt) without(i int) *attempt {
 	less := &attempt{hs: slices.Delete(slices.Clone(a.hs), i, i+1), cost: a.cost - a.hs[i].cost}
 	for _, h := range less.hs {
@@ -56,8 +61,8 @@ func (a *attempt) without(i int) *attempt {
 	return less
 }
 
-// refute adds to the knowledge of an attempt, under which eq seemed to hold, the worst of the rows where it does not: what
-// joins the attempt shall mend these.
+// refute adds the worst rows at which eq does not hold to the errors of an attempt under which eq seemed to hold: a
+// hypothesis that joins the attempt shall mend these rows.
 func (a *attempt) refute(errors []rowError) {
 	const most = 4
 	all := slices.Clone(a.errors)
@@ -69,7 +74,7 @@ func (a *attempt) refute(errors []rowError) {
 	a.take(all)
 }
 
-// mean is the mean base-2 logarithm of the rows' ratios to their floors.
+// mean returns the mean base-2 logarithm of the rows' ratios to their floors.
 func mean(errors []rowError) float64 {
 	var sum float64
 	for _, x := range errors {
@@ -87,7 +92,7 @@ func (a *attempt) includes(b *attempt) bool {
 	})
 }
 
-// try measures eq at some sites with h on top of base; nil where h cannot be computed.
+// try measures eq at some sites with h on top of base. The result is nil if h cannot be computed.
 func (r *search) try(eq *equation, base *attempt, h *hypothesis, sites []rowError) *attempt {
 	if f := h.fit; f != nil {
 		if h = r.fitted(eq, base, h, sites); h == nil {
@@ -98,10 +103,10 @@ func (r *search) try(eq *equation, base *attempt, h *hypothesis, sites []rowErro
 		}
 	}
 	a := &attempt{hs: append(slices.Clip(base.hs), h), edits: base.edits.And(h.edits), cost: base.cost + h.cost}
-	if r.known(a) {
+	if r.isKnown(a) {
 		a.cost -= 1
 	}
-	errors, err := r.m.at(eq, base, h.edits, sites)
+	errors, err := r.m.remeasure(eq, base, h.edits, sites)
 	if err != nil {
 		return nil // the hypothesis does not fit the shapes
 	}
@@ -109,8 +114,8 @@ func (r *search) try(eq *equation, base *attempt, h *hypothesis, sites []rowErro
 	return a
 }
 
-// refitted is a with the numbers of its hypotheses found again beside all the others, if it comes nearer with them: what
-// was found first made up for what was found later.
+// refitted returns a with the numbers of its hypotheses found again beside the other hypotheses, if a comes nearer
+// so: the first number may have made up for a cause found later.
 func (r *search) refitted(eq *equation, a *attempt) *attempt {
 	const rounds = 2
 	for range rounds {
@@ -120,7 +125,7 @@ func (r *search) refitted(eq *equation, a *attempt) *attempt {
 			if h.free == nil || i < 0 || a.ratio <= excess {
 				continue
 			}
-			if b := r.try(eq, a.without(i), h.free, r.few(eq, a)); b != nil {
+			if b := r.try(eq, a.without(i), h.free, r.fewSites(eq, a)); b != nil {
 				if r.rate(eq, b, a.errors); b.score < a.score {
 					a = b
 				}
@@ -133,9 +138,9 @@ func (r *search) refitted(eq *equation, a *attempt) *attempt {
 	return a
 }
 
-// rate measures an attempt at the sites; one that cannot be computed explains nothing.
+// rate measures an attempt at the sites. An attempt that cannot be computed explains nothing.
 func (r *search) rate(eq *equation, a *attempt, sites []rowError) {
-	errors, err := r.m.at(eq, a, nil, sites)
+	errors, err := r.m.remeasure(eq, a, nil, sites)
 	if err != nil {
 		a.ratio, a.score = math.Inf(1), math.Inf(1)
 		return
@@ -143,10 +148,10 @@ func (r *search) rate(eq *equation, a *attempt, sites []rowError) {
 	a.take(errors)
 }
 
-// verify takes the attempts under which eq seems to hold, and of those under which it
-// does hold at all sites, by floors measured under them, the one that leaves the fewest
-// equations flagged; of equal ones the likeliest. Before them come attempts that flag no other equation, and that
-// are known: one scale of attention in all layers is likelier than it in some, and another weight of keys that the rest share.
+// verify returns the attempt, of the attempts under which eq holds at all sites by floors measured under the
+// attempt, that leaves the fewest equations flagged, and of equals the likeliest. Attempts that flag no other
+// equation, and attempts with known hypotheses, come first: a scale of attention in all layers is likelier than a
+// scale in some layers and another weight of keys in the rest.
 func (r *search) verify(eq *equation, all []*attempt) (*attempt, error) {
 	var fit []*attempt
 	for _, a := range all {
@@ -167,7 +172,8 @@ func (r *search) verify(eq *equation, all []*attempt) (*attempt, error) {
 		}
 	}
 	slices.SortStableFunc(fit, func(a, b *attempt) int {
-		return cmp.Or(last(a.breaks, b.breaks), last(!r.known(a), !r.known(b)), cmp.Compare(a.left, b.left), cmp.Compare(a.cost, b.cost), cmp.Compare(a.score, b.score))
+		return cmp.Or(falseFirst(a.breaks, b.breaks), falseFirst(!r.isKnown(a), !r.isKnown(b)), cmp.Compare(a.left, b.left),
+			cmp.Compare(a.cost, b.cost), cmp.Compare(a.score, b.score))
 	})
 	if len(fit) == 0 {
 		return nil, nil
@@ -181,7 +187,16 @@ func (r *search) verify(eq *equation, all []*attempt) (*attempt, error) {
 	return r.least(eq, best)
 }
 
-// least is an attempt without the hypotheses that eq holds without.
+// confirm accepts h alone if eq holds under it, and reports whether it does.
+func (r *search) confirm(eq *equation, h *hypothesis) (bool, error) {
+	a, err := r.verify(eq, []*attempt{alone(h)})
+	if err != nil || a == nil {
+		return false, err
+	}
+	return true, r.accept(eq, a)
+}
+
+// least returns an attempt without hypotheses eq does not need.
 func (r *search) least(eq *equation, a *attempt) (*attempt, error) {
 	for i := 0; i < len(a.hs) && len(a.hs) > 1; {
 		less := a.without(i)
@@ -198,8 +213,8 @@ func (r *search) least(eq *equation, a *attempt) (*attempt, error) {
 	return a, nil
 }
 
-// last sorts true behind false.
-func last(a, b bool) int {
+// falseFirst compares two booleans, of which false comes first.
+func falseFirst(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
@@ -209,22 +224,23 @@ func last(a, b bool) int {
 	return -1
 }
 
-// around counts the other equations that an attempt touches and that are flagged under it, less the ones flagged without it.
+// around counts the other equations an attempt touches and leaves flagged, less the equations flagged without
+// the attempt.
 func (r *search) around(eq *equation, a *attempt) error {
 	a.left, a.breaks = 0, false
 	for _, other := range r.m.touched(a.edits) {
 		if other == eq {
 			continue
 		}
-		errors, err := r.m.at(other, a, nil, beside(other, eq))
+		errors, err := r.m.remeasure(other, a, nil, sitesBeside(other, eq))
 		if err != nil {
 			return err
 		}
 		if worst(errors).ratio() > excess {
 			a.left++
-			a.breaks = a.breaks || !other.flagged()
+			a.breaks = a.breaks || !other.isFlagged()
 		}
-		if other.flagged() {
+		if other.isFlagged() {
 			a.left--
 		}
 	}

@@ -4,18 +4,22 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/karat-run/karat/internal/backend/reference"
 )
 
-// below looks for causes that stay within the floors: where rounding is coarse, a cause beside
-// another one may. For example, in bfloat16 wrong speeds of rope hide behind a wrong scale of
-// scores. Rounding points anywhere, and a cause points the same way in all rows and features. So
-// a cause is accepted if the engine's error lies where the cause would put it, and most of the
-// error is gone with it. Only equations are looked at whose error is more than ratio of the floor.
-func (r *search) below(ratio float64) error {
+// searchBelow looks for causes within the floors: where rounding is coarse, a cause may hide beside another cause.
+// For example, in bfloat16 wrong speeds of rope hide behind a wrong scale of scores. Rounding points anywhere, and
+// a cause points the same way in all rows and features. So a cause is accepted if the engine's error lies where the
+// cause would put the error, and if most of the error is gone with the cause. Only equations count whose error
+// exceeds ratio times the floor.
+func (r *search) searchBelow(ratio float64) error {
 	open := slices.DeleteFunc(slices.Clone(r.m.eqs), func(eq *equation) bool {
-		return r.given[eq] || eq.flagged() || worst(eq.errors).ratio() <= ratio || r.m.isShadowed(eq)
+		return r.given[eq] || eq.isFlagged() || worst(eq.errors).ratio() <= ratio || r.m.isShadowed(eq)
 	})
-	slices.SortStableFunc(open, func(a, b *equation) int { return cmp.Compare(worst(b.errors).ratio(), worst(a.errors).ratio()) })
+	slices.SortStableFunc(open, func(a, b *equation) int {
+		return cmp.Compare(worst(b.errors).ratio(), worst(a.errors).ratio())
+	})
 	open = open[:min(len(open), maxBelow)]
 	for i, eq := range open {
 		r.m.dump.progress("looking below the floors", i, len(open))
@@ -29,11 +33,8 @@ func (r *search) below(ratio float64) error {
 		if h == nil {
 			continue
 		}
-		a, err := r.verify(eq, []*attempt{{hs: []*hypothesis{h}, edits: h.edits, cost: h.cost}})
-		if err == nil && a != nil {
-			err = r.accept(eq, a)
-		}
-		if err == nil && a != nil {
+		right, err := r.confirm(eq, h)
+		if err == nil && right {
 			err = r.extend()
 		}
 		if err != nil {
@@ -43,8 +44,8 @@ func (r *search) below(ratio float64) error {
 	return nil
 }
 
-// pointed is the cause that most of an equation's error points at, nil if there is none: the
-// likeliest of all that leave as little of it.
+// pointed returns the cause that most of an equation's error points at, nil if there is none: the likeliest of all
+// causes that leave as little.
 func (r *search) pointed(eq *equation) (best *hypothesis, err error) {
 	singles, err := propose(r.m, eq)
 	if err != nil {
@@ -58,20 +59,20 @@ func (r *search) pointed(eq *equation) (best *hypothesis, err error) {
 		if err := r.m.dump.ctx.Err(); err != nil {
 			return nil, err
 		}
-		if r.accused(h, h.node) {
+		if r.isAccused(h, h.node) {
 			continue
 		}
 		if f := h.fit; f != nil {
 			h = r.fitted(eq, none, h, none.errors)
 			if h == nil || !slices.Contains(f.guesses, h.value) && !r.foundElsewhere(h) {
-				continue // a number that is no round one fits rounding, too
+				continue // a crooked number fits rounding as well
 			}
 		}
 		p, err := r.project(eq, none, h, none.errors)
-		if err != nil || !p.points() {
+		if err != nil || !p.isPointing() {
 			continue
 		}
-		all, left, nearest = append(all, h), append(left, p.left()), min(nearest, p.left())
+		all, left, nearest = append(all, h), append(left, p.remainder()), min(nearest, p.remainder())
 	}
 	for i, h := range all {
 		if left[i] <= nearest+equally && (best == nil || h.cost < best.cost) {
@@ -82,7 +83,7 @@ func (r *search) pointed(eq *equation) (best *hypothesis, err error) {
 		return nil, nil
 	}
 	p, err := r.project(eq, none, best, eq.errors)
-	if err != nil || !p.points() {
+	if err != nil || !p.isPointing() {
 		return nil, err
 	}
 	if d, err := r.unrounded(eq, best, eq.errors); err != nil || d < p.dd/4 {
@@ -91,29 +92,15 @@ func (r *search) pointed(eq *equation) (best *hypothesis, err error) {
 	return best, nil
 }
 
-// unrounded is the square of the change that h makes without any rounding at some rows, as a projection has it. Where that is far smaller,
-// h only lets roundings fall otherwise, and the engine's fall otherwise, too. For example, another epsilon turns 8-bit activations that
-// lie in the middle of two steps.
+// unrounded returns the square of the change that h makes without any rounding at some rows, as a projection has
+// the square. Where that change is far smaller, h only lets roundings fall otherwise, and the engine's roundings
+// fall otherwise as well. For example, another epsilon turns 8-bit activations that lie in the middle of two steps.
 func (r *search) unrounded(eq *equation, h *hypothesis, at []rowError) (float64, error) {
 	exact := class{"f64", "f64", ""}.center()
-	all := projection{width: eq.target.Shape.Size()}
-	for i, p := range r.m.dump.prompts {
-		rows, floors := errorsOf(at, i)
-		if len(rows) == 0 {
-			continue
-		}
-		e := p.eval(r.m.dump.model, p.known, exact).With(r.m.engine.edits)
-		want, err := e.Compute(eq.target, rows)
-		if err != nil {
-			return 0, err
-		}
-		changed, err := e.With(h.edits).Compute(eq.target, rows)
-		if err != nil {
-			return 0, err
-		}
-		all.add(want, changed, want, floors)
-	}
-	return all.dd, nil
+	x, err := r.projectFrom(eq, h, at, func(p *prompt) *reference.Eval {
+		return p.eval(r.m.dump.model, p.known, exact).With(r.m.engine.edits)
+	})
+	return x.dd, err
 }
 
 // foundElsewhere reports whether h's number was found in another layer.
@@ -121,7 +108,7 @@ func (r *search) foundElsewhere(h *hypothesis) bool {
 	return slices.ContainsFunc(r.accepted, func(x *hypothesis) bool { return x.cause == h.cause && x.value == h.value })
 }
 
-// projection is how the engine's error e at some rows lies to the change d that a cause would
+// projection is how the engine's error e at some rows lies to the change d a cause would
 // make, in squares of the rows' floors.
 type projection struct {
 	ee, ed, dd float64
@@ -129,34 +116,42 @@ type projection struct {
 	width      int
 }
 
-// there reports whether the error points where the cause would put it. With noise of the floor's
-// size, e·d/d·d has a standard deviation of floor/(‖d‖·√width), as rounding points anywhere.
-func (p projection) there() bool {
-	return p.dd > 0 && math.Abs(p.ed/p.dd-1) < pointing && (math.Sqrt(p.dd*float64(p.width)) >= visible || p.left() < nearly && p.several())
+// isThere reports whether the error points where the cause would put the error. With noise of the floor's size,
+// e·d/d·d has a standard deviation of floor/(‖d‖·√width), as rounding points anywhere.
+func (p projection) isThere() bool {
+	return p.dd > 0 && math.Abs(p.ed/p.dd-1) < pointing && (math.Sqrt(p.dd*float64(p.width)) >= visible ||
+		p.remainder() < nearly && p.isSpread())
 }
 
-// points reports whether the cause would take most of the error away.
-func (p projection) points() bool { return p.there() && p.left() < clearly && p.several() }
+// isPointing reports whether the cause would take most of the error away.
+func (p projection) isPointing() bool { return p.isThere() && p.remainder() < clearly && p.isSpread() }
 
-// several reports whether the change is in several rows: rounding of a sum turns all features of a
-// row one way.
-func (p projection) several() bool {
+// isSpread reports whether the change is in several rows: the rounding of a sum turns all features of a row the
+// same way.
+func (p projection) isSpread() bool {
 	const rows = 3
 	return p.dd*p.dd >= rows*p.dd2
 }
 
-// left is the share of the error's square that is there with the cause.
-func (p projection) left() float64 { return (p.ee - 2*p.ed + p.dd) / p.ee }
+// remainder returns the share of the error's square the cause leaves.
+func (p projection) remainder() float64 { return (p.ee - 2*p.ed + p.dd) / p.ee }
 
-// project compares the engine's error in an equation under base with what h would make of it.
+// project compares the engine's error in an equation under base with the change that h makes.
 func (r *search) project(eq *equation, base *attempt, h *hypothesis, at []rowError) (projection, error) {
+	return r.projectFrom(eq, h, at, func(p *prompt) *reference.Eval { return base.on(r.m.engine.center[p]) })
+}
+
+// projectFrom compares the engine's error in an equation, as an evaluation of each prompt has it, with the change
+// that h makes.
+func (r *search) projectFrom(eq *equation, h *hypothesis, at []rowError,
+	eval func(p *prompt) *reference.Eval) (projection, error) {
 	x := projection{width: eq.target.Shape.Size()}
 	for i, p := range r.m.dump.prompts {
 		rows, floors := errorsOf(at, i)
 		if len(rows) == 0 {
 			continue
 		}
-		e := base.on(r.m.engine.center[p])
+		e := eval(p)
 		want, err := e.Compute(eq.target, rows)
 		if err != nil {
 			return x, err
@@ -170,17 +165,7 @@ func (r *search) project(eq *equation, base *attempt, h *hypothesis, at []rowErr
 	return x, nil
 }
 
-// errorsOf are the rows of a prompt among errors, and their floors.
-func errorsOf(errors []rowError, prompt int) (rows []int, floors []float64) {
-	for _, x := range errors {
-		if x.prompt == prompt {
-			rows, floors = append(rows, x.row), append(floors, x.floor)
-		}
-	}
-	return rows, floors
-}
-
-// add adds rows: what an equation gives, what it gives with the cause, and what the engine has.
+// add adds rows of an equation: the values without the cause, the values with the cause, and the engine's values.
 func (p *projection) add(want, changed, got, floors []float64) {
 	for k, floor := range floors {
 		var norm, ee, ed, dd float64

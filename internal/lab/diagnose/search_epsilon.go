@@ -8,11 +8,11 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// epsilons looks for other epsilons of norms in an engine that stores 16 bits. What these change may be far below that
-// rounding. But where both sides of a norm are tapped the rounding is no chance: an engine has the class's own bits,
-// but for the few values that lie in the middle of two. Another epsilon turns more of them, and an engine
-// with that epsilon has turned these and no others. Since a layer may turn but one or two, norms that
-// read their epsilon at one place are judged together: all of them, those of a role, those of a layer, and each.
+// epsilons looks for other epsilons of norms in an engine that stores 16 bits. An epsilon may change far less than
+// that rounding. But where both sides of a norm are tapped the rounding is no chance: an engine has the class's own
+// bits, except for few values in the middle of two. Another epsilon turns more bits, and an engine with that
+// epsilon has turned exactly these bits. Since a layer may turn only one or two, norms that read their epsilon at
+// the same place are judged together: all norms, the norms of a role, the norms of a layer, and each norm.
 func (r *search) epsilons() error {
 	if r.m.engine.class.step() <= float32Step {
 		return nil
@@ -31,7 +31,7 @@ func (r *search) epsilons() error {
 		func(n *turnedNorm) any { return n },
 	} {
 		for _, group := range groups(norms, of) {
-			group = slices.DeleteFunc(group, func(n *turnedNorm) bool { return r.accused(n.h, n.eq.target) })
+			group = slices.DeleteFunc(group, func(n *turnedNorm) bool { return r.isAccused(n.h, n.eq.target) })
 			some, err := r.turnedTogether(group)
 			if err != nil {
 				return err
@@ -45,7 +45,7 @@ func (r *search) epsilons() error {
 	return r.extend()
 }
 
-// groups are norms of the same key, in their order.
+// groups returns norms of the same key, in their order.
 func groups(norms []*turnedNorm, key func(n *turnedNorm) any) (all [][]*turnedNorm) {
 	at := map[any]int{}
 	for _, n := range norms {
@@ -71,10 +71,11 @@ type turn struct {
 	all     bool
 }
 
-// turnedNorm is eq if it is one norm and nothing else, nil if it is not.
+// turnedNorm returns the norm eq consists of, nil if eq has other operations.
 func (r *search) turnedNorm(eq *equation) *turnedNorm {
 	norm := eq.target.Op == graph.RMSNorm || eq.target.Op == graph.LayerNorm
-	if !norm || r.given[eq] || eq.flagged() || r.m.isShadowed(eq) || slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return n != eq.target && n.Op != graph.View }) {
+	if !norm || r.given[eq] || eq.isFlagged() || r.m.isShadowed(eq) ||
+		slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return n != eq.target && n.Op != graph.View }) {
 		return nil
 	}
 	p := r.m.proposer(eq, nil, nil)
@@ -86,7 +87,7 @@ func (r *search) turnedNorm(eq *equation) *turnedNorm {
 	return nil
 }
 
-// project is how the engine's error lies to what an epsilon makes.
+// project projects the engine's error on the change an epsilon makes.
 func (n *turnedNorm) project(r *search, t turn) (projection, error) {
 	p, ok := n.by[t]
 	if ok {
@@ -96,13 +97,14 @@ func (n *turnedNorm) project(r *search, t turn) (projection, error) {
 	if !t.all {
 		at = screen(n.eq)
 	}
-	p, err := r.project(n.eq, nil, n.h.of(t.epsilon), at)
+	p, err := r.project(n.eq, nil, n.h.withValue(t.epsilon), at)
 	n.by[t] = p
 	return p, err
 }
 
-// turnedTogether accepts the epsilon that turned the bits of some norms, if there is one: of several the one that leaves
-// the least, and of equal ones the nearest to the right one. A norm whose error it makes larger is not among them.
+// turnedTogether accepts the epsilon that turned the bits of some norms, if there is one: the epsilon that leaves
+// the least, and of equals the nearest to the right epsilon. A norm whose error grows with the epsilon does not
+// join.
 func (r *search) turnedTogether(norms []*turnedNorm) (bool, error) {
 	best, left := 0.0, math.Inf(1)
 	if len(norms) == 0 {
@@ -110,7 +112,8 @@ func (r *search) turnedTogether(norms []*turnedNorm) (bool, error) {
 	}
 	f := norms[0].h.fit
 	far := func(v float64) float64 { return math.Abs(math.Log(v / f.right)) }
-	for _, v := range slices.SortedFunc(slices.Values(f.guesses), func(a, b float64) int { return cmp.Compare(far(a), far(b)) }) {
+	for _, v := range slices.SortedFunc(slices.Values(f.guesses),
+		func(a, b float64) int { return cmp.Compare(far(a), far(b)) }) {
 		if far(v) < 1e-3 {
 			continue
 		}
@@ -128,22 +131,18 @@ func (r *search) turnedTogether(norms []*turnedNorm) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if !(p.left() < 1) {
+		if !(p.remainder() < 1) {
 			continue
 		}
-		h := n.h.of(best)
-		a, err := r.verify(n.eq, []*attempt{{hs: []*hypothesis{h}, edits: h.edits, cost: h.cost}})
-		if err == nil && a != nil {
-			err = r.accept(n.eq, a)
-		}
-		if err != nil {
+		if _, err := r.confirm(n.eq, n.h.withValue(best)); err != nil {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// leaves is the share of the square of norms' errors that an epsilon leaves in all of them, 1 if that is nothing to judge by.
+// leaves returns the share of the square of norms' errors an epsilon leaves in all of them, 1 if the norms
+// show too little to judge.
 func (r *search) leaves(norms []*turnedNorm, epsilon float64) (float64, error) {
 	sum := projection{}
 	for _, all := range []bool{false, true} {
@@ -155,7 +154,7 @@ func (r *search) leaves(norms []*turnedNorm, epsilon float64) (float64, error) {
 			}
 			sum.ee, sum.ed, sum.dd, sum.dd2 = sum.ee+p.ee, sum.ed+p.ed, sum.dd+p.dd, sum.dd2+p.dd2
 		}
-		if !(sum.left() < clearly) {
+		if !(sum.remainder() < clearly) {
 			return 1, nil
 		}
 	}
@@ -168,7 +167,7 @@ func (r *search) leaves(norms []*turnedNorm, epsilon float64) (float64, error) {
 		for i := range alike {
 			alike[i].floor = 1
 		}
-		d, err := r.unrounded(n.eq, n.h.of(epsilon), alike)
+		d, err := r.unrounded(n.eq, n.h.withValue(epsilon), alike)
 		if err != nil {
 			return 1, err
 		}
@@ -177,5 +176,5 @@ func (r *search) leaves(norms []*turnedNorm, epsilon float64) (float64, error) {
 	if change < leastChange*leastChange*float64(rows) {
 		return 1, nil
 	}
-	return sum.left(), nil
+	return sum.remainder(), nil
 }

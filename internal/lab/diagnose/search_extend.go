@@ -6,17 +6,17 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// extend looks for accepted causes in layers where they leave the equations within
-// their floors: a norm's epsilon may show in one layer of many. There the engine's
-// error is projected on what the cause would change: 1 means that it is there, 0
-// that it is not, and if rounding hides even that, nothing is said.
+// extend looks for accepted causes in layers where a cause leaves the equations within their floors: a norm's
+// epsilon may show in a single layer of many. There the engine's error is projected on the change the cause
+// makes: 1 means that the layer has the cause, 0 means that the layer lacks the cause. If rounding hides even that,
+// extend accepts nothing.
 func (r *search) extend() error {
 	for _, h := range slices.Clone(r.accepted) {
 		if h.cause == "unknown" || h.node.Layer < 0 {
 			continue
 		}
 		for _, x := range r.m.dump.wiring.Siblings(h.node) {
-			if r.accused(h, x) {
+			if r.isAccused(h, x) {
 				continue
 			}
 			if err := r.m.dump.ctx.Err(); err != nil {
@@ -30,8 +30,8 @@ func (r *search) extend() error {
 	return nil
 }
 
-// accused reports whether h's cause has been accepted at x.
-func (r *search) accused(h *hypothesis, x *graph.Node) bool {
+// isAccused reports whether h's cause has been accepted at x.
+func (r *search) isAccused(h *hypothesis, x *graph.Node) bool {
 	return slices.ContainsFunc(r.accepted, func(a *hypothesis) bool {
 		return a.node == x && (a.cause == h.cause || a.cause == "unknown")
 	})
@@ -47,7 +47,7 @@ func (r *search) extendTo(h *hypothesis, x *graph.Node) error {
 		return err
 	}
 	p, err := r.project(eq, nil, twin, eq.errors)
-	if err != nil || !p.there() {
+	if err != nil || !p.isThere() {
 		return nil // a hypothesis that cannot be computed there is not there
 	}
 	twin.eqs = []*equation{eq}
@@ -56,7 +56,7 @@ func (r *search) extendTo(h *hypothesis, x *graph.Node) error {
 	return nil
 }
 
-// twin is the same hypothesis at another layer's node.
+// twin returns the same hypothesis at another layer's node, nil if there is none.
 func (r *search) twin(h *hypothesis, x *graph.Node, eq *equation) (*hypothesis, error) {
 	all, err := propose(r.m, eq)
 	if err != nil {

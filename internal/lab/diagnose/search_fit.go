@@ -4,7 +4,7 @@ import (
 	"math"
 )
 
-// fitted is h with the parameter under which eq comes nearest at the first of the sites.
+// fitted returns h with the parameter under which eq comes nearest at the first sites.
 func (r *search) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowError) *hypothesis {
 	few := sites[:min(len(sites), 4)]
 	f := h.fit
@@ -16,7 +16,7 @@ func (r *search) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowE
 		if x == nil {
 			return math.Inf(1)
 		}
-		errors, err := r.m.at(eq, base, x.edits, few)
+		errors, err := r.m.remeasure(eq, base, x.edits, few)
 		if err != nil {
 			return math.Inf(1)
 		}
@@ -44,7 +44,7 @@ func (r *search) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowE
 			consider(v)
 		}
 	}
-	if without, err := r.m.at(eq, base, nil, few); err != nil || least > mean(without)-0.05 {
+	if without, err := r.m.remeasure(eq, base, nil, few); err != nil || least > mean(without)-0.05 {
 		return nil // no value is better than none
 	}
 	if least > math.Log2(excess) && f.most > f.least {
@@ -53,16 +53,16 @@ func (r *search) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowE
 	if math.IsInf(least, 1) {
 		return nil
 	}
-	for _, v := range f.guesses { // a round number, if it does as well
+	for _, v := range f.guesses { // a round number that is as good
 		if math.Abs(v/best-1) < 0.03 && at(v) <= least+roundNumber {
 			best = v
 		}
 	}
-	return h.of(best)
+	return h.withValue(best)
 }
 
-// nearby is the parameter at which the error would be gone if it grew evenly from the right one on,
-// none if that is not near.
+// nearby returns the parameter at which the error would be gone if the error grew evenly from the right parameter
+// on, none if that parameter is not near.
 func (r *search) nearby(eq *equation, base *attempt, f *fit, at []rowError) []float64 {
 	const step, far = 1e-2, 6e-2
 	h := f.make(f.right * (1 + step))
@@ -76,7 +76,7 @@ func (r *search) nearby(eq *equation, base *attempt, f *fit, at []rowError) []fl
 	return nil
 }
 
-// refine looks for a better value: on a grid, then between its neighbours.
+// refine looks for a better value: on a grid, then between neighbours of the grid.
 func refine(f *fit, consider func(float64), at func(float64) float64, best, least *float64) {
 	const steps = 16
 	if f.integer {
@@ -107,9 +107,8 @@ func refine(f *fit, consider func(float64), at func(float64) float64, best, leas
 	consider(math.Exp((lo + hi) / 2))
 }
 
-// unify gives hypotheses of the same cause, whose parameter was found in several
-// layers, one value for all, if the equations hold with it: the one that was found
-// where the cause shows most.
+// unify gives hypotheses of the same cause, whose parameter was found in several layers, the same value, if the
+// equations hold with the value: the value found where the cause shows most.
 func (r *search) unify() error {
 	done := map[string]bool{}
 	for _, h := range r.accepted {
@@ -140,7 +139,7 @@ func (r *search) unify() error {
 	return nil
 }
 
-// adopt gives x another value, if its equations hold with that.
+// adopt gives x another value, if x's equations hold with the value.
 func (r *search) adopt(x *hypothesis, value float64) error {
 	y := x.free.fit.make(value)
 	if y == nil {
@@ -156,9 +155,8 @@ func (r *search) adopt(x *hypothesis, value float64) error {
 	return nil
 }
 
-// underClasses takes the attempt that explains logits by themselves together with a
-// class of rounding: the class cannot be told from them as long as the cause is unknown.
-// Of several pairs it is the one that comes nearest.
+// underClasses takes the attempt that explains logits by themselves together with a class of rounding: logits do
+// not show the class as long as the cause is unknown. Of several pairs the nearest wins.
 func (r *search) underClasses(eq *equation, all []*attempt) (*attempt, error) {
 	if r.m.declared.activations != "" {
 		return nil, nil
@@ -166,7 +164,7 @@ func (r *search) underClasses(eq *equation, all []*attempt) (*attempt, error) {
 	var best *attempt
 	nearest, class := math.Inf(1), r.m.engine.class
 	for _, c := range logitClasses {
-		m := r.m.as(newEngine(r.m.dump, c, r.m.engine.edits))
+		m := r.m.withEngine(newEngine(r.m.dump, c, r.m.engine.edits))
 		for _, a := range all[:min(len(all), 3)] {
 			errors, ok, err := m.holds(eq, a, nil)
 			if err != nil {
@@ -181,6 +179,6 @@ func (r *search) underClasses(eq *equation, all []*attempt) (*attempt, error) {
 			}
 		}
 	}
-	r.m = r.m.as(newEngine(r.m.dump, class, r.m.engine.edits))
+	r.m = r.m.withEngine(newEngine(r.m.dump, class, r.m.engine.edits))
 	return best, nil
 }

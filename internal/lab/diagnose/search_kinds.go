@@ -7,11 +7,11 @@ import (
 	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
-// kinds makes one cause of two: a layer that turns as those of another kind do, and whose
-// window is theirs, too, was taken for one of them. With taps behind rope these are two equations.
+// kinds makes a single cause of two: a layer that turns as layers of another kind do, and has their window, was
+// taken for a layer of that kind. With taps behind rope these are two equations.
 func (r *search) kinds() error {
 	for _, h := range slices.Clone(r.accepted) {
-		as := h.detail["speeds"] == mistake.AnotherKind || h.cause == "rope_missing" && r.still()
+		as := h.detail["speeds"] == mistake.AnotherKind || h.cause == "rope_missing" && r.hasStillLayers()
 		if h.node.Op != graph.RoPE || !as || h.detail["side"] != nil {
 			continue
 		}
@@ -33,7 +33,9 @@ func (r *search) kinds() error {
 	return nil
 }
 
-// still reports whether the model has layers whose attention turns nothing.
-func (r *search) still() bool {
-	return slices.ContainsFunc(r.m.dump.graph.Nodes, func(n *graph.Node) bool { return n.Op == graph.Attention && len(r.m.dump.wiring.Rotations(n)) == 0 })
+// hasStillLayers reports whether the model has layers whose attention turns nothing.
+func (r *search) hasStillLayers() bool {
+	return slices.ContainsFunc(r.m.dump.graph.Nodes, func(n *graph.Node) bool {
+		return n.Op == graph.Attention && len(r.m.dump.wiring.Rotations(n)) == 0
+	})
 }

@@ -20,9 +20,9 @@ type turner struct {
 	got   []float64
 }
 
-// measuredTurns is the hypothesis that queries and keys turn by speeds that are found from
-// what attention gave, nil if there are none such. Early positions come first: there no pair
-// has gone around, so that the way to the right speeds leads downhill.
+// measuredTurns returns the hypothesis that queries and keys turn by speeds found from attention's output, nil if
+// no speeds fit. Early positions come first: there no pair has gone around, so that the way to the right speeds
+// leads downhill.
 func (r *search) measuredTurns(eq *equation) *hypothesis {
 	t := &turner{m: r.m, eq: eq}
 	attends, alone := false, true
@@ -32,7 +32,8 @@ func (r *search) measuredTurns(eq *equation) *hypothesis {
 			t.ropes, alone = append(t.ropes, n), alone && n.Layer == eq.target.Layer
 		}
 	}
-	if !attends || len(t.ropes) == 0 || len(eq.span) > small || !alone || r.vain >= maxVain || t.ropes[0].Shape.Last()/2 > maxPairs || t.ropes[0].Attr.(graph.RoPEAttr).Dim > 0 {
+	if !attends || len(t.ropes) == 0 || len(eq.span) > small || !alone || r.vain >= maxVain ||
+		t.ropes[0].Shape.Last()/2 > maxPairs || t.ropes[0].Attr.(graph.RoPEAttr).Dim > 0 {
 		return nil
 	}
 	right := make([]float64, t.ropes[0].Shape.Last()/2)
@@ -45,7 +46,8 @@ func (r *search) measuredTurns(eq *equation) *hypothesis {
 		}
 		if f := t.descend(start); f != nil {
 			r.speeds = append(r.speeds, f)
-			h := &hypothesis{cause: "unknown", node: t.ropes[0], detail: detail{"op": "RoPE", "role": role(t.ropes[0])}, edits: t.edits(f),
+			h := &hypothesis{cause: "unknown", node: t.ropes[0], detail: detail{"op": "RoPE", "role": role(t.ropes[0])},
+				edits:    t.edits(f),
 				computed: "turns the pairs of queries and keys " + speedsOf(f, right, t.ropes[0].Shape.Last())}
 			return h
 		}
@@ -54,8 +56,7 @@ func (r *search) measuredTurns(eq *equation) *hypothesis {
 	return nil
 }
 
-// speedsOf says by what pairs turn: a base of powers, a number times as fast as they should, or
-// only the angles.
+// speedsOf describes speeds: a base of powers, a number times as fast as the right speeds, or only the angles.
 func speedsOf(f, right []float64, dim int) string {
 	if base := theta(f, dim); base > 1 && !math.IsInf(base, 0) {
 		if powers := rope.New(base, dim); mistake.Alike(f, powers[:min(len(powers), len(f))], 1e-3) {
@@ -76,10 +77,10 @@ func (t *turner) edits(f []float64) reference.Edits {
 	return edits
 }
 
-// descend goes downhill from speeds, and is nil if the equation does not hold where that ends.
+// descend goes downhill from speeds. The result is nil if the equation does not hold at the end.
 func (t *turner) descend(f []float64) []float64 {
 	for _, last := range []int{3, 6, 12, 24, 48, 1 << 30} {
-		t.until(last)
+		t.takeRows(last)
 		var ok bool
 		if f, ok = t.fit(f); !ok {
 			return nil
@@ -91,19 +92,21 @@ func (t *turner) descend(f []float64) []float64 {
 	return f
 }
 
-// until takes the rows up to a position.
-func (t *turner) until(last int) {
+// takeRows takes the rows up to a position.
+func (t *turner) takeRows(last int) {
 	t.rows, t.got = nil, nil
 	for i, p := range t.m.dump.prompts {
-		rows := slices.DeleteFunc(t.eq.rows(i), func(row int) bool { return row > last || row == 0 })
+		rows, _ := errorsOf(t.eq.errors, i)
+		rows = slices.DeleteFunc(rows, func(row int) bool { return row > last || row == 0 })
 		rows = rows[max(0, len(rows)-8):]
 		t.rows = append(t.rows, rows)
 		t.got = append(t.got, p.read(t.eq.target, rows)...)
 	}
 }
 
-// off is how far the rows lie from what the speeds give, nil if that cannot be computed.
-func (t *turner) off(f []float64) []float64 {
+// residuals returns the differences of the rows from the values the speeds give, nil if these cannot be
+// computed.
+func (t *turner) residuals(f []float64) []float64 {
 	var y []float64
 	edits := t.edits(f)
 	for i, p := range t.m.dump.prompts {
@@ -122,9 +125,9 @@ func (t *turner) off(f []float64) []float64 {
 	return minus(y, t.got)
 }
 
-// fit is Levenberg and Marquardt's method; it reports whether it came near.
+// fit fits speeds by Levenberg and Marquardt's method, and reports whether they came near.
 func (t *turner) fit(f []float64) ([]float64, bool) {
-	e := t.off(f)
+	e := t.residuals(f)
 	if e == nil {
 		return f, len(t.got) == 0
 	}
@@ -140,12 +143,12 @@ func (t *turner) fit(f []float64) ([]float64, bool) {
 			const step = 1e-5
 			g := slices.Clone(f)
 			g[i] += step
-			slope.setColumn(i, times(minus(t.off(g), e), 1/step))
+			slope.setColumn(i, times(minus(t.residuals(g), e), 1/step))
 		}
 		better := false
 		for damping < 1e6 && !better {
 			g := damped(slope, e, f, damping)
-			if next := t.off(g); g != nil && next != nil && norm(next) < least {
+			if next := t.residuals(g); g != nil && next != nil && norm(next) < least {
 				better, damping, f, e = true, damping/10, g, next
 			} else {
 				damping *= 10
@@ -158,7 +161,7 @@ func (t *turner) fit(f []float64) ([]float64, bool) {
 	return f, norm(e) <= nearEnough*size
 }
 
-// damped is a step from f down the slope, each of its parts the shorter the larger the damping.
+// damped returns a step from f down the slope. A larger damping makes each part shorter.
 func damped(slope *matrix, e, f []float64, damping float64) []float64 {
 	k, columns := len(f), slope.transpose()
 	squares, trace := make([]float64, k), 0.0
@@ -166,7 +169,7 @@ func damped(slope *matrix, e, f []float64, damping float64) []float64 {
 		squares[i] = dot(columns.row(i), columns.row(i))
 		trace += squares[i] / float64(k)
 	}
-	held := newMatrix(k, k) // rows below the slope's that hold the step back
+	held := newMatrix(k, k) // rows below the slope's rows that hold the step back
 	for i, s := range squares {
 		held.row(i)[i] = math.Sqrt(s*damping + 1e-12*trace + math.SmallestNonzeroFloat32)
 	}

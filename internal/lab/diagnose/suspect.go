@@ -14,12 +14,12 @@ import (
 // locator says where a fault is that nothing explains.
 type locator struct{ m *measurement }
 
-// suspect is the node of eq's span where a fault without a name most likely is: one that
-// open equations have in common, or the last one that is not also in an equation that holds.
-// Then nothing tells it from the others that are not, which are among.
+// suspect returns the node of eq's span where a fault without a name most likely is: a node that open equations
+// have in common, or the last node that is not also in an equation that holds. In the latter case nothing separates
+// the node from among.
 func (r locator) suspect(eq *equation) (n *graph.Node, among []*graph.Node) {
 	holds := func(n *graph.Node) bool {
-		return slices.ContainsFunc(r.m.byNode[n], func(x *equation) bool { return !x.flagged() })
+		return slices.ContainsFunc(r.m.byNode[n], func(x *equation) bool { return !x.isFlagged() })
 	}
 	var left []*graph.Node
 	for _, n := range eq.span {
@@ -30,14 +30,15 @@ func (r locator) suspect(eq *equation) (n *graph.Node, among []*graph.Node) {
 	if len(left) == 0 {
 		return eq.target, nil
 	}
-	// A node that several open equations have in common made them all wrong, unless it is
-	// one in which little can be wrong.
+	// A node several open equations have in common made them all wrong, except in an
+	// operation without much that can be wrong.
 	plain := func(n *graph.Node) bool { return n.Op == graph.Scale || n.Op == graph.Add && len(n.W) == 0 }
 	for _, n := range left {
-		if plain(n) && r.common(n) {
+		if plain(n) && r.isCommon(n) {
 			return n, nil
 		}
-		if len(r.m.byNode[n]) > 1 && !r.shared(eq, n) && !r.everywhere(n) && (!plain(n) || !slices.ContainsFunc(left, func(x *graph.Node) bool { return !plain(x) })) {
+		if len(r.m.byNode[n]) > 1 && !r.isShared(eq, n) && !r.isEverywhere(n) &&
+			(!plain(n) || !slices.ContainsFunc(left, func(x *graph.Node) bool { return !plain(x) })) {
 			return n, nil
 		}
 	}
@@ -48,37 +49,38 @@ func (r locator) suspect(eq *equation) (n *graph.Node, among []*graph.Node) {
 	switch before := behind(last.In[0]); {
 	case last.Op == graph.Add && len(last.W) > 0 && slices.Contains(left, before):
 		return before, left // the product, not its bias
-	case last.Op == graph.Mul && len(last.In) == 1 && slices.Contains(left, before) && before.Op == graph.Add && r.branchScaled(eq, before):
+	case last.Op == graph.Mul && len(last.In) == 1 && slices.Contains(left, before) && before.Op == graph.Add &&
+		r.isBranchScaled(eq, before):
 		return before, nil
-	case last.Op == graph.Linear && slices.Contains(left, before) && r.givenBy(eq, last):
+	case last.Op == graph.Linear && slices.Contains(left, before) && r.isGiven(eq, last):
 		return before, nil
-	case last.Op == graph.Experts && slices.Contains(left, last.In[1]) && r.routedOtherwise(eq, last):
+	case last.Op == graph.Experts && slices.Contains(left, last.In[1]) && r.isRerouted(eq, last):
 		return last.In[1], nil
 	}
 	return last, left
 }
 
-// shared reports whether n lies before keys and values that several layers read, and layers that read
-// others are as wrong: then n did not make them all wrong.
-func (r locator) shared(eq *equation, n *graph.Node) bool {
+// isShared reports whether n lies before keys and values several layers read, and layers that read other keys
+// are as wrong: then n did not make all of them wrong.
+func (r locator) isShared(eq *equation, n *graph.Node) bool {
 	return slices.ContainsFunc(eq.span, func(x *graph.Node) bool {
 		store := r.m.dump.model.Store(x)
 		return store != nil && store.Layer == n.Layer && len(r.m.dump.wiring.ReadingFrom(store)) > 1
 	}) && slices.ContainsFunc(r.m.eqs, func(x *equation) bool {
-		return x.flagged() && role(x.target) == role(eq.target) && !slices.Contains(r.m.byNode[n], x)
+		return x.isFlagged() && role(x.target) == role(eq.target) && !slices.Contains(r.m.byNode[n], x)
 	})
 }
 
-// everywhere reports whether n lies outside the layers and all of them read it, each a part of its own, as Gemma 4's inputs
-// of layers do: then their errors say nothing of n, and there is more in the layers that can be wrong.
-func (r locator) everywhere(n *graph.Node) bool {
+// isEverywhere reports whether n lies outside the layers and all layers read it, each a part of its own, as Gemma
+// 4's inputs of layers do. Then the layers' errors say nothing of n, and the layers have more that can be wrong.
+func (r locator) isEverywhere(n *graph.Node) bool {
 	eqs := r.m.byNode[n]
 	return n.Layer < 0 && slices.ContainsFunc(eqs, func(x *equation) bool { return x.target.Layer > eqs[0].target.Layer })
 }
 
-// common reports whether n, a sum without a tap, explains by itself all open equations that
-// it is in: with the value that follows from the engine's next sum, the others hold, or nearly so.
-func (r locator) common(n *graph.Node) bool {
+// isCommon reports whether n, a sum without a tap, explains by itself all open equations that contain n: with the
+// value that follows from the engine's next sum, the others hold, or nearly so.
+func (r locator) isCommon(n *graph.Node) bool {
 	if n.Op != graph.Add || len(r.m.byNode[n]) < 2 {
 		return false
 	}
@@ -93,18 +95,19 @@ func (r locator) common(n *graph.Node) bool {
 			continue
 		}
 		known := maps.Clone(p.known)
-		known[n] = oneRow{at.row, value}
+		known[n] = rowsOf{len(value), at.row, value}
 		with := p.eval(r.m.dump.model, known, r.m.engine.class.center()).With(r.m.engine.edits)
 		return !slices.ContainsFunc(r.m.byNode[n], func(x *equation) bool {
 			got, err := with.Compute(x.target, []int{at.row})
-			return err != nil || x != next && !(r.m.distance(x.target, p.read(x.target, []int{at.row}), got) < little*worst(x.errors).residual)
+			return err != nil || x != next && !(r.m.distance(x.target, p.read(x.target, []int{at.row}),
+				got) < little*worst(x.errors).residual)
 		})
 	}
 	return false
 }
 
-// summand is a row of n as it follows from eq's target, a sum of n and another value, which
-// may be scaled; nil if it is not that.
+// summand returns a row of n that follows from eq's target, a sum of n and another value, which may be scaled. The
+// result is nil if the target is no such sum.
 func (r locator) summand(eq *equation, p *prompt, row int, n *graph.Node) []float64 {
 	t, scale := eq.target, 1.0
 	if t.Op == graph.Mul && len(t.In) == 1 && len(t.W) == 1 && t.W[0].Shape.Size() == 1 {
@@ -130,20 +133,11 @@ func (r locator) summand(eq *equation, p *prompt, row int, n *graph.Node) []floa
 	return value
 }
 
-// oneRow is a row of a value.
-type oneRow struct {
-	row   int
-	value []float64
-}
-
-func (o oneRow) Rows() (first, n int)      { return o.row, 1 }
-func (o oneRow) Read(dst []float64, _ int) { copy(dst, o.value) }
-
-// branchScaled reports whether eq's target is a sum of sum's two inputs, each by a factor of its own.
-func (r locator) branchScaled(eq *equation, sum *graph.Node) bool {
+// isBranchScaled reports whether eq's target is a sum of sum's two inputs, each by a factor of its own.
+func (r locator) isBranchScaled(eq *equation, sum *graph.Node) bool {
 	var terms, got []float64
 	for i, p := range r.m.dump.prompts {
-		rows := eq.rows(i)
+		rows, _ := errorsOf(eq.errors, i)
 		a, b, err := reference.Both(r.m.engine.center[p], rows, sum.In[0], sum.In[1])
 		if err != nil {
 			return false
@@ -158,9 +152,9 @@ func (r locator) branchScaled(eq *equation, sum *graph.Node) bool {
 	return s != nil && !(math.Abs(s[0]/s[1]-1) < 1e-3) && fits(eq, x, s, got)
 }
 
-// givenBy reports whether eq's target, a product, is one of something: it has more features
-// than it reads, and the engine's have no part that no input could give.
-func (r locator) givenBy(eq *equation, n *graph.Node) bool {
+// isGiven reports whether eq's target, a product, is a product of some input: the target has more features than the
+// input, and the engine's features have no part no input could give.
+func (r locator) isGiven(eq *equation, n *graph.Node) bool {
 	m, k := n.W[0].Rows(), n.W[0].Shape.Last()
 	if m < k+k/4 || m > maxFeatures || eq.target != n {
 		return false
@@ -184,16 +178,16 @@ func fits(eq *equation, x *matrix, s, y []float64) bool {
 	return norm(minus(x.times(s), y)) <= 4*excess*worst(eq.errors).floor*norm(y)
 }
 
-// routedOtherwise reports whether what the experts give is a sum of what each of them should
-// give by other weights than the router's, and not by a factor for each expert.
-func (r locator) routedOtherwise(eq *equation, n *graph.Node) bool {
+// isRerouted reports whether the experts' output is a sum of the right outputs of the experts by other weights than
+// the router's, and not by a factor for each expert.
+func (r locator) isRerouted(eq *equation, n *graph.Node) bool {
 	route, count, width := n.In[1], n.W[0].Shape[0], n.Shape.Size()
 	if count > maxExperts || eq.target != n {
 		return false
 	}
 	factors, sums := make([]float64, count), 0.0
 	for i, p := range r.m.dump.prompts {
-		rows := eq.rows(i)
+		rows, _ := errorsOf(eq.errors, i)
 		weights, err := r.m.engine.center[p].Value(route, rows)
 		if err != nil {
 			return false
@@ -238,8 +232,8 @@ func (r locator) routedOtherwise(eq *equation, n *graph.Node) bool {
 	return sums > 1e-2
 }
 
-// where is the rows and features at which an equation fails, if not at all.
-func (r locator) where(eq *equation) string {
+// describePlace describes the rows and features at which an equation fails, if some hold.
+func (r locator) describePlace(eq *equation) string {
 	var first, last, bad int
 	for _, x := range eq.errors {
 		if x.ratio() > excess {
@@ -262,8 +256,8 @@ func (r locator) where(eq *equation) string {
 	return s + r.features(eq)
 }
 
-// wrongHeads lists the heads of attention that are wrong at any row, "" if all are: a fault
-// in other heads is another fault.
+// wrongHeads lists the heads of attention that are wrong at any row, "" if all are wrong: a fault in other heads is
+// another fault.
 func (r locator) wrongHeads(eq *equation) string {
 	if eq.target.Op != graph.Attention {
 		return ""
@@ -294,7 +288,7 @@ func (r locator) wrongHeads(eq *equation) string {
 	return strings.Join(heads, ", ")
 }
 
-// features is which features of an equation's target are wrong, if few are.
+// features describes the wrong features of an equation's target, if they are few.
 func (r locator) features(eq *equation) string {
 	w := worst(eq.errors)
 	p, n := r.m.dump.prompts[w.prompt], eq.target
@@ -302,12 +296,7 @@ func (r locator) features(eq *equation) string {
 	if err != nil {
 		return ""
 	}
-	got := p.read(n, []int{w.row})
-	var norm float64
-	for _, v := range want {
-		norm += v * v
-	}
-	limit := excess * w.floor * math.Sqrt(norm)
+	got, limit := p.read(n, []int{w.row}), excess*w.floor*norm(want)
 	var bad []int
 	for i := range got {
 		if math.Abs(got[i]-want[i]) > limit {

@@ -18,7 +18,7 @@ type conclusion struct {
 	out      Diagnosis
 }
 
-// conclude makes the verdict of a search and of its closing.
+// conclude makes the verdict of a search and a closing.
 func conclude(s *search, c *closing) *Diagnosis {
 	r := &conclusion{m: s.m, accepted: s.accepted, given: s.given, closing: c, inferred: slices.Clone(s.m.dump.inferred)}
 	for _, note := range c.inferred {
@@ -41,7 +41,7 @@ func conclude(s *search, c *closing) *Diagnosis {
 			verdict = v
 		}
 	}
-	if r.m.engine.class.rounds() {
+	if r.m.engine.class.isRounding() {
 		consider(Numeric)
 	}
 	for _, f := range d.Findings {
@@ -70,34 +70,23 @@ func conclude(s *search, c *closing) *Diagnosis {
 // order is the order of accusation.
 var order = []Verdict{Instrument, Input, Weights, Structural, Reference, Unexplained, Sensitivity, Numeric, Clean}
 
-// kind is the verdict that a cause leads to.
+// kind returns the verdict of a cause.
 func kind(id string) Verdict {
-	c, ok := mistake.Find(id)
-	if !ok {
-		return Structural
-	}
-	switch c.Kind {
-	case mistake.Input:
-		return Input
-	case mistake.Weights:
-		return Weights
-	case mistake.Instrument:
-		return Instrument
-	case mistake.Numeric:
-		return Numeric
+	if c, ok := mistake.Find(id); ok {
+		return Verdict(c.Kind)
 	}
 	return Structural
 }
 
 func kindOf(f Finding) Verdict {
-	if f.Cause == "unknown" && strings.HasPrefix(f.Computed, "does nothing wrong") {
+	if f.Cause == "unknown" && strings.HasPrefix(f.Computed, innocent) {
 		return Instrument
 	}
 	return kind(f.Cause)
 }
 
-// relativePositions takes back positions that are off by the same number for queries and
-// for the keys that they meet: only differences of positions count.
+// relativePositions takes back positions that are off by the same number for queries and for their keys: only
+// differences of positions count.
 func (r *conclusion) relativePositions() {
 	shift := map[*graph.Node]float64{}
 	for _, h := range r.accepted {
@@ -135,7 +124,7 @@ func (r *conclusion) relativePositions() {
 	}
 }
 
-// products are the equations of a single product of a weight or an embedding.
+// products returns the equations of a single product of a weight or an embedding.
 func (r *conclusion) products() []*equation {
 	var all []*equation
 	for _, eq := range r.m.eqs {
@@ -156,17 +145,20 @@ func (r *conclusion) products() []*equation {
 	return all
 }
 
-// notTheFile says where no product of a weight holds, and nothing explains any, that
-// MODEL may be another quantization of what the engine ran, or another checkpoint.
+// notTheFile notes that MODEL may be another quantization of the engine's file, or another checkpoint, where no
+// product of a weight holds and nothing explains any.
 func (r *conclusion) notTheFile() {
 	products := r.products()
 	if len(products) < manyProducts || slices.ContainsFunc(products, func(eq *equation) bool { return !r.given[eq] }) {
 		return
 	}
-	r.inferred.add("none of the %d products of a weight holds and nothing explains them: either all weights are read wrongly, or MODEL is not the file that the engine ran, but another quantization of it or another checkpoint", len(products))
+	r.inferred.add("none of the %d products of a weight holds and nothing explains them: either all weights are read "+
+		"wrongly, or MODEL is not the file that the engine ran, but another quantization of it or another "+
+		"checkpoint", len(products))
 	for i := range r.out.Findings {
 		if f := &r.out.Findings[i]; f.Cause == "unknown" && (f.Op == "Linear" || f.Op == "Embed") {
-			f.Fix = "Make sure that MODEL is the very file that the engine ran, not another quantization or checkpoint: no product of a weight holds."
+			f.Fix = "Make sure that MODEL is the very file that the engine ran, not another quantization or checkpoint: no " +
+				"product of a weight holds."
 		}
 	}
 }

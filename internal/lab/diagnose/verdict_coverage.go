@@ -10,7 +10,8 @@ import (
 )
 
 func (r *conclusion) floorTable() Floors {
-	f := Floors{Activations: r.m.engine.class.name(), KV: cmp.Or(r.m.declared.kv, r.m.engine.class.kv), GELU: r.m.engine.class.gelu, Declared: r.m.declared.activations != "", Ops: map[string]lab.Number{}}
+	f := Floors{Activations: r.m.engine.class.name(), KV: cmp.Or(r.m.declared.kv, r.m.engine.class.kv),
+		GELU: r.m.engine.class.gelu, Declared: r.m.declared.activations != "", Ops: map[string]lab.Number{}}
 	all := map[string][]float64{}
 	for _, eq := range r.m.eqs {
 		all[opName(eq.target)] = append(all[opName(eq.target)], worst(eq.errors).floor)
@@ -53,8 +54,10 @@ func (r *conclusion) coverage() {
 			break
 		}
 	}
-	if slices.ContainsFunc(r.m.dump.graph.Nodes, sectioned) && !slices.ContainsFunc(r.m.dump.prompts, func(p *prompt) bool { return p.tapped && p.Parts != nil }) {
-		blind("a prompt with an image: the parts of a text's positions are equal, so the order of rope's sections was not tested")
+	if slices.ContainsFunc(r.m.dump.graph.Nodes, sectioned) && !slices.ContainsFunc(r.m.dump.prompts,
+		func(p *prompt) bool { return p.tapped && p.Parts != nil }) {
+		blind("a prompt with an image: the parts of a text's positions are equal, so the order of rope's sections was " +
+			"not tested")
 	}
 	if c.Positions < 3 {
 		blind("a prompt of three or more tokens: attention and rotary positions were hardly tested")
@@ -62,16 +65,19 @@ func (r *conclusion) coverage() {
 	if n := len(c.Unplaced); n > len(r.m.dump.taps) {
 		blind("most of the dump's taps: %d have no place in the model, such as %s", n, c.Unplaced[0])
 	}
-	if r.storedIn16() && !r.m.engine.class.coarse() {
-		blind("values in 32 bits: a fault that is smaller than the rounding of the 16 bits that values are stored in does not show")
+	if r.storedIn16() && !r.m.engine.class.isCoarse() {
+		blind("values in 32 bits: a fault that is smaller than the rounding of the 16 bits that values are stored in " +
+			"does not show")
 	}
 	if r.m.perScan < c.Positions {
-		blind("all positions: of a model so large %d of the longest prompt's %d were computed again", r.m.perScan, c.Positions)
+		blind("all positions: of a model so large %d of the longest prompt's %d were computed again", r.m.perScan,
+			c.Positions)
 	}
 	if !decode {
 		blind("tokens decoded one by one: the reuse of keys and values was not tested")
 	}
-	if r.m.dump.graph.Result().Op == graph.Softcap && !slices.ContainsFunc(r.m.eqs, func(eq *equation) bool { return eq.target == r.m.dump.wiring.Head() }) {
+	if r.m.dump.graph.Result().Op == graph.Softcap && !slices.ContainsFunc(r.m.eqs,
+		func(eq *equation) bool { return eq.target == r.m.dump.wiring.Head() }) {
 		blind("the logits before the cap: a wrong head and a wrong cap are told apart by their effect alone")
 	}
 }
@@ -81,7 +87,7 @@ func (r *conclusion) storedIn16() bool {
 	return slices.ContainsFunc(r.m.dump.prompts, func(p *prompt) bool { return p.step > 0x1p-24 })
 }
 
-// curves are the equations as they were measured.
+// curves copies the measured equations into the verdict.
 func (r *conclusion) curves() {
 	for _, eq := range r.m.eqs {
 		errors := eq.before
@@ -89,7 +95,8 @@ func (r *conclusion) curves() {
 			errors = eq.errors
 		}
 		w := worst(errors)
-		c := Curve{Tap: eq.tap, Node: eq.target.Name, Op: opName(eq.target), Layer: eq.target.Layer, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Flagged: w.ratio() > excess}
+		c := Curve{Tap: eq.tap, Node: eq.target.Name, Op: opName(eq.target), Layer: eq.target.Layer,
+			Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Flagged: w.ratio() > excess}
 		rows := map[int]int{}
 		longest := 0
 		for _, x := range errors {
@@ -106,7 +113,8 @@ func (r *conclusion) curves() {
 			c.Free, c.FreeFloor = max(c.Free, lab.Number(f.err[eq.target])), max(c.FreeFloor, lab.Number(f.noise[eq.target]))
 		}
 		for _, h := range r.accepted {
-			concerns := slices.Contains(h.eqs, eq) || c.Flagged && slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return h.edits[n] != nil })
+			concerns := slices.Contains(h.eqs, eq) || c.Flagged && slices.ContainsFunc(eq.span,
+				func(n *graph.Node) bool { return h.edits[n] != nil })
 			if concerns && !slices.Contains(c.Causes, h.cause) {
 				c.Causes = append(c.Causes, h.cause)
 			}

@@ -12,8 +12,8 @@ import (
 	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
-// group makes findings of the accepted hypotheses: one for all layers that have it. It
-// counts hypotheses that change nothing in the reference, since nobody knows the fault.
+// group makes findings of the accepted hypotheses: a finding for all layers with the same cause. The second result
+// counts hypotheses without edits, whose fault nobody knows.
 func (r *conclusion) group() (findings []Finding, unbuilt int) {
 	var firsts []*hypothesis
 	for _, h := range r.accepted {
@@ -39,12 +39,13 @@ func (r *conclusion) group() (findings []Finding, unbuilt int) {
 	return findings, unbuilt
 }
 
-// probes are the findings of the dump itself, one for all taps that are broken in one way.
+// probes returns the findings of the dump itself: a finding for all taps that are broken in the same way.
 func (r *conclusion) probes() []Finding {
 	var all []Finding
 	for _, f := range r.m.dump.findings {
 		at := slices.IndexFunc(all, func(x Finding) bool {
-			return kindOf(f) == Instrument && x.Cause == f.Cause && len(x.Nodes) > 0 && len(f.Nodes) > 0 && (f.Cause != "unknown" || x.Computed == f.Computed)
+			return kindOf(f) == Instrument && x.Cause == f.Cause && len(x.Nodes) > 0 && len(f.Nodes) > 0 &&
+				(f.Cause != "unknown" || x.Computed == f.Computed)
 		})
 		if at < 0 {
 			all = append(all, f)
@@ -73,7 +74,8 @@ func (r *conclusion) finding(h *hypothesis) Finding {
 		before = eq.errors
 	}
 	w := worst(before)
-	f := Finding{Cause: h.cause, Op: h.op(), Layers: h.layers(), Tap: eq.tap, From: r.m.dump.tapNames(eq.sources), Span: spanned(eq), Detail: h.detail, Nodes: []string{h.node.Name},
+	f := Finding{Cause: h.cause, Op: h.op(), Layers: h.layers(), Tap: eq.tap, From: r.m.dump.tapNames(eq.sources),
+		Span: spanned(eq), Detail: h.detail, Nodes: []string{h.node.Name},
 		Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: h.computed}
 	if c, ok := mistake.Find(h.cause); ok {
 		f.Fix = cmp.Or(h.fix, c.Fix)
@@ -83,7 +85,8 @@ func (r *conclusion) finding(h *hypothesis) Finding {
 			f.Also = append(f.Also, x.cause)
 		}
 	}
-	f.Evidence = fmt.Sprintf("%s lies %s from what the engine's own values before it give, %s times the floor; ", eq.tap, lab.Digits(w.residual), lab.Digits(w.ratio()))
+	f.Evidence = fmt.Sprintf("%s lies %s from what the engine's own values before it give, %s times the floor; ", eq.tap,
+		lab.Digits(w.residual), lab.Digits(w.ratio()))
 	if h.seen != "" {
 		f.Residual, f.Floor, f.Evidence = 0, 0, h.seen
 	} else if h.cause == "unknown" {
@@ -96,7 +99,7 @@ func (r *conclusion) finding(h *hypothesis) Finding {
 	return f
 }
 
-// spanned is the operations of an equation, each once.
+// spanned returns the operations of an equation, each once.
 func spanned(eq *equation) []string {
 	ops := []string{}
 	for _, n := range eq.span {
@@ -107,28 +110,31 @@ func spanned(eq *equation) []string {
 	return ops
 }
 
-// broken reports whether an equation did not hold before anything was built in.
-func broken(eq *equation) bool {
-	return len(eq.before) > 0 && worst(eq.before).ratio() > excess || eq.flagged()
+// isBroken reports whether an equation did not hold before anything was built in.
+func isBroken(eq *equation) bool {
+	return len(eq.before) > 0 && worst(eq.before).ratio() > excess || eq.isFlagged()
 }
 
-// numericFindings are the classes of rounding that the dump did not declare.
+// numericFindings returns the classes of rounding the dump did not declare.
 func (r *conclusion) numericFindings() []Finding {
 	var all []Finding
 	add := func(id, op, what string, d detail) {
-		f := Finding{Cause: id, Op: op, Layers: []int{}, From: []string{}, Span: []string{}, Nodes: []string{}, Detail: d, Computed: what}
+		f := Finding{Cause: id, Op: op, Layers: []int{}, From: []string{}, Span: []string{}, Nodes: []string{}, Detail: d,
+			Computed: what}
 		for i := range layers(r.m.dump.graph) {
 			f.Layers = append(f.Layers, i)
 		}
 		for _, eq := range r.m.eqs {
-			if eq.target.Layer >= 0 && (opName(eq.target) == op || slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return opName(n) == op })) {
+			if eq.target.Layer >= 0 && (opName(eq.target) == op || slices.ContainsFunc(eq.span,
+				func(n *graph.Node) bool { return opName(n) == op })) {
 				w := worst(eq.errors)
-				f.Tap, f.From, f.Residual, f.Floor = eq.tap, r.m.dump.tapNames(eq.sources), lab.Number(w.residual), lab.Number(w.floor)
+				f.Tap, f.From, f.Residual, f.Floor = eq.tap, r.m.dump.tapNames(eq.sources), lab.Number(w.residual),
+					lab.Number(w.floor)
 				break
 			}
 		}
 		f.Evidence = "all equations hold within the floors of this class, and not within those of a finer one"
-		if slices.ContainsFunc(r.m.eqs, broken) {
+		if slices.ContainsFunc(r.m.eqs, isBroken) {
 			f.Evidence = "the equations that hold do so within the floors of this class, and not within those of a finer one"
 		}
 		if c, ok := mistake.Find(id); ok {
@@ -137,8 +143,9 @@ func (r *conclusion) numericFindings() []Finding {
 		all = append(all, f)
 	}
 	c, said := r.m.engine.class, r.m.declared
-	if c.coarse() && said.activations == "" {
-		add("numeric_activations", "Linear", "rounds what products read, or all it keeps, to "+c.words(), detail{"activations": c.words()})
+	if c.isCoarse() && said.activations == "" {
+		add("numeric_activations", "Linear", "rounds what products read, or all it keeps, to "+c.words(),
+			detail{"activations": c.words()})
 	}
 	if c.activations == "f32" && said.activations == "" {
 		add("numeric_accumulation", "Linear", "computes in float32", detail{"activations": "f32"})
@@ -152,12 +159,14 @@ func (r *conclusion) numericFindings() []Finding {
 	return all
 }
 
-// operations are the nodes that compute something.
+// operations returns the nodes that compute something.
 func operations(span []*graph.Node) []*graph.Node {
-	return slices.DeleteFunc(slices.Clone(span), func(n *graph.Node) bool { return n.Op == graph.View || n.Op == graph.Rows || n.Op == graph.StoreKV })
+	return slices.DeleteFunc(slices.Clone(span), func(n *graph.Node) bool {
+		return n.Op == graph.View || n.Op == graph.Rows || n.Op == graph.StoreKV
+	})
 }
 
-// narrow says which operations a finding may be about, and which taps would tell.
+// narrow lists the operations a finding may be about, and taps that would decide.
 func (r *conclusion) narrow(f *Finding, among []*graph.Node, eq *equation) {
 	const most = 8
 	values := r.m.dump.untold(among, eq.target)
