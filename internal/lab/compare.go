@@ -18,7 +18,7 @@ import (
 type Options struct {
 	// MaxDiff is the largest |Δlogit| at any position. If it is nil, and MaxKL too,
 	// each prompt's limit is 4 times its float32.max_abs_diff in the golden record;
-	// without that it has none, and is measured only.
+	// without it has none, and is measured only.
 	MaxDiff *float64
 
 	// MaxKL is the largest KL divergence of a prompt, in nats, the mean over its
@@ -82,22 +82,15 @@ type PromptComparison struct {
 // Inside reports whether every prompt that was compared is inside its limits, and
 // every one of the golden record was compared, unless the record may be partial.
 func (c *Comparison) Inside() bool {
-	if c.lacking() {
-		return false
-	}
-	for i := range c.Prompts {
-		if !c.Prompts[i].Inside {
-			return false
-		}
-	}
-	return len(c.Prompts) > 0
+	return !c.lacking() && len(c.Prompts) > 0 &&
+		!slices.ContainsFunc(c.Prompts, func(p PromptComparison) bool { return !p.Inside })
 }
 
 // ErrNoLimit is wrapped by Limited's errors.
 var ErrNoLimit = errors.New("no limit: the golden record has no noise floor (float32.max_abs_diff), and none was set")
 
-// Limited is an error that wraps ErrNoLimit if nothing says how far a prompt may lie
-// from the golden record: then it is measured, and not judged.
+// Limited returns an error that wraps ErrNoLimit if nothing says how far a prompt may lie from the golden record:
+// the prompt is measured then, and not judged.
 func (c *Comparison) Limited() error {
 	for i := range c.Prompts {
 		if p := &c.Prompts[i]; !p.limited() {
@@ -109,7 +102,7 @@ func (c *Comparison) Limited() error {
 
 func (p *PromptComparison) limited() bool { return p.MaxDiffLimit != nil || p.MaxKLLimit != nil }
 
-// lacking reports whether the record lacks prompts that it should have.
+// lacking reports whether the record lacks prompts it should have.
 func (c *Comparison) lacking() bool { return len(c.OnlyGolden) > 0 && !c.Partial }
 
 // Compare compares record with golden, prompt by prompt. A prompt is inside if
@@ -167,7 +160,8 @@ func comparePrompt(g, r *Prompt, o Options) (*PromptComparison, error) {
 	if a, b := g.Logits.Shape.Last(), r.Logits.Shape.Last(); a != b {
 		return nil, fmt.Errorf("logits of %d tokens against %d: another vocabulary", b, a)
 	}
-	p := &PromptComparison{Index: g.Index, Text: cmp.Or(g.Text, r.Text), IDs: compareIDs(g, r), Float32: g.Float32, BFloat16: g.BFloat16}
+	p := &PromptComparison{Index: g.Index, Text: cmp.Or(g.Text, r.Text), IDs: compareIDs(g, r), Float32: g.Float32,
+		BFloat16: g.BFloat16}
 	p.setLimits(o)
 	p.compareLogits(g.Logits, r.Logits)
 	p.compareTaps(g, r)
@@ -178,7 +172,7 @@ func comparePrompt(g, r *Prompt, o Options) (*PromptComparison, error) {
 	return p, nil
 }
 
-// compareIDs is one of IDsEqual, IDsDifferent and IDsAssumed.
+// compareIDs returns IDsEqual, IDsDifferent or IDsAssumed.
 func compareIDs(g, r *Prompt) string {
 	switch {
 	case g.IDs == nil || r.IDs == nil:
@@ -206,18 +200,14 @@ func (p *PromptComparison) setLimits(o Options) {
 // compareLogits compares the last rows that both have.
 func (p *PromptComparison) compareLogits(g, r *tensor.Tensor) {
 	a, b := rowsOf(g), rowsOf(r)
-	n := min(a.n, b.n)
-	x, y := make([]float64, a.width), make([]float64, a.width)
-	for i := range n {
-		a.read(x, a.n-n+i)
-		b.read(y, b.n-n+i)
+	eachRow(a, b, func(at int, x, y []float64) {
 		d := distance(x, y)
-		if i == n-1 {
+		if at == a.n-1 {
 			d.LastMaxAbsDiff = d.MaxAbsDiff
 			p.GoldenEntropy, p.RecordEntropy = Number(Entropy(x)), Number(Entropy(y))
 		}
 		p.Distance.add(d)
-	}
+	})
 }
 
 // TapComparison compares one tap, or the hidden state after one layer under the
@@ -263,38 +253,22 @@ func compareTap(name string, g, r rows) TapComparison {
 		return t
 	}
 	t.Rows = min(g.n, r.n)
-	x, y := make([]float64, g.width), make([]float64, g.width)
 	var whole squares
-	for i := range t.Rows {
-		at := g.n - t.Rows + i
-		g.read(x, at)
-		r.read(y, r.n-t.Rows+i)
+	eachRow(g, r, func(at int, x, y []float64) {
 		var row squares
 		addSquares(&row, x, y)
 		whole.diff += row.diff
 		whole.golden += row.golden
-		if e := Number(row.relative()); i == 0 || worse(e, t.Worst) {
+		if e := Number(row.relative()); at == g.n-t.Rows || compareErrors(e, t.Worst) > 0 {
 			t.Worst, t.WorstRow = e, at
 		}
-	}
+	})
 	t.Whole = Number(whole.relative())
 	return t
 }
 
-// worse is the order of errors: NaN is the worst.
-func worse(a, b Number) bool { return compareErrors(a, b) > 0 }
-
-func compareErrors(a, b Number) int {
-	switch aNaN, bNaN := a != a, b != b; {
-	case aNaN && bNaN:
-		return 0
-	case aNaN:
-		return 1
-	case bNaN:
-		return -1
-	}
-	return cmp.Compare(a, b)
-}
+// compareErrors orders errors, NaN behind all numbers.
+func compareErrors(a, b Number) int { return cmp.Compare(-b, -a) }
 
 // worstFirst orders taps: broken ones, then by the error of the worst
 // row, and taps that need not match last.
@@ -311,8 +285,8 @@ func worstFirst(a, b TapComparison) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), compareErrors(b.Worst, a.Worst), strings.Compare(a.Name, b.Name))
 }
 
-// needNotMatch reports whether a tap holds what a module's
-// first call gave, or is in a form of PyTorch's own.
+// needNotMatch reports whether a tap holds the output of a module's first call, or has a form of PyTorch's own.
 func needNotMatch(name string) bool {
-	return strings.HasSuffix(name, "act_fn.out") || strings.HasSuffix(name, "rotary_emb.out") || strings.HasSuffix(name, "pos_emb.out") || strings.HasSuffix(name, "router.out")
+	return strings.HasSuffix(name, "act_fn.out") || strings.HasSuffix(name, "rotary_emb.out") ||
+		strings.HasSuffix(name, "pos_emb.out") || strings.HasSuffix(name, "router.out")
 }

@@ -15,13 +15,14 @@ type Distance struct {
 	Top10          Number `json:"top10"`
 }
 
-// distance is that of one position's logits. Whether it is the last one is not known here.
+// distance returns the distance of a single position's logits. The caller sets LastMaxAbsDiff.
 func distance(g, r []float64) Distance {
 	largest, mean := AbsDiff(g, r)
 	kl := Number(KL(g, r))
 	return Distance{
-		Positions: 1, MaxAbsDiff: Number(largest), MeanAbsDiff: Number(mean), CosineMin: Number(Cosine(g, r)), KLMean: kl, KLMax: kl,
-		Top1: Number(Overlap(g, r, 1)), Top5: Number(Overlap(g, r, 5)), Top10: Number(Overlap(g, r, 10)),
+		Positions: 1, MaxAbsDiff: Number(largest), MeanAbsDiff: Number(mean), CosineMin: Number(Cosine(g, r)), KLMean: kl,
+		KLMax: kl,
+		Top1:  Number(Overlap(g, r, 1)), Top5: Number(Overlap(g, r, 5)), Top10: Number(Overlap(g, r, 10)),
 	}
 }
 

@@ -1,11 +1,9 @@
 package lab
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,10 +20,10 @@ import (
 // gives a process 65530.
 const maxArrays = 1 << 15
 
-// ReadDump opens what an engine wrote: a record, or a folder of NumPy files, each an array named as a
-// record's tensor is; or one NumPy file, .npy or .npz. The name is the file's, without .npy, or what manifest.json says (see
-// manifest). ids, token_ids, logits and names of taps without "PROMPT.tap." before them are those of
-// the one prompt. Close the record.
+// ReadDump opens an engine's dump: a record; a folder of NumPy files, each an array named like a record's tensor;
+// or a single NumPy file, .npy or .npz. An array's name is the file's name without .npy, or the name in
+// manifest.json (see manifest). ids, token_ids, logits and names of taps without "PROMPT.tap." belong to the only
+// prompt. Close the record.
 func ReadDump(path string) (*Record, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -102,7 +100,7 @@ func (r *Record) readFolder(maps *mappings) error {
 	return mmap.Guard(func() error { return r.fill(all) })
 }
 
-// addFiles adds the folder's NumPy files that the manifest does not name.
+// addFiles adds the folder's NumPy files the manifest does not name.
 func (m *manifest) addFiles(root *os.Root) error {
 	dir, err := root.Open(".")
 	if err != nil {
@@ -129,7 +127,7 @@ func (m *manifest) addFiles(root *os.Root) error {
 	return nil
 }
 
-// tensorName is the array's name in a record.
+// tensorName returns the array's name in a record.
 func (a *arrayInfo) tensorName() string {
 	name := strings.TrimSuffix(a.Name, ".npy")
 	if number, rest, ok := strings.Cut(name, "."); ok {
@@ -171,7 +169,7 @@ func (a *arrayInfo) read(root *os.Root, dir string, maps *mappings) (t tensor.Te
 	return t, err
 }
 
-// tensor is x as a record has it: ids as int32, and no leading dimensions of 1
+// tensor returns x as a record has the array, without leading dimensions of 1
 // where the number of dimensions is fixed.
 func (a *arrayInfo) tensor(x *npy.Array) (tensor.Tensor, error) {
 	t := tensor.Tensor{Shape: x.Shape, Data: x.Data}
@@ -190,11 +188,7 @@ func (a *arrayInfo) tensor(x *npy.Array) (tensor.Tensor, error) {
 	case "i4":
 		t.DType = tensor.I32
 	case "i8":
-		data, err := narrow(x.Data)
-		if err != nil {
-			return t, err
-		}
-		t.DType, t.Data = tensor.I32, data
+		t.DType = tensor.I64
 	}
 	kind := a.tensorName()
 	dims := map[string]int{"ids": 1, "logits": 2, "hidden": 3}[kind[strings.IndexByte(kind, '.')+1:]]
@@ -205,21 +199,4 @@ func (a *arrayInfo) tensor(x *npy.Array) (tensor.Tensor, error) {
 		t.Shape = append(tensor.Shape{1}, t.Shape...)
 	}
 	return t, nil
-}
-
-// narrow turns 64-bit ids into 32-bit ones.
-func narrow(data []byte) ([]byte, error) {
-	n := len(data) / 8
-	if n > maxIDs {
-		return nil, fmt.Errorf("%d 64-bit integers; only ids are, at most %d", n, maxIDs)
-	}
-	out := make([]byte, 0, 4*n)
-	for i := range n {
-		v := int64(binary.LittleEndian.Uint64(data[8*i:]))
-		if v < math.MinInt32 || v > math.MaxInt32 {
-			return nil, fmt.Errorf("element %d: %d is no id", i, v)
-		}
-		out = binary.LittleEndian.AppendUint32(out, uint32(v))
-	}
-	return out, nil
 }

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// manifest is what manifest.json says of a folder of arrays. It is a record's JSON file, of which all may
-// be missing: token_ids may stand for a prompt's ids and rendered_prompt for its text, and those of a
-// single prompt may stand beside names. Besides, here or in a prompt, it has arrays under taps, files,
-// tensors or arrays: an object from names to files or from files to names, the other one being a text or
-// in an object with name, file, dtype and prompt; or a list of such objects. ids, logits and hidden may be files, too. A dtype matters where it is bfloat16, for
-// which NumPy has none; all else is in the files.
+// manifest is what manifest.json says of a folder of arrays. It is a record's JSON file, of which all may be
+// missing: token_ids may stand for a prompt's ids and rendered_prompt for its text, and those of a single prompt
+// may stand beside names. Besides, here or in a prompt, it has arrays under taps, files, tensors or arrays: an
+// object from names to files or from files to names, the other one being a text or in an object with name, file,
+// dtype and prompt; or a list of such objects. ids, logits and hidden may be files, too. A dtype matters where it
+// is bfloat16, for which NumPy has none; all else is in the files.
 type manifest struct {
 	arrays []arrayInfo
 	info   []byte // the record's JSON

@@ -122,7 +122,7 @@ func TestReadDumpRefuses(t *testing.T) {
 		"not an array":  {map[string][]byte{"a.npy": []byte("PK")}, "does not begin"},
 		"integers":      {map[string][]byte{"a.npy": npyFile("<u2", make([]byte, 2), 1)}, "16-bit integers"},
 		"tap of ids":    {map[string][]byte{"a.npy": npyFile("<i4", make([]byte, 4), 1)}, "want floats"},
-		"large id":      {map[string][]byte{"ids.npy": npyFile("<i8", []byte{0, 0, 0, 0, 1, 0, 0, 0}, 1)}, "is no id"},
+		"large id":      {map[string][]byte{"ids.npy": npyFile("<i8", []byte{0, 0, 0, 0, 1, 0, 0, 0}, 1)}, "position 0: id 4294967296"},
 		"negative id":   {map[string][]byte{"ids.npy": npyFile("<i4", []byte{255, 255, 255, 255}, 1)}, "negative"},
 		"twice":         {map[string][]byte{"a.npy": one, "0.tap.a.npy": one}, "which \"0.tap.a.npy\" is, too"},
 		"other ids":     {map[string][]byte{"manifest.json": []byte(`{"ids": [1]}`), "ids.npy": npyFile("<i4", make([]byte, 4), 1)}, "not the ids"},

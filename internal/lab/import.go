@@ -18,7 +18,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// The forms of dumps that an Import reads.
+// The forms of dumps an Import reads.
 const (
 	FormDump     = "dump"      // what ReadDump opens
 	FormLlamaCpp = "llama.cpp" // a record whose taps have llama.cpp's names
@@ -70,7 +70,7 @@ func openImport(path, form string) (i *Import, err error) {
 	return nil, fmt.Errorf("form %q: want %s", form, strings.Join(Forms, ", "))
 }
 
-// formOf looks at what lies there.
+// formOf finds the form of the dump at path.
 func formOf(path string) (string, error) {
 	st, err := os.Stat(path)
 	switch {
@@ -175,17 +175,19 @@ func importBin(path string) (*Import, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Import{Form: FormBin, Numerics: json.RawMessage(`{"engine":"llama.cpp"}`), count: 1, prompt: func(int) (*Prompt, error) { return p, nil }}, nil
+	return &Import{Form: FormBin, Numerics: json.RawMessage(`{"engine":"llama.cpp"}`), count: 1,
+		prompt: func(int) (*Prompt, error) { return p, nil }}, nil
 }
 
-// binPrompt is the prompt of numbers of 4 bytes each.
+// binPrompt returns a prompt of numbers of 4 bytes each.
 func binPrompt(logits, ids []byte) (*Prompt, error) {
-	p := &Prompt{PositionsKept: 1, Logits: &tensor.Tensor{DType: tensor.F32, Shape: tensor.Shape{1, len(logits) / 4}, Data: logits}}
+	p := &Prompt{PositionsKept: 1, Logits: &tensor.Tensor{DType: tensor.F32, Shape: tensor.Shape{1, len(logits) / 4},
+		Data: logits}}
 	return p, p.addIDs(&tensor.Tensor{DType: tensor.I32, Shape: tensor.Shape{len(ids) / 4}, Data: ids})
 }
 
-// Take fills in from a prompt of a golden record what p does not say of its input. Ids that
-// do not fit p are an error.
+// Take sets the parts of p's input that p lacks, from a prompt of a golden record. Ids that do not fit p are an
+// error.
 func (p *Prompt) Take(gold *Prompt) error {
 	if gold == nil || p.IDs != nil {
 		return nil
@@ -197,9 +199,9 @@ func (p *Prompt) Take(gold *Prompt) error {
 	return p.check()
 }
 
-// Translate gives p's taps the names and the order of values that g has, PyTorch's names where
-// there are some, and removes from p and returns the taps without a place in g. Of several taps
-// of one value it keeps the one with the most rows.
+// Translate gives p's taps the names and the order of values that g has, PyTorch's names where there are some,
+// removes taps without a place in g from p, and returns them. Of several taps of the same value the tap with the
+// most rows stays.
 func (p *Prompt) Translate(g *graph.Graph, names string) ([]Unplaced, error) {
 	l, err := Place(g, names, p)
 	if err != nil {
@@ -216,7 +218,7 @@ func (p *Prompt) Translate(g *graph.Graph, names string) ([]Unplaced, error) {
 	return l.Unplaced, nil
 }
 
-// tensor is all rows in the shape of the node, float64 if the tap is, else float32.
+// tensor returns all rows in the shape of the node, float64 if the tap is, else float32.
 func (p *Placed) tensor() *tensor.Tensor {
 	shape := append(tensor.Shape{p.Rows}, p.Node.Shape...)
 	row := make([]float64, p.Width)

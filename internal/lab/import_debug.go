@@ -12,13 +12,12 @@ import (
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/internal/safetensors"
-	"github.com/karat-run/karat/internal/tensor"
 )
 
 // debugTrees end the names of the two JSON files of a model's class.
 var debugTrees = []string{"_debug_tree_FULL_TENSORS.json", "_debug_tree_SUMMARY.json"}
 
-// debugClass is the model's class whose tree lies in the folder at dir.
+// debugClass returns the class of the model whose tree lies in the folder at dir.
 func debugClass(dir string) (string, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -70,7 +69,8 @@ func importDebug(dir string) (*Import, error) {
 		}
 	}
 	if err == nil && len(d.maps) == 0 {
-		err = errors.New("no tensors: the tree's JSON file holds them rounded and shortened; make it with model_addition_debugger_context(model, debug_path, do_prune_layers=False, use_repr=False)")
+		err = errors.New("no tensors: the tree's JSON file holds them rounded and shortened; make it with " +
+			"model_addition_debugger_context(model, debug_path, do_prune_layers=False, use_repr=False)")
 	}
 	if err == nil {
 		err = d.check()
@@ -78,8 +78,10 @@ func importDebug(dir string) (*Import, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	return &Import{Form: FormHFDebug, Names: NamesHF, count: 1, prompt: func(int) (*Prompt, error) { return d.prompt, nil }, file: &d,
-		Notes: []string{"the tree has no outputs of modules with others in them: a layer's is what the next one reads"}}, nil
+	return &Import{Form: FormHFDebug, Names: NamesHF, count: 1,
+		prompt: func(int) (*Prompt, error) { return d.prompt, nil }, file: &d,
+		Notes: []string{"the tree has no outputs of modules with others in them: a layer's is what the next one " +
+			"reads"}}, nil
 }
 
 // debugTree is the prompt of a tree and its open files.
@@ -88,7 +90,7 @@ type debugTree struct {
 	maps   []*safetensors.File
 }
 
-// check reports a prompt that cannot be written, or that nothing was found of.
+// check reports a prompt that cannot be written, or that has no values.
 func (d *debugTree) check() error {
 	if p := d.prompt; len(p.IDs) == 0 && p.Logits == nil && len(p.Taps) == 0 {
 		return errors.New("no ids, logits or outputs of modules that a record holds")
@@ -106,10 +108,12 @@ func (d *debugTree) Close() error {
 
 // debugEnds are what may stand behind a module's name, and what it makes of a tap.
 var debugEnds = []struct{ end, tap string }{
-	{"_outputs", ".out"}, {"_outputs_0", ".out"}, {"_inputs_args_0", ".in"}, {"_inputs_kwargs_hidden_states", ".in"}, {"_inputs_kwargs_x", ".in"},
+	{"_outputs", ".out"}, {"_outputs_0", ".out"}, {"_inputs_args_0", ".in"}, {"_inputs_kwargs_hidden_states", ".in"},
+	{"_inputs_kwargs_x", ".in"},
 }
 
-// debugName is what a file holds: ids, logits, a tap of that name, or nothing that is read.
+// debugName returns the kind of a file's contents, ids, logits or tap, and the tap's name. The kind is "" for other
+// files.
 func debugName(file, class string) (kind, tap string) {
 	name, ok := strings.CutSuffix(file, ".safetensors")
 	if name, ok = cut(name, class, ok); !ok {
@@ -132,7 +136,7 @@ func debugName(file, class string) (kind, tap string) {
 	return "", ""
 }
 
-// cut is strings.CutPrefix where ok, else false.
+// cut returns the result of strings.CutPrefix if ok, else false.
 func cut(s, prefix string, ok bool) (string, bool) {
 	rest, found := strings.CutPrefix(s, prefix)
 	return rest, ok && found
@@ -154,7 +158,7 @@ func (d *debugTree) open(root *os.Root, dir, name, kind, tap string) error {
 }
 
 // add adds what a file holds.
-func (d *debugTree) add(f *safetensors.File, kind, tap string) (err error) {
+func (d *debugTree) add(f *safetensors.File, kind, tap string) error {
 	if len(f.Tensors) != 1 {
 		return fmt.Errorf("%d tensors, want 1", len(f.Tensors))
 	}
@@ -176,11 +180,6 @@ func (d *debugTree) add(f *safetensors.File, kind, tap string) (err error) {
 		return fmt.Errorf("tap %q: not a name of a record", tap)
 	case kind == "tap":
 		return d.prompt.add("tap."+tap, &t)
-	case kind == "ids" && t.DType == tensor.I64:
-		if t.Data, err = narrow(t.Data); err != nil {
-			return err
-		}
-		t.DType = tensor.I32
 	}
 	return d.prompt.add(kind, &t)
 }

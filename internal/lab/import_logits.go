@@ -14,15 +14,19 @@ func importLogits(path string) (*Import, error) {
 		return nil, err
 	}
 	if f.Chunks > maxPrompts || f.Context > maxIDs/f.Chunks {
-		err := fmt.Errorf("%d chunks of %d tokens; at most %d chunks and %d tokens are read", f.Chunks, f.Context, maxPrompts, maxIDs)
+		err := fmt.Errorf("%d chunks of %d tokens; at most %d chunks and %d tokens are read", f.Chunks, f.Context,
+			maxPrompts, maxIDs)
 		return nil, errors.Join(err, f.Close())
 	}
-	return &Import{Form: FormLogits, count: f.Chunks, prompt: func(i int) (*Prompt, error) { return logitsPrompt(f, i), nil }, file: f,
-		Numerics: json.RawMessage(`{"engine":"llama-perplexity","logits":"log-probabilities in 16 bits, none less than 16 nats below the largest"}`),
-		Notes:    []string{"the logits are logarithms of probabilities in 16 bits; those 16 nats and more below the largest are all the same"}}, nil
+	return &Import{Form: FormLogits, count: f.Chunks, file: f,
+		prompt: func(i int) (*Prompt, error) { return logitsPrompt(f, i), nil },
+		Numerics: json.RawMessage(`{"engine":"llama-perplexity","logits":"log-probabilities in 16 bits, ` +
+			`none less than 16 nats below the largest"}`),
+		Notes: []string{"the logits are logarithms of probabilities in 16 bits; those 16 nats and more below the largest " +
+			"are all the same"}}, nil
 }
 
-// logitsPrompt is chunk i but for its last token, whose logits are not there.
+// logitsPrompt returns chunk i without its last token, whose logits the file lacks.
 func logitsPrompt(f *logprob.File, i int) *Prompt {
 	p := &Prompt{Index: i, IDs: f.IDs(i)[:f.Context-1], PositionsKept: f.Rows()}
 	all, row := make([]float32, 0, f.Rows()*f.Vocab), make([]float32, f.Vocab)
@@ -34,7 +38,7 @@ func logitsPrompt(f *logprob.File, i int) *Prompt {
 	return p
 }
 
-// Begin sets the prompts' first ids to bos, as llama-perplexity does where a model wants a token that begins a text.
+// Begin sets the first id of each prompt to bos, as llama-perplexity does where a model wants BOS.
 func (i *Import) Begin(bos int32) {
 	prompt := i.prompt
 	i.prompt = func(n int) (*Prompt, error) {

@@ -75,7 +75,7 @@ func readJSON(path string, decode func([]byte) error) error {
 	return nil
 }
 
-// plain is err without the names of Go's types.
+// plain returns err without the names of Go's types.
 func plain(err error) error { return jsonerr.Plain(err, "Prompt.") }
 
 // addInfo fills the record's prompts from its JSON file.

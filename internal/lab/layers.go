@@ -29,7 +29,7 @@ type LayerDistance struct {
 // golden engine in less precision, which shows what rounding alone does, or nil.
 func Layers(golden, record, floor *Record) (all []LayerDistance, err error) {
 	err = mmap.Guard(func() error {
-		names, err := common(golden, record)
+		names, err := commonNames(golden, record)
 		if err != nil {
 			return err
 		}
@@ -53,8 +53,8 @@ func Layers(golden, record, floor *Record) (all []LayerDistance, err error) {
 	return all, err
 }
 
-// common are the names of the hidden states that both records have, or of the taps, by layer.
-func common(golden, record *Record) (names []string, err error) {
+// commonNames returns the names of the hidden states that both records have, or of the taps, by layer.
+func commonNames(golden, record *Record) (names []string, err error) {
 	seen := map[string]bool{}
 	prompts := 0
 	for _, g := range golden.Prompts {
@@ -90,7 +90,8 @@ func common(golden, record *Record) (names []string, err error) {
 
 var numberIn = regexp.MustCompile(`\.(\d+)(\.|$)`)
 
-// layerIn is the layer that a name is of: -1 for the embedding, and behind all layers what follows them.
+// layerIn returns the layer in a name: -1 for the embedding, and a number behind all layers for the values that
+// follow them.
 func layerIn(name string) int {
 	if m := numberIn.FindStringSubmatch(name); m != nil {
 		if n, err := strconv.Atoi(m[1]); err == nil {
@@ -117,19 +118,15 @@ func layerDistance(name string, golden, record *Record) (LayerDistance, bool) {
 		if !ok || !ok2 || g.width != r.width {
 			continue
 		}
-		n := min(g.n, r.n)
-		x, y := make([]float64, g.width), make([]float64, g.width)
-		for i := range n {
-			g.read(x, g.n-n+i)
-			r.read(y, r.n-n+i)
+		eachRow(g, r, func(_ int, x, y []float64) {
 			addSquares(&whole, x, y)
 			if c := Number(Cosine(x, y)); c < d.Cosine || c != c {
 				d.Cosine = c
 			}
 			norms[0] += norm(x)
 			norms[1] += norm(y)
-		}
-		d.Rows += n
+			d.Rows++
+		})
 	}
 	d.L2 = Number(whole.relative())
 	d.Golden, d.Record = Number(norms[0]/float64(d.Rows)), Number(norms[1]/float64(d.Rows))
@@ -154,7 +151,9 @@ func WriteLayers(w io.Writer, all []LayerDistance) error {
 				times = Digits(float64(d.L2 / *d.Floor))
 			}
 		}
-		row(t, Printable(d.Name), fmt.Sprint(d.Rows), fmt.Sprintf("%.7f", float64(d.Cosine)), small(d.L2), floor, times, fmt.Sprintf("%.4g", float64(d.Golden)), fmt.Sprintf("%.4g", float64(d.Record)), fmt.Sprintf("%.4f", float64(d.Record/d.Golden)))
+		row(t, Printable(d.Name), fmt.Sprint(d.Rows), fmt.Sprintf("%.7f", float64(d.Cosine)), small(d.L2), floor, times,
+			fmt.Sprintf("%.4g", float64(d.Golden)), fmt.Sprintf("%.4g", float64(d.Record)),
+			fmt.Sprintf("%.4f", float64(d.Record/d.Golden)))
 	}
 	return t.Flush()
 }
@@ -170,7 +169,8 @@ type Era struct {
 func WriteHistory(w io.Writer, all []Era) error {
 	t := table(w, "record", "KL", "max|Δ|", "cosine", "top-1", "top-10")
 	for _, e := range all {
-		row(t, Printable(e.Record), small(e.KLMean), small(e.MaxAbsDiff), fmt.Sprintf("%.7f", float64(e.CosineMin)), share(e.Top1), share(e.Top10))
+		row(t, Printable(e.Record), small(e.KLMean), small(e.MaxAbsDiff), fmt.Sprintf("%.7f", float64(e.CosineMin)),
+			share(e.Top1), share(e.Top10))
 	}
 	return t.Flush()
 }
@@ -196,11 +196,14 @@ func HistorySVG(w io.Writer, all []Era) error {
 	}
 	wide := left + step*len(all)
 	b := &strings.Builder{}
-	fmt.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" font-family="system-ui,sans-serif" font-size="11">`+"\n", wide+20, top+high+60, wide+20)
-	fmt.Fprintf(b, "<title>KL divergence from the golden record, in nats</title><rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n")
+	fmt.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" `+
+		`font-family="system-ui,sans-serif" font-size="11">`+"\n", wide+20, top+high+60, wide+20)
+	fmt.Fprintf(b, "<title>KL divergence from the golden record, in nats</title>"+
+		`<rect width="100%%" height="100%%" fill="white"/>`+"\n")
 	for e := low; e <= most; e++ {
 		y := at(math.Pow(10, e))
-		fmt.Fprintf(b, `<path d="M%d %.1fH%d" stroke="#ddd"/><text x="%d" y="%.1f" text-anchor="end">1e%d</text>`+"\n", left, y, wide, left-6, y+4, int(e))
+		fmt.Fprintf(b, `<path d="M%d %.1fH%d" stroke="#ddd"/><text x="%d" y="%.1f" text-anchor="end">1e%d</text>`+"\n",
+			left, y, wide, left-6, y+4, int(e))
 	}
 	line := ""
 	for i, e := range all {
@@ -209,7 +212,8 @@ func HistorySVG(w io.Writer, all []Era) error {
 		if len(name) > 14 {
 			name = append([]rune("…"), name[len(name)-13:]...)
 		}
-		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", x, top+high+20, html.EscapeString(string(name)))
+		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", x, top+high+20,
+			html.EscapeString(string(name)))
 		if math.IsNaN(k) {
 			fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">NaN</text>`+"\n", x, top+12)
 			continue
@@ -219,10 +223,12 @@ func HistorySVG(w io.Writer, all []Era) error {
 			command = "M"
 		}
 		line += fmt.Sprintf("%s%d %.1f", command, x, at(k))
-		fmt.Fprintf(b, `<circle cx="%d" cy="%.1f" r="4" fill="#1f5fa8"><title>%s nats</title></circle>`+"\n", x, at(k), Digits(k))
+		fmt.Fprintf(b, `<circle cx="%d" cy="%.1f" r="4" fill="#1f5fa8"><title>%s nats</title></circle>`+"\n", x, at(k),
+			Digits(k))
 	}
 	fmt.Fprintf(b, `<path d="%s" fill="none" stroke="#1f5fa8" stroke-width="2"/>`+"\n", line)
-	fmt.Fprintf(b, `<text x="%d" y="%d">KL divergence from the golden record, in nats</text>`+"\n</svg>\n", left, top+high+44)
+	fmt.Fprintf(b, `<text x="%d" y="%d">KL divergence from the golden record, in nats</text>`+"\n</svg>\n", left,
+		top+high+44)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

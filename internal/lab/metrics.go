@@ -12,7 +12,7 @@ import (
 // Float is the type of a row's values.
 type Float interface{ ~float32 | ~float64 }
 
-// AbsDiff is the largest and the mean |g[i] - r[i]|. Equal infinities differ by 0.
+// AbsDiff returns the largest and the mean |g[i] - r[i]|. Equal infinities differ by 0.
 func AbsDiff[F Float](g, r []F) (largest, mean float64) {
 	for i := range g {
 		if g[i] == r[i] {
@@ -25,8 +25,7 @@ func AbsDiff[F Float](g, r []F) (largest, mean float64) {
 	return largest, mean / float64(len(g))
 }
 
-// Cosine is the cosine of the angle between g and r: 1 where both are zero, 0
-// where one is.
+// Cosine returns the cosine of the angle between g and r: 1 where both are zero, 0 where only one is.
 func Cosine[F Float](g, r []F) float64 {
 	var gr, gg, rr float64
 	for i := range g {
@@ -44,8 +43,8 @@ func Cosine[F Float](g, r []F) float64 {
 	return gr / (math.Sqrt(gg) * math.Sqrt(rr))
 }
 
-// RelativeL2 is ‖r - g‖ / ‖g‖: 0 where both are zero, +Inf where only g is. Equal
-// infinities differ by 0; one that only one side has makes it NaN.
+// RelativeL2 returns ‖r - g‖ / ‖g‖: 0 where both are zero, +Inf where only g is. Equal infinities differ by 0; an
+// infinity on a single side makes the result NaN.
 func RelativeL2[F Float](g, r []F) float64 {
 	var s squares
 	addSquares(&s, g, r)
@@ -75,8 +74,8 @@ func (s squares) relative() float64 {
 	return math.Sqrt(s.diff) / math.Sqrt(s.golden)
 }
 
-// LogSumExp is the logarithm of the sum of e^x: a logit less it is a
-// log-probability. It is -Inf where all logits are.
+// LogSumExp returns the logarithm of the sum of e^x: a logit less this sum is a log-probability. The result is -Inf
+// where all logits are -Inf.
 func LogSumExp[F Float](logits []F) float64 {
 	top := float64(slices.Max(logits)) // NaN if any is
 	if math.IsInf(top, -1) {
@@ -89,7 +88,7 @@ func LogSumExp[F Float](logits []F) float64 {
 	return top + math.Log(sum)
 }
 
-// KL is the Kullback-Leibler divergence of r's distribution from g's, in nats:
+// KL returns the Kullback-Leibler divergence of r's distribution from g's, in nats:
 // the sum of p ln(p/q) over the softmaxes p of g and q of r. It is +Inf where r
 // rules out what g does not.
 //
@@ -98,7 +97,7 @@ func LogSumExp[F Float](logits []F) float64 {
 // rounding of ln p keep their digits.
 func KL[F Float](g, r []F) float64 { return Divergence(g, r, LogSumExp(g), LogSumExp(r)) }
 
-// Divergence is KL where the rows' LogSumExp are known.
+// Divergence returns KL's result for rows with known LogSumExp.
 func Divergence[F Float](g, r []F, gn, rn float64) float64 {
 	sum := 0.0
 	for i := range g {
@@ -116,7 +115,7 @@ func Divergence[F Float](g, r []F, gn, rn float64) float64 {
 	return sum
 }
 
-// Entropy is the entropy of the softmax of logits, in nats.
+// Entropy returns the entropy of the softmax of logits, in nats.
 func Entropy[F Float](logits []F) float64 {
 	norm, sum := LogSumExp(logits), 0.0
 	for _, x := range logits {
@@ -128,8 +127,8 @@ func Entropy[F Float](logits []F) float64 {
 	return sum
 }
 
-// TopIDs is the indices of the k highest logits, highest first, of equal ones
-// the lowest index; all of them where there are fewer than k. None may be NaN.
+// TopIDs returns the indices of the k highest logits, highest first, of equal logits the lowest index; all indices
+// where there are fewer than k. No logit may be NaN.
 func TopIDs[F Float](logits []F, k int) []int {
 	ids := make([]int, 0, k+1)
 	for i, x := range logits {
@@ -146,7 +145,7 @@ func TopIDs[F Float](logits []F, k int) []int {
 	return ids
 }
 
-// Overlap is the share of g's k highest logits that are also among r's.
+// Overlap returns the share of g's k highest logits that are also among r's.
 func Overlap[F Float](g, r []F, k int) float64 {
 	if hasNaN(g) || hasNaN(r) {
 		return math.NaN()

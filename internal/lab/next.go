@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -94,15 +95,7 @@ func newRanked(logits []float64) *ranked {
 			r.order = append(r.order, id)
 		}
 	}
-	slices.SortStableFunc(r.order, func(a, b int) int {
-		switch {
-		case logits[a] > logits[b]:
-			return -1
-		case logits[a] < logits[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(r.order, func(a, b int) int { return cmp.Compare(logits[b], logits[a]) })
 	for i, id := range r.order {
 		r.rank[id] = i + 1
 	}
@@ -134,7 +127,8 @@ func (r *Record) Last(ids []int32) (index int, logits []float64, err error) {
 		return 0, nil, fmt.Errorf("%s: no prompt with ids and logits", r.Path)
 	}
 	p := r.Prompts[best]
-	return 0, nil, fmt.Errorf("%s: no prompt has these %d ids: the nearest, prompt %d, has %d ids and differs at position %d (%s against %s)",
+	return 0, nil, fmt.Errorf("%s: no prompt has these %d ids: the nearest, prompt %d, has %d ids and differs at "+
+		"position %d (%s against %s)",
 		r.Path, len(ids), p.Index, len(p.IDs), bestSame, idAt(p.IDs, bestSame), idAt(ids, bestSame))
 }
 
@@ -153,7 +147,7 @@ func idAt(ids []int32, i int) string {
 	return fmt.Sprint(ids[i])
 }
 
-// last is the logits of the last position.
+// last returns the logits of the last position.
 func (p *Prompt) last() ([]float64, error) {
 	r := rowsOf(p.Logits)
 	x := make([]float64, r.width)
@@ -164,7 +158,7 @@ func (p *Prompt) last() ([]float64, error) {
 	return x, err
 }
 
-// Widen is logits in float64.
+// Widen returns logits in float64.
 func Widen(x []float32) []float64 {
 	y := make([]float64, len(x))
 	for i, v := range x {
@@ -197,9 +191,11 @@ func (n *Next) Text() string {
 				continue
 			}
 			mark[x.ID] = true
-			cells := []string{fmt.Sprint(x.Rank), fmt.Sprint(x.ID), fmt.Sprintf("%.4f", float64(x.Logit)), fmt.Sprintf("%.4f", float64(x.Logprob)), Percent(x.Logprob)}
+			cells := []string{fmt.Sprint(x.Rank), fmt.Sprint(x.ID), fmt.Sprintf("%.4f", float64(x.Logit)),
+				fmt.Sprintf("%.4f", float64(x.Logprob)), Percent(x.Logprob)}
 			if o := x.Other; o != nil {
-				cells = append(cells, fmt.Sprint(o.Rank), fmt.Sprintf("%.4f", float64(o.Logit)), fmt.Sprintf("%.4f", float64(o.Logprob)), fmt.Sprintf("%+.2g", float64(o.Logit-x.Logit)))
+				cells = append(cells, fmt.Sprint(o.Rank), fmt.Sprintf("%.4f", float64(o.Logit)),
+					fmt.Sprintf("%.4f", float64(o.Logprob)), fmt.Sprintf("%+.2g", float64(o.Logit-x.Logit)))
 			}
 			row(t, append(cells, strconv.Quote(x.Text))...)
 		}
@@ -210,7 +206,8 @@ func (n *Next) Text() string {
 	t.Flush() // to a strings.Builder, which takes everything
 	fmt.Fprintf(&b, "entropy %.4f nats\n", float64(n.Entropy))
 	if d := n.Distance; d != nil {
-		fmt.Fprintf(&b, "theirs against these: largest difference of a logit %s, KL divergence %s nats, cosine %.9f\n", small(d.MaxAbsDiff), small(d.KLMean), float64(d.CosineMin))
+		fmt.Fprintf(&b, "theirs against these: largest difference of a logit %s, KL divergence %s nats, cosine %.9f\n",
+			small(d.MaxAbsDiff), small(d.KLMean), float64(d.CosineMin))
 	}
 	return b.String()
 }

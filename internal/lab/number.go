@@ -46,7 +46,7 @@ func (n *Number) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Digits is x with two digits, for people: 0.33, 970, 1.1e-7.
+// Digits returns x with two digits, for people: 0.33, 970, 1.1e-7.
 func Digits(x float64) string {
 	switch {
 	case math.IsNaN(x):
@@ -65,5 +65,5 @@ func Digits(x float64) string {
 	return mantissa + "e" + strconv.Itoa(n)
 }
 
-// Percent is the probability of a logarithm.
+// Percent returns the probability of a logarithm, as text.
 func Percent(logprob Number) string { return fmt.Sprintf("%.2f %%", 100*math.Exp(float64(logprob))) }

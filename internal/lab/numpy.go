@@ -43,9 +43,12 @@ func kindOf(path string) string {
 	data := make([]byte, 256)
 	n, _ := io.ReadFull(f, data)
 	head := string(data[:n])
-	for _, k := range []struct{ magic, kind string }{{"\x93NUMPY", kindNumpy}, {"PK\x03\x04", kindZip}, {"PK\x05\x06", kindZip}, {"GGUF", kindGGUF}, {"\x89HDF", kindHDF5},
-		{"\x1f\x8b", kindGzip}, {"\x80\x02", kindPickle}, {"\x80\x03", kindPickle}, {"\x80\x04", kindPickle}, {"\x80\x05", kindPickle}} {
-		if strings.HasPrefix(head, k.magic) && !strings.HasPrefix(head[min(8, n):], "{") { // which a safetensors header's length may begin with, too
+	for _, k := range []struct{ magic, kind string }{{"\x93NUMPY", kindNumpy}, {"PK\x03\x04", kindZip},
+		{"PK\x05\x06", kindZip}, {"GGUF", kindGGUF}, {"\x89HDF", kindHDF5},
+		{"\x1f\x8b", kindGzip}, {"\x80\x02", kindPickle}, {"\x80\x03", kindPickle}, {"\x80\x04", kindPickle},
+		{"\x80\x05", kindPickle}} {
+		// which a safetensors header's length may begin with, too
+		if strings.HasPrefix(head, k.magic) && !strings.HasPrefix(head[min(8, n):], "{") {
 			return k.kind
 		}
 	}
@@ -55,7 +58,9 @@ func kindOf(path string) string {
 		}
 	}
 	switch text := strings.TrimSpace(head); {
-	case !utf8.ValidString(head) || strings.ContainsFunc(head, func(c rune) bool { return unicode.IsControl(c) && !strings.ContainsRune("\t\n\r", c) }) || text == "":
+	case !utf8.ValidString(head) || strings.ContainsFunc(head, func(c rune) bool {
+		return unicode.IsControl(c) && !strings.ContainsRune("\t\n\r", c)
+	}) || text == "":
 		return "" // not the bytes of text, as a safetensors header's length is not
 	case text[0] == '{' || text[0] == '[':
 		return kindJSON
@@ -63,14 +68,15 @@ func kindOf(path string) string {
 	return kindText
 }
 
-// OpenArray opens a file of one array as a prompt's: a NumPy file or, with a shape, float32 numbers and nothing else. name is
-// that of the record's tensor or tap; without it the file's says it.
+// OpenArray opens a file of one array as a prompt's: a NumPy file or, with a shape, float32 numbers and nothing
+// else. name is that of the record's tensor or tap; without it the file's says it.
 func OpenArray(path, name string, shape []int) (*Import, error) {
 	r, err := openArray(path, name, shape)
 	if err != nil {
 		return nil, fmt.Errorf("import: %s: %w", path, err)
 	}
-	return &Import{Form: FormDump, count: len(r.Prompts), file: r, prompt: func(n int) (*Prompt, error) { return r.Prompts[n], nil }}, nil
+	return &Import{Form: FormDump, count: len(r.Prompts), file: r,
+		prompt: func(n int) (*Prompt, error) { return r.Prompts[n], nil }}, nil
 }
 
 func openArray(path, name string, shape []int) (*Record, error) {
@@ -153,7 +159,8 @@ func readNumpy(path, name string) (*Record, error) {
 	return (&Record{Path: path, file: f}).arrays([]arrayInfo{arrayOf(path, name)}, []*npy.Array{x})
 }
 
-// Bounds of the arrays that an archive packs, which are unpacked into memory. Arrays that are stored unpacked are mapped.
+// Bounds of the arrays an archive packs, which are unpacked into memory. Arrays that are stored unpacked are
+// mapped.
 const (
 	maxUnpacked = 768 << 20
 	maxRatio    = 100      // unpacked bytes to packed ones. Numbers seldom reach 10
@@ -191,7 +198,8 @@ func zipped(data []byte) (infos []arrayInfo, all []*npy.Array, err error) {
 	for _, f := range z.File {
 		name, ok := strings.CutSuffix(f.Name, ".npy")
 		if !ok {
-			return nil, nil, fmt.Errorf("%q: not a NumPy array: it is no .npz file (one of torch.save: save numpy arrays instead)", f.Name)
+			return nil, nil, fmt.Errorf("%q: not a NumPy array: it is no .npz file (one of torch.save: save numpy arrays "+
+				"instead)", f.Name)
 		}
 		x, err := readEntry(data, f, &left)
 		if err != nil {
@@ -202,7 +210,8 @@ func zipped(data []byte) (infos []arrayInfo, all []*npy.Array, err error) {
 	return infos, all, nil
 }
 
-// readEntry reads an array. One that is packed takes of left. Its size is compared with the packed one before there is memory for it.
+// readEntry reads an array. One that is packed takes of left. Its size is compared with the packed one before there
+// is memory for it.
 func readEntry(archive []byte, f *zip.File, left *uint64) (*npy.Array, error) {
 	size, packed := f.UncompressedSize64, f.CompressedSize64
 	if f.Method == zip.Store {
@@ -218,9 +227,11 @@ func readEntry(archive []byte, f *zip.File, left *uint64) (*npy.Array, error) {
 	}
 	switch {
 	case packed > uint64(len(archive)) || size > anyRatio && size/maxRatio > packed:
-		return nil, fmt.Errorf("%d bytes are packed into %d, as numbers never are; numpy.savez writes arrays as they are", size, packed)
+		return nil, fmt.Errorf("%d bytes are packed into %d, as numbers never are; numpy.savez writes arrays as they are",
+			size, packed)
 	case size > *left:
-		return nil, fmt.Errorf("the packed arrays have more than %d MiB; numpy.savez writes them as they are, which are mapped", maxUnpacked>>20)
+		return nil, fmt.Errorf("the packed arrays have more than %d MiB; numpy.savez writes them as they are, which are "+
+			"mapped", maxUnpacked>>20)
 	}
 	*left -= size
 	r, err := f.Open()
@@ -239,10 +250,11 @@ func readEntry(archive []byte, f *zip.File, left *uint64) (*npy.Array, error) {
 }
 
 // numpyTypes are the types of the elements that are written.
-var numpyTypes = map[tensor.DType]string{tensor.F32: "f4", tensor.F64: "f8", tensor.F16: "f2", tensor.I32: "i4", tensor.I64: "i8"}
+var numpyTypes = map[tensor.DType]string{tensor.F32: "f4", tensor.F64: "f8", tensor.F16: "f2", tensor.I32: "i4",
+	tensor.I64: "i8"}
 
-// WriteNumpy writes the record at path as a folder of NumPy files that ReadDump opens: an array PROMPT.NAME.npy for each
-// tensor, and the record's JSON as manifest.json. The folder is new or empty.
+// WriteNumpy writes the record at path as a folder of NumPy files ReadDump opens: an array PROMPT.NAME.npy for
+// each tensor, and the record's JSON as manifest.json. The folder is new or empty.
 func WriteNumpy(dir, path string) error {
 	r, err := ReadRecord(path)
 	if err != nil {

@@ -70,8 +70,8 @@ func (p *Placed) Read(dst []float64, i int) {
 	}
 }
 
-// Step is the largest relative error of one rounding to the form that the tap is stored
-// in: its type's, or that of 16 bits if the products that it holds all fit in these.
+// Step returns the largest relative error of one rounding to the form in which the tap is stored: the form of its
+// type, or 16 bits if all products the tap holds fit in 16 bits.
 func (p *Placed) Step() float64 {
 	f16, bf16 := p.data.dtype == tensor.F16, p.data.dtype == tensor.BF16
 	if !f16 && !bf16 && p.Node.Op == graph.Linear {
@@ -80,7 +80,8 @@ func (p *Placed) Step() float64 {
 	return step(f16, bf16)
 }
 
-// Held is that error of the narrowest form that the tap's values fit in, whatever computes them.
+// Held returns the largest relative error of one rounding to the narrowest form in which the tap's values fit,
+// whatever computes the values.
 func (p *Placed) Held() float64 { return step(p.fits()) }
 
 func step(f16, bf16 bool) float64 {
@@ -93,8 +94,8 @@ func step(f16, bf16 bool) float64 {
 	return 0x1p-24
 }
 
-// fits reports whether values of the first rows, which are not all zero, are binary16 or
-// bfloat16 numbers. Sums of float32 are that by chance as good as never.
+// fits reports whether the values of the first rows, which are not all zero, are binary16 or bfloat16 numbers. Sums
+// of float32 hardly ever fit by chance.
 func (p *Placed) fits() (f16, bf16 bool) {
 	row := make([]float64, p.Width)
 	f16, bf16 = true, true
@@ -111,11 +112,10 @@ func (p *Placed) fits() (f16, bf16 bool) {
 	return f16 && !zero, bf16 && !zero
 }
 
-// Place finds the nodes of g that p's taps hold the output of. A tap with fewer rows than
-// the prompt has positions has the last ones. Logits are the output of g's last node. Hidden
-// states are taps of the embedding, the layers and the final norm, named hidden.LAYER, where p has
-// no tap of as many positions. names is a naming scheme, "" being auto. What has to be inferred of
-// the engine is inferred from the other prompts, too, which are what the same engine computed.
+// Place finds the nodes of g whose output p's taps hold. A tap with fewer rows than the prompt has positions has
+// the last rows. Logits are the output of g's last node. Hidden states are taps of the embedding, the layers and
+// the final norm, named hidden.LAYER, where p has no tap of as many positions. names is a naming scheme; "" means
+// auto. The other prompts, which the same engine computed, help to infer facts of the engine.
 func Place(g *graph.Graph, names string, p *Prompt, others ...*Prompt) (*Placement, error) {
 	schemes := []string{names}
 	switch names {
@@ -125,7 +125,8 @@ func Place(g *graph.Graph, names string, p *Prompt, others ...*Prompt) (*Placeme
 	default:
 		return nil, fmt.Errorf("names %q: want %s, %s, %s or %s", names, NamesAuto, NamesHF, NamesLlamaCpp, NamesKarat)
 	}
-	prompts := append([]*Prompt{p}, slices.DeleteFunc(slices.Clone(others), func(o *Prompt) bool { return o == p || len(o.Taps) == 0 })...)
+	prompts := append([]*Prompt{p}, slices.DeleteFunc(slices.Clone(others),
+		func(o *Prompt) bool { return o == p || len(o.Taps) == 0 })...)
 	var best []*placer
 	most, of := -1, 0
 	var counts []string
@@ -152,7 +153,8 @@ func Place(g *graph.Graph, names string, p *Prompt, others ...*Prompt) (*Placeme
 	l := best[0]
 	l.orderHeads(best)
 	if len(schemes) > 1 && of > 0 {
-		l.out.Inferred = append(l.out.Inferred, fmt.Sprintf("the taps have the names of %s: of %d, these have a place: %s", l.out.Names, of, strings.Join(counts, ", ")))
+		l.out.Inferred = append(l.out.Inferred, fmt.Sprintf("the taps have the names of %s: of %d, these have a place: %s",
+			l.out.Names, of, strings.Join(counts, ", ")))
 	}
 	return &l.out, nil
 }
@@ -170,7 +172,8 @@ type placer struct {
 }
 
 func newPlacer(g *graph.Graph, p *Prompt) *placer {
-	l := &placer{g: g, p: p, byName: map[string]*graph.Node{}, byModule: map[string]*graph.Node{}, taps: map[*graph.Node]string{}, root: rootOf(g), tops: map[string]bool{}}
+	l := &placer{g: g, p: p, byName: map[string]*graph.Node{}, byModule: map[string]*graph.Node{},
+		taps: map[*graph.Node]string{}, root: rootOf(g), tops: map[string]bool{}}
 	for _, n := range g.Nodes {
 		l.byName[n.Name] = n
 		if n.HF != "" {
@@ -185,8 +188,7 @@ func newPlacer(g *graph.Graph, p *Prompt) *placer {
 	return l
 }
 
-// source is the node that made n's value, behind views of all of it and the
-// choice of rows.
+// source returns the node that made n's value, behind views of the whole value and the choice of rows.
 func source(n *graph.Node) *graph.Node {
 	for n.Op == graph.Rows || n.Op == graph.View && n.Shape.Size() == n.In[0].Shape.Size() {
 		n = n.In[0]
@@ -194,7 +196,7 @@ func source(n *graph.Node) *graph.Node {
 	return n
 }
 
-// tap is PyTorch's name of n's output, or n's own.
+// tap returns PyTorch's name of n's output, or n's own name.
 func (l *placer) tap(n *graph.Node) string {
 	return cmp.Or(n.HF, l.taps[n], n.Name)
 }
@@ -224,14 +226,17 @@ type spot struct {
 
 // short are the nodes of short names of values, as in llamaCppLayer.
 var short = map[string]string{
-	"attn_norm": "attn_norm", "q": "attn_q", "k": "attn_k", "v": "attn_v", "q_norm": "attn_q_norm", "k_norm": "attn_k_norm", "v_norm": "attn_v_norm",
-	"q_rope": "attn_q_rope", "k_rope": "attn_k_rope", "kqv": "attn_output<", "o": "attn_output", "post_attn_norm": "post_attention_norm",
-	"resid1": "ffn_norm<", "ffn_norm": "ffn_norm", "gate": "ffn_gate", "up": "ffn_up", "act": "ffn_down<", "down": "ffn_down",
+	"attn_norm": "attn_norm", "q": "attn_q", "k": "attn_k", "v": "attn_v", "q_norm": "attn_q_norm",
+	"k_norm": "attn_k_norm", "v_norm": "attn_v_norm",
+	"q_rope": "attn_q_rope", "k_rope": "attn_k_rope", "kqv": "attn_output<", "o": "attn_output",
+	"post_attn_norm": "post_attention_norm",
+	"resid1":         "ffn_norm<", "ffn_norm": "ffn_norm", "gate": "ffn_gate", "up": "ffn_up", "act": "ffn_down<",
+	"down":   "ffn_down",
 	"router": "ffn_gate_inp", "moe_mix": "ffn_experts", "post_ffn_norm": "post_ffw_norm", "l_out": "out",
 	"embed_scaled": "token_embd", "final_norm": "output_norm", "logits_raw": "output",
 }
 
-// karat finds a node by its own name, as PyTorch has it, or by a short name, .LAYER behind it.
+// karat finds a node by its own name, by PyTorch's name, or by a short name with .LAYER behind.
 func (l *placer) karat(name string) spot {
 	if n := l.byName[name]; n != nil {
 		return spot{node: n}
@@ -252,7 +257,7 @@ func (l *placer) karat(name string) spot {
 	return l.hf(name)
 }
 
-// add places t, or says why it cannot.
+// add places t, or notes why t has no place.
 func (l *placer) add(name string, s spot, t *tensor.Tensor) {
 	r := rowsOf(t)
 	p := Placed{Name: name, Node: s.node, Rows: r.n, Width: r.width, data: r}
@@ -286,7 +291,8 @@ func (p *Placed) fit(t *tensor.Tensor, s spot) string {
 	}
 	rows := shape[:dims].Size()
 	heads := 0
-	if size := headSize(s.node); len(shape) == 3 && shape[2] == size && shape[0] == want/size && (s.headsFirst || width != want) {
+	if size := headSize(s.node); len(shape) == 3 && shape[2] == size && shape[0] == want/size &&
+		(s.headsFirst || width != want) {
 		width, rows, heads = want, shape[1], shape[0]
 	}
 	if width != want {
@@ -297,7 +303,7 @@ func (p *Placed) fit(t *tensor.Tensor, s spot) string {
 	return ""
 }
 
-// headSize is the size of the heads in n's output.
+// headSize returns the size of the heads in n's output.
 func headSize(n *graph.Node) int {
 	if a, ok := n.Attr.(graph.AttentionAttr); ok {
 		return a.KV.Values()
@@ -305,7 +311,7 @@ func headSize(n *graph.Node) int {
 	return n.Shape.Last()
 }
 
-// HiddenStates are the nodes whose values a dump has as hidden states, by their index there.
+// HiddenStates returns the nodes whose values a dump has as hidden states, by their index there.
 func HiddenStates(g *graph.Graph) map[int]*graph.Node {
 	places := map[int]*graph.Node{}
 	for n, i := range hiddenStates(g) {
@@ -314,7 +320,7 @@ func HiddenStates(g *graph.Graph) map[int]*graph.Node {
 	return places
 }
 
-// addHidden makes taps of the hidden states that no tap has all positions of.
+// addHidden makes taps of hidden states for which no tap has all positions.
 func (l *placer) addHidden() {
 	t := l.p.Hidden
 	if t == nil || t.Shape[0] == 0 {
@@ -332,7 +338,8 @@ func (l *placer) addHidden() {
 			s = spot{why: fmt.Sprintf("%d hidden states, but the model has %d", t.Shape[0], len(places))}
 		}
 		if s.node == nil || have[s.node] < t.Shape[1] {
-			l.add(fmt.Sprintf("hidden.%d", i), s, &tensor.Tensor{DType: t.DType, Shape: t.Shape[1:], Data: t.Data[i*size : (i+1)*size]})
+			l.add(fmt.Sprintf("hidden.%d", i), s, &tensor.Tensor{DType: t.DType, Shape: t.Shape[1:],
+				Data: t.Data[i*size : (i+1)*size]})
 		}
 	}
 }
@@ -344,7 +351,8 @@ func (l *placer) positions() {
 		for _, p := range l.out.Taps {
 			n = max(n, p.Rows)
 		}
-		l.out.Inferred = append(l.out.Inferred, fmt.Sprintf("prompt %d: the dump has no ids; the longest tap says %d positions", l.p.Index, n))
+		l.out.Inferred = append(l.out.Inferred,
+			fmt.Sprintf("prompt %d: the dump has no ids; the longest tap says %d positions", l.p.Index, n))
 	}
 	for i := range l.out.Taps {
 		l.out.Taps[i].First = n - l.out.Taps[i].Rows

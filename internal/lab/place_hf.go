@@ -7,7 +7,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// module is a PyTorch name without what comes before the decoder's own modules.
+// module returns a PyTorch name without the names before the decoder's own modules.
 func module(name string) string {
 	for {
 		rest := name
@@ -21,8 +21,8 @@ func module(name string) string {
 	}
 }
 
-// rootOf is the module of g that holds all of its layers and what comes before them, with a dot; "" if
-// its names have none. Names of the bare model lack it, and a model for another purpose may have another.
+// rootOf returns the module of g that holds all layers and the modules before them, with a dot; "" if the names
+// have no such module. Names of the bare model lack the module, and a model for another purpose may have another.
 func rootOf(g *graph.Graph) string {
 	var root string
 	for _, n := range g.Nodes {
@@ -40,8 +40,8 @@ func rootOf(g *graph.Graph) string {
 	return root
 }
 
-// own is a module's name as byModule has it.
-func (l *placer) own(name string) string {
+// bareName returns a module's name as byModule has the name.
+func (l *placer) bareName(name string) string {
 	m := strings.TrimPrefix(module(name), l.root)
 	if first, rest, ok := strings.Cut(m, "."); ok && l.root != "" && !l.tops[first] {
 		return rest
@@ -50,20 +50,23 @@ func (l *placer) own(name string) string {
 }
 
 // sameOut are modules that give what one of theirs does.
-var sameOut = map[string]string{"self_attn": "self_attn.o_proj", "mlp": "mlp.down_proj", "feed_forward": "feed_forward.w2"}
+var sameOut = map[string]string{"self_attn": "self_attn.o_proj", "mlp": "mlp.down_proj",
+	"feed_forward": "feed_forward.w2"}
 
 // sameIn are modules that read what one of theirs does.
-var sameIn = map[string]string{"self_attn": "self_attn.q_proj", "mlp": "mlp.gate_proj", "feed_forward": "feed_forward.w1", "": "input_layernorm"}
+var sameIn = map[string]string{"self_attn": "self_attn.q_proj", "mlp": "mlp.gate_proj",
+	"feed_forward": "feed_forward.w1", "": "input_layernorm"}
 
 // unsettled are modules whose output depends on how they are called.
 var unsettled = []string{"act_fn", "rotary_emb", "pos_emb", "router"}
 
-// hf finds PyTorch's MODULE.out and MODULE.in. A module alone is its output.
+// hf finds PyTorch's MODULE.out and MODULE.in. A module's name alone means its output.
 func (l *placer) hf(name string) spot {
-	m, reads := strings.CutSuffix(l.own(name), ".in")
+	m, reads := strings.CutSuffix(l.bareName(name), ".in")
 	m = strings.TrimSuffix(m, ".out")
 	for _, u := range unsettled {
-		if own := u == "act_fn" && l.byModule[m] != nil; !own && (m == u || strings.HasSuffix(m, "."+u)) { // a graph may have a node of it
+		// a graph may have a node of it
+		if own := u == "act_fn" && l.byModule[m] != nil; !own && (m == u || strings.HasSuffix(m, "."+u)) {
 			return spot{why: "what " + u + " gives depends on how it is called"}
 		}
 	}
@@ -71,12 +74,14 @@ func (l *placer) hf(name string) spot {
 		return l.moduleInput(m)
 	}
 	n := l.byModule[m]
-	for _, table := range []map[string]string{sameOut, {"mlp": "mlp.experts", "feed_forward": "feed_forward.experts", "mixer": "mixer.o_proj"}} {
+	for _, table := range []map[string]string{sameOut, {"mlp": "mlp.experts", "feed_forward": "feed_forward.experts",
+		"mixer": "mixer.o_proj"}} {
 		if n == nil {
 			n = l.byModule[standIn(m, table)]
 		}
 	}
-	for _, last := range []string{".out_proj", ".output_linear", ".experts", ".down_proj", ".c_proj"} { // of modules of any name
+	// of modules of any name
+	for _, last := range []string{".out_proj", ".output_linear", ".experts", ".down_proj", ".c_proj"} {
 		if n == nil {
 			n = l.byModule[m+last]
 		}
@@ -87,7 +92,7 @@ func (l *placer) hf(name string) spot {
 	return spot{node: n}
 }
 
-// standIn is the module that table has in place of m, a module of a layer.
+// standIn returns the module that table has in place of m, a module of a layer.
 func standIn(m string, table map[string]string) string {
 	layer, path := m, ""
 	if parts := strings.SplitN(m, ".", 3); len(parts) == 3 {
@@ -100,7 +105,7 @@ func standIn(m string, table map[string]string) string {
 	return layer + "." + other
 }
 
-// moduleInput finds what a module with a weight reads.
+// moduleInput finds the input of a module with a weight.
 func (l *placer) moduleInput(m string) spot {
 	if other := l.byModule[standIn(m, sameIn)]; other != nil {
 		return spot{node: source(input(other))}

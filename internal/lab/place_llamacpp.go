@@ -106,7 +106,7 @@ func llamaCppWhy(base string) string {
 	return "the graph has no such value"
 }
 
-// node is a layer's node by its name in the layer, "" being none.
+// node returns a layer's node by the node's name in the layer; "" means no node.
 func (l *placer) node(layer int, name string) *graph.Node {
 	name, reads := strings.CutSuffix(name, "<")
 	n := l.byName[fmt.Sprintf("blk.%d.%s", layer, name)]
@@ -145,8 +145,8 @@ func (l *placer) llamaCppOutside(base, op string) spot {
 	return spot{why: llamaCppWhy(base)}
 }
 
-// llamaCppHeads finds Qcur, Kcur and Vcur: names of the projection, of its bias's sum and of
-// the rotated heads, and in the graph of a model that has them of their reshaping, too.
+// llamaCppHeads finds Qcur, Kcur and Vcur: names of the projection, of the sum with its bias and of the rotated
+// heads, and in graphs with a reshaping of the reshaped heads.
 func (l *placer) llamaCppHeads(base, op string, layer int, name string) spot {
 	role := strings.ToLower(base[:1])
 	linear := l.node(layer, "attn_"+role)
@@ -158,9 +158,11 @@ func (l *placer) llamaCppHeads(base, op string, layer int, name string) spot {
 	switch {
 	case op == "ROPE":
 		s.node = rope
-	case op == "" && rope != nil && len(l.p.Taps[name].Shape) == 3 && l.p.Taps[fmt.Sprintf("%s_pos-%d", base, layer)] == nil:
+	case op == "" && rope != nil && len(l.p.Taps[name].Shape) == 3 &&
+		l.p.Taps[fmt.Sprintf("%s_pos-%d", base, layer)] == nil:
 		s.node = rope // the last use of the name
-		l.out.Inferred = append(l.out.Inferred, fmt.Sprintf("%s: of the values of that name, the one after the rotation", name))
+		l.out.Inferred = append(l.out.Inferred, fmt.Sprintf("%s: of the values of that name, the one after the rotation",
+			name))
 	case op != "MUL_MAT" && linear != nil:
 		if sum := l.byName[linear.Name+".bias"]; sum != nil {
 			s.node = sum

@@ -3,6 +3,8 @@ package lab
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
 )
@@ -13,12 +15,14 @@ type Names struct {
 	LlamaCpp map[*graph.Node]string // as its graph's callback has it: ffn_out-0
 }
 
-// llamaCppUsual are the names that most of llama.cpp's models have, of those in llamaCppLayer. Of several
+// llamaCppUsual are the names most of llama.cpp's models have, of those in llamaCppLayer. Of several
 // names of one value the first counts.
-var llamaCppUsual = []string{"attn_norm", "Qcur_normed", "Kcur_normed", "Vcur_normed", "kqv_out", "attn_post_norm", "ffn_inp", "ffn_norm", "ffn_gate", "ffn_up",
-	"ffn_swiglu", "ffn_out", "ffn_mlp", "ffn_norm_2", "ffn_moe_logits", "ffn_moe_out", "ffn_moe", "ffn_moe_combined", "ffn_post_norm", "pe_in", "per_layer_embd_out", "l_out"}
+var llamaCppUsual = []string{"attn_norm", "Qcur_normed", "Kcur_normed", "Vcur_normed", "kqv_out", "attn_post_norm",
+	"ffn_inp", "ffn_norm", "ffn_gate", "ffn_up",
+	"ffn_swiglu", "ffn_out", "ffn_mlp", "ffn_norm_2", "ffn_moe_logits", "ffn_moe_out", "ffn_moe", "ffn_moe_combined",
+	"ffn_post_norm", "pe_in", "per_layer_embd_out", "l_out"}
 
-// NamesOf are the names of g's values.
+// NamesOf returns the names of g's values.
 func NamesOf(g *graph.Graph) Names {
 	l := newPlacer(g, &Prompt{})
 	names := Names{map[*graph.Node]string{}, map[*graph.Node]string{}}
@@ -42,7 +46,8 @@ func NamesOf(g *graph.Graph) Names {
 			}
 			name(n, as)
 		}
-		for role, as := range map[string]string{"attn_q": "Qcur", "attn_k": "Kcur", "attn_v": "Vcur", "attn_output": "attn_out"} {
+		for role, as := range map[string]string{"attn_q": "Qcur", "attn_k": "Kcur", "attn_v": "Vcur",
+			"attn_output": "attn_out"} {
 			name(l.node(layer, role), as)
 		}
 	}
@@ -54,4 +59,52 @@ func activates(n *graph.Node) (a graph.ActAttr, ok bool) {
 		return a, false
 	}
 	return n.Activates()
+}
+
+// hiddenStates numbers the embedding, the outputs of all layers except the last, and the final norm; the result is
+// nil for a graph without one of them.
+func hiddenStates(g *graph.Graph) map[*graph.Node]int {
+	last := 0
+	for _, n := range g.Nodes {
+		last = max(last, n.Layer)
+	}
+	places := map[*graph.Node]int{}
+	var embedding *graph.Node
+	for _, n := range g.Nodes {
+		switch {
+		case n.Name == "token_embd" || n.Name == "inp_embd": // with positions
+			embedding = n
+		case n.Name == "output_norm":
+			places[n] = last + 1
+		case n.Layer >= 0 && n.Layer < last && n.Name == fmt.Sprintf("blk.%d.out", n.Layer):
+			places[n] = n.Layer + 1
+		}
+	}
+	if embedding != nil {
+		places[embedding] = 0
+	}
+	if len(places) != last+2 { // PyTorch has all of them, or none
+		return nil
+	}
+	return places
+}
+
+// projection returns the PyTorch name, without .out, of a module whose input is recorded as well: attention's and
+// the MLP's last projection, or all of an MLP's experts.
+func projection(n *graph.Node) string {
+	name, ok := strings.CutSuffix(n.HF, ".out")
+	last := func(end string) bool { return strings.HasSuffix(name, end) }
+	if ok && slices.ContainsFunc([]string{".o_proj", ".down_proj", ".c_proj", ".out_proj", ".output_linear",
+		".feed_forward.w2", ".experts"}, last) {
+		return name
+	}
+	return ""
+}
+
+// input returns the input of a projection's product, behind the bias if there is one.
+func input(n *graph.Node) *graph.Node {
+	if n.Op == graph.Add {
+		n = n.In[0]
+	}
+	return n.In[0]
 }

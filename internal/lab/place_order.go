@@ -33,11 +33,11 @@ func permuted(n *graph.Node) bool {
 	return f != nil && slices.ContainsFunc(f.Habits, func(h family.Habit) bool { return h.Heads != "" })
 }
 
-// orderHeads finds the order that the engine has, and sets how l's taps of rotated heads, before and
-// after, are read. llama.cpp's is known; else it is halves. Either gives way to the other, among the layers
-// that read the same keys, where more projections of all prompts follow that one: W·x shows their rows
-// in that order, and rotation or attention went by it, too. (A prompt of one token cannot tell:
-// nothing is turned.)
+// orderHeads finds the order the engine has, and sets how l's taps of rotated heads, before and after the
+// rotation, are read. llama.cpp's order is known; other engines have halves. Either order gives way to the other,
+// among the layers that read the same keys, where more projections of all prompts follow the other: W·x shows their
+// rows in that order, and rotation or attention went by the same order. (A prompt of a single token decides
+// nothing: nothing is turned.)
 func (l *placer) orderHeads(all []*placer) {
 	usual := halves
 	var turns []turn
@@ -83,8 +83,10 @@ func (l *placer) orderHeads(all []*placer) {
 		}
 	}
 	if len(layers) > 0 {
-		l.out.Inferred = append(l.out.Inferred, fmt.Sprintf("the rotated pairs of a head are %s in layers %v: %d projections and what follows have them so",
-			map[order]string{halves: "in its two halves", interleaved: "neighbours"}[other], slices.Sorted(maps.Keys(layers)), votes[nil][other]))
+		l.out.Inferred = append(l.out.Inferred,
+			fmt.Sprintf("the rotated pairs of a head are %s in layers %v: %d projections and what follows have them so",
+				map[order]string{halves: "in its two halves", interleaved: "neighbours"}[other], slices.Sorted(maps.Keys(layers)),
+				votes[nil][other]))
 	}
 	for i := range l.out.Taps {
 		if t := &l.out.Taps[i]; sizes[t.Node] > 0 {
@@ -93,14 +95,14 @@ func (l *placer) orderHeads(all []*placer) {
 	}
 }
 
-// turn is a rotation, the projection that it is of, these and what lies between, and whose keys it is about.
+// turn is a rotation, the projection it is of, these and what lies between, and whose keys it is about.
 type turn struct {
 	rope, linear *graph.Node
 	nodes        []*graph.Node
 	kv           *graph.KV
 }
 
-// keysOf is where the keys lie that a rotation turns, or meets as queries; nil if nowhere.
+// keysOf returns the place of the keys a rotation turns, or meets as queries; nil if there is none.
 func (l *placer) keysOf(rope *graph.Node) *graph.KV {
 	for _, n := range l.g.Nodes {
 		switch a := n.Attr.(type) {
@@ -117,10 +119,11 @@ func (l *placer) keysOf(rope *graph.Node) *graph.KV {
 	return nil
 }
 
-// vote counts the orders that a prompt's values show, by keys; nil stands for all.
+// vote counts the orders a prompt's values show, by keys; nil stands for all.
 func (l *placer) vote(turns []turn, usual order, votes map[*graph.KV]map[order]int) {
 	for _, t := range turns {
-		if o := l.rowOrder(t.linear, t.rope.Shape.Last()); t.kv != nil && o != unknown && (o == usual || o == l.turnOrder(t.rope)) {
+		if o := l.rowOrder(t.linear, t.rope.Shape.Last()); t.kv != nil && o != unknown &&
+			(o == usual || o == l.turnOrder(t.rope)) {
 			for _, kv := range []*graph.KV{t.kv, nil} {
 				if votes[kv] == nil {
 					votes[kv] = map[order]int{}
@@ -141,7 +144,7 @@ func (l *placer) raw(n *graph.Node) *Placed {
 	return nil
 }
 
-// at is the tap's row at a position, nil if it has none there.
+// at returns the tap's row at a position, nil if the tap lacks the position.
 func (p *Placed) at(position int) []float64 {
 	if p == nil || position < p.First || position >= p.First+p.Rows {
 		return nil
@@ -151,7 +154,7 @@ func (p *Placed) at(position int) []float64 {
 	return x
 }
 
-// nearer tells which of two vectors lies clearly nearer to x, if one does.
+// nearer returns the order whose vector lies clearly nearer to x, if there is one.
 func nearer(x, half, inter []float64) order {
 	var h, i float64
 	for j, v := range x {
@@ -203,7 +206,7 @@ func (l *placer) rowOrder(n *graph.Node, size int) order {
 	return nearer(got[:size], want, interleave(want))
 }
 
-// biased is the sum of a projection and its bias, nil if it has none.
+// biased returns the sum of a projection and its bias, nil if the projection has no bias.
 func (l *placer) biased(n *graph.Node) *graph.Node {
 	i := slices.IndexFunc(l.g.Nodes, func(b *graph.Node) bool {
 		return b.Op == graph.Add && len(b.W) == 1 && len(b.In) == 1 && b.In[0] == n
@@ -223,7 +226,7 @@ func interleave(x []float64) []float64 {
 	return y
 }
 
-// turned is a head after rotation, its pairs being in that order.
+// turned returns a head after rotation, with its pairs in an order.
 func turned(x []float64, by graph.RoPEAttr, position int, o order) []float64 {
 	y := make([]float64, len(x))
 	for i, f := range by.Freqs {
@@ -237,8 +240,8 @@ func turned(x []float64, by graph.RoPEAttr, position int, o order) []float64 {
 	return y
 }
 
-// turnOrder tells how a rotation went, by its own tap or by what attention
-// made of it, at the last position in the first head.
+// turnOrder finds the order of a rotation, by the rotation's own tap or by attention's output, at the last position
+// in the first head.
 func (l *placer) turnOrder(n *graph.Node) order {
 	in := l.raw(source(n.In[0]))
 	if in == nil {
@@ -258,7 +261,7 @@ func (l *placer) turnOrder(n *graph.Node) order {
 	return unknown
 }
 
-// attendOrder tells how the queries and keys of an attention were turned, by its output.
+// attendOrder finds the order in which the queries and keys of an attention were turned, by attention's output.
 func (l *placer) attendOrder(a *graph.Node) order {
 	attr := a.Attr.(graph.AttentionAttr)
 	var keys, values *graph.Node

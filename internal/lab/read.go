@@ -14,12 +14,11 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// infoPath is where the JSON file of a record lies: OUT.json beside OUT.safetensors.
+// infoPath returns the path of a record's JSON file: OUT.json beside OUT.safetensors.
 func infoPath(path string) string { return strings.TrimSuffix(path, filepath.Ext(path)) + ".json" }
 
-// ReadRecord opens the record at path, a safetensors file, and reads the JSON
-// file beside it if there is one, both as one commit left them. The tensors stay in the
-// file, so Close the record.
+// ReadRecord opens the record at path, a safetensors file, and reads the JSON file beside path if there is one,
+// both as the same commit left them. The tensors stay in the file, so Close the record.
 func ReadRecord(path string) (*Record, error) {
 	if infoPath(path) == path {
 		return readRecord(path)
@@ -42,7 +41,7 @@ func readRecord(path string) (*Record, error) {
 	return r, nil
 }
 
-// instead is what to do with a file of that kind.
+// instead says what to do with a file of a kind.
 func instead(kind string) string {
 	switch kind {
 	case kindJSON:
@@ -53,8 +52,7 @@ func instead(kind string) string {
 	return ""
 }
 
-// ParseRecord is ReadRecord for a record in memory: info is the JSON file, or nil. path is
-// for messages.
+// ParseRecord reads a record in memory as ReadRecord does: info is the JSON file, or nil. path is for messages.
 func ParseRecord(path string, info, tensors []byte) (*Record, error) {
 	f, err := safetensors.Parse(tensors)
 	r := &Record{Path: path}

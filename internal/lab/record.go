@@ -1,7 +1,16 @@
-// Package lab compares the values that engines compute. A record holds an engine's
-// logits, hidden states and taps for some prompts. A golden record comes from a
-// trusted engine. The comparison with it shows the error of each value, beside the
-// error that rounding alone would make.
+// Package lab compares the values that engines compute. A record holds an engine's logits, hidden states and taps for
+// some prompts. A golden record comes from a trusted engine. The comparison with the golden record shows the error of
+// each value, beside the error of rounding alone.
+//
+// The files, users before the used:
+//
+//   - next.go, layers.go and stats.go show a token's distribution, the layers of two records, and a model's numbers;
+//     compare.go compares two records, and text.go prints comparisons.
+//   - import.go, import_debug.go, import_logits.go, numpy.go, dump.go and dump_manifest.go read dumps of other tools.
+//   - take.go records a model of our own.
+//   - place.go, place_order.go, place_hf.go, place_llamacpp.go and place_names.go find the node of each tap.
+//   - write.go, read.go, info.go, record.go and rows.go have the record.
+//   - distance.go, metrics.go and number.go have the measures.
 package lab
 
 import (
@@ -42,7 +51,7 @@ type Record struct {
 	rows   Rows // likewise
 }
 
-// Longest is the most tokens of a prompt, for which a model is opened that computes them.
+// Longest returns the number of tokens of the longest prompt. A model is opened for as many.
 func Longest(prompts []*Prompt) (tokens int) {
 	for _, p := range prompts {
 		tokens = max(tokens, len(p.IDs))
@@ -53,22 +62,23 @@ func Longest(prompts []*Prompt) (tokens int) {
 // Prompt is what a record holds for one prompt. The JSON part is an entry of the
 // JSON file, and may be missing but for Index and IDs; any of the tensors may be missing.
 type Prompt struct {
-	Index           int        `json:"index"`
-	Input           Input      `json:"prompt"`
-	Text            string     `json:"text"` // as it was tokenized, rendered if Input is a chat
-	IDs             []int32    `json:"ids"`
-	PositionsKept   int        `json:"positions_kept"`
-	Next            string     `json:"next"` // the likeliest next token
-	NextID          int        `json:"next_id"`
-	NextProbability Number     `json:"next_probability"`
-	Entropy         Number     `json:"entropy"`                  // at the last position, in nats
-	Decode          int        `json:"decode,omitempty"`         // last tokens that were fed one by one, after the others
-	Parts           [][3]int32 `json:"position_parts,omitempty"` // of each id: time, height and width, where it is not all text
-	Rows            Rows       `json:"rows,omitempty"`           // positions that the taps have
-	GreedyIDs       []int32    `json:"greedy_ids,omitempty"`
-	GreedyText      string     `json:"greedy_text,omitempty"`
-	Float32         *Floor     `json:"float32,omitempty"`  // the noise floor: how far the engine's own
-	BFloat16        *Floor     `json:"bfloat16,omitempty"` // passes in less precision lie from this one
+	Index           int     `json:"index"`
+	Input           Input   `json:"prompt"`
+	Text            string  `json:"text"` // as it was tokenized, rendered if Input is a chat
+	IDs             []int32 `json:"ids"`
+	PositionsKept   int     `json:"positions_kept"`
+	Next            string  `json:"next"` // the likeliest next token
+	NextID          int     `json:"next_id"`
+	NextProbability Number  `json:"next_probability"`
+	Entropy         Number  `json:"entropy"`          // at the last position, in nats
+	Decode          int     `json:"decode,omitempty"` // last tokens that were fed one by one, after the others
+	// of each id: time, height and width, where it is not all text
+	Parts      [][3]int32 `json:"position_parts,omitempty"`
+	Rows       Rows       `json:"rows,omitempty"` // positions the taps have
+	GreedyIDs  []int32    `json:"greedy_ids,omitempty"`
+	GreedyText string     `json:"greedy_text,omitempty"`
+	Float32    *Floor     `json:"float32,omitempty"`  // the noise floor: how far the engine's own
+	BFloat16   *Floor     `json:"bfloat16,omitempty"` // passes in less precision lie from this one
 
 	Logits *tensor.Tensor            `json:"-"`
 	Hidden *tensor.Tensor            `json:"-"`
@@ -109,7 +119,7 @@ func (f *Floor) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*plain)(f))
 }
 
-// limit is the largest distance of logits inside the floor, unless it is none.
+// limit returns the largest distance of logits inside the floor, if the floor has a distance.
 func (f *Floor) limit() (Number, bool) {
 	ok := f != nil && f.MaxAbsDiff >= 0 && f.MaxAbsDiff <= math.MaxFloat64/floors
 	if !ok {
@@ -154,7 +164,7 @@ func (r *Record) add(t *tensor.Tensor) error {
 		return fmt.Errorf("tensor %q: not a name of a record (PROMPT.ids, .logits, .hidden or .tap.NAME)", t.Name)
 	}
 	if name == "ids" {
-		if r.numIDs += len(t.Data) / 4; r.numIDs > maxIDs {
+		if r.numIDs += len(t.Data) / max(1, t.DType.BlockBytes()); r.numIDs > maxIDs {
 			return fmt.Errorf("tensor %q: more than %d ids", t.Name, maxIDs)
 		}
 	}
@@ -205,7 +215,7 @@ func (p *Prompt) add(name string, t *tensor.Tensor) error {
 	return fmt.Errorf("not one of ids, logits, hidden and tap.NAME")
 }
 
-// addIDs sets the ids, which the JSON file may have given, too.
+// addIDs sets the ids, which must agree with the JSON file's ids.
 func (p *Prompt) addIDs(t *tensor.Tensor) error {
 	if t.DType != tensor.I32 && t.DType != tensor.I64 {
 		return fmt.Errorf("element type %v, want I32 or I64", t.DType)
@@ -224,7 +234,7 @@ func (p *Prompt) addIDs(t *tensor.Tensor) error {
 	return nil
 }
 
-// check reports what of a prompt does not fit together.
+// check reports parts of a prompt that do not fit together.
 func (p *Prompt) check() error {
 	for i, id := range p.IDs {
 		if id < 0 {
@@ -257,7 +267,7 @@ func (p *Prompt) check() error {
 	return nil
 }
 
-// rows is the taps by name, and the hidden states as hidden.LAYER.
+// rows returns the taps by name, and the hidden states as hidden.LAYER.
 func (p *Prompt) rows() map[string]rows {
 	all := make(map[string]rows, len(p.Taps))
 	for name, t := range p.Taps {

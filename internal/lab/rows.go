@@ -44,8 +44,18 @@ func (r rows) read(x []float64, i int) {
 	}
 }
 
-// checkFloats says why t is no tensor of floats, of rank dimensions (any
-// number above 0 if rank is 0) and with something in it, if it is not.
+// eachRow calls f with the last rows that g and r both have, of one width, and their place in g.
+func eachRow(g, r rows, f func(at int, x, y []float64)) {
+	x, y := make([]float64, g.width), make([]float64, g.width)
+	for at := g.n - min(g.n, r.n); at < g.n; at++ {
+		g.read(x, at)
+		r.read(y, r.n-g.n+at)
+		f(at, x, y)
+	}
+}
+
+// checkFloats reports a tensor that does not hold floats, is empty, or has another number of dimensions than rank.
+// A rank of 0 allows any number above 0.
 func checkFloats(t *tensor.Tensor, rank int) error {
 	if !t.DType.Float() {
 		return fmt.Errorf("element type %v, want floats", t.DType)

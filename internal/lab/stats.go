@@ -84,31 +84,33 @@ type NodeStats struct {
 	Stats
 }
 
-// ErrNoNode is of names that no node has.
+// ErrNoNode is of names no node has.
 var ErrNoNode = errors.New("no node of the graph matches")
 
-// statsBytes bounds the logits that a run for statistics has at a time.
+// statsBytes bounds the logits a run for statistics has at a time.
 const statsBytes = 16 << 20
 
 // MeasureNodes computes prompts of ids, of at most context tokens, and describes the values of the
 // nodes that match. No matching node is an error.
-func MeasureNodes(ctx context.Context, g *graph.Graph, b backend.Backend, context int, prompts [][]int32, match func(n *graph.Node) bool) ([]NodeStats, error) {
+func MeasureNodes(ctx context.Context, g *graph.Graph, b backend.Backend, context int, prompts [][]int32,
+	match func(n *graph.Node) bool) ([]NodeStats, error) {
 	want := func(n *graph.Node) bool { return n.Op != graph.StoreKV && match(n) }
 	if !slices.ContainsFunc(g.Nodes, want) {
 		return nil, ErrNoNode
 	}
 	seen, rows := map[*graph.Node]*tally{}, map[*graph.Node]int{}
-	e, err := model.Compile(ctx, g, b, engine.Options{Context: context, Private: true, Want: want, Tap: func(n *graph.Node, out []float32) {
-		t := seen[n]
-		if t == nil {
-			t = &tally{}
-			seen[n] = t
-		}
-		rows[n] += len(out) / n.Shape.Size()
-		for _, x := range out {
-			t.add(float64(x))
-		}
-	}})
+	e, err := model.Compile(ctx, g, b, engine.Options{Context: context, Private: true, Want: want,
+		Tap: func(n *graph.Node, out []float32) {
+			t := seen[n]
+			if t == nil {
+				t = &tally{}
+				seen[n] = t
+			}
+			rows[n] += len(out) / n.Shape.Size()
+			for _, x := range out {
+				t.add(float64(x))
+			}
+		}})
 	if err != nil {
 		return nil, fmt.Errorf("stats: %w", err)
 	}
@@ -220,7 +222,8 @@ func tallyWeight(t tensor.Tensor, offset float64) (plain, moved tally, err error
 var statsHead = []string{"values", "min", "max", "mean", "rms", "max_abs", "zeros", "nan", "inf"}
 
 func (s *Stats) cells(number func(Number) string) []string {
-	return []string{fmt.Sprint(s.Values), number(s.Min), number(s.Max), number(s.Mean), number(s.RMS), number(s.MaxAbs), fmt.Sprint(s.Zeros), fmt.Sprint(s.NaN), fmt.Sprint(s.Inf)}
+	return []string{fmt.Sprint(s.Values), number(s.Min), number(s.Max), number(s.Mean), number(s.RMS), number(s.MaxAbs),
+		fmt.Sprint(s.Zeros), fmt.Sprint(s.NaN), fmt.Sprint(s.Inf)}
 }
 
 func allDigits(n Number) string { return strconv.FormatFloat(float64(n), 'g', -1, 64) }
@@ -238,16 +241,19 @@ type RunStats struct {
 // WriteCSV writes a line for each node and weight.
 func (r *RunStats) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
-	lines := [][]string{append([]string{"kind", "name", "op_or_type", "layer", "rows"}, append(slices.Clone(statsHead), "gain_rms")...)}
+	lines := [][]string{append([]string{"kind", "name", "op_or_type", "layer", "rows"},
+		append(slices.Clone(statsHead), "gain_rms")...)}
 	for _, n := range r.Nodes {
-		lines = append(lines, append([]string{"node", n.Name, n.Op, fmt.Sprint(n.Layer), fmt.Sprint(n.Rows)}, append(n.cells(allDigits), "")...))
+		lines = append(lines, append([]string{"node", n.Name, n.Op, fmt.Sprint(n.Layer), fmt.Sprint(n.Rows)},
+			append(n.cells(allDigits), "")...))
 	}
 	for _, x := range r.Weights {
 		gain := ""
 		if x.Gain != nil {
 			gain = allDigits(x.Gain.RMS)
 		}
-		lines = append(lines, append([]string{"weight", x.Name, x.Type, fmt.Sprint(x.Layer), ""}, append(x.cells(allDigits), gain)...))
+		lines = append(lines, append([]string{"weight", x.Name, x.Type, fmt.Sprint(x.Layer), ""},
+			append(x.cells(allDigits), gain)...))
 	}
 	return c.WriteAll(lines)
 }

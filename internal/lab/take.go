@@ -29,8 +29,8 @@ type Recorder struct {
 	seen map[*graph.Node][]float32
 }
 
-// NewRecorder compiles g on b for prompts of at most context tokens, of which
-// the last keep positions are recorded. It ends with ctx while weights are prepared.
+// NewRecorder compiles g on b for prompts of at most context tokens, and records the last keep positions. The
+// preparation of weights ends with ctx.
 func NewRecorder(ctx context.Context, g *graph.Graph, b backend.Backend, context, keep int) (*Recorder, error) {
 	r := &Recorder{g: g, keep: keep, hidden: hiddenStates(g), inputs: map[*graph.Node]bool{}}
 	if slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Op == graph.Pool }) {
@@ -49,8 +49,8 @@ func NewRecorder(ctx context.Context, g *graph.Graph, b backend.Backend, context
 // Close frees the engine.
 func (r *Recorder) Close() error { return r.engine.Close() }
 
-// want: all nodes that have a PyTorch name, and the inputs of the projections
-// that PyTorch's hooks see the input of, and hidden states.
+// want reports whether a record has n's value: the nodes with a PyTorch name, the inputs of projections whose input
+// PyTorch's hooks see, and hidden states.
 func (r *Recorder) want(n *graph.Node) bool {
 	_, state := r.hidden[n]
 	return n.HF != "" || r.inputs[n] || state
@@ -60,53 +60,6 @@ func (r *Recorder) tap(n *graph.Node, out []float32) {
 	if _, ok := r.hidden[n]; ok || r.all {
 		r.seen[n] = append(r.seen[n], out...)
 	}
-}
-
-// hiddenStates numbers the embedding, the layers' outputs but the last, and the
-// final norm; nil for a graph without one of them.
-func hiddenStates(g *graph.Graph) map[*graph.Node]int {
-	last := 0
-	for _, n := range g.Nodes {
-		last = max(last, n.Layer)
-	}
-	places := map[*graph.Node]int{}
-	var embedding *graph.Node
-	for _, n := range g.Nodes {
-		switch {
-		case n.Name == "token_embd" || n.Name == "inp_embd": // with positions
-			embedding = n
-		case n.Name == "output_norm":
-			places[n] = last + 1
-		case n.Layer >= 0 && n.Layer < last && n.Name == fmt.Sprintf("blk.%d.out", n.Layer):
-			places[n] = n.Layer + 1
-		}
-	}
-	if embedding != nil {
-		places[embedding] = 0
-	}
-	if len(places) != last+2 { // PyTorch has all of them, or none
-		return nil
-	}
-	return places
-}
-
-// projection is the PyTorch name, without .out, of a module whose input is
-// recorded too: attention's and the MLP's last projection, or all of an MLP's experts.
-func projection(n *graph.Node) string {
-	name, ok := strings.CutSuffix(n.HF, ".out")
-	last := func(end string) bool { return strings.HasSuffix(name, end) }
-	if ok && slices.ContainsFunc([]string{".o_proj", ".down_proj", ".c_proj", ".out_proj", ".output_linear", ".feed_forward.w2", ".experts"}, last) {
-		return name
-	}
-	return ""
-}
-
-// input is what a projection's product reads, behind its bias if it has one.
-func input(n *graph.Node) *graph.Node {
-	if n.Op == graph.Add {
-		n = n.In[0]
-	}
-	return n.In[0]
 }
 
 // Record computes p, of which index, input, text, ids and decode are set, and sets
@@ -204,7 +157,7 @@ func (r *Recorder) taps() map[string]*tensor.Tensor {
 	return taps
 }
 
-// newF32 is x as a tensor.
+// newF32 returns x as a tensor.
 func newF32(x []float32, shape ...int) *tensor.Tensor {
 	t := &tensor.Tensor{DType: tensor.F32, Shape: shape, Data: make([]byte, 0, 4*len(x))}
 	for _, v := range x {

@@ -28,7 +28,7 @@ func (c *Comparison) WriteText(w io.Writer) error {
 	return err
 }
 
-// numerics is what a record says of its engine, without the hashes, of which JSON has more use than a person.
+// numerics returns the record's words on its engine, without the hashes, which serve programs more than people.
 func numerics(b json.RawMessage) string {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(b, &all) != nil || all["hashes"] == nil {
@@ -39,7 +39,7 @@ func numerics(b json.RawMessage) string {
 	return string(b)
 }
 
-// Printable is s with what a terminal might obey replaced.
+// Printable returns s with replacements for characters a terminal might obey.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unprintable(r) {
@@ -80,7 +80,8 @@ func distanceRow(t *tabwriter.Writer, prompt, verdict, ids string, d *Distance, 
 }
 
 func (c *Comparison) writePrompts(w io.Writer) {
-	t := table(w, "prompt", "", "ids", "rows", "max|Δ|", "limit", "float32", "last", "mean|Δ|", "cosine", "KL", "limit", "float32",
+	t := table(w, "prompt", "", "ids", "rows", "max|Δ|", "limit", "float32", "last", "mean|Δ|", "cosine", "KL", "limit",
+		"float32",
 		"top-1", "top-5", "top-10", "entropy", "text")
 	for i := range c.Prompts {
 		p := &c.Prompts[i]
@@ -96,14 +97,16 @@ func (c *Comparison) writePrompts(w io.Writer) {
 			verdict = "OUTSIDE"
 		}
 		entropy := fmt.Sprintf("%.4f %.4f", float64(p.GoldenEntropy), float64(p.RecordEntropy))
-		distanceRow(t, fmt.Sprint(p.Index), verdict, p.IDs, &p.Distance, [4]string{optional(p.MaxDiffLimit), floorDiff, optional(p.MaxKLLimit), floorKL}, entropy, excerpt(p.Text))
+		distanceRow(t, fmt.Sprint(p.Index), verdict, p.IDs, &p.Distance,
+			[4]string{optional(p.MaxDiffLimit), floorDiff, optional(p.MaxKLLimit), floorKL}, entropy, excerpt(p.Text))
 	}
 	distanceRow(t, "all", "", "", &c.All, [4]string{})
 	t.Flush() // to a strings.Builder, which takes everything
-	fmt.Fprintln(w, "Distances are of logits; KL is in nats, a mean over the rows (positions); float32 is the golden record's own noise; entropy is golden's and record's, at the last position.")
+	fmt.Fprintln(w, "Distances are of logits; KL is in nats, a mean over the rows (positions); float32 is the golden "+
+		"record's own noise; entropy is golden's and record's, at the last position.")
 }
 
-// excerpt is the beginning of a prompt's text on one line.
+// excerpt returns the beginning of a prompt's text on a single line.
 func excerpt(text string) string {
 	const most = 32
 	if r := []rune(text[:min(len(text), 4*most+4)]); len(r) > most {
@@ -138,7 +141,8 @@ func (c *Comparison) writeTaps(w io.Writer) {
 		return
 	}
 	slices.SortStableFunc(all, func(a, b tap) int { return worstFirst(a.TapComparison, b.TapComparison) })
-	fmt.Fprintf(w, "\nTaps, relative L2 error, worst first: %d compared, %d only in golden, %d only in record\n", len(all), onlyGolden, onlyRecord)
+	fmt.Fprintf(w, "\nTaps, relative L2 error, worst first: %d compared, %d only in golden, %d only in record\n",
+		len(all), onlyGolden, onlyRecord)
 	t := table(w, "worst row", "at", "all rows", "rows", "prompt", "tap")
 	for _, x := range all[:min(len(all), maxTaps)] {
 		name := x.Name

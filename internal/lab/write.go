@@ -89,12 +89,13 @@ func (w *Writer) add(p *Prompt) error {
 	return p.check()
 }
 
-// tensors is the prompt's tensors under their names in a record.
+// tensors returns the prompt's tensors under their names in a record.
 func (p *Prompt) tensors() []tensor.Tensor {
 	var all []tensor.Tensor
 	add := func(name string, t *tensor.Tensor) {
 		if t != nil {
-			all = append(all, tensor.Tensor{Name: fmt.Sprintf("%d.%s", p.Index, name), DType: t.DType, Shape: slices.Clone(t.Shape), Data: t.Data})
+			all = append(all, tensor.Tensor{Name: fmt.Sprintf("%d.%s", p.Index, name), DType: t.DType,
+				Shape: slices.Clone(t.Shape), Data: t.Data})
 		}
 	}
 	if p.IDs != nil {
@@ -118,11 +119,7 @@ func (w *Writer) Commit(numerics any) error {
 	if w.failed != nil {
 		return errors.Join(w.failed, w.Close())
 	}
-	err := w.commit(numerics)
-	if err = errors.Join(err, w.Close()); err != nil {
-		return err
-	}
-	return nil
+	return errors.Join(w.commit(numerics), w.Close())
 }
 
 func (w *Writer) commit(numerics any) error {
@@ -172,7 +169,7 @@ func (w *Writer) files(info []byte) error {
 	return atomicfile.CommitAll(tensors, beside)
 }
 
-// info is the text of the JSON file.
+// info returns the text of the JSON file.
 func (w *Writer) info(numerics any) ([]byte, error) {
 	type info struct {
 		Prompts  []*Prompt `json:"prompts"`
@@ -192,7 +189,7 @@ func (w *Writer) info(numerics any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Close gives up the record if it was not committed. A second Close does nothing.
+// Close gives up the record unless it was committed. A second Close does nothing.
 func (w *Writer) Close() error {
 	w.closed = true
 	return w.waiting.Close()

@@ -34,11 +34,11 @@ var (
 	uplotCSS string
 )
 
-// script is the only script that a page may run: the page's policy names its hash, so that nothing in a dump can bring
+// script is the only script a page may run: the page's policy names its hash, so that nothing in a dump can bring
 // another.
 var script = uplotJS + pageJS
 
-// The most that a page shows of long lists.
+// The most a page shows of long lists.
 const (
 	maxFindings = 40
 	maxEntries  = 4096 // equations, nodes, weights
@@ -63,7 +63,7 @@ type page struct {
 	Curves       []diagnose.Curve      `json:"curves"`
 	MoreCurves   int                   `json:"more_curves"`
 	Closure      string                `json:"closure"`
-	Floor        lab.Number            `json:"floor"` // KL that rounding makes
+	Floor        lab.Number            `json:"floor"` // KL rounding makes
 	Logits       []prompt              `json:"logits"`
 	MoreLogits   int                   `json:"more_logits"`
 	Floors       map[string]lab.Number `json:"floors"`
@@ -88,8 +88,9 @@ type prompt struct {
 	Short string `json:"short"`
 }
 
-// HTML writes a diagnosis as one page that loads nothing. Its script draws the charts, which can be read point by point and
-// enlarged; without scripts the page shows the text of Text. It follows the reader's choice of light or dark.
+// HTML writes a diagnosis as one page that loads nothing. Its script draws the charts, which can be read point by
+// point and enlarged; without scripts the page shows the text of Text. It follows the reader's choice of light or
+// dark.
 func HTML(w io.Writer, d *diagnose.Diagnosis) error {
 	var text strings.Builder
 	Text(&text, d, Terminal{Width: 100}) // to a strings.Builder, which takes everything
@@ -185,7 +186,7 @@ func thin(n, most int, measure func(int) float64) []int {
 	return out
 }
 
-// thinRows picks the values of a line and their positions, which are 0, 1 ... where at has none.
+// thinRows picks values of a line and their positions, which are 0, 1 ... where at has none.
 func thinRows(rows []lab.Number, at []int) (values []lab.Number, positions []int) {
 	for _, i := range thin(len(rows), maxPoints, func(i int) float64 { return ratio(rows[i], 1) }) {
 		position := i
@@ -217,8 +218,8 @@ func summary(d *diagnose.Diagnosis) []line {
 	return all
 }
 
-// StatsHTML writes a model's numbers as a page that loads nothing: for the nodes, and for the weights, a chart each of RMS,
-// largest value and mean in the graph's order.
+// StatsHTML writes a model's numbers as a page that loads nothing: for the nodes, and for the weights, a chart each
+// of RMS, largest value and mean in the graph's order.
 func StatsHTML(w io.Writer, r *lab.RunStats) error {
 	type point struct {
 		Name  string `json:"tap"`

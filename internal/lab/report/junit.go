@@ -88,7 +88,8 @@ func verdictCase(d *diagnose.Diagnosis) testCase {
 	if !passed(d.Verdict) {
 		var b strings.Builder
 		Text(&b, d, Terminal{}) // to a strings.Builder, which takes everything
-		c.Failure = &failure{Message: name(string(d.Verdict)) + ": " + headline(d), Type: name(string(d.Verdict)), Text: b.String()}
+		c.Failure = &failure{Message: name(string(d.Verdict)) + ": " + headline(d), Type: name(string(d.Verdict)),
+			Text: b.String()}
 	}
 	return c
 }
@@ -123,7 +124,7 @@ func equationCases(d *diagnose.Diagnosis) (cases []testCase) {
 	return cases
 }
 
-// broken is the failure of a group of equations, nil if they hold.
+// broken returns the failure of a group of equations, nil if the equations hold.
 func broken(d *diagnose.Diagnosis, op string, in []int, curves []*diagnose.Curve) *failure {
 	curves = slices.DeleteFunc(slices.Clone(curves), func(c *diagnose.Curve) bool { return !c.Flagged })
 	if len(curves) == 0 {
@@ -136,7 +137,9 @@ func broken(d *diagnose.Diagnosis, op string, in []int, curves []*diagnose.Curve
 	p, message := printer{}, "the equation does not hold"
 	for i := range d.Findings[:min(len(d.Findings), maxList)] {
 		f := &d.Findings[i]
-		about := slices.ContainsFunc(curves, func(c *diagnose.Curve) bool { return c.Tap == f.Tap || slices.Contains(c.Causes, f.Cause) })
+		about := slices.ContainsFunc(curves, func(c *diagnose.Curve) bool {
+			return c.Tap == f.Tap || slices.Contains(c.Causes, f.Cause)
+		})
 		if !about || (len(in) > 0 && !slices.Contains(f.Layers, in[0])) {
 			continue
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/diagnose"
 	"github.com/karat-run/karat/internal/lab/mistake"
 )
@@ -17,33 +16,28 @@ func passed(v diagnose.Verdict) bool {
 	return v == diagnose.Clean || v == diagnose.Numeric || v == diagnose.Sensitivity
 }
 
-// meaning says what a verdict means.
-func meaning(v diagnose.Verdict) string {
-	switch v {
-	case diagnose.Instrument:
-		return "The probe is broken, and what it shows is not what the engine computed. Mend it before you look for a bug in the engine."
-	case diagnose.Input:
-		return "The engine was given other tokens than the model's tokenizer and template make of the text."
-	case diagnose.Weights:
-		return "The engine read a weight wrongly."
-	case diagnose.Structural:
-		return "The engine computes something else than the model says."
-	case diagnose.Reference:
-		return "The golden record and the reference disagree by more than rounding, so one of the two is wrong, and the engine may be right."
-	case diagnose.Unexplained:
-		return "Every equation that these taps allow holds, but the logits do not follow: something lies between the taps, in state that is kept, or in a race. This is not sensitivity."
-	case diagnose.Sensitivity:
-		return "Every equation holds to the engine's rounding. The logits differ because the model amplifies that rounding as much as it was measured to."
-	case diagnose.Numeric:
-		return "Every equation holds, up to the rounding that is named."
-	case diagnose.Clean:
-		return "Every equation holds to rounding, and the logits follow."
-	}
-	return "This verdict is not one that reports know."
+// meanings say what a verdict means.
+var meanings = map[diagnose.Verdict]string{
+	diagnose.Instrument: "The probe is broken, and what it shows is not what the engine computed. Mend it before " +
+		"you look for a bug in the engine.",
+	diagnose.Input:      "The engine was given other tokens than the model's tokenizer and template make of the text.",
+	diagnose.Weights:    "The engine read a weight wrongly.",
+	diagnose.Structural: "The engine computes something else than the model says.",
+	diagnose.Reference: "The golden record and the reference disagree by more than rounding, so one of the two is " +
+		"wrong, and the engine may be right.",
+	diagnose.Unexplained: "Every equation that these taps allow holds, but the logits do not follow: something lies " +
+		"between the taps, in state that is kept, or in a race. This is not sensitivity.",
+	diagnose.Sensitivity: "Every equation holds to the engine's rounding. The logits differ because the model " +
+		"amplifies that rounding as much as it was measured to.",
+	diagnose.Numeric: "Every equation holds, up to the rounding that is named.",
+	diagnose.Clean:   "Every equation holds to rounding, and the logits follow.",
 }
 
-// headline is what a diagnosis comes down to, without its verdict: the first causes
-// and where they are.
+func meaning(v diagnose.Verdict) string {
+	return cmp.Or(meanings[v], "This verdict is not one that reports know.")
+}
+
+// headline returns the first causes of a diagnosis and their places, without the verdict.
 func headline(d *diagnose.Diagnosis) string {
 	const most = 2
 	if len(d.Findings) == 0 {
@@ -92,8 +86,7 @@ type line struct {
 	Text  string `json:"text"`
 }
 
-// facts are what there is to say about a finding, in order. What the finding leaves
-// open is said by the catalogue of causes.
+// facts returns the facts of a finding, in order. The catalogue of causes fills in facts the finding lacks.
 func facts(d *diagnose.Diagnosis, f *diagnose.Finding) []line {
 	known, _ := mistake.Find(f.Cause)
 	if f.Computed != "" {
@@ -123,7 +116,7 @@ func where(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 	return operation(f) + ", " + layers(f.Layers, d.Layers)
 }
 
-// operation is the one that a finding is about, or between which ones it lies.
+// operation names the operation of a finding, or the operations between which the finding lies.
 func operation(f *diagnose.Finding) string {
 	if n := len(f.Among); n > 1 {
 		return fmt.Sprintf("one of %d operations, from %s to %s", n, name(f.Among[0]), name(f.Among[n-1]))
@@ -150,7 +143,8 @@ func closure(d *diagnose.Diagnosis) string {
 	if c.Prompts == 0 && len(d.Logits) == 0 {
 		return "The dump has no logits, so whether the findings explain them is open."
 	}
-	text := fmt.Sprintf("The engine's logits lie %s nats from the reference's (KL, mean over the positions of %s); rounding alone makes %s.",
+	text := fmt.Sprintf("The engine's logits lie %s nats from the reference's (KL, mean over the positions of %s); "+
+		"rounding alone makes %s.",
 		number(c.Before), count(c.Prompts, "prompt"), number(c.Floor))
 	if !beyond(c.Before, c.Floor) {
 		return text + " So they agree."
@@ -159,14 +153,17 @@ func closure(d *diagnose.Diagnosis) string {
 		return text
 	}
 	if n := c.Unbuilt; n > 0 && beyond(c.After, c.Floor) {
-		open := "one finding has no known cause, so it cannot be built into the reference, and what it makes of this is open."
+		open := "one finding has no known cause, so it cannot be built into the reference, and what it makes of this is " +
+			"open."
 		if n > 1 {
-			open = fmt.Sprintf("%d findings have no known cause, so they cannot be built into the reference, and what they make of this is open.", n)
+			open = fmt.Sprintf("%d findings have no known cause, so they cannot be built into the reference, and what they "+
+				"make of this is open.", n)
 		}
 		if n == len(slices.DeleteFunc(slices.Clone(d.Findings), rounding)) {
 			return text + " " + strings.ToUpper(open[:1]) + open[1:]
 		}
-		return fmt.Sprintf("%s With the other findings built into the reference %s are left; %s", text, number(c.After), open)
+		return fmt.Sprintf("%s With the other findings built into the reference %s are left; "+
+			"%s", text, number(c.After), open)
 	}
 	text += fmt.Sprintf(" With the findings built into the reference %s are left", number(c.After))
 	switch {
@@ -175,7 +172,8 @@ func closure(d *diagnose.Diagnosis) string {
 	case c.After <= max(c.Floor, 1e-13):
 		return text + ", which is rounding: they explain all of it."
 	case !beyond(c.After, c.Floor):
-		return text + ", more than what was measured of rounding, but not by much: it may be rounding, or something that stays below it."
+		return text + ", more than what was measured of rounding, but not by much: it may be rounding, or something " +
+			"that stays below it."
 	}
 	return fmt.Sprintf("%s: %s is unexplained.", text, percent(c.Unexplained))
 }
@@ -190,7 +188,7 @@ func flagged(d *diagnose.Diagnosis) (n int) {
 	return n
 }
 
-// equations says how many of them hold.
+// equations says how many equations hold.
 func equations(d *diagnose.Diagnosis) string {
 	n := max(d.Coverage.Equations, len(d.Curves))
 	if n == 0 {
@@ -207,16 +205,19 @@ func equations(d *diagnose.Diagnosis) string {
 		text = fmt.Sprintf("%d hold to rounding; %d do not.", n-bad, bad)
 	}
 	if c := d.Coverage; c.Spanning > 0 {
-		text += fmt.Sprintf(" %d of them span several operations, up to %d: which of these is wrong no tap tells.", c.Spanning, c.Longest)
+		text += fmt.Sprintf(" %d of them span several operations, up to %d: which of these is wrong no tap tells.",
+			c.Spanning, c.Longest)
 	}
-	return fmt.Sprintf("%s of the graph (%s of its nodes) could be computed again from the engine's own values before them. %s",
+	return fmt.Sprintf("%s of the graph (%s of its nodes) could be computed again from the engine's own values "+
+		"before them. %s",
 		count(n, "equation"), percent(d.Coverage.Nodes), text)
 }
 
-// seen says what there was to see, and which rounding the engine was held to have.
+// seen describes what there was to see, and the engine's rounding.
 func seen(d *diagnose.Diagnosis) []string {
 	c, f := &d.Coverage, &d.Floors
-	text := fmt.Sprintf("%s with taps, the longest of %s; %s placed", count(c.Prompts, "prompt"), count(c.Positions, "position"), count(c.Taps, "tap"))
+	text := fmt.Sprintf("%s with taps, the longest of %s; %s placed", count(c.Prompts, "prompt"),
+		count(c.Positions, "position"), count(c.Taps, "tap"))
 	if len(c.Unplaced) > 0 {
 		text += fmt.Sprintf("; %d without a place: %s", len(c.Unplaced), names(alike(c.Unplaced), 4))
 	}
@@ -272,19 +273,7 @@ func prompts(d *diagnose.Diagnosis, most int) []*diagnose.Logits {
 	for i := range d.Logits {
 		all = append(all, &d.Logits[i])
 	}
-	slices.SortStableFunc(all, func(a, b *diagnose.Logits) int { return worst(b.KLBefore, a.KLBefore) })
+	// NaN first
+	slices.SortStableFunc(all, func(a, b *diagnose.Logits) int { return cmp.Compare(-a.KLBefore, -b.KLBefore) })
 	return all[:min(len(all), most)]
-}
-
-// worst orders numbers; NaN is worse than any other.
-func worst(a, b lab.Number) int {
-	switch x, y := float64(a), float64(b); {
-	case math.IsNaN(x) && math.IsNaN(y):
-		return 0
-	case math.IsNaN(x) || x > y:
-		return 1
-	case math.IsNaN(y) || x < y:
-		return -1
-	}
-	return 0
 }

@@ -64,7 +64,7 @@ func (p *printer) styled(style, s string) string {
 	return "\x1b[" + strings.TrimSuffix(style, ";") + "m" + s + "\x1b[0m"
 }
 
-// finding writes the i-th one.
+// finding writes the i-th finding.
 func (p *printer) finding(d *diagnose.Diagnosis, i int) {
 	f := &d.Findings[i]
 	style := red
@@ -78,7 +78,7 @@ func (p *printer) finding(d *diagnose.Diagnosis, i int) {
 	}
 }
 
-// section writes a heading and what stands under it, nothing if that is nothing.
+// section writes a heading and the lines under it, nothing if there are no lines.
 func (p *printer) section(heading string, list []string) {
 	if len(list) == 0 {
 		return
@@ -114,7 +114,7 @@ func (p *printer) para(first, hang, text string) {
 	p.b.WriteByte('\n')
 }
 
-// width is how many characters of a word are seen: escape sequences are not.
+// width returns the number of visible characters of a word: escape sequences are invisible.
 func width(word string) int {
 	for {
 		from := strings.IndexByte(word, '\x1b')

@@ -22,8 +22,7 @@ const (
 	maxList     = 50
 )
 
-// clip is s on one line, without what a terminal or a page might obey, cut to n
-// characters.
+// clip returns s on a single line, without characters a terminal or a page might obey, cut to n characters.
 func clip(s string, n int) string {
 	cut := s[:min(len(s), 4*n+4)]
 	s = lab.Printable(strings.NewReplacer("\r\n", "⏎", "\n", "⏎", "\t", " ").Replace(cut))
@@ -36,7 +35,7 @@ func clip(s string, n int) string {
 func name(s string) string     { return clip(s, maxName) }
 func sentence(s string) string { return clip(s, maxSentence) }
 
-// base is the last part of a path: reports are mailed, and folders are nobody's business.
+// base returns the last part of a path: reports are mailed, and folders are nobody's business.
 func base(path string) string {
 	if path == "" {
 		return ""
@@ -71,7 +70,7 @@ func names(list []string, most int) string {
 // numbered matches what tells taps of several layers apart.
 var numbered = regexp.MustCompile(`(\blayers?\.|\bblk\.|\bh\.|-)\d+\b`)
 
-// alike joins names that differ only in their layer: the first one, and how many follow.
+// alike joins names that differ only in their layer: the first name, and the number of the rest.
 func alike(list []string) []string {
 	var out []string
 	at, times := map[string]int{}, []int{}
@@ -110,7 +109,7 @@ func percent[T ~float32 | ~float64](v T) string {
 	return strconv.FormatFloat(math.Round(10*x)/10, 'f', -1, 64) + " %"
 }
 
-// ratio is how many times v is of its floor; NaN and infinite values are infinitely many.
+// ratio returns how many times v exceeds its floor; NaN and infinite values exceed any floor infinitely.
 func ratio[T ~float32 | ~float64](v, floor T) float64 {
 	switch x, f := float64(v), float64(floor); {
 	case math.IsNaN(x) || math.IsInf(x, 0):
@@ -124,7 +123,7 @@ func ratio[T ~float32 | ~float64](v, floor T) float64 {
 	}
 }
 
-// count is n of something.
+// count returns n and a noun in its number.
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"
@@ -135,7 +134,7 @@ func count(n int, what string) string {
 // ranges prints sorted numbers: 0–3, 5, 7–9.
 func ranges(list []int) string { return runs(list, func(i int) int { return i }) }
 
-// runs prints the values of sorted numbers; numbers in a row are one run. Of many runs it prints the first ones and
+// runs prints the values of sorted numbers; numbers in a row are a run. Of many runs it prints the first runs and
 // the last.
 func runs(list []int, of func(i int) int) string {
 	const most = 8
@@ -161,7 +160,7 @@ func runs(list []int, of func(i int) int) string {
 	return strings.Join(out, ", ")
 }
 
-// layers says where a finding is, of a model with so many layers.
+// layers describes the layers of a finding, in a model with so many layers.
 func layers(list []int, of int) string {
 	switch {
 	case len(list) == 0:
@@ -177,7 +176,7 @@ func layers(list []int, of int) string {
 // outside is how many times its floor a residual is that is not rounding.
 const outside = 3
 
-// beyond reports whether a residual is outside; so is one that is no number.
+// beyond reports whether a residual exceeds rounding; NaN does.
 func beyond[T ~float32 | ~float64](v, floor T) bool { return ratio(v, floor) > outside }
 
 // curve returns the equation of a finding's tap, nil if there is none.
@@ -189,8 +188,8 @@ func curve(d *diagnose.Diagnosis, f *diagnose.Finding) *diagnose.Curve {
 	return &d.Curves[i]
 }
 
-// positions says where in the longest tapped prompt a finding's equation is broken,
-// "" if it is not, or that was not measured.
+// positions describes where in the longest tapped prompt a finding's equation is broken, "" if the equation holds
+// or was not measured.
 func positions(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 	c := curve(d, f)
 	if c == nil || len(c.Rows) == 0 || !c.Flagged {
@@ -248,13 +247,14 @@ func detail(f *diagnose.Finding) string {
 	return clip(strings.Join(out, ", "), 400)
 }
 
-// hashes name the files that a diagnosis is of, "" if nobody has said them.
+// hashes names the files of a diagnosis, "" if the diagnosis has no hashes.
 func hashes(d *diagnose.Diagnosis) string {
 	if d.Hashes == nil {
 		return ""
 	}
 	var said []string
-	for _, x := range [][2]string{{"weights", d.Hashes.Weights}, {"tokenizer", d.Hashes.Tokenizer}, {"chat template", d.Hashes.Template}, {"program", d.Hashes.Program}} {
+	for _, x := range [][2]string{{"weights", d.Hashes.Weights}, {"tokenizer", d.Hashes.Tokenizer},
+		{"chat template", d.Hashes.Template}, {"program", d.Hashes.Program}} {
 		if x[1] != "" {
 			said = append(said, x[0]+" "+x[1])
 		}
