@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
@@ -69,6 +70,15 @@ func (p *Placed) Read(dst []float64, i int) {
 		}
 	}
 }
+
+// Tap makes a placed tap a known value of the reference.
+type Tap struct{ Placed }
+
+// Rows returns the first position with a row, and the number of rows.
+func (t Tap) Rows() (first, n int) { return t.First, t.Placed.Rows }
+
+// Read sets dst to the row at a position.
+func (t Tap) Read(dst []float64, row int) { t.Placed.Read(dst, row-t.First) }
 
 // Step returns the largest relative error of one rounding to the form in which the tap is stored: the form of its
 // type, or 16 bits if all products the tap holds fit in 16 bits.
@@ -162,6 +172,7 @@ func Place(g *graph.Graph, names string, p *Prompt, others ...*Prompt) (*Placeme
 // placer places the taps of one prompt.
 type placer struct {
 	g        *graph.Graph
+	model    *reference.Model
 	p        *Prompt
 	byName   map[string]*graph.Node
 	byModule map[string]*graph.Node // by PyTorch's name without prefix and .out
@@ -173,7 +184,7 @@ type placer struct {
 
 func newPlacer(g *graph.Graph, p *Prompt) *placer {
 	l := &placer{g: g, p: p, byName: map[string]*graph.Node{}, byModule: map[string]*graph.Node{},
-		taps: map[*graph.Node]string{}, root: rootOf(g), tops: map[string]bool{}}
+		taps: map[*graph.Node]string{}, root: rootOf(g), tops: map[string]bool{}, model: reference.Of(g)}
 	for _, n := range g.Nodes {
 		l.byName[n.Name] = n
 		if n.HF != "" {

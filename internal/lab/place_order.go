@@ -3,16 +3,15 @@ package lab
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/registry"
-	"github.com/karat-run/karat/internal/rope"
 )
 
 // The two orders of a head's rotated pairs. An engine may have either, if its
@@ -226,32 +225,15 @@ func interleave(x []float64) []float64 {
 	return y
 }
 
-// turned returns a head after rotation, with its pairs in an order.
-func turned(x []float64, by graph.RoPEAttr, position int, o order) []float64 {
-	y := make([]float64, len(x))
-	for i, f := range by.Freqs {
-		a, b := i, i+len(x)/2
-		if o == interleaved {
-			a, b = 2*i, 2*i+1
-		}
-		cos, sin := rope.TurnBy(position, f, by.Magnitude)
-		y[a], y[b] = x[a]*cos-x[b]*sin, x[b]*cos+x[a]*sin
-	}
-	return y
-}
-
-// turnOrder finds the order of a rotation, by the rotation's own tap or by attention's output, at the last position
-// in the first head.
+// turnOrder finds the order of a rotation, by the rotation's own tap or by attention's output.
 func (l *placer) turnOrder(n *graph.Node) order {
 	in := l.raw(source(n.In[0]))
 	if in == nil {
 		return unknown
 	}
-	position := in.First + in.Rows - 1
-	x, by := in.at(position), n.Attr.(graph.RoPEAttr)
-	if out := l.raw(n).at(position); out != nil {
-		size := n.Shape.Last()
-		return nearer(out[:size], turned(x[:size], by, position, halves), turned(x[:size], by, position, interleaved))
+	last := in.First + in.Rows - 1
+	if out := l.raw(n); out.at(last) != nil {
+		return l.orderIn(out, last, n.Shape.Last(), in)
 	}
 	for _, a := range l.g.Nodes {
 		if a.Op == graph.Attention && a.Layer == n.Layer {
@@ -263,64 +245,48 @@ func (l *placer) turnOrder(n *graph.Node) order {
 
 // attendOrder finds the order in which the queries and keys of an attention were turned, by attention's output.
 func (l *placer) attendOrder(a *graph.Node) order {
-	attr := a.Attr.(graph.AttentionAttr)
-	var keys, values *graph.Node
-	for _, n := range l.g.Nodes {
-		if n.Op == graph.StoreKV && n.Attr == attr.KV {
-			keys, values = source(n.In[0]), source(n.In[len(n.In)-1])
-		}
-	}
-	queries := source(a.In[0])
-	if keys == nil || keys.Op != graph.RoPE || queries.Op != graph.RoPE {
+	store, queries := l.model.Store(a), source(a.In[0])
+	if store == nil || source(store.In[0]).Op != graph.RoPE || queries.Op != graph.RoPE {
 		return unknown
 	}
-	out := l.raw(a)
-	q, k, v := l.raw(source(queries.In[0])), l.raw(source(keys.In[0])), l.raw(values)
+	out, q := l.raw(a), l.raw(source(queries.In[0]))
+	k, v := l.raw(source(source(store.In[0]).In[0])), l.raw(source(store.In[len(store.In)-1]))
 	if out == nil || q == nil || k == nil || v == nil {
 		return unknown
 	}
 	last := min(out.First+out.Rows-1, max(out.First, 200)) // far enough to tell
-	first := 0
-	if w := attr.KV.Window; w > 0 {
-		first = max(0, last+1-w)
+	kv, first := a.Attr.(graph.AttentionAttr).KV, 0
+	if kv.Window > 0 {
+		first = max(0, last+1-kv.Window)
 	}
-	var got [interleaved + 1][]float64
-	for _, o := range []order{halves, interleaved} {
-		got[o] = make([]float64, attr.KV.Dim)
-		var scores []float64
-		for t := first; t <= last; t++ {
-			x, y := q.at(last), k.at(t)
-			if x == nil || y == nil || v.at(t) == nil {
-				return unknown
-			}
-			x = turned(x[:attr.KV.Dim], queries.Attr.(graph.RoPEAttr), last, o)
-			y = turned(y[:attr.KV.Dim], keys.Attr.(graph.RoPEAttr), t, o)
-			s := 0.
-			for j := range x {
-				s += x[j] * y[j] * attr.Scale
-			}
-			scores = append(scores, s)
+	for _, t := range []*Placed{k, v} {
+		if t.at(first) == nil || t.at(last) == nil || q.at(last) == nil {
+			return unknown
 		}
-		mix(got[o], scores, func(i int) []float64 { return v.at(first + i) })
 	}
-	return nearer(out.at(last)[:attr.KV.Dim], got[halves], got[interleaved])
+	return l.orderIn(out, last, kv.Values(), q, k, v)
 }
 
-// mix sets y to the rows' mean by the softmax of their scores.
-func mix(y, scores []float64, row func(int) []float64) {
-	top := math.Inf(-1)
-	for _, s := range scores {
-		top = max(top, s)
+// orderIn finds the order in which rotations turn pairs between some taps and out, by out's first values at a position.
+func (l *placer) orderIn(out *Placed, position, size int, from ...*Placed) order {
+	known := map[*graph.Node]reference.Known{}
+	for _, t := range from {
+		known[t.Node] = Tap{*t}
 	}
-	sum := 0.
-	for i, s := range scores {
-		w := math.Exp(s - top)
-		sum += w
-		for j, v := range row(i)[:len(y)] {
-			y[j] += w * v
+	e := l.model.Eval(make([]int32, position+1), known, nil).At(l.p.Parts)
+	var got [interleaved + 1][]float64
+	for _, o := range []order{halves, interleaved} {
+		edits := reference.Edits{}
+		for _, n := range l.g.Nodes {
+			if n.Op == graph.RoPE {
+				edits[n] = []reference.Edit{func(s *reference.Spec) { s.Interleaved = o == interleaved }}
+			}
 		}
+		y, err := e.With(edits).Compute(out.Node, []int{position})
+		if err != nil {
+			return unknown
+		}
+		got[o] = y[:size]
 	}
-	for j := range y {
-		y[j] /= sum
-	}
+	return nearer(out.at(position)[:size], got[halves], got[interleaved])
 }

@@ -46,7 +46,7 @@ var below = map[string]string{
 	"adapter":         "backend checkpoint quant",
 	"model":           "arch backend/numerics engine gguf sysinfo adapter hub/local",
 	"dev/adaptertest": "model safetensors",
-	"lab":             "model npy quant float16 atomicfile logprob",
+	"lab":             "model npy quant float16 atomicfile logprob backend/reference",
 	"eval":            "lab",
 	"autoquant":       "eval imatrix quantmix quant",
 	"lab/mistake":     "lab backend/reference rope",

@@ -164,7 +164,7 @@ func (r *closing) compareGolden(p *prompt, want []float64, rows []int) {
 	if err != nil || len(placed.Taps) != 1 {
 		return
 	}
-	t := tap{placed.Taps[0]}
+	t := lab.Tap{Placed: placed.Taps[0]}
 	first, n := t.Rows()
 	w := t.Width
 	got, largest := make([]float64, w), 0.0

@@ -206,12 +206,6 @@ func (p *prompt) stored() float64 {
 // decoded returns the number of the prompt's last tokens that were decoded singly.
 func (p *prompt) decoded() int { return p.Decode }
 
-// tap makes a placed tap a known value.
-type tap struct{ lab.Placed }
-
-func (t tap) Rows() (first, n int)        { return t.First, t.Placed.Rows }
-func (t tap) Read(dst []float64, row int) { t.Placed.Read(dst, row-t.First) }
-
 // rowsOf makes computed rows a known value.
 type rowsOf struct {
 	width, first int

@@ -177,9 +177,9 @@ func (d *dump) disagree(n *graph.Node, pair [2]lab.Placed, a, b []float64) {
 	for _, p := range d.prompts {
 		for _, x := range p.twice {
 			if x[0].Node == n && x[0].Name == pair[0].Name {
-				p.known[n], p.placed[n] = tap{x[0]}, x[0]
+				p.known[n], p.placed[n] = lab.Tap{Placed: x[0]}, x[0]
 			} else if x[1].Node == n && x[1].Name == pair[0].Name {
-				p.known[n], p.placed[n] = tap{x[1]}, x[1]
+				p.known[n], p.placed[n] = lab.Tap{Placed: x[1]}, x[1]
 			}
 		}
 	}

@@ -63,7 +63,7 @@ func (d *dump) placePrompts() error {
 					continue
 				}
 			}
-			q.known[t.Node], q.placed[t.Node] = tap{t}, t
+			q.known[t.Node], q.placed[t.Node] = lab.Tap{Placed: t}, t
 			if name, ok := d.taps[t.Node]; !ok || strings.HasPrefix(name, hidden) {
 				d.taps[t.Node] = t.Tap
 			}
