@@ -54,12 +54,8 @@ func (r *proposer) observe(eq *equation) (*observed, error) {
 	}
 	var x, got, want []float64
 	for i, p := range r.m.dump.prompts {
-		var rows []int
-		for _, s := range eq.errors {
-			if s.prompt == i && len(x)/k+len(rows) < maxObserved {
-				rows = append(rows, s.row)
-			}
-		}
+		rows, _ := errorsOf(eq.errors, i)
+		rows = rows[:min(len(rows), max(0, maxObserved-len(x)/k))]
 		e := r.base.on(r.m.engine.center[p])
 		in, err := e.Value(o.n.In[0], rows)
 		if err != nil {

@@ -85,8 +85,8 @@ const (
 	leastChange = 0x1p-19
 )
 
-// Bounds of what is looked into: products by rows and features, experts that are all run to find which were asked,
-// equations searched for speeds in vain, and pairs of a head whose speeds are searched.
+// Bounds of the search for an unnamed cause: experts that are all run to find the experts asked, equations searched for
+// speeds in vain, and pairs of a head whose speeds are searched.
 const (
 	maxExperts = 64
 	maxVain    = 3
