@@ -51,7 +51,7 @@ func (r *search) causes() error {
 		case deep:
 			for _, eq := range r.m.eqs {
 				if eq.isFlagged() && !r.given[eq] && !r.m.isShadowed(eq) {
-					if err := r.leftOver(eq); err != nil {
+					if err := leftOver(r, eq); err != nil {
 						return err
 					}
 				}
@@ -72,7 +72,7 @@ func (r *search) pass(deep bool) (found bool, err error) {
 			continue
 		}
 		r.m.dump.progress("naming causes", i, len(r.m.eqs))
-		kind, depth := r.kind(eq), 1
+		kind, depth := likeness(r, eq), 1
 		if deep {
 			depth = max(1, maxDepth-vain[kind])
 		}
@@ -94,9 +94,9 @@ func (r *search) pass(deep bool) (found bool, err error) {
 	return found, nil
 }
 
-// kind returns a value that is equal for equations with the same likely faults: of one role, with one window, whose
+// likeness returns a value that is equal for equations with the same likely faults: of one role, with one window, whose
 // layers make their own keys or read the keys of others.
-func (r *search) kind(eq *equation) any {
+func likeness(r *search, eq *equation) any {
 	k := struct {
 		role   string
 		window int
@@ -131,22 +131,22 @@ func (r *search) accept(eq *equation, a *attempt) error {
 
 // leftOver describes an equation no hypothesis explains: by the speeds at which queries and keys turn, if
 // these are on no list, or by its place alone.
-func (r *search) leftOver(eq *equation) error {
-	if h := r.measuredTurns(eq); h != nil {
+func leftOver(r *search, eq *equation) error {
+	if h := measuredTurns(r, eq); h != nil {
 		return r.accept(eq, alone(h))
 	}
-	if best, err := r.turnedAlone(eq); err != nil {
+	if best, err := turnedAlone(r, eq); err != nil {
 		return err
 	} else if best != nil {
 		return r.accept(eq, best)
 	}
-	r.unknown(eq)
+	noteUnknown(r, eq)
 	return nil
 }
 
 // turnedAlone returns an attempt by which rope changes queries or keys alone, if eq holds under the attempt. Long
 // equations are not asked, since turnedAlone doubles their hypotheses of rope.
-func (r *search) turnedAlone(eq *equation) (*attempt, error) {
+func turnedAlone(r *search, eq *equation) (*attempt, error) {
 	if len(eq.span) <= small || eq.layers() > 1 {
 		return nil, nil
 	}
@@ -165,8 +165,8 @@ func (r *search) turnedAlone(eq *equation) (*attempt, error) {
 	return r.verify(eq, next)
 }
 
-// unknown records that an equation does not hold, and that nothing explains the error.
-func (r *search) unknown(eq *equation) {
+// noteUnknown records that an equation does not hold, and that nothing explains the error.
+func noteUnknown(r *search, eq *equation) {
 	r.given[eq] = true
 	l := locator{r.m}
 	n, among := l.suspect(eq)
@@ -207,7 +207,7 @@ func (r *search) pursue(eq *equation) (*pursuit, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pursuit{singles: singles, sites: screen(eq), frontier: r.likely(singles), accepted: len(r.accepted)}
+	p := &pursuit{singles: singles, sites: screen(eq), frontier: likelySets(r, singles), accepted: len(r.accepted)}
 	for _, base := range p.frontier {
 		r.rate(eq, base, p.sites)
 	}
@@ -258,9 +258,9 @@ func (r *search) explain(eq *equation, depth int, again bool) (*attempt, error) 
 func (r *search) step(eq *equation, p *pursuit) ([]*attempt, error) {
 	var next []*attempt
 	for _, base := range p.frontier {
-		few := r.fewSites(eq, base)
+		few := fewSites(r, eq, base)
 		from := mean(few)
-		singles, err := r.joinable(eq, base, p.singles)
+		singles, err := joinable(r, eq, base, p.singles)
 		if err != nil {
 			return nil, err
 		}
@@ -277,12 +277,12 @@ func (r *search) step(eq *equation, p *pursuit) ([]*attempt, error) {
 			}
 		}
 	}
-	return r.rateBest(eq, next, p.sites), nil
+	return rateBest(r, eq, next, p.sites), nil
 }
 
 // joinable returns the singles that may join base. Values read off errors or taps are read again off the errors
 // that base leaves.
-func (r *search) joinable(eq *equation, base *attempt, singles []*hypothesis) ([]*hypothesis, error) {
+func joinable(r *search, eq *equation, base *attempt, singles []*hypothesis) ([]*hypothesis, error) {
 	if len(base.hs) == 0 {
 		return singles, nil
 	}
@@ -299,7 +299,7 @@ func (r *search) joinable(eq *equation, base *attempt, singles []*hypothesis) ([
 }
 
 // rateBest measures the attempts that came nearest at few sites at the whole screen, and sorts the attempts.
-func (r *search) rateBest(eq *equation, all []*attempt, sites []rowError) []*attempt {
+func rateBest(r *search, eq *equation, all []*attempt, sites []rowError) []*attempt {
 	byScore := func(a, b *attempt) int { return cmp.Compare(a.score, b.score) }
 	slices.SortStableFunc(all, byScore)
 	var best []*attempt
@@ -314,16 +314,16 @@ func (r *search) rateBest(eq *equation, all []*attempt, sites []rowError) []*att
 	slices.SortStableFunc(best, byScore)
 	for i, a := range best[:min(len(best), beam)] {
 		if len(a.hs) > 1 {
-			best[i] = r.refitted(eq, a)
+			best[i] = refitted(r, eq, a)
 		}
 	}
 	slices.SortStableFunc(best, byScore)
 	return best
 }
 
-// likely returns sets of hypotheses to begin with: the empty set, norms whose taps the dump lacks though it has
+// likelySets returns sets of hypotheses to begin with: the empty set, norms whose taps the dump lacks though it has
 // others of that layer, and hypotheses that were accepted in other layers.
-func (r *search) likely(singles []*hypothesis) []*attempt {
+func likelySets(r *search, singles []*hypothesis) []*attempt {
 	sets := []*attempt{{}}
 	with := func(of func(h *hypothesis) *hypothesis) {
 		a := &attempt{}
@@ -406,7 +406,7 @@ func (r *search) acceptedElsewhere(h *hypothesis) *hypothesis {
 }
 
 // isKnown reports whether other layers have the same accepted hypotheses.
-func (r *search) isKnown(a *attempt) bool {
+func isKnown(r *search, a *attempt) bool {
 	for _, h := range a.hs {
 		if !slices.ContainsFunc(r.accepted, func(x *hypothesis) bool { return same(x, h) }) {
 			return false
@@ -417,7 +417,7 @@ func (r *search) isKnown(a *attempt) bool {
 
 // fewSites returns the sites at which attempts on top of base are compared first, the worst in front: the sites of
 // base's screen. An equation that takes long has only the sites of the shortest prompt that is wrong under base.
-func (r *search) fewSites(eq *equation, base *attempt) []rowError {
+func fewSites(r *search, eq *equation, base *attempt) []rowError {
 	errors := worstFirst(base.errors)
 	if len(eq.span) <= small {
 		return errors

@@ -41,7 +41,7 @@ func (r *search) searchWindows(c *closing) error {
 	if f == nil || f.p.tapped {
 		return nil
 	}
-	sets, ask, found := r.ofWindows(), r.ask(f), &attempt{score: f.after}
+	sets, ask, found := listWindows(r), r.ask(f), &attempt{score: f.after}
 	const most = 3
 	for range most {
 		next, err := ask.nearer(found, sets)
@@ -50,7 +50,7 @@ func (r *search) searchWindows(c *closing) error {
 		}
 		best, equal := likeliest(next, f.least())
 		if found = best; isRounding(f, found.score) {
-			return r.acceptSeen(found, fmt.Sprintf("no tapped prompt is long enough to show it; with it the logits of "+
+			return acceptSeen(r, found, fmt.Sprintf("no tapped prompt is long enough to show it; with it the logits of "+
 				"prompt %d lie %s from the reference's, and %s without it%s",
 				f.p.Index, lab.Digits(found.score), lab.Digits(f.after), equal))
 		}
@@ -143,9 +143,9 @@ func (r *asking) divergence(edits reference.Edits) (float64, error) {
 	return meanKL(want, r.f.p.read(result, r.rows), result.Shape.Size()), nil
 }
 
-// ofWindows returns sets of other windows, the likelier sets in front: of the layers with a finding in rope or the
+// listWindows returns sets of other windows, the likelier sets in front: of the layers with a finding in rope or the
 // scale of scores, and of all layers that can have the windows; then of each layer.
-func (r *search) ofWindows() (sets [][][]*hypothesis) {
+func listWindows(r *search) (sets [][][]*hypothesis) {
 	odd := map[int]bool{}
 	for _, h := range r.accepted {
 		if h.node.Op == graph.RoPE || h.node.Op == graph.Attention {
@@ -170,7 +170,7 @@ func (r *search) ofWindows() (sets [][][]*hypothesis) {
 	}
 	in := func(k []*hypothesis, takes func(layer int) bool) []*hypothesis {
 		return slices.DeleteFunc(slices.Clone(k), func(h *hypothesis) bool {
-			return !takes(h.node.Layer) || r.isAccused(h, h.node)
+			return !takes(h.node.Layer) || isAccused(r, h, h.node)
 		})
 	}
 	var likely, single [][]*hypothesis
@@ -207,7 +207,7 @@ func (h *hypothesis) values() []*hypothesis {
 }
 
 // acceptSeen accepts causes logits alone show.
-func (r *search) acceptSeen(a *attempt, seen string) error {
+func acceptSeen(r *search, a *attempt, seen string) error {
 	for _, h := range a.hs {
 		h.seen = seen
 		if err := r.accept(r.m.byNode[h.node][0], alone(h)); err != nil {

@@ -95,7 +95,7 @@ func (a *attempt) includes(b *attempt) bool {
 // try measures eq at some sites with h on top of base. The result is nil if h cannot be computed.
 func (r *search) try(eq *equation, base *attempt, h *hypothesis, sites []rowError) *attempt {
 	if f := h.fit; f != nil {
-		if h = r.fitted(eq, base, h, sites); h == nil {
+		if h = fitted(r, eq, base, h, sites); h == nil {
 			return nil
 		}
 		if !slices.Contains(f.guesses, h.value) {
@@ -103,7 +103,7 @@ func (r *search) try(eq *equation, base *attempt, h *hypothesis, sites []rowErro
 		}
 	}
 	a := &attempt{hs: append(slices.Clip(base.hs), h), edits: base.edits.And(h.edits), cost: base.cost + h.cost}
-	if r.isKnown(a) {
+	if isKnown(r, a) {
 		a.cost -= 1
 	}
 	errors, err := r.m.remeasure(eq, base, h.edits, sites)
@@ -116,7 +116,7 @@ func (r *search) try(eq *equation, base *attempt, h *hypothesis, sites []rowErro
 
 // refitted returns a with the numbers of its hypotheses found again beside the other hypotheses, if a comes nearer
 // so: the first number may have made up for a cause found later.
-func (r *search) refitted(eq *equation, a *attempt) *attempt {
+func refitted(r *search, eq *equation, a *attempt) *attempt {
 	const rounds = 2
 	for range rounds {
 		was := a
@@ -125,7 +125,7 @@ func (r *search) refitted(eq *equation, a *attempt) *attempt {
 			if h.free == nil || i < 0 || a.ratio <= excess {
 				continue
 			}
-			if b := r.try(eq, a.without(i), h.free, r.fewSites(eq, a)); b != nil {
+			if b := r.try(eq, a.without(i), h.free, fewSites(r, eq, a)); b != nil {
 				if r.rate(eq, b, a.errors); b.score < a.score {
 					a = b
 				}
@@ -164,7 +164,7 @@ func (r *search) verify(eq *equation, all []*attempt) (*attempt, error) {
 			a.refute(errors)
 			continue
 		}
-		if err := r.around(eq, a); err != nil {
+		if err := countAround(r, eq, a); err != nil {
 			return nil, err
 		}
 		if a.left <= 0 {
@@ -172,7 +172,7 @@ func (r *search) verify(eq *equation, all []*attempt) (*attempt, error) {
 		}
 	}
 	slices.SortStableFunc(fit, func(a, b *attempt) int {
-		return cmp.Or(falseFirst(a.breaks, b.breaks), falseFirst(!r.isKnown(a), !r.isKnown(b)), cmp.Compare(a.left, b.left),
+		return cmp.Or(falseFirst(a.breaks, b.breaks), falseFirst(!isKnown(r, a), !isKnown(r, b)), cmp.Compare(a.left, b.left),
 			cmp.Compare(a.cost, b.cost), cmp.Compare(a.score, b.score))
 	})
 	if len(fit) == 0 {
@@ -224,9 +224,9 @@ func falseFirst(a, b bool) int {
 	return -1
 }
 
-// around counts the other equations an attempt touches and leaves flagged, less the equations flagged without
+// countAround counts the other equations an attempt touches and leaves flagged, less the equations flagged without
 // the attempt.
-func (r *search) around(eq *equation, a *attempt) error {
+func countAround(r *search, eq *equation, a *attempt) error {
 	a.left, a.breaks = 0, false
 	for _, other := range r.m.touched(a.edits) {
 		if other == eq {

@@ -26,7 +26,7 @@ func (r *search) searchBelow(ratio float64) error {
 		if worst(eq.errors).ratio() <= ratio {
 			continue // of what was found in others
 		}
-		h, err := r.pointed(eq)
+		h, err := pointed(r, eq)
 		if err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func (r *search) searchBelow(ratio float64) error {
 
 // pointed returns the cause that most of an equation's error points at, nil if there is none: the likeliest of all
 // causes that leave as little.
-func (r *search) pointed(eq *equation) (best *hypothesis, err error) {
+func pointed(r *search, eq *equation) (best *hypothesis, err error) {
 	singles, err := propose(r.m, eq)
 	if err != nil {
 		return nil, err
@@ -59,16 +59,16 @@ func (r *search) pointed(eq *equation) (best *hypothesis, err error) {
 		if err := r.m.dump.ctx.Err(); err != nil {
 			return nil, err
 		}
-		if r.isAccused(h, h.node) {
+		if isAccused(r, h, h.node) {
 			continue
 		}
 		if f := h.fit; f != nil {
-			h = r.fitted(eq, none, h, none.errors)
-			if h == nil || !slices.Contains(f.guesses, h.value) && !r.foundElsewhere(h) {
+			h = fitted(r, eq, none, h, none.errors)
+			if h == nil || !slices.Contains(f.guesses, h.value) && !foundElsewhere(r, h) {
 				continue // a crooked number fits rounding as well
 			}
 		}
-		p, err := r.project(eq, none, h, none.errors)
+		p, err := project(r.m, eq, none, h, none.errors)
 		if err != nil || !p.isPointing() {
 			continue
 		}
@@ -82,11 +82,11 @@ func (r *search) pointed(eq *equation) (best *hypothesis, err error) {
 	if best == nil {
 		return nil, nil
 	}
-	p, err := r.project(eq, none, best, eq.errors)
+	p, err := project(r.m, eq, none, best, eq.errors)
 	if err != nil || !p.isPointing() {
 		return nil, err
 	}
-	if d, err := r.unrounded(eq, best, eq.errors); err != nil || d < p.dd/4 {
+	if d, err := unrounded(r.m, eq, best, eq.errors); err != nil || d < p.dd/4 {
 		return nil, err
 	}
 	return best, nil
@@ -95,16 +95,16 @@ func (r *search) pointed(eq *equation) (best *hypothesis, err error) {
 // unrounded returns the square of the change that h makes without any rounding at some rows, as a projection has
 // the square. Where that change is far smaller, h only lets roundings fall otherwise, and the engine's roundings
 // fall otherwise as well. For example, another epsilon turns 8-bit activations that lie in the middle of two steps.
-func (r *search) unrounded(eq *equation, h *hypothesis, at []rowError) (float64, error) {
+func unrounded(m *measurement, eq *equation, h *hypothesis, at []rowError) (float64, error) {
 	exact := class{"f64", "f64", ""}.center()
-	x, err := r.projectFrom(eq, h, at, func(p *prompt) *reference.Eval {
-		return p.eval(r.m.dump.model, p.known, exact).With(r.m.engine.edits)
+	x, err := projectFrom(m, eq, h, at, func(p *prompt) *reference.Eval {
+		return p.eval(m.dump.model, p.known, exact).With(m.engine.edits)
 	})
 	return x.dd, err
 }
 
 // foundElsewhere reports whether h's number was found in another layer.
-func (r *search) foundElsewhere(h *hypothesis) bool {
+func foundElsewhere(r *search, h *hypothesis) bool {
 	return slices.ContainsFunc(r.accepted, func(x *hypothesis) bool { return x.cause == h.cause && x.value == h.value })
 }
 
@@ -137,16 +137,16 @@ func (p projection) isSpread() bool {
 func (p projection) remainder() float64 { return (p.ee - 2*p.ed + p.dd) / p.ee }
 
 // project compares the engine's error in an equation under base with the change that h makes.
-func (r *search) project(eq *equation, base *attempt, h *hypothesis, at []rowError) (projection, error) {
-	return r.projectFrom(eq, h, at, func(p *prompt) *reference.Eval { return base.on(r.m.engine.center[p]) })
+func project(m *measurement, eq *equation, base *attempt, h *hypothesis, at []rowError) (projection, error) {
+	return projectFrom(m, eq, h, at, func(p *prompt) *reference.Eval { return base.on(m.engine.center[p]) })
 }
 
 // projectFrom compares the engine's error in an equation, as an evaluation of each prompt has it, with the change
 // that h makes.
-func (r *search) projectFrom(eq *equation, h *hypothesis, at []rowError,
+func projectFrom(m *measurement, eq *equation, h *hypothesis, at []rowError,
 	eval func(p *prompt) *reference.Eval) (projection, error) {
 	x := projection{width: eq.target.Shape.Size()}
-	for i, p := range r.m.dump.prompts {
+	for i, p := range m.dump.prompts {
 		rows, floors := errorsOf(at, i)
 		if len(rows) == 0 {
 			continue

@@ -19,7 +19,7 @@ func (r *search) epsilons() error {
 	}
 	var norms []*turnedNorm
 	for _, eq := range r.m.eqs {
-		if n := r.turnedNorm(eq); n != nil {
+		if n := asTurnedNorm(r.m, eq); n != nil && !r.given[eq] {
 			norms = append(norms, n)
 		}
 	}
@@ -31,8 +31,8 @@ func (r *search) epsilons() error {
 		func(n *turnedNorm) any { return n },
 	} {
 		for _, group := range groups(norms, of) {
-			group = slices.DeleteFunc(group, func(n *turnedNorm) bool { return r.isAccused(n.h, n.eq.target) })
-			some, err := r.turnedTogether(group)
+			group = slices.DeleteFunc(group, func(n *turnedNorm) bool { return isAccused(r, n.h, n.eq.target) })
+			some, err := turnedTogether(r, group)
 			if err != nil {
 				return err
 			}
@@ -71,14 +71,14 @@ type turn struct {
 	all     bool
 }
 
-// turnedNorm returns the norm eq consists of, nil if eq has other operations.
-func (r *search) turnedNorm(eq *equation) *turnedNorm {
+// asTurnedNorm returns the norm eq consists of, nil if eq has other operations.
+func asTurnedNorm(m *measurement, eq *equation) *turnedNorm {
 	norm := eq.target.Op == graph.RMSNorm || eq.target.Op == graph.LayerNorm
-	if !norm || r.given[eq] || eq.isFlagged() || r.m.isShadowed(eq) ||
+	if !norm || eq.isFlagged() || m.isShadowed(eq) ||
 		slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return n != eq.target && n.Op != graph.View }) {
 		return nil
 	}
-	p := r.m.proposer(eq, nil, nil)
+	p := m.proposer(eq, nil, nil)
 	for _, h := range tried(p.of.Of(eq.target)) {
 		if h.cause == "norm_eps" {
 			return &turnedNorm{eq, h, map[turn]projection{}}
@@ -97,7 +97,7 @@ func (n *turnedNorm) project(r *search, t turn) (projection, error) {
 	if !t.all {
 		at = screen(n.eq)
 	}
-	p, err := r.project(n.eq, nil, n.h.withValue(t.epsilon), at)
+	p, err := project(r.m, n.eq, nil, n.h.withValue(t.epsilon), at)
 	n.by[t] = p
 	return p, err
 }
@@ -105,7 +105,7 @@ func (n *turnedNorm) project(r *search, t turn) (projection, error) {
 // turnedTogether accepts the epsilon that turned the bits of some norms, if there is one: the epsilon that leaves
 // the least, and of equals the nearest to the right epsilon. A norm whose error grows with the epsilon does not
 // join.
-func (r *search) turnedTogether(norms []*turnedNorm) (bool, error) {
+func turnedTogether(r *search, norms []*turnedNorm) (bool, error) {
 	best, left := 0.0, math.Inf(1)
 	if len(norms) == 0 {
 		return false, nil
@@ -117,7 +117,7 @@ func (r *search) turnedTogether(norms []*turnedNorm) (bool, error) {
 		if far(v) < 1e-3 {
 			continue
 		}
-		if l, err := r.leaves(norms, v); err != nil {
+		if l, err := leaves(r, norms, v); err != nil {
 			return false, err
 		} else if l < min(exact, left) {
 			best, left = v, l
@@ -143,7 +143,7 @@ func (r *search) turnedTogether(norms []*turnedNorm) (bool, error) {
 
 // leaves returns the share of the square of norms' errors an epsilon leaves in all of them, 1 if the norms
 // show too little to judge.
-func (r *search) leaves(norms []*turnedNorm, epsilon float64) (float64, error) {
+func leaves(r *search, norms []*turnedNorm, epsilon float64) (float64, error) {
 	sum := projection{}
 	for _, all := range []bool{false, true} {
 		sum = projection{}
@@ -167,7 +167,7 @@ func (r *search) leaves(norms []*turnedNorm, epsilon float64) (float64, error) {
 		for i := range alike {
 			alike[i].floor = 1
 		}
-		d, err := r.unrounded(n.eq, n.h.withValue(epsilon), alike)
+		d, err := unrounded(r.m, n.eq, n.h.withValue(epsilon), alike)
 		if err != nil {
 			return 1, err
 		}

@@ -16,13 +16,13 @@ func (r *search) extend() error {
 			continue
 		}
 		for _, x := range r.m.dump.wiring.Siblings(h.node) {
-			if r.isAccused(h, x) {
+			if isAccused(r, h, x) {
 				continue
 			}
 			if err := r.m.dump.ctx.Err(); err != nil {
 				return err
 			}
-			if err := r.extendTo(h, x); err != nil {
+			if err := extendTo(r, h, x); err != nil {
 				return err
 			}
 		}
@@ -31,22 +31,22 @@ func (r *search) extend() error {
 }
 
 // isAccused reports whether h's cause has been accepted at x.
-func (r *search) isAccused(h *hypothesis, x *graph.Node) bool {
+func isAccused(r *search, h *hypothesis, x *graph.Node) bool {
 	return slices.ContainsFunc(r.accepted, func(a *hypothesis) bool {
 		return a.node == x && (a.cause == h.cause || a.cause == "unknown")
 	})
 }
 
-func (r *search) extendTo(h *hypothesis, x *graph.Node) error {
+func extendTo(r *search, h *hypothesis, x *graph.Node) error {
 	if len(r.m.byNode[x]) == 0 {
 		return nil
 	}
 	eq := r.m.byNode[x][0]
-	twin, err := r.twin(h, x, eq)
+	twin, err := findTwin(r, h, x, eq)
 	if twin == nil || err != nil {
 		return err
 	}
-	p, err := r.project(eq, nil, twin, eq.errors)
+	p, err := project(r.m, eq, nil, twin, eq.errors)
 	if err != nil || !p.isThere() {
 		return nil // a hypothesis that cannot be computed there is not there
 	}
@@ -56,8 +56,8 @@ func (r *search) extendTo(h *hypothesis, x *graph.Node) error {
 	return nil
 }
 
-// twin returns the same hypothesis at another layer's node, nil if there is none.
-func (r *search) twin(h *hypothesis, x *graph.Node, eq *equation) (*hypothesis, error) {
+// findTwin returns the same hypothesis at another layer's node, nil if there is none.
+func findTwin(r *search, h *hypothesis, x *graph.Node, eq *equation) (*hypothesis, error) {
 	all, err := propose(r.m, eq)
 	if err != nil {
 		return nil, err

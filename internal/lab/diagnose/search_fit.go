@@ -5,7 +5,7 @@ import (
 )
 
 // fitted returns h with the parameter under which eq comes nearest at the first sites.
-func (r *search) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowError) *hypothesis {
+func fitted(r *search, eq *equation, base *attempt, h *hypothesis, sites []rowError) *hypothesis {
 	few := sites[:min(len(sites), 4)]
 	f := h.fit
 	at := func(v float64) float64 {
@@ -40,7 +40,7 @@ func (r *search) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowE
 		for _, times := range []float64{0.1, 0.33, 0.8, 0.95, 1.05, 1.25, 3, 10} {
 			consider(times * f.right)
 		}
-		for _, v := range append(f.rounded(), r.nearby(eq, base, f, few)...) {
+		for _, v := range append(f.rounded(), nearby(r.m, eq, base, f, few)...) {
 			consider(v)
 		}
 	}
@@ -63,13 +63,13 @@ func (r *search) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowE
 
 // nearby returns the parameter at which the error would be gone if the error grew evenly from the right parameter
 // on, none if that parameter is not near.
-func (r *search) nearby(eq *equation, base *attempt, f *fit, at []rowError) []float64 {
+func nearby(m *measurement, eq *equation, base *attempt, f *fit, at []rowError) []float64 {
 	const step, far = 1e-2, 6e-2
 	h := f.make(f.right * (1 + step))
 	if h == nil {
 		return nil
 	}
-	p, err := r.project(eq, base, h, at)
+	p, err := project(m, eq, base, h, at)
 	if by := step * p.ed / p.dd; err == nil && math.Abs(by) < far {
 		return []float64{f.right * (1 + by)}
 	}
@@ -131,7 +131,7 @@ func (r *search) unify() error {
 			if x == best || same(x, best) {
 				continue
 			}
-			if err := r.adopt(x, best.value); err != nil {
+			if err := adopt(r, x, best.value); err != nil {
 				return err
 			}
 		}
@@ -140,7 +140,7 @@ func (r *search) unify() error {
 }
 
 // adopt gives x another value, if x's equations hold with the value.
-func (r *search) adopt(x *hypothesis, value float64) error {
+func adopt(r *search, x *hypothesis, value float64) error {
 	y := x.free.fit.make(value)
 	if y == nil {
 		return nil

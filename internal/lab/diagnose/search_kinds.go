@@ -11,7 +11,7 @@ import (
 // taken for a layer of that kind. With taps behind rope these are two equations.
 func (r *search) kinds() error {
 	for _, h := range slices.Clone(r.accepted) {
-		as := h.detail["speeds"] == mistake.AnotherKind || h.cause == "rope_missing" && r.hasStillLayers()
+		as := h.detail["speeds"] == mistake.AnotherKind || h.cause == "rope_missing" && hasStillLayers(r.m)
 		if h.node.Op != graph.RoPE || !as || h.detail["side"] != nil {
 			continue
 		}
@@ -34,8 +34,8 @@ func (r *search) kinds() error {
 }
 
 // hasStillLayers reports whether the model has layers whose attention turns nothing.
-func (r *search) hasStillLayers() bool {
-	return slices.ContainsFunc(r.m.dump.graph.Nodes, func(n *graph.Node) bool {
-		return n.Op == graph.Attention && len(r.m.dump.wiring.Rotations(n)) == 0
+func hasStillLayers(m *measurement) bool {
+	return slices.ContainsFunc(m.dump.graph.Nodes, func(n *graph.Node) bool {
+		return n.Op == graph.Attention && len(m.dump.wiring.Rotations(n)) == 0
 	})
 }

@@ -23,7 +23,7 @@ type turner struct {
 // measuredTurns returns the hypothesis that queries and keys turn by speeds found from attention's output, nil if
 // no speeds fit. Early positions come first: there no pair has gone around, so that the way to the right speeds
 // leads downhill.
-func (r *search) measuredTurns(eq *equation) *hypothesis {
+func measuredTurns(r *search, eq *equation) *hypothesis {
 	t := &turner{m: r.m, eq: eq}
 	attends, alone := false, true
 	for _, n := range eq.span {
