@@ -2,29 +2,46 @@ package tokenizer
 
 // What the tests outside of the package look at.
 var (
-	Patterns = patterns
-	StageREs = map[string][]string{"deepseek-llm": chainedHangul, "deepseek-coder": chainedPlain, "deepseek-v3": chainedKana}
+	Patterns = map[string]splitter{} // by regular expressions
+	Aliases  = map[string]string{}   // other spellings of patterns
+	StageREs = map[string][]string{} // of DeepSeek's pre-tokenizers
+	names    = map[string]string{}   // of patterns
 )
+
+func init() {
+	for name, p := range known().Patterns {
+		Patterns[p.Regex], names[p.Regex] = patternSplitters[name], name
+		for _, other := range p.Also {
+			Aliases[other] = p.Regex
+		}
+	}
+	for _, name := range []string{"deepseek-llm", "deepseek-coder", "deepseek-v3"} {
+		for _, p := range known().named[name].Patterns {
+			StageREs[name] = append(StageREs[name], regex(p))
+		}
+	}
+}
 
 // Split cuts texts as regular expressions do, each applied to the pieces of the one before.
 func Split(patterns ...string) func(text string) []string {
-	stages := splitters(patterns)
+	var known []string
+	for _, p := range patterns {
+		known = append(known, names[p])
+	}
+	stages := splitters(known)
 	return func(text string) []string { return Pieces(stages, text) }
 }
 
-const (
-	Llama3Pattern     = digits3Pattern
-	Qwen2Pattern      = digit1Pattern
-	PlainWordsPattern = plainWordsPattern
+var (
+	Llama3Pattern     = known().Patterns["digits3"].Regex
+	Qwen2Pattern      = regex("digit1")
+	PlainWordsPattern = regex("plainWords")
 )
-
-// Aliases are other spellings of patterns.
-var Aliases = aliases
 
 // StagesOf returns the splitters of a name of GGUF.
 func StagesOf(name string) ([]splitter, error) {
 	pre, err := preTokenizerOf(name)
-	return splitters(pre.patterns), err
+	return splitters(pre.Patterns), err
 }
 
 // NFC returns nfc, which TestNFC tests.

@@ -57,7 +57,7 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 		if pre, err = preTokenizerOf(g.Pre); err != nil {
 			return nil, err
 		}
-		if pre.merged {
+		if pre.Merged {
 			g.Model = Merged
 		}
 	}
@@ -82,7 +82,7 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 		return nil, err
 	}
 	if g.Model == ByteLevel {
-		t.bpe.stages, t.bpe.allWhole, t.norm.nfc = splitters(pre.patterns), pre.ignoreMerges, pre.nfc && is(g.NFC, true)
+		t.bpe.stages, t.bpe.allWhole, t.norm.nfc = splitters(pre.Patterns), pre.IgnoreMerges, pre.NFC && is(g.NFC, true)
 	} else {
 		t.norm.escape = true
 	}
@@ -95,7 +95,7 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 		return nil, err
 	}
 	setAdded(t, g.added(tokens))
-	return t, setGGUFIDs(t, g, pre.addBOS || g.Model != ByteLevel && !pre.merged)
+	return t, setGGUFIDs(t, g, pre.AddBOS || g.Model != ByteLevel && !pre.Merged)
 }
 
 // setScores sets what SentencePiece alone has. Without byte tokens a run of characters without a token is one unknown

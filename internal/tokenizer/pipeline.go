@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // A jsonStep is any normalizer, pre-tokenizer, post-processor or decoder of tokenizer.json: the fields of all kinds
@@ -186,7 +185,7 @@ func (p *pipeline) preTokenizer(s *jsonStep) error {
 		case "", "Isolated":
 			p.add("Punctuation", splitEachPunct)
 		case "Contiguous":
-			p.add(quotedPunctPattern, splitQuotedPunct)
+			p.add("quotedPunct", splitQuotedPunct)
 		default:
 			return fmt.Errorf("type Punctuation with behavior %q is not supported", s.Behavior)
 		}
@@ -198,7 +197,7 @@ func (p *pipeline) preTokenizer(s *jsonStep) error {
 			p.norm.prepend = prependSpace
 		}
 		if is(s.UseRegex, true) {
-			p.add(plainWordsPattern, splitPlainWords)
+			p.add("plainWords", splitPlainWords)
 		}
 		p.byteLevel = true
 	case "Metaspace":
@@ -217,17 +216,17 @@ func (p *pipeline) split(s *jsonStep) error {
 	if s.Pattern.Regex == nil {
 		return p.literal(s)
 	}
-	pattern, ok := spelled[unescaped.Replace(*s.Pattern.Regex)]
+	pattern, ok := known().spelled[unescaped.Replace(*s.Pattern.Regex)]
 	if !ok {
 		return fmt.Errorf("a Split by an unknown regular expression %q", *s.Pattern.Regex)
 	}
-	if s.Behavior != "Isolated" && !(s.Behavior == "Removed" && s.Invert && matchesAll[pattern]) {
+	if s.Behavior != "Isolated" && !(s.Behavior == "Removed" && s.Invert && known().Patterns[pattern].All) {
 		return fmt.Errorf("a Split with behavior %q, invert %v is not supported", s.Behavior, s.Invert)
 	}
-	if p.byteLevel && pattern != threeASCIIPattern { // which alone sees bytes as it sees characters
+	if p.byteLevel && pattern != "threeASCII" { // which alone sees bytes as it sees characters
 		return fmt.Errorf("a Split by the regular expression %q after ByteLevel is not supported", *s.Pattern.Regex)
 	}
-	p.add(pattern, patterns[pattern])
+	p.add(pattern, patternSplitters[pattern])
 	return nil
 }
 
@@ -244,9 +243,9 @@ func (p *pipeline) digits(each bool) {
 	case p.byteLevel:
 		p.add("digits after ByteLevel", splitByteNumbers)
 	case each:
-		p.add(digitPattern, splitDigit)
+		p.add("digit", splitDigit)
 	default:
-		p.add(numbersPattern, splitNumbers)
+		p.add("numbers", splitNumbers)
 	}
 }
 
@@ -260,27 +259,6 @@ func (p *pipeline) literal(s *jsonStep) error {
 	p.add(s.Behavior+" "+s.pattern(), cut)
 	return nil
 }
-
-// unescaped writes the characters of a regular expression that may be escaped as they are.
-var unescaped = strings.NewReplacer(`\r`, "\r", `\n`, "\n", `\"`, `"`)
-
-// spelled are the patterns by their unescaped spelling.
-var spelled = map[string]string{}
-
-func init() {
-	for p := range patterns {
-		spelled[unescaped.Replace(p)] = p
-	}
-	for other, p := range aliases {
-		spelled[unescaped.Replace(other)] = p
-	}
-}
-
-// matchesAll are the patterns one of whose branches matches, whatever the text.
-var matchesAll = map[string]bool{digits3Pattern: true, digit1Pattern: true, plainWordsPattern: true,
-	caseWordsPattern: true, tekkenPattern: true,
-	marksPattern: true, seedPattern: true, phrasesPattern: true, youtuPattern: true, kimiPattern: true,
-	allDigitsPattern: true}
 
 func (p *pipeline) metaspace(s *jsonStep) error {
 	if s.Replacement != space || p.norm.prepend != prependNever {

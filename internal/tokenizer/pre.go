@@ -1,98 +1,80 @@
 package tokenizer
 
 import (
+	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 )
 
-// A preTokenizer is what the name tokenizer.ggml.pre stands for.
+// preTokenizersJSON lists the known patterns of pre-tokenizers, as tokenizer.json spells the patterns, and the known
+// values of tokenizer.ggml.pre (llama_vocab::impl::load in llama.cpp/src/llama-vocab.cpp). Where llama.cpp's engine of
+// regular expressions lacks something that the model's own pattern has, the list follows the model's. For example, Qwen
+// normalizes to NFC, which GGUF has no key for.
+//
+//go:embed pretokenizers.json
+var preTokenizersJSON []byte
+
+// knownPatterns has the rows of preTokenizersJSON.
+type knownPatterns struct {
+	Patterns map[string]struct {
+		Regex string
+		Also  []string // other spellings: possessive quantifiers, which give nothing back anyway, and cut classes
+		All   bool     // some branch matches, whatever the text
+	}
+	PreTokenizers []preTokenizer
+	Usual         []string          // names for a folder's steps: of several names with the same steps the usual one
+	Foreign       map[string]string // models of the names whose rules are not built
+
+	spelled map[string]string // names of patterns by their unescaped spelling
+	named   map[string]preTokenizer
+}
+
+// A preTokenizer holds the rules that a value of tokenizer.ggml.pre stands for.
 type preTokenizer struct {
-	patterns     []string // each applied to the pieces of the one before
-	nfc          bool
-	ignoreMerges bool
-	addBOS       bool // where add_bos_token is absent
-	merged       bool // the vocabulary is of characters, with ▁ for spaces: Merged
+	Names        []string // values of tokenizer.ggml.pre
+	Patterns     []string // names of patterns, each applied to the pieces of the one before
+	NFC          bool
+	IgnoreMerges bool
+	AddBOS       bool // where add_bos_token is absent
+	Merged       bool // the vocabulary is of characters, with ▁ for spaces: the model Merged
 }
 
-var (
-	digits3     = []string{digits3Pattern}
-	digit1      = []string{digit1Pattern}
-	plainWords  = []string{plainWordsPattern}
-	digitsPlain = []string{digitPattern, plainWordsPattern}
-	o200k       = []string{caseWordsPattern}
-	bloom       = []string{bloomPattern}
+var known = sync.OnceValue(func() (k knownPatterns) {
+	if err := json.Unmarshal(preTokenizersJSON, &k); err != nil {
+		panic(err) // a mistake in pretokenizers.json
+	}
+	k.spelled, k.named = map[string]string{}, map[string]preTokenizer{}
+	for name, p := range k.Patterns {
+		for _, spelling := range append(p.Also, p.Regex) {
+			k.spelled[unescaped.Replace(spelling)] = name
+		}
+	}
+	for _, p := range k.PreTokenizers {
+		for _, name := range p.Names {
+			k.named[name] = p
+		}
+	}
+	return k
+})
 
-	preDigits3 = preTokenizer{patterns: digits3, ignoreMerges: true, addBOS: true}
-	// Qwen's own tokenizer normalizes to NFC, which GGUF has no key for.
-	preDigit1 = preTokenizer{patterns: digit1, nfc: true}
-)
+// unescaped writes the characters of a regular expression that may be escaped as they are.
+var unescaped = strings.NewReplacer(`\r`, "\r", `\n`, "\n", `\"`, `"`)
 
-// preTokenizers are the known values of tokenizer.ggml.pre (llama_vocab::impl::load in llama.cpp/src/llama-vocab.cpp).
-// Where llama.cpp's engine of regular expressions lacks something that the model's own pattern has, they follow the
-// model's.
-var preTokenizers = map[string]preTokenizer{
-	"llama-bpe": preDigits3, "llama3": preDigits3, "llama-v3": preDigits3, "falcon3": preDigits3, "falcon-h1": preDigits3,
-	"pixtral": preDigits3, "midm-2.0": preDigits3, "lfm2": preDigits3, "jina-v5-nano": preDigits3,
-	"smaug-bpe": {patterns: digits3}, "dbrx": {patterns: digits3}, "glm4": {patterns: digits3},
-	"chatglm-bpe": {patterns: digits3},
-
-	"gpt-2": {patterns: plainWords}, "phi-2": {patterns: plainWords}, "mpt": {patterns: plainWords},
-	"olmo": {patterns: plainWords}, "jais": {patterns: plainWords},
-	"trillion": {patterns: plainWords}, "granite-docling": {patterns: plainWords}, "exaone4": {patterns: plainWords},
-	"gigachat": {patterns: plainWords},
-	"a.x-4.0":  {patterns: plainWords}, "mellum": {patterns: plainWords}, "jina-es": {patterns: plainWords},
-	"jina-de":    {patterns: plainWords},
-	"jina-v1-en": {patterns: plainWords}, "jina-v2-es": {patterns: plainWords}, "jina-v2-de": {patterns: plainWords},
-	"jina-v2-code": {patterns: plainWords},
-	"roberta-bpe":  {patterns: plainWords}, "modern-bert": {patterns: plainWords, nfc: true, addBOS: true},
-
-	"starcoder": {patterns: digitsPlain}, "refact": {patterns: digitsPlain}, "command-r": {patterns: digitsPlain},
-	"smollm":    {patterns: digitsPlain},
-	"codeshell": {patterns: digitsPlain}, "exaone": {patterns: digitsPlain}, "minerva-7b": {patterns: digitsPlain},
-	"mellum2": {patterns: digitsPlain},
-
-	"qwen2": preDigit1, "deepseek-r1-qwen": preDigit1,
-	"kormo": {patterns: digit1}, "f2llmv2": {patterns: digit1}, "stablelm2": {patterns: digit1},
-	"megrez":  {patterns: digit1},
-	"hunyuan": {patterns: digit1}, "solar-open": {patterns: digit1}, "grok-2": {patterns: digit1},
-	"bailingmoe": {patterns: digit1}, "bailingmoe2": {patterns: digit1}, "llada-moe": {patterns: digit1},
-	"laguna": {patterns: []string{linesPattern, digit1Pattern}}, "qwen35": {patterns: []string{marksPattern}, nfc: true},
-	"seed-coder": {patterns: []string{seedPattern}}, "exaone-moe": {patterns: []string{phrasesPattern}},
-
-	"gpt-4o": {patterns: o200k}, "llama4": {patterns: o200k}, "kanana2": {patterns: o200k}, "talkie": {patterns: o200k},
-	"minimax-m2": {patterns: o200k}, "granite-embed-multi-97m": {patterns: o200k, ignoreMerges: true},
-	"tekken":  {patterns: []string{tekkenPattern}, ignoreMerges: true, addBOS: true},
-	"youtu":   {patterns: []string{eastPattern, youtuPattern}, ignoreMerges: true},
-	"kimi-k2": {patterns: []string{kimiPattern}},
-
-	"deepseek-llm": {patterns: chainedHangul}, "deepseek-coder": {patterns: chainedPlain},
-	"deepseek-v3":   {patterns: chainedKana},
-	"hunyuan-dense": {patterns: chainedKana}, "joyai-llm": {patterns: chainedKana},
-
-	"default":  {patterns: []string{plainPunctPattern, plainWordsPattern, numbersPattern, threeASCIIPattern}},
-	"falcon":   {patterns: []string{quotedPunctPattern, plainWordsPattern, threeASCIIPattern}},
-	"minicpm5": {patterns: []string{threeDigitsPattern, allDigitsPattern}, ignoreMerges: true},
-	"bloom":    {patterns: bloom}, "poro-chat": {patterns: bloom}, "gpt3-finnish": {patterns: bloom},
-	"viking": {patterns: []string{bloomPattern, digitPattern}},
-
-	"gemma4": {merged: true}, "granite-embed-multi-311m": {merged: true}, "sarvam-moe": {merged: true},
-}
-
-// foreign are the models of names whose rules are not built.
-var foreign = map[string]string{
-	"afmoe":      "Trinity (AFMoE)",
-	"chameleon":  "Chameleon",
-	"cohere2moe": "Command A's mixtures of experts",
-	"jais-2":     "Jais 2",
-	"superbpe":   "SuperBPE",
-	"tiny_aya":   "Tiny Aya",
-	"whitespace": "Jina Embeddings v2 for Chinese",
+// regex returns the regular expression of a pattern's name; other names stay.
+func regex(pattern string) string {
+	if p, ok := known().Patterns[pattern]; ok {
+		return p.Regex
+	}
+	return pattern
 }
 
 // preTokenizerOf finds a pre-tokenizer by its name.
 func preTokenizerOf(name string) (preTokenizer, error) {
-	pre, ok := preTokenizers[name]
-	switch model := foreign[name]; {
+	pre, ok := known().named[name]
+	switch model := known().Foreign[name]; {
 	case ok:
 		return pre, nil
 	case name == "":
@@ -104,18 +86,11 @@ func preTokenizerOf(name string) (preTokenizer, error) {
 	return pre, fmt.Errorf("tokenizer.ggml.pre: unknown pre-tokenizer %q", name)
 }
 
-// names are the candidates for a folder's steps, the first that suits them: of several with the same steps the usual
-// one.
-var names = []string{"llama-bpe", "dbrx", "qwen2", "gpt-2", "deepseek-llm", "deepseek-coder", "deepseek-v3", "smollm",
-	"gpt-4o", "tekken",
-	"qwen35", "stablelm2", "youtu", "kimi-k2", "seed-coder", "exaone-moe", "laguna", "minicpm5", "falcon", "default",
-	"bloom", "viking"}
-
-// splitters returns the splitters of patterns, which are known.
-func splitters(regexps []string) []splitter {
-	stages := make([]splitter, len(regexps))
-	for i, p := range regexps {
-		stages[i] = patterns[p]
+// splitters returns the splitters of named patterns.
+func splitters(patterns []string) []splitter {
+	stages := make([]splitter, len(patterns))
+	for i, p := range patterns {
+		stages[i] = patternSplitters[p]
 	}
 	return stages
 }

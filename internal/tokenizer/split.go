@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"math"
 	"unicode"
 	"unicode/utf8"
 )
@@ -12,45 +13,39 @@ import (
 // category. A byte that is not UTF-8 counts as U+FFFD, a symbol.
 type splitter func(s string) int
 
-// patterns are the splitters by the text of the regular expression in tokenizer.json.
-var patterns = map[string]splitter{
-	digits3Pattern:     splitDigits3,
-	digit1Pattern:      splitDigit1,
-	plainWordsPattern:  splitPlainWords,
-	newlinePattern:     splitNewlines,
-	casedPattern:       splitCased,
-	widePunctPattern:   splitWidePunct,
-	trailingPattern:    splitTrailing,
-	hanPattern:         splitHan,
-	lettersPattern:     splitLetters,
-	punctPattern:       splitPunct,
-	digitPattern:       splitDigit,
-	threeDigitsPattern: splitThreeDigits,
-	kanaPattern:        splitKana,
-	symbolWordsPattern: splitSymbolWords,
-	linesPattern:       splitLines,
-	numbersPattern:     splitNumbers,
-	threeASCIIPattern:  splitThreeASCII,
-	plainPunctPattern:  splitPlainPunct,
-	quotedPunctPattern: splitQuotedPunct,
-	bloomPattern:       splitBloom,
-	allDigitsPattern:   splitAllDigits,
-	marksPattern:       splitMarks,
-	seedPattern:        splitSeed,
-	phrasesPattern:     splitPhrases,
-	eastPattern:        splitEast,
-	youtuPattern:       splitYoutu,
-	kimiPattern:        splitKimi,
-	caseWordsPattern:   splitCaseWords,
-	tekkenPattern:      splitTekken,
-}
+// patternSplitters are the splitters by the names of their patterns in pretokenizers.json.
+var patternSplitters = map[string]splitter{
+	"digits3":     func(s string) int { return splitWords(s, 3, letters, newlines) },
+	"digit1":      func(s string) int { return splitWords(s, 1, letters, newlines) },
+	"allDigits":   func(s string) int { return splitWords(s, math.MaxInt, letters, newlines) },
+	"seed":        func(s string) int { return splitWords(s, 1, letters, func(_ string, i int) int { return i }) },
+	"phrases":     func(s string) int { return splitWords(s, 1, phrase, oneSlash) },
+	"plainWords":  splitPlainWords,
+	"marks":       splitMarks,
+	"caseWords":   func(s string) int { return splitByCase(s, 3, true) },
+	"youtu":       func(s string) int { return splitByCase(s, 1, true) },
+	"tekken":      func(s string) int { return splitByCase(s, 1, false) },
+	"kimi":        splitKimi,
+	"symbolWords": splitSymbolWords,
 
-const (
-	digits3Pattern    = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	digit1Pattern     = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	plainWordsPattern = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
-	plainShortPattern = `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
-)
+	"newline":     splitNewlines,
+	"cased":       func(s string) int { return splitRuns(s, isCased, true, len(s)) },
+	"widePunct":   func(s string) int { return splitRuns(s, isWidePunct, true, len(s)) },
+	"trailing":    splitTrailing,
+	"han":         func(s string) int { return splitRuns(s, isHan, false, len(s)) },
+	"letters":     func(s string) int { return splitRuns(s, unicode.IsLetter, true, len(s)) },
+	"punct":       func(s string) int { return splitRuns(s, unicode.IsPunct, true, len(s)) },
+	"digit":       splitDigit,
+	"threeDigits": func(s string) int { return splitRuns(s, unicode.IsNumber, false, 3) },
+	"kana":        func(s string) int { return splitRuns(s, isKana, false, len(s)) },
+	"lines":       splitLines,
+	"numbers":     splitNumbers,
+	"threeASCII":  splitThreeASCII,
+	"plainPunct":  func(s string) int { return splitRuns(s, isPlainPunct, false, len(s)) },
+	"quotedPunct": splitQuotedPunct,
+	"bloom":       splitBloom,
+	"east":        splitEast,
+}
 
 // A class is what the patterns of GPT-2 and its heirs tell apart.
 type class uint8
@@ -116,14 +111,9 @@ func newlines(s string, i int) int {
 	return i
 }
 
-// splitDigits3 cuts by digits3Pattern.
-func splitDigits3(s string) int { return splitWords(s, 3, newlines) }
-
-// splitDigit1 cuts by digit1Pattern.
-func splitDigit1(s string) int { return splitWords(s, 1, newlines) }
-
-// splitWords cuts by digits3Pattern with at most so many digits in a piece, and a tail behind punctuation.
-func splitWords(s string, digits int, tail func(s string, i int) int) int {
+// splitWords cuts by the pattern digits3 with at most so many digits in a piece. word returns the end of a word behind
+// its first letter, and tail what belongs to punctuation.
+func splitWords(s string, digits int, word, tail func(s string, i int) int) int {
 	if s[0] == '\'' {
 		if n := contraction(s, true); n > 0 {
 			return n
@@ -132,23 +122,20 @@ func splitWords(s string, digits int, tail func(s string, i int) int) int {
 	c, n := classAt(s, 0)
 	switch c {
 	case letter:
-		return run(s, n, letter)
+		return word(s, n)
 	case number:
 		return numbers(s, n, digits-1)
 	}
-	next, k := classAt(s, n)
-	switch {
-	case next == letter && !isNewline(s[0]):
-		return run(s, n+k, letter)
-	case c == other:
-		return tail(s, run(s, n, other))
-	case s[0] == ' ' && next == other && k > 0:
-		return tail(s, run(s, n+k, other))
+	if next, k := classAt(s, n); next == letter && !isNewline(s[0]) {
+		return word(s, n+k)
 	}
-	return blanks(s, true)
+	return splitUncased(s, digits, tail)
 }
 
-// splitPlainWords cuts by plainWordsPattern.
+// letters returns the end of the run of letters at s[i:].
+func letters(s string, i int) int { return run(s, i, letter) }
+
+// splitPlainWords cuts by the pattern plainWords.
 func splitPlainWords(s string) int {
 	if s[0] == '\'' {
 		if n := contraction(s, false); n > 0 {
@@ -218,3 +205,249 @@ func contraction(s string, fold bool) int {
 	}
 	return 0
 }
+
+// phrase returns the end of letters with their marks, and single spaces before letters, at s[i:], behind a letter.
+func phrase(s string, i int) int {
+	for {
+		i = while(s, i, isMarked)
+		if i == len(s) || s[i] != ' ' {
+			return i
+		}
+		c, n := classAt(s, i+1)
+		if c != letter {
+			return i
+		}
+		i += 1 + n
+	}
+}
+
+// oneSlash returns the end of \r, \n or / at s[i:].
+func oneSlash(s string, i int) int {
+	if i < len(s) && (isNewline(s[i]) || s[i] == '/') {
+		i++
+	}
+	return i
+}
+
+// splitMarks cuts by the pattern marks.
+func splitMarks(s string) int {
+	if s[0] == '\'' {
+		if n := contraction(s, true); n > 0 {
+			return n
+		}
+	}
+	r, n := decode(s, 0)
+	next := rune(-1) // in no class
+	if n < len(s) {
+		next, _ = decode(s, n)
+	}
+	c, _ := classAt(s, 0)
+	signs := func(r rune) bool { return unicodeClass(r) == other && !isMarked(r) }
+	switch {
+	case isMarked(r):
+		return while(s, n, isMarked)
+	case c == number:
+		return n
+	case isMarked(next) && !isNewline(s[0]):
+		return while(s, n, isMarked)
+	case c == other, r == ' ' && next >= 0 && signs(next):
+		return newlines(s, while(s, n, signs))
+	}
+	return blanks(s, true)
+}
+
+// The patterns of GPT-4o and its heirs cut words where lower case is followed by upper case: "camelCase" is two pieces.
+// Upper case is [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] there, and lower case [\p{Ll}\p{Lm}\p{Lo}\p{M}]. Characters of both have
+// no case.
+const (
+	upperCase = 1 << iota
+	lowerCase
+	noCase = upperCase | lowerCase
+)
+
+var asciiCase = func() (cases [utf8.RuneSelf]uint8) {
+	for r := range cases {
+		cases[r] = unicodeCase(rune(r))
+	}
+	return cases
+}()
+
+func unicodeCase(r rune) uint8 {
+	switch {
+	case unicode.IsLower(r):
+		return lowerCase
+	case unicode.IsUpper(r), unicode.IsTitle(r):
+		return upperCase
+	case unicode.IsLetter(r), unicode.IsMark(r):
+		return noCase
+	}
+	return 0
+}
+
+// caseAt returns the case and length of the character at s[i:], 0 and 0 at the end.
+func caseAt(s string, i int) (uint8, int) {
+	if i >= len(s) {
+		return 0, 0
+	}
+	if c := s[i]; c < utf8.RuneSelf {
+		return asciiCase[c], 1
+	}
+	r, n := utf8.DecodeRuneInString(s[i:])
+	return unicodeCase(r), n
+}
+
+// splitByCase cuts by the pattern caseWords with at most so many digits in a piece, with or without the short forms behind a
+// word.
+func splitByCase(s string, digits int, short bool) int {
+	if end := casedWord(s, caseAt); end > 0 {
+		if short {
+			end += contraction(s[end:], true)
+		}
+		return end
+	}
+	return splitUncased(s, digits, slashes)
+}
+
+// splitUncased returns what comes behind words: numbers, punctuation with a tail, white space.
+func splitUncased(s string, digits int, tail func(s string, i int) int) int {
+	c, n := classAt(s, 0)
+	switch next, k := classAt(s, n); {
+	case c == number:
+		return numbers(s, n, digits-1)
+	case c == other:
+		return tail(s, run(s, n, other))
+	case s[0] == ' ' && next == other && k > 0:
+		return tail(s, run(s, n+k, other))
+	}
+	return blanks(s, true)
+}
+
+// casedWord returns casedWords|upperWords: the length of the match at s, or 0.
+func casedWord(s string, at func(s string, i int) (uint8, int)) int {
+	first, n := at(s, 0)
+	class, _ := classAt(s, 0)
+	if class == letter || class == number || isNewline(s[0]) { // it cannot come before a word
+		end, _ := caseRun(s, 0, at)
+		return end
+	}
+	end, lower := caseRun(s, n, at)
+	if first != 0 && !lower { // a mark, which the first pattern takes as a word
+		end, _ = caseRun(s, 0, at)
+	}
+	return end
+}
+
+// caseRun matches upper and lower case at s[i:], and returns the end and whether it has some that is lower. That fails
+// with 0. Upper case is taken first, and given back as far as a character that may be lower.
+func caseRun(s string, i int, at func(s string, i int) (uint8, int)) (end int, lower bool) {
+	begin, may := i, 0
+	for {
+		c, n := at(s, i)
+		if c&upperCase == 0 {
+			if c == 0 {
+				break
+			}
+			for c&lowerCase != 0 {
+				i += n
+				c, n = at(s, i)
+			}
+			return i, true
+		}
+		if i += n; c == noCase {
+			may = i
+		}
+	}
+	switch {
+	case may > 0:
+		return may, true
+	case i > begin:
+		return i, false
+	}
+	return 0, false
+}
+
+// numbers returns the end of at most so many numbers at s[i:].
+func numbers(s string, i, most int) int {
+	for range most {
+		c, n := classAt(s, i)
+		if c != number {
+			break
+		}
+		i += n
+	}
+	return i
+}
+
+// slashes returns the end of the run of \r, \n and / at s[i:].
+func slashes(s string, i int) int {
+	for i < len(s) && (isNewline(s[i]) || s[i] == '/') {
+		i++
+	}
+	return i
+}
+
+// splitKimi cuts by the pattern kimi.
+func splitKimi(s string) int {
+	if r, n := decode(s, 0); isHanScript(r) {
+		return while(s, n, isHanScript)
+	}
+	if end := casedWord(s, caseButHan); end > 0 {
+		return end + contraction(s[end:], true)
+	}
+	return splitUncased(s, 3, newlines)
+}
+
+// caseButHan returns what caseAt does; Han has no class.
+func caseButHan(s string, i int) (uint8, int) {
+	c, n := caseAt(s, i)
+	if c == noCase {
+		if r, _ := decode(s, i); isHanScript(r) {
+			return 0, n
+		}
+	}
+	return c, n
+}
+
+func isHanScript(r rune) bool { return unicode.Is(unicode.Han, r) }
+
+// splitSymbolWords cuts by the pattern symbolWords. Digits and control characters may match nothing: a run of them is a
+// piece.
+func splitSymbolWords(s string) int {
+	for i := 0; i < len(s); {
+		if n := matchDeepSeek3(s[i:]); n > 0 {
+			if i > 0 {
+				return i
+			}
+			return n
+		}
+		_, n := decode(s, i)
+		i += n
+	}
+	return len(s)
+}
+
+// matchDeepSeek3 returns the length of the match at s, or 0.
+func matchDeepSeek3(s string) int {
+	r, n := decode(s, 0)
+	next := rune(-1) // in no class
+	if n < len(s) {
+		next, _ = decode(s, n)
+	}
+	switch {
+	case r < utf8.RuneSelf && isSigned(r) && next < utf8.RuneSelf && unicode.IsLetter(next):
+		return while(s, n, func(r rune) bool { return r < utf8.RuneSelf && unicode.IsLetter(r) })
+	case isMarked(r):
+		return while(s, n, isMarked)
+	case isMarked(next) && r != '\r' && r != '\n' && !isSigned(r):
+		return while(s, n, isMarked)
+	case isSigned(r):
+		return newlines(s, while(s, n, isSigned))
+	case r == ' ' && isSigned(next):
+		return newlines(s, while(s, n, isSigned))
+	}
+	return blanks(s, true)
+}
+
+func isMarked(r rune) bool { return unicode.In(r, unicode.L, unicode.M) }
+
+func isSigned(r rune) bool { return unicode.In(r, unicode.P, unicode.S) }

@@ -137,7 +137,7 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre str
 		if g.Pre, err = preName(&p, t, pre); err != nil {
 			return nil, nil, err
 		}
-		if preTokenizers[g.Pre].nfc != p.norm.nfc {
+		if known().named[g.Pre].NFC != p.norm.nfc {
 			g.NFC = &p.norm.nfc
 		}
 	}
@@ -165,22 +165,26 @@ func (g *GGUF) setFlags(t *Tokenizer) {
 func preName(p *pipeline, t *Tokenizer, usual string) (string, error) {
 	merged := sync.OnceValue(func() bool { return mergesAll(t) })
 	suits := func(name string, strict bool) bool {
-		pre, known := preTokenizers[name]
-		return known && slices.Equal(pre.patterns, p.patterns) && (pre.nfc || !p.norm.nfc) &&
-			(pre.ignoreMerges == t.bpe.allWhole || !strict && merged())
+		pre, ok := known().named[name]
+		return ok && slices.Equal(pre.Patterns, p.patterns) && (pre.NFC || !p.norm.nfc) &&
+			(pre.IgnoreMerges == t.bpe.allWhole || !strict && merged())
 	}
 	if suits(usual, false) {
 		return usual, nil
 	}
 	for _, strict := range []bool{true, false} {
-		for _, name := range names {
+		for _, name := range known().Usual {
 			if suits(name, strict) {
 				return name, nil
 			}
 		}
 	}
+	var patterns []string
+	for _, name := range p.patterns {
+		patterns = append(patterns, regex(name))
+	}
 	return "", fmt.Errorf("tokenizer.json: GGUF has no name for a pre-tokenizer of %q with NFC %v and ignore_merges %v",
-		p.patterns, p.norm.nfc, t.bpe.allWhole)
+		patterns, p.norm.nfc, t.bpe.allWhole)
 }
 
 // mergesAll reports whether merging makes each word that is a token that token, so that ignore_merges changes nothing.
@@ -347,7 +351,7 @@ func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]i
 		g.UNK = new(int(t.uni.unknown))
 	}
 	adds := g.BOS != nil && slices.Contains(t.special.prefix, *g.BOS)
-	if adds || c.AddBOS != nil || g.BOS != nil && (g.Model != ByteLevel || preTokenizers[g.Pre].addBOS) {
+	if adds || c.AddBOS != nil || g.BOS != nil && (g.Model != ByteLevel || known().named[g.Pre].AddBOS) {
 		g.AddBOS = &adds
 	}
 	if ends := len(t.special.suffix) > 0; ends || c.AddEOS != nil || t.uni != nil {

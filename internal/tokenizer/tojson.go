@@ -242,8 +242,8 @@ func (g *GGUF) preJSON(t *Tokenizer) any {
 		return nil
 	}
 	var steps []any
-	for _, p := range preTokenizers[g.Pre].patterns {
-		steps = append(steps, object{"type": "Split", "pattern": object{"Regex": p}, "behavior": "Isolated", "invert": false})
+	for _, p := range known().named[g.Pre].Patterns {
+		steps = append(steps, object{"type": "Split", "pattern": object{"Regex": regex(p)}, "behavior": "Isolated", "invert": false})
 	}
 	return sequence("pretokenizers", append(steps, byteLevelJSON(false))...)
 }
