@@ -27,9 +27,9 @@ func TestDecodeJSON(t *testing.T) {
 	deep := strings.Repeat("[", 502) + strings.Repeat("]", 502)
 	for in, want := range map[string]string{
 		``: "byte 0", `{`: "byte 1", `[1,]`: "byte 3", `[1 2]`: "byte 3", `{"a" 1}`: "byte 5", `{"a":1,}`: "byte 7", `{1:2}`: "byte 1",
-		`"a`: "byte 2", `"\x"`: "byte 3", `"\u12"`: "byte 3", `01`: "byte 1", `1.`: "byte 2", `1e`: "byte 2", `-`: "byte 1", `tru`: "byte 0",
+		`"a`: "byte 2", `"\x"`: "byte 2", `"\u12"`: "byte 5", `01`: "byte 1", `1.`: "byte 2", `1e`: "byte 2", `-`: "byte 1", `tru`: "byte 3",
 		`1 1`: "byte 2", "\"\n\"": "byte 1", "\"\xff\"": "UTF-8", deep: "nested deeper", "[1, 12345678901234567890]": "byte 4: an integer of more than 64 bits", `NaN`: "byte 0",
-		`"\`: "byte 2", `"\ud800\u1"`: "byte 9",
+		`"\`: "byte 2", `"\ud800\u1"`: "byte 10",
 	} {
 		if v, err := DecodeJSON([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20s: %v, %v; want an error at %s", in, v, err, want)
