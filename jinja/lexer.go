@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -274,12 +275,12 @@ var operators = []string{"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*",
 
 func (l *lexer) expression() {
 	rest := l.rest()
-	if n := floatLength(rest); n > 0 && l.src[l.pos-1] != '.' {
-		l.number(tokFloat, n)
-		return
-	}
-	if n := integerLength(rest); n > 0 {
-		l.number(tokInteger, n)
+	if rest[0] >= '0' && rest[0] <= '9' {
+		if n := len(floatNumber.FindString(rest)); n > 0 && l.src[l.pos-1] != '.' {
+			l.number(tokFloat, n)
+		} else {
+			l.number(tokInteger, len(wholeNumber.FindString(rest)))
+		}
 		return
 	}
 	if n := wordLength(rest); n > 0 {
@@ -350,82 +351,11 @@ func (l *lexer) number(kind string, n int) {
 // spaces returns the length of the white space at the start of s.
 func spaces(s string) int { return len(s) - len(strings.TrimLeftFunc(s, isSpace)) }
 
-// digitsLength returns the length of digits at the start of s, single underscores
-// between them.
-func digitsLength(s string, digit func(rune) bool) int {
-	n := 0
-	for n < len(s) {
-		from := n
-		if n > 0 && s[n] == '_' {
-			from++
-		}
-		r, w := utf8.DecodeRuneInString(s[from:])
-		if from == len(s) || !digit(r) {
-			break
-		}
-		n = from + w
-	}
-	return n
-}
-
-func isDecimal(r rune) bool { return r >= '0' && r <= '9' }
-
-// floatLength returns the length of a float, which has a fraction or an exponent, at
-// the start of s, or 0.
-func floatLength(s string) int {
-	n := digitsLength(s, isDecimal)
-	if n == 0 {
-		return 0
-	}
-	end := 0
-	if n < len(s) && s[n] == '.' {
-		if d := digitsLength(s[n+1:], isDecimal); d > 0 {
-			n += 1 + d
-			end = n
-		}
-	}
-	if n < len(s) && (s[n] == 'e' || s[n] == 'E') {
-		from := n + 1
-		if from < len(s) && (s[from] == '+' || s[from] == '-') {
-			from++
-		}
-		if d := digitsLength(s[from:], isDecimal); d > 0 {
-			return from + d
-		}
-	}
-	return end
-}
-
-var integerBases = []struct {
-	prefix byte
-	digit  func(rune) bool
-}{
-	{'b', func(r rune) bool { return r == '0' || r == '1' }},
-	{'o', func(r rune) bool { return r >= '0' && r <= '7' }},
-	{'x', func(r rune) bool { return isDecimal(r) || r|0x20 >= 'a' && r|0x20 <= 'f' }},
-}
-
-// integerLength returns the length of an integer at the start of s, or 0.
-func integerLength(s string) int {
-	if s == "" || s[0] < '0' || s[0] > '9' {
-		return 0
-	}
-	if s[0] != '0' {
-		return digitsLength(s, isDecimal)
-	}
-	for _, b := range integerBases {
-		if len(s) > 2 && s[1]|0x20 == b.prefix {
-			from := 2
-			if s[2] == '_' {
-				from++
-			}
-			if n := digitsLength(s[from:], b.digit); n > 0 {
-				return from + n
-			}
-		}
-	}
-	return digitsLength(s, func(r rune) bool { return r == '0' })
-}
+// The numbers of Jinja2's lexer, at the start of the text.
+var (
+	floatNumber = regexp.MustCompile(`^(?:\d+_)*\d+(?:(?:\.(?:\d+_)*\d+)?[eE][+-]?(?:\d+_)*\d+|\.(?:\d+_)*\d+)`)
+	wholeNumber = regexp.MustCompile(`^(?:0[bB](?:_?[01])+|0[oO](?:_?[0-7])+|0[xX](?:_?[0-9a-fA-F])+|[1-9](?:_?\d)*|0(?:_?0)*)`)
+)
 
 func wordLength(s string) int {
 	return len(s) - len(strings.TrimLeftFunc(s, func(r rune) bool { return r == '_' || isAlnum(r) }))
