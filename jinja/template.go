@@ -6,7 +6,7 @@
 // json.dumps. The package knows nothing of models or chats.
 //
 // Of the language the package has what chat templates use: all expressions; the tags if, for, set, macro, call, filter,
-// with, generation, break and continue; the filters, tests and methods in the tables of filters.go, tests.go and
+// with, generation, break and continue; the filters, tests and methods in the tables of filters.go, builtin.go and
 // methods.go; %s and %d; str.format with plain fields; integers of 64 bits. The rest of Jinja2 is an error of
 // KindUnsupported, which names the missing thing and its line, and never another text.
 //
@@ -20,8 +20,8 @@
 // Marked strings (Mark) keep their marks through every operation; Template.Segments tells the bytes of the output that
 // came from marked strings from the template's own.
 //
-// Files, each of which uses those after it: template; parse, parse_expr, lexer, escape; statement, loop, macro,
-// expression, scope; builtin, filters, tests, methods, globals, format, tojson; attribute, compare, number, iterate,
+// Files, each of which uses those after it: template; parse, parse_expr, lexer; statement, loop, macro,
+// expression, scope; builtin, filters, methods, format, tojson; attribute, compare, number, iterate,
 // print, unicode; decode, dict, text, value, budget, error.
 package jinja
 

@@ -4,8 +4,13 @@
 package syntax
 
 import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // General is how models write calls whose chat template takes no tools: as the text says that tells them of the tools.
@@ -126,3 +131,100 @@ func (s *Syntax) Opens(prompt string) bool {
 func (s *Syntax) Within(answer string) bool {
 	return s.Open != "" && strings.LastIndex(answer, s.Open) > strings.LastIndex(answer, s.Close)
 }
+
+// Form is how calls are written between their marks. A list of JSON objects, {"name": …, "arguments": {…}}, is read in
+// any form.
+type Form string
+
+// The forms.
+const (
+	Object Form = ""       // {"name": "NAME", "arguments": {…}}, or a list of these
+	Keyed  Form = "keyed"  // {"NAME": {…}}, or a list of these
+	Named  Form = "named"  // NAME, a mark, {…}
+	Tagged Form = "tagged" // marks around each name and value; strings as they are, other values as JSON
+	Nested Form = "nested" // Tagged; the names are tags, and parts of values have tags of their own
+	Python Form = "python" // NAME(KEY=VALUE, …), a list of these or lines
+	Quoted Form = "quoted" // NAME{KEY:VALUE,…}, with Quote around strings
+)
+
+// Quote is around strings of the form Quoted.
+const Quote = `<|"|>`
+
+// Style is how a model writes calls when it is asked for some: First, the calls with Between between them, Last. A call
+// is Name, the tool's name, Then, the arguments, After. The Syntax's first marks are around all that or, with Each,
+// around each call. For calls that are read, white space beside the marks of Tagged does not count.
+type Style struct {
+	Form                 Form
+	Each                 bool
+	First, Between, Last string
+	Name, Then, After    string
+	Key, Value, End      string // of Tagged and Nested: around the name and the value of an argument
+	Other                string // Value where the value is no string
+	// of Named: what a name that is read comes behind, and what then ends the text before the arguments
+	Before, Behind string
+	Tail           string // of Named: what may come behind arguments that are read
+	Single         bool   // there is one call alone
+	Alone          bool   // no text comes before calls
+}
+
+// IDs says which ids of calls a chat template takes.
+type IDs string
+
+// The kinds of ids.
+const (
+	AnyIDs     IDs = ""
+	NineIDs    IDs = "nine"    // nine letters and digits
+	IndexedIDs IDs = "indexed" // functions.NAME:INDEX, the index among the calls of a message
+)
+
+// Fit returns the id that a template takes for the call of a tool that is the n-th of its message. The same id gives
+// the same.
+func (k IDs) Fit(id, name string, n int) string {
+	switch {
+	case k == IndexedIDs:
+		return fmt.Sprintf("functions.%s:%d", name, n)
+	case k == NineIDs && (len(id) != 9 || strings.ContainsFunc(id, func(r rune) bool {
+		return r > 'z' || r == '_' || !isWord(byte(r))
+	})):
+		const digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+		fit := sha256.Sum256([]byte(id))
+		for i := range fit {
+			fit[i] = digits[int(fit[i])%len(digits)]
+		}
+		return string(fit[:9])
+	}
+	return id
+}
+
+// knownJSON lists how the models of a template write calls and reasoning, by the marks in the template. The first row
+// all of whose marks are there counts.
+//
+//go:embed known.json
+var knownJSON []byte
+
+// knownSyntaxes are the rows of knownJSON.
+type knownSyntaxes struct {
+	Styles map[string]Style // that several rows have
+	Calls  []struct {
+		If     []string // marks in the template
+		As     string   // one of Styles, in place of the syntax's own
+		Syntax Syntax
+	}
+	Reasoning []struct {
+		If          string // a mark in the template
+		Open, Close string
+		Frame       []string
+	}
+}
+
+var known = sync.OnceValue(func() (k knownSyntaxes) {
+	if err := json.Unmarshal(knownJSON, &k); err != nil {
+		panic(err) // a mistake in known.json
+	}
+	for i := range k.Calls {
+		if c := &k.Calls[i]; c.As != "" {
+			c.Syntax.Style = k.Styles[c.As]
+		}
+	}
+	return k
+})
