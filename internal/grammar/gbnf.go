@@ -3,6 +3,7 @@ package grammar
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -17,7 +18,8 @@ func gbnfNode(b *builder, source string) *node {
 	if len(source) > MaxSource {
 		giveUp("it has %d bytes, at most %d are taken", len(source), MaxSource)
 	}
-	p := gbnf{text: source, b: b, rules: map[string]*gbnfRule{}}
+	p := gbnf{text: source, b: b, rules: map[string]*gbnfRule{}, blanks: " \t", comment: "#", ends: "|)\r\n"}
+	p.piece = func(nested bool) *gbnfItem { return p.counted(p.item(), nested) }
 	for p.space(true); p.text != ""; p.space(true) {
 		p.rule()
 	}
@@ -38,7 +40,7 @@ func (p *gbnf) root(name string) *node {
 	return p.node(&gbnfItem{rule: root})
 }
 
-// gbnf reads the notation.
+// gbnf reads the notation, and what Lark's has in common with it.
 type gbnf struct {
 	text   string
 	line   int
@@ -47,6 +49,12 @@ type gbnf struct {
 	b      *builder
 	rules  map[string]*gbnfRule
 	order  []string
+
+	blanks  string                      // characters between pieces of a line
+	comment string                      // beginning of a comment
+	ends    string                      // characters that end a row
+	wraps   bool                        // an alternative may be on a line of its own
+	piece   func(nested bool) *gbnfItem // reads a piece of a row; nil is the end of the row
 }
 
 // gbnfRule is a rule. What refers to no rules that refer to others is a part: string of quotes and characters, say.
@@ -77,21 +85,21 @@ func (p *gbnf) fail(format string, args ...any) {
 	giveUp("line %d: %s", p.line+1, fmt.Sprintf(format, args...))
 }
 
-// space skips white space and comments; lines says whether beyond the line's end, too.
+// space skips blanks and comments, with lines also line ends.
 func (p *gbnf) space(lines bool) {
 	for p.text != "" {
 		switch c := p.text[0]; {
-		case c == ' ' || c == '\t' || lines && (c == '\n' || c == '\r'):
+		case strings.IndexByte(p.blanks, c) >= 0 || lines && (c == '\n' || c == '\r'):
 			if c == '\n' {
 				p.line++
 			}
 			p.text = p.text[1:]
-		case c == '#':
-			if i := strings.IndexByte(p.text, '\n'); i >= 0 {
-				p.text = p.text[i:]
-			} else {
-				p.text = ""
+		case strings.HasPrefix(p.text, p.comment):
+			end := strings.IndexByte(p.text, '\n')
+			if end < 0 {
+				end = len(p.text)
 			}
+			p.text = p.text[end:]
 		default:
 			return
 		}
@@ -153,9 +161,18 @@ func (p *gbnf) choices(nested bool) *gbnfItem {
 	}
 	defer func() { p.depth-- }()
 	list := []*gbnfItem{p.row(nested)}
-	for strings.HasPrefix(p.text, "|") {
-		p.text = p.text[1:]
-		p.space(true)
+	for {
+		text, line := p.text, p.line
+		if p.wraps {
+			p.space(true)
+		}
+		if !p.took("|") {
+			p.text, p.line = text, line
+			break
+		}
+		if !p.wraps {
+			p.space(true)
+		}
 		list = append(list, p.row(nested))
 	}
 	if len(list) == 1 {
@@ -168,11 +185,22 @@ func (p *gbnf) row(nested bool) *gbnfItem {
 	row := &gbnfItem{row: []*gbnfItem{}}
 	for {
 		p.space(nested)
-		if p.text == "" || strings.IndexByte("|)\r\n", p.text[0]) >= 0 {
+		if p.text == "" || strings.IndexByte(p.ends, p.text[0]) >= 0 {
 			return row
 		}
-		row.row = append(row.row, p.counted(p.item(), nested))
+		x := p.piece(nested)
+		if x == nil {
+			return row
+		}
+		row.row = append(row.row, x)
 	}
+}
+
+// took reports whether a text comes next, and takes it.
+func (p *gbnf) took(text string) bool {
+	rest, ok := strings.CutPrefix(p.text, text)
+	p.text = rest
+	return ok
 }
 
 // item reads a literal, a class, a name, or parentheses.
@@ -181,16 +209,13 @@ func (p *gbnf) item() *gbnfItem {
 	switch c := p.text[0]; {
 	case c == '"':
 		return &gbnfItem{term: t.text(p.literal())}
-	case c == '[':
-		p.text = p.text[1:]
+	case p.took("["):
 		return &gbnfItem{term: p.class()}
-	case c == '.':
-		p.text = p.text[1:]
+	case p.took("."):
 		return &gbnfItem{term: t.utf8(anyRune)}
 	case c == '<' || strings.HasPrefix(p.text, "!<"):
 		return &gbnfItem{term: p.token()}
-	case c == '(':
-		p.text = p.text[1:]
+	case p.took("("):
 		p.space(true)
 		x := p.choices(true)
 		p.want(')')
@@ -245,16 +270,11 @@ func (p *gbnf) char() rune {
 		if len(p.text) < digits || !isHex(p.text[:digits]) {
 			p.fail(`want %d hexadecimal digits after \%c`, digits, e)
 		}
-		var r rune
-		for _, h := range []byte(p.text[:digits]) {
-			r = r<<4 | rune(strings.IndexByte("0123456789abcdef", h|0x20)&15)
-			if h <= '9' {
-				r = r&^15 | rune(h-'0')
-			}
-		}
+		n, _ := strconv.ParseUint(p.text[:digits], 16, 32) // of digits alone
+		r := rune(n)
 		p.text = p.text[digits:]
 		if !utf8.ValidRune(r) {
-			p.fail("%#x is no character", uint32(r))
+			p.fail("%#x is no character", n)
 		}
 		return r
 	}
@@ -268,8 +288,7 @@ func (p *gbnf) char() rune {
 }
 
 func (p *gbnf) class() *term {
-	not := strings.HasPrefix(p.text, "^")
-	p.text = strings.TrimPrefix(p.text, "^")
+	not := p.took("^")
 	var r runes
 	for p.text != "" && p.text[0] != ']' {
 		lo := p.char()
@@ -346,15 +365,10 @@ func (p *gbnf) bounds() (lo, hi int32) {
 // maxCount bounds the counts of repetitions.
 const maxCount = 1 << 30
 
+// number reads a count.
 func number(s string) (n int32, ok bool) {
-	if s == "" || len(s) > 10 || strings.Trim(s, "0123456789") != "" {
-		return 0, false
-	}
-	var v int64
-	for _, c := range []byte(s) {
-		v = v*10 + int64(c-'0')
-	}
-	return int32(min(v, maxCount)), v <= maxCount
+	v, err := strconv.ParseUint(s, 10, 31)
+	return int32(min(v, maxCount)), err == nil && v <= maxCount
 }
 
 // measure returns how many references are below an item, at most tall.

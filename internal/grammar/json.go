@@ -118,29 +118,40 @@ func (v *value) kindName() string {
 	return "number"
 }
 
-// append writes the value without spaces.
-func (v *value) append(b []byte) []byte {
+// bareQuote marks the ends of a string in a value that is written without JSON's quotes. No text has the byte.
+const bareQuote = "\xfe"
+
+// append writes the value without spaces. A bare value has no quotes around names, and bareQuote around strings, which
+// have no escapes.
+func (v *value) append(b []byte, bare bool) []byte {
+	join := func(open byte, n int, item func(i int)) {
+		b = append(b, open)
+		for i := range n {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			item(i)
+		}
+		b = append(b, open+2) // the bracket that closes is two bytes on
+	}
 	switch v.kind {
 	case '{':
-		b = append(b, '{')
-		for i, name := range v.names {
-			if i > 0 {
-				b = append(b, ',')
+		join('{', len(v.names), func(i int) {
+			if name := v.names[i]; bare {
+				b = append(b, name...)
+			} else {
+				b = appendString(b, name)
 			}
-			b = append(appendString(b, name), ':')
-			b = v.fields[name].append(b)
-		}
-		return append(b, '}')
+			b = v.fields[v.names[i]].append(append(b, ':'), bare)
+		})
+		return b
 	case '[':
-		b = append(b, '[')
-		for i, x := range v.list {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = x.append(b)
-		}
-		return append(b, ']')
+		join('[', len(v.list), func(i int) { b = v.list[i].append(b, bare) })
+		return b
 	case '"':
+		if bare {
+			return append(b, bareQuote+v.text+bareQuote...)
+		}
 		return appendString(b, v.text)
 	case 't':
 		return append(b, "true"...)
@@ -172,7 +183,7 @@ func (v *value) canonical(w *work) string {
 		case 0:
 			v.same = canonicalNumber(v.text)
 		default:
-			v.same = string(v.append(nil))
+			v.same = string(v.append(nil, false))
 		}
 		w.burn(1 + len(v.same)/16)
 	}

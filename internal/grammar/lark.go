@@ -20,7 +20,9 @@ func larkNode(b *builder, source string, char func(runes) *term, inner bool) *no
 	if len(source) > MaxSource {
 		giveUp("it has %d bytes, at most %d are taken", len(source), MaxSource)
 	}
-	p := lark{gbnf{text: source, b: b, rules: map[string]*gbnfRule{}}, char, map[string]*term{}, inner}
+	p := lark{gbnf{text: source, b: b, rules: map[string]*gbnfRule{}, blanks: " \t\r\f", comment: "//", ends: "|)]\n",
+		wraps: true}, char, map[string]*term{}, inner}
+	p.piece = p.counted
 	for p.space(true); p.text != ""; p.space(true) {
 		if p.text[0] == '%' {
 			p.directive()
@@ -51,27 +53,6 @@ var larkCommon = map[string]string{
 	"WS_INLINE": `[ \t]+`, "WS": `[ \t\f\r\n]+`, "CR": `\r`, "LF": `\n`, "NEWLINE": `(\r?\n)+`,
 }
 
-// space skips blanks and comments; beyond the ends of lines, where lines says so.
-func (p *lark) space(lines bool) {
-	for p.text != "" {
-		switch c := p.text[0]; {
-		case c == ' ' || c == '\t' || c == '\r' || c == '\f':
-		case c == '\n' && lines:
-			p.line++
-		case strings.HasPrefix(p.text, "//"):
-			if end := strings.IndexByte(p.text, '\n'); end >= 0 {
-				p.text = p.text[end:]
-			} else {
-				p.text = ""
-			}
-			continue
-		default:
-			return
-		}
-		p.text = p.text[1:]
-	}
-}
-
 // name reads the name of a rule or a terminal.
 func (p *lark) name() string {
 	n := 0
@@ -85,13 +66,6 @@ func (p *lark) name() string {
 	name := p.text[:n]
 	p.text = p.text[n:]
 	return name
-}
-
-// took reports whether a text comes next, and takes it.
-func (p *lark) took(text string) bool {
-	rest, ok := strings.CutPrefix(p.text, text)
-	p.text = rest
-	return ok
 }
 
 // ended wants the end of the line.
@@ -175,40 +149,6 @@ func (p *lark) rule() {
 	p.ended()
 }
 
-// choices reads alternatives, each of which may be on a line of its own. nested says that they are in parentheses.
-func (p *lark) choices(nested bool) *gbnfItem {
-	if p.depth++; p.depth > maxNested {
-		p.fail("more than %d levels", maxNested)
-	}
-	defer func() { p.depth-- }()
-	list := []*gbnfItem{p.row(nested)}
-	for {
-		text, line := p.text, p.line
-		if p.space(true); !p.took("|") {
-			p.text, p.line = text, line
-			break
-		}
-		list = append(list, p.row(nested))
-	}
-	return &gbnfItem{choice: list}
-}
-
-func (p *lark) row(nested bool) *gbnfItem {
-	row := &gbnfItem{row: []*gbnfItem{}}
-	for {
-		p.space(nested)
-		if p.took("->") { // the name of the alternative
-			p.space(false)
-			p.name()
-			return row
-		}
-		if p.text == "" || strings.IndexByte("|)]\n", p.text[0]) >= 0 {
-			return row
-		}
-		row.row = append(row.row, p.counted(p.item()))
-	}
-}
-
 func (p *lark) item() *gbnfItem {
 	switch c := p.text[0]; {
 	case c == '"':
@@ -283,8 +223,15 @@ func (p *lark) expression() *term {
 	return patternTerm(&p.b.t, pattern, p.char)
 }
 
-// counted reads what says how often an item comes: ?, *, +, ~n or ~n..m.
-func (p *lark) counted(x *gbnfItem) *gbnfItem {
+// counted reads an item, and what says how often the item comes: ?, *, +, ~n or ~n..m. The name of an alternative ends
+// its row.
+func (p *lark) counted(bool) *gbnfItem {
+	if p.took("->") {
+		p.space(false)
+		p.name()
+		return nil
+	}
+	x := p.item()
 	p.space(false)
 	switch {
 	case p.took("?"):

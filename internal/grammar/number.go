@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/big"
@@ -126,39 +127,14 @@ func (n *numbers) any() *term {
 	return n.t.opt(n.t.seq(n.t.byte('.'), n.digit(), n.t.star(n.digit())))
 }
 
-// above returns the magnitudes of at least d, or if strict of more than it.
-func (n *numbers) above(d *decimal, strict bool) *term {
-	t := n.t
-	whole := d.whole
-	if whole == "" {
-		whole = "0"
-	}
-	larger := t.cat(n.larger(whole), n.any())
-	return t.or(larger, t.cat(t.text(whole), n.fraction(d.fraction, true, strict)))
-}
+// above returns the magnitudes of at least d, or if strict of more than d, among other texts that are no magnitudes.
+func (n *numbers) above(d *decimal, strict bool) *term { return n.t.not(n.below(d, !strict)) }
 
 // below returns the magnitudes of at most d, or if strict of less.
 func (n *numbers) below(d *decimal, strict bool) *term {
 	t := n.t
-	whole := d.whole
-	if whole == "" {
-		whole = "0"
-	}
-	return t.or(t.cat(n.smaller(whole), n.any()), t.cat(t.text(whole), n.fraction(d.fraction, false, strict)))
-}
-
-// larger returns the whole numbers above one.
-func (n *numbers) larger(whole string) *term {
-	t := n.t
-	list := []*term{t.seq(n.digits('1', '9'), t.repeat(n.digit(), int32(len(whole)), int32(len(whole))),
-		t.star(n.digit()))}
-	for i := range len(whole) {
-		if x := n.digits(whole[i]+1, '9'); whole[i] < '9' {
-			rest := int32(len(whole) - i - 1)
-			list = append(list, t.seq(t.text(whole[:i]), x, t.repeat(n.digit(), rest, rest)))
-		}
-	}
-	return t.or(list...)
+	whole := cmp.Or(d.whole, "0")
+	return t.or(t.cat(n.smaller(whole), n.any()), t.cat(t.text(whole), n.fraction(d.fraction, strict)))
 }
 
 // smaller returns the whole numbers below one.
@@ -184,47 +160,27 @@ func (n *numbers) smaller(whole string) *term {
 	return t.or(list...)
 }
 
-// fraction returns the point and digits of at least (above) or at most f, or if strict more or less.
-func (n *numbers) fraction(f string, above, strict bool) *term {
+// fraction returns the point and digits of at most f, or if strict of less.
+func (n *numbers) fraction(f string, strict bool) *term {
 	t := n.t
-	if n.integer { // 0 after the point
-		if above && f != "" || strict && f == "" {
-			return t.none
-		}
+	switch {
+	case strict && f == "":
+		return t.none
+	case n.integer: // 0 after the point
 		return t.unit
 	}
-	rest := t.star(n.digit())
-	var x *term // what may follow once all digits are equal
-	switch zeros := t.star(t.byte('0')); {
-	case above && strict:
-		x = t.seq(zeros, n.digits('1', '9'), rest)
-	case above:
-		x = rest
-	case strict:
-		x = t.none
-	default:
-		x = zeros
-	}
-	none := t.none // whether the text may end before all digits are there
-	if !above {
-		none = t.unit
+	rest, x := t.star(n.digit()), t.none // what may follow once all digits are equal
+	if !strict {
+		x = t.star(t.byte('0'))
 	}
 	for i := len(f) - 1; i >= 0; i-- {
-		other := n.digits('0', f[i]-1)
-		if above {
-			other = n.digits(f[i]+1, '9')
+		less := t.none
+		if f[i] > '0' {
+			less = n.digits('0', f[i]-1)
 		}
-		if f[i] == '0' && !above || f[i] == '9' && above {
-			other = t.none
-		}
-		x = t.or(none, t.cat(other, rest), t.cat(t.byte(f[i]), x))
+		x = t.or(t.unit, t.cat(less, rest), t.cat(t.byte(f[i]), x))
 	}
-	point := t.cat(t.byte('.'), t.and(t.cat(n.digit(), rest), x))
-	switch {
-	case f == "" && !strict, f != "" && !above:
-		return t.or(t.unit, point)
-	}
-	return point
+	return t.opt(t.cat(t.byte('.'), t.and(t.cat(n.digit(), rest), x)))
 }
 
 // bounds are what a schema says of a number; nil is nothing.

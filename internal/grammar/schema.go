@@ -246,34 +246,10 @@ func (s *schema) enum(v *value, path string) *node {
 			}
 		}
 		if len(types) == 0 || slices.Contains(types, name) {
-			texts = append(texts, s.written(x))
+			texts = append(texts, string(x.append(nil, s.quote != nil)))
 		}
 	}
 	return s.b.regular(s.spelled(texts))
-}
-
-// written returns a value as a text has it. A string is marked by bytes that no text has where quotes are not JSON's.
-func (s *schema) written(x *value) string {
-	if s.quote == nil {
-		return string(x.append(nil))
-	}
-	switch x.kind {
-	case '"':
-		return "\xfe" + x.text + "\xfe"
-	case '{':
-		var list []string
-		for _, name := range x.names {
-			list = append(list, name+":"+s.written(x.fields[name]))
-		}
-		return "{" + strings.Join(list, ",") + "}"
-	case '[':
-		var list []string
-		for _, y := range x.list {
-			list = append(list, s.written(y))
-		}
-		return "[" + strings.Join(list, ",") + "]"
-	}
-	return string(x.append(nil))
 }
 
 // spelled returns one of some written texts.
@@ -285,7 +261,7 @@ func (s *schema) spelled(texts []string) *term {
 	var list []*term
 	for _, text := range texts {
 		var row []*term
-		for i, part := range strings.Split(text, "\xfe") {
+		for i, part := range strings.Split(text, bareQuote) {
 			if i > 0 {
 				row = append(row, s.quote)
 			}

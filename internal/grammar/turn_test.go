@@ -142,7 +142,7 @@ func canonical(t *testing.T, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(v.append(nil))
+	return string(v.append(nil, false))
 }
 
 // TestTurn: reasoning, text and calls where they may be.
