@@ -41,18 +41,6 @@ type lark struct {
 	inner bool             // the text is one within a JSON string
 }
 
-// larkCommon are the terminals of Lark's own library that may be imported.
-var larkCommon = map[string]string{
-	"DIGIT": `[0-9]`, "HEXDIGIT": `[0-9a-fA-F]`, "INT": `[0-9]+`, "SIGNED_INT": `[+-]?[0-9]+`,
-	"DECIMAL": `[0-9]+\.[0-9]*|\.[0-9]+`, "FLOAT": `[0-9]+[eE][+-]?[0-9]+|([0-9]+\.[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?`,
-	"SIGNED_FLOAT":   `[+-]?([0-9]+[eE][+-]?[0-9]+|([0-9]+\.[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)`,
-	"NUMBER":         `[0-9]+([eE][+-]?[0-9]+)?|([0-9]+\.[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?`,
-	"SIGNED_NUMBER":  `[+-]?([0-9]+([eE][+-]?[0-9]+)?|([0-9]+\.[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)`,
-	"ESCAPED_STRING": `"([^"\\\n]|\\[^\n])*"`, "LCASE_LETTER": `[a-z]`, "UCASE_LETTER": `[A-Z]`, "LETTER": `[a-zA-Z]`,
-	"WORD": `[a-zA-Z]+`, "CNAME": `[_a-zA-Z][_a-zA-Z0-9]*`,
-	"WS_INLINE": `[ \t]+`, "WS": `[ \t\f\r\n]+`, "CR": `\r`, "LF": `\n`, "NEWLINE": `(\r?\n)+`,
-}
-
 // name reads the name of a rule or a terminal.
 func (p *lark) name() string {
 	n := 0
@@ -120,7 +108,7 @@ func (p *lark) directive() {
 }
 
 func (p *lark) imported(name, as string) {
-	pattern, ok := larkCommon[name]
+	pattern, ok := known().Lark[name]
 	if !ok {
 		p.fail("common.%s is not known", name)
 	}

@@ -2,8 +2,11 @@ package grammar
 
 import (
 	"cmp"
+	_ "embed"
+	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -136,67 +139,43 @@ func searchPattern(s *schema, text, path string) *term {
 	return x
 }
 
-// The parts of dates and times (RFC 3339), of host names (RFC 1123) and of addresses (RFC 4291).
-const (
-	fullDate = `(\d{4}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8]))|` +
-		`(\d\d(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)`
-	fullTime = `([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)`
-	label    = `[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?`
-	hostname = label + `(\.` + label + `){0,3}`
-	octet    = `(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)`
-	address4 = `(` + octet + `\.){3}` + octet
-	hex4     = `[0-9a-fA-F]{1,4}`
-)
+// formatsJSON has regular expressions: of the formats of strings (dates and times by RFC 3339, host names by RFC 1123,
+// addresses by RFC 4291, base64 by RFC 4648), which name their parts as <part>, and of the terminals of Lark's library.
+// Same has formats that others are as well. Formats of other scripts are narrower than they could be: of ASCII. Every
+// text is of the formats in AnyText.
+//
+//go:embed formats.json
+var formatsJSON []byte
 
-// formats returns the formats of strings. A variable would be in every program, and be made as it starts.
-func formats() map[string]string {
-	return map[string]string{
-		"date":      fullDate,
-		"time":      fullTime,
-		"date-time": fullDate + `T` + fullTime,
-		"duration": `P((\d{1,9}Y(\d{1,9}M(\d{1,9}D)?)?|\d{1,9}M(\d{1,9}D)?|\d{1,9}D)(T` + durationTime +
-			`)?|T` + durationTime + `|\d{1,9}W)`,
-		"email": strings.ReplaceAll(`(x{1,64}|x{1,31}\.x{1,32}|x{1,15}(\.x{1,15}){2,3})@`, "x",
-			`[a-zA-Z0-9_%+-]`) + hostname,
-		"hostname": hostname,
-		"ipv4":     address4,
-		"ipv6":     address6(),
-		"byte":     `([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?`, // base64 (RFC 4648)
-		"uuid":     `[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`,
-		"uri":      uri,
-		"uri-reference": uri + `|//` + authority + segments + rest + `|/?` + segment + `+` + segments + rest + `|/` +
-			rest + `|` + rest,
-		"json-pointer":          pointer,
-		"relative-json-pointer": `(0|[1-9]\d{0,8})(#|` + pointer + `)`,
-	}
+type knownFormats struct {
+	Parts, Formats, Same, Lark map[string]string
+	AnyText                    []string
 }
 
-// anyText are formats of which every text is.
-var anyText = words("binary password")
-
-// sameFormats are formats that others are as well. Those of other scripts are narrower than they could be: they are of
-// ASCII.
-var sameFormats = map[string]string{"url": "uri", "iri": "uri", "iri-reference": "uri-reference", "idn-email": "email",
-	"idn-hostname": "hostname", "base64": "byte"}
-
-const (
-	authority    = hostname + `(:\d{1,4})?`
-	segment      = `([A-Za-z0-9._~!$&'()*+,;=@-]|%[0-9A-F]{2})` // of a path, without colons
-	segments     = `(/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-F]{2})*)*`
-	rest         = `(\?` + query + `)?(#` + query + `)?`
-	uri          = `[a-z][a-z0-9+.-]*://` + authority + segments + rest
-	pointer      = `(/([!-.0-}]|~[01])*)*`
-	durationTime = `(\d{1,9}H(\d{1,9}M(\d{1,9}S)?)?|\d{1,9}M(\d{1,9}S)?|\d{1,9}S)`
-	query        = `([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-F]{2})*`
-)
+// known reads formatsJSON where a grammar first asks for a format.
+var known = sync.OnceValue(func() (k knownFormats) {
+	if err := json.Unmarshal(formatsJSON, &k); err != nil {
+		panic(err) // a mistake in formats.json
+	}
+	k.Formats["ipv6"] = address6()
+	for name, pattern := range k.Formats {
+		for strings.Contains(pattern, "<") {
+			for part, of := range k.Parts {
+				pattern = strings.ReplaceAll(pattern, "<"+part+">", of)
+			}
+		}
+		k.Formats[name] = pattern
+	}
+	return k
+})
 
 // address6 returns an address of eight groups, of which one run of zeros may be left out.
 func address6() string {
-	all := []string{`(` + hex4 + `:){7}` + hex4}
+	all := []string{`(<hex>:){7}<hex>`}
 	for before := range 8 {
 		for after := range 8 - before {
-			left := strings.TrimSuffix(strings.Repeat(hex4+`:`, before), `:`)
-			right := strings.TrimSuffix(strings.Repeat(hex4+`:`, after), `:`)
+			left := strings.TrimSuffix(strings.Repeat(`<hex>:`, before), `:`)
+			right := strings.TrimSuffix(strings.Repeat(`<hex>:`, after), `:`)
 			all = append(all, left+`::`+right)
 		}
 	}
@@ -206,9 +185,9 @@ func address6() string {
 // formatText returns the texts of a format, nil for one that is not known. That says nothing of values, as the
 // specification has it.
 func formatText(s *schema, name, path string) *term {
-	pattern, ok := formats()[cmp.Or(sameFormats[name], name)]
+	pattern, ok := known().Formats[cmp.Or(known().Same[name], name)]
 	if !ok {
-		if !slices.Contains(anyText, name) {
+		if !slices.Contains(known().AnyText, name) {
 			s.b.ignored = append(s.b.ignored, s.owner+path)
 		}
 		return nil
