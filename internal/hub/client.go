@@ -130,17 +130,13 @@ func public(a netip.Addr) bool {
 	return a.IsGlobalUnicast() && !a.IsPrivate()
 }
 
-// refusal is an error of what a server says, or of what it may not do: to ask again does not help.
+// refusal is an error that asking again does not help: of what a server says or may not do, or of this machine, such as
+// a full disk.
 type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
 
 func refusedf(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
-
-// halt is an error of this machine, such as a full disk: to ask again does not help.
-type halt struct{ error }
-
-func (h halt) Unwrap() error { return h.error }
 
 // statusError is an answer that is no success.
 type statusError struct {
@@ -466,10 +462,9 @@ func retry(ctx context.Context, try func(context.Context) (progress bool, err er
 		}
 		var status *statusError
 		var refused refusal
-		var halted halt
 		wait := pause/2 + rand.N(pause)
 		switch {
-		case errors.As(err, &refused), errors.As(err, &halted), errors.As(err, &status) && !status.again():
+		case errors.As(err, &refused), errors.As(err, &status) && !status.again():
 			return err
 		case status != nil && status.after > mostAfter:
 			return fmt.Errorf("%w; the server asks to wait %v", err, status.after.Round(time.Second))
@@ -477,7 +472,7 @@ func retry(ctx context.Context, try func(context.Context) (progress bool, err er
 			wait = status.after
 		}
 		if e := (*net.DNSError)(nil); errors.As(err, &e) && e.IsNotFound {
-			return halt{fmt.Errorf("cannot reach %s: no host of that name is known, or there is no network", e.Name)}
+			return refusal{fmt.Errorf("cannot reach %s: no host of that name is known, or there is no network", e.Name)}
 		}
 		if pause = min(2*pause, longPause); progress {
 			n, pause = 0, firstPause

@@ -13,9 +13,13 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
+
+	"github.com/karat-run/karat/internal/hub/local"
 )
 
 // remote is a file at a server.
@@ -353,7 +357,7 @@ func (f *fetcher) stream(ctx context.Context, r *remote, file *os.File, size int
 	}
 	return retry(ctx, func(ctx context.Context) (bool, error) {
 		if err := file.Truncate(0); err != nil {
-			return false, halt{err}
+			return false, refusal{err}
 		}
 		a, err := f.client.get(ctx, r.url, nil)
 		if err != nil {
@@ -385,14 +389,14 @@ func (f *fetcher) copy(ctx context.Context, a *http.Response, file *os.File, at,
 		}
 		if n > 0 {
 			if _, err := file.WriteAt(b[:n], at+sum); err != nil {
-				return sum, halt{room(err)}
+				return sum, refusal{room(err)}
 			}
 			sum += int64(n)
 			f.net.Add(int64(n))
 			f.came(int64(n))
 			if noted != nil {
 				if err := noted(int64(n)); err != nil {
-					return sum, halt{err}
+					return sum, refusal{err}
 				}
 			}
 			waited, err := f.limit.wait(ctx, n)
@@ -465,6 +469,19 @@ func (t *transfer) note() error {
 		return room(err)
 	}
 	return room(writeState(t.f.store, t.r.key(), &p))
+}
+
+// room says what to do where a disk is full.
+func room(err error) error {
+	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	if runtime.GOOS == "windows" { // ERROR_HANDLE_DISK_FULL and ERROR_DISK_FULL
+		full = errors.Is(err, syscall.Errno(39)) || errors.Is(err, syscall.Errno(112))
+	}
+	if full {
+		return fmt.Errorf("%w: make room and pull again, it goes on where it is (%s may name a folder on another disk)", err,
+			local.Variable)
+	}
+	return err
 }
 
 // writeState notes how far a download is.
