@@ -89,30 +89,26 @@ func Parse(source string, l Limits) (*Template, error) {
 	return &Template{source, t}, nil
 }
 
-// Source is the template's source.
+// Source returns the template's source.
 func (t *Template) Source() string { return t.source }
 
-// Hash is the SHA-256 of the source, in hexadecimal.
+// Hash returns the SHA-256 of the source, in hexadecimal.
 func (t *Template) Hash() string {
 	sum := sha256.Sum256([]byte(t.source))
 	return hex.EncodeToString(sum[:])
 }
 
-// Render gives the prompt for a conversation. Its errors wrap a *jinja.Error; of
+// Render returns the prompt for a conversation. Its errors wrap a *jinja.Error; of
 // KindRaised is one that the template itself raises, with the template's words.
 func (t *Template) Render(ctx context.Context, in Input) (string, error) {
 	vars, err := in.variables()
 	if err != nil {
 		return "", err
 	}
-	text, err := t.jinja.Execute(ctx, vars)
-	if err != nil {
-		return "", err
-	}
-	return text, nil
+	return t.jinja.Execute(ctx, vars)
 }
 
-// Segments gives the prompt as Render does, in parts that tell where they came
+// Segments returns the prompt as Render does, in parts that tell where they came
 // from. Their texts put together are the prompt.
 func (t *Template) Segments(ctx context.Context, in Input) ([]Segment, error) {
 	segments, _, err := t.Trace(ctx, in)
@@ -122,7 +118,7 @@ func (t *Template) Segments(ctx context.Context, in Input) ([]Segment, error) {
 // Shown says what of a message the prompt has: a character of its content, or of its name, that is no white space.
 type Shown struct{ Content, Name bool }
 
-// Trace is Segments, and what of each message is in them.
+// Trace returns what Segments does, and what of each message the prompt shows.
 func (t *Template) Trace(ctx context.Context, in Input) ([]Segment, []Shown, error) {
 	vars, err := in.variables()
 	if err != nil {
@@ -160,7 +156,7 @@ var reserved = []string{
 // Reserved reports whether Args may not set a name.
 func Reserved(name string) bool { return slices.Contains(reserved, name) }
 
-// variables are the template's variables, in which what came from the
+// variables returns the template's variables, in which what came from the
 // conversation is marked.
 func (in *Input) variables() (*jinja.Dict, error) {
 	vars := jinja.NewDict()
@@ -206,7 +202,7 @@ func raiseException() jinja.Value {
 	})
 }
 
-// clock is the function strftime_now(format).
+// clock returns the function strftime_now(format).
 func clock(now func() time.Time) jinja.Value {
 	if now == nil {
 		now = time.Now

@@ -32,7 +32,7 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf(left+"it has no place for the role here; give the text to a user", e.Role)
 }
 
-// Whole is Segments, unless they leave out a message's text or name: that is a LostError beside them. Reasoning may be missing, and
+// Whole returns Segments, unless they leave out a message's text or name: that is a LostError beside them. Reasoning may be missing, and
 // so may an assistant's text beside calls of tools. A developer is a system to a template that does not know it, and
 // messages of both at the beginning are one message to a template that takes one.
 func (t *Template) Whole(ctx context.Context, in Input) ([]Segment, error) {
@@ -56,7 +56,7 @@ func (t *Template) Whole(ctx context.Context, in Input) ([]Segment, error) {
 	return segments, err
 }
 
-// whole is Whole of messages as they are.
+// whole does what Whole does with messages as they are.
 func (t *Template) whole(ctx context.Context, in Input) ([]Segment, error) {
 	segments, shown, err := t.Trace(ctx, in)
 	if err != nil {

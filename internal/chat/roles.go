@@ -17,7 +17,7 @@ var roles = []string{
 	"model", "ipython", "observation", "environment", "tool_results", "tool_response", "documents", "context",
 }
 
-// turn is message i with its contents marked: the origin of its content is 2i+1, of its name 2i+2, of others 0.
+// turn returns message i with its contents marked: the origin of its content is 2i+1, of its name 2i+2, of others 0.
 func turn(m *jinja.Dict, i int) jinja.Value {
 	marked := jinja.Mark(m).(*jinja.Dict)
 	for k, key := range []string{"content", "name"} {
@@ -94,7 +94,7 @@ func broken(text, marker string, content []span) bool {
 	}
 }
 
-// probes are conversations in which no content is a marker: plain turns, tools,
+// probes returns conversations in which no content is a marker: plain turns, tools,
 // and contents in parts.
 func probes() []Input {
 	plain := []*jinja.Dict{Message("system", "First."), Message("user", "Second."), Message("assistant", "Third."), Message("user", "Fourth.")}

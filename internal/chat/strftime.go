@@ -40,7 +40,7 @@ type directive struct {
 	conversion byte // 0 at the end of the format
 }
 
-// parseDirective reads a directive and gives its length.
+// parseDirective reads a directive and returns its length.
 func parseDirective(s string) (d directive, n int) {
 	for ; n < len(s) && strings.IndexByte("-_0^#", s[n]) >= 0; n++ {
 		switch s[n] {
@@ -65,7 +65,7 @@ func parseDirective(s string) (d directive, n int) {
 	return d, n
 }
 
-// format is the text of the directive, which is spelt in the format as spelt.
+// format returns the text of the directive, which is spelt in the format as spelt.
 func (d directive) format(t time.Time, spelt string) string {
 	switch d.conversion {
 	case '%':
@@ -79,13 +79,14 @@ func (d directive) format(t time.Time, spelt string) string {
 	case 'f':
 		return fmt.Sprintf("%06d", t.Nanosecond()/1000)
 	}
-	if n, digits, pad, ok := number(t, d.conversion); ok {
-		return d.number(n, digits, pad)
+	if k, ok := numbers[d.conversion]; ok {
+		return d.number(k.of(t), k.digits, k.pad)
 	}
-	s, ok := name(t, d.conversion)
+	layout, ok := layouts[d.conversion]
 	if !ok {
 		return spelt
 	}
+	s := t.Format(layout)
 	switch {
 	case d.swap && d.conversion == 'p':
 		s = strings.ToLower(s)
@@ -116,68 +117,45 @@ func (d directive) number(n, digits int, pad string) string {
 	return strings.Repeat(pad, max(0, digits-len(s))) + s
 }
 
-// number gives the value of a numeric conversion, its digits and its padding.
-func number(t time.Time, conversion byte) (n, digits int, pad string, ok bool) {
-	isoYear, isoWeek := t.ISOWeek()
-	hour12 := (t.Hour()+11)%12 + 1
-	weekday, monday := int(t.Weekday()), (int(t.Weekday())+6)%7
-	digits, pad = 2, "0"
-	switch conversion {
-	case 'C':
-		n = t.Year() / 100
-	case 'd':
-		n = t.Day()
-	case 'e':
-		n, pad = t.Day(), " "
-	case 'g':
-		n = isoYear % 100
-	case 'G':
-		n, digits = isoYear, 1
-	case 'H':
-		n = t.Hour()
-	case 'I':
-		n = hour12
-	case 'j':
-		n, digits = t.YearDay(), 3
-	case 'k':
-		n, pad = t.Hour(), " "
-	case 'l':
-		n, pad = hour12, " "
-	case 'm':
-		n = int(t.Month())
-	case 'M':
-		n = t.Minute()
-	case 's':
-		n, digits = int(t.Unix()), 1
-	case 'S':
-		n = t.Second()
-	case 'u':
-		n, digits = monday+1, 1
-	case 'U':
-		n = (t.YearDay() + 6 - weekday) / 7
-	case 'V':
-		n = isoWeek
-	case 'w':
-		n, digits = weekday, 1
-	case 'W':
-		n = (t.YearDay() + 6 - monday) / 7
-	case 'y':
-		n = t.Year() % 100
-	case 'Y':
-		n, digits = t.Year(), 1
-	default:
-		return 0, 0, "", false
-	}
-	return n, digits, pad, true
+// numbers are the numeric conversions: their digits, their padding and their value.
+var numbers = map[byte]struct {
+	digits int
+	pad    string
+	of     func(t time.Time) int
+}{
+	'C': {2, "0", func(t time.Time) int { return t.Year() / 100 }},
+	'd': {2, "0", time.Time.Day},
+	'e': {2, " ", time.Time.Day},
+	'g': {2, "0", func(t time.Time) int { return isoYear(t) % 100 }},
+	'G': {1, "0", isoYear},
+	'H': {2, "0", time.Time.Hour},
+	'I': {2, "0", hour12},
+	'j': {3, "0", time.Time.YearDay},
+	'k': {2, " ", time.Time.Hour},
+	'l': {2, " ", hour12},
+	'm': {2, "0", func(t time.Time) int { return int(t.Month()) }},
+	'M': {2, "0", time.Time.Minute},
+	's': {1, "0", func(t time.Time) int { return int(t.Unix()) }},
+	'S': {2, "0", time.Time.Second},
+	'u': {1, "0", func(t time.Time) int { return monday(t) + 1 }},
+	'U': {2, "0", func(t time.Time) int { return (t.YearDay() + 6 - int(t.Weekday())) / 7 }},
+	'V': {2, "0", func(t time.Time) int { _, week := t.ISOWeek(); return week }},
+	'w': {1, "0", func(t time.Time) int { return int(t.Weekday()) }},
+	'W': {2, "0", func(t time.Time) int { return (t.YearDay() + 6 - monday(t)) / 7 }},
+	'y': {2, "0", func(t time.Time) int { return t.Year() % 100 }},
+	'Y': {1, "0", time.Time.Year},
 }
 
-// name gives the text of a conversion that is none or several numbers.
-func name(t time.Time, conversion byte) (string, bool) {
-	layouts := map[byte]string{
-		'a': "Mon", 'A': "Monday", 'b': "Jan", 'h': "Jan", 'B': "January",
-		'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'D': "01/02/06", 'X': "15:04:05", 'T': "15:04:05",
-		'F': "2006-01-02", 'R': "15:04", 'r': "03:04:05 PM", 'p': "PM", 'P': "pm",
-	}
-	layout, ok := layouts[conversion]
-	return t.Format(layout), ok
+func isoYear(t time.Time) int { year, _ := t.ISOWeek(); return year }
+
+func hour12(t time.Time) int { return (t.Hour()+11)%12 + 1 }
+
+// monday returns the days since Monday.
+func monday(t time.Time) int { return (int(t.Weekday()) + 6) % 7 }
+
+// layouts are the conversions that are no number, or several.
+var layouts = map[byte]string{
+	'a': "Mon", 'A': "Monday", 'b': "Jan", 'h': "Jan", 'B': "January",
+	'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'D': "01/02/06", 'X': "15:04:05", 'T': "15:04:05",
+	'F': "2006-01-02", 'R': "15:04", 'r': "03:04:05 PM", 'p': "PM", 'P': "pm",
 }

@@ -24,7 +24,7 @@ type Call struct {
 	Arguments []byte // a JSON object, whose keys keep their order; nil is {}
 }
 
-// Message is t as templates have it.
+// Message returns t as templates have it.
 func (t *Turn) Message() (*jinja.Dict, error) {
 	d := Message(t.Role, t.Content)
 	set := func(key, value string) {
@@ -70,7 +70,7 @@ func Tool(name, description string, parameters []byte) (jinja.Value, error) {
 	return object("type", "function", "function", object("name", name, "description", description, "parameters", schema)), nil
 }
 
-// jsonObject is a JSON object; nil is an empty one.
+// jsonObject returns a JSON object; nil is an empty one.
 func jsonObject(what string, data []byte) (*jinja.Dict, error) {
 	if data == nil {
 		return jinja.NewDict(), nil

@@ -11,6 +11,9 @@
 // instead of U+FFFD; no special token comes out of text unless the caller asks for it, even where merges spell it;
 // clean_up_tokenization_spaces is ignored. Unicode classes are those of the Go release (Unicode 15.0 in Go 1.26): a
 // character assigned later is neither letter nor number here.
+//
+// Files, most of which use those after them: tokenizer; togguf, tojson, same; json, sentencepiece, gguf; config,
+// pipeline, jsonvocab; wordpiece, unigram; encode, decode; added, normalize, bpe; pre, split, splitruns; vocab.
 package tokenizer
 
 import (
