@@ -354,7 +354,8 @@ func spaces(s string) int { return len(s) - len(strings.TrimLeftFunc(s, isSpace)
 // The numbers of Jinja2's lexer, at the start of the text.
 var (
 	floatNumber = regexp.MustCompile(`^(?:\d+_)*\d+(?:(?:\.(?:\d+_)*\d+)?[eE][+-]?(?:\d+_)*\d+|\.(?:\d+_)*\d+)`)
-	wholeNumber = regexp.MustCompile(`^(?:0[bB](?:_?[01])+|0[oO](?:_?[0-7])+|0[xX](?:_?[0-9a-fA-F])+|[1-9](?:_?\d)*|0(?:_?0)*)`)
+	wholeNumber = regexp.MustCompile(`^(?:0[bB](?:_?[01])+|0[oO](?:_?[0-7])+|0[xX](?:_?[0-9a-fA-F])+|` +
+		`[1-9](?:_?\d)*|0(?:_?0)*)`)
 )
 
 func wordLength(s string) int {

@@ -32,9 +32,9 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf(left+"it has no place for the role here; give the text to a user", e.Role)
 }
 
-// Whole returns Segments, unless they leave out a message's text or name: that is a LostError beside them. Reasoning may be missing, and
-// so may an assistant's text beside calls of tools. A developer is a system to a template that does not know it, and
-// messages of both at the beginning are one message to a template that takes one.
+// Whole returns Segments, unless they leave out a message's text or name: that is a LostError beside them. Reasoning
+// may be missing, and so may an assistant's text beside calls of tools. A developer is a system to a template that does
+// not know it, and messages of both at the beginning are one message to a template that takes one.
 func (t *Template) Whole(ctx context.Context, in Input) ([]Segment, error) {
 	if all := asSystem(in.Messages); all != nil && !strings.Contains(t.source, "developer") {
 		in.Messages = all

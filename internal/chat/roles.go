@@ -97,16 +97,26 @@ func broken(text, marker string, content []span) bool {
 // probes returns conversations in which no content is a marker: plain turns, tools,
 // and contents in parts.
 func probes() []Input {
-	plain := []*jinja.Dict{Message("system", "First."), Message("user", "Second."), Message("assistant", "Third."), Message("user", "Fourth.")}
-	call := object("id", "call00000", "type", "function", "function", object("name", "look_up", "arguments", object("word", "apple")))
+	system, question := Message("system", "First."), Message("user", "Second.")
+	reply, more := Message("assistant", "Third."), Message("user", "Fourth.")
+	call := object("id", "call00000", "type", "function",
+		"function", object("name", "look_up", "arguments", object("word", "apple")))
 	answer := object("role", "assistant", "content", "Third.", "tool_calls", jinja.List(call))
 	result := object("role", "tool", "content", "Fifth.", "name", "look_up", "tool_call_id", "call00000")
+	word := object("type", "string", "description", "the word")
 	tool := object("type", "function", "function", object("name", "look_up", "description", "Looks a word up.",
-		"parameters", object("type", "object", "properties", object("word", object("type", "string", "description", "the word")), "required", jinja.List(jinja.String("word")))))
-	parts := object("role", "user", "content", jinja.List(object("type", "text", "text", "Second.")))
-	image := object("role", "user", "content", jinja.List(object("type", "image"), object("type", "text", "text", "Second.")))
-	inputs := []Input{{Messages: plain}, {Messages: plain[1:]}, {Messages: []*jinja.Dict{plain[1], answer, result, plain[2], plain[3]}, Tools: []jinja.Value{tool}},
-		{Messages: []*jinja.Dict{parts}}, {Messages: []*jinja.Dict{image}}}
+		"parameters", object("type", "object", "properties", object("word", word),
+			"required", jinja.List(jinja.String("word")))))
+	text := object("type", "text", "text", "Second.")
+	parts := object("role", "user", "content", jinja.List(text))
+	image := object("role", "user", "content", jinja.List(object("type", "image"), text))
+	inputs := []Input{
+		{Messages: []*jinja.Dict{system, question, reply, more}},
+		{Messages: []*jinja.Dict{question, reply, more}},
+		{Messages: []*jinja.Dict{question, answer, result, reply, more}, Tools: []jinja.Value{tool}},
+		{Messages: []*jinja.Dict{parts}},
+		{Messages: []*jinja.Dict{image}},
+	}
 	for i := range inputs {
 		inputs[i].AddGenerationPrompt = true
 	}

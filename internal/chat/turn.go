@@ -67,7 +67,8 @@ func Tool(name, description string, parameters []byte) (jinja.Value, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tool %q: %w", name, err)
 	}
-	return object("type", "function", "function", object("name", name, "description", description, "parameters", schema)), nil
+	function := object("name", name, "description", description, "parameters", schema)
+	return object("type", "function", "function", function), nil
 }
 
 // jsonObject returns a JSON object; nil is an empty one.
@@ -106,9 +107,11 @@ func Args(args map[string]any) (*jinja.Dict, error) {
 }
 
 // TurnEnds returns the texts that t writes behind an answer, without the white space around them: where the answer is
-// the conversation's last message, and where another message follows. For example, both are <|im_end|> in ChatML. A text
-// that also opens a message is left out, since no token of its own ends the turn. A conversation that t refuses has none.
-func (t *Template) TurnEnds(ctx context.Context, bos, eos string, isToken func(text string) (name string, ok bool)) []string {
+// the conversation's last message, and where another message follows. For example, both are <|im_end|> in ChatML. A
+// text that also opens a message is left out, since no token of its own ends the turn. A conversation that t refuses
+// has none.
+func (t *Template) TurnEnds(ctx context.Context, bos, eos string,
+	isToken func(text string) (name string, ok bool)) []string {
 	const question, answer = "First.", "Second."
 	messages := []*jinja.Dict{Message("user", question), Message("assistant", answer), Message("user", "Third.")}
 	var ends []string

@@ -87,9 +87,9 @@ func stringText(s *schema, v *value, path string) *term {
 	return avoidMarks(s, t.and(all...))
 }
 
-// larkNodeOf returns the strings whose text fits a grammar in Lark's notation. No text that strings must not have comes to be
-// where rules meet: its first character has an escape. Where strings have no escapes, the grammar must lack one of its
-// characters.
+// larkNodeOf returns the strings whose text fits a grammar in Lark's notation. No text that strings must not have comes
+// to be where rules meet: its first character has an escape. Where strings have no escapes, the grammar must lack one
+// of its characters.
 func larkNodeOf(s *schema, v *value, path string) *node {
 	source := v.fields["lark"]
 	for _, name := range keywords["string"] {

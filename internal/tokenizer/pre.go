@@ -79,7 +79,8 @@ func preTokenizerOf(name string) (preTokenizer, error) {
 		return pre, nil
 	case name == "":
 		return pre, errors.New("tokenizer.ggml.pre is missing: files from before May 2024 do not say how their " +
-			"text is cut into words; convert the model anew, or name the rule: karat edit FILE --set tokenizer.ggml.pre=string:NAME")
+			"text is cut into words; convert the model anew, or name the rule: " +
+			"karat edit FILE --set tokenizer.ggml.pre=string:NAME")
 	case model != "":
 		return pre, fmt.Errorf("tokenizer.ggml.pre: the pre-tokenizer %q, that of %s, is not supported", name, model)
 	}

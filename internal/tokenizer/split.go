@@ -257,8 +257,8 @@ func splitMarks(s string) int {
 }
 
 // The patterns of GPT-4o and its heirs cut words where lower case is followed by upper case: "camelCase" is two pieces.
-// Upper case is [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] there, and lower case [\p{Ll}\p{Lm}\p{Lo}\p{M}]. Characters of both have
-// no case.
+// Upper case is [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] there, and lower case [\p{Ll}\p{Lm}\p{Lo}\p{M}]. Characters of both
+// have no case.
 const (
 	upperCase = 1 << iota
 	lowerCase
@@ -296,8 +296,8 @@ func caseAt(s string, i int) (uint8, int) {
 	return unicodeCase(r), n
 }
 
-// splitByCase cuts by the pattern caseWords with at most so many digits in a piece, with or without the short forms behind a
-// word.
+// splitByCase cuts by the pattern caseWords with at most so many digits in a piece, with or without the short forms
+// behind a word.
 func splitByCase(s string, digits int, short bool) int {
 	if end := casedWord(s, caseAt); end > 0 {
 		if short {

@@ -81,8 +81,8 @@ func splitLines(s string) int {
 	return n
 }
 
-// splitTrailing cuts by the pattern trailing. The text holds no newlines by then, before which Oniguruma's $ would match,
-// too.
+// splitTrailing cuts by the pattern trailing. The text holds no newlines by then, before which Oniguruma's $ would
+// match, too.
 func splitTrailing(s string) int {
 	if n := len(strings.TrimRightFunc(s, unicode.IsSpace)); n > 0 {
 		return n
@@ -151,7 +151,8 @@ func east(r rune) int {
 	switch {
 	case r >= 0xAC00 && r <= 0xD7A3, r >= 0x3131 && r <= 0x318E:
 		return 1
-	case r >= 0x3001 && r <= 0x303F, r >= 0xFE30 && r <= 0xFE4F, strings.ContainsRune("\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c", r):
+	case r >= 0x3001 && r <= 0x303F, r >= 0xFE30 && r <= 0xFE4F,
+		strings.ContainsRune("\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c", r):
 		return 2
 	case r >= 0x3105 && r <= 0x312F:
 		return 3

@@ -243,7 +243,8 @@ func (g *GGUF) preJSON(t *Tokenizer) any {
 	}
 	var steps []any
 	for _, p := range known().named[g.Pre].Patterns {
-		steps = append(steps, object{"type": "Split", "pattern": object{"Regex": regex(p)}, "behavior": "Isolated", "invert": false})
+		steps = append(steps, object{"type": "Split", "pattern": object{"Regex": regex(p)}, "behavior": "Isolated",
+			"invert": false})
 	}
 	return sequence("pretokenizers", append(steps, byteLevelJSON(false))...)
 }

@@ -12,8 +12,8 @@
 // clean_up_tokenization_spaces is ignored. Unicode classes are those of the Go release (Unicode 15.0 in Go 1.26): a
 // character assigned later is neither letter nor number here.
 //
-// Files, most of which use those after them: tokenizer; togguf, tojson, same; json, sentencepiece, gguf; config,
-// pipeline, jsonvocab; wordpiece, unigram; encode, decode; added, normalize, bpe; pre, split, splitruns; vocab.
+// Files in reading order: tokenizer; togguf, tojson, same; json, sentencepiece, gguf; config, pipeline, jsonvocab;
+// wordpiece, unigram; encode, decode; added, normalize, bpe; pre, split, splitruns; vocab.
 package tokenizer
 
 import (

@@ -129,7 +129,8 @@ func isChinese(r rune) bool {
 
 // isPunctuation reports whether r is a word of its own.
 func isPunctuation(r rune) bool {
-	return r >= '!' && r <= '/' || r >= ':' && r <= '@' || r >= '[' && r <= '`' || r >= '{' && r <= '~' || unicode.Is(unicode.P, r)
+	return r >= '!' && r <= '/' || r >= ':' && r <= '@' || r >= '[' && r <= '`' || r >= '{' && r <= '~' ||
+		unicode.Is(unicode.P, r)
 }
 
 // wordPieces appends the ids of text.
@@ -200,7 +201,8 @@ func (f *jsonFile) wordPiece(c *config) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &wordPiece{clean: is(n.CleanText, true), chinese: is(n.Chinese, true), lower: is(n.Lowercase, true), most: maxWord}
+	w := &wordPiece{clean: is(n.CleanText, true), chinese: is(n.Chinese, true), lower: is(n.Lowercase, true),
+		most: maxWord}
 	if w.strip = is(n.StripAccents, w.lower); f.Model.MaxChars > 0 {
 		w.most = f.Model.MaxChars
 	}
