@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"weak"
 
@@ -87,14 +88,7 @@ func (m *Matcher) Steps() int { return int(m.g.terms.share.steps.Swap(0)) }
 // Complete reports whether the text fits the grammar as it is.
 func (m *Matcher) Complete() bool { return m.s.accept }
 
-func (v *Vocabulary) isEnd(id int32) bool {
-	for _, x := range v.ends {
-		if x == id {
-			return true
-		}
-	}
-	return false
-}
+func (v *Vocabulary) isEnd(id int32) bool { return slices.Contains(v.ends, id) }
 
 // read returns the state after bytes.
 func (g *Grammar) read(ctx context.Context, s *state, b []byte) (*state, error) {

@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -34,10 +35,8 @@ func (p *gbnf) token() *term {
 
 // name notes that the grammar names a token.
 func (b *builder) name(t token) {
-	for _, x := range b.tokens {
-		if x.text == t.text {
-			return
-		}
+	if slices.ContainsFunc(b.tokens, func(x token) bool { return x.text == t.text }) {
+		return
 	}
 	if b.tokens = append(b.tokens, t); len(b.tokens) > maxTokens {
 		giveUp("it names more than %d tokens", maxTokens)

@@ -89,7 +89,7 @@ func (w *turnWriter) marked(text string) *node {
 		}
 		x := t.text(text[:at])
 		if mark != "" {
-			x = t.cat(x, t.oneOf([]string{mark, string(Special(mark))}))
+			x = t.cat(x, w.markTerm(mark))
 		}
 		list, text = append(list, w.b.regular(x)), text[at+len(mark):]
 	}

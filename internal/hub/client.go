@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -205,10 +206,8 @@ func (c *client) get(ctx context.Context, address string, header http.Header, al
 			}
 			return r, nil
 		}
-		for _, code := range also {
-			if r.StatusCode == code {
-				return r, nil
-			}
+		if slices.Contains(also, r.StatusCode) {
+			return r, nil
 		}
 		defer drain(r)
 		return nil, &statusError{url: show(r.Request.URL), code: r.StatusCode, after: retryAfter(r.Header.Get("Retry-After"))}

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,10 +51,7 @@ var gitHash = regexp.MustCompile(`^[0-9a-f]{40}$`)
 // planHF finds the files of a repository's model.
 func (p *puller) planHF(ctx context.Context, r *Reference) (*plan, error) {
 	base := strings.TrimSuffix(p.client.origin.String(), "/")
-	revision := r.Revision
-	if revision == "" {
-		revision = "main"
-	}
+	revision := cmp.Or(r.Revision, "main")
 	data, _, err := p.client.small(ctx, base+"/api/models/"+r.Repo+"/revision/"+url.PathEscape(revision), nil, maxInfo)
 	if err != nil {
 		return nil, hintHF(err, r)

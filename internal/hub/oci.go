@@ -1,8 +1,7 @@
 package hub
 
 import (
-	"bufio"
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -255,10 +254,7 @@ func (p *puller) anonymous(ctx context.Context, r *Reference, challenge string) 
 	if err := json.Unmarshal(data, &answer); err != nil {
 		return "", refusedf("%s: %w", show(realm), err)
 	}
-	token := answer.Token
-	if token == "" {
-		token = answer.Access
-	}
+	token := cmp.Or(answer.Token, answer.Access)
 	if token == "" || len(token) > maxHeader/2 || strings.ContainsFunc(token, func(r rune) bool {
 		return r <= ' ' || r > '~'
 	}) {
@@ -296,11 +292,6 @@ func (p *puller) firstLine(ctx context.Context, address string) string {
 	if err != nil {
 		return ""
 	}
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	for lines.Scan() {
-		if l := strings.TrimSpace(lines.Text()); l != "" {
-			return clip(l)
-		}
-	}
-	return ""
+	line, _, _ := strings.Cut(strings.TrimSpace(string(data)), "\n")
+	return clip(strings.TrimSpace(line))
 }

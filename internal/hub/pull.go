@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -60,11 +61,9 @@ func (s *Store) Pull(ctx context.Context, reference string, o PullOptions) (*Man
 	if err != nil {
 		return nil, err
 	}
-	name := o.Name
+	name := cmp.Or(o.Name, r.Name())
 	if name == "" {
-		if name = r.Name(); name == "" {
-			return nil, fmt.Errorf("%s: nothing in it makes a name: give one behind it", r)
-		}
+		return nil, fmt.Errorf("%s: nothing in it makes a name: give one behind it", r)
 	}
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -84,9 +83,7 @@ func (s *Store) Pull(ctx context.Context, reference string, o PullOptions) (*Man
 		return nil, err
 	}
 	for _, n := range plan.notes {
-		if o.Note != nil {
-			o.Note(n)
-		}
+		p.note(n)
 	}
 	return p.pull(ctx, name, r, plan)
 }
@@ -121,12 +118,7 @@ func (p *puller) connect(r *Reference) error {
 	address := ""
 	switch r.Kind {
 	case HuggingFace:
-		if address = p.o.Endpoint; address == "" {
-			address = os.Getenv("HF_ENDPOINT")
-		}
-		if address == "" {
-			address = HuggingFaceURL
-		}
+		address = cmp.Or(p.o.Endpoint, os.Getenv("HF_ENDPOINT"), HuggingFaceURL)
 	case OCI:
 		address = r.base()
 	case URL:
@@ -243,17 +235,9 @@ func (p *puller) pull(ctx context.Context, name string, r *Reference, plan *plan
 	if err := p.fits(plan); err != nil {
 		return nil, fmt.Errorf("%s: %w", r, err)
 	}
-	get := &fetcher{store: p.store, client: p.client, limit: &limiter{rate: float64(p.o.Rate)}, u: u, lines: p.o.Lines,
-		part: p.o.part, unknown: p.o.unknown}
-	if get.lines <= 0 {
-		get.lines = defaultLines
-	}
-	if get.part <= 0 {
-		get.part = partSize
-	}
-	if get.unknown <= 0 {
-		get.unknown = unknownSize
-	}
+	get := &fetcher{store: p.store, client: p.client, limit: &limiter{rate: float64(p.o.Rate)}, u: u,
+		lines: cmp.Or(max(p.o.Lines, 0), defaultLines), part: cmp.Or(p.o.part, partSize),
+		unknown: cmp.Or(p.o.unknown, unknownSize)}
 	if p.o.Progress != nil {
 		get.report = func(done, came int64) { p.o.Progress(Progress{done, came, all}) }
 	}

@@ -94,10 +94,8 @@ func (s *Store) lock(ctx context.Context, name string) (*os.File, error) {
 		if f != nil || err != nil {
 			return f, err
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(look):
+		if err := sleep(ctx, look); err != nil {
+			return nil, err
 		}
 	}
 }

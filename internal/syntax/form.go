@@ -2,6 +2,7 @@ package syntax
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,10 +80,7 @@ func parseObject(raw json.RawMessage) (c Call, err error) {
 	if o.Name == "" && o.ToolName == "" && len(o.Function) > 0 && o.Function[0] == '{' { // as messages have calls
 		return parseObject(o.Function)
 	}
-	c.Name = o.Name
-	if c.Name == "" {
-		c.Name = o.ToolName
-	}
+	c.Name = cmp.Or(o.Name, o.ToolName)
 	arguments := o.Arguments
 	if arguments == nil {
 		arguments = o.Parameters

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -221,6 +222,14 @@ func setGGUFIDs(t *Tokenizer, g GGUF, addBOS bool) error {
 	setGGUFPair(t, g)
 	findEndOfTurn(t, g.EOT, g.EOM)
 	return nil
+}
+
+// useClassified lets CLS and SEP stand for BOS and EOS where a file lacks these.
+func (g *GGUF) useClassified() {
+	g.BOS, g.EOS = cmp.Or(g.BOS, g.CLS), cmp.Or(g.EOS, g.SEP)
+	if g.AddEOS == nil && g.EOS != nil {
+		g.AddEOS = new(true)
+	}
 }
 
 // setGGUFPair sets what two texts become: with another separator between them where the file says so. Those of

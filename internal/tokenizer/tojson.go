@@ -166,7 +166,7 @@ func (g *GGUF) pairs(t *Tokenizer) ([][2]string, error) {
 	for i := range order {
 		order[i] = int32(i)
 	}
-	slices.SortStableFunc(order, func(a, b int32) int { return compare(g.Scores[b], g.Scores[a]) })
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(g.Scores[b], g.Scores[a]) })
 	for _, id := range order {
 		merges = appendSplits(t, merges, t.tokens[id])
 	}

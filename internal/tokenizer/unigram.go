@@ -446,16 +446,7 @@ func (g GGUF) unigram(tokens []token) (*Tokenizer, error) {
 	}
 	setAdded(t, slices.DeleteFunc(g.added(tokens), func(a addedToken) bool { return t.ids[tokens[a.id].text] != a.id }))
 	t.widest = anyWidth
-	if g.BOS == nil {
-		g.BOS = g.CLS
-	}
-	if g.EOS == nil {
-		g.EOS = g.SEP
-	}
-	yes := true
-	if g.AddEOS == nil && g.EOS != nil {
-		g.AddEOS = &yes
-	}
+	g.useClassified()
 	return t, setGGUFIDs(t, g, g.CLS != nil)
 }
 

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -192,7 +193,7 @@ func setScores(t *Tokenizer, scores []float32) error {
 			return fmt.Errorf("token %d: its score is NaN", i)
 		}
 	}
-	slices.SortFunc(order, func(a, b float32) int { return compare(b, a) })
+	slices.SortFunc(order, func(a, b float32) int { return cmp.Compare(b, a) })
 	order = slices.Compact(order)
 	work, count := 0, 0
 	for text := range t.bpe.words {
@@ -205,7 +206,7 @@ func setScores(t *Tokenizer, scores []float32) error {
 	t.bpe.pairs = newPairTable(count)
 	for text, id := range t.bpe.words {
 		addLetters(t, text)
-		rank, _ := slices.BinarySearchFunc(order, scores[id], func(a, b float32) int { return compare(b, a) })
+		rank, _ := slices.BinarySearchFunc(order, scores[id], func(a, b float32) int { return cmp.Compare(b, a) })
 		for k := range text {
 			if k > 0 {
 				addSplit(t, text[:k], text[k:], id, uint32(rank))
@@ -213,16 +214,6 @@ func setScores(t *Tokenizer, scores []float32) error {
 		}
 	}
 	return nil
-}
-
-func compare(a, b float32) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // addLetters gives the characters of text symbols.

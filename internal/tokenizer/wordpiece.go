@@ -231,16 +231,7 @@ func (g GGUF) wordPiece(tokens []token) (*Tokenizer, error) {
 	if g.UNK == nil || *g.UNK < 0 || *g.UNK >= len(tokens) {
 		return nil, errors.New("tokenizer.ggml.unknown_token_id: missing, or no token")
 	}
-	yes := true
-	if g.BOS == nil {
-		g.BOS = g.CLS
-	}
-	if g.EOS == nil {
-		g.EOS = g.SEP
-	}
-	if g.AddEOS == nil && g.EOS != nil {
-		g.AddEOS = &yes
-	}
+	g.useClassified()
 	w := &wordPiece{clean: true, chinese: true, lower: is(g.Lowercase, true), most: maxWord}
 	w.strip = w.lower
 	t, err := newWordPiece(tokens, w, tokens[*g.UNK].text)
