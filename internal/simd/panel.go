@@ -71,7 +71,54 @@ func AddPanel(acc []float32, w *Panel, x *Acts) {
 	if x.Init != nil {
 		init = &x.Init[:rows*groups][0]
 	}
-	addPanelVec(acc[:rows*PanelRows], w, x, min, sums, init)
+	addPanel(acc[:rows*PanelRows], w, x, min, sums, init)
+}
+
+// wideRows are so many rows that codes are widened for all of them, which takes about
+// as long as three rows do.
+const wideRows = 16
+
+// addPanel adds the products of whole groups.
+func addPanel(acc []float32, w *Panel, x *Acts, min, sums *float32, init *int32) {
+	groups := len(w.Scale) / PanelRows
+	k := groups * w.Group
+	codes, scale, q, dx := &w.Codes[0], &w.Scale[0], &x.Q[0], &x.DX[0]
+	switch {
+	case tier >= avx512:
+		addPanelAVX512(acc, codes, scale, min, q, dx, init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups, w.Next)
+	case tier >= avx2 && len(acc) >= wideRows*PanelRows && k <= StoredColumns:
+		addWide(acc, w, x, min, init, sums)
+	case tier >= avx2:
+		addPanelAVX2(acc, codes, scale, min, q, dx, init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups, w.Next)
+	default:
+		step := 4
+		if init == nil {
+			init, step = new(int32), 0
+		}
+		if tier >= sdot {
+			addPanelSDOT(acc, codes, scale, min, q, dx, init, sums, w.Group, groups, step)
+		} else {
+			addPanelNEON(acc, codes, scale, min, q, dx, init, sums, w.Group, groups, step)
+		}
+	}
+}
+
+// addWide adds what addPanel does, with codes widened, except for the last rows.
+func addWide(acc []float32, w *Panel, x *Acts, min *float32, init *int32, sums *float32) {
+	var codes [StoredColumns * PanelRows]uint16
+	groups, n := len(w.Scale)/PanelRows, len(acc)/PanelRows&^3
+	k := groups * w.Group
+	widenCodesAVX2(&codes[0], &w.Codes[0], k/4)
+	addWideAVX2(acc[:n*PanelRows], &codes[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums,
+		w.Group, 4*groups, k/ActGroup*4, 4*groups)
+	rest := Acts{Q: x.Q[n*k:], DX: x.DX[n*k/ActGroup:]}
+	if init != nil {
+		rest.Init = x.Init[n*groups:]
+	}
+	if min != nil {
+		rest.Sums = x.Sums[n*groups:]
+	}
+	AddPanel(acc[n*PanelRows:], w, &rest)
 }
 
 // TilePanels is how many panels AddTiles should be given at a time, which share

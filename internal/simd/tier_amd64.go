@@ -1,12 +1,18 @@
 package simd
 
-import "golang.org/x/sys/cpu"
+import (
+	"math"
+
+	"golang.org/x/sys/cpu"
+)
 
 const (
 	avx2   = generic + 1 + iota // AVX2, FMA, F16C, BMI2
 	avx512                      // which tier_amd64.h knows as 2: those, and AVX-512 F, BW, DQ, VL and VNNI
 	amx                         // those, and AMX tiles of bfloat16 numbers and bytes
 )
+
+const neon, sdot = never, never
 
 var levels = []string{"generic", "avx2", "avx512", "amx"}
 
@@ -23,4 +29,39 @@ func has(l level) bool {
 		return has(avx512) && x.HasAMXTile && x.HasAMXBF16 && x.HasAMXInt8 && amxAllowed()
 	}
 	return true
+}
+
+// expTable are constants that kernels read, each eight times over.
+type expTable = [23][8]float32
+
+// expConst has the constants in the order of exp_amd64.h.
+var expConst = func() *expTable {
+	var t expTable
+	for i, v := range [len(t)]float32{
+		-104, 89, log2e, 3 << 22, -ln2hi, -ln2lo, expC6, expC5, expC4, expC3, expC2, 1,
+		float32(math.Copysign(0, -1)), math.Float32frombits(1<<31 - 1), geluG1, geluG3,
+		tanhT4, tanhT3, tanhT2, tanhT1, tanhT0, 0.625, 2,
+	} {
+		for j := range t[i] {
+			t[i][j] = v
+		}
+	}
+	return &t
+}()
+
+// limitTiles makes all tiles 16 rows of 64 bytes (LDTILECFG's palette 1).
+var limitTiles = func() (c [64]byte) {
+	c[0] = 1
+	for i := range 8 {
+		c[16+2*i], c[48+i] = 64, 16
+	}
+	return c
+}()
+
+var limitKernels = [...]limitKernel{
+	generic: limitGeneric,
+	avx2:    {limitIntsAVX2, limitFloatsAVX2, 2 * 8 * 16, 2 * 12 * 8, "VPMADDWD+VPADDD", "VFMADD"},
+	avx512:  {limitIntsAVX512, limitFloatsAVX512, 2 * 12 * 32, 2 * 12 * 16, "VPDPWSSD", "VFMADD"},
+	// 4 instructions of 16·16·32 products, two for the halves of an activation
+	amx: {func(rounds int) { limitIntsAMX(rounds, &limitTiles) }, limitFloatsAVX512, 4 * 16 * 16 * 32, 2 * 12 * 16, "TDPBF16PS twice", "VFMADD"},
 }

@@ -1,11 +1,17 @@
 package simd
 
-import "golang.org/x/sys/cpu"
+import (
+	"math"
+
+	"golang.org/x/sys/cpu"
+)
 
 const (
 	neon = generic + 1 + iota // Advanced SIMD, which every processor has
 	sdot                      // that, and FEAT_DotProd
 )
+
+const avx2, avx512, amx = never, never, never
 
 var levels = []string{"generic", "neon", "sdot"}
 
@@ -15,4 +21,17 @@ func has(l level) bool {
 		return cpu.ARM64.HasASIMDDP
 	}
 	return true
+}
+
+// expConst has the constants in the order in which the kernels load them.
+var expConst = [...]float32{
+	log2e, -ln2hi, -ln2lo, geluG3,
+	-104, 89, 3 << 22, expC6, expC5, expC4, expC3, expC2, 1, geluG1,
+	tanhT4, tanhT3, tanhT2, tanhT1, tanhT0, 0.625, 2, float32(math.Copysign(0, -1)),
+}
+
+var limitKernels = [...]limitKernel{
+	generic: limitGeneric,
+	neon:    {limitIntsNEON, limitFloatsNEON, 2 * 16 * 4, 2 * 16 * 4, "SMLAL", "FMLA"},
+	sdot:    {limitIntsSDOT, limitFloatsNEON, 16 * 16, 2 * 16 * 4, "SDOT twice", "FMLA"}, // two for the halves of an activation
 }

@@ -18,37 +18,6 @@ type tilePanel struct {
 	bytes      int
 }
 
-// tiles16AMX and tiles32AMX take pairs of groups of 16 and 32, and tiles1AMX one group
-// of 32, of blocks of 16 rows, or of one of height 4, 8 or 12. The rows of acc lie stride
-// bytes apart; the other pointers are to the first group, of whole rows of k columns.
-//
-//go:noescape
-func tiles16AMX(panels *tilePanel, count, blocks, pairs int, acts *uint16, acc, dx, sums *float32,
-	k, groups, stride int, config *tileConfig, height int)
-
-//go:noescape
-func tiles32AMX(panels *tilePanel, count, blocks, pairs int, acts *uint16, acc, dx, sums *float32,
-	k, groups, stride int, config *tileConfig, height int)
-
-//go:noescape
-func tiles1AMX(panels *tilePanel, count, blocks, pairs int, acts *uint16, acc, dx, sums *float32,
-	k, groups, stride int, config *tileConfig, height int)
-
-//go:noescape
-func splitAVX512(dst []uint16, q []int16)
-
-//go:noescape
-func widenAVX512(dst []uint16, codes []byte, offset byte)
-
-//go:noescape
-func widen4AVX512(dst []uint16, src []byte, table *[64]uint16)
-
-//go:noescape
-func widen41AVX512(dst []uint16, src []byte, table *[64]uint16)
-
-//go:noescape
-func widen42AVX512(dst []uint16, src []byte, table *[64]uint16)
-
 // addTilesAMX takes four rows or more, and no more than TilePanels of the panels whose
 // sums are in a row of acc, stride elements long. The last rows are the end of a block
 // whose height is a multiple of four, and whose first rows, done before, it puts back.

@@ -1,0 +1,43 @@
+//go:build !amd64
+
+#include "textflag.h"
+
+// The kernels that amd64 alone has, without those that its tables alone name.
+#define NONE(kernel) TEXT kernel(SB), NOSPLIT, $0; UNDEF
+
+NONE(·addBlockVec)
+NONE(·dotDoublesAVX2)
+NONE(·dotColumnsAVX2)
+NONE(·weighAllAVX512)
+NONE(·blocksQ8_0AVX2)
+NONE(·blocksQ4_0AVX2)
+NONE(·largestAVX2)
+NONE(·sideBySideAVX2)
+NONE(·fitScaleAVX2)
+NONE(·fitMinAVX2)
+NONE(·weaveVec)
+NONE(·weaveHalvesVec)
+NONE(·weaveBitsVec)
+NONE(·weaveWordsAVX2)
+NONE(·weaveBytesAVX2)
+NONE(·weaveScalesAVX2)
+NONE(·addRowVec)
+NONE(·addChunks4AVX512)
+NONE(·addChunks8AVX512)
+NONE(·addPanelAVX512)
+NONE(·addPanelAVX2)
+NONE(·addWideAVX2)
+NONE(·widenCodesAVX2)
+NONE(·tiles16AMX)
+NONE(·tiles32AMX)
+NONE(·tiles1AMX)
+NONE(·splitAVX512)
+NONE(·widenAVX512)
+NONE(·widen4AVX512)
+NONE(·widen41AVX512)
+NONE(·widen42AVX512)
+NONE(·addRows4AMX)
+NONE(·addRowsTableAMX)
+NONE(·addRows41AMX)
+NONE(·addRows8AMX)
+NONE(·joinRowAVX512)

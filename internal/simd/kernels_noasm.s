@@ -1,0 +1,43 @@
+//go:build !amd64 && !arm64
+
+#include "textflag.h"
+
+// The kernels that both architectures have.
+#define NONE(kernel) TEXT kernel(SB), NOSPLIT, $0; UNDEF
+
+NONE(·addVec)
+NONE(·mulVec)
+NONE(·scaleVec)
+NONE(·divideVec)
+NONE(·addScaledVec)
+NONE(·normVec)
+NONE(·turnVec)
+NONE(·maxVec)
+NONE(·loadF16Vec)
+NONE(·loadBF16Vec)
+NONE(·storeF16Vec)
+NONE(·siluVec)
+NONE(·geluVec)
+NONE(·swigluVec)
+NONE(·gegluVec)
+NONE(·softcapVec)
+NONE(·expSumVec)
+NONE(·addDotsF32Vec)
+NONE(·addDotsF16Vec)
+NONE(·addDotsBF16Vec)
+NONE(·sumDotsVec)
+NONE(·scoreKeysVec)
+NONE(·addValuesVec)
+NONE(·quantizeVec)
+NONE(·groupSumsVec)
+NONE(·groupInitVec)
+NONE(·unpack4Vec)
+NONE(·unpackTableVec)
+NONE(·unpack41Vec)
+NONE(·unpack42Vec)
+NONE(·unpack2Vec)
+NONE(·unpack21Vec)
+NONE(·panelScalesVec)
+NONE(·limitReadVec)
+NONE(·fetch)
+NONE(·Pause)
