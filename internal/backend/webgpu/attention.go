@@ -76,30 +76,6 @@ type seenVariant struct {
 	Capped, Sinks, Chunked, Ahead bool // attributes of the node
 }
 
-// Step is from the values of a head to those of the next one.
-func (v seenVariant) Step() int {
-	if v.Latent {
-		return v.Dim
-	}
-	return v.ValueDim
-}
-
-// Access is how the cache is read or written.
-func (v seenVariant) Access() string {
-	if v.Turn {
-		return "read_write"
-	}
-	return "read"
-}
-
-// Words are those of a head's key, or value.
-func (v seenVariant) Words() int {
-	if v.F16 {
-		return v.Dim / 2
-	}
-	return v.Dim
-}
-
 // joinVariant is a form of join.wgsl.
 type joinVariant struct {
 	ValueDim       int
@@ -121,12 +97,8 @@ func seenOf(kv *graph.KV, f16 bool) seenVariant {
 // attendVariant is a form of attend.wgsl, which has a chunk in a workgroup's memory.
 type attendVariant struct{ seenVariant }
 
-// Number is what queries and results are read and written as.
-func (attendVariant) Number() string { return "vec4f" }
-
-// Keys and Values are what these are read as.
-func (attendVariant) Keys() string   { return "vec4u" }
-func (attendVariant) Values() string { return "vec4u" }
+// Vectors reports whether the kernel reads queries four elements, and keys and values 16 bytes, at a time.
+func (attendVariant) Vectors() bool { return true }
 
 // attentionVariant is a form of attention.wgsl.
 type attentionVariant struct {
@@ -135,47 +107,14 @@ type attentionVariant struct {
 	Part   bool // a page is all that a workgroup takes
 }
 
-// Wide reports whether keys are read 16 bytes at a time.
-func (v attentionVariant) Wide() bool { return v.Dim%8 == 0 }
-
-// Room is how many partial sums a workgroup keeps.
-func (v attentionVariant) Room() int { return max(4*v.ValueDim, v.Dim/v.Chunk*64) }
-
-func (attentionVariant) Number() string { return "f32" }
-func (v attentionVariant) Keys() string {
-	if v.Wide() {
-		return "vec4u"
-	}
-	return "u32"
-}
-func (attentionVariant) Values() string { return "u32" }
+// Vectors reports the same for attention.wgsl.
+func (attentionVariant) Vectors() bool { return false }
 
 // page is the parameters of a piece of it: what it reads, and which chunk.
 type page struct {
 	attendVariant
 	What, At string
 }
-
-// Pitch is from a head to the next one, and First the first element of this one.
-func (v page) Pitch() string {
-	if v.What == "keys" {
-		return "DIM"
-	}
-	return "VALUE_STEP"
-}
-
-func (v page) First() string {
-	if v.What == "keys" {
-		return "kv"
-	}
-	return "part"
-}
-
-// Quads of a chunk.
-func (v attendVariant) Quads() int { return v.Chunk / 4 }
-
-// Rows whose values an invocation sums.
-func (v attendVariant) Rows() int { return v.Quads() / 4 }
 
 // attending lowers an Attention node.
 type attending struct {

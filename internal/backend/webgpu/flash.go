@@ -16,20 +16,11 @@ type flashVariant struct {
 // Threads are a workgroup's invocations.
 func (v flashVariant) Threads() int { return v.Subgroups * v.Lanes }
 
-// WM is a subgroup's rows, Down its matrices below each other; Wide and Scores count those
-// beside each other, of a chunk's values and of scores.
-func (v flashVariant) WM() int     { return v.BM * v.Across / v.Subgroups }
-func (v flashVariant) Down() int   { return v.WM() / v.M }
-func (v flashVariant) Wide() int   { return v.Chunk / v.Across / v.N }
-func (v flashVariant) Scores() int { return 64 / v.Across / v.N }
+// WM returns a subgroup's rows.
+func (v flashVariant) WM() int { return v.BM * v.Across / v.Subgroups }
 
-// Chunks of a head.
-func (v flashVariant) Chunks() int { return v.Dim / v.Chunk }
-
-// Rows are those of whose scores an invocation has two columns; Loads are the sixteen bytes
-// of a chunk that it brings.
-func (v flashVariant) Rows() int  { return v.BM * 32 / v.Threads() }
-func (v flashVariant) Loads() int { return 64 * v.Chunk / 8 / v.Threads() }
+// Rows returns the rows of whose scores an invocation has two columns.
+func (v flashVariant) Rows() int { return v.BM * 32 / v.Threads() }
 
 // memory is how many bytes of a workgroup's memory v has.
 func (v flashVariant) memory() int {

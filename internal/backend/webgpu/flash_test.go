@@ -128,8 +128,8 @@ func TestFlashTiles(t *testing.T) {
 			if ok != (dim%32 == 0) {
 				t.Errorf("%+v, heads of %d: %v", u, dim, ok)
 			}
-			if n := f.Threads(); ok && (f.Chunks()*f.Chunk != dim || f.Loads()*n*8 != 64*f.Chunk || f.Rows()*n != 32*f.BM ||
-				f.Down()*f.M*f.Subgroups != f.BM*f.Across || f.Wide()*f.N*f.Across != f.Chunk || f.Scores()*f.N*f.Across != 64) {
+			if n := f.Threads(); ok && (dim%f.Chunk != 0 || 64*f.Chunk%(8*n) != 0 || f.Rows()*n != 32*f.BM ||
+				f.BM*f.Across%(f.M*f.Subgroups) != 0 || f.Chunk%(f.N*f.Across) != 0 || 64%(f.N*f.Across) != 0) {
 				t.Errorf("%+v, heads of %d: %+v does not divide", u, dim, f.flashTile)
 			}
 			has.WorkgroupBytes = 8 << 10

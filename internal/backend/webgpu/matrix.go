@@ -37,34 +37,17 @@ type narrowVariant struct {
 	Spots []string
 }
 
-// Pad is pad, for the template.
-func (v narrowVariant) Pad() int { return pad }
-
 // pad is what rows of binary16 are padded to a multiple of.
 const pad = 128
 
 // Halves is that activations are narrow's.
 func (v matrixVariant) Halves() bool { return true }
 
-// Pad is pad, for the template.
-func (v matrixVariant) Pad() int { return pad }
-
 // Subgroups of a workgroup.
 func (t matrixTile) Subgroups() int { return t.BM / t.WM * t.BN / t.WN * t.Parts }
 
 // Threads are a workgroup's invocations.
 func (v matrixVariant) Threads() int { return v.Subgroups() * v.Lanes }
-
-// Down and Across count a subgroup's matrices.
-func (v matrixVariant) Down() int   { return v.WM / v.M }
-func (v matrixVariant) Across() int { return v.WN / v.N }
-
-// All counts the units of weights of a tile, of which an invocation brings Rights.
-func (v matrixVariant) All() int    { return v.BN * v.BK / 32 }
-func (v matrixVariant) Rights() int { return (v.All() + v.Threads() - 1) / v.Threads() }
-
-// Wide is the pitch of a row of results in the workgroup's memory.
-func (v matrixVariant) Wide() int { return v.WN + 8 }
 
 // Columns are those of a subgroup's results.
 func (v matrixVariant) Columns() int {
@@ -76,16 +59,10 @@ func (v matrixVariant) Columns() int {
 
 // Results are as many as a row of a subgroup's matrices has, of which an invocation takes Batch at a time.
 func (v matrixVariant) Results() int { return v.M * v.Columns() }
-func (v matrixVariant) Batch() int   { return min(8, v.Results()/v.Lanes/v.Parts) }
 
 // Memory is how many bytes of a workgroup's memory tiles have, and results after them.
 func (v matrixVariant) Memory() int {
-	return max(2*v.BN*(v.BK+8), 4*v.Subgroups()*v.M*v.Wide())
-}
-
-// Short is that a weight is a code times a scale of binary16, which binary16 can multiply.
-func (l layout) Short() bool {
-	return (l.Bits == 4 || l.Bits == 8) && l.High == 0 && !l.Min && !l.Bfloat && l.Units == 1 && l.Table == nil
+	return max(2*v.BN*(v.BK+8), 4*v.Subgroups()*v.M*(v.WN+8))
 }
 
 // Spots is where each of eight elements is in a mat2x4, in the order in which short leaves them.

@@ -24,9 +24,6 @@ func orderOf(size int) order {
 	return o
 }
 
-// Per is how many of a vector's quads an invocation sums.
-func (o order) Per() int { return (o.Quads + o.Threads - 1) / o.Threads }
-
 // Size is the elements of a vector.
 func (o order) Size() int {
 	if o.Of == "f32" {
@@ -44,22 +41,6 @@ type chainVariant struct {
 
 // Weights reports whether there are any.
 func (v chainVariant) Weights() bool { return v.Weight || v.Scale || v.Next }
-
-// Second is where the next norm's weight begins behind the first one's, and Third where the
-// scale lies.
-func (v chainVariant) Second() int {
-	if v.Weight {
-		return v.Quads
-	}
-	return 0
-}
-
-func (v chainVariant) Third() int {
-	if v.Next {
-		return v.Second() + v.Quads
-	}
-	return v.Second()
-}
 
 // normChain is a norm and what follows it: a sum, a scale and the next norm, as far as there are
 // any of them. One dispatch computes it, or in steps of one row the product behind it.

@@ -20,14 +20,6 @@ type ending struct {
 	Scaled  bool // and the choice's weight multiplies what it reads: the product, which is the same
 }
 
-// Last is the number of the binding of the chain's weights.
-func (e ending) Last() int {
-	if e.Add || e.Gate != "" {
-		return 6
-	}
-	return 4 + e.Outs
-}
-
 // linearVariant is a form of linear.wgsl.
 type linearVariant struct {
 	layout
@@ -56,15 +48,6 @@ type tile struct {
 	Q              int // quads of a row that are in the workgroup's memory
 }
 
-// TX returns how many invocations share a tile's row.
-func (t tile) TX() int { return t.BN / t.TN }
-
-// TY returns how many share a column.
-func (t tile) TY() int { return t.BM / t.TM }
-
-// Threads returns the invocations.
-func (t tile) Threads() int { return t.TX() * t.TY() }
-
 // productVariant is a form of product.wgsl.
 type productVariant struct {
 	layout
@@ -85,14 +68,6 @@ func (v aloneVariant) Columns() int {
 		return v.Per / 2
 	}
 	return v.Per
-}
-
-// Cols is how many results of a row an invocation has.
-func (v productVariant) Cols() int {
-	if v.GLU != "" {
-		return v.TN / 2
-	}
-	return v.TN
 }
 
 // few is how many rows linear.wgsl takes at once where there are several, and many from

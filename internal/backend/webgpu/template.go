@@ -3,6 +3,7 @@ package webgpu
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"text/template/parse"
 )
@@ -212,8 +213,12 @@ var templateFuncs = map[string]func(a []any) any{
 	"gt":     func(a []any) any { return a[0].(int) > a[1].(int) },
 	"ge":     func(a []any) any { return a[0].(int) >= a[1].(int) },
 	"not":    func(a []any) any { return !isTrue(a[0]) },
-	"and":    func(a []any) any { return isTrue(a[0]) && isTrue(a[1]) },
-	"or":     func(a []any) any { return isTrue(a[0]) || isTrue(a[1]) },
+	"and":    func(a []any) any { return !slices.ContainsFunc(a, func(x any) bool { return !isTrue(x) }) },
+	"or":     func(a []any) any { return slices.ContainsFunc(a, isTrue) },
+	"pick":   pick,
+	"min":    func(a []any) any { return min(a[0].(int), a[1].(int)) },
+	"max":    func(a []any) any { return max(a[0].(int), a[1].(int)) },
+	"pad":    func([]any) any { return pad },
 	"index":  func(a []any) any { return reflect.ValueOf(a[0]).Index(a[1].(int)).Interface() },
 	"slice":  func(a []any) any { return a[0].(string)[a[1].(int):a[2].(int)] },
 	"print":  func(a []any) any { return fmt.Sprint(a...) },
@@ -221,6 +226,14 @@ var templateFuncs = map[string]func(a []any) any{
 	"unit":   func(a []any) any { return unit{a[0].(linearVariant), a[1].(int)} },
 	"page":   func(a []any) any { return page{a[0].(attendVariant), a[1].(string), a[2].(string)} },
 	"word":   func(a []any) any { return variant{"F16": a[0], "Of": a[1], "Width": a[2]} },
+}
+
+// pick returns the second of a if the first is true, else the third.
+func pick(a []any) any {
+	if isTrue(a[0]) {
+		return a[1]
+	}
+	return a[2]
 }
 
 func fold(a []any, f func(n, x int) int) int {

@@ -9,19 +9,20 @@ import (
 
 // TestTemplates wants what text/template writes.
 func TestTemplates(t *testing.T) {
-	data := variant{"V": tile{BM: 64, BN: 32, TM: 8, TN: 4, Q: 8}, "Of": "f32", "Yes": true, "List": []string{"x", "y"}, "Empty": []string(nil)}
+	data := variant{"V": tile{BM: 64, BN: 32, TM: 8, TN: 4, Q: 8}, "O": orderOf(64), "Of": "f32", "Yes": true, "List": []string{"x", "y"}, "Empty": []string(nil)}
 	funcs := template.FuncMap{}
 	for name, f := range templateFuncs {
 		funcs[name] = func(a ...any) any { return f(a) }
 	}
 	for _, text := range []string{
-		"plain {{.Of}} {{.V.BM}} {{.V.TX}} {{$.V.Threads}} {{.V.Q}}",
+		"plain {{.Of}} {{.V.BM}} {{.O.Size}} {{$.O.Threads}} {{.V.Q}}",
 		"{{if .Empty}}a{{else if .Of}}b{{else}}c{{end}}{{if not .Empty}} d{{end}}{{if .None}}e{{end}}{{if .V}}f{{end}}{{if 0}}g{{end}}",
 		"{{range $i := 3}}[{{$i}}{{$.Of}}]{{end}}{{range $i := 2}}{{range $j := 2}}{{add $i $j}}{{end}}{{end}}{{range 0}}no{{end}}{{range 2}}{{.}}{{end}}",
 		`{{define "part"}}<{{.}}{{$}}>{{end}}{{template "part" .Of}}{{template "part" 7}}`,
 		"{{$a := 1}}{{if true}}{{$a := 2}}{{$a}}{{end}}{{$a}}",
 		`{{add 1 (add .V.BM 2) -3}} {{mul 2 3 4}} {{div 7 2}} {{mod 7 2}} {{ceil 7 2}} {{mask 4}} {{index .List 1}} {{slice "xyzw" 1 (add 1 2)}} {{print .V.BM "s"}}`,
 		`{{eq .Of "f32"}}{{eq .V.BM 2}}{{lt 1 2}}{{gt .V.BM 2}}{{ge 1 2}}{{and .Yes .Empty}}{{or .Empty .Yes}}`,
+		`{{pick .Yes 1 2}}{{pick .Empty 1 "b"}}{{min 1 2}}{{max 1 2}}{{pad}}{{and true .Yes false}}{{or false .Empty .Yes}}`,
 		"a {{- 1 -}} b {{/* nothing */}}c",
 	} {
 		var want, got strings.Builder

@@ -1,16 +1,18 @@
+{{$quads := div .Chunk 4 -}}
+{{$rows := div .Chunk 16 -}}
 // attend is attention for many rows: a workgroup takes a head of 16 of them, and brings
 // keys and values, {{.Chunk}} elements of a page at a time, into its memory.
 {{template "seen.wgsl" .}}
-// Rows of {{.Quads}} quads, whose order is turned from row to row as in product.
-var<workgroup> query: array<vec4f, {{mul 16 .Quads}}>;
-var<workgroup> tile: array<vec4f, {{mul 64 .Quads}}>;
+// Rows of {{$quads}} quads, whose order is turned from row to row as in product.
+var<workgroup> query: array<vec4f, {{mul 16 $quads}}>;
+var<workgroup> tile: array<vec4f, {{mul 64 $quads}}>;
 var<workgroup> weights: array<f32, {{mul 16 65}}>;
 var<workgroup> most: array<f32, 256>;
 var<workgroup> shrinks: array<f32, 16>;
 var<workgroup> grows: array<f32, 16>;
 
 fn place(row: u32, quad: u32) -> u32 {
-	return row * {{.Quads}}u + (quad ^ {{if eq .Quads 8}}(row & 7u){{else}}((row >> 1u) & 3u){{end}});
+	return row * {{$quads}}u + (quad ^ {{if eq $quads 8}}(row & 7u){{else}}((row >> 1u) & 3u){{end}});
 }
 
 // visible reports whether a row at position pos sees position at{{if .Ahead}}, of a sequence whose last is end{{end}}.
@@ -39,14 +41,14 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 		// An invocation has rows sr and keys sk of the scores, and rows vr and a quad vq of the values.
 		let sk = t % 16u;
-		let vq = t % {{.Quads}}u;
+		let vq = t % {{$quads}}u;
 {{- range $i := 4}}
 		let sr{{$i}} = t / 16u + {{mul 4 $i}}u;
 		let spos{{$i}} = table[4u * min(begin + sr{{$i}}, to - 1u) + 3u];
 		var top{{$i}} = NONE;
 {{- end}}
-{{- range $i := .Rows}}
-		let vr{{$i}} = t / {{$.Quads}}u + {{mul $i (div 64 $.Quads)}}u;
+{{- range $i := $rows}}
+		let vr{{$i}} = t / {{$quads}}u + {{mul $i (div 64 $quads)}}u;
 		let vpos{{$i}} = table[4u * min(begin + vr{{$i}}, to - 1u) + 3u];
 		var sum{{$i}} = 0.0;
 {{- range $c := (div $.ValueDim $.Chunk)}}
@@ -60,16 +62,16 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}{{end}}
 			for (var c = 0u; c < {{div .Dim .Chunk}}u; c++) {
 				workgroupBarrier();
-				for (var i = t; i < {{mul 16 .Quads}}u; i += 64u) {
-					let r = min(begin + i / {{.Quads}}u, to - 1u);
-					query[place(i / {{.Quads}}u, i % {{.Quads}}u)] = q[(((r * p.heads + head) * DIM) >> 2u) + c * {{.Quads}}u + i % {{.Quads}}u] * p.scale;
+				for (var i = t; i < {{mul 16 $quads}}u; i += 64u) {
+					let r = min(begin + i / {{$quads}}u, to - 1u);
+					query[place(i / {{$quads}}u, i % {{$quads}}u)] = q[(((r * p.heads + head) * DIM) >> 2u) + c * {{$quads}}u + i % {{$quads}}u] * p.scale;
 				}
 {{template "page" (page . "keys" "c")}}
 				workgroupBarrier();
 {{- range $i := 4}}{{range $j := 4}}
 				var t{{$i}}_{{$j}} = 0.0;
 {{- end}}{{end}}
-				for (var d = 0u; d < {{.Quads}}u; d++) {
+				for (var d = 0u; d < {{$quads}}u; d++) {
 {{- range $j := 4}}
 					let k{{$j}} = tile[place(sk + {{mul 16 $j}}u, d)];
 {{- end}}
@@ -113,7 +115,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			}
 {{- end}}
 			workgroupBarrier();
-{{- range $i := .Rows}}
+{{- range $i := $rows}}
 			{
 				var more = 0.0;
 				for (var g = 0u; g < 64u; g += 16u) {
@@ -131,35 +133,35 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			workgroupBarrier();
 {{template "page" (page $ "values" (print $c "u"))}}
 			workgroupBarrier();
-{{- range $i := $.Rows}}
+{{- range $i := $rows}}
 			var page{{$c}}_{{$i}} = vec4f(0.0);
 {{- end}}
 			for (var g = 0u; g < 64u; g += 16u) {
-{{- range $i := $.Rows}}
+{{- range $i := $rows}}
 				var part{{$i}} = vec4f(0.0);
 {{- end}}
 				if (whole) {
 					for (var j = g; j < g + 16u; j++) {
 						let v = tile[place(j, vq)];
-{{- range $i := $.Rows}}
+{{- range $i := $rows}}
 						part{{$i}} = fma(vec4f(weights[vr{{$i}} * 65u + j]), v, part{{$i}});
 {{- end}}
 					}
 				} else {
 					for (var j = g; j < g + 16u; j++) { // a value that is not seen may be a NaN
 						let v = tile[place(j, vq)];
-{{- range $i := $.Rows}}
+{{- range $i := $rows}}
 						if (visible(vpos{{$i}}, b * PAGE + j{{if $.Ahead}}, end{{end}})) {
 							part{{$i}} = fma(vec4f(weights[vr{{$i}} * 65u + j]), v, part{{$i}});
 						}
 {{- end}}
 					}
 				}
-{{- range $i := $.Rows}}
+{{- range $i := $rows}}
 				page{{$c}}_{{$i}} += part{{$i}};
 {{- end}}
 			}
-{{- range $i := $.Rows}}
+{{- range $i := $rows}}
 			acc{{$i}}_{{$c}} = fma(page{{$c}}_{{$i}}, vec4f(grows[vr{{$i}}]), acc{{$i}}_{{$c}} * shrinks[vr{{$i}}]);
 {{- end}}
 {{- end}}
@@ -174,7 +176,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		}
 		workgroupBarrier();
 {{- end}}
-{{- range $i := .Rows}}
+{{- range $i := $rows}}
 		if (begin + vr{{$i}} < to) {
 {{- if $.Sinks}}
 			let last = max(shrinks[vr{{$i}}], sink);
@@ -184,23 +186,23 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			let by = 1.0 / sum{{$i}};
 {{- end}}
 {{- range $c := (div $.ValueDim $.Chunk)}}
-			out[((((begin + vr{{$i}}) * p.heads + head) * VALUE_DIM) >> 2u) + {{mul $c $.Quads}}u + vq] = acc{{$i}}_{{$c}} * by;
+			out[((((begin + vr{{$i}}) * p.heads + head) * VALUE_DIM) >> 2u) + {{mul $c $quads}}u + vq] = acc{{$i}}_{{$c}} * by;
 {{- end}}
 		}
 {{- end}}
 		begin = to;
 	}
 }
-{{define "page"}}
+{{define "page"}}{{- $quads := div .Chunk 4}}{{- $keys := eq .What "keys"}}{{- $pitch := pick $keys "DIM" "VALUE_STEP"}}{{- $first := pick $keys "kv" "part"}}
 {{- if .F16}}
-				for (var i = t; i < {{mul 32 .Quads}}u; i += 64u) {
-					let v = {{.What}}[((slot + i / {{div .Quads 2}}u) * p.kv_heads * {{.Pitch}} + {{.First}} + {{.At}} * {{.Chunk}}u + i % {{div .Quads 2}}u * 8u) >> 3u];
-					tile[place(i / {{div .Quads 2}}u, i % {{div .Quads 2}}u * 2u)] = vec4f(halves(v.x), halves(v.y));
-					tile[place(i / {{div .Quads 2}}u, i % {{div .Quads 2}}u * 2u + 1u)] = vec4f(halves(v.z), halves(v.w));
+				for (var i = t; i < {{mul 32 $quads}}u; i += 64u) {
+					let v = {{.What}}[((slot + i / {{div $quads 2}}u) * p.kv_heads * {{$pitch}} + {{$first}} + {{.At}} * {{.Chunk}}u + i % {{div $quads 2}}u * 8u) >> 3u];
+					tile[place(i / {{div $quads 2}}u, i % {{div $quads 2}}u * 2u)] = vec4f(halves(v.x), halves(v.y));
+					tile[place(i / {{div $quads 2}}u, i % {{div $quads 2}}u * 2u + 1u)] = vec4f(halves(v.z), halves(v.w));
 				}
 {{- else}}
-				for (var i = t; i < {{mul 64 .Quads}}u; i += 64u) {
-					tile[place(i / {{.Quads}}u, i % {{.Quads}}u)] = bitcast<vec4<f32>>({{.What}}[((slot + i / {{.Quads}}u) * p.kv_heads * {{.Pitch}} + {{.First}} + {{.At}} * {{.Chunk}}u + i % {{.Quads}}u * 4u) >> 2u]);
+				for (var i = t; i < {{mul 64 $quads}}u; i += 64u) {
+					tile[place(i / {{$quads}}u, i % {{$quads}}u)] = bitcast<vec4<f32>>({{.What}}[((slot + i / {{$quads}}u) * p.kv_heads * {{$pitch}} + {{$first}} + {{.At}} * {{.Chunk}}u + i % {{$quads}}u * 4u) >> 2u]);
 				}
 {{- end}}
 {{- end}}

@@ -1,3 +1,6 @@
+{{$wide := eq (mod .Dim 8) 0 -}}
+{{$words := pick .F16 (div .Dim 2) .Dim -}}
+{{$room := max (mul 4 .ValueDim) (mul 64 (div .Dim .Chunk)) -}}
 // attention lets a head of a row attend to its sequence: Attention. A workgroup takes one
 // head of one row{{if .Part}}, and of its pages one: what that gives is joined by join{{end}}.
 {{- if .Turn}}
@@ -12,7 +15,7 @@ var<workgroup> query: array<f32, {{.Dim}}>;
 var<workgroup> weights: array<f32, 64>;
 var<workgroup> tops: array<f32, 4>; // of 16 positions each
 var<workgroup> totals: array<f32, 4>;
-var<workgroup> room: array<f32, {{.Room}}>; // parts of scores, then of what values give
+var<workgroup> room: array<f32, {{$room}}>; // parts of scores, then of what values give
 
 {{- if .Head.Quads}}
 
@@ -27,7 +30,7 @@ var<workgroup> room: array<f32, {{.Room}}>; // parts of scores, then of what val
 // whose first element is number at{{if .Turn}}, or which is the row's own{{end}}.
 fn score(at: u32, d: u32{{if .Turn}}, mine: bool{{end}}) -> f32 {
 	var s = 0.0;
-{{- if and .Wide .F16}}
+{{- if and $wide .F16}}
 {{- range $i := (div .Chunk 8)}}
 {{- if $.Turn}}
 	var k{{$i}} = vec4u(0u);
@@ -48,7 +51,7 @@ fn score(at: u32, d: u32{{if .Turn}}, mine: bool{{end}}) -> f32 {
 	}
 {{- end}}
 {{- end}}
-{{- else if .Wide}}
+{{- else if $wide}}
 	for (var i = 0u; i < {{.Chunk}}u; i += 4u) {
 {{- if .Turn}}
 		var word = vec4u(0u);
@@ -112,7 +115,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 {{- if .Head.Quads}}
 	var squares = 0.0;
-{{- range $k := .Head.Per}}
+{{- range $k := (ceil .Head.Quads .Head.Threads)}}
 	let i{{$k}} = t + {{mul $k $.Head.Threads}}u;
 	let in{{$k}} = t < {{$.Head.Threads}}u && i{{$k}} < {{$.Head.Quads}}u;
 	let at{{$k}} = i * DIM + 4u * i{{$k}};
@@ -125,7 +128,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	squares = square(x{{$k}}, squares);
 {{- end}}
 	let r = rms(t, squares, DIM, p.eps);
-{{- range $k := .Head.Per}}
+{{- range $k := (ceil .Head.Quads .Head.Threads)}}
 	if (in{{$k}}) {
 		let e = x{{$k}} * r * (vec4f(p.offset) + w{{$k}});
 		room[4u * i{{$k}}] = e.x;
@@ -140,22 +143,22 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	}
 {{- else if .Turn}}
 	let stored = table[4u * row];
-	for (var e = t; e < DIM + {{mul 2 .Words}}u; e += {{mul 64 .Groups}}u) {
+	for (var e = t; e < DIM + {{mul 2 $words}}u; e += {{mul 64 .Groups}}u) {
 		if (e < DIM) {
 			query[e] = turn(row, e, q[i * DIM + e], q[i * DIM + other(e)]) * p.scale;
-		} else if (e < DIM + {{.Words}}u) {
+		} else if (e < DIM + {{$words}}u) {
 			own_keys[e - DIM] = turned(row, head, e - DIM);
 		} else {
-			own_values[e - DIM - {{.Words}}u] = kept(head, e - DIM - {{.Words}}u);
+			own_values[e - DIM - {{$words}}u] = kept(head, e - DIM - {{$words}}u);
 		}
 	}
 	workgroupBarrier();
 	if ({{if .Part}}b == pos / PAGE && {{end}}i % (p.heads / p.kv_heads) == 0u) {
-		for (var e = t; e < {{div .Words 4}}u; e += {{mul 64 .Groups}}u) {
-			keys[(stored * width + head) / {{div (mul 4 .Dim) .Words}}u + e] = own_key(e);
+		for (var e = t; e < {{div $words 4}}u; e += {{mul 64 .Groups}}u) {
+			keys[(stored * width + head) / {{div (mul 4 .Dim) $words}}u + e] = own_key(e);
 		}
-		for (var e = t; e < {{.Words}}u; e += {{mul 64 .Groups}}u) {
-			values[(stored * width + head) / {{div .Dim .Words}}u + e] = own_values[e];
+		for (var e = t; e < {{$words}}u; e += {{mul 64 .Groups}}u) {
+			values[(stored * width + head) / {{div .Dim $words}}u + e] = own_values[e];
 		}
 	}
 {{- else}}
@@ -309,10 +312,10 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 }
 {{- end}}
 
-{{- define "own"}}
+{{- define "own"}}{{- $words := pick .F16 (div .Dim 2) .Dim}}
 // What is stored of the row's key and value, word by word.
-var<workgroup> own_keys: array<u32, {{.Words}}>;
-var<workgroup> own_values: array<u32, {{.Words}}>;
+var<workgroup> own_keys: array<u32, {{$words}}>;
+var<workgroup> own_values: array<u32, {{$words}}>;
 
 // own_key is 16 bytes of the key.
 fn own_key(i: u32) -> vec4u {

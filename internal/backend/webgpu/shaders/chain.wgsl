@@ -1,9 +1,9 @@
 // A norm and what follows it in one computation: of a vector, or of a row in front of a
 // product. Each invocation has every {{.Threads}}th {{if eq .Of "f32"}}element{{else}}quad{{end}} of it.
 {{template "rms.wgsl" .}}
-{{define "chain"}}
+{{define "chain"}}{{- $second := pick .Weight .Quads 0}}
 	var squares = 0.0;
-{{- range $k := .Per}}
+{{- range $k := (ceil .Quads .Threads)}}
 	let i{{$k}} = lane + {{mul $k $.Threads}}u;
 	var x{{$k}} = {{$.Of}}(0.0); // all is read before invocations wait for each other
 {{- if $.Weight}}
@@ -24,7 +24,7 @@
 		y{{$k}} = other[at + i{{$k}}];
 {{- end}}
 {{- if $.Next}}
-		z{{$k}} = weights[{{$.Second}}u + i{{$k}}];
+		z{{$k}} = weights[{{$second}}u + i{{$k}}];
 {{- end}}
 	}
 	squares = square(x{{$k}}, squares);
@@ -33,9 +33,9 @@
 {{- if .Next}}
 	squares = 0.0;
 {{- end}}
-{{- range $k := .Per}}
+{{- range $k := (ceil .Quads .Threads)}}
 	let e{{$k}} = x{{$k}} * r{{if $.Weight}} * ({{$.Of}}(p.offset) + w{{$k}}){{end}};
-	let sum{{$k}} = {{if $.Add}}(y{{$k}} + {{if eq $.Of "vec4f"}}bitcast<vec4<f32>>(bitcast<vec4<u32>>(e{{$k}}) + vec4u(p.zero)){{else}}bitcast<f32>(bitcast<u32>(e{{$k}}) + p.zero){{end}}){{if $.Scale}} * weights[{{$.Third}}]{{if eq $.Of "vec4f"}}.x{{end}}{{end}}{{else}}e{{$k}}{{end}};
+	let sum{{$k}} = {{if $.Add}}(y{{$k}} + {{if eq $.Of "vec4f"}}bitcast<vec4<f32>>(bitcast<vec4<u32>>(e{{$k}}) + vec4u(p.zero)){{else}}bitcast<f32>(bitcast<u32>(e{{$k}}) + p.zero){{end}}){{if $.Scale}} * weights[{{add $second (pick $.Next $.Quads 0)}}]{{if eq $.Of "vec4f"}}.x{{end}}{{end}}{{else}}e{{$k}}{{end}};
 {{- if $.Next}}
 	if (i{{$k}} < {{$.Quads}}u) {
 		squares = square(sum{{$k}}, squares);
@@ -44,7 +44,7 @@
 {{- end}}
 {{- if .Next}}
 	let r2 = rms(lane, squares, {{.Size}}u, p.next_eps);
-{{- range $k := .Per}}
+{{- range $k := (ceil .Quads .Threads)}}
 	let next{{$k}} = sum{{$k}} * r2 * ({{$.Of}}(p.next_offset) + z{{$k}});
 {{- end}}
 {{- end}}

@@ -1,3 +1,8 @@
+{{$down := div .WM .M -}}
+{{$wide := div .Chunk (mul .Across .N) -}}
+{{$scores := div 64 (mul .Across .N) -}}
+{{$chunks := div .Dim .Chunk -}}
+{{$loads := div (mul 8 .Chunk) .Threads -}}
 // flash is attention for many rows on matrix units. The heads that share keys and values stand
 // as rows, {{.BM}} of them in a workgroup's tile: row {{.BM}}i+j of the tiles is head r % group of row r / group
 // of the step, r = {{.BM}}i+j. A tile goes over its pages twice: first for each row's highest score, then
@@ -71,7 +76,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	let r{{$i}} = t / 32u + {{mul $i (div $.Threads 32)}}u; // two columns of whose scores are this invocation's
 	var sum{{$i}} = 0.0;
 {{- end}}
-{{- range $c := .Chunks}}{{range $i := $.Down}}{{range $j := $.Wide}}
+{{- range $c := $chunks}}{{range $i := $down}}{{range $j := $wide}}
 	var a{{$c}}_{{$i}}_{{$j}} = subgroup_matrix_result<f32, {{$.N}}, {{$.M}}>();
 {{- end}}{{end}}{{end}}
 	var begin = first / group;
@@ -96,51 +101,51 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		var top{{$i}} = NONE;
 {{- end}}
 		var slot = table[from_page + page] * PAGE;
-{{- range $i := .Loads}}
+{{- range $i := $loads}}
 		var f{{$i}} = keys[place(slot, wg.y, 0u, t + {{mul $i $.Threads}}u)];
 {{- end}}
 		for (var k = 0u; k < 2u * count; k++) {
 			let b = page + select(k - count, k, k < count);
 			let next = table[from_page + select(b + 1u, page, b == high / PAGE)] * PAGE;
-{{- range $i := .Down}}{{range $j := $.Scores}}
+{{- range $i := $down}}{{range $j := $scores}}
 			var s{{$i}}_{{$j}} = subgroup_matrix_result<f32, {{$.N}}, {{$.M}}>();
 {{- end}}{{end}}
-{{- range $c := .Chunks}}
+{{- range $c := $chunks}}
 			workgroupBarrier();
-{{- range $i := $.Loads}}
+{{- range $i := $loads}}
 			put(t + {{mul $i $.Threads}}u, f{{$i}});
 {{- end}}
 			workgroupBarrier();
-{{- if lt (add $c 1) $.Chunks}}
-{{- range $i := $.Loads}}
+{{- if lt (add $c 1) $chunks}}
+{{- range $i := $loads}}
 			f{{$i}} = keys[place(slot, wg.y, {{add $c 1}}u, t + {{mul $i $.Threads}}u)];
 {{- end}}
 {{- else}}
 			if (k < count) {
-{{- range $i := $.Loads}}
+{{- range $i := $loads}}
 				f{{$i}} = keys[place(next, wg.y, 0u, t + {{mul $i $.Threads}}u)];
 {{- end}}
 			} else {
-{{- range $i := $.Loads}}
+{{- range $i := $loads}}
 				f{{$i}} = values[place(slot, wg.y, 0u, t + {{mul $i $.Threads}}u)];
 {{- end}}
 			}
 {{- end}}
 {{- range $k := (div $.Chunk $.K)}}
 			{
-{{- range $i := $.Down}}
+{{- range $i := $down}}
 				let l{{$i}} = subgroupMatrixLoad<subgroup_matrix_left<f16, {{$.K}}, {{$.M}}>, row_major>(&query, (wm + {{mul $i $.M}}u) * LQ + {{add (mul $c $.Chunk) (mul $k $.K)}}u, LQ);
 {{- end}}
-{{- range $j := $.Scores}}
+{{- range $j := $scores}}
 				let r{{$j}} = subgroupMatrixLoad<subgroup_matrix_right<f16, {{$.N}}, {{$.K}}>, col_major>(&tile, (wn * {{div 64 $.Across}}u + {{mul $j $.N}}u) * LT + {{mul $k $.K}}u, LT);
-{{- range $i := $.Down}}
+{{- range $i := $down}}
 				s{{$i}}_{{$j}} = subgroupMatrixMultiplyAccumulate(l{{$i}}, r{{$j}}, s{{$i}}_{{$j}});
 {{- end}}
 {{- end}}
 			}
 {{- end}}
 {{- end}}
-{{- range $i := .Down}}{{range $j := $.Scores}}
+{{- range $i := $down}}{{range $j := $scores}}
 			subgroupMatrixStore<row_major>(&scores, (wm + {{mul $i $.M}}u) * LS + wn * {{div 64 $.Across}}u + {{mul $j $.N}}u, s{{$i}}_{{$j}}, LS);
 {{- end}}{{end}}
 			workgroupBarrier();
@@ -182,9 +187,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 				}
 {{- end}}
-{{- range $c := .Chunks}}
+{{- range $c := $chunks}}
 				workgroupBarrier();
-{{- range $i := $.Loads}}
+{{- range $i := $loads}}
 				{ // a value that is not seen may be a NaN
 					let i = t + {{mul $i $.Threads}}u;
 					let at = b * PAGE + i / {{div $.Chunk 8}}u;
@@ -192,17 +197,17 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 				}
 {{- end}}
 				workgroupBarrier();
-{{- range $i := $.Loads}}
-				f{{$i}} = {{if lt (add $c 1) $.Chunks}}values[place(slot, wg.y, {{add $c 1}}u{{else}}keys[place(next, wg.y, 0u{{end}}, t + {{mul $i $.Threads}}u)];
+{{- range $i := $loads}}
+				f{{$i}} = {{if lt (add $c 1) $chunks}}values[place(slot, wg.y, {{add $c 1}}u{{else}}keys[place(next, wg.y, 0u{{end}}, t + {{mul $i $.Threads}}u)];
 {{- end}}
 {{- range $k := (div 64 $.K)}}
 				{
-{{- range $i := $.Down}}
+{{- range $i := $down}}
 					let l{{$i}} = subgroupMatrixLoad<subgroup_matrix_left<f16, {{$.K}}, {{$.M}}>, row_major>(&weights, (wm + {{mul $i $.M}}u) * LW + {{mul $k $.K}}u, LW);
 {{- end}}
-{{- range $j := $.Wide}}
+{{- range $j := $wide}}
 					let r{{$j}} = subgroupMatrixLoad<subgroup_matrix_right<f16, {{$.N}}, {{$.K}}>, row_major>(&tile, {{mul $k $.K}}u * LT + wn * {{div $.Chunk $.Across}}u + {{mul $j $.N}}u, LT);
-{{- range $i := $.Down}}
+{{- range $i := $down}}
 					a{{$c}}_{{$i}}_{{$j}} = subgroupMatrixMultiplyAccumulate(l{{$i}}, r{{$j}}, a{{$c}}_{{$i}}_{{$j}});
 {{- end}}
 {{- end}}
@@ -226,9 +231,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		}
 		factors[t] = 1.0 / sum;
 	}
-{{- range $c := .Chunks}}
+{{- range $c := $chunks}}
 	workgroupBarrier();
-{{- range $i := $.Down}}{{range $j := $.Wide}}
+{{- range $i := $down}}{{range $j := $wide}}
 	subgroupMatrixStore<row_major>(&scores, (wm + {{mul $i $.M}}u) * LS + wn * {{div $.Chunk $.Across}}u + {{mul $j $.N}}u, a{{$c}}_{{$i}}_{{$j}}, LS);
 {{- end}}{{end}}
 	workgroupBarrier();

@@ -64,7 +64,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 {{- if .Values}}
 	var z = 0.0;
 {{- end}}
-{{- range $k := .Per}}
+{{- range $k := (ceil .Quads .Threads)}}
 	let i{{$k}} = lane + {{mul $k $.Threads}}u;
 	var x{{$k}} = {{$.Of}}(0.0); // all is read before invocations wait for each other
 {{- if $.Weight}}
@@ -88,7 +88,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 {{- end}}
 {{- end}}
 	let r = rms(lane, s, p.size, p.eps);
-{{- range $k := .Per}}
+{{- range $k := (ceil .Quads .Threads)}}
 	if (i{{$k}} < size) {
 		keep(i{{$k}}, x{{$k}} * r{{if $.Weight}} * ({{$.Of}}(p.offset) + w{{$k}}){{end}});
 	}
@@ -111,7 +111,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 {{- if .Values}}
 	let by = rms(lane, z, p.size, p.value_eps);
 {{- end}}
-{{- range $k := .Per}}
+{{- range $k := (ceil .Quads .Threads)}}
 	if (i{{$k}} < size) {
 		keep(i{{$k}}, v{{$k}}{{if $.Values}} * by{{end}});
 	}

@@ -39,7 +39,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 {{- if .Chain.Quads}}
 	let at = at0 >> 2u;
 {{- template "chain" .Chain}}
-{{- range $k := .Chain.Per}}
+{{- range $k := (ceil .Chain.Quads .Chain.Threads)}}
 	if (i{{$k}} < {{$.Chain.Quads}}u) {
 		normed[i{{$k}}] = {{if $.Chain.Next}}next{{else}}sum{{end}}{{$k}};
 {{- if $.Chain.Add}}

@@ -1,3 +1,10 @@
+{{$down := div .WM .M -}}
+{{$across := div .WN .N -}}
+{{$units := div (mul .BN .BK) 32 -}}
+{{$rights := ceil $units .Threads -}}
+{{$wide := add .WN 8 -}}
+{{$batch := min 8 (div .Results (mul .Lanes .Parts)) -}}
+{{$short := and (or (eq .Bits 4) (eq .Bits 8)) (eq .High 0) (not .Min) (not .Bfloat) (eq .Units 1) (not .Table) -}}
 // matrix multiplies many rows by the transpose of a quantized weight: Linear, on matrix
 // units. A workgroup takes a tile of {{.BM}} rows by {{.BN}} of the weight's, of which a subgroup has
 // {{.WM}} by {{.WN}}. It brings {{.BK}} elements of the weight's rows at a time into its memory, as binary16; what comes
@@ -54,7 +61,7 @@ fn of_weight(column: u32, r: u32) -> u32 {
 {{- end}}
 }
 
-{{if .Short}}
+{{if $short}}
 // short is eight weights whose scale is d, as they lie in the workgroup's memory: codes become the last
 // bits of a binary16 that is 1024 and more.
 fn short(low: {{if eq .Bits 8}}vec2u{{else}}u32{{end}}, d: f16) -> vec4u {
@@ -71,7 +78,7 @@ fn short(low: {{if eq .Bits 8}}vec2u{{else}}u32{{end}}, d: f16) -> vec4u {
 {{end}}
 // block is where {{.M}} rows of x lie: their factors, and then {{.M}} by {{.K}} elements at a time; in such blocks.
 fn block(row: u32) -> u32 {
-	return min(row, step.rows - 1u) / {{.M}}u * (1u + (p.k + {{add .Pad -1}}u) / {{.Pad}}u * {{div .Pad .K}}u);
+	return min(row, step.rows - 1u) / {{.M}}u * (1u + (p.k + {{add pad -1}}u) / {{pad}}u * {{div pad .K}}u);
 }
 
 fn factor(row: u32) -> f32 {
@@ -96,13 +103,13 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	for (var i = t; i < {{.BM}}u; i += {{.Threads}}u) {
 		factors[i] = factor(min(first + i, rows - 1u)) * p.down;
 	}
-{{- range $i := .Down}}
+{{- range $i := $down}}
 	let m{{$i}} = (block(first + wm + {{mul $i $.M}}u) + 1u) * {{mul $.M $.K}}u + part * {{div (mul $.M $.BK) $.Parts}}u;
-{{- range $j := $.Across}}
+{{- range $j := $across}}
 	var c{{$i}}_{{$j}} = subgroup_matrix_result<f32, {{$.N}}, {{$.M}}>();
 {{- end}}
 {{- end}}
-{{- range $i := .Rights}}
+{{- range $i := $rights}}
 	let n{{$i}} = of_weight(column, (t + {{mul $i $.Threads}}u) % {{$.BN}}u);
 	let u{{$i}} = (t + {{mul $i $.Threads}}u) / {{$.BN}}u;
 	let to_b{{$i}} = (t + {{mul $i $.Threads}}u) % {{$.BN}}u * LD + u{{$i}} * 32u;
@@ -110,8 +117,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 	let steps = (units() + {{add (div .BK 32) -1}}u) / {{div .BK 32}}u;
 	for (var s = 0u; s < steps; s++) {
-{{- range $i := .Rights}}
-		{{if gt (mul $.Rights $.Threads) $.All}}if (t + {{mul $i $.Threads}}u < {{$.All}}u) {{end}}{
+{{- range $i := $rights}}
+		{{if gt (mul $rights $.Threads) $units}}if (t + {{mul $i $.Threads}}u < {{$units}}u) {{end}}{
 			let u = min(s * {{div $.BK 32}}u + u{{$i}}, units() - 1u);
 			let scale0 = scales(b{{$i}}.head, u, 0u) * p.up;
 {{- if eq $.Group 16}}
@@ -119,10 +126,10 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 {{- range $j := 4}}
 			{
-				let {{if $.Short}}packed = short{{else}}v = eight{{end}}({{if eq $.Bits 8}}vec2u({{if lt $j 2}}b{{$i}}.low[{{mul 2 $j}}], b{{$i}}.low[{{add 1 (mul 2 $j)}}]{{else}}b{{$i}}.more[{{add -4 (mul 2 $j)}}], b{{$i}}.more[{{add -3 (mul 2 $j)}}]{{end}})
+				let {{if $short}}packed = short{{else}}v = eight{{end}}({{if eq $.Bits 8}}vec2u({{if lt $j 2}}b{{$i}}.low[{{mul 2 $j}}], b{{$i}}.low[{{add 1 (mul 2 $j)}}]{{else}}b{{$i}}.more[{{add -4 (mul 2 $j)}}], b{{$i}}.more[{{add -3 (mul 2 $j)}}]{{end}})
 {{- else if eq $.Bits 4}}b{{$i}}.low[{{$j}}]
 {{- else}}b{{$i}}.low[{{div $j 2}}] >> {{mul 16 (mod $j 2)}}u{{end}},
-{{- if $.Short}} f16(scale0.x));
+{{- if $short}} f16(scale0.x));
 {{- else}}{{if eq $.High 1}} b{{$i}}.high.x >> {{mul 8 $j}}u{{else if eq $.High 2}} b{{$i}}.high[{{div $j 2}}] >> {{mul 16 (mod $j 2)}}u{{else}} 0u{{end}}, scale{{if eq $.Group 16}}{{div $j 2}}{{else}}0{{end}});
 				let packed = vec4u(
 {{- range $h := 4}}{{if $h}}, {{end}}bitcast<u32>(vec2<f16>(vec2f(v{{index $.Spots (mul 2 $h)}}, v{{index $.Spots (add 1 (mul 2 $h))}}))){{end}});
@@ -133,23 +140,23 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		}
 {{- end}}
 		let at = s * {{mul .M .BK}}u;
-{{- range $i := .Down}}
+{{- range $i := $down}}
 		let l0_{{$i}} = subgroupMatrixLoad<subgroup_matrix_left<f16, {{$.K}}, {{$.M}}>, row_major>(&x, m{{$i}} + at, {{$.K}}u);
 {{- end}}
 		workgroupBarrier();
 		let next = min(s + 1u, steps - 1u);
-{{- range $i := .Rights}}
+{{- range $i := $rights}}
 		b{{$i}} = fetch(n{{$i}}, min(next * {{div $.BK 32}}u + u{{$i}}, units() - 1u));
 {{- end}}
 {{- range $k := (div .BK (mul .K .Parts))}}
 {{- if gt $k 0}}
-{{- range $i := $.Down}}
+{{- range $i := $down}}
 		let l{{$k}}_{{$i}} = subgroupMatrixLoad<subgroup_matrix_left<f16, {{$.K}}, {{$.M}}>, row_major>(&x, m{{$i}} + at + {{mul $k $.M $.K}}u, {{$.K}}u);
 {{- end}}
 {{- end}}
-{{- range $j := $.Across}}
+{{- range $j := $across}}
 		let r{{$k}}_{{$j}} = subgroupMatrixLoad<subgroup_matrix_right<f16, {{$.N}}, {{$.K}}>, col_major>(halfs, (wn + {{mul $j $.N}}u) * LD + part * {{div $.BK $.Parts}}u + {{mul $k $.K}}u, LD);
-{{- range $i := $.Down}}
+{{- range $i := $down}}
 		c{{$i}}_{{$j}} = subgroupMatrixMultiplyAccumulate(l{{$k}}_{{$i}}, r{{$k}}_{{$j}}, c{{$i}}_{{$j}});
 {{- end}}
 {{- end}}
@@ -158,18 +165,18 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	}
 	// Results go through the workgroup's memory to where they belong, {{.M}} rows at a time. Several are read before
 	// they are written, for a compiler does not know that what is read is not what was written.
-	let mine = subgroup * {{mul .M .Wide}}u;
-	let from_part = subgroup % {{div .Subgroups .Parts}}u * {{mul .M .Wide}}u;
-{{- range $i := .Down}}
-{{- range $j := $.Across}}
-	subgroupMatrixStore<row_major>(results, mine + {{mul $j $.N}}u, c{{$i}}_{{$j}}, {{$.Wide}}u);
+	let mine = subgroup * {{mul .M $wide}}u;
+	let from_part = subgroup % {{div .Subgroups .Parts}}u * {{mul .M $wide}}u;
+{{- range $i := $down}}
+{{- range $j := $across}}
+	subgroupMatrixStore<row_major>(results, mine + {{mul $j $.N}}u, c{{$i}}_{{$j}}, {{$wide}}u);
 {{- end}}
 	workgroupBarrier();
-	for (var e = lane + part * {{$.Lanes}}u; e < {{$.Results}}u; e += {{mul $.Batch $.Parts $.Lanes}}u) {
-{{- range $q := $.Batch}}
+	for (var e = lane + part * {{$.Lanes}}u; e < {{$.Results}}u; e += {{mul $batch $.Parts $.Lanes}}u) {
+{{- range $q := $batch}}
 		let row{{$q}} = wm + {{mul $i $.M}}u + (e + {{mul $q $.Parts $.Lanes}}u) / {{$.Columns}}u;
 		let n{{$q}} = (e + {{mul $q $.Parts $.Lanes}}u) % {{$.Columns}}u;
-		let at{{$q}} = from_part + (e + {{mul $q $.Parts $.Lanes}}u) / {{$.Columns}}u * {{$.Wide}}u + n{{$q}}{{if $.GLU}} + n{{$q}} / {{$.N}}u * {{$.N}}u{{end}};
+		let at{{$q}} = from_part + (e + {{mul $q $.Parts $.Lanes}}u) / {{$.Columns}}u * {{$wide}}u + n{{$q}}{{if $.GLU}} + n{{$q}} / {{$.N}}u * {{$.N}}u{{end}};
 		let to{{$q}} = column + {{if $.GLU}}(wn >> 1u){{else}}wn{{end}} + n{{$q}};
 		let is{{$q}} = first + row{{$q}} < rows && to{{$q}} < {{if $.GLU}}(p.n >> 1u){{else}}p.n{{end}};
 		var v{{$q}} = (*results)[at{{$q}}];
@@ -177,9 +184,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		var w{{$q}} = (*results)[at{{$q}} + {{$.N}}u];
 {{- end}}
 {{- range $other := (add $.Parts -1)}}
-		v{{$q}} += (*results)[at{{$q}} + {{mul (add 1 $other) (div $.Subgroups $.Parts) $.M $.Wide}}u];
+		v{{$q}} += (*results)[at{{$q}} + {{mul (add 1 $other) (div $.Subgroups $.Parts) $.M $wide}}u];
 {{- if $.GLU}}
-		w{{$q}} += (*results)[at{{$q}} + {{add $.N (mul (add 1 $other) (div $.Subgroups $.Parts) $.M $.Wide)}}u];
+		w{{$q}} += (*results)[at{{$q}} + {{add $.N (mul (add 1 $other) (div $.Subgroups $.Parts) $.M $wide)}}u];
 {{- end}}
 {{- end}}
 {{- if or $.Add $.Gate}}
@@ -187,7 +194,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		if (is{{$q}}) { known{{$q}} = known(first + row{{$q}}, to{{$q}}); }
 {{- end}}
 {{- end}}
-{{- range $q := $.Batch}}
+{{- range $q := $batch}}
 		if (is{{$q}}) { {{if or $.Add $.Gate}}put(first + row{{$q}}, to{{$q}}, v{{$q}} * factors[row{{$q}}], known{{$q}});{{else}}result(first + row{{$q}}, to{{$q}}, v{{$q}} * factors[row{{$q}}]{{if $.GLU}}, w{{$q}} * factors[row{{$q}}]{{end}});{{end}} }
 {{- end}}
 	}

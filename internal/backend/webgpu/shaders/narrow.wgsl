@@ -1,7 +1,7 @@
 // narrow rounds rows to binary16, each times a power of two that takes its largest element
 // to 2^13 or above: nothing is then too large, and what is small keeps its bits. {{.M}} rows of y lie in
 // blocks of {{.M}} by {{.K}} elements: the inverses of the rows' factors, 16 bytes each, and the elements, with zeros up to a multiple of
-// {{.Pad}}; of eight neighbours in the order of which matrix.wgsl has those of weights. A workgroup takes a row.
+// {{pad}}; of eight neighbours in the order of which matrix.wgsl has those of weights. A workgroup takes a row.
 struct Params {
 	k: u32, // length of a row
 }
@@ -42,7 +42,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		up = bitcast<f32>((267u - max(e, 14u)) << 23u);
 		down = bitcast<f32>((max(e, 14u) - 13u) << 23u);
 	}
-	let eights = (p.k + {{add .Pad -1}}u) / {{.Pad}}u * {{div .Pad 8}}u;
+	let eights = (p.k + {{add pad -1}}u) / {{pad}}u * {{div pad 8}}u;
 	let block = row / {{.M}}u * (1u + eights / {{div .K 8}}u) * {{div (mul .M .K) 8}}u;
 	if (t == 0u) {
 		y[block + row % {{.M}}u] = vec4u(bitcast<u32>(down), 0u, 0u, 0u); // whole: another row's must not share it

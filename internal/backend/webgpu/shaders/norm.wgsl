@@ -35,7 +35,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	}
 	let at = v * {{.Quads}}u;
 {{- template "chain" .}}
-{{- range $k := .Per}}
+{{- range $k := (ceil .Quads .Threads)}}
 	if (i{{$k}} < {{$.Quads}}u) {
 		out[at + i{{$k}}] = sum{{$k}};
 {{- if $.Next}}

@@ -1,3 +1,4 @@
+{{$last := pick (or .Add .Gate) 6 (add 4 .Outs) -}}
 // What the kernels of products read and write.
 struct Params {
 	n: u32, // rows of the weight that lie here
@@ -54,10 +55,10 @@ struct Params {
 @group(0) @binding(6) var<storage, read_write> out3: array<f32>;
 {{- end}}
 {{- if .Chain.Quads}}
-@group(0) @binding({{.Last}}) var<storage, read> weights: array<vec4f>; // of the chain
+@group(0) @binding({{$last}}) var<storage, read> weights: array<vec4f>; // of the chain
 {{- if .Chain.Add}}
-@group(0) @binding({{add .Last 1}}) var<storage, read> other: array<vec4f>;
-@group(0) @binding({{add .Last 2}}) var<storage, read_write> carried: array<vec4f>; // its sum
+@group(0) @binding({{add $last 1}}) var<storage, read> other: array<vec4f>;
+@group(0) @binding({{add $last 2}}) var<storage, read_write> carried: array<vec4f>; // its sum
 {{- end}}
 {{- end}}
 

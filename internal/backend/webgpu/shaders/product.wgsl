@@ -1,3 +1,7 @@
+{{$tx := div .BN .TN -}}
+{{$ty := div .BM .TM -}}
+{{$threads := mul $tx $ty -}}
+{{$columns := pick .GLU (div .TN 2) .TN -}}
 // product multiplies many rows by the transpose of a weight: Linear. A workgroup takes a
 // tile of {{.BM}} rows by {{.BN}} of the weight's, of which an invocation has {{.TM}} by {{.TN}},
 // and brings both into its memory {{mul 4 .Q}} elements at a time. The order of a sum is weight's.
@@ -15,10 +19,10 @@ fn turn(row: u32) -> u32 {
 }
 
 {{template "pair" .}}
-@compute @workgroup_size({{.Threads}})
+@compute @workgroup_size({{$threads}})
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u32) {
-	let tx = t % {{.TX}}u;
-	let ty = t / {{.TX}}u;
+	let tx = t % {{$tx}}u;
+	let ty = t / {{$tx}}u;
 	let rows = step.rows;
 	let first = wg.y * {{.BM}}u;
 	let column = wg.x * {{if .GLU}}{{div .BN 2}}{{else}}{{.BN}}{{end}}u;
@@ -30,12 +34,12 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 	let steps = units(){{if eq .Q 4}} * 2u{{end}};
 	for (var k = 0u; k < steps; k++) {
-		for (var i = t; i < {{mul .BM .Q}}u; i += {{.Threads}}u) {
+		for (var i = t; i < {{mul .BM .Q}}u; i += {{$threads}}u) {
 			let m = i / {{.Q}}u;
 			let q = i % {{.Q}}u;
 			left[m * {{.Q}}u + (q ^ turn(m))] = quad(min(first + m, rows - 1u) * p.k, k * {{.Q}}u + q);
 		}
-		for (var i = t; i < {{mul .BN (div .Q 2)}}u; i += {{.Threads}}u) {
+		for (var i = t; i < {{mul .BN (div .Q 2)}}u; i += {{$threads}}u) {
 			let r = i % {{.BN}}u;
 			let j = i / {{.BN}}u;
 {{- if .GLU}}
@@ -52,11 +56,11 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		workgroupBarrier();
 		for (var q = 0u; q < {{.Q}}u; q++) {
 {{- range $j := .TN}}
-			let b{{$j}} = right[(tx + {{mul $j $.TX}}u) * {{$.Q}}u + (q ^ turn(tx + {{mul $j $.TX}}u))];
+			let b{{$j}} = right[(tx + {{mul $j $tx}}u) * {{$.Q}}u + (q ^ turn(tx + {{mul $j $tx}}u))];
 {{- end}}
 {{- range $i := .TM}}
 			{
-				let a = left[(ty + {{mul $i $.TY}}u) * {{$.Q}}u + (q ^ turn(ty + {{mul $i $.TY}}u))];
+				let a = left[(ty + {{mul $i $ty}}u) * {{$.Q}}u + (q ^ turn(ty + {{mul $i $ty}}u))];
 {{- range $j := $.TN}}
 				s{{$i}}_{{$j}} = fma(b{{$j}}.w, a.w, fma(b{{$j}}.z, a.z, fma(b{{$j}}.y, a.y, fma(b{{$j}}.x, a.x, s{{$i}}_{{$j}}))));
 {{- end}}
@@ -74,10 +78,10 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		workgroupBarrier();
 	}
 {{- range $i := .TM}}
-	if (first + ty + {{mul $i $.TY}}u < rows) {
-{{- range $j := $.Cols}}
-		if (column + tx + {{mul $j $.TX}}u < p.n{{if $.GLU}} >> 1u{{end}}) {
-			result(first + ty + {{mul $i $.TY}}u, column + tx + {{mul $j $.TX}}u, all{{$i}}_{{$j}} + s{{$i}}_{{$j}}
+	if (first + ty + {{mul $i $ty}}u < rows) {
+{{- range $j := $columns}}
+		if (column + tx + {{mul $j $tx}}u < p.n{{if $.GLU}} >> 1u{{end}}) {
+			result(first + ty + {{mul $i $ty}}u, column + tx + {{mul $j $tx}}u, all{{$i}}_{{$j}} + s{{$i}}_{{$j}}
 {{- if $.GLU}}, all{{$i}}_{{add $j (div $.TN 2)}} + s{{$i}}_{{add $j (div $.TN 2)}}{{end}});
 		}
 {{- end}}

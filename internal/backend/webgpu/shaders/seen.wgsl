@@ -24,16 +24,16 @@ struct Params {
 
 const DIM: u32 = {{.Dim}}u;
 const VALUE_DIM: u32 = {{.ValueDim}}u; // elements of a head's values
-const VALUE_STEP: u32 = {{.Step}}u; // from those of one head to the next one's{{if .Latent}}: keys begin with them{{end}}
+const VALUE_STEP: u32 = {{pick .Latent .Dim .ValueDim}}u; // from those of one head to the next one's{{if .Latent}}: keys begin with them{{end}}
 const PAGE: u32 = 64u;
 const NONE: f32 = -3.402823466e38; // less than any score
 
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<uniform> step: Step;
-@group(0) @binding(2) var<storage, read_write> out: array<{{.Number}}>;
-@group(0) @binding(3) var<storage, read> q: array<{{.Number}}>;
-@group(0) @binding(4) var<storage, {{.Access}}> keys: array<{{.Keys}}>;
-@group(0) @binding(5) var<storage, {{.Access}}> values: array<{{.Values}}>;
+@group(0) @binding(2) var<storage, read_write> out: array<{{pick .Vectors "vec4f" "f32"}}>;
+@group(0) @binding(3) var<storage, read> q: array<{{pick .Vectors "vec4f" "f32"}}>;
+@group(0) @binding(4) var<storage, {{pick .Turn "read_write" "read"}}> keys: array<{{pick (or .Vectors (eq (mod .Dim 8) 0)) "vec4u" "u32"}}>;
+@group(0) @binding(5) var<storage, {{pick .Turn "read_write" "read"}}> values: array<{{pick .Vectors "vec4u" "u32"}}>;
 @group(0) @binding(6) var<storage, read> table: array<u32>; // see cache.go
 {{- if or .Head.Quads .Turn}}
 @group(0) @binding(7) var<storage, read> turns: array<f32>; // [rows, 2, pairs]
