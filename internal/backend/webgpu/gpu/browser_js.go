@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"syscall/js"
 	"time"
 	"unsafe"
@@ -77,146 +76,97 @@ func Open(n int) (Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", all[n].Name, err)
 	}
-	return &device{adapter: all[n], js: v, data: v.Call("room", upload)}, nil
+	return newDevice(all[n], &browser{js: v, data: v.Call("room", upload)}), nil
 }
 
-// device is a Device.
-type device struct {
-	adapter Adapter
-	js      js.Value // a Device of gpu.js
-	ids     int      // of objects so far
-	unused  []int    // released ones
-	data    js.Value // where writes lie until they are replayed, of upload bytes
-	staged  int      // bytes of them
-	words   []uint32 // commands that are to be replayed
-	lost    error    // why nothing runs any more
+// browser is the binding to gpu.js.
+type browser struct {
+	js     js.Value // a Device of gpu.js
+	ids    int      // of objects so far
+	unused []int    // released ones
+	data   js.Value // where writes lie until they are replayed, of upload bytes
+	staged int      // bytes of them
+	words  []uint32 // commands that are to be replayed
 }
 
-// object is something that gpu.js has.
-type object struct {
-	d  *device
-	id int // 0 is none
+// id is the number that gpu.js knows an object by.
+type id int
+
+// pipeline is a pipeline's number.
+type pipeline struct {
+	id
+	name  string
+	ready bool // the driver has compiled it
 }
 
 // add numbers a new object, from 1.
-func (d *device) add() *object {
+func (d *browser) add() id {
 	if n := len(d.unused); n > 0 {
-		id := d.unused[n-1]
+		i := d.unused[n-1]
 		d.unused = d.unused[:n-1]
-		return &object{d, id}
+		return id(i)
 	}
 	d.ids++
-	return &object{d, d.ids}
+	return id(d.ids)
 }
 
-// Release implements Buffer, Pipeline and Group.
-func (o *object) Release() {
-	if o.id != 0 {
-		o.d.js.Call("release", o.id)
-		o.d.unused, o.id = append(o.d.unused, o.id), 0
+func (d *browser) free(made any) {
+	if p, ok := made.(*pipeline); ok {
+		made = p.id
 	}
+	i := int(made.(id))
+	d.js.Call("release", i)
+	d.unused = append(d.unused, i)
 }
 
-type buffer struct {
-	*object
-	size int
-}
-
-func (b *buffer) Size() int { return b.size }
-
-type pipeline struct {
-	*object
-	name   string
-	access []Access
-	ready  bool // the driver has compiled it
-}
-
-// Adapter implements Device.
-func (d *device) Adapter() Adapter { return d.adapter }
-
-// make has gpu.js make an object, and waits. An error of JavaScript's is the device's.
-func (d *device) make(method string, o *object, args ...any) error {
-	p, err := jsasync.Call(d.js, method, append([]any{o.id}, args...)...)
+// make has gpu.js make an object, and waits.
+func (d *browser) make(method string, i id, args ...any) error {
+	p, err := jsasync.Call(d.js, method, append([]any{int(i)}, args...)...)
 	if err != nil {
 		return err
 	}
 	wrong, err := jsasync.Await(p)
-	if err := d.check(err); err != nil {
-		return err
-	}
-	if wrong.Type() == js.TypeString && wrong.String() != "" {
-		o.Release()
+	if err == nil && wrong.Type() == js.TypeString && wrong.String() != "" {
+		d.free(i)
 		return errors.New(wrong.String())
-	}
-	return nil
-}
-
-// check is err, or that the device is lost.
-func (d *device) check(err error) error {
-	if why := d.js.Get("lost").String(); why != "" && d.lost == nil {
-		d.lost = fmt.Errorf("%s: %w: %s", d.adapter.Name, ErrLost, why)
-	}
-	if d.lost != nil {
-		return d.lost
 	}
 	return err
 }
 
-// NewBuffer implements Device.
-func (d *device) NewBuffer(name string, size int) (Buffer, error) {
-	if err := d.check(d.adapter.Limits.checkSize(name, size)); err != nil {
-		return nil, err
-	}
-	b := &buffer{d.add(), size}
-	if err := d.make("buffer", b.object, name, size); err != nil {
-		if d.lost != nil {
-			return nil, d.lost
-		}
-		return nil, fmt.Errorf("buffer %s of %d bytes: %w: %w", name, size, ErrMemory, err)
+func (d *browser) lost() string { return d.js.Get("lost").String() }
+
+func (d *browser) newBuffer(name string, size int) (any, error) {
+	b := d.add()
+	if err := d.make("buffer", b, name, size); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMemory, err)
 	}
 	return b, nil
 }
 
-// NewPipeline implements Device. The browser looks for faults of the shader; the
+// newPipeline implements binding. The browser looks for faults of the shader; the
 // driver, which may be slow, compiles it for the first run that wants it.
-func (d *device) NewPipeline(name, wgsl string, access []Access) (Pipeline, error) {
-	if err := d.check(nil); err != nil {
-		return nil, err
-	}
+func (d *browser) newPipeline(name, wgsl string, access []Access) (any, error) {
 	list := make([]any, len(access))
 	for i, a := range access {
 		list[i] = int(a)
 	}
-	p := &pipeline{object: d.add(), name: name, access: access}
-	if err := d.make("pipeline", p.object, name, wgsl, list); err != nil {
-		return nil, fmt.Errorf("%w %s: %w", ErrShader, name, err)
-	}
-	return p, nil
+	p := &pipeline{id: d.add(), name: name}
+	return p, d.make("pipeline", p.id, name, wgsl, list)
 }
 
-// NewGroup implements Device. What the browser has against it is told by the next run.
-func (d *device) NewGroup(of Pipeline, ranges ...Range) (Group, error) {
-	if err := d.check(nil); err != nil {
-		return nil, err
-	}
-	p := of.(*pipeline)
-	ranges = slices.Clone(ranges)
-	if err := d.adapter.Limits.checkRanges(p.name, p.access, ranges); err != nil {
-		return nil, err
-	}
+// newGroup implements binding. What the browser has against the group is told by the next run.
+func (d *browser) newGroup(name string, p any, ranges []Range) (any, error) {
 	var list []any
 	for _, r := range ranges {
-		list = append(list, r.Buffer.(*buffer).id, r.At, r.Size)
+		list = append(list, int(madeOf[id](r.Buffer)), r.At, r.Size)
 	}
 	g := d.add()
-	if _, err := jsasync.Call(d.js, "group", g.id, p.name, p.id, list); err != nil {
-		return nil, fmt.Errorf("shader %s: %w", p.name, err)
-	}
-	return g, nil
+	_, err := jsasync.Call(d.js, "group", int(g), name, int(p.(*pipeline).id), list)
+	return g, err
 }
 
-// Close implements Device.
-func (d *device) Close() error {
+// close implements binding. The device frees what is made of it.
+func (d *browser) close(func()) error {
 	d.js.Call("destroy")
 	return nil
 }
@@ -230,15 +180,8 @@ const (
 	opStamp
 )
 
-// Run implements Device.
-func (d *device) Run(l *List) error {
-	if err := d.check(nil); err != nil {
-		return err
-	}
-	n, err := l.count(&d.adapter)
-	if err != nil {
-		return err
-	}
+// run implements binding.
+func (d *browser) run(l *List, n counts) error {
 	if err := d.compiled(l); err != nil {
 		return err
 	}
@@ -256,11 +199,11 @@ func (d *device) Run(l *List) error {
 		case write:
 			d.write(c)
 		case copyBuffer:
-			d.words = append(d.words, opCopy, id(c.dst), uint32(c.to), id(c.src), uint32(c.from), uint32(c.size))
+			d.words = append(d.words, opCopy, uint32(madeOf[id](c.dst)), uint32(c.to), uint32(madeOf[id](c.src)), uint32(c.from), uint32(c.size))
 		case dispatch:
-			d.words = append(d.words, opDispatch, uint32(c.pipeline.(*pipeline).id), uint32(c.group.(*object).id), uint32(c.x), uint32(c.y), uint32(c.z))
+			d.words = append(d.words, opDispatch, uint32(madeOf[*pipeline](c.pipeline).id), uint32(madeOf[id](c.group)), uint32(c.x), uint32(c.y), uint32(c.z))
 		case read:
-			d.words = append(d.words, opRead, id(c.src), uint32(c.from), uint32(back), uint32(c.size))
+			d.words = append(d.words, opRead, uint32(madeOf[id](c.src)), uint32(c.from), uint32(back), uint32(c.size))
 			back += c.size
 		case stamp:
 			if n.stamps > 0 {
@@ -270,10 +213,7 @@ func (d *device) Run(l *List) error {
 	}
 	d.replay()
 	all, err := jsasync.Await(d.js.Call("end"))
-	if d.check(err); d.lost != nil {
-		return d.lost
-	}
-	if err != nil {
+	if err != nil || d.lost() != "" {
 		return err
 	}
 	d.fetch(l, all, n)
@@ -281,17 +221,20 @@ func (d *device) Run(l *List) error {
 }
 
 // compiled has the pipelines of a list compiled, all at once, and waits.
-func (d *device) compiled(l *List) error {
+func (d *browser) compiled(l *List) error {
 	started := map[*pipeline]js.Value{}
 	for i := range l.commands {
-		if p, ok := l.commands[i].pipeline.(*pipeline); ok && !p.ready {
+		if l.commands[i].kind != dispatch {
+			continue
+		}
+		if p := madeOf[*pipeline](l.commands[i].pipeline); !p.ready {
 			p.ready = true
-			started[p] = d.js.Call("ready", p.id)
+			started[p] = d.js.Call("ready", int(p.id))
 		}
 	}
 	for p, v := range started {
 		wrong, err := jsasync.Await(v)
-		if err := d.check(err); err != nil {
+		if err != nil {
 			return err
 		}
 		if wrong.String() != "" {
@@ -315,24 +258,22 @@ func (l *List) fill() error {
 	return nil
 }
 
-func id(b Buffer) uint32 { return uint32(b.(*buffer).id) }
-
 // write encodes a write, in as many pieces as have room.
-func (d *device) write(c *command) {
+func (d *browser) write(c *command) {
 	for at := 0; at < c.size; {
 		if d.staged == upload {
 			d.replay()
 		}
 		n := min(c.size-at, upload-d.staged)
 		js.CopyBytesToJS(d.data.Call("subarray", d.staged), c.data[at:at+n])
-		d.words = append(d.words, opWrite, id(c.dst), uint32(c.to+at), uint32(d.staged), uint32(n))
+		d.words = append(d.words, opWrite, uint32(madeOf[id](c.dst)), uint32(c.to+at), uint32(d.staged), uint32(n))
 		d.staged += n
 		at += n
 	}
 }
 
 // replay hands over the encoded list.
-func (d *device) replay() {
+func (d *browser) replay() {
 	if n := len(d.words); n > 0 {
 		js.CopyBytesToJS(d.js.Call("script", cap(d.words)), unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(d.words))), 4*n))
 		d.js.Call("replay", n)
@@ -341,8 +282,7 @@ func (d *device) replay() {
 }
 
 // fetch gives the list's reads what they wanted, and its stamps their times.
-func (d *device) fetch(l *List, back js.Value, n counts) {
-	l.times = nil
+func (d *browser) fetch(l *List, back js.Value, n counts) {
 	if n.read+n.stamps == 0 {
 		return
 	}

@@ -20,7 +20,7 @@ func TestLost(t *testing.T) {
 		if err := d.Run(&l); err != nil {
 			t.Fatal(err)
 		}
-		raw := d.(*device).js.Get("device")
+		raw := d.(*device).binding.(*browser).js.Get("device")
 		submit := raw.Get("queue").Get("submit")
 		f := js.FuncOf(func(queue js.Value, args []js.Value) any { // as what runs has it
 			submit.Call("call", queue, args[0])
@@ -47,7 +47,7 @@ func TestLost(t *testing.T) {
 // device goes on.
 func TestScopes(t *testing.T) {
 	d := open(t)
-	raw := d.(*device).js.Get("device")
+	raw := d.(*device).binding.(*browser).js.Get("device")
 	pop := raw.Get("popErrorScope")
 	f := js.FuncOf(func(device js.Value, _ []js.Value) any {
 		pop.Call("call", device)

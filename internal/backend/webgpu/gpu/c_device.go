@@ -205,19 +205,26 @@ func cAdapters(path string) ([]Adapter, error) {
 	return slices.Clone(l.listed), nil
 }
 
-// cDevice is a Device of a library's.
+// cDevice is the binding to a library's device.
 type cDevice struct {
 	*cInstance
-	adapter       Adapter
 	device, queue handle
-	live          map[*cObject]bool // what Close frees
-	gone, wrong   uintptr           // numbers of expect: that the device is lost, an error that no scope has
-	lost          error             // why nothing runs any more
+	gone, wrong   uintptr // numbers of expect: that the device is lost, an error that no scope has
+	closed        bool
 
 	up, down, ticks *cBuffer // for what the host writes and reads, and for stamps
 	stamps          handle
 	stamped         int // stamps that it has room for
 }
+
+type cBuffer struct {
+	handle
+	size int
+}
+
+type cPipeline struct{ made, layout handle }
+
+type cGroup struct{ handle }
 
 // cOpen opens the n-th of cAdapters.
 func cOpen(path string, n int) (Device, error) {
@@ -230,7 +237,7 @@ func cOpen(path string, n int) (Device, error) {
 		return nil, Missing(n, len(i.adapters))
 	}
 	f := i.adapters[n]
-	d := &cDevice{cInstance: i, adapter: f.Adapter, live: map[*cObject]bool{}, gone: expect(), wrong: expect()}
+	d := &cDevice{cInstance: i, gone: expect(), wrong: expect()}
 	want := f.wanted
 	if f.Timestamps {
 		want = append(want, i.features.timestamps)
@@ -252,24 +259,21 @@ func cOpen(path string, n int) (Device, error) {
 	}
 	d.device = a.made
 	d.queue = d.call("wgpuDeviceGetQueue", d.device)
-	return d, nil
+	return newDevice(f.Adapter, d), nil
 }
 
-// Adapter implements Device.
-func (d *cDevice) Adapter() Adapter { return d.adapter }
-
-// check is err, or that the device is lost: or as good as lost, for what a call outside of
-// all scopes did wrong is no call's error, and the results are unknown.
-func (d *cDevice) check(err error) error {
+// lost implements binding. What a call outside of all scopes did wrong is no call's error, and the results are unknown:
+// then the device is as good as lost.
+func (d *cDevice) lost() string {
+	if d.closed {
+		return "it was closed"
+	}
 	for _, id := range []uintptr{d.gone, d.wrong} {
-		if a := told(id); a.done && d.lost == nil {
-			d.lost = fmt.Errorf("%s: %w: %s", d.adapter.Name, ErrLost, oneLine(a.message))
+		if a := told(id); a.done {
+			return oneLine(a.message)
 		}
 	}
-	if d.lost != nil {
-		return d.lost
-	}
-	return err
+	return ""
 }
 
 // scoped runs f, and returns what the library has against it. Dawn keeps the scopes of
@@ -290,139 +294,74 @@ func (d *cDevice) scoped(f func()) (err error) {
 			err = fmt.Errorf("%w: %w", ErrMemory, err)
 		}
 	}
-	return d.check(err)
+	return err
 }
 
-// cObject is something of the library's.
-type cObject struct {
-	handle
-	d    *cDevice
-	kind string // what its functions begin with
-}
-
-// add keeps an object until it is released.
-func (d *cDevice) add(kind string, h handle) *cObject {
-	o := &cObject{h, d, kind}
-	d.live[o] = true
-	return o
-}
-
-// Release implements Buffer, Pipeline and Group.
-func (o *cObject) Release() {
-	if o.d.live[o] {
-		delete(o.d.live, o)
-		if o.kind == "wgpuBuffer" {
-			o.d.call("wgpuBufferDestroy", o.handle)
-		}
-		o.d.call(o.kind+"Release", o.handle)
+func (d *cDevice) free(made any) {
+	switch x := made.(type) {
+	case *cBuffer:
+		d.call("wgpuBufferDestroy", x.handle)
+		d.call("wgpuBufferRelease", x.handle)
+	case cPipeline:
+		d.call("wgpuBindGroupLayoutRelease", x.layout)
+		d.call("wgpuComputePipelineRelease", x.made)
+	case cGroup:
+		d.call("wgpuBindGroupRelease", x.handle)
 	}
 }
 
-type cBuffer struct {
-	*cObject
-	size int
+func (d *cDevice) newBuffer(name string, size int) (any, error) {
+	return d.buffer(name, size, usageStorage|usageUniform|usageCopySrc|usageCopyDst)
 }
 
-func (b *cBuffer) Size() int { return b.size }
-
-type cPipeline struct {
-	*cObject
-	name   string
-	access []Access
-	layout *cObject
+func (d *cDevice) buffer(name string, size int, usage uint64) (*cBuffer, error) {
+	b := &cBuffer{size: size}
+	return b, d.scoped(func() {
+		b.handle = d.call("wgpuDeviceCreateBuffer", d.device, unsafe.Pointer(&bufferDescriptor{label: view(name), usage: usage, size: uint64(size)}))
+	})
 }
 
-// Release implements Pipeline.
-func (p *cPipeline) Release() {
-	p.layout.Release()
-	p.cObject.Release()
-}
-
-// NewBuffer implements Device.
-func (d *cDevice) NewBuffer(name string, size int) (Buffer, error) {
-	b, err := d.newBuffer(name, size, usageStorage|usageUniform|usageCopySrc|usageCopyDst)
-	if err != nil {
-		return nil, err
-	}
-	return b, nil
-}
-
-func (d *cDevice) newBuffer(name string, size int, usage uint64) (*cBuffer, error) {
-	if err := d.check(d.adapter.Limits.checkSize(name, size)); err != nil {
-		return nil, err
-	}
-	var h handle
-	if err := d.scoped(func() {
-		h = d.call("wgpuDeviceCreateBuffer", d.device, unsafe.Pointer(&bufferDescriptor{label: view(name), usage: usage, size: uint64(size)}))
-	}); err != nil {
-		if d.lost != nil {
-			return nil, err
-		}
-		return nil, fmt.Errorf("buffer %s of %d bytes: %w", name, size, err)
-	}
-	return &cBuffer{d.add("wgpuBuffer", h), size}, nil
-}
-
-// NewPipeline implements Device. The library reads the layout from the shader, where every
+// newPipeline implements binding. The library reads the layout from the shader, where every
 // binding is used.
-func (d *cDevice) NewPipeline(name, wgsl string, access []Access) (Pipeline, error) {
-	if err := d.check(nil); err != nil {
-		return nil, err
-	}
+func (d *cDevice) newPipeline(name, wgsl string, _ []Access) (any, error) {
 	var module handle
-	var p *cPipeline
+	var p cPipeline
 	err := d.scoped(func() {
 		module = d.call("wgpuDeviceCreateShaderModule", d.device, unsafe.Pointer(&labelDescriptor{label: view(name),
 			next: unsafe.Pointer(&shaderSourceWGSL{chain: chainedStruct{kind: kindShaderSourceWGSL}, code: view(wgsl)})}))
 	})
 	if err == nil {
 		err = d.scoped(func() {
-			made := d.call("wgpuDeviceCreateComputePipeline", d.device, unsafe.Pointer(&computePipelineDescriptor{label: view(name), module: module, entry: view("main")}))
-			layout := d.call("wgpuComputePipelineGetBindGroupLayout", made, 0)
-			p = &cPipeline{d.add("wgpuComputePipeline", made), name, access, d.add("wgpuBindGroupLayout", layout)}
+			p.made = d.call("wgpuDeviceCreateComputePipeline", d.device, unsafe.Pointer(&computePipelineDescriptor{label: view(name), module: module, entry: view("main")}))
+			p.layout = d.call("wgpuComputePipelineGetBindGroupLayout", p.made, 0)
 		})
 	}
 	d.call("wgpuShaderModuleRelease", module)
-	if d.lost != nil {
-		return nil, d.lost
+	if err != nil && p.made != 0 { // an invalid pipeline is also an object
+		d.free(p)
 	}
-	if err != nil {
-		if p != nil { // an invalid pipeline is an object, too
-			p.Release()
-		}
-		return nil, fmt.Errorf("%w %s: %w", ErrShader, name, err)
-	}
-	return p, nil
+	return p, err
 }
 
-// NewGroup implements Device.
-func (d *cDevice) NewGroup(of Pipeline, ranges ...Range) (Group, error) {
-	if err := d.check(nil); err != nil {
-		return nil, err
-	}
-	p := of.(*cPipeline)
-	ranges = slices.Clone(ranges)
-	if err := d.adapter.Limits.checkRanges(p.name, p.access, ranges); err != nil {
-		return nil, err
-	}
+func (d *cDevice) newGroup(name string, p any, ranges []Range) (any, error) {
 	var entries []bindGroupEntry
 	for i, r := range ranges {
-		entries = append(entries, bindGroupEntry{binding: uint64(i), buffer: r.Buffer.(*cBuffer).handle, offset: uint64(r.At), size: uint64(r.Size)})
+		entries = append(entries, bindGroupEntry{binding: uint64(i), buffer: madeOf[*cBuffer](r.Buffer).handle, offset: uint64(r.At), size: uint64(r.Size)})
 	}
-	var h handle
-	if err := d.scoped(func() {
-		h = d.call("wgpuDeviceCreateBindGroup", d.device, unsafe.Pointer(&bindGroupDescriptor{label: view(p.name), layout: p.layout.handle,
+	var g cGroup
+	err := d.scoped(func() {
+		g.handle = d.call("wgpuDeviceCreateBindGroup", d.device, unsafe.Pointer(&bindGroupDescriptor{label: view(name), layout: p.(cPipeline).layout,
 			count: uint64(len(entries)), entries: unsafe.Pointer(unsafe.SliceData(entries))}))
-	}); err != nil {
-		return nil, fmt.Errorf("shader %s: %w", p.name, err)
-	}
-	return d.add("wgpuBindGroup", h), nil
+	})
+	return g, err
 }
 
-// Close implements Device.
-func (d *cDevice) Close() error {
-	for o := range d.live {
-		o.Release()
+func (d *cDevice) close(free func()) error {
+	free()
+	for _, b := range []*cBuffer{d.up, d.down, d.ticks} {
+		if b != nil {
+			d.free(b)
+		}
 	}
 	if d.stamps != 0 {
 		d.call("wgpuQuerySetRelease", d.stamps)
@@ -433,6 +372,6 @@ func (d *cDevice) Close() error {
 	d.release()
 	forget(d.gone)
 	forget(d.wrong)
-	d.lost = fmt.Errorf("%s: %w: it was closed", d.adapter.Name, ErrLost)
+	d.closed = true
 	return nil
 }

@@ -8,31 +8,38 @@ import (
 	"unsafe"
 )
 
-// Run implements Device.
-func (d *cDevice) Run(l *List) error {
-	if err := d.check(nil); err != nil {
-		return err
-	}
-	n, err := l.count(&d.adapter)
-	if err != nil {
-		return err
-	}
-	if err = d.room(l, n); err == nil {
+// run implements binding.
+func (d *cDevice) run(l *List, n counts) error {
+	err := d.stage(l, n)
+	if err == nil {
 		err = d.scoped(func() { d.submit(l, n) })
 	}
-	if err == nil {
+	if err == nil && d.lost() == "" {
 		err = d.fetch(l, n)
-	}
-	if err == nil || d.lost != nil {
-		return d.lost
 	}
 	return err
 }
 
-// room makes room for what the host writes, reads and times, and lays what it writes
+// room makes *b a buffer of at least size bytes, which are seldom the same.
+func (d *cDevice) room(b **cBuffer, name string, size int, usage uint64) error {
+	if *b != nil {
+		if (*b).size >= size {
+			return nil
+		}
+		d.free(*b)
+		*b = nil
+	}
+	made, err := d.buffer(name, roomy(size), usage)
+	if err == nil {
+		*b = made
+	}
+	return err
+}
+
+// stage makes room for what the host writes, reads and times, and lays what it writes
 // there: the library's own way of writing makes a new buffer for each large write.
-func (d *cDevice) room(l *List, n counts) error {
-	if err := staging(&d.up, d.newBuffer, "upload", max(n.write, 4), usageMapWrite|usageCopySrc); err != nil {
+func (d *cDevice) stage(l *List, n counts) error {
+	if err := d.room(&d.up, "upload", max(n.write, 4), usageMapWrite|usageCopySrc); err != nil {
 		return err
 	}
 	if n.write > 0 {
@@ -52,19 +59,16 @@ func (d *cDevice) room(l *List, n counts) error {
 		}
 		d.stamps, d.stamped = d.call("wgpuDeviceCreateQuerySet", d.device, unsafe.Pointer(&querySetDescriptor{kind: queryTimestamp, count: uint32(n.stamps)})), n.stamps
 	}
-	if err := staging(&d.ticks, d.newBuffer, "stamps", 8*n.stamps, usageQueryResolve|usageCopySrc); err != nil {
+	if err := d.room(&d.ticks, "stamps", 8*n.stamps, usageQueryResolve|usageCopySrc); err != nil {
 		return err
 	}
-	return staging(&d.down, d.newBuffer, "readback", readback(n), usageMapRead|usageCopyDst)
+	return d.room(&d.down, "readback", readback(n), usageMapRead|usageCopyDst)
 }
 
 // mapped is the memory of a buffer that the host may see, once the device has done with
 // it. It is to be unmapped.
 func (d *cDevice) mapped(b *cBuffer, mode, size int) ([]byte, error) {
 	a := d.ask(callbacks().mapped, "wgpuBufferMapAsync", b.handle, mode, 0, size)
-	if err := d.check(nil); err != nil {
-		return nil, err
-	}
 	if a.status != statusSuccess {
 		return nil, errors.New(oneLine(a.message))
 	}
@@ -165,8 +169,8 @@ func (r *cRecorder) encode(c *command, n counts) {
 			r.begin(nil)
 		}
 		pass := uint64(r.pass)
-		r.frame.call(r.setPipeline, pass, uint64(c.pipeline.(*cPipeline).handle))
-		r.frame.call(r.setGroup, pass, 0, uint64(c.group.(*cObject).handle), 0, 0)
+		r.frame.call(r.setPipeline, pass, uint64(madeOf[cPipeline](c.pipeline).made))
+		r.frame.call(r.setGroup, pass, 0, uint64(madeOf[cGroup](c.group).handle), 0, 0)
 		r.frame.call(r.runWorkgroup, pass, uint64(c.x), uint64(c.y), uint64(c.z))
 		r.dispatches++
 	case stamp:
@@ -175,19 +179,18 @@ func (r *cRecorder) encode(c *command, n counts) {
 			r.stamps++
 		}
 	case write:
-		r.copy(c.dst.(*cBuffer), c.to, r.cDevice.up, r.up, c.size)
+		r.copy(madeOf[*cBuffer](c.dst), c.to, r.cDevice.up, r.up, c.size)
 		r.up += c.size
 	case read:
-		r.copy(r.cDevice.down, r.down, c.src.(*cBuffer), c.from, c.size)
+		r.copy(r.cDevice.down, r.down, madeOf[*cBuffer](c.src), c.from, c.size)
 		r.down += c.size
 	case copyBuffer:
-		r.copy(c.dst.(*cBuffer), c.to, c.src.(*cBuffer), c.from, c.size)
+		r.copy(madeOf[*cBuffer](c.dst), c.to, madeOf[*cBuffer](c.src), c.from, c.size)
 	}
 }
 
 // fetch waits, and gives the list's reads what they wanted.
 func (d *cDevice) fetch(l *List, n counts) error {
-	l.times = nil
 	all, err := d.mapped(d.down, mapRead, readback(n))
 	if err != nil {
 		return fmt.Errorf("what was computed: %w", err)

@@ -82,10 +82,11 @@ func TestUncaptured(t *testing.T) {
 	if !Reaches() {
 		t.Skip("KARAT_WEBGPU_LIB names no shared library of webgpu.h")
 	}
-	d := open(t).(*cDevice)
+	opened := open(t)
+	d := opened.(*device).binding.(*cDevice)
 	d.call("wgpuBufferRelease", d.call("wgpuDeviceCreateBuffer", d.device, unsafe.Pointer(&bufferDescriptor{usage: usageMapRead | usageMapWrite, size: 4})))
 	d.call("wgpuInstanceProcessEvents", d.instance)
-	if _, err := d.NewBuffer("next", 4); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "MapWrite") {
+	if _, err := opened.NewBuffer("next", 4); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "MapWrite") {
 		t.Errorf("%v", err)
 	}
 }

@@ -138,12 +138,12 @@ func openNth(n int) (Device, error) {
 		return nil, Missing(n, len(all))
 	}
 	f := all[n]
-	open, err := f.exposed.Adapter.Open(f.exposed.Features, f.exposed.Capabilities.Limits)
+	opened, err := f.exposed.Adapter.Open(f.exposed.Features, f.exposed.Capabilities.Limits)
 	if err != nil {
 		destroy(instances)
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
-	return &device{adapter: f.Adapter, instances: instances, hal: open.Device, queue: open.Queue, live: map[releaser]bool{}}, nil
+	return newDevice(f.Adapter, &native{adapter: &f.Adapter, instances: instances, hal: opened.Device, queue: opened.Queue}), nil
 }
 
 // still runs f, which calls the library, on a stack that neither grows nor shrinks
@@ -187,13 +187,12 @@ func keep(f func() error) (n byte, err error) {
 	return room[len(room)/2], err
 }
 
-// device is a Device.
-type device struct {
-	adapter   Adapter
+// native is the binding to package hal.
+type native struct {
+	adapter   *Adapter
 	instances []hal.Instance
 	hal       hal.Device
 	queue     hal.Queue
-	live      map[releaser]bool     // what Close frees
 	fresh     []*buffer             // to be cleared by the next run
 	encoder   [2]hal.CommandEncoder // the one that runs, and the one that is encoded meanwhile
 	cuts      []hal.CommandEncoder  // those of a list's pieces
@@ -203,115 +202,87 @@ type device struct {
 	up, down  *buffer               // for what the host writes and reads
 	stamps    hal.QuerySet
 	stamped   int   // stamps that it has room for
-	lost      error // why nothing runs any more
+	broken    error // why nothing runs any more
 }
 
-// releaser frees a device's objects.
-type releaser interface{ free(d *device) }
-
 type buffer struct {
-	d    *device
 	hal  hal.Buffer
-	name string
 	size int
 }
 
-func (b *buffer) Size() int { return b.size }
-
-// Release implements Buffer.
-func (b *buffer) Release() { b.d.release(b) }
-
-func (b *buffer) free(d *device) { d.hal.DestroyBuffer(b.hal) }
-
-// release frees x once.
-func (d *device) release(x releaser) {
-	if d.live[x] {
-		delete(d.live, x)
-		x.free(d)
-	}
-}
-
-// Adapter implements Device.
-func (d *device) Adapter() Adapter { return d.adapter }
-
-// NewBuffer implements Device.
-func (d *device) NewBuffer(name string, size int) (Buffer, error) {
-	b, err := d.newBuffer(name, size, gputypes.BufferUsageStorage|gputypes.BufferUsageUniform|gputypes.BufferUsageCopySrc|gputypes.BufferUsageCopyDst)
-	if err != nil {
-		return nil, err
-	}
-	d.fresh = append(d.fresh, b)
-	return b, nil
-}
-
-func (d *device) newBuffer(name string, size int, usage gputypes.BufferUsage) (*buffer, error) {
-	if d.lost != nil {
-		return nil, d.lost
-	}
-	if err := d.adapter.Limits.checkSize(name, size); err != nil {
-		return nil, err
-	}
-	var h hal.Buffer
-	if err := still(func() (err error) {
-		h, err = d.hal.CreateBuffer(&hal.BufferDescriptor{Label: name, Size: uint64(size), Usage: usage})
-		return err
-	}); err != nil {
-		return nil, fmt.Errorf("buffer %s of %d bytes: %w: %w", name, size, ErrMemory, err)
-	}
-	b := &buffer{d, h, name, size}
-	d.live[b] = true
-	return b, nil
-}
-
 type pipeline struct {
-	d      *device
 	hal    hal.ComputePipeline
 	layout hal.BindGroupLayout
 	all    hal.PipelineLayout
 	module hal.ShaderModule
-	access []Access
-	name   string
 }
 
-// Release implements Pipeline.
-func (p *pipeline) Release() { p.d.release(p) }
+func (d *native) lost() string {
+	if d.broken == nil {
+		return ""
+	}
+	return d.broken.Error()
+}
 
-func (p *pipeline) free(d *device) {
-	if p.hal != nil {
-		d.hal.DestroyComputePipeline(p.hal)
-	}
-	if p.module != nil {
-		d.hal.DestroyShaderModule(p.module)
-	}
-	if p.all != nil {
-		d.hal.DestroyPipelineLayout(p.all)
-	}
-	if p.layout != nil {
-		d.hal.DestroyBindGroupLayout(p.layout)
+func (d *native) free(made any) {
+	switch x := made.(type) {
+	case *buffer:
+		d.fresh = slices.DeleteFunc(d.fresh, func(b *buffer) bool { return b == x })
+		d.hal.DestroyBuffer(x.hal)
+	case hal.BindGroup:
+		d.hal.DestroyBindGroup(x)
+	case *pipeline:
+		if x.hal != nil {
+			d.hal.DestroyComputePipeline(x.hal)
+		}
+		if x.module != nil {
+			d.hal.DestroyShaderModule(x.module)
+		}
+		if x.all != nil {
+			d.hal.DestroyPipelineLayout(x.all)
+		}
+		if x.layout != nil {
+			d.hal.DestroyBindGroupLayout(x.layout)
+		}
 	}
 }
 
-// NewPipeline implements Device.
-func (d *device) NewPipeline(name, wgsl string, access []Access) (p Pipeline, err error) {
+func (d *native) newBuffer(name string, size int) (any, error) {
+	b, err := d.buffer(name, size, gputypes.BufferUsageStorage|gputypes.BufferUsageUniform|gputypes.BufferUsageCopySrc|gputypes.BufferUsageCopyDst)
+	if err == nil {
+		d.fresh = append(d.fresh, b)
+	}
+	return b, err
+}
+
+func (d *native) buffer(name string, size int, usage gputypes.BufferUsage) (b *buffer, err error) {
 	err = still(func() error {
-		p, err = d.newPipeline(name, wgsl, access)
+		h, err := d.hal.CreateBuffer(&hal.BufferDescriptor{Label: name, Size: uint64(size), Usage: usage})
+		b = &buffer{h, size}
 		return err
 	})
-	return p, err
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMemory, err)
+	}
+	return b, nil
 }
 
-func (d *device) newPipeline(name, wgsl string, access []Access) (_ Pipeline, err error) {
-	if d.lost != nil {
-		return nil, d.lost
-	}
-	p := &pipeline{d: d, access: access, name: name}
+func (d *native) newPipeline(name, wgsl string, access []Access) (made any, err error) {
+	err = still(func() error {
+		made, err = d.compile(name, wgsl, access)
+		return err
+	})
+	return made, err
+}
+
+func (d *native) compile(name, wgsl string, access []Access) (p *pipeline, err error) {
+	p = &pipeline{}
 	defer func() {
 		if x := recover(); x != nil { // the compiler of WGSL is young
 			err = fmt.Errorf("%v", x)
 		}
 		if err != nil {
-			p.free(d)
-			err = fmt.Errorf("%w %s: %w", ErrShader, name, err)
+			d.free(p)
 		}
 	}()
 	var entries []gputypes.BindGroupLayoutEntry
@@ -323,68 +294,43 @@ func (d *device) newPipeline(name, wgsl string, access []Access) (_ Pipeline, er
 	if d.adapter.API == gputypes.BackendVulkan.String() {
 		source = hal.ShaderSource{}
 		if source.SPIRV, err = spirv(wgsl); err != nil {
-			return nil, err
+			return p, err
 		}
 	}
 	if p.module, err = d.hal.CreateShaderModule(&hal.ShaderModuleDescriptor{Label: name, Source: source}); err != nil {
-		return nil, err
+		return p, err
 	}
 	if p.layout, err = d.hal.CreateBindGroupLayout(&hal.BindGroupLayoutDescriptor{Label: name, Entries: entries}); err != nil {
-		return nil, err
+		return p, err
 	}
 	if p.all, err = d.hal.CreatePipelineLayout(&hal.PipelineLayoutDescriptor{Label: name, BindGroupLayouts: []hal.BindGroupLayout{p.layout}}); err != nil {
-		return nil, err
+		return p, err
 	}
 	if p.hal, err = d.hal.CreateComputePipeline(&hal.ComputePipelineDescriptor{Label: name, Layout: p.all, Compute: hal.ComputeState{Module: p.module, EntryPoint: "main"}}); err != nil {
-		return nil, err
+		return p, err
 	}
-	d.live[p] = true
 	return p, nil
 }
 
-type group struct {
-	d   *device
-	hal hal.BindGroup
-}
-
-// Release implements Group.
-func (g *group) Release() { g.d.release(g) }
-
-func (g *group) free(d *device) { d.hal.DestroyBindGroup(g.hal) }
-
-// NewGroup implements Device.
-func (d *device) NewGroup(of Pipeline, ranges ...Range) (Group, error) {
-	if d.lost != nil {
-		return nil, d.lost
-	}
-	p := of.(*pipeline)
-	ranges = slices.Clone(ranges)
-	if err := d.adapter.Limits.checkRanges(p.name, p.access, ranges); err != nil {
-		return nil, err
-	}
+func (d *native) newGroup(name string, p any, ranges []Range) (made any, err error) {
 	var entries []gputypes.BindGroupEntry
 	for i, r := range ranges {
 		entries = append(entries, gputypes.BindGroupEntry{Binding: uint32(i), Resource: gputypes.BufferBinding{
-			Buffer: r.Buffer.(*buffer).hal.NativeHandle(), Offset: uint64(r.At), Size: uint64(r.Size)}})
+			Buffer: madeOf[*buffer](r.Buffer).hal.NativeHandle(), Offset: uint64(r.At), Size: uint64(r.Size)}})
 	}
-	var h hal.BindGroup
-	if err := still(func() (err error) {
-		h, err = d.hal.CreateBindGroup(&hal.BindGroupDescriptor{Label: p.name, Layout: p.layout, Entries: entries})
+	err = still(func() error {
+		made, err = d.hal.CreateBindGroup(&hal.BindGroupDescriptor{Label: name, Layout: p.(*pipeline).layout, Entries: entries})
 		return err
-	}); err != nil {
-		return nil, fmt.Errorf("shader %s: %w", p.name, err)
-	}
-	g := &group{d, h}
-	d.live[g] = true
-	return g, nil
+	})
+	return made, err
 }
 
-// Close implements Device.
-func (d *device) Close() error {
+func (d *native) close(free func()) error {
 	err := d.hal.WaitIdle()
-	for len(d.live) > 0 {
-		for x := range d.live {
-			d.release(x)
+	free()
+	for _, b := range []*buffer{d.up, d.down} {
+		if b != nil {
+			d.free(b)
 		}
 	}
 	if d.stamps != nil {
@@ -397,34 +343,29 @@ func (d *device) Close() error {
 	}
 	d.hal.Destroy()
 	destroy(d.instances)
-	if d.lost != nil {
+	if d.broken != nil {
 		return nil // has been told
 	}
 	return err
 }
 
-// staging makes *b a buffer of at least size bytes, which are seldom the same.
-func staging[B interface {
-	comparable
-	Buffer
-}, U any](b *B, newBuffer func(name string, size int, usage U) (B, error), name string, size int, usage U) error {
-	var none B
-	if *b != none {
-		if (*b).Size() >= size {
+// room makes *b a buffer of at least size bytes, which are seldom the same.
+func (d *native) room(b **buffer, name string, size int, usage gputypes.BufferUsage) (err error) {
+	if *b != nil {
+		if (*b).size >= size {
 			return nil
 		}
-		(*b).Release()
-		*b = none
+		d.free(*b)
 	}
-	made, err := newBuffer(name, (max(size, 1<<16)+4095)&^4095, usage)
-	if err == nil {
-		*b = made
-	}
+	*b, err = d.buffer(name, roomy(size), usage)
 	return err
 }
 
+// roomy returns how large a buffer is made that is to have size bytes, so that it need not be replaced soon.
+func roomy(size int) int { return (max(size, 1<<16) + 4095) &^ 4095 }
+
 // bytes is the memory of a buffer that the host sees.
-func (d *device) bytes(b *buffer, size int) ([]byte, error) {
+func (d *native) bytes(b *buffer, size int) ([]byte, error) {
 	m, err := d.hal.MapBuffer(b.hal, 0, uint64(size))
 	if err != nil {
 		return nil, err
@@ -433,7 +374,7 @@ func (d *device) bytes(b *buffer, size int) ([]byte, error) {
 }
 
 // stampRoom makes room for n stamps.
-func (d *device) stampRoom(n int) (err error) {
+func (d *native) stampRoom(n int) (err error) {
 	if n <= d.stamped {
 		return nil
 	}
@@ -445,12 +386,6 @@ func (d *device) stampRoom(n int) (err error) {
 		d.stamped = n
 	}
 	return err
-}
-
-// lose remembers that nothing runs any more.
-func (d *device) lose(err error) error {
-	d.lost = fmt.Errorf("%s: %w: %v", d.adapter.Name, ErrLost, err)
-	return d.lost
 }
 
 // take gives l's reads what they wanted of all that came back, and l its times: those of

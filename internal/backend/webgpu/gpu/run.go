@@ -11,32 +11,25 @@ import (
 	"github.com/gogpu/wgpu/hal"
 )
 
-// Run implements Device.
-func (d *device) Run(l *List) error { return still(func() error { return d.run(l) }) }
-
-func (d *device) run(l *List) error {
-	if d.lost != nil {
-		return d.lost
-	}
-	n, err := l.count(&d.adapter)
-	if err != nil {
-		return err
-	}
-	ticks := (n.read + 7) &^ 7 // where the stamps lie
-	if err := d.stage(l, n.write, ticks+8*n.stamps, n.stamps); err != nil {
-		return err
-	}
-	if err := d.submit(l, ticks, n.stamps); err != nil {
-		return d.lose(err)
-	}
-	return d.fetch(l, ticks, n.stamps)
+// run implements binding.
+func (d *native) run(l *List, n counts) error {
+	return still(func() error {
+		ticks := (n.read + 7) &^ 7 // where the stamps lie
+		if err := d.stage(l, n.write, ticks+8*n.stamps, n.stamps); err != nil {
+			return err
+		}
+		if d.broken = d.submit(l, ticks, n.stamps); d.broken == nil {
+			d.broken = d.fetch(l, ticks, n.stamps)
+		}
+		return d.broken
+	})
 }
 
 // stage makes room for what the host writes, reads and times, and copies what it
 // writes to where the device sees it.
-func (d *device) stage(l *List, up, down, stamps int) error {
+func (d *native) stage(l *List, up, down, stamps int) error {
 	if up > 0 {
-		if err := staging(&d.up, d.newBuffer, "upload", up, gputypes.BufferUsageMapWrite|gputypes.BufferUsageCopySrc); err != nil {
+		if err := d.room(&d.up, "upload", up, gputypes.BufferUsageMapWrite|gputypes.BufferUsageCopySrc); err != nil {
 			return err
 		}
 		all, err := d.bytes(d.up, up)
@@ -53,7 +46,7 @@ func (d *device) stage(l *List, up, down, stamps int) error {
 		}
 	}
 	if down > 0 {
-		return staging(&d.down, d.newBuffer, "readback", down, gputypes.BufferUsageMapRead|gputypes.BufferUsageCopyDst)
+		return d.room(&d.down, "readback", down, gputypes.BufferUsageMapRead|gputypes.BufferUsageCopyDst)
 	}
 	return nil
 }
@@ -71,7 +64,7 @@ func (l *List) pieces() (all [][]command) {
 }
 
 // submit runs l, and waits. An error is the device's.
-func (d *device) submit(l *List, ticks, stamps int) (err error) {
+func (d *native) submit(l *List, ticks, stamps int) (err error) {
 	pieces := l.pieces()
 	if len(pieces) == 1 {
 		return d.submitOne(l, ticks, stamps)
@@ -107,7 +100,7 @@ func (d *device) submit(l *List, ticks, stamps int) (err error) {
 //
 // Where a list has been run before, as those of decoding are, it is encoded for the next
 // time while the device computes.
-func (d *device) submitOne(l *List, ticks, stamps int) error {
+func (d *native) submitOne(l *List, ticks, stamps int) error {
 	again := d.encoded(l)
 	if d.next != nil && (!again || len(d.fresh) > 0 || d.up != d.before[0] || d.down != d.before[1]) {
 		d.encoder[1].ResetAll([]hal.CommandBuffer{d.next})
@@ -153,7 +146,7 @@ const awake = 20 * time.Millisecond
 // wait waits for a submission. A thread that sleeps is woken late, a tenth of a millisecond
 // or more, so at first it is asked for again and again; a program that stands in for a GPU
 // needs the processor itself.
-func (d *device) wait(at uint64) error {
+func (d *native) wait(at uint64) error {
 	for start := time.Now(); d.adapter.Kind != "cpu" && time.Since(start) < awake; {
 		if d.queue.PollCompleted() >= at {
 			return nil
@@ -163,7 +156,7 @@ func (d *device) wait(at uint64) error {
 }
 
 // encoded reports whether l is the list that was encoded last, apart from the written data.
-func (d *device) encoded(l *List) bool {
+func (d *native) encoded(l *List) bool {
 	if len(d.last) != len(l.commands) {
 		return false
 	}
@@ -182,16 +175,14 @@ func (c *command) like(o *command) bool {
 }
 
 // encode makes commands what the device runs; the last ones of a list bring its stamps.
-func (d *device) encode(to *hal.CommandEncoder, r *recorder, commands []command, last bool, ticks, stamps int) (hal.CommandBuffer, error) {
+func (d *native) encode(to *hal.CommandEncoder, r *recorder, commands []command, last bool, ticks, stamps int) (hal.CommandBuffer, error) {
 	e, err := d.begin(to)
 	if err != nil {
 		return nil, err
 	}
 	for _, b := range d.fresh {
-		if d.live[b] {
-			e.ClearBuffer(b.hal, 0, uint64(b.size))
-			e.TransitionBuffers([]hal.BufferBarrier{barrier(b, copyTarget, storage)})
-		}
+		e.ClearBuffer(b.hal, 0, uint64(b.size))
+		e.TransitionBuffers([]hal.BufferBarrier{barrier(b, copyTarget, storage)})
 	}
 	d.fresh = d.fresh[:0]
 	r.e = e
@@ -208,7 +199,7 @@ func (d *device) encode(to *hal.CommandEncoder, r *recorder, commands []command,
 
 // begin begins encoding. There are two encoders, and one for each piece of a list, for the
 // library's Vulkan makes 16 command buffers for each new one and does not free them.
-func (d *device) begin(to *hal.CommandEncoder) (hal.CommandEncoder, error) {
+func (d *native) begin(to *hal.CommandEncoder) (hal.CommandEncoder, error) {
 	if *to == nil {
 		e, err := d.hal.CreateCommandEncoder(&hal.CommandEncoderDescriptor{Label: "list"})
 		if err != nil {
@@ -225,7 +216,7 @@ func (d *device) begin(to *hal.CommandEncoder) (hal.CommandEncoder, error) {
 // recorder encodes commands: dispatches in passes, copies between them. The library
 // puts a barrier after each dispatch; those about copies are put here.
 type recorder struct {
-	d        *device
+	d        *native
 	e        hal.CommandEncoder
 	pass     hal.ComputePassEncoder
 	up, down int // bytes staged so far
@@ -264,8 +255,8 @@ func (r *recorder) encode(c *command) {
 		if r.pass == nil {
 			r.pass = r.e.BeginComputePass(&hal.ComputePassDescriptor{Label: "pass"})
 		}
-		r.pass.SetPipeline(c.pipeline.(*pipeline).hal)
-		r.pass.SetBindGroup(0, c.group.(*group).hal, nil)
+		r.pass.SetPipeline(madeOf[*pipeline](c.pipeline).hal)
+		r.pass.SetBindGroup(0, madeOf[hal.BindGroup](c.group), nil)
 		r.pass.Dispatch(uint32(c.x), uint32(c.y), uint32(c.z))
 	case stamp:
 		r.end()
@@ -277,13 +268,13 @@ func (r *recorder) encode(c *command) {
 				QuerySet: r.d.stamps, BeginningOfPassWriteIndex: &i}})
 		}
 	case write:
-		r.copy(c.dst.(*buffer), c.to, r.d.up, r.up, c.size)
+		r.copy(madeOf[*buffer](c.dst), c.to, r.d.up, r.up, c.size)
 		r.up += c.size
 	case read:
-		r.copy(r.d.down, r.down, c.src.(*buffer), c.from, c.size)
+		r.copy(r.d.down, r.down, madeOf[*buffer](c.src), c.from, c.size)
 		r.down += c.size
 	case copyBuffer:
-		r.copy(c.dst.(*buffer), c.to, c.src.(*buffer), c.from, c.size)
+		r.copy(madeOf[*buffer](c.dst), c.to, madeOf[*buffer](c.src), c.from, c.size)
 	}
 }
 
@@ -322,14 +313,13 @@ func (r *recorder) copies() {
 }
 
 // fetch gives the list's reads what they wanted.
-func (d *device) fetch(l *List, ticks, stamps int) error {
-	l.times = nil
+func (d *native) fetch(l *List, ticks, stamps int) error {
 	if ticks+8*stamps == 0 {
 		return nil
 	}
 	all, err := d.bytes(d.down, ticks+8*stamps)
 	if err != nil {
-		return d.lose(err)
+		return err
 	}
 	l.take(all, ticks, stamps, d.queue.GetTimestampPeriod())
 	return nil

@@ -112,7 +112,8 @@ func TestWait(t *testing.T) {
 		for name, cut := range map[string]func(*List){"one piece": func(*List) {}, "pieces": (*List).Cut} {
 			t.Run(fmt.Sprintf("%s, %s", kind, name), func(t *testing.T) {
 				g := &lateGPU{}
-				d := &device{adapter: Adapter{Kind: kind, Limits: standard}, hal: g, queue: g, live: map[releaser]bool{}}
+				a := Adapter{Kind: kind, Limits: standard}
+				d := newDevice(a, &native{adapter: &a, hal: g, queue: g})
 				b := buffers(t, d, 4, 4)
 				for i := range uint32(5) { // the third is encoded while the second runs
 					var l List
