@@ -145,6 +145,17 @@ type Cache interface {
 	Close() error
 }
 
+// Portable is a Cache whose contents can be carried to another. Its methods belong between steps. Data is
+// little endian: of positions from to to of a store, which the sequence holds, [positions, heads, dim] keys, then
+// [positions, heads, values] values; of a state float32 numbers.
+type Portable interface {
+	Element() int // bytes of an element of a store
+	ReadStore(s *graph.KV, seq *kv.Sequence, from, to int) ([]byte, error)
+	WriteStore(s *graph.KV, seq *kv.Sequence, from, to int, data []byte) error
+	ReadState(s *graph.State, seq *kv.Sequence) ([]byte, error)
+	WriteState(s *graph.State, seq *kv.Sequence, data []byte) error
+}
+
 // Step is what one run computes: T rows, each a token at a position of a
 // sequence. Rows of one sequence follow each other in order of position; the
 // sequence has already grown to hold them.
@@ -295,6 +306,27 @@ func (s *Step) Entire() error {
 		}
 	}
 	return nil
+}
+
+// Pooled lists, for each output of s, the first of the rows that a Pool makes one of;
+// the output's own is the last. It is an error if a sequence does not begin and end in
+// s: an encoder's prompt must be in one step.
+func (s *Step) Pooled() ([]int32, error) {
+	first := make([]int32, len(s.Outputs))
+	for i, r := range s.Outputs {
+		if int(r)+1 < len(s.Seqs) && s.Seqs[r+1] == s.Seqs[r] {
+			return nil, fmt.Errorf("row %d is wanted, and is not the last of its sequence: rows are pooled when all of them are there", r)
+		}
+		f := r
+		for f > 0 && s.Seqs[f-1] == s.Seqs[r] {
+			f--
+		}
+		if s.Pos[f] != 0 {
+			return nil, fmt.Errorf("rows from position %d on: a prompt whose rows are pooled must be in one step", s.Pos[f])
+		}
+		first[i] = f
+	}
+	return first, nil
 }
 
 // Classes lists the classes of the pool that g needs: pages for full layers, a ring

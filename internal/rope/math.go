@@ -2,7 +2,7 @@ package rope
 
 import "math"
 
-// pow is x^y for x ≥ 1 and y in [0, 1], within 2^-51 of the exact value. It is
+// pow returns x^y for x ≥ 1 and y in [0, 1], within 2^-51 of the exact value:
 // e^(y·ln x) with the logarithm and its product held as sums of two float64.
 //
 // Like sincos, it uses only operations that IEEE 754 defines to the bit. The
@@ -82,4 +82,39 @@ func sincos(x float64) (sin, cos float64) {
 		return -c, s
 	}
 	return s, c
+}
+
+// Exp returns e^x, within 2^-42 of the exact value; 0 and +Inf beyond float32, and NaN for NaN.
+func Exp(x float64) float64 {
+	switch {
+	case x != x:
+		return x
+	case x < -120:
+		return 0
+	case x > 100:
+		return math.Inf(1)
+	}
+	return pow(math.E, x)
+}
+
+// Ln returns the natural logarithm of x, for normal x > 0; NaN for others.
+func Ln(x float64) float64 {
+	if !(x > 0 && x <= math.MaxFloat64) {
+		return math.NaN()
+	}
+	return ln(x)
+}
+
+// ln returns the natural logarithm of x, for normal x > 0.
+func ln(x float64) float64 {
+	hi, lo := log2(x)
+	return float64(float64(hi+lo) * math.Ln2)
+}
+
+// Temperature returns 1 + beta·log(1 + floor((pos + shift)/every)), the factor of queries
+// that long contexts need, the same on every machine. It expects every ≥ 1.
+// (transformers' modeling_llama4.py, with shift 1, and modeling_ministral3.py, with 0;
+// Nakanishi 2025, arXiv:2501.19399)
+func Temperature(pos int, beta float64, every, shift int) float64 {
+	return 1 + float64(beta*ln(float64(1+(pos+shift)/every)))
 }

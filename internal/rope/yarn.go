@@ -97,9 +97,3 @@ func (p *Params) magnitude(v, factor float64) error {
 	}
 	return p.positive("factor", factor)
 }
-
-// ln is the natural logarithm of x, for normal x > 0.
-func ln(x float64) float64 {
-	hi, lo := log2(x)
-	return float64(float64(hi+lo) * math.Ln2)
-}

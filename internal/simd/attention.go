@@ -35,13 +35,9 @@ type Attention struct {
 // scores of Quad queries, and then the weights of values.
 type scores [Quad][BlockSlots]float32
 
-// Reset starts an attention of queries of dim elements over no positions.
-// Fill in each Query then.
-func (a *Attention) Reset(queries, dim int) { a.ResetWith(queries, dim, dim, 0) }
-
-// ResetWith is Reset for values of another size, and scores that are capped as Softcap caps
-// them where limit is not 0.
-func (a *Attention) ResetWith(queries, dim, values int, limit float32) {
+// Reset starts an attention of queries of dim elements to values of their own size, over no positions.
+// Scores are capped as Softcap caps them where limit is not 0. Fill in each Query then.
+func (a *Attention) Reset(queries, dim, values int, limit float32) {
 	n := (queries + Quad - 1) / Quad * Quad
 	a.queries, a.dim, a.values, a.limit = queries, dim, values, limit
 	if n*dim > cap(a.q) {

@@ -9,7 +9,7 @@ import (
 
 // ask resets a to some queries of d elements.
 func ask(a *Attention, d int, q ...[]float32) {
-	a.Reset(len(q), d)
+	a.Reset(len(q), d, d, 0)
 	for i, x := range q {
 		copy(a.Query(i), x)
 	}
@@ -266,7 +266,7 @@ func TestAttentionSpans(t *testing.T) {
 	eachTier(t, func(t *testing.T) {
 		for _, s := range []Span{{0, BlockSlots + 1}, {BlockSlots - 1, 1 << 20}, {-1, 1}} {
 			var a Attention
-			a.Reset(Quad, KeySlots)
+			a.Reset(Quad, KeySlots, KeySlots, 0)
 			k, v := guard(BlockSlots*KeySlots), guard(BlockSlots*KeySlots)
 			panics(t, func() { a.Add(k, v, []Span{{0, 1}, s, {0, 1}, {0, 1}}, 1) })
 		}
@@ -289,9 +289,9 @@ func panics(t *testing.T, f func()) {
 func TestAttentionReset(t *testing.T) {
 	var a Attention
 	if n := testing.AllocsPerRun(10, func() { // which runs once before it counts
-		a.Reset(2, 512)
-		a.Reset(64, 8)
-		a.Reset(0, 512)
+		a.Reset(2, 512, 512, 0)
+		a.Reset(64, 8, 8, 0)
+		a.Reset(0, 512, 512, 0)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -72,7 +72,7 @@ func BenchmarkRMSNorm(b *testing.B) {
 func BenchmarkAttention(b *testing.B) {
 	const d = 64
 	var a Attention
-	a.Reset(Quad, d)
+	a.Reset(Quad, d, d, 0)
 	for i := range Quad {
 		copy(a.Query(i), values(rng(1), d))
 	}

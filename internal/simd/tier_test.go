@@ -187,7 +187,7 @@ func TestTwins(t *testing.T) {
 // AddRow and WidenPlanes those of the tiers that have one.
 func TestNoAllocations(t *testing.T) {
 	var a Attention
-	a.Reset(1, 1) // which makes its buffers
+	a.Reset(1, 1, 1, 0) // which makes its buffers
 	spans := [1]Span{{2, 50}}
 	eachTier(t, func(t *testing.T) {
 		if n := testing.AllocsPerRun(10, func() {
@@ -214,7 +214,7 @@ func TestNoAllocations(t *testing.T) {
 			SwiGLU(dst[:], x[:], y[:])
 			GeGLU(dst[:], x[:], y[:])
 			Softcap(dst[:], x[:], 30)
-			a.Reset(1, 1)
+			a.Reset(1, 1, 1, 0)
 			a.Add(x[:], y[:], spans[:], 1)
 			a.Result(0, dst[:1])
 		}); n != 0 {

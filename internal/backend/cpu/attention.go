@@ -47,7 +47,7 @@ func (e *executable) attention(n *graph.Node, out, q, sinks []float32) func() er
 		d := &s.Cache.(*cache).desks[worker]
 		for i := from; i < to; i++ {
 			p := cut.piece(i)
-			d.ResetWith(p.queries(), dim, a.KV.Values(), float32(a.Cap))
+			d.Reset(p.queries(), dim, a.KV.Values(), float32(a.Cap))
 			for i := range p.queries() {
 				copy(d.Query(i), q[p.row(i)*dim:])
 			}
@@ -78,7 +78,7 @@ type desk struct {
 
 // grow makes room for queries of a store.
 func (d *desk) grow(queries int, s *graph.KV) {
-	d.ResetWith(queries, s.Dim, s.Values(), 0)
+	d.Reset(queries, s.Dim, s.Values(), 0)
 	if n := kv.PageSize * s.Dim; len(d.k) < n {
 		d.k = make([]float32, n)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"slices"
 	"sync"
 	"unsafe"
 
@@ -384,7 +383,7 @@ func (b *Backend) vector(key weights) (gpu.Buffer, error) {
 		all = append(all, f...)
 	}
 	all = append(all, make([]float32, -len(all)&3)...) // read four at a time
-	v, err := b.memory.buffer(key[0].Name, bytesOf(all))
+	v, err := b.memory.buffer(key[0].Name, bytesIn(all))
 	if err == nil {
 		b.vectors[key] = v
 	}
@@ -399,9 +398,6 @@ func widened(w *graph.Weight) ([]float32, error) {
 	f := make([]float32, w.Shape.Size())
 	return f, mmap.Guard(func() error { return quant.Dequantize(w.DType, f, w.Data) }) // nothing small is left in a Source
 }
-
-// bytesOf is f as a GPU reads it.
-func bytesOf(f []float32) []byte { return slices.Clone(bytesIn(f)) }
 
 // bytesIn is the memory of f, which has the order of bytes that WebGPU wants on all
 // machines that Karat runs on.

@@ -7,6 +7,7 @@
 package gpu
 
 import (
+	_ "embed" // of gpu.js
 	"errors"
 	"fmt"
 	"os"
@@ -343,3 +344,9 @@ func (l *Limits) checkRanges(shader string, access []Access, ranges []Range) err
 	}
 	return nil
 }
+
+// Shim is the JavaScript that a program for js needs: a classic script, which is to
+// run before the program, where navigator.gpu is.
+//
+//go:embed gpu.js
+var Shim string
