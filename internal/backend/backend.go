@@ -30,7 +30,8 @@ type Options struct {
 	Outputs int                    // most rows of a step whose logits are wanted; 0 is Rows
 	Tokens  int                    // logits that a Chooser chooses from, the first of a row; 0 is all
 	Want    func(*graph.Node) bool // nodes whose outputs a Tap wants to see; a wanted node is not fused away
-	Keep    func(*graph.Node) bool // nodes whose values steps may ask for (Step.Values): kept to the end of a step, of all its rows; may be nil
+	// nodes whose values steps may ask for (Step.Values): kept to the end of a step, of all its rows; may be nil
+	Keep func(*graph.Node) bool
 
 	// Progress is called while the weights are prepared, with bytes. Its error ends
 	// that, and is Compile's. It may be nil.
@@ -302,7 +303,8 @@ func (s *Step) Entire() error {
 			last++
 		}
 		if s.Pos[i] != 0 || int(s.Pos[last]) != seq.Len()-1 {
-			return fmt.Errorf("positions %d to %d of a sequence of %d, attention to later positions takes all of them in one step", s.Pos[i], s.Pos[last], seq.Len())
+			return fmt.Errorf("positions %d to %d of a sequence of %d, "+
+				"attention to later positions takes all of them in one step", s.Pos[i], s.Pos[last], seq.Len())
 		}
 	}
 	return nil
@@ -315,7 +317,8 @@ func (s *Step) Pooled() ([]int32, error) {
 	first := make([]int32, len(s.Outputs))
 	for i, r := range s.Outputs {
 		if int(r)+1 < len(s.Seqs) && s.Seqs[r+1] == s.Seqs[r] {
-			return nil, fmt.Errorf("row %d is wanted, and is not the last of its sequence: rows are pooled when all of them are there", r)
+			return nil, fmt.Errorf("row %d is wanted, and is not the last of its sequence: "+
+				"rows are pooled when all of them are there", r)
 		}
 		f := r
 		for f > 0 && s.Seqs[f-1] == s.Seqs[r] {

@@ -114,7 +114,8 @@ func (w *Weight) packCodes(units []byte, k int, rows []byte, rowBytes int) {
 // columns: a row's 8 x 4 bits are transposed, two rows at a time.
 func packFifth(plane, rows []byte, rowBytes int) {
 	for r := 0; r < Rows; r += 2 {
-		v := uint64(binary.LittleEndian.Uint32(rows[r*rowBytes:])) | uint64(binary.LittleEndian.Uint32(rows[(r+1)*rowBytes:]))<<32
+		v := uint64(binary.LittleEndian.Uint32(rows[r*rowBytes:])) |
+			uint64(binary.LittleEndian.Uint32(rows[(r+1)*rowBytes:]))<<32
 		binary.LittleEndian.PutUint64(plane[4*r:], unshuffle(unshuffle(v)))
 	}
 }

@@ -118,11 +118,13 @@ func Size(d tensor.DType, n, k int) int { return (n + Rows - 1) / Rows * panelBy
 // until the weight, or all weights that Move makes of it, are packed.
 func New(t tensor.Tensor) (*Weight, error) {
 	d := t.DType
-	if size, err := tensor.Bytes(d, t.Shape); err != nil || !d.Quantized() || len(t.Shape) != 2 || t.Order == nil && len(t.Data) != size {
+	size, err := tensor.Bytes(d, t.Shape)
+	if err != nil || !d.Quantized() || len(t.Shape) != 2 || t.Order == nil && len(t.Data) != size {
 		return nil, fmt.Errorf("%v %v of %d bytes", d, []int(t.Shape), len(t.Data))
 	}
 	k := t.Shape[1]
-	w := &Weight{DType: d, N: t.Shape[0], K: k, file: t, stored: stored(d), codes: codesOf(d), table: tableOf(d), unit: codesOf(d).UnitBytes(),
+	w := &Weight{DType: d, N: t.Shape[0], K: k, file: t, stored: stored(d), codes: codesOf(d), table: tableOf(d),
+		unit:       codesOf(d).UnitBytes(),
 		scaleBytes: scaleBytes(d, Chunk), chunkBytes: chunkBytes(d, Chunk), panelBytes: panelBytes(d, k)}
 	w.wide = w.wideTable()
 	return w, nil
@@ -167,7 +169,8 @@ func stored(d tensor.DType) *simd.Stored {
 	if d == tensor.MXFP4 || c == simd.Codes2 || c == simd.Codes21 {
 		return nil
 	}
-	return &simd.Stored{Codes: c, Table: tableOf(d), Group: quant.GroupSize(d), Bytes: d.BlockSize() > 32, Min: quant.HasMin(d),
+	return &simd.Stored{Codes: c, Table: tableOf(d), Group: quant.GroupSize(d), Bytes: d.BlockSize() > 32,
+		Min:    quant.HasMin(d),
 		Scales: scaleBytes(d, Chunk), Chunk: chunkBytes(d, Chunk)}
 }
 

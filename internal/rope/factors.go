@@ -73,8 +73,8 @@ func Llama3From(theta float64, factors []float32) (Params, bool) {
 	return Params{}, false
 }
 
-// Banded finds the settings of type llama3 that make freqs of the powers of base, as Llama3From does of divisors. It reports
-// false if there are none.
+// Banded finds the settings of type llama3 that make freqs of the powers of base, as Llama3From does of divisors. It
+// reports false if there are none.
 func Banded(freqs []float64, base float64, dim int) (Params, bool) {
 	plain, last := New(base, dim), len(freqs)-1
 	if len(plain) != len(freqs) || last < 0 {

@@ -21,7 +21,8 @@ import (
 // Each step is rounded as in _compute_longrope_parameters there.
 func longFreqs(base float64, dim int, short, long []float32, original, context int) (Freqs, error) {
 	if dim <= 0 || dim%2 != 0 || dim > 1<<16 || !(base >= 1 && base <= 1e30) || original < 1 {
-		return nil, fmt.Errorf("longrope: head size %d, rope_theta %v, original_max_position_embeddings %d", dim, base, original)
+		return nil, fmt.Errorf("longrope: head size %d, rope_theta %v, original_max_position_embeddings %d", dim, base,
+			original)
 	}
 	factors, name, idle, other := short, "short_factor", long, "long_factor"
 	if context > original {

@@ -7,6 +7,9 @@
 // position 300 an angle that was rounded otherwise is off by 1e-5. Powers,
 // cosines and sines are this package's own, so that a table has the same bits
 // on every machine.
+//
+// The files in reading order: params.go (what a file says), factors.go (what GGUF says), long.go and yarn.go (two
+// scalings), table.go, rope.go (frequencies), math.go.
 package rope
 
 import "math"

@@ -38,7 +38,8 @@ func (p *Params) yarn(dim int, c Context) (Freqs, float64, error) {
 		factor = float64(c.Longest) / original
 	}
 	fast, slow := cmp.Or(p.Fast, 32), cmp.Or(p.Slow, 1)
-	if err := cmp.Or(p.positive("factor", factor), p.positive("beta_fast", fast), p.positive("beta_slow", slow)); err != nil {
+	if err := cmp.Or(p.positive("factor", factor), p.positive("beta_fast", fast),
+		p.positive("beta_slow", slow)); err != nil {
 		return nil, 0, err
 	}
 	if fast < slow {

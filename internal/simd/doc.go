@@ -17,6 +17,11 @@
 // Lengths are the caller's duty: a slice whose capacity is less than stated panics,
 // and nothing beyond it is touched. dst may be one of the inputs, but not overlap
 // it otherwise, where the comment allows it.
+//
+// The files in reading order: attention.go, scan.go, gate.go with act.go, vec.go, exp.go, dot.go, double.go, fma.go
+// (float32 and float64); panel.go with panel_generic.go and panel_amx.go, row.go, rows.go, quantize.go, weave.go
+// (panels of quantized weights); fit.go and blocks.go (quantizing); limits.go; tier.go with tier_*.go and amx_*.go
+// (what the machine has), kernels.go (what is in assembly).
 package simd
 
 //go:generate go run ../dev/simdgen

@@ -2,7 +2,8 @@ package simd
 
 import "unsafe"
 
-// The kernels in assembly. An architecture that lacks one has its name alone (kernels_no*.s), and no tier that calls it.
+// The kernels in assembly. An architecture that lacks one has its name alone (kernels_no*.s), and no tier that
+// calls it.
 
 // Both architectures have these: for AVX2, where those with a twin for AVX-512 go on to it by themselves
 // (tier_amd64.h), and for NEON. Those of vectors take multiples of 16 elements.

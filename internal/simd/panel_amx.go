@@ -62,9 +62,11 @@ func tilesFrom(row, blocks, height int, acc []float32, stride int, w []*Panel, x
 	panels := tilePanels(w, 0, blocks*max(pairs, 1))
 	switch {
 	case group == 16:
-		tiles16AMX(&panels[0], len(w), blocks, pairs, &split[0], &acc[0], &dx[0], unsafe.SliceData(sums), k, groups, 4*stride, &config, height)
+		tiles16AMX(&panels[0], len(w), blocks, pairs, &split[0], &acc[0], &dx[0], unsafe.SliceData(sums), k, groups, 4*stride,
+			&config, height)
 	case pairs > 0:
-		tiles32AMX(&panels[0], len(w), blocks, pairs, &split[0], &acc[0], &dx[0], unsafe.SliceData(sums), k, groups, 4*stride, &config, height)
+		tiles32AMX(&panels[0], len(w), blocks, pairs, &split[0], &acc[0], &dx[0], unsafe.SliceData(sums), k, groups, 4*stride,
+			&config, height)
 	}
 	if groups%2 == 0 {
 		return
@@ -72,7 +74,8 @@ func tilesFrom(row, blocks, height int, acc []float32, stride int, w []*Panel, x
 	if panels = tilePanels(w, last, blocks); sums != nil {
 		sums = sums[last:]
 	}
-	tiles1AMX(&panels[0], len(w), blocks, 1, &split[last*2*ActGroup], &acc[0], &dx[last], unsafe.SliceData(sums), k, groups, 4*stride, &config, height)
+	tiles1AMX(&panels[0], len(w), blocks, 1, &split[last*2*ActGroup], &acc[0], &dx[last], unsafe.SliceData(sums), k,
+		groups, 4*stride, &config, height)
 }
 
 // tilePanels are the panels from a group on, which go by in so many steps.
@@ -82,7 +85,8 @@ func tilePanels(w []*Panel, g, steps int) (panels [TilePanels]tilePanel) {
 		if p.Min != nil {
 			panels[i].min = &p.Min[g*PanelRows : len(p.Scale)][0]
 		}
-		panels[i].after, panels[i].bytes = uintptr(unsafe.Pointer(unsafe.SliceData(p.After))), (len(p.After)/64+steps-1)/steps*64
+		panels[i].after, panels[i].bytes = uintptr(unsafe.Pointer(unsafe.SliceData(p.After))),
+			(len(p.After)/64+steps-1)/steps*64
 	}
 	return panels
 }

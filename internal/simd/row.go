@@ -72,7 +72,8 @@ func addRowPlaces(acc []float32, data []byte, sumgap, gap, places, chunks int, s
 	if s.Bytes {
 		group = PanelRows
 	}
-	addRowVec(&acc[0], &data[0], q, dx, init, sums, chunks, s.Scales, s.Chunk, group, s.Table, gap, sumgap, places*gap, int(s.Codes))
+	addRowVec(&acc[0], &data[0], q, dx, init, sums, chunks, s.Scales, s.Chunk, group, s.Table, gap, sumgap, places*gap,
+		int(s.Codes))
 }
 
 func addPanelsGeneric(acc []float32, data []byte, n, panel, gap int, s *Stored, x *Acts) {

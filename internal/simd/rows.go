@@ -103,7 +103,8 @@ func addRowsGeneric(acc []float32, data []byte, panel int, s *Stored, joined []b
 // unjoin is row t of what Join made.
 func unjoin(joined []byte, columns, rows, t int) Acts {
 	groups := columns / ActGroup
-	x := Acts{Q: make([]int16, columns), DX: make([]float32, groups), Init: make([]int32, groups), Sums: make([]float32, groups)}
+	x := Acts{Q: make([]int16, columns), DX: make([]float32, groups), Init: make([]int32, groups),
+		Sums: make([]float32, groups)}
 	for g := range groups {
 		at := joined[g/2*joinedStep(rows):]
 		four := func(i int) uint32 { return binary.LittleEndian.Uint32(at[4*((2*i+g%2)*FewRows+t):]) }
@@ -135,7 +136,8 @@ func addRowsAMX(acc []float32, data []byte, panel int, s *Stored, joined []byte,
 	case Codes4:
 		addRows4AMX(p, &data[0], &joined[0], size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, nil, &config)
 	case CodesTable:
-		addRowsTableAMX(p, &data[0], &joined[0], size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, s.Table, &config)
+		addRowsTableAMX(p, &data[0], &joined[0], size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, s.Table,
+			&config)
 	case Codes41:
 		addRows41AMX(p, &data[0], &joined[0], size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, nil, &config)
 	case Codes8:

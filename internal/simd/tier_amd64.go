@@ -63,5 +63,6 @@ var limitKernels = [...]limitKernel{
 	avx2:    {limitIntsAVX2, limitFloatsAVX2, 2 * 8 * 16, 2 * 12 * 8, "VPMADDWD+VPADDD", "VFMADD"},
 	avx512:  {limitIntsAVX512, limitFloatsAVX512, 2 * 12 * 32, 2 * 12 * 16, "VPDPWSSD", "VFMADD"},
 	// 4 instructions of 16·16·32 products, two for the halves of an activation
-	amx: {func(rounds int) { limitIntsAMX(rounds, &limitTiles) }, limitFloatsAVX512, 4 * 16 * 16 * 32, 2 * 12 * 16, "TDPBF16PS twice", "VFMADD"},
+	amx: {func(rounds int) { limitIntsAMX(rounds, &limitTiles) }, limitFloatsAVX512, 4 * 16 * 16 * 32, 2 * 12 * 16,
+		"TDPBF16PS twice", "VFMADD"},
 }

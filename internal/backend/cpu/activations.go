@@ -52,7 +52,8 @@ func (x *acts) rowsFrom(t, n, rows int) acts {
 		return *x
 	}
 	y := acts{split: part(x.split, t, n, rows)}
-	y.Q, y.DX, y.Sums, y.Init = part(x.Q, t, n, rows), part(x.DX, t, n, rows), part(x.Sums, t, n, rows), part(x.Init, t, n, rows)
+	y.Q, y.DX, y.Sums, y.Init = part(x.Q, t, n, rows), part(x.DX, t, n, rows), part(x.Sums, t, n, rows),
+		part(x.Init, t, n, rows)
 	return y
 }
 
@@ -88,8 +89,10 @@ func (a *activations) start(p *planner) error {
 		apart = 0
 	}
 	m, size := &b.buffers, rows*columns
-	return errors.Join(reserve(m, &a.q, size), reserve(m, &a.dx, size/simd.ActGroup), reserve(m, &a.init, size/group), reserve(m, &a.sums, size/group),
-		reserve(m, &a.apart, 2*rows*apart), reserve(m, &a.joined, columns/panel.Chunk*simd.Joined(min(rows, simd.FewRows), panel.Chunk)))
+	return errors.Join(reserve(m, &a.q, size), reserve(m, &a.dx, size/simd.ActGroup), reserve(m, &a.init, size/group),
+		reserve(m, &a.sums, size/group),
+		reserve(m, &a.apart, 2*rows*apart), reserve(m, &a.joined, columns/panel.Chunk*simd.Joined(min(rows, simd.FewRows),
+			panel.Chunk)))
 }
 
 // loops makes the loops, once: over chunks of all rows, and over whole rows.
@@ -175,7 +178,8 @@ func (a *activations) quantize(n *graph.Node, p *product) error {
 	}
 	a.cut(w, p.tiles)
 	if p.few && (a.joinFor == nil || !alike(a.joinFor, w)) {
-		a.joinFor, a.joined = w, a.joined[:w.K/panel.Chunk*simd.Joined(a.rows, panel.Chunk)] // simd.AddRows goes by its length
+		// simd.AddRows goes by its length
+		a.joinFor, a.joined = w, a.joined[:w.K/panel.Chunk*simd.Joined(a.rows, panel.Chunk)]
 		a.missing.joined = true
 	}
 	return a.run()

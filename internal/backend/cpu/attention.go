@@ -174,7 +174,9 @@ func (c *cut) end(s *backend.Step, t int) int {
 }
 
 // rope turns the heads of each row of x by the table's angles at its position.
-func (e *executable) rope(n *graph.Node, out, x []float32, row func(pos int) (cos, sin []float32)) func(from, to int) error {
+func (e *executable) rope(
+	n *graph.Node, out, x []float32, row func(pos int) (cos, sin []float32),
+) func(from, to int) error {
 	size, dim, attr := n.Shape.Size(), n.Shape.Last(), n.Attr.(graph.RoPEAttr)
 	part, rotate := attr.Turning(dim), simd.Rotate
 	if attr.Interleaved {

@@ -53,8 +53,9 @@ type page struct {
 // stored to.
 func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
 	n := len(pool.Classes())
-	c := &cache{b: b, kv: b.o.KV, class: map[int]int{}, slots: -1, offset: map[*graph.KV]int{}, states: map[*graph.State]int{},
-		size: make([]int, n), pages: make([][]page, n), desks: make([]desk, b.o.Threads)}
+	c := &cache{b: b, kv: b.o.KV, class: map[int]int{}, slots: -1, offset: map[*graph.KV]int{},
+		states: map[*graph.State]int{},
+		size:   make([]int, n), pages: make([][]page, n), desks: make([]desk, b.o.Threads)}
 	for i, class := range pool.Classes() {
 		if class.Kind == kv.Slot {
 			c.slots = i

@@ -13,7 +13,8 @@ import (
 // Element implements backend.Portable.
 func (c *cache) Element() int { return c.kv.Bytes() }
 
-// each calls f with the elements of the keys, then of the values, of positions from to to, in the order of backend.Portable.
+// each calls f with the elements of the keys, then of the values, of positions from to to, in the order of
+// backend.Portable.
 func (c *cache) each(s *graph.KV, seq *kv.Sequence, from, to int, f func(p *page, at int)) error {
 	for _, keys := range []bool{true, false} {
 		for pos := from; pos < to; pos++ {

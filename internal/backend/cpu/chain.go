@@ -20,7 +20,8 @@ type chain struct {
 // chains reports whether n can be in a chain.
 func chains(n *graph.Node) bool {
 	switch n.Op {
-	case graph.Embed, graph.RMSNorm, graph.Add, graph.Mul, graph.Scale, graph.Softcap, graph.GLU, graph.Act, graph.RoPE, graph.StoreKV,
+	case graph.Embed, graph.RMSNorm, graph.Add, graph.Mul, graph.Scale, graph.Softcap, graph.GLU, graph.Act, graph.RoPE,
+		graph.StoreKV,
 		graph.LayerNorm, graph.L2Norm, graph.Concat, graph.Slice, graph.EmbedPos, graph.ScalePos:
 		return true
 	}

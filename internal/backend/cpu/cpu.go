@@ -8,6 +8,11 @@
 //
 // Compile lowers each node to a kernel with its buffers (plan.go); Run calls
 // them in order.
+//
+// The files in reading order: cpu.go (the backend, a plan and a run), plan.go (lowering), fuse.go (products that share
+// a loop), chain.go (nodes that share a loop row by row); the kernels: experts.go, adapter.go, attention.go with
+// cut.go, scan.go, route.go, rows.go, linear.go with activations.go; and what these stand on: cache.go with carry.go,
+// repack.go, pool.go with meter.go, arena.go.
 package cpu
 
 import (

@@ -137,8 +137,9 @@ func (c *cut) piece(i int) piece {
 	}
 	b := &c.blocks[n]
 	first := b.first + (at-b.piece)*c.ranges
-	return piece{block: n, job: head*len(c.blocks) + n, from: b.from, to: b.to, first: first, last: min(b.last, first+c.ranges),
-		kv: kv, head: kv*group + from, heads: to - from, all: c.heads}
+	return piece{block: n, job: head*len(c.blocks) + n, from: b.from, to: b.to, first: first,
+		last: min(b.last, first+c.ranges),
+		kv:   kv, head: kv*group + from, heads: to - from, all: c.heads}
 }
 
 // piece is the attention of some heads of the rows from ≤ t < to to the ranges first ≤ r

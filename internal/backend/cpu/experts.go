@@ -24,9 +24,10 @@ type experts struct {
 	at     []int      // by pair: its row of y
 
 	// Buffers, which are others' when the node does not run.
-	x  []float32 // [rows, d], an expert's
-	h  []float32 // [rows, 2·ff], an expert's
-	up []float32 // [rows, ff], an expert's, where gate and up are apart; of one row gate and up, where they are interleaved
+	x []float32 // [rows, d], an expert's
+	h []float32 // [rows, 2·ff], an expert's
+	// [rows, ff], an expert's, where gate and up are apart; of one row gate and up, where they are interleaved
+	up []float32
 	y  []float32 // [rows·k, d], expert after expert
 }
 
@@ -68,8 +69,10 @@ func (p *planner) newExperts(n *graph.Node) (*experts, error) {
 // fuseExperts makes gate, up and the activation one loop, where they can be.
 func (p *planner) fuseExperts(n *graph.Node, x *experts, matrices []*graph.Weight) {
 	e := p.e
-	if !e.b.fuses(fuseGLU) || e.b.packed[matrices[0]] == nil || x.Biased || x.Form != graph.Fused && x.Form != graph.Apart ||
-		x.Form == graph.Fused && x.ff%panel.Rows != 0 || x.Form == graph.Apart && matrices[0].DType != matrices[1].DType {
+	alone := !e.b.fuses(fuseGLU) || e.b.packed[matrices[0]] == nil || x.Biased
+	whole := x.Form == graph.Fused && x.ff%panel.Rows == 0
+	alike := x.Form == graph.Apart && matrices[0].DType == matrices[1].DType
+	if alone || !whole && !alike {
 		return
 	}
 	e.fused = append(e.fused, fuseGLU+" "+n.Name)

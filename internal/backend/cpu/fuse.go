@@ -94,7 +94,8 @@ func (p *planner) linear(n *graph.Node) (func() error, error) {
 			if err != nil {
 				return nil, err
 			}
-			return e.adapt(x, append([]*graph.Node{n}, p.beside[n]...), all.outs, func() error { return all.run(in, x, e.count(n)) }), nil
+			return e.adapt(x, append([]*graph.Node{n}, p.beside[n]...), all.outs,
+				func() error { return all.run(in, x, e.count(n)) }), nil
 		}
 		w := e.newProduct(n.W[0], 0)
 		w.spent = p.spent(in)

@@ -89,7 +89,8 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 	if p.panels == nil {
 		return nil
 	}
-	p.tiles, p.row, p.whole = simd.HasTiles(rows), rows == 1 && p.panels.Stored().HasRow(), p.panels.Stored().HasChunks(rows)
+	p.tiles, p.row, p.whole = simd.HasTiles(rows), rows == 1 && p.panels.Stored().HasRow(),
+		p.panels.Stored().HasChunks(rows)
 	p.few = p.panels.K >= panel.Chunk && p.panels.Stored().HasRows(rows)
 	defer p.e.b.pool.part("")
 	p.e.b.pool.part("round")

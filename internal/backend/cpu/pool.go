@@ -41,7 +41,8 @@ type pool struct {
 
 // newPool starts threads-1 goroutines.
 func newPool(threads int) *pool {
-	p := &pool{threads: threads, waiters: make([]waiter, threads), shares: make([]share, threads), done: make([]tally, threads)}
+	p := &pool{threads: threads, waiters: make([]waiter, threads), shares: make([]share, threads),
+		done: make([]tally, threads)}
 	spin := threads <= min(runtime.GOMAXPROCS(0), runtime.NumCPU())
 	for i := range p.waiters {
 		w := &p.waiters[i]

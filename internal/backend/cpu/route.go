@@ -24,7 +24,8 @@ type router struct {
 func newRouter(n *graph.Node) (*router, error) {
 	attr, _ := n.Attr.(graph.RouteAttr)
 	k, count := n.Shape[0], n.In[0].Shape.Size()
-	r := &router{RouteAttr: attr, ids: make([]int, k), best: make([]float32, k), p: make([]float32, count), by: make([]float32, count),
+	r := &router{RouteAttr: attr, ids: make([]int, k), best: make([]float32, k), p: make([]float32, count),
+		by:   make([]float32, count),
 		sums: make([]float32, attr.Groups), kept: make([]int, attr.Kept), everyone: make([]int, max(attr.Best, 1))}
 	scale, bias := n.RouteWeights()
 	var errs [2]error
@@ -117,7 +118,10 @@ func largest(ids []int, s []float32, out func(id int) bool) {
 	for j := range ids {
 		ids[j] = -1
 		for i, v := range s {
-			if !taken(ids[:j], i) && (out == nil || !out(i)) && (ids[j] < 0 || v > s[ids[j]] || s[ids[j]] != s[ids[j]] && v == v) {
+			if taken(ids[:j], i) || out != nil && out(i) {
+				continue
+			}
+			if best := ids[j]; best < 0 || v > s[best] || s[best] != s[best] && v == v {
 				ids[j] = i
 			}
 		}

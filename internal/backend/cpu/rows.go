@@ -43,7 +43,8 @@ func rowKernel(n *graph.Node) (rowFunc, error) {
 }
 
 // curves are the activations.
-var curves = map[graph.Activation]simd.Curve{graph.SiLU: simd.SiluCurve, graph.GELUTanh: simd.GeluCurve, graph.GELUErf: simd.GeluErfCurve,
+var curves = map[graph.Activation]simd.Curve{graph.SiLU: simd.SiluCurve, graph.GELUTanh: simd.GeluCurve,
+	graph.GELUErf:     simd.GeluErfCurve,
 	graph.ReLUSquared: simd.SquareCurve, graph.Sigmoid: simd.SigmoidCurve, graph.Tanh: simd.TanhCurve}
 
 // gluKernel is act(x)·y, for a GLU or Experts node.
@@ -110,7 +111,9 @@ const dropRows = 16
 // may map 2 MiB of it for each row.
 func (p *planner) embed(n *graph.Node, out []float32) func(from, to int) error {
 	e, d, scale, w := p.e, n.Shape.Size(), n.Attr.(graph.EmbedAttr).Scale, n.W[0]
-	multiplied := slices.ContainsFunc(p.g.Nodes, func(n *graph.Node) bool { return n.Op == graph.Linear && slices.Contains(n.W, w) })
+	multiplied := slices.ContainsFunc(p.g.Nodes, func(n *graph.Node) bool {
+		return n.Op == graph.Linear && slices.Contains(n.W, w)
+	})
 	var rows atomic.Int32 // since the table was let go
 	return func(from, to int) error {
 		for t := from; t < to; t++ {

@@ -61,7 +61,9 @@ func (e *executable) conv(n *graph.Node, out, x, w, bias []float32) func(worker,
 	}
 }
 
-func (e *executable) ssm(n *graph.Node, out []float32, in [][]float32, w [3][]float32) func(worker, from, to int) error {
+func (e *executable) ssm(
+	n *graph.Node, out []float32, in [][]float32, w [3][]float32,
+) func(worker, from, to int) error {
 	heads, dim, groups, size := n.Shape[0], n.Shape[1], n.In[2].Shape[0], n.In[2].Shape[1]
 	return func(_, from, to int) error {
 		for t := range e.step.Seqs {
@@ -69,14 +71,17 @@ func (e *executable) ssm(n *graph.Node, out []float32, in [][]float32, w [3][]fl
 			for h := from; h < to; h++ {
 				step, decay := simd.Decay(w[0][h], in[1][t*heads+h], w[1][h])
 				at, g := (t*heads+h)*dim, (t*groups+h*groups/heads)*size
-				simd.SSM(out[at:at+dim], state[h*dim*size:(h+1)*dim*size], in[0][at:at+dim], in[2][g:g+size], in[3][g:g+size], step, decay, w[2][h])
+				simd.SSM(out[at:at+dim], state[h*dim*size:(h+1)*dim*size], in[0][at:at+dim], in[2][g:g+size], in[3][g:g+size], step,
+					decay, w[2][h])
 			}
 		}
 		return nil
 	}
 }
 
-func (e *executable) delta(n *graph.Node, out []float32, in [][]float32, w [3][]float32) func(worker, from, to int) error {
+func (e *executable) delta(
+	n *graph.Node, out []float32, in [][]float32, w [3][]float32,
+) func(worker, from, to int) error {
 	heads, dim, groups, size := n.Shape[0], n.Shape[1], n.In[1].Shape[0], n.In[1].Shape[1]
 	return func(worker, from, to int) error {
 		s := &e.scratch[worker]
@@ -88,7 +93,8 @@ func (e *executable) delta(n *graph.Node, out []float32, in [][]float32, w [3][]
 				_, decay := simd.Decay(w[0][h], in[3][t*heads+h], w[1][h])
 				simd.Sigmoid(beta, in[4][t*heads+h:][:1])
 				at, g := (t*heads+h)*dim, (t*groups+h*groups/heads)*size
-				simd.Delta(out[at:at+dim], state[h*size*dim:(h+1)*size*dim], in[0][g:g+size], in[1][g:g+size], in[2][at:at+dim], tmp, decay, beta[0])
+				simd.Delta(out[at:at+dim], state[h*size*dim:(h+1)*size*dim], in[0][g:g+size], in[1][g:g+size], in[2][at:at+dim],
+					tmp, decay, beta[0])
 			}
 		}
 		return nil

@@ -140,7 +140,8 @@ func (n Numerics) Backend(threads int, noFuse ...string) (backend.Backend, error
 }
 
 // ErrNotLinked is wrapped by the errors of those who ask for a GPU in a program that has none linked.
-var ErrNotLinked = errors.New(`this program is built without GPUs; it needs import _ "github.com/karat-run/karat/webgpu"`)
+var ErrNotLinked = errors.New("this program is built without GPUs; " +
+	`it needs import _ "github.com/karat-run/karat/webgpu"`)
 
 // GPUs makes the backends of a machine's GPUs, numbered from 0.
 type GPUs interface {

@@ -51,16 +51,19 @@ func (p *planner) adapt(l *lowered, s *stack) {
 		return
 	}
 	there, first := &p.b.adapters, p.e.tableRows(l.extent)
-	low, table := late(func(*cache) (gpu.Buffer, error) { return there.low, nil }), late(func(*cache) (gpu.Buffer, error) { return there.table, nil })
+	low, table := late(func(*cache) (gpu.Buffer, error) { return there.low, nil }),
+		late(func(*cache) (gpu.Buffer, error) { return there.table, nil })
 	for _, n := range s.nodes {
 		i, w := len(a.nodes), n.W[0]
 		a.nodes, a.widths = append(a.nodes, n), append(a.widths, 0)
 		of := late(func(*cache) (gpu.Buffer, error) { return there.pairs[w].buffer, nil })
-		p.add(l, "low", nil, params{"k": w.Shape[1], "node": i, "rows": first}, func(rows int) (x, y, z int) { return a.widths[i], rows, 1 },
+		p.add(l, "low", nil, params{"k": w.Shape[1], "node": i, "rows": first},
+			func(rows int) (x, y, z int) { return a.widths[i], rows, 1 },
 			low, p.values[n.In[0]], of, table)
-		p.add(l, "adapt", nil, params{"n": w.Shape[0], "k": w.Shape[1], "node": i, "rows": first}, func(rows int) (x, y, z int) {
-			return (min(a.widths[i], 1)*w.Shape[0] + 63) / 64, rows, 1
-		}, p.values[n], low, of, table)
+		p.add(l, "adapt", nil, params{"n": w.Shape[0], "k": w.Shape[1], "node": i, "rows": first},
+			func(rows int) (x, y, z int) {
+				return (min(a.widths[i], 1)*w.Shape[0] + 63) / 64, rows, 1
+			}, p.values[n], low, of, table)
 	}
 }
 
@@ -148,8 +151,8 @@ func (e *plan) lists(blend *backend.Blend) error {
 	return nil
 }
 
-// place returns where p lies among w's pairs, which it joins if it is new. They stay until Close: a model's adapters are those
-// that it was opened with, whose bytes were compared with the GPU's memory then.
+// place returns where p lies among w's pairs, which it joins if it is new. They stay until Close: a model's adapters
+// are those that it was opened with, whose bytes were compared with the GPU's memory then.
 func (b *Backend) place(w *graph.Weight, p *backend.Pair) (int, error) {
 	s := b.adapters.pairs[w]
 	if s == nil {

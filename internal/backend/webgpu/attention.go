@@ -41,7 +41,8 @@ func (p *planner) storeTurned(l *lowered, kv *graph.KV, q, k *graph.Node) {
 	}
 	numbers := params{"size": kv.Dim, "queries": q.Shape.Size(), "width": kv.Heads * kv.Dim, "pairs": t.pairs}
 	d := p.add(l, "turn", variant{"F16": !p.b.o.F32KV}, numbers, elements(q.Shape.Size()+words),
-		out, keysOf(kv), valuesOf(kv), p.values[q.In[0]], p.values[k.In[0]], p.values[l.node.In[1]], t.buffer, tableOf(kv, every))
+		out, keysOf(kv), valuesOf(kv), p.values[q.In[0]], p.values[k.In[0]], p.values[l.node.In[1]], t.buffer,
+		tableOf(kv, every))
 	if p.f.stores[l.node] != nil {
 		d.from = 2 // for one row attention does it
 	}
@@ -134,7 +135,8 @@ func lowerAttention(p *planner, l *lowered) {
 	a := &attending{p: p, l: l, kv: attr.KV, heads: n.In[0].Shape[0]}
 	seen := seenOf(a.kv, !p.b.o.F32KV)
 	seen.Capped, seen.Sinks, seen.Ahead = attr.Cap != 0, len(n.W) > 0, attr.Bidirectional
-	a.usual = params{"heads": a.heads, "kv_heads": a.kv.Heads, "window": min(a.kv.Window, math.MaxInt32), "scale": float32(attr.Scale)}
+	a.usual = params{"heads": a.heads, "kv_heads": a.kv.Heads, "window": min(a.kv.Window, math.MaxInt32),
+		"scale": float32(attr.Scale)}
 	numbers, in := a.usual, []binding{p.values[n.In[0]]}
 	if seen.Capped {
 		numbers = numbers.with(params{"cap": float32(attr.Cap)})
@@ -170,7 +172,8 @@ func (a *attending) alone(v attentionVariant, norm, store *graph.Node) {
 	if norm != nil {
 		h, numbers, in := p.headOf(norm, q)
 		v.Head = h.order
-		a.few(v, a.usual.with(params{"size": numbers["size"], "pairs": numbers["pairs"], "eps": numbers["eps"], "offset": numbers["offset"]}), in, 1, 2)
+		a.few(v, a.usual.with(params{"size": numbers["size"], "pairs": numbers["pairs"], "eps": numbers["eps"],
+			"offset": numbers["offset"]}), in, 1, 2)
 		return
 	}
 	t := p.turns(q)
@@ -192,8 +195,10 @@ func (a *attending) few(v attentionVariant, numbers params, in []binding, from, 
 	if join.Sinks {
 		in, sinks = in[:1], in[1:]
 	}
-	part := a.add("attention", v, numbers, func(rows int) (x, y, z int) { x, y, _ = flat(rows * a.heads); return x, y, 0 }, partsOf, in)
-	whole := a.p.add(a.l, "join", join, params{"heads": a.heads, "window": min(a.kv.Window, math.MaxInt32)}, groups(a.heads),
+	part := a.add("attention", v, numbers, func(rows int) (x, y, z int) { x, y, _ = flat(rows * a.heads); return x, y, 0 },
+		partsOf, in)
+	whole := a.p.add(a.l, "join", join, params{"heads": a.heads, "window": min(a.kv.Window, math.MaxInt32)},
+		groups(a.heads),
 		append([]binding{a.p.values[a.l.node], partsOf, tableOf(a.kv, a.l.extent)}, sinks...)...)
 	for _, d := range []*dispatch{part, whole} {
 		d.split, d.long, d.from, d.below = a.split, true, from, below
@@ -205,7 +210,8 @@ func (a *attending) many(v attendVariant, numbers params, in []binding) *dispatc
 	b, out := a.p.b, a.p.values[a.l.node]
 	if f, ok := b.unit.flash(v.seenVariant, b.d.Adapter().Matrices); ok && plain(a.l.node) && !v.Chunked {
 		group := a.heads / a.kv.Heads
-		return a.add("flash", f, a.usual, func(rows int) (x, y, z int) { return (rows*group + f.BM - 1) / f.BM, a.kv.Heads, 1 }, out, in[:1])
+		tiles := func(rows int) (x, y, z int) { return (rows*group + f.BM - 1) / f.BM, a.kv.Heads, 1 }
+		return a.add("flash", f, a.usual, tiles, out, in[:1])
 	}
 	return a.add("attend", v, numbers, func(rows int) (x, y, z int) { return (rows + 15) / 16, a.heads, 1 }, out, in)
 }

@@ -66,7 +66,8 @@ type states struct {
 
 // NewCache implements backend.Backend. There is no room until something is stored.
 func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
-	c := &cache{b: b, pool: pool, class: map[int]int{}, slots: -1, stores: map[*graph.KV]*store{}, states: map[*graph.State]*states{}}
+	c := &cache{b: b, pool: pool, class: map[int]int{}, slots: -1, stores: map[*graph.KV]*store{},
+		states: map[*graph.State]*states{}}
 	for x := range c.tables {
 		c.tables[x] = make([]gpu.Buffer, len(pool.Classes()))
 	}
@@ -87,7 +88,8 @@ func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error)
 		return (elements + 1) / 2
 	}
 	for _, s := range g.KVs() {
-		c.stores[s] = &store{kv: s, class: c.class[s.Window], words: words(s.Heads * s.Dim), wide: words(s.Heads * s.Values())}
+		c.stores[s] = &store{kv: s, class: c.class[s.Window], words: words(s.Heads * s.Dim),
+			wide: words(s.Heads * s.Values())}
 	}
 	c.ahead = g.Bidirectional()
 	pool.Back(c)

@@ -57,7 +57,8 @@ func (p *planner) newChooser(g *graph.Graph, tokens int) *chooser {
 		return nil
 	}
 	logits := g.Result()
-	c := &chooser{size: logits.Shape.Size(), tokens: cmp.Or(tokens, logits.Shape.Size()), rows: min(p.most(logits), choosing), steps: ahead}
+	c := &chooser{size: logits.Shape.Size(), tokens: cmp.Or(tokens, logits.Shape.Size()),
+		rows: min(p.most(logits), choosing), steps: ahead}
 	for _, n := range g.Nodes {
 		if n.Op == graph.Embed && !p.tables[weights{n.W[0]}] {
 			c.steps = 1
@@ -81,7 +82,8 @@ func (p *planner) addChooser() {
 	from := p.e.last.out
 	for i, slices := range c.slices(likeliest) {
 		grid := func(int) (x, y, z int) { return slices, c.rows, 1 }
-		p.add(&p.e.passes, "top", topVariant{First: i == 0}, params{"size": c.size, "before": i, "tokens": c.tokens}, grid, c.leaves[i%2], from)
+		p.add(&p.e.passes, "top", topVariant{First: i == 0}, params{"size": c.size, "before": i, "tokens": c.tokens}, grid,
+			c.leaves[i%2], from)
 		from = c.leaves[i%2]
 	}
 }
@@ -146,7 +148,8 @@ func (e *executable) Most() (k, steps int) {
 // Choose implements backend.Chooser.
 func (e *executable) Choose(ctx context.Context, s *backend.Step, k, steps int) ([]backend.Likely, error) {
 	if most, far := e.Most(); k < 1 || k > most || steps < 1 || steps > far || steps > 1 && k > 1 {
-		return nil, fmt.Errorf("the %d likeliest tokens of %d steps; at most %d and %d are possible, one of them 1", k, steps, most, far)
+		return nil, fmt.Errorf("the %d likeliest tokens of %d steps; at most %d and %d are possible, one of them 1", k, steps,
+			most, far)
 	}
 	p, err := e.of(s)
 	if err != nil {

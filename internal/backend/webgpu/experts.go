@@ -24,7 +24,8 @@ func lowerRoute(p *planner, l *lowered) {
 		p.add(l, "route", nil, numbers, elements(1), bindings...)
 		return
 	}
-	v := variant{"Weigh": a.Weigh.String(), "Normalize": a.Normalize, "Eps": "", "Bias": bias != nil, "Scale": scale != nil, "Groups": 0,
+	v := variant{"Weigh": a.Weigh.String(), "Normalize": a.Normalize, "Eps": "", "Bias": bias != nil,
+		"Scale": scale != nil, "Groups": 0,
 		"Weighed": bias != nil || a.Best > 1}
 	if a.Eps != 0 {
 		v["Eps"] = fmt.Sprintf(" + %e", float32(a.Eps))
@@ -43,7 +44,8 @@ func lowerExperts(p *planner, l *lowered) {
 	matrices, biases := n.ExpertWeights()
 	biases = append(biases, make([]*graph.Weight, len(matrices))...) // nil where there are none
 	last := len(matrices) - 1
-	first, down, x, routes := p.b.weights[weights{matrices[0]}], p.b.weights[weights{matrices[last]}], p.values[n.In[0]], p.values[n.In[1]]
+	first, down, x, routes := p.b.weights[weights{matrices[0]}], p.b.weights[weights{matrices[last]}], p.values[n.In[0]],
+		p.values[n.In[1]]
 	k, ff, pairs := n.In[1].Shape[0], down.k, p.most(n)*n.In[1].Shape[0]
 	made := make([]gpu.Buffer, 3, 4) // of the pairs of a row and a choice
 	if attr.Form == graph.Apart {
@@ -107,7 +109,8 @@ func (p *planner) matrices(l *lowered, w *weight, bias *graph.Weight, from matri
 		if bias != nil {
 			bindings = append(bindings, p.vector(bias))
 		}
-		p.add(l, "linear", v, params{"n": w.rows, "k": w.k, "column": 0, "stride": w.rows, "first": s.first, "count": s.n, "each": w.each,
+		p.add(l, "linear", v, params{"n": w.rows, "k": w.k, "column": 0, "stride": w.rows, "first": s.first, "count": s.n,
+			"each":    w.each,
 			"choices": from.choices, "share": from.share}, grid, bindings...)
 	}
 }

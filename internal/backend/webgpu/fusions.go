@@ -35,9 +35,10 @@ type fusions struct {
 
 	turned  map[*graph.Node]*graph.Node // RoPE nodes, and norms, that a StoreKV does
 	queries map[*graph.Node]*graph.Node // norms of heads of queries that an Attention computes, in steps of one row
-	stores  map[*graph.Node]*graph.Node // by an Attention and by itself: a StoreKV that the Attention does, in steps of one row
-	folded  map[*graph.Node]*normChain  // rows that products compute
-	hidden  map[*graph.Node]bool        // nodes that their readers look through
+	// by an Attention and by itself: a StoreKV that the Attention does, in steps of one row
+	stores map[*graph.Node]*graph.Node
+	folded map[*graph.Node]*normChain // rows that products compute
+	hidden map[*graph.Node]bool       // nodes that their readers look through
 }
 
 // fuses reports whether a fusion is to be used in this plan.
@@ -128,7 +129,8 @@ func (f *fusions) pair(g *graph.Graph) {
 			continue
 		}
 		k := s.In[0]
-		if !f.fuses("turn") || k.Op != graph.RoPE || f.only(k) != s || len(k.Attr.(graph.RoPEAttr).Freqs) == 0 || f.turnedHead(k.In[0]) == k {
+		if !f.fuses("turn") || k.Op != graph.RoPE || f.only(k) != s || len(k.Attr.(graph.RoPEAttr).Freqs) == 0 ||
+			f.turnedHead(k.In[0]) == k {
 			continue
 		}
 		i := slices.IndexFunc(g.Nodes[s.ID:], func(a *graph.Node) bool {
@@ -138,7 +140,8 @@ func (f *fusions) pair(g *graph.Graph) {
 			continue
 		}
 		a := g.Nodes[s.ID+i]
-		if q := a.In[0]; q.Op == graph.RoPE && q.ID < s.ID && f.extent(q) == f.extent(s) && f.only(q) == a && sameTurns(q, k) &&
+		if q := a.In[0]; q.Op == graph.RoPE && q.ID < s.ID && f.extent(q) == f.extent(s) && f.only(q) == a &&
+			sameTurns(q, k) &&
 			q.In[0] != k.In[0] && f.turnedHead(q.In[0]) != q {
 			f.turned[q], f.turned[k] = s, s
 			f.own(a, s)
@@ -204,7 +207,8 @@ func (f *fusions) headed(s *graph.Node) bool {
 // chain returns the norm n and what follows it.
 func (f *fusions) chain(n *graph.Node) *normChain {
 	attr := n.Attr.(graph.NormAttr)
-	c := &normChain{chainVariant: chainVariant{order: orderOf(n.Shape.Last()), Weight: len(n.W) > 0}, nodes: []*graph.Node{n}, x: n.In[0], sum: n}
+	c := &normChain{chainVariant: chainVariant{order: orderOf(n.Shape.Last()), Weight: len(n.W) > 0},
+		nodes: []*graph.Node{n}, x: n.In[0], sum: n}
 	c.params = params{"zero": 0, "eps": attr.Eps, "offset": attr.Offset, "next_eps": float32(0), "next_offset": float32(0)}
 	list := slices.Clone(n.W)
 	var scale *graph.Weight
@@ -239,7 +243,8 @@ const foldMost, foldColumns, foldAdded = 3072, 1 << 15, 1 << 13
 // also reads, one product does that, and writes it.
 func (f *fusions) fold(c *normChain) bool {
 	row := c.row()
-	if !f.fuses("fold") || f.b.o.Software || !c.Weight || row.Shape.Size() != c.Size() || c.Size()%32 != 0 || c.Size() < 1024 ||
+	if !f.fuses("fold") || f.b.o.Software || !c.Weight || row.Shape.Size() != c.Size() || c.Size()%32 != 0 ||
+		c.Size() < 1024 ||
 		c.Size() > foldMost || f.want != nil && slices.ContainsFunc(c.nodes, f.want) {
 		return false
 	}

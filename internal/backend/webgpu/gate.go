@@ -9,7 +9,8 @@ import (
 )
 
 // activation is the WGSL of an activation of %s.
-var activation = map[graph.Activation]string{graph.SiLU: "silu(%s)", graph.GELUTanh: "gelu_tanh(%s)", graph.GELUErf: "gelu_erf(%s)",
+var activation = map[graph.Activation]string{graph.SiLU: "silu(%s)", graph.GELUTanh: "gelu_tanh(%s)",
+	graph.GELUErf:     "gelu_erf(%s)",
 	graph.ReLUSquared: "relu_squared(%s)", graph.Sigmoid: "sigmoid(%s)", graph.Tanh: "tanh_f(%s)"}
 
 // activated is the WGSL of what attr makes of a: act(alpha·min(a, limit))/alpha. A NaN stays

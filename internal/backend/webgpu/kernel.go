@@ -113,17 +113,19 @@ var (
 // reserved are words that browsers, unlike the native compiler, take for no name: those
 // that the WGSL specification reserves, and access modes and address spaces, which a
 // function of the same name would hide.
-var reserved = strings.Fields(`NULL Self abstract active alignas alignof as asm asm_fragment async attribute auto await become
-	binding_array cast catch class co_await co_return co_yield coherent column_major common compile compile_fragment concept
-	const_cast consteval constexpr constinit crate debugger decltype delete demote demote_to_helper do dynamic_cast enum explicit
-	export extends extern external fallthrough filter final finally friend from fxgroup get goto groupshared highp impl implements
-	import inline instanceof interface layout lowp macro macro_rules match mediump meta mod module move mut mutable namespace new
-	nil noexcept noinline nointerpolation non_coherent noncoherent noperspective null nullptr of operator package packoffset
-	partial pass patch pixelfragment precise precision premerge priv protected pub public readonly ref regardless register
-	reinterpret_cast require resource restrict self set shared sizeof smooth snorm static static_assert static_cast std subroutine
-	super target template this thread_local throw trait try type typedef typeid typename typeof union unless unorm unsafe unsized
-	use using varying virtual volatile wgsl where with writeonly yield
-	read write read_write function private workgroup uniform storage`)
+var reserved = strings.Fields(`
+	NULL Self abstract active alignas alignof as asm asm_fragment async attribute auto await become binding_array
+	cast catch class co_await co_return co_yield coherent column_major common compile compile_fragment concept
+	const_cast consteval constexpr constinit crate debugger decltype delete demote demote_to_helper do dynamic_cast
+	enum explicit export extends extern external fallthrough filter final finally friend from fxgroup get goto
+	groupshared highp impl implements import inline instanceof interface layout lowp macro macro_rules match mediump
+	meta mod module move mut mutable namespace new nil noexcept noinline nointerpolation non_coherent noncoherent
+	noperspective null nullptr of operator package packoffset partial pass patch pixelfragment precise precision
+	premerge priv protected pub public readonly ref regardless register reinterpret_cast require resource restrict
+	self set shared sizeof smooth snorm static static_assert static_cast std subroutine super target template this
+	thread_local throw trait try type typedef typeid typename typeof union unless unorm unsafe unsized use using
+	varying virtual volatile wgsl where with writeonly yield read write read_write function private workgroup
+	uniform storage`)
 
 // extensions are what shaders need beyond the standard.
 var extensions = map[string]string{"matrix": units, "flash": units}
@@ -164,7 +166,8 @@ func newKernel(shader string, variant any) (*kernel, error) {
 func (k *kernel) declarations() error {
 	k.access, k.fields = nil, nil
 	for i, m := range bindingLine.FindAllStringSubmatch(k.wgsl, -1) {
-		a, ok := map[string]gpu.Access{"uniform": gpu.Uniform, "storage, read": gpu.Read, "storage, read_write": gpu.ReadWrite}[m[2]]
+		a, ok := map[string]gpu.Access{"uniform": gpu.Uniform, "storage, read": gpu.Read,
+			"storage, read_write": gpu.ReadWrite}[m[2]]
 		if m[1] != fmt.Sprint(i) || !ok {
 			return fmt.Errorf("kernel %s: binding %s is number %d, or of an unknown kind: %s", k.name, m[1], i, m[2])
 		}

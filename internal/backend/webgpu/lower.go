@@ -120,7 +120,8 @@ func halves(a graph.RoPEAttr) bool { return a.Dim == 0 && !a.Interleaved }
 // lowerPick lowers a View, or Rows, with the rows to take; or copies.
 func lowerPick(p *planner, l *lowered) {
 	n := l.node
-	numbers, bindings := params{"size": n.Shape.Size(), "width": n.In[0].Shape.Size(), "offset": 0}, []binding{p.values[n], p.values[n.In[0]]}
+	numbers, bindings := params{"size": n.Shape.Size(), "width": n.In[0].Shape.Size(), "offset": 0},
+		[]binding{p.values[n], p.values[n.In[0]]}
 	if n.Op == graph.View {
 		numbers["offset"] = n.Attr.(graph.ViewAttr).Offset
 	}
@@ -136,13 +137,15 @@ type layerVariant struct{ Mean, Weight, Bias bool }
 // lowerLayerNorm lowers a LayerNorm or an L2Norm.
 func lowerLayerNorm(p *planner, l *lowered) {
 	n := l.node
-	v, bindings := layerVariant{n.Op == graph.LayerNorm, len(n.W) > 0, len(n.W) > 1}, []binding{p.values[n], p.values[n.In[0]]}
+	v, bindings := layerVariant{n.Op == graph.LayerNorm, len(n.W) > 0, len(n.W) > 1},
+		[]binding{p.values[n], p.values[n.In[0]]}
 	if v.Weight {
 		bindings = append(bindings, p.vector(n.W...))
 	}
 	size := n.Shape.Last()
 	vectors := n.Shape.Size() / size
-	p.add(l, "layernorm", v, params{"vectors": vectors, "size": size, "eps": n.Attr.(graph.NormAttr).Eps}, groups(vectors), bindings...)
+	p.add(l, "layernorm", v, params{"vectors": vectors, "size": size, "eps": n.Attr.(graph.NormAttr).Eps}, groups(vectors),
+		bindings...)
 }
 
 func lowerConcat(p *planner, l *lowered) {
@@ -153,7 +156,8 @@ func lowerConcat(p *planner, l *lowered) {
 
 func lowerSlice(p *planner, l *lowered) {
 	n, d := l.node, l.node.Shape.Last()
-	numbers := params{"size": d, "vectors": n.Shape.Size() / d, "width": n.In[0].Shape.Last(), "offset": n.Attr.(graph.SliceAttr).Offset}
+	numbers := params{"size": d, "vectors": n.Shape.Size() / d, "width": n.In[0].Shape.Last(),
+		"offset": n.Attr.(graph.SliceAttr).Offset}
 	p.add(l, "slice", nil, numbers, elements(n.Shape.Size()), p.values[n], p.values[n.In[0]])
 }
 
@@ -229,9 +233,11 @@ func lowerScan(p *planner, l *lowered) {
 	case graph.Conv:
 		shader, numbers, v = "conv", params{"size": n.Shape.Size(), "inputs": n.W[0].Shape[1]}, variant{"Bias": len(n.W) > 1}
 	case graph.SSMScan:
-		shader, numbers = "ssm", params{"heads": n.Shape[0], "size": n.Shape[1], "groups": n.In[2].Shape[0], "n": n.In[2].Shape[1]}
+		shader, numbers = "ssm", params{"heads": n.Shape[0], "size": n.Shape[1], "groups": n.In[2].Shape[0],
+			"n": n.In[2].Shape[1]}
 	default:
-		shader, numbers = "delta", params{"heads": n.Shape[0], "size": n.Shape[1], "groups": n.In[1].Shape[0], "n": n.In[1].Shape[1]}
+		shader, numbers = "delta", params{"heads": n.Shape[0], "size": n.Shape[1], "groups": n.In[1].Shape[0],
+			"n": n.In[1].Shape[1]}
 		for _, w := range n.W {
 			head = append(head, must(widened(w))...)
 		}

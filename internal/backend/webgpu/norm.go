@@ -101,7 +101,8 @@ func (p *planner) chained(c *normChain) (in []binding) {
 func lowerHead(p *planner, l *lowered, turned *graph.Node) {
 	v, numbers, in := p.headOf(l.node, turned)
 	d := p.add(l, "head", v, numbers, groups(numbers["heads"].(int)), append([]binding{p.value(turned)}, in...)...)
-	if a := p.f.only(turned); a != nil && a.Op == graph.Attention && plain(a) && v.Weight && v.Of == "vec4f" && v.Threads == 64 && !p.b.o.Software {
+	if a := p.f.only(turned); a != nil && a.Op == graph.Attention && plain(a) && v.Weight && v.Of == "vec4f" &&
+		v.Threads == 64 && !p.b.o.Software {
 		p.f.queries[a] = l.node
 		p.f.live.Keep(l.node, a)
 		d.from = 2 // for one row attention computes it
@@ -113,7 +114,8 @@ func lowerHead(p *planner, l *lowered, turned *graph.Node) {
 func (p *planner) headOf(n, turned *graph.Node) (v headVariant, numbers params, in []binding) {
 	size, t, attr := n.Shape.Last(), p.turns(turned), n.Attr.(graph.NormAttr)
 	v = headVariant{order: orderOf(size), Dim: size, Weight: len(n.W) > 0}
-	numbers = params{"size": size, "heads": n.Shape.Size() / size, "pairs": t.pairs, "eps": attr.Eps, "offset": attr.Offset, "value_eps": float32(0)}
+	numbers = params{"size": size, "heads": n.Shape.Size() / size, "pairs": t.pairs, "eps": attr.Eps,
+		"offset": attr.Offset, "value_eps": float32(0)}
 	in = []binding{p.values[n.In[0]], t.buffer}
 	if v.Weight {
 		in = append(in, p.vector(n.W[0]))

@@ -248,8 +248,11 @@ func (b *Backend) plans(g, hoisted *graph.Graph, o backend.Options, c *common) (
 }
 
 // compile makes a plan.
-func (b *Backend) compile(g *graph.Graph, rows, results int, o backend.Options, kept backend.Kept, c *common) (*plan, error) {
-	e := &plan{b: b, rows: rows, ahead: g.Bidirectional(), results: results, vocab: backend.Vocab(g), kept: kept, values: map[*graph.Node]*lowered{}}
+func (b *Backend) compile(
+	g *graph.Graph, rows, results int, o backend.Options, kept backend.Kept, c *common,
+) (*plan, error) {
+	e := &plan{b: b, rows: rows, ahead: g.Bidirectional(), results: results, vocab: backend.Vocab(g), kept: kept,
+		values: map[*graph.Node]*lowered{}}
 	e.recording.stale = map[*dispatch]held{}
 	if b.o.Software {
 		e.recording.pace = unmeasured
@@ -257,8 +260,9 @@ func (b *Backend) compile(g *graph.Graph, rows, results int, o backend.Options, 
 	if c.adapted {
 		e.adapters = &adapted{}
 	}
-	f := &fusions{b: b, adapted: c.adapted, live: g.Live(), values: map[*graph.Node]gpu.Buffer{}, stacks: b.stacks(g), users: users(g),
-		want: seen(g, o, kept), turned: map[*graph.Node]*graph.Node{}, queries: map[*graph.Node]*graph.Node{},
+	f := &fusions{b: b, adapted: c.adapted, live: g.Live(), values: map[*graph.Node]gpu.Buffer{}, stacks: b.stacks(g),
+		users: users(g),
+		want:  seen(g, o, kept), turned: map[*graph.Node]*graph.Node{}, queries: map[*graph.Node]*graph.Node{},
 		stores: map[*graph.Node]*graph.Node{}, folded: map[*graph.Node]*normChain{}, hidden: map[*graph.Node]bool{}}
 	p := &planner{e: e, b: b, f: f, common: c, values: f.values, free: slices.Clone(c.buffers), angles: map[freqs]*turns{}}
 	for _, n := range g.Nodes {
@@ -275,7 +279,8 @@ func (b *Backend) compile(g *graph.Graph, rows, results int, o backend.Options, 
 		return nil, err
 	}
 	for _, n := range g.Nodes {
-		l := &lowered{node: n, extent: f.extent(n), late: c.late[n.Name], want: o.Want != nil && n.Op != graph.StoreKV && o.Want(n)}
+		want := o.Want != nil && n.Op != graph.StoreKV && o.Want(n)
+		l := &lowered{node: n, extent: f.extent(n), late: c.late[n.Name], want: want}
 		if err := planned(func() { p.lower(l) }); err != nil {
 			return nil, fmt.Errorf("%v: %w", n, err)
 		}
@@ -342,7 +347,9 @@ func (p *planner) inputs(g *graph.Graph, tokens int) {
 
 // lying is what of g's weights lies on the GPU, each once, and which node reads it: the weights
 // of products, and tables of embeddings.
-func lying(g *graph.Graph, stacks map[*graph.Node]*stack, tables map[weights]bool) (all []weights, of map[weights]*graph.Node) {
+func lying(
+	g *graph.Graph, stacks map[*graph.Node]*stack, tables map[weights]bool,
+) (all []weights, of map[weights]*graph.Node) {
 	of = map[weights]*graph.Node{}
 	add := func(n *graph.Node, w weights) {
 		if of[w] == nil {
@@ -393,7 +400,8 @@ func (b *Backend) onGPU(g *graph.Graph, stacks map[*graph.Node]*stack) map[weigh
 }
 
 // uploads brings to the GPU what lies there.
-func (b *Backend) uploads(g *graph.Graph, stacks map[*graph.Node]*stack, tables map[weights]bool, progress func(done, total int64) error) error {
+func (b *Backend) uploads(g *graph.Graph, stacks map[*graph.Node]*stack, tables map[weights]bool,
+	progress func(done, total int64) error) error {
 	todo, of := lying(g, stacks, tables)
 	todo = slices.DeleteFunc(todo, func(w weights) bool { return b.weights[w] != nil })
 	var done, total int64
@@ -476,10 +484,12 @@ func (p *planner) add(l *lowered, shader string, v any, numbers params, g grid, 
 	pipe, most := must(p.b.d.pipe(shader, v)), p.most(l.node)
 	limit := p.b.d.Adapter().Limits.Groups
 	if x, y, z := g(most); max(x, y, z) > limit {
-		check(fmt.Errorf("kernel %s: %d x %d x %d workgroups for %d rows, this GPU has at most %d in each dimension", pipe.name, x, y, z, most, limit))
+		check(fmt.Errorf("kernel %s: %d x %d x %d workgroups for %d rows, this GPU has at most %d in each dimension",
+			pipe.name, x, y, z, most, limit))
 	}
 	step := gpu.Range{Buffer: p.e.counts, At: int(p.f.extent(l.node)) * p.e.params.align, Size: 16}
-	d := &dispatch{pipe: pipe, grid: g, head: []gpu.Range{must(p.e.params.place(must(pipe.pack(numbers)))), step}, bindings: bindings}
+	d := &dispatch{pipe: pipe, grid: g, head: []gpu.Range{must(p.e.params.place(must(pipe.pack(numbers)))), step},
+		bindings: bindings}
 	if !slices.ContainsFunc(bindings, func(x binding) bool { _, ok := x.(late); return ok }) {
 		d.group = must(p.b.group(d, nil))
 	}

@@ -100,7 +100,8 @@ func lowerLinear(p *planner, l *lowered) {
 		return // the first one's dispatch computes it
 	}
 	w := p.b.weights[s.key]
-	x := product{p: p, l: l, w: w, end: ending{Outs: len(s.nodes)}, columns: w.rows, shard: w.shards[0], x: p.values[l.node.In[0]]}
+	x := product{p: p, l: l, w: w, end: ending{Outs: len(s.nodes)}, columns: w.rows, shard: w.shards[0],
+		x: p.values[l.node.In[0]]}
 	if glu := p.f.gated(s); glu != nil {
 		x.out, x.columns, x.end = p.value(glu), w.rows/2, ending{Outs: 1, GLU: gated(glu.Attr.(graph.ActAttr))}
 		x.params = params{"n": w.rows, "k": w.k, "column": 0, "stride": w.rows / 2}
@@ -158,7 +159,8 @@ func (x product) lower() {
 	if most < many || x.matrix() {
 		return
 	}
-	x.add("product", productVariant{layout: x.w.layout, ending: x.end, tile: tiles}, x.params, x.tiled(tiles.BM, tiles.BN), x.x).from = many
+	x.add("product", productVariant{layout: x.w.layout, ending: x.end, tile: tiles}, x.params, x.tiled(tiles.BM, tiles.BN),
+		x.x).from = many
 }
 
 // add adds a dispatch of a row of from.
@@ -194,7 +196,8 @@ func (x product) rows(rows int) {
 	}
 	numbers, from := x.params, x.x
 	if c := x.p.f.folded[x.l.node.In[0]]; rows == 1 && c != nil && (c.by == nil || c.by == x.p.f.stacks[x.l.node]) {
-		v.Chain, numbers, from = c.chainVariant, numbers.with(c.params), x.p.values[c.x] // the row is computed of what c reads
+		// the row is computed of what c reads
+		v.Chain, numbers, from = c.chainVariant, numbers.with(c.params), x.p.values[c.x]
 		x.more = append(slices.Clone(x.more), x.p.chained(c)...)
 		if c.Add {
 			x.more = append(x.more, x.p.values[c.sum])

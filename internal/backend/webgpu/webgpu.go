@@ -9,6 +9,11 @@
 // WGSL in shaders/ (kernel.go), and plans the buffers by live range (plan.go); Run
 // records them with the step's inputs in one list and runs it (run.go). The host reads
 // rows of embedding tables that are not on the GPU, and of the rotary tables.
+//
+// The files in reading order: webgpu.go (the backend), run.go (a step), choose.go (tokens on the GPU), plan.go (nodes,
+// dispatches, buffers), lower.go (an operation each), experts.go, product.go with matrix.go, adapter.go, attention.go,
+// norm.go, fusions.go (what one dispatch computes), gate.go; and what these stand on: cache.go, weight.go, kernel.go
+// with template.go, memory.go, meter.go.
 package webgpu
 
 import (
@@ -60,7 +65,8 @@ type Backend struct {
 func New(d *Device, o Options) *Backend {
 	l := d.Adapter().Limits
 	b := &Backend{o: o, d: d, busy: backend.NewTurn(), memory: &memory{gpu: d.gpu, limit: min(l.Binding, l.Buffer)},
-		weights: map[weights]*weight{}, vectors: map[weights]gpu.Buffer{}, adapters: adapters{pairs: map[*graph.Weight]*pairs{}}}
+		weights: map[weights]*weight{}, vectors: map[weights]gpu.Buffer{},
+		adapters: adapters{pairs: map[*graph.Weight]*pairs{}}}
 	if o.Matrices {
 		b.unit = unitOf(d.Adapter().Matrices)
 	}

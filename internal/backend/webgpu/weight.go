@@ -45,7 +45,8 @@ type layout struct {
 func (l layout) Halves() bool { return false }
 
 // bits are the low and high bits of codes, by type.
-var bits = map[tensor.DType][2]int{tensor.Q4_0: {4, 0}, tensor.Q4_1: {4, 0}, tensor.Q5_0: {4, 1}, tensor.Q5_1: {4, 1}, tensor.Q8_0: {8, 0},
+var bits = map[tensor.DType][2]int{tensor.Q4_0: {4, 0}, tensor.Q4_1: {4, 0}, tensor.Q5_0: {4, 1}, tensor.Q5_1: {4, 1},
+	tensor.Q8_0: {8, 0},
 	tensor.Q2_K: {2, 0}, tensor.Q3_K: {2, 1}, tensor.Q4_K: {4, 0}, tensor.Q5_K: {4, 1}, tensor.Q6_K: {4, 2},
 	tensor.IQ4_NL: {4, 0}, tensor.IQ4_XS: {4, 0}, tensor.MXFP4: {4, 0}}
 
@@ -71,7 +72,8 @@ func layoutOf(d tensor.DType, k int) (layout, error) {
 	l.Head, l.Min, l.Bfloat, l.Offset = 1, quant.HasMin(d), d == tensor.MXFP4, int(quant.Offset(d))
 	if t := quant.Table(d); t != nil {
 		for i := 0; i < len(t); i += 4 {
-			l.Table = append(l.Table, uint32(uint8(t[i]))|uint32(uint8(t[i+1]))<<8|uint32(uint8(t[i+2]))<<16|uint32(uint8(t[i+3]))<<24)
+			l.Table = append(l.Table,
+				uint32(uint8(t[i]))|uint32(uint8(t[i+1]))<<8|uint32(uint8(t[i+2]))<<16|uint32(uint8(t[i+3]))<<24)
 		}
 	}
 	if l.Units == 8 {
@@ -334,7 +336,8 @@ func (b *Backend) upload(ws ...*graph.Weight) (*weight, error) {
 			err = fillRows(ws, l, first, n, words, out.peak)
 		}
 		for i := 0; len(w.Shape) == 3 && i < n && err == nil; i++ {
-			f := filler{layout: l, w: w, from: (first + i) * out.rows, n: out.rows, k: out.k, words: words[i*unit : (i+1)*unit], peak: out.peak}
+			f := filler{layout: l, w: w, from: (first + i) * out.rows, n: out.rows, k: out.k, words: words[i*unit : (i+1)*unit],
+				peak: out.peak}
 			err = f.all(out.rows)
 		}
 		if err != nil {

@@ -47,12 +47,14 @@ func Adapters() ([]Adapter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNone, err)
 	}
-	a := Adapter{Name: v.Get("name").String(), API: "WebGPU", Kind: "other", Limits: standard, Timestamps: v.Get("timestamps").Bool()}
+	a := Adapter{Name: v.Get("name").String(), API: "WebGPU", Kind: "other", Limits: standard,
+		Timestamps: v.Get("timestamps").Bool()}
 	if v.Get("fallback").Bool() {
 		a.Kind = "cpu"
 	}
 	l := &a.Limits
-	for name, to := range map[string]*int{"buffer": &l.Buffer, "binding": &l.Binding, "bindings": &l.Bindings, "groups": &l.Groups,
+	for name, to := range map[string]*int{"buffer": &l.Buffer, "binding": &l.Binding, "bindings": &l.Bindings,
+		"groups":      &l.Groups,
 		"invocations": &l.Invocations, "workgroupBytes": &l.WorkgroupBytes} {
 		*to = min(*to, v.Get(name).Int())
 	}
@@ -199,9 +201,11 @@ func (d *browser) run(l *List, n counts) error {
 		case write:
 			d.write(c)
 		case copyBuffer:
-			d.words = append(d.words, opCopy, uint32(madeOf[id](c.dst)), uint32(c.to), uint32(madeOf[id](c.src)), uint32(c.from), uint32(c.size))
+			d.words = append(d.words, opCopy, uint32(madeOf[id](c.dst)), uint32(c.to), uint32(madeOf[id](c.src)), uint32(c.from),
+				uint32(c.size))
 		case dispatch:
-			d.words = append(d.words, opDispatch, uint32(madeOf[*pipeline](c.pipeline).id), uint32(madeOf[id](c.group)), uint32(c.x), uint32(c.y), uint32(c.z))
+			d.words = append(d.words, opDispatch, uint32(madeOf[*pipeline](c.pipeline).id), uint32(madeOf[id](c.group)),
+				uint32(c.x), uint32(c.y), uint32(c.z))
 		case read:
 			d.words = append(d.words, opRead, uint32(madeOf[id](c.src)), uint32(c.from), uint32(back), uint32(c.size))
 			back += c.size
@@ -275,7 +279,8 @@ func (d *browser) write(c *command) {
 // replay hands over the encoded list.
 func (d *browser) replay() {
 	if n := len(d.words); n > 0 {
-		js.CopyBytesToJS(d.js.Call("script", cap(d.words)), unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(d.words))), 4*n))
+		js.CopyBytesToJS(d.js.Call("script", cap(d.words)), unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(d.words))),
+			4*n))
 		d.js.Call("replay", n)
 		d.words, d.staged = d.words[:0], 0
 	}

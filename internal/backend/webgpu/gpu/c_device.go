@@ -37,10 +37,12 @@ func (l *library) toggles() unsafe.Pointer {
 	if !l.dawn {
 		return nil
 	}
-	on := cStrings("allow_unsafe_apis", "use_vulkan_memory_model", "vulkan_enable_f16_on_nvidia", "disable_workgroup_init", "disable_robustness")
+	on := cStrings("allow_unsafe_apis", "use_vulkan_memory_model", "vulkan_enable_f16_on_nvidia", "disable_workgroup_init",
+		"disable_robustness")
 	off := cStrings("timestamp_quantization")
 	return unsafe.Pointer(&togglesDescriptor{chain: chainedStruct{kind: kindDawnTogglesDescriptor},
-		enabledCount: uint64(len(on)), enabled: unsafe.Pointer(&on[0]), disabledCount: uint64(len(off)), disabled: unsafe.Pointer(&off[0])})
+		enabledCount: uint64(len(on)), enabled: unsafe.Pointer(&on[0]), disabledCount: uint64(len(off)),
+		disabled: unsafe.Pointer(&off[0])})
 }
 
 // cStrings are C's.
@@ -77,7 +79,8 @@ func newInstance(path string) (*cInstance, error) {
 			continue
 		}
 		f := i.describe(h)
-		if slices.ContainsFunc(i.adapters, func(o cFound) bool { return o.Name == f.Name && o.Driver == f.Driver && o.Kind == f.Kind }) {
+		known := func(o cFound) bool { return o.Name == f.Name && o.Driver == f.Driver && o.Kind == f.Kind }
+		if slices.ContainsFunc(i.adapters, known) {
 			l.call("wgpuAdapterRelease", h)
 			continue
 		}
@@ -85,7 +88,9 @@ func newInstance(path string) (*cInstance, error) {
 	}
 	if len(i.adapters) == 0 {
 		i.release()
-		return nil, fmt.Errorf("%w: %s lists none: %s (that takes a driver of the GPU: for Vulkan, vulkaninfo shows what there is)", ErrNone, path, strings.Join(why, "; "))
+		return nil, fmt.Errorf("%w: %s lists none: %s "+
+			"(that takes a driver of the GPU: for Vulkan, vulkaninfo shows what there is)",
+			ErrNone, path, strings.Join(why, "; "))
 	}
 	slices.SortStableFunc(i.adapters, func(a, b cFound) int { return cmp.Compare(rank[a.Kind], rank[b.Kind]) })
 	return i, nil
@@ -148,14 +153,16 @@ func (i *cInstance) describe(h handle) cFound {
 	l := i.library
 	f := cFound{handle: h, limits: &limits{}, features: l.featuresOf(h)}
 	info, configs := &adapterInfo{}, &subgroupMatrixConfigs{chain: chainedStruct{kind: kindSubgroupMatrixConfigs}}
-	if l.features.matrices != 0 && slices.Contains(f.features, l.features.matrices) && uint32(l.call("wgpuInstanceHasWGSLLanguageFeature", i.instance, languageBufferView)) != 0 {
+	if l.features.matrices != 0 && slices.Contains(f.features, l.features.matrices) &&
+		uint32(l.call("wgpuInstanceHasWGSLLanguageFeature", i.instance, languageBufferView)) != 0 {
 		info.next = unsafe.Pointer(configs)
 	}
 	l.call("wgpuAdapterGetInfo", h, unsafe.Pointer(info))
 	l.call("wgpuAdapterGetLimits", h, unsafe.Pointer(f.limits))
 	a := &f.Adapter
 	*a = Adapter{Name: cmp.Or(info.device.text(), info.architecture.text(), "unnamed"), API: "Vulkan", Kind: "other",
-		Driver: info.description.text(), Library: l.name, Limits: standard, Timestamps: slices.Contains(f.features, l.features.timestamps)}
+		Driver: info.description.text(), Library: l.name, Limits: standard, Timestamps: slices.Contains(f.features,
+			l.features.timestamps)}
 	switch info.kind {
 	case adapterDiscrete:
 		a.Kind = "discrete"
@@ -168,11 +175,14 @@ func (i *cInstance) describe(h handle) cFound {
 		a.API = "Metal"
 	}
 	has := f.limits
-	a.Limits.lower(has.buffer, has.storageBinding, uint64(has.storageBuffers), uint64(has.groups), uint64(has.invocations), uint64(has.workgroupBytes))
-	if configs.count == 0 || !slices.Contains(f.features, l.features.f16) || !slices.Contains(f.features, l.features.subgroups) {
+	a.Limits.lower(has.buffer, has.storageBinding, uint64(has.storageBuffers), uint64(has.groups), uint64(has.invocations),
+		uint64(has.workgroupBytes))
+	if configs.count == 0 || !slices.Contains(f.features, l.features.f16) ||
+		!slices.Contains(f.features, l.features.subgroups) {
 		return f
 	}
-	m := &Matrices{Subgroup: [2]int{int(info.subgroupMin), int(info.subgroupMax)}, Invocations: int(min(has.invocations, has.sizeX)), WorkgroupBytes: int(has.workgroupBytes)}
+	m := &Matrices{Subgroup: [2]int{int(info.subgroupMin), int(info.subgroupMax)},
+		Invocations: int(min(has.invocations, has.sizeX)), WorkgroupBytes: int(has.workgroupBytes)}
 	for _, c := range unsafe.Slice((*subgroupMatrixConfig)(configs.configs), configs.count) {
 		if c.component == matrixF16 && c.result == matrixF32 {
 			m.Shapes = append(m.Shapes, Shape{int(c.m), int(c.n), int(c.k)})
@@ -247,7 +257,8 @@ func cOpen(path string, n int) (Device, error) {
 	}
 	c := callbacks()
 	a := i.ask(c.object, "wgpuAdapterRequestDevice", f.handle, unsafe.Pointer(&deviceDescriptor{
-		next: i.toggles(), label: view("karat"), featureCount: uint64(len(want)), features: unsafe.Pointer(unsafe.SliceData(want)), limits: unsafe.Pointer(f.limits),
+		next: i.toggles(), label: view("karat"), featureCount: uint64(len(want)),
+		features: unsafe.Pointer(unsafe.SliceData(want)), limits: unsafe.Pointer(f.limits),
 		lost:            callbackInfo{mode: callbackSpontaneous, callback: c.device, userdata: [2]uintptr{d.gone}},
 		uncapturedError: uncapturedErrorCallbackInfo{callback: c.device, userdata: [2]uintptr{d.wrong}},
 	}))
@@ -317,7 +328,8 @@ func (d *cDevice) newBuffer(name string, size int) (any, error) {
 func (d *cDevice) buffer(name string, size int, usage uint64) (*cBuffer, error) {
 	b := &cBuffer{size: size}
 	return b, d.scoped(func() {
-		b.handle = d.call("wgpuDeviceCreateBuffer", d.device, unsafe.Pointer(&bufferDescriptor{label: view(name), usage: usage, size: uint64(size)}))
+		b.handle = d.call("wgpuDeviceCreateBuffer", d.device, unsafe.Pointer(&bufferDescriptor{label: view(name),
+			usage: usage, size: uint64(size)}))
 	})
 }
 
@@ -332,7 +344,8 @@ func (d *cDevice) newPipeline(name, wgsl string, _ []Access) (any, error) {
 	})
 	if err == nil {
 		err = d.scoped(func() {
-			p.made = d.call("wgpuDeviceCreateComputePipeline", d.device, unsafe.Pointer(&computePipelineDescriptor{label: view(name), module: module, entry: view("main")}))
+			p.made = d.call("wgpuDeviceCreateComputePipeline", d.device,
+				unsafe.Pointer(&computePipelineDescriptor{label: view(name), module: module, entry: view("main")}))
 			p.layout = d.call("wgpuComputePipelineGetBindGroupLayout", p.made, 0)
 		})
 	}
@@ -346,12 +359,14 @@ func (d *cDevice) newPipeline(name, wgsl string, _ []Access) (any, error) {
 func (d *cDevice) newGroup(name string, p any, ranges []Range) (any, error) {
 	var entries []bindGroupEntry
 	for i, r := range ranges {
-		entries = append(entries, bindGroupEntry{binding: uint64(i), buffer: madeOf[*cBuffer](r.Buffer).handle, offset: uint64(r.At), size: uint64(r.Size)})
+		entries = append(entries, bindGroupEntry{binding: uint64(i), buffer: madeOf[*cBuffer](r.Buffer).handle,
+			offset: uint64(r.At), size: uint64(r.Size)})
 	}
 	var g cGroup
 	err := d.scoped(func() {
-		g.handle = d.call("wgpuDeviceCreateBindGroup", d.device, unsafe.Pointer(&bindGroupDescriptor{label: view(name), layout: p.(cPipeline).layout,
-			count: uint64(len(entries)), entries: unsafe.Pointer(unsafe.SliceData(entries))}))
+		g.handle = d.call("wgpuDeviceCreateBindGroup", d.device, unsafe.Pointer(&bindGroupDescriptor{label: view(name),
+			layout: p.(cPipeline).layout,
+			count:  uint64(len(entries)), entries: unsafe.Pointer(unsafe.SliceData(entries))}))
 	})
 	return g, err
 }

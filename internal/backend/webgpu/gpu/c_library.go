@@ -45,25 +45,38 @@ type cFeatures struct{ timestamps, f16, subgroups, matrices uint32 }
 
 // arity has the functions that are called: how many arguments of at most 8 bytes each has,
 // and, below 0, that a callback's info comes behind so many.
-var arity = map[string]int{
-	"wgpuCreateInstance": 1, "wgpuInstanceRelease": 1, "wgpuInstanceProcessEvents": 1, "wgpuInstanceRequestAdapter": -2, "wgpuInstanceHasWGSLLanguageFeature": 2,
-	"wgpuAdapterGetInfo": 2, "wgpuAdapterGetLimits": 2, "wgpuAdapterGetFeatures": 2, "wgpuAdapterRequestDevice": -2, "wgpuAdapterRelease": 1,
-	"wgpuDeviceGetQueue": 1, "wgpuDeviceCreateBuffer": 2, "wgpuDeviceCreateShaderModule": 2, "wgpuDeviceCreateComputePipeline": 2,
-	"wgpuDeviceCreateBindGroup": 2, "wgpuDeviceCreateCommandEncoder": 2, "wgpuDeviceCreateQuerySet": 2, "wgpuDevicePushErrorScope": 2,
-	"wgpuDevicePopErrorScope": -1, "wgpuDeviceDestroy": 1, "wgpuDeviceRelease": 1,
-	"wgpuComputePipelineGetBindGroupLayout": 2, "wgpuComputePipelineRelease": 1, "wgpuShaderModuleRelease": 1,
-	"wgpuBindGroupLayoutRelease": 1, "wgpuBindGroupRelease": 1, "wgpuQuerySetRelease": 1,
-	"wgpuBufferDestroy": 1, "wgpuBufferRelease": 1, "wgpuBufferMapAsync": -4, "wgpuBufferGetConstMappedRange": 3, "wgpuBufferGetMappedRange": 3, "wgpuBufferUnmap": 1,
-	"wgpuCommandEncoderBeginComputePass": 2, "wgpuCommandEncoderCopyBufferToBuffer": 6, "wgpuCommandEncoderResolveQuerySet": 6,
-	"wgpuCommandEncoderFinish": 2, "wgpuCommandEncoderRelease": 1, "wgpuCommandBufferRelease": 1,
-	"wgpuComputePassEncoderSetPipeline": 2, "wgpuComputePassEncoderSetBindGroup": 5, "wgpuComputePassEncoderDispatchWorkgroups": 4,
-	"wgpuComputePassEncoderEnd": 1, "wgpuComputePassEncoderRelease": 1,
-	"wgpuQueueSubmit": 3, "wgpuQueueRelease": 1,
-}
+var arity = func() map[string]int {
+	all := map[string]int{}
+	for n, names := range map[int]string{
+		-4: `BufferMapAsync`,
+		-2: `InstanceRequestAdapter AdapterRequestDevice`,
+		-1: `DevicePopErrorScope`,
+		1: `CreateInstance InstanceRelease InstanceProcessEvents AdapterRelease DeviceGetQueue DeviceDestroy
+			DeviceRelease ComputePipelineRelease ShaderModuleRelease BindGroupLayoutRelease BindGroupRelease
+			QuerySetRelease BufferDestroy BufferRelease BufferUnmap CommandEncoderRelease CommandBufferRelease
+			ComputePassEncoderEnd ComputePassEncoderRelease QueueRelease`,
+		2: `InstanceHasWGSLLanguageFeature AdapterGetInfo AdapterGetLimits AdapterGetFeatures DeviceCreateBuffer
+			DeviceCreateShaderModule DeviceCreateComputePipeline DeviceCreateBindGroup
+			DeviceCreateCommandEncoder DeviceCreateQuerySet DevicePushErrorScope
+			ComputePipelineGetBindGroupLayout CommandEncoderBeginComputePass CommandEncoderFinish
+			ComputePassEncoderSetPipeline`,
+		3: `BufferGetConstMappedRange BufferGetMappedRange QueueSubmit`,
+		4: `ComputePassEncoderDispatchWorkgroups`,
+		5: `ComputePassEncoderSetBindGroup`,
+		6: `CommandEncoderCopyBufferToBuffer CommandEncoderResolveQuerySet`,
+	} {
+		for _, name := range strings.Fields(names) {
+			all["wgpu"+name] = n
+		}
+	}
+	return all
+}()
 
 // infoType is WGPUBufferMapCallbackInfo and its like, which are passed by value.
-var infoType = &types.TypeDescriptor{Kind: types.StructType, Size: unsafe.Sizeof(callbackInfo{}), Alignment: 8, Members: []*types.TypeDescriptor{
-	types.UInt64TypeDescriptor, types.UInt64TypeDescriptor, types.UInt64TypeDescriptor, types.UInt64TypeDescriptor, types.UInt64TypeDescriptor}}
+var infoType = &types.TypeDescriptor{Kind: types.StructType, Size: unsafe.Sizeof(callbackInfo{}), Alignment: 8,
+	Members: []*types.TypeDescriptor{
+		types.UInt64TypeDescriptor, types.UInt64TypeDescriptor, types.UInt64TypeDescriptor, types.UInt64TypeDescriptor,
+		types.UInt64TypeDescriptor}}
 
 // opened are the libraries, which stay: a driver's threads may still be in them.
 var opened struct {
@@ -124,7 +137,8 @@ func loadLibrary(path string) (*library, error) {
 	case has("wgpuGetInstanceFeatures"):
 		l.features = cFeatures{9, 0xb, 0x12, 0x50034}
 	default:
-		return nil, errors.New("neither wgpuGetInstanceCapabilities nor wgpuGetInstanceFeatures is in it, of which a library of webgpu.h of 2025 or later has one")
+		return nil, errors.New("neither wgpuGetInstanceCapabilities nor wgpuGetInstanceFeatures is in it, " +
+			"of which a library of webgpu.h of 2025 or later has one")
 	}
 	for name, n := range arity {
 		f := function{call: &types.CallInterface{}}

@@ -57,7 +57,8 @@ func (d *cDevice) stage(l *List, n counts) error {
 		if d.stamps != 0 {
 			d.call("wgpuQuerySetRelease", d.stamps)
 		}
-		d.stamps, d.stamped = d.call("wgpuDeviceCreateQuerySet", d.device, unsafe.Pointer(&querySetDescriptor{kind: queryTimestamp, count: uint32(n.stamps)})), n.stamps
+		d.stamps, d.stamped = d.call("wgpuDeviceCreateQuerySet", d.device,
+			unsafe.Pointer(&querySetDescriptor{kind: queryTimestamp, count: uint32(n.stamps)})), n.stamps
 	}
 	if err := d.room(&d.ticks, "stamps", 8*n.stamps, usageQueryResolve|usageCopySrc); err != nil {
 		return err
@@ -108,7 +109,8 @@ const (
 // submit encodes l piece by piece and has it run.
 func (d *cDevice) submit(l *List, n counts) {
 	r := cRecorder{cDevice: d, frame: newFrame(), setPipeline: d.functions["wgpuComputePassEncoderSetPipeline"],
-		setGroup: d.functions["wgpuComputePassEncoderSetBindGroup"], runWorkgroup: d.functions["wgpuComputePassEncoderDispatchWorkgroups"]}
+		setGroup:     d.functions["wgpuComputePassEncoderSetBindGroup"],
+		runWorkgroup: d.functions["wgpuComputePassEncoderDispatchWorkgroups"]}
 	r.start()
 	room := firstPiece
 	for i := range l.commands {
@@ -129,7 +131,8 @@ func (d *cDevice) submit(l *List, n counts) {
 
 // start starts a piece.
 func (r *cRecorder) start() {
-	r.encoder, r.dispatches = r.call("wgpuDeviceCreateCommandEncoder", r.device, unsafe.Pointer(&labelDescriptor{label: view("list")})), 0
+	r.encoder, r.dispatches = r.call("wgpuDeviceCreateCommandEncoder", r.device,
+		unsafe.Pointer(&labelDescriptor{label: view("list")})), 0
 }
 
 // finish has the piece run.
@@ -150,7 +153,8 @@ func (r *cRecorder) copy(dst *cBuffer, to int, src *cBuffer, from, size int) {
 // begin begins a pass, with its time if w is not nil.
 func (r *cRecorder) begin(w *timestampWrites) {
 	r.end()
-	r.pass = r.call("wgpuCommandEncoderBeginComputePass", r.encoder, unsafe.Pointer(&computePassDescriptor{label: view("pass"), writes: unsafe.Pointer(w)}))
+	r.pass = r.call("wgpuCommandEncoderBeginComputePass", r.encoder,
+		unsafe.Pointer(&computePassDescriptor{label: view("pass"), writes: unsafe.Pointer(w)}))
 }
 
 // end ends the pass that is open.

@@ -4,6 +4,10 @@
 //
 // Commands are recorded in a List and run by one call, so that a browser, where a
 // call is dear, replays a list as a whole.
+//
+// There are three bindings: the native one to package hal (native.go, run.go, spirv.go, vulkan.go, apis_*.go), one to a
+// shared library of webgpu.h (c_device.go, c_run.go, c_library.go, c_abi.go), and that of browsers (browser_js.go and
+// gpu.js). device.go is what they have in common.
 package gpu
 
 import (
@@ -82,7 +86,8 @@ type Limits struct {
 
 // standard are the limits that every WebGPU device has. Karat keeps to them, so
 // that what runs on one device runs on all.
-var standard = Limits{Buffer: 256 << 20, Binding: 128 << 20, Bindings: 8, Alignment: 256, Groups: 65535, Invocations: 256, WorkgroupBytes: 16 << 10}
+var standard = Limits{Buffer: 256 << 20, Binding: 128 << 20, Bindings: 8, Alignment: 256, Groups: 65535,
+	Invocations: 256, WorkgroupBytes: 16 << 10}
 
 // lower makes l what a device has, where that is less; 0 is not known.
 func (l *Limits) lower(buffer, binding, bindings, groups, invocations, workgroupBytes uint64) {
@@ -266,7 +271,8 @@ func (c *command) check(limits Limits) error {
 		return errors.Join(within("a copy", c.dst, c.to, c.size), within("a copy", c.src, c.from, c.size))
 	case dispatch:
 		if m := limits.Groups; c.x > m || c.y > m || c.z > m {
-			return fmt.Errorf("a dispatch of %d x %d x %d workgroups, at most %d are possible in each dimension", c.x, c.y, c.z, m)
+			return fmt.Errorf("a dispatch of %d x %d x %d workgroups, at most %d are possible in each dimension", c.x, c.y, c.z,
+				m)
 		}
 	}
 	return nil

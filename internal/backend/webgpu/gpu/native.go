@@ -58,7 +58,8 @@ func enumerate() (all []found, instances []hal.Instance, err error) {
 // Vulkan's loader says VK_ERROR_INCOMPATIBLE_DRIVER.
 func advised(text string) string {
 	if strings.Contains(text, "vkCreateInstance failed: -9") {
-		return text + ", which is that no driver for Vulkan was found: install that of the GPU (vulkaninfo shows what there is)"
+		return text + ", which is that no driver for Vulkan was found: " +
+			"install that of the GPU (vulkaninfo shows what there is)"
 	}
 	if strings.Contains(text, "libvulkan.so.1") && strings.Contains(text, "cannot open") {
 		return "the Vulkan loader (libvulkan.so.1) is not installed; on Debian and Ubuntu: apt install libvulkan1"
@@ -76,7 +77,8 @@ func destroy(instances []hal.Instance) {
 }
 
 func describe(e hal.ExposedAdapter) Adapter {
-	a := Adapter{Name: e.Info.Name, API: e.Info.Backend.String(), Kind: "other", Driver: e.Info.DriverInfo, Memory: memoryOf(e.Adapter), Limits: standard}
+	a := Adapter{Name: e.Info.Name, API: e.Info.Backend.String(), Kind: "other", Driver: e.Info.DriverInfo,
+		Memory: memoryOf(e.Adapter), Limits: standard}
 	switch e.Info.DeviceType {
 	case gputypes.DeviceTypeDiscreteGPU:
 		a.Kind = "discrete"
@@ -88,10 +90,12 @@ func describe(e hal.ExposedAdapter) Adapter {
 		a.Kind = "cpu"
 	}
 	// The library's Vulkan has time stamps, but does not say so.
-	a.Timestamps = e.Info.Backend == gputypes.BackendVulkan || e.Features&gputypes.Features(gputypes.FeatureTimestampQuery) != 0
+	a.Timestamps = e.Info.Backend == gputypes.BackendVulkan ||
+		e.Features&gputypes.Features(gputypes.FeatureTimestampQuery) != 0
 	l := e.Capabilities.Limits
 	a.Limits.lower(l.MaxBufferSize, l.MaxStorageBufferBindingSize, uint64(l.MaxStorageBuffersPerShaderStage),
-		uint64(l.MaxComputeWorkgroupsPerDimension), uint64(l.MaxComputeInvocationsPerWorkgroup), uint64(l.MaxComputeWorkgroupStorageSize))
+		uint64(l.MaxComputeWorkgroupsPerDimension), uint64(l.MaxComputeInvocationsPerWorkgroup),
+		uint64(l.MaxComputeWorkgroupStorageSize))
 	return a
 }
 
@@ -143,7 +147,8 @@ func openNth(n int) (Device, error) {
 		destroy(instances)
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
-	return newDevice(f.Adapter, &native{adapter: &f.Adapter, instances: instances, hal: opened.Device, queue: opened.Queue}), nil
+	return newDevice(f.Adapter, &native{adapter: &f.Adapter, instances: instances, hal: opened.Device,
+		queue: opened.Queue}), nil
 }
 
 // still runs f, which calls the library, on a stack that neither grows nor shrinks
@@ -248,7 +253,8 @@ func (d *native) free(made any) {
 }
 
 func (d *native) newBuffer(name string, size int) (any, error) {
-	b, err := d.buffer(name, size, gputypes.BufferUsageStorage|gputypes.BufferUsageUniform|gputypes.BufferUsageCopySrc|gputypes.BufferUsageCopyDst)
+	b, err := d.buffer(name, size,
+		gputypes.BufferUsageStorage|gputypes.BufferUsageUniform|gputypes.BufferUsageCopySrc|gputypes.BufferUsageCopyDst)
 	if err == nil {
 		d.fresh = append(d.fresh, b)
 	}
@@ -287,8 +293,10 @@ func (d *native) compile(name, wgsl string, access []Access) (p *pipeline, err e
 	}()
 	var entries []gputypes.BindGroupLayoutEntry
 	for i, a := range access {
-		t := map[Access]gputypes.BufferBindingType{Uniform: gputypes.BufferBindingTypeUniform, Read: gputypes.BufferBindingTypeReadOnlyStorage, ReadWrite: gputypes.BufferBindingTypeStorage}[a]
-		entries = append(entries, gputypes.BindGroupLayoutEntry{Binding: uint32(i), Visibility: gputypes.ShaderStageCompute, Buffer: &gputypes.BufferBindingLayout{Type: t}})
+		t := map[Access]gputypes.BufferBindingType{Uniform: gputypes.BufferBindingTypeUniform,
+			Read: gputypes.BufferBindingTypeReadOnlyStorage, ReadWrite: gputypes.BufferBindingTypeStorage}[a]
+		entries = append(entries, gputypes.BindGroupLayoutEntry{Binding: uint32(i), Visibility: gputypes.ShaderStageCompute,
+			Buffer: &gputypes.BufferBindingLayout{Type: t}})
 	}
 	source := hal.ShaderSource{WGSL: wgsl}
 	if d.adapter.API == gputypes.BackendVulkan.String() {
@@ -300,13 +308,16 @@ func (d *native) compile(name, wgsl string, access []Access) (p *pipeline, err e
 	if p.module, err = d.hal.CreateShaderModule(&hal.ShaderModuleDescriptor{Label: name, Source: source}); err != nil {
 		return p, err
 	}
-	if p.layout, err = d.hal.CreateBindGroupLayout(&hal.BindGroupLayoutDescriptor{Label: name, Entries: entries}); err != nil {
+	if p.layout, err = d.hal.CreateBindGroupLayout(&hal.BindGroupLayoutDescriptor{Label: name,
+		Entries: entries}); err != nil {
 		return p, err
 	}
-	if p.all, err = d.hal.CreatePipelineLayout(&hal.PipelineLayoutDescriptor{Label: name, BindGroupLayouts: []hal.BindGroupLayout{p.layout}}); err != nil {
+	if p.all, err = d.hal.CreatePipelineLayout(&hal.PipelineLayoutDescriptor{Label: name,
+		BindGroupLayouts: []hal.BindGroupLayout{p.layout}}); err != nil {
 		return p, err
 	}
-	if p.hal, err = d.hal.CreateComputePipeline(&hal.ComputePipelineDescriptor{Label: name, Layout: p.all, Compute: hal.ComputeState{Module: p.module, EntryPoint: "main"}}); err != nil {
+	if p.hal, err = d.hal.CreateComputePipeline(&hal.ComputePipelineDescriptor{Label: name, Layout: p.all,
+		Compute: hal.ComputeState{Module: p.module, EntryPoint: "main"}}); err != nil {
 		return p, err
 	}
 	return p, nil
@@ -319,7 +330,8 @@ func (d *native) newGroup(name string, p any, ranges []Range) (made any, err err
 			Buffer: madeOf[*buffer](r.Buffer).hal.NativeHandle(), Offset: uint64(r.At), Size: uint64(r.Size)}})
 	}
 	err = still(func() error {
-		made, err = d.hal.CreateBindGroup(&hal.BindGroupDescriptor{Label: name, Layout: p.(*pipeline).layout, Entries: entries})
+		made, err = d.hal.CreateBindGroup(&hal.BindGroupDescriptor{Label: name, Layout: p.(*pipeline).layout,
+			Entries: entries})
 		return err
 	})
 	return made, err
@@ -382,7 +394,8 @@ func (d *native) stampRoom(n int) (err error) {
 		d.hal.DestroyQuerySet(d.stamps)
 		d.stamps, d.stamped, d.last = nil, 0, nil // next would write into it
 	}
-	if d.stamps, err = d.hal.CreateQuerySet(&hal.QuerySetDescriptor{Label: "stamps", Type: hal.QueryTypeTimestamp, Count: uint32(n)}); err == nil {
+	if d.stamps, err = d.hal.CreateQuerySet(&hal.QuerySetDescriptor{Label: "stamps", Type: hal.QueryTypeTimestamp,
+		Count: uint32(n)}); err == nil {
 		d.stamped = n
 	}
 	return err

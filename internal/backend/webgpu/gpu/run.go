@@ -175,7 +175,9 @@ func (c *command) like(o *command) bool {
 }
 
 // encode makes commands what the device runs; the last ones of a list bring its stamps.
-func (d *native) encode(to *hal.CommandEncoder, r *recorder, commands []command, last bool, ticks, stamps int) (hal.CommandBuffer, error) {
+func (d *native) encode(
+	to *hal.CommandEncoder, r *recorder, commands []command, last bool, ticks, stamps int,
+) (hal.CommandBuffer, error) {
 	e, err := d.begin(to)
 	if err != nil {
 		return nil, err
@@ -264,8 +266,9 @@ func (r *recorder) encode(c *command) {
 		if r.d.adapter.Timestamps {
 			i := uint32(r.stamps)
 			r.stamps++
-			r.pass = r.e.BeginComputePass(&hal.ComputePassDescriptor{Label: "pass", TimestampWrites: &hal.ComputePassTimestampWrites{
-				QuerySet: r.d.stamps, BeginningOfPassWriteIndex: &i}})
+			r.pass = r.e.BeginComputePass(&hal.ComputePassDescriptor{Label: "pass",
+				TimestampWrites: &hal.ComputePassTimestampWrites{
+					QuerySet: r.d.stamps, BeginningOfPassWriteIndex: &i}})
 		}
 	case write:
 		r.copy(madeOf[*buffer](c.dst), c.to, r.d.up, r.up, c.size)
@@ -298,15 +301,18 @@ func (r *recorder) copies() {
 	var before, after []hal.BufferBarrier
 	for _, m := range r.moves {
 		if m.src != r.d.up {
-			before, after = append(before, barrier(m.src, storage, copySource)), append(after, barrier(m.src, copySource, storage))
+			before, after = append(before, barrier(m.src, storage, copySource)),
+				append(after, barrier(m.src, copySource, storage))
 		}
 		if m.dst != r.d.down {
-			before, after = append(before, barrier(m.dst, storage, copyTarget)), append(after, barrier(m.dst, copyTarget, storage))
+			before, after = append(before, barrier(m.dst, storage, copyTarget)),
+				append(after, barrier(m.dst, copyTarget, storage))
 		}
 	}
 	r.e.TransitionBuffers(before)
 	for _, m := range r.moves {
-		r.e.CopyBufferToBuffer(m.src.hal, m.dst.hal, []hal.BufferCopy{{SrcOffset: uint64(m.from), DstOffset: uint64(m.to), Size: uint64(m.size)}})
+		r.e.CopyBufferToBuffer(m.src.hal, m.dst.hal, []hal.BufferCopy{{SrcOffset: uint64(m.from), DstOffset: uint64(m.to),
+			Size: uint64(m.size)}})
 	}
 	r.e.TransitionBuffers(after)
 	r.moves = r.moves[:0]

@@ -20,7 +20,8 @@ func memoryOf(a hal.Adapter) (bytes int64) {
 	}
 	of := reflect.ValueOf(v).Elem()
 	device, instance := of.FieldByName("physicalDevice"), of.FieldByName("instance")
-	if !device.IsValid() || !device.CanUint() || !instance.IsValid() || instance.Kind() != reflect.Pointer || instance.IsNil() {
+	if !device.IsValid() || !device.CanUint() || !instance.IsValid() || instance.Kind() != reflect.Pointer ||
+		instance.IsNil() {
 		return 0
 	}
 	commands := instance.Elem().FieldByName("cmds")
@@ -28,7 +29,8 @@ func memoryOf(a hal.Adapter) (bytes int64) {
 		return 0
 	}
 	var all vk.PhysicalDeviceMemoryProperties
-	(*vk.Commands)(commands.Addr().UnsafePointer()).GetPhysicalDeviceMemoryProperties(vk.PhysicalDevice(device.Uint()), &all)
+	(*vk.Commands)(commands.Addr().UnsafePointer()).GetPhysicalDeviceMemoryProperties(vk.PhysicalDevice(device.Uint()),
+		&all)
 	for _, h := range all.MemoryHeaps[:min(int(all.MemoryHeapCount), len(all.MemoryHeaps))] {
 		if vk.MemoryHeapFlagBits(h.Flags)&vk.MemoryHeapDeviceLocalBit != 0 && h.Size < 1<<62 {
 			bytes = max(bytes, int64(h.Size))
