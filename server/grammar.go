@@ -257,67 +257,6 @@ func ollamaFormat(f *fields) form {
 	return form{schema: raw, param: "format"}
 }
 
-// toolChoice is which calls of tools an answer must have.
-type toolChoice struct {
-	required bool
-	only     []string // the tools that may be called; nil is all
-	named    bool     // the client named one
-}
-
-// pick reads the names of tools that may be called.
-func (c *conversation) pick(f *fields, param string, names ...string) {
-	for _, name := range names {
-		if !slices.ContainsFunc(c.tools, func(t karat.Tool) bool { return t.Name == name }) {
-			fail(param, "there is no tool %q in the request", name)
-		}
-	}
-	c.choice.only = names
-}
-
-// chooseOne reads a tool_choice that is an object: one tool, or several that are allowed.
-func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
-	o := f.inner("tool_choice", raw)
-	if kind, _ := as[string](o.values["type"]); serviceTool.MatchString(kind) {
-		throw(refused("tool_choice.type", fmt.Sprintf("To make the model use a tool of type %q", kind)))
-	}
-	switch kind := o.needOne("type", "function", "custom", "allowed_tools"); kind {
-	case "function", "custom":
-		c.choice.required, c.choice.named, c.single = true, true, true
-		c.pick(f, "tool_choice", c.known(o.text("namespace"), toolNamed(o, kind)))
-	case "allowed_tools":
-		in := o
-		if o.has("allowed_tools") { // the responses API has the fields beside the type
-			in = o.object("allowed_tools")
-		}
-		c.choice.required = in.one("mode", "auto", "required") == "required"
-		var names []string
-		for _, t := range in.objects("tools", maxTools) {
-			if kind, _ := as[string](t.values["type"]); serviceTool.MatchString(kind) {
-				t.hints.add(strings.TrimSuffix(t.path, "."))
-				continue
-			}
-			names = append(names, c.known(t.text("namespace"), toolNamed(t, t.needOne("type", "function", "custom"))))
-			t.done()
-		}
-		if len(names) == 0 {
-			fail("tool_choice", "no tool is allowed; tool_choice none says that")
-		}
-		if c.pick(f, "tool_choice", names...); in != o {
-			in.done()
-		}
-	}
-	o.done()
-}
-
-// toolNamed returns the name of a tool, which chat completions have within an object named as its type.
-func toolNamed(o *fields, kind string) string {
-	if inner := o.object(kind); inner != nil {
-		defer inner.done()
-		return inner.needText("name")
-	}
-	return o.needText("name")
-}
-
 // constrain compiles what the answer to a conversation must fit.
 func (r *request) constrain(ctx context.Context, c *conversation) {
 	o := r.form.format()

@@ -1,13 +1,15 @@
 package server
 
 import (
-	"errors"
-	"io"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"path"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 )
 
 // guard refuses what must not reach a route: in one place, for all of them.
@@ -74,92 +76,148 @@ func allowed(hosts []string, host string) bool {
 	return name == "localhost" || err == nil && addr.Zone() == "" && addr.IsLoopback()
 }
 
-// Bounds of the bytes of all requests at a time. Small bodies have room of their own, so that large ones take none of
-// it.
+// origins are patterns of the origins whose pages may call the server, in which * stands for any text:
+// http://localhost:*. A pattern * is all origins.
+type origins []string
+
+// localOrigins are the origins that Options.Origins has by default: pages that a program of this machine serves or
+// shows. No page of the web has such an origin, for its address would have to be this machine's.
+var localOrigins = origins{"http://localhost:*", "https://localhost:*", "http://127.0.0.1:*", "https://127.0.0.1:*",
+	"http://[::1]:*", "https://[::1]:*",
+	"app://*", "tauri://*", "vscode-webview://*"}
+
+// newOrigins reads patterns, which have no path; nil are localOrigins.
+func newOrigins(patterns []string) (all origins, err error) {
+	if patterns == nil {
+		return localOrigins, nil
+	}
+	for _, p := range patterns {
+		p = strings.ToLower(strings.TrimSuffix(p, "/"))
+		if _, host, ok := strings.Cut(p, "://"); p != "*" && p != "null" && (!ok || host == "" || strings.ContainsAny(host,
+			"/?#@ ")) {
+			return nil, fmt.Errorf("the origin %q: want one as http://localhost:3000 or https://*.example.com, or * for any", p)
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// allow reports whether pages of an origin may call the server.
+func (o origins) allow(origin string) bool {
+	origin = strings.ToLower(origin)
+	return slices.ContainsFunc(o, func(p string) bool {
+		whole, portless := strings.CutSuffix(p, ":*") // also an origin of its scheme's own port
+		return p == "*" || matches(p, origin) || portless && matches(whole, origin)
+	})
+}
+
+// matches reports whether a text is as a pattern, in which * is any text without slashes.
+func matches(pattern, text string) bool {
+	scheme, host, _ := strings.Cut(pattern, "://")
+	of, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		return pattern == text // null
+	}
+	fits, err := path.Match(strings.NewReplacer("[", `\[`, "]", `\]`).Replace(host), rest)
+	return scheme == of && fits && err == nil
+}
+
+// welcome tells a browser that pages of an origin may read the answer. Names of origins also let them send credentials;
+// * does not.
+func (o origins) welcome(h http.Header, origin string) {
+	if slices.Contains(o, "*") {
+		origin = "*"
+	} else {
+		h.Set("Access-Control-Allow-Credentials", "true")
+	}
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, "+hintHeader)
+}
+
+// isPreflight reports whether a browser asks what a page may send, which it does without a key.
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" &&
+		r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// preflight answers a browser that asks what a page may send, and reports whether that was the request.
+func preflight(h http.Header, r *http.Request) bool {
+	if !isPreflight(r) {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE")
+	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
+		h.Set("Access-Control-Allow-Headers", asked) // every client's package has its own, among them Authorization
+	}
+	if r.Header.Get("Access-Control-Request-Private-Network") == "true" {
+		h.Set("Access-Control-Allow-Private-Network", "true")
+	}
+	h.Set("Access-Control-Max-Age", "600")
+	return true
+}
+
+// Bounds of wrong keys.
 const (
-	allBodies   = 1 << 30
-	smallBodies = 256 << 20
-	firstBody   = 64 << 10 // of each body, in the room of small ones
-	leastBody   = 4 << 10  // that are made room for before any has come; then it is twice as many
+	wrongKeys    = 60   // an address may show in a minute
+	maxAddresses = 4096 // are remembered
 )
 
-// held are the bytes that a request has in the room of bodies.
-type held struct {
-	s    *Server
-	who  string
-	size int64
+// tries counts the wrong keys of addresses. Without a bound a key could be guessed as fast as the server reads. A key
+// that was right before keeps working from its address: where many clients share one, such as a proxy's, none of them
+// shuts the others out.
+type tries struct {
+	mu   sync.Mutex
+	from map[netip.Prefix]*address
 }
 
-// grow takes room for size bytes in all, or else changes nothing.
-func (h *held) grow(size int64) bool {
-	small, large := h.parts()
-	h.size, size = size, h.size
-	moreSmall, moreLarge := h.parts()
-	if h.s.rooms.small.take(h.who, moreSmall-small) {
-		if h.s.rooms.bodies.take(h.who, moreLarge-large) {
-			return true
+// address is where wrong keys came from.
+type address struct {
+	left  bucket
+	right map[*keyUse]bool
+}
+
+// network returns the network that a request comes from: of IPv6 that is a /64, which one machine may have whole. A
+// socket's is zero.
+func network(r *http.Request) netip.Prefix {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	ip, bits := from.Addr().Unmap().WithZone(""), 32
+	if ip.Is6() {
+		bits = 64
+	}
+	p, _ := ip.Prefix(bits) // fits
+	return p
+}
+
+// judge refuses what k says of a request's key where its network has no try left.
+func (t *tries) judge(k keyring, r *http.Request, now time.Time) (*caller, *problem) {
+	who, p := k.who(r)
+	if len(k) == 0 || p != nil && p.code == "" { // no key is no try
+		return who, p
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	net := network(r)
+	a := t.from[net]
+	if a == nil {
+		if len(t.from) >= maxAddresses || t.from == nil {
+			t.from = map[netip.Prefix]*address{}
 		}
-		h.s.rooms.small.give(h.who, moreSmall-small)
+		a = &address{left: newBucket(wrongKeys), right: map[*keyUse]bool{}}
+		t.from[net] = a
 	}
-	h.size = size
-	return false
-}
-
-// parts returns the bytes in the room of small bodies, and the others.
-func (h *held) parts() (small, large int64) {
-	return min(h.size, firstBody), max(0, h.size-firstBody)
-}
-
-// end gives all back.
-func (h *held) end() {
-	if small, large := h.parts(); h.size > 0 {
-		h.s.rooms.small.give(h.who, small)
-		h.s.rooms.bodies.give(h.who, large)
-		h.size = 0
+	if p == nil && a.right[who.key] {
+		return who, nil
 	}
-}
-
-// readBody returns the JSON of a request.
-func (x *exchange) readBody() []byte {
-	s, w, r := x.s, x.w, x.r
-	if x.given != nil {
-		return x.given
+	if wait := a.left.take(0, now); wait > 0 {
+		return nil, tooMany(fmt.Sprintf("This address has shown %d wrong keys within a minute", wrongKeys), wait)
 	}
-	if !saysJSON(r.Header.Get("Content-Type")) {
-		throw(refuse(http.StatusUnsupportedMediaType, "", "", "Content-Type is not application/json: add -H "+
-			"'Content-Type: application/json'"))
+	if p != nil {
+		a.left.spend(1, now)
+		return nil, p
 	}
-	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		throw(refuse(http.StatusUnsupportedMediaType, "", "", "Content-Encoding %q is not taken", e))
-	}
-	most := s.o.MaxBody + 1 // so that one more is noticed
-	large := refuse(http.StatusRequestEntityTooLarge, "", "", "The body has more than %d bytes", s.o.MaxBody)
-	if r.ContentLength > s.o.MaxBody {
-		throw(large) // before anything is read
-	}
-	if r.ContentLength >= 0 {
-		most = min(most, r.ContentLength+1)
-	}
-	x.held.s, x.held.who = s, x.who.name
-	from := http.MaxBytesReader(w, r.Body, s.o.MaxBody)
-	for body := []byte(nil); ; {
-		if len(body) == cap(body) { // memory for what has come, not for what somebody says will
-			size := min(max(leastBody, 2*int64(cap(body))), most)
-			if !x.held.grow(size) {
-				throw(full("The requests that are being read are too large together"))
-			}
-			body = append(make([]byte, 0, size), body...)
-		}
-		n, err := from.Read(body[len(body):cap(body)])
-		switch body = body[:len(body)+n]; {
-		case err == io.EOF:
-			return body
-		case err == nil:
-		default:
-			if more := (*http.MaxBytesError)(nil); errors.As(err, &more) {
-				throw(large)
-			}
-			throw(unread(err))
-		}
-	}
+	a.right[who.key] = true
+	return who, nil
 }

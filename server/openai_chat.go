@@ -1,10 +1,7 @@
 package server
 
 import (
-	"encoding/json"
 	"fmt"
-	"regexp"
-	"strings"
 
 	"github.com/karat-run/karat"
 )
@@ -73,97 +70,6 @@ func readLimit(f *fields, r *request, name string, least int64) {
 		least = -1
 	}
 	integer(f, &r.max, name, least, maxTokens)
-}
-
-var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
-
-// readToolName returns the name of a tool, or of a schema.
-func readToolName(f *fields) string {
-	name := f.needText("name")
-	if !toolName.MatchString(name) {
-		fail(f.path+"name", "%q, want 1 to 64 letters, digits, _ and -", name)
-	}
-	return name
-}
-
-// chatTools reads tools of some kinds, and which may be called.
-func chatTools(f *fields, c *conversation, kinds ...string) {
-	c.given = f.has("tools")
-	for _, t := range f.objects("tools", maxTools) {
-		kind := toolKind(t, "", kinds...)
-		if kind == "" {
-			continue
-		}
-		if o := t.needObject(kind); kind == "custom" {
-			c.addCustom(customTool(o, false))
-		} else {
-			c.tools = append(c.tools, tool(o, "parameters"))
-		}
-		t.hintRest()
-	}
-	c.choose(f, f.take("tool_choice"))
-	if f.has("parallel_tool_calls") && !c.given {
-		fail("parallel_tool_calls", "it is for requests with tools alone")
-	}
-	c.single = !f.boolean("parallel_tool_calls", true) || c.single
-}
-
-// tool reads a function; schema is the field of its parameters.
-func tool(o *fields, schema string) karat.Tool {
-	t := karat.Tool{Name: readToolName(o), Description: o.text("description")}
-	if raw := o.take(schema); raw != nil {
-		if o.hold(o.path+schema, raw); raw[0] != '{' {
-			fail(o.path+schema, "%s, want a JSON schema, an object", kindOf(raw))
-		}
-		t.Parameters = raw
-	}
-	t.Strict = o.boolean("strict", false)
-	o.hintRest()
-	return t
-}
-
-// serviceTool finds the types of tools that the services of OpenAI and Anthropic run or know: web_search,
-// web_search_20250305.
-var serviceTool = regexp.MustCompile(`^(advisor|apply_patch|bash|browser|code_execution|code_interpreter|collaboration|computer|computer_use|file_search|image_generation|local_shell|mcp|mcp_toolset|` +
-	`memory|shell|text_editor|tool_search|tool_search_tool\w*|web_extractor|web_fetch|web_search)(_preview)?([_-]\d[\d_-]*)?$|^\w+_20\d{6}$`)
-
-// toolKind reads the type of a tool, out of a few; absent is the type of one without it. A tool of a vendor's service
-// is a hint: its type is "".
-func toolKind(t *fields, absent string, kinds ...string) string {
-	if kind, _ := as[string](t.values["type"]); serviceTool.MatchString(kind) {
-		t.hints.add(strings.TrimSuffix(t.path, "."))
-		return ""
-	}
-	return t.kind("A tool", absent, kinds...)
-}
-
-// choose reads tool_choice.
-func (c *conversation) choose(f *fields, raw json.RawMessage) {
-	if raw == nil {
-		return
-	}
-	if !c.given {
-		fail("tool_choice", "it is for requests with tools alone")
-	}
-	var kind string
-	if raw[0] == '{' {
-		c.chooseOne(f, raw)
-		return
-	}
-	if json.Unmarshal(raw, &kind) != nil {
-		fail("tool_choice", "%s, want none, auto, required or an object", kindOf(raw))
-	}
-	switch kind {
-	case "auto":
-	case "required":
-		if c.choice.required = true; len(c.tools) == 0 {
-			fail("tool_choice", "none of the tools is one that the model can call here")
-		}
-	case "none":
-		c.tools, c.mute = nil, true
-	default:
-		fail("tool_choice", "%q, want none, auto, required or an object", kind)
-	}
 }
 
 type chatMessage struct {
@@ -372,4 +278,12 @@ func deltas(e event) (all []chatDelta) {
 		all = append(all, chatDelta{Content: &e.text})
 	}
 	return all
+}
+
+// openAIFinish returns how an answer ends in the words of its API.
+func (r *request) openAIFinish(finish string) string {
+	if r.turn.functions && finish == finishCalls {
+		return "function_call"
+	}
+	return finish
 }

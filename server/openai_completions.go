@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,9 +10,6 @@ import (
 
 	"github.com/karat-run/karat"
 )
-
-// maxPrompts bounds the prompts of a request.
-const maxPrompts = 2048
 
 // completeText answers POST /v1/completions.
 func completeText(x *exchange) any {
@@ -104,15 +100,6 @@ func readCompletion(x *exchange) *request {
 		r.prompts = append(r.prompts, x.tokenIDs(r.model, "prompt", text, karat.TokenizeOptions{}))
 	}
 	return r
-}
-
-// as returns a JSON value of one type, and whether it is of that.
-func as[T any](raw json.RawMessage) (v T, ok bool) {
-	if _, text := any(v).(string); text && (len(raw) == 0 || raw[0] != '"' && raw[0] != 'n') || json.Unmarshal(raw,
-		&v) != nil {
-		return *new(T), false
-	}
-	return v, true
 }
 
 type completionChoice struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base32"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -11,6 +12,7 @@ import (
 	mathrand "math/rand/v2"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -464,3 +466,60 @@ func (c *choice) say(ctx context.Context, session *karat.Session, o karat.Genera
 	c.emit(event{text: c.promptText(), tokens: all, prompt: true})
 	return nil
 }
+
+// prompts reads a text, token ids, or an array of either, with at most room ids to each. An answer is to have so many
+// tokens.
+func prompts(param string, raw json.RawMessage, room, answer int) (texts []string, lists [][]int) {
+	text, is := as[string](raw)
+	if is {
+		return []string{text}, nil
+	}
+	not := bad(param, "Invalid value for '%s': %s, want a string, token ids, or an array of either", param, kindOf(raw))
+	if raw[0] != '[' {
+		throw(not)
+	}
+	first := byte(0) // of the first element, which the others are like
+	elements(raw, func(_, x json.RawMessage) bool {
+		first = x[0]
+		return false
+	})
+	if first == '-' || first >= '0' && first <= '9' {
+		return nil, [][]int{tokenIDs(param, raw, room, answer)}
+	}
+	if n := count(raw); n == 0 || n > maxPrompts {
+		throw(bad(param, "Invalid value for '%s': %d texts, want 1 to %d", param, n, maxPrompts))
+	}
+	for i, x := range split(raw) {
+		switch text, is := as[string](x); {
+		case string(x) == "null":
+			throw(bad(param, "Invalid value for '%s': element %d is null", param, i))
+		case x[0] != first || !is && first != '[':
+			throw(not)
+		case is:
+			texts = append(texts, text)
+		default:
+			lists = append(lists, tokenIDs(param, x, room, answer))
+		}
+	}
+	return texts, lists
+}
+
+// tokenIDs reads an array of token ids.
+func tokenIDs(param string, raw json.RawMessage, room, answer int) []int {
+	if n := count(raw); n > room {
+		throw(tooLong(param, room, n, answer))
+	}
+	ids := []int{}
+	elements(raw, func(_, x json.RawMessage) bool {
+		id, err := strconv.Atoi(string(x))
+		if err != nil {
+			throw(bad(param, "Invalid value for '%s': %.32q is no token id", param, x))
+		}
+		ids = append(ids, id)
+		return true
+	})
+	return ids
+}
+
+// maxPrompts bounds the prompts of a request.
+const maxPrompts = 2048

@@ -12,14 +12,14 @@ package server
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/karat-run/karat"
@@ -46,60 +46,6 @@ type Options struct {
 	Trace          func(Span)              // is told of requests and of their parts, by many goroutines; nil is none
 	Pages          map[string]http.Handler // by paths, / among them; they also need a key
 	Log            *slog.Logger            // of requests, without their texts; nil is none
-}
-
-// served is a loaded model with the facts that are often asked of it.
-type served struct {
-	name    string
-	model   *karat.Model
-	info    karat.Info
-	room    int // tokens of prompt and answer
-	print   string
-	syntax  syntax.Syntax
-	special []string // marks of the syntax that are special tokens
-	ends    []int    // tokens with which the chat template ends an answer
-	watch   watch
-	counts  *counts
-}
-
-// Server is an http.Handler.
-type Server struct {
-	o         Options
-	pool      *pool
-	since     int64
-	gate      gate
-	log       *slog.Logger
-	mux       *http.ServeMux
-	patterns  []string
-	grammars  *grammars
-	recent    recent // of the responses API
-	rooms     rooms
-	telemetry *telemetry
-	door      door
-	ctx       context.Context // ends with the server
-	stop      context.CancelFunc
-	store     *store // of files and batches; nil if there is none
-	batches   sync.WaitGroup
-	ranker    ranker
-	now       func() time.Time
-	// the model's; tests replace it
-	generate func(context.Context, *karat.Session, []int, karat.GenerateOptions) iter.Seq2[karat.Token, error]
-	// the model's; tests replace it
-	stats func(*karat.Model) karat.Stats
-}
-
-// gate knows who may call the server.
-type gate struct {
-	keys    keyring
-	tries   tries
-	origins origins
-}
-
-// rooms bound what requests hold together.
-type rooms struct {
-	places *shares // of answers
-	bodies *shares // of bytes of requests
-	small  *shares // of the first bytes of each request, firstBody at most
 }
 
 // New makes a server. It reads the models' files, for their fingerprints; the end of ctx stops that.
@@ -208,52 +154,112 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// exchange is a request and what answers it.
-type exchange struct {
-	s      *Server
-	w      *writer
-	r      *http.Request
-	ctx    context.Context
-	who    *caller
-	stream *stream
-	hints  hints
-	from   *steady
-	model  string   // that was asked for
-	held   held     // bytes of the body
-	placed bool     // it takes a place once its body is there
-	given  []byte   // the body of a batch's line, for which nobody waits at the end; nil where it comes over a connection
-	failed bool     // a fault of the server ended the answer, whatever its status
-	after  []func() // what ends with the request
-
-	loading time.Duration // of the model, for this request
+// routes registers all that the server answers.
+func (s *Server) routes() {
+	post := func(pattern string, v voice, handle func(*exchange) any) {
+		s.handle("POST "+pattern, route{voice: v, handle: handle})
+	}
+	get := func(pattern string, v voice, handle func(*exchange) any) {
+		s.handle("GET "+pattern, route{voice: v, handle: handle, while: true})
+	}
+	get("/health", openAI{}, showHealth)
+	get("/ready", openAI{}, showReady)
+	get("/metrics", openAI{}, showMetrics)
+	get("/openapi.json", openAI{}, showOpenAPI)
+	get("/v1/models", openAI{}, listModels)
+	get("/v1/models/{id...}", openAI{}, showModel)
+	post("/v1/chat/completions", openAI{}, completeChat)
+	post("/v1/chat/completions/input_tokens", openAI{}, countChat)
+	post("/v1/completions", openAI{}, completeText)
+	post("/tokenize", openAI{}, tokenize)
+	post("/detokenize", openAI{}, detokenize)
+	post("/apply-template", openAI{}, applyTemplate)
+	post("/v1/messages", anthropic{}, answerMessages)
+	post("/v1/messages/count_tokens", anthropic{}, countMessages)
+	post("/v1/responses", openAI{}, respond)
+	post("/v1/responses/input_tokens", openAI{}, countResponse)
+	get("/api/tags", ollama{}, listOllama)
+	get("/api/ps", ollama{}, listRunning)
+	get("/api/version", ollama{}, showVersion)
+	post("/api/show", ollama{}, showOllama)
+	post("/api/chat", ollama{}, chatOllama)
+	post("/api/generate", ollama{}, generateOllama)
+	for _, r := range ollamaLacks {
+		s.handle(r.pattern, route{voice: ollama{}, handle: func(x *exchange) any {
+			return refuseOllama(x, r.pattern, r.instead)
+		}})
+	}
+	post("/api/embed", ollama{}, embedOllama)
+	post("/api/embeddings", ollama{}, embedOllamaText)
+	post("/v1/embeddings", openAI{}, embedTexts)
+	for _, path := range []string{"/v1/rerank", "/v2/rerank", "/rerank", "/v1/reranking", "/reranking"} {
+		post(path, openAI{}, rerank)
+	}
+	for path, page := range s.o.Pages {
+		if path == "/" {
+			path = "/{$}"
+		}
+		get(path, openAI{}, func(x *exchange) any {
+			x.w.Header().Del("Cache-Control") // the page has its own
+			page.ServeHTTP(x.w, x.r)
+			return nil
+		})
+	}
+	get("/v1/responses/{id}", openAI{}, showResponse)
+	s.handle("DELETE /v1/responses/{id}", route{voice: openAI{}, handle: deleteResponse})
+	s.storeRoutes()
 }
 
-// writer knows whether an answer has begun.
-type writer struct {
-	http.ResponseWriter
-	status int
-	bytes  int64
+// storeRoutes registers the routes of files and batches. Without a store they say so.
+func (s *Server) storeRoutes() {
+	for _, r := range []struct {
+		pattern string
+		while   bool
+		handle  func(*exchange) any
+	}{
+		{"POST /v1/files", false, uploadFile},
+		{"GET /v1/files", true, listFiles},
+		{"GET /v1/files/{id}", true, showFile},
+		{"GET /v1/files/{id}/content", true, sendFile},
+		{"DELETE /v1/files/{id}", false, deleteFile},
+		{"POST /v1/batches", false, createBatch},
+		{"GET /v1/batches", true, listBatches},
+		{"GET /v1/batches/{id}", true, showBatch},
+		{"DELETE /v1/batches/{id}", false, deleteBatch},
+		{"POST /v1/batches/{id}/cancel", false, cancelBatch},
+	} {
+		if s.store == nil {
+			r.handle = refuseStore
+		}
+		s.handle(r.pattern, route{voice: openAI{}, handle: r.handle, while: r.while})
+	}
 }
 
-func (w *writer) WriteHeader(status int) {
-	w.status = cmp.Or(w.status, status)
-	w.ResponseWriter.WriteHeader(status)
+// refuseStore answers the routes of files and batches where the server keeps none.
+func refuseStore(x *exchange) any {
+	return notStored("This server keeps no files and batches: it was started without --store FOLDER")
 }
 
-func (w *writer) Write(b []byte) (int, error) {
-	w.status = cmp.Or(w.status, http.StatusOK)
-	n, err := w.ResponseWriter.Write(b)
-	w.bytes += int64(n)
-	return n, err
+// voiceOf returns how the API of a path writes errors.
+func (s *Server) voiceOf(path string) voice {
+	switch {
+	case strings.HasPrefix(path, "/v1/messages"):
+		return anthropic{}
+	case strings.HasPrefix(path, "/api/"):
+		return ollama{}
+	}
+	return openAI{}
 }
 
-func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+//go:embed openapi.json
+var openAPIDocument []byte
 
-// route is what a pattern of the mux stands for.
-type route struct {
-	voice  voice
-	handle func(x *exchange) any // returns the answer, a problem, or nil where it has answered
-	while  bool                  // it is answered while the server drains, too
+// showOpenAPI answers GET /openapi.json.
+func showOpenAPI(x *exchange) any {
+	x.w.Header().Set("Content-Type", "application/json")
+	x.w.WriteHeader(http.StatusOK)
+	x.w.Write(openAPIDocument) // an error is the client's, who has gone
+	return nil
 }
 
 // handle registers a route; all go through the same door.
@@ -276,45 +282,6 @@ func (s *Server) handle(pattern string, r route) {
 		}
 		x.answer(r)
 	})
-}
-
-type exchangeKey struct{}
-
-// answer has the route answer. A panic is an error of this request alone.
-func (x *exchange) answer(r route) {
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case *problem:
-			x.fail(p, r.voice)
-		default:
-			x.s.log.Error("panic", "value", fmt.Sprint(p), "stack", string(debug.Stack()))
-			x.fail(internal("The server failed"), r.voice)
-		}
-		for _, end := range x.after {
-			end()
-		}
-		x.held.end()
-	}()
-	switch v := r.handle(x).(type) {
-	case nil:
-	case *problem:
-		throw(v)
-	default:
-		writeJSON(x.w, http.StatusOK, v)
-	}
-}
-
-// fail reports an error: as an answer, or within a stream that has begun.
-func (x *exchange) fail(p *problem, v voice) {
-	x.failed = p.status >= http.StatusInternalServerError
-	if x.w.status == 0 {
-		p.write(x.w, v)
-		return
-	}
-	if x.stream != nil {
-		x.stream.send(v.broken(p))
-	}
 }
 
 // ServeHTTP answers a request.
@@ -369,16 +336,14 @@ func (s *Server) lost(w http.ResponseWriter, r *http.Request) *problem {
 	return p
 }
 
-func noRoute(r *http.Request) *problem {
-	return refuse(http.StatusNotFound, "", "", "Invalid URL (%s %s)", r.Method, r.URL.Path)
-}
-
 // recorder notes how the mux would refuse a request.
 type recorder struct {
 	header http.Header
 	status int
 }
 
-func (p *recorder) Header() http.Header         { return p.header }
-func (p *recorder) WriteHeader(status int)      { p.status = status }
+func (p *recorder) Header() http.Header { return p.header }
+
+func (p *recorder) WriteHeader(status int) { p.status = status }
+
 func (p *recorder) Write(b []byte) (int, error) { return io.Discard.Write(b) }

@@ -12,9 +12,9 @@
 // backend for example, is an error of that step's requests. A tap that panics, or ends its goroutine, does so to the
 // caller of the step's first request; the step's other requests have an error. Either way the engine goes on.
 //
-// Files: engine.go (Engine), plan.go (compiled forms), taps.go and hook.go (who sees values), sequence.go (Sequence),
-// mix.go (rows of embeddings), carry.go (states in files), loop.go (the goroutine), step.go (a step), ahead.go (tokens
-// that the backend chooses), together.go (the context of a step), generate.go and stopper.go (tokens as text).
+// Files: generate.go (tokens as text), carry.go (states in files), sequence.go (Sequence), loop.go (the goroutine),
+// step.go (a step), ahead.go (tokens that the backend chooses), mix.go (rows of embeddings), engine.go (Engine, Plan),
+// taps.go (taps and hooks).
 package engine
 
 import (
@@ -200,30 +200,6 @@ func weightBytes(g *graph.Graph) (n int64) {
 	return n
 }
 
-// Close ends the engine's goroutine and frees the cache. A step under way ends first. Requests that it does not
-// complete, and queued ones, fail with ErrClosed. Inside a tap Close does nothing but return ErrInTap.
-func (e *Engine) Close() error {
-	if e.InTap() {
-		return ErrInTap
-	}
-	e.mu.Lock()
-	e.closed = true
-	for _, w := range slices.Clone(e.schedule.Works()) {
-		if w.Rows == 0 {
-			e.end(workOf(w), ErrClosed)
-		}
-	}
-	over := e.over
-	e.mu.Unlock()
-	e.bell.ring()
-	if over != nil {
-		<-over
-	}
-	e.closing.Lock()
-	defer e.closing.Unlock()
-	return e.cache.Close()
-}
-
 // Context returns the number of positions that a sequence may have.
 func (e *Engine) Context() int { return e.pool.Context() }
 
@@ -266,4 +242,100 @@ func (e *Engine) Stats() Stats {
 	s.Busy, s.Steps, s.Finished = len(e.schedule.Works()), e.schedule.Steps, e.schedule.Ended
 	s.Queued, s.Running = e.schedule.Count()
 	return s
+}
+
+// Plan is a compiled form of the engine's graph. Its sequences are computed with it.
+type Plan struct {
+	e       *Engine
+	run     backend.Executable
+	kept    backend.Kept
+	private bool                 // sequences share nothing
+	tap     backend.Tap          // nil, or seen
+	taps    bool                 // somebody sees values
+	hooks   bool                 // Options.Hooks
+	after   map[*graph.Node]bool // of a plan with hooks: the nodes behind Rows
+	ahead   *ahead               // nil where tokens are chosen here, by their logits
+	turn    *schedule.Plan
+	until   time.Time // when its next step ceases to wait for the sequences of its last step; guarded by Engine.mu
+}
+
+// Plan compiles the engine's graph anew, by the fields of a plan in o. The fields that size an engine are New's.
+func (e *Engine) Plan(o Options) (*Plan, error) {
+	if o.Hooks && (o.Tap != nil || o.Want != nil) {
+		return nil, errHooks
+	}
+	p := &Plan{e: e, kept: backend.NewKept(e.graph, o.Keep), hooks: o.Hooks, tap: e.step.see.watch(o.Tap),
+		taps:    o.Tap != nil || o.Expert != nil || o.Hooks,
+		private: o.Private || o.Tap != nil || o.Want != nil || o.Expert != nil || o.Hooks || e.entire}
+	watched := o.Tap != nil || o.Want != nil
+	if o.Hooks {
+		o.Want, p.after, watched = func(*graph.Node) bool { return true }, e.graph.Live().After, true
+	}
+	var err error
+	p.run, err = e.backend.Compile(e.graph, backend.Options{Rows: e.chunk, Outputs: e.schedule.Outputs,
+		Tokens: e.tokens, Want: o.Want, Keep: o.Keep, Expert: o.Expert, Progress: o.Progress})
+	if err != nil {
+		return nil, err
+	}
+	if !watched {
+		p.ahead = newAhead(p.run)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p.turn = e.schedule.NewPlan()
+	e.plans = append(e.plans, p)
+	return p, nil
+}
+
+// A step waits for the other sequences of its plan's last step at most a share of the time that it took, and never
+// longer than longestWait.
+const (
+	waitShare   = 8
+	longestWait = 10 * time.Millisecond
+)
+
+// wait returns how long a step waits for the others of the last one, which took so long.
+func wait(took time.Duration) time.Duration { return min(took/waitShare, longestWait) }
+
+// bell wakes the engine's goroutine where there is something to do, or to wait for no longer.
+type bell struct {
+	rung  chan struct{}
+	timer *time.Timer
+}
+
+// ring wakes the goroutine, or keeps it from sleeping.
+func (b *bell) ring() {
+	select {
+	case b.rung <- struct{}{}:
+	default:
+	}
+}
+
+// sleep returns after d, or sooner with true if the bell rings.
+func (b *bell) sleep(d time.Duration) bool {
+	b.timer.Reset(d)
+	select {
+	case <-b.rung:
+		b.timer.Stop()
+		return true
+	case <-b.timer.C:
+		return false
+	}
+}
+
+// turns reports whether positions of g have three parts.
+func turns(g *graph.Graph) bool {
+	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool {
+		a, ok := n.Attr.(graph.RoPEAttr)
+		return ok && a.Sections != [3]int{}
+	})
+}
+
+// InTap reports whether the caller is a tap of an engine of the same graph.
+func (e *Engine) InTap() bool {
+	if inside.steps.Load() == 0 {
+		return false
+	}
+	_, ok := inside.of.Load(place{goroutine(), e.graph})
+	return ok
 }

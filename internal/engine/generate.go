@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"math"
+	"strings"
 
 	"github.com/karat-run/karat/internal/sample"
 )
@@ -180,4 +181,116 @@ func (t *Token) finish(text *stopper, r *Request, last bool) {
 	if stopped {
 		t.Stop, t.Stopped = StopString, text.found
 	}
+}
+
+// stopper passes text on, except for a beginning of a stop string. The stop string that is complete first ends the
+// text, of several the one that begins first, so it does not matter how the text is cut into tokens.
+type stopper struct {
+	stop  []string
+	held  string
+	found string // the stop string that ended the text
+}
+
+// add returns the text that is now certain, and whether a stop string ended it.
+func (s *stopper) add(text string) (string, bool) {
+	text = s.held + text
+	first, end := -1, len(text)+1
+	s.found = ""
+	for _, stop := range s.stop {
+		i := strings.Index(text, stop)
+		if stop == "" || i < 0 {
+			continue
+		}
+		if e := i + len(stop); e < end || e == end && i < first {
+			first, end, s.found = i, e, stop
+		}
+	}
+	if first >= 0 {
+		s.held = ""
+		return text[:first], true
+	}
+	n := 0
+	for _, stop := range s.stop {
+		for k := min(len(stop)-1, len(text)); k > n; k-- {
+			if strings.HasSuffix(text, stop[:k]) {
+				n = k
+			}
+		}
+	}
+	s.held = text[len(text)-n:]
+	return text[:len(text)-n], false
+}
+
+// end returns the text held back, followed by the decoder's rest, up to a stop string, and whether there was one.
+func (s *stopper) end(rest string) (string, bool) {
+	text, stopped := s.add(rest)
+	return text + s.held, stopped
+}
+
+// basis is the choice of a token: by all logits, or among the likeliest tokens.
+type basis struct {
+	logits []float32
+	likely []sample.Likely
+}
+
+// next appends tokens and returns the basis of the token that follows; and if several are chosen at once, each the
+// likeliest, the basis of each of them.
+func (s *Sequence) next(ctx context.Context, tokens []int32, c choice) (all []basis, err error) {
+	w, err := s.feed(ctx, tokens, 1, c)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range w.logits {
+		all = append(all, basis{logits: row})
+	}
+	for _, found := range w.found {
+		all = append(all, basis{likely: found})
+	}
+	return all, nil
+}
+
+// sample chooses the token that follows history, among the tokens that g allows.
+func (b *basis) sample(s *sample.Sampler, history []int, g Grammar) (id int, err error) {
+	if g != nil {
+		mask, err := g.Mask()
+		if err != nil {
+			return 0, err
+		}
+		if mask == nil {
+			id, err = s.Sample(b.logits, history)
+		} else {
+			id, err = s.SampleMasked(b.logits, history, mask)
+		}
+		if err != nil {
+			return 0, err
+		}
+		return id, g.Accept(id)
+	}
+	if b.logits != nil {
+		return s.Sample(b.logits, history)
+	}
+	return s.Choose(b.likely)
+}
+
+// Follow appends tokens and returns the likeliest token that follows, and if the backend computes several at once up to
+// most of them: these are also appended, except for the last.
+func (s *Sequence) Follow(ctx context.Context, tokens []int32, most int) (ids []int, err error) {
+	greedy, err := sample.New(sample.Options{})
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := s.next(ctx, tokens, choice{top: 1, steps: most})
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range chosen {
+		id, err := x.sample(greedy, nil, nil)
+		s.row = x.logits
+		if err != nil {
+			s.cut(len(s.tokens) - len(chosen) + len(ids) + 1)
+			return ids, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
 }

@@ -5,53 +5,14 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/karat-run/karat/internal/engine/schedule"
 )
 
-// A step waits for the other sequences of its plan's last step at most a share of the time that it took, and never
-// longer than longestWait.
-const (
-	waitShare   = 8
-	longestWait = 10 * time.Millisecond
-)
-
-// wait returns how long a step waits for the others of the last one, which took so long.
-func wait(took time.Duration) time.Duration { return min(took/waitShare, longestWait) }
-
 // grace is how long nothing is computed for the sake of sequences that keep their places.
 const grace = 200 * time.Millisecond
-
-// work is the tokens that a sequence is given next, and the outputs wanted of them.
-type work struct {
-	seat   schedule.Work
-	seq    *Sequence
-	ctx    context.Context
-	ended  <-chan struct{} // told when ctx has ended
-	tokens []int32
-	choice choice
-
-	logits [][]float32
-	found  found   // instead of logits, where the request wants the likeliest tokens
-	ahead  []int32 // tokens that the steps after the first one had
-
-	// Guarded by Engine.mu.
-	left   bool // its caller waits for the end of the step alone
-	done   bool // it is not queued any more
-	err    error
-	thrown *thrown // what its caller is to panic with
-}
-
-func workOf(w *schedule.Work) *work { return w.Of.(*work) }
-
-// token returns the token at a position.
-func (w *work) token(at int) int32 {
-	if at < w.seat.From {
-		return w.seq.tokens[at]
-	}
-	return w.tokens[at-w.seat.From]
-}
 
 // do queues w and returns when it is computed, or its context ends.
 func (e *Engine) do(w *work) error {
@@ -115,48 +76,11 @@ func (e *Engine) withdraw(w *work) bool {
 	return true
 }
 
-// end takes w off the queue, if it is there, and has its caller go on. The caller holds mu.
-func (e *Engine) end(w *work, err error) {
-	if err != nil {
-		e.schedule.Drop(&w.seat)
-	} else {
-		e.schedule.Done(&w.seat)
-	}
-	w.done, w.err = true, err
-	w.seq.turn <- struct{}{}
-}
-
 // changed wakes the goroutine where it waits for any change, or for the sequences that have come now. The caller holds
 // mu.
 func (e *Engine) changed(come bool) {
 	if come || e.asleep {
 		e.bell.ring()
-	}
-}
-
-// bell wakes the engine's goroutine where there is something to do, or to wait for no longer.
-type bell struct {
-	rung  chan struct{}
-	timer *time.Timer
-}
-
-// ring wakes the goroutine, or keeps it from sleeping.
-func (b *bell) ring() {
-	select {
-	case b.rung <- struct{}{}:
-	default:
-	}
-}
-
-// sleep returns after d, or sooner with true if the bell rings.
-func (b *bell) sleep(d time.Duration) bool {
-	b.timer.Reset(d)
-	select {
-	case <-b.rung:
-		b.timer.Stop()
-		return true
-	case <-b.timer.C:
-		return false
 	}
 }
 
@@ -254,4 +178,28 @@ func (e *Engine) choose(patient bool) (batch []*schedule.Work, full bool) {
 	}
 	e.asleep = len(batch) == 0 && len(e.schedule.Works()) > 0
 	return batch, e.asleep
+}
+
+// Close ends the engine's goroutine and frees the cache. A step under way ends first. Requests that it does not
+// complete, and queued ones, fail with ErrClosed. Inside a tap Close does nothing but return ErrInTap.
+func (e *Engine) Close() error {
+	if e.InTap() {
+		return ErrInTap
+	}
+	e.mu.Lock()
+	e.closed = true
+	for _, w := range slices.Clone(e.schedule.Works()) {
+		if w.Rows == 0 {
+			e.end(workOf(w), ErrClosed)
+		}
+	}
+	over := e.over
+	e.mu.Unlock()
+	e.bell.ring()
+	if over != nil {
+		<-over
+	}
+	e.closing.Lock()
+	defer e.closing.Unlock()
+	return e.cache.Close()
 }

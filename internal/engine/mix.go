@@ -1,16 +1,13 @@
 package engine
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/graph"
 )
 
 // Mixed is the part of a prompt besides its tokens, such as an image's rows. The zero value is text.
@@ -32,32 +29,6 @@ type beside struct {
 	shift int32  // difference between the parts and the position of a row behind Parts
 }
 
-// Mix is Prefix for a prompt with m. It takes effect as the tokens are fed. Its keys and values serve only sequences of
-// the same rows and positions, since tokens alone say nothing of them.
-func (s *Sequence) Mix(tokens []int32, m Mixed, salt string) (n int, err error) {
-	e := s.plan.e
-	if err := e.checkMixed(tokens, m, e.Context()); err != nil {
-		return 0, err
-	}
-	m.Parts = m.parts()
-	if m.Parts != nil && !e.turning {
-		return 0, errors.New("positions of three parts, the model has no sections that turn by them")
-	}
-	b := beside{name: m.hash()}
-	switch b.name {
-	case "":
-	case s.beside.name:
-		b = s.beside
-	default:
-		b.Mixed, b.shift = m.clone(), int32(m.behind()-len(m.Parts))
-	}
-	s.locked(func(*Engine) {
-		s.salt = salt
-		n = s.rewind(tokens, b)
-	})
-	return n, nil
-}
-
 // checkMixed returns an error if m does not belong to tokens, to the model or to sequences of so many positions.
 func (f *facts) checkMixed(tokens []int32, m Mixed, context int) error {
 	if n := max(len(m.Embeddings), len(m.Parts)); n > len(tokens) {
@@ -76,14 +47,6 @@ func (f *facts) checkMixed(tokens []int32, m Mixed, context int) error {
 		}
 	}
 	return nil
-}
-
-// turns reports whether positions of g have three parts.
-func turns(g *graph.Graph) bool {
-	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool {
-		a, ok := n.Attr.(graph.RoPEAttr)
-		return ok && a.Sections != [3]int{}
-	})
 }
 
 // behind returns each part of the position behind m.Parts.
@@ -159,49 +122,4 @@ func (b *beside) part(at int) [3]int32 {
 	}
 	p := int32(at) + b.shift
 	return [3]int32{p, p, p}
-}
-
-// partsOf returns the three-part positions of the step; nil where all sequences are text.
-func (st *step) partsOf() [][3]int32 {
-	if !slices.ContainsFunc(st.batch, func(w *work) bool { return w.seq.beside.Parts != nil }) {
-		return nil
-	}
-	st.parts = st.parts[:0]
-	for _, w := range st.batch {
-		for i := range w.seat.Rows {
-			st.parts = append(st.parts, w.seq.beside.part(w.seat.At+i))
-		}
-	}
-	return st.parts
-}
-
-// embeddings returns the embeddings of a step of so many rows; nil for none.
-func embeddings(batch []*work, rows int) (all [][]float32) {
-	at := 0
-	for _, w := range batch {
-		for i := range w.seat.Rows {
-			if x := w.seq.beside.embedding(w.seat.At + i); x != nil {
-				if all == nil {
-					all = make([][]float32, rows)
-				}
-				all[at+i] = x
-			}
-		}
-		at += w.seat.Rows
-	}
-	return all
-}
-
-// Values appends tokens, as Feed does, and returns the values of n after each of the last wanted tokens,
-// [wanted][shape...]. Options.Keep must have the node. Steps in which nobody wants logits leave out the nodes that only
-// logits need.
-func (s *Sequence) Values(ctx context.Context, tokens []int32, n *graph.Node, wanted int) ([][]float32, error) {
-	if _, ok := s.plan.kept[n]; !ok {
-		return nil, fmt.Errorf("the value of node %v, which Options.Keep does not have", n)
-	}
-	w, err := s.feed(ctx, tokens, wanted, choice{node: n})
-	if err != nil {
-		return nil, err
-	}
-	return w.logits, nil
 }

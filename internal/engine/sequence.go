@@ -9,6 +9,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/engine/schedule"
+	"github.com/karat-run/karat/internal/graph"
 )
 
 // Caller says who asks, and how urgently.
@@ -219,5 +220,57 @@ func (f *facts) checkIDs(tokens []int32) error {
 			return fmt.Errorf("token id %d, the vocabulary has %d", id, f.ids)
 		}
 	}
+	return nil
+}
+
+// Mix is Prefix for a prompt with m. It takes effect as the tokens are fed. Its keys and values serve only sequences of
+// the same rows and positions, since tokens alone say nothing of them.
+func (s *Sequence) Mix(tokens []int32, m Mixed, salt string) (n int, err error) {
+	e := s.plan.e
+	if err := e.checkMixed(tokens, m, e.Context()); err != nil {
+		return 0, err
+	}
+	m.Parts = m.parts()
+	if m.Parts != nil && !e.turning {
+		return 0, errors.New("positions of three parts, the model has no sections that turn by them")
+	}
+	b := beside{name: m.hash()}
+	switch b.name {
+	case "":
+	case s.beside.name:
+		b = s.beside
+	default:
+		b.Mixed, b.shift = m.clone(), int32(m.behind()-len(m.Parts))
+	}
+	s.locked(func(*Engine) {
+		s.salt = salt
+		n = s.rewind(tokens, b)
+	})
+	return n, nil
+}
+
+// Values appends tokens, as Feed does, and returns the values of n after each of the last wanted tokens,
+// [wanted][shape...]. Options.Keep must have the node. Steps in which nobody wants logits leave out the nodes that only
+// logits need.
+func (s *Sequence) Values(ctx context.Context, tokens []int32, n *graph.Node, wanted int) ([][]float32, error) {
+	if _, ok := s.plan.kept[n]; !ok {
+		return nil, fmt.Errorf("the value of node %v, which Options.Keep does not have", n)
+	}
+	w, err := s.feed(ctx, tokens, wanted, choice{node: n})
+	if err != nil {
+		return nil, err
+	}
+	return w.logits, nil
+}
+
+// Hook sets who sees the tokens to come; nil is nobody. The plan must have Options.Hooks, and the sequence be empty.
+func (s *Sequence) Hook(h *Hook) error {
+	switch {
+	case !s.plan.hooks:
+		return errors.New("the plan has no hooks")
+	case len(s.tokens) > 0:
+		return errors.New("a hook for a sequence that has tokens already")
+	}
+	s.hook = h
 	return nil
 }

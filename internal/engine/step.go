@@ -6,12 +6,55 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/engine/schedule"
 	"github.com/karat-run/karat/internal/graph"
 )
+
+// work is the tokens that a sequence is given next, and the outputs wanted of them.
+type work struct {
+	seat   schedule.Work
+	seq    *Sequence
+	ctx    context.Context
+	ended  <-chan struct{} // told when ctx has ended
+	tokens []int32
+	choice choice
+
+	logits [][]float32
+	found  found   // instead of logits, where the request wants the likeliest tokens
+	ahead  []int32 // tokens that the steps after the first one had
+
+	// Guarded by Engine.mu.
+	left   bool // its caller waits for the end of the step alone
+	done   bool // it is not queued any more
+	err    error
+	thrown *thrown // what its caller is to panic with
+}
+
+func workOf(w *schedule.Work) *work { return w.Of.(*work) }
+
+// token returns the token at a position.
+func (w *work) token(at int) int32 {
+	if at < w.seat.From {
+		return w.seq.tokens[at]
+	}
+	return w.tokens[at-w.seat.From]
+}
+
+// end takes w off the queue, if it is there, and has its caller go on. The caller holds mu.
+func (e *Engine) end(w *work, err error) {
+	if err != nil {
+		e.schedule.Drop(&w.seat)
+	} else {
+		e.schedule.Done(&w.seat)
+	}
+	w.done, w.err = true, err
+	w.seq.turn <- struct{}{}
+}
 
 // errLeft is the error of work whose context has ended.
 var errLeft = errors.New("left")
@@ -224,4 +267,162 @@ func (e *Engine) settle(w *work, err error) {
 	case e.closed:
 		e.end(w, ErrClosed)
 	}
+}
+
+// partsOf returns the three-part positions of the step; nil where all sequences are text.
+func (st *step) partsOf() [][3]int32 {
+	if !slices.ContainsFunc(st.batch, func(w *work) bool { return w.seq.beside.Parts != nil }) {
+		return nil
+	}
+	st.parts = st.parts[:0]
+	for _, w := range st.batch {
+		for i := range w.seat.Rows {
+			st.parts = append(st.parts, w.seq.beside.part(w.seat.At+i))
+		}
+	}
+	return st.parts
+}
+
+// embeddings returns the embeddings of a step of so many rows; nil for none.
+func embeddings(batch []*work, rows int) (all [][]float32) {
+	at := 0
+	for _, w := range batch {
+		for i := range w.seat.Rows {
+			if x := w.seq.beside.embedding(w.seat.At + i); x != nil {
+				if all == nil {
+					all = make([][]float32, rows)
+				}
+				all[at+i] = x
+			}
+		}
+		at += w.seat.Rows
+	}
+	return all
+}
+
+// wants reports whether h, which may be nil, is to see n.
+func (h *Hook) wants(n *graph.Node) bool { return h != nil && (h.Nodes == nil || h.Nodes(n)) }
+
+// span is the rows of a sequence with a hook in the step that runs.
+type span struct {
+	hook         *Hook
+	at           int // in the batch
+	from, to     int // rows
+	first, after int // of the outputs
+}
+
+// spans returns the tap of the step s, which shows the rows of the batch to the hooks of their sequences.
+func (p *Plan) spans(s *backend.Step) backend.Tap {
+	if !p.hooks {
+		return p.tap
+	}
+	var all []span
+	see, row, output := &p.e.step.see, 0, 0
+	for i, w := range p.e.step.batch {
+		x := span{hook: w.seq.hook, at: i, from: row, to: row + w.seat.Rows, first: output}
+		for row = x.to; output < len(s.Outputs) && int(s.Outputs[output]) < row; output++ {
+		}
+		if x.after = output; x.hook != nil {
+			all = append(all, x)
+			s.Write = s.Write || x.hook.Write
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	s.Watch = func(n *graph.Node) bool {
+		return slices.ContainsFunc(all, func(x span) bool { return x.hook.wants(n) })
+	}
+	var positions []int32 // of the outputs
+	for _, r := range s.Outputs {
+		positions = append(positions, s.Pos[r])
+	}
+	return func(n *graph.Node, out []float32) {
+		size := n.Shape.Size()
+		for _, x := range all {
+			from, to, pos := x.from, x.to, s.Pos
+			if p.after[n] {
+				from, to, pos = x.first, x.after, positions
+			}
+			if from == to || !x.hook.wants(n) {
+				continue
+			}
+			see.runs, see.of = true, x.at
+			x.hook.See(n, pos[from:to:to], out[from*size:to*size:to*size])
+			see.runs = false
+		}
+	}
+}
+
+// together is the context of a step of several requests. It ends when the contexts of all of them have. Backends look
+// at Err between two nodes, so Err asks the requests' own contexts: a step allocates nothing for it. Only Done makes a
+// context.
+type together struct {
+	free func() // release, bound once
+
+	mu    sync.Mutex
+	batch []*work         // nil after the step
+	made  context.Context // nil before Done is called
+	close context.CancelFunc
+	stops []func() bool
+}
+
+func (*together) Deadline() (end time.Time, ok bool) { return }
+
+func (*together) Value(any) any { return nil }
+
+// begin makes c the context of a step of batch, and returns how to end the step.
+func (c *together) begin(batch []*work) (ctx context.Context, release func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.free == nil {
+		c.free = c.release
+	}
+	c.batch = batch
+	return c, c.free
+}
+
+// Err returns context.Canceled once all requests have ended, or the step has: a goroutine that a backend or a tap left
+// running may ask then.
+func (c *together) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.batch {
+		if w.ctx.Err() == nil {
+			return nil
+		}
+	}
+	return context.Canceled
+}
+
+// Done returns a channel that is closed when all requests have ended, or the step has.
+func (c *together) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.made == nil {
+		c.made, c.close = context.WithCancel(context.Background())
+		left, end := atomic.Int32{}, c.close
+		left.Store(int32(len(c.batch)))
+		for _, w := range c.batch {
+			c.stops = append(c.stops, context.AfterFunc(w.ctx, func() {
+				if left.Add(-1) == 0 {
+					end()
+				}
+			}))
+		}
+	}
+	return c.made.Done()
+}
+
+// release ends the step, and with it the context that Done has made.
+func (c *together) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, stop := range c.stops {
+		stop()
+	}
+	if c.made != nil {
+		c.close()
+	}
+	c.batch, c.made, c.close, c.stops = nil, nil, nil, nil
 }

@@ -60,15 +60,6 @@ func enter(g *graph.Graph) (leave func()) {
 	}
 }
 
-// InTap reports whether the caller is a tap of an engine of the same graph.
-func (e *Engine) InTap() bool {
-	if inside.steps.Load() == 0 {
-		return false
-	}
-	_, ok := inside.of.Load(place{goroutine(), e.graph})
-	return ok
-}
-
 // goroutine returns the number of the goroutine that calls, which Go tells in traces alone.
 func goroutine() uint64 {
 	var trace [64]byte
@@ -79,3 +70,16 @@ func goroutine() uint64 {
 	}
 	return n
 }
+
+// Hook sees values of a sequence's rows while they are computed, and may write to them.
+type Hook struct {
+	Nodes func(n *graph.Node) bool // reports whether See is called for a node; nil is all nodes
+	Write bool                     // See may write: later nodes read the values that it leaves
+
+	// See is called once a step for each node, in order, with the rows of the sequence that the node has in the step,
+	// [len(pos)] and n.Shape, at positions pos. Behind Rows these are the rows whose logits are wanted. Both slices are
+	// valid during the call. A sequence that was preempted is computed again, and See called again.
+	See func(n *graph.Node, pos []int32, values []float32)
+}
+
+var errHooks = errors.New("hooks and a tap of all steps do not go together")

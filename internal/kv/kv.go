@@ -13,6 +13,8 @@
 //
 // Sharing rests on two things: the state of position p follows from tokens 0 to p alone, which holds where attention is
 // causal (else see Options.Private), and the same tokens give the same bits, however they were cut into steps.
+//
+// Files: sequence.go (Sequence), tail.go (pages that are begun), tree.go (pages that are left), kv.go (Pool).
 package kv
 
 import (
@@ -34,7 +36,8 @@ var ErrBudget error = overBudget{}
 
 type overBudget struct{}
 
-func (overBudget) Error() string        { return "the budget of keys and values is too small" }
+func (overBudget) Error() string { return "the budget of keys and values is too small" }
+
 func (overBudget) Is(target error) bool { return target == ErrFull }
 
 // Kind is what a class keeps of a sequence.
@@ -213,8 +216,6 @@ func (p *Pool) Usage() (used, kept, bound int64) {
 
 // shares reports whether sequences find what others left.
 func (p *Pool) shares() bool { return p.bytes != nil && p.memory != nil && !p.o.Private }
-
-func (s *Sequence) shares() bool { return !s.Private && s.pool.shares() }
 
 // fits reports whether so many pages of each class can be taken. The caller holds mu.
 func (p *Pool) fits(need []int) bool {

@@ -1,6 +1,8 @@
 package kv
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // Sequence is one sequence's page tables.
 type Sequence struct {
@@ -19,11 +21,6 @@ type Sequence struct {
 type entry struct {
 	page  int32 // negative for none
 	index int32 // of the page in the sequence: position/PageSize
-}
-
-// NewSequence returns an empty sequence. It must be freed.
-func (p *Pool) NewSequence() *Sequence {
-	return &Sequence{pool: p, root: rootOf(""), tables: make([][]entry, len(p.o.Classes)), from: -1}
 }
 
 // Len returns the number of positions stored.
@@ -442,4 +439,41 @@ func (s *Sequence) shorten(n int) {
 		p.drop(p.slot, s.from)
 		s.from = -1
 	}
+}
+
+func (s *Sequence) shares() bool { return !s.Private && s.pool.shares() }
+
+// NewSequence returns an empty sequence. It must be freed.
+func (p *Pool) NewSequence() *Sequence {
+	return &Sequence{pool: p, root: rootOf(""), tables: make([][]entry, len(p.o.Classes)), from: -1}
+}
+
+// Mark has others find what the sequence has computed of its last page, which need not be full, and its state. It
+// belongs to the end of a prompt: prompts that continue it start there.
+func (s *Sequence) Mark() {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	p, i, tokens := s.pool, s.done/PageSize, s.tail[:s.done%PageSize]
+	if !s.shares() || len(tokens) == 0 || s.done < s.length || s.from >= 0 {
+		return
+	}
+	for c, class := range p.o.Classes {
+		if e := s.at(c, i); class.Kind != Slot && (e.page < 0 || int(e.index) != i || p.pages[c][e.page].node != nil) {
+			return // it is another's, and found by that one's tokens
+		}
+	}
+	parent, k := under(s.path, s.root)
+	if n, m := p.tree.inside(s.path[:i:i], s.root, tokens); m == len(tokens) {
+		p.tree.used.MoveToBack(n.place)
+		return
+	}
+	n := p.tree.add(parent, k, tokens)
+	for c, class := range p.o.Classes {
+		e := s.at(c, i)
+		p.tree.keep(n, c, e.page)
+		if class.Kind == Slot { // the sequence goes on with a copy
+			s.from, s.tables[c] = e.page, s.tables[c][:0]
+		}
+	}
+	p.tree.outgrown(n)
 }

@@ -1,6 +1,8 @@
 package kv
 
-import "slices"
+import (
+	"slices"
+)
 
 // Prompts seldom end where a page does. Others can start inside a page, too: from the first positions of a full one
 // whose tokens begin as theirs do, or from what a sequence has left of a page that it had begun (Mark), which is a node
@@ -50,36 +52,6 @@ func (t *tree) inside(path []*node, root key, tokens []int32) (best *node, m int
 		}
 	}
 	return best, m
-}
-
-// Mark has others find what the sequence has computed of its last page, which need not be full, and its state. It
-// belongs to the end of a prompt: prompts that continue it start there.
-func (s *Sequence) Mark() {
-	s.pool.mu.Lock()
-	defer s.pool.mu.Unlock()
-	p, i, tokens := s.pool, s.done/PageSize, s.tail[:s.done%PageSize]
-	if !s.shares() || len(tokens) == 0 || s.done < s.length || s.from >= 0 {
-		return
-	}
-	for c, class := range p.o.Classes {
-		if e := s.at(c, i); class.Kind != Slot && (e.page < 0 || int(e.index) != i || p.pages[c][e.page].node != nil) {
-			return // it is another's, and found by that one's tokens
-		}
-	}
-	parent, k := under(s.path, s.root)
-	if n, m := p.tree.inside(s.path[:i:i], s.root, tokens); m == len(tokens) {
-		p.tree.used.MoveToBack(n.place)
-		return
-	}
-	n := p.tree.add(parent, k, tokens)
-	for c, class := range p.o.Classes {
-		e := s.at(c, i)
-		p.tree.keep(n, c, e.page)
-		if class.Kind == Slot { // the sequence goes on with a copy
-			s.from, s.tables[c] = e.page, s.tables[c][:0]
-		}
-	}
-	p.tree.outgrown(n)
 }
 
 // outgrown removes tails that n serves for as well.

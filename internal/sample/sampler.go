@@ -14,6 +14,8 @@
 //
 // Ties go to the lowest token id, in the greedy choice and at the edges of TopK and TopP. All arithmetic is in fixed
 // order with fixed roundings, so equal logits and seeds give equal tokens on every architecture.
+//
+// Files: mask.go (grammars), logprob.go, sampler.go (Sampler), truncate.go (TopK, TopP, MinP), exp.go, options.go.
 package sample
 
 import (

@@ -201,3 +201,15 @@ func (s *Schedule) preempt(v *Sequence, r *room) {
 	v.Pages.Free()
 	v.runs = false
 }
+
+// MakeRoom gives up the pages of a sequence other than q that has no work, and reports whether there was one.
+func (s *Schedule) MakeRoom(q *Sequence) bool {
+	v := s.victim(q, false, true)
+	if v == nil {
+		v = s.victim(q, false, false)
+	}
+	if v != nil {
+		s.preempt(v, nil)
+	}
+	return v != nil
+}

@@ -4,11 +4,65 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
-// isAnthropic reports whether a client of Anthropic's API asks, of a path that other APIs have as well.
-func (x *exchange) isAnthropic() bool { return x.r.Header.Get("Anthropic-Version") != "" }
+// modelObject is a model as OpenAI's API lists it. What only a loaded model tells is left out of the others.
+type modelObject struct {
+	ID          string   `json:"id"`
+	Root        string   `json:"root,omitempty"` // of an alias, the model's name
+	Object      string   `json:"object"`
+	Created     int64    `json:"created"`
+	OwnedBy     string   `json:"owned_by"`
+	Aliases     []string `json:"aliases,omitempty"`
+	Loaded      bool     `json:"loaded"`
+	MaxModelLen int      `json:"max_model_len,omitempty"`
+	Fingerprint string   `json:"system_fingerprint,omitempty"`
+}
+
+// modelObject returns a model by one of its names.
+func (x *exchange) modelObject(m state, name string) modelObject {
+	o := modelObject{ID: name, Object: "model", Created: x.s.since, OwnedBy: "karat", Aliases: m.Aliases}
+	if name != m.Name {
+		o.Root, o.Aliases = m.Name, nil
+	}
+	if !m.Changed.IsZero() {
+		o.Created = m.Changed.Unix()
+	}
+	if m.now != nil {
+		o.Loaded, o.MaxModelLen, o.Fingerprint = true, m.now.room, m.now.print
+	}
+	return o
+}
+
+func listModels(x *exchange) any {
+	list := []modelObject{}
+	for _, m := range x.states() {
+		for _, name := range append([]string{m.Name}, m.Aliases...) {
+			list = append(list, x.modelObject(m, name))
+		}
+	}
+	if x.isAnthropic() {
+		return pageModels(x, list)
+	}
+	return map[string]any{"object": "list", "data": list}
+}
+
+func showModel(x *exchange) any {
+	id := strings.TrimSuffix(x.r.PathValue("id"), "/")
+	e := x.s.pool.find(id)
+	for _, m := range x.states() {
+		if m.entry == e {
+			o := x.modelObject(m, id)
+			if x.isAnthropic() {
+				return o.anthropic()
+			}
+			return o
+		}
+	}
+	return noModel(id)
+}
 
 // anthropicModel is a model as Anthropic's API lists it.
 type anthropicModel struct {

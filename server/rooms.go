@@ -1,6 +1,44 @@
 package server
 
-import "sync"
+import (
+	"sync"
+)
+
+// held are the bytes that a request has in the room of bodies.
+type held struct {
+	s    *Server
+	who  string
+	size int64
+}
+
+// grow takes room for size bytes in all, or else changes nothing.
+func (h *held) grow(size int64) bool {
+	small, large := h.parts()
+	h.size, size = size, h.size
+	moreSmall, moreLarge := h.parts()
+	if h.s.rooms.small.take(h.who, moreSmall-small) {
+		if h.s.rooms.bodies.take(h.who, moreLarge-large) {
+			return true
+		}
+		h.s.rooms.small.give(h.who, moreSmall-small)
+	}
+	h.size = size
+	return false
+}
+
+// parts returns the bytes in the room of small bodies, and the others.
+func (h *held) parts() (small, large int64) {
+	return min(h.size, firstBody), max(0, h.size-firstBody)
+}
+
+// end gives all back.
+func (h *held) end() {
+	if small, large := h.parts(); h.size > 0 {
+		h.s.rooms.small.give(h.who, small)
+		h.s.rooms.bodies.give(h.who, large)
+		h.size = 0
+	}
+}
 
 // shares bound what callers hold together of one thing, as places of requests or bytes of bodies. Half of all is shared
 // out evenly among the keys: as much of it as a key does not hold is kept for that key. The rest is for who comes

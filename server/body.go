@@ -1,0 +1,135 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// Bounds of the bytes of all requests at a time. Small bodies have room of their own, so that large ones take none of
+// it.
+const (
+	allBodies   = 1 << 30
+	smallBodies = 256 << 20
+	firstBody   = 64 << 10 // of each body, in the room of small ones
+	leastBody   = 4 << 10  // that are made room for before any has come; then it is twice as many
+)
+
+// saysJSON reports whether a body of this Content-Type may be JSON: also of none, and of the one that curl -d sends.
+// Pages cannot use that to pass by a preflight, since a request with an Origin that is not allowed comes no further
+// than origin.
+func saysJSON(header string) bool {
+	kind, _, _ := strings.Cut(header, ";")
+	switch strings.ToLower(strings.TrimSpace(kind)) {
+	case "", "application/json", "application/x-www-form-urlencoded":
+		return true
+	}
+	return false
+}
+
+// readBody returns the JSON of a request.
+func (x *exchange) readBody() []byte {
+	s, w, r := x.s, x.w, x.r
+	if x.given != nil {
+		return x.given
+	}
+	if !saysJSON(r.Header.Get("Content-Type")) {
+		throw(refuse(http.StatusUnsupportedMediaType, "", "", "Content-Type is not application/json: add -H "+
+			"'Content-Type: application/json'"))
+	}
+	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		throw(refuse(http.StatusUnsupportedMediaType, "", "", "Content-Encoding %q is not taken", e))
+	}
+	most := s.o.MaxBody + 1 // so that one more is noticed
+	large := refuse(http.StatusRequestEntityTooLarge, "", "", "The body has more than %d bytes", s.o.MaxBody)
+	if r.ContentLength > s.o.MaxBody {
+		throw(large) // before anything is read
+	}
+	if r.ContentLength >= 0 {
+		most = min(most, r.ContentLength+1)
+	}
+	x.held.s, x.held.who = s, x.who.name
+	from := http.MaxBytesReader(w, r.Body, s.o.MaxBody)
+	for body := []byte(nil); ; {
+		if len(body) == cap(body) { // memory for what has come, not for what somebody says will
+			size := min(max(leastBody, 2*int64(cap(body))), most)
+			if !x.held.grow(size) {
+				throw(full("The requests that are being read are too large together"))
+			}
+			body = append(make([]byte, 0, size), body...)
+		}
+		n, err := from.Read(body[len(body):cap(body)])
+		switch body = body[:len(body)+n]; {
+		case err == io.EOF:
+			return body
+		case err == nil:
+		default:
+			if more := (*http.MaxBytesError)(nil); errors.As(err, &more) {
+				throw(large)
+			}
+			throw(unread(err))
+		}
+	}
+}
+
+// Bounds of how slowly a body may come. A byte a second, for example, ends after the half minute.
+const (
+	bodyPause = 10 * time.Second // between two pieces
+	bodyGrace = 30 * time.Second // that a body of any speed has
+	bodySpeed = 8 << 10          // bytes for each second beyond
+	bodyLimit = 2 * time.Minute  // for all of a body, except for uploads
+)
+
+// steady is a body that has to come on.
+type steady struct {
+	io.ReadCloser
+	deadline func(time.Time) error // of the next read; a reader without deadlines reads without one
+	now      func() time.Time
+	began    time.Time
+	limit    time.Duration
+	bytes    int64
+	over     bool
+}
+
+// steadyBody gives r a body that has to come on.
+func (s *Server) steadyBody(w http.ResponseWriter, r *http.Request) *steady {
+	b := &steady{ReadCloser: r.Body, deadline: http.NewResponseController(w).SetReadDeadline, now: s.now, began: s.now(),
+		limit: bodyLimit, over: r.Body == nil || r.Body == http.NoBody}
+	if !b.over {
+		r.Body = b
+	}
+	return b
+}
+
+func (b *steady) Read(p []byte) (int, error) {
+	until := b.began.Add(min(b.limit, bodyGrace+time.Duration(float64(b.bytes)/bodySpeed*float64(time.Second))))
+	if next := b.now().Add(bodyPause); next.Before(until) {
+		until = next
+	}
+	b.deadline(until)
+	n, err := b.ReadCloser.Read(p)
+	if b.bytes += int64(n); err == io.EOF {
+		b.over = true
+		b.deadline(time.Time{})
+	}
+	return n, err
+}
+
+// end bounds how long the rest of a body is waited for that nobody reads.
+func (b *steady) end() {
+	if !b.over {
+		b.deadline(b.now().Add(bodyPause))
+	}
+}
+
+// unread returns the problem of a body that could not be read.
+func unread(err error) *problem {
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return bad("", "The body was not read to its end")
+	}
+	return refuse(http.StatusRequestTimeout, "request_timeout", "", "The body comes too slowly: it has stood still for "+
+		"ten seconds, or has had less than 8 KiB a second")
+}

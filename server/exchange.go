@@ -1,0 +1,271 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/syntax"
+)
+
+// Server is an http.Handler.
+type Server struct {
+	o         Options
+	pool      *pool
+	since     int64
+	gate      gate
+	log       *slog.Logger
+	mux       *http.ServeMux
+	patterns  []string
+	grammars  *grammars
+	recent    recent // of the responses API
+	rooms     rooms
+	telemetry *telemetry
+	door      door
+	ctx       context.Context // ends with the server
+	stop      context.CancelFunc
+	store     *store // of files and batches; nil if there is none
+	batches   sync.WaitGroup
+	ranker    ranker
+	now       func() time.Time
+	// the model's; tests replace it
+	generate func(context.Context, *karat.Session, []int, karat.GenerateOptions) iter.Seq2[karat.Token, error]
+	// the model's; tests replace it
+	stats func(*karat.Model) karat.Stats
+}
+
+// served is a loaded model with the facts that are often asked of it.
+type served struct {
+	name    string
+	model   *karat.Model
+	info    karat.Info
+	room    int // tokens of prompt and answer
+	print   string
+	syntax  syntax.Syntax
+	special []string // marks of the syntax that are special tokens
+	ends    []int    // tokens with which the chat template ends an answer
+	watch   watch
+	counts  *counts
+}
+
+// gate knows who may call the server.
+type gate struct {
+	keys    keyring
+	tries   tries
+	origins origins
+}
+
+// rooms bound what requests hold together.
+type rooms struct {
+	places *shares // of answers
+	bodies *shares // of bytes of requests
+	small  *shares // of the first bytes of each request, firstBody at most
+}
+
+// exchange is a request and what answers it.
+type exchange struct {
+	s      *Server
+	w      *writer
+	r      *http.Request
+	ctx    context.Context
+	who    *caller
+	stream *stream
+	hints  hints
+	from   *steady
+	model  string   // that was asked for
+	held   held     // bytes of the body
+	placed bool     // it takes a place once its body is there
+	given  []byte   // the body of a batch's line, for which nobody waits at the end; nil where it comes over a connection
+	failed bool     // a fault of the server ended the answer, whatever its status
+	after  []func() // what ends with the request
+
+	loading time.Duration // of the model, for this request
+}
+
+// writer knows whether an answer has begun.
+type writer struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+func (w *writer) WriteHeader(status int) {
+	w.status = cmp.Or(w.status, status)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *writer) Write(b []byte) (int, error) {
+	w.status = cmp.Or(w.status, http.StatusOK)
+	n, err := w.ResponseWriter.Write(b)
+	w.bytes += int64(n)
+	return n, err
+}
+
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// route is what a pattern of the mux stands for.
+type route struct {
+	voice  voice
+	handle func(x *exchange) any // returns the answer, a problem, or nil where it has answered
+	while  bool                  // it is answered while the server drains, too
+}
+
+type exchangeKey struct{}
+
+// answer has the route answer. A panic is an error of this request alone.
+func (x *exchange) answer(r route) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case *problem:
+			x.fail(p, r.voice)
+		default:
+			x.s.log.Error("panic", "value", fmt.Sprint(p), "stack", string(debug.Stack()))
+			x.fail(internal("The server failed"), r.voice)
+		}
+		for _, end := range x.after {
+			end()
+		}
+		x.held.end()
+	}()
+	switch v := r.handle(x).(type) {
+	case nil:
+	case *problem:
+		throw(v)
+	default:
+		writeJSON(x.w, http.StatusOK, v)
+	}
+}
+
+// fail reports an error: as an answer, or within a stream that has begun.
+func (x *exchange) fail(p *problem, v voice) {
+	x.failed = p.status >= http.StatusInternalServerError
+	if x.w.status == 0 {
+		p.write(x.w, v)
+		return
+	}
+	if x.stream != nil {
+		x.stream.send(v.broken(p))
+	}
+}
+
+// body returns a request's JSON.
+func (x *exchange) body() *fields {
+	body := x.readBody()
+	if x.placed { // not before, since a body may come slowly
+		x.after = append(x.after, x.s.enter(x.who, 1, 0))
+	}
+	x.hints.header = x.w.Header()
+	return parse(body, &x.hints)
+}
+
+// asked returns a request's JSON, and the model that find finds in it.
+func (x *exchange) asked(find func(*fields) *served) (*fields, *served) {
+	f := x.body()
+	return f, find(f)
+}
+
+// named returns the model that a request asks for by its field "model". Where the caller sees one model alone, the
+// request need not have the field.
+func (x *exchange) named(f *fields) *served {
+	if !f.has("model") || string(f.values["model"]) == `""` {
+		f.ignore("model")
+		all := x.states()
+		if len(all) != 1 {
+			throw(bad("model", "Missing required parameter: 'model'. GET /v1/models lists the %d models of this server",
+				len(all)))
+		}
+		x.model = all[0].Name
+		return x.use(all[0].entry)
+	}
+	name := f.text("model")
+	x.model = name[:min(len(name), 128)]
+	e := x.s.pool.find(name)
+	if e == nil || !x.who.sees(e) {
+		throw(noModel(name))
+	}
+	return x.use(e)
+}
+
+// only returns the model that a request names, or the first where it names none: for routes whose API has no such
+// field.
+func (x *exchange) only(f *fields) *served {
+	if f.has("model") {
+		return x.named(f)
+	}
+	f.ignore("model")
+	e := x.s.pool.list[0]
+	if !x.who.sees(e) {
+		p := noModel("")
+		p.message = "The request names no model, and the key does not see the server's first one. " +
+			"GET /v1/models lists the models that it sees."
+		throw(p)
+	}
+	return x.use(e)
+}
+
+// use returns a model that stays loaded until the request ends.
+func (x *exchange) use(e *entry) *served {
+	began := time.Now()
+	m, err := x.s.pool.take(x.ctx, e, x.who.name)
+	x.loading = time.Since(began)
+	name := cmp.Or(x.model, e.Name) // as the client has it
+	switch {
+	case err == nil:
+		x.after = append(x.after, func() { x.s.pool.give(e) })
+	case errors.Is(err, errBusy):
+		throw(unavailable(fmt.Sprintf("The model %q is not loaded: %v", name, err)))
+	case errors.Is(err, karat.ErrMemory):
+		throw(internal(fmt.Sprintf("The model %q does not fit the memory of this server", name)))
+	case x.ctx.Err() != nil || errors.Is(err, karat.ErrClosed) || errors.Is(err, context.Canceled):
+		throw(x.s.explain(x.ctx, karat.ErrClosed))
+	default:
+		throw(internal(fmt.Sprintf("The model %q could not be loaded; the server's log says why", name)))
+	}
+	return m
+}
+
+// states returns the models that the caller may see.
+func (x *exchange) states() []state {
+	return slices.DeleteFunc(x.s.pool.states(), func(m state) bool { return !x.who.sees(m.entry) })
+}
+
+// open begins a stream, and the context that ends when its client does.
+func (x *exchange) open(lines bool) *stream {
+	ctx, cancel := context.WithCancelCause(x.ctx)
+	x.ctx = ctx
+	x.stream = &stream{w: x.w, lines: lines, cancel: cancel, limit: writeLimit, left: waitedLimit, now: time.Now}
+	return x.stream
+}
+
+// replyLarge is reply of what may be much larger than the request. It counts among the bodies while a client reads it.
+func (x *exchange) replyLarge(v any) any {
+	body, err := encode(v)
+	if err != nil {
+		return x.s.explain(x.ctx, err)
+	}
+	room := &held{s: x.s, who: x.who.name}
+	if !room.grow(int64(len(body))) {
+		return full("The answers that are being sent are too large together")
+	}
+	defer room.end()
+	writeJSON(x.w, http.StatusOK, json.RawMessage(body))
+	return nil
+}
+
+func noRoute(r *http.Request) *problem {
+	return refuse(http.StatusNotFound, "", "", "Invalid URL (%s %s)", r.Method, r.URL.Path)
+}
+
+// isAnthropic reports whether a client of Anthropic's API asks, of a path that other APIs have as well.
+func (x *exchange) isAnthropic() bool { return x.r.Header.Get("Anthropic-Version") != "" }

@@ -1,0 +1,378 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat"
+)
+
+// readFunctions reads functions and function_call, the forms of tools and tool_choice before there were several kinds of
+// tools. An answer to them has one call at most, its function_call.
+func (c *conversation) readFunctions(f *fields) {
+	if isNeutral(f.values["functions"]) {
+		f.ignore("functions")
+	}
+	list := f.objects("functions", maxTools)
+	if len(list) > 0 && c.given {
+		fail("functions", "the request has tools, too; it may have either")
+	}
+	for _, o := range list {
+		c.tools = append(c.tools, tool(o, "parameters"))
+	}
+	if c.functions = len(list) > 0; c.functions {
+		c.given, c.single = true, true
+	}
+	if isNeutral(f.values["function_call"]) {
+		f.ignore("function_call")
+	}
+	raw := f.take("function_call")
+	switch {
+	case raw == nil:
+	case !c.functions:
+		fail("function_call", "it is for requests with functions alone")
+	case raw[0] == '{':
+		o := f.inner("function_call", raw)
+		c.choice.required, c.choice.named = true, true
+		c.pick(f, "function_call", o.needText("name"))
+		o.done()
+	case string(raw) == `"none"`:
+		c.tools, c.mute = nil, true
+	case string(raw) != `"auto"`:
+		fail("function_call", "%s, want none, auto or an object with a name", raw)
+	}
+}
+
+// legacyCall reads the function_call of an assistant's message.
+func legacyCall(m *fields, names map[string]string) (parts []karat.Part) {
+	if o := m.object("function_call"); o != nil {
+		name := o.needText("name")
+		names[legacyID(name)] = name
+		parts = append(parts, toolCall(o, "", name, o.text("arguments")))
+		o.done()
+	}
+	return parts
+}
+
+// legacyID stands for a call that has a name alone among the ids of calls.
+func legacyID(name string) string { return "\x00" + name }
+
+// legacyResult reads a message of the role function, which has the result of the call of its name.
+func legacyResult(m *fields, name string, names map[string]string) karat.Message {
+	if _, ok := names[legacyID(name)]; !ok {
+		fail(m.path+"name", "no message before has a function_call of %q", name)
+	}
+	return karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{Name: name, Content: joined(content(m,
+		"content", true))}}}
+}
+
+var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// readToolName returns the name of a tool, or of a schema.
+func readToolName(f *fields) string {
+	name := f.needText("name")
+	if !toolName.MatchString(name) {
+		fail(f.path+"name", "%q, want 1 to 64 letters, digits, _ and -", name)
+	}
+	return name
+}
+
+// chatTools reads tools of some kinds, and which may be called.
+func chatTools(f *fields, c *conversation, kinds ...string) {
+	c.given = f.has("tools")
+	for _, t := range f.objects("tools", maxTools) {
+		kind := toolKind(t, "", kinds...)
+		if kind == "" {
+			continue
+		}
+		if o := t.needObject(kind); kind == "custom" {
+			c.addCustom(customTool(o, false))
+		} else {
+			c.tools = append(c.tools, tool(o, "parameters"))
+		}
+		t.hintRest()
+	}
+	c.choose(f, f.take("tool_choice"))
+	if f.has("parallel_tool_calls") && !c.given {
+		fail("parallel_tool_calls", "it is for requests with tools alone")
+	}
+	c.single = !f.boolean("parallel_tool_calls", true) || c.single
+}
+
+// tool reads a function; schema is the field of its parameters.
+func tool(o *fields, schema string) karat.Tool {
+	t := karat.Tool{Name: readToolName(o), Description: o.text("description")}
+	if raw := o.take(schema); raw != nil {
+		if o.hold(o.path+schema, raw); raw[0] != '{' {
+			fail(o.path+schema, "%s, want a JSON schema, an object", kindOf(raw))
+		}
+		t.Parameters = raw
+	}
+	t.Strict = o.boolean("strict", false)
+	o.hintRest()
+	return t
+}
+
+// serviceTool finds the types of tools that the services of OpenAI and Anthropic run or know: web_search,
+// web_search_20250305.
+var serviceTool = regexp.MustCompile(`^(advisor|apply_patch|bash|browser|code_execution|code_interpreter|collaboration|computer|computer_use|file_search|image_generation|local_shell|mcp|mcp_toolset|` +
+	`memory|shell|text_editor|tool_search|tool_search_tool\w*|web_extractor|web_fetch|web_search)(_preview)?([_-]\d[\d_-]*)?$|^\w+_20\d{6}$`)
+
+// toolKind reads the type of a tool, out of a few; absent is the type of one without it. A tool of a vendor's service
+// is a hint: its type is "".
+func toolKind(t *fields, absent string, kinds ...string) string {
+	if kind, _ := as[string](t.values["type"]); serviceTool.MatchString(kind) {
+		t.hints.add(strings.TrimSuffix(t.path, "."))
+		return ""
+	}
+	return t.kind("A tool", absent, kinds...)
+}
+
+// toolChoice is which calls of tools an answer must have.
+type toolChoice struct {
+	required bool
+	only     []string // the tools that may be called; nil is all
+	named    bool     // the client named one
+}
+
+// choose reads tool_choice.
+func (c *conversation) choose(f *fields, raw json.RawMessage) {
+	if raw == nil {
+		return
+	}
+	if !c.given {
+		fail("tool_choice", "it is for requests with tools alone")
+	}
+	var kind string
+	if raw[0] == '{' {
+		c.chooseOne(f, raw)
+		return
+	}
+	if json.Unmarshal(raw, &kind) != nil {
+		fail("tool_choice", "%s, want none, auto, required or an object", kindOf(raw))
+	}
+	switch kind {
+	case "auto":
+	case "required":
+		if c.choice.required = true; len(c.tools) == 0 {
+			fail("tool_choice", "none of the tools is one that the model can call here")
+		}
+	case "none":
+		c.tools, c.mute = nil, true
+	default:
+		fail("tool_choice", "%q, want none, auto, required or an object", kind)
+	}
+}
+
+// chooseOne reads a tool_choice that is an object: one tool, or several that are allowed.
+func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
+	o := f.inner("tool_choice", raw)
+	if kind, _ := as[string](o.values["type"]); serviceTool.MatchString(kind) {
+		throw(refused("tool_choice.type", fmt.Sprintf("To make the model use a tool of type %q", kind)))
+	}
+	switch kind := o.needOne("type", "function", "custom", "allowed_tools"); kind {
+	case "function", "custom":
+		c.choice.required, c.choice.named, c.single = true, true, true
+		c.pick(f, "tool_choice", c.known(o.text("namespace"), toolNamed(o, kind)))
+	case "allowed_tools":
+		in := o
+		if o.has("allowed_tools") { // the responses API has the fields beside the type
+			in = o.object("allowed_tools")
+		}
+		c.choice.required = in.one("mode", "auto", "required") == "required"
+		var names []string
+		for _, t := range in.objects("tools", maxTools) {
+			if kind, _ := as[string](t.values["type"]); serviceTool.MatchString(kind) {
+				t.hints.add(strings.TrimSuffix(t.path, "."))
+				continue
+			}
+			names = append(names, c.known(t.text("namespace"), toolNamed(t, t.needOne("type", "function", "custom"))))
+			t.done()
+		}
+		if len(names) == 0 {
+			fail("tool_choice", "no tool is allowed; tool_choice none says that")
+		}
+		if c.pick(f, "tool_choice", names...); in != o {
+			in.done()
+		}
+	}
+	o.done()
+}
+
+// pick reads the names of tools that may be called.
+func (c *conversation) pick(f *fields, param string, names ...string) {
+	for _, name := range names {
+		if !slices.ContainsFunc(c.tools, func(t karat.Tool) bool { return t.Name == name }) {
+			fail(param, "there is no tool %q in the request", name)
+		}
+	}
+	c.choice.only = names
+}
+
+// toolNamed returns the name of a tool, which chat completions have within an object named as its type.
+func toolNamed(o *fields, kind string) string {
+	if inner := o.object(kind); inner != nil {
+		defer inner.done()
+		return inner.needText("name")
+	}
+	return o.needText("name")
+}
+
+// customTool reads a tool whose input is a text. The model knows it as a function with one parameter, input, so that
+// the expression or the grammar that the text fits is a keyword of the parameter's schema. The responses API has a
+// grammar's fields flat, beside its type.
+func customTool(t *fields, flat bool) karat.Tool {
+	c := karat.Tool{Name: readToolName(t), Description: t.text("description"), Strict: true}
+	input := map[string]string{"type": "string"}
+	if o := t.object("format"); o != nil {
+		if o.needOne("type", "text", "grammar") == "grammar" {
+			g := o
+			if !flat {
+				g = o.needObject("grammar")
+			}
+			if g.needOne("syntax", "lark", "regex") == "lark" {
+				input["lark"] = g.filled("definition")
+			} else {
+				input["pattern"] = "^(?:" + g.filled("definition") + ")$"
+			}
+			if !flat {
+				g.done()
+			}
+		}
+		o.done()
+	}
+	t.hintRest()
+	// maps of texts have JSON
+	c.Parameters, _ = encode(map[string]any{"type": "object", "properties": map[string]any{"input": input},
+		"required": []string{"input"}, "additionalProperties": false})
+	return c
+}
+
+// addCustom adds such a tool.
+func (c *conversation) addCustom(t karat.Tool) {
+	if c.custom == nil {
+		c.custom = map[string]bool{}
+	}
+	c.tools, c.custom[t.Name] = append(c.tools, t), true
+}
+
+// customCall reads a call of such a tool that the client sends.
+func customCall(m *fields, id, name string) karat.ToolCall {
+	arguments, _ := encode(map[string]string{"input": m.text("input")}) // a text has JSON
+	return karat.ToolCall{ID: id, Name: name, Arguments: arguments}
+}
+
+// unwrap makes the arguments of a call of such a tool its input. An answer is held to the tools' schemas, so it has
+// one.
+func (c *call) unwrap() {
+	var a struct{ Input *string }
+	if err := json.Unmarshal([]byte(c.arguments), &a); err != nil || a.Input == nil {
+		panic(fmt.Sprintf("a call of the custom tool %s has no input: %v", c.name, err))
+	}
+	c.custom, c.arguments = true, *a.Input
+}
+
+
+// spacedName is a tool's name within a namespace of the responses API. Without a namespace it is the tool's name.
+type spacedName struct{ space, name string }
+
+// maxAllTools bounds the tools of all namespaces.
+const maxAllTools = 1024
+
+// responseTools reads the tools of a request, also within namespaces.
+func responseTools(f *fields, c *conversation) {
+	c.given = f.has("tools")
+	var names []spacedName // of c.tools
+	custom := map[int]bool{}
+	var read func(list []*fields, space string, kinds ...string)
+	read = func(list []*fields, space string, kinds ...string) {
+		for _, t := range list {
+			switch toolKind(t, "", kinds...) {
+			case "namespace":
+				name := t.filled("name")
+				read(t.objects("tools", maxTools), name, "function", "custom")
+				t.hintRest()
+				continue
+			case "custom":
+				custom[len(c.tools)] = true
+				c.tools = append(c.tools, customTool(t, true))
+			case "function":
+				c.tools = append(c.tools, tool(t, "parameters"))
+			default:
+				continue
+			}
+			names = append(names, spacedName{space, c.tools[len(c.tools)-1].Name})
+		}
+	}
+	read(f.objects("tools", maxTools), "", "function", "custom", "namespace")
+	if len(c.tools) > maxAllTools {
+		fail("tools", "%d tools in all namespaces, at most %d", len(c.tools), maxAllTools)
+		return
+	}
+	c.offer(names)
+	for i := range custom {
+		if c.custom == nil {
+			c.custom = map[string]bool{}
+		}
+		c.custom[c.tools[i].Name] = true
+	}
+}
+
+// offer gives the tools of namespaces the names that the model knows them by: f, or n__f of the namespace n where f is
+// not the only one of that name.
+func (c *conversation) offer(names []spacedName) {
+	count, taken := map[string]int{}, map[string]bool{}
+	for _, n := range names {
+		count[n.name]++
+		taken[n.name] = taken[n.name] || n.space == ""
+	}
+	for i, n := range names {
+		if n.space == "" {
+			continue
+		}
+		t := &c.tools[i]
+		if count[n.name] > 1 {
+			t.Name = n.space + "__" + n.name
+		}
+		for taken[t.Name] {
+			t.Name += "_"
+		}
+		taken[t.Name] = true
+		if c.spaces == nil {
+			c.spaces = map[string]spacedName{}
+		}
+		c.spaces[t.Name] = n
+	}
+	c.also = map[string]string{}
+	for offered, n := range c.spaces {
+		for _, between := range []string{"__", ".", "/"} {
+			if long := n.space + between + n.name; !taken[long] {
+				c.also[long] = offered
+			}
+		}
+	}
+}
+
+// known returns the name by which the model knows a tool.
+func (c *conversation) known(space, name string) string {
+	if space == "" {
+		return name
+	}
+	for offered, n := range c.spaces {
+		if n == (spacedName{space, name}) {
+			return offered
+		}
+	}
+	return space + "__" + name
+}
+
+// inSpace adds the namespace of a call's tool to an item.
+func (c *call) inSpace(item map[string]any) map[string]any {
+	if c.space != "" {
+		item["namespace"] = c.space
+	}
+	return item
+}
