@@ -225,11 +225,7 @@ func lineSize(from *bufio.Reader) (size int64, empty bool, err error) {
 // line reads a line, once there is room for it.
 func (r *batchRun) line(ctx context.Context, room *held, at, size int64) ([]byte, error) {
 	for !room.grow(size) {
-		select {
-		case <-time.After(retryAfter):
-		case <-ctx.Done():
-		}
-		if ctx.Err() != nil {
+		if !pause(ctx, retryAfter) {
 			return nil, ctx.Err()
 		}
 	}
@@ -427,12 +423,10 @@ func (r *batchRun) one(ctx context.Context, l batchLine) error {
 			if r.late() {
 				return errExpired
 			}
-			select {
-			case <-time.After(retryAfter):
+			if pause(ctx, retryAfter) {
 				continue
-			case <-ctx.Done():
-				return nil
 			}
+			return nil
 		}
 		return r.write(l.id, status, answer)
 	}
@@ -448,13 +442,20 @@ func (r *batchRun) wait(ctx context.Context) error {
 		if r.late() {
 			return errExpired
 		}
-		select {
-		case <-time.After(min(wait, time.Minute)):
-		case <-ctx.Done():
+		if !pause(ctx, min(wait, time.Minute)) {
 			return nil
 		}
 	}
 	return nil
+}
+
+// pause waits, and reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 func (r *batchRun) write(id string, status int, answer []byte) error {

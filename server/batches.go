@@ -172,7 +172,7 @@ func (t *store) accept(b *batch, key *keyUse) (o map[string]any, p *problem) {
 		}
 	}
 	if key != nil && key.Batches > 0 && under >= key.Batches {
-		return nil, full(fmt.Sprintf("The key %q has %d batches that are not over, and may have no more", key.Name, under))
+		return nil, full("The key %q has %d batches that are not over, and may have no more", key.Name, under)
 	}
 	if err := t.keep(b.ID, b.owner, b); err != nil {
 		t.log.Error("batch not kept", "batch", b.ID, "error", err)

@@ -224,13 +224,13 @@ func (x *exchange) use(e *entry) *served {
 	case err == nil:
 		x.after = append(x.after, func() { x.s.pool.give(e) })
 	case errors.Is(err, errBusy):
-		throw(unavailable(fmt.Sprintf("The model %q is not loaded: %v", name, err)))
+		throw(unavailable("The model %q is not loaded: %v", name, err))
 	case errors.Is(err, karat.ErrMemory):
-		throw(internal(fmt.Sprintf("The model %q does not fit the memory of this server", name)))
+		throw(internal("The model %q does not fit the memory of this server", name))
 	case x.ctx.Err() != nil || errors.Is(err, karat.ErrClosed) || errors.Is(err, context.Canceled):
 		throw(x.s.explain(x.ctx, karat.ErrClosed))
 	default:
-		throw(internal(fmt.Sprintf("The model %q could not be loaded; the server's log says why", name)))
+		throw(internal("The model %q could not be loaded; the server's log says why", name))
 	}
 	return m
 }

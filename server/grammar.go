@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -325,8 +324,8 @@ func (r *request) refuseGrammar(err error, tools bool) *problem {
 }
 
 // crowded is the problem of a grammar for which there is no memory.
-var crowded = full(fmt.Sprintf("The schemas and grammars of all requests under way take the %d MiB that there are",
-	4*grammarBytes>>20))
+var crowded = full("The schemas and grammars of all requests under way take the %d MiB that there are",
+	4*grammarBytes>>20)
 
 // overGrammar returns the problem of an answer whose grammar turned out to need too much work; nil if err is none of
 // that.
@@ -337,5 +336,5 @@ func (r *request) overGrammar(err error) *problem {
 	if errors.Is(err, karat.ErrGrammarRoom) {
 		return crowded
 	}
-	return bad(r.form.param, "%s", fmt.Sprintf("The answer cannot be held to its form: %s", err.Error()))
+	return bad(r.form.param, "The answer cannot be held to its form: %s", err.Error())
 }

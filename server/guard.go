@@ -212,7 +212,7 @@ func (t *tries) judge(k keyring, r *http.Request, now time.Time) (*caller, *prob
 		return who, nil
 	}
 	if wait := a.left.take(0, now); wait > 0 {
-		return nil, tooMany(fmt.Sprintf("This address has shown %d wrong keys within a minute", wrongKeys), wait)
+		return nil, tooMany(wait, "This address has shown %d wrong keys within a minute", wrongKeys)
 	}
 	if p != nil {
 		a.left.spend(1, now)

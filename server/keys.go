@@ -104,36 +104,24 @@ func parseKey(s string) (k Key, err error) {
 		if ok && slices.ContainsFunc(words[1:i+1], func(x string) bool { return strings.HasPrefix(x, what+"=") }) {
 			return k, fmt.Errorf("%q: %s= is there twice; put what it lists behind one, with commas", k.Name, what)
 		}
+		lists := map[string]*[]string{"routes": &k.Routes, "models": &k.Models}
+		limits := map[string]*int{"requests": &k.Requests, "tokens": &k.Tokens, "batches": &k.Batches,
+			"batch-lines": &k.Lines}
 		switch {
-		case ok && what == "routes":
-			k.Routes = strings.Split(value, ",")
-		case ok && what == "models":
-			k.Models = strings.Split(value, ",")
-		case ok && what == "requests":
-			k.Requests, err = limit(value)
-		case ok && what == "tokens":
-			k.Tokens, err = limit(value)
-		case ok && what == "batches":
-			k.Batches, err = limit(value)
-		case ok && what == "batch-lines":
-			k.Lines, err = limit(value)
+		case ok && lists[what] != nil:
+			*lists[what] = strings.Split(value, ",")
+		case ok && limits[what] != nil:
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 1 || n > math.MaxInt32 {
+				return k, fmt.Errorf("%q: %s: %q is no number of 1 to %d", k.Name, what, value, math.MaxInt32)
+			}
+			*limits[what] = n
 		default:
 			return k, fmt.Errorf("%q: behind the secret want routes=, models=, requests=, tokens=, batches= or batch-lines=",
 				k.Name)
 		}
-		if err != nil {
-			return k, fmt.Errorf("%q: %s: %w", k.Name, what, err)
-		}
 	}
 	return k, nil
-}
-
-func limit(text string) (int, error) {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > math.MaxInt32 {
-		return 0, fmt.Errorf("%q is no number of 1 to %d", text, math.MaxInt32)
-	}
-	return n, nil
 }
 
 func (k Key) check(others []Key) error {
@@ -178,8 +166,7 @@ func (c *caller) sees(e *entry) bool {
 		return true
 	}
 	return slices.ContainsFunc(c.key.Models, func(name string) bool {
-		return name == e.Name || slices.Contains(e.Aliases,
-			name)
+		return name == e.Name || slices.Contains(e.Aliases, name)
 	})
 }
 
@@ -254,10 +241,10 @@ func (c *caller) admit(path string, now time.Time) *problem {
 		return forbidden(u, path)
 	}
 	if wait := u.tokens.take(0, now); wait > 0 {
-		return tooMany(fmt.Sprintf("The key %q has used its %d tokens a minute", u.Name, u.Tokens), wait)
+		return tooMany(wait, "The key %q has used its %d tokens a minute", u.Name, u.Tokens)
 	}
 	if wait := u.requests.take(1, now); wait > 0 {
-		return tooMany(fmt.Sprintf("The key %q has used its %d requests a minute", u.Name, u.Requests), wait)
+		return tooMany(wait, "The key %q has used its %d requests a minute", u.Name, u.Requests)
 	}
 	return nil
 }
@@ -285,15 +272,15 @@ func (c *caller) hold(n int, now time.Time) *problem {
 		return nil
 	}
 	if wait := c.key.tokens.hold(n, now); wait > 0 {
-		return tooMany(fmt.Sprintf("The key %q has used its %d tokens a minute, or its answers under way may use them",
-			c.name, c.key.Tokens), wait)
+		return tooMany(wait, "The key %q has used its %d tokens a minute, or its answers under way may use them", c.name,
+			c.key.Tokens)
 	}
 	return nil
 }
 
-func (c *caller) release(n int) {
+func (c *caller) release(n int, now time.Time) {
 	if c.key != nil && !c.late {
-		c.key.tokens.release(n)
+		c.key.tokens.release(n, now)
 	}
 }
 
@@ -304,8 +291,8 @@ func (c *caller) spend(n int, now time.Time) {
 	}
 }
 
-func tooMany(message string, wait time.Duration) *problem {
-	p := full(message)
+func tooMany(wait time.Duration, format string, args ...any) *problem {
+	p := full(format, args...)
 	p.after = max(1, int((wait+time.Second-time.Millisecond)/time.Second))
 	return p
 }
@@ -339,56 +326,50 @@ func (b *bucket) missing() time.Duration {
 	return time.Duration(math.Ceil((1 - b.left) / b.minute * float64(time.Minute)))
 }
 
-// take takes n if one is left, and else says how long there will be none.
-func (b *bucket) take(n int, now time.Time) time.Duration {
+// use brings b to now and calls f, unless b bounds nothing.
+func (b *bucket) use(now time.Time, f func() time.Duration) time.Duration {
 	if b.minute == 0 {
 		return 0
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fill(now)
-	wait := b.missing()
-	if wait == 0 {
-		b.left -= float64(n)
-	}
-	return wait
+	return f()
 }
 
-// hold takes n for later, if one is left beside what others hold, and else says how long to wait before another try.
+// take takes n if one is left, and else returns how long there will be none.
+func (b *bucket) take(n int, now time.Time) time.Duration {
+	return b.use(now, func() time.Duration {
+		wait := b.missing()
+		if wait == 0 {
+			b.left -= float64(n)
+		}
+		return wait
+	})
+}
+
+// hold takes n for later, if one is left beside what others hold, and else returns how long to wait before another try.
 func (b *bucket) hold(n int, now time.Time) time.Duration {
-	if b.minute == 0 || n == 0 {
-		return 0
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fill(now)
-	wait := b.missing()
-	if wait == 0 && b.left-b.held < 1 {
-		wait = time.Second // an answer may end at any time, and have used less
-	}
-	if wait == 0 {
-		b.held += float64(n)
-	}
-	return wait
+	return b.use(now, func() time.Duration {
+		wait := b.missing()
+		switch {
+		case n == 0:
+			return 0
+		case wait == 0 && b.left-b.held < 1:
+			return time.Second // an answer may end at any time, and have used less
+		case wait == 0:
+			b.held += float64(n)
+		}
+		return wait
+	})
 }
 
 // release gives back what hold has taken.
-func (b *bucket) release(n int) {
-	if b.minute == 0 {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.held -= float64(n)
+func (b *bucket) release(n int, now time.Time) {
+	b.use(now, func() time.Duration { b.held -= float64(n); return 0 })
 }
 
 // spend takes n, which may be more than are left.
 func (b *bucket) spend(n int, now time.Time) {
-	if b.minute == 0 {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fill(now)
-	b.left -= float64(n)
+	b.use(now, func() time.Duration { b.left -= float64(n); return 0 })
 }

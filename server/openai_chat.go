@@ -2,8 +2,6 @@ package server
 
 import (
 	"fmt"
-
-	"github.com/karat-run/karat"
 )
 
 // completeChat answers POST /v1/chat/completions.
@@ -64,14 +62,6 @@ func (c *conversation) ending(f *fields) {
 	}
 }
 
-// readLimit reads the most tokens of an answer; -1 is no limit but the context.
-func readLimit(f *fields, r *request, name string, least int64) {
-	if string(f.values[name]) == "-1" {
-		least = -1
-	}
-	integer(f, &r.max, name, least, maxTokens)
-}
-
 type chatMessage struct {
 	Role      string     `json:"role"`
 	Content   *string    `json:"content"`
@@ -106,52 +96,6 @@ func (c *call) begun(arguments string) chatCall {
 		return chatCall{ID: c.id, Type: "custom", Custom: &chatCustom{c.name, arguments}}
 	}
 	return chatCall{ID: c.id, Type: "function", Function: &chatFunction{c.name, arguments}}
-}
-
-// likeliest is a token in the place of another.
-type likeliest struct {
-	Token   string  `json:"token"`
-	Logprob float64 `json:"logprob"`
-	Bytes   []int   `json:"bytes"`
-}
-
-type tokenLogprob struct {
-	likeliest
-	Top []likeliest `json:"top_logprobs"`
-}
-
-func (r *request) logprobsOf(tokens []karat.Token) any {
-	if !r.logprobs {
-		return nil
-	}
-	return map[string]any{"content": r.tokenLogprobs(tokens), "refusal": nil}
-}
-
-func (r *request) tokenLogprobs(tokens []karat.Token) []tokenLogprob {
-	list := []tokenLogprob{}
-	for _, t := range tokens {
-		text, bytes := r.model.tokenText(t.ID)
-		o := tokenLogprob{likeliest{text, finite(t.Logprob), bytes}, []likeliest{}}
-		for _, x := range t.TopLogprobs {
-			text, bytes := r.model.tokenText(x.ID)
-			o.Top = append(o.Top, likeliest{text, finite(x.Logprob), bytes})
-		}
-		list = append(list, o)
-	}
-	return list
-}
-
-// head are the fields that an answer and all chunks of a stream begin with.
-type head struct {
-	ID          string `json:"id"`
-	Object      string `json:"object"`
-	Created     int64  `json:"created"`
-	Model       string `json:"model"`
-	Fingerprint string `json:"system_fingerprint"`
-}
-
-func (r *request) head(object string) head {
-	return head{r.id, object, r.created, r.model.name, r.model.print}
 }
 
 // chatBody returns answers that were collected.
@@ -200,38 +144,6 @@ type chunkChoice struct {
 	Delta    chatDelta `json:"delta"`
 	Logprobs any       `json:"logprobs"`
 	Finish   *string   `json:"finish_reason"`
-}
-
-// chunk returns an event of a stream. usage is there where the client asked for it: null in all chunks but the last.
-func (r *request) chunk(choices any, u *openAIUsage) any {
-	h := r.head("chat.completion.chunk")
-	if r.turn == nil {
-		h.Object = "text_completion"
-	}
-	if r.reply.usage {
-		return struct {
-			head
-			Choices any          `json:"choices"`
-			Usage   *openAIUsage `json:"usage"`
-		}{h, choices, u}
-	}
-	return struct {
-		head
-		Choices any `json:"choices"`
-	}{h, choices}
-}
-
-// streamChunks sends the chunks that see makes of events, and the end of OpenAI's streams.
-func streamChunks(x *exchange, r *request, see func(e event, send func(choice any))) any {
-	s := x.open(false)
-	r.reply.sent = true
-	send := func(choice any) { s.send("", r.chunk([]any{choice}, nil)) }
-	u := r.answer(func(e event) { see(e, send) })
-	if r.reply.usage {
-		s.send("", r.chunk([]any{}, u.openAI()))
-	}
-	s.end("[DONE]")
-	return nil
 }
 
 func streamChat(x *exchange, r *request) any {

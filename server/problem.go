@@ -61,33 +61,25 @@ func refused(param, what string) *problem {
 
 // unsupported is refused, in a sentence of its own.
 func unsupported(param, format string, args ...any) *problem {
-	p := bad(param, format, args...)
-	p.code = "unsupported"
-	return p
+	return refuse(http.StatusBadRequest, "unsupported", param, format, args...)
 }
 
 func unknownField(name string) *problem {
 	return bad(name, "Unrecognized request argument supplied: %s", name)
 }
 
-func tooLong(param string, most, prompt, answer int) *problem {
-	p := bad(param, "This model's maximum context length is %d tokens. However, you requested %d tokens (%d in the "+
-		"prompt, %d for the answer). Please shorten one of them.",
-		most, prompt+answer, prompt, answer)
-	p.code = "context_length_exceeded"
-	return p
-}
+const tooManyTokens = "context_length_exceeded" // a problem's code
 
-func notStored(message string) *problem {
-	return refuse(http.StatusNotFound, "not_stored", "", "%s", message)
+func tooLong(param string, most, prompt, answer int) *problem {
+	return refuse(http.StatusBadRequest, tooManyTokens, param, "This model's maximum context length is %d tokens. "+
+		"However, you requested %d tokens (%d in the prompt, %d for the answer). Please shorten one of them.",
+		most, prompt+answer, prompt, answer)
 }
 
 // longer is tooLong for a prompt whose tokens were not counted.
 func longer(param string, most int) *problem {
-	p := bad(param, "This model's maximum context length is %d tokens. However, your prompt has more. Please shorten it.",
-		most)
-	p.code = "context_length_exceeded"
-	return p
+	return refuse(http.StatusBadRequest, tooManyTokens, param, "This model's maximum context length is %d tokens. "+
+		"However, your prompt has more. Please shorten it.", most)
 }
 
 func noModel(name string) *problem {
@@ -95,18 +87,22 @@ func noModel(name string) *problem {
 		"those that do.", name)
 }
 
-func internal(message string) *problem {
-	return &problem{status: http.StatusInternalServerError, kind: "server_error", message: message}
+func internal(format string, args ...any) *problem {
+	p := refuse(http.StatusInternalServerError, "", "", format, args...)
+	p.kind = "server_error"
+	return p
 }
 
-func unavailable(message string) *problem {
-	return &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "service_unavailable",
-		message: message, after: 1}
+func unavailable(format string, args ...any) *problem {
+	p := refuse(http.StatusServiceUnavailable, "service_unavailable", "", format, args...)
+	p.kind, p.after = "server_error", 1
+	return p
 }
 
-func full(message string) *problem {
-	return &problem{status: http.StatusTooManyRequests, kind: "rate_limit_error", code: "rate_limit_exceeded",
-		message: message, after: 1}
+func full(format string, args ...any) *problem {
+	p := refuse(http.StatusTooManyRequests, "rate_limit_exceeded", "", format, args...)
+	p.kind, p.after = "rate_limit_error", 1
+	return p
 }
 
 // voice is how an API writes errors.

@@ -138,11 +138,9 @@ func (k *recent) remove(who, id string) bool {
 
 // unkept returns the problem of a reference to an answer or an item that is gone.
 func unkept(param, what, id string) *problem {
-	p := bad(param, "There is no %s %q: answers are kept in memory, for an hour after their last use and up to %d MiB "+
-		"of each key. "+
-		"Send what was said as input; clients do with store: false", what, id, recentBytes>>20)
-	p.code = "previous_response_not_found"
-	return p
+	return refuse(http.StatusBadRequest, "previous_response_not_found", param, "There is no %s %q: answers are kept in "+
+		"memory, for an hour after their last use and up to %d MiB of each key. Send what was said as input; clients do "+
+		"with store: false", what, id, recentBytes>>20)
 }
 
 // items reads the items of a request's input, kept ones in the places of their names.

@@ -81,8 +81,8 @@ func (r *request) keep(n int) error {
 	if size := k.tokens * bytesOfLogprob; size <= k.held.size || k.held.grow(size+size/4) {
 		return nil
 	}
-	return full(fmt.Sprintf("The log-probabilities of %d tokens are kept until the answers end, and there is no room "+
-		"for more. Ask for fewer answers or tokens, or for a stream", k.tokens))
+	return full("The log-probabilities of %d tokens are kept until the answers end, and there is no room for more. "+
+		"Ask for fewer answers or tokens, or for a stream", k.tokens)
 }
 
 // event is a piece of an answer.
@@ -228,10 +228,10 @@ func (s *Server) enter(who *caller, n, tokens int) (done func()) {
 	if !s.rooms.places.takeLeaving(s.spare(who), who.name, int64(n)) {
 		s.telemetry.refused.Inc()
 		if who.key != nil {
-			throw(full(fmt.Sprintf("Of the %d requests that are computed or wait the key %q has as many as leave places "+
-				"for the other keys", s.o.Requests, who.name)))
+			throw(full("Of the %d requests that are computed or wait the key %q has as many as leave places for the other "+
+				"keys", s.o.Requests, who.name))
 		}
-		throw(full(fmt.Sprintf("%d requests are computed or wait, this server takes no more", s.o.Requests)))
+		throw(full("%d requests are computed or wait, this server takes no more", s.o.Requests))
 	}
 	if p := who.hold(tokens, s.now()); p != nil {
 		s.rooms.places.give(who.name, int64(n))
@@ -239,7 +239,7 @@ func (s *Server) enter(who *caller, n, tokens int) (done func()) {
 	}
 	return func() {
 		s.rooms.places.give(who.name, int64(n))
-		who.release(tokens)
+		who.release(tokens, s.now())
 	}
 }
 

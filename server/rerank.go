@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 
 	"github.com/karat-run/karat"
@@ -151,9 +152,7 @@ func (k rankers) rank(ctx context.Context, r *ranking) (scores []float64, tokens
 	}
 	all, err := m.Rerank(ctx, r.query, r.documents, karat.RerankOptions{Truncate: r.cut, Caller: r.caller})
 	if errors.Is(err, karat.ErrFull) {
-		p := bad(r.name, "%s", err.Error())
-		p.code = "context_length_exceeded"
-		return nil, 0, p
+		return nil, 0, refuse(http.StatusBadRequest, tooManyTokens, r.name, "%s", err.Error())
 	}
 	if err != nil {
 		return nil, 0, k.s.explain(ctx, err)

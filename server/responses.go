@@ -49,15 +49,17 @@ func readResponse(x *exchange) *response {
 	f, m := x.asked(x.named)
 	q := &response{r: x.newRequest(m)}
 	r := q.r
-	q.echo = map[string]any{"error": nil, "incomplete_details": nil, "instructions": null(f, "instructions", "null"),
-		"metadata": null(f, "metadata", "{}"), "tools": null(f, "tools", "[]"),
-		"tool_choice": null(f, "tool_choice", `"auto"`), "parallel_tool_calls": null(f, "parallel_tool_calls",
-			"true"), "previous_response_id": orNull(peek(f, "previous_response_id")),
-		"text": map[string]any{"format": map[string]string{"type": "text"}}, "truncation": cmp.Or(peek(f, "truncation"),
-			"disabled"), "reasoning": null(f, "reasoning", "null")}
+	q.echo = map[string]any{"error": nil, "incomplete_details": nil, "max_output_tokens": nil,
+		"previous_response_id": orNull(peek(f, "previous_response_id")),
+		"text":                 map[string]any{"format": map[string]string{"type": "text"}},
+		"truncation":           cmp.Or(peek(f, "truncation"), "disabled")}
+	for name, absent := range map[string]string{"instructions": "null", "metadata": "{}", "tools": "[]",
+		"tool_choice": `"auto"`, "parallel_tool_calls": "true", "reasoning": "null"} {
+		q.echo[name] = null(f, name, absent)
+	}
 	readLimit(f, r, "max_output_tokens", 1)
 	readTemperature(f, r, 2)
-	q.echo["temperature"], q.echo["top_p"], q.echo["max_output_tokens"] = r.sampling.Temperature, orOne(r.sampling.TopP), nil
+	q.echo["temperature"], q.echo["top_p"] = r.sampling.Temperature, orOne(r.sampling.TopP)
 	if r.max >= 0 {
 		q.echo["max_output_tokens"] = r.max
 	}

@@ -7,6 +7,13 @@
 //
 // What a request asks for is done, or refused by an error that names the field. An answer has the same bits alone and
 // beside others, streamed or not. docs/serving.md lists the routes.
+//
+// Files: server.go (Options, routes); the APIs: openai_chat.go, openai_completions.go, responses.go, recent.go (kept
+// responses), anthropic.go, anthropic_request.go, ollama.go, ollama_request.go, ollama_models.go, models.go, tokens.go,
+// embeddings.go, rerank.go, batch_run.go, batches.go, files.go, store.go; health.go; what the APIs share: tools.go,
+// openai.go, reasoning.go, turn.go (conversations), blocks.go (parts of an answer), metrics.go, trace.go, request.go
+// (the request inside, and its answers), grammar.go; exchange.go (a request on its way); pool.go (models); who may ask,
+// and for how much: guard.go, keys.go, body.go, rooms.go; stream.go, fields.go (JSON of requests), json.go, problem.go.
 package server
 
 import (
@@ -237,7 +244,8 @@ func (s *Server) storeRoutes() {
 
 // refuseStore answers the routes of files and batches where the server keeps none.
 func refuseStore(x *exchange) any {
-	return notStored("This server keeps no files and batches: it was started without --store FOLDER")
+	return refuse(http.StatusNotFound, "not_stored", "", "This server keeps no files and batches: it was started without "+
+		"--store FOLDER")
 }
 
 // voiceOf returns how the API of a path writes errors.

@@ -275,7 +275,6 @@ func (c *call) unwrap() {
 	c.custom, c.arguments = true, *a.Input
 }
 
-
 // spacedName is a tool's name within a namespace of the responses API. Without a namespace it is the tool's name.
 type spacedName struct{ space, name string }
 
