@@ -22,7 +22,7 @@ func (anthropic) problem(p *problem) any {
 	return map[string]any{"type": "error", "error": e}
 }
 
-func (a anthropic) broken(p *problem) (string, any) { return "error", a.problem(p) }
+func (a anthropic) streamProblem(p *problem) (string, any) { return "error", a.problem(p) }
 
 // answerMessages answers POST /v1/messages.
 func answerMessages(x *exchange) any {
@@ -45,7 +45,7 @@ func answerMessages(x *exchange) any {
 
 // countMessages answers POST /v1/messages/count_tokens.
 func countMessages(x *exchange) any {
-	x.placed = true
+	x.takesPlace = true
 	r := readMessages(x, false)
 	return map[string]int{"input_tokens": len(r.prompts[0])}
 }

@@ -13,7 +13,7 @@ import (
 
 // readMessages reads a request; only one that is to be answered needs max_tokens.
 func readMessages(x *exchange, answer bool) *request {
-	f, m := x.asked(x.named)
+	f, m := x.readRequest(x.readModel)
 	r := x.newRequest(m)
 	if answer && !f.has("max_tokens") {
 		throw(bad("max_tokens", "max_tokens: Field required"))
@@ -24,7 +24,7 @@ func readMessages(x *exchange, answer bool) *request {
 	r.stop = f.texts("stop_sequences", maxStops)
 	r.reply.stream = f.boolean("stream", false)
 	// clients send the whole conversation then
-	if kind, _ := as[map[string]any](f.values["thread"]); kind["type"] == "continue" {
+	if kind, _ := decodeAs[map[string]any](f.values["thread"]); kind["type"] == "continue" {
 		throw(refuse(http.StatusNotFound, "thread_not_found", "thread", "This server keeps no threads: send the whole "+
 			"conversation again"))
 	}
@@ -34,7 +34,7 @@ func readMessages(x *exchange, answer bool) *request {
 	c := conversation{args: map[string]any{}}
 	if parts := anthropicText(f, "system"); len(parts) > 0 {
 		c.messages = append(c.messages, karat.Message{Role: karat.RoleSystem, Parts: parts})
-		c.placed("system")
+		c.setPlaces("system")
 	}
 	anthropicMessages(f, &c)
 	anthropicTools(f, &c)
@@ -61,7 +61,7 @@ func (c *conversation) prefill(thinks bool) {
 	if c.goesOn = goesOn(c.messages); !c.goesOn {
 		return
 	}
-	text := joined(slices.DeleteFunc(slices.Clone(parts), notText))
+	text := join(slices.DeleteFunc(slices.Clone(parts), notText))
 	if end, _ := utf8.DecodeLastRuneInString(text); unicode.IsSpace(end) {
 		fail(c.places[last], "final assistant content cannot end with trailing whitespace")
 	}
@@ -74,7 +74,7 @@ func (c *conversation) prefill(thinks bool) {
 // converseWithin is converse of a conversation whose messages of the system may be anywhere. Where the chat template
 // has no place for a later one, the message is a part of the user's before it.
 func (r *request) converseWithin(ctx context.Context, c *conversation) {
-	p := caught(func() { r.converse(ctx, c, "messages") })
+	p := catch(func() { r.converse(ctx, c, "messages") })
 	if p == nil || p.status != http.StatusBadRequest || p.code != "" || ctx.Err() != nil {
 		throw(p)
 		return
@@ -93,7 +93,7 @@ func (r *request) converseWithin(ctx context.Context, c *conversation) {
 		}
 		within.messages, within.places = append(within.messages, m), append(within.places, c.places[i])
 	}
-	if moved == nil || caught(func() { r.converse(ctx, &within, "messages") }) != nil {
+	if moved == nil || catch(func() { r.converse(ctx, &within, "messages") }) != nil {
 		throw(p) // as the request has it
 	}
 	for _, place := range moved {
@@ -105,7 +105,7 @@ func (r *request) converseWithin(ctx context.Context, c *conversation) {
 func anthropicOutput(f *fields, r *request, c *conversation) {
 	form := func(o *fields, name string) {
 		if s := o.object(name); s != nil {
-			s.needOne("type", "json_schema")
+			s.needOneOf("type", "json_schema")
 			r.form.param, r.form.schema = s.path+"schema", s.take("schema")
 			if r.form.schema == nil || r.form.schema[0] != '{' {
 				fail(s.path+"schema", "%s, want a JSON schema, an object", kindOf(r.form.schema))
@@ -119,7 +119,7 @@ func anthropicOutput(f *fields, r *request, c *conversation) {
 		return
 	}
 	form(o, "format")
-	switch level := o.one("effort", "low", "medium", "high", "xhigh", "max"); level {
+	switch level := o.oneOf("effort", "low", "medium", "high", "xhigh", "max"); level {
 	case "":
 	case "xhigh", "max":
 		level = "high" // the most that templates know
@@ -140,8 +140,8 @@ func anthropicThinking(f *fields, r *request, c *conversation) (enabled bool) {
 		return false
 	}
 	m := r.model
-	r.reply.hides = t.one("display", "summarized", "omitted") == "omitted"
-	switch t.needOne("type", "enabled", "adaptive", "disabled") {
+	r.reply.hides = t.oneOf("display", "summarized", "omitted") == "omitted"
+	switch t.needOneOf("type", "enabled", "adaptive", "disabled") {
 	case "enabled":
 		enabled = true
 		if !t.has("budget_tokens") {
@@ -174,7 +174,7 @@ func anthropicText(f *fields, name string, of ...string) (parts []karat.Part) {
 	if of == nil {
 		of = []string{"text"}
 	}
-	if text, ok := as[string](f.values[name]); ok {
+	if text, ok := decodeAs[string](f.values[name]); ok {
 		f.take(name)
 		return []karat.Part{karat.Text(text)}
 	}
@@ -195,10 +195,10 @@ func anthropicMessages(f *fields, c *conversation) {
 	before := len(c.messages)
 	names := map[string]string{} // of tools, by the ids of calls
 	for _, m := range f.objects("messages", maxMessages) {
-		role := m.needOne("role", "user", "assistant", "system")
+		role := m.needOneOf("role", "user", "assistant", "system")
 		if role == "system" {
 			c.messages = append(c.messages, karat.Message{Role: karat.RoleSystem, Parts: anthropicText(m, "content")})
-		} else if text, ok := as[string](m.values["content"]); ok {
+		} else if text, ok := decodeAs[string](m.values["content"]); ok {
 			m.take("content")
 			c.messages = append(c.messages, karat.TextMessage(karat.Role(role), text))
 		} else {
@@ -210,7 +210,7 @@ func anthropicMessages(f *fields, c *conversation) {
 				c.messages = append(c.messages, karat.Message{Role: karat.Role(role), Parts: parts})
 			}
 		}
-		c.placed(m.path)
+		c.setPlaces(m.path)
 		m.done()
 	}
 	if len(c.messages) == before {
@@ -242,7 +242,7 @@ func anthropicBlocks(m *fields, role string, names map[string]string) (results, 
 			parts, names[id] = append(parts, toolCall(b, id, name, string(b.take("input")))), name
 		case "tool_result":
 			id := calledID(b, "tool_use_id", "no message before has", names)
-			text := joined(anthropicText(b, "content", "text", "tool_reference"))
+			text := join(anthropicText(b, "content", "text", "tool_reference"))
 			if b.boolean("is_error", false) {
 				text = "Error: " + text // templates have no other place for it
 			}
@@ -263,7 +263,7 @@ func anthropicTools(f *fields, c *conversation) {
 	if o == nil {
 		return
 	}
-	switch o.needOne("type", "auto", "any", "tool", "none") {
+	switch o.needOneOf("type", "auto", "any", "tool", "none") {
 	case "none":
 		c.tools, c.mute = nil, true
 	case "any":

@@ -41,7 +41,7 @@ func (s *Server) startBatches() {
 		switch {
 		case b.cancel != nil:
 			running, of[b.owner] = running+1, of[b.owner]+1
-		case !b.over():
+		case !b.isOver():
 			waiting = append(waiting, b)
 		}
 	}
@@ -116,11 +116,11 @@ func (r *batchRun) become(status string, set func()) error {
 	t := r.s.store
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	was := r.b.over()
+	was := r.b.isOver()
 	if r.b.Status != batchCancelling || status != batchProgress { // which may have come meanwhile
 		r.b.become(status, r.s.now())
 	}
-	if r.b.over() && !was {
+	if r.b.isOver() && !was {
 		t.settle(r.b)
 	}
 	if set != nil {
@@ -152,7 +152,7 @@ func (r *batchRun) status() string {
 }
 
 func (r *batchRun) run(ctx context.Context) (err error) {
-	if r.who, err = r.s.gate.keys.named(r.b.owner); err != nil {
+	if r.who, err = r.s.gate.keys.callerOf(r.b.owner); err != nil {
 		return err
 	}
 	if r.status() == batchFinalizing {
@@ -258,7 +258,7 @@ func (r *batchRun) validate(ctx context.Context) (ok bool, err error) {
 			return nil
 		}
 		var l batchLine
-		switch p := caught(func() { l = readLine(line, r.b.Endpoint) }); {
+		switch p := catch(func() { l = readLine(line, r.b.Endpoint) }); {
 		case p != nil:
 			fail(n, "invalid_line", p)
 		case seen[keyOf(l.id)]:
@@ -350,7 +350,7 @@ func (r *batchRun) all(ctx context.Context) (end string, err error) {
 	places := make(chan struct{}, min(max(r.s.o.Requests/4, 1), 16))
 	err = r.each(ctx, func(_ int, text []byte, room *held) error {
 		var l batchLine
-		if p := caught(func() { l = readLine(text, r.b.Endpoint) }); p != nil {
+		if p := catch(func() { l = readLine(text, r.b.Endpoint) }); p != nil {
 			return p
 		}
 		r.mu.Lock()
@@ -360,7 +360,7 @@ func (r *batchRun) all(ctx context.Context) (end string, err error) {
 			room.end()
 			return nil
 		}
-		if r.late() {
+		if r.isLate() {
 			return errExpired
 		}
 		select {
@@ -377,7 +377,7 @@ func (r *batchRun) all(ctx context.Context) (end string, err error) {
 				room.end()
 				<-places
 			}()
-			if err := r.one(ctx, l); err != nil {
+			if err := r.answerLine(ctx, l); err != nil {
 				stop(err)
 			}
 		})
@@ -402,25 +402,25 @@ func (r *batchRun) all(ctx context.Context) (end string, err error) {
 
 var errExpired = errors.New("the batch has expired")
 
-// late reports whether the batch's window is over.
-func (r *batchRun) late() bool {
+// isLate reports whether the batch's window is over.
+func (r *batchRun) isLate() bool {
 	r.s.store.mu.Lock()
 	defer r.s.store.mu.Unlock()
 	return r.s.now().After(time.Unix(r.b.Times[batchValidating], 0).Add(batchWindow))
 }
 
-// one asks the route what a line asks, and writes the answer. One that was not to be had leaves no line.
-func (r *batchRun) one(ctx context.Context, l batchLine) error {
+// answerLine asks the route what a line asks, and writes the answer. One that was not to be had leaves no line.
+func (r *batchRun) answerLine(ctx context.Context, l batchLine) error {
 	if err := r.wait(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	for {
-		status, answer := r.s.within(ctx, r.who, r.b.Endpoint, l.body)
+		status, answer := r.s.ask(ctx, r.who, r.b.Endpoint, l.body)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-			if r.late() {
+			if r.isLate() {
 				return errExpired
 			}
 			if pause(ctx, retryAfter) {
@@ -439,7 +439,7 @@ func (r *batchRun) wait(ctx context.Context) error {
 		if wait == 0 {
 			return nil
 		}
-		if r.late() {
+		if r.isLate() {
 			return errExpired
 		}
 		if !pause(ctx, min(wait, time.Minute)) {
@@ -526,8 +526,8 @@ func (r *batchRun) finish(end string) error {
 	return r.become(end, nil)
 }
 
-// within asks a route from inside, for a caller whose limits of a minute do not count. The body counts already.
-func (s *Server) within(ctx context.Context, who *caller, path string, body []byte) (status int, answer []byte) {
+// ask asks a route from inside, for a caller whose limits of a minute do not count. The body counts already.
+func (s *Server) ask(ctx context.Context, who *caller, path string, body []byte) (status int, answer []byte) {
 	if s.door.isShut() {
 		return http.StatusServiceUnavailable, nil
 	}

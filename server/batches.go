@@ -61,8 +61,8 @@ type batchCounts struct {
 	Failed    int `json:"failed"`
 }
 
-// sound reports whether a batch that was read is one that was written.
-func (b *batch) sound() bool {
+// isSound reports whether a batch that was read is one that was written.
+func (b *batch) isSound() bool {
 	states := []string{batchValidating, batchFailed, batchProgress, batchFinalizing, batchCompleted, batchExpired,
 		batchCancelling, batchCancelled}
 	return storeName.MatchString(b.Input) && storeName.MatchString(b.Outputs[0]) && storeName.MatchString(b.Outputs[1]) &&
@@ -90,16 +90,16 @@ func (b *batch) ended() time.Time {
 // part returns the file of lines that a batch writes: of answers, or of errors.
 func (b *batch) part(i int) string { return fmt.Sprintf("%s.%d", b.ID, i) }
 
-// over reports whether nothing more is done.
-func (b *batch) over() bool {
+// isOver reports whether nothing more is done.
+func (b *batch) isOver() bool {
 	return slices.Contains([]string{batchFailed, batchCompleted, batchExpired, batchCancelled}, b.Status)
 }
 
 // object returns the batch as OpenAI's API tells it.
 func (b *batch) object() map[string]any {
 	o := map[string]any{"id": b.ID, "object": "batch", "endpoint": b.Endpoint, "input_file_id": b.Input,
-		"completion_window": b.Window, "status": b.Status,
-		"errors": nil, "output_file_id": nil, "error_file_id": nil, "request_counts": b.Counts, "metadata": b.Metadata, "created_at": b.Times[batchValidating],
+		"completion_window": b.Window, "status": b.Status, "errors": nil, "output_file_id": nil, "error_file_id": nil,
+		"request_counts": b.Counts, "metadata": b.Metadata, "created_at": b.Times[batchValidating],
 		"expires_at": b.Times[batchValidating] + int64(batchWindow.Seconds())}
 	for _, state := range []string{batchProgress, batchFinalizing, batchCompleted, batchFailed, batchExpired,
 		batchCancelling, batchCancelled} {
@@ -112,7 +112,7 @@ func (b *batch) object() map[string]any {
 	if b.Errors != nil {
 		o["errors"] = map[string]any{"object": "list", "data": b.Errors}
 	}
-	if b.over() {
+	if b.isOver() {
 		for i, name := range []string{"output_file_id", "error_file_id"} {
 			if b.Held[i] {
 				o[name] = b.Outputs[i]
@@ -130,7 +130,8 @@ func createBatch(x *exchange) any {
 	f := x.body()
 	b := &batch{ID: newID("batch_"), Input: f.needText("input_file_id"), Endpoint: f.needText("endpoint"),
 		Window: f.needText("completion_window"), Status: batchValidating,
-		Outputs: [2]string{newID("file-"), newID("file-")}, Times: map[string]int64{batchValidating: x.s.now().Unix()}, owner: x.who.name}
+		Outputs: [2]string{newID("file-"), newID("file-")}, owner: x.who.name,
+		Times: map[string]int64{batchValidating: x.s.now().Unix()}}
 	b.Metadata = metadata(f)
 	f.done()
 	switch {
@@ -167,7 +168,7 @@ func (t *store) accept(b *batch, key *keyUse) (o map[string]any, p *problem) {
 	}
 	under := 0
 	for _, other := range t.job {
-		if other.owner == b.owner && !other.over() {
+		if other.owner == b.owner && !other.isOver() {
 			under++
 		}
 	}
@@ -188,7 +189,7 @@ func deleteBatch(x *exchange) any {
 	t := x.s.store
 	t.mu.Lock()
 	status, err := b.Status, error(nil)
-	if b.over() {
+	if b.isOver() {
 		status, err = "", t.dropBatch(b)
 	}
 	t.mu.Unlock()
@@ -229,7 +230,7 @@ func cancelBatch(x *exchange) any {
 	b := x.batch()
 	t := x.s.store
 	t.mu.Lock()
-	if b.over() {
+	if b.isOver() {
 		status := b.Status
 		t.mu.Unlock()
 		return refuse(409, "batch_over", "id", "The batch is %s", status)

@@ -362,7 +362,7 @@ func FuzzBatchLine(f *testing.F) {
 	f.Add(`{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"stream":null}}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		var l batchLine
-		p := caught(func() { l = readLine([]byte(text), "/v1/completions") })
+		p := catch(func() { l = readLine([]byte(text), "/v1/completions") })
 		if p == nil && (l.id == "" || !json.Valid(l.body)) || p != nil && p.status != 400 {
 			t.Fatalf("%q: %v %v", text, l, p)
 		}

@@ -70,7 +70,7 @@ func (x *exchange) readBody() []byte {
 			if more := (*http.MaxBytesError)(nil); errors.As(err, &more) {
 				throw(large)
 			}
-			throw(unread(err))
+			throw(bodyProblem(err))
 		}
 	}
 }
@@ -125,8 +125,8 @@ func (b *steady) end() {
 	}
 }
 
-// unread returns the problem of a body that could not be read.
-func unread(err error) *problem {
+// bodyProblem returns the problem of a body that could not be read.
+func bodyProblem(err error) *problem {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return bad("", "The body was not read to its end")
 	}

@@ -20,10 +20,10 @@ type embedding struct {
 
 // embedTexts answers POST /v1/embeddings.
 func embedTexts(x *exchange) any {
-	f, m := x.asked(x.named)
+	f, m := x.readRequest(x.readModel)
 	unit := true
 	e := &embedding{model: m, options: karat.EmbedOptions{Prompt: f.text("prompt_name"), Normalize: &unit}}
-	form := f.one("encoding_format", "float", "base64")
+	form := f.oneOf("encoding_format", "float", "base64")
 	integer(f, &e.options.Dimensions, "dimensions", 1, 1<<20)
 	f.hint("user")
 	input := f.take("input")
@@ -73,7 +73,7 @@ func embedOllamaText(x *exchange) any {
 }
 
 func readOllamaEmbed(x *exchange, param string) *embedding {
-	f, m := x.asked(x.ollamaModel)
+	f, m := x.readRequest(x.ollamaModel)
 	e := &embedding{model: m}
 	readKeepAlive(x, f, m)
 	ollamaOptions(f, x.newRequest(m)) // which choose tokens, or set up a model: they change no vector
@@ -159,6 +159,6 @@ func (s *Server) embed(x *exchange, e *embedding) [][]float32 {
 	if err != nil {
 		throw(s.explain(x.ctx, err))
 	}
-	s.spent(x.ctx, x.who, e.model, usage{prompt: e.tokens()})
+	s.addUsage(x.ctx, x.who, e.model, usage{prompt: e.tokens()})
 	return vectors
 }

@@ -74,20 +74,20 @@ type rooms struct {
 
 // exchange is a request and what answers it.
 type exchange struct {
-	s      *Server
-	w      *writer
-	r      *http.Request
-	ctx    context.Context
-	who    *caller
-	stream *stream
-	hints  hints
-	from   *steady
-	model  string   // that was asked for
-	held   held     // bytes of the body
-	placed bool     // it takes a place once its body is there
-	given  []byte   // the body of a batch's line, for which nobody waits at the end; nil where it comes over a connection
-	failed bool     // a fault of the server ended the answer, whatever its status
-	after  []func() // what ends with the request
+	s          *Server
+	w          *writer
+	r          *http.Request
+	ctx        context.Context
+	who        *caller
+	stream     *stream
+	hints      hints
+	from       *steady
+	model      string   // that was asked for
+	held       held     // bytes of the body
+	takesPlace bool     // it takes a place once its body is there
+	given      []byte   // the body of a batch's line; nil where the body comes over a connection
+	failed     bool     // a fault of the server ended the answer, whatever its status
+	after      []func() // what ends with the request
 
 	loading time.Duration // of the model, for this request
 }
@@ -155,29 +155,29 @@ func (x *exchange) fail(p *problem, v voice) {
 		return
 	}
 	if x.stream != nil {
-		x.stream.send(v.broken(p))
+		x.stream.send(v.streamProblem(p))
 	}
 }
 
 // body returns a request's JSON.
 func (x *exchange) body() *fields {
 	body := x.readBody()
-	if x.placed { // not before, since a body may come slowly
+	if x.takesPlace { // not before, since a body may come slowly
 		x.after = append(x.after, x.s.enter(x.who, 1, 0))
 	}
 	x.hints.header = x.w.Header()
 	return parse(body, &x.hints)
 }
 
-// asked returns a request's JSON, and the model that find finds in it.
-func (x *exchange) asked(find func(*fields) *served) (*fields, *served) {
+// readRequest returns a request's JSON, and the model that find finds in it.
+func (x *exchange) readRequest(find func(*fields) *served) (*fields, *served) {
 	f := x.body()
 	return f, find(f)
 }
 
-// named returns the model that a request asks for by its field "model". Where the caller sees one model alone, the
+// readModel returns the model that a request asks for by its field "model". Where the caller sees one model alone, the
 // request need not have the field.
-func (x *exchange) named(f *fields) *served {
+func (x *exchange) readModel(f *fields) *served {
 	if !f.has("model") || string(f.values["model"]) == `""` {
 		f.ignore("model")
 		all := x.states()
@@ -197,11 +197,10 @@ func (x *exchange) named(f *fields) *served {
 	return x.use(e)
 }
 
-// only returns the model that a request names, or the first where it names none: for routes whose API has no such
-// field.
-func (x *exchange) only(f *fields) *served {
+// readOptionalModel returns the model that a request names, or the first model: for routes whose API has no such field.
+func (x *exchange) readOptionalModel(f *fields) *served {
 	if f.has("model") {
-		return x.named(f)
+		return x.readModel(f)
 	}
 	f.ignore("model")
 	e := x.s.pool.list[0]

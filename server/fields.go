@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// fields reads a JSON object, one field after another. The first wrong field is the problem of the request, which fields
-// throws with the field's path. A field that nobody read is unknown. null is a field that is not there.
+// fields reads a JSON object, one field after another. The first wrong field is the problem of the request, which
+// fields throws with the field's path. A field that nobody read is unknown. null is a field that is not there.
 type fields struct {
 	path   string // "" for the body, else "messages[0]."
 	values map[string]json.RawMessage
@@ -55,7 +55,7 @@ func (f *fields) open(path string, raw json.RawMessage) *fields {
 		fail(strings.TrimSuffix(path, "."), "%d fields, at most %d", n, maxFields)
 	}
 	elements(raw, func(quoted, value json.RawMessage) bool {
-		name, _ := as[string](quoted)
+		name, _ := decodeAs[string](quoted)
 		if _, twice := in.values[name]; twice {
 			fail(path+name, "the field is there twice")
 		}
@@ -202,7 +202,7 @@ func integer[T int | uint64](f *fields, to *T, name string, least, most int64) b
 	if raw == nil {
 		return false
 	}
-	n, ok := whole(raw)
+	n, ok := parseWhole(raw)
 	switch x, err := strconv.ParseFloat(string(raw), 64); {
 	case !ok && kindOf(raw) == aNumber && (err != nil || math.Abs(x) > 1<<53):
 		fail(f.path+name, "it is too large, want an integer from %d to %d", least, most)
@@ -215,8 +215,8 @@ func integer[T int | uint64](f *fields, to *T, name string, least, most int64) b
 	return true
 }
 
-// whole reads an integer, which may be written as 1.0 or 1e3.
-func whole(raw json.RawMessage) (int64, bool) {
+// parseWhole reads an integer, which may be written as 1.0 or 1e3.
+func parseWhole(raw json.RawMessage) (int64, bool) {
 	text := string(bytes.TrimSpace(raw))
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n, true
@@ -228,8 +228,8 @@ func whole(raw json.RawMessage) (int64, bool) {
 	return int64(x), true
 }
 
-// one returns a string out of a few; "" is absent.
-func (f *fields) one(name string, of ...string) string {
+// oneOf returns a string out of a few; "" is absent.
+func (f *fields) oneOf(name string, of ...string) string {
 	given := f.has(name)
 	s := f.text(name)
 	if given && !slices.Contains(of, s) {
@@ -238,12 +238,12 @@ func (f *fields) one(name string, of ...string) string {
 	return s
 }
 
-// needOne returns a string out of a few that must be there.
-func (f *fields) needOne(name string, of ...string) string {
+// needOneOf returns a string out of a few that must be there.
+func (f *fields) needOneOf(name string, of ...string) string {
 	if !f.has(name) {
 		return f.needText(name)
 	}
-	return f.one(name, of...)
+	return f.oneOf(name, of...)
 }
 
 // kind returns the type of an object, out of a few; absent is what one without a type is of, "" is nothing. The API has
@@ -257,7 +257,7 @@ func (f *fields) kind(what, absent string, of ...string) string {
 	if s == "" {
 		fail(f.path+"type", `"", want %s`, strings.Join(of, ", "))
 	} else if !slices.Contains(of, s) {
-		throw(refused(f.path+"type", fmt.Sprintf("%s of type %q", what, s)))
+		throw(refuseFeature(f.path+"type", fmt.Sprintf("%s of type %q", what, s)))
 	}
 	return s
 }
@@ -283,7 +283,7 @@ func (f *fields) texts(name string, most int) (all []string) {
 	if raw == nil {
 		return nil
 	}
-	if one, ok := as[string](raw); ok {
+	if one, ok := decodeAs[string](raw); ok {
 		return []string{one}
 	}
 	if raw[0] != '[' {
@@ -294,7 +294,7 @@ func (f *fields) texts(name string, most int) (all []string) {
 	}
 	all = []string{}
 	for _, x := range split(raw) {
-		text, ok := as[string](x)
+		text, ok := decodeAs[string](x)
 		if !ok {
 			fail(f.path+name, "an element: %s, want a string or an array of strings", kindOf(x))
 		}
@@ -412,13 +412,13 @@ func (f *fields) hintRest() { f.hint(f.order...) }
 func (f *fields) lacks(names ...string) {
 	for _, name := range names {
 		if raw := f.take(name); raw != nil && !isNeutral(raw) {
-			throw(refused(f.path+name, name))
+			throw(refuseFeature(f.path+name, name))
 		}
 	}
 }
 
-// as returns a JSON value of one type, and whether it is of that.
-func as[T any](raw json.RawMessage) (v T, ok bool) {
+// decodeAs returns a JSON value of one type, and whether it is of that.
+func decodeAs[T any](raw json.RawMessage) (v T, ok bool) {
 	if _, text := any(v).(string); text && (len(raw) == 0 || raw[0] != '"' && raw[0] != 'n') || json.Unmarshal(raw,
 		&v) != nil {
 		return *new(T), false

@@ -70,14 +70,14 @@ func (x *exchange) receive(f *storedFile, parts *multipart.Reader) (there bool) 
 			return there
 		}
 		if err != nil {
-			throw(broken(err))
+			throw(uploadProblem(err))
 		}
 		switch name := part.FormName(); {
 		case name == "purpose" && !purpose:
 			purpose = true
 			text, err := io.ReadAll(io.LimitReader(part, 65))
 			if err != nil {
-				throw(broken(err))
+				throw(uploadProblem(err))
 			}
 			f.Purpose = string(text)
 		case name == "file" && !there:
@@ -86,9 +86,9 @@ func (x *exchange) receive(f *storedFile, parts *multipart.Reader) (there bool) 
 			}
 			if f.Bytes, err = x.s.store.receive(f.ID, part); err != nil {
 				if errors.Is(err, errLarge) {
-					throw(broken(&http.MaxBytesError{Limit: maxFile}))
+					throw(uploadProblem(&http.MaxBytesError{Limit: maxFile}))
 				}
-				throw(broken(err))
+				throw(uploadProblem(err))
 			}
 			there = true
 		case name == "purpose" || name == "file":
@@ -99,15 +99,15 @@ func (x *exchange) receive(f *storedFile, parts *multipart.Reader) (there bool) 
 	}
 }
 
-// broken returns the problem of an upload that did not arrive.
-func broken(err error) *problem {
+// uploadProblem returns the problem of an upload that did not arrive.
+func uploadProblem(err error) *problem {
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 		return refuse(http.StatusRequestEntityTooLarge, "", "file", "The file has more than %d bytes", large.Limit)
 	}
 	if own := (*fs.PathError)(nil); errors.As(err, &own) {
 		return internal("The server could not keep the file")
 	}
-	return unread(err)
+	return bodyProblem(err)
 }
 
 // file returns the file of a path.

@@ -137,8 +137,10 @@ type form struct {
 	param               string // the field that says it
 }
 
-// free reports whether any text fits.
-func (x *form) free() bool { return x.schema == nil && x.pattern == "" && x.gbnf == "" && x.lark == "" }
+// isFree reports whether any text fits.
+func (x *form) isFree() bool {
+	return x.schema == nil && x.pattern == "" && x.gbnf == "" && x.lark == ""
+}
 
 // anyObject is the schema of json_object.
 var anyObject = []byte(`{"type":"object"}`)
@@ -151,7 +153,7 @@ func format(f *fields, name string, flat bool) (x form) {
 		return x
 	}
 	x.param = strings.TrimSuffix(o.path, ".")
-	switch o.needOne("type", "text", "json_object", "json_schema", "regex", "grammar") {
+	switch o.needOneOf("type", "text", "json_object", "json_schema", "regex", "grammar") {
 	case "regex":
 		x.param, x.pattern = o.path+"pattern", o.filled("pattern")
 	case "grammar":
@@ -188,10 +190,10 @@ const maxListed = 1000
 func formOf(f *fields) (x form) {
 	x = format(f, "response_format", false)
 	more := func(y form) {
-		if !x.free() && !y.free() {
+		if !x.isFree() && !y.isFree() {
 			fail(y.param, "an answer has one form, and %s says another", x.param)
 		}
-		if !y.free() {
+		if !y.isFree() {
 			x = y
 		}
 	}
@@ -203,7 +205,7 @@ func formOf(f *fields) (x form) {
 		return x
 	}
 	if raw := o.take("json"); raw != nil {
-		if text, ok := as[string](raw); ok { // a schema in a text
+		if text, ok := decodeAs[string](raw); ok { // a schema in a text
 			raw = json.RawMessage(text)
 		}
 		more(form{schema: raw, param: o.path + "json"})
@@ -223,7 +225,7 @@ func formOf(f *fields) (x form) {
 		}
 		more(form{pattern: "(?:" + strings.Join(list, "|") + ")", param: o.path + "choice"})
 	}
-	if o.done(); x.free() {
+	if o.done(); x.isFree() {
 		fail("structured_outputs", "want one of json, json_object, regex, choice and grammar")
 	}
 	return x
@@ -268,7 +270,7 @@ func (r *request) constrain(ctx context.Context, c *conversation) {
 			}
 		}
 	}
-	if !r.form.free() || o.RequireCall || c.choice.only != nil || strict {
+	if !r.form.isFree() || o.RequireCall || c.choice.only != nil || strict {
 		r.compile(ctx, []any{r.model.print, r.model.name, o}, o, r.model.model.ResponseGrammar)
 	}
 }
@@ -298,7 +300,7 @@ func (r *request) compile(ctx context.Context, of any, o karat.ResponseFormat, m
 
 // constrainText compiles what a text must fit that is no answer to a conversation.
 func (r *request) constrainText(ctx context.Context) {
-	if !r.form.free() {
+	if !r.form.isFree() {
 		o := r.form.format()
 		r.compile(ctx, o, o, karat.TextGrammar)
 	}

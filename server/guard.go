@@ -37,7 +37,7 @@ func (s *Server) origin(w http.ResponseWriter, r *http.Request) *problem {
 		return refuse(http.StatusForbidden, "forbidden", "", "%s %q is not allowed%s", what, name, more)
 	}
 	w.Header().Add("Vary", "Origin")
-	if !allowed(s.o.Hosts, r.Host) {
+	if !isAllowedHost(s.o.Hosts, r.Host) {
 		return not("Host", r.Host, "")
 	}
 	origins := r.Header.Values("Origin")
@@ -57,8 +57,8 @@ func (s *Server) origin(w http.ResponseWriter, r *http.Request) *problem {
 	return nil
 }
 
-// allowed reports whether a Host header is one of hosts; without hosts, whether it names this machine.
-func allowed(hosts []string, host string) bool {
+// isAllowedHost reports whether a Host header is one of hosts; without hosts, whether it names this machine.
+func isAllowedHost(hosts []string, host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		name = h

@@ -293,7 +293,7 @@ func TestBodiesGrow(t *testing.T) {
 			r.ContentLength = said
 			x := &exchange{s: s, who: &caller{}, w: &writer{ResponseWriter: httptest.NewRecorder()}, r: r}
 			var body []byte
-			p := caught(func() { body = x.readBody() })
+			p := catch(func() { body = x.readBody() })
 			if size > 32<<20 {
 				if p == nil || p.status != http.StatusRequestEntityTooLarge {
 					t.Errorf("%d bytes: %v", size, p)

@@ -21,7 +21,7 @@ func FuzzElements(f *testing.F) {
 		elements(text, func(name, value json.RawMessage) bool {
 			if text[0] == '{' {
 				want, _ := d.Token()
-				if got, ok := as[string](name); !ok || got != want {
+				if got, ok := decodeAs[string](name); !ok || got != want {
 					t.Fatalf("%q: name %q, want %q", text, name, want)
 				}
 			}

@@ -253,8 +253,8 @@ func forbidden(u *keyUse, path string) *problem {
 	return refuse(http.StatusForbidden, "insufficient_permissions", "", "The key %q is not good for %s", u.Name, path)
 }
 
-// named returns whose batch is run: he must have a key still.
-func (k keyring) named(name string) (*caller, error) {
+// callerOf returns whose batch is run: he must have a key still.
+func (k keyring) callerOf(name string) (*caller, error) {
 	if len(k) == 0 && name == "" {
 		return &caller{late: true}, nil
 	}
@@ -318,8 +318,8 @@ func (b *bucket) fill(now time.Time) {
 	}
 }
 
-// missing returns how long it takes until there is one.
-func (b *bucket) missing() time.Duration {
+// untilNext returns how long it takes until there is one.
+func (b *bucket) untilNext() time.Duration {
 	if b.left >= 1-1e-6 { // what rounding takes
 		return 0
 	}
@@ -340,7 +340,7 @@ func (b *bucket) use(now time.Time, f func() time.Duration) time.Duration {
 // take takes n if one is left, and else returns how long there will be none.
 func (b *bucket) take(n int, now time.Time) time.Duration {
 	return b.use(now, func() time.Duration {
-		wait := b.missing()
+		wait := b.untilNext()
 		if wait == 0 {
 			b.left -= float64(n)
 		}
@@ -351,7 +351,7 @@ func (b *bucket) take(n int, now time.Time) time.Duration {
 // hold takes n for later, if one is left beside what others hold, and else returns how long to wait before another try.
 func (b *bucket) hold(n int, now time.Time) time.Duration {
 	return b.use(now, func() time.Duration {
-		wait := b.missing()
+		wait := b.untilNext()
 		switch {
 		case n == 0:
 			return 0

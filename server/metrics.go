@@ -71,8 +71,8 @@ func (t *telemetry) request(route string, status int) {
 	t.set.GetOrCreateCounter("karat_http_requests_total" + labels("route", route, "status", strconv.Itoa(status))).Inc()
 }
 
-// spent adds the tokens of a request.
-func (c *counts) spent(u usage) {
+// add adds the tokens of a request.
+func (c *counts) add(u usage) {
 	c.prompt.Add(u.prompt)
 	c.cached.Add(u.cached)
 	c.answer.Add(u.completion)

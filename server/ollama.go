@@ -10,7 +10,7 @@ type ollama struct{}
 
 func (ollama) problem(p *problem) any { return map[string]string{"error": p.message} }
 
-func (o ollama) broken(p *problem) (string, any) { return "", o.problem(p) }
+func (o ollama) streamProblem(p *problem) (string, any) { return "", o.problem(p) }
 
 // chatOllama answers POST /api/chat, ollamaGenerate POST /api/generate.
 func chatOllama(x *exchange) any     { return answerOllama(x, true) }

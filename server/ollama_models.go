@@ -150,9 +150,9 @@ var ollamaLacks = []struct{ pattern, instead string }{
 func refuseOllama(x *exchange, pattern, instead string) any {
 	name := "MODEL"
 	var f *fields
-	if p := caught(func() { f = x.body() }); p == nil && !strings.Contains(pattern, "blobs") {
+	if p := catch(func() { f = x.body() }); p == nil && !strings.Contains(pattern, "blobs") {
 		for _, field := range []string{"model", "name", "source"} {
-			if text, ok := as[string](f.values[field]); ok && text != "" {
+			if text, ok := decodeAs[string](f.values[field]); ok && text != "" {
 				name = text[:min(len(text), 128)]
 			}
 		}
@@ -176,10 +176,10 @@ func refuseOllama(x *exchange, pattern, instead string) any {
 
 // ollamaModel returns the model of a name, which may end in :latest.
 func (x *exchange) ollamaModel(f *fields) *served {
-	if name, ok := as[string](f.values["model"]); ok && x.s.pool.find(name) == nil {
+	if name, ok := decodeAs[string](f.values["model"]); ok && x.s.pool.find(name) == nil {
 		if short, ok := strings.CutSuffix(name, ":latest"); ok {
 			f.values["model"], _ = json.Marshal(short) // a string has JSON
 		}
 	}
-	return x.named(f)
+	return x.readModel(f)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func readOllama(x *exchange, chat bool) *request {
-	f, m := x.asked(x.ollamaModel)
+	f, m := x.readRequest(x.ollamaModel)
 	r := x.newRequest(m)
 	r.reply.stream, r.form = f.boolean("stream", true), ollamaFormat(f)
 	readKeepAlive(x, f, m)
@@ -49,7 +49,7 @@ func goesOn(messages []karat.Message) bool {
 
 // isBlank reports whether a message has no text.
 func isBlank(parts []karat.Part) bool {
-	return joined(slices.DeleteFunc(slices.Clone(parts), notText)) == ""
+	return join(slices.DeleteFunc(slices.Clone(parts), notText)) == ""
 }
 
 // readOllamaPrompt reads the prompt of a generation. The ids of context, that an answer gave back, come before the
@@ -64,13 +64,14 @@ func readOllamaPrompt(x *exchange, f *fields, r *request, c *conversation) {
 	f.lacks("suffix", "template", "images")
 	if system := f.text("system"); system != "" {
 		c.messages = append(c.messages, karat.TextMessage(karat.RoleSystem, system))
-		c.placed("system")
+		c.setPlaces("system")
 	}
 	c.messages = append(c.messages, karat.TextMessage(karat.RoleUser, prompt))
-	c.placed("prompt")
+	c.setPlaces("prompt")
 	f.hintRest()
 	if raw {
-		r.param, r.texts, r.prompts = "prompt", []string{prompt}, [][]int{x.tokenIDs(r.model, "prompt", prompt, karat.TokenizeOptions{})}
+		r.param, r.texts = "prompt", []string{prompt}
+		r.prompts = [][]int{x.tokenIDs(r.model, "prompt", prompt, karat.TokenizeOptions{})}
 		r.constrainText(x.ctx)
 	} else {
 		r.converse(x.ctx, c, "prompt")
@@ -89,7 +90,7 @@ func (m *served) ollamaThink(f *fields, c *conversation) {
 		f.take("think") // a null
 		return
 	}
-	if level, ok := as[string](f.values["think"]); ok {
+	if level, ok := decodeAs[string](f.values["think"]); ok {
 		if level != "none" && slices.Contains(efforts, level) {
 			m.switchReason(f, "think", true, c)
 		}
@@ -117,13 +118,13 @@ func readKeepAlive(x *exchange, f *fields, m *served) {
 
 // keepAlive reads seconds, or a time as "5m".
 func keepAlive(raw json.RawMessage) (time.Duration, bool) {
-	if text, ok := as[string](raw); ok {
+	if text, ok := decodeAs[string](raw); ok {
 		if d, err := time.ParseDuration(text); err == nil {
 			return d, true
 		}
 		raw = json.RawMessage(text)
 	}
-	n, ok := as[float64](raw)
+	n, ok := decodeAs[float64](raw)
 	if !ok || math.Abs(n) > 1e9 { // some thirty years
 		return -1, ok && n < 0
 	}
@@ -157,7 +158,7 @@ func ollamaOptions(f *fields, r *request) {
 	}
 	for _, x := range ollamaOff {
 		if v := o.take(x.name); v != nil && !x.off(v) {
-			throw(refused(o.path+x.name, x.name))
+			throw(refuseFeature(o.path+x.name, x.name))
 		}
 	}
 	o.done()
@@ -168,14 +169,14 @@ var ollamaOff = []struct {
 	name string
 	off  func(json.RawMessage) bool
 }{
-	{"mirostat", is("0")}, {"typical_p", is("1")}, {"tfs_z", is("1")}, {"vocab_only", is("false")}, {"embedding_only",
-		is("false")},
+	{"mirostat", equals("0")}, {"typical_p", equals("1")}, {"tfs_z", equals("1")}, {"vocab_only", equals("false")},
+	{"embedding_only", equals("false")},
 }
 
-// is finds a value, however its number is written.
-func is(want string) func(json.RawMessage) bool {
+// equals finds a value, however its number is written.
+func equals(want string) func(json.RawMessage) bool {
 	return func(raw json.RawMessage) bool {
-		n, ok := whole(raw)
+		n, ok := parseWhole(raw)
 		return ok && strconv.FormatInt(n, 10) == want || string(raw) == want
 	}
 }
@@ -184,7 +185,7 @@ func is(want string) func(json.RawMessage) bool {
 func ollamaMessages(f *fields) (all []karat.Message) {
 	names := map[string]string{} // of tools, by the ids of calls
 	for _, m := range f.objects("messages", maxMessages) {
-		role, text := m.needOne("role", "system", "user", "assistant", "tool", "developer"), m.text("content")
+		role, text := m.needOneOf("role", "system", "user", "assistant", "tool", "developer"), m.text("content")
 		m.lacks("images")
 		message := karat.Message{Role: karat.Role(role), Name: m.text("name")}
 		id, tool := m.text("tool_call_id"), m.text("tool_name")

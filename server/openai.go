@@ -148,7 +148,7 @@ func messages(f *fields) (all []karat.Message) {
 }
 
 func message(m *fields, names map[string]string) karat.Message {
-	role, speaker := m.needOne("role", "developer", "system", "user", "assistant", "tool", "function"), m.text("name")
+	role, speaker := m.needOneOf("role", "developer", "system", "user", "assistant", "tool", "function"), m.text("name")
 	switch role {
 	case "developer", "system", "user":
 		return karat.Message{Role: karat.Role(role), Name: speaker, Parts: content(m, "content", true)}
@@ -163,7 +163,7 @@ func message(m *fields, names map[string]string) karat.Message {
 			fail(m.path+"name", "%q, but the call is of %q", speaker, name)
 		}
 		return karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id, Name: name,
-			Content: joined(content(m, "content", true))}}}
+			Content: join(content(m, "content", true))}}}
 	}
 	return karat.Message{}
 }
@@ -198,8 +198,8 @@ func content(m *fields, name string, needed bool) (parts []karat.Part) {
 	return parts
 }
 
-// joined returns the text of parts that are texts.
-func joined(parts []karat.Part) string {
+// join returns the text of parts that are texts.
+func join(parts []karat.Part) string {
 	var b strings.Builder
 	for _, p := range parts {
 		b.WriteString(string(p.(karat.Text)))
@@ -227,7 +227,7 @@ func assistant(m *fields, names map[string]string) (parts []karat.Part) {
 	for _, c := range m.objects("tool_calls", maxTools) {
 		id := c.text("id")
 		c.ignore("index")
-		kind := cmp.Or(c.one("type", "function", "custom"), "function")
+		kind := cmp.Or(c.oneOf("type", "function", "custom"), "function")
 		o := c.needObject(kind)
 		if names[id] = o.needText("name"); kind == "custom" {
 			parts = append(parts, customCall(o, id, names[id]))
@@ -275,8 +275,8 @@ func (m *served) tokenText(id int) (text string, bytes []int) {
 	return strings.ToValidUTF8(string(b), "\uFFFD"), bytes
 }
 
-// finite returns a log-probability in JSON, which has no infinity: OpenAI says -9999 there.
-func finite(x float64) float64 { return max(x, -9999) }
+// clampLogprob returns a log-probability in JSON, which has no infinity: OpenAI says -9999 there.
+func clampLogprob(x float64) float64 { return max(x, -9999) }
 
 // openAIUsage is how OpenAI's API counts tokens.
 type openAIUsage struct {
@@ -328,10 +328,10 @@ func (r *request) tokenLogprobs(tokens []karat.Token) []tokenLogprob {
 	list := []tokenLogprob{}
 	for _, t := range tokens {
 		text, bytes := r.model.tokenText(t.ID)
-		o := tokenLogprob{likeliest{text, finite(t.Logprob), bytes}, []likeliest{}}
+		o := tokenLogprob{likeliest{text, clampLogprob(t.Logprob), bytes}, []likeliest{}}
 		for _, x := range t.TopLogprobs {
 			text, bytes := r.model.tokenText(x.ID)
-			o.Top = append(o.Top, likeliest{text, finite(x.Logprob), bytes})
+			o.Top = append(o.Top, likeliest{text, clampLogprob(x.Logprob), bytes})
 		}
 		list = append(list, o)
 	}

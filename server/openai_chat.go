@@ -18,13 +18,13 @@ func completeChat(x *exchange) any {
 
 // countChat answers POST /v1/chat/completions/input_tokens.
 func countChat(x *exchange) any {
-	x.placed = true
+	x.takesPlace = true
 	r := readChat(x)
 	return map[string]any{"object": "response.input_tokens", "input_tokens": len(r.prompts[0])}
 }
 
 func readChat(x *exchange) *request {
-	f, m := x.asked(x.named)
+	f, m := x.readRequest(x.readModel)
 	r := x.newRequest(m)
 	readSampling(f, r)
 	readLimit(f, r, "max_tokens", 0)
@@ -36,7 +36,7 @@ func readChat(x *exchange) *request {
 	r.form = formOf(f)
 	for _, kind := range f.texts("modalities", 8) {
 		if kind != "text" {
-			throw(refused("modalities", fmt.Sprintf("The modality %q", kind)))
+			throw(refuseFeature("modalities", fmt.Sprintf("The modality %q", kind)))
 		}
 	}
 	f.lacks("audio")
@@ -90,8 +90,8 @@ type chatCustom struct {
 	Input string `json:"input"`
 }
 
-// begun returns a call with its name, and as much of its arguments.
-func (c *call) begun(arguments string) chatCall {
+// toChat returns a call with its name, and as much of its arguments.
+func (c *call) toChat(arguments string) chatCall {
 	if c.custom {
 		return chatCall{ID: c.id, Type: "custom", Custom: &chatCustom{c.name, arguments}}
 	}
@@ -118,7 +118,7 @@ func chatBody(r *request, answers []blocks, u usage) any {
 			m.Legacy, calls = &chatFunction{calls[0].call.name, calls[0].text.String()}, nil
 		}
 		for _, b := range calls {
-			m.Calls = append(m.Calls, b.call.begun(b.text.String()))
+			m.Calls = append(m.Calls, b.call.toChat(b.text.String()))
 		}
 		all = append(all, choice{i, m, r.logprobsOf(l.tokens), r.openAIFinish(l.finish)})
 	}
@@ -174,7 +174,7 @@ func streamChat(x *exchange, r *request) any {
 func deltas(e event) (all []chatDelta) {
 	switch {
 	case e.call != nil:
-		first, rest := e.call.begun(""), chatCall{Index: &e.call.index, Function: &chatFunction{Arguments: e.call.arguments}}
+		first, rest := e.call.toChat(""), chatCall{Index: &e.call.index, Function: &chatFunction{Arguments: e.call.arguments}}
 		if first.Index = &e.call.index; e.call.custom {
 			rest.Function, rest.Custom = nil, &chatCustom{Input: e.call.arguments}
 		}

@@ -71,7 +71,7 @@ func (r *request) bestOf(all []completionChoice) (best []completionChoice) {
 }
 
 func readCompletion(x *exchange) *request {
-	f, m := x.asked(x.named)
+	f, m := x.readRequest(x.readModel)
 	r := x.newRequest(m)
 	r.max = 16 // as OpenAI's API has it
 	readSampling(f, r)
@@ -147,9 +147,9 @@ func (p *textPlace) add(b []byte) {
 	}
 }
 
-// behind moves the place behind a token of the prompt, whose text goes on with rest, and returns the text behind it.
+// skip moves the place behind a token of the prompt, whose text goes on with rest, and returns the text behind it.
 // Special tokens around a prompt have no room in its text; bytes that are no character are a U+FFFD.
-func (p *textPlace) behind(token []byte, rest string) string {
+func (p *textPlace) skip(token []byte, rest string) string {
 	whole := 0 // bytes of the characters before one that is cut
 	for whole < len(token) && utf8.FullRune(token[whole:]) {
 		_, n := utf8.DecodeRune(token[whole:])
@@ -177,9 +177,9 @@ func (r *request) legacy(e *event, at *textPlace) *legacyLogprobs {
 		b := r.model.model.TokenBytes(t.ID)
 		switch {
 		case e.prompt && i == 0:
-			rest = at.behind(bytes.TrimPrefix(b, []byte(missingSpace(text, rest))), rest)
+			rest = at.skip(bytes.TrimPrefix(b, []byte(missingSpace(text, rest))), rest)
 		case e.prompt:
-			rest = at.behind(b, rest)
+			rest = at.skip(b, rest)
 		case len(r.stop) > 0: // whose beginnings are held back
 			at.add(b)
 		}
@@ -187,9 +187,9 @@ func (r *request) legacy(e *event, at *textPlace) *legacyLogprobs {
 			l.Values, l.Top = append(l.Values, nil), append(l.Top, nil)
 			continue
 		}
-		value, top := finite(t.Logprob), map[string]float64{}
+		value, top := clampLogprob(t.Logprob), map[string]float64{}
 		for _, x := range t.TopLogprobs {
-			top[legacyName(r.model.tokenText(x.ID))] = finite(x.Logprob)
+			top[legacyName(r.model.tokenText(x.ID))] = clampLogprob(x.Logprob)
 		}
 		l.Values, l.Top = append(l.Values, &value), append(l.Top, top)
 	}

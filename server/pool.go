@@ -197,7 +197,7 @@ func (p *pool) loadOne(e *entry) (*served, error) {
 		if errors.Is(err, karat.ErrMemory) && p.evict(e.Device) {
 			continue
 		}
-		if errors.Is(err, karat.ErrMemory) && p.busy(e.Device) {
+		if errors.Is(err, karat.ErrMemory) && p.isBusy(e.Device) {
 			return nil, errBusy
 		}
 		if err != nil {
@@ -234,8 +234,8 @@ func (p *pool) room(device string) (left int64, room bool) {
 	return left, left > 0
 }
 
-// busy reports whether models of a device are in use.
-func (p *pool) busy(device string) bool {
+// isBusy reports whether models of a device are in use.
+func (p *pool) isBusy(device string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.ContainsFunc(p.list, func(e *entry) bool { return e.now != nil && e.Device == device })
@@ -247,7 +247,7 @@ func (p *pool) evict(device string) bool {
 	p.mu.Lock()
 	var oldest *entry
 	for _, e := range p.list {
-		if e.free() && e.Device == device && (oldest == nil || e.last < oldest.last) {
+		if e.isIdle() && e.Device == device && (oldest == nil || e.last < oldest.last) {
 			oldest = e
 		}
 	}
@@ -261,8 +261,8 @@ func (p *pool) evict(device string) bool {
 	return true
 }
 
-// free reports whether the server may close the model.
-func (e *entry) free() bool { return e.now != nil && e.uses == 0 && e.Load != nil }
+// isIdle reports whether the server may close the model.
+func (e *entry) isIdle() bool { return e.now != nil && e.uses == 0 && e.Load != nil }
 
 // drop takes the loaded model away from e.
 func (e *entry) drop() *served {
@@ -308,7 +308,7 @@ func (p *pool) sweep() {
 	var over []*served
 	p.mu.Lock()
 	for _, e := range p.list {
-		if e.free() && e.keep() >= 0 && p.now().Sub(e.idle) >= e.keep() {
+		if e.isIdle() && e.keep() >= 0 && p.now().Sub(e.idle) >= e.keep() {
 			over = append(over, e.drop())
 		}
 	}

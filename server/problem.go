@@ -28,8 +28,8 @@ func throw(p *problem) {
 	}
 }
 
-// caught calls f, and returns the problem that f throws.
-func caught(f func()) (p *problem) {
+// catch calls f, and returns the problem that f throws.
+func catch(f func()) (p *problem) {
 	defer func() {
 		if v := recover(); v != nil {
 			thrown, is := v.(*problem)
@@ -54,12 +54,12 @@ func bad(param, format string, args ...any) *problem {
 	return refuse(http.StatusBadRequest, "", param, format, args...)
 }
 
-// refused returns what this server does not do.
-func refused(param, what string) *problem {
+// refuseFeature returns what this server does not do.
+func refuseFeature(param, what string) *problem {
 	return unsupported(param, "%s is not supported by this server", what)
 }
 
-// unsupported is refused, in a sentence of its own.
+// unsupported returns what this server does not do, in a sentence of its own.
 func unsupported(param, format string, args ...any) *problem {
 	return refuse(http.StatusBadRequest, "unsupported", param, format, args...)
 }
@@ -76,7 +76,7 @@ func tooLong(param string, most, prompt, answer int) *problem {
 		most, prompt+answer, prompt, answer)
 }
 
-// longer is tooLong for a prompt whose tokens were not counted.
+// longer returns the problem of tooLong for a prompt whose tokens were not counted.
 func longer(param string, most int) *problem {
 	return refuse(http.StatusBadRequest, tooManyTokens, param, "This model's maximum context length is %d tokens. "+
 		"However, your prompt has more. Please shorten it.", most)
@@ -107,8 +107,8 @@ func full(format string, args ...any) *problem {
 
 // voice is how an API writes errors.
 type voice interface {
-	problem(p *problem) any                  // the body of an answer
-	broken(p *problem) (event string, v any) // in a stream that has begun
+	problem(p *problem) any                         // the body of an answer
+	streamProblem(p *problem) (event string, v any) // in a stream that has begun
 }
 
 // openAI is the voice of the routes under /v1, and of this server's own.
@@ -129,7 +129,7 @@ func (openAI) problem(p *problem) any {
 	return e
 }
 
-func (o openAI) broken(p *problem) (string, any) { return "", o.problem(p) }
+func (o openAI) streamProblem(p *problem) (string, any) { return "", o.problem(p) }
 
 func orNull(s string) *string {
 	if s == "" {

@@ -44,7 +44,7 @@ var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh"}
 // reason reads how much the answer is to reason, where a field says it: one of efforts. A template that has only a
 // switch is switched on by all except none. A level that the template has no place for is a hint.
 func (m *served) reason(f *fields, name string, c *conversation) {
-	level := f.one(name, efforts...)
+	level := f.oneOf(name, efforts...)
 	if level == "" {
 		return
 	}

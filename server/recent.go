@@ -136,8 +136,8 @@ func (k *recent) remove(who, id string) bool {
 	return true
 }
 
-// unkept returns the problem of a reference to an answer or an item that is gone.
-func unkept(param, what, id string) *problem {
+// goneProblem returns the problem of a reference to an answer or an item that is gone.
+func goneProblem(param, what, id string) *problem {
 	return refuse(http.StatusBadRequest, "previous_response_not_found", param, "There is no %s %q: answers are kept in "+
 		"memory, for an hour after their last use and up to %d MiB of each key. Send what was said as input; clients do "+
 		"with store: false", what, id, recentBytes>>20)
@@ -165,7 +165,7 @@ func (l *items) read() (all []*fields) {
 	for at := id; at != ""; {
 		r := l.x.s.recent.get(l.x.who.name, at)
 		if r == nil {
-			throw(unkept("previous_response_id", "response", at))
+			throw(goneProblem("previous_response_id", "response", at))
 		}
 		before = append(before, r.output, r.input)
 		at = r.before
@@ -178,7 +178,7 @@ func (l *items) read() (all []*fields) {
 			all = append(all, f.inner(fmt.Sprintf("previous_response_id[%d]", len(all)), raw))
 		}
 	}
-	if text, ok := as[string](f.values["input"]); ok {
+	if text, ok := decodeAs[string](f.values["input"]); ok {
 		f.take("input")
 		item, _ := encode(map[string]string{"role": "user", "content": text}) // texts have JSON
 		l.own = []json.RawMessage{item}
@@ -190,7 +190,7 @@ func (l *items) read() (all []*fields) {
 		if isReference(of) {
 			id := of.needText("id")
 			if raw = l.x.s.recent.item(l.x.who.name, id); raw == nil {
-				throw(unkept(path+".id", "item", id))
+				throw(goneProblem(path+".id", "item", id))
 			}
 			of.done()
 			l.count(path, raw)
@@ -203,7 +203,7 @@ func (l *items) read() (all []*fields) {
 
 // isReference reports whether an item stands for one of an earlier answer: by its type, or as nothing but an id.
 func isReference(f *fields) bool {
-	if kind, _ := as[string](f.values["type"]); kind == "item_reference" {
+	if kind, _ := decodeAs[string](f.values["type"]); kind == "item_reference" {
 		f.ignore("type")
 		return true
 	}
@@ -243,7 +243,7 @@ func deleteResponse(x *exchange) any {
 }
 
 func (x *exchange) noResponse() *problem {
-	p := unkept("", "response", x.r.PathValue("id"))
+	p := goneProblem("", "response", x.r.PathValue("id"))
 	p.status, p.code = http.StatusNotFound, "not_stored"
 	return p
 }

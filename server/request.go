@@ -282,7 +282,7 @@ func (r *request) answer(emit func(event)) (u usage) {
 		}
 	}
 	wg.Wait()
-	s.spent(x.ctx, r.asked.who, r.model, u)
+	s.addUsage(x.ctx, r.asked.who, r.model, u)
 	throw(failed)
 	return u
 }
@@ -298,11 +298,11 @@ func (u *usage) add(c *choice) {
 	}
 }
 
-// spent counts the tokens of a request.
-func (s *Server) spent(ctx context.Context, who *caller, m *served, u usage) {
-	m.counts.spent(u)
+// addUsage counts the tokens of a request.
+func (s *Server) addUsage(ctx context.Context, who *caller, m *served, u usage) {
+	m.counts.add(u)
 	who.spend(u.prompt+u.completion, s.now())
-	traced(ctx).spent(u)
+	traceOf(ctx).add(u)
 }
 
 // explain returns what a client may know of an error; the log has it all.
@@ -338,7 +338,7 @@ type choice struct {
 // guarded is run, whose panics are errors of this answer alone.
 func (c *choice) guarded(ctx context.Context) (err error) {
 	defer func() {
-		traced(ctx).answer(c)
+		traceOf(ctx).answer(c)
 		if p := recover(); p != nil {
 			err = fmt.Errorf("internal error: %v\n%s", p, debug.Stack())
 		}
@@ -420,7 +420,7 @@ func (c *choice) follow(p *pieces, t karat.Token) bool {
 	if thought && p.thinks() && t.Stop != karat.StopEnd {
 		c.reasoning++
 	}
-	if t.Stop == "" && !p.satisfied() {
+	if t.Stop == "" && !p.isSatisfied() {
 		if scored != nil {
 			c.emit(event{tokens: scored})
 		}
@@ -435,7 +435,7 @@ func (c *choice) follow(p *pieces, t karat.Token) bool {
 	case t.Stop == karat.StopLength: // whatever came before: something may be missing
 		last.finish = finishLength
 		_, last.full = c.r.most(c.prompt)
-	case p.called() && !c.r.turn.named: // else it is stop, as OpenAI has it
+	case p.hasCalled() && !c.r.turn.named: // else it is stop, as OpenAI has it
 		last.finish = finishCalls
 	case t.Stop == karat.StopString:
 		last.stopped = t.Stopped
@@ -470,7 +470,7 @@ func (c *choice) say(ctx context.Context, session *karat.Session, o karat.Genera
 // prompts reads a text, token ids, or an array of either, with at most room ids to each. An answer is to have so many
 // tokens.
 func prompts(param string, raw json.RawMessage, room, answer int) (texts []string, lists [][]int) {
-	text, is := as[string](raw)
+	text, is := decodeAs[string](raw)
 	if is {
 		return []string{text}, nil
 	}
@@ -490,7 +490,7 @@ func prompts(param string, raw json.RawMessage, room, answer int) (texts []strin
 		throw(bad(param, "Invalid value for '%s': %d texts, want 1 to %d", param, n, maxPrompts))
 	}
 	for i, x := range split(raw) {
-		switch text, is := as[string](x); {
+		switch text, is := decodeAs[string](x); {
 		case string(x) == "null":
 			throw(bad(param, "Invalid value for '%s': element %d is null", param, i))
 		case x[0] != first || !is && first != '[':

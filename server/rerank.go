@@ -43,14 +43,14 @@ type scored struct {
 // rerank answers POST /v1/rerank in the forms of Jina, of Cohere (/v2/rerank) and, where the documents are called
 // texts, of TEI.
 func rerank(x *exchange) any {
-	f, m := x.asked(x.only)
+	f, m := x.readRequest(x.readOptionalModel)
 	r := &ranking{model: m, query: f.needText("query"), top: -1, caller: x.who.caller()}
 	name, tei, second := "documents", f.has("texts"), x.r.URL.Path == "/v2/rerank"
 	switch {
 	case tei:
 		name = "texts"
 		r.say, r.raw, r.cut = f.boolean("return_text", false), f.boolean("raw_scores", false), f.boolean("truncate", false)
-		f.one("truncation_direction", "right", "Right")
+		f.oneOf("truncation_direction", "right", "Right")
 	case second:
 		f.hint("priority")
 	default:
@@ -63,7 +63,7 @@ func rerank(x *exchange) any {
 	r.name = name
 	r.read(f, name)
 	f.done()
-	best, tokens := x.ranked(r)
+	best, tokens := x.rank(r)
 	if tei {
 		return r.tei(best)
 	}
@@ -87,7 +87,7 @@ func rerank(x *exchange) any {
 // read takes the documents: texts, or objects that have one.
 func (r *ranking) read(f *fields, name string) {
 	for i, raw := range f.list(name, maxDocuments) {
-		if text, ok := as[string](raw); ok {
+		if text, ok := decodeAs[string](raw); ok {
 			r.documents = append(r.documents, text)
 			continue
 		}
@@ -107,8 +107,8 @@ func (r *ranking) read(f *fields, name string) {
 	}
 }
 
-// ranked returns the best documents, the best one first; of equal ones the first.
-func (x *exchange) ranked(r *ranking) ([]scored, int) {
+// rank returns the best documents, the best one first; of equal ones the first.
+func (x *exchange) rank(r *ranking) ([]scored, int) {
 	most := 0 // a token has a byte or more
 	for _, text := range r.documents {
 		most += len(r.query) + len(text)
@@ -116,7 +116,7 @@ func (x *exchange) ranked(r *ranking) ([]scored, int) {
 	defer x.s.enter(x.who, 1, most)()
 	scores, tokens, p := x.s.ranker.rank(x.ctx, r)
 	throw(p)
-	x.s.spent(x.ctx, x.who, r.model, usage{prompt: tokens})
+	x.s.addUsage(x.ctx, x.who, r.model, usage{prompt: tokens})
 	best := make([]scored, len(scores))
 	for i, s := range scores {
 		best[i] = scored{i, s}

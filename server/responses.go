@@ -26,7 +26,7 @@ func respond(x *exchange) any {
 
 // countResponse answers POST /v1/responses/input_tokens.
 func countResponse(x *exchange) any {
-	x.placed = true
+	x.takesPlace = true
 	q := readResponse(x)
 	return map[string]any{"object": "response.input_tokens", "input_tokens": len(q.r.prompts[0])}
 }
@@ -46,7 +46,7 @@ type response struct {
 }
 
 func readResponse(x *exchange) *response {
-	f, m := x.asked(x.named)
+	f, m := x.readRequest(x.readModel)
 	q := &response{r: x.newRequest(m)}
 	r := q.r
 	q.echo = map[string]any{"error": nil, "incomplete_details": nil, "max_output_tokens": nil,
@@ -67,7 +67,7 @@ func readResponse(x *exchange) *response {
 	text := null(f, "text", "{}")
 	q.before, q.kept = peek(f, "previous_response_id"), f.boolean("store", true) && !x.who.late
 	responseRefused(f)
-	if r.form = responseText(f); !r.form.free() {
+	if r.form = responseText(f); !r.form.isFree() {
 		q.echo["text"] = text
 	}
 	q.include(f)
@@ -76,7 +76,7 @@ func readResponse(x *exchange) *response {
 	q.reasoning(f, &c)
 	if text := f.text("instructions"); text != "" {
 		c.messages = append(c.messages, karat.TextMessage(karat.RoleSystem, text))
-		c.placed("instructions")
+		c.setPlaces("instructions")
 	}
 	responseTools(f, &c)
 	in := items{x: x, f: f}
@@ -95,7 +95,7 @@ func readResponse(x *exchange) *response {
 
 // peek returns a text that is still to be read; "" is none.
 func peek(f *fields, name string) string {
-	text, _ := as[string](f.values[name])
+	text, _ := decodeAs[string](f.values[name])
 	return text
 }
 
@@ -118,7 +118,7 @@ func orOne(p float64) float64 {
 // responseRefused reads the fields that ask for more than an answer.
 func responseRefused(f *fields) {
 	f.lacks("conversation", "prompt", "background")
-	f.one("truncation", "auto", "disabled") // nothing is ever cut: a prompt that does not fit is refused
+	f.oneOf("truncation", "auto", "disabled") // nothing is ever cut: a prompt that does not fit is refused
 	f.hint("max_tool_calls", "context_management")
 	if o := f.object("stream_options"); o != nil {
 		o.hint("include_obfuscation")
@@ -147,11 +147,12 @@ func (q *response) include(f *fields) {
 			r.logprobs = true
 		case "reasoning.encrypted_content":
 			q.sealed = true
-		case "code_interpreter_call.outputs", "computer_call_output.output.image_url", "file_search_call.results", "message.input_image.image_url",
-			"web_search_call.action.sources", "web_search_call.results": // there are none
+		case "code_interpreter_call.outputs", "computer_call_output.output.image_url", "file_search_call.results",
+			"message.input_image.image_url", "web_search_call.action.sources",
+			"web_search_call.results": // there are none
 			f.hints.add("include." + name)
 		default:
-			throw(refused("include", fmt.Sprintf("include %q", name)))
+			throw(refuseFeature("include", fmt.Sprintf("include %q", name)))
 		}
 	}
 	integer(f, &r.top, "top_logprobs", 0, maxTop)
@@ -167,7 +168,7 @@ func (q *response) reasoning(f *fields, c *conversation) {
 	m.reason(o, "effort", c)
 	m.budget(o, "max_tokens", 0, maxTokens, c)
 	for _, name := range []string{"summary", "generate_summary"} {
-		q.summary = o.one(name, "auto", "concise", "detailed") != "" || q.summary
+		q.summary = o.oneOf(name, "auto", "concise", "detailed") != "" || q.summary
 	}
 	o.hint("context")
 	o.done()
@@ -193,16 +194,16 @@ func responseInput(f *fields, list []*fields, c *conversation) {
 		case "message":
 			m.ignore("id")
 			if said := message(m, names); said.Role == karat.RoleAssistant {
-				c.messages = continued(c.messages, onlyReasons, said.Parts...)
+				c.messages = appendAssistant(c.messages, isReasoning, said.Parts...)
 			} else {
 				c.messages = append(c.messages, said)
 			}
 		case "reasoning":
 			m.ignore("id")
-			c.messages = continued(c.messages, onlyReasons, reasoningItem(m))
+			c.messages = appendAssistant(c.messages, isReasoning, reasoningItem(m))
 		case "function_call", "custom_tool_call":
 			m.ignore("id")
-			id, name := m.needText("call_id"), c.known(m.text("namespace"), m.needText("name"))
+			id, name := m.needText("call_id"), c.nameOf(m.text("namespace"), m.needText("name"))
 			var call karat.ToolCall
 			if kind == "function_call" {
 				call = toolCall(m, id, name, m.text("arguments"))
@@ -211,14 +212,14 @@ func responseInput(f *fields, list []*fields, c *conversation) {
 			}
 			names[id] = name
 			// calls of one turn are one message
-			c.messages = continued(c.messages, func(karat.Message) bool { return true }, call)
+			c.messages = appendAssistant(c.messages, func(karat.Message) bool { return true }, call)
 		case "function_call_output", "custom_tool_call_output":
 			m.ignore("id")
 			id := calledID(m, "call_id", "no item before is", names)
 			c.messages = append(c.messages, karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id,
-				Name: names[id], Content: joined(content(m, "output", true))}}})
+				Name: names[id], Content: join(content(m, "output", true))}}})
 		}
-		c.placed(m.path)
+		c.setPlaces(m.path)
 		m.done()
 	}
 	if len(c.messages) == before {
@@ -226,8 +227,8 @@ func responseInput(f *fields, list []*fields, c *conversation) {
 	}
 }
 
-// continued adds parts to the assistant's message that is the last, where joins takes that, or else a message of them.
-func continued(all []karat.Message, joins func(karat.Message) bool, parts ...karat.Part) []karat.Message {
+// appendAssistant adds parts to the assistant's last message, where joins takes the message, or else adds a message.
+func appendAssistant(all []karat.Message, joins func(karat.Message) bool, parts ...karat.Part) []karat.Message {
 	if n := len(all); n > 0 && all[n-1].Role == karat.RoleAssistant && joins(all[n-1]) {
 		all[n-1].Parts = append(all[n-1].Parts, parts...)
 		return all
@@ -235,8 +236,8 @@ func continued(all []karat.Message, joins func(karat.Message) bool, parts ...kar
 	return append(all, karat.Message{Role: karat.RoleAssistant, Parts: parts})
 }
 
-// onlyReasons reports whether a message is reasoning, whose text may be the next item.
-func onlyReasons(m karat.Message) bool {
+// isReasoning reports whether a message is reasoning, whose text may be the next item.
+func isReasoning(m karat.Message) bool {
 	return !slices.ContainsFunc(m.Parts, func(p karat.Part) bool {
 		_, is := p.(karat.Reasoning)
 		return !is
@@ -248,7 +249,7 @@ func reasoningItem(m *fields) karat.Reasoning {
 	text := func(name, kind string) string {
 		var b strings.Builder
 		for _, p := range m.objects(name, maxParts) {
-			p.needOne("type", kind)
+			p.needOneOf("type", kind)
 			b.WriteString(p.text("text"))
 			p.done()
 		}
@@ -260,7 +261,7 @@ func reasoningItem(m *fields) karat.Reasoning {
 		as = cmp.Or(as, said)
 	}
 	if as = cmp.Or(as, summary); sealed != "" && as == "" && !own {
-		throw(refused(m.path+"encrypted_content", "reasoning that another server has encrypted"))
+		throw(refuseFeature(m.path+"encrypted_content", "reasoning that another server has encrypted"))
 	}
 	return karat.Reasoning(as)
 }
@@ -286,7 +287,8 @@ func (q *response) object(u *usage) map[string]any {
 	o["output"] = items
 	o["usage"] = map[string]any{"input_tokens": u.prompt, "input_tokens_details": map[string]int{"cached_tokens": u.cached,
 		"cache_write_tokens": 0},
-		"output_tokens": u.completion, "output_tokens_details": map[string]int{"reasoning_tokens": u.reasoning}, "total_tokens": u.prompt + u.completion}
+		"output_tokens": u.completion, "output_tokens_details": map[string]int{"reasoning_tokens": u.reasoning},
+		"total_tokens": u.prompt + u.completion}
 	return o
 }
 

@@ -312,7 +312,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p == nil && !asks {
 		_, pattern = s.mux.Handler(r)
 		if pattern == "" {
-			p = s.lost(w, r)
+			p = s.routeProblem(w, r)
 		}
 	}
 	switch {
@@ -330,9 +330,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.model, "bytes", x.w.bytes, "ms", time.Since(began).Milliseconds(), "ignored", x.hints.text)
 }
 
-// lost returns the problem of a request that no route takes; where only its method is wrong, the header Allow has the
-// right ones.
-func (s *Server) lost(w http.ResponseWriter, r *http.Request) *problem {
+// routeProblem returns the problem of a request that no route takes. Where only the request's method is wrong, the
+// header Allow has the right methods.
+func (s *Server) routeProblem(w http.ResponseWriter, r *http.Request) *problem {
 	h, _ := s.mux.Handler(r)
 	probe := &recorder{header: http.Header{}}
 	h.ServeHTTP(probe, r)

@@ -93,7 +93,7 @@ func openStore(dir string, keys keyring, log *slog.Logger) (*store, error) {
 	}
 	t := &store{root: root, log: log, things: newShares(maxStored, keys), bytes: newShares(maxStore, keys),
 		file: map[string]*storedFile{}, job: map[string]*batch{}}
-	if err = t.own(); err == nil {
+	if err = t.takeLock(); err == nil {
 		err = t.read()
 	}
 	if err != nil {
@@ -103,8 +103,8 @@ func openStore(dir string, keys keyring, log *slog.Logger) (*store, error) {
 	return t, nil
 }
 
-// own takes the lock, which needs a folder that can be written to.
-func (t *store) own() (err error) {
+// takeLock takes the lock, which needs a folder that can be written to.
+func (t *store) takeLock() (err error) {
 	if t.lock, err = t.root.OpenFile("lock", os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (t *store) read() error {
 	for _, e := range list {
 		name, isData := strings.CutSuffix(e.Name(), ".data")
 		part, isPart := strings.CutSuffix(e.Name(), ".tmp")
-		lost := isData && storeName.MatchString(name) && t.file[name] == nil && !damaged[name] && !t.expected(name)
+		lost := isData && storeName.MatchString(name) && t.file[name] == nil && !damaged[name] && !t.isExpected(name)
 		if lost || isPart && storeName.MatchString(strings.TrimSuffix(part, ".json")) {
 			if err := t.root.Remove(e.Name()); err != nil {
 				return err
@@ -160,7 +160,7 @@ func (t *store) read() error {
 	}
 	for _, b := range t.job {
 		t.things.add(b.owner, b.weight())
-		if !b.over() {
+		if !b.isOver() {
 			t.countOutputs(b)
 		}
 	}
@@ -187,7 +187,7 @@ func (t *store) readThing(name string) error {
 	if err != nil {
 		return err
 	}
-	if b.ID != name || !b.sound() {
+	if b.ID != name || !b.isSound() {
 		return errors.New("it is no batch")
 	}
 	b.owner = owner
@@ -211,10 +211,10 @@ func (t *store) countOutputs(b *batch) {
 	}
 }
 
-// expected reports whether a batch that is not over will have the file.
-func (t *store) expected(file string) bool {
+// isExpected reports whether a batch that is not over will have the file.
+func (t *store) isExpected(file string) bool {
 	for _, b := range t.job {
-		if !b.over() && (b.Outputs[0] == file || b.Outputs[1] == file) {
+		if !b.isOver() && (b.Outputs[0] == file || b.Outputs[1] == file) {
 			return true
 		}
 	}
@@ -309,7 +309,7 @@ func (t *store) expire(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, b := range t.job {
-		if b.over() && now.After(b.ended().Add(keepFor)) {
+		if b.isOver() && now.After(b.ended().Add(keepFor)) {
 			t.log.Info("batch expired", "batch", b.ID, "error", t.dropBatch(b))
 		}
 	}
@@ -354,7 +354,7 @@ func (t *store) remove(f *storedFile) (busy bool, err error) {
 // reads reports whether a batch that is not over reads a file.
 func (t *store) reads(f *storedFile) bool {
 	for _, b := range t.job {
-		if b.Input == f.ID && !b.over() {
+		if b.Input == f.ID && !b.isOver() {
 			return true
 		}
 	}

@@ -13,8 +13,8 @@ const maxTokenized = 1 << 20
 
 // tokenize answers POST /tokenize, as llama-server has it.
 func tokenize(x *exchange) any {
-	x.placed = true
-	f, m := x.asked(x.only)
+	x.takesPlace = true
+	f, m := x.readRequest(x.readOptionalModel)
 	text := f.needText("content")
 	if len(text) > maxTokenized {
 		fail("content", "%d bytes, at most %d: send it in parts", len(text), maxTokenized)
@@ -72,8 +72,8 @@ func sendPieces(x *exchange, m *served, ids []int) any {
 
 // detokenize answers POST /detokenize.
 func detokenize(x *exchange) any {
-	x.placed = true
-	f, m := x.asked(x.only)
+	x.takesPlace = true
+	f, m := x.readRequest(x.readOptionalModel)
 	raw := f.take("tokens")
 	if raw == nil {
 		lack("tokens")
@@ -100,8 +100,8 @@ func detokenize(x *exchange) any {
 
 // applyTemplate answers POST /apply-template: the prompt that the chat template makes of a conversation.
 func applyTemplate(x *exchange) any {
-	x.placed = true
-	f, m := x.asked(x.only)
+	x.takesPlace = true
+	f, m := x.readRequest(x.readOptionalModel)
 	c := conversation{messages: messages(f), args: templateArgs(f)}
 	c.ending(f)
 	m.reason(f, effort, &c)

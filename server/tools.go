@@ -10,8 +10,8 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// readFunctions reads functions and function_call, the forms of tools and tool_choice before there were several kinds of
-// tools. An answer to them has one call at most, its function_call.
+// readFunctions reads functions and function_call, the forms of tools and tool_choice before there were several kinds
+// of tools. An answer to them has one call at most, its function_call.
 func (c *conversation) readFunctions(f *fields) {
 	if isNeutral(f.values["functions"]) {
 		f.ignore("functions")
@@ -65,7 +65,7 @@ func legacyResult(m *fields, name string, names map[string]string) karat.Message
 	if _, ok := names[legacyID(name)]; !ok {
 		fail(m.path+"name", "no message before has a function_call of %q", name)
 	}
-	return karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{Name: name, Content: joined(content(m,
+	return karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{Name: name, Content: join(content(m,
 		"content", true))}}}
 }
 
@@ -124,7 +124,7 @@ var serviceTool = regexp.MustCompile(`^(advisor|apply_patch|bash|browser|code_ex
 // toolKind reads the type of a tool, out of a few; absent is the type of one without it. A tool of a vendor's service
 // is a hint: its type is "".
 func toolKind(t *fields, absent string, kinds ...string) string {
-	if kind, _ := as[string](t.values["type"]); serviceTool.MatchString(kind) {
+	if kind, _ := decodeAs[string](t.values["type"]); serviceTool.MatchString(kind) {
 		t.hints.add(strings.TrimSuffix(t.path, "."))
 		return ""
 	}
@@ -170,26 +170,26 @@ func (c *conversation) choose(f *fields, raw json.RawMessage) {
 // chooseOne reads a tool_choice that is an object: one tool, or several that are allowed.
 func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
 	o := f.inner("tool_choice", raw)
-	if kind, _ := as[string](o.values["type"]); serviceTool.MatchString(kind) {
-		throw(refused("tool_choice.type", fmt.Sprintf("To make the model use a tool of type %q", kind)))
+	if kind, _ := decodeAs[string](o.values["type"]); serviceTool.MatchString(kind) {
+		throw(refuseFeature("tool_choice.type", fmt.Sprintf("To make the model use a tool of type %q", kind)))
 	}
-	switch kind := o.needOne("type", "function", "custom", "allowed_tools"); kind {
+	switch kind := o.needOneOf("type", "function", "custom", "allowed_tools"); kind {
 	case "function", "custom":
 		c.choice.required, c.choice.named, c.single = true, true, true
-		c.pick(f, "tool_choice", c.known(o.text("namespace"), toolNamed(o, kind)))
+		c.pick(f, "tool_choice", c.nameOf(o.text("namespace"), toolNamed(o, kind)))
 	case "allowed_tools":
 		in := o
 		if o.has("allowed_tools") { // the responses API has the fields beside the type
 			in = o.object("allowed_tools")
 		}
-		c.choice.required = in.one("mode", "auto", "required") == "required"
+		c.choice.required = in.oneOf("mode", "auto", "required") == "required"
 		var names []string
 		for _, t := range in.objects("tools", maxTools) {
-			if kind, _ := as[string](t.values["type"]); serviceTool.MatchString(kind) {
+			if kind, _ := decodeAs[string](t.values["type"]); serviceTool.MatchString(kind) {
 				t.hints.add(strings.TrimSuffix(t.path, "."))
 				continue
 			}
-			names = append(names, c.known(t.text("namespace"), toolNamed(t, t.needOne("type", "function", "custom"))))
+			names = append(names, c.nameOf(t.text("namespace"), toolNamed(t, t.needOneOf("type", "function", "custom"))))
 			t.done()
 		}
 		if len(names) == 0 {
@@ -228,12 +228,12 @@ func customTool(t *fields, flat bool) karat.Tool {
 	c := karat.Tool{Name: readToolName(t), Description: t.text("description"), Strict: true}
 	input := map[string]string{"type": "string"}
 	if o := t.object("format"); o != nil {
-		if o.needOne("type", "text", "grammar") == "grammar" {
+		if o.needOneOf("type", "text", "grammar") == "grammar" {
 			g := o
 			if !flat {
 				g = o.needObject("grammar")
 			}
-			if g.needOne("syntax", "lark", "regex") == "lark" {
+			if g.needOneOf("syntax", "lark", "regex") == "lark" {
 				input["lark"] = g.filled("definition")
 			} else {
 				input["pattern"] = "^(?:" + g.filled("definition") + ")$"
@@ -355,8 +355,8 @@ func (c *conversation) offer(names []spacedName) {
 	}
 }
 
-// known returns the name by which the model knows a tool.
-func (c *conversation) known(space, name string) string {
+// nameOf returns the name by which the model knows a tool.
+func (c *conversation) nameOf(space, name string) string {
 	if space == "" {
 		return name
 	}

@@ -34,8 +34,8 @@ type trace struct {
 
 type traceKey struct{}
 
-// traced returns the trace that a request belongs to, or nil.
-func traced(ctx context.Context) *trace {
+// traceOf returns the trace that a request belongs to, or nil.
+func traceOf(ctx context.Context) *trace {
 	t, _ := ctx.Value(traceKey{}).(*trace)
 	return t
 }
@@ -80,14 +80,16 @@ func traceParent(header string) (trace [16]byte, parent [8]byte, sampled, ok boo
 	return trace, parent, flags[0]&1 != 0, trace != [16]byte{} && parent != [8]byte{}
 }
 
-// spent adds the tokens of answers.
-func (t *trace) spent(u usage) {
+// add adds the tokens of answers.
+func (t *trace) add(u usage) {
 	if t == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.usage.prompt, t.usage.completion, t.usage.cached = t.usage.prompt+u.prompt, t.usage.completion+u.completion, t.usage.cached+u.cached
+	t.usage.prompt += u.prompt
+	t.usage.completion += u.completion
+	t.usage.cached += u.cached
 }
 
 // part tells of a part of the request; one that did not begin, or end, is left out.

@@ -100,7 +100,7 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) {
 	r.turn.opened = r.turn.syntax.Opens(r.model.model.Detokenize(ids[max(0, len(ids)-16):]))
 	if r.turn.goesOn = c.goesOn; c.goesOn {
 		said := slices.DeleteFunc(slices.Clone(c.messages[len(c.messages)-1].Parts), notText)
-		if r.turn.opened = r.turn.syntax.Within(joined(said)); !r.form.free() || c.choice.required {
+		if r.turn.opened = r.turn.syntax.Within(join(said)); !r.form.isFree() || c.choice.required {
 			throw(bad(param, "The answer goes on with the last message, whose text no form and no call of a tool can begin "+
 				"with. Leave that message out, or response_format and tool_choice"))
 		}
@@ -138,8 +138,8 @@ func (x *exchange) namedAsFits(c *conversation, param string, render func() erro
 
 func notText(p karat.Part) bool { _, is := p.(karat.Text); return !is }
 
-// placed says that the messages without a place are of this one in the request.
-func (c *conversation) placed(path string) {
+// setPlaces says that the messages without a place are of this one in the request.
+func (c *conversation) setPlaces(path string) {
 	for len(c.places) < len(c.messages) {
 		c.places = append(c.places, strings.TrimSuffix(path, "."))
 	}
@@ -217,7 +217,7 @@ func (p *pieces) write(text string) []event {
 // end returns the rest of an answer, which something cut or which ended by itself.
 func (p *pieces) end(cut bool) []event {
 	switch {
-	case p == nil || p.satisfied():
+	case p == nil || p.isSatisfied():
 		return nil
 	case cut:
 		return p.events(p.p.Cut())
@@ -227,7 +227,7 @@ func (p *pieces) end(cut bool) []event {
 
 func (p *pieces) events(from []syntax.Event) (all []event) {
 	for _, e := range from {
-		if p.satisfied() {
+		if p.isSatisfied() {
 			break
 		}
 		if e.Calls == nil {
@@ -235,7 +235,7 @@ func (p *pieces) events(from []syntax.Event) (all []event) {
 			continue
 		}
 		for _, c := range e.Calls {
-			if p.satisfied() {
+			if p.isSatisfied() {
 				break
 			}
 			if p.now == nil {
@@ -261,8 +261,8 @@ func (p *pieces) events(from []syntax.Event) (all []event) {
 // thinks reports whether the answer is within reasoning.
 func (p *pieces) thinks() bool { return p != nil && p.p.Thinks() }
 
-// called reports whether there was a call.
-func (p *pieces) called() bool { return p != nil && p.calls > 0 }
+// hasCalled reports whether there was a call.
+func (p *pieces) hasCalled() bool { return p != nil && p.calls > 0 }
 
-// satisfied reports whether nothing more is wanted: one call was, and is there.
-func (p *pieces) satisfied() bool { return p != nil && p.single && p.calls > 0 }
+// isSatisfied reports whether nothing more is wanted: one call was, and is there.
+func (p *pieces) isSatisfied() bool { return p != nil && p.single && p.calls > 0 }

@@ -49,7 +49,7 @@ func (p *Plan) choice(batch []*work) (k, steps int) {
 		steps = 1
 	}
 	for _, w := range batch {
-		outputs, b := w.seat.Outputs, &w.seq.beside
+		outputs, b := w.seat.Outputs, &w.seq.extras
 		if outputs > 0 && (w.choice.top == 0 || w.choice.top > most) {
 			return 0, 0
 		}

@@ -36,7 +36,7 @@ func (s *Sequence) carry(f func(c carrier) error) error {
 		return errors.New("the keys and values of this backend cannot be carried: the CPU's can, with precision fast or f32")
 	case e.entire:
 		return errors.New("the model sees later tokens or pools rows: nothing of a prefix can be kept")
-	case s.beside.name != "":
+	case s.extras.name != "":
 		return errors.New("the prompt has rows beside its tokens")
 	}
 	return f(carrier{s, p})
@@ -55,8 +55,8 @@ func (s *Sequence) Carry() (f *kvfile.File, err error) {
 	return f, err
 }
 
-// stored returns the form of a store of n positions: only the positions that the next token sees.
-func stored(x *graph.KV, n int) kvfile.Store {
+// storeOf returns the form of a store of n positions: only the positions that the next token sees.
+func storeOf(x *graph.KV, n int) kvfile.Store {
 	s := kvfile.Store{Layer: x.Layer, Heads: x.Heads, Dim: x.Dim, Values: x.Values(), Window: x.Window}
 	if x.Window > 0 {
 		s.From = max(0, n-x.Window+1)
@@ -72,7 +72,7 @@ func (c carrier) read() (f *kvfile.File, err error) {
 	}
 	f = &kvfile.File{Element: c.cache.Element(), Tokens: slices.Clone(c.s.tokens), Held: n}
 	for _, x := range g.KVs() {
-		store := stored(x, n)
+		store := storeOf(x, n)
 		if store.Data, err = c.cache.ReadStore(x, pages, store.From, n); err != nil {
 			return nil, err
 		}
@@ -145,7 +145,7 @@ func (e *Engine) checkFile(f *kvfile.File) error {
 		return fmt.Errorf("elements of %d bytes, the cache's have %d", f.Element, p.Element())
 	}
 	for i, x := range stores {
-		want, got := stored(x, f.Held), f.Stores[i]
+		want, got := storeOf(x, f.Held), f.Stores[i]
 		got.Data = nil
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			return fmt.Errorf("store %d is %+v, the model's %+v", i, got, want)

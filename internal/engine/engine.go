@@ -333,9 +333,9 @@ func turns(g *graph.Graph) bool {
 
 // InTap reports whether the caller is a tap of an engine of the same graph.
 func (e *Engine) InTap() bool {
-	if inside.steps.Load() == 0 {
+	if tapping.steps.Load() == 0 {
 		return false
 	}
-	_, ok := inside.of.Load(place{goroutine(), e.graph})
+	_, ok := tapping.of.Load(place{goroutine(), e.graph})
 	return ok
 }

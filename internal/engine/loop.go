@@ -31,7 +31,7 @@ func (e *Engine) do(w *work) error {
 		}
 		<-w.seq.turn
 	}
-	w.thrown.again()
+	w.thrown.repeat()
 	if w.err == errLeft {
 		return cmp.Or(w.ctx.Err(), context.Canceled)
 	}
@@ -94,19 +94,19 @@ func (e *Engine) serve() {
 			go e.serve()
 		}
 	}()
-	for patient := true; e.ready(); {
+	for patient := true; e.awaitWork(); {
 		full := e.turn(patient)
 		patient = !full || e.bell.sleep(grace)
 	}
 	closed = true
 }
 
-// ready waits until there is work, and for the other sequences of the last step, which have to choose their next
+// awaitWork waits until there is work, and for the other sequences of the last step, which have to choose their next
 // tokens: weights are read once for all that are there. It returns false once the engine is closed.
-func (e *Engine) ready() bool {
+func (e *Engine) awaitWork() bool {
 	for {
 		e.mu.Lock()
-		closed, idle, left := e.closed, len(e.schedule.Works()) == 0, e.awaited()
+		closed, idle, left := e.closed, len(e.schedule.Works()) == 0, e.waitTime()
 		e.asleep = idle
 		e.mu.Unlock()
 		switch {
@@ -123,8 +123,8 @@ func (e *Engine) ready() bool {
 	}
 }
 
-// awaited returns how long the next step is to wait for sequences. The caller holds mu.
-func (e *Engine) awaited() (left time.Duration) {
+// waitTime returns how long the next step is to wait for sequences. The caller holds mu.
+func (e *Engine) waitTime() (left time.Duration) {
 	for _, p := range e.plans {
 		if d := time.Until(p.until); d <= 0 {
 			p.turn.Forget()

@@ -22,8 +22,8 @@ type Mixed struct {
 	Parts [][3]int32
 }
 
-// beside is a Mixed that belongs to a sequence.
-type beside struct {
+// extras is a Mixed that belongs to a sequence.
+type extras struct {
 	Mixed
 	name  string // tells it from others; "" for text
 	shift int32  // difference between the parts and the position of a row behind Parts
@@ -49,8 +49,8 @@ func (f *facts) checkMixed(tokens []int32, m Mixed, context int) error {
 	return nil
 }
 
-// behind returns each part of the position behind m.Parts.
-func (m Mixed) behind() (p int) {
+// end returns each part of the position behind m.Parts.
+func (m Mixed) end() (p int) {
 	for _, part := range m.Parts {
 		p = max(p, int(slices.Max(part[:]))+1)
 	}
@@ -108,7 +108,7 @@ func (m Mixed) hash() string {
 }
 
 // embedding returns the row that stands in for the token at a position; nil for none.
-func (b *beside) embedding(at int) []float32 {
+func (b *extras) embedding(at int) []float32 {
 	if at < len(b.Embeddings) {
 		return b.Embeddings[at]
 	}
@@ -116,7 +116,7 @@ func (b *beside) embedding(at int) []float32 {
 }
 
 // part returns the three-part position of the row at a position.
-func (b *beside) part(at int) [3]int32 {
+func (b *extras) part(at int) [3]int32 {
 	if at < len(b.Parts) {
 		return b.Parts[at]
 	}

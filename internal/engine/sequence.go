@@ -24,7 +24,7 @@ type Sequence struct {
 	plan   *Plan
 	tokens []int32
 	salt   string // callers of different salts share no pages
-	beside beside // the rows and positions of a prompt that is not text alone
+	extras extras // the rows and positions of a prompt that is not text alone
 	blend  *backend.Blend
 	hook   *Hook
 	closed bool
@@ -99,21 +99,21 @@ func (s *Sequence) Adapt(b *backend.Blend) {
 // root returns a text that sequences have in common that share pages: the salt, the adapters, and the rows of
 // embeddings and positions of three parts. No salt makes it the text of other adapters or rows.
 func (s *Sequence) root() string {
-	if s.blend == nil && s.beside.name == "" && s.salt == "" {
+	if s.blend == nil && s.extras.name == "" && s.salt == "" {
 		return ""
 	}
 	adapters := ""
 	if s.blend != nil {
 		adapters = s.blend.ID
 	}
-	return fmt.Sprintf("%d %d %s%s%s", len(adapters), len(s.beside.name), adapters, s.beside.name, s.salt)
+	return fmt.Sprintf("%d %d %s%s%s", len(adapters), len(s.extras.name), adapters, s.extras.name, s.salt)
 }
 
 // Rewind forgets as much of the sequence as it must to become a prefix of tokens, and returns its length: a prompt that
 // continues an earlier one is computed from there. It may become longer by what other sequences have left (Prefix). At
 // least the last token is always left to compute.
 func (s *Sequence) Rewind(tokens []int32) (n int) {
-	s.locked(func(e *Engine) { n = s.rewind(tokens, beside{}) })
+	s.locked(func(e *Engine) { n = s.rewind(tokens, extras{}) })
 	return n
 }
 
@@ -125,9 +125,9 @@ func (s *Sequence) Prefix(tokens []int32, salt string) int {
 }
 
 // rewind is Rewind for a prompt with rows of its own. The caller holds Engine.mu.
-func (s *Sequence) rewind(tokens []int32, b beside) int {
-	n, pages, same := 0, s.seat.Pages, b.name == s.beside.name
-	s.beside = b
+func (s *Sequence) rewind(tokens []int32, b extras) int {
+	n, pages, same := 0, s.seat.Pages, b.name == s.extras.name
+	s.extras = b
 	for same && !s.plan.e.entire && n < min(len(s.tokens), pages.Len()) && n < len(tokens)-1 && s.tokens[n] == tokens[n] {
 		n++
 	}
@@ -234,13 +234,13 @@ func (s *Sequence) Mix(tokens []int32, m Mixed, salt string) (n int, err error) 
 	if m.Parts != nil && !e.turning {
 		return 0, errors.New("positions of three parts, the model has no sections that turn by them")
 	}
-	b := beside{name: m.hash()}
+	b := extras{name: m.hash()}
 	switch b.name {
 	case "":
-	case s.beside.name:
-		b = s.beside
+	case s.extras.name:
+		b = s.extras
 	default:
-		b.Mixed, b.shift = m.clone(), int32(m.behind()-len(m.Parts))
+		b.Mixed, b.shift = m.clone(), int32(m.end()-len(m.Parts))
 	}
 	s.locked(func(*Engine) {
 		s.salt = salt

@@ -61,11 +61,11 @@ var errLeft = errors.New("left")
 
 // step is what a step of an engine is made of. Its memory serves the next one.
 type step struct {
-	see      taps
-	batch    []*work
-	next     backend.Step
-	parts    [][3]int32 // of next
-	together together   // the context of a step of several requests
+	see   taps
+	batch []*work
+	next  backend.Step
+	parts [][3]int32   // of next
+	joint jointContext // the context of a step of several requests
 }
 
 // outcome is how a step ended.
@@ -78,8 +78,8 @@ type outcome struct {
 // thrown is a tap's panic or exit, which its caller's goroutine repeats.
 type thrown struct{ value any } // nil is runtime.Goexit
 
-// again panics, or ends the goroutine, unless t is nil.
-func (t *thrown) again() {
+// repeat panics, or ends the goroutine, unless t is nil.
+func (t *thrown) repeat() {
 	switch {
 	case t == nil:
 	case t.value == nil:
@@ -166,7 +166,7 @@ func (st *step) context() (ctx context.Context, release func()) {
 			return context.Background(), func() {}
 		}
 	}
-	return st.together.begin(st.batch)
+	return st.joint.begin(st.batch)
 }
 
 // want adds to s an output of its next row: the value of n, or the logits if n is nil.
@@ -271,13 +271,13 @@ func (e *Engine) settle(w *work, err error) {
 
 // partsOf returns the three-part positions of the step; nil where all sequences are text.
 func (st *step) partsOf() [][3]int32 {
-	if !slices.ContainsFunc(st.batch, func(w *work) bool { return w.seq.beside.Parts != nil }) {
+	if !slices.ContainsFunc(st.batch, func(w *work) bool { return w.seq.extras.Parts != nil }) {
 		return nil
 	}
 	st.parts = st.parts[:0]
 	for _, w := range st.batch {
 		for i := range w.seat.Rows {
-			st.parts = append(st.parts, w.seq.beside.part(w.seat.At+i))
+			st.parts = append(st.parts, w.seq.extras.part(w.seat.At+i))
 		}
 	}
 	return st.parts
@@ -288,7 +288,7 @@ func embeddings(batch []*work, rows int) (all [][]float32) {
 	at := 0
 	for _, w := range batch {
 		for i := range w.seat.Rows {
-			if x := w.seq.beside.embedding(w.seat.At + i); x != nil {
+			if x := w.seq.extras.embedding(w.seat.At + i); x != nil {
 				if all == nil {
 					all = make([][]float32, rows)
 				}
@@ -354,10 +354,10 @@ func (p *Plan) spans(s *backend.Step) backend.Tap {
 	}
 }
 
-// together is the context of a step of several requests. It ends when the contexts of all of them have. Backends look
-// at Err between two nodes, so Err asks the requests' own contexts: a step allocates nothing for it. Only Done makes a
-// context.
-type together struct {
+// jointContext is the context of a step of several requests. It ends when the contexts of all requests have. Backends
+// look at Err between two nodes, so Err asks the requests' own contexts: a step allocates nothing for it. Only Done
+// makes a context.
+type jointContext struct {
 	free func() // release, bound once
 
 	mu    sync.Mutex
@@ -367,12 +367,12 @@ type together struct {
 	stops []func() bool
 }
 
-func (*together) Deadline() (end time.Time, ok bool) { return }
+func (*jointContext) Deadline() (end time.Time, ok bool) { return }
 
-func (*together) Value(any) any { return nil }
+func (*jointContext) Value(any) any { return nil }
 
 // begin makes c the context of a step of batch, and returns how to end the step.
-func (c *together) begin(batch []*work) (ctx context.Context, release func()) {
+func (c *jointContext) begin(batch []*work) (ctx context.Context, release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.free == nil {
@@ -384,7 +384,7 @@ func (c *together) begin(batch []*work) (ctx context.Context, release func()) {
 
 // Err returns context.Canceled once all requests have ended, or the step has: a goroutine that a backend or a tap left
 // running may ask then.
-func (c *together) Err() error {
+func (c *jointContext) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, w := range c.batch {
@@ -396,7 +396,7 @@ func (c *together) Err() error {
 }
 
 // Done returns a channel that is closed when all requests have ended, or the step has.
-func (c *together) Done() <-chan struct{} {
+func (c *jointContext) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.made == nil {
@@ -415,7 +415,7 @@ func (c *together) Done() <-chan struct{} {
 }
 
 // release ends the step, and with it the context that Done has made.
-func (c *together) release() {
+func (c *jointContext) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, stop := range c.stops {

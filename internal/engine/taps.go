@@ -39,7 +39,7 @@ func (t *taps) watch(tap backend.Tap) backend.Tap {
 
 // inside has the goroutines that compute a step with taps, and their graphs. Engines of one graph may share a backend,
 // on which they wait for each other.
-var inside struct {
+var tapping struct {
 	steps atomic.Int64
 	of    sync.Map // of place
 }
@@ -52,11 +52,11 @@ type place struct {
 // enter notes that this goroutine computes a step of g, until leave.
 func enter(g *graph.Graph) (leave func()) {
 	p := place{goroutine(), g}
-	inside.of.Store(p, nil)
-	inside.steps.Add(1)
+	tapping.of.Store(p, nil)
+	tapping.steps.Add(1)
 	return func() {
-		inside.steps.Add(-1)
-		inside.of.Delete(p)
+		tapping.steps.Add(-1)
+		tapping.of.Delete(p)
 	}
 }
 

@@ -100,7 +100,7 @@ type page struct {
 func NewPool(o Options) *Pool {
 	n := len(o.Classes)
 	p := &Pool{o: o, slot: -1, block: 1, free: make([][]int32, n), pages: make([][]page, n), need: make([]int, n)}
-	p.tree = tree{pool: p, nodes: map[key]*node{}, behind: map[key][]*node{}}
+	p.tree = tree{pool: p, nodes: map[key]*node{}, followers: map[key][]*node{}}
 	for c, class := range o.Classes {
 		if class.Kind == Slot {
 			p.slot = c

@@ -343,7 +343,7 @@ func (s *Sequence) Commit(tokens []int32) {
 // own: they have the same bits. The caller holds the pool's mu.
 func (s *Sequence) publish() {
 	p, i := s.pool, len(s.path)
-	parent, k := under(s.path, s.root)
+	parent, k := lastOf(s.path, s.root)
 	if parent != nil {
 		parent.users--
 	}
@@ -394,7 +394,7 @@ func (s *Sequence) Truncate(n int) int {
 	case n == 0 || s.intact(n):
 		s.shorten(n)
 	default:
-		m := p.tree.ready(s.path[:min(len(s.path), n/PageSize)])
+		m := p.tree.countUsable(s.path[:min(len(s.path), n/PageSize)])
 		s.attach(s.path[:m:m], nil, 0)
 	}
 	return s.length
@@ -462,8 +462,8 @@ func (s *Sequence) Mark() {
 			return // it is another's, and found by that one's tokens
 		}
 	}
-	parent, k := under(s.path, s.root)
-	if n, m := p.tree.inside(s.path[:i:i], s.root, tokens); m == len(tokens) {
+	parent, k := lastOf(s.path, s.root)
+	if n, m := p.tree.findTail(s.path[:i:i], s.root, tokens); m == len(tokens) {
 		p.tree.used.MoveToBack(n.place)
 		return
 	}

@@ -41,10 +41,10 @@ type node struct {
 
 // tree has the nodes of a pool. Its callers hold the pool's mu.
 type tree struct {
-	pool   *Pool
-	nodes  map[key]*node   // of full pages
-	behind map[key][]*node // by the key before them, tails among them
-	used   list.List       // of *node, the least recently used first
+	pool      *Pool
+	nodes     map[key]*node   // of full pages
+	followers map[key][]*node // by the key before them, tails among them
+	used      list.List       // of *node, the least recently used first
 }
 
 // grow returns the node of a full page behind parent with these tokens, which is made if there is none.
@@ -72,7 +72,7 @@ func (t *tree) add(parent *node, under key, tokens []int32) *node {
 		parent.children++
 	}
 	n.place = t.used.PushBack(n)
-	t.behind[under] = append(t.behind[under], n)
+	t.followers[under] = append(t.followers[under], n)
 	return n
 }
 
@@ -85,11 +85,11 @@ func (t *tree) remove(n *node) {
 	if n.size == PageSize {
 		delete(t.nodes, n.key)
 	}
-	all := t.behind[n.under]
+	all := t.followers[n.under]
 	i, last := slices.Index(all, n), len(all)-1
 	all[i], all[last] = all[last], nil
-	if t.behind[n.under] = all[:last]; last == 0 {
-		delete(t.behind, n.under)
+	if t.followers[n.under] = all[:last]; last == 0 {
+		delete(t.followers, n.under)
 	}
 	if n.parent != nil {
 		n.parent.children--
@@ -167,9 +167,9 @@ func (t *tree) find(path []*node, k key, tokens []int32) []*node {
 	return path
 }
 
-// ready returns how many of path's nodes a sequence can start from: the most for which rings have the window before
-// that, and slots a snapshot.
-func (t *tree) ready(path []*node) int {
+// countUsable returns how many of path's nodes a sequence can start from: the most for which rings have the window
+// before that, and slots a snapshot.
+func (t *tree) countUsable(path []*node) int {
 	for n := len(path); n > 0; n-- {
 		if t.serves(path[:n], n*PageSize) {
 			return n

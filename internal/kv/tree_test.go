@@ -203,7 +203,7 @@ func (w *world) audit() {
 		}
 	}
 	behind := 0
-	for _, all := range p.tree.behind {
+	for _, all := range p.tree.followers {
 		behind += len(all)
 	}
 	if p.tree.used.Len() != behind || full != len(p.tree.nodes) {
@@ -234,7 +234,7 @@ func (w *world) content(n *node) {
 	h := uint64(len(salt))
 	var want [PageSize]uint64
 	for _, x := range slices.Backward(path) {
-		if x.under != k || !slices.Contains(w.p.tree.behind[k], x) {
+		if x.under != k || !slices.Contains(w.p.tree.followers[k], x) {
 			w.t.Fatal("a node is not found behind its parent")
 		}
 		for i, id := range x.tokens[:x.size] {
@@ -359,8 +359,8 @@ func (w *world) end() {
 			w.t.Errorf("class %d: %d pages, %d are free", c, made, len(w.p.free[c]))
 		}
 	}
-	if len(w.p.tree.nodes)+len(w.p.tree.behind) != 0 {
-		w.t.Errorf("%d nodes, behind %d", len(w.p.tree.nodes), len(w.p.tree.behind))
+	if len(w.p.tree.nodes)+len(w.p.tree.followers) != 0 {
+		w.t.Errorf("%d nodes, behind %d", len(w.p.tree.nodes), len(w.p.tree.followers))
 	}
 }
 
@@ -465,7 +465,7 @@ func TestThin(t *testing.T) {
 		t.Errorf("of %d pages there are %v, by class", pages, left)
 	}
 	for n := range pages {
-		got := w.p.tree.ready(path[:n])
+		got := w.p.tree.countUsable(path[:n])
 		if lost, behind := n-got, pages-n; lost > 2*behind/3+3 {
 			t.Errorf("who parts at page %d starts from page %d", n, got)
 		}
