@@ -115,7 +115,7 @@ func judgeAssumed(c *checker) {
 // kinds.
 func judgePattern(c *checker) {
 	types, _ := c.model.Setting("layer_types").([]any)
-	if c.family().Windows() != family.Periodic || len(types) < 2 {
+	if !c.family().Periodic() || len(types) < 2 {
 		return
 	}
 	var full []int
@@ -139,7 +139,7 @@ func judgePattern(c *checker) {
 		return
 	}
 	period, place := full[0]+1, "last"
-	if c.family().FullFirst {
+	if c.family().Windows() == family.PeriodicFirst {
 		if period, place = len(types), "first"; len(full) > 1 {
 			period = full[1]
 		}

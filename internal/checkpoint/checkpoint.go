@@ -260,7 +260,7 @@ func (c *Checkpoint) drop(name string) {
 // some converters write tied models. One that differs stays, and contradicts
 // the configuration.
 func (c *Checkpoint) dropTiedHead() {
-	head, embed := c.Name("output", "lm_head"), c.Name("token_embd", c.family.Embedding())
+	head, embed := c.Name("output", "lm_head"), c.Name("token_embd", c.family.Model.Embedding())
 	t, ok := c.tensors[head]
 	if ok && c.settings["tie_word_embeddings"] == true && same(t, c.tensors[embed]) {
 		c.Notes = append(c.Notes, fmt.Sprintf("tensor %s repeats %s and is set aside", head, embed))

@@ -249,8 +249,8 @@ func (w *ggufWriter) embedding() {
 	if h.Pooling == "" {
 		return
 	}
-	if len(h.Dense) > len(w.family.Beside) {
-		w.errs = append(w.errs, fmt.Errorf("modules.json: %d dense layers, GGUF has tensors for %d in architecture %s", len(h.Dense), len(w.family.Beside), w.Arch))
+	if len(h.Dense) > len(w.family.Model.Dense()) {
+		w.errs = append(w.errs, fmt.Errorf("modules.json: %d dense layers, GGUF has tensors for %d in architecture %s", len(h.Dense), len(w.family.Model.Dense()), w.Arch))
 		return
 	}
 	for i, d := range h.Dense {
@@ -262,7 +262,7 @@ func (w *ggufWriter) embedding() {
 
 // openBeside adds the tensors of the family's dense layers, if there are any.
 func (c *Checkpoint) openBeside() error {
-	for _, folder := range c.family.Beside {
+	for _, folder := range c.family.Model.Dense() {
 		dir := filepath.Join(c.Path, folder)
 		if missing(dir, "model.safetensors") {
 			continue
@@ -324,7 +324,7 @@ func (c *Checkpoint) checkInside(dir string) error {
 // Beside is the folder inside a Hugging Face folder that has a tensor, and the tensor's name there; "" for one of
 // the model's own files.
 func (c *Checkpoint) Beside(name string) (folder, own string) {
-	for _, folder := range c.family.Beside {
+	for _, folder := range c.family.Model.Dense() {
 		if own, ok := strings.CutPrefix(name, folder+"."); ok {
 			return folder, own
 		}
@@ -341,8 +341,8 @@ func (c *Checkpoint) modulesHF(files map[string][]byte) error {
 	if err != nil || h.Pooling == "" || h.Pooling == embed.None {
 		return err
 	}
-	if len(h.Dense) > len(c.family.Beside) {
-		return fmt.Errorf("%s: %d dense layers, %d are known in architecture %s", c.Path, len(h.Dense), len(c.family.Beside), c.Arch)
+	if len(h.Dense) > len(c.family.Model.Dense()) {
+		return fmt.Errorf("%s: %d dense layers, %d are known in architecture %s", c.Path, len(h.Dense), len(c.family.Model.Dense()), c.Arch)
 	}
 	var modules []map[string]any
 	add := func(path, kind string, config map[string]any) {
@@ -356,7 +356,7 @@ func (c *Checkpoint) modulesHF(files map[string][]byte) error {
 		"pooling_mode_cls_token": h.Pooling == embed.CLS, "pooling_mode_mean_tokens": h.Pooling == embed.Mean, "pooling_mode_lasttoken": h.Pooling == embed.Last,
 		"pooling_mode_max_tokens": false, "pooling_mode_mean_sqrt_len_tokens": false, "pooling_mode_weightedmean_tokens": false})
 	for i, d := range h.Dense {
-		add(c.family.Beside[i], "Dense", map[string]any{"in_features": d.In, "out_features": d.Out, "bias": false, "activation_function": "torch.nn.modules.linear.Identity"})
+		add(c.family.Model.Dense()[i], "Dense", map[string]any{"in_features": d.In, "out_features": d.Out, "bias": false, "activation_function": "torch.nn.modules.linear.Identity"})
 	}
 	if h.Normalize {
 		add(fmt.Sprintf("%d_Normalize", len(modules)), "Normalize", nil)

@@ -104,7 +104,7 @@ func (c *Checkpoint) openTensors() error {
 	}
 	c.close = append(c.close, f)
 	multimodal := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return strings.Contains(t.Name, "language_model.") })
-	root, _, _ := strings.Cut(c.family.Embedding(), ".")
+	root, _, _ := strings.Cut(c.family.Model.Embedding(), ".")
 	based := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return hasRoot(TextName(t.Name), root, c.root()) })
 	aliased := c.aliased(f.Tensors)
 	all, err := microscaled(f.Tensors)

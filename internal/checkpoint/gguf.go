@@ -56,13 +56,7 @@ func (c *Checkpoint) addGGUF(t tensor.Tensor) error {
 	if c.Habit(strings.TrimSuffix(t.Name, ".weight")).Plus != 0 && t.DType.Quantized() {
 		return fmt.Errorf("%s: tensor %s: type %v is not supported for norms", c.Path, t.Name, t.DType)
 	}
-	name := strings.TrimSuffix(t.Name, ".weight")
-	for other, dense := range c.family.Unmixed {
-		if stem, ok := strings.CutSuffix(name, dense); ok {
-			name = stem + other
-		}
-	}
-	return c.add(name, t)
+	return c.add(t.Name, t)
 }
 
 // next sets the layers aside that predict further tokens, which lie behind the last.

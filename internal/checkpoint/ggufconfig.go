@@ -196,7 +196,7 @@ func (r *ggufReader) pattern() {
 		r.listed()
 		return
 	}
-	if r.family.Windows() != family.Periodic {
+	if !r.family.Periodic() {
 		s.fillLayers(func(int) bool { return window })
 		return
 	}
@@ -325,9 +325,9 @@ func (r *ggufReader) widths() {
 		if slices.Min(n) == slices.Max(n) {
 			continue
 		}
-		if !r.family.PerLayer || len(n) != s.integer("num_hidden_layers") {
+		if !r.family.Model.Reads("per_layer_config") || len(n) != s.integer("num_hidden_layers") {
 			what := ""
-			if r.family.PerLayer {
+			if r.family.Model.Reads("per_layer_config") {
 				what = fmt.Sprintf(", or one for each of %s layers", show(s["num_hidden_layers"]))
 			}
 			r.errorf(own, "is %s, expected a number%s", show(n), what)

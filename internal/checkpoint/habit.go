@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -444,29 +443,20 @@ func (s Stored) Tensor(gguf, hf string) (tensor.Tensor, bool) {
 // TensorName is the name that a format has for a tensor, given the one without
 // .weight, which parameters that are no module's weight do not take.
 func (c *Checkpoint) TensorName(f Format, name string) string {
-	bare := c.family.BareGGUF
 	if f == HuggingFace {
-		bare = c.family.Bare
-		root, _, _ := strings.Cut(c.family.Embedding(), ".")
+		root, _, _ := strings.Cut(c.family.Model.Embedding(), ".")
 		if rest, ok := strings.CutPrefix(name, root+"."); ok && c.root() != "" {
 			name = c.root() + "." + rest
 		}
 	}
-	if f == GGUF && !c.mixture() {
-		for other, dense := range c.family.Unmixed {
-			if stem, ok := strings.CutSuffix(name, other); ok {
-				name = stem + dense
-			}
-		}
-	}
-	if ends(name, []string{".bias", ".scale"}) || ends(name, bare) {
+	if ends(name, []string{".bias", ".scale"}) || ends(name, c.family.Bare) {
 		return name
 	}
 	return name + ".weight"
 }
 
 // root is how the model's files in config.json's format call the module that the embedding is in; "" for as Family.Embedding does.
-func (c *Checkpoint) root() string { return cmp.Or(c.typeHF().Root, c.family.Root) }
+func (c *Checkpoint) root() string { return c.typeHF().Root }
 
 // ends reports whether a name has one of the endings.
 func ends(name string, with []string) bool {

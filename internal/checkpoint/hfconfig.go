@@ -196,7 +196,7 @@ func (r *hfReader) layers() {
 			r.errorf("max_window_layers", "is %s, expected a number", show(from))
 		}
 		s.fillLayers(func(i int) bool { return s["sliding_window"] != nil && float64(i) >= first })
-	case family.Periodic:
+	case family.Periodic, family.PeriodicFirst:
 		r.pattern()
 	case family.Listed:
 		r.listed()

@@ -25,7 +25,7 @@ var divided = []struct {
 // divide brings such tensors into the form that the model has.
 func (c *Checkpoint) divide() error {
 	for _, d := range divided {
-		whole := slices.Contains(c.family.Whole, strings.TrimSuffix(d.whole, ".bias"))
+		whole := c.family.Model.Claims(strings.TrimSuffix(d.whole, ".bias")) && !c.family.Model.Claims(d.parts[0])
 		for _, name := range slices.Clone(c.names) {
 			var err error
 			if layer, ok := strings.CutSuffix(name, "."+d.parts[0]); ok && whole {

@@ -58,7 +58,7 @@ func (c *Checkpoint) Idle(key string) bool {
 func (w *ggufWriter) written(key string) bool {
 	f := w.family
 	return ggufKeys[key] != "" || moreGGUFKeys[key] != "" || f.Uses(key) || read[key] || f.Fixed[key] != nil ||
-		f.Held[key] != "" || slices.Contains(f.Folded, key) || f.Latent && latentSizes[key] || key == f.MoE || key == f.KIsV || key == f.Wide
+		f.Held[key] != "" || f.Latent && latentSizes[key] || key == f.MoE || key == f.KIsV || key == f.Wide
 }
 
 // ggufWriter translates settings into metadata.
@@ -452,7 +452,7 @@ func (w *ggufWriter) period(k family.Key) {
 		return
 	}
 	period := slices.Index(slides, false) + 1
-	if w.family.FullFirst {
+	if w.family.Windows() == family.PeriodicFirst {
 		period = slices.Index(slides[1:], false) + 1
 	}
 	if period == 0 {

@@ -108,7 +108,7 @@ func (c *Checkpoint) configHF(dtype string) (map[string]any, error) {
 		delete(config, key)
 	}
 	if _, assumed := kind.Defaults["sliding_window"]; c.settings.integer("sliding_window") == 0 &&
-		(assumed && kind.Window == family.Periodic || kind.Window == family.Everywhere) { // the library may assume one
+		(assumed && c.family.Periodic() || kind.Window == family.Everywhere) { // the library may assume one
 		config["sliding_window"] = nil
 	}
 	switch kind.Window {

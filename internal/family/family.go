@@ -9,10 +9,7 @@
 // and map[string]any.
 package family
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // Family is one architecture and its habits. The zero value of a field is the
 // usual case.
@@ -37,35 +34,27 @@ type Family struct {
 	// they then must be; nil where nothing can be said.
 	Repeats map[string]func(s map[string]any) any
 
-	Kinds     map[string]string // with Listed: config.json's names of kinds of layers, the canonical ones among them
-	Limits    []Limit           // of settings that no other family has
-	FullFirst bool              // with Periodic: full layers begin the periods, and do not end them
-	Full      map[string]string // settings of full layers, and config.json's keys for their own values
-	FullIf    map[string]string // those of Full that count only where this setting is true
-	Rope      Rope
-	Spelling  map[string][]string // config.json's own names of settings, where they are others; the first is written
-	Without   []string            // settings that other families must have and this one has not
+	Kinds    map[string]string // with Listed: config.json's names of kinds of layers, the canonical ones among them
+	Limits   []Limit           // of settings that no other family has
+	Full     map[string]string // settings of full layers, and config.json's keys for their own values
+	FullIf   map[string]string // those of Full that count only where this setting is true
+	Rope     Rope
+	Spelling map[string][]string // config.json's own names of settings, where they are others; the first is written
+	Without  []string            // settings that other families must have and this one has not
 
-	Keys     []Key             // of GGUF besides those of every family, as converters order them
-	Held     map[string]string // settings that are true where the file holds the tensor, or one in any layer whose name ends so
-	Rows     map[string]string // settings that are the number of rows of a tensor
-	MoE      string            // the setting that is true, or their number, where there are experts
-	KIsV     string            // the setting that is true where full layers have keys and no values
-	Wide     string            // the setting that doubles the MLP of layers that share keys and values
-	PerLayer bool              // layers may differ in width and in heads of keys
-	Latent   bool              // keys and values are products of one latent: settings kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim
-	Next     string            // the setting that counts layers behind the last, which predict further tokens and are set aside
-	Folded   []string          // settings that GGUF has in the values of tensors (Times), and cannot be told from there
-	Habits   []Habit           // what converters to GGUF do to tensors
-	Whole    []string          // tensors of GGUF's layers that the model has whole where files may have them in parts: attn_qkv, ffn_gate_up_exps
-	Bare     []string          // ends of tensors' names in config.json's format that take no .weight
-	BareGGUF []string          // ends of those in GGUF that take none
-	Unmixed  map[string]string // ends of GGUF's names in models without experts, by those in the others
-	Buffers  []string          // ends of names there that hold no weights
-	Aliases  map[string]string // other names there, by which a file that has all of them has the tensors
-	Beside   []string          // folders inside the model's with dense layers (sentence-transformers), each a linear of that name
-	Embed    string            // the embedding's name there; "" for model.embed_tokens
-	Root     string            // how files there call the module that it is in, where that is another name
+	Keys    []Key             // of GGUF besides those of every family, as converters order them
+	Held    map[string]string // settings that are true where the file holds the tensor, or one in any layer whose name ends so
+	Rows    map[string]string // settings that are the number of rows of a tensor
+	MoE     string            // the setting that is true, or their number, where there are experts
+	KIsV    string            // the setting that is true where full layers have keys and no values
+	Wide    string            // the setting that doubles the MLP of layers that share keys and values
+	Latent  bool              // keys and values are products of one latent: settings kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim
+	Next    string            // the setting that counts layers behind the last, which predict further tokens and are set aside
+	Habits  []Habit           // what converters to GGUF do to tensors
+	Bare    []string          // ends of names of tensors, in either format, that take no .weight
+	Buffers []string          // ends of names there that hold no weights
+	Aliases map[string]string // other names there, by which a file that has all of them has the tensors
+	Root    string            // how files there call the module that it is in, where that is another name
 
 	Tokenizer Tokenizer
 	Expect    Expect
@@ -75,7 +64,7 @@ type Family struct {
 // Type is a model_type of config.json.
 type Type struct {
 	Name     string
-	Root     string         // how its files call the module that the embedding is in, where the family's Root is another
+	Root     string         // the name in its files of the module that the embedding is in, where it is another than the tag says
 	Class    string         // transformers' class of the text model; "" for a type that is only read
 	Ranks    bool           // GGUF files with a reranker's whole head are written as this type, and no others
 	Padded   bool           // positions count from the row behind the padding token's, pad_token_id
@@ -94,11 +83,12 @@ type Window uint8
 
 // The ways of windows.
 const (
-	NoWindow   Window = iota // no layer slides, and sliding_window is not read
-	Everywhere               // all layers slide
-	FromLayer                // where use_sliding_window is true: from layer max_window_layers on
-	Periodic                 // all but every n-th: layer_types, or sliding_window_pattern
-	Listed                   // no layer slides; layer_types says what each does (Kinds), all LinearAttention where it is absent
+	NoWindow      Window = iota // no layer slides, and sliding_window is not read
+	Everywhere                  // all layers slide
+	FromLayer                   // where use_sliding_window is true: from layer max_window_layers on
+	Periodic                    // all but every n-th: layer_types, or sliding_window_pattern
+	PeriodicFirst               // likewise, and the period begins with the full layer
+	Listed                      // no layer slides; layer_types says what each does (Kinds), all LinearAttention where it is absent
 )
 
 // The kinds of layers with Listed, as layer_types has them. In GGUF attention.head_count_kv is 0
@@ -247,10 +237,6 @@ func (f *Family) Shares(g *Family) bool {
 // Lacks reports whether f's models do without a setting that others must have.
 func (f *Family) Lacks(setting string) bool { return slices.Contains(f.Without, setting) }
 
-// Embedding is the name of f's embedding in config.json's format. What lies before its
-// first dot is the module of all but the head.
-func (f *Family) Embedding() string { return cmp.Or(f.Embed, "model.embed_tokens") }
-
 // Encodes reports whether f's models make vectors, and generate nothing.
 func (f *Family) Encodes() bool {
 	return f.KeyOf(Never) == "attention.causal" || f.Fixed["use_bidirectional_attention"] == true
@@ -268,7 +254,7 @@ func (f *Family) Uses(setting string) bool {
 
 // Slides reports whether layer i slides where every period-th is full.
 func (f *Family) Slides(i, period int) bool {
-	if f.FullFirst {
+	if f.Windows() == PeriodicFirst {
 		return i%period != 0
 	}
 	return (i+1)%period != 0
@@ -283,6 +269,9 @@ func (f *Family) KeyOf(kind Kind) string {
 	}
 	return ""
 }
+
+// Periodic reports whether every so many layers one is full.
+func (f *Family) Periodic() bool { return f.Windows() == Periodic || f.Windows() == PeriodicFirst }
 
 // Partial reports whether only a part of a head's features may turn.
 func (f *Family) Partial() bool {

@@ -1,10 +1,17 @@
 package family
 
-import "github.com/karat-run/karat/internal/graph"
+import (
+	"reflect"
+	"strings"
+
+	"github.com/karat-run/karat/internal/graph"
+)
 
 // Model makes what runs.
 type Model struct {
 	Config func() any // a pointer to an empty configuration, whose json tags are settings
+
+	weights reflect.Type // the struct that New points to
 
 	// New is the model of a configuration, whose weights are yet to be bound, opened for
 	// sequences of so many tokens; 0 is the longest that it was made for.
@@ -25,7 +32,59 @@ func Of[C any, M Forwarder](newModel func(C) (M, error)) Model {
 // opened for.
 func OfContext[C any, M Forwarder](newModel func(c C, context int) (M, error)) Model {
 	return Model{
-		Config: func() any { return new(C) },
-		New:    func(config any, context int) (Forwarder, error) { return newModel(*config.(*C), context) },
+		Config:  func() any { return new(C) },
+		weights: reflect.TypeFor[M]().Elem(),
+		New:     func(config any, context int) (Forwarder, error) { return newModel(*config.(*C), context) },
 	}
+}
+
+// Embedding returns the embedding's name in config.json's format. The part before its first dot is the module of
+// everything except the head.
+func (m Model) Embedding() string {
+	for f := range m.weights.Fields() {
+		if f.Tag.Get("gguf") == "token_embd" {
+			return f.Tag.Get("hf")
+		}
+	}
+	return ""
+}
+
+// Dense returns the folders inside the model's that hold dense layers behind the pooling (sentence-transformers): a
+// linear of that name each.
+func (m Model) Dense() (folders []string) {
+	for f := range m.weights.Fields() {
+		if folder, ok := strings.CutSuffix(f.Tag.Get("hf"), "_Dense.linear"); ok {
+			folders = append(folders, folder+"_Dense")
+		}
+	}
+	return folders
+}
+
+// Claims reports whether the model or its layers have a weight of a name in GGUF: attn_qkv.
+func (m Model) Claims(name string) bool { return claims(m.weights, name) }
+
+func claims(t reflect.Type, name string) bool {
+	for t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	for f := range t.Fields() {
+		tag, ok := f.Tag.Lookup("gguf")
+		if ok && (tag == name || claims(f.Type, name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Reads reports whether the configuration has a field for a setting.
+func (m Model) Reads(setting string) bool {
+	for f := range reflect.TypeOf(m.Config()).Elem().Fields() {
+		if f.Tag.Get("json") == setting {
+			return true
+		}
+	}
+	return false
 }

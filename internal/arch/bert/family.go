@@ -27,7 +27,6 @@ var Family = family.Family{
 	Buffers: []string{"pooler.dense.weight", "pooler.dense.bias", ".position_ids", "cls.predictions.bias", "cls.predictions.decoder.bias", "cls.predictions.decoder.weight", "cls.predictions.transform.dense.weight", "cls.predictions.transform.dense.bias", "cls.predictions.transform.LayerNorm.weight", "cls.predictions.transform.LayerNorm.bias", "cls.seq_relationship.weight", "cls.seq_relationship.bias"},
 	Aliases: map[string]string{"classifier.weight": "classifier.out_proj.weight", "classifier.bias": "classifier.out_proj.bias",
 		"bert.pooler.dense.weight": "classifier.dense.weight", "bert.pooler.dense.bias": "classifier.dense.bias"},
-	Embed: "bert.embeddings.word_embeddings",
 
 	Tokenizer: family.Tokenizer{Model: "bert", Pre: "jina-v2-en", BOS: true, End: true},
 	Expect:    family.Expect{Eps: []float64{1e-12}},

@@ -16,7 +16,9 @@ var Family = family.Family{
 		"mamba_n_heads": 128., "mamba_n_groups": 1., "mamba_d_state": 256., "mamba_d_conv": 4., "mamba_conv_bias": true, "mamba_norm_before_gate": true, "mamba_expand": 2.}}},
 	Fixed:  map[string]any{"hidden_act": "silu", "mamba_proj_bias": false, "projectors_bias": false, "mlp_bias": false},
 	Absent: map[string]any{"multipliers_folded": true},
-	Idle:   []string{"mamba_expand", "mamba_chunk_size", "mamba_d_ssm", "mamba_norm_before_gate", "mamba_use_mlp", "num_logits_to_keep", "multipliers_folded"},
+	Idle: []string{"mamba_expand", "mamba_chunk_size", "mamba_d_ssm", "mamba_norm_before_gate", "mamba_use_mlp", "num_logits_to_keep", "multipliers_folded",
+		// GGUF has these in the values of tensors, and a reader cannot tell them from there.
+		"embedding_multiplier", "attention_in_multiplier", "attention_out_multiplier", "key_multiplier", "ssm_in_multiplier", "ssm_out_multiplier", "ssm_multipliers", "mlp_multipliers", "lm_head_multiplier"},
 	Normal: normal,
 	Repeats: map[string]func(s map[string]any) any{"mamba_d_ssm": func(s map[string]any) any {
 		heads, _ := s["mamba_n_heads"].(float64)
@@ -39,8 +41,6 @@ var Family = family.Family{
 		{Setting: "mamba_n_groups", GGUF: "ssm.group_count"},
 	},
 	Held: map[string]string{"mamba_conv_bias": ".ssm_conv1d.bias", "mamba_rms_norm": ".ssm_norm"},
-	Folded: []string{"embedding_multiplier", "attention_in_multiplier", "attention_out_multiplier", "key_multiplier", "ssm_in_multiplier", "ssm_out_multiplier",
-		"ssm_multipliers", "mlp_multipliers", "lm_head_multiplier"},
 	Habits: append([]family.Habit{
 		{Ends: []string{"token_embd"}, Times: by("embedding_multiplier")},
 		{Ends: []string{".attn_output"}, Times: by("attention_out_multiplier")},
@@ -52,8 +52,7 @@ var Family = family.Family{
 		{Ends: []string{".ssm_in"}, Times: parts},
 		{Ends: []string{".ssm_out"}, Times: by("ssm_out_multiplier")},
 	}, family.ScanHabits("mamba_n_groups")...),
-	Bare:     []string{".A_log", ".D", ".dt_bias"},
-	BareGGUF: []string{".ssm_a", ".ssm_d", ".ffn_norm"},
+	Bare: []string{".A_log", ".D", ".dt_bias", ".ssm_a", ".ssm_d", ".ffn_norm"},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "falcon-h1"},
 	Expect: family.Expect{

@@ -29,7 +29,6 @@ var Family = family.Family{
 			Scale: &family.Scale{Min: 1e-4, Max: 10, Absent: func(s map[string]any) float64 { d, _ := s["head_dim"].(float64); return d }}},
 	},
 	Habits: []family.Habit{{Ends: []string{"norm"}, Plus: 1}},
-	Beside: []string{"2_Dense", "3_Dense"},
 
 	Tokenizer: family.Tokenizer{Model: "llama", Pre: "default", BOS: true},
 	Expect: family.Expect{

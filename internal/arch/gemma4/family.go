@@ -33,8 +33,6 @@ var Family = family.Family{
 		Sliding: map[string]any{"rope_theta": 1e4},
 		ByKind:  true,
 	},
-
-	Whole: []string{"ffn_gate_up_exps"},
 	Keys: []family.Key{
 		{Setting: "final_logit_softcapping", Kind: family.Number},
 		{Setting: "num_kv_shared_layers"},
@@ -46,12 +44,11 @@ var Family = family.Family{
 		{GGUF: "rope.dimension_count", Kind: family.FullDim},
 		{GGUF: "rope.dimension_count_swa", Kind: family.SlidingDim},
 	},
-	Rows:     map[string]string{"vocab_size_per_layer_input": "per_layer_token_embd"},
-	MoE:      "enable_moe_block",
-	KIsV:     "attention_k_eq_v",
-	Wide:     "use_double_wide_mlp",
-	PerLayer: true,
-	Bare:     []string{".per_expert_scale", ".layer_scalar", ".experts.gate_up_proj", ".experts.down_proj"},
+	Rows: map[string]string{"vocab_size_per_layer_input": "per_layer_token_embd"},
+	MoE:  "enable_moe_block",
+	KIsV: "attention_k_eq_v",
+	Wide: "use_double_wide_mlp",
+	Bare: []string{".per_expert_scale", ".layer_scalar", ".experts.gate_up_proj", ".experts.down_proj"},
 
 	Tokenizer: family.Tokenizer{Model: "gemma4", Merged: true, BOS: true},
 	Expect: family.Expect{

@@ -23,11 +23,8 @@ var Family = family.Family{
 		"max_position_embeddings": {"n_positions"}, "layer_norm_eps": {"layer_norm_epsilon"}, "hidden_act": {"activation_function"},
 	},
 	Without: []string{"num_key_value_heads", "rms_norm_eps", "rope_parameters"},
-
-	Whole:   []string{"attn_qkv"},
 	Habits:  []family.Habit{{Ends: []string{".attn_qkv", ".attn_output", ".ffn_up", ".ffn_down"}, Turned: true}},
 	Buffers: []string{".attn.bias", ".attn.masked_bias"},
-	Embed:   "transformer.wte",
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "gpt-2"},
 	Expect:    family.Expect{Parts: []family.Part{{GGUF: "attn_qkv.bias", HF: "c_attn.bias"}}, Eps: []float64{1e-5}},

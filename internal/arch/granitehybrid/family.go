@@ -56,11 +56,9 @@ var Family = family.Family{
 	Habits: append([]family.Habit{
 		{Ends: []string{".attn_q", ".attn_q.bias"}, Heads: "num_attention_heads"},
 		{Ends: []string{".attn_k", ".attn_k.bias"}, Heads: "num_key_value_heads"},
-		{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_gate_shexp", ".ffn_up_shexp"}, Woven: []string{"input_linear", "gate_linear", "up_linear"}, Runs: true},
+		{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_gate_shexp", ".ffn_up_shexp", ".ffn_gate", ".ffn_up"}, Woven: []string{"input_linear", "gate_linear", "up_linear"}, Runs: true},
 	}, family.ScanHabits("mamba_n_groups")...),
-	Bare:     []string{".A_log", ".D", ".dt_bias"},
-	BareGGUF: []string{".ssm_a", ".ssm_d"},
-	Unmixed:  map[string]string{".ffn_gate_shexp": ".ffn_gate", ".ffn_up_shexp": ".ffn_up", ".ffn_down_shexp": ".ffn_down"},
+	Bare: []string{".A_log", ".D", ".dt_bias", ".ssm_a", ".ssm_d"},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "refact"},
 	Expect:    family.Expect{Parts: []family.Part{{GGUF: "ssm_in", HF: "mamba.in_proj"}}, Theta: true, Eps: []float64{1e-6, 1e-5}},

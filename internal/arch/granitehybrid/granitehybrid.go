@@ -11,6 +11,7 @@
 package granitehybrid
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/karat-run/karat/internal/family"
@@ -71,7 +72,8 @@ type Layer struct {
 	Attn      *Attention    `gguf:"" hf:"self_attn"`
 	MLPNorm   *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
 	MoE       MoE           `gguf:"" hf:"block_sparse_moe"`
-	Shared    MLP           `gguf:"" hf:"shared_mlp"`
+	MLP       *MLP          `gguf:"" hf:"shared_mlp"` // or
+	Shared    *SharedMLP    `gguf:"" hf:"shared_mlp"`
 }
 
 // Scan is a gated selective scan.
@@ -106,8 +108,15 @@ type MoE struct {
 	Down   *graph.Weight `gguf:"ffn_down_exps" hf:"output_linear" if:"num_experts"`
 }
 
-// MLP is the gated feed-forward part that all tokens take.
+// MLP is the gated feed-forward part of a model without experts.
 type MLP struct {
+	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_linear"`
+	Up   *graph.Weight `gguf:"ffn_up" hf:"up_linear"`
+	Down *graph.Weight `gguf:"ffn_down" hf:"output_linear"`
+}
+
+// SharedMLP is the same part beside experts: GGUF has other names for its weights.
+type SharedMLP struct {
 	Gate *graph.Weight `gguf:"ffn_gate_shexp" hf:"gate_linear"`
 	Up   *graph.Weight `gguf:"ffn_up_shexp" hf:"up_linear"`
 	Down *graph.Weight `gguf:"ffn_down_shexp" hf:"output_linear"`
@@ -130,6 +139,11 @@ func New(c Config) (*Model, error) {
 			m.Layers[i].Attn = new(Attention)
 		} else {
 			m.Layers[i].Scan = new(Scan)
+		}
+		if c.NumExperts > 0 {
+			m.Layers[i].Shared = new(SharedMLP)
+		} else {
+			m.Layers[i].MLP = new(MLP)
 		}
 	}
 	if c.Positions != "rope" {
@@ -165,7 +179,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 	}
 	h = g.Add(h, g.Scale(x, m.HalfMultiplier))
 	x = g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
-	y := l.Shared.forward(g, x, m)
+	y := cmp.Or((*MLP)(l.Shared), l.MLP).forward(g, x, m)
 	if m.NumExperts > 0 {
 		y = g.Add(l.MoE.forward(g, x, m), y)
 	}

@@ -35,10 +35,8 @@ var Family = family.Family{
 		{Setting: "num_heads", GGUF: "ssm.time_step_rank"},
 		{Setting: "n_groups", GGUF: "ssm.group_count"},
 	},
-	Habits:   family.ScanHabits("n_groups"),
-	Bare:     []string{".A_log", ".D", ".dt_bias"},
-	BareGGUF: []string{".ssm_a", ".ssm_d"},
-	Embed:    "backbone.embeddings",
+	Habits: family.ScanHabits("n_groups"),
+	Bare:   []string{".A_log", ".D", ".dt_bias", ".ssm_a", ".ssm_d"},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "gpt-2"},
 	Expect: family.Expect{

@@ -11,10 +11,9 @@ var Family = family.Family{
 	Title: "ModernBERT",
 	Model: family.Of(New),
 
-	Types: []family.Type{{Name: "modernbert", Class: "ModernBertModel", Window: family.Periodic, Period: 3,
+	Types: []family.Type{{Name: "modernbert", Class: "ModernBertModel", Window: family.PeriodicFirst, Period: 3,
 		Defaults: map[string]any{"rms_norm_eps": 1e-5, "hidden_activation": "gelu", "max_position_embeddings": 8192., "sliding_window": 128.}}},
-	FullFirst: true,
-	Fixed:     map[string]any{"hidden_activation": "gelu", "attention_bias": false, "mlp_bias": false, "norm_bias": false},
+	Fixed: map[string]any{"hidden_activation": "gelu", "attention_bias": false, "mlp_bias": false, "norm_bias": false},
 	Idle: []string{"tie_word_embeddings", "head_dim", "num_key_value_heads", "classifier_activation", "classifier_bias", "classifier_pooling", "decoder_bias", "deterministic_flash_attn",
 		"embedding_dropout", "mlp_dropout", "initializer_cutoff_factor", "sparse_pred_ignore_index", "sparse_prediction", "reference_compile",
 		"repad_logits_with_grad", "position_embedding_type", "gradient_checkpointing", "layer_norm_eps"},
@@ -36,9 +35,7 @@ var Family = family.Family{
 		{Setting: "rms_norm_eps", GGUF: "attention.layer_norm_epsilon", Kind: family.Number}, // llama.cpp's reader wants it, its converter may write the other one alone
 		{GGUF: "hidden_activation", Kind: family.Word, Text: "gelu"},
 	},
-	Whole:   []string{"attn_qkv"},
 	Buffers: []string{"head.dense.weight", "head.norm.weight", "decoder.bias", "decoder.weight"},
-	Embed:   "model.embeddings.tok_embeddings",
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "modern-bert", BOS: true, End: true},
 	Expect:    family.Expect{Eps: []float64{1e-5}},

@@ -11,7 +11,7 @@ var Family = family.Family{
 	Title: "Nemotron-H",
 	Model: family.Of(New),
 
-	Types: []family.Type{{Name: "nemotron_h", Class: "NemotronHForCausalLM", Window: family.Listed, Defaults: map[string]any{
+	Types: []family.Type{{Name: "nemotron_h", Root: "backbone", Class: "NemotronHForCausalLM", Window: family.Listed, Defaults: map[string]any{
 		"rms_norm_eps": 1e-5, "mamba_hidden_act": "silu", "mlp_hidden_act": "relu2", "tie_word_embeddings": false, "max_position_embeddings": 4096.,
 		"num_attention_heads": 32., "num_key_value_heads": 8., "head_dim": 128., "ssm_state_size": 128., "mamba_num_heads": 128., "mamba_head_dim": 64.,
 		"n_groups": 8., "conv_kernel": 4., "use_conv_bias": true, "num_experts": 8., "n_shared_experts": 1., "top_k_experts": 2., "moe_intermediate_size": 7688.,
@@ -65,10 +65,7 @@ var Family = family.Family{
 		{Ends: []string{".attn_k"}, Heads: "num_key_value_heads"},
 		{Ends: []string{".ffn_up_exps", ".ffn_down_exps"}, Joined: "mixer.experts"},
 	}, family.ScanHabits("n_groups")...),
-	Bare:     []string{".A_log", ".D", ".dt_bias", ".e_score_correction_bias"},
-	BareGGUF: []string{".ssm_a", ".ssm_d"},
-	Embed:    "model.embeddings",
-	Root:     "backbone",
+	Bare: []string{".A_log", ".D", ".dt_bias", ".e_score_correction_bias", ".ssm_a", ".ssm_d"},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "tekken", BOS: true},
 	Expect: family.Expect{

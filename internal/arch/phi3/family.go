@@ -26,8 +26,6 @@ var Family = family.Family{
 		{GGUF: "rope.dimension_count", Kind: family.Turning},
 	},
 
-	Whole: []string{"attn_qkv"},
-
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "gpt-4o", Strips: true},
 	Expect: family.Expect{
 		Parts: []family.Part{{GGUF: "attn_qkv", HF: "qkv_proj"}},

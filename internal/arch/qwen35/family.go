@@ -26,10 +26,9 @@ var Family = family.Family{
 	Rope:   family.Rope{Full: map[string]any{"rope_theta": 1e7, "partial_rotary_factor": 0.25}},
 	Next:   "mtp_num_hidden_layers",
 
-	Keys:     keys,
-	Habits:   habits,
-	Bare:     []string{".A_log", ".dt_bias"},
-	BareGGUF: []string{".ssm_a"},
+	Keys:   keys,
+	Habits: habits,
+	Bare:   []string{".A_log", ".dt_bias", ".ssm_a"},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "qwen35"},
 	Expect:    family.Expect{Parts: parts},
@@ -65,9 +64,8 @@ var MoEFamily = family.Family{
 		{Setting: "moe_intermediate_size"},
 		{GGUF: "expert_shared_feed_forward_length", Setting: "shared_expert_intermediate_size"},
 	}, keys...),
-	Habits:   append([]family.Habit{{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"}, Joined: "mlp.experts"}}, habits...),
-	Bare:     []string{".A_log", ".dt_bias"},
-	BareGGUF: []string{".ssm_a"},
+	Habits: append([]family.Habit{{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"}, Joined: "mlp.experts"}}, habits...),
+	Bare:   []string{".A_log", ".dt_bias", ".ssm_a"},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "qwen35"},
 	Expect:    family.Expect{Parts: parts},

@@ -124,7 +124,7 @@ func (p *plan) header(c *checkpoint.Checkpoint, o Options, pooling *uint32) erro
 	put("pooling_type", int(*pooling))
 	in := int(c.Setting("hidden_size").(float64))
 	out := 4 * in // as wide between dense layers as four vectors
-	for i := range p.family.Beside {
+	for i := range p.family.Model.Dense() {
 		name := fmt.Sprintf("dense_%d", i+2)
 		put(name+"_feat_in", in)
 		put(name+"_feat_out", out)
