@@ -19,7 +19,7 @@ func judgeSettings(c *checker) {
 	judgeSharing(c)
 	judgeRotation(c)
 	judgeUsual(c)
-	if n := c.model.ContextLength(); n == 0 && c.family().Endless == nil {
+	if n := c.model.ContextLength(); n == 0 && !slices.Contains(c.family().Idle, "max_position_embeddings") {
 		c.add("context", []string{c.model.Key("max_position_embeddings")}, "the context length is missing")
 	} else if n > 0 && n < 256 || n > 1<<24 {
 		c.add("context", []string{c.model.Key("max_position_embeddings")}, "the context length is %d", n)
@@ -77,7 +77,7 @@ func published(c *checker) *family.Published {
 func judgeAssumed(c *checker) {
 	var keys, what []string
 	for _, e := range c.model.Assumed() {
-		if e.Key == c.family().Full["head_dim"] && c.files.text()["per_layer_config"] != nil {
+		if e.Key == "global_head_dim" && c.files.text()["per_layer_config"] != nil {
 			continue // which says more
 		}
 		if (e.Key == "sliding_window" || e.Key == "max_window_layers") && c.model.Setting("sliding_window") == nil {
@@ -179,7 +179,7 @@ func judgeSharing(c *checker) {
 			"the last %v layers share keys and values, but those from %d on have the wide feed-forward that goes with it",
 			shared, wide)
 	case !holds || published != nil || shared == 0:
-	case ple == 0 || c.model.Setting(c.family().KIsV) == true:
+	case ple == 0 || c.model.Setting("attention_k_eq_v") == true:
 		c.add("kv-sharing", key, "%s; no model without per-layer embeddings, or whose keys serve as values, shares any",
 			ignored)
 	default:

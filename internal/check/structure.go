@@ -300,7 +300,7 @@ func explainFaults(c *checker, groups []*group) []*group {
 			c.setting("num_attention_heads"), c.setting("head_dim"), groups[0].tensors[0], groups[0].what)
 		return nil
 	}
-	if len(c.family().Full) == 0 {
+	if c.family().KeyOf(family.SlidingDim) == "" {
 		return groups
 	}
 	c.add("layer-pattern", tensorsOf(groups), "the attention of layers %s has the shapes of the other kind of layer",

@@ -38,9 +38,12 @@ type Checkpoint struct {
 	Notes    []string // assumptions, tensors set aside
 	Metadata []Entry  // as the files have it, for people to read
 
-	family     *family.Family
-	kind       *family.Type // of a folder
-	settings   settings
+	family *family.Family
+	kind   *family.Type // of a folder
+	// settings is the configuration in one spelling, whatever the file's: Hugging Face's keys, with rope_parameters
+	// always by kind of layer ({"full_attention": {...}, "sliding_attention": {...}}), layer_types always written out,
+	// and per_layer_config for what differs between layers. No value is null.
+	settings   family.Settings
 	derivedDim bool              // the file does not say the head size
 	spelling   map[string]string // the file's own names of canonical keys, where they differ
 	unread     []string          // notes on settings of the file that have no canonical key
@@ -97,7 +100,7 @@ func Read(files ...gguf.Source) (*Checkpoint, error) {
 
 // newCheckpoint is an empty view of path.
 func newCheckpoint(path string, f Format) *Checkpoint {
-	return &Checkpoint{Path: path, Format: f, settings: settings{}, spelling: map[string]string{}, tensors: map[string]tensor.Tensor{}}
+	return &Checkpoint{Path: path, Format: f, settings: family.Settings{}, spelling: map[string]string{}, tensors: map[string]tensor.Tensor{}}
 }
 
 // Close unmaps the files. No tensor may be used after it.
@@ -209,7 +212,7 @@ func (c *Checkpoint) Parameters() (n int64, most string) {
 }
 
 // ContextLength is the number of positions the model was made for; 0 if unknown.
-func (c *Checkpoint) ContextLength() int { return c.settings.integer("max_position_embeddings") }
+func (c *Checkpoint) ContextLength() int { return c.settings.Int("max_position_embeddings") }
 
 // Setting is the value of a canonical setting, nil where there is none: a
 // float64, string, bool, []any or map[string]any, or a map of the like.
@@ -218,7 +221,7 @@ func (c *Checkpoint) Setting(key string) any { return c.settings[key] }
 // Rope is a number of the rotary settings of a kind of layer (full_attention or
 // sliding_attention); 0 where it is absent.
 func (c *Checkpoint) Rope(kind, key string) float64 {
-	params, _ := object(c.ropeParameters()[kind])
+	params, _ := family.Object(c.ropeParameters()[kind])
 	v, _ := params[key].(float64)
 	return v
 }

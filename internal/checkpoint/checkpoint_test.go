@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/registry"
 	"github.com/karat-run/karat/internal/safetensors"
@@ -230,7 +231,7 @@ func TestUnpermute(t *testing.T) {
 	for i := range 8 {
 		in.Data[i*34] = "aAbBcCdD"[i]
 	}
-	c := Checkpoint{family: registry.Find("llama"), Format: GGUF, settings: settings{"num_attention_heads": 2.}}
+	c := Checkpoint{family: registry.Find("llama"), Format: GGUF, settings: family.Settings{"num_attention_heads": 2.}}
 	got, err := c.restore("blk.0.attn_q", in)
 	order := ""
 	for i := range 8 {

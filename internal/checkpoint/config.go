@@ -10,15 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/rope"
 )
-
-// settings is a configuration in one spelling, whatever the file's: Hugging
-// Face's keys, with rope_parameters always by kind of layer
-// ({"full_attention": {...}, "sliding_attention": {...}}), layer_types always
-// written out, and per_layer_config for what differs between layers. No value
-// is null.
-type settings map[string]any
 
 // Config decodes the configuration into the struct that dst points to, whose
 // json tags are canonical keys, and returns a note for every key that dst
@@ -34,7 +28,7 @@ func (c *Checkpoint) Config(dst any) ([]string, error) {
 // decode sets dst from src, the value at path. Unlike encoding/json it takes a
 // key only in the exact case of its tag: validate has seen no other.
 func (c *Checkpoint) decode(dst reflect.Value, src any, path string) error {
-	m, isObject := object(src)
+	m, isObject := family.Object(src)
 	switch {
 	case isObject && dst.Kind() == reflect.Struct:
 		for i := range dst.NumField() {
@@ -63,7 +57,7 @@ func (c *Checkpoint) decode(dst reflect.Value, src any, path string) error {
 	}
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) {
-		return fmt.Errorf("configuration key %s is %s, expected %v", c.Key(path), show(src), dst.Type())
+		return fmt.Errorf("configuration key %s is %s, expected %v", c.Key(path), family.Show(src), dst.Type())
 	}
 	if err != nil {
 		return fmt.Errorf("configuration key %s: %w", c.Key(path), err)
@@ -73,32 +67,6 @@ func (c *Checkpoint) decode(dst reflect.Value, src any, path string) error {
 
 func join(path, key string) string { return strings.TrimPrefix(path+"."+key, ".") }
 
-// object is v as an object of settings.
-func object(v any) (map[string]any, bool) {
-	switch v := v.(type) {
-	case settings:
-		return v, true
-	case map[string]any:
-		return v, true
-	}
-	return nil, false
-}
-
-// show is v for an error, as JSON where it can be, cut to a readable length.
-func show(v any) string {
-	if v == nil {
-		return "missing"
-	}
-	b, err := json.Marshal(v)
-	if err != nil { // NaN
-		b = fmt.Append(nil, v)
-	}
-	if len(b) > 60 {
-		return string(b[:60]) + "…"
-	}
-	return string(b)
-}
-
 // Unread lists the settings that neither the reading of the files nor a Config
 // of this model asked for, and that switch something on.
 func (c *Checkpoint) Unread(dst any) []Entry {
@@ -106,7 +74,7 @@ func (c *Checkpoint) Unread(dst any) []Entry {
 	known := tags(reflect.TypeOf(dst).Elem())
 	for _, k := range slices.Sorted(maps.Keys(c.settings)) {
 		if v := c.settings[k]; !known[k] && k != "rope_parameters" && !Neutral(v) {
-			list = append(list, Entry{c.Key(k), show(v)})
+			list = append(list, Entry{c.Key(k), family.Show(v)})
 		}
 	}
 	return list
@@ -119,16 +87,16 @@ func (c *Checkpoint) unreadKeys(dst any) []string {
 	known := tags(reflect.TypeOf(dst).Elem())
 	for _, k := range slices.Sorted(maps.Keys(c.settings)) {
 		if v := c.settings[k]; !known[k] && k != "rope_parameters" && matters(k, v) && !c.Idle(k) {
-			notes = append(notes, fmt.Sprintf("configuration key %s = %s is not read by architecture %s", c.Key(k), show(v), c.Arch))
+			notes = append(notes, fmt.Sprintf("configuration key %s = %s is not read by architecture %s", c.Key(k), family.Show(v), c.Arch))
 		}
 	}
 	known = tags(reflect.TypeFor[rope.Params]())
 	for _, kind := range kinds {
-		params, _ := object(c.ropeParameters()[kind])
+		params, _ := family.Object(c.ropeParameters()[kind])
 		scaling, _ := cmp.Or(params["rope_type"], params["type"]).(string)
 		for _, k := range slices.Sorted(maps.Keys(params)) {
 			if v := params[k]; !(known[k] && rope.Reads(scaling, k)) && !Neutral(v) {
-				notes = append(notes, fmt.Sprintf("rope setting %s = %s of %s is not read", k, show(v), kind))
+				notes = append(notes, fmt.Sprintf("rope setting %s = %s of %s is not read", k, family.Show(v), kind))
 			}
 		}
 	}
@@ -137,7 +105,7 @@ func (c *Checkpoint) unreadKeys(dst any) []string {
 
 // ropeParameters is the canonical key, whose values both formats' readers make.
 func (c *Checkpoint) ropeParameters() map[string]any {
-	m, _ := object(c.settings["rope_parameters"])
+	m, _ := family.Object(c.settings["rope_parameters"])
 	return m
 }
 
@@ -179,37 +147,14 @@ func Neutral(v any) bool {
 	return false
 }
 
-// integer is the value of key as an int; 0 where it is absent or no whole number.
-func (s settings) integer(key string) int {
-	v, _ := s[key].(float64)
-	if v != float64(int32(v)) {
-		return 0
-	}
-	return int(v)
-}
-
-// take removes key and returns its value.
-func (s settings) take(key string) any {
-	v := s[key]
-	delete(s, key)
-	return v
-}
-
-// fill sets key where it is absent, to a v that is not nil.
-func (s settings) fill(key string, v any) {
-	if _, ok := s[key]; !ok && v != nil {
-		s[key] = v
-	}
-}
-
 // fillHeadDim sets head_dim where it is absent to the width that each head has
 // if all together are as wide as the model.
-func (c *Checkpoint) fillHeadDim(s settings) error {
-	if c.family.Latent { // what turns is a head of its own there
-		s["head_dim"] = s["qk_rope_head_dim"]
+func (c *Checkpoint) fillHeadDim(s family.Settings) error {
+	if c.family.Latent() { // what turns is a head of its own there
+		s.Fill("head_dim", s["qk_rope_head_dim"])
 		return nil
 	}
-	heads, hidden := s.integer("num_attention_heads"), s.integer("hidden_size")
+	heads, hidden := s.Int("num_attention_heads"), s.Int("hidden_size")
 	if s["head_dim"] != nil || heads < 1 || hidden < 1 {
 		return nil
 	}
@@ -222,24 +167,11 @@ func (c *Checkpoint) fillHeadDim(s settings) error {
 
 // fillLayers sets layer_types where it is absent. A number of layers that is
 // not allowed is left to validate.
-func (s settings) fillLayers(slides func(i int) bool) {
-	s.fillKinds(func(i int) string {
+func fillLayers(s family.Settings, slides func(i int) bool) {
+	s.FillKinds(func(i int) string {
 		if slides(i) {
 			return sliding
 		}
 		return full
 	})
-}
-
-// fillKinds is fillLayers of any kinds.
-func (s settings) fillKinds(kind func(i int) string) {
-	n := s.integer("num_hidden_layers")
-	if s["layer_types"] != nil || n < 1 || n > maxLayers {
-		return
-	}
-	types := make([]any, n)
-	for i := range types {
-		types[i] = kind(i)
-	}
-	s["layer_types"] = types
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/embed"
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/jsonerr"
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/safetensors"
@@ -154,7 +155,7 @@ func (c *Checkpoint) embeddingHF() (*embed.Head, error) {
 		case kind == "Normalize" && i == len(modules)-1:
 			h.Normalize = true
 		default:
-			err = fmt.Errorf("modules.json: module %d is a %s: supported are a Transformer, a Pooling, Dense layers and Normalize, in this order", i, show(m.Type))
+			err = fmt.Errorf("modules.json: module %d is a %s: supported are a Transformer, a Pooling, Dense layers and Normalize, in this order", i, family.Show(m.Type))
 		}
 		if err != nil {
 			return nil, err
@@ -208,7 +209,7 @@ func (c *Checkpoint) denseModule(h *embed.Head, folder string) error {
 		return err
 	}
 	if act := k.Act[strings.LastIndex(k.Act, ".")+1:]; !found || act != "Identity" {
-		return fmt.Errorf("%s/config.json: activation_function is %s, supported is Identity", folder, show(k.Act))
+		return fmt.Errorf("%s/config.json: activation_function is %s, supported is Identity", folder, family.Show(k.Act))
 	}
 	path := filepath.Join(c.Path, folder, "model.safetensors")
 	f, err := safetensors.Open(path)
@@ -287,7 +288,7 @@ func (c *Checkpoint) openBeside() error {
 // readJSON reads a file of the folder, or of one inside it, into dst. It reports false where there is none.
 func (c *Checkpoint) readJSON(folder, name string, dst any) (bool, error) {
 	if folder == "" || !filepath.IsLocal(folder) {
-		return false, fmt.Errorf("modules.json: path %s, want a folder inside the model's", show(folder))
+		return false, fmt.Errorf("modules.json: path %s, want a folder inside the model's", family.Show(folder))
 	}
 	dir := filepath.Join(c.Path, folder)
 	if folder != "." {

@@ -106,7 +106,9 @@ func (c *Checkpoint) openTensors() error {
 	multimodal := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return strings.Contains(t.Name, "language_model.") })
 	root, _, _ := strings.Cut(c.family.Model.Embedding(), ".")
 	based := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return hasRoot(TextName(t.Name), root, c.root()) })
-	aliased := c.aliased(f.Tensors)
+	has := func(name string) bool {
+		return slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return t.Name == name })
+	}
 	all, err := microscaled(f.Tensors)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Path, err)
@@ -120,15 +122,14 @@ func (c *Checkpoint) openTensors() error {
 		if !based && !strings.HasPrefix(name, "lm_head.") { // a file of the module alone
 			name = root + "." + name
 		}
-		if other := c.family.Aliases[t.Name]; aliased && other != "" {
-			name = other
+		if c.family.Rename != nil {
+			name = c.family.Rename(name, has)
 		}
 		switch {
-		case c.family.Next != "" && strings.HasPrefix(t.Name, "mtp."): // layers that predict further tokens
 		case multimodal && otherModality(t.Name):
 			aside++
 		case strings.HasPrefix(t.Name, "mtp."): // of layers that predict further tokens
-		case strings.HasSuffix(name, ".rotary_emb.inv_freq"), ends(name, c.family.Buffers): // old files hold what the configuration says
+		case name == "", strings.HasSuffix(name, ".rotary_emb.inv_freq"): // old files hold what the configuration says
 		default:
 			if err := c.add(name, t); err != nil {
 				return err
@@ -149,28 +150,14 @@ func (c *Checkpoint) openTensors() error {
 
 // behind sets the layers behind the last aside, where config.json says that they predict further tokens.
 func (c *Checkpoint) behind() error {
-	n := c.settings.integer(c.family.Next)
+	n := c.settings.Int(c.family.Next())
 	if n == 0 {
 		return nil
 	}
-	if own := c.aside("model.layers.", "eh_proj", c.settings.integer("num_hidden_layers")); own >= 0 {
-		return fmt.Errorf("%s: config.json: key %s is %d, but layer %d has no tensor eh_proj, as layers that predict further tokens have: it is one of the model's own (num_hidden_layers)", c.Path, c.family.Next, n, own)
+	if own := c.aside("model.layers.", "eh_proj", c.settings.Int("num_hidden_layers")); own >= 0 {
+		return fmt.Errorf("%s: config.json: key %s is %d, but layer %d has no tensor eh_proj, as layers that predict further tokens have: it is one of the model's own (num_hidden_layers)", c.Path, c.family.Next(), n, own)
 	}
 	return nil
-}
-
-// aliased reports whether the tensors have all of the family's other names.
-func (c *Checkpoint) aliased(all []tensor.Tensor) bool {
-	have := map[string]bool{}
-	for _, t := range all {
-		have[t.Name] = true
-	}
-	for name := range c.family.Aliases {
-		if !have[name] {
-			return false
-		}
-	}
-	return len(c.family.Aliases) > 0
 }
 
 // microscaled makes one tensor of NAME_blocks and NAME_scales, where both are bytes.

@@ -61,7 +61,7 @@ func (c *Checkpoint) addGGUF(t tensor.Tensor) error {
 
 // next sets the layers aside that predict further tokens, which lie behind the last.
 func (r *ggufReader) next() {
-	if r.family.Next == "" {
+	if r.family.Next() == "" {
 		return // the key is unread
 	}
 	n, ok := r.number("nextn_predict_layers")

@@ -141,22 +141,16 @@ func (r *ggufReader) presence() {
 	s := r.settings
 	_, own := r.tensors["output"]
 	s["tie_word_embeddings"] = !own
-	s.fill("vocab_size", r.rows("token_embd"))
+	s.Fill("vocab_size", r.rows("token_embd"))
 	for key, tensor := range r.family.Held {
 		_, s[key] = r.tensors[tensor]
 		if strings.HasPrefix(tensor, ".") {
 			s[key] = slices.ContainsFunc(r.names, func(name string) bool { return strings.HasSuffix(name, tensor) })
 		}
 	}
-	for key, tensor := range r.family.Rows {
-		s.fill(key, r.rows(tensor))
-	}
-	if flag := r.family.MoE; flag != "" && flag != "num_experts" {
-		s[flag] = s.integer("num_experts") > 0
-	}
 	for _, list := range []map[string]any{r.family.Fixed, r.family.Absent} {
 		for key, v := range list {
-			s.fill(key, v)
+			s.Fill(key, v)
 		}
 	}
 }
@@ -191,48 +185,48 @@ func (c *Checkpoint) rows(name string) any {
 func (r *ggufReader) pattern() {
 	const key = "attention.sliding_window_pattern"
 	s := r.settings
-	window := s.integer("sliding_window") > 0
+	window := s.Int("sliding_window") > 0
 	if r.family.Windows() == family.Listed {
 		r.listed()
 		return
 	}
 	if !r.family.Periodic() {
-		s.fillLayers(func(int) bool { return window })
+		fillLayers(s, func(int) bool { return window })
 		return
 	}
 	own, period := r.windowKey()
 	kind := own.Kind
 	if kind == family.Count { // no key: all models have one period
-		s.fillLayers(func(i int) bool { return window && r.family.Slides(i, period) })
+		fillLayers(s, func(i int) bool { return window && r.family.Slides(i, period) })
 		return
 	}
 	switch v := r.value(key).(type) {
 	case []bool:
-		if len(v) != s.integer("num_hidden_layers") {
-			r.errorf(key, "has %d values for %s layers", len(v), show(s["num_hidden_layers"]))
+		if len(v) != s.Int("num_hidden_layers") {
+			r.errorf(key, "has %d values for %s layers", len(v), family.Show(s["num_hidden_layers"]))
 			return
 		}
-		s.fillLayers(func(i int) bool { return v[i] })
+		fillLayers(s, func(i int) bool { return v[i] })
 	case nil:
 		if kind == family.Flags && !own.Unusual {
 			r.errorf(key, "is missing")
 			return
 		}
 		if !window { // the converter's way to say that none slides
-			s.fillLayers(func(int) bool { return false })
+			fillLayers(s, func(int) bool { return false })
 			return
 		}
 		if !own.Unusual {
 			r.Notes = append(r.Notes, fmt.Sprintf("the file has no key %s.%s: assuming that every %dth layer is full", r.Arch, key, period))
 		}
-		s.fillLayers(func(i int) bool { return r.family.Slides(i, period) })
+		fillLayers(s, func(i int) bool { return r.family.Slides(i, period) })
 	default:
 		n, _ := numbers(v)
-		if len(n) != 1 || !(n[0] >= 1 && n[0] <= maxLayers) {
-			r.errorf(key, "is %s, expected a number from 1 to %d", show(v), maxLayers)
+		if len(n) != 1 || !(n[0] >= 1 && n[0] <= family.MaxLayers) {
+			r.errorf(key, "is %s, expected a number from 1 to %d", family.Show(v), family.MaxLayers)
 			return
 		}
-		s.fillLayers(func(i int) bool { return r.family.Slides(i, int(n[0])) })
+		fillLayers(s, func(i int) bool { return r.family.Slides(i, int(n[0])) })
 	}
 }
 
@@ -250,7 +244,7 @@ func (r *ggufReader) windowKey() (own family.Key, period int) {
 // heads reads the attention's sizes. Where full layers have a size of their own,
 // sliding ones' lies under another key.
 func (r *ggufReader) heads() {
-	if r.family.Latent {
+	if r.family.Latent() {
 		r.latentHeads()
 		return
 	}
@@ -258,7 +252,7 @@ func (r *ggufReader) heads() {
 	if n, ok := r.number("attention.key_length"); ok {
 		s["head_dim"] = n
 	}
-	s.fill("num_key_value_heads", s["num_attention_heads"])
+	s.Fill("num_key_value_heads", s["num_attention_heads"])
 	if err := r.fillHeadDim(s); err != nil {
 		r.errs = append(r.errs, err)
 	}
@@ -270,7 +264,7 @@ func (r *ggufReader) heads() {
 	if !r.family.Partial() {
 		r.sameDim(r.fullDim, "rope.dimension_count")
 	}
-	if len(r.family.Full) > 0 {
+	if r.family.KeyOf(family.SlidingDim) != "" {
 		if n, ok := r.number("attention.key_length_swa"); ok {
 			s["head_dim"] = n
 			r.spelling["head_dim"] = r.Arch + ".attention.key_length_swa"
@@ -283,14 +277,14 @@ func (r *ggufReader) heads() {
 // evenHeads refuses files of families without settings for it that have fewer heads of
 // keys, or heads of another size than an even share of the width.
 func (r *ggufReader) evenHeads() {
-	heads, hidden := r.settings["num_attention_heads"], r.settings.integer("hidden_size")
+	heads, hidden := r.settings["num_attention_heads"], r.settings.Int("hidden_size")
 	for _, n := range r.numbers("attention.head_count_kv") {
 		if n != heads {
-			r.errorf("attention.head_count_kv", "is %v, but there are %s heads, and in models of architecture %s each has keys of its own", n, show(heads), r.Arch)
+			r.errorf("attention.head_count_kv", "is %v, but there are %s heads, and in models of architecture %s each has keys of its own", n, family.Show(heads), r.Arch)
 			return
 		}
 	}
-	if n := r.settings.integer("num_attention_heads"); n > 0 && r.fullDim*float64(n) != float64(hidden) {
+	if n := r.settings.Int("num_attention_heads"); n > 0 && r.fullDim*float64(n) != float64(hidden) {
 		r.errorf("attention.key_length", "is %v, but %d heads share a width of %d evenly in models of architecture %s", r.fullDim, n, hidden, r.Arch)
 	}
 }
@@ -311,7 +305,7 @@ func (r *ggufReader) widths() {
 	for _, key := range []string{"intermediate_size", "num_key_value_heads"} {
 		own := moreGGUFKeys[key]
 		n := r.numbers(own)
-		if len(n) == 0 || r.family.Lacks(key) || r.family.Latent && key == "num_key_value_heads" {
+		if len(n) == 0 || r.family.Lacks(key) || r.family.Latent() && key == "num_key_value_heads" {
 			continue
 		}
 		s[key] = n[0]
@@ -325,12 +319,12 @@ func (r *ggufReader) widths() {
 		if slices.Min(n) == slices.Max(n) {
 			continue
 		}
-		if !r.family.Model.Reads("per_layer_config") || len(n) != s.integer("num_hidden_layers") {
+		if !r.family.Model.Reads("per_layer_config") || len(n) != s.Int("num_hidden_layers") {
 			what := ""
 			if r.family.Model.Reads("per_layer_config") {
-				what = fmt.Sprintf(", or one for each of %s layers", show(s["num_hidden_layers"]))
+				what = fmt.Sprintf(", or one for each of %s layers", family.Show(s["num_hidden_layers"]))
 			}
-			r.errorf(own, "is %s, expected a number%s", show(n), what)
+			r.errorf(own, "is %s, expected a number%s", family.Show(n), what)
 			continue
 		}
 		for i, v := range n {
@@ -341,20 +335,14 @@ func (r *ggufReader) widths() {
 	}
 }
 
-// perLayer reads what full layers have of their own.
+// perLayer reads the head size that full layers have of their own.
 func (r *ggufReader) perLayer() {
-	s := r.settings
-	types, _ := s["layer_types"].([]any)
-	for i, t := range types {
-		if t != full || len(r.family.Full) == 0 {
-			continue
-		}
-		if r.fullDim != s["head_dim"] {
+	if r.family.KeyOf(family.SlidingDim) == "" || r.fullDim == r.settings["head_dim"] {
+		return
+	}
+	for i, t := range r.settings.List("layer_types") {
+		if t == full {
 			r.override(i, "head_dim", r.fullDim, "attention.key_length")
-		}
-		_, k := r.tensors[fmt.Sprintf("blk.%d.attn_k", i)]
-		if _, v := r.tensors[fmt.Sprintf("blk.%d.attn_v", i)]; k && !v && r.family.KIsV != "" { // the format has no key for it
-			s[r.family.KIsV] = true
 		}
 	}
 }
@@ -362,10 +350,10 @@ func (r *ggufReader) perLayer() {
 // override sets what differs in layer i.
 func (r *ggufReader) override(i int, key string, v float64, own string) {
 	layer := strconv.Itoa(i)
-	r.settings.fill("per_layer_config", settings{})
-	per := r.settings["per_layer_config"].(settings)
-	per.fill(layer, settings{})
-	per[layer].(settings)[key] = v
+	r.settings.Fill("per_layer_config", family.Settings{})
+	per := r.settings["per_layer_config"].(family.Settings)
+	per.Fill(layer, family.Settings{})
+	per[layer].(family.Settings)[key] = v
 	r.spelling["per_layer_config."+layer+"."+key] = r.Arch + "." + own
 }
 
@@ -387,9 +375,9 @@ func (r *ggufReader) noteUnread() {
 				x = n
 			}
 		}
-		r.left = append(r.left, Entry{key, show(x)})
+		r.left = append(r.left, Entry{key, family.Show(x)})
 		if matters(key, x) {
-			r.unread = append(r.unread, fmt.Sprintf("metadata key %s = %s is not read by architecture %s", key, show(x), r.Arch))
+			r.unread = append(r.unread, fmt.Sprintf("metadata key %s = %s is not read by architecture %s", key, family.Show(x), r.Arch))
 		}
 	}
 }

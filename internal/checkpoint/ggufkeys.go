@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/registry"
 	"github.com/karat-run/karat/internal/tokenizer"
@@ -204,7 +205,7 @@ func (g *Generation) read(m gguf.Metadata) error {
 		}
 		n, ok := number(reflect.ValueOf(x))
 		if !ok || math.IsNaN(n) || n < 0 || n > math.MaxInt32 {
-			return fmt.Errorf("key %s%s is %s, expected a number from 0", samplingPrefix, k.key, show(x))
+			return fmt.Errorf("key %s%s is %s, expected a number from 0", samplingPrefix, k.key, family.Show(x))
 		}
 		*k.value = n
 	}
@@ -237,7 +238,7 @@ func (c *Checkpoint) TextGGUF() (keys []gguf.KeyValue, notes []string, err error
 		return nil, nil, fmt.Errorf("%s: %w", c.Path, err)
 	}
 	keys = append(c.text.generation.metadata(), tokenizerMetadata(g)...)
-	if n := c.settings.integer("type_vocab_size"); n > 0 {
+	if n := c.settings.Int("type_vocab_size"); n > 0 {
 		keys = append(keys, gguf.KeyValue{Key: tokenizerPrefix + "token_type_count", Value: uint32(n)})
 	}
 	if c.text.template != "" {
@@ -253,7 +254,7 @@ func (c *Checkpoint) tokenizerToGGUF(config []byte) (g tokenizer.GGUF, notes []s
 	if err != nil {
 		return g, nil, err
 	}
-	if g, notes, err = tokenizer.ToGGUF(f, c.settings.integer("vocab_size"), c.family.Tokenizer.Merged, c.family.Tokenizer.Pre, specialIDs(config)); err != nil {
+	if g, notes, err = tokenizer.ToGGUF(f, c.settings.Int("vocab_size"), c.family.Tokenizer.Merged, c.family.Tokenizer.Pre, specialIDs(config)); err != nil {
 		return g, nil, err
 	}
 	t, err := tokenizer.FromGGUF(g)

@@ -15,12 +15,12 @@ func (r *ggufReader) listed() {
 	kv, ff := r.numbers("attention.head_count_kv"), r.numbers("feed_forward_length")
 	other := "" // the kind that has a feed-forward part alone
 	for _, kind := range []string{family.MLPAlone, family.ExpertsAlone} {
-		if r.family.Kinds[kind] != "" {
+		if r.family.Layers.Kinds[kind] != "" {
 			other = kind
 		}
 	}
 	counted := func(own string, n int) {
-		if layers := r.settings.integer("num_hidden_layers"); n > 1 && n != layers {
+		if layers := r.settings.Int("num_hidden_layers"); n > 1 && n != layers {
 			r.errorf(own, "has %d values for %d layers", n, layers)
 		}
 	}
@@ -32,7 +32,7 @@ func (r *ggufReader) listed() {
 		}
 		return n[min(i, len(n)-1)]
 	}
-	r.settings.fillKinds(func(i int) string {
+	r.settings.FillKinds(func(i int) string {
 		switch {
 		case at(kv, i) > 0:
 			return full
@@ -53,7 +53,7 @@ func (r *ggufReader) flip(k family.Key) {
 			r.settings[k.Setting] = k.Text
 		}
 	default:
-		r.errorf(k.GGUF, "is %s, expected true or false", show(v))
+		r.errorf(k.GGUF, "is %s, expected true or false", family.Show(v))
 	}
 }
 
@@ -61,7 +61,7 @@ func (r *ggufReader) flip(k family.Key) {
 func (r *ggufReader) divide(k family.Key, n float64) {
 	of, _ := r.settings[k.Of].(float64)
 	if !(of >= 1) || n/of != math.Trunc(n/of) {
-		r.errorf(k.GGUF, "is %v, no multiple of %s, %s", n, r.Key(k.Of), show(r.settings[k.Of]))
+		r.errorf(k.GGUF, "is %v, no multiple of %s, %s", n, r.Key(k.Of), family.Show(r.settings[k.Of]))
 		return
 	}
 	r.settings[k.Setting] = n / of

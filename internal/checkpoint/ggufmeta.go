@@ -33,7 +33,7 @@ func (m *meta) value(key string) any {
 	if !ok {
 		return nil
 	}
-	if elem := v.Elem(); v.Type() == gguf.Array && (v.Len() > maxLayers || elem == gguf.String || elem == gguf.Array) {
+	if elem := v.Elem(); v.Type() == gguf.Array && (v.Len() > family.MaxLayers || elem == gguf.String || elem == gguf.Array) {
 		m.errorf(key, "is an array of %d %v, expected a number for each layer", v.Len(), elem)
 		return nil
 	}
@@ -52,7 +52,7 @@ func (m *meta) numbers(key string) []float64 {
 	}
 	n, ok := numbers(x)
 	if !ok || len(n) == 0 || slices.ContainsFunc(n, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
-		m.errorf(key, "is %s, expected a number", show(x))
+		m.errorf(key, "is %s, expected a number", family.Show(x))
 		return nil
 	}
 	return n
@@ -65,7 +65,7 @@ func (m *meta) number(key string) (float64, bool) {
 		return 0, false
 	}
 	if slices.Min(n) != slices.Max(n) {
-		m.errorf(key, "is %s, but architecture %s has one number for all layers", show(n), m.of.Name)
+		m.errorf(key, "is %s, but architecture %s has one number for all layers", family.Show(n), m.of.Name)
 	}
 	return n[0], true
 }
@@ -75,7 +75,7 @@ func (m *meta) str(key string) string {
 	x := m.value(key)
 	s, ok := x.(string)
 	if x != nil && !ok {
-		m.errorf(key, "is %s, expected a string", show(x))
+		m.errorf(key, "is %s, expected a string", family.Show(x))
 	}
 	return s
 }

@@ -14,15 +14,18 @@ func (r *ggufReader) own() {
 	for _, k := range r.family.Keys {
 		if k.Kind == family.Never {
 			if v := r.value(k.GGUF); v != nil && v != false {
-				r.errorf(k.GGUF, "is %s, and false in models of architecture %s", show(v), r.Arch)
+				r.errorf(k.GGUF, "is %s, and false in models of architecture %s", family.Show(v), r.Arch)
 			}
 		}
 		if k.Kind == family.Word && !strings.HasPrefix(k.GGUF, "rope.") { // which others read
 			if v := r.value(k.GGUF); v != nil && v != k.Text {
-				r.errorf(k.GGUF, "is %s, and %q in models of architecture %s", show(v), k.Text, r.Arch)
+				r.errorf(k.GGUF, "is %s, and %q in models of architecture %s", family.Show(v), k.Text, r.Arch)
 			}
 		}
-		if k.Setting == "" || ggufKeys[k.Setting] != "" {
+		if k.Kind == family.Experts {
+			r.settings[k.Setting] = r.settings.Int("num_experts") > 0
+		}
+		if k.Setting == "" || ggufKeys[k.Setting] != "" || k.Kind == family.Experts || k.Kind == family.NextLayers {
 			continue
 		}
 		if k.Kind == family.Truth {
@@ -54,8 +57,11 @@ func (r *ggufReader) own() {
 			r.divide(k, n)
 		}
 	}
-	if r.family.Derived != nil {
-		r.family.Derived(r.settings)
+	if r.family.FromGGUF != nil {
+		r.family.FromGGUF(r.settings, &family.File{Tensors: func(name string) (any, bool) {
+			_, ok := r.tensors[name]
+			return r.rows(name), ok
+		}})
 	}
 }
 
@@ -69,11 +75,11 @@ func (r *ggufReader) interval() {
 	if n, ok := r.number(r.family.KeyOf(family.Interval)); ok {
 		every = int(n)
 	}
-	if n := r.settings.integer("num_hidden_layers"); every < 1 || flags != nil && len(flags) < n {
+	if n := r.settings.Int("num_hidden_layers"); every < 1 || flags != nil && len(flags) < n {
 		r.errorf(recurrent, "has %d values for %d layers, or an interval of %d", len(flags), n, every)
 		return
 	}
-	r.settings.fillKinds(func(i int) string {
+	r.settings.FillKinds(func(i int) string {
 		if flags != nil && flags[i] || flags == nil && (i+1)%every != 0 {
 			return family.LinearAttention
 		}
@@ -88,7 +94,7 @@ func (r *ggufReader) sections(k family.Key) {
 		return
 	}
 	if len(n) != 4 || n[3] != 0 {
-		r.errorf(k.GGUF, "is %s, expected three numbers and a 0", show(n))
+		r.errorf(k.GGUF, "is %s, expected three numbers and a 0", family.Show(n))
 		return
 	}
 	r.settings[k.Setting] = []any{n[0], n[1], n[2]}
@@ -99,7 +105,7 @@ func (r *ggufReader) truth(k family.Key) {
 	v := r.value(ownKey(k))
 	b, ok := v.(bool)
 	if v != nil && !ok {
-		r.errorf(ownKey(k), "is %s, expected true or false", show(v))
+		r.errorf(ownKey(k), "is %s, expected true or false", family.Show(v))
 	}
 	if v != nil || !k.Unusual {
 		r.settings[k.Setting] = b

@@ -21,9 +21,9 @@ func (r *ggufReader) rope() {
 	if own := r.family.Rope.Switch; own != "" && r.value(own) == false {
 		r.errorf(own, "is false: a model of architecture %s without rotary positions is not supported", r.Arch)
 	}
-	f, s := settings{}, settings{}
+	f, s := family.Settings{}, family.Settings{}
 	for _, k := range []struct {
-		to       settings
+		to       family.Settings
 		key, own string
 	}{
 		{f, "rope_theta", "rope.freq_base"},
@@ -45,11 +45,11 @@ func (r *ggufReader) rope() {
 	if s["rope_theta"] == nil && r.family.Rope.Sliding != nil {
 		r.assumed = append(r.assumed, Entry{r.Arch + ".rope.freq_base_swa", "10000"})
 	}
-	f.fill("rope_theta", 1e4)
+	f.Fill("rope_theta", 1e4)
 	if r.family.Rope.Yarn {
-		s.fill("rope_theta", f["rope_theta"])
+		s.Fill("rope_theta", f["rope_theta"])
 	}
-	s.fill("rope_theta", 1e4)
+	s.Fill("rope_theta", 1e4)
 	r.scaling(f)
 	if r.family.Rope.Long {
 		r.longrope(f)
@@ -65,11 +65,11 @@ func (r *ggufReader) rope() {
 	if types, _ := r.settings["layer_types"].([]any); r.family.Rope.Full["rope_type"] != nil && f["rope_type"] == nil && slices.Contains(types, any(full)) {
 		r.errs = append(r.errs, badFactors("missing: it says which pairs of a head turn in full layers"))
 	}
-	r.settings["rope_parameters"] = settings{full: f, sliding: s}
+	r.settings["rope_parameters"] = family.Settings{full: f, sliding: s}
 }
 
 // scaling reads which part of a head turns, and how full layers stretch the context.
-func (r *ggufReader) scaling(f settings) {
+func (r *ggufReader) scaling(f family.Settings) {
 	if r.family.Partial() {
 		if n, ok := r.number("rope.dimension_count"); ok && n != r.fullDim {
 			f["partial_rotary_factor"] = n / r.fullDim
@@ -83,10 +83,10 @@ func (r *ggufReader) scaling(f settings) {
 				f[k.setting] = n
 			}
 		}
-		f.fill("factor", 1.)
-		f.fill("original_max_position_embeddings", r.settings["max_position_embeddings"])
+		f.Fill("factor", 1.)
+		f.Fill("original_max_position_embeddings", r.settings["max_position_embeddings"])
 		maps.Copy(f, r.family.Rope.Fixed)
-		if n, ok := r.number(yarnMultiplier); ok && r.family.Latent {
+		if n, ok := r.number(yarnMultiplier); ok && r.family.Latent() {
 			f["mscale"] = shortest(float32(10 * n)) // GGUF has a tenth of it, and no key for a second one
 			f["mscale_all_dim"] = f["mscale"]
 		}
@@ -108,7 +108,7 @@ func (r *ggufReader) scaling(f settings) {
 		}
 	case typ == "longrope" && r.family.Rope.Long: // its tensors say so
 	default:
-		r.errorf("rope.scaling.type", "is %s, supported are none and linear", show(typ))
+		r.errorf("rope.scaling.type", "is %s, supported are none and linear", family.Show(typ))
 	}
 }
 
@@ -118,7 +118,7 @@ var longFactors = []struct{ tensor, setting string }{{"rope_factors_long", "long
 
 // longrope reads the divisors for contexts up to the original one and beyond, and the
 // magnitude.
-func (r *ggufReader) longrope(f settings) {
+func (r *ggufReader) longrope(f family.Settings) {
 	part, _ := f["partial_rotary_factor"].(float64)
 	pairs := int(r.fullDim*cmp.Or(part, 1)) / 2
 	found := 0
@@ -148,7 +148,7 @@ func (r *ggufReader) longrope(f settings) {
 	case found > 0:
 		r.errs = append(r.errs, fmt.Errorf("one of the tensors %s and %s is missing", longFactors[0].tensor, longFactors[1].tensor))
 	case typ == "longrope":
-		r.errorf("rope.scaling.type", "is %s, but the tensors %s and %s are missing", show(typ), longFactors[0].tensor, longFactors[1].tensor)
+		r.errorf("rope.scaling.type", "is %s, but the tensors %s and %s are missing", family.Show(typ), longFactors[0].tensor, longFactors[1].tensor)
 	}
 }
 
@@ -159,7 +159,7 @@ func badFactors(format string, args ...any) error {
 
 // factors turns the rope_freqs tensor into settings: divisors of the
 // frequencies, or the share of leading pairs that turn (1, then 1e30).
-func factors(p settings, t tensor.Tensor, pairs int) error {
+func factors(p family.Settings, t tensor.Tensor, pairs int) error {
 	f, err := divisors(t, pairs)
 	if err != nil {
 		return badFactors("%w", err)

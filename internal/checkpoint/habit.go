@@ -81,8 +81,8 @@ func (c *Checkpoint) Habit(gguf string) Habit {
 			if h.Times != nil {
 				times = func(row int) []float64 { return h.Times(c.settings, row) }
 			}
-			return Habit{Times: times, tiled: c.tiled(h.Tiled), Heads: c.settings.integer(h.Heads), Plus: h.Plus, Turned: h.Turned, Joined: h.Joined, Woven: h.Woven, Runs: h.Runs,
-				NegExp: h.NegExp, Form: h.Form, Skip: skip, Groups: c.settings.integer(h.Groups)}
+			return Habit{Times: times, tiled: c.tiled(h.Tiled), Heads: c.settings.Int(h.Heads), Plus: h.Plus, Turned: h.Turned, Joined: h.Joined, Woven: h.Woven, Runs: h.Runs,
+				NegExp: h.NegExp, Form: h.Form, Skip: skip, Groups: c.settings.Int(h.Groups)}
 		}
 	}
 	return Habit{}
@@ -93,7 +93,7 @@ func (c *Checkpoint) tiled(t *family.Tiled) (g tiled) {
 	if t == nil {
 		return g
 	}
-	n := c.settings.integer
+	n := c.settings.Int
 	if g = (tiled{n(t.Groups), n(t.Heads), 1, t.Columns}); t.Size != "" {
 		g.size = n(t.Size)
 	}

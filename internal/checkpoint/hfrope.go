@@ -5,24 +5,26 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+
+	"github.com/karat-run/karat/internal/family"
 )
 
 // rope brings the spellings of rotary settings into one: rope_theta with
 // rope_scaling (and an older key for sliding layers), rope_parameters for all
 // layers, and rope_parameters by kind of layer.
 func (r *hfReader) rope() {
-	s, out := r.settings, settings{}
+	s, out := r.settings, family.Settings{}
 	if r.family.Lacks("rope_parameters") {
 		return
 	}
-	base, part := s.take("rope_theta"), s.take("partial_rotary_factor")
+	base, part := s.Take("rope_theta"), s.Take("partial_rotary_factor")
 	if !r.ropeForm(out, base) {
 		return
 	}
 	s["rope_parameters"] = out
 	for _, key := range r.family.Rope.With {
 		if p := r.ropeOf(out, full); p[key] != nil {
-			s.fill(key, p.take(key))
+			s.Fill(key, p.Take(key))
 			r.spelling[key] = r.Key("rope_parameters." + full + "." + key)
 		}
 	}
@@ -32,7 +34,7 @@ func (r *hfReader) rope() {
 			continue
 		}
 		if local := r.family.Rope.Local; local != "" && kind == sliding {
-			r.ropeFill(p, kind, "rope_theta", local, s.take(local))
+			r.ropeFill(p, kind, "rope_theta", local, s.Take(local))
 		} else {
 			if kind == sliding && r.family.Rope.Yarn && base == nil {
 				base = r.ropeOf(out, full)["rope_theta"]
@@ -45,7 +47,7 @@ func (r *hfReader) rope() {
 		}
 		if !r.family.Rope.ByKind { // else the library has no base
 			for key, v := range r.ropeDefault(kind) {
-				p.fill(key, v)
+				p.Fill(key, v)
 			}
 		}
 	}
@@ -56,7 +58,7 @@ func (r *hfReader) rope() {
 
 // ropeForm reads the form that the file has into out. It reports false after
 // an error.
-func (r *hfReader) ropeForm(out settings, base any) bool {
+func (r *hfReader) ropeForm(out family.Settings, base any) bool {
 	scaling, params := r.object("rope_scaling"), r.object("rope_parameters")
 	switch nested := params[full] != nil || params[sliding] != nil; {
 	case len(scaling) > 0 && len(params) > 0 && !repeats(params, scaling):
@@ -67,7 +69,7 @@ func (r *hfReader) ropeForm(out settings, base any) bool {
 	case r.family.Rope.ByKind && base == nil && len(scaling)+len(params) == 0: // the library's default
 		out[full], out[sliding] = maps.Clone(r.ropeDefault(full)), maps.Clone(r.ropeDefault(sliding))
 	case r.family.Rope.ByKind:
-		r.errorf("rope_parameters", "is %s, expected an object with %s and %s", show(params), full, sliding)
+		r.errorf("rope_parameters", "is %s, expected an object with %s and %s", family.Show(params), full, sliding)
 		return false
 	case len(params) > 0:
 		out[full] = r.ropeKind(full, "rope_parameters.", params)
@@ -78,7 +80,7 @@ func (r *hfReader) ropeForm(out settings, base any) bool {
 }
 
 // ropeDefault is what the library assumes of a kind of layer.
-func (r *hfReader) ropeDefault(kind string) settings {
+func (r *hfReader) ropeDefault(kind string) family.Settings {
 	if kind == sliding && r.family.Rope.Sliding != nil {
 		return r.family.Rope.Sliding
 	}
@@ -99,16 +101,16 @@ func repeats(params, scaling map[string]any) bool {
 }
 
 // nestedRope reads rope_parameters by kind of layer.
-func (r *hfReader) nestedRope(out settings, params map[string]any) {
+func (r *hfReader) nestedRope(out family.Settings, params map[string]any) {
 	for _, k := range slices.Sorted(maps.Keys(params)) {
 		v := params[k]
-		m, ok := object(v)
+		m, ok := family.Object(v)
 		switch {
 		case v == nil || k == "rope_type" && v == "default":
 		case k != full && k != sliding:
-			r.unread = append(r.unread, fmt.Sprintf("rope setting %s = %s beside those of kinds of layers is not read", k, show(v)))
+			r.unread = append(r.unread, fmt.Sprintf("rope setting %s = %s beside those of kinds of layers is not read", k, family.Show(v)))
 		case !ok:
-			r.errorf("rope_parameters."+k, "is %s, expected an object", show(v))
+			r.errorf("rope_parameters."+k, "is %s, expected an object", family.Show(v))
 		default:
 			out[k] = r.ropeKind(k, "rope_parameters."+k+".", m)
 		}
@@ -116,15 +118,15 @@ func (r *hfReader) nestedRope(out settings, params map[string]any) {
 }
 
 // ropeKind copies settings that are not null, and remembers their places.
-func (r *hfReader) ropeKind(kind, from string, params map[string]any) settings {
-	p := settings{}
+func (r *hfReader) ropeKind(kind, from string, params map[string]any) family.Settings {
+	p := family.Settings{}
 	for k, v := range params {
-		p.fill(k, v)
+		p.Fill(k, v)
 		r.spelling["rope_parameters."+kind+"."+k] = from + k
 	}
 	for _, k := range []string{"factor", "low_freq_factor", "high_freq_factor", "short_factor", "long_factor", "attention_factor"} {
 		if p[k] != nil && p["rope_type"] == nil && p["type"] == nil {
-			r.errorf(from+"rope_type", "is missing, but %s is %s", k, show(p[k]))
+			r.errorf(from+"rope_type", "is missing, but %s is %s", k, family.Show(p[k]))
 			break
 		}
 	}
@@ -133,26 +135,26 @@ func (r *hfReader) ropeKind(kind, from string, params map[string]any) settings {
 
 // ropeOf is the settings of a kind of layer, which may be empty; nil where the
 // family has one kind of rotation.
-func (r *hfReader) ropeOf(out settings, kind string) settings {
-	p, ok := out[kind].(settings)
+func (r *hfReader) ropeOf(out family.Settings, kind string) family.Settings {
+	p, ok := out[kind].(family.Settings)
 	switch {
 	case ok:
 	case r.family.Rope.ByKind:
 		r.errorf("rope_parameters."+kind, "is missing")
 	case r.family.Rope.Sliding != nil, kind == full:
-		p = settings{}
+		p = family.Settings{}
 		out[kind] = p
 	}
 	return p
 }
 
 // ropeFill sets absent settings from the file's key own, which must not contradict them.
-func (r *hfReader) ropeFill(p settings, kind, key, own string, v any) {
+func (r *hfReader) ropeFill(p family.Settings, kind, key, own string, v any) {
 	switch path := "rope_parameters." + kind + "." + key; {
 	case v == nil:
 	case p[key] == nil:
 		p[key], r.spelling[path] = v, own
 	case !reflect.DeepEqual(p[key], v):
-		r.errorf(own, "is %s, but %s is %s", show(v), r.Key(path), show(p[key]))
+		r.errorf(own, "is %s, but %s is %s", family.Show(v), r.Key(path), family.Show(p[key]))
 	}
 }

@@ -50,13 +50,13 @@ func (r *ggufReader) latentHeads() {
 	r.spelling["qk_rope_head_dim"] = r.spelling["head_dim"]
 	r.fullDim = turning
 	if n, ok := r.number("attention.head_count_kv"); ok && n != 1 && n != s["num_attention_heads"] {
-		r.errorf("attention.head_count_kv", "is %v, expected 1 or the heads of queries, %s", n, show(s["num_attention_heads"]))
+		r.errorf("attention.head_count_kv", "is %v, expected 1 or the heads of queries, %s", n, family.Show(s["num_attention_heads"]))
 	}
 }
 
 // latentHeads is the inverse of the reader's.
 func (w *ggufWriter) latentHeads() {
-	n := w.settings.integer
+	n := w.settings.Int
 	w.put("attention.key_length", uint32(n("kv_lora_rank")+n("qk_rope_head_dim")))
 	w.put("attention.value_length", uint32(n("kv_lora_rank")))
 	w.put("attention.key_length_mla", uint32(n("qk_nope_head_dim")+n("qk_rope_head_dim")))
@@ -72,10 +72,10 @@ var kvB = struct{ both, keys, values family.Part }{
 // cutLatents puts two tensors in the place of each kv_b_proj, which folders and old files of
 // GGUF have. One of another shape is left as it is, and reported later.
 func (c *Checkpoint) cutLatents() error {
-	if !c.family.Latent {
+	if !c.family.Latent() {
 		return nil
 	}
-	n := c.settings.integer
+	n := c.settings.Int
 	heads, plain, value, rank := n("num_attention_heads"), n("qk_nope_head_dim"), n("v_head_dim"), n("kv_lora_rank")
 	names := c.names
 	c.names = nil
@@ -171,7 +171,7 @@ func (h *halved) units(p []byte, unit, first int) error {
 // Undivided are the weights as a folder has them: in the place of two that are made of
 // latents, the one that they are halves of.
 func (c *Checkpoint) Undivided(weights []*graph.Weight) []*graph.Weight {
-	if !c.family.Latent {
+	if !c.family.Latent() {
 		return weights
 	}
 	var out []*graph.Weight

@@ -35,10 +35,10 @@ func TestProduct(t *testing.T) {
 	f := &family.Family{Name: "fam", Keys: []family.Key{
 		{Setting: "each", GGUF: "all", Kind: family.Product, Of: "count"}, // its divisor comes later
 		{Setting: "count", GGUF: "count"},
-	}, Derived: func(s map[string]any) { seen = s["each"] }}
+	}, FromGGUF: func(s family.Settings, _ *family.File) { seen = s["each"] }}
 	r := readerOf(t, f, gguf.KeyValue{Key: "fam.all", Value: uint32(12)}, gguf.KeyValue{Key: "fam.count", Value: uint32(4)})
 	if r.own(); seen != 3. || len(r.errs) > 0 {
-		t.Errorf("Derived has seen %v; %v", seen, r.errs)
+		t.Errorf("FromGGUF has seen %v; %v", seen, r.errs)
 	}
 }
 

@@ -88,7 +88,7 @@ func (c *Checkpoint) Generation() Generation { return c.text.generation }
 // validateEnd checks that the ids that end a turn are tokens.
 func (c *Checkpoint) validateEnd() error {
 	for _, id := range c.text.generation.End {
-		if n := c.settings.integer("vocab_size"); id < 0 || id >= n {
+		if n := c.settings.Int("vocab_size"); id < 0 || id >= n {
 			return c.bad("eos_token_id", "is %d, expected 0 to %d", id, n-1)
 		}
 	}
@@ -117,12 +117,12 @@ const (
 
 // maxTokenizer is how many bytes a file of the folder's tokenizer may have.
 func (c *Checkpoint) maxTokenizer() int {
-	return min(maxTokenizer, maxJSON+maxTokenBytes*c.settings.integer("vocab_size"))
+	return min(maxTokenizer, maxJSON+maxTokenBytes*c.settings.Int("vocab_size"))
 }
 
 // Tokenizer makes the model's tokenizer.
 func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) {
-	n := c.settings.integer("vocab_size")
+	n := c.settings.Int("vocab_size")
 	if c.text.tokens > n+maxBeyond {
 		return nil, fmt.Errorf("%s: the tokenizer has %d tokens, but the model embeds %d", c.Path, c.text.tokens, n)
 	}

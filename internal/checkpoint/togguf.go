@@ -51,14 +51,15 @@ func words(text string) map[string]bool {
 // pass reads, or one that is converted all the same.
 func (c *Checkpoint) Idle(key string) bool {
 	own := func(k string) bool { return k == key || c.Key(k) == key }
-	return idle[key] || slices.ContainsFunc(c.family.Idle, own) || c.family.Fixed[key] != nil || c.family.Rows[key] != "" || key == c.Key("max_position_embeddings") || key == c.Key("layer_types")
+	return idle[key] || slices.ContainsFunc(c.family.Idle, own) || c.family.Fixed[key] != nil ||
+		key == c.Key("max_position_embeddings") || key == c.Key("layer_types")
 }
 
 // written reports whether a setting is taken to GGUF.
 func (w *ggufWriter) written(key string) bool {
 	f := w.family
 	return ggufKeys[key] != "" || moreGGUFKeys[key] != "" || f.Uses(key) || read[key] || f.Fixed[key] != nil ||
-		f.Held[key] != "" || f.Latent && latentSizes[key] || key == f.MoE || key == f.KIsV || key == f.Wide
+		f.Held[key] != "" || f.Latent() && latentSizes[key]
 }
 
 // ggufWriter translates settings into metadata.
@@ -75,20 +76,22 @@ type ggufWriter struct {
 // read here: of windows, and those of which the family says so. A setting that has no key is an error, unless
 // it is set aside.
 func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, factors []Factors, err error) {
+	own := *c
+	if c = &own; c.family.ToGGUF != nil {
+		c.settings = maps.Clone(c.settings)
+		c.family.ToGGUF(c.settings)
+	}
 	w := &ggufWriter{Checkpoint: c}
 	w.refuse(aside)
-	if w.count("num_hidden_layers"); c.family.Endless != nil && c.family.Endless(c.settings) {
-		w.put(ggufKeys["max_position_embeddings"], uint32(1<<20))
-	} else {
-		w.count("max_position_embeddings")
-	}
+	w.count("num_hidden_layers")
+	w.count("max_position_embeddings")
 	w.count("hidden_size")
 	if !c.family.Lacks("intermediate_size") || !c.family.Uses("num_experts") { // else all layers have experts
 		w.perLayer("intermediate_size", "feed_forward_length")
 	}
 	w.count("num_attention_heads")
 	switch {
-	case c.family.Latent:
+	case c.family.Latent():
 		w.put("attention.head_count_kv", uint32(1))
 		w.latentHeads()
 	case !c.family.Lacks("num_key_value_heads"):
@@ -99,16 +102,16 @@ func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, factor
 	}
 	w.float("rms_norm_eps")
 	w.float("layer_norm_eps")
-	if c.mixture() {
+	if c.family.Mixes(c.settings) {
 		w.count("num_experts")
 		w.count("top_k_experts")
 	}
 	dim := uint32(w.fullDim())
-	if !c.derivedDim && !c.family.Latent && !c.family.Lacks("num_key_value_heads") && dim > 0 { // else heads share the width evenly
+	if !c.derivedDim && !c.family.Latent() && !c.family.Lacks("num_key_value_heads") && dim > 0 { // else heads share the width evenly
 		w.put("attention.key_length", dim)
 		w.put("attention.value_length", dim)
 	}
-	if window := c.settings.integer("sliding_window") > 0 && slices.Contains(w.slides(), true); !c.family.Uses("sliding_window") && (window || c.family.Absent["sliding_window"] != nil) {
+	if window := c.settings.Int("sliding_window") > 0 && slices.Contains(w.slides(), true); !c.family.Uses("sliding_window") && (window || c.family.Absent["sliding_window"] != nil) {
 		w.count("sliding_window")
 	}
 	for _, k := range c.family.Keys {
@@ -131,7 +134,7 @@ func (w *ggufWriter) put(key string, v any) {
 	w.out = append(w.out, gguf.KeyValue{Key: w.Arch + "." + key, Value: v})
 }
 
-func (w *ggufWriter) count(key string) { w.put(ggufKeys[key], uint32(w.settings.integer(key))) }
+func (w *ggufWriter) count(key string) { w.put(ggufKeys[key], uint32(w.settings.Int(key))) }
 
 func (w *ggufWriter) float(key string) {
 	if v, ok := w.settings[key].(float64); ok && v != 0 {
@@ -148,12 +151,12 @@ func (w *ggufWriter) refuse(aside []string) {
 	s := w.settings
 	for _, key := range slices.Sorted(maps.Keys(s)) {
 		if !w.written(key) && !w.Idle(key) && !Neutral(s[key]) && !slices.Contains(aside, w.Key(key)) {
-			w.errorf(key, "is %s: no rule of architecture %s takes it to GGUF", show(s[key]), w.Arch)
+			w.errorf(key, "is %s: no rule of architecture %s takes it to GGUF", family.Show(s[key]), w.Arch)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.family.Fixed)) {
 		if !w.asFixed(key) {
-			w.errorf(key, "is %s: GGUF has no key for it, and %s models have %s", show(s[key]), w.Arch, show(w.family.Fixed[key]))
+			w.errorf(key, "is %s: GGUF has no key for it, and %s models have %s", family.Show(s[key]), w.Arch, family.Show(w.family.Fixed[key]))
 		}
 	}
 	if i := slices.Index(w.slides(), true); i >= 0 && w.family.Windows() == family.FromLayer {
@@ -184,22 +187,18 @@ func (w *ggufWriter) slides() []bool {
 
 // layer is a setting of layer i.
 func (w *ggufWriter) layer(i int, key string) int {
-	per, _ := object(w.settings["per_layer_config"])
-	own, _ := object(per[strconv.Itoa(i)])
-	if n := settings(own).integer(key); n > 0 {
+	per, _ := family.Object(w.settings["per_layer_config"])
+	own, _ := family.Object(per[strconv.Itoa(i)])
+	if n := family.Settings(own).Int(key); n > 0 {
 		return n
 	}
-	n := w.settings.integer(key)
-	if key == "intermediate_size" && w.settings[w.family.Wide] == true && i >= w.settings.integer("num_hidden_layers")-w.settings.integer("num_kv_shared_layers") {
-		n *= 2
-	}
-	return n
+	return w.settings.Int(key)
 }
 
 // perLayer writes a setting that may differ between layers: one number, or one
 // for each layer.
 func (w *ggufWriter) perLayer(key, own string) {
-	n := make([]int32, w.settings.integer("num_hidden_layers"))
+	n := make([]int32, w.settings.Int("num_hidden_layers"))
 	listed := w.lists(key)
 	for i := range n {
 		if listed == nil || slices.Contains(listed, w.kind(i)) {
@@ -219,7 +218,7 @@ func (w *ggufWriter) lists(key string) []string {
 	case w.family.Windows() != family.Listed || w.family.KeyOf(family.Interval) != "":
 	case key == "num_key_value_heads":
 		return []string{full}
-	case w.family.Kinds[family.MLPAlone] != "" || w.family.Kinds[family.ExpertsAlone] != "":
+	case w.family.Layers.Kinds[family.MLPAlone] != "" || w.family.Layers.Kinds[family.ExpertsAlone] != "":
 		return []string{family.MLPAlone, family.ExpertsAlone}
 	}
 	return nil
@@ -234,11 +233,11 @@ func (w *ggufWriter) kind(i int) string {
 
 // fullDim is the head size of full layers, which GGUF has under the plain keys.
 func (w *ggufWriter) fullDim() int {
-	dim := w.settings.integer("head_dim")
+	dim := w.settings.Int("head_dim")
 	slides, found := w.slides(), false
 	for i, s := range slides {
 		switch own := w.layer(i, "head_dim"); {
-		case s && own != w.settings.integer("head_dim"):
+		case s && own != w.settings.Int("head_dim"):
 			w.errorf("per_layer_config."+strconv.Itoa(i)+".head_dim", "is %d in a sliding layer: GGUF has one head size for all of these", own)
 		case !s && found && own != dim:
 			w.errorf("per_layer_config."+strconv.Itoa(i)+".head_dim", "is %d, and %d in other full layers: GGUF has one head size for all of these", own, dim)
@@ -254,7 +253,7 @@ func (w *ggufWriter) rope() (tensors []Factors) {
 	var p, s rope.Params
 	params := w.ropeParameters()
 	for kind, to := range map[string]*rope.Params{full: &p, sliding: &s} {
-		if v, ok := object(params[kind]); ok {
+		if v, ok := family.Object(params[kind]); ok {
 			if err := w.decode(reflect.ValueOf(to).Elem(), v, "rope_parameters."+kind); err != nil {
 				w.errs = append(w.errs, err)
 			}
@@ -301,10 +300,10 @@ func (w *ggufWriter) rope() (tensors []Factors) {
 
 // longrope writes the magnitude, 1 included, and returns both lists of divisors.
 func (w *ggufWriter) longrope(p rope.Params) []Factors {
-	if n := w.settings.integer("original_max_position_embeddings"); n > 0 {
+	if n := w.settings.Int("original_max_position_embeddings"); n > 0 {
 		p.Context = float64(n)
 	}
-	r, err := rope.Resolve(w.fullDim(), rope.Context{Longest: w.settings.integer("max_position_embeddings")}, p)
+	r, err := rope.Resolve(w.fullDim(), rope.Context{Longest: w.settings.Int("max_position_embeddings")}, p)
 	if err != nil {
 		w.errs = append(w.errs, err)
 		return nil
@@ -315,16 +314,16 @@ func (w *ggufWriter) longrope(p rope.Params) []Factors {
 
 // yarn writes the numbers of a yarn. What GGUF has no key for must be as readers assume.
 func (w *ggufWriter) yarn(p rope.Params) {
-	params, _ := object(w.ropeParameters()[full])
+	params, _ := family.Object(w.ropeParameters()[full])
 	if truncate := p.Truncate == nil || *p.Truncate; truncate != (w.family.Rope.Fixed["truncate"] != false) {
 		w.errorf("rope_parameters."+full, "has truncate %v: GGUF has no key for it in architecture %s", truncate, w.Arch)
 	}
 	switch own := w.family.KeyOf(family.Multiplier); {
-	case w.family.Latent && p.Mscale == p.MscaleAllDim:
+	case w.family.Latent() && p.Mscale == p.MscaleAllDim:
 		if p.MscaleAllDim != 0 {
 			w.put(yarnMultiplier, float32(0.1*p.MscaleAllDim))
 		}
-	case !w.family.Latent && (p.Mscale == 0 || p.MscaleAllDim == 0): // the library reads neither
+	case !w.family.Latent() && (p.Mscale == 0 || p.MscaleAllDim == 0): // the library reads neither
 	case own != "" && p.Mscale == 1:
 		w.put(own, float32(p.MscaleAllDim))
 	default:
@@ -344,14 +343,11 @@ func (w *ggufWriter) yarn(p rope.Params) {
 
 // own writes a key that not all families have; dim is the head size of full layers.
 func (w *ggufWriter) own(k family.Key, dim uint32) {
-	if k.If != "" && w.settings[k.If] != true {
-		return
-	}
 	v, there := w.settings[k.Setting].(float64)
 	switch k.Kind {
-	case family.Count:
+	case family.Count, family.Rank:
 		if there && !w.assumed(k) {
-			w.put(ownKey(k), uint32(w.settings.integer(k.Setting)))
+			w.put(ownKey(k), uint32(w.settings.Int(k.Setting)))
 		}
 	case family.Truth:
 		if b := w.settings[k.Setting] == true; k.Unusual && !w.assumed(k) || b && !k.Unusual {
@@ -372,9 +368,9 @@ func (w *ggufWriter) own(k family.Key, dim uint32) {
 	case family.FullDim:
 		w.put(k.GGUF, dim)
 	case family.SlidingDim:
-		w.put(k.GGUF, uint32(w.settings.integer("head_dim")))
+		w.put(k.GGUF, uint32(w.settings.Int("head_dim")))
 	case family.Turning:
-		p, _ := object(w.ropeParameters()[full])
+		p, _ := family.Object(w.ropeParameters()[full])
 		part, _ := p["partial_rotary_factor"].(float64)
 		w.put(k.GGUF, uint32(float64(dim)*cmp.Or(part, 1)))
 	case family.Never:
@@ -382,7 +378,7 @@ func (w *ggufWriter) own(k family.Key, dim uint32) {
 	case family.Word:
 		w.put(k.GGUF, k.Text)
 	case family.Product:
-		w.put(k.GGUF, uint32(w.settings.integer(k.Setting)*w.settings.integer(k.Of)))
+		w.put(k.GGUF, uint32(w.settings.Int(k.Setting)*w.settings.Int(k.Of)))
 	case family.Switch:
 		w.put(k.GGUF, w.settings[k.Setting] == k.Text)
 	case family.Flags:
@@ -412,9 +408,9 @@ func (w *ggufWriter) assumed(k family.Key) bool {
 	}
 	s := maps.Clone(w.settings)
 	delete(s, k.Setting)
-	s.fill(k.Setting, w.family.Absent[k.Setting])
-	if w.family.Derived != nil {
-		w.family.Derived(s)
+	s.Fill(k.Setting, w.family.Absent[k.Setting])
+	if w.family.FromGGUF != nil {
+		w.family.FromGGUF(s, &family.File{})
 	}
 	return s[k.Setting] == w.settings[k.Setting]
 }
@@ -423,7 +419,7 @@ func (w *ggufWriter) assumed(k family.Key) bool {
 func (w *ggufWriter) interval(k family.Key) {
 	every := w.family.Types[0].Period
 	w.put(k.GGUF, uint32(every))
-	flags, usual := make([]bool, w.settings.integer("num_hidden_layers")), true
+	flags, usual := make([]bool, w.settings.Int("num_hidden_layers")), true
 	for i := range flags {
 		flags[i] = w.kind(i) != full
 		usual = usual && flags[i] == ((i+1)%every != 0)
@@ -438,7 +434,7 @@ func (w *ggufWriter) choice(k family.Key) {
 	word, _ := w.settings[k.Setting].(string)
 	switch i := slices.Index(k.Words, word); {
 	case i < 1:
-		w.errorf(k.Setting, "is %s: GGUF knows %q", show(w.settings[k.Setting]), k.Words)
+		w.errorf(k.Setting, "is %s: GGUF knows %q", family.Show(w.settings[k.Setting]), k.Words)
 	case i > 1 || !k.Unusual:
 		w.put(ownKey(k), uint32(i))
 	}

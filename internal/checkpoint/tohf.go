@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/karat-run/karat/internal/family"
@@ -107,7 +106,7 @@ func (c *Checkpoint) configHF(dtype string) (map[string]any, error) {
 		}
 		delete(config, key)
 	}
-	if _, assumed := kind.Defaults["sliding_window"]; c.settings.integer("sliding_window") == 0 &&
+	if _, assumed := kind.Defaults["sliding_window"]; c.settings.Int("sliding_window") == 0 &&
 		(assumed && c.family.Periodic() || kind.Window == family.Everywhere) { // the library may assume one
 		config["sliding_window"] = nil
 	}
@@ -117,23 +116,17 @@ func (c *Checkpoint) configHF(dtype string) (map[string]any, error) {
 	case family.FromLayer:
 		config["use_sliding_window"] = false
 	}
-	c.doubleWide(config)
 	c.rankHF(config)
 	if n := c.padding(); n > 0 {
-		config["max_position_embeddings"] = c.settings.integer("max_position_embeddings") + n
+		config["max_position_embeddings"] = c.settings.Int("max_position_embeddings") + n
 	}
-	if c.family.Spell != nil {
-		c.family.Spell(config)
-	}
-	for key, v := range c.family.Explicit {
-		if config[key] == nil {
-			config[key] = v
-		}
+	if c.family.ToConfig != nil {
+		c.family.ToConfig(config)
 	}
 	for _, key := range c.family.Without {
 		delete(config, key)
 	}
-	delete(config, c.family.Next)
+	delete(config, c.family.Next())
 	for key, own := range c.family.Spelling {
 		if v, ok := config[key]; ok {
 			delete(config, key)
@@ -153,11 +146,11 @@ func (c *Checkpoint) typeHF() family.Type {
 		if t.Ranks != c.ranks() {
 			continue
 		}
-		window := c.settings.integer("sliding_window") == 0 || t.Window != family.NoWindow
+		window := c.settings.Int("sliding_window") == 0 || t.Window != family.NoWindow
 		for key, want := range t.Only {
 			window = window && c.settings[key] == want
 		}
-		experts := c.settings.integer("num_experts") == 0 || !slices.Contains(t.Lacks, "num_experts")
+		experts := c.settings.Int("num_experts") == 0 || !slices.Contains(t.Lacks, "num_experts")
 		if lacks := func(key string) bool { return Neutral(c.settings[key]) }; window && experts && !slices.ContainsFunc(t.Needs, lacks) {
 			return t
 		}
@@ -165,44 +158,12 @@ func (c *Checkpoint) typeHF() family.Type {
 	return c.family.Types[0]
 }
 
-// doubleWide says in one setting what the widths of the layers say one by one: that
-// those which share keys and values are twice as wide.
-func (c *Checkpoint) doubleWide(config map[string]any) {
-	per, _ := object(c.settings["per_layer_config"])
-	layers, wide := c.settings.integer("num_hidden_layers"), 0
-	for i := range layers {
-		own, _ := object(per[strconv.Itoa(i)])
-		n := settings(own).integer("intermediate_size")
-		switch shared := i >= layers-c.settings.integer("num_kv_shared_layers"); {
-		case n == 0 && !shared:
-		case n == 2*c.settings.integer("intermediate_size") && shared:
-			wide++
-		default:
-			return
-		}
-	}
-	if wide == 0 || c.family.Wide == "" {
-		return
-	}
-	config[c.family.Wide] = true
-	others := map[string]any{}
-	for layer, v := range per {
-		own, _ := object(v)
-		own = maps.Clone(own)
-		delete(own, "intermediate_size")
-		if len(own) > 0 {
-			others[layer] = own
-		}
-	}
-	config["per_layer_config"] = others
-}
-
 // ropeHF spells the rotary settings as most versions of transformers read them:
 // rope_theta with rope_scaling, or rope_parameters by kind of layer.
 func (c *Checkpoint) ropeHF(config map[string]any) error {
 	params := c.ropeParameters()
-	f, _ := object(params[full])
-	s, _ := object(params[sliding])
+	f, _ := family.Object(params[full])
+	s, _ := family.Object(params[sliding])
 	f, s = maps.Clone(f), maps.Clone(s)
 	if f["rope_type"] == "factors" {
 		p, err := c.llama3(f)
@@ -226,7 +187,7 @@ func (c *Checkpoint) ropeHF(config map[string]any) error {
 		config[local] = s["rope_theta"]
 	}
 	if c.family.Rope.Yarn && s["rope_theta"] != theta {
-		return fmt.Errorf("rope.freq_base_swa is %v and rope.freq_base %v: config.json has one base", show(s["rope_theta"]), show(theta))
+		return fmt.Errorf("rope.freq_base_swa is %v and rope.freq_base %v: config.json has one base", family.Show(s["rope_theta"]), family.Show(theta))
 	}
 	delete(f, "rope_theta")
 	if c.family.Partial() {

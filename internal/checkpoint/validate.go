@@ -19,7 +19,6 @@ const (
 	maxDimension = 1 << 24
 	maxHeadDim   = 1 << 14
 	maxExperts   = 1 << 16
-	maxLayers    = 1 << 10
 )
 
 // The kinds of layers, as layer_types and rope_parameters name them.
@@ -34,7 +33,7 @@ var limits = []family.Limit{
 	{Key: "vocab_size", Min: 1, Max: maxDimension, Rule: family.Required | family.Whole},
 	{Key: "hidden_size", Min: 1, Max: maxDimension, Rule: family.Required | family.Whole},
 	{Key: "intermediate_size", Min: 1, Max: maxDimension, Rule: family.Required | family.Whole},
-	{Key: "num_hidden_layers", Min: 1, Max: maxLayers, Rule: family.Required | family.Whole},
+	{Key: "num_hidden_layers", Min: 1, Max: family.MaxLayers, Rule: family.Required | family.Whole},
 	{Key: "num_attention_heads", Min: 1, Max: maxDimension, Rule: family.Required | family.Whole},
 	{Key: "num_key_value_heads", Min: 1, Max: maxDimension, Rule: family.Required | family.Whole},
 	{Key: "head_dim", Min: 2, Max: maxHeadDim, Rule: family.Required | family.Whole},
@@ -43,7 +42,7 @@ var limits = []family.Limit{
 	{Key: "sliding_window", Min: 0, Max: maxDimension, Rule: family.Whole},
 	{Key: "max_position_embeddings", Min: 1, Max: math.MaxInt32, Rule: family.Whole},
 	{Key: "final_logit_softcapping", Min: 1e-3, Max: 1e6, Rule: family.OrZero},
-	{Key: "num_kv_shared_layers", Min: 0, Max: maxLayers, Rule: family.Whole},
+	{Key: "num_kv_shared_layers", Min: 0, Max: family.MaxLayers, Rule: family.Whole},
 	{Key: "hidden_size_per_layer_input", Min: 0, Max: maxDimension, Rule: family.Whole},
 	{Key: "vocab_size_per_layer_input", Min: 0, Max: maxDimension, Rule: family.Whole},
 	{Key: "num_experts", Min: 0, Max: maxExperts, Rule: family.Whole},
@@ -86,7 +85,7 @@ func violates(l family.Limit, v any) string {
 	if l.Rule&family.Whole != 0 {
 		what = "a whole number"
 	}
-	return fmt.Sprintf("is %s, expected %s from %v to %v", show(v), what, l.Min, int64Or(l.Max))
+	return fmt.Sprintf("is %s, expected %s from %v to %v", family.Show(v), what, l.Min, int64Or(l.Max))
 }
 
 // int64Or prints large whole limits without an exponent.
@@ -115,14 +114,14 @@ func (c *Checkpoint) bad(key, format string, args ...any) error {
 func (c *Checkpoint) validate() error {
 	var errs []error
 	list := slices.Concat(limits, c.family.Limits)
-	if c.family.Latent {
+	if c.family.Latent() {
 		list = append(list, latentLimits...)
 	}
 	if c.typeHF().Padded { // a folder has a row for each token up to it
 		list = append(list, family.Limit{Key: "pad_token_id", Min: 0, Max: 1 << 10, Rule: family.Whole})
 	}
-	if c.family.Next != "" {
-		list = append(list, family.Limit{Key: c.family.Next, Min: 0, Max: maxLayers, Rule: family.Whole})
+	if next := c.family.Next(); next != "" {
+		list = append(list, family.Limit{Key: next, Min: 0, Max: family.MaxLayers, Rule: family.Whole})
 	}
 	for _, l := range list {
 		if l.Key == "layer_norm_eps" && c.family.Lacks("rms_norm_eps") { // else nothing would be added to a variance
@@ -136,7 +135,7 @@ func (c *Checkpoint) validate() error {
 		}
 	}
 	for _, kind := range kinds {
-		params, ok := object(c.ropeParameters()[kind])
+		params, ok := family.Object(c.ropeParameters()[kind])
 		for _, l := range ropeLimits {
 			if what := violates(l, params[l.Key]); ok && what != "" {
 				errs = append(errs, c.bad("rope_parameters."+kind+"."+l.Key, "%s", what))
@@ -151,11 +150,11 @@ func (c *Checkpoint) validate() error {
 
 func (c *Checkpoint) validateHeads() error {
 	s := c.settings
-	if dim := s.integer("head_dim"); dim%2 != 0 {
+	if dim := s.Int("head_dim"); dim%2 != 0 {
 		return c.bad("head_dim", "is %d, expected an even number", dim)
 	}
-	heads, kv := s.integer("num_attention_heads"), s.integer("num_key_value_heads")
-	if c.family.Latent && kv != heads {
+	heads, kv := s.Int("num_attention_heads"), s.Int("num_key_value_heads")
+	if c.family.Latent() && kv != heads {
 		return c.bad("num_key_value_heads", "is %d, expected %s, %d: all heads read one latent", kv, c.Key("num_attention_heads"), heads)
 	}
 	if kv > 0 && heads%kv != 0 {
@@ -166,23 +165,23 @@ func (c *Checkpoint) validateHeads() error {
 
 func (c *Checkpoint) validateLayers() error {
 	s := c.settings
-	layers := s.integer("num_hidden_layers")
+	layers := s.Int("num_hidden_layers")
 	if layers > len(c.names) && c.Path != "" {
 		return c.bad("num_hidden_layers", "is %d, but there are %d tensors", layers, len(c.names))
 	}
-	if n := s.integer("num_kv_shared_layers"); n >= layers {
+	if n := s.Int("num_kv_shared_layers"); n >= layers {
 		return c.bad("num_kv_shared_layers", "is %d, expected less than the %d layers", n, layers)
 	}
 	types, ok := s["layer_types"].([]any)
 	if !ok || len(types) != layers {
-		return c.bad("layer_types", "is %s, expected a list of %d kinds of layers", show(s["layer_types"]), layers)
+		return c.bad("layer_types", "is %s, expected a list of %d kinds of layers", family.Show(s["layer_types"]), layers)
 	}
 	for i, t := range types {
 		switch {
 		case t != full && t != sliding && !c.listed(t):
-			return c.bad("layer_types", "is %s for layer %d, supported are %s and %s", show(t), i, full, sliding)
-		case t == sliding && s.integer("sliding_window") < 1:
-			return c.bad("sliding_window", "is %s, but layer %d slides", show(s["sliding_window"]), i)
+			return c.bad("layer_types", "is %s for layer %d, supported are %s and %s", family.Show(t), i, full, sliding)
+		case t == sliding && s.Int("sliding_window") < 1:
+			return c.bad("sliding_window", "is %s, but layer %d slides", family.Show(s["sliding_window"]), i)
 		}
 	}
 	return nil
@@ -191,21 +190,21 @@ func (c *Checkpoint) validateLayers() error {
 // listed reports whether t is a kind of the family's own.
 func (c *Checkpoint) listed(t any) bool {
 	kind, _ := t.(string)
-	return c.family.Kinds[kind] == kind && kind != ""
+	return c.family.Layers.Kinds[kind] == kind && kind != ""
 }
 
 // validateOverrides checks per_layer_config, {"3": {"head_dim": 64}}.
 func (c *Checkpoint) validateOverrides() error {
 	v := c.settings["per_layer_config"]
-	per, ok := object(v)
+	per, ok := family.Object(v)
 	if v != nil && !ok {
-		return c.bad("per_layer_config", "is %s, expected an object of layers", show(v))
+		return c.bad("per_layer_config", "is %s, expected an object of layers", family.Show(v))
 	}
 	var errs []error
 	for _, layer := range slices.Sorted(maps.Keys(per)) {
 		i, err := strconv.Atoi(layer)
-		if err != nil || strconv.Itoa(i) != layer || i < 0 || i >= c.settings.integer("num_hidden_layers") {
-			errs = append(errs, c.bad("per_layer_config", "has a key %s, which is no layer", show(layer)))
+		if err != nil || strconv.Itoa(i) != layer || i < 0 || i >= c.settings.Int("num_hidden_layers") {
+			errs = append(errs, c.bad("per_layer_config", "has a key %s, which is no layer", family.Show(layer)))
 			continue
 		}
 		errs = append(errs, c.validateOverride(layer, per[layer]))
@@ -215,55 +214,48 @@ func (c *Checkpoint) validateOverrides() error {
 }
 
 func (c *Checkpoint) validateOverride(layer string, v any) error {
-	o, ok := object(v)
+	o, ok := family.Object(v)
 	if !ok {
-		return c.bad("per_layer_config."+layer, "is %s, expected an object", show(v))
+		return c.bad("per_layer_config."+layer, "is %s, expected an object", family.Show(v))
 	}
 	for _, k := range slices.Sorted(maps.Keys(o)) {
 		path := "per_layer_config." + layer + "." + k
 		i := slices.IndexFunc(layerLimits, func(l family.Limit) bool { return l.Key == k })
 		if i < 0 {
-			return c.bad(path, "is %s, but layers differ here only in head_dim, num_key_value_heads and intermediate_size", show(o[k]))
+			return c.bad(path, "is %s, but layers differ here only in head_dim, num_key_value_heads and intermediate_size", family.Show(o[k]))
 		}
 		if what := violates(layerLimits[i], o[k]); what != "" {
 			return c.bad(path, "%s", what)
 		}
 	}
-	if dim := settings(o).integer("head_dim"); dim%2 != 0 {
+	if dim := family.Settings(o).Int("head_dim"); dim%2 != 0 {
 		return c.bad("per_layer_config."+layer+".head_dim", "is %d, expected an even number", dim)
 	}
-	heads := c.settings.integer("num_attention_heads")
-	if kv := settings(o).integer("num_key_value_heads"); kv > 0 && heads%kv != 0 {
+	heads := c.settings.Int("num_attention_heads")
+	if kv := family.Settings(o).Int("num_key_value_heads"); kv > 0 && heads%kv != 0 {
 		return c.bad("per_layer_config."+layer+".num_key_value_heads", "is %d, no divisor of %s, %d", kv, c.Key("num_attention_heads"), heads)
 	}
 	return nil
 }
 
-// mixture reports whether the family has a setting for it, and the model experts.
-func (c *Checkpoint) mixture() bool {
-	v := c.settings[c.family.MoE]
-	n, _ := v.(float64)
-	return v == true || n > 0
-}
-
 func (c *Checkpoint) validateExperts() error {
 	s := c.settings
-	if !c.mixture() && (c.family.MoE != "" || !c.family.Uses("num_experts")) {
+	if !c.family.Mixes(s) && !c.family.Uses("num_experts") {
 		return nil
 	}
 	for _, k := range []string{"num_experts", "top_k_experts", "moe_intermediate_size"} {
-		if s.integer(k) < 1 && (k != "moe_intermediate_size" || c.family.MoE != "num_experts") {
-			return c.bad(k, "is %s in a model with experts, expected 1 or more", show(s[k]))
+		if c.family.Model.Reads(k) && s.Int(k) < 1 {
+			return c.bad(k, "is %s in a model with experts, expected 1 or more", family.Show(s[k]))
 		}
 	}
-	if k, n := s.integer("top_k_experts"), s.integer("num_experts"); k > n {
+	if k, n := s.Int("top_k_experts"), s.Int("num_experts"); k > n {
 		return c.bad("top_k_experts", "is %d, more than %s, %d", k, c.Key("num_experts"), n)
 	}
-	groups, kept := s.integer("n_group"), s.integer("topk_group")
+	groups, kept := s.Int("n_group"), s.Int("topk_group")
 	if kept > max(groups, 1) {
 		return c.bad("topk_group", "is %d, more than %s, %d", kept, c.Key("n_group"), max(groups, 1))
 	}
-	if n := s.integer("num_experts"); groups > 1 && n%groups != 0 {
+	if n := s.Int("num_experts"); groups > 1 && n%groups != 0 {
 		return c.bad("n_group", "is %d, no divisor of %s, %d", groups, c.Key("num_experts"), n)
 	}
 	return nil
@@ -279,7 +271,7 @@ func (c *Checkpoint) validateFlags() error {
 		flags = append(flags, "attention_bias")
 	}
 	if v := c.settings["attn_logit_softcapping"]; v != nil && v != 0. && !c.family.Uses("attn_logit_softcapping") {
-		return c.bad("attn_logit_softcapping", "is %s, which architecture %s does not support", show(v), c.Arch)
+		return c.bad("attn_logit_softcapping", "is %s, which architecture %s does not support", family.Show(v), c.Arch)
 	}
 	known := tags(reflect.TypeOf(c.family.Model.Config()).Elem())
 	for k, v := range c.settings { // other biases: the model has no weights for them
@@ -290,7 +282,7 @@ func (c *Checkpoint) validateFlags() error {
 	slices.Sort(flags)
 	for _, k := range flags {
 		if v := c.settings[k]; v == true || v == "all" {
-			return c.bad(k, "is %s, which architecture %s does not support", show(v), c.Arch)
+			return c.bad(k, "is %s, which architecture %s does not support", family.Show(v), c.Arch)
 		}
 	}
 	return nil

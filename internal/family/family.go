@@ -18,43 +18,33 @@ type Family struct {
 	Title string // as messages write it
 	Model Model  // what runs: Of(New)
 
-	Types    []Type                      // of config.json; the first that suits a model is written
-	Fixed    map[string]any              // settings that GGUF has no key for, as all models have them
-	Absent   map[string]any              // settings that readers of GGUF assume where the key is absent
-	Explicit map[string]any              // settings that config.json must say, since a reader's default differs
-	Idle     []string                    // settings that config.json may have and that change nothing
-	Normal   func(map[string]any)        // brings a config.json into the form that Config reads and GGUF can hold; nil for none
-	Spell    func(map[string]any)        // Normal's inverse, for a config.json that is written; nil for none
-	Derived  func(map[string]any)        // adds settings that follow from GGUF's; nil for none
-	Endless  func(s map[string]any) bool // whether a model sees no positions: GGUF's context_length is 2^20, whatever config.json says; nil for no
-	Letters  string                      // with Listed: config.json's older setting of a letter for each layer, which Kinds has, too
-	Indexes  string                      // with Listed: its older setting of the numbers of full layers, where the others are LinearAttention
+	Types  []Type         // of config.json; the first that suits a model is written
+	Fixed  map[string]any // settings that GGUF has no key for, as all models have them
+	Absent map[string]any // settings that readers of GGUF assume where the key is absent
+	Idle   []string       // settings that config.json may have and that change nothing
 
-	// Repeats are settings that config.json may have though they follow from others, and what
-	// they then must be; nil where nothing can be said.
-	Repeats map[string]func(s map[string]any) any
+	// FromConfig brings a config.json into the form that Config reads and GGUF can hold, and reports its faults. ToConfig
+	// is the inverse. FromGGUF adds settings that follow from GGUF's keys and tensors; ToGGUF changes settings before keys
+	// are made of them. nil is nothing.
+	FromConfig func(s Settings, f *File)
+	ToConfig   func(s Settings)
+	FromGGUF   func(s Settings, f *File)
+	ToGGUF     func(s Settings)
 
-	Kinds    map[string]string // with Listed: config.json's names of kinds of layers, the canonical ones among them
-	Limits   []Limit           // of settings that no other family has
-	Full     map[string]string // settings of full layers, and config.json's keys for their own values
-	FullIf   map[string]string // those of Full that count only where this setting is true
+	Layers   Layers  // with Listed
+	Limits   []Limit // of settings that no other family has
 	Rope     Rope
 	Spelling map[string][]string // config.json's own names of settings, where they are others; the first is written
 	Without  []string            // settings that other families must have and this one has not
 
-	Keys    []Key             // of GGUF besides those of every family, as converters order them
-	Held    map[string]string // settings that are true where the file holds the tensor, or one in any layer whose name ends so
-	Rows    map[string]string // settings that are the number of rows of a tensor
-	MoE     string            // the setting that is true, or their number, where there are experts
-	KIsV    string            // the setting that is true where full layers have keys and no values
-	Wide    string            // the setting that doubles the MLP of layers that share keys and values
-	Latent  bool              // keys and values are products of one latent: settings kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim
-	Next    string            // the setting that counts layers behind the last, which predict further tokens and are set aside
-	Habits  []Habit           // what converters to GGUF do to tensors
-	Bare    []string          // ends of names of tensors, in either format, that take no .weight
-	Buffers []string          // ends of names there that hold no weights
-	Aliases map[string]string // other names there, by which a file that has all of them has the tensors
-	Root    string            // how files there call the module that it is in, where that is another name
+	Keys   []Key             // of GGUF besides those of every family, as converters order them
+	Held   map[string]string // settings that are true where the file holds the tensor, or one in any layer whose name ends so
+	Habits []Habit           // what converters to GGUF do to tensors
+	Bare   []string          // ends of names of tensors, in either format, that take no .weight
+
+	// Rename returns the model's name of a folder's tensor, or "" for one that holds no weights; has reports whether the
+	// folder has a tensor.
+	Rename func(name string, has func(string) bool) string
 
 	Tokenizer Tokenizer
 	Expect    Expect
@@ -101,6 +91,14 @@ const (
 	ExpertsAlone    = "moe"
 )
 
+// Layers say what layers may do, with Listed.
+type Layers struct {
+	Kinds map[string]string // config.json's names of kinds of layers, the canonical ones among them
+
+	// Older returns the kind of each layer as an older setting says it, and the setting; nil where the file has none.
+	Older func(s Settings, f *File) (types []any, key string)
+}
+
 // Rope is what a family assumes of rotation.
 type Rope struct {
 	Full    map[string]any // of full layers, where the file does not say
@@ -136,6 +134,12 @@ const (
 	Never                  // false, whatever the model
 	Sections               // a list of three numbers, with a 0 behind it
 	Multiplier             // mscale_all_dim of yarn, where mscale is 1
+	NextLayers             // how many layers behind the last predict further tokens: these are set aside, and never written
+	Experts                // a setting without a key in GGUF: true where there are experts
+
+	// Rank is a Count: the size of the one latent that keys and values are products of. The other sizes are
+	// qk_nope_head_dim, qk_rope_head_dim and v_head_dim.
+	Rank
 )
 
 // Key is a key of GGUF metadata.
@@ -143,7 +147,6 @@ type Key struct {
 	GGUF    string // behind the architecture's prefix; "" for a setting whose key all families share
 	Setting string // Count and Number
 	Kind    Kind
-	If      string // the setting without which the key is not written
 	Text    string // of a Word or a Switch
 	Of      string // of a Product
 	Words   []string
@@ -154,8 +157,8 @@ type Key struct {
 
 // Scale tells how GGUF's attention.scale follows from the setting.
 type Scale struct {
-	Min, Max float64                            // of GGUF's value
-	Absent   func(s map[string]any) (x float64) // the setting where the key is absent
+	Min, Max float64                      // of GGUF's value
+	Absent   func(s Settings) (x float64) // the setting where the key is absent
 }
 
 // Rule is how strict a Limit is.
@@ -179,17 +182,17 @@ type Limit struct {
 // The same value undoes it on the way back. Tensors that both formats hold fused, as one
 // of queries, keys and values, need none: they are one weight of the model.
 type Habit struct {
-	Ends   []string                                         // of GGUF's names, without .weight
-	Heads  string                                           // the setting that counts the heads whose rows are permuted for interleaved rotation
-	Plus   float32                                          // added to every value
-	Padded bool                                             // GGUF leaves out the rows up to the padding token's, where the type has them
-	Turned bool                                             // matrices are transposed: config.json's format has them as [in, out], but where they have blocks
-	Joined string                                           // the module that lists the parts which GGUF holds as one: mlp.experts, of mlp.experts.3.up_proj
-	Times  func(settings map[string]any, row int) []float64 // multipliers of a row, which GGUF has in its values, one after the other; nil for none
-	NegExp bool                                             // GGUF has -e^x of the logarithm x
-	Form   Form                                             // how the formats differ in the shape
-	Groups string                                           // the setting that counts the rows of a Grouped tensor
-	Tiled  *Tiled                                           // rows of heads, the last of a tensor, or its columns, are in another order
+	Ends   []string                            // of GGUF's names, without .weight
+	Heads  string                              // the setting that counts the heads whose rows are permuted for interleaved rotation
+	Plus   float32                             // added to every value
+	Padded bool                                // GGUF leaves out the rows up to the padding token's, where the type has them
+	Turned bool                                // matrices are transposed: config.json's format has them as [in, out], but where they have blocks
+	Joined string                              // the module that lists the parts which GGUF holds as one: mlp.experts, of mlp.experts.3.up_proj
+	Times  func(s Settings, row int) []float64 // multipliers of a row, which GGUF has in its values, one after the other; nil for none
+	NegExp bool                                // GGUF has -e^x of the logarithm x
+	Form   Form                                // how the formats differ in the shape
+	Groups string                              // the setting that counts the rows of a Grouped tensor
+	Tiled  *Tiled                              // rows of heads, the last of a tensor, or its columns, are in another order
 
 	// Woven names, in config.json's format, a tensor whose rows are by turns those of Ends' tensors,
 	// and these as the model has them: gate_up_proj, gate_proj, up_proj.
@@ -276,6 +279,30 @@ func (f *Family) Periodic() bool { return f.Windows() == Periodic || f.Windows()
 // Partial reports whether only a part of a head's features may turn.
 func (f *Family) Partial() bool {
 	return f.KeyOf(Turning) != ""
+}
+
+// Latent reports whether keys and values are products of one latent.
+func (f *Family) Latent() bool { return f.KeyOf(Rank) != "" }
+
+// Next returns the setting that counts the layers behind the last, "" where the family has none.
+func (f *Family) Next() string { return f.settingOf(NextLayers) }
+
+// settingOf returns the setting of f's key of a kind, "" where it has none.
+func (f *Family) settingOf(kind Kind) string {
+	for _, k := range f.Keys {
+		if k.Kind == kind {
+			return k.Setting
+		}
+	}
+	return ""
+}
+
+// Mixes reports whether a model with these settings has experts, in a family of which some models have none.
+func (f *Family) Mixes(s Settings) bool {
+	if flag := f.settingOf(Experts); flag != "" {
+		return s[flag] == true
+	}
+	return f.Model.Reads("num_experts") && s.Number("num_experts") > 0 && !f.Uses("num_experts")
 }
 
 // Windows is the rule of f's layers: its last type's, which reads the most.

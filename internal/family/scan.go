@@ -18,9 +18,9 @@ func ScanHabits(groups string) []Habit {
 	}
 }
 
-// Unlimited is a Normal of families whose steps of scans have a time_step_limit: it drops one that limits nothing,
+// Unlimited is a FromConfig of families whose steps of scans have a time_step_limit: it drops one that limits nothing,
 // steps being positive.
-func Unlimited(s map[string]any) {
+func Unlimited(s Settings, _ *File) {
 	limits, _ := s["time_step_limit"].([]any)
 	if len(limits) != 2 || limits[0] != 0. {
 		return
@@ -30,16 +30,16 @@ func Unlimited(s map[string]any) {
 	}
 }
 
-// Epsilon is a Derived of families whose files have that of the norms under either of GGUF's keys.
-func Epsilon(s map[string]any) {
+// Epsilon is a FromGGUF of families whose files have that of the norms under either of GGUF's keys.
+func Epsilon(s Settings, _ *File) {
 	if s["rms_norm_eps"] == nil {
 		s["rms_norm_eps"] = s["layer_norm_eps"]
 	}
 	delete(s, "layer_norm_eps")
 }
 
-// PlainScale is a Derived of families whose files need not say the attention's scale where it is the usual one.
-func PlainScale(s map[string]any) {
+// PlainScale is a FromGGUF of families whose files need not say the attention's scale where it is the usual one.
+func PlainScale(s Settings, _ *File) {
 	if dim, _ := s["head_dim"].(float64); s["attention_multiplier"] == nil && dim > 0 {
 		s["attention_multiplier"] = 1 / math.Sqrt(dim)
 	}

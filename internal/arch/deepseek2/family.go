@@ -23,14 +23,10 @@ var Family = family.Family{
 			"max_position_embeddings": 4096., "first_k_dense_replace": 3., "n_group": 8., "topk_group": 4., "routed_scaling_factor": 2.5,
 			"norm_topk_prob": true, "scoring_func": "sigmoid", "topk_method": "noaux_tc"})},
 	},
-	Fixed:    map[string]any{"hidden_act": "silu", "rope_interleave": true, "moe_layer_freq": 1., "mlp_bias": false},
-	Explicit: map[string]any{"q_lora_rank": nil},
-	Derived:  method,
-	Repeats: map[string]func(s map[string]any) any{
-		"head_dim":            func(s map[string]any) any { return s["qk_rope_head_dim"] },
-		"num_key_value_heads": func(s map[string]any) any { return s["num_attention_heads"] },
-		"qk_head_dim":         headSize,
-	},
+	Fixed:      map[string]any{"hidden_act": "silu", "rope_interleave": true, "moe_layer_freq": 1., "mlp_bias": false},
+	FromGGUF:   method,
+	FromConfig: follow,
+	ToConfig:   func(s family.Settings) { s.Say(map[string]any{"q_lora_rank": nil}) }, // a reader assumes 1536
 	Idle: []string{"qk_head_dim", "num_key_value_heads", "head_dim", "topk_method", "num_nextn_predict_layers", "ep_size", "aux_loss_alpha", "seq_aux",
 		"output_router_logits", "router_aux_loss_coef"},
 	Limits: []family.Limit{
@@ -41,15 +37,12 @@ var Family = family.Family{
 	},
 	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4}, Yarn: true},
 	Spelling: map[string][]string{"num_experts": {"n_routed_experts"}, "top_k_experts": {"num_experts_per_tok"}},
-	Latent:   true,
-	Next:     "num_nextn_predict_layers",
-	MoE:      "num_experts",
 
 	Keys: []family.Key{
 		{Setting: "first_k_dense_replace", GGUF: "leading_dense_block_count"},
 		{Setting: "vocab_size"},
 		{Setting: "q_lora_rank", GGUF: "attention.q_lora_rank"},
-		{Setting: "kv_lora_rank", GGUF: "attention.kv_lora_rank"},
+		{Setting: "kv_lora_rank", GGUF: "attention.kv_lora_rank", Kind: family.Rank},
 		{Setting: "moe_intermediate_size"},
 		{Setting: "n_shared_experts", GGUF: "expert_shared_count"},
 		{Setting: "n_group", GGUF: "expert_group_count", Nil: true},
@@ -58,6 +51,7 @@ var Family = family.Family{
 		{Setting: "routed_scaling_factor", GGUF: "expert_weights_scale", Kind: family.Number},
 		{Setting: "norm_topk_prob", GGUF: "expert_weights_norm", Kind: family.Truth},
 		{GGUF: "rope.dimension_count", Kind: family.FullDim},
+		{Setting: "num_nextn_predict_layers", GGUF: "nextn_predict_layers", Kind: family.NextLayers},
 	},
 	Held:   map[string]string{"e_score_correction_bias": ".exp_probs_b.bias"},
 	Habits: []family.Habit{{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"}, Joined: "mlp.experts"}},
@@ -77,16 +71,16 @@ func with(own map[string]any) map[string]any {
 	return own
 }
 
-// headSize is that of queries and keys: what turns, and what does not.
-func headSize(s map[string]any) any {
-	plain, _ := s["qk_nope_head_dim"].(float64)
-	turning, _ := s["qk_rope_head_dim"].(float64)
-	return plain + turning
+// follow checks settings that repeat others.
+func follow(s family.Settings, f *family.File) {
+	f.Follows(s, "head_dim", s["qk_rope_head_dim"])
+	f.Follows(s, "num_key_value_heads", s["num_attention_heads"])
+	f.Follows(s, "qk_head_dim", s.Number("qk_nope_head_dim")+s.Number("qk_rope_head_dim"))
 }
 
 // method is how experts are chosen, which follows from how they are scored. Where a file does
 // not say the latter, as those of V2 and V2.5, a bias tells of V3.
-func method(s map[string]any) {
+func method(s family.Settings, _ *family.File) {
 	switch {
 	case s["scoring_func"] != nil:
 	case s["e_score_correction_bias"] == true:
@@ -95,11 +89,10 @@ func method(s map[string]any) {
 		s["scoring_func"] = "softmax"
 	}
 	delete(s, "e_score_correction_bias")
-	groups, _ := s["n_group"].(float64)
 	switch {
 	case s["scoring_func"] == "sigmoid":
 		s["topk_method"] = "noaux_tc"
-	case groups > 1:
+	case s.Number("n_group") > 1:
 		s["topk_method"] = "group_limited_greedy"
 	default:
 		s["topk_method"] = "greedy"

@@ -19,15 +19,8 @@ var Family = family.Family{
 	Idle: []string{"mamba_expand", "mamba_chunk_size", "mamba_d_ssm", "mamba_norm_before_gate", "mamba_use_mlp", "num_logits_to_keep", "multipliers_folded",
 		// GGUF has these in the values of tensors, and a reader cannot tell them from there.
 		"embedding_multiplier", "attention_in_multiplier", "attention_out_multiplier", "key_multiplier", "ssm_in_multiplier", "ssm_out_multiplier", "ssm_multipliers", "mlp_multipliers", "lm_head_multiplier"},
-	Normal: normal,
-	Repeats: map[string]func(s map[string]any) any{"mamba_d_ssm": func(s map[string]any) any {
-		heads, _ := s["mamba_n_heads"].(float64)
-		if dim, ok := s["mamba_d_head"].(float64); ok && s["mamba_d_ssm"] != 0. {
-			return heads * dim
-		}
-		return nil
-	}},
-	Spell: func(s map[string]any) { delete(s, "multipliers_folded"); size(s) },
+	FromConfig: normal,
+	ToConfig:   size,
 	Limits: append(family.ScanLimits("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv"),
 		family.Limit{Key: "mamba_d_ssm", Min: 1, Max: 1 << 24, Rule: family.Whole}),
 	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4}},
@@ -63,8 +56,8 @@ var Family = family.Family{
 }
 
 // by multiplies by settings, one after the other.
-func by(settings ...string) func(s map[string]any, row int) []float64 {
-	return func(s map[string]any, _ int) (all []float64) {
+func by(settings ...string) func(s family.Settings, row int) []float64 {
+	return func(s family.Settings, _ int) (all []float64) {
 		for _, key := range settings {
 			if v, ok := s[key].(float64); ok {
 				all = append(all, v)
@@ -75,9 +68,9 @@ func by(settings ...string) func(s map[string]any, row int) []float64 {
 }
 
 // of multiplies by an element of a setting.
-func of(setting string, i int) func(s map[string]any, row int) []float64 {
-	return func(s map[string]any, _ int) []float64 {
-		list, _ := s[setting].([]any)
+func of(setting string, i int) func(s family.Settings, row int) []float64 {
+	return func(s family.Settings, _ int) []float64 {
+		list := s.List(setting)
 		if i >= len(list) {
 			return nil
 		}
@@ -87,9 +80,8 @@ func of(setting string, i int) func(s map[string]any, row int) []float64 {
 }
 
 // parts multiplies the rows of the scan's projection, which has a factor for all and one for each part.
-func parts(s map[string]any, row int) []float64 {
-	n := func(key string) int { v, _ := s[key].(float64); return int(v) }
-	inner, groups := n("mamba_n_heads")*n("mamba_d_head"), n("mamba_n_groups")*n("mamba_d_state")
+func parts(s family.Settings, row int) []float64 {
+	inner, groups := s.Int("mamba_n_heads")*s.Int("mamba_d_head"), s.Int("mamba_n_groups")*s.Int("mamba_d_state")
 	i := 0
 	for _, end := range []int{inner, 2 * inner, 2*inner + groups, 2*inner + 2*groups} {
 		if row >= end {
@@ -100,13 +92,14 @@ func parts(s map[string]any, row int) []float64 {
 }
 
 // normal says the size of a scan's head, which may be "auto".
-func normal(s map[string]any) {
-	family.Unlimited(s)
-	heads, _ := s["mamba_n_heads"].(float64)
-	inner, ok := s["mamba_d_ssm"].(float64)
-	if expand, _ := s["mamba_expand"].(float64); !ok {
-		hidden, _ := s["hidden_size"].(float64)
-		inner = expand * hidden
+func normal(s family.Settings, f *family.File) {
+	family.Unlimited(s, f)
+	heads, inner := s.Number("mamba_n_heads"), s.Number("mamba_d_ssm")
+	if dim, ok := s["mamba_d_head"].(float64); ok && s["mamba_d_ssm"] != 0. {
+		f.Follows(s, "mamba_d_ssm", heads*dim)
+	}
+	if _, ok := s["mamba_d_ssm"].(float64); !ok {
+		inner = s.Number("mamba_expand") * s.Number("hidden_size")
 	}
 	if auto := s["mamba_d_head"]; (auto == nil || auto == "auto") && heads > 0 {
 		s["mamba_d_head"] = inner / heads
@@ -114,9 +107,8 @@ func normal(s map[string]any) {
 }
 
 // size completes a config.json.
-func size(s map[string]any) {
-	heads, _ := s["mamba_n_heads"].(float64)
-	dim, _ := s["mamba_d_head"].(float64)
-	s["mamba_d_ssm"] = heads * dim
+func size(s family.Settings) {
+	delete(s, "multipliers_folded")
+	s["mamba_d_ssm"] = s.Number("mamba_n_heads") * s.Number("mamba_d_head")
 	s["mamba_norm_before_gate"] = false
 }

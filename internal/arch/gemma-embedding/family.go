@@ -26,7 +26,7 @@ var Family = family.Family{
 	Keys: []family.Key{
 		{GGUF: "attention.sliding_window_pattern", Kind: family.Period, Unusual: true},
 		{Setting: "query_pre_attn_scalar", GGUF: "attention.scale", Kind: family.Number,
-			Scale: &family.Scale{Min: 1e-4, Max: 10, Absent: func(s map[string]any) float64 { d, _ := s["head_dim"].(float64); return d }}},
+			Scale: &family.Scale{Min: 1e-4, Max: 10, Absent: func(s family.Settings) float64 { return s.Number("head_dim") }}},
 	},
 	Habits: []family.Habit{{Ends: []string{"norm"}, Plus: 1}},
 

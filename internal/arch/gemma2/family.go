@@ -51,12 +51,9 @@ var Family = family.Family{
 
 // scaled is query_pre_attn_scalar where GGUF does not say it: the head size, but in
 // the 27B, of 46 layers, the width of a head if all are as wide as the model.
-func scaled(s map[string]any) float64 {
-	layers, _ := s["num_hidden_layers"].(float64)
-	heads, _ := s["num_attention_heads"].(float64)
-	if hidden, _ := s["hidden_size"].(float64); layers == 46 && heads >= 1 {
-		return float64(int(hidden) / int(heads))
+func scaled(s family.Settings) float64 {
+	if heads := s.Int("num_attention_heads"); s.Number("num_hidden_layers") == 46 && heads >= 1 {
+		return float64(s.Int("hidden_size") / heads)
 	}
-	dim, _ := s["head_dim"].(float64)
-	return dim
+	return s.Number("head_dim")
 }

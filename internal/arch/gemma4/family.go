@@ -1,6 +1,11 @@
 package gemma4
 
-import "github.com/karat-run/karat/internal/family"
+import (
+	"maps"
+	"strconv"
+
+	"github.com/karat-run/karat/internal/family"
+)
 
 // defaults are config.json's. Sizes that every published file gives are not
 // among them.
@@ -23,11 +28,12 @@ var Family = family.Family{
 		{Name: "gemma4_text", Class: "Gemma4ForCausalLM", Window: family.Periodic, Period: 6, LastFull: true, Defaults: defaults},
 		{Name: "gemma4", Window: family.Periodic, Period: 6, LastFull: true, Defaults: defaults},
 	},
-	Fixed: map[string]any{"hidden_activation": "gelu_pytorch_tanh"},
-	Explicit: map[string]any{"attention_k_eq_v": false, "enable_moe_block": false, "use_double_wide_mlp": false,
-		"num_kv_shared_layers": 0., "hidden_size_per_layer_input": 0.},
-	Full:   map[string]string{"head_dim": "global_head_dim", "num_key_value_heads": "num_global_key_value_heads"},
-	FullIf: map[string]string{"num_key_value_heads": "attention_k_eq_v"},
+	Fixed:      map[string]any{"hidden_activation": "gelu_pytorch_tanh"},
+	Idle:       []string{"vocab_size_per_layer_input"},
+	FromConfig: own,
+	ToConfig:   spell,
+	FromGGUF:   detect,
+	ToGGUF:     widths,
 	Rope: family.Rope{
 		Full:    map[string]any{"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25},
 		Sliding: map[string]any{"rope_theta": 1e4},
@@ -40,14 +46,11 @@ var Family = family.Family{
 		{GGUF: "attention.sliding_window_pattern", Kind: family.Flags},
 		{GGUF: "attention.key_length_swa", Kind: family.SlidingDim},
 		{GGUF: "attention.value_length_swa", Kind: family.SlidingDim},
-		{Setting: "moe_intermediate_size", If: "enable_moe_block"},
+		{Setting: "moe_intermediate_size"},
 		{GGUF: "rope.dimension_count", Kind: family.FullDim},
 		{GGUF: "rope.dimension_count_swa", Kind: family.SlidingDim},
+		{Setting: "enable_moe_block", Kind: family.Experts},
 	},
-	Rows: map[string]string{"vocab_size_per_layer_input": "per_layer_token_embd"},
-	MoE:  "enable_moe_block",
-	KIsV: "attention_k_eq_v",
-	Wide: "use_double_wide_mlp",
 	Bare: []string{".per_expert_scale", ".layer_scalar", ".experts.gate_up_proj", ".experts.down_proj"},
 
 	Tokenizer: family.Tokenizer{Model: "gemma4", Merged: true, BOS: true},
@@ -59,4 +62,101 @@ var Family = family.Family{
 		Turns:       []family.Turns{{Name: "Gemma 4's", Marks: []string{"<|turn>", "<turn|>"}, Only: true}},
 		TurnsAsText: true,
 	},
+}
+
+// own gives full layers the sizes that config.json has of their own, but where it has settings by layer.
+func own(s family.Settings, f *family.File) {
+	global := map[string]string{"head_dim": "global_head_dim", "num_key_value_heads": "num_global_key_value_heads"}
+	full := family.Settings{}
+	for key, from := range global {
+		v := s.Take(from)
+		if key == "head_dim" || s["attention_k_eq_v"] == true { // the library reads the other one only then
+			full.Fill(key, v)
+		}
+	}
+	if s["per_layer_config"] != nil {
+		return
+	}
+	per := map[string]any{}
+	for i, kind := range s.List("layer_types") {
+		if kind != family.FullAttention {
+			continue
+		}
+		layer := strconv.Itoa(i)
+		per[layer] = maps.Clone(full)
+		for key, from := range global {
+			f.Spelling["per_layer_config."+layer+"."+key] = from
+		}
+	}
+	s["per_layer_config"] = per
+}
+
+// detect reads off the tensors what GGUF has no key for.
+func detect(s family.Settings, f *family.File) {
+	s.Fill("vocab_size_per_layer_input", f.Rows("per_layer_token_embd"))
+	for i, kind := range s.List("layer_types") {
+		layer := "blk." + strconv.Itoa(i)
+		if kind == family.FullAttention && f.Has(layer+".attn_k") && !f.Has(layer+".attn_v") {
+			s["attention_k_eq_v"] = true
+		}
+	}
+}
+
+// widths says by layer that layers which share keys and values are twice as wide, and drops what the tensors say.
+func widths(s family.Settings) {
+	if s.Take("use_double_wide_mlp") == true {
+		wide := s.Number("intermediate_size") * 2
+		by, _ := family.Object(s["per_layer_config"])
+		per := map[string]any(maps.Clone(by))
+		if per == nil {
+			per = map[string]any{}
+		}
+		for i := max(s.Int("num_hidden_layers")-s.Int("num_kv_shared_layers"), 0); i < s.Int("num_hidden_layers"); i++ {
+			layer, _ := family.Object(per[strconv.Itoa(i)])
+			if layer = maps.Clone(layer); layer == nil {
+				layer = family.Settings{}
+			}
+			layer.Fill("intermediate_size", wide)
+			per[strconv.Itoa(i)] = layer
+		}
+		s["per_layer_config"] = per
+	}
+	if s["enable_moe_block"] != true {
+		delete(s, "moe_intermediate_size")
+	}
+	delete(s, "attention_k_eq_v")
+}
+
+// spell says in one setting what the widths of the layers say one by one: that layers which share keys and values are
+// twice as wide. It says what a reader would assume otherwise.
+func spell(s family.Settings) {
+	defer s.Say(map[string]any{"attention_k_eq_v": false, "enable_moe_block": false, "use_double_wide_mlp": false,
+		"num_kv_shared_layers": 0., "hidden_size_per_layer_input": 0.})
+	per, _ := family.Object(s["per_layer_config"])
+	layers, wide := s.Int("num_hidden_layers"), 0
+	for i := range layers {
+		layer, _ := family.Object(per[strconv.Itoa(i)])
+		n := layer.Int("intermediate_size")
+		switch shared := i >= layers-s.Int("num_kv_shared_layers"); {
+		case n == 0 && !shared:
+		case n == 2*s.Int("intermediate_size") && shared:
+			wide++
+		default:
+			return
+		}
+	}
+	if wide == 0 {
+		return
+	}
+	s["use_double_wide_mlp"] = true
+	others := map[string]any{}
+	for i, v := range per {
+		layer, _ := family.Object(v)
+		layer = maps.Clone(layer)
+		delete(layer, "intermediate_size")
+		if len(layer) > 0 {
+			others[i] = layer
+		}
+	}
+	s["per_layer_config"] = others
 }

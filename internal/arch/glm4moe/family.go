@@ -27,7 +27,6 @@ var Family = family.Family{
 	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4, "partial_rotary_factor": 0.5}},
 	Spelling: map[string][]string{"num_experts": {"n_routed_experts"}, "top_k_experts": {"num_experts_per_tok"}},
 
-	Next: "num_nextn_predict_layers",
 	Keys: []family.Key{
 		{Setting: "n_group", GGUF: "expert_group_count", Nil: true},
 		{Setting: "topk_group", GGUF: "expert_group_used_count", Nil: true},
@@ -38,8 +37,8 @@ var Family = family.Family{
 		{Setting: "scoring_func", GGUF: "expert_gating_func", Kind: family.Choice, Words: []string{"", "softmax", "sigmoid"}},
 		{Setting: "routed_scaling_factor", GGUF: "expert_weights_scale", Kind: family.Number},
 		{Setting: "norm_topk_prob", GGUF: "expert_weights_norm", Kind: family.Truth},
+		{Setting: "num_nextn_predict_layers", GGUF: "nextn_predict_layers", Kind: family.NextLayers},
 	},
-	MoE:    "num_experts",
 	Held:   map[string]string{"attention_bias": "blk.0.attn_q.bias", "use_qk_norm": "blk.0.attn_q_norm"},
 	Habits: []family.Habit{{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"}, Joined: "mlp.experts"}},
 	Bare:   []string{"e_score_correction_bias"},

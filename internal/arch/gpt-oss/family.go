@@ -19,10 +19,10 @@ var Family = family.Family{
 	Fixed: map[string]any{"hidden_act": "silu", "swiglu_limit": 7.},
 	Idle:  []string{"output_router_logits", "router_aux_loss_coef", "initial_context_length", "intermediate_size", "quantization_config"},
 	// The blocks of MXFP4 are read by their tensors; another quantization has others.
-	Normal:   width,
-	Limits:   []family.Limit{{Key: "swiglu_limit", Min: 1e-3, Max: 1e6, Rule: family.Required}},
-	Rope:     family.Rope{Yarn: true, Fixed: map[string]any{"truncate": false}, Full: map[string]any{"rope_theta": 1.5e5}},
-	Spelling: map[string][]string{"num_experts": {"num_local_experts", "num_experts"}, "top_k_experts": {"num_experts_per_tok", "experts_per_token"}},
+	FromConfig: width,
+	Limits:     []family.Limit{{Key: "swiglu_limit", Min: 1e-3, Max: 1e6, Rule: family.Required}},
+	Rope:       family.Rope{Yarn: true, Fixed: map[string]any{"truncate": false}, Full: map[string]any{"rope_theta": 1.5e5}},
+	Spelling:   map[string][]string{"num_experts": {"num_local_experts", "num_experts"}, "top_k_experts": {"num_experts_per_tok", "experts_per_token"}},
 
 	Keys: []family.Key{
 		{Setting: "num_experts"},
@@ -48,7 +48,7 @@ var Family = family.Family{
 }
 
 // width gives experts the size that config.json has but once.
-func width(s map[string]any) {
+func width(s family.Settings, _ *family.File) {
 	if v := s["intermediate_size"]; v != nil && s["moe_intermediate_size"] == nil {
 		s["moe_intermediate_size"] = v
 	}

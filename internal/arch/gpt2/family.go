@@ -17,22 +17,22 @@ var Family = family.Family{
 	Fixed: map[string]any{"hidden_act": "gelu_new", "scale_attn_weights": true},
 	Idle: []string{"head_dim", "num_key_value_heads", "n_ctx", "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
 		"embd_pdrop", "resid_pdrop", "reorder_and_upcast_attn"},
-	Normal: inner,
+	FromConfig: inner,
 	Spelling: map[string][]string{
 		"hidden_size": {"n_embd"}, "intermediate_size": {"n_inner"}, "num_hidden_layers": {"n_layer"}, "num_attention_heads": {"n_head"},
 		"max_position_embeddings": {"n_positions"}, "layer_norm_eps": {"layer_norm_epsilon"}, "hidden_act": {"activation_function"},
 	},
 	Without: []string{"num_key_value_heads", "rms_norm_eps", "rope_parameters"},
 	Habits:  []family.Habit{{Ends: []string{".attn_qkv", ".attn_output", ".ffn_up", ".ffn_down"}, Turned: true}},
-	Buffers: []string{".attn.bias", ".attn.masked_bias"},
+	Rename:  family.Discard(".attn.bias", ".attn.masked_bias"),
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "gpt-2"},
 	Expect:    family.Expect{Parts: []family.Part{{GGUF: "attn_qkv.bias", HF: "c_attn.bias"}}, Eps: []float64{1e-5}},
 }
 
 // inner is the width of the MLP where the file says null.
-func inner(s map[string]any) {
-	if n, ok := s["hidden_size"].(float64); ok && s["intermediate_size"] == nil {
-		s["intermediate_size"] = 4 * n
+func inner(s family.Settings, _ *family.File) {
+	if n := s.Number("hidden_size"); n != 0 {
+		s.Fill("intermediate_size", 4*n)
 	}
 }

@@ -21,8 +21,8 @@ var Family = family.Family{
 		{Key: "residual_multiplier", Min: 1e-6, Max: 1e3},
 		{Key: "logits_scaling", Min: 1e-6, Max: 1e6, Rule: family.Required},
 	},
-	Derived: family.PlainScale,
-	Rope:    family.Rope{Full: map[string]any{"rope_theta": 1e4}, Switch: "rope.scaling.finetuned"},
+	FromGGUF: family.PlainScale,
+	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4}, Switch: "rope.scaling.finetuned"},
 
 	Keys: []family.Key{
 		{Setting: "vocab_size"},

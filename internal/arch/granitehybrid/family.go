@@ -16,15 +16,15 @@ var Family = family.Family{
 		"embedding_multiplier": 1., "attention_multiplier": 1., "residual_multiplier": 1., "logits_scaling": 1.,
 		"num_experts": 8., "top_k_experts": 2., "shared_intermediate_size": 1024.,
 		"mamba_n_heads": 128., "mamba_n_groups": 1., "mamba_d_state": 256., "mamba_d_conv": 4., "mamba_expand": 2., "mamba_conv_bias": true}}},
-	Fixed:   map[string]any{"hidden_act": "silu", "mamba_proj_bias": false},
-	Absent:  map[string]any{"embedding_multiplier": 1., "residual_multiplier": 1., "logits_scaling": 1.},
-	Idle:    []string{"mamba_expand", "mamba_chunk_size", "output_router_logits", "router_aux_loss_coef", "normalization_function", "init_method"},
-	Normal:  normal,
-	Spell:   spell,
-	Derived: family.PlainScale,
-	Endless: func(s map[string]any) bool { return s["position_embedding_type"] != "rope" },
-	Kinds: map[string]string{"mamba": family.LinearAttention, family.LinearAttention: family.LinearAttention,
-		"attention": family.FullAttention, family.FullAttention: family.FullAttention},
+	Fixed:      map[string]any{"hidden_act": "silu", "mamba_proj_bias": false},
+	Absent:     map[string]any{"embedding_multiplier": 1., "residual_multiplier": 1., "logits_scaling": 1.},
+	Idle:       []string{"max_position_embeddings", "mamba_expand", "mamba_chunk_size", "output_router_logits", "router_aux_loss_coef", "normalization_function", "init_method"},
+	FromConfig: normal,
+	ToConfig:   spell,
+	FromGGUF:   family.PlainScale,
+	ToGGUF:     positions,
+	Layers: family.Layers{Kinds: map[string]string{"mamba": family.LinearAttention, family.LinearAttention: family.LinearAttention,
+		"attention": family.FullAttention, family.FullAttention: family.FullAttention}},
 	Limits: append(family.ScanLimits("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv"), []family.Limit{
 		{Key: "shared_intermediate_size", Min: 1, Max: 1 << 24, Rule: family.Required | family.Whole},
 		{Key: "mamba_expand", Min: 1e-3, Max: 1 << 10},
@@ -35,7 +35,6 @@ var Family = family.Family{
 	}...),
 	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4}},
 	Spelling: map[string][]string{"num_experts": {"num_local_experts"}, "top_k_experts": {"num_experts_per_tok"}},
-	MoE:      "num_experts",
 
 	Keys: []family.Key{
 		{Setting: "vocab_size"},
@@ -65,33 +64,28 @@ var Family = family.Family{
 }
 
 // normal says the size of a scan's head, which may be "auto".
-func normal(s map[string]any) {
-	family.Unlimited(s)
-	heads, _ := s["mamba_n_heads"].(float64)
-	hidden, _ := s["hidden_size"].(float64)
-	expand, _ := s["mamba_expand"].(float64)
+func normal(s family.Settings, f *family.File) {
+	family.Unlimited(s, f)
+	heads := s.Number("mamba_n_heads")
 	if auto := s["mamba_d_head"]; (auto == nil || auto == "auto") && heads > 0 {
-		s["mamba_d_head"] = expand * hidden / heads
+		s["mamba_d_head"] = s.Number("mamba_expand") * s.Number("hidden_size") / heads
+	}
+}
+
+// positions returns the length of models without positions.
+func positions(s family.Settings) {
+	if s["position_embedding_type"] != "rope" {
+		family.Endless(s)
 	}
 }
 
 // spell completes a config.json. Its kinds of layers have names that all versions read.
-func spell(s map[string]any) {
-	heads, _ := s["mamba_n_heads"].(float64)
-	dim, _ := s["mamba_d_head"].(float64)
-	if hidden, _ := s["hidden_size"].(float64); hidden > 0 {
-		s["mamba_expand"] = heads * dim / hidden
+func spell(s family.Settings) {
+	if hidden := s.Number("hidden_size"); hidden > 0 {
+		s["mamba_expand"] = s.Number("mamba_n_heads") * s.Number("mamba_d_head") / hidden
 	}
 	if s["num_experts"] == nil { // the library's default is 8
 		s["num_experts"], s["top_k_experts"] = 0., 0.
 	}
-	kinds, _ := s["layer_types"].([]any)
-	named := make([]any, len(kinds))
-	for i, kind := range kinds {
-		named[i] = "mamba"
-		if kind == family.FullAttention {
-			named[i] = "attention"
-		}
-	}
-	s["layer_types"] = named
+	s.NameKinds(map[any]string{family.LinearAttention: "mamba", family.FullAttention: "attention"})
 }

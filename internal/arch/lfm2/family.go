@@ -1,8 +1,6 @@
 package lfm2
 
 import (
-	"slices"
-
 	"github.com/karat-run/karat/internal/family"
 )
 
@@ -21,14 +19,13 @@ var Family = family.Family{
 	Fixed: map[string]any{"conv_bias": false, "block_auto_adjust_ff_dim": false},
 	Idle: []string{"full_attn_idxs", "block_dim", "block_mlp_init_scale", "block_out_init_scale",
 		"block_use_swiglu", "block_use_xavier_init", "conv_dim", "conv_dim_out", "conv_use_xavier_init", "use_pos_enc", "num_heads"},
-	Normal: adjust,
-	Spell:  spell,
-	Kinds:  kinds,
-	Limits: []family.Limit{{Key: "conv_L_cache", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole}},
-	Rope:   family.Rope{Full: map[string]any{"rope_theta": 1e6}},
+	FromConfig: adjust,
+	ToConfig:   spell,
+	Layers:     family.Layers{Kinds: kinds, Older: family.Indexes("full_attn_idxs")},
+	Limits:     []family.Limit{{Key: "conv_L_cache", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole}},
+	Rope:       family.Rope{Full: map[string]any{"rope_theta": 1e6}},
 	Spelling: map[string][]string{"rms_norm_eps": {"norm_eps", "block_norm_eps"}, "intermediate_size": {"intermediate_size", "block_ff_dim"},
 		"tie_word_embeddings": {"tie_word_embeddings", "tie_embedding"}, "rope_theta": {"rope_theta", "theta"}},
-	Indexes: "full_attn_idxs",
 
 	Keys: []family.Key{
 		{Setting: "vocab_size"},
@@ -58,9 +55,9 @@ var MoEFamily = family.Family{
 		"rms_norm_eps": 1e-5, "tie_word_embeddings": true, "max_position_embeddings": 128000., "num_attention_heads": 32., "num_key_value_heads": 8.,
 		"conv_L_cache": 3., "conv_bias": false, "num_dense_layers": 2., "moe_intermediate_size": 1792., "num_experts": 32., "top_k_experts": 4.,
 		"use_expert_bias": true, "norm_topk_prob": true, "routed_scaling_factor": 1., "scoring_func": "sigmoid"}}},
-	Fixed: map[string]any{"conv_bias": false, "norm_topk_prob": true, "routed_scaling_factor": 1.},
-	Spell: spell,
-	Kinds: kinds,
+	Fixed:    map[string]any{"conv_bias": false, "norm_topk_prob": true, "routed_scaling_factor": 1.},
+	ToConfig: spell,
+	Layers:   family.Layers{Kinds: kinds},
 	Limits: []family.Limit{
 		{Key: "conv_L_cache", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole},
 		{Key: "num_dense_layers", Min: 0, Max: 1 << 10, Rule: family.Whole},
@@ -77,7 +74,6 @@ var MoEFamily = family.Family{
 		{Setting: "vocab_size"},
 		{Setting: "conv_L_cache", GGUF: "shortconv.l_cache"},
 	},
-	MoE:  "num_experts",
 	Held: map[string]string{"use_expert_bias": ".exp_probs_b.bias"},
 	Habits: []family.Habit{
 		{Ends: []string{".shortconv.conv"}, Form: family.Depthwise},
@@ -98,9 +94,9 @@ var MoEFamily = family.Family{
 var kinds = map[string]string{"conv": family.LinearAttention, family.LinearAttention: family.LinearAttention, family.FullAttention: family.FullAttention}
 
 // adjust gives the width that the library makes of the one that a config.json has.
-func adjust(s map[string]any) {
-	number := func(key string) float64 { v, _ := s[key].(float64); return v }
-	width, by, of := number("intermediate_size"), number("block_ffn_dim_multiplier"), int(min(max(number("block_multiple_of"), 1), 1<<24))
+func adjust(s family.Settings, _ *family.File) {
+	width, by := s.Number("intermediate_size"), s.Number("block_ffn_dim_multiplier")
+	of := int(min(max(s.Number("block_multiple_of"), 1), 1<<24))
 	if s["block_auto_adjust_ff_dim"] == true && width > 0 && width < 1<<24 && by > 0 && by < 1<<10 {
 		n := int(by * float64(int(2*width/3)))
 		s["intermediate_size"] = float64((n + of - 1) / of * of)
@@ -111,13 +107,4 @@ func adjust(s map[string]any) {
 }
 
 // spell writes the kinds of layers as config.json has them.
-func spell(s map[string]any) {
-	types, _ := s["layer_types"].([]any)
-	types = slices.Clone(types)
-	for i, t := range types {
-		if t == family.LinearAttention {
-			types[i] = "conv"
-		}
-	}
-	s["layer_types"] = types
-}
+func spell(s family.Settings) { s.NameKinds(map[any]string{family.LinearAttention: "conv"}) }

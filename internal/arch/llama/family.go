@@ -25,7 +25,6 @@ var Family = family.Family{
 	Idle:     []string{"is_llama_config", "output_router_logits", "router_aux_loss_coef", "router_jitter_noise"},
 	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4}},
 	Spelling: map[string][]string{"num_experts": {"num_local_experts"}, "top_k_experts": {"num_experts_per_tok"}},
-	MoE:      "num_experts",
 
 	Keys: []family.Key{
 		{Setting: "vocab_size"},

@@ -21,13 +21,12 @@ var Family = family.Family{
 		"head_dim": 128., "intermediate_size": 8192., "intermediate_size_mlp": 16384., "num_experts": 16., "top_k_experts": 1.,
 		"interleave_moe_layer_step": 1., "no_rope_layer_interval": 4., "sliding_window": 8192., "use_qk_norm": true,
 		"attn_temperature_tuning": true, "floor_scale": 8192., "attn_scale": 0.1}}},
-	Fixed:   map[string]any{"hidden_act": "silu", "attn_temperature_tuning": true, "no_rope_layer_interval": 4.},
-	Absent:  map[string]any{"sliding_window": 8192., "floor_scale": 8192., "attn_scale": 0.1},
-	Idle:    []string{"output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "for_llm_compressor"},
-	Normal:  normal,
-	Repeats: map[string]func(s map[string]any) any{"moe_layers": mixed},
-	Spell:   spell,
-	Derived: norm,
+	Fixed:      map[string]any{"hidden_act": "silu", "attn_temperature_tuning": true, "no_rope_layer_interval": 4.},
+	Absent:     map[string]any{"sliding_window": 8192., "floor_scale": 8192., "attn_scale": 0.1},
+	Idle:       []string{"output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "for_llm_compressor"},
+	FromConfig: normal,
+	ToConfig:   spell,
+	FromGGUF:   norm,
 	Limits: []family.Limit{
 		{Key: "interleave_moe_layer_step", Min: 1, Max: 1 << 10, Rule: family.Required | family.Whole},
 		{Key: "floor_scale", Min: 1, Max: 1 << 30, Rule: family.Required | family.Whole},
@@ -61,13 +60,14 @@ var Family = family.Family{
 
 // normal calls a chunk a window and the widths what other families call them, and drops the
 // lists of layers that say what the types and the step do, for which alone GGUF has keys.
-func normal(s map[string]any) {
+func normal(s family.Settings, f *family.File) {
+	f.Follows(s, "moe_layers", mixed(s))
 	s["moe_intermediate_size"], s["intermediate_size"] = s["intermediate_size"], s["intermediate_size_mlp"]
 	delete(s, "intermediate_size_mlp")
 	if n, ok := s["attn_temperature_tuning"].(float64); ok { // published files have a number
 		s["attn_temperature_tuning"] = n != 0
 	}
-	types, _ := s["layer_types"].([]any)
+	types := s.List("layer_types")
 	var turning []any
 	for i := range types {
 		turns := 0.
@@ -86,9 +86,8 @@ func normal(s map[string]any) {
 }
 
 // mixed are the layers with experts, as the step says.
-func mixed(s map[string]any) any {
-	step, _ := s["interleave_moe_layer_step"].(float64)
-	layers, _ := s["num_hidden_layers"].(float64)
+func mixed(s family.Settings) any {
+	step, layers := s.Number("interleave_moe_layer_step"), s.Number("num_hidden_layers")
 	if !(step >= 1 && layers <= 1<<10) {
 		return nil
 	}
@@ -100,21 +99,13 @@ func mixed(s map[string]any) any {
 }
 
 // spell is the inverse of normal.
-func spell(s map[string]any) {
-	s["intermediate_size_mlp"], s["intermediate_size"] = s["intermediate_size"], s["moe_intermediate_size"]
-	delete(s, "moe_intermediate_size")
-	types, _ := s["layer_types"].([]any)
-	spelled := append([]any{}, types...)
-	for i := range spelled {
-		if spelled[i] == "sliding_attention" {
-			spelled[i] = "chunked_attention"
-		}
-	}
-	s["layer_types"] = spelled
+func spell(s family.Settings) {
+	s["intermediate_size_mlp"], s["intermediate_size"] = s["intermediate_size"], s.Take("moe_intermediate_size")
+	s.NameKinds(map[any]string{"sliding_attention": "chunked_attention"})
 }
 
 // norm is what readers of GGUF assume: the model with 128 experts has no norm of queries and keys.
-func norm(s map[string]any) {
+func norm(s family.Settings, _ *family.File) {
 	if s["use_qk_norm"] == nil {
 		s["use_qk_norm"] = s["num_experts"] != 128.
 	}

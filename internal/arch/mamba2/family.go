@@ -18,10 +18,10 @@ var Family = family.Family{
 	Fixed: map[string]any{"hidden_act": "silu", "rms_norm": true, "use_conv_bias": true, "use_bias": false},
 	Idle: []string{"expand", "chunk_size", "rescale_prenorm_residual", "residual_in_fp32", "time_step_floor", "time_step_max", "time_step_min", "time_step_rank",
 		"max_position_embeddings"},
-	Normal:  family.Unlimited,
-	Spell:   spell,
-	Endless: func(map[string]any) bool { return true },
-	Kinds:   map[string]string{"mamba": family.LinearAttention, family.LinearAttention: family.LinearAttention},
+	FromConfig: family.Unlimited,
+	ToConfig:   spell,
+	ToGGUF:     family.Endless,
+	Layers:     family.Layers{Kinds: map[string]string{"mamba": family.LinearAttention, family.LinearAttention: family.LinearAttention}},
 	Limits: append(family.ScanLimits("num_heads", "ssm_head_dim", "n_groups", "state_size", "conv_kernel"), []family.Limit{
 		{Key: "expand", Min: 1e-3, Max: 1 << 10},
 	}...),
@@ -46,10 +46,8 @@ var Family = family.Family{
 }
 
 // spell completes a config.json.
-func spell(s map[string]any) {
-	heads, _ := s["num_heads"].(float64)
-	dim, _ := s["ssm_head_dim"].(float64)
-	if hidden, _ := s["hidden_size"].(float64); hidden > 0 {
-		s["expand"] = heads * dim / hidden
+func spell(s family.Settings) {
+	if hidden := s.Number("hidden_size"); hidden > 0 {
+		s["expand"] = s.Number("num_heads") * s.Number("ssm_head_dim") / hidden
 	}
 }

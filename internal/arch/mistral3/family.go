@@ -19,9 +19,9 @@ var Family = family.Family{
 			"num_key_value_heads": 8., "head_dim": 128., "vocab_size": 131072.}},
 		{Name: "mistral", Class: "MistralForCausalLM", Window: family.Everywhere},
 	},
-	Fixed:  map[string]any{"hidden_act": "silu"},
-	Normal: published,
-	Limits: []family.Limit{{Key: "llama_4_scaling_beta", Min: 0, Max: 1e3}},
+	Fixed:      map[string]any{"hidden_act": "silu"},
+	FromConfig: published,
+	Limits:     []family.Limit{{Key: "llama_4_scaling_beta", Min: 0, Max: 1e3}},
 	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e6}, Yarn: true,
 		With: []string{"llama_4_scaling_beta"}},
 
@@ -41,7 +41,7 @@ var Family = family.Family{
 }
 
 // published is what the library assumes of rotation where the file says nothing of it.
-func published(s map[string]any) {
+func published(s family.Settings, _ *family.File) {
 	if s["rope_parameters"] == nil && s["rope_scaling"] == nil && s["rope_theta"] == nil {
 		s["rope_parameters"] = map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16., "original_max_position_embeddings": 16384.,
 			"beta_fast": 32., "beta_slow": 1., "mscale": 1., "mscale_all_dim": 1., "llama_4_scaling_beta": 0.1}

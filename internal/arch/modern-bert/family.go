@@ -17,8 +17,8 @@ var Family = family.Family{
 	Idle: []string{"tie_word_embeddings", "head_dim", "num_key_value_heads", "classifier_activation", "classifier_bias", "classifier_pooling", "decoder_bias", "deterministic_flash_attn",
 		"embedding_dropout", "mlp_dropout", "initializer_cutoff_factor", "sparse_pred_ignore_index", "sparse_prediction", "reference_compile",
 		"repad_logits_with_grad", "position_embedding_type", "gradient_checkpointing", "layer_norm_eps"},
-	Normal:  func(s map[string]any) { delete(s, "layer_norm_eps") }, // a second name of norm_eps, which nothing reads
-	Derived: family.Epsilon,
+	FromConfig: func(s family.Settings, _ *family.File) { delete(s, "layer_norm_eps") }, // a second name of norm_eps, which nothing reads
+	FromGGUF:   family.Epsilon,
 	Rope: family.Rope{
 		Full:    map[string]any{"rope_theta": 160000.},
 		Sliding: map[string]any{"rope_theta": 1e4},
@@ -35,7 +35,7 @@ var Family = family.Family{
 		{Setting: "rms_norm_eps", GGUF: "attention.layer_norm_epsilon", Kind: family.Number}, // llama.cpp's reader wants it, its converter may write the other one alone
 		{GGUF: "hidden_activation", Kind: family.Word, Text: "gelu"},
 	},
-	Buffers: []string{"head.dense.weight", "head.norm.weight", "decoder.bias", "decoder.weight"},
+	Rename: family.Discard("head.dense.weight", "head.norm.weight", "decoder.bias", "decoder.weight"),
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "modern-bert", BOS: true, End: true},
 	Expect:    family.Expect{Eps: []float64{1e-5}},

@@ -17,16 +17,13 @@ var Family = family.Family{
 		"n_groups": 8., "conv_kernel": 4., "use_conv_bias": true, "num_experts": 8., "n_shared_experts": 1., "top_k_experts": 2., "moe_intermediate_size": 7688.,
 		"moe_shared_expert_intermediate_size": 7688., "routed_scaling_factor": 1., "n_group": 1., "topk_group": 1., "norm_topk_prob": true}}},
 	Fixed: map[string]any{"mamba_hidden_act": "silu", "mlp_hidden_act": "relu2", "use_bias": false, "mamba_proj_bias": false, "mlp_bias": false, "attention_bias": false},
-	Idle: []string{"expand", "chunk_size", "intermediate_size", "mamba_ssm_cache_dtype", "moe_shared_expert_overlap", "mtp_layers_block_type", "num_logits_to_keep",
+	Idle: []string{"max_position_embeddings", "expand", "chunk_size", "intermediate_size", "mamba_ssm_cache_dtype", "moe_shared_expert_overlap", "mtp_layers_block_type", "num_logits_to_keep",
 		"num_nextn_predict_layers", "residual_in_fp32", "time_step_floor", "time_step_max", "time_step_min", "use_mamba_kernels", "hybrid_override_pattern"},
-	Normal:  normal,
-	Spell:   spell,
-	Derived: family.Epsilon,
-	Endless: func(map[string]any) bool { return true },
-	Kinds: map[string]string{"mamba": family.LinearAttention, family.LinearAttention: family.LinearAttention, "M": family.LinearAttention,
-		"attention": family.FullAttention, family.FullAttention: family.FullAttention, "*": family.FullAttention,
-		family.ExpertsAlone: family.ExpertsAlone, "E": family.ExpertsAlone},
-	Letters: "hybrid_override_pattern",
+	FromConfig: normal,
+	ToConfig:   spell,
+	FromGGUF:   family.Epsilon,
+	ToGGUF:     family.Endless,
+	Layers:     family.Layers{Kinds: kinds, Older: family.Letters("hybrid_override_pattern")},
 	Limits: append(family.ScanLimits("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel"), []family.Limit{
 		{Key: "moe_shared_expert_intermediate_size", Min: 1, Max: 1 << 24, Rule: family.Required | family.Whole},
 		{Key: "moe_latent_size", Min: 1, Max: 1 << 24, Rule: family.Whole | family.OrZero},
@@ -37,7 +34,6 @@ var Family = family.Family{
 		"layer_types": {"layers_block_type"}, "n_groups": {"n_groups", "mamba_n_groups"}, "conv_kernel": {"conv_kernel", "mamba_d_conv"},
 		"use_conv_bias": {"use_conv_bias", "mamba_conv_bias"}, "time_step_limit": {"time_step_limit", "mamba_dt_limit"}},
 	Without: []string{"rope_parameters"},
-	MoE:     "num_experts",
 
 	Keys: []family.Key{
 		{Setting: "rms_norm_eps", GGUF: "attention.layer_norm_epsilon", Kind: family.Number}, // readers want the other one, too
@@ -74,18 +70,24 @@ var Family = family.Family{
 	},
 }
 
+// kinds are config.json's names, the letters of older versions among them.
+var kinds = map[string]string{
+	"mamba": family.LinearAttention, family.LinearAttention: family.LinearAttention, "M": family.LinearAttention,
+	"attention": family.FullAttention, family.FullAttention: family.FullAttention, "*": family.FullAttention,
+	family.ExpertsAlone: family.ExpertsAlone, "E": family.ExpertsAlone,
+}
+
 // normal takes the width of experts for that of the model's MLPs, which are experts, as GGUF does.
-func normal(s map[string]any) {
-	family.Unlimited(s)
+func normal(s family.Settings, f *family.File) {
+	family.Unlimited(s, f)
 	s["intermediate_size"] = s["moe_intermediate_size"]
 	delete(s, "rescale_prenorm_residual") // of training
 }
 
 // spell completes a config.json: older versions read letters.
-func spell(s map[string]any) {
-	kinds, _ := s["layer_types"].([]any)
+func spell(s family.Settings) {
 	letters := ""
-	for _, kind := range kinds {
+	for _, kind := range s.List("layer_types") {
 		letters += map[any]string{family.FullAttention: "*", family.ExpertsAlone: "E", family.LinearAttention: "M"}[kind]
 	}
 	s["hybrid_override_pattern"] = letters

@@ -14,12 +14,12 @@ var Family = family.Family{
 	Types: []family.Type{{Name: "phi3", Class: "Phi3ForCausalLM", Window: family.Everywhere, Defaults: map[string]any{
 		"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 4096.,
 		"original_max_position_embeddings": 4096., "vocab_size": 32064.}}},
-	Fixed:  map[string]any{"hidden_act": "silu"},
-	Absent: map[string]any{"sliding_window": 0.},
-	Idle:   []string{"full_attn_mod", "interpolate_factor"},
-	Normal: longrope,
-	Limits: []family.Limit{{Key: "original_max_position_embeddings", Min: 1, Max: 1<<31 - 1, Rule: family.Whole}},
-	Rope:   family.Rope{Full: map[string]any{"rope_theta": 1e4}, Long: true},
+	Fixed:      map[string]any{"hidden_act": "silu"},
+	Absent:     map[string]any{"sliding_window": 0.},
+	Idle:       []string{"full_attn_mod", "interpolate_factor"},
+	FromConfig: longrope,
+	Limits:     []family.Limit{{Key: "original_max_position_embeddings", Min: 1, Max: 1<<31 - 1, Rule: family.Whole}},
+	Rope:       family.Rope{Full: map[string]any{"rope_theta": 1e4}, Long: true},
 
 	Keys: []family.Key{
 		{Setting: "original_max_position_embeddings", GGUF: "rope.scaling.original_context_length"},
@@ -36,9 +36,9 @@ var Family = family.Family{
 }
 
 // longrope is the only scaling, whatever older files call it.
-func longrope(s map[string]any) {
+func longrope(s family.Settings, _ *family.File) {
 	for _, key := range []string{"rope_scaling", "rope_parameters"} {
-		p, _ := s[key].(map[string]any)
+		p, _ := family.Object(s[key])
 		for _, typ := range []string{"type", "rope_type"} {
 			if p[typ] == "su" || p[typ] == "yarn" {
 				p[typ] = "longrope"

@@ -17,14 +17,13 @@ var Family = family.Family{
 
 	Types: []family.Type{{Name: "qwen3_5_text", Class: "Qwen3_5ForCausalLM", Window: family.Listed, Period: 4,
 		Defaults: with(map[string]any{"num_key_value_heads": 4.})}},
-	Fixed:  fixed,
-	Idle:   idle,
-	Normal: sections,
-	Spell:  spell,
-	Kinds:  kinds,
-	Limits: limits,
-	Rope:   family.Rope{Full: map[string]any{"rope_theta": 1e7, "partial_rotary_factor": 0.25}},
-	Next:   "mtp_num_hidden_layers",
+	Fixed:      fixed,
+	Idle:       idle,
+	FromConfig: sections,
+	ToConfig:   spell,
+	Layers:     family.Layers{Kinds: kinds},
+	Limits:     limits,
+	Rope:       family.Rope{Full: map[string]any{"rope_theta": 1e7, "partial_rotary_factor": 0.25}},
 
 	Keys:   keys,
 	Habits: habits,
@@ -46,14 +45,13 @@ var MoEFamily = family.Family{
 	Types: []family.Type{{Name: "qwen3_5_moe_text", Class: "Qwen3_5MoeForCausalLM", Window: family.Listed, Period: 4,
 		Defaults: with(map[string]any{"num_key_value_heads": 2., "moe_intermediate_size": 512., "shared_expert_intermediate_size": 512.,
 			"num_experts": 256., "top_k_experts": 8.})}},
-	Fixed:  fixed,
-	Idle:   append([]string{"intermediate_size", "output_router_logits", "router_aux_loss_coef"}, idle...),
-	Normal: sections,
-	Spell:  spell,
-	Kinds:  kinds,
-	Limits: append([]family.Limit{{Key: "shared_expert_intermediate_size", Min: 1, Max: 1 << 24, Rule: family.Required | family.Whole}}, limits...),
-	Rope:   family.Rope{Full: map[string]any{"rope_theta": 1e7, "partial_rotary_factor": 0.25}},
-	Next:   "mtp_num_hidden_layers",
+	Fixed:      fixed,
+	Idle:       append([]string{"intermediate_size", "output_router_logits", "router_aux_loss_coef"}, idle...),
+	FromConfig: sections,
+	ToConfig:   spell,
+	Layers:     family.Layers{Kinds: kinds},
+	Limits:     append([]family.Limit{{Key: "shared_expert_intermediate_size", Min: 1, Max: 1 << 24, Rule: family.Required | family.Whole}}, limits...),
+	Rope:       family.Rope{Full: map[string]any{"rope_theta": 1e7, "partial_rotary_factor": 0.25}},
 
 	Spelling: map[string][]string{"top_k_experts": {"num_experts_per_tok"}},
 	Without:  []string{"intermediate_size"},
@@ -93,6 +91,7 @@ var (
 		{GGUF: "ssm.inner_size", Setting: "linear_value_head_dim", Kind: family.Product, Of: "linear_num_value_heads"},
 		{GGUF: "full_attention_interval", Kind: family.Interval},
 		{GGUF: "rope.dimension_count", Kind: family.Turning},
+		{GGUF: "nextn_predict_layers", Setting: "mtp_num_hidden_layers", Kind: family.NextLayers},
 	}
 	habits = []family.Habit{
 		{Ends: []string{".attn_norm", ".post_attention_norm", ".attn_q_norm", ".attn_k_norm", "output_norm"}, Plus: 1},
@@ -113,23 +112,20 @@ func with(own map[string]any) map[string]any {
 }
 
 // sections takes the sections of rotation out of the rotary settings.
-func sections(s map[string]any) {
+func sections(s family.Settings, _ *family.File) {
 	for _, key := range []string{"rope_parameters", "rope_scaling"} {
-		p, _ := s[key].(map[string]any)
+		p, _ := family.Object(s[key])
 		for _, own := range []string{"mrope_section", "mrope_interleaved"} {
-			if v := p[own]; v != nil {
-				s[own] = v
-				delete(p, own)
+			if p[own] != nil {
+				s[own] = p.Take(own)
 			}
 		}
 	}
-	if s["mrope_section"] == nil {
-		s["mrope_section"] = []any{11., 11., 10.}
-	}
+	s.Say(map[string]any{"mrope_section": []any{11., 11., 10.}})
 }
 
 // spell puts them back.
-func spell(s map[string]any) {
+func spell(s family.Settings) {
 	s["rope_scaling"] = map[string]any{"rope_type": "default", "mrope_section": s["mrope_section"], "mrope_interleaved": true}
 	delete(s, "mrope_section")
 	delete(s, "mrope_interleaved")

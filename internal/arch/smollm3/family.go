@@ -18,10 +18,10 @@ var Family = family.Family{
 	Types: []family.Type{{Name: "smollm3", Class: "SmolLM3ForCausalLM", Defaults: map[string]any{
 		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": true, "max_position_embeddings": 32768.,
 		"num_key_value_heads": 4., "no_rope_layer_interval": 4.}}},
-	Fixed:  map[string]any{"hidden_act": "silu", "no_rope_layer_interval": 4., "mlp_bias": false, "use_sliding_window": false},
-	Normal: interval,
-	Limits: []family.Limit{{Key: "no_rope_layer_interval", Max: 1 << 10, Rule: family.Whole}},
-	Rope:   family.Rope{Full: map[string]any{"rope_theta": 2e6}},
+	Fixed:      map[string]any{"hidden_act": "silu", "no_rope_layer_interval": 4., "mlp_bias": false, "use_sliding_window": false},
+	FromConfig: interval,
+	Limits:     []family.Limit{{Key: "no_rope_layer_interval", Max: 1 << 10, Rule: family.Whole}},
+	Rope:       family.Rope{Full: map[string]any{"rope_theta": 2e6}},
 
 	Keys: []family.Key{
 		{Setting: "vocab_size"},
@@ -37,9 +37,8 @@ var Family = family.Family{
 
 // interval drops the list of layers where it says what the interval does, for which
 // alone GGUF has a meaning.
-func interval(s map[string]any) {
-	list, _ := s["no_rope_layers"].([]any)
-	every, _ := s["no_rope_layer_interval"].(float64)
+func interval(s family.Settings, _ *family.File) {
+	list, every := s.List("no_rope_layers"), s.Number("no_rope_layer_interval")
 	var same []any
 	for i := range list {
 		turns := 1.
@@ -48,7 +47,7 @@ func interval(s map[string]any) {
 		}
 		same = append(same, turns)
 	}
-	if layers, _ := s["num_hidden_layers"].(float64); len(list) == int(layers) && slices.Equal(list, same) {
+	if len(list) == s.Int("num_hidden_layers") && slices.Equal(list, same) {
 		delete(s, "no_rope_layers")
 	}
 }

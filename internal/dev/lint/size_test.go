@@ -19,8 +19,7 @@ const maxFamilyLines = 120
 
 // longFamilies are those that may be longer, and why.
 var longFamilies = map[string]string{
-	"internal/arch/falconh1/family.go": "nine multipliers that GGUF has in the values of tensors, each its own way",
-	"internal/arch/llama4/family.go":   "config.json has other words for chunks and for widths of experts, and says layers in three ways",
+	"internal/arch/gemma4/family.go": "each format says in its own way which layers have sizes of their own",
 }
 
 // longFamily finds families that take more than a page to describe: what they need is an

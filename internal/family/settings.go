@@ -1,0 +1,199 @@
+package family
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// MaxLayers bounds the layers of a model, before anything is allocated for them.
+const MaxLayers = 1 << 10
+
+// Settings are a configuration in one spelling: canonical names, and values of encoding/json's types.
+type Settings map[string]any
+
+// Number returns the value of key; 0 where it is absent or no number.
+func (s Settings) Number(key string) float64 {
+	v, _ := s[key].(float64)
+	return v
+}
+
+// Int returns the value of key as an int; 0 where it is absent or no whole number.
+func (s Settings) Int(key string) int {
+	v := s.Number(key)
+	if v != float64(int32(v)) {
+		return 0
+	}
+	return int(v)
+}
+
+// List returns the value of key; nil where it is absent or no list.
+func (s Settings) List(key string) []any {
+	list, _ := s[key].([]any)
+	return list
+}
+
+// Take removes key and returns its value.
+func (s Settings) Take(key string) any {
+	v := s[key]
+	delete(s, key)
+	return v
+}
+
+// Fill sets key where it is absent, to a v that is not nil.
+func (s Settings) Fill(key string, v any) {
+	if _, ok := s[key]; !ok && v != nil {
+		s[key] = v
+	}
+}
+
+// Say sets keys that are absent or null, to values that may be null.
+func (s Settings) Say(values map[string]any) {
+	for key, v := range values {
+		if s[key] == nil {
+			s[key] = v
+		}
+	}
+}
+
+// FillKinds sets layer_types where it is absent. A number of layers that is not allowed is reported later.
+func (s Settings) FillKinds(kind func(i int) string) {
+	n := s.Int("num_hidden_layers")
+	if s["layer_types"] != nil || n < 1 || n > MaxLayers {
+		return
+	}
+	types := make([]any, n)
+	for i := range types {
+		types[i] = kind(i)
+	}
+	s["layer_types"] = types
+}
+
+// NameKinds gives kinds of layers other names.
+func (s Settings) NameKinds(names map[any]string) {
+	types := slices.Clone(s.List("layer_types"))
+	for i, kind := range types {
+		if name, ok := names[kind]; ok {
+			types[i] = name
+		}
+	}
+	s["layer_types"] = types
+}
+
+// Object returns v as an object of settings.
+func Object(v any) (Settings, bool) {
+	switch v := v.(type) {
+	case Settings:
+		return v, true
+	case map[string]any:
+		return v, true
+	}
+	return nil, false
+}
+
+// Show returns v for an error, as JSON where it can be, cut to a readable length.
+func Show(v any) string {
+	if v == nil {
+		return "missing"
+	}
+	b, err := json.Marshal(v)
+	if err != nil { // NaN
+		b = fmt.Append(nil, v)
+	}
+	if len(b) > 60 {
+		return string(b[:60]) + "…"
+	}
+	return string(b)
+}
+
+// File is what a hook of a family may ask and say of the file besides its settings. Hooks get the zero File where
+// there is none.
+type File struct {
+	Spelling map[string]string                        // the file's own names of settings, for errors
+	Report   func(key, format string, args ...any)    // notes an error of a key of config.json
+	Tensors  func(name string) (rows any, found bool) // of a GGUF file: the rows of a tensor, as a setting
+}
+
+// Has reports whether a GGUF file holds a tensor.
+func (f *File) Has(name string) bool {
+	if f.Tensors == nil {
+		return false
+	}
+	_, found := f.Tensors(name)
+	return found
+}
+
+// Rows returns the number of rows of a tensor of a GGUF file as a setting, nil where there is none.
+func (f *File) Rows(name string) any {
+	if f.Tensors == nil {
+		return nil
+	}
+	rows, _ := f.Tensors(name)
+	return rows
+}
+
+// Follows reports a setting that contradicts the value that follows from others; want is nil where nothing follows.
+func (f *File) Follows(s Settings, key string, want any) {
+	if v := s[key]; v != nil && want != nil && !reflect.DeepEqual(v, want) {
+		f.Report(key, "is %s, but %s follows from the other settings", Show(v), Show(want))
+	}
+}
+
+// Letters returns an Older that reads a letter for each layer.
+func Letters(key string) func(Settings, *File) ([]any, string) {
+	return func(s Settings, f *File) (types []any, _ string) {
+		v := s[key]
+		if v == nil {
+			return nil, ""
+		}
+		letters, _ := v.(string)
+		for _, letter := range letters {
+			types = append(types, string(letter))
+		}
+		if types == nil {
+			f.Report(key, "is %s, expected a letter for each layer", Show(v))
+		}
+		return types, key
+	}
+}
+
+// Indexes returns an Older that reads the numbers of full layers; the others are LinearAttention.
+func Indexes(key string) func(Settings, *File) ([]any, string) {
+	return func(s Settings, f *File) (types []any, _ string) {
+		v := s[key]
+		if v == nil {
+			return nil, ""
+		}
+		list, ok := v.([]any)
+		for i := range min(s.Int("num_hidden_layers"), MaxLayers) {
+			kind := LinearAttention
+			if slices.Contains(list, any(float64(i))) {
+				kind = FullAttention
+			}
+			types = append(types, kind)
+		}
+		for _, i := range list {
+			n, isNumber := i.(float64)
+			ok = ok && isNumber && n >= 0 && n < float64(len(types)) && n == float64(int(n))
+		}
+		if !ok {
+			f.Report(key, "is %s, expected the numbers of layers", Show(v))
+		}
+		return types, key
+	}
+}
+
+// Discard returns a Rename that sets tensors aside whose names end so: they hold no weights.
+func Discard(ends ...string) func(name string, has func(string) bool) string {
+	return func(name string, _ func(string) bool) string {
+		if slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(name, end) }) {
+			return ""
+		}
+		return name
+	}
+}
+
+// Endless is a ToGGUF of families whose models see no positions: GGUF's context_length is 2^20, whatever config.json says.
+func Endless(s Settings) { s["max_position_embeddings"] = float64(1 << 20) }
