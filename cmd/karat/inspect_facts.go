@@ -10,6 +10,7 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/check"
 	"github.com/karat-run/karat/internal/checkpoint"
+	modelsettings "github.com/karat-run/karat/internal/checkpoint/settings"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tokenizer"
@@ -153,7 +154,7 @@ func describeTemplate(text string) *templateFacts {
 
 // recommended is what the publisher recommends for sampling, by the names of
 // generation_config.json; nil for greedy.
-func recommended(g checkpoint.Generation) map[string]float64 {
+func recommended(g modelsettings.Generation) map[string]float64 {
 	s := map[string]float64{}
 	for name, v := range map[string]float64{"temperature": g.Temperature, "top_k": float64(g.TopK), "top_p": g.TopP, "min_p": g.MinP} {
 		if g.Sample && v != 0 {

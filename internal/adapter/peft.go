@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/checkpoint/hf"
+	"github.com/karat-run/karat/internal/checkpoint/settings"
 	"github.com/karat-run/karat/internal/jsonerr"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/safetensors"
@@ -30,7 +32,7 @@ const (
 // Source: peft, tuners/lora/config.py, tuners/lora/layer.py (update_layer) and
 // utils/save_and_load.py.
 func openPEFT(dir string) (*File, error) {
-	if err := checkpoint.CheckLinks(dir); err != nil {
+	if err := hf.CheckLinks(dir); err != nil {
 		return nil, err
 	}
 	text, err := readConfig(filepath.Join(dir, "adapter_config.json"))
@@ -160,7 +162,7 @@ func parseConfig(text []byte) (*config, error) {
 				return nil, fmt.Errorf("key %s is not spelled %s", key, own)
 			}
 		}
-		if !read[key] && !idle[key] && !checkpoint.Neutral(all[key]) {
+		if !read[key] && !idle[key] && !settings.Neutral(all[key]) {
 			return nil, fmt.Errorf("key %s is %.80s: not supported", key, fmt.Sprint(all[key]))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/karat-run/karat/internal/bind"
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/checkpoint/settings"
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
@@ -95,8 +96,8 @@ func from(c *checkpoint.Checkpoint, src bind.Source, context int) (*graph.Graph,
 
 // Unread lists the settings of c that its architecture does not ask for and
 // that switch something on, whether logits depend on them or not.
-func Unread(c *checkpoint.Checkpoint) []checkpoint.Entry {
-	return c.Unread(c.Family().Model.Config())
+func Unread(c *checkpoint.Checkpoint) []settings.Entry {
+	return c.Unread(c.Family.Model.Config())
 }
 
 // load is the path that all families share: configuration, weights, graph.
@@ -119,10 +120,10 @@ func load(c *checkpoint.Checkpoint, src bind.Source, context int) (*graph.Graph,
 
 // model makes c's model, whose weights are yet to be bound.
 func model(c *checkpoint.Checkpoint, context int) (m family.Forwarder, notes []string, err error) {
-	config := c.Family().Model.Config()
+	config := c.Family.Model.Config()
 	if notes, err = c.Config(config); err != nil {
 		return nil, nil, err
 	}
-	m, err = c.Family().Model.New(config, context)
+	m, err = c.Family.Model.New(config, context)
 	return m, notes, err
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/checkpoint/hf"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/jsonerr"
 	"github.com/karat-run/karat/internal/mmap"
@@ -58,7 +59,7 @@ func open(path string) (*files, error) {
 const maxConfig = 1 << 20
 
 func openFolder(dir string) (*files, error) {
-	if err := checkpoint.CheckLinks(dir); err != nil {
+	if err := hf.CheckLinks(dir); err != nil {
 		return nil, err
 	}
 	f := &files{format: checkpoint.HuggingFace, dir: dir}

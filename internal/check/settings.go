@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/arch"
-	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/checkpoint/settings"
 	"github.com/karat-run/karat/internal/family"
 )
 
@@ -35,7 +35,7 @@ func judgeSettings(c *checker) {
 // heard of is told of.
 func judgeUnread(c *checker) {
 	_, notes, _ := arch.Stored(c.model)
-	var odd []checkpoint.Entry
+	var odd []settings.Entry
 	for _, e := range arch.Unread(c.model) {
 		if c.model.Idle(e.Key) || strings.HasPrefix(e.Key, "_") ||
 			strings.HasSuffix(e.Key, ".tensor_data_layout") || strings.HasSuffix(e.Key, ".vocab_size") {
@@ -76,7 +76,7 @@ func published(c *checker) *family.Published {
 // judgeAssumed tells of silent defaults.
 func judgeAssumed(c *checker) {
 	var keys, what []string
-	for _, e := range c.model.Assumed() {
+	for _, e := range c.model.Assumed {
 		if e.Key == "global_head_dim" && c.files.text()["per_layer_config"] != nil {
 			continue // which says more
 		}

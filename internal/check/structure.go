@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/arch"
-	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/checkpoint/settings"
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/registry"
@@ -169,7 +169,7 @@ func judgeRefusal(c *checker, err error) {
 	groups := map[string]*group{}
 	for _, e := range problems(err) {
 		var t *graph.TensorError
-		var k *checkpoint.KeyError
+		var k *settings.KeyError
 		switch {
 		case errors.As(e, &t):
 			id, name := faultID(t), strings.TrimSuffix(t.Tensor, ".weight")

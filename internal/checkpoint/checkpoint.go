@@ -2,6 +2,9 @@
 // file, a split one, or a Hugging Face folder. It undoes the habits of formats and
 // converters, so that an architecture sees one spelling of its
 // configuration, and its weights as in the paper.
+//
+// Files in reading order: checkpoint.go, gguf.go, folder.go, contents.go, text.go, tokenizer.go, embed.go, rank.go,
+// parts.go, latent.go, habit.go.
 package checkpoint
 
 import (
@@ -11,10 +14,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
-	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/checkpoint/settings"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/patherr"
@@ -32,32 +34,19 @@ const (
 
 // Checkpoint is an open model on disk. Tensors point into mapped memory.
 type Checkpoint struct {
-	Path     string
-	Format   Format
-	Arch     string   // its family: general.architecture
-	Notes    []string // assumptions, tensors set aside
-	Metadata []Entry  // as the files have it, for people to read
+	weights
+	Metadata []settings.Entry // as the files have it, for people to read
 
-	family *family.Family
-	kind   *family.Type // of a folder
-	// settings is the configuration in one spelling, whatever the file's: Hugging Face's keys, with rope_parameters
-	// always by kind of layer ({"full_attention": {...}, "sliding_attention": {...}}), layer_types always written out,
-	// and per_layer_config for what differs between layers. No value is null.
-	settings   family.Settings
-	derivedDim bool              // the file does not say the head size
-	spelling   map[string]string // the file's own names of canonical keys, where they differ
-	unread     []string          // notes on settings of the file that have no canonical key
-	left       []Entry           // those settings, whether they matter or not
-	assumed    []Entry           // settings that the file leaves out and that have a default
-	names      []string          // of tensors, without .weight, in file order
-	tensors    map[string]tensor.Tensor
-	text       textFiles
-	pooling    *float64 // pooling_type of a GGUF file; nil where there is none
-	close      closers
+	text  textFiles
+	close closers
 }
 
-// Entry is a setting as a file has it.
-type Entry struct{ Key, Value string }
+// weights are the tensors of a model, as its files have them, with what tells how the model has them.
+type weights struct {
+	*settings.Model            // what the files say
+	Format          Format     // of the files
+	set             tensor.Set // the names are without .weight
+}
 
 // Open opens a GGUF file (any part of a split one) or a Hugging Face folder.
 func Open(path string) (*Checkpoint, error) {
@@ -98,19 +87,19 @@ func Read(files ...gguf.Source) (*Checkpoint, error) {
 	return fromGGUF(files[0].Name, f)
 }
 
-// newCheckpoint is an empty view of path.
-func newCheckpoint(path string, f Format) *Checkpoint {
-	return &Checkpoint{Path: path, Format: f, settings: family.Settings{}, spelling: map[string]string{}, tensors: map[string]tensor.Tensor{}}
-}
-
 // Close unmaps the files. No tensor may be used after it.
 func (c *Checkpoint) Close() error {
 	var errs []error
 	for _, f := range c.close {
 		errs = append(errs, f.Close())
 	}
-	c.close, c.tensors = nil, nil
+	c.close, c.set.ByName = nil, nil
 	return errors.Join(errs...)
+}
+
+// newCheckpoint returns an empty view of path.
+func newCheckpoint(path string, f Format) *Checkpoint {
+	return &Checkpoint{weights: weights{settings.New(path), f, tensor.Set{ByName: map[string]tensor.Tensor{}}}}
 }
 
 // fill fills c in from its files, checks it, and closes it where that fails. A
@@ -120,7 +109,7 @@ func (c *Checkpoint) fill(from func() error) (*Checkpoint, error) {
 		if err := from(); err != nil {
 			return err
 		}
-		if err := errors.Join(c.validate(), c.validateEnd()); err != nil {
+		if err := errors.Join(c.Validate(len(c.set.Names)), c.validateEnd()); err != nil {
 			return err
 		}
 		c.dropTiedHead()
@@ -133,32 +122,21 @@ func (c *Checkpoint) fill(from func() error) (*Checkpoint, error) {
 	return c, nil
 }
 
-// Family is what files of this one's family are like.
-func (c *Checkpoint) Family() *family.Family { return c.family }
-
 // Names implements bind.Source: all tensors in file order.
-func (c *Checkpoint) Names() []string { return c.names }
+func (c *weights) Names() []string { return c.set.Names }
 
 // Name implements bind.Source.
-func (c *Checkpoint) Name(gguf, hf string) string {
+func (c *weights) Name(gguf, hf string) string {
 	if c.Format == GGUF {
 		return gguf
 	}
 	return hf
 }
 
-// Key implements bind.Source: the file's own name of a canonical setting.
-func (c *Checkpoint) Key(name string) string {
-	if own, ok := c.spelling[name]; ok {
-		return own
-	}
-	return name
-}
-
 // Tensor implements bind.Source.
-func (c *Checkpoint) Tensor(gguf, hf string) (tensor.Tensor, bool) {
+func (c *weights) Tensor(gguf, hf string) (tensor.Tensor, bool) {
 	name := c.Name(gguf, hf)
-	t, ok := c.tensors[name]
+	t, ok := c.set.ByName[name]
 	if ok {
 		var err error
 		if t, err = c.restore(gguf, t); err != nil {
@@ -170,9 +148,9 @@ func (c *Checkpoint) Tensor(gguf, hf string) (tensor.Tensor, bool) {
 
 // Tensors lists the model's tensors in file order, of joined ones the parts, and of
 // halves the whole.
-func (c *Checkpoint) Tensors() (all []tensor.Tensor) {
-	for _, n := range c.names {
-		t := c.tensors[n]
+func (c *weights) Tensors() (all []tensor.Tensor) {
+	for _, n := range c.set.Names {
+		t := c.set.ByName[n]
 		switch of := t.Source.(type) {
 		case tensor.Joined:
 			all = append(all, of...)
@@ -187,19 +165,19 @@ func (c *Checkpoint) Tensors() (all []tensor.Tensor) {
 	return all
 }
 
-// Bytes is the size of all tensors.
-func (c *Checkpoint) Bytes() int64 {
+// Bytes returns the size of all tensors.
+func (c *weights) Bytes() int64 {
 	var n int64
-	for t := range maps.Values(c.tensors) {
+	for t := range maps.Values(c.set.ByName) {
 		n += int64(t.Size())
 	}
 	return n
 }
 
 // Parameters counts the numbers of all tensors, and names the type of most of them.
-func (c *Checkpoint) Parameters() (n int64, most string) {
+func (c *weights) Parameters() (n int64, most string) {
 	of := map[string]int64{}
-	for _, t := range c.tensors {
+	for _, t := range c.set.ByName {
 		name := t.DType.String()
 		n, of[name] = n+int64(t.Shape.Size()), of[name]+int64(t.Shape.Size())
 	}
@@ -211,63 +189,37 @@ func (c *Checkpoint) Parameters() (n int64, most string) {
 	return n, most
 }
 
-// ContextLength is the number of positions the model was made for; 0 if unknown.
-func (c *Checkpoint) ContextLength() int { return c.settings.Int("max_position_embeddings") }
-
-// Setting is the value of a canonical setting, nil where there is none: a
-// float64, string, bool, []any or map[string]any, or a map of the like.
-func (c *Checkpoint) Setting(key string) any { return c.settings[key] }
-
-// Rope is a number of the rotary settings of a kind of layer (full_attention or
-// sliding_attention); 0 where it is absent.
-func (c *Checkpoint) Rope(kind, key string) float64 {
-	params, _ := family.Object(c.ropeParameters()[kind])
-	v, _ := params[key].(float64)
-	return v
-}
-
-// Assumed lists the settings that the files leave out, in the files' spelling,
-// with the defaults that hold.
-func (c *Checkpoint) Assumed() []Entry { return c.assumed }
-
 // add takes a tensor in under its name without .weight.
-func (c *Checkpoint) add(name string, t tensor.Tensor) error {
+func (c *weights) add(name string, t tensor.Tensor) error {
 	name = strings.TrimSuffix(name, ".weight")
-	if _, ok := c.tensors[name]; ok {
+	if _, ok := c.set.ByName[name]; ok {
 		return fmt.Errorf("%s: tensor %s: two tensors have this name", c.Path, t.Name)
 	}
-	if !weights(t.DType) {
+	if !isWeight(t.DType) {
 		return fmt.Errorf("%s: tensor %s: type %v is not supported for weights", c.Path, t.Name, t.DType)
 	}
 	if t.Size() == 0 {
 		return fmt.Errorf("%s: tensor %s: shape %v has no elements", c.Path, t.Name, []int(t.Shape))
 	}
-	c.names = append(c.names, name)
-	c.tensors[name] = t
+	c.set.Names = append(c.set.Names, name)
+	c.set.ByName[name] = t
 	return nil
 }
 
-// weights reports whether weights are stored in d.
-func weights(d tensor.DType) bool {
+// isWeight reports whether weights are stored in d.
+func isWeight(d tensor.DType) bool {
 	return d.Quantized() || d == tensor.F32 || d == tensor.F16 || d == tensor.BF16
-}
-
-func (c *Checkpoint) drop(name string) {
-	delete(c.tensors, name)
-	if i := slices.Index(c.names, name); i >= 0 {
-		c.names = slices.Delete(c.names, i, i+1)
-	}
 }
 
 // dropTiedHead sets a head aside that repeats the embedding byte for byte, as
 // some converters write tied models. One that differs stays, and contradicts
 // the configuration.
 func (c *Checkpoint) dropTiedHead() {
-	head, embed := c.Name("output", "lm_head"), c.Name("token_embd", c.family.Model.Embedding())
-	t, ok := c.tensors[head]
-	if ok && c.settings["tie_word_embeddings"] == true && same(t, c.tensors[embed]) {
+	head, embed := c.Name("output", "lm_head"), c.Name("token_embd", c.Family.Model.Embedding())
+	t, ok := c.set.ByName[head]
+	if ok && c.Values["tie_word_embeddings"] == true && same(t, c.set.ByName[embed]) {
 		c.Notes = append(c.Notes, fmt.Sprintf("tensor %s repeats %s and is set aside", head, embed))
-		c.drop(head)
+		c.set.Drop(head)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/checkpoint/settings"
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/registry"
@@ -74,17 +75,17 @@ func TestTemplate(t *testing.T) {
 func TestGeneration(t *testing.T) {
 	for _, c := range []struct {
 		file string
-		want Generation
+		want settings.Generation
 	}{
-		{"", Generation{TopK: 5, End: IDs{9}}},
-		{`{}`, Generation{TopK: 5, End: IDs{9}}},
-		{`{"eos_token_id": 3}`, Generation{TopK: 5, End: IDs{3}}},
-		{`{"eos_token_id": [3, 99], "top_k": 64}`, Generation{TopK: 64, End: IDs{3, 99}}},
-		{`{"eos_token_id": null}`, Generation{TopK: 5}},
-		{`{"eos_token_id": [3.0, -1], "top_k": 50.0, "suppress_tokens": null}`, Generation{TopK: 50, End: IDs{3}}},
-		{`{"eos_token_id": -1, "epsilon_cutoff": NaN, "watermarking_config": {"a": []}}`, Generation{TopK: 5}},
+		{"", settings.Generation{TopK: 5, End: settings.IDs{9}}},
+		{`{}`, settings.Generation{TopK: 5, End: settings.IDs{9}}},
+		{`{"eos_token_id": 3}`, settings.Generation{TopK: 5, End: settings.IDs{3}}},
+		{`{"eos_token_id": [3, 99], "top_k": 64}`, settings.Generation{TopK: 64, End: settings.IDs{3, 99}}},
+		{`{"eos_token_id": null}`, settings.Generation{TopK: 5}},
+		{`{"eos_token_id": [3.0, -1], "top_k": 50.0, "suppress_tokens": null}`, settings.Generation{TopK: 50, End: settings.IDs{3}}},
+		{`{"eos_token_id": -1, "epsilon_cutoff": NaN, "watermarking_config": {"a": []}}`, settings.Generation{TopK: 5}},
 		{`{"do_sample": true, "temperature": 0.6, "top_p": 0.95, "min_p": 0.05, "repetition_penalty": 1.1, "top_k": null}`,
-			Generation{Sample: true, Temperature: 0.6, TopK: 5, TopP: 0.95, MinP: 0.05, Repeat: 1.1, End: IDs{9}}},
+			settings.Generation{Sample: true, Temperature: 0.6, TopK: 5, TopP: 0.95, MinP: 0.05, Repeat: 1.1, End: settings.IDs{9}}},
 	} {
 		files := map[string]string{"generation_config.json": c.file}
 		if c.file == "" {
@@ -113,7 +114,7 @@ func TestView(t *testing.T) {
 	if ts := m.Tensors(); len(ts) != 1 || ts[0].Name != "model.norm.weight" || !slices.Equal(m.Names(), []string{"model.norm"}) {
 		t.Errorf("tensors %v, names %v", ts, m.Names())
 	}
-	if !slices.Contains(m.Metadata, Entry{"hidden_size", "8"}) || !slices.Contains(m.Metadata, Entry{"model_type", `"llama"`}) {
+	if !slices.Contains(m.Metadata, settings.Entry{Key: "hidden_size", Value: "8"}) || !slices.Contains(m.Metadata, settings.Entry{Key: "model_type", Value: `"llama"`}) {
 		t.Errorf("metadata %v", m.Metadata)
 	}
 	if err := m.Close(); err != nil {
@@ -188,10 +189,10 @@ func TestParse(t *testing.T) {
 	if _, err := m.Config(&c); err != nil {
 		t.Fatal(err)
 	}
-	if c.Vocab != 3 || c.KVHeads != 1 || c.HeadDim != 4 || c.Eps != 1e-6 || !slices.Equal(c.Types, []string{full}) || !c.Tied || m.ContextLength() != 55 || m.Template() != "{{ x }}" {
+	if c.Vocab != 3 || c.KVHeads != 1 || c.HeadDim != 4 || c.Eps != 1e-6 || !slices.Equal(c.Types, []string{family.FullAttention}) || !c.Tied || m.ContextLength() != 55 || m.Template() != "{{ x }}" {
 		t.Errorf("%+v, context %d, template %q", c, m.ContextLength(), m.Template())
 	}
-	if !slices.Contains(m.Metadata, Entry{"general.tags", "array of 2 string"}) || !slices.Contains(m.Metadata, Entry{"qwen3.block_count", "1"}) {
+	if !slices.Contains(m.Metadata, settings.Entry{Key: "general.tags", Value: "array of 2 string"}) || !slices.Contains(m.Metadata, settings.Entry{Key: "qwen3.block_count", Value: "1"}) {
 		t.Errorf("metadata %v", m.Metadata)
 	}
 	var vocabulary bytes.Buffer
@@ -203,15 +204,6 @@ func TestParse(t *testing.T) {
 	}
 	if _, err := Parse("some.gguf", b.Bytes()[:100]); err == nil || !strings.Contains(err.Error(), "some.gguf") {
 		t.Errorf("got %v", err)
-	}
-}
-
-// TestShortest recovers what a configuration said before it was float32.
-func TestShortest(t *testing.T) {
-	for _, want := range []float64{1e-6, 1e-5, 0.15811388, 1e6, 500000, 30, 8} {
-		if got := shortest(float32(want)); got != want {
-			t.Errorf("%v became %v", want, got)
-		}
 	}
 }
 
@@ -231,7 +223,8 @@ func TestUnpermute(t *testing.T) {
 	for i := range 8 {
 		in.Data[i*34] = "aAbBcCdD"[i]
 	}
-	c := Checkpoint{family: registry.Find("llama"), Format: GGUF, settings: family.Settings{"num_attention_heads": 2.}}
+	c := Checkpoint{weights: weights{Model: settings.New(""), Format: GGUF}}
+	c.Family, c.Values = registry.Find("llama"), family.Settings{"num_attention_heads": 2.}
 	got, err := c.restore("blk.0.attn_q", in)
 	order := ""
 	for i := range 8 {
@@ -258,14 +251,14 @@ func TestMinusOne(t *testing.T) {
 
 // TestIDs reads one id, several and none.
 func TestIDs(t *testing.T) {
-	for text, want := range map[string]IDs{"3": {3}, "[3, 4]": {3, 4}, "null": nil, "[]": {}} {
-		ids := IDs{7}
+	for text, want := range map[string]settings.IDs{"3": {3}, "[3, 4]": {3, 4}, "null": nil, "[]": {}} {
+		ids := settings.IDs{7}
 		if err := json.Unmarshal([]byte(text), &ids); err != nil || !slices.Equal(ids, want) {
 			t.Errorf("%s: %v, %v", text, ids, err)
 		}
 	}
 	for _, text := range []string{`"3"`, "3.5", "[null, {}]", "true", "[9e99]"} {
-		var ids IDs
+		var ids settings.IDs
 		if err := json.Unmarshal([]byte(text), &ids); err == nil {
 			t.Errorf("%s: %v", text, ids)
 		}

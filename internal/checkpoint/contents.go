@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/karat-run/karat/internal/checkpoint/hf"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
@@ -31,22 +32,22 @@ func Contents(path string) (*Checkpoint, error) {
 	c.close = closers{f}
 	c.Arch, _ = f.Metadata.String("general.architecture")
 	c.text.template, _ = f.Metadata.String("tokenizer.chat_template")
-	c.metadataGGUF(f)
+	c.Metadata = entriesGGUF(f)
 	c.hold(f.Tensors())
 	return c, nil
 }
 
 // contentsHF opens the files of a folder.
 func contentsHF(dir string) (*Checkpoint, error) {
-	if err := CheckLinks(dir); err != nil {
+	if err := hf.CheckLinks(dir); err != nil {
 		return nil, err
 	}
 	c := newCheckpoint(dir, HuggingFace)
-	config, err := readText(dir, "config.json", maxConfig)
+	config, err := hf.ReadText(dir, "config.json", hf.MaxConfig)
 	if err != nil {
 		return nil, err
 	}
-	c.metadataHF(config)
+	c.Metadata = entriesHF(config)
 	var kind struct {
 		Type string `json:"model_type"`
 	}
@@ -65,16 +66,16 @@ func contentsHF(dir string) (*Checkpoint, error) {
 		c.hold(f.Tensors)
 		break
 	}
-	if config == nil && len(c.names) == 0 {
+	if config == nil && len(c.set.Names) == 0 {
 		return nil, noConfig(dir)
 	}
 	return c, nil
 }
 
 // hold lists tensors under the names that the file has.
-func (c *Checkpoint) hold(tensors []tensor.Tensor) {
+func (c *weights) hold(tensors []tensor.Tensor) {
 	for _, t := range tensors {
-		c.names = append(c.names, t.Name)
-		c.tensors[t.Name] = t
+		c.set.Names = append(c.set.Names, t.Name)
+		c.set.ByName[t.Name] = t
 	}
 }

@@ -9,8 +9,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/karat-run/karat/internal/checkpoint/hf"
 	"github.com/karat-run/karat/internal/embed"
 	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/jsonerr"
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/safetensors"
@@ -26,25 +28,15 @@ const ggufRank = 4
 // ggufDense are the tensors of dense layers behind the pooling.
 var ggufDense = []string{"dense_2", "dense_3"}
 
-// embedding reads which rows are pooled. What it is judged by comes when somebody asks (Embedding).
-func (r *ggufReader) embedding() {
-	if n, ok := r.number("pooling_type"); ok {
-		r.pooling = &n
-	}
-	for _, key := range []string{"dense_2_feat_in", "dense_2_feat_out", "dense_3_feat_in", "dense_3_feat_out"} {
-		r.value(key) // the tensors say so, too
-	}
-}
-
 // maxDense bounds a dense layer, in values.
 const maxDense = 1 << 28
 
-// Embedding is what the files say of the way from the model's rows to a vector: sentence-transformers' modules.json and
+// Embedding returns what the files say of the way from the model's rows to a vector: sentence-transformers' modules.json and
 // what it names, or GGUF's pooling_type and dense layers. Of files that say nothing the pooling is "", and vectors are normalized.
 func (c *Checkpoint) Embedding() (*embed.Head, error) {
 	read := c.embeddingGGUF
 	if c.Format == HuggingFace {
-		read = c.embeddingHF
+		read = func() (*embed.Head, error) { return embeddingHF(c.Path) }
 	}
 	h, err := read()
 	if err != nil {
@@ -56,14 +48,14 @@ func (c *Checkpoint) Embedding() (*embed.Head, error) {
 // embeddingGGUF is Embedding of a GGUF file, which has no prompts, and whose readers normalize.
 func (c *Checkpoint) embeddingGGUF() (*embed.Head, error) {
 	h := &embed.Head{Normalize: true}
-	if n := c.pooling; n != nil {
+	if n := c.Pooling; n != nil {
 		if *n < 0 || *n >= float64(len(ggufPooling)) || *n != float64(int(*n)) {
 			return nil, fmt.Errorf("metadata key %s.pooling_type is %v: none of the poolings that make a vector, 0 to %d", c.Arch, *n, len(ggufPooling)-1)
 		}
 		h.Pooling = ggufPooling[int(*n)]
 	}
 	for _, name := range ggufDense {
-		t, ok := c.tensors[name]
+		t, ok := c.set.ByName[name]
 		if !ok {
 			continue
 		}
@@ -76,7 +68,7 @@ func (c *Checkpoint) embeddingGGUF() (*embed.Head, error) {
 	return h, nil
 }
 
-// denseOf is a dense layer of its tensors.
+// denseOf returns a dense layer of its tensors.
 func denseOf(t tensor.Tensor, bias *tensor.Tensor) (d embed.Dense, err error) {
 	if len(t.Shape) == 1 { // as llama-quantize writes one row
 		t.Shape = tensor.Shape{1, t.Shape[0]}
@@ -95,9 +87,9 @@ func denseOf(t tensor.Tensor, bias *tensor.Tensor) (d embed.Dense, err error) {
 	return d, err
 }
 
-// floats are a tensor's values.
+// floats returns a tensor's values.
 func floats(t tensor.Tensor) ([]float32, error) {
-	if !weights(t.DType) {
+	if !isWeight(t.DType) {
 		return nil, fmt.Errorf("tensor %s: type %v is not supported for weights", t.Name, t.DType)
 	}
 	part, err := t.Part(0, t.Rows())
@@ -124,20 +116,20 @@ type poolingConfig struct {
 }
 
 // embeddingHF is Embedding of a folder.
-func (c *Checkpoint) embeddingHF() (*embed.Head, error) {
+func embeddingHF(root string) (*embed.Head, error) {
 	h := &embed.Head{}
-	if c.Path == "" { // settings alone
+	if root == "" { // settings alone
 		return h, nil
 	}
 	var modules []struct{ Path, Type string }
-	if found, err := c.readJSON(".", "modules.json", &modules); err != nil || !found {
+	if found, err := readJSON(root, ".", "modules.json", &modules); err != nil || !found {
 		return &embed.Head{Normalize: true}, err
 	}
 	var own struct {
 		Prompts map[string]string `json:"prompts"`
 		Default *string           `json:"default_prompt_name"`
 	}
-	if _, err := c.readJSON(".", "config_sentence_transformers.json", &own); err != nil {
+	if _, err := readJSON(root, ".", "config_sentence_transformers.json", &own); err != nil {
 		return nil, err
 	}
 	if h.Prompts = own.Prompts; own.Default != nil {
@@ -149,9 +141,9 @@ func (c *Checkpoint) embeddingHF() (*embed.Head, error) {
 		switch {
 		case kind == "Transformer" && i == 0:
 		case kind == "Pooling" && i == 1:
-			err = c.poolingModule(h, m.Path)
+			err = poolingModule(root, h, m.Path)
 		case kind == "Dense" && h.Pooling != "" && !h.Normalize:
-			err = c.denseModule(h, m.Path)
+			err = denseModule(root, h, m.Path)
 		case kind == "Normalize" && i == len(modules)-1:
 			h.Normalize = true
 		default:
@@ -165,9 +157,9 @@ func (c *Checkpoint) embeddingHF() (*embed.Head, error) {
 }
 
 // poolingModule reads which rows are pooled.
-func (c *Checkpoint) poolingModule(h *embed.Head, folder string) error {
+func poolingModule(root string, h *embed.Head, folder string) error {
 	var p poolingConfig
-	found, err := c.readJSON(folder, "config.json", &p)
+	found, err := readJSON(root, folder, "config.json", &p)
 	if err != nil {
 		return err
 	}
@@ -197,21 +189,21 @@ func (c *Checkpoint) poolingModule(h *embed.Head, folder string) error {
 }
 
 // denseModule reads a dense layer.
-func (c *Checkpoint) denseModule(h *embed.Head, folder string) error {
+func denseModule(root string, h *embed.Head, folder string) error {
 	var k struct {
 		In   int    `json:"in_features"`
 		Out  int    `json:"out_features"`
 		Bias *bool  `json:"bias"`
 		Act  string `json:"activation_function"`
 	}
-	found, err := c.readJSON(folder, "config.json", &k)
+	found, err := readJSON(root, folder, "config.json", &k)
 	if err != nil {
 		return err
 	}
 	if act := k.Act[strings.LastIndex(k.Act, ".")+1:]; !found || act != "Identity" {
 		return fmt.Errorf("%s/config.json: activation_function is %s, supported is Identity", folder, family.Show(k.Act))
 	}
-	path := filepath.Join(c.Path, folder, "model.safetensors")
+	path := filepath.Join(root, folder, "model.safetensors")
 	f, err := safetensors.Open(path)
 	if err != nil {
 		return err
@@ -240,35 +232,32 @@ func (c *Checkpoint) denseModule(h *embed.Head, folder string) error {
 	return nil
 }
 
-// embedding writes what GGUF can say of the way to a vector. Its readers normalize.
-func (w *ggufWriter) embedding() {
-	h, err := w.Embedding()
-	if err != nil {
-		w.errs = append(w.errs, err)
-		return
+// poolingGGUF returns keys of what GGUF can say of the way to a vector. Its readers normalize.
+func (c *Checkpoint) poolingGGUF() (keys []gguf.KeyValue, err error) {
+	h, err := c.Embedding()
+	if err != nil || h.Pooling == "" {
+		return nil, err
 	}
-	if h.Pooling == "" {
-		return
+	if most := len(c.Family.Model.Dense()); len(h.Dense) > most {
+		return nil, fmt.Errorf("modules.json: %d dense layers, GGUF has tensors for %d in architecture %s", len(h.Dense), most, c.Arch)
 	}
-	if len(h.Dense) > len(w.family.Model.Dense()) {
-		w.errs = append(w.errs, fmt.Errorf("modules.json: %d dense layers, GGUF has tensors for %d in architecture %s", len(h.Dense), len(w.family.Model.Dense()), w.Arch))
-		return
-	}
+	put := func(key string, n int) { keys = append(keys, gguf.KeyValue{Key: c.Arch + "." + key, Value: uint32(n)}) }
 	for i, d := range h.Dense {
-		w.put(fmt.Sprintf("dense_%d_feat_in", i+2), uint32(d.In))
-		w.put(fmt.Sprintf("dense_%d_feat_out", i+2), uint32(d.Out))
+		put(fmt.Sprintf("dense_%d_feat_in", i+2), d.In)
+		put(fmt.Sprintf("dense_%d_feat_out", i+2), d.Out)
 	}
-	w.put("pooling_type", uint32(slices.Index(ggufPooling, h.Pooling)))
+	put("pooling_type", slices.Index(ggufPooling, h.Pooling))
+	return keys, nil
 }
 
 // openBeside adds the tensors of the family's dense layers, if there are any.
 func (c *Checkpoint) openBeside() error {
-	for _, folder := range c.family.Model.Dense() {
+	for _, folder := range c.Family.Model.Dense() {
 		dir := filepath.Join(c.Path, folder)
 		if missing(dir, "model.safetensors") {
 			continue
 		}
-		if err := c.checkInside(dir); err != nil {
+		if err := checkInside(c.Path, dir); err != nil {
 			return fmt.Errorf("%s: %w", c.Path, err)
 		}
 		f, err := safetensors.Open(filepath.Join(dir, "model.safetensors"))
@@ -286,17 +275,17 @@ func (c *Checkpoint) openBeside() error {
 }
 
 // readJSON reads a file of the folder, or of one inside it, into dst. It reports false where there is none.
-func (c *Checkpoint) readJSON(folder, name string, dst any) (bool, error) {
+func readJSON(root, folder, name string, dst any) (bool, error) {
 	if folder == "" || !filepath.IsLocal(folder) {
 		return false, fmt.Errorf("modules.json: path %s, want a folder inside the model's", family.Show(folder))
 	}
-	dir := filepath.Join(c.Path, folder)
+	dir := filepath.Join(root, folder)
 	if folder != "." {
-		if err := c.checkInside(dir); err != nil {
+		if err := checkInside(root, dir); err != nil {
 			return false, err
 		}
 	}
-	b, err := readText(dir, name, maxConfig)
+	b, err := hf.ReadText(dir, name, hf.MaxConfig)
 	if err != nil || b == nil {
 		return false, err
 	}
@@ -307,8 +296,8 @@ func (c *Checkpoint) readJSON(folder, name string, dst any) (bool, error) {
 }
 
 // checkInside refuses a folder that is a link, or whose files are links out of it.
-func (c *Checkpoint) checkInside(dir string) error {
-	root, err := filepath.EvalSymlinks(c.Path)
+func checkInside(root, dir string) error {
+	root, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return err
 	}
@@ -319,13 +308,13 @@ func (c *Checkpoint) checkInside(dir string) error {
 	if in, err := filepath.Rel(root, to); err != nil || !filepath.IsLocal(in) {
 		return fmt.Errorf("%s: a link out of the model's folder, to %s", dir, to)
 	}
-	return CheckLinks(dir)
+	return hf.CheckLinks(dir)
 }
 
-// Beside is the folder inside a Hugging Face folder that has a tensor, and the tensor's name there; "" for one of
+// Beside returns the folder inside a Hugging Face folder that has a tensor, and the tensor's name there; "" for one of
 // the model's own files.
 func (c *Checkpoint) Beside(name string) (folder, own string) {
-	for _, folder := range c.family.Model.Dense() {
+	for _, folder := range c.Family.Model.Dense() {
 		if own, ok := strings.CutPrefix(name, folder+"."); ok {
 			return folder, own
 		}
@@ -335,34 +324,34 @@ func (c *Checkpoint) Beside(name string) (folder, own string) {
 
 // modulesHF adds what sentence-transformers reads of the way to a vector, if the file says any.
 func (c *Checkpoint) modulesHF(files map[string][]byte) error {
-	if c.pooling != nil && *c.pooling == ggufRank {
+	if c.Pooling != nil && *c.Pooling == ggufRank {
 		return nil
 	}
 	h, err := c.Embedding()
 	if err != nil || h.Pooling == "" || h.Pooling == embed.None {
 		return err
 	}
-	if len(h.Dense) > len(c.family.Model.Dense()) {
-		return fmt.Errorf("%s: %d dense layers, %d are known in architecture %s", c.Path, len(h.Dense), len(c.family.Model.Dense()), c.Arch)
+	if len(h.Dense) > len(c.Family.Model.Dense()) {
+		return fmt.Errorf("%s: %d dense layers, %d are known in architecture %s", c.Path, len(h.Dense), len(c.Family.Model.Dense()), c.Arch)
 	}
 	var modules []map[string]any
 	add := func(path, kind string, config map[string]any) {
 		modules = append(modules, map[string]any{"idx": len(modules), "name": strconv.Itoa(len(modules)), "path": path, "type": "sentence_transformers.models." + kind})
-		if b, e := marshal(config); config != nil {
+		if b, e := hf.Marshal(config); config != nil {
 			files[path+"/config.json"], err = b, errors.Join(err, e)
 		}
 	}
 	add("", "Transformer", nil)
-	add("1_Pooling", "Pooling", map[string]any{"word_embedding_dimension": c.settings["hidden_size"], "include_prompt": true,
+	add("1_Pooling", "Pooling", map[string]any{"word_embedding_dimension": c.Values["hidden_size"], "include_prompt": true,
 		"pooling_mode_cls_token": h.Pooling == embed.CLS, "pooling_mode_mean_tokens": h.Pooling == embed.Mean, "pooling_mode_lasttoken": h.Pooling == embed.Last,
 		"pooling_mode_max_tokens": false, "pooling_mode_mean_sqrt_len_tokens": false, "pooling_mode_weightedmean_tokens": false})
 	for i, d := range h.Dense {
-		add(c.family.Model.Dense()[i], "Dense", map[string]any{"in_features": d.In, "out_features": d.Out, "bias": false, "activation_function": "torch.nn.modules.linear.Identity"})
+		add(c.Family.Model.Dense()[i], "Dense", map[string]any{"in_features": d.In, "out_features": d.Out, "bias": false, "activation_function": "torch.nn.modules.linear.Identity"})
 	}
 	if h.Normalize {
 		add(fmt.Sprintf("%d_Normalize", len(modules)), "Normalize", nil)
 	}
-	b, e := marshal(modules)
+	b, e := hf.Marshal(modules)
 	files["modules.json"] = b
 	return errors.Join(err, e)
 }

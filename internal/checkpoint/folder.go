@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/checkpoint/hf"
+	"github.com/karat-run/karat/internal/checkpoint/settings"
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
@@ -21,63 +21,39 @@ import (
 
 type closers []io.Closer
 
-// Bounds of a folder's text files, which are read into memory. Published ones
-// have at most 5 KiB, 1 MiB and 33 MiB.
-const (
-	maxConfig    = 1 << 20
-	maxText      = 16 << 20
-	maxTokenizer = 48 << 20
-)
-
-// readText reads a file of a folder; nil if it is not there.
-func readText(dir, name string, limit int) ([]byte, error) {
-	b, err := mmap.ReadFile(filepath.Join(dir, name), int64(limit))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if bytes.HasPrefix(b, []byte("version https://git-lfs")) {
-		return nil, fmt.Errorf("%s: a Git LFS pointer, whose file was not fetched: git lfs pull fetches it", filepath.Join(dir, name))
-	}
-	return b, nil
-}
-
 // openFolder opens a Hugging Face folder as it is downloaded.
 func openFolder(dir string) (*Checkpoint, error) {
-	if err := CheckLinks(dir); err != nil {
+	if err := hf.CheckLinks(dir); err != nil {
 		return nil, err
 	}
-	config, err := readText(dir, "config.json", maxConfig)
+	config, err := hf.ReadText(dir, "config.json", hf.MaxConfig)
 	if err != nil {
 		return nil, err
 	}
 	if config == nil {
 		return nil, noConfig(dir)
 	}
-	config = finite(config)
+	config = hf.Finite(config)
 	c := newCheckpoint(dir, HuggingFace)
 	return c.fill(func() (err error) {
-		if err := c.parseHF(config); err != nil {
+		if err := hf.Read(c.Model, config); err != nil {
 			return fmt.Errorf("%s: %w", dir, err)
 		}
-		c.metadataHF(config)
+		c.Metadata = entriesHF(config)
 		if err := c.openTensors(); err != nil {
 			return err
 		}
-		c.text, err = c.textHF(dir, config)
-		return err
+		return c.textHF(config)
 	})
 }
 
 // Configured returns a model that has the settings of a config.json, and no tensors or text.
 func Configured(config []byte) (*Checkpoint, error) {
 	c := newCheckpoint("", HuggingFace)
-	if err := c.parseHF(config); err != nil {
+	if err := hf.Read(c.Model, config); err != nil {
 		return nil, err
 	}
-	return c, c.validate()
+	return c, c.Validate(0)
 }
 
 // noConfig says what a folder that is no model might have been meant for.
@@ -104,7 +80,7 @@ func (c *Checkpoint) openTensors() error {
 	}
 	c.close = append(c.close, f)
 	multimodal := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return strings.Contains(t.Name, "language_model.") })
-	root, _, _ := strings.Cut(c.family.Model.Embedding(), ".")
+	root, _, _ := strings.Cut(c.Family.Model.Embedding(), ".")
 	based := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return hasRoot(TextName(t.Name), root, c.root()) })
 	has := func(name string) bool {
 		return slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return t.Name == name })
@@ -122,8 +98,8 @@ func (c *Checkpoint) openTensors() error {
 		if !based && !strings.HasPrefix(name, "lm_head.") { // a file of the module alone
 			name = root + "." + name
 		}
-		if c.family.Rename != nil {
-			name = c.family.Rename(name, has)
+		if c.Family.Rename != nil {
+			name = c.Family.Rename(name, has)
 		}
 		switch {
 		case multimodal && otherModality(t.Name):
@@ -150,12 +126,12 @@ func (c *Checkpoint) openTensors() error {
 
 // behind sets the layers behind the last aside, where config.json says that they predict further tokens.
 func (c *Checkpoint) behind() error {
-	n := c.settings.Int(c.family.Next())
+	n := c.Values.Int(c.Family.Next())
 	if n == 0 {
 		return nil
 	}
-	if own := c.aside("model.layers.", "eh_proj", c.settings.Int("num_hidden_layers")); own >= 0 {
-		return fmt.Errorf("%s: config.json: key %s is %d, but layer %d has no tensor eh_proj, as layers that predict further tokens have: it is one of the model's own (num_hidden_layers)", c.Path, c.family.Next(), n, own)
+	if own := c.SetAside(&c.set, "model.layers.", "eh_proj", c.Values.Int("num_hidden_layers")); own >= 0 {
+		return fmt.Errorf("%s: config.json: key %s is %d, but layer %d has no tensor eh_proj, as layers that predict further tokens have: it is one of the model's own (num_hidden_layers)", c.Path, c.Family.Next(), n, own)
 	}
 	return nil
 }
@@ -202,7 +178,7 @@ func noTensors(dir string) error {
 	return fmt.Errorf("%s: neither model.safetensors nor model.safetensors.index.json is there", dir)
 }
 
-// TextName is the name that a tensor has in a model of text alone.
+// TextName returns the name that a tensor has in a model of text alone.
 func TextName(name string) string {
 	for _, prefix := range []string{"model.language_model.", "language_model.model."} {
 		if rest, ok := strings.CutPrefix(name, prefix); ok {
@@ -220,13 +196,14 @@ func otherModality(name string) bool {
 		func(part string) bool { return strings.HasPrefix(name, part) })
 }
 
-// metadataHF lists config.json for people.
-func (c *Checkpoint) metadataHF(config []byte) {
+// entriesHF lists a config.json for people.
+func entriesHF(config []byte) (list []settings.Entry) {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(config, &m) != nil {
-		return
+		return nil
 	}
 	for _, k := range slices.Sorted(maps.Keys(m)) {
-		c.Metadata = append(c.Metadata, Entry{k, strings.Join(strings.Fields(string(m[k])), " ")})
+		list = append(list, settings.Entry{Key: k, Value: strings.Join(strings.Fields(string(m[k])), " ")})
 	}
+	return list
 }

@@ -40,11 +40,12 @@ type tiled struct {
 	columns             bool
 }
 
-// at is the place of head h where heads are by turns, given its place by groups; back is the inverse.
-func (t tiled) at(h int) int   { per := t.heads / t.groups; return h%per*t.groups + h/per }
+// at returns the place of head h where heads are by turns, given its place by groups; back is the inverse.
+func (t tiled) at(h int) int { per := t.heads / t.groups; return h%per*t.groups + h/per }
+
 func (t tiled) back(h int) int { return h%t.groups*(t.heads/t.groups) + h/t.groups }
 
-// row is r, of rows whose last ones are the heads', with its head in another place.
+// row returns r, of rows whose last ones are the heads', with its head in another place.
 func (t tiled) row(r, rows int, place func(int) int) int {
 	first := rows - t.heads*t.size
 	if first < 0 || r < first {
@@ -57,7 +58,7 @@ func (t tiled) row(r, rows int, place func(int) int) int {
 // Permutes reports whether the formats have rows in another order.
 func (h Habit) Permutes() bool { return h.Heads > 0 || h.tiled.groups > 0 && !h.tiled.columns }
 
-// Regroup is a folder's t with the columns of heads in GGUF's order, or with back the inverse. It copies nothing.
+// Regroup returns a folder's t with the columns of heads in GGUF's order, or with back the inverse. It copies nothing.
 func (h Habit) Regroup(t tensor.Tensor, back bool) tensor.Tensor {
 	g := h.tiled
 	if !g.columns || g.groups == 0 || len(t.Shape) != 2 || t.Shape[1] != g.heads*g.size || t.DType.Quantized() && g.size%t.DType.BlockSize() != 0 {
@@ -69,31 +70,31 @@ func (h Habit) Regroup(t tensor.Tensor, back bool) tensor.Tensor {
 	return tensor.Regroup(t, g.groups, g.heads/g.groups)
 }
 
-// Habit is the converter's change to the tensor of this name in GGUF, without .weight.
-func (c *Checkpoint) Habit(gguf string) Habit {
-	for _, h := range c.family.Habits {
+// Habit returns the converter's change to the tensor of this name in GGUF, without .weight.
+func (c *weights) Habit(gguf string) Habit {
+	for _, h := range c.Family.Habits {
 		if ends(gguf, h.Ends) {
 			skip := 0
 			if h.Padded {
-				skip = c.padding()
+				skip = c.Padding()
 			}
 			var times func(row int) []float64
 			if h.Times != nil {
-				times = func(row int) []float64 { return h.Times(c.settings, row) }
+				times = func(row int) []float64 { return h.Times(c.Values, row) }
 			}
-			return Habit{Times: times, tiled: c.tiled(h.Tiled), Heads: c.settings.Int(h.Heads), Plus: h.Plus, Turned: h.Turned, Joined: h.Joined, Woven: h.Woven, Runs: h.Runs,
-				NegExp: h.NegExp, Form: h.Form, Skip: skip, Groups: c.settings.Int(h.Groups)}
+			return Habit{Times: times, tiled: c.tiled(h.Tiled), Heads: c.Values.Int(h.Heads), Plus: h.Plus, Turned: h.Turned, Joined: h.Joined, Woven: h.Woven, Runs: h.Runs,
+				NegExp: h.NegExp, Form: h.Form, Skip: skip, Groups: c.Values.Int(h.Groups)}
 		}
 	}
 	return Habit{}
 }
 
-// tiled is the heads that t says; none where the settings contradict each other.
-func (c *Checkpoint) tiled(t *family.Tiled) (g tiled) {
+// tiled returns the heads that t says; none where the settings contradict each other.
+func (c *weights) tiled(t *family.Tiled) (g tiled) {
 	if t == nil {
 		return g
 	}
-	n := c.settings.Int
+	n := c.Values.Int
 	if g = (tiled{n(t.Groups), n(t.Heads), 1, t.Columns}); t.Size != "" {
 		g.size = n(t.Size)
 	}
@@ -103,7 +104,7 @@ func (c *Checkpoint) tiled(t *family.Tiled) (g tiled) {
 	return g
 }
 
-// Stored tells which row of the other format's tensor GGUF's row r is, of rows:
+// Stored returns which row of the other format's tensor GGUF's row r is, of rows:
 // rows (head, half, pair) lie as (head, pair, half).
 func (h Habit) Stored(r, rows int) int {
 	if h.tiled.groups > 0 {
@@ -131,7 +132,7 @@ func (h Habit) Restored(r, rows int) int {
 	return r - i + i%(dim/2)*2 + i/(dim/2)
 }
 
-// Turn is t transposed, where it is matrices of plain elements. Another one is left as it
+// Turn returns t transposed, where it is matrices of plain elements. Another one is left as it
 // is; its shape is reported later. What was woven has been turned.
 func (h Habit) Turn(t tensor.Tensor) tensor.Tensor {
 	if !h.Turned || h.Woven != nil || !turns(t) {
@@ -148,7 +149,7 @@ func turns(t tensor.Tensor) bool {
 // Values reports whether the formats have other values, beyond their order.
 func (h Habit) Values() bool { return h.Plus != 0 || h.NegExp }
 
-// ToGGUF is GGUF's value of x, which is the other format's.
+// ToGGUF returns GGUF's value of x, which is the other format's.
 func (h Habit) ToGGUF(x float32) float32 {
 	if h.NegExp {
 		return float32(-rope.Exp(float64(x)))
@@ -164,7 +165,7 @@ func (h Habit) FromGGUF(x float32) float32 {
 	return x - h.Plus
 }
 
-// Shaped is t in the model's shape. One of another shape than the format has is left as it is; its
+// Shaped returns t in the model's shape. One of another shape than the format has is left as it is; its
 // shape is reported later.
 func (h Habit) Shaped(f Format, t tensor.Tensor) tensor.Tensor {
 	switch s := t.Shape; {
@@ -193,7 +194,7 @@ func (h Habit) Filed(f Format, s tensor.Shape) tensor.Shape {
 	return s
 }
 
-// Part is the name, in config.json's format, of part i of the tensor that the model has
+// Part returns the name, in config.json's format, of part i of the tensor that the model has
 // under the name hf.
 func (h Habit) Part(hf string, i int) string {
 	at := strings.LastIndex(hf, "."+h.Joined+".")
@@ -206,8 +207,8 @@ func (h Habit) Part(hf string, i int) string {
 
 // part takes a name apart: the one that the model has for the joined tensor, and the number
 // of the part.
-func (c *Checkpoint) part(name string) (joined string, i int, ok bool) {
-	for _, h := range c.family.Habits {
+func (c *weights) part(name string) (joined string, i int, ok bool) {
+	for _, h := range c.Family.Habits {
 		if c.Format == GGUF {
 			if joined, i, ok = oldPart(h, name); ok {
 				return joined, i, ok
@@ -237,10 +238,10 @@ func oldPart(h family.Habit, name string) (joined string, i int, ok bool) {
 
 // join makes one tensor of several of a Hugging Face folder, or of an early file of GGUF.
 // Nothing is copied.
-func (c *Checkpoint) join() error {
+func (c *weights) join() error {
 	parts := map[string]map[int]tensor.Tensor{}
 	var names []string
-	for _, name := range c.names {
+	for _, name := range c.set.Names {
 		joined, i, ok := c.part(name)
 		if !ok {
 			names = append(names, name)
@@ -250,8 +251,8 @@ func (c *Checkpoint) join() error {
 			parts[joined] = map[int]tensor.Tensor{}
 			names = append(names, joined)
 		}
-		parts[joined][i] = c.tensors[name]
-		delete(c.tensors, name)
+		parts[joined][i] = c.set.ByName[name]
+		delete(c.set.ByName, name)
 	}
 	for _, joined := range names {
 		of := parts[joined]
@@ -269,26 +270,26 @@ func (c *Checkpoint) join() error {
 		if err != nil {
 			return fmt.Errorf("%s: tensor %s: %w", c.Path, joined, err)
 		}
-		if _, ok := c.tensors[joined]; ok {
+		if _, ok := c.set.ByName[joined]; ok {
 			return fmt.Errorf("%s: tensor %s: it is there in parts, too", c.Path, joined)
 		}
-		c.tensors[joined] = t
+		c.set.ByName[joined] = t
 	}
-	c.names = names
+	c.set.Names = names
 	return nil
 }
 
 // unweave takes the tensors of a Hugging Face folder apart whose rows are those of several of the
 // model's, by turns or one after another. Nothing is copied.
-func (c *Checkpoint) unweave() error {
+func (c *weights) unweave() error {
 	var names []string
-	for _, name := range c.names {
+	for _, name := range c.set.Names {
 		h := c.woven(name)
 		if h == nil {
 			names = append(names, name)
 			continue
 		}
-		t, whole, parts := c.tensors[name], h.Woven[0], h.Woven[1:]
+		t, whole, parts := c.set.ByName[name], h.Woven[0], h.Woven[1:]
 		if h.Turned && turns(t) {
 			t = tensor.Turn(t)
 		}
@@ -299,23 +300,23 @@ func (c *Checkpoint) unweave() error {
 		if n := len(t.Shape); n != 3 && (n != 2 || t.DType.Quantized() && !h.Runs) || t.Shape[rows]%len(parts) != 0 {
 			return fmt.Errorf("%s: tensor %s: %v %v has no rows of %d tensors", c.Path, t.Name, t.DType, []int(t.Shape), len(parts))
 		}
-		delete(c.tensors, name)
+		delete(c.set.ByName, name)
 		for i, part := range parts {
 			own := strings.TrimSuffix(name, whole) + part
-			if _, ok := c.tensors[own]; ok {
+			if _, ok := c.set.ByName[own]; ok {
 				return fmt.Errorf("%s: tensor %s: it is there as part of %s, too", c.Path, own, name)
 			}
-			c.tensors[own] = pick(t, i, len(parts))
+			c.set.ByName[own] = pick(t, i, len(parts))
 			names = append(names, own)
 		}
 	}
-	c.names = names
+	c.set.Names = names
 	return nil
 }
 
 // Woven is, of a GGUF file's weight, the one that config.json's format has: w, or one woven of
 // w and others; nil of those others.
-func (c *Checkpoint) Woven(weights []*graph.Weight, w *graph.Weight) *graph.Weight {
+func (c *weights) Woven(weights []*graph.Weight, w *graph.Weight) *graph.Weight {
 	h := c.Habit(w.GGUF)
 	if h.Woven == nil {
 		return w
@@ -337,11 +338,11 @@ func (c *Checkpoint) Woven(weights []*graph.Weight, w *graph.Weight) *graph.Weig
 	return &graph.Weight{Tensor: weave(w.Name, all), GGUF: w.GGUF, HF: stem + whole}
 }
 
-// woven is the family's habit of a woven tensor, nil for others.
-func (c *Checkpoint) woven(name string) *family.Habit {
-	for i, h := range c.family.Habits {
+// woven returns the family's habit of a woven tensor, nil for others.
+func (c *weights) woven(name string) *family.Habit {
+	for i, h := range c.Family.Habits {
 		if len(h.Woven) > 0 && strings.HasSuffix(name, "."+h.Woven[0]) {
-			return &c.family.Habits[i]
+			return &c.Family.Habits[i]
 		}
 	}
 	return nil
@@ -350,7 +351,7 @@ func (c *Checkpoint) woven(name string) *family.Habit {
 // restore makes the model's tensor of a file's. GGUF's name tells the habit that is undone
 // there. One of a folder that lies there in another form is copied, as it is multiplied from
 // then on.
-func (c *Checkpoint) restore(name string, t tensor.Tensor) (tensor.Tensor, error) {
+func (c *weights) restore(name string, t tensor.Tensor) (tensor.Tensor, error) {
 	if _, half := t.Source.(*halved); half {
 		return t.Whole()
 	}
@@ -377,7 +378,7 @@ func (c *Checkpoint) restore(name string, t tensor.Tensor) (tensor.Tensor, error
 	return t, nil
 }
 
-// gathered is a tensor with its values as they are multiplied from then on: one that lies in another
+// gathered returns a tensor with its values as they are multiplied from then on: one that lies in another
 // form in files in memory is copied.
 func gathered(t tensor.Tensor) (tensor.Tensor, error) {
 	origin := t.Origin()
@@ -391,7 +392,7 @@ func gathered(t tensor.Tensor) (tensor.Tensor, error) {
 	return t, err
 }
 
-// changed is t with other values, in float32. Subtraction is exact for weights from 0.5 to 2,
+// changed returns t with other values, in float32. Subtraction is exact for weights from 0.5 to 2,
 // and elsewhere rounds as the addition did.
 func changed(t tensor.Tensor, value func(float32) float32) (tensor.Tensor, error) {
 	t, err := t.Whole()
@@ -429,7 +430,7 @@ type Stored struct{ *Checkpoint }
 
 // Tensor implements bind.Source.
 func (s Stored) Tensor(gguf, hf string) (tensor.Tensor, bool) {
-	t, ok := s.tensors[s.Name(gguf, hf)]
+	t, ok := s.set.ByName[s.Name(gguf, hf)]
 	if !ok {
 		return t, false
 	}
@@ -440,23 +441,23 @@ func (s Stored) Tensor(gguf, hf string) (tensor.Tensor, bool) {
 	return t, true
 }
 
-// TensorName is the name that a format has for a tensor, given the one without
+// TensorName returns the name that a format has for a tensor, given the one without
 // .weight, which parameters that are no module's weight do not take.
-func (c *Checkpoint) TensorName(f Format, name string) string {
+func (c *weights) TensorName(f Format, name string) string {
 	if f == HuggingFace {
-		root, _, _ := strings.Cut(c.family.Model.Embedding(), ".")
+		root, _, _ := strings.Cut(c.Family.Model.Embedding(), ".")
 		if rest, ok := strings.CutPrefix(name, root+"."); ok && c.root() != "" {
 			name = c.root() + "." + rest
 		}
 	}
-	if ends(name, []string{".bias", ".scale"}) || ends(name, c.family.Bare) {
+	if ends(name, []string{".bias", ".scale"}) || ends(name, c.Family.Bare) {
 		return name
 	}
 	return name + ".weight"
 }
 
-// root is how the model's files in config.json's format call the module that the embedding is in; "" for as Family.Embedding does.
-func (c *Checkpoint) root() string { return c.typeHF().Root }
+// root returns how the model's files in config.json's format call the module that the embedding is in; "" for as Family.Embedding does.
+func (c *weights) root() string { return c.Type().Root }
 
 // ends reports whether a name has one of the endings.
 func ends(name string, with []string) bool {

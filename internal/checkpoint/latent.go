@@ -15,54 +15,6 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// latentLimits are the settings of models that store latents, besides those of all.
-var latentLimits = []family.Limit{
-	{Key: "kv_lora_rank", Min: 1, Max: maxHeadDim, Rule: family.Required | family.Whole},
-	{Key: "qk_nope_head_dim", Min: 1, Max: maxHeadDim, Rule: family.Required | family.Whole},
-	{Key: "qk_rope_head_dim", Min: 2, Max: maxHeadDim, Rule: family.Required | family.Whole},
-	{Key: "v_head_dim", Min: 1, Max: maxHeadDim, Rule: family.Required | family.Whole},
-}
-
-// latentHeads reads the sizes of heads. Files have those of the heads that attention sees, one of
-// latents for all, and under other keys (mla) those of the heads that these stand for. Old
-// files have only the latter, under the plain keys, and attn_kv_b in one.
-func (r *ggufReader) latentHeads() {
-	const keys, values = "attention.key_length", "attention.value_length"
-	s := r.settings
-	turning, _ := r.number("rope.dimension_count")
-	rank, _ := r.number("attention.kv_lora_rank")
-	k, _ := r.number(keys)
-	v, _ := r.number(values)
-	if mla, ok := r.number(keys + "_mla"); ok {
-		if k != rank+turning {
-			r.errorf(keys, "is %v, expected the %v of a latent and the %v that turn", k, rank, turning)
-		}
-		if v != rank {
-			r.errorf(values, "is %v, expected the %v of a latent", v, rank)
-		}
-		k = mla
-		v, _ = r.number(values + "_mla")
-		r.spelling["qk_nope_head_dim"], r.spelling["v_head_dim"] = r.Arch+"."+keys+"_mla", r.Arch+"."+values+"_mla"
-	}
-	s["head_dim"], s["qk_rope_head_dim"], s["qk_nope_head_dim"], s["v_head_dim"] = turning, turning, k-turning, v
-	s["num_key_value_heads"] = s["num_attention_heads"]
-	r.spelling["head_dim"] = r.Arch + ".rope.dimension_count"
-	r.spelling["qk_rope_head_dim"] = r.spelling["head_dim"]
-	r.fullDim = turning
-	if n, ok := r.number("attention.head_count_kv"); ok && n != 1 && n != s["num_attention_heads"] {
-		r.errorf("attention.head_count_kv", "is %v, expected 1 or the heads of queries, %s", n, family.Show(s["num_attention_heads"]))
-	}
-}
-
-// latentHeads is the inverse of the reader's.
-func (w *ggufWriter) latentHeads() {
-	n := w.settings.Int
-	w.put("attention.key_length", uint32(n("kv_lora_rank")+n("qk_rope_head_dim")))
-	w.put("attention.value_length", uint32(n("kv_lora_rank")))
-	w.put("attention.key_length_mla", uint32(n("qk_nope_head_dim")+n("qk_rope_head_dim")))
-	w.put("attention.value_length_mla", uint32(n("v_head_dim")))
-}
-
 // kvB are the names of the products that make keys and values of latents: in one tensor, by
 // heads the rows of keys and those of values, and in two, the keys' matrices transposed.
 var kvB = struct{ both, keys, values family.Part }{
@@ -71,22 +23,22 @@ var kvB = struct{ both, keys, values family.Part }{
 
 // cutLatents puts two tensors in the place of each kv_b_proj, which folders and old files of
 // GGUF have. One of another shape is left as it is, and reported later.
-func (c *Checkpoint) cutLatents() error {
-	if !c.family.Latent() {
+func (c *weights) cutLatents() error {
+	if !c.Family.Latent() {
 		return nil
 	}
-	n := c.settings.Int
+	n := c.Values.Int
 	heads, plain, value, rank := n("num_attention_heads"), n("qk_nope_head_dim"), n("v_head_dim"), n("kv_lora_rank")
-	names := c.names
-	c.names = nil
+	names := c.set.Names
+	c.set.Names = nil
 	for _, name := range names {
 		layer, ok := strings.CutSuffix(name, "."+c.Name(kvB.both.GGUF, kvB.both.HF))
-		t := c.tensors[name]
+		t := c.set.ByName[name]
 		if !ok || !slices.Equal(t.Shape, tensor.Shape{heads * (plain + value), rank}) {
-			c.names = append(c.names, name)
+			c.set.Names = append(c.set.Names, name)
 			continue
 		}
-		delete(c.tensors, name)
+		delete(c.set.ByName, name)
 		v := halved{in: t, step: plain + value, from: plain, rows: value}
 		if t.DType.Quantized() { // blocks lie along rows, which become columns
 			var err error
@@ -103,21 +55,21 @@ func (c *Checkpoint) cutLatents() error {
 }
 
 // half adds a tensor by heads.
-func (c *Checkpoint) half(layer string, name family.Part, h *halved, heads int) error {
+func (c *weights) half(layer string, name family.Part, h *halved, heads int) error {
 	t := tensor.Tensor{Name: h.in.Name, DType: h.in.DType, Shape: tensor.Shape{heads, h.rows, h.in.Shape[1]}, Source: h}
 	if h.turned {
 		t.Shape[1], t.Shape[2] = t.Shape[2], t.Shape[1]
 	}
 	own := layer + "." + c.Name(name.GGUF, name.HF)
-	if _, twice := c.tensors[own]; twice {
+	if _, twice := c.set.ByName[own]; twice {
 		return fmt.Errorf("%s: tensor %s: a part of it is there as %s, too", c.Path, t.Name, own)
 	}
-	c.names = append(c.names, own)
-	c.tensors[own] = t
+	c.set.Names = append(c.set.Names, own)
+	c.set.ByName[own] = t
 	return nil
 }
 
-// plainOf is t in F32.
+// plainOf returns t in F32.
 func plainOf(t tensor.Tensor) (tensor.Tensor, error) {
 	whole, err := t.Whole()
 	if err != nil {
@@ -168,10 +120,10 @@ func (h *halved) units(p []byte, unit, first int) error {
 	return nil
 }
 
-// Undivided are the weights as a folder has them: in the place of two that are made of
+// Undivided returns the weights as a folder has them: in the place of two that are made of
 // latents, the one that they are halves of.
-func (c *Checkpoint) Undivided(weights []*graph.Weight) []*graph.Weight {
-	if !c.family.Latent() {
+func (c *weights) Undivided(weights []*graph.Weight) []*graph.Weight {
+	if !c.Family.Latent() {
 		return weights
 	}
 	var out []*graph.Weight
@@ -194,7 +146,7 @@ func (c *Checkpoint) Undivided(weights []*graph.Weight) []*graph.Weight {
 	return out
 }
 
-// whole is the tensor that k and v are halves of, of F32 where they are quantized.
+// whole returns the tensor that k and v are halves of, of F32 where they are quantized.
 func whole(k, v *graph.Weight) *graph.Weight {
 	j := undivided{k.Tensor, v.Tensor, k.DType}
 	if k.DType.Quantized() || k.DType != v.DType {
@@ -243,7 +195,7 @@ func (u undivided) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// head is a head's matrix of t, in the type of the whole.
+// head returns a head's matrix of t, in the type of the whole.
 func (u undivided) head(t tensor.Tensor, h int) ([]byte, error) {
 	m := t.Matrix(h)
 	m, err := m.Whole()
@@ -254,7 +206,7 @@ func (u undivided) head(t tensor.Tensor, h int) ([]byte, error) {
 	return m.Data, err
 }
 
-// bytesOf are the bytes of v.
+// bytesOf returns the bytes of v.
 func bytesOf(v []float32) []byte {
 	b := make([]byte, 0, 4*len(v))
 	for _, x := range v {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/checkpoint/hf"
 	"github.com/karat-run/karat/internal/dev/golden"
 )
 
@@ -48,7 +49,7 @@ func TestLinks(t *testing.T) {
 		"hub/models--a--b/snapshots/s": false, "out": false, "absolute": false, "twice": false, "models--x/snapshots/r": false} {
 		dir = filepath.Join(top, filepath.FromSlash(dir))
 		const refused = "a link out of the folder"
-		if err := CheckLinks(dir); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), refused) {
+		if err := hf.CheckLinks(dir); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), refused) {
 			t.Errorf("%s: %v", dir, err)
 		}
 		if _, err := Open(dir); err == nil || strings.Contains(err.Error(), refused) == ok { // there are no tensors

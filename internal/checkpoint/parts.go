@@ -23,10 +23,10 @@ var divided = []struct {
 }
 
 // divide brings such tensors into the form that the model has.
-func (c *Checkpoint) divide() error {
+func (c *weights) divide() error {
 	for _, d := range divided {
-		whole := c.family.Model.Claims(strings.TrimSuffix(d.whole, ".bias")) && !c.family.Model.Claims(d.parts[0])
-		for _, name := range slices.Clone(c.names) {
+		whole := c.Family.Model.Claims(strings.TrimSuffix(d.whole, ".bias")) && !c.Family.Model.Claims(d.parts[0])
+		for _, name := range slices.Clone(c.set.Names) {
 			var err error
 			if layer, ok := strings.CutSuffix(name, "."+d.parts[0]); ok && whole {
 				err = c.stack(layer, d.whole, d.parts)
@@ -43,12 +43,12 @@ func (c *Checkpoint) divide() error {
 
 // cut puts the parts in the place of the whole, of which it copies nothing. One that cannot be divided is left
 // as it is, and reported later.
-func (c *Checkpoint) cut(layer, whole string, parts []string) error {
-	t := c.tensors[layer+"."+whole]
+func (c *weights) cut(layer, whole string, parts []string) error {
+	t := c.set.ByName[layer+"."+whole]
 	if n := len(t.Shape); n < 2 || t.Shape[n-2]%len(parts) != 0 {
 		return nil
 	}
-	c.drop(layer + "." + whole)
+	c.set.Drop(layer + "." + whole)
 	for i, part := range parts {
 		if err := c.add(layer+"."+part, tensor.Cut(t, i, len(parts))); err != nil {
 			return err
@@ -59,16 +59,16 @@ func (c *Checkpoint) cut(layer, whole string, parts []string) error {
 
 // stack copies the parts into one, in F32 where their types differ. Parts of which one is missing, or that do
 // not fit each other, are left as they are, and reported later.
-func (c *Checkpoint) stack(layer, whole string, parts []string) error {
+func (c *weights) stack(layer, whole string, parts []string) error {
 	all := make([]tensor.Tensor, len(parts))
 	for i, part := range parts {
-		t, ok := c.tensors[layer+"."+part]
-		if !ok || len(t.Shape) != len(c.tensors[layer+"."+parts[0]].Shape) || len(t.Shape) > 1 && t.Shape.Last() != all[0].Shape.Last() && i > 0 {
+		t, ok := c.set.ByName[layer+"."+part]
+		if !ok || len(t.Shape) != len(c.set.ByName[layer+"."+parts[0]].Shape) || len(t.Shape) > 1 && t.Shape.Last() != all[0].Shape.Last() && i > 0 {
 			return nil
 		}
 		all[i] = t
 	}
-	if _, twice := c.tensors[layer+"."+whole]; twice {
+	if _, twice := c.set.ByName[layer+"."+whole]; twice {
 		return fmt.Errorf("tensor %s.%s: parts of it are there, too", layer, whole)
 	}
 	if len(all[0].Shape) == 3 { // each matrix for itself, so all are of one type and shape
@@ -98,9 +98,9 @@ func (c *Checkpoint) stack(layer, whole string, parts []string) error {
 }
 
 // replace puts the whole in the place of its parts.
-func (c *Checkpoint) replace(layer, whole string, parts []string, t tensor.Tensor) error {
+func (c *weights) replace(layer, whole string, parts []string, t tensor.Tensor) error {
 	for _, part := range parts {
-		c.drop(layer + "." + part)
+		c.set.Drop(layer + "." + part)
 	}
 	return c.add(layer+"."+whole, t)
 }

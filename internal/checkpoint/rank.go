@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/karat-run/karat/internal/checkpoint/settings"
 	"github.com/karat-run/karat/internal/embed"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -15,14 +16,14 @@ var rankHead = []struct{ gguf, hf string }{{"cls", "classifier.dense"}, {"cls.ou
 // ranks reports whether the files have a reranker's whole head.
 func (c *Checkpoint) ranks() bool {
 	return !slices.ContainsFunc(rankHead, func(n struct{ gguf, hf string }) bool {
-		_, ok := c.tensors[c.Name(n.gguf, n.hf)]
+		_, ok := c.set.ByName[c.Name(n.gguf, n.hf)]
 		return !ok
 	})
 }
 
 // rankHF says how many scores the head makes. The library assumes two.
 func (c *Checkpoint) rankHF(config map[string]any) {
-	n, _ := c.rows(rankHead[1].gguf).(float64)
+	n, _ := settings.Rows(&c.set, rankHead[1].gguf).(float64)
 	labels := map[string]string{}
 	for i := range int(n) {
 		labels[strconv.Itoa(i)] = fmt.Sprintf("LABEL_%d", i)
@@ -32,17 +33,7 @@ func (c *Checkpoint) rankHF(config map[string]any) {
 	}
 }
 
-// padding is how many rows a table of positions begins with in config.json's format that are no position's: as many as
-// there are tokens up to the one that pads. (create_position_ids_from_input_ids of RoBERTa)
-func (c *Checkpoint) padding() int {
-	pad, ok := c.settings["pad_token_id"].(float64)
-	if !ok || !c.typeHF().Padded {
-		return 0
-	}
-	return int(pad) + 1
-}
-
-// Padded is t with the rows of padding, which are zero.
+// Padded returns t with the rows of padding, which are zero.
 func (h Habit) Padded(t tensor.Tensor) (tensor.Tensor, error) {
 	if h.Skip == 0 || len(t.Shape) != 2 {
 		return t, nil
@@ -56,12 +47,12 @@ func (h Habit) Padded(t tensor.Tensor) (tensor.Tensor, error) {
 	return t, nil
 }
 
-// Ranking is what the files say of the way from the model's rows to one score. The error says what they lack.
+// Ranking returns what the files say of the way from the model's rows to one score. The error says what they lack.
 func (c *Checkpoint) Ranking() (*embed.Head, error) {
 	h := &embed.Head{Pooling: embed.CLS}
 	for i, n := range rankHead {
 		name := c.Name(n.gguf, n.hf)
-		t, ok := c.tensors[name]
+		t, ok := c.set.ByName[name]
 		if !ok && i == 0 {
 			continue // llama.cpp's converter leaves BERT's out
 		}
@@ -69,7 +60,7 @@ func (c *Checkpoint) Ranking() (*embed.Head, error) {
 			return nil, fmt.Errorf("%s: it is no reranker: there is no tensor %s, which makes a score of the first row", c.Path, name)
 		}
 		var bias *tensor.Tensor
-		if b, ok := c.tensors[name+".bias"]; ok {
+		if b, ok := c.set.ByName[name+".bias"]; ok {
 			bias = &b
 		}
 		d, err := denseOf(t, bias)

@@ -1,95 +1,114 @@
 package checkpoint
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
+	"strings"
 
+	meta "github.com/karat-run/karat/internal/checkpoint/gguf"
+	"github.com/karat-run/karat/internal/checkpoint/hf"
+	"github.com/karat-run/karat/internal/checkpoint/settings"
 	"github.com/karat-run/karat/internal/gguf"
-	"github.com/karat-run/karat/internal/jsonerr"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
+
+// TextGGUF returns what a GGUF file says about text: the recommended sampling, the
+// tokenizer and the chat template. The notes tell what it cannot say.
+func (c *Checkpoint) TextGGUF() (keys []gguf.KeyValue, notes []string, err error) {
+	if _, err := c.Tokenizer(); err != nil {
+		return nil, nil, err
+	}
+	g, notes, err := c.text.gguf()
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", c.Path, err)
+	}
+	keys = append(meta.WriteGeneration(c.text.generation), meta.WriteTokenizer(g)...)
+	if n := c.Values.Int("type_vocab_size"); n > 0 {
+		keys = append(keys, gguf.KeyValue{Key: meta.TokenizerPrefix + "token_type_count", Value: uint32(n)})
+	}
+	if c.text.template != "" {
+		keys = append(keys, gguf.KeyValue{Key: "tokenizer.chat_template", Value: c.text.template})
+	}
+	return keys, notes, nil
+}
+
+// tokenizerToGGUF translates the tokenizer of a Hugging Face folder. The ids that
+// end a turn and are not known to by their names take the keys of eot and eom.
+func (c *Checkpoint) tokenizerToGGUF(config []byte) (g tokenizer.GGUF, notes []string, err error) {
+	f, err := hf.TokenizerFiles(c.Path, c.maxTokenizer())
+	if err != nil {
+		return g, nil, err
+	}
+	if g, notes, err = tokenizer.ToGGUF(f, c.Values.Int("vocab_size"), c.Family.Tokenizer.Merged, c.Family.Tokenizer.Pre, hf.SpecialIDs(config)); err != nil {
+		return g, nil, err
+	}
+	t, err := tokenizer.FromGGUF(g)
+	if err != nil {
+		return g, nil, err
+	}
+	folder, err := c.Tokenizer()
+	if err != nil {
+		return g, nil, err
+	}
+	if err := sameNames(folder, t, c.text.template); err != nil {
+		return g, nil, err
+	}
+	known := t.EndOfTurn()
+	for _, id := range c.text.generation.End {
+		switch {
+		case slices.Contains(known, id):
+		case g.EOT == nil:
+			g.EOT = &id
+		case g.EOM == nil:
+			g.EOM = &id
+		default:
+			notes = append(notes, fmt.Sprintf("generation_config.json: eos_token_id: GGUF has no key for %d, the third that ends a turn and has no known name", id))
+		}
+	}
+	for _, id := range c.text.generation.Suppress {
+		notes = append(notes, fmt.Sprintf("generation_config.json: suppress_tokens: GGUF has no key for %d", id))
+	}
+	return g, notes, nil
+}
+
+// sameNames compares BOS and EOS of a GGUF file with the folder's where the chat template writes these by name.
+func sameNames(folder, t *tokenizer.Tokenizer, template string) error {
+	for _, x := range []struct {
+		name string
+		id   func(*tokenizer.Tokenizer) (int, bool)
+	}{{"bos_token", (*tokenizer.Tokenizer).BOS}, {"eos_token", (*tokenizer.Tokenizer).EOS}} {
+		was, ok := x.id(folder)
+		is, _ := x.id(t)
+		if ok && was != is && strings.Contains(template, x.name) {
+			return fmt.Errorf("the chat template writes %s, which is token %d here and must be token %d in GGUF, where it surrounds a text", x.name, was, is)
+		}
+	}
+	return nil
+}
 
 // textFiles are a model's files about text, or where GGUF has the same. The
 // tokenizer is made only when it is asked for.
 type textFiles struct {
 	template   string // chat template; "" for none
 	tokens     int    // that a GGUF file's tokenizer has
-	generation Generation
+	generation settings.Generation
 	tokenizer  func() (*tokenizer.Tokenizer, error)
 	gguf       func() (tokenizer.GGUF, []string, error) // the same as GGUF has it, and what GGUF cannot say
 }
 
-// Generation is what a model's publisher recommends. Zero is no recommendation.
-type Generation struct {
-	Sample      bool    `json:"do_sample"`
-	Temperature float64 `json:"temperature"`
-	TopK        int     `json:"top_k"`
-	TopP        float64 `json:"top_p"`
-	MinP        float64 `json:"min_p"`
-	Repeat      float64 `json:"repetition_penalty"`
-	End         IDs     `json:"eos_token_id"`    // every id that ends a turn
-	Suppress    IDs     `json:"suppress_tokens"` // ids never to be generated
-}
-
-// UnmarshalJSON takes a whole number in any spelling: 50.0 is 50.
-func (g *Generation) UnmarshalJSON(b []byte) error {
-	type plain Generation
-	x := struct {
-		*plain
-		TopK *float64 `json:"top_k"`
-	}{plain: (*plain)(g)}
-	if err := json.Unmarshal(b, &x); err != nil {
-		return jsonerr.Plain(err, "plain.")
-	}
-	if k := x.TopK; k != nil {
-		if *k != float64(int32(*k)) {
-			return fmt.Errorf("top_k: %v, want an integer of 32 bits", *k)
-		}
-		g.TopK = int(*k)
-	}
-	return nil
-}
-
-// IDs is one id or a list of them.
-type IDs []int
-
-// UnmarshalJSON implements json.Unmarshaler. An id below 0 stands for none.
-func (d *IDs) UnmarshalJSON(b []byte) error {
-	var one *float64
-	var list []float64
-	if json.Unmarshal(b, &list) != nil {
-		if json.Unmarshal(b, &one) != nil {
-			return errors.New("ids of tokens: want an integer, or a list of them")
-		}
-		list = []float64{*one} // null is a list
-	}
-	*d = nil
-	for _, id := range list {
-		if id != float64(int32(id)) {
-			return fmt.Errorf("ids of tokens: %v, want an integer, or a list of them", id)
-		}
-		if id >= 0 {
-			*d = append(*d, int(id))
-		}
-	}
-	return nil
-}
-
-// Template is the model's chat template; "" if it has none.
+// Template returns the model's chat template; "" if it has none.
 func (c *Checkpoint) Template() string { return c.text.template }
 
-// Generation is the publisher's recommendation.
-func (c *Checkpoint) Generation() Generation { return c.text.generation }
+// Generation returns the publisher's recommendation.
+func (c *Checkpoint) Generation() settings.Generation { return c.text.generation }
 
 // validateEnd checks that the ids that end a turn are tokens.
 func (c *Checkpoint) validateEnd() error {
 	for _, id := range c.text.generation.End {
-		if n := c.settings.Int("vocab_size"); id < 0 || id >= n {
-			return c.bad("eos_token_id", "is %d, expected 0 to %d", id, n-1)
+		if n := c.Values.Int("vocab_size"); id < 0 || id >= n {
+			return c.Bad("eos_token_id", "is %d, expected 0 to %d", id, n-1)
 		}
 	}
 	return nil
@@ -115,14 +134,14 @@ const (
 	maxTokenBytes = 1 << 10
 )
 
-// maxTokenizer is how many bytes a file of the folder's tokenizer may have.
+// maxTokenizer returns how many bytes a file of the folder's tokenizer may have.
 func (c *Checkpoint) maxTokenizer() int {
-	return min(maxTokenizer, maxJSON+maxTokenBytes*c.settings.Int("vocab_size"))
+	return min(hf.MaxTokenizer, maxJSON+maxTokenBytes*c.Values.Int("vocab_size"))
 }
 
 // Tokenizer makes the model's tokenizer.
 func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) {
-	n := c.settings.Int("vocab_size")
+	n := c.Values.Int("vocab_size")
 	if c.text.tokens > n+maxBeyond {
 		return nil, fmt.Errorf("%s: the tokenizer has %d tokens, but the model embeds %d", c.Path, c.text.tokens, n)
 	}
@@ -141,177 +160,95 @@ func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) {
 	return t, nil
 }
 
-// textHF reads the text files of a Hugging Face folder; those of the tokenizer
-// when it is made.
-func (c *Checkpoint) textHF(dir string, config []byte) (textFiles, error) {
-	t := textFiles{tokenizer: func() (*tokenizer.Tokenizer, error) {
-		return tokenizerHF(dir, c.maxTokenizer())
-	}}
-	t.gguf = func() (tokenizer.GGUF, []string, error) { return c.tokenizerToGGUF(config) }
-	generation, err := readText(dir, "generation_config.json", maxConfig)
-	if err != nil {
-		return t, err
-	}
-	var text struct { // of the part of a multimodal model that writes
-		Config json.RawMessage `json:"text_config"`
-	}
-	if config != nil {
-		if err := json.Unmarshal(config, &text); err != nil {
-			return t, fmt.Errorf("%s: config.json: %w", dir, jsonerr.Plain(err, ""))
-		}
-	}
-	for _, f := range []struct {
-		name string
-		data []byte
-	}{{"config.json: text_config", text.Config}, {"config.json", config}, {"generation_config.json", finite(generation)}} { // the last has the last word
-		if f.data != nil {
-			if err := json.Unmarshal(f.data, &t.generation); err != nil {
-				return t, fmt.Errorf("%s: %s: %w", dir, f.name, jsonerr.Plain(err, ""))
-			}
-		}
-	}
-	template, err := readText(dir, "chat_template.jinja", maxText)
-	if err != nil || template != nil {
-		t.template = string(template)
-		return t, err
-	}
-	tokenizerConfig, err := readText(dir, "tokenizer_config.json", maxText)
-	if err != nil {
-		return t, err
-	}
-	var others []string
-	if t.template, others, err = configTemplate(tokenizerConfig); err != nil {
-		return t, fmt.Errorf("%s: tokenizer_config.json: %w", dir, err)
-	}
-	if t.template == "" && len(others) == 0 { // processors of images have it in a file of its own
-		b, err := readText(dir, "chat_template.json", maxText)
-		if err == nil {
-			t.template, others, err = configTemplate(b)
-		}
-		if err != nil {
-			return t, fmt.Errorf("%s: chat_template.json: %w", dir, err)
-		}
-	}
-	if len(others) > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("the chat templates named %q are set aside", others))
-	}
-	return t, nil
-}
-
-// tokenizerFiles reads the files of a Hugging Face folder's tokenizer, of which one may have
-// so many bytes.
-func tokenizerFiles(dir string, most int) (f tokenizer.Files, err error) {
-	for _, file := range []struct {
-		name  string
-		limit int
-		to    *[]byte
-	}{{"tokenizer_config.json", maxText, &f.Config}, {"tokenizer.json", most, &f.JSON}, {"tokenizer.model", most, &f.Model}} {
-		if *file.to, err = readText(dir, file.name, file.limit); err != nil {
-			return f, err
-		}
-	}
-	if f.JSON != nil || f.Model != nil {
-		return f, nil
-	}
-	vocab, err := readText(dir, "vocab.txt", most)
-	if err != nil {
-		return f, err
-	}
-	if vocab == nil {
-		return f, fmt.Errorf("%s: %w: none of tokenizer.json, tokenizer.model and vocab.txt is there", dir, tokenizer.ErrNone)
-	}
-	if f.JSON, err = tokenizer.FromVocab(vocab, f.Config); err != nil {
-		return f, fmt.Errorf("%s: %w", dir, err)
-	}
-	return f, nil
-}
-
-// tokenizerHF makes the tokenizer of a Hugging Face folder.
-func tokenizerHF(dir string, most int) (*tokenizer.Tokenizer, error) {
-	f, err := tokenizerFiles(dir, most)
-	if err != nil {
-		return nil, err
-	}
-	name := "tokenizer.json"
-	if f.JSON == nil {
-		name = "tokenizer.model"
-	}
-	return parseTokenizer(filepath.Join(dir, name), f)
-}
-
-// parseTokenizer makes the tokenizer of the file at path, which f holds with its configuration.
-func parseTokenizer(path string, f tokenizer.Files) (*tokenizer.Tokenizer, error) {
-	from, file := tokenizer.FromJSON, f.JSON
-	if file == nil {
-		from, file = tokenizer.FromSentencePiece, f.Model
-	}
-	t, err := from(file, f.Config)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return t, nil
-}
-
-// configTemplate is the template inside tokenizer_config.json: a string, or several by their
-// names, as a list or an object, of which the one named default counts. The others' names are
-// the second result.
-func configTemplate(config []byte) (template string, others []string, err error) {
-	var c struct {
-		Template json.RawMessage `json:"chat_template"`
-	}
-	if config == nil {
-		return "", nil, nil
-	}
-	if err := json.Unmarshal(config, &c); err != nil || c.Template == nil {
-		return "", nil, err
-	}
-	var one string
-	if json.Unmarshal(c.Template, &one) == nil {
-		return one, nil, nil
-	}
-	var byName map[string]string
-	var named []struct{ Name, Template string }
-	if json.Unmarshal(c.Template, &byName) == nil {
-		template = byName["default"]
-		delete(byName, "default")
-		return template, slices.Sorted(maps.Keys(byName)), nil
-	}
-	if err := json.Unmarshal(c.Template, &named); err != nil {
-		return "", nil, fmt.Errorf("chat_template: %w", err)
-	}
-	for _, n := range named {
-		if n.Name == "default" {
-			template = n.Template
-		} else {
-			others = append(others, n.Name)
-		}
-	}
-	return template, others, nil
-}
-
 // textGGUF reads what a GGUF file has about text.
 func textGGUF(f *gguf.File) (textFiles, error) {
 	var t textFiles
 	var err error
-	if v, ok := f.Metadata.Lookup(tokenizerPrefix + "tokens"); ok {
+	if v, ok := f.Metadata.Lookup(meta.TokenizerPrefix + "tokens"); ok {
 		t.tokens = v.Len()
 	}
 	if t.template, err = f.Metadata.String("tokenizer.chat_template"); err != nil && !errors.Is(err, gguf.ErrNoKey) {
 		return t, err
 	}
-	if err := t.generation.read(f.Metadata); err != nil {
+	if t.generation, err = meta.Generation(f.Metadata); err != nil {
 		return t, err
 	}
 	t.gguf = func() (tokenizer.GGUF, []string, error) {
-		g, err := metadataTokenizer(f.Metadata)
+		g, err := meta.Tokenizer(f.Metadata)
 		return g, nil, err
 	}
 	t.tokenizer = func() (*tokenizer.Tokenizer, error) {
-		g, err := metadataTokenizer(f.Metadata)
+		g, err := meta.Tokenizer(f.Metadata)
 		if err != nil {
 			return nil, err
 		}
 		return tokenizer.FromGGUF(g)
 	}
 	return t, nil
+}
+
+// FolderHF returns the files of a Hugging Face folder that say what a GGUF file
+// says of its model besides the tensors, by their names. dtype is transformers'
+// name of the tensors' type.
+func (c *Checkpoint) FolderHF(dtype string) (files map[string][]byte, err error) {
+	files = map[string][]byte{}
+	t, err := c.Tokenizer()
+	if err != nil {
+		return nil, err
+	}
+	g, _, err := c.text.gguf()
+	var own tokenizer.Files
+	if err == nil {
+		own, err = tokenizer.ToJSON(g)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Path, err)
+	}
+	files["tokenizer.json"], files["tokenizer_config.json"] = own.JSON, own.Config
+	if c.text.template != "" {
+		files["chat_template.jinja"] = []byte(c.text.template)
+	}
+	ids := map[string]any{}
+	for name, id := range map[string]*int{"bos": g.BOS, "eos": g.EOS, "pad": g.PAD} {
+		if id != nil {
+			ids[name+"_token_id"] = *id
+		}
+	}
+	config, err := hf.Config(c.Model, dtype)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Path, err)
+	}
+	c.rankHF(config)
+	if err := c.modulesHF(files); err != nil {
+		return nil, err
+	}
+	maps.Copy(config, ids)
+	if files["config.json"], err = hf.Marshal(config); err != nil {
+		return nil, err
+	}
+	if ends := c.EndOfTurn(t); len(ends) > 0 {
+		ids["eos_token_id"] = ends
+	}
+	hf.Describe(c.text.generation, ids)
+	files["generation_config.json"], err = hf.Marshal(ids)
+	return files, err
+}
+
+// textHF reads the text files of a Hugging Face folder; those of the tokenizer when it is made.
+func (c *Checkpoint) textHF(config []byte) (err error) {
+	c.text.tokenizer = func() (*tokenizer.Tokenizer, error) { return hf.Tokenizer(c.Path, c.maxTokenizer()) }
+	c.text.gguf = func() (tokenizer.GGUF, []string, error) { return c.tokenizerToGGUF(config) }
+	c.text.template, c.text.generation, err = hf.Text(c.Model, c.Path, config)
+	return err
+}
+
+// MetadataGGUF translates the settings of a folder into GGUF's keys, and into tensors of divisors that it makes of
+// rotary settings. Settings in aside are left out.
+func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, factors []meta.Factors, err error) {
+	keys, factors, err = meta.Write(c.Model, aside)
+	pooled, e := c.poolingGGUF()
+	if err = errors.Join(err, e); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", c.Path, err)
+	}
+	return append(keys, pooled...), factors, nil
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	meta "github.com/karat-run/karat/internal/checkpoint/gguf"
+	"github.com/karat-run/karat/internal/checkpoint/hf"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/internal/tokenizer"
@@ -24,10 +26,10 @@ func OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
 	switch ext := strings.ToLower(filepath.Ext(path)); {
 	case st.IsDir():
 		if missing(path, "config.json") || missing(path, "model.safetensors") && missing(path, "model.safetensors.index.json") {
-			if err := CheckLinks(path); err != nil {
+			if err := hf.CheckLinks(path); err != nil {
 				return nil, err
 			}
-			return tokenizerHF(path, maxTokenizer)
+			return hf.Tokenizer(path, hf.MaxTokenizer)
 		}
 	case ext == ".json", ext == ".model":
 		return bareTokenizer(path, ext)
@@ -49,10 +51,10 @@ func missing(dir, file string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// bareTokenizer is the tokenizer of a file that may have any name with its extension.
+// bareTokenizer returns the tokenizer of a file that may have any name with its extension.
 func bareTokenizer(path, ext string) (*tokenizer.Tokenizer, error) {
 	dir := filepath.Dir(path)
-	b, err := readText(dir, filepath.Base(path), maxTokenizer)
+	b, err := hf.ReadText(dir, filepath.Base(path), hf.MaxTokenizer)
 	if err != nil {
 		return nil, err
 	}
@@ -60,13 +62,13 @@ func bareTokenizer(path, ext string) (*tokenizer.Tokenizer, error) {
 	if ext == ".model" {
 		f = tokenizer.Files{Model: b}
 	}
-	if f.Config, err = readText(dir, "tokenizer_config.json", maxText); err != nil {
+	if f.Config, err = hf.ReadText(dir, "tokenizer_config.json", hf.MaxText); err != nil {
 		return nil, err
 	}
-	return parseTokenizer(path, f)
+	return hf.ParseTokenizer(path, f)
 }
 
-// vocabularyGGUF is the tokenizer of a GGUF file without tensors, nil of one with them.
+// vocabularyGGUF returns the tokenizer of a GGUF file without tensors, nil of one with them.
 func vocabularyGGUF(path string) (*tokenizer.Tokenizer, error) {
 	f, err := gguf.Open(path)
 	if err != nil {
@@ -76,7 +78,7 @@ func vocabularyGGUF(path string) (*tokenizer.Tokenizer, error) {
 	if len(f.Tensors()) > 0 {
 		return nil, nil
 	}
-	g, err := metadataTokenizer(f.Metadata)
+	g, err := meta.Tokenizer(f.Metadata)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

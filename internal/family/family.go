@@ -81,14 +81,15 @@ const (
 	Listed                      // no layer slides; layer_types says what each does (Kinds), all LinearAttention where it is absent
 )
 
-// The kinds of layers with Listed, as layer_types has them. In GGUF attention.head_count_kv is 0
+// The kinds of layers, as layer_types and rope_parameters have them; all but the second with Listed. In GGUF attention.head_count_kv is 0
 // for layers without attention, and feed_forward_length for layers that are no MLP, where the
 // family has such kinds.
 const (
-	FullAttention   = "full_attention"
-	LinearAttention = "linear_attention" // a convolution and a scan
-	MLPAlone        = "mlp"
-	ExpertsAlone    = "moe"
+	FullAttention    = "full_attention"
+	SlidingAttention = "sliding_attention"
+	LinearAttention  = "linear_attention" // a convolution and a scan
+	MLPAlone         = "mlp"
+	ExpertsAlone     = "moe"
 )
 
 // Layers say what layers may do, with Listed.
@@ -263,7 +264,7 @@ func (f *Family) Slides(i, period int) bool {
 	return (i+1)%period != 0
 }
 
-// KeyOf is f's key of a kind, "" where it has none.
+// KeyOf returns f's key of a kind, "" where it has none.
 func (f *Family) KeyOf(kind Kind) string {
 	for _, k := range f.Keys {
 		if k.Kind == kind {
@@ -305,7 +306,7 @@ func (f *Family) Mixes(s Settings) bool {
 	return f.Model.Reads("num_experts") && s.Number("num_experts") > 0 && !f.Uses("num_experts")
 }
 
-// Windows is the rule of f's layers: its last type's, which reads the most.
+// Windows returns the rule of f's layers: its last type's, which reads the most.
 func (f *Family) Windows() Window {
 	if len(f.Types) == 0 {
 		return NoWindow

@@ -2,13 +2,13 @@ package family
 
 import "math"
 
-// ScanLimits are the limits of the sizes of scans, under a family's names.
+// ScanLimits returns the limits of the sizes of scans, under a family's names.
 func ScanLimits(heads, dim, groups, state, kernel string) []Limit {
 	whole := Required | Whole
 	return []Limit{{heads, 1, 1 << 16, whole}, {dim, 1, 1 << 14, whole}, {groups, 1, 1 << 16, whole}, {state, 1, 1 << 14, whole}, {kernel, 2, 1 << 10, whole}}
 }
 
-// ScanHabits are what converters do to the weights of Mamba 2's scans.
+// ScanHabits returns what converters do to the weights of Mamba 2's scans.
 func ScanHabits(groups string) []Habit {
 	return []Habit{
 		{Ends: []string{".ssm_a"}, NegExp: true, Form: Column},
@@ -18,7 +18,7 @@ func ScanHabits(groups string) []Habit {
 	}
 }
 
-// Unlimited is a FromConfig of families whose steps of scans have a time_step_limit: it drops one that limits nothing,
+// Unlimited serves as FromConfig of families whose steps of scans have a time_step_limit: it drops one that limits nothing,
 // steps being positive.
 func Unlimited(s Settings, _ *File) {
 	limits, _ := s["time_step_limit"].([]any)
@@ -30,7 +30,7 @@ func Unlimited(s Settings, _ *File) {
 	}
 }
 
-// Epsilon is a FromGGUF of families whose files have that of the norms under either of GGUF's keys.
+// Epsilon serves as FromGGUF of families whose files have the epsilon of norms under either of GGUF's keys.
 func Epsilon(s Settings, _ *File) {
 	if s["rms_norm_eps"] == nil {
 		s["rms_norm_eps"] = s["layer_norm_eps"]
@@ -38,7 +38,7 @@ func Epsilon(s Settings, _ *File) {
 	delete(s, "layer_norm_eps")
 }
 
-// PlainScale is a FromGGUF of families whose files need not say the attention's scale where it is the usual one.
+// PlainScale serves as FromGGUF of families whose files need not say the attention's scale where it is the usual one.
 func PlainScale(s Settings, _ *File) {
 	if dim, _ := s["head_dim"].(float64); s["attention_multiplier"] == nil && dim > 0 {
 		s["attention_multiplier"] = 1 / math.Sqrt(dim)

@@ -195,5 +195,5 @@ func Discard(ends ...string) func(name string, has func(string) bool) string {
 	}
 }
 
-// Endless is a ToGGUF of families whose models see no positions: GGUF's context_length is 2^20, whatever config.json says.
+// Endless serves as ToGGUF of families whose models see no positions: it sets GGUF's context_length to 2^20.
 func Endless(s Settings) { s["max_position_embeddings"] = float64(1 << 20) }

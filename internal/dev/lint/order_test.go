@@ -19,13 +19,17 @@ var below = map[string]string{
 	"gguf":        "atomicfile tensor mmap",
 	"quantmix":    "gguf registry",
 	"safetensors": "atomicfile tensor mmap float16",
-	"checkpoint":  "gguf safetensors rope tokenizer registry quant embed",
+	"checkpoint":  "checkpoint/gguf checkpoint/hf safetensors quant embed",
 	"panel":       "quant simd tensor",
 	"graph":       "tensor",
 	"bind":        "graph tensor",
 	"round":       "float16 tensor",
 	"logprob":     "mmap",
 	"grammar":     "sample syntax",
+
+	"checkpoint/settings": "family jsonerr rope",
+	"checkpoint/gguf":     "checkpoint/settings gguf registry tokenizer",
+	"checkpoint/hf":       "checkpoint/settings mmap registry tokenizer",
 
 	"family":   "graph",
 	"arch/*":   "graph rope family",

@@ -89,7 +89,7 @@ func newPlan(o Options, vocab int) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{family: c.Family(), vocab: int(c.Setting("vocab_size").(float64)), factors: map[string][]float32{}}
+	p := &plan{family: c.Family, vocab: int(c.Setting("vocab_size").(float64)), factors: map[string][]float32{}}
 	if err := p.header(c, o, l.Pooling); err != nil {
 		return nil, err
 	}

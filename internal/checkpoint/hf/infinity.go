@@ -1,10 +1,10 @@
-package checkpoint
+package hf
 
 import "bytes"
 
-// finite makes strict JSON of Python's, which writes numbers that JSON has not: they become objects,
+// Finite makes strict JSON of Python's, which writes numbers that JSON has not: they become objects,
 // as transformers 5 writes them. (Published files have "time_step_limit": [0.0, Infinity].)
-func finite(config []byte) []byte {
+func Finite(config []byte) []byte {
 	var out []byte
 	quoted := false
 	for i := 0; i < len(config); i++ {
@@ -26,7 +26,7 @@ func finite(config []byte) []byte {
 	return out
 }
 
-// notFinite is the number that b begins with, if JSON has it not.
+// notFinite returns the number that b begins with, if JSON has it not.
 func notFinite(b []byte) string {
 	for _, word := range []string{"-Infinity", "Infinity", "NaN"} {
 		if bytes.HasPrefix(b, []byte(word)) {

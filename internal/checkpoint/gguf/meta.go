@@ -1,4 +1,4 @@
-package checkpoint
+package gguf
 
 import (
 	"fmt"
@@ -7,13 +7,14 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/karat-run/karat/internal/checkpoint/settings"
 	"github.com/karat-run/karat/internal/family"
-	"github.com/karat-run/karat/internal/gguf"
+	file "github.com/karat-run/karat/internal/gguf"
 )
 
 // meta reads one family's metadata and remembers which keys were read.
 type meta struct {
-	metadata gguf.Metadata
+	metadata file.Metadata
 	of       *family.Family
 
 	used map[string]bool
@@ -21,10 +22,10 @@ type meta struct {
 }
 
 func (m *meta) errorf(key, format string, args ...any) {
-	m.errs = append(m.errs, &KeyError{canonicalKey(m.of, key), fmt.Sprintf("key %s.%s %s", m.of.Name, key, fmt.Sprintf(format, args...))})
+	m.errs = append(m.errs, settings.NewError(canonicalKey(m.of, key), fmt.Sprintf("key %s.%s %s", m.of.Name, key, fmt.Sprintf(format, args...))))
 }
 
-// value is the value of key; nil where it is absent. An array has at most a
+// value returns the value of key; nil where it is absent. An array has at most a
 // value for each layer.
 func (m *meta) value(key string) any {
 	own := m.of.Name + "." + key
@@ -33,7 +34,7 @@ func (m *meta) value(key string) any {
 	if !ok {
 		return nil
 	}
-	if elem := v.Elem(); v.Type() == gguf.Array && (v.Len() > family.MaxLayers || elem == gguf.String || elem == gguf.Array) {
+	if elem := v.Elem(); v.Type() == file.Array && (v.Len() > family.MaxLayers || elem == file.String || elem == file.Array) {
 		m.errorf(key, "is an array of %d %v, expected a number for each layer", v.Len(), elem)
 		return nil
 	}
@@ -44,7 +45,7 @@ func (m *meta) value(key string) any {
 	return x
 }
 
-// numbers is the value of key as numbers, one for a scalar; nil where it is absent.
+// numbers returns the value of key as numbers, one for a scalar; nil where it is absent.
 func (m *meta) numbers(key string) []float64 {
 	x := m.value(key)
 	if x == nil {
@@ -58,7 +59,7 @@ func (m *meta) numbers(key string) []float64 {
 	return n
 }
 
-// number is the value of key, which must be one number; false where it is absent.
+// number returns the value of key, which must be one number; false where it is absent.
 func (m *meta) number(key string) (float64, bool) {
 	n := m.numbers(key)
 	if len(n) == 0 {
@@ -70,7 +71,7 @@ func (m *meta) number(key string) (float64, bool) {
 	return n[0], true
 }
 
-// str is the value of key, a string; "" where it is absent.
+// str returns the value of key, a string; "" where it is absent.
 func (m *meta) str(key string) string {
 	x := m.value(key)
 	s, ok := x.(string)
@@ -112,7 +113,7 @@ func number(v reflect.Value) (float64, bool) {
 	return 0, false
 }
 
-// shortest is the float64 with the shortest decimal form among the numbers that
+// shortest returns the float64 with the shortest decimal form among the numbers that
 // round to x: the number that a config.json said before GGUF narrowed it.
 func shortest(x float32) float64 {
 	v, _ := strconv.ParseFloat(strconv.FormatFloat(float64(x), 'g', -1, 32), 64)

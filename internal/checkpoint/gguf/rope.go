@@ -1,4 +1,4 @@
-package checkpoint
+package gguf
 
 import (
 	"cmp"
@@ -8,17 +8,18 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/checkpoint/settings"
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
 // rope reads the rotary keys, and the tensor that holds a scaling by frequency or
 // the part of the pairs that turn.
-func (r *ggufReader) rope() {
-	if r.family.Lacks("rope_parameters") {
+func (r *reader) rope() {
+	if r.Family.Lacks("rope_parameters") {
 		return
 	}
-	if own := r.family.Rope.Switch; own != "" && r.value(own) == false {
+	if own := r.Family.Rope.Switch; own != "" && r.value(own) == false {
 		r.errorf(own, "is false: a model of architecture %s without rotary positions is not supported", r.Arch)
 	}
 	f, s := family.Settings{}, family.Settings{}
@@ -38,45 +39,45 @@ func (r *ggufReader) rope() {
 	if n, ok := r.number("rope.scale_linear"); ok && n != 0 && f["factor"] == nil { // as early files have it
 		f["factor"] = n
 	}
-	if f["rope_theta"] == nil && !r.family.Rope.Silent {
+	if f["rope_theta"] == nil && !r.Family.Rope.Silent {
 		r.Notes = append(r.Notes, "the file has no key "+r.Arch+".rope.freq_base: assuming 10000")
-		r.assumed = append(r.assumed, Entry{r.Arch + ".rope.freq_base", "10000"})
+		r.Assumed = append(r.Assumed, settings.Entry{Key: r.Arch + ".rope.freq_base", Value: "10000"})
 	}
-	if s["rope_theta"] == nil && r.family.Rope.Sliding != nil {
-		r.assumed = append(r.assumed, Entry{r.Arch + ".rope.freq_base_swa", "10000"})
+	if s["rope_theta"] == nil && r.Family.Rope.Sliding != nil {
+		r.Assumed = append(r.Assumed, settings.Entry{Key: r.Arch + ".rope.freq_base_swa", Value: "10000"})
 	}
 	f.Fill("rope_theta", 1e4)
-	if r.family.Rope.Yarn {
+	if r.Family.Rope.Yarn {
 		s.Fill("rope_theta", f["rope_theta"])
 	}
 	s.Fill("rope_theta", 1e4)
 	r.scaling(f)
-	if r.family.Rope.Long {
+	if r.Family.Rope.Long {
 		r.longrope(f)
 	}
-	if t, ok := r.tensors["rope_freqs"]; ok {
-		r.drop("rope_freqs")
+	if t, ok := r.set.ByName["rope_freqs"]; ok {
+		r.set.Drop("rope_freqs")
 		if f["rope_type"] != nil {
 			r.errorf("rope.scaling.type", "is linear, but the file also has a tensor rope_freqs")
 		} else if err := factors(f, t, int(r.fullDim)/2); err != nil {
 			r.errs = append(r.errs, err)
 		}
 	}
-	if types, _ := r.settings["layer_types"].([]any); r.family.Rope.Full["rope_type"] != nil && f["rope_type"] == nil && slices.Contains(types, any(full)) {
+	if types, _ := r.Values["layer_types"].([]any); r.Family.Rope.Full["rope_type"] != nil && f["rope_type"] == nil && slices.Contains(types, any(family.FullAttention)) {
 		r.errs = append(r.errs, badFactors("missing: it says which pairs of a head turn in full layers"))
 	}
-	r.settings["rope_parameters"] = family.Settings{full: f, sliding: s}
+	r.Values["rope_parameters"] = family.Settings{family.FullAttention: f, family.SlidingAttention: s}
 }
 
 // scaling reads which part of a head turns, and how full layers stretch the context.
-func (r *ggufReader) scaling(f family.Settings) {
-	if r.family.Partial() {
+func (r *reader) scaling(f family.Settings) {
+	if r.Family.Partial() {
 		if n, ok := r.number("rope.dimension_count"); ok && n != r.fullDim {
 			f["partial_rotary_factor"] = n / r.fullDim
 		}
 	}
 	switch typ := r.str("rope.scaling.type"); {
-	case typ == "yarn" && r.family.Rope.Yarn:
+	case typ == "yarn" && r.Family.Rope.Yarn:
 		f["rope_type"] = typ
 		for _, k := range yarnKeys {
 			if n, ok := r.number(k.gguf); ok && (n != 0 || k.setting != "factor") {
@@ -84,20 +85,20 @@ func (r *ggufReader) scaling(f family.Settings) {
 			}
 		}
 		f.Fill("factor", 1.)
-		f.Fill("original_max_position_embeddings", r.settings["max_position_embeddings"])
-		maps.Copy(f, r.family.Rope.Fixed)
-		if n, ok := r.number(yarnMultiplier); ok && r.family.Latent() {
+		f.Fill("original_max_position_embeddings", r.Values["max_position_embeddings"])
+		maps.Copy(f, r.Family.Rope.Fixed)
+		if n, ok := r.number(yarnMultiplier); ok && r.Family.Latent() {
 			f["mscale"] = shortest(float32(10 * n)) // GGUF has a tenth of it, and no key for a second one
 			f["mscale_all_dim"] = f["mscale"]
 		}
-		if own := r.family.KeyOf(family.Multiplier); own != "" {
+		if own := r.Family.KeyOf(family.Multiplier); own != "" {
 			if n, ok := r.number(own); ok && n != 0 {
 				f["mscale"], f["mscale_all_dim"] = 1., n
 			}
 		}
 	case typ == "none":
 		if n, ok := f["factor"].(float64); ok && n != 1 {
-			r.unread = append(r.unread, fmt.Sprintf("metadata key %s.rope.scaling.factor = %v is not read: the scaling's type is none", r.Arch, n))
+			r.Ignored = append(r.Ignored, fmt.Sprintf("metadata key %s.rope.scaling.factor = %v is not read: the scaling's type is none", r.Arch, n))
 		}
 		delete(f, "factor")
 	case typ == "", typ == "linear": // a factor without a type is linear, as in llama.cpp
@@ -106,32 +107,28 @@ func (r *ggufReader) scaling(f family.Settings) {
 		} else {
 			delete(f, "factor")
 		}
-	case typ == "longrope" && r.family.Rope.Long: // its tensors say so
+	case typ == "longrope" && r.Family.Rope.Long: // its tensors say so
 	default:
 		r.errorf("rope.scaling.type", "is %s, supported are none and linear", family.Show(typ))
 	}
 }
 
-// longFactors are the tensors of longrope's divisors, as the converter orders them, and
-// their settings.
-var longFactors = []struct{ tensor, setting string }{{"rope_factors_long", "long_factor"}, {"rope_factors_short", "short_factor"}}
-
 // longrope reads the divisors for contexts up to the original one and beyond, and the
 // magnitude.
-func (r *ggufReader) longrope(f family.Settings) {
+func (r *reader) longrope(f family.Settings) {
 	part, _ := f["partial_rotary_factor"].(float64)
 	pairs := int(r.fullDim*cmp.Or(part, 1)) / 2
 	found := 0
 	for _, k := range longFactors {
-		t, ok := r.tensors[k.tensor]
+		t, ok := r.set.ByName[k.tensor]
 		if !ok {
 			continue
 		}
 		found++
-		r.drop(k.tensor)
+		r.set.Drop(k.tensor)
 		list, err := divisors(t, pairs)
 		if err != nil {
-			r.errs = append(r.errs, &KeyError{"rope_parameters." + full + "." + k.setting, fmt.Sprintf("tensor %s: %v", k.tensor, err)})
+			r.errs = append(r.errs, settings.NewError("rope_parameters."+family.FullAttention+"."+k.setting, fmt.Sprintf("tensor %s: %v", k.tensor, err)))
 			return
 		}
 		f[k.setting] = list
@@ -152,9 +149,9 @@ func (r *ggufReader) longrope(f family.Settings) {
 	}
 }
 
-// badFactors is an error about the tensor that stands for settings.
+// badFactors returns an error about the tensor that stands for settings.
 func badFactors(format string, args ...any) error {
-	return &KeyError{"rope_freqs", fmt.Errorf("tensor rope_freqs: "+format, args...).Error()}
+	return settings.NewError("rope_freqs", fmt.Errorf("tensor rope_freqs: "+format, args...).Error())
 }
 
 // factors turns the rope_freqs tensor into settings: divisors of the
@@ -181,7 +178,7 @@ func factors(p family.Settings, t tensor.Tensor, pairs int) error {
 	return nil
 }
 
-// divisors are the values of a tensor that divide the frequencies of so many pairs.
+// divisors returns the values of a tensor that divide the frequencies of so many pairs.
 func divisors(t tensor.Tensor, pairs int) ([]any, error) {
 	if t.DType != tensor.F32 || !slices.Equal(t.Shape, tensor.Shape{pairs}) {
 		return nil, fmt.Errorf("%v %v, expected F32 [%d], a value for each pair of a head", t.DType, []int(t.Shape), pairs)

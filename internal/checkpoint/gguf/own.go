@@ -1,17 +1,18 @@
-package checkpoint
+package gguf
 
 import (
 	"fmt"
 	"math"
 	"strings"
 
+	"github.com/karat-run/karat/internal/checkpoint/settings"
 	"github.com/karat-run/karat/internal/family"
 )
 
 // own reads the keys that only this family has.
-func (r *ggufReader) own() {
+func (r *reader) own() {
 	products := map[string]float64{} // by their setting
-	for _, k := range r.family.Keys {
+	for _, k := range r.Family.Keys {
 		if k.Kind == family.Never {
 			if v := r.value(k.GGUF); v != nil && v != false {
 				r.errorf(k.GGUF, "is %s, and false in models of architecture %s", family.Show(v), r.Arch)
@@ -23,9 +24,9 @@ func (r *ggufReader) own() {
 			}
 		}
 		if k.Kind == family.Experts {
-			r.settings[k.Setting] = r.settings.Int("num_experts") > 0
+			r.Values[k.Setting] = r.Values.Int("num_experts") > 0
 		}
-		if k.Setting == "" || ggufKeys[k.Setting] != "" || k.Kind == family.Experts || k.Kind == family.NextLayers {
+		if k.Setting == "" || keys[k.Setting] != "" || k.Kind == family.Experts || k.Kind == family.NextLayers {
 			continue
 		}
 		if k.Kind == family.Truth {
@@ -49,46 +50,24 @@ func (r *ggufReader) own() {
 		case ok && k.Kind == family.Product:
 			products[k.Setting] = n // of a setting whose key may come later
 		case ok && (n != 0 || !k.Nil):
-			r.settings[k.Setting] = n
+			r.Values[k.Setting] = n
 		}
 	}
-	for _, k := range r.family.Keys {
+	for _, k := range r.Family.Keys {
 		if n, ok := products[k.Setting]; ok {
 			r.divide(k, n)
 		}
 	}
-	if r.family.FromGGUF != nil {
-		r.family.FromGGUF(r.settings, &family.File{Tensors: func(name string) (any, bool) {
-			_, ok := r.tensors[name]
-			return r.rows(name), ok
+	if r.Family.FromGGUF != nil {
+		r.Family.FromGGUF(r.Values, &family.File{Tensors: func(name string) (any, bool) {
+			_, ok := r.set.ByName[name]
+			return settings.Rows(r.set, name), ok
 		}})
 	}
 }
 
-// recurrent is the key with a flag for each layer, where full ones are at no interval.
-const recurrent = "attention.recurrent_layers"
-
-// interval reads which layers are full.
-func (r *ggufReader) interval() {
-	flags, _ := r.value(recurrent).([]bool)
-	every := r.family.Types[0].Period
-	if n, ok := r.number(r.family.KeyOf(family.Interval)); ok {
-		every = int(n)
-	}
-	if n := r.settings.Int("num_hidden_layers"); every < 1 || flags != nil && len(flags) < n {
-		r.errorf(recurrent, "has %d values for %d layers, or an interval of %d", len(flags), n, every)
-		return
-	}
-	r.settings.FillKinds(func(i int) string {
-		if flags != nil && flags[i] || flags == nil && (i+1)%every != 0 {
-			return family.LinearAttention
-		}
-		return full
-	})
-}
-
 // sections reads three numbers, and a fourth that is 0.
-func (r *ggufReader) sections(k family.Key) {
+func (r *reader) sections(k family.Key) {
 	n := r.numbers(k.GGUF)
 	if len(n) == 0 {
 		return
@@ -97,26 +76,26 @@ func (r *ggufReader) sections(k family.Key) {
 		r.errorf(k.GGUF, "is %s, expected three numbers and a 0", family.Show(n))
 		return
 	}
-	r.settings[k.Setting] = []any{n[0], n[1], n[2]}
+	r.Values[k.Setting] = []any{n[0], n[1], n[2]}
 }
 
 // truth reads a setting that is true or false, and false where the key is absent.
-func (r *ggufReader) truth(k family.Key) {
+func (r *reader) truth(k family.Key) {
 	v := r.value(ownKey(k))
 	b, ok := v.(bool)
 	if v != nil && !ok {
 		r.errorf(ownKey(k), "is %s, expected true or false", family.Show(v))
 	}
 	if v != nil || !k.Unusual {
-		r.settings[k.Setting] = b
+		r.Values[k.Setting] = b
 	}
 }
 
 // choice reads a setting that is one of several words.
-func (r *ggufReader) choice(k family.Key, n float64) {
+func (r *reader) choice(k family.Key, n float64) {
 	for i, word := range k.Words {
 		if float64(i) == n && word != "" {
-			r.settings[k.Setting] = word
+			r.Values[k.Setting] = word
 			return
 		}
 	}
@@ -124,11 +103,11 @@ func (r *ggufReader) choice(k family.Key, n float64) {
 }
 
 // scale turns the attention's scale into the setting that it is the root of.
-func (r *ggufReader) scale(k family.Key, scale float64, ok bool) {
+func (r *reader) scale(k family.Key, scale float64, ok bool) {
 	own := ownKey(k)
 	if !ok {
-		x := k.Scale.Absent(r.settings)
-		r.settings[k.Setting] = x
+		x := k.Scale.Absent(r.Values)
+		r.Values[k.Setting] = x
 		r.Notes = append(r.Notes, fmt.Sprintf("the file has no key %s.%s: assuming 1/sqrt(%v)", r.Arch, own, x))
 		return
 	}
@@ -140,5 +119,29 @@ func (r *ggufReader) scale(k family.Key, scale float64, ok bool) {
 	if n := math.Round(q); math.Abs(q-n) < 1e-5*n { // the key is a rounded root of a whole number
 		q = n
 	}
-	r.settings[k.Setting] = q
+	r.Values[k.Setting] = q
+}
+
+// flip reads a Switch.
+func (r *reader) flip(k family.Key) {
+	switch v := r.value(k.GGUF).(type) {
+	case nil:
+		r.Values[k.Setting] = k.Text
+	case bool:
+		if v {
+			r.Values[k.Setting] = k.Text
+		}
+	default:
+		r.errorf(k.GGUF, "is %s, expected true or false", family.Show(v))
+	}
+}
+
+// divide reads a Product.
+func (r *reader) divide(k family.Key, n float64) {
+	of, _ := r.Values[k.Of].(float64)
+	if !(of >= 1) || n/of != math.Trunc(n/of) {
+		r.errorf(k.GGUF, "is %v, no multiple of %s, %s", n, r.Key(k.Of), family.Show(r.Values[k.Of]))
+		return
+	}
+	r.Values[k.Setting] = n / of
 }

@@ -1,4 +1,4 @@
-package checkpoint
+package hf
 
 import (
 	"fmt"
@@ -6,15 +6,16 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/karat-run/karat/internal/checkpoint/settings"
 	"github.com/karat-run/karat/internal/family"
 )
 
 // rope brings the spellings of rotary settings into one: rope_theta with
 // rope_scaling (and an older key for sliding layers), rope_parameters for all
 // layers, and rope_parameters by kind of layer.
-func (r *hfReader) rope() {
-	s, out := r.settings, family.Settings{}
-	if r.family.Lacks("rope_parameters") {
+func (r *reader) rope() {
+	s, out := r.Values, family.Settings{}
+	if r.Family.Lacks("rope_parameters") {
 		return
 	}
 	base, part := s.Take("rope_theta"), s.Take("partial_rotary_factor")
@@ -22,22 +23,22 @@ func (r *hfReader) rope() {
 		return
 	}
 	s["rope_parameters"] = out
-	for _, key := range r.family.Rope.With {
-		if p := r.ropeOf(out, full); p[key] != nil {
+	for _, key := range r.Family.Rope.With {
+		if p := r.ropeOf(out, family.FullAttention); p[key] != nil {
 			s.Fill(key, p.Take(key))
-			r.spelling[key] = r.Key("rope_parameters." + full + "." + key)
+			r.Spelling[key] = r.Key("rope_parameters." + family.FullAttention + "." + key)
 		}
 	}
-	for _, kind := range kinds {
+	for _, kind := range settings.Kinds {
 		p := r.ropeOf(out, kind)
 		if p == nil {
 			continue
 		}
-		if local := r.family.Rope.Local; local != "" && kind == sliding {
+		if local := r.Family.Rope.Local; local != "" && kind == family.SlidingAttention {
 			r.ropeFill(p, kind, "rope_theta", local, s.Take(local))
 		} else {
-			if kind == sliding && r.family.Rope.Yarn && base == nil {
-				base = r.ropeOf(out, full)["rope_theta"]
+			if kind == family.SlidingAttention && r.Family.Rope.Yarn && base == nil {
+				base = r.ropeOf(out, family.FullAttention)["rope_theta"]
 			}
 			r.ropeFill(p, kind, "rope_theta", "rope_theta", base)
 		}
@@ -45,46 +46,46 @@ func (r *hfReader) rope() {
 		if own := s["original_max_position_embeddings"]; p["original_max_position_embeddings"] != nil { // which comes first, where the family has it
 			r.ropeFill(p, kind, "original_max_position_embeddings", "original_max_position_embeddings", own)
 		}
-		if !r.family.Rope.ByKind { // else the library has no base
+		if !r.Family.Rope.ByKind { // else the library has no base
 			for key, v := range r.ropeDefault(kind) {
 				p.Fill(key, v)
 			}
 		}
 	}
-	if v, ok := out[sliding]; ok && r.family.Rope.Sliding == nil && !reflect.DeepEqual(v, out[full]) {
+	if v, ok := out[family.SlidingAttention]; ok && r.Family.Rope.Sliding == nil && !reflect.DeepEqual(v, out[family.FullAttention]) {
 		r.errorf("rope_parameters", "differs between kinds of layers, which architecture %s does not support", r.Arch)
 	}
 }
 
 // ropeForm reads the form that the file has into out. It reports false after
 // an error.
-func (r *hfReader) ropeForm(out family.Settings, base any) bool {
+func (r *reader) ropeForm(out family.Settings, base any) bool {
 	scaling, params := r.object("rope_scaling"), r.object("rope_parameters")
-	switch nested := params[full] != nil || params[sliding] != nil; {
+	switch nested := params[family.FullAttention] != nil || params[family.SlidingAttention] != nil; {
 	case len(scaling) > 0 && len(params) > 0 && !repeats(params, scaling):
 		r.errorf("rope_scaling", "says something else than rope_parameters")
 		return false
 	case nested:
 		r.nestedRope(out, params)
-	case r.family.Rope.ByKind && base == nil && len(scaling)+len(params) == 0: // the library's default
-		out[full], out[sliding] = maps.Clone(r.ropeDefault(full)), maps.Clone(r.ropeDefault(sliding))
-	case r.family.Rope.ByKind:
-		r.errorf("rope_parameters", "is %s, expected an object with %s and %s", family.Show(params), full, sliding)
+	case r.Family.Rope.ByKind && base == nil && len(scaling)+len(params) == 0: // the library's default
+		out[family.FullAttention], out[family.SlidingAttention] = maps.Clone(r.ropeDefault(family.FullAttention)), maps.Clone(r.ropeDefault(family.SlidingAttention))
+	case r.Family.Rope.ByKind:
+		r.errorf("rope_parameters", "is %s, expected an object with %s and %s", family.Show(params), family.FullAttention, family.SlidingAttention)
 		return false
 	case len(params) > 0:
-		out[full] = r.ropeKind(full, "rope_parameters.", params)
+		out[family.FullAttention] = r.ropeKind(family.FullAttention, "rope_parameters.", params)
 	default:
-		out[full] = r.ropeKind(full, "rope_scaling.", scaling)
+		out[family.FullAttention] = r.ropeKind(family.FullAttention, "rope_scaling.", scaling)
 	}
 	return true
 }
 
-// ropeDefault is what the library assumes of a kind of layer.
-func (r *hfReader) ropeDefault(kind string) family.Settings {
-	if kind == sliding && r.family.Rope.Sliding != nil {
-		return r.family.Rope.Sliding
+// ropeDefault returns what the library assumes of a kind of layer.
+func (r *reader) ropeDefault(kind string) family.Settings {
+	if kind == family.SlidingAttention && r.Family.Rope.Sliding != nil {
+		return r.Family.Rope.Sliding
 	}
-	return r.family.Rope.Full
+	return r.Family.Rope.Full
 }
 
 // repeats reports whether params say all that scaling says.
@@ -101,14 +102,14 @@ func repeats(params, scaling map[string]any) bool {
 }
 
 // nestedRope reads rope_parameters by kind of layer.
-func (r *hfReader) nestedRope(out family.Settings, params map[string]any) {
+func (r *reader) nestedRope(out family.Settings, params map[string]any) {
 	for _, k := range slices.Sorted(maps.Keys(params)) {
 		v := params[k]
 		m, ok := family.Object(v)
 		switch {
 		case v == nil || k == "rope_type" && v == "default":
-		case k != full && k != sliding:
-			r.unread = append(r.unread, fmt.Sprintf("rope setting %s = %s beside those of kinds of layers is not read", k, family.Show(v)))
+		case k != family.FullAttention && k != family.SlidingAttention:
+			r.Ignored = append(r.Ignored, fmt.Sprintf("rope setting %s = %s beside those of kinds of layers is not read", k, family.Show(v)))
 		case !ok:
 			r.errorf("rope_parameters."+k, "is %s, expected an object", family.Show(v))
 		default:
@@ -118,11 +119,11 @@ func (r *hfReader) nestedRope(out family.Settings, params map[string]any) {
 }
 
 // ropeKind copies settings that are not null, and remembers their places.
-func (r *hfReader) ropeKind(kind, from string, params map[string]any) family.Settings {
+func (r *reader) ropeKind(kind, from string, params map[string]any) family.Settings {
 	p := family.Settings{}
 	for k, v := range params {
 		p.Fill(k, v)
-		r.spelling["rope_parameters."+kind+"."+k] = from + k
+		r.Spelling["rope_parameters."+kind+"."+k] = from + k
 	}
 	for _, k := range []string{"factor", "low_freq_factor", "high_freq_factor", "short_factor", "long_factor", "attention_factor"} {
 		if p[k] != nil && p["rope_type"] == nil && p["type"] == nil {
@@ -133,15 +134,15 @@ func (r *hfReader) ropeKind(kind, from string, params map[string]any) family.Set
 	return p
 }
 
-// ropeOf is the settings of a kind of layer, which may be empty; nil where the
+// ropeOf returns the settings of a kind of layer, which may be empty; nil where the
 // family has one kind of rotation.
-func (r *hfReader) ropeOf(out family.Settings, kind string) family.Settings {
+func (r *reader) ropeOf(out family.Settings, kind string) family.Settings {
 	p, ok := out[kind].(family.Settings)
 	switch {
 	case ok:
-	case r.family.Rope.ByKind:
+	case r.Family.Rope.ByKind:
 		r.errorf("rope_parameters."+kind, "is missing")
-	case r.family.Rope.Sliding != nil, kind == full:
+	case r.Family.Rope.Sliding != nil, kind == family.FullAttention:
 		p = family.Settings{}
 		out[kind] = p
 	}
@@ -149,11 +150,11 @@ func (r *hfReader) ropeOf(out family.Settings, kind string) family.Settings {
 }
 
 // ropeFill sets absent settings from the file's key own, which must not contradict them.
-func (r *hfReader) ropeFill(p family.Settings, kind, key, own string, v any) {
+func (r *reader) ropeFill(p family.Settings, kind, key, own string, v any) {
 	switch path := "rope_parameters." + kind + "." + key; {
 	case v == nil:
 	case p[key] == nil:
-		p[key], r.spelling[path] = v, own
+		p[key], r.Spelling[path] = v, own
 	case !reflect.DeepEqual(p[key], v):
 		r.errorf(own, "is %s, but %s is %s", family.Show(v), r.Key(path), family.Show(p[key]))
 	}

@@ -1,4 +1,4 @@
-package checkpoint
+package settings
 
 import (
 	"errors"
@@ -21,13 +21,7 @@ const (
 	maxExperts   = 1 << 16
 )
 
-// The kinds of layers, as layer_types and rope_parameters name them.
-const (
-	full    = family.FullAttention
-	sliding = "sliding_attention"
-)
-
-var kinds = []string{full, sliding}
+var Kinds = []string{family.FullAttention, family.SlidingAttention}
 
 var limits = []family.Limit{
 	{Key: "vocab_size", Min: 1, Max: maxDimension, Rule: family.Required | family.Whole},
@@ -70,8 +64,16 @@ var layerLimits = []family.Limit{
 	{Key: "intermediate_size", Min: 1, Max: maxDimension, Rule: family.Whole},
 }
 
-// violates describes the fault of v, or returns "".
-func violates(l family.Limit, v any) string {
+// latentLimits are the settings of models that store latents, besides those of all.
+var latentLimits = []family.Limit{
+	{Key: "kv_lora_rank", Min: 1, Max: maxHeadDim, Rule: family.Required | family.Whole},
+	{Key: "qk_nope_head_dim", Min: 1, Max: maxHeadDim, Rule: family.Required | family.Whole},
+	{Key: "qk_rope_head_dim", Min: 2, Max: maxHeadDim, Rule: family.Required | family.Whole},
+	{Key: "v_head_dim", Min: 1, Max: maxHeadDim, Rule: family.Required | family.Whole},
+}
+
+// Violates describes the fault of v, or returns "".
+func Violates(l family.Limit, v any) string {
 	n, ok := v.(float64)
 	switch {
 	case v == nil && l.Rule&family.Required == 0, ok && n == 0 && l.Rule&family.OrZero != 0:
@@ -104,107 +106,110 @@ type KeyError struct {
 
 func (e *KeyError) Error() string { return e.what }
 
-// bad is an error about a canonical key, in the file's spelling.
-func (c *Checkpoint) bad(key, format string, args ...any) error {
+// NewError returns a fault of a setting.
+func NewError(key, what string) error { return &KeyError{key, what} }
+
+// Bad returns an error about a canonical key, in the file's spelling.
+func (c *Model) Bad(key, format string, args ...any) error {
 	return &KeyError{Key: key, what: fmt.Sprintf("%s: configuration key %s %s", c.Path, c.Key(key), fmt.Sprintf(format, args...))}
 }
 
-// validate checks the configuration before anything is allocated by it: first
+// Validate checks the configuration of files with so many tensors, before anything is allocated by it: first
 // each number, then how they fit together.
-func (c *Checkpoint) validate() error {
+func (c *Model) Validate(tensors int) error {
 	var errs []error
-	list := slices.Concat(limits, c.family.Limits)
-	if c.family.Latent() {
+	list := slices.Concat(limits, c.Family.Limits)
+	if c.Family.Latent() {
 		list = append(list, latentLimits...)
 	}
-	if c.typeHF().Padded { // a folder has a row for each token up to it
+	if c.Type().Padded { // a folder has a row for each token up to it
 		list = append(list, family.Limit{Key: "pad_token_id", Min: 0, Max: 1 << 10, Rule: family.Whole})
 	}
-	if next := c.family.Next(); next != "" {
+	if next := c.Family.Next(); next != "" {
 		list = append(list, family.Limit{Key: next, Min: 0, Max: family.MaxLayers, Rule: family.Whole})
 	}
 	for _, l := range list {
-		if l.Key == "layer_norm_eps" && c.family.Lacks("rms_norm_eps") { // else nothing would be added to a variance
+		if l.Key == "layer_norm_eps" && c.Family.Lacks("rms_norm_eps") { // else nothing would be added to a variance
 			l.Rule |= family.Required
 		}
-		if c.family.Lacks(l.Key) && c.settings[l.Key] == nil {
+		if c.Family.Lacks(l.Key) && c.Values[l.Key] == nil {
 			continue
 		}
-		if what := violates(l, c.settings[l.Key]); what != "" {
-			errs = append(errs, c.bad(l.Key, "%s", what))
+		if what := Violates(l, c.Values[l.Key]); what != "" {
+			errs = append(errs, c.Bad(l.Key, "%s", what))
 		}
 	}
-	for _, kind := range kinds {
-		params, ok := family.Object(c.ropeParameters()[kind])
+	for _, kind := range Kinds {
+		params, ok := family.Object(c.RopeParameters()[kind])
 		for _, l := range ropeLimits {
-			if what := violates(l, params[l.Key]); ok && what != "" {
-				errs = append(errs, c.bad("rope_parameters."+kind+"."+l.Key, "%s", what))
+			if what := Violates(l, params[l.Key]); ok && what != "" {
+				errs = append(errs, c.Bad("rope_parameters."+kind+"."+l.Key, "%s", what))
 			}
 		}
 	}
 	if len(errs) == 0 {
-		errs = append(errs, c.validateHeads(), c.validateLayers(), c.validateOverrides(), c.validateExperts(), c.validateFlags())
+		errs = append(errs, c.validateHeads(), c.validateLayers(tensors), c.validateOverrides(), c.validateExperts(), c.validateFlags())
 	}
 	return errors.Join(errs...)
 }
 
-func (c *Checkpoint) validateHeads() error {
-	s := c.settings
+func (c *Model) validateHeads() error {
+	s := c.Values
 	if dim := s.Int("head_dim"); dim%2 != 0 {
-		return c.bad("head_dim", "is %d, expected an even number", dim)
+		return c.Bad("head_dim", "is %d, expected an even number", dim)
 	}
 	heads, kv := s.Int("num_attention_heads"), s.Int("num_key_value_heads")
-	if c.family.Latent() && kv != heads {
-		return c.bad("num_key_value_heads", "is %d, expected %s, %d: all heads read one latent", kv, c.Key("num_attention_heads"), heads)
+	if c.Family.Latent() && kv != heads {
+		return c.Bad("num_key_value_heads", "is %d, expected %s, %d: all heads read one latent", kv, c.Key("num_attention_heads"), heads)
 	}
 	if kv > 0 && heads%kv != 0 {
-		return c.bad("num_key_value_heads", "is %d, no divisor of %s, %d", kv, c.Key("num_attention_heads"), heads)
+		return c.Bad("num_key_value_heads", "is %d, no divisor of %s, %d", kv, c.Key("num_attention_heads"), heads)
 	}
 	return nil
 }
 
-func (c *Checkpoint) validateLayers() error {
-	s := c.settings
+func (c *Model) validateLayers(tensors int) error {
+	s := c.Values
 	layers := s.Int("num_hidden_layers")
-	if layers > len(c.names) && c.Path != "" {
-		return c.bad("num_hidden_layers", "is %d, but there are %d tensors", layers, len(c.names))
+	if layers > tensors && c.Path != "" {
+		return c.Bad("num_hidden_layers", "is %d, but there are %d tensors", layers, tensors)
 	}
 	if n := s.Int("num_kv_shared_layers"); n >= layers {
-		return c.bad("num_kv_shared_layers", "is %d, expected less than the %d layers", n, layers)
+		return c.Bad("num_kv_shared_layers", "is %d, expected less than the %d layers", n, layers)
 	}
 	types, ok := s["layer_types"].([]any)
 	if !ok || len(types) != layers {
-		return c.bad("layer_types", "is %s, expected a list of %d kinds of layers", family.Show(s["layer_types"]), layers)
+		return c.Bad("layer_types", "is %s, expected a list of %d kinds of layers", family.Show(s["layer_types"]), layers)
 	}
 	for i, t := range types {
 		switch {
-		case t != full && t != sliding && !c.listed(t):
-			return c.bad("layer_types", "is %s for layer %d, supported are %s and %s", family.Show(t), i, full, sliding)
-		case t == sliding && s.Int("sliding_window") < 1:
-			return c.bad("sliding_window", "is %s, but layer %d slides", family.Show(s["sliding_window"]), i)
+		case t != family.FullAttention && t != family.SlidingAttention && !c.listed(t):
+			return c.Bad("layer_types", "is %s for layer %d, supported are %s and %s", family.Show(t), i, family.FullAttention, family.SlidingAttention)
+		case t == family.SlidingAttention && s.Int("sliding_window") < 1:
+			return c.Bad("sliding_window", "is %s, but layer %d slides", family.Show(s["sliding_window"]), i)
 		}
 	}
 	return nil
 }
 
 // listed reports whether t is a kind of the family's own.
-func (c *Checkpoint) listed(t any) bool {
+func (c *Model) listed(t any) bool {
 	kind, _ := t.(string)
-	return c.family.Layers.Kinds[kind] == kind && kind != ""
+	return c.Family.Layers.Kinds[kind] == kind && kind != ""
 }
 
 // validateOverrides checks per_layer_config, {"3": {"head_dim": 64}}.
-func (c *Checkpoint) validateOverrides() error {
-	v := c.settings["per_layer_config"]
+func (c *Model) validateOverrides() error {
+	v := c.Values["per_layer_config"]
 	per, ok := family.Object(v)
 	if v != nil && !ok {
-		return c.bad("per_layer_config", "is %s, expected an object of layers", family.Show(v))
+		return c.Bad("per_layer_config", "is %s, expected an object of layers", family.Show(v))
 	}
 	var errs []error
 	for _, layer := range slices.Sorted(maps.Keys(per)) {
 		i, err := strconv.Atoi(layer)
-		if err != nil || strconv.Itoa(i) != layer || i < 0 || i >= c.settings.Int("num_hidden_layers") {
-			errs = append(errs, c.bad("per_layer_config", "has a key %s, which is no layer", family.Show(layer)))
+		if err != nil || strconv.Itoa(i) != layer || i < 0 || i >= c.Values.Int("num_hidden_layers") {
+			errs = append(errs, c.Bad("per_layer_config", "has a key %s, which is no layer", family.Show(layer)))
 			continue
 		}
 		errs = append(errs, c.validateOverride(layer, per[layer]))
@@ -213,76 +218,76 @@ func (c *Checkpoint) validateOverrides() error {
 	return errors.Join(slices.CompactFunc(errs, func(a, b error) bool { return fmt.Sprint(a) == fmt.Sprint(b) })...)
 }
 
-func (c *Checkpoint) validateOverride(layer string, v any) error {
+func (c *Model) validateOverride(layer string, v any) error {
 	o, ok := family.Object(v)
 	if !ok {
-		return c.bad("per_layer_config."+layer, "is %s, expected an object", family.Show(v))
+		return c.Bad("per_layer_config."+layer, "is %s, expected an object", family.Show(v))
 	}
 	for _, k := range slices.Sorted(maps.Keys(o)) {
 		path := "per_layer_config." + layer + "." + k
 		i := slices.IndexFunc(layerLimits, func(l family.Limit) bool { return l.Key == k })
 		if i < 0 {
-			return c.bad(path, "is %s, but layers differ here only in head_dim, num_key_value_heads and intermediate_size", family.Show(o[k]))
+			return c.Bad(path, "is %s, but layers differ here only in head_dim, num_key_value_heads and intermediate_size", family.Show(o[k]))
 		}
-		if what := violates(layerLimits[i], o[k]); what != "" {
-			return c.bad(path, "%s", what)
+		if what := Violates(layerLimits[i], o[k]); what != "" {
+			return c.Bad(path, "%s", what)
 		}
 	}
 	if dim := family.Settings(o).Int("head_dim"); dim%2 != 0 {
-		return c.bad("per_layer_config."+layer+".head_dim", "is %d, expected an even number", dim)
+		return c.Bad("per_layer_config."+layer+".head_dim", "is %d, expected an even number", dim)
 	}
-	heads := c.settings.Int("num_attention_heads")
+	heads := c.Values.Int("num_attention_heads")
 	if kv := family.Settings(o).Int("num_key_value_heads"); kv > 0 && heads%kv != 0 {
-		return c.bad("per_layer_config."+layer+".num_key_value_heads", "is %d, no divisor of %s, %d", kv, c.Key("num_attention_heads"), heads)
+		return c.Bad("per_layer_config."+layer+".num_key_value_heads", "is %d, no divisor of %s, %d", kv, c.Key("num_attention_heads"), heads)
 	}
 	return nil
 }
 
-func (c *Checkpoint) validateExperts() error {
-	s := c.settings
-	if !c.family.Mixes(s) && !c.family.Uses("num_experts") {
+func (c *Model) validateExperts() error {
+	s := c.Values
+	if !c.Family.Mixes(s) && !c.Family.Uses("num_experts") {
 		return nil
 	}
 	for _, k := range []string{"num_experts", "top_k_experts", "moe_intermediate_size"} {
-		if c.family.Model.Reads(k) && s.Int(k) < 1 {
-			return c.bad(k, "is %s in a model with experts, expected 1 or more", family.Show(s[k]))
+		if c.Family.Model.Reads(k) && s.Int(k) < 1 {
+			return c.Bad(k, "is %s in a model with experts, expected 1 or more", family.Show(s[k]))
 		}
 	}
 	if k, n := s.Int("top_k_experts"), s.Int("num_experts"); k > n {
-		return c.bad("top_k_experts", "is %d, more than %s, %d", k, c.Key("num_experts"), n)
+		return c.Bad("top_k_experts", "is %d, more than %s, %d", k, c.Key("num_experts"), n)
 	}
 	groups, kept := s.Int("n_group"), s.Int("topk_group")
 	if kept > max(groups, 1) {
-		return c.bad("topk_group", "is %d, more than %s, %d", kept, c.Key("n_group"), max(groups, 1))
+		return c.Bad("topk_group", "is %d, more than %s, %d", kept, c.Key("n_group"), max(groups, 1))
 	}
 	if n := s.Int("num_experts"); groups > 1 && n%groups != 0 {
-		return c.bad("n_group", "is %d, no divisor of %s, %d", groups, c.Key("num_experts"), n)
+		return c.Bad("n_group", "is %d, no divisor of %s, %d", groups, c.Key("num_experts"), n)
 	}
 	return nil
 }
 
 // validateFlags refuses what would change every logit.
-func (c *Checkpoint) validateFlags() error {
+func (c *Model) validateFlags() error {
 	var flags []string
-	if c.family.Fixed["use_bidirectional_attention"] != true {
+	if c.Family.Fixed["use_bidirectional_attention"] != true {
 		flags = append(flags, "use_bidirectional_attention")
 	}
-	if _, may := c.family.Held["attention_bias"]; !may && !slices.Contains(c.family.Idle, "attention_bias") {
+	if _, may := c.Family.Held["attention_bias"]; !may && !slices.Contains(c.Family.Idle, "attention_bias") {
 		flags = append(flags, "attention_bias")
 	}
-	if v := c.settings["attn_logit_softcapping"]; v != nil && v != 0. && !c.family.Uses("attn_logit_softcapping") {
-		return c.bad("attn_logit_softcapping", "is %s, which architecture %s does not support", family.Show(v), c.Arch)
+	if v := c.Values["attn_logit_softcapping"]; v != nil && v != 0. && !c.Family.Uses("attn_logit_softcapping") {
+		return c.Bad("attn_logit_softcapping", "is %s, which architecture %s does not support", family.Show(v), c.Arch)
 	}
-	known := tags(reflect.TypeOf(c.family.Model.Config()).Elem())
-	for k, v := range c.settings { // other biases: the model has no weights for them
+	known := tags(reflect.TypeOf(c.Family.Model.Config()).Elem())
+	for k, v := range c.Values { // other biases: the model has no weights for them
 		if v == true && strings.HasSuffix(k, "_bias") && !known[k] && !c.Idle(k) {
 			flags = append(flags, k)
 		}
 	}
 	slices.Sort(flags)
 	for _, k := range flags {
-		if v := c.settings[k]; v == true || v == "all" {
-			return c.bad(k, "is %s, which architecture %s does not support", family.Show(v), c.Arch)
+		if v := c.Values[k]; v == true || v == "all" {
+			return c.Bad(k, "is %s, which architecture %s does not support", family.Show(v), c.Arch)
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package checkpoint
+package hf
 
 import "testing"
 
@@ -12,7 +12,7 @@ func TestFinite(t *testing.T) {
 		`"Na`: `"Na`,
 		``:    ``,
 	} {
-		if got := string(finite([]byte(in))); got != want {
+		if got := string(Finite([]byte(in))); got != want {
 			t.Errorf("%s became %s, want %s", in, got, want)
 		}
 	}

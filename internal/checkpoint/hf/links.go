@@ -1,4 +1,4 @@
-package checkpoint
+package hf
 
 import (
 	"errors"
@@ -52,7 +52,7 @@ func CheckLinks(dir string) error {
 // fileTypes are the endings of files that are read of a folder.
 var fileTypes = []string{".safetensors", ".json", ".jinja", ".model", ".gguf"}
 
-// repository is the folder of a whole repository where dir is a snapshot in Hugging Face's
+// repository returns the folder of a whole repository where dir is a snapshot in Hugging Face's
 // cache, models--ORG--NAME/snapshots/REVISION, or a folder in one; else it is dir.
 func repository(dir string) string {
 	for at := dir; ; {

@@ -1,0 +1,124 @@
+package gguf
+
+import (
+	"fmt"
+
+	"github.com/karat-run/karat/internal/checkpoint/settings"
+	"github.com/karat-run/karat/internal/family"
+)
+
+// pattern reads which layers slide: a period, or a flag for each layer.
+func (r *reader) pattern() {
+	const key = "attention.sliding_window_pattern"
+	s := r.Values
+	window := s.Int("sliding_window") > 0
+	if r.Family.Windows() == family.Listed {
+		r.listed()
+		return
+	}
+	if !r.Family.Periodic() {
+		settings.FillLayers(s, func(int) bool { return window })
+		return
+	}
+	own, period := r.windowKey()
+	kind := own.Kind
+	if kind == family.Count { // no key: all models have one period
+		settings.FillLayers(s, func(i int) bool { return window && r.Family.Slides(i, period) })
+		return
+	}
+	switch v := r.value(key).(type) {
+	case []bool:
+		if len(v) != s.Int("num_hidden_layers") {
+			r.errorf(key, "has %d values for %s layers", len(v), family.Show(s["num_hidden_layers"]))
+			return
+		}
+		settings.FillLayers(s, func(i int) bool { return v[i] })
+	case nil:
+		if kind == family.Flags && !own.Unusual {
+			r.errorf(key, "is missing")
+			return
+		}
+		if !window { // the converter's way to say that none slides
+			settings.FillLayers(s, func(int) bool { return false })
+			return
+		}
+		if !own.Unusual {
+			r.Notes = append(r.Notes, fmt.Sprintf("the file has no key %s.%s: assuming that every %dth layer is full", r.Arch, key, period))
+		}
+		settings.FillLayers(s, func(i int) bool { return r.Family.Slides(i, period) })
+	default:
+		n, _ := numbers(v)
+		if len(n) != 1 || !(n[0] >= 1 && n[0] <= family.MaxLayers) {
+			r.errorf(key, "is %s, expected a number from 1 to %d", family.Show(v), family.MaxLayers)
+			return
+		}
+		settings.FillLayers(s, func(i int) bool { return r.Family.Slides(i, int(n[0])) })
+	}
+}
+
+// windowKey returns the key for full layers, of kind Count where there is none, and the
+// family's usual period.
+func (r *reader) windowKey() (own family.Key, period int) {
+	for _, k := range r.Family.Keys {
+		if k.Kind == family.Period || k.Kind == family.Flags {
+			own = k
+		}
+	}
+	return own, r.Family.Types[0].Period
+}
+
+// listed reads what each layer does off the keys that are 0 for other layers.
+func (r *reader) listed() {
+	if r.Family.KeyOf(family.Interval) != "" {
+		r.interval()
+		return
+	}
+	kv, ff := r.numbers("attention.head_count_kv"), r.numbers("feed_forward_length")
+	other := "" // the kind that has a feed-forward part alone
+	for _, kind := range []string{family.MLPAlone, family.ExpertsAlone} {
+		if r.Family.Layers.Kinds[kind] != "" {
+			other = kind
+		}
+	}
+	counted := func(own string, n int) {
+		if layers := r.Values.Int("num_hidden_layers"); n > 1 && n != layers {
+			r.errorf(own, "has %d values for %d layers", n, layers)
+		}
+	}
+	counted("attention.head_count_kv", len(kv))
+	counted("feed_forward_length", len(ff))
+	at := func(n []float64, i int) float64 {
+		if len(n) == 0 {
+			return 0
+		}
+		return n[min(i, len(n)-1)]
+	}
+	r.Values.FillKinds(func(i int) string {
+		switch {
+		case at(kv, i) > 0:
+			return family.FullAttention
+		case other != "" && at(ff, i) > 0:
+			return other
+		}
+		return family.LinearAttention
+	})
+}
+
+// interval reads which layers are full.
+func (r *reader) interval() {
+	flags, _ := r.value(recurrent).([]bool)
+	every := r.Family.Types[0].Period
+	if n, ok := r.number(r.Family.KeyOf(family.Interval)); ok {
+		every = int(n)
+	}
+	if n := r.Values.Int("num_hidden_layers"); every < 1 || flags != nil && len(flags) < n {
+		r.errorf(recurrent, "has %d values for %d layers, or an interval of %d", len(flags), n, every)
+		return
+	}
+	r.Values.FillKinds(func(i int) string {
+		if flags != nil && flags[i] || flags == nil && (i+1)%every != 0 {
+			return family.LinearAttention
+		}
+		return family.FullAttention
+	})
+}

@@ -1,0 +1,298 @@
+package gguf
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/karat-run/karat/internal/checkpoint/settings"
+	"github.com/karat-run/karat/internal/family"
+	file "github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// reader translates metadata. Facts that GGUF has no key for are read off
+// the tensors.
+type reader struct {
+	*settings.Model
+	meta
+	set     *tensor.Set
+	fullDim float64 // head size of full layers
+}
+
+// Read translates a file's metadata. It drops tensors that are settings or lie behind the last layer.
+func Read(c *settings.Model, set *tensor.Set, m file.Metadata) error {
+	r := &reader{Model: c, meta: meta{metadata: m, of: c.Family, used: map[string]bool{}}, set: set}
+	for _, list := range []map[string]string{keys, moreKeys} {
+		for key, own := range list {
+			c.Spelling[key] = c.Arch + "." + own
+		}
+	}
+	for _, k := range c.Family.Keys {
+		if k.Setting != "" {
+			c.Spelling[k.Setting] = c.Arch + "." + ownKey(k)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if key == "sliding_window" && c.Family.Windows() == family.FromLayer {
+			continue // nothing says which layers would slide: noted as unread
+		}
+		if c.Family.Lacks(key) {
+			r.value(keys[key]) // 0, since readers want the key
+			continue
+		}
+		if n, ok := r.number(keys[key]); ok {
+			c.Values[key] = n
+		}
+	}
+	r.next()
+	if n, ok := r.number("pooling_type"); ok {
+		r.Pooling = &n
+	}
+	for _, key := range []string{"dense_2_feat_in", "dense_2_feat_out", "dense_3_feat_in", "dense_3_feat_out"} {
+		r.value(key) // the tensors say so, too
+	}
+	r.presence()
+	r.pattern()
+	r.heads()
+	r.own()
+	r.widths()
+	r.perLayer()
+	r.rope()
+	r.pad()
+	if err := errors.Join(r.errs...); err != nil {
+		return fmt.Errorf("%s: %w", c.Path, err)
+	}
+	r.noteUnread()
+	return nil
+}
+
+// next sets the layers aside that predict further tokens, which lie behind the last.
+func (r *reader) next() {
+	if r.Family.Next() == "" {
+		return // the key is unread
+	}
+	n, ok := r.number("nextn_predict_layers")
+	if !ok {
+		return
+	}
+	layers, _ := r.Values["num_hidden_layers"].(float64)
+	if n < 0 || n >= layers {
+		r.errorf("nextn_predict_layers", "is %v, expected less than the %v layers", n, layers)
+		return
+	}
+	r.Values["num_hidden_layers"] = layers - n
+	if own := r.SetAside(r.set, "blk.", "nextn.", int(layers-n)); own >= 0 {
+		r.errorf("nextn_predict_layers", "is %v, but layer %d has no tensors nextn.*, as layers that predict further tokens have: it is one of the model's own", n, own)
+	}
+}
+
+// presence reads off the tensors what the format has no key for, and fills in
+// what all models of the family have.
+func (r *reader) presence() {
+	s := r.Values
+	_, own := r.set.ByName["output"]
+	s["tie_word_embeddings"] = !own
+	s.Fill("vocab_size", settings.Rows(r.set, "token_embd"))
+	for key, tensor := range r.Family.Held {
+		_, s[key] = r.set.ByName[tensor]
+		if strings.HasPrefix(tensor, ".") {
+			s[key] = slices.ContainsFunc(r.set.Names, func(name string) bool { return strings.HasSuffix(name, tensor) })
+		}
+	}
+	for _, list := range []map[string]any{r.Family.Fixed, r.Family.Absent} {
+		for key, v := range list {
+			s.Fill(key, v)
+		}
+	}
+}
+
+// pad reads which token pads, if the positions of the type count from its row.
+func (r *reader) pad() {
+	const key = "tokenizer.ggml.padding_token_id"
+	kind := r.Type()
+	if !kind.Padded {
+		return
+	}
+	r.Values["pad_token_id"], r.Spelling["pad_token_id"] = kind.Defaults["pad_token_id"], key
+	if _, ok := r.metadata.Lookup(key); ok {
+		id, err := r.metadata.Uint(key)
+		r.Values["pad_token_id"], r.errs = float64(id), append(r.errs, err)
+	}
+}
+
+// heads reads the attention's sizes. Where full layers have a size of their own,
+// sliding ones' lies under another key.
+func (r *reader) heads() {
+	if r.Family.Latent() {
+		r.latentHeads()
+		return
+	}
+	s := r.Values
+	if n, ok := r.number("attention.key_length"); ok {
+		s["head_dim"] = n
+	}
+	s.Fill("num_key_value_heads", s["num_attention_heads"])
+	if err := r.FillHeadDim(s); err != nil {
+		r.errs = append(r.errs, err)
+	}
+	r.fullDim, _ = s["head_dim"].(float64)
+	if r.Family.Lacks("num_key_value_heads") {
+		r.evenHeads()
+	}
+	r.sameDim(r.fullDim, "attention.value_length")
+	if !r.Family.Partial() {
+		r.sameDim(r.fullDim, "rope.dimension_count")
+	}
+	if r.Family.KeyOf(family.SlidingDim) != "" {
+		if n, ok := r.number("attention.key_length_swa"); ok {
+			s["head_dim"] = n
+			r.Spelling["head_dim"] = r.Arch + ".attention.key_length_swa"
+		}
+		dim, _ := s["head_dim"].(float64)
+		r.sameDim(dim, "attention.value_length_swa", "rope.dimension_count_swa")
+	}
+}
+
+// evenHeads refuses files of families without settings for it that have fewer heads of
+// keys, or heads of another size than an even share of the width.
+func (r *reader) evenHeads() {
+	heads, hidden := r.Values["num_attention_heads"], r.Values.Int("hidden_size")
+	for _, n := range r.numbers("attention.head_count_kv") {
+		if n != heads {
+			r.errorf("attention.head_count_kv", "is %v, but there are %s heads, and in models of architecture %s each has keys of its own", n, family.Show(heads), r.Arch)
+			return
+		}
+	}
+	if n := r.Values.Int("num_attention_heads"); n > 0 && r.fullDim*float64(n) != float64(hidden) {
+		r.errorf("attention.key_length", "is %v, but %d heads share a width of %d evenly in models of architecture %s", r.fullDim, n, hidden, r.Arch)
+	}
+}
+
+// sameDim refuses files whose values are of another size than their keys, or
+// whose heads turn in part: these architectures do not describe them.
+func (r *reader) sameDim(dim float64, keys ...string) {
+	for _, key := range keys {
+		if n, ok := r.number(key); ok && n != dim {
+			r.errorf(key, "is %v, but a head's keys have %v features", n, dim)
+		}
+	}
+}
+
+// latentHeads reads the sizes of heads. Files have those of the heads that attention sees, one of
+// latents for all, and under other keys (mla) those of the heads that these stand for. Old
+// files have only the latter, under the plain keys, and attn_kv_b in one.
+func (r *reader) latentHeads() {
+	const keys, values = "attention.key_length", "attention.value_length"
+	s := r.Values
+	turning, _ := r.number("rope.dimension_count")
+	rank, _ := r.number("attention.kv_lora_rank")
+	k, _ := r.number(keys)
+	v, _ := r.number(values)
+	if mla, ok := r.number(keys + "_mla"); ok {
+		if k != rank+turning {
+			r.errorf(keys, "is %v, expected the %v of a latent and the %v that turn", k, rank, turning)
+		}
+		if v != rank {
+			r.errorf(values, "is %v, expected the %v of a latent", v, rank)
+		}
+		k = mla
+		v, _ = r.number(values + "_mla")
+		r.Spelling["qk_nope_head_dim"], r.Spelling["v_head_dim"] = r.Arch+"."+keys+"_mla", r.Arch+"."+values+"_mla"
+	}
+	s["head_dim"], s["qk_rope_head_dim"], s["qk_nope_head_dim"], s["v_head_dim"] = turning, turning, k-turning, v
+	s["num_key_value_heads"] = s["num_attention_heads"]
+	r.Spelling["head_dim"] = r.Arch + ".rope.dimension_count"
+	r.Spelling["qk_rope_head_dim"] = r.Spelling["head_dim"]
+	r.fullDim = turning
+	if n, ok := r.number("attention.head_count_kv"); ok && n != 1 && n != s["num_attention_heads"] {
+		r.errorf("attention.head_count_kv", "is %v, expected 1 or the heads of queries, %s", n, family.Show(s["num_attention_heads"]))
+	}
+}
+
+// widths reads the sizes that may differ between layers.
+func (r *reader) widths() {
+	s := r.Values
+	for _, key := range []string{"intermediate_size", "num_key_value_heads"} {
+		own := moreKeys[key]
+		n := r.numbers(own)
+		if len(n) == 0 || r.Family.Lacks(key) || r.Family.Latent() && key == "num_key_value_heads" {
+			continue
+		}
+		s[key] = n[0]
+		if r.Family.Windows() == family.Listed {
+			s[key] = slices.Max(n)
+			n = slices.DeleteFunc(n, func(v float64) bool { return v == 0 })
+		}
+		if len(n) == 0 {
+			continue
+		}
+		if slices.Min(n) == slices.Max(n) {
+			continue
+		}
+		if !r.Family.Model.Reads("per_layer_config") || len(n) != s.Int("num_hidden_layers") {
+			what := ""
+			if r.Family.Model.Reads("per_layer_config") {
+				what = fmt.Sprintf(", or one for each of %s layers", family.Show(s["num_hidden_layers"]))
+			}
+			r.errorf(own, "is %s, expected a number%s", family.Show(n), what)
+			continue
+		}
+		for i, v := range n {
+			if v != n[0] {
+				r.override(i, key, v, own)
+			}
+		}
+	}
+}
+
+// perLayer reads the head size that full layers have of their own.
+func (r *reader) perLayer() {
+	if r.Family.KeyOf(family.SlidingDim) == "" || r.fullDim == r.Values["head_dim"] {
+		return
+	}
+	for i, t := range r.Values.List("layer_types") {
+		if t == family.FullAttention {
+			r.override(i, "head_dim", r.fullDim, "attention.key_length")
+		}
+	}
+}
+
+// override sets what differs in layer i.
+func (r *reader) override(i int, key string, v float64, own string) {
+	layer := strconv.Itoa(i)
+	r.Values.Fill("per_layer_config", family.Settings{})
+	per := r.Values["per_layer_config"].(family.Settings)
+	per.Fill(layer, family.Settings{})
+	per[layer].(family.Settings)[key] = v
+	r.Spelling["per_layer_config."+layer+"."+key] = r.Arch + "." + own
+}
+
+// noteUnread lists the keys of the architecture that nothing asked for, and
+// notes the ones that are likely to matter.
+func (r *reader) noteUnread() {
+	for _, key := range r.metadata.Keys() {
+		if !strings.HasPrefix(key, r.Arch+".") || r.used[key] {
+			continue
+		}
+		v, _ := r.metadata.Lookup(key)
+		var x any = fmt.Sprintf("an array of %d %v", v.Len(), v.Elem())
+		if v.Type() != file.Array {
+			var err error
+			if x, err = v.Any(); err != nil {
+				continue
+			}
+			if n, ok := number(reflect.ValueOf(x)); ok {
+				x = n
+			}
+		}
+		r.Left = append(r.Left, settings.Entry{Key: key, Value: family.Show(x)})
+		if settings.Matters(key, x) {
+			r.Ignored = append(r.Ignored, fmt.Sprintf("metadata key %s = %s is not read by architecture %s", key, family.Show(x), r.Arch))
+		}
+	}
+}

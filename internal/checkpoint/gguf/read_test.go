@@ -1,0 +1,64 @@
+package gguf
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/checkpoint/settings"
+	"github.com/karat-run/karat/internal/family"
+	file "github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// readerOf reads the keys of a family's file.
+func readerOf(t *testing.T, f *family.Family, all ...file.KeyValue) *reader {
+	t.Helper()
+	c := settings.New("x")
+	c.Arch, c.Family = f.Name, f
+	var b bytes.Buffer
+	if err := file.Write(&b, all, nil); err != nil {
+		t.Fatal(err)
+	}
+	in, err := file.Parse(b.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &reader{Model: c, meta: meta{metadata: in.Metadata, of: f, used: map[string]bool{}}, set: &tensor.Set{}}
+}
+
+// TestProduct: what follows from a family's settings follows from those that are products, too.
+func TestProduct(t *testing.T) {
+	var seen any
+	f := &family.Family{Name: "fam", Keys: []family.Key{
+		{Setting: "each", GGUF: "all", Kind: family.Product, Of: "count"}, // its divisor comes later
+		{Setting: "count", GGUF: "count"},
+	}, FromGGUF: func(s family.Settings, _ *family.File) { seen = s["each"] }}
+	r := readerOf(t, f, file.KeyValue{Key: "fam.all", Value: uint32(12)}, file.KeyValue{Key: "fam.count", Value: uint32(4)})
+	if r.own(); seen != 3. || len(r.errs) > 0 {
+		t.Errorf("FromGGUF has seen %v; %v", seen, r.errs)
+	}
+}
+
+// TestListed: errors of several keys come in one order.
+func TestListed(t *testing.T) {
+	for range 20 {
+		r := readerOf(t, &family.Family{Name: "fam"}, file.KeyValue{Key: "fam.attention.head_count_kv", Value: []int32{1, 0}},
+			file.KeyValue{Key: "fam.feed_forward_length", Value: []int32{0, 1}})
+		r.Values["num_hidden_layers"] = 3.
+		r.listed()
+		if err := errors.Join(r.errs...); err == nil || !strings.Contains(err.Error(), "head_count_kv has 2 values for 3 layers\nkey fam.feed_forward_length has") {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestShortest recovers what a configuration said before it was float32.
+func TestShortest(t *testing.T) {
+	for _, want := range []float64{1e-6, 1e-5, 0.15811388, 1e6, 500000, 30, 8} {
+		if got := shortest(float32(want)); got != want {
+			t.Errorf("%v became %v", want, got)
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package gguf
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/checkpoint/settings"
+	"github.com/karat-run/karat/internal/family"
+	file "github.com/karat-run/karat/internal/gguf"
+)
+
+// writer translates settings into metadata.
+type writer struct {
+	*settings.Model
+	out  []file.KeyValue
+	errs []error
+}
+
+// Write translates the configuration of a Hugging Face folder into the keys
+// that llama.cpp's converter writes for the architecture (set_gguf_parameters in
+// its conversion folder), and the tensors of divisors that it makes of the rotary
+// settings. Besides, it writes keys that the converter lacks and that are
+// read here: of windows, and those of which the family says so. A setting that has no key is an error, unless
+// it is set aside.
+func Write(c *settings.Model, aside []string) (keys []file.KeyValue, factors []Factors, err error) {
+	own := *c
+	if c = &own; c.Family.ToGGUF != nil {
+		c.Values = maps.Clone(c.Values)
+		c.Family.ToGGUF(c.Values)
+	}
+	w := &writer{Model: c}
+	w.refuse(aside)
+	w.count("num_hidden_layers")
+	w.count("max_position_embeddings")
+	w.count("hidden_size")
+	if !c.Family.Lacks("intermediate_size") || !c.Family.Uses("num_experts") { // else all layers have experts
+		w.perLayer("intermediate_size", "feed_forward_length")
+	}
+	w.count("num_attention_heads")
+	switch {
+	case c.Family.Latent():
+		w.put("attention.head_count_kv", uint32(1))
+		w.latentHeads()
+	case !c.Family.Lacks("num_key_value_heads"):
+		w.perLayer("num_key_value_heads", "attention.head_count_kv")
+	}
+	if !c.Family.Lacks("rope_parameters") {
+		factors = w.rope()
+	}
+	w.float("rms_norm_eps")
+	w.float("layer_norm_eps")
+	if c.Family.Mixes(c.Values) {
+		w.count("num_experts")
+		w.count("top_k_experts")
+	}
+	dim := uint32(w.fullDim())
+	if !c.DerivedDim && !c.Family.Latent() && !c.Family.Lacks("num_key_value_heads") && dim > 0 { // else heads share the width evenly
+		w.put("attention.key_length", dim)
+		w.put("attention.value_length", dim)
+	}
+	if window := c.Values.Int("sliding_window") > 0 && slices.Contains(w.slides(), true); !c.Family.Uses("sliding_window") && (window || c.Family.Absent["sliding_window"] != nil) {
+		w.count("sliding_window")
+	}
+	for _, k := range c.Family.Keys {
+		w.own(k, dim)
+	}
+	return w.out, factors, errors.Join(w.errs...)
+}
+
+// Factors is a tensor of divisors of rotary frequencies, which only GGUF has.
+type Factors struct {
+	Name   string
+	Values []float32
+}
+
+// read are the canonical settings that writer writes under no key of keys:
+// as tensors that are there or not, or as part of other keys.
+var read = settings.Words(`tie_word_embeddings attention_bias mlp_bias per_layer_config rope_parameters hidden_act hidden_activation`)
+
+// latentSizes are those of models that store latents.
+var latentSizes = settings.Words(`qk_nope_head_dim qk_rope_head_dim v_head_dim`)
+
+// written reports whether a setting is taken to GGUF.
+func (w *writer) written(key string) bool {
+	f := w.Family
+	return keys[key] != "" || moreKeys[key] != "" || f.Uses(key) || read[key] || f.Fixed[key] != nil ||
+		f.Held[key] != "" || f.Latent() && latentSizes[key]
+}
+
+func (w *writer) put(key string, v any) {
+	w.out = append(w.out, file.KeyValue{Key: w.Arch + "." + key, Value: v})
+}
+
+func (w *writer) count(key string) { w.put(keys[key], uint32(w.Values.Int(key))) }
+
+func (w *writer) float(key string) {
+	if v, ok := w.Values[key].(float64); ok && v != 0 {
+		w.put(keys[key], float32(v))
+	}
+}
+
+func (w *writer) errorf(key, format string, args ...any) {
+	w.errs = append(w.errs, fmt.Errorf("configuration key %s %s", w.Key(key), fmt.Sprintf(format, args...)))
+}
+
+// refuse names the settings that GGUF has no key for.
+func (w *writer) refuse(aside []string) {
+	s := w.Values
+	for _, key := range slices.Sorted(maps.Keys(s)) {
+		if !w.written(key) && !w.Idle(key) && !settings.Neutral(s[key]) && !slices.Contains(aside, w.Key(key)) {
+			w.errorf(key, "is %s: no rule of architecture %s takes it to GGUF", family.Show(s[key]), w.Arch)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(w.Family.Fixed)) {
+		if !w.AsFixed(key) {
+			w.errorf(key, "is %s: GGUF has no key for it, and %s models have %s", family.Show(s[key]), w.Arch, family.Show(w.Family.Fixed[key]))
+		}
+	}
+	if i := slices.Index(w.slides(), true); i >= 0 && w.Family.Windows() == family.FromLayer {
+		w.errorf("layer_types", "lets layer %d slide: GGUF has no key that says which layers of %s slide", i, w.Arch)
+	}
+}
+
+// own writes a key that not all families have; dim is the head size of full layers.
+func (w *writer) own(k family.Key, dim uint32) {
+	v, there := w.Values[k.Setting].(float64)
+	switch k.Kind {
+	case family.Count, family.Rank:
+		if there && !w.assumed(k) {
+			w.put(ownKey(k), uint32(w.Values.Int(k.Setting)))
+		}
+	case family.Truth:
+		if b := w.Values[k.Setting] == true; k.Unusual && !w.assumed(k) || b && !k.Unusual {
+			w.put(ownKey(k), b)
+		}
+	case family.Choice:
+		w.choice(k)
+	case family.Number:
+		if k.Scale != nil {
+			if k.Unusual && v == k.Scale.Absent(w.Values) {
+				return
+			}
+			v = 1 / math.Sqrt(v)
+		}
+		if (v != 0 || w.Family.Absent[k.Setting] != nil) && !w.assumed(k) {
+			w.put(ownKey(k), float32(v))
+		}
+	case family.FullDim:
+		w.put(k.GGUF, dim)
+	case family.SlidingDim:
+		w.put(k.GGUF, uint32(w.Values.Int("head_dim")))
+	case family.Turning:
+		p, _ := family.Object(w.RopeParameters()[family.FullAttention])
+		part, _ := p["partial_rotary_factor"].(float64)
+		w.put(k.GGUF, uint32(float64(dim)*cmp.Or(part, 1)))
+	case family.Never:
+		w.put(k.GGUF, false)
+	case family.Word:
+		w.put(k.GGUF, k.Text)
+	case family.Product:
+		w.put(k.GGUF, uint32(w.Values.Int(k.Setting)*w.Values.Int(k.Of)))
+	case family.Switch:
+		w.put(k.GGUF, w.Values[k.Setting] == k.Text)
+	case family.Flags:
+		if !k.Unusual || slices.Contains(w.slides(), true) {
+			w.put(k.GGUF, w.slides())
+		}
+	case family.Period:
+		w.period(k)
+	case family.Interval:
+		w.interval(k)
+	case family.Sections:
+		list, _ := w.Values[k.Setting].([]any)
+		n := make([]int32, 4)
+		for i := range min(3, len(list)) {
+			v, _ := list[i].(float64)
+			n[i] = int32(v)
+		}
+		w.put(k.GGUF, n)
+	}
+}
+
+// assumed reports whether a key that is written where it is unusual can be left out: readers
+// find the same setting without it.
+func (w *writer) assumed(k family.Key) bool {
+	if !k.Unusual || k.Scale != nil {
+		return false
+	}
+	s := maps.Clone(w.Values)
+	delete(s, k.Setting)
+	s.Fill(k.Setting, w.Family.Absent[k.Setting])
+	if w.Family.FromGGUF != nil {
+		w.Family.FromGGUF(s, &family.File{})
+	}
+	return s[k.Setting] == w.Values[k.Setting]
+}
+
+// choice writes a setting that is one of several words. The first is what readers assume.
+func (w *writer) choice(k family.Key) {
+	word, _ := w.Values[k.Setting].(string)
+	switch i := slices.Index(k.Words, word); {
+	case i < 1:
+		w.errorf(k.Setting, "is %s: GGUF knows %q", family.Show(w.Values[k.Setting]), k.Words)
+	case i > 1 || !k.Unusual:
+		w.put(ownKey(k), uint32(i))
+	}
+}

@@ -1,0 +1,167 @@
+// Package hf reads the texts of Hugging Face folders into settings, and writes them.
+//
+// Files in reading order: config.go, layers.go, rope.go, write.go, text.go, links.go, infinity.go.
+package hf
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/karat-run/karat/internal/checkpoint/settings"
+	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/jsonerr"
+	"github.com/karat-run/karat/internal/registry"
+)
+
+// reader translates config.json.
+type reader struct {
+	*settings.Model
+	errs []error
+}
+
+// Read reads config.json into one spelling and names the architecture.
+func Read(c *settings.Model, config []byte) error {
+	r := &reader{Model: c}
+	if err := json.Unmarshal(config, &r.Values); err != nil {
+		return fmt.Errorf("config.json: %w", jsonerr.Plain(err, ""))
+	}
+	if r.Values == nil {
+		return errors.New("config.json: null, expected an object")
+	}
+	r.textConfig()
+	kind, _ := r.Values["model_type"].(string)
+	if c.Family, c.Kind = registry.OfConfig(kind, r.Values); c.Family == nil {
+		return errors.Join(append(r.errs, fmt.Errorf("config.json: model_type is %s, supported are %s", family.Show(r.Values["model_type"]), registry.SupportedTypes()))...)
+	}
+	c.Arch = c.Family.Name
+	r.class()
+	r.names()
+	r.heads()
+	r.layers()
+	if r.Family.FromConfig != nil {
+		r.Family.FromConfig(r.Values, r.file())
+	}
+	if n, ok := r.Values["max_position_embeddings"].(float64); ok {
+		r.Values["max_position_embeddings"] = n - float64(r.Padding())
+	}
+	r.rope()
+	if r.Values["use_bidirectional_attention"] == "vision" { // of the tokens of images
+		delete(r.Values, "use_bidirectional_attention")
+	}
+	r.fixed()
+	return errors.Join(r.errs...)
+}
+
+// textConfig turns to the text part of a multimodal model.
+func (r *reader) textConfig() {
+	text := family.Settings(r.object("text_config"))
+	if text == nil {
+		return
+	}
+	for _, k := range []string{"tie_word_embeddings", "model_type", "vocab_size"} {
+		text.Fill(k, r.Values[k])
+	}
+	r.Values = text
+}
+
+// class refuses a file that names a class of another family than its model_type. A class that
+// no family has is left to the tensors, which tell of its head.
+func (r *reader) class() {
+	given := r.Values["architectures"]
+	list, ok := given.([]any)
+	if given != nil && !ok {
+		r.errorf("architectures", "is %s, expected a list of classes", family.Show(given))
+	}
+	for _, v := range list {
+		name, ok := v.(string)
+		if !ok {
+			r.errorf("architectures", "is %s, expected a list of classes", family.Show(given))
+			return
+		}
+		if f := registry.OfClass(name); f != nil && f != r.Family && !f.Shares(r.Family) {
+			r.errorf("architectures", "is %s, a class of architecture %s, but model_type %s is one of %s", family.Show(given), f.Name, family.Show(r.Values["model_type"]), r.Arch)
+		}
+	}
+}
+
+// names turns the family's own names of settings into the canonical ones.
+func (r *reader) names() {
+	for _, key := range slices.Sorted(maps.Keys(r.Family.Spelling)) {
+		for _, own := range r.Family.Spelling[key] {
+			v := r.Values[own]
+			if v == nil || own == key {
+				continue
+			}
+			if w, ok := r.Values[key]; ok && !reflect.DeepEqual(v, w) {
+				r.errorf(own, "is %s, but %s is %s", family.Show(v), r.Key(key), family.Show(w))
+			}
+			r.Values.Fill(key, r.Values.Take(own))
+			r.Spelling[key] = own
+		}
+	}
+}
+
+// heads fills in what the library assumes, drops null values, and brings the
+// names of the activation into one.
+func (r *reader) heads() {
+	s, assumed, act := r.Values, r.Kind.Defaults, "hidden_act"
+	if _, ok := r.Family.Fixed["hidden_activation"]; ok {
+		act = "hidden_activation"
+		s.Fill(act, s.Take("hidden_act"))
+	}
+	for _, k := range slices.Sorted(maps.Keys(assumed)) {
+		if _, ok := s[k]; !ok {
+			r.Assumed = append(r.Assumed, settings.Entry{Key: k, Value: family.Show(assumed[k])})
+		}
+		s.Fill(k, assumed[k])
+	}
+	maps.DeleteFunc(s, func(_ string, v any) bool { return v == nil })
+	s.Fill(act, assumed[act])
+	s.Fill("num_key_value_heads", s["num_attention_heads"])
+	if err := r.FillHeadDim(s); err != nil {
+		r.errs = append(r.errs, err)
+	}
+}
+
+// fixed refuses other values of settings than all models of the family have, which nothing
+// computes. Activations are computed whatever they are; GGUF alone has no key for them.
+func (r *reader) fixed() {
+	for _, key := range slices.Sorted(maps.Keys(r.Family.Fixed)) {
+		if v, want := r.Values[key], r.Family.Fixed[key]; !r.AsFixed(key) && key != "hidden_act" && key != "hidden_activation" {
+			r.errorf(r.Key(key), "is %s: models of architecture %s have %s, and no other is supported", family.Show(v), r.Arch, family.Show(want))
+		}
+	}
+}
+
+// file returns what a hook of the family may ask of the file.
+func (r *reader) file() *family.File {
+	return &family.File{Spelling: r.Spelling, Report: func(key, format string, args ...any) { r.errorf(r.Key(key), format, args...) }}
+}
+
+// object takes key, which is an object if it is there.
+func (r *reader) object(key string) map[string]any {
+	v := r.Values.Take(key)
+	m, ok := family.Object(v)
+	if v != nil && !ok {
+		r.errorf(key, "is %s, expected an object", family.Show(v))
+	}
+	return m
+}
+
+// flag takes key, which is true or false if it is there.
+func (r *reader) flag(key string) bool {
+	v := r.Values.Take(key)
+	b, ok := v.(bool)
+	if v != nil && !ok {
+		r.errorf(key, "is %s, expected true or false", family.Show(v))
+	}
+	return b
+}
+
+func (r *reader) errorf(key, format string, args ...any) {
+	r.errs = append(r.errs, settings.NewError(key, fmt.Sprintf("config.json: key %s %s", key, fmt.Sprintf(format, args...))))
+}
