@@ -163,7 +163,7 @@ func ExampleConvert() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	r, err := karat.Convert(context.Background(), demo, filepath.Join(dir, "model.gguf"), karat.ConvertOptions{Type: "BF16", Split: 20e6})
+	r, err := karat.Convert(context.Background(), demo, filepath.Join(dir, "model.gguf"), karat.ConvertOptions{Type: "BF16", Split: 10e6})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 
@@ -154,9 +153,8 @@ func ExampleHooks() {
 	}
 	defer m.Close()
 
-	last := slices.MaxFunc(m.Nodes(), func(a, b karat.Node) int { return a.Layer - b.Layer }).Layer
 	hooks := &karat.Hooks{
-		Nodes: func(n karat.Node) bool { return n.Layer >= last/2 && strings.HasSuffix(n.Name, ".ffn_down") },
+		Nodes: func(n karat.Node) bool { return strings.HasSuffix(n.Name, ".ffn_down") },
 		See: func(n karat.Node, positions []int, values []float32) {
 			clear(values)
 		},

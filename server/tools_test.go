@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"os"
@@ -16,8 +17,11 @@ import (
 	"github.com/karat-run/karat/internal/dev/golden"
 )
 
-// copyModel copies a model of the repository, whose weights are packed.
+// copyModel copies a model of the repository, whose weights are packed or come from a seed.
 func copyModel(dir, name string) error {
+	if seeded := filepath.Join("../testdata/seeded", name); name == "tiny-qwen3" {
+		return errors.Join(os.CopyFS(dir, os.DirFS(seeded)), golden.Grow(dir))
+	}
 	from := filepath.Join("../testdata/models", name)
 	b, err := golden.Unpack(filepath.Join(from, "model.safetensors.br"))
 	if err == nil {

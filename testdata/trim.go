@@ -35,7 +35,11 @@ func positions(name string) int {
 }
 
 // models are the trained ones, whose weights are packed.
-var models = []string{"tiny-llama", "tiny-qwen3", "tiny-gemma3", "tiny-gemma4", "tiny-gemma4-moe"}
+var models = []string{"tiny-llama", "tiny-gemma3", "tiny-gemma4", "tiny-gemma4-moe"}
+
+// seeded are the models of the folder seeded. Their records, and the demo's, are trimmed in their
+// place: the goldens' records are of other weights.
+var seeded = []string{"tiny-qwen2", "tiny-qwen3"}
 
 // dense are the layers whose taps are all kept, of models that tests read modules of: all layers of
 // one, and of the other a sliding and a full layer with keys of its own, and two without.
@@ -82,14 +86,11 @@ func trim(from, to string) error {
 	if err := records(from, to); err != nil {
 		return err
 	}
-	for _, name := range []string{"demo.Q4_K_M.dequantized", "tiny-gemma4.bf16", "tiny-gemma4-moe.bf16"} {
+	for _, name := range []string{"tiny-gemma4.bf16", "tiny-gemma4-moe.bf16"} {
 		path := filepath.Join("llamacpp", name+".safetensors")
 		if err := tensors(filepath.Join(from, path), filepath.Join(to, path), positions(name), none); err != nil {
 			return err
 		}
-	}
-	if err := hashes(filepath.Join(from, "gguf"), filepath.Join(to, "gguf"), "demo.Q4_K_M.gguf"); err != nil {
-		return err
 	}
 	families, err := os.ReadDir(filepath.Join(to, "families")) // a new one is an empty folder at first
 	if err != nil {
@@ -112,20 +113,29 @@ func trim(from, to string) error {
 	return edit(filepath.Join(from, "make", "prompts.json"), filepath.Join(to, "prompts.json"), nil)
 }
 
-// records trims those of the trained models and of the demo, and tiny-qwen2's in its place:
-// that of the goldens is of other weights.
+// records trims the records of the trained models from the goldens, and the others in their place.
 func records(from, to string) error {
-	if err := record(filepath.Join(from, "records", "demo"), filepath.Join(to, "records", "demo"), none); err != nil {
-		return err
-	}
 	for _, name := range models {
-		if err := shorten(filepath.Join(from, "models", name), filepath.Join(from, "records", name), filepath.Join(to, "records", name)); err != nil {
+		err := shorten(filepath.Join(from, "models", name), filepath.Join(from, "records", name), filepath.Join(to, "records", name))
+		if err != nil {
 			return err
 		}
 	}
-	own := filepath.Join(to, "records", "tiny-qwen2")
-	return shorten(filepath.Join(to, "seeded", "tiny-qwen2"), own, own)
+	for _, name := range seeded {
+		own := filepath.Join(to, "records", name)
+		if err := shorten(filepath.Join(to, "seeded", name), own, own); err != nil {
+			return err
+		}
+	}
+	demo := filepath.Join(to, "records", "demo")
+	if err := tensors(filepath.Join(to, "llamacpp", demoFile), filepath.Join(to, "llamacpp", demoFile), 1, none); err != nil {
+		return err
+	}
+	return record(demo, demo, none)
 }
+
+// demoFile holds llama.cpp's logits of the demo, whose weights it has dequantized.
+const demoFile = "demo.Q4_K_M.dequantized.safetensors"
 
 // shorten trims a record to its model's ends, and to the dense layers.
 func shorten(model, from, to string) error {
@@ -258,22 +268,6 @@ func record(from, to string, taps func(name string) bool) error {
 			n, _ := strconv.Atoi(string(parts[2]))
 			return fmt.Appendf(parts[1], "%d", min(n, positions(name)))
 		}), nil
-	})
-}
-
-// hashes keeps one file's entry of dequantized.sha256.json.
-func hashes(from, to, file string) error {
-	const name = "dequantized.sha256.json"
-	return edit(filepath.Join(from, name), filepath.Join(to, name), func(b []byte) ([]byte, error) {
-		var all map[string]json.RawMessage
-		if err := json.Unmarshal(b, &all); err != nil {
-			return nil, err
-		}
-		if all[file] == nil {
-			return nil, fmt.Errorf("%s: no entry %s", name, file)
-		}
-		b, err := json.MarshalIndent(map[string]json.RawMessage{file: all[file]}, "", " ")
-		return append(b, '\n'), err
 	})
 }
 

@@ -48,7 +48,7 @@ func TestInterruptedOutput(t *testing.T) {
 	}
 	write("p.json", `[{"text": "The color of the sky is blue."}, {"text": "Hello"}]`)
 	write("t.txt", strings.Repeat("The color of the sky is blue. ", 40))
-	model := filepath.Join(models, "models", "tiny-qwen3")
+	model := filepath.Join(models, "seeded", "tiny-qwen3")
 	interruptible = func() (context.Context, func()) { return context.WithCancel(t.Context()) }
 	karat := func(line string) error {
 		c := newRootCommand()

@@ -24,7 +24,7 @@ func TestRoom(t *testing.T) {
 		c.SetArgs(strings.Fields(line))
 		return c.Execute()
 	}
-	if err := run("convert " + filepath.Join(models, "models", "tiny-qwen3") + " -o in.gguf"); err != nil {
+	if err := run("convert " + filepath.Join(models, "seeded", "tiny-qwen3") + " -o in.gguf"); err != nil {
 		t.Fatal(err)
 	}
 	sysinfo.FreeDisk = func(string) int64 { return 1000 }

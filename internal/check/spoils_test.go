@@ -242,7 +242,7 @@ var spoiledValues = []spoil{
 	{"a scale that is finite and not intact", "tiny-llama.Q8_0", false, "scale-implausible", scale16("blk.1.ffn_gate", 100, 60)},
 	{"a super-block's scale", "tiny-llama.Q4_K", false, "scale-implausible", scale16("blk.0.attn_q", 30, 9)},
 	{"a bit of an exponent", "tiny-qwen3.bf16", false, "value-implausible", func(m *model) { m.tensor("blk.1.attn_output").Data[2*12345+1] ^= 0x40 }},
-	{"a bit of a norm's exponent", "tiny-qwen3.bf16", false, "value-implausible", func(m *model) { m.tensor("blk.1.ffn_norm").Data[4*11+3] ^= 0x40 }},
+	{"a bit of a norm's exponent", "tiny-llama.bf16", false, "value-implausible", func(m *model) { m.tensor("blk.1.ffn_norm").Data[4*11+3] ^= 0x40 }},
 	{"46 minimums with their sign", "tiny-llama.Q4_K", false, "scale-sign", func(m *model) {
 		x := m.tensor("blk.1.ffn_gate")
 		for i := 3; i < len(x.Data); i += x.DType.BlockBytes() {

@@ -69,9 +69,6 @@ func logits(t *testing.T, path string, r *golden.Recording) (all [][]float32, id
 // within the noise floor of the record.
 func TestRoundTrip(t *testing.T) {
 	for _, name := range slices.Concat(golden.Models(t), golden.Families(t)) {
-		if name == "demo" {
-			continue // as tiny-gemma3, and larger
-		}
 		t.Run(name, func(t *testing.T) {
 			dir, src := t.TempDir(), golden.Model(t, name)
 			file, back := filepath.Join(dir, "model.gguf"), filepath.Join(dir, "back")

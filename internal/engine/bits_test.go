@@ -36,7 +36,7 @@ func subjects(t *testing.T) (list []subject) {
 		switch {
 		case strings.HasPrefix(name, "tiny-gemma"):
 			add(name, golden.Model(t, name), name, 8, 200)
-		case name != "demo": // it is ten times the size of the others
+		default:
 			add(name, golden.Model(t, name), name, 7, 30)
 		}
 	}
@@ -44,7 +44,7 @@ func subjects(t *testing.T) (list []subject) {
 		add(name, golden.Model(t, name), name, 7, 30)
 	}
 	add("demo.Q4_K_M", demo(t), "demo", 7, 20)
-	for _, name := range []string{"tiny-llama.Q2_K", "tiny-llama.IQ4_XS", "tiny-gemma4-moe.MXFP4_MOE", "tiny-qwen3.Q8_0"} {
+	for _, name := range []string{"tiny-llama.Q2_K", "tiny-llama.IQ4_XS", "tiny-gemma4-moe.MXFP4_MOE", "tiny-gemma3.Q8_0"} {
 		if p, _ := filepath.Glob(filepath.Join(golden.Dir(t), "gguf", name+".gguf")); len(p) == 1 {
 			model, _, _ := strings.Cut(name, ".")
 			add(name, p[0], model, 7, 20)

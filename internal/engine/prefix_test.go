@@ -30,7 +30,7 @@ func ids(vocab, n, seed int) []int32 {
 // bits.
 func TestPrefixBits(t *testing.T) {
 	for _, name := range append(slices.Concat(golden.Models(t), golden.Families(t)), "demo.Q4_K_M") {
-		if name == "demo" || testing.Short() && name != sliding {
+		if testing.Short() && name != sliding {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

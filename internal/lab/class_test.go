@@ -72,7 +72,7 @@ func TestLlamaCppClass(t *testing.T) {
 	for name, path := range quantizedFiles(t) {
 		record := filepath.Join(golden.Dir(t), "llamacpp", name+".safetensors")
 		model, form, _ := strings.Cut(name, ".")
-		if golden.Dir(t) == golden.Repo(t) {
+		if golden.Dir(t) == golden.Repo(t) || model == "demo" { // whose logits are there of dequantized weights alone
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

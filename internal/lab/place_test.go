@@ -154,7 +154,6 @@ func TestPlaceLlamaCpp(t *testing.T) {
 		unplaced    string
 	}{
 		{"tiny-llama", "tiny-llama.bf16", 1e-4, inside},
-		{"tiny-qwen3", "tiny-qwen3.bf16", 1e-4, inside},
 		{"tiny-gemma4", "tiny-gemma4.bf16", 1e-2, inside + `|^embd#`},
 		{"tiny-gemma4-moe", "tiny-gemma4-moe.bf16", 1e-2, inside + `|^embd#`},
 		{"tiny-llama", "tiny-llama.Q4_K_M", 0.3, inside},

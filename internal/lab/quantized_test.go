@@ -68,17 +68,13 @@ func values(r rows) []float64 {
 // quantizedFiles are the goldens' quantized files, by NAME.TYPE.
 func quantizedFiles(t *testing.T) map[string]string {
 	files := map[string]string{"demo.Q4_K_M": filepath.Join(golden.Root(t), "cmd", "karat", "demo.gguf")}
-	found, err := filepath.Glob(filepath.Join(golden.Dir(t), "gguf", "*.gguf"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range found {
+	for _, f := range golden.Files(t) {
 		if name := strings.TrimSuffix(filepath.Base(f), ".gguf"); !strings.HasSuffix(name, ".bf16") {
 			files[name] = f
 		}
 	}
-	if golden.Dir(t) != golden.Repo(t) && len(files) != 21 {
-		t.Fatalf("%d quantized files, expected 21", len(files))
+	if golden.Dir(t) != golden.Repo(t) && len(files) != 19 {
+		t.Fatalf("%d quantized files, expected 19", len(files))
 	}
 	return files
 }
@@ -154,8 +150,12 @@ func sameChoice(t *testing.T, exact, got *Prompt) {
 // the same dequantized weights.
 func TestLlamaCppDequantized(t *testing.T) {
 	for name, path := range quantizedFiles(t) {
-		record := filepath.Join(golden.Dir(t), "llamacpp", name+".dequantized.safetensors")
-		if _, err := os.Stat(record); err != nil && golden.Dir(t) == golden.Repo(t) {
+		dir := golden.Dir(t)
+		if name == "demo.Q4_K_M" {
+			dir = golden.Repo(t)
+		}
+		record := filepath.Join(dir, "llamacpp", name+".dequantized.safetensors")
+		if _, err := os.Stat(record); err != nil && dir == golden.Repo(t) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

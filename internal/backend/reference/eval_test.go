@@ -131,9 +131,6 @@ func known(all map[*graph.Node]reference.Known, n *graph.Node) []float64 { retur
 // their window.
 func TestReference(t *testing.T) {
 	for _, name := range golden.Models(t) {
-		if name == "demo" {
-			continue
-		}
 		t.Run(name, func(t *testing.T) {
 			g := load(t, name)
 			ids := tokens(7)

@@ -34,7 +34,7 @@ func TestFamilies(t *testing.T) {
 	ran := map[string]bool{}
 	for _, name := range slices.Concat(golden.Models(t), golden.Families(t)) {
 		path := golden.Model(t, name)
-		if arch := archOf(t, path); name != "demo" && !ran[arch] || slices.Contains(golden.Families(t), name) {
+		if arch := archOf(t, path); !ran[arch] || slices.Contains(golden.Families(t), name) {
 			ran[arch] = true
 			t.Run(name, func(t *testing.T) { compareFamily(t, webgpu.New(d, webgpu.Options{F32KV: true}), name, path) })
 		}

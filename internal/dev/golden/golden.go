@@ -109,7 +109,8 @@ func shared(t testing.TB) string {
 }
 
 // Models returns the names, sorted, of the Hugging Face folders in Dir's models, and of the
-// repository's that come from seeds. Each has a record.
+// repository's that come from seeds. Each has a record. The goldens' demo is left out: the
+// command's demo has other weights.
 func Models(t testing.TB) []string {
 	t.Helper()
 	names := map[string]bool{}
@@ -122,7 +123,7 @@ func Models(t testing.TB) []string {
 			names[e.Name()] = names[e.Name()] || e.IsDir()
 		}
 	}
-	maps.DeleteFunc(names, func(_ string, dir bool) bool { return !dir })
+	maps.DeleteFunc(names, func(name string, dir bool) bool { return !dir || name == "demo" })
 	if len(names) == 0 {
 		t.Fatalf("golden: models: none in %s", Dir(t))
 	}
@@ -145,6 +146,21 @@ func Model(t testing.TB, name string) string {
 		return unpack(t, path)
 	}
 	return path
+}
+
+// Files returns the paths of Dir's GGUF files of the models whose records are Dir's: not of the
+// demo, and of none whose weights come from a seed.
+func Files(t testing.TB) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(Dir(t), "gguf", "*.gguf"))
+	if err != nil {
+		t.Fatalf("golden: files: %v", err)
+	}
+	return slices.DeleteFunc(files, func(path string) bool {
+		name, _, _ := strings.Cut(filepath.Base(path), ".")
+		_, own := seeded(t, name)
+		return own || name == "demo"
+	})
 }
 
 // packed are weights that take less of the repository, as Unpack reads them.
@@ -195,8 +211,8 @@ func unpack(t testing.TB, dir string) string {
 	return to
 }
 
-// Unpacked returns a copy of Repo in which all models are unpacked, as "go run
-// testdata/unpack.go" leaves it.
+// Unpacked returns a copy of Repo in which all models are unpacked, and those of the folder
+// seeded have their weights.
 func Unpacked(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "testdata")
@@ -214,6 +230,12 @@ func Unpacked(t testing.TB) string {
 		}
 		if err != nil {
 			t.Fatalf("golden: unpacked: %v", err)
+		}
+	}
+	seeds, _ := filepath.Glob(filepath.Join(dir, "seeded", "*", "seed.json")) // the pattern is well formed
+	for _, path := range seeds {
+		if err := Grow(filepath.Dir(path)); err != nil {
+			t.Fatal(err)
 		}
 	}
 	return dir
@@ -326,11 +348,12 @@ type Floor struct {
 	Top5       float64 `json:"top5"`         // mean overlap of the five best
 }
 
-// Record reads Dir's record of a model, or the repository's of one that comes from a seed.
+// Record reads Dir's record of a model, or the repository's of one that comes from a seed or
+// is the demo.
 func Record(t testing.TB, name string) *Recording {
 	t.Helper()
 	dir := filepath.Join(Dir(t), "records", name)
-	if own, ok := seeded(t, name); ok {
+	if own, ok := seeded(t, name); ok || name == "demo" {
 		dir = filepath.Join(Repo(t), "records", name)
 		if _, err := os.Stat(filepath.Join(own, "golden.json")); err == nil { // a family's
 			dir = own

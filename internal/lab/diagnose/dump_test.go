@@ -139,8 +139,8 @@ func TestGoldenIDsOfOthers(t *testing.T) {
 // TestPyTorch diagnoses PyTorch's own records, whose taps are of float64 passes.
 func TestPyTorch(t *testing.T) {
 	for _, name := range golden.Models(t) {
-		if name == "demo" || !slow() && name != "tiny-gemma4" {
-			continue // the demo's is heavy
+		if !slow() && name != "tiny-gemma4" {
+			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			m := tiny(t, name)

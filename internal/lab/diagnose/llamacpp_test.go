@@ -31,7 +31,7 @@ func TestLlamaCpp(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(path), ".safetensors")
 		model, _, _ := strings.Cut(name, ".")
 		file, dequantized := strings.CutSuffix(name, ".dequantized")
-		if !slow() && !slices.Contains(quick, name) {
+		if !slow() && !slices.Contains(quick, name) || model == "demo" || model == "tiny-qwen3" { // the records are of other weights
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
