@@ -38,37 +38,53 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 			return nil, err
 		}
 	}
-	heads, dim, wide := s.In[0].Shape[0], s.In[0].Shape[1], s.Node.Shape.Size()/s.In[0].Shape[0]
 	width := s.Store.Shape.Size() // of a position's keys
 	k, v = e.num.kv(k), e.num.kv(v)
 	if s.Again != nil {
 		k, v, width = s.Again(k), s.Again(v), s.Width
 	}
-	sinks, err := s.sinks(e, heads)
-	if err != nil {
+	heads, dim, size := s.In[0].Shape[0], s.In[0].Shape[1], s.In[0].Shape.Size()
+	a := attending{s: s, e: e, keys: e.num.keys(k, width, dim), v: v, stride: width / dim * (s.Node.Shape.Size() / heads)}
+	if a.sinks, err = s.sinks(e, heads); err != nil {
 		return nil, err
 	}
-	y := make([]float64, len(rows)*heads*wide)
-	stride := width / dim * wide // of a position's values
-	keys := e.num.keys(k, width, dim)
+	y := make([]float64, 0, len(rows)*s.Node.Shape.Size())
 	for t, r := range rows {
 		from, to := s.seen(e, r, last)
-		keys, v := keys, v
 		if s.Only != nil {
 			var only []float64
-			only, v = s.Only(e, k, v, [2]int{width, stride}, r)
-			keys = e.num.keys(only, width, dim)
+			only, a.v = s.Only(e, k, v, [2]int{width, a.stride}, r)
+			a.keys = e.num.keys(only, width, dim)
 		}
-		for h := range heads {
-			at, g := t*heads+h, s.Group(h)
-			p := make([]float64, to-from+1)
-			keys.scores(p, q[at*dim:(at+1)*dim], g, from)
-			s.weigh(e, p, sinks[h], r, from)
-			e.num.combine(y[at*wide:(at+1)*wide], p, v[from*stride+g*wide:], stride)
-		}
+		y = append(y, a.row(q[t*size:(t+1)*size], r, from, to)...)
 	}
 	e.num.store(y)
 	return y, nil
+}
+
+// attending is attention over keys and values that have been read.
+type attending struct {
+	s      *Spec
+	e      *Eval
+	keys   *headKeys
+	v      []float64 // rows of values
+	stride int       // length of such a row
+	first  int       // position of the first key
+	sinks  []float64 // by head
+}
+
+// row returns the result of the query q at a position, which sees positions from and to.
+func (a attending) row(q []float64, at, from, to int) []float64 {
+	s, dim := a.s, a.s.In[0].Shape[1]
+	wide := s.Node.Shape.Size() / s.In[0].Shape[0]
+	y := make([]float64, s.Node.Shape.Size())
+	for h := range s.In[0].Shape[0] {
+		p, g := make([]float64, to-from+1), s.Group(h)
+		a.keys.scores(p, q[h*dim:(h+1)*dim], g, from-a.first)
+		s.weigh(a.e, p, a.sinks[h], at, from)
+		a.e.num.combine(y[h*wide:(h+1)*wide], p, a.v[(from-a.first)*a.stride+g*wide:], a.stride)
+	}
+	return y
 }
 
 // headKeys are the keys of all positions, head after head, each [T, dim].
@@ -128,17 +144,15 @@ func (s *Spec) seen(e *Eval, r, last int) (from, to int) {
 	return from, to
 }
 
-// latent is the values that are the first elements of keys, or the last.
+// latent returns the values that are the first elements of keys, or the last.
 func (s *Spec) latent(k []float64, kv *graph.KV) []float64 {
-	from := 0
-	if s.Tail {
-		from = kv.Dim - kv.Values()
+	switch {
+	case !kv.Latent:
+		return nil
+	case s.Tail:
+		return parts(k, kv.Dim, kv.Dim-kv.Values(), kv.Values())
 	}
-	var v []float64
-	for ; kv.Latent && len(k) > 0; k = k[kv.Dim:] {
-		v = append(v, k[from:from+kv.Values()]...)
-	}
-	return v
+	return parts(k, kv.Dim, 0, kv.Values())
 }
 
 // sinks is a score by head that is there besides, -Inf for none.
@@ -193,10 +207,10 @@ func (n *Numerics) softmax(p []float64, sink float64) {
 	}
 	for i, x := range p {
 		p[i] = math.Exp(x - top)
-		sum = n.sum(sum + p[i])
+		sum = n.round(sum + p[i])
 	}
 	if !math.IsInf(sink, -1) {
-		sum = n.sum(sum + math.Exp(sink-top))
+		sum = n.round(sum + math.Exp(sink-top))
 	}
 	for i := range p {
 		p[i] /= sum

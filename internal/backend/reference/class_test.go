@@ -2,8 +2,9 @@ package reference_test
 
 import (
 	"context"
+	"encoding/binary"
 	"math"
-	"slices"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -12,63 +13,95 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/kv"
 	"github.com/karat-run/karat/internal/round"
+	"github.com/karat-run/karat/internal/tensor"
 )
 
-// TestClass wants all that a node gives to be a number of the class's format, a
-// kernel's output too, and what is stored one of that of the keys and values.
+// layer is a decoder layer's attention with a window of 3 and a head.
+func layer(t *testing.T) *graph.Graph {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 2))
+	weight := func(name string, shape ...int) *graph.Weight {
+		w := &graph.Weight{GGUF: name, HF: name, Tensor: tensor.Tensor{Name: name, DType: tensor.F32, Shape: shape}}
+		for range w.Shape.Size() {
+			w.Data = binary.LittleEndian.AppendUint32(w.Data, math.Float32bits(r.Float32()-0.5))
+		}
+		return w
+	}
+	g := graph.New()
+	h := g.Embed(weight("embed", 10, 8), 10, 8, 1)
+	b := g.Layer(0)
+	x := b.RMSNorm(weight("norm", 8), h, 1e-6, 0)
+	freqs := []float64{1, 0.1}
+	store := &graph.KV{Heads: 1, Dim: 4, Window: 3}
+	b.StoreKV(store, b.RoPE("k", b.Heads(b.Linear(weight("k", 4, 8), x, 4), 4), freqs), b.Heads(b.Linear(weight("v", 4, 8), x, 4), 4))
+	q := b.RoPE("q", b.Heads(b.Linear(weight("q", 8, 8), x, 8), 4), freqs)
+	h = b.Add(h, b.Linear(weight("o", 8, 8), b.Attention(q, store, 0.5), 8))
+	g.Linear(weight("head", 10, 8), g.RMSNorm(weight("last", 8), g.Outputs(h), 1e-6, 1), 10)
+	made, err := g.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// logits runs six tokens in steps of four and two, and returns all that is stored behind them.
+func logits(g *graph.Graph, b reference.Backend) (all []float32, stored []float64, err error) {
+	plan, err := b.Compile(g, backend.Options{Rows: 4})
+	if err != nil {
+		return nil, nil, err
+	}
+	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 6, Chunk: 4})
+	cache, err := b.NewCache(g, pool)
+	if err != nil {
+		return nil, nil, err
+	}
+	q := pool.NewSequence()
+	for _, tokens := range [][]int32{{1, 7, 2, 9}, {3, 3}} {
+		s := &backend.Step{Tokens: tokens, Cache: cache}
+		if err := q.Grow(len(tokens)); err != nil {
+			return nil, nil, err
+		}
+		for i := range tokens {
+			s.Seqs, s.Outputs, s.Pos = append(s.Seqs, q), append(s.Outputs, int32(i)), append(s.Pos, int32(q.Len()-len(tokens)+i))
+		}
+		y, err := plan.Run(context.Background(), s, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, y...)
+	}
+	return all, reference.Stored(cache), nil
+}
+
+// TestClass wants all that a node gives to be a number of the class's format, and what is stored one of that of the
+// keys and values.
 func TestClass(t *testing.T) {
 	g := layer(t)
-	exact, err := logits(g, reference.Backend{})
+	exact, _, err := logits(g, reference.Backend{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []round.Class{{Activations: round.F32}, {Activations: round.F32, Lanes: 8}, {Activations: round.F16, KV: round.BF16}, {Activations: round.BF16},
 		{Activations: round.Q8_32}, {Activations: round.Q8_256}, {KV: round.F16}, {Activations: round.I16_32, KV: round.F16}} {
-		stored := c.Activations.Stored()
-		b := reference.Backend{Class: c, Kernel: func(n *graph.Node) reference.Kernel {
-			switch n.Op {
-			case graph.Attention:
-				return func(k *reference.Call) ([]float64, error) {
-					store := n.Attr.(graph.AttentionAttr).KV
-					for i, p := range k.Step.Pos {
-						for _, v := range slices.Concat(k.Keys(store, i, int(p)), k.Values(store, i, int(p))) {
-							if c.KV.To(v) != v {
-								t.Errorf("%v: %v is stored", c, v)
-							}
-						}
-					}
-					return k.Default(n)
-				}
-			case graph.Add:
-				return func(k *reference.Call) ([]float64, error) {
-					y, err := k.Default(n)
-					for i := range y {
-						y[i] += 1e-9
-					}
-					return y, err
-				}
-			case graph.Linear, graph.RMSNorm, graph.RoPE, graph.Rows:
-				return func(k *reference.Call) ([]float64, error) {
-					for _, v := range k.In[0] {
-						if stored.To(v) != v {
-							t.Errorf("%v: %v reads %v", c, n, v)
-							break
-						}
-					}
-					return k.Default(n)
+		format := c.Activations.Stored()
+		got, stored, err := logits(g, reference.Backend{Class: c, See: func(n *graph.Node, y []float64) {
+			for _, v := range y {
+				if format.To(v) != v {
+					t.Errorf("%v: %v gives %v", c, n, v)
+					break
 				}
 			}
-			return nil
-		}}
-		got, err := logits(g, b)
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
+		for _, v := range stored {
+			if c.KV.To(v) != v {
+				t.Errorf("%v: %v is stored", c, v)
+			}
+		}
 		var worst float64
 		for i, v := range got {
-			if stored.To(float64(v)) != float64(v) {
-				t.Errorf("%v: logit %v", c, v)
-			}
 			worst = max(worst, math.Abs(float64(v-exact[i])))
 		}
 		if !(worst > 0 && worst < 0.1) {
@@ -84,18 +117,17 @@ func TestClassUnknown(t *testing.T) {
 	}
 }
 
-// TestRingLost wants an error where a kernel looks farther back than the store's
-// ring goes.
+// TestRingLost wants an error where attention looks farther back than the store's ring goes.
 func TestRingLost(t *testing.T) {
 	g := layer(t)
-	b := op(graph.Attention, func(c *reference.Call) ([]float64, error) {
-		n := *c.Node
-		a := n.Attr.(graph.AttentionAttr)
-		all := *a.KV
-		all.Window = 0
-		n.Attr = graph.AttentionAttr{KV: &all, Scale: a.Scale}
-		return c.Default(&n)
-	})
+	for _, n := range g.Nodes {
+		if a, ok := n.Attr.(graph.AttentionAttr); ok {
+			all := *a.KV
+			all.Window = 0
+			n.Attr = graph.AttentionAttr{KV: &all, Scale: a.Scale}
+		}
+	}
+	b := reference.Backend{}
 	plan, err := b.Compile(g, backend.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -129,6 +129,13 @@ func Rounds(c round.Class) *Numerics {
 			f.Round(row)
 		}
 	}
+	n.Integers = func(w tensor.DType) bool {
+		switch c.Activations.Input(w) {
+		case round.Q8_32, round.Q8_256, round.I16_32:
+			return true
+		}
+		return false
+	}
 	if c.KV != "" {
 		n.KV = c.KV.Round
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -39,6 +40,7 @@ type Model struct {
 	weights map[*graph.Weight]matrix // that are kept as they are dequantized
 	recent  []*graph.Weight          // the same, the longest kept in front
 	kept    int                      // their values
+	threads int                      // of a product; 0 is GOMAXPROCS
 }
 
 // Of is the model of a graph.
@@ -63,17 +65,20 @@ func (m *Model) Store(n *graph.Node) *graph.Node {
 // Eval computes values for one prompt. It is not for several goroutines.
 type Eval struct {
 	*Model
-	ids   []int32
-	parts [][3]int32 // of positions; nil for text, whose parts are equal
-	steps [][2]int   // of positions, the first and the last one computed together; nil if unknown
-	known map[*graph.Node]Known
-	edits Edits
-	num   *Numerics
-	under *Eval // has the values of the nodes that the edits do not reach
-	memo  map[*graph.Node]values
-	specs map[*graph.Node]*Spec
-	stale map[*graph.Node]bool // whether a value differs from under's
-	busy  map[*graph.Node]bool // being computed: edits may make a circle
+	ids      []int32
+	parts    [][3]int32     // of positions; nil for text, whose parts are equal
+	routing  *Numerics      // how Route rounds: in an equation it does not
+	expert   backend.Expert // sees what experts read and multiply; nil for nobody
+	stepwise bool           // parts are of a step's rows, not of positions
+	steps    [][2]int       // of positions, the first and the last one computed together; nil if unknown
+	known    map[*graph.Node]Known
+	edits    Edits
+	num      *Numerics
+	under    *Eval // has the values of the nodes that the edits do not reach
+	memo     map[*graph.Node]values
+	specs    map[*graph.Node]*Spec
+	stale    map[*graph.Node]bool // whether a value differs from under's
+	busy     map[*graph.Node]bool // being computed: edits may make a circle
 }
 
 // values are the rows of a node that have been computed.

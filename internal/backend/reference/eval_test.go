@@ -60,17 +60,11 @@ func recorded(t *testing.T, g *graph.Graph, ids []int32, c round.Class) map[*gra
 func recordedAt(t *testing.T, g *graph.Graph, ids []int32, parts [][3]int32, c round.Class) map[*graph.Node]reference.Known {
 	t.Helper()
 	all := map[*graph.Node]reference.Known{}
-	keep := func(n *graph.Node) reference.Kernel {
-		return func(c *reference.Call) ([]float64, error) {
-			y, err := c.Default(c.Node)
-			if n.Op != graph.StoreKV {
-				v, _ := all[n].(values) // of the chunks before
-				all[n] = values{n.Shape.Size(), append(v.data, y...)}
-			}
-			return y, err
-		}
+	see := func(n *graph.Node, y []float64) {
+		v, _ := all[n].(values) // of the chunks before
+		all[n] = values{n.Shape.Size(), append(v.data, y...)}
 	}
-	e, err := engine.New(g, reference.Backend{Kernel: keep, Class: c}, engine.Options{Context: len(ids), Chunk: len(ids)})
+	e, err := engine.New(g, reference.Backend{Class: c, See: see}, engine.Options{Context: len(ids), Chunk: len(ids)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,11 @@ func (m *branches) run(id int, x []float64) ([]float64, error) {
 	if m.s.SwapHalves {
 		parts[0], parts[1] = parts[1], parts[0]
 	}
-	return m.product(last, id, m.s.gated(m.e, parts))
+	h := m.s.gated(m.e, parts)
+	if m.e.expert != nil {
+		m.e.expert(m.s.Node, id, narrow(x), narrow(h))
+	}
+	return m.product(last, id, h)
 }
 
 // chosen is rows of the Route that s reads, if it chooses s.Chosen experts for each.

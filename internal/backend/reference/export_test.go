@@ -15,3 +15,11 @@ func Inside(c backend.Cache) (begin func(*backend.Step) error, state func(*graph
 	}
 	return begin, c.(*cache).state
 }
+
+// Stored returns all that a cache holds of keys and values.
+func Stored(c backend.Cache) (all []float64) {
+	for _, s := range c.(*cache).stores {
+		all = append(append(all, s.k...), s.v...)
+	}
+	return all
+}

@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"cmp"
 	"errors"
 	"runtime"
 	"slices"
@@ -16,11 +17,15 @@ const batch = 16
 
 // product is x [T, k] times n rows of w from first on, which are in one matrix of an altered w; each sum belongs to one goroutine.
 func (e *Eval) product(x []float64, w matrix, first, n int) ([]float64, error) {
+	if len(x) == 0 {
+		return nil, nil
+	}
 	k := w.Shape.Last()
 	x = e.num.quantize(x, k, w.DType)
 	t := len(x) / k
 	y := make([]float64, t*n)
-	threads := min(runtime.GOMAXPROCS(0), 1+t*n*k>>18)
+	threads := min(cmp.Or(e.threads, runtime.GOMAXPROCS(0)), 1+t*n*k>>18)
+	blocks := e.num != nil && e.num.Integers != nil && e.num.Integers(w.DType)
 	var rounded []float32 // x, where sums are float32
 	if !e.num.exact() {
 		rounded = narrow(x)
@@ -38,6 +43,14 @@ func (e *Eval) product(x []float64, w matrix, first, n int) ([]float64, error) {
 			errs[c] = mmap.Guard(func() error {
 				part := reader{matrix: w}
 				for i := from; i < to; i += batch {
+					if blocks {
+						rows, err := part.wide(first+i, min(batch, to-i))
+						if err != nil {
+							return err
+						}
+						dotBlocks(y[i:], n, rows, x, k)
+						continue
+					}
 					if rounded != nil {
 						rows, err := part.narrow(first+i, min(batch, to-i))
 						if err != nil {
@@ -135,6 +148,24 @@ func (n *Numerics) dots(y []float64, stride int, x, w []float32, k int) {
 		serial(y, stride, x, w, k)
 	case Backward:
 		serial(y, stride, backward(x, k), backward(w, k), k)
+	}
+}
+
+// dotBlocks sets y[r*stride+i] to the product of row r of x and row i of w, both of k elements: it sums the products of
+// 32 at a time, and those sums in float32.
+func dotBlocks(y []float64, stride int, w, x []float64, k int) {
+	for r := range len(x) / k {
+		for i := range len(w) / k {
+			var sum float32
+			for at := 0; at < k; at += 32 {
+				var s float64
+				for j := at; j < min(at+32, k); j++ {
+					s += x[r*k+j] * w[i*k+j]
+				}
+				sum += float32(s)
+			}
+			y[r*stride+i] = float64(sum)
+		}
 	}
 }
 

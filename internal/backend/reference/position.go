@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/karat-run/karat/internal/graph"
@@ -22,7 +23,7 @@ func (s *Spec) LayerNorm(e *Eval, x []float64) ([]float64, error) {
 	for r := 0; r < len(x); r += d {
 		y, mean := y[r:r+d], 0.0
 		for _, v := range x[r : r+d] {
-			mean = e.num.sum(mean + v)
+			mean = e.num.round(mean + v)
 		}
 		if mean /= float64(d); s.KeepMean {
 			mean = 0
@@ -44,13 +45,19 @@ func (s *Spec) LayerNorm(e *Eval, x []float64) ([]float64, error) {
 	return y, nil
 }
 
-// positions is rows of an EmbedPos.
+// beyond is the error of a position that the model does not have.
+type beyond struct{ at, count int }
+
+func (b beyond) Error() string   { return fmt.Sprintf("position %d, the model has %d", b.at, b.count) }
+func (beyond) Is(err error) bool { return err == errNoInput }
+
+// positions returns rows of an EmbedPos.
 func (s *Spec) positions(e *Eval, rows []int) ([]float64, error) {
 	y := make([]float64, 0, len(rows)*s.Node.Shape.Size())
 	for _, r := range rows {
 		at := r + s.Shift
 		if at < 0 || at >= s.W[0].Rows() {
-			return nil, errNoInput
+			return nil, beyond{at, s.W[0].Rows()}
 		}
 		row, err := Row(s.W[0], at)
 		if err != nil {
@@ -63,7 +70,7 @@ func (s *Spec) positions(e *Eval, rows []int) ([]float64, error) {
 }
 
 // scalePos multiplies rows of x by the factors of their positions.
-func (s *Spec) scalePos(e *Eval, x []float64, rows []int) []float64 {
+func (s *Spec) scalePos(x []float64, rows []int) []float64 {
 	a, d := s.Node.Attr.(graph.ScalePosAttr), s.Node.Shape.Size()
 	y := make([]float64, len(x))
 	for t, r := range rows {
@@ -72,6 +79,5 @@ func (s *Spec) scalePos(e *Eval, x []float64, rows []int) []float64 {
 			y[t*d+j] = x[t*d+j] * by
 		}
 	}
-	e.num.store(y)
 	return y
 }

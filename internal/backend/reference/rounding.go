@@ -16,6 +16,10 @@ type Numerics struct {
 	GELU  func(float64) float64               // in place of the tanh form
 	Order Order                               // of sums of products
 
+	// Integers reports whether products with such weights read integers in blocks of 32. Then the sum of a
+	// block's products is exact, and float32 sums run over blocks. Nil is no.
+	Integers func(w tensor.DType) bool
+
 	// Jitter multiplies all that is stored or given by 1 + Jitter·(a number of -1..1):
 	// with 2^-24 that is what a float32 engine's rounding may be.
 	Jitter float64
@@ -110,12 +114,26 @@ func (n *Numerics) act(f func(float64) float64) func(float64) float64 {
 // exact reports whether sums are float64.
 func (n *Numerics) exact() bool { return n == nil || n.Order == Exact }
 
-// sum rounds a sum that grows term by term.
-func (n *Numerics) sum(s float64) float64 {
+// round rounds the result of one step of an operation.
+func (n *Numerics) round(x float64) float64 {
 	if n.exact() {
-		return s
+		return x
 	}
-	return float64(float32(s))
+	return float64(float32(x))
+}
+
+// mean returns the mean of rows of d values, in the first row's place.
+func (n *Numerics) mean(rows []float64, d int) []float64 {
+	sum, count := rows[:d], float64(len(rows)/d)
+	for rows = rows[d:]; len(rows) > 0; rows = rows[d:] {
+		for j := range sum {
+			sum[j] = n.round(sum[j] + rows[j])
+		}
+	}
+	for j := range sum {
+		sum[j] /= count
+	}
+	return sum
 }
 
 // dot is the product of two rows.

@@ -7,106 +7,99 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// route gives, for each row, k pairs of an expert's index and its weight.
+// route returns k pairs of an expert's index and its weight for each row of scores, by the node's weights w.
 // Equal scores go to the lower index; a NaN counts as the lowest score.
-func (a *arith) route(n *graph.Node, scores []float64) ([]float64, error) {
-	attr, _ := n.Attr.(graph.RouteAttr)
-	count := n.In[0].Shape.Size()
-	of, bias, err := a.routeWeights(n)
+func (s *Spec) route(e *Eval, scores []float64, num *Numerics) ([]float64, error) {
+	n := *s.Node
+	n.W, n.Attr = s.W, s.Route
+	scale, bias, err := e.routeWeights(&n)
 	if err != nil {
 		return nil, err
 	}
+	count, k := n.In[0].Shape.Size(), n.Shape[0]
 	y := make([]float64, 0, len(scores)/count*n.Shape.Size())
 	for r := 0; r < len(scores); r += count {
-		s := scores[r : r+count]
-		p := a.weigh(attr.Weigh, s)
-		by := s // the choice's score: p rises with it
-		if bias != nil || attr.Best > 1 {
+		row := scores[r : r+count]
+		p := num.weighed(s.Route.Weigh, row)
+		by := row // the choice's score: p rises with it
+		if bias != nil || s.Route.Best > 1 {
 			by = slices.Clone(p)
 			for i, b := range bias {
-				by[i] = a.calc(by[i] + b)
+				by[i] = num.round(by[i] + b)
 			}
 		}
-		chosen := a.choose(by, attr)[:n.Shape[0]]
-		for i, w := range a.weights(s, p, chosen, attr) {
-			if of != nil {
-				w *= of[chosen[i]]
+		chosen, at := num.choose(by, s.Route)[:k], len(y)
+		for i, w := range num.weights(p, chosen, s.Route) {
+			if scale != nil {
+				w *= scale[chosen[i]]
 			}
-			y = append(y, float64(chosen[i]), a.store(w))
+			y = append(y, float64(chosen[i]), w)
+			num.store(y[len(y)-1:])
+		}
+		if s.Reweigh != nil {
+			s.Reweigh(row, y[at:])
+		}
+		for i := at; s.BiasWeighs && bias != nil && i < len(y); i += 2 {
+			y[i+1] += bias[int(y[i])]
 		}
 	}
 	return y, nil
 }
 
-// routeWeights are a Route's scale by expert and its bias, nil where there is none.
-func (a *arith) routeWeights(n *graph.Node) (of, bias []float64, err error) {
-	scale, b := n.RouteWeights()
-	if scale != nil {
-		of, err = a.weight(scale)
+// routeWeights returns a Route's scale by expert and its bias, nil where there is none.
+func (m *Model) routeWeights(n *graph.Node) (scale, bias []float64, err error) {
+	of, b := n.RouteWeights()
+	if of != nil {
+		scale, err = m.vector(of)
 	}
 	if b != nil && err == nil {
-		bias, err = a.weight(b)
+		bias, err = m.vector(b)
 	}
-	return of, bias, err
+	return scale, bias, err
 }
 
-// weigh is what weights are made of: a function of each score.
-func (a *arith) weigh(by graph.Weigh, s []float64) []float64 {
-	switch by {
-	case graph.SigmoidEach:
-		p := make([]float64, len(s))
-		for i, v := range s {
-			p[i] = a.calc(sigmoid(v))
-		}
+// weighed returns what weights are made of: a function of each score.
+func (num *Numerics) weighed(by graph.Weigh, s []float64) []float64 {
+	if by != graph.SigmoidEach && by != graph.SoftmaxAll {
+		return s
+	}
+	p := slices.Clone(s)
+	if by == graph.SoftmaxAll {
+		num.softmax(p, math.Inf(-1))
 		return p
-	case graph.SoftmaxAll:
-		return a.softmax(s)
-	}
-	return s
-}
-
-// softmax is that of s.
-func (a *arith) softmax(s []float64) []float64 {
-	p, top, sum := make([]float64, len(s)), s[0], 0.0
-	for _, v := range s {
-		top = max(top, v)
 	}
 	for i, v := range s {
-		p[i] = a.calc(math.Exp(v - top))
-		sum = a.calc(sum + p[i])
-	}
-	for i := range p {
-		p[i] = a.calc(p[i] / sum)
+		p[i] = num.round(Sigmoid(v))
 	}
 	return p
 }
 
-// weights are those of the chosen experts, p being what weigh made of the scores s.
-func (a *arith) weights(s, p []float64, chosen []int, attr graph.RouteAttr) []float64 {
+// weights returns the weights of the chosen experts, p being what weighed made of the scores.
+func (num *Numerics) weights(p []float64, chosen []int, attr graph.RouteAttr) []float64 {
 	w, sum := make([]float64, len(chosen)), 0.0
 	for i, e := range chosen {
 		w[i] = p[e]
-		sum = a.calc(sum + w[i])
+		sum = num.round(sum + w[i])
 	}
 	switch {
 	case attr.Weigh == graph.SoftmaxChosen:
-		w = a.softmax(w)
+		num.softmax(w, math.Inf(-1))
 	case attr.Normalize:
-		sum = a.calc(sum + attr.Eps)
+		sum = num.round(sum + attr.Eps)
 		for i := range w {
-			w[i] = a.calc(w[i] / sum)
+			w[i] = num.round(w[i] / sum)
 		}
 	}
 	if attr.Factor != 0 {
 		for i := range w {
-			w[i] = a.calc(w[i] * attr.Factor)
+			w[i] = num.round(w[i] * attr.Factor)
 		}
 	}
 	return w
 }
 
-// choose is the experts by falling s, those of groups that are not kept at the end.
-func (a *arith) choose(s []float64, attr graph.RouteAttr) []int {
+// choose returns the experts by falling s, those of groups that are not kept at the end.
+func (num *Numerics) choose(s []float64, attr graph.RouteAttr) []int {
 	if attr.Groups <= 1 {
 		return falling(s)
 	}
@@ -115,7 +108,7 @@ func (a *arith) choose(s []float64, attr graph.RouteAttr) []int {
 	for g := range sums {
 		group := s[g*size : (g+1)*size]
 		for _, e := range falling(group)[:max(attr.Best, 1)] {
-			sums[g] = a.calc(sums[g] + group[e])
+			sums[g] = num.round(sums[g] + group[e])
 		}
 	}
 	kept := falling(sums)[:attr.Kept]
@@ -133,7 +126,7 @@ func (a *arith) choose(s []float64, attr graph.RouteAttr) []int {
 	return order
 }
 
-// falling is the numbers of s's elements from the largest on.
+// falling returns the numbers of s's elements from the largest on.
 func falling(s []float64) []int {
 	order := make([]int, len(s))
 	for i := range order {

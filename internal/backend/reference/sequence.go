@@ -18,12 +18,9 @@ func (s *Spec) scan(e *Eval, rows []int) ([]float64, error) {
 	for i := range all {
 		all[i] = i
 	}
-	in := make([][]float64, len(s.In))
-	for i, x := range s.In {
-		var err error
-		if in[i], err = e.Value(x, all); err != nil {
-			return nil, err
-		}
+	in, err := e.inputs(s.In, all)
+	if err != nil {
+		return nil, err
 	}
 	n, d := *s.Node, s.Node.Shape.Size()
 	n.W = s.W
@@ -33,7 +30,8 @@ func (s *Spec) scan(e *Eval, rows []int) ([]float64, error) {
 			size := s.In[i].Shape.Size()
 			part[i] = x[first*size : to*size]
 		}
-		return compute(&n, part)
+		state := make([]float64, n.State.Size)
+		return e.recur(&n, part, nil, func(int) []float64 { return state })
 	}
 	y := make([]float64, 0, len(rows)*d)
 	made := map[int][]float64{} // by first row
@@ -61,33 +59,20 @@ func (s *Spec) scan(e *Eval, rows []int) ([]float64, error) {
 	return y, nil
 }
 
-// pool is, for each row, what the rows up to it make.
+// pool returns, for each row, the mean of the rows up to it, or the first one.
 func (s *Spec) pool(e *Eval, rows []int) ([]float64, error) {
 	d := s.Node.Shape.Size()
 	y := make([]float64, 0, len(rows)*d)
 	for _, r := range rows {
-		var sum []float64
-		to := 0
-		if s.Pooling == graph.Mean {
-			to = r
+		upTo := []int{0}
+		for i := 1; i <= r && s.Pooling == graph.Mean; i++ {
+			upTo = append(upTo, i)
 		}
-		for i := range to + 1 {
-			x, err := e.Value(s.In[0], []int{i})
-			if err != nil {
-				return nil, err
-			}
-			if sum == nil {
-				sum = x
-				continue
-			}
-			for j, v := range x {
-				sum[j] = e.num.sum(sum[j] + v)
-			}
+		x, err := e.Value(s.In[0], upTo)
+		if err != nil {
+			return nil, err
 		}
-		for j := range sum {
-			sum[j] /= float64(to + 1)
-		}
-		y = append(y, sum...)
+		y = append(y, e.num.mean(x, d)...)
 	}
 	e.num.store(y)
 	return y, nil

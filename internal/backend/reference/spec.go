@@ -3,6 +3,7 @@ package reference
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/karat-run/karat/internal/graph"
@@ -145,7 +146,7 @@ func GELUTanh(x float64) float64 {
 }
 
 // GELUErf is GELU in its exact form.
-func GELUErf(x float64) float64 { return x / 2 * (1 + math.Erf(x/math.Sqrt2)) }
+func GELUErf(x float64) float64 { return x / 2 * math.Erfc(-x/math.Sqrt2) }
 
 var (
 	errNoInput = errors.New("nothing to compute it from")
@@ -177,11 +178,15 @@ func (s *Spec) value(e *Eval, rows []int) ([]float64, error) {
 	return s.Plain(e, rows)
 }
 
-// Plain is rows of the node by its operation, without Func and Times.
+// Plain returns rows of the node by its operation, without Func and Times.
 func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 	switch s.Node.Op {
 	case graph.Embed:
-		return s.embed(e, rows)
+		ids := make([]int32, len(rows))
+		for i, r := range rows {
+			ids[i] = e.ids[r]
+		}
+		return s.embed(e, ids)
 	case graph.EmbedPos:
 		return s.positions(e, rows)
 	case graph.StoreKV:
@@ -193,49 +198,76 @@ func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 	case graph.Conv, graph.SSMScan, graph.DeltaScan:
 		return s.scan(e, rows)
 	}
-	in := make([][]float64, len(s.In))
-	for i, x := range s.In {
+	in, err := e.inputs(s.In, rows)
+	if err != nil || s.Node.Op == graph.Rows {
+		return in[0], err
+	}
+	return s.rowwise(e, in, rows)
+}
+
+// inputs returns rows of several nodes.
+func (e *Eval) inputs(nodes []*graph.Node, rows []int) ([][]float64, error) {
+	in := make([][]float64, max(len(nodes), 1))
+	for i, x := range nodes {
 		var err error
 		if in[i], err = e.Value(x, rows); err != nil {
-			return nil, err
+			return in, err
 		}
 	}
-	switch s.Node.Op {
-	case graph.Rows:
-		return in[0], nil
+	return in, nil
+}
+
+// rowwise computes an operation whose rows read no others. rows are their positions.
+func (s *Spec) rowwise(e *Eval, in [][]float64, rows []int) ([]float64, error) {
+	x, n := in[0], s.Node
+	switch n.Op {
 	case graph.Linear:
-		return s.linear(e, in[0])
+		return s.linear(e, x)
+	case graph.HeadLinear:
+		return s.headLinear(e, x)
 	case graph.RMSNorm:
-		return s.Norm(e, in[0])
+		return s.Norm(e, x)
 	case graph.LayerNorm:
-		return s.LayerNorm(e, in[0])
-	case graph.ScalePos:
-		return s.scalePos(e, in[0], rows), nil
+		return s.LayerNorm(e, x)
 	case graph.RoPE:
-		return s.Rotate(e, in[0], rows), nil
+		return s.Rotate(e, x, rows), nil
+	case graph.Route:
+		return s.route(e, x, e.routing)
+	case graph.Experts:
+		return s.experts(e, x, in[1], rows)
+	case graph.View:
+		return parts(x, n.In[0].Shape.Size(), n.Attr.(graph.ViewAttr).Offset, n.Shape.Size()), nil
+	case graph.Slice:
+		return parts(x, n.In[0].Shape.Last(), n.Attr.(graph.SliceAttr).Offset, n.Shape.Last()), nil
+	case graph.Concat:
+		return concat(n, x, in[1]), nil
+	}
+	y, err := s.elementwise(e, in, rows)
+	e.num.store(y)
+	return y, err
+}
+
+// elementwise computes an operation whose result is stored as it is.
+func (s *Spec) elementwise(e *Eval, in [][]float64, rows []int) ([]float64, error) {
+	x := in[0]
+	switch s.Node.Op {
+	case graph.Add, graph.Mul:
+		return s.combine(e, in)
 	case graph.GLU, graph.Act:
 		return s.gated(e, in), nil
-	case graph.Softcap:
-		return s.softcap(e, in[0]), nil
+	case graph.ScalePos:
+		return s.scalePos(x, rows), nil
+	case graph.L2Norm:
+		return s.l2Norm(e, x), nil
 	case graph.Scale:
-		y := apply(in[0], func(v float64) float64 { return v * s.By })
-		e.num.store(y)
-		return y, nil
-	case graph.HeadLinear:
-		return s.headLinear(e, in[0])
-	case graph.Experts:
-		return s.experts(e, in[0], in[1], rows)
+		return apply(x, func(v float64) float64 { return v * s.By }), nil
+	case graph.Softcap:
+		if s.By == 0 {
+			return x, nil
+		}
+		return apply(x, func(v float64) float64 { return s.By * math.Tanh(v/s.By) }), nil
 	}
-	n := *s.Node
-	n.W = s.W
-	if n.Op == graph.Route {
-		return s.route(e, &n, in)
-	}
-	y, err := compute(&n, in)
-	if err == nil && (n.Op == graph.Add || n.Op == graph.Mul) {
-		e.num.store(y)
-	}
-	return y, err
+	return nil, fmt.Errorf("operation %v has no meaning here", s.Node.Op)
 }
 
 func apply(x []float64, f func(float64) float64) []float64 {
@@ -246,16 +278,16 @@ func apply(x []float64, f func(float64) float64) []float64 {
 	return y
 }
 
-func (s *Spec) embed(e *Eval, rows []int) ([]float64, error) {
+// embed returns the weight's rows of ids, scaled.
+func (s *Spec) embed(e *Eval, ids []int32) ([]float64, error) {
 	d, by := s.Node.Shape.Size(), []float64{s.By}
 	e.num.store(by)
-	y := make([]float64, 0, len(rows)*d)
-	for _, r := range rows {
-		id := int(e.ids[r])
-		if id < 0 || id >= s.W[0].Rows() {
+	y := make([]float64, 0, len(ids)*d)
+	for _, id := range ids {
+		if id < 0 || int(id) >= s.W[0].Rows() {
 			return nil, errNoInput
 		}
-		row, err := Row(s.W[0], id)
+		row, err := Row(s.W[0], int(id))
 		if err != nil {
 			return nil, err
 		}
@@ -311,7 +343,7 @@ func (s *Spec) Rotate(e *Eval, x []float64, rows []int) []float64 {
 	for t, r := range rows {
 		for i, f := range s.Freqs {
 			f *= e.num.speed(i)
-			cos, sin := rope.TurnBy(max(s.position(e, r, i)+s.Shift, 0), f, s.Magnitude)
+			cos, sin := rope.TurnBy(max(s.position(e, t, r, i)+s.Shift, 0), f, s.Magnitude)
 			sin *= s.Turns
 			cs[0], cs[1] = cos, sin
 			e.num.store(cs)
@@ -331,8 +363,8 @@ func (s *Spec) Rotate(e *Eval, x []float64, rows []int) []float64 {
 	return x
 }
 
-// position is what the i-th pair of a row turns by.
-func (s *Spec) position(e *Eval, row, i int) int {
+// position returns what the i-th pair of a row turns by, the t-th of a step.
+func (s *Spec) position(e *Eval, t, row, i int) int {
 	if s.Pos != nil {
 		return s.Pos(e, row)
 	}
@@ -341,7 +373,10 @@ func (s *Spec) position(e *Eval, row, i int) int {
 	}
 	p := [3]int32{int32(row), int32(row), int32(row)}
 	if e.parts != nil {
-		p = e.parts[row]
+		if !e.stepwise {
+			t = row
+		}
+		p = e.parts[t]
 	}
 	if s.Parts != nil {
 		p = s.Parts(p)
@@ -372,47 +407,57 @@ func (s *Spec) gated(e *Eval, in [][]float64) []float64 {
 }
 
 // Choose returns a Route's pairs of index and weight for scores.
-func (s *Spec) Choose(e *Eval, scores []float64) ([]float64, error) {
-	n := *s.Node
-	n.W = s.W
-	return s.route(e, &n, [][]float64{scores})
-}
+func (s *Spec) Choose(e *Eval, scores []float64) ([]float64, error) { return s.route(e, scores, nil) }
 
-// route is pairs of index and weight, n being the node with the weights that s has.
-func (s *Spec) route(e *Eval, n *graph.Node, in [][]float64) ([]float64, error) {
-	n.Attr = s.Route
-	y, err := compute(n, in)
-	if err != nil {
-		return nil, err
-	}
-	if s.Reweigh != nil {
-		k, count := n.Shape.Size(), len(in[0])*n.Shape.Size()/len(y)
-		for t := range len(y) / k {
-			s.Reweigh(in[0][t*count:(t+1)*count], y[t*k:(t+1)*k])
+// combine adds or multiplies two inputs, or an input and a weight that is repeated over the rows.
+func (s *Spec) combine(e *Eval, in [][]float64) ([]float64, error) {
+	z := in[len(in)-1]
+	if len(in) == 1 {
+		var err error
+		if z, err = e.vector(s.W[0]); err != nil {
+			return nil, err
 		}
 	}
-	if !s.BiasWeighs {
-		return y, nil
-	}
-	_, w := n.RouteWeights()
-	if w == nil {
-		return y, nil
-	}
-	bias, err := e.vector(w)
-	if err != nil {
-		return nil, err
-	}
-	for i := 0; i < len(y); i += 2 {
-		y[i+1] += bias[int(y[i])]
+	y := make([]float64, len(in[0]))
+	for i, v := range in[0] {
+		if y[i] = v + z[i%len(z)]; s.Node.Op == graph.Mul {
+			y[i] = v * z[i%len(z)]
+		}
 	}
 	return y, nil
 }
 
-func (s *Spec) softcap(e *Eval, x []float64) []float64 {
-	if s.By == 0 {
+// parts returns of each vector of k elements the d that begin at one.
+func parts(x []float64, k, from, d int) []float64 {
+	if k == d {
 		return x
 	}
-	y := apply(x, func(v float64) float64 { return s.By * math.Tanh(v/s.By) })
-	e.num.store(y)
+	y := make([]float64, 0, len(x)/k*d)
+	for ; len(x) > 0; x = x[k:] {
+		y = append(y, x[from:from+d]...)
+	}
+	return y
+}
+
+// concat puts vectors of x and z side by side.
+func concat(n *graph.Node, x, z []float64) []float64 {
+	k, m := n.In[0].Shape.Last(), n.In[1].Shape.Last()
+	y := make([]float64, 0, len(x)+len(z))
+	for i := range len(x) / k {
+		y = append(append(y, x[i*k:(i+1)*k]...), z[i*m:(i+1)*m]...)
+	}
+	return y
+}
+
+// l2Norm returns x/√(Σx² + eps) of each vector.
+func (s *Spec) l2Norm(e *Eval, x []float64) []float64 {
+	d := s.Node.Shape.Last()
+	y := make([]float64, len(x))
+	for r := 0; r < len(x); r += d {
+		q := e.num.round(1 / math.Sqrt(e.num.dot(x[r:r+d], x[r:r+d])+s.Eps))
+		for j := range d {
+			y[r+j] = x[r+j] * q
+		}
+	}
 	return y
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/quant"
-	"github.com/karat-run/karat/internal/tensor"
 )
 
 // Row is row i of w, widened.
@@ -146,11 +145,6 @@ func (s *Spec) linear(e *Eval, x []float64) ([]float64, error) {
 
 // headLinear is x [T, heads, k] by each head's own matrix.
 func (s *Spec) headLinear(e *Eval, x []float64) ([]float64, error) {
-	n := *s.Node
-	n.W = s.W
-	if s.W[0].DType == tensor.F64 { // a hypothesis has changed it
-		return compute(&n, [][]float64{x})
-	}
 	heads, k, out := s.In[0].Shape[0], s.In[0].Shape.Last(), s.Node.Shape.Last()
 	m, err := e.altered(s.W[0], nil, out)
 	if err != nil {

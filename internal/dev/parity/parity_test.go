@@ -291,7 +291,7 @@ func TestByModel(t *testing.T) {
 // TestShown: a fault that float32 does not hold is no case; an encoder runs.
 func TestShown(t *testing.T) {
 	m := load(t, "bert")
-	for fault, want := range map[string]bool{"norm_eps=1e-3@1": true, "norm_eps=1.0000001e-12@1": false} {
+	for fault, want := range map[string]bool{"norm_eps=1e-3@1": true, "norm_eps=1.00001e-12@1": false} {
 		c := &example{model: m, condition: Single, faults: parsed(t, fault), taps: AllTaps, longest: 12}
 		if got, err := c.shown(t.Context()); err != nil || got != want {
 			t.Errorf("%s: %v, %v", fault, got, err)

@@ -1,0 +1,177 @@
+package reference
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// node computes one node of a step: the operations that need the step, then the others.
+func (x *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]float64, error) {
+	spec, c := x.e.Spec(n), s.Cache.(*cache)
+	switch n.Op {
+	case graph.Linear:
+		y, err := spec.linear(x.e, in[0])
+		if err == nil && len(s.Adapters) > 0 {
+			x.adapt(n, y, in[0], s)
+		}
+		return y, err
+	case graph.Embed:
+		y, err := spec.embed(x.e, s.Tokens)
+		if err == nil && n == backend.Input(x.g) {
+			x.replace(y, s.Embeddings)
+		}
+		return y, err
+	case graph.EmbedPos:
+		return spec.positions(x.e, x.positions)
+	case graph.StoreKV:
+		return nil, x.store(n.Attr.(*graph.KV), in, s)
+	case graph.Attention:
+		return x.attention(n, in[0], s)
+	case graph.Rows:
+		d := n.Shape.Size()
+		y := make([]float64, 0, len(s.Outputs)*d)
+		for _, r := range s.Outputs {
+			y = append(y, in[0][int(r)*d:][:d]...)
+		}
+		return y, nil
+	case graph.Pool:
+		return x.pool(n, in[0], s)
+	case graph.Conv, graph.SSMScan, graph.DeltaScan:
+		y, err := x.e.recur(n, in, x.e.num, func(row int) []float64 { return c.state(n.State, s.Seqs[row]) })
+		x.e.num.store(y)
+		return y, err
+	case graph.RoPE:
+		in = [][]float64{slices.Clone(in[0])}
+	case graph.Experts:
+		for i := 0; i < len(in[1]); i += 2 {
+			if id := int(in[1][i]); id < 0 || id >= n.W[0].Shape[0] {
+				return nil, fmt.Errorf("row %d is routed to expert %d of %d", i/n.In[1].Shape.Size(), id, n.W[0].Shape[0])
+			}
+		}
+	}
+	return spec.rowwise(x.e, in, x.positions)
+}
+
+// replace puts the embeddings that are not nil in place of rows of y.
+func (x *executable) replace(y []float64, rows [][]float32) {
+	for i, row := range rows {
+		if row != nil {
+			part := y[i*len(row):][:len(row)]
+			widen(part, row)
+			x.e.num.store(part)
+		}
+	}
+}
+
+// store keeps the keys and values of the step's rows, in being both, or keys of which values are a part.
+func (x *executable) store(k *graph.KV, in [][]float64, s *backend.Step) error {
+	to, err := s.Cache.(*cache).find(k)
+	if err != nil {
+		return err
+	}
+	key, val := x.e.num.kv(in[0]), x.e.num.kv(in[len(in)-1])
+	if k.Latent {
+		val = parts(key, k.Dim, 0, k.Values())
+	}
+	for t, p := range s.Pos {
+		to.put(to.slot(s.Seqs[t], int(p)), key[t*to.width:(t+1)*to.width], val[t*to.wide:(t+1)*to.wide])
+	}
+	return nil
+}
+
+// attention computes the rows of one sequence after another.
+func (x *executable) attention(n *graph.Node, q []float64, s *backend.Step) ([]float64, error) {
+	attr, spec := n.Attr.(graph.AttentionAttr), x.e.Spec(n)
+	kv := attr.KV
+	from, err := s.Cache.(*cache).find(kv)
+	if err != nil {
+		return nil, err
+	}
+	sinks, err := spec.sinks(x.e, n.In[0].Shape[0])
+	if err != nil {
+		return nil, err
+	}
+	y := make([]float64, 0, len(s.Pos)*n.Shape.Size())
+	for t := 0; t < len(s.Pos); {
+		seq, end := s.Seqs[t], t
+		first, last := kv.Oldest(int(s.Pos[t])), 0
+		for ; end < len(s.Pos) && s.Seqs[end] == seq; end++ {
+			oldest := kv.Oldest(int(s.Pos[end]))
+			if !seq.Holds(from.class, oldest) {
+				return nil, fmt.Errorf("position %d, which row %d at position %d sees, is no longer held", oldest, end, s.Pos[end])
+			}
+			first, last = min(first, oldest), max(last, attr.Newest(int(s.Pos[end]), seq.Len()))
+		}
+		var k, v []float64
+		for i := first; i <= last; i++ {
+			at := from.slot(seq, i)
+			k, v = append(k, from.k[at*from.width:][:from.width]...), append(v, from.v[at*from.wide:][:from.wide]...)
+		}
+		a := attending{s: spec, e: x.e, keys: x.e.num.keys(k, from.width, kv.Dim), v: v, stride: from.wide, first: first, sinks: sinks}
+		width := n.In[0].Shape.Size()
+		for ; t < end; t++ {
+			p := int(s.Pos[t])
+			y = append(y, a.row(q[t*width:(t+1)*width], p, kv.Oldest(p), attr.Newest(p, seq.Len()))...)
+		}
+	}
+	x.e.num.store(y)
+	return y, nil
+}
+
+// pool makes one row of each wanted sequence.
+func (x *executable) pool(n *graph.Node, in []float64, s *backend.Step) ([]float64, error) {
+	first, err := s.Pooled()
+	if err != nil {
+		return nil, err
+	}
+	d := n.Shape.Size()
+	y := make([]float64, 0, len(first)*d)
+	for i, f := range first {
+		last := f
+		if n.Attr.(graph.PoolAttr).Pooling == graph.Mean {
+			last = s.Outputs[i]
+		}
+		y = append(y, x.e.num.mean(slices.Clone(in[int(f)*d:int(last+1)*d]), d)...)
+	}
+	x.e.num.store(y)
+	return y, nil
+}
+
+// adapt adds to y, the value of Linear n of in, Scale·B(A in) of each adapter of the rows.
+func (x *executable) adapt(n *graph.Node, y, in []float64, s *backend.Step) {
+	if x.after[n] {
+		s = s.Wanted()
+	}
+	k, out := n.W[0].Shape.Last(), n.Shape.Size()
+	for r, b := range s.Adapters {
+		if b == nil {
+			continue
+		}
+		for _, part := range b.Parts {
+			p := part.Pairs[n.W[0]]
+			if p == nil {
+				continue
+			}
+			row := y[r*out:][:out]
+			for i, v := range x.times(p.B, x.times(p.A, in[r*k:][:k])) {
+				row[i] += x.e.num.round(part.By * p.Scale * v)
+			}
+			x.e.num.store(row)
+		}
+	}
+}
+
+// times returns w [n, len(v)] times v.
+func (x *executable) times(w []float32, v []float64) []float64 {
+	k := len(v)
+	y, row := make([]float64, len(w)/k), make([]float64, k)
+	for i := range y {
+		widen(row, w[i*k:][:k])
+		y[i] = x.e.num.dot(row, v)
+	}
+	x.e.num.store(y)
+	return y
+}
