@@ -180,7 +180,6 @@ func slowed(s *site, n *graph.Node) (all []*Hypothesis) {
 // borrowedFactors are the factors of another kind of layers' ropes.
 func borrowedFactors(s *site, n *graph.Node) []*Hypothesis {
 	a := n.Attr.(graph.RoPEAttr)
-	dim := a.Turning(n.Shape.Last())
 	for _, o := range s.g.Nodes {
 		x, ok := o.Attr.(graph.RoPEAttr)
 		if !ok || o.Op != graph.RoPE || slices.Equal(x.Freqs, a.Freqs) || len(a.Freqs) < 2 || len(x.Freqs) < 2 {
@@ -206,7 +205,6 @@ func borrowedFactors(s *site, n *graph.Node) []*Hypothesis {
 			return s.otherSpeeds("rope_factors", n, detail{"built": "borrowed"}, "turns with the factors of "+o.Name, f)
 		}
 	}
-	_ = dim
 	return nil
 }
 
