@@ -26,7 +26,7 @@ const (
 	F16Table GELU = "f16-table" // llama.cpp's: a table over all binary16 numbers, between -10 and 10
 )
 
-// At is GELU of x.
+// At returns GELU of x.
 func (g GELU) At(x float64) float64 {
 	if g != F16Table {
 		return x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
@@ -99,7 +99,7 @@ func Parse(s string) (Class, error) {
 	return c, c.Check()
 }
 
-// String is c in words: activations=bf16,kv=f16.
+// String returns c in words: activations=bf16,kv=f16.
 func (c Class) String() string {
 	var parts []string
 	for _, p := range []struct{ key, value string }{{"activations", string(c.Activations)}, {"kv", string(c.KV)}, {"gelu", string(c.GELU)}} {

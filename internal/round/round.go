@@ -49,7 +49,7 @@ func (f *Format) UnmarshalText(name []byte) error {
 	return nil
 }
 
-// Stored is the format of values that an engine keeps between its operations, if
+// Stored returns the format of values that an engine keeps between its operations, if
 // its products read f.
 func (f Format) Stored() Format {
 	switch f {
@@ -59,7 +59,7 @@ func (f Format) Stored() Format {
 	return f
 }
 
-// Input is the format in which a product with weights of type w reads a row, if
+// Input returns the format in which a product with weights of type w reads a row, if
 // that is f by declaration: of q8 it is the one that belongs to w in llama.cpp, and
 // i16_32 is for quantized weights only. (ggml-cpu.c, type_traits_cpu. Q4_1 and Q5_1
 // round the sum of a block to binary16 besides, which is left out.)
@@ -159,7 +159,7 @@ func q8_0(block []float64, top float64) {
 	}
 }
 
-// q8_K is quantize_row_q8_K_ref in llama.cpp's ggml-quants.c.
+// q8_K computes quantize_row_q8_K_ref in llama.cpp's ggml-quants.c.
 func q8_K(block []float64, top float64) {
 	if top == 0 {
 		clear(block)
@@ -171,7 +171,7 @@ func q8_K(block []float64, top float64) {
 	}
 }
 
-// i16 is simd.Quantize.
+// i16 computes simd.Quantize.
 func i16(block []float64, top float64) {
 	if top = math.Abs(top); top < 1e-30 {
 		clear(block)

@@ -8,7 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/simd"
 )
 
-// Attend is softmax(q·kᵀ·scale)·v for the queries of rows, over the keys and
+// Attend returns softmax(q·kᵀ·scale)·v for the queries of rows, over the keys and
 // values of all positions that each sees.
 func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 	if s.Store == nil {
@@ -95,7 +95,7 @@ type headKeys struct {
 	narrow [][]float32 // in place of wide where sums are float32
 }
 
-// keys is k, rows of a width, by head.
+// keys returns k, rows of a width, by head.
 func (n *Numerics) keys(k []float64, width, dim int) *headKeys {
 	all := &headKeys{Numerics: n, dim: dim}
 	for g := range width / dim {
@@ -125,7 +125,7 @@ func (k *headKeys) scores(p, q []float64, g, from int) {
 	}
 }
 
-// seen is the positions from and to that the query at r sees, of those up to last.
+// seen returns the positions from and to that the query at r sees, of those up to last.
 func (s *Spec) seen(e *Eval, r, last int) (from, to int) {
 	from, to = 0, min(r+s.Ahead, last)
 	if s.Window > 0 {
@@ -155,7 +155,7 @@ func (s *Spec) latent(k []float64, kv *graph.KV) []float64 {
 	return parts(k, kv.Dim, 0, kv.Values())
 }
 
-// sinks is a score by head that is there besides, -Inf for none.
+// sinks returns a score by head that is there besides, -Inf for none.
 func (s *Spec) sinks(e *Eval, heads int) ([]float64, error) {
 	if s.Sinks != nil {
 		return e.vector(s.Sinks)
@@ -199,7 +199,7 @@ func (n *Numerics) combine(y, p, v []float64, stride int) {
 // Softmax turns scores to weights that sum to 1.
 func Softmax(p []float64) { (*Numerics)(nil).softmax(p, math.Inf(-1)) }
 
-// softmax is Softmax beside a score more, whose weight goes to nobody.
+// softmax returns Softmax beside a score more, whose weight goes to nobody.
 func (n *Numerics) softmax(p []float64, sink float64) {
 	top, sum := sink, 0.0
 	for _, x := range p {

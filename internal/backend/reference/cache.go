@@ -108,7 +108,7 @@ func (c *cache) begin(s *backend.Step) {
 	}
 }
 
-// at is s in a slot, [size], for which room is made.
+// at returns s in a slot, [size], for which room is made.
 func (c *cache) at(s *graph.State, slot int32) []float64 {
 	all := c.states[s]
 	if short := (int(slot)+1)*s.Size - len(all); short > 0 {
@@ -118,7 +118,7 @@ func (c *cache) at(s *graph.State, slot int32) []float64 {
 	return all[int(slot)*s.Size:][:s.Size]
 }
 
-// state is what q has of s, [size]: a node with a state reads and writes it in place,
+// state returns what q has of s, [size]: a node with a state reads and writes it in place,
 // row after row.
 func (c *cache) state(s *graph.State, q *kv.Sequence) []float64 {
 	return c.at(s, q.Slot(c.class))
@@ -136,7 +136,7 @@ func (c *cache) find(k *graph.KV) (*store, error) {
 	return s, nil
 }
 
-// slot is where position pos of a sequence lies.
+// slot returns where position pos of a sequence lies.
 func (s *store) slot(q *kv.Sequence, pos int) int {
 	return int(q.Page(s.class, pos))*kv.PageSize + pos%kv.PageSize
 }

@@ -21,7 +21,7 @@ type Edit func(s *Spec)
 // Edits are by node.
 type Edits map[*graph.Node][]Edit
 
-// And is both edits; those of o come after e's.
+// And returns both edits; those of o come after e's.
 func (e Edits) And(o Edits) Edits {
 	sum := maps.Clone(e)
 	if sum == nil {
@@ -43,7 +43,7 @@ type Model struct {
 	threads int                      // of a product; 0 is GOMAXPROCS
 }
 
-// Of is the model of a graph.
+// Of returns the model of a graph.
 func Of(g *graph.Graph) *Model {
 	m := &Model{g: g, stores: map[*graph.KV]*graph.Node{}, weights: map[*graph.Weight]matrix{}}
 	for _, n := range g.Nodes {
@@ -54,7 +54,7 @@ func Of(g *graph.Graph) *Model {
 	return m
 }
 
-// Store is where attention n reads keys and values, unless edited; nil for other nodes.
+// Store returns where attention n reads keys and values, unless edited; nil for other nodes.
 func (m *Model) Store(n *graph.Node) *graph.Node {
 	if a, ok := n.Attr.(graph.AttentionAttr); ok {
 		return m.stores[a.KV]
@@ -84,7 +84,7 @@ type Eval struct {
 // values are the rows of a node that have been computed.
 type values [][]float64 // by position; nil where there is none
 
-// Eval is an evaluation for the token ids, with its known values.
+// Eval returns an evaluation for the token ids, with its known values.
 func (m *Model) Eval(ids []int32, known map[*graph.Node]Known, num *Numerics) *Eval {
 	return &Eval{Model: m, ids: ids, known: known, num: num, memo: map[*graph.Node]values{}, specs: map[*graph.Node]*Spec{}, busy: map[*graph.Node]bool{}}
 }
@@ -95,13 +95,13 @@ func (e *Eval) At(parts [][3]int32) *Eval {
 	return e
 }
 
-// Len is the number of the prompt's positions.
+// Len returns the number of the prompt's positions.
 func (e *Eval) Len() int { return len(e.ids) }
 
-// IDs are the prompt's tokens.
+// IDs returns the prompt's tokens.
 func (e *Eval) IDs() []int32 { return e.ids }
 
-// With is e with more edits. Values that they do not reach are computed once, in e.
+// With returns e with more edits. Values that they do not reach are computed once, in e.
 func (e *Eval) With(edits Edits) *Eval {
 	f := *e
 	f.edits, f.under = e.edits.And(edits), e
@@ -112,7 +112,7 @@ func (e *Eval) With(edits Edits) *Eval {
 	return &f
 }
 
-// Without is e where nodes are not known, but computed.
+// Without returns e where nodes are not known, but computed.
 func (e *Eval) Without(nodes ...*graph.Node) *Eval {
 	f := *e
 	f.known, f.under = maps.Clone(e.known), nil
@@ -123,7 +123,7 @@ func (e *Eval) Without(nodes ...*graph.Node) *Eval {
 	return &f
 }
 
-// Spec is how e computes n.
+// Spec returns how e computes n.
 func (e *Eval) Spec(n *graph.Node) *Spec {
 	s := e.specs[n]
 	if s == nil {
@@ -136,7 +136,7 @@ func (e *Eval) Spec(n *graph.Node) *Spec {
 	return s
 }
 
-// deps are the nodes that n's value is computed from.
+// deps returns the nodes that n's value is computed from.
 func (e *Eval) deps(n *graph.Node) []*graph.Node {
 	s := e.Spec(n)
 	if n.Op != graph.Attention || s.Store == nil {
@@ -174,12 +174,12 @@ func (e *Eval) Known(n *graph.Node, row int) bool {
 	return row >= first && row < first+rows
 }
 
-// Value is rows of n, [len(rows), width]: known ones, and else computed ones.
+// Value returns rows of n, [len(rows), width]: known ones, and else computed ones.
 func (e *Eval) Value(n *graph.Node, rows []int) ([]float64, error) {
 	return e.gather(n, rows, true)
 }
 
-// Compute is rows of n as its operation gives them, even where they are known.
+// Compute returns rows of n as its operation gives them, even where they are known.
 func (e *Eval) Compute(n *graph.Node, rows []int) ([]float64, error) {
 	return e.gather(n, rows, false)
 }
@@ -256,7 +256,7 @@ func (e *Eval) Forget(layer int) {
 	maps.DeleteFunc(e.memo, func(n *graph.Node, _ values) bool { return n.Layer >= 0 && n.Layer < layer && !stored[n] })
 }
 
-// Span is the nodes that Compute(n) computes at the last row, in the graph's order: n,
+// Span returns the nodes that Compute(n) computes at the last row, in the graph's order: n,
 // and the unknown nodes on the way to it. sources are the known nodes where it
 // begins. (Keys and values of earlier rows may have to be computed, too: see Behind.)
 func (e *Eval) Span(n *graph.Node) (span, sources []*graph.Node) {
@@ -285,7 +285,7 @@ func (e *Eval) Span(n *graph.Node) (span, sources []*graph.Node) {
 	return span, sources
 }
 
-// Behind is the nodes outside a span that have to be computed at rows where they are
+// Behind returns the nodes outside a span that have to be computed at rows where they are
 // not known, since attention or a scan in the span reads these rows.
 func (e *Eval) Behind(span []*graph.Node) map[*graph.Node]bool {
 	seen := map[*graph.Node]bool{}

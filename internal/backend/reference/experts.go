@@ -44,7 +44,7 @@ func (s *Spec) branches(e *Eval) (*branches, error) {
 	return m, nil
 }
 
-// product is the i-th matrix of expert id times x, and its bias.
+// product returns the i-th matrix of expert id times x, and its bias.
 func (m *branches) product(i, id int, x []float64) ([]float64, error) {
 	n := m.matrices[i].Shape[1]
 	y, err := m.e.product(x, m.matrices[i], id*n, n)
@@ -66,7 +66,7 @@ func (m *branches) product(i, id int, x []float64) ([]float64, error) {
 	return y, nil
 }
 
-// run is what expert id makes of a row.
+// run returns what expert id makes of a row.
 func (m *branches) run(id int, x []float64) ([]float64, error) {
 	last := len(m.matrices) - 1
 	var parts [][]float64
@@ -96,7 +96,7 @@ func (m *branches) run(id int, x []float64) ([]float64, error) {
 	return m.product(last, id, h)
 }
 
-// chosen is rows of the Route that s reads, if it chooses s.Chosen experts for each.
+// chosen returns rows of the Route that s reads, if it chooses s.Chosen experts for each.
 func (s *Spec) chosen(e *Eval, rows []int) ([]float64, error) {
 	r := *e.Spec(s.In[1])
 	if r.Func != nil {

@@ -15,7 +15,8 @@ import (
 // batch is how many rows of a weight are dequantized and multiplied together.
 const batch = 16
 
-// product is x [T, k] times n rows of w from first on, which are in one matrix of an altered w; each sum belongs to one goroutine.
+// product returns x [T, k] times n rows of w from first on, which are in one matrix of an altered w; each sum belongs
+// to one goroutine.
 func (e *Eval) product(x []float64, w matrix, first, n int) ([]float64, error) {
 	if len(x) == 0 {
 		return nil, nil
@@ -85,7 +86,7 @@ type reader struct {
 	f64 []float64
 }
 
-// narrow is n rows from row i on.
+// narrow returns n rows from row i on.
 func (r *reader) narrow(i, n int) ([]float32, error) {
 	k := r.Shape.Last()
 	if r.all != nil && r.alter == nil {
@@ -106,7 +107,7 @@ func (r *reader) narrow(i, n int) ([]float32, error) {
 	return r.f32, nil
 }
 
-// wide is the same in float64.
+// wide returns n rows from row i on, in float64.
 func (r *reader) wide(i, n int) ([]float64, error) {
 	k := r.Shape.Last()
 	if r.alter != nil {
@@ -127,7 +128,7 @@ func widen(y []float64, x []float32) {
 	}
 }
 
-// changed is a matrix that change has altered, from row i on.
+// changed returns a matrix that change has altered, from row i on.
 func (m matrix) changed(i int) []float64 {
 	return m.altered[i/m.rows][i%m.rows*m.Shape.Last():]
 }
@@ -169,7 +170,7 @@ func dotBlocks(y []float64, stride int, w, x []float64, k int) {
 	}
 }
 
-// backward is x with each of its rows of k elements turned around.
+// backward returns x with each of its rows of k elements turned around.
 func backward(x []float32, k int) []float32 {
 	x = slices.Clone(x)
 	for r := 0; r < len(x); r += k {
@@ -202,7 +203,7 @@ func serial(y []float64, stride int, x, w []float32, k int) {
 	}
 }
 
-// twoByFour is the products of a and of b with each of c, d, e and f.
+// twoByFour returns the products of a and of b with each of c, d, e and f.
 func twoByFour(a, b, c, d, e, f []float32) [2][4]float32 {
 	var ac, ad, ae, af, bc, bd, be, bf float32
 	b, c, d, e, f = b[:len(a)], c[:len(a)], d[:len(a)], e[:len(a)], f[:len(a)]

@@ -8,7 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// LayerNorm is x [rows, shape...] less its mean, by its deviation, weighted and biased
+// LayerNorm returns x [rows, shape...] less its mean, by its deviation, weighted and biased
 // if the node has them.
 func (s *Spec) LayerNorm(e *Eval, x []float64) ([]float64, error) {
 	var w [2][]float64

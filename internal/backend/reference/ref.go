@@ -11,6 +11,10 @@
 // nodes. If an engine gave the known values, Eval's value of a node can be
 // compared with the engine's: together they are an equation. An Edit changes how
 // a node is computed: it says what an engine may do instead.
+//
+// Files in reading order: ref.go and step.go (Backend), cache.go, edited.go (an engine with mistakes), eval.go,
+// spec.go (a node), attend.go, sequence.go, scan.go, route.go, experts.go, position.go (operations), weight.go,
+// matrix.go, rounding.go.
 package reference
 
 import (

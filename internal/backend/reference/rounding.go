@@ -56,7 +56,7 @@ func (n *Numerics) store(x []float64) {
 	}
 }
 
-// Stored is x as it is kept.
+// Stored returns x as it is kept.
 func (n *Numerics) Stored(x []float64) []float64 {
 	x = slices.Clone(x)
 	n.store(x)
@@ -69,10 +69,10 @@ func (n *Numerics) shake(x []float64, by float64) {
 	}
 }
 
-// chance is a number of -1..1.
+// chance returns a number of -1..1.
 func (n *Numerics) chance() float64 { return 2*(float64(n.Random.Uint64()<<11>>11)/(1<<53)) - 1 }
 
-// speed is what rounding may multiply the turning speed of a pair by. Engines keep
+// speed returns what rounding may multiply the turning speed of a pair by. Engines keep
 // angles in float32, whose error grows with the position, and many come to the speed of
 // pair i by i products.
 func (n *Numerics) speed(i int) float64 {
@@ -91,7 +91,7 @@ func (n *Numerics) kv(x []float64) []float64 {
 	return x
 }
 
-// quantize is x [T, k] as products with weights of that type read it.
+// quantize returns x [T, k] as products with weights of that type read it.
 func (n *Numerics) quantize(x []float64, k int, w tensor.DType) []float64 {
 	if n == nil || n.Input == nil {
 		return x
@@ -103,7 +103,7 @@ func (n *Numerics) quantize(x []float64, k int, w tensor.DType) []float64 {
 	return x
 }
 
-// act is an activation as the engine has it.
+// act returns an activation as the engine has it.
 func (n *Numerics) act(f func(float64) float64) func(float64) float64 {
 	if n != nil && n.GELU != nil && f(1) == GELUTanh(1) {
 		return n.GELU
@@ -136,7 +136,7 @@ func (n *Numerics) mean(rows []float64, d int) []float64 {
 	return sum
 }
 
-// dot is the product of two rows.
+// dot returns the product of two rows.
 func (n *Numerics) dot(a, b []float64) float64 {
 	var y [1]float64
 	if n.exact() {

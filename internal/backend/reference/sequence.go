@@ -11,7 +11,7 @@ func across(n *graph.Node) bool {
 	return n.Op == graph.Attention || n.Op == graph.Pool || n.State != nil
 }
 
-// scan is rows of a node with a state. It runs from position 0 on, or from First.
+// scan returns rows of a node with a state. It runs from position 0 on, or from First.
 func (s *Spec) scan(e *Eval, rows []int) ([]float64, error) {
 	last := slices.Max(rows)
 	all := make([]int, last+1)

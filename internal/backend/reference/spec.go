@@ -114,7 +114,7 @@ func newSpec(n *graph.Node, stores map[*graph.KV]*graph.Node) *Spec {
 	return s
 }
 
-// Activation is a in float64.
+// Activation returns a in float64.
 func Activation(a graph.Activation) func(float64) float64 {
 	switch a {
 	case graph.SiLU:
@@ -131,21 +131,21 @@ func Activation(a graph.Activation) func(float64) float64 {
 	return GELUTanh
 }
 
-// Sigmoid is 1/(1 + e^-x).
+// Sigmoid returns 1/(1 + e^-x).
 func Sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// ReLUSquared is the square of the positive part.
+// ReLUSquared returns the square of the positive part.
 func ReLUSquared(x float64) float64 { return max(x, 0) * max(x, 0) }
 
-// SiLU is x·sigmoid(x).
+// SiLU returns x·sigmoid(x).
 func SiLU(x float64) float64 { return x / (1 + math.Exp(-x)) }
 
-// GELUTanh is GELU in its tanh form.
+// GELUTanh returns GELU in its tanh form.
 func GELUTanh(x float64) float64 {
 	return x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
 }
 
-// GELUErf is GELU in its exact form.
+// GELUErf returns GELU in its exact form.
 func GELUErf(x float64) float64 { return x / 2 * math.Erfc(-x/math.Sqrt2) }
 
 var (
@@ -299,7 +299,7 @@ func (s *Spec) embed(e *Eval, ids []int32) ([]float64, error) {
 	return y, nil
 }
 
-// Norm is RMSNorm of x [rows, shape...].
+// Norm returns RMSNorm of x [rows, shape...].
 func (s *Spec) Norm(e *Eval, x []float64) ([]float64, error) {
 	d := s.Node.Shape.Last()
 	var w []float64

@@ -11,7 +11,7 @@ import (
 	"github.com/karat-run/karat/internal/quant"
 )
 
-// Row is row i of w, widened.
+// Row returns row i of w, widened.
 func Row(w *graph.Weight, i int) ([]float64, error) {
 	buf := make([]float32, w.Shape.Last())
 	if err := quant.Dequantize(w.DType, buf, w.Row(i)); err != nil {
@@ -22,7 +22,7 @@ func Row(w *graph.Weight, i int) ([]float64, error) {
 	return y, nil
 }
 
-// Vector is all of w, row after row, widened.
+// Vector returns all of w, row after row, widened.
 func Vector(w *graph.Weight) ([]float64, error) {
 	all, err := dequantized(w)
 	y := make([]float64, len(all))
@@ -30,7 +30,7 @@ func Vector(w *graph.Weight) ([]float64, error) {
 	return y, err
 }
 
-// dequantized is all of w.
+// dequantized returns all of w.
 func dequantized(w *graph.Weight) ([]float32, error) {
 	all, k, n := make([]float32, w.Shape.Size()), w.Shape.Last(), w.Rows()
 	errs := make([]error, min(runtime.GOMAXPROCS(0), 1+len(all)>>18))
@@ -94,7 +94,7 @@ func (m *Model) room(w *graph.Weight) bool {
 	return true
 }
 
-// vector is all of w, not to be written to.
+// vector returns all of w, not to be written to.
 func (m *Model) vector(w *graph.Weight) ([]float64, error) {
 	x, err := m.matrix(w)
 	if x.doubles != nil || err != nil {
@@ -103,7 +103,7 @@ func (m *Model) vector(w *graph.Weight) ([]float64, error) {
 	return Vector(w)
 }
 
-// altered is w with each of its matrices of so many rows changed; alter may be nil. They are
+// altered returns w with each of its matrices of so many rows changed; alter may be nil. They are
 // changed when they are read: of experts most are not.
 func (m *Model) altered(w *graph.Weight, alter func(w []float64, rows, cols int) []float64, rows int) (matrix, error) {
 	x, err := m.matrix(w)
@@ -127,7 +127,7 @@ func (m matrix) change(i int) error {
 	return err
 }
 
-// linear is x [T, k] · wᵀ.
+// linear returns x [T, k] · wᵀ.
 func (s *Spec) linear(e *Eval, x []float64) ([]float64, error) {
 	w := s.W[0]
 	k, n := w.Shape.Last(), w.Rows()
@@ -143,7 +143,7 @@ func (s *Spec) linear(e *Eval, x []float64) ([]float64, error) {
 	return y, err
 }
 
-// headLinear is x [T, heads, k] by each head's own matrix.
+// headLinear returns x [T, heads, k] by each head's own matrix.
 func (s *Spec) headLinear(e *Eval, x []float64) ([]float64, error) {
 	heads, k, out := s.In[0].Shape[0], s.In[0].Shape.Last(), s.Node.Shape.Last()
 	m, err := e.altered(s.W[0], nil, out)

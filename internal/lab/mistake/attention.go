@@ -60,7 +60,7 @@ func (p *Proposer) masks(n *graph.Node, a graph.AttentionAttr) []*Hypothesis {
 	return all
 }
 
-// softHypotheses are softmaxes along other axes.
+// softHypotheses returns softmaxes along other axes.
 func softHypotheses(n *graph.Node) []*Hypothesis {
 	return []*Hypothesis{
 		edit("softmax_axis", n, "normalizes the scores over the heads", detail{"axis": "heads"}, softOver(true, false)),
@@ -70,7 +70,7 @@ func softHypotheses(n *graph.Node) []*Hypothesis {
 	}
 }
 
-// formula is how a scale of scores comes of the head's size, or the number.
+// formula returns how a scale of scores comes of the head's size, or the number.
 func formula(v, dim float64) any {
 	for _, f := range []struct {
 		name  string
@@ -134,8 +134,8 @@ func (p *Proposer) Windows(n *graph.Node) []*Hypothesis {
 	}})))
 }
 
-// perChunk are windows that begin where that of the first or of the last query of a chunk does, as far as a prompt is long
-// enough to tell. The likeliest size of several that are as near comes first.
+// perChunk returns windows that begin where that of the first or of the last query of a chunk does, as far as a
+// prompt is long enough to tell. The likeliest size of several that are as near comes first.
 func perChunk(n *graph.Node, window, longest int) []*Hypothesis {
 	if n.Attr.(graph.AttentionAttr).Bidirectional || longest <= window {
 		return nil
@@ -153,7 +153,7 @@ func perChunk(n *graph.Node, window, longest int) []*Hypothesis {
 	return all
 }
 
-// stores are other keys and values than the layer's: keys in the place of values, and
+// stores returns other keys and values than the layer's: keys in the place of values, and
 // other layers'.
 func (p *Proposer) stores(n *graph.Node, kv *graph.KV) []*Hypothesis {
 	store := p.model.Store(n)
@@ -194,7 +194,7 @@ func (p *Proposer) stores(n *graph.Node, kv *graph.KV) []*Hypothesis {
 	return all
 }
 
-// misfits are stores of another width, read as if they had the layer's own: the first
+// misfits returns stores of another width, read as if they had the layer's own: the first
 // features of each head, or one row after the other.
 func misfits(n, store, x *graph.Node) []*Hypothesis {
 	heads, dim, others, width := store.Shape[0], store.Shape[1], x.Shape[0], x.Shape[1]
@@ -277,7 +277,7 @@ func softOver(heads, fromTop bool) reference.Edit {
 	}
 }
 
-// oldest is the first position that a query sees.
+// oldest returns the first position that a query sees.
 func oldest(s *reference.Spec) func(query int) int {
 	return func(query int) int {
 		switch {
@@ -290,7 +290,8 @@ func oldest(s *reference.Spec) func(query int) int {
 	}
 }
 
-// normalize makes weights of lists of scores, each of keys from the oldest of the list on: over the lists, for each key.
+// normalize makes weights of lists of scores, each of keys from the oldest of the list on: over the lists, for each
+// key.
 func normalize(scores [][]float64, oldest func(list int) int) {
 	keys := 0
 	for i, list := range scores {
@@ -316,7 +317,7 @@ func normalize(scores [][]float64, oldest func(list int) int) {
 	}
 }
 
-// normedValues is a norm of heads of values that the model does not have.
+// normedValues returns a norm of heads of values that the model does not have.
 func (p *Proposer) normedValues(n *graph.Node) []*Hypothesis {
 	var all []*Hypothesis
 	if store := p.model.Store(n); store != nil && len(store.In) > 1 && Behind(store.In[1]).Op != graph.RMSNorm && store.In[1].Op == graph.View {

@@ -52,7 +52,7 @@ func limitHypotheses(n *graph.Node, a graph.ActAttr) []*Hypothesis {
 	return all
 }
 
-// formHypotheses are about how experts are made.
+// formHypotheses returns hypotheses about how experts are made.
 func formHypotheses(n *graph.Node, a graph.ExpertsAttr) []*Hypothesis {
 	var all []*Hypothesis
 	if a.Biased {
@@ -71,7 +71,7 @@ func formHypotheses(n *graph.Node, a graph.ExpertsAttr) []*Hypothesis {
 	return append(all, edit("expert_input", n, "multiplies "+side+" by its weight", detail{"weight": side}, func(s *reference.Spec) { s.Experts.OnInput = !a.OnInput }))
 }
 
-// ruleHypotheses are other rules of a Route than a's.
+// ruleHypotheses returns other rules of a Route than a's.
 func ruleHypotheses(n *graph.Node, a graph.RouteAttr) []*Hypothesis {
 	var all []*Hypothesis
 	other := func(cause, computed string, d detail, change func(a *graph.RouteAttr)) {
@@ -128,7 +128,8 @@ func ruleHypotheses(n *graph.Node, a graph.RouteAttr) []*Hypothesis {
 	return all
 }
 
-// moreExperts are numbers of chosen experts that are larger than the model's: what reads the choice runs more of them.
+// moreExperts returns numbers of chosen experts that are larger than the model's: what reads the choice runs more of
+// them.
 func (p *Proposer) moreExperts(n *graph.Node) []*Hypothesis {
 	var all []*Hypothesis
 	k, count := n.Shape[0], n.In[0].Shape.Size()

@@ -21,7 +21,7 @@ func built(id string, n *graph.Node, form, computed string, change reference.Edi
 	return edit(id, n, computed, detail{"built": form}, change)
 }
 
-// permutedRows are rows as for the other style of rope, and heads that are moved by one.
+// permutedRows returns rows as for the other style of rope, and heads that are moved by one.
 func permutedRows(s *site, n *graph.Node) []*Hypothesis {
 	dim := s.HeadDim(n)
 	for _, x := range s.Readers(n) {
@@ -45,7 +45,7 @@ func permutedRows(s *site, n *graph.Node) []*Hypothesis {
 	return all
 }
 
-// nextLayer is the weight of the layer before, or of the next one whose weight is another.
+// nextLayer returns the weight of the layer before, or of the next one whose weight is another.
 func nextLayer(s *site, n *graph.Node) []*Hypothesis {
 	count := len(s.layers) - 1
 	for i := 1; i < count && n.Layer >= 0; i++ {
@@ -71,7 +71,7 @@ func equalWeights(w, v *graph.Weight) bool {
 	return alike
 }
 
-// pastTheEnd are packed rows that are read as padded to whole blocks, where something lies behind the last.
+// pastTheEnd returns packed rows that are read as padded to whole blocks, where something lies behind the last.
 func pastTheEnd(_ *site, n *graph.Node) []*Hypothesis {
 	cols := n.W[0].Shape.Last()
 	stride := (cols + Superblock - 1) / Superblock * Superblock
@@ -93,7 +93,7 @@ func pastTheEnd(_ *site, n *graph.Node) []*Hypothesis {
 // minimums are where a block's minimum lies, for the types that have one.
 var minimums = map[tensor.DType]int{tensor.Q4_1: 2, tensor.Q5_1: 2, tensor.Q4_K: 2, tensor.Q5_K: 2, tensor.Q2_K: 82}
 
-// decodedWrongly are scales of sub-blocks 4 to 7 that are twice as large, and minimums of the other sign.
+// decodedWrongly returns scales of sub-blocks 4 to 7 that are twice as large, and minimums of the other sign.
 func decodedWrongly(_ *site, n *graph.Node) []*Hypothesis {
 	altered := func(s *reference.Spec) {
 		s.Alter, s.AlterUp, s.AlterDown = secondHalves(2), nil, nil
@@ -158,7 +158,7 @@ func (s *site) otherSpeeds(id string, n *graph.Node, d detail, computed string, 
 	return all
 }
 
-// rootOfBase is the root of the base: the exponent is i/dim instead of 2i/dim.
+// rootOfBase returns the root of the base: the exponent is i/dim instead of 2i/dim.
 func rootOfBase(s *site, n *graph.Node) []*Hypothesis {
 	a, whole := n.Attr.(graph.RoPEAttr), n.Shape.Last()
 	dim := a.Turning(whole)
@@ -169,7 +169,7 @@ func rootOfBase(s *site, n *graph.Node) []*Hypothesis {
 	return s.otherSpeeds("rope_theta", n, detail{"built": "root"}, fmt.Sprintf("turns by powers of the root of %.6g", base), rescaled(a.Freqs, base, math.Sqrt(base), dim))
 }
 
-// slowed are speeds that are divided by a number, a linear scaling that the model does not have.
+// slowed returns speeds that are divided by a number, a linear scaling that the model does not have.
 func slowed(s *site, n *graph.Node) (all []*Hypothesis) {
 	for _, by := range []float64{2, 3, 4, 8, 16, 32} {
 		all = append(all, s.otherSpeeds("rope_scaling", n, detail{"slowed": by}, fmt.Sprintf("turns at 1/%g of the speed", by), Times(n.Attr.(graph.RoPEAttr).Freqs, 1/by))...)
@@ -177,7 +177,7 @@ func slowed(s *site, n *graph.Node) (all []*Hypothesis) {
 	return all
 }
 
-// borrowedFactors are the factors of another kind of layers' ropes.
+// borrowedFactors returns the factors of another kind of layers' ropes.
 func borrowedFactors(s *site, n *graph.Node) []*Hypothesis {
 	a := n.Attr.(graph.RoPEAttr)
 	for _, o := range s.g.Nodes {
@@ -223,7 +223,7 @@ func ringSlot(s *site, n *graph.Node) []*Hypothesis {
 	})}
 }
 
-// nearestStore are keys and values of the nearest earlier layer that stores any, but the layer's own, and of each.
+// nearestStore returns keys and values of the nearest earlier layer that stores any, but the layer's own, and of each.
 func nearestStore(s *site, n *graph.Node) (all []*Hypothesis) {
 	own := s.model.Store(n)
 	var near *graph.Node
@@ -253,7 +253,7 @@ func nearestStore(s *site, n *graph.Node) (all []*Hypothesis) {
 	return all
 }
 
-// displacedHead are logits of displaced rows, and of a head without its last quarter.
+// displacedHead returns logits of displaced rows, and of a head without its last quarter.
 func displacedHead(_ *site, n *graph.Node) []*Hypothesis {
 	w := n.Shape.Size()
 	order := make([]int, w)
@@ -264,7 +264,7 @@ func displacedHead(_ *site, n *graph.Node) []*Hypothesis {
 		built("head_wrong", n, "tail", "has zeros in the last quarter of the rows", then(func(y []float64) { clear(y[w*3/4:]) }))}
 }
 
-// neighbour is the part before a Slice's own, or the one behind it.
+// neighbour returns the part before a Slice's own, or the one behind it.
 func neighbour(s *site, n *graph.Node) []*Hypothesis {
 	right, d := n.Attr.(graph.SliceAttr).Offset, n.Shape.Last()
 	for _, offset := range []int{right - d, right + d} {

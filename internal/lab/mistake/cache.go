@@ -8,7 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// decoded are faults of where keys and values are kept: at other positions, or in
+// decoded returns faults of where keys and values are kept: at other positions, or in
 // the ones decoded one by one.
 func (p *Proposer) decoded(n *graph.Node) []*Hypothesis {
 	var all []*Hypothesis
@@ -26,7 +26,7 @@ func (p *Proposer) decoded(n *graph.Node) []*Hypothesis {
 	return all
 }
 
-// anew are caches that are new in each step: of the size that the errors tell, and, since what
+// anew returns caches that are new in each step: of the size that the errors tell, and, since what
 // else is wrong may tell another, of whole prompts.
 func (p *Proposer) anew(n *graph.Node) []*Hypothesis {
 	var all []*Hypothesis
@@ -39,7 +39,7 @@ func (p *Proposer) anew(n *graph.Node) []*Hypothesis {
 	return all
 }
 
-// overwritten are faults of where decoded keys and values are stored.
+// overwritten returns faults of where decoded keys and values are stored.
 func (p *Proposer) overwritten(n *graph.Node) []*Hypothesis {
 	var all []*Hypothesis
 	only := func(what, computed string, change func(k []float64, width, at, start int)) {
@@ -77,7 +77,7 @@ func (p *Proposer) overwritten(n *graph.Node) []*Hypothesis {
 	return all
 }
 
-// displaced is rows of which row i is the one by rows before it, within the ends.
+// displaced returns rows of which row i is the one by rows before it, within the ends.
 func displaced(x []float64, width, by int) []float64 {
 	n := len(x) / width
 	y := make([]float64, 0, len(x))

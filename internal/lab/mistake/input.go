@@ -48,7 +48,7 @@ func Inputs(prompts []*lab.Prompt, faults []Fault, t Tokens) ([]Injected, error)
 	return all, nil
 }
 
-// change is the ids that an engine with the fault makes of a prompt.
+// change returns the ids that an engine with the fault makes of a prompt.
 func (t *Tokens) change(p *lab.Prompt, f Fault) (ids []int32, detail string, err error) {
 	switch f.ID + "=" + f.Value {
 	case "input_bos=":

@@ -56,7 +56,7 @@ func (p *Proposer) linearHypotheses(n *graph.Node) []*Hypothesis {
 	return all
 }
 
-// lostLogits are a head whose last rows are not there, if the engine's last logits are
+// lostLogits returns a head whose last rows are not there, if the engine's last logits are
 // always 0.
 func (p *Proposer) lostLogits(n *graph.Node) []*Hypothesis {
 	w, end := n.Shape.Size(), p.Logits
@@ -74,7 +74,7 @@ func (p *Proposer) lostLogits(n *graph.Node) []*Hypothesis {
 	})}
 }
 
-// factors are constants that ports forget or repeat.
+// factors returns constants that ports forget or repeat.
 func factors(n *graph.Node) []float64 {
 	d := float64(n.In[0].Shape.Size())
 	out := []float64{0.5, 2, -1, 1 / math.Sqrt2, math.Sqrt2, 0.25, 4, math.Sqrt(d), 1 / math.Sqrt(d), d, 1 / d}
@@ -92,7 +92,7 @@ func transposed(w []float64, rows, cols int) []float64 {
 	return y
 }
 
-// otherWeights are weights of n's shape that may be in its place: of the same role in
+// otherWeights returns weights of n's shape that may be in its place: of the same role in
 // other layers, and of other roles in this one.
 func (p *Proposer) otherWeights(n *graph.Node) []*Hypothesis {
 	var all []*Hypothesis
@@ -114,7 +114,7 @@ func (p *Proposer) otherWeights(n *graph.Node) []*Hypothesis {
 	return all
 }
 
-// pairedRows are rows in the order of the other style of rope, of a product without a tap, of which
+// pairedRows returns rows in the order of the other style of rope, of a product without a tap, of which
 // no order can be read off.
 func (p *Proposer) pairedRows(n *graph.Node) []*Hypothesis {
 	dim := p.HeadDim(n)
@@ -149,7 +149,7 @@ func isPair(a, b *graph.Node, x, y string) bool {
 	return Role(a) == x && Role(b) == y || Role(a) == y && Role(b) == x
 }
 
-// layouts are rows of a weight read at a wrong distance: rows that were padded to
+// layouts returns rows of a weight read at a wrong distance: rows that were padded to
 // whole blocks read as if they followed each other, or the reverse.
 func layouts(n *graph.Node) []*Hypothesis {
 	cols := n.W[0].Shape.Last()
@@ -207,8 +207,8 @@ func beyond(laid, read int) reference.Edit {
 	}
 }
 
-// beforeEnd is how many features have rows that end before the weight does, if there are enough to compare, else all.
-// Nearly anything holds in a few, and the first is the same at any distance. A sixteenth of them, read wrongly,
+// beforeEnd returns how many features have rows that end before the weight does, if there are enough to compare, else
+// all. Nearly anything holds in a few, and the first is the same at any distance. A sixteenth of them, read wrongly,
 // lies about a third of the row's norm off, which is no rounding.
 func beforeEnd(width, laid, read int) int {
 	if first := min((width*laid-laid)/read+1, width); first >= max(8, width/16) {
@@ -239,7 +239,7 @@ func DescribeOrder(order []int, dim int) string {
 	return ""
 }
 
-// Reordered is a node's features in another order.
+// Reordered returns a node's features in another order.
 func Reordered(order []int) reference.Edit {
 	w := len(order)
 	return func(s *reference.Spec) {

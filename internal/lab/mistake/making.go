@@ -212,7 +212,7 @@ func hasBias(_ *site, n *graph.Node) bool {
 	return n.Op == graph.Add && len(n.W) > 0 || n.Op == graph.Experts && e.Biased || (n.Op == graph.LayerNorm || n.Op == graph.Conv) && len(n.W) > 1
 }
 
-// halved is a number for a fit: half the right one.
+// halved returns a number for a fit: half the right one.
 func halved(_ *site, _ *graph.Node, f *Fit) float64 { return f.Right / 2 }
 
 // fixed returns a number for a fit that is always the same.
@@ -220,7 +220,7 @@ func fixed(v float64) func(*site, *graph.Node, *Fit) float64 {
 	return func(*site, *graph.Node, *Fit) float64 { return v }
 }
 
-// unscaled is the factor of embeddings by another rule: none for a factor, the root of the width for none.
+// unscaled returns the factor of embeddings by another rule: none for a factor, the root of the width for none.
 func unscaled(_ *site, n *graph.Node, f *Fit) float64 {
 	if f.Right == 1 {
 		return math.Sqrt(float64(n.Shape.Size()))
@@ -228,7 +228,7 @@ func unscaled(_ *site, n *graph.Node, f *Fit) float64 {
 	return 1
 }
 
-// otherScale is a usual scale of scores that the model does not have.
+// otherScale returns a usual scale of scores that the model does not have.
 func otherScale(s *site, n *graph.Node, f *Fit) float64 {
 	a := n.Attr.(graph.AttentionAttr)
 	for _, v := range []float64{1 / math.Sqrt(float64(a.KV.Dim)), 1 / math.Sqrt(float64(s.g.Nodes[0].Shape.Size())/float64(n.In[0].Shape[0]))} {

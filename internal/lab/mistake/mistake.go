@@ -1,6 +1,11 @@
 // Package mistake is the table of what engines do wrong. An entry has a name, a story,
 // a fix, and the edits of the reference that make the mistake. Who builds a mistake into
 // an engine and who names it in an engine's dump read the same entry.
+//
+// Files in reading order: mistake.go (Hypothesis, Proposer), catalogue.go; fault.go, making.go, inject.go, draw.go,
+// input.go, probe.go, built.go, strange.go (building mistakes into engines); norm.go, ple.go, residual.go, rope.go,
+// position.go, attention.go, cache.go, steps.go, mlp.go, attribute.go, linear.go, vector.go, scan.go (operations);
+// wiring.go.
 package mistake
 
 import (

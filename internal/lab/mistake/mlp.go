@@ -37,7 +37,7 @@ func activationHypotheses(n *graph.Node) []*Hypothesis {
 	return all
 }
 
-// constantHypotheses are other constants in GELU by tanh: digits exchanged, lost, or the root before it rounded.
+// constantHypotheses returns other constants in GELU by tanh: digits exchanged, lost, or the root before it rounded.
 func constantHypotheses(n *graph.Node, act graph.Activation) []*Hypothesis {
 	if act != graph.GELUTanh {
 		return nil
@@ -81,7 +81,7 @@ func (p *Proposer) expertsHypotheses(n *graph.Node) []*Hypothesis {
 	return append(append(all, p.expertWeights(n)...), exchangedExperts(n, count)...)
 }
 
-// expertWeights are other weights than the experts' own: of other layers, zeros, and those
+// expertWeights returns other weights than the experts' own: of other layers, zeros, and those
 // whose blocks have other scales.
 func (p *Proposer) expertWeights(n *graph.Node) []*Hypothesis {
 	all := []*Hypothesis{unlikely(0.5, edit("weight_missing", n, "gives zeros for all experts", detail{"weight": "zero"}, func(s *reference.Spec) { s.Times = 0 }))}
@@ -148,7 +148,7 @@ func (p expertPart) scale(by float64) reference.Edit {
 	}
 }
 
-// expertParts are all of the weights of Experts, with their biases, and the separately stored ones.
+// expertParts returns all of the weights of Experts, with their biases, and the separately stored ones.
 func expertParts(n *graph.Node) []expertPart {
 	matrices, _ := n.ExpertWeights()
 	last := len(matrices) - 1
@@ -170,7 +170,7 @@ func expertParts(n *graph.Node) []expertPart {
 		expertPart{"the experts' down", []int{last}, down})
 }
 
-// exchangedExperts are two experts in each other's place, and neighbours in each other's.
+// exchangedExperts returns two experts in each other's place, and neighbours in each other's.
 func exchangedExperts(n *graph.Node, count int) []*Hypothesis {
 	all := []*Hypothesis{edit("expert_order", n, "exchanges neighbouring experts", detail{"order": "neighbours"}, func(s *reference.Spec) { s.Expert = func(e int) int { return min(e^1, count-1) } })}
 	for i := range min(count, 16) {
@@ -255,7 +255,7 @@ func sigmoids(x []float64) []float64 {
 	return p
 }
 
-// pick is each chosen expert's p, scaled.
+// pick returns each chosen expert's p, scaled.
 func pick(p []float64, order []int, scale []float64) []float64 {
 	var out []float64
 	for _, i := range order {
@@ -264,7 +264,7 @@ func pick(p []float64, order []int, scale []float64) []float64 {
 	return out
 }
 
-// among is the softmax of the chosen experts' scores among each other, scaled.
+// among returns the softmax of the chosen experts' scores among each other, scaled.
 func among(x []float64, order []int, scale []float64) []float64 {
 	var p []float64
 	for _, i := range order {
@@ -286,7 +286,7 @@ func chosenBy(k int, sign float64, weigh func(scores []float64, order []int, sca
 	}
 }
 
-// routes is pairs of index and weight for each row, weighed by a function of the scores
+// routes returns pairs of index and weight for each row, weighed by a function of the scores
 // and the k chosen: those with the largest sign·score.
 func routes(e *reference.Eval, s *reference.Spec, rows []int, k int, sign float64, weigh func(scores []float64, order []int, scale []float64) []float64) ([]float64, error) {
 	scores, err := e.Value(s.In[0], rows)
@@ -323,7 +323,7 @@ func routes(e *reference.Eval, s *reference.Spec, rows []int, k int, sign float6
 	return y, nil
 }
 
-// upActivated is the second factor activated, not the gate, where the activation and the product are nodes.
+// upActivated returns the second factor activated, not the gate, where the activation and the product are nodes.
 func (p *Proposer) upActivated(n *graph.Node) []*Hypothesis {
 	for _, x := range p.Readers(n) {
 		if n.Op == graph.Act && x.Op == graph.Mul && len(x.In) == 2 && x.In[0] == n {

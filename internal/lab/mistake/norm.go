@@ -85,7 +85,7 @@ func weightOnly(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, er
 	return x, nil
 }
 
-// orders are norms at another place: after the sum instead of before it, and after
+// orders returns norms at another place: after the sum instead of before it, and after
 // the rotation instead of before it.
 func (p *Proposer) orders(n *graph.Node) []*Hypothesis {
 	var all []*Hypothesis
@@ -122,7 +122,7 @@ func (p *Proposer) orders(n *graph.Node) []*Hypothesis {
 	return all
 }
 
-// exchanged is norm n behind rope x, each with its own tap.
+// exchanged returns norm n behind rope x, each with its own tap.
 func (p *Proposer) exchanged(n, x *graph.Node) *Hypothesis {
 	h := unlikely(0.1, edit("qk_norm_after_rope", n, "turns first and norms then", detail{}, reads(0, x)))
 	h.Edits[x] = []reference.Edit{reads(0, n.In[0])}
@@ -136,7 +136,7 @@ func (p *Proposer) exchanged(n, x *graph.Node) *Hypothesis {
 	return h
 }
 
-// postNorms are the norm before a half of the layer, or before one of its branches, at work behind it:
+// postNorms returns the norm before a half of the layer, or before one of its branches, at work behind it:
 // that reads the bare stream, and what it gives is normed, before or after a norm that it has there.
 func (p *Proposer) postNorms(n *graph.Node) []*Hypothesis {
 	if len(n.In) != 1 || n.Layer < 0 {
@@ -171,7 +171,8 @@ func (p *Proposer) postNorms(n *graph.Node) []*Hypothesis {
 	return nil
 }
 
-// ends is what a norm or a factor reads that a half of a layer ends with, or of a sum the branch that norm n is before; nil for others.
+// ends returns what a norm or a factor reads that a half of a layer ends with, or of a sum the branch that norm n is
+// before; nil for others.
 func ends(x, n *graph.Node) *graph.Node {
 	switch {
 	case x != n && (x.Op == graph.RMSNorm || x.Op == graph.Scale):
@@ -191,7 +192,7 @@ func follows(x, n *graph.Node) bool {
 	return x == n || x.ID > n.ID && slices.ContainsFunc(x.In, func(y *graph.Node) bool { return follows(y, n) })
 }
 
-// extraNorm is a norm without a weight somewhere in what n computes. Its epsilon is
+// extraNorm returns a norm without a weight somewhere in what n computes. Its epsilon is
 // the model's, or a usual one.
 func (p *Proposer) extraNorm(n *graph.Node, what string, compute func(e *reference.Eval, s *reference.Spec, rows []int, norm func([]float64) []float64) ([]float64, error)) *Hypothesis {
 	return unlikely(0.3, fitting("norm_extra", n, Fit{Guesses: []float64{p.eps(), 1e-6, 1e-5, 1e-12}, Make: func(eps float64) *Hypothesis {
@@ -217,7 +218,7 @@ func added(e *reference.Eval, rows []int, a, b *graph.Node) ([]float64, error) {
 	return x, err
 }
 
-// SkippedNorms are norms that are computed, as their taps show, but whose readers go on
+// SkippedNorms returns norms that are computed, as their taps show, but whose readers go on
 // with what was before the norm.
 func (p *Proposer) SkippedNorms(n *graph.Node) []*Hypothesis {
 	var all []*Hypothesis
@@ -239,7 +240,7 @@ func (p *Proposer) SkippedNorms(n *graph.Node) []*Hypothesis {
 	return all
 }
 
-// normed is a node whose result is normed besides.
+// normed returns a node whose result is normed besides.
 func (p *Proposer) normed(n *graph.Node) *Hypothesis {
 	return p.extraNorm(n, "the result", func(e *reference.Eval, s *reference.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
 		y, err := s.Plain(e, rows)

@@ -12,7 +12,7 @@ func isPLE(n *graph.Node) bool {
 	return strings.HasPrefix(Role(n), "post_norm") && n.Layer >= 0
 }
 
-// PlacesOfPLE are other places of the per-layer embedding in n's layer.
+// PlacesOfPLE returns other places of the per-layer embedding in n's layer.
 func (p *Proposer) PlacesOfPLE(n *graph.Node) []*Hypothesis {
 	if n = p.sumOfPLE(n); n == nil {
 		return nil
@@ -52,7 +52,7 @@ func (p *Proposer) PlacesOfPLE(n *graph.Node) []*Hypothesis {
 	return append(all, p.behindScalar(n)...)
 }
 
-// normOfSum is norm x of the sum of two values.
+// normOfSum returns norm x of the sum of two values.
 func normOfSum(x, a, b *graph.Node) reference.Edit {
 	return func(s *reference.Spec) {
 		s.In = []*graph.Node{a, b}
@@ -66,7 +66,7 @@ func normOfSum(x, a, b *graph.Node) reference.Edit {
 	}
 }
 
-// behindScalar is the per-layer embedding added after the layer's scalar.
+// behindScalar returns the per-layer embedding added after the layer's scalar.
 func (p *Proposer) behindScalar(n *graph.Node) []*Hypothesis {
 	for _, x := range p.Readers(n) {
 		if x.Op != graph.Mul {
@@ -94,7 +94,7 @@ func (p *Proposer) behindScalar(n *graph.Node) []*Hypothesis {
 	return nil
 }
 
-// gateBehind is h with the embedding's gate reading what the layer's scalar x gives.
+// gateBehind returns h with the embedding's gate reading what the layer's scalar x gives.
 func (p *Proposer) gateBehind(h *Hypothesis, x *graph.Node) *Hypothesis {
 	both := *h
 	both.Detail = detail{"place": "after the scalar", "gate": "after the scalar"}
@@ -108,7 +108,7 @@ func (p *Proposer) gateBehind(h *Hypothesis, x *graph.Node) *Hypothesis {
 	return &both
 }
 
-// perLayerSum is the sum of the token's and the context's per-layer embeddings.
+// perLayerSum returns the sum of the token's and the context's per-layer embeddings.
 func perLayerSum(n *graph.Node) []*Hypothesis {
 	return []*Hypothesis{
 		edit("ple_missing", n, "leaves the token's per-layer embedding out", detail{"lost": "token"}, passes(0)),

@@ -8,7 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// shifts are positions of one rope node that are all off by a number. Where attention lies between
+// shifts returns positions of one rope node that are all off by a number. Where attention lies between
 // the node and its tap only small ones are tried: each costs a run of attention.
 func (p *Proposer) shifts(n *graph.Node) []*Hypothesis {
 	guesses := []float64{-3, -2, -1, 1, 2, 3, 4}
@@ -29,7 +29,7 @@ func (p *Proposer) shifts(n *graph.Node) []*Hypothesis {
 	return all
 }
 
-// positions are wrong ones, but by no constant: of a slot in a ring, a first token that is
+// positions returns wrong positions, by no constant: of a slot in a ring, a first token that is
 // not counted, and decoded tokens that are counted otherwise.
 func (p *Proposer) positions(t turning) []*Hypothesis {
 	if Sectioned(t.at) {
@@ -64,7 +64,7 @@ func (p *Proposer) positions(t turning) []*Hypothesis {
 	return all
 }
 
-// windowSizes are the windows of layers that a tapped prompt is longer than.
+// windowSizes returns the windows of layers that a tapped prompt is longer than.
 func (p *Proposer) windowSizes() []int {
 	var all []int
 	for _, n := range p.g.Nodes {

@@ -112,7 +112,7 @@ func (p *site) probe(prompts []*lab.Prompt, list []tapped, f Fault) ([]Injected,
 	return p.describe(&maker{id: f.ID}, f, touched), nil
 }
 
-// broken is the bytes that a broken probe gives for tap k of list[i], nil if it
+// broken returns the bytes that a broken probe gives for tap k of list[i], nil if it
 // would be the right ones.
 func broken(list []tapped, i, k int, f Fault) ([]byte, string, error) {
 	tap := list[i].taps[k]

@@ -9,7 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// addHypotheses are about a bias, or about a sum with the residual stream.
+// addHypotheses returns hypotheses about a bias, or about a sum with the residual stream.
 func (p *Proposer) addHypotheses(n *graph.Node) []*Hypothesis {
 	if len(n.W) > 0 {
 		all := []*Hypothesis{edit("bias_missing", n, "leaves the bias out", detail{}, passes(0))}
@@ -95,7 +95,7 @@ func (p *Proposer) mulHypotheses(n *graph.Node) []*Hypothesis {
 	return all
 }
 
-// scaledDelta is start + scalar·(stream - start), In being stream and start.
+// scaledDelta returns start + scalar·(stream - start), In being stream and start.
 func scaledDelta(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 	y, start, err := reference.Both(e, rows, s.In[0], s.In[1])
 	if err != nil {
@@ -111,7 +111,7 @@ func scaledDelta(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, e
 	return y, nil
 }
 
-// scaleHypotheses are other factors than the model's own. Those of per-layer embeddings lie outside the layers.
+// scaleHypotheses returns other factors than the model's own. Those of per-layer embeddings lie outside the layers.
 func (p *Proposer) scaleHypotheses(n *graph.Node) []*Hypothesis {
 	cause, cost := "scale_factor", 0.4 // what leaves less to chance, such as a scale of scores, comes first
 	if n.Layer < 0 && slices.ContainsFunc(p.g.Nodes[1:], func(x *graph.Node) bool { return x.Op == graph.Embed }) {

@@ -20,7 +20,7 @@ type turning struct {
 	side  string // queries or keys, if it is about one of them
 }
 
-// wrong is the hypothesis that all of them turn otherwise.
+// wrong returns the hypothesis that all of them turn otherwise.
 func (t turning) wrong(cause, computed string, d detail, change reference.Edit) *Hypothesis {
 	h := &Hypothesis{Cause: cause, Node: t.at, Computed: computed, Detail: d, Edits: reference.Edits{}, Cost: t.cost}
 	if t.side != "" {
@@ -34,7 +34,8 @@ func (t turning) wrong(cause, computed string, d detail, change reference.Edit) 
 	return h
 }
 
-// ropeHypotheses are about queries and keys alike, and about each of them: of the layer whose keys another reads, about the keys.
+// ropeHypotheses returns hypotheses about queries and keys alike, and about each of them: of the layer whose keys
+// another reads, about the keys.
 func (p *Proposer) ropeHypotheses(n *graph.Node) []*Hypothesis {
 	ropes := p.Rotations(n)
 	if n != ropes[len(ropes)-1] && n != ropes[0] {
@@ -56,7 +57,7 @@ func (p *Proposer) ropeHypotheses(n *graph.Node) []*Hypothesis {
 	return append(all, p.shifts(n)...)
 }
 
-// OneSide are about what rope n does to queries or to keys, if it is not alone.
+// OneSide returns hypotheses about what rope n does to queries or to keys, if it is not alone.
 func (p *Proposer) OneSide(n *graph.Node) []*Hypothesis {
 	if len(p.Rotations(n)) < 2 {
 		return nil
@@ -121,8 +122,8 @@ func (p *Proposer) turns(t turning) []*Hypothesis {
 	return append(all, t.otherBase(freqs, base, dim)...)
 }
 
-// otherBase are powers of another base. A scaling divides the same pairs as in the model, or, if it is one by wavelengths,
-// the pairs of these wavelengths.
+// otherBase returns powers of another base. A scaling divides the same pairs as in the model, or, if it is one by
+// wavelengths, the pairs of these wavelengths.
 func (t turning) otherBase(freqs []float64, base float64, dim int) []*Hypothesis {
 	wrong := func(d detail, f func(v float64) []float64) *Hypothesis {
 		return &Hypothesis{Cause: "rope_theta", Node: t.at, Cost: 0.3, Fit: &Fit{Right: base, Least: 50, Most: 1e9,
@@ -161,7 +162,7 @@ func exponent(v, right float64) string {
 	return ""
 }
 
-// style is the other way to make pairs.
+// style returns the other way to make pairs.
 func (t turning) style(a graph.RoPEAttr) *Hypothesis {
 	name, computed := "interleaved", "turns pairs (2i, 2i+1), not (i, i+d/2)"
 	if a.Interleaved {
@@ -176,7 +177,7 @@ func Sectioned(n *graph.Node) bool {
 	return ok && a.Sections != [3]int{}
 }
 
-// sections are other parts of a position than each pair's own.
+// sections returns other parts of a position than each pair's own.
 func (t turning) sections(a graph.RoPEAttr) []*Hypothesis {
 	if !Sectioned(t.at) {
 		return nil
@@ -200,7 +201,7 @@ func (t turning) sections(a graph.RoPEAttr) []*Hypothesis {
 	}
 }
 
-// otherFactor is a scaling by another factor than the model's: the slowest pair has all of
+// otherFactor returns a scaling by another factor than the model's: the slowest pair has all of
 // it, and the others as large a part of it as they have in the model.
 func (t turning) otherFactor(plain, freqs []float64) *Hypothesis {
 	last := len(freqs) - 1
@@ -217,7 +218,7 @@ func (t turning) otherFactor(plain, freqs []float64) *Hypothesis {
 		}}}
 }
 
-// otherKinds are the frequencies of the model's other kinds of layers, or as many pairs as turn there.
+// otherKinds returns the frequencies of the model's other kinds of layers, or as many pairs as turn there.
 func (p *Proposer) otherKinds(t turning, freqs []float64, dim int) []*Hypothesis {
 	var all []*Hypothesis
 	var seen [][]float64
@@ -291,7 +292,7 @@ func (w *Wiring) TurnedSo(f []float64) string {
 	return words + " should"
 }
 
-// Side is whether a rope node turns queries or keys.
+// Side returns what a rope node turns: queries or keys.
 func Side(n *graph.Node) string {
 	if Role(n) == "attn_k_rope" {
 		return "keys"
@@ -299,7 +300,7 @@ func Side(n *graph.Node) string {
 	return "queries"
 }
 
-// Theta is the base of the powers that frequencies begin as. Most scalings leave the fastest
+// Theta returns the base of the powers that frequencies begin as. Most scalings leave the fastest
 // pairs as they are, or all of them in proportion. Yarn's may begin at the second pair of a small head;
 // then the slowest pairs have one factor. Longrope has a factor for each pair; the models that are
 // published with it have the base of 1e4.
@@ -315,8 +316,8 @@ func Theta(freqs []float64, dim int) float64 {
 	return 1e4
 }
 
-// powersAt is the round number whose powers are the frequencies of the i-th pair and the next one, up to a factor of
-// both. Frequencies are rounded to float32, and so are the powers that they are compared with.
+// powersAt returns the round number whose powers are the frequencies of the i-th pair and the next one, up to a
+// factor of both. Frequencies are rounded to float32, and so are the powers that they are compared with.
 func powersAt(freqs []float64, i, dim int) (base float64, ok bool) {
 	base = math.Pow(freqs[i]/freqs[i+1], float64(dim)/2)
 	if !(base > 1 && base < 1e15) || i+1 >= dim/2 {
@@ -328,7 +329,7 @@ func powersAt(freqs []float64, i, dim int) (base float64, ok bool) {
 	return base, math.Abs(f[i]/f[i+1]*freqs[i+1]/freqs[i]-1) < 1e-6
 }
 
-// rescaled are the frequencies of another base with the same scaling.
+// rescaled returns the frequencies of another base with the same scaling.
 func rescaled(freqs []float64, was, base float64, dim int) []float64 {
 	a, b := rope.New(was, dim), rope.New(base, dim)
 	f := make([]float64, len(freqs))
@@ -362,7 +363,7 @@ func Alike(a, b []float64, share float64) bool {
 	return true
 }
 
-// List is the first of some numbers in words.
+// List returns the first of some numbers in words.
 func List(x []float64) string {
 	var words []string
 	for _, v := range x[:min(len(x), 4)] {

@@ -31,7 +31,7 @@ func alters(i int, change func(w []float64)) reference.Edit {
 
 func zeros(w []float64) { clear(w) }
 
-// headHypotheses are of products of heads, and of pooling.
+// headHypotheses returns hypotheses of products of heads, and of pooling.
 func headHypotheses(n *graph.Node) []*Hypothesis {
 	if a, ok := n.Attr.(graph.PoolAttr); ok {
 		other := graph.Mean + graph.First - a.Pooling
@@ -47,7 +47,7 @@ func headHypotheses(n *graph.Node) []*Hypothesis {
 	return all
 }
 
-// scanHypotheses are of convolutions and scans.
+// scanHypotheses returns hypotheses of convolutions and scans.
 func (p *Proposer) scanHypotheses(n *graph.Node) []*Hypothesis {
 	size := p.Size(n)
 	all := []*Hypothesis{edit("state_lost", n, "begins each step without a state", detail{}, func(s *reference.Spec) { s.First = p.ownStep(size) })}

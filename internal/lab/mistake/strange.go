@@ -10,12 +10,12 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// changed is a mistake on no list that changes each row that a node gives.
+// changed returns a mistake on no list that changes each row that a node gives.
 func changed(id, computed string, change func(row []float64)) func(s *site, n *graph.Node) []*Hypothesis {
 	return with(id, computed, then(change))
 }
 
-// with is a mistake of one edit.
+// with returns a mistake of one edit.
 func with(id, computed string, e reference.Edit) func(s *site, n *graph.Node) []*Hypothesis {
 	return func(_ *site, n *graph.Node) []*Hypothesis { return []*Hypothesis{edit(id, n, computed, detail{}, e)} }
 }
@@ -253,7 +253,7 @@ var strange = []*maker{
 	{id: "x_expert_zero", ops: isOp(graph.Route), more: changed("x_expert_zero", "the last chosen expert is always 0", func(v []float64) { v[len(v)-2] = 0 })},
 }
 
-// turnedStrangely is an edit of queries' and keys' ropes, and of each.
+// turnedStrangely returns an edit of queries' and keys' ropes, and of each.
 func turnedStrangely(id, computed string, e reference.Edit) func(s *site, n *graph.Node) (all []*Hypothesis) {
 	return func(s *site, n *graph.Node) (all []*Hypothesis) {
 		for _, t := range s.turning(n) {

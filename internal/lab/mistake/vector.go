@@ -58,7 +58,7 @@ func meanSquare(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, er
 	return s.Norm(e, x)
 }
 
-// sliceHypotheses are of the parts before and behind the one that is meant.
+// sliceHypotheses returns hypotheses of the parts before and behind the one that is meant.
 func sliceHypotheses(n *graph.Node) (all []*Hypothesis) {
 	d, width, right := n.Shape.Last(), n.In[0].Shape.Last(), n.Attr.(graph.SliceAttr).Offset
 	for offset := right % d; offset+d <= width; offset += d {

@@ -22,7 +22,7 @@ func Wire(g *graph.Graph) *Wiring { return &Wiring{g, reference.Of(g)} }
 // Model returns the graph's model, which computes its values.
 func (w *Wiring) Model() *reference.Model { return w.model }
 
-// Readers are the nodes that read n.
+// Readers returns the nodes that read n.
 func (w *Wiring) Readers(n *graph.Node) []*graph.Node {
 	var all []*graph.Node
 	for _, x := range w.g.Nodes {
@@ -33,7 +33,7 @@ func (w *Wiring) Readers(n *graph.Node) []*graph.Node {
 	return all
 }
 
-// Siblings are the nodes of n's Role in other layers.
+// Siblings returns the nodes of n's Role in other layers.
 func (w *Wiring) Siblings(n *graph.Node) []*graph.Node {
 	var all []*graph.Node
 	for _, x := range w.g.Nodes {
@@ -54,7 +54,7 @@ func (w *Wiring) inLayer(n *graph.Node, name string) *graph.Node {
 	return nil
 }
 
-// Role is a node's name without its layer: attn_q of blk.3.attn_q.
+// Role returns a node's name without its layer: attn_q of blk.3.attn_q.
 func Role(n *graph.Node) string {
 	if n.Layer < 0 {
 		return n.Name
@@ -63,7 +63,7 @@ func Role(n *graph.Node) string {
 	return name
 }
 
-// Behind is the node that a view shows all of, or n.
+// Behind returns the node that a view shows all of, or n.
 func Behind(n *graph.Node) *graph.Node {
 	for n.Op == graph.Rows || n.Op == graph.View && n.Shape.Size() == n.In[0].Shape.Size() {
 		n = n.In[0]
@@ -71,7 +71,7 @@ func Behind(n *graph.Node) *graph.Node {
 	return n
 }
 
-// Head is the product that makes the logits.
+// Head returns the product that makes the logits.
 func (w *Wiring) Head() *graph.Node {
 	n := w.g.Result()
 	for n.Op != graph.Linear && len(n.In) > 0 {
@@ -80,7 +80,7 @@ func (w *Wiring) Head() *graph.Node {
 	return n
 }
 
-// HeadDim is the size of the heads that a product's features are cut into, 0 if they are not.
+// HeadDim returns the size of the heads that a product's features are cut into, 0 if they are not.
 func (w *Wiring) HeadDim(n *graph.Node) int {
 	for _, x := range w.Readers(n) {
 		if x.Op == graph.View && len(x.Shape) == 2 {
@@ -90,7 +90,7 @@ func (w *Wiring) HeadDim(n *graph.Node) int {
 	return 0
 }
 
-// finalNorm is the norm before the Head.
+// finalNorm returns the norm before the Head.
 func (w *Wiring) finalNorm() *graph.Node {
 	n := w.Head()
 	if n == nil || n.Layer >= 0 { // an encoder has none
@@ -105,7 +105,7 @@ func (w *Wiring) finalNorm() *graph.Node {
 	return n
 }
 
-// MissingNorm is the cause of a norm that is left out.
+// MissingNorm returns the cause of a norm that is left out.
 func (w *Wiring) MissingNorm(n *graph.Node) string {
 	switch name := Role(n); {
 	case strings.HasPrefix(name, "attn_q_norm"), strings.HasPrefix(name, "attn_k_norm"):
@@ -120,7 +120,7 @@ func (w *Wiring) MissingNorm(n *graph.Node) string {
 	return "norm_missing"
 }
 
-// eps is the epsilon of the model's norms.
+// eps returns the epsilon of the model's norms.
 func (w *Wiring) eps() float64 {
 	for _, n := range w.g.Nodes {
 		if a, ok := n.Attr.(graph.NormAttr); ok {
@@ -130,7 +130,7 @@ func (w *Wiring) eps() float64 {
 	return 1e-6
 }
 
-// Rotations are the rope nodes of n's layer.
+// Rotations returns the rope nodes of n's layer.
 func (w *Wiring) Rotations(n *graph.Node) []*graph.Node {
 	var all []*graph.Node
 	for _, x := range w.g.Nodes {
@@ -141,7 +141,7 @@ func (w *Wiring) Rotations(n *graph.Node) []*graph.Node {
 	return all
 }
 
-// Turned is the rope that made n, queries or keys: a norm may come after it, and what does
+// Turned returns the rope that made n, queries or keys: a norm may come after it, and what does
 // not turn may lie beside it. It is nil if there is none.
 func Turned(n *graph.Node) *graph.Node {
 	switch n.Op {
@@ -158,7 +158,7 @@ func Turned(n *graph.Node) *graph.Node {
 	return Turned(n.In[0])
 }
 
-// ReadingFrom are the attentions that read a store.
+// ReadingFrom returns the attentions that read a store.
 func (w *Wiring) ReadingFrom(store *graph.Node) []*graph.Node {
 	var all []*graph.Node
 	for _, x := range w.g.Nodes {
@@ -169,7 +169,7 @@ func (w *Wiring) ReadingFrom(store *graph.Node) []*graph.Node {
 	return all
 }
 
-// sumOfPLE is where n's layer adds the per-layer embedding, nil if it has none.
+// sumOfPLE returns where n's layer adds the per-layer embedding, nil if it has none.
 func (w *Wiring) sumOfPLE(n *graph.Node) *graph.Node {
 	for _, x := range w.g.Nodes {
 		if x.Layer == n.Layer && x.Op == graph.Add && len(x.In) == 2 && isPLE(x.In[1]) {
@@ -179,7 +179,7 @@ func (w *Wiring) sumOfPLE(n *graph.Node) *graph.Node {
 	return nil
 }
 
-// OtherKind is a layer treated as one of the model's other kind: its window and its turning;
+// OtherKind returns a layer treated as one of the model's other kind: its window and its turning;
 // nil where there is none of that shape.
 func (w *Wiring) OtherKind(n *graph.Node) *Hypothesis {
 	kv := n.Attr.(graph.AttentionAttr).KV
