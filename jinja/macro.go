@@ -98,7 +98,7 @@ func (f *macro) bind(r *rendering, a *args, s *scope) {
 	f.setDefaults(r, a, s)
 }
 
-// setDefaults sets the parameters by position and, in their order, those that were not given.
+// setDefaults sets the parameters by position and, in their order, the parameters that were not given.
 func (f *macro) setDefaults(r *rendering, a *args, s *scope) {
 	d := f.def
 	first := len(d.params) - len(d.defaults)
