@@ -28,11 +28,18 @@ type adapted struct {
 	down, add func(worker, from, to int) error
 }
 
+// adapterRoom is the memory of a plan for steps with adapters.
+type adapterRoom struct {
+	low    []float32    // the first halves of pairs
+	wide   [2][]float32 // a gate and what it gates, for as many rows as a step has
+	widest int          // elements of a row of wide: those of the widest gate
+}
+
 // low is the first half of a pair for some rows.
 type low struct {
 	pair  *backend.Pair
 	scale float32
-	y     []float32 // [rows, rank], in executable.low
+	y     []float32 // [rows, rank], in adapterRoom.low
 	row   int
 	rows  int
 }
@@ -136,8 +143,8 @@ func (a *adapted) before() error {
 		pieces += pieceCount(l.rows, adaptedRows) * pieceCount(l.pair.Rank, lowRows)
 		size += l.rows * l.pair.Rank
 	}
-	a.e.low = grow(a.e.low, size)
-	rest := a.e.low
+	a.e.adapters.low = grow(a.e.adapters.low, size)
+	rest := a.e.adapters.low
 	for i := range a.lows {
 		l := &a.lows[i]
 		l.y, rest = rest[:l.rows*l.pair.Rank], rest[l.rows*l.pair.Rank:]
@@ -212,7 +219,7 @@ type adaptedGLU struct {
 func (e *executable) newAdaptedGLU(glu *graph.Node, x, out []float32, both *gated) *adaptedGLU {
 	gate, up := glu.In[0], glu.In[1]
 	in, n := gate.In[0], glu.Shape.Size()
-	e.widest = max(e.widest, n)
+	e.adapters.widest = max(e.adapters.widest, n)
 	a := &adaptedGLU{adapted: e.newAdapted(x, []*graph.Node{gate, up}, make([][]float32, 2))}
 	a.fused = func() error { return both.run(in, out, x, e.count(glu)) }
 	a.apart = func() error {
@@ -237,12 +244,12 @@ func (a *adaptedGLU) run() error {
 		return a.fused()
 	}
 	for i := range a.outs {
-		if room := e.rows * e.widest; len(e.wide[i]) < room {
-			if err := reserve(&e.b.buffers, &e.wide[i], room); err != nil {
+		if room := e.rows * e.adapters.widest; len(e.adapters.wide[i]) < room {
+			if err := reserve(&e.b.buffers, &e.adapters.wide[i], room); err != nil {
 				return err
 			}
 		}
-		a.outs[i] = e.wide[i]
+		a.outs[i] = e.adapters.wide[i]
 	}
 	if err := a.adapted.run(a.apart); err != nil {
 		return err

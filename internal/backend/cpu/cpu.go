@@ -96,30 +96,33 @@ func (b *Backend) Packed() int64 { return b.repacked }
 
 // executable is a compiled plan and its buffers.
 type executable struct {
-	b       *Backend
-	rows    int
-	results int // most of them whose logits are wanted
-	vocab   int
-	kernels []kernel
-	x       activations
-	scratch []scratch            // by worker
-	after   map[*graph.Node]bool // nodes behind Rows: they have a row for each output
-	ahead   bool                 // rows see later ones
-	fused   []string             // what runs together
-	parts   []float32            // of attention, see cut
-	low     []float32            // of adapters: the first halves of their pairs
-	wide    [2][]float32         // of adapters: a gate and what it gates, for as many rows as a step has
-	widest  int                  // elements of a row of wide: those of the widest gate
-	expert  backend.Expert
-	last    *graph.Node
-	result  []float32 // its value
-	kept    backend.Kept
-	values  map[*graph.Node][]float32 // of the nodes of kept
-	enough  int                       // kernels that make them, and all keys, values and states
+	b        *Backend
+	rows     int
+	results  int // most of them whose logits are wanted
+	vocab    int
+	kernels  []kernel
+	x        activations
+	scratch  []scratch            // by worker
+	after    map[*graph.Node]bool // nodes behind Rows: they have a row for each output
+	ahead    bool                 // rows see later ones
+	fused    []string             // what runs together
+	parts    []float32            // of attention, see cut
+	adapters adapterRoom
+	expert   backend.Expert
+	last     *graph.Node
+	result   []float32 // its value
+	asked    askedValues
 
 	// The step that runs, and as much of it as wants logits.
 	step, wanted *backend.Step
 	input        *graph.Node // that rows of embeddings stand in for
+}
+
+// askedValues are the values that steps may ask for.
+type askedValues struct {
+	kept   backend.Kept
+	values map[*graph.Node][]float32 // of the nodes of kept
+	enough int                       // kernels that make them, and all keys, values and states
 }
 
 // kernel computes one node.
@@ -139,7 +142,7 @@ func (e *executable) check(s *backend.Step) (*cache, error) {
 	if err := s.CheckEmbeddings(e.input); err != nil {
 		return nil, err
 	}
-	if err := e.kept.Check(s); err != nil {
+	if err := e.asked.kept.Check(s); err != nil {
 		return nil, err
 	}
 	if e.ahead {
@@ -184,7 +187,7 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	defer e.b.pool.stepping.Store(false)
 	kernels := e.kernels
 	if s.NoLogits {
-		kernels = kernels[:e.enough]
+		kernels = kernels[:e.asked.enough]
 	}
 	for i := range kernels {
 		k := &kernels[i]
@@ -204,8 +207,8 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 		}
 	}
 	for _, v := range s.Values {
-		from, to := e.kept.Range(s, v)
-		copy(v.Out, e.values[v.Node][from:to])
+		from, to := e.asked.kept.Range(s, v)
+		copy(v.Out, e.asked.values[v.Node][from:to])
 	}
 	if s.NoLogits {
 		return nil, nil

@@ -38,7 +38,7 @@ func (p *planner) fuse(g *graph.Graph, o backend.Options) {
 		for _, in := range n.In {
 			p.reads[in]++
 		}
-		if p.e.kept.Named(n.Name) != nil {
+		if p.e.asked.kept.Named(n.Name) != nil {
 			p.reads[n]++ // by who asks for it
 		}
 	}

@@ -53,8 +53,8 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		g = g.Hoist(nil, o.Keep)
 	}
 	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g),
-		scratch: make([]scratch, b.pool.threads), expert: o.Expert, input: backend.Input(g), kept: kept,
-		values: map[*graph.Node][]float32{}}
+		scratch: make([]scratch, b.pool.threads), expert: o.Expert, input: backend.Input(g),
+		asked: askedValues{kept: kept, values: map[*graph.Node][]float32{}}}
 	p := &planner{e: e, g: g, values: map[*graph.Node][]float32{}, live: g.Live(), fused: map[*graph.Node]*graph.Node{},
 		beside: map[*graph.Node][]*graph.Node{}, made: map[*graph.Node]bool{}, tables: map[freqs]*rope.Table{}}
 	e.after, e.ahead = p.live.After, g.Bidirectional()
@@ -100,11 +100,11 @@ func (p *planner) add(n *graph.Node, o backend.Options) error {
 	if run != nil || want {
 		e.kernels = append(e.kernels, kernel{node: n, name: p.kernelName(n), run: run, out: p.values[n], want: want})
 	}
-	if k := e.kept.Named(n.Name); k != nil {
-		e.values[k], e.enough = p.values[n], len(e.kernels)
+	if k := e.asked.kept.Named(n.Name); k != nil {
+		e.asked.values[k], e.asked.enough = p.values[n], len(e.kernels)
 	}
 	if n.Op == graph.StoreKV || n.State != nil {
-		e.enough = len(e.kernels)
+		e.asked.enough = len(e.kernels)
 	}
 	for _, f := range p.live.Freed(n) {
 		p.held = append(p.held, p.values[f])
@@ -202,7 +202,7 @@ func (p *planner) kernel(n *graph.Node, out []float32, in [][]float32) (func() e
 	case graph.HeadLinear:
 		return e.headLinear(n, out, in[0])
 	case graph.Pool:
-		return func() error { return e.pooled(n, out, in[0]) }, nil
+		return func() error { return poolRows(e, n, out, in[0]) }, nil
 	case graph.EmbedPos:
 		return p.link(n, nil, e.embedPos(n, out)), nil
 	case graph.ScalePos:
@@ -219,9 +219,9 @@ func (p *planner) kernel(n *graph.Node, out []float32, in [][]float32) (func() e
 		}
 		return e.attention(n, out, in[0], sinks), err
 	case graph.Rows:
-		return func() error { e.outputs(n, out, in[0]); return nil }, nil
+		return func() error { copyOutputs(e, n, out, in[0]); return nil }, nil
 	case graph.View:
-		return func() error { e.part(n, out, in[0]); return nil }, nil
+		return func() error { copyView(e, n, out, in[0]); return nil }, nil
 	case graph.Route:
 		r, err := newRouter(n)
 		return func() error { e.route(n, out, in[0], r); return nil }, err

@@ -137,16 +137,16 @@ func (p *planner) embed(n *graph.Node, out []float32) func(from, to int) error {
 	}
 }
 
-// outputs keeps the rows whose logits are wanted.
-func (e *executable) outputs(n *graph.Node, out, x []float32) {
+// copyOutputs keeps the rows whose logits are wanted.
+func copyOutputs(e *executable, n *graph.Node, out, x []float32) {
 	d := n.Shape.Size()
 	for i, r := range e.step.Outputs {
 		copy(out[i*d:(i+1)*d], x[int(r)*d:])
 	}
 }
 
-// part copies the viewed part of each row.
-func (e *executable) part(n *graph.Node, out, x []float32) {
+// copyView copies the viewed part of each row.
+func copyView(e *executable, n *graph.Node, out, x []float32) {
 	from, d, off := n.In[0].Shape.Size(), n.Shape.Size(), n.Attr.(graph.ViewAttr).Offset
 	for r := range e.count(n) {
 		copy(out[r*d:(r+1)*d], x[r*from+off:])

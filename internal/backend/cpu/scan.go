@@ -101,8 +101,8 @@ func (e *executable) delta(
 	}
 }
 
-// pooled makes one row of each wanted sequence.
-func (e *executable) pooled(n *graph.Node, out, x []float32) error {
+// poolRows makes one row of each wanted sequence.
+func poolRows(e *executable, n *graph.Node, out, x []float32) error {
 	first, err := e.step.Pooled()
 	if err != nil {
 		return err
