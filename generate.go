@@ -315,14 +315,11 @@ func (m *Model) render(ctx context.Context, messages []Message, o GenerateOption
 	if err != nil {
 		return "", nil, fmt.Errorf("%s: %w", m.opened.Checkpoint.Path, err)
 	}
-	at := 0
-	for _, s := range segments {
-		if s.FromContent {
-			said = append(said, tokenizer.Span{From: at, To: at + len(s.Text)})
-		}
-		at += len(s.Text)
+	text, spans := chat.Flatten(segments)
+	for _, s := range spans {
+		said = append(said, tokenizer.Span(s))
 	}
-	return joined(segments), said, nil
+	return text, said, nil
 }
 
 func (m *Model) segments(ctx context.Context, messages []Message, o GenerateOptions) ([]chat.Segment, error) {
@@ -341,7 +338,7 @@ func (m *Model) segments(ctx context.Context, messages []Message, o GenerateOpti
 	if err != nil {
 		return nil, err
 	}
-	in.BOSToken, in.EOSToken = m.special(m.opened.Tokenizer.BOS()), m.special(m.opened.Tokenizer.EOS())
+	in.BOSToken, in.EOSToken = m.opened.Piece(m.opened.Tokenizer.BOS()), m.opened.Piece(m.opened.Tokenizer.EOS())
 	none, left := takesNone(ctx, t, messages, o)
 	if y := syntax.Of(t.Source()); none && !o.NoToolFallback {
 		if _, writes := y.Text(); writes {
@@ -371,7 +368,7 @@ func (m *Model) TurnEnds(ctx context.Context, o GenerateOptions) (ids []int, err
 	if err != nil {
 		return nil, err
 	}
-	bos, eos := m.special(m.opened.Tokenizer.BOS()), m.special(m.opened.Tokenizer.EOS())
+	bos, eos := m.opened.Piece(m.opened.Tokenizer.BOS()), m.opened.Piece(m.opened.Tokenizer.EOS())
 	for _, name := range t.TurnEnds(ctx, bos, eos, func(text string) (string, bool) {
 		for id, err := range m.opened.Tokenizer.IDs(ctx, text, tokenizer.Options{ParseSpecial: true}) {
 			if err != nil {
@@ -387,14 +384,6 @@ func (m *Model) TurnEnds(ctx context.Context, o GenerateOptions) (ids []int, err
 		}
 	}
 	return ids, ctx.Err()
-}
-
-func (m *Model) special(id int, ok bool) string {
-	if !ok {
-		return ""
-	}
-	text, _ := m.opened.Tokenizer.Token(id)
-	return text
 }
 
 // prompt returns the ids of a prompt that fits the context. A longer one is refused, at the

@@ -152,6 +152,8 @@ type Model struct {
 	closed bool
 }
 
+func init() { model.Opened = func(m any) *model.Model { return m.(*Model).opened } }
+
 // Load opens a model: the GGUF file (any part of a split one) or the Hugging Face folder at a path, or a pulled model
 // by its name or by the reference that it was pulled by, as "Qwen3-0.6B:Q4_K_M" or "hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M".
 // A path that exists wins. Load never downloads: Pull does. The end of ctx stops it. A model that does not fit the

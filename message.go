@@ -236,17 +236,3 @@ func (m *Model) unended(ctx context.Context, messages []Message, o GenerateOptio
 	}
 	return nil, fmt.Errorf("message %d: the chat template leaves out the end of its text, so that no answer can go on with it", n)
 }
-
-// joined is the text of segments.
-func joined(segments []chat.Segment) string {
-	n := 0
-	for _, s := range segments {
-		n += len(s.Text)
-	}
-	var b strings.Builder
-	b.Grow(n)
-	for _, s := range segments {
-		b.WriteString(s.Text)
-	}
-	return b.String()
-}

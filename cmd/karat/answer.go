@@ -214,8 +214,11 @@ func (a *answer) times() (prompt, rest time.Duration) {
 
 func (a *answer) writeSummary(failed error) error {
 	prefill, decode := a.times()
-	s := jsonSummary{Stop: a.stop, Text: a.text.String(), Reasoning: a.reasoning.String(), Template: a.template, IDs: a.ids, Adapters: a.adapters.json(), GeneratedTokens: a.tokens,
-		PromptSeconds: prefill.Seconds(), GenerateSeconds: decode.Seconds()}
+	s := jsonSummary{Stop: a.stop, Text: a.text.String(), Reasoning: a.reasoning.String(), Template: a.template, IDs: a.ids,
+		GeneratedTokens: a.tokens, PromptSeconds: prefill.Seconds(), GenerateSeconds: decode.Seconds()}
+	for _, x := range a.adapters {
+		s.Adapters = append(s.Adapters, jsonAdapter{x.Path, x.Scale})
+	}
 	s.PromptTokens, _ = a.session.PromptTokens()
 	if a.drawn() {
 		s.Seed = new(a.session.Seed())

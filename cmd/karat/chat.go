@@ -6,14 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/chat"
-	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/jinja"
-	"github.com/spf13/pflag"
 )
 
 // maxTemplate is the size of the largest template that is read, in bytes: the
@@ -29,11 +26,8 @@ type chatFlags struct {
 	budget       bool           // the chat template has no switch for reasoning
 }
 
-func (f *chatFlags) add(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.chat, "chat", false, "the prompt is a user's message: apply the chat template")
-	fs.StringVar(&f.system, "system", "", "`text` of the system message")
-	fs.Var((*name)(&f.file), "chat-template", "apply the chat template in this `file` instead of the model's")
-	fs.StringArrayVar(&f.args, "template-arg", nil, "`NAME=VALUE` for the template; VALUE is JSON, or else text; may be given again")
+func (f *chatFlags) add(c *command) {
+	c.flags("chat", &f.chat, "system", &f.system, "chat-template", file(&f.file), "template-arg", &f.args)
 }
 
 // given reports whether a flag was given that has no sense without a chat.
@@ -44,33 +38,29 @@ func (f *chatFlags) imply() {
 	f.chat = f.chat || f.given() || f.reasoning != reasoningFlags{}
 }
 
-// template is the text of --chat-template, "" without it, and the variables for it.
-func (f *chatFlags) template() (text string, args map[string]any, err error) {
+// options returns the options of a request with the template of --chat-template and the variables for it.
+func (f *chatFlags) options() (g karat.GenerateOptions, err error) {
 	for _, a := range f.args {
 		name, value, ok := strings.Cut(a, "=")
 		if !ok || name == "" {
-			return "", nil, usagef("--template-arg %q: want NAME=VALUE", a)
+			return g, usagef("--template-arg %q: want NAME=VALUE", a)
 		}
-		if args == nil {
-			args = map[string]any{}
+		if g.TemplateArgs == nil {
+			g.TemplateArgs = map[string]any{}
 		}
-		args[name] = templateValue(value)
+		if g.TemplateArgs[name] = value; json.Valid([]byte(value)) {
+			g.TemplateArgs[name] = json.RawMessage(value)
+		}
 	}
-	if f.file == "" {
-		return "", args, nil
+	if f.file != "" {
+		g.Template, err = f.read()
 	}
-	text, err = f.read()
-	return text, args, err
+	return g, err
 }
 
 // read reads the template and checks that it is one.
 func (f *chatFlags) read() (string, error) {
-	r, err := os.Open(f.file)
-	if err != nil {
-		return "", patherr.Plain(err)
-	}
-	defer r.Close()
-	text, err := readAll(r, f.file, maxTemplate)
+	text, err := readWhole(f.file, maxTemplate)
 	switch {
 	case err != nil:
 		return "", err
@@ -87,14 +77,6 @@ func (f *chatFlags) named(err error) error {
 		return fmt.Errorf("%s: %s", f.file, e.Error())
 	}
 	return err
-}
-
-// templateValue is a JSON value as it is spelled, or else the text itself.
-func templateValue(s string) any {
-	if json.Valid([]byte(s)) {
-		return json.RawMessage(s)
-	}
-	return s
 }
 
 // messages is a conversation that begins with a user's text.

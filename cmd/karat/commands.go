@@ -115,7 +115,7 @@ func (p *conversation) set(argument string) error {
 		p.flags.verbose = name == "verbose"
 		return nil
 	}
-	f := p.command.Flags().Lookup(name)
+	f := p.call.Flags().Lookup(name)
 	if f != nil {
 		if alias, ok := f.Value.(sameFlag); ok {
 			f = alias.Flag
@@ -148,12 +148,12 @@ func (p *conversation) setFlag(f *pflag.Flag, value string) error {
 	if err := f.Value.Set(value); err != nil {
 		return restore(err)
 	}
-	o, _, err := p.flags.options(p.command.Flags())
+	o, _, err := p.flags.options(p.call.changed)
 	if err != nil {
 		return restore(err)
 	}
 	if f.Name == "ctx" {
-		if err := p.reload(p.flags.model, o); err != nil {
+		if err := p.reload(*p.call.model, o); err != nil {
 			return restore(err)
 		}
 	}
@@ -165,7 +165,7 @@ func (p *conversation) showSettings() error {
 	o := p.output()
 	s := o.sampling
 	seed, n := "drawn for each answer", "no limit"
-	if p.command.Flags().Changed("seed") {
+	if p.call.Flags().Changed("seed") {
 		seed = strconv.FormatUint(*s.Seed, 10)
 	}
 	if p.g.MaxTokens > 0 {
@@ -290,19 +290,19 @@ func (p *conversation) switchModel(name string) error {
 	if name == "" {
 		return p.tell("the model is %s", oneLine(p.modelName()))
 	}
-	a := p.flags.model
+	a := *p.call.model
 	a.name = name
 	return p.reload(a, p.options)
 }
 
 // reload opens a model in place of the one that is asked. An error leaves that.
 func (p *conversation) reload(a modelArg, o karat.Options) error {
-	path, err := a.find(p.command)
+	ctx, stop := p.interruptible()
+	defer stop()
+	path, err := p.call.findNamed(&a)
 	if err != nil {
 		return err
 	}
-	ctx, stop := p.interruptible()
-	defer stop()
 	m, err := loadModel(ctx, path, o, p.log)
 	if err != nil {
 		return err
@@ -312,7 +312,7 @@ func (p *conversation) reload(a modelArg, o karat.Options) error {
 		return err
 	}
 	p.use(m)
-	p.options, p.flags.model, p.from = o, a, 0
+	p.options, *p.call.model, p.from = o, a, 0
 	return p.tell("chat with %s", oneLine(p.modelName()))
 }
 

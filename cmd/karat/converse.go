@@ -42,8 +42,8 @@ const maxUndo = 1000
 
 // converse chats until the user leaves.
 func (t *talk) converse() error {
-	c := t.command
-	p := &conversation{talk: t, log: c.ErrOrStderr(), said: said{system: t.flags.chat.system}}
+	x := t.call
+	p := &conversation{talk: t, log: x.log, said: said{system: t.flags.chat.system}}
 	fmt.Fprintf(p.log, "karat: chat with %s; /help lists the commands\n", oneLine(p.modelName()))
 	p.hintSampling("/set temp 0.8")
 	signals := make(chan os.Signal, 2) // two at once are two
@@ -54,7 +54,7 @@ func (t *talk) converse() error {
 	if !t.flags.noHistory {
 		p.lines = openHistory(stateFile("history"))
 	}
-	if e := newEditor(c.InOrStdin(), p.log, p.lines); e != nil {
+	if e := newEditor(x.in, p.log, p.lines); e != nil {
 		e.interrupted = func() bool { // by a signal that came behind an answer
 			select {
 			case <-p.signals:
@@ -65,7 +65,7 @@ func (t *talk) converse() error {
 		}
 		p.next = e.line
 	} else {
-		p.next = p.plain(readLines(c.InOrStdin()))
+		p.next = p.plain(readLines(x.in))
 	}
 	for {
 		line, err := p.read()
@@ -105,8 +105,8 @@ func (p *conversation) obey(line string) error {
 
 // modelName returns the name of the model, as the user wrote it.
 func (p *conversation) modelName() string {
-	if p.flags.model.name != "" {
-		return p.flags.model.name
+	if name := p.call.model.name; name != "" {
+		return name
 	}
 	return p.model.Info().Path
 }

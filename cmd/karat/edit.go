@@ -1,9 +1,9 @@
 package main
 
 import (
-	"context"
-	"errors"
+	"cmp"
 	"fmt"
+	"io"
 
 	"github.com/karat-run/karat/internal/chat"
 	"github.com/karat-run/karat/internal/checkpoint"
@@ -13,45 +13,23 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// editFlags are the flags of edit.
 type editFlags struct {
 	set, unset    []string
 	template, out string
 	json          bool
 }
 
-// templateKey is where a GGUF file has its chat template.
+// templateKey is the key of a GGUF file's chat template.
 const templateKey = "tokenizer.chat_template"
 
 func newEditCommand() *cobra.Command {
 	var f editFlags
-	c := &cobra.Command{
-		Use:   "edit FILE.gguf",
-		Short: "Change settings of a GGUF file",
-		Long: `Edit writes a GGUF file with other metadata. The tensors stay as they are. The new file is written
-beside the old one, opened as "karat run" would open it, and only then takes its place: what would
-not load is refused, and an error leaves the old file as it was. It is never changed in place, whatever
-the sizes: a write that breaks off would leave neither file. So there must be room for a copy.
-
---set takes KEY=TYPE:VALUE. TYPE is uint8, int8, uint16, int16, uint32, int32, uint64, int64,
-float32, float64, bool or string, or one of them with [] behind and a JSON list as VALUE.
-"karat inspect --metadata" prints the keys. "karat check" finds the ones that are wrong.`,
-		Example: `  karat edit model.gguf --set general.name=string:Mine
-  karat edit model.gguf --set tokenizer.ggml.eos_token_id=uint32:107 -o fixed.gguf
-  karat edit model.gguf --unset tokenizer.chat_template
-  karat edit model.gguf --chat-template chat.jinja -o fixed.gguf
-  karat edit model.gguf --set llama.rope.freq_base=float32:500000 --json | jq '.changes[]'`,
-		Args: byUse,
-		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args[0]) },
-	}
-	fs := c.Flags()
-	fs.SortFlags = false
-	fs.StringArrayVar(&f.set, "set", nil, "`KEY=TYPE:VALUE` to set; may be given again")
-	fs.StringArrayVar(&f.unset, "unset", nil, "`KEY` to remove; may be given again")
-	fs.Var((*name)(&f.template), "chat-template", "set the chat template to the text of this `file`")
-	fs.VarP((*name)(&f.out), "output", "o", "`file` to write (default: FILE.gguf itself)")
-	alias(fs, "chat-template", "template")
-	fs.BoolVar(&f.json, "json", false, "print the changes as one JSON object")
-	return leadModel(c, false)
+	c := define("edit", f.run)
+	c.flags("set", &f.set, "unset", &f.unset, "chat-template", file(&f.template), "output", file(&f.out), "json", &f.json)
+	alias(c.Flags(), "chat-template", "template")
+	c.takesModel()
+	return c.Command
 }
 
 // options are the changes. A chat template is one that can be read.
@@ -85,7 +63,7 @@ func (f *editFlags) options() (o convert.EditOptions, err error) {
 	return o, nil
 }
 
-func (f *editFlags) run(c *cobra.Command, file string) error {
+func (f *editFlags) run(x *call) error {
 	o, err := f.options()
 	if err != nil {
 		return err
@@ -93,7 +71,10 @@ func (f *editFlags) run(c *cobra.Command, file string) error {
 	if err := spare("-o "+f.out, f.out, f.template); err != nil {
 		return err
 	}
-	found, err := namedModel(file)
+	if _, err := x.find(); err != nil {
+		return err
+	}
+	found, err := namedModel(x.model.name)
 	if err != nil {
 		return err
 	}
@@ -104,37 +85,31 @@ func (f *editFlags) run(c *cobra.Command, file string) error {
 	case out == "":
 		out = found.Path
 	}
-	ctx, stop := interruptible()
-	defer stop()
-	o.Loads = func(m *checkpoint.Checkpoint) error {
-		_, _, err := model.Graph(ctx, m, 0)
-		return err
-	}
-	changes, err := convert.Edit(ctx, found.Path, out, o)
-	if errors.Is(err, context.Canceled) {
-		return failure{statusInterrupted, fmt.Errorf("interrupted: %s was not written", out)}
-	}
+	o.Loads = x.loads
+	changes, err := convert.Edit(x.ctx, found.Path, out, o)
 	if err != nil {
-		return err
+		return x.unwritten(err, out)
 	}
-	w := c.OutOrStdout()
 	if f.json {
-		e := newEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(map[string]any{"file": out, "changes": changes})
+		return x.json(map[string]any{"file": out, "changes": changes})
 	}
-	for _, x := range changes {
-		was, is := x.Was, x.Is
-		if was == "" {
-			was = "(none)"
-		}
-		if is == "" {
-			is = "(none)"
-		}
-		if _, err := fmt.Fprintf(w, "%s: %s -> %s\n", oneLine(x.Key), oneLine(was), oneLine(is)); err != nil {
+	return writeChanges(x.out, out, changes, "")
+}
+
+// loads returns the error of a model that would not load.
+func (x *call) loads(m *checkpoint.Checkpoint) error {
+	_, _, err := model.Graph(x.ctx, m, 0)
+	return err
+}
+
+// writeChanges prints the changes to the metadata of a file.
+func writeChanges(w io.Writer, file string, changes []convert.Change, end string) error {
+	for _, c := range changes {
+		was, is := cmp.Or(c.Was, "(none)"), cmp.Or(c.Is, "(none)")
+		if _, err := fmt.Fprintf(w, "%s: %s -> %s\n", oneLine(c.Key), oneLine(was), oneLine(is)); err != nil {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(w, "%s: %s\n", oneLine(out), count(len(changes), "change"))
+	_, err := fmt.Fprintf(w, "%s: %s\n%s", oneLine(file), count(len(changes), "change"), end)
 	return err
 }

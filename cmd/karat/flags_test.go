@@ -41,8 +41,8 @@ func TestFlagsMeanOneThing(t *testing.T) {
 	}
 	everyCommand(func(c *cobra.Command) {
 		c.Flags().VisitAll(func(f *pflag.Flag) {
-			if f.Hidden || c.Name() == "import" && f.Name == "shape" || c.Name() == "synth" && f.Name == "shape" {
-				return // that of a file's numbers, and that of a model
+			if f.Hidden || c.Name() == "import" && f.Name == "shape" {
+				return
 			}
 			kind := "text" // a name, a path, one of a few words
 			switch f.Value.Type() {

@@ -2,12 +2,10 @@ package main
 
 import (
 	"fmt"
-	"os"
+	"slices"
 	"strings"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/patherr"
-	"github.com/spf13/pflag"
 )
 
 // maxGrammar is the size of the largest schema or grammar that is read, in bytes.
@@ -20,24 +18,17 @@ type grammarFlags struct {
 	turn karat.ResponseFormat // what the flags ask for; read sets it
 }
 
-func (f *grammarFlags) add(fs *pflag.FlagSet) {
-	fs.Var((*name)(&f.schema), "json-schema", "the answer is JSON that fits this `schema`, or the schema in this file")
-	fs.Var((*name)(&f.gbnf), "grammar", "the answer fits this `grammar`, or the grammar in this file: llama.cpp's notation (GBNF), or Lark's if the file's name ends in .lark")
-	fs.Var((*name)(&f.pattern), "regex", "the answer fits this `pattern` as a whole")
+func (f *grammarFlags) add(c *command) {
+	c.flags("json-schema", file(&f.schema), "grammar", file(&f.gbnf), "regex", file(&f.pattern))
 }
 
-// grammar reads what was asked for and returns it for a whole text, nil for none.
+// grammar reads the grammar that was asked for and returns it for a whole text, nil for none.
 func (f *grammarFlags) grammar() (*karat.Grammar, error) {
-	given := 0
-	for _, x := range []string{f.schema, f.gbnf, f.pattern} {
-		if x != "" {
-			given++
-		}
-	}
+	given := slices.DeleteFunc([]string{f.schema, f.gbnf, f.pattern}, func(s string) bool { return s == "" })
 	switch {
-	case given == 0:
+	case len(given) == 0:
 		return nil, nil
-	case given > 1:
+	case len(given) > 1:
 		return nil, usagef("--json-schema, --grammar and --regex: give one of them")
 	}
 	from, text := "--regex", f.pattern
@@ -72,21 +63,20 @@ func (f *grammarFlags) grammar() (*karat.Grammar, error) {
 	return nil, fmt.Errorf("%s: %w", from, err)
 }
 
-// read returns the text of the schema or the grammar, and where it is from: a file, or the flag if its value is the text itself.
+// read returns the text of the schema or the grammar, and where it is from: a file, or the flag if its value is the
+// text itself.
 func (f *grammarFlags) read() (from, text string, err error) {
 	flag, value, inline := "--grammar", f.gbnf, strings.Contains(f.gbnf, "::=")
 	if f.schema != "" {
 		flag, value = "--json-schema", f.schema
 		inline = strings.HasPrefix(strings.TrimSpace(value), "{") || value == "true" || value == "false"
 	}
-	r, err := os.Open(value)
+	text, err = readWhole(value, maxGrammar)
 	switch {
-	case err != nil && inline:
+	case err == nil:
+		return value, text, nil
+	case inline:
 		return flag, value, nil
-	case err != nil:
-		return "", "", fmt.Errorf("%s: %w", flag, patherr.Plain(err))
 	}
-	defer r.Close()
-	text, err = readAll(r, value, maxGrammar)
-	return value, text, err
+	return "", "", fmt.Errorf("%s: %w", flag, err)
 }

@@ -33,20 +33,9 @@ func strictHelp(root *cobra.Command) {
 	}
 }
 
+// newFamiliesHelp makes the help about the families of models.
 func newFamiliesHelp() *cobra.Command {
-	return &cobra.Command{
-		Use:   "families",
-		Short: "List the families of models that run",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(c.OutOrStdout(), `Karat runs Llama 3 and 4, Mixtral, Ministral 3, Qwen 2, 3 and 3.5, Gemma 2, 3 and 4,
-gpt-oss, DeepSeek V2 and V3, Phi-3 and 4, GLM-4 and 4.5, Granite 3 and 4, OLMo 2 and 3, LFM2,
-SmolLM3, Command R7B, Nemotron-H, Falcon-H1, AFM, EXAONE 4, StarCoder2, Mamba 2 and GPT-2,
-and the encoders BERT, XLM-RoBERTa, ModernBERT and EmbeddingGemma.
-docs/families.md says what each was verified with.`)
-			return err
-		},
-	}
+	return define("help families", func(x *call) error { return x.printf("%s\n", x.Long) }).Command
 }
 
 // writeHelp has help written at once, and returns where the error of it will be.

@@ -2,11 +2,7 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"fmt"
-	"io"
 	"path/filepath"
-	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
@@ -22,73 +18,33 @@ type importFlags struct {
 
 func newImportCommand() *cobra.Command {
 	var f importFlags
-	c := &cobra.Command{
-		Use:   "import SRC -o OUT.safetensors",
-		Short: "Turn another tool's dump into a record",
-		Long: `Import converts the dump of another tool to a record, OUT.safetensors and OUT.json.
-SRC is one of
-
-  dump       a record; a folder of NumPy files, with a manifest.json or without; a .npy or .npz file
-  llama.cpp  a record of llama.cpp's graph callback ("karat lab hook --print llama.cpp")
-  hf-debug   the folder of transformers' model_addition_debugger_context(model, FOLDER,
-             do_prune_layers=False, use_repr=False)
-  logits     the file of llama-perplexity --kl-divergence-base
-  bin        llama-debug --save-logits's NAME.bin, NAME-tokens.bin beside it
-
-With --shape, SRC is the float32 numbers of one array and nothing else, little endian, the last
-dimension innermost. --name says what a single array is: logits, hidden, ids, or the name of a
-tap; else its file's name says it.
-
---model is the model that the tool ran. With it, taps get PyTorch's names (or those of
-Karat's graph where PyTorch has none) and PyTorch's order of values, and values that the
-graph does not have are dropped. With --golden, prompts without ids take the ids of that
-record.`,
-		Example: `  karat lab import llamacpp.safetensors -o theirs.safetensors --model model.gguf --golden golden.safetensors
-  karat lab import ./debug_tree -o transformers.safetensors
-  karat lab import logits.npy -o theirs.safetensors --golden golden.safetensors
-  karat lab import logits.bin --shape 7,6144 --name logits -o theirs.safetensors
-  karat lab import base.kld -o theirs.safetensors --model model.gguf`,
-		Args: byUse,
-		RunE: func(c *cobra.Command, args []string) error {
-			ctx, stop := interruptible()
-			defer stop()
-			err := f.run(ctx, args[0], c.ErrOrStderr())
-			if err != nil && ctx.Err() != nil {
-				fmt.Fprintln(c.ErrOrStderr(), "karat: interrupted")
-				return failure{status: statusInterrupted}
-			}
-			return err
-		},
-	}
-	fs := c.Flags()
-	fs.SortFlags = false
-	fs.VarP((*name)(&f.out), "output", "o", "`file` to write")
-	fs.StringVar(&f.from, "from", "", "`form` of SRC: "+strings.Join(lab.Forms, ", ")+" (default: detected)")
-	fs.IntSliceVar(&f.shape, "shape", nil, "`dimensions` of SRC, a file of float32 numbers alone, as in 7,6144")
-	fs.StringVar(&f.name, "name", "", "what a single array is: logits, hidden, ids, or a `tap`")
-	fs.VarP((*modelFlag)(&f.model), "model", "m", "model `file, folder or name`, for the names of the taps")
-	fs.Var((*name)(&f.golden), "golden", "`record` that has the prompts' ids")
-	return c
+	c := define("lab import", func(x *call) error { return f.run(x, x.args[0]) })
+	c.flags("output", file(&f.out), "from", &f.from, "shape", &f.shape, "name", &f.name, "model", file(&f.model), "golden", file(&f.golden))
+	return c.Command
 }
 
-func (f *importFlags) run(ctx context.Context, src string, log io.Writer) error {
+// open opens SRC in the form that the flags say.
+func (f *importFlags) open(src string) (*lab.Import, error) {
 	switch {
 	case f.out == "":
-		return usagef("-o OUT.safetensors is needed")
+		return nil, usagef("-o OUT.safetensors is needed")
 	case filepath.Ext(f.out) != ".safetensors":
-		return usagef("-o %s: want a name that ends in .safetensors", f.out)
+		return nil, usagef("-o %s: want a name that ends in .safetensors", f.out)
+	case f.from != "" && (f.shape != nil || f.name != ""):
+		return nil, usagef("--shape and --name are of a single array: --from does not work with them")
 	}
+	resolve(&f.model)
 	if err := spare("-o "+f.out, f.out, src, f.golden, f.model); err != nil {
-		return err
+		return nil, err
 	}
-	if f.from != "" && (f.shape != nil || f.name != "") {
-		return usagef("--shape and --name are of a single array: --from does not work with them")
-	}
-	open := func() (*lab.Import, error) { return lab.OpenImport(src, f.from) }
 	if f.shape != nil || f.name != "" {
-		open = func() (*lab.Import, error) { return lab.OpenArray(src, f.name, f.shape) }
+		return lab.OpenArray(src, f.name, f.shape)
 	}
-	in, err := open()
+	return lab.OpenImport(src, f.from)
+}
+
+func (f *importFlags) run(x *call, src string) error {
+	in, err := f.open(src)
 	if err != nil {
 		return err
 	}
@@ -102,7 +58,8 @@ func (f *importFlags) run(ctx context.Context, src string, log io.Writer) error 
 	}
 	var g *graph.Graph
 	if f.model == "" && in.Form == lab.FormLogits {
-		in.Notes = append(in.Notes, "the first id of each prompt is the text's; if the model wants a token that begins a text, the logits are of that one in its place (--model tells)")
+		in.Notes = append(in.Notes, "the first id of each prompt is the text's; if the model wants a token that begins a text, "+
+			"the logits are of that one in its place (--model tells)")
 	}
 	if f.model != "" {
 		m, err := openCheckpoint(f.model)
@@ -110,7 +67,7 @@ func (f *importFlags) run(ctx context.Context, src string, log io.Writer) error 
 			return err
 		}
 		defer m.Close()
-		if g, _, err = model.Graph(ctx, m, 0); err != nil {
+		if g, _, err = model.Graph(x.ctx, m, 0); err != nil {
 			return err
 		}
 		if in.Form == lab.FormLogits {
@@ -123,10 +80,10 @@ func (f *importFlags) run(ctx context.Context, src string, log io.Writer) error 
 			}
 		}
 	}
-	return f.write(ctx, in, g, gold, log)
+	return f.write(x, in, g, gold)
 }
 
-func (f *importFlags) write(ctx context.Context, in *lab.Import, g *graph.Graph, gold *lab.Record, log io.Writer) error {
+func (f *importFlags) write(x *call, in *lab.Import, g *graph.Graph, gold *lab.Record) error {
 	w, err := lab.Create(f.out)
 	if err != nil {
 		return err
@@ -135,10 +92,10 @@ func (f *importFlags) write(ctx context.Context, in *lab.Import, g *graph.Graph,
 	w.Names = cmp.Or(in.Names, lab.NamesAuto)
 	n, left := 0, leftOut{}
 	err = in.Each(func(p *lab.Prompt) error {
-		if err := ctx.Err(); err != nil {
+		n++
+		if err := x.ctx.Err(); err != nil {
 			return err
 		}
-		n++
 		if gold != nil {
 			if err := p.Take(gold.Prompt(p.Index)); err != nil {
 				return err
@@ -153,9 +110,6 @@ func (f *importFlags) write(ctx context.Context, in *lab.Import, g *graph.Graph,
 		}
 		return w.Add(p)
 	})
-	if err != nil {
-		return err
-	}
 	if g != nil {
 		w.Names = lab.NamesKarat
 	}
@@ -163,17 +117,19 @@ func (f *importFlags) write(ctx context.Context, in *lab.Import, g *graph.Graph,
 	if in.Numerics != nil {
 		numerics = in.Numerics
 	}
-	if err := ctx.Err(); err != nil {
+	if err = cmp.Or(err, x.ctx.Err()); err != nil {
 		return err
 	}
 	if err := w.Commit(numerics); err != nil {
 		return err
 	}
-	fmt.Fprintf(log, "karat: %s: %s\n", in.Form, count(n, "prompt"))
+	x.say("%s: %s", in.Form, count(n, "prompt"))
 	for _, note := range in.Notes {
-		fmt.Fprintf(log, "karat: note: %s\n", note)
+		x.say("note: %s", note)
 	}
-	left.print(log)
+	for _, why := range left.reasons {
+		x.say("note: left out: %s, such as %s: %s", count(left.counts[why], "tap"), left.example[why], why)
+	}
 	return nil
 }
 
@@ -193,11 +149,5 @@ func (l *leftOut) add(unplaced []lab.Unplaced) {
 			l.reasons = append(l.reasons, u.Why)
 			l.example[u.Why] = u.Name
 		}
-	}
-}
-
-func (l *leftOut) print(w io.Writer) {
-	for _, why := range l.reasons {
-		fmt.Fprintf(w, "karat: note: left out: %s, such as %s: %s\n", count(l.counts[why], "tap"), l.example[why], why)
 	}
 }

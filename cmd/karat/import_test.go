@@ -24,13 +24,13 @@ func TestImportInterrupted(t *testing.T) {
 	f := importFlags{out: filepath.Join(dir, "out.safetensors")}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := f.run(ctx, src, io.Discard); !errors.Is(err, context.Canceled) {
+	if err := f.run(&call{ctx: ctx, log: io.Discard}, src); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("%v is left, %v", left, err)
 	}
-	if err := f.run(t.Context(), src, io.Discard); err != nil {
+	if err := f.run(&call{ctx: t.Context(), log: io.Discard}, src); err != nil {
 		t.Error(err)
 	}
 }

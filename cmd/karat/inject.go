@@ -1,19 +1,18 @@
 package main
 
 import (
-	"context"
 	"io"
 	"path/filepath"
 	"strings"
 
-	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/mistake"
-	"github.com/spf13/cobra"
+	"github.com/karat-run/karat/internal/model"
+	"github.com/karat-run/karat/internal/tokenizer"
 )
 
 // injection is the flags of lab record that make of Karat an engine with faults.
@@ -21,11 +20,6 @@ type injection struct {
 	engine, input, probe []mistake.Fault
 	key                  string
 	done                 []mistake.Injected
-}
-
-func (j *injection) add(c *cobra.Command) {
-	c.Flags().Var(j, "inject", "build `FAULT@LAYERS` in; separate several with semicolons; needs --precision f64")
-	c.Flags().Var((*name)(&j.key), "key", "`file` to write the injected faults to, as JSON")
 }
 
 // String, Set and Type make of it the flag --inject, which may be given again.
@@ -65,44 +59,24 @@ func (j *injection) check(inRef bool, out string, taps bool) error {
 }
 
 // prompts builds in the faults of the input.
-func (j *injection) prompts(ctx context.Context, path string, o karat.Options, prompts []*lab.Prompt, log io.Writer) error {
+func (j *injection) prompts(x *call, m *model.Files, prompts []*lab.Prompt) error {
 	if len(j.input) == 0 {
 		return nil
 	}
-	m, err := loadModel(ctx, path, o, log)
-	if err != nil {
-		return err
-	}
-	defer m.Close()
 	t := mistake.Tokens{BOS: -1}
 	t.Encode = func(text string) ([]int32, error) {
-		ids, err := m.Tokenize(ctx, text, karat.TokenizeOptions{})
-		return ids32(ids), err
+		return ids32(m.Tokenizer.Encode(text, tokenizer.Options{AddSpecial: true})), nil
 	}
-	if ids, err := t.Encode(""); err != nil {
-		return err
-	} else if len(ids) > 0 {
+	if ids, _ := t.Encode(""); len(ids) > 0 {
 		t.BOS = ids[0]
 	}
 	t.Render = func(chat []lab.Message) ([]int32, error) {
-		var messages []karat.Message
-		for _, x := range chat {
-			messages = append(messages, karat.TextMessage(karat.Role(x.Role), x.Content))
-		}
-		ids, err := m.TokenizeChat(ctx, messages, karat.GenerateOptions{})
+		_, ids, err := encodeChat(x, m, chat)
 		return ids32(ids), err
 	}
 	done, err := mistake.Inputs(prompts, j.input, t)
 	j.done = append(j.done, done...)
 	return err
-}
-
-func ids32(ids []int) []int32 {
-	list := make([]int32, len(ids))
-	for i, id := range ids {
-		list[i] = int32(id)
-	}
-	return list
 }
 
 // plan builds in the faults of the engine, which b, a reference.Backend, runs.
@@ -140,9 +114,5 @@ func (j *injection) writeKey() error {
 	if j.key == "" {
 		return nil
 	}
-	return atomicfile.Write(j.key, func(w io.Writer) error {
-		e := newEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(map[string]any{"injected": j.done})
-	})
+	return atomicfile.Write(j.key, func(w io.Writer) error { return writeJSON(w, map[string]any{"injected": j.done}) })
 }

@@ -2,18 +2,17 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 	"unicode"
 
 	"github.com/karat-run/karat/internal/patherr"
-	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
 
@@ -26,11 +25,10 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// readInput is the text of a command: its argument, else the file, else standard
-// input. There is none, and ok is false, where standard input is a terminal.
-// The line end that a file or standard input ends in is dropped.
-func readInput(ctx context.Context, c *cobra.Command, args []string, file string) (text string, ok bool, err error) {
-	read := func() (string, error) { return readText(c.InOrStdin(), "standard input") }
+// readInput returns the text of a command: its argument, else the file, else standard input. There is none, and ok is
+// false, where standard input is a terminal. The line end that a file or standard input ends in is dropped.
+func (x *call) readInput(args []string, file string) (text string, ok bool, err error) {
+	read := func() (string, error) { return readText(x.in, "standard input") }
 	switch {
 	case len(args) > 0 && file != "":
 		return "", false, usagef("give a text or -f %s, not both", file)
@@ -38,29 +36,37 @@ func readInput(ctx context.Context, c *cobra.Command, args []string, file string
 		return args[0], true, nil
 	case file != "" && file != "-":
 		read = func() (string, error) { return readFile(file) }
-	case file == "" && isTerminal(c.InOrStdin()):
+	case file == "" && isTerminal(x.in):
 		return "", false, nil
 	}
-	text, err = awaited(ctx, read)
+	text, err = awaited(x.ctx, read)
 	return text, true, err
+}
+
+// needText is readInput of a command that needs a text.
+func (x *call) needText(args []string, file string) (string, error) {
+	text, ok, err := x.readInput(args, file)
+	if err == nil && !ok {
+		err = usagef("give TEXT, -f FILE, or a text on standard input")
+	}
+	return text, err
 }
 
 // joinInput returns the text of a prompt: the argument, the files and standard input, in this order, with an empty line
 // between them. Standard input is read if it is no terminal, or if a file is "-". There is no text, and ok is false, where
 // nothing is given and standard input is a terminal.
-func joinInput(ctx context.Context, c *cobra.Command, args, files []string) (text string, ok bool, err error) {
-	in := c.InOrStdin()
+func (x *call) joinInput(args, files []string) (text string, ok bool, err error) {
 	parts := slices.Clone(args)
-	if !slices.Contains(files, "-") && !isTerminal(in) {
+	if !slices.Contains(files, "-") && !isTerminal(x.in) {
 		files = append(slices.Clone(files), "")
 	}
 	for _, file := range files {
 		read := func() (string, error) { return readFile(file) }
 		if file == "" || file == "-" {
-			read = func() (string, error) { return readText(in, "standard input") }
-			defer sayWaiting(c.ErrOrStderr(), len(parts) > 0)()
+			read = func() (string, error) { return readText(x.in, "standard input") }
+			defer sayWaiting(x.log, len(parts) > 0)()
 		}
-		part, err := awaited(ctx, read)
+		part, err := awaited(x.ctx, read)
 		if err != nil {
 			return "", false, err
 		}
@@ -100,18 +106,25 @@ func awaited(ctx context.Context, read func() (string, error)) (text string, err
 	}
 }
 
+// readFile returns the text of a file, without the line end at its end.
 func readFile(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", patherr.Plain(err)
-	}
-	defer f.Close()
-	return readText(f, path)
+	text, err := readWhole(path, maxInput)
+	return strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r"), err
 }
 
 func readText(r io.Reader, name string) (string, error) {
 	text, err := readAll(r, name, maxInput)
 	return strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r"), err
+}
+
+// readWhole returns the text of a file that has at most limit bytes.
+func readWhole(path string, limit int64) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", patherr.Plain(err)
+	}
+	defer f.Close()
+	return readAll(f, path, limit)
 }
 
 // readAll reads at most limit bytes; more are an error.
@@ -192,9 +205,13 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// newEncoder writes JSON, in which <eos> stays legible.
-func newEncoder(w io.Writer) *json.Encoder {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	return e
+// few names up to n of many.
+func few(names []string, n int) string {
+	if len(names) <= n {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:n], ", "), len(names)-n)
 }
+
+// newTable aligns cells that end in tabs.
+func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/checkpoint"
@@ -12,66 +11,39 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// inspectFlags are the flags of inspect.
 type inspectFlags struct {
-	model                                    modelArg
 	graph, metadata, tensors, template, json bool
 }
 
 func newInspectCommand() *cobra.Command {
 	var f inspectFlags
-	c := &cobra.Command{
-		Use:   "inspect [MODEL]",
-		Short: "Show the contents of a model's files, and the memory it needs",
-		Long: `Inspect prints the contents of a model's files: architecture, sizes, element types,
-metadata, tensors, tokenizer and chat template. It also prints the settings that the files
-leave out and Karat assumes, and the memory that keys and values take for each token of
-context. Layers with a sliding window take less beyond the window.
-
-With --metadata, --tensors or --template it prints only these sections, in full. With
---graph it prints the recorded forward pass, one node on a line: name, operation, inputs,
-weights, shape for each token, attributes, and the name of the same value in PyTorch.`,
-		Example: `  karat inspect model.gguf
-  karat inspect ./gemma-3-1b-it --tensors
-  karat inspect model.gguf --template
-  karat inspect model.gguf --graph | grep blk.0
-  karat inspect model.gguf --json | jq .memory_per_token`,
-		Args: atMost(1, "MODEL is one file or folder"),
-		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
-	}
-	fs := c.Flags()
-	fs.SortFlags = false
-	f.model.add(c, false)
-	fs.BoolVar(&f.graph, "graph", false, "print the recorded graph")
-	fs.BoolVar(&f.metadata, "metadata", false, "print the metadata, or config.json")
-	fs.BoolVar(&f.tensors, "tensors", false, "print every tensor with its type, shape, bytes and, in a GGUF file, offset")
-	fs.BoolVar(&f.template, "template", false, "print the chat template unchanged")
-	fs.BoolVar(&f.json, "json", false, "print everything but the graph as one JSON object")
-	return c
+	c := define("inspect", f.run)
+	c.takesModel()
+	c.flags("graph", &f.graph, "metadata", &f.metadata, "tensors", &f.tensors, "template", &f.template, "json", &f.json)
+	return c.Command
 }
 
-func (f *inspectFlags) run(c *cobra.Command, args []string) error {
+func (f *inspectFlags) run(x *call) error {
 	if f.json && (f.graph || f.metadata || f.tensors || f.template) {
 		return usagef("--json holds every section; give it alone")
 	}
-	if _, err := f.model.take(args); err != nil {
-		return err
-	}
-	path, err := f.model.find(c)
+	path, err := x.find()
 	if err != nil {
 		return err
 	}
-	sayModel(path, c.ErrOrStderr())
+	sayDemo(path, x.log)
 	m, err := openCheckpoint(path)
 	if err != nil {
-		return f.contents(c, path, err)
+		return f.contents(x, path, err)
 	}
 	defer m.Close()
-	g, notes, broken := model.Graph(c.Context(), m, 0)
+	g, notes, broken := model.Graph(x.ctx, m, 0)
 	if f.graph {
 		if broken != nil {
 			return broken
 		}
-		return graph.Print(c.OutOrStdout(), g)
+		return graph.Print(x.out, g)
 	}
 	r := newReport(m, notes)
 	if broken == nil {
@@ -81,13 +53,13 @@ func (f *inspectFlags) run(c *cobra.Command, args []string) error {
 	// The contents of the files are shown all the same: they help to find the fault.
 	t, err := m.Tokenizer()
 	if err == nil {
-		r.setTokenizer(c.Context(), t, m.EndOfTurn(t))
+		r.setTokenizer(x.ctx, t, m.EndOfTurn(t))
 	}
-	return errors.Join(f.show(c.OutOrStdout(), r), broken, err)
+	return errors.Join(f.show(x, r), broken, err)
 }
 
 // contents shows files that hold no model, and returns why, the reason.
-func (f *inspectFlags) contents(c *cobra.Command, path string, why error) error {
+func (f *inspectFlags) contents(x *call, path string, why error) error {
 	m, err := checkpoint.Contents(path)
 	if err != nil || f.graph {
 		return why
@@ -95,22 +67,20 @@ func (f *inspectFlags) contents(c *cobra.Command, path string, why error) error 
 	defer m.Close()
 	r := newReport(m, nil)
 	if t, err := checkpoint.OpenTokenizer(path); err == nil {
-		r.setTokenizer(c.Context(), t, t.EndOfTurn())
+		r.setTokenizer(x.ctx, t, t.EndOfTurn())
 	}
-	return errors.Join(f.show(c.OutOrStdout(), r), why)
+	return errors.Join(f.show(x, r), why)
 }
 
-// show prints what was asked for.
-func (f *inspectFlags) show(w io.Writer, r *report) error {
+// show prints the sections that were asked for.
+func (f *inspectFlags) show(x *call, r *report) error {
 	switch {
 	case f.json:
-		e := newEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
+		return x.json(r)
 	case f.metadata || f.tensors || f.template:
-		return f.writeSections(w, r)
+		return f.writeSections(x.out, r)
 	}
-	return r.write(w)
+	return r.write(x.out)
 }
 
 // report is what inspect knows about a model.

@@ -8,11 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"text/tabwriter"
 )
-
-// newTable aligns cells that end in tabs.
-func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
 
 // writeSections writes the sections that were asked for, whole.
 func (f *inspectFlags) writeSections(w io.Writer, r *report) error {
@@ -204,28 +200,4 @@ func (r *report) writeMetadata(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\n", oneLine(s.Key), oneLine(shorten(s.Value, most)))
 	}
 	return t.Flush()
-}
-
-// digits groups an integer's digits by three.
-func digits(n int64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// bytesText is a size in bytes, and legible.
-func bytesText(n int64) string {
-	unit, x := "", float64(n)
-	for _, u := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if x < 1024 {
-			break
-		}
-		unit, x = u, x/1024
-	}
-	if unit == "" {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%s B (%.1f %s)", digits(n), x, unit)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,166 +12,95 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// intervention is a command that changes values at nodes.
-type intervention struct {
-	verb, what string // of the command, and of its first line
-	long       string
-	examples   []string
+// interveneFlags are the flags of the commands that change values at nodes: ablate, scale, replace, patch and steer.
+type interveneFlags struct {
+	textFlags
+	verb                string
+	place               placeFlags
+	channels            string
+	values, name        string
+	from, minus, fromOn string
+	by                  float64
+	mean, subtract      bool
+	most                int
 }
 
-var interventions = []intervention{
-	{"ablate", "set values to 0, or to their mean",
-		`Ablate sets the values to 0. With --mean it sets them to their mean over the prompt's positions, of a run without edits.`,
-		[]string{`karat lab ablate model.gguf "The color of the sky is" --at blk.3.attn_output --heads 2`, `karat lab ablate "The color of the sky is" --at ffn_down --layers 2-4 --mean`}},
-	{"scale", "multiply values by a number",
-		`Scale multiplies the values by --by.`,
-		[]string{`karat lab scale model.gguf "The color of the sky is" --at blk.12.attn_output --heads 3,7 --by 0.5`}},
-	{"replace", "set values to those of a file",
-		`Replace sets the values to those of --values.`,
-		[]string{`karat lab replace model.gguf "The color of the sky is" --at blk.3.out --positions last --values x.npy`}},
-	{"patch", "set values to those of another prompt's run",
-		`Patch computes --from-prompt, and sets the values to those of the same nodes there. A position has the values of the same
-position of the other prompt. --from-positions names others, as many as --positions has.`,
-		[]string{`karat lab patch model.gguf "The color of the sky is" --from-prompt "The color of the sun is" --at blk.3.out --positions last`}},
-	{"steer", "add a direction to values",
-		`Steer adds --by times a direction: --values, or the values of --from-prompt less those of --minus-prompt, each at its last
-position, or the mean over --from-positions.`,
-		[]string{`karat lab steer model.gguf "I think that" --at blk.6.out --from-prompt "Love" --minus-prompt "Hate" --by 4`}},
+// placeFlags say at which nodes and positions.
+type placeFlags struct{ at, layers, heads, on string }
+
+// place checks the flags. The error names the flag.
+func (f *placeFlags) place() (p experiment.Place, at experiment.Positions, err error) {
+	p.Node = f.at
+	if p.Layers, err = experiment.ParseSet(f.layers); err != nil {
+		return p, at, usagef("--layers %w", err)
+	}
+	if p.Heads, err = experiment.ParseSet(f.heads); err != nil {
+		return p, at, usagef("--heads %w", err)
+	}
+	if at, err = experiment.ParsePositions(f.on); err != nil {
+		return p, at, usageError{err}
+	}
+	return p, at, nil
 }
 
-const interventionHelp = `
-
-It prints the likeliest tokens without and with that, the KL divergence, and the text that follows in both cases.
-
---at takes names of "karat inspect --graph", or PyTorch's, with * for any characters. A name without its layer is that node of all
-layers, or of --layers. --heads chooses heads, --channels elements, of each head where heads are chosen. The heads of blk.N.attn_output
-are those of the attention that it reads: values are changed there.
-
---positions takes all (the default: of the prompt and of what is generated), prompt, generated, last, root (the first), numbers from 0,
-ranges as 3-5, negative numbers from the prompt's end, separated by commas; and text:PATTERN, the tokens that a regular expression matches
-a part of.
-
---values is a NumPy file, or a safetensors file such as a record, of which --name is a tensor: one row for all positions, or one for each.`
-
+// newInterventions makes a command of each verb. Flags say where values come from.
 func newInterventions() (all []*cobra.Command) {
-	for _, x := range interventions {
-		all = append(all, x.command())
+	for _, verb := range []string{"ablate", "scale", "replace", "patch", "steer"} {
+		f := &interveneFlags{verb: verb, most: 12}
+		f.top = 5
+		c := define("lab "+verb, f.run)
+		c.Long += "\n\n" + helpWords()["interventions"].long
+		f.add(c)
+		c.flags("at", &f.place.at, "layers", &f.place.layers, "heads", &f.place.heads, "channels", &f.channels,
+			"positions", &f.place.on, "tokens", &f.most)
+		switch verb {
+		case "ablate":
+			c.flags("mean", &f.mean)
+		case "scale":
+			c.flags("by", &f.by)
+		case "steer":
+			f.by = 1
+			c.flags("by", &f.by, "minus-prompt", &f.minus)
+		}
+		if verb == "replace" || verb == "steer" {
+			c.flags("values", file(&f.values), "name", &f.name)
+		}
+		if verb == "patch" || verb == "steer" {
+			c.flags("from-prompt", &f.from, "from-positions", &f.fromOn)
+		}
+		all = append(all, c.Command)
 	}
 	return all
 }
 
-type interveneFlags struct {
-	intervention
-	named                           modelArg
-	model, file                     string
-	at, layers, heads, channels, on string
-	values, name                    string
-	from, minus, fromOn             string
-	by                              float64
-	mean, json, subtract            bool
-	top, most                       int
-	tokens                          []string
-	chat                            chatFlags
-	arithmetic                      arithmetic
-	lora                            adapters
-}
-
-func (x intervention) command() *cobra.Command {
-	f := &interveneFlags{intervention: x}
-	c := &cobra.Command{
-		Use:     x.verb + " [MODEL] TEXT --at NODE",
-		Short:   "Compute a text, but " + x.what + " on the way",
-		Long:    x.long + interventionHelp,
-		Example: "  " + strings.Join(x.examples, "\n  "),
-		Args:    atMost(2, "quote the text"),
-		RunE:    func(c *cobra.Command, args []string) error { return f.run(c, args) },
-	}
-	fs := c.Flags()
-	fs.SortFlags = false
-	f.named.add(c, false)
-	fs.VarP((*name)(&f.file), "file", "f", "read the text from this `file`; - is standard input")
-	fs.StringVar(&f.at, "at", "", "`node` whose values are changed")
-	fs.StringVar(&f.layers, "layers", "", "only in these `layers`, as 0,3-5")
-	fs.StringVar(&f.heads, "heads", "", "only these `heads`")
-	fs.StringVar(&f.channels, "channels", "", "only these `elements`")
-	fs.StringVar(&f.on, "positions", "", "only at these `positions` (default: all)")
-	switch x.verb {
-	case "ablate":
-		fs.BoolVar(&f.mean, "mean", false, "set them to their mean over the prompt")
-	case "scale":
-		fs.Float64Var(&f.by, "by", 0, "the `factor`")
-	case "steer":
-		fs.Float64Var(&f.by, "by", 1, "`factor` of the direction")
-		fs.StringVar(&f.minus, "minus-prompt", "", "`text` whose values are subtracted from the direction")
-	}
-	if x.verb == "replace" || x.verb == "steer" {
-		fs.Var((*name)(&f.values), "values", "`file` with the values")
-		fs.StringVar(&f.name, "name", "", "`tensor` of that file")
-	}
-	if x.verb == "patch" || x.verb == "steer" {
-		fs.StringVar(&f.from, "from-prompt", "", "`text` whose run gives the values")
-		fs.StringVar(&f.fromOn, "from-positions", "", "`positions` of that text")
-	}
-	fs.IntVar(&f.top, "top", 5, "how many likeliest `tokens` of each run to show")
-	fs.StringArrayVar(&f.tokens, "token", nil, "show this `token`, an id or its text; of two the difference of their logits, too")
-	fs.IntVarP(&f.most, "tokens", "n", 12, "how many `tokens` to generate; 0 for none")
-	f.chat.add(fs)
-	fs.BoolVar(&f.json, "json", false, "print one JSON object")
-	f.arithmetic.add(c, karat.Fast)
-	f.lora.add(c)
-	return c
-}
-
-func (f *interveneFlags) run(c *cobra.Command, args []string) error {
-	o, err := f.arithmetic.options()
+func (f *interveneFlags) run(x *call) error {
+	o, err := f.options(x)
 	if err != nil {
 		return err
 	}
-	edit, err := f.edit(c)
+	edit, err := f.edit(x)
 	if err != nil {
 		return err
 	}
-	f.chat.imply()
-	l := logitsFlags{named: f.named, file: f.file, top: f.top, chat: f.chat}
-	if args, err = l.check(c, false, args); err != nil {
+	text, err := f.text(x)
+	if err != nil {
 		return err
 	}
-	text, ok, err := readInput(context.Background(), c, args, f.file)
-	switch {
-	case err != nil:
+	m, err := x.load(o)
+	if err != nil {
 		return err
-	case !ok:
-		return usagef("give TEXT, -f FILE, or a text on standard input")
 	}
-	ctx, stop := untilSignal()
-	defer stop()
-	f.model, o.Adapters = l.model, f.lora
-	m, err := loadModel(ctx, f.model, o, c.ErrOrStderr())
-	if err == nil {
-		defer m.Close()
-		err = f.show(ctx, c, m, text, edit)
-	}
-	if err != nil && ctx.Err() != nil {
-		return failure{statusInterrupted, errors.New("interrupted")}
-	}
-	return err
+	defer m.Close()
+	return f.show(x, m, text, edit)
 }
 
-// edit is what the flags say, but for values.
-func (f *interveneFlags) edit(c *cobra.Command) (e experiment.Edit, err error) {
-	e = experiment.Edit{Kind: experiment.Kind(f.verb), By: f.by}
-	e.Place.Node = f.at
-	f.subtract = c.Flags().Changed("minus-prompt") // of an empty one there is a BOS
-	sources := 0
-	for _, s := range []string{f.values, f.from} {
-		if s != "" {
-			sources++
-		}
-	}
+// edit returns the edit that the flags ask for, without values.
+func (f *interveneFlags) edit(x *call) (e experiment.Edit, err error) {
+	f.subtract = x.changed("minus-prompt") // of an empty one there is a BOS
 	switch {
-	case f.at == "":
+	case f.place.at == "":
 		return e, usagef("--at NODE is needed: \"karat inspect --graph\" lists the nodes")
-	case f.verb == "scale" && !c.Flags().Changed("by"):
+	case f.verb == "scale" && !x.changed("by"):
 		return e, usagef("--by is needed")
 	case f.by-f.by != 0:
 		return e, usagef("--by %v: want a number", f.by)
@@ -180,41 +108,36 @@ func (f *interveneFlags) edit(c *cobra.Command) (e experiment.Edit, err error) {
 		return e, usagef("--from-prompt TEXT is needed")
 	case f.verb == "replace" && f.values == "":
 		return e, usagef("--values FILE is needed")
-	case f.verb == "steer" && sources != 1:
+	case f.verb == "steer" && (f.values == "") == (f.from == ""):
 		return e, usagef("give --values or --from-prompt, one of them")
 	case f.from == "" && (f.subtract || f.fromOn != ""), f.values == "" && f.name != "":
 		return e, usagef("--minus-prompt and --from-positions need --from-prompt, --name needs --values")
 	case f.most < 0 || f.most > 1<<20:
 		return e, usagef("-n %d: want 0 to %d", f.most, 1<<20)
 	}
-	for _, x := range []struct {
-		flag, said string
-		to         *experiment.Set
-	}{{"layers", f.layers, &e.Place.Layers}, {"heads", f.heads, &e.Place.Heads}, {"channels", f.channels, &e.Place.Channels}} {
-		if *x.to, err = experiment.ParseSet(x.said); err != nil {
-			return e, usagef("--%s %w", x.flag, err)
-		}
-	}
-	if e.At, err = experiment.ParsePositions(f.on); err != nil {
-		return e, usageError{err}
-	}
-	if _, err = experiment.ParsePositions(f.fromOn); err != nil {
-		return e, usageError{err}
-	}
+	e = experiment.Edit{Kind: experiment.Kind(f.verb), By: f.by}
 	switch {
 	case f.mean:
 		e.Kind = experiment.Mean
 	case f.verb == "patch":
 		e.Kind = experiment.Replace
 	}
+	if e.Place, e.At, err = f.place.place(); err != nil {
+		return e, err
+	}
+	if e.Place.Channels, err = experiment.ParseSet(f.channels); err != nil {
+		return e, usagef("--channels %w", err)
+	}
+	if _, err = experiment.ParsePositions(f.fromOn); err != nil {
+		return e, usageError{err}
+	}
 	return e, nil
 }
 
-// prompt is a text as the model reads it.
+// prompt returns a text as the model reads it.
 func (f *interveneFlags) prompt(ctx context.Context, m *karat.Model, text string) (*experiment.Prompt, string, error) {
-	var g karat.GenerateOptions
-	var err error
-	if g.Template, g.TemplateArgs, err = f.chat.template(); err != nil {
+	g, err := f.chat.options()
+	if err != nil {
 		return nil, "", err
 	}
 	ids, template, err := f.chat.ids(ctx, m, text, g)
@@ -237,7 +160,7 @@ func (f *interveneFlags) rows(ctx context.Context, m *karat.Model, p *experiment
 	if f.from == "" {
 		return nil
 	}
-	where := cmp.Or(f.fromOn, f.on)
+	where := cmp.Or(f.fromOn, f.place.on)
 	if f.verb == "steer" {
 		where = cmp.Or(f.fromOn, "last")
 	}
@@ -252,7 +175,8 @@ func (f *interveneFlags) rows(ctx context.Context, m *karat.Model, p *experiment
 	if f.verb == "patch" {
 		e.Rows, err = experiment.Capture(ctx, m, other, e.Place, at)
 		if err == nil && where == "" && len(p.IDs) != len(other.IDs) {
-			return usagef("the prompts have %s and %d: name positions of both, with --positions and --from-positions", count(len(p.IDs), "token"), len(other.IDs))
+			return usagef("the prompts have %s and %d: name positions of both, with --positions and --from-positions",
+				count(len(p.IDs), "token"), len(other.IDs))
 		}
 		return err
 	}
@@ -266,37 +190,32 @@ func (f *interveneFlags) rows(ctx context.Context, m *karat.Model, p *experiment
 	return err
 }
 
-func (f *interveneFlags) show(ctx context.Context, c *cobra.Command, m *karat.Model, text string, e experiment.Edit) error {
-	p, template, err := f.prompt(ctx, m, text)
+// show computes the prompt with the edit and without, and prints the difference.
+func (f *interveneFlags) show(x *call, m *karat.Model, text string, e experiment.Edit) error {
+	p, template, err := f.prompt(x.ctx, m, text)
 	if err != nil {
 		return err
 	}
-	var tokens []int
-	for _, t := range f.tokens {
-		id, err := tokenID(ctx, m, t)
-		if err != nil {
-			return err
-		}
-		tokens = append(tokens, id)
-	}
-	if err := f.rows(ctx, m, p, &e); err != nil {
-		return err
-	}
-	effect, err := experiment.Measure(ctx, m, p, []experiment.Edit{e}, f.top, tokens, f.most)
+	tokens, err := f.tokenIDs(x.ctx, m)
 	if err != nil {
 		return err
 	}
-	effect.Model, effect.Template = cmp.Or(f.model, demoName), template
+	if err := f.rows(x.ctx, m, p, &e); err != nil {
+		return err
+	}
+	effect, err := experiment.Measure(x.ctx, m, p, []experiment.Edit{e}, f.top, tokens, f.most)
+	if err != nil {
+		return err
+	}
+	effect.Model, effect.Template = m.Info().Path, template
 	effect.Edits = []string{f.words(effect.Nodes)}
 	if !f.json {
-		return effect.WriteText(c.OutOrStdout())
+		return effect.WriteText(x.out)
 	}
-	if effect.Fingerprint, err = m.Fingerprint(ctx); err != nil {
+	if effect.Fingerprint, err = m.Fingerprint(x.ctx); err != nil {
 		return err
 	}
-	j := newEncoder(c.OutOrStdout())
-	j.SetIndent("", "  ")
-	return j.Encode(effect)
+	return x.json(effect)
 }
 
 // words name the edited values.
@@ -314,10 +233,10 @@ func (f *interveneFlags) words(nodes []string) string {
 	if more := len(nodes) - len(shown); more > 0 {
 		s += fmt.Sprintf(" and %d more", more)
 	}
-	for _, x := range [][2]string{{"heads", f.heads}, {"elements", f.channels}} {
+	for _, x := range [][2]string{{"heads", f.place.heads}, {"elements", f.channels}} {
 		if x[1] != "" {
 			s += ", " + x[0] + " " + x[1]
 		}
 	}
-	return s + ", positions " + cmp.Or(f.on, "all")
+	return s + ", positions " + cmp.Or(f.place.on, "all")
 }

@@ -19,11 +19,12 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/dev/adaptertest"
 	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/dev/synth"
 	"github.com/karat-run/karat/internal/sysinfo"
 	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/spf13/cobra"
 )
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"karat": main}) }
@@ -42,7 +43,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("NL", "\n")
 			return writeHostile(e.WorkDir)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "cutoff": cutoff, "forget": forget, "told": told, "stopped": stopped, "e2b": e2b, "lora": lora, "served": served, "hub": serveHub, "pullstopped": pullStopped, "parrot": parrotScript},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "cutoff": cutoff, "forget": forget, "told": told, "stopped": stopped, "e2b": e2b, "lora": lora, "served": served, "hub": serveHub, "pullstopped": pullStopped, "parrot": parrotScript, "synth": synthScript},
 	})
 }
 
@@ -99,6 +100,20 @@ func lora(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs("demo.gguf"), demo, 0o666))
 	ts.Check(adaptertest.Write(context.Background(), ts.MkAbs(args[0]), ts.MkAbs("demo.gguf"), float32(v)))
+}
+
+// synthScript is a script's command: synth [--arch A] [--shape S] [--type T] -o FILE writes a model of random weights.
+func synthScript(ts *testscript.TestScript, neg bool, args []string) {
+	o := synth.Options{Arch: "llama", Shape: "1b", Type: "Q4_K_M"}
+	out := ""
+	to := map[string]*string{"--arch": &o.Arch, "--shape": &o.Shape, "--type": &o.Type, "-o": &out}
+	for i := 0; i+1 < len(args); i += 2 {
+		if to[args[i]] == nil {
+			ts.Fatalf("usage: synth [--arch A] [--shape S] [--type T] -o FILE")
+		}
+		*to[args[i]] = args[i+1]
+	}
+	ts.Check(atomicfile.Write(ts.MkAbs(out), func(w io.Writer) error { return synth.Write(context.Background(), w, o) }))
 }
 
 // told is a script's command: told SIGNAL FILE ARGUMENTS... runs karat, which records
@@ -238,7 +253,7 @@ func TestBenchThreads(t *testing.T) {
 	}
 	for backend, want := range map[string][]int{"cpu": {1, 2}, "webgpu:0": {1}} {
 		f := benchFlags{prompt: benchPrompt{counts: []int{1}}, tokens: []int{1}, depths: []int{0}, parallel: []int{1}, arrive: []int{0}, repeat: 1, threads: []int{1, 2},
-			backend: backend, precision: choice{value: "f32"}, kv: choice{value: "f32"}}
+			engine: engineFlags{backend: backend, precision: choice{value: "f32"}, kv: choice{value: "f32"}}}
 		if o, err := f.options(); err != nil || !slices.Equal(o.Threads, want) {
 			t.Errorf("%s: threads %v, %v, want %v", backend, o.Threads, err, want)
 		}
@@ -281,9 +296,8 @@ func TestReadInterrupted(t *testing.T) {
 		w.Write([]byte("half a text")) // returns when it is read
 		cancel()
 	}()
-	c := &cobra.Command{}
-	c.SetIn(r)
-	if text, _, err := readInput(ctx, c, nil, "-"); !errors.Is(err, context.Canceled) || text != "" {
+	x := &call{ctx: ctx, in: r}
+	if text, _, err := x.readInput(nil, "-"); !errors.Is(err, context.Canceled) || text != "" {
 		t.Errorf("%q, %v", text, err)
 	}
 }

@@ -1,35 +1,26 @@
 package main
 
 import (
+	"embed"
+	"errors"
 	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
 
+	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/diagnose"
+	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/spf13/cobra"
 )
 
 func newLabCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "lab",
-		Short: "Find out whether an engine's logits are right, and if not, where it is wrong",
-		Long: `Lab tests an engine whose logits should be those of a model. "record" writes the values that
-Karat computes, "hook" prints programs that dump those of PyTorch or llama.cpp, and "import"
-converts the dumps of other tools. "compare" measures how far a record is from a golden one.
-"diagnose" names the operation of the engine that is wrong, the layers, and the cause.
-"causes" lists the causes that it can name, "floor" measures the effect of rounding alone on a
-model, and "bench" scores the diagnosis on engines that are wrong on purpose.
-
-"ablate", "scale", "replace", "patch" and "steer" change values on the way and show what that changes. "experiment" does it
-at a grid of nodes and positions, and "extract" writes the hidden states of prompts.`,
-		Example: `  karat lab hook --print torch > dump.py
-  karat lab diagnose model.gguf dump.safetensors --report report
-  karat lab record model.gguf --prompts prompts.json -o mine.safetensors --precision f32
-  karat lab compare golden.safetensors mine.safetensors
-  karat lab floor model.gguf`,
-	}
-	c.AddCommand(newRecordCommand(), newCompareCommand(), newDiagnoseCommand(), newCausesCommand(), newImportCommand(), newHookCommand(), newFloorCommand(), newParityCommand())
+	c := define("lab", nil)
 	c.AddCommand(newInterventions()...)
-	c.AddCommand(newExperimentCommand(), newExtractCommand())
-	return group(c)
+	return group(c, newRecordCommand(), newCompareCommand(), newDiagnoseCommand(), newCausesCommand(), newImportCommand(),
+		newHookCommand(), newFloorCommand(), newExperimentCommand(), newExtractCommand())
 }
 
 // The exit statuses of lab compare.
@@ -38,108 +29,271 @@ const (
 	statusNotCompare = 2
 )
 
-const compareHelp = `Compare prints for each prompt that both records have: whether the ids are equal, the
-largest and the mean difference of the logits, their cosine, the KL divergence,
-how many of the likeliest 1, 5 and 10 tokens are the same, and the entropy of both,
-with the golden record's noise floor beside them. For taps it prints the relative error,
-worst first.
-
-A prompt passes ("inside") if the largest difference of a logit is at most 4 times that of
-the golden engine's own float32 pass (float32.max_abs_diff in the golden record's JSON
-file), or at most --max-diff, and if its KL divergence is at most --max-kl. A NaN
-anywhere fails, and so does an infinity that only one side has.
-
---by-layer prints the hidden states instead, or the taps, in the order of layers: the cosine of the worst row, the
-relative L2 error and the norms of both. --floor is a record of the golden engine in less precision: its error stands
-beside. --history takes several records, such as the dumps of a port from week to week, and prints how far each
-is; --svg draws their KL divergence. Both only show: their exit status is 0.
-
-The exit status is 0 if all of the golden record's prompts are inside, 1 if one is not
-or is missing (which --partial allows), and 2 if the records could not be compared, or if
-nothing sets a limit.`
-
-func newCompareCommand() *cobra.Command {
-	var asJSON, partial bool
-	var maxDiff, maxKL float64
-	var other comparing
-	c := &cobra.Command{
-		Use:   "compare GOLDEN.safetensors RECORD.safetensors...",
-		Short: "Measure how far a record is from a golden one",
-		Long:  compareHelp,
-		Example: `  karat lab compare golden.safetensors mine.safetensors
-  karat lab compare golden.safetensors fast.safetensors --max-kl 1e-6
-  karat lab compare golden.safetensors mine.safetensors --json | jq .all
-  karat lab compare golden.safetensors mine.safetensors --by-layer --floor f32.safetensors
-  karat lab compare golden.safetensors week1.safetensors week2.safetensors --history --svg port.svg`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) > 2 && !other.history {
-				return usagef("%q: more than one RECORD is for --history", args[2])
-			}
-			return byUse(c, args)
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			o := lab.Options{Partial: partial}
-			for _, f := range []struct {
-				name  string
-				value *float64
-				to    **float64
-			}{{"max-diff", &maxDiff, &o.MaxDiff}, {"max-kl", &maxKL, &o.MaxKL}} {
-				if !(*f.value >= 0) {
-					return usagef("--%s %v: want 0 or more", f.name, *f.value)
-				}
-				if c.Flags().Changed(f.name) {
-					*f.to = f.value
-				}
-			}
-			if err := other.check(); err != nil {
-				return err
-			}
-			if other.layers || other.history {
-				return other.run(c, args, o, asJSON)
-			}
-			return compare(c, args[0], args[1], o, asJSON)
-		},
-	}
-	fs := c.Flags()
-	fs.SortFlags = false
-	fs.Float64Var(&maxDiff, "max-diff", 0, "largest `difference` of a logit (default: 4 times the golden record's float32 distance)")
-	fs.Float64Var(&maxKL, "max-kl", 0, "largest KL divergence of a prompt in `nats` (default: no limit)")
-	fs.BoolVar(&partial, "partial", false, "the record may lack prompts of the golden one")
-	other.add(fs)
-	fs.BoolVar(&asJSON, "json", false, "print one JSON object")
-	return c
+// compareFlags are the flags of lab compare. By layer and over a history it shows the distance and judges nothing.
+type compareFlags struct {
+	maxDiff, maxKL                 float64
+	partial, layers, history, json bool
+	floor, svg                     string
 }
 
-func compare(c *cobra.Command, goldenPath, recordPath string, o lab.Options, asJSON bool) error {
-	golden, err := lab.ReadRecord(goldenPath)
+func newCompareCommand() *cobra.Command {
+	var f compareFlags
+	c := define("lab compare", f.run)
+	c.flags("max-diff", &f.maxDiff, "max-kl", &f.maxKL, "partial", &f.partial, "by-layer", &f.layers, "floor", file(&f.floor),
+		"history", &f.history, "svg", file(&f.svg), "json", &f.json)
+	return c.Command
+}
+
+// options checks the flags.
+func (f *compareFlags) options(x *call) (o lab.Options, err error) {
+	switch {
+	case len(x.args) > 2 && !f.history:
+		return o, usagef("%q: more than one RECORD is for --history", x.args[2])
+	case !(f.maxDiff >= 0):
+		return o, usagef("--max-diff %v: want 0 or more", f.maxDiff)
+	case !(f.maxKL >= 0):
+		return o, usagef("--max-kl %v: want 0 or more", f.maxKL)
+	case f.layers && f.history:
+		return o, usagef("--by-layer and --history do not work together")
+	case f.floor != "" && !f.layers:
+		return o, usagef("--floor needs --by-layer")
+	case f.svg != "" && !f.history:
+		return o, usagef("--svg needs --history")
+	}
+	o.Partial = f.partial
+	if x.changed("max-diff") {
+		o.MaxDiff = &f.maxDiff
+	}
+	if x.changed("max-kl") {
+		o.MaxKL = &f.maxKL
+	}
+	for _, p := range x.args {
+		if err := spare("--svg "+f.svg, f.svg, p, strings.TrimSuffix(p, filepath.Ext(p))+".json"); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+func (f *compareFlags) run(x *call) error {
+	o, err := f.options(x)
 	if err != nil {
+		return err
+	}
+	paths := x.args
+	if f.floor != "" {
+		paths = append(paths, f.floor)
+	}
+	var records []*lab.Record
+	for _, p := range paths {
+		r, err := lab.ReadRecord(p)
+		if err != nil {
+			return failure{statusNotCompare, err}
+		}
+		defer r.Close()
+		records = append(records, r)
+	}
+	inside := true
+	switch {
+	case f.layers:
+		err = f.showLayers(x, records)
+	case f.history:
+		err = f.showHistory(x, records, o)
+	default:
+		inside, err = f.judge(x, records, o)
+	}
+	switch {
+	case err != nil:
 		return failure{statusNotCompare, err}
-	}
-	defer golden.Close()
-	record, err := lab.ReadRecord(recordPath)
-	if err != nil {
-		return failure{statusNotCompare, err}
-	}
-	defer record.Close()
-	result, err := lab.Compare(golden, record, o)
-	if err != nil {
-		return failure{statusNotCompare, err}
-	}
-	if asJSON {
-		e := newEncoder(c.OutOrStdout())
-		e.SetIndent("", "  ")
-		err = e.Encode(result)
-	} else {
-		err = result.WriteText(c.OutOrStdout())
-	}
-	if err != nil {
-		return failure{statusNotCompare, err}
-	}
-	if err := result.Limited(); err != nil {
-		return failure{statusNotCompare, fmt.Errorf("%w; --max-diff or --max-kl sets one", err)}
-	}
-	if !result.Inside() {
+	case !inside:
 		return failure{status: statusOutside}
 	}
 	return nil
+}
+
+// judge prints the distance of a record from a golden one, and reports whether the record is inside the limits.
+func (f *compareFlags) judge(x *call, records []*lab.Record, o lab.Options) (bool, error) {
+	result, err := lab.Compare(records[0], records[1], o)
+	switch {
+	case err != nil:
+	case f.json:
+		err = x.json(result)
+	default:
+		err = result.WriteText(x.out)
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := result.Limited(); err != nil {
+		return false, fmt.Errorf("%w; --max-diff or --max-kl sets one", err)
+	}
+	return result.Inside(), nil
+}
+
+func (f *compareFlags) showLayers(x *call, records []*lab.Record) error {
+	var floor *lab.Record
+	if len(records) > 2 {
+		floor = records[2]
+	}
+	all, err := lab.Layers(records[0], records[1], floor)
+	switch {
+	case err != nil:
+		return err
+	case f.json:
+		return x.json(map[string]any{"golden": records[0].Path, "record": records[1].Path, "layers": all})
+	}
+	return lab.WriteLayers(x.out, all)
+}
+
+func (f *compareFlags) showHistory(x *call, records []*lab.Record, o lab.Options) error {
+	var all []lab.Era
+	for _, r := range records[1:] {
+		d, err := lab.Compare(records[0], r, o)
+		if err != nil {
+			return err
+		}
+		era := lab.Era{Record: r.Path, Distance: d.All}
+		if d.Limited() == nil {
+			era.Inside = new(d.Inside())
+		}
+		all = append(all, era)
+	}
+	if f.svg != "" {
+		if err := atomicfile.Write(f.svg, func(w io.Writer) error { return lab.HistorySVG(w, all) }); err != nil {
+			return err
+		}
+	}
+	if f.json {
+		return x.json(map[string]any{"golden": records[0].Path, "history": all})
+	}
+	return lab.WriteHistory(x.out, all)
+}
+
+func newCausesCommand() *cobra.Command {
+	var asJSON bool
+	c := define("lab causes", func(x *call) error {
+		if asJSON {
+			return x.json(mistake.All())
+		}
+		return writeCauses(x)
+	})
+	c.flags("json", &asJSON)
+	return c.Command
+}
+
+func writeCauses(x *call) error {
+	var b strings.Builder
+	kind := mistake.Kind("")
+	for _, c := range mistake.All() {
+		if c.Kind != kind {
+			kind = c.Kind
+			fmt.Fprintf(&b, "%s\n", kind)
+		}
+		fmt.Fprintf(&b, "  %s", c.ID)
+		if c.Op != "" {
+			fmt.Fprintf(&b, " (%s)", c.Op)
+		}
+		fmt.Fprintf(&b, "\n      %s\n", c.Sentence)
+		if numbers := strings.Trim(fmt.Sprint(c.Numbers), "[]"); numbers != "" {
+			fmt.Fprintf(&b, "      known faults: %s\n", strings.ReplaceAll(numbers, " ", ", "))
+		}
+		if c.Story != "" {
+			fmt.Fprintf(&b, "      met: %s\n", c.Story)
+		}
+		fmt.Fprintf(&b, "      fix: %s\n", c.Fix)
+	}
+	return x.printf("%s", b.String())
+}
+
+//go:embed hooks
+var hooks embed.FS
+
+// hookFiles are the printed files by the engine that they are for.
+var hookFiles = map[string]string{"torch": "hooks/pytorch.py", "llama.cpp": "hooks/llamacpp.cpp"}
+
+func newHookCommand() *cobra.Command {
+	var engine string
+	c := define("lab hook", func(x *call) error {
+		file, ok := hookFiles[engine]
+		if !ok {
+			return usagef("--print %q: want torch or llama.cpp", engine)
+		}
+		text, err := hooks.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		return x.printf("%s\n", strings.TrimRight(string(text), "\n"))
+	})
+	c.flags("print", &engine)
+	return c.Command
+}
+
+// floorTexts are the prompts of lab floor if it is given none.
+var floorTexts = []string{
+	"The color of the sky is",
+	"Grüße, 世界! كتب الطالب: 12, 14, 16.",
+	"func (r *Reader) Read(p []byte) (n int, err error) { return r.read(p) }\n",
+}
+
+func newFloorCommand() *cobra.Command {
+	var prompts string
+	var asJSON bool
+	c := define("lab floor", func(x *call) error {
+		floors, err := measureFloors(x, prompts)
+		switch {
+		case err != nil:
+			return err
+		case asJSON:
+			return x.json(floors)
+		}
+		return writeFloors(x.out, floors)
+	})
+	c.flags("prompts", file(&prompts), "json", &asJSON)
+	c.takesModel()
+	return c.Command
+}
+
+func measureFloors(x *call, promptsPath string) ([]diagnose.Floor, error) {
+	var inputs []lab.Input
+	for _, text := range floorTexts {
+		inputs = append(inputs, lab.Input{Text: &text})
+	}
+	if promptsPath != "" {
+		var err error
+		if inputs, err = lab.ReadInputs(promptsPath); err != nil {
+			return nil, err
+		}
+	}
+	m, prompts, err := x.openPrompts(inputs, &engineFlags{precision: choice{value: "f64"}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	s := stages{progress: newProgress(x.log, "")}
+	defer func() { s.end() }()
+	return diagnose.MeasureFloors(x.ctx, m.Graph, idsOf(prompts), s.report)
+}
+
+func writeFloors(w io.Writer, floors []diagnose.Floor) error {
+	t := newTable(w)
+	fmt.Fprintln(t, "class\tmean KL\tmax KL\tmax |diff|\ttop-1\twhat rounds")
+	for _, f := range floors {
+		fmt.Fprintf(t, "%s\t%.1e\t%.1e\t%.1e\t%.1f %%\t%s\n", f.Class, f.MeanKL, f.MaxKL, f.MaxDiff, 100*f.Top1, f.Meaning)
+	}
+	err := t.Flush()
+	fmt.Fprintln(w)
+	var ops []string
+	for op := range floors[0].Ops {
+		ops = append(ops, op)
+	}
+	slices.Sort(ops)
+	fmt.Fprintln(t, "class\t"+strings.Join(ops, "\t"))
+	for _, f := range floors {
+		fmt.Fprint(t, f.Class)
+		for _, op := range ops {
+			fmt.Fprintf(t, "\t%.1e", f.Ops[op])
+		}
+		fmt.Fprintln(t)
+	}
+	return errors.Join(err, t.Flush())
 }

@@ -3,8 +3,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -93,7 +95,6 @@ func run(args []string) int {
 			return together(err)
 		}
 		started = true
-		findModels(c)
 		return nil
 	}
 	helped := writeHelp(root)
@@ -158,23 +159,13 @@ func untilSignal() (ctx context.Context, stop func()) {
 }
 
 func newRootCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "karat",
-		Short: "Run language models, and check that their logits are right",
-		Long: `Karat runs language models on this machine, chats with them, serves them over HTTP, makes
-their files smaller, and checks their logits against PyTorch.
-
-A MODEL is a GGUF file, a Hugging Face folder, the name of a model that "karat pull" got, or
-a reference such as hf:ORG/NAME:Q4_K_M. Without one, the small demo model inside the program
-runs. "karat help families" lists the families of models.`,
-		Example: `  karat run "The color of the sky is"
-  karat run hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M
-  karat serve model.gguf`,
-		Version:       karat.Version(),
-		SilenceErrors: true,
-		SilenceUsage:  true,
-	}
-	c.AddCommand(newRunCommand(), newServeCommand(), newPullCommand(), newListCommand(), newShowCommand(), newRemoveCommand(), newCopyCommand(), newRunningCommand(), newEmbedCommand(), newRerankCommand(), newTokenizeCommand(), newLogitsCommand(), newScoreCommand(), newKVCommand(), newStatsCommand(), newInspectCommand(), newConvertCommand(), newCheckCommand(), newLabCommand(), newEvalCommand(), newImatrixCommand(), newBenchCommand(), newQuantizeCommand(), newEditCommand(), newSynthCommand(), newDevicesCommand(), newWebCommand(), newVersionCommand())
+	root := define("", nil)
+	root.Use, root.Version, root.SilenceErrors, root.SilenceUsage = "karat", karat.Version(), true, true
+	c := group(root, newRunCommand(), newServeCommand(), newPullCommand(), newListCommand(), newShowCommand(), newRemoveCommand(),
+		newCopyCommand(), newRunningCommand(), newEmbedCommand(), newRerankCommand(), newTokenizeCommand(), newLogitsCommand(),
+		newScoreCommand(), newKVCommand(), newStatsCommand(), newInspectCommand(), newConvertCommand(), newCheckCommand(),
+		newLabCommand(), newEvalCommand(), newImatrixCommand(), newBenchCommand(), newQuantizeCommand(), newEditCommand(),
+		newDevicesCommand(), newWebCommand(), newVersionCommand())
 	c.SetFlagErrorFunc(func(of *cobra.Command, err error) error {
 		if e := (*strconv.NumError)(nil); errors.As(err, &e) { // whose text is for programmers
 			return usagef("%s%s", strings.TrimSuffix(err.Error(), e.Error()), numberText(e))
@@ -185,7 +176,6 @@ runs. "karat help families" lists the families of models.`,
 		return unknownFlag(of, err)
 	})
 	strictHelp(c)
-	group(c)
 	allHelp(c)
 	return c
 }
@@ -215,18 +205,19 @@ func numberText(e *strconv.NumError) string {
 	return e.Err.Error()
 }
 
-// byUse wants the arguments that the command's Use lists: NAME, NAME... for one or more, and [NAME] for one that may be missing.
+// byUse wants the arguments that the command's Use lists: NAME, NAME... for one or more, [NAME] for one that may be
+// missing, and [NAME...] for any number of texts, which may be empty.
 func byUse(c *cobra.Command, args []string) error {
 	var needed, all []string
-	many := false
+	many, texts := false, false
 	for _, word := range strings.Fields(c.Use)[1:] {
-		name := strings.Trim(word, "[].")
-		if strings.HasPrefix(name, "-") { // flags come last
+		if strings.HasPrefix(strings.Trim(word, "["), "-") { // flags come last
 			break
 		}
-		all, many = append(all, name), many || strings.HasSuffix(word, "...")
+		all = append(all, strings.Trim(word, "[]."))
+		many, texts = many || strings.Contains(word, "..."), texts || strings.HasPrefix(word, "[") && strings.HasSuffix(word, "...]")
 		if word[0] != '[' {
-			needed = append(needed, name)
+			needed = append(needed, strings.Trim(word, "."))
 		}
 	}
 	wrong := ""
@@ -235,23 +226,30 @@ func byUse(c *cobra.Command, args []string) error {
 		wrong = needed[len(args)] + " is missing"
 	case len(args) > len(all) && !many:
 		wrong = fmt.Sprintf("%q is an argument too many", args[len(all)])
-	case empty >= 0 && len(args) == len(needed):
-		wrong = needed[empty] + " is empty"
-	case empty >= 0:
-		wrong = all[min(empty, len(all)-1)] + " is empty"
-	default:
+	case empty < 0 || texts && empty >= len(needed):
 		return nil
+	case len(args) == len(needed):
+		wrong = needed[empty] + " is empty"
+	default:
+		wrong = all[min(empty, len(all)-1)] + " is empty"
 	}
-	example, _, _ := strings.Cut(strings.TrimSpace(c.Example), "\n")
-	return usagef("%s; the usage is %s; for example: %s", wrong, c.UseLine(), example)
+	text := fmt.Sprintf("%s; the usage is %s", wrong, c.UseLine())
+	if example, _, _ := strings.Cut(strings.TrimSpace(c.Example), "\n"); example != "" {
+		text += "; for example: " + example
+	}
+	return usagef("%s", text)
 }
 
-// atMost allows n arguments, of which hint tells the use.
-func atMost(n int, hint string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) > n {
-			return usagef("%s, at most %d: %s", count(len(args), "argument"), n, hint)
-		}
-		return nil
-	}
+// writeJSON writes v as indented JSON, in which <eos> stays legible.
+func writeJSON(w io.Writer, v any) error {
+	e := newEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// newEncoder writes JSON, in which <eos> stays legible.
+func newEncoder(w io.Writer) *json.Encoder {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e
 }

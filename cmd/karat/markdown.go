@@ -120,7 +120,7 @@ func (m *markdown) begin(ended bool) bool {
 		if m.color && len(mark) == 1 {
 			mark = "•"
 		}
-		m.lead(m.held[:at[3]]+mark+" ", strings.Repeat(" ", at[3]+cells(mark)+1), at[3]+cells(mark)+1, begin)
+		m.lead(m.held[:at[3]]+mark+" ", strings.Repeat(" ", at[3]+textWidth(mark)+1), at[3]+textWidth(mark)+1, begin)
 	case quote.MatchString(m.held):
 		bar := m.styled(dim, "> ")
 		if m.color {
@@ -252,7 +252,7 @@ func (m *markdown) put(style, text string) {
 			m.space++
 			continue
 		}
-		n := runeCells(r)
+		n := runeWidth(r)
 		if n == 2 || m.cells+n > m.width()-m.margin {
 			m.putWord()
 		}

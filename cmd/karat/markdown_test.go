@@ -75,7 +75,7 @@ func TestMarkdownWrap(t *testing.T) {
 		}
 		plain := codes.ReplaceAllString(whole, "")
 		for line := range strings.Lines(plain) {
-			if n := cells(strings.TrimRight(line, "\n")); n > columns {
+			if n := textWidth(strings.TrimRight(line, "\n")); n > columns {
 				t.Errorf("%d columns: a line of %d: %q", columns, n, line)
 			}
 		}
@@ -144,14 +144,14 @@ func terminalRows(out string, columns int) (rows []string, most int) {
 		case '\n':
 			y, x = y+1, 0
 		default:
-			if x+runeCells(r) > columns {
+			if x+runeWidth(r) > columns {
 				y, x = y+1, 0
 			}
 			for len(screen) <= y {
 				screen = append(screen, nil)
 			}
 			screen[y] = append(screen[y][:min(x, len(screen[y]))], r)
-			x += runeCells(r)
+			x += runeWidth(r)
 		}
 		for len(screen) <= y {
 			screen = append(screen, nil)

@@ -1,226 +1,267 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/backend/numerics"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/hub"
+	"github.com/karat-run/karat/internal/hub/local"
 	"github.com/karat-run/karat/internal/model"
 	"github.com/spf13/cobra"
 )
 
-// choice is a flag that takes one of a few values.
-type choice struct {
-	value  string
-	values []string
+// modelArg is the MODEL of a command, which stands after -m or before all other arguments.
+type modelArg struct {
+	name         string // as the user wrote it; "" is the embedded demo
+	pull, noPull bool
 }
 
-func (c *choice) String() string { return c.value }
-
-// Type lists the values, but not so many that they would push all help to the right.
-func (c *choice) Type() string {
-	if list := strings.Join(c.values, "|"); len(list) <= 80 {
-		return list
+// takesModel registers -m, --pull and --no-pull. A command whose usage does not put MODEL in brackets has no demo.
+func (c *command) takesModel() {
+	a := new(modelArg)
+	c.model = a
+	f := c.flag("model", (*name)(&a.name))
+	if strings.Fields(c.Use)[1][0] != '[' {
+		f.Usage = strings.TrimSuffix(f.Usage, " (default: the embedded demo)")
 	}
-	return "name"
-}
-
-func (c *choice) Set(s string) error {
-	if !slices.Contains(c.values, s) {
-		return fmt.Errorf("want %s", strings.Join(c.values, ", "))
-	}
-	c.value = s
-	return nil
-}
-
-// add registers the flag.
-func (c *choice) add(command *cobra.Command, name, usage string) {
-	command.Flags().Var(c, name, usage)
-	complete := cobra.FixedCompletions(c.values, cobra.ShellCompDirectiveNoFileComp)
-	if err := command.RegisterFlagCompletionFunc(name, complete); err != nil {
-		panic(err) // a name twice in the program
+	c.flags("pull", &a.pull, "no-pull", &a.noPull)
+	c.MarkFlagsMutuallyExclusive("pull", "no-pull")
+	c.complete("model", completeModels)
+	c.ValidArgsFunction = func(of *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 && !strings.Contains(c.Use, "[MODEL...]") || a.name != "" {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return completeModels(of, args, text)
 	}
 }
 
-// name is a flag that takes the name of a file. An empty one, as that of a variable
-// which is not set, is none.
-type name string
-
-func (n *name) String() string { return string(*n) }
-func (n *name) Type() string   { return "file" }
-
-func (n *name) Set(s string) error {
-	if s == "" {
-		return errors.New("it is empty")
-	}
-	*n = name(s)
-	return nil
-}
-
-// modelArgument is the MODEL of a command that takes one, "" if it is not given.
-func modelArgument(args []string) (string, error) {
-	switch {
-	case len(args) == 0:
-		return "", nil
-	case args[0] == "":
-		return "", usagef("MODEL is empty; leave it out to use the embedded demo")
-	}
-	return findModel(args[0])
-}
-
-// arithmetic is the flags of every command that runs a model.
-type arithmetic struct {
-	backend       string
-	threads       int
-	precision, kv choice
-	noFit         bool
-}
-
-// add registers the flags; precision is the default.
-func (a *arithmetic) add(c *cobra.Command, precision karat.Precision) {
-	a.precision = choice{string(precision), []string{string(karat.Fast), string(karat.Float32), string(karat.Float64)}}
-	a.kv = choice{values: []string{"f16", "f32"}}
-	addBackend(c, &a.backend)
-	addThreads(c.Flags(), &a.threads)
-	a.precision.add(c, "precision", "arithmetic: fast rounds activations to 16 bits where weights are quantized, else it is f32 (on a GPU fast differs from f32 on matrix units only); f64 is slow, for comparison")
-	a.kv.add(c, "kv", "type of the KV cache (default f16 with fast, else f32; f64 keeps them in float64)")
-	addNoFit(c, &a.noFit)
-}
-
-// addNoFit registers --no-fit.
-func addNoFit(c *cobra.Command, to *bool) {
-	c.Flags().BoolVar(to, "no-fit", false, "run a model even if it does not fit the free memory")
-}
-
-// addBudget registers --kv-budget.
-func addBudget(c *cobra.Command, to *size) {
-	c.Flags().Var(to, "kv-budget", "size limit of the KV cache, for example 4GiB (default: half of the free memory, or one sequence if that is more; on a GPU at most four sequences)")
-}
-
-// sharing is the flags of commands whose requests share a model's steps and memory. A command
-// that computes one sequence after another, such as eval, has --kv-budget alone.
-type sharing struct {
-	budget   size
-	parallel int // 0 is as many as budget holds
-}
-
-// add registers the flags; parallel is the default.
-func (s *sharing) add(c *cobra.Command, parallel int) {
-	addBudget(c, &s.budget)
-	usage := "maximum number of `requests` run at once"
-	if parallel == 0 {
-		usage += " (default: as many as --kv-budget holds)"
-	}
-	c.Flags().IntVar(&s.parallel, "parallel", parallel, usage)
-}
-
-// set checks the flags and sets o's.
-func (s *sharing) set(o *karat.Options, changed func(name string) bool) error {
-	if changed("parallel") && (s.parallel < 1 || s.parallel > maxParallel) {
-		return usagef("--parallel %d: want 1 to %d", s.parallel, maxParallel)
-	}
-	o.KVBudget, o.Parallel = int64(s.budget), s.parallel
-	return nil
-}
-
-// maxParallel is the most that --parallel takes.
-const maxParallel = 1024
-
-// explainBudget names the flag of an error of the budget, which has the numbers.
-func explainBudget(err error) error {
-	if errors.Is(err, karat.ErrBudget) {
-		return fmt.Errorf("--kv-budget: %w", err)
-	}
-	return err
-}
-
-// addBackend registers --backend.
-func addBackend(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "backend", "cpu", "`name` of the device: cpu, webgpu for the first GPU of \"karat devices\", or webgpu:N for another; see --precision")
-	if err := c.RegisterFlagCompletionFunc("backend", completeBackends); err != nil {
-		panic(err) // a name twice in the program
-	}
-}
-
-// completeBackends completes the devices of "karat devices".
-func completeBackends(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	names := []string{"cpu\tthe processor", "webgpu\tthe first GPU"}
-	if d, err := findDevices(); err == nil {
-		for i, g := range d.GPUs {
-			names = append(names, fmt.Sprintf("webgpu:%d\t%s", i, oneLine(g.Name)))
+// completeModels completes the names of the store, and else files.
+func completeModels(*cobra.Command, []string, string) (names []string, d cobra.ShellCompDirective) {
+	if s, err := openStore(); err == nil {
+		defer s.Close()
+		all, _ := s.List()
+		for _, m := range all {
+			names = append(names, m.Name)
 		}
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return names, cobra.ShellCompDirectiveDefault
 }
 
-// options are the library's for the flags.
-func (a *arithmetic) options() (karat.Options, error) {
-	if a.threads < 0 || a.threads > 1024 {
-		return karat.Options{}, usagef("--threads %d: want 1 to 1024, or 0 for one for each core", a.threads)
+// lead takes MODEL from the arguments, where -m does not name it, and returns the others. The first argument is MODEL
+// for a command whose other arguments may be missing, else if there are more arguments than the command needs without
+// it.
+func (a *modelArg) lead(c *cobra.Command, args []string) ([]string, error) {
+	words := strings.Fields(c.Use)[1:]
+	alone := words[0][0] != '[' || len(words) == 1 || words[1][0] == '[' || words[1][0] == '-'
+	switch {
+	case a.name != "" || len(args) == 0 || len(args) == 1 && !alone:
+		return args, nil
+	case args[0] == "":
+		return nil, usagef("MODEL is empty; leave it out to use the embedded demo")
 	}
-	if a.precision.value == string(karat.Float64) && a.kv.value == "f16" {
-		return karat.Options{}, usagef("--precision f64 keeps keys and values in float64: --kv f16 contradicts it")
+	a.name = args[0]
+	return args[1:], nil
+}
+
+// textArgs takes MODEL from the arguments of a command that takes up to n texts after it, and returns the texts. A first
+// argument that can be a text is MODEL if it looks like one.
+func (x *call) textArgs(n int) ([]string, error) {
+	a, args := x.model, x.args
+	switch {
+	case a.name != "" || len(args) == 0:
+	case namesModel(args[0]):
+		a.name, args = args[0], args[1:]
+	case len(args) > n:
+		return nil, usagef("%q is no model: no file, folder, pulled name or reference; quote the prompt if it has several words", args[0])
 	}
-	n, err := numerics.Parse(a.precision.value, a.kv.value)
-	if err == nil {
-		_, err = n.On(a.backend)
+	if len(args) > n {
+		return nil, usagef("%s after MODEL, at most %d: quote the prompt", count(len(args), "argument"), n)
 	}
+	return args, nil
+}
+
+// modelSpelling matches a MODEL by its spelling alone: x.gguf, ./x, /x, or NAME:TAG.
+var modelSpelling = regexp.MustCompile(`^(\S+\.(gguf|GGUF|safetensors)|\.{0,2}/\S*|[A-Za-z0-9][A-Za-z0-9._-]*:[A-Za-z0-9][A-Za-z0-9._-]*)$`)
+
+// namesModel reports whether an argument is meant as a MODEL, not as a text.
+func namesModel(arg string) bool {
+	if arg == "" {
+		return false
+	}
+	if hub.IsReference(arg) || modelSpelling.MatchString(arg) || filepath.IsAbs(arg) && !strings.ContainsAny(arg, " \n") {
+		return true
+	}
+	_, err := hub.Find(arg)
+	if hub.CheckName(arg) == nil {
+		return err == nil
+	}
+	_, err = os.Stat(arg)
+	return err == nil
+}
+
+// look returns the path of MODEL, "" for the demo, or that it is a reference that may be pulled.
+func (x *call) look(a *modelArg) (path string, absent bool, err error) {
+	path, err = findModel(a.name)
+	if err == nil && path != "" {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			hint := ""
+			if x.Flags().ShorthandLookup("p") != nil && !x.changed("model") {
+				hint = "; a prompt that looks like a file's name goes after -p"
+			}
+			return "", false, fmt.Errorf("%s: no such file or folder%s", a.name, hint)
+		}
+	}
+	switch {
+	case err == nil || !errors.Is(err, local.ErrNoModel) || !hub.IsReference(a.name):
+		return path, false, err
+	case a.noPull || !a.pull && !isTerminal(x.in):
+		return "", false, fmt.Errorf("%s is not here yet: \"karat pull %s\" downloads it, or add --pull", oneLine(a.name), oneLine(a.name))
+	}
+	return "", true, nil
+}
+
+// find returns the path of MODEL, "" for the demo. It pulls a reference that is not there, if the flags or the user want
+// so.
+func (x *call) find() (string, error) { return x.findNamed(x.model) }
+
+// findNamed is find for any MODEL.
+func (x *call) findNamed(a *modelArg) (string, error) {
+	path, absent, err := x.look(a)
+	if err != nil || !absent {
+		return path, err
+	}
+	s, err := openStore()
 	if err != nil {
-		return karat.Options{}, usageError{err}
+		return "", err
 	}
-	return karat.Options{Backend: karat.Backend(a.backend), Threads: a.threads, Precision: karat.Precision(a.precision.value), KV: karat.KVType(a.kv.value), NoFit: a.noFit}, nil
+	defer s.Close()
+	p := newProgress(x.log, a.name)
+	begin := func(files int, size int64) error {
+		what := count(files, "file")
+		if size >= 0 {
+			what += ", " + bytesText(size)
+		}
+		fmt.Fprintf(x.log, "karat: %s is not here yet: %s.", oneLine(a.name), what)
+		if a.pull {
+			fmt.Fprintln(x.log)
+		} else if !confirm(x.ctx, x.in, x.log, " Download? [Y/n] ") {
+			return failure{statusError, errors.New("nothing was downloaded")}
+		}
+		p = newProgress(x.log, a.name)
+		return nil
+	}
+	m, err := s.Pull(x.ctx, a.name, hub.PullOptions{Note: x.note, Begin: begin, Progress: func(at hub.Progress) { p.download(at) }})
+	p.end()
+	if err != nil {
+		return "", x.interruptedPull(err)
+	}
+	return s.Path(m)
 }
 
-// model are the flags for commands that have an engine of their own.
-func (a *arithmetic) model() (o model.Options, err error) {
-	if _, err := a.options(); err != nil {
-		return o, err
+// confirm asks a question, and reports whether the answer is yes or an empty line.
+func confirm(ctx context.Context, in io.Reader, log io.Writer, question string) bool {
+	fmt.Fprint(log, question)
+	answer, err := awaited(ctx, func() (string, error) { return bufio.NewReaderSize(in, 16).ReadString('\n') })
+	if err != nil {
+		fmt.Fprintln(log)
 	}
-	o = model.Options{Threads: a.threads, NoFit: a.noFit}
-	if o.Numerics, err = numerics.Parse(a.precision.value, a.kv.value); err == nil {
-		o.Numerics, err = o.Numerics.On(a.backend)
-	}
-	return o, err
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return err == nil && (answer == "" || answer == "y" || answer == "yes")
 }
 
-// load loads the model at path, or the demo, and tells how far it is if that takes
-// more than a second.
-func load(ctx context.Context, path string, o karat.Options, stderr io.Writer) (*karat.Model, error) {
-	start := time.Now()
-	p := newProgress(stderr, path)
-	p.last = start.Add(time.Second)
-	defer p.end()
-	o.Progress = p.report
-	if path == "" {
-		return karat.LoadSources(ctx, []karat.Source{{Name: demoName, Data: demo}}, o)
-	}
-	path, err := findModel(path)
+// load finds MODEL and loads it.
+func (x *call) load(o karat.Options) (*karat.Model, error) {
+	path, err := x.find()
 	if err != nil {
 		return nil, err
 	}
-	return karat.Load(ctx, path, o)
+	return loadModel(x.ctx, path, o, x.log)
 }
 
-// loadModel loads the model at path, or the demo if path is empty, and says what
-// there is to know about it.
-func loadModel(ctx context.Context, path string, o karat.Options, stderr io.Writer) (*karat.Model, error) {
-	sayModel(path, stderr)
-	m, err := load(ctx, path, o, stderr)
+// loadModel loads the model at path, or the demo if path is empty. It shows the progress of a load that takes more than
+// a second, and what a user should know about the model.
+func loadModel(ctx context.Context, path string, o karat.Options, log io.Writer) (m *karat.Model, err error) {
+	sayDemo(path, log)
+	p := newLateProgress(log, path)
+	defer p.end()
+	o.Progress = p.bytes
+	if path == "" {
+		m, err = karat.LoadSources(ctx, []karat.Source{{Name: demoName, Data: demo}}, o)
+	} else {
+		m, err = karat.Load(ctx, path, o)
+	}
 	if err != nil {
 		return nil, explainBudget(err)
 	}
 	info := m.Info()
 	for _, n := range info.Notes {
-		fmt.Fprintln(stderr, "karat: note:", oneLine(n))
+		fmt.Fprintln(log, "karat: note:", oneLine(n))
 	}
 	if info.MaxContext > 0 && info.Context > info.MaxContext {
-		fmt.Fprintf(stderr, "karat: note: a context of %s, but the model was made for %d\n", count(info.Context, "token"), info.MaxContext)
+		fmt.Fprintf(log, "karat: note: a context of %s, but the model was made for %d\n", count(info.Context, "token"), info.MaxContext)
 	}
 	return m, nil
+}
+
+// newLateProgress returns the progress of work that is told of after a second.
+func newLateProgress(log io.Writer, path string) *progress {
+	p := newProgress(log, path)
+	p.last = p.start.Add(time.Second)
+	return p
+}
+
+// openFiles opens the model at path, or the demo, without running it. Its graph is for sequences of so many tokens.
+func (x *call) openFiles(path string, tokens int) (*model.Files, error) {
+	c, err := openCheckpoint(path)
+	if err != nil {
+		return nil, err
+	}
+	return model.OpenFiles(x.ctx, c, tokens)
+}
+
+// openCheckpoint opens the model at path, or the demo if path is empty.
+func openCheckpoint(path string) (*checkpoint.Checkpoint, error) {
+	if path == "" {
+		return checkpoint.Parse(demoName, demo)
+	}
+	path, err := findModel(path)
+	if err != nil {
+		return nil, err
+	}
+	return checkpoint.Open(path)
+}
+
+// findModel returns the path of a MODEL: a path, a name of the store, or a reference that was pulled. "" is the demo.
+func findModel(model string) (string, error) {
+	f, err := namedModel(model)
+	return f.Path, err
+}
+
+// namedModel is findModel, with the model's name in the store if it has one.
+func namedModel(model string) (local.Found, error) {
+	if model == "" {
+		return local.Found{}, nil
+	}
+	return hub.Find(model)
+}
+
+// resolve replaces MODELs that flags name by their paths. A model that is not found stays a name, for the error of
+// opening it: by then the command has looked at its other flags.
+func resolve(models ...*string) {
+	for _, m := range models {
+		if path, err := findModel(*m); err == nil {
+			*m = path
+		}
+	}
 }

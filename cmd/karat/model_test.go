@@ -36,7 +36,7 @@ func TestLoadProgress(t *testing.T) {
 func TestLoadInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := load(ctx, "", karat.Options{Context: 64}, io.Discard); !errors.Is(err, context.Canceled) {
+	if _, err := loadModel(ctx, "", karat.Options{Context: 64}, io.Discard); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }

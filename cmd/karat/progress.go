@@ -6,27 +6,31 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
+	"github.com/karat-run/karat/internal/hub"
 	"golang.org/x/term"
 	"golang.org/x/text/width"
 )
 
 // progress tells how far a long work is: on a terminal in one line that is written again, elsewhere in a line every
-// ten seconds.
+// ten seconds. Several goroutines may report.
 type progress struct {
 	w           io.Writer
 	columns     func() int // the terminal's width at this moment; nil where w is no terminal
 	name        string     // the file, or the work
 	start, last time.Time
-	all         int64
+	all         int64 // bytes of the work
+	before      int   // pieces that earlier work has done
 	shown       bool
+	mu          sync.Mutex
 }
 
 // newProgress begins the work on a file, whose path is shortened to its name.
-func newProgress(w io.Writer, path string) progress {
-	p := progress{w: w, start: time.Now()}
+func newProgress(w io.Writer, path string) *progress {
+	p := &progress{w: w, start: time.Now()}
 	if path != "" {
 		p.name = oneLine(filepath.Base(path))
 	}
@@ -42,13 +46,52 @@ func newProgress(w io.Writer, path string) progress {
 	return p
 }
 
-// report tells of bytes.
-func (p *progress) report(done, all int64) {
+// bytes tells how many bytes are done.
+func (p *progress) bytes(done, all int64) {
 	p.all = all
-	if now, ok := p.due(); ok {
-		rate := float64(done) / now.Sub(p.start).Seconds()
-		p.show(percent(done, all), fmt.Sprintf("%s of %s", bytesLike(done, all), bytesIn(all)), perSecond(rate), leftAt(all-done, rate))
+	p.of(hub.Progress{Done: done, Came: done, All: all}, "")
+}
+
+// download tells how many bytes of a download are there, whose number may be unknown.
+func (p *progress) download(at hub.Progress) { p.of(at, "verifying") }
+
+// of tells how many bytes are there, and what follows once all are.
+func (p *progress) of(at hub.Progress, next string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now, ok := p.due()
+	if !ok {
+		return
 	}
+	rate := float64(at.Came) / now.Sub(p.start).Seconds()
+	if at.All <= 0 || at.Done > at.All {
+		p.show(bytesIn(at.Done), perSecond(rate))
+		return
+	}
+	left := leftAt(at.All-at.Done, rate)
+	if at.Done == at.All && next != "" {
+		left = next
+	}
+	percent := fmt.Sprintf("%d %%", int(100*float64(at.Done)/float64(at.All)))
+	p.show(percent, fmt.Sprintf("%s of %s", bytesLike(at.Done, at.All), bytesIn(at.All)), perSecond(rate), left)
+}
+
+// pieces tells how many pieces of work are done, and a text about them.
+func (p *progress) pieces(text string, done, all int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.due(); ok {
+		p.tell(text, done, all)
+	}
+}
+
+// tell shows pieces of work.
+func (p *progress) tell(text string, done, all int) {
+	left := ""
+	if now := done - p.before; now > 0 {
+		left = leftIn(time.Duration(float64(time.Since(p.start)) / float64(now) * float64(all-done)))
+	}
+	p.show(fmt.Sprintf("%d of %d", done, all), left, text)
 }
 
 // due reports whether it is time to tell, and the time.
@@ -81,6 +124,34 @@ func (p *progress) show(parts ...string) {
 func (p *progress) end() {
 	if p.columns != nil && p.shown {
 		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
+
+// stages shows the progress of stages of work, whose number of pieces is known or 0.
+type stages struct {
+	*progress
+	ends bool // each stage has a line at its end, where w is no terminal
+}
+
+func (s *stages) report(stage string, done, total int) {
+	if stage != s.name {
+		s.end()
+		last, w := s.last, s.w
+		s.progress = newProgress(w, "")
+		s.name, s.last = stage, last
+		if s.ends {
+			s.last = s.start
+		}
+	}
+	switch {
+	case s.ends && s.columns == nil && done == total:
+		s.tell("", done, total)
+	case total > 0:
+		s.pieces("", done, total)
+	default:
+		if _, ok := s.due(); ok {
+			s.show()
+		}
 	}
 }
 
@@ -140,16 +211,14 @@ func textWidth(s string) (n int) {
 
 func runeWidth(r rune) int {
 	switch k := width.LookupRune(r).Kind(); {
+	case r < 0x300:
+		return 1
 	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
 		return 0
 	case k == width.EastAsianWide || k == width.EastAsianFullwidth:
 		return 2
 	}
 	return 1
-}
-
-func percent(done, all int64) string {
-	return fmt.Sprintf("%d %%", int(100*float64(done)/float64(max(all, 1))))
 }
 
 // perSecond returns a rate of bytes.
@@ -210,3 +279,24 @@ func inUnit(n int64, unit float64) string {
 	}
 	return fmt.Sprintf("%.0f", float64(n)/unit)
 }
+
+// bytesText returns a size in bytes, and legible: "799,539,200 B (762.5 MiB)".
+func bytesText(n int64) string {
+	unit, name := unitOf(n)
+	if unit == 1 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%s B (%.1f %s)", digits(n), float64(n)/unit, name)
+}
+
+// digits groups an integer's digits by three.
+func digits(n int64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// gibibytes returns a size in memory.
+func gibibytes(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }

@@ -18,10 +18,10 @@ func TestProgressFits(t *testing.T) {
 			p := newProgress(&b, name)
 			at := columns
 			p.columns, p.start = func() int { return at }, time.Now().Add(-time.Minute)
-			p.report(293<<20, 763<<20)
+			p.bytes(293<<20, 763<<20)
 			at = columns / 2
 			p.last = p.start
-			p.report(294<<20, 763<<20)
+			p.bytes(294<<20, 763<<20)
 			for i, line := range strings.Split(b.String(), "\r")[1:] {
 				line = strings.TrimSuffix(line, "\x1b[K")
 				if most := columns>>i - 1; textWidth(line) > most {
@@ -42,11 +42,11 @@ func TestProgressLines(t *testing.T) {
 	past := time.Now().Add(-100 * time.Second)
 	p := newProgress(&b, "dir/m.gguf")
 	p.start = past
-	p.report(5<<30, 10<<30)
-	e := newEvalProgress(&b, 40)
+	p.bytes(5<<30, 10<<30)
+	e := newProgress(&b, "")
 	e.start = past
-	e.say("perplexity 5", 10)
-	s := stageProgress{w: &b}
+	e.pieces("perplexity 5", 10, 40)
+	s := stages{progress: newProgress(&b, ""), ends: true}
 	for i := range 3 {
 		s.report("errors", i, 2)
 		s.report("errors", i, 2)

@@ -1,11 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"sync"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/backend/numerics"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// pullFlags are the flags of pull.
 type pullFlags struct {
 	rate  size
 	lines int
@@ -23,108 +23,68 @@ type pullFlags struct {
 }
 
 func newPullCommand() *cobra.Command {
-	var f pullFlags
-	c := &cobra.Command{
-		Use:   "pull REFERENCE [NAME]",
-		Short: "Get a model, to be used by its name",
-		Long: `Pull gets a model's files and keeps them in a store. The model then has a name, which
-stands for it wherever a MODEL goes. For example, "karat pull hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M"
-makes Qwen3-0.6B:Q4_K_M. NAME is another name. Without a tag, Q4_K_M of several GGUF files is taken.
-
-A REFERENCE is one of
-
-  hf:ORG/NAME-GGUF:Q4_K_M    a GGUF file of Hugging Face, by its quantization or its path
-  ORG/NAME, hf.co/ORG/NAME   the same as hf:ORG/NAME; also with :TAG
-  hf:ORG/NAME                a folder of Hugging Face; no programs and no pickles come with it
-  hf:ORG/NAME@REVISION       a branch, tag or commit of it
-  oci://REGISTRY/NAME:TAG    a model in a registry, as Docker and Ollama keep them
-  https://HOST/FILE.gguf     a file; #sha256=HEX behind it says what it has to be
-
-Files are verified by the SHA-256 that the server promises. A pull that ends early goes on when
-it is given again. The store is ~/.karat/models, or the folder that KARAT_MODELS names.
-
-HF_TOKEN, or the file that huggingface-cli keeps, has the token for private models. HF_ENDPOINT
-names a mirror. The token is sent there and nowhere else.`,
-		Example: `  karat pull hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M
-  karat run -m Qwen3-0.6B:Q4_K_M "Once upon a time"
-  karat pull oci://registry.ollama.ai/library/qwen3:0.6b qwen
-  karat pull --limit-rate 5M --check hf:Qwen/Qwen3-0.6B`,
-		Args: byUse,
-		RunE: func(c *cobra.Command, args []string) error { return f.run(c, append(args, "")) },
-	}
-	fs := c.Flags()
-	fs.SortFlags = false
-	fs.Var(&f.rate, "limit-rate", "maximum bytes a second, for example 5M")
-	fs.IntVar(&f.lines, "connections", 4, "`number` of parallel downloads of one file")
-	fs.BoolVar(&f.check, "check", false, "look for faults in the files, as karat check does")
-	return c
+	f := pullFlags{lines: 4}
+	c := define("pull", f.run)
+	c.flags("limit-rate", &f.rate, "connections", &f.lines, "check", &f.check)
+	return c.Command
 }
 
-func (f *pullFlags) run(c *cobra.Command, args []string) error {
+func (f *pullFlags) run(x *call) error {
 	if f.lines < 1 || f.lines > 32 {
 		return usagef("--connections %d: want 1 to 32", f.lines)
 	}
-	if _, err := hub.ParseReference(args[0]); err != nil {
+	reference, name := x.args[0], ""
+	if _, err := hub.ParseReference(reference); err != nil {
 		return usageError{err}
 	}
-	if args[1] != "" {
-		if err := hub.CheckName(args[1]); err != nil {
+	if len(x.args) > 1 {
+		name = x.args[1]
+		if err := hub.CheckName(name); err != nil {
 			return usageError{err}
 		}
 	}
-	ctx, stop := untilSignal()
-	defer stop()
-	log := c.ErrOrStderr()
 	s, err := openStore()
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	p := pullProgress{progress: newProgress(log, args[0])}
-	m, err := s.Pull(ctx, args[0], hub.PullOptions{Name: args[1], Rate: int64(f.rate), Lines: f.lines, Progress: p.report,
-		Note: func(text string) { fmt.Fprintln(log, "karat: note:", oneLine(text)) }})
+	p := newProgress(x.log, reference)
+	m, err := s.Pull(x.ctx, reference, hub.PullOptions{Name: name, Rate: int64(f.rate), Lines: f.lines, Progress: p.download, Note: x.note})
 	p.end()
 	if err != nil {
-		return interruptedPull(ctx, err)
+		return x.interruptedPull(err)
 	}
 	path, err := s.Path(m)
 	if err != nil {
 		return err
 	}
-	if err := tellPulled(ctx, c.OutOrStdout(), s, m, path); err != nil {
+	if err := tellPulled(x, s, m, path); err != nil || !f.check {
 		return err
 	}
-	stop()
-	if f.check {
-		return new(checkFlags).run(c, path)
-	}
-	return nil
+	return new(checkFlags).run(x, path)
 }
 
 // interruptedPull returns the error of a pull, or of its interruption.
-func interruptedPull(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return failure{statusInterrupted, errors.New("interrupted: what has come is kept, and the same command goes on with it")}
+func (x *call) interruptedPull(err error) error {
+	if x.ended(err) {
+		return x.interrupted(": what has come is kept, and the same command goes on with it")
 	}
 	return err
 }
 
 // tellPulled says what was pulled, and the notes to read before using it.
-func tellPulled(ctx context.Context, w io.Writer, s *hub.Store, m *hub.Manifest, path string) error {
-	if _, err := fmt.Fprintf(w, "%s: %s in %s, from %s\n", m.Name, bytesIn(m.Bytes()), count(len(m.Files), "file"), oneLine(m.Source)); err != nil {
+func tellPulled(x *call, s *hub.Store, m *hub.Manifest, path string) error {
+	if err := x.printf("%s: %s in %s, from %s\n", m.Name, bytesIn(m.Bytes()), count(len(m.Files), "file"), oneLine(m.Source)); err != nil {
 		return err
 	}
-	facts, broken := describe(ctx, path)
+	facts, broken := describe(x.ctx, path)
 	if facts == nil {
 		return fmt.Errorf("it was pulled, but does not open: %w", broken)
 	}
-	if err := s.SetType(ctx, m.Name, facts.kind); err != nil {
+	if err := s.SetType(x.ctx, m.Name, facts.kind); err != nil {
 		return err
 	}
-	if m.License == "" {
-		m.License = facts.license
-	}
-	if err := facts.write(w, m); err != nil {
+	if err := facts.write(x.out, m); err != nil {
 		return err
 	}
 	if broken != nil {
@@ -151,7 +111,8 @@ func describe(ctx context.Context, path string) (*facts, error) {
 	}
 	defer m.Close()
 	r := newReport(m, nil)
-	f := &facts{kind: fmt.Sprintf("%s %s", m.Format, m.Arch), weights: m.Bytes(), context: model.DefaultContext, template: r.Template}
+	f := &facts{kind: fmt.Sprintf("%s %s", m.Format, m.Arch), weights: m.Bytes(), context: model.DefaultContext,
+		template: r.Template}
 	if len(r.Types) > 0 {
 		f.kind += " " + r.Types[0].Type
 	}
@@ -186,17 +147,14 @@ func (f *facts) write(w io.Writer, m *hub.Manifest) error {
 	t := newTable(w)
 	fmt.Fprintf(t, "type\t%s\n", oneLine(f.kind))
 	if f.cache > 0 {
-		fmt.Fprintf(t, "memory\t%s: weights %s, KV cache of %d tokens %s", gibibytes(f.weights+f.cache), gibibytes(f.weights), f.context, gibibytes(f.cache))
+		fmt.Fprintf(t, "memory\t%s: weights %s, KV cache of %d tokens %s", gibibytes(f.weights+f.cache), gibibytes(f.weights),
+			f.context, gibibytes(f.cache))
 		if free := sysinfo.Memory(); free > 0 {
 			fmt.Fprintf(t, "; %s is free", gibibytes(free))
 		}
 		fmt.Fprintln(t)
 	}
-	if m.License == "" {
-		fmt.Fprintf(t, "license\tnot said\n")
-	} else {
-		fmt.Fprintf(t, "license\t%s\n", oneLine(m.License))
-	}
+	fmt.Fprintf(t, "license\t%s\n", oneLine(cmp.Or(m.License, f.license, "not said")))
 	if f.template == nil {
 		fmt.Fprintf(t, "chat template\tnone\n")
 	} else {
@@ -206,32 +164,4 @@ func (f *facts) write(w io.Writer, m *hub.Manifest) error {
 		fmt.Fprintf(t, "next\tkarat %s %s\n", f.use, m.Name)
 	}
 	return t.Flush()
-}
-
-// gibibytes is a size in memory.
-func gibibytes(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
-
-// pullProgress is progress that several goroutines report, and whose end may be unknown.
-type pullProgress struct {
-	mu sync.Mutex
-	progress
-}
-
-func (p *pullProgress) report(at hub.Progress) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now, ok := p.due()
-	if !ok {
-		return
-	}
-	rate := float64(at.Came) / now.Sub(p.start).Seconds()
-	if at.All <= 0 || at.Done > at.All {
-		p.show(bytesIn(at.Done), perSecond(rate))
-		return
-	}
-	left := leftAt(at.All-at.Done, rate)
-	if at.Done == at.All {
-		left = "verifying"
-	}
-	p.show(percent(at.Done, at.All), fmt.Sprintf("%s of %s", bytesLike(at.Done, at.All), bytesIn(at.All)), perSecond(rate), left)
 }

@@ -163,8 +163,8 @@ func TestPullProgress(t *testing.T) {
 		{hub.Progress{}, "m.gguf  0 B"}, {hub.Progress{Done: 5, Came: 0, All: 5}, "verifying"},
 	} {
 		var b bytes.Buffer
-		p := pullProgress{progress: progress{w: &b, name: "m.gguf", start: time.Now().Add(-time.Hour)}}
-		p.report(c.at)
+		p := progress{w: &b, name: "m.gguf", start: time.Now().Add(-time.Hour)}
+		p.download(c.at)
 		if !strings.Contains(b.String(), c.want) {
 			t.Errorf("%+v: %q, want %q", c.at, &b, c.want)
 		}

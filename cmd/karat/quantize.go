@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// quantizeFlags are the flags of quantize.
 type quantizeFlags struct {
 	imatrix      string
 	rules        []string
@@ -30,57 +29,13 @@ type quantizeFlags struct {
 }
 
 func newQuantizeCommand() *cobra.Command {
-	var f quantizeFlags
-	c := &cobra.Command{
-		Use:   "quantize IN.gguf OUT.gguf [TYPE]",
-		Short: "Store a model's weights in fewer bits",
-		Long: `Quantize writes the weights of a GGUF file (any part of a split one) as blocks of small
-integers with scales. The result has the same bytes as llama-quantize's: the same mix of
-types, chosen tensor by tensor, the same search for scales, and the same metadata.
-
-TYPE is one of ` + strings.Join(quantmix.Names(), ", ") + `.
-Most weights get the type of that name. Weights that matter more get a better type, and
-rows that are no multiple of 256 a wider one. Norms, vectors and routers keep their types.
-
-An importance matrix says which columns of a weight matter; the search for scales
-then spends its precision on them. --tensor-type sets the type of the weights whose name
-matches a regular expression (a block's type such as Q4_K, not a mix).
-` + targetHelp + `
-
-Weights that are quantized already are an error, because each quantization loses more.
-Ctrl-C leaves nothing behind.`,
-		Example: `  karat quantize model.bf16.gguf model.Q4_K_M.gguf Q4_K_M
-  karat quantize --imatrix imatrix.gguf model.bf16.gguf model.IQ4_XS.gguf IQ4_XS
-  karat quantize --tensor-type 'ffn_(up|gate)=Q3_K' --tensor-type attn_v=Q8_0 in.gguf out.gguf Q4_K_M
-  karat quantize --json in.gguf out.gguf Q8_0 | jq .types
-  karat quantize --target-size 4GiB --plan effects.json model.bf16.gguf model.4g.gguf
-  karat quantize --target-kl 0.01 --calibration text.txt --imatrix imatrix.gguf in.gguf out.gguf`,
-		Args: byUse,
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := f.target.check(c, len(args)-2); err != nil {
-				return err
-			}
-			if f.from, f.to = args[0], args[1]; len(args) > 2 {
-				f.as = args[2]
-			}
-			var err error
-			if f.from, err = findModel(f.from); err != nil {
-				return err
-			}
-			return f.run(c)
-		},
-	}
-	fs := c.Flags()
-	fs.SortFlags = false
-	fs.Var((*name)(&f.imatrix), "imatrix", "importance matrix, a `file` of karat imatrix or llama-imatrix")
-	fs.StringArrayVar(&f.rules, "tensor-type", nil, "`REGEX=TYPE`: TYPE for the weights whose name matches REGEX; the first match counts")
-	fs.BoolVar(&f.again, "allow-requantize", false, "quantize weights that are quantized already")
-	fs.IntVarP(&f.threads, "threads", "t", sysinfo.Threads(), "`number` of threads")
-	fs.BoolVar(&f.json, "json", false, "print JSON, with hashes of both models")
+	f := quantizeFlags{threads: sysinfo.Threads()}
+	c := define("quantize", f.run)
+	c.flags("imatrix", file(&f.imatrix), "tensor-type", &f.rules, "allow-requantize", &f.again, "threads", &f.threads, "json", &f.json)
 	f.target.add(c)
-	leadModel(c, true)
+	c.takesModel()
 	c.ValidArgsFunction = completeQuantize
-	return c
+	return c.Command
 }
 
 // completeQuantize completes IN as a model, OUT as a file, and TYPE.
@@ -150,57 +105,61 @@ type quantized struct {
 	conversionHashes
 }
 
-func (f *quantizeFlags) run(c *cobra.Command) error {
+func (f *quantizeFlags) run(x *call) (err error) {
+	if err := f.target.check(x, x.args[1:]); err != nil {
+		return err
+	}
+	if f.to = x.args[0]; len(x.args) > 1 {
+		f.as = x.args[1]
+	}
+	if f.from, err = x.find(); err != nil {
+		return err
+	}
 	o, err := f.options()
 	if err != nil {
 		return err
 	}
-	ctx, stop := interruptible()
-	defer stop()
 	start := time.Now()
 	var plan *autoquant.Plan
 	if f.target.set() {
-		plan, err = f.target.choose(ctx, c, f.from, &o)
+		plan, err = f.target.choose(x, f.from, &o)
 	}
 	var r *convert.Result
 	if err == nil {
-		p := newProgress(c.ErrOrStderr(), f.to)
-		o.Progress = p.report
-		r, err = convert.Quantize(ctx, f.from, f.to, o)
+		p := newProgress(x.log, f.to)
+		o.Progress = p.bytes
+		r, err = convert.Quantize(x.ctx, f.from, f.to, o)
 		p.end()
 	}
 	switch {
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return failure{statusInterrupted, fmt.Errorf("interrupted: %s was not written", f.to)}
 	case errors.Is(err, convert.ErrRequantize):
 		return fmt.Errorf("%w, with --allow-requantize", err)
 	case err != nil:
-		return err
+		return x.unwritten(err, f.to)
 	}
-	q := quantized{File: f.to, Type: strings.ToUpper(o.Type), Arch: r.Architecture, Bytes: r.Bytes, Types: r.Types, Notes: r.Notes, Seconds: time.Since(start).Seconds(), Plan: plan}
+	q := quantized{File: f.to, Type: strings.ToUpper(o.Type), Arch: r.Architecture, Bytes: r.Bytes, Types: r.Types, Notes: r.Notes,
+		Seconds: time.Since(start).Seconds(), Plan: plan}
 	if err := q.measure(f.from); err != nil {
 		return err
 	}
 	if f.json {
-		if err := q.of(ctx, f.from, f.to); err != nil {
-			return interruptedOr(ctx, err)
+		if err := q.of(x.ctx, f.from, f.to); err != nil {
+			return err
 		}
-		e := json.NewEncoder(c.OutOrStdout())
-		e.SetIndent("", "  ")
-		return e.Encode(q)
+		return x.json(q)
 	}
 	for _, n := range q.Notes {
-		fmt.Fprintln(c.ErrOrStderr(), "karat: note:", oneLine(n))
+		x.note(n)
 	}
 	if plan != nil { // the most frequent type is not the file's
 		q.Type = "a mix of types"
 	}
-	text := fmt.Sprintf("%s: %s, %s of weights instead of %s, %.2f bits each\n", oneLine(f.to), q.Type, bytesText(q.Bytes), bytesText(q.Source), q.Bits)
+	text := fmt.Sprintf("%s: %s, %s of weights instead of %s, %.2f bits each\n", oneLine(f.to), q.Type, bytesText(q.Bytes),
+		bytesText(q.Source), q.Bits)
 	if plan != nil {
 		text += f.target.summary(plan) + "\n"
 	}
-	_, err = io.WriteString(c.OutOrStdout(), text)
-	return err
+	return x.printf("%s", text)
 }
 
 // measure counts the weights of the source.

@@ -7,16 +7,13 @@ import (
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/syntax"
-	"github.com/spf13/pflag"
 )
 
 // reasoningFlags say whether a model reasons before its answer. Neither think nor no leaves it to the chat template.
 type reasoningFlags struct{ think, no, hide bool }
 
-func (f *reasoningFlags) add(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.think, "think", false, "have the model reason before its answer")
-	fs.BoolVar(&f.no, "no-think", false, "have the model answer at once")
-	fs.BoolVar(&f.hide, "hide-thinking", false, "do not show the reasoning")
+func (f *reasoningFlags) add(c *command) {
+	c.flags("think", &f.think, "no-think", &f.no, "hide-thinking", &f.hide)
 }
 
 // request is a conversation as a model takes it.

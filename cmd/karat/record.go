@@ -2,9 +2,8 @@ package main
 
 import (
 	"cmp"
-	"context"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,9 +16,11 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/backend/reference"
+	"github.com/karat-run/karat/internal/chat"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/round"
+	"github.com/karat-run/karat/internal/tokenizer"
 	"github.com/spf13/cobra"
 )
 
@@ -31,83 +32,52 @@ type recordFlags struct {
 	npy          bool
 	class        class
 	injected     injection
-	arithmetic   arithmetic
+	engine       engineFlags
 }
 
 func newRecordCommand() *cobra.Command {
-	var f recordFlags
-	c := &cobra.Command{
-		Use:   "record [MODEL] --prompts FILE.json -o OUT.safetensors",
-		Short: "Record the values that a model computes",
-		Long: `Record computes prompts and writes OUT.safetensors: for prompt i the token ids
-({i}.ids), the logits and hidden states of the last positions ({i}.logits,
-{i}.hidden), and with --taps i the values of every module ({i}.tap.NAME, under
-PyTorch's names). OUT.json beside it holds the prompts and the settings.
-
-FILE.json is a list of objects, each with one of "text" (raw text), "chat" (a list of
-messages with "role" and "content", for the model's chat template) and "ids".
-
-With --numerics the float64 interpreter rounds like another engine, to show the effect
-of its rounding alone. It is slow. CLASS is one or more of
-  activations=f64|f32|f16|bf16       the type of all values; sums are float32, or float64 with f64
-  activations=q8_32|q8_256|i16_32    products read rows as integers of 8 or 16 bits with a
-                                     scale for every 32 or 256 (i16_32 with quantized
-                                     weights only); everything else is float32
-  activations=q8                     as in llama.cpp: by the weight's type
-  kv=f64|f32|f16|bf16                the type of keys and values
-  gelu=exact|f16-table               f16-table is llama.cpp's
-  lanes=1|2|4|...|64                 partial sums of a float32 product
-
---inject builds faults into the engine, to try a diagnosis on. A fault is
-ID[:NODES][=VALUE][@LAYERS]; separate several with semicolons. ID is one of "karat lab
-causes". NODES are names of nodes without their layer, joined by +. VALUE is the wrong
-value. LAYERS is all, full, sliding, shared, moe, outside, or numbers such as 0,2-3.`,
-		Example: `  karat lab record model.gguf --prompts prompts.json -o mine.safetensors
-  karat lab record ./tiny-qwen3 --prompts prompts.json -o f64.safetensors --precision f64 --taps 2
-  karat lab record model.gguf --prompts prompts.json -o q8.safetensors --taps all --decode-last 4 --numerics activations=q8,gelu=f16-table
-  karat lab record ./tiny-gemma4 --prompts prompts.json -o bad.safetensors --precision f64 --taps 2 --inject 'attention_scale@all; v_norm_missing@0,2-3'
-  echo '[{"text": "Hello"}, {"ids": [2, 1882]}]' > p.json && karat lab record --prompts p.json -o demo.safetensors`,
-		Args: atMost(1, "MODEL is one file or folder"),
-		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
-	}
-	fs := c.Flags()
-	fs.SortFlags = false
-	fs.Var((*name)(&f.prompts), "prompts", "`file` with the prompts")
-	fs.VarP((*name)(&f.out), "output", "o", "`file` to write")
-	fs.Var(&f.taps, "taps", "record the taps of these prompts: `all`, or indices from 0 as in 2,5; may be given again")
-	fs.IntVar(&f.keep, "keep", 8, "how many last `positions` to record logits and hidden states of")
-	fs.IntVar(&f.decode, "decode-last", 0, "how many last `tokens` of each prompt to decode one by one, after the others")
-	alias(fs, "decode-last", "decode")
-	fs.BoolVar(&f.npy, "npy", false, "write the folder OUT of NumPy files, too")
-	fs.Var(&f.class, "numerics", "round like an engine of this `class`, instead of --precision and --kv")
-	f.injected.add(c)
-	f.arithmetic.add(c, karat.Fast)
-	return leadModel(c, true)
+	f := recordFlags{keep: 8}
+	c := define("lab record", f.run)
+	c.flags("prompts", file(&f.prompts), "output", file(&f.out), "taps", &f.taps, "keep", &f.keep, "decode-last", &f.decode,
+		"npy", &f.npy, "numerics", &f.class, "inject", &f.injected, "key", file(&f.injected.key))
+	f.engine.add(c, karat.Fast)
+	c.takesModel()
+	return c.Command
 }
 
-func (f *recordFlags) run(c *cobra.Command, args []string) error {
-	o, err := f.arithmetic.options()
+// numerics checks the flags, and returns the arithmetic.
+func (f *recordFlags) numerics(x *call) (n numerics.Numerics, err error) {
+	n, err = f.engine.numerics()
+	f64 := f.engine.precision.value == string(karat.Float64)
 	switch {
 	case err != nil:
-		return err
+		return n, err
 	case f.prompts == "" || f.out == "":
-		return usagef("--prompts FILE.json and -o OUT.safetensors are needed")
+		return n, usagef("--prompts FILE.json and -o OUT.safetensors are needed")
 	case filepath.Ext(f.out) != ".safetensors":
-		return usagef("-o %s: want a name that ends in .safetensors", f.out)
+		return n, usagef("-o %s: want a name that ends in .safetensors", f.out)
 	case f.keep < 1:
-		return usagef("--keep %d: want 1 or more", f.keep)
+		return n, usagef("--keep %d: want 1 or more", f.keep)
 	case f.decode < 0:
-		return usagef("--decode-last %d: want 0 or more", f.decode)
-	case f.class.said && (c.Flags().Changed("precision") && o.Precision != karat.Float64 || c.Flags().Changed("kv")):
-		return usagef("--numerics runs in the float64 interpreter: it does not work with --kv or another --precision")
+		return n, usagef("--decode-last %d: want 0 or more", f.decode)
+	case f.class.said && (x.changed("precision") && !f64 || x.changed("kv")):
+		return n, usagef("--numerics runs in the float64 interpreter: it does not work with --kv or another --precision")
 	}
 	if f.class.said {
-		o.Precision = karat.Float64 // which it runs on
+		f64, f.engine.precision.value = true, string(karat.Float64) // which it runs on
+		if n, err = f.engine.numerics(); err != nil {
+			return n, err
+		}
 	}
-	if err := f.injected.check(o.Precision == karat.Float64, f.out, f.taps.all || len(f.taps.list) > 0); err != nil {
+	return n, f.injected.check(f64, f.out, f.taps.all || len(f.taps.list) > 0)
+}
+
+func (f *recordFlags) run(x *call) error {
+	n, err := f.numerics(x)
+	if err != nil {
 		return err
 	}
-	path, err := modelArgument(args)
+	path, err := x.find()
 	if err != nil {
 		return err
 	}
@@ -123,28 +93,20 @@ func (f *recordFlags) run(c *cobra.Command, args []string) error {
 	if err := f.spare(path); err != nil {
 		return err
 	}
-	ctx, stop := interruptible()
-	defer stop()
 	w, err := lab.Create(f.out)
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	prompts, err := tokenizePrompts(ctx, path, o, inputs, c.ErrOrStderr())
-	if err == nil {
-		err = f.injected.prompts(ctx, path, o, prompts, c.ErrOrStderr())
+	m, prompts, err := x.openPrompts(inputs, &f.engine, f.injected.prompts)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = f.record(ctx, path, o, prompts, w, c.ErrOrStderr())
-	}
-	if err != nil && ctx.Err() != nil {
-		fmt.Fprintln(c.ErrOrStderr(), "karat: interrupted")
-		return failure{status: statusInterrupted}
-	}
-	return err
+	defer m.Close()
+	return f.record(x, m, n, prompts, w)
 }
 
-// folder is where the NumPy files go.
+// folder returns where the NumPy files go.
 func (f *recordFlags) folder() string { return strings.TrimSuffix(f.out, ".safetensors") }
 
 // spare refuses an output that would replace an input, or become a part of one.
@@ -160,96 +122,151 @@ func (f *recordFlags) spare(model string) error {
 			return err
 		}
 	}
-	for _, out := range []string{f.out, strings.TrimSuffix(f.out, ".safetensors") + ".json"} {
-		if err := spare("-o "+f.out, out, f.prompts, model); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(spare("-o "+f.out, f.out, f.prompts, model), spare("-o "+f.out, f.folder()+".json", f.prompts, model))
 }
 
-// tokenizePrompts makes the ids that run would feed the model at path. It loads the
-// model as run does, which refuses one that will not fit in memory.
-func tokenizePrompts(ctx context.Context, path string, o karat.Options, inputs []lab.Input, log io.Writer) ([]*lab.Prompt, error) {
-	o.Backend = "" // nothing is computed
-	m, err := loadModel(ctx, path, o, log)
+// openPrompts opens MODEL for prompts, whose ids are the ids that run would feed the model, unless edit changes them. A
+// model that will not fit in memory is refused.
+func (x *call) openPrompts(inputs []lab.Input, engine *engineFlags, edit func(*call, *model.Files, []*lab.Prompt) error) (
+	m *model.Files, prompts []*lab.Prompt, err error) {
+	n, err := engine.numerics()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer m.Close()
+	path, err := x.find()
+	if err != nil {
+		return nil, nil, err
+	}
+	sayDemo(path, x.log)
+	c, err := openCheckpoint(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := c.Tokenizer()
+	files := &model.Files{Checkpoint: c, Tokenizer: t} // without a graph, whose length is that of the prompts
+	if err == nil {
+		prompts, err = x.encodePrompts(files, inputs)
+	}
+	if err == nil && edit != nil {
+		err = edit(x, files, prompts)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, c.Close())
+	}
+	longest := lab.Longest(prompts)
+	if m, err = model.OpenFiles(x.ctx, c, longest); err != nil {
+		return nil, nil, err
+	}
+	if !engine.noFit && len(prompts) > 0 {
+		if err = model.Fits(c, m.Graph, n, engine.threads, longest, 0); err != nil {
+			return nil, nil, errors.Join(err, m.Close())
+		}
+	}
+	for _, note := range m.Notes {
+		x.note(note)
+	}
+	return m, prompts, nil
+}
+
+// encodePrompts turns inputs into ids.
+func (x *call) encodePrompts(m *model.Files, inputs []lab.Input) ([]*lab.Prompt, error) {
 	prompts := make([]*lab.Prompt, len(inputs))
 	for i, in := range inputs {
-		p := &lab.Prompt{Index: i, Input: in}
+		p := &lab.Prompt{Index: i, Input: in, IDs: in.IDs}
 		var ids []int
+		var err error
 		switch {
 		case in.Text != nil:
 			p.Text = *in.Text
-			if ids, err = m.Tokenize(ctx, p.Text, karat.TokenizeOptions{}); err != nil {
-				return nil, fmt.Errorf("prompt %d: %w", i, err)
-			}
+			ids = m.Tokenizer.Encode(p.Text, tokenizer.Options{AddSpecial: true})
 		case in.Chat != nil:
-			var messages []karat.Message
-			for _, x := range in.Chat {
-				messages = append(messages, karat.TextMessage(karat.Role(x.Role), x.Content))
-			}
-			p.Text, err = m.Render(ctx, messages, karat.GenerateOptions{})
-			if err == nil {
-				ids, err = m.TokenizeChat(ctx, messages, karat.GenerateOptions{})
-			}
-			if err != nil {
-				return nil, fmt.Errorf("prompt %d: %w", i, err)
-			}
+			p.Text, ids, err = encodeChat(x, m, in.Chat)
 		default:
-			for _, id := range in.IDs {
-				ids = append(ids, int(id))
-			}
-			p.Text = m.Detokenize(ids)
+			p.Text = m.Tokenizer.Decode(ids64(p.IDs), false)
 		}
-		if len(ids) == 0 {
-			return nil, fmt.Errorf("prompt %d: %w", i, errEmpty)
+		if ids != nil {
+			p.IDs = ids32(ids)
 		}
-		if most := m.Info().MaxContext; most > 0 && len(ids) > most {
-			fmt.Fprintf(log, "karat: note: prompt %d has %d tokens, but the model was made for %d\n", i, len(ids), most)
+		if err == nil && len(p.IDs) == 0 {
+			err = errEmpty
 		}
-		for _, id := range ids {
-			p.IDs = append(p.IDs, int32(id))
+		if err != nil {
+			return nil, fmt.Errorf("prompt %d: %w", i, err)
+		}
+		if most := m.Checkpoint.ContextLength(); most > 0 && len(p.IDs) > most {
+			x.say("note: prompt %d has %d tokens, but the model was made for %d", i, len(p.IDs), most)
 		}
 		prompts[i] = p
 	}
 	return prompts, nil
 }
 
+// encodeChat renders messages with the model's chat template, and returns the text and its ids. The name of a special
+// token counts where the template wrote it.
+func encodeChat(x *call, m *model.Files, messages []lab.Message) (string, []int, error) {
+	t, err := chat.Parse(m.Checkpoint.Template(), chat.Limits{})
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", m.Checkpoint.Path, err)
+	}
+	in := chat.Input{AddGenerationPrompt: true, BOSToken: m.Piece(m.Tokenizer.BOS()), EOSToken: m.Piece(m.Tokenizer.EOS())}
+	for _, x := range messages {
+		in.Messages = append(in.Messages, chat.Message(x.Role, x.Content))
+	}
+	segments, err := t.Whole(x.ctx, in)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", m.Checkpoint.Path, err)
+	}
+	text, said := chat.Flatten(segments)
+	o := tokenizer.Options{ParseSpecial: true}
+	for _, s := range said {
+		o.Literal = append(o.Literal, tokenizer.Span(s))
+	}
+	return text, m.Tokenizer.Encode(text, o), nil
+}
+
+// ids32 and ids64 convert ids.
+func ids32(ids []int) []int32 {
+	list := make([]int32, len(ids))
+	for i, id := range ids {
+		list[i] = int32(id)
+	}
+	return list
+}
+
+func ids64(ids []int32) []int {
+	list := make([]int, len(ids))
+	for i, id := range ids {
+		list[i] = int(id)
+	}
+	return list
+}
+
+// idsOf returns the ids of prompts.
+func idsOf(prompts []*lab.Prompt) (ids [][]int32) {
+	for _, p := range prompts {
+		ids = append(ids, p.IDs)
+	}
+	return ids
+}
+
 // record computes the prompts and writes them.
-func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, prompts []*lab.Prompt, w *lab.Writer, log io.Writer) error {
-	m, err := openCheckpoint(path)
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	t, err := m.Tokenizer()
-	if err != nil {
-		return err
-	}
-	longest := lab.Longest(prompts)
-	g, _, err := model.Graph(ctx, m, longest)
-	if err != nil {
-		return err
-	}
-	b, computed, err := f.backend(o)
+func (f *recordFlags) record(x *call, m *model.Files, n numerics.Numerics, prompts []*lab.Prompt, w *lab.Writer) error {
+	b, computed, err := f.backend(n)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	if g, b, err = f.injected.plan(g, b); err != nil {
+	g, b, err := f.injected.plan(m.Graph, b)
+	if err != nil {
 		return err
 	}
-	r, err := lab.NewRecorder(ctx, g, b, longest, f.keep)
+	r, err := lab.NewRecorder(x.ctx, g, b, lab.Longest(prompts), f.keep)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	add := func(p *lab.Prompt) error {
-		p.Next = t.Decode([]int{p.NextID}, false)
+		p.Next = m.Tokenizer.Decode([]int{p.NextID}, false)
 		err := w.Add(p)
 		p.Logits, p.Hidden, p.Taps = nil, nil, nil // they are large
 		return err
@@ -257,7 +274,7 @@ func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, 
 	for _, p := range prompts {
 		start := time.Now()
 		p.Decode = min(f.decode, len(p.IDs))
-		if err := r.Record(ctx, p, f.taps.has(p.Index)); err != nil {
+		if err := r.Record(x.ctx, p, f.taps.has(p.Index)); err != nil {
 			return err
 		}
 		if len(f.injected.probe) == 0 { // which may show one prompt's values as another's
@@ -265,19 +282,14 @@ func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, 
 				return err
 			}
 		}
-		fmt.Fprintf(log, "karat: prompt %d: %s, %.1f s (%d of %d)\n", p.Index, count(len(p.IDs), "token"), time.Since(start).Seconds(), p.Index+1, len(prompts))
+		x.say("prompt %d: %s, %.1f s (%d of %d)", p.Index, count(len(p.IDs), "token"), time.Since(start).Seconds(), p.Index+1, len(prompts))
 	}
 	if err := f.injected.taps(g, prompts, add); err != nil {
 		return err
 	}
-	if computed["hashes"], err = hashesOf(ctx, m, t); err != nil {
+	if computed["hashes"], err = hashesOf(x.ctx, m.Checkpoint, m.Tokenizer); err != nil {
 		return err
 	}
-	return f.commit(w, computed)
-}
-
-// commit ends the record, and writes what goes with it.
-func (f *recordFlags) commit(w *lab.Writer, computed map[string]any) error {
 	if err := w.Commit(computed); err != nil {
 		return err
 	}
@@ -289,36 +301,29 @@ func (f *recordFlags) commit(w *lab.Writer, computed map[string]any) error {
 	return f.injected.writeKey()
 }
 
-// backend makes what computes, and says how for the record.
-func (f *recordFlags) backend(o karat.Options) (backend.Backend, map[string]any, error) {
-	n, err := numerics.Parse(string(o.Precision), string(o.KV))
-	if err == nil {
-		n, err = n.On(string(o.Backend))
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	computed := map[string]any{"engine": "karat " + karat.Version(), "precision": n.Precision, "activations": n.Activations(), "kv": n.KV}
+// backend makes the backend, and says how it computes for the record.
+func (f *recordFlags) backend(n numerics.Numerics) (b backend.Backend, computed map[string]any, err error) {
+	computed = map[string]any{"engine": "karat " + karat.Version(), "precision": n.Precision, "activations": n.Activations(), "kv": n.KV}
 	if n.GPU > 0 {
 		if computed["backend"], err = deviceName(n); err != nil {
 			return nil, nil, err
 		}
 	}
 	if !f.class.said {
-		b, err := n.Backend(o.Threads)
+		b, err := n.Backend(f.engine.threads)
 		return b, computed, err
 	}
 	c := f.class.Class
-	stored := cmp.Or(c.Activations.Stored(), round.F64)
 	delete(computed, "precision")
-	computed["activations"], computed["kv"] = cmp.Or(c.Activations, round.F64), cmp.Or(c.KV, stored)
+	computed["activations"] = cmp.Or(c.Activations, round.F64)
+	computed["kv"] = cmp.Or(c.KV, c.Activations.Stored(), round.F64)
 	if c.GELU != "" {
 		computed["gelu"] = c.GELU
 	}
 	if c.Lanes != 0 {
 		computed["lanes"] = c.Lanes
 	}
-	return reference.Backend{Threads: o.Threads, Class: c}, computed, nil
+	return reference.Backend{Threads: f.engine.threads, Class: c}, computed, nil
 }
 
 // class is a flag that takes a class of numerics.
@@ -347,7 +352,7 @@ func (x *indices) String() string {
 	if x.all {
 		return "all"
 	}
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(x.list), " ", ","), "[]")
+	return numberList(x.list)
 }
 
 func (x *indices) Set(s string) error {
@@ -366,3 +371,8 @@ func (x *indices) Set(s string) error {
 }
 
 func (x *indices) has(i int) bool { return x.all || slices.Contains(x.list, i) }
+
+// numberList returns numbers as "2,5".
+func numberList(list []int) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]")
+}

@@ -28,7 +28,7 @@ func TestRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	sysinfo.FreeDisk = func(string) int64 { return 1000 }
-	for _, line := range []string{"synth --arch llama --shape tiny -o out.gguf", "convert in.gguf -o out", "convert in.gguf -o out.gguf", "quantize in.gguf out.gguf Q8_0"} {
+	for _, line := range []string{"convert in.gguf -o out", "convert in.gguf -o out.gguf", "quantize in.gguf out.gguf Q8_0"} {
 		if err := run(line); err == nil || !strings.Contains(err.Error(), "it needs ") || !strings.Contains(err.Error(), "the disk has 1000 free") {
 			t.Errorf("karat %s: %v", line, err)
 		}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/atomicfile"
-	"github.com/karat-run/karat/internal/patherr"
 )
 
 // savedChat is a conversation in a file.
@@ -70,12 +69,7 @@ func readChat(path string) (*savedChat, error) {
 	if err == nil && !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is no file", path)
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, patherr.Plain(err)
-	}
-	defer f.Close()
-	text, err := readAll(f, path, maxInput)
+	text, err := readWhole(path, maxInput)
 	if err != nil {
 		return nil, err
 	}
@@ -112,9 +106,7 @@ func (p *conversation) file() *savedChat {
 // write writes the chat to a file, whole or not at all, which others cannot read.
 func (p *conversation) write(path string) error {
 	var b bytes.Buffer
-	e := newEncoder(&b)
-	e.SetIndent("", "  ")
-	if err := e.Encode(p.file()); err != nil {
+	if err := writeJSON(&b, p.file()); err != nil {
 		return err
 	}
 	if path == "" {

@@ -6,10 +6,8 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode"
 
 	"golang.org/x/term"
-	"golang.org/x/text/width"
 )
 
 // screen shows an answer as it comes.
@@ -183,7 +181,7 @@ func (s *richScreen) wrap(text string, columns int) {
 		case r == '\t':
 			r = ' '
 		}
-		if s.row += string(r); cells(s.row) > columns {
+		if s.row += string(r); textWidth(s.row) > columns {
 			at := strings.LastIndexByte(s.row, ' ')
 			if at <= 0 || r == ' ' {
 				at = len(s.row) - len(string(r))
@@ -203,25 +201,4 @@ func (s *richScreen) fold() error {
 	erase := s.erase()
 	s.drawn, s.rows, s.row = 0, nil, ""
 	return s.flush(erase + s.styled(dim, line) + "\n\n")
-}
-
-// cells returns how many columns of a terminal a text takes.
-func cells(text string) (n int) {
-	for _, r := range text {
-		n += runeCells(r)
-	}
-	return n
-}
-
-func runeCells(r rune) int {
-	switch {
-	case r < 0x300:
-		return 1
-	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
-		return 0
-	}
-	if k := width.LookupRune(r).Kind(); k == width.EastAsianWide || k == width.EastAsianFullwidth {
-		return 2
-	}
-	return 1
 }

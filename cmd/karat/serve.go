@@ -24,85 +24,39 @@ const keyVariable = "KARAT_API_KEY"
 // drainLimit is how long requests under way have to end once the program is told to.
 const drainLimit = 30 * time.Second
 
+// serveFlags are the flags of serve.
 type serveFlags struct {
-	aliases, hosts, origins []string
-	noToolFallback          bool
 	host                    string
 	port                    uint16
-	socket                  string
+	socket, cert, key       string
 	keyFile                 string
 	noKey                   bool
-	cert, key               string
+	aliases, hosts, origins []string
 	queue, loaded           int
 	memory                  size
-	quiet, noPage           bool
+	noToolFallback, noPage  bool
+	quiet, check            bool
 	logFormat               string
-	config, store           string
-	traces                  string // where to
-	check                   bool
-	model                   modelFlags // of models whose configuration says nothing else
+	config, store, traces   string
+	model                   servedFlags // of models whose configuration says nothing else
 	changed                 func(flag string) bool
 }
 
 func newServeCommand() *cobra.Command {
-	var f serveFlags
-	c := &cobra.Command{
-		Use:   "serve [MODEL...]",
-		Short: "Serve models to clients of OpenAI's API, and of others",
-		Long: `Serve answers clients of OpenAI's API over HTTP: chat and text completions, streamed or
-not, with log-probabilities, seeds and tools, and more that docs/serving.md lists. It prints
-its address and a command that asks it something.
-
-The first MODEL is loaded at once, and is the default of routes that name none. Others are loaded
-when they are asked for. When memory runs out, the least recently used models are unloaded. MODEL may be a
-folder of models. A model's name is that of its file without .gguf, its folder's, or that of
-"karat pull". With several models, write --alias NAME=MODEL.
-
-Each flag can also be set by a variable, --max-requests by KARAT_SERVE_MAX_REQUESTS, and by the file
-of --config. The command line counts first, then the variable.
-
-On this machine alone no key is needed. Beyond it, by --host, clients show one: as
-"Authorization: Bearer KEY". Keys come from --api-key-file, a line NAME:SECRET for each, or
-from the variable KARAT_API_KEY.
-
-After Ctrl-C or SIGTERM it takes no new requests, and lets the running ones end. A second signal ends at once.`,
-		Example: `  karat serve
-  karat serve model.gguf --alias gpt-4o-mini
-  karat serve model.gguf --host 0.0.0.0 --api-key-file keys.txt
-  karat serve ~/models --keep-alive 10m
-  karat serve --unix /run/karat.sock model.gguf`,
-		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
-	}
-	fs := c.Flags()
-	fs.SortFlags = false
-	fs.StringArrayVar(&f.aliases, "alias", nil, "another `name` of the model; may be given again")
-	fs.StringVar(&f.host, "host", "127.0.0.1", "`address` to listen on")
-	fs.Uint16Var(&f.port, "port", 8080, "`port` to listen on; 0 is any free port")
-	fs.Var((*name)(&f.socket), "unix", "Unix `socket` to listen on, instead")
-	fs.Var((*name)(&f.keyFile), "api-key-file", "`file` of keys that clients show, NAME:SECRET on a line")
-	fs.BoolVar(&f.noKey, "no-api-key", false, "need no key even beyond this machine")
-	fs.StringArrayVar(&f.hosts, "allow-host", nil, "`name` that requests may give as their Host; * is any (default: localhost and loopback addresses, any with --host)")
-	fs.BoolVar(&f.noToolFallback, "no-tool-fallback", false, "refuse tools where a model's chat template takes none (default: tell the model of them in a text)")
-	fs.StringArrayVar(&f.origins, "allow-origin", nil, "`origin` whose pages may call the server, for example https://*.example.com; * is any (default: pages at localhost and loopback addresses)")
-	fs.Var((*name)(&f.cert), "tls-cert", "`file` of the certificate, for https")
-	fs.Var((*name)(&f.key), "tls-key", "`file` of its key")
-	fs.IntVar(&f.queue, "max-requests", 256, "maximum number of `requests` computed or waiting; more are refused, to be tried again")
-	fs.IntVar(&f.loaded, "max-loaded", 0, "maximum number of `models` loaded at a time (default: as many as the memory holds)")
-	fs.Var(&f.memory, "memory", "maximum bytes that loaded models take together, for example 16GiB (default: the free memory)")
-	fs.BoolVar(&f.quiet, "quiet", false, "log no requests")
-	fs.StringVar(&f.logFormat, "log-format", "text", "`form` of the log: text or json, an object on a line")
-	fs.Var((*name)(&f.config), "config", "JSON `file` of flags by their names, and of models; see docs/serving.md")
-	fs.Var((*name)(&f.store), "store", "`folder` that keeps files and batches (/v1/files, /v1/batches); without it there are none")
-	fs.StringVar(&f.traces, "otlp-endpoint", "", "`URL` of a collector of OpenTelemetry that traces are sent to, as http://127.0.0.1:4318 (default: the variable OTEL_EXPORTER_OTLP_ENDPOINT)")
-	fs.BoolVar(&f.noPage, "no-page", false, "serve no page at /")
-	fs.BoolVar(&f.check, "check-config", false, "say what is wrong with flags, variables and files, and serve nothing")
+	f := serveFlags{host: "127.0.0.1", port: 8080, queue: 256, logFormat: "text"}
+	c := define("serve", f.run)
+	c.flags("alias", &f.aliases, "host", &f.host, "port", &f.port, "unix", file(&f.socket), "api-key-file", file(&f.keyFile),
+		"no-api-key", &f.noKey, "allow-host", &f.hosts, "no-tool-fallback", &f.noToolFallback, "allow-origin", &f.origins,
+		"tls-cert", file(&f.cert), "tls-key", file(&f.key), "max-requests", &f.queue, "max-loaded", &f.loaded,
+		"memory", &f.memory, "quiet", &f.quiet, "log-format", &f.logFormat, "config", file(&f.config), "store", file(&f.store),
+		"otlp-endpoint", &f.traces, "no-page", &f.noPage, "check-config", &f.check)
 	f.model.add(c)
-	return leadModel(c, false)
+	c.takesModel()
+	return c.Command
 }
 
 // checkFlags finds flags that contradict each other.
-func (f *serveFlags) checkFlags(c *cobra.Command, args []string) error {
-	changed := c.Flags().Changed
+func (f *serveFlags) checkFlags(args []string) error {
 	switch {
 	case f.queue < 1:
 		return usagef("--max-requests %d: want 1 or more", f.queue)
@@ -112,14 +66,11 @@ func (f *serveFlags) checkFlags(c *cobra.Command, args []string) error {
 		return usagef("--tls-cert and --tls-key go together")
 	case f.logFormat != "text" && f.logFormat != "json":
 		return usagef("--log-format %q: want text or json", f.logFormat)
-	case f.socket != "" && (changed("host") || changed("port")):
+	case f.socket != "" && (f.changed("host") || f.changed("port")):
 		return usagef("--unix and --host or --port are of different kinds")
 	}
 	names := map[string]string{}
 	for _, a := range args {
-		if a == "" {
-			return usagef("MODEL is empty; leave it out to use the embedded demo")
-		}
 		if other, twice := names[modelName(a)]; twice {
 			return usagef("%s and %s would both be named %q: give a model once, or rename one of the files", other, a, modelName(a))
 		}
@@ -157,12 +108,16 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-func (f *serveFlags) run(c *cobra.Command, args []string) error {
-	more, err := f.configure(c)
+func (f *serveFlags) run(x *call) error {
+	args := x.args
+	if x.model.name != "" {
+		args = append([]string{x.model.name}, args...)
+	}
+	more, err := f.configure(x.command)
 	if err != nil {
 		return err
 	}
-	if err := f.checkFlags(c, args); err != nil {
+	if err := f.checkFlags(args); err != nil {
 		return err
 	}
 	keys, err := f.keys()
@@ -173,19 +128,22 @@ func (f *serveFlags) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := untilSignal()
-	defer stop()
-	if all, err = f.checkModels(ctx, all, c.ErrOrStderr()); err != nil {
-		return orInterrupted(ctx, err)
+	if all, err = f.checkModels(x, all); err != nil {
+		return err
 	}
 	if f.check {
-		return f.checked(c, all, keys)
+		return f.checked(x, all, keys)
 	}
-	return orInterrupted(ctx, f.serve(ctx, c, all, keys))
+	if err := f.serve(x, all, keys); err != nil && !x.ended(err) {
+		return failure{statusError, err} // not that of the signal
+	} else if err != nil {
+		return err
+	}
+	return nil
 }
 
 // checked says that nothing is wrong that can be known before models are loaded.
-func (f *serveFlags) checked(c *cobra.Command, all []modelSpec, keys []server.Key) error {
+func (f *serveFlags) checked(x *call, all []modelSpec, keys []server.Key) error {
 	if _, err := f.certificate(); err != nil {
 		return err
 	}
@@ -197,12 +155,11 @@ func (f *serveFlags) checked(c *cobra.Command, all []modelSpec, keys []server.Ke
 	} else if e != nil {
 		e.Close()
 	}
-	_, err := fmt.Fprintf(c.OutOrStdout(), "nothing is wrong: %s, %s\n", count(len(all), "model"), count(len(keys), "key"))
-	return err
+	return x.printf("nothing is wrong: %s, %s\n", count(len(all), "model"), count(len(keys), "key"))
 }
 
-func (f *serveFlags) serve(ctx context.Context, c *cobra.Command, all []modelSpec, keys []server.Key) error {
-	l, err := f.listen(ctx) // first, so that a port in use is known before a model is loaded
+func (f *serveFlags) serve(x *call, all []modelSpec, keys []server.Key) error {
+	l, err := f.listen(x.ctx) // first, so that a port in use is known before a model is loaded
 	if err != nil {
 		return err
 	}
@@ -210,7 +167,8 @@ func (f *serveFlags) serve(ctx context.Context, c *cobra.Command, all []modelSpe
 	if l, err = f.encrypted(l); err != nil {
 		return err
 	}
-	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Origins: f.origins, NoToolFallback: f.noToolFallback, Memory: int64(f.memory), Loaded: f.loaded, Store: f.store}
+	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Origins: f.origins, NoToolFallback: f.noToolFallback,
+		Memory: int64(f.memory), Loaded: f.loaded, Store: f.store}
 	if !f.noPage {
 		site, err := newSite()
 		if err != nil {
@@ -222,7 +180,7 @@ func (f *serveFlags) serve(ctx context.Context, c *cobra.Command, all []modelSpe
 		so.Hosts = []string{"*"}
 	}
 	if !f.quiet {
-		so.Log = f.log(c.ErrOrStderr())
+		so.Log = f.log(x.log)
 	}
 	e, err := f.exporter(so.Log)
 	if err != nil {
@@ -233,27 +191,27 @@ func (f *serveFlags) serve(ctx context.Context, c *cobra.Command, all []modelSpe
 		so.Trace = e.Add
 	}
 	for _, m := range all {
-		so.Models = append(so.Models, m.server(c.ErrOrStderr()))
+		so.Models = append(so.Models, m.server(x.log))
 	}
 	memory := so.Memory
 	if so.Models[0].Device != "" { // whose memory that is not
 		memory = 0
 	}
-	first, err := so.Models[0].Load(ctx, memory)
+	first, err := so.Models[0].Load(x.ctx, memory)
 	if err != nil {
 		return err
 	}
 	defer first.Close()
 	so.Models[0].Model = first
-	s, err := server.New(ctx, so)
+	s, err := server.New(x.ctx, so)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	if err := f.announce(c.OutOrStdout(), l, so.Models[0].Name, len(keys) > 0); err != nil {
+	if err := f.announce(x.out, l, so.Models[0].Name, len(keys) > 0); err != nil {
 		return err
 	}
-	return f.until(ctx, l, s)
+	return f.until(x.ctx, l, s)
 }
 
 // exporter sends traces, nil where none are wanted.
@@ -276,7 +234,8 @@ func (f *serveFlags) log(to io.Writer) *slog.Logger {
 // until serves until ctx ends, and then lets the requests under way end.
 func (f *serveFlags) until(ctx context.Context, l net.Listener, s *server.Server) error {
 	var fresh fresh
-	h := &http.Server{Handler: s, ConnState: fresh.note, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	h := &http.Server{Handler: s, ConnState: fresh.note, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(l) }()
 	select {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/karat-run/karat/internal/patherr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -25,7 +24,7 @@ const maxConfig = 1 << 20
 
 // configure sets the flags that the command line does not: by their variables, then by the file of --config,
 // whose models it returns.
-func (f *serveFlags) configure(c *cobra.Command) (more []modelSpec, err error) {
+func (f *serveFlags) configure(c *command) (more []modelSpec, err error) {
 	f.changed = c.Flags().Changed
 	c.Flags().VisitAll(func(g *pflag.Flag) {
 		variable := variablePrefix + strings.ToUpper(strings.ReplaceAll(g.Name, "-", "_"))
@@ -38,27 +37,14 @@ func (f *serveFlags) configure(c *cobra.Command) (more []modelSpec, err error) {
 	if err != nil || f.config == "" {
 		return nil, err
 	}
-	text, err := readConfig(f.config)
+	text, err := readWhole(f.config, maxConfig)
 	if err != nil {
 		return nil, err
 	}
-	if more, err = f.read(c, text); err != nil {
+	if more, err = f.read(c, []byte(text)); err != nil {
 		return nil, usageError{fmt.Errorf("%s: %w", f.config, err)}
 	}
 	return more, nil
-}
-
-func readConfig(path string) ([]byte, error) {
-	r, err := os.Open(path)
-	if err != nil {
-		return nil, patherr.Plain(err)
-	}
-	defer r.Close()
-	text, err := io.ReadAll(io.LimitReader(r, maxConfig+1))
-	if err == nil && len(text) > maxConfig {
-		err = fmt.Errorf("%s: more than %d bytes", path, maxConfig)
-	}
-	return text, err
 }
 
 // configValue is a name and a value of a file, in its order.
@@ -97,7 +83,7 @@ func settings(text []byte) (all []configValue, err error) {
 }
 
 // read sets flags by a file's text.
-func (f *serveFlags) read(c *cobra.Command, text []byte) (more []modelSpec, err error) {
+func (f *serveFlags) read(c *command, text []byte) (more []modelSpec, err error) {
 	all, err := settings(text)
 	if err != nil {
 		return nil, err
@@ -128,7 +114,7 @@ func (f *serveFlags) read(c *cobra.Command, text []byte) (more []modelSpec, err 
 }
 
 // set sets a flag by a value of JSON: a string, a number or a boolean, or an array of them.
-func set(c *cobra.Command, s configValue) error {
+func set(c *command, s configValue) error {
 	values := []json.RawMessage{s.value}
 	if s.value[0] == '[' {
 		if err := json.Unmarshal(s.value, &values); err != nil {
@@ -160,11 +146,11 @@ func (f *serveFlags) readModel(text []byte) (m modelSpec, err error) {
 	if err != nil {
 		return m, err
 	}
-	var own modelFlags
-	c := &cobra.Command{}
+	var own servedFlags
+	c := &command{Command: &cobra.Command{}, words: helpWords()["serve"]}
 	own.add(c)
-	own = f.model // but for what follows
-	own.lora = slices.Clone(f.model.lora)
+	own = f.model // unless the file says something else
+	own.engine.lora = slices.Clone(f.model.engine.lora)
 	c.Flags().StringVar(&m.path, "path", "", "")
 	c.Flags().StringVar(&own.name, "name", "", "")
 	c.Flags().StringArrayVar(&own.aliases, "alias", nil, "")
@@ -173,7 +159,7 @@ func (f *serveFlags) readModel(text []byte) (m modelSpec, err error) {
 			return m, fmt.Errorf("%q is nothing that is said of a model", s.name)
 		}
 		if s.name == "lora" {
-			own.lora = nil
+			own.engine.lora = nil
 		}
 		if err := set(c, s); err != nil {
 			return m, err

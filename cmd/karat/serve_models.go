@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -19,39 +18,30 @@ import (
 	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/server"
-	"github.com/spf13/cobra"
 )
 
-// modelFlags say how a model is served. A file of --config may say so of each.
-type modelFlags struct {
-	name       string // "" is as its file or folder
-	aliases    []string
-	context    int
-	sharing    sharing
-	keep       keepAlive
-	arithmetic arithmetic
-	lora       adapters
+// servedFlags say how a model is served. A file of --config may say so of each.
+type servedFlags struct {
+	name    string // "" is the name of its file or folder
+	aliases []string
+	sharing sharing
+	keep    keepAlive
+	engine  engineFlags
 }
 
 // add registers the flags that all models share.
-func (f *modelFlags) add(c *cobra.Command) {
-	fs := c.Flags()
+func (f *servedFlags) add(c *command) {
 	f.keep = -1
-	fs.Var(&f.keep, "keep-alive", "how long an idle model stays loaded, for example 10m; forever leaves it until others need the memory")
-	addContext(fs, &f.context, "maximum `tokens` of prompt and answer together (default: the model's context length, at most 8192)")
-	f.sharing.add(c, 0)
-	f.lora.add(c)
-	f.arithmetic.add(c, karat.Fast)
+	c.flags("keep-alive", &f.keep, "ctx", &f.engine.context)
+	f.sharing.add(c)
+	c.flags("lora", &f.engine.lora)
+	f.engine.add(c, karat.Fast)
 }
 
-// options are the library's for the flags.
-func (f *modelFlags) options(changed func(name string) bool) (o karat.Options, err error) {
-	if o, err = f.arithmetic.options(); err != nil {
+// options returns the library's options for the flags.
+func (f *servedFlags) options(changed func(name string) bool) (o karat.Options, err error) {
+	if o, err = f.engine.options(changed); err != nil {
 		return o, err
-	}
-	o.Context, o.Adapters = f.context, f.lora
-	if (f.context < 1 || f.context > model.MaxContext) && changed("ctx") {
-		return o, usagef("--ctx %d: want 1 to %d", f.context, model.MaxContext)
 	}
 	return o, f.sharing.set(&o, changed)
 }
@@ -110,7 +100,8 @@ func (f *serveFlags) models(args []string, more []modelSpec) (all []modelSpec, e
 			return nil, err
 		}
 		for _, p := range found {
-			all = append(all, modelSpec{path: p, found: p != named.Path, name: cmp.Or(named.Name, modelName(p)), keep: time.Duration(f.model.keep), options: o})
+			all = append(all, modelSpec{path: p, found: p != named.Path, name: cmp.Or(named.Name, modelName(p)),
+				keep: time.Duration(f.model.keep), options: o})
 		}
 	}
 	if all = append(all, more...); len(all) == 0 {
@@ -124,17 +115,17 @@ func (f *serveFlags) models(args []string, more []modelSpec) (all []modelSpec, e
 
 // checkModels returns the models whose files have no fault. A fault is an error where the model was named; a model that was found
 // in a folder is left out with a line that says why.
-func (f *serveFlags) checkModels(ctx context.Context, all []modelSpec, stderr io.Writer) (good []modelSpec, err error) {
+func (f *serveFlags) checkModels(x *call, all []modelSpec) (good []modelSpec, err error) {
 	for _, m := range all {
-		fault := m.check(ctx)
+		fault := m.check(x.ctx)
 		switch {
 		case fault == nil:
 			good = append(good, m)
-		case ctx.Err() != nil || f.check || !m.found:
+		case x.ctx.Err() != nil || f.check || !m.found:
 			return nil, fault
 		default:
 			err = fault
-			fmt.Fprintf(stderr, "karat: %s is left out: %v\n", m.path, fault)
+			x.say("%s is left out: %v", m.path, fault)
 		}
 	}
 	if len(good) == 0 {
@@ -161,7 +152,7 @@ func (m *modelSpec) check(ctx context.Context) error {
 		return err
 	}
 	n, err := numerics.Parse(string(m.options.Precision), string(m.options.KV))
-	if err != nil || m.options.KVBudget == 0 || m.options.Backend != karat.CPU { // a GPU's pages are known to who has opened it
+	if err != nil || m.options.KVBudget == 0 || m.options.Backend != karat.CPU { // an open GPU alone knows its pages
 		return err
 	}
 	return explainBudget(model.FitsBudget(g, n, m.options.KVBudget))

@@ -9,27 +9,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// group makes a command of one that only holds others: it prints help, also for "karat lab help", and suggests a name
-// for one that it does not have.
-func group(c *cobra.Command) *cobra.Command {
-	c.Args = cobra.ArbitraryArgs
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if len(args) == 0 || len(args) == 1 && args[0] == "help" {
-			return c.Help()
-		}
-		var names []string
-		for _, sub := range c.Commands() {
-			names = append(names, sub.Name())
-		}
-		hint := ""
-		if near := nearest(args[0], names); near != "" {
-			hint = fmt.Sprintf(": did you mean %q?", near)
-		}
-		return usagef("there is no command %q%s", args[0], hint)
-	}
-	return c
-}
-
 const (
 	onGPU    = "--backend webgpu computes on the GPU"
 	hubModel = "MODEL is hf:ORG/NAME:TAG"

@@ -23,56 +23,43 @@ import (
 	"github.com/karat-run/karat/internal/imatrix"
 	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/internal/quantmix"
-	"github.com/spf13/cobra"
 )
 
 // targetFlags are those of types that are chosen by their effect.
 type targetFlags struct {
 	size size
 	kl   float64
-	text textFlags
+	text windowFlags
 	plan string
 	log  io.Writer
 }
 
-const targetHelp = `
---target-size and --target-kl take the place of TYPE. They choose each weight's type by its
-effect on the model's predictions: the least KL divergence within a size of the file, or
-the smallest file within a divergence (the mean over a text, in nats: 0.01 is hard to
-notice, 0.1 easy). Each weight is quantized alone, and the model's predictions with it are
-compared with its own. This takes one pass for each weight, by default over 4 windows of
-256 tokens. Ctrl-C ends it. --plan keeps the measurements; another target then takes
-seconds.`
-
-func (f *targetFlags) add(c *cobra.Command) {
-	fs := c.Flags()
-	fs.Var(&f.size, "target-size", "maximum bytes of the file, for example 500M")
-	fs.Float64Var(&f.kl, "target-kl", 0, "maximum KL `divergence` from the model's predictions, in nats")
-	fs.Var((*name)(&f.text.text), "calibration", "`file` with the text to measure on (default: one that comes with Karat)")
-	addWindow(c, &f.text.context, 256)
-	fs.IntVar(&f.text.windows, "chunks", 4, "`windows` of the text at most")
-	fs.Var((*name)(&f.plan), "plan", "`file` of measurements: read if it exists, and written")
+func (f *targetFlags) add(c *command) {
+	f.text.context, f.text.windows = 256, 4
+	c.flags("target-size", &f.size, "target-kl", &f.kl, "calibration", file(&f.text.text))
+	f.text.add(c)
+	c.flags("plan", file(&f.plan))
 }
 
 func (f *targetFlags) set() bool { return f.size != 0 || f.kl != 0 }
 
-// check checks the flags against each other, and the number of TYPEs.
-func (f *targetFlags) check(c *cobra.Command, types int) error {
+// check checks the flags against each other, and against TYPE.
+func (f *targetFlags) check(x *call, types []string) error {
 	switch {
-	case f.set() && types > 0:
+	case f.set() && len(types) > 0:
 		return usagef("give TYPE or a target, not both")
-	case c.Flags().Changed("target-kl") && !(f.kl > 0 && f.kl <= math.MaxFloat32):
+	case x.changed("target-kl") && !(f.kl > 0 && f.kl <= math.MaxFloat32):
 		return usagef("--target-kl %v: want a number above 0, up to %.2g", f.kl, math.MaxFloat32)
-	case !f.set() && types == 0:
-		if _, ok := quantmix.Find(c.Flags().Arg(1)); ok {
-			return usagef("%s was taken for OUT.gguf: give IN.gguf OUT.gguf TYPE", c.Flags().Arg(1))
+	case !f.set() && len(types) == 0:
+		if _, ok := quantmix.Find(x.args[0]); ok {
+			return usagef("%s was taken for OUT.gguf: give IN.gguf OUT.gguf TYPE", x.args[0])
 		}
 		return usagef("TYPE, --target-size or --target-kl is needed")
 	case f.size != 0 && f.kl != 0:
 		return usagef("give --target-size or --target-kl, not both")
 	}
 	for _, flag := range []string{"calibration", "window", "chunks", "plan"} {
-		if !f.set() && c.Flags().Changed(flag) {
+		if !f.set() && x.changed(flag) {
 			return usagef("--%s needs --target-size or --target-kl", flag)
 		}
 	}
@@ -80,7 +67,7 @@ func (f *targetFlags) check(c *cobra.Command, types int) error {
 }
 
 // choose sets o's type and rules.
-func (f *targetFlags) choose(ctx context.Context, c *cobra.Command, path string, o *convert.QuantizeOptions) (*autoquant.Plan, error) {
+func (f *targetFlags) choose(x *call, path string, o *convert.QuantizeOptions) (*autoquant.Plan, error) {
 	if f.plan != "" {
 		if err := atomicfile.Check(f.plan); err != nil {
 			return nil, err
@@ -94,7 +81,7 @@ func (f *targetFlags) choose(ctx context.Context, c *cobra.Command, path string,
 		return nil, err
 	}
 	defer file.Close()
-	m, err := openModel(ctx, path, f.text.context, c.ErrOrStderr())
+	m, err := x.openModel(path, f.text.context)
 	if err != nil {
 		return nil, err
 	}
@@ -108,14 +95,14 @@ func (f *targetFlags) choose(ctx context.Context, c *cobra.Command, path string,
 			return nil, err
 		}
 	}
-	if a.Windows, err = f.text.cut(ctx, c, m, eval.Calibration); err != nil {
+	if a.Windows, err = f.text.cut(x, m, eval.Calibration); err != nil {
 		return nil, err
 	}
-	f.log = c.ErrOrStderr()
-	p := &stageProgress{w: f.log}
-	defer p.end()
+	f.log = x.log
+	p := stages{progress: newProgress(f.log, ""), ends: true}
+	defer func() { p.end() }()
 	a.Report = p.report
-	plan, err := f.search(ctx, a, file, o.Imatrix)
+	plan, err := f.search(x.ctx, a, file, o.Imatrix)
 	if plan != nil { // measured, for other targets too where this one is out of reach
 		plan.Imatrix = o.Imatrix
 		err = errors.Join(err, f.save(plan))
@@ -138,11 +125,7 @@ func (f *targetFlags) save(plan *autoquant.Plan) error {
 	if f.plan == "" {
 		return nil
 	}
-	return atomicfile.Write(f.plan, func(w io.Writer) error {
-		e := newEncoder(w)
-		e.SetIndent("", " ")
-		return e.Encode(plan)
-	})
+	return atomicfile.Write(f.plan, func(w io.Writer) error { return writeJSON(w, plan) })
 }
 
 func (f *targetFlags) search(ctx context.Context, a autoquant.Options, file *gguf.File, imatrixPath string) (*autoquant.Plan, error) {
@@ -192,7 +175,8 @@ func (f *targetFlags) measured(s *autoquant.Search, model, imatrixPath string) (
 	}
 	for _, x := range []struct{ what, was, is string }{{"model", was.Model, model}, {"importance matrix", was.Imatrix, imatrixPath}} {
 		if filepath.Base(x.was) != filepath.Base(x.is) {
-			fmt.Fprintf(f.log, "karat: note: the effects in %s were measured with the %s %s, not %s\n", oneLine(f.plan), x.what, oneLine(cmp.Or(x.was, "none")), oneLine(cmp.Or(x.is, "none")))
+			fmt.Fprintf(f.log, "karat: note: the effects in %s were measured with the %s %s, not %s\n", oneLine(f.plan), x.what,
+				oneLine(cmp.Or(x.was, "none")), oneLine(cmp.Or(x.is, "none")))
 		}
 	}
 	if other != nil {
@@ -210,15 +194,10 @@ func readPlan(path string) ([]byte, error) {
 	if path == "" {
 		return nil, nil
 	}
-	f, err := os.Open(path)
+	text, err := readWhole(path, maxPlan)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := readAll(f, path, maxPlan)
 	return []byte(text), err
 }
 
@@ -256,31 +235,6 @@ func (f *targetFlags) summary(p *autoquant.Plan) string {
 	for i, t := range list {
 		list[i] = fmt.Sprintf("%d %s", count[t], t)
 	}
-	return fmt.Sprintf("KL divergence %.3g (%.3g expected) over %d predictions; %s", p.KL, p.Expected, p.Predictions, strings.Join(list, ", "))
-}
-
-// stageProgress shows the progress of stages of work, and the time left for each.
-type stageProgress struct {
-	w     io.Writer
-	stage string
-	*evalProgress
-}
-
-func (p *stageProgress) report(stage string, done, total int) {
-	if stage != p.stage {
-		p.end()
-		p.stage, p.evalProgress = stage, newEvalProgress(p.w, total)
-		p.name = stage
-	}
-	if p.columns == nil && done == total { // each stage has a line at its end
-		p.tell("", done)
-		return
-	}
-	p.say("", done)
-}
-
-func (p *stageProgress) end() {
-	if p.evalProgress != nil {
-		p.evalProgress.end()
-	}
+	return fmt.Sprintf("KL divergence %.3g (%.3g expected) over %d predictions; %s", p.KL, p.Expected, p.Predictions,
+		strings.Join(list, ", "))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,94 +15,62 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// tokenizeFlags are the flags of tokenize.
 type tokenizeFlags struct {
-	model                             modelArg
 	file                              string
 	json, ids, special, noBOS, decode bool
 }
 
 func newTokenizeCommand() *cobra.Command {
 	var f tokenizeFlags
-	c := &cobra.Command{
-		Use:   "tokenize [MODEL] [TEXT]",
-		Short: "Turn text into token ids, or ids into text",
-		Long: `Tokenize prints the token ids of a text, each with its piece in the
-vocabulary's own spelling. "karat run" gives the model these ids for
-the same prompt, with BOS if the model uses it.
-
-The text is TEXT, the file after -f, or standard input. A trailing newline of a file is
-removed. Special-token names such as <eos> are plain text unless --special is given. With --decode the text holds ids, separated by spaces,
-commas or line ends, and their text is printed.
-
-A tokenizer is enough for MODEL: a GGUF file without tensors, a
-tokenizer.json or a tokenizer.model, or the folder of one.`,
-		Example: `  karat tokenize "The color of the sky is"
-  karat tokenize model.gguf --ids -f prompt.txt
-  karat tokenize model.gguf --special "<|im_start|>user"
-  karat tokenize --ids "Hello" | karat tokenize --decode
-  karat tokenize --json "Hello" | jq '.[].id'
-  karat tokenize tokenizer.json "Hello"`,
-		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
-	}
-	fs := c.Flags()
-	fs.SortFlags = false
-	f.model.add(c, false)
-	fs.VarP((*name)(&f.file), "file", "f", "read the text from this `file`; - is standard input")
-	fs.BoolVar(&f.ids, "ids", false, "print the ids alone, in one line")
-	fs.BoolVar(&f.json, "json", false, "print a JSON list of objects with id, piece and kind; with --decode, a JSON string")
-	fs.BoolVar(&f.special, "special", false, "read names of special tokens as the tokens")
-	fs.BoolVar(&f.noBOS, "no-bos", false, "add no tokens around the text, such as BOS")
-	fs.BoolVar(&f.decode, "decode", false, "turn ids into text")
-	return c
+	c := define("tokenize", f.run)
+	c.texts = true
+	c.takesModel()
+	c.flags("file", file(&f.file), "ids", &f.ids, "json", &f.json, "special", &f.special, "no-bos", &f.noBOS, "decode", &f.decode)
+	return c.Command
 }
 
-func (f *tokenizeFlags) run(c *cobra.Command, args []string) error {
+func (f *tokenizeFlags) run(x *call) error {
 	switch {
 	case f.decode && (f.ids || f.special || f.noBOS):
 		return usagef("--ids, --special and --no-bos do not work with --decode")
 	case f.ids && f.json:
 		return usagef("give --ids or --json, not both")
 	}
-	args, err := f.model.takeBefore(args, 1)
+	args, err := x.textArgs(1)
 	switch {
 	case err != nil && f.decode:
 		return usagef("%w; the ids are one argument: \"1 2 3\"", err)
 	case err != nil:
 		return err
 	}
-	text, ok, err := readInput(context.Background(), c, args, f.file)
+	text, err := x.needText(args, f.file)
 	if err != nil {
 		return err
 	}
-	if !ok {
-		return usagef("give TEXT, -f FILE, or a text on standard input")
-	}
-	t, err := f.open(c)
+	t, err := openTokenizer(x)
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriter(c.OutOrStdout())
+	w := bufio.NewWriter(x.out)
 	if f.decode {
 		err = f.writeText(w, t, text)
 	} else {
-		err = f.writeIDs(w, t, text)
+		err = f.writeIDs(x.ctx, w, t, text)
 	}
-	if err != nil {
-		return err
-	}
-	return w.Flush()
+	return cmp.Or(err, w.Flush())
 }
 
-// open is the tokenizer of the model, or of what has no more than a tokenizer.
-func (f *tokenizeFlags) open(c *cobra.Command) (*tokenizer.Tokenizer, error) {
-	path, err := f.model.find(c)
+// openTokenizer returns the tokenizer of MODEL, which may have nothing else.
+func openTokenizer(x *call) (*tokenizer.Tokenizer, error) {
+	path, err := x.find()
 	if err != nil {
 		return nil, err
 	}
 	if path != "" {
 		return checkpoint.OpenTokenizer(path)
 	}
-	sayModel(path, c.ErrOrStderr())
+	sayDemo(path, x.log)
 	m, err := openCheckpoint(path)
 	if err != nil {
 		return nil, err
@@ -110,25 +79,15 @@ func (f *tokenizeFlags) open(c *cobra.Command) (*tokenizer.Tokenizer, error) {
 	return t, errors.Join(err, m.Close())
 }
 
-// kindName names a kind of token.
-func kindName(k tokenizer.Kind) string {
-	switch k {
-	case tokenizer.Normal:
-		return "normal"
-	case tokenizer.Unknown:
-		return "unknown"
-	case tokenizer.Control:
-		return "control"
-	case tokenizer.UserDefined:
-		return "user-defined"
-	case tokenizer.Byte:
-		return "byte"
-	}
-	return "unused"
-}
+// kindNames are the kinds of tokens in words.
+var kindNames = map[tokenizer.Kind]string{tokenizer.Normal: "normal", tokenizer.Unknown: "unknown", tokenizer.Control: "control",
+	tokenizer.UserDefined: "user-defined", tokenizer.Byte: "byte"}
+
+// kindName returns the name of a kind of token.
+func kindName(k tokenizer.Kind) string { return cmp.Or(kindNames[k], "unused") }
 
 // writeIDs writes the ids of a text as they come.
-func (f *tokenizeFlags) writeIDs(w io.Writer, t *tokenizer.Tokenizer, text string) error {
+func (f *tokenizeFlags) writeIDs(ctx context.Context, w io.Writer, t *tokenizer.Tokenizer, text string) error {
 	before, between, after := "", "\n", "\n"
 	switch {
 	case f.json:
@@ -138,7 +97,7 @@ func (f *tokenizeFlags) writeIDs(w io.Writer, t *tokenizer.Tokenizer, text strin
 	}
 	line := []byte(before)
 	first := true
-	for ids, err := range t.IDs(context.Background(), text, tokenizer.Options{ParseSpecial: f.special, AddSpecial: !f.noBOS}) {
+	for ids, err := range t.IDs(ctx, text, tokenizer.Options{ParseSpecial: f.special, AddSpecial: !f.noBOS}) {
 		if err != nil {
 			return err
 		}

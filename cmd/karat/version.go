@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -10,17 +9,9 @@ import (
 )
 
 func newVersionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Long:    "Version prints Karat's version, its commit if that is known, and Go's version and platform.",
-		Example: "  karat version",
-		Args:    byUse,
-		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "karat %s%s %s %s/%s\n", karat.Version(), revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
-		},
-	}
+	return define("version", func(x *call) error {
+		return x.printf("karat %s%s %s %s/%s\n", karat.Version(), revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	}).Command
 }
 
 // revision is the commit as text to append, "" if it is not known.

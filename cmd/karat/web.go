@@ -4,8 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"time"
@@ -25,77 +23,44 @@ var (
 	demoLogits []byte
 )
 
+// webFlags are the flags of web.
 type webFlags struct {
 	out  string
 	port uint16
 }
 
 func newWebCommand() *cobra.Command {
-	var f webFlags
-	c := &cobra.Command{
-		Use:   "web [-o DIR]",
-		Short: "Serve a page that runs models in the browser, or write it to a folder",
-		Long: `Web serves a page on this machine that runs models in the browser: on the GPU through
-WebGPU, or else on the processor. The page chats, proves that this browser computes the
-right values, measures speed, and shows the values of each node. Everything that you write
-there stays in the browser. The demo model is there at once. Other models come from a file or
-an address, and the browser keeps them.
-
-With -o the complete site is written to a folder, for any file server with https;
-docs/web.md lists the headers that it should send.`,
-		Example: `  karat web
-  karat web --port 0
-  karat web -o site`,
-		Args: byUse,
-		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
-	}
-	c.Flags().SortFlags = false
-	c.Flags().VarP((*name)(&f.out), "output", "o", "`folder` to write the site to, instead of serving it")
+	f := webFlags{port: 2424}
+	c := define("web", f.run)
+	c.flags("output", file(&f.out), "port", &f.port)
 	alias(c.Flags(), "output", "out")
-	c.Flags().Uint16Var(&f.port, "port", 2424, "`port` to serve on; 0 is any free port")
-	return c
+	return c.Command
 }
 
-func (f *webFlags) run(c *cobra.Command) error {
-	ctx, stop := interruptible()
-	defer stop()
-	err := f.serveOrWrite(ctx, c.OutOrStdout())
-	if err != nil && ctx.Err() != nil {
-		fmt.Fprintln(c.ErrOrStderr(), "karat: interrupted")
-		return failure{status: statusInterrupted}
-	}
-	return err
-}
-
-func (f *webFlags) serveOrWrite(ctx context.Context, out io.Writer) error {
-	if f.out != "" {
-		site, err := newSite()
-		if err != nil {
-			return err
-		}
-		if err := site.Write(f.out); err != nil {
-			return err
-		}
-		total := 0
-		for _, x := range site.Files() {
-			total += len(x.Data)
-		}
-		_, err = fmt.Fprintf(out, "%s: %d files, %s\n", oneLine(f.out), len(site.Files()), bytesText(int64(total)))
-		return err
-	}
-	l, err := listenTCP(ctx, "127.0.0.1", f.port)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
+func (f *webFlags) run(x *call) error {
 	site, err := newSite()
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(out, "http://%s/\n", l.Addr()); err != nil {
+	if f.out != "" {
+		if err := site.Write(f.out); err != nil {
+			return err
+		}
+		total := 0
+		for _, file := range site.Files() {
+			total += len(file.Data)
+		}
+		return x.printf("%s: %d files, %s\n", oneLine(f.out), len(site.Files()), bytesText(int64(total)))
+	}
+	l, err := listenTCP(x.ctx, "127.0.0.1", f.port)
+	if err != nil {
 		return err
 	}
-	return serve(ctx, l, site)
+	defer l.Close()
+	if err := x.printf("http://%s/\n", l.Addr()); err != nil {
+		return err
+	}
+	return serve(x.ctx, l, site)
 }
 
 func newSite() (*web.Site, error) {

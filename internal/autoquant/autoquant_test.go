@@ -17,6 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/eval"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/imatrix"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/quantmix"
@@ -128,10 +129,11 @@ func open(t *testing.T, name string, change func(*Options)) *Search {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := eval.Open(t.Context(), c, 0)
+	files, err := model.OpenFiles(t.Context(), c, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	m := &eval.Model{Files: *files}
 	t.Cleanup(func() { m.Close() })
 	n, err := numerics.Parse("", "")
 	if err != nil {

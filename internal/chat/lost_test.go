@@ -35,7 +35,7 @@ func TestWholeCases(t *testing.T) {
 			t.Fatalf("%s, %s: %v", c.Template, c.Conversation, err)
 		}
 		whole++
-		prompt, _ := flatten(segments)
+		prompt, _ := Flatten(segments)
 		for i, m := range in.Messages {
 			text := textOf(m, "content")
 			role := textOf(m, "role")
@@ -90,7 +90,7 @@ func TestWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		segments, err := tmpl.Whole(t.Context(), Input{Messages: x.messages})
-		got, _ := flatten(segments)
+		got, _ := Flatten(segments)
 		var lost *LostError
 		if errors.As(err, &lost) {
 			got = string(rune('0'+lost.Message)) + ": " + err.Error()

@@ -49,7 +49,7 @@ func (t *Template) LostMarkers(ctx context.Context, markers []string, bos, eos s
 		if err != nil {
 			continue
 		}
-		text, content := flatten(segments)
+		text, content := Flatten(segments)
 		for _, m := range markers {
 			if m != "" && !slices.Contains(lost, m) && broken(text, m, content) {
 				lost = append(lost, m)
@@ -59,15 +59,20 @@ func (t *Template) LostMarkers(ctx context.Context, markers []string, bos, eos s
 	return lost, nil
 }
 
-// A span is the bytes [from, to) of a prompt.
-type span struct{ from, to int }
+// Span is the bytes [From, To) of a prompt.
+type Span struct{ From, To int }
 
-// flatten puts segments together, and tells where the content lies.
-func flatten(segments []Segment) (text string, content []span) {
+// Flatten puts segments together, and returns where the content lies.
+func Flatten(segments []Segment) (text string, content []Span) {
+	n := 0
+	for _, s := range segments {
+		n += len(s.Text)
+	}
 	var b strings.Builder
+	b.Grow(n)
 	for _, s := range segments {
 		if s.FromContent {
-			content = append(content, span{b.Len(), b.Len() + len(s.Text)})
+			content = append(content, Span{b.Len(), b.Len() + len(s.Text)})
 		}
 		b.WriteString(s.Text)
 	}
@@ -76,7 +81,7 @@ func flatten(segments []Segment) (text string, content []span) {
 
 // broken reports whether a marker in the text is made of content in part. One
 // that is content from end to end is no marker.
-func broken(text, marker string, content []span) bool {
+func broken(text, marker string, content []Span) bool {
 	for at := 0; ; {
 		i := strings.Index(text[at:], marker)
 		if i < 0 {
@@ -85,7 +90,7 @@ func broken(text, marker string, content []span) bool {
 		from, to := at+i, at+i+len(marker)
 		n := 0
 		for _, c := range content {
-			n += max(min(c.to, to)-max(c.from, from), 0)
+			n += max(min(c.To, to)-max(c.From, from), 0)
 		}
 		if n > 0 && n < len(marker) {
 			return true

@@ -7,35 +7,14 @@ import (
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/numerics"
-	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// Model is a checkpoint with its graph and tokenizer.
-type Model struct {
-	Checkpoint *checkpoint.Checkpoint
-	Graph      *graph.Graph
-	Tokenizer  *tokenizer.Tokenizer
-	Notes      []string // assumptions in loading, keys not read
-}
-
-// Open takes over c, to run it over windows of so many tokens.
-func Open(ctx context.Context, c *checkpoint.Checkpoint, tokens int) (m *Model, err error) {
-	m = &Model{Checkpoint: c}
-	if m.Graph, m.Notes, err = model.Graph(ctx, c, tokens); err == nil {
-		m.Tokenizer, err = c.Tokenizer()
-	}
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return m, nil
-}
-
-// Close closes the checkpoint.
-func (m *Model) Close() error { return m.Checkpoint.Close() }
+// Model is an opened model, to run over windows.
+type Model struct{ model.Files }
 
 // Windows cuts a text for the model: see Cut. Of the text no more is read than the windows need.
 func (m *Model) Windows(ctx context.Context, text string, size, most int) (*Windows, error) {

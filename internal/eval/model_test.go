@@ -22,12 +22,12 @@ func TestOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := Open(t.Context(), c, 0)
+		files, err := model.OpenFiles(t.Context(), c, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer m.Close()
-		models = append(models, m)
+		defer files.Close()
+		models = append(models, &Model{*files})
 	}
 	for _, m := range models {
 		for _, context := range []int{16, 512} {
@@ -56,10 +56,11 @@ func TestPrivate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := Open(t.Context(), c, 0)
+	files, err := model.OpenFiles(t.Context(), c, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	m := &Model{*files}
 	defer m.Close()
 	n, err := numerics.Parse("fast", "")
 	if err != nil {
@@ -127,10 +128,11 @@ func TestWindowsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := Open(t.Context(), c, 0)
+	files, err := model.OpenFiles(t.Context(), c, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	m := &Model{*files}
 	defer m.Close()
 	whole, few := &looks{Context: t.Context()}, &looks{Context: t.Context()}
 	text := strings.Repeat(Text, 1+(1<<20)/len(Text))

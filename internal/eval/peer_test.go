@@ -18,10 +18,11 @@ func TestPeer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := Open(t.Context(), c, 0)
+	files, err := model.OpenFiles(t.Context(), c, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	m := &Model{*files}
 	defer m.Close()
 	n, err := numerics.Parse("f32", "")
 	if err != nil {

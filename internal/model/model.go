@@ -52,18 +52,52 @@ type Adapter struct {
 	By   float64 // the factor of sequences that choose none
 }
 
-// Model is an opened model.
-type Model struct {
+// Files are the contents of a model's files, before anything runs: the checkpoint, its graph and its tokenizer.
+type Files struct {
 	Checkpoint *checkpoint.Checkpoint
 	Graph      *graph.Graph
-	Numerics   numerics.Numerics
-	Notes      []string // assumptions, tensors set aside, keys not read
 	Tokenizer  *tokenizer.Tokenizer
-	Adapters   []backend.Part // by the factors of Options
-	Blend      *backend.Blend // of them: that of sequences that choose none
-	Backend    backend.Backend
-	Engine     *engine.Engine
+	Notes      []string // assumptions, tensors set aside, keys not read
 }
+
+// OpenFiles makes the graph and the tokenizer of a checkpoint, which it takes over: an error closes it. The graph is for
+// sequences of so many tokens; 0 is the longest that the model was made for.
+func OpenFiles(ctx context.Context, c *checkpoint.Checkpoint, tokens int) (f *Files, err error) {
+	f = &Files{Checkpoint: c}
+	if f.Graph, f.Notes, err = Graph(ctx, c, tokens); err == nil {
+		f.Tokenizer, err = c.Tokenizer()
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return f, nil
+}
+
+// Close closes the files.
+func (f *Files) Close() error { return f.Checkpoint.Close() }
+
+// Piece returns the spelling of a token that a model may lack: "" where ok is false.
+func (f *Files) Piece(id int, ok bool) string {
+	if !ok {
+		return ""
+	}
+	text, _ := f.Tokenizer.Token(id)
+	return text
+}
+
+// Model is an opened model.
+type Model struct {
+	Files
+	Numerics numerics.Numerics
+	Adapters []backend.Part // by the factors of Options
+	Blend    *backend.Blend // of Adapters, for sequences that choose none
+	Backend  backend.Backend
+	Engine   *engine.Engine
+}
+
+// Opened returns the opened model behind a model of package karat, which sets it: the command's instruments look at
+// what the library has opened.
+var Opened func(m any) *Model
 
 // Open opens the GGUF file (any part of a split one) or the Hugging Face folder at path. It ends
 // with ctx, between two pieces of work: a file, a tensor to repack or to upload. A model that
@@ -97,7 +131,7 @@ func Read(ctx context.Context, files []gguf.Source, o Options) (*Model, error) {
 
 // Start is Open for a checkpoint, which it takes over: an error closes it.
 func Start(ctx context.Context, c *checkpoint.Checkpoint, o Options) (*Model, error) {
-	m := &Model{Checkpoint: c, Numerics: o.Numerics}
+	m := &Model{Files: Files{Checkpoint: c}, Numerics: o.Numerics}
 	if err := m.start(ctx, o); err != nil {
 		m.Close()
 		return nil, err
@@ -208,7 +242,7 @@ func (m *Model) Close() error {
 	if m.Backend != nil {
 		errs = append(errs, m.Backend.Close())
 	}
-	return errors.Join(append(errs, m.Checkpoint.Close())...)
+	return errors.Join(append(errs, m.Files.Close())...)
 }
 
 // Graph makes c's graph for sequences of so many tokens; 0 is the longest that the model was made

@@ -1,3 +1,4 @@
+// Command paritybench scores the diagnosis of wrong logits on engines that are wrong on purpose.
 package main
 
 import (
@@ -6,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,25 +18,14 @@ import (
 	"github.com/karat-run/karat/internal/dev/parity"
 	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/patherr"
-	"github.com/spf13/cobra"
+	"github.com/karat-run/karat/internal/round"
+	"github.com/spf13/pflag"
 )
 
-// parityFlags are the flags of lab bench.
-type parityFlags struct {
-	json, html, models, match        string
-	only, faults                     []string
-	seed                             uint64
-	sets, every, most, longest, jobs int
-	class                            class
-	verbose                          bool
-}
+// demo is the model without --models, from the root of the repository.
+const demo = "cmd/karat/demo.gguf"
 
-func newParityCommand() *cobra.Command {
-	var f parityFlags
-	c := &cobra.Command{
-		Use:   "bench",
-		Short: "Score the diagnosis on engines that are wrong on purpose (ParityBench)",
-		Long: `Bench builds faults into the reference interpreter, diagnoses the dump of each such
+const help = `Paritybench builds faults into the reference interpreter, diagnoses the dump of each such
 engine for three prompts, and scores the findings. The faults come from a package that
 knows nothing of the diagnosis. A third of them has no hypothesis, and should be called
 unknown.
@@ -51,18 +42,57 @@ unknown.
           own, with all taps, PyTorch's modules, layer outputs, hidden states or none
 
 The seed decides the random order of the cases. So a slice (--every), or the part
-finished at Ctrl-C, is a sample of all. Without --models the embedded demo is the model,
+finished at Ctrl-C, is a sample of all. Without --models the command's demo is the model,
 --every is 100, and four conditions are left out: within, right, and coarse and logits, which take
-minutes a case.`,
-		Example: `  karat lab bench
-  karat lab bench --models ./models --faults single,clean --every 10 --verbose
-  karat lab bench --models ./models --only tiny-qwen3 --json-file scores.json --html-file scores.html`,
-		Args: byUse,
-		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+minutes a case.
+
+Usage:
+  go run ./internal/dev/paritybench
+
+Examples:
+  go run ./internal/dev/paritybench --models ./models --faults single,clean --every 10 --verbose
+  go run ./internal/dev/paritybench --models ./models --only tiny-qwen3 --json-file scores.json --html-file scores.html
+
+Flags:
+`
+
+// parityFlags are the flags of the program.
+type parityFlags struct {
+	json, html, models, match        string
+	only, faults                     []string
+	seed                             uint64
+	sets, every, most, longest, jobs int
+	class                            class
+	verbose                          bool
+	changed                          func(flag string) bool
+}
+
+// class is a flag that takes a class of numerics.
+type class struct{ round.Class }
+
+func (c *class) Type() string { return "class" }
+
+func (c *class) Set(s string) (err error) {
+	c.Class, err = round.Parse(s)
+	return err
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, pflag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "paritybench:", err)
+		os.Exit(1)
 	}
-	fs := c.Flags()
-	fs.SortFlags = false
-	fs.Var((*name)(&f.models), "models", "`folder` of Hugging Face folders and GGUF files (default: the embedded demo)")
+}
+
+// run executes a command line.
+func run(ctx context.Context, args []string, out, log io.Writer) error {
+	var f parityFlags
+	fs := pflag.NewFlagSet("paritybench", pflag.ContinueOnError)
+	fs.SetOutput(log)
+	fs.Usage = func() { fmt.Fprint(log, help, fs.FlagUsages()) }
+	fs.StringVar(&f.models, "models", "", "`folder` of Hugging Face folders and GGUF files (default: the demo)")
 	fs.StringSliceVar(&f.only, "only", nil, "`names` of the models in it to take")
 	fs.StringSliceVar(&f.faults, "faults", []string{"all"}, "`conditions`: single, multi, within, clean, probe, coarse, logits, right, all")
 	fs.Uint64Var(&f.seed, "seed", 1, "`number` that seeds prompts, sets and the order")
@@ -74,19 +104,21 @@ minutes a case.`,
 	fs.IntVar(&f.jobs, "jobs", 1, "`cases` at a time")
 	fs.Var(&f.class, "numerics", "`class` of rounding of the faulty engines, as in lab record")
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "print a line for each case that misses a score")
-	renamed(fs, "json", "", "the file for JSON is --json-file")
-	fs.Var((*name)(&f.json), "json-file", "`file` to write scores and all results to, as JSON; - is standard output")
-	renamed(fs, "html", "", "the file for a page is --html-file")
-	fs.Var((*name)(&f.html), "html-file", "`file` to write a page to")
-	return c
+	fs.StringVar(&f.json, "json-file", "", "`file` to write scores and all results to, as JSON; - is standard output")
+	fs.StringVar(&f.html, "html-file", "", "`file` to write a page to")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	f.changed = fs.Changed
+	return f.run(ctx, out, log)
 }
 
-func (f *parityFlags) options(c *cobra.Command) (o parity.Options, err error) {
+func (f *parityFlags) options() (o parity.Options, err error) {
 	if f.models == "" {
-		if !c.Flags().Changed("every") {
+		if !f.changed("every") {
 			f.every = 100
 		}
-		if !c.Flags().Changed("faults") {
+		if !f.changed("faults") {
 			f.faults = []string{"single", "multi", "clean", "probe"}
 		}
 	}
@@ -96,11 +128,11 @@ func (f *parityFlags) options(c *cobra.Command) (o parity.Options, err error) {
 		most         int
 	}{{"sets", f.sets, 0, 1e6}, {"every", f.every, 1, 1e6}, {"most", f.most, 0, 1e6}, {"longest", f.longest, 1, 1 << 20}, {"jobs", f.jobs, 1, 1024}} {
 		if n.value < n.least || n.value > n.most {
-			return o, usagef("--%s %d: want %d to %d", n.flag, n.value, n.least, n.most)
+			return o, fmt.Errorf("--%s %d: want %d to %d", n.flag, n.value, n.least, n.most)
 		}
 	}
 	if f.models == "" && len(f.only) > 0 {
-		return o, usagef("--only: the names are those of --models")
+		return o, fmt.Errorf("--only: the names are those of --models")
 	}
 	o = parity.Options{Class: f.class.Class, Seed: f.seed, Sets: f.sets, Every: f.every, Most: f.most, Longest: f.longest, Match: f.match, Jobs: f.jobs}
 	for _, name := range f.faults {
@@ -110,14 +142,14 @@ func (f *parityFlags) options(c *cobra.Command) (o parity.Options, err error) {
 		case slices.Contains(parity.Conditions, condition):
 			o.Conditions = append(o.Conditions, condition)
 		default:
-			return o, usagef("--faults %s: want single, multi, within, clean, probe, coarse, logits, right or all", name)
+			return o, fmt.Errorf("--faults %s: want single, multi, within, clean, probe, coarse, logits, right or all", name)
 		}
 	}
 	return o, nil
 }
 
-func (f *parityFlags) run(c *cobra.Command) error {
-	o, err := f.options(c)
+func (f *parityFlags) run(ctx context.Context, out, log io.Writer) error {
+	o, err := f.options()
 	if err != nil {
 		return err
 	}
@@ -125,23 +157,26 @@ func (f *parityFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	for _, x := range [][2]string{{"--json-file", f.json}, {"--html-file", f.html}} {
-		if err := spareNew(x[0]+" "+x[1], x[1], paths...); err != nil {
+	for _, file := range []string{f.json, f.html} {
+		if file == "" || file == "-" {
+			continue
+		}
+		if slices.Contains(paths, filepath.Clean(file)) {
+			return fmt.Errorf("%s would be replaced, which is read", file)
+		}
+		if err := atomicfile.Check(file); err != nil {
 			return err
 		}
 	}
-	sayModel(f.models, c.ErrOrStderr())
 	for _, path := range paths {
-		m, file, err := parityModel(c.Context(), path, f.longest)
+		m, file, err := parityModel(ctx, path, f.longest)
 		if err != nil {
 			return err
 		}
 		defer file.Close()
 		o.Models = append(o.Models, m)
 	}
-	ctx, stop := interruptible()
-	defer stop()
-	p := paced{w: c.ErrOrStderr(), start: time.Now(), verbose: f.verbose}
+	p := paced{w: log, start: time.Now(), verbose: f.verbose}
 	p.last = p.start
 	o.Progress = p.report
 	r, err := parity.Run(ctx, o)
@@ -154,16 +189,16 @@ func (f *parityFlags) run(c *cobra.Command) error {
 	}
 	if interrupted { // files of these names may have all cases
 		for _, path := range []*string{&f.html, &f.json} {
-			if *path != "" && *path != "-" {
-				*path = partial(*path)
+			if ext := filepath.Ext(*path); *path != "" && *path != "-" {
+				*path = strings.TrimSuffix(*path, ext) + ".partial" + ext
 			}
 		}
 	}
-	if err := f.write(c.OutOrStdout(), r); err != nil {
+	if err := f.write(out, r); err != nil {
 		return err
 	}
 	if interrupted {
-		return failure{statusInterrupted, errors.New("interrupted: these are the scores of the finished cases")}
+		return errors.New("interrupted: these are the scores of the finished cases")
 	}
 	return nil
 }
@@ -186,10 +221,10 @@ func (f *parityFlags) write(w io.Writer, r *parity.Report) error {
 	return r.Text(w)
 }
 
-// paths are the models of the folder, "" for the demo.
+// paths returns the models of the folder, or the demo.
 func (f *parityFlags) paths() ([]string, error) {
 	if f.models == "" {
-		return []string{""}, nil
+		return []string{demo}, nil
 	}
 	entries, err := os.ReadDir(f.models)
 	if err != nil {
@@ -209,27 +244,24 @@ func (f *parityFlags) paths() ([]string, error) {
 	}
 	for _, name := range f.only {
 		if !slices.Contains(names, name) {
-			return nil, usagef("--only %s: the models in %s are %s", name, f.models, strings.Join(names, ", "))
+			return nil, fmt.Errorf("--only %s: the models in %s are %s", name, f.models, strings.Join(names, ", "))
 		}
 	}
 	if len(paths) == 0 {
-		return nil, usagef("--models %s: it has no folder with a config.json and no GGUF file", f.models)
+		return nil, fmt.Errorf("--models %s: it has no folder with a config.json and no GGUF file", f.models)
 	}
 	return paths, nil
 }
 
 // parityModel opens a model for prompts of so many tokens.
 func parityModel(ctx context.Context, path string, tokens int) (*parity.Model, *checkpoint.Checkpoint, error) {
-	file, err := openCheckpoint(path)
+	file, err := checkpoint.Open(path)
 	if err != nil {
 		return nil, nil, err
 	}
 	t, err := file.Tokenizer()
 	if err == nil {
-		m := &parity.Model{Name: "demo", Tokenizer: t, Template: file.Template()}
-		if path != "" {
-			m.Name = strings.TrimSuffix(filepath.Base(path), ".gguf")
-		}
+		m := &parity.Model{Name: strings.TrimSuffix(filepath.Base(path), ".gguf"), Tokenizer: t, Template: file.Template()}
 		if m.Graph, _, err = model.Graph(ctx, file, tokens); err == nil {
 			return m, file, nil
 		}
@@ -247,12 +279,12 @@ type paced struct {
 
 func (p *paced) report(done, total int, x *parity.Result) {
 	if p.verbose && x != nil && len(x.Failed) > 0 {
-		fmt.Fprintln(p.w, oneLine(x.Line()))
+		fmt.Fprintln(p.w, x.Line())
 	}
 	if time.Since(p.last) < 10*time.Second || done == total {
 		return
 	}
 	p.last = time.Now()
 	each := time.Since(p.start) / time.Duration(done)
-	fmt.Fprintf(p.w, "karat: %d of %d, %.3g a minute, %v left\n", done, total, time.Minute.Seconds()/each.Seconds(), (each * time.Duration(total-done)).Round(time.Second))
+	fmt.Fprintf(p.w, "paritybench: %d of %d, %.3g a minute, %v left\n", done, total, time.Minute.Seconds()/each.Seconds(), (each * time.Duration(total-done)).Round(time.Second))
 }

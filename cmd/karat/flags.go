@@ -1,0 +1,204 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/backend/numerics"
+	"github.com/karat-run/karat/internal/model"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// engineFlags are the flags of every command that runs a model.
+type engineFlags struct {
+	backend       string
+	threads       int
+	precision, kv choice
+	noFit         bool
+	lora          adapters
+	context       int // 0 is the default
+}
+
+// add registers the flags; precision is the default.
+func (a *engineFlags) add(c *command, precision karat.Precision) {
+	a.precision = choice{string(precision), []string{string(karat.Fast), string(karat.Float32), string(karat.Float64)}}
+	a.kv = choice{values: []string{"f16", "f32"}}
+	a.addDevice(c)
+	c.flags("precision", &a.precision, "kv", &a.kv)
+}
+
+// addDevice registers the flags of the device that computes.
+func (a *engineFlags) addDevice(c *command) {
+	a.backend = "cpu"
+	c.flags("backend", &a.backend, "no-fit", &a.noFit)
+	if c.Flags().Lookup("threads") == nil { // bench takes a list
+		c.flags("threads", &a.threads)
+	}
+	c.complete("backend", completeBackends)
+}
+
+// completeBackends completes the devices of "karat devices".
+func completeBackends(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	names := []string{"cpu\tthe processor", "webgpu\tthe first GPU"}
+	if d, err := findDevices(); err == nil {
+		for i, g := range d.GPUs {
+			names = append(names, fmt.Sprintf("webgpu:%d\t%s", i, oneLine(g.Name)))
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// numerics returns the arithmetic that the flags ask for.
+func (a *engineFlags) numerics() (numerics.Numerics, error) {
+	switch {
+	case a.threads < 0 || a.threads > 1024:
+		return numerics.Numerics{}, usagef("--threads %d: want 1 to 1024, or 0 for one for each core", a.threads)
+	case a.precision.value == string(karat.Float64) && a.kv.value == "f16":
+		return numerics.Numerics{}, usagef("--precision f64 keeps keys and values in float64: --kv f16 contradicts it")
+	}
+	n, err := numerics.Parse(a.precision.value, a.kv.value)
+	if err == nil {
+		n, err = n.On(a.backend)
+	}
+	if err != nil {
+		return n, usageError{err}
+	}
+	return n, nil
+}
+
+// options returns the library's options for the flags. changed tells which flags the command line has.
+func (a *engineFlags) options(changed func(name string) bool) (o karat.Options, err error) {
+	if _, err := a.numerics(); err != nil {
+		return o, err
+	}
+	if (a.context < 1 || a.context > model.MaxContext) && changed("ctx") {
+		return o, usagef("--ctx %d: want 1 to %d", a.context, model.MaxContext)
+	}
+	return karat.Options{Backend: karat.Backend(a.backend), Threads: a.threads, Precision: karat.Precision(a.precision.value),
+		KV: karat.KVType(a.kv.value), NoFit: a.noFit, Context: a.context, Adapters: a.lora}, nil
+}
+
+// model returns the options of commands that make their own engine.
+func (a *engineFlags) model() (o model.Options, err error) {
+	o = model.Options{Threads: a.threads, NoFit: a.noFit}
+	for _, x := range a.lora {
+		o.Adapters = append(o.Adapters, model.Adapter{Path: x.Path, By: x.Scale})
+	}
+	o.Numerics, err = a.numerics()
+	return o, err
+}
+
+// maxParallel is the maximum of --parallel.
+const maxParallel = 1024
+
+// sharing are the flags of commands whose requests share a model's steps and memory. A command that computes one
+// sequence after another, such as eval, has --kv-budget alone.
+type sharing struct {
+	budget   size
+	parallel int // 0 is as many as budget holds
+}
+
+func (s *sharing) add(c *command) { c.flags("kv-budget", &s.budget, "parallel", &s.parallel) }
+
+// set checks the flags and sets o's.
+func (s *sharing) set(o *karat.Options, changed func(name string) bool) error {
+	if changed("parallel") && (s.parallel < 1 || s.parallel > maxParallel) {
+		return usagef("--parallel %d: want 1 to %d", s.parallel, maxParallel)
+	}
+	o.KVBudget, o.Parallel = int64(s.budget), s.parallel
+	return nil
+}
+
+// explainBudget names the flag of an error of the budget, which has the numbers.
+func explainBudget(err error) error {
+	if errors.Is(err, karat.ErrBudget) {
+		return fmt.Errorf("--kv-budget: %w", err)
+	}
+	return err
+}
+
+// adapters are the values of --lora.
+type adapters []karat.Adapter
+
+func (a *adapters) String() string {
+	var all []string
+	for _, x := range *a {
+		all = append(all, x.Path+":"+strconv.FormatFloat(x.Scale, 'g', -1, 64))
+	}
+	return strings.Join(all, ",")
+}
+
+func (a *adapters) Type() string { return "file" }
+
+// Set takes FILE or FILE:SCALE. The text after the last colon is a scale if it is a number, and if no file has the
+// whole text for its name.
+func (a *adapters) Set(s string) error {
+	x := karat.Adapter{Path: s, Scale: 1}
+	if _, err := os.Stat(s); err == nil {
+		*a = append(*a, x)
+		return nil
+	}
+	if i := strings.LastIndexByte(s, ':'); i >= 0 {
+		if by, err := strconv.ParseFloat(s[i+1:], 64); err == nil {
+			x.Path, x.Scale = s[:i], by
+		} else if _, e := os.Stat(s[:i]); e == nil {
+			return fmt.Errorf("%q after the last colon is no number", s[i+1:])
+		}
+	}
+	switch {
+	case x.Path == "":
+		return errors.New("it is empty")
+	case math.IsNaN(x.Scale) || math.IsInf(x.Scale, 0):
+		return errors.New("the scale is no finite number")
+	}
+	*a = append(*a, x)
+	return nil
+}
+
+// samplingFlags say how tokens are chosen. Each flag overrides one setting of the publisher's recommendation.
+type samplingFlags struct {
+	flags *pflag.FlagSet
+	given karat.Sampling
+	seed  uint64
+}
+
+func (s *samplingFlags) add(c *command) {
+	s.flags = c.Flags()
+	c.flags("temp", &s.given.Temperature, "top-k", &s.given.TopK, "top-p", &s.given.TopP, "min-p", &s.given.MinP,
+		"repeat-penalty", &s.given.RepeatPenalty, "seed", &s.seed)
+}
+
+// check finds values that are out of range.
+func (s *samplingFlags) check() error {
+	if err := s.given.Validate(); err != nil {
+		return usagef("%s", optionFlags.Replace(err.Error()))
+	}
+	return nil
+}
+
+// optionFlags names options as the flags that set them.
+var optionFlags = strings.NewReplacer("Sampling.Temperature:", "--temp:", "Sampling.TopK:", "--top-k:", "Sampling.TopP:", "--top-p:",
+	"Sampling.MinP:", "--min-p:", "Sampling.RepeatPenalty:", "--repeat-penalty:")
+
+// over returns a recommendation with the given flags in place.
+func (s *samplingFlags) over(r karat.Sampling) karat.Sampling {
+	for flag, set := range map[string]func(){
+		"temp":           func() { r.Temperature = s.given.Temperature },
+		"top-k":          func() { r.TopK = s.given.TopK },
+		"top-p":          func() { r.TopP = s.given.TopP },
+		"min-p":          func() { r.MinP = s.given.MinP },
+		"repeat-penalty": func() { r.RepeatPenalty = s.given.RepeatPenalty },
+		"seed":           func() { r.Seed = &s.seed },
+	} {
+		if s.flags.Changed(flag) {
+			set()
+		}
+	}
+	return r
+}

@@ -1,6 +1,0 @@
-//go:build !unix
-
-package main
-
-// suspend: programs cannot be stopped here.
-var suspend func()
