@@ -11,8 +11,8 @@ import (
 	"github.com/karat-run/karat/internal/dev/golden"
 )
 
-// TestUsage wants an error of what cannot be meant.
-func TestUsage(t *testing.T) {
+// TestParityUsage wants an error of what cannot be meant.
+func TestParityUsage(t *testing.T) {
 	root := golden.Unpacked(t)
 	models, tiny := filepath.Join(root, "models"), t.TempDir()
 	data, err := os.ReadFile(filepath.Join(golden.Root(t), demo))
@@ -34,14 +34,14 @@ func TestUsage(t *testing.T) {
 		"--models " + tiny + " --html-file " + path: "tiny.gguf would be replaced, which is read",
 		"--models " + tiny + " --match nobody":      `no case has "nobody" in its name`,
 	} {
-		if err := run(t.Context(), strings.Fields(line), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+		if err := parityTask(t.Context(), strings.Fields(line), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", line, err, want)
 		}
 	}
 }
 
-// TestSlice scores one case.
-func TestSlice(t *testing.T) {
+// TestParitySlice scores one case.
+func TestParitySlice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a case takes seconds")
 	}
@@ -49,7 +49,7 @@ func TestSlice(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var out bytes.Buffer
 	line := "--models " + seeded + " --only tiny-qwen2 --faults probe --every 42 --json-file scores.json --html-file scores.html"
-	if err := run(t.Context(), strings.Fields(line), &out, io.Discard); err != nil {
+	if err := parityTask(t.Context(), strings.Fields(line), &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "ParityBench: 1 engines of 1 planned, seed 1, one case in 42") {

@@ -12,10 +12,10 @@ import (
 	"github.com/karat-run/karat/internal/sysinfo"
 )
 
-// TestSynthfile: a made model is written whole, is the same for the same seed, and runs. What cannot be leaves no file.
-func TestSynthfile(t *testing.T) {
+// TestSynth: a made model is written whole, is the same for the same seed, and runs. What cannot be leaves no file.
+func TestSynth(t *testing.T) {
 	t.Chdir(t.TempDir())
-	write := func(line string) error { return run(t.Context(), strings.Fields(line), io.Discard, io.Discard) }
+	write := func(line string) error { return synthTask(t.Context(), strings.Fields(line), io.Discard, io.Discard) }
 	for _, line := range []string{"--arch qwen3 --shape tiny --seed 3 -o a.gguf", "--arch qwen3 --shape tiny --seed 3 -o b.gguf",
 		"--arch llama --shape tiny --type Q8_0 --vocab a.gguf -o c.gguf"} {
 		if err := write(line); err != nil {

@@ -1,4 +1,3 @@
-// Command paritybench scores the diagnosis of wrong logits on engines that are wrong on purpose.
 package main
 
 import (
@@ -7,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,10 +23,9 @@ import (
 // demo is the model without --models, from the root of the repository.
 const demo = "cmd/karat/demo.gguf"
 
-const help = `Paritybench builds faults into the reference interpreter, diagnoses the dump of each such
-engine for three prompts, and scores the findings. The faults come from a package that
-knows nothing of the diagnosis. A third of them has no hypothesis, and should be called
-unknown.
+const parityHelp = `Parity builds faults into the reference interpreter, diagnoses the dump of each such
+engine for three prompts, and scores the findings. The faults come from the table of mistakes
+that the diagnosis reads. A third of them has no hypothesis, and should be called unknown.
 
   single  each fault that the model can have, at each place worth a test
   multi   random sets of 2 to 5 of them
@@ -47,16 +44,16 @@ finished at Ctrl-C, is a sample of all. Without --models the command's demo is t
 minutes a case.
 
 Usage:
-  go run ./internal/dev/paritybench
+  go run ./internal/dev/task parity
 
 Examples:
-  go run ./internal/dev/paritybench --models ./models --faults single,clean --every 10 --verbose
-  go run ./internal/dev/paritybench --models ./models --only tiny-qwen3 --json-file scores.json --html-file scores.html
+  go run ./internal/dev/task parity --models ./models --faults single,clean --every 10 --verbose
+  go run ./internal/dev/task parity --models ./models --only tiny-qwen3 --json-file scores.json --html-file scores.html
 
 Flags:
 `
 
-// parityFlags are the flags of the program.
+// parityFlags are the flags of the task.
 type parityFlags struct {
 	json, html, models, match        string
 	only, faults                     []string
@@ -77,21 +74,12 @@ func (c *class) Set(s string) (err error) {
 	return err
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, pflag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "paritybench:", err)
-		os.Exit(1)
-	}
-}
-
-// run executes a command line.
-func run(ctx context.Context, args []string, out, log io.Writer) error {
+// parityTask runs ParityBench.
+func parityTask(ctx context.Context, args []string, out, log io.Writer) error {
 	var f parityFlags
-	fs := pflag.NewFlagSet("paritybench", pflag.ContinueOnError)
+	fs := pflag.NewFlagSet("parity", pflag.ContinueOnError)
 	fs.SetOutput(log)
-	fs.Usage = func() { fmt.Fprint(log, help, fs.FlagUsages()) }
+	fs.Usage = func() { fmt.Fprint(log, parityHelp, fs.FlagUsages()) }
 	fs.StringVar(&f.models, "models", "", "`folder` of Hugging Face folders and GGUF files (default: the demo)")
 	fs.StringSliceVar(&f.only, "only", nil, "`names` of the models in it to take")
 	fs.StringSliceVar(&f.faults, "faults", []string{"all"}, "`conditions`: single, multi, within, clean, probe, coarse, logits, right, all")
@@ -110,7 +98,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 		return err
 	}
 	f.changed = fs.Changed
-	return f.run(ctx, out, log)
+	return f.bench(ctx, out, log)
 }
 
 func (f *parityFlags) options() (o parity.Options, err error) {
@@ -148,7 +136,7 @@ func (f *parityFlags) options() (o parity.Options, err error) {
 	return o, nil
 }
 
-func (f *parityFlags) run(ctx context.Context, out, log io.Writer) error {
+func (f *parityFlags) bench(ctx context.Context, out, log io.Writer) error {
 	o, err := f.options()
 	if err != nil {
 		return err
@@ -286,5 +274,5 @@ func (p *paced) report(done, total int, x *parity.Result) {
 	}
 	p.last = time.Now()
 	each := time.Since(p.start) / time.Duration(done)
-	fmt.Fprintf(p.w, "paritybench: %d of %d, %.3g a minute, %v left\n", done, total, time.Minute.Seconds()/each.Seconds(), (each * time.Duration(total-done)).Round(time.Second))
+	fmt.Fprintf(p.w, "parity: %d of %d, %.3g a minute, %v left\n", done, total, time.Minute.Seconds()/each.Seconds(), (each * time.Duration(total-done)).Round(time.Second))
 }

@@ -1,4 +1,3 @@
-// Command synthfile writes a GGUF file with the shape of a published model, or a tiny one, and random weights.
 package main
 
 import (
@@ -6,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 
@@ -19,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-const help = `Synthfile writes a GGUF file with the shape of a published model, or a tiny one, and random
+const synthHelp = `Synth writes a GGUF file with the shape of a published model, or a tiny one, and random
 weights. It is as fast and as large as the trained model, and its text makes no sense.
 Equal seeds give equal files.
 
@@ -29,34 +26,25 @@ fitting scales; nothing is quantized. The vocabulary is made up, or that of the
 GGUF file after --vocab, which also sets its size. There is no chat template.
 
 Usage:
-  go run ./internal/dev/synthfile -o FILE.gguf
+  go run ./internal/dev/task synth -o FILE.gguf
 
 Examples:
-  go run ./internal/dev/synthfile -o 1b.gguf
-  go run ./internal/dev/synthfile --arch gemma4 --shape e2b --type Q4_0 -o e2b.gguf
-  go run ./internal/dev/synthfile --arch llama --shape 1b --type Q8_0 --vocab llama.gguf -o 1b.gguf
+  go run ./internal/dev/task synth -o 1b.gguf
+  go run ./internal/dev/task synth --arch gemma4 --shape e2b --type Q4_0 -o e2b.gguf
+  go run ./internal/dev/task synth --arch llama --shape 1b --type Q8_0 --vocab llama.gguf -o 1b.gguf
 
 Shapes:
 `
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, pflag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "synthfile:", err)
-		os.Exit(1)
-	}
-}
-
-// run executes a command line.
-func run(ctx context.Context, args []string, out, log io.Writer) (err error) {
+// synthTask writes a model.
+func synthTask(ctx context.Context, args []string, out, log io.Writer) (err error) {
 	var o synth.Options
 	var output, vocabulary string
 	var size int64
-	fs := pflag.NewFlagSet("synthfile", pflag.ContinueOnError)
+	fs := pflag.NewFlagSet("synth", pflag.ContinueOnError)
 	fs.SetOutput(log)
 	fs.Usage = func() {
-		fmt.Fprint(log, help)
+		fmt.Fprint(log, synthHelp)
 		for _, arch := range synth.Archs() {
 			fmt.Fprintf(log, "  %-15s %s\n", arch, strings.Join(synth.Shapes(arch), ", "))
 		}
