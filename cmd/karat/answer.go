@@ -26,7 +26,7 @@ type output struct {
 	context  int // tokens that it holds
 	sampling karat.Sampling
 	template string // applied: "none", "model", or a file's name
-	adapters adapters
+	adapters []karat.Adapter
 
 	ids      []int // of the prompt, in JSON
 	logprobs int   // likeliest tokens to list for each

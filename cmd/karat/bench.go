@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -32,7 +33,6 @@ type benchFlags struct {
 	csv, json, markdown               bool
 	peer                              string
 	limits, profile                   bool
-	budget                            size
 	noFuse, quantize                  commaList
 	engine                            engineFlags // without threads
 }
@@ -46,11 +46,11 @@ func newBenchCommand() *cobra.Command {
 	f.chat.add(c)
 	c.flags("tokens", &f.tokens, "depth", &f.depths, "threads", &f.threads, "parallel", &f.parallel, "arrive", &f.arrive,
 		"repetitions", &f.repeat, "limits", &f.limits, "profile", &f.profile, "peer", file(&f.peer), "quantize", &f.quantize,
-		"csv", &f.csv, "json", &f.json, "markdown", &f.markdown, "kv-budget", &f.budget, "no-fuse", &f.noFuse)
+		"csv", &f.csv, "json", &f.json, "markdown", &f.markdown, "kv-budget", &f.engine.budget, "no-fuse", &f.noFuse)
 	c.Flags().Lookup("quantize").NoOptDefVal = "Q8_0,Q4_0,Q4_K_M"
 	renamed(c.Flags(), "ctx", "c", "a test takes the context that it needs: -p, -n and -d")
 	f.engine.add(c, karat.Fast)
-	c.flags("lora", &f.engine.lora)
+	c.flags("lora", f.engine.addLora)
 	c.MarkFlagsMutuallyExclusive("csv", "json", "markdown")
 	return c.Command
 }
@@ -77,7 +77,7 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 		return o, err
 	}
 	o = bench.Options{Prompts: positive(f.prompt.counts), Tokens: positive(f.tokens), Depths: f.depths, Threads: f.threads,
-		Parallel: f.parallel, Arrive: positive(f.arrive), Budget: int64(f.budget), Repeat: f.repeat, NoFuse: f.noFuse,
+		Parallel: f.parallel, Arrive: positive(f.arrive), Budget: int64(f.engine.budget), Repeat: f.repeat, NoFuse: f.noFuse,
 		NoFit: m.NoFit, Adapters: m.Adapters, Numerics: m.Numerics, Profile: f.profile}
 	if f.csv && len(o.Prompts)+len(f.prompt.text)+len(o.Tokens)+len(o.Arrive) == 0 {
 		return o, usagef("--csv cannot show loading, the only test here: use --json")
@@ -175,7 +175,7 @@ func (f *benchFlags) run(x *call) (err error) {
 	case f.csv:
 		write = r.WriteCSV
 	case f.json:
-		write = r.WriteJSON
+		write = func(w io.Writer) error { return writeJSON(w, r) }
 		if !interrupted {
 			var failed error
 			if r.Hashes, failed = hashesAt(x.ctx, f.model); failed != nil {
@@ -230,7 +230,11 @@ func (f *benchFlags) runQuantize(x *call) (err error) {
 	}
 	all, err := bench.Quantize(x.ctx, o)
 	if len(all) > 0 {
-		err = errors.Join(err, bench.WriteQuantizing(x.out, all, f.json))
+		write := bench.WriteQuantizing
+		if f.json {
+			write = func(w io.Writer, all []bench.Quantizing) error { return writeJSON(w, all) }
+		}
+		err = errors.Join(err, write(x.out, all))
 	}
 	if x.ended(err) {
 		return x.interrupted(": some tests did not run")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/karat-run/karat"
@@ -44,7 +43,7 @@ func (f *checkFlags) run(x *call, path string) error {
 	case err == nil && f.json:
 		err = x.json(r)
 	case err == nil:
-		err = writeCheck(x.out, r)
+		err = x.printf("%s", checkText(r))
 	}
 	switch {
 	case err != nil:
@@ -55,69 +54,57 @@ func (f *checkFlags) run(x *call, path string) error {
 	return nil
 }
 
-// writeCheck writes a report for people, an area after the other.
-func writeCheck(w io.Writer, r *karat.CheckReport) error {
-	out := &printer{w: w}
-	out.printf("%s: %s, %s, %s, %s\n", oneLine(r.Path), r.Format, oneLine(r.Architecture),
+// checkText returns a report for people, an area after the other.
+func checkText(r *karat.CheckReport) string {
+	out := new(strings.Builder)
+	fmt.Fprintf(out, "%s: %s, %s, %s, %s\n", oneLine(r.Path), r.Format, oneLine(r.Architecture),
 		count(r.Tensors, "tensor"), bytesText(r.Bytes))
 	if r.Against != "" {
-		out.printf("%s compared with %s\n", count(r.Compared, "tensor"), oneLine(r.Against))
+		fmt.Fprintf(out, "%s compared with %s\n", count(r.Compared, "tensor"), oneLine(r.Against))
 	}
 	number := map[string]int{}
 	area := ""
 	for _, f := range r.Findings {
 		if string(f.Area) != area {
 			area = string(f.Area)
-			out.printf("\n%s\n", area)
+			fmt.Fprintf(out, "\n%s\n", area)
 		}
 		number[string(f.Severity)]++
-		out.printf("  %s: %s\n", f.Severity, f.ID)
-		out.entry("", f.What)
+		fmt.Fprintf(out, "  %s: %s\n", f.Severity, f.ID)
+		writeEntry(out, "", f.What)
 		if len(f.Where) > 1 {
-			out.entry("in", few(f.Where, 3))
+			writeEntry(out, "in", few(f.Where, 3))
 		}
-		out.entry("means", f.Means)
-		out.entry("fix", f.Fix)
+		writeEntry(out, "means", f.Means)
+		writeEntry(out, "fix", f.Fix)
 	}
 	if len(r.Findings) == 0 {
-		out.printf("\nnothing was found\n")
+		fmt.Fprintf(out, "\nnothing was found\n")
 	} else {
-		out.printf("\n%s, %s, %s\n", count(number["error"], "error"), count(number["warning"], "warning"),
+		fmt.Fprintf(out, "\n%s, %s, %s\n", count(number["error"], "error"), count(number["warning"], "warning"),
 			count(number["note"], "note"))
 	}
 	if len(r.Unproven) > 0 {
-		out.printf("\nwhat such a check does not see:\n")
+		fmt.Fprintf(out, "\nwhat such a check does not see:\n")
 	}
 	for _, u := range r.Unproven {
-		out.printf("  - %s\n", oneLine(u))
+		fmt.Fprintf(out, "  - %s\n", oneLine(u))
 	}
-	return out.err
+	return out.String()
 }
 
-// entry prints a text beside its label, in lines that are not too long.
-func (p *printer) entry(label, text string) {
+// writeEntry writes a text beside its label, in lines that are not too long.
+func writeEntry(out *strings.Builder, label, text string) {
 	const width = 100
 	line := fmt.Sprintf("    %-6s", label)
 	for _, word := range strings.Fields(oneLine(text)) {
 		if len(line)+len(word) >= width && len(line) > 10 {
-			p.printf("%s\n", line)
+			out.WriteString(line + "\n")
 			line = strings.Repeat(" ", 10)
 		}
 		line += " " + word
 	}
-	p.printf("%s\n", line)
-}
-
-// printer prints until a write fails.
-type printer struct {
-	w   io.Writer
-	err error
-}
-
-func (p *printer) printf(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format, args...)
-	}
+	out.WriteString(line + "\n")
 }
 
 // repair writes the copy, prints the changes, and returns its name.

@@ -154,7 +154,8 @@ func group(c *command, subcommands ...*cobra.Command) *cobra.Command {
 var otherNames = map[string][]string{"ctx": {"ctx-size", "num-ctx", "context"}, "tokens": {"max-tokens", "n-predict", "num-predict", "gen"},
 	"temp": {"temperature"}, "decode-last": {"decode"}, "by-layer": {"layers"}}
 
-// flags registers flags, each by its name in the help and a pointer to its value, which is the default.
+// flags registers flags, each by its name in the help and a pointer to its value, which is the default, or a function
+// that takes a value.
 func (c *command) flags(pairs ...any) {
 	for i := 0; i < len(pairs); i += 2 {
 		c.flag(pairs[i].(string), pairs[i+1])
@@ -189,6 +190,8 @@ func (c *command) flag(name string, to any) *pflag.Flag {
 		fs.StringSliceVarP((*[]string)(to), name, w.letter, *to, w.usage)
 	case *[]int:
 		fs.IntSliceVarP(to, name, w.letter, *to, w.usage)
+	case func(string) error:
+		fs.FuncP(name, w.letter, w.usage, to)
 	case pflag.Value:
 		fs.VarP(to, name, w.letter, w.usage)
 	default:

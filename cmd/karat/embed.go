@@ -26,7 +26,6 @@ type embedFlags struct {
 	pooling                choice
 	normalize              bool
 	json, npy, safetensors bool
-	sharing                sharing
 	engine                 engineFlags
 }
 
@@ -38,7 +37,7 @@ func newEmbedCommand() *cobra.Command {
 		"prompt-name", &f.prompt, "json", &f.json, "npy", &f.npy, "safetensors", &f.safetensors, "ctx", &f.engine.context)
 	c.Flags().Lookup("normalize").DefValue = "" // the usage has it
 	renamed(c.Flags(), "prompt", "p", "a TEXT is an argument; the name of a prompt of the model is --prompt-name")
-	f.sharing.add(c)
+	f.engine.addSharing(c)
 	f.engine.add(c, karat.Fast)
 	c.MarkFlagsMutuallyExclusive("json", "npy", "safetensors")
 	return c.Command
@@ -55,9 +54,6 @@ func (f *embedFlags) run(x *call) error {
 	}
 	o, err := f.engine.options(x.changed)
 	if err != nil {
-		return err
-	}
-	if err := f.sharing.set(&o, x.changed); err != nil {
 		return err
 	}
 	if _, err := x.find(); err != nil {

@@ -51,7 +51,6 @@ func (f *windowFlags) cut(x *call, m *eval.Model, text string) (*eval.Windows, e
 type evalFlags struct {
 	windowFlags
 	base, baseLogits, save string
-	budget                 size
 	json                   bool
 	engine                 engineFlags
 }
@@ -63,7 +62,7 @@ func newEvalCommand() *cobra.Command {
 	f.windowFlags.add(c)
 	c.flags("base", file(&f.base), "base-logits", file(&f.baseLogits), "save-logits", file(&f.save), "json", &f.json)
 	f.engine.add(c, karat.Fast)
-	c.flags("kv-budget", &f.budget, "lora", &f.engine.lora)
+	c.flags("kv-budget", &f.engine.budget, "lora", f.engine.addLora)
 	c.takesModel()
 	return c.Command
 }
@@ -137,7 +136,7 @@ func (f *evalFlags) run(x *call) error {
 	if w, err = f.windowsOf(x, m, w); err != nil {
 		return x.early(err)
 	}
-	o.Engine.Context, o.Engine.Budget = w.Context, int64(f.budget)
+	o.Engine.Context, o.Engine.Budget = w.Context, int64(f.engine.budget)
 	runner, err := m.Start(x.ctx, o)
 	if err != nil {
 		return x.early(explainBudget(err))

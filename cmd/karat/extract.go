@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"io"
 	"path/filepath"
 	"slices"
@@ -27,7 +28,7 @@ func newExtractCommand() *cobra.Command {
 	c.flags("prompts", file(&f.prompts), "output", file(&f.out), "at", &f.place.at, "layers", &f.place.layers,
 		"heads", &f.place.heads, "positions", &f.place.on)
 	f.engine.add(c, karat.Fast)
-	c.flags("lora", &f.engine.lora)
+	c.flags("lora", f.engine.addLora)
 	c.takesModel()
 	return c.Command
 }
@@ -55,7 +56,7 @@ func (f *extractFlags) run(x *call) error {
 	if err != nil {
 		return err
 	}
-	if err := spareNew("-o "+f.out, f.out, f.prompts, path); err != nil {
+	if err := cmp.Or(spare("-o "+f.out, f.out, f.prompts, path), atomicfile.Check(f.out)); err != nil {
 		return err
 	}
 	m, err := x.load(o)
@@ -69,7 +70,7 @@ func (f *extractFlags) run(x *call) error {
 	}
 	var prompts []*experiment.Prompt
 	for _, p := range encoded {
-		prompts = append(prompts, experiment.NewPrompt(m, p.Text, ids64(p.IDs)))
+		prompts = append(prompts, experiment.NewPrompt(m, p.Text, idsAs[int](p.IDs)))
 	}
 	p := newProgress(x.log, "")
 	s, err := experiment.Extract(x.ctx, m, prompts, place, at, func(done, total int) { p.pieces("prompts", done, total) })

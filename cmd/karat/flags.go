@@ -21,8 +21,10 @@ type engineFlags struct {
 	threads       int
 	precision, kv choice
 	noFit         bool
-	lora          adapters
-	context       int // 0 is the default
+	lora          []karat.Adapter
+	context       int  // 0 is the default
+	budget        size // 0 is the default
+	parallel      int  // 0 is as many as budget holds
 }
 
 // add registers the flags; precision is the default.
@@ -80,8 +82,12 @@ func (a *engineFlags) options(changed func(name string) bool) (o karat.Options, 
 	if (a.context < 1 || a.context > model.MaxContext) && changed("ctx") {
 		return o, usagef("--ctx %d: want 1 to %d", a.context, model.MaxContext)
 	}
+	if changed("parallel") && (a.parallel < 1 || a.parallel > maxParallel) {
+		return o, usagef("--parallel %d: want 1 to %d", a.parallel, maxParallel)
+	}
 	return karat.Options{Backend: karat.Backend(a.backend), Threads: a.threads, Precision: karat.Precision(a.precision.value),
-		KV: karat.KVType(a.kv.value), NoFit: a.noFit, Context: a.context, Adapters: a.lora}, nil
+		KV: karat.KVType(a.kv.value), NoFit: a.noFit, Context: a.context, Adapters: a.lora, KVBudget: int64(a.budget),
+		Parallel: a.parallel}, nil
 }
 
 // model returns the options of commands that make their own engine.
@@ -97,22 +103,10 @@ func (a *engineFlags) model() (o model.Options, err error) {
 // maxParallel is the maximum of --parallel.
 const maxParallel = 1024
 
-// sharing are the flags of commands whose requests share a model's steps and memory. A command that computes one
-// sequence after another, such as eval, has --kv-budget alone.
-type sharing struct {
-	budget   size
-	parallel int // 0 is as many as budget holds
-}
-
-func (s *sharing) add(c *command) { c.flags("kv-budget", &s.budget, "parallel", &s.parallel) }
-
-// set checks the flags and sets o's.
-func (s *sharing) set(o *karat.Options, changed func(name string) bool) error {
-	if changed("parallel") && (s.parallel < 1 || s.parallel > maxParallel) {
-		return usagef("--parallel %d: want 1 to %d", s.parallel, maxParallel)
-	}
-	o.KVBudget, o.Parallel = int64(s.budget), s.parallel
-	return nil
+// addSharing registers the flags of commands whose requests share a model's steps and memory. A command that computes
+// one sequence after another, such as eval, has --kv-budget alone.
+func (a *engineFlags) addSharing(c *command) {
+	c.flags("kv-budget", &a.budget, "parallel", &a.parallel)
 }
 
 // explainBudget names the flag of an error of the budget, which has the numbers.
@@ -123,25 +117,12 @@ func explainBudget(err error) error {
 	return err
 }
 
-// adapters are the values of --lora.
-type adapters []karat.Adapter
-
-func (a *adapters) String() string {
-	var all []string
-	for _, x := range *a {
-		all = append(all, x.Path+":"+strconv.FormatFloat(x.Scale, 'g', -1, 64))
-	}
-	return strings.Join(all, ",")
-}
-
-func (a *adapters) Type() string { return "file" }
-
-// Set takes FILE or FILE:SCALE. The text after the last colon is a scale if it is a number, and if no file has the
+// addLora takes FILE or FILE:SCALE. The text after the last colon is a scale if it is a number, and if no file has the
 // whole text for its name.
-func (a *adapters) Set(s string) error {
+func (a *engineFlags) addLora(s string) error {
 	x := karat.Adapter{Path: s, Scale: 1}
 	if _, err := os.Stat(s); err == nil {
-		*a = append(*a, x)
+		a.lora = append(a.lora, x)
 		return nil
 	}
 	if i := strings.LastIndexByte(s, ':'); i >= 0 {
@@ -157,7 +138,7 @@ func (a *adapters) Set(s string) error {
 	case math.IsNaN(x.Scale) || math.IsInf(x.Scale, 0):
 		return errors.New("the scale is no finite number")
 	}
-	*a = append(*a, x)
+	a.lora = append(a.lora, x)
 	return nil
 }
 

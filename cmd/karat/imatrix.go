@@ -26,7 +26,6 @@ type imatrixFlags struct {
 	in         []string
 	skip       int
 	head, json bool
-	budget     size
 	engine     engineFlags
 }
 
@@ -35,7 +34,7 @@ func newImatrixCommand() *cobra.Command {
 	c := define("imatrix", f.run)
 	c.flags("output", file(&f.output))
 	f.windowFlags.add(c)
-	c.flags("skip", &f.skip, "in-file", &f.in, "process-output", &f.head, "json", &f.json, "kv-budget", &f.budget)
+	c.flags("skip", &f.skip, "in-file", &f.in, "process-output", &f.head, "json", &f.json, "kv-budget", &f.engine.budget)
 	f.engine.add(c, karat.Fast)
 	c.takesModel()
 	return c.Command
@@ -108,7 +107,7 @@ func (f *imatrixFlags) before(g *graph.Graph) (*imatrix.Matrix, error) {
 // collect computes the windows, and writes what they give and all.
 func (f *imatrixFlags) collect(x *call, m *eval.Model, o model.Options, w *eval.Windows, all *imatrix.Matrix) error {
 	collector := imatrix.NewCollector(m.Graph, f.head)
-	o.Engine = engine.Options{Context: w.Context, Budget: int64(f.budget), Want: collector.Want, Tap: collector.Tap,
+	o.Engine = engine.Options{Context: w.Context, Budget: int64(f.engine.budget), Want: collector.Want, Tap: collector.Tap,
 		Expert: collector.Expert()}
 	r, err := m.Start(x.ctx, o)
 	if err != nil {

@@ -22,31 +22,19 @@ type injection struct {
 	done                 []mistake.Injected
 }
 
-// String, Set and Type make of it the flag --inject, which may be given again.
-func (j *injection) String() string {
-	var all []string
-	for _, list := range [][]mistake.Fault{j.engine, j.input, j.probe} {
-		for _, f := range list {
-			all = append(all, f.String())
-		}
-	}
-	return strings.Join(all, "; ")
-}
-
-func (j *injection) Set(text string) error {
+// set takes the value of --inject, which may be given again.
+func (j *injection) set(text string) error {
 	faults, err := mistake.Parse(text)
 	engine, input, probe := mistake.Split(faults)
 	j.engine, j.input, j.probe = append(j.engine, engine...), append(j.input, input...), append(j.probe, probe...)
 	return err
 }
 
-func (j *injection) Type() string { return "faults" }
-
 // check refuses what cannot be injected. inRef says that it is the reference
 // interpreter which will run; out is the record.
 func (j *injection) check(inRef bool, out string, taps bool) error {
 	switch {
-	case j.String() == "" && j.key != "":
+	case len(j.engine)+len(j.input)+len(j.probe) == 0 && j.key != "":
 		return usagef("--key %s needs --inject", j.key)
 	case len(j.engine) > 0 && !inRef:
 		return usagef("--inject runs in the float64 interpreter: give --precision f64, or --numerics to imitate another arithmetic")
@@ -65,14 +53,14 @@ func (j *injection) prompts(x *call, m *model.Files, prompts []*lab.Prompt) erro
 	}
 	t := mistake.Tokens{BOS: -1}
 	t.Encode = func(text string) ([]int32, error) {
-		return ids32(m.Tokenizer.Encode(text, tokenizer.Options{AddSpecial: true})), nil
+		return idsAs[int32](m.Tokenizer.Encode(text, tokenizer.Options{AddSpecial: true})), nil
 	}
 	if ids, _ := t.Encode(""); len(ids) > 0 {
 		t.BOS = ids[0]
 	}
 	t.Render = func(chat []lab.Message) ([]int32, error) {
 		_, ids, err := encodeChat(x, m, chat)
-		return ids32(ids), err
+		return idsAs[int32](ids), err
 	}
 	done, err := mistake.Inputs(prompts, j.input, t)
 	j.done = append(j.done, done...)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -78,9 +79,10 @@ func (f *inspectFlags) show(x *call, r *report) error {
 	case f.json:
 		return x.json(r)
 	case f.metadata || f.tensors || f.template:
-		return f.writeSections(x.out, r)
+		text, err := f.sections(x, r)
+		return cmp.Or(x.printf("%s", text), err)
 	}
-	return r.write(x.out)
+	return x.printf("%s", r.text())
 }
 
 // report is what inspect knows about a model.

@@ -10,36 +10,32 @@ import (
 	"strings"
 )
 
-// writeSections writes the sections that were asked for, whole.
-func (f *inspectFlags) writeSections(w io.Writer, r *report) error {
+// sections returns the sections that were asked for, whole.
+func (f *inspectFlags) sections(x *call, r *report) (string, error) {
+	var b strings.Builder
 	if f.metadata {
 		for _, s := range r.Metadata {
-			if _, err := fmt.Fprintf(w, "%s = %s\n", oneLine(s.Key), oneLine(s.Value)); err != nil {
-				return err
-			}
+			fmt.Fprintf(&b, "%s = %s\n", oneLine(s.Key), oneLine(s.Value))
 		}
 	}
 	if f.tensors {
-		if err := r.writeTensors(w); err != nil {
-			return err
-		}
+		r.writeTensors(&b)
 	}
-	if !f.template {
-		return nil
+	switch {
+	case !f.template:
+	case r.Template == nil:
+		return b.String(), fmt.Errorf("%s: the model has no chat template", r.Path)
+	case isTerminal(x.out):
+		b.WriteString(printable(r.Template.Text) + "\n")
+	default:
+		b.WriteString(r.Template.Text)
 	}
-	if r.Template == nil {
-		return fmt.Errorf("%s: the model has no chat template", r.Path)
-	}
-	text := r.Template.Text
-	if isTerminal(w) {
-		text = printable(text) + "\n"
-	}
-	_, err := io.WriteString(w, text)
-	return err
+	return b.String(), nil
 }
 
-func (r *report) writeTensors(w io.Writer) error {
-	t := newTable(w)
+func (r *report) writeTensors(b *strings.Builder) {
+	t := newTable(b)
+	defer t.Flush()
 	for _, x := range r.Tensors {
 		where := ""
 		if x.Offset != nil {
@@ -50,12 +46,12 @@ func (r *report) writeTensors(w io.Writer) error {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%v\t%s\t%s\n", oneLine(x.Name), x.Type, x.Shape, bytesText(x.Bytes), where)
 	}
-	return t.Flush()
 }
 
-// write writes a summary of everything.
-func (r *report) write(w io.Writer) error {
-	t := newTable(w)
+// text returns a summary of everything.
+func (r *report) text() string {
+	var b strings.Builder
+	t := newTable(&b)
 	fmt.Fprintf(t, "model\t%s\n", oneLine(r.Path))
 	fmt.Fprintf(t, "format\t%s\n", r.Format)
 	fmt.Fprintf(t, "architecture\t%s\n", r.Architecture)
@@ -65,30 +61,18 @@ func (r *report) write(w io.Writer) error {
 		fmt.Fprintf(t, "context\t%s tokens\n", digits(int64(r.ContextLength)))
 	}
 	r.writeText(t)
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	if err := r.writeTypes(w); err != nil {
-		return err
-	}
-	if err := r.writeMemory(w); err != nil {
-		return err
-	}
-	if err := r.writeKinds(w); err != nil {
-		return err
-	}
-	if err := r.writeMetadata(w); err != nil {
-		return err
-	}
+	t.Flush()
+	r.writeTypes(&b)
+	r.writeMemory(&b)
+	r.writeKinds(&b)
+	r.writeMetadata(&b)
 	for _, n := range r.Notes {
-		if _, err := fmt.Fprintf(w, "\nnote: %s", oneLine(n)); err != nil {
-			return err
-		}
+		fmt.Fprintf(&b, "\nnote: %s", oneLine(n))
 	}
 	if len(r.Notes) > 0 {
-		fmt.Fprintln(w)
+		b.WriteByte('\n')
 	}
-	return nil
+	return b.String()
 }
 
 // writeText describes tokenizer, template and sampling.
@@ -130,20 +114,20 @@ func (r *report) writeText(w io.Writer) {
 	fmt.Fprintf(w, "sampling\t%s (recommended)\n", strings.Join(list, ", "))
 }
 
-func (r *report) writeTypes(w io.Writer) error {
-	t := newTable(w)
+func (r *report) writeTypes(b *strings.Builder) {
+	t := newTable(b)
 	fmt.Fprintf(t, "\ntype\ttensors\tparameters\tbytes\n")
 	for _, u := range r.Types {
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", u.Type, u.Tensors, digits(u.Parameters), bytesText(u.Bytes))
 	}
-	return t.Flush()
+	t.Flush()
 }
 
-func (r *report) writeMemory(w io.Writer) error {
+func (r *report) writeMemory(b *strings.Builder) {
 	if r.Memory == nil {
-		return nil
+		return
 	}
-	t := newTable(w)
+	t := newTable(b)
 	fmt.Fprintf(t, "\nmemory for each token of context\t--kv f16\t--kv f32\n")
 	for i, m := range r.Memory {
 		where := "all layers see all tokens"
@@ -161,18 +145,18 @@ func (r *report) writeMemory(w io.Writer) error {
 	if r.States > 0 {
 		fmt.Fprintf(t, "states of convolutions and scans, once a sequence\t%s B\t%s B\n", digits(r.States), digits(r.States))
 	}
-	if err := t.Flush(); err != nil || r.Latents == nil {
-		return err
+	t.Flush()
+	if l := r.Latents; l != nil {
+		fmt.Fprintf(b, "latents: %d numbers for each token in each of %d layers, %d of which the CPU keeps twice\n",
+			l.Numbers, l.Layers, l.Twice)
 	}
-	_, err := fmt.Fprintf(w, "latents: %d numbers for each token in each of %d layers, %d of which the CPU keeps twice\n", r.Latents.Numbers, r.Latents.Layers, r.Latents.Twice)
-	return err
 }
 
 // layerNumber matches the number of a layer or an expert in a tensor's name.
 var layerNumber = regexp.MustCompile(`\.\d+\.`)
 
 // writeKinds summarizes the tensors: one line for tensors that differ in their layer only.
-func (r *report) writeKinds(w io.Writer) error {
+func (r *report) writeKinds(b *strings.Builder) {
 	type kind struct{ name, typ, shape string }
 	count, size := map[kind]int{}, map[kind]int64{}
 	var order []kind
@@ -184,20 +168,20 @@ func (r *report) writeKinds(w io.Writer) error {
 		count[k]++
 		size[k] += x.Bytes
 	}
-	t := newTable(w)
+	t := newTable(b)
 	fmt.Fprintf(t, "\ntensors\t\ttype\tshape\tbytes\n")
 	for _, k := range order {
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", k.name, count[k], k.typ, k.shape, bytesText(size[k]))
 	}
-	return t.Flush()
+	t.Flush()
 }
 
-func (r *report) writeMetadata(w io.Writer) error {
+func (r *report) writeMetadata(b *strings.Builder) {
 	const most = 80 // characters of a value
-	t := newTable(w)
+	t := newTable(b)
 	fmt.Fprintf(t, "\nmetadata\n")
 	for _, s := range r.Metadata {
 		fmt.Fprintf(t, "%s\t%s\n", oneLine(s.Key), oneLine(shorten(s.Value, most)))
 	}
-	return t.Flush()
+	t.Flush()
 }

@@ -35,7 +35,7 @@ func newKVCommand() *cobra.Command {
 		c.takesModel()
 		c.flags("ctx", &f.engine.context)
 		f.engine.add(c, karat.Fast)
-		c.flags("lora", &f.engine.lora)
+		c.flags("lora", f.engine.addLora)
 	}
 	inspect := define("kv inspect", f.inspect)
 	inspect.flags("json", &f.json)
@@ -152,7 +152,7 @@ func (f *kvFlags) verify(x *call) error {
 		return fmt.Errorf("%s: of another model, or of other numerics: fingerprint %s, this is %s", path, k.Model, print)
 	}
 	var b bytes.Buffer
-	if err := m.ExportState(x.ctx, &b, ids64(k.Tokens)); err != nil {
+	if err := m.ExportState(x.ctx, &b, idsAs[int](k.Tokens)); err != nil {
 		return err
 	}
 	mine, err := kvfile.Parse(b.Bytes())

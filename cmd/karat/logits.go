@@ -33,7 +33,7 @@ func (f *textFlags) add(c *command) {
 	f.chat.add(c)
 	c.flags("json", &f.json)
 	f.engine.add(c, karat.Fast)
-	c.flags("lora", &f.engine.lora)
+	c.flags("lora", f.engine.addLora)
 }
 
 // options checks the flags.
@@ -148,7 +148,7 @@ func (f *logitsFlags) run(x *call) error {
 	} else if p := dump.Prompt(f.prompt); p == nil || len(p.IDs) == 0 {
 		err = fmt.Errorf("%s: no prompt %d with ids", f.against, f.prompt)
 	} else {
-		r.IDs, r.Template = ids64(p.IDs), "dump"
+		r.IDs, r.Template = idsAs[int](p.IDs), "dump"
 	}
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func (f *logitsFlags) compute(x *call, m *karat.Model, dump *lab.Record, r *logi
 	}
 	var other []float64
 	if dump != nil {
-		at, logits, err := dump.Last(ids32(r.IDs))
+		at, logits, err := dump.Last(idsAs[int32](r.IDs))
 		if err != nil {
 			return err
 		}

@@ -38,8 +38,8 @@ type recordFlags struct {
 func newRecordCommand() *cobra.Command {
 	f := recordFlags{keep: 8}
 	c := define("lab record", f.run)
-	c.flags("prompts", file(&f.prompts), "output", file(&f.out), "taps", &f.taps, "keep", &f.keep, "decode-last", &f.decode,
-		"npy", &f.npy, "numerics", &f.class, "inject", &f.injected, "key", file(&f.injected.key))
+	c.flags("prompts", file(&f.prompts), "output", file(&f.out), "taps", f.taps.set, "keep", &f.keep, "decode-last", &f.decode,
+		"npy", &f.npy, "numerics", f.class.set, "inject", f.injected.set, "key", file(&f.injected.key))
 	f.engine.add(c, karat.Fast)
 	c.takesModel()
 	return c.Command
@@ -182,10 +182,10 @@ func (x *call) encodePrompts(m *model.Files, inputs []lab.Input) ([]*lab.Prompt,
 		case in.Chat != nil:
 			p.Text, ids, err = encodeChat(x, m, in.Chat)
 		default:
-			p.Text = m.Tokenizer.Decode(ids64(p.IDs), false)
+			p.Text = m.Tokenizer.Decode(idsAs[int](p.IDs), false)
 		}
 		if ids != nil {
-			p.IDs = ids32(ids)
+			p.IDs = idsAs[int32](ids)
 		}
 		if err == nil && len(p.IDs) == 0 {
 			err = errEmpty
@@ -224,19 +224,11 @@ func encodeChat(x *call, m *model.Files, messages []lab.Message) (string, []int,
 	return text, m.Tokenizer.Encode(text, o), nil
 }
 
-// ids32 and ids64 convert ids.
-func ids32(ids []int) []int32 {
-	list := make([]int32, len(ids))
+// idsAs converts ids.
+func idsAs[To, From int | int32](ids []From) []To {
+	list := make([]To, len(ids))
 	for i, id := range ids {
-		list[i] = int32(id)
-	}
-	return list
-}
-
-func ids64(ids []int32) []int {
-	list := make([]int, len(ids))
-	for i, id := range ids {
-		list[i] = int(id)
+		list[i] = To(id)
 	}
 	return list
 }
@@ -332,9 +324,7 @@ type class struct {
 	said bool
 }
 
-func (c *class) Type() string { return "class" }
-
-func (c *class) Set(s string) (err error) {
+func (c *class) set(s string) (err error) {
 	c.Class, err = round.Parse(s)
 	c.said = true
 	return err
@@ -346,16 +336,7 @@ type indices struct {
 	list []int
 }
 
-func (x *indices) Type() string { return "indices" }
-
-func (x *indices) String() string {
-	if x.all {
-		return "all"
-	}
-	return numberList(x.list)
-}
-
-func (x *indices) Set(s string) error {
+func (x *indices) set(s string) error {
 	if s == "all" {
 		x.all = true
 		return nil

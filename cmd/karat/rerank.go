@@ -15,7 +15,6 @@ type rerankFlags struct {
 	file           string
 	top            int
 	truncate, json bool
-	sharing        sharing
 	engine         engineFlags
 }
 
@@ -24,7 +23,7 @@ func newRerankCommand() *cobra.Command {
 	c := define("rerank", f.run)
 	c.takesModel()
 	c.flags("file", file(&f.file), "top", &f.top, "truncate", &f.truncate, "json", &f.json, "ctx", &f.engine.context)
-	f.sharing.add(c)
+	f.engine.addSharing(c)
 	f.engine.add(c, karat.Fast)
 	return c.Command
 }
@@ -35,9 +34,6 @@ func (f *rerankFlags) run(x *call) error {
 	}
 	o, err := f.engine.options(x.changed)
 	if err != nil {
-		return err
-	}
-	if err := f.sharing.set(&o, x.changed); err != nil {
 		return err
 	}
 	if _, err := x.find(); err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +23,6 @@ type runFlags struct {
 	chat     chatFlags
 	max      int // 0 is the default: defaultMost of a raw text, none of a chat
 	stop     []string
-	sharing  sharing
 	json     bool
 	logprobs int
 	sampling samplingFlags
@@ -49,8 +47,8 @@ func newRunCommand() *cobra.Command {
 	f.sampling.add(c)
 	f.grammar.add(c)
 	c.flags("ctx", &f.engine.context, "keep-all", &f.keepAll, "no-history", &f.noHistory, "plain", &f.plain,
-		"verbose", &f.verbose, "lora", &f.engine.lora)
-	f.sharing.add(c)
+		"verbose", &f.verbose, "lora", f.engine.addLora)
+	f.engine.addSharing(c)
 	_ = c.Flags().MarkHidden("parallel") // a run has one request
 	c.flags("json", &f.json, "logprobs", &f.logprobs)
 	f.engine.add(c, karat.Fast)
@@ -62,7 +60,7 @@ func (f *runFlags) options(changed func(flag string) bool) (o karat.Options, g k
 	if o, err = f.engine.options(changed); err != nil {
 		return o, g, err
 	}
-	if err = cmp.Or(f.sharing.set(&o, changed), f.sampling.check()); err != nil {
+	if err = f.sampling.check(); err != nil {
 		return o, g, err
 	}
 	switch {

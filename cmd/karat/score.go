@@ -22,20 +22,19 @@ const maxLine = 16 << 20
 
 // scoreFlags are the flags of score.
 type scoreFlags struct {
-	sharing       sharing
 	tokens, noBOS bool
 	engine        engineFlags
 	lines         int
 }
 
 func newScoreCommand() *cobra.Command {
-	f := scoreFlags{sharing: sharing{parallel: 8}}
+	f := scoreFlags{engine: engineFlags{parallel: 8}}
 	c := define("score", f.run)
-	f.sharing.add(c)
+	f.engine.addSharing(c)
 	c.flags("ctx", &f.engine.context, "token-scores", &f.tokens, "no-bos", &f.noBOS)
 	renamed(c.Flags(), "tokens", "n", "the score of each token is --token-scores")
 	f.engine.add(c, karat.Fast)
-	c.flags("lora", &f.engine.lora)
+	c.flags("lora", f.engine.addLora)
 	c.takesModel()
 	return c.Command
 }
@@ -47,9 +46,6 @@ func (f *scoreFlags) run(x *call) error {
 		return err
 	case f.engine.context == 1: // one before the continuation, and its own
 		return usagef("--ctx 1: want 2 to %d", model.MaxContext)
-	}
-	if err := f.sharing.set(&o, x.changed); err != nil {
-		return err
 	}
 	file, in := x.args[0], x.in
 	if _, err := x.find(); err != nil {
@@ -83,7 +79,7 @@ type answered struct {
 func (f *scoreFlags) score(ctx context.Context, m *karat.Model, in io.Reader, file string, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	q := &asked{ctx: ctx, file: file, scorer: &experiment.Scorer{Model: m, NoBOS: f.noBOS, Parts: f.tokens},
-		queue: make(chan chan answered, f.sharing.parallel-1)}
+		queue: make(chan chan answered, f.engine.parallel-1)}
 	defer q.wg.Wait()
 	defer cancel()
 	q.wg.Go(func() { q.read(in) })

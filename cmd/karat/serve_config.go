@@ -165,7 +165,7 @@ func (f *serveFlags) readModel(text []byte) (m modelSpec, err error) {
 			return m, err
 		}
 	}
-	if m.options, err = own.options(c.Flags().Changed); err != nil {
+	if m.options, err = own.engine.options(c.Flags().Changed); err != nil {
 		return m, err
 	}
 	if m.path == "" {

@@ -24,7 +24,6 @@ import (
 type servedFlags struct {
 	name    string // "" is the name of its file or folder
 	aliases []string
-	sharing sharing
 	keep    keepAlive
 	engine  engineFlags
 }
@@ -33,17 +32,9 @@ type servedFlags struct {
 func (f *servedFlags) add(c *command) {
 	f.keep = -1
 	c.flags("keep-alive", &f.keep, "ctx", &f.engine.context)
-	f.sharing.add(c)
-	c.flags("lora", &f.engine.lora)
+	f.engine.addSharing(c)
+	c.flags("lora", f.engine.addLora)
 	f.engine.add(c, karat.Fast)
-}
-
-// options returns the library's options for the flags.
-func (f *servedFlags) options(changed func(name string) bool) (o karat.Options, err error) {
-	if o, err = f.engine.options(changed); err != nil {
-		return o, err
-	}
-	return o, f.sharing.set(&o, changed)
 }
 
 // keepAlive is a time; below 0 is for ever.
@@ -86,7 +77,7 @@ type modelSpec struct {
 
 // models are those of the command line, and of the file of --config; the demo where there are none.
 func (f *serveFlags) models(args []string, more []modelSpec) (all []modelSpec, err error) {
-	o, err := f.model.options(f.changed)
+	o, err := f.model.engine.options(f.changed)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/gguf"
 )
 
@@ -28,14 +27,6 @@ func spare(what, out string, read ...string) error {
 		}
 	}
 	return nil
-}
-
-// spareNew is spare of a file that is written after long work: it must be one that can be written.
-func spareNew(what, out string, read ...string) error {
-	if err := spare(what, out, read...); err != nil || out == "" || out == "-" {
-		return err
-	}
-	return atomicfile.Check(out)
 }
 
 // folderTypes are the endings of the files of a Hugging Face model.

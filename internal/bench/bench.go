@@ -1,6 +1,17 @@
 // Package bench measures how fast a model runs, with the tests of llama-bench:
 // pp is a prompt computed at once, tg is tokens computed one by one, each after a
-// context of some depth.
+// context of some depth. The files in reading order:
+//
+//	bench.go     what is measured, and the report of it
+//	format.go    the report as CSV and Markdown
+//	runner.go    one engine: its tests, in turns with a peer
+//	arrive.go    a prompt that arrives while others decode
+//	quantize.go  quantizing, by processes
+//	peer.go      llama.cpp's programs (group_*.go: their processes)
+//	cost.go      what a model must read and compute at least
+//	limits.go    what the machine reads and computes at most
+//	profile.go   where the time of a step goes
+//	system.go    memory and processors of the process
 package bench
 
 import (

@@ -52,7 +52,7 @@ func formats(t *testing.T, r *Report) {
 	}
 	b.Reset()
 	var back Report
-	if err := r.WriteJSON(&b); err != nil {
+	if err := json.NewEncoder(&b).Encode(r); err != nil {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal(b.Bytes(), &back); err != nil || back.Results[3].Median != r.Results[3].Median {

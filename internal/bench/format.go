@@ -2,20 +2,12 @@ package bench
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
 )
-
-// WriteJSON writes all of r as one object.
-func (r *Report) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
-}
 
 // WriteCSV writes the results, a line each. The runs of one are separated by spaces.
 func (r *Report) WriteCSV(w io.Writer) error {
@@ -113,53 +105,49 @@ func span(x []float64) string {
 	return fmt.Sprintf("%.1f (%.1f..%.1f)", median, slices.Min(x), slices.Max(x))
 }
 
-// table is the lines of the results, with columns for the measurements.
+// table returns the lines of the results, with columns for the measurements.
 func (r *Report) table() []string {
-	line := func(cells []string) string { return "| " + strings.Join(cells, " | ") + " |" }
-	heads := []string{"model", "size", "params", "backend", "threads", "parallel", "test", "t/s", "GB/s"}
-	rules := []string{"---", "---:", "---:", "---", "---:", "---:", "---:", "---:", "---:"}
-	if r.Limits != nil {
-		heads, rules = append(heads, "of limit"), append(rules, "---:")
+	peer, limits := r.PeerName != "", r.Limits != nil
+	type column struct {
+		head, rule string
+		shown      bool
+		cell       func(t *Result) string
 	}
-	if r.PeerName != "" {
-		heads, rules = append(heads, "peer t/s", "ratio (min..max)"), append(rules, "---:", "---:")
+	columns := []column{
+		{"model", "---", true, func(*Result) string { return r.Arch }},
+		{"size", "---:", true, func(*Result) string { return fmt.Sprintf("%.2f GiB", float64(r.Size)/(1<<30)) }},
+		{"params", "---:", true, func(*Result) string { return fmt.Sprintf("%.2f B", float64(r.Params)/1e9) }},
+		{"backend", "---", true, func(*Result) string { return r.Backend }},
+		{"threads", "---:", true, func(t *Result) string { return strconv.Itoa(t.Threads) }},
+		{"parallel", "---:", true, func(t *Result) string { return strconv.Itoa(t.Parallel) }},
+		{"test", "---:", true, func(t *Result) string { return t.Test }},
+		{"t/s", "---:", true, func(t *Result) string { return fmt.Sprintf("%.2f ± %.2f", t.Median, t.Stddev) }},
+		{"GB/s", "---:", true, func(t *Result) string { return some("%.2f", t.GBs) }},
+		{"of limit", "---:", limits, func(t *Result) string { return some("%.0f %% "+t.Bound, 100*t.Share) }},
+		{"peer t/s", "---:", peer, func(t *Result) string { return some("%.2f", t.PeerRate) }},
+		{"ratio (min..max)", "---:", peer, func(t *Result) string { return t.Ratio.String() }},
+		{"peer of limit", "---:", limits && peer, func(t *Result) string { return some("%.0f %%", 100*t.PeerShare) }},
+		{"scaling", "---:", slices.ContainsFunc(r.Results, func(t Result) bool { return t.Scaling > 0 }),
+			func(t *Result) string { return some("%.2f", t.Scaling) }},
+		{"others' processors", "---:", slices.ContainsFunc(r.Results, func(t Result) bool { return t.Others >= 0.1 }),
+			func(t *Result) string { return fmt.Sprintf("%.1f", t.Others) }},
 	}
-	if r.Limits != nil && r.PeerName != "" {
-		heads, rules = append(heads, "peer of limit"), append(rules, "---:")
+	columns = slices.DeleteFunc(columns, func(c column) bool { return !c.shown })
+	line := func(cell func(column) string) string {
+		text := "|"
+		for _, c := range columns {
+			text += " " + cell(c) + " |"
+		}
+		return text
 	}
-	scaling := slices.ContainsFunc(r.Results, func(t Result) bool { return t.Scaling > 0 })
-	if scaling {
-		heads, rules = append(heads, "scaling"), append(rules, "---:")
-	}
-	busy := slices.ContainsFunc(r.Results, func(t Result) bool { return t.Others >= 0.1 })
-	if busy {
-		heads, rules = append(heads, "others' processors"), append(rules, "---:")
-	}
-	lines := []string{line(heads), line(rules)}
-	for _, t := range r.Results {
-		cells := []string{r.Arch, fmt.Sprintf("%.2f GiB", float64(r.Size)/(1<<30)), fmt.Sprintf("%.2f B", float64(r.Params)/1e9), r.Backend,
-			strconv.Itoa(t.Threads), strconv.Itoa(t.Parallel), t.Test, fmt.Sprintf("%.2f ± %.2f", t.Median, t.Stddev), some("%.2f", t.GBs)}
-		if r.Limits != nil {
-			cells = append(cells, some("%.0f %% "+t.Bound, 100*t.Share))
-		}
-		if r.PeerName != "" {
-			cells = append(cells, some("%.2f", t.PeerRate), t.Ratio.String())
-		}
-		if r.Limits != nil && r.PeerName != "" {
-			cells = append(cells, some("%.0f %%", 100*t.PeerShare))
-		}
-		if scaling {
-			cells = append(cells, some("%.2f", t.Scaling))
-		}
-		if busy {
-			cells = append(cells, fmt.Sprintf("%.1f", t.Others))
-		}
-		lines = append(lines, line(cells))
+	lines := []string{line(func(c column) string { return c.head }), line(func(c column) string { return c.rule })}
+	for i := range r.Results {
+		lines = append(lines, line(func(c column) string { return c.cell(&r.Results[i]) }))
 	}
 	return append(lines, "")
 }
 
-// some is a number where there is one.
+// some returns a number where there is one.
 func some(format string, x float64) string {
 	if x == 0 {
 		return ""

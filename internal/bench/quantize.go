@@ -1,9 +1,8 @@
 package bench
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -154,40 +153,28 @@ func (p *Peer) timed(ctx context.Context, path, program string, args ...string) 
 	return took, nil
 }
 
-// sameBytes compares two files.
+// sameBytes reports whether two files have the same bytes.
 func sameBytes(a, b string) (bool, error) {
-	f, err := os.Open(a)
-	if err != nil {
-		return false, patherr.Plain(err)
-	}
-	defer f.Close()
-	g, err := os.Open(b)
-	if err != nil {
-		return false, patherr.Plain(err)
-	}
-	defer g.Close()
-	x, y := make([]byte, 1<<20), make([]byte, 1<<20)
-	for {
-		n, err := io.ReadFull(f, x)
-		m, other := io.ReadFull(g, y)
-		switch {
-		case !bytes.Equal(x[:n], y[:m]):
-			return false, nil
-		case err == io.EOF || err == io.ErrUnexpectedEOF:
-			return true, nil
-		case err != nil || other != nil:
-			return false, errors.Join(err, other)
-		}
-	}
+	x, errA := digest(a)
+	y, errB := digest(b)
+	return x == y, errors.Join(errA, errB)
 }
 
-// WriteQuantizing writes the results as a Markdown table, or as JSON.
-func WriteQuantizing(w io.Writer, all []Quantizing, asJSON bool) error {
-	if asJSON {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(all)
+// digest returns the SHA-256 of a file.
+func digest(path string) (sum [sha256.Size]byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return sum, patherr.Plain(err)
 	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	h.Sum(sum[:0])
+	return sum, err
+}
+
+// WriteQuantizing writes the results as a Markdown table.
+func WriteQuantizing(w io.Writer, all []Quantizing) error {
 	lines := "| type | threads | s | MB/s read | peer s | ratio | same bytes |\n|---|---|---|---|---|---|---|\n"
 	for _, q := range all {
 		peer, same := "", ""

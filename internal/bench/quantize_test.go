@@ -35,7 +35,7 @@ func TestQuantize(t *testing.T) {
 			}
 		}
 		var b bytes.Buffer
-		if err := WriteQuantizing(&b, all, false); err != nil || strings.Count(b.String(), "\n") != 6 || strings.Contains(b.String(), "| yes |") != same {
+		if err := WriteQuantizing(&b, all); err != nil || strings.Count(b.String(), "\n") != 6 || strings.Contains(b.String(), "| yes |") != same {
 			t.Errorf("%v\n%s", err, &b)
 		}
 		if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
