@@ -40,11 +40,9 @@ type EmbedOptions struct {
 	Progress func(done, total int)
 }
 
-// embedding is how the model makes vectors, with which plan and which of its nodes.
-type embedding struct {
-	head   *embed.Head                                 // of Embed; nil before it is asked for
-	rank   *embed.Head                                 // of Rerank, likewise
-	engine interface{ NewSequence() *engine.Sequence } // an engine or a plan; nil before the first request
+// embedder computes the rows that vectors are made from.
+type embedder struct {
+	engine interface{ NewSequence() *engine.Sequence } // an engine or a plan
 	node   *graph.Node                                 // nil where the graph's result is pooled
 }
 
@@ -148,12 +146,7 @@ func each(ctx context.Context, n int, progress func(done, total int), do func(ct
 	return nil
 }
 
-// filesHead is the head that the model's files say.
-func (m *Model) filesHead() (*embed.Head, error) {
-	return m.readHead(&m.embed.head, m.opened.Checkpoint.Embedding)
-}
-
-// readHead is a head that was read before, or is now.
+// readHead returns a head that was read before, or reads it now.
 func (m *Model) readHead(to **embed.Head, read func() (*embed.Head, error)) (*embed.Head, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,7 +168,7 @@ func (m *Model) readHead(to **embed.Head, read func() (*embed.Head, error)) (*em
 
 // embedHead is the head for o, and the prompt before each text.
 func (m *Model) embedHead(o EmbedOptions) (*embed.Head, string, error) {
-	files, err := m.filesHead()
+	files, err := m.readHead(&m.head, m.opened.Checkpoint.Embedding)
 	if err != nil {
 		return nil, "", err
 	}
@@ -220,33 +213,18 @@ func list(names []string) string {
 	return fmt.Sprintf("%q", strings.Join(names, ", "))
 }
 
-// embedder is the embedding of m, whose plan its first use makes.
-func (m *Model) embedder(ctx context.Context) (*embedding, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return nil, ErrClosed
+// embedder returns the embedder of m, whose plan its first use makes.
+func (m *Model) embedder(ctx context.Context) (*embedder, error) {
+	n := model.Hidden(m.opened.Graph)
+	if n == m.opened.Graph.Result() {
+		return &embedder{engine: m.opened.Engine}, nil
 	}
-	e := &m.embed
-	if e.engine != nil {
-		return e, nil
-	}
-	g := m.opened.Graph
-	n := model.Hidden(g)
-	if n == g.Result() {
-		e.engine = m.opened.Engine
-		return e, nil
-	}
-	made, err := m.opened.Plan(ctx, engine.Options{Keep: func(k *graph.Node) bool { return k == n }})
-	if err != nil {
-		return nil, err
-	}
-	e.engine, e.node = made, n
-	return e, nil
+	p, err := m.planOf(ctx, &m.hidden, engine.Options{Keep: func(k *graph.Node) bool { return k == n }})
+	return &embedder{p, n}, err
 }
 
-// rows are those of ids that p pools: all, or the last one.
-func (e *embedding) rows(ctx context.Context, ids []int32, p embed.Pooling, who Caller) ([][]float32, error) {
+// rows computes the rows of ids that p pools: all, or the last one.
+func (e *embedder) rows(ctx context.Context, ids []int32, p embed.Pooling, who Caller) ([][]float32, error) {
 	s := e.engine.NewSequence()
 	defer s.Close()
 	s.As(who.engine())

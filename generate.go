@@ -158,29 +158,26 @@ func (m *Model) Sampling() Sampling {
 // Generate continues a raw text: no chat template is applied, and special
 // tokens in it are text. Leaving the loop, or cancelling ctx, ends it.
 func (m *Model) Generate(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Token, error] {
-	return func(yield func(Token, error) bool) {
-		s := m.NewSession()
-		defer s.Close()
-		s.Generate(ctx, prompt, o)(yield)
-	}
+	return alone(m, func(s *Session) iter.Seq2[Token, error] { return s.Generate(ctx, prompt, o) })
 }
 
 // GenerateIDs is Generate for a prompt of token ids. Nothing is added to the prompt, not even BOS.
 func (m *Model) GenerateIDs(ctx context.Context, prompt []int, o GenerateOptions) iter.Seq2[Token, error] {
-	return func(yield func(Token, error) bool) {
-		s := m.NewSession()
-		defer s.Close()
-		s.GenerateIDs(ctx, prompt, o)(yield)
-	}
+	return alone(m, func(s *Session) iter.Seq2[Token, error] { return s.GenerateIDs(ctx, prompt, o) })
 }
 
 // Chat continues a conversation, rendered by the model's chat template. Tools, calls and results that
 // the template has no place for are an error.
 func (m *Model) Chat(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Token, error] {
-	return func(yield func(Token, error) bool) {
+	return alone(m, func(s *Session) iter.Seq2[Token, error] { return s.Chat(ctx, messages, o) })
+}
+
+// alone yields the results of a request that has a session of its own.
+func alone[T any](m *Model, request func(*Session) iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
 		s := m.NewSession()
 		defer s.Close()
-		s.Chat(ctx, messages, o)(yield)
+		request(s)(yield)
 	}
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/chat"
+	"github.com/karat-run/karat/internal/embed"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/grammar"
@@ -148,7 +149,9 @@ type Model struct {
 	mu     sync.Mutex   // guards what follows
 	tapped *engine.Plan // of Taps and Hooks; nil before the first
 	alone  *engine.Plan // of states that are carried; nil before the first
-	embed  embedding
+	hidden *engine.Plan // of Embed and Rerank, where the graph ends in a head; nil before the first
+	head   *embed.Head  // of Embed; nil before the first
+	rank   *embed.Head  // of Rerank; nil before the first
 	closed bool
 }
 

@@ -17,21 +17,13 @@ import (
 // in pieces, a ToolCall whole. Calls are those of GenerateOptions.Tools. Tools are called by the program, whose
 // results are the next message.
 func (m *Model) ChatParts(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Part, error] {
-	return func(yield func(Part, error) bool) {
-		s := m.NewSession()
-		defer s.Close()
-		s.ChatParts(ctx, messages, o)(yield)
-	}
+	return alone(m, func(s *Session) iter.Seq2[Part, error] { return s.ChatParts(ctx, messages, o) })
 }
 
 // GenerateParts is Generate with the answer's parts, as ChatParts has them. Of GenerateOptions.Tools, which the
 // prompt has named in its own way, calls are found.
 func (m *Model) GenerateParts(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Part, error] {
-	return func(yield func(Part, error) bool) {
-		s := m.NewSession()
-		defer s.Close()
-		s.GenerateParts(ctx, prompt, o)(yield)
-	}
+	return alone(m, func(s *Session) iter.Seq2[Part, error] { return s.GenerateParts(ctx, prompt, o) })
 }
 
 // Complete returns the whole answer to a prompt, as Generate gives it. Beside an error it has what came before.

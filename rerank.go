@@ -35,7 +35,7 @@ func (m *Model) Rerank(ctx context.Context, query string, documents []string, o 
 	if m.opened.Engine.InTap() {
 		return nil, ErrInTap
 	}
-	head, err := m.readHead(&m.embed.rank, m.opened.Checkpoint.Ranking)
+	head, err := m.readHead(&m.rank, m.opened.Checkpoint.Ranking)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,12 @@
 // come through here.
 //
 // Open does all of it. Graph, Fits and Compile are its steps, for callers who only read a graph,
-// change it first, or bring a backend of their own.
+// change it first, or bring a backend of their own. The files in reading order:
+//
+//	model.go    Open and its steps
+//	read.go     files that are read into memory, and errors of files
+//	adapter.go  low-rank adapters
+//	hash.go     which files a number was computed from
 package model
 
 import (
@@ -318,4 +323,35 @@ func within(ctx context.Context, progress func(done, total int64) error) func(do
 		}
 		return ctx.Err()
 	}
+}
+
+// Hidden returns the node of g whose rows the head makes logits of, or the result where g has no head: what embeddings are
+// made from.
+func Hidden(g *graph.Graph) *graph.Node {
+	n := g.Result()
+	for n.Op == graph.Softcap || n.Op == graph.Scale {
+		n = n.In[0]
+	}
+	if n.Op == graph.Linear {
+		return n.In[0]
+	}
+	return n
+}
+
+// Encoder reports whether g ends in vectors of tokens, and has no head that makes logits of them.
+func Encoder(g *graph.Graph) bool { return Hidden(g) == g.Result() }
+
+// longest returns the maximum number of tokens that a sequence of g may have, whatever context is asked for: as many as its table of
+// positions has rows, and for an encoder as many as it was made for.
+func longest(c *checkpoint.Checkpoint, g *graph.Graph) int {
+	most := MaxContext
+	if n := c.ContextLength(); n > 0 && Encoder(g) {
+		most = n
+	}
+	for _, n := range g.Nodes {
+		if n.Op == graph.EmbedPos {
+			most = min(most, n.W[0].Shape[0])
+		}
+	}
+	return most
 }
