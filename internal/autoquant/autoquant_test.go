@@ -17,9 +17,9 @@ import (
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/eval"
-	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/imatrix"
 	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/quantmix"
 	"github.com/karat-run/karat/internal/tensor"
 )
