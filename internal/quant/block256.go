@@ -2,8 +2,8 @@ package quant
 
 import "encoding/binary"
 
-// Formats with blocks of 256 weights in groups of 16 or 32, each with its own
-// small integer scale under the block's float16 one.
+// Formats with blocks of 256 weights in groups of 16 or 32, each with its own small integer scale under the block's
+// float16 one.
 
 // codesQ2_K reads
 //
@@ -12,9 +12,8 @@ import "encoding/binary"
 //	80  d      float16
 //	82  dmin   float16
 //
-// Each 32 bytes of qs are 128 weights: bits 0-1 of the 32 bytes are weights 0 to
-// 31, bits 2-3 weights 32 to 63, and so on.
-// weight = (d*scale)*qs - dmin*minimum.
+// Each 32 bytes of qs are 128 weights: bits 0-1 of the 32 bytes are weights 0 to 31, bits 2-3 weights 32 to 63, and so
+// on. weight = (d*scale)*qs - dmin*minimum.
 func codesQ2_K(q, b []byte) { quarters(q, b[16:80]) }
 
 // quarters reads four codes from each of 64 bytes.
@@ -27,8 +26,7 @@ func quarters(q, qs []byte) {
 	}
 }
 
-func headerQ2_K(h *Header, b []byte) {
-	h.D, h.Min = half16(b[80:]), half16(b[82:])
+func scalesQ2_K(h *Header, b []byte) {
 	for i, x := range b[:16] {
 		h.Scales[i], h.Mins[i] = int8(x&15), int8(x>>4)
 	}
@@ -41,9 +39,8 @@ func headerQ2_K(h *Header, b []byte) {
 //	 96  scales [12]byte, sixteen times six bits, less 32
 //	108  d      float16
 //
-// Scale i of each 16 weights has its low four bits in half a byte (low halves of
-// bytes 0 to 7, then their high halves) and its high two in bits 2*(i/4) of byte 8+i%4.
-// weight = d*(scale-32) * ((hmask<<2 | qs) - 4).
+// Scale i of each 16 weights has its low four bits in half a byte (low halves of bytes 0 to 7, then their high halves)
+// and its high two in bits 2*(i/4) of byte 8+i%4. weight = d*(scale-32) * ((hmask<<2 | qs) - 4).
 func codesQ3_K(q, b []byte) {
 	hmask := b[:32]
 	quarters(q, b[32:96])
@@ -55,8 +52,7 @@ func codesQ3_K(q, b []byte) {
 	}
 }
 
-func headerQ3_K(h *Header, b []byte) {
-	h.D = half16(b[108:])
+func scalesQ3_K(h *Header, b []byte) {
 	for i := range h.Scales {
 		low := b[96+i%8] >> (i / 8 * 4) & 15
 		high := b[104+i%4] >> (i / 4 * 2) & 3
@@ -64,14 +60,11 @@ func headerQ3_K(h *Header, b []byte) {
 	}
 }
 
-// headerK reads the scales and minima that Q4_K and Q5_K have for each 32
-// weights, six bits each in 12 bytes: of groups 0 to 3 the low six bits of bytes
-// 0 to 3 (scale) and 4 to 7 (minimum); of groups 4 to 7 the low four bits are in
-// the halves of bytes 8 to 11 (scale low, minimum high), the high two in the
-// tops of bytes 0 to 3 (scale) and 4 to 7 (minimum).
-// They belong to d and dmin, the two float16 at the start of the block.
-func headerK(h *Header, b []byte) {
-	h.D, h.Min = half16(b), half16(b[2:])
+// scalesK reads the scales and minima that Q4_K and Q5_K have for each 32 weights, six bits each in 12 bytes: of groups
+// 0 to 3 the low six bits of bytes 0 to 3 (scale) and 4 to 7 (minimum); of groups 4 to 7 the low four bits are in the
+// halves of bytes 8 to 11 (scale low, minimum high), the high two in the tops of bytes 0 to 3 (scale) and 4 to 7
+// (minimum). They belong to d and dmin, the two float16 at the start of the block.
+func scalesK(h *Header, b []byte) {
 	s := b[4:16]
 	for i := range 4 {
 		h.Scales[i], h.Scales[i+4] = int8(s[i]&63), int8(s[i+8]&15|s[i]>>6<<4)
@@ -83,11 +76,10 @@ func headerK(h *Header, b []byte) {
 //
 //	 0  d      float16
 //	 2  dmin   float16
-//	 4  scales [12]byte, see headerK
+//	 4  scales [12]byte, see scalesK
 //	16  qs     [128]byte, two weights each
 //
-// Each 32 bytes of qs are 64 weights, the low halves before the high ones.
-// weight = (d*scale)*qs - dmin*minimum.
+// Each 32 bytes of qs are 64 weights, the low halves before the high ones. weight = (d*scale)*qs - dmin*minimum.
 func codesQ4_K(q, b []byte) { pairs(q, b[16:144]) }
 
 // pairs reads two codes from each of 128 bytes.
@@ -106,7 +98,7 @@ func pairs(q, qs []byte) {
 //
 //	 0  d      float16
 //	 2  dmin   float16
-//	 4  scales [12]byte, see headerK
+//	 4  scales [12]byte, see scalesK
 //	16  qh     [32]byte, bit n of byte l is the fifth bit of weight 32n+l
 //	48  qs     [128]byte, the low four bits, in the order of Q4_K
 //
@@ -129,9 +121,8 @@ func codesQ5_K(q, b []byte) {
 //	192  scales [16]int8, of each 16 weights
 //	208  d      float16
 //
-// Each 64 bytes of ql and 32 bytes of qh are 128 weights: weights 0 to 63 in
-// the low halves of ql, 64 to 127 in the high ones; weight 32n+l in bits 2n of qh[l].
-// weight = d*scale * ((qh<<4 | ql) - 32).
+// Each 64 bytes of ql and 32 bytes of qh are 128 weights: weights 0 to 63 in the low halves of ql, 64 to 127 in the
+// high ones; weight 32n+l in bits 2n of qh[l]. weight = d*scale * ((qh<<4 | ql) - 32).
 func codesQ6_K(q, b []byte) {
 	for n := range 2 {
 		ql, qh, out := b[n*64:n*64+64], b[128+n*32:128+n*32+32], q[n*128:n*128+128]
@@ -145,8 +136,7 @@ func codesQ6_K(q, b []byte) {
 	}
 }
 
-func headerQ6_K(h *Header, b []byte) {
-	h.D = half16(b[208:])
+func scalesQ6_K(h *Header, b []byte) {
 	for i, s := range b[192:208] {
 		h.Scales[i] = int8(s)
 	}
@@ -159,17 +149,15 @@ func headerQ6_K(h *Header, b []byte) {
 //	4  scales_l [4]byte, the low four bits, two scales each
 //	8  qs       [128]byte, two indices each
 //
-// Each 16 bytes of qs are 32 weights in the order of IQ4_NL.
-// weight = d*(scale-32) * iq4[qs].
+// Each 16 bytes of qs are 32 weights in the order of IQ4_NL. weight = d*(scale-32) * iq4[qs].
 func codesIQ4_XS(q, b []byte) {
 	for i := range 8 {
 		halves(q[i*32:], b[8+i*16:24+i*16])
 	}
 }
 
-func headerIQ4_XS(h *Header, b []byte) {
+func scalesIQ4_XS(h *Header, b []byte) {
 	high := binary.LittleEndian.Uint16(b[2:])
-	h.D = half16(b)
 	for i := range 8 {
 		low := b[4+i/2] >> (i % 2 * 4) & 15
 		h.Scales[i] = int8(low|byte(high>>(2*i)&3)<<4) - 32

@@ -11,20 +11,17 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Quantize writes the weights x, whole rows of k, to dst as elements of d, a
-// quantized type or F32, F16 or BF16: d.RowBytes(len(x)) bytes.
+// Quantize writes the weights x, whole rows of k, to dst as elements of d, a quantized type or F32, F16 or BF16:
+// d.RowBytes(len(x)) bytes.
 //
-// importance has a factor for each column, none negative: how much the square of
-// an error there matters (the mean square of what the column is multiplied by).
-// It may be nil; Q8_0, MXFP4 and the floats do without.
+// importance has a factor for each column, none negative: how much the square of an error there matters (the mean
+// square of what the column is multiplied by). It may be nil; Q8_0, MXFP4 and the floats do without.
 //
-// The bytes equal those of llama.cpp's quantizers (ggml_quantize_chunk), except
-// where those depend on the compiler: weights below 1e-38, and scales of MXFP4
-// from a magnitude within 1e-6 of the next power of two.
+// The bytes equal those of llama.cpp's quantizers (ggml_quantize_chunk), except where llama.cpp's depend on the
+// compiler: weights below 1e-38, and scales of MXFP4 from a magnitude within 1e-6 of the next power of two.
 //
-// A length that does not fit, an importance that is negative or not finite, a
-// weight that is not finite, and one that d cannot hold, are errors. What dst
-// then holds is not defined.
+// A length that does not fit, an importance that is negative or not finite, a weight that is not finite, and one that d
+// cannot hold, are errors. What dst then holds is not defined.
 func Quantize(d tensor.DType, dst []byte, x []float32, k int, importance []float32) error {
 	if !d.Quantized() && (!d.Float() || d == tensor.F64) {
 		return fmt.Errorf("weights are not written as %v", d)
@@ -59,7 +56,8 @@ func Quantize(d tensor.DType, dst []byte, x []float32, k int, importance []float
 		e.row(d, dst, x, importance)
 		if b := badScale(d, dst); b >= 0 {
 			size := d.BlockSize()
-			return fmt.Errorf("%v: no scale of binary16 (at most 65504) holds weights %d to %d of row %d", d, b*size, (b+1)*size-1, row)
+			return fmt.Errorf("%v: no scale of binary16 (at most 65504) holds weights %d to %d of row %d", d, b*size,
+				(b+1)*size-1, row)
 		}
 	}
 	return nil
@@ -77,36 +75,24 @@ func (e *encoder) row(d tensor.DType, dst []byte, x, importance []float32) {
 	case importance != nil:
 		e.square = squares(x) / float32(len(x)) // which larger blocks have of their own
 	}
-	encode, n, size := encoders[d], d.BlockSize(), d.BlockBytes()
+	encode, n, size := formatOf(d).encode, d.BlockSize(), d.BlockBytes()
 	for b := range len(x) / n {
 		var w []float32
 		if importance != nil {
-			if e.at = b % simd.FitLanes; e.at == 0 {
-				e.ahead(d, x[b*n:], importance[b*n:])
-			}
-			w = importance[b*n:][:n]
+			e.at, e.x, e.importance = b%simd.FitLanes, x[b*n:], importance[b*n:]
+			w = e.importance[:n]
 		}
 		encode(e, dst[b*size:][:size], x[b*n:][:n], w)
 	}
 }
 
-// badScale is the index of the first block whose scale, or minimum, is no finite
-// number; -1 if there is none. MXFP4's are.
+// badScale returns the index of the first block whose scale, or minimum, is no finite number; -1 if there is none.
+// MXFP4's are.
 func badScale(d tensor.DType, row []byte) int {
-	at, size := 0, d.BlockBytes()
-	switch d {
-	case tensor.MXFP4:
-		return -1
-	case tensor.Q2_K:
-		at = 80
-	case tensor.Q3_K:
-		at = 108
-	case tensor.Q6_K:
-		at = 208
-	}
-	hasMin := HasMin(d)
-	for b := 0; at < len(row); b, at = b+1, at+size {
-		if half16(row[at:])&0x7c00 == 0x7c00 || hasMin && half16(row[at+2:])&0x7c00 == 0x7c00 {
+	f := formatOf(d)
+	isBad := func(at int) bool { return half16(row[at:])&0x7c00 == 0x7c00 }
+	for b := 0; d != tensor.MXFP4 && b*d.BlockBytes() < len(row); b++ {
+		if at := b*d.BlockBytes() + f.scale; isBad(at) || f.min && isBad(at+2) {
 			return b
 		}
 	}
@@ -141,28 +127,13 @@ func storeFloats(d tensor.DType, dst []byte, x []float32, k int) error {
 	return nil
 }
 
-// encoders writes a block of x, with importance w, which may be nil.
-var encoders = map[tensor.DType]func(e *encoder, b []byte, x, w []float32){
-	tensor.Q4_0:   (*encoder).q4_0, // with importance
-	tensor.Q4_1:   (*encoder).q4_1,
-	tensor.Q5_0:   (*encoder).q5_0,
-	tensor.Q5_1:   (*encoder).q5_1,
-	tensor.Q2_K:   (*encoder).q2_K,
-	tensor.Q3_K:   (*encoder).q3_K,
-	tensor.Q4_K:   (*encoder).q4_K,
-	tensor.Q5_K:   (*encoder).q5_K,
-	tensor.Q6_K:   (*encoder).q6_K,
-	tensor.IQ4_NL: (*encoder).iq4_NL,
-	tensor.IQ4_XS: (*encoder).iq4_XS,
-	tensor.MXFP4:  (*encoder).mxfp4,
-}
-
-// encoder is the work on a block: the weights of errors, the codes, and of each
-// group what was found for it.
+// encoder is the work on a block: the weights of errors, the codes, and of each group what was found for it.
 type encoder struct {
 	fit          simd.Fit
-	at           int     // of a block of 32 among the blocks that are searched together
-	square       float32 // mean of the weights' squares, or twice that
+	at           int       // index of a block of 32 among the blocks that are searched together
+	x            []float32 // weights of the row, from the block on
+	importance   []float32 // of x
+	square       float32   // mean of the weights' squares, or twice that
 	w            [maxBlock]float32
 	q            [maxBlock]byte
 	scale        [maxGroups]float32
@@ -186,7 +157,7 @@ func putHalf(b []byte, x float32) float32 {
 	return float16.F16(h)
 }
 
-// squares is the sum of the squares of x.
+// squares returns the sum of the squares of x.
 func squares(x []float32) (sum float32) {
 	for _, v := range x {
 		sum += float32(v * v)
@@ -194,13 +165,13 @@ func squares(x []float32) (sum float32) {
 	return sum
 }
 
-// root is the float32 nearest to the square root of x.
+// root returns the float32 nearest to the square root of x.
 func root(x float32) float32 { return float32(math.Sqrt(float64(x))) }
 
 func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
 
-// inverse is 1/x, but 0 where that is beyond float32: codes of weights so small
-// do not matter, since their scale is 0.
+// inverse returns 1/x, but 0 where that is beyond float32: codes of weights so small do not matter, since their scale
+// is 0.
 func inverse(x float32) float32 {
 	if v := 1 / x; abs(v) <= math.MaxFloat32 {
 		return v

@@ -2,11 +2,10 @@ package quant
 
 import "github.com/karat-run/karat/internal/simd"
 
-// The encoders of the types in blocks of 256. Each group's scale is searched
-// first; then the groups' scales become small integers, with the block's scale;
-// and then the codes are chosen anew, for the scales as they are stored.
+// The encoders of the types in blocks of 256. Each group's scale is searched first; then the groups' scales become
+// small integers, with the block's scale; and then the codes are chosen anew, for the scales as they are stored.
 
-// steps are n numbers, from one on.
+// steps returns n numbers, from one on.
 func steps(from, step float32, n int, top float32) []float32 {
 	all := make([]float32, n)
 	for i := range all {
@@ -15,18 +14,18 @@ func steps(from, step float32, n int, top float32) []float32 {
 	return all
 }
 
-// The numbers of steps that are tried between a group's extremes: around the
-// highest code, a little below and above. With importance more is tried.
+// The numbers of steps that are tried between a group's extremes: around the highest code, a little below and above.
+// With importance more is tried.
 var (
 	tries3  = steps(-0.5, 0.1, 16, 3)
 	tries15 = steps(-1, 0.1, 21, 15)
 	tries31 = steps(-0.5, 0.1, 16, 31)
-	fine    = map[float32][]float32{3: steps(-0.9, 0.05, 37, 3), 15: steps(-0.9, 0.05, 37, 15), 31: steps(-0.9, 0.05, 37, 31)}
+	fine    = map[float32][]float32{
+		3: steps(-0.9, 0.05, 37, 3), 15: steps(-0.9, 0.05, 37, 15), 31: steps(-0.9, 0.05, 37, 31)}
 	around0 = map[float32][]float32{4: tenths(4), 8: tenths(8), 16: tenths(16), 32: tenths(32)}
 )
 
-// tenths are the numbers from half-0.9 to half+0.9 but for half, negative since
-// the peak gets the code of -half.
+// tenths returns the numbers from half-0.9 to half+0.9 except half, negative since the peak gets the code of -half.
 func tenths(half float32) (all []float32) {
 	for i := -9; i <= 9; i++ {
 		if i != 0 {
@@ -64,7 +63,7 @@ func (e *encoder) keep(g, n int) {
 	}
 }
 
-// minCodes sets the codes of group g, which is x, to those of the search.
+// minCodes sets the codes of group g, which is x, to the codes of the search.
 func (e *encoder) minCodes(g int, x []float32, top float32) {
 	for i, v := range x {
 		e.q[g*len(x)+i] = byte(limit(simd.Nearest(float32(e.inverse[g]*(v-e.low[g]))), 0, top))
@@ -98,8 +97,8 @@ func (e *encoder) sums(n int) {
 	}
 }
 
-// storeScales turns the scales of groups into integers up to top, and writes the
-// scale of the groups' scales, which it returns as it is stored.
+// storeScales turns the scales of groups into integers up to top, and writes the scale of the groups' scales, which it
+// returns as it is stored.
 func storeScales(ls []byte, d []byte, scales []float32, top float32) float32 {
 	var most, inv float32
 	for _, s := range scales {
@@ -114,9 +113,8 @@ func storeScales(ls []byte, d []byte, scales []float32, top float32) float32 {
 	return putHalf(d, most/top)
 }
 
-// minBlock is the work on a block of Q2_K, Q4_K or Q5_K with groups of n and
-// codes up to top, before it is packed: e.ls and e.lm, up to topScale, under the
-// halves that go to d and dmin.
+// minBlock does the work on a block of Q2_K, Q4_K or Q5_K with groups of n and codes up to top, before it is packed:
+// e.ls and e.lm, up to topScale, under the halves that go to d and dmin.
 func (e *encoder) minBlock(d, dmin []byte, x, w []float32, n int, tries []float32, top, topScale float32) {
 	groups := maxBlock / n
 	scales, mins := e.scale[:groups], e.min[:groups]
@@ -159,8 +157,7 @@ func (e *encoder) q2_K(b []byte, x, w []float32) {
 	packQuarters(b[16:80], e.q[:])
 }
 
-// evenly sets the weights of errors without importance: a weight's magnitude,
-// and more by the usual size in its 32.
+// evenly sets the weights of errors without importance: a weight's magnitude, and more by the usual size in its 32.
 func (e *encoder) evenly(x []float32) {
 	for g := 0; g < maxBlock; g += 32 {
 		mean := root(squares(x[g:g+32]) / 32)
@@ -197,8 +194,7 @@ func (e *encoder) kBlock(b []byte, x, w []float32, tries []float32, top float32)
 	}
 }
 
-// anew sets the codes about half to the best ones under the scale d of the
-// block and the groups' integer scales.
+// anew sets the codes about half to the best ones under the scale d of the block and the groups' integer scales.
 func (e *encoder) anew(x []float32, d float32, scales *[maxGroups]int8, half float32) {
 	for g, s := range scales {
 		x := x[g*16 : (g+1)*16]
@@ -281,8 +277,8 @@ func (e *encoder) scales3(scales *[maxGroups]byte, x []float32) float32 {
 	return 1 / inv
 }
 
-// weighedScales3 does so by the importance w. The scales, again, are values about
-// zero, whose importance is the sum of their group's.
+// weighedScales3 does so by the importance w. The scales, again, are values about zero, whose importance is the sum of
+// their group's.
 func (e *encoder) weighedScales3(scales *[maxGroups]byte, x, w []float32) float32 {
 	e.square = 2 * squares(x) / maxBlock
 	e.weigh(x, w)

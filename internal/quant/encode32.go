@@ -5,13 +5,12 @@ import (
 	"math"
 
 	"github.com/karat-run/karat/internal/simd"
-	"github.com/karat-run/karat/internal/tensor"
 )
 
-// The encoders of the types in blocks of 32. Without importance the extremes of a
-// block are its scale; with it the scale is searched.
+// The encoders of the types in blocks of 32. Without importance the extremes of a block are its scale; with it the
+// scale is searched.
 
-// peak is the first value of x that has the largest magnitude.
+// peak returns the first value of x that has the largest magnitude.
 func peak(x []float32) (v float32) {
 	var high float32
 	for _, a := range x {
@@ -22,7 +21,7 @@ func peak(x []float32) (v float32) {
 	return v
 }
 
-// span is the least and the largest value of x.
+// span returns the least and the largest value of x.
 func span(x []float32) (low, high float32) {
 	low, high = x[0], x[0]
 	for _, v := range x {
@@ -36,10 +35,13 @@ func span(x []float32) (low, high float32) {
 	return low, high
 }
 
-// around returns the codes of x about the code of zero, half of all, with the scale
-// that it writes to b: 8 for four bits.
+// around returns the codes of x about the code of zero, half of all, with the scale that it writes to b: 8 for four
+// bits.
 func (e *encoder) around(b []byte, x, w []float32, half float32) []byte {
 	if w != nil {
+		if e.at == 0 {
+			e.fitScales(e.weighAhead(), 32, half)
+		}
 		q := e.q[e.at*32:][:32]
 		putHalf(b, e.scale[e.at])
 		e.scaleCodes(e.at, x, half)
@@ -54,10 +56,12 @@ func (e *encoder) around(b []byte, x, w []float32, half float32) []byte {
 	return e.q[:32]
 }
 
-// above returns the codes of x above its minimum, up to top, with the scale and the
-// minimum that it writes to b.
+// above returns the codes of x above its minimum, up to top, with the scale and the minimum that it writes to b.
 func (e *encoder) above(b []byte, x, w []float32, top float32) []byte {
 	if w != nil {
+		if e.at == 0 {
+			e.fitMins(e.weighAhead(), 32, fine[top], top, false)
+		}
 		q := e.q[e.at*32:][:32]
 		putHalf(b, e.scale[e.at])
 		putHalf(b[2:], -e.min[e.at])
@@ -75,25 +79,12 @@ func (e *encoder) above(b []byte, x, w []float32, top float32) []byte {
 	return e.q[:32]
 }
 
-// ahead searches, with importance, for the next blocks of 32 of a row, as many as
-// are searched side by side.
-func (e *encoder) ahead(d tensor.DType, x, w []float32) {
-	n := min(len(x), 32*simd.FitLanes)
-	x, w = x[:n], w[:n]
-	switch d {
-	case tensor.Q4_0:
-		e.weigh(x, w)
-		e.fitScales(x, 32, 8)
-	case tensor.Q5_0:
-		e.weigh(x, w)
-		e.fitScales(x, 32, 16)
-	case tensor.Q4_1:
-		e.weigh(x, w)
-		e.fitMins(x, 32, fine[15], 15, false)
-	case tensor.Q5_1:
-		e.weigh(x, w)
-		e.fitMins(x, 32, fine[31], 31, false)
-	}
+// weighAhead weighs the errors of the next blocks of 32 of the row, as many as are searched side by side, and returns
+// the blocks.
+func (e *encoder) weighAhead() []float32 {
+	n := min(len(e.x), 32*simd.FitLanes)
+	e.weigh(e.x[:n], e.importance[:n])
+	return e.x[:n]
 }
 
 func (e *encoder) q4_0(b []byte, x, w []float32) { packHalves(b[2:18], e.around(b, x, w, 8)) }
@@ -128,9 +119,8 @@ func packFifth(qh, q []byte) {
 	binary.LittleEndian.PutUint32(qh, bits)
 }
 
-// mxfp4 has the largest power of two that is at most a quarter of the largest
-// magnitude as its scale, so that this becomes 4 to 6, the largest code's value.
-// (OCP Microscaling Formats 1.0, section 6.3)
+// mxfp4 takes the largest power of two that is at most a quarter of the largest magnitude as its scale, so that this
+// becomes 4 to 6, the largest code's value. (OCP Microscaling Formats 1.0, section 6.3)
 func (e *encoder) mxfp4(b []byte, x, _ []float32) {
 	top := math.Float32bits(abs(peak(x))) >> 23
 	b[0] = byte(max(top, 2) - 2)
@@ -141,7 +131,7 @@ func (e *encoder) mxfp4(b []byte, x, _ []float32) {
 	packHalves(b[1:17], e.q[:32])
 }
 
-// nearestE2M1 is the code whose value is nearest to v, the first one of two.
+// nearestE2M1 returns the code whose value is nearest to v, the first one of two.
 func nearestE2M1(v, scale float32) (code byte) {
 	least := float32(math.MaxFloat32)
 	for i, q := range e2m1 {

@@ -1,19 +1,19 @@
 // Package quant reads and writes the block formats of GGUF.
 //
-// A block is 32 or 256 consecutive weights of a row, stored as small integers
-// with shared scales. Codes and Header give the integers and the scales as they
-// are stored, for integer dot products; Dequantize gives the weights as float32,
+// A block is 32 or 256 consecutive weights of a row, stored as small integers with shared scales. Codes and Header give
+// the integers and the scales as they are stored, for integer dot products; Dequantize gives the weights as float32,
 // and reads the plain float types too. Quantize writes them all.
 //
-// In every format a weight is scale*q, or scale*q + min, where q fits an int8
-// and scale and min belong to a group of 16 or 32 weights (GroupSize). The scale
-// is the product of the block's scale and the group's, which float32 holds
-// exactly, and so is scale*q (23 bits are the longest, in Q6_K and IQ4_XS).
-// Only the addition of min rounds, which is why the weights equal llama.cpp's
-// bit for bit whatever the order of operations, fused multiply-add included.
+// In every format a weight is scale*q, or scale*q + min, where q fits an int8 and scale and min belong to a group of 16
+// or 32 weights (GroupSize). The scale is the product of the block's scale and the group's, which float32 holds
+// exactly, and so is scale*q (23 bits are the longest, in Q6_K and IQ4_XS). Only the addition of min rounds, which is
+// why the weights equal llama.cpp's bit for bit whatever the order of operations, fused multiply-add included.
 //
-// The layouts are those of ggml (ggml-common.h and ggml-quants.c in llama.cpp);
-// MXFP4 is also in the OCP Microscaling Formats specification, version 1.0.
+// The layouts are ggml's (ggml-common.h and ggml-quants.c in llama.cpp); MXFP4 is also in the OCP Microscaling Formats
+// specification, version 1.0.
+//
+// quant.go reads, format.go has the table of formats and their codes, block256.go the larger blocks' codes;
+// microscaled.go joins two tensors. encode.go writes, encode32.go and encode256.go a block, search.go finds scales.
 package quant
 
 import (
@@ -32,59 +32,20 @@ const (
 	maxGroups = 16
 )
 
-// GroupSize is the number of consecutive weights that share a scale: 16 in
-// Q2_K, Q3_K and Q6_K, 32 in the other quantized types, 0 if d is not quantized.
-func GroupSize(d tensor.DType) int {
-	switch d {
-	case tensor.Q2_K, tensor.Q3_K, tensor.Q6_K:
-		return 16
-	}
-	if d.Quantized() {
-		return 32
-	}
-	return 0
-}
+// GroupSize returns the number of consecutive weights that share a scale: 16 in Q2_K, Q3_K and Q6_K, 32 in the other
+// quantized types, 0 if d is not quantized.
+func GroupSize(d tensor.DType) int { return formatOf(d).group }
 
 // HasMin reports whether d's groups have a minimum that is added to scale*q.
-func HasMin(d tensor.DType) bool {
-	switch d {
-	case tensor.Q4_1, tensor.Q5_1, tensor.Q2_K, tensor.Q4_K, tensor.Q5_K:
-		return true
-	}
-	return false
-}
+func HasMin(d tensor.DType) bool { return formatOf(d).min }
 
-// Offset is what d's codes are larger than the integers of its weights by.
-func Offset(d tensor.DType) byte {
-	switch d {
-	case tensor.Q4_0:
-		return 8
-	case tensor.Q5_0:
-		return 16
-	case tensor.Q8_0:
-		return 128
-	case tensor.Q3_K:
-		return 4
-	case tensor.Q6_K:
-		return 32
-	}
-	return 0
-}
+// Offset returns what d's codes are larger than the integers of its weights by.
+func Offset(d tensor.DType) byte { return formatOf(d).offset }
 
-// Table holds the integers of d's weights by code, or is nil where they are the
-// codes less Offset(d).
-func Table(d tensor.DType) *[16]int8 {
-	switch d {
-	case tensor.IQ4_NL, tensor.IQ4_XS:
-		return &iq4
-	case tensor.MXFP4:
-		return &e2m1
-	}
-	return nil
-}
+// Table returns the integers of d's weights by code, or nil where they are the codes less Offset(d).
+func Table(d tensor.DType) *[16]int8 { return formatOf(d).table }
 
-// Codes reads the len(dst) codes of the blocks in src, which are of the
-// quantized type d and hold just these.
+// Codes reads the len(dst) codes of the blocks in src, which are of the quantized type d and hold just these.
 func Codes(d tensor.DType, dst, src []byte) error {
 	if !d.Quantized() {
 		return fmt.Errorf("%v has no blocks", d)
@@ -99,42 +60,9 @@ func Codes(d tensor.DType, dst, src []byte) error {
 	return nil
 }
 
-// codes reads the first block of src.
-func codes(d tensor.DType, q, src []byte) {
-	switch d {
-	case tensor.Q4_0:
-		codesQ4_0(q, src)
-	case tensor.Q4_1:
-		codesQ4_1(q, src)
-	case tensor.Q5_0:
-		codesQ5_0(q, src)
-	case tensor.Q5_1:
-		codesQ5_1(q, src)
-	case tensor.Q8_0:
-		codesQ8_0(q, src)
-	case tensor.Q2_K:
-		codesQ2_K(q, src)
-	case tensor.Q3_K:
-		codesQ3_K(q, src)
-	case tensor.Q4_K:
-		codesQ4_K(q, src)
-	case tensor.Q5_K:
-		codesQ5_K(q, src)
-	case tensor.Q6_K:
-		codesQ6_K(q, src)
-	case tensor.IQ4_NL:
-		codesIQ4_NL(q, src)
-	case tensor.IQ4_XS:
-		codesIQ4_XS(q, src)
-	case tensor.MXFP4:
-		codesMXFP4(q, src)
-	}
-}
-
-// Header is a block's scales as they are stored. In a block of 32 weights the
-// scale is D, and Min is added. In one of 256 the scale of group g is
-// D*Scales[g], and Min*Mins[g] is subtracted. D and Min are binary16; MXFP4's D
-// is bfloat16.
+// Header is a block's scales as they are stored. In a block of 32 weights the scale is D, and Min is added. In one of
+// 256 the scale of group g is D*Scales[g], and Min*Mins[g] is subtracted. D and Min are binary16; MXFP4's D is
+// bfloat16.
 type Header struct {
 	D, Min       uint16
 	Scales, Mins [maxGroups]int8
@@ -142,27 +70,30 @@ type Header struct {
 
 // Read reads the header of the block of the quantized type d at the start of b.
 func (h *Header) Read(d tensor.DType, b []byte) {
-	switch d {
-	case tensor.Q4_1, tensor.Q5_1:
-		h.D, h.Min = half16(b), half16(b[2:])
-	case tensor.Q2_K:
-		headerQ2_K(h, b)
-	case tensor.Q3_K:
-		headerQ3_K(h, b)
-	case tensor.Q4_K, tensor.Q5_K:
-		headerK(h, b)
-	case tensor.Q6_K:
-		headerQ6_K(h, b)
-	case tensor.IQ4_XS:
-		headerIQ4_XS(h, b)
-	case tensor.MXFP4:
+	f := formatOf(d)
+	if d == tensor.MXFP4 {
 		h.D = uint16(math.Float32bits(halfE8M0(b[0])) >> 16)
-	default:
-		h.D = half16(b)
+	} else {
+		h.D = half16(b[f.scale:])
+	}
+	if f.min {
+		h.Min = half16(b[f.scale+2:])
+	}
+	switch d {
+	case tensor.Q2_K:
+		scalesQ2_K(h, b)
+	case tensor.Q3_K:
+		scalesQ3_K(h, b)
+	case tensor.Q4_K, tensor.Q5_K:
+		scalesK(h, b)
+	case tensor.Q6_K:
+		scalesQ6_K(h, b)
+	case tensor.IQ4_XS:
+		scalesIQ4_XS(h, b)
 	}
 }
 
-// floats are D and Min.
+// floats returns D and Min.
 func (h *Header) floats(d tensor.DType) (scale, min float32) {
 	if d == tensor.MXFP4 {
 		return float16.BF16(h.D), 0
@@ -170,7 +101,7 @@ func (h *Header) floats(d tensor.DType) (scale, min float32) {
 	return float16.F16(h.D), float16.F16(h.Min)
 }
 
-// group is the scale and the minimum of group g, of a block whose floats are scale and min.
+// group returns the scale and the minimum of group g, of a block whose floats are scale and min.
 func (h *Header) group(d tensor.DType, g int, scale, min float32) (float32, float32) {
 	if d.BlockSize() == 32 {
 		return scale, min
@@ -178,9 +109,9 @@ func (h *Header) group(d tensor.DType, g int, scale, min float32) (float32, floa
 	return scale * float32(h.Scales[g]), -(min * float32(h.Mins[g]))
 }
 
-// Dequantize reads len(dst) elements of type d, a quantized or a float type.
-// src holds just these elements, and len(dst) is a multiple of d's block size;
-// anything else is an error, and nothing is written. F64 is rounded to nearest.
+// Dequantize reads len(dst) elements of type d, a quantized or a float type. src holds just these elements, and
+// len(dst) is a multiple of d's block size; anything else is an error, and nothing is written. F64 is rounded to
+// nearest.
 func Dequantize(d tensor.DType, dst []float32, src []byte) error {
 	if !d.Quantized() && !d.Float() {
 		return fmt.Errorf("%v elements are not weights", d)
@@ -228,7 +159,8 @@ func eachWords(dst []float32, src []byte, load func(dst []float32, src []uint16)
 func dequantizeBlocks(d tensor.DType, dst []float32, src []byte) {
 	var q [maxBlock]byte
 	var h Header
-	group, hasMin, offset, table := GroupSize(d), HasMin(d), int32(Offset(d)), Table(d)
+	f := formatOf(d)
+	group, offset, table := f.group, int32(f.offset), f.table
 	for len(dst) > 0 {
 		codes(d, q[:], src)
 		h.Read(d, src)
@@ -241,7 +173,7 @@ func dequantizeBlocks(d tensor.DType, dst []float32, src []byte) {
 				for j, v := range in {
 					out[j] = scale * float32(table[v])
 				}
-			case hasMin:
+			case f.min:
 				for j, v := range in {
 					out[j] = float32(scale*float32(int32(v)-offset)) + min
 				}
@@ -266,5 +198,5 @@ func checkRow(d tensor.DType, n, size int) error {
 	return nil
 }
 
-// half16 is the little-endian binary16 at the start of b, as it is stored.
+// half16 returns the little-endian binary16 at the start of b, as it is stored.
 func half16(b []byte) uint16 { return binary.LittleEndian.Uint16(b) }

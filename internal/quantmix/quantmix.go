@@ -1,25 +1,25 @@
-// Package quantmix chooses the type of each tensor of a quantized file, as
-// llama-quantize does. Q4_K_M, and even Q4_0, is a mix: most weights
-// have one type, and weights that matter more have a better one.
+// Package quantmix chooses the type of each tensor of a quantized file, as llama-quantize does. Q4_K_M, and even Q4_0,
+// is a mix: most weights have one type, and weights that matter more have a better one.
 //
-// The rules are those of llama_tensor_get_type in llama.cpp's src/llama-quant.cpp,
-// for the architectures that Karat runs.
+// The rules are the ones of llama_tensor_get_type in llama.cpp's src/llama-quant.cpp, for the architectures that Karat
+// runs.
 package quantmix
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/registry"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// kinds are the mixes: the type that most weights have, and the number in
-// general.file_type (llama_ftype in llama.h).
+// kinds lists the mixes: the type that most weights have, and the number in general.file_type (llama_ftype in llama.h).
 var kinds = []struct {
 	name     string
 	most     tensor.DType
@@ -41,8 +41,7 @@ func Names() (names []string) {
 	return names
 }
 
-// Find returns the mix of a name in any case, and whether there is one. Q3_K, Q4_K
-// and Q5_K stand for their M.
+// Find returns the mix of a name in any case, and whether there is one. Q3_K, Q4_K and Q5_K stand for their M.
 func Find(name string) (Mix, bool) {
 	name = strings.ToUpper(name)
 	for _, k := range kinds {
@@ -76,9 +75,8 @@ type Model struct {
 	Group   int // query heads of layer 0 for each head of keys; 0 if it has none
 }
 
-// Types returns a type for each tensor, of which names, shapes and present types
-// count. Rows that are no multiple of a type's block get another type. Weights
-// that it does not quantize, such as vectors, norms and routers, keep theirs.
+// Types returns a type for each tensor, of which names, shapes and present types count. Rows that are no multiple of a
+// type's block get another type. Weights that it does not quantize, such as vectors, norms and routers, keep theirs.
 func (m Mix) Types(model Model, tensors []tensor.Tensor) ([]tensor.DType, error) {
 	c := chooser{Mix: m, Model: model, tied: true}
 	order := make([]int, len(tensors))
@@ -104,13 +102,13 @@ func (m Mix) Types(model Model, tensors []tensor.Tensor) ([]tensor.DType, error)
 	return types, nil
 }
 
-// Compare orders the names of tensors as llama-quantize's files have them: those of
-// no layer first, then by layer, and by name.
+// Compare orders the names of tensors as llama-quantize's files have them: tensors of no layer first, then by layer,
+// and by name.
 func Compare(a, b string) int {
 	return cmp.Or(cmp.Compare(layerOf(a), layerOf(b)), strings.Compare(a, b))
 }
 
-// layerOf is the number in "blk.7.", -1 for other names.
+// layerOf returns the number in "blk.7.", -1 for other names.
 func layerOf(name string) int {
 	rest, ok := strings.CutPrefix(name, "blk.")
 	number, _, dot := strings.Cut(rest, ".")
@@ -120,9 +118,9 @@ func layerOf(name string) int {
 	return -1
 }
 
-// kept are parts of the names of weights that keep their type: small ones that
-// much depends on.
-var kept = []string{"_norm.weight", "ffn_gate_inp.weight", "position_embd.weight", "token_types.weight", "ssm_conv1d", "shortconv.conv.weight", "per_layer_model_proj", "altup", "laurel"}
+// kept lists parts of the names of weights that keep their type: small ones that much depends on.
+var kept = strings.Fields("_norm.weight ffn_gate_inp.weight position_embd.weight token_types.weight ssm_conv1d " +
+	"shortconv.conv.weight per_layer_model_proj altup laurel")
 
 // Keeps reports whether a tensor keeps its type in any mix.
 func Keeps(t tensor.Tensor) bool {
@@ -134,7 +132,13 @@ func Keeps(t tensor.Tensor) bool {
 		slices.ContainsFunc(kept, func(s string) bool { return strings.Contains(t.Name, s) })
 }
 
-// part is the role of a weight by its name, "" where all are alike.
+// parts are the roles of weights by parts of their names.
+var parts = []struct{ in, part string }{
+	{"attn_qkv.weight", "attn_v"}, {"attn_kv_b.weight", "attn_v"}, {"attn_v.weight", "attn_v"},
+	{"attn_k.weight", "attn_k"}, {"attn_output.weight", "attn_output"}, {"ffn_down", "ffn_down"},
+}
+
+// part returns the role of a weight by its name, "" where all are alike.
 func part(name string) string {
 	switch name {
 	case "output.weight":
@@ -142,9 +146,7 @@ func part(name string) string {
 	case "token_embd.weight", "per_layer_token_embd.weight":
 		return "embedding"
 	}
-	for _, p := range []struct{ in, part string }{
-		{"attn_qkv.weight", "attn_v"}, {"attn_kv_b.weight", "attn_v"}, {"attn_v.weight", "attn_v"}, {"attn_k.weight", "attn_k"}, {"attn_output.weight", "attn_output"}, {"ffn_down", "ffn_down"},
-	} {
+	for _, p := range parts {
 		if strings.Contains(name, p.in) {
 			return p.part
 		}
@@ -156,7 +158,7 @@ func part(name string) string {
 type chooser struct {
 	Mix
 	Model
-	tied          bool // the embedding is the head, too
+	tied          bool // the embedding is also the head
 	values        int  // how many attn_v there are
 	value, downed int  // how many attn_v and ffn_down there were
 }
@@ -180,7 +182,7 @@ func (c *chooser) choose(t tensor.Tensor) (tensor.DType, error) {
 	return fit(d, t.Shape.Last())
 }
 
-// standard is the mix's choice, whatever the length of rows.
+// standard returns the mix's choice, whatever the length of rows.
 func (c *chooser) standard(t tensor.Tensor) (tensor.DType, error) {
 	switch p := part(t.Name); {
 	case p == "output" || p == "embedding" && c.tied:
@@ -213,43 +215,28 @@ func (c *chooser) standard(t tensor.Tensor) (tensor.DType, error) {
 	return c.Most, nil
 }
 
-// more chooses layers that get more bits: the first and last eighth, and every
-// third of the others.
+// more chooses layers that get more bits: the first and last eighth, and every third of the others.
 func more(layer, layers int) bool {
 	return layer < layers/8 || layer >= 7*layers/8 || (layer-layers/8)%3 == 2
 }
 
-// attnV is the type of a layer's weight of values: small, and worth more.
+// attnV returns the type of a layer's weight of values: small, and worth more.
 func (c *chooser) attnV(layer int) tensor.DType {
 	d := c.Most
-	switch c.Name {
-	case "Q2_K":
+	switch {
+	case c.Name == "Q2_K" && c.Group < 4:
 		d = tensor.Q3_K
-		if c.Group >= 4 {
-			d = tensor.Q4_K
-		}
-	case "Q3_K_M":
+	case c.Name == "Q2_K", c.Name == "Q3_K_M" && layer >= 2:
 		d = tensor.Q4_K
-		if layer < 2 {
-			d = tensor.Q5_K
-		}
-	case "Q3_K_L":
+	case c.Name == "Q3_K_M", c.Name == "Q3_K_L", (c.Name == "IQ4_NL" || c.Name == "IQ4_XS") && c.Group >= 4,
+		c.Name == "Q4_K_S" && layer < 4:
 		d = tensor.Q5_K
-	case "IQ4_NL", "IQ4_XS":
-		if c.Group >= 4 {
-			d = tensor.Q5_K
-		}
-	case "Q4_K_M", "Q5_K_M":
-		if more(layer, c.values) {
-			d = tensor.Q6_K
-		}
-	case "Q4_K_S":
-		if layer < 4 {
-			d = tensor.Q5_K
-		}
+	case (c.Name == "Q4_K_M" || c.Name == "Q5_K_M") && more(layer, c.values):
+		d = tensor.Q6_K
 	}
 	// Models of 70 B: eight heads of queries share a head of values.
-	if f := registry.Find(c.Arch); f != nil && f.Seventy != nil && f.Seventy(c.Layers, c.Group) && (d == tensor.Q3_K || d == tensor.Q4_K) {
+	if f := registry.Find(c.Arch); f != nil && f.Seventy != nil && f.Seventy(c.Layers, c.Group) &&
+		(d == tensor.Q3_K || d == tensor.Q4_K) {
 		d = tensor.Q5_K
 	}
 	if c.Experts == 8 {
@@ -260,67 +247,51 @@ func (c *chooser) attnV(layer int) tensor.DType {
 
 func (c *chooser) ffnDown(layer int) tensor.DType {
 	first := layer < c.Layers/8
-	switch c.Name {
-	case "Q2_K":
+	switch {
+	case c.Name == "Q2_K":
 		return tensor.Q3_K
-	case "Q3_K_M":
-		if layer < c.Layers/16 {
-			return tensor.Q5_K
-		}
+	case c.Name == "Q3_K_M" && layer >= c.Layers/16:
 		return tensor.Q4_K
-	case "Q3_K_L":
+	case c.Name == "Q3_K_M", c.Name == "Q3_K_L":
 		return tensor.Q5_K
-	case "Q4_K_M", "Q5_K_M":
-		if more(layer, c.Layers) {
-			return tensor.Q6_K
-		}
-	case "Q4_K_S":
-		if first {
-			return tensor.Q5_K
-		}
-	case "IQ4_NL", "IQ4_XS":
-		if first && !c.Weighed {
-			return tensor.Q5_K
-		}
-	case "Q4_0":
-		if first && c.Weighed {
-			return tensor.Q4_1
-		}
-	case "Q5_0":
-		if first && c.Weighed {
-			return tensor.Q5_1
-		}
+	case (c.Name == "Q4_K_M" || c.Name == "Q5_K_M") && more(layer, c.Layers):
+		return tensor.Q6_K
+	case c.Name == "Q4_K_S" && first, (c.Name == "IQ4_NL" || c.Name == "IQ4_XS") && first && !c.Weighed:
+		return tensor.Q5_K
+	case c.Name == "Q4_0" && first && c.Weighed:
+		return tensor.Q4_1
+	case c.Name == "Q5_0" && first && c.Weighed:
+		return tensor.Q5_1
 	}
 	return c.Most
 }
 
 func (c *chooser) attnOutput() tensor.DType {
-	if c.Experts == 8 {
-		switch c.Name {
-		case "Q2_K", "Q3_K_S", "Q3_K_M", "Q4_K_S", "Q4_K_M", "IQ4_NL", "IQ4_XS":
+	switch c.Name {
+	case "Q2_K", "Q3_K_S", "Q3_K_M", "Q4_K_S", "Q4_K_M", "IQ4_NL", "IQ4_XS":
+		if c.Experts == 8 {
 			return tensor.Q5_K
 		}
-		return c.Most
 	}
-	switch c.Name {
-	case "Q2_K":
+	switch {
+	case c.Experts == 8:
+	case c.Name == "Q2_K":
 		return tensor.Q3_K
-	case "Q3_K_M":
+	case c.Name == "Q3_K_M":
 		return tensor.Q4_K
-	case "Q3_K_L":
+	case c.Name == "Q3_K_L":
 		return tensor.Q5_K
 	}
 	return c.Most
 }
 
-// narrow are the types instead of those in blocks of 256, for rows that are no
-// multiple.
+// narrow lists the types that replace the ones in blocks of 256, for rows that are no multiple.
 var narrow = map[tensor.DType]tensor.DType{
 	tensor.Q2_K: tensor.Q4_0, tensor.Q3_K: tensor.Q4_0, tensor.Q4_K: tensor.Q5_0, tensor.Q5_K: tensor.Q5_1,
 	tensor.Q6_K: tensor.Q8_0, tensor.IQ4_XS: tensor.IQ4_NL,
 }
 
-// fit is d, or the type that replaces it for rows of k.
+// fit returns d, or the type that replaces it for rows of k.
 func fit(d tensor.DType, k int) (tensor.DType, error) {
 	if k%d.BlockSize() == 0 {
 		return d, nil
@@ -333,4 +304,57 @@ func fit(d tensor.DType, k int) (tensor.DType, error) {
 		return tensor.F16, nil
 	}
 	return other, nil
+}
+
+// Of reads what the choice of types depends on from a file's metadata.
+func Of(m gguf.Metadata) (Model, error) {
+	arch, err := m.String("general.architecture")
+	if err == nil && registry.Find(arch) == nil {
+		err = fmt.Errorf("general.architecture %q: only the mixes of %s are known", arch,
+			strings.Join(registry.Names(), ", "))
+	}
+	if err != nil {
+		return Model{}, err
+	}
+	layers, err := m.Uint(arch + ".block_count")
+	number := func(key string, absent uint64) (n uint64) { // the first error stays
+		if err == nil {
+			n, err = first(m, arch+key, absent)
+		}
+		return n
+	}
+	heads := number(".attention.head_count", 1)
+	kv := number(".attention.head_count_kv", heads)
+	experts := number(".expert_count", 0)
+	const most = 1 << 20
+	if err == nil && max(layers, heads, kv, experts) > most {
+		err = fmt.Errorf("%d layers, %d heads, %d heads of keys, %d experts, want up to %d", layers, heads, kv, experts, most)
+	}
+	if err != nil {
+		return Model{}, err
+	}
+	model := Model{Arch: arch, Layers: int(layers), Experts: int(experts)}
+	if kv > 0 {
+		model.Group = int(heads / kv)
+	}
+	return model, nil
+}
+
+// first returns an integer, or the first of an array with one for each layer, or absent if there is no such key.
+func first(m gguf.Metadata, key string, absent uint64) (uint64, error) {
+	v, ok := m.Lookup(key)
+	switch {
+	case !ok:
+		return absent, nil
+	case v.Type() == gguf.Array:
+		all, err := m.Ints(key)
+		if err == nil && (len(all) == 0 || all[0] < 0) {
+			err = errors.New("no first number from 0")
+		}
+		if err != nil {
+			return 0, fmt.Errorf("key %q: %w", key, err)
+		}
+		return uint64(all[0]), nil
+	}
+	return m.Uint(key)
 }

@@ -21,7 +21,7 @@ var types = map[string]string{
 	".json": "application/json",
 }
 
-// Pages are the handlers of the site's paths, / among them, for a server that checks hosts itself.
+// Pages returns the handlers of the site's paths, / among them, for a server that checks hosts itself.
 func (s *Site) Pages() map[string]http.Handler {
 	all := map[string]http.Handler{}
 	for _, f := range s.files {
@@ -34,8 +34,8 @@ func (s *Site) Pages() map[string]http.Handler {
 	return all
 }
 
-// Handler serves the site to browsers on this machine: a page elsewhere whose name
-// was made to point here is refused, by its Host.
+// Handler serves the site to browsers on this machine: a page elsewhere whose name was made to point here is refused,
+// by its Host.
 func (s *Site) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for path, page := range s.Pages() {
@@ -117,8 +117,7 @@ func pack(data []byte) []byte {
 	return b.Bytes()
 }
 
-// headers are those of every answer. The two about origins give the page finer
-// clocks and its memory's size.
+// headers returns the headers of every answer. The two about origins give the page finer clocks and its memory's size.
 func (s *Site) headers() map[string]string {
 	return map[string]string{
 		"Content-Security-Policy":      s.policy + "; frame-ancestors 'none'",
@@ -128,6 +127,6 @@ func (s *Site) headers() map[string]string {
 		"Referrer-Policy":              "no-referrer",
 		"X-Content-Type-Options":       "nosniff",
 		"Cache-Control":                "no-cache",
-		"Permissions-Policy":           strings.Join([]string{"camera=()", "microphone=()", "geolocation=()"}, ", "),
+		"Permissions-Policy":           "camera=(), microphone=(), geolocation=()",
 	}
 }

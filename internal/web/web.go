@@ -1,6 +1,5 @@
-// Package web makes the site that runs Karat in a browser: one HTML page, one
-// script, one WebAssembly module, and the demo model with its record. The page
-// needs nothing from elsewhere. [Site.Write] writes it as files, [Site.Handler]
+// Package web makes the site that runs Karat in a browser: one HTML page, one script, one WebAssembly module, and the
+// demo model with its record. The page needs nothing from elsewhere. [Site.Write] writes it as files, [Site.Handler]
 // serves it.
 package web
 
@@ -9,13 +8,14 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/andybalholm/brotli"
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 )
@@ -23,9 +23,10 @@ import (
 //go:embed page
 var page embed.FS
 
-// scripts are the parts of karat.js behind Go's wasm_exec.js, in order. The page
-// and its worker run the same file: the last part says which of the two it is.
-var scripts = []string{"words.js", "store.js", "worker.js", "dom.js", "models.js", "chat.js", "proof.js", "bench.js", "probe.js", "main.js"}
+// scripts are the parts of karat.js behind Go's wasm_exec.js, in order. The page and its worker run the same file: the
+// last part says which of the two it is.
+var scripts = []string{"words.js", "store.js", "worker.js", "dom.js", "models.js", "chat.js", "proof.js", "bench.js",
+	"probe.js", "main.js"}
 
 // Program is the compiled part of a site.
 type Program struct {
@@ -58,11 +59,12 @@ func New(version string, p Program, beside ...File) (*Site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("page: %w", err)
 	}
-	s.files = append([]File{{"index.html", html, nil}, {"karat.js", script, nil}, {"karat.wasm", p.Wasm, p.Brotli}}, beside...)
+	own := []File{{"index.html", html, nil}, {"karat.js", script, nil}, {"karat.wasm", p.Wasm, p.Brotli}}
+	s.files = append(own, beside...)
 	return s, nil
 }
 
-// script is karat.js, for the page and its worker.
+// script returns karat.js, for the page and its worker.
 func script(version string, p Program, beside []File) ([]byte, error) {
 	type fact struct {
 		Bytes  int    `json:"bytes"`
@@ -70,8 +72,7 @@ func script(version string, p Program, beside []File) ([]byte, error) {
 	}
 	facts := map[string]fact{}
 	for _, f := range append([]File{{"karat.wasm", p.Wasm, nil}}, beside...) {
-		sum := sha256.Sum256(f.Data)
-		facts[f.Name] = fact{len(f.Data), hex.EncodeToString(sum[:])}
+		facts[f.Name] = fact{len(f.Data), fmt.Sprintf("%x", sha256.Sum256(f.Data))}
 	}
 	site, err := json.Marshal(map[string]any{"version": version, "files": facts})
 	if err != nil {
@@ -92,8 +93,8 @@ func script(version string, p Program, beside []File) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// page is index.html with its style inside. The policy allows this style and the
-// site's script, nothing else, and requests to other sites for models alone.
+// page returns index.html with its style inside. The policy allows this style and the site's script, nothing else, and
+// requests to other sites for models alone.
 func (s *Site) page() ([]byte, error) {
 	style, err := page.ReadFile("page/style.css")
 	if err != nil {
@@ -132,5 +133,24 @@ func (s *Site) Write(dir string) error {
 	})
 }
 
-// Files are the site's files.
+// Files returns the site's files.
 func (s *Site) Files() []File { return s.files }
+
+// The program is inside every karat; nothing is built where a user runs it. CI builds it and compares (docs/web.md).
+//
+//go:generate go run ../dev/webgen
+
+//go:embed program/karat.wasm.br
+var wasm []byte
+
+//go:embed program/wasm_exec.js
+var wasmExec []byte
+
+// Embedded returns the program that is inside.
+func Embedded() (Program, error) {
+	module, err := io.ReadAll(brotli.NewReader(bytes.NewReader(wasm)))
+	if err != nil {
+		return Program{}, fmt.Errorf("the program inside: %w", err)
+	}
+	return Program{Wasm: module, Brotli: wasm, Exec: wasmExec}, nil
+}

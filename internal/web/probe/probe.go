@@ -1,5 +1,5 @@
-// Package probe describes all values that one node of a model's graph computes for a text.
-// It belongs to the page's program; it is a package of its own so that tests can run it anywhere.
+// Package probe describes all values that one node of a model's graph computes for a text. It belongs to the page's
+// program; it is a package of its own so that tests can run it anywhere.
 package probe
 
 import (
@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/experiment"
 )
 
 // Result describes a node's values for some tokens.
@@ -26,8 +27,7 @@ type Result struct {
 	Histogram Histogram    `json:"histogram"`
 }
 
-// Of computes ids, as one sequence from position 0, and describes all that the node of
-// that name has for them.
+// Of computes ids, as one sequence from position 0, and describes all that the node of that name has for them.
 func Of(ctx context.Context, m *karat.Model, ids []int, name string) (*Result, error) {
 	nodes := m.Nodes()
 	i := slices.IndexFunc(nodes, func(n karat.Node) bool { return n.Name == name })
@@ -50,7 +50,8 @@ func Of(ctx context.Context, m *karat.Model, ids []int, name string) (*Result, e
 	if len(values) != len(ids)*width {
 		return nil, fmt.Errorf("%s has %d values for %d tokens of %d", name, len(values), len(ids), width)
 	}
-	r := &Result{Name: name, HF: node.HF, Op: node.Op, Layer: node.Layer, DType: "f32", Shape: append([]int{len(ids)}, node.Shape...), All: statisticsOf(values)}
+	r := &Result{Name: name, HF: node.HF, Op: node.Op, Layer: node.Layer, DType: "f32",
+		Shape: append([]int{len(ids)}, node.Shape...), All: statisticsOf(values)}
 	for row := range slices.Chunk(values, width) {
 		r.Rows = append(r.Rows, statisticsOf(row))
 	}
@@ -58,7 +59,7 @@ func Of(ctx context.Context, m *karat.Model, ids []int, name string) (*Result, e
 	return r, nil
 }
 
-// Statistics are those of some values. Of NaNs and infinities there are only counts.
+// Statistics describe some values. Of NaNs and infinities there are only counts.
 type Statistics struct {
 	N    int     `json:"n"`
 	NaN  int     `json:"nan"`
@@ -99,8 +100,7 @@ func statisticsOf(x []float32) Statistics {
 	return s
 }
 
-// Histogram counts finite values between the least and the largest, in steps of the
-// same width.
+// Histogram counts finite values between the least and the largest, in steps of the same width.
 type Histogram struct {
 	From   float64 `json:"from"`
 	To     float64 `json:"to"`
@@ -121,7 +121,7 @@ func histogramOf(x []float32, s Statistics) Histogram {
 	return h
 }
 
-// Text is a token's bytes as text; bytes that are not UTF-8 are shown as <0xE2>.
+// Text returns a token's bytes as text; bytes that are not UTF-8 are shown as <0xE2>.
 func Text(b []byte) string {
 	var s strings.Builder
 	for len(b) > 0 {
@@ -134,4 +134,40 @@ func Text(b []byte) string {
 		b = b[n:]
 	}
 	return s.String()
+}
+
+// Change multiplies a node's values by a number.
+type Change struct {
+	Node      string  `json:"node"`
+	Heads     string  `json:"heads"`     // as experiment.ParseSet has them; "" is all
+	Positions string  `json:"positions"` // as experiment.ParsePositions has them; "" is all, generated ones too
+	By        float64 `json:"by"`
+}
+
+// The page shows of a change so many likeliest tokens of each run, and tokens that follow.
+const (
+	likeliest = 6
+	following = 6
+)
+
+// Effect runs ids without and with c, and tells what c does to the next token and to the text that follows.
+func (c Change) Effect(ctx context.Context, m *karat.Model, ids []int) (*experiment.Effect, error) {
+	e := experiment.Edit{Kind: experiment.Scale, Place: experiment.Place{Node: c.Node}, By: c.By}
+	var err error
+	if e.Place.Heads, err = experiment.ParseSet(c.Heads); err != nil {
+		return nil, err
+	}
+	if e.At, err = experiment.ParsePositions(c.Positions); err != nil {
+		return nil, err
+	}
+	x, err := experiment.Measure(ctx, m, experiment.NewPrompt(m, "", ids), []experiment.Edit{e}, likeliest, nil, following)
+	if err != nil {
+		return nil, err
+	}
+	for i, t := range x.Tokens {
+		if b := m.TokenBytes(t.ID); len(b) > 0 {
+			x.Tokens[i].Text = Text(b)
+		}
+	}
+	return x, nil
 }

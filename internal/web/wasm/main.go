@@ -1,8 +1,7 @@
 //go:build js
 
-// Command wasm is Karat for a web page's worker, or for Node: it sets the global karat,
-// an object of functions that load models, run them and measure them. Before it runs,
-// gpu.Shim must have run.
+// Command wasm is Karat for a web page's worker, or for Node: it sets the global karat, an object of functions that
+// load models, run them and measure them. Before it runs, gpu.Shim must have run.
 package main
 
 import (
@@ -27,13 +26,7 @@ import (
 func main() {
 	api := js.Global().Get("Object").New()
 	api.Set("version", karat.Version())
-	export(api, "adapters", func([]js.Value) (any, error) {
-		all, err := gpu.Adapters()
-		if err != nil {
-			return nil, err
-		}
-		return plain(all)
-	})
+	export(api, "adapters", func([]js.Value) (any, error) { return gpu.Adapters() })
 	export(api, "check", check)
 	export(api, "load", load)
 	api.Set("sha256", js.FuncOf(func(js.Value, []js.Value) any { return newHash() }))
@@ -41,11 +34,14 @@ func main() {
 	select {}
 }
 
-// export gives an object a function that returns a promise.
+// export gives an object a function that returns a promise of what f returns, as JavaScript's own objects.
 func export(o js.Value, name string, f func(args []js.Value) (any, error)) {
 	o.Set(name, js.FuncOf(func(_ js.Value, args []js.Value) any {
 		return jsasync.New(func() (any, error) {
 			v, err := f(args)
+			if err == nil {
+				v, err = plain(v)
+			}
 			if err != nil {
 				return nil, failure{err}
 			}
@@ -54,16 +50,22 @@ func export(o js.Value, name string, f func(args []js.Value) (any, error)) {
 	}))
 }
 
+// kinds are the words of errors.
+var kinds = []struct {
+	is   error
+	kind string
+}{
+	{context.Canceled, "aborted"}, {gpu.ErrLost, "lost"}, {gpu.ErrNone, "no-gpu"}, {gpu.ErrShader, "shader"},
+	{gpu.ErrMemory, "memory"}, {karat.ErrFull, "full"}, {chat.ErrNoTemplate, "template"},
+	{checkpoint.ErrUnsupported, "architecture"},
+}
+
 // failure is an error with a word for programs.
 type failure struct{ error }
 
-// Kind is the error's word.
+// Kind returns the error's word.
 func (f failure) Kind() string {
-	for _, k := range []struct {
-		is   error
-		kind string
-	}{{context.Canceled, "aborted"}, {gpu.ErrLost, "lost"}, {gpu.ErrNone, "no-gpu"}, {gpu.ErrShader, "shader"}, {gpu.ErrMemory, "memory"}, {karat.ErrFull, "full"},
-		{chat.ErrNoTemplate, "template"}, {checkpoint.ErrUnsupported, "architecture"}} {
+	for _, k := range kinds {
 		if errors.Is(f.error, k.is) {
 			return k.kind
 		}
@@ -82,7 +84,7 @@ type unusable struct{ error }
 
 func (u unusable) Unwrap() error { return u.error }
 
-// argument is args[i], or undefined.
+// argument returns args[i], or undefined.
 func argument(args []js.Value, i int) js.Value {
 	if i < len(args) {
 		return args[i]
@@ -90,8 +92,11 @@ func argument(args []js.Value, i int) js.Value {
 	return js.Undefined()
 }
 
-// plain is v as JavaScript's own objects, by its JSON form.
+// plain returns v as JavaScript's own objects, by its JSON form.
 func plain(v any) (js.Value, error) {
+	if v, ok := v.(js.Value); ok {
+		return v, nil
+	}
 	data, err := json.Marshal(v)
 	if err != nil {
 		return js.Undefined(), err
@@ -99,8 +104,7 @@ func plain(v any) (js.Value, error) {
 	return js.Global().Get("JSON").Call("parse", string(data)), nil
 }
 
-// read reads v, an object, into the fields of to. Functions and absent fields are
-// left out.
+// read reads v, an object, into the fields of to. Functions and absent fields are left out.
 func read(v js.Value, what string, to any) error {
 	if v.IsUndefined() || v.IsNull() {
 		return nil
@@ -115,7 +119,7 @@ func read(v js.Value, what string, to any) error {
 	return nil
 }
 
-// function is o's member of that name as a function, or one that does nothing.
+// function returns o's member of that name as a function, or one that does nothing.
 func function(o js.Value, name string) func(args ...any) {
 	if o.Type() == js.TypeObject {
 		if f := o.Get(name); f.Type() == js.TypeFunction {
@@ -128,8 +132,8 @@ func function(o js.Value, name string) func(args ...any) {
 // patience is how long computing may keep JavaScript's event loop from its events.
 const patience = 40 * time.Millisecond
 
-// patient is a context whose Err, which what computes asks often, gives the event loop
-// its turn: there is but one thread.
+// patient is a context whose Err, which what computes asks often, gives the event loop its turn: there is but one
+// thread.
 type patient struct {
 	context.Context
 	last time.Time
@@ -143,7 +147,7 @@ func (p *patient) Err() error {
 	return p.Context.Err()
 }
 
-// until is a context that ends when the AbortSignal of options does.
+// until returns a context that ends when the AbortSignal of options does.
 func until(options js.Value) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signal := js.Undefined()
@@ -168,8 +172,7 @@ func until(options js.Value) (context.Context, func()) {
 	}
 }
 
-// newHash is a SHA-256 of the written bytes: write(bytes), and sum(), in hexadecimal,
-// which ends it.
+// newHash returns a SHA-256 of the written bytes: write(bytes), and sum(), in hexadecimal, which ends it.
 func newHash() js.Value {
 	h, buf := sha256.New(), make([]byte, 64<<10)
 	o := js.Global().Get("Object").New()

@@ -17,8 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/web/probe"
 )
 
-// model is a loaded model as JavaScript has it: an object of functions, of which one
-// runs at a time.
+// model is a loaded model as JavaScript has it: an object of functions, of which one runs at a time.
 type model struct {
 	files   []*file
 	o       karat.Options
@@ -30,7 +29,7 @@ type model struct {
 	session *karat.Session
 }
 
-// loadOptions are those of load.
+// loadOptions are the options of load.
 type loadOptions struct {
 	Backend string `json:"backend"`
 	KV      string `json:"kv"`
@@ -47,7 +46,8 @@ func load(args []js.Value) (any, error) {
 	if err := read(options, "load", &o); err != nil {
 		return nil, err
 	}
-	m := &model{files: files, o: karat.Options{Backend: karat.Backend(o.Backend), KV: karat.KVType(o.KV), Context: o.Context, Threads: 1}}
+	m := &model{files: files, o: karat.Options{Backend: karat.Backend(o.Backend), KV: karat.KVType(o.KV),
+		Context: o.Context, Threads: 1}}
 	progress := function(options, "onProgress")
 	m.o.Progress = func(done, total int64) { progress(done, total) }
 	if err := m.choose(); err != nil {
@@ -80,25 +80,26 @@ func check(args []js.Value) (any, error) {
 	return nil, nil
 }
 
-// choose finds what computes: the GPU if nothing is said and there is one. A program
-// that stands in for a GPU begins later than the CPU, and is hardly faster.
+// choose finds the backend: the GPU if nothing is said and there is one. A program that stands in for a GPU begins
+// later than the CPU, and is hardly faster.
 func (m *model) choose() error {
 	if m.o.Backend == "cpu" {
 		return nil
 	}
 	all, err := gpu.Adapters()
+	why := ""
 	switch {
 	case err == nil && (m.o.Backend != "" || all[0].Kind != "cpu"):
 		m.o.Backend, m.adapter = "webgpu", &all[0]
+		return nil
 	case err == nil:
-		m.o.Backend = "cpu"
-		m.notes = []string{all[0].Name + " is a program that stands in for a GPU: the CPU computes"}
+		why = all[0].Name + " is a program that stands in for a GPU"
 	case m.o.Backend != "":
 		return err
 	default:
-		m.o.Backend = "cpu"
-		m.notes = []string{err.Error() + ": the CPU computes"}
+		why = err.Error()
 	}
+	m.o.Backend, m.notes = "cpu", []string{why + ": the CPU computes"}
 	return nil
 }
 
@@ -112,12 +113,10 @@ func (m *model) open() (err error) {
 	for i, f := range list {
 		files[i] = karat.Source(f)
 	}
-	loaded, err := karat.LoadSources(context.Background(), files, m.o)
-	if err != nil {
-		return err
+	if m.m, err = karat.LoadSources(context.Background(), files, m.o); err == nil {
+		m.session = m.m.NewSession()
 	}
-	m.m, m.session = loaded, loaded.NewSession()
-	return nil
+	return err
 }
 
 // close frees the model, until it is opened again.
@@ -131,7 +130,7 @@ func (m *model) close() error {
 	return err
 }
 
-// object is m for JavaScript.
+// object returns m for JavaScript.
 func (m *model) object() (js.Value, error) {
 	o := js.Global().Get("Object").New()
 	info, err := plain(m.info())
@@ -162,7 +161,7 @@ func (m *model) object() (js.Value, error) {
 	return o, nil
 }
 
-// info describes a model.
+// info describes a model for the page.
 type info struct {
 	Name         string       `json:"name"`
 	Format       string       `json:"format"`
@@ -195,9 +194,9 @@ type sampling struct {
 
 func (m *model) info() info {
 	i := m.m.Info()
-	return info{Name: i.Path, Format: i.Format, Architecture: i.Architecture, Bytes: i.Bytes, Vocab: i.VocabSize, Context: i.Context,
-		MaxContext: i.MaxContext, Template: i.Template, Notes: append(m.notes, i.Notes...), Backend: string(m.o.Backend), Adapter: m.adapter,
-		Threads: m.o.Threads, Sampling: sampling(m.m.Sampling())}
+	return info{Name: i.Path, Format: i.Format, Architecture: i.Architecture, Bytes: i.Bytes, Vocab: i.VocabSize,
+		Context: i.Context, MaxContext: i.MaxContext, Template: i.Template, Notes: append(m.notes, i.Notes...),
+		Backend: string(m.o.Backend), Adapter: m.adapter, Threads: m.o.Threads, Sampling: sampling(m.m.Sampling())}
 }
 
 // token is a token and its text.
@@ -214,23 +213,21 @@ func (m *model) tokens(ids []int) []token {
 	return list
 }
 
-// message is a karat.Message of one text.
-type message struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
-}
-
 // prompt is a conversation or, where that is nil, a text.
 type prompt struct {
 	messages []karat.Message
 	text     string
+	options  karat.GenerateOptions
 }
 
 func readPrompt(v js.Value) (p prompt, err error) {
 	if v.Type() == js.TypeString {
 		return prompt{text: v.String()}, nil
 	}
-	var list []message
+	var list []struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
 	if err := read(v, "messages", &list); err != nil {
 		return p, err
 	}
@@ -243,44 +240,47 @@ func readPrompt(v js.Value) (p prompt, err error) {
 	return p, nil
 }
 
-// ids are the prompt's tokens.
-func (m *model) ids(ctx context.Context, p prompt, o karat.GenerateOptions) ([]int, error) {
-	if p.messages == nil {
-		return m.m.Tokenize(ctx, p.text, karat.TokenizeOptions{})
-	}
-	return m.m.TokenizeChat(ctx, p.messages, o)
-}
-
-func (m *model) tokenize(args []js.Value) (any, error) {
-	ids, err := m.m.Tokenize(context.Background(), argument(args, 0).String(), karat.TokenizeOptions{ParseSpecial: argument(args, 1).Truthy()})
-	if err != nil {
-		return nil, err
-	}
-	return plain(m.tokens(ids))
-}
-
-func (m *model) render(args []js.Value) (any, error) {
-	p, err := readPrompt(argument(args, 0))
+// withPrompt calls f with the prompt that is argument at, and its tokens. The options behind the prompt may hold a
+// signal.
+func (m *model) withPrompt(args []js.Value, at int, what string,
+	f func(ctx context.Context, p prompt, ids []int) (any, error)) (any, error) {
+	p, err := readPrompt(argument(args, at))
 	if err != nil {
 		return nil, err
 	}
 	var o generateOptions
-	if err := read(argument(args, 1), "render", &o); err != nil {
+	if err := read(argument(args, at+1), what, &o); err != nil {
 		return nil, err
 	}
-	ctx, end := until(argument(args, 1))
+	p.options = o.options()
+	ctx, end := until(argument(args, at+1))
 	defer end()
-	text := p.text
-	if p.messages != nil {
-		if text, err = m.m.Render(ctx, p.messages, o.options()); err != nil {
-			return nil, err
-		}
+	var ids []int
+	if p.messages == nil {
+		ids, err = m.m.Tokenize(ctx, p.text, karat.TokenizeOptions{})
+	} else {
+		ids, err = m.m.TokenizeChat(ctx, p.messages, p.options)
 	}
-	ids, err := m.ids(ctx, p, o.options())
 	if err != nil {
 		return nil, err
 	}
-	return plain(map[string]any{"text": text, "tokens": m.tokens(ids)})
+	return f(ctx, p, ids)
+}
+
+func (m *model) tokenize(args []js.Value) (any, error) {
+	o := karat.TokenizeOptions{ParseSpecial: argument(args, 1).Truthy()}
+	ids, err := m.m.Tokenize(context.Background(), argument(args, 0).String(), o)
+	return m.tokens(ids), err
+}
+
+func (m *model) render(args []js.Value) (any, error) {
+	return m.withPrompt(args, 0, "render", func(ctx context.Context, p prompt, ids []int) (_ any, err error) {
+		text := p.text
+		if p.messages != nil {
+			text, err = m.m.Render(ctx, p.messages, p.options)
+		}
+		return map[string]any{"text": text, "tokens": m.tokens(ids)}, err
+	})
 }
 
 func (m *model) reset([]js.Value) (any, error) {
@@ -289,14 +289,14 @@ func (m *model) reset([]js.Value) (any, error) {
 	return nil, nil
 }
 
-// stats is the memory that is in use, in bytes.
+// stats returns the memory that is in use, in bytes.
 func (m *model) stats([]js.Value) (any, error) {
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
-	return plain(map[string]any{"wasmBytes": s.Sys, "heapBytes": s.HeapInuse, "gpuBytes": gpu.Bytes()})
+	return map[string]any{"wasmBytes": s.Sys, "heapBytes": s.HeapInuse, "gpuBytes": gpu.Bytes()}, nil
 }
 
-// generateOptions are those of generate.
+// generateOptions are the options of generate.
 type generateOptions struct {
 	MaxTokens int            `json:"maxTokens"`
 	Sampling  *sampling      `json:"sampling"`
@@ -364,10 +364,10 @@ func (m *model) generate(args []js.Value) (any, error) {
 	}
 	g.Prompt, g.Kept = m.session.PromptTokens()
 	g.Seconds = time.Since(start).Seconds() - g.PromptSeconds
-	return plain(g)
+	return g, nil
 }
 
-// token is a generated token for JavaScript.
+// token returns a generated token for JavaScript.
 func (m *model) token(t karat.Token) (js.Value, error) {
 	type likely struct {
 		token

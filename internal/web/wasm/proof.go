@@ -14,20 +14,20 @@ import (
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/lab"
 	opener "github.com/karat-run/karat/internal/model"
+	"github.com/karat-run/karat/internal/web/probe"
 )
 
-// proveOptions are those of prove.
+// proveOptions are the options of prove.
 type proveOptions struct {
 	KV      string    `json:"kv"`
 	MaxKL   float64   `json:"maxKL"`   // where the record has no floor of float32
-	Taps    bool      `json:"taps"`    // compare those of a prompt with float64's, too
+	Taps    bool      `json:"taps"`    // compare also a prompt's taps with float64's
 	Prompt  int       `json:"prompt"`  // which
 	Prompts [][]int32 `json:"prompts"` // token ids, where there is no record
 }
 
-// prove computes the prompts of a golden record anew, as "karat lab record" does, and
-// compares, as "karat lab compare" does. Without a record float64 on the CPU is the
-// golden one.
+// prove computes the prompts of a golden record anew, as "karat lab record" does, and compares, as "karat lab compare"
+// does. Without a record float64 on the CPU is the golden one.
 func (m *model) prove(args []js.Value) (any, error) {
 	record, options := argument(args, 0), argument(args, 1)
 	o := proveOptions{KV: "f32", MaxKL: 1e-5, Prompt: 2}
@@ -49,7 +49,8 @@ func (m *model) prove(args []js.Value) (any, error) {
 		return nil, err
 	}
 	if record.Type() == js.TypeObject {
-		if golden, err = lab.ParseRecord("golden.safetensors", bytesOf(record.Get("json")), bytesOf(record.Get("tensors"))); err != nil {
+		golden, err = lab.ParseRecord("golden.safetensors", bytesOf(record.Get("json")), bytesOf(record.Get("tensors")))
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -76,27 +77,31 @@ func (m *model) prove(args []js.Value) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return plain(result)
+	return result, nil
 }
 
-// texts are prompts without values; without ids, of texts of its own.
+var ownTexts = []string{"The color of the sky is", "func main() {", "2 + 2 =",
+	"Er sagte: \u201eGuten Tag\u201c, und", "日本の首都は"}
+
+// texts returns prompts without values; without ids, prompts of ownTexts.
 func (m *model) texts(ctx context.Context, ids [][]int32) (*lab.Record, error) {
 	r := &lab.Record{Path: "float64"}
-	for _, text := range []string{"The color of the sky is", "func main() {", "2 + 2 =", "Er sagte: \u201eGuten Tag\u201c, und", "日本の首都は"} {
-		if ids == nil {
-			p := &lab.Prompt{Index: len(r.Prompts), Text: text}
-			all, err := m.m.Tokenize(ctx, text, karat.TokenizeOptions{})
-			if err != nil {
-				return nil, err
-			}
-			for _, id := range all {
-				p.IDs = append(p.IDs, int32(id))
-			}
-			r.Prompts = append(r.Prompts, p)
-		}
-	}
 	for i, list := range ids {
 		r.Prompts = append(r.Prompts, &lab.Prompt{Index: i, IDs: list})
+	}
+	if ids != nil {
+		return r, nil
+	}
+	for i, text := range ownTexts {
+		p := &lab.Prompt{Index: i, Text: text}
+		all, err := m.m.Tokenize(ctx, text, karat.TokenizeOptions{})
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range all {
+			p.IDs = append(p.IDs, int32(id))
+		}
+		r.Prompts = append(r.Prompts, p)
 	}
 	return r, nil
 }
@@ -113,7 +118,8 @@ type proof struct {
 	Taps   []lab.TapComparison `json:"taps,omitempty"` // of one prompt, with float64
 }
 
-func (m *model) proof(ctx context.Context, golden *lab.Record, n numerics.Numerics, o *proveOptions, step func(*lab.Prompt)) (*proof, error) {
+func (m *model) proof(ctx context.Context, golden *lab.Record, n numerics.Numerics, o *proveOptions,
+	step func(*lab.Prompt)) (*proof, error) {
 	tapped := func(p *lab.Prompt) bool { return o.Taps && p.Index == o.Prompt }
 	mine, err := m.record(ctx, golden, n, tapped, step)
 	if err != nil {
@@ -147,8 +153,13 @@ func (m *model) proof(ctx context.Context, golden *lab.Record, n numerics.Numeri
 }
 
 // record computes the prompts of a record as n says; step is called behind each.
-func (m *model) record(ctx context.Context, of *lab.Record, n numerics.Numerics, tapped func(*lab.Prompt) bool, step func(*lab.Prompt)) (*lab.Record, error) {
-	c, err := m.checkpoint(n)
+func (m *model) record(ctx context.Context, of *lab.Record, n numerics.Numerics, tapped func(*lab.Prompt) bool,
+	step func(*lab.Prompt)) (*lab.Record, error) {
+	list, err := sources(m.files, n.GPU == 0) // the CPU needs all files in memory
+	if err != nil {
+		return nil, err
+	}
+	c, err := checkpoint.Read(list...)
 	if err != nil {
 		return nil, err
 	}
@@ -186,16 +197,7 @@ func (m *model) record(ctx context.Context, of *lab.Record, n numerics.Numerics,
 	return mine, nil
 }
 
-// checkpoint opens the model's files for n: the CPU needs all of them in memory.
-func (m *model) checkpoint(n numerics.Numerics) (*checkpoint.Checkpoint, error) {
-	list, err := sources(m.files, n.GPU == 0)
-	if err != nil {
-		return nil, err
-	}
-	return checkpoint.Read(list...)
-}
-
-// bytesOf is a string, or a Uint8Array, as bytes; nil for all else.
+// bytesOf returns a string, or a Uint8Array, as bytes; nil for all else.
 func bytesOf(v js.Value) []byte {
 	switch {
 	case v.Type() == js.TypeString:
@@ -206,4 +208,48 @@ func bytesOf(v js.Value) []byte {
 		return b
 	}
 	return nil
+}
+
+// nodeInfo is a karat.Node.
+type nodeInfo struct {
+	Name  string `json:"name"`
+	HF    string `json:"hf"`
+	Op    string `json:"op"`
+	Layer int    `json:"layer"`
+	Shape []int  `json:"shape"`
+	Heads int    `json:"heads"` // of its values, or of the values that it reads
+}
+
+func (m *model) nodes([]js.Value) (any, error) {
+	var list []nodeInfo
+	heads := map[string]int{}
+	for _, n := range m.m.Nodes() {
+		if heads[n.Name] = n.Heads; n.Heads == 0 && len(n.In) == 1 {
+			n.Heads = heads[n.In[0]]
+		}
+		list = append(list, nodeInfo{n.Name, n.HF, n.Op, n.Layer, n.Shape, n.Heads})
+	}
+	return list, nil
+}
+
+// probe computes a prompt and describes the whole value of one node.
+func (m *model) probe(args []js.Value) (any, error) {
+	return m.withPrompt(args, 1, "probe", func(ctx context.Context, _ prompt, ids []int) (any, error) {
+		r, err := probe.Of(ctx, m.m, ids, argument(args, 0).String())
+		return struct {
+			*probe.Result
+			Tokens []token `json:"tokens"`
+		}{r, m.tokens(ids)}, err
+	})
+}
+
+// change computes a prompt without and with a change of a node's values.
+func (m *model) change(args []js.Value) (any, error) {
+	var c probe.Change
+	if err := read(argument(args, 0), "change", &c); err != nil {
+		return nil, err
+	}
+	return m.withPrompt(args, 1, "change", func(ctx context.Context, _ prompt, ids []int) (any, error) {
+		return c.Effect(ctx, m.m, ids)
+	})
 }

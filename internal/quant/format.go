@@ -1,0 +1,136 @@
+package quant
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// format has the facts of a quantized type.
+type format struct {
+	group  int                                        // weights that share a scale
+	scale  int                                        // place of the block's scale; a minimum follows it
+	min    bool                                       // groups have a minimum that is added
+	offset byte                                       // difference of codes and the integers of weights
+	table  *[16]int8                                  // integers of weights by code, instead of offset
+	encode func(e *encoder, b []byte, x, w []float32) // writes a block of x, with importance w, which may be nil
+}
+
+// formats has the format of each quantized type. simd writes Q8_0, and Q4_0 without importance.
+var formats = [...]format{
+	tensor.Q4_0:   {group: 32, offset: 8, encode: (*encoder).q4_0},
+	tensor.Q4_1:   {group: 32, min: true, encode: (*encoder).q4_1},
+	tensor.Q5_0:   {group: 32, offset: 16, encode: (*encoder).q5_0},
+	tensor.Q5_1:   {group: 32, min: true, encode: (*encoder).q5_1},
+	tensor.Q8_0:   {group: 32, offset: 128},
+	tensor.IQ4_NL: {group: 32, table: &iq4, encode: (*encoder).iq4_NL},
+	tensor.MXFP4:  {group: 32, table: &e2m1, encode: (*encoder).mxfp4},
+	tensor.Q2_K:   {group: 16, scale: 80, min: true, encode: (*encoder).q2_K},
+	tensor.Q3_K:   {group: 16, scale: 108, offset: 4, encode: (*encoder).q3_K},
+	tensor.Q4_K:   {group: 32, min: true, encode: (*encoder).q4_K},
+	tensor.Q5_K:   {group: 32, min: true, encode: (*encoder).q5_K},
+	tensor.Q6_K:   {group: 16, scale: 208, offset: 32, encode: (*encoder).q6_K},
+	tensor.IQ4_XS: {group: 32, table: &iq4, encode: (*encoder).iq4_XS},
+}
+
+// formatOf returns the format of d, empty if d is not quantized.
+func formatOf(d tensor.DType) *format {
+	if int(d) < len(formats) {
+		return &formats[d]
+	}
+	return &format{}
+}
+
+// codes reads the codes of a block. A case shows the layout of its type: the place in the block, name, and type. Where
+// a byte holds two weights of a block of 32, byte j holds weight j in its low half and weight j+16 in its high half.
+// The calls are direct, so that q stays on its caller's stack.
+func codes(d tensor.DType, q, b []byte) {
+	switch d {
+	case tensor.Q4_0: // 0 d float16, 2 qs [16]byte, two weights each. weight = d * (qs - 8)
+		halves(q, b[2:18])
+	case tensor.Q4_1: // 0 d float16, 2 m float16, 4 qs [16]byte, two weights each. weight = d*qs + m
+		halves(q, b[4:20])
+	case tensor.Q5_0: // 0 d float16, 2 qh uint32, bit i is the fifth bit of weight i, 6 qs [16]byte, the low four bits,
+		// two weights each. weight = d * ((qh<<4 | qs) - 16)
+		fifth(q, b[2:6], b[6:22])
+	case tensor.Q5_1: // 0 d float16, 2 m float16, 4 qh and 8 qs as in Q5_0. weight = d*(qh<<4 | qs) + m
+		fifth(q, b[4:8], b[8:24])
+	case tensor.Q8_0: // 0 d float16, 2 qs [32]int8. weight = d * qs
+		qs, q := b[2:34], q[:32]
+		for j := 0; j < 32; j += 8 {
+			store8(q[j:], load8(qs[j:])^128*each)
+		}
+	case tensor.IQ4_NL: // 0 d float16, 2 qs [16]byte, two indices each. weight = d * iq4[qs]
+		halves(q, b[2:18])
+	case tensor.MXFP4: // 0 e E8M0, the scale 2^(e-127), 1 qs [16]byte, two E2M1 floats each.
+		// weight = 2^(e-127) * E2M1(qs), here 2^(e-128) * e2m1[qs]
+		halves(q, b[1:17])
+	case tensor.Q2_K:
+		codesQ2_K(q, b)
+	case tensor.Q3_K:
+		codesQ3_K(q, b)
+	case tensor.Q4_K:
+		codesQ4_K(q, b)
+	case tensor.Q5_K:
+		codesQ5_K(q, b)
+	case tensor.Q6_K:
+		codesQ6_K(q, b)
+	case tensor.IQ4_XS:
+		codesIQ4_XS(q, b)
+	}
+}
+
+// iq4 is the table of the non-linear four-bit formats IQ4_NL and IQ4_XS.
+var iq4 = [16]int8{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+
+// e2m1 holds twice the values of a four-bit float with two exponent bits and one mantissa bit (0, 0.5, 1, 1.5, 2, 3, 4,
+// 6 and their negatives): integers. Negative zero has no integer; like llama.cpp's, ours is 0.
+var e2m1 = [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+
+// halves reads two codes from each of 16 bytes.
+func halves(q, qs []byte) {
+	q, qs = q[:32], qs[:16]
+	x, y := load8(qs), load8(qs[8:])
+	store8(q, x&(15*each))
+	store8(q[8:], y&(15*each))
+	store8(q[16:], x>>4&(15*each))
+	store8(q[24:], y>>4&(15*each))
+}
+
+// fifth reads the low four bits of 32 codes from qs, and their fifth from qh.
+func fifth(q, qh, qs []byte) {
+	halves(q, qs)
+	for j := 0; j < 32; j += 8 {
+		store8(q[j:], load8(q[j:])|spread8(qh[j/8])<<4)
+	}
+}
+
+// halfE8M0 returns 2^(e-128), and NaN for 255, as the specification has it (section 5.4.1; llama.cpp reads 255 as one
+// more power of two).
+func halfE8M0(e byte) float32 {
+	switch e {
+	case 0, 1: // subnormal
+		return math.Float32frombits(0x00200000 << e)
+	case 255:
+		return float32(math.NaN())
+	}
+	return math.Float32frombits(uint32(e-1) << 23)
+}
+
+// Eight bytes at a time, in a uint64: one operation where a loop over bytes has eight.
+
+// each is 1 in every byte.
+const each = 0x0101010101010101
+
+// load8 reads b[:8].
+func load8(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
+
+// store8 writes q[:8].
+func store8(q []byte, v uint64) { binary.LittleEndian.PutUint64(q, v) }
+
+// spread8 returns bit i of b as byte i, 0 or 1.
+func spread8(b byte) uint64 {
+	v := uint64(b) * each & 0x8040201008040201 // byte i has bit i of b, at its place
+	return (v + 127*each) & (128 * each) >> 7
+}
