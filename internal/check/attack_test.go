@@ -124,9 +124,9 @@ func TestProbesEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.ctx.left = 2000 // so that the test is quick
-		j := &inspection{prober: p, source: source}
+		j := &inspection{prober: p, source: source, known: publishers()}
 		if j.system, err = p.settle(); err == nil {
-			err = j.judge(publishers())
+			err = j.judge()
 		}
 		spent := slices.ContainsFunc(j.faults, func(f templateFault) bool { return strings.Contains(f.what, "not all was looked at") })
 		if left := p.ctx.left; left < -2*probeOutput>>10 || len(p.heard) > mostHeard || (left < 0) != spent {

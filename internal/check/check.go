@@ -2,17 +2,25 @@
 // are missing or hold other data, damaged values, a tokenizer or a chat template that does not fit. Given the folder
 // that a file was made from, it compares both, tensor by tensor.
 //
-// catalogue.go lists all findings; docs/checking.md is its table. A file is read once, a few rows of a tensor at a
+// catalogue.txt lists all findings; docs/checking.md is its table. A file is read once, a few rows of a tensor at a
 // time.
+//
+// check.go has the report and the order of a check, files.go opens a model as it lies on disk. structure.go judges
+// which tensors and settings there are, settings.go the settings; text.go judges the tokenizer and the template,
+// template.go the template's conversations, which probe.go renders, and prose.go its own text. scan.go reads tensors,
+// values.go judges each, siblings.go sets them beside each other. compare.go compares with the source, explain.go names
+// a difference.
 package check
 
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/karat-run/karat/internal/arch"
@@ -176,7 +184,7 @@ func (c *checker) add(id string, where []string, format string, args ...any) {
 	c.addAs(k.severity, id, where, format, args...)
 }
 
-// addAs is add with another severity than the catalogue's.
+// addAs adds a finding with another severity than the catalogue's.
 func (c *checker) addAs(s Severity, id string, where []string, format string, args ...any) {
 	k, ok := catalogue()[id]
 	if !ok {
@@ -248,3 +256,65 @@ func (c *checker) unproven() {
 			"values that are wrong but plausible (scaled by less than 8, permuted, of an older checkpoint) need the source: --against")
 	}
 }
+
+// addAt adds a finding about one tensor, whose name begins the sentence.
+func (c *checker) addAt(id, tensor, format string, args ...any) {
+	c.add(id, []string{tensor}, "%s: %s", tensor, fmt.Sprintf(format, args...))
+}
+
+// addKey adds a finding about one setting, given its canonical key.
+func (c *checker) addKey(id, key, format string, args ...any) {
+	c.add(id, []string{c.model.Key(key)}, format, args...)
+}
+
+// addText adds a finding about one key of the tokenizer, or the file of a folder that has the like.
+func (c *checker) addText(id, key, format string, args ...any) {
+	c.add(id, []string{c.textKey(key)}, format, args...)
+}
+
+// number returns a setting by its canonical key, 0 where there is no number.
+func (c *checker) number(key string) float64 {
+	x, _ := c.model.Setting(key).(float64)
+	return x
+}
+
+// Area is the part of a model that a finding is about.
+type Area string
+
+// areas lists the areas in the order of a report.
+var areas = []Area{"configuration", "tensors", "values", "text", "source"}
+
+// kind is an entry of the catalogue.
+type kind struct {
+	area     Area
+	severity Severity // the usual one
+	title    string
+	means    string // for the logits
+	fix      string
+}
+
+// catalogueText has a heading for each area, and a line of docs/checking.md for each finding. IDs are stable: programs
+// read them.
+//
+//go:embed catalogue.txt
+var catalogueText string
+
+// catalogue returns all findings by ID: the entries of catalogueText, and what each family's files leave to guess.
+var catalogue = sync.OnceValue(func() map[string]kind {
+	all := map[string]kind{}
+	var area Area
+	for line := range strings.Lines(catalogueText) {
+		line = strings.TrimSpace(line)
+		if name, ok := strings.CutPrefix(line, "# "); ok {
+			area = Area(name)
+		} else if f := strings.Split(strings.Trim(line, "| "), " | "); len(f) == 5 {
+			all[strings.Trim(f[0], "`")] = kind{area, Severity(f[1]), f[2], f[3], f[4]}
+		}
+	}
+	for _, f := range registry.Families {
+		for _, a := range f.Expect.Assumed {
+			all[a.ID] = kind{"configuration", Warning, a.What, a.Means, a.Fix}
+		}
+	}
+	return all
+})

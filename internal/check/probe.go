@@ -29,7 +29,7 @@ type prober struct {
 	clock    int // how often a template asked for the time
 	watching bool
 	heard    []string // that messages were compared with, in order
-	known    map[string]bool
+	wasHeard map[string]bool
 }
 
 // meter is a context that ends after so many looks at it: a template is looked after each 2048 steps.
@@ -62,7 +62,7 @@ const (
 )
 
 func newProber(ctx context.Context, source, bos, eos string) (*prober, error) {
-	p := &prober{ctx: &meter{ctx, probeLooks}, bos: bos, eos: eos, known: map[string]bool{},
+	p := &prober{ctx: &meter{ctx, probeLooks}, bos: bos, eos: eos, wasHeard: map[string]bool{},
 		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	var err error
 	p.template, err = chat.Parse(source, chat.Limits{MaxSteps: probeSteps, MaxOutput: probeOutput, Watch: p.hear})
@@ -73,14 +73,14 @@ func newProber(ctx context.Context, source, bos, eos string) (*prober, error) {
 func (p *prober) hear(said, with string) {
 	said = strings.ToLower(said)
 	if p.watching && (strings.Contains(said, "omrix") || strings.Contains(said, "xirmo")) && len(p.heard) < mostHeard &&
-		len(with) <= wordLength && !p.known[with] {
-		p.known[with] = true
+		len(with) <= wordLength && !p.wasHeard[with] {
+		p.wasHeard[with] = true
 		p.heard = append(p.heard, with)
 	}
 }
 
-// rendering is a prompt: the template's own texts, and between them those of the conversation. literals has one more
-// than said.
+// rendering is a prompt: the template's own texts, and between them the texts of the conversation. literals has one
+// more than said.
 type rendering struct {
 	literals []string
 	said     []string

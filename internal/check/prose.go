@@ -1,92 +1,84 @@
 package check
 
 import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/hex"
+	"hash/fnv"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 )
 
 // prose shows the text that a template brings along: in the prompts of probes, or in its source for a case that no
-// probe made. That is a note, but for text between turns; in a template that is almost a publisher's, and where the
+// probe made. That is a note, except for text between turns; in a template that is almost a publisher's, and where the
 // conversation has a system message of its own, it is a warning.
-func (j *inspection) prose(k *known) {
-	p := prosecutor{j, k, k.nearest(j.source), map[string]bool{}}
+func (j *inspection) prose() {
+	j.near, j.seen = j.known.nearest(j.source), map[string]bool{}
+	usual := Note
+	if j.near != "" {
+		usual = Warning
+	}
 	if r, err := j.render(conversation(3, j.system)...); err == nil {
-		before, between, after := r.parts(r.find(name(0)) + 1)
-		p.tell(between, Warning, "between turns")
-		p.tell(after, p.severity(), "where an answer begins")
-		p.tell(before, p.severity(), "before the conversation")
+		n := len(r.literals)
+		from := min(r.find(name(0))+1, n-1)
+		j.tell(strings.Join(r.literals[from:n-1], "\n"), Warning, "between turns")
+		j.tell(r.literals[n-1], usual, "where an answer begins")
+		j.tell(strings.Join(r.literals[:from], "\n"), usual, "before the conversation")
 	}
 	if r, err := j.withTools(j.system, "Jomrix."); err == nil {
 		if i := r.find("Jomrix."); i >= 0 {
-			p.tell(r.literals[i]+"\n"+r.literals[i+1], p.severity(), "beside a tool's answer")
+			j.tell(r.literals[i]+"\n"+r.literals[i+1], usual, "beside a tool's answer")
 		}
 	}
 	if r, err := j.render(conversation(3, false)...); err == nil && j.system {
-		p.tell(r.own(), p.severity(), "where there is no system message")
+		j.tell(r.own(), usual, noSystem)
 	}
-	p.tell(strings.Join(literals(j.source), "\n"), Note, "for other cases")
+	j.tell(strings.Join(literals(j.source), "\n"), Note, "for other cases")
 }
+
+const noSystem = "where there is no system message"
 
 // find returns the index of the part of the conversation that holds a word; -1 for none.
 func (r *rendering) find(word string) int {
 	return slices.IndexFunc(r.said, func(s string) bool { return strings.Contains(s, word) })
 }
 
-// parts returns the template's texts before the one at from, from there on, and at the end.
-func (r *rendering) parts(from int) (before, between, after string) {
-	n := len(r.literals)
-	from = min(max(from, 0), n-1)
-	return strings.Join(r.literals[:from], "\n"), strings.Join(r.literals[from:n-1], "\n"), r.literals[n-1]
-}
-
-// prosecutor tells of each sentence once.
-type prosecutor struct {
-	*inspection
-	known *known
-	near  string // the publisher's template that this one was made from
-	seen  map[string]bool
-}
-
-func (p *prosecutor) severity() Severity {
-	if p.near != "" {
-		return Warning
-	}
-	return Note
-}
-
-// tell tells of the sentences of a text that no publisher has written. Each fine-tune says otherwise who the model is,
-// and may; but a publisher's own sentence must not go on otherwise.
-func (p *prosecutor) tell(text string, severity Severity, where string) {
+// tell reports the sentences of a text that no publisher has written, each once. Each fine-tune says otherwise who the
+// model is, and may; but a publisher's own sentence must not go on otherwise.
+func (j *inspection) tell(text string, severity Severity, where string) {
 	var lines []string
-	worst := Note
+	worst, like := Note, ""
+	if j.near != "" {
+		like = " that " + j.near + "'s, which it resembles, does not have"
+	}
 	for _, line := range sentences(text) {
 		words := proseOf(line)
 		key := strings.Join(words, " ")
-		if p.seen[key] || p.known.says(key) {
+		if j.seen[key] || j.known.says(key) {
 			continue
 		}
-		p.seen[key] = true
+		j.seen[key] = true
 		lines = append(lines, shown(strings.TrimSpace(pattern(markers).ReplaceAllString(line, " "))))
-		identity := where == "where there is no system message" && len(words) > 2 && strings.HasPrefix(key, "you are ")
-		if p.near != "" && p.grown(words) || severity == Warning && !identity {
+		identity := where == noSystem && len(words) > 2 && strings.HasPrefix(key, "you are ")
+		if j.near != "" && j.known.begins(words) || severity == Warning && !identity {
 			worst = Warning
 		}
 	}
-	if len(lines) == 0 {
-		return
+	if len(lines) > 0 {
+		j.fault("template-text", worst, "the chat template has text of its own%s, %s: %s", like, where, list(lines))
 	}
-	like := ""
-	if p.near != "" {
-		like = " that " + p.near + "'s, which it resembles, does not have"
-	}
-	p.fault("template-text", worst, "the chat template has text of its own%s, %s: %s", like, where, list(lines))
 }
 
-// grown reports whether words begin or end with a publisher's sentence of some length.
-func (p *prosecutor) grown(words []string) bool {
+// begins reports whether words begin or end with a publisher's sentence of some length.
+func (k *known) begins(words []string) bool {
 	for n := 6; n < min(len(words), 200); n++ {
-		if p.known.says(strings.Join(words[:n], " ")) || p.known.says(strings.Join(words[len(words)-n:], " ")) {
+		if k.says(strings.Join(words[:n], " ")) || k.says(strings.Join(words[len(words)-n:], " ")) {
 			return true
 		}
 	}
@@ -196,3 +188,129 @@ func tag(source string, i int, end string, text *strings.Builder, flush func()) 
 }
 
 var unescaped = strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\'`, "'", `\"`, `"`, `\\`, `\`)
+
+// known are the chat templates of publishers, by the data needed to tell that a template is one of them, or almost one,
+// or says what one says.
+type known struct {
+	templates []knownTemplate
+	lines     map[uint32]bool
+}
+
+type knownTemplate struct {
+	name   string
+	hash   string   // of the source, the first 16 hexadecimal digits
+	sample []uint32 // of the hashes of its runs of signs, the smallest
+	lines  []uint32 // hashes of its sentences
+}
+
+//go:embed known.txt
+var knownText []byte
+
+// publishers returns the templates in known.txt, which TestKnown writes.
+func publishers() *known {
+	knowing.Do(func() { theKnown = readKnown(knownText, "") })
+	return theKnown
+}
+
+var (
+	knowing  sync.Once
+	theKnown *known
+)
+
+// pattern compiles a regular expression, once. What a program compiles when it starts is linked into every program that
+// imports karat, and so are regexp and its tables.
+func pattern(text string) *regexp.Regexp {
+	if p, ok := patterns.Load(text); ok {
+		return p.(*regexp.Regexp)
+	}
+	p := regexp.MustCompile(text)
+	patterns.Store(text, p)
+	return p
+}
+
+var patterns sync.Map // of *regexp.Regexp, by their text
+
+// readKnown reads known.txt, except the template of one name.
+func readKnown(text []byte, without string) *known {
+	k := &known{lines: map[uint32]bool{}}
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		f := strings.Fields(lines.Text() + " -")
+		if len(f) < 4 || f[0] == without || f[0] == "#" {
+			continue
+		}
+		t := knownTemplate{name: f[0], hash: f[1], sample: unpack(f[2]), lines: unpack(f[3])}
+		k.templates = append(k.templates, t)
+		for _, h := range t.lines {
+			k.lines[h] = true
+		}
+	}
+	return k
+}
+
+// Hashes have 24 bits: a false one among a template's thousands is rare, and 24 of them at once are not there by
+// chance.
+func hash24(s string) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(s))
+	x := h.Sum32()
+	return (x ^ x>>24*0x9e37) & 0xffffff
+}
+
+func unpack(s string) (hashes []uint32) {
+	b, _ := base64.RawStdEncoding.DecodeString(s)
+	for ; len(b) >= 3; b = b[3:] {
+		hashes = append(hashes, uint32(b[0])<<16|uint32(b[1])<<8|uint32(b[2]))
+	}
+	return hashes
+}
+
+func sourceHash(source string) string {
+	sum := sha256.Sum256([]byte(strings.TrimSpace(strings.ReplaceAll(source, "\r\n", "\n"))))
+	return hex.EncodeToString(sum[:8])
+}
+
+const (
+	runLength  = 5 // signs
+	sampleSize = 24
+	// almost is the share of a template's sample that one which was made from it has still: theKnown templates of one
+	// family share less.
+	almost = 0.8
+)
+
+const sign = `[\pL\pN_]+|[^\pL\pN_\s]`
+
+// shingles returns the hashes of each few signs of a source that follow each other.
+func shingles(source string) map[uint32]bool {
+	signs := pattern(sign).FindAllString(source, -1)
+	set := map[uint32]bool{}
+	for i := range len(signs) - runLength + 1 {
+		set[hash24(strings.Join(signs[i:i+runLength], " "))] = true
+	}
+	return set
+}
+
+// exactly reports whether a template is one of them.
+func (k *known) exactly(source string) bool {
+	h := sourceHash(source)
+	return slices.ContainsFunc(k.templates, func(t knownTemplate) bool { return t.hash == h })
+}
+
+// says reports whether a template of a publisher has a sentence.
+func (k *known) says(words string) bool { return k.lines[hash24(words)] }
+
+// nearest returns the name of the template that a source was made from; "" if there is none.
+func (k *known) nearest(source string) (name string) {
+	have, most := shingles(source), almost
+	for _, t := range k.templates {
+		n := 0
+		for _, h := range t.sample {
+			if have[h] {
+				n++
+			}
+		}
+		if share := float64(n) / float64(max(len(t.sample), sampleSize/2)); share >= most {
+			name, most = t.name, share
+		}
+	}
+	return name
+}

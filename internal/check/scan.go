@@ -25,11 +25,11 @@ type stats struct {
 	max        float32 // of absolute values
 	maxAt      int     // element
 
-	zeroRows runs
-	flatRows runs // of one value that is not zero
-	repeats  bad  // rows with the bytes of an earlier row
-	zeroCols runs
-	rounded  bool // single values are zero, too: a quantizer's, or pruned
+	zeroRows spots
+	flatRows spots // of one value that is not zero
+	repeats  spots // rows with the bytes of an earlier row
+	zeroCols spots
+	rounded  bool // single values are also zero: a quantizer's, or pruned
 	zero     zeroBlocks
 	values   []float32 // of vectors that are not too long
 	rowMax   []float32 // largest absolute value of each row
@@ -55,33 +55,25 @@ type twin struct {
 }
 
 // notFinite counts values or blocks that are no finite number.
-type notFinite struct{ nan, inf bad }
+type notFinite struct{ nan, inf spots }
 
-// bad counts values.
-type bad struct{ n, first int }
+func (o *notFinite) n() int { return o.nan.n + o.inf.n }
 
-func (b *bad) add(i int) {
-	if b.n == 0 {
-		b.first = i
-	}
-	b.n++
-}
-
-// runs counts rows or columns.
-type runs struct {
+// spots counts values, blocks, rows or columns.
+type spots struct {
 	n, first, last int
-	run, longest   int // of successive ones
+	run, longest   int // numbers of successive spots
 }
 
-func (r *runs) add(i int) {
-	if r.n == 0 {
-		r.first = i
+func (s *spots) add(i int) {
+	if s.n == 0 {
+		s.first = i
 	}
-	if r.run++; i != r.last+1 {
-		r.run = 1
+	if s.run++; i != s.last+1 {
+		s.run = 1
 	}
-	r.n++
-	r.last, r.longest = i, max(r.longest, r.run)
+	s.n++
+	s.last, s.longest = i, max(s.longest, s.run)
 }
 
 // zeroBlocks are the blocks without any value, outside rows and before columns are known that have none.
@@ -112,8 +104,8 @@ type scales struct {
 	n         int
 	odd       notFinite
 	exponents [512]int // of absolute values, by binary exponent + 256
-	negative  bad      // where the format has none
-	minimum   bad      // negative minimums, likewise
+	negative  spots    // where the format has none
+	minimum   spots    // negative minimums, likewise
 	largest   float32
 	largestAt int // block
 }
@@ -486,10 +478,9 @@ func (r *reader) other() {
 // readScales reads the header of each block of a row.
 func (r *reader) readScales(data []byte) {
 	d := r.t.DType
-	// Formats whose quantizers make no negative scale, and no negative minimum.
-	plain := []tensor.DType{tensor.Q8_0, tensor.Q4_1, tensor.Q5_1, tensor.Q2_K, tensor.Q4_K, tensor.Q5_K}
-	minimum := []tensor.DType{tensor.Q2_K, tensor.Q4_K, tensor.Q5_K}
-	noSign, noMinus := slices.Contains(plain, d), slices.Contains(minimum, d)
+	// Quantizers make no negative scale of formats with a minimum, and no negative minimum of larger blocks.
+	hasMin := quant.HasMin(d)
+	noSign, noMinus := hasMin || d == tensor.Q8_0, hasMin && d.BlockSize() == 256
 	var h quant.Header
 	s := &r.scales
 	for ; len(data) >= d.BlockBytes(); data = data[d.BlockBytes():] {
@@ -498,7 +489,7 @@ func (r *reader) readScales(data []byte) {
 		if d == tensor.MXFP4 {
 			v, m = float16.BF16(h.D), 0
 		}
-		if !quant.HasMin(d) {
+		if !hasMin {
 			m = 0
 		}
 		s.add(v, m, noSign, noMinus)
@@ -546,15 +537,4 @@ func (s *scales) median(beyond int) (exponent, above int) {
 		above += n
 	}
 	return exponent - 256, above
-}
-
-// floats returns all values of a vector.
-func (c *checker) floats(i int) ([]float32, error) {
-	t := c.files.tensors[i]
-	if t.Shape.Size() > maxVector {
-		return nil, fmt.Errorf("tensor %s: %d values", t.Name, t.Shape.Size())
-	}
-	x := make([]float32, t.Shape.Size())
-	err := mmap.Guard(func() error { return quant.Dequantize(t.DType, x, t.Data) })
-	return x, err
 }

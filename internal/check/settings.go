@@ -7,8 +7,10 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/arch"
-	"github.com/karat-run/karat/internal/checkpoint/settings"
 	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/tensor"
 )
 
 // judgeSettings judges a configuration that the loader takes.
@@ -20,9 +22,9 @@ func judgeSettings(c *checker) {
 	judgeRotation(c)
 	judgeUsual(c)
 	if n := c.model.ContextLength(); n == 0 && !slices.Contains(c.family().Idle, "max_position_embeddings") {
-		c.add("context", []string{c.model.Key("max_position_embeddings")}, "the context length is missing")
+		c.addKey("context", "max_position_embeddings", "the context length is missing")
 	} else if n > 0 && n < 256 || n > 1<<24 {
-		c.add("context", []string{c.model.Key("max_position_embeddings")}, "the context length is %d", n)
+		c.addKey("context", "max_position_embeddings", "the context length is %d", n)
 	}
 	if head, embed := c.tensor("output.weight"), c.tensor("token_embd.weight"); head >= 0 && embed >= 0 &&
 		c.family().Expect.Tied {
@@ -35,18 +37,6 @@ func judgeSettings(c *checker) {
 // heard of is told of.
 func judgeUnread(c *checker) {
 	_, notes, _ := arch.Stored(c.model)
-	var odd []settings.Entry
-	for _, e := range arch.Unread(c.model) {
-		if c.model.Idle(e.Key) || strings.HasPrefix(e.Key, "_") ||
-			strings.HasSuffix(e.Key, ".tensor_data_layout") || strings.HasSuffix(e.Key, ".vocab_size") {
-			continue
-		}
-		about := func(note string) bool { return strings.Contains(note, " "+e.Key+" = ") }
-		if slices.ContainsFunc(notes, about) {
-			continue
-		}
-		odd = append(odd, e)
-	}
 	for _, n := range notes {
 		_, rest, _ := strings.Cut(n, "key ")
 		if rest == "" {
@@ -55,7 +45,12 @@ func judgeUnread(c *checker) {
 		key, _, _ := strings.Cut(rest, " ")
 		c.add("config-unread", []string{key}, "%s", n)
 	}
-	for _, e := range odd {
+	for _, e := range arch.Unread(c.model) {
+		about := func(note string) bool { return strings.Contains(note, " "+e.Key+" = ") }
+		if c.model.Idle(e.Key) || strings.HasPrefix(e.Key, "_") || strings.HasSuffix(e.Key, ".tensor_data_layout") ||
+			strings.HasSuffix(e.Key, ".vocab_size") || slices.ContainsFunc(notes, about) {
+			continue
+		}
 		c.addAs(Note, "config-unread", []string{e.Key},
 			"the setting %s = %s is read by nothing, and not known to be harmless", e.Key, e.Value)
 	}
@@ -63,10 +58,8 @@ func judgeUnread(c *checker) {
 
 // published returns the published model of the same shape, nil if none is known.
 func published(c *checker) *family.Published {
-	layers, _ := c.model.Setting("num_hidden_layers").(float64)
-	hidden, _ := c.model.Setting("hidden_size").(float64)
 	for _, p := range c.family().Expect.Published {
-		if p.Layers == layers && p.Hidden == hidden {
+		if p.Layers == c.number("num_hidden_layers") && p.Hidden == c.number("hidden_size") {
 			return &p
 		}
 	}
@@ -77,17 +70,16 @@ func published(c *checker) *family.Published {
 func judgeAssumed(c *checker) {
 	var keys, what []string
 	for _, e := range c.model.Assumed {
-		if e.Key == "global_head_dim" && c.files.text()["per_layer_config"] != nil {
-			continue // which says more
-		}
-		if (e.Key == "sliding_window" || e.Key == "max_window_layers") && c.model.Setting("sliding_window") == nil {
-			continue // no layer slides
-		}
-		if !strings.HasSuffix(e.Key, "rope.freq_base") || c.family().Expect.Theta {
+		switch {
+		case e.Key == "global_head_dim" && c.files.text()["per_layer_config"] != nil: // which says more
+		case (e.Key == "sliding_window" || e.Key == "max_window_layers") && c.model.Setting("sliding_window") == nil:
+			// no layer slides
+		case strings.HasSuffix(e.Key, "rope.freq_base") && !c.family().Expect.Theta:
+			c.add("rope-settings", []string{e.Key}, "%s is missing: %s is assumed, which no %s model has", e.Key, e.Value,
+				c.arch)
+		default:
 			keys, what = append(keys, e.Key), append(what, e.Key+" = "+e.Value)
-			continue
 		}
-		c.add("rope-settings", []string{e.Key}, "%s is missing: %s is assumed, which no %s model has", e.Key, e.Value, c.arch)
 	}
 	if len(keys) > 0 {
 		c.add("config-default", keys, "not in the file, so that defaults hold: %s", list(what))
@@ -125,12 +117,9 @@ func judgePattern(c *checker) {
 		}
 	}
 	key := []string{c.model.Key("layer_types")}
-	if len(full) == len(types) && c.family().Expect.Unwindowed && c.model.Setting("sliding_window") == nil {
-		return
-	}
-	if len(full) == len(types) && slices.ContainsFunc(c.family().Types, func(t family.Type) bool {
-		return t.Window == family.NoWindow
-	}) {
+	isPlain := func(t family.Type) bool { return t.Window == family.NoWindow }
+	if len(full) == len(types) && (c.family().Expect.Unwindowed && c.model.Setting("sliding_window") == nil ||
+		slices.ContainsFunc(c.family().Types, isPlain)) {
 		return
 	}
 	if len(full) == 0 || len(full) == len(types) {
@@ -157,35 +146,32 @@ func judgePattern(c *checker) {
 // judgeSharing judges files that hold keys and values in layers that are to share another's: the loader takes them,
 // since published ones have them, and they are as well what a wrong number of layers looks like.
 func judgeSharing(c *checker) {
-	shared, _ := c.model.Setting("num_kv_shared_layers").(float64)
-	layers, _ := c.model.Setting("num_hidden_layers").(float64)
-	hidden, _ := c.model.Setting("hidden_size").(float64)
+	shared, layers := c.number("num_kv_shared_layers"), c.number("num_hidden_layers")
 	if !c.family().Uses("num_kv_shared_layers") {
 		return
 	}
 	first, wide := int(layers-shared), widens(c, int(layers))
-	key := []string{c.model.Key("num_kv_shared_layers")}
+	const key = "num_kv_shared_layers"
 	published := published(c)
-	ple, _ := c.model.Setting("hidden_size_per_layer_input").(float64)
 	_, holds := c.model.Tensor(fmt.Sprintf("blk.%d.attn_k", first), fmt.Sprintf("model.layers.%d.self_attn.k_proj", first))
 	switch ignored := fmt.Sprintf(
 		"layers from %d on hold keys and values, which are ignored since they share those of others", first); {
 	case published != nil && published.Shared != shared:
-		c.add("kv-sharing", key,
+		c.addKey("kv-sharing", key,
 			"the last %v layers share keys and values; in the published model of this shape the last %v do", shared,
 			published.Shared)
 	case wide > 0 && wide != first:
-		c.add("kv-sharing", key,
+		c.addKey("kv-sharing", key,
 			"the last %v layers share keys and values, but those from %d on have the wide feed-forward that goes with it",
 			shared, wide)
 	case !holds || published != nil || shared == 0:
-	case ple == 0 || c.model.Setting("attention_k_eq_v") == true:
-		c.add("kv-sharing", key, "%s; no model without per-layer embeddings, or whose keys serve as values, shares any",
+	case c.number("hidden_size_per_layer_input") == 0 || c.model.Setting("attention_k_eq_v") == true:
+		c.addKey("kv-sharing", key, "%s; no model without per-layer embeddings, or whose keys serve as values, shares any",
 			ignored)
 	default:
-		c.addAs(Warning, "kv-sharing", key,
+		c.addAs(Warning, "kv-sharing", []string{c.model.Key(key)},
 			"%s; no published model has this shape (%v layers of %v), so nothing tells whether that is right", ignored, layers,
-			hidden)
+			c.number("hidden_size"))
 	}
 }
 
@@ -215,34 +201,31 @@ func judgeRotation(c *checker) {
 	if c.family().Lacks("rope_parameters") {
 		return
 	}
-	key := func(name string) []string { return []string{c.model.Key("rope_parameters.full_attention." + name)} }
+	const full = "rope_parameters.full_attention."
 	theta := c.model.Rope("full_attention", "rope_theta")
 	if theta < 1e3 || theta > 1e12 { // Falcon-H1's is 1e11
-		c.add("rope-settings", key("rope_theta"), "the rotary base is %v", theta)
+		c.addKey("rope-settings", full+"rope_theta", "the rotary base is %v", theta)
 	}
 	local := c.model.Rope("sliding_attention", "rope_theta")
 	if c.family().Rope.Sliding != nil && local > theta {
-		c.add("rope-settings", []string{c.model.Key("rope_parameters.sliding_attention.rope_theta")},
+		c.addKey("rope-settings", "rope_parameters.sliding_attention.rope_theta",
 			"the rotary base of sliding layers, %v, is larger than that of full ones, %v: they look exchanged", local, theta)
 	}
 	if f := c.model.Rope("full_attention", "factor"); f != 0 && f < 1 {
-		c.add("rope-settings", key("factor"), "the rotary scaling divides by %v: a factor below 1 looks like its inverse", f)
+		c.addKey("rope-settings", full+"factor", "the rotary scaling divides by %v: a factor below 1 looks like its inverse",
+			f)
 	}
 	context, old := c.model.ContextLength(), c.model.Rope("full_attention", "original_max_position_embeddings")
 	if context > 0 && old > float64(context) {
-		c.add("rope-settings", key("original_max_position_embeddings"),
+		c.addKey("rope-settings", full+"original_max_position_embeddings",
 			"the context before scaling, %v, is longer than the one after it, %d", old, context)
 	}
-	if s := c.family().Expect.Scaled; s != nil && theta == s.Theta && context > s.Context && !scalesRope(c) {
+	scales := c.model.Rope("full_attention", "factor") > 0 || c.tensor("rope_freqs.weight") >= 0
+	if s := c.family().Expect.Scaled; s != nil && theta == s.Theta && context > s.Context && !scales {
 		c.add("rope-freqs", []string{"rope_freqs.weight"},
 			"the base of %.0f and a context of %d are %s, but there is no scaling of the frequencies", s.Theta, context, s.Whose)
 	}
 	judgeDivisors(c)
-}
-
-// scalesRope reports whether full layers have a scaling of any type.
-func scalesRope(c *checker) bool {
-	return c.model.Rope("full_attention", "factor") > 0 || c.tensor("rope_freqs.weight") >= 0
 }
 
 // judgeDivisors judges the values of rope_freqs.
@@ -251,8 +234,9 @@ func judgeDivisors(c *checker) {
 	if i < 0 {
 		return
 	}
-	v, err := c.floats(i)
-	if err != nil {
+	t := c.files.tensors[i]
+	v := make([]float32, min(t.Shape.Size(), maxVector))
+	if t.Shape.Size() > maxVector || mmap.Guard(func() error { return quant.Dequantize(t.DType, v, t.Data) }) != nil {
 		return
 	}
 	below, falls := 0, 0
@@ -266,8 +250,8 @@ func judgeDivisors(c *checker) {
 	}
 	switch {
 	case below > 0:
-		c.add("rope-freqs", []string{"rope_freqs.weight"}, "%d of %d divisors are below 1: they look like multipliers",
-			below, len(v))
+		c.add("rope-freqs", []string{"rope_freqs.weight"}, "%d of %d divisors are below 1: they look like multipliers", below,
+			len(v))
 	case falls > 0:
 		c.add("rope-freqs", []string{"rope_freqs.weight"},
 			"the divisors fall %d times: low frequencies must be divided by more", falls)
@@ -281,40 +265,33 @@ func judgeUsual(c *checker) {
 	if f.Lacks(setting) {
 		setting = "layer_norm_eps"
 	}
-	eps, _ := c.model.Setting(setting).(float64)
+	eps := c.number(setting)
 	near := func(v float64) bool { return math.Abs(eps-v) < 1e-3*v }
 	if !near(1e-6) && !slices.ContainsFunc(f.Expect.Eps, near) {
-		c.add("norm-eps", []string{c.model.Key(setting)}, "the norms' epsilon is %v; %s has 1e-06", eps, c.arch)
+		c.addKey("norm-eps", setting, "the norms' epsilon is %v; %s has 1e-06", eps, c.arch)
 	}
-	limit, _ := c.model.Setting("final_logit_softcapping").(float64)
+	limit := c.number("final_logit_softcapping")
 	if want := f.Expect.Softcap; f.Uses("final_logit_softcapping") && limit != want &&
 		!(f.Expect.CapsVary && published(c) == nil) {
 		theirs := "not"
 		if want != 0 {
 			theirs = fmt.Sprintf("at %v", want)
 		}
-		c.add("softcap", []string{c.model.Key("final_logit_softcapping")}, "logits are capped at %v; %s's are %s", limit,
-			f.Title, theirs)
+		c.addKey("softcap", "final_logit_softcapping", "logits are capped at %v; %s's are %s", limit, f.Title, theirs)
 	}
 	for _, key := range []string{"hidden_act", "hidden_activation"} {
 		if act, want := c.model.Setting(key), f.Fixed[key]; want != nil && act != want && act != nil {
 			c.add("activation", []string{key}, "the activation is %v; %s has %s", act, c.arch, want)
 		}
 	}
-	dim, _ := c.model.Setting("head_dim").(float64)
-	if q, _ := c.model.Setting("query_pre_attn_scalar").(float64); f.Uses("query_pre_attn_scalar") &&
+	dim := c.number("head_dim")
+	if q := c.number("query_pre_attn_scalar"); f.Uses("query_pre_attn_scalar") &&
 		(q < dim/4 || q > 4*dim) {
-		c.add("attention-scale", []string{c.model.Key("query_pre_attn_scalar")},
-			"attention is scaled by 1/sqrt(%v) with heads of %v", q, dim)
+		c.addKey("attention-scale", "query_pre_attn_scalar", "attention is scaled by 1/sqrt(%v) with heads of %v", q, dim)
 	}
 }
 
 // tensor returns the index of the tensor of that name, -1 if there is none.
 func (c *checker) tensor(name string) int {
-	for i, t := range c.files.tensors {
-		if t.Name == name {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(c.files.tensors, func(t tensor.Tensor) bool { return t.Name == name })
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/mmap"
 )
 
-// sibling is a tensor among those of its kind.
+// sibling is a tensor among the tensors of its kind.
 type sibling struct{ layer, tensor int }
 
 // tensorKinds groups tensors by kind, in order of layers.
@@ -59,8 +59,8 @@ func judgeSizes(c *checker, kind string, s []sibling) {
 		spread := max(high-middle, middle-low)
 		if d := size[i] - middle; math.Abs(d) > far+2*spread {
 			name := c.files.tensors[x.tensor].Name
-			c.add("layer-outlier", []string{name}, "%s: its size is %.3g, that of its siblings about %.3g", name,
-				c.stats[x.tensor].rms, math.Exp2(middle))
+			c.addAt("layer-outlier", name, "its size is %.3g, that of its siblings about %.3g", c.stats[x.tensor].rms,
+				math.Exp2(middle))
 		}
 	}
 }
@@ -109,9 +109,8 @@ func judgeTurned(c *checker, s []sibling) {
 		across := max(correlation(own.square.inputs, rest(i, outputs)), correlation(own.square.outputs, rest(i, inputs)))
 		if across > least && across > straight+least {
 			name := c.files.tensors[x.tensor].Name
-			c.add("transposed", []string{name},
-				"%s: its columns resemble the rows of its siblings (correlation %.2f), its rows do not (%.2f)", name, across,
-				straight)
+			c.addAt("transposed", name,
+				"its columns resemble the rows of its siblings (correlation %.2f), its rows do not (%.2f)", across, straight)
 		}
 	}
 }
@@ -136,7 +135,7 @@ func correlation(x, y []float64) float64 {
 // touched reports whether something was found in a tensor's values.
 func (c *checker) touched(i int) bool { return c.spoiled[c.files.tensors[i].Name] }
 
-// judgeDuplicates finds tensors with the bytes of another, and matrices of a stack with those of another.
+// judgeDuplicates finds tensors with the bytes of another, and matrices of a stack with the bytes of another.
 func judgeDuplicates(c *checker) {
 	type key struct {
 		hash uint64
@@ -192,15 +191,15 @@ func judgeExperts(c *checker, i int) {
 	for j, h := range c.stats[i].hashes.parts {
 		if k, ok := first[h]; ok {
 			name := c.files.tensors[i].Name
-			c.add("tensor-duplicate", []string{name}, "%s: matrix %d of the stack has the bytes of matrix %d", name, j, k)
+			c.addAt("tensor-duplicate", name, "matrix %d of the stack has the bytes of matrix %d", j, k)
 			return
 		}
 		first[h] = j
 	}
 }
 
-// normKinds are the norms whose gains are known to lie around 1, by kind: those before attention and MLP, and those of
-// queries and keys. (In some families' Hugging Face files post_attention_layernorm is the one before the MLP.)
+// normKinds are the norms whose gains are known to lie around 1, by kind: the norms before attention and MLP, and those
+// of queries and keys. (In some families' Hugging Face files post_attention_layernorm is the one before the MLP.)
 var normKinds = []struct {
 	what  string
 	names []string
@@ -288,8 +287,8 @@ func judgeShifted(c *checker, norms []int) {
 			margin := max(high-low, 0.1)
 			if math.Abs(d) > 0.7 && high-low < 0.6 && back > low-margin && back < high+margin {
 				name := c.files.tensors[i].Name
-				c.add("norm-offset", []string{name}, "%s: its mean is %.3g, that of its siblings %.3g to %.3g: it lies 1 apart",
-					name, c.stats[i].mean, low, high)
+				c.addAt("norm-offset", name, "its mean is %.3g, that of its siblings %.3g to %.3g: it lies 1 apart",
+					c.stats[i].mean, low, high)
 			}
 		}
 	}

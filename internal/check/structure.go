@@ -137,23 +137,19 @@ func sayEvidence(c *checker, own string) string {
 }
 
 // problems takes joined errors apart.
-func problems(err error) []error {
-	switch x := err.(type) {
-	case nil:
-		return nil
-	case interface{ Unwrap() []error }:
-		var all []error
-		for _, e := range x.Unwrap() {
-			all = append(all, problems(e)...)
-		}
-		return all
-	}
-	if inner := errors.Unwrap(err); inner != nil {
-		if _, joined := inner.(interface{ Unwrap() []error }); joined {
-			return problems(inner)
+func problems(err error) (all []error) {
+	for _, e := range []error{err, errors.Unwrap(err)} {
+		if joined, ok := e.(interface{ Unwrap() []error }); ok {
+			for _, e := range joined.Unwrap() {
+				all = append(all, problems(e)...)
+			}
+			return all
 		}
 	}
-	return []error{err}
+	if err != nil {
+		all = []error{err}
+	}
+	return all
 }
 
 // group is a fault that many tensors have.
@@ -308,7 +304,7 @@ func explainFaults(c *checker, groups []*group) []*group {
 	return nil
 }
 
-// allAre reports whether the names in each layer are among those of one format.
+// allAre reports whether the names in each layer are among the names of one format.
 func allAre(layers map[int]map[string]bool, formats [][]string) bool {
 	for _, names := range layers {
 		for name := range names {

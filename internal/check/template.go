@@ -20,8 +20,11 @@ type templateFault struct {
 type inspection struct {
 	*prober
 	source string
+	known  *known
 	system bool // the template takes a system message
 	faults []templateFault
+	near   string          // the publisher's template that this one was made from
+	seen   map[string]bool // sentences of its own that were told
 }
 
 // judgeTemplate tells what a template does beside writing the conversation down: characters that nobody sees, text that
@@ -34,20 +37,20 @@ func judgeTemplate(ctx context.Context, source, bos, eos string, k *known) (faul
 	if err != nil {
 		return nil, "", err
 	}
-	j := &inspection{prober: p, source: source}
+	j := &inspection{prober: p, source: source, known: k}
 	j.system, err = p.settle()
 	if err == nil && k.exactly(source) {
 		return nil, p.needs(), nil
 	}
 	j.hidden(source, "holds")
 	if err == nil {
-		err = j.judge(k)
+		err = j.judge()
 	}
 	return j.faults, p.needs(), err
 }
 
 // judge holds the conversations. The error is of a context that ended.
-func (j *inspection) judge(k *known) (err error) {
+func (j *inspection) judge() (err error) {
 	j.contents()
 	for _, judge := range []func() error{j.words, j.texts, j.turns, j.days} {
 		if err = judge(); err != nil || len(j.faults) > 0 {
@@ -57,15 +60,18 @@ func (j *inspection) judge(k *known) (err error) {
 	if !slices.ContainsFunc(j.faults, func(f templateFault) bool {
 		return f.id != "template-hidden" && f.severity != Note
 	}) {
-		j.prose(k)
+		j.prose()
 	}
 	if j.ctx.Context.Err() == nil && j.ctx.left < 0 {
-		j.fault("template-branches", Warning,
+		j.warn("template-branches",
 			"some short conversations take more than those of any template that is known: not all was looked at")
 		err = nil
 	}
 	return err
 }
+
+// warn adds a warning.
+func (j *inspection) warn(id, format string, args ...any) { j.fault(id, Warning, format, args...) }
 
 func (j *inspection) fault(id string, s Severity, format string, args ...any) {
 	f := templateFault{id, s, fmt.Sprintf(format, args...)}
@@ -93,7 +99,7 @@ func (j *inspection) hidden(text, verb string) {
 	}
 	if i := strings.IndexFunc(text, unseen); i >= 0 {
 		r := []rune(text[i:])[0]
-		j.fault("template-hidden", Warning, "the chat template %s %U, %s", verb, r, unseenAs(r))
+		j.warn("template-hidden", "the chat template %s %U, %s", verb, r, unseenAs(r))
 	}
 }
 
@@ -135,22 +141,22 @@ func (j *inspection) contents() {
 		}
 		switch {
 		case n == 0:
-			j.fault("template-content", Warning, "the prompt does not hold what the %s says", t.role)
+			j.warn("template-content", "the prompt does not hold what the %s says", t.role)
 			return
 		case t.role == "system":
 			continue
 		case n > 1:
-			j.fault("template-content", Warning, "the prompt holds what the %s says %d times", t.role, n)
+			j.warn("template-content", "the prompt holds what the %s says %d times", t.role, n)
 		case at < last:
-			j.fault("template-content", Warning, "the prompt has messages in another order")
+			j.warn("template-content", "the prompt has messages in another order")
 		}
 		last = at
 		if role := lastRole(r.literals[at]); role != "" && role != t.role {
-			j.fault("template-content", Warning, "the prompt calls what the %s says the %s's", t.role, role)
+			j.warn("template-content", "the prompt calls what the %s says the %s's", t.role, role)
 		}
 	}
 	if role := lastRole(r.literals[len(r.literals)-1]); role == "user" {
-		j.fault("template-content", Warning, "the prompt ends with the beginning of a user's turn, not of an answer")
+		j.warn("template-content", "the prompt ends with the beginning of a user's turn, not of an answer")
 	}
 }
 
@@ -203,7 +209,7 @@ func (j *inspection) words() error {
 		if err != nil {
 			continue
 		}
-		j.heard, j.known, j.watching = nil, map[string]bool{}, true
+		j.heard, j.wasHeard, j.watching = nil, map[string]bool{}, true
 		for _, first := range []string{probe, "jomrix " + strings.Repeat("jomrix ", 60), "Jomrix"} {
 			if _, err := s.render(first); err != nil {
 				return j.spent()
@@ -270,7 +276,7 @@ func (j *inspection) changes(s scene, plain *rendering, probe, said, word string
 		j.fault("template-text", Note, "the prompt is another one when %s says %s: %s", s.who, shown(word), what)
 		return false
 	}
-	j.fault("template-branches", Warning, "the prompt is another one when %s says %s: it has %s", s.who, shown(word), what)
+	j.warn("template-branches", "the prompt is another one when %s says %s: it has %s", s.who, shown(word), what)
 	return true
 }
 
@@ -342,20 +348,20 @@ func (j *inspection) turns() error {
 				if err := j.spent(); err != nil {
 					return err
 				}
-				j.fault("template-branches", Warning, "a conversation of %d turns fails: %s", 2*n-1, err.Error())
+				j.warn("template-branches", "a conversation of %d turns fails: %s", 2*n-1, err.Error())
 				return nil
 			}
 			for i, s := range r.literals {
 				if n > 3 && !usual[s] {
-					j.fault("template-branches", Warning,
-						"the prompt has %s in a conversation of %d turns, and nowhere in shorter ones", shown(s), 2*n-1)
+					j.warn("template-branches", "the prompt has %s in a conversation of %d turns, and nowhere in shorter ones",
+						shown(s), 2*n-1)
 					return nil
 				}
 				usual[s] = true
 				if first := slices.Index(r.said, name(0)+"."); n > 4 && i > first+3 && i < len(r.literals)-4 &&
 					s != r.literals[i-2] {
-					j.fault("template-branches", Warning, "a conversation of %d turns has %s where other turns have %s", 2*n-1,
-						shown(s), shown(r.literals[i-2]))
+					j.warn("template-branches", "a conversation of %d turns has %s where other turns have %s", 2*n-1, shown(s),
+						shown(r.literals[i-2]))
 					return nil
 				}
 			}
@@ -382,8 +388,8 @@ func (j *inspection) days() error {
 				return j.spent()
 			}
 			if got := dated(r.own()); got != want {
-				j.fault("template-branches", Warning, "the prompt is another one on %s: it has %s",
-					d.Format("2 January 2006, 15:04"), unlike(want, got))
+				j.warn("template-branches", "the prompt is another one on %s: it has %s", d.Format("2 January 2006, 15:04"),
+					unlike(want, got))
 				return nil
 			}
 		}

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -16,10 +17,8 @@ import (
 	"github.com/karat-run/karat/jinja"
 )
 
-// forms are the template forms that fine-tunes of any family may have.
-var forms = []family.Turns{
-	{Name: "ChatML's", Marks: []string{"<|im_start|>", "<|im_end|>"}},
-}
+// chatMLTurns is the form of turns that fine-tunes of any family may have.
+var chatMLTurns = family.Turns{Name: "ChatML's", Marks: []string{"<|im_start|>", "<|im_end|>"}}
 
 // marker matches what looks like a special token in a rendered conversation.
 const marker = `<[|｜][^<>\s]{1,40}>|<[^<>\s]{1,40}[|｜]>|<(?:start|end)_of_turn>`
@@ -33,13 +32,13 @@ func judgeText(c *checker) {
 	t, err := c.model.Tokenizer()
 	switch {
 	case errors.Is(err, tokenizer.ErrNoMerges):
-		c.add("merges-missing", []string{c.textKey("tokenizer.ggml.merges")}, "the tokenizer has no merges")
+		c.addText("merges-missing", "tokenizer.ggml.merges", "the tokenizer has no merges")
 	case err != nil && strings.Contains(err.Error(), "but the model embeds"):
 		if !c.unfit { // else the embedding's shape was told of
 			c.addAs(Error, "vocab-size", []string{c.textKey("tokenizer.ggml.tokens")}, "%s", plain(err))
 		}
 	case err != nil:
-		c.add("tokenizer-broken", []string{c.textKey("tokenizer.ggml")}, "%s", plain(err))
+		c.addText("tokenizer-broken", "tokenizer.ggml", "%s", plain(err))
 	}
 	if err != nil {
 		return
@@ -75,40 +74,36 @@ func (c *checker) textKey(key string) string {
 
 // judgeVocabulary judges sizes, merges, scores and the types of tokens.
 func judgeVocabulary(c *checker, t *tokenizer.Tokenizer) {
-	if missing := t.Missing(); len(missing) > 0 {
-		where, plain := []string{c.textKey("tokenizer.ggml.tokens")},
-			slices.DeleteFunc(slices.Clone(missing), func(b byte) bool {
-				return b < ' ' || b > '~'
-			})
-		if len(plain) > 0 {
-			c.add("bytes-missing", where, "%d characters of ASCII have no token, the first is %q", len(plain), plain[0])
-		} else {
-			c.addAs(Note, "bytes-missing", where, "%d bytes have no token, the first is 0x%02X", len(missing), missing[0])
-		}
+	missing := t.Missing()
+	ascii := slices.DeleteFunc(slices.Clone(missing), func(b byte) bool { return b < ' ' || b > '~' })
+	if len(ascii) > 0 {
+		c.addText("bytes-missing", "tokenizer.ggml.tokens", "%d characters of ASCII have no token, the first is %q",
+			len(ascii), ascii[0])
+	} else if len(missing) > 0 {
+		c.addAs(Note, "bytes-missing", []string{c.textKey("tokenizer.ggml.tokens")},
+			"%d bytes have no token, the first is 0x%02X", len(missing), missing[0])
 	}
 	n, of := t.Unreachable()
 	if n*10 > of { // a published one has 2.6 % that no merge makes
-		c.add("merges-missing", []string{c.textKey("tokenizer.ggml.merges")},
-			"no merge makes %d of the %d tokens of more than one symbol", n, of)
+		c.addText("merges-missing", "tokenizer.ggml.merges", "no merge makes %d of the %d tokens of more than one symbol", n,
+			of)
 	}
-	rows, _ := c.model.Setting("vocab_size").(float64)
+	rows := c.number("vocab_size")
 	size := t.VocabSize()
 	if gap := int(rows) - size; c.unfit { // the embedding's shape was told of
 	} else if c.files.gguf != nil && gap != 0 || float64(gap) > 0.05*rows {
-		c.add("vocab-size", []string{c.textKey("tokenizer.ggml.tokens")},
-			"the tokenizer has %d tokens, and the embedding %d rows", size, int(rows))
+		c.addText("vocab-size", "tokenizer.ggml.tokens", "the tokenizer has %d tokens, and the embedding %d rows", size,
+			int(rows))
 	}
 	if c.files.gguf == nil {
 		return
 	}
 	m := c.files.gguf.Metadata
-	if scores, err := m.Floats("tokenizer.ggml.scores"); err == nil {
-		if model, _ := m.String("tokenizer.ggml.model"); model == tokenizer.SentencePiece {
-			slices.Sort(scores)
-			if distinct := len(slices.Compact(slices.Clone(scores))); distinct*4 < len(scores) {
-				c.add("scores-flat", []string{"tokenizer.ggml.scores"}, "the %d tokens have %d different scores", len(scores),
-					distinct)
-			}
+	scores, _ := m.Floats("tokenizer.ggml.scores")
+	if model, _ := m.String("tokenizer.ggml.model"); model == tokenizer.SentencePiece {
+		slices.Sort(scores)
+		if n, distinct := len(scores), len(slices.Compact(scores)); distinct*4 < n {
+			c.addText("scores-flat", "tokenizer.ggml.scores", "the %d tokens have %d different scores", n, distinct)
 		}
 	}
 	for _, key := range m.Keys() {
@@ -122,7 +117,7 @@ func judgeVocabulary(c *checker, t *tokenizer.Tokenizer) {
 	types, err := m.Ints("tokenizer.ggml.token_type")
 	if err != nil {
 		if size > 0 {
-			c.add("token-types", []string{"tokenizer.ggml.token_type"}, "the types of tokens are missing")
+			c.addText("token-types", "tokenizer.ggml.token_type", "the types of tokens are missing")
 		}
 		return
 	}
@@ -131,6 +126,7 @@ func judgeVocabulary(c *checker, t *tokenizer.Tokenizer) {
 
 // judgeTypes judges the types of the tokens that the file itself calls special.
 func judgeTypes(c *checker, t *tokenizer.Tokenizer, types []int64) {
+	const key = "tokenizer.ggml.token_type"
 	var wrong []string
 	var special []int
 	if !c.family().Expect.TurnsAsText { // whose converter calls them text, and its loader does not
@@ -142,14 +138,12 @@ func judgeTypes(c *checker, t *tokenizer.Tokenizer, types []int64) {
 		}
 	}
 	for _, id := range special {
-		piece, _ := t.Token(id)
-		if id < len(types) && tokenizer.Kind(types[id]) == tokenizer.Normal && ends(piece) {
+		if piece, _ := t.Token(id); id < len(types) && tokenizer.Kind(types[id]) == tokenizer.Normal && ends(piece) {
 			wrong = append(wrong, fmt.Sprintf("%s (%d)", piece, id))
 		}
 	}
 	if len(wrong) > 0 {
-		c.add("token-types", []string{"tokenizer.ggml.token_type"}, "tokens that begin or end texts are typed as text: %s",
-			list(wrong))
+		c.addText("token-types", key, "tokens that begin or end texts are typed as text: %s", list(wrong))
 	}
 	text, control := 0, 0
 	for id, k := range types {
@@ -162,8 +156,7 @@ func judgeTypes(c *checker, t *tokenizer.Tokenizer, types []int64) {
 		}
 	}
 	if control > text {
-		c.add("token-types", []string{"tokenizer.ggml.token_type"}, "%d tokens that look like text are typed as control",
-			control)
+		c.addText("token-types", key, "%d tokens that look like text are typed as control", control)
 	}
 }
 
@@ -202,7 +195,7 @@ func judgeBoundaries(c *checker, t *tokenizer.Tokenizer) {
 		c.add("bos-missing", key, "the tokenizer adds no BOS; the models of architecture %s begin with one", c.arch)
 	}
 	if !t.EndsTexts() && wantsEnd(c) {
-		c.add("end-missing", []string{c.textKey("tokenizer.ggml.add_eos_token")}, "the tokenizer ends no text with a token")
+		c.addText("end-missing", "tokenizer.ggml.add_eos_token", "the tokenizer ends no text with a token")
 	}
 	eos, ok := t.EOS()
 	key = []string{c.textKey("tokenizer.ggml.eos_token_id")}
@@ -250,36 +243,37 @@ func judgeChat(c *checker, t *tokenizer.Tokenizer) {
 	}
 	judgeBOS(c, t, text, where)
 	judgeMarkers(c, t, text, where)
-	judgeLost(c, t, where)
+	if lost, err := LostMarkers(c.ctx, source, t); err == nil && len(lost) > 0 {
+		c.add("markers-lost", where, "the template builds %s from a conversation's text, so they reach the model as text",
+			list(lost))
+	}
 	addFaults(c, source, t, where)
 	judgeTurnEnd(c, t, text, where)
 }
 
 // renderChat writes a conversation and the beginning of the next answer.
 func renderChat(c *checker, p *chat.Template, t *tokenizer.Tokenizer, user, assistant, then string) (string, error) {
-	in := inputOf(c, t)
-	in.AddGenerationPrompt = true
-	in.Messages = []*jinja.Dict{chat.Message("user", user), chat.Message("assistant", assistant),
-		chat.Message("user", then)}
-	return p.Render(c.ctx, in)
+	bos, eos := edges(t)
+	return p.Render(c.ctx, chat.Input{BOSToken: bos, EOSToken: eos, AddGenerationPrompt: true, Messages: []*jinja.Dict{
+		chat.Message("user", user), chat.Message("assistant", assistant), chat.Message("user", then)}})
 }
 
-// inputOf returns what a template is given beside messages.
-func inputOf(c *checker, t *tokenizer.Tokenizer) (in chat.Input) {
+// edges returns the tokens that begin and end a text, "" for none.
+func edges(t *tokenizer.Tokenizer) (bos, eos string) {
 	if id, ok := t.BOS(); ok {
-		in.BOSToken, _ = t.Token(id)
+		bos, _ = t.Token(id)
 	}
 	if id, ok := t.EOS(); ok {
-		in.EOSToken, _ = t.Token(id)
+		eos, _ = t.Token(id)
 	}
-	return in
+	return bos, eos
 }
 
 // addFaults tells what the template does that none should, and what it needs beside messages: "" if no conversation
 // works.
 func addFaults(c *checker, source string, t *tokenizer.Tokenizer, where []string) (needs string) {
-	in := inputOf(c, t)
-	faults, needs, err := judgeTemplate(c.ctx, source, in.BOSToken, in.EOSToken, publishers())
+	bos, eos := edges(t)
+	faults, needs, err := judgeTemplate(c.ctx, source, bos, eos, publishers())
 	if err != nil {
 		return ""
 	}
@@ -347,9 +341,7 @@ func judgeMarkers(c *checker, t *tokenizer.Tokenizer, text string, where []strin
 			judge(f, of.Name == c.arch)
 		}
 	}
-	for _, f := range forms {
-		judge(f, true)
-	}
+	judge(chatMLTurns, true)
 	if len(known) > 0 && !fits {
 		what := "none of the markers that are known"
 		if len(wrote) > 0 {
@@ -392,4 +384,21 @@ func declaredEnds(c *checker, t *tokenizer.Tokenizer) []int {
 		ids = append(ids, eos)
 	}
 	return ids
+}
+
+// LostMarkers returns the special tokens that a chat template builds from a conversation's text, so that the model gets
+// them as text; see chat.Template.LostMarkers. A template that does not parse is an error.
+func LostMarkers(ctx context.Context, template string, t *tokenizer.Tokenizer) ([]string, error) {
+	p, err := chat.Parse(template, chat.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	var markers []string
+	for id := range t.VocabSize() {
+		if text, kind := t.Token(id); kind == tokenizer.Control || kind == tokenizer.UserDefined {
+			markers = append(markers, text)
+		}
+	}
+	bos, eos := edges(t)
+	return p.LostMarkers(ctx, markers, bos, eos)
 }

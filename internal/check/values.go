@@ -48,7 +48,7 @@ func judgeTag(c *checker, t tensor.Tensor, s *stats) bool {
 	if s.rows == 1 {
 		most = s.values
 	}
-	own := plausible(median(most)) && s.odd.nan.n+s.odd.inf.n < 4
+	own := plausible(median(most)) && s.odd.n() < 4
 	// BF16 weights that are read as F16 lie between 1 and 2
 	if s.rows == 1 && s.max == 0 || own && (t.DType == tensor.BF16 || s.twin.ones < 0.75) {
 		return false
@@ -57,8 +57,7 @@ func judgeTag(c *checker, t tensor.Tensor, s *stats) bool {
 	if t.DType == tensor.F16 {
 		other = tensor.BF16
 	}
-	c.add("dtype-tag", []string{t.Name}, "%s: as %v its values have the size %.2g, as %v %.2g", t.Name, t.DType, s.rms,
-		other, s.twin.rms)
+	c.addAt("dtype-tag", t.Name, "as %v its values have the size %.2g, as %v %.2g", t.DType, s.rms, other, s.twin.rms)
 	return true
 }
 
@@ -69,9 +68,8 @@ func judgeLayout(c *checker, t tensor.Tensor, s *stats) bool {
 		return false
 	}
 	_, above := s.scales.median(spread)
-	if odd := s.scales.odd.nan.n + s.scales.odd.inf.n + above; odd > 3 && odd*50 > n {
-		c.add("block-layout", []string{t.Name}, "%s: %d of %d blocks of %v have scales that are not finite or far off",
-			t.Name, odd, n, t.DType)
+	if odd := s.scales.odd.n() + above; odd > 3 && odd*50 > n {
+		c.addAt("block-layout", t.Name, "%d of %d blocks of %v have scales that are not finite or far off", odd, n, t.DType)
 		return true
 	}
 	if odd := s.scales.negative.n + s.scales.minimum.n; odd > 0 {
@@ -79,8 +77,8 @@ func judgeLayout(c *checker, t tensor.Tensor, s *stats) bool {
 		if m := s.scales.minimum; s.scales.negative.n == 0 || m.n > 0 && m.first < first {
 			first = m.first
 		}
-		c.add("scale-sign", []string{t.Name},
-			"%s: %d of %d blocks of %v have a negative scale or minimum, the first is block %d", t.Name, odd, n, t.DType, first)
+		c.addAt("scale-sign", t.Name, "%d of %d blocks of %v have a negative scale or minimum, the first is block %d", odd, n,
+			t.DType, first)
 		return true
 	}
 	return false
@@ -89,17 +87,16 @@ func judgeLayout(c *checker, t tensor.Tensor, s *stats) bool {
 func judgeFinite(c *checker, t tensor.Tensor, s *stats) bool {
 	switch {
 	case s.scales.odd.inf.n > 0 && s.scales.odd.nan.n == 0:
-		c.add("inf", []string{t.Name}, "%s: %d of %d blocks of %v have an infinite scale, the first in %s", t.Name,
-			s.scales.odd.inf.n, s.scales.n,
-			t.DType, place(s, s.scales.odd.inf.first*t.DType.BlockSize()))
+		c.addAt("inf", t.Name, "%d of %d blocks of %v have an infinite scale, the first in %s", s.scales.odd.inf.n,
+			s.scales.n, t.DType, place(s, s.scales.odd.inf.first*t.DType.BlockSize()))
 	case s.odd.nan.n > 0:
-		c.add("nan", []string{t.Name}, "%s: %d of %d values are not a number, the first in %s", t.Name, s.odd.nan.n,
-			s.elements, place(s, s.odd.nan.first))
+		c.addAt("nan", t.Name, "%d of %d values are not a number, the first in %s", s.odd.nan.n, s.elements,
+			place(s, s.odd.nan.first))
 	case s.odd.inf.n > 0:
-		c.add("inf", []string{t.Name}, "%s: %d of %d values are infinite, the first in %s", t.Name, s.odd.inf.n, s.elements,
+		c.addAt("inf", t.Name, "%d of %d values are infinite, the first in %s", s.odd.inf.n, s.elements,
 			place(s, s.odd.inf.first))
 	}
-	return s.odd.nan.n+s.odd.inf.n > 0
+	return s.odd.n() > 0
 }
 
 // embedding reports whether a matrix's rows are tokens, of which unused ones may be zero, or alike.
@@ -122,39 +119,39 @@ func paddedRows(c *checker, t tensor.Tensor, s *stats) int {
 }
 
 func judgeMatrix(c *checker, t tensor.Tensor, s *stats) {
-	where, tokens := []string{t.Name}, embedding(t.Name)
+	tokens := embedding(t.Name)
 	zeroRows := s.zeroRows.n - paddedRows(c, t, s)
 	few := tokens && zeroRows*100 < s.rows
 	switch {
 	case s.zeroRows.n == s.rows:
-		c.add("zero-tensor", where, "%s: all %d values are zero", t.Name, s.elements)
+		c.addAt("zero-tensor", t.Name, "all %d values are zero", s.elements)
 		return
 	case zeroRows > 0 && !few:
-		c.add("zero-rows", where, "%s: %d of %d rows are zero, from %d to %d", t.Name, s.zeroRows.n, s.rows,
-			s.zeroRows.first, s.zeroRows.last)
+		c.addAt("zero-rows", t.Name, "%d of %d rows are zero, from %d to %d", s.zeroRows.n, s.rows, s.zeroRows.first,
+			s.zeroRows.last)
 		return
 	case judgeRhythm(c, t, s):
 		return
 	case s.zeroCols.n > 0 && (!s.rounded || s.zeroCols.longest >= 32): // as many as the smallest block has
-		c.add("zero-columns", where, "%s: %d of %d columns are zero, from %d to %d", t.Name, s.zeroCols.n, s.cols,
-			s.zeroCols.first, s.zeroCols.last)
+		c.addAt("zero-columns", t.Name, "%d of %d columns are zero, from %d to %d", s.zeroCols.n, s.cols, s.zeroCols.first,
+			s.zeroCols.last)
 		return
 	case s.zero.n > 0 && s.zero.n*20 < s.elements/blockOf(t) && !tokens:
-		c.add("zero-blocks", where, "%s: %d blocks of %d values are zero, the first in %s", t.Name, s.zero.n, blockOf(t),
+		c.addAt("zero-blocks", t.Name, "%d blocks of %d values are zero, the first in %s", s.zero.n, blockOf(t),
 			place(s, s.zero.first*blockOf(t)))
 		return
 	case s.flatRows.n > 0 && !few && s.cols > 8:
-		c.add("constant-rows", where, "%s: %d of %d rows have one value throughout, from %d to %d", t.Name, s.flatRows.n,
-			s.rows, s.flatRows.first, s.flatRows.last)
+		c.addAt("constant-rows", t.Name, "%d of %d rows have one value throughout, from %d to %d", s.flatRows.n, s.rows,
+			s.flatRows.first, s.flatRows.last)
 		return
 	}
 	judgeOutliers(c, t, s)
 	if s.repeats.n > 0 && !tokens && s.cols > 8 && !stacked(s) {
-		c.add("repeated-rows", where, "%s: %d of %d rows are there before, the first is row %d", t.Name, s.repeats.n, s.rows,
+		c.addAt("repeated-rows", t.Name, "%d of %d rows are there before, the first is row %d", s.repeats.n, s.rows,
 			s.repeats.first)
 	}
 	if math.Abs(s.mean) > s.rms/2 && !strings.Contains(t.Name, "router") && s.elements >= 1024 {
-		c.add("value-shift", where, "%s: the mean is %.3g, and the root mean square %.3g", t.Name, s.mean, s.rms)
+		c.addAt("value-shift", t.Name, "the mean is %.3g, and the root mean square %.3g", s.mean, s.rms)
 	}
 }
 
@@ -182,9 +179,8 @@ func judgeRhythm(c *checker, t tensor.Tensor, s *stats) bool {
 	if common == 0 || period == row || times*run*2 < s.zero.n {
 		return false
 	}
-	c.add("row-layout", []string{t.Name},
-		"%s: of every %d blocks %d are zero, but a row has %d: rows of %d values were padded to %d", t.Name, period, run,
-		row, (period-run)*blockOf(t), period*blockOf(t))
+	c.addAt("row-layout", t.Name, "of every %d blocks %d are zero, but a row has %d: rows of %d values were padded to %d",
+		period, run, row, (period-run)*blockOf(t), period*blockOf(t))
 	return true
 }
 
@@ -194,15 +190,15 @@ func judgeOutliers(c *checker, t tensor.Tensor, s *stats) {
 		e, above := s.scales.median(spread)
 		if above > 0 {
 			at := s.scales.largestAt * t.DType.BlockSize()
-			c.add("scale-implausible", []string{t.Name},
-				"%s: %d of %d blocks of %v have scales far above the others, the largest %.3g in %s (half are below %.2g)",
-				t.Name, above, s.scales.n, t.DType, s.scales.largest, place(s, at), math.Ldexp(1, e))
+			c.addAt("scale-implausible", t.Name,
+				"%d of %d blocks of %v have scales far above the others, the largest %.3g in %s (half are below %.2g)", above,
+				s.scales.n, t.DType, s.scales.largest, place(s, at), math.Ldexp(1, e))
 			return
 		}
 	}
 	if half := median(s.rowMax); half > 0 && float64(s.max) > math.Ldexp(half, spread) {
-		c.add("value-implausible", []string{t.Name}, "%s: %.3g in %s, while half of the rows stay below %.3g", t.Name, s.max,
-			place(s, s.maxAt), half)
+		c.addAt("value-implausible", t.Name, "%.3g in %s, while half of the rows stay below %.3g", s.max, place(s, s.maxAt),
+			half)
 	}
 }
 
@@ -225,14 +221,14 @@ func judgeVector(c *checker, t tensor.Tensor, s *stats) {
 		return
 	}
 	if s.max == 0 && s.elements > 1 || s.max == 0 && strings.Contains(t.Name, "scal") {
-		c.add("zero-tensor", []string{t.Name}, "%s: all %d values are zero", t.Name, s.elements)
+		c.addAt("zero-tensor", t.Name, "all %d values are zero", s.elements)
 		return
 	}
 	if len(s.values) < 16 || strings.Contains(t.Name, "rope_freqs") {
 		return
 	}
 	if half := median(s.values); half > 0 && float64(s.max) > 1e4*half {
-		c.add("value-implausible", []string{t.Name}, "%s: %.3g in %s, while half of the values are below %.3g", t.Name,
-			s.max, place(s, s.maxAt), half)
+		c.addAt("value-implausible", t.Name, "%.3g in %s, while half of the values are below %.3g", s.max, place(s, s.maxAt),
+			half)
 	}
 }

@@ -24,9 +24,9 @@ var formatWords = map[string]*regexp.Regexp{
 const preNames = "internal/tokenizer/pre.go"
 
 // tellsPeople reports whether a literal of the file is a text: help and its examples, and
-// the stories of the two catalogues.
+// the stories of the table of mistakes.
 func tellsPeople(s *source, literal string) bool {
-	stories := s.dir() == "cmd/karat" || s.dir() == "internal/lab/mistake" || s.name == "internal/check/catalogue.go"
+	stories := s.dir() == "cmd/karat" || s.dir() == "internal/lab/mistake"
 	return stories && strings.ContainsAny(literal, " \n")
 }
 
