@@ -1,5 +1,8 @@
 // Package autoquant chooses a type for each weight of a model by its effect on the model's predictions: the least KL
 // divergence for a size of the file, or the least size for a divergence.
+//
+// autoquant.go searches, plan.go chooses from the measured costs, measure.go has the text and the weights that are
+// measured.
 package autoquant
 
 import (
@@ -108,8 +111,8 @@ func (s *Search) Learn(ctx context.Context) error {
 	return nil
 }
 
-// fits is an error if the measurements would not fit the memory: the file, or all weights as Q8_0 in the order of files
-// and in that of the products. The file's pages may go meanwhile.
+// fits returns an error if the measurements would not fit the memory: the file, or all weights as Q8_0 in the order of
+// files and in that of the products. The file's pages may go meanwhile.
 func (s *Search) fits() error {
 	var q8 int64
 	for _, t := range s.o.Tensors {
@@ -127,8 +130,8 @@ func (s *Search) fits() error {
 // Measure finds what each type of each weight costs. The error that it adds to the outputs of the weight's product,
 // expected from the activations of the text, is computed for all. What an error does to the predictions is measured
 // with one of the types: the KL divergence is in proportion, as it grows with the square of small changes. The other
-// weights are Q8_0 then, and the predictions are compared with those of Q8_0 alone: products of quantized weights are
-// several times faster.
+// weights are Q8_0 then, and the predictions are compared with the predictions of Q8_0 alone: products of quantized
+// weights are several times faster.
 func (s *Search) Measure(ctx context.Context) (err error) {
 	whole := s.text.base
 	defer func() {

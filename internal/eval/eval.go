@@ -1,6 +1,8 @@
-// Package eval measures how well a model predicts a text, and how far its predictions are from those of another model,
-// or of the same model before it was quantized. It measures the same as llama-perplexity (llama.cpp, tools/perplexity),
-// over the same windows.
+// Package eval measures how well a model predicts a text, and how far its predictions are from another model's, or of
+// the same model before it was quantized. It measures the same as llama-perplexity (llama.cpp, tools/perplexity), over
+// the same windows.
+//
+// eval.go scores windows, result.go computes estimates from scores, model.go runs a model over windows.
 package eval
 
 import (
@@ -18,7 +20,7 @@ import (
 )
 
 // Windows are a text cut into pieces of equal length, each a sequence of its own. The predictions after each position
-// of a window from half of it to the last but one are scored: those before lack context.
+// of a window from half of it to the last but one are scored: earlier ones lack context.
 type Windows struct {
 	Context int
 	IDs     []int32 // [Count·Context]
@@ -149,14 +151,13 @@ func Run(ctx context.Context, w *Windows, o Options) (*Result, error) {
 			return nil, fmt.Errorf("token %d of the text is %d, the vocabulary has %d", i, id, o.Model.Vocab())
 		}
 	}
-	r := &Result{Context: w.Context, All: w.Count()}
-	r.compared = o.Base != nil
-	for i := range w.Count() {
-		scores, err := o.window(ctx, w, i)
+	r := &Result{Context: w.Context, All: w.Count(), compared: o.Base != nil}
+	for r.Windows < r.All {
+		scores, err := o.window(ctx, w, r.Windows)
+		if err != nil && r.Windows == 0 {
+			return nil, err
+		}
 		if err != nil {
-			if r.Windows == 0 {
-				return nil, err
-			}
 			r.Update()
 			return r, err
 		}
@@ -196,12 +197,12 @@ func (o *Options) window(ctx context.Context, w *Windows, i int) (scores []score
 		more := make([]score, n)
 		each(n, func(i int) {
 			rows[i].normalize()
-			if base == nil {
-				more[i] = scoreOf(&rows[i], nil, ids[at+1+i])
-				return
+			var b *Row
+			if base != nil {
+				b = &base[i]
+				b.normalize()
 			}
-			base[i].normalize()
-			more[i] = scoreOf(&rows[i], &base[i], ids[at+1+i])
+			more[i] = scoreOf(&rows[i], b, ids[at+1+i])
 		})
 		for i := range rows {
 			if x := more[i].nll; math.IsNaN(x) || math.IsInf(x, 0) {

@@ -33,8 +33,8 @@ func (m *Model) Windows(ctx context.Context, text string, size, most int) (*Wind
 	return Cut(ids, size, most)
 }
 
-// SameTokens is an error if a token of w is spelled otherwise in m than in o: predictions of both are then not of the
-// same text.
+// SameTokens returns an error if a token of w is spelled otherwise in m than in o: predictions of both are then not of
+// the same text.
 func (m *Model) SameTokens(o *Model, w *Windows) error {
 	for _, id := range w.IDs {
 		x, _ := m.Tokenizer.Token(int(id))
@@ -101,8 +101,8 @@ func (m *Model) Start(ctx context.Context, o model.Options) (*Runner, error) {
 	return NewRunner(ctx, m.Graph, o.Numerics, o.Threads, m.Begin(), o.Engine)
 }
 
-// NewRunner is for a graph whose texts begin with the token begin, if that is not negative. It keeps the keys and
-// values of one window: no other has the same beginning.
+// NewRunner returns a runner for a graph whose texts begin with the token begin, if that is not negative. It keeps the
+// keys and values of one window: no other has the same beginning.
 func NewRunner(ctx context.Context, g *graph.Graph, n numerics.Numerics, threads int, begin int32,
 	o engine.Options) (*Runner, error) {
 	b, err := n.Backend(threads)
@@ -119,15 +119,10 @@ func NewRunner(ctx context.Context, g *graph.Graph, n numerics.Numerics, threads
 
 // Close frees it.
 func (r *Runner) Close() error {
-	r.end()
-	return errors.Join(r.engine.Close(), r.backend.Close())
-}
-
-func (r *Runner) end() {
 	if r.seq != nil {
 		r.seq.Close()
-		r.seq = nil
 	}
+	return errors.Join(r.engine.Close(), r.backend.Close())
 }
 
 // Vocab returns the number of logits of a row.
@@ -135,29 +130,29 @@ func (r *Runner) Vocab() int { return r.engine.VocabSize() }
 
 // Window begins a window and computes its first rows, of which the logits are not wanted.
 func (r *Runner) Window(ctx context.Context, _ int, ids []int32, rows int) error {
-	r.end()
+	if r.seq != nil {
+		r.seq.Close()
+	}
 	r.seq = r.engine.NewSequence()
 	r.ids = append(r.ids[:0], ids...)
 	if r.begin >= 0 {
 		r.ids[0] = r.begin
 	}
-	return r.feed(ctx, rows, 0, nil)
+	_, err := r.feed(ctx, rows, 0)
+	return err
 }
 
 // Rows computes the next n rows. least is NaN: all logits are known.
-func (r *Runner) Rows(ctx context.Context, n int) (rows []Row, err error) {
-	err = r.feed(ctx, n, n, &rows)
-	return rows, err
-}
+func (r *Runner) Rows(ctx context.Context, n int) ([]Row, error) { return r.feed(ctx, n, n) }
 
-func (r *Runner) feed(ctx context.Context, n, wanted int, rows *[]Row) error {
+func (r *Runner) feed(ctx context.Context, n, wanted int) (rows []Row, err error) {
 	logits, err := r.seq.Feed(ctx, r.ids[:n], wanted)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.ids = r.ids[n:]
 	for _, x := range logits {
-		*rows = append(*rows, Row{Logits: x})
+		rows = append(rows, Row{Logits: x})
 	}
-	return nil
+	return rows, nil
 }

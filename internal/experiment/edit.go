@@ -40,7 +40,7 @@ type applied struct {
 	by   float64
 	rows [][]float32 // of the elements of the site
 	at   map[int]int // position to the row
-	more bool        // generated positions, too
+	more bool        // also generated positions
 }
 
 // apply finds the nodes and positions of e.

@@ -46,7 +46,7 @@ type Change struct {
 }
 
 // Measure runs a prompt without and with edits. tokens are shown whatever their rank, of two the difference of their
-// logits, too. most tokens are generated behind it.
+// logits also. most tokens are generated behind it.
 func Measure(ctx context.Context, m *karat.Model, p *Prompt, edits []Edit, top int, tokens []int, most int) (*Effect,
 	error) {
 	all, err := prepare(ctx, m, p, edits)

@@ -38,7 +38,7 @@ type metric struct {
 	compute     func(p *Pair, logits, clean []float32) float64
 }
 
-// metrics lists all metrics, in the order of pages. A pair's strongest cells are those by the first that it has.
+// metrics lists all metrics, in the order of pages. A pair's strongest cells are the strongest by its first metric.
 var metrics = []metric{
 	{"logit_difference", "logit difference", func(v *Values) **lab.Number { return &v.Difference },
 		func(p *Pair, logits, _ []float32) float64 {
@@ -188,7 +188,7 @@ func (r *Runner) run(ctx context.Context, p *Pair) error {
 	return nil
 }
 
-// column is a node, or a head of it: its cells are those of all positions.
+// column is a node, or a head of it: it has the cells of all positions.
 type column struct {
 	node  karat.Node
 	place Place
@@ -196,7 +196,7 @@ type column struct {
 	index int // of the head
 }
 
-// columns lists those of all pairs.
+// columns lists the columns of all pairs.
 func (r *Runner) columns() (all []column, err error) {
 	layers, err := ParseSet(r.Spec.Layers)
 	if err != nil {

@@ -63,7 +63,7 @@ type heat struct {
 	from, to      float64 // values of the runs without interventions: from is pale, to dark
 }
 
-// maps returns those of a pair.
+// maps returns the maps of a pair.
 func (b *Bundle) maps(pair int) (all []heat) {
 	p := &b.Manifest.Pairs[pair]
 	heads, ats := false, []string{}

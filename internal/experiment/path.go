@@ -81,7 +81,7 @@ func (s *stream) fed(name string, receivers []site) (map[string]bool, error) {
 	return fed, nil
 }
 
-// reaches reports whether a node's change comes to a receiver, where branches but for those fed are frozen.
+// reaches reports whether a node's change comes to a receiver, where all branches except fed are frozen.
 func (s *stream) reaches(name string, fed map[string]bool, receivers []site) bool {
 	changed := map[string]bool{name: true}
 	for _, n := range s.nodes {
@@ -121,8 +121,8 @@ func receives(receivers []site, n karat.Node) bool {
 }
 
 // run gives the outcome of e, the sender, on the receivers alone. One run has the edit, while all that attention and
-// feed-forward networks add to the stream is as without it, but for the sender's own branch. What the receivers then
-// are is written into a second run, in which nothing is frozen.
+// feed-forward networks add to the stream is as without the edit, except the sender's own branch. What the receivers
+// then are is written into a second run, in which nothing is frozen.
 func (x *paths) run(ctx context.Context, e Edit) (*Outcome, error) {
 	sender, err := prepare(ctx, x.model, x.prompt, []Edit{e})
 	if err != nil {

@@ -1,5 +1,9 @@
 // Package experiment changes what a model computes, and measures what that changes: interventions at nodes (Edit),
 // grids of them over stimuli (Spec), and states that probes are trained on (Extract).
+//
+// place.go says where: sets, positions, nodes. edit.go runs edits, effect.go measures one, values.go reads and writes
+// rows. spec.go reads an experiment, path.go computes paths, grid.go cells, bundle.go keeps them, page.go shows them.
+// score.go scores continuations.
 package experiment
 
 import (
@@ -137,7 +141,7 @@ func (p *Prompt) matched(re *regexp.Regexp) (at []int) {
 	return at
 }
 
-// Of returns the positions of a prompt, in order, and whether generated ones are meant, too. The zero Positions are
+// Of returns the positions of a prompt, in order, and whether generated ones are also meant. The zero Positions are
 // all.
 func (p Positions) Of(prompt *Prompt) (at []int, generated bool, err error) {
 	n := len(prompt.IDs)

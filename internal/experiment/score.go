@@ -92,7 +92,7 @@ type Answer struct {
 type Scorer struct {
 	Model *karat.Model
 	NoBOS bool // add no token in front, but where nothing else is before a text
-	Parts bool // the tokens' scores, too
+	Parts bool // report also the tokens' scores
 }
 
 // Pair returns the ids of a context and of its continuation, as lm-evaluation-harness cuts them: spaces at the

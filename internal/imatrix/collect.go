@@ -10,16 +10,16 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Collector sums the squared activations that a graph's weights multiply: those of its products, and of each expert.
-// Want, Tap and Expert are for the engine that computes the text.
+// Collector sums the squared activations that a graph's weights multiply: in its products, and in each expert. Want,
+// Tap and Expert are for the engine that computes the text.
 type Collector struct {
 	weights map[*graph.Node][]string // that read a node's value
 	sums    map[*graph.Node]*Entry   // of a node's value
 	experts map[*graph.Node][2]*Entry
 }
 
-// NewCollector is for the weights of g. The head's is among them only if head is true: it decides between tokens, and
-// quantizers do better to weigh its columns alike.
+// NewCollector returns a collector for the weights of g. The head's is among them only if head is true: it decides
+// between tokens, and quantizers do better to weigh its columns alike.
 func NewCollector(g *graph.Graph, head bool) *Collector {
 	c := &Collector{weights: map[*graph.Node][]string{}, sums: map[*graph.Node]*Entry{},
 		experts: map[*graph.Node][2]*Entry{}}
@@ -78,7 +78,7 @@ func (e *Entry) add(i int, x []float32) {
 	}
 }
 
-// Fits is an error if m has a weight that g has not, or has in another shape: it is of another model.
+// Fits returns an error if m has a weight that g has not, or has in another shape: it is of another model.
 func (m *Matrix) Fits(g *graph.Graph) error {
 	shapes := map[string]tensor.Shape{}
 	for _, n := range g.Nodes {

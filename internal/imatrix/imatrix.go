@@ -4,7 +4,8 @@
 // The file is llama.cpp's (tools/imatrix): a GGUF file whose general.type is imatrix, with imatrix.datasets,
 // imatrix.chunk_count and imatrix.chunk_size, and for a weight NAME the float32 tensors NAME.in_sum2 [matrices,
 // columns], sums of squared activations, and NAME.counts [matrices, 1], how many rows they are of; of a weight that is
-// one matrix [columns] and [1]. The files that llama-imatrix wrote before mid 2025 are read, too (old.go).
+// one matrix [columns] and [1]. The files that llama-imatrix wrote before mid 2025 are also read (old.go). collect.go
+// measures.
 package imatrix
 
 import (
@@ -111,15 +112,10 @@ func parse(data []byte) (*Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseGGUF(f)
-}
-
-func parseGGUF(f *gguf.File) (*Matrix, error) {
 	if kind, err := f.Metadata.String("general.type"); err != nil || kind != "imatrix" {
 		return nil, errors.Join(fmt.Errorf("not an importance matrix: general.type is %q, not \"imatrix\"", kind), err)
 	}
 	m := &Matrix{Entries: map[string]*Entry{}}
-	var err error
 	if m.Datasets, err = f.Metadata.Strings("imatrix.datasets"); err != nil {
 		return nil, err
 	}

@@ -92,10 +92,10 @@ func (o *old) entry(m *Matrix) error {
 			name[:min(len(name), 80)], maxName)
 	}
 	windows, err := o.count("windows of " + name)
-	if err != nil {
-		return err
+	columns := 0
+	if err == nil {
+		columns, err = o.count("columns of " + name)
 	}
-	columns, err := o.count("columns of " + name)
 	if err == nil && columns == 0 {
 		err = fmt.Errorf("%s has no columns", name)
 	}
