@@ -4,14 +4,11 @@
 //	B *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
 //	V *graph.Weight `gguf:"attn_v" hf:"v_proj" optional:"absent where K serves as V"`
 //
-// Tags of nested structs and slices prefix those inside; a nil pointer to a struct is a
-// part that the layer lacks. A tensor's name has
-// no ".weight". Binding is strict: a tensor that is missing, one that no field
-// claims, and one whose presence contradicts the setting that "if" names are
-// all errors, reported together. "if" names a field of the model's Config by
-// its json tag, which must not be zero, or with a "!" must be. Without it the
-// weight is nil. Of an optional weight nothing is said here: it is an error of
-// the graph if an operation uses it and the file lacks it.
+// Tags of nested structs and slices prefix the tags inside; a nil pointer to a struct is a part that the layer lacks. A
+// tensor's name has no ".weight". Binding is strict: a tensor that is missing, one that no field claims, and one whose
+// presence contradicts the setting that "if" names are all errors, reported together. "if" names a field of the model's
+// Config by its json tag, which must not be zero, or with a "!" must be. Without it the weight is nil. Of an optional
+// weight nothing is said here: it is an error of the graph if an operation uses it and the file lacks it.
 package bind
 
 import (
@@ -25,8 +22,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Source is what a checkpoint offers: its tensors under the names that the
-// format in use has for them.
+// Source is what a checkpoint offers: its tensors under the names that the format in use has for them.
 type Source interface {
 	// Names lists all tensors, without ".weight".
 	Names() []string
@@ -38,14 +34,12 @@ type Source interface {
 	Key(name string) string
 }
 
-// maxErrors bounds the report on a hostile file; a model of 200 layers that is
-// wrong in all of them stays below.
+// maxErrors bounds the report on a hostile file; a model of 200 layers that is wrong in all of them stays below.
 const maxErrors = 5000
 
-// Model sets the *graph.Weight fields of the struct that m points to, and lists
-// the weights that src has, in the order of the struct. The
-// error joins every problem; the other weights are then bound, so
-// that recording its graph can add what it finds.
+// Model sets the *graph.Weight fields of the struct that m points to, and lists the weights that src has, in the order
+// of the struct. The error joins every problem; the other weights are then bound, so that recording its graph can add
+// what it finds.
 func Model(m any, src Source) ([]*graph.Weight, error) {
 	root := reflect.ValueOf(m).Elem()
 	b := binder{src: src, used: map[string]bool{}, settings: map[string]reflect.Value{}}

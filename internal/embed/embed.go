@@ -1,7 +1,8 @@
-// Package embed makes one vector of the rows that a model computes of a text: it pools them, multiplies by dense layers,
-// shortens and normalizes.
+// Package embed makes one vector of the rows that a model computes of a text: it pools them, multiplies by dense
+// layers, shortens and normalizes.
 //
-// All sums are in float64 and in order of the rows or features, so that a text's vector has the same bits on every machine.
+// All sums are in float64 and in order of the rows or features, so that a text's vector has the same bits on every
+// machine.
 package embed
 
 import (
@@ -23,7 +24,7 @@ const (
 	None Pooling = "none" // every row, one after the other
 )
 
-// Poolings is all of them.
+// Poolings returns all of them.
 func Poolings() []Pooling { return []Pooling{Mean, CLS, Last, None} }
 
 // Head is what a model's files say of the way from rows to a vector. The zero value says nothing.
@@ -55,7 +56,7 @@ func (h *Head) Check(features int) error {
 	return nil
 }
 
-// Features is how many features a vector of rows of so many has.
+// Features returns how many features a vector of rows of so many has.
 func (h *Head) Features(rows int) int {
 	if n := len(h.Dense); n > 0 {
 		return h.Dense[n-1].Out
@@ -63,8 +64,8 @@ func (h *Head) Features(rows int) int {
 	return rows
 }
 
-// Vector is that of rows, of which there is one at least: its first features, of which there are as many as dimensions
-// says, or all where that is 0. With None it has those of each row, one after the other.
+// Vector returns that of rows, of which there is one at least: its first features, of which there are as many as
+// dimensions says, or all where that is 0. With None it has the features of each row, one after the other.
 func (h *Head) Vector(rows [][]float32, dimensions int) []float32 {
 	switch h.Pooling {
 	case Mean:
@@ -102,7 +103,7 @@ func mean(rows [][]float32) []float64 {
 	return x
 }
 
-// finish is what comes behind the pooling.
+// finish computes what follows the pooling.
 func (h *Head) finish(x []float64, dimensions int) []float32 {
 	for _, d := range h.Dense {
 		x = d.apply(x)
@@ -147,7 +148,7 @@ func (d *Dense) apply(x []float64) []float64 {
 	return out
 }
 
-// Parse is the pooling of a name.
+// Parse returns the pooling of a name.
 func Parse(name string) (Pooling, error) {
 	if p := Pooling(name); slices.Contains(Poolings(), p) {
 		return p, nil

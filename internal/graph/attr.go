@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Attributes of nodes, by operation. Of each the zero value of a field says nothing new:
-// the fields that a family does not set leave the arithmetic as it is without them.
+// Attributes of nodes, by operation. Of each the zero value of a field says nothing new: the fields that a family does
+// not set leave the arithmetic as it is without them.
 type (
 	EmbedAttr struct{ Scale float32 }
 	NormAttr  struct{ Eps, Offset float32 } // Offset is added to the weight
@@ -20,31 +20,28 @@ type (
 		Interleaved bool      // pairs are (2i, 2i+1), and not (i, i+Dim/2)
 		Magnitude   float64   // multiplies cosines and sines, once, in float32; 0 is 1 (yarn, longrope)
 
-		// Sections are how many pairs turn by each part of a position, time, height and width: one run
-		// after another, or with Woven by turns, while a section lasts, and the rest by the first part. None:
-		// all by the one position. The parts of text are equal, so sections change nothing there.
-		// (mrope_section and mrope_interleaved: transformers' modeling_qwen2_vl.py and modeling_qwen3_vl.py;
-		// ggml_mrope_cache_init in llama.cpp)
+		// Sections are how many pairs turn by each part of a position, time, height and width: one run after another, or with
+		// Woven by turns, while a section lasts, and the rest by the first part. None: all by the one position. The parts of
+		// text are equal, so sections change nothing there. (mrope_section and mrope_interleaved: transformers'
+		// modeling_qwen2_vl.py and modeling_qwen3_vl.py; ggml_mrope_cache_init in llama.cpp)
 		Sections [3]int
 		Woven    bool
 	}
 
-	// AttentionAttr is how queries attend. A weight of the node is a score by head, its
-	// sink, that the softmax divides by as if it was that of another position, whose value
-	// is zeros. (gpt-oss; Xiao et al. 2023, arXiv:2309.17453)
+	// AttentionAttr is how queries attend. A weight of the node is a score by head, its sink, that the softmax divides by
+	// as if it was that of another position, whose value is zeros. (gpt-oss; Xiao et al. 2023, arXiv:2309.17453)
 	AttentionAttr struct {
 		KV    *KV
 		Scale float64
 		Cap   float64 // of scores: cap·tanh(score/cap); 0 for none
 
-		// Bidirectional queries see later positions of their sequence, too: all of them, or
-		// as many as before. A step has all rows of a sequence, then.
+		// Bidirectional queries see also later positions of their sequence: all of them, or as many as before. A step has all
+		// rows of a sequence, then.
 		Bidirectional bool
 	}
 
-	// ActAttr is an activation; in a GLU and in Experts also the operations on gate and up
-	// before: act(alpha·min(gate, limit))/alpha · (max(-limit, min(up, limit)) + plus).
-	// (gpt-oss: SiLU, 7, 1.702 and 1.)
+	// ActAttr is an activation; in a GLU and in Experts also the operations on gate and up before: act(alpha·min(gate,
+	// limit))/alpha · (max(-limit, min(up, limit)) + plus). (gpt-oss: SiLU, 7, 1.702 and 1.)
 	ActAttr struct {
 		Act   Activation
 		Limit float64 // 0 for none
@@ -52,9 +49,9 @@ type (
 		Plus  float64
 	}
 
-	// RouteAttr is how scores choose experts and become weights. Equal scores go to the
-	// lower index, and a NaN counts as the lowest. A bias is added to the scores that choose, and
-	// not to weights; it is the node's last weight, behind the scale by expert, if there is one.
+	// RouteAttr is how scores choose experts and become weights. Equal scores go to the lower index, and a NaN counts as
+	// the lowest. A bias is added to the scores that choose, and not to weights; it is the node's last weight, behind the
+	// scale by expert, if there is one.
 	RouteAttr struct {
 		Weigh     Weigh
 		Normalize bool    // weights are divided by their sum
@@ -62,13 +59,13 @@ type (
 		Factor    float64 // weights are multiplied by it, last; 0 for 1
 		Biased    bool
 
-		// Experts are in so many equal runs. Only Kept of the runs are chosen from: those in
-		// which the Best largest sum up to most (0 for 1). (DeepSeek-V3, arXiv:2412.19437.)
+		// Experts are in so many equal runs. Only Kept of the runs are chosen from: the runs in which the Best largest sum up
+		// to most (0 for 1). (DeepSeek-V3, arXiv:2412.19437.)
 		Groups, Kept, Best int
 	}
 
-	// ExpertsAttr is how experts are made. Their weights are as Form says; with Biased a
-	// bias of each follows behind all of them, in their order.
+	// ExpertsAttr is how experts are made. Their weights are as Form says; with Biased a bias of each follows behind all
+	// of them, in their order.
 	ExpertsAttr struct {
 		ActAttr
 		Form    Form
@@ -102,7 +99,7 @@ const (
 
 func (f Form) String() string { return [...]string{"fused", "interleaved", "apart", "ungated"}[f] }
 
-// firsts is how many weights come before down.
+// firsts returns how many weights come before down.
 func (f Form) firsts() int {
 	if f == Apart {
 		return 2
@@ -113,7 +110,7 @@ func (f Form) firsts() int {
 // Plain reports whether a is an activation and nothing else.
 func (a ActAttr) Plain() bool { return a == ActAttr{Act: a.Act} }
 
-// Activates is the activation of a GLU, Act or Experts node; false of others.
+// Activates returns the activation of a GLU, Act or Experts node; false of others.
 func (n *Node) Activates() (ActAttr, bool) {
 	switch a := n.Attr.(type) {
 	case ActAttr:
@@ -124,8 +121,7 @@ func (n *Node) Activates() (ActAttr, bool) {
 	return ActAttr{}, false
 }
 
-// RouteWeights are the scale by expert of a Route, and the bias of its choice; nil where
-// there is none.
+// RouteWeights returns the scale by expert of a Route, and the bias of its choice; nil where there is none.
 func (n *Node) RouteWeights() (scale, bias *Weight) {
 	w := n.W
 	if a, _ := n.Attr.(RouteAttr); a.Biased {
@@ -137,15 +133,16 @@ func (n *Node) RouteWeights() (scale, bias *Weight) {
 	return scale, bias
 }
 
-// ExpertWeights are the matrices of an Experts node, down the last, and their biases in the
-// same order; nil where there are none.
+// ExpertWeights returns the matrices of an Experts node, down the last, and their biases in the same order; nil where
+// there are none.
 func (n *Node) ExpertWeights() (matrices, biases []*Weight) {
 	a, _ := n.Attr.(ExpertsAttr)
 	count := a.Form.firsts() + 1
 	return n.W[:count], n.W[count:]
 }
 
-// Bidirectional reports whether queries of g see later positions, as an encoder's do: a step has all rows of its sequences.
+// Bidirectional reports whether queries of g see later positions, as an encoder's do: a step has all rows of its
+// sequences.
 func (g *Graph) Bidirectional() bool {
 	return slices.ContainsFunc(g.Nodes, func(n *Node) bool {
 		a, ok := n.Attr.(AttentionAttr)
@@ -153,7 +150,7 @@ func (g *Graph) Bidirectional() bool {
 	})
 }
 
-// Newest is the last position that a query at pos sees in a sequence of length.
+// Newest returns the last position that a query at pos sees in a sequence of length.
 func (a AttentionAttr) Newest(pos, length int) int {
 	switch {
 	case !a.Bidirectional:
@@ -164,7 +161,7 @@ func (a AttentionAttr) Newest(pos, length int) int {
 	return length - 1
 }
 
-// Turning is how many features of a head of dim pairs are made of.
+// Turning returns how many features of a head of dim pairs are made of.
 func (a RoPEAttr) Turning(dim int) int {
 	if a.Dim > 0 {
 		return a.Dim
@@ -172,7 +169,7 @@ func (a RoPEAttr) Turning(dim int) int {
 	return dim
 }
 
-// Pair is the features of a head of dim that turn at the i-th speed.
+// Pair returns the features of a head of dim that turn at the i-th speed.
 func (a RoPEAttr) Pair(i, dim int) (first, second int) {
 	if a.Interleaved {
 		return 2 * i, 2*i + 1
@@ -180,7 +177,7 @@ func (a RoPEAttr) Pair(i, dim int) (first, second int) {
 	return i, i + a.Turning(dim)/2
 }
 
-// Part is the part of a position that the i-th pair turns by.
+// Part returns the part of a position that the i-th pair turns by.
 func (a RoPEAttr) Part(i int) int {
 	switch s := a.Sections; {
 	case s == [3]int{}:
@@ -211,7 +208,7 @@ const (
 	numActivations
 )
 
-// Activations is all of them.
+// Activations returns all of them.
 func Activations() []Activation {
 	all := make([]Activation, numActivations)
 	for i := range all {
@@ -224,8 +221,7 @@ func (a Activation) String() string {
 	return [numActivations]string{"silu", "gelu_tanh", "gelu_erf", "relu_squared", "sigmoid", "tanh"}[a]
 }
 
-// UnmarshalText knows Hugging Face's names of the activations
-// (ACT2CLS in transformers/activations.py).
+// UnmarshalText knows Hugging Face's names of the activations (ACT2CLS in transformers/activations.py).
 func (a *Activation) UnmarshalText(name []byte) error {
 	switch string(name) {
 	case "silu", "swish":

@@ -12,12 +12,11 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Builder appends to a Graph under a name scope. It is a value: Layer returns
-// a narrower one, and nothing has to be restored afterwards.
+// Builder appends to a Graph under a name scope. It is a value: Layer returns a narrower one, and nothing has to be
+// restored afterwards.
 //
-// Shapes come from the configuration; a weight or an input that disagrees is
-// noted and reported by Graph together with all others, so that one load
-// shows everything that is wrong with a file.
+// Shapes come from the configuration; a weight or an input that disagrees is noted and reported by Graph together with
+// all others, so that one load shows everything that is wrong with a file.
 type Builder struct {
 	r        *recorder
 	gguf, hf string // scope
@@ -30,7 +29,7 @@ type recorder struct {
 	errs []error
 }
 
-// New is an empty recording.
+// New returns an empty recording.
 func New() Builder {
 	return Builder{r: &recorder{seen: map[string]int{}}, layer: -1}
 }
@@ -50,8 +49,7 @@ func join(scope, name string) string {
 	return strings.Trim(scope+"."+name, ".")
 }
 
-// caller is the file and line of the architecture: the first frame outside
-// this package.
+// caller returns the file and line of the architecture: the first frame outside this package.
 func caller() string {
 	var pcs [16]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
@@ -86,8 +84,7 @@ func (b Builder) errorf(n *Node, format string, args ...any) {
 	b.r.errs = append(b.r.errs, fmt.Errorf("%v: %w", n, fmt.Errorf(format, args...)))
 }
 
-// weighted records an operation named after its weight, whose shape the
-// configuration says.
+// weighted records an operation named after its weight, whose shape the configuration says.
 func (b Builder) weighted(op Op, w *Weight, want, out tensor.Shape, attr any, in ...*Node) *Node {
 	n := b.add(&Node{Op: op, Name: w.GGUF, HF: w.HF + ".out", Shape: out, In: in, Attr: attr, W: []*Weight{w}})
 	b.check(n, w, want)
@@ -112,8 +109,7 @@ func (b Builder) check(n *Node, w *Weight, want tensor.Shape) {
 	b.errorf(n, "%w", e)
 }
 
-// Refuse notes an error where the file holds a weight that the configuration
-// rules out.
+// Refuse notes an error where the file holds a weight that the configuration rules out.
 func (b Builder) Refuse(w *Weight, fact string) {
 	if w.There() {
 		b.r.errs = append(b.r.errs, NewTensorError(w.Name, Refused, "the file holds it, but the configuration says that %s", fact))
@@ -131,7 +127,7 @@ func (b Builder) Embed(w *Weight, vocab, dim int, scale float32) *Node {
 	return b.weighted(Embed, w, tensor.Shape{vocab, dim}, tensor.Shape{dim}, EmbedAttr{scale})
 }
 
-// Linear is x·Wᵀ, W being [out, in].
+// Linear returns x·Wᵀ, W being [out, in].
 func (b Builder) Linear(w *Weight, x *Node, out int) *Node {
 	return b.weighted(Linear, w, tensor.Shape{out, x.Shape.Size()}, tensor.Shape{out}, nil, x)
 }
@@ -154,13 +150,13 @@ func (b Builder) BiasRow(w *Weight, rows, i int, x *Node) *Node {
 	return n
 }
 
-// RMSNorm normalizes the last dimension and multiplies by w plus offset (1 in
-// Gemma 3). (Zhang and Sennrich 2019, arXiv:1910.07467)
+// RMSNorm normalizes the last dimension and multiplies by w plus offset (1 in Gemma 3). (Zhang and Sennrich 2019,
+// arXiv:1910.07467)
 func (b Builder) RMSNorm(w *Weight, x *Node, eps, offset float32) *Node {
 	return b.weighted(RMSNorm, w, tensor.Shape{x.Shape.Last()}, x.Shape, NormAttr{eps, offset}, x)
 }
 
-// Normalize is RMSNorm without a weight.
+// Normalize returns RMSNorm without a weight.
 func (b Builder) Normalize(x *Node, eps float32) *Node {
 	return b.add(&Node{Op: RMSNorm, Shape: x.Shape, In: []*Node{x}, Attr: NormAttr{Eps: eps}})
 }
@@ -181,14 +177,13 @@ func (b Builder) Head(x *Node, i int) *Node {
 	return b.add(&Node{Op: View, Shape: tensor.Shape{n}, In: []*Node{x}, Attr: ViewAttr{Offset: i * n}})
 }
 
-// RoPE turns the pairs (i, i+dim/2) of each head of x {heads, dim} by the
-// row's position times freqs[i]. role is "q" or "k".
-// (Su et al. 2021, arXiv:2104.09864, in the half style of GPT-NeoX)
+// RoPE turns the pairs (i, i+dim/2) of each head of x {heads, dim} by the row's position times freqs[i]. role is "q" or
+// "k". (Su et al. 2021, arXiv:2104.09864, in the half style of GPT-NeoX)
 func (b Builder) RoPE(role string, x *Node, freqs []float64) *Node {
 	return b.RoPEWith(role, x, RoPEAttr{Freqs: freqs})
 }
 
-// RoPEWith is RoPE of a part of each head, of neighbouring pairs, or with a magnitude.
+// RoPEWith returns RoPE of a part of each head, of neighbouring pairs, or with a magnitude.
 func (b Builder) RoPEWith(role string, x *Node, a RoPEAttr) *Node {
 	n := b.add(&Node{Op: RoPE, Name: join(b.gguf, "attn_"+role+"_rope"), HF: join(b.hf, "self_attn."+role+"_rope.out"),
 		Shape: x.Shape, In: []*Node{x}, Attr: a})
@@ -206,8 +201,8 @@ func (b Builder) RoPEWith(role string, x *Node, a RoPEAttr) *Node {
 	return n
 }
 
-// StoreKV writes k and v {heads, dim} at the step's positions; an Attention
-// over kv reads after it. Of a latent kv, v is nil.
+// StoreKV writes k and v {heads, dim} at the step's positions; an Attention over kv reads after it. Of a latent kv, v
+// is nil.
 func (b Builder) StoreKV(kv *KV, k, v *Node) {
 	n := b.add(&Node{Op: StoreKV, Shape: tensor.Shape{kv.Heads, kv.Dim}, In: []*Node{k, v}, Attr: kv})
 	if kv.Latent {
@@ -222,14 +217,13 @@ func (b Builder) StoreKV(kv *KV, k, v *Node) {
 	}
 }
 
-// Attention lets each head of q {heads, dim} attend to the positions that kv
-// holds of its own sequence, up to its own and within the window; heads share
-// keys and values in equal runs (Ainslie et al. 2023, arXiv:2305.13245).
+// Attention lets each head of q {heads, dim} attend to the positions that kv holds of its own sequence, up to its own
+// and within the window; heads share keys and values in equal runs (Ainslie et al. 2023, arXiv:2305.13245).
 func (b Builder) Attention(q *Node, kv *KV, scale float64) *Node {
 	return b.AttentionWith(q, AttentionAttr{KV: kv, Scale: scale}, nil)
 }
 
-// AttentionWith is Attention in another way; sinks [heads] may be nil.
+// AttentionWith returns attention in another way; sinks [heads] may be nil.
 func (b Builder) AttentionWith(q *Node, a AttentionAttr, sinks *Weight) *Node {
 	if a.KV == nil {
 		a.KV = &KV{Heads: 1, Dim: q.Shape.Last()}
@@ -258,10 +252,10 @@ func (b Builder) same(op Op, x, y *Node, attr any) *Node {
 	return n
 }
 
-// Add is x+y.
+// Add returns x+y.
 func (b Builder) Add(x, y *Node) *Node { return b.same(Add, x, y, nil) }
 
-// Mul is x·y, element by element.
+// Mul returns x·y, element by element.
 func (b Builder) Mul(x, y *Node) *Node { return b.same(Mul, x, y, nil) }
 
 // MulWeight multiplies by a weight of x's size, or of size 1.
@@ -271,22 +265,22 @@ func (b Builder) MulWeight(w *Weight, x *Node, size int) *Node {
 	return n
 }
 
-// Scale is x·s.
+// Scale returns x·s.
 func (b Builder) Scale(x *Node, s float64) *Node {
 	return b.add(&Node{Op: Scale, Shape: x.Shape, In: []*Node{x}, Attr: ScaleAttr{s}})
 }
 
-// Softcap is c·tanh(x/c).
+// Softcap returns c·tanh(x/c).
 func (b Builder) Softcap(x *Node, c float64) *Node {
 	return b.add(&Node{Op: Softcap, Shape: x.Shape, In: []*Node{x}, Attr: ScaleAttr{c}})
 }
 
-// GLU is act(gate)·up. (Shazeer 2020, arXiv:2002.05202)
+// GLU returns act(gate)·up. (Shazeer 2020, arXiv:2002.05202)
 func (b Builder) GLU(act Activation, gate, up *Node) *Node {
 	return b.GLUWith(ActAttr{Act: act}, gate, up)
 }
 
-// GLUWith is GLU with limits.
+// GLUWith returns a GLU with limits.
 func (b Builder) GLUWith(a ActAttr, gate, up *Node) *Node {
 	n := b.same(GLU, gate, up, a)
 	b.checkActivation(n, a)
@@ -298,13 +292,13 @@ func (b Builder) Outputs(x *Node) *Node {
 	return b.add(&Node{Op: Rows, Shape: x.Shape, In: []*Node{x}})
 }
 
-// Route picks the k largest of each row's scores {experts}; the result {k, 2}
-// holds their indices and softmax weights among each other, times perExpert's.
+// Route picks the k largest of each row's scores {experts}; the result {k, 2} holds their indices and softmax weights
+// among each other, times perExpert's.
 func (b Builder) Route(scores *Node, perExpert *Weight, k int) *Node {
 	return b.RouteWith(scores, k, RouteAttr{}, perExpert, nil)
 }
 
-// RouteWith is Route by other rules. perExpert may be nil, and bias has to be where there is no bias.
+// RouteWith returns a Route by other rules. perExpert may be nil, and bias has to be where there is no bias.
 func (b Builder) RouteWith(scores *Node, k int, a RouteAttr, perExpert, bias *Weight) *Node {
 	count := scores.Shape.Size()
 	if a.Biased = bias != nil; a.Groups == 0 || a.Groups == 1 {
@@ -334,14 +328,14 @@ func (b Builder) RouteWith(scores *Node, k int, a RouteAttr, perExpert, bias *We
 	return n
 }
 
-// Experts runs the routed gated MLPs, of intermediate size ff, over x and sums
-// them by weight. gateUp is [experts, 2·ff, in], down [experts, in, ff].
+// Experts runs the routed gated MLPs, of intermediate size ff, over x and sums them by weight. gateUp is [experts,
+// 2·ff, in], down [experts, in, ff].
 func (b Builder) Experts(act Activation, gateUp, down *Weight, x, route *Node, experts, ff int) *Node {
 	return b.ExpertsWith(ExpertsAttr{ActAttr: ActAttr{Act: act}}, []*Weight{gateUp, down}, nil, x, route, experts, ff)
 }
 
-// ExpertsWith is Experts of another form: matrices as a.Form lists them, and biases, if
-// there are any, of each of them.
+// ExpertsWith returns Experts of another form: matrices as a.Form lists them, and biases, if there are any, of each of
+// them.
 func (b Builder) ExpertsWith(a ExpertsAttr, matrices, biases []*Weight, x, route *Node, experts, ff int) *Node {
 	d := x.Shape.Size()
 	rows := ff

@@ -1,8 +1,7 @@
 // Package graph records a forward pass as a flat list of operations.
 //
-// An architecture calls a [Builder] once, at load; backends compile the list
-// that it leaves. Every activation is a matrix of T rows, T being the number
-// of tokens in the step. T is the only dimension unknown when the graph is
+// An architecture calls a [Builder] once, at load; backends compile the list that it leaves. Every activation is a
+// matrix of T rows, T being the number of tokens in the step. T is the only dimension unknown when the graph is
 // recorded, so a node's shape holds just what follows it.
 package graph
 
@@ -14,10 +13,9 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Op is an operation. The list is open, at a price: a new operation needs its
-// meaning in backend/reference, a case in backend/backendtest, a kernel in every
-// backend, and a fault and a cause in the lab. Where the
-// arithmetic is the same loop, an attribute of an operation that exists is better.
+// Op is an operation. The list is open, at a price: a new operation needs its meaning in backend/reference, a case in
+// backend/backendtest, a kernel in every backend, and a fault and a cause in the lab. Where the arithmetic is the same
+// loop, an attribute of an operation that exists is better.
 type Op uint8
 
 const (
@@ -62,20 +60,19 @@ func (o Op) String() string {
 	return fmt.Sprintf("Op(%d)", uint8(o))
 }
 
-// KV names one layer's store of keys and values. Layers that share a store
-// share the pointer.
+// KV names one layer's store of keys and values. Layers that share a store share the pointer.
 type KV struct {
 	Layer  int // the layer that writes it
 	Heads  int
 	Dim    int // of a head
 	Window int // positions that a query sees, itself included; 0 for all
 
-	Chunked  bool // a query sees those of its own run of Window positions, the first run from 0 on (Llama 4)
+	Chunked  bool // a query sees the positions of its own run of Window positions, the first run from 0 on (Llama 4)
 	ValueDim int  // of a head's values; 0 for Dim
 	Latent   bool // values are the first ValueDim elements of keys, and not stored (DeepSeek-V2, absorbed)
 }
 
-// Values is the size of a head's values.
+// Values returns the size of a head's values.
 func (kv *KV) Values() int {
 	if kv.ValueDim > 0 {
 		return kv.ValueDim
@@ -83,7 +80,7 @@ func (kv *KV) Values() int {
 	return kv.Dim
 }
 
-// Oldest is the first position that a query at pos sees.
+// Oldest returns the first position that a query at pos sees.
 func (kv *KV) Oldest(pos int) int {
 	switch {
 	case kv.Window == 0:
@@ -94,23 +91,22 @@ func (kv *KV) Oldest(pos int) int {
 	return max(0, pos-kv.Window+1)
 }
 
-// State names what a node keeps of each sequence from row to row: a convolution its
-// last inputs, a scan its sum. All of it is 0 before the sequence's first row.
+// State names what a node keeps of each sequence from row to row: a convolution its last inputs, a scan its sum. All of
+// it is 0 before the sequence's first row.
 type State struct {
 	Layer int
 	Name  string // among the states of its layer: conv, scan
 	Size  int    // elements, float32 (float64 in backend/reference)
 }
 
-// Weight is a tensor of the checkpoint, bound to a model field by its tags. A
-// weight that the file lacks has no Data; it has no Name either if that has
-// been reported.
+// Weight is a tensor of the checkpoint, bound to a model field by its tags. A weight that the file lacks has no Data;
+// it has no Name either if that has been reported.
 type Weight struct {
 	tensor.Tensor
 	GGUF, HF string // names in the two formats, without ".weight"
 }
 
-// Matrix is the i-th matrix of a weight [count, rows, columns].
+// Matrix returns the i-th matrix of a weight [count, rows, columns].
 func (w *Weight) Matrix(i int) *Weight {
 	return &Weight{GGUF: w.GGUF, HF: w.HF, Tensor: w.Tensor.Matrix(i)}
 }
@@ -136,12 +132,12 @@ type TensorError struct {
 // ErrNoStore is the error for a layer that shares the keys and values of none.
 var ErrNoStore = errors.New("no earlier layer stores the keys and values that this one shares")
 
-// NewTensorError also describes the error in words.
+// NewTensorError returns a TensorError that describes the error in words.
 func NewTensorError(name string, f Fault, format string, args ...any) *TensorError {
 	return &TensorError{Tensor: name, Fault: f, What: fmt.Sprintf(format, args...)}
 }
 
-// Error is "tensor NAME: WHAT".
+// Error returns "tensor NAME: WHAT".
 func (e *TensorError) Error() string { return "tensor " + e.Tensor + ": " + e.What }
 
 // Node is one recorded operation.
@@ -167,7 +163,7 @@ type Graph struct {
 	Nodes []*Node
 }
 
-// Result is the last node, the logits.
+// Result returns the last node, the logits.
 func (g *Graph) Result() *Node { return g.Nodes[len(g.Nodes)-1] }
 
 // Node finds a node by its name or by its PyTorch name.

@@ -1,13 +1,11 @@
 package graph
 
-// Hoist is g with its Rows node as early as can be: what no later row reads, through
-// keys and values or a state, is computed for the rows alone whose logits are wanted. In a prompt
-// that leaves out most of the last layer, and all layers behind the last one that
-// stores keys and values (Gemma 4 E2B: 20 of 35). A node with a state sees every row. Nodes are copies, and nodes that
-// need only some rows follow Rows nodes of their inputs; values of rows do not change.
-// Nodes that are computed together, with the same inputs, stay so: those of a node are
-// what together returns, which may be nil. Nodes that keep wants have every row, if they had; it
-// may be nil, too.
+// Hoist returns g with its Rows node as early as can be: what no later row reads, through keys and values or a state,
+// is computed for the rows alone whose logits are wanted. In a prompt that leaves out most of the last layer, and all
+// layers behind the last one that stores keys and values (Gemma 4 E2B: 20 of 35). A node with a state sees every row.
+// Nodes are copies, and nodes that need only some rows follow Rows nodes of their inputs; values of rows do not change.
+// Nodes that are computed together, with the same inputs, stay so: together returns the nodes that are computed with a
+// node, and may be nil. Nodes that keep wants have every row, if they had; keep may also be nil.
 //
 // (llama.cpp's inp_out_ids drops rows behind the last layer's attention.)
 func (g *Graph) Hoist(together func(*Node) []*Node, keep func(*Node) bool) *Graph {
@@ -18,7 +16,7 @@ func (g *Graph) Hoist(together func(*Node) []*Node, keep func(*Node) bool) *Grap
 	h := hoister{every: every, of: map[*Node]*Node{}, rows: map[*Node]*Node{}}
 	for _, n := range g.Nodes {
 		if n.Op == Rows {
-			if h.of[n] = h.wanted(n.In[0]); keep != nil && keep(n) { // under its own name, too
+			if h.of[n] = h.wanted(n.In[0]); keep != nil && keep(n) { // also under its own name
 				h.add(&Node{Op: View, Name: n.Name, Layer: n.Layer, Shape: n.Shape, In: []*Node{h.of[n]}, Attr: ViewAttr{}, Pos: n.Pos})
 			}
 			continue
@@ -35,8 +33,8 @@ func (g *Graph) Hoist(together func(*Node) []*Node, keep func(*Node) bool) *Grap
 	return &Graph{h.nodes}
 }
 
-// stored is the nodes that every row needs: embeddings, writers of states, nodes that keep wants,
-// and all that keys, values and states are computed from, or together with.
+// stored returns the nodes that every row needs: embeddings, writers of states, nodes that keep wants, and all that
+// keys, values and states are computed from, or together with.
 func (g *Graph) stored(together func(*Node) []*Node, keep func(*Node) bool) map[*Node]bool {
 	every, after := map[*Node]bool{}, g.Live().After
 	for i := len(g.Nodes) - 1; i >= 0; i-- {
@@ -69,7 +67,7 @@ func (h *hoister) add(n *Node) *Node {
 	return n
 }
 
-// wanted is the rows of x whose logits are wanted.
+// wanted returns the rows of x whose logits are wanted.
 func (h *hoister) wanted(x *Node) *Node {
 	if !h.every[x] {
 		return h.of[x]

@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// Live tells when the values of a graph are needed, for backends that hand out
-// their buffers again.
+// Live tells when the values of a graph are needed, for backends that hand out their buffers again.
 type Live struct {
 	After map[*Node]bool    // nodes behind Rows or Pool: they have a row for each output
 	root  map[*Node]*Node   // of a view: the node whose buffer it shows

@@ -15,21 +15,19 @@ func (p Pooling) String() string { return [...]string{"mean", "first"}[p] }
 // PoolAttr is how a Pool makes one row of many.
 type PoolAttr struct{ Pooling Pooling }
 
-// String is the attribute as Print shows it.
+// String returns the attribute as Print shows it.
 func (a PoolAttr) String() string { return "pooling=" + a.Pooling.String() }
 
-// Pool makes one row of all rows of a sequence. It takes the place of Outputs: the
-// result has a row for each that the step wants, each of which must be the last of its
-// sequence. All of the sequence's rows must be in the step, from position 0 on, or the
-// step fails: an encoder's prompt is not cut. (For the last row alone Outputs is enough.)
+// Pool makes one row of all rows of a sequence. It takes the place of Outputs: the result has a row for each that the
+// step wants, each of which must be the last of its sequence. All of the sequence's rows must be in the step, from
+// position 0 on, or the step fails: an encoder's prompt is not cut. (For the last row alone Outputs is enough.)
 func (b Builder) Pool(p Pooling, x *Node) *Node {
 	return b.add(&Node{Op: Pool, Shape: x.Shape, In: []*Node{x}, Attr: PoolAttr{p}})
 }
 
-// HeadLinear multiplies each head of x {heads, in} by the transpose of its own matrix
-// of w [heads, out, in]: {heads, out}. Latent attention's absorbed projections are such
-// products. (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1; attn_k_b and attn_v_b in
-// GGUF)
+// HeadLinear multiplies each head of x {heads, in} by the transpose of its own matrix of w [heads, out, in]: {heads,
+// out}. Latent attention's absorbed projections are such products. (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1;
+// attn_k_b and attn_v_b in GGUF)
 func (b Builder) HeadLinear(w *Weight, x *Node, out int) *Node {
 	n := b.weighted(HeadLinear, w, tensor.Shape{x.Shape[0], out, x.Shape.Last()}, tensor.Shape{x.Shape[0], out}, nil, x)
 	if len(x.Shape) != 2 {

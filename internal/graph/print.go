@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// Print writes g, a node a line: name, operation, per-token shape, inputs,
-// weights and attributes. It says nothing of a file's format or element types,
-// so the same model prints the same from every file.
+// Print writes g, a node a line: name, operation, per-token shape, inputs, weights and attributes. It says nothing of a
+// file's format or element types, so the same model prints the same from every file.
 func Print(w io.Writer, g *Graph) error {
 	b := bufio.NewWriter(w)
 	for _, n := range g.Nodes {
@@ -84,7 +83,7 @@ func (kv *KV) String() string {
 	return s + flag("chunked", kv.Chunked) + set("values", kv.ValueDim) + flag("latent", kv.Latent)
 }
 
-// set is an attribute that is not its zero value.
+// set returns an attribute that is not its zero value.
 func set[T comparable](name string, v T) string {
 	var zero T
 	if v == zero {
@@ -93,7 +92,7 @@ func set[T comparable](name string, v T) string {
 	return fmt.Sprintf(" %s=%v", name, v)
 }
 
-// flag is an attribute that is said or not.
+// flag returns an attribute that is said or not.
 func flag(name string, on bool) string {
 	if on {
 		return " " + name

@@ -10,25 +10,23 @@ import (
 // SliceAttr is where a Slice begins in the last dimension of its input.
 type SliceAttr struct{ Offset int }
 
-// String is the attribute as Print shows it.
+// String returns the attribute as Print shows it.
 func (a SliceAttr) String() string { return fmt.Sprintf("offset=%d", a.Offset) }
 
-// ScalePosAttr is a factor that grows with the position in steps:
-// 1 + Beta·log(1 + floor((pos + Shift)/Every)). Attention over long contexts
-// multiplies queries by it. Shift is 1 in llama4 and 0 in ministral3.
+// ScalePosAttr is a factor that grows with the position in steps: 1 + Beta·log(1 + floor((pos + Shift)/Every)).
+// Attention over long contexts multiplies queries by it. Shift is 1 in llama4 and 0 in ministral3.
 type ScalePosAttr struct {
 	Beta         float64
 	Every, Shift int
 }
 
-// String is the attribute as Print shows it.
+// String returns the attribute as Print shows it.
 func (a ScalePosAttr) String() string {
 	return fmt.Sprintf("beta=%.7g every=%d shift=%d", a.Beta, a.Every, a.Shift)
 }
 
-// LayerNorm subtracts the mean of the last dimension, divides by the standard
-// deviation, and multiplies by w and adds bias, either of which may be nil; eps
-// is added to the variance. (Ba et al. 2016, arXiv:1607.06450)
+// LayerNorm subtracts the mean of the last dimension, divides by the standard deviation, and multiplies by w and adds
+// bias, either of which may be nil; eps is added to the variance. (Ba et al. 2016, arXiv:1607.06450)
 func (b Builder) LayerNorm(w, bias *Weight, x *Node, eps float32) *Node {
 	n := &Node{Op: LayerNorm, Shape: x.Shape, In: []*Node{x}, Attr: NormAttr{Eps: eps}}
 	if w == nil {
@@ -48,15 +46,13 @@ func (b Builder) LayerNorm(w, bias *Weight, x *Node, eps float32) *Node {
 	return n
 }
 
-// L2Norm divides the last dimension by its length: x·rsqrt(Σx² + eps). (qwen3_next's
-// l2norm. What llama4 calls its L2 norm divides by the root of the mean square: that is
-// Normalize.)
+// L2Norm divides the last dimension by its length: x·rsqrt(Σx² + eps). (qwen3_next's l2norm. What llama4 calls its L2
+// norm divides by the root of the mean square: that is Normalize.)
 func (b Builder) L2Norm(x *Node, eps float32) *Node {
 	return b.add(&Node{Op: L2Norm, Shape: x.Shape, In: []*Node{x}, Attr: NormAttr{Eps: eps}})
 }
 
-// Concat puts the last dimensions of x and y side by side: {heads, n} and {heads, m}
-// are {heads, n+m}.
+// Concat puts the last dimensions of x and y side by side: {heads, n} and {heads, m} are {heads, n+m}.
 func (b Builder) Concat(x, y *Node) *Node {
 	last := len(x.Shape) - 1
 	shape := append(slices.Clone(x.Shape[:last]), x.Shape.Last()+y.Shape.Last())
@@ -67,7 +63,7 @@ func (b Builder) Concat(x, y *Node) *Node {
 	return n
 }
 
-// Slice is n elements of the last dimension from offset on: of {heads, dim}, {heads, n}.
+// Slice returns n elements of the last dimension from offset on: of {heads, dim}, {heads, n}.
 func (b Builder) Slice(x *Node, offset, n int) *Node {
 	last := len(x.Shape) - 1
 	shape := append(slices.Clone(x.Shape[:last]), max(n, 1))
@@ -78,8 +74,7 @@ func (b Builder) Slice(x *Node, offset, n int) *Node {
 	return y
 }
 
-// EmbedPos looks up the rows' positions in w [positions, dim]. A step at a later
-// position is refused.
+// EmbedPos looks up the rows' positions in w [positions, dim]. A step at a later position is refused.
 func (b Builder) EmbedPos(w *Weight, positions, dim int) *Node {
 	return b.weighted(EmbedPos, w, tensor.Shape{positions, dim}, tensor.Shape{dim}, nil)
 }
@@ -93,13 +88,13 @@ func (b Builder) ScalePos(x *Node, a ScalePosAttr) *Node {
 	return n
 }
 
-// Act is act(x).
+// Act returns act(x).
 func (b Builder) Act(act Activation, x *Node) *Node {
 	return b.add(&Node{Op: Act, Shape: x.Shape, In: []*Node{x}, Attr: ActAttr{Act: act}})
 }
 
-// LayerAs is Layer for families whose layers PyTorch does not name model.layers, but
-// as modules says: transformer.h.
+// LayerAs returns what Layer returns, for families whose layers PyTorch does not name model.layers, but as modules
+// says: transformer.h.
 func (b Builder) LayerAs(modules string, i int) Builder {
 	b = b.Layer(i)
 	b.hf = fmt.Sprintf("%s.%d", modules, i)

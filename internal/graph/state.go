@@ -18,10 +18,9 @@ func (b Builder) checkAll(n *Node, shapes ...tensor.Shape) {
 	}
 }
 
-// Conv is a causal convolution of each channel with its own row of w [channels,
-// kernel]: the sum of w[c][j]·x[c] at the position kernel-1-j before, plus bias, which
-// may be nil. Before a sequence's first position everything is 0. The state is the last
-// kernel-1 inputs. (Mamba's, LFM2's and Qwen 3.5's short convolutions)
+// Conv returns a causal convolution of each channel with its own row of w [channels, kernel]: the sum of w[c][j]·x[c]
+// at the position kernel-1-j before, plus bias, which may be nil. Before a sequence's first position everything is 0.
+// The state is the last kernel-1 inputs. (Mamba's, LFM2's and Qwen 3.5's short convolutions)
 //
 // The order of the sum is fixed: from the oldest input on, the bias last.
 func (b Builder) Conv(w, bias *Weight, x *Node, kernel int) *Node {
@@ -37,16 +36,16 @@ func (b Builder) Conv(w, bias *Weight, x *Node, kernel int) *Node {
 	return n
 }
 
-// SSMScan is Mamba 2's selective scan. For each head of x {heads, dim}, with dt
-// {heads}, the groups of b and c {groups, n}, which heads share in equal runs, and
-// weights a, dtBias and d [heads], the state s [dim, n] becomes, row by row,
+// SSMScan returns Mamba 2's selective scan. For each head of x {heads, dim}, with dt {heads}, the groups of b and c
+// {groups, n}, which heads share in equal runs, and weights a, dtBias and d [heads], the state s [dim, n] becomes, row
+// by row,
 //
 //	t = softplus(dt + dtBias)
 //	s = exp(a·t)·s + (t·x)⊗b
 //	y = s·c + d·x
 //
-// a is negative: Hugging Face's -exp(A_log). Sums run over n; how a step is cut does not
-// show. (Dao and Gu 2024, arXiv:2405.21060)
+// a is negative: Hugging Face's -exp(A_log). Sums run over n; how a step is cut does not show. (Dao and Gu 2024,
+// arXiv:2405.21060)
 func (b Builder) SSMScan(a, dtBias, d *Weight, x, dt, bs, cs *Node) *Node {
 	heads := x.Shape[0]
 	n := b.stateful(SSMScan, "scan", x.Shape.Size()*bs.Shape.Last(), x.Shape, []*Weight{a, dtBias, d}, x, dt, bs, cs)
@@ -58,16 +57,16 @@ func (b Builder) SSMScan(a, dtBias, d *Weight, x, dt, bs, cs *Node) *Node {
 	return n
 }
 
-// DeltaScan is the scan of the gated delta rule. For each head of v {heads, dim}, with
-// a and beta {heads}, the heads of q and k {groups, n}, which heads of v share in equal
-// runs, and weights decay and bias [heads], the state s [n, dim] becomes, row by row,
+// DeltaScan returns the scan of the gated delta rule. For each head of v {heads, dim}, with a and beta {heads}, the
+// heads of q and k {groups, n}, which heads of v share in equal runs, and weights decay and bias [heads], the state s
+// [n, dim] becomes, row by row,
 //
 //	s = exp(decay·softplus(a + bias))·s
 //	s = s + k⊗(sigmoid(beta)·(v - k·s))
 //	y = q·s
 //
-// decay is negative: Hugging Face's -exp(A_log). q and k are normed and scaled before.
-// (Yang, Kautz and Hatamizadeh 2024, arXiv:2412.06464)
+// decay is negative: Hugging Face's -exp(A_log). q and k are normed and scaled before. (Yang, Kautz and Hatamizadeh
+// 2024, arXiv:2412.06464)
 func (b Builder) DeltaScan(decay, bias *Weight, q, k, v, a, beta *Node) *Node {
 	heads := v.Shape[0]
 	n := b.stateful(DeltaScan, "scan", v.Shape.Size()*k.Shape.Last(), v.Shape, []*Weight{decay, bias}, q, k, v, a, beta)

@@ -3,7 +3,7 @@
 //
 // A file is the magic _logits_; context, vocabulary and number of chunks as uint32; context token ids for each chunk;
 // and for each chunk and each position from half the context to the last but one a row: float32 scale, float32 least,
-// and a uint16 q for each token of the vocabulary and one more if those are odd in number. least + scale·q is the
+// and a uint16 q for each token of the vocabulary and one more if the tokens are odd in number. least + scale·q is the
 // logarithm of the token's probability after that position, but where q is 0: at most that. None is less than 16 below
 // the largest.
 package logprob
@@ -144,7 +144,7 @@ func (w *Writer) Row(logits []float32, norm float64) error {
 		return fmt.Errorf("write: a row of %d with %d rows to come, the vocabulary has %d", len(logits), w.left, w.vocab)
 	}
 	top := slices.Max(logits)
-	if !(math.Abs(float64(top)) <= math.MaxFloat32) { // NaN, too
+	if !(math.Abs(float64(top)) <= math.MaxFloat32) { // also NaN
 		return fmt.Errorf("write: the largest logit of a row is %v", top)
 	}
 	low := max(slices.Min(logits), top-reach)

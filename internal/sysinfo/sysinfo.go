@@ -57,8 +57,8 @@ func fileCache(dir, prefix string) (n int64) {
 	return n
 }
 
-// controlGroups lists the folders of the process's control group and those above it that may limit what controller
-// names. root is where /proc and /sys are.
+// controlGroups lists the folders of the process's control group and the folders above it that may limit what
+// controller names. root is where /proc and /sys are.
 func controlGroups(root, controller string) []string {
 	b, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
@@ -95,8 +95,8 @@ func readNumber(path string) (int64, bool) {
 	return n, err == nil
 }
 
-// Fits is an error if a model's weights, and keys and values for context tokens, in bytes, are more than the memory
-// that is free. It goes behind the model's name.
+// Fits returns an error if a model's weights, and keys and values for context tokens, in bytes, are more than the
+// memory that is free. It goes behind the model's name.
 func Fits(weights, cache int64, context int) error { return FitsIn(weights, cache, context, 0) }
 
 // FitsIn reports what Fits does where the model may take at most so many bytes; 0 is the free memory.

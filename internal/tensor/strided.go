@@ -2,9 +2,8 @@ package tensor
 
 import "io"
 
-// strided is the Source of a tensor whose units lie in another order in a file. A unit is
-// an element, or of a type with blocks a row. The unit at index (i, j, k) is unit
-// first + i·step[0] + j·step[1] + k·step[2] of in.
+// strided is the Source of a tensor whose units lie in another order in a file. A unit is an element, or of a type with
+// blocks a row. The unit at index (i, j, k) is unit first + i·step[0] + j·step[1] + k·step[2] of in.
 type strided struct {
 	in    Tensor
 	size  int // bytes of a unit
@@ -13,7 +12,7 @@ type strided struct {
 	first int
 }
 
-// view is t's units as they lie. t has two dimensions or three.
+// view returns t's units as they lie. t has two dimensions or three.
 func view(t Tensor) strided {
 	if v, ok := t.Source.(strided); ok {
 		return v
@@ -30,14 +29,14 @@ func view(t Tensor) strided {
 	return v
 }
 
-// as is t with another shape, whose bytes v has.
+// as returns t with another shape, whose bytes v has.
 func (v strided) as(t Tensor, shape Shape) Tensor {
 	t.Shape, t.Data, t.Source, t.At = shape, nil, v, 0
 	return t
 }
 
-// Turn is t with its last two dimensions exchanged, of which it copies nothing. t has two
-// or three dimensions, and a type without blocks.
+// Turn returns t with its last two dimensions exchanged, of which it copies nothing. t has two or three dimensions, and
+// a type without blocks.
 func Turn(t Tensor) Tensor {
 	v, n := view(t), len(t.Shape)
 	v.dims[1], v.dims[2] = v.dims[2], v.dims[1]
@@ -45,8 +44,8 @@ func Turn(t Tensor) Tensor {
 	return v.as(t, append(append(Shape{}, t.Shape[:n-2]...), t.Shape[n-1], t.Shape[n-2]))
 }
 
-// Pick is every step-th from first on along t's second dimension: rows of each of several
-// matrices, or elements of each row of one that has no blocks. It copies nothing.
+// Pick returns every step-th from first on along t's second dimension: rows of each of several matrices, or elements of
+// each row of one that has no blocks. It copies nothing.
 func Pick(t Tensor, first, step int) Tensor {
 	v, d := view(t), 1
 	if len(t.Shape) == 2 {
@@ -60,15 +59,15 @@ func Pick(t Tensor, first, step int) Tensor {
 	return v.as(t, shape)
 }
 
-// Regroup is the matrix t with its columns, outer times inner runs, as inner times outer ones. It
-// copies nothing. A run is of whole blocks.
+// Regroup returns the matrix t with its columns, outer times inner runs, as inner times outer ones. It copies nothing.
+// A run is of whole blocks.
 func Regroup(t Tensor, outer, inner int) Tensor {
 	v := strided{in: t, size: t.DType.RowBytes(t.Shape[1] / (outer * inner)), dims: [3]int{t.Shape[0], inner, outer}}
 	v.step = [3]int{outer * inner, 1, inner}
 	return v.as(t, t.Shape)
 }
 
-// Cut is the part-th of equal runs of rows of t, or of each of its matrices. It copies nothing.
+// Cut returns the part-th of equal runs of rows of t, or of each of its matrices. It copies nothing.
 func Cut(t Tensor, part, of int) Tensor {
 	n := len(t.Shape)
 	rows := t.Shape[n-2] / of
@@ -84,8 +83,7 @@ func Cut(t Tensor, part, of int) Tensor {
 	return v.as(t, shape)
 }
 
-// Stack is the tensor that parts are cut from (Cut), of which it copies nothing. All are of
-// one type and shape.
+// Stack returns the tensor that parts are cut from (Cut), of which it copies nothing. All are of one type and shape.
 func Stack(name string, parts []Tensor) Tensor {
 	t, n := parts[0], len(parts[0].Shape)
 	v := woven{parts, t.DType.RowBytes(t.Shape.Last()) * t.Shape[n-2]}
@@ -99,8 +97,8 @@ func (v strided) ReadAt(p []byte, off int64) (n int, err error) {
 	return ReadUnits(p, off, v.size, v.dims[0]*v.dims[1]*v.dims[2], v.units)
 }
 
-// ReadUnits is ReadAt of so many units of size bytes, which read sets p to from one on. Where p
-// begins or ends within a unit, that is read whole and p has a part of it.
+// ReadUnits is ReadAt of so many units of size bytes, which read sets p to from one on. Where p begins or ends within a
+// unit, that is read whole and p has a part of it.
 func ReadUnits(p []byte, off int64, size, count int, read func(p []byte, first int) error) (n int, err error) {
 	if all := int64(size) * int64(count); off < 0 || off > all {
 		return 0, io.EOF
@@ -179,7 +177,7 @@ func (t *Tensor) bytes(p []byte, off int) error {
 	return nil
 }
 
-// Origin is what of files t's bytes are taken from.
+// Origin returns what of files t's bytes are taken from.
 func (t *Tensor) Origin() (parts [][]byte) {
 	switch v := t.Source.(type) {
 	case nil:
@@ -197,13 +195,13 @@ func (t *Tensor) Origin() (parts [][]byte) {
 	return nil
 }
 
-// woven is the Source of a tensor whose units are, by turns, those of several.
+// woven is the Source of a tensor whose units are, by turns, the units of several.
 type woven struct {
 	parts []Tensor
 	size  int // bytes of a unit
 }
 
-// Origin is what of files the parts are taken from.
+// Origin returns what of files the parts are taken from.
 func (v woven) Origin() (parts [][]byte) {
 	for i := range v.parts {
 		parts = append(parts, v.parts[i].Origin()...)
@@ -211,8 +209,8 @@ func (v woven) Origin() (parts [][]byte) {
 	return parts
 }
 
-// Weave is the tensor of which each of the parts is picked (Pick), of which it copies
-// nothing. All are of one type and shape.
+// Weave returns the tensor of which each of the parts is picked (Pick), of which it copies nothing. All are of one type
+// and shape.
 func Weave(name string, parts []Tensor) Tensor {
 	t := parts[0]
 	v := woven{parts, t.DType.BlockBytes()}

@@ -1,5 +1,4 @@
-// Package tensor defines tensors: an element type, a shape and bytes.
-// It does no arithmetic.
+// Package tensor defines tensors: an element type, a shape and bytes. It does no arithmetic.
 package tensor
 
 import (
@@ -9,8 +8,7 @@ import (
 	"math/bits"
 )
 
-// DType is the type of a tensor's elements. The quantized types are GGUF's,
-// in blocks along the last dimension.
+// DType is the type of a tensor's elements. The quantized types are GGUF's, in blocks along the last dimension.
 type DType uint8
 
 const (
@@ -85,7 +83,7 @@ func (d DType) String() string {
 	return fmt.Sprintf("DType(%d)", uint8(d))
 }
 
-// ParseDType is the inverse of String; it reports false for an unknown name.
+// ParseDType inverts String; ParseDType reports false for an unknown name.
 func ParseDType(name string) (DType, bool) {
 	for d := F32; d < numDTypes; d++ {
 		if layouts[d].name == name {
@@ -95,10 +93,10 @@ func ParseDType(name string) (DType, bool) {
 	return Invalid, false
 }
 
-// BlockSize is the number of elements that are stored together, 1 if d is not quantized.
+// BlockSize returns the number of elements that are stored together, 1 if d is not quantized.
 func (d DType) BlockSize() int { return layouts[d].elements }
 
-// BlockBytes is the number of bytes of one block.
+// BlockBytes returns the number of bytes of one block.
 func (d DType) BlockBytes() int { return layouts[d].bytes }
 
 // Quantized reports whether d stores blocks of integers with a scale.
@@ -107,14 +105,14 @@ func (d DType) Quantized() bool { return d >= Q4_0 && d < numDTypes }
 // Float reports whether d is one of F32, F16, BF16 and F64.
 func (d DType) Float() bool { return d >= F32 && d <= F64 }
 
-// RowBytes is the size of n elements, n being a multiple of the block size.
+// RowBytes returns the size of n elements, n being a multiple of the block size.
 func (d DType) RowBytes(n int) int { return n / d.BlockSize() * d.BlockBytes() }
 
 // Shape is row-major: the last dimension varies fastest. GGUF's ne reversed.
 type Shape []int
 
-// Size is the number of elements; 1 for the empty shape. It is meaningful only
-// for a shape that CheckedSize accepts.
+// Size returns the number of elements; 1 for the empty shape. It is meaningful only for a shape that CheckedSize
+// accepts.
 func (s Shape) Size() int {
 	n := 1
 	for _, d := range s {
@@ -123,8 +121,8 @@ func (s Shape) Size() int {
 	return n
 }
 
-// CheckedSize is the number of elements, or an error where a dimension is
-// negative or the product does not fit in an int.
+// CheckedSize returns the number of elements, or an error where a dimension is negative or the product does not fit in
+// an int.
 func (s Shape) CheckedSize() (int, error) {
 	n := uint64(1)
 	for _, d := range s {
@@ -140,7 +138,7 @@ func (s Shape) CheckedSize() (int, error) {
 	return int(n), nil
 }
 
-// Last is the last dimension, along which blocks and dot products run.
+// Last returns the last dimension, along which blocks and dot products run.
 func (s Shape) Last() int {
 	if len(s) == 0 {
 		return 1
@@ -148,7 +146,7 @@ func (s Shape) Last() int {
 	return s[len(s)-1]
 }
 
-// Trimmed is s without the ones that it begins with, as ggml writes shapes: of [1 128] it leaves [128].
+// Trimmed returns s without the ones that it begins with, as ggml writes shapes: of [1 128] it leaves [128].
 func (s Shape) Trimmed() Shape {
 	for len(s) > 1 && s[0] == 1 {
 		s = s[1:]
@@ -166,8 +164,8 @@ func (e *RowError) Error() string {
 	return fmt.Sprintf("shape %v: rows of %d elements are no multiple of %v's blocks of %d", []int(e.Shape), e.Shape.Last(), e.DType, e.DType.BlockSize())
 }
 
-// Bytes is the size of a tensor of type d and shape s, or an error where the
-// last dimension is no multiple of the block or the size does not fit in an int.
+// Bytes returns the size of a tensor of type d and shape s, or an error where the last dimension is no multiple of the
+// block or the size does not fit in an int.
 func Bytes(d DType, s Shape) (int, error) {
 	if d == Invalid || d >= numDTypes {
 		return 0, fmt.Errorf("element type %v", d)
@@ -194,21 +192,19 @@ type Tensor struct {
 	Shape Shape
 	Data  []byte // little-endian; may be mapped memory, so read-only
 
-	// Source has the bytes, from At on, of a tensor without Data: one that is large and
-	// in a file that cannot be mapped, or one that lies there in another form (Join, Turn, Pick, Weave).
-	// It is nil for all others.
+	// Source has the bytes, from At on, of a tensor without Data: one that is large and in a file that cannot be mapped,
+	// or one that lies there in another form (Join, Turn, Pick, Weave). It is nil for all others.
 	Source io.ReaderAt
 	At     int64
 
-	// Order tells which row of Data a row of the last dimension is; nil where they
-	// are in order.
+	// Order tells which row of Data a row of the last dimension is; nil where they are in order.
 	Order func(row int) int
 }
 
 // There reports whether t is a tensor, and not the lack of one.
 func (t *Tensor) There() bool { return t.Data != nil || t.Source != nil }
 
-// Size is the number of t's bytes, of a shape that Bytes accepts.
+// Size returns the number of t's bytes, of a shape that Bytes accepts.
 func (t *Tensor) Size() int {
 	if t.Source != nil {
 		return t.Shape.Size() / t.DType.BlockSize() * t.DType.BlockBytes()
@@ -216,8 +212,8 @@ func (t *Tensor) Size() int {
 	return len(t.Data)
 }
 
-// Part is t's rows of the last dimension, from one to before another, as a tensor
-// [rows, last] with Data: of t's, or read from Source.
+// Part returns t's rows of the last dimension, from one to before another, as a tensor [rows, last] with Data: of t's,
+// or read from Source.
 func (t *Tensor) Part(from, to int) (Tensor, error) {
 	n := t.DType.RowBytes(t.Shape.Last())
 	p := Tensor{Name: t.Name, DType: t.DType, Shape: Shape{to - from, t.Shape.Last()}, Data: t.Data}
@@ -238,7 +234,7 @@ func (t *Tensor) Part(from, to int) (Tensor, error) {
 	return p, nil
 }
 
-// Row is the i-th row of the last dimension, of a tensor that is in memory.
+// Row returns the i-th row of the last dimension, of a tensor that is in memory.
 func (t *Tensor) Row(i int) []byte {
 	if t.Order != nil {
 		i = t.Order(i)
@@ -257,8 +253,8 @@ func (t *Tensor) Row(i int) []byte {
 	return t.Data[i*n : (i+1)*n : (i+1)*n]
 }
 
-// Span is the rows from one to before another, each behind the one before it:
-// of Data where they lie so, else copied to buf, which is made larger if need be.
+// Span returns the rows from one to before another, each behind the one before it: of Data where they lie so, else
+// copied to buf, which is made larger if need be.
 func (t *Tensor) Span(from, to int, buf *[]byte) []byte {
 	if n := t.DType.RowBytes(t.Shape.Last()); t.Order == nil && t.Source == nil {
 		return t.Data[from*n : to*n : to*n]
@@ -270,7 +266,7 @@ func (t *Tensor) Span(from, to int, buf *[]byte) []byte {
 	return *buf
 }
 
-// Rows is the number of rows of the last dimension.
+// Rows returns the number of rows of the last dimension.
 func (t *Tensor) Rows() int {
 	if t.Shape.Last() == 0 {
 		return 0

@@ -8,8 +8,7 @@ import (
 // Joined is the Source of a tensor whose matrices are tensors of their own, in order.
 type Joined []Tensor
 
-// Join is parts of one type and shape as one tensor [parts, shape of a part], which copies
-// nothing of them.
+// Join returns parts of one type and shape as one tensor [parts, shape of a part], which copies nothing of them.
 func Join(name string, parts []Tensor) (Tensor, error) {
 	t := Tensor{Name: name, DType: parts[0].DType, Shape: append(Shape{len(parts)}, parts[0].Shape...), Source: Joined(parts)}
 	for _, p := range parts[1:] {
@@ -44,7 +43,7 @@ type Unread struct{ Err error }
 // ReadAt implements io.ReaderAt.
 func (u Unread) ReadAt([]byte, int64) (int, error) { return 0, u.Err }
 
-// Whole is t with Data: what lies in a Source is read.
+// Whole returns t with Data: what lies in a Source is read.
 func (t *Tensor) Whole() (Tensor, error) {
 	if t.Source == nil {
 		return *t, nil
@@ -54,7 +53,7 @@ func (t *Tensor) Whole() (Tensor, error) {
 	return p, err
 }
 
-// Matrix is the i-th part of t along its first dimension, of which it copies nothing.
+// Matrix returns the i-th part of t along its first dimension, of which it copies nothing.
 func (t *Tensor) Matrix(i int) Tensor {
 	if parts, ok := t.Source.(Joined); ok {
 		return parts[i]
