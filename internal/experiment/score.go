@@ -138,32 +138,30 @@ func (s *Scorer) Answer(ctx context.Context, line int, q *Question) (*Answer, er
 		a.Score, err = s.score(ctx, q.Context, q.Continuation+q.Text)
 		return a, err
 	}
-	best, byRune, byByte := &leader{}, &leader{}, &leader{}
 	for i, c := range q.Choices {
 		x, err := s.score(ctx, q.Context, c)
 		if err != nil {
 			return nil, fmt.Errorf("choice %d: %w", i, err)
 		}
 		a.Choices = append(a.Choices, *x)
-		bare := strings.TrimLeft(c, " ")
-		best.see(i, x.Logprob, 1)
-		byRune.see(i, x.Logprob, utf8.RuneCountInString(bare))
-		byByte.see(i, x.Logprob, len(bare))
 	}
-	a.Best, a.BestByRune, a.BestByByte = &best.at, &byRune.at, &byByte.at
+	bare := func(i int) string { return strings.TrimLeft(q.Choices[i], " ") }
+	a.Best = likeliest(a.Choices, func(int) int { return 1 })
+	a.BestByRune = likeliest(a.Choices, func(i int) int { return utf8.RuneCountInString(bare(i)) })
+	a.BestByByte = likeliest(a.Choices, func(i int) int { return len(bare(i)) })
 	return a, nil
 }
 
-// leader is the first of the likeliest.
-type leader struct {
-	at int
-	of float64 // its log-probability for its length
-}
-
-func (l *leader) see(i int, logprob lab.Number, length int) {
-	if x := float64(logprob) / float64(max(1, length)); i == 0 || x > l.of {
-		l.at, l.of = i, x
+// likeliest returns the first index of the choices with the largest log-probability for their length.
+func likeliest(choices []Score, length func(i int) int) *int {
+	at := 0
+	of := func(i int) float64 { return float64(choices[i].Logprob) / float64(max(1, length(i))) }
+	for i := range choices {
+		if of(i) > of(at) {
+			at = i
+		}
 	}
+	return &at
 }
 
 func (s *Scorer) score(ctx context.Context, before, continuation string) (*Score, error) {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -48,53 +47,33 @@ func ReadRows(path, name string) ([][]float32, error) {
 			strings.Join(names, ", "))
 	}
 	t := f.Tensors[i]
-	all := make([]float32, t.Shape.Size())
-	err = mmap.Guard(func() error { return floats(all, t.DType, t.Data) })
+	var rows [][]float32
+	err = mmap.Guard(func() (err error) {
+		rows, err = rowsOf(t.DType, t.Shape, t.Data)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", path, t.Name, err)
 	}
-	return split(path, all, t.Shape)
+	return rows, nil
 }
 
-func floats(to []float32, d tensor.DType, data []byte) error {
-	if d == tensor.F64 {
-		for i := range to {
-			to[i] = float32(math.Float64frombits(binary.LittleEndian.Uint64(data[8*i:])))
-		}
-		return nil
-	}
-	if d != tensor.F32 && d != tensor.F16 && d != tensor.BF16 {
-		return fmt.Errorf("elements of type %v, want floating-point numbers", d)
-	}
-	return quant.Dequantize(d, to, data)
-}
-
-func readNumPy(path string) ([][]float32, error) {
+func readNumPy(path string) (rows [][]float32, err error) {
 	f, err := mmap.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	var rows [][]float32
 	err = mmap.Guard(func() error {
 		a, err := npy.Parse(f.Data())
 		if err != nil {
 			return err
 		}
-		kinds := map[string]tensor.DType{"f2": tensor.F16, "f4": tensor.F32, "f8": tensor.F64}
-		d, ok := kinds[a.Type]
+		d, ok := map[string]tensor.DType{"f2": tensor.F16, "f4": tensor.F32, "f8": tensor.F64}[a.Type]
 		if !ok {
 			return fmt.Errorf("elements of type %s, want f2, f4 or f8", a.Type)
 		}
-		n := 1
-		for _, s := range a.Shape {
-			n *= s // which Parse has checked against the data
-		}
-		all := make([]float32, n)
-		if err := floats(all, d, a.Data); err != nil {
-			return err
-		}
-		rows, err = split(path, all, a.Shape)
+		rows, err = rowsOf(d, a.Shape, a.Data)
 		return err
 	})
 	if err != nil {
@@ -103,18 +82,22 @@ func readNumPy(path string) ([][]float32, error) {
 	return rows, nil
 }
 
-func split(path string, all []float32, shape []int) (rows [][]float32, err error) {
-	n := 1
+// rowsOf returns the rows of an array, whose shape was checked against its data.
+func rowsOf(d tensor.DType, shape []int, data []byte) (rows [][]float32, err error) {
+	if !d.Float() {
+		return nil, fmt.Errorf("elements of type %v, want floating-point numbers", d)
+	}
+	all, n := make([]float32, tensor.Shape(shape).Size()), 1
 	if len(shape) > 1 {
 		n = shape[0]
 	}
 	if len(all) == 0 || n == 0 {
-		return nil, fmt.Errorf("%s: an array of shape %v has no rows", path, shape)
+		return nil, fmt.Errorf("an array of shape %v has no rows", shape)
 	}
-	for size := len(all) / n; len(all) > 0; all = all[size:] {
-		rows = append(rows, all[:size:size])
+	if err := quant.Dequantize(d, all, data); err != nil {
+		return nil, err
 	}
-	return rows, nil
+	return slices.Collect(slices.Chunk(all, len(all)/n)), nil
 }
 
 // States are the values of nodes for some prompts: of each a row.
