@@ -212,15 +212,12 @@ func (c *checker) found(ids ...string) bool {
 
 // sort puts the worst first in each area.
 func (c *checker) sort() {
+	severities := []Severity{Error, Warning, Note}
 	slices.SortStableFunc(c.report.Findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(areaOrder(a.Area), areaOrder(b.Area)),
-			cmp.Compare(severityOrder(a.Severity), severityOrder(b.Severity)))
+		return cmp.Or(cmp.Compare(slices.Index(areas, a.Area), slices.Index(areas, b.Area)),
+			cmp.Compare(slices.Index(severities, a.Severity), slices.Index(severities, b.Severity)))
 	})
 }
-
-func areaOrder(a Area) int { return slices.Index(areas, a) }
-
-func severityOrder(s Severity) int { return slices.Index([]Severity{Error, Warning, Note}, s) }
 
 // layerNumber matches the number of a layer in a tensor's name.
 const layerNumber = `(?:^|\.)(?:blk|layers)\.(\d+)\.`
@@ -253,7 +250,8 @@ func (c *checker) unproven() {
 	}
 	if c.Against == "" {
 		*list = append(*list,
-			"values that are wrong but plausible (scaled by less than 8, permuted, of an older checkpoint) need the source: --against")
+			"values that are wrong but plausible (scaled by less than 8, permuted, of an older checkpoint) need the source: "+
+				"--against")
 	}
 }
 

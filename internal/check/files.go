@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/karat-run/karat/internal/checkpoint"
@@ -63,7 +62,7 @@ func openFolder(dir string) (*files, error) {
 		return nil, err
 	}
 	f := &files{format: checkpoint.HuggingFace, dir: dir}
-	config, err := readFile(filepath.Join(dir, "config.json"), maxConfig)
+	config, err := mmap.ReadFile(filepath.Join(dir, "config.json"), maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		_, err = checkpoint.Open(dir) // says what to give instead
 	}
@@ -87,24 +86,6 @@ func openFolder(dir string) (*files, error) {
 	}
 	f.tensors, f.close = s.Tensors, s.Close
 	return f, nil
-}
-
-// readFile reads a file of at most limit bytes.
-func readFile(path string, limit int) ([]byte, error) {
-	m, err := mmap.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer m.Close()
-	if n := len(m.Data()); n > limit {
-		return nil, fmt.Errorf("%s: %d bytes, expected at most %d", path, n, limit)
-	}
-	var b []byte
-	err = mmap.Guard(func() error {
-		b = slices.Clone(m.Data())
-		return nil
-	})
-	return b, err
 }
 
 // text returns the part of config.json about the language model.
@@ -145,7 +126,7 @@ func judgeStale(c *checker) {
 	found, _ := filepath.Glob(filepath.Join(dir, "*.safetensors"))
 	indexed := map[string]bool{"model.safetensors": true}
 	_, single := os.Stat(filepath.Join(dir, "model.safetensors"))
-	index, err := readFile(filepath.Join(dir, "model.safetensors.index.json"), 1<<26)
+	index, err := mmap.ReadFile(filepath.Join(dir, "model.safetensors.index.json"), 1<<26)
 	if single != nil && err == nil {
 		var x struct {
 			Map map[string]string `json:"weight_map"`
@@ -159,8 +140,8 @@ func judgeStale(c *checker) {
 	}
 	var left []string
 	for _, path := range found {
-		if name := filepath.Base(path); !indexed[name] && !strings.HasPrefix(name, "consolidated") &&
-			!strings.HasPrefix(name, "adapter") {
+		name := filepath.Base(path)
+		if !indexed[name] && !strings.HasPrefix(name, "consolidated") && !strings.HasPrefix(name, "adapter") {
 			left = append(left, name)
 		}
 	}

@@ -207,15 +207,7 @@ type knownTemplate struct {
 var knownText []byte
 
 // publishers returns the templates in known.txt, which TestKnown writes.
-func publishers() *known {
-	knowing.Do(func() { theKnown = readKnown(knownText, "") })
-	return theKnown
-}
-
-var (
-	knowing  sync.Once
-	theKnown *known
-)
+var publishers = sync.OnceValue(func() *known { return readKnown(knownText, "") })
 
 // pattern compiles a regular expression, once. What a program compiles when it starts is linked into every program that
 // imports karat, and so are regexp and its tables.
@@ -272,7 +264,7 @@ func sourceHash(source string) string {
 const (
 	runLength  = 5 // signs
 	sampleSize = 24
-	// almost is the share of a template's sample that one which was made from it has still: theKnown templates of one
+	// almost is the share of a template's sample that one which was made from it has still: known templates of one
 	// family share less.
 	almost = 0.8
 )

@@ -31,27 +31,18 @@ type stats struct {
 	zeroCols spots
 	rounded  bool // single values are also zero: a quantizer's, or pruned
 	zero     zeroBlocks
-	values   []float32 // of vectors that are not too long
-	rowMax   []float32 // largest absolute value of each row
-	square   sizes     // of square matrices
-	hashes   hashes
-	scales   scales
-	twin     twin
-}
-
-// sizes are logarithms of the sizes of a matrix's rows and columns.
-type sizes struct{ outputs, inputs []float64 }
-
-// hashes are hashes of a tensor's bytes, and of the bytes of each matrix of a stack.
-type hashes struct {
-	whole uint64
-	parts []uint64
-}
-
-// twin is a tensor read as the other type of two bytes; zero for all other types.
-type twin struct {
-	rms  float64
-	ones float64 // share of the tensor's own values from 1 to 2
+	values   []float32                           // of vectors that are not too long
+	rowMax   []float32                           // largest absolute value of each row
+	square   struct{ outputs, inputs []float64 } // logarithms of the sizes of a square matrix's rows and columns
+	hashes   struct {
+		whole uint64   // hash of the tensor's bytes
+		parts []uint64 // hashes of the matrices of a stack
+	}
+	scales scales
+	twin   struct { // the tensor as the other type of two bytes; zero for all other types
+		rms  float64
+		ones float64 // share of the tensor's own values from 1 to 2
+	}
 }
 
 // notFinite counts values or blocks that are no finite number.

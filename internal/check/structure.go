@@ -223,12 +223,12 @@ func faultID(t *graph.TensorError) string {
 // keyIDs are the findings for bad settings, by canonical key.
 var keyIDs = map[string]string{
 	"num_attention_heads": "heads", "num_key_value_heads": "heads", "head_dim": "heads",
-	"attention.value_length": "heads", "rope.dimension_count": "heads", "attention.value_length_swa": "heads",
-	"rope.dimension_count_swa": "heads",
-	"layer_types":              "layer-pattern", "sliding_window_pattern": "layer-pattern", "num_kv_shared_layers": "kv-sharing",
+	"attention.value_length": "heads", "attention.value_length_swa": "heads",
+	"rope.dimension_count": "heads", "rope.dimension_count_swa": "heads",
+	"layer_types": "layer-pattern", "sliding_window_pattern": "layer-pattern", "num_kv_shared_layers": "kv-sharing",
 	"rms_norm_eps": "norm-eps", "final_logit_softcapping": "softcap", "query_pre_attn_scalar": "attention-scale",
-	"max_position_embeddings": "context", "eos_token_id": "eos-id", "rope_freqs": "rope-freqs", "vocab_size": "vocab-size",
-	"rope_scaling": "rope-settings", "rope_parameters": "rope-settings",
+	"max_position_embeddings": "context", "eos_token_id": "eos-id", "vocab_size": "vocab-size",
+	"rope_freqs": "rope-freqs", "rope_scaling": "rope-settings", "rope_parameters": "rope-settings",
 }
 
 func keyID(key string) string {

@@ -216,12 +216,13 @@ func median(x []float32) float64 {
 }
 
 func judgeVector(c *checker, t tensor.Tensor, s *stats) {
-	if s.max == 0 && strings.HasSuffix(t.Name, "bias") { // as at the start of training, where nothing moves it
-		c.addAs(Note, "zero-tensor", []string{t.Name}, "%s: all %d values are zero", t.Name, s.elements)
-		return
-	}
-	if s.max == 0 && s.elements > 1 || s.max == 0 && strings.Contains(t.Name, "scal") {
-		c.addAt("zero-tensor", t.Name, "all %d values are zero", s.elements)
+	bias := strings.HasSuffix(t.Name, "bias") // zero at the start of training, and where nothing moves it
+	if s.max == 0 && (bias || s.elements > 1 || strings.Contains(t.Name, "scal")) {
+		severity := Error
+		if bias {
+			severity = Note
+		}
+		c.addAs(severity, "zero-tensor", []string{t.Name}, "%s: all %d values are zero", t.Name, s.elements)
 		return
 	}
 	if len(s.values) < 16 || strings.Contains(t.Name, "rope_freqs") {

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"bytes"
+	_ "embed"
 	"fmt"
 	"html"
 	"io"
@@ -15,12 +16,10 @@ import (
 // maxMaps bounds the maps of a page.
 const maxMaps = 60
 
-const pageHead = `<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width"><title>%s</title>
-<style>body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem}svg{max-width:100%%;height:auto}svg text{font:11px system-ui,sans-serif}code{font-size:.9em}</style>
-<h1>%s</h1>
-`
+// pageHead is the beginning of a page, with its title twice.
+//
+//go:embed page.html
+var pageHead string
 
 // page returns the bundle as a page without scripts and without network: a heat map for each pair and metric.
 func (b *Bundle) page() []byte {
@@ -30,7 +29,8 @@ func (b *Bundle) page() []byte {
 		title = "Experiment"
 	}
 	fmt.Fprintf(w, pageHead, title, title)
-	fmt.Fprintf(w, "<p>%s. Model %s, fingerprint <code>%s</code>, precision %s, %d cells. Spec <code>%.16s…</code>.</p>\n", html.EscapeString(m.Program), html.EscapeString(m.Model), m.Print, m.Precision, m.Cells, m.Spec)
+	fmt.Fprintf(w, "<p>%s. Model %s, fingerprint <code>%s</code>, precision %s, %d cells. Spec <code>%.16s…</code>.</p>\n",
+		html.EscapeString(m.Program), html.EscapeString(m.Model), m.Print, m.Precision, m.Cells, m.Spec)
 	maps := 0
 	for i := range m.Pairs {
 		p := &m.Pairs[i]

@@ -56,7 +56,8 @@ func newStream(nodes []karat.Node) (*stream, error) {
 func (s *stream) fed(name string, receivers []site) (map[string]bool, error) {
 	if s.in[name] {
 		return nil, fmt.Errorf(
-			"node %s: it is the residual stream itself: take what is added to it, such as attention or the feed-forward network", name)
+			"node %s: it is the residual stream itself: take what is added to it, such as attention or the feed-forward network",
+			name)
 	}
 	reached, fed := map[string]bool{name: true}, map[string]bool{}
 	for _, n := range s.nodes {
@@ -76,7 +77,8 @@ func (s *stream) fed(name string, receivers []site) (map[string]bool, error) {
 			"node %s: nothing adds it to the residual stream at its own position: take attention, or what follows it", name)
 	case !s.reaches(name, fed, receivers):
 		return nil, fmt.Errorf(
-			"node %s: no receiver reads it, neither from the residual stream nor before it gets there: take receivers behind it", name)
+			"node %s: no receiver reads it, neither from the residual stream nor before it gets there: take receivers behind it",
+			name)
 	}
 	return fed, nil
 }

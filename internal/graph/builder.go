@@ -112,7 +112,8 @@ func (b Builder) check(n *Node, w *Weight, want tensor.Shape) {
 // Refuse notes an error where the file holds a weight that the configuration rules out.
 func (b Builder) Refuse(w *Weight, fact string) {
 	if w.There() {
-		b.r.errs = append(b.r.errs, NewTensorError(w.Name, Refused, "the file holds it, but the configuration says that %s", fact))
+		b.r.errs = append(b.r.errs,
+			NewTensorError(w.Name, Refused, "the file holds it, but the configuration says that %s", fact))
 	}
 }
 
@@ -213,7 +214,8 @@ func (b Builder) StoreKV(kv *KV, k, v *Node) {
 		b.errorf(n, "keys %v and values %v, the configuration says %v", []int(k.Shape), []int(v.Shape), []int(n.Shape))
 	}
 	if kv.ValueDim < 0 || kv.Latent && kv.Values() > kv.Dim || kv.Chunked && kv.Window < 1 {
-		b.errorf(n, "values of %d for keys of %d, latent %v; chunked %v with a window of %d", kv.Values(), kv.Dim, kv.Latent, kv.Chunked, kv.Window)
+		b.errorf(n, "values of %d for keys of %d, latent %v; chunked %v with a window of %d", kv.Values(),
+			kv.Dim, kv.Latent, kv.Chunked, kv.Window)
 	}
 }
 

@@ -39,7 +39,8 @@ func attributes(attr any) string {
 	case NormAttr:
 		return fmt.Sprintf(" eps=%g offset=%g", a.Eps, a.Offset)
 	case RoPEAttr:
-		return fmt.Sprintf(" freqs=%d:%s", len(a.Freqs), ends(a.Freqs)) + set("dim", a.Dim) + flag("interleaved", a.Interleaved) + set("magnitude", a.Magnitude) + set("sections", a.Sections) + flag("woven", a.Woven)
+		return fmt.Sprintf(" freqs=%d:%s", len(a.Freqs), ends(a.Freqs)) + set("dim", a.Dim) + flag("interleaved", a.Interleaved) +
+			set("magnitude", a.Magnitude) + set("sections", a.Sections) + flag("woven", a.Woven)
 	case *KV:
 		return " " + a.String()
 	case AttentionAttr:
@@ -51,7 +52,8 @@ func attributes(attr any) string {
 	case ExpertsAttr:
 		return a.ActAttr.text() + set("form", a.Form) + flag("biased", a.Biased) + flag("on_input", a.OnInput)
 	case RouteAttr:
-		return set("weigh", a.Weigh) + flag("normalize", a.Normalize) + set("eps", a.Eps) + set("factor", a.Factor) + flag("biased", a.Biased) +
+		return set("weigh", a.Weigh) + flag("normalize", a.Normalize) + set("eps", a.Eps) + set("factor", a.Factor) +
+			flag("biased", a.Biased) +
 			set("groups", a.Groups) + set("kept", a.Kept) + set("best", a.Best)
 	case ViewAttr:
 		if a.Offset != 0 {

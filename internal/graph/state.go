@@ -51,7 +51,8 @@ func (b Builder) SSMScan(a, dtBias, d *Weight, x, dt, bs, cs *Node) *Node {
 	n := b.stateful(SSMScan, "scan", x.Shape.Size()*bs.Shape.Last(), x.Shape, []*Weight{a, dtBias, d}, x, dt, bs, cs)
 	one := tensor.Shape{heads}
 	b.checkAll(n, one, one, one)
-	if len(x.Shape) != 2 || len(bs.Shape) != 2 || !slices.Equal(bs.Shape, cs.Shape) || dt.Shape.Size() != heads || heads%bs.Shape[0] != 0 {
+	if len(x.Shape) != 2 || len(bs.Shape) != 2 || !slices.Equal(bs.Shape, cs.Shape) || dt.Shape.Size() != heads ||
+		heads%bs.Shape[0] != 0 {
 		b.errorf(n, "x %v, dt %v, b %v, c %v", []int(x.Shape), []int(dt.Shape), []int(bs.Shape), []int(cs.Shape))
 	}
 	return n
@@ -71,8 +72,10 @@ func (b Builder) DeltaScan(decay, bias *Weight, q, k, v, a, beta *Node) *Node {
 	heads := v.Shape[0]
 	n := b.stateful(DeltaScan, "scan", v.Shape.Size()*k.Shape.Last(), v.Shape, []*Weight{decay, bias}, q, k, v, a, beta)
 	b.checkAll(n, tensor.Shape{heads}, tensor.Shape{heads})
-	if len(v.Shape) != 2 || len(k.Shape) != 2 || !slices.Equal(q.Shape, k.Shape) || a.Shape.Size() != heads || beta.Shape.Size() != heads || heads%k.Shape[0] != 0 {
-		b.errorf(n, "q %v, k %v, v %v, a %v, beta %v", []int(q.Shape), []int(k.Shape), []int(v.Shape), []int(a.Shape), []int(beta.Shape))
+	if len(v.Shape) != 2 || len(k.Shape) != 2 || !slices.Equal(q.Shape, k.Shape) || a.Shape.Size() != heads ||
+		beta.Shape.Size() != heads || heads%k.Shape[0] != 0 {
+		b.errorf(n, "q %v, k %v, v %v, a %v, beta %v", []int(q.Shape), []int(k.Shape), []int(v.Shape), []int(a.Shape),
+			[]int(beta.Shape))
 	}
 	return n
 }

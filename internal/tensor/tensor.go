@@ -161,7 +161,8 @@ type RowError struct {
 }
 
 func (e *RowError) Error() string {
-	return fmt.Sprintf("shape %v: rows of %d elements are no multiple of %v's blocks of %d", []int(e.Shape), e.Shape.Last(), e.DType, e.DType.BlockSize())
+	return fmt.Sprintf("shape %v: rows of %d elements are no multiple of %v's blocks of %d", []int(e.Shape),
+		e.Shape.Last(), e.DType, e.DType.BlockSize())
 }
 
 // Bytes returns the size of a tensor of type d and shape s, or an error where the last dimension is no multiple of the

@@ -10,10 +10,12 @@ type Joined []Tensor
 
 // Join returns parts of one type and shape as one tensor [parts, shape of a part], which copies nothing of them.
 func Join(name string, parts []Tensor) (Tensor, error) {
-	t := Tensor{Name: name, DType: parts[0].DType, Shape: append(Shape{len(parts)}, parts[0].Shape...), Source: Joined(parts)}
+	t := Tensor{Name: name, DType: parts[0].DType, Shape: append(Shape{len(parts)}, parts[0].Shape...),
+		Source: Joined(parts)}
 	for _, p := range parts[1:] {
 		if p.DType != t.DType || fmt.Sprint(p.Shape) != fmt.Sprint(parts[0].Shape) {
-			return t, fmt.Errorf("%v %v, expected %v %v as %s is", p.DType, []int(p.Shape), t.DType, []int(parts[0].Shape), parts[0].Name)
+			return t, fmt.Errorf("%v %v, expected %v %v as %s is", p.DType, []int(p.Shape), t.DType, []int(parts[0].Shape),
+				parts[0].Name)
 		}
 	}
 	_, err := Bytes(t.DType, t.Shape)
