@@ -66,7 +66,7 @@ func TestNamed(t *testing.T) {
 		{"tiny-qwen3", "", "mask@1", map[string][]int{"mask": {1}}, false},
 		{"tiny-gemma4", "", "mask=none@shared", map[string][]int{"mask": {4, 5, 6, 7}}, false},
 		{"tiny-llama", "", "rope_theta:attn_k_rope@all", map[string][]int{"rope_theta": {0, 1, 2, 3}}, false},
-		{"tiny-llama", "", "norm_extra:view#1@1; norm_extra:out@2", map[string][]int{"norm_extra": {1, 2}}, true},
+		{"tiny-llama", "", "norm_extra:attn_k_rope@1; norm_extra:out@2", map[string][]int{"norm_extra": {1, 2}}, true},
 		{"tiny-gemma4", "", "k_as_v@4", map[string][]int{"k_as_v": {4}}, false},
 		{"tiny-gemma4-moe", "", "weight_scale:ffn_experts=packing@1", map[string][]int{"weight_scale": {1}}, false},
 		{"tiny-gemma4-moe", "", "weight_wrong_layer:ffn_experts@2", map[string][]int{"weight_wrong_layer": {2}}, false},

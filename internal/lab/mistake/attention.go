@@ -142,15 +142,19 @@ func perChunk(n *graph.Node, window, longest int) []*Hypothesis {
 	}
 	var all []*Hypothesis
 	for _, size := range []int{32, 64, 128, 256, 512, 16, 8, 4, 2} {
-		begins := func(of string, last int) *Hypothesis {
-			return unlikely(0.2, edit("window_per_chunk", n, fmt.Sprintf("begins the window of all queries of a chunk of %d where that of the %s one begins", size, of), detail{"chunk": float64(size), "of": of}, func(s *reference.Spec) {
-				s.Window = 0
-				s.First = func(_ *reference.Eval, at int) int { return min(max(at-at%size+last-window+1, 0), at) }
-			}))
-		}
-		all = append(all, begins("first", 0), begins("last", size-1))
+		all = append(all, chunked(n, window, size, "first", 0), chunked(n, window, size, "last", size-1))
 	}
 	return all
+}
+
+// chunked makes a window begin for all queries of a chunk of some size where that of one of them begins.
+func chunked(n *graph.Node, window, size int, of string, which int) *Hypothesis {
+	return unlikely(0.2, edit("window_per_chunk", n,
+		fmt.Sprintf("begins the window of all queries of a chunk of %d where that of the %s one begins", size, of),
+		detail{"chunk": float64(size), "of": of}, func(s *reference.Spec) {
+			s.Window = 0
+			s.First = func(_ *reference.Eval, at int) int { return min(max(at-at%size+which-window+1, 0), at) }
+		}))
 }
 
 // stores returns other keys and values than the layer's: keys in the place of values, and

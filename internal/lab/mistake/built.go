@@ -323,3 +323,20 @@ func after(change func(e *reference.Eval, at int, row []float64)) reference.Edit
 		}
 	}
 }
+
+// anyChunk returns windows that begin once for a chunk, of every size up to the window.
+func anyChunk(_ *site, n *graph.Node) (all []*Hypothesis) {
+	for size := 2; size <= window(n); size++ {
+		all = append(all, chunked(n, window(n), size, "first", 0))
+	}
+	return all
+}
+
+// unbounded returns an encoder's window without its end. A search names what it reads off the errors.
+func unbounded(_ *site, n *graph.Node) []*Hypothesis {
+	if a, ok := n.Attr.(graph.AttentionAttr); !ok || n.Op != graph.Attention || !a.Bidirectional || window(n) == 0 {
+		return nil
+	}
+	return []*Hypothesis{built("mask", n, "none", "lets queries see all later positions",
+		func(s *reference.Spec) { s.Ahead = 1 << 30 })}
+}

@@ -286,7 +286,7 @@ var makers = slices.Concat([]*maker{
 
 	{id: "attention_scale", usual: otherScale, tokens: 2},
 	{id: "window_size", at: sliding, usual: func(_ *site, _ *graph.Node, f *Fit) float64 { return f.Right - 1 }, values: []string{"+1"}, windows: true},
-	{id: "window_per_chunk", at: sliding, windows: true, number: "chunk", usual: func(_ *site, n *graph.Node, _ *Fit) float64 {
+	{id: "window_per_chunk", at: sliding, more: anyChunk, windows: true, number: "chunk", usual: func(_ *site, n *graph.Node, _ *Fit) float64 {
 		usual := 32
 		for usual > 2 && usual > window(n)/2 {
 			usual /= 2
@@ -295,7 +295,7 @@ var makers = slices.Concat([]*maker{
 	}},
 	{id: "window_missing", at: sliding, windows: true},
 	{id: "layer_pattern", tokens: 2, windows: true, words: plainly(detail{"kind": "another"})},
-	{id: "mask", words: map[string][]detail{"": {{"mask": "causal"}, {"mask": "one ahead"}}, "future": {{"mask": "one ahead"}}, "none": {{"mask": "none"}}, "self": {{"mask": "not its own"}}}, values: []string{"none", "self"}, tokens: 3},
+	{id: "mask", more: unbounded, words: map[string][]detail{"": {{"mask": "causal"}, {"mask": "one ahead"}}, "future": {{"mask": "one ahead"}}, "none": {{"mask": "none"}, {"built": "none"}}, "self": {{"mask": "not its own"}}}, values: []string{"none", "self"}, tokens: 3},
 	{id: "gqa_map", tokens: 1, words: plainly(detail{"map": "modulo"})},
 	{id: "k_as_v", words: plainly(detail{"of": "one layer"}, detail{"values": nil})},
 	{id: "kv_share_source", at: func(s *site, n *graph.Node) bool {
