@@ -36,35 +36,6 @@ func testDotsF64(t *testing.T) {
 	}
 }
 
-func TestDotColumnsF64(t *testing.T) { eachTier(t, testDotColumnsF64) }
-
-// testDotColumnsF64 compares products with the contract, one element at a time, for one to five rows.
-func testDotColumnsF64(t *testing.T) {
-	r := rng(19)
-	for _, k := range sizes {
-		if k == 0 {
-			continue
-		}
-		for n := 1; n <= 5; n++ {
-			w, x := doubles(values(r, n*k)), doubles(values(r, k*lanes))
-			if n == 3 {
-				w[r.IntN(len(w))], x[r.IntN(len(x))] = math.Inf(1), math.NaN()
-			}
-			got := make([]float64, n*lanes)
-			DotColumnsF64(got, w, x, k)
-			for i, v := range got {
-				want := 0.
-				for j, a := range w[i/lanes*k:][:k] {
-					want += float64(a * x[j*lanes+i%lanes])
-				}
-				if math.Float64bits(v) != math.Float64bits(want) && !(math.IsNaN(v) && math.IsNaN(want)) {
-					t.Fatalf("%d elements, %d rows: %v at %d, want %v", k, n, v, i, want)
-				}
-			}
-		}
-	}
-}
-
 // doubles are float64 whose products are not exact.
 func doubles(x []float32) []float64 {
 	y := make([]float64, len(x))

@@ -125,9 +125,6 @@ func addBlockVec(sums *[dotCols]dotSums, w, x []float32, stride, k int)
 func dotDoublesAVX2(w []float64, stride int, x []float64) (a, b float64)
 
 //go:noescape
-func dotColumnsAVX2(sums *[doubleRows][lanes]float64, w []float64, stride int, x []float64)
-
-//go:noescape
 func weighAllAVX512(s *scores, seen *[Quad]uint64, top, c *[Quad]float32) (raised int)
 
 //go:noescape

@@ -7,7 +7,6 @@
 
 NONE(·addBlockVec)
 NONE(·dotDoublesAVX2)
-NONE(·dotColumnsAVX2)
 NONE(·weighAllAVX512)
 NONE(·blocksQ8_0AVX2)
 NONE(·blocksQ4_0AVX2)
