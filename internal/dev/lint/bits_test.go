@@ -150,8 +150,12 @@ func TestNoFusing(t *testing.T) {
 			pkgs[s.dir()] = append(pkgs[s.dir()], s)
 		}
 	}
+	var imported types.Importer // shared, so that each package below is read once
 	for _, pkg := range pkgs {
-		info := check(t, importer.ForCompiler(pkg[0].fset, "source", nil), pkg)
+		if imported == nil {
+			imported = importer.ForCompiler(pkg[0].fset, "source", nil)
+		}
+		info := check(t, imported, pkg)
 		for _, s := range pkg {
 			report(t, fused(s, info))
 		}

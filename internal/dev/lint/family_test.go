@@ -52,16 +52,26 @@ func families(all []*source) (findings []string) {
 		words = append(words, `(?:^|[^A-Za-z])(?i:`+stem+`)`, `[a-z0-9]`+strings.ToUpper(stem[:1])+stem[1:])
 	}
 	name := regexp.MustCompile(strings.Join(words, "|"))
+	seen := map[string]map[string]bool{}
 	for _, s := range all {
 		if d := s.dir(); s.test() || strings.HasPrefix(d, "internal/arch") || strings.HasPrefix(d, "internal/dev") || d == "internal/registry" || strings.HasPrefix(d, "testdata") {
 			continue
 		}
+		known := seen[s.dir()] // most words stand in a package many times
+		if known == nil {
+			known = map[string]bool{}
+			seen[s.dir()] = known
+		}
 		named := func(text string) bool {
-			text = formatWords[""].ReplaceAllString(text, "")
-			if own := formatWords[s.dir()]; own != nil {
-				text = own.ReplaceAllString(text, "")
+			if is, ok := known[text]; ok {
+				return is
 			}
-			return name.MatchString(text)
+			rest := formatWords[""].ReplaceAllString(text, "")
+			if other := formatWords[s.dir()]; other != nil {
+				rest = other.ReplaceAllString(rest, "")
+			}
+			known[text] = name.MatchString(rest)
+			return known[text]
 		}
 		if base := path.Base(s.name); named(base) {
 			findings = append(findings, s.name+": a file of a family outside its folder")

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/karat-run/karat/internal/dev/golden"
@@ -59,7 +60,7 @@ func (s *source) imports() []string {
 // parse reads one Go file.
 func parse(t *testing.T, fset *token.FileSet, name string, text []byte) *source {
 	t.Helper()
-	f, err := parser.ParseFile(fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
+	f, err := parser.ParseFile(fset, name, text, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,16 +68,26 @@ func parse(t *testing.T, fset *token.FileSet, name string, text []byte) *source 
 }
 
 // sources returns every Go file of the module, whatever its build constraints,
-// in order of name and in one file set.
+// in order of name and in one file set. The files are parsed once for all tests.
 func sources(t *testing.T) []*source {
 	t.Helper()
-	var all []*source
-	fset, texts := token.NewFileSet(), files(t, ".go")
-	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		all = append(all, parse(t, fset, name, texts[name]))
+	parsing.Do(func() {
+		fset, texts := token.NewFileSet(), files(t, ".go")
+		for _, name := range slices.Sorted(maps.Keys(texts)) {
+			parsed = append(parsed, parse(t, fset, name, texts[name]))
+		}
+	})
+	if len(parsed) == 0 {
+		t.Fatal("the sources were not parsed: another test says why")
 	}
-	return all
+	return slices.Clone(parsed)
 }
+
+// parsed holds the module's files.
+var (
+	parsing sync.Once
+	parsed  []*source
+)
 
 // files returns the text of the module's files that end in one of the given ways, by name.
 func files(t *testing.T, ends ...string) map[string][]byte {

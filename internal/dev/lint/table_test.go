@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +44,27 @@ func TestTable(t *testing.T) {
 		end := fmt.Sprintf("| %s: %d, %d |", folder, model[folder], family[folder])
 		if !slices.ContainsFunc(rows, func(row string) bool { return strings.HasSuffix(row, end) }) {
 			t.Errorf("docs/families.md has no row that ends with %q", end)
+		}
+	}
+}
+
+// pathInText matches a file or a folder of the tree in a document: `graph/builder.go`, `backend/webgpu/shaders`.
+var pathInText = regexp.MustCompile("`([a-z0-9_-]+(?:/[a-zA-Z0-9_.-]+)+)`")
+
+// TestPathsExist wants the folders and files that docs/ARCHITECTURE.md sends its readers to.
+func TestPathsExist(t *testing.T) {
+	root := golden.Root(t)
+	b, err := os.ReadFile(filepath.Join(root, "docs", "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range pathInText.FindAllStringSubmatch(string(b), -1) {
+		name := strings.Replace(m[1], "NAME", "llama", 2)
+		if !slices.ContainsFunc([]string{"", "internal", "cmd/karat", "docs"}, func(dir string) bool {
+			_, err := os.Stat(filepath.Join(root, dir, filepath.FromSlash(name)))
+			return err == nil
+		}) {
+			t.Errorf("docs/ARCHITECTURE.md: there is no %s", m[1])
 		}
 	}
 }
