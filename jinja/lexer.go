@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -276,10 +277,10 @@ var operators = []string{"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*",
 func (l *lexer) expression() {
 	rest := l.rest()
 	if rest[0] >= '0' && rest[0] <= '9' {
-		if n := len(floatNumber.FindString(rest)); n > 0 && l.src[l.pos-1] != '.' {
+		if n := prefixLength(floatNumber, rest); n > 0 && l.src[l.pos-1] != '.' {
 			l.number(tokFloat, n)
 		} else {
-			l.number(tokInteger, len(wholeNumber.FindString(rest)))
+			l.number(tokInteger, prefixLength(wholeNumber, rest))
 		}
 		return
 	}
@@ -352,11 +353,22 @@ func (l *lexer) number(kind string, n int) {
 func spaces(s string) int { return len(s) - len(strings.TrimLeftFunc(s, isSpace)) }
 
 // The numbers of Jinja2's lexer, at the start of the text.
-var (
-	floatNumber = regexp.MustCompile(`^(?:\d+_)*\d+(?:(?:\.(?:\d+_)*\d+)?[eE][+-]?(?:\d+_)*\d+|\.(?:\d+_)*\d+)`)
-	wholeNumber = regexp.MustCompile(`^(?:0[bB](?:_?[01])+|0[oO](?:_?[0-7])+|0[xX](?:_?[0-9a-fA-F])+|` +
-		`[1-9](?:_?\d)*|0(?:_?0)*)`)
+const (
+	floatNumber = `^(?:\d+_)*\d+(?:(?:\.(?:\d+_)*\d+)?[eE][+-]?(?:\d+_)*\d+|\.(?:\d+_)*\d+)`
+	wholeNumber = `^(?:0[bB](?:_?[01])+|0[oO](?:_?[0-7])+|0[xX](?:_?[0-9a-fA-F])+|[1-9](?:_?\d)*|0(?:_?0)*)`
 )
+
+// prefixLength returns the length of a pattern's match at the start of s. A pattern is compiled at its first use: what
+// a program compiles when it starts is linked into every program that imports this package.
+func prefixLength(pattern, s string) int {
+	p, ok := patterns.Load(pattern)
+	if !ok {
+		p, _ = patterns.LoadOrStore(pattern, regexp.MustCompile(pattern))
+	}
+	return len(p.(*regexp.Regexp).FindString(s))
+}
+
+var patterns sync.Map // of *regexp.Regexp, by their text
 
 func wordLength(s string) int {
 	return len(s) - len(strings.TrimLeftFunc(s, func(r rune) bool { return r == '_' || isAlnum(r) }))
