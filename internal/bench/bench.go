@@ -2,7 +2,7 @@
 // pp is a prompt computed at once, tg is tokens computed one by one, each after a
 // context of some depth. The files in reading order:
 //
-//	bench.go     what is measured, and the report of it
+//	bench.go     the measurements, and their report
 //	format.go    the report as CSV and Markdown
 //	runner.go    one engine: its tests, in turns with a peer
 //	arrive.go    a prompt that arrives while others decode

@@ -36,7 +36,7 @@ func TestRun(t *testing.T) {
 	if got := strings.Join(names, ","); got != "pp8,tg4,pp8,tg4,pp8 @ d5,tg4 @ d5,pp8 @ d5,tg4 @ d5" {
 		t.Errorf("tests %s", got)
 	}
-	if len(r.Loads) != 1 || r.Loads[0].First < r.Loads[0].Seconds || r.Params != 18887936 {
+	if len(r.Loads) != 1 || r.Loads[0].First < r.Loads[0].Seconds || r.Params != 6298624 {
 		t.Errorf("%+v", r)
 	}
 	formats(t, r)

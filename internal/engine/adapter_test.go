@@ -37,7 +37,7 @@ func adapted(t testing.TB, e *engine.Engine, b *backend.Blend, tokens []int32, o
 
 // adapterHashes are as hashes, with two adapters.
 var adapterHashes = map[string]string{
-	"demo.Q4_K_M": "dbe1fde4c9744870c6cb63801ca9d2354cbf3588f6eea9af2fc04d34621cd0e1",
+	"demo.Q4_K_M": "3ead5b2386055a46f8bdd5b8d094ed8e797666077a45febbbc0a1616392170f4",
 	"tiny-gemma4": "9437e3975dd442eeb519852ec3d36d1e298c04b53c744fef64dccf150fc25015",
 	"tiny-llama":  "aebb29d6878155338f876d4a1f2f0576c9fcf94b44aa5191aa110df4993aa897",
 }

@@ -161,13 +161,13 @@ var hashes = map[string]string{
 	"nemotronh":       "2fe6be55277c941d800d50291bf8ad60b9933f5293f943a38a48d6b1d1772699",
 	"falconh1":        "6e8fb54c171cfca862d513720d433473f6b238f4500774b88fcc20e2207f456f",
 	"mamba2":          "79a2c9f261c8fdca2f628906e3b059ea07386e81f8109513acf811519dd303e7",
-	"demo.Q4_K_M":     "7b06a1692330ed5d828aac346a36c9ee75c859c1a9fc8212f612e4c9a198e325",
+	"demo.Q4_K_M":     "7f4b0b050bd68159439ac8f3a4415285c12c67e67692a552bf4b8b0822beb98d",
 	"tiny-gemma3":     "a98bf2e3b87e79471d630c0dbe0208ea0f65be96b9e0ff7ca9db7af701b21bd8",
 	"tiny-gemma4":     "259b7c5cd3b034174dce3bc9aec6583e221cd62c80e16f7da6ca57727672a155",
 	"tiny-gemma4-moe": "996131bcb3ae11bf94d09e950a201eaaeebf1121ea22e8ee1e6a4ef0e59d8b78",
 	"tiny-llama":      "dff9f1483fc28f330ef62c4fe45e3f6923fe6bb740a55c3f7f39913881e65e8f",
 	"tiny-qwen2":      "f22e8b85f028e4e3ddb9221ef7f969c90c249b4d76ae34dbad0b640fc041de11",
-	"tiny-qwen3":      "263664f13f5e0a0e4f1ef190c60e94723e947cd8ed31119ef41fa478121fbc98",
+	"tiny-qwen3":      "11f1cdb15106577f6925fc060e26b8117edbc6bc2d7c225b9a1c4ab7ca34a511",
 }
 
 // hashed runs f for each model of a table of hashes, with an engine for it and a prompt. With -short only the model of

@@ -21,7 +21,7 @@
 // The files in reading order: attention.go, scan.go, gate.go with act.go, vec.go, exp.go, dot.go, double.go, fma.go
 // (float32 and float64); panel.go with panel_generic.go and panel_amx.go, row.go, rows.go, quantize.go, weave.go
 // (panels of quantized weights); fit.go and blocks.go (quantizing); limits.go; tier.go with tier_*.go and amx_*.go
-// (what the machine has), kernels.go (what is in assembly).
+// (what the machine has), kernels.go (which kernels have assembly).
 package simd
 
 //go:generate go run ../dev/simdgen

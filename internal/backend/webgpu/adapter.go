@@ -152,7 +152,7 @@ func (e *plan) lists(blend *backend.Blend) error {
 }
 
 // place returns where p lies among w's pairs, which it joins if it is new. They stay until Close: a model's adapters
-// are those that it was opened with, whose bytes were compared with the GPU's memory then.
+// are the adapters that the model was opened with, whose bytes were compared with the GPU's memory then.
 func (b *Backend) place(w *graph.Weight, p *backend.Pair) (int, error) {
 	s := b.adapters.pairs[w]
 	if s == nil {

@@ -167,7 +167,7 @@ func (d *browser) newGroup(name string, p any, ranges []Range) (any, error) {
 	return g, err
 }
 
-// close implements binding. The device frees what is made of it.
+// close implements binding. The device frees its buffers.
 func (d *browser) close(func()) error {
 	d.js.Call("destroy")
 	return nil

@@ -17,7 +17,7 @@ type binding interface {
 	close(free func()) error // calls free, which frees all that is made, once nothing runs
 }
 
-// device implements Device by a binding: the device checks arguments, and knows what is to be freed.
+// device implements Device by a binding: the device checks arguments, and knows which buffers to free.
 type device struct {
 	binding
 	adapter Adapter
