@@ -54,7 +54,7 @@ func TestCustomChat(t *testing.T) {
 	}
 	c := serve(t, m, Options{})
 	const sum = `{"type":"custom","custom":{"name":"sum","format":{"type":"grammar","grammar":{"syntax":"lark","definition":"start: term (\" + \" term)~1..2 -> sum\nterm: /[1-9]{1,2}/ | \"<\" start \">\""}}}}`
-	const body = `{` + ask + `,"max_tokens":80,"temperature":0,"thinking_budget":0,"chat_template_kwargs":{"enable_thinking":false},"tools":[{"type":"function","function":{"name":"now"}},` + sum + `],"tool_choice":`
+	const body = `{` + ask + `,"max_tokens":200,"temperature":2,"seed":1,"thinking_budget":0,"chat_template_kwargs":{"enable_thinking":false},"tools":[{"type":"function","function":{"name":"now"}},` + sum + `],"tool_choice":`
 	fits := regexp.MustCompile(`^[1-9<]+[1-9<>+ ]* \+ [1-9<>+ ]+$`)
 	for _, choice := range []string{`{"type":"custom","custom":{"name":"sum"}}`, `{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"custom","custom":{"name":"sum"}}]}}`} {
 		more := body + choice + `,"parallel_tool_calls":false}`

@@ -7,7 +7,7 @@ import (
 
 // TestLost: a text that the chat template leaves out is refused by its place in the request, in every API.
 func TestLost(t *testing.T) {
-	c := serveTemplate(t, "tiny-qwen3", keptTemplate(t, "openai-gpt-oss-120b"))
+	c := serveTemplate(t, "tiny-llama", keptTemplate(t, "openai-gpt-oss-120b"))
 	const want = `would leave out this text of the role "system": make it the first message, or a user's`
 	talk := `[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}, {"role": "system", "content": "SECRET"}, {"role": "user", "content": "hi"}]`
 	for _, path := range []string{"/v1/chat/completions", "/apply-template"} {
@@ -23,7 +23,7 @@ func TestLost(t *testing.T) {
 	c.refuses(400, "input[2]", want, "POST", "/v1/responses", `{"model": "demo", "instructions": "Be brief.", "input": `+talk+`}`)
 
 	const mute = `{% for m in messages if m.role != 'system' and m.role != 'tool' %}{{ m.content }}{% for c in m.tool_calls %}{{ c.function.name }}{% endfor %}{% endfor %}{# tools tool_calls #}`
-	c = serveTemplate(t, "tiny-qwen3", mute)
+	c = serveTemplate(t, "tiny-llama", mute)
 	c.refuses(400, "instructions", "the role here; give the text to a user", "POST", "/v1/responses", `{"model": "demo", "instructions": "SECRET", "input": "hi"}`)
 	says("system: the chat template would leave out", "/v1/messages", `{"model": "demo", "max_tokens": 1, "system": "SECRET", "messages": [{"role": "user", "content": "hi"}]}`)
 	says("system: the chat template would leave out", "/api/generate", `{"model": "demo", "system": "SECRET", "prompt": "hi"}`)

@@ -80,7 +80,7 @@ func TestTopP0(t *testing.T) {
 var reasoners = sync.OnceValues(func() (all [2]*karat.Model, err error) {
 	const talk = "{% for m in messages %}{{ m.role }}\n{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}"
 	if all[0], err = withTemplate("tiny-gemma4", talk+"<|channel>thought\n{% endif %}"); err == nil {
-		all[1], err = withTemplate("tiny-qwen3", talk+"<think>\n{% endif %}")
+		all[1], err = withTemplate("tiny-llama", talk+"<think>\n{% endif %}")
 	}
 	return all, err
 })

@@ -60,7 +60,7 @@ func TestSyntaxes(t *testing.T) {
 		{"python", lists("<think> List of tools: "), "<think>Hm, Oslo.</think>Let me see.<|tool_call_start|>[weather(city='Oslo')]<|tool_call_end|>"},
 		{"attributes", lists("<think> ｜DSML｜ function_calls>"), "<think>Hm, Oslo.</think>Let me see.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Oslo</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>"},
 	} {
-		c := serveTemplate(t, "tiny-qwen3", x.template)
+		c := serveTemplate(t, "tiny-llama", x.template)
 		c.says(x.said)
 		o := c.post("/v1/chat/completions", `{`+ask+`,`+weather+`}`)
 		m := at(o, "choices", 0, "message")
@@ -83,7 +83,7 @@ func TestSyntaxes(t *testing.T) {
 		}
 	}
 	for name, template := range map[string]string{"channels": keptTemplate(t, "openai-gpt-oss-120b"), "separated": lists("<｜tool▁call▁begin｜>"), "python": lists("List of tools: "), "attributes": lists("｜DSML｜ function_calls>")} {
-		serveTemplate(t, "tiny-qwen3", template).forced(t, name, "")
+		serveTemplate(t, "tiny-llama", template).forced(t, name, "")
 	}
 }
 
