@@ -241,6 +241,23 @@ func Unpacked(t testing.TB) string {
 	return dir
 }
 
+// Slow reports whether the long ring runs (.ci/long), with all families, types and texts.
+func Slow() bool { return os.Getenv("KARAT_SLOW") != "" }
+
+// sample names models of distinct structures: latent attention, sinks, delta scans, convolutions, softcaps, encoders.
+var sample = []string{"deepseek2", "gpt-oss", "qwen35", "lfm2", "gemma2", "embeddinggemma", "xlm-roberta-reranker"}
+
+// Sample returns the names of models that a test takes when it need not take all: a few of distinct structures, and
+// those of tiny models. Where Slow it returns all of them.
+func Sample(names []string) []string {
+	if Slow() {
+		return names
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return !slices.Contains(sample, name) && !strings.HasPrefix(name, "tiny-")
+	})
+}
+
 // Families returns the names, sorted, of the repository's models of one family each
 // that come from seeds and lie in one folder with their record and gguf.json.
 func Families(t testing.TB) []string {
