@@ -1,3 +1,5 @@
+//lint:file-ignore U1000 assembly calls kernels that no Go function calls
+
 package simd
 
 import "unsafe"

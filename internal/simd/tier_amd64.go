@@ -1,3 +1,5 @@
+//lint:file-ignore U1000 assembly reads expConst
+
 package simd
 
 import (

@@ -122,7 +122,7 @@ func TestShrinks(t *testing.T) {
 			continue
 		}
 		sum := 0.
-		for _, p := range []rune(norm.NFD.String(string(r))) {
+		for _, p := range norm.NFD.String(string(r)) {
 			sum += share[p]
 		}
 		worst = max(worst, sum/float64(utf8.RuneLen(r)))

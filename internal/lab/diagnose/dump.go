@@ -121,7 +121,6 @@ var (
 	turned    = mistake.Turned
 	union     = mistake.Union
 	layersOf  = mistake.LayersOf
-	side      = mistake.Side
 	sectioned = mistake.Sectioned
 	theta     = mistake.Theta
 	speeds    = mistake.Speeds
