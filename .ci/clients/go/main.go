@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	model, caller, vectors = "demo", "tiny-qwen3", "embeddinggemma"
+	model, caller, vectors = "demo", "tiny-llama", "embeddinggemma"
 	question, answer       = "What is the capital of Egypt?", "The capital of Egypt is Cairo."
 )
 
@@ -102,7 +102,7 @@ func completions() error {
 	for stream.Next() {
 		text += stream.Current().Choices[0].Text
 	}
-	return errors.Join(stream.Err(), want(whole.Choices[0].Text, "\n\tprintln(\"hello world\")"), want(text, whole.Choices[0].Text))
+	return errors.Join(stream.Err(), want(whole.Choices[0].Text, "\n\tGenerate()\n\tDefault"), want(text, whole.Choices[0].Text))
 }
 
 func calls() error {
