@@ -233,7 +233,7 @@ func PanelScales(dst []float32, d []uint16, scale []int8) {
 
 // Fetch has memory brought to the second cache, which will be read soon.
 func Fetch(b []byte) {
-	if len(b) > 0 {
+	if tier != generic && len(b) > 0 { // generic code, which runs where there is no assembly, has nothing to ask with
 		fetch(unsafe.Pointer(&b[0]), (len(b)+63)/64)
 	}
 }

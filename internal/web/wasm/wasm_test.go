@@ -209,7 +209,7 @@ func (o *outcome) numbers(t *testing.T) {
 	for _, n := range b.Histogram.Counts {
 		counts += n
 	}
-	if b.DType != "f32" || !slices.Equal(b.Shape, []int{7, 512}) || b.All.N != 7*512 || counts != 7*512 || !(b.All.Min < 0 && b.All.Max > 0 && b.All.RMS > 0) {
+	if b.DType != "f32" || !slices.Equal(b.Shape, []int{7, 256}) || b.All.N != 7*256 || counts != 7*256 || !(b.All.Min < 0 && b.All.Max > 0 && b.All.RMS > 0) {
 		t.Errorf("probe %+v", b)
 	}
 	if o.Nodes < 100 {
