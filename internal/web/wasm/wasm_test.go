@@ -178,7 +178,7 @@ func (o *outcome) text(t *testing.T, backend string) {
 	if o.First.Prompt != o.Plain {
 		t.Errorf("a text of %d tokens is a prompt of %d", o.Plain, o.First.Prompt)
 	}
-	if o.First.Text != " blue. The day" || o.First.Stop != "length" || o.First.Tokens != 3 || !strings.HasPrefix(o.Chat.Text, "The color") {
+	if o.First.Text != " blue. The opposite" || o.First.Stop != "length" || o.First.Tokens != 3 || !strings.HasPrefix(o.Chat.Text, "The color") {
 		t.Errorf("generated %+v, and in a chat %+v", o.First, o.Chat)
 	}
 	var text string
