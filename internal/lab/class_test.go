@@ -51,6 +51,7 @@ func TestClass(t *testing.T) {
 				t.Errorf("bf16: KL %.3g, PyTorch's has %.3g", bf16, kl16)
 			}
 			f16, kv, q8 := float64(of("activations=f16").KLMean), float64(of("kv=f16").KLMean), float64(of("activations=q8_32").KLMean)
+			// Random weights spread the logits: 8-bit activations cost 0.0117 nats on tiny-qwen3, four times bfloat16's.
 			if !(kv > 1e-9 && kv < f16 && f16 < bf16/10 && q8 > f16 && q8 < max(1e-2, 5*bf16)) {
 				t.Errorf("KL %.3g with keys and values in f16, %.3g all in f16, %.3g in bf16, %.3g with 8-bit activations", kv, f16, bf16, q8)
 			}
