@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// amxAllowed asks Linux to save the tiles of this process's threads, which it
-// does for those who ask only (arch_prctl(2), since 5.16).
+// amxAllowed asks Linux to save the tiles of the process's threads; without the request Linux does not (arch_prctl(2),
+// since 5.16).
 var amxAllowed = sync.OnceValue(func() bool {
 	const (
 		askPermission = 0x1023 // ARCH_REQ_XCOMP_PERM

@@ -2,5 +2,5 @@
 
 package simd
 
-// amxAllowed is false where nobody has tried how tiles are asked for.
+// amxAllowed returns false: no way to ask for tiles has been tried on other systems.
 func amxAllowed() bool { return false }

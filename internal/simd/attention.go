@@ -9,34 +9,32 @@ const (
 	RangeSlots = 4 * BlockSlots
 	// KeySlots is how many positions lie side by side in a block's keys.
 	KeySlots = 16
-	// Quad is how many queries take the time of one, at best.
+	// Quad is the number of queries computed at a time: at best as fast as a single query.
 	Quad = 4
 )
 
 // Span is the positions From ≤ j < To of a block.
 type Span struct{ From, To int }
 
-// Attention accumulates the attention of some queries to the same keys and
-// values, block by block of positions. Reset it first. (The online softmax of
-// Milakov and Gimelshein 2018, arXiv:1805.02867.) A query's bits do not depend
-// on the other queries, but on where blocks begin and how much of each is seen, so
-// callers fix that by absolute position. Ranges of RangeSlots positions, the first from
-// 0 on, are accumulated apart from each other and merged in their order (Merge): so
-// several threads can attend to a range each.
+// Attention accumulates the attention of some queries to the same keys and values, block by block of positions. Call
+// Reset first. (The online softmax of Milakov and Gimelshein 2018, arXiv:1805.02867.) A query's bits do not depend on
+// the other queries, but on where blocks begin and how much of each is seen, so callers fix both by absolute position.
+// Ranges of RangeSlots positions, the first from 0 on, are accumulated apart and merged in order (Merge), so several
+// threads can attend to a range each.
 type Attention struct {
 	queries, dim int
 	values       int       // the size of a value
 	limit        float32   // of scores; 0 for none
 	q, acc       []float32 // [queries, dim] and [queries, values], filled up to a multiple of Quad
-	top, sum     []float32 // by query: the largest score so far, and the sum of weights relative to it
+	top, sum     []float32 // by query: the largest score so far, and the sum of weights relative to that score
 	scores       *scores
 }
 
 // scores of Quad queries, and then the weights of values.
 type scores [Quad][BlockSlots]float32
 
-// Reset starts an attention of queries of dim elements to values of their own size, over no positions.
-// Scores are capped as Softcap caps them where limit is not 0. Fill in each Query then.
+// Reset starts an attention of queries of dim elements to values of size values, over no positions. Scores are capped
+// as by Softcap where limit is not 0. Fill in each Query afterwards.
 func (a *Attention) Reset(queries, dim, values int, limit float32) {
 	n := (queries + Quad - 1) / Quad * Quad
 	a.queries, a.dim, a.values, a.limit = queries, dim, values, limit
@@ -57,14 +55,12 @@ func (a *Attention) Reset(queries, dim, values int, limit float32) {
 	a.Clear()
 }
 
-// Query is where query i is.
+// Query returns the memory of query i.
 func (a *Attention) Query(i int) []float32 { return a.q[i*a.dim : (i+1)*a.dim] }
 
-// Add attends to a block of BlockSlots positions, each query i to spans[i] of
-// them and none to others, whose contents do not matter. Element e of key j is
-// k[(j/KeySlots*dim+e)*KeySlots+j%KeySlots], and that of value j is v[j*values+e].
-// For each query q with a span that is not empty, with Top, Sum and Acc[values]
-// from -Inf and zeros on:
+// Add attends to a block of BlockSlots positions, each query i to the positions of spans[i] alone; the contents of
+// others do not matter. Element e of key j is k[(j/KeySlots*dim+e)*KeySlots+j%KeySlots], and element e of value j is
+// v[j*values+e]. For each query q with a span that is not empty, with Top, Sum and Acc[values] from -Inf and zeros on:
 //
 //	s[j] = DotF32(key j, q)*scale; s[j] = limit*Tanh(s[j]/limit) // if there is a limit
 //	top = the larger of Top and Max(s)
@@ -79,10 +75,10 @@ func (a *Attention) Add(k, v []float32, spans []Span, scale float32) {
 	}
 }
 
-// addQuad is Add for the queries from i on, one for each span. Queries that are
-// missing from Quad take part as if they saw what the others see.
+// addQuad adds a block for the queries from i on, a span for each. Queries missing from Quad take part as if seeing all
+// positions of the others.
 func (a *Attention) addQuad(i int, k, v []float32, spans []Span, scale float32) {
-	all, shared := Span{BlockSlots, 0}, Span{0, BlockSlots} // what any query sees, and what each does
+	all, shared := Span{BlockSlots, 0}, Span{0, BlockSlots} // positions seen by any query, and by every query
 	for _, s := range spans {
 		if s.From < s.To {
 			all.From, all.To = min(all.From, s.From), max(all.To, s.To)
@@ -97,7 +93,7 @@ func (a *Attention) addQuad(i int, k, v []float32, spans []Span, scale float32) 
 	scoreKeys(a.scores, a.q[i*a.dim:(i+Quad)*a.dim], k, all, scale)
 	if a.limit != 0 {
 		for r := range spans {
-			whole := a.scores[r][all.From&^(lanes-1) : (all.To+lanes-1)&^(lanes-1)] // nobody reads those outside of spans
+			whole := a.scores[r][all.From&^(lanes-1) : (all.To+lanes-1)&^(lanes-1)]
 			Softcap(whole, whole, a.limit)
 		}
 	}
@@ -114,8 +110,8 @@ func (a *Attention) addQuad(i int, k, v []float32, spans []Span, scale float32) 
 	}
 }
 
-// weigh turns the scores of the queries from i on to the weights of values,
-// relative to the query's largest score, which it raises where that is due.
+// weigh turns the scores of the queries from i on to the weights of values, relative to the query's largest score,
+// raised where due.
 func (a *Attention) weigh(i int, spans []Span) {
 	var seen [Quad]uint64
 	var c [Quad]float32
@@ -142,7 +138,7 @@ func (a *Attention) weigh(i int, spans []Span) {
 	}
 }
 
-// weighEach is weighAll for all tiers and all spans.
+// weighEach does weighAll's work on all tiers and for all spans.
 func (a *Attention) weighEach(i int, spans []Span, c *[Quad]float32) (raised int) {
 	for r, s := range spans {
 		if s.From >= s.To {
@@ -153,7 +149,7 @@ func (a *Attention) weighEach(i int, spans []Span, c *[Quad]float32) (raised int
 			a.top[i+r], c[r] = top, weight(old-top)
 			raised |= 1 << r
 		}
-		whole := a.scores[r][s.From&^(lanes-1) : (s.To+lanes-1)&^(lanes-1)] // there is no reader for those outside the span
+		whole := a.scores[r][s.From&^(lanes-1) : (s.To+lanes-1)&^(lanes-1)]
 		expSum(whole, whole, a.top[i+r])
 	}
 	return raised
@@ -169,15 +165,15 @@ func (a *Attention) addValues(i int, v, p []float32, span Span) {
 	}
 }
 
-// Result sets dst[e] to Acc[e]/Sum of query i, which has seen no more than one range.
+// Result sets dst[e] to Acc[e]/Sum of query i, after at most one range.
 func (a *Attention) Result(i int, dst []float32) {
 	divide(dst, a.acc[i*a.values:(i+1)*a.values], a.sum[i])
 }
 
-// PartSize is how many numbers a part takes: Acc of as many elements as a value, Top and Sum.
+// PartSize returns the length of a part: Acc, as long as a value, Top and Sum.
 func PartSize(values int) int { return values + 2 }
 
-// Part sets dst, PartSize numbers, to what query i has accumulated.
+// Part sets dst, PartSize numbers, to the state accumulated for query i.
 func (a *Attention) Part(i int, dst []float32) {
 	d := a.values
 	copy(dst[:d], a.acc[i*d:(i+1)*d])
@@ -193,10 +189,9 @@ func (a *Attention) Clear() {
 	}
 }
 
-// Merge adds a query's part of a range to that of the ranges before it, which may be
-// zeros where there are none; part is lost. Where both have seen anything (a Sum that is not 0;
-// of later ranges a Top above -Inf), a being the part of the larger Top, part where they
-// are equal or NaN among them, and b the other one:
+// Merge adds a query's part of a range to the total of the ranges before, zeros if there are none; part is lost. Where
+// both have seen anything (a Sum that is not 0; of later ranges a Top above -Inf), a being the part of the larger Top,
+// part for equal or NaN Tops, and b the other:
 //
 //	c = weight(b.Top-a.Top); Sum = a.Sum + b.Sum*c; Acc[e] = fma(b.Acc[e], c, a.Acc[e]); Top = a.Top
 func Merge(total, part []float32) {
@@ -220,8 +215,8 @@ func Merge(total, part []float32) {
 	copy(total, a)
 }
 
-// Sink adds a position whose score is s and whose value is zeros to a part that has seen all
-// others: with m the larger of Top and s,
+// Sink adds a position of score s and a value of zeros to a part after all other positions: with m the larger of Top
+// and s,
 //
 //	c = weight(Top-m); Acc[e] = Acc[e]*c; Sum = Sum*c + weight(s-m) // unless m is Top
 func Sink(part []float32, s float32) {
@@ -270,10 +265,9 @@ func scoreKeysGeneric(s *scores, q, k []float32, span Span, scale float32) {
 	}
 }
 
-// weighAll turns the scores of Quad queries to weights, relative to top, which it
-// raises where that is due. It returns a bit for each that it has raised, and
-// sets its c to weight(old top - new top). It returns -1 and has done nothing where a
-// score is NaN, and on tiers that have no kernel.
+// weighAll turns the scores of Quad queries to weights, relative to top, raised where due. It returns a bit for each
+// raised top, and sets its c to weight(old top - new top). If a score is NaN, and on tiers without a kernel, it returns
+// -1 and does nothing.
 func weighAll(s *scores, seen *[Quad]uint64, top, c *[Quad]float32) (raised int) {
 	if tier < avx512 {
 		return -1
@@ -285,7 +279,7 @@ func weighAll(s *scores, seen *[Quad]uint64, top, c *[Quad]float32) (raised int)
 // Quad queries' acc, and p to their sum.
 func addSharedValues(acc, v []float32, p *scores, span Span, sum *[Quad]float32) {
 	d := len(acc) / Quad
-	from := wide(d) // the first column that is left
+	from := wideLength(d) // the first column left to do
 	if from > 0 {
 		addValuesVec(acc[:len(acc)-d+from], v[span.From*d:], &p[0][span.From], span.To-span.From, d, sum)
 	}

@@ -203,7 +203,7 @@ func TestAttentionTogether(t *testing.T) {
 			for i := range want {
 				want[i] = rowByRow{acc: make([]float32, d), top: -inf}
 			}
-			got := make([]Attention, best()+1)
+			got := make([]Attention, bestLevel()+1)
 			for l := range got {
 				ask(&got[l], d, slices.Collect(slices.Chunk(q, d))...)
 			}
@@ -228,8 +228,8 @@ func TestAttentionTogether(t *testing.T) {
 			}
 			for l := range got {
 				for i, w := range want {
-					equal(t, known[l], got[l].acc[i*d:(i+1)*d], w.acc)
-					equal(t, known[l], []float32{got[l].top[i], got[l].sum[i]}, []float32{w.top, w.sum})
+					equal(t, levelNames[l], got[l].acc[i*d:(i+1)*d], w.acc)
+					equal(t, levelNames[l], []float32{got[l].top[i], got[l].sum[i]}, []float32{w.top, w.sum})
 				}
 			}
 		}

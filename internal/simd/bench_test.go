@@ -9,7 +9,7 @@ import (
 // bench runs f at every tier of this machine.
 func bench(b *testing.B, bytes int, f func()) {
 	defer func(l level) { tier = l }(tier)
-	for l := range best() + 1 {
+	for l := range bestLevel() + 1 {
 		tier = l
 		b.Run(Tier(), func(b *testing.B) {
 			b.SetBytes(int64(bytes))

@@ -17,10 +17,9 @@ const (
 	bytesQ4_0 = 2 + BlockWeights/2
 )
 
-// BlocksQ8_0 writes x, whole blocks, which are finite, as blocks of GGUF's Q8_0.
-// Each step is rounded:
+// BlocksQ8_0 writes x, whole blocks of finite numbers, as blocks of GGUF's Q8_0. Each step is rounded:
 //
-//	scale = max |x[i]| / 127, inverse = 1/scale, or 0 where that is infinite
+//	scale = max |x[i]| / 127, inverse = 1/scale, or 0 where infinite
 //	code = x[i]*inverse, rounded to an integer, halves away from zero
 func BlocksQ8_0(dst []byte, x []float32) {
 	n := len(x) / BlockWeights
@@ -31,11 +30,10 @@ func BlocksQ8_0(dst []byte, x []float32) {
 	blocksQ8_0Generic(dst, x)
 }
 
-// BlocksQ4_0 writes x, whole blocks, which are finite, as blocks of GGUF's Q4_0.
-// Each step is rounded:
+// BlocksQ4_0 writes x, whole blocks of finite numbers, as blocks of GGUF's Q4_0. Each step is rounded:
 //
 //	peak = the first x[i] of the largest magnitude, +0 if all are zeros
-//	scale = peak / -8, inverse = 1/scale, or 0 where that is infinite
+//	scale = peak / -8, inverse = 1/scale, or 0 where infinite
 //	code = x[i]*inverse + 8.5, without its fraction, at most 15
 func BlocksQ4_0(dst []byte, x []float32) {
 	n := len(x) / BlockWeights
@@ -46,11 +44,11 @@ func BlocksQ4_0(dst []byte, x []float32) {
 	blocksQ4_0Generic(dst, x)
 }
 
-// Largest is the largest magnitude in x, 0 if x is empty, NaN if it holds one.
+// Largest returns the largest magnitude in x, 0 if x is empty, NaN if x holds a NaN.
 func Largest(x []float32) float32 {
 	n := 0
 	if tier >= avx2 {
-		n = wide(len(x))
+		n = wideLength(len(x))
 	}
 	top := largestGeneric(x[n:])
 	if n == 0 {

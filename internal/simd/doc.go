@@ -1,11 +1,10 @@
-// Package simd holds the inner loops of the CPU backend, and of products in float64
-// elsewhere: leaf kernels over slices that know no tensors, graphs or goroutines and allocate nothing, but for the
-// generic twins of AddRow and WidenPlanes, which only tests call.
+// Package simd holds the inner loops of the CPU backend, and of products in float64 elsewhere: leaf kernels over
+// slices, without tensors, graphs or goroutines. Kernels allocate nothing, except the generic twins of AddRow and
+// WidenPlanes, called by tests alone.
 //
-// Each function's comment is a contract that fixes its result to the bit: the
-// order of accumulation and every rounding. The generic twins state it in Go;
-// a version in assembly must equal them, so that a model's logits are the same
-// on every instruction set. In the contracts
+// Each function's comment is a contract that fixes its result to the bit: the order of accumulation and every rounding.
+// The generic twins state the contract in Go; a version in assembly must equal them, so that a model's logits are the
+// same on every instruction set. In the contracts
 //
 //   - an operation on float32 is rounded to nearest even, subnormals included,
 //     and fma(a, b, c) is a*b+c rounded once;
@@ -14,14 +13,13 @@
 //     sum i+8 for i < 8, i+4 for i < 4, i+2 for i < 2, and 0 takes 1;
 //   - any NaN equals any NaN, with either sign and any payload.
 //
-// Lengths are the caller's duty: a slice whose capacity is less than stated panics,
-// and nothing beyond it is touched. dst may be one of the inputs, but not overlap
-// it otherwise, where the comment allows it.
+// Lengths are the caller's duty: a slice whose capacity is less than stated panics, and nothing beyond is touched. dst
+// may be an input where the comment allows it, but not overlap an input otherwise.
 //
-// The files in reading order: attention.go, scan.go, gate.go with act.go, vec.go, exp.go, dot.go, double.go, fma.go
-// (float32 and float64); panel.go with panel_generic.go and panel_amx.go, row.go, rows.go, quantize.go, weave.go
-// (panels of quantized weights); fit.go and blocks.go (quantizing); limits.go; tier.go with tier_*.go and amx_*.go
-// (what the machine has), kernels.go (which kernels have assembly).
+// The files in reading order: panel.go, row.go, rows.go, weave.go, panel_amx.go, panel_generic.go, quantize.go (panels
+// of quantized weights and their activations); attention.go, scan.go, gate.go, act.go (layers); blocks.go, exp.go,
+// fit.go (writing blocks); vec.go, double.go, dot.go (whole vectors); limits.go (a core's speed); fma.go; tier.go with
+// tier_*.go and amx_*.go (the machine's instructions), kernels.go (the kernels in assembly).
 package simd
 
 //go:generate go run ../dev/simdgen

@@ -1,8 +1,7 @@
 package simd
 
-// A dot product of rows w and x is taken in 16 partial sums: fma(w[k], x[k], sum)
-// goes to sum k mod 16, for k in order. Their halves are added until one number
-// is left: i and i+8, i and i+4, i and i+2, 0 and 1.
+// A dot product of rows w and x is taken in 16 partial sums: fma(w[k], x[k], sum) goes to sum k mod 16, for k in order.
+// The halves of the sums are added until a single number is left: i and i+8, i and i+4, i and i+2, 0 and 1.
 
 // dotF32 returns the dot product of w and x[:len(w)].
 func dotF32(w, x []float32) float32 {
@@ -17,22 +16,22 @@ func DotsF32(dst []float32, stride int, w, x []float32, k int) {
 	dots(dst, stride, weights{f32: w}, len(w)/k, x, k)
 }
 
-// DotsF16 is DotsF32 over w's values as binary16.
+// DotsF16 does DotsF32's work for weights as binary16.
 func DotsF16(dst []float32, stride int, w []uint16, x []float32, k int) {
 	dots(dst, stride, weights{u16: w}, len(w)/k, x, k)
 }
 
-// DotsBF16 is DotsF32 over w's values as bfloat16.
+// DotsBF16 does DotsF32's work for weights as bfloat16.
 func DotsBF16(dst []float32, stride int, w []uint16, x []float32, k int) {
 	dots(dst, stride, weights{u16: w, bf16: true}, len(w)/k, x, k)
 }
 
 const (
 	lanes    = 16  // partial sums of a dot product
-	dotRows  = 4   // rows of w that a kernel takes together
-	dotCols  = 6   // rows of x that a block has
-	dotBatch = 32  // rows of w that blocks go through while rows of x are in the cache
-	dotPart  = 512 // elements of the rows that they go through, so that these are in the first
+	dotRows  = 4   // rows of w in a step
+	dotCols  = 6   // rows of x in a block
+	dotBatch = 32  // rows of w in a batch of blocks, while rows of x are in the cache
+	dotPart  = 512 // elements in a part of the rows, which fits the first cache
 )
 
 // dotSums are the partial sums of dotRows dot products.
@@ -45,8 +44,8 @@ type weights struct {
 	bf16 bool
 }
 
-// from is what follows the first n elements.
-func (w weights) from(n int) weights {
+// skip returns the weights after the first n elements.
+func (w weights) skip(n int) weights {
 	if w.u16 != nil {
 		w.u16 = w.u16[n:]
 	} else {
@@ -55,7 +54,7 @@ func (w weights) from(n int) weights {
 	return w
 }
 
-// dots is DotsF32 for n rows of weights.
+// dots sets products as DotsF32 for n rows of weights.
 func dots(dst []float32, stride int, w weights, n int, x []float32, k int) {
 	rows := len(x) / k
 	if n == 0 {
@@ -74,12 +73,12 @@ func dots(dst []float32, stride int, w weights, n int, x []float32, k int) {
 	last := 0
 	for n-last >= dotRows {
 		gap := 1
-		if tier >= avx2 { // memory is read as so many pieces: of one alone a core reads less
-			gap = ((n-last)/dotRows - 1) | 1 // no power of two: these share parts of caches
+		if tier >= avx2 { // memory is read as so many pieces: from a single place a core reads more slowly
+			gap = ((n-last)/dotRows - 1) | 1 // an odd number: powers of two share parts of caches
 		}
 		for i := last; i < last+gap; i++ {
 			for r := range rows {
-				dotQuad(dst[r*stride+i:], gap, w.from(i*k), x[r*k:(r+1)*k])
+				dotQuad(dst[r*stride+i:], gap, w.skip(i*k), x[r*k:(r+1)*k])
 			}
 		}
 		last += gap * dotRows
@@ -92,20 +91,19 @@ func dots(dst []float32, stride int, w weights, n int, x []float32, k int) {
 // dotLast sets dst[i] to the product of x with row i of w, from i to n.
 func dotLast(dst []float32, w weights, i, n int, x []float32) {
 	for ; i < n; i++ {
-		dotQuad(dst[i:], 0, w.from(i*len(x)), x)
+		dotQuad(dst[i:], 0, w.skip(i*len(x)), x)
 	}
 }
 
-// dotQuad sets dst[i*gap] to the product of x with row i*gap of w, for dotRows of
-// them; for one, if gap is 0.
+// dotQuad sets dst[i*gap] to the product of x with row i*gap of w, for dotRows rows, or for a single row if gap is 0.
 func dotQuad(dst []float32, gap int, w weights, x []float32) {
 	n, k, whole := dotRows, len(x), len(x)&^(lanes-1)
 	if gap == 0 {
-		n = 1 // the same row as often: no slower than it would be alone
+		n = 1 // the same row repeatedly: as fast as once
 	}
 	var sums dotSums
 	addDots(&sums, w, gap*k, x[:whole])
-	addTails(sums[:n], w.from(whole), gap*k, x[whole:])
+	addTails(sums[:n], w.skip(whole), gap*k, x[whole:])
 	var all [dotRows]float32
 	sumDots(&all, &sums)
 	for i, v := range all[:n] {
@@ -142,13 +140,12 @@ func addTails(sums [][lanes]float32, w weights, stride int, x []float32) {
 	}
 	for i := range sums {
 		var row [lanes]float32
-		w.from(i * stride).load(row[:len(x)])
+		w.skip(i * stride).load(row[:len(x)])
 		accumulate(&sums[i], row[:len(x)], x)
 	}
 }
 
-// addDots adds the products of x, whole blocks of 16, with the rows that
-// begin at multiples of stride.
+// addDots adds the products of x, whole blocks of 16, with the rows at multiples of stride.
 func addDots(sums *dotSums, w weights, stride int, x []float32) {
 	end := (dotRows-1)*stride + len(x)
 	switch {
@@ -168,15 +165,14 @@ func addDotsGeneric(sums *dotSums, w weights, stride int, x []float32) {
 		var buf [256]float32
 		for at := 0; at < len(x); at += len(buf) {
 			part := buf[:min(len(buf), len(x)-at)]
-			w.from(i*stride + at).load(part)
+			w.skip(i*stride + at).load(part)
 			accumulate(&sums[i], part, x[at:])
 		}
 	}
 }
 
-// addBlock adds the products of k elements, whole blocks of 16, of
-// dotRows rows of w and dotCols of x, which begin at multiples of stride. NEON has no kernel for a block: with one row
-// of x, 16 of its registers are sums.
+// addBlock adds the products of k elements, whole blocks of 16, of dotRows rows of w and dotCols of x, all at multiples
+// of stride. NEON has no kernel for a block: with one row of x, 16 of its registers are sums.
 func addBlock(sums *[dotCols]dotSums, w, x []float32, stride, k int) {
 	w, x = w[:(dotRows-1)*stride+k], x[:(dotCols-1)*stride+k]
 	if tier >= avx2 {
@@ -218,9 +214,9 @@ func accumulate(p *[lanes]float32, w, x []float32) {
 	for len(w) >= lanes {
 		a, b := (*[lanes]float32)(w), (*[lanes]float32)(x)
 		for i := range p {
-			// fma32, whose slow path keeps the compiler from inlining it
+			// fma32 by hand: the slow path keeps the compiler from inlining the function
 			s := float64(float64(a[i])*float64(b[i])) + float64(p[i])
-			if rare(s) {
+			if needsRoundOnce(s) {
 				p[i] = fma32(a[i], b[i], p[i])
 			} else {
 				p[i] = float32(s)
@@ -233,8 +229,7 @@ func accumulate(p *[lanes]float32, w, x []float32) {
 	}
 }
 
-// sumLanes adds p's halves until one number is left: i and i+8, i and i+4, i
-// and i+2, 0 and 1.
+// sumLanes adds p's halves until a single number is left: i and i+8, i and i+4, i and i+2, 0 and 1.
 func sumLanes(p *[lanes]float32) float32 {
 	q := *p
 	for n := lanes / 2; n >= 1; n /= 2 {

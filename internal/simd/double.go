@@ -3,15 +3,15 @@ package simd
 // doubleRows is how many rows of w a kernel of float64 takes together.
 const doubleRows = 2
 
-// DotsF64 sets dst[r*stride+i] to the dot product of row i of w and row r of x, both of k elements, k > 0.
-// A product goes to partial sum k mod 16, for k in order, and is rounded before: nothing is fused.
-// The partial sums are added as those of DotF32 are.
+// DotsF64 sets dst[r*stride+i] to the dot product of row i of w and row r of x, both of k elements, k > 0. A product is
+// rounded and added to partial sum k mod 16, for k in order: nothing is fused. The partial sums are added as in
+// DotsF32.
 func DotsF64(dst []float64, stride int, w, x []float64, k int) {
 	for i := 0; i*k < len(w); i += doubleRows {
 		rows := min(doubleRows, len(w)/k-i)
 		part := w[i*k : (i+rows)*k]
 		for r := range len(x) / k {
-			a, b := dotDoubles(part, (rows-1)*k, x[r*k:(r+1)*k]) // one row is taken twice
+			a, b := dotDoubles(part, (rows-1)*k, x[r*k:(r+1)*k]) // a single row is taken twice
 			if dst[r*stride+i] = a; rows > 1 {
 				dst[r*stride+i+1] = b
 			}
@@ -19,7 +19,7 @@ func DotsF64(dst []float64, stride int, w, x []float64, k int) {
 	}
 }
 
-// dotDoubles returns the products of x with the two rows that begin at w and stride behind it.
+// dotDoubles returns the products of x with two rows, at w[0] and w[stride].
 func dotDoubles(w []float64, stride int, x []float64) (a, b float64) {
 	if tier >= avx2 {
 		return dotDoublesAVX2(w[:stride+len(x)], stride, x)

@@ -44,7 +44,7 @@ const (
 	expC6 = 0x1.6ac74ap-10
 )
 
-// exp2 is 2^n for -126 ≤ n ≤ 127.
+// exp2 returns 2^n for -126 ≤ n ≤ 127.
 func exp2(n int32) float32 { return math.Float32frombits(uint32(n+127) << 23) }
 
 // tanh returns the hyperbolic tangent of x, within 2 ulp of the exact value.

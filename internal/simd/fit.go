@@ -8,8 +8,8 @@ const FitLanes = 8
 // maxFit is the longest group.
 const maxFit = 32
 
-// Fit is what a search found for each of FitLanes groups: x is about
-// Scale*q + Min, q being the integer nearest to (x-Low)*Inverse, within limits.
+// A Fit is the result of a search for each of FitLanes groups: x is about Scale*q + Min, q being the integer nearest to
+// (x-Low)*Inverse, within limits.
 type Fit struct {
 	Scale, Min, Low, Inverse [FitLanes]float32
 
@@ -17,9 +17,8 @@ type Fit struct {
 	x, w, q [FitLanes * maxFit]float32
 }
 
-// FitScale searches the scales with which the groups of n values in x, at most
-// FitLanes groups of at most 32, lose least, by the weights w, as integers q from
-// -top to top-1. For each group, sums in order of i, products from left to right,
+// FitScale searches, for the groups of n values in x, at most FitLanes groups of at most 32, the scales of least loss,
+// by the weights w, as integers q from -top to top-1. For each group, sums in order of i, products from left to right,
 // each step rounded:
 //
 //	peak: the first x[i] of the largest magnitude
@@ -29,11 +28,10 @@ type Fit struct {
 //		the first, and where qq > 0 and xq*xq > best*qq: Scale = xq/qq, or 0 for
 //		qq = 0, best = Scale*xq, Inverse = inverse
 //
-// where nearest(v) = (v + 1.5*2^23) - 1.5*2^23, and the limits take a NaN to
-// -top. Min and Low are 0. A peak below 1e-15 gives Scale = Inverse = 0.
-// (make_qx_quants of ggml-quants.c in llama.cpp)
+// where nearest(v) = (v + 1.5*2^23) - 1.5*2^23, and the limits take a NaN to -top. Min and Low are 0. A peak below
+// 1e-15 gives Scale = Inverse = 0. (make_qx_quants of ggml-quants.c in llama.cpp)
 func FitScale(f *Fit, x, w []float32, n int, tries []float32, top float32) {
-	if f.sideBySide(x, w, n) {
+	if f.interleave(x, w, n) {
 		fitScaleAVX2(f, &f.x[0], &f.w[0], n, tries, top)
 		return
 	}
@@ -43,9 +41,8 @@ func FitScale(f *Fit, x, w []float32, n int, tries []float32, top float32) {
 	}
 }
 
-// FitMin searches the scales and minima, at most 0, with which the groups of n
-// values in x, at most FitLanes groups of at most 32, lose least, by the weights
-// w, as integers q from 0 to top. For each group, sums in order of i, products
+// FitMin searches, for the groups of n values in x, at most FitLanes groups of at most 32, the scales and minima, at
+// most 0, of least loss, by the weights w, as integers q from 0 to top. For each group, sums in order of i, products
 // from left to right, each step rounded:
 //
 //	low = min(x, 0), high = max x, both as comparisons in order have them
@@ -61,11 +58,11 @@ func FitScale(f *Fit, x, w []float32, n int, tries []float32, top float32) {
 //		error = Σ w[i]*loss(scale*q[i] + min - x[i])
 //		if error < best: keep scale, min, low and inverse, best = error, low = min
 //
-// where nearest is FitScale's, and the limits take a NaN to 0; loss(v) is |v| if
-// absolute, else v*v. A group with high = low has Scale = Inverse = 0 and
-// Min = Low = low. (make_qkx2_quants and make_qkx3_quants of ggml-quants.c in llama.cpp)
+// where nearest is FitScale's, and the limits take a NaN to 0; loss(v) is |v| if absolute, else v*v. A group with high
+// = low has Scale = Inverse = 0 and Min = Low = low. (make_qkx2_quants and make_qkx3_quants of ggml-quants.c in
+// llama.cpp)
 func FitMin(f *Fit, x, w []float32, n int, tries []float32, top float32, absolute bool) {
-	if !f.sideBySide(x, w, n) {
+	if !f.interleave(x, w, n) {
 		for g := range len(x) / n {
 			fitMinOne(f, g, x[g*n:g*n+n], w[g*n:g*n+n], tries, top, absolute)
 		}
@@ -78,26 +75,25 @@ func FitMin(f *Fit, x, w []float32, n int, tries []float32, top float32, absolut
 	fitMinAVX2(f, &f.x[0], &f.w[0], &f.q[0], n, tries, top, mask)
 }
 
-// sideBySide reports whether there are kernels for groups of n, all of them there,
-// and puts x and w into f for these.
-func (f *Fit) sideBySide(x, w []float32, n int) bool {
+// interleave puts groups of n side by side into f for the kernels, and reports whether all are there and have kernels.
+func (f *Fit) interleave(x, w []float32, n int) bool {
 	if tier < avx2 || n != 16 && n != maxFit || len(x) != FitLanes*n {
 		return false
 	}
 	_ = w[:len(x)]
-	sideBySideAVX2(&f.x[0], &x[0], n)
-	sideBySideAVX2(&f.w[0], &w[0], n)
+	interleaveAVX2(&f.x[0], &x[0], n)
+	interleaveAVX2(&f.w[0], &w[0], n)
 	return true
 }
 
-// Nearest is the integer nearest to v, ties to even, for |v| <= 2^22.
+// Nearest returns the integer nearest to v, ties to even, for |v| <= 2^22.
 func Nearest(v float32) float32 { return float32(v+magic) - magic }
 
-// magic is where float32 numbers are the integers: adding it leaves no bits below 1.
+// magic is in the range where float32 numbers are integers: a sum with magic has no bits below 1.
 const magic = 3 << 22
 
-// least is the peak that is worth a scale.
-const least = 1e-15
+// smallestPeak is the smallest peak worth a scale.
+const smallestPeak = 1e-15
 
 func fitScaleOne(x, w, tries []float32, top float32) (scale, inverse float32) {
 	var peak, high float32
@@ -106,7 +102,7 @@ func fitScaleOne(x, w, tries []float32, top float32) (scale, inverse float32) {
 			high, peak = a, v
 		}
 	}
-	if high < least {
+	if high < smallestPeak {
 		return 0, 0
 	}
 	inverse = -top / peak
@@ -126,7 +122,7 @@ func fitScaleOne(x, w, tries []float32, top float32) (scale, inverse float32) {
 	return scale, inverse
 }
 
-// abs is v without its sign.
+// abs returns v without its sign.
 func abs(v float32) float32 { return math.Float32frombits(math.Float32bits(v) &^ (1 << 31)) }
 
 func scaleSums(x, w []float32, inverse, top float32) (xq, qq float32) {
@@ -186,7 +182,7 @@ func fitMinOne(f *Fit, g int, x, w, tries []float32, top float32, absolute bool)
 	}
 }
 
-// minCode is the integer of a value that is at least low.
+// minCode returns the integer of a value of at least low.
 func minCode(x, low, inverse, top float32) float32 {
 	q := Nearest(float32(inverse * (x - low)))
 	if !(q > 0) {

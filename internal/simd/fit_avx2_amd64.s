@@ -2,14 +2,14 @@
 
 // Searches for scales with AVX2: a lane for each of eight groups.
 
-// func sideBySideAVX2(dst, src *float32, n int)
+// func interleaveAVX2(dst, src *float32, n int)
 //
 // dst[i*8+g] = src[g*n+i], i below n, which is a multiple of 8.
 //
 //	DI, SI   dst, src
 //	CX       eights of n left
 //	R8, R9   bytes of a group, and three times that
-TEXT ·sideBySideAVX2(SB), NOSPLIT, $0-24
+TEXT ·interleaveAVX2(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), DI
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), CX

@@ -41,7 +41,7 @@ func sameFits(t *testing.T, groups int, find func(f *Fit)) {
 	t.Helper()
 	defer func(l level) { tier = l }(tier)
 	var want Fit
-	for l := range best() + 1 {
+	for l := range bestLevel() + 1 {
 		tier = l
 		var f Fit
 		find(&f)
@@ -112,7 +112,7 @@ func sameBlocks(t *testing.T, guard func(n int) []float32, x []float32, size int
 	t.Helper()
 	defer func(l level) { tier = l }(tier)
 	got, want := as[byte](guard, len(x)/BlockWeights*size), []byte(nil)
-	for l := range best() + 1 {
+	for l := range bestLevel() + 1 {
 		tier = l
 		blocks(got, x)
 		if l == generic {

@@ -147,7 +147,7 @@ func FuzzPanels(f *testing.F) {
 		defer func(l level) { tier = l }(tier)
 		tier = generic
 		want := fuzzed(data, shape)
-		for tier = range best() + 1 {
+		for tier = range bestLevel() + 1 {
 			equal(t, fmt.Sprintf("tier %s", Tier()), fuzzed(data, shape), want)
 		}
 	})

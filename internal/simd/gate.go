@@ -9,7 +9,7 @@ const (
 	GeluErfCurve              // geluErf
 	SquareCurve               // square
 	SigmoidCurve              // Sigmoid
-	TanhCurve                 // Softcap with c = 1, which is Tanh
+	TanhCurve                 // Tanh: Softcap with c = 1
 )
 
 // Apply sets dst[i] to c of x[i]. dst may be x.
@@ -33,17 +33,16 @@ func (c Curve) Apply(dst, x []float32) {
 // gateChunk is how many elements a Gate has on its stack.
 const gateChunk = 64
 
-// Gate makes one value of a gate and what it gates. (Limit, Alpha and Plus as in gpt-oss:
-// GptOssExperts in transformers/models/gpt_oss/modeling_gpt_oss.py.)
+// A Gate makes a value of a gate and a gated value. (Limit, Alpha and Plus as in gpt-oss: GptOssExperts in
+// transformers/models/gpt_oss/modeling_gpt_oss.py.)
 type Gate struct {
 	Curve
 	Limit float32 // the gate is Limit at most, up between -Limit and Limit; 0 for none
-	Alpha float32 // the gate is multiplied by it before the curve and divided by it behind it; 0 for 1
+	Alpha float32 // the factor of the gate before the curve, and its divisor after the curve; 0 for 1
 	Plus  float32 // is added to up
 }
 
-// Apply sets dst[i] to Curve(gate[i])*up[i], with what limits them: min and max as Go has
-// them, a NaN staying one. dst may be gate or up.
+// Apply sets dst[i] to Curve(gate[i])*up[i], limited: min and max as in Go, a NaN staying NaN. dst may be gate or up.
 //
 //	a = min(gate[i], Limit)*Alpha; u = max(-Limit, min(up[i], Limit)) + Plus; dst[i] = (Curve(a)/Alpha)*u
 func (g Gate) Apply(dst, gate, up []float32) {
@@ -77,7 +76,7 @@ func (g Gate) Apply(dst, gate, up []float32) {
 func Sigmoid(dst, x []float32) {
 	dst = dst[:len(x)]
 	Scale(dst, x, -1)
-	expSum(dst, dst, 0) // 0 for Exp of less than -64: beside 1 it is nothing
+	expSum(dst, dst, 0) // 0 for Exp of less than -64: nothing beside 1
 	for i, e := range dst {
 		dst[i] = 1 / (1 + e)
 	}
@@ -93,15 +92,15 @@ func square(dst, x []float32) {
 	}
 }
 
-// geluErf sets dst[i] to the Gaussian error linear unit x/2*(1 + erf(x/√2)) (Hendrycks and
-// Gimpel 2016, arXiv:1606.08415). With a = |x|:
+// geluErf sets dst[i] to the Gaussian error linear unit x/2*(1 + erf(x/√2)) (Hendrycks and Gimpel 2016,
+// arXiv:1606.08415). With a = |x|:
 //
 //	t = 2/(1 + g*a) - 1; p = q8, then p = p*t + q for q = q7 ... q0, each step rounded
 //	e = Exp(a*a*-0.5), or 0 for an exponent below -64
 //	max(x, 0) - a*(e*p)
 //
-// where e*p is the normal distribution's tail behind a, within 1e-6 of it; where e is 0, x > 0 is
-// its own result. NaN for -Inf. dst may be x.
+// where e*p is the normal distribution's tail behind a, within 1e-6 of it; where e is 0, x > 0 is its own result. The
+// result is NaN for -Inf. dst may be x.
 func geluErf(dst, x []float32) {
 	dst = dst[:len(x)]
 	var e, a, t, p [erfChunk]float32
@@ -120,7 +119,7 @@ func geluErf(dst, x []float32) {
 			Add(p[:n], p[:n], geluErfRows[k][:n])
 		}
 		for j, v := range part {
-			y := float32(float32(v+a[j])*0.5) - float32(a[j]*float32(e[j]*p[j])) // the first is max(v, 0) unless v is too large
+			y := float32(float32(v+a[j])*0.5) - float32(a[j]*float32(e[j]*p[j]))
 			if e[j] == 0 && v > 0 {
 				y = v
 			}

@@ -4,11 +4,11 @@ package simd
 
 import "unsafe"
 
-// The kernels in assembly. An architecture that lacks one has its name alone (kernels_no*.s), and no tier that
-// calls it.
+// The kernels in assembly. An architecture without a kernel has the name alone (kernels_no*.s), and no tier calling the
+// kernel.
 
-// Both architectures have these: for AVX2, where those with a twin for AVX-512 go on to it by themselves
-// (tier_amd64.h), and for NEON. Those of vectors take multiples of 16 elements.
+// Kernels of both architectures: for AVX2, going on to a twin for AVX-512 where there is one (tier_amd64.h), and for
+// NEON. Kernels of vectors take multiples of 16 elements.
 
 //go:noescape
 func addVec(dst, a, b []float32)
@@ -115,10 +115,10 @@ func limitReadVec(b []byte, f *limitForm)
 //go:noescape
 func fetch(p unsafe.Pointer, lines int)
 
-// Pause tells the processor that a loop waits for another thread.
+// Pause lets the processor know about a loop waiting for another thread.
 func Pause()
 
-// amd64 alone has these.
+// Kernels of amd64 alone.
 
 //go:noescape
 func addBlockVec(sums *[dotCols]dotSums, w, x []float32, stride, k int)
@@ -139,7 +139,7 @@ func blocksQ4_0AVX2(dst *byte, x []float32)
 func largestAVX2(x []float32) float32
 
 //go:noescape
-func sideBySideAVX2(dst, src *float32, n int)
+func interleaveAVX2(dst, src *float32, n int)
 
 //go:noescape
 func fitScaleAVX2(f *Fit, x, w *float32, n int, tries []float32, top float32)
@@ -196,9 +196,9 @@ func addWideAVX2(acc []float32, codes *uint16, scale, min *float32, q *int16, dx
 //go:noescape
 func widenCodesAVX2(dst *uint16, codes *byte, vectors int)
 
-// tiles16AMX and tiles32AMX take pairs of groups of 16 and 32, and tiles1AMX one group
-// of 32, of blocks of 16 rows, or of one of height 4, 8 or 12. The rows of acc lie stride
-// bytes apart; the other pointers are to the first group, of whole rows of k columns.
+// tiles16AMX and tiles32AMX take pairs of groups of 16 and 32, and tiles1AMX a single group of 32, of blocks of 16
+// rows, or of a block of height 4, 8 or 12. The rows of acc lie stride bytes apart; the other pointers are to the first
+// group, of whole rows of k columns.
 //
 //go:noescape
 func tiles16AMX(panels *tilePanel, count, blocks, pairs int, acts *uint16, acc, dx, sums *float32,
@@ -257,7 +257,7 @@ func limitFloatsAVX2(rounds int)
 
 func limitFloatsAVX512(rounds int)
 
-// Twins for AVX-512, to which kernels for AVX2 of the same arguments go on.
+// Twins for AVX-512 of the kernels for AVX2 with the same arguments.
 
 func siluAVX512(dst, x []float32)
 func geluAVX512(dst, x []float32)
@@ -286,7 +286,7 @@ func limitReadAVX512(b []byte, f *limitForm)
 func addRowAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32,
 	chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end, codes int)
 
-// arm64 alone has these.
+// Kernels of arm64 alone.
 
 //go:noescape
 func addPanelNEON(acc []float32, codes *byte, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32,

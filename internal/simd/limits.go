@@ -5,14 +5,13 @@ import (
 	"runtime"
 )
 
-// What a core can do at most, for package bench: loops of nothing but loads, or
-// of products that do not wait for each other, in the instructions of the tier's
-// kernels. They are loops of their own, so that a slow kernel is not its own limit.
+// The most a core can do, for package bench: loops of nothing but loads, or of independent products, in the
+// instructions of the tier's kernels. The loops are not the kernels', so that a slow kernel is not its own limit.
 
-// LimitForms is how many ways LimitRead knows. Which is the fastest differs between machines.
+// LimitForms is the number of ways of LimitRead. The fastest way differs between machines.
 const LimitForms = len(limitForms)
 
-// LimitRead reads b[:len(b)&^511] in one of LimitForms ways.
+// LimitRead reads b[:len(b)&^511] in way form of LimitForms.
 func LimitRead(b []byte, form int) {
 	b = b[:len(b)&^511]
 	if len(b) == 0 {
@@ -33,12 +32,12 @@ func LimitRead(b []byte, form int) {
 type limitForm struct {
 	streams int
 	near    int // how many bytes before its use memory is fetched to the first cache
-	far     int // and to the second one
+	far     int // distance to the second place
 	gap     int // bytes between the four places
 	step    int // to the next ones
 }
 
-// limitForms are those of the kernels, at their distances, and what a core does by itself.
+// limitForms are the ways of the kernels, at their distances, and a core's own way.
 var limitForms = [...]limitForm{
 	{streams: 1},
 	{streams: 1, near: 6144, far: 6144},
@@ -55,9 +54,8 @@ type limitKernel struct {
 	intsName, floatsName     string
 }
 
-// LimitInts computes the products of 16-bit activations with 8-bit weights, and
-// their sums, in the given number of rounds. It returns how many operations that
-// was: two for a product.
+// LimitInts computes the products of 16-bit activations with 8-bit weights, and their sums, in the given number of
+// rounds. It returns the number of operations, two for a product.
 func LimitInts(rounds int) (operations float64) {
 	k := &limitKernels[tier]
 	k.ints(rounds)
@@ -79,8 +77,7 @@ func LimitNames() (ints, floats string) {
 // limitGeneric is the tier generic's.
 var limitGeneric = limitKernel{limitIntsGeneric, limitFloatsGeneric, 2 * limitSums, 2 * limitSums, "int32", "float32"}
 
-// limitSums are independent sums of the generic loops, enough to hide what an
-// addition takes.
+// limitSums are independent sums of the generic loops, enough to hide the time of an addition.
 const limitSums = 8
 
 func limitReadGeneric(b []byte) {

@@ -2,19 +2,17 @@ package simd
 
 import "unsafe"
 
-// A panel is PanelRows rows of a quantized weight side by side, so that a lane
-// of a vector register belongs to one row and sums run along the row in order.
-// Its integers are unsigned codes; what a format subtracts from a code enters
-// the sum once a group, as Acts.Init.
+// A panel is PanelRows rows of a quantized weight side by side, so that a lane of a vector register belongs to one row
+// and sums run along the row in order. Its integers are unsigned codes; a format's offset enters the sum once a group,
+// as Acts.Init.
 //
-// Codes that take less than a byte lie in planes. A unit is 32 codes of all
-// rows: 8 vectors of 64 bytes, vector j holding codes 4j to 4j+3 of row 0, then
-// of row 1, and so on. Each plane is whole vectors, too:
+// Codes smaller than a byte lie in planes. A unit is 32 codes of all rows: 8 vectors of 64 bytes, vector j holding
+// codes 4j to 4j+3 of row 0, then of row 1, and so on. Each plane is whole vectors:
 //
 //	four bits  4 vectors; vector i holds the low bits of vector i of the unit in
-//	           its low halves, those of vector i+4 in its high halves
-//	two bits   2 vectors; vector i holds those of vector i+2c in bits 2c and 2c+1
-//	one bit    1 vector, which holds that of vector j in bit j
+//	           its low halves, the bits of vector i+4 in its high halves
+//	two bits   2 vectors; vector i holds the bits of vector i+2c in bits 2c and 2c+1
+//	one bit    1 vector, holding the bit of vector j in bit j
 //
 // A unit's planes follow each other, the lowest bits first.
 
@@ -32,7 +30,7 @@ type Panel struct {
 	Min   []float32 // likewise, or nil where the format has none
 	Group int       // 16 or 32
 	Wide  []uint16  // for AddTiles instead of Codes, see Widen: [k/4][2][PanelRows][2]
-	Next  *byte     // what will be read after this, to be fetched meanwhile; may be nil
+	Next  *byte     // memory read next, to be fetched meanwhile; may be nil
 	After []byte    // likewise, for AddTiles
 }
 
@@ -74,8 +72,7 @@ func AddPanel(acc []float32, w *Panel, x *Acts) {
 	addPanel(acc[:rows*PanelRows], w, x, min, sums, init)
 }
 
-// wideRows are so many rows that codes are widened for all of them, which takes about
-// as long as three rows do.
+// wideRows is the least number of rows for which codes are widened first: widening takes about as long as three rows.
 const wideRows = 16
 
 // addPanel adds the products of whole groups.
@@ -103,7 +100,7 @@ func addPanel(acc []float32, w *Panel, x *Acts, min, sums *float32, init *int32)
 	}
 }
 
-// addWide adds what addPanel does, with codes widened, except for the last rows.
+// addWide adds the products of addPanel, with codes widened, except for the last rows.
 func addWide(acc []float32, w *Panel, x *Acts, min *float32, init *int32, sums *float32) {
 	var codes [StoredColumns * PanelRows]uint16
 	groups, n := len(w.Scale)/PanelRows, len(acc)/PanelRows&^3
@@ -121,14 +118,12 @@ func addWide(acc []float32, w *Panel, x *Acts, min *float32, init *int32, sums *
 	AddPanel(acc[n*PanelRows:], w, &rest)
 }
 
-// TilePanels is how many panels AddTiles should be given at a time, which share
-// what it costs to read the activations.
+// TilePanels is the number of panels to give AddTiles at a time: the panels share the reading of the activations.
 const TilePanels = 16
 
-// AddTiles is AddPanel for several panels of one shape, which go through the
-// activations together: acc is [rows][panel][PanelRows]. Weights and activations
-// are as Widen and Split leave them; Codes, Q and Init are not read, and offsets
-// have been subtracted. It is there for matrix units.
+// AddTiles does AddPanel's work for several panels of equal shape, together through the activations: acc is
+// [rows][panel][PanelRows]. Weights and activations are results of Widen and Split; Codes, Q and Init are not read, and
+// offsets have been subtracted. The function is made for matrix units.
 func AddTiles(acc []float32, w []*Panel, x *Acts, split []uint16) {
 	if len(w) == 0 {
 		return
@@ -146,12 +141,11 @@ func AddTiles(acc []float32, w []*Panel, x *Acts, split []uint16) {
 	addTilesAMX(acc, stride, rows, w, x, split)
 }
 
-// HasTiles reports whether AddTiles is faster than AddPanel for that many rows.
+// HasTiles reports whether AddTiles is faster than AddPanel for a number of rows.
 func HasTiles(rows int) bool { return tier >= amx && rows >= 12 }
 
-// Split makes bfloat16 numbers of activations q, in the order of Acts.Q: for each
-// ActGroup of them first the values with their low bytes cleared, and then
-// the low bytes, unsigned. Their sums are q. len(dst) is 2*len(q).
+// Split makes bfloat16 numbers of activations q, in the order of Acts.Q: for each ActGroup first the values with
+// cleared low bytes, and then the low bytes, unsigned. The sums of both are q. len(dst) is 2*len(q).
 func Split(dst []uint16, q []int16) {
 	if tier < amx || len(q)%ActGroup != 0 {
 		splitGeneric(dst, q)
@@ -160,9 +154,8 @@ func Split(dst []uint16, q []int16) {
 	splitAVX512(dst[:2*len(q)], q)
 }
 
-// Widen makes bfloat16 numbers of codes less an offset, which is at most 128. In
-// each vector of 64 bytes a row's four columns go to two: the first two in the
-// order of Acts.Q, and the others. len(dst) is len(codes), a multiple of 64.
+// Widen makes bfloat16 numbers of codes less an offset of at most 128. In each vector of 64 bytes a row's four columns
+// go to two: the first two in the order of Acts.Q, and the others. len(dst) is len(codes), a multiple of 64.
 func Widen(dst []uint16, codes []byte, offset byte) {
 	if tier < amx {
 		widenGeneric(dst, codes, offset)
@@ -171,9 +164,8 @@ func Widen(dst []uint16, codes []byte, offset byte) {
 	widenAVX512(dst[:len(codes)], codes, offset)
 }
 
-// WidenPlanes is Widen of what Unpack makes of units of four bits and
-// none, one or two more: each code is replaced by its entry in the table, of which
-// codes of four bits take the first 16 and the next, which must be the same.
+// WidenPlanes unpacks and widens units of four bits and none, one or two more: each code is replaced by its entry in
+// the table. Codes of four bits take the first 16 entries and the next 16, which must be equal.
 func WidenPlanes(dst []uint16, src []byte, c Codes, table *[64]uint16) {
 	n := len(dst) / UnitSize
 	switch dst, src = dst[:n*UnitSize], src[:n*planes[c]*vector]; {
@@ -231,9 +223,9 @@ func PanelScales(dst []float32, d []uint16, scale []int8) {
 	panelScalesGeneric(dst, d, scale)
 }
 
-// Fetch has memory brought to the second cache, which will be read soon.
+// Fetch has memory to be read soon brought to the second cache.
 func Fetch(b []byte) {
-	if tier != generic && len(b) > 0 { // generic code, which runs where there is no assembly, has nothing to ask with
+	if tier != generic && len(b) > 0 { // generic code, for machines without assembly, has no instruction for it
 		fetch(unsafe.Pointer(&b[0]), (len(b)+63)/64)
 	}
 }

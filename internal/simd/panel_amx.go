@@ -2,7 +2,7 @@ package simd
 
 import "unsafe"
 
-// tileConfig is what LDTILECFG reads: bytes in a row, and rows, of each tile.
+// A tileConfig is the operand of LDTILECFG: bytes in a row, and rows, of each tile.
 type tileConfig struct {
 	palette uint8
 	_       [15]uint8 // the row to start from, 0, and reserved bytes
@@ -18,9 +18,9 @@ type tilePanel struct {
 	bytes      int
 }
 
-// addTilesAMX takes four rows or more, and no more than TilePanels of the panels whose
-// sums are in a row of acc, stride elements long. The last rows are the end of a block
-// whose height is a multiple of four, and whose first rows, done before, it puts back.
+// addTilesAMX takes four rows or more, and at most TilePanels panels, with their sums in a row of acc, stride elements
+// long. The last rows are the end of a block of a height divisible by four; the block's first rows, done before, are
+// put back.
 func addTilesAMX(acc []float32, stride, rows int, w []*Panel, x *Acts, split []uint16) {
 	blocks, height := rows/16, 16
 	if blocks == 0 {
@@ -62,11 +62,11 @@ func tilesFrom(row, blocks, height int, acc []float32, stride int, w []*Panel, x
 	panels := tilePanels(w, 0, blocks*max(pairs, 1))
 	switch {
 	case group == 16:
-		tiles16AMX(&panels[0], len(w), blocks, pairs, &split[0], &acc[0], &dx[0], unsafe.SliceData(sums), k, groups, 4*stride,
-			&config, height)
+		tiles16AMX(&panels[0], len(w), blocks, pairs, &split[0], &acc[0], &dx[0], unsafe.SliceData(sums),
+			k, groups, 4*stride, &config, height)
 	case pairs > 0:
-		tiles32AMX(&panels[0], len(w), blocks, pairs, &split[0], &acc[0], &dx[0], unsafe.SliceData(sums), k, groups, 4*stride,
-			&config, height)
+		tiles32AMX(&panels[0], len(w), blocks, pairs, &split[0], &acc[0], &dx[0], unsafe.SliceData(sums),
+			k, groups, 4*stride, &config, height)
 	}
 	if groups%2 == 0 {
 		return
@@ -78,10 +78,11 @@ func tilesFrom(row, blocks, height int, acc []float32, stride int, w []*Panel, x
 		groups, 4*stride, &config, height)
 }
 
-// tilePanels are the panels from a group on, which go by in so many steps.
+// tilePanels returns the panels from a group on, for a number of steps.
 func tilePanels(w []*Panel, g, steps int) (panels [TilePanels]tilePanel) {
 	for i, p := range w {
-		panels[i] = tilePanel{codes: &p.Wide[g*p.Group*PanelRows : len(p.Scale)*p.Group][0], scale: &p.Scale[g*PanelRows]}
+		panels[i].codes = &p.Wide[g*p.Group*PanelRows : len(p.Scale)*p.Group][0]
+		panels[i].scale = &p.Scale[g*PanelRows]
 		if p.Min != nil {
 			panels[i].min = &p.Min[g*PanelRows : len(p.Scale)][0]
 		}

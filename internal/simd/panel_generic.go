@@ -21,7 +21,8 @@ func addPanelGeneric(acc []float32, w *Panel, x *Acts) {
 				codes := (*[vector]byte)(w.Codes[c*PanelRows:])
 				a, b, e, f := int32(q[c]), int32(q[c+2]), int32(q[c+1]), int32(q[c+3])
 				for r := range dot {
-					dot[r] += int32(codes[4*r])*a + int32(codes[4*r+1])*b + int32(codes[4*r+2])*e + int32(codes[4*r+3])*f
+					v := codes[4*r : 4*r+4]
+					dot[r] += int32(v[0])*a + int32(v[1])*b + int32(v[2])*e + int32(v[3])*f
 				}
 			}
 			addGroup(acc[t*PanelRows:], &dot, w, g, dx[g*w.Group/ActGroup], x.Sums, t*groups)
@@ -46,13 +47,13 @@ func addGroup(acc []float32, dot *[PanelRows]int32, w *Panel, g int, dx float32,
 func addTilesGeneric(acc []float32, w []*Panel, x *Acts, split []uint16) {
 	for t := range len(acc) / PanelRows / max(len(w), 1) {
 		for i, p := range w {
-			addTilesOf(acc[(t*len(w)+i)*PanelRows:], p, t, x, split)
+			addTileRow(acc[(t*len(w)+i)*PanelRows:], p, t, x, split)
 		}
 	}
 }
 
-// addTilesOf is addTilesGeneric for row t and one panel.
-func addTilesOf(acc []float32, w *Panel, t int, x *Acts, split []uint16) {
+// addTileRow does addTilesGeneric's work for row t of a single panel.
+func addTileRow(acc []float32, w *Panel, t int, x *Acts, split []uint16) {
 	groups := len(w.Scale) / PanelRows
 	k := groups * w.Group
 	parts, dx := split[2*t*k:], x.DX[t*k/ActGroup:]
@@ -69,10 +70,10 @@ func addTilesOf(acc []float32, w *Panel, t int, x *Acts, split []uint16) {
 	}
 }
 
-// integer is the integer that a bfloat16 number is.
+// integer returns the integer value of a bfloat16 number.
 func integer(v uint16) int32 { return int32(math.Float32frombits(uint32(v) << 16)) }
 
-// bfloat is an integer of no more than 8 bits, shifted left or not, as bfloat16.
+// bfloat returns an integer of at most 8 bits, shifted left or not, as bfloat16.
 func bfloat(i int32) uint16 { return uint16(math.Float32bits(float32(i)) >> 16) }
 
 func splitGeneric(dst []uint16, q []int16) {
@@ -91,7 +92,7 @@ func widenGeneric(dst []uint16, codes []byte, offset byte) {
 	}
 }
 
-// wideIndex is where Widen puts code i.
+// wideIndex returns the place where Widen puts code i.
 func wideIndex(i int) int {
 	at := order[i%4]
 	return i/vector*vector + at/2*vector/2 + i%vector/4*2 + at%2
@@ -100,7 +101,7 @@ func wideIndex(i int) int {
 func widenPlanesGeneric(dst []uint16, src []byte, c Codes, table *[64]uint16) {
 	codes := make([]byte, len(dst))
 	if c == CodesTable {
-		c = Codes4 // the table is that of the numbers
+		c = Codes4 // the table is made of numbers
 	}
 	unpackGeneric(codes, src, c, nil)
 	for i, c := range codes {

@@ -5,17 +5,17 @@ import "encoding/binary"
 // StoredColumns is the number of columns of a stored chunk.
 const StoredColumns = 256
 
-// Codes says which planes a unit of codes has.
+// Codes names the planes of a unit of codes.
 type Codes uint8
 
 const (
 	Codes4     Codes = iota // four bits
-	CodesTable              // likewise, which stand for the entries of a table
-	Codes41                 // four bits and one
+	CodesTable              // four bits, standing for the entries of a table
+	Codes41                 // four bits and one more
 	Codes42                 // four bits and two
 	Codes8                  // eight bits
 	Codes2                  // two bits
-	Codes21                 // two bits and one
+	Codes21                 // two bits and one more
 )
 
 // Stored is how the chunks of a panel lie in memory: Scales bytes, and then the
@@ -25,9 +25,9 @@ type Stored struct {
 	Table *[16]byte // of CodesTable
 	Group int       // 32; 16 with Codes42
 
-	// If Bytes is set, scales are D [PanelRows], Min [PanelRows] where there are
-	// minima, and then bytes [groups][PanelRows] that multiply D, and Min likewise.
-	// Else they are D [groups][PanelRows] and Min. All but the bytes are binary16.
+	// If Bytes is set, scales are D [PanelRows], Min [PanelRows] where there are minima, and then bytes
+	// [groups][PanelRows], factors of D, and Min likewise. Else they are D [groups][PanelRows] and Min. All but the
+	// bytes are binary16.
 	Bytes, Min bool
 
 	Scales, Chunk int // bytes: of the scales, and of all
@@ -39,10 +39,9 @@ func (s *Stored) HasRow() bool { return s != nil && tier >= avx2 }
 // RowPlaces is at how many places AddRow does best.
 const RowPlaces = 4
 
-// AddRow is AddPanel for one row and the whole chunks of panels, which are not unpacked
-// to memory. Of one place alone a core reads less than memory gives, so there are
-// several, gap bytes apart: at each n panels that begin so many bytes behind each
-// other. acc is [place][n][PanelRows], and x has as many columns as a panel.
+// AddRow does AddPanel's work for a single row and the whole chunks of panels, without unpacking to memory. From a
+// single place a core reads less than memory gives, so there are several, gap bytes apart: at each, n panels, panel
+// bytes apart. acc is [place][n][PanelRows], and x has as many columns as a panel.
 func AddRow(acc []float32, data []byte, n, panel, gap int, s *Stored, x *Acts) {
 	panels, chunks := len(acc)/PanelRows, len(x.Q)/StoredColumns
 	if tier < avx2 || panels == 0 || chunks == 0 {
@@ -54,8 +53,7 @@ func AddRow(acc []float32, data []byte, n, panel, gap int, s *Stored, x *Acts) {
 	}
 }
 
-// addRowPlaces is AddRow for a panel at each of so many places, and their sums, so many
-// bytes apart.
+// addRowPlaces does AddRow's work for a panel at each place, gap bytes apart, with sums sumgap bytes apart.
 func addRowPlaces(acc []float32, data []byte, sumgap, gap, places, chunks int, s *Stored, x *Acts) {
 	groups := chunks * StoredColumns / s.Group
 	acc, data = acc[:(places-1)*sumgap/4+PanelRows], data[:(places-1)*gap+chunks*s.Chunk]
@@ -82,7 +80,7 @@ func addPanelsGeneric(acc []float32, data []byte, n, panel, gap int, s *Stored, 
 	}
 }
 
-// addRowGeneric is addPanelsGeneric for one panel.
+// addRowGeneric does addPanelsGeneric's work for a single panel.
 func addRowGeneric(acc []float32, data []byte, s *Stored, x *Acts) {
 	groups := StoredColumns / s.Group
 	w := Panel{Codes: make([]byte, StoredColumns*PanelRows), Scale: make([]float32, groups*PanelRows), Group: s.Group}
@@ -127,9 +125,8 @@ func (s *Stored) scales(w *Panel, src []byte) {
 	}
 }
 
-// HasChunks reports whether AddChunks is faster for so many rows than AddPanel, which
-// a caller calls for each chunk. It is for codes that need no unpacking; where HasRows
-// holds, AddRows is faster.
+// HasChunks reports whether AddChunks is faster for a number of rows than AddPanel for each chunk: for codes without
+// unpacking. Where HasRows holds, AddRows is faster.
 func (s *Stored) HasChunks(rows int) bool {
 	return s.chunked() && tier >= avx512 && (rows == 4 || rows == 8)
 }
@@ -139,9 +136,8 @@ func (s *Stored) chunked() bool {
 	return s != nil && s.Codes == Codes8 && s.Group == ActGroup && !s.Bytes && !s.Min
 }
 
-// AddChunks is AddRow for several rows and for panels that begin so many bytes apart.
-// acc is [panel][rows][PanelRows], and x has chunk after chunk: Q is
-// [chunk][rows][StoredColumns], and the rest likewise.
+// AddChunks does AddRow's work for several rows and for panels, panel bytes apart. acc is [panel][rows][PanelRows], and
+// x has chunk after chunk: Q is [chunk][rows][StoredColumns], and the rest likewise.
 func AddChunks(acc []float32, data []byte, panel int, s *Stored, x *Acts, rows int) {
 	if rows <= 0 {
 		return
@@ -172,7 +168,7 @@ func addChunksGeneric(acc []float32, data []byte, panel int, s *Stored, x *Acts,
 	}
 }
 
-// chunk is piece i of StoredColumns columns.
+// chunk returns piece i, of StoredColumns columns.
 func (x *Acts) chunk(i, group int) Acts {
 	const n = StoredColumns
 	a := Acts{Q: x.Q[i*n:][:n], DX: x.DX[i*n/ActGroup:]}

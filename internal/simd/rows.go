@@ -5,11 +5,11 @@ import (
 	"math"
 )
 
-// FewRows is the most rows that AddRows takes.
+// FewRows is the maximum number of rows for AddRows.
 const FewRows = 8
 
-// HasRows reports whether AddRows is faster for so many rows than AddPanel and AddChunks.
-// It is where groups are of 32.
+// HasRows reports whether AddRows is faster for a number of rows than AddPanel and AddChunks: only where groups are of
+// 32.
 func (s *Stored) HasRows(rows int) bool {
 	return s != nil && s.Group == ActGroup && rows > 1 && rows <= FewRows && tier >= amx
 }
@@ -19,16 +19,15 @@ const (
 	joinHeader  = 3 * 2 * FewRows * 4 // the bytes before its tiles: DX, Init and Sums, [2][FewRows] of each
 )
 
-// Joined is the bytes that Join makes of whole chunks of rows of activations.
+// Joined returns the bytes written by Join for whole chunks of rows of activations.
 func Joined(rows, columns int) int { return columns / joinColumns * joinedStep(rows) }
 
 func joinedStep(rows int) int { return joinHeader + 2*2*rows*joinColumns }
 
-// Join makes of rows of activations, whole chunks for groups of 32, what AddRows
-// reads. A step is two groups: DX, Init and Sums, those of the first group and then of
-// the second, and two tiles [2*rows][64], of high bytes and of low ones. The first rows
-// of a tile have the columns of the first group, in order, and zeros where those of the
-// second are; the others have the second's.
+// Join prepares rows of activations, whole chunks for groups of 32, for AddRows. A step is two groups: DX, Init and
+// Sums, of the first group and then of the second, and two tiles [2*rows][64], of high bytes and of low bytes. The
+// first rows of a tile have the columns of the first group, in order, and zeros for the second group; the last rows
+// have the columns of the second group.
 func Join(dst []byte, x *Acts, rows int) {
 	k := len(x.Q) / rows
 	groups := k / ActGroup
@@ -52,8 +51,8 @@ func Join(dst []byte, x *Acts, rows int) {
 	}
 }
 
-// AddRows is AddRow for 2 to FewRows rows and for panels that begin so many bytes
-// apart, with activations as Join makes them. acc is [panel][rows][PanelRows].
+// AddRows does AddRow's work for 2 to FewRows rows and for panels, panel bytes apart, with activations made by Join.
+// acc is [panel][rows][PanelRows].
 func AddRows(acc []float32, data []byte, panel int, s *Stored, joined []byte, rows int) {
 	panels, chunks := len(acc)/PanelRows/rows, len(joined)/joinedStep(rows)*joinColumns/StoredColumns
 	if tier < amx || s.Codes == Codes42 || rows < 2 || rows > FewRows || panels == 0 || chunks == 0 {
@@ -100,7 +99,7 @@ func addRowsGeneric(acc []float32, data []byte, panel int, s *Stored, joined []b
 	}
 }
 
-// unjoin is row t of what Join made.
+// unjoin returns row t of activations made by Join.
 func unjoin(joined []byte, columns, rows, t int) Acts {
 	groups := columns / ActGroup
 	x := Acts{Q: make([]int16, columns), DX: make([]float32, groups), Init: make([]int32, groups),
@@ -118,14 +117,14 @@ func unjoin(joined []byte, columns, rows, t int) Acts {
 	return x
 }
 
-// addRowsAMX is AddRows for some panels and chunks, none of them of Codes42.
+// addRowsAMX does AddRows's work for some panels and chunks, none of Codes42.
 func addRowsAMX(acc []float32, data []byte, panel int, s *Stored, joined []byte, rows, panels, chunks int) {
 	h := uint8(2 * rows)
 	config := tileConfig{palette: 1, // products, activations, codes
 		bytes: [16]uint16{64, 64, 64, 64, 64, 64, 64},
 		rows:  [16]uint8{h, h, h, h, h, h, 16},
 	}
-	p, size, bytes, min := &acc[0], len(joined), 0, 0
+	p, d, a, size, bytes, min := &acc[0], &data[0], &joined[0], len(joined), 0, 0
 	if s.Bytes {
 		bytes = 1
 	}
@@ -134,13 +133,12 @@ func addRowsAMX(acc []float32, data []byte, panel int, s *Stored, joined []byte,
 	}
 	switch s.Codes {
 	case Codes4:
-		addRows4AMX(p, &data[0], &joined[0], size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, nil, &config)
+		addRows4AMX(p, d, a, size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, nil, &config)
 	case CodesTable:
-		addRowsTableAMX(p, &data[0], &joined[0], size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, s.Table,
-			&config)
+		addRowsTableAMX(p, d, a, size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, s.Table, &config)
 	case Codes41:
-		addRows41AMX(p, &data[0], &joined[0], size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, nil, &config)
+		addRows41AMX(p, d, a, size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, nil, &config)
 	case Codes8:
-		addRows8AMX(p, &data[0], &joined[0], size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, nil, &config)
+		addRows8AMX(p, d, a, size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, nil, &config)
 	}
 }

@@ -20,21 +20,20 @@ func softplus(x float32) float32 {
 	return max(x, 0) + float32(2*s*p)
 }
 
-// Decay returns t = softplus(x + bias) and Exp(a*t), each step rounded: the length of a
-// scan's step and the share of its state that remains after it.
+// Decay returns t = softplus(x + bias) and Exp(a*t), each step rounded: the length of a scan's step and the share of
+// the state remaining after the step.
 func Decay(a, x, bias float32) (t, decay float32) {
 	t = softplus(x + bias)
 	return t, Exp(float32(a * t))
 }
 
-// Conv sets y to a row of a causal convolution of len(y) channels, whose input j rows
-// before the last one is s[len(s)-j·stride:], and for the last one x. w holds a row of
-// weights for each input, the oldest first, stride apart as in s; bias may be nil.
+// Conv sets y to a row of a causal convolution of len(y) channels. The last input is x, the input j rows before is
+// s[len(s)-j·stride:]. w holds a row of weights for each input, the oldest first, stride apart as in s; bias may be
+// nil.
 //
 //	y[c] = ((w0·x0 + w1·x1) + ...) + bias[c]
 //
-// each product and each sum rounded. It then drops the oldest input from s, and keeps
-// x. tmp is as long as y.
+// each product and each sum rounded. Conv then drops the oldest input from s, and keeps x. tmp is as long as y.
 func Conv(y, s, x, w, bias, tmp []float32, stride int) {
 	n := len(y)
 	inputs := (len(s) + stride - 1) / stride
@@ -59,7 +58,7 @@ func Conv(y, s, x, w, bias, tmp []float32, stride int) {
 	copy(s[(inputs-1)*stride:][:n], x)
 }
 
-// SSM is a row of one head of Mamba 2's scan: x and y are [dim], b and c [n], s [dim, n].
+// SSM computes a row of a head of Mamba 2's scan: x and y are [dim], b and c [n], s [dim, n].
 //
 //	s = fma(b, t*x[p], s*decay), then y[p] = dotF32(s, c) + d*x[p]
 //
@@ -74,8 +73,8 @@ func SSM(y, s, x, b, c []float32, t, decay, d float32) {
 	}
 }
 
-// Delta is a row of one head of the gated delta rule: q and k are [n], v and y [dim], s
-// [n, dim], and held has room for dim numbers.
+// Delta computes a row of a head of the gated delta rule: q and k are [n], v and y [dim], s [n, dim], and held has room
+// for dim numbers.
 //
 //	s = s*decay; held = Σ fma(s[j], k[j], held) for j in order
 //	held = (v - held)*beta

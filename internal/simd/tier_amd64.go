@@ -10,30 +10,30 @@ import (
 
 const (
 	avx2   = generic + 1 + iota // AVX2, FMA, F16C, BMI2
-	avx512                      // which tier_amd64.h knows as 2: those, and AVX-512 F, BW, DQ, VL and VNNI
-	amx                         // those, and AMX tiles of bfloat16 numbers and bytes
+	avx512                      // 2 in tier_amd64.h: AVX2, and AVX-512 F, BW, DQ, VL and VNNI
+	amx                         // AVX-512, and AMX tiles of bfloat16 numbers and bytes
 )
 
 const neon, sdot = never, never
 
 var levels = []string{"generic", "avx2", "avx512", "amx"}
 
-// has reports whether the CPU has a level and the operating system saves its
-// registers, which package cpu has asked XGETBV; the tiles' it must allow.
-func has(l level) bool {
+// hasLevel reports whether the CPU has a level and the operating system saves its registers, as package cpu has learnt
+// from XGETBV; tiles need permission.
+func hasLevel(l level) bool {
 	x := &cpu.X86
 	switch l {
 	case avx2:
 		return x.HasAVX2 && x.HasFMA && x.HasF16C && x.HasBMI2
 	case avx512:
-		return has(avx2) && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasAVX512VNNI
+		return hasLevel(avx2) && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasAVX512VNNI
 	case amx:
-		return has(avx512) && x.HasAMXTile && x.HasAMXBF16 && x.HasAMXInt8 && amxAllowed()
+		return hasLevel(avx512) && x.HasAMXTile && x.HasAMXBF16 && x.HasAMXInt8 && amxAllowed()
 	}
 	return true
 }
 
-// expTable are constants that kernels read, each eight times over.
+// An expTable is constants read by kernels, each eight times over.
 type expTable = [23][8]float32
 
 // expConst has the constants in the order of exp_amd64.h.

@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	neon = generic + 1 + iota // Advanced SIMD, which every processor has
-	sdot                      // that, and FEAT_DotProd
+	neon = generic + 1 + iota // Advanced SIMD, part of every processor
+	sdot                      // Advanced SIMD, and FEAT_DotProd
 )
 
 const avx2, avx512, amx = never, never, never
 
 var levels = []string{"generic", "neon", "sdot"}
 
-// has reports whether the CPU has a level.
-func has(l level) bool {
+// hasLevel reports whether the CPU has a level.
+func hasLevel(l level) bool {
 	if l == sdot {
 		return cpu.ARM64.HasASIMDDP
 	}

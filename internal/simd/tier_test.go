@@ -10,7 +10,7 @@ import (
 // eachTier runs a test at every tier of this machine.
 func eachTier(t *testing.T, f func(t *testing.T)) {
 	defer func(l level) { tier = l }(tier)
-	for l := range best() + 1 {
+	for l := range bestLevel() + 1 {
 		tier = l
 		t.Run(Tier(), f)
 	}
@@ -53,7 +53,7 @@ func TestChoose(t *testing.T) {
 		t.Errorf("tier %s of %v", Tier(), all)
 	}
 	for _, name := range levels {
-		if !slices.Contains(known, name) {
+		if !slices.Contains(levelNames, name) {
 			t.Errorf("KARAT_SIMD does not know %s", name)
 		}
 	}
@@ -140,7 +140,7 @@ func shape(n int) (rows, k int) {
 // differ runs s generically and at each tier and returns the tier that differs.
 func differ(s sample, a, b []float32, guard func(n int) []float32) (wrong level, got, want []float32) {
 	defer func(l level) { tier = l }(tier)
-	for l := range best() + 1 {
+	for l := range bestLevel() + 1 {
 		x, y, dst := guard(len(a)), guard(len(b)), guard(len(a))
 		copy(x, a)
 		copy(y, b)

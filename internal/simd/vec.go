@@ -6,11 +6,11 @@ import (
 	"github.com/karat-run/karat/internal/float16"
 )
 
-// Kernels over whole vectors. The first elements, a multiple of 16, are the assembly's where the tier has it (wide);
-// the others are the generic twin's.
+// Kernels over whole vectors. The assembly, where the tier has any, takes the first elements, a multiple of 16
+// (wideLength); the generic twin takes the rest.
 
 // wide returns how many of n elements kernels in assembly take.
-func wide(n int) int {
+func wideLength(n int) int {
 	if tier == generic {
 		return 0
 	}
@@ -33,7 +33,7 @@ func RMSNorm(dst, x, w []float32, offset, eps float32) {
 		Scale(dst, x, r)
 		return
 	}
-	n := wide(len(x))
+	n := wideLength(len(x))
 	if n > 0 {
 		normVec(dst[:n], x[:n], w[:n], r, offset)
 	}
@@ -42,15 +42,14 @@ func RMSNorm(dst, x, w []float32, offset, eps float32) {
 	}
 }
 
-// LayerNorm sets dst to x less its mean, divided by its standard deviation,
-// multiplied by the weight w and with the bias b added. (Ba et al. 2016,
-// arXiv:1607.06450)
+// LayerNorm sets dst to x less its mean, divided by its standard deviation, multiplied by the weight w and with the
+// bias b added. (Ba et al. 2016, arXiv:1607.06450)
 //
 //	c[i] = x[i] - DotF32(x, 1)/n, n being len(x) and each step rounded
 //	r = 1/√(DotF32(c, c)/n + eps)
-//	dst[i] = (c[i]*r)*w[i] + b[i], without a factor or a summand that is nil
+//	dst[i] = (c[i]*r)*w[i] + b[i], a factor or a summand of nil left out
 //
-// dst may be x. ones are as many as x has.
+// dst may be x. ones is as long as x.
 func LayerNorm(dst, x, w, b, ones []float32, eps float32) {
 	dst = dst[:len(x)]
 	mean := dotF32(x, ones) / float32(len(x))
@@ -82,8 +81,7 @@ func Rotate(x, cos, sin []float32) {
 	turn(x[:half:half], x[half:len(x):len(x)], cos, sin)
 }
 
-// RotatePairs is Rotate of the pairs (2i, 2i+1), with the same arithmetic. (The style of
-// GPT-J.)
+// RotatePairs rotates the pairs (2i, 2i+1) with Rotate's arithmetic. (The style of GPT-J.)
 func RotatePairs(x, cos, sin []float32) {
 	const most = 64
 	var lo, hi [most]float32
@@ -102,7 +100,7 @@ func RotatePairs(x, cos, sin []float32) {
 
 // turn turns pairs of lo and hi.
 func turn(lo, hi, cos, sin []float32) {
-	n := wide(len(cos))
+	n := wideLength(len(cos))
 	if n > 0 {
 		turnVec(lo[:n], hi[:n], cos[:n], sin[:n])
 	}
@@ -115,7 +113,7 @@ func turn(lo, hi, cos, sin []float32) {
 
 // Add sets dst[i] to a[i]+b[i]. dst may be a or b.
 func Add(dst, a, b []float32) {
-	n := wide(len(a))
+	n := wideLength(len(a))
 	if n > 0 {
 		addVec(dst[:n], a[:n], b[:n])
 	}
@@ -130,7 +128,7 @@ func addGeneric(dst, a, b []float32) {
 
 // Mul sets dst[i] to a[i]*b[i]. dst may be a or b.
 func Mul(dst, a, b []float32) {
-	n := wide(len(a))
+	n := wideLength(len(a))
 	if n > 0 {
 		mulVec(dst[:n], a[:n], b[:n])
 	}
@@ -141,7 +139,7 @@ func Mul(dst, a, b []float32) {
 
 // Scale sets dst[i] to x[i]*s. dst may be x.
 func Scale(dst, x []float32, s float32) {
-	n := wide(len(x))
+	n := wideLength(len(x))
 	if n > 0 {
 		scaleVec(dst[:n], x[:n], s)
 	}
@@ -156,7 +154,7 @@ func scaleGeneric(dst, x []float32, s float32) {
 
 // divide sets dst[i] to x[i]/s.
 func divide(dst, x []float32, s float32) {
-	n := wide(len(x))
+	n := wideLength(len(x))
 	if n > 0 {
 		divideVec(dst[:n], x[:n], s)
 	}
@@ -167,7 +165,7 @@ func divide(dst, x []float32, s float32) {
 
 // AddScaled sets dst[i] to fma(x[i], s, dst[i]).
 func AddScaled(dst, x []float32, s float32) {
-	n := wide(len(x))
+	n := wideLength(len(x))
 	if n > 0 {
 		addScaledVec(dst[:n], x[:n], s)
 	}
@@ -179,7 +177,7 @@ func addScaledGeneric(dst, x []float32, s float32) {
 	for i, v := range x {
 		// as in accumulate
 		sum := float64(float64(v)*float64(s)) + float64(dst[i])
-		if rare(sum) {
+		if needsRoundOnce(sum) {
 			dst[i] = fma32(v, s, dst[i])
 		} else {
 			dst[i] = float32(sum)
@@ -190,7 +188,7 @@ func addScaledGeneric(dst, x []float32, s float32) {
 // maximum returns the largest value of x, NaN if there is a NaN, +0 for a zero of
 // either sign, and -Inf if x is empty.
 func maximum(x []float32) float32 {
-	n, m := wide(len(x)), float32(math.Inf(-1))
+	n, m := wideLength(len(x)), float32(math.Inf(-1))
 	if n > 0 {
 		m = maxVec(x[:n])
 	}
@@ -200,8 +198,8 @@ func maximum(x []float32) float32 {
 	return m + 0 // -0 becomes +0
 }
 
-// Softmax sets dst[i] to e[i]/sum, where e[i] = Exp(x[i]-maximum(x)), or 0 where
-// x[i]-maximum(x) < -64, and sum adds them in 16 partial sums. dst may be x.
+// Softmax sets dst[i] to e[i]/sum, where e[i] = Exp(x[i]-maximum(x)), or 0 where x[i]-maximum(x) < -64, and sum is the
+// total in 16 partial sums. dst may be x.
 func Softmax(dst, x []float32) {
 	sums := expSum(dst, x, maximum(x))
 	divide(dst, dst[:len(x)], sumLanes(&sums))
@@ -209,7 +207,7 @@ func Softmax(dst, x []float32) {
 
 // LoadF16 sets dst to the values of src as binary16. Exact.
 func LoadF16(dst []float32, src []uint16) {
-	n := wide(len(src))
+	n := wideLength(len(src))
 	if n > 0 {
 		loadF16Vec(dst[:n], src[:n])
 	}
@@ -230,7 +228,7 @@ func loadF16Generic(dst []float32, src []uint16) {
 // StoreF16 sets dst to src rounded to binary16, to nearest even; values of
 // 65520 and beyond become infinities.
 func StoreF16(dst []uint16, src []float32) {
-	n := wide(len(src))
+	n := wideLength(len(src))
 	if n > 0 {
 		storeF16Vec(dst[:n], src[:n])
 	}
@@ -241,7 +239,7 @@ func StoreF16(dst []uint16, src []float32) {
 
 // LoadBF16 sets dst to the values of src as bfloat16. Exact.
 func LoadBF16(dst []float32, src []uint16) {
-	n := wide(len(src))
+	n := wideLength(len(src))
 	if n > 0 {
 		loadBF16Vec(dst[:n], src[:n])
 	}

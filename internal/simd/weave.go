@@ -17,9 +17,8 @@ func Weave(dst, src []byte, stride, n, in, out int, flip byte) {
 	}
 }
 
-// WeaveHalves is Weave for 32 bytes of each row, whose low halves are the codes of one
-// unit and whose high halves are those of another: the planes of four bits are at
-// dst[i*out] and at dst[i*out+other].
+// WeaveHalves does Weave's work for 32 bytes of each row, the low halves being the codes of a unit and the high halves
+// the codes of another: the planes of four bits are at dst[i*out] and at dst[i*out+other].
 func WeaveHalves(dst, src []byte, stride, n, in, out, other int) {
 	if n > 0 {
 		dst, src = dst[:(n-1)*out+other+4*vector], src[:(PanelRows-1)*stride+(n-1)*in+32]
@@ -31,9 +30,8 @@ func WeaveHalves(dst, src []byte, stride, n, in, out, other int) {
 	}
 }
 
-// WeaveBits packs the planes of one bit of 8 units, or those of two bits of 4. Bit u of
-// 32 bytes of each row is that of unit u; if two is set bits 2u and 2u+1 are. The
-// planes lie out bytes apart.
+// WeaveBits packs the planes of one bit of 8 units, or of two bits of 4 units. Unit u has bit u of 32 bytes of each
+// row, or bits 2u and 2u+1 if two is set. The planes lie out bytes apart.
 func WeaveBits(dst, src []byte, stride, out int, two bool) {
 	last, bits := 7*out+vector, 0
 	if two {
@@ -59,8 +57,7 @@ func WeaveWords(dst []uint16, src []byte, stride, n, in int) {
 	}
 }
 
-// WeaveBytes writes the 16 bytes that each row begins with side by side: dst is
-// [16][PanelRows].
+// WeaveBytes writes the first 16 bytes of each row side by side: dst is [16][PanelRows].
 func WeaveBytes(dst, src []byte, stride int) {
 	if dst, src = dst[:16*PanelRows], src[:(PanelRows-1)*stride+16]; tier >= avx2 {
 		weaveBytesAVX2(&dst[0], &src[0], stride)
@@ -69,11 +66,10 @@ func WeaveBytes(dst, src []byte, stride int) {
 	weaveBytesGeneric(dst, src, stride)
 }
 
-// WeaveScales makes of the 16 bytes that blocks of Q4_K and Q5_K begin with, one in each
-// row, the scales of Stored: two words, the second with its sign changed, and 8 scales and
-// 8 minima of 6 bits. Of the first four of each these are the low bits of bytes 4 to 7,
-// and 8 to 11; of the others the low and high halves of bytes 12 to 15, with the high bits
-// of bytes 4 to 11 above them.
+// WeaveScales makes of the first 16 bytes of blocks of Q4_K and Q5_K, a block in each row, the scales of Stored: two
+// words, the second with its sign changed, and 8 scales and 8 minima of 6 bits. The first four scales and minima are
+// the low bits of bytes 4 to 7 and of bytes 8 to 11; the others are the low and high halves of bytes 12 to 15, below
+// the high bits of bytes 4 to 11.
 func WeaveScales(dst, src []byte, stride int) {
 	if dst, src = dst[:2*2*PanelRows+2*8*PanelRows], src[:(PanelRows-1)*stride+16]; tier >= avx2 {
 		weaveScalesAVX2(&dst[0], &src[0], stride)
@@ -136,8 +132,7 @@ func weaveBitsGeneric(dst, src []byte, stride, out int, two bool) {
 	}
 }
 
-// exchange lets the bits of a above those of a mask and the bits of b in it change
-// places, n bits apart.
+// exchange swaps the bits of a above the mask and the bits of b in the mask, n bits apart.
 func exchange(a, b *uint64, n int, mask uint64) {
 	t := (*a>>n ^ *b) & mask
 	*b ^= t
