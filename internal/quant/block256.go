@@ -60,10 +60,10 @@ func scalesQ3_K(h *Header, b []byte) {
 	}
 }
 
-// scalesK reads the scales and minima that Q4_K and Q5_K have for each 32 weights, six bits each in 12 bytes: of groups
-// 0 to 3 the low six bits of bytes 0 to 3 (scale) and 4 to 7 (minimum); of groups 4 to 7 the low four bits are in the
-// halves of bytes 8 to 11 (scale low, minimum high), the high two in the tops of bytes 0 to 3 (scale) and 4 to 7
-// (minimum). They belong to d and dmin, the two float16 at the start of the block.
+// scalesK reads the scales and minima of Q4_K and Q5_K for each 32 weights, six bits each in 12 bytes: of groups 0 to 3
+// the low six bits of bytes 0 to 3 (scale) and 4 to 7 (minimum); of groups 4 to 7 the low four bits are in the halves
+// of bytes 8 to 11 (scale low, minimum high), the high two in the tops of bytes 0 to 3 (scale) and 4 to 7 (minimum).
+// Their factors are d and dmin, the two float16 at the start of the block.
 func scalesK(h *Header, b []byte) {
 	s := b[4:16]
 	for i := range 4 {

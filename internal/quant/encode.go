@@ -14,14 +14,14 @@ import (
 // Quantize writes the weights x, whole rows of k, to dst as elements of d, a quantized type or F32, F16 or BF16:
 // d.RowBytes(len(x)) bytes.
 //
-// importance has a factor for each column, none negative: how much the square of an error there matters (the mean
-// square of what the column is multiplied by). It may be nil; Q8_0, MXFP4 and the floats do without.
+// importance has a factor for each column, none negative: the weight of the square of an error there (the mean square
+// of the column's inputs). importance may be nil; Q8_0, MXFP4 and the floats do without.
 //
 // The bytes equal those of llama.cpp's quantizers (ggml_quantize_chunk), except where llama.cpp's depend on the
 // compiler: weights below 1e-38, and scales of MXFP4 from a magnitude within 1e-6 of the next power of two.
 //
-// A length that does not fit, an importance that is negative or not finite, a weight that is not finite, and one that d
-// cannot hold, are errors. What dst then holds is not defined.
+// A length that does not fit, an importance that is negative or not finite, a weight that is not finite, and a weight
+// beyond d's range, are errors. The contents of dst are then undefined.
 func Quantize(d tensor.DType, dst []byte, x []float32, k int, importance []float32) error {
 	if !d.Quantized() && (!d.Float() || d == tensor.F64) {
 		return fmt.Errorf("weights are not written as %v", d)
@@ -73,7 +73,7 @@ func (e *encoder) row(d tensor.DType, dst []byte, x, importance []float32) {
 		simd.BlocksQ4_0(dst, x)
 		return
 	case importance != nil:
-		e.square = squares(x) / float32(len(x)) // which larger blocks have of their own
+		e.square = squares(x) / float32(len(x)) // larger blocks have their own
 	}
 	encode, n, size := formatOf(d).encode, d.BlockSize(), d.BlockBytes()
 	for b := range len(x) / n {
@@ -87,7 +87,7 @@ func (e *encoder) row(d tensor.DType, dst []byte, x, importance []float32) {
 }
 
 // badScale returns the index of the first block whose scale, or minimum, is no finite number; -1 if there is none.
-// MXFP4's are.
+// Scales of MXFP4 are always finite.
 func badScale(d tensor.DType, row []byte) int {
 	f := formatOf(d)
 	isBad := func(at int) bool { return half16(row[at:])&0x7c00 == 0x7c00 }
@@ -127,17 +127,17 @@ func storeFloats(d tensor.DType, dst []byte, x []float32, k int) error {
 	return nil
 }
 
-// encoder is the work on a block: the weights of errors, the codes, and of each group what was found for it.
+// encoder is the work on a block: the weights of errors, the codes, and the results of each group's search.
 type encoder struct {
 	fit          simd.Fit
-	at           int       // index of a block of 32 among the blocks that are searched together
+	at           int       // index of a block of 32 among the blocks searched together
 	x            []float32 // weights of the row, from the block on
 	importance   []float32 // of x
 	square       float32   // mean of the weights' squares, or twice that
 	w            [maxBlock]float32
 	q            [maxBlock]byte
 	scale        [maxGroups]float32
-	min          [maxGroups]float32 // which is subtracted
+	min          [maxGroups]float32 // subtracted minima
 	low, inverse [maxGroups]float32
 	sum          [maxGroups]float32 // of w
 	ls, lm       [maxGroups]byte
@@ -150,7 +150,7 @@ func (e *encoder) weigh(x, w []float32) {
 	}
 }
 
-// putHalf writes x as binary16, and returns what it then is.
+// putHalf writes x as binary16, and returns the rounded value.
 func putHalf(b []byte, x float32) float32 {
 	h := float16.ToF16(x)
 	binary.LittleEndian.PutUint16(b, h)
@@ -170,8 +170,8 @@ func root(x float32) float32 { return float32(math.Sqrt(float64(x))) }
 
 func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
 
-// inverse returns 1/x, but 0 where that is beyond float32: codes of weights so small do not matter, since their scale
-// is 0.
+// inverse returns 1/x, but 0 where 1/x is beyond float32: codes of weights so small do not matter, since their scale is
+// 0.
 func inverse(x float32) float32 {
 	if v := 1 / x; abs(v) <= math.MaxFloat32 {
 		return v

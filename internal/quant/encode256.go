@@ -3,7 +3,7 @@ package quant
 import "github.com/karat-run/karat/internal/simd"
 
 // The encoders of the types in blocks of 256. Each group's scale is searched first; then the groups' scales become
-// small integers, with the block's scale; and then the codes are chosen anew, for the scales as they are stored.
+// small integers, with the block's scale; and then the codes are chosen anew, for the scales as stored.
 
 // steps returns n numbers, from one on.
 func steps(from, step float32, n int, top float32) []float32 {
@@ -14,8 +14,8 @@ func steps(from, step float32, n int, top float32) []float32 {
 	return all
 }
 
-// The numbers of steps that are tried between a group's extremes: around the highest code, a little below and above.
-// With importance more is tried.
+// The numbers of steps tried between a group's extremes: around the highest code, a little below and above. With
+// importance more is tried.
 var (
 	tries3  = steps(-0.5, 0.1, 16, 3)
 	tries15 = steps(-1, 0.1, 21, 15)
@@ -97,8 +97,8 @@ func (e *encoder) sums(n int) {
 	}
 }
 
-// storeScales turns the scales of groups into integers up to top, and writes the scale of the groups' scales, which it
-// returns as it is stored.
+// storeScales turns the scales of groups into integers up to top, and writes the scale of the groups' scales, and
+// returns the scale as stored.
 func storeScales(ls []byte, d []byte, scales []float32, top float32) float32 {
 	var most, inv float32
 	for _, s := range scales {
@@ -114,7 +114,7 @@ func storeScales(ls []byte, d []byte, scales []float32, top float32) float32 {
 }
 
 // minBlock does the work on a block of Q2_K, Q4_K or Q5_K with groups of n and codes up to top, before it is packed:
-// e.ls and e.lm, up to topScale, under the halves that go to d and dmin.
+// e.ls and e.lm, up to topScale, under the halves in d and dmin.
 func (e *encoder) minBlock(d, dmin []byte, x, w []float32, n int, tries []float32, top, topScale float32) {
 	groups := maxBlock / n
 	scales, mins := e.scale[:groups], e.min[:groups]
@@ -239,7 +239,7 @@ func (e *encoder) q6_K(b []byte, x, w []float32) {
 	}
 }
 
-// least is the magnitude that is worth a scale.
+// least is the smallest magnitude worth a scale.
 const least = 1e-15
 
 func (e *encoder) q3_K(b []byte, x, w []float32) {

@@ -10,7 +10,7 @@ import (
 // The encoders of the types in blocks of 32. Without importance the extremes of a block are its scale; with it the
 // scale is searched.
 
-// peak returns the first value of x that has the largest magnitude.
+// peak returns the first value of x of the largest magnitude.
 func peak(x []float32) (v float32) {
 	var high float32
 	for _, a := range x {
@@ -35,8 +35,7 @@ func span(x []float32) (low, high float32) {
 	return low, high
 }
 
-// around returns the codes of x about the code of zero, half of all, with the scale that it writes to b: 8 for four
-// bits.
+// around returns the codes of x about the code of zero, half of all codes, and writes the scale to b: 8 for four bits.
 func (e *encoder) around(b []byte, x, w []float32, half float32) []byte {
 	if w != nil {
 		if e.at == 0 {
@@ -56,7 +55,7 @@ func (e *encoder) around(b []byte, x, w []float32, half float32) []byte {
 	return e.q[:32]
 }
 
-// above returns the codes of x above its minimum, up to top, with the scale and the minimum that it writes to b.
+// above returns the codes of x above its minimum, up to top, and writes the scale and the minimum to b.
 func (e *encoder) above(b []byte, x, w []float32, top float32) []byte {
 	if w != nil {
 		if e.at == 0 {
@@ -119,8 +118,8 @@ func packFifth(qh, q []byte) {
 	binary.LittleEndian.PutUint32(qh, bits)
 }
 
-// mxfp4 takes the largest power of two that is at most a quarter of the largest magnitude as its scale, so that this
-// becomes 4 to 6, the largest code's value. (OCP Microscaling Formats 1.0, section 6.3)
+// mxfp4 takes as its scale the largest power of two up to a quarter of the largest magnitude, which becomes 4 to 6, the
+// largest code's value. (OCP Microscaling Formats 1.0, section 6.3)
 func (e *encoder) mxfp4(b []byte, x, _ []float32) {
 	top := math.Float32bits(abs(peak(x))) >> 23
 	b[0] = byte(max(top, 2) - 2)
@@ -131,7 +130,7 @@ func (e *encoder) mxfp4(b []byte, x, _ []float32) {
 	packHalves(b[1:17], e.q[:32])
 }
 
-// nearestE2M1 returns the code whose value is nearest to v, the first one of two.
+// nearestE2M1 returns the code whose value is nearest to v, the first of two.
 func nearestE2M1(v, scale float32) (code byte) {
 	least := float32(math.MaxFloat32)
 	for i, q := range e2m1 {

@@ -9,12 +9,12 @@ import (
 
 // format has the facts of a quantized type.
 type format struct {
-	group  int                                        // weights that share a scale
+	group  int                                        // weights sharing a scale
 	scale  int                                        // place of the block's scale; a minimum follows it
-	min    bool                                       // groups have a minimum that is added
+	min    bool                                       // groups have an added minimum
 	offset byte                                       // difference of codes and the integers of weights
 	table  *[16]int8                                  // integers of weights by code, instead of offset
-	encode func(e *encoder, b []byte, x, w []float32) // writes a block of x, with importance w, which may be nil
+	encode func(e *encoder, b []byte, x, w []float32) // writes a block of x, with importance w or nil
 }
 
 // formats has the format of each quantized type. simd writes Q8_0, and Q4_0 without importance.

@@ -1,8 +1,8 @@
 // Package quant reads and writes the block formats of GGUF.
 //
 // A block is 32 or 256 consecutive weights of a row, stored as small integers with shared scales. Codes and Header give
-// the integers and the scales as they are stored, for integer dot products; Dequantize gives the weights as float32,
-// and reads the plain float types too. Quantize writes them all.
+// the integers and the scales as stored, for integer dot products; Dequantize gives the weights as float32, also of the
+// plain float types. Quantize writes all types.
 //
 // In every format a weight is scale*q, or scale*q + min, where q fits an int8 and scale and min belong to a group of 16
 // or 32 weights (GroupSize). The scale is the product of the block's scale and the group's, which float32 holds
@@ -26,26 +26,26 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// maxBlock and maxGroups bound what one block of any format holds.
+// maxBlock and maxGroups bound a block of any format.
 const (
 	maxBlock  = 256
 	maxGroups = 16
 )
 
-// GroupSize returns the number of consecutive weights that share a scale: 16 in Q2_K, Q3_K and Q6_K, 32 in the other
+// GroupSize returns the number of consecutive weights sharing a scale: 16 in Q2_K, Q3_K and Q6_K, 32 in the other
 // quantized types, 0 if d is not quantized.
 func GroupSize(d tensor.DType) int { return formatOf(d).group }
 
-// HasMin reports whether d's groups have a minimum that is added to scale*q.
+// HasMin reports whether d's groups have a minimum, added to scale*q.
 func HasMin(d tensor.DType) bool { return formatOf(d).min }
 
-// Offset returns what d's codes are larger than the integers of its weights by.
+// Offset returns the difference between d's codes and the integers of its weights.
 func Offset(d tensor.DType) byte { return formatOf(d).offset }
 
-// Table returns the integers of d's weights by code, or nil where they are the codes less Offset(d).
+// Table returns the integers of d's weights by code, or nil where the integers are the codes less Offset(d).
 func Table(d tensor.DType) *[16]int8 { return formatOf(d).table }
 
-// Codes reads the len(dst) codes of the blocks in src, which are of the quantized type d and hold just these.
+// Codes reads the len(dst) codes of the blocks in src, of the quantized type d and no longer.
 func Codes(d tensor.DType, dst, src []byte) error {
 	if !d.Quantized() {
 		return fmt.Errorf("%v has no blocks", d)
@@ -60,9 +60,8 @@ func Codes(d tensor.DType, dst, src []byte) error {
 	return nil
 }
 
-// Header is a block's scales as they are stored. In a block of 32 weights the scale is D, and Min is added. In one of
-// 256 the scale of group g is D*Scales[g], and Min*Mins[g] is subtracted. D and Min are binary16; MXFP4's D is
-// bfloat16.
+// A Header is a block's scales as stored. In a block of 32 weights the scale is D, and Min is added. In a block of 256
+// the scale of group g is D*Scales[g], and Min*Mins[g] is subtracted. D and Min are binary16; MXFP4's D is bfloat16.
 type Header struct {
 	D, Min       uint16
 	Scales, Mins [maxGroups]int8
@@ -101,7 +100,7 @@ func (h *Header) floats(d tensor.DType) (scale, min float32) {
 	return float16.F16(h.D), float16.F16(h.Min)
 }
 
-// group returns the scale and the minimum of group g, of a block whose floats are scale and min.
+// group returns the scale and the minimum of group g, of a block with floats scale and min.
 func (h *Header) group(d tensor.DType, g int, scale, min float32) (float32, float32) {
 	if d.BlockSize() == 32 {
 		return scale, min
@@ -109,7 +108,7 @@ func (h *Header) group(d tensor.DType, g int, scale, min float32) (float32, floa
 	return scale * float32(h.Scales[g]), -(min * float32(h.Mins[g]))
 }
 
-// Dequantize reads len(dst) elements of type d, a quantized or a float type. src holds just these elements, and
+// Dequantize reads len(dst) elements of type d, a quantized or a float type. src holds these elements alone, and
 // len(dst) is a multiple of d's block size; anything else is an error, and nothing is written. F64 is rounded to
 // nearest.
 func Dequantize(d tensor.DType, dst []float32, src []byte) error {
@@ -198,5 +197,5 @@ func checkRow(d tensor.DType, n, size int) error {
 	return nil
 }
 
-// half16 returns the little-endian binary16 at the start of b, as it is stored.
+// half16 returns the bits of the little-endian binary16 at the start of b.
 func half16(b []byte) uint16 { return binary.LittleEndian.Uint16(b) }

@@ -2,9 +2,9 @@ package quant
 
 import "github.com/karat-run/karat/internal/simd"
 
-// fitPositive finds integers q of up to top and a scale with which x, none of them negative, lose least by the weights
-// w. It tries scales about that of the largest, takes the one with the least error, and then improves one integer at a
-// time. (make_qp_quants of ggml-quants.c in llama.cpp)
+// fitPositive finds integers q of up to top and a scale of least loss for x, none negative, by the weights w. It tries
+// scales about the largest weight's, takes the best, and then improves one integer at a time. (make_qp_quants of
+// ggml-quants.c in llama.cpp)
 func fitPositive(q []byte, x, w []float32, top float32) float32 {
 	var most float32
 	for _, v := range x {
@@ -76,8 +76,8 @@ func betterPositive(q []byte, x, w []float32, top float32, xq, qq *float32) (cha
 	return changed
 }
 
-// descend finds codes about half and a scale for the weights x, errors weighed by their squares: from the codes that
-// the peak gives, one is improved at a time. (make_q3_quants of ggml-quants.c in llama.cpp)
+// descend finds codes about half and a scale for the weights x, errors weighed by their squares: from the codes of the
+// peak, one is improved at a time. (make_q3_quants of ggml-quants.c in llama.cpp)
 func descend(q []byte, x []float32, half float32) float32 {
 	top := peak(x)
 	if abs(top) < least {
@@ -127,8 +127,8 @@ func descend(q []byte, x []float32, half float32) float32 {
 	return 0
 }
 
-// fitTable finds the scale with which x loses least, by the weights w, as values of the table iq4.
-// (quantize_row_iq4_nl_impl of ggml-quants.c in llama.cpp)
+// fitTable finds the scale of least loss for x, by the weights w, as values of the table iq4. (quantize_row_iq4_nl_impl
+// of ggml-quants.c in llama.cpp)
 func fitTable(x, w []float32) float32 {
 	top := peak(x)
 	if abs(top) < least {
@@ -161,7 +161,7 @@ func tableSums(x, w []float32, inverse float32) (xq, qq float32) {
 	return xq, qq
 }
 
-// halfway has the code of iq4's value that is nearest to n/2 for n-2*iq4[0], the greater one of two, as for all numbers
+// halfway has the code of iq4's value that is nearest to n/2 for n-2*iq4[0], the greater of two, as for all numbers
 // from there to (n+1)/2.
 var halfway = func() (codes [2*(113+127) + 1]byte) {
 	for i := range codes {
@@ -183,7 +183,7 @@ func nearestIQ4(v float32) byte {
 	if v >= float32(iq4[15]) {
 		return 15
 	}
-	// The sum is exact where it matters, around the middles of the values, and above 0.
+	// The sum is exact near the middles of the values, and above 0.
 	return halfway[int32(float64(2*v)+2*127)]
 }
 
