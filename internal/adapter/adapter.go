@@ -263,7 +263,7 @@ func (f *File) read(p pair, h checkpoint.Habit) (*backend.Pair, error) {
 	}
 	size := len(p.b.Data) / out
 	for r := range out {
-		stored := h.Restored(r, out)
+		stored := h.GGUFRow(r, out)
 		if err := quant.Dequantize(p.b.DType, x.B[r*rank:(r+1)*rank], p.b.Data[stored*size:(stored+1)*size]); err != nil {
 			return nil, fmt.Errorf("tensor %s: %w", p.b.Name, err)
 		}

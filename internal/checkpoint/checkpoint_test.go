@@ -242,7 +242,7 @@ func TestMinusOne(t *testing.T) {
 		{DType: tensor.F16, Shape: tensor.Shape{2}, Data: []byte{0, 0x3e, 0, 0x3c}},
 		{DType: tensor.BF16, Shape: tensor.Shape{2}, Data: []byte{0xc0, 0x3f, 0x80, 0x3f}},
 	} {
-		got, err := changed(in, Habit{Plus: 1}.FromGGUF)
+		got, err := mapValues(in, Habit{Plus: 1}.FromGGUF)
 		if want := []byte{0, 0, 0, 0x3f, 0, 0, 0, 0}; err != nil || got.DType != tensor.F32 || !bytes.Equal(got.Data, want) { // 0.5, 0
 			t.Errorf("%v: %v %v", in.DType, got.DType, got.Data)
 		}

@@ -13,9 +13,8 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Contents opens files that hold no model that Karat runs, for people to look at: their metadata, tensors and chat
-// template as they are. For example, a vocabulary without tensors, or a model of an unknown architecture. Nothing of it
-// may be run.
+// Contents opens files without a model to run, for example a vocabulary without tensors or a model of an unknown
+// architecture. The result serves people who look at the metadata, the tensors and the chat template.
 func Contents(path string) (*Checkpoint, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -33,7 +32,7 @@ func Contents(path string) (*Checkpoint, error) {
 	c.Arch, _ = f.Metadata.String("general.architecture")
 	c.text.template, _ = f.Metadata.String("tokenizer.chat_template")
 	c.Metadata = entriesGGUF(f)
-	c.hold(f.Tensors())
+	c.addAll(f.Tensors())
 	return c, nil
 }
 
@@ -63,7 +62,7 @@ func contentsHF(dir string) (*Checkpoint, error) {
 			return nil, err
 		}
 		c.close = append(c.close, f)
-		c.hold(f.Tensors)
+		c.addAll(f.Tensors)
 		break
 	}
 	if config == nil && len(c.set.Names) == 0 {
@@ -72,8 +71,8 @@ func contentsHF(dir string) (*Checkpoint, error) {
 	return c, nil
 }
 
-// hold lists tensors under the names that the file has.
-func (c *weights) hold(tensors []tensor.Tensor) {
+// addAll adds tensors under their names in the file.
+func (c *weights) addAll(tensors []tensor.Tensor) {
 	for _, t := range tensors {
 		c.set.Names = append(c.set.Names, t.Name)
 		c.set.ByName[t.Name] = t

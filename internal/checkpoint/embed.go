@@ -22,7 +22,7 @@ import (
 // ggufPooling are the values of KEY.pooling_type (LLAMA_POOLING_TYPE in llama.h).
 var ggufPooling = []embed.Pooling{embed.None, embed.Mean, embed.CLS, embed.Last}
 
-// ggufRank is the pooling of rerankers, whose rows make a score and no vector.
+// ggufRank is the pooling of rerankers, which make a score and no vector.
 const ggufRank = 4
 
 // ggufDense are the tensors of dense layers behind the pooling.
@@ -31,8 +31,9 @@ var ggufDense = []string{"dense_2", "dense_3"}
 // maxDense bounds a dense layer, in values.
 const maxDense = 1 << 28
 
-// Embedding returns what the files say of the way from the model's rows to a vector: sentence-transformers' modules.json and
-// what it names, or GGUF's pooling_type and dense layers. Of files that say nothing the pooling is "", and vectors are normalized.
+// Embedding returns the files' instructions for making a vector of the model's rows: sentence-transformers'
+// modules.json and the files named there, or GGUF's pooling_type and dense layers. Without instructions the pooling is
+// "", and vectors are normalized.
 func (c *Checkpoint) Embedding() (*embed.Head, error) {
 	read := c.embeddingGGUF
 	if c.Format == HuggingFace {
@@ -45,12 +46,14 @@ func (c *Checkpoint) Embedding() (*embed.Head, error) {
 	return h, nil
 }
 
-// embeddingGGUF is Embedding of a GGUF file, which has no prompts, and whose readers normalize.
+// embeddingGGUF returns the instructions of a GGUF file. GGUF has no prompts, and its readers normalize.
 func (c *Checkpoint) embeddingGGUF() (*embed.Head, error) {
 	h := &embed.Head{Normalize: true}
 	if n := c.Pooling; n != nil {
 		if *n < 0 || *n >= float64(len(ggufPooling)) || *n != float64(int(*n)) {
-			return nil, fmt.Errorf("metadata key %s.pooling_type is %v: none of the poolings that make a vector, 0 to %d", c.Arch, *n, len(ggufPooling)-1)
+			return nil,
+				fmt.Errorf("metadata key %s.pooling_type is %v: none of the poolings that make a vector, 0 to %d",
+					c.Arch, *n, len(ggufPooling)-1)
 		}
 		h.Pooling = ggufPooling[int(*n)]
 	}
@@ -68,13 +71,14 @@ func (c *Checkpoint) embeddingGGUF() (*embed.Head, error) {
 	return h, nil
 }
 
-// denseOf returns a dense layer of its tensors.
+// denseOf returns the dense layer with the given tensors.
 func denseOf(t tensor.Tensor, bias *tensor.Tensor) (d embed.Dense, err error) {
 	if len(t.Shape) == 1 { // as llama-quantize writes one row
 		t.Shape = tensor.Shape{1, t.Shape[0]}
 	}
 	if len(t.Shape) != 2 || t.Shape.Size() > maxDense {
-		return d, fmt.Errorf("tensor %s: shape %v, want a matrix of at most %d values", t.Name, []int(t.Shape), maxDense)
+		return d, fmt.Errorf("tensor %s: shape %v, want a matrix of at most %d values", t.Name, []int(t.Shape),
+			maxDense)
 	}
 	d.Out, d.In = t.Shape[0], t.Shape[1]
 	if d.W, err = floats(t); err != nil || bias == nil {
@@ -115,7 +119,7 @@ type poolingConfig struct {
 	Include *bool  `json:"include_prompt"`
 }
 
-// embeddingHF is Embedding of a folder.
+// embeddingHF returns the instructions of a folder.
 func embeddingHF(root string) (*embed.Head, error) {
 	h := &embed.Head{}
 	if root == "" { // settings alone
@@ -147,7 +151,8 @@ func embeddingHF(root string) (*embed.Head, error) {
 		case kind == "Normalize" && i == len(modules)-1:
 			h.Normalize = true
 		default:
-			err = fmt.Errorf("modules.json: module %d is a %s: supported are a Transformer, a Pooling, Dense layers and Normalize, in this order", i, family.Show(m.Type))
+			err = fmt.Errorf("modules.json: module %d is a %s: supported are a Transformer, a Pooling, Dense layers "+
+				"and Normalize, in this order", i, family.Show(m.Type))
 		}
 		if err != nil {
 			return nil, err
@@ -156,7 +161,7 @@ func embeddingHF(root string) (*embed.Head, error) {
 	return h, nil
 }
 
-// poolingModule reads which rows are pooled.
+// poolingModule reads the kind of pooling.
 func poolingModule(root string, h *embed.Head, folder string) error {
 	var p poolingConfig
 	found, err := readJSON(root, folder, "config.json", &p)
@@ -170,7 +175,8 @@ func poolingModule(root string, h *embed.Head, folder string) error {
 	for _, m := range []struct {
 		on   bool
 		mode embed.Pooling
-	}{{p.CLS, embed.CLS}, {p.Mean, embed.Mean}, {p.Last, embed.Last}, {p.Max, "max"}, {p.Root, "mean_sqrt_len"}, {p.Weighed, "weightedmean"}} {
+	}{{p.CLS, embed.CLS}, {p.Mean, embed.Mean}, {p.Last, embed.Last}, {p.Max, "max"}, {p.Root, "mean_sqrt_len"},
+		{p.Weighed, "weightedmean"}} {
 		if m.on {
 			modes = append(modes, m.mode)
 		}
@@ -201,7 +207,8 @@ func denseModule(root string, h *embed.Head, folder string) error {
 		return err
 	}
 	if act := k.Act[strings.LastIndex(k.Act, ".")+1:]; !found || act != "Identity" {
-		return fmt.Errorf("%s/config.json: activation_function is %s, supported is Identity", folder, family.Show(k.Act))
+		return fmt.Errorf("%s/config.json: activation_function is %s, supported is Identity", folder,
+			family.Show(k.Act))
 	}
 	path := filepath.Join(root, folder, "model.safetensors")
 	f, err := safetensors.Open(path)
@@ -219,7 +226,8 @@ func denseModule(root string, h *embed.Head, folder string) error {
 		}
 	}
 	if w == nil || (bias == nil) != (k.Bias != nil && !*k.Bias) {
-		return fmt.Errorf("%s: want tensors linear.weight and, but where bias is false in config.json, linear.bias", path)
+		return fmt.Errorf("%s: want tensors linear.weight and, but where bias is false in config.json, linear.bias",
+			path)
 	}
 	d, err := denseOf(*w, bias)
 	if err == nil && (d.In != k.In || d.Out != k.Out) {
@@ -232,14 +240,15 @@ func denseModule(root string, h *embed.Head, folder string) error {
 	return nil
 }
 
-// poolingGGUF returns keys of what GGUF can say of the way to a vector. Its readers normalize.
+// poolingGGUF returns GGUF's keys for the instructions. GGUF's readers normalize.
 func (c *Checkpoint) poolingGGUF() (keys []gguf.KeyValue, err error) {
 	h, err := c.Embedding()
 	if err != nil || h.Pooling == "" {
 		return nil, err
 	}
 	if most := len(c.Family.Model.Dense()); len(h.Dense) > most {
-		return nil, fmt.Errorf("modules.json: %d dense layers, GGUF has tensors for %d in architecture %s", len(h.Dense), most, c.Arch)
+		return nil, fmt.Errorf("modules.json: %d dense layers, GGUF has tensors for %d in architecture %s",
+			len(h.Dense), most, c.Arch)
 	}
 	put := func(key string, n int) { keys = append(keys, gguf.KeyValue{Key: c.Arch + "." + key, Value: uint32(n)}) }
 	for i, d := range h.Dense {
@@ -250,11 +259,11 @@ func (c *Checkpoint) poolingGGUF() (keys []gguf.KeyValue, err error) {
 	return keys, nil
 }
 
-// openBeside adds the tensors of the family's dense layers, if there are any.
-func (c *Checkpoint) openBeside() error {
+// openDense adds the tensors of the family's dense layers, if there are any.
+func (c *Checkpoint) openDense() error {
 	for _, folder := range c.Family.Model.Dense() {
 		dir := filepath.Join(c.Path, folder)
-		if missing(dir, "model.safetensors") {
+		if isMissing(dir, "model.safetensors") {
 			continue
 		}
 		if err := checkInside(c.Path, dir); err != nil {
@@ -274,7 +283,8 @@ func (c *Checkpoint) openBeside() error {
 	return nil
 }
 
-// readJSON reads a file of the folder, or of one inside it, into dst. It reports false where there is none.
+// readJSON reads a file of the root folder, or of a folder inside, into dst. The result is false where there is no such
+// file.
 func readJSON(root, folder, name string, dst any) (bool, error) {
 	if folder == "" || !filepath.IsLocal(folder) {
 		return false, fmt.Errorf("modules.json: path %s, want a folder inside the model's", family.Show(folder))
@@ -295,7 +305,7 @@ func readJSON(root, folder, name string, dst any) (bool, error) {
 	return true, nil
 }
 
-// checkInside refuses a folder that is a link, or whose files are links out of it.
+// checkInside refuses a folder outside root, and a folder with links to files outside.
 func checkInside(root, dir string) error {
 	root, err := filepath.EvalSymlinks(root)
 	if err != nil {
@@ -311,9 +321,9 @@ func checkInside(root, dir string) error {
 	return hf.CheckLinks(dir)
 }
 
-// Beside returns the folder inside a Hugging Face folder that has a tensor, and the tensor's name there; "" for one of
-// the model's own files.
-func (c *Checkpoint) Beside(name string) (folder, own string) {
+// DenseFolder returns the folder inside a Hugging Face folder in which a tensor lies, and the tensor's name there; ""
+// for the model's own files.
+func (c *Checkpoint) DenseFolder(name string) (folder, own string) {
 	for _, folder := range c.Family.Model.Dense() {
 		if own, ok := strings.CutPrefix(name, folder+"."); ok {
 			return folder, own
@@ -322,7 +332,7 @@ func (c *Checkpoint) Beside(name string) (folder, own string) {
 	return "", name
 }
 
-// modulesHF adds what sentence-transformers reads of the way to a vector, if the file says any.
+// modulesHF adds the files that tell sentence-transformers how to make a vector.
 func (c *Checkpoint) modulesHF(files map[string][]byte) error {
 	if c.Pooling != nil && *c.Pooling == ggufRank {
 		return nil
@@ -332,21 +342,27 @@ func (c *Checkpoint) modulesHF(files map[string][]byte) error {
 		return err
 	}
 	if len(h.Dense) > len(c.Family.Model.Dense()) {
-		return fmt.Errorf("%s: %d dense layers, %d are known in architecture %s", c.Path, len(h.Dense), len(c.Family.Model.Dense()), c.Arch)
+		return fmt.Errorf("%s: %d dense layers, %d are known in architecture %s", c.Path, len(h.Dense),
+			len(c.Family.Model.Dense()), c.Arch)
 	}
 	var modules []map[string]any
 	add := func(path, kind string, config map[string]any) {
-		modules = append(modules, map[string]any{"idx": len(modules), "name": strconv.Itoa(len(modules)), "path": path, "type": "sentence_transformers.models." + kind})
+		modules = append(modules, map[string]any{"idx": len(modules), "name": strconv.Itoa(len(modules)), "path": path,
+			"type": "sentence_transformers.models." + kind})
 		if b, e := hf.Marshal(config); config != nil {
 			files[path+"/config.json"], err = b, errors.Join(err, e)
 		}
 	}
 	add("", "Transformer", nil)
-	add("1_Pooling", "Pooling", map[string]any{"word_embedding_dimension": c.Values["hidden_size"], "include_prompt": true,
-		"pooling_mode_cls_token": h.Pooling == embed.CLS, "pooling_mode_mean_tokens": h.Pooling == embed.Mean, "pooling_mode_lasttoken": h.Pooling == embed.Last,
-		"pooling_mode_max_tokens": false, "pooling_mode_mean_sqrt_len_tokens": false, "pooling_mode_weightedmean_tokens": false})
+	add("1_Pooling", "Pooling",
+		map[string]any{"word_embedding_dimension": c.Values["hidden_size"], "include_prompt": true,
+			"pooling_mode_cls_token": h.Pooling == embed.CLS, "pooling_mode_mean_tokens": h.Pooling == embed.Mean,
+			"pooling_mode_lasttoken":  h.Pooling == embed.Last,
+			"pooling_mode_max_tokens": false, "pooling_mode_mean_sqrt_len_tokens": false,
+			"pooling_mode_weightedmean_tokens": false})
 	for i, d := range h.Dense {
-		add(c.Family.Model.Dense()[i], "Dense", map[string]any{"in_features": d.In, "out_features": d.Out, "bias": false, "activation_function": "torch.nn.modules.linear.Identity"})
+		add(c.Family.Model.Dense()[i], "Dense", map[string]any{"in_features": d.In, "out_features": d.Out,
+			"bias": false, "activation_function": "torch.nn.modules.linear.Identity"})
 	}
 	if h.Normalize {
 		add(fmt.Sprintf("%d_Normalize", len(modules)), "Normalize", nil)

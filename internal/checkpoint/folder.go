@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -19,9 +18,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-type closers []io.Closer
-
-// openFolder opens a Hugging Face folder as it is downloaded.
+// openFolder opens a Hugging Face folder.
 func openFolder(dir string) (*Checkpoint, error) {
 	if err := hf.CheckLinks(dir); err != nil {
 		return nil, err
@@ -47,7 +44,7 @@ func openFolder(dir string) (*Checkpoint, error) {
 	})
 }
 
-// Configured returns a model that has the settings of a config.json, and no tensors or text.
+// Configured returns a model with the settings of a config.json, and without tensors or text.
 func Configured(config []byte) (*Checkpoint, error) {
 	c := newCheckpoint("", HuggingFace)
 	if err := hf.Read(c.Model, config); err != nil {
@@ -56,7 +53,7 @@ func Configured(config []byte) (*Checkpoint, error) {
 	return c, c.Validate(0)
 }
 
-// noConfig says what a folder that is no model might have been meant for.
+// noConfig returns the error for a folder without config.json, with a guess at the user's intention.
 func noConfig(dir string) error {
 	found, _ := filepath.Glob(filepath.Join(dir, "*.gguf"))
 	if len(found) > 0 {
@@ -79,9 +76,11 @@ func (c *Checkpoint) openTensors() error {
 		return err
 	}
 	c.close = append(c.close, f)
-	multimodal := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return strings.Contains(t.Name, "language_model.") })
+	multimodal := slices.ContainsFunc(f.Tensors,
+		func(t tensor.Tensor) bool { return strings.Contains(t.Name, "language_model.") })
 	root, _, _ := strings.Cut(c.Family.Model.Embedding(), ".")
-	based := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return hasRoot(TextName(t.Name), root, c.root()) })
+	based := slices.ContainsFunc(f.Tensors,
+		func(t tensor.Tensor) bool { return hasRoot(TextName(t.Name), root, c.root()) })
 	has := func(name string) bool {
 		return slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return t.Name == name })
 	}
@@ -104,8 +103,8 @@ func (c *Checkpoint) openTensors() error {
 		switch {
 		case multimodal && otherModality(t.Name):
 			aside++
-		case strings.HasPrefix(t.Name, "mtp."): // of layers that predict further tokens
-		case name == "", strings.HasSuffix(name, ".rotary_emb.inv_freq"): // old files hold what the configuration says
+		case strings.HasPrefix(t.Name, "mtp."): // layers that predict further tokens
+		case name == "", strings.HasSuffix(name, ".rotary_emb.inv_freq"): // a copy of settings, in old files
 		default:
 			if err := c.add(name, t); err != nil {
 				return err
@@ -113,9 +112,10 @@ func (c *Checkpoint) openTensors() error {
 		}
 	}
 	if aside > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%d tensors outside the language model (vision, audio) are set aside", aside))
+		c.Notes = append(c.Notes,
+			fmt.Sprintf("%d tensors outside the language model (vision, audio) are set aside", aside))
 	}
-	if err := errors.Join(c.behind(), c.openBeside()); err != nil {
+	if err := errors.Join(c.dropNextLayers(), c.openDense()); err != nil {
 		return err
 	}
 	if err := c.join(); err != nil {
@@ -124,19 +124,21 @@ func (c *Checkpoint) openTensors() error {
 	return c.unweave()
 }
 
-// behind sets the layers behind the last aside, where config.json says that they predict further tokens.
-func (c *Checkpoint) behind() error {
+// dropNextLayers drops the layers behind the last, where config.json says that they predict further tokens.
+func (c *Checkpoint) dropNextLayers() error {
 	n := c.Values.Int(c.Family.Next())
 	if n == 0 {
 		return nil
 	}
 	if own := c.SetAside(&c.set, "model.layers.", "eh_proj", c.Values.Int("num_hidden_layers")); own >= 0 {
-		return fmt.Errorf("%s: config.json: key %s is %d, but layer %d has no tensor eh_proj, as layers that predict further tokens have: it is one of the model's own (num_hidden_layers)", c.Path, c.Family.Next(), n, own)
+		return fmt.Errorf("%s: config.json: key %s is %d, but layer %d has no tensor eh_proj, as layers that "+
+			"predict further tokens have: it is one of the model's own (num_hidden_layers)", c.Path, c.Family.Next(), n,
+			own)
 	}
 	return nil
 }
 
-// microscaled makes one tensor of NAME_blocks and NAME_scales, where both are bytes.
+// microscaled joins the bytes of NAME_blocks and NAME_scales into a tensor NAME.
 func microscaled(all []tensor.Tensor) (list []tensor.Tensor, err error) {
 	bytes := map[string]tensor.Tensor{}
 	for _, t := range all {
@@ -160,7 +162,7 @@ func microscaled(all []tensor.Tensor) (list []tensor.Tensor, err error) {
 	return list, nil
 }
 
-// hasRoot reports whether a name is of a module of one of the names.
+// hasRoot reports whether a name begins with one of the modules.
 func hasRoot(name string, roots ...string) bool {
 	module, _, _ := strings.Cut(name, ".")
 	return slices.Contains(roots, module)
@@ -169,16 +171,18 @@ func hasRoot(name string, roots ...string) bool {
 func noTensors(dir string) error {
 	for _, old := range []string{"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth"} {
 		if _, err := os.Stat(filepath.Join(dir, old)); err == nil {
-			return fmt.Errorf("%s: holds %s but no model.safetensors; a pickle runs code when it is read, so Karat never opens one", dir, old)
+			return fmt.Errorf("%s: holds %s but no model.safetensors; a pickle runs code when it is read, so Karat "+
+				"never opens one", dir, old)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "seed.json")); err == nil {
-		return fmt.Errorf("%s: holds seed.json but no model.safetensors; in a clone of Karat \"go run testdata/unpack.go\" writes the weights of such folders", dir)
+		return fmt.Errorf("%s: holds seed.json but no model.safetensors; in a clone of Karat \"go run "+
+			"testdata/unpack.go\" writes the weights of such folders", dir)
 	}
 	return fmt.Errorf("%s: neither model.safetensors nor model.safetensors.index.json is there", dir)
 }
 
-// TextName returns the name that a tensor has in a model of text alone.
+// TextName returns the tensor's name in a model of text alone.
 func TextName(name string) string {
 	for _, prefix := range []string{"model.language_model.", "language_model.model."} {
 		if rest, ok := strings.CutPrefix(name, prefix); ok {
@@ -188,8 +192,7 @@ func TextName(name string) string {
 	return strings.TrimPrefix(name, "language_model.")
 }
 
-// otherModality reports whether a multimodal model's tensor belongs to what it
-// sees or hears with.
+// otherModality reports whether a multimodal model's tensor serves seeing or hearing.
 func otherModality(name string) bool {
 	name = strings.TrimPrefix(name, "model.")
 	return slices.ContainsFunc([]string{"vision", "visual", "audio", "multi_modal", "embed_vision", "embed_audio"},

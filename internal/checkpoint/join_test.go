@@ -55,7 +55,7 @@ func TestJoined(t *testing.T) {
 		t.Error("a part was copied")
 	}
 	h := c.Habit("blk.0.ffn_up_exps")
-	if got := h.Part(name, 1); got != "model.layers.0.mlp.experts.1.up_proj" {
+	if got := h.PartName(name, 1); got != "model.layers.0.mlp.experts.1.up_proj" {
 		t.Errorf("part 1 is %s", got)
 	}
 	for why, rows := range map[string]map[int]int{"part 1 is missing, of 3 or more": {0: 3, 2: 3}, "expected F16 [3 4]": {0: 3, 1: 2}, "part 0 is missing": {7: 3}} {

@@ -15,14 +15,15 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// kvB are the names of the products that make keys and values of latents: in one tensor, by
-// heads the rows of keys and those of values, and in two, the keys' matrices transposed.
+// kvB names the products that make keys and values from latents. The tensor of both has, head by head, the rows of
+// keys, then of values; of the two separate tensors, the keys' has its matrices transposed.
 var kvB = struct{ both, keys, values family.Part }{
-	family.Part{GGUF: "attn_kv_b", HF: "kv_b_proj"}, family.Part{GGUF: "attn_k_b", HF: "k_b_proj"}, family.Part{GGUF: "attn_v_b", HF: "v_b_proj"},
+	family.Part{GGUF: "attn_kv_b", HF: "kv_b_proj"}, family.Part{GGUF: "attn_k_b",
+		HF: "k_b_proj"}, family.Part{GGUF: "attn_v_b", HF: "v_b_proj"},
 }
 
-// cutLatents puts two tensors in the place of each kv_b_proj, which folders and old files of
-// GGUF have. One of another shape is left as it is, and reported later.
+// cutLatents replaces each kv_b_proj, of a folder or an old GGUF file, by two tensors. A tensor of another shape stays;
+// binding reports the shape.
 func (c *weights) cutLatents() error {
 	if !c.Family.Latent() {
 		return nil
@@ -40,22 +41,23 @@ func (c *weights) cutLatents() error {
 		}
 		delete(c.set.ByName, name)
 		v := halved{in: t, step: plain + value, from: plain, rows: value}
-		if t.DType.Quantized() { // blocks lie along rows, which become columns
+		if t.DType.Quantized() { // blocks lie along rows, and rows become columns
 			var err error
-			if t, err = plainOf(t); err != nil {
+			if t, err = toF32(t); err != nil {
 				return fmt.Errorf("%s: %w", c.Path, err)
 			}
 		}
 		k := halved{in: t, step: plain + value, rows: plain, turned: true}
-		if err := errors.Join(c.half(layer, kvB.keys, &k, heads), c.half(layer, kvB.values, &v, heads)); err != nil {
+		if err := errors.Join(c.addHalf(layer, kvB.keys, &k, heads),
+			c.addHalf(layer, kvB.values, &v, heads)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// half adds a tensor by heads.
-func (c *weights) half(layer string, name family.Part, h *halved, heads int) error {
+// addHalf adds a tensor by heads.
+func (c *weights) addHalf(layer string, name family.Part, h *halved, heads int) error {
 	t := tensor.Tensor{Name: h.in.Name, DType: h.in.DType, Shape: tensor.Shape{heads, h.rows, h.in.Shape[1]}, Source: h}
 	if h.turned {
 		t.Shape[1], t.Shape[2] = t.Shape[2], t.Shape[1]
@@ -69,8 +71,8 @@ func (c *weights) half(layer string, name family.Part, h *halved, heads int) err
 	return nil
 }
 
-// plainOf returns t in F32.
-func plainOf(t tensor.Tensor) (tensor.Tensor, error) {
+// toF32 returns t in F32.
+func toF32(t tensor.Tensor) (tensor.Tensor, error) {
 	whole, err := t.Whole()
 	if err != nil {
 		return t, err
@@ -82,8 +84,8 @@ func plainOf(t tensor.Tensor) (tensor.Tensor, error) {
 	return tensor.Tensor{Name: t.Name, DType: tensor.F32, Shape: t.Shape, Data: bytesOf(v)}, nil
 }
 
-// halved is the Source of some rows of each head of in: rows of step, from one on, or each
-// head's transposed.
+// halved is the Source of some rows of each head of in: from each step rows those beginning at from, transposed by
+// heads if turned.
 type halved struct {
 	in               tensor.Tensor
 	step, from, rows int
@@ -96,11 +98,11 @@ func (h *halved) ReadAt(p []byte, off int64) (n int, err error) {
 	if h.turned {
 		unit, all = h.in.DType.BlockBytes(), all*h.in.Shape[1]
 	}
-	return tensor.ReadUnits(p, off, unit, all, func(p []byte, first int) error { return h.units(p, unit, first) })
+	return tensor.ReadUnits(p, off, unit, all, func(p []byte, first int) error { return h.readUnits(p, unit, first) })
 }
 
-// units sets p to whole units from one on.
-func (h *halved) units(p []byte, unit, first int) error {
+// readUnits fills p with whole units, beginning at unit first.
+func (h *halved) readUnits(p []byte, unit, first int) error {
 	columns := h.in.Shape[1]
 	for n := 0; n < len(p); n += unit {
 		k := first + n/unit
@@ -120,9 +122,8 @@ func (h *halved) units(p []byte, unit, first int) error {
 	return nil
 }
 
-// Undivided returns the weights as a folder has them: in the place of two that are made of
-// latents, the one that they are halves of.
-func (c *weights) Undivided(weights []*graph.Weight) []*graph.Weight {
+// JoinLatents returns the weights as a folder has them, with the halves of each kv_b_proj joined.
+func (c *weights) JoinLatents(weights []*graph.Weight) []*graph.Weight {
 	if !c.Family.Latent() {
 		return weights
 	}
@@ -138,7 +139,7 @@ func (c *weights) Undivided(weights []*graph.Weight) []*graph.Weight {
 		v := values[layer]
 		switch {
 		case keys && v != nil:
-			out = append(out, whole(w, v))
+			out = append(out, joinHalves(w, v))
 		case !strings.HasSuffix(w.GGUF, "."+kvB.values.GGUF):
 			out = append(out, w)
 		}
@@ -146,26 +147,27 @@ func (c *weights) Undivided(weights []*graph.Weight) []*graph.Weight {
 	return out
 }
 
-// whole returns the tensor that k and v are halves of, of F32 where they are quantized.
-func whole(k, v *graph.Weight) *graph.Weight {
-	j := undivided{k.Tensor, v.Tensor, k.DType}
+// joinHalves returns the tensor with the halves k and v, in F32 where they are quantized.
+func joinHalves(k, v *graph.Weight) *graph.Weight {
+	j := joinedHalves{k.Tensor, v.Tensor, k.DType}
 	if k.DType.Quantized() || k.DType != v.DType {
 		j.to = tensor.F32
 	}
 	rename := func(name string) string { return strings.TrimSuffix(name, kvB.keys.HF) + kvB.both.HF }
-	return &graph.Weight{HF: rename(k.HF), GGUF: strings.TrimSuffix(k.GGUF, kvB.keys.GGUF) + kvB.both.GGUF, Tensor: tensor.Tensor{
-		Name: k.Name, DType: j.to, Shape: tensor.Shape{k.Shape[0] * (k.Shape[2] + v.Shape[1]), k.Shape[1]}, Source: j}}
+	return &graph.Weight{HF: rename(k.HF), GGUF: strings.TrimSuffix(k.GGUF, kvB.keys.GGUF) + kvB.both.GGUF,
+		Tensor: tensor.Tensor{
+			Name: k.Name, DType: j.to, Shape: tensor.Shape{k.Shape[0] * (k.Shape[2] + v.Shape[1]),
+				k.Shape[1]}, Source: j}}
 }
 
-// undivided is the Source of k [heads, rank, plain], transposed, and v [heads, value, rank]
-// by heads one after the other.
-type undivided struct {
+// joinedHalves is the Source of k [heads, rank, plain], transposed, and v [heads, value, rank], head by head.
+type joinedHalves struct {
 	k, v tensor.Tensor
 	to   tensor.DType
 }
 
 // ReadAt implements io.ReaderAt for whole rows.
-func (u undivided) ReadAt(p []byte, off int64) (n int, err error) {
+func (u joinedHalves) ReadAt(p []byte, off int64) (n int, err error) {
 	rank, plain, value := u.k.Shape[1], u.k.Shape[2], u.v.Shape[1]
 	size := u.to.BlockBytes()
 	row := rank * size
@@ -196,13 +198,13 @@ func (u undivided) ReadAt(p []byte, off int64) (n int, err error) {
 }
 
 // head returns a head's matrix of t, in the type of the whole.
-func (u undivided) head(t tensor.Tensor, h int) ([]byte, error) {
+func (u joinedHalves) head(t tensor.Tensor, h int) ([]byte, error) {
 	m := t.Matrix(h)
 	m, err := m.Whole()
 	if err != nil || m.DType == u.to {
 		return m.Data, err
 	}
-	m, err = plainOf(m)
+	m, err = toF32(m)
 	return m.Data, err
 }
 

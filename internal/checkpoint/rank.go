@@ -10,7 +10,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// rankHead are the tensors of a reranker's head: a layer with tanh, and the one that makes the score.
+// rankHead lists the tensors of a reranker's head: a layer with tanh, and the layer making the score.
 var rankHead = []struct{ gguf, hf string }{{"cls", "classifier.dense"}, {"cls.output", "classifier.out_proj"}}
 
 // ranks reports whether the files have a reranker's whole head.
@@ -33,21 +33,7 @@ func (c *Checkpoint) rankHF(config map[string]any) {
 	}
 }
 
-// Padded returns t with the rows of padding, which are zero.
-func (h Habit) Padded(t tensor.Tensor) (tensor.Tensor, error) {
-	if h.Skip == 0 || len(t.Shape) != 2 {
-		return t, nil
-	}
-	t, err := t.Whole()
-	if err != nil {
-		return t, err
-	}
-	t.Data = append(make([]byte, h.Skip*t.DType.RowBytes(t.Shape[1])), t.Data...)
-	t.Shape = tensor.Shape{t.Shape[0] + h.Skip, t.Shape[1]}
-	return t, nil
-}
-
-// Ranking returns what the files say of the way from the model's rows to one score. The error says what they lack.
+// Ranking returns the files' instructions for making a score of the model's rows. The error names the missing part.
 func (c *Checkpoint) Ranking() (*embed.Head, error) {
 	h := &embed.Head{Pooling: embed.CLS}
 	for i, n := range rankHead {
@@ -57,7 +43,8 @@ func (c *Checkpoint) Ranking() (*embed.Head, error) {
 			continue // llama.cpp's converter leaves BERT's out
 		}
 		if !ok {
-			return nil, fmt.Errorf("%s: it is no reranker: there is no tensor %s, which makes a score of the first row", c.Path, name)
+			return nil, fmt.Errorf("%s: it is no reranker: there is no tensor %s, which makes a score of the first row",
+				c.Path, name)
 		}
 		var bias *tensor.Tensor
 		if b, ok := c.set.ByName[name+".bias"]; ok {

@@ -14,8 +14,8 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// TextGGUF returns what a GGUF file says about text: the recommended sampling, the
-// tokenizer and the chat template. The notes tell what it cannot say.
+// TextGGUF returns GGUF's keys about text: the recommended sampling, the tokenizer and the chat template. The notes
+// tell the losses.
 func (c *Checkpoint) TextGGUF() (keys []gguf.KeyValue, notes []string, err error) {
 	if _, err := c.Tokenizer(); err != nil {
 		return nil, nil, err
@@ -34,14 +34,15 @@ func (c *Checkpoint) TextGGUF() (keys []gguf.KeyValue, notes []string, err error
 	return keys, notes, nil
 }
 
-// tokenizerToGGUF translates the tokenizer of a Hugging Face folder. The ids that
-// end a turn and are not known to by their names take the keys of eot and eom.
+// tokenizerToGGUF translates the tokenizer of a Hugging Face folder. Ids that end a turn, and whose names do not say
+// so, take the keys eot and eom.
 func (c *Checkpoint) tokenizerToGGUF(config []byte) (g tokenizer.GGUF, notes []string, err error) {
 	f, err := hf.TokenizerFiles(c.Path, c.maxTokenizer())
 	if err != nil {
 		return g, nil, err
 	}
-	if g, notes, err = tokenizer.ToGGUF(f, c.Values.Int("vocab_size"), c.Family.Tokenizer.Merged, c.Family.Tokenizer.Pre, hf.SpecialIDs(config)); err != nil {
+	if g, notes, err = tokenizer.ToGGUF(f, c.Values.Int("vocab_size"), c.Family.Tokenizer.Merged,
+		c.Family.Tokenizer.Pre, hf.SpecialIDs(config)); err != nil {
 		return g, nil, err
 	}
 	t, err := tokenizer.FromGGUF(g)
@@ -64,7 +65,8 @@ func (c *Checkpoint) tokenizerToGGUF(config []byte) (g tokenizer.GGUF, notes []s
 		case g.EOM == nil:
 			g.EOM = &id
 		default:
-			notes = append(notes, fmt.Sprintf("generation_config.json: eos_token_id: GGUF has no key for %d, the third that ends a turn and has no known name", id))
+			notes = append(notes, fmt.Sprintf("generation_config.json: eos_token_id: GGUF has no key for %d, the "+
+				"third that ends a turn and has no known name", id))
 		}
 	}
 	for _, id := range c.text.generation.Suppress {
@@ -73,7 +75,7 @@ func (c *Checkpoint) tokenizerToGGUF(config []byte) (g tokenizer.GGUF, notes []s
 	return g, notes, nil
 }
 
-// sameNames compares BOS and EOS of a GGUF file with the folder's where the chat template writes these by name.
+// sameNames compares BOS and EOS of a GGUF file with the folder's where the chat template writes their names.
 func sameNames(folder, t *tokenizer.Tokenizer, template string) error {
 	for _, x := range []struct {
 		name string
@@ -82,29 +84,20 @@ func sameNames(folder, t *tokenizer.Tokenizer, template string) error {
 		was, ok := x.id(folder)
 		is, _ := x.id(t)
 		if ok && was != is && strings.Contains(template, x.name) {
-			return fmt.Errorf("the chat template writes %s, which is token %d here and must be token %d in GGUF, where it surrounds a text", x.name, was, is)
+			return fmt.Errorf("the chat template writes %s, which is token %d here and must be token %d in GGUF, "+
+				"where it surrounds a text", x.name, was, is)
 		}
 	}
 	return nil
 }
 
-// textFiles are a model's files about text, or where GGUF has the same. The
-// tokenizer is made only when it is asked for.
-type textFiles struct {
-	template   string // chat template; "" for none
-	tokens     int    // that a GGUF file's tokenizer has
-	generation settings.Generation
-	tokenizer  func() (*tokenizer.Tokenizer, error)
-	gguf       func() (tokenizer.GGUF, []string, error) // the same as GGUF has it, and what GGUF cannot say
-}
-
-// Template returns the model's chat template; "" if it has none.
+// Template returns the model's chat template; "" if there is none.
 func (c *Checkpoint) Template() string { return c.text.template }
 
 // Generation returns the publisher's recommendation.
 func (c *Checkpoint) Generation() settings.Generation { return c.text.generation }
 
-// validateEnd checks that the ids that end a turn are tokens.
+// validateEnd checks that the ids ending a turn are tokens.
 func (c *Checkpoint) validateEnd() error {
 	for _, id := range c.text.generation.End {
 		if n := c.Values.Int("vocab_size"); id < 0 || id >= n {
@@ -114,8 +107,8 @@ func (c *Checkpoint) validateEnd() error {
 	return nil
 }
 
-// EndOfTurn returns the ids that end a turn: the publisher's, and the ones that the tokenizer knows by their names. A
-// GGUF file has few of the publisher's. So a folder and its GGUF file end alike.
+// EndOfTurn returns the ids that end a turn: the publisher's, and the tokens known by their names. A GGUF file has few
+// of the publisher's; with the names a folder and its GGUF file end alike.
 func (c *Checkpoint) EndOfTurn(t *tokenizer.Tokenizer) []int {
 	ids := slices.Clone([]int(c.text.generation.End))
 	for _, id := range t.EndOfTurn() {
@@ -126,8 +119,8 @@ func (c *Checkpoint) EndOfTurn(t *tokenizer.Tokenizer) []int {
 	return ids
 }
 
-// Bounds of a tokenizer by the number of tokens that the model embeds, before it is made:
-// tokens beyond these, and bytes of tokenizer.json, whose published ones have 130 a token.
+// Bounds of a tokenizer, checked before its making: tokens beyond the embedded, and bytes of tokenizer.json for each
+// token. Published files have 130 bytes a token.
 const (
 	maxBeyond     = 1 << 12
 	maxJSON       = 1 << 20
@@ -149,18 +142,19 @@ func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) {
 	if err != nil && c.Format == GGUF {
 		return nil, fmt.Errorf("%s: %w", c.Path, err)
 	}
-	if err != nil { // it names the file in the folder
+	if err != nil { // the error names the file in the folder
 		return nil, err
 	}
-	for id := n; id < t.VocabSize(); id++ { // special ones may lie there: Gemma 3's text models have one for images
+	for id := n; id < t.VocabSize(); id++ { // special tokens may lie there: Gemma 3 has a token for images
 		if text, kind := t.Token(id); kind != tokenizer.Control && kind != tokenizer.Unused {
-			return nil, fmt.Errorf("%s: the tokenizer has %d tokens, but the model embeds %d: token %d is %q", c.Path, t.VocabSize(), n, id, text)
+			return nil, fmt.Errorf("%s: the tokenizer has %d tokens, but the model embeds %d: token %d is %q", c.Path,
+				t.VocabSize(), n, id, text)
 		}
 	}
 	return t, nil
 }
 
-// textGGUF reads what a GGUF file has about text.
+// textGGUF reads a GGUF file's keys about text.
 func textGGUF(f *gguf.File) (textFiles, error) {
 	var t textFiles
 	var err error
@@ -187,9 +181,8 @@ func textGGUF(f *gguf.File) (textFiles, error) {
 	return t, nil
 }
 
-// FolderHF returns the files of a Hugging Face folder that say what a GGUF file
-// says of its model besides the tensors, by their names. dtype is transformers'
-// name of the tensors' type.
+// FolderHF returns the contents of a Hugging Face folder besides the tensors, by file name, for a GGUF file's model.
+// The tensors' type dtype is spelled as in transformers.
 func (c *Checkpoint) FolderHF(dtype string) (files map[string][]byte, err error) {
 	files = map[string][]byte{}
 	t, err := c.Tokenizer()
@@ -234,7 +227,7 @@ func (c *Checkpoint) FolderHF(dtype string) (files map[string][]byte, err error)
 	return files, err
 }
 
-// textHF reads the text files of a Hugging Face folder; those of the tokenizer when it is made.
+// textHF reads the text files of a Hugging Face folder, and leaves the tokenizer's to its making.
 func (c *Checkpoint) textHF(config []byte) (err error) {
 	c.text.tokenizer = func() (*tokenizer.Tokenizer, error) { return hf.Tokenizer(c.Path, c.maxTokenizer()) }
 	c.text.gguf = func() (tokenizer.GGUF, []string, error) { return c.tokenizerToGGUF(config) }
@@ -242,8 +235,8 @@ func (c *Checkpoint) textHF(config []byte) (err error) {
 	return err
 }
 
-// MetadataGGUF translates the settings of a folder into GGUF's keys, and into tensors of divisors that it makes of
-// rotary settings. Settings in aside are left out.
+// MetadataGGUF translates the settings of a folder, except those in aside, into GGUF's keys and into tensors of rotary
+// divisors.
 func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, factors []meta.Factors, err error) {
 	keys, factors, err = meta.Write(c.Model, aside)
 	pooled, e := c.poolingGGUF()

@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,9 +14,9 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// OpenTokenizer makes the tokenizer of a model, or of what has a tokenizer and no more: a
-// GGUF file without tensors, of any architecture; a tokenizer.json or tokenizer.model, with the
-// tokenizer_config.json beside it; the folder of such a file.
+// OpenTokenizer makes the tokenizer of a model, or of files with a tokenizer alone: a GGUF file without tensors, of any
+// architecture; a tokenizer.json or tokenizer.model, with the tokenizer_config.json beside it; a folder with such
+// files.
 func OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -25,16 +24,17 @@ func OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
 	}
 	switch ext := strings.ToLower(filepath.Ext(path)); {
 	case st.IsDir():
-		if missing(path, "config.json") || missing(path, "model.safetensors") && missing(path, "model.safetensors.index.json") {
+		if isMissing(path, "config.json") ||
+			isMissing(path, "model.safetensors") && isMissing(path, "model.safetensors.index.json") {
 			if err := hf.CheckLinks(path); err != nil {
 				return nil, err
 			}
 			return hf.Tokenizer(path, hf.MaxTokenizer)
 		}
 	case ext == ".json", ext == ".model":
-		return bareTokenizer(path, ext)
+		return openTokenizerFile(path, ext)
 	case ext == ".gguf":
-		if t, err := vocabularyGGUF(path); t != nil || err != nil {
+		if t, err := openVocabulary(path); t != nil || err != nil {
 			return t, err
 		}
 	}
@@ -46,13 +46,8 @@ func OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
 	return t, errors.Join(err, c.Close())
 }
 
-func missing(dir, file string) bool {
-	_, err := os.Stat(filepath.Join(dir, file))
-	return errors.Is(err, fs.ErrNotExist)
-}
-
-// bareTokenizer returns the tokenizer of a file that may have any name with its extension.
-func bareTokenizer(path, ext string) (*tokenizer.Tokenizer, error) {
+// openTokenizerFile makes the tokenizer of a file with any name. The extension tells the format.
+func openTokenizerFile(path, ext string) (*tokenizer.Tokenizer, error) {
 	dir := filepath.Dir(path)
 	b, err := hf.ReadText(dir, filepath.Base(path), hf.MaxTokenizer)
 	if err != nil {
@@ -68,8 +63,8 @@ func bareTokenizer(path, ext string) (*tokenizer.Tokenizer, error) {
 	return hf.ParseTokenizer(path, f)
 }
 
-// vocabularyGGUF returns the tokenizer of a GGUF file without tensors, nil of one with them.
-func vocabularyGGUF(path string) (*tokenizer.Tokenizer, error) {
+// openVocabulary makes the tokenizer of a GGUF file without tensors, and returns nil for a file with tensors.
+func openVocabulary(path string) (*tokenizer.Tokenizer, error) {
 	f, err := gguf.Open(path)
 	if err != nil {
 		return nil, err

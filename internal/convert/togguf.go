@@ -78,10 +78,10 @@ func newJob(m *checkpoint.Checkpoint, t tensor.Tensor, name string, to tensor.DT
 	h := m.Habit(name)
 	if h.Permutes() {
 		rows := t.Shape[0]
-		j.from = func(r int) int { return h.Stored(r, rows) }
+		j.from = func(r int) int { return h.HFRow(r, rows) }
 	}
 	j.times = h.Times
-	if h.Values() {
+	if h.ChangesValues() {
 		j.value = h.ToGGUF
 	}
 	t.Name = name
@@ -91,7 +91,7 @@ func newJob(m *checkpoint.Checkpoint, t tensor.Tensor, name string, to tensor.DT
 
 // Filed returns a tensor of m's model, of GGUF's name without .weight, as a GGUF file of type to lists it.
 func Filed(m *checkpoint.Checkpoint, t tensor.Tensor, to tensor.DType) tensor.Tensor {
-	shape := m.Habit(t.Name).Filed(checkpoint.GGUF, t.Shape)
+	shape := m.Habit(t.Name).ToFile(checkpoint.GGUF, t.Shape)
 	out := tensor.Tensor{Name: m.TensorName(checkpoint.GGUF, t.Name), DType: to, Shape: shape}
 	if stays(out.Name, shape) {
 		out.DType = tensor.F32

@@ -73,17 +73,17 @@ func (c *converter) ggufToHF(ctx context.Context, m *checkpoint.Checkpoint, weig
 // float type stays so where to does not hold its values, as routers, which GGUF has in F32.
 func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight, to tensor.DType) ([]job, error) {
 	var jobs []job
-	for _, w := range m.Undivided(weights) {
+	for _, w := range m.JoinLatents(weights) {
 		h := m.Habit(w.GGUF)
-		if w = m.Woven(weights, w); w == nil {
+		if w = m.Weave(weights, w); w == nil {
 			continue
 		}
-		in, err := h.Padded(w.Tensor)
+		in, err := h.Pad(w.Tensor)
 		if err != nil {
 			return nil, err
 		}
 		if len(in.Shape) == 2 {
-			in = h.Regroup(h.Turn(in), true)
+			in = h.Regroup(h.Transpose(in), true)
 		}
 		j := job{in: in, out: in}
 		if n := len(in.Shape); h.Turned && (n == 3 || n == 2 && in.DType.Quantized()) {
@@ -92,12 +92,12 @@ func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight
 		}
 		if h.Permutes() {
 			rows := w.Shape[0]
-			j.from = func(r int) int { return h.Restored(r, rows) }
+			j.from = func(r int) int { return h.GGUFRow(r, rows) }
 		}
-		if h.Values() {
+		if h.ChangesValues() {
 			j.value = h.FromGGUF
 		}
-		j.out.Shape = h.Filed(checkpoint.HuggingFace, j.out.Shape)
+		j.out.Shape = h.ToFile(checkpoint.HuggingFace, j.out.Shape)
 		j.out.Data, j.out.Source, j.out.Name, j.out.DType = nil, nil, m.TensorName(checkpoint.HuggingFace, w.HF), to
 		if w.DType != to && !w.DType.Quantized() && to != tensor.F32 && c.Type == "" {
 			all, err := holds(to, w.Tensor, h)
@@ -118,7 +118,7 @@ func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight
 		for i := range in.Shape[0] {
 			part := j
 			part.in = in.Matrix(i)
-			part.out.Shape, part.out.Name = part.in.Shape, m.TensorName(checkpoint.HuggingFace, h.Part(w.HF, i))
+			part.out.Shape, part.out.Name = part.in.Shape, m.TensorName(checkpoint.HuggingFace, h.PartName(w.HF, i))
 			jobs = append(jobs, part)
 		}
 	}
@@ -131,7 +131,7 @@ func (c *converter) writeTensors(ctx context.Context, dir string, m *checkpoint.
 	var own []job
 	inside := map[string][]job{} // by their folders
 	for _, j := range jobs {
-		folder, name := m.Beside(j.out.Name)
+		folder, name := m.DenseFolder(j.out.Name)
 		if folder == "" {
 			own = append(own, j)
 			continue

@@ -1,13 +1,13 @@
-// Package gguf reads the metadata of GGUF files into settings, and writes them.
+// Package gguf translates the metadata of GGUF files into settings, and back.
 //
-// Files in reading order: read.go, layers.go, own.go, rope.go, meta.go, write.go, writelayers.go, writerope.go,
-// tokenizer.go, keys.go.
+// Files in reading order: tokenizer.go, read.go, familykeys.go, layers.go, rope.go, reader.go, write.go,
+// writelayers.go, writerope.go, writer.go, keys.go.
 package gguf
 
 import "github.com/karat-run/karat/internal/family"
 
-// keys are GGUF's spellings, behind the architecture's prefix, of canonical
-// settings that families share. Those of the second list need more than copying.
+// keys maps canonical settings that families share to GGUF's keys without the architecture's prefix. The settings of
+// moreKeys need more than copying.
 var keys = map[string]string{
 	"vocab_size":                  "vocab_size",
 	"num_hidden_layers":           "block_count",
@@ -78,9 +78,10 @@ func canonicalKey(f *family.Family, own string) string {
 	return own
 }
 
-// longFactors are the tensors of longrope's divisors, as the converter orders them, and
-// their settings.
-var longFactors = []struct{ tensor, setting string }{{"rope_factors_long", "long_factor"}, {"rope_factors_short", "short_factor"}}
+// longFactors lists the tensors of longrope's divisors, in the converter's order, with their settings.
+var longFactors = []struct{ tensor, setting string }{
+	{"rope_factors_long", "long_factor"}, {"rope_factors_short", "short_factor"},
+}
 
-// recurrent is the key with a flag for each layer, where full ones are at no interval.
+// recurrent is the key with a flag for each layer, for files whose full layers are at no interval.
 const recurrent = "attention.recurrent_layers"

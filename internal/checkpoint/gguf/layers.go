@@ -7,13 +7,13 @@ import (
 	"github.com/karat-run/karat/internal/family"
 )
 
-// pattern reads which layers slide: a period, or a flag for each layer.
-func (r *reader) pattern() {
+// readPattern reads which layers slide: a period, or a flag for each layer.
+func (r *reader) readPattern() {
 	const key = "attention.sliding_window_pattern"
 	s := r.Values
 	window := s.Int("sliding_window") > 0
 	if r.Family.Windows() == family.Listed {
-		r.listed()
+		r.readListed()
 		return
 	}
 	if !r.Family.Periodic() {
@@ -22,7 +22,7 @@ func (r *reader) pattern() {
 	}
 	own, period := r.windowKey()
 	kind := own.Kind
-	if kind == family.Count { // no key: all models have one period
+	if kind == family.Count { // no key: all models have the same period
 		settings.FillLayers(s, func(i int) bool { return window && r.Family.Slides(i, period) })
 		return
 	}
@@ -38,12 +38,13 @@ func (r *reader) pattern() {
 			r.errorf(key, "is missing")
 			return
 		}
-		if !window { // the converter's way to say that none slides
+		if !window { // the converter leaves the window out if no layer slides
 			settings.FillLayers(s, func(int) bool { return false })
 			return
 		}
 		if !own.Unusual {
-			r.Notes = append(r.Notes, fmt.Sprintf("the file has no key %s.%s: assuming that every %dth layer is full", r.Arch, key, period))
+			r.Notes = append(r.Notes,
+				fmt.Sprintf("the file has no key %s.%s: assuming that every %dth layer is full", r.Arch, key, period))
 		}
 		settings.FillLayers(s, func(i int) bool { return r.Family.Slides(i, period) })
 	default:
@@ -67,14 +68,14 @@ func (r *reader) windowKey() (own family.Key, period int) {
 	return own, r.Family.Types[0].Period
 }
 
-// listed reads what each layer does off the keys that are 0 for other layers.
-func (r *reader) listed() {
+// readListed derives the kinds of layers from the keys that are 0 for other layers.
+func (r *reader) readListed() {
 	if r.Family.KeyOf(family.Interval) != "" {
-		r.interval()
+		r.readInterval()
 		return
 	}
 	kv, ff := r.numbers("attention.head_count_kv"), r.numbers("feed_forward_length")
-	other := "" // the kind that has a feed-forward part alone
+	other := "" // kind with a feed-forward part alone
 	for _, kind := range []string{family.MLPAlone, family.ExpertsAlone} {
 		if r.Family.Layers.Kinds[kind] != "" {
 			other = kind
@@ -104,8 +105,8 @@ func (r *reader) listed() {
 	})
 }
 
-// interval reads which layers are full.
-func (r *reader) interval() {
+// readInterval reads which layers are full.
+func (r *reader) readInterval() {
 	flags, _ := r.value(recurrent).([]bool)
 	every := r.Family.Types[0].Period
 	if n, ok := r.number(r.Family.KeyOf(family.Interval)); ok {

@@ -15,16 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// reader translates metadata. Facts that GGUF has no key for are read off
-// the tensors.
-type reader struct {
-	*settings.Model
-	meta
-	set     *tensor.Set
-	fullDim float64 // head size of full layers
-}
-
-// Read translates a file's metadata. It drops tensors that are settings or lie behind the last layer.
+// Read translates a file's metadata, and drops tensors that are settings or lie behind the last layer.
 func Read(c *settings.Model, set *tensor.Set, m file.Metadata) error {
 	r := &reader{Model: c, meta: meta{metadata: m, of: c.Family, used: map[string]bool{}}, set: set}
 	for _, list := range []map[string]string{keys, moreKeys} {
@@ -39,7 +30,7 @@ func Read(c *settings.Model, set *tensor.Set, m file.Metadata) error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if key == "sliding_window" && c.Family.Windows() == family.FromLayer {
-			continue // nothing says which layers would slide: noted as unread
+			continue // no key says which layers would slide: noted as unread
 		}
 		if c.Family.Lacks(key) {
 			r.value(keys[key]) // 0, since readers want the key
@@ -49,21 +40,21 @@ func Read(c *settings.Model, set *tensor.Set, m file.Metadata) error {
 			c.Values[key] = n
 		}
 	}
-	r.next()
+	r.dropNextLayers()
 	if n, ok := r.number("pooling_type"); ok {
 		r.Pooling = &n
 	}
 	for _, key := range []string{"dense_2_feat_in", "dense_2_feat_out", "dense_3_feat_in", "dense_3_feat_out"} {
-		r.value(key) // the tensors say so, too
+		r.value(key) // also known from the tensors
 	}
-	r.presence()
-	r.pattern()
-	r.heads()
-	r.own()
-	r.widths()
-	r.perLayer()
-	r.rope()
-	r.pad()
+	r.readPresence()
+	r.readPattern()
+	r.readHeads()
+	r.readFamilyKeys()
+	r.readWidths()
+	r.readFullDim()
+	r.readRope()
+	r.readPad()
 	if err := errors.Join(r.errs...); err != nil {
 		return fmt.Errorf("%s: %w", c.Path, err)
 	}
@@ -71,8 +62,8 @@ func Read(c *settings.Model, set *tensor.Set, m file.Metadata) error {
 	return nil
 }
 
-// next sets the layers aside that predict further tokens, which lie behind the last.
-func (r *reader) next() {
+// dropNextLayers drops the layers behind the last, which predict further tokens.
+func (r *reader) dropNextLayers() {
 	if r.Family.Next() == "" {
 		return // the key is unread
 	}
@@ -87,13 +78,14 @@ func (r *reader) next() {
 	}
 	r.Values["num_hidden_layers"] = layers - n
 	if own := r.SetAside(r.set, "blk.", "nextn.", int(layers-n)); own >= 0 {
-		r.errorf("nextn_predict_layers", "is %v, but layer %d has no tensors nextn.*, as layers that predict further tokens have: it is one of the model's own", n, own)
+		r.errorf("nextn_predict_layers", "is %v, but layer %d has no tensors nextn.*, as layers that predict "+
+			"further tokens have: it is one of the model's own", n, own)
 	}
 }
 
-// presence reads off the tensors what the format has no key for, and fills in
-// what all models of the family have.
-func (r *reader) presence() {
+// readPresence derives settings without a key from the tensors, and fills in the settings that all models of the family
+// share.
+func (r *reader) readPresence() {
 	s := r.Values
 	_, own := r.set.ByName["output"]
 	s["tie_word_embeddings"] = !own
@@ -111,8 +103,8 @@ func (r *reader) presence() {
 	}
 }
 
-// pad reads which token pads, if the positions of the type count from its row.
-func (r *reader) pad() {
+// readPad reads the padding token, if the positions of the type count from its row.
+func (r *reader) readPad() {
 	const key = "tokenizer.ggml.padding_token_id"
 	kind := r.Type()
 	if !kind.Padded {
@@ -125,11 +117,11 @@ func (r *reader) pad() {
 	}
 }
 
-// heads reads the attention's sizes. Where full layers have a size of their own,
-// sliding ones' lies under another key.
-func (r *reader) heads() {
+// readHeads reads the attention's sizes. Where full layers have a separate size, the sliding layers' size has another
+// key.
+func (r *reader) readHeads() {
 	if r.Family.Latent() {
-		r.latentHeads()
+		r.readLatentHeads()
 		return
 	}
 	s := r.Values
@@ -142,11 +134,11 @@ func (r *reader) heads() {
 	}
 	r.fullDim, _ = s["head_dim"].(float64)
 	if r.Family.Lacks("num_key_value_heads") {
-		r.evenHeads()
+		r.checkEvenHeads()
 	}
-	r.sameDim(r.fullDim, "attention.value_length")
+	r.checkDim(r.fullDim, "attention.value_length")
 	if !r.Family.Partial() {
-		r.sameDim(r.fullDim, "rope.dimension_count")
+		r.checkDim(r.fullDim, "rope.dimension_count")
 	}
 	if r.Family.KeyOf(family.SlidingDim) != "" {
 		if n, ok := r.number("attention.key_length_swa"); ok {
@@ -154,28 +146,31 @@ func (r *reader) heads() {
 			r.Spelling["head_dim"] = r.Arch + ".attention.key_length_swa"
 		}
 		dim, _ := s["head_dim"].(float64)
-		r.sameDim(dim, "attention.value_length_swa", "rope.dimension_count_swa")
+		r.checkDim(dim, "attention.value_length_swa", "rope.dimension_count_swa")
 	}
 }
 
-// evenHeads refuses files of families without settings for it that have fewer heads of
-// keys, or heads of another size than an even share of the width.
-func (r *reader) evenHeads() {
+// checkEvenHeads refuses fewer heads of keys, and heads of an uneven share of the width, for families without such
+// settings.
+func (r *reader) checkEvenHeads() {
 	heads, hidden := r.Values["num_attention_heads"], r.Values.Int("hidden_size")
 	for _, n := range r.numbers("attention.head_count_kv") {
 		if n != heads {
-			r.errorf("attention.head_count_kv", "is %v, but there are %s heads, and in models of architecture %s each has keys of its own", n, family.Show(heads), r.Arch)
+			r.errorf("attention.head_count_kv",
+				"is %v, but there are %s heads, and in models of architecture %s each has keys of its own", n,
+				family.Show(heads), r.Arch)
 			return
 		}
 	}
 	if n := r.Values.Int("num_attention_heads"); n > 0 && r.fullDim*float64(n) != float64(hidden) {
-		r.errorf("attention.key_length", "is %v, but %d heads share a width of %d evenly in models of architecture %s", r.fullDim, n, hidden, r.Arch)
+		r.errorf("attention.key_length", "is %v, but %d heads share a width of %d evenly in models of architecture %s",
+			r.fullDim, n, hidden, r.Arch)
 	}
 }
 
-// sameDim refuses files whose values are of another size than their keys, or
-// whose heads turn in part: these architectures do not describe them.
-func (r *reader) sameDim(dim float64, keys ...string) {
+// checkDim refuses values of another size than their keys, and heads turning in part, which these architectures do not
+// describe.
+func (r *reader) checkDim(dim float64, keys ...string) {
 	for _, key := range keys {
 		if n, ok := r.number(key); ok && n != dim {
 			r.errorf(key, "is %v, but a head's keys have %v features", n, dim)
@@ -183,10 +178,10 @@ func (r *reader) sameDim(dim float64, keys ...string) {
 	}
 }
 
-// latentHeads reads the sizes of heads. Files have those of the heads that attention sees, one of
-// latents for all, and under other keys (mla) those of the heads that these stand for. Old
-// files have only the latter, under the plain keys, and attn_kv_b in one.
-func (r *reader) latentHeads() {
+// readLatentHeads reads the sizes of heads. The plain keys describe the heads seen by attention: a latent for all. Keys
+// ending in mla describe the heads made from the latent. Old files have the latter under the plain keys, and attn_kv_b
+// in one tensor.
+func (r *reader) readLatentHeads() {
 	const keys, values = "attention.key_length", "attention.value_length"
 	s := r.Values
 	turning, _ := r.number("rope.dimension_count")
@@ -210,12 +205,13 @@ func (r *reader) latentHeads() {
 	r.Spelling["qk_rope_head_dim"] = r.Spelling["head_dim"]
 	r.fullDim = turning
 	if n, ok := r.number("attention.head_count_kv"); ok && n != 1 && n != s["num_attention_heads"] {
-		r.errorf("attention.head_count_kv", "is %v, expected 1 or the heads of queries, %s", n, family.Show(s["num_attention_heads"]))
+		r.errorf("attention.head_count_kv", "is %v, expected 1 or the heads of queries, %s",
+			n, family.Show(s["num_attention_heads"]))
 	}
 }
 
-// widths reads the sizes that may differ between layers.
-func (r *reader) widths() {
+// readWidths reads the sizes that may differ between layers.
+func (r *reader) readWidths() {
 	s := r.Values
 	for _, key := range []string{"intermediate_size", "num_key_value_heads"} {
 		own := moreKeys[key]
@@ -250,8 +246,8 @@ func (r *reader) widths() {
 	}
 }
 
-// perLayer reads the head size that full layers have of their own.
-func (r *reader) perLayer() {
+// readFullDim reads the separate head size of full layers.
+func (r *reader) readFullDim() {
 	if r.Family.KeyOf(family.SlidingDim) == "" || r.fullDim == r.Values["head_dim"] {
 		return
 	}
@@ -262,7 +258,7 @@ func (r *reader) perLayer() {
 	}
 }
 
-// override sets what differs in layer i.
+// override sets a setting of layer i alone.
 func (r *reader) override(i int, key string, v float64, own string) {
 	layer := strconv.Itoa(i)
 	r.Values.Fill("per_layer_config", family.Settings{})
@@ -272,8 +268,7 @@ func (r *reader) override(i int, key string, v float64, own string) {
 	r.Spelling["per_layer_config."+layer+"."+key] = r.Arch + "." + own
 }
 
-// noteUnread lists the keys of the architecture that nothing asked for, and
-// notes the ones that are likely to matter.
+// noteUnread lists the architecture's keys that were not read, and notes those likely to matter.
 func (r *reader) noteUnread() {
 	for _, key := range r.metadata.Keys() {
 		if !strings.HasPrefix(key, r.Arch+".") || r.used[key] {
@@ -292,7 +287,8 @@ func (r *reader) noteUnread() {
 		}
 		r.Left = append(r.Left, settings.Entry{Key: key, Value: family.Show(x)})
 		if settings.Matters(key, x) {
-			r.Ignored = append(r.Ignored, fmt.Sprintf("metadata key %s = %s is not read by architecture %s", key, family.Show(x), r.Arch))
+			r.Ignored = append(r.Ignored,
+				fmt.Sprintf("metadata key %s = %s is not read by architecture %s", key, family.Show(x), r.Arch))
 		}
 	}
 }

@@ -36,7 +36,7 @@ func TestProduct(t *testing.T) {
 		{Setting: "count", GGUF: "count"},
 	}, FromGGUF: func(s family.Settings, _ *family.File) { seen = s["each"] }}
 	r := readerOf(t, f, file.KeyValue{Key: "fam.all", Value: uint32(12)}, file.KeyValue{Key: "fam.count", Value: uint32(4)})
-	if r.own(); seen != 3. || len(r.errs) > 0 {
+	if r.readFamilyKeys(); seen != 3. || len(r.errs) > 0 {
 		t.Errorf("FromGGUF has seen %v; %v", seen, r.errs)
 	}
 }
@@ -47,7 +47,7 @@ func TestListed(t *testing.T) {
 		r := readerOf(t, &family.Family{Name: "fam"}, file.KeyValue{Key: "fam.attention.head_count_kv", Value: []int32{1, 0}},
 			file.KeyValue{Key: "fam.feed_forward_length", Value: []int32{0, 1}})
 		r.Values["num_hidden_layers"] = 3.
-		r.listed()
+		r.readListed()
 		if err := errors.Join(r.errs...); err == nil || !strings.Contains(err.Error(), "head_count_kv has 2 values for 3 layers\nkey fam.feed_forward_length has") {
 			t.Fatal(err)
 		}

@@ -13,9 +13,8 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// rope reads the rotary keys, and the tensor that holds a scaling by frequency or
-// the part of the pairs that turn.
-func (r *reader) rope() {
+// readRope reads the rotary keys, and the tensor with a scaling by frequency or with the share of turning pairs.
+func (r *reader) readRope() {
 	if r.Family.Lacks("rope_parameters") {
 		return
 	}
@@ -36,7 +35,7 @@ func (r *reader) rope() {
 			k.to[k.key] = n
 		}
 	}
-	if n, ok := r.number("rope.scale_linear"); ok && n != 0 && f["factor"] == nil { // as early files have it
+	if n, ok := r.number("rope.scale_linear"); ok && n != 0 && f["factor"] == nil { // key of early files
 		f["factor"] = n
 	}
 	if f["rope_theta"] == nil && !r.Family.Rope.Silent {
@@ -51,9 +50,9 @@ func (r *reader) rope() {
 		s.Fill("rope_theta", f["rope_theta"])
 	}
 	s.Fill("rope_theta", 1e4)
-	r.scaling(f)
+	r.readScaling(f)
 	if r.Family.Rope.Long {
-		r.longrope(f)
+		r.readLongrope(f)
 	}
 	if t, ok := r.set.ByName["rope_freqs"]; ok {
 		r.set.Drop("rope_freqs")
@@ -63,14 +62,15 @@ func (r *reader) rope() {
 			r.errs = append(r.errs, err)
 		}
 	}
-	if types, _ := r.Values["layer_types"].([]any); r.Family.Rope.Full["rope_type"] != nil && f["rope_type"] == nil && slices.Contains(types, any(family.FullAttention)) {
+	if types, _ := r.Values["layer_types"].([]any); r.Family.Rope.Full["rope_type"] != nil && f["rope_type"] == nil &&
+		slices.Contains(types, any(family.FullAttention)) {
 		r.errs = append(r.errs, badFactors("missing: it says which pairs of a head turn in full layers"))
 	}
 	r.Values["rope_parameters"] = family.Settings{family.FullAttention: f, family.SlidingAttention: s}
 }
 
-// scaling reads which part of a head turns, and how full layers stretch the context.
-func (r *reader) scaling(f family.Settings) {
+// readScaling reads the turning part of a head, and how full layers stretch the context.
+func (r *reader) readScaling(f family.Settings) {
 	if r.Family.Partial() {
 		if n, ok := r.number("rope.dimension_count"); ok && n != r.fullDim {
 			f["partial_rotary_factor"] = n / r.fullDim
@@ -88,7 +88,7 @@ func (r *reader) scaling(f family.Settings) {
 		f.Fill("original_max_position_embeddings", r.Values["max_position_embeddings"])
 		maps.Copy(f, r.Family.Rope.Fixed)
 		if n, ok := r.number(yarnMultiplier); ok && r.Family.Latent() {
-			f["mscale"] = shortest(float32(10 * n)) // GGUF has a tenth of it, and no key for a second one
+			f["mscale"] = shortest(float32(10 * n)) // GGUF has a tenth of the multiplier, and no key for a second
 			f["mscale_all_dim"] = f["mscale"]
 		}
 		if own := r.Family.KeyOf(family.Multiplier); own != "" {
@@ -98,7 +98,9 @@ func (r *reader) scaling(f family.Settings) {
 		}
 	case typ == "none":
 		if n, ok := f["factor"].(float64); ok && n != 1 {
-			r.Ignored = append(r.Ignored, fmt.Sprintf("metadata key %s.rope.scaling.factor = %v is not read: the scaling's type is none", r.Arch, n))
+			r.Ignored = append(r.Ignored,
+				fmt.Sprintf("metadata key %s.rope.scaling.factor = %v is not read: the scaling's type is none", r.Arch,
+					n))
 		}
 		delete(f, "factor")
 	case typ == "", typ == "linear": // a factor without a type is linear, as in llama.cpp
@@ -107,15 +109,14 @@ func (r *reader) scaling(f family.Settings) {
 		} else {
 			delete(f, "factor")
 		}
-	case typ == "longrope" && r.Family.Rope.Long: // its tensors say so
+	case typ == "longrope" && r.Family.Rope.Long: // the tensors say so
 	default:
 		r.errorf("rope.scaling.type", "is %s, supported are none and linear", family.Show(typ))
 	}
 }
 
-// longrope reads the divisors for contexts up to the original one and beyond, and the
-// magnitude.
-func (r *reader) longrope(f family.Settings) {
+// readLongrope reads the magnitude, and the divisors for contexts up to the original and beyond.
+func (r *reader) readLongrope(f family.Settings) {
 	part, _ := f["partial_rotary_factor"].(float64)
 	pairs := int(r.fullDim*cmp.Or(part, 1)) / 2
 	found := 0
@@ -128,7 +129,8 @@ func (r *reader) longrope(f family.Settings) {
 		r.set.Drop(k.tensor)
 		list, err := divisors(t, pairs)
 		if err != nil {
-			r.errs = append(r.errs, settings.NewError("rope_parameters."+family.FullAttention+"."+k.setting, fmt.Sprintf("tensor %s: %v", k.tensor, err)))
+			r.errs = append(r.errs, settings.NewError("rope_parameters."+family.FullAttention+"."+k.setting,
+				fmt.Sprintf("tensor %s: %v", k.tensor, err)))
 			return
 		}
 		f[k.setting] = list
@@ -136,26 +138,29 @@ func (r *reader) longrope(f family.Settings) {
 	switch typ := r.str("rope.scaling.type"); {
 	case found == len(longFactors):
 		if f["rope_type"] != nil {
-			r.errorf("rope.scaling.type", "is linear, but the file also has tensors %s and %s", longFactors[0].tensor, longFactors[1].tensor)
+			r.errorf("rope.scaling.type", "is linear, but the file also has tensors %s and %s", longFactors[0].tensor,
+				longFactors[1].tensor)
 		}
 		f["rope_type"] = "longrope"
 		if n, ok := r.number("rope.scaling.attn_factor"); ok {
 			f["attention_factor"] = n
 		}
 	case found > 0:
-		r.errs = append(r.errs, fmt.Errorf("one of the tensors %s and %s is missing", longFactors[0].tensor, longFactors[1].tensor))
+		r.errs = append(r.errs,
+			fmt.Errorf("one of the tensors %s and %s is missing", longFactors[0].tensor, longFactors[1].tensor))
 	case typ == "longrope":
-		r.errorf("rope.scaling.type", "is %s, but the tensors %s and %s are missing", family.Show(typ), longFactors[0].tensor, longFactors[1].tensor)
+		r.errorf("rope.scaling.type", "is %s, but the tensors %s and %s are missing", family.Show(typ),
+			longFactors[0].tensor, longFactors[1].tensor)
 	}
 }
 
-// badFactors returns an error about the tensor that stands for settings.
+// badFactors returns an error about the tensor of factors.
 func badFactors(format string, args ...any) error {
 	return settings.NewError("rope_freqs", fmt.Errorf("tensor rope_freqs: "+format, args...).Error())
 }
 
-// factors turns the rope_freqs tensor into settings: divisors of the
-// frequencies, or the share of leading pairs that turn (1, then 1e30).
+// factors turns the rope_freqs tensor into settings: divisors of the frequencies, or the share of leading pairs that
+// turn (1, then 1e30).
 func factors(p family.Settings, t tensor.Tensor, pairs int) error {
 	f, err := divisors(t, pairs)
 	if err != nil {
@@ -178,10 +183,11 @@ func factors(p family.Settings, t tensor.Tensor, pairs int) error {
 	return nil
 }
 
-// divisors returns the values of a tensor that divide the frequencies of so many pairs.
+// divisors returns the tensor's divisors for the frequencies of so many pairs.
 func divisors(t tensor.Tensor, pairs int) ([]any, error) {
 	if t.DType != tensor.F32 || !slices.Equal(t.Shape, tensor.Shape{pairs}) {
-		return nil, fmt.Errorf("%v %v, expected F32 [%d], a value for each pair of a head", t.DType, []int(t.Shape), pairs)
+		return nil, fmt.Errorf("%v %v, expected F32 [%d], a value for each pair of a head", t.DType, []int(t.Shape),
+			pairs)
 	}
 	f := make([]any, pairs)
 	for i := range f {

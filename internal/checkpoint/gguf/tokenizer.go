@@ -23,21 +23,21 @@ func Tokenizer(m file.Metadata) (g tokenizer.GGUF, err error) {
 	var types, strips []int64
 	var scores []float64
 	errs := []error{
-		optional(&g.Model, m.String, "model"), optional(&g.Pre, m.String, "pre"),
-		optional(&g.Tokens, m.Strings, "tokens"), optional(&g.Merges, m.Strings, "merges"),
-		optional(&types, m.Ints, "token_type"), optional(&strips, m.Ints, "token_flags"), optional(&scores, m.Floats, "scores"),
-	}
+		readOptional(&g.Model, m.String, "model"), readOptional(&g.Pre, m.String, "pre"),
+		readOptional(&g.Tokens, m.Strings, "tokens"), readOptional(&g.Merges, m.Strings, "merges"),
+		readOptional(&types, m.Ints, "token_type"), readOptional(&strips, m.Ints, "token_flags"),
+		readOptional(&scores, m.Floats, "scores")}
 	ids, flags := tokenKeys(&g)
 	for _, k := range ids {
 		var id *int64
-		errs = append(errs, optional(&id, pointer(m.Int), k.key))
+		errs = append(errs, readOptional(&id, pointer(m.Int), k.key))
 		if id != nil && *id != -1 && *id != noToken {
 			n := int(*id)
 			*k.id = &n
 		}
 	}
 	for _, k := range flags {
-		errs = append(errs, optional(k.flag, pointer(m.Bool), k.key))
+		errs = append(errs, readOptional(k.flag, pointer(m.Bool), k.key))
 	}
 	errs = append(errs, charsMap(&g, m))
 	if err := errors.Join(errs...); err != nil {
@@ -54,7 +54,7 @@ func Tokenizer(m file.Metadata) (g tokenizer.GGUF, err error) {
 	}
 	arch, _ := m.String("general.architecture")
 	if f := registry.Find(arch); f != nil && strips == nil && f.Tokenizer.Strips && g.Model == tokenizer.SentencePiece {
-		g.Flags = stripped(g)
+		g.Flags = stripFlags(g)
 	}
 	for _, v := range scores {
 		g.Scores = append(g.Scores, float32(v))
@@ -62,9 +62,9 @@ func Tokenizer(m file.Metadata) (g tokenizer.GGUF, err error) {
 	return g, nil
 }
 
-// stripped returns the flags of a family whose special tokens take the white space after them, for which GGUF has no key
-// (llama_vocab::impl::load in llama.cpp/src/llama-vocab.cpp).
-func stripped(g tokenizer.GGUF) (flags []int32) {
+// stripFlags returns the flags for special tokens that take the white space after them, in a family for which GGUF has
+// no such key (llama_vocab::impl::load in llama.cpp/src/llama-vocab.cpp).
+func stripFlags(g tokenizer.GGUF) (flags []int32) {
 	for id, text := range g.Tokens {
 		if id >= len(g.Types) {
 			break
@@ -104,8 +104,8 @@ func charsMap(g *tokenizer.GGUF, m file.Metadata) error {
 	return nil
 }
 
-// optional sets to from the tokenizer's key; a key that is absent leaves it.
-func optional[T any](to *T, get func(key string) (T, error), key string) error {
+// readOptional sets to from the tokenizer's key, unless the key is absent.
+func readOptional[T any](to *T, get func(key string) (T, error), key string) error {
 	v, err := get(TokenizerPrefix + key)
 	if errors.Is(err, file.ErrNoKey) {
 		return nil
@@ -122,7 +122,7 @@ func pointer[T any](get func(key string) (T, error)) func(key string) (*T, error
 	}
 }
 
-// WriteTokenizer is the inverse of Tokenizer.
+// WriteTokenizer writes the keys that Tokenizer reads.
 func WriteTokenizer(g tokenizer.GGUF) (keys []file.KeyValue) {
 	put := func(key string, v any) { keys = append(keys, file.KeyValue{Key: TokenizerPrefix + key, Value: v}) }
 	put("model", g.Model)
@@ -157,13 +157,15 @@ func WriteTokenizer(g tokenizer.GGUF) (keys []file.KeyValue) {
 	return keys
 }
 
-// tokenKeys returns the tokenizer's ids and flags, in the order in which llama.cpp's
-// converter writes them.
+// tokenKeys returns the tokenizer's ids and flags, in the order of llama.cpp's converter.
 func tokenKeys(g *tokenizer.GGUF) (ids []idKey, flags []flagKey) {
-	return []idKey{{"bos_token_id", &g.BOS}, {"eos_token_id", &g.EOS}, {"unknown_token_id", &g.UNK}, {"seperator_token_id", &g.SEP},
-			{"padding_token_id", &g.PAD}, {"cls_token_id", &g.CLS}, {"mask_token_id", &g.Mask}, {"eot_token_id", &g.EOT}, {"eom_token_id", &g.EOM}},
-		[]flagKey{{"add_bos_token", &g.AddBOS}, {"add_eos_token", &g.AddEOS}, {"add_sep_token", &g.AddSEP}, {"add_space_prefix", &g.AddSpacePrefix},
-			{"remove_extra_whitespaces", &g.MergeSpaces}, {"normalizer.lowercase", &g.Lowercase}, {"normalizer.nfc", &g.NFC}, {"normalizer.nfkc", &g.NFKC}}
+	return []idKey{{"bos_token_id", &g.BOS}, {"eos_token_id", &g.EOS}, {"unknown_token_id", &g.UNK},
+			{"seperator_token_id", &g.SEP}, {"padding_token_id", &g.PAD}, {"cls_token_id", &g.CLS},
+			{"mask_token_id", &g.Mask}, {"eot_token_id", &g.EOT}, {"eom_token_id", &g.EOM}},
+		[]flagKey{{"add_bos_token", &g.AddBOS}, {"add_eos_token", &g.AddEOS},
+			{"add_sep_token", &g.AddSEP}, {"add_space_prefix", &g.AddSpacePrefix},
+			{"remove_extra_whitespaces", &g.MergeSpaces}, {"normalizer.lowercase", &g.Lowercase},
+			{"normalizer.nfc", &g.NFC}, {"normalizer.nfkc", &g.NFKC}}
 }
 
 type idKey struct {
@@ -185,11 +187,12 @@ type samplingKey struct {
 
 // samplingKeys returns GGUF's names of a recommendation's numbers.
 func samplingKeys(g *settings.Generation) []samplingKey {
-	return []samplingKey{{"temp", &g.Temperature}, {"top_p", &g.TopP}, {"min_p", &g.MinP}, {"penalty_repeat", &g.Repeat}}
+	return []samplingKey{{"temp", &g.Temperature}, {"top_p", &g.TopP}, {"min_p", &g.MinP},
+		{"penalty_repeat", &g.Repeat}}
 }
 
-// Generation reads the recommendation of a GGUF file, which has no list of ids that end
-// a turn. One that has a temperature or a bound is one to sample.
+// Generation reads a GGUF file's recommendation, without the ids that end a turn. A temperature or a bound recommends
+// sampling.
 func Generation(m file.Metadata) (g settings.Generation, err error) {
 	var topK float64
 	for _, k := range append(samplingKeys(&g), samplingKey{"top_k", &topK}) {
@@ -212,7 +215,7 @@ func Generation(m file.Metadata) (g settings.Generation, err error) {
 	return g, nil
 }
 
-// WriteGeneration is the inverse of Generation.
+// WriteGeneration writes the keys that Generation reads.
 func WriteGeneration(g settings.Generation) (keys []file.KeyValue) {
 	if g.TopK > 0 && g.Sample {
 		keys = append(keys, file.KeyValue{Key: samplingPrefix + "top_k", Value: int32(g.TopK)})

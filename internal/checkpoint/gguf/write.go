@@ -3,7 +3,6 @@ package gguf
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -13,19 +12,10 @@ import (
 	file "github.com/karat-run/karat/internal/gguf"
 )
 
-// writer translates settings into metadata.
-type writer struct {
-	*settings.Model
-	out  []file.KeyValue
-	errs []error
-}
-
-// Write translates the configuration of a Hugging Face folder into the keys
-// that llama.cpp's converter writes for the architecture (set_gguf_parameters in
-// its conversion folder), and the tensors of divisors that it makes of the rotary
-// settings. Besides, it writes keys that the converter lacks and that are
-// read here: of windows, and those of which the family says so. A setting that has no key is an error, unless
-// it is set aside.
+// Write translates the configuration of a Hugging Face folder into the keys of llama.cpp's converter
+// (set_gguf_parameters in its conversion folder), and rotary settings into tensors of divisors. Keys of windows, and
+// keys marked by the family, are written although the converter lacks them. Settings without a key are errors, except
+// those in aside.
 func Write(c *settings.Model, aside []string) (keys []file.KeyValue, factors []Factors, err error) {
 	own := *c
 	if c = &own; c.Family.ToGGUF != nil {
@@ -38,18 +28,18 @@ func Write(c *settings.Model, aside []string) (keys []file.KeyValue, factors []F
 	w.count("max_position_embeddings")
 	w.count("hidden_size")
 	if !c.Family.Lacks("intermediate_size") || !c.Family.Uses("num_experts") { // else all layers have experts
-		w.perLayer("intermediate_size", "feed_forward_length")
+		w.writePerLayer("intermediate_size", "feed_forward_length")
 	}
 	w.count("num_attention_heads")
 	switch {
 	case c.Family.Latent():
 		w.put("attention.head_count_kv", uint32(1))
-		w.latentHeads()
+		w.writeLatentHeads()
 	case !c.Family.Lacks("num_key_value_heads"):
-		w.perLayer("num_key_value_heads", "attention.head_count_kv")
+		w.writePerLayer("num_key_value_heads", "attention.head_count_kv")
 	}
 	if !c.Family.Lacks("rope_parameters") {
-		factors = w.rope()
+		factors = w.writeRope()
 	}
 	w.float("rms_norm_eps")
 	w.float("layer_norm_eps")
@@ -58,66 +48,48 @@ func Write(c *settings.Model, aside []string) (keys []file.KeyValue, factors []F
 		w.count("top_k_experts")
 	}
 	dim := uint32(w.fullDim())
-	if !c.DerivedDim && !c.Family.Latent() && !c.Family.Lacks("num_key_value_heads") && dim > 0 { // else heads share the width evenly
+	separate := !c.DerivedDim && !c.Family.Latent() && !c.Family.Lacks("num_key_value_heads")
+	if separate && dim > 0 { // else heads share the width evenly
 		w.put("attention.key_length", dim)
 		w.put("attention.value_length", dim)
 	}
-	if window := c.Values.Int("sliding_window") > 0 && slices.Contains(w.slides(), true); !c.Family.Uses("sliding_window") && (window || c.Family.Absent["sliding_window"] != nil) {
+	window := c.Values.Int("sliding_window") > 0 && slices.Contains(w.slides(), true)
+	if !c.Family.Uses("sliding_window") && (window || c.Family.Absent["sliding_window"] != nil) {
 		w.count("sliding_window")
 	}
 	for _, k := range c.Family.Keys {
-		w.own(k, dim)
+		w.writeFamilyKey(k, dim)
 	}
 	return w.out, factors, errors.Join(w.errs...)
 }
 
-// Factors is a tensor of divisors of rotary frequencies, which only GGUF has.
-type Factors struct {
-	Name   string
-	Values []float32
-}
+// read lists the canonical settings that have no key of their own: the presence of tensors, or other keys, express
+// them.
+var read = settings.Words(`tie_word_embeddings attention_bias mlp_bias per_layer_config rope_parameters
+	hidden_act hidden_activation`)
 
-// read are the canonical settings that writer writes under no key of keys:
-// as tensors that are there or not, or as part of other keys.
-var read = settings.Words(`tie_word_embeddings attention_bias mlp_bias per_layer_config rope_parameters hidden_act hidden_activation`)
-
-// latentSizes are those of models that store latents.
+// latentSizes lists the sizes of models that store latents.
 var latentSizes = settings.Words(`qk_nope_head_dim qk_rope_head_dim v_head_dim`)
 
-// written reports whether a setting is taken to GGUF.
-func (w *writer) written(key string) bool {
+// isWritten reports whether a setting is taken to GGUF.
+func (w *writer) isWritten(key string) bool {
 	f := w.Family
 	return keys[key] != "" || moreKeys[key] != "" || f.Uses(key) || read[key] || f.Fixed[key] != nil ||
 		f.Held[key] != "" || f.Latent() && latentSizes[key]
 }
 
-func (w *writer) put(key string, v any) {
-	w.out = append(w.out, file.KeyValue{Key: w.Arch + "." + key, Value: v})
-}
-
-func (w *writer) count(key string) { w.put(keys[key], uint32(w.Values.Int(key))) }
-
-func (w *writer) float(key string) {
-	if v, ok := w.Values[key].(float64); ok && v != 0 {
-		w.put(keys[key], float32(v))
-	}
-}
-
-func (w *writer) errorf(key, format string, args ...any) {
-	w.errs = append(w.errs, fmt.Errorf("configuration key %s %s", w.Key(key), fmt.Sprintf(format, args...)))
-}
-
-// refuse names the settings that GGUF has no key for.
+// refuse reports the settings without a key.
 func (w *writer) refuse(aside []string) {
 	s := w.Values
 	for _, key := range slices.Sorted(maps.Keys(s)) {
-		if !w.written(key) && !w.Idle(key) && !settings.Neutral(s[key]) && !slices.Contains(aside, w.Key(key)) {
+		if !w.isWritten(key) && !w.Idle(key) && !settings.Neutral(s[key]) && !slices.Contains(aside, w.Key(key)) {
 			w.errorf(key, "is %s: no rule of architecture %s takes it to GGUF", family.Show(s[key]), w.Arch)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.Family.Fixed)) {
 		if !w.AsFixed(key) {
-			w.errorf(key, "is %s: GGUF has no key for it, and %s models have %s", family.Show(s[key]), w.Arch, family.Show(w.Family.Fixed[key]))
+			w.errorf(key, "is %s: GGUF has no key for it, and %s models have %s", family.Show(s[key]), w.Arch,
+				family.Show(w.Family.Fixed[key]))
 		}
 	}
 	if i := slices.Index(w.slides(), true); i >= 0 && w.Family.Windows() == family.FromLayer {
@@ -125,20 +97,20 @@ func (w *writer) refuse(aside []string) {
 	}
 }
 
-// own writes a key that not all families have; dim is the head size of full layers.
-func (w *writer) own(k family.Key, dim uint32) {
+// writeFamilyKey writes a key of this family; dim is the head size of full layers.
+func (w *writer) writeFamilyKey(k family.Key, dim uint32) {
 	v, there := w.Values[k.Setting].(float64)
 	switch k.Kind {
 	case family.Count, family.Rank:
-		if there && !w.assumed(k) {
+		if there && !w.isAssumed(k) {
 			w.put(ownKey(k), uint32(w.Values.Int(k.Setting)))
 		}
 	case family.Truth:
-		if b := w.Values[k.Setting] == true; k.Unusual && !w.assumed(k) || b && !k.Unusual {
+		if b := w.Values[k.Setting] == true; k.Unusual && !w.isAssumed(k) || b && !k.Unusual {
 			w.put(ownKey(k), b)
 		}
 	case family.Choice:
-		w.choice(k)
+		w.writeChoice(k)
 	case family.Number:
 		if k.Scale != nil {
 			if k.Unusual && v == k.Scale.Absent(w.Values) {
@@ -146,7 +118,7 @@ func (w *writer) own(k family.Key, dim uint32) {
 			}
 			v = 1 / math.Sqrt(v)
 		}
-		if (v != 0 || w.Family.Absent[k.Setting] != nil) && !w.assumed(k) {
+		if (v != 0 || w.Family.Absent[k.Setting] != nil) && !w.isAssumed(k) {
 			w.put(ownKey(k), float32(v))
 		}
 	case family.FullDim:
@@ -170,9 +142,9 @@ func (w *writer) own(k family.Key, dim uint32) {
 			w.put(k.GGUF, w.slides())
 		}
 	case family.Period:
-		w.period(k)
+		w.writePeriod(k)
 	case family.Interval:
-		w.interval(k)
+		w.writeInterval(k)
 	case family.Sections:
 		list, _ := w.Values[k.Setting].([]any)
 		n := make([]int32, 4)
@@ -184,9 +156,8 @@ func (w *writer) own(k family.Key, dim uint32) {
 	}
 }
 
-// assumed reports whether a key that is written where it is unusual can be left out: readers
-// find the same setting without it.
-func (w *writer) assumed(k family.Key) bool {
+// isAssumed reports whether an Unusual key can be left out: readers find the same setting without the key.
+func (w *writer) isAssumed(k family.Key) bool {
 	if !k.Unusual || k.Scale != nil {
 		return false
 	}
@@ -199,8 +170,8 @@ func (w *writer) assumed(k family.Key) bool {
 	return s[k.Setting] == w.Values[k.Setting]
 }
 
-// choice writes a setting that is one of several words. The first is what readers assume.
-func (w *writer) choice(k family.Key) {
+// writeChoice writes a setting from a list of words. Readers assume the first word.
+func (w *writer) writeChoice(k family.Key) {
 	word, _ := w.Values[k.Setting].(string)
 	switch i := slices.Index(k.Words, word); {
 	case i < 1:

@@ -7,11 +7,10 @@ import (
 	"github.com/karat-run/karat/internal/family"
 )
 
-// perLayer writes a setting that may differ between layers: one number, or one
-// for each layer.
-func (w *writer) perLayer(key, own string) {
+// writePerLayer writes a setting that may differ between layers: a number, or a list with a number for each layer.
+func (w *writer) writePerLayer(key, own string) {
 	n := make([]int32, w.Values.Int("num_hidden_layers"))
-	listed := w.lists(key)
+	listed := w.listedKinds(key)
 	for i := range n {
 		if listed == nil || slices.Contains(listed, w.kind(i)) {
 			n[i] = int32(w.layer(i, key))
@@ -24,8 +23,8 @@ func (w *writer) perLayer(key, own string) {
 	w.put(own, n)
 }
 
-// lists returns the kinds of layers that have the setting where its key is 0 for others; nil where all do.
-func (w *writer) lists(key string) []string {
+// listedKinds returns the kinds of layers with the setting, whose key is 0 for others; nil for all kinds.
+func (w *writer) listedKinds(key string) []string {
 	switch {
 	case w.Family.Windows() != family.Listed || w.Family.KeyOf(family.Interval) != "":
 	case key == "num_key_value_heads":
@@ -36,43 +35,18 @@ func (w *writer) lists(key string) []string {
 	return nil
 }
 
-// kind returns what layer i does.
-func (w *writer) kind(i int) string {
-	types, _ := w.Values["layer_types"].([]any)
-	kind, _ := types[i].(string)
-	return kind
-}
-
-// layer returns a setting of layer i.
-func (w *writer) layer(i int, key string) int {
-	per, _ := family.Object(w.Values["per_layer_config"])
-	own, _ := family.Object(per[strconv.Itoa(i)])
-	if n := family.Settings(own).Int(key); n > 0 {
-		return n
-	}
-	return w.Values.Int(key)
-}
-
-// slides reports which layers have a window.
-func (w *writer) slides() []bool {
-	types, _ := w.Values["layer_types"].([]any)
-	out := make([]bool, len(types))
-	for i, t := range types {
-		out[i] = t == family.SlidingAttention
-	}
-	return out
-}
-
-// fullDim returns the head size of full layers, which GGUF has under the plain keys.
+// fullDim returns the head size of full layers, GGUF's plain key.
 func (w *writer) fullDim() int {
 	dim := w.Values.Int("head_dim")
 	slides, found := w.slides(), false
 	for i, s := range slides {
 		switch own := w.layer(i, "head_dim"); {
 		case s && own != w.Values.Int("head_dim"):
-			w.errorf("per_layer_config."+strconv.Itoa(i)+".head_dim", "is %d in a sliding layer: GGUF has one head size for all of these", own)
+			w.errorf("per_layer_config."+strconv.Itoa(i)+".head_dim",
+				"is %d in a sliding layer: GGUF has one head size for all of these", own)
 		case !s && found && own != dim:
-			w.errorf("per_layer_config."+strconv.Itoa(i)+".head_dim", "is %d, and %d in other full layers: GGUF has one head size for all of these", own, dim)
+			w.errorf("per_layer_config."+strconv.Itoa(i)+".head_dim",
+				"is %d, and %d in other full layers: GGUF has one head size for all of these", own, dim)
 		case !s:
 			dim, found = own, true
 		}
@@ -80,8 +54,8 @@ func (w *writer) fullDim() int {
 	return dim
 }
 
-// interval writes which layers are full: the usual interval, and a flag for each layer where it is wrong.
-func (w *writer) interval(k family.Key) {
+// writeInterval writes the usual interval of full layers, and flags for each layer where the interval is wrong.
+func (w *writer) writeInterval(k family.Key) {
 	every := w.Family.Types[0].Period
 	w.put(k.GGUF, uint32(every))
 	flags, usual := make([]bool, w.Values.Int("num_hidden_layers")), true
@@ -94,9 +68,9 @@ func (w *writer) interval(k family.Key) {
 	}
 }
 
-// period writes which layers are full: the period as one number where there is one. Where
-// no layer slides, the converter leaves the window out.
-func (w *writer) period(k family.Key) {
+// writePeriod writes which layers are full, as a number if they have a period. Where no layer slides, the converter
+// leaves the window out.
+func (w *writer) writePeriod(k family.Key) {
 	slides := w.slides()
 	if !slices.Contains(slides, true) {
 		return
@@ -120,8 +94,8 @@ func (w *writer) period(k family.Key) {
 	w.put(k.GGUF, v)
 }
 
-// latentHeads is the inverse of the reader's.
-func (w *writer) latentHeads() {
+// writeLatentHeads writes the keys that readLatentHeads reads.
+func (w *writer) writeLatentHeads() {
 	n := w.Values.Int
 	w.put("attention.key_length", uint32(n("kv_lora_rank")+n("qk_rope_head_dim")))
 	w.put("attention.value_length", uint32(n("kv_lora_rank")))

@@ -9,8 +9,8 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// rope writes the bases and a linear scaling, and returns the divisors of other ones.
-func (w *writer) rope() (tensors []Factors) {
+// writeRope writes the bases and a linear scaling, and returns the divisors of other scalings.
+func (w *writer) writeRope() (tensors []Factors) {
 	var p, s rope.Params
 	params := w.RopeParameters()
 	for kind, to := range map[string]*rope.Params{family.FullAttention: &p, family.SlidingAttention: &s} {
@@ -28,10 +28,10 @@ func (w *writer) rope() (tensors []Factors) {
 		w.put("rope.scaling.type", "linear")
 		w.put("rope.scaling.factor", float32(p.Factor))
 	case p.Type == "yarn" && w.Family.Rope.Yarn:
-		w.yarn(p)
-		p.Type = "default" // the divisors are those of no scaling
+		w.writeYarn(p)
+		p.Type = "default" // divisors without scaling
 	case p.Type == "longrope" && w.Family.Rope.Long:
-		tensors = w.longrope(p)
+		tensors = w.writeLongrope(p)
 		p.Type = "default"
 	}
 	if !w.Family.Rope.Silent || p.Theta != 1e4 {
@@ -43,7 +43,8 @@ func (w *writer) rope() (tensors []Factors) {
 	if w.Family.Rope.Sliding != nil && (!w.Family.Rope.Yarn || slices.Contains(w.slides(), true)) {
 		w.put("rope.freq_base_swa", float32(s.Theta))
 		if s.Type != "" && s.Type != "default" || s.Part != 0 && s.Part != 1 {
-			w.errorf("rope_parameters."+family.SlidingAttention, "scales the rotation: GGUF has keys for that of full layers only")
+			w.errorf("rope_parameters."+family.SlidingAttention,
+				"scales the rotation: GGUF has keys for that of full layers only")
 		}
 	}
 	if w.Family.Partial() {
@@ -59,8 +60,8 @@ func (w *writer) rope() (tensors []Factors) {
 	return tensors
 }
 
-// longrope writes the magnitude, 1 included, and returns both lists of divisors.
-func (w *writer) longrope(p rope.Params) []Factors {
+// writeLongrope writes the magnitude, 1 included, and returns both lists of divisors.
+func (w *writer) writeLongrope(p rope.Params) []Factors {
 	if n := w.Values.Int("original_max_position_embeddings"); n > 0 {
 		p.Context = float64(n)
 	}
@@ -73,11 +74,12 @@ func (w *writer) longrope(p rope.Params) []Factors {
 	return []Factors{{longFactors[0].tensor, p.Long}, {longFactors[1].tensor, p.Short}}
 }
 
-// yarn writes the numbers of a yarn. What GGUF has no key for must be as readers assume.
-func (w *writer) yarn(p rope.Params) {
+// writeYarn writes the numbers of a yarn. Settings without a key must be as readers assume.
+func (w *writer) writeYarn(p rope.Params) {
 	params, _ := family.Object(w.RopeParameters()[family.FullAttention])
 	if truncate := p.Truncate == nil || *p.Truncate; truncate != (w.Family.Rope.Fixed["truncate"] != false) {
-		w.errorf("rope_parameters."+family.FullAttention, "has truncate %v: GGUF has no key for it in architecture %s", truncate, w.Arch)
+		w.errorf("rope_parameters."+family.FullAttention, "has truncate %v: GGUF has no key for it in architecture %s",
+			truncate, w.Arch)
 	}
 	switch own := w.Family.KeyOf(family.Multiplier); {
 	case w.Family.Latent() && p.Mscale == p.MscaleAllDim:
@@ -88,7 +90,9 @@ func (w *writer) yarn(p rope.Params) {
 	case own != "" && p.Mscale == 1:
 		w.put(own, float32(p.MscaleAllDim))
 	default:
-		w.errorf("rope_parameters."+family.FullAttention, "has mscale %v and mscale_all_dim %v: GGUF has no keys for them in architecture %s", p.Mscale, p.MscaleAllDim, w.Arch)
+		w.errorf("rope_parameters."+family.FullAttention,
+			"has mscale %v and mscale_all_dim %v: GGUF has no keys for them in architecture %s", p.Mscale,
+			p.MscaleAllDim, w.Arch)
 	}
 	w.put("rope.scaling.type", "yarn")
 	for _, k := range yarnKeys {

@@ -1,6 +1,6 @@
 // Package hf reads the texts of Hugging Face folders into settings, and writes them.
 //
-// Files in reading order: config.go, layers.go, rope.go, write.go, text.go, links.go, infinity.go.
+// Files in reading order: config.go, layers.go, rope.go, reader.go, write.go, text.go, links.go, infinity.go.
 package hf
 
 import (
@@ -17,13 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/registry"
 )
 
-// reader translates config.json.
-type reader struct {
-	*settings.Model
-	errs []error
-}
-
-// Read reads config.json into one spelling and names the architecture.
+// Read reads config.json into canonical settings and finds the family.
 func Read(c *settings.Model, config []byte) error {
 	r := &reader{Model: c}
 	if err := json.Unmarshal(config, &r.Values); err != nil {
@@ -35,7 +29,8 @@ func Read(c *settings.Model, config []byte) error {
 	r.textConfig()
 	kind, _ := r.Values["model_type"].(string)
 	if c.Family, c.Kind = registry.OfConfig(kind, r.Values); c.Family == nil {
-		return errors.Join(append(r.errs, fmt.Errorf("config.json: model_type is %s, supported are %s", family.Show(r.Values["model_type"]), registry.SupportedTypes()))...)
+		return errors.Join(append(r.errs, fmt.Errorf("config.json: model_type is %s, supported are %s",
+			family.Show(r.Values["model_type"]), registry.SupportedTypes()))...)
 	}
 	c.Arch = c.Family.Name
 	r.class()
@@ -68,8 +63,8 @@ func (r *reader) textConfig() {
 	r.Values = text
 }
 
-// class refuses a file that names a class of another family than its model_type. A class that
-// no family has is left to the tensors, which tell of its head.
+// class refuses a file that names a class of another family than its model_type. Classes that no family has are left to
+// the tensors, which show the kind of head.
 func (r *reader) class() {
 	given := r.Values["architectures"]
 	list, ok := given.([]any)
@@ -83,12 +78,13 @@ func (r *reader) class() {
 			return
 		}
 		if f := registry.OfClass(name); f != nil && f != r.Family && !f.Shares(r.Family) {
-			r.errorf("architectures", "is %s, a class of architecture %s, but model_type %s is one of %s", family.Show(given), f.Name, family.Show(r.Values["model_type"]), r.Arch)
+			r.errorf("architectures", "is %s, a class of architecture %s, but model_type %s is one of %s",
+				family.Show(given), f.Name, family.Show(r.Values["model_type"]), r.Arch)
 		}
 	}
 }
 
-// names turns the family's own names of settings into the canonical ones.
+// names replaces the family's own names of settings by the canonical names.
 func (r *reader) names() {
 	for _, key := range slices.Sorted(maps.Keys(r.Family.Spelling)) {
 		for _, own := range r.Family.Spelling[key] {
@@ -105,8 +101,7 @@ func (r *reader) names() {
 	}
 }
 
-// heads fills in what the library assumes, drops null values, and brings the
-// names of the activation into one.
+// heads fills in the library's assumptions, drops null values, and makes the name of the activation canonical.
 func (r *reader) heads() {
 	s, assumed, act := r.Values, r.Kind.Defaults, "hidden_act"
 	if _, ok := r.Family.Fixed["hidden_activation"]; ok {
@@ -127,41 +122,14 @@ func (r *reader) heads() {
 	}
 }
 
-// fixed refuses other values of settings than all models of the family have, which nothing
-// computes. Activations are computed whatever they are; GGUF alone has no key for them.
+// fixed refuses settings that differ from the value of all models of the family, since nothing computes others. Every
+// activation is computed; GGUF alone has no key for activations.
 func (r *reader) fixed() {
 	for _, key := range slices.Sorted(maps.Keys(r.Family.Fixed)) {
-		if v, want := r.Values[key], r.Family.Fixed[key]; !r.AsFixed(key) && key != "hidden_act" && key != "hidden_activation" {
-			r.errorf(r.Key(key), "is %s: models of architecture %s have %s, and no other is supported", family.Show(v), r.Arch, family.Show(want))
+		if v, want := r.Values[key], r.Family.Fixed[key]; !r.AsFixed(key) && key != "hidden_act" &&
+			key != "hidden_activation" {
+			r.errorf(r.Key(key), "is %s: models of architecture %s have %s, and no other is supported", family.Show(v),
+				r.Arch, family.Show(want))
 		}
 	}
-}
-
-// file returns what a hook of the family may ask of the file.
-func (r *reader) file() *family.File {
-	return &family.File{Spelling: r.Spelling, Report: func(key, format string, args ...any) { r.errorf(r.Key(key), format, args...) }}
-}
-
-// object takes key, which is an object if it is there.
-func (r *reader) object(key string) map[string]any {
-	v := r.Values.Take(key)
-	m, ok := family.Object(v)
-	if v != nil && !ok {
-		r.errorf(key, "is %s, expected an object", family.Show(v))
-	}
-	return m
-}
-
-// flag takes key, which is true or false if it is there.
-func (r *reader) flag(key string) bool {
-	v := r.Values.Take(key)
-	b, ok := v.(bool)
-	if v != nil && !ok {
-		r.errorf(key, "is %s, expected true or false", family.Show(v))
-	}
-	return b
-}
-
-func (r *reader) errorf(key, format string, args ...any) {
-	r.errs = append(r.errs, settings.NewError(key, fmt.Sprintf("config.json: key %s %s", key, fmt.Sprintf(format, args...))))
 }

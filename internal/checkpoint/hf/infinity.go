@@ -2,8 +2,8 @@ package hf
 
 import "bytes"
 
-// Finite makes strict JSON of Python's, which writes numbers that JSON has not: they become objects,
-// as transformers 5 writes them. (Published files have "time_step_limit": [0.0, Infinity].)
+// Finite makes strict JSON of Python's JSON: infinities and NaN become objects, as transformers 5 writes them.
+// (Published files have "time_step_limit": [0.0, Infinity].)
 func Finite(config []byte) []byte {
 	var out []byte
 	quoted := false
@@ -26,7 +26,7 @@ func Finite(config []byte) []byte {
 	return out
 }
 
-// notFinite returns the number that b begins with, if JSON has it not.
+// notFinite returns the number of Python's JSON at the start of b, "" for none.
 func notFinite(b []byte) string {
 	for _, word := range []string{"-Infinity", "Infinity", "NaN"} {
 		if bytes.HasPrefix(b, []byte(word)) {

@@ -8,19 +8,22 @@ import (
 	"github.com/karat-run/karat/internal/family"
 )
 
-// layers writes out which layers slide: all, from one on, or all but every n-th.
+// layers writes out the kinds of layers: all slide, or all from a layer on, or all except every n-th.
 func (r *reader) layers() {
 	s := r.Values
 	switch r.Kind.Window {
 	case family.NoWindow, family.Everywhere:
 		if w := s["sliding_window"]; r.Kind.Window == family.NoWindow && w != nil {
-			r.Ignored = append(r.Ignored, fmt.Sprintf("configuration key sliding_window = %s is not read: a model of type %s has no window", family.Show(w), r.Kind.Name))
+			r.Ignored = append(r.Ignored,
+				fmt.Sprintf("configuration key sliding_window = %s is not read: a model of type %s has no window",
+					family.Show(w), r.Kind.Name))
 			delete(s, "sliding_window")
 		}
 		given := s.Take("layer_types")
 		settings.FillLayers(s, func(int) bool { return s.Int("sliding_window") > 0 })
 		if given != nil && !reflect.DeepEqual(given, s["layer_types"]) {
-			r.errorf("layer_types", "is %s, but in a model of type %s all layers are alike", family.Show(given), r.Kind.Name)
+			r.errorf("layer_types", "is %s, but in a model of type %s all layers are alike", family.Show(given),
+				r.Kind.Name)
 		}
 	case family.FromLayer:
 		slides, from := r.flag("use_sliding_window"), s.Take("max_window_layers")
@@ -39,8 +42,7 @@ func (r *reader) layers() {
 	}
 }
 
-// listed brings the names of kinds of layers into one. Other names stay, and are
-// refused later.
+// listed makes the names of kinds of layers canonical. Unknown names stay, and are refused later.
 func (r *reader) listed() {
 	types := r.Values.List("layer_types")
 	var own []any // by an older setting
@@ -96,13 +98,13 @@ func (r *reader) pattern() {
 	}
 	settings.FillLayers(s, func(i int) bool { return r.Family.Slides(i, int(period.(float64))) })
 	types, _ := s["layer_types"].([]any)
-	if n := len(types); r.Kind.LastFull && n > 0 && types[n-1] == family.SlidingAttention { // the library does so, too
+	if n := len(types); r.Kind.LastFull && n > 0 && types[n-1] == family.SlidingAttention { // as the library does
 		r.Notes = append(r.Notes, "layer_types lets the last layer slide: assuming a full one")
 		types[n-1] = family.FullAttention
 	}
 }
 
-// letters returns the period of a pattern such as LLLG, three local layers and a global one.
+// letters returns the period of a pattern such as LLLG, three local layers and a global layer.
 func (r *reader) letters(pattern string) any {
 	n := len(pattern)
 	for i, c := range pattern {

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// CheckLinks refuses a Hugging Face folder whose files are links that lead out of it: what a
-// stranger's folder names is not the stranger's to have read, converted and published. In
-// Hugging Face's cache a snapshot's files are links to models--*/blobs beside it: they may
-// lead to whatever lies in the same models--* folder. A link to nothing is no file.
+// CheckLinks refuses a Hugging Face folder with links to files outside: a downloaded folder must not choose which of
+// the user's files are read, converted and published. In Hugging Face's cache the files of a snapshot are links to
+// models--*/blobs, so there links may lead anywhere inside the same models--* folder. A dangling link counts as no
+// file.
 func CheckLinks(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -49,18 +49,19 @@ func CheckLinks(dir string) error {
 	return nil
 }
 
-// fileTypes are the endings of files that are read of a folder.
+// fileTypes lists the extensions of the files that are read.
 var fileTypes = []string{".safetensors", ".json", ".jinja", ".model", ".gguf"}
 
-// repository returns the folder of a whole repository where dir is a snapshot in Hugging Face's
-// cache, models--ORG--NAME/snapshots/REVISION, or a folder in one; else it is dir.
+// repository returns the models--ORG--NAME folder of Hugging Face's cache if dir is
+// models--ORG--NAME/snapshots/REVISION or a folder inside, and else dir.
 func repository(dir string) string {
 	for at := dir; ; {
 		up := filepath.Dir(at)
 		if up == at {
 			return dir
 		}
-		if repo := filepath.Dir(up); filepath.Base(up) == "snapshots" && strings.HasPrefix(filepath.Base(repo), "models--") {
+		if repo := filepath.Dir(up); filepath.Base(up) == "snapshots" &&
+			strings.HasPrefix(filepath.Base(repo), "models--") {
 			return repo
 		}
 		at = up

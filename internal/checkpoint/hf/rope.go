@@ -10,9 +10,8 @@ import (
 	"github.com/karat-run/karat/internal/family"
 )
 
-// rope brings the spellings of rotary settings into one: rope_theta with
-// rope_scaling (and an older key for sliding layers), rope_parameters for all
-// layers, and rope_parameters by kind of layer.
+// rope makes rotary settings canonical. The spellings are rope_theta with rope_scaling (and an older key for sliding
+// layers), rope_parameters for all layers, and rope_parameters by kind of layer.
 func (r *reader) rope() {
 	s, out := r.Values, family.Settings{}
 	if r.Family.Lacks("rope_parameters") {
@@ -43,7 +42,7 @@ func (r *reader) rope() {
 			r.ropeFill(p, kind, "rope_theta", "rope_theta", base)
 		}
 		r.ropeFill(p, kind, "partial_rotary_factor", "partial_rotary_factor", part)
-		if own := s["original_max_position_embeddings"]; p["original_max_position_embeddings"] != nil { // which comes first, where the family has it
+		if own := s["original_max_position_embeddings"]; p["original_max_position_embeddings"] != nil {
 			r.ropeFill(p, kind, "original_max_position_embeddings", "original_max_position_embeddings", own)
 		}
 		if !r.Family.Rope.ByKind { // else the library has no base
@@ -52,13 +51,13 @@ func (r *reader) rope() {
 			}
 		}
 	}
-	if v, ok := out[family.SlidingAttention]; ok && r.Family.Rope.Sliding == nil && !reflect.DeepEqual(v, out[family.FullAttention]) {
+	if v, ok := out[family.SlidingAttention]; ok && r.Family.Rope.Sliding == nil &&
+		!reflect.DeepEqual(v, out[family.FullAttention]) {
 		r.errorf("rope_parameters", "differs between kinds of layers, which architecture %s does not support", r.Arch)
 	}
 }
 
-// ropeForm reads the form that the file has into out. It reports false after
-// an error.
+// ropeForm reads the file's spelling into out. The result is false after an error.
 func (r *reader) ropeForm(out family.Settings, base any) bool {
 	scaling, params := r.object("rope_scaling"), r.object("rope_parameters")
 	switch nested := params[family.FullAttention] != nil || params[family.SlidingAttention] != nil; {
@@ -68,9 +67,11 @@ func (r *reader) ropeForm(out family.Settings, base any) bool {
 	case nested:
 		r.nestedRope(out, params)
 	case r.Family.Rope.ByKind && base == nil && len(scaling)+len(params) == 0: // the library's default
-		out[family.FullAttention], out[family.SlidingAttention] = maps.Clone(r.ropeDefault(family.FullAttention)), maps.Clone(r.ropeDefault(family.SlidingAttention))
+		out[family.FullAttention], out[family.SlidingAttention] = maps.Clone(r.ropeDefault(family.FullAttention)),
+			maps.Clone(r.ropeDefault(family.SlidingAttention))
 	case r.Family.Rope.ByKind:
-		r.errorf("rope_parameters", "is %s, expected an object with %s and %s", family.Show(params), family.FullAttention, family.SlidingAttention)
+		r.errorf("rope_parameters", "is %s, expected an object with %s and %s", family.Show(params),
+			family.FullAttention, family.SlidingAttention)
 		return false
 	case len(params) > 0:
 		out[family.FullAttention] = r.ropeKind(family.FullAttention, "rope_parameters.", params)
@@ -80,7 +81,7 @@ func (r *reader) ropeForm(out family.Settings, base any) bool {
 	return true
 }
 
-// ropeDefault returns what the library assumes of a kind of layer.
+// ropeDefault returns the library's assumptions for a kind of layer.
 func (r *reader) ropeDefault(kind string) family.Settings {
 	if kind == family.SlidingAttention && r.Family.Rope.Sliding != nil {
 		return r.Family.Rope.Sliding
@@ -88,7 +89,7 @@ func (r *reader) ropeDefault(kind string) family.Settings {
 	return r.Family.Rope.Full
 }
 
-// repeats reports whether params say all that scaling says.
+// repeats reports whether params include all of scaling.
 func repeats(params, scaling map[string]any) bool {
 	for k, v := range scaling {
 		if k == "type" && params[k] == nil {
@@ -109,7 +110,8 @@ func (r *reader) nestedRope(out family.Settings, params map[string]any) {
 		switch {
 		case v == nil || k == "rope_type" && v == "default":
 		case k != family.FullAttention && k != family.SlidingAttention:
-			r.Ignored = append(r.Ignored, fmt.Sprintf("rope setting %s = %s beside those of kinds of layers is not read", k, family.Show(v)))
+			r.Ignored = append(r.Ignored,
+				fmt.Sprintf("rope setting %s = %s beside those of kinds of layers is not read", k, family.Show(v)))
 		case !ok:
 			r.errorf("rope_parameters."+k, "is %s, expected an object", family.Show(v))
 		default:
@@ -118,14 +120,15 @@ func (r *reader) nestedRope(out family.Settings, params map[string]any) {
 	}
 }
 
-// ropeKind copies settings that are not null, and remembers their places.
+// ropeKind copies settings, except nulls, and remembers their places.
 func (r *reader) ropeKind(kind, from string, params map[string]any) family.Settings {
 	p := family.Settings{}
 	for k, v := range params {
 		p.Fill(k, v)
 		r.Spelling["rope_parameters."+kind+"."+k] = from + k
 	}
-	for _, k := range []string{"factor", "low_freq_factor", "high_freq_factor", "short_factor", "long_factor", "attention_factor"} {
+	for _, k := range []string{"factor", "low_freq_factor", "high_freq_factor", "short_factor", "long_factor",
+		"attention_factor"} {
 		if p[k] != nil && p["rope_type"] == nil && p["type"] == nil {
 			r.errorf(from+"rope_type", "is missing, but %s is %s", k, family.Show(p[k]))
 			break
@@ -134,8 +137,7 @@ func (r *reader) ropeKind(kind, from string, params map[string]any) family.Setti
 	return p
 }
 
-// ropeOf returns the settings of a kind of layer, which may be empty; nil where the
-// family has one kind of rotation.
+// ropeOf returns the settings, perhaps empty, of a kind of layer; nil where the family rotates all kinds alike.
 func (r *reader) ropeOf(out family.Settings, kind string) family.Settings {
 	p, ok := out[kind].(family.Settings)
 	switch {
@@ -149,7 +151,7 @@ func (r *reader) ropeOf(out family.Settings, kind string) family.Settings {
 	return p
 }
 
-// ropeFill sets absent settings from the file's key own, which must not contradict them.
+// ropeFill sets an absent setting from the file's key own. A setting that is present must agree with the key.
 func (r *reader) ropeFill(p family.Settings, kind, key, own string, v any) {
 	switch path := "rope_parameters." + kind + "." + key; {
 	case v == nil:

@@ -16,15 +16,14 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// Bounds of a folder's text files, which are read into memory. Published ones
-// have at most 5 KiB, 1 MiB and 33 MiB.
+// Bounds of a folder's text files, which are read into memory. Published files have at most 5 KiB, 1 MiB and 33 MiB.
 const (
 	MaxConfig    = 1 << 20
 	MaxText      = 16 << 20
 	MaxTokenizer = 48 << 20
 )
 
-// ReadText reads a file of a folder; nil if it is not there.
+// ReadText reads a file of a folder; the result is nil if the file is absent.
 func ReadText(dir, name string, limit int) ([]byte, error) {
 	b, err := mmap.ReadFile(filepath.Join(dir, name), int64(limit))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -34,18 +33,19 @@ func ReadText(dir, name string, limit int) ([]byte, error) {
 		return nil, err
 	}
 	if bytes.HasPrefix(b, []byte("version https://git-lfs")) {
-		return nil, fmt.Errorf("%s: a Git LFS pointer, whose file was not fetched: git lfs pull fetches it", filepath.Join(dir, name))
+		return nil, fmt.Errorf("%s: a Git LFS pointer, whose file was not fetched: git lfs pull fetches it",
+			filepath.Join(dir, name))
 	}
 	return b, nil
 }
 
-// Text reads a folder's chat template, and what its publisher recommends.
+// Text reads a folder's chat template, and the publisher's recommendations.
 func Text(c *settings.Model, dir string, config []byte) (t string, g settings.Generation, err error) {
 	generation, err := ReadText(dir, "generation_config.json", MaxConfig)
 	if err != nil {
 		return t, g, err
 	}
-	var text struct { // of the part of a multimodal model that writes
+	var text struct { // the writing part of a multimodal model
 		Config json.RawMessage `json:"text_config"`
 	}
 	if config != nil {
@@ -56,7 +56,8 @@ func Text(c *settings.Model, dir string, config []byte) (t string, g settings.Ge
 	for _, f := range []struct {
 		name string
 		data []byte
-	}{{"config.json: text_config", text.Config}, {"config.json", config}, {"generation_config.json", Finite(generation)}} { // the last has the last word
+	}{{"config.json: text_config", text.Config}, {"config.json", config},
+		{"generation_config.json", Finite(generation)}} { // later files overrule earlier
 		if f.data != nil {
 			if err := json.Unmarshal(f.data, &g); err != nil {
 				return t, g, fmt.Errorf("%s: %s: %w", dir, f.name, jsonerr.Plain(err, ""))
@@ -75,7 +76,7 @@ func Text(c *settings.Model, dir string, config []byte) (t string, g settings.Ge
 	if t, others, err = configTemplate(tokenizerConfig); err != nil {
 		return t, g, fmt.Errorf("%s: tokenizer_config.json: %w", dir, err)
 	}
-	if t == "" && len(others) == 0 { // processors of images have it in a file of its own
+	if t == "" && len(others) == 0 { // image processors have the template in a separate file
 		b, err := ReadText(dir, "chat_template.json", MaxText)
 		if err == nil {
 			t, others, err = configTemplate(b)
@@ -90,9 +91,8 @@ func Text(c *settings.Model, dir string, config []byte) (t string, g settings.Ge
 	return t, g, nil
 }
 
-// configTemplate returns the template inside tokenizer_config.json: a string, or several by their
-// names, as a list or an object, of which the one named default counts. The others' names are
-// the second result.
+// configTemplate returns the template inside tokenizer_config.json: a string, or a list or object of templates by name.
+// The template named default counts; the second result has the other names.
 func configTemplate(config []byte) (template string, others []string, err error) {
 	var c struct {
 		Template json.RawMessage `json:"chat_template"`
@@ -127,14 +127,14 @@ func configTemplate(config []byte) (template string, others []string, err error)
 	return template, others, nil
 }
 
-// TokenizerFiles reads the files of a Hugging Face folder's tokenizer, of which one may have
-// so many bytes.
+// TokenizerFiles reads the files of a Hugging Face folder's tokenizer, of at most so many bytes each.
 func TokenizerFiles(dir string, most int) (f tokenizer.Files, err error) {
 	for _, file := range []struct {
 		name  string
 		limit int
 		to    *[]byte
-	}{{"tokenizer_config.json", MaxText, &f.Config}, {"tokenizer.json", most, &f.JSON}, {"tokenizer.model", most, &f.Model}} {
+	}{{"tokenizer_config.json", MaxText, &f.Config}, {"tokenizer.json", most, &f.JSON},
+		{"tokenizer.model", most, &f.Model}} {
 		if *file.to, err = ReadText(dir, file.name, file.limit); err != nil {
 			return f, err
 		}
@@ -147,7 +147,8 @@ func TokenizerFiles(dir string, most int) (f tokenizer.Files, err error) {
 		return f, err
 	}
 	if vocab == nil {
-		return f, fmt.Errorf("%s: %w: none of tokenizer.json, tokenizer.model and vocab.txt is there", dir, tokenizer.ErrNone)
+		return f, fmt.Errorf("%s: %w: none of tokenizer.json, tokenizer.model and vocab.txt is there", dir,
+			tokenizer.ErrNone)
 	}
 	if f.JSON, err = tokenizer.FromVocab(vocab, f.Config); err != nil {
 		return f, fmt.Errorf("%s: %w", dir, err)
@@ -168,7 +169,7 @@ func Tokenizer(dir string, most int) (*tokenizer.Tokenizer, error) {
 	return ParseTokenizer(filepath.Join(dir, name), f)
 }
 
-// ParseTokenizer makes the tokenizer of the file at path, which f holds with its configuration.
+// ParseTokenizer makes the tokenizer of the files f; path is for errors.
 func ParseTokenizer(path string, f tokenizer.Files) (*tokenizer.Tokenizer, error) {
 	from, file := tokenizer.FromJSON, f.JSON
 	if file == nil {

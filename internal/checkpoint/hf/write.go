@@ -17,7 +17,8 @@ import (
 // Config returns config.json. dtype is transformers' name of the tensors' type.
 func Config(c *settings.Model, dtype string) (map[string]any, error) {
 	kind := c.Type()
-	config := map[string]any{"model_type": kind.Name, "architectures": []string{kind.Class}, "dtype": dtype, "torch_dtype": dtype}
+	config := map[string]any{"model_type": kind.Name, "architectures": []string{kind.Class}, "dtype": dtype,
+		"torch_dtype": dtype}
 	maps.Copy(config, map[string]any(c.Values))
 	delete(config, "rope_parameters")
 	if !c.Family.Lacks("rope_parameters") {
@@ -27,12 +28,14 @@ func Config(c *settings.Model, dtype string) (map[string]any, error) {
 	}
 	for _, key := range kind.Lacks {
 		if config[key] == true {
-			return nil, fmt.Errorf("a model of type %s has a window and biases, which no model class of transformers has", c.Arch)
+			return nil,
+				fmt.Errorf("a model of type %s has a window and biases, which no model class of transformers has",
+					c.Arch)
 		}
 		delete(config, key)
 	}
 	if _, assumed := kind.Defaults["sliding_window"]; c.Values.Int("sliding_window") == 0 &&
-		(assumed && c.Family.Periodic() || kind.Window == family.Everywhere) { // the library may assume one
+		(assumed && c.Family.Periodic() || kind.Window == family.Everywhere) { // the library may assume a window
 		config["sliding_window"] = nil
 	}
 	switch kind.Window {
@@ -60,8 +63,8 @@ func Config(c *settings.Model, dtype string) (map[string]any, error) {
 	return config, nil
 }
 
-// ropeHF spells the rotary settings as most versions of transformers read them:
-// rope_theta with rope_scaling, or rope_parameters by kind of layer.
+// ropeHF spells rotary settings as most versions of transformers do: rope_theta with rope_scaling, or rope_parameters
+// by kind of layer.
 func ropeHF(c *settings.Model, config map[string]any) error {
 	params := c.RopeParameters()
 	f, _ := family.Object(params[family.FullAttention])
@@ -89,7 +92,8 @@ func ropeHF(c *settings.Model, config map[string]any) error {
 		config[local] = s["rope_theta"]
 	}
 	if c.Family.Rope.Yarn && s["rope_theta"] != theta {
-		return fmt.Errorf("rope.freq_base_swa is %v and rope.freq_base %v: config.json has one base", family.Show(s["rope_theta"]), family.Show(theta))
+		return fmt.Errorf("rope.freq_base_swa is %v and rope.freq_base %v: config.json has one base",
+			family.Show(s["rope_theta"]), family.Show(theta))
 	}
 	delete(f, "rope_theta")
 	if c.Family.Partial() {
@@ -112,7 +116,7 @@ func ropeHF(c *settings.Model, config map[string]any) error {
 	return nil
 }
 
-// llama3 finds the settings that the divisors of rope_freqs come from.
+// llama3 finds the settings behind the divisors of rope_freqs.
 func llama3(f map[string]any) (map[string]any, error) {
 	list, _ := f["factors"].([]any)
 	factors := make([]float32, len(list))
@@ -123,10 +127,12 @@ func llama3(f map[string]any) (map[string]any, error) {
 	theta, _ := f["rope_theta"].(float64)
 	p, ok := rope.Llama3From(theta, factors)
 	if !ok {
-		return nil, fmt.Errorf("tensor rope_freqs: its divisors %v are no published rope_type llama3, and config.json has no key for them",
+		return nil, fmt.Errorf("tensor rope_freqs: its divisors %v are no published rope_type llama3, and "+
+			"config.json has no key for them",
 			strings.TrimSuffix(fmt.Sprint(slices.Compact(factors[:min(len(factors), 16)])), "]")+" ...]")
 	}
-	return map[string]any{"rope_type": p.Type, "rope_theta": theta, "factor": p.Factor, "low_freq_factor": p.Low, "high_freq_factor": p.High,
+	return map[string]any{"rope_type": p.Type, "rope_theta": theta, "factor": p.Factor, "low_freq_factor": p.Low,
+		"high_freq_factor":                 p.High,
 		"original_max_position_embeddings": p.Context}, nil
 }
 
@@ -135,14 +141,15 @@ func Describe(g settings.Generation, to map[string]any) {
 	if g.Sample {
 		to["do_sample"] = true
 	}
-	for key, v := range map[string]float64{"temperature": g.Temperature, "top_k": float64(g.TopK), "top_p": g.TopP, "min_p": g.MinP, "repetition_penalty": g.Repeat} {
+	for key, v := range map[string]float64{"temperature": g.Temperature, "top_k": float64(g.TopK), "top_p": g.TopP,
+		"min_p": g.MinP, "repetition_penalty": g.Repeat} {
 		if v != 0 {
 			to[key] = v
 		}
 	}
 }
 
-// Marshal returns v as JSON for people, without the escapes that only HTML needs.
+// Marshal returns v as JSON for people, without the escapes for HTML.
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

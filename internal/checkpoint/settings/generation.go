@@ -8,7 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/jsonerr"
 )
 
-// Generation is what a model's publisher recommends. Zero is no recommendation.
+// Generation is the publisher's recommendation. The zero value recommends nothing.
 type Generation struct {
 	Sample      bool    `json:"do_sample"`
 	Temperature float64 `json:"temperature"`
@@ -16,7 +16,7 @@ type Generation struct {
 	TopP        float64 `json:"top_p"`
 	MinP        float64 `json:"min_p"`
 	Repeat      float64 `json:"repetition_penalty"`
-	End         IDs     `json:"eos_token_id"`    // every id that ends a turn
+	End         IDs     `json:"eos_token_id"`    // ids that end a turn
 	Suppress    IDs     `json:"suppress_tokens"` // ids never to be generated
 }
 
@@ -39,7 +39,7 @@ func (g *Generation) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// IDs is one id or a list of them.
+// IDs is a list of ids, in JSON also a single id.
 type IDs []int
 
 // UnmarshalJSON implements json.Unmarshaler. An id below 0 stands for none.

@@ -1,5 +1,5 @@
-// Package settings is the configuration of a model in one spelling, whatever its files' format: what both formats'
-// readers fill in and their writers read.
+// Package settings holds the configuration of a model in canonical keys, whatever the format of its files. The readers
+// of both formats fill in the configuration, and the writers read it.
 //
 // Files in reading order: model.go, unread.go, validate.go, generation.go.
 package settings
@@ -18,22 +18,22 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Model is what a model's files say of it besides tensors and text.
+// Model holds the settings of a model's files, without tensors and text.
 type Model struct {
 	Path   string
 	Arch   string         // name of the family: general.architecture
-	Family *family.Family // nil where it is unknown
+	Family *family.Family // nil if unknown
 	Kind   *family.Type   // of a folder
 	Notes  []string       // assumptions, tensors set aside
 
-	// Values is the configuration in one spelling: Hugging Face's keys, with rope_parameters always by kind of layer
+	// Values has the configuration under Hugging Face's keys, with rope_parameters always by kind of layer
 	// ({"full_attention": {...}, "sliding_attention": {...}}), layer_types always written out, and per_layer_config for
-	// what differs between layers. No value is null.
+	// the differences between layers. No value is null.
 	Values   family.Settings
-	Spelling map[string]string // the file's own names of canonical keys, where they differ
-	Assumed  []Entry           // settings that the file leaves out, in its spelling, with the defaults that hold
-	Left     []Entry           // settings of the file that have no canonical key, whether they matter or not
-	Ignored  []string          // notes on these settings
+	Spelling map[string]string // the file's own names of canonical keys, where different
+	Assumed  []Entry           // the library's defaults for settings that the file leaves out, in the file's spelling
+	Left     []Entry           // settings of the file without a canonical key, important or not
+	Ignored  []string          // notes on settings in Left
 
 	DerivedDim bool     // the file does not say the head size
 	Ranks      bool     // a GGUF file has a reranker's whole head
@@ -45,7 +45,7 @@ func New(path string) *Model {
 	return &Model{Path: path, Values: family.Settings{}, Spelling: map[string]string{}}
 }
 
-// Entry is a setting as a file has it.
+// Entry is a setting in the spelling of a file.
 type Entry struct{ Key, Value string }
 
 // Key implements bind.Source: the file's own name of a canonical setting.
@@ -63,33 +63,22 @@ func (c *Model) Setting(key string) any { return c.Values[key] }
 // ContextLength returns the number of positions the model was made for; 0 if unknown.
 func (c *Model) ContextLength() int { return c.Values.Int("max_position_embeddings") }
 
-// Rope returns a number of the rotary settings of a kind of layer (full_attention or
-// sliding_attention); 0 where it is absent.
+// Rope returns a number among the rotary settings of a kind of layer (full_attention or sliding_attention); 0 if
+// absent.
 func (c *Model) Rope(kind, key string) float64 {
 	params, _ := family.Object(c.RopeParameters()[kind])
 	v, _ := params[key].(float64)
 	return v
 }
 
-// RopeParameters returns the canonical key, whose values both formats' readers make.
+// RopeParameters returns the canonical setting that both formats' readers make.
 func (c *Model) RopeParameters() map[string]any {
 	m, _ := family.Object(c.Values["rope_parameters"])
 	return m
 }
 
-// Config decodes the configuration into the struct that dst points to, whose
-// json tags are canonical keys, and returns a note for every key that dst
-// does not read though its name and value suggest that the forward pass
-// depends on it.
-func (c *Model) Config(dst any) ([]string, error) {
-	if err := c.Decode(reflect.ValueOf(dst).Elem(), map[string]any(c.Values), ""); err != nil {
-		return nil, err
-	}
-	return append(slices.Clone(c.Ignored), c.unreadKeys(dst)...), nil
-}
-
-// Decode sets dst from src, the value at path. Unlike encoding/json it takes a
-// key only in the exact case of its tag: validate has seen no other.
+// Decode sets dst from src, the value at path. Unlike encoding/json, Decode matches the exact case of tags, as Validate
+// does.
 func (c *Model) Decode(dst reflect.Value, src any, path string) error {
 	m, isObject := family.Object(src)
 	switch {
@@ -130,10 +119,9 @@ func (c *Model) Decode(dst reflect.Value, src any, path string) error {
 
 func joinPath(path, key string) string { return strings.TrimPrefix(path+"."+key, ".") }
 
-// FillHeadDim sets head_dim where it is absent to the width that each head has
-// if all together are as wide as the model.
+// FillHeadDim sets head_dim, if absent, to an even share of the model's width.
 func (c *Model) FillHeadDim(s family.Settings) error {
-	if c.Family.Latent() { // what turns is a head of its own there
+	if c.Family.Latent() { // the turning part is a separate head there
 		s.Fill("head_dim", s["qk_rope_head_dim"])
 		return nil
 	}
@@ -142,14 +130,14 @@ func (c *Model) FillHeadDim(s family.Settings) error {
 		return nil
 	}
 	if hidden%heads != 0 {
-		return c.Bad("num_attention_heads", "is %d, no divisor of %s, %d, and %s is missing", heads, c.Key("hidden_size"), hidden, c.Key("head_dim"))
+		return c.Bad("num_attention_heads", "is %d, no divisor of %s, %d, and %s is missing", heads,
+			c.Key("hidden_size"), hidden, c.Key("head_dim"))
 	}
 	s["head_dim"], c.DerivedDim = float64(hidden/heads), true
 	return nil
 }
 
-// FillLayers sets layer_types where it is absent. A number of layers that is
-// not allowed is left to validate.
+// FillLayers sets layer_types if absent. A bad number of layers is left to Validate.
 func FillLayers(s family.Settings, slides func(i int) bool) {
 	s.FillKinds(func(i int) string {
 		if slides(i) {
@@ -159,8 +147,8 @@ func FillLayers(s family.Settings, slides func(i int) bool) {
 	})
 }
 
-// Type returns the type of a folder, or the one that a GGUF file is written as: the first of the family that has a window
-// if the model has one, experts if it has any, a reranker's head if it is one, and no needs that the model lacks.
+// Type returns the type of a folder, or the type to which a GGUF file is converted: the first of the family with a
+// window, experts and a reranker's head as far as the model has them, and without needs that the model lacks.
 func (c *Model) Type() family.Type {
 	if c.Kind != nil {
 		return *c.Kind
@@ -174,15 +162,16 @@ func (c *Model) Type() family.Type {
 			window = window && c.Values[key] == want
 		}
 		experts := c.Values.Int("num_experts") == 0 || !slices.Contains(t.Lacks, "num_experts")
-		if lacks := func(key string) bool { return Neutral(c.Values[key]) }; window && experts && !slices.ContainsFunc(t.Needs, lacks) {
+		if lacks := func(key string) bool { return Neutral(c.Values[key]) }; window && experts &&
+			!slices.ContainsFunc(t.Needs, lacks) {
 			return t
 		}
 	}
 	return c.Family.Types[0]
 }
 
-// Padding returns how many rows a table of positions begins with in config.json's format that are no position's: as many as
-// there are tokens up to the one that pads. (create_position_ids_from_input_ids of RoBERTa)
+// Padding returns the number of rows for no position at the start of a table of positions in config.json's format: a
+// row for each token up to the padding token. (create_position_ids_from_input_ids of RoBERTa)
 func (c *Model) Padding() int {
 	pad, ok := c.Values["pad_token_id"].(float64)
 	if !ok || !c.Type().Padded {
@@ -191,7 +180,7 @@ func (c *Model) Padding() int {
 	return int(pad) + 1
 }
 
-// AsFixed reports whether a setting is as all models of the family have it.
+// AsFixed reports whether a setting has the value shared by all models of the family.
 func (c *Model) AsFixed(key string) bool {
 	v, want := c.Values[key], c.Family.Fixed[key]
 	if name, ok := v.(string); ok {
@@ -202,11 +191,10 @@ func (c *Model) AsFixed(key string) bool {
 	return v == nil || reflect.DeepEqual(v, want)
 }
 
-// SetAside drops the tensors of layers from one on, in the list that begins with prefix. Such a layer
-// has a tensor whose name goes on with mark: the result is the first one that has others alone, -1
-// for none.
+// SetAside drops the tensors of layers beginning at from, in the list with the given prefix. Each such layer should
+// have a tensor whose name goes on with mark; the result is the first layer without, -1 for none.
 func (c *Model) SetAside(set *tensor.Set, prefix, mark string, from int) (own int) {
-	before, marked := len(set.Names), map[int]bool{} // by the layers that have tensors
+	before, marked := len(set.Names), map[int]bool{} // marked: layers with tensors, and whether mark was found
 	set.Names = slices.DeleteFunc(set.Names, func(name string) bool {
 		rest, ok := strings.CutPrefix(name, prefix)
 		number, rest, _ := strings.Cut(rest, ".")
@@ -239,4 +227,50 @@ func Rows(set *tensor.Set, name string) any {
 		return 1.
 	}
 	return float64(t.Shape[0])
+}
+
+var Kinds = []string{family.FullAttention, family.SlidingAttention}
+
+// KeyError is a fault of a setting.
+type KeyError struct {
+	Key  string // canonical if known, else the file's key
+	what string
+}
+
+func (e *KeyError) Error() string { return e.what }
+
+// NewError returns a fault of a setting.
+func NewError(key, what string) error { return &KeyError{key, what} }
+
+// Bad returns an error about a canonical key, in the file's spelling.
+func (c *Model) Bad(key, format string, args ...any) error {
+	return &KeyError{Key: key,
+		what: fmt.Sprintf("%s: configuration key %s %s", c.Path, c.Key(key), fmt.Sprintf(format, args...))}
+}
+
+// Neutral reports whether a setting's value switches nothing on.
+func Neutral(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case bool:
+		return !v
+	case float64:
+		return v == 0
+	case string:
+		return v == "" || v == "none"
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
+
+func Words(text string) map[string]bool {
+	set := map[string]bool{}
+	for _, w := range strings.Fields(text) {
+		set[w] = true
+	}
+	return set
 }

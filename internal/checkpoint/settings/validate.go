@@ -13,15 +13,13 @@ import (
 	"github.com/karat-run/karat/internal/family"
 )
 
-// What a configuration may say. The limits lie above every published model.
-// Products of two sizes fit an int, and the graph of a hostile file stays small.
+// Limits of a configuration, above every published model. Products of two sizes fit an int, and the graph of a hostile
+// file stays small.
 const (
 	maxDimension = 1 << 24
 	maxHeadDim   = 1 << 14
 	maxExperts   = 1 << 16
 )
-
-var Kinds = []string{family.FullAttention, family.SlidingAttention}
 
 var limits = []family.Limit{
 	{Key: "vocab_size", Min: 1, Max: maxDimension, Rule: family.Required | family.Whole},
@@ -46,8 +44,8 @@ var limits = []family.Limit{
 	{Key: "topk_group", Min: 1, Max: maxExperts, Rule: family.Whole},
 }
 
-// ropeLimits hold in every kind of rope_parameters. Package rope knows what
-// its types need; a type that it does not know is its error.
+// ropeLimits hold in every kind of rope_parameters. The needs of single types are left to package rope, as are unknown
+// types.
 var ropeLimits = []family.Limit{
 	{Key: "rope_theta", Min: 1, Max: 1e30, Rule: family.Required},
 	{Key: "factor", Min: 1. / 64, Max: 1e9},
@@ -57,14 +55,14 @@ var ropeLimits = []family.Limit{
 	{Key: "partial_rotary_factor", Min: 1e-6, Max: 1},
 }
 
-// layerLimits are the keys that per_layer_config may have.
+// layerLimits lists the keys of per_layer_config.
 var layerLimits = []family.Limit{
 	{Key: "head_dim", Min: 2, Max: maxHeadDim, Rule: family.Whole},
 	{Key: "num_key_value_heads", Min: 1, Max: maxDimension, Rule: family.Whole},
 	{Key: "intermediate_size", Min: 1, Max: maxDimension, Rule: family.Whole},
 }
 
-// latentLimits are the settings of models that store latents, besides those of all.
+// latentLimits lists further settings of models that store latents.
 var latentLimits = []family.Limit{
 	{Key: "kv_lora_rank", Min: 1, Max: maxHeadDim, Rule: family.Required | family.Whole},
 	{Key: "qk_nope_head_dim", Min: 1, Max: maxHeadDim, Rule: family.Required | family.Whole},
@@ -98,31 +96,15 @@ func int64Or(v float64) any {
 	return v
 }
 
-// KeyError is a fault of a setting.
-type KeyError struct {
-	Key  string // canonical where that is known, else as the file has it
-	what string
-}
-
-func (e *KeyError) Error() string { return e.what }
-
-// NewError returns a fault of a setting.
-func NewError(key, what string) error { return &KeyError{key, what} }
-
-// Bad returns an error about a canonical key, in the file's spelling.
-func (c *Model) Bad(key, format string, args ...any) error {
-	return &KeyError{Key: key, what: fmt.Sprintf("%s: configuration key %s %s", c.Path, c.Key(key), fmt.Sprintf(format, args...))}
-}
-
-// Validate checks the configuration of files with so many tensors, before anything is allocated by it: first
-// each number, then how they fit together.
+// Validate checks the configuration of files with so many tensors, before anything is allocated: each number, then
+// relations between numbers.
 func (c *Model) Validate(tensors int) error {
 	var errs []error
 	list := slices.Concat(limits, c.Family.Limits)
 	if c.Family.Latent() {
 		list = append(list, latentLimits...)
 	}
-	if c.Type().Padded { // a folder has a row for each token up to it
+	if c.Type().Padded { // a folder has a row for each token up to this id
 		list = append(list, family.Limit{Key: "pad_token_id", Min: 0, Max: 1 << 10, Rule: family.Whole})
 	}
 	if next := c.Family.Next(); next != "" {
@@ -148,7 +130,8 @@ func (c *Model) Validate(tensors int) error {
 		}
 	}
 	if len(errs) == 0 {
-		errs = append(errs, c.validateHeads(), c.validateLayers(tensors), c.validateOverrides(), c.validateExperts(), c.validateFlags())
+		errs = append(errs, c.validateHeads(), c.validateLayers(tensors), c.validateOverrides(), c.validateExperts(),
+			c.validateFlags())
 	}
 	return errors.Join(errs...)
 }
@@ -160,7 +143,8 @@ func (c *Model) validateHeads() error {
 	}
 	heads, kv := s.Int("num_attention_heads"), s.Int("num_key_value_heads")
 	if c.Family.Latent() && kv != heads {
-		return c.Bad("num_key_value_heads", "is %d, expected %s, %d: all heads read one latent", kv, c.Key("num_attention_heads"), heads)
+		return c.Bad("num_key_value_heads", "is %d, expected %s, %d: all heads read one latent", kv,
+			c.Key("num_attention_heads"), heads)
 	}
 	if kv > 0 && heads%kv != 0 {
 		return c.Bad("num_key_value_heads", "is %d, no divisor of %s, %d", kv, c.Key("num_attention_heads"), heads)
@@ -179,12 +163,14 @@ func (c *Model) validateLayers(tensors int) error {
 	}
 	types, ok := s["layer_types"].([]any)
 	if !ok || len(types) != layers {
-		return c.Bad("layer_types", "is %s, expected a list of %d kinds of layers", family.Show(s["layer_types"]), layers)
+		return c.Bad("layer_types", "is %s, expected a list of %d kinds of layers", family.Show(s["layer_types"]),
+			layers)
 	}
 	for i, t := range types {
 		switch {
 		case t != family.FullAttention && t != family.SlidingAttention && !c.listed(t):
-			return c.Bad("layer_types", "is %s for layer %d, supported are %s and %s", family.Show(t), i, family.FullAttention, family.SlidingAttention)
+			return c.Bad("layer_types", "is %s for layer %d, supported are %s and %s", family.Show(t), i,
+				family.FullAttention, family.SlidingAttention)
 		case t == family.SlidingAttention && s.Int("sliding_window") < 1:
 			return c.Bad("sliding_window", "is %s, but layer %d slides", family.Show(s["sliding_window"]), i)
 		}
@@ -214,7 +200,7 @@ func (c *Model) validateOverrides() error {
 		}
 		errs = append(errs, c.validateOverride(layer, per[layer]))
 	}
-	// One setting of the file can stand for many layers.
+	// A setting of the file can stand for many layers.
 	return errors.Join(slices.CompactFunc(errs, func(a, b error) bool { return fmt.Sprint(a) == fmt.Sprint(b) })...)
 }
 
@@ -227,7 +213,9 @@ func (c *Model) validateOverride(layer string, v any) error {
 		path := "per_layer_config." + layer + "." + k
 		i := slices.IndexFunc(layerLimits, func(l family.Limit) bool { return l.Key == k })
 		if i < 0 {
-			return c.Bad(path, "is %s, but layers differ here only in head_dim, num_key_value_heads and intermediate_size", family.Show(o[k]))
+			return c.Bad(path,
+				"is %s, but layers differ here only in head_dim, num_key_value_heads and intermediate_size",
+				family.Show(o[k]))
 		}
 		if what := Violates(layerLimits[i], o[k]); what != "" {
 			return c.Bad(path, "%s", what)
@@ -238,7 +226,8 @@ func (c *Model) validateOverride(layer string, v any) error {
 	}
 	heads := c.Values.Int("num_attention_heads")
 	if kv := family.Settings(o).Int("num_key_value_heads"); kv > 0 && heads%kv != 0 {
-		return c.Bad("per_layer_config."+layer+".num_key_value_heads", "is %d, no divisor of %s, %d", kv, c.Key("num_attention_heads"), heads)
+		return c.Bad("per_layer_config."+layer+".num_key_value_heads", "is %d, no divisor of %s, %d", kv,
+			c.Key("num_attention_heads"), heads)
 	}
 	return nil
 }
@@ -266,7 +255,7 @@ func (c *Model) validateExperts() error {
 	return nil
 }
 
-// validateFlags refuses what would change every logit.
+// validateFlags refuses flags that would change every logit.
 func (c *Model) validateFlags() error {
 	var flags []string
 	if c.Family.Fixed["use_bidirectional_attention"] != true {
@@ -279,7 +268,7 @@ func (c *Model) validateFlags() error {
 		return c.Bad("attn_logit_softcapping", "is %s, which architecture %s does not support", family.Show(v), c.Arch)
 	}
 	known := tags(reflect.TypeOf(c.Family.Model.Config()).Elem())
-	for k, v := range c.Values { // other biases: the model has no weights for them
+	for k, v := range c.Values { // the model has no weights for other biases
 		if v == true && strings.HasSuffix(k, "_bias") && !known[k] && !c.Idle(k) {
 			flags = append(flags, k)
 		}

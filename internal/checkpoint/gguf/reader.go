@@ -10,9 +10,18 @@ import (
 	"github.com/karat-run/karat/internal/checkpoint/settings"
 	"github.com/karat-run/karat/internal/family"
 	file "github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/tensor"
 )
 
-// meta reads one family's metadata and remembers which keys were read.
+// reader translates metadata into settings. Facts without a key are derived from the tensors.
+type reader struct {
+	*settings.Model
+	meta
+	set     *tensor.Set
+	fullDim float64 // head size of full layers
+}
+
+// meta reads a family's metadata and remembers the keys it has read.
 type meta struct {
 	metadata file.Metadata
 	of       *family.Family
@@ -22,11 +31,11 @@ type meta struct {
 }
 
 func (m *meta) errorf(key, format string, args ...any) {
-	m.errs = append(m.errs, settings.NewError(canonicalKey(m.of, key), fmt.Sprintf("key %s.%s %s", m.of.Name, key, fmt.Sprintf(format, args...))))
+	m.errs = append(m.errs, settings.NewError(canonicalKey(m.of, key),
+		fmt.Sprintf("key %s.%s %s", m.of.Name, key, fmt.Sprintf(format, args...))))
 }
 
-// value returns the value of key; nil where it is absent. An array has at most a
-// value for each layer.
+// value returns the value of key; nil if absent. An array has at most a value for each layer.
 func (m *meta) value(key string) any {
 	own := m.of.Name + "." + key
 	m.used[own] = true
@@ -34,7 +43,8 @@ func (m *meta) value(key string) any {
 	if !ok {
 		return nil
 	}
-	if elem := v.Elem(); v.Type() == file.Array && (v.Len() > family.MaxLayers || elem == file.String || elem == file.Array) {
+	if elem := v.Elem(); v.Type() == file.Array &&
+		(v.Len() > family.MaxLayers || elem == file.String || elem == file.Array) {
 		m.errorf(key, "is an array of %d %v, expected a number for each layer", v.Len(), elem)
 		return nil
 	}
@@ -45,7 +55,7 @@ func (m *meta) value(key string) any {
 	return x
 }
 
-// numbers returns the value of key as numbers, one for a scalar; nil where it is absent.
+// numbers returns the value of key as a list of numbers; nil if absent.
 func (m *meta) numbers(key string) []float64 {
 	x := m.value(key)
 	if x == nil {
@@ -59,7 +69,7 @@ func (m *meta) numbers(key string) []float64 {
 	return n
 }
 
-// number returns the value of key, which must be one number; false where it is absent.
+// number returns the value of key, a single number; false if absent.
 func (m *meta) number(key string) (float64, bool) {
 	n := m.numbers(key)
 	if len(n) == 0 {
@@ -71,7 +81,7 @@ func (m *meta) number(key string) (float64, bool) {
 	return n[0], true
 }
 
-// str returns the value of key, a string; "" where it is absent.
+// str returns the value of key, a string; "" if absent.
 func (m *meta) str(key string) string {
 	x := m.value(key)
 	s, ok := x.(string)
@@ -81,7 +91,7 @@ func (m *meta) str(key string) string {
 	return s
 }
 
-// numbers widens any numeric metadata value, or array of them.
+// numbers widens a numeric metadata value, or an array of numbers.
 func numbers(x any) ([]float64, bool) {
 	v := reflect.ValueOf(x)
 	if v.Kind() != reflect.Slice {
@@ -113,8 +123,8 @@ func number(v reflect.Value) (float64, bool) {
 	return 0, false
 }
 
-// shortest returns the float64 with the shortest decimal form among the numbers that
-// round to x: the number that a config.json said before GGUF narrowed it.
+// shortest returns the float64 with the shortest decimal form among the numbers that round to x: config.json's number,
+// before GGUF narrowed it.
 func shortest(x float32) float64 {
 	v, _ := strconv.ParseFloat(strconv.FormatFloat(float64(x), 'g', -1, 32), 64)
 	return v

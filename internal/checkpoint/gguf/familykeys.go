@@ -9,16 +9,16 @@ import (
 	"github.com/karat-run/karat/internal/family"
 )
 
-// own reads the keys that only this family has.
-func (r *reader) own() {
-	products := map[string]float64{} // by their setting
+// readFamilyKeys reads the keys of this family alone.
+func (r *reader) readFamilyKeys() {
+	products := map[string]float64{} // products by setting
 	for _, k := range r.Family.Keys {
 		if k.Kind == family.Never {
 			if v := r.value(k.GGUF); v != nil && v != false {
 				r.errorf(k.GGUF, "is %s, and false in models of architecture %s", family.Show(v), r.Arch)
 			}
 		}
-		if k.Kind == family.Word && !strings.HasPrefix(k.GGUF, "rope.") { // which others read
+		if k.Kind == family.Word && !strings.HasPrefix(k.GGUF, "rope.") { // others are read by rope
 			if v := r.value(k.GGUF); v != nil && v != k.Text {
 				r.errorf(k.GGUF, "is %s, and %q in models of architecture %s", family.Show(v), k.Text, r.Arch)
 			}
@@ -30,32 +30,32 @@ func (r *reader) own() {
 			continue
 		}
 		if k.Kind == family.Truth {
-			r.truth(k)
+			r.readTruth(k)
 			continue
 		}
 		if k.Kind == family.Sections {
-			r.sections(k)
+			r.readSections(k)
 			continue
 		}
 		if k.Kind == family.Switch {
-			r.flip(k)
+			r.readSwitch(k)
 			continue
 		}
 		n, ok := r.number(ownKey(k))
 		switch {
 		case k.Scale != nil:
-			r.scale(k, n, ok)
+			r.readScale(k, n, ok)
 		case ok && k.Kind == family.Choice:
-			r.choice(k, n)
+			r.readChoice(k, n)
 		case ok && k.Kind == family.Product:
-			products[k.Setting] = n // of a setting whose key may come later
+			products[k.Setting] = n // the divisor's key may come later
 		case ok && (n != 0 || !k.Nil):
 			r.Values[k.Setting] = n
 		}
 	}
 	for _, k := range r.Family.Keys {
 		if n, ok := products[k.Setting]; ok {
-			r.divide(k, n)
+			r.readProduct(k, n)
 		}
 	}
 	if r.Family.FromGGUF != nil {
@@ -66,8 +66,8 @@ func (r *reader) own() {
 	}
 }
 
-// sections reads three numbers, and a fourth that is 0.
-func (r *reader) sections(k family.Key) {
+// readSections reads three numbers, and a fourth, 0.
+func (r *reader) readSections(k family.Key) {
 	n := r.numbers(k.GGUF)
 	if len(n) == 0 {
 		return
@@ -79,8 +79,8 @@ func (r *reader) sections(k family.Key) {
 	r.Values[k.Setting] = []any{n[0], n[1], n[2]}
 }
 
-// truth reads a setting that is true or false, and false where the key is absent.
-func (r *reader) truth(k family.Key) {
+// readTruth reads a setting that is true or false, false by default.
+func (r *reader) readTruth(k family.Key) {
 	v := r.value(ownKey(k))
 	b, ok := v.(bool)
 	if v != nil && !ok {
@@ -91,8 +91,8 @@ func (r *reader) truth(k family.Key) {
 	}
 }
 
-// choice reads a setting that is one of several words.
-func (r *reader) choice(k family.Key, n float64) {
+// readChoice reads a setting from a list of words.
+func (r *reader) readChoice(k family.Key, n float64) {
 	for i, word := range k.Words {
 		if float64(i) == n && word != "" {
 			r.Values[k.Setting] = word
@@ -102,8 +102,8 @@ func (r *reader) choice(k family.Key, n float64) {
 	r.errorf(ownKey(k), "is %v, expected one of %q by its index", n, k.Words)
 }
 
-// scale turns the attention's scale into the setting that it is the root of.
-func (r *reader) scale(k family.Key, scale float64, ok bool) {
+// readScale reads the attention's scale, the inverse root of the setting.
+func (r *reader) readScale(k family.Key, scale float64, ok bool) {
 	own := ownKey(k)
 	if !ok {
 		x := k.Scale.Absent(r.Values)
@@ -122,8 +122,8 @@ func (r *reader) scale(k family.Key, scale float64, ok bool) {
 	r.Values[k.Setting] = q
 }
 
-// flip reads a Switch.
-func (r *reader) flip(k family.Key) {
+// readSwitch reads a Switch.
+func (r *reader) readSwitch(k family.Key) {
 	switch v := r.value(k.GGUF).(type) {
 	case nil:
 		r.Values[k.Setting] = k.Text
@@ -136,8 +136,8 @@ func (r *reader) flip(k family.Key) {
 	}
 }
 
-// divide reads a Product.
-func (r *reader) divide(k family.Key, n float64) {
+// readProduct reads a Product.
+func (r *reader) readProduct(k family.Key, n float64) {
 	of, _ := r.Values[k.Of].(float64)
 	if !(of >= 1) || n/of != math.Trunc(n/of) {
 		r.errorf(k.GGUF, "is %v, no multiple of %s, %s", n, r.Key(k.Of), family.Show(r.Values[k.Of]))

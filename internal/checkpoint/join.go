@@ -1,0 +1,260 @@
+package checkpoint
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// PartName returns the name, in config.json's format, of part i of the model's tensor hf.
+func (h Habit) PartName(hf string, i int) string {
+	at := strings.LastIndex(hf, "."+h.Joined+".")
+	if at < 0 {
+		return hf
+	}
+	at += len(h.Joined) + 1
+	return fmt.Sprintf("%s.%d%s", hf[:at], i, hf[at:])
+}
+
+// splitPart splits a part's name into the name of the joined tensor and the number of the part.
+func (c *weights) splitPart(name string) (joined string, i int, ok bool) {
+	for _, h := range c.Family.Habits {
+		if c.Format == GGUF {
+			if joined, i, ok = splitOldPart(h, name); ok {
+				return joined, i, ok
+			}
+			continue
+		}
+		before, after, found := strings.Cut(name, "."+h.Joined+".")
+		number, role, two := strings.Cut(after, ".")
+		if i, err := strconv.Atoi(number); h.Joined != "" && found && two && err == nil && strconv.Itoa(i) == number {
+			return before + "." + h.Joined + "." + role, i, true
+		}
+	}
+	return "", 0, false
+}
+
+// splitOldPart splits a name of early GGUF files: blk.0.ffn_gate.3 is matrix 3 of blk.0.ffn_gate_exps.
+func splitOldPart(h family.Habit, name string) (joined string, i int, ok bool) {
+	dot := strings.LastIndexByte(name, '.')
+	if dot < 0 || h.Joined == "" {
+		return "", 0, false
+	}
+	joined = name[:dot] + "_exps"
+	i, err := strconv.Atoi(name[dot+1:])
+	return joined, i, err == nil && strconv.Itoa(i) == name[dot+1:] && hasEnding(joined, h.Ends)
+}
+
+// join joins the parts of tensors, in a Hugging Face folder or an early GGUF file. No data is copied.
+func (c *weights) join() error {
+	parts := map[string]map[int]tensor.Tensor{}
+	var names []string
+	for _, name := range c.set.Names {
+		joined, i, ok := c.splitPart(name)
+		if !ok {
+			names = append(names, name)
+			continue
+		}
+		if parts[joined] == nil {
+			parts[joined] = map[int]tensor.Tensor{}
+			names = append(names, joined)
+		}
+		parts[joined][i] = c.set.ByName[name]
+		delete(c.set.ByName, name)
+	}
+	for _, joined := range names {
+		of := parts[joined]
+		if of == nil {
+			continue
+		}
+		list := make([]tensor.Tensor, len(of))
+		for i := range list {
+			var ok bool
+			if list[i], ok = of[i]; !ok {
+				return fmt.Errorf("%s: tensor %s: part %d is missing, of %d or more", c.Path, joined, i, len(of)+1)
+			}
+		}
+		t, err := tensor.Join(joined+".weight", list)
+		if err != nil {
+			return fmt.Errorf("%s: tensor %s: %w", c.Path, joined, err)
+		}
+		if _, ok := c.set.ByName[joined]; ok {
+			return fmt.Errorf("%s: tensor %s: it is there in parts, too", c.Path, joined)
+		}
+		c.set.ByName[joined] = t
+	}
+	c.set.Names = names
+	return nil
+}
+
+// unweave splits tensors of a Hugging Face folder that have the rows of several tensors, by turns or in sequence. No
+// data is copied.
+func (c *weights) unweave() error {
+	var names []string
+	for _, name := range c.set.Names {
+		h := c.wovenHabit(name)
+		if h == nil {
+			names = append(names, name)
+			continue
+		}
+		t, whole, parts := c.set.ByName[name], h.Woven[0], h.Woven[1:]
+		if h.Turned && isPlainMatrix(t) {
+			t = tensor.Turn(t)
+		}
+		pick, rows := tensor.Pick, 1 // the divided dimension
+		if h.Runs {
+			pick, rows = tensor.Cut, len(t.Shape)-2
+		}
+		if n := len(t.Shape); n != 3 && (n != 2 || t.DType.Quantized() && !h.Runs) || t.Shape[rows]%len(parts) != 0 {
+			return fmt.Errorf("%s: tensor %s: %v %v has no rows of %d tensors", c.Path, t.Name, t.DType, []int(t.Shape),
+				len(parts))
+		}
+		delete(c.set.ByName, name)
+		for i, part := range parts {
+			own := strings.TrimSuffix(name, whole) + part
+			if _, ok := c.set.ByName[own]; ok {
+				return fmt.Errorf("%s: tensor %s: it is there as part of %s, too", c.Path, own, name)
+			}
+			c.set.ByName[own] = pick(t, i, len(parts))
+			names = append(names, own)
+		}
+	}
+	c.set.Names = names
+	return nil
+}
+
+// Weave returns the weight of config.json's format for a GGUF file's weight w: w, or w woven with others; nil for these
+// others.
+func (c *weights) Weave(weights []*graph.Weight, w *graph.Weight) *graph.Weight {
+	h := c.Habit(w.GGUF)
+	if h.Woven == nil {
+		return w
+	}
+	whole, parts := h.Woven[0], h.Woven[1:]
+	stem, first := strings.CutSuffix(w.HF, parts[0])
+	if !first {
+		return nil
+	}
+	var all []tensor.Tensor
+	for _, part := range parts {
+		i := slices.IndexFunc(weights, func(o *graph.Weight) bool { return o.HF == stem+part })
+		all = append(all, weights[i].Tensor) // binding has found all parts
+	}
+	weave := tensor.Weave
+	if h.Runs {
+		weave = tensor.Stack
+	}
+	return &graph.Weight{Tensor: weave(w.Name, all), GGUF: w.GGUF, HF: stem + whole}
+}
+
+// wovenHabit returns the family's habit of a woven tensor, nil for others.
+func (c *weights) wovenHabit(name string) *family.Habit {
+	for i, h := range c.Family.Habits {
+		if len(h.Woven) > 0 && strings.HasSuffix(name, "."+h.Woven[0]) {
+			return &c.Family.Habits[i]
+		}
+	}
+	return nil
+}
+
+// divided lists tensors that some converters to GGUF write whole and others in parts. The rows of the parts lie in
+// sequence, in stacks of matrices for each matrix. (create_tensor_qkv and create_tensor_gate_up_exps in
+// llama.cpp/src/llama-model.cpp read both.)
+var divided = []struct {
+	whole string
+	parts []string
+	turns bool // a model with the parts also takes the whole
+}{
+	{"attn_qkv", []string{"attn_q", "attn_k", "attn_v"}, false},
+	{"attn_qkv.bias", []string{"attn_q.bias", "attn_k.bias", "attn_v.bias"}, false},
+	{"ffn_gate_up_exps", []string{"ffn_gate_exps", "ffn_up_exps"}, true},
+}
+
+// matchParts joins or cuts the divided tensors as the model has them.
+func (c *weights) matchParts() error {
+	for _, d := range divided {
+		whole := c.Family.Model.Claims(strings.TrimSuffix(d.whole, ".bias")) && !c.Family.Model.Claims(d.parts[0])
+		for _, name := range slices.Clone(c.set.Names) {
+			var err error
+			if layer, ok := strings.CutSuffix(name, "."+d.parts[0]); ok && whole {
+				err = c.stack(layer, d.whole, d.parts)
+			} else if layer, ok := strings.CutSuffix(name, "."+d.whole); ok && !whole && d.turns {
+				err = c.cut(layer, d.whole, d.parts)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.Path, err)
+			}
+		}
+	}
+	return nil
+}
+
+// cut replaces the whole by its parts without copying. An indivisible tensor stays; binding reports the shape.
+func (c *weights) cut(layer, whole string, parts []string) error {
+	t := c.set.ByName[layer+"."+whole]
+	if n := len(t.Shape); n < 2 || t.Shape[n-2]%len(parts) != 0 {
+		return nil
+	}
+	c.set.Drop(layer + "." + whole)
+	for i, part := range parts {
+		if err := c.add(layer+"."+part, tensor.Cut(t, i, len(parts))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stack copies the parts into the whole, in F32 where their types differ. Parts that do not fit each other stay, for
+// binding to report.
+func (c *weights) stack(layer, whole string, parts []string) error {
+	all := make([]tensor.Tensor, len(parts))
+	for i, part := range parts {
+		t, ok := c.set.ByName[layer+"."+part]
+		if !ok || len(t.Shape) != len(c.set.ByName[layer+"."+parts[0]].Shape) ||
+			len(t.Shape) > 1 && t.Shape.Last() != all[0].Shape.Last() && i > 0 {
+			return nil
+		}
+		all[i] = t
+	}
+	if _, twice := c.set.ByName[layer+"."+whole]; twice {
+		return fmt.Errorf("tensor %s.%s: parts of it are there, too", layer, whole)
+	}
+	if len(all[0].Shape) == 3 { // matrices of equal type and shape, stacked matrix by matrix
+		if !slices.Equal(all[0].Shape, all[1].Shape) || all[0].DType != all[1].DType {
+			return nil
+		}
+		return c.replace(layer, whole, parts, tensor.Stack(layer+"."+whole, all))
+	}
+	mixed := slices.ContainsFunc(all, func(t tensor.Tensor) bool { return t.DType != all[0].DType })
+	t := tensor.Tensor{Name: layer + "." + whole, Shape: slices.Clone(all[0].Shape)}
+	t.Shape[0] = 0
+	for _, part := range all {
+		data, err := part.Whole()
+		if err == nil && mixed {
+			data, err = toF32(part)
+		}
+		if err != nil {
+			return err
+		}
+		t.DType, t.Data = data.DType, append(t.Data, data.Data...)
+		t.Shape[0] += part.Shape[0]
+		for _, b := range part.Origin() { // no second copy stays in memory
+			mmap.Drop(b)
+		}
+	}
+	return c.replace(layer, whole, parts, t)
+}
+
+// replace replaces the parts by the whole.
+func (c *weights) replace(layer, whole string, parts []string, t tensor.Tensor) error {
+	for _, part := range parts {
+		c.set.Drop(layer + "." + part)
+	}
+	return c.add(layer+"."+whole, t)
+}
