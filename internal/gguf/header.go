@@ -172,7 +172,7 @@ func (r *reader) dtype() tensor.DType {
 	}
 	d, name := dtypeOf(id)
 	if d == tensor.Invalid {
-		r.fail(at, "elements of a type that is not read", fmt.Sprintf("%d, %s", id, name), nil)
+		r.fail(at, refusal(id), fmt.Sprintf("%d, %s", id, name), nil)
 	}
 	return d
 }

@@ -163,3 +163,38 @@ func scalesIQ4_XS(h *Header, b []byte) {
 		h.Scales[i] = int8(low|byte(high>>(2*i)&3)<<4) - 32
 	}
 }
+
+// codesTQ1_0 reads
+//
+//	 0  qs [48]byte, five weights each
+//	48  qh [4]byte, four weights each
+//	52  d  float16
+//
+// A byte is a fraction of 256, whose digits to the base of 3 are the codes. The first 32 bytes have 160 weights, the next
+// 16 have 80: all first digits, then all second ones, and so on. weight = d * (code - 1).
+func codesTQ1_0(q, b []byte) {
+	digits(q, b[:32], 5)
+	digits(q[160:], b[32:48], 5)
+	var last [8]byte
+	var codes [4 * 8]byte
+	copy(last[:], b[48:52])
+	digits(codes[:], last[:], 4)
+	for i := range 4 {
+		copy(q[240+4*i:244+4*i], codes[8*i:])
+	}
+}
+
+// digits reads count digits of each byte.
+func digits(q, b []byte, count int) {
+	const even = 0x00ff00ff00ff00ff
+	for i := 0; i < len(b); i += 8 {
+		x := load8(b[i:])
+		y := x >> 8 & even
+		x &= even
+		for n := range count {
+			x, y = x*3, y*3
+			store8(q[n*len(b)+i:], x>>8&even|y&^even)
+			x, y = x&even, y&even
+		}
+	}
+}

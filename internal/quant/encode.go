@@ -23,7 +23,7 @@ import (
 // A length that does not fit, an importance that is negative or not finite, a weight that is not finite, and a weight
 // beyond d's range, are errors. The contents of dst are then undefined.
 func Quantize(d tensor.DType, dst []byte, x []float32, k int, importance []float32) error {
-	if !d.Quantized() && (!d.Float() || d == tensor.F64) {
+	if !isWritten(d) {
 		return fmt.Errorf("weights are not written as %v", d)
 	}
 	if k <= 0 || len(x)%k != 0 {
@@ -61,6 +61,14 @@ func Quantize(d tensor.DType, dst []byte, x []float32, k int, importance []float
 		}
 	}
 	return nil
+}
+
+// isWritten reports whether Quantize writes d.
+func isWritten(d tensor.DType) bool {
+	if d.Quantized() {
+		return d == tensor.Q8_0 || formatOf(d).encode != nil
+	}
+	return d.Float() && d != tensor.F64
 }
 
 // row writes a row.

@@ -18,10 +18,12 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// blockTypes are the quantized types.
+// blockTypes returns the quantized types that are written.
 func blockTypes() (all []tensor.DType) {
-	for d := tensor.Q4_0; d <= tensor.MXFP4; d++ {
-		all = append(all, d)
+	for d := tensor.Q4_0; d.Quantized(); d++ {
+		if isWritten(d) {
+			all = append(all, d)
+		}
 	}
 	return all
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -14,24 +15,37 @@ type format struct {
 	min    bool                                       // groups have an added minimum
 	offset byte                                       // difference of codes and the integers of weights
 	table  *[16]int8                                  // integers of weights by code, instead of offset
+	unit   float32                                    // value of a group's scale of 1 in a block with scale 1
 	encode func(e *encoder, b []byte, x, w []float32) // writes a block of x, with importance w or nil
 }
 
 // formats has the format of each quantized type. simd writes Q8_0, and Q4_0 without importance.
 var formats = [...]format{
-	tensor.Q4_0:   {group: 32, offset: 8, encode: (*encoder).q4_0},
-	tensor.Q4_1:   {group: 32, min: true, encode: (*encoder).q4_1},
-	tensor.Q5_0:   {group: 32, offset: 16, encode: (*encoder).q5_0},
-	tensor.Q5_1:   {group: 32, min: true, encode: (*encoder).q5_1},
-	tensor.Q8_0:   {group: 32, offset: 128},
-	tensor.IQ4_NL: {group: 32, table: &iq4, encode: (*encoder).iq4_NL},
-	tensor.MXFP4:  {group: 32, table: &e2m1, encode: (*encoder).mxfp4},
-	tensor.Q2_K:   {group: 16, scale: 80, min: true, encode: (*encoder).q2_K},
-	tensor.Q3_K:   {group: 16, scale: 108, offset: 4, encode: (*encoder).q3_K},
-	tensor.Q4_K:   {group: 32, min: true, encode: (*encoder).q4_K},
-	tensor.Q5_K:   {group: 32, min: true, encode: (*encoder).q5_K},
-	tensor.Q6_K:   {group: 16, scale: 208, offset: 32, encode: (*encoder).q6_K},
-	tensor.IQ4_XS: {group: 32, table: &iq4, encode: (*encoder).iq4_XS},
+	tensor.Q4_0:    {group: 32, offset: 8, encode: (*encoder).q4_0},
+	tensor.Q4_1:    {group: 32, min: true, encode: (*encoder).q4_1},
+	tensor.Q5_0:    {group: 32, offset: 16, encode: (*encoder).q5_0},
+	tensor.Q5_1:    {group: 32, min: true, encode: (*encoder).q5_1},
+	tensor.Q8_0:    {group: 32, offset: 128},
+	tensor.IQ4_NL:  {group: 32, table: &iq4, encode: (*encoder).iq4_NL},
+	tensor.MXFP4:   {group: 32, table: &e2m1, encode: (*encoder).mxfp4},
+	tensor.Q2_K:    {group: 16, unit: 1, scale: 80, min: true, encode: (*encoder).q2_K},
+	tensor.Q3_K:    {group: 16, unit: 1, scale: 108, offset: 4, encode: (*encoder).q3_K},
+	tensor.Q4_K:    {group: 32, unit: 1, min: true, encode: (*encoder).q4_K},
+	tensor.Q5_K:    {group: 32, unit: 1, min: true, encode: (*encoder).q5_K},
+	tensor.Q6_K:    {group: 16, unit: 1, scale: 208, offset: 32, encode: (*encoder).q6_K},
+	tensor.IQ4_XS:  {group: 32, unit: 1, table: &iq4, encode: (*encoder).iq4_XS},
+	tensor.IQ1_S:   {group: 32, offset: 128, unit: 1. / 8},
+	tensor.IQ1_M:   {group: 16, offset: 128, unit: 1. / 8},
+	tensor.IQ2_XXS: {group: 32, offset: 128, unit: 1. / 8},
+	tensor.IQ2_XS:  {group: 16, offset: 128, unit: 1. / 8},
+	tensor.IQ2_S:   {group: 16, offset: 128, unit: 1. / 8},
+	tensor.IQ3_XXS: {group: 32, offset: 128, unit: 1. / 4},
+	tensor.IQ3_S:   {group: 32, offset: 128, unit: 1},
+	tensor.TQ1_0:   {group: 32, scale: 52, unit: 1, offset: 1},
+	tensor.TQ2_0:   {group: 32, scale: 64, unit: 1, offset: 1},
+	tensor.NVFP4:   {group: 16, offset: 128},
+	tensor.Q1_0:    {group: 32, offset: 1},
+	tensor.Q2_0:    {group: 32, offset: 1},
 }
 
 // formatOf returns the format of d, empty if d is not quantized.
@@ -78,6 +92,34 @@ func codes(d tensor.DType, q, b []byte) {
 		codesQ6_K(q, b)
 	case tensor.IQ4_XS:
 		codesIQ4_XS(q, b)
+	case tensor.IQ1_S:
+		codesIQ1_S(q, b)
+	case tensor.IQ1_M:
+		codesIQ1_M(q, b)
+	case tensor.IQ2_XXS:
+		codesIQ2_XXS(q, b)
+	case tensor.IQ2_XS:
+		codesIQ2_XS(q, b)
+	case tensor.IQ2_S:
+		codesIQ2_S(q, b)
+	case tensor.IQ3_XXS:
+		codesIQ3_XXS(q, b)
+	case tensor.IQ3_S:
+		codesIQ3_S(q, b)
+	case tensor.TQ1_0:
+		codesTQ1_0(q, b)
+	case tensor.TQ2_0: // 0 qs [64]byte, four weights each in the order of Q2_K, 64 d float16. weight = d * (qs - 1)
+		quarters(q, b[:64])
+	case tensor.NVFP4:
+		codesNVFP4(q, b)
+	case tensor.Q1_0: // 0 d float16, 2 qs [16]byte, eight weights each. weight = d * (2*qs - 1)
+		for i, v := range b[2:18] {
+			store8(q[8*i:], spread8(v)<<1)
+		}
+	case tensor.Q2_0: // 0 d float16, 2 qs [16]byte, four weights each, the first lowest. weight = d * (qs - 1)
+		for i, v := range b[2:18] {
+			q[4*i], q[4*i+1], q[4*i+2], q[4*i+3] = v&3, v>>2&3, v>>4&3, v>>6
+		}
 	}
 }
 
@@ -116,6 +158,32 @@ func halfE8M0(e byte) float32 {
 		return float32(math.NaN())
 	}
 	return math.Float32frombits(uint32(e-1) << 23)
+}
+
+// codesNVFP4 reads
+//
+//	0  scales [4]byte, of each 16 weights, an unsigned E4M3 float
+//	4  qs     [32]byte, two E2M1 floats each: of eight bytes the low halves are before the high ones
+//
+// weight = scale * E2M1(qs), here scale/2 * e2m1[qs], and the code is that integer with 128 added.
+func codesNVFP4(q, b []byte) {
+	for i, v := range b[4:36] {
+		at := i&^7<<1 | i&7
+		q[at], q[at+8] = byte(e2m1[v&15])^128, byte(e2m1[v>>4])^128
+	}
+}
+
+// halfE4M3 returns half of an E4M3 float without its sign, as binary16, and 0 for 127. The codes of a negative one are
+// read as ggml reads them, where 255 is 480.
+func halfE4M3(e byte) uint16 {
+	exponent, mantissa := uint16(e>>3&15), uint16(e&7)
+	switch {
+	case e == 127:
+		return 0
+	case exponent == 0:
+		return float16.ToF16(float32(mantissa) / 1024)
+	}
+	return (exponent+7)<<10 | mantissa<<7
 }
 
 // Eight bytes at a time, in a uint64: one operation where a loop over bytes has eight.

@@ -1,6 +1,6 @@
 // Package quant reads and writes the block formats of GGUF.
 //
-// A block is 32 or 256 consecutive weights of a row, stored as small integers with shared scales. Codes and Header give
+// A block is 32 to 256 consecutive weights of a row, stored as small integers with shared scales. Codes and Header give
 // the integers and the scales as stored, for integer dot products; Dequantize gives the weights as float32, also of the
 // plain float types. Quantize writes all types.
 //
@@ -12,7 +12,8 @@
 // The layouts are ggml's (ggml-common.h and ggml-quants.c in llama.cpp); MXFP4 is also in the OCP Microscaling Formats
 // specification, version 1.0.
 //
-// quant.go reads, format.go has the table of formats and their codes, block256.go the larger blocks' codes;
+// quant.go reads, format.go has the table of formats and their codes, block256.go the larger blocks' codes, grid.go the
+// codes that index a grid;
 // microscaled.go joins two tensors. encode.go writes, encode32.go and encode256.go a block, search.go finds scales.
 package quant
 
@@ -32,8 +33,8 @@ const (
 	maxGroups = 16
 )
 
-// GroupSize returns the number of consecutive weights sharing a scale: 16 in Q2_K, Q3_K and Q6_K, 32 in the other
-// quantized types, 0 if d is not quantized.
+// GroupSize returns the number of consecutive weights sharing a scale: 16 in Q2_K, Q3_K, Q6_K, IQ1_M, IQ2_XS, IQ2_S and
+// NVFP4, 32 in the other quantized types, 0 if d is not quantized.
 func GroupSize(d tensor.DType) int { return formatOf(d).group }
 
 // HasMin reports whether d's groups have a minimum, added to scale*q.
@@ -41,6 +42,9 @@ func HasMin(d tensor.DType) bool { return formatOf(d).min }
 
 // Offset returns the difference between d's codes and the integers of its weights.
 func Offset(d tensor.DType) byte { return formatOf(d).offset }
+
+// Unit returns the factor of a group's scale that a Header leaves out.
+func Unit(d tensor.DType) float32 { return formatOf(d).unit }
 
 // Table returns the integers of d's weights by code, or nil where the integers are the codes less Offset(d).
 func Table(d tensor.DType) *[16]int8 { return formatOf(d).table }
@@ -60,19 +64,43 @@ func Codes(d tensor.DType, dst, src []byte) error {
 	return nil
 }
 
-// A Header is a block's scales as stored. In a block of 32 weights the scale is D, and Min is added. In a block of 256
-// the scale of group g is D*Scales[g], and Min*Mins[g] is subtracted. D and Min are binary16; MXFP4's D is bfloat16.
+// Unpack reads whole blocks of the quantized type d, a type without minima: the codes, and each group's scale to every
+// step-th of scales.
+func Unpack(d tensor.DType, codesOf []byte, scales []float32, step int, src []byte) {
+	var h Header
+	groups := d.BlockSize() / GroupSize(d)
+	for len(src) > 0 {
+		codes(d, codesOf, src)
+		h.Read(d, src)
+		d0, min0 := h.floats(d)
+		for g := range groups {
+			scales[g*step], _ = h.group(d, g, d0, min0)
+		}
+		codesOf, src = codesOf[d.BlockSize():], src[d.BlockBytes():]
+		scales = scales[min(groups*step, len(scales)):]
+	}
+}
+
+// A Header is a block's scales as stored. In a block of fewer than 256 weights the scale is D, and Min is added. In a
+// block of 256 the scale of group g is D*Scales[g]*Unit(d), and Min*Mins[g] is subtracted. In NVFP4 the scale of group g
+// is Each[g]. All are binary16; MXFP4's D is bfloat16.
 type Header struct {
 	D, Min       uint16
 	Scales, Mins [maxGroups]int8
+	Each         [4]uint16
 }
 
 // Read reads the header of the block of the quantized type d at the start of b.
 func (h *Header) Read(d tensor.DType, b []byte) {
 	f := formatOf(d)
-	if d == tensor.MXFP4 {
+	switch d {
+	case tensor.MXFP4:
 		h.D = uint16(math.Float32bits(halfE8M0(b[0])) >> 16)
-	} else {
+	case tensor.NVFP4:
+		for i := range h.Each {
+			h.Each[i] = halfE4M3(b[i])
+		}
+	default:
 		h.D = half16(b[f.scale:])
 	}
 	if f.min {
@@ -89,6 +117,24 @@ func (h *Header) Read(d tensor.DType, b []byte) {
 		scalesQ6_K(h, b)
 	case tensor.IQ4_XS:
 		scalesIQ4_XS(h, b)
+	case tensor.IQ1_S:
+		scalesIQ1_S(h, b)
+	case tensor.IQ1_M:
+		scalesIQ1_M(h, b)
+	case tensor.IQ2_XXS:
+		scalesIQ2_XXS(h, b)
+	case tensor.IQ2_XS:
+		oddHalves(h, b[66:74])
+	case tensor.IQ2_S:
+		oddHalves(h, b[74:82])
+	case tensor.IQ3_XXS:
+		scalesIQ3_XXS(h, b)
+	case tensor.IQ3_S:
+		oddHalves(h, b[106:110])
+	case tensor.TQ1_0, tensor.TQ2_0:
+		for i := range 8 {
+			h.Scales[i] = 1
+		}
 	}
 }
 
@@ -102,10 +148,14 @@ func (h *Header) floats(d tensor.DType) (scale, min float32) {
 
 // group returns the scale and the minimum of group g, of a block with floats scale and min.
 func (h *Header) group(d tensor.DType, g int, scale, min float32) (float32, float32) {
-	if d.BlockSize() == 32 {
+	switch unit := formatOf(d).unit; {
+	case d == tensor.NVFP4:
+		return float16.F16(h.Each[g]), 0
+	case unit == 0:
 		return scale, min
+	default:
+		return scale * float32(h.Scales[g]) * unit, -(min * float32(h.Mins[g]))
 	}
-	return scale * float32(h.Scales[g]), -(min * float32(h.Mins[g]))
 }
 
 // Dequantize reads len(dst) elements of type d, a quantized or a float type. src holds these elements alone, and

@@ -39,6 +39,18 @@ const (
 	IQ4_NL
 	IQ4_XS
 	MXFP4
+	IQ1_S
+	IQ1_M
+	IQ2_XXS
+	IQ2_XS
+	IQ2_S
+	IQ3_XXS
+	IQ3_S
+	TQ1_0
+	TQ2_0
+	NVFP4
+	Q1_0
+	Q2_0
 	numDTypes
 )
 
@@ -74,6 +86,18 @@ var layouts = [numDTypes]struct {
 	IQ4_NL:  {"IQ4_NL", 32, 18},
 	IQ4_XS:  {"IQ4_XS", 256, 136},
 	MXFP4:   {"MXFP4", 32, 17},
+	IQ1_S:   {"IQ1_S", 256, 50},
+	IQ1_M:   {"IQ1_M", 256, 56},
+	IQ2_XXS: {"IQ2_XXS", 256, 66},
+	IQ2_XS:  {"IQ2_XS", 256, 74},
+	IQ2_S:   {"IQ2_S", 256, 82},
+	IQ3_XXS: {"IQ3_XXS", 256, 98},
+	IQ3_S:   {"IQ3_S", 256, 110},
+	TQ1_0:   {"TQ1_0", 256, 54},
+	TQ2_0:   {"TQ2_0", 256, 66},
+	NVFP4:   {"NVFP4", 64, 36},
+	Q1_0:    {"Q1_0", 128, 18},
+	Q2_0:    {"Q2_0", 64, 18},
 }
 
 func (d DType) String() string {
