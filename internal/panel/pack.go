@@ -43,7 +43,7 @@ func (w *Weight) fetch(p, c int) {
 
 // maxChunk is the bytes of the largest chunk, and maxRow those of a row's part in a file.
 var maxChunk, maxRow = func() (chunk, row int) {
-	for d := tensor.Q4_0; d <= tensor.MXFP4; d++ {
+	for d := tensor.Q4_0; HasPlanes(d); d++ {
 		chunk, row = max(chunk, chunkBytes(d, Chunk)), max(row, d.RowBytes(Chunk))
 	}
 	return chunk, row

@@ -15,7 +15,9 @@
 // is added everywhere. In Q2_K Scales and Mins share a byte, as in the file.
 //
 // A weight need not be stored so: one in place has its rows as the file has them, and
-// packs a chunk each time that it is read.
+// packs a chunk each time that it is read. A weight of a type without planes, which
+// takes fewer bytes than these would (HasPlanes), is always in place: its codes are
+// unpacked from the file's blocks each time.
 package panel
 
 import (
@@ -79,11 +81,17 @@ func codesOf(d tensor.DType) simd.Codes {
 	case tensor.Q3_K:
 		return simd.Codes21
 	}
-	if quant.Table(d) != nil {
+	switch {
+	case !HasPlanes(d):
+		return simd.Codes8
+	case quant.Table(d) != nil:
 		return simd.CodesTable
 	}
 	return simd.Codes4
 }
+
+// HasPlanes reports whether panels can store the quantized type d.
+func HasPlanes(d tensor.DType) bool { return d <= tensor.MXFP4 }
 
 // scaleBytes is what the scales of k columns of a panel take.
 func scaleBytes(d tensor.DType, k int) int {
@@ -110,9 +118,14 @@ func panelBytes(d tensor.DType, k int) int {
 	return k/Chunk*chunkBytes(d, Chunk) + chunkBytes(d, k%Chunk)
 }
 
-// Size is the number of bytes that a weight of the quantized type d takes in
-// panels. k is a multiple of d's block size.
-func Size(d tensor.DType, n, k int) int { return (n + Rows - 1) / Rows * panelBytes(d, k) }
+// Size returns the number of bytes that a weight of the quantized type d takes in
+// panels, or in the file if it stays in place. k is a multiple of d's block size.
+func Size(d tensor.DType, n, k int) int {
+	if !HasPlanes(d) {
+		return n * d.RowBytes(k)
+	}
+	return (n + Rows - 1) / Rows * panelBytes(d, k)
+}
 
 // New makes a weight in place of t, [n, k] of a quantized type: t's Data stays as it is
 // until the weight, or all weights that Move makes of it, are packed.
@@ -132,7 +145,7 @@ func New(t tensor.Tensor) (*Weight, error) {
 
 // Move makes a weight in data, Size bytes of zeros, whose panels are to be packed.
 func (w *Weight) Move(data []byte) (*Weight, error) {
-	if size := Size(w.DType, w.N, w.K); len(data) != size {
+	if size := Size(w.DType, w.N, w.K); len(data) != size || !HasPlanes(w.DType) {
 		return nil, fmt.Errorf("%v [%d, %d]: %d bytes, need %d", w.DType, w.N, w.K, len(data), size)
 	}
 	m := *w
@@ -166,7 +179,7 @@ func (w *Weight) wideTable() *[64]uint16 {
 // stored returns how simd.AddRow reads the type, nil if it does not: MXFP4's scales are bfloat16.
 func stored(d tensor.DType) *simd.Stored {
 	c := codesOf(d)
-	if d == tensor.MXFP4 || c == simd.Codes2 || c == simd.Codes21 {
+	if d == tensor.MXFP4 || c == simd.Codes2 || c == simd.Codes21 || !HasPlanes(d) {
 		return nil
 	}
 	return &simd.Stored{Codes: c, Table: tableOf(d), Group: quant.GroupSize(d), Bytes: d.BlockSize() > 32,

@@ -3,6 +3,7 @@ package panel
 import (
 	"unsafe"
 
+	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -72,6 +73,10 @@ func (w *Weight) open(s *Scratch, p, c int) []byte {
 	s.Group = w.Group()
 	var data []byte
 	k := w.columns(c)
+	if !HasPlanes(w.DType) {
+		w.decode(s, p, c)
+		return s.codes[:k*Rows]
+	}
 	if w.InPlace() {
 		data, s.Next = w.Woven(s, p, c), nil
 	} else {
@@ -84,6 +89,22 @@ func (w *Weight) open(s *Scratch, p, c int) []byte {
 	}
 	w.unpackScales(s, data[:size], k)
 	return data[size:]
+}
+
+// decode makes s chunk c of panel p of a weight without planes, from the file's blocks.
+func (w *Weight) decode(s *Scratch, p, c int) {
+	if s.woven == nil {
+		s.woven = room(maxChunk)
+	}
+	w.fetch(p+1, c)
+	k := w.columns(c)
+	rows, stride := w.rows(s, p, c)
+	s.Scale, s.Min, s.Next = s.scale[:k/s.Group*Rows], nil, nil
+	for r := range Rows {
+		quant.Unpack(w.DType, s.woven[r*k:(r+1)*k], s.Scale[r:], Rows, rows[r*stride:][:w.DType.RowBytes(k)])
+	}
+	simd.Weave(s.codes, s.woven, k, k/32, 32, simd.UnitSize, 0)
+	simd.Weave(s.codes[simd.UnitSize/2:], s.woven[16:], k, k/32, 32, simd.UnitSize, 0)
 }
 
 func (w *Weight) unpackScales(s *Scratch, src []byte, k int) {

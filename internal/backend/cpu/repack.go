@@ -35,7 +35,9 @@ func (b *Backend) ready(g *graph.Graph, progress func(done, total int64) error) 
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.Name, err)
 		}
-		b.packed[w], b.inPlace = m, append(b.inPlace, w)
+		if b.packed[w] = m; panel.HasPlanes(w.DType) {
+			b.inPlace = append(b.inPlace, w)
+		}
 		if len(m.matrices) == 1 { // of many, a token may need few
 			read, total = append(read, w), total+int64(len(w.Data))
 		}

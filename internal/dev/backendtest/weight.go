@@ -15,14 +15,17 @@ import (
 var (
 	plain  = []tensor.DType{tensor.F32, tensor.F16, tensor.BF16}
 	blocks = []tensor.DType{tensor.Q4_0, tensor.Q4_1, tensor.Q5_0, tensor.Q5_1, tensor.Q8_0, tensor.Q2_K, tensor.Q3_K,
-		tensor.Q4_K, tensor.Q5_K, tensor.Q6_K, tensor.IQ4_NL, tensor.IQ4_XS, tensor.MXFP4}
+		tensor.Q4_K, tensor.Q5_K, tensor.Q6_K, tensor.IQ4_NL, tensor.IQ4_XS, tensor.MXFP4, tensor.IQ1_S, tensor.IQ1_M,
+		tensor.IQ2_XXS, tensor.IQ2_XS, tensor.IQ2_S, tensor.IQ3_XXS, tensor.IQ3_S, tensor.TQ1_0, tensor.TQ2_0, tensor.NVFP4,
+		tensor.Q1_0, tensor.Q2_0}
 )
 
 // halves tells where in a block its binary16 scale and minimum lie.
 var halves = map[tensor.DType][]int{
 	tensor.Q4_0: {0}, tensor.Q4_1: {0, 2}, tensor.Q5_0: {0}, tensor.Q5_1: {0, 2}, tensor.Q8_0: {0},
 	tensor.Q2_K: {80, 82}, tensor.Q3_K: {108}, tensor.Q4_K: {0, 2}, tensor.Q5_K: {0, 2}, tensor.Q6_K: {208},
-	tensor.IQ4_NL: {0}, tensor.IQ4_XS: {0},
+	tensor.IQ4_NL: {0}, tensor.IQ4_XS: {0}, tensor.IQ1_S: {0}, tensor.IQ2_XXS: {0}, tensor.IQ2_XS: {0}, tensor.IQ2_S: {0},
+	tensor.IQ3_XXS: {0}, tensor.IQ3_S: {0}, tensor.TQ1_0: {52}, tensor.TQ2_0: {64}, tensor.Q1_0: {0}, tensor.Q2_0: {0},
 }
 
 // newWeight is a random weight of about unit size or less: normal numbers, or
@@ -70,8 +73,15 @@ func fillBlock(r *rand.Rand, d tensor.DType, b []byte) {
 		}
 		binary.LittleEndian.PutUint16(b[at:], float16.ToF16(float32(s)))
 	}
-	if d == tensor.MXFP4 {
+	switch d {
+	case tensor.MXFP4:
 		b[0] = byte(118 + r.IntN(8)) // 2^-9 to 2^-2
+	case tensor.NVFP4:
+		for i := range 4 {
+			b[i] &= 0x1f // to 0.1
+		}
+	case tensor.IQ1_M:
+		b[55] = b[55]&0x8f | 1<<4 // four bits of the scale: 2^-11 to 2^-8
 	}
 }
 
