@@ -34,7 +34,7 @@ func wholly(ctx context.Context, t *chat.Template, y *syntax.Syntax, in chat.Inp
 			return nil, err
 		}
 		in.BOSToken, in.EOSToken = bos, eos
-		if segments, err = t.Whole(ctx, in); err == nil || ctx.Err() != nil {
+		if segments, err = t.CheckedSegments(ctx, in); err == nil || ctx.Err() != nil {
 			return segments, err
 		}
 		err = lost(err, texts)

@@ -342,7 +342,7 @@ func (m *Model) segments(ctx context.Context, messages []Message, o GenerateOpti
 			return wholly(ctx, t, &y, in, messages, o)
 		}
 	}
-	segments, err := t.Whole(ctx, in)
+	segments, err := t.CheckedSegments(ctx, in)
 	if segments != nil && left != nil {
 		return nil, left
 	}

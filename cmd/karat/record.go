@@ -212,7 +212,7 @@ func encodeChat(x *call, m *model.Files, messages []lab.Message) (string, []int,
 	for _, x := range messages {
 		in.Messages = append(in.Messages, chat.Message(x.Role, x.Content))
 	}
-	segments, err := t.Whole(x.ctx, in)
+	segments, err := t.CheckedSegments(x.ctx, in)
 	if err != nil {
 		return "", nil, fmt.Errorf("%s: %w", m.Checkpoint.Path, err)
 	}

@@ -1,6 +1,8 @@
-// Package chat renders conversations with the chat templates that models come
-// with, as Hugging Face's transformers library does (apply_chat_template), and
-// reports which parts of the text came from the conversation.
+// Package chat renders conversations with models' chat templates, like Hugging Face's transformers library
+// (apply_chat_template), and reports the parts of the text from the conversation.
+//
+// Files in reading order: turn.go (messages and tools as templates read them), lost.go (texts left out by a template),
+// chat.go (Template, Segments), roles.go (roles and markers), strftime.go (dates).
 package chat
 
 import (
@@ -16,38 +18,34 @@ import (
 	"github.com/karat-run/karat/jinja"
 )
 
-// ErrNoTemplate is the error of Parse for an empty source: the model brings no
-// template, and none is made up for it.
+// ErrNoTemplate is the error of Parse for an empty source. No template is made up for a model without a template.
 var ErrNoTemplate = errors.New("the model has no chat template")
 
-// A Template is a parsed chat template. It is safe for concurrent use.
+// A Template is a parsed chat template, safe for concurrent use.
 type Template struct {
 	source string
 	jinja  *jinja.Template
 }
 
-// Limits bound what one rendering may use; the zero value is safe for templates
-// and conversations from anyone.
+// Limits bound the cost of one rendering; the zero value is safe for templates and conversations from anyone.
 type Limits = jinja.Options
 
-// An Input is what a template is rendered with.
+// An Input is a conversation with the other variables of a template.
 type Input struct {
 	// Messages are the turns, each at least with role and content; see Message
 	// and ParseMessages.
 	Messages []*jinja.Dict
 
-	// Named are the indices of the messages whose names Whole looks for.
+	// Named are the indices of the messages with names checked by CheckedSegments.
 	Named []int
 
-	// Tools and Documents are as the template wants them, usually JSON schemas
-	// and dicts. Nil gives the template None.
+	// Tools and Documents are in the template's form, usually JSON schemas and dicts. Nil gives the template None.
 	Tools, Documents []jinja.Value
 
 	// AddGenerationPrompt asks for the beginning of the assistant's next turn.
 	AddGenerationPrompt bool
 
-	// BOSToken and EOSToken are the tokens' texts. An empty one is
-	// undefined in the template.
+	// BOSToken and EOSToken are the tokens' texts. An empty text is undefined in the template.
 	BOSToken, EOSToken string
 
 	// Args are further variables, such as enable_thinking. A reserved name is
@@ -58,11 +56,10 @@ type Input struct {
 	Now func() time.Time
 }
 
-// A Segment is a part of a prompt. FromContent says that it came from the
-// conversation (messages, tools, documents or arguments) and not from the
-// template: what looks like a special token in it is text. The role of a message
-// is not content if it is a known one, such as user or assistant. Such a token may also
-// lie across segments; it is a special token only if no part of it is content.
+// A Segment is a part of a prompt. FromContent marks text of the conversation (messages, tools, documents or
+// arguments), not of the template: a special token spelled in such a segment is text. A known role of a message, such
+// as user or assistant, is not content. A special token may lie across segments; any part from content makes the whole
+// of it text.
 type Segment struct {
 	Text        string
 	FromContent bool
@@ -76,8 +73,7 @@ func Message(role, content string) *jinja.Dict {
 	return d
 }
 
-// Parse makes a template of its Jinja source. The error is ErrNoTemplate, or
-// wraps a *jinja.Error that names the line.
+// Parse makes a template of its Jinja source. The error is ErrNoTemplate, or wraps a *jinja.Error with the line.
 func Parse(source string, l Limits) (*Template, error) {
 	if source == "" {
 		return nil, ErrNoTemplate
@@ -98,8 +94,8 @@ func (t *Template) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Render returns the prompt for a conversation. Its errors wrap a *jinja.Error; of
-// KindRaised is one that the template itself raises, with the template's words.
+// Render returns the prompt for a conversation. Its errors wrap a *jinja.Error; an error raised by the template itself
+// is of KindRaised and has the template's words.
 func (t *Template) Render(ctx context.Context, in Input) (string, error) {
 	vars, err := in.variables()
 	if err != nil {
@@ -108,17 +104,16 @@ func (t *Template) Render(ctx context.Context, in Input) (string, error) {
 	return t.jinja.Execute(ctx, vars)
 }
 
-// Segments returns the prompt as Render does, in parts that tell where they came
-// from. Their texts put together are the prompt.
+// Segments returns the prompt of Render in parts of known origin. Their texts put together are the prompt.
 func (t *Template) Segments(ctx context.Context, in Input) ([]Segment, error) {
 	segments, _, err := t.Trace(ctx, in)
 	return segments, err
 }
 
-// Shown says what of a message the prompt has: a character of its content, or of its name, that is no white space.
+// Shown says whether the prompt has a character, white space apart, of a message's content and of its name.
 type Shown struct{ Content, Name bool }
 
-// Trace returns what Segments does, and what of each message the prompt shows.
+// Trace returns the result of Segments, and the parts of each message shown by the prompt.
 func (t *Template) Trace(ctx context.Context, in Input) ([]Segment, []Shown, error) {
 	vars, err := in.variables()
 	if err != nil {
@@ -143,9 +138,8 @@ func (t *Template) Trace(ctx context.Context, in Input) ([]Segment, []Shown, err
 	return segments, shown, nil
 }
 
-// reserved are the names that Args may not set: the template's own variables and
-// functions, and the parameters of apply_chat_template, which a caller could
-// otherwise believe to have set.
+// reserved lists the names refused by Args: the template's own variables and functions, and the parameters of
+// apply_chat_template, which would have no effect.
 var reserved = []string{
 	"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token",
 	"raise_exception", "strftime_now",
@@ -156,8 +150,7 @@ var reserved = []string{
 // Reserved reports whether Args may not set a name.
 func Reserved(name string) bool { return slices.Contains(reserved, name) }
 
-// variables returns the template's variables, in which what came from the
-// conversation is marked.
+// variables returns the template's variables, with content of the conversation marked.
 func (in *Input) variables() (*jinja.Dict, error) {
 	vars := jinja.NewDict()
 	for _, name := range in.Args.Keys() {

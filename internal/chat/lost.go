@@ -32,14 +32,14 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf(left+"it has no place for the role here; give the text to a user", e.Role)
 }
 
-// Whole returns Segments, unless they leave out a message's text or name: that is a LostError beside them. Reasoning
-// may be missing, and so may an assistant's text beside calls of tools. A developer is a system to a template that does
-// not know it, and messages of both at the beginning are one message to a template that takes one.
-func (t *Template) Whole(ctx context.Context, in Input) ([]Segment, error) {
+// CheckedSegments returns Segments, or a LostError beside them if they leave out a message's text or name. Reasoning may be
+// missing, as may an assistant's text beside calls of tools. A template without developers gets a developer as a
+// system, and a template taking one system message gets all at the beginning as one message.
+func (t *Template) CheckedSegments(ctx context.Context, in Input) ([]Segment, error) {
 	if all := asSystem(in.Messages); all != nil && !strings.Contains(t.source, "developer") {
 		in.Messages = all
 	}
-	segments, err := t.whole(ctx, in)
+	segments, err := t.checkedSegments(ctx, in)
 	for _, other := range []func([]*jinja.Dict) []*jinja.Dict{asSystem, oneSystem} {
 		if err == nil || ctx.Err() != nil {
 			return segments, err
@@ -49,15 +49,15 @@ func (t *Template) Whole(ctx context.Context, in Input) ([]Segment, error) {
 			continue
 		}
 		in.Messages = messages
-		if again, failed := t.whole(ctx, in); failed == nil {
+		if again, failed := t.checkedSegments(ctx, in); failed == nil {
 			return again, nil
 		}
 	}
 	return segments, err
 }
 
-// whole does what Whole does with messages as they are.
-func (t *Template) whole(ctx context.Context, in Input) ([]Segment, error) {
+// checkedSegments returns Segments or a LostError, with messages as they are.
+func (t *Template) checkedSegments(ctx context.Context, in Input) ([]Segment, error) {
 	segments, shown, err := t.Trace(ctx, in)
 	if err != nil {
 		return nil, err
@@ -73,13 +73,13 @@ func (t *Template) whole(ctx context.Context, in Input) ([]Segment, error) {
 			shown[i].Content = true
 			continue
 		}
-		marked.Messages[i], missing = with(m, "content", "Some words."), true
+		marked.Messages[i], missing = replaceText(m, "content", "Some words."), true
 	}
 	if !missing {
 		return segments, nil
 	}
-	// The template may have taken a text for what it is: a switch such as /no_think, or reasoning between its marks.
-	// Other words in its place come out then.
+	// The template may have acted on a text, such as a switch like /no_think, or reasoning between its marks. Other
+	// words in its place come out then.
 	_, again, err := t.Trace(ctx, marked)
 	if err != nil {
 		again = shown
@@ -102,12 +102,12 @@ func asSystem(messages []*jinja.Dict) []*jinja.Dict {
 		if all == nil {
 			all = append(all, messages...)
 		}
-		all[i] = with(m, "role", "system")
+		all[i] = replaceText(m, "role", "system")
 	}
 	return all
 }
 
-// oneSystem returns the messages with the system's at the beginning as one, or nil if there is at most one.
+// oneSystem returns the messages with the system's at the beginning joined, or nil if there is at most one.
 func oneSystem(messages []*jinja.Dict) []*jinja.Dict {
 	var texts []string
 	for _, m := range messages {
@@ -133,8 +133,8 @@ func textOf(m *jinja.Dict, key string) string {
 	return text
 }
 
-// with returns a copy of m with another text for a key.
-func with(m *jinja.Dict, key, text string) *jinja.Dict {
+// replaceText returns a copy of m with another text for a key.
+func replaceText(m *jinja.Dict, key, text string) *jinja.Dict {
 	c := jinja.NewDict()
 	for _, k := range m.Keys() {
 		v, _ := m.Get(k)

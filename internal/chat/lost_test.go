@@ -9,9 +9,9 @@ import (
 	"github.com/karat-run/karat/jinja"
 )
 
-// TestWholeCases: of the recorded conversations with the published templates those are refused whose texts are not in
+// TestCheckedCases: of the recorded conversations with the published templates those are refused whose texts are not in
 // the prompt, and no others.
-func TestWholeCases(t *testing.T) {
+func TestCheckedCases(t *testing.T) {
 	inputs, template := conversations(t, golden.Shared(t, "chat/conversations.json")), templates(t, golden.Shared(t, "chat/templates"))
 	refused, whole := 0, 0
 	for _, c := range readLines[recorded](t, golden.Shared(t, "chat/cases.jsonl")) {
@@ -23,7 +23,7 @@ func TestWholeCases(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := inputs[c.Conversation]
-		segments, err := tmpl.Whole(t.Context(), in)
+		segments, err := tmpl.CheckedSegments(t.Context(), in)
 		var lost *LostError
 		if errors.As(err, &lost) {
 			if refused++; strings.Contains(*c.Render, strings.TrimSpace(textOf(in.Messages[lost.Message], "content"))) {
@@ -49,8 +49,8 @@ func TestWholeCases(t *testing.T) {
 	}
 }
 
-// TestWhole: each message's text comes out, in its own place or as a switch; else the error says which message, and what to do.
-func TestWhole(t *testing.T) {
+// TestChecked: each message's text comes out, in its own place or as a switch; else the error says which message, and what to do.
+func TestChecked(t *testing.T) {
 	const (
 		first = "{% for m in messages %}{% if m.role == 'system' and loop.first or m.role in ['user', 'assistant'] %}<{{ m.role }}>{{ m.content | trim }}{% endif %}{% endfor %}"
 		any   = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
@@ -60,7 +60,7 @@ func TestWhole(t *testing.T) {
 		last  = "{{ messages[-1].content }}"
 	)
 	user, yo := Message("user", "hi"), Message("assistant", "yo")
-	called := with(Message("assistant", "I look."), "tool_calls", "x")
+	called := replaceText(Message("assistant", "I look."), "tool_calls", "x")
 	for _, x := range []struct {
 		template string
 		messages []*jinja.Dict
@@ -79,7 +79,7 @@ func TestWhole(t *testing.T) {
 		{first + "{# developer #}", []*jinja.Dict{Message("developer", "d"), user}, "<system>d<user>hi"},
 		{think, []*jinja.Dict{Message("system", "/no_think"), user, Message("assistant", "<think>hm</think>"), user}, ""},
 		{think, []*jinja.Dict{user, called}, ""},
-		{first, []*jinja.Dict{user, with(Message("model", "I look."), "tool_calls", "x")}, ""},
+		{first, []*jinja.Dict{user, replaceText(Message("model", "I look."), "tool_calls", "x")}, ""},
 		{upper, []*jinja.Dict{Message("system", "straße"), user}, ""},
 		{upper, []*jinja.Dict{user, Message("tool", "hi")}, "1: the chat template would leave out this result of a tool: it has no place for one here"},
 		{all, []*jinja.Dict{Message("robot", `a "b"`), user}, ""},
@@ -89,7 +89,7 @@ func TestWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		segments, err := tmpl.Whole(t.Context(), Input{Messages: x.messages})
+		segments, err := tmpl.CheckedSegments(t.Context(), Input{Messages: x.messages})
 		got, _ := Flatten(segments)
 		var lost *LostError
 		if errors.As(err, &lost) {

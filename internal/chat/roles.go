@@ -8,9 +8,8 @@ import (
 	"github.com/karat-run/karat/jinja"
 )
 
-// roles are the words that programs, not users, write into a message's role:
-// those of the chat APIs, then those of the published templates. Many templates
-// build a marker from them ('<|' + message['role'] + '|>'), so they count as the
+// roles are the words written into a message's role by programs, not users: from the chat APIs, then from the published
+// templates. Many templates build a marker from a role ('<|' + message['role'] + '|>'), so these words count as the
 // template's own text. Any other role is content.
 var roles = []string{
 	"system", "developer", "user", "assistant", "tool", "function",
@@ -33,11 +32,9 @@ func turn(m *jinja.Dict, i int) jinja.Value {
 	return marked
 }
 
-// LostMarkers returns those of the markers, which are the names of special tokens,
-// that the template writes with text of the conversation in them: Segments tells
-// that such a marker is content, so the model gets it spelled out. Conversations
-// of plain words are rendered to find them; one that the template refuses shows
-// nothing.
+// LostMarkers returns the markers, names of special tokens, with text of the conversation inside: Segments counts such
+// a marker as content, so the model gets the marker spelled out. LostMarkers renders conversations of plain words; a
+// conversation refused by the template shows nothing.
 func (t *Template) LostMarkers(ctx context.Context, markers []string, bos, eos string) ([]string, error) {
 	var lost []string
 	for _, in := range probes() {
@@ -79,8 +76,7 @@ func Flatten(segments []Segment) (text string, content []Span) {
 	return b.String(), content
 }
 
-// broken reports whether a marker in the text is made of content in part. One
-// that is content from end to end is no marker.
+// broken reports whether a marker in the text is made of content in part. Content from end to end is no marker.
 func broken(text, marker string, content []Span) bool {
 	for at := 0; ; {
 		i := strings.Index(text[at:], marker)
@@ -99,8 +95,7 @@ func broken(text, marker string, content []Span) bool {
 	}
 }
 
-// probes returns conversations in which no content is a marker: plain turns, tools,
-// and contents in parts.
+// probes returns conversations without a marker in the content: plain turns, tools, and contents in parts.
 func probes() []Input {
 	system, question := Message("system", "First."), Message("user", "Second.")
 	reply, more := Message("assistant", "Third."), Message("user", "Fourth.")
@@ -128,7 +123,7 @@ func probes() []Input {
 	return inputs
 }
 
-// object makes a dict of names and values; a Go string is a value, too.
+// object makes a dict of names and values. A Go string becomes a value.
 func object(pairs ...any) *jinja.Dict {
 	d := jinja.NewDict()
 	for i := 0; i < len(pairs); i += 2 {

@@ -10,10 +10,9 @@ import (
 // maxDate bounds a formatted date in bytes.
 const maxDate = 1 << 16
 
-// strftime formats a time as Python's datetime.strftime does for a time without
-// a zone, in the C locale of a system with the GNU C library: its flags - _ 0 ^
-// # and widths are understood, and %Z and %z are empty. A directive that is
-// unknown stays as it is.
+// strftime formats a time as Python's datetime.strftime does for a time without a zone, in the C locale of a system
+// with the GNU C library: with its flags - _ 0 ^ # and widths, and with %Z and %z empty. An unknown directive stays as
+// written.
 func strftime(t time.Time, format string) (string, error) {
 	var b strings.Builder
 	for {
@@ -31,7 +30,7 @@ func strftime(t time.Time, format string) (string, error) {
 	}
 }
 
-// A directive is what follows a percent sign.
+// A directive is the text after a percent sign.
 type directive struct {
 	flag       byte // - _ 0, or 0
 	upper      bool // ^
@@ -65,7 +64,7 @@ func parseDirective(s string) (d directive, n int) {
 	return d, n
 }
 
-// format returns the text of the directive, which is spelt in the format as spelt.
+// format returns the text of the directive, spelt in the format as spelt.
 func (d directive) format(t time.Time, spelt string) string {
 	switch d.conversion {
 	case '%':
@@ -153,7 +152,7 @@ func hour12(t time.Time) int { return (t.Hour()+11)%12 + 1 }
 // monday returns the days since Monday.
 func monday(t time.Time) int { return (int(t.Weekday()) + 6) % 7 }
 
-// layouts are the conversions that are no number, or several.
+// layouts are the conversions to text, or to several numbers.
 var layouts = map[byte]string{
 	'a': "Mon", 'A': "Monday", 'b': "Jan", 'h': "Jan", 'B': "January",
 	'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'D': "01/02/06", 'X': "15:04:05", 'T': "15:04:05",

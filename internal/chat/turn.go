@@ -10,12 +10,12 @@ import (
 	"github.com/karat-run/karat/jinja"
 )
 
-// Turn is a message of more than text, with the keys that Hugging Face's templates read.
+// Turn is a message of more than text, with the keys read by Hugging Face's templates.
 type Turn struct {
 	Role, Content string
-	Reasoning     string // reasoning_content, reasoning and thinking, as templates call it; "" leaves the keys out
+	Reasoning     string // reasoning_content, reasoning and thinking; "" leaves the keys out
 	Calls         []Call // tool_calls
-	Name, CallID  string // name and tool_call_id, of what a tool returned; "" leaves the key out
+	Name, CallID  string // name and tool_call_id, of a tool's result; "" leaves the key out
 }
 
 // Call is a tool call: {"type": "function", "function": {"name", "arguments"}, "id"}.
@@ -24,7 +24,7 @@ type Call struct {
 	Arguments []byte // a JSON object, whose keys keep their order; nil is {}
 }
 
-// Message returns t as templates have it.
+// Message returns t in the form of templates.
 func (t *Turn) Message() (*jinja.Dict, error) {
 	d := Message(t.Role, t.Content)
 	set := func(key, value string) {
@@ -57,8 +57,8 @@ func (t *Turn) Message() (*jinja.Dict, error) {
 	return d, nil
 }
 
-// Tool describes a tool as templates have it: {"type": "function", "function": {"name", "description",
-// "parameters"}}. parameters is a JSON schema of an object; nil is one without properties.
+// Tool describes a tool in the form of templates: {"type": "function", "function": {"name", "description",
+// "parameters"}}. parameters is a JSON schema of an object; nil stands for no properties.
 func Tool(name, description string, parameters []byte) (jinja.Value, error) {
 	if parameters == nil {
 		parameters = []byte(`{"type": "object", "properties": {}}`)
@@ -71,7 +71,7 @@ func Tool(name, description string, parameters []byte) (jinja.Value, error) {
 	return object("type", "function", "function", function), nil
 }
 
-// jsonObject returns a JSON object; nil is an empty one.
+// jsonObject parses a JSON object. Nil gives an empty dict.
 func jsonObject(what string, data []byte) (*jinja.Dict, error) {
 	if data == nil {
 		return jinja.NewDict(), nil
@@ -90,7 +90,7 @@ func jsonObject(what string, data []byte) (*jinja.Dict, error) {
 	return d, nil
 }
 
-// Args makes template variables of Go values, as JSON has them.
+// Args makes template variables of Go values, by way of JSON.
 func Args(args map[string]any) (*jinja.Dict, error) {
 	if len(args) == 0 {
 		return nil, nil
@@ -106,10 +106,9 @@ func Args(args map[string]any) (*jinja.Dict, error) {
 	return v.(*jinja.Dict), nil
 }
 
-// TurnEnds returns the texts that t writes behind an answer, without the white space around them: where the answer is
-// the conversation's last message, and where another message follows. For example, both are <|im_end|> in ChatML. A
-// text that also opens a message is left out, since no token of its own ends the turn. A conversation that t refuses
-// has none.
+// TurnEnds returns the tokens written by t after an answer, without the white space around them: for an answer at the
+// conversation's end, and for an answer before another message. In ChatML both are <|im_end|>. A token also opening a
+// message is left out, since no token of its own ends the turn. A conversation refused by t has none.
 func (t *Template) TurnEnds(ctx context.Context, bos, eos string,
 	isToken func(text string) (name string, ok bool)) []string {
 	const question, answer = "First.", "Second."
@@ -122,7 +121,8 @@ func (t *Template) TurnEnds(ctx context.Context, bos, eos string,
 		if err != nil || !found || !asked {
 			continue
 		}
-		if name, ok := isToken(strings.TrimSpace(rest)); ok && !strings.Contains(strings.TrimPrefix(opened, bos), name) {
+		if name, ok := isToken(strings.TrimSpace(rest)); ok && !strings.Contains(strings.TrimPrefix(opened, bos),
+			name) {
 			ends = append(ends, name)
 		}
 	}
