@@ -2,12 +2,12 @@ package sample
 
 import "math"
 
-// exp and log are our own because math's differ between architectures. Every product is converted explicitly, which
-// keeps the compiler from fusing it with the addition that follows.
+// exp and log replace math's, whose results differ between architectures. Every product is converted explicitly, to
+// keep the compiler from fusing a multiplication with the next addition.
 
 const (
 	ln2High = 0x1.62e42feep-01      // ln 2 in 32 bits: its products with exponents are exact
-	ln2Low  = 0x1.a39ef35793c76p-33 // the rest of it
+	ln2Low  = 0x1.a39ef35793c76p-33 // the rest of ln 2
 	minExp  = -708.0                // e^x is subnormal a little below
 	maxExp  = 709.0                 // e^x is infinite a little above
 	taylor  = 13                    // terms after 1: |r| <= ln 2 / 2 leaves 5e-18
@@ -19,7 +19,7 @@ var inverseFactorial = [taylor + 1]float64{
 	1. / 3628800, 1. / 39916800, 1. / 479001600, 1. / 6227020800,
 }
 
-// exp is e^x within 2 ulp, 0 below -708 and infinite above 709; NaN for NaN.
+// exp returns e^x within 2 ulp, 0 below -708, infinity above 709, and NaN for NaN.
 func exp(x float64) float64 {
 	switch {
 	case x != x:
@@ -38,8 +38,8 @@ func exp(x float64) float64 {
 	return float64(p * math.Float64frombits(uint64(int64(k)+1023)<<52))
 }
 
-// log returns the natural logarithm of a normal x > 0, to 2 ulp or 1e-16: Halley's iteration on e^y = x, which triples
-// the correct digits in each step.
+// log returns the natural logarithm of a normal x > 0, to 2 ulp or 1e-16, by Halley's iteration on e^y = x: each step
+// triples the correct digits.
 func log(x float64) float64 {
 	b := math.Float64bits(x)
 	k := float64(int64(b>>52) - 1023)

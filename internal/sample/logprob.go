@@ -12,8 +12,8 @@ type Logprob struct {
 }
 
 // Logprobs returns the log-softmax of logits, in float64, at temperature 1 and before any option: of the tokens ids, in
-// their order, and of the top likeliest tokens, likeliest first, of equal ones the lowest id. Tokens at -Inf have that
-// log-probability and are not among the likeliest, so those may be fewer than top.
+// their order, and of the top likeliest tokens, likeliest first, of equal ones the lowest id. A token at -Inf has
+// log-probability -Inf and is never among the likeliest, so best may be shorter than top.
 func Logprobs(logits []float32, ids []int, top int) (of, best []Logprob, err error) {
 	for _, id := range ids {
 		if id < 0 || id >= len(logits) {
@@ -65,6 +65,6 @@ func likeliest(logits []float32, k int) []candidate {
 		c = append(c, candidate{id: int32(id), logit: x})
 	}
 	c = topK(c, min(k, len(c)))
-	sortDown(c, after)
+	sortDown(c, isUnlikelier)
 	return c
 }

@@ -5,10 +5,10 @@ import (
 	"math/bits"
 )
 
-// Mask is the tokens that may be chosen: IDs, which rise, or if there are many, the bits that are set.
+// Mask is the set of tokens allowed next: rising IDs, or bits if the tokens are many.
 type Mask struct {
 	IDs  []int32
-	Bits []uint64 // token id is bit id%64 of word id/64; nil where IDs say it
+	Bits []uint64 // token id is bit id%64 of word id/64; nil if IDs has the tokens
 }
 
 // Has reports whether a token may be chosen.
@@ -24,7 +24,7 @@ func (m *Mask) Has(id int) bool {
 	return false
 }
 
-// each calls yield with the tokens of the mask that the vocabulary has, in order.
+// each calls yield with the mask's tokens inside the vocabulary, in order.
 func (m *Mask) each(vocabulary int, yield func(id int) error) error {
 	for _, id := range m.IDs {
 		if int(id) >= vocabulary {
@@ -48,19 +48,19 @@ func (m *Mask) each(vocabulary int, yield func(id int) error) error {
 	return nil
 }
 
-// SampleMasked is Sample from the tokens of a mask: the others are as if their logits were -Inf.
+// SampleMasked samples among the tokens of a mask, as if all other logits were -Inf.
 func (s *Sampler) SampleMasked(logits []float32, history []int, mask *Mask) (id int, err error) {
 	logits, err = s.adjust(logits, history)
 	if err != nil {
 		return 0, err
 	}
-	if id, err = s.fromMask(logits, mask); err == nil && s.chosen != nil {
+	if id, err = s.chooseMasked(logits, mask); err == nil && s.chosen != nil {
 		s.chosen[id]++
 	}
 	return id, err
 }
 
-func (s *Sampler) fromMask(logits []float32, mask *Mask) (id int, err error) {
+func (s *Sampler) chooseMasked(logits []float32, mask *Mask) (id int, err error) {
 	if s.o.Temperature == 0 {
 		best, top := -1, float32(math.Inf(-1))
 		err := mask.each(len(logits), func(id int) error {

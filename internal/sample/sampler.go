@@ -4,18 +4,19 @@
 //
 //	LogitBias, RepeatPenalty, PresencePenalty and FrequencyPenalty, TopK, TopP, MinP, Temperature, draw
 //
-// Each step sees what the one before it left, and TopP sums probabilities that were renormalized over the tokens that
-// TopK kept. Temperature comes last, so TopP and MinP judge what the model believes, at temperature 1, and a high
-// temperature flattens only the tokens that they found plausible.
+// Each step sees the result of the step before. TopP sums probabilities renormalized over the tokens kept by TopK.
+// Temperature comes last: TopP and MinP judge the model's belief, at temperature 1, and a high temperature flattens
+// only plausible tokens.
 //
 // Hugging Face transformers divides by the temperature before TopK, TopP and MinP: there a temperature above 1 also
-// lets more tokens through TopP and MinP, one below 1 fewer. Its repetition penalty looks at the whole history, as
-// RepeatLast -1 does, where llama.cpp looks at the last 64 tokens.
+// lets more tokens through TopP and MinP, a lower temperature fewer. Its repetition penalty looks at the whole history,
+// like RepeatLast -1; llama.cpp looks at the last 64 tokens.
 //
 // Ties go to the lowest token id, in the greedy choice and at the edges of TopK and TopP. All arithmetic is in fixed
 // order with fixed roundings, so equal logits and seeds give equal tokens on every architecture.
 //
-// Files: mask.go (grammars), logprob.go, sampler.go (Sampler), truncate.go (TopK, TopP, MinP), exp.go, options.go.
+// Files in reading order: logprob.go (log-probabilities), mask.go (a grammar's tokens), sampler.go (Sampler), options.go
+// (Options), truncate.go (TopK, TopP, MinP), exp.go (exp and log).
 package sample
 
 import (
@@ -27,8 +28,8 @@ import (
 	"slices"
 )
 
-// A Sampler chooses the tokens of one sequence. It is not safe for concurrent use. It keeps about 16 bytes per token of
-// the vocabulary if it draws, and as many more for TopP.
+// A Sampler chooses the tokens of one sequence. A Sampler is not safe for concurrent use. Drawing takes about 16 bytes
+// per token of the vocabulary, and TopP as many again.
 type Sampler struct {
 	o       Options
 	penalty float32
@@ -43,20 +44,20 @@ type Sampler struct {
 	scratch    []candidate
 }
 
-// bias is one entry of Options.LogitBias.
+// A bias is an entry of Options.LogitBias.
 type bias struct {
 	id    int
 	value float32
 }
 
-// candidate is a token that may still be chosen.
+// A candidate is a token still in the running.
 type candidate struct {
 	id     int32
 	logit  float32
 	weight float64 // not normalized; set by weigh
 }
 
-// New returns a sampler, or an error that names the option that is out of range. It keeps no reference to o.LogitBias.
+// New returns a sampler, or an error naming the option out of range. New keeps no reference to o.LogitBias.
 func New(o Options) (*Sampler, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -78,22 +79,22 @@ func New(o Options) (*Sampler, error) {
 	return s, nil
 }
 
-// Sample chooses the token that follows history, given its logits, one per token of the vocabulary, which it leaves as
-// they are. A logit of -Inf bans its token. A NaN, +Inf, no logit above -Inf, and a token of the history or of
-// LogitBias outside the vocabulary are errors, never a token.
+// Sample chooses the token after history, given a logit for each token of the vocabulary, and leaves the logits as they
+// are. A logit of -Inf bans its token. A NaN, +Inf, no logit above -Inf, and a token of the history or of LogitBias
+// outside the vocabulary are errors, never a token.
 func (s *Sampler) Sample(logits []float32, history []int) (id int, err error) {
 	logits, err = s.adjust(logits, history)
 	if err != nil {
 		return 0, err
 	}
-	if id, err = s.from(logits); err == nil && s.chosen != nil {
+	if id, err = s.chooseFrom(logits); err == nil && s.chosen != nil {
 		s.chosen[id]++
 	}
 	return id, err
 }
 
-// from returns the token that the options choose from adjusted logits.
-func (s *Sampler) from(logits []float32) (id int, err error) {
+// chooseFrom returns the options' choice from adjusted logits.
+func (s *Sampler) chooseFrom(logits []float32) (id int, err error) {
 	if n := s.o.Tokens; n > 0 && n < len(logits) {
 		logits = logits[:n]
 	}
@@ -127,8 +128,8 @@ func (s *Sampler) Likeliest() int {
 	return s.o.TopK
 }
 
-// Choose is Sample, given as many of the likeliest tokens as Likeliest says, or all that there are: the higher logit
-// first, of equal ones the lower id. NaN and +Inf, which are errors, count as higher than all others and as equal.
+// Choose samples like Sample, given as many of the likeliest tokens as Likeliest returns, or all: the higher logit
+// first, of equal logits the lower id. NaN and +Inf are errors; their place is above all other logits.
 func (s *Sampler) Choose(likeliest []Likely) (id int, err error) {
 	s.candidates = s.candidates[:0]
 	for _, x := range likeliest {
@@ -143,7 +144,7 @@ func (s *Sampler) Choose(likeliest []Likely) (id int, err error) {
 	return s.pick()
 }
 
-// admit takes a token among the candidates, unless it is banned.
+// admit takes a token among the candidates, unless the token is banned.
 func (s *Sampler) admit(id int, logit float32) error {
 	if err := check(id, logit); err != nil {
 		return err
@@ -154,7 +155,7 @@ func (s *Sampler) admit(id int, logit float32) error {
 	return nil
 }
 
-// pick returns one of the candidates, which are in the order of their ids.
+// pick chooses among the candidates, given in the order of their ids.
 func (s *Sampler) pick() (int, error) {
 	if len(s.candidates) == 0 {
 		return 0, errNoToken
@@ -203,7 +204,8 @@ func (s *Sampler) penalizeRepeats(history []int) error {
 	window := history[first:]
 	for i, id := range window {
 		if id < 0 || id >= len(s.adjusted) {
-			return fmt.Errorf("history: position %d: token %d is outside the vocabulary of %d", first+i, id, len(s.adjusted))
+			return fmt.Errorf("history: position %d: token %d is outside the vocabulary of %d", first+i, id,
+				len(s.adjusted))
 		}
 	}
 	if len(s.seen) < len(s.adjusted) {
@@ -226,8 +228,8 @@ func (s *Sampler) penalizeRepeats(history []int) error {
 	return nil
 }
 
-// truncate returns what TopK, TopP and MinP leave of c, which is in the order of the ids, and so is what TopK leaves: a
-// draw depends on nothing but the tokens that it is from.
+// truncate applies TopK, TopP and MinP to c. c and the result of TopK are in the order of ids: a draw depends on
+// nothing except its tokens.
 func (s *Sampler) truncate(c []candidate) []candidate {
 	if s.o.TopK > 0 && s.o.TopK < len(c) {
 		c = topK(c, s.o.TopK)
@@ -244,11 +246,11 @@ func (s *Sampler) truncate(c []candidate) []candidate {
 
 var errNoToken = errors.New("no logit is above -Inf")
 
-// check refuses the logits that no distribution has.
+// check refuses NaN and +Inf.
 func check(id int, x float32) error {
 	if x != x || x > math.MaxFloat32 {
-		return fmt.Errorf("logit of token %d: %v: a weight is damaged, or a value too large; \"karat check\" and \"karat "+
-			"stats\" find which", id, x)
+		return fmt.Errorf("logit of token %d: %v: a weight is damaged, or a value too large; \"karat check\" and "+
+			"\"karat stats\" find which", id, x)
 	}
 	return nil
 }
@@ -284,7 +286,7 @@ func weigh(c []candidate, temperature float64) (total float64) {
 	return total
 }
 
-// negligible is the exponent below which the weights of all tokens of any vocabulary together, 2^-80 each, are less
+// negligible bounds the exponents of weights too small to matter: 2^-80 for each token of any vocabulary sums to less
 // than a draw's step of 2^-53.
 const negligible = -56
 

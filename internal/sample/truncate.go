@@ -5,19 +5,18 @@ import (
 	"slices"
 )
 
-// before orders by likelihood: the higher logit first, of equal ones the lower id.
-func before(a, b candidate) bool {
+// isLikelier orders by likelihood: the higher logit first, of equal ones the lower id.
+func isLikelier(a, b candidate) bool {
 	return a.logit > b.logit || a.logit == b.logit && a.id < b.id
 }
 
-// after reverses before.
-func after(a, b candidate) bool { return before(b, a) }
+// isUnlikelier reverses before.
+func isUnlikelier(a, b candidate) bool { return isLikelier(b, a) }
 
 // higherID reverses the order of ids.
 func higherID(a, b candidate) bool { return a.id > b.id }
 
-// sortDown sorts c so that no candidate is over a later one. It is slices.SortFunc of some hundred bytes instead of 7
-// kB: a few dozen are sorted.
+// sortDown sorts c by over, the first in front. slices.SortFunc would add 7 kB to a program, to sort a few dozen.
 func sortDown(c []candidate, over func(a, b candidate) bool) {
 	heapify(c, over)
 	for n := len(c) - 1; n > 0; n-- {
@@ -26,14 +25,14 @@ func sortDown(c []candidate, over func(a, b candidate) bool) {
 	}
 }
 
-// heapify arranges c so that no candidate is over its parent's place: c[0] is the first in the order.
+// heapify arranges c as a heap of over: c[0] comes first.
 func heapify(c []candidate, over func(a, b candidate) bool) {
 	for i := len(c)/2 - 1; i >= 0; i-- {
 		sink(c, i, over)
 	}
 }
 
-// sink moves c[i] down to where nothing below it is over it.
+// sink moves c[i] down to its place in the heap.
 func sink(c []candidate, i int, over func(a, b candidate) bool) {
 	for {
 		child := 2*i + 1
@@ -51,26 +50,26 @@ func sink(c []candidate, i int, over func(a, b candidate) bool) {
 	}
 }
 
-// topK returns the k likeliest of c, 0 < k <= len(c), in c's memory: one pass, with a heap of the k likeliest so far,
-// whose top is the least likely of them.
+// topK returns the k likeliest of c, 0 < k <= len(c), in c's memory: one pass, with a heap of the k likeliest so far
+// and the least likely on top.
 func topK(c []candidate, k int) []candidate {
 	kept := c[:k]
-	heapify(kept, after)
+	heapify(kept, isUnlikelier)
 	for _, x := range c[k:] {
-		if before(x, kept[0]) {
+		if isLikelier(x, kept[0]) {
 			kept[0] = x
-			sink(kept, 0, after)
+			sink(kept, 0, isUnlikelier)
 		}
 	}
 	return kept
 }
 
-// topP returns the fewest likeliest of c whose probabilities sum to at least p, 0 < p < 1, in c's memory, the likeliest
-// last. It uses scratch, which it returns, perhaps larger.
+// topP returns the fewest likeliest of c with probabilities summing to at least p, 0 < p < 1, in c's memory, the
+// likeliest last. topP uses scratch and returns scratch, perhaps grown.
 func topP(c []candidate, p float64, scratch []candidate) (kept, used []candidate) {
 	total := weigh(c, 1)
-	// All tokens below this weight together are less than the part that may go, so the tokens kept are among the others.
-	// Half of it is room for rounding.
+	// All tokens below this weight together have less than the part to drop, so every token kept is above. Half of the
+	// part is room for rounding.
 	least := (1 - p) * total / float64(2*len(c))
 	rest := c[:0]
 	for _, x := range c {
@@ -87,13 +86,13 @@ func topP(c []candidate, p float64, scratch []candidate) (kept, used []candidate
 	return rest[end:], used
 }
 
-// order brings c, which is in the order of ids, into the order of likelihood, the likeliest last. Many, perhaps a whole
-// vocabulary, go by the bits of their logits, which are made integers of the same order, eleven at a time. It uses
-// scratch, which it returns, perhaps larger.
+// order sorts c, given in the order of ids, by likelihood, the likeliest last. Many candidates, perhaps a whole
+// vocabulary, go by a radix sort of their logits' bits, as integers of the same order, eleven bits at a time. order
+// uses scratch and returns scratch, perhaps grown.
 func order(c, scratch []candidate) []candidate {
 	const digit, digits = 11, 3
 	if len(c) < 1<<digit {
-		sortDown(c, before)
+		sortDown(c, isLikelier)
 		return scratch
 	}
 	scratch = slices.Grow(scratch[:0], len(c))[:len(c)]
