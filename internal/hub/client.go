@@ -33,19 +33,19 @@ const (
 	userAgentName = "karat"
 )
 
-// client asks servers. It follows redirects itself, shows a secret to one origin alone, and reaches hosts that the user
-// did not name at public addresses only.
+// client asks servers. A client follows redirects itself, shows a secret to a single origin, and reaches hosts not
+// named by the user at public addresses only.
 type client struct {
 	http     *http.Client
-	origin   *url.URL // the only one that sees secret
+	origin   *url.URL // the only origin to see secret
 	secret   string   // the value of Authorization; "" is none
 	renew    func(ctx context.Context, challenge string) (secret string, err error)
 	mu       sync.Mutex
-	named    map[string]bool // hosts that the user named, and proxies
+	named    map[string]bool // hosts named by the user, and proxies
 	patience time.Duration
 }
 
-// newClient makes a client for the server at origin, which the user named. adjust is nil but in tests.
+// newClient makes a client for the server at origin, named by the user. adjust is for tests.
 func newClient(origin *url.URL, adjust func(*http.Transport)) *client {
 	c := &client{origin: origin, named: map[string]bool{strings.ToLower(origin.Hostname()): true}, patience: patience}
 	t := &http.Transport{
@@ -65,7 +65,7 @@ func newClient(origin *url.URL, adjust func(*http.Transport)) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// proxy returns the environment's. The user named it there.
+// proxy returns the proxy of the environment, as named by the user.
 func (c *client) proxy(r *http.Request) (*url.URL, error) {
 	u, err := http.ProxyFromEnvironment(r)
 	if u != nil {
@@ -76,9 +76,9 @@ func (c *client) proxy(r *http.Request) (*url.URL, error) {
 	return u, err
 }
 
-// dial connects to a host that the user named, or to a public address: a server may not have us ask what only this
-// machine, or its network, can reach. The address is the one that is connected to, so a name that changes its meaning
-// does not help.
+// dial connects to a host named by the user, or to a public address: a server must not make us ask hosts reachable only
+// from this machine or its network. The check is on the address of the connection itself, so a name that changes its
+// meaning does not help.
 func (c *client) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *client) dial(ctx context.Context, network, address string) (net.Conn, e
 			if err != nil {
 				return err
 			}
-			if !public(a.Addr()) {
+			if !isPublic(a.Addr()) {
 				return notPublicError(host, a.Addr())
 			}
 			return nil
@@ -111,17 +111,17 @@ func notPublicError(from string, a netip.Addr) error {
 	return refusedf("%s leads to %s, which is no public address", from, a)
 }
 
-// notPublic are ranges that netip has no question for: of carriers, of tests and documentation, and of translations to
-// IPv4.
+// notPublic lists ranges missing from netip: of carriers, of tests and documentation, and of translations to IPv4.
 var notPublic = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("198.18.0.0/15"),
-	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"),
+	netip.MustParsePrefix("64:ff9b:1::/48"),
 	netip.MustParsePrefix("2002::/16"),
 }
 
-// public reports whether an address is one of the Internet's.
-func public(a netip.Addr) bool {
+// isPublic reports whether an address is of the Internet.
+func isPublic(a netip.Addr) bool {
 	a = a.Unmap()
 	for _, p := range notPublic {
 		if p.Contains(a) {
@@ -131,19 +131,18 @@ func public(a netip.Addr) bool {
 	return a.IsGlobalUnicast() && !a.IsPrivate()
 }
 
-// refusal is an error that asking again does not help: of what a server says or may not do, or of this machine, such as
-// a full disk.
+// A refusal is an error without hope in a new try: of a server's answer, or of this machine, such as a full disk.
 type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
 
 func refusedf(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
 
-// statusError is an answer that is no success.
+// A statusError is an answer without success.
 type statusError struct {
 	url   string
 	code  int
-	after time.Duration // that the server asks to wait; -1 if it does not say
+	after time.Duration // the wait asked for by the server; -1 if none
 	hint  string
 }
 
@@ -155,8 +154,8 @@ func (e *statusError) Error() string {
 	return s
 }
 
-// again reports whether the answer may be another one later.
-func (e *statusError) again() bool {
+// isTransient reports whether the server may answer otherwise later.
+func (e *statusError) isTransient() bool {
 	switch e.code {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusInternalServerError,
 		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -165,7 +164,7 @@ func (e *statusError) again() bool {
 	return false
 }
 
-// sameOrigin reports whether two addresses are of one server: scheme, host and port.
+// sameOrigin reports whether two addresses have the same scheme, host and port.
 func sameOrigin(a, b *url.URL) bool {
 	port := func(u *url.URL) string {
 		if p := u.Port(); p != "" {
@@ -176,7 +175,7 @@ func sameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
 }
 
-// get asks for an address and follows redirects. A status that is neither 2xx nor in also is an error.
+// get asks for an address and follows redirects. A status neither 2xx nor in also is an error.
 func (c *client) get(ctx context.Context, address string, header http.Header, also ...int) (*http.Response, error) {
 	renewed := false
 	for {
@@ -210,7 +209,8 @@ func (c *client) get(ctx context.Context, address string, header http.Header, al
 			return r, nil
 		}
 		defer drain(r)
-		return nil, &statusError{url: show(r.Request.URL), code: r.StatusCode, after: retryAfter(r.Header.Get("Retry-After"))}
+		return nil, &statusError{url: show(r.Request.URL), code: r.StatusCode,
+			after: retryAfter(r.Header.Get("Retry-After"))}
 	}
 }
 
@@ -222,11 +222,12 @@ func (c *client) follow(ctx context.Context, address string, header http.Header)
 	}
 	plain := u.Scheme == "http"
 	for range maxHops {
-		if u.Scheme != "https" && (u.Scheme != "http" || !plain) || u.Hostname() == "" || u.User != nil || u.Opaque != "" {
+		if u.Scheme != "https" && (u.Scheme != "http" || !plain) || u.Hostname() == "" || u.User != nil ||
+			u.Opaque != "" {
 			return nil, refusedf("%s leads to %s: only https is followed", clip(address), clip(u.Redacted()))
 		}
 		// dial is not asked where there is a proxy
-		if a, err := netip.ParseAddr(u.Hostname()); err == nil && !public(a) && !c.isNamed(u.Hostname()) {
+		if a, err := netip.ParseAddr(u.Hostname()); err == nil && !isPublic(a) && !c.isNamed(u.Hostname()) {
 			return nil, notPublicError(clip(address), a)
 		}
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
@@ -245,7 +246,7 @@ func (c *client) follow(ctx context.Context, address string, header http.Header)
 		c.mu.Unlock()
 		a, err := c.http.Do(r)
 		if err != nil {
-			return nil, bare(err)
+			return nil, withoutAddress(err)
 		}
 		switch a.StatusCode {
 		case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect,
@@ -263,8 +264,8 @@ func (c *client) follow(ctx context.Context, address string, header http.Header)
 	return nil, refusedf("%s: more than %d redirects", clip(address), maxHops)
 }
 
-// bare returns an error without the address that net/http puts before it, which may hold a signature.
-func bare(err error) error {
+// withoutAddress returns an error without net/http's prefix, the address, which may hold a signature.
+func withoutAddress(err error) error {
 	var e *url.Error
 	if !errors.As(err, &e) {
 		return err
@@ -275,7 +276,7 @@ func bare(err error) error {
 	return e.Err
 }
 
-// show returns an address for an error: without its query, in which signatures are.
+// show returns an address for an error: without the query, where signatures are.
 func show(u *url.URL) string {
 	v := *u
 	v.RawQuery, v.User, v.Fragment = "", nil, ""
@@ -284,11 +285,11 @@ func show(u *url.URL) string {
 
 // drain ends an answer, and has its connection used again if little is left.
 func drain(r *http.Response) {
-	_, _ = io.CopyN(io.Discard, r.Body, 4<<10) // what cannot be read is not wanted
+	_, _ = io.CopyN(io.Discard, r.Body, 4<<10) // an unreadable rest is not wanted
 	r.Body.Close()
 }
 
-// retryAfter reads the header: seconds or a date; -1 if it says neither.
+// retryAfter reads the header: seconds or a date; -1 for anything else.
 func retryAfter(s string) time.Duration {
 	if n, err := strconv.Atoi(s); err == nil && n >= 0 {
 		return time.Duration(min(n, 1<<20)) * time.Second
@@ -299,8 +300,8 @@ func retryAfter(s string) time.Duration {
 	return -1
 }
 
-// small returns the whole of an answer that should be small, with its header.
-func (c *client) small(ctx context.Context, address string, header http.Header, most int64) (data []byte,
+// getSmall returns the whole of a small answer, with its header.
+func (c *client) getSmall(ctx context.Context, address string, header http.Header, most int64) (data []byte,
 	h http.Header, err error) {
 	err = retry(ctx, func(ctx context.Context) (bool, error) {
 		r, err := c.get(ctx, address, header)
@@ -326,10 +327,10 @@ func readMost(r *http.Response, body io.Reader, most int64) ([]byte, error) {
 	return data, err
 }
 
-// errStalled ends a body that comes too slowly.
+// errStalled ends a slow body.
 var errStalled = errors.New("the server sends nothing any more")
 
-// watched is a body that has to come on: leastBytes within the patience, or it is closed.
+// watched is a body with a minimum speed: leastBytes within the patience, or the body is closed.
 type watched struct {
 	body    io.ReadCloser
 	timer   *time.Timer
@@ -355,7 +356,7 @@ func (w *watched) Read(b []byte) (int, error) {
 	if w.n += n; w.n >= leastBytes {
 		w.reset()
 	}
-	if err != nil { // also io.EOF: a body that is closed may end so
+	if err != nil { // also io.EOF, the end of some closed bodies
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.stalled {
@@ -375,8 +376,8 @@ func (w *watched) reset() {
 
 func (w *watched) stop() { w.timer.Stop() }
 
-// tokenHF returns the user's token for Hugging Face, where their programs look for it: HF_TOKEN, the file
-// HF_TOKEN_PATH, or the file token in HF_HOME, which is .cache/huggingface in the user's folder.
+// tokenHF returns the user's token for Hugging Face, in the places of Hugging Face's programs: HF_TOKEN, the file
+// HF_TOKEN_PATH, or the file token in HF_HOME, by default .cache/huggingface in the user's folder.
 func tokenHF() (string, error) {
 	if t := strings.TrimSpace(os.Getenv("HF_TOKEN")); t != "" {
 		return t, checkToken(t, "HF_TOKEN")
@@ -413,7 +414,7 @@ func tokenHF() (string, error) {
 
 const maxToken = 4096
 
-// checkToken is an error if a header cannot hold the token. It does not show it.
+// checkToken returns an error if a header cannot hold the token, without showing the token.
 func checkToken(t, from string) error {
 	if len(t) > maxToken || strings.ContainsFunc(t, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return fmt.Errorf("%s: no token: want one word of at most %d letters and digits", from, maxToken)
@@ -421,24 +422,24 @@ func checkToken(t, from string) error {
 	return nil
 }
 
-// Attempts without any progress, and the pauses between them.
+// Attempts without any progress, and the pauses between attempts.
 const (
 	attempts   = 6
 	firstPause = time.Second
 	longPause  = 30 * time.Second
-	mostAfter  = 5 * time.Minute // that a server may have us wait
+	mostAfter  = 5 * time.Minute // the maximum wait granted to a server
 )
 
-// againKey is the context's key of a function that is told of each new try.
-type againKey struct{}
+// againKey is the context's key of a function called before each new try.
+type tellKey struct{}
 
-// telling returns a context whose retries call tell with what failed, and the number of the next try.
-func telling(ctx context.Context, tell func(err error, n int)) context.Context {
-	return context.WithValue(ctx, againKey{}, tell)
+// withTelling returns a context with a function for retries: tell gets the error and the number of the next try.
+func withTelling(ctx context.Context, tell func(err error, n int)) context.Context {
+	return context.WithValue(ctx, tellKey{}, tell)
 }
 
-// unreachable returns the host that a connection was not made to, "" if err is another error.
-func unreachable(err error) string {
+// unreachableHost returns the host of a failed connection, "" if err is another error.
+func unreachableHost(err error) string {
 	if e := (*net.DNSError)(nil); errors.As(err, &e) {
 		return e.Name
 	}
@@ -448,8 +449,8 @@ func unreachable(err error) string {
 	return ""
 }
 
-// retry tries until try succeeds, fails for good, or fails too often without having come on. A name that nobody knows
-// is not asked for again.
+// retry calls try until success, a final error, or too many failures without progress. A name unknown to DNS is not
+// asked for again.
 func retry(ctx context.Context, try func(context.Context) (progress bool, err error)) error {
 	for n, pause := 1, firstPause; ; n++ {
 		progress, err := try(ctx)
@@ -463,7 +464,7 @@ func retry(ctx context.Context, try func(context.Context) (progress bool, err er
 		var refused refusal
 		wait := pause/2 + rand.N(pause)
 		switch {
-		case errors.As(err, &refused), errors.As(err, &status) && !status.again():
+		case errors.As(err, &refused), errors.As(err, &status) && !status.isTransient():
 			return err
 		case status != nil && status.after > mostAfter:
 			return fmt.Errorf("%w; the server asks to wait %v", err, status.after.Round(time.Second))
@@ -479,7 +480,7 @@ func retry(ctx context.Context, try func(context.Context) (progress bool, err er
 		if n == attempts {
 			return fmt.Errorf("%w (tried %d times)", err, n)
 		}
-		if tell, ok := ctx.Value(againKey{}).(func(error, int)); ok {
+		if tell, ok := ctx.Value(tellKey{}).(func(error, int)); ok {
 			tell(err, n+1)
 		}
 		if err := sleep(ctx, wait); err != nil {
@@ -499,14 +500,14 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// limiter keeps the bytes of all that share it below a rate.
+// limiter keeps the bytes of all its users below a rate.
 type limiter struct {
 	rate float64 // bytes a second; 0 is no limit
 	mu   sync.Mutex
-	next time.Time // when what was taken has been paid for
+	next time.Time // when the bytes taken have been paid for
 }
 
-// wait takes n bytes, and reports whether it waited for that.
+// wait takes n bytes, and reports whether there was a wait.
 func (l *limiter) wait(ctx context.Context, n int) (bool, error) {
 	if l.rate <= 0 {
 		return false, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/karat-run/karat/internal/hub/local"
 )
 
-// Unfinished is a pull that has not ended, or was cut off.
+// Unfinished is a pull under way or cut off.
 type Unfinished struct {
 	Name   string    `json:"name"`
 	Source string    `json:"source"`
@@ -35,7 +35,7 @@ func parseUnfinished(data []byte) (*Unfinished, error) {
 	return &u, CheckName(u.Name)
 }
 
-// Unfinished lists the pulls that have not ended, under way or cut off.
+// Unfinished lists the pulls under way or cut off.
 func (s *Store) Unfinished() (all []*Unfinished, err error) {
 	names, err := s.list("unfinished")
 	errs := []error{err}
@@ -60,13 +60,12 @@ func (s *Store) Unfinished() (all []*Unfinished, err error) {
 	return all, errors.Join(errs...)
 }
 
-// beginPull notes a pull, so that nobody collects what it has.
+// beginPull notes a pull, to keep collect away from its files.
 func beginPull(s *Store, ctx context.Context, u *Unfinished) error {
 	return s.change(ctx, func() error { return s.write(unfinishedFile(local.Key(u.Name)), u) })
 }
 
-// keepBlob makes a blob of a file that was downloaded and verified. A digest that was not known before becomes one of u's
-// keys.
+// keepBlob makes a blob of a file downloaded and verified. A digest unknown before becomes a key of u.
 func keepBlob(s *Store, ctx context.Context, u *Unfinished, partial string, d Digest) error {
 	return s.change(ctx, func() error {
 		if !slices.Contains(u.Keys, d.hex()) {
@@ -94,13 +93,13 @@ func finishPull(s *Store, ctx context.Context, m *Manifest) error {
 		if err := s.drop(unfinishedFile(local.Key(m.Name))); err != nil {
 			return err
 		}
-		_, err := collect(s) // what the model was before
+		_, err := collect(s) // files of the model's former manifest
 		return err
 	})
 }
 
-// collect removes what no model and no pull needs, and returns its bytes. The caller has the lock. Where a manifest
-// cannot be read nothing is removed, since it may need anything.
+// collect removes all files needed by no model and no pull, and returns their bytes. The caller has the lock. An
+// unreadable manifest may need anything, so nothing is removed beside such a manifest.
 func collect(s *Store) (free int64, err error) {
 	models, err := s.List()
 	if err != nil {
@@ -127,7 +126,7 @@ func collect(s *Store) (free int64, err error) {
 		sweepTemporary(s, "unfinished"))
 }
 
-// sweep removes files of a folder that are not kept.
+// sweep removes the files of a folder not wanted by kept.
 func sweep(s *Store, dir string, kept func(name string) bool) (free int64, err error) {
 	names, err := s.list(dir)
 	errs := []error{err}
@@ -147,7 +146,7 @@ func sweep(s *Store, dir string, kept func(name string) bool) (free int64, err e
 	return free, errors.Join(errs...)
 }
 
-// sweepTemporary removes what a write that was cut off has left: who writes has the lock.
+// sweepTemporary removes the remains of writes cut off: the lock's holder is the only writer.
 func sweepTemporary(s *Store, dir string) error {
 	_, err := sweep(s, dir, func(name string) bool { return path.Ext(name) != ".tmp" })
 	return err
@@ -166,7 +165,7 @@ func sweepPartial(s *Store, pulled map[string]bool) error {
 		done[key] = true
 		l, err := s.tryLock(partialFile(key) + ".lock")
 		if err == nil && l != nil {
-			for _, other := range names { // a write of KEY.json that was cut off, too
+			for _, other := range names { // also a write of KEY.json cut off
 				if strings.HasPrefix(other, key+".") && path.Ext(other) == ".tmp" {
 					errs = append(errs, s.drop(path.Join("partial", other)))
 				}
@@ -179,7 +178,7 @@ func sweepPartial(s *Store, pulled map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// sweepFiles removes the folders of models that are gone, or have other files now.
+// sweepFiles removes the folders of models removed or pulled anew with other files.
 func sweepFiles(s *Store, views map[string]bool) error {
 	keys, err := s.list("files")
 	errs := []error{err}

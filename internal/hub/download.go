@@ -26,13 +26,13 @@ import (
 type remote struct {
 	path   string
 	url    string
-	size   int64  // -1 if it is not known
-	digest Digest // zero if it is not known
-	git    string // the SHA-1 of the file as a blob of git; "" if it is not known
-	etag   string // that it had when the pull began; "" if that is not known
+	size   int64  // -1 if unknown
+	digest Digest // zero if unknown
+	git    string // the SHA-1 of the file as a blob of git; "" if unknown
+	etag   string // at the beginning of the pull; "" if unknown
 }
 
-// key identifies the file among partial ones: by its digest, or by where it is.
+// key identifies the file among partial downloads: by its digest, or by its address.
 func (r *remote) key() string {
 	if !r.digest.IsZero() {
 		return r.digest.hex()
@@ -42,7 +42,7 @@ func (r *remote) key() string {
 
 func partialFile(key string) string { return path.Join("partial", key) }
 
-// dropPartial removes what there is of a download, and then its lock, which the caller has.
+// dropPartial removes the data of a download, and then its lock, held by the caller.
 func dropPartial(s *Store, key string) error {
 	return errors.Join(dropPartialData(s, key), s.drop(partialFile(key)+".lock"))
 }
@@ -52,7 +52,7 @@ func dropPartialData(s *Store, key string) error {
 	return errors.Join(s.drop(partialFile(key)), s.drop(partialFile(key)+".json"))
 }
 
-// drop removes a file, if it is there.
+// drop removes a file, if present.
 func (s *Store) drop(name string) error {
 	err := s.root.Remove(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +61,7 @@ func (s *Store) drop(name string) error {
 	return err
 }
 
-// partSize is the bytes that one connection gets at a time, partState those after which it is noted how far it is.
+// partSize is the bytes of a connection's turn, partState the bytes between two notes of the progress.
 const (
 	partSize    = 64 << 20
 	partState   = 16 << 20
@@ -73,7 +73,7 @@ type partial struct {
 	ETag string  `json:"etag,omitempty"`
 	Size int64   `json:"size"`
 	Part int64   `json:"part"` // bytes of each part but the last
-	Done []int64 `json:"done"` // bytes of each part that are there
+	Done []int64 `json:"done"` // bytes present of each part
 }
 
 // parsePartial reads the state of a download.
@@ -96,7 +96,7 @@ func parsePartial(data []byte) (*partial, error) {
 // length returns the bytes of a part.
 func (p *partial) length(i int) int64 { return min(p.Part, p.Size-int64(i)*p.Part) }
 
-// have returns the bytes that are there.
+// have returns the bytes present.
 func (p *partial) have() (n int64) {
 	for _, d := range p.Done {
 		n += d
@@ -104,10 +104,10 @@ func (p *partial) have() (n int64) {
 	return n
 }
 
-// errChanged is the error of a file that is not what it was: it is got anew.
+// errChanged is the error of a file changed at the server: the download begins anew.
 var errChanged = errors.New("the file changed at the server meanwhile")
 
-// errOther is wrapped by the errors of files that are not what was promised.
+// errOther is wrapped by the errors of files with unpromised contents.
 var errOther = errors.New("it is removed")
 
 // fetcher gets files into the store.
@@ -120,24 +120,24 @@ type fetcher struct {
 	part    int64 // partSize
 	unknown int64 // most bytes of a file whose size nobody says
 	done    atomic.Int64
-	net     atomic.Int64 // of them the bytes of this pull
+	net     atomic.Int64 // the part of done from this pull
 	report  func(done, came int64)
 }
 
-// came counts bytes that came, or fewer than none that have to come again.
-func (f *fetcher) came(n int64) {
+// add counts new bytes, or a negative number of bytes to be downloaded again.
+func (f *fetcher) add(n int64) {
 	if all := f.done.Add(n); f.report != nil {
 		f.report(all, f.net.Load())
 	}
 }
 
-// changes is how often a file may change while it is got.
+// changes is the maximum of changes of a file during its download.
 const changes = 3
 
-// fetch gets a file, goes on with what there is of it, and verifies it. Another process that gets the same file is
-// waited for.
+// fetch downloads a file, or the rest of a partial download, and verifies the file. fetch waits for another process
+// with the same file.
 func (f *fetcher) fetch(ctx context.Context, r *remote) (File, error) {
-	if out, ok, err := f.there(ctx, r); ok || err != nil {
+	if out, ok, err := f.find(ctx, r); ok || err != nil {
 		return out, err
 	}
 	key := r.key()
@@ -146,19 +146,19 @@ func (f *fetcher) fetch(ctx context.Context, r *remote) (File, error) {
 		return File{}, err
 	}
 	defer l.Close()
-	if out, ok, err := f.there(ctx, r); ok || err != nil { // another process got it
+	if out, ok, err := f.find(ctx, r); ok || err != nil { // another process downloaded the file
 		return out, errors.Join(err, dropPartial(f.store, key))
 	}
 	for n := 1; ; n++ {
-		out, resumed, err := f.whole(ctx, r)
+		out, resumed, err := f.download(ctx, r)
 		if err == nil {
 			return out, dropPartial(f.store, key)
 		}
 		changed, other := errors.Is(err, errChanged), errors.Is(err, errOther)
-		if changed && r.digest.IsZero() && r.git == "" { // nor does it have the size that it had
+		if changed && r.digest.IsZero() && r.git == "" { // the promised size is of the old file
 			r.size, r.etag = -1, ""
 		}
-		if changed || other { // what there is of it is of no use
+		if changed || other { // the data present is of no use
 			if e := dropPartialData(f.store, key); e != nil {
 				return File{}, fmt.Errorf("%s: %w", r.path, errors.Join(err, e))
 			}
@@ -169,8 +169,8 @@ func (f *fetcher) fetch(ctx context.Context, r *remote) (File, error) {
 	}
 }
 
-// there returns the file if the store has it.
-func (f *fetcher) there(_ context.Context, r *remote) (File, bool, error) {
+// find returns the file if the store has it.
+func (f *fetcher) find(_ context.Context, r *remote) (File, bool, error) {
 	if r.digest.IsZero() || !f.store.hasBlob(r.digest, r.size) {
 		return File{}, false, nil
 	}
@@ -178,12 +178,12 @@ func (f *fetcher) there(_ context.Context, r *remote) (File, bool, error) {
 	if err != nil {
 		return File{}, false, err
 	}
-	f.came(st.Size())
+	f.add(st.Size())
 	return File{Path: r.path, Size: st.Size(), SHA256: r.digest}, true, nil
 }
 
-// whole gets a file, verifies it, and makes a blob of it. It reports whether it went on with what there was.
-func (f *fetcher) whole(ctx context.Context, r *remote) (out File, resumed bool, err error) {
+// download downloads a file, verifies the file, and makes a blob of it. resumed reports a partial download before.
+func (f *fetcher) download(ctx context.Context, r *remote) (out File, resumed bool, err error) {
 	name := partialFile(r.key())
 	file, err := f.store.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
@@ -199,10 +199,10 @@ func (f *fetcher) whole(ctx context.Context, r *remote) (out File, resumed bool,
 	var d Digest
 	var size int64
 	if err == nil {
-		d, size, err = verify(ctx, file, r, func() { f.came(0) })
+		d, size, err = verify(ctx, file, r, func() { f.add(0) })
 	}
 	if err != nil {
-		f.came(counted - f.done.Load())
+		f.add(counted - f.done.Load())
 		return File{}, p != nil, err
 	}
 	if err := file.Close(); err != nil {
@@ -212,13 +212,13 @@ func (f *fetcher) whole(ctx context.Context, r *remote) (out File, resumed bool,
 		return File{}, false, err
 	}
 	out = File{Path: r.path, Size: size, SHA256: d}
-	if r.digest.IsZero() && r.git == "" && strong(etag) {
+	if r.digest.IsZero() && r.git == "" && isStrong(etag) {
 		out.ETag = etag
 	}
 	return out, false, nil
 }
 
-// verify returns the digest of a file, which has to be what was promised. It calls tick as it goes on.
+// verify returns the digest of a file, checked against the promised size and digest, and calls tick on the way.
 func verify(ctx context.Context, file *os.File, r *remote, tick func()) (Digest, int64, error) {
 	st, err := file.Stat()
 	if err != nil {
@@ -247,7 +247,7 @@ func verify(ctx context.Context, file *os.File, r *remote, tick func()) (Digest,
 	return d, st.Size(), nil
 }
 
-// stoppable is a reader that ends with ctx.
+// stoppable is a reader ended by ctx.
 type stoppable struct {
 	ctx  context.Context
 	tick func()
@@ -262,7 +262,7 @@ func (s *stoppable) Read(b []byte) (int, error) {
 	return s.r.Read(b)
 }
 
-// transfer gets the missing parts of a file, and returns the ETag that it has.
+// transfer downloads the missing parts of a file, and returns the file's ETag.
 func (f *fetcher) transfer(ctx context.Context, r *remote, file *os.File, p *partial) (etag string, err error) {
 	if p == nil {
 		head, err := f.probe(ctx, r)
@@ -279,11 +279,11 @@ func (f *fetcher) transfer(ctx context.Context, r *remote, file *os.File, p *par
 		}
 	}
 	t := &transfer{f: f, r: r, file: file, p: p}
-	f.came(p.have())
+	f.add(p.have())
 	return p.ETag, t.all(ctx)
 }
 
-// state returns how far a file is, nil if it has to be begun.
+// state returns the progress of a file, nil for a beginning.
 func (f *fetcher) state(r *remote, file *os.File) *partial {
 	data, err := f.store.read(partialFile(r.key()) + ".json")
 	if err != nil {
@@ -293,7 +293,7 @@ func (f *fetcher) state(r *remote, file *os.File) *partial {
 	if err != nil || r.size >= 0 && p.Size != r.size {
 		return nil
 	}
-	if r.digest.IsZero() && r.git == "" && !strong(p.ETag) { // nothing would tell that it changed
+	if r.digest.IsZero() && r.git == "" && !isStrong(p.ETag) { // a change of the file would go unnoticed
 		return nil
 	}
 	if st, err := file.Stat(); err != nil || st.Size() != p.Size {
@@ -302,14 +302,14 @@ func (f *fetcher) state(r *remote, file *os.File) *partial {
 	return p
 }
 
-// strong reports whether an ETag promises the same bytes.
-func strong(etag string) bool { return strings.HasPrefix(etag, `"`) && len(etag) < maxText }
+// isStrong reports whether an ETag promises the same bytes.
+func isStrong(etag string) bool { return strings.HasPrefix(etag, `"`) && len(etag) < maxText }
 
-// header is what a server says of a file.
+// header is a server's description of a file.
 type header struct {
-	size   int64 // -1 if it does not say
+	size   int64 // -1 if unknown
 	etag   string
-	ranges bool // whether it sends parts
+	ranges bool // whether the server sends parts
 }
 
 // probe asks for the first byte of a file.
@@ -334,8 +334,8 @@ func (f *fetcher) probe(ctx context.Context, r *remote) (h header, err error) {
 			h.size = a.ContentLength
 		}
 		if h.size > maxFile || r.size >= 0 && h.size >= 0 && h.size != r.size {
-			return false, refusedf("%s: %d bytes, and %d were promised (at most %d)", show(a.Request.URL), h.size, r.size,
-				int64(maxFile))
+			return false, refusedf("%s: %d bytes, and %d were promised (at most %d)", show(a.Request.URL), h.size,
+				r.size, int64(maxFile))
 		}
 		return false, nil
 	})
@@ -349,7 +349,7 @@ func contentRange(s string) (first, last, all int64, ok bool) {
 	return first, last, all, n == 3 && first >= 0 && last >= first && all > last
 }
 
-// stream gets a file from a server that sends no parts: whole, each time.
+// stream downloads a file from a server without parts: from the beginning, each time.
 func (f *fetcher) stream(ctx context.Context, r *remote, file *os.File, size int64) error {
 	most := f.unknown
 	if size = max(size, r.size); size >= 0 {
@@ -369,14 +369,14 @@ func (f *fetcher) stream(ctx context.Context, r *remote, file *os.File, size int
 			err = fmt.Errorf("%s: %d bytes came, and %d were promised", show(a.Request.URL), n, size)
 		}
 		if err != nil {
-			f.came(-n)
+			f.add(-n)
 		}
 		return false, err
 	})
 }
 
-// copy writes a body to a place of a file, at most most bytes, and counts them. More are an error. noted is called as
-// it comes on.
+// copy writes a body to a place of a file, at most most bytes, and counts the bytes. A longer body is an error. copy
+// calls noted with the bytes of each write.
 func (f *fetcher) copy(ctx context.Context, a *http.Response, file *os.File, at, most int64,
 	noted func(n int64) error) (sum int64, err error) {
 	w := f.client.watch(a.Body)
@@ -393,7 +393,7 @@ func (f *fetcher) copy(ctx context.Context, a *http.Response, file *os.File, at,
 			}
 			sum += int64(n)
 			f.net.Add(int64(n))
-			f.came(int64(n))
+			f.add(int64(n))
 			if noted != nil {
 				if err := noted(int64(n)); err != nil {
 					return sum, refusal{err}
@@ -411,12 +411,12 @@ func (f *fetcher) copy(ctx context.Context, a *http.Response, file *os.File, at,
 			return sum, nil
 		}
 		if err != nil {
-			return sum, bare(err)
+			return sum, withoutAddress(err)
 		}
 	}
 }
 
-// transfer gets the parts of one file.
+// A transfer downloads the parts of a file.
 type transfer struct {
 	f    *fetcher
 	r    *remote
@@ -426,7 +426,7 @@ type transfer struct {
 	news int64 // bytes since the state was noted
 }
 
-// all gets the parts that are missing, several at a time. The first error ends it.
+// all downloads the missing parts, several at a time, until the first error.
 func (t *transfer) all(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -458,7 +458,7 @@ func (t *transfer) all(ctx context.Context) error {
 	return nil
 }
 
-// note writes down how far the file is, when that much is on the disk.
+// note writes down the progress, for bytes already on the disk.
 func (t *transfer) note() error {
 	t.mu.Lock()
 	p := *t.p
@@ -471,15 +471,15 @@ func (t *transfer) note() error {
 	return room(writeState(t.f.store, t.r.key(), &p))
 }
 
-// room says what to do where a disk is full.
+// room adds advice to the error of a full disk.
 func room(err error) error {
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 	if runtime.GOOS == "windows" { // ERROR_HANDLE_DISK_FULL and ERROR_DISK_FULL
 		full = errors.Is(err, syscall.Errno(39)) || errors.Is(err, syscall.Errno(112))
 	}
 	if full {
-		return fmt.Errorf("%w: make room and pull again, it goes on where it is (%s may name a folder on another disk)", err,
-			local.Variable)
+		return fmt.Errorf("%w: make room and pull again, it goes on where it is (%s may name a folder on another "+
+			"disk)", err, local.Variable)
 	}
 	return err
 }
@@ -504,7 +504,7 @@ func (t *transfer) part(ctx context.Context, i int) error {
 			return false, nil
 		}
 		h := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", from, end-1)}}
-		if strong(t.p.ETag) {
+		if isStrong(t.p.ETag) {
 			h.Set("If-Range", t.p.ETag)
 		}
 		a, err := t.f.client.get(ctx, t.r.url, h, http.StatusRequestedRangeNotSatisfiable)
@@ -512,10 +512,10 @@ func (t *transfer) part(ctx context.Context, i int) error {
 			return false, err
 		}
 		defer a.Body.Close()
-		if err := t.same(a, from, end-1); err != nil {
+		if err := t.check(a, from, end-1); err != nil {
 			return false, err
 		}
-		n, err := t.f.copy(ctx, a, t.file, from, end-from, func(n int64) error { return t.came(i, n) })
+		n, err := t.f.copy(ctx, a, t.file, from, end-from, func(n int64) error { return t.add(i, n) })
 		if err == nil && n < end-from {
 			err = io.ErrUnexpectedEOF
 		}
@@ -523,13 +523,13 @@ func (t *transfer) part(ctx context.Context, i int) error {
 	})
 }
 
-// same is an error if an answer is not the part that was asked for, of the file as it was.
-func (t *transfer) same(a *http.Response, first, last int64) error {
+// check returns an error if an answer is not the requested part of the unchanged file.
+func (t *transfer) check(a *http.Response, first, last int64) error {
 	changed := refusal{errChanged}
 	if a.StatusCode != http.StatusPartialContent { // If-Range did not hold, or the file has become shorter
 		return changed
 	}
-	if tag := a.Header.Get("ETag"); strong(t.p.ETag) && strong(tag) && tag != t.p.ETag {
+	if tag := a.Header.Get("ETag"); isStrong(t.p.ETag) && isStrong(tag) && tag != t.p.ETag {
 		return changed
 	}
 	f, l, all, ok := contentRange(a.Header.Get("Content-Range"))
@@ -543,8 +543,8 @@ func (t *transfer) same(a *http.Response, first, last int64) error {
 	return nil
 }
 
-// came counts bytes of a part, and notes the state now and then.
-func (t *transfer) came(i int, n int64) error {
+// add counts bytes of a part, and notes the state now and then.
+func (t *transfer) add(i int, n int64) error {
 	t.mu.Lock()
 	t.p.Done[i] += n
 	t.news += n

@@ -17,7 +17,7 @@ import (
 // HuggingFaceURL is where hf: references are asked for, if HF_ENDPOINT names no mirror.
 const HuggingFaceURL = "https://huggingface.co"
 
-// Bounds of what Hugging Face says, far above those of published models.
+// Bounds of Hugging Face's answers, far above the needs of published models.
 const (
 	maxInfo    = 8 << 20  // bytes of a repository's description
 	maxListing = 16 << 20 // bytes of a page of its files
@@ -25,7 +25,7 @@ const (
 	maxIndex   = 16 << 20 // bytes of model.safetensors.index.json
 )
 
-// plan is what a reference stands for.
+// plan is the meaning of a reference: files at a revision.
 type plan struct {
 	revision string
 	license  string
@@ -34,12 +34,12 @@ type plan struct {
 	notes    []string
 }
 
-// entry is a file of a repository, as the tree API lists it.
+// entry is a file of a repository, from the tree API.
 type entry struct {
 	Type string `json:"type"`
 	Path string `json:"path"`
 	Size int64  `json:"size"`
-	OID  string `json:"oid"` // the SHA-1 of the blob in git: of large files that of a pointer
+	OID  string `json:"oid"` // the SHA-1 of the blob in git: for large files, of a pointer
 	LFS  *struct {
 		OID  string `json:"oid"` // the file's SHA-256
 		Size int64  `json:"size"`
@@ -52,7 +52,7 @@ var gitHash = regexp.MustCompile(`^[0-9a-f]{40}$`)
 func (p *puller) planHF(ctx context.Context, r *Reference) (*plan, error) {
 	base := strings.TrimSuffix(p.client.origin.String(), "/")
 	revision := cmp.Or(r.Revision, "main")
-	data, _, err := p.client.small(ctx, base+"/api/models/"+r.Repo+"/revision/"+url.PathEscape(revision), nil, maxInfo)
+	data, _, err := p.client.getSmall(ctx, base+"/api/models/"+r.Repo+"/revision/"+url.PathEscape(revision), nil, maxInfo)
 	if err != nil {
 		return nil, hintHF(err, r)
 	}
@@ -60,14 +60,14 @@ func (p *puller) planHF(ctx context.Context, r *Reference) (*plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r, err)
 	}
-	// Files are of one commit, whatever happens to the branch meanwhile.
+	// Files are of a single commit, even if the branch moves on meanwhile.
 	files, err := p.listHF(ctx, base+"/api/models/"+r.Repo+"/tree/"+info.SHA+"?recursive=true")
 	if err != nil {
 		return nil, hintHF(err, r)
 	}
 	at := base + "/" + r.Repo + "/resolve/" + info.SHA + "/"
 	index := func() (map[string]bool, error) {
-		data, _, err := p.client.small(ctx, at+weightsIndex, nil, maxIndex)
+		data, _, err := p.client.getSmall(ctx, at+weightsIndex, nil, maxIndex)
 		if err != nil {
 			return nil, hintHF(err, r)
 		}
@@ -98,7 +98,7 @@ func (p *puller) planHF(ctx context.Context, r *Reference) (*plan, error) {
 	return out, nil
 }
 
-// hintHF tells what may be done about a refusal.
+// hintHF adds advice to a refusal.
 func hintHF(err error, r *Reference) error {
 	var status *statusError
 	if errors.As(err, &status) {
@@ -114,7 +114,7 @@ func hintHF(err error, r *Reference) error {
 	return fmt.Errorf("%s: %w", r, err)
 }
 
-// info has the fields of a repository's description that are used.
+// info has the used fields of a repository's description.
 type info struct {
 	SHA  string   `json:"sha"`
 	Tags []string `json:"tags"`
@@ -131,7 +131,7 @@ func parseInfo(data []byte) (*info, error) {
 	return &i, nil
 }
 
-// license returns what the model's card says, "" if nothing.
+// license returns the license on the model's card, "" if none.
 func (i *info) license() string {
 	for _, t := range i.Tags {
 		if l, ok := strings.CutPrefix(t, "license:"); ok {
@@ -144,7 +144,7 @@ func (i *info) license() string {
 // listHF lists a repository's files, page after page.
 func (p *puller) listHF(ctx context.Context, address string) (all []entry, err error) {
 	for range maxPages {
-		data, h, err := p.client.small(ctx, address, nil, maxListing)
+		data, h, err := p.client.getSmall(ctx, address, nil, maxListing)
 		if err != nil {
 			return nil, err
 		}
@@ -168,7 +168,7 @@ func (p *puller) listHF(ctx context.Context, address string) (all []entry, err e
 	return nil, refusedf("its listing has more than %d pages", maxPages)
 }
 
-// nextPage finds the address of rel="next" in headers as RFC 8288 has them.
+// nextPage finds the address of rel="next" in headers by RFC 8288.
 func nextPage(links []string) string {
 	for _, l := range links {
 		for part := range strings.SplitSeq(l, ",") {
@@ -181,8 +181,7 @@ func nextPage(links []string) string {
 	return ""
 }
 
-// parseListing reads a page of a listing. Files whose names or sizes cannot be are an error: who sends them sends
-// others.
+// parseListing reads a page of a listing. An impossible name or size is an error: its sender may send others.
 func parseListing(data []byte) (files []entry, err error) {
 	var page []entry
 	if err := json.Unmarshal(data, &page); err != nil {
@@ -229,7 +228,7 @@ const (
 	weightsIndex = weightsFile + ".index.json"
 )
 
-// parseIndex returns the files that an index of weights names.
+// parseIndex returns the files named by an index of weights.
 func parseIndex(data []byte) (map[string]bool, error) {
 	var x struct {
 		Map map[string]string `json:"weight_map"`
@@ -250,8 +249,8 @@ func parseIndex(data []byte) (map[string]bool, error) {
 	return files, nil
 }
 
-// choose picks the files that a model needs: of a folder the weights, settings, tokenizer and template, no programs and
-// no pickles; of GGUF files that of a tag, with all of its parts.
+// choose picks the files needed by a model: from a folder the weights, settings, tokenizer and template, no programs
+// and no pickles; from GGUF files the file of a tag, with all of its parts.
 func choose(tag string, files []entry, index func() (map[string]bool, error)) ([]entry, Format, error) {
 	has := func(name string) bool {
 		return slices.ContainsFunc(files, func(e entry) bool { return e.Path == name })
@@ -316,7 +315,7 @@ func models(files []entry) map[string][]entry {
 	return models
 }
 
-// chooseGGUF picks the file of a tag, a quantization or a path; without a tag the only one.
+// chooseGGUF picks the file of a tag, a quantization or a path; without a tag the only file.
 func chooseGGUF(tag string, files []entry) ([]entry, error) {
 	models := models(files)
 	var stems []string
@@ -334,19 +333,20 @@ func chooseGGUF(tag string, files []entry) ([]entry, error) {
 	case len(models) == 0:
 		return nil, noModel(files)
 	case len(stems) == 0:
-		return nil, fmt.Errorf("no GGUF file of %s; there are %s", tag, listed(models))
+		return nil, fmt.Errorf("no GGUF file of %s; there are %s", tag, listNames(models))
 	case len(stems) > 1 && tag == "":
-		return nil, fmt.Errorf("several GGUF files; name one behind a colon: %s", listed(models))
+		return nil, fmt.Errorf("several GGUF files; name one behind a colon: %s", listNames(models))
 	case len(stems) > 1:
-		return nil, fmt.Errorf("several GGUF files of %s; name one by its path: %s.gguf", tag, strings.Join(stems, ".gguf, "))
+		return nil, fmt.Errorf("several GGUF files of %s; name one by its path: %s.gguf", tag,
+			strings.Join(stems, ".gguf, "))
 	}
 	return parts(models[stems[0]])
 }
 
-// usualTag is the quantization of a reference that names none, as Ollama and llama.cpp take it.
+// usualTag is the quantization of a reference without a tag, as in Ollama and llama.cpp.
 const usualTag = "Q4_K_M"
 
-// usual returns usualTag, and a note that says so, for a repository of several GGUF files of which one has it.
+// usual returns usualTag and a note for the user, for a repository of several GGUF files including usualTag.
 func usual(files []entry) (tag, note string) {
 	if slices.ContainsFunc(files, func(e entry) bool { return e.Path == "config.json" }) {
 		return "", "" // a folder, perhaps
@@ -362,7 +362,7 @@ func usual(files []entry) (tag, note string) {
 		return "", ""
 	}
 	return usualTag, fmt.Sprintf("%s of %d models is taken; a name behind a colon takes another: %s", usualTag,
-		len(models), listed(models))
+		len(models), listNames(models))
 }
 
 // tagged reports whether a file is of a tag: its path, without .gguf, ends in the tag, behind a mark or a folder's
@@ -376,7 +376,7 @@ func tagged(stem, tag string) bool {
 	return ok && (rest == "" || strings.ContainsAny(rest[len(rest)-1:], "-._/"))
 }
 
-// parts orders the parts of a split file, all of which have to be there.
+// parts orders the parts of a split file. A missing part is an error.
 func parts(files []entry) ([]entry, error) {
 	slices.SortFunc(files, func(a, b entry) int { return strings.Compare(a.Path, b.Path) })
 	for i, e := range files {
@@ -391,8 +391,8 @@ func parts(files []entry) ([]entry, error) {
 	return files, nil
 }
 
-// listed names the quantizations of files, or their paths where a name has none, at most twenty.
-func listed(models map[string][]entry) string {
+// listNames names the quantizations of files, or their paths where a name has none, at most twenty.
+func listNames(models map[string][]entry) string {
 	var names []string
 	for stem := range models {
 		if i := strings.LastIndexAny(stem, "-./"); i >= 0 && aType.MatchString(stem[i+1:]) {
@@ -418,7 +418,8 @@ func noModel(files []entry) error {
 	for _, e := range files {
 		switch path.Ext(e.Path) {
 		case ".bin", ".pt", ".pth", ".ckpt":
-			return fmt.Errorf("it holds %s but neither GGUF nor safetensors; a pickle runs code when it is read, so Karat never opens one", e.Path)
+			return fmt.Errorf("it holds %s but neither GGUF nor safetensors; a pickle runs code when it is read, so "+
+				"Karat never opens one", e.Path)
 		}
 	}
 	return errors.New("it holds neither a GGUF file nor config.json with model.safetensors")

@@ -14,24 +14,24 @@ import (
 	"github.com/karat-run/karat/internal/hub/local"
 )
 
-// Format is what a model's files are.
+// Format is the format of a model's files.
 type Format string
 
 // The formats.
 const (
-	GGUF   Format = "gguf"   // one file, or the parts of one
+	GGUF   Format = "gguf"   // a file, or the parts of a split file
 	Folder Format = "folder" // of Hugging Face
 )
 
-// Manifest says what a model in the store is.
+// Manifest describes a model in the store.
 type Manifest struct {
 	Name     string    `json:"name"`
-	Source   string    `json:"source"`             // the reference that it was pulled by
+	Source   string    `json:"source"`             // the reference of the pull
 	Revision string    `json:"revision,omitempty"` // the commit or the manifest's digest there
 	Pulled   time.Time `json:"pulled"`
 	Format   Format    `json:"format"`
 	Type     string    `json:"type,omitempty"`    // for people: family and type of weights
-	License  string    `json:"license,omitempty"` // as the publisher names it
+	License  string    `json:"license,omitempty"` // in the publisher's words
 	Files    []File    `json:"files"`             // of a split GGUF file, in order
 }
 
@@ -40,12 +40,12 @@ type File struct {
 	Path   string `json:"path"` // in the model, with slashes
 	Size   int64  `json:"size"`
 	SHA256 Digest `json:"sha256"`
-	ETag   string `json:"etag,omitempty"` // that the server gave it, where its digest was not known before
+	ETag   string `json:"etag,omitempty"` // from the server, for a digest unknown before
 }
 
 // Bounds of a model, far above published models.
 const (
-	maxManifest = 4 << 20 // bytes: what the OCI distribution specification has registries take
+	maxManifest = 4 << 20 // bytes: the size accepted by registries under the OCI distribution specification
 	maxFiles    = 4096
 	maxFile     = 4 << 40 // bytes
 	maxText     = 1024    // bytes of a text for people
@@ -63,7 +63,7 @@ func ParseManifest(data []byte) (*Manifest, error) {
 	return &m, nil
 }
 
-// strictJSON decodes one JSON value of known fields.
+// strictJSON decodes a single JSON value without unknown fields.
 func strictJSON(data []byte, to any) error {
 	if len(data) > maxManifest {
 		return fmt.Errorf("%d bytes, at most %d", len(data), maxManifest)
@@ -79,7 +79,7 @@ func strictJSON(data []byte, to any) error {
 	return nil
 }
 
-// validate is an error if the manifest cannot be of a model.
+// validate returns an error if no model can have the manifest.
 func (m *Manifest) validate() error {
 	if err := CheckName(m.Name); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (m *Manifest) validate() error {
 	return nil
 }
 
-// checkFiles is an error if files cannot lie in one folder.
+// checkFiles returns an error if files cannot lie in one folder.
 func checkFiles(files []File) error {
 	seen := map[string]bool{}
 	for _, f := range files {
@@ -139,7 +139,7 @@ func (m *Manifest) Bytes() (n int64) {
 	return n
 }
 
-// light returns what tells where the model is.
+// light returns the part of the manifest for finding the model.
 func (m *Manifest) light() *local.Manifest {
 	l := &local.Manifest{Name: m.Name, Source: m.Source, Format: string(m.Format)}
 	for _, f := range m.Files {
@@ -148,8 +148,8 @@ func (m *Manifest) light() *local.Manifest {
 	return l
 }
 
-// Digest is the SHA-256 of a file. It is the only way from what a stranger wrote to a blob's path. The zero value is
-// none.
+// Digest is the SHA-256 of a file, and the only way from a stranger's text to a blob's path. The zero value is no
+// digest.
 type Digest struct {
 	sum [sha256.Size]byte
 	ok  bool
@@ -157,7 +157,7 @@ type Digest struct {
 
 const algorithm = "sha256:"
 
-// ParseDigest reads sha256:HEX, with 64 digits in lower case as the OCI image specification has them.
+// ParseDigest reads sha256:HEX, with 64 digits in lower case, as in the OCI image specification.
 func ParseDigest(s string) (d Digest, err error) {
 	digits, ok := strings.CutPrefix(s, algorithm)
 	if !ok || len(digits) != 2*sha256.Size || strings.ToLower(digits) != digits {
@@ -170,7 +170,7 @@ func ParseDigest(s string) (d Digest, err error) {
 	return d, nil
 }
 
-// digestOf returns the digest of all that r has.
+// digestOf returns the digest of all bytes of r.
 func digestOf(r io.Reader) (d Digest, err error) {
 	h := sha256.New()
 	_, err = io.Copy(h, r)
@@ -196,7 +196,7 @@ func (d Digest) String() string {
 	return algorithm + d.hex()
 }
 
-// MarshalText writes what UnmarshalText reads.
+// MarshalText writes the form of UnmarshalText.
 func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText reads sha256:HEX.

@@ -24,26 +24,28 @@ const (
 	maxLicense = 1 << 20 // bytes of a license
 )
 
-// weightTypes are layers that are GGUF files: Docker's, those of its first releases, and Ollama's.
+// weightTypes are the types of layers with GGUF files: Docker's, from its first releases on, and Ollama's.
 var weightTypes = []string{"application/vnd.docker.ai.gguf.v3", "application/vnd.docker.ai.model.file.v1+gguf",
 	"application/vnd.ollama.image.model"}
 
-// licenseTypes are layers that are licenses, setAside the types that Karat has no use for, and why.
+// licenseTypes are layers with licenses, setAside the types without a use in Karat, and the reason.
 var (
 	licenseTypes = []string{"application/vnd.docker.ai.license", "application/vnd.ollama.image.license"}
 	setAside     = map[string]string{
-		"application/vnd.docker.ai.chat.template.jinja": "a chat template beside the model; that in the GGUF file is used, and --chat-template takes another",
-		"application/vnd.ollama.image.template":         "Ollama's template, in a language of its own; that in the GGUF file is used",
-		"application/vnd.ollama.image.system":           "a system message; --system gives one",
-		"application/vnd.ollama.image.params":           "settings of sampling; the flags of karat run give others",
-		"application/vnd.ollama.image.messages":         "messages to begin with",
-		"application/vnd.ollama.image.adapter":          "an adapter, without which the model may not be what is meant",
-		"application/vnd.ollama.image.projector":        "what it sees images with",
-		"application/vnd.docker.ai.mmproj":              "what it sees images with",
+		"application/vnd.docker.ai.chat.template.jinja": "a chat template beside the model; that in the GGUF file " +
+			"is used, and --chat-template takes another",
+		"application/vnd.ollama.image.template": "Ollama's template, in a language of its own; that in the " +
+			"GGUF file is used",
+		"application/vnd.ollama.image.system":    "a system message; --system gives one",
+		"application/vnd.ollama.image.params":    "settings of sampling; the flags of karat run give others",
+		"application/vnd.ollama.image.messages":  "messages to begin with",
+		"application/vnd.ollama.image.adapter":   "an adapter, without which the model may not be what is meant",
+		"application/vnd.ollama.image.projector": "what it sees images with",
+		"application/vnd.docker.ai.mmproj":       "what it sees images with",
 	}
 )
 
-// filePath is the annotation of a layer that is a file with a name (CNCF's ModelPack, and Docker's of folders).
+// filePath is the annotation of a layer with a file's name (CNCF's ModelPack, and Docker's of folders).
 const filePath = "org.cncf.model.filepath"
 
 // ociManifest has the used fields of a manifest, or of an index of manifests.
@@ -69,13 +71,13 @@ func parseOCIManifest(data []byte) (*ociManifest, error) {
 	}
 	all := slices.Concat(m.Layers, m.Manifests)
 	if m.SchemaVersion != 2 || len(all) == 0 || len(all) > maxFiles {
-		return nil, refusedf("manifest: version %d with %d layers, want version 2 with 1 to %d", m.SchemaVersion, len(all),
-			maxFiles)
+		return nil, refusedf("manifest: version %d with %d layers, want version 2 with 1 to %d", m.SchemaVersion,
+			len(all), maxFiles)
 	}
 	for i, l := range all {
 		if l.Digest.IsZero() || l.Size < 0 || l.Size > maxFile {
-			return nil, refusedf("manifest: layer %d: digest %q and %d bytes, want a digest and 0 to %d", i, l.Digest, l.Size,
-				int64(maxFile))
+			return nil, refusedf("manifest: layer %d: digest %q and %d bytes, want a digest and 0 to %d", i, l.Digest,
+				l.Size, int64(maxFile))
 		}
 	}
 	return &m, nil
@@ -83,7 +85,9 @@ func parseOCIManifest(data []byte) (*ociManifest, error) {
 
 // planOCI finds the files of a registry's model.
 func (p *puller) planOCI(ctx context.Context, r *Reference) (*plan, error) {
-	p.client.renew = func(ctx context.Context, challenge string) (string, error) { return p.anonymous(ctx, r, challenge) }
+	p.client.renew = func(ctx context.Context, challenge string) (string, error) {
+		return p.getToken(ctx, r, challenge)
+	}
 	m, revision, err := p.manifest(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r, err)
@@ -99,15 +103,16 @@ func (p *puller) planOCI(ctx context.Context, r *Reference) (*plan, error) {
 	return out, nil
 }
 
-// manifest returns the manifest of a reference, of an index with one entry that entry's.
+// manifest returns the manifest of a reference. For an index with a single entry, manifest returns the entry's.
 func (p *puller) manifest(ctx context.Context, r *Reference) (*ociManifest, Digest, error) {
 	want, at := r.Digest, r.Tag
-	accept := http.Header{"Accept": {strings.Join([]string{typeManifest, typeDocker, typeIndex, typeDockerIndex}, ", ")}}
+	accept := http.Header{"Accept": {strings.Join([]string{typeManifest, typeDocker, typeIndex, typeDockerIndex},
+		", ")}}
 	for range 2 {
 		if !want.IsZero() {
 			at = want.String()
 		}
-		data, _, err := p.client.small(ctx, r.base()+"/v2/"+r.Repo+"/manifests/"+at, accept, maxManifest)
+		data, _, err := p.client.getSmall(ctx, r.base()+"/v2/"+r.Repo+"/manifests/"+at, accept, maxManifest)
 		if err != nil {
 			return nil, want, hintOCI(err)
 		}
@@ -132,7 +137,7 @@ func (p *puller) manifest(ctx context.Context, r *Reference) (*ociManifest, Dige
 	return nil, want, refusedf("an index of an index")
 }
 
-// hintOCI tells what may be done about a refusal.
+// hintOCI adds advice to a refusal.
 func hintOCI(err error) error {
 	var status *statusError
 	if errors.As(err, &status) {
@@ -148,7 +153,7 @@ func hintOCI(err error) error {
 
 const licenseFile = "LICENSE"
 
-// plan picks the layers that a model needs.
+// plan picks the layers needed by a model.
 func (m *ociManifest) plan(blobs string) (*plan, error) {
 	out := &plan{format: GGUF}
 	var weights, named []*remote
@@ -193,13 +198,15 @@ func (m *ociManifest) plan(blobs string) (*plan, error) {
 	switch {
 	case len(weights) > 0:
 		// files beside a GGUF file are not read
-		out.files = slices.DeleteFunc(out.files, func(f *remote) bool { return !isGGUF(f.path) && f.path != licenseFile })
+		out.files = slices.DeleteFunc(out.files, func(f *remote) bool {
+			return !isGGUF(f.path) && f.path != licenseFile
+		})
 	case has(func(s string) bool { return s == "config.json" }) && has(func(s string) bool {
 		return path.Ext(s) == ".safetensors"
 	}):
 		out.format = Folder
 	default:
-		return nil, noLayers(m.Layers)
+		return nil, noModelLayers(m.Layers)
 	}
 	return out, nil
 }
@@ -214,8 +221,8 @@ func packed(kind string) bool {
 	return false
 }
 
-// noLayers says what a manifest has, where that is no model.
-func noLayers(layers []ociLayer) error {
+// noModelLayers describes the layers of a manifest without a model.
+func noModelLayers(layers []ociLayer) error {
 	var kinds []string
 	for _, l := range layers {
 		kinds = append(kinds, clip(l.MediaType))
@@ -224,9 +231,9 @@ func noLayers(layers []ociLayer) error {
 	return refusedf("no model that Karat reads: its layers are %s", clip(strings.Join(slices.Compact(kinds), ", ")))
 }
 
-// anonymous gets a token that a registry wants also of those who have no name (distribution/docs/spec/auth/token).
-// Nothing secret is sent for it.
-func (p *puller) anonymous(ctx context.Context, r *Reference, challenge string) (string, error) {
+// getToken gets the token required by a registry even for anonymous pulls (distribution/docs/spec/auth/token). The
+// request holds no secret.
+func (p *puller) getToken(ctx context.Context, r *Reference, challenge string) (string, error) {
 	scheme, parameters := parseChallenge(challenge)
 	if !strings.EqualFold(scheme, "Bearer") {
 		return "", refusedf("the registry wants %q, and knows no tokens for everybody", clip(scheme))
@@ -243,7 +250,7 @@ func (p *puller) anonymous(ctx context.Context, r *Reference, challenge string) 
 	realm.RawQuery, realm.Fragment = q.Encode(), ""
 	asking := newClient(p.client.origin, p.o.adjust)
 	defer asking.close()
-	data, _, err := asking.small(ctx, realm.String(), nil, maxAnswer)
+	data, _, err := asking.getSmall(ctx, realm.String(), nil, maxAnswer)
 	if err != nil {
 		return "", hintOCI(err)
 	}
@@ -285,10 +292,10 @@ func parseChallenge(s string) (scheme string, parameters map[string]string) {
 	return scheme, parameters
 }
 
-// firstLine returns the first line of a license that says something, "" if it cannot be had now: the license is also
-// pulled as a file.
+// firstLine returns the first line of a license with words, "" if unavailable now: the license is also pulled as a
+// file.
 func (p *puller) firstLine(ctx context.Context, address string) string {
-	data, _, err := p.client.small(ctx, address, nil, maxLicense)
+	data, _, err := p.client.getSmall(ctx, address, nil, maxLicense)
 	if err != nil {
 		return ""
 	}

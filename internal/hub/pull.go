@@ -20,15 +20,15 @@ type PullOptions struct {
 	Name     string // of the model here; "" is the reference's
 	Rate     int64  // bytes a second at most; 0 is no limit
 	Lines    int    // connections at a time; 0 is defaultLines
-	Endpoint string // of hf: references; "" is that of HF_ENDPOINT, else HuggingFaceURL
-	Token    string // of hf: references; "" is the user's, as Hugging Face's programs keep it
+	Endpoint string // of hf: references; "" is HF_ENDPOINT, else HuggingFaceURL
+	Token    string // of hf: references; "" is the user's, in the place of Hugging Face's programs
 
-	// Begin, if not nil, is told what will be got before anything is: how many files, and their bytes, -1 where that is
-	// not known. Its error ends the pull.
+	// Begin, if not nil, is called before the download with the number of files and their bytes, -1 if unknown. Its
+	// error ends the pull.
 	Begin func(files int, size int64) error
-	// Progress, if not nil, is told how far the pull is. Several goroutines may call it at once.
+	// Progress, if not nil, is called with the progress, perhaps by several goroutines at once.
 	Progress func(Progress)
-	// Note, if not nil, is told what the user should know.
+	// Note, if not nil, is called with messages for the user.
 	Note func(string)
 
 	adjust  func(*http.Transport) // of tests, as are the next
@@ -41,12 +41,12 @@ const defaultLines = 4
 
 // Progress is how far a pull is, in bytes.
 type Progress struct {
-	Done int64 // that are there
-	Came int64 // that came by this pull
-	All  int64 // -1 where that is not known
+	Done int64 // present
+	Came int64 // downloaded by this pull
+	All  int64 // -1 if unknown
 }
 
-// puller is one pull.
+// puller is the state of a pull.
 type puller struct {
 	store  *Store
 	client *client
@@ -54,8 +54,8 @@ type puller struct {
 	told   atomic.Value // the last note of again
 }
 
-// Pull gets the model of a reference, or its new files, and returns its manifest. It ends with ctx; what has come by
-// then is kept, and the next Pull goes on with it.
+// Pull gets the model of a reference, or its new files, and returns its manifest. Pull ends with ctx and keeps the
+// bytes downloaded by then for the next Pull.
 func (s *Store) Pull(ctx context.Context, reference string, o PullOptions) (*Manifest, error) {
 	r, err := ParseReference(reference)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Store) Pull(ctx context.Context, reference string, o PullOptions) (*Man
 		return nil, err
 	}
 	defer p.client.close()
-	ctx = telling(ctx, p.again)
+	ctx = withTelling(ctx, p.noteRetry)
 	plan, err := p.plan(ctx, r, old)
 	if err != nil {
 		return nil, err
@@ -88,10 +88,10 @@ func (s *Store) Pull(ctx context.Context, reference string, o PullOptions) (*Man
 	return p.pull(ctx, name, r, plan)
 }
 
-// again notes that a server is asked once more.
-func (p *puller) again(err error, n int) {
+// noteRetry notes a new try at a server.
+func (p *puller) noteRetry(err error, n int) {
 	text := fmt.Sprintf("%v, trying again (%d of %d)", err, n, attempts)
-	if host := unreachable(err); host != "" {
+	if host := unreachableHost(err); host != "" {
 		text = fmt.Sprintf("cannot reach %s, trying again (%d of %d)", host, n, attempts)
 	}
 	if p.told.Swap(text) != text { // several connections fail alike
@@ -99,15 +99,16 @@ func (p *puller) again(err error, n int) {
 	}
 }
 
-// ownModel returns the model of that name, nil if there is none. One that came from elsewhere is not replaced.
+// ownModel returns the model of a name, nil if there is none. A model from elsewhere is not replaced.
 func ownModel(s *Store, name string, r *Reference) (*Manifest, error) {
 	m, err := s.Get(name)
 	if err != nil {
-		return nil, nil // none, or one that is broken: the pull mends it
+		return nil, nil // none, or a broken model: the pull mends it
 	}
 	if m.Source != r.String() {
 		return nil, fmt.Errorf(
-			"there is a model %s, from %s: give another name, karat pull %s NAME, or remove it, karat rm %s", m.Name, m.Source,
+			"there is a model %s, from %s: give another name, karat pull %s NAME, or remove it, karat rm %s", m.Name,
+			m.Source,
 			r, m.Name)
 	}
 	return m, nil
@@ -154,7 +155,7 @@ func (p *puller) note(text string) {
 	}
 }
 
-// plan asks the server what the reference stands for. Files that old has of the same revision need not be got to be
+// plan asks the server for the meaning of the reference. Files in old of the same revision need no download to be
 // known.
 func (p *puller) plan(ctx context.Context, r *Reference, old *Manifest) (out *plan, err error) {
 	switch r.Kind {
@@ -192,7 +193,7 @@ func (p *puller) plan(ctx context.Context, r *Reference, old *Manifest) (out *pl
 	return out, nil
 }
 
-// planURL asks what a file is like.
+// planURL asks for a file's properties.
 func (p *puller) planURL(ctx context.Context, r *Reference) (*plan, error) {
 	f := &remote{path: r.file(), url: r.URL.String(), size: -1, digest: r.Digest}
 	if !p.storeHas(f) {
@@ -200,7 +201,7 @@ func (p *puller) planURL(ctx context.Context, r *Reference) (*plan, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", r, err)
 		}
-		if f.size = h.size; strong(h.etag) {
+		if f.size = h.size; isStrong(h.etag) {
 			f.etag = h.etag
 		}
 	}
@@ -232,7 +233,7 @@ func (p *puller) pull(ctx context.Context, name string, r *Reference, plan *plan
 	if err := beginPull(p.store, ctx, u); err != nil {
 		return nil, err
 	}
-	if err := p.fits(plan); err != nil {
+	if err := p.checkRoom(plan); err != nil {
 		return nil, fmt.Errorf("%s: %w", r, err)
 	}
 	get := &fetcher{store: p.store, client: p.client, limit: &limiter{rate: float64(p.o.Rate)}, u: u,
@@ -259,8 +260,8 @@ func (p *puller) pull(ctx context.Context, name string, r *Reference, plan *plan
 	return m, nil
 }
 
-// fits is an error if the disk has no room for the missing files.
-func (p *puller) fits(plan *plan) error {
+// checkRoom returns an error if the disk has no room for the missing files.
+func (p *puller) checkRoom(plan *plan) error {
 	var need int64
 	for _, f := range plan.files {
 		if p.storeHas(f) {
@@ -278,14 +279,13 @@ func (p *puller) fits(plan *plan) error {
 		free = p.o.free
 	}
 	if n := free(p.store.dir); n > 0 && need > n {
-		return fmt.Errorf("it needs %d bytes more, and the disk of %s has %d (%s may name a folder on another disk)", need,
-			p.store.dir, n, local.Variable)
+		return fmt.Errorf("it needs %d bytes more, and the disk of %s has %d (%s may name a folder on another disk)",
+			need, p.store.dir, n, local.Variable)
 	}
 	return nil
 }
 
-// Running asks a server at base, such as http://127.0.0.1:8080, which models it has loaded: GET /api/ps, as Ollama has
-// it.
+// Running asks a server at base, such as http://127.0.0.1:8080, for its loaded models: GET /api/ps, from Ollama.
 func Running(ctx context.Context, base, key string) (data []byte, err error) {
 	u, err := url.Parse(strings.TrimSuffix(base, "/"))
 	if err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {

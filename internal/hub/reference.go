@@ -15,7 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/hub/local"
 )
 
-// Kind is the kind of place that a reference names.
+// Kind is the kind of a reference's place.
 type Kind string
 
 // The kinds.
@@ -25,7 +25,7 @@ const (
 	URL         Kind = "https"
 )
 
-// Reference names a model at a place that it can be pulled from.
+// Reference names a model at a place to pull from.
 type Reference struct {
 	Kind     Kind
 	Host     string // of a registry, with a port or without
@@ -64,8 +64,8 @@ func isBare(s string) bool {
 	return orgName.MatchString(s) && !local.IsFile(repo)
 }
 
-// ParseReference reads hf:ORG/NAME[:TAG][@REVISION], which may also be written without hf: or after hf.co/,
-// oci://REGISTRY/NAME[:TAG] or [@sha256:HEX], or https://HOST/FILE[#sha256=HEX].
+// ParseReference reads hf:ORG/NAME[:TAG][@REVISION], also without hf: or after hf.co/, oci://REGISTRY/NAME[:TAG] or
+// [@sha256:HEX], or https://HOST/FILE[#sha256=HEX].
 func ParseReference(s string) (*Reference, error) {
 	if len(s) > maxReference {
 		return nil, fmt.Errorf("reference of %d bytes, at most %d", len(s), maxReference)
@@ -90,7 +90,7 @@ func ParseReference(s string) (*Reference, error) {
 	default:
 		err = fmt.Errorf("want hf:ORG/NAME, hf:ORG/NAME-GGUF:Q4_K_M, oci://REGISTRY/NAME:TAG or https://HOST/FILE.gguf")
 	}
-	if err == nil && len(r.String()) > maxReference { // escapes make it longer, and it is read again
+	if err == nil && len(r.String()) > maxReference { // escapes make the text longer, and manifests are read again
 		err = fmt.Errorf("it is written in %d bytes, at most %d", len(r.String()), maxReference)
 	}
 	if err != nil {
@@ -102,11 +102,11 @@ func ParseReference(s string) (*Reference, error) {
 func parseHF(s string) (*Reference, error) {
 	r := &Reference{Kind: HuggingFace}
 	s, revision, ok := strings.Cut(s, "@")
-	if r.Revision = revision; ok && (!hfRevision.MatchString(revision) || !clean(revision)) {
+	if r.Revision = revision; ok && (!hfRevision.MatchString(revision) || !isClean(revision)) {
 		return nil, fmt.Errorf("revision %q: want a branch, a tag or a commit", revision)
 	}
 	s, tag, ok := strings.Cut(s, ":")
-	if r.Tag = tag; ok && (!hfTag.MatchString(tag) || !clean(tag)) {
+	if r.Tag = tag; ok && (!hfTag.MatchString(tag) || !isClean(tag)) {
 		return nil, fmt.Errorf("tag %q: want a quantization such as Q4_K_M, or the path of a file", tag)
 	}
 	parts := strings.Split(s, "/")
@@ -122,8 +122,8 @@ func parseHF(s string) (*Reference, error) {
 	return r, nil
 }
 
-// clean reports whether a path with slashes has no parts that are empty or points.
-func clean(p string) bool { return path.Clean("/"+p) == "/"+p }
+// isClean reports whether a path with slashes has no parts empty, . or ..
+func isClean(p string) bool { return path.Clean("/"+p) == "/"+p }
 
 func parseOCI(s string) (*Reference, error) {
 	host, rest, ok := strings.Cut(s, "/")
@@ -195,7 +195,7 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// String returns the reference as ParseReference reads it.
+// String returns the reference in the form of ParseReference.
 func (r *Reference) String() string {
 	switch r.Kind {
 	case HuggingFace:
@@ -220,7 +220,7 @@ func (r *Reference) String() string {
 	return s
 }
 
-// file returns the name of the file that an address names.
+// file returns the file name in an address.
 func (r *Reference) file() string {
 	base := path.Base(r.URL.Path)
 	if !strings.HasSuffix(strings.ToLower(base), ".gguf") || checkPath(base) != nil {
@@ -229,8 +229,8 @@ func (r *Reference) file() string {
 	return base
 }
 
-// Name returns the name that the model gets if no other is given: hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M is Qwen3-0.6B:Q4_K_M.
-// It is "" where nothing in the reference makes a name.
+// Name returns the default name of the model: Qwen3-0.6B:Q4_K_M for hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M. Without a possible
+// name in the reference, Name returns "".
 func (r *Reference) Name() string {
 	name, tag := path.Base(r.Repo), r.Tag
 	switch r.Kind {
@@ -262,8 +262,8 @@ func (r *Reference) Name() string {
 // isGGUF reports whether a name ends in .gguf.
 func isGGUF(name string) bool { return strings.HasSuffix(strings.ToLower(name), ".gguf") }
 
-// base returns where a registry answers. Docker Hub's is not docker.io itself. On this machine alone it need not be
-// https.
+// base returns the address of a registry's API. Docker Hub's is not docker.io itself. Only on this machine plain http
+// will do.
 func (r *Reference) base() string {
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil {
@@ -280,14 +280,15 @@ func (r *Reference) base() string {
 
 const maxName = 128
 
-// CheckName is an error if a model cannot have the name.
+// CheckName returns an error if a model cannot have the name.
 func CheckName(name string) error {
 	first, _, _ := strings.Cut(name, ":")
 	switch {
 	case len(name) > maxName:
 		return fmt.Errorf("name %q: %d characters, at most %d", clip(name), len(name), maxName)
-	case !local.Is(name):
-		return fmt.Errorf("name %q: want letters, digits, and . _ - between them, and a tag behind a colon if there is to be one, such as small:Q4_K_M", clip(name))
+	case !local.IsName(name):
+		return fmt.Errorf("name %q: want letters, digits, and . _ - between them, and a tag behind a colon if there "+
+			"is to be one, such as small:Q4_K_M", clip(name))
 	case slices.Contains([]string{"hf", "oci", "http", "https", "file"}, strings.ToLower(first)):
 		return fmt.Errorf("name %q: it would be read as a place to pull from", name)
 	case local.IsFile(name):
@@ -296,11 +297,11 @@ func CheckName(name string) error {
 	return nil
 }
 
-// maxPath bounds the path of a file in a model, and of a part of it.
+// maxPath bounds the path of a file in a model, and maxPart a part of the path.
 const maxPath, maxPart = 512, 200
 
-// checkPath is an error if a model's file cannot have the path, which a stranger wrote. It is relative, with slashes,
-// and means the same on every system.
+// checkPath returns an error for the path of a model's file, written by a stranger, unless the path is relative, with
+// slashes, and has the same meaning on every system.
 func checkPath(p string) error {
 	bad := func(why string) error { return fmt.Errorf("file %q: %s", clip(p), why) }
 	switch {
@@ -308,7 +309,9 @@ func checkPath(p string) error {
 		return bad("the name is too long")
 	case !fs.ValidPath(p) || p == ".":
 		return bad("want a path within the model, without ..")
-	case strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f || strings.ContainsRune(`\:*?"<>|`, r) }):
+	case strings.ContainsFunc(p, func(r rune) bool {
+		return r < ' ' || r == 0x7f || strings.ContainsRune(`\:*?"<>|`, r)
+	}):
 		return bad("the name holds a character that no file's should")
 	}
 	for part := range strings.SplitSeq(p, "/") {
@@ -319,7 +322,7 @@ func checkPath(p string) error {
 	return nil
 }
 
-// Find finds as local.Find does, with an error for a reference that is a wrong one.
+// Find finds a model like local.Find, with an error for a wrong reference.
 func Find(name string) (local.Found, error) {
 	if _, err := os.Stat(name); err != nil && IsReference(name) {
 		r, err := ParseReference(name)

@@ -3,18 +3,22 @@
 //
 // The store is a folder:
 //
-//	names/KEY.json        the manifest of a model: its name, where it came from, and its files' digests
+//	names/KEY.json        the manifest of a model: its name, its source, and its files' digests
 //	blobs/HEX             a file, by its SHA-256: whole and verified
 //	files/KEY/VIEW/...    a model's files under their own names, as hard links to blobs: models are opened here
-//	unfinished/KEY.json   a pull that has not ended: what collect leaves alone for it
-//	partial/ID            a file that is being downloaded, with ID.json, how far it is, and ID.lock
-//	lock                  held for moments, by who changes any of the first four
+//	unfinished/KEY.json   a pull without an end so far: left alone by collect
+//	partial/ID            a file being downloaded, with ID.json, the progress, and ID.lock
+//	lock                  held for moments, by a writer of any of the first four
 //
-// A model is there when its manifest is, which is renamed into place after all else. Whatever is cut off before leaves
-// the model as it was, and a pull that the next one goes on with.
+// A model exists from the moment of its manifest, renamed into place after everything else. An interruption before
+// leaves the model as it was, and leaves a pull for the next to go on with.
 //
-// What a server says is a stranger's text: each number is bounded, each path checked (checkPath), each digest parsed
+// A server's answer is a stranger's text: each number is bounded, each path checked (checkPath), each digest parsed
 // (Digest), and files are reached through os.Root alone.
+//
+// Files in reading order: pull.go (a pull from end to end), oci.go and huggingface.go (the files of a reference),
+// download.go (a file in parts), client.go (requests), collect.go (unused files), store.go (the folder), reference.go
+// (names and references), manifest.go (manifests and digests).
 package hub
 
 import (
@@ -37,13 +41,13 @@ import (
 	"github.com/karat-run/karat/internal/hub/local"
 )
 
-// Store is a folder of models. It is safe for several processes at once.
+// Store is a folder of models, safe for several processes at once.
 type Store struct {
 	dir  string
 	root *os.Root // nil where the folder is not there yet
 }
 
-// Open opens the store in dir. A folder that is not there is an empty store; it is made when something is put into it.
+// Open opens the store in dir. A missing folder is an empty store, made by the first pull.
 func Open(dir string) (*Store, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -84,10 +88,10 @@ func (s *Store) make() error {
 	return nil
 }
 
-// look is the pause between two looks at a lock that another has.
+// look is the pause between two looks at a lock held by another process.
 const look = 50 * time.Millisecond
 
-// lock waits for the lock of a file's name. It ends with ctx.
+// lock waits for the lock of a file's name, or for the end of ctx.
 func (s *Store) lock(ctx context.Context, name string) (*os.File, error) {
 	for {
 		f, err := s.tryLock(name)
@@ -100,14 +104,14 @@ func (s *Store) lock(ctx context.Context, name string) (*os.File, error) {
 	}
 }
 
-// tryLock takes a lock at once, nil where another has it.
+// tryLock takes a lock at once, nil if another process has it.
 func (s *Store) tryLock(name string) (*os.File, error) {
 	f, err := s.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.dir, err)
 	}
 	ok, err := filelock.Try(f)
-	if ok { // a file that was removed meanwhile locks nothing
+	if ok { // a file removed meanwhile locks nothing
 		var a, b fs.FileInfo
 		if a, err = f.Stat(); err == nil {
 			b, err = s.root.Stat(name)
@@ -158,7 +162,7 @@ func (s *Store) writeBytes(name string, data []byte) error {
 	return nil
 }
 
-// read returns a file of the store, which is small.
+// read returns a small file of the store.
 func (s *Store) read(name string) ([]byte, error) {
 	if s.root == nil {
 		return nil, fs.ErrNotExist
@@ -223,7 +227,7 @@ func (s *Store) Get(name string) (*Manifest, error) {
 	return m, nil
 }
 
-// List lists the models by name. Manifests that cannot be read are in the error, and the others are listed.
+// List lists the models by name. The error has the unreadable manifests, beside a list of the others.
 func (s *Store) List() (all []*Manifest, err error) {
 	names, err := s.list("names")
 	errs := []error{err}
@@ -243,13 +247,12 @@ func (s *Store) List() (all []*Manifest, err error) {
 	return all, errors.Join(errs...)
 }
 
-// Path returns where the model is opened: the file, the first part of a split one, or the folder.
+// Path returns the path for opening the model: the file, the first part of a split file, or the folder.
 func (s *Store) Path(m *Manifest) (string, error) {
 	return m.light().Place(s.root, s.dir)
 }
 
-// Remove removes a model, or a pull that did not end, and what no other model needs. It returns the bytes that are free
-// now.
+// Remove removes a model or an unfinished pull, and all files needed by no other model. Remove returns the bytes freed.
 func (s *Store) Remove(ctx context.Context, name string) (free int64, err error) {
 	if err := CheckName(name); err != nil {
 		return 0, err
@@ -275,7 +278,7 @@ func (s *Store) Remove(ctx context.Context, name string) (free int64, err error)
 	return free, err
 }
 
-// Sharing returns the names of other models that have files of m.
+// Sharing returns the names of other models with files of m.
 func (s *Store) Sharing(m *Manifest) (names []string) {
 	all, _ := s.List() // of broken ones nothing is known
 	for _, other := range all {
@@ -309,7 +312,7 @@ func (s *Store) Copy(ctx context.Context, from, to string) error {
 	})
 }
 
-// SetType notes what a model is, for people.
+// SetType notes the type of a model, for people.
 func (s *Store) SetType(ctx context.Context, name, kind string) error {
 	return s.change(ctx, func() error {
 		m, err := s.Get(name)
@@ -332,7 +335,7 @@ func putModel(s *Store, m *Manifest) error {
 	return s.write(nameFile(local.Key(m.Name)), m)
 }
 
-// temporaryView is the name of a folder that is being made, by who has the lock.
+// temporaryView is the name of a folder in the making by the lock's holder.
 const temporaryView = "files/.new"
 
 // makeView makes the folder of a model's files.
@@ -359,7 +362,7 @@ func makeView(s *Store, m *Manifest) error {
 		}
 	}
 	dir := m.light().View()
-	if err := s.root.RemoveAll(dir); err != nil { // it is not whole
+	if err := s.root.RemoveAll(dir); err != nil { // incomplete
 		return err
 	}
 	if err := s.root.MkdirAll(path.Dir(dir), 0o777); err != nil {

@@ -288,11 +288,11 @@ func TestManifest(t *testing.T) {
 // findIn returns Find in a store.
 func findIn(s *Store, name string) (local.Found, error) {
 	if !IsReference(name) {
-		return local.In(s.dir, name, "")
+		return local.FindIn(s.dir, name, "")
 	}
 	r, err := ParseReference(name)
 	if err != nil {
 		return local.Found{}, err
 	}
-	return local.In(s.dir, name, r.String())
+	return local.FindIn(s.dir, name, r.String())
 }

@@ -1,5 +1,5 @@
-// Package local finds pulled models by their names. It reads the store that package hub keeps, and links no HTTP, so
-// that each program that loads a model may have it.
+// Package local finds pulled models by their names. It reads the store of package hub without HTTP, and so fits into
+// each program that loads a model.
 package local
 
 import (
@@ -21,10 +21,10 @@ import (
 // Variable may name the store's folder.
 const Variable = "KARAT_MODELS"
 
-// ErrNoModel is wrapped by the errors of names that the store has no model of.
+// ErrNoModel is wrapped by the errors of names without a model in the store.
 var ErrNoModel = errors.New("no such model")
 
-// DefaultDir returns the store's folder: that of the variable KARAT_MODELS, else .karat/models in the user's.
+// DefaultDir returns the store's folder: the variable KARAT_MODELS, else .karat/models in the user's folder.
 func DefaultDir() (string, error) {
 	if dir := os.Getenv(Variable); dir != "" {
 		return filepath.Abs(dir)
@@ -36,13 +36,13 @@ func DefaultDir() (string, error) {
 	return filepath.Join(home, ".karat", "models"), nil
 }
 
-// Key returns the name of a model's files in the store. Names that differ in case alone are one name, for the sake of
-// disks where files' are.
+// Key returns the name of a model's files in the store. Names differing only in case have the same key, for file
+// systems without case.
 func Key(name string) string { return strings.ReplaceAll(strings.ToLower(name), ":", "+") }
 
-// Is reports whether a text has the form of a name: letters, digits, and . _ - between them, in one part or two with a
+// IsName reports whether a text has the form of a name: letters, digits, and . _ - between them, in one part or two with a
 // colon.
-func Is(name string) bool {
+func IsName(name string) bool {
 	head, tag, tagged := strings.Cut(name, ":")
 	return isPart(head) && (!tagged || isPart(tag)) && len(name) <= 128
 }
@@ -57,7 +57,7 @@ func isPart(s string) bool {
 	return s != "" && !strings.HasSuffix(s, ".")
 }
 
-// Manifest has what tells where a model is: a part of hub's.
+// Manifest is the part of hub's manifest for finding a model.
 type Manifest struct {
 	Name   string `json:"name"`
 	Source string `json:"source"`
@@ -81,7 +81,7 @@ func (m *Manifest) View() string {
 	return path.Join("files", Key(m.Name), hex.EncodeToString(h.Sum(nil)[:8]))
 }
 
-// Place returns the path of a model in the store in dir: the file, the first part of a split one, or the folder.
+// Place returns the path of a model in the store in dir: the file, the first part of a split file, or the folder.
 func (m *Manifest) Place(root *os.Root, dir string) (string, error) {
 	at := m.View()
 	for _, f := range m.Files {
@@ -90,8 +90,8 @@ func (m *Manifest) Place(root *os.Root, dir string) (string, error) {
 		case err != nil || !st.Mode().IsRegular():
 			return "", fmt.Errorf("%s: its file %s is gone from %s: karat pull %s", m.Name, f.Path, dir, m.Source)
 		case st.Size() != f.Size:
-			return "", fmt.Errorf("%s: its file %s has %d bytes, and had %d when it was pulled: remove it, and karat pull %s",
-				m.Name, f.Path, st.Size(), f.Size, m.Source)
+			return "", fmt.Errorf("%s: its file %s has %d bytes, and had %d when it was pulled: remove it, and "+
+				"karat pull %s", m.Name, f.Path, st.Size(), f.Size, m.Source)
 		}
 	}
 	if m.Format == "gguf" {
@@ -100,33 +100,34 @@ func (m *Manifest) Place(root *os.Root, dir string) (string, error) {
 	return filepath.Join(dir, filepath.FromSlash(at)), nil
 }
 
-// Found is a model that was named.
+// Found is the place of a named model.
 type Found struct {
 	Path string // of its file or folder
 	Name string // in the store; "" for a path
 }
 
-// Find returns the model of a path that exists, else of a name in the default store, else of the reference that it was
-// pulled by. What looks like a path is one, whether it exists or not: who opens it knows what to say.
+// Find returns the model of an existing path, else of a name in the default store, else of a pull's reference. A text
+// with the form of a path is a path even if nothing exists there: opening it gives the right error.
 func Find(name string) (Found, error) {
 	if _, err := os.Stat(name); err == nil {
 		return Found{Path: name}, nil
 	}
 	reference := source(name)
-	if reference == "" && (!Is(name) || IsFile(name)) {
+	if reference == "" && (!IsName(name) || IsFile(name)) {
 		return Found{Path: name}, nil
 	}
 	dir, err := DefaultDir()
 	if err != nil {
 		return Found{}, fmt.Errorf(
-			"%q: %w: it is no file or folder, and no folder of pulled models is known: set HOME, or %s", name, ErrNoModel,
+			"%q: %w: it is no file or folder, and no folder of pulled models is known: set HOME, or %s",
+			name, ErrNoModel,
 			Variable)
 	}
-	return In(dir, name, reference)
+	return FindIn(dir, name, reference)
 }
 
-// In returns the model of a name in the store in dir or, where that is not "", the one that was pulled by a reference.
-func In(dir, name, reference string) (Found, error) {
+// FindIn returns the model of a name in the store in dir or, if reference is not "", the model pulled by reference.
+func FindIn(dir, name, reference string) (Found, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Found{}, missing(nil, dir, name, reference)
@@ -164,11 +165,11 @@ func In(dir, name, reference string) (Found, error) {
 	return Found{}, missing(root, dir, name, reference)
 }
 
-// missing returns the error of a model that is not there, with what to type.
+// missing returns the error of a missing model, with a command to type.
 func missing(root *os.Root, dir, name, reference string) error {
 	if reference != "" {
-		return fmt.Errorf("%s: %w: it is no file or folder, and was not pulled; \"karat pull %s\" gets it", name, ErrNoModel,
-			reference)
+		return fmt.Errorf("%s: %w: it is no file or folder, and was not pulled; \"karat pull %s\" gets it", name,
+			ErrNoModel, reference)
 	}
 	unfinished := ""
 	if m, err := read(root, "unfinished", Key(name)); err == nil {
@@ -179,7 +180,8 @@ func missing(root *os.Root, dir, name, reference string) error {
 	if base, tag, ok := strings.Cut(name, ":"); ok && base != "" && tag != "" && !strings.ContainsAny(name, `/\`) {
 		reference = "oci://registry.ollama.ai/library/" + name
 	}
-	return fmt.Errorf("%q: %w: it is no file or folder, and no name in %s%s; \"karat list\" shows the names there, and \"karat pull %s\" adds one", name, ErrNoModel, dir, unfinished, reference)
+	return fmt.Errorf("%q: %w: it is no file or folder, and no name in %s%s; \"karat list\" shows the names there, "+
+		"and \"karat pull %s\" adds one", name, ErrNoModel, dir, unfinished, reference)
 }
 
 // maxManifest bounds the bytes of a manifest.
@@ -214,7 +216,7 @@ func IsFile(name string) bool { return slices.Contains(endings, strings.ToLower(
 
 var endings = []string{".gguf", ".safetensors", ".json", ".jsonl", ".model", ".bin", ".pt", ".pth", ".txt"}
 
-// CutHost cuts the address of Hugging Face from hf.co/ORG/NAME, as other programs write it, and from the address of a
+// CutHost cuts the address of Hugging Face from hf.co/ORG/NAME, the form of other programs, and from the address of a
 // repository's page.
 func CutHost(s string) (repo string, ok bool) {
 	rest := strings.TrimPrefix(s, "https://")
@@ -226,7 +228,7 @@ func CutHost(s string) (repo string, ok bool) {
 	return s, false
 }
 
-// source returns a reference as manifests have it, "" for other texts: hf:ORG/NAME for hf.co/ORG/NAME.
+// source returns a reference in the form of manifests, "" for other texts: hf:ORG/NAME for hf.co/ORG/NAME.
 func source(s string) string {
 	if repo, ok := CutHost(s); ok {
 		return "hf:" + repo
@@ -241,7 +243,7 @@ func source(s string) string {
 	return ""
 }
 
-// Puller pulls a model into the default store; nil where no program wants it (package pull).
+// Puller pulls a model into the default store; nil in programs without package pull.
 var Puller func(ctx context.Context, reference string, o PullOptions) (*Pulled, error)
 
 // PullOptions are karat.PullOptions.
@@ -253,7 +255,7 @@ type PullOptions struct {
 	Note                  func(text string)
 }
 
-// Pulled is a model that was pulled.
+// Pulled is the result of Puller.
 type Pulled struct {
 	Name, Path, Source, Revision, License string
 	Bytes                                 int64
