@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cores returns the physical cores that the process may run on; 0 if that is not known.
+// cores returns the number of physical cores open to the process; 0 if unknown.
 func cores() int {
-	const most = 8192 // that Linux can be built for
+	const most = 8192 // the maximum of Linux's builds
 	set := unix.NewCPUSet(most)
 	if err := unix.SchedGetaffinityDynamic(0, set); err != nil {
 		return 0
@@ -25,8 +25,8 @@ func cores() int {
 	return siblings("/sys/devices/system/cpu", processors)
 }
 
-// siblings counts the cores of processors, given their numbers. dir has a folder for each; one that tells nothing of
-// use is a core of its own.
+// siblings counts the cores of processors, given their numbers. dir has a folder for each. A processor without a
+// readable folder counts as a core of its own.
 func siblings(dir string, processors []int) int {
 	seen := map[int]bool{}
 	for _, p := range processors {

@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// cores returns the physical cores of the process's processor group (GetLogicalProcessorInformation); 0 if that is not
-// known.
+// cores returns the number of physical cores of the process's processor group (GetLogicalProcessorInformation); 0 if
+// unknown.
 func cores() (n int) {
 	type information struct {
 		processors   uintptr
-		relationship uint32 // 0 where the processors are one core
+		relationship uint32 // 0 for the processors of a core
 		_            [2]uint64
 	}
 	call := windows.NewLazySystemDLL("kernel32.dll").NewProc("GetLogicalProcessorInformation")

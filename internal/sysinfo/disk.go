@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 )
 
-// FreeDisk is Disk, which tests replace.
+// FreeDisk calls Disk. Tests replace it.
 var FreeDisk = Disk
 
-// CheckDisk returns an error if the disk of a file or folder has no room for bytes, as far as that is known.
+// CheckDisk returns an error if the disk of a file or folder is known to have no room for bytes.
 func CheckDisk(path string, bytes int64) error {
 	if free := FreeDisk(filepath.Dir(filepath.Clean(path))); free > 0 && bytes > free {
 		return fmt.Errorf("%s: it needs %d bytes, and the disk has %d free", path, bytes, free)

@@ -2,5 +2,5 @@
 
 package sysinfo
 
-// Disk returns how many more bytes this user may write on the disk of a folder; 0 if that is not known, as here.
+// Disk returns 0: the room on a disk is unknown here.
 func Disk(string) int64 { return 0 }

@@ -2,7 +2,7 @@ package sysinfo
 
 import "golang.org/x/sys/windows"
 
-// Disk returns how many more bytes this user may write on the disk of a folder; 0 if that is not known.
+// Disk returns the bytes left for this user on the disk of a folder; 0 if unknown.
 func Disk(dir string) int64 {
 	name, err := windows.UTF16PtrFromString(dir)
 	if err != nil {

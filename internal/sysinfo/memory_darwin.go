@@ -2,7 +2,7 @@ package sysinfo
 
 import "golang.org/x/sys/unix"
 
-// available returns all memory that is installed: the system does not tell more without C.
+// available returns the installed memory: macOS reports no more without C.
 func available() int64 {
 	n, err := unix.SysctlUint64("hw.memsize")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// available returns MemAvailable: free memory and what caches would give back.
+// available returns MemAvailable: free memory and the reclaimable part of caches.
 func available() int64 {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {

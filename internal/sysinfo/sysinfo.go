@@ -1,4 +1,8 @@
-// Package sysinfo reports the processors and the memory that the process may use.
+// Package sysinfo reports the processors, memory and disk open to the process.
+//
+// Files in reading order: threads.go (threads), sysinfo.go (memory and control groups), disk.go (disk), then per system
+// cores_linux.go, cores_darwin.go, cores_windows.go and cores_other.go, memory_linux.go and its like, disk_unix.go and
+// its like.
 package sysinfo
 
 import (
@@ -12,8 +16,8 @@ import (
 	"strings"
 )
 
-// Memory returns how many more bytes the process may use without swapping, as far as the system and its control groups
-// tell; 0 if that is not known.
+// Memory returns the bytes left to the process without swapping, as far as the system and its control groups report; 0
+// if unknown.
 func Memory() int64 {
 	free := available()
 	if runtime.GOOS != "linux" {
@@ -27,8 +31,8 @@ func Memory() int64 {
 	return free
 }
 
-// unused returns how much more the control group in dir may use. The pages of files count as free, since the system
-// drops them when memory is short: a model that was read a moment ago must not stand in its own way.
+// unused returns the bytes left in the control group in dir. Pages of files count as free, since the system drops them
+// when memory is short: a model read a moment ago must not stand in its own way.
 func unused(dir string) (int64, bool) {
 	limit, ok := readNumber(filepath.Join(dir, "memory.max"))
 	used, _ := readNumber(filepath.Join(dir, "memory.current"))
@@ -41,7 +45,7 @@ func unused(dir string) (int64, bool) {
 	return max(limit-max(used-fileCache(dir, prefix), 0), 1), ok
 }
 
-// fileCache returns the memory that holds pages of files.
+// fileCache returns the memory holding pages of files.
 func fileCache(dir, prefix string) (n int64) {
 	b, err := os.ReadFile(filepath.Join(dir, "memory.stat"))
 	if err != nil {
@@ -57,8 +61,8 @@ func fileCache(dir, prefix string) (n int64) {
 	return n
 }
 
-// controlGroups lists the folders of the process's control group and the folders above it that may limit what
-// controller names. root is where /proc and /sys are.
+// controlGroups lists the folders of the process's control group and the folders above, as possible limits of
+// controller. root has /proc and /sys.
 func controlGroups(root, controller string) []string {
 	b, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
@@ -95,11 +99,11 @@ func readNumber(path string) (int64, bool) {
 	return n, err == nil
 }
 
-// Fits returns an error if a model's weights, and keys and values for context tokens, in bytes, are more than the
-// memory that is free. It goes behind the model's name.
+// Fits returns an error, to follow the model's name, if a model's weights, and keys and values for context tokens, in
+// bytes, are more than the free memory.
 func Fits(weights, cache int64, context int) error { return FitsIn(weights, cache, context, 0) }
 
-// FitsIn reports what Fits does where the model may take at most so many bytes; 0 is the free memory.
+// FitsIn returns the error of Fits for a model limited to most bytes; 0 stands for the free memory.
 func FitsIn(weights, cache int64, context int, most int64) error {
 	text := func(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
 	free := Memory()

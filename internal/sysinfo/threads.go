@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Threads returns how many threads that compute all the time the process has room for: the physical cores it may run
-// on, no more than its control groups' share of time pays for and than Go uses; at least 1. A second thread on a core
-// would share its arithmetic units with the first.
+// Threads returns the number of threads computing at full speed: the physical cores open to the process, bounded by its
+// control groups' share of time and by GOMAXPROCS; at least 1. A second thread on a core would share its arithmetic
+// units with the first.
 func Threads() int {
 	n := runtime.GOMAXPROCS(0)
 	if c := cores(); c > 0 {
