@@ -1,13 +1,13 @@
-// Package webgpu lets models run on GPUs. A program that imports it for its effect may set
-// Options.Backend of package karat to "webgpu" for the first GPU, or to "webgpu:1" for the second:
+// Package webgpu lets models run on GPUs. A program importing the package for its effect may set Options.Backend of
+// package karat to "webgpu" for the first GPU, or to "webgpu:1" for the second:
 //
 //	import (
 //		"github.com/karat-run/karat"
 //		_ "github.com/karat-run/karat/webgpu"
 //	)
 //
-// It links a WebGPU implementation in Go, which reaches Vulkan, DX12 and Metal without cgo. In
-// a browser (GOOS=js) it uses the browser's WebGPU. See docs/webgpu.md.
+// The import links a WebGPU implementation in Go for Vulkan, DX12 and Metal, without cgo. In a browser (GOOS=js) models
+// use the browser's WebGPU. See docs/webgpu.md.
 package webgpu
 
 import (
@@ -28,5 +28,6 @@ func (gpus) Open(n int, o numerics.GPUOptions) (backend.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return webgpu.New(d, webgpu.Options{F32KV: o.KV == "f32", Own: true, Software: d.Adapter().Kind == "cpu", NoFuse: o.NoFuse, Matrices: o.Matrices}), nil
+	return webgpu.New(d, webgpu.Options{F32KV: o.KV == "f32", Own: true, Software: d.Adapter().Kind == "cpu",
+		NoFuse: o.NoFuse, Matrices: o.Matrices}), nil
 }

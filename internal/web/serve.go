@@ -17,11 +17,11 @@ import (
 var types = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
-	".wasm": "application/wasm", // browsers compile it while it arrives only under this type
+	".wasm": "application/wasm", // browsers compile the module during its arrival only under this type
 	".json": "application/json",
 }
 
-// Pages returns the handlers of the site's paths, / among them, for a server that checks hosts itself.
+// Pages returns the handlers of the site's paths, including /, for a server with its own check of hosts.
 func (s *Site) Pages() map[string]http.Handler {
 	all := map[string]http.Handler{}
 	for _, f := range s.files {

@@ -1,6 +1,6 @@
-// Package web makes the site that runs Karat in a browser: one HTML page, one script, one WebAssembly module, and the
-// demo model with its record. The page needs nothing from elsewhere. [Site.Write] writes it as files, [Site.Handler]
-// serves it.
+// Package web makes the site for running Karat in a browser: an HTML page, a script, a WebAssembly module, and the demo
+// model with its record. The page needs nothing from elsewhere. [Site.Handler] (serve.go) serves the site,
+// [Site.Write] (web.go) writes the site as files.
 package web
 
 import (
@@ -23,23 +23,23 @@ import (
 //go:embed page
 var page embed.FS
 
-// scripts are the parts of karat.js behind Go's wasm_exec.js, in order. The page and its worker run the same file: the
-// last part says which of the two it is.
+// scripts are the parts of karat.js after Go's wasm_exec.js, in order. The page and its worker run the same file: the
+// last part finds out in which of the two it runs.
 var scripts = []string{"words.js", "store.js", "worker.js", "dom.js", "models.js", "chat.js", "proof.js", "bench.js",
 	"probe.js", "main.js"}
 
 // Program is the compiled part of a site.
 type Program struct {
 	Wasm   []byte // the module
-	Brotli []byte // the module compressed, if it is there so
-	Exec   []byte // wasm_exec.js of the Go release that compiled it
+	Brotli []byte // the compressed module, or nil
+	Exec   []byte // wasm_exec.js of the Go release behind the module
 }
 
 // File is a file of a site.
 type File struct {
 	Name   string
 	Data   []byte
-	Brotli []byte // the data compressed, if it is there so
+	Brotli []byte // the compressed data, or nil
 }
 
 // Site is a static site, complete.
@@ -48,7 +48,7 @@ type Site struct {
 	policy string // its Content-Security-Policy
 }
 
-// New makes the site of a program, and of files that lie beside it.
+// New makes the site of a program, with further files beside it.
 func New(version string, p Program, beside ...File) (*Site, error) {
 	script, err := script(version, p, beside)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Site) page() ([]byte, error) {
 	return []byte(strings.NewReplacer("{{policy}}", s.policy, "{{style}}", text).Replace(string(html))), nil
 }
 
-// Write writes the site to a folder, where there is none or an empty one.
+// Write writes the site to a new or an empty folder.
 func (s *Site) Write(dir string) error {
 	return atomicfile.WriteFolder(dir, func(dir string) error {
 		for _, f := range s.files {
@@ -136,7 +136,7 @@ func (s *Site) Write(dir string) error {
 // Files returns the site's files.
 func (s *Site) Files() []File { return s.files }
 
-// The program is inside every karat; nothing is built where a user runs it. CI builds it and compares (docs/web.md).
+// Every karat has the program inside, so users build nothing. CI builds the program and compares (docs/web.md).
 //
 //go:generate go run ../dev/webgen
 
@@ -146,7 +146,7 @@ var wasm []byte
 //go:embed program/wasm_exec.js
 var wasmExec []byte
 
-// Embedded returns the program that is inside.
+// Embedded returns the program inside karat.
 func Embedded() (Program, error) {
 	module, err := io.ReadAll(brotli.NewReader(bytes.NewReader(wasm)))
 	if err != nil {
