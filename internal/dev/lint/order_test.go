@@ -53,8 +53,9 @@ var below = map[string]string{
 	"lab":             "model npy quant float16 atomicfile logprob backend/reference",
 	"eval":            "lab",
 	"autoquant":       "eval imatrix quantmix quant",
-	"lab/mistake":     "lab backend/reference rope",
-	"lab/diagnose":    "lab lab/mistake chat tokenizer",
+	"lab/matrix":      "",
+	"lab/mistake":     "lab lab/matrix backend/reference rope",
+	"lab/diagnose":    "lab lab/mistake lab/matrix chat tokenizer",
 	"dev/parity":      "lab/diagnose",
 	"lab/report":      "lab/diagnose",
 

@@ -47,7 +47,7 @@ func TestLikeliest(t *testing.T) {
 	at := func(layer int, score, cost float64, more int) *attempt {
 		a := &attempt{score: score, cost: cost}
 		for range more + 1 {
-			a.hs = append(a.hs, &hypothesis{node: &graph.Node{Layer: layer}, computed: "sees less"})
+			a.hs = append(a.hs, &hypothesis{Node: &graph.Node{Layer: layer}, Computed: "sees less"})
 		}
 		return a
 	}

@@ -14,10 +14,9 @@
 //   - search.go names causes, with search_kinds.go, search_epsilon.go, search_below.go, search_extend.go,
 //     search_turns.go, search_fit.go and search_attempt.go; suspect.go finds the place of an unknown cause.
 //   - probe.go, probe_prompts.go and probe_print.go leave out broken taps.
-//   - infer.go finds the engine's class of rounding. hyp.go, hyp_weight.go, hyp_steps.go and hypothesis.go list what
-//     engines may do instead.
+//   - infer.go finds the engine's class of rounding. propose.go and steps.go ask the table what engines may do instead.
 //   - measure.go, equation.go and engine.go measure how far equations lie off.
 //   - place.go, activation.go, input.go and asked.go make a dump of a record.
-//   - floor.go measures classes without a dump. class.go, dump.go, result.go, matrix.go and limits.go have the types
+//   - floor.go measures classes without a dump. class.go, dump.go, result.go and limits.go have the types
 //     and thresholds of all stages.
 package diagnose

@@ -103,16 +103,13 @@ func layers(g *graph.Graph) int {
 	return n
 }
 
-// opNames are the operations as findings name them.
-var opNames = map[graph.Op]string{
-	graph.Embed: "Embed", graph.EmbedPos: "EmbedPos", graph.Linear: "Linear", graph.HeadLinear: "HeadLinear",
-	graph.RMSNorm: "RMSNorm", graph.LayerNorm: "LayerNorm", graph.L2Norm: "L2Norm", graph.RoPE: "RoPE",
-	graph.StoreKV: "StoreKV", graph.Attention: "Attention", graph.Add: "Add", graph.Mul: "Mul", graph.Scale: "Scale",
-	graph.ScalePos: "ScalePos", graph.GLU: "GLU", graph.Act: "Act", graph.Softcap: "Softcap", graph.Rows: "Rows",
-	graph.View: "View", graph.Concat: "Concat", graph.Slice: "Slice", graph.Pool: "Pool", graph.Route: "Route",
-	graph.Experts: "Experts", graph.Conv: "Conv", graph.SSMScan: "SSMScan", graph.DeltaScan: "DeltaScan"}
+func opName(n *graph.Node) string { return mistake.OpName(n.Op) }
 
-func opName(n *graph.Node) string { return opNames[n.Op] }
+// hypothesis is something that an engine may do instead of what the graph says.
+type hypothesis = mistake.Hypothesis
+
+// detail is the facts of a finding; numbers are float64.
+type detail = map[string]any
 
 // Names of the table the stages use.
 var (
@@ -126,6 +123,7 @@ var (
 	speeds    = mistake.Speeds
 	list      = mistake.List
 	times     = mistake.Times
+	same      = mistake.Same
 )
 
 // prompt is a prompt of the dump, with its known values.

@@ -182,14 +182,14 @@ func (r classifier) isSubtle() (bool, error) {
 		return false, err
 	}
 	for _, h := range all {
-		if h.cause != "activation" && h.cause != "gelu_constant" {
+		if h.Cause != "activation" && h.Cause != "gelu_constant" {
 			continue
 		}
-		for _, x := range h.values() {
-			if errors, err := r.m.remeasure(eq, nil, x.edits, screen(eq)); err != nil || worst(errors).ratio() > borderline {
+		for _, x := range h.Guesses() {
+			if errors, err := r.m.remeasure(eq, nil, x.Edits, screen(eq)); err != nil || worst(errors).ratio() > borderline {
 				continue
 			}
-			if _, ok, err := r.m.holds(eq, nil, x.edits); ok || err != nil {
+			if _, ok, err := r.m.holds(eq, nil, x.Edits); ok || err != nil {
 				return ok, err
 			}
 		}

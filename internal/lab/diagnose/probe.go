@@ -8,6 +8,8 @@ import (
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/matrix"
+	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 // probe tells broken probes from broken engines, and returns the measurement of the dump without taps that say
@@ -213,7 +215,7 @@ func sameFunction(m *measurement, eq *equation) string {
 		case lab.RelativeL2(want, got) <= limit: // this prompt is right
 		case how != "in another order" && isProportional(got, want, w, limit):
 			how = "scaled"
-		case how != "scaled" && matching(got, want, len(rows), limit) != nil:
+		case how != "scaled" && mistake.Matching(got, want, len(rows), limit) != nil:
 			how = "in another order"
 		default:
 			return ""
@@ -224,7 +226,7 @@ func sameFunction(m *measurement, eq *equation) string {
 
 // isProportional reports whether each column of got is a number times the column of want.
 func isProportional(got, want []float64, w int, limit float64) bool {
-	norm := math.Sqrt(dot(want, want) / float64(len(want)))
+	norm := math.Sqrt(matrix.Dot(want, want) / float64(len(want)))
 	for j := range w {
 		var ww, gw, scale float64
 		for i := j; i < len(want); i += w {

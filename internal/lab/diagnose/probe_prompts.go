@@ -9,6 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/matrix"
 )
 
 // judgeModel refuses the dump of another model, of which no product of a weight holds: the dump has more layers, or
@@ -182,7 +183,7 @@ func embedded(m *measurement, first *equation, prompt int) (at []int, ids []int3
 		}
 		for i := range at {
 			for k := range rows {
-				if a, b := want[k*w:(k+1)*w], got[i*w:(i+1)*w]; math.Abs(a[0]-b[0]) <= limit*norm(b) &&
+				if a, b := want[k*w:(k+1)*w], got[i*w:(i+1)*w]; math.Abs(a[0]-b[0]) <= limit*matrix.Norm(b) &&
 					lab.RelativeL2(a, b) <= limit {
 					ids[i] = all[k]
 				}

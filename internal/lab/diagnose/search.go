@@ -13,15 +13,33 @@ import (
 type search struct {
 	m        *measurement // of the engine with the accepted hypotheses
 	accepted []*hypothesis
+	shown    map[*hypothesis]*showing
 	given    map[*equation]bool     // equations without an explanation
 	pursuits map[*equation]*pursuit // searches for what explains an equation
 	speeds   [][]float64            // of rope, found where no listed speeds fit
 	vain     int                    // equations without such speeds
 }
 
+// showing is the evidence of an accepted hypothesis.
+type showing struct {
+	eqs   []*equation   // equations that the hypothesis explains
+	seen  string        // evidence where no equation shows the hypothesis
+	also  []*hypothesis // other hypotheses that explain as much
+	among []*graph.Node // nodes that no tap separates, of an unknown cause
+}
+
+// show returns the evidence of h.
+func (r *search) show(h *hypothesis) *showing {
+	if r.shown[h] == nil {
+		r.shown[h] = &showing{}
+	}
+	return r.shown[h]
+}
+
 // newSearch names the causes of a measurement, and leaves the measurement as before.
 func newSearch(m *measurement) (*search, error) {
-	s := &search{m: m.clone(), given: map[*equation]bool{}, pursuits: map[*equation]*pursuit{}}
+	s := &search{m: m.clone(), given: map[*equation]bool{}, pursuits: map[*equation]*pursuit{},
+		shown: map[*hypothesis]*showing{}}
 	for _, step := range []struct {
 		name string
 		do   func() error
@@ -116,11 +134,11 @@ func (r *search) accept(eq *equation, a *attempt) error {
 	r.m.build(a.edits)
 	touched := []*equation{eq}
 	for _, h := range a.hs {
-		h.eqs = append(h.eqs, eq)
+		r.show(h).eqs = append(r.show(h).eqs, eq)
 		r.accepted = append(r.accepted, h)
-		touched = append(touched, r.m.touched(h.edits)...)
+		touched = append(touched, r.m.touched(h.Edits)...)
 		for _, eq := range r.m.eqs {
-			if eq.behind[h.node] {
+			if eq.behind[h.Node] {
 				touched = append(touched, eq)
 			}
 		}
@@ -154,7 +172,7 @@ func turnedAlone(r *search, eq *equation) (*attempt, error) {
 	of := &pursuit{sites: screen(eq), frontier: []*attempt{base}}
 	for _, n := range eq.span {
 		if n.Op == graph.RoPE {
-			of.singles = append(of.singles, tried(p.of.OneSide(n))...)
+			of.singles = append(of.singles, p.of.OneSide(n)...)
 		}
 	}
 	r.rate(eq, base, of.sites)
@@ -174,16 +192,17 @@ func noteUnknown(r *search, eq *equation) {
 	if heads := l.wrongHeads(eq); n == eq.target && heads != "" {
 		d["heads"] = heads
 	}
-	h := &hypothesis{cause: "unknown", node: n, detail: d, computed: "computes something that is on no list" +
-		l.describePlace(eq), eqs: []*equation{eq}, edits: reference.Edits{}}
-	if l.m.dump.untold(among, eq.target) != nil {
-		h.among = among
-	}
+	h := &hypothesis{Cause: "unknown", Node: n, Detail: d, Computed: "computes something that is on no list" +
+		l.describePlace(eq), Edits: reference.Edits{}}
 	for _, x := range r.accepted {
-		if x.cause == "unknown" && x.node == n {
-			x.eqs = append(x.eqs, eq)
+		if x.Cause == "unknown" && x.Node == n {
+			r.show(x).eqs = append(r.show(x).eqs, eq)
 			return
 		}
+	}
+	r.show(h).eqs = []*equation{eq}
+	if l.m.dump.untold(among, eq.target) != nil {
+		r.show(h).among = among
 	}
 	r.accepted = append(r.accepted, h)
 }
@@ -292,7 +311,7 @@ func joinable(r *search, eq *equation, base *attempt, singles []*hypothesis) ([]
 	}
 	kept := slices.DeleteFunc(slices.Clone(singles), func(h *hypothesis) bool {
 		return slices.ContainsFunc(more, func(x *hypothesis) bool {
-			return x.node == h.node && x.cause == h.cause && (x.fit != nil) == (h.fit != nil) && (x.fit != nil || same(x, h))
+			return x.Node == h.Node && x.Cause == h.Cause && (x.Fit != nil) == (h.Fit != nil) && (x.Fit != nil || same(x, h))
 		})
 	})
 	return append(kept, more...), nil
@@ -329,7 +348,7 @@ func likelySets(r *search, singles []*hypothesis) []*attempt {
 		a := &attempt{}
 		for _, h := range singles {
 			if h = of(h); h != nil && isJoinable(a, h) {
-				a.hs, a.edits, a.cost = append(a.hs, h), a.edits.And(h.edits), a.cost+h.cost
+				a.hs, a.edits, a.cost = append(a.hs, h), a.edits.And(h.Edits), a.cost+h.Cost
 			}
 		}
 		if len(a.hs) > 0 {
@@ -346,12 +365,12 @@ func likelySets(r *search, singles []*hypothesis) []*attempt {
 	}
 	dump := r.m.dump
 	lacks := func(n *graph.Node) bool { return dump.taps[n] == "" && len(dump.taps) > layers(dump.graph)+2 }
-	isBias := func(h *hypothesis) bool { return h.cause == "bias_missing" && h.node.Op == graph.Add }
+	isBias := func(h *hypothesis) bool { return h.Cause == "bias_missing" && h.Node.Op == graph.Add }
 	only(func(h *hypothesis) bool {
-		n := h.node
-		return n.Op == graph.RMSNorm && n.HF != "" && h.cause == dump.wiring.MissingNorm(n) && len(h.detail) == 0 && lacks(n)
+		n := h.Node
+		return n.Op == graph.RMSNorm && n.HF != "" && h.Cause == dump.wiring.MissingNorm(n) && len(h.Detail) == 0 && lacks(n)
 	})
-	only(func(h *hypothesis) bool { return isBias(h) && lacks(h.node) })
+	only(func(h *hypothesis) bool { return isBias(h) && lacks(h.Node) })
 	biases := slices.DeleteFunc(slices.Clone(singles), func(h *hypothesis) bool { return !isBias(h) })
 	if len(biases) <= maxBiases {
 		for _, b := range biases { // a weight is measured without its bias
@@ -361,12 +380,12 @@ func likelySets(r *search, singles []*hypothesis) []*attempt {
 	with(r.acceptedElsewhere)
 	skipped := map[string]bool{}
 	for _, skip := range sets[len(sets)-1].hs {
-		if skipped[skip.cause] || len(sets) > 2*beam {
+		if skipped[skip.Cause] || len(sets) > 2*beam {
 			continue
 		}
-		skipped[skip.cause] = true
+		skipped[skip.Cause] = true
 		with(func(h *hypothesis) *hypothesis {
-			if h = r.acceptedElsewhere(h); h != nil && h.cause == skip.cause {
+			if h = r.acceptedElsewhere(h); h != nil && h.Cause == skip.Cause {
 				return nil
 			}
 			return h
@@ -380,24 +399,24 @@ func likelySets(r *search, singles []*hypothesis) []*attempt {
 // keys. A cause is not at a node of an equation that holds, such as the equation of the layer that makes the keys
 // of others.
 func (r *search) acceptedElsewhere(h *hypothesis) *hypothesis {
-	if slices.ContainsFunc(r.m.byNode[h.node], func(eq *equation) bool { return !eq.isFlagged() }) {
+	if slices.ContainsFunc(r.m.byNode[h.Node], func(eq *equation) bool { return !eq.isFlagged() }) {
 		return nil
 	}
 	var other *hypothesis
 	for _, x := range r.accepted {
-		if x.cause != h.cause || x.node == h.node {
+		if x.Cause != h.Cause || x.Node == h.Node {
 			continue
 		}
 		y := h
 		switch {
-		case h.fit != nil && x.value != 0:
-			if y = h.withValue(x.value); y == nil || y.detail["side"] != x.detail["side"] || h.fit.isRight(x.value) {
+		case h.Fit != nil && x.Value != 0:
+			if y = h.With(x.Value); y == nil || y.Detail["side"] != x.Detail["side"] || h.Fit.IsRight(x.Value) {
 				continue
 			}
-		case h.fit != nil || !same(x, h):
+		case h.Fit != nil || !same(x, h):
 			continue
 		}
-		if slices.Equal(x.node.Shape, h.node.Shape) {
+		if slices.Equal(x.Node.Shape, h.Node.Shape) {
 			return y
 		}
 		other = y

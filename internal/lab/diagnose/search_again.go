@@ -64,9 +64,9 @@ func (r *search) searchWindows(c *closing) error {
 func (r *asking) nearer(found *attempt, sets [][][]*hypothesis) (next []*attempt, err error) {
 	for _, likely := range sets {
 		for _, hs := range likely {
-			a := &attempt{hs: slices.Concat(found.hs, hs), edits: found.edits, cost: found.cost + hs[0].cost}
+			a := &attempt{hs: slices.Concat(found.hs, hs), edits: found.edits, cost: found.cost + hs[0].Cost}
 			for _, h := range hs {
-				a.edits = a.edits.And(h.edits)
+				a.edits = a.edits.And(h.Edits)
 			}
 			if a.score, err = r.divergence(a.edits); err != nil {
 				return nil, err
@@ -94,7 +94,7 @@ func likeliest(all []*attempt, floor float64) (best *attempt, equal string) {
 	for _, a := range all {
 		if a != best && order(a, best) == 0 {
 			h := a.hs[len(a.hs)-1]
-			equal += fmt.Sprintf("; as near if layer %d %s", h.node.Layer, h.computed)
+			equal += fmt.Sprintf("; as near if layer %d %s", h.Node.Layer, h.Computed)
 		}
 	}
 	return best, equal
@@ -148,8 +148,8 @@ func (r *asking) divergence(edits reference.Edits) (float64, error) {
 func listWindows(r *search) (sets [][][]*hypothesis) {
 	odd := map[int]bool{}
 	for _, h := range r.accepted {
-		if h.node.Op == graph.RoPE || h.node.Op == graph.Attention {
-			odd[h.node.Layer] = true
+		if h.Node.Op == graph.RoPE || h.Node.Op == graph.Attention {
+			odd[h.Node.Layer] = true
 		}
 	}
 	var kinds [][]*hypothesis // the same in all layers
@@ -158,8 +158,8 @@ func listWindows(r *search) (sets [][][]*hypothesis) {
 			continue
 		}
 		p := r.m.proposer(&equation{}, nil, nil)
-		for _, h := range tried(p.of.Windows(n)) {
-			for _, h := range h.values() {
+		for _, h := range p.of.Windows(n) {
+			for _, h := range h.Guesses() {
 				at := slices.IndexFunc(kinds, func(k []*hypothesis) bool { return same(k[0], h) })
 				if at < 0 {
 					at, kinds = len(kinds), append(kinds, nil)
@@ -170,7 +170,7 @@ func listWindows(r *search) (sets [][][]*hypothesis) {
 	}
 	in := func(k []*hypothesis, takes func(layer int) bool) []*hypothesis {
 		return slices.DeleteFunc(slices.Clone(k), func(h *hypothesis) bool {
-			return !takes(h.node.Layer) || isAccused(r, h, h.node)
+			return !takes(h.Node.Layer) || isAccused(r, h, h.Node)
 		})
 	}
 	var likely, single [][]*hypothesis
@@ -192,25 +192,11 @@ func listWindows(r *search) (sets [][][]*hypothesis) {
 	return sets
 }
 
-// values returns h, or h with each value of its parameter that is tried first.
-func (h *hypothesis) values() []*hypothesis {
-	if h.fit == nil {
-		return []*hypothesis{h}
-	}
-	var all []*hypothesis
-	for _, v := range h.fit.guesses {
-		if x := h.withValue(v); x != nil {
-			all = append(all, x)
-		}
-	}
-	return all
-}
-
 // acceptSeen accepts causes logits alone show.
 func acceptSeen(r *search, a *attempt, seen string) error {
 	for _, h := range a.hs {
-		h.seen = seen
-		if err := r.accept(r.m.byNode[h.node][0], alone(h)); err != nil {
+		r.show(h).seen = seen
+		if err := r.accept(r.m.byNode[h.Node][0], alone(h)); err != nil {
 			return err
 		}
 	}

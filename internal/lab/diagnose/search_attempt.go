@@ -23,7 +23,7 @@ type attempt struct {
 
 // alone returns the attempt of a single hypothesis.
 func alone(h *hypothesis) *attempt {
-	return &attempt{hs: []*hypothesis{h}, edits: h.edits, cost: h.cost}
+	return &attempt{hs: []*hypothesis{h}, edits: h.Edits, cost: h.Cost}
 }
 
 // on returns values under the attempt; a nil attempt changes nothing.
@@ -54,9 +54,9 @@ func (a *attempt) take(errors []rowError) {
 
 // without returns the attempt without its i-th hypothesis.
 func (a *attempt) without(i int) *attempt {
-	less := &attempt{hs: slices.Delete(slices.Clone(a.hs), i, i+1), cost: a.cost - a.hs[i].cost}
+	less := &attempt{hs: slices.Delete(slices.Clone(a.hs), i, i+1), cost: a.cost - a.hs[i].Cost}
 	for _, h := range less.hs {
-		less.edits = less.edits.And(h.edits)
+		less.edits = less.edits.And(h.Edits)
 	}
 	return less
 }
@@ -83,30 +83,37 @@ func mean(errors []rowError) float64 {
 	return sum / float64(len(errors))
 }
 
+// isJoinable reports whether h may join base: base has no other value for the same thing.
+func isJoinable(base *attempt, h *hypothesis) bool {
+	return !slices.ContainsFunc(base.hs, func(b *hypothesis) bool {
+		return b == h || b.Cause == h.Cause && b.Node == h.Node
+	})
+}
+
 // includes reports whether a has all of b's hypotheses.
 func (a *attempt) includes(b *attempt) bool {
 	return !slices.ContainsFunc(b.hs, func(h *hypothesis) bool {
 		return !slices.ContainsFunc(a.hs, func(x *hypothesis) bool {
-			return x == h || h.value != 0 && x.node == h.node && x.cause == h.cause && x.value == h.value
+			return x == h || h.Value != 0 && x.Node == h.Node && x.Cause == h.Cause && x.Value == h.Value
 		})
 	})
 }
 
 // try measures eq at some sites with h on top of base. The result is nil if h cannot be computed.
 func (r *search) try(eq *equation, base *attempt, h *hypothesis, sites []rowError) *attempt {
-	if f := h.fit; f != nil {
+	if f := h.Fit; f != nil {
 		if h = fitted(r, eq, base, h, sites); h == nil {
 			return nil
 		}
-		if !slices.Contains(f.guesses, h.value) {
-			h.cost += crooked
+		if !slices.Contains(f.Guesses, h.Value) {
+			h.Cost += crooked
 		}
 	}
-	a := &attempt{hs: append(slices.Clip(base.hs), h), edits: base.edits.And(h.edits), cost: base.cost + h.cost}
+	a := &attempt{hs: append(slices.Clip(base.hs), h), edits: base.edits.And(h.Edits), cost: base.cost + h.Cost}
 	if isKnown(r, a) {
 		a.cost -= 1
 	}
-	errors, err := r.m.remeasure(eq, base, h.edits, sites)
+	errors, err := r.m.remeasure(eq, base, h.Edits, sites)
 	if err != nil {
 		return nil // the hypothesis does not fit the shapes
 	}
@@ -122,10 +129,10 @@ func refitted(r *search, eq *equation, a *attempt) *attempt {
 		was := a
 		for _, h := range was.hs {
 			i := slices.Index(a.hs, h)
-			if h.free == nil || i < 0 || a.ratio <= excess {
+			if h.Free == nil || i < 0 || a.ratio <= excess {
 				continue
 			}
-			if b := r.try(eq, a.without(i), h.free, fewSites(r, eq, a)); b != nil {
+			if b := r.try(eq, a.without(i), h.Free, fewSites(r, eq, a)); b != nil {
 				if r.rate(eq, b, a.errors); b.score < a.score {
 					a = b
 				}
@@ -180,8 +187,9 @@ func (r *search) verify(eq *equation, all []*attempt) (*attempt, error) {
 	}
 	best := fit[0]
 	for _, a := range fit[1:] {
-		if a.left == best.left && len(a.hs) == 1 && a.hs[0].cause != best.hs[0].cause {
-			best.hs[0].also = append(best.hs[0].also, a.hs[0])
+		if a.left == best.left && len(a.hs) == 1 && a.hs[0].Cause != best.hs[0].Cause {
+			of := r.show(best.hs[0])
+			of.also = append(of.also, a.hs[0])
 		}
 	}
 	return r.least(eq, best)

@@ -59,12 +59,12 @@ func pointed(r *search, eq *equation) (best *hypothesis, err error) {
 		if err := r.m.dump.ctx.Err(); err != nil {
 			return nil, err
 		}
-		if isAccused(r, h, h.node) {
+		if isAccused(r, h, h.Node) {
 			continue
 		}
-		if f := h.fit; f != nil {
+		if f := h.Fit; f != nil {
 			h = fitted(r, eq, none, h, none.errors)
-			if h == nil || !slices.Contains(f.guesses, h.value) && !foundElsewhere(r, h) {
+			if h == nil || !slices.Contains(f.Guesses, h.Value) && !foundElsewhere(r, h) {
 				continue // a crooked number fits rounding as well
 			}
 		}
@@ -75,7 +75,7 @@ func pointed(r *search, eq *equation) (best *hypothesis, err error) {
 		all, left, nearest = append(all, h), append(left, p.remainder()), min(nearest, p.remainder())
 	}
 	for i, h := range all {
-		if left[i] <= nearest+equally && (best == nil || h.cost < best.cost) {
+		if left[i] <= nearest+equally && (best == nil || h.Cost < best.Cost) {
 			best = h
 		}
 	}
@@ -105,7 +105,7 @@ func unrounded(m *measurement, eq *equation, h *hypothesis, at []rowError) (floa
 
 // foundElsewhere reports whether h's number was found in another layer.
 func foundElsewhere(r *search, h *hypothesis) bool {
-	return slices.ContainsFunc(r.accepted, func(x *hypothesis) bool { return x.cause == h.cause && x.value == h.value })
+	return slices.ContainsFunc(r.accepted, func(x *hypothesis) bool { return x.Cause == h.Cause && x.Value == h.Value })
 }
 
 // projection is how the engine's error e at some rows lies to the change d a cause would
@@ -156,7 +156,7 @@ func projectFrom(m *measurement, eq *equation, h *hypothesis, at []rowError,
 		if err != nil {
 			return x, err
 		}
-		changed, err := e.With(h.edits).Compute(eq.target, rows)
+		changed, err := e.With(h.Edits).Compute(eq.target, rows)
 		if err != nil {
 			return x, err
 		}

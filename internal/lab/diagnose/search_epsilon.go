@@ -79,8 +79,8 @@ func asTurnedNorm(m *measurement, eq *equation) *turnedNorm {
 		return nil
 	}
 	p := m.proposer(eq, nil, nil)
-	for _, h := range tried(p.of.Of(eq.target)) {
-		if h.cause == "norm_eps" {
+	for _, h := range p.of.Of(eq.target) {
+		if h.Cause == "norm_eps" {
 			return &turnedNorm{eq, h, map[turn]projection{}}
 		}
 	}
@@ -97,7 +97,7 @@ func (n *turnedNorm) project(r *search, t turn) (projection, error) {
 	if !t.all {
 		at = screen(n.eq)
 	}
-	p, err := project(r.m, n.eq, nil, n.h.withValue(t.epsilon), at)
+	p, err := project(r.m, n.eq, nil, n.h.With(t.epsilon), at)
 	n.by[t] = p
 	return p, err
 }
@@ -110,9 +110,9 @@ func turnedTogether(r *search, norms []*turnedNorm) (bool, error) {
 	if len(norms) == 0 {
 		return false, nil
 	}
-	f := norms[0].h.fit
-	far := func(v float64) float64 { return math.Abs(math.Log(v / f.right)) }
-	for _, v := range slices.SortedFunc(slices.Values(f.guesses),
+	f := norms[0].h.Fit
+	far := func(v float64) float64 { return math.Abs(math.Log(v / f.Right)) }
+	for _, v := range slices.SortedFunc(slices.Values(f.Guesses),
 		func(a, b float64) int { return cmp.Compare(far(a), far(b)) }) {
 		if far(v) < 1e-3 {
 			continue
@@ -134,7 +134,7 @@ func turnedTogether(r *search, norms []*turnedNorm) (bool, error) {
 		if !(p.remainder() < 1) {
 			continue
 		}
-		if _, err := r.confirm(n.eq, n.h.withValue(best)); err != nil {
+		if _, err := r.confirm(n.eq, n.h.With(best)); err != nil {
 			return false, err
 		}
 	}
@@ -167,7 +167,7 @@ func leaves(r *search, norms []*turnedNorm, epsilon float64) (float64, error) {
 		for i := range alike {
 			alike[i].floor = 1
 		}
-		d, err := unrounded(r.m, n.eq, n.h.withValue(epsilon), alike)
+		d, err := unrounded(r.m, n.eq, n.h.With(epsilon), alike)
 		if err != nil {
 			return 1, err
 		}

@@ -12,10 +12,10 @@ import (
 // extend accepts nothing.
 func (r *search) extend() error {
 	for _, h := range slices.Clone(r.accepted) {
-		if h.cause == "unknown" || h.node.Layer < 0 {
+		if h.Cause == "unknown" || h.Node.Layer < 0 {
 			continue
 		}
-		for _, x := range r.m.dump.wiring.Siblings(h.node) {
+		for _, x := range r.m.dump.wiring.Siblings(h.Node) {
 			if isAccused(r, h, x) {
 				continue
 			}
@@ -33,7 +33,7 @@ func (r *search) extend() error {
 // isAccused reports whether h's cause has been accepted at x.
 func isAccused(r *search, h *hypothesis, x *graph.Node) bool {
 	return slices.ContainsFunc(r.accepted, func(a *hypothesis) bool {
-		return a.node == x && (a.cause == h.cause || a.cause == "unknown")
+		return a.Node == x && (a.Cause == h.Cause || a.Cause == "unknown")
 	})
 }
 
@@ -50,9 +50,9 @@ func extendTo(r *search, h *hypothesis, x *graph.Node) error {
 	if err != nil || !p.isThere() {
 		return nil // a hypothesis that cannot be computed there is not there
 	}
-	twin.eqs = []*equation{eq}
+	r.show(twin).eqs = []*equation{eq}
 	r.accepted = append(r.accepted, twin)
-	r.m.build(twin.edits)
+	r.m.build(twin.Edits)
 	return nil
 }
 
@@ -63,13 +63,13 @@ func findTwin(r *search, h *hypothesis, x *graph.Node, eq *equation) (*hypothesi
 		return nil, err
 	}
 	for _, c := range all {
-		if c.node != x || c.cause != h.cause {
+		if c.Node != x || c.Cause != h.Cause {
 			continue
 		}
-		if c.fit != nil && h.value != 0 {
-			c = c.fit.make(h.value)
+		if c.Fit != nil && h.Value != 0 {
+			c = c.Fit.Make(h.Value)
 		}
-		if c != nil && c.fit == nil && same(c, h) {
+		if c != nil && c.Fit == nil && same(c, h) {
 			return c, nil
 		}
 	}

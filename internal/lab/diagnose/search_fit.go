@@ -2,21 +2,23 @@ package diagnose
 
 import (
 	"math"
+
+	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 // fitted returns h with the parameter under which eq comes nearest at the first sites.
 func fitted(r *search, eq *equation, base *attempt, h *hypothesis, sites []rowError) *hypothesis {
 	few := sites[:min(len(sites), 4)]
-	f := h.fit
+	f := h.Fit
 	at := func(v float64) float64 {
-		if f.isRight(v) {
+		if f.IsRight(v) {
 			return math.Inf(1)
 		}
-		x := f.make(v)
+		x := f.Make(v)
 		if x == nil {
 			return math.Inf(1)
 		}
-		errors, err := r.m.remeasure(eq, base, x.edits, few)
+		errors, err := r.m.remeasure(eq, base, x.Edits, few)
 		if err != nil {
 			return math.Inf(1)
 		}
@@ -29,63 +31,63 @@ func fitted(r *search, eq *equation, base *attempt, h *hypothesis, sites []rowEr
 		}
 	}
 	for _, x := range r.accepted {
-		if x.cause == h.cause && x.value != 0 {
-			consider(x.value)
+		if x.Cause == h.Cause && x.Value != 0 {
+			consider(x.Value)
 		}
 	}
-	for _, v := range f.guesses {
+	for _, v := range f.Guesses {
 		consider(v)
 	}
-	if f.right != 0 && !f.integer {
+	if f.Right != 0 && !f.Integer {
 		for _, times := range []float64{0.1, 0.33, 0.8, 0.95, 1.05, 1.25, 3, 10} {
-			consider(times * f.right)
+			consider(times * f.Right)
 		}
-		for _, v := range append(f.rounded(), nearby(r.m, eq, base, f, few)...) {
+		for _, v := range append(f.Rounded(), nearby(r.m, eq, base, f, few)...) {
 			consider(v)
 		}
 	}
 	if without, err := r.m.remeasure(eq, base, nil, few); err != nil || least > mean(without)-0.05 {
 		return nil // no value is better than none
 	}
-	if least > math.Log2(excess) && f.most > f.least {
+	if least > math.Log2(excess) && f.Most > f.Least {
 		refine(f, consider, at, &best, &least)
 	}
 	if math.IsInf(least, 1) {
 		return nil
 	}
-	for _, v := range f.guesses { // a round number that is as good
+	for _, v := range f.Guesses { // a round number that is as good
 		if math.Abs(v/best-1) < 0.03 && at(v) <= least+roundNumber {
 			best = v
 		}
 	}
-	return h.withValue(best)
+	return h.With(best)
 }
 
 // nearby returns the parameter at which the error would be gone if the error grew evenly from the right parameter
 // on, none if that parameter is not near.
-func nearby(m *measurement, eq *equation, base *attempt, f *fit, at []rowError) []float64 {
+func nearby(m *measurement, eq *equation, base *attempt, f *mistake.Fit, at []rowError) []float64 {
 	const step, far = 1e-2, 6e-2
-	h := f.make(f.right * (1 + step))
+	h := f.Make(f.Right * (1 + step))
 	if h == nil {
 		return nil
 	}
 	p, err := project(m, eq, base, h, at)
 	if by := step * p.ed / p.dd; err == nil && math.Abs(by) < far {
-		return []float64{f.right * (1 + by)}
+		return []float64{f.Right * (1 + by)}
 	}
 	return nil
 }
 
 // refine looks for a better value: on a grid, then between neighbours of the grid.
-func refine(f *fit, consider func(float64), at func(float64) float64, best, least *float64) {
+func refine(f *mistake.Fit, consider func(float64), at func(float64) float64, best, least *float64) {
 	const steps = 16
-	if f.integer {
-		for v := f.least; v <= f.most; v += max(1, math.Floor((f.most-f.least)/128)) {
+	if f.Integer {
+		for v := f.Least; v <= f.Most; v += max(1, math.Floor((f.Most-f.Least)/128)) {
 			consider(v)
 		}
 		return
 	}
-	a, b := math.Log(f.least), math.Log(f.most)
+	a, b := math.Log(f.Least), math.Log(f.Most)
 	for i := range steps + 1 {
 		consider(math.Exp(a + (b-a)*float64(i)/steps))
 	}
@@ -112,18 +114,18 @@ func refine(f *fit, consider func(float64), at func(float64) float64, best, leas
 func (r *search) unify() error {
 	done := map[string]bool{}
 	for _, h := range r.accepted {
-		if h.value == 0 || done[h.cause+h.op()] {
+		if h.Value == 0 || done[h.Cause+h.Op()] {
 			continue
 		}
-		done[h.cause+h.op()] = true
+		done[h.Cause+h.Op()] = true
 		var all []*hypothesis
 		best := h
 		for _, x := range r.accepted {
-			if x.cause != h.cause || x.value == 0 || x.op() != h.op() || x.free == nil {
+			if x.Cause != h.Cause || x.Value == 0 || x.Op() != h.Op() || x.Free == nil {
 				continue
 			}
 			all = append(all, x)
-			if worst(x.eqs[0].before).ratio() > worst(best.eqs[0].before).ratio() {
+			if worst(r.show(x).eqs[0].before).ratio() > worst(r.show(best).eqs[0].before).ratio() {
 				best = x
 			}
 		}
@@ -131,7 +133,7 @@ func (r *search) unify() error {
 			if x == best || same(x, best) {
 				continue
 			}
-			if err := adopt(r, x, best.value); err != nil {
+			if err := adopt(r, x, best.Value); err != nil {
 				return err
 			}
 		}
@@ -141,17 +143,17 @@ func (r *search) unify() error {
 
 // adopt gives x another value, if x's equations hold with the value.
 func adopt(r *search, x *hypothesis, value float64) error {
-	y := x.free.fit.make(value)
+	y := x.Free.Fit.Make(value)
 	if y == nil {
 		return nil
 	}
-	for _, eq := range x.eqs {
-		if _, ok, err := r.m.holds(eq, nil, y.edits); !ok {
+	for _, eq := range r.show(x).eqs {
+		if _, ok, err := r.m.holds(eq, nil, y.Edits); !ok {
 			return err
 		}
 	}
-	x.detail, x.computed, x.fix, x.value = y.detail, y.computed, y.fix, value
-	r.m.build(y.edits)
+	x.Detail, x.Computed, x.Fix, x.Value = y.Detail, y.Computed, y.Fix, value
+	r.m.build(y.Edits)
 	return nil
 }
 

@@ -11,20 +11,20 @@ import (
 // taken for a layer of that kind. With taps behind rope these are two equations.
 func (r *search) kinds() error {
 	for _, h := range slices.Clone(r.accepted) {
-		as := h.detail["speeds"] == mistake.AnotherKind || h.cause == "rope_missing" && hasStillLayers(r.m)
-		if h.node.Op != graph.RoPE || !as || h.detail["side"] != nil {
+		as := h.Detail["speeds"] == mistake.AnotherKind || h.Cause == "rope_missing" && hasStillLayers(r.m)
+		if h.Node.Op != graph.RoPE || !as || h.Detail["side"] != nil {
 			continue
 		}
 		for i, x := range r.accepted {
-			if x.node.Op != graph.Attention || x.node.Layer != h.node.Layer {
+			if x.Node.Op != graph.Attention || x.Node.Layer != h.Node.Layer {
 				continue
 			}
-			kind := r.m.dump.wiring.OtherKind(x.node)
-			if kind == nil || x.cause != "window_missing" && x.cause != "layer_pattern" {
+			kind := r.m.dump.wiring.OtherKind(x.Node)
+			if kind == nil || x.Cause != "window_missing" && x.Cause != "layer_pattern" {
 				continue
 			}
-			both := try(kind)
-			both.eqs = append(slices.Clone(h.eqs), x.eqs...)
+			both := kind
+			r.show(both).eqs = append(slices.Clone(r.show(h).eqs), r.show(x).eqs...)
 			r.accepted[i] = both
 			r.accepted = slices.DeleteFunc(r.accepted, func(a *hypothesis) bool { return a == h })
 			break

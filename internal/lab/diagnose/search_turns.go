@@ -7,6 +7,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/matrix"
 	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -46,9 +47,9 @@ func measuredTurns(r *search, eq *equation) *hypothesis {
 		}
 		if f := t.descend(start); f != nil {
 			r.speeds = append(r.speeds, f)
-			h := &hypothesis{cause: "unknown", node: t.ropes[0], detail: detail{"op": "RoPE", "role": role(t.ropes[0])},
-				edits:    t.edits(f),
-				computed: "turns the pairs of queries and keys " + speedsOf(f, right, t.ropes[0].Shape.Last())}
+			h := &hypothesis{Cause: "unknown", Node: t.ropes[0], Detail: detail{"op": "RoPE", "role": role(t.ropes[0])},
+				Edits:    t.edits(f),
+				Computed: "turns the pairs of queries and keys " + speedsOf(f, right, t.ropes[0].Shape.Last())}
 			return h
 		}
 	}
@@ -122,7 +123,7 @@ func (t *turner) residuals(f []float64) []float64 {
 	if len(y) == 0 {
 		return nil
 	}
-	return minus(y, t.got)
+	return matrix.Minus(y, t.got)
 }
 
 // fit fits speeds by Levenberg and Marquardt's method, and reports whether they came near.
@@ -131,51 +132,51 @@ func (t *turner) fit(f []float64) ([]float64, bool) {
 	if e == nil {
 		return f, len(t.got) == 0
 	}
-	size := norm(t.got)
+	size := matrix.Norm(t.got)
 	k, damping := len(f), 1e-3
 	for range 25 {
-		least := norm(e)
+		least := matrix.Norm(e)
 		if least <= 1e-9*size {
 			break
 		}
-		slope := newMatrix(len(e), k)
+		slope := matrix.New(len(e), k)
 		for i := range k {
 			const step = 1e-5
 			g := slices.Clone(f)
 			g[i] += step
-			slope.setColumn(i, times(minus(t.residuals(g), e), 1/step))
+			slope.SetColumn(i, times(matrix.Minus(t.residuals(g), e), 1/step))
 		}
 		better := false
 		for damping < 1e6 && !better {
 			g := damped(slope, e, f, damping)
-			if next := t.residuals(g); g != nil && next != nil && norm(next) < least {
+			if next := t.residuals(g); g != nil && next != nil && matrix.Norm(next) < least {
 				better, damping, f, e = true, damping/10, g, next
 			} else {
 				damping *= 10
 			}
 		}
-		if !better || norm(e) > 0.9999*least {
+		if !better || matrix.Norm(e) > 0.9999*least {
 			break
 		}
 	}
-	return f, norm(e) <= nearEnough*size
+	return f, matrix.Norm(e) <= nearEnough*size
 }
 
 // damped returns a step from f down the slope. A larger damping makes each part shorter.
-func damped(slope *matrix, e, f []float64, damping float64) []float64 {
-	k, columns := len(f), slope.transpose()
+func damped(slope *matrix.Matrix, e, f []float64, damping float64) []float64 {
+	k, columns := len(f), slope.Transpose()
 	squares, trace := make([]float64, k), 0.0
 	for i := range k {
-		squares[i] = dot(columns.row(i), columns.row(i))
+		squares[i] = matrix.Dot(columns.Row(i), columns.Row(i))
 		trace += squares[i] / float64(k)
 	}
-	held := newMatrix(k, k) // rows below the slope's rows that hold the step back
+	held := matrix.New(k, k) // rows below the slope's rows that hold the step back
 	for i, s := range squares {
-		held.row(i)[i] = math.Sqrt(s*damping + 1e-12*trace + math.SmallestNonzeroFloat32)
+		held.Row(i)[i] = math.Sqrt(s*damping + 1e-12*trace + math.SmallestNonzeroFloat32)
 	}
-	d := solve(wide(k, slices.Concat(slope.data, held.data)), slices.Concat(e, make([]float64, k)))
+	d := matrix.Solve(matrix.Of(k, slices.Concat(slope.Data, held.Data)), slices.Concat(e, make([]float64, k)))
 	if d == nil {
 		return slices.Clone(f)
 	}
-	return minus(f, d)
+	return matrix.Minus(f, d)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/matrix"
 )
 
 // locator says where a fault is that nothing explains.
@@ -147,8 +148,8 @@ func (r locator) isBranchScaled(eq *equation, sum *graph.Node) bool {
 		}
 		got = append(got, p.read(eq.target, rows)...)
 	}
-	x := wide(2, terms)
-	s := solve(x, got)
+	x := matrix.Of(2, terms)
+	s := matrix.Solve(x, got)
 	return s != nil && !(math.Abs(s[0]/s[1]-1) < 1e-3) && fits(eq, x, s, got)
 }
 
@@ -163,10 +164,10 @@ func (r locator) isGiven(eq *equation, n *graph.Node) bool {
 	if err != nil {
 		return false
 	}
-	weight := wide(k, w)
+	weight := matrix.Of(k, w)
 	for _, x := range eq.errors {
 		y := r.m.dump.prompts[x.prompt].read(n, []int{x.row})
-		if s := solve(weight, y); s == nil || !fits(eq, weight, s, y) {
+		if s := matrix.Solve(weight, y); s == nil || !fits(eq, weight, s, y) {
 			return false
 		}
 	}
@@ -174,8 +175,8 @@ func (r locator) isGiven(eq *equation, n *graph.Node) bool {
 }
 
 // fits reports whether x·s is y, up to some times the floors.
-func fits(eq *equation, x *matrix, s, y []float64) bool {
-	return norm(minus(x.times(s), y)) <= 4*excess*worst(eq.errors).floor*norm(y)
+func fits(eq *equation, x *matrix.Matrix, s, y []float64) bool {
+	return matrix.Norm(matrix.Minus(x.Times(s), y)) <= 4*excess*worst(eq.errors).floor*matrix.Norm(y)
 }
 
 // isRerouted reports whether the experts' output is a sum of the right outputs of the experts by other weights than
@@ -209,11 +210,11 @@ func (r locator) isRerouted(eq *equation, n *graph.Node) bool {
 		}
 		got := p.read(n, rows)
 		for t := range rows {
-			x, y := newMatrix(width, count), got[t*width:(t+1)*width]
+			x, y := matrix.New(width, count), got[t*width:(t+1)*width]
 			for e := range each {
-				x.setColumn(e, each[e][t*width:(t+1)*width])
+				x.SetColumn(e, each[e][t*width:(t+1)*width])
 			}
-			s := solve(x, y)
+			s := matrix.Solve(x, y)
 			if s == nil || !fits(eq, x, s, y) {
 				return false
 			}
@@ -226,7 +227,7 @@ func (r locator) isRerouted(eq *equation, n *graph.Node) bool {
 				sums = max(sums, math.Abs(is-factors[e]))
 				s[e] = 0
 			}
-			sums = max(sums, norm(s)) // experts that were not chosen
+			sums = max(sums, matrix.Norm(s)) // experts that were not chosen
 		}
 	}
 	return sums > 1e-2
@@ -271,9 +272,9 @@ func (r locator) wrongHeads(eq *equation) string {
 		if err != nil || x.ratio() <= excess {
 			continue
 		}
-		limit, got := excess*x.floor*norm(want), p.read(eq.target, []int{x.row})
+		limit, got := excess*x.floor*matrix.Norm(want), p.read(eq.target, []int{x.row})
 		for h := range wrong {
-			wrong[h] = wrong[h] || !(norm(minus(got[h*dim:(h+1)*dim], want[h*dim:(h+1)*dim])) <= limit)
+			wrong[h] = wrong[h] || !(matrix.Norm(matrix.Minus(got[h*dim:(h+1)*dim], want[h*dim:(h+1)*dim])) <= limit)
 		}
 	}
 	var heads []string
@@ -296,7 +297,7 @@ func (r locator) features(eq *equation) string {
 	if err != nil {
 		return ""
 	}
-	got, limit := p.read(n, []int{w.row}), excess*w.floor*norm(want)
+	got, limit := p.read(n, []int{w.row}), excess*w.floor*matrix.Norm(want)
 	var bad []int
 	for i := range got {
 		if math.Abs(got[i]-want[i]) > limit {

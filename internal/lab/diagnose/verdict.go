@@ -12,6 +12,7 @@ import (
 type conclusion struct {
 	m        *measurement // with the edits of all that was accepted
 	accepted []*hypothesis
+	shown    map[*hypothesis]*showing
 	given    map[*equation]bool // equations that nothing explains
 	closing  *closing
 	inferred notes
@@ -20,7 +21,7 @@ type conclusion struct {
 
 // conclude makes the verdict of a search and a closing.
 func conclude(s *search, c *closing) *Diagnosis {
-	r := &conclusion{m: s.m, accepted: s.accepted, given: s.given, closing: c, inferred: slices.Clone(s.m.dump.inferred)}
+	r := &conclusion{m: s.m, accepted: s.accepted, shown: s.shown, given: s.given, closing: c, inferred: slices.Clone(s.m.dump.inferred)}
 	for _, note := range c.inferred {
 		r.inferred.add("%s", note)
 	}
@@ -90,14 +91,14 @@ func kindOf(f Finding) Verdict {
 func (r *conclusion) relativePositions() {
 	shift := map[*graph.Node]float64{}
 	for _, h := range r.accepted {
-		if h.cause != "rope_position" {
+		if h.Cause != "rope_position" {
 			continue
 		}
-		by, ok := h.detail["shift"].(float64)
+		by, ok := h.Detail["shift"].(float64)
 		if !ok || by < 0 { // the first positions cannot be off as the others are
 			return
 		}
-		shift[h.node] = by
+		shift[h.Node] = by
 	}
 	met := map[*graph.Node]bool{}
 	for _, n := range r.m.dump.graph.Nodes {
@@ -119,7 +120,7 @@ func (r *conclusion) relativePositions() {
 		}
 	}
 	if len(shift) > 0 {
-		r.accepted = slices.DeleteFunc(r.accepted, func(h *hypothesis) bool { return h.cause == "rope_position" })
+		r.accepted = slices.DeleteFunc(r.accepted, func(h *hypothesis) bool { return h.Cause == "rope_position" })
 		r.inferred.add("queries and keys are turned by positions that are off by the same number, which changes nothing")
 	}
 }

@@ -113,10 +113,10 @@ func (r *conclusion) curves() {
 			c.Free, c.FreeFloor = max(c.Free, lab.Number(f.err[eq.target])), max(c.FreeFloor, lab.Number(f.noise[eq.target]))
 		}
 		for _, h := range r.accepted {
-			concerns := slices.Contains(h.eqs, eq) || c.Flagged && slices.ContainsFunc(eq.span,
-				func(n *graph.Node) bool { return h.edits[n] != nil })
-			if concerns && !slices.Contains(c.Causes, h.cause) {
-				c.Causes = append(c.Causes, h.cause)
+			concerns := slices.Contains(r.shown[h].eqs, eq) || c.Flagged && slices.ContainsFunc(eq.span,
+				func(n *graph.Node) bool { return h.Edits[n] != nil })
+			if concerns && !slices.Contains(c.Causes, h.Cause) {
+				c.Causes = append(c.Causes, h.Cause)
 			}
 		}
 		r.out.Curves = append(r.out.Curves, c)

@@ -18,23 +18,23 @@ func (r *conclusion) group() (findings []Finding, unbuilt int) {
 	var firsts []*hypothesis
 	for _, h := range r.accepted {
 		at := slices.IndexFunc(firsts, func(x *hypothesis) bool {
-			return x.cause == h.cause && x.op() == h.op() && (h.cause != "unknown" || same(x, h))
+			return x.Cause == h.Cause && x.Op() == h.Op() && (h.Cause != "unknown" || same(x, h))
 		})
 		if at < 0 {
 			firsts = append(firsts, h)
-			if len(h.edits) == 0 {
+			if len(h.Edits) == 0 {
 				unbuilt++
 			}
 			findings = append(findings, r.finding(h))
 			continue
 		}
 		f := &findings[at]
-		f.Layers = union(f.Layers, h.layers())
+		f.Layers = union(f.Layers, h.Layers())
 		if !same(firsts[at], h) {
 			f.Detail = maps.Clone(f.Detail)
-			f.Detail[h.node.Name] = h.computed
+			f.Detail[h.Node.Name] = h.Computed
 		}
-		f.Nodes = append(f.Nodes, h.node.Name)
+		f.Nodes = append(f.Nodes, h.Node.Name)
 	}
 	return findings, unbuilt
 }
@@ -68,31 +68,32 @@ func (r *conclusion) probes() []Finding {
 }
 
 func (r *conclusion) finding(h *hypothesis) Finding {
-	eq := h.eqs[0]
+	by := r.shown[h]
+	eq := by.eqs[0]
 	before := eq.before
 	if before == nil {
 		before = eq.errors
 	}
 	w := worst(before)
-	f := Finding{Cause: h.cause, Op: h.op(), Layers: h.layers(), Tap: eq.tap, From: r.m.dump.tapNames(eq.sources),
-		Span: spanned(eq), Detail: h.detail, Nodes: []string{h.node.Name},
-		Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: h.computed}
-	if c, ok := mistake.Find(h.cause); ok {
-		f.Fix = cmp.Or(h.fix, c.Fix)
+	f := Finding{Cause: h.Cause, Op: h.Op(), Layers: h.Layers(), Tap: eq.tap, From: r.m.dump.tapNames(eq.sources),
+		Span: spanned(eq), Detail: h.Detail, Nodes: []string{h.Node.Name},
+		Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: h.Computed}
+	if c, ok := mistake.Find(h.Cause); ok {
+		f.Fix = cmp.Or(h.Fix, c.Fix)
 	}
-	for _, x := range h.also {
-		if !slices.Contains(f.Also, x.cause) && x.cause != h.cause {
-			f.Also = append(f.Also, x.cause)
+	for _, x := range by.also {
+		if !slices.Contains(f.Also, x.Cause) && x.Cause != h.Cause {
+			f.Also = append(f.Also, x.Cause)
 		}
 	}
 	f.Evidence = fmt.Sprintf("%s lies %s from what the engine's own values before it give, %s times the floor; ", eq.tap,
 		lab.Digits(w.residual), lab.Digits(w.ratio()))
-	if h.seen != "" {
-		f.Residual, f.Floor, f.Evidence = 0, 0, h.seen
-	} else if h.cause == "unknown" {
+	if by.seen != "" {
+		f.Residual, f.Floor, f.Evidence = 0, 0, by.seen
+	} else if h.Cause == "unknown" {
 		f.Evidence += "no cause of the catalogue explains it"
 		f.Fix = "Compare this operation alone, on the same inputs, with the model's definition."
-		r.narrow(&f, h.among, eq)
+		r.narrow(&f, by.among, eq)
 	} else {
 		f.Evidence += "with this cause it lies " + lab.Digits(worst(eq.errors).residual)
 	}

@@ -2,10 +2,10 @@
 // a fix, and the edits of the reference that make the mistake. Who builds a mistake into
 // an engine and who names it in an engine's dump read the same entry.
 //
-// Files in reading order: mistake.go (Hypothesis, Proposer), catalogue.go; fault.go, making.go, inject.go, draw.go,
-// input.go, probe.go, built.go, strange.go (building mistakes into engines); norm.go, ple.go, residual.go, rope.go,
-// position.go, attention.go, cache.go, steps.go, mlp.go, attribute.go, linear.go, vector.go, scan.go (operations);
-// wiring.go.
+// Files in reading order: mistake.go (Proposer); fault.go, making.go, inject.go, draw.go, input.go, probe.go, built.go,
+// strange.go (building mistakes into engines); norm.go, ple.go, residual.go, rope.go, position.go, attention.go,
+// cache.go, steps.go, mlp.go, attribute.go, linear.go, product.go, vector.go, scan.go (operations); hypothesis.go,
+// catalogue.go, wiring.go.
 package mistake
 
 import (
@@ -14,31 +14,6 @@ import (
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 )
-
-// Hypothesis is something that an engine may do instead of what the graph says.
-type Hypothesis struct {
-	Cause    string         // ID in the table
-	Node     *graph.Node    // place
-	Nodes    []*graph.Node  // places, where the mistake is in several layers at once
-	Detail   map[string]any // facts that are the same in all layers
-	Computed string         // sentence without a subject: "scales the scores by 0.125"
-	Cost     float64        // how much less likely it is than others that explain as much; 0 to 3
-	Edits    reference.Edits
-	Fit      *Fit   // number to be found, in place of Edits; nil for none
-	Fix      string // remedy, if there is more to say than the table says
-}
-
-// Fit is a number to be found, from Least to Most.
-type Fit struct {
-	Least, Most float64
-	Guesses     []float64 // numbers that are tried first; one within 3 % is taken
-	Integer     bool
-	Right       float64 // the model's own number; 0 for none
-	Make        func(v float64) *Hypothesis
-}
-
-// detail is the facts of a hypothesis; numbers are float64.
-type detail = map[string]any
 
 // edit makes a hypothesis of one changed node.
 func edit(cause string, n *graph.Node, computed string, d detail, change reference.Edit) *Hypothesis {

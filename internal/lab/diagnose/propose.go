@@ -1,9 +1,12 @@
 package diagnose
 
 import (
+	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/matrix"
 	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
@@ -56,55 +59,22 @@ func (r *proposer) lostLogits() int {
 func propose(m *measurement, eq *equation) ([]*hypothesis, error) {
 	r, all := m.proposer(eq, nil, nil), []*hypothesis(nil)
 	for _, n := range eq.span {
-		all = append(all, tried(r.of.Of(n))...)
-		all = append(all, tried(r.of.SkippedNorms(n))...)
+		all = append(all, r.of.Of(n)...)
+		all = append(all, r.of.SkippedNorms(n)...)
 		if n.Op == graph.RMSNorm || n.Op == graph.Add || mistake.Role(n) == "inp_gate" {
-			for _, h := range tried(r.of.PlacesOfPLE(n)) {
-				if !slices.ContainsFunc(all, func(x *hypothesis) bool { return x.node == h.node && same(x, h) }) {
+			for _, h := range r.of.PlacesOfPLE(n) {
+				if !slices.ContainsFunc(all, func(x *hypothesis) bool { return x.Node == h.Node && same(x, h) }) {
 					all = append(all, h)
 				}
 			}
 		}
 	}
-	everywhere := append(sameEpsilon(all, eq.target.Layer), sameFactors(all)...)
+	everywhere := mistake.Everywhere(all, eq.target.Layer)
 	if eq.layers() > 1 {
-		return append(systemic(all), everywhere...), nil
+		return append(mistake.Systemic(all), everywhere...), nil
 	}
 	measured, err := r.measured(eq)
 	return slices.Concat(all, everywhere, measured), err
-}
-
-// sameEpsilon returns one other epsilon in all norms of the layer that an equation ends in, and one in all norms
-// that it has, since an engine reads it in one place.
-func sameEpsilon(all []*hypothesis, layer int) []*hypothesis {
-	var inside, joint *hypothesis
-	for _, h := range all {
-		if h.cause != "norm_eps" || joint != nil && h.fit.right != joint.fit.right {
-			continue
-		}
-		joint = joined(joint, h)
-		if h.node.Layer == layer {
-			inside = joined(inside, h)
-		}
-	}
-	switch {
-	case joint == nil || len(joint.nodes) == 1:
-		return nil
-	case inside == nil || len(inside.nodes) == 1 || len(inside.nodes) == len(joint.nodes):
-		return []*hypothesis{joint}
-	}
-	return []*hypothesis{inside, joint}
-}
-
-// joined returns x and h, a copy of h if x is nil.
-func joined(x, h *hypothesis) *hypothesis {
-	if x != nil {
-		join(x, h)
-		return x
-	}
-	y := *h
-	y.nodes = []*graph.Node{h.node}
-	return &y
 }
 
 // proposeUnder lists what the engine may do besides what base assumes, as far as that shows only
@@ -126,54 +96,81 @@ func proposeUnder(m *measurement, eq *equation, base *attempt) ([]*hypothesis, e
 		if !ok || n.Op != graph.Attention || a.KV.Latent {
 			continue
 		}
-		all = append(all, tried(r.of.ByErrors(n))...)
+		all = append(all, r.of.ByErrors(n)...)
 	}
 	measured, err := r.measured(eq)
 	return append(all, measured...), err
 }
 
-// systemic makes of the same hypotheses in several layers one: of an equation across
-// layers, and without taps between them, no more can be told.
-func systemic(all []*hypothesis) []*hypothesis {
-	var out []*hypothesis
-	for _, h := range all {
-		at := slices.IndexFunc(out, func(x *hypothesis) bool {
-			return x.node.Layer >= 0 && h.node.Layer >= 0 && !slices.Contains(x.nodes, h.node) && x.cause == h.cause &&
-				role(x.node) == role(h.node) && (x.fit == nil) == (h.fit == nil) && (x.fit != nil || same(x, h))
-		})
-		if at < 0 {
-			out = append(out, joined(nil, h))
-			continue
-		}
-		join(out[at], h)
+// measured returns mistakes of a product that the engine's own inputs and outputs suggest.
+func (r *proposer) measured(eq *equation) ([]*hypothesis, error) {
+	o, err := r.observe(eq)
+	if o == nil || err != nil {
+		return nil, err
 	}
-	return out
+	return r.of.Measured(o)
 }
 
-// sameFactors returns two causes: the engine multiplies by each factor of an equation twice, or by none. So it is
-// where the weights of a file have them already, or should have.
-func sameFactors(all []*hypothesis) []*hypothesis {
-	var joint []*hypothesis
-	for i, computed := range []string{"multiplies by each of its factors twice", "multiplies by none of its factors"} {
-		var x *hypothesis
-		for _, h := range all {
-			if h.cause != "scale_factor" || h.fit == nil {
-				continue
-			}
-			y := h.withValue([]float64{h.fit.right * h.fit.right, 1}[i])
-			if y == nil {
-				continue
-			}
-			if x != nil {
-				join(x, y)
-				continue
-			}
-			x = &hypothesis{cause: h.cause, node: h.node, nodes: []*graph.Node{h.node}, cost: h.cost, computed: computed,
-				detail: detail{"times": float64(2 - 2*i)}, edits: y.edits}
+// maxObserved bounds the rows and the features of a product that is looked into.
+const maxObserved, maxFeatures = 128, 1 << 10
+
+// observe returns eq as a product alone, nil if it is not one, or holds. What comes before it has to have a tap, or
+// a known fault.
+func (r *proposer) observe(eq *equation) (*mistake.Product, error) {
+	o := &mistake.Product{Node: eq.target, Tolerance: eq.tolerance()}
+	if len(eq.target.W) > 0 && eq.target.Op == graph.Add {
+		o.Node, o.Bias = eq.target.In[0], eq.target
+	}
+	assumed := func(x *graph.Node) bool { return r.base != nil && r.base.edits[x] != nil }
+	between := func(x *graph.Node) bool {
+		return x != o.Node && x != o.Bias && (len(x.W) > 0 || x.Op == graph.Attention) && r.m.engine.edits[x] == nil &&
+			!assumed(x)
+	}
+	if o.Node.Op != graph.Linear || !eq.isFlagged() || !slices.Contains(eq.span, o.Node) ||
+		slices.ContainsFunc(eq.span, between) {
+		return nil, nil
+	}
+	k, m := o.Node.W[0].Shape.Last(), o.Node.W[0].Rows()
+	if max(k, m) > maxFeatures && o.Node != r.m.dump.wiring.Head() || r.m.engine.edits[o.Node] != nil ||
+		r.m.engine.edits[eq.target] != nil {
+		return nil, nil
+	}
+	if assumed(o.Node) {
+		return nil, nil
+	}
+	if o.Bias != nil && assumed(o.Bias) { // without its bias it is the product itself
+		if slices.ContainsFunc(r.base.hs, func(h *hypothesis) bool { return h.Node == o.Bias && h.Cause != "bias_missing" }) {
+			return nil, nil
 		}
-		if x != nil && len(x.nodes) > 1 {
-			joint = append(joint, x)
+		o.Bias = nil
+	}
+	var x, got, want []float64
+	for i, p := range r.m.dump.prompts {
+		rows, _ := errorsOf(eq.errors, i)
+		rows = rows[:min(len(rows), max(0, maxObserved-len(x)/k))]
+		e := r.base.on(r.m.engine.center[p])
+		in, err := e.Value(o.Node.In[0], rows)
+		if err != nil {
+			return nil, err
+		}
+		y, err := e.Compute(o.Node, rows)
+		if err != nil {
+			return nil, err
+		}
+		x, want, got = append(x, in...), append(want, y...), append(got, p.read(eq.target, rows)...)
+	}
+	if o.Bias != nil {
+		b, err := reference.Vector(o.Bias.W[0])
+		if err != nil {
+			return nil, err
+		}
+		for i := range got {
+			got[i] -= b[i%m]
 		}
 	}
-	return joint
+	if len(x) < 3*k || slices.ContainsFunc(got, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
+		return nil, nil
+	}
+	o.X, o.Got, o.Want = matrix.Of(k, x), matrix.Of(m, got), matrix.Of(m, want)
+	return o, nil
 }
