@@ -10,33 +10,32 @@ import (
 	"github.com/karat-run/karat/internal/simd"
 )
 
-// activations are a value's rows rounded to 16-bit integers, kept while
-// products with several weights follow each other. They are cut into chunks of
-// panel.Chunk columns; a chunk holds its columns of all rows. There is room for as many
-// rows and columns as the plan's products have.
+// activations are a value's rows rounded to 16-bit integers, kept while products with several weights follow each
+// other. A chunk holds panel.Chunk columns of all rows. There is room for the rows and columns of all of the plan's
+// products.
 type activations struct {
 	pool    *pool
-	node    *graph.Node // whose value they are; nil for none
-	x       []float32   // that value, [rows, k]
+	node    *graph.Node // node of the value; nil for none
+	x       []float32   // the value, [rows, k]
 	rows, k int
 	q       []int16   // [chunk][rows][column]
 	dx      []float32 // [chunk][rows][column/ActGroup]
 
-	// What some weights need besides, made when the first one asks.
+	// Forms needed by some weights, made at the first request.
 	init  []int32   // [chunk][rows][column/group], for codes with an offset
 	sums  []float32 // [chunk][rows][column/group], for weights with minima
 	split []uint16  // the parts of q, for simd.AddTiles: apart, or where x was
 	apart []uint16
-	inits initKey // what init was made for
+	inits initKey // key of init's form
 	sum   int     // the group of sums; 0 for none
 	parts bool    // whether split was made
 
-	chunks  []acts        // as products with a weight need them
-	actsFor *panel.Weight // that weight, nil for none
+	chunks  []acts        // arguments of products with actsFor
+	actsFor *panel.Weight // weight of chunks, nil for none
 	joined  []byte        // [whole chunk], see simd.Join
-	joinFor *panel.Weight // a weight that joined is for, nil for none
+	joinFor *panel.Weight // weight of joined, nil for none
 
-	missing        missing // of what the running loop makes
+	missing        missing // forms made by the running loop
 	byChunk, byRow func(worker, from, to int) error
 }
 
@@ -46,7 +45,7 @@ type acts struct {
 	split []uint16
 }
 
-// rowsFrom is n of all rows, from row t on.
+// rowsFrom returns n of all rows, from row t on.
 func (x *acts) rowsFrom(t, n, rows int) acts {
 	if n == rows {
 		return *x
@@ -57,13 +56,13 @@ func (x *acts) rowsFrom(t, n, rows int) acts {
 	return y
 }
 
-// part is what n of all rows have of s, from row t on.
+// part returns the elements of s of n of all rows, from row t on.
 func part[T any](s []T, t, n, rows int) []T {
 	size := len(s) / rows
 	return s[t*size : (t+n)*size]
 }
 
-// initKey is what groupInit depends on.
+// initKey identifies the arguments of simd.GroupInit.
 type initKey struct {
 	group  int
 	offset int32
@@ -90,9 +89,8 @@ func (a *activations) start(p *planner) error {
 	}
 	m, size := &b.buffers, rows*columns
 	return errors.Join(reserve(m, &a.q, size), reserve(m, &a.dx, size/simd.ActGroup), reserve(m, &a.init, size/group),
-		reserve(m, &a.sums, size/group),
-		reserve(m, &a.apart, 2*rows*apart), reserve(m, &a.joined, columns/panel.Chunk*simd.Joined(min(rows, simd.FewRows),
-			panel.Chunk)))
+		reserve(m, &a.sums, size/group), reserve(m, &a.apart, 2*rows*apart),
+		reserve(m, &a.joined, columns/panel.Chunk*simd.Joined(min(rows, simd.FewRows), panel.Chunk)))
 }
 
 // loops makes the loops, once: over chunks of all rows, and over whole rows.
@@ -100,20 +98,20 @@ func (a *activations) loops(p *pool) {
 	a.pool = p
 	a.byChunk = func(_, from, to int) error {
 		for ; from < to; from++ {
-			a.ready(from, 0, a.rows)
+			a.makeForms(from, 0, a.rows)
 		}
 		return nil
 	}
 	a.byRow = func(_, from, to int) error {
 		for c := range a.count() {
-			a.ready(c, from, to)
+			a.makeForms(c, from, to)
 		}
 		return nil
 	}
 }
 
-// ready computes the missing forms of a chunk of rows [from, to).
-func (a *activations) ready(c, from, to int) {
+// makeForms computes the missing forms of a chunk of rows [from, to).
+func (a *activations) makeForms(c, from, to int) {
 	first, n := a.at(c*panel.Chunk, from)
 	last := first + (to-from)*n
 	q, dx := a.q[first:last], a.dx[first/simd.ActGroup:last/simd.ActGroup]
@@ -138,18 +136,17 @@ func (a *activations) ready(c, from, to int) {
 	}
 }
 
-// count is how many chunks there are.
+// count returns the number of chunks.
 func (a *activations) count() int { return (a.k + panel.Chunk - 1) / panel.Chunk }
 
-// at is where row t of the chunk that begins at column c is in q, and the
-// number of its columns.
+// at returns the place in q of row t of the chunk at column c, and the number of the chunk's columns.
 func (a *activations) at(c, t int) (at, n int) {
 	n = min(panel.Chunk, a.k-c)
 	return c*a.rows + t*n, n
 }
 
-// quantize rounds the rows of x, the value of n, unless that was the last
-// thing it did, and makes what a product with panels needs. If x is spent, that may lie there.
+// quantize rounds the rows of x, the value of n, unless n was the last value rounded, and makes the forms needed by p.
+// The forms may take x's memory if x is spent.
 func (a *activations) quantize(n *graph.Node, p *product) error {
 	w := p.panels
 	a.missing = missing{}
@@ -177,7 +174,7 @@ func (a *activations) quantize(n *graph.Node, p *product) error {
 		a.missing.parts = true
 	}
 	a.cut(w, p.tiles)
-	if p.few && (a.joinFor == nil || !alike(a.joinFor, w)) {
+	if p.few && (a.joinFor == nil || !sharesForms(a.joinFor, w)) {
 		// simd.AddRows goes by its length
 		a.joinFor, a.joined = w, a.joined[:w.K/panel.Chunk*simd.Joined(a.rows, panel.Chunk)]
 		a.missing.joined = true
@@ -185,11 +182,11 @@ func (a *activations) quantize(n *graph.Node, p *product) error {
 	return a.run()
 }
 
-// missing is what has to be made of some rows.
+// missing names the forms to make of some rows.
 type missing struct{ rounded, sums, inits, parts, joined bool }
 
-// alone is how many numbers are rounded by one thread sooner than threads begin.
-const alone = 4096
+// soloWork is a count of numbers, so small that a single thread rounds sooner than others begin.
+const soloWork = 4096
 
 // run computes the missing forms in one loop: of many rows each by itself, of a few chunk by
 // chunk.
@@ -200,20 +197,20 @@ func (a *activations) run() error {
 		return nil
 	case a.rows > fewRows:
 		return a.pool.run(a.rows, 4, a.byRow)
-	case a.rows*a.k <= alone:
+	case a.rows*a.k <= soloWork:
 		return a.pool.run(chunks, chunks, a.byChunk)
 	}
-	return a.pool.run(chunks, max(1, alone/4/panel.Chunk/a.rows), a.byChunk)
+	return a.pool.run(chunks, max(1, soloWork/4/panel.Chunk/a.rows), a.byChunk)
 }
 
-// alike reports whether two weights need the same of activations.
-func alike(v, w *panel.Weight) bool {
+// sharesForms reports whether two weights need the same of activations.
+func sharesForms(v, w *panel.Weight) bool {
 	return v.Group() == w.Group() && v.Offset() == w.Offset() && v.HasMin() == w.HasMin()
 }
 
-// cut makes chunks for w, after quantize, unless they are for a weight like it.
+// cut makes chunks for w, after quantize, unless the chunks are for a similar weight.
 func (a *activations) cut(w *panel.Weight, tiles bool) {
-	if a.actsFor != nil && alike(a.actsFor, w) {
+	if a.actsFor != nil && sharesForms(a.actsFor, w) {
 		return
 	}
 	a.actsFor, a.chunks = w, a.chunks[:0]
@@ -222,7 +219,7 @@ func (a *activations) cut(w *panel.Weight, tiles bool) {
 	}
 }
 
-// chunk is chunk c of all rows as products with w need it.
+// chunk returns chunk c of all rows in the form for products with w.
 func (a *activations) chunk(w *panel.Weight, c int, tiles bool) (x acts) {
 	first, n := a.at(c*panel.Chunk, 0)
 	last := first + a.rows*n
@@ -238,8 +235,8 @@ func (a *activations) chunk(w *panel.Weight, c int, tiles bool) (x acts) {
 	return x
 }
 
-// whole is the whole chunks of all rows, chunk after chunk.
-func (a *activations) whole(w *panel.Weight) (x simd.Acts) {
+// wholeChunks returns the whole chunks of all rows, chunk after chunk.
+func (a *activations) wholeChunks(w *panel.Weight) (x simd.Acts) {
 	n := w.K / panel.Chunk * panel.Chunk * a.rows
 	x.Q, x.DX = a.q[:n], a.dx[:n/simd.ActGroup]
 	if w.HasMin() {
@@ -251,7 +248,7 @@ func (a *activations) whole(w *panel.Weight) (x simd.Acts) {
 	return x
 }
 
-// grow is s with room for n elements.
+// grow returns s with room for n elements.
 func grow[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n)

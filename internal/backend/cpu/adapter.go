@@ -8,31 +8,31 @@ import (
 	"github.com/karat-run/karat/internal/simd"
 )
 
-// adapted adds to products of the same rows what rows' adapters do: of each pair
+// adapted adds the adapters' share to products of the same rows: for each pair
 //
 //	low = A x            simd.DotsF32
 //	y   = fma(B low, s, y)  simd.DotsF32, simd.AddScaled
 //
-// in float32, the pairs of a row in the order of its adapters. A row's bits depend on
-// nothing beside it. A step in which no row has a pair here costs a look at its length.
+// in float32, the pairs of a row in the order of its adapters. A row's bits do not depend on other rows. A step without
+// pairs costs a look at a length.
 type adapted struct {
 	e     *executable
-	x     []float32 // [rows, k], what the products read
+	x     []float32 // [rows, k], the products' input
 	nodes []*graph.Node
 	outs  [][]float32 // by node, [rows, n]
 
-	// Of the running step, whose rows with the same adapters are taken together.
+	// Work of the running step: rows with the same adapters are taken together.
 	lows      []low
 	sums      []sum
-	starts    []int // of the loop that runs: the first piece of each of lows, or of sums
+	starts    []int // of the running loop: the first piece of each of lows, or of sums
 	down, add func(worker, from, to int) error
 }
 
 // adapterRoom is the memory of a plan for steps with adapters.
 type adapterRoom struct {
 	low    []float32    // the first halves of pairs
-	wide   [2][]float32 // a gate and what it gates, for as many rows as a step has
-	widest int          // elements of a row of wide: those of the widest gate
+	wide   [2][]float32 // a gate and the gated values, for the rows of a step
+	widest int          // elements of a row of wide, for the widest gate
 }
 
 // low is the first half of a pair for some rows.
@@ -56,10 +56,10 @@ const (
 	adaptedRows = 32
 	lowRows     = 16
 	sumColumns  = 1024
-	littleWork  = 1 << 17 // products of two numbers that one thread does sooner than threads begin
+	littleWork  = 1 << 17 // products of two numbers done by a single thread sooner than others begin
 )
 
-// adapt is products, the kernel of nodes that read x, with the adapters' addends.
+// adapt returns products, the kernel of nodes that read x, followed by the adapters' addends.
 func (e *executable) adapt(x []float32, nodes []*graph.Node, outs [][]float32, products func() error) func() error {
 	a := e.newAdapted(x, nodes, outs)
 	return func() error { return a.run(products) }
@@ -84,7 +84,7 @@ func (e *executable) newAdapted(x []float32, nodes []*graph.Node, outs [][]float
 	return a
 }
 
-// holder is whose a piece is.
+// holder returns the index of the part holding a piece.
 func (a *adapted) holder(piece int) int {
 	i, found := slices.BinarySearch(a.starts, piece)
 	if !found {
@@ -93,8 +93,8 @@ func (a *adapted) holder(piece int) int {
 	return i
 }
 
-// any finds what the step's rows are added, and reports whether there is something.
-func (a *adapted) any() bool {
+// findWork lists the step's additions, and reports whether there are any.
+func (a *adapted) findWork() bool {
 	a.lows, a.sums = a.lows[:0], a.sums[:0]
 	all := a.e.rowsOf(a.nodes[0]).Adapters
 	for i := 0; i < len(all); {
@@ -109,7 +109,8 @@ func (a *adapted) any() bool {
 			from := len(a.lows)
 			for _, part := range blend.Parts {
 				if p := part.Pairs[n.W[0]]; p != nil {
-					a.lows = append(a.lows, low{pair: p, scale: float32(part.By * p.Scale), row: first, rows: i - first})
+					scale := float32(part.By * p.Scale)
+					a.lows = append(a.lows, low{pair: p, scale: scale, row: first, rows: i - first})
 				}
 			}
 			if to := len(a.lows); to > from {
@@ -122,20 +123,20 @@ func (a *adapted) any() bool {
 
 // run computes the products with their addends. A product may overwrite its input.
 func (a *adapted) run(products func() error) error {
-	if len(a.e.step.Adapters) == 0 || !a.any() {
+	if len(a.e.step.Adapters) == 0 || !a.findWork() {
 		return products()
 	}
-	if err := a.before(); err != nil {
+	if err := a.computeFirst(); err != nil {
 		return err
 	}
 	if err := products(); err != nil {
 		return err
 	}
-	return a.after()
+	return a.addSecond()
 }
 
-// before computes the first halves.
-func (a *adapted) before() error {
+// computeFirst computes the first halves.
+func (a *adapted) computeFirst() error {
 	pieces, size := 0, 0
 	a.starts = a.starts[:0]
 	for _, l := range a.lows {
@@ -152,8 +153,8 @@ func (a *adapted) before() error {
 	return a.loop(pieces, size*a.nodes[0].W[0].Shape.Last(), a.down)
 }
 
-// after computes the second halves, and adds them.
-func (a *adapted) after() error {
+// addSecond computes the second halves, and adds the results.
+func (a *adapted) addSecond() error {
 	pieces, work := 0, 0
 	a.starts = a.starts[:0]
 	for _, s := range a.sums {
@@ -178,7 +179,7 @@ func (a *adapted) loop(pieces, work int, f func(worker, from, to int) error) err
 	return p.run(pieces, grain, f)
 }
 
-// lowPiece is some rows of x times some of A.
+// lowPiece multiplies some rows of x by some rows of A.
 func (a *adapted) lowPiece(l *low, piece int) {
 	k, rank := a.nodes[0].W[0].Shape.Last(), l.pair.Rank
 	blocks := pieceCount(rank, lowRows)
@@ -205,11 +206,11 @@ func (a *adapted) sumPiece(s *scratch, r *sum, piece int) {
 	}
 }
 
-// pieceCount is how many pieces of size n has.
+// pieceCount returns the number of pieces of size in n.
 func pieceCount(n, size int) int { return (n + size - 1) / size }
 
-// adaptedGLU is the adapters of a gate and what it gates, whose products are never in
-// memory where they are fused. In a step with pairs for one of them they are.
+// adaptedGLU runs a gate and the gated values with adapters. Fused products are never in memory, except in a step with
+// pairs for one of the two.
 type adaptedGLU struct {
 	*adapted
 	fused, apart func() error
@@ -240,7 +241,7 @@ func (e *executable) newAdaptedGLU(glu *graph.Node, x, out []float32, both *gate
 // run computes the GLU node.
 func (a *adaptedGLU) run() error {
 	e, n := a.e, a.nodes[0].Shape.Size()
-	if len(e.step.Adapters) == 0 || !a.any() {
+	if len(e.step.Adapters) == 0 || !a.findWork() {
 		return a.fused()
 	}
 	for i := range a.outs {
@@ -254,5 +255,5 @@ func (a *adaptedGLU) run() error {
 	if err := a.adapted.run(a.apart); err != nil {
 		return err
 	}
-	return e.b.pool.run(e.count(a.nodes[0]), max(1, alone/n), a.act)
+	return e.b.pool.run(e.count(a.nodes[0]), max(1, soloWork/n), a.act)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/karat-run/karat/internal/mmap"
 )
 
-// arena is memory outside Go's heap, whose collector would let garbage grow with it.
+// arena is memory outside Go's heap: the collector would let garbage grow with it.
 type arena struct{ parts []*mmap.Anon }
 
 // add keeps the new memory until close.
@@ -19,8 +19,8 @@ func (a *arena) add(m *mmap.Anon, err error) ([]byte, error) {
 	return m.Data(), nil
 }
 
-// reserve makes s n zeros, which take no memory before they are touched: that a plan
-// has room for many rows costs a step of few nothing.
+// reserve makes s n zeros. Zeros take no memory before the first touch, so a plan's room for many rows costs a step of
+// few rows nothing.
 func reserve[T float32 | int16 | uint16 | int32 | byte](a *arena, s *[]T, n int) error {
 	if n == 0 {
 		return nil

@@ -7,16 +7,16 @@ import (
 	"github.com/karat-run/karat/internal/simd"
 )
 
-// room makes the pages that storeKV writes to.
-func (e *executable) room(n *graph.Node) func() error {
+// makePages returns the function that makes the pages for storeKV.
+func (e *executable) makePages(n *graph.Node) func() error {
 	return func() error {
 		c := e.step.Cache.(*cache)
 		return c.ensure(e.step, c.class[n.Attr.(*graph.KV).Window])
 	}
 }
 
-// storeKV writes the step's keys and values to their pages. Values that are a part of keys
-// lie there once more: they are read by rows, and keys by columns.
+// storeKV writes the step's keys and values to their pages. Values that are a part of keys are stored again: values are
+// read by rows, and keys by columns.
 func (e *executable) storeKV(n *graph.Node, keys, values []float32) func(from, to int) error {
 	s := n.Attr.(*graph.KV)
 	wide, stride := s.Values(), s.Values()
@@ -28,16 +28,16 @@ func (e *executable) storeKV(n *graph.Node, keys, values []float32) func(from, t
 		for t := from; t < to; t++ {
 			for h := range s.Heads {
 				row := t*s.Heads + h
-				c.store(s, e.step.Seqs[t], int(e.step.Pos[t]), h, keys[row*s.Dim:(row+1)*s.Dim], values[row*stride:row*stride+wide])
+				key, value := keys[row*s.Dim:(row+1)*s.Dim], values[row*stride:row*stride+wide]
+				c.store(s, e.step.Seqs[t], int(e.step.Pos[t]), h, key, value)
 			}
 		}
 		return nil
 	}
 }
 
-// attention lets each head of each row attend to its sequence, page by page and range
-// by range. Heads and rows that see the same keys and values read them together. What a
-// head sees of a page follows from its row's position alone.
+// attention lets each head of each row attend to its sequence, page by page and range by range. Heads and rows with the
+// same keys and values read together. A head's part of a page follows from its row's position alone.
 func (e *executable) attention(n *graph.Node, out, q, sinks []float32) func() error {
 	a := n.Attr.(graph.AttentionAttr)
 	heads, dim := n.In[0].Shape[0], a.KV.Dim
@@ -58,7 +58,7 @@ func (e *executable) attention(n *graph.Node, out, q, sinks []float32) func() er
 	return func() error {
 		s := e.rowsOf(n)
 		cut.make(s, e.b.pool.threads)
-		cut.room(&e.parts)
+		cut.makeParts(&e.parts)
 		desks := s.Cache.(*cache).desks
 		for i := range desks {
 			desks[i].grow(cut.largest(), a.KV)
@@ -71,9 +71,9 @@ func (e *executable) attention(n *graph.Node, out, q, sinks []float32) func() er
 type desk struct {
 	simd.Attention
 	spans []simd.Span // of a page, by query
-	k, v  []float32   // a page of one head, if the cache has it in binary16
+	k, v  []float32   // page of one head, converted from binary16
 	total []float32   // parts of the ranges so far, by query
-	part  []float32   // of one query
+	part  []float32   // part of one query
 }
 
 // grow makes room for queries of a store.
@@ -91,9 +91,8 @@ func (d *desk) grow(queries int, s *graph.KV) {
 	d.total, d.part = grow(d.total, queries*simd.PartSize(s.Values())), grow(d.part, simd.PartSize(s.Values()))
 }
 
-// attend lets p's queries attend to the ranges from p.first on. If these are all that
-// they see, the result is what they give; else their parts are kept, and who has the
-// last ones of a job merges all of them.
+// attend lets p's queries attend to the ranges from p.first on. If there are no other ranges, the result is complete;
+// else the parts are kept, and the worker with the last parts of a job merges all.
 func (c *cut) attend(d *desk, s *backend.Step, p piece) {
 	dim, size := c.store.Values(), simd.PartSize(c.store.Values())
 	if b := &c.blocks[p.block]; p.last-p.first < b.last-b.first {
@@ -142,7 +141,7 @@ func (c *cut) merge(p piece) {
 	}
 }
 
-// result is that of query i of p, of which total has seen all positions.
+// result writes the result of query i of p, from total, the state after all positions.
 func (c *cut) result(p piece, i int, total []float32) {
 	if c.sinks != nil {
 		simd.Sink(total, c.sinks[p.row(i)%c.heads])
@@ -151,7 +150,7 @@ func (c *cut) result(p piece, i int, total []float32) {
 	simd.Quotient(c.out[p.row(i)*dim:][:dim], total)
 }
 
-// addRange adds the pages of range r that p sees, in order.
+// addRange adds the pages of range r seen by p, in order.
 func (c *cut) addRange(d *desk, s *backend.Step, p piece, r int) {
 	store := c.store
 	first, end := c.blocks[p.block].seen(r)
@@ -168,7 +167,7 @@ func (c *cut) addRange(d *desk, s *backend.Step, p piece, r int) {
 	}
 }
 
-// end is the position behind the last that row t sees.
+// end returns the position after the last one seen by row t.
 func (c *cut) end(s *backend.Step, t int) int {
 	return c.attr.Newest(int(s.Pos[t]), s.Seqs[t].Len()) + 1
 }

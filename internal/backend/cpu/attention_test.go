@@ -42,7 +42,7 @@ func newAttending(t testing.TB, o Options, heads int, s *graph.KV, rows, context
 		q: make([]float32, rows*heads*s.Dim), out: make([]float32, rows*heads*s.Dim),
 		k: make([]float32, rows*s.Heads*s.Dim), v: make([]float32, rows*s.Heads*s.Dim)}
 	a.e.step = &backend.Step{Cache: cache}
-	room, body := a.e.room(write), a.e.storeKV(write, a.k, a.v)
+	room, body := a.e.makePages(write), a.e.storeKV(write, a.k, a.v)
 	a.store = func() error { return errors.Join(room(), body(0, len(a.e.step.Tokens))) }
 	a.attend = a.e.attention(&graph.Node{Op: graph.Attention, In: []*graph.Node{q}, Shape: q.Shape,
 		Attr: graph.AttentionAttr{KV: s, Scale: 0.125}}, a.out, a.q, nil)

@@ -17,7 +17,7 @@ const (
 	KVF32
 )
 
-// Bytes is the size of one element.
+// Bytes returns the size of one element.
 func (t KVType) Bytes() int {
 	if t == KVF32 {
 		return 4
@@ -25,9 +25,8 @@ func (t KVType) Bytes() int {
 	return 2
 }
 
-// cache holds the pages of all classes. A page is one allocation with a part
-// for each store of its class: keys [heads, PageSize/KeySlots, dim, KeySlots],
-// as simd.Attention reads them, then values [heads, PageSize, dim]. A slot is one
+// cache holds the pages of all classes. A page is one allocation with a part for each store of its class: keys [heads,
+// PageSize/KeySlots, dim, KeySlots], in the order of simd.Attention, then values [heads, PageSize, dim]. A slot is one
 // allocation with a part for each state, in float32.
 type cache struct {
 	b      *Backend
@@ -43,14 +42,13 @@ type cache struct {
 	desks  []desk // by worker
 }
 
-// page is the elements of one page; one of the slices is nil.
+// page holds the elements of a page; one of the slices is nil.
 type page struct {
 	f16 []uint16
 	f32 []float32
 }
 
-// NewCache implements backend.Backend. Pages are allocated when they are first
-// stored to.
+// NewCache implements backend.Backend. Pages are allocated at the first store.
 func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
 	n := len(pool.Classes())
 	c := &cache{b: b, kv: b.o.KV, class: map[int]int{}, slots: -1, offset: map[*graph.KV]int{},
@@ -100,7 +98,7 @@ func (c *cache) Close() error {
 	return c.memory.close()
 }
 
-// ensure makes the pages that the step's rows are stored to.
+// ensure makes the pages for the step's rows.
 func (c *cache) ensure(s *backend.Step, class int) error {
 	for t, seq := range s.Seqs {
 		if _, err := c.page(class, seq.Page(class, int(s.Pos[t]))); err != nil {
@@ -110,7 +108,7 @@ func (c *cache) ensure(s *backend.Step, class int) error {
 	return nil
 }
 
-// page is a page of a class, which is made if it has never been stored to.
+// page returns a page of a class, made at the first store.
 func (c *cache) page(class int, id int32) (*page, error) {
 	for int(id) >= len(c.pages[class]) {
 		c.pages[class] = append(c.pages[class], page{})
@@ -131,7 +129,7 @@ func (c *cache) page(class int, id int32) (*page, error) {
 	return p, err
 }
 
-// elements is the type of a class's.
+// elements returns the type of a class's elements.
 func (c *cache) elements(class int) KVType {
 	if class == c.slots {
 		return KVF32
@@ -139,8 +137,7 @@ func (c *cache) elements(class int) KVType {
 	return c.kv
 }
 
-// begin makes the slots of the step's sequences, and zeroes those of the ones that
-// start with it.
+// begin makes the slots of the step's sequences, and zeroes the slots of sequences at their start.
 func (c *cache) begin(s *backend.Step) error {
 	if c.slots < 0 {
 		return nil
@@ -157,14 +154,13 @@ func (c *cache) begin(s *backend.Step) error {
 	return nil
 }
 
-// state is what seq has of s, [size]: a node with a state reads and writes it in place,
-// row after row. Threads may divide its elements.
+// state returns seq's part of s, [size]: a node with a state reads and writes the part in place, row after row. Threads
+// may divide its elements.
 func (c *cache) state(s *graph.State, seq *kv.Sequence) []float32 {
 	return c.pages[c.slots][seq.Slot(c.slots)].f32[c.states[s]:][:s.Size]
 }
 
-// locate is the page of position pos, and where in it the keys and the values of head h of
-// store s start.
+// locate returns the page of position pos, and the places of the keys and the values of head h of store s in the page.
 func (c *cache) locate(s *graph.KV, seq *kv.Sequence, pos, h int) (p *page, keys, values int) {
 	class := c.class[s.Window]
 	p = &c.pages[class][seq.Page(class, pos)]
@@ -198,8 +194,7 @@ func spread[T any](dst, key []T) {
 	}
 }
 
-// load is the keys and values of head h from position pos on, the first of a
-// page, for n positions at least.
+// load returns the keys and values of head h from position pos on, the first of a page, for n positions at least.
 func (c *cache) load(d *desk, s *graph.KV, seq *kv.Sequence, pos, n, h int) (k, v []float32) {
 	p, keys, values := c.locate(s, seq, pos, h)
 	size, wide := kv.PageSize*s.Dim, kv.PageSize*s.Values()

@@ -5,13 +5,12 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// chain is nodes that follow each other, each of whose rows depends on the same row of its
-// inputs alone: one loop computes all of them, rows by rows. So a token's chain is one
-// thread's, and threads do not meet between the nodes of a few rows.
+// chain is consecutive nodes, each computing a row from the same row of its inputs alone: one loop computes all, rows
+// by rows. So a token's chain stays on one thread, and threads do not meet between the nodes of a few rows.
 type chain struct {
 	e      *executable
 	node   *graph.Node                // the first
-	before []func() error             // what has to be done before the loop
+	before []func() error             // work done before the loop
 	bodies []func(from, to int) error // by node
 	size   int                        // numbers of a row
 	body   func(worker, from, to int) error
@@ -28,8 +27,7 @@ func chains(n *graph.Node) bool {
 	return false
 }
 
-// link puts n at the end of the running chain, or else begins one, whose kernel it
-// returns. before may be nil.
+// link puts n at the end of the running chain, or else begins a chain and returns the kernel. before may be nil.
 func (p *planner) link(n *graph.Node, before func() error, body func(from, to int) error) func() error {
 	first := p.chain == nil || p.e.after[p.chain.node] != p.e.after[n]
 	if first {
@@ -56,8 +54,8 @@ func (p *planner) link(n *graph.Node, before func() error, body func(from, to in
 	return nil
 }
 
-// unchain ends the chain: what comes next may have its nodes' buffers, which rows of
-// other nodes must not lie in while threads are at different rows.
+// unchain ends the chain: later nodes may take its nodes' buffers, but not within the chain, while threads are at
+// different rows.
 func (p *planner) unchain() {
 	p.chain = nil
 	p.free = append(p.free, p.held...)
@@ -70,7 +68,7 @@ func (c *chain) run() error {
 			return err
 		}
 	}
-	return c.e.b.pool.run(c.e.count(c.node), max(1, alone/c.size), c.body)
+	return c.e.b.pool.run(c.e.count(c.node), max(1, soloWork/c.size), c.body)
 }
 
 // wants reports whether somebody sees n's value.

@@ -1,18 +1,15 @@
 // Package cpu runs graphs on the processor, with the kernels of package simd.
 //
-// A step's logits have the same bits with any number of threads, however a prompt
-// is cut into steps, and beside any other sequences. Kernels take rows
-// together, but a row's order of summation is fixed and does not depend on the rows
-// beside it. Threads divide a product's weight rows, attention's heads and rows, and
-// the rows of other nodes, never a sum.
+// A step's logits have the same bits with any number of threads, for any cuts of a prompt into steps, and beside any
+// other sequences. Kernels take rows together, but a row's order of summation is fixed and independent of other rows.
+// Threads divide a product's weight rows, attention's heads and rows, and the rows of other nodes, never a sum.
 //
-// Compile lowers each node to a kernel with its buffers (plan.go); Run calls
-// them in order.
+// Compile lowers each node to a kernel with its buffers (plan.go); Run calls the kernels in order.
 //
-// The files in reading order: cpu.go (the backend, a plan and a run), plan.go (lowering), fuse.go (products that share
-// a loop), chain.go (nodes that share a loop row by row); the kernels: experts.go, adapter.go, attention.go with
-// cut.go, scan.go, route.go, rows.go, linear.go with activations.go; and what these stand on: cache.go with carry.go,
-// repack.go, pool.go with meter.go, arena.go.
+// The files in reading order: plan.go (lowering); chain.go (nodes sharing a loop row by row); experts.go, fuse.go
+// (products sharing a loop), adapter.go, attention.go with cut.go, scan.go, route.go, rows.go (the operations); cpu.go
+// (the backend, a planner's and a run's state); linear.go with activations.go (products); carry.go, cache.go (the KV
+// cache); repack.go (weights); pool.go with meter.go (threads); arena.go.
 package cpu
 
 import (
@@ -20,9 +17,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/rope"
 	"github.com/karat-run/karat/internal/sysinfo"
 )
 
@@ -49,7 +49,7 @@ type Options struct {
 type Backend struct {
 	o    Options
 	pool *pool
-	busy backend.Turn // held by the plan that runs, or is made
+	busy backend.Turn // held by the running plan, or the compiling one
 
 	packed   map[*graph.Weight]*packed // products' quantized weights
 	panels   arena                     // their memory
@@ -58,7 +58,7 @@ type Backend struct {
 	room     []byte                    // for their panels: untouched
 	repacked int64                     // bytes of panels
 	passes   int                       // steps with weights in place
-	answered bool                      // whether one of the steps gave logits
+	answered bool                      // whether a step gave logits
 }
 
 // New starts the pool. Close ends it.
@@ -79,7 +79,7 @@ func (b *Backend) Close() error {
 // Rows implements backend.Wide.
 func (b *Backend) Rows() int { return Rows(b.o.Threads) }
 
-// Rows is that of a backend of so many threads, 0 being sysinfo.Threads: of a few, 256 rows of
+// Rows returns the rows of a step for a number of threads, 0 being sysinfo.Threads. With few threads, 256 rows of
 // activations stay near. Many threads gain more by meeting half as often at the ends of loops.
 func Rows(threads int) int {
 	if threads <= 0 {
@@ -91,21 +91,21 @@ func Rows(threads int) int {
 	return 256
 }
 
-// Packed is the bytes that repacked weights take.
+// Packed returns the bytes of repacked weights.
 func (b *Backend) Packed() int64 { return b.repacked }
 
 // executable is a compiled plan and its buffers.
 type executable struct {
 	b        *Backend
 	rows     int
-	results  int // most of them whose logits are wanted
+	results  int // maximum of rows with wanted logits
 	vocab    int
 	kernels  []kernel
 	x        activations
 	scratch  []scratch            // by worker
-	after    map[*graph.Node]bool // nodes behind Rows: they have a row for each output
+	after    map[*graph.Node]bool // nodes after Rows, with a row for each output
 	ahead    bool                 // rows see later ones
-	fused    []string             // what runs together
+	fused    []string             // fusions and their nodes
 	parts    []float32            // of attention, see cut
 	adapters adapterRoom
 	expert   backend.Expert
@@ -113,28 +113,28 @@ type executable struct {
 	result   []float32 // its value
 	asked    askedValues
 
-	// The step that runs, and as much of it as wants logits.
+	// The running step, and its part with wanted logits.
 	step, wanted *backend.Step
-	input        *graph.Node // that rows of embeddings stand in for
+	input        *graph.Node // node replaced by rows of embeddings
 }
 
-// askedValues are the values that steps may ask for.
+// askedValues are the values open to requests by steps.
 type askedValues struct {
 	kept   backend.Kept
 	values map[*graph.Node][]float32 // of the nodes of kept
-	enough int                       // kernels that make them, and all keys, values and states
+	enough int                       // kernels of the values, of all keys and of states
 }
 
 // kernel computes one node.
 type kernel struct {
 	node *graph.Node
-	name string       // of nodes like it, and how they are computed
+	name string       // name shared with similar nodes, and the way of computing
 	run  func() error // nil if another node's has made the value
-	out  []float32    // the node's value, nil if it has none
+	out  []float32    // the node's value, or nil
 	want bool
 }
 
-// check tells whether e can run s, and returns its cache.
+// check reports an error if e cannot run s, and returns its cache.
 func (e *executable) check(s *backend.Step) (*cache, error) {
 	if err := s.Check(e.rows, e.vocab); err != nil {
 		return nil, err
@@ -214,4 +214,73 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 		return nil, nil
 	}
 	return e.result[:e.count(e.last)*e.last.Shape.Size()], nil
+}
+
+// rowsOf returns the rows of the running step in n's value.
+func (e *executable) rowsOf(n *graph.Node) *backend.Step {
+	if e.after[n] {
+		return e.wanted
+	}
+	return e.step
+}
+
+// count returns the number of rows in n's value.
+func (e *executable) count(n *graph.Node) int { return len(e.rowsOf(n).Tokens) }
+
+// vector returns a small weight as float32.
+func vector(w *graph.Weight) ([]float32, error) {
+	v := make([]float32, w.Shape.Size())
+	return v, quant.Dequantize(w.DType, v, w.Data)
+}
+
+// planner lowers a graph to kernels. Buffers are handed out in execution order, and taken back after the last node
+// reading the value.
+type planner struct {
+	e        *executable
+	g        *graph.Graph
+	values   map[*graph.Node][]float32
+	live     *graph.Live
+	reads    map[*graph.Node]int           // how many nodes read a value, and the result's caller
+	fused    map[*graph.Node]*graph.Node   // by node not computed alone: the GLU node of its fusion
+	siblings map[*graph.Node][]*graph.Node // by product: the others computed in its loop
+	made     map[*graph.Node]bool          // the nodes in siblings
+	free     [][]float32
+	chain    *chain      // open to the next node
+	held     [][]float32 // free when the chain ends
+	tables   map[freqs]*rope.Table
+}
+
+// freqs identifies a slice of frequencies, and their magnitude.
+type freqs struct {
+	first     *float64
+	n         int
+	magnitude float64
+}
+
+// buffer returns room for a value of n.
+func (p *planner) buffer(n *graph.Node) ([]float32, error) { return p.take(p.rows(n) * n.Shape.Size()) }
+
+// rows returns the maximum of rows of n's value.
+func (p *planner) rows(n *graph.Node) int {
+	if p.e.after[n] {
+		return p.e.results
+	}
+	return p.e.rows
+}
+
+// take returns a buffer of some size, to be put into free when unused.
+func (p *planner) take(size int) (b []float32, err error) {
+	best := -1
+	for i, f := range p.free {
+		if len(f) >= size && (best < 0 || len(f) < len(p.free[best])) {
+			best = i
+		}
+	}
+	if best < 0 {
+		err = reserve(&p.e.b.buffers, &b, size)
+		return b, err
+	}
+	b = p.free[best]
+	p.free = slices.Delete(p.free, best, best+1)
+	return b, nil
 }

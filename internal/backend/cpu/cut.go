@@ -13,9 +13,8 @@ import (
 // a core's caches.
 const queriesAtOnce = 128
 
-// cut divides a step's attention into pieces: some rows of one sequence, some of the
-// heads that share a head of keys and values, and, where that is less than a piece for
-// each thread, some of the ranges of positions that they see.
+// cut divides a step's attention into pieces: some rows of a sequence, some heads sharing a head of keys and values,
+// and, if there are fewer pieces than threads, some of the ranges of positions seen.
 type cut struct {
 	heads  int
 	store  *graph.KV
@@ -25,28 +24,28 @@ type cut struct {
 	sinks  []float32 // by head; nil for none
 
 	blocks []block
-	parts  int            // of the heads that share keys and values
+	parts  int            // parts of the heads sharing keys and values
 	ranges int            // of a piece, at most
 	each   int            // pieces of a part of a head
 	kept   []float32      // the parts of ranges, by block, range, row and head
-	left   []atomic.Int32 // by job, a block of a part of a head: ranges that nobody has added
+	left   []atomic.Int32 // by job, a block of a part of a head: ranges not added yet
 }
 
-// block is rows [from, to) of one sequence.
+// block is rows [from, to) of a sequence.
 type block struct {
 	from, to    int
-	oldest, end int // positions that any of them sees
+	oldest, end int // bounds of the positions seen by any row
 	first, last int // ranges, as first ≤ r < last
 	piece, part int // the number of its first piece of a part of a head, and of its first part in kept
 }
 
-// seen is the positions that a block sees of range r.
+// seen returns the positions of range r seen by a block.
 func (b *block) seen(r int) (from, to int) {
 	return max(b.oldest, r*simd.RangeSlots), min(b.end, (r+1)*simd.RangeSlots)
 }
 
-// mostKept is how many numbers the parts of ranges may take where there is a piece for each
-// thread already: of a long prompt's rows and context they would be hundreds of megabytes.
+// mostKept is the maximum of numbers kept for parts of ranges where each thread has a piece already: a long prompt's
+// rows and context would take hundreds of megabytes.
 const mostKept = 8 << 20
 
 // make cuts a step for a number of threads. A head's queries only go apart where there
@@ -85,8 +84,8 @@ func (c *cut) make(s *backend.Step, threads int) {
 	}
 }
 
-// room makes room for the parts of ranges, which are of no use behind the loop.
-func (c *cut) room(kept *[]float32) {
+// makeParts makes room for the parts of ranges, which are of no use after the loop.
+func (c *cut) makeParts(kept *[]float32) {
 	if c.each == len(c.blocks) {
 		return
 	}
@@ -108,14 +107,14 @@ func (c *cut) room(kept *[]float32) {
 	c.kept = *kept
 }
 
-// part is where query i of p keeps its part of range r.
+// part returns the memory of query i of p for its part of range r.
 func (c *cut) part(p piece, r, i int) []float32 {
 	b, size := &c.blocks[p.block], simd.PartSize(c.store.Values())
 	at := b.part + (r-b.first)*(b.to-b.from)*c.heads + p.row(i) - b.from*c.heads
 	return c.kept[at*size : (at+1)*size]
 }
 
-// largest is the most queries that a piece may have.
+// largest returns the maximum of queries in a piece.
 func (c *cut) largest() int {
 	rows, group := 0, c.heads/c.store.Heads
 	for _, b := range c.blocks {
@@ -126,7 +125,7 @@ func (c *cut) largest() int {
 
 func (c *cut) pieces() int { return c.store.Heads * c.parts * c.each }
 
-// piece is the i-th piece. Those of one head follow each other.
+// piece returns the i-th piece. Pieces of a head follow each other.
 func (c *cut) piece(i int) piece {
 	head, at, group := i/c.each, i%c.each, c.heads/c.store.Heads
 	part, kv := head%c.parts, head/c.parts
@@ -155,5 +154,5 @@ type piece struct {
 
 func (p piece) queries() int { return (p.to - p.from) * p.heads }
 
-// row is where query i is among all heads of all rows.
+// row returns the index of query i among all heads of all rows.
 func (p piece) row(i int) int { return (p.from+i/p.heads)*p.all + p.head + i%p.heads }

@@ -27,7 +27,7 @@ func TestCut(t *testing.T) {
 		x := cut{heads: c.heads, store: &graph.KV{Heads: c.kvs, Dim: 2, Window: c.window}}
 		var kept []float32
 		x.make(s, c.threads)
-		x.room(&kept)
+		x.makeParts(&kept)
 		type place struct{ row, r int }
 		seen, parts := map[place]int{}, map[*float32]bool{}
 		for i := range x.pieces() {

@@ -13,25 +13,25 @@ import (
 // experts are a node's weights by expert, and its buffers.
 type experts struct {
 	graph.ExpertsAttr
-	first  [2][]*product // products with an expert's rows: gate and up as one, each of them, or up alone
+	first  [2][]*product // products with an expert's rows: gate and up as one, gate and up, or up alone
 	down   []*product
 	gated  []*gated    // first with the activation, or nil
 	biases [][]float32 // of first and down, by weight, [experts, its rows]; nil for none
 	ff     int
 	glu    rowFunc    // nil where there is no gate
 	act    simd.Curve // of up, then
-	rows   [][]int    // by expert: the (row, choice) pairs routed to it, row*k + choice
+	rows   [][]int    // by expert: the routed (row, choice) pairs, row*k + choice
 	at     []int      // by pair: its row of y
 
-	// Buffers, which are others' when the node does not run.
+	// Buffers, used by others between runs.
 	x []float32 // [rows, d], an expert's
 	h []float32 // [rows, 2·ff], an expert's
-	// [rows, ff], an expert's, where gate and up are apart; of one row gate and up, where they are interleaved
+	// [rows, ff], an expert's, where gate and up are apart; of a single row gate and up, where interleaved
 	up []float32
 	y  []float32 // [rows·k, d], expert after expert
 }
 
-// newExperts is for n, whose values have room.
+// newExperts returns the work of n; n's values have room.
 func (p *planner) newExperts(n *graph.Node) (*experts, error) {
 	e := p.e
 	attr, _ := n.Attr.(graph.ExpertsAttr)
@@ -66,7 +66,7 @@ func (p *planner) newExperts(n *graph.Node) (*experts, error) {
 	return x, errors.Join(err[:]...)
 }
 
-// fuseExperts makes gate, up and the activation one loop, where they can be.
+// fuseExperts makes one loop of gate, up and the activation, where possible.
 func (p *planner) fuseExperts(n *graph.Node, x *experts, matrices []*graph.Weight) {
 	e := p.e
 	alone := !e.b.fuses(fuseGLU) || e.b.packed[matrices[0]] == nil || x.Biased
@@ -85,8 +85,7 @@ func (p *planner) fuseExperts(n *graph.Node, x *experts, matrices []*graph.Weigh
 	}
 }
 
-// experts runs each expert over the rows that are routed to it, and then sums
-// each row's choices in their order.
+// experts runs each expert over the rows routed to the expert, and then sums each row's choices in their order.
 func (e *executable) experts(n *graph.Node, x *experts, out, in, routes []float32) error {
 	rows, d, k := e.count(n), n.Shape.Size(), n.In[1].Shape[0]
 	for i := range x.rows {
@@ -123,8 +122,7 @@ func (e *executable) experts(n *graph.Node, x *experts, out, in, routes []float3
 	return nil
 }
 
-// expert runs one MLP: the rows are gathered, so that each weight row is
-// read once. see may be nil.
+// expert runs one MLP: the rows are gathered, so each weight row is read once. see may be nil.
 func (x *experts) expert(n *graph.Node, id int, out, in, routes []float32, k, d int, see backend.Expert) error {
 	rows := len(x.rows[id])
 	for i, r := range x.rows[id] {

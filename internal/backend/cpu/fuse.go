@@ -12,11 +12,11 @@ import (
 
 // The fusions, by their names in Options.NoFuse. None changes a bit.
 const (
-	fuseGLU    = "glu"    // gate, up and the activation in one loop, which keeps act(gate)·up alone
+	fuseGLU    = "glu"    // gate, up and the activation in one loop, keeping act(gate)·up alone
 	fuseBeside = "beside" // products of the same rows in one loop
 )
 
-// checkFusions is an error for a name that no fusion has.
+// checkFusions returns an error for an unknown name of a fusion.
 func checkFusions(names []string) error {
 	known := []string{fuseGLU, fuseBeside}
 	for _, name := range names {
@@ -27,11 +27,10 @@ func checkFusions(names []string) error {
 	return nil
 }
 
-// Fused lists what runs together: the names of the fusions and of their nodes.
+// Fused lists the names of the fusions and of their nodes.
 func (e *executable) Fused() []string { return e.fused }
 
-// fuse finds the nodes that are computed together: GLU nodes with the products that
-// they read, whose own values nobody else sees.
+// fuse finds the nodes computed together: GLU nodes with their products, if the products' values have no other reader.
 func (p *planner) fuse(g *graph.Graph, o backend.Options) {
 	p.reads = map[*graph.Node]int{g.Result(): 1}
 	for _, n := range g.Nodes {
@@ -39,7 +38,7 @@ func (p *planner) fuse(g *graph.Graph, o backend.Options) {
 			p.reads[in]++
 		}
 		if p.e.asked.kept.Named(n.Name) != nil {
-			p.reads[n]++ // by who asks for it
+			p.reads[n]++ // by request
 		}
 	}
 	hidden := func(n *graph.Node) bool { return p.reads[n] == 1 && (o.Want == nil || !o.Want(n)) }
@@ -49,19 +48,19 @@ func (p *planner) fuse(g *graph.Graph, o backend.Options) {
 		}
 	}
 	if p.e.b.fuses(fuseBeside) {
-		p.fuseBeside(g)
+		p.findSiblings(g)
 	}
 }
 
 func (b *Backend) fuses(name string) bool { return !slices.Contains(b.o.NoFuse, name) }
 
-// spent reports whether the one product that reads n's value leaves it to nobody.
+// spent reports whether n's value is free after its only reader, a product.
 func (p *planner) spent(n *graph.Node) bool { return p.reads[n] == 1 && !n.Alias() }
 
-// fuseGLU fuses n with the products that it reads, if it can.
+// fuseGLU fuses n with its products, if possible.
 func (p *planner) fuseGLU(n *graph.Node) {
 	gate, up := n.In[0], n.In[1]
-	if gate.Op != graph.Linear || up.Op != graph.Linear || gate.In[0] != up.In[0] || !p.alike(gate, up) {
+	if gate.Op != graph.Linear || up.Op != graph.Linear || gate.In[0] != up.In[0] || !p.canShare(gate, up) {
 		return
 	}
 	p.fused[gate], p.fused[up], p.fused[n] = n, n, n
@@ -69,14 +68,14 @@ func (p *planner) fuseGLU(n *graph.Node) {
 	p.live.Skip(up)
 }
 
-// alike reports whether products m and n can be in one loop: with weights in panels
-// that can use the same activations.
-func (p *planner) alike(m, n *graph.Node) bool {
+// canShare reports whether products m and n can be in one loop: both with weights in panels and equal forms of
+// activations.
+func (p *planner) canShare(m, n *graph.Node) bool {
 	v, w := p.e.b.packed[m.W[0]], p.e.b.packed[n.W[0]]
-	return v != nil && w != nil && alike(v.matrices[0], w.matrices[0])
+	return v != nil && w != nil && sharesForms(v.matrices[0], w.matrices[0])
 }
 
-// linear lowers a product, or all of its fusion if it is the first one of it.
+// linear lowers a product, or all of its fusion at the fusion's first product.
 func (p *planner) linear(n *graph.Node) (func() error, error) {
 	e, in, glu := p.e, n.In[0], p.fused[n]
 	x := p.values[in]
@@ -89,17 +88,18 @@ func (p *planner) linear(n *graph.Node) (func() error, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(p.beside[n]) > 0 {
-			all, err := p.newBeside(n, out)
+		if len(p.siblings[n]) > 0 {
+			all, err := p.newSiblings(n, out)
 			if err != nil {
 				return nil, err
 			}
-			return e.adapt(x, append([]*graph.Node{n}, p.beside[n]...), all.outs,
+			return e.adapt(x, append([]*graph.Node{n}, p.siblings[n]...), all.outs,
 				func() error { return all.run(in, x, e.count(n)) }), nil
 		}
 		w := e.newProduct(n.W[0], 0)
 		w.spent = p.spent(in)
-		return e.adapt(x, []*graph.Node{n}, [][]float32{out}, func() error { return w.run(in, out, x, e.count(n)) }), nil
+		run := func() error { return w.run(in, out, x, e.count(n)) }
+		return e.adapt(x, []*graph.Node{n}, [][]float32{out}, run), nil
 	}
 	gate, up := glu.In[0], glu.In[1]
 	if n.ID > min(gate.ID, up.ID) {
@@ -112,9 +112,8 @@ func (p *planner) linear(n *graph.Node) (func() error, error) {
 	return e.newAdaptedGLU(glu, x, out, both).run, err
 }
 
-// gated multiplies rows by the panels of a gate and of as many columns that it
-// gates. Who has the sums of a panel and of its partner makes act(gate)·up of
-// them; the two products themselves are never in memory.
+// gated multiplies rows by the panels of a gate and by as many gated columns. The worker with the sums of a panel and
+// of its partner makes act(gate)·up at once; the two products are never in memory.
 type gated struct {
 	gate, up *product
 	first    int     // of up's panels
@@ -124,8 +123,8 @@ type gated struct {
 	body     func(worker, from, to int) error
 }
 
-// newGated is for a GLU or Experts node n. gate and up may be one weight, of
-// which up begins at a panel.
+// newGated returns the products of a GLU or Experts node n. gate and up may be one weight; up then begins at panel
+// first.
 func (e *executable) newGated(gate, up *product, first int, n *graph.Node) *gated {
 	g := &gated{gate: gate, up: up, first: first, n: gate.panels.N, act: gluKernel(n)}
 	if gate == up {
@@ -133,7 +132,7 @@ func (e *executable) newGated(gate, up *product, first int, n *graph.Node) *gate
 	}
 	g.body = func(worker, from, to int) error {
 		s, n := &e.scratch[worker], gate.batch()
-		if gate.rows <= fewRows { // memory is read fastest along one weight
+		if gate.rows <= fewRows { // memory is read fastest along a single weight
 			n = to - from
 		}
 		var part span
@@ -156,7 +155,7 @@ func (e *executable) newGated(gate, up *product, first int, n *graph.Node) *gate
 	return g
 }
 
-// run is product.run for both.
+// run computes both products as product.run does.
 func (g *gated) run(in *graph.Node, out, x []float32, rows int) error {
 	if rows == 0 {
 		return nil
@@ -173,26 +172,26 @@ func (g *gated) run(in *graph.Node, out, x []float32, rows int) error {
 	return g.gate.loop((g.n+panel.Rows-1)/panel.Rows, g.body)
 }
 
-// beside are products of the same rows, such as queries, keys and values, which share a
-// loop where they can: with many threads a small product is little but the wait at its end.
-type beside struct {
+// siblings are products of the same rows, as queries, keys and values, sharing a loop where possible: with many threads
+// a small product is little more than the wait at its end.
+type siblings struct {
 	e     *executable
 	all   []*product
 	outs  [][]float32
-	parts []*product // of the loop that runs
+	parts []*product // products of the running loop
 	ends  []int      // of their numbers
 	body  func(worker, from, to int) error
 }
 
-// fuseBeside finds the products that follow a product of the same rows.
-func (p *planner) fuseBeside(g *graph.Graph) {
+// findSiblings finds the products of rows with an earlier product.
+func (p *planner) findSiblings(g *graph.Graph) {
 	first := map[*graph.Node]*graph.Node{} // by input
 	for _, n := range g.Nodes {
 		if n.Op != graph.Linear || p.fused[n] != nil || p.e.b.packed[n.W[0]] == nil {
 			continue
 		}
 		if f := first[n.In[0]]; f != nil {
-			p.beside[f] = append(p.beside[f], n)
+			p.siblings[f] = append(p.siblings[f], n)
 			p.made[n] = true
 			continue
 		}
@@ -200,12 +199,12 @@ func (p *planner) fuseBeside(g *graph.Graph) {
 	}
 }
 
-// newBeside is for n and the products beside it. out is n's.
-func (p *planner) newBeside(n *graph.Node, out []float32) (*beside, error) {
+// newSiblings returns n's product and its siblings. out is n's.
+func (p *planner) newSiblings(n *graph.Node, out []float32) (*siblings, error) {
 	e := p.e
-	b := &beside{e: e, all: []*product{e.newProduct(n.W[0], 0)}, outs: [][]float32{out}}
+	b := &siblings{e: e, all: []*product{e.newProduct(n.W[0], 0)}, outs: [][]float32{out}}
 	name := fuseBeside + " " + n.Name
-	for _, m := range p.beside[n] {
+	for _, m := range p.siblings[n] {
 		out, err := p.buffer(m)
 		if err != nil {
 			return nil, err
@@ -231,14 +230,14 @@ func (p *planner) newBeside(n *graph.Node, out []float32) (*beside, error) {
 	return b, nil
 }
 
-// run is product.run for all, each loop with as many products as can share one.
-func (b *beside) run(in *graph.Node, x []float32, rows int) error {
+// run computes all products as product.run does, each loop with as many products as can share one.
+func (b *siblings) run(in *graph.Node, x []float32, rows int) error {
 	if rows == 0 {
 		return nil
 	}
 	for i := 0; i < len(b.all); {
 		j := i + 1
-		for j < len(b.all) && together(b.all[i:j], b.all[j], rows) {
+		for j < len(b.all) && canJoin(b.all[i:j], b.all[j], rows) {
 			j++
 		}
 		if err := b.loop(i, j, in, x, rows); err != nil {
@@ -249,7 +248,7 @@ func (b *beside) run(in *graph.Node, x []float32, rows int) error {
 	return nil
 }
 
-func (b *beside) loop(i, j int, in *graph.Node, x []float32, rows int) error {
+func (b *siblings) loop(i, j int, in *graph.Node, x []float32, rows int) error {
 	b.parts = b.all[i:j]
 	end, panels := 0, 0
 	for k, p := range b.parts {
@@ -267,16 +266,15 @@ func (b *beside) loop(i, j int, in *graph.Node, x []float32, rows int) error {
 	return b.e.b.pool.run(end, grain, b.body)
 }
 
-// together reports whether p can be in a loop with others: what they need of the
-// activations is there at a time. For one row, which is multiplied by whole panels as they
-// are stored, that is what either one needs alone, too.
-func together(others []*product, p *product, rows int) bool {
+// canJoin reports whether p can be in a loop with others: all needed forms of the activations exist at a time. A single
+// row is multiplied by whole panels as stored, so its forms need only not conflict.
+func canJoin(others []*product, p *product, rows int) bool {
 	for _, o := range others {
 		v, w := o.panels, p.panels
 		whole := rows == 1 && v.K%panel.Chunk == 0 && v.Stored().HasRow() && w.Stored().HasRow() &&
 			(v.Offset() == 0 || w.Offset() == 0 || v.Offset() == w.Offset() && v.Group() == w.Group()) &&
 			(!v.HasMin() || !w.HasMin() || v.Group() == w.Group())
-		if !whole && !alike(v, w) {
+		if !whole && !sharesForms(v, w) {
 			return false
 		}
 	}

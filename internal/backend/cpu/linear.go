@@ -11,7 +11,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// scratch is what one worker needs to read weights.
+// scratch is a worker's memory for reading weights.
 type scratch struct {
 	f32    []float32
 	u16    []uint16
@@ -20,10 +20,9 @@ type scratch struct {
 	acc    []float32 // see product.add
 }
 
-// batch is the most panels that a worker takes through the activations together,
-// so that these come from the cache. A few rows are no burden, and memory is
-// read fastest along one panel. For one row it bounds the sums: there are as many
-// numbers in a span, each of which is up to RowPlaces panels.
+// batch returns the maximum of panels taken through the activations together, so that activations come from the cache.
+// A few rows are no burden, and memory is read fastest along one panel. For a single row batch bounds the sums: a span
+// has as many numbers, each of up to RowPlaces panels.
 func (p *product) batch() int {
 	switch {
 	case p.tiles:
@@ -34,7 +33,7 @@ func (p *product) batch() int {
 	return 8
 }
 
-// fewRows are so few that their activations are in the nearest cache anyway.
+// fewRows is a count of rows so small that activations are in the nearest cache anyway.
 const fewRows = simd.FewRows
 
 // product multiplies rows by the transpose of a weight [n, k].
@@ -48,8 +47,8 @@ type product struct {
 	// The input, [rows, k], and the result, [rows, n].
 	x, out []float32
 	rows   int
-	n, gap int  // of the loop: its panels, and what lies between two places of a span
-	block  int  // rows that a piece has
+	n, gap int  // of the loop: its panels, and the distance between two places of a span
+	block  int  // rows of a piece
 	per    int  // numbers of the loop for a block of rows
 	tiles  bool // by simd.AddTiles
 	row    bool // by panel.Weight.AddRow
@@ -57,7 +56,7 @@ type product struct {
 	whole  bool // by simd.AddChunks
 }
 
-// newProduct is for matrix i of w.
+// newProduct returns the product with matrix i of w.
 func (e *executable) newProduct(w *graph.Weight, i int) *product {
 	p := &product{e: e, w: w}
 	if p.body = p.rowsOfWeight; len(w.Shape) > 2 {
@@ -69,10 +68,10 @@ func (e *executable) newProduct(w *graph.Weight, i int) *product {
 	return p
 }
 
-// run is out = x·wᵀ; x is the value of node in, or of none.
+// run computes out = x·wᵀ; x is the value of node in, or of none.
 func (p *product) run(in *graph.Node, out, x []float32, rows int) error {
 	if rows == 0 {
-		return nil // behind Rows, in a step that wants no logits: read no weights
+		return nil // after Rows, in a step without logits: read no weights
 	}
 	if err := p.begin(in, out, x, rows); err != nil {
 		return err
@@ -97,23 +96,21 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 	return p.e.x.quantize(in, p)
 }
 
-// loop runs body over panels: each of its numbers is that of one, or of several places,
-// for a block of rows.
+// loop runs body over panels: each number stands for a panel, or for panels at several places, and a block of rows.
 func (p *product) loop(panels int, body func(worker, from, to int) error) error {
 	grain := p.divide(panels)
 	return p.e.b.pool.run(p.place(panels, grain), grain, body)
 }
 
-// leastRows is how many rows of many a block has at least: to unpack a panel of Q4_0 takes a
-// tenth as long as to multiply it by so many.
+// leastRows is the minimum of rows in a block of many rows: unpacking a panel of Q4_0 takes a tenth of the time of
+// multiplying leastRows rows.
 const leastRows = 64
 
-// divide cuts the rows into blocks for a loop over panels, and returns how many panels
-// stay together. A few rows stay together, too, and each panel is apart: then memory is
-// what counts. Of many rows, panels share what it costs to read these, and rows what it
-// costs to unpack panels, so panels go apart in batches, and rows into
-// blocks, and then batches, until there are four pieces for each thread, or eight for each
-// of many, whose speeds differ more.
+// divide cuts the rows into blocks for a loop over panels, and returns the number of panels in a piece. A few rows stay
+// in one block, and each panel is a piece: memory counts then. With many rows, panels share the cost of reading the
+// rows, and rows the cost of unpacking panels. So panels are divided into batches and rows into blocks, and then
+// batches again, until there are four pieces for each thread, or eight for each of many threads, whose speeds differ
+// more.
 func (p *product) divide(panels int) (grain int) {
 	p.block = p.rows
 	if p.rows <= fewRows {
@@ -135,8 +132,8 @@ func (p *product) divide(panels int) (grain int) {
 	return max(1, min(grain, panels*blocks/want))
 }
 
-// rowsOfBlock is how many of some rows a block has, if there are to be so many of them:
-// whole tiles, and the last block has one at least.
+// rowsOfBlock returns the rows of a block, given all rows and a number of blocks: whole tiles, and at least one row in
+// the last block.
 func rowsOfBlock(rows, blocks int) int {
 	const tile = 16
 	n := (rows/blocks + tile - 1) / tile * tile
@@ -146,11 +143,11 @@ func rowsOfBlock(rows, blocks int) int {
 	return min(n, rows)
 }
 
-// place says how far panels lie apart that a number stands for, and returns how many
-// numbers there are, whole pieces of each block of rows.
+// place sets the distance between the panels of a number, and returns the count of numbers, whole pieces of each block
+// of rows.
 func (p *product) place(panels, grain int) int {
 	p.n, p.gap = panels, panels
-	gap, threads := apart(panels), p.e.b.pool.threads
+	gap, threads := oddGap(panels), p.e.b.pool.threads
 	if p.row && !p.panels.InPlace() && gap > 2*threads*threads {
 		p.gap = gap // numbers enough for even shares; many threads read at many places anyway
 	}
@@ -158,16 +155,15 @@ func (p *product) place(panels, grain int) int {
 	return (p.rows + p.block - 1) / p.block * p.per
 }
 
-// apart is how far n panels are at the places that they are read at: an odd number,
-// since powers of two share parts of caches.
-func apart(n int) int { return (n+simd.RowPlaces-1)/simd.RowPlaces | 1 }
+// oddGap returns the distance between the places of n panels: an odd number, since powers of two share parts of caches.
+func oddGap(n int) int { return (n+simd.RowPlaces-1)/simd.RowPlaces | 1 }
 
 // span is panels [from, to) and as many at each of the other places, gap apart, for the
 // rows [row, row+rows).
 type span struct{ from, to, places, gap, row, rows int }
 
-// firstSpan is the first span of a piece of the loop, no longer than n, and where the next
-// one begins. It may be empty: at the end of a block of rows.
+// firstSpan returns the first span of a piece of the loop, no longer than n, and the beginning of the next. The span
+// may be empty: at the end of a block of rows.
 func (p *product) firstSpan(from, to, n int) (s span, next int) {
 	block := from / p.per
 	first := block * p.per
@@ -182,10 +178,10 @@ func (p *product) firstSpan(from, to, n int) (s span, next int) {
 	return s, min(next, first+s.to)
 }
 
-// panels is how many there are.
+// panels returns the number of panels.
 func (s span) panels() int { return s.places * (s.to - s.from) }
 
-// panel is the number of one of them.
+// panel returns the number of panel i.
 func (s span) panel(i int) int { return s.from + i/(s.to-s.from)*s.gap + i%(s.to-s.from) }
 
 // panelsOfWeight multiplies all rows by some panels of the weight.
@@ -222,31 +218,30 @@ func (p *product) add(s *scratch, acc []float32, w span) {
 	}
 }
 
-// addStored is add for the chunks that kernels multiply by as they are stored: it
-// returns how many those are.
+// addStored adds the products of chunks multiplied as stored, and returns the number of such chunks.
 func (p *product) addStored(s *scratch, acc []float32, w span) int {
 	chunks := p.panels.K / panel.Chunk
 	switch {
 	case chunks == 0 || !p.few && !p.whole && !p.row:
 		return 0
 	case !p.panels.InPlace():
-		x := p.e.x.whole(p.panels)
+		x := p.e.x.wholeChunks(p.panels)
 		p.addPanels(acc, p.panels.Whole(w.from, w.to+(w.places-1)*w.gap), w, &x, p.e.x.joined)
 	default:
 		size, joined := p.rows*panel.Rows, len(p.e.x.joined)/chunks
 		for i := range w.panels() {
 			for c := range chunks {
 				data := p.panels.Woven(&s.panels[0], w.panel(i), c)
-				x := p.e.x.chunk(p.panels, c, false) // chunks are those of one of the products in this loop
-				p.addPanels(acc[i*size:(i+1)*size], data, span{0, 1, 1, 0, 0, p.rows}, &x.Acts, p.e.x.joined[c*joined:][:joined])
+				x := p.e.x.chunk(p.panels, c, false) // chunks are made for one of the products in the loop
+				one := span{0, 1, 1, 0, 0, p.rows}
+				p.addPanels(acc[i*size:(i+1)*size], data, one, &x.Acts, p.e.x.joined[c*joined:][:joined])
 			}
 		}
 	}
 	return chunks
 }
 
-// addPanels is addStored for data of a span, some of their chunks, and as much of the
-// activations.
+// addPanels does addStored's work for data of a span, some chunks, and their part of the activations.
 func (p *product) addPanels(acc []float32, data []byte, w span, x *simd.Acts, joined []byte) {
 	size, stored := p.panels.Bytes(), p.panels.Stored()
 	switch {
@@ -259,8 +254,7 @@ func (p *product) addPanels(acc []float32, data []byte, w span, x *simd.Acts, jo
 	}
 }
 
-// addUnpacked is add for the chunks from the first one on of n panels, of those of w, that
-// go through the activations together.
+// addUnpacked adds the products of the chunks from the first on of n panels, taken through the activations together.
 func (p *product) addUnpacked(s *scratch, all []float32, w span, from, n, first int) {
 	for c := first; c < p.panels.Chunks(); c++ {
 		for i := range n {
@@ -281,7 +275,7 @@ func (p *product) addUnpacked(s *scratch, all []float32, w span, from, n, first 
 	}
 }
 
-// keep puts the sums of a span into rows of n columns: those past them are left.
+// keep puts the sums of a span into rows of n columns, and drops the sums of columns past n.
 func (p *product) keep(out []float32, n int, acc []float32, w span) {
 	all, size := w.to-w.from, panel.Rows
 	if p.tiles {
@@ -298,9 +292,8 @@ func (p *product) keep(out []float32, n int, acc []float32, w span) {
 	}
 }
 
-// With manyRows of activations a weight is converted once for all of them,
-// floatRows rows at a time, which stay in the cache. With fewer its bytes are
-// read but once, as they lie.
+// From manyRows of activations on, a weight is converted once for all rows, floatRows at a time, few enough for the
+// cache. With fewer rows its bytes are read only once, in place.
 const (
 	manyRows  = 4
 	floatRows = 32
@@ -311,7 +304,7 @@ func (p *product) rowsOfWeight(worker, from, to int) error {
 	k, n := p.w.Shape.Last(), p.w.Rows()
 	s, x, step := &p.e.scratch[worker], p.x[:p.rows*k], floatRows
 	if p.rows < manyRows && inWords(p.w) {
-		step = to - from // which kernels read at several places
+		step = to - from // kernels read at several places
 	}
 	for i := from; i < to; i += step {
 		w := p.w.Span(i, min(i+step, to), &s.rows)
@@ -322,7 +315,7 @@ func (p *product) rowsOfWeight(worker, from, to int) error {
 	return nil
 }
 
-// inWords reports whether w's rows lie in order as numbers of 16 bits that need no copy.
+// inWords reports whether w's rows can be read in place as 16-bit numbers.
 func inWords(w *graph.Weight) bool {
 	return w.Order == nil && (w.DType == tensor.F16 || w.DType == tensor.BF16) && float16.Words(w.Data) != nil
 }
@@ -345,8 +338,7 @@ func (s *scratch) product(dst []float32, stride int, d tensor.DType, w []byte, x
 	return nil
 }
 
-// floats is n elements of weights: in place where they are float32, and order
-// and alignment allow.
+// floats returns n elements of weights: in place where float32, and order and alignment allow.
 func (s *scratch) floats(d tensor.DType, b []byte, n int) ([]float32, error) {
 	if d == tensor.F32 && float16.LittleEndian && uintptr(unsafe.Pointer(&b[0]))%4 == 0 {
 		return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), n), nil // n*4 = len(b) > 0
@@ -355,7 +347,7 @@ func (s *scratch) floats(d tensor.DType, b []byte, n int) ([]float32, error) {
 	return s.f32, quant.Dequantize(d, s.f32, b)
 }
 
-// words is b as 16-bit numbers: in place where order and alignment allow.
+// words returns b as 16-bit numbers: in place where order and alignment allow.
 func (s *scratch) words(b []byte) []uint16 {
 	if w := float16.Words(b); w != nil {
 		return w

@@ -13,7 +13,7 @@ import (
 // row: of one row at no more places than there are, of many rows in whole tiles.
 func TestSpans(t *testing.T) {
 	for panels := 1; panels < 70; panels++ {
-		for _, c := range []product{{rows: 1, block: 1, gap: panels}, {rows: 1, block: 1, gap: apart(panels)}, {rows: 100, block: 48, gap: panels}, {rows: 64, block: 64, gap: panels}} {
+		for _, c := range []product{{rows: 1, block: 1, gap: panels}, {rows: 1, block: 1, gap: oddGap(panels)}, {rows: 100, block: 48, gap: panels}, {rows: 64, block: 64, gap: panels}} {
 			for _, piece := range []int{1, 3, 100} {
 				p, visits := c, make([]int, panels*c.rows)
 				p.n, p.per = panels, (c.gap+piece-1)/piece*piece

@@ -13,8 +13,8 @@ import (
 // meter measures a pool's loops.
 type meter struct {
 	start   time.Time
-	last    time.Duration // up to which time has been given to a kernel
-	loop    *kernelMeter  // whose loop runs
+	last    time.Duration // end of the time given to kernels so far
+	loop    *kernelMeter  // kernel of the running loop
 	shared  bool          // whether several workers do
 	kernels map[string]*kernelMeter
 	kernel  string
@@ -28,16 +28,16 @@ type kernelMeter struct {
 	loops int
 	time  time.Duration
 	alone time.Duration
-	busy  []time.Duration // by worker, each of which writes its own
+	busy  []time.Duration // by worker, its only writer
 }
 
-// workerMeter is what a worker writes while it has a piece.
+// workerMeter is a worker's record during a piece.
 type workerMeter struct {
 	m     *meter
 	index int
 	from  time.Duration
 	busy  time.Duration
-	_     [88]byte // so that no two are in a cache line
+	_     [88]byte // keeps two apart in cache lines
 }
 
 func newMeter(threads int) *meter {
@@ -53,13 +53,13 @@ func (m *meter) now() time.Duration { return time.Since(m.start) }
 // step begins a step.
 func (m *meter) step() { m.last, m.steps = m.now(), m.steps+1 }
 
-// at says whose loops come next; what went by since the last loop is the kernel's before.
+// at names the kernel of the next loops; the time since the last loop belongs to the kernel before.
 func (m *meter) at(kernel string) {
 	m.spend(m.now(), false)
 	m.kernel = kernel
 }
 
-// part says which part of the kernel's loops comes next; "" is the main one.
+// part names the part of the kernel's next loops; "" is the main part.
 func (m *meter) part(name string) {
 	m.spend(m.now(), false)
 	m.kernel, _, _ = strings.Cut(m.kernel, "/")
@@ -94,20 +94,20 @@ func (m *meter) begin(workers int) {
 	}
 }
 
-// end ends it.
+// end ends the loop.
 func (m *meter) end() { m.spend(m.now(), m.shared) }
 
 // start begins a piece.
 func (w *workerMeter) start() { w.from = w.m.now() }
 
-// stop ends it.
+// stop ends the piece.
 func (w *workerMeter) stop(k *kernelMeter) {
 	d := w.m.now() - w.from
 	w.busy += d
 	k.busy[w.index] += d
 }
 
-// profile is the measurement.
+// profile returns the measurement.
 func (m *meter) profile() *backend.Profile {
 	p := &backend.Profile{Steps: m.steps, Time: m.total}
 	for _, name := range slices.Sorted(maps.Keys(m.kernels)) {
@@ -129,8 +129,7 @@ func (m *meter) profile() *backend.Profile {
 	return p
 }
 
-// Measure implements backend.Profiled. It costs some looks at the clock for each loop,
-// and nothing when it is off.
+// Measure implements backend.Profiled. Measuring costs some looks at the clock for each loop, and nothing when off.
 func (b *Backend) Measure(on bool) *backend.Profile {
 	b.busy.Lock()
 	defer b.busy.Unlock()

@@ -3,40 +3,14 @@ package cpu
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/rope"
 	"github.com/karat-run/karat/internal/simd"
 )
-
-// planner lowers a graph to kernels. Buffers are handed out in execution
-// order, and taken back behind the last node that reads them.
-type planner struct {
-	e      *executable
-	g      *graph.Graph
-	values map[*graph.Node][]float32
-	live   *graph.Live
-	reads  map[*graph.Node]int           // how many nodes read a value, and the result's caller
-	fused  map[*graph.Node]*graph.Node   // by node that is not computed alone: the GLU node of its fusion
-	beside map[*graph.Node][]*graph.Node // by product: the others computed in its loop
-	made   map[*graph.Node]bool          // which these are
-	free   [][]float32
-	chain  *chain      // that the next node may join
-	held   [][]float32 // free when the chain ends
-	tables map[freqs]*rope.Table
-}
-
-// freqs identifies a slice of frequencies, and their magnitude.
-type freqs struct {
-	first     *float64
-	n         int
-	magnitude float64
-}
 
 // Compile implements backend.Backend.
 func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable, error) {
@@ -56,7 +30,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		scratch: make([]scratch, b.pool.threads), expert: o.Expert, input: backend.Input(g),
 		asked: askedValues{kept: kept, values: map[*graph.Node][]float32{}}}
 	p := &planner{e: e, g: g, values: map[*graph.Node][]float32{}, live: g.Live(), fused: map[*graph.Node]*graph.Node{},
-		beside: map[*graph.Node][]*graph.Node{}, made: map[*graph.Node]bool{}, tables: map[freqs]*rope.Table{}}
+		siblings: map[*graph.Node][]*graph.Node{}, made: map[*graph.Node]bool{}, tables: map[freqs]*rope.Table{}}
 	e.after, e.ahead = p.live.After, g.Bidirectional()
 	for _, n := range g.Nodes {
 		if kept.Named(n.Name) != nil {
@@ -115,51 +89,6 @@ func (p *planner) add(n *graph.Node, o backend.Options) error {
 	return nil
 }
 
-// buffer is room for a value of n.
-func (p *planner) buffer(n *graph.Node) ([]float32, error) { return p.take(p.rows(n) * n.Shape.Size()) }
-
-// rows is how many n's value has at most.
-func (p *planner) rows(n *graph.Node) int {
-	if p.e.after[n] {
-		return p.e.results
-	}
-	return p.e.rows
-}
-
-// take is a buffer of some size, which is free again when it is among those of free.
-func (p *planner) take(size int) (b []float32, err error) {
-	best := -1
-	for i, f := range p.free {
-		if len(f) >= size && (best < 0 || len(f) < len(p.free[best])) {
-			best = i
-		}
-	}
-	if best < 0 {
-		err = reserve(&p.e.b.buffers, &b, size)
-		return b, err
-	}
-	b = p.free[best]
-	p.free = slices.Delete(p.free, best, best+1)
-	return b, nil
-}
-
-// rowsOf is the rows of the running step that n's value has.
-func (e *executable) rowsOf(n *graph.Node) *backend.Step {
-	if e.after[n] {
-		return e.wanted
-	}
-	return e.step
-}
-
-// count is their number.
-func (e *executable) count(n *graph.Node) int { return len(e.rowsOf(n).Tokens) }
-
-// vector is a small weight as float32.
-func vector(w *graph.Weight) ([]float32, error) {
-	v := make([]float32, w.Shape.Size())
-	return v, quant.Dequantize(w.DType, v, w.Data)
-}
-
 // lower chooses n's kernel and its output's buffer. The kernel is nil where there
 // is nothing left to do.
 func (p *planner) lower(n *graph.Node) (func() error, error) {
@@ -179,7 +108,7 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 		return nil, nil
 	}
 	if n.Op == graph.StoreKV {
-		return p.link(n, e.room(n), e.storeKV(n, in[0], in[len(in)-1])), nil
+		return p.link(n, e.makePages(n), e.storeKV(n, in[0], in[len(in)-1])), nil
 	}
 	out, err := p.buffer(n)
 	if err != nil {
@@ -189,7 +118,7 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 	return p.kernel(n, out, in)
 }
 
-// kernel is n's, of its inputs to out.
+// kernel returns the kernel of n, from its inputs to out.
 func (p *planner) kernel(n *graph.Node, out []float32, in [][]float32) (func() error, error) {
 	e := p.e
 	switch n.Op {
@@ -233,7 +162,7 @@ func (p *planner) kernel(n *graph.Node, out []float32, in [][]float32) (func() e
 	return p.link(n, nil, e.eachRow(n, out, in, row)), err
 }
 
-// turns is the table of a, shared by the nodes that have the same.
+// turns returns the table of a, shared by nodes with equal tables.
 func (p *planner) turns(a graph.RoPEAttr) func(pos int) (cos, sin []float32) {
 	f := a.Freqs
 	if len(f) == 0 {
@@ -248,8 +177,7 @@ func (p *planner) turns(a graph.RoPEAttr) func(pos int) (cos, sin []float32) {
 	return t.Row
 }
 
-// kernelName is n's name without its layer, and the type of what it multiplies by:
-// the same in all layers that are alike.
+// kernelName returns n's name without its layer, and the type of its weight: equal in all similar layers.
 func (p *planner) kernelName(n *graph.Node) string {
 	var parts []string
 	for _, part := range strings.Split(n.Name, ".") {
@@ -261,7 +189,7 @@ func (p *planner) kernelName(n *graph.Node) string {
 	if glu := p.fused[n]; glu != nil {
 		name = fuseGLU
 	}
-	for _, m := range p.beside[n] {
+	for _, m := range p.siblings[n] {
 		name += "+" + m.Name[strings.LastIndexByte(m.Name, '.')+1:]
 	}
 	if len(n.W) > 0 && (n.Op == graph.Linear || n.Op == graph.Experts) {

@@ -13,9 +13,9 @@ import (
 
 // pool is a fixed set of goroutines that share loops. One loop runs at a time.
 //
-// A token is some hundred short loops, so a loop begins and ends without a lock, and
-// no thread writes what many others write: it begins when loop changes, each worker
-// finds its share by itself, and it is over when the workers' own counts say so.
+// A token is some hundred short loops, so a loop begins and ends without a lock, and no two threads write the same
+// word: a loop begins when loop changes, each worker finds its share alone, and the loop is over when the workers' own
+// counts say so.
 type pool struct {
 	threads int
 	waiters []waiter // by worker; 0 is the caller of run
@@ -24,13 +24,12 @@ type pool struct {
 	once    sync.Once
 	meter   *meter // nil: nothing is measured. Set between loops.
 
-	// The loop that runs: written by run before loop, read by those who have
-	// taken blocks.
+	// The running loop: written by run before loop, read by workers with blocks.
 	n, grain int
 	f        func(worker, from, to int) error
 
-	_        [128]byte     // what spins reads nothing that is written for other reasons
-	loop     atomic.Uint64 // the last one for several workers
+	_        [128]byte     // keeps words written for other reasons away from the words read by spinning
+	loop     atomic.Uint64 // the last loop of several workers
 	stepping atomic.Bool   // loops follow each other: waits are short
 	closed   atomic.Bool
 	_        [128]byte
@@ -72,16 +71,14 @@ func (p *pool) close() {
 		for i := range p.waiters {
 			select {
 			case p.waiters[i].wake <- struct{}{}:
-			default: // somebody wakes it
+			default: // another wakes the waiter
 			}
 		}
 	})
 }
 
-// run calls f over [0, n) in pieces that begin at multiples of grain, each call
-// on one of the pool's workers, numbered from 0. It returns the first error;
-// what nobody has begun by then is left out. One block is the caller's, and nobody
-// else hears of it.
+// run calls f over [0, n) in pieces that begin at multiples of grain, each call on one of the pool's workers, numbered
+// from 0. It returns the first error; pieces not begun by then are left out. A single block is the caller's alone.
 func (p *pool) run(n, grain int, f func(worker, from, to int) error) error {
 	for n > grain*maxBlocks {
 		grain *= 2
@@ -99,36 +96,35 @@ func (p *pool) run(n, grain int, f func(worker, from, to int) error) error {
 	}
 	p.n, p.grain, p.f, p.err = n, grain, f, nil
 	l := loop(p.loop.Load()).next(blocks)
-	if l.number()%renewal == 0 { // the loop before is over: who still looks at it finds nothing
+	if l.number()%renewal == 0 { // the loop before is over: late readers find nothing
 		for i := range p.shares {
-			p.shares[i].blocks.Store(uint64(l.before()))
-			p.done[i].loop.Store(uint64(l.before()))
+			p.shares[i].blocks.Store(uint64(l.previous()))
+			p.done[i].loop.Store(uint64(l.previous()))
 		}
 	}
 	p.loop.Store(uint64(l))
 	p.rouse(l, 0)
 	p.work(l, 0)
-	p.waiters[0].wait(func() bool { return p.over(l) })
+	p.waiters[0].wait(func() bool { return p.isOver(l) })
 	return p.err
 }
 
-// part tells the meter which part of a kernel runs next; "" is the main one.
+// part names the next part of a kernel to the meter; "" is the main part.
 func (p *pool) part(name string) {
 	if p.meter != nil {
 		p.meter.part(name)
 	}
 }
 
-// rouse wakes two workers of l, who wake two each: to wake a thread takes longer than to be
-// woken.
+// rouse wakes two workers of l, which wake two each: waking a thread takes longer than being woken.
 func (p *pool) rouse(l loop, worker int) {
 	for i := 2*worker + 1; i <= 2*worker+2 && i < l.workers(p.threads); i++ {
 		p.waiters[i].rouse()
 	}
 }
 
-// over reports whether all blocks of l are done.
-func (p *pool) over(l loop) bool {
+// isOver reports whether all blocks of l are done.
+func (p *pool) isOver(l loop) bool {
 	left := l.blocks()
 	for i := range p.done {
 		if d := loop(p.done[i].loop.Load()); d.number() == l.number() {
@@ -138,8 +134,8 @@ func (p *pool) over(l loop) bool {
 	return left == 0
 }
 
-// work does pieces of l until there are none left: first the worker's share, and then
-// the rest of the others' shares, since something may hold these workers up.
+// work does pieces of l until there are none left: first the worker's share, and then the rest of the others' shares,
+// since a worker may be held up.
 func (p *pool) work(l loop, worker int) {
 	taken := 0
 	err := guard(func() error {
@@ -147,7 +143,7 @@ func (p *pool) work(l loop, worker int) {
 			if err := p.share(l, worker, (worker+apart)%p.threads, &taken); err != nil {
 				return err
 			}
-			p.report(l, worker, taken) // before it looks further: others wait for it
+			p.report(l, worker, taken) // before looking further: others wait for the report
 		}
 		return nil
 	})
@@ -187,27 +183,26 @@ func (p *pool) share(l loop, worker, whose int, taken *int) error {
 	}
 }
 
-// report says that a worker has done some blocks of l in all.
+// report stores the number of blocks of l done by a worker in all.
 func (p *pool) report(l loop, worker, blocks int) {
 	d := &p.done[worker].loop
-	if now := uint64(l.of(blocks)); blocks > 0 && d.Load() != now {
+	if now := uint64(l.withBlocks(blocks)); blocks > 0 && d.Load() != now {
 		d.Store(now)
-		if p.waiters[0].asleep.Load() && p.over(l) && p.waiters[0].rouse() {
-			runtime.Gosched() // here and now: else run waits for another thread to fetch it
+		if p.waiters[0].asleep.Load() && p.isOver(l) && p.waiters[0].rouse() {
+			runtime.Gosched() // here and now: otherwise run waits for another thread to fetch the goroutine
 		}
 	}
 }
 
-// A worker takes an eighth of the rest of its share at a time, and a quarter of another's.
-// Nobody can take over a piece that has begun, so a slow thread's piece is what the others wait
-// for: with halves sixteen threads waited for a quarter of a loop.
+// A worker takes an eighth of the rest of its share at a time, and a quarter of another's. A begun piece cannot be
+// taken over, so others wait for a slow thread's piece: with halves sixteen threads waited for a quarter of a loop.
 const (
 	ownPart   = 8
 	otherPart = 4
 )
 
-// take takes n blocks that nobody has of a share of l: a part of the rest, or all.
-// Its worker takes the first ones, others the last.
+// take takes n free blocks of a share of l: a part of the rest, or all. Its worker takes the first ones, others the
+// last.
 func (p *pool) take(l loop, whose int, own, all bool) (from, n int) {
 	if whose >= l.workers(p.threads) {
 		return 0, 0
@@ -215,7 +210,7 @@ func (p *pool) take(l loop, whose int, own, all bool) (from, n int) {
 	s := &p.shares[whose].blocks
 	for {
 		old := s.Load()
-		from, to := l.left(old, whose, p.threads)
+		from, to := l.remaining(old, whose, p.threads)
 		if n = to - from; n <= 0 {
 			return 0, 0
 		}
@@ -237,34 +232,31 @@ func (p *pool) take(l loop, whose int, own, all bool) (from, n int) {
 	}
 }
 
-// waiter is a thread that waits for others: awake for a while, since most
-// waits are shorter than a sleep, and then asleep.
+// waiter is a thread waiting for others: awake for a while, since most waits are shorter than a sleep, and then asleep.
 type waiter struct {
-	patience time.Duration // how long it stays awake; 0 if there are more threads than processors
-	asleep   atomic.Bool   // until somebody sets it to false, who must send to wake
+	patience time.Duration // time awake; 0 if there are more threads than processors
+	asleep   atomic.Bool   // until another thread sets false, and must then send to wake
 	pool     *pool
 	wake     chan struct{}
-	_        [96]byte // so that no two are in a cache line, or in the next, which is fetched with it
+	_        [96]byte // keeps two apart in cache lines, and in pairs of lines, fetched together
 }
 
-// maxPatience is more than what one thread does alone between two steps that follow each
-// other. Where waits are longer, because other programs want the processors, a waiter
-// would keep them from those it waits for: patience falls to an eighth.
+// maxPatience is longer than the work of one thread between two steps. Where waits are longer, because other programs
+// want the processors, an awake waiter would take a processor from the awaited thread: patience falls to an eighth.
 //
-// Within a step a thread stays awake for longer: to sleep and to be woken takes 5 to 60 µs, and
-// what ends a wait, mostly less.
+// Within a step a thread stays awake for longer: sleeping and waking takes 5 to 60 µs, mostly more than the wait.
 const (
 	maxPatience  = 50 * time.Microsecond
 	stepPatience = 20 // times as long
 )
 
-// wait returns when a condition holds; it returns false if the pool was closed
-// before. Who makes the condition true calls rouse after that.
+// wait returns true when a condition holds, or false if the pool was closed before. The thread making the condition
+// true calls rouse afterwards.
 func (w *waiter) wait(holds func() bool) bool {
 	for !w.look(holds) {
 		w.asleep.Store(true)
 		if !holds() || !w.asleep.CompareAndSwap(true, false) {
-			// What comes may be late, from a loop that is over: look again.
+			// The message may be late, from a loop already over: look again.
 			if <-w.wake; w.pool.closed.Load() {
 				return false
 			}
@@ -273,7 +265,7 @@ func (w *waiter) wait(holds func() bool) bool {
 	return true
 }
 
-// look waits awake. It returns whether the condition holds.
+// look waits awake, and reports whether the condition holds.
 func (w *waiter) look(holds func() bool) bool {
 	if holds() || w.patience == 0 {
 		return holds()
@@ -295,7 +287,7 @@ func (w *waiter) look(holds func() bool) bool {
 	}
 }
 
-// rouse wakes w if it sleeps, and reports whether it did.
+// rouse wakes w if asleep, and reports whether w was.
 func (w *waiter) rouse() bool {
 	if !w.asleep.Load() || !w.asleep.CompareAndSwap(true, false) {
 		return false
@@ -304,8 +296,8 @@ func (w *waiter) rouse() bool {
 	return true
 }
 
-// guard calls f. A panic in it, and a fault of mapped memory, becomes an
-// error, so that one request fails and not the process.
+// guard calls f. A panic in it, and a fault of mapped memory, becomes an error, so that a request fails and not the
+// process.
 func guard(f func() error) error {
 	return mmap.Guard(func() (err error) {
 		defer func() {
@@ -321,14 +313,13 @@ func guard(f func() error) error {
 	})
 }
 
-// loop is a loop for several workers in one word: its number, and how many blocks it
-// has.
+// loop is a loop for several workers in one word: its number, and its number of blocks.
 type loop uint64
 
 const (
 	blockBits = 20
 	maxBlocks = 1<<blockBits - 1
-	numbers   = 1 << (64 - 2*blockBits) // that loops have before they begin again
+	numbers   = 1 << (64 - 2*blockBits) // number of loops before numbers begin again
 	renewal   = numbers / 16            // loops after which no share is older
 )
 
@@ -336,27 +327,27 @@ func (l loop) number() uint64 { return uint64(l) >> (2 * blockBits) }
 
 func (l loop) blocks() int { return int(l & maxBlocks) }
 
-// of is as many blocks of l.
-func (l loop) of(blocks int) loop { return l&^maxBlocks | loop(blocks) }
+// withBlocks returns l with another number of blocks.
+func (l loop) withBlocks(blocks int) loop { return l&^maxBlocks | loop(blocks) }
 
-// next is the loop that follows l.
+// next returns the loop after l.
 func (l loop) next(blocks int) loop { return loop((l.number()+1)<<(2*blockBits)) | loop(blocks) }
 
-// before is the loop before l, of which nothing is left.
-func (l loop) before() loop { return loop((l.number() - 1) << (2 * blockBits)) }
+// previous returns the loop before l, with nothing left to do.
+func (l loop) previous() loop { return loop((l.number() - 1) << (2 * blockBits)) }
 
-// workers is how many of a pool's workers have a share of l.
+// workers returns the number of a pool's workers with a share of l.
 func (l loop) workers(threads int) int { return min(threads, l.blocks()) }
 
-// share is the word for the blocks [from, to) of l.
+// share returns the word for the blocks [from, to) of l.
 func (l loop) share(from, to int) uint64 {
 	return l.number()<<(2*blockBits) | uint64(to)<<blockBits | uint64(from)
 }
 
-// left is what a share's word says is left of a worker's share of l. The word of an
-// earlier loop says that nobody has taken any: so a loop begins without writing to
-// shares, each of which is in the cache of its worker. A later one's says that l is over.
-func (l loop) left(word uint64, worker, threads int) (from, to int) {
+// remaining returns the blocks of a worker's share of l not taken yet, by the share's word. The word of an earlier loop
+// means the whole share: so a loop begins without writing to shares, each in its worker's cache. The word of a later
+// loop means that l is over.
+func (l loop) remaining(word uint64, worker, threads int) (from, to int) {
 	switch age := (l.number() - loop(word).number()) % numbers; {
 	case age == 0:
 		return int(word & maxBlocks), int(word >> blockBits & maxBlocks)
@@ -367,14 +358,14 @@ func (l loop) left(word uint64, worker, threads int) (from, to int) {
 	return worker * l.blocks() / n, (worker + 1) * l.blocks() / n
 }
 
-// share is the blocks [from, to) of a loop that a worker begins with. It goes through
-// them in order, so that what a kernel fetches behind a piece belongs to the next one.
+// share is the blocks [from, to) of a worker in a loop, taken in order, so that a kernel's fetches after a piece belong
+// to the next piece.
 type share struct {
 	blocks atomic.Uint64 // see loop.share
-	_      [120]byte     // so that no two are in a cache line, or in the next, which is fetched with it
+	_      [120]byte     // keeps two apart in cache lines, and in pairs of lines, fetched together
 }
 
-// tally is how many blocks of a loop its worker has done; nobody else writes it.
+// tally is the number of blocks of a loop done by a worker, its only writer.
 type tally struct {
 	loop atomic.Uint64 // see loop.of
 	_    [120]byte

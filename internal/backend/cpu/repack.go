@@ -14,16 +14,14 @@ import (
 	"github.com/karat-run/karat/internal/panel"
 )
 
-// packed is a weight as kernels read it, a panel.Weight for each of its matrices:
-// in panels, or in place.
+// packed is a weight in the form read by kernels, a panel.Weight for each of its matrices: in panels, or in place.
 type packed struct {
 	matrices []*panel.Weight
 	memory   []byte // of the panels; nil in place
 }
 
-// ready makes the quantized weights of g's products what kernels read. They stay in
-// place for now, so that the first token waits for no copy of them. Plans of one graph
-// share them.
+// ready prepares the quantized weights of g's products for kernels. Weights stay in place for now, so that the first
+// token waits for no copy. Plans of one graph share weights.
 func (b *Backend) ready(g *graph.Graph, progress func(done, total int64) error) error {
 	var read []*graph.Weight
 	var done, total int64
@@ -59,7 +57,7 @@ func (b *Backend) ready(g *graph.Graph, progress func(done, total int64) error) 
 	return nil
 }
 
-// fetch has the threads read data, which may be on a disk yet.
+// fetch has the threads read data, perhaps still on disk.
 func (b *Backend) fetch(data []byte) error {
 	const piece = 1 << 20
 	return b.pool.run((len(data)+piece-1)/piece, 1, func(_, from, to int) error {
@@ -76,12 +74,11 @@ const (
 	patience = 4
 )
 
-// repacking is what a profile calls settle.
+// repacking is the name of settle in a profile.
 const repacking = "repack"
 
-// settle repacks weights that are in place before a step, if it is time for that: there
-// was a first token, or many steps. A step of few rows has some repacked, one of many all.
-// Without memory for panels they stay in place.
+// settle repacks weights in place before a step, in time: after a first token, or many steps. A step of few rows has
+// some weights repacked, a step of many rows all. Without memory for panels weights stay in place.
 func (b *Backend) settle(ctx context.Context, s *backend.Step) {
 	if len(b.inPlace) == 0 || ctx.Err() != nil {
 		return
@@ -92,12 +89,11 @@ func (b *Backend) settle(ctx context.Context, s *backend.Step) {
 		return
 	}
 	if err := guard(func() error { return b.repack(ctx, b.portion(len(s.Tokens))) }); err != nil && ctx.Err() == nil {
-		b.inPlace, b.room = nil, nil // which may have been written to
+		b.inPlace, b.room = nil, nil // room may have been written to
 	}
 }
 
-// portion is the weights that a step repacks: a share of all of the model's bytes, so that
-// no token waits long.
+// portion returns the weights to repack in a step: a share of the bytes of all weights, so that no token waits long.
 func (b *Backend) portion(rows int) []*graph.Weight {
 	if rows > fewRows {
 		return b.inPlace
@@ -114,9 +110,8 @@ func (b *Backend) portion(rows int) []*graph.Weight {
 	return b.inPlace
 }
 
-// repack puts the first of the weights in place into panels, threads sharing each, and
-// lets go of the file's pages behind them: the model is in memory once. Weights that are
-// not done when ctx ends stay in place, and their room is theirs.
+// repack puts the first of the weights in place into panels, threads sharing each, and lets go of the file's pages
+// afterwards: the model is in memory once. Weights not done when ctx ends stay in place, and keep their room.
 func (b *Backend) repack(ctx context.Context, weights []*graph.Weight) error {
 	for _, w := range weights {
 		if len(b.room) == 0 { // the first ones, or another graph's
@@ -137,22 +132,23 @@ func (b *Backend) repack(ctx context.Context, weights []*graph.Weight) error {
 	return nil
 }
 
-// reserve makes room for the panels of all weights in place. It is one piece, so that large
-// pages hold all of it: a weight alone may be smaller than such a page.
+// reserve makes room for the panels of all weights in place. The room is one piece, for large pages: a weight alone may
+// be smaller than a page.
 func (b *Backend) reserve() (err error) {
 	size := 0
 	for _, w := range b.inPlace {
 		n, err := packedSize(w)
 		if size += n; err != nil || size < n {
-			return fmt.Errorf("%s: %w", w.Name, cmp.Or(err, errors.New("weights are more than this machine can address")))
+			err = cmp.Or(err, errors.New("weights are more than this machine can address"))
+			return fmt.Errorf("%s: %w", w.Name, err)
 		}
 	}
 	b.room, err = b.panels.add(mmap.Anonymous(size))
 	return err
 }
 
-// release lets go of the pages of weights that are in panels once more: the system may
-// have mapped them again with what lies beside them.
+// release lets go of the pages of weights in panels again: the system may have mapped the pages again together with
+// their neighbours.
 func (b *Backend) release() {
 	for w, m := range b.packed {
 		if m.memory != nil {
@@ -161,7 +157,7 @@ func (b *Backend) release() {
 	}
 }
 
-// drop lets go of the file's pages that w lies in.
+// drop lets go of the file's pages of w.
 func drop(w *graph.Weight) {
 	for _, b := range w.Origin() {
 		mmap.Drop(b)
@@ -183,7 +179,7 @@ func quantized(g *graph.Graph) (weights []*graph.Weight) {
 	return weights
 }
 
-// Repacked is how many bytes more g's weights take in panels than in the file.
+// Repacked returns the number of bytes of g's weights in panels beyond their bytes in the file.
 func Repacked(g *graph.Graph) (more int64) {
 	for _, w := range quantized(g) {
 		count, n, k := matrices(w)
@@ -192,7 +188,7 @@ func Repacked(g *graph.Graph) (more int64) {
 	return more
 }
 
-// matrices tells that w is count matrices [n, k].
+// matrices returns the shape of w as count matrices [n, k].
 func matrices(w *graph.Weight) (count, n, k int) {
 	k, count = w.Shape.Last(), 1
 	if len(w.Shape) > 2 {
@@ -205,7 +201,7 @@ func matrices(w *graph.Weight) (count, n, k int) {
 // go: the two copies of a large weight are never there at once.
 const dropAfter = 4 << 20
 
-// packedSize is how many bytes w takes in panels.
+// packedSize returns the number of bytes of w in panels.
 func packedSize(w *graph.Weight) (int, error) {
 	count, n, k := matrices(w)
 	size := panel.Size(w.DType, n, k)
@@ -239,8 +235,8 @@ func newPacked(w *graph.Weight) (*packed, error) {
 	return m, nil
 }
 
-// move puts w, which is in place, into panels at the beginning of memory, zeros, and
-// returns their size. Products with w have them from then on.
+// move puts w, read in place until now, into panels at the beginning of memory, zeros, and returns their size. Products
+// with w read panels from then on.
 func (b *Backend) move(w *graph.Weight, memory []byte) (int, error) {
 	all, err := packedSize(w)
 	if err != nil {

@@ -13,14 +13,14 @@ type router struct {
 	scale, bias []float32 // by expert; nil for none
 
 	ids      []int     // chosen
-	best     []float32 // of these
+	best     []float32 // by group: its best scores
 	p, by    []float32 // of each expert: the basis of its weight, and its score in the choice
 	sums     []float32 // of each group
 	kept     []int     // groups
 	everyone []int     // room for the best of a group
 }
 
-// newRouter is for n.
+// newRouter returns the router of n.
 func newRouter(n *graph.Node) (*router, error) {
 	attr, _ := n.Attr.(graph.RouteAttr)
 	k, count := n.Shape[0], n.In[0].Shape.Size()
@@ -93,7 +93,7 @@ func (r *router) row(out, s []float32) {
 	}
 }
 
-// choose sets ids to the best experts, of the groups that are kept.
+// choose sets ids to the best experts of the kept groups.
 func (r *router) choose(s []float32) {
 	if r.Groups <= 1 {
 		largest(r.ids, s, nil)
@@ -112,8 +112,7 @@ func (r *router) choose(s []float32) {
 	largest(r.ids, s, func(id int) bool { return !taken(r.kept, id/size) })
 }
 
-// largest sets ids to the numbers of the largest of s, from the largest on, but for those
-// that are left out.
+// largest sets ids to the numbers of the largest of s, from the largest on, except for excluded numbers.
 func largest(ids []int, s []float32, out func(id int) bool) {
 	for j := range ids {
 		ids[j] = -1

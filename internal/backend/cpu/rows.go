@@ -12,11 +12,10 @@ import (
 	"github.com/karat-run/karat/internal/simd"
 )
 
-// rowFunc computes one row of a node from the same row of its inputs; y is
-// unused where there is one input.
+// rowFunc computes a row of a node from the same row of its inputs; y is unused for a single input.
 type rowFunc func(dst, x, y []float32)
 
-// rowKernel is the kernel of an operation that works on each row alone.
+// rowKernel returns the kernel of an operation working on each row alone.
 func rowKernel(n *graph.Node) (rowFunc, error) {
 	switch n.Op {
 	case graph.RMSNorm:
@@ -47,7 +46,7 @@ var curves = map[graph.Activation]simd.Curve{graph.SiLU: simd.SiluCurve, graph.G
 	graph.GELUErf:     simd.GeluErfCurve,
 	graph.ReLUSquared: simd.SquareCurve, graph.Sigmoid: simd.SigmoidCurve, graph.Tanh: simd.TanhCurve}
 
-// gluKernel is act(x)·y, for a GLU or Experts node.
+// gluKernel returns act(x)·y, for a GLU or Experts node.
 func gluKernel(n *graph.Node) rowFunc {
 	a, _ := n.Activates()
 	switch a {
@@ -56,7 +55,8 @@ func gluKernel(n *graph.Node) rowFunc {
 	case graph.ActAttr{Act: graph.GELUTanh}:
 		return simd.GeGLU
 	}
-	return simd.Gate{Curve: curves[a.Act], Limit: float32(a.Limit), Alpha: float32(a.Alpha), Plus: float32(a.Plus)}.Apply
+	limit, alpha, plus := float32(a.Limit), float32(a.Alpha), float32(a.Plus)
+	return simd.Gate{Curve: curves[a.Act], Limit: limit, Alpha: alpha, Plus: plus}.Apply
 }
 
 func normKernel(n *graph.Node) (rowFunc, error) {
@@ -107,8 +107,7 @@ func (e *executable) eachRow(n *graph.Node, out []float32, in [][]float32, f row
 // dropRows is how many rows of a table are looked up before its pages are let go.
 const dropRows = 16
 
-// embed looks up rows of a table. A file's table is let go of now and then: the system
-// may map 2 MiB of it for each row.
+// embed looks up rows of a table. A file's table is released now and then: the system may map 2 MiB for each row.
 func (p *planner) embed(n *graph.Node, out []float32) func(from, to int) error {
 	e, d, scale, w := p.e, n.Shape.Size(), n.Attr.(graph.EmbedAttr).Scale, n.W[0]
 	multiplied := slices.ContainsFunc(p.g.Nodes, func(n *graph.Node) bool {
@@ -137,7 +136,7 @@ func (p *planner) embed(n *graph.Node, out []float32) func(from, to int) error {
 	}
 }
 
-// copyOutputs keeps the rows whose logits are wanted.
+// copyOutputs keeps the rows with wanted logits.
 func copyOutputs(e *executable, n *graph.Node, out, x []float32) {
 	d := n.Shape.Size()
 	for i, r := range e.step.Outputs {

@@ -7,8 +7,8 @@ import (
 	"github.com/karat-run/karat/internal/simd"
 )
 
-// scan lowers a node with a state. Threads divide channels or heads, and each takes
-// them through all rows in order: how a step is cut does not show.
+// scan lowers a node with a state. Threads divide channels or heads, each through all rows in order: a step's cuts do
+// not show.
 func (p *planner) scan(n *graph.Node, out []float32, in [][]float32) (func() error, error) {
 	var w [3][]float32
 	for i := range n.W {
@@ -22,7 +22,7 @@ func (p *planner) scan(n *graph.Node, out []float32, in [][]float32) (func() err
 	switch e := p.e; n.Op {
 	case graph.Conv:
 		units, grain = n.Shape.Size(), 64
-		body = e.conv(n, out, in[0], across(w[0], units), w[1])
+		body = e.conv(n, out, in[0], transpose(w[0], units), w[1])
 	case graph.SSMScan:
 		body = e.ssm(n, out, in, w)
 	default:
@@ -31,8 +31,8 @@ func (p *planner) scan(n *graph.Node, out []float32, in [][]float32) (func() err
 	return func() error { return p.e.b.pool.run(units, grain, body) }, nil
 }
 
-// across is w [channels, kernel] as [kernel, channels].
-func across(w []float32, channels int) []float32 {
+// transpose returns w [channels, kernel] as [kernel, channels].
+func transpose(w []float32, channels int) []float32 {
 	t, kernel := make([]float32, len(w)), len(w)/channels
 	for i, v := range w {
 		t[i%kernel*channels+i/kernel] = v
@@ -40,7 +40,7 @@ func across(w []float32, channels int) []float32 {
 	return t
 }
 
-// state is what a row's sequence keeps for n.
+// state returns the state of a row's sequence for n.
 func (e *executable) state(n *graph.Node, row int) []float32 {
 	return e.step.Cache.(*cache).state(n.State, e.step.Seqs[row])
 }
@@ -71,8 +71,8 @@ func (e *executable) ssm(
 			for h := from; h < to; h++ {
 				step, decay := simd.Decay(w[0][h], in[1][t*heads+h], w[1][h])
 				at, g := (t*heads+h)*dim, (t*groups+h*groups/heads)*size
-				simd.SSM(out[at:at+dim], state[h*dim*size:(h+1)*dim*size], in[0][at:at+dim], in[2][g:g+size], in[3][g:g+size], step,
-					decay, w[2][h])
+				simd.SSM(out[at:at+dim], state[h*dim*size:(h+1)*dim*size], in[0][at:at+dim],
+					in[2][g:g+size], in[3][g:g+size], step, decay, w[2][h])
 			}
 		}
 		return nil
@@ -93,15 +93,15 @@ func (e *executable) delta(
 				_, decay := simd.Decay(w[0][h], in[3][t*heads+h], w[1][h])
 				simd.Sigmoid(beta, in[4][t*heads+h:][:1])
 				at, g := (t*heads+h)*dim, (t*groups+h*groups/heads)*size
-				simd.Delta(out[at:at+dim], state[h*size*dim:(h+1)*size*dim], in[0][g:g+size], in[1][g:g+size], in[2][at:at+dim],
-					tmp, decay, beta[0])
+				simd.Delta(out[at:at+dim], state[h*size*dim:(h+1)*size*dim], in[0][g:g+size],
+					in[1][g:g+size], in[2][at:at+dim], tmp, decay, beta[0])
 			}
 		}
 		return nil
 	}
 }
 
-// poolRows makes one row of each wanted sequence.
+// poolRows makes a row for each wanted sequence.
 func poolRows(e *executable, n *graph.Node, out, x []float32) error {
 	first, err := e.step.Pooled()
 	if err != nil {
