@@ -29,7 +29,7 @@ func ids(vocab, n, seed int) []int32 {
 // is closed or goes on, and when other sequences have taken the room of these: always the same
 // bits.
 func TestPrefixBits(t *testing.T) {
-	for _, name := range append(slices.Concat(golden.Models(t), golden.Families(t)), "demo.Q4_K_M") {
+	for _, name := range append(golden.Sample(slices.Concat(golden.Models(t), golden.Families(t))), "demo.Q4_K_M") {
 		if testing.Short() && name != sliding {
 			continue
 		}

@@ -3,6 +3,7 @@ package simd
 import (
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 )
@@ -187,7 +188,7 @@ func spansOf(r *rand.Rand, n int) []Span {
 // of queries, blocks of which each sees a part of its own, numbers of all kinds.
 func TestAttentionTogether(t *testing.T) {
 	guard, cases := guarded(t), 24
-	if testing.Short() {
+	if os.Getenv("KARAT_SLOW") == "" {
 		cases = 6
 	}
 	r := rng(77)
