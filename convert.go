@@ -8,19 +8,16 @@ import (
 
 // ConvertOptions are options of Convert. The zero value keeps types, in one file.
 type ConvertOptions struct {
-	// Type is the type of the weights, such as "bf16", "f16", "f32" or "Q8_0".
-	// "" means, for a folder, the type of most of its weights; from GGUF to GGUF, the
-	// type of each tensor; and from a quantized GGUF file to a folder, f32, which holds
-	// its values exactly.
+	// Type is the type of the weights, such as "bf16", "f16", "f32" or "Q8_0". "" means, for a folder, the type of most
+	// of its weights; from GGUF to GGUF, the type of each tensor; and from a quantized GGUF file to a folder, f32,
+	// which holds quantized values exactly.
 	Type string
-	// Split is the most bytes of tensors in one file; 0 means a single file. The
-	// files are NAME-00001-of-00003.gguf, or model-00001-of-00003.safetensors.
+	// Split is the maximum bytes of tensors per file; 0 means a single file. The files are NAME-00001-of-00003.gguf, or
+	// model-00001-of-00003.safetensors.
 	Split int64
-	// Ignore lists settings of the source, as config.json or the metadata names
-	// them, that may be lost.
+	// Ignore lists settings of the source free to be lost, by their names in config.json or in the metadata.
 	Ignore []string
-	// Progress is called with the bytes of tensors written so far and their total. It
-	// may be nil.
+	// Progress is called with the bytes of tensors written so far and their total. Progress may be nil.
 	Progress func(done, total int64)
 }
 
@@ -28,20 +25,19 @@ type ConvertOptions struct {
 type Conversion struct {
 	Format       string // GGUF or Hugging Face
 	Architecture string
-	Files        []string // that hold tensors
+	Files        []string // with tensors
 	Tensors      int
 	Bytes        int64          // of tensors
 	Types        map[string]int // how many tensors there are of each type
-	Notes        []string       // what the format cannot say, or was set aside
+	Notes        []string       // losses, by the limits of the format or set aside
 }
 
-// Convert converts the model at src, a GGUF file (any part of a split one) or a
-// Hugging Face folder, to dst: a GGUF file if its name ends in .gguf, else a Hugging
-// Face folder. A file at dst is replaced; a folder that is not empty is an error. Its
-// memory does not grow with the model.
+// Convert converts the model at src, a GGUF file (any part of a split file) or a Hugging Face folder, to dst: a GGUF
+// file if its name ends in .gguf, else a Hugging Face folder. A file at dst is replaced; a nonempty folder is an error.
+// Memory does not grow with the model.
 //
-// A tensor or a setting that the other format cannot hold is an error, and so is
-// a weight that is not finite. After an error, or the end of ctx, dst is unchanged.
+// A tensor or a setting without a place in the other format is an error, and so is a weight that is not finite. After
+// an error, or the end of ctx, dst is unchanged.
 func Convert(ctx context.Context, src, dst string, o ConvertOptions) (*Conversion, error) {
 	if ctx == nil {
 		return nil, errNilContext

@@ -17,7 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// Pooling is which rows of a text make its vector.
+// Pooling selects the rows of a text that make its vector.
 type Pooling string
 
 // The poolings.
@@ -25,22 +25,22 @@ const (
 	PoolMean Pooling = "mean" // the mean of all rows
 	PoolCLS  Pooling = "cls"  // the first row
 	PoolLast Pooling = "last" // the last row
-	PoolNone Pooling = "none" // no pooling: the vectors of all rows, one after the other
+	PoolNone Pooling = "none" // no pooling: the vectors of all rows, in order
 )
 
-// EmbedOptions say how texts become vectors. The zero value is what the model's files say.
+// EmbedOptions say how texts become vectors. The zero value follows the model's files.
 type EmbedOptions struct {
 	Pooling    Pooling // "" is the model's
-	Normalize  *bool   // whether vectors have the length 1, as new(false); nil is the folder's setting, and true without one
-	Dimensions int     // first features that are kept, before vectors are normalized; 0 is all
-	Prompt     string  // name of the prompt that comes before each text; "" is the model's default, if it has one
-	Caller     Caller  // who asks
+	Normalize  *bool   // whether vectors have length 1, as new(false); nil is the folder's setting, true by default
+	Dimensions int     // number of first features kept, before normalizing; 0 is all
+	Prompt     string  // name of the prompt before each text; "" is the model's default prompt, if any
+	Caller     Caller  // author of the request
 
-	// Progress is called, on any goroutine, with the texts that are done and their number. It may be nil.
+	// Progress is called, on any goroutine, with the number of finished texts and of all. Progress may be nil.
 	Progress func(done, total int)
 }
 
-// embedder computes the rows that vectors are made from.
+// embedder computes the rows behind vectors.
 type embedder struct {
 	engine interface{ NewSequence() *engine.Sequence } // an engine or a plan
 	node   *graph.Node                                 // nil where the graph's result is pooled
@@ -49,17 +49,17 @@ type embedder struct {
 // atOnce is how many texts are in the engine at a time: enough to fill a step.
 const atOnce = 32
 
-// Embed makes a vector of each text. A text's vector has the same bits beside any others. A text that the context
-// does not hold is an error, and so is one without tokens. The error of a model that is not made for it says what its
-// files lack; with EmbedOptions.Pooling any model that generates also makes vectors.
+// Embed makes a vector of each text. A text's vector has the same bits beside any others. A text without tokens, or
+// longer than the context, is an error. The error of an unfit model says what its files lack; with EmbedOptions.Pooling
+// any generating model also makes vectors.
 func (m *Model) Embed(ctx context.Context, texts []string, o EmbedOptions) ([][]float32, error) {
 	return m.embedAll(ctx, len(texts), o, func(ctx context.Context, i int, prompt string) ([]int32, error) {
 		return m.prompt(ctx, prompt+texts[i], tokenizer.Options{AddSpecial: true})
 	})
 }
 
-// EmbedIDs is Embed of texts that are token ids, all that the model wants around a text among them. No prompt
-// comes before them.
+// EmbedIDs makes vectors like Embed, of texts given as token ids, including all ids around a text. No prompt comes
+// before them.
 func (m *Model) EmbedIDs(ctx context.Context, texts [][]int, o EmbedOptions) ([][]float32, error) {
 	return m.embedAll(ctx, len(texts), o, func(ctx context.Context, i int, _ string) ([]int32, error) {
 		return m.promptIDs(ctx, texts[i])
@@ -67,7 +67,8 @@ func (m *Model) EmbedIDs(ctx context.Context, texts [][]int, o EmbedOptions) ([]
 }
 
 // embedAll makes the vectors of n texts, whose ids are tokenize's.
-func (m *Model) embedAll(ctx context.Context, n int, o EmbedOptions, tokenize func(ctx context.Context, i int, prompt string) ([]int32, error)) ([][]float32, error) {
+func (m *Model) embedAll(ctx context.Context, n int, o EmbedOptions,
+	tokenize func(ctx context.Context, i int, prompt string) ([]int32, error)) ([][]float32, error) {
 	if ctx == nil {
 		return nil, errNilContext
 	}
@@ -83,7 +84,7 @@ func (m *Model) embedAll(ctx context.Context, n int, o EmbedOptions, tokenize fu
 		return nil, err
 	}
 	out := make([][]float32, n)
-	err = each(ctx, n, o.Progress, func(ctx context.Context, i int) error {
+	err = forEach(ctx, n, o.Progress, func(ctx context.Context, i int) error {
 		ids, err := tokenize(ctx, i, prompt)
 		if err == nil && len(ids) == 0 {
 			err = errors.New("it has no tokens")
@@ -104,7 +105,7 @@ func (m *Model) embedAll(ctx context.Context, n int, o EmbedOptions, tokenize fu
 	return out, nil
 }
 
-// EmbedSize is how many features a vector of Embed has; with PoolNone one of each row.
+// EmbedSize returns the number of features in a vector of Embed; with PoolNone, in a row.
 func (m *Model) EmbedSize(ctx context.Context, o EmbedOptions) (int, error) {
 	if ctx == nil {
 		return 0, errNilContext
@@ -116,8 +117,9 @@ func (m *Model) EmbedSize(ctx context.Context, o EmbedOptions) (int, error) {
 	return head.Features(model.Hidden(m.opened.Graph).Shape.Size()), nil
 }
 
-// each calls do for 0 to n-1, some at a time, until one fails.
-func each(ctx context.Context, n int, progress func(done, total int), do func(ctx context.Context, i int) error) error {
+// forEach calls do for 0 to n-1, several at a time, until the first error.
+func forEach(ctx context.Context, n int, progress func(done, total int),
+	do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next, done atomic.Int64
@@ -146,7 +148,7 @@ func each(ctx context.Context, n int, progress func(done, total int), do func(ct
 	return nil
 }
 
-// readHead returns a head that was read before, or reads it now.
+// readHead returns the head at to, read at the first call.
 func (m *Model) readHead(to **embed.Head, read func() (*embed.Head, error)) (*embed.Head, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,7 +168,7 @@ func (m *Model) readHead(to **embed.Head, read func() (*embed.Head, error)) (*em
 	return *to, nil
 }
 
-// embedHead is the head for o, and the prompt before each text.
+// embedHead returns the head for o, and the prompt before each text.
 func (m *Model) embedHead(o EmbedOptions) (*embed.Head, string, error) {
 	files, err := m.readHead(&m.head, m.opened.Checkpoint.Embedding)
 	if err != nil {
@@ -181,7 +183,8 @@ func (m *Model) embedHead(o EmbedOptions) (*embed.Head, string, error) {
 		h.Pooling = p
 	}
 	if h.Pooling == "" {
-		return nil, "", fmt.Errorf("%s: it is not an embedding model, or its files do not name the pooling (in modules.json, or %s.pooling_type in GGUF): "+
+		return nil, "", fmt.Errorf("%s: it is not an embedding model, or its files do not name the pooling (in "+
+			"modules.json, or %s.pooling_type in GGUF): "+
 			"--pooling, or EmbedOptions.Pooling, chooses mean, cls or last", path, m.opened.Checkpoint.Arch)
 	}
 	if o.Normalize != nil {
@@ -197,16 +200,18 @@ func (m *Model) embedHead(o EmbedOptions) (*embed.Head, string, error) {
 	}
 	prompt, ok := h.Prompts[name]
 	if name != "" && !ok {
-		return nil, "", fmt.Errorf("%s: no prompt %q, it has %s", path, name, list(slices.Sorted(maps.Keys(h.Prompts))))
+		return nil, "", fmt.Errorf("%s: no prompt %q, it has %s", path, name,
+			joinNames(slices.Sorted(maps.Keys(h.Prompts))))
 	}
 	if prompt != "" && h.Apart {
-		return nil, "", fmt.Errorf("%s: include_prompt is false: leaving a prompt's rows out of the pooling is not supported", path)
+		return nil, "", fmt.Errorf("%s: include_prompt is false: leaving a prompt's rows out of the pooling is not "+
+			"supported", path)
 	}
 	return &h, prompt, nil
 }
 
-// list is names for an error.
-func list(names []string) string {
+// joinNames lists names for an error.
+func joinNames(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}
@@ -223,7 +228,7 @@ func (m *Model) embedder(ctx context.Context) (*embedder, error) {
 	return &embedder{p, n}, err
 }
 
-// rows computes the rows of ids that p pools: all, or the last one.
+// rows computes the rows of ids for the pooling p: all, or the last.
 func (e *embedder) rows(ctx context.Context, ids []int32, p embed.Pooling, who Caller) ([][]float32, error) {
 	s := e.engine.NewSequence()
 	defer s.Close()

@@ -15,10 +15,11 @@ import (
 	"github.com/karat-run/karat/internal/syntax"
 )
 
-// wholly renders a conversation whose chat template takes no tools, or no calls: what it lacks becomes text, and
-// results as well where the template shows no syntax of calls. The tools come in the system's text, or in the first
-// user's where the template takes no system.
-func wholly(ctx context.Context, t *chat.Template, y *syntax.Syntax, in chat.Input, messages []Message, o GenerateOptions) (segments []chat.Segment, err error) {
+// renderAsText renders a conversation with a chat template without a place for tools, or for calls: the missing parts
+// become text, and so do results if the template shows no syntax of calls. The tools go into the system's text, or into
+// the first user's if the template takes no system.
+func renderAsText(ctx context.Context, t *chat.Template, y *syntax.Syntax, in chat.Input, messages []Message,
+	o GenerateOptions) (segments []chat.Segment, err error) {
 	told := ""
 	if len(o.Tools) > 0 && (y.General || !strings.Contains(t.Source(), "tools")) {
 		if told, err = describe(y, o.Tools); err != nil {
@@ -37,7 +38,7 @@ func wholly(ctx context.Context, t *chat.Template, y *syntax.Syntax, in chat.Inp
 		if segments, err = t.CheckedSegments(ctx, in); err == nil || ctx.Err() != nil {
 			return segments, err
 		}
-		err = lost(err, texts)
+		err = placeError(err, texts)
 		if of, is := errors.AsType[*MessageError](err); is {
 			of.Message = origin[of.Message]
 		} else if of, is := errors.AsType[*NameError](err); is {
@@ -50,14 +51,14 @@ func wholly(ctx context.Context, t *chat.Template, y *syntax.Syntax, in chat.Inp
 	return segments, err
 }
 
-// spelling says which parts of a conversation become text.
+// spelling selects the parts of a conversation that become text.
 type spelling struct {
 	y              *syntax.Syntax
 	calls, results bool
 }
 
-// texts returns a conversation as texts, with the place of each message in the conversation. What the model is told
-// of tools comes to the text of the system, or to the first of the user.
+// texts returns a conversation as texts, with the place of each message in the conversation. The description of the
+// tools goes into the text of the system, or into the first of the user.
 func (s *spelling) texts(messages []Message, told string, to Role) (all []Message, origin []int) {
 	if told != "" && to == RoleSystem && messages[0].Role != RoleSystem {
 		all, origin = []Message{TextMessage(RoleSystem, told)}, []int{0}
@@ -104,11 +105,12 @@ func (s *spelling) texts(messages []Message, told string, to Role) (all []Messag
 	return all, origin
 }
 
-// describe returns what a model is told of tools: to write calls in the form that its parser reads.
+// describe tells a model about tools: to write calls in the form read by its parser.
 func describe(y *syntax.Syntax, tools []Tool) (string, error) {
 	var b bytes.Buffer
 	call, _ := y.Text(syntax.Call{Name: "NAME", Arguments: "{}"})
-	b.WriteString("You can call tools. To call one, write this, with its name and an object of arguments that fits its parameters:\n")
+	b.WriteString("You can call tools. To call one, write this, with its name and an object of arguments that fits " +
+		"its parameters:\n")
 	b.WriteString(call + "\nWrite nothing behind the calls. The results come in the next message")
 	if y.General {
 		b.WriteString(", between <tool_response> and </tool_response>")
@@ -132,13 +134,14 @@ func describe(y *syntax.Syntax, tools []Tool) (string, error) {
 	return strings.TrimSpace(b.String()), nil
 }
 
-// takesNone reports whether a conversation has tools, calls or results, for which a chat template has no place, and
-// returns the error of the first tool or call that the template would leave out. A template that does not say
-// tool_calls may write whole messages: a name that is nowhere else shows that.
-func takesNone(ctx context.Context, t *chat.Template, messages []Message, o GenerateOptions) (none bool, left error) {
+// lacksTools reports whether a conversation has tools, calls or results without a place in a chat template, and returns
+// the error of the first tool or call left out by the template. A template without the word tool_calls may write whole
+// messages: a name found nowhere else shows such a template.
+func lacksTools(ctx context.Context, t *chat.Template, messages []Message, o GenerateOptions) (none bool, left error) {
 	lacks := func(key string) bool { return !strings.Contains(t.Source(), key) }
 	if len(o.Tools) > 0 && lacks("tools") {
-		return true, fmt.Errorf("GenerateOptions.Tools[0]: the chat template takes no tools, and would leave %q out", o.Tools[0].Name)
+		return true, fmt.Errorf("GenerateOptions.Tools[0]: the chat template takes no tools, and would leave %q out",
+			o.Tools[0].Name)
 	}
 	if !lacks("tool_calls") {
 		return false, nil
@@ -150,7 +153,8 @@ func takesNone(ctx context.Context, t *chat.Template, messages []Message, o Gene
 		for k, part := range m.Parts {
 			c, is := part.(ToolCall)
 			if is && left == nil {
-				left = &MessageError{i, fmt.Errorf("part %d: the chat template takes no tool calls, and would leave that of %q out", k, c.Name)}
+				left = &MessageError{i, fmt.Errorf("part %d: the chat template takes no tool calls, and would leave "+
+					"that of %q out", k, c.Name)}
 			}
 			if is {
 				c.Name = mark

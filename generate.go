@@ -17,64 +17,64 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// GenerateOptions say how to continue a text. The zero value generates at most 256 tokens. They
-// are sampled as the model's publisher recommends; without a recommendation the likeliest is taken.
+// GenerateOptions say how to continue a text. The zero value generates at most 256 tokens, sampled by the
+// recommendation of the model's publisher; without a recommendation, greedily.
 type GenerateOptions struct {
-	MaxTokens int       // 0 is 256; negative is as many as the context holds. A context that is full sooner is ErrFull
-	Sampling  *Sampling // nil is the publisher's recommendation; others replace it as a whole (see Sampling)
-	Stop      []string  // strings that end the text; they are no part of it
-	End       []int     // tokens that end the text beside the model's own; Chat adds TurnEnds
+	MaxTokens int       // 0 is 256; negative fills the context. A context full earlier is ErrFull
+	Sampling  *Sampling // nil is the publisher's recommendation, replaced as a whole (see Sampling)
+	Stop      []string  // strings ending the text, and no part of the text
+	End       []int     // tokens ending the text beside the model's own; Chat adds TurnEnds
 
 	Logprobs    bool // set Token.Logprob
 	TopLogprobs int  // number of Token.TopLogprobs
 	Logits      bool // set Token.Logits
 
-	// Adapters are the factors of adapters, by their names in Options.Adapters. Adapters that are
-	// not named are not applied. If the map is nil, all are, with the factors in Options.
+	// Adapters are the factors of adapters, by their names in Options.Adapters. An adapter without a factor is off. A
+	// nil map applies all, with the factors in Options.
 	Adapters map[string]float64
 
-	// Special names special tokens, such as <|python_tag|>, whose names are a part of Text. Others are not. A name
-	// between two bytes 0xff, which no other text has, stands so in Text: then it differs from text that is spelled alike.
+	// Special names special tokens to be spelled in Text, such as <|python_tag|>. Other special tokens are left out. A
+	// name between two bytes 0xff, found in no other text, stands so in Text, unlike text spelled alike.
 	Special []string
 
-	// Grammar is what the text must fit; nil is any text. A text that Stop or MaxTokens cuts is a beginning
-	// of one that fits. Log-probabilities are those of all tokens, as without it.
+	// Grammar is the form of the text; nil allows any text. A text cut by Stop or MaxTokens is a beginning of a fitting
+	// text. Log-probabilities are the same as without a grammar.
 	Grammar *Grammar
 
-	Caller Caller // who asks
+	Caller Caller // author of the request
 
-	// Hooks see what the model computes for this request, and may change it. Such a request keeps nothing
-	// for the session's next one and finds nothing of earlier ones. nil is none.
+	// Hooks see the values computed by the model for this request, and may change them. A request with hooks keeps
+	// nothing for the session's next request and finds nothing of earlier ones. Nil is no hooks.
 	Hooks *Hooks
 
-	// For Chat alone: Generate and GenerateIDs render no template, and refuse them.
-	Tools        []Tool         // that the model may call; an error if the template has no place for tools
+	// For Chat alone: Generate and GenerateIDs render no template, and refuse these options.
+	Tools        []Tool         // functions for the model to call; an error if the template has no place for tools
 	Template     string         // chat template to use instead of the model's
 	TemplateArgs map[string]any // variables for the template, such as enable_thinking
 
-	// NoToolFallback refuses tools, calls and results where the chat template takes none. Else they are written as text, which
-	// tells the model how to call: docs/serving.md has the form.
+	// NoToolFallback refuses tools, calls and results without a place in the chat template. By default Chat writes them
+	// as text and explains the form of a call to the model: docs/serving.md has the form.
 	NoToolFallback bool
 
 	// NoGenerationPrompt leaves out the beginning of the answer, as add_generation_prompt=false does.
 	NoGenerationPrompt bool
 
-	// Continue makes the answer go on with the text of the last message, which is the assistant's.
+	// Continue makes the answer go on with the text of the last message, from the assistant.
 	Continue bool
 }
 
-// Caller says who asks, and how urgently.
+// Caller is the author of a request, with its urgency.
 type Caller struct {
 	Key      string // callers of different keys have equal shares of the steps
 	Priority int    // the higher goes first
 
-	// PrivateCache keeps cached prompts from callers of other keys, and theirs from this one. So nobody learns
-	// from an answer's time what another has asked.
+	// PrivateCache shares cached prompts only among callers of the same key. The time of an answer then shows nobody
+	// the requests of others.
 	PrivateCache bool
 }
 
-// Sampling says how a token is chosen from its logits. The zero value is greedy: it takes the likeliest token. The
-// options apply in the order penalties, top-k, top-p, min-p, temperature. A zero switches an option off.
+// Sampling says how a token is chosen from its logits. The zero value is greedy: the likeliest token. The options apply
+// in the order penalties, top-k, top-p, min-p, temperature. A zero switches an option off.
 //
 // A Sampling replaces the publisher's recommendation as a whole. To change one setting of it:
 //
@@ -87,44 +87,43 @@ type Sampling struct {
 	TopP          float64
 	MinP          float64
 	RepeatPenalty float64
-	RepeatLast    int // number of tokens that RepeatPenalty looks back on: 0 is 64, -1 all
+	RepeatLast    int // number of tokens in reach of RepeatPenalty: 0 is 64, -1 all
 
-	// PresencePenalty is subtracted from the logits of tokens that were generated,
-	// FrequencyPenalty as often as they were.
+	// PresencePenalty is subtracted from the logits of generated tokens, FrequencyPenalty once per occurrence.
 	PresencePenalty, FrequencyPenalty float64
 
-	// Seed chooses the draws: a request with the same seed gives the same text on every machine. If Seed is nil,
-	// each request draws one, so two requests differ. Session.Seed and Answer.Seed say which one was drawn.
+	// Seed chooses the draws: a request with the same seed gives the same text on every machine. Without a Seed each
+	// request draws a seed, so two requests differ. Session.Seed and Answer.Seed report the drawn seed.
 	Seed *uint64
 
 	LogitBias map[int]float32 // added to the logits of tokens, by their ids; -Inf bans a token
 }
 
-// Token is one generated token.
+// Token is a generated token.
 type Token struct {
 	ID int
 
-	// Text is what the token adds to the answer. It is empty while a character or a stop string is incomplete.
-	// Beside an error it is the text that was held back.
+	// Text is the token's part of the answer, empty while a character or a stop string is incomplete. Beside an error
+	// Text is the text held back.
 	Text string
 
-	// Logprob is the natural logarithm of the token's probability before any sampling option. It is set if
-	// GenerateOptions asks for it or for TopLogprobs.
+	// Logprob is the natural logarithm of the token's probability before any sampling option, set if GenerateOptions
+	// asks for Logprobs or for TopLogprobs.
 	Logprob     float64
 	TopLogprobs []Logprob // the likeliest tokens, likeliest first
-	Logits      []float32 // [VocabSize]; the token was chosen by them
+	Logits      []float32 // [VocabSize], the logits behind the choice
 	Stop        StopReason
-	Stopped     string // the string of GenerateOptions.Stop that came up
+	Stopped     string // the string of GenerateOptions.Stop found
 }
 
-// StopReason says why a generation ended. It is "" before the last token.
+// StopReason is the reason for the end of a generation, "" before the last token.
 type StopReason string
 
 // The reasons.
 const (
 	StopEnd    StopReason = "end"    // the model ended its turn
-	StopString StopReason = "stop"   // one of GenerateOptions.Stop came up
-	StopLength StopReason = "length" // GenerateOptions.MaxTokens are there, or, if that is negative, the context is full
+	StopString StopReason = "stop"   // a string of GenerateOptions.Stop came up
+	StopLength StopReason = "length" // GenerateOptions.MaxTokens are generated, or, if negative, the context is full
 )
 
 // Logprob is a token and the natural logarithm of its probability.
@@ -155,25 +154,25 @@ func (m *Model) Sampling() Sampling {
 	return s
 }
 
-// Generate continues a raw text: no chat template is applied, and special
-// tokens in it are text. Leaving the loop, or cancelling ctx, ends it.
+// Generate continues a raw text: Generate applies no chat template, and special tokens in the prompt are text. Leaving
+// the loop, or cancelling ctx, ends the generation.
 func (m *Model) Generate(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Token, error] {
-	return alone(m, func(s *Session) iter.Seq2[Token, error] { return s.Generate(ctx, prompt, o) })
+	return runAlone(m, func(s *Session) iter.Seq2[Token, error] { return s.Generate(ctx, prompt, o) })
 }
 
-// GenerateIDs is Generate for a prompt of token ids. Nothing is added to the prompt, not even BOS.
+// GenerateIDs continues a prompt of token ids like Generate, adding nothing to the prompt, not even BOS.
 func (m *Model) GenerateIDs(ctx context.Context, prompt []int, o GenerateOptions) iter.Seq2[Token, error] {
-	return alone(m, func(s *Session) iter.Seq2[Token, error] { return s.GenerateIDs(ctx, prompt, o) })
+	return runAlone(m, func(s *Session) iter.Seq2[Token, error] { return s.GenerateIDs(ctx, prompt, o) })
 }
 
-// Chat continues a conversation, rendered by the model's chat template. Tools, calls and results that
-// the template has no place for are an error.
+// Chat continues a conversation, rendered by the model's chat template. Tools, calls and results without a place in the
+// template are an error.
 func (m *Model) Chat(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Token, error] {
-	return alone(m, func(s *Session) iter.Seq2[Token, error] { return s.Chat(ctx, messages, o) })
+	return runAlone(m, func(s *Session) iter.Seq2[Token, error] { return s.Chat(ctx, messages, o) })
 }
 
-// alone yields the results of a request that has a session of its own.
-func alone[T any](m *Model, request func(*Session) iter.Seq2[T, error]) iter.Seq2[T, error] {
+// runAlone yields the results of a request in a session of its own.
+func runAlone[T any](m *Model, request func(*Session) iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		s := m.NewSession()
 		defer s.Close()
@@ -181,9 +180,8 @@ func alone[T any](m *Model, request func(*Session) iter.Seq2[T, error]) iter.Seq
 	}
 }
 
-// Session keeps the keys and values of a text, so that a longer text which
-// begins with it is computed from there. It is for one goroutine at a time. Its
-// memory is free for other sessions after Close.
+// Session keeps the keys and values of a text, so the work for a longer text with the same beginning starts at its end.
+// A Session is for one goroutine at a time. Close frees its memory for other sessions.
 type Session struct {
 	m            *Model
 	s            *engine.Sequence
@@ -203,38 +201,38 @@ func (s *Session) Close() {
 	s.s.Close()
 }
 
-// PromptTokens returns the number of tokens of the last request's prompt, and how many of
-// them the session had kept. Both are 0 if the prompt did not fit the context.
+// PromptTokens returns the number of tokens of the last request's prompt, and the number kept by the session from
+// before. Both are 0 if the prompt did not fit the context.
 func (s *Session) PromptTokens() (tokens, cached int) { return s.prompt, s.kept }
 
-// Seed returns the seed of the last request's draws: Sampling.Seed, or the one that was drawn in its place.
+// Seed returns the seed of the last request's draws: Sampling.Seed, or the seed drawn in its place.
 func (s *Session) Seed() uint64 { return s.seed }
 
-// Started returns when the first step of the last request began, which may have waited for
-// others; the zero time if there was no step.
+// Started returns the start of the last request's first step, perhaps after a wait for others; the zero time if there
+// was no step.
 func (s *Session) Started() time.Time { return s.s.Started() }
 
-// Generate is Model.Generate.
+// Generate continues a raw text like Model.Generate.
 func (s *Session) Generate(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Token, error] {
 	return s.run(ctx, &o, func() ([]int32, error) {
-		if err := o.raw(); err != nil {
+		if err := o.checkRaw(); err != nil {
 			return nil, err
 		}
 		return s.m.prompt(ctx, prompt, tokenizer.Options{AddSpecial: true})
 	})
 }
 
-// GenerateIDs is Model.GenerateIDs.
+// GenerateIDs continues a prompt of ids like Model.GenerateIDs.
 func (s *Session) GenerateIDs(ctx context.Context, prompt []int, o GenerateOptions) iter.Seq2[Token, error] {
 	return s.run(ctx, &o, func() ([]int32, error) {
-		if err := o.raw(); err != nil {
+		if err := o.checkRaw(); err != nil {
 			return nil, err
 		}
 		return s.m.promptIDs(ctx, prompt)
 	})
 }
 
-// Chat is Model.Chat.
+// Chat continues a conversation like Model.Chat.
 func (s *Session) Chat(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Token, error] {
 	return s.run(ctx, &o, func() ([]int32, error) {
 		text, said, err := s.m.conversation(ctx, messages, o)
@@ -250,16 +248,15 @@ func (s *Session) Chat(ctx context.Context, messages []Message, o GenerateOption
 	})
 }
 
-// Render returns the text that the chat template makes of a conversation, with the
-// beginning of the answer unless o.NoGenerationPrompt is set.
+// Render returns the chat template's text of a conversation, with the beginning of the answer unless
+// o.NoGenerationPrompt is set.
 func (m *Model) Render(ctx context.Context, messages []Message, o GenerateOptions) (string, error) {
 	text, _, err := m.render(ctx, messages, o)
 	return text, err
 }
 
-// TokenizeChat returns the ids of the rendered conversation. The name of a special
-// token counts where the template wrote it; in messages it is text. A conversation that is
-// ExceedsContext is ErrFull.
+// TokenizeChat returns the ids of the rendered conversation. The name of a special token counts if written by the
+// template; in messages a name is text. An ExceedsContext conversation is ErrFull.
 func (m *Model) TokenizeChat(ctx context.Context, messages []Message, o GenerateOptions) ([]int, error) {
 	text, said, err := m.conversation(ctx, messages, o)
 	if err == nil && m.ExceedsContext(text) {
@@ -271,26 +268,28 @@ func (m *Model) TokenizeChat(ctx context.Context, messages []Message, o Generate
 	return m.tokenize(ctx, text, tokenizer.Options{ParseSpecial: true, Literal: said})
 }
 
-// ExceedsContext reports whether a text has more tokens than the context holds for sure. Its length tells,
-// so this takes no time. One that is not too long may still have too many.
+// ExceedsContext reports whether a text surely has more tokens than the context. The text's length decides, so the call
+// takes no time. A shorter text may still have too many tokens.
 func (m *Model) ExceedsContext(text string) bool {
 	return m.opened.Tokenizer.Exceeds(text, m.opened.Engine.Context())
 }
 
 func (m *Model) full() error {
-	return &tooLong{fmt.Sprintf("%v: the prompt has more than the %d tokens that the context holds", ErrFull, m.opened.Engine.Context())}
+	return &tooLong{fmt.Sprintf("%v: the prompt has more than the %d tokens that the context holds", ErrFull,
+		m.opened.Engine.Context())}
 }
 
-// tooLong is the error of a prompt that the context does not hold.
+// tooLong is the error of a prompt longer than the context.
 type tooLong struct{ text string }
 
 func (e *tooLong) Error() string { return e.text }
 
 func (e *tooLong) Is(kind error) bool { return kind == ErrFull || kind == ErrTooLong }
 
-// conversation is render of messages, unless the context cannot hold what a user said. White space around that does
-// not count, since templates leave it out; nor do other roles, of whose texts templates may leave out more.
-func (m *Model) conversation(ctx context.Context, messages []Message, o GenerateOptions) (text string, said []tokenizer.Span, err error) {
+// conversation renders messages, unless the context cannot hold the user's texts. White space around a text does not
+// count, since templates leave white space out; nor do other roles, whose texts templates may shorten further.
+func (m *Model) conversation(ctx context.Context, messages []Message, o GenerateOptions) (text string,
+	said []tokenizer.Span, err error) {
 	for _, x := range messages {
 		for _, p := range x.Parts {
 			if s, _ := p.(Text); x.Role == RoleUser && m.ExceedsContext(strings.TrimSpace(string(s))) {
@@ -301,11 +300,12 @@ func (m *Model) conversation(ctx context.Context, messages []Message, o Generate
 	return m.render(ctx, messages, o)
 }
 
-// render is the rendered conversation, and the parts of it that messages said.
-func (m *Model) render(ctx context.Context, messages []Message, o GenerateOptions) (text string, said []tokenizer.Span, err error) {
+// render returns the rendered conversation, and the parts of the text from messages.
+func (m *Model) render(ctx context.Context, messages []Message, o GenerateOptions) (text string, said []tokenizer.Span,
+	err error) {
 	var segments []chat.Segment
 	if o.Continue {
-		segments, err = m.unended(ctx, messages, o)
+		segments, err = m.renderUnended(ctx, messages, o)
 	} else {
 		segments, err = m.segments(ctx, messages, o)
 	}
@@ -330,36 +330,38 @@ func (m *Model) segments(ctx context.Context, messages []Message, o GenerateOpti
 	if len(messages) == 0 {
 		return nil, errors.New("a conversation needs a message")
 	}
-	messages = withIDs(t.Source(), messages)
+	messages = assignIDs(t.Source(), messages)
 	in, err := input(messages, &o)
 	if err != nil {
 		return nil, err
 	}
 	in.BOSToken, in.EOSToken = m.opened.Piece(m.opened.Tokenizer.BOS()), m.opened.Piece(m.opened.Tokenizer.EOS())
-	none, left := takesNone(ctx, t, messages, o)
+	none, left := lacksTools(ctx, t, messages, o)
 	if y := syntax.Of(t.Source()); none && !o.NoToolFallback {
 		if _, writes := y.Text(); writes {
-			return wholly(ctx, t, &y, in, messages, o)
+			return renderAsText(ctx, t, &y, in, messages, o)
 		}
 	}
 	segments, err := t.CheckedSegments(ctx, in)
 	if segments != nil && left != nil {
 		return nil, left
 	}
-	return segments, lost(err, messages)
+	return segments, placeError(err, messages)
 }
 
-// template is that of a text, or the model's own. A program that does not chat links no templates.
+// template returns the template of a text, or the model's own. A program without chats links no templates.
 func (m *Model) template(text string) (*chat.Template, error) {
 	if text != "" {
 		return chat.Parse(text, chat.Limits{})
 	}
-	m.chat.once.Do(func() { m.chat.template, m.chat.broken = chat.Parse(m.opened.Checkpoint.Template(), chat.Limits{}) })
+	m.chat.once.Do(func() {
+		m.chat.template, m.chat.broken = chat.Parse(m.opened.Checkpoint.Template(), chat.Limits{})
+	})
 	return m.chat.template, m.chat.broken
 }
 
-// TurnEnds returns the tokens with which the chat template ends an answer: Template's, or the model's own. For
-// example, one is <|im_end|> in a fine-tune whose settings name <|endoftext|> alone.
+// TurnEnds returns the tokens at the end of an answer in the chat template: Template's, or the model's own. An example
+// is <|im_end|> in a fine-tune with only <|endoftext|> in its settings.
 func (m *Model) TurnEnds(ctx context.Context, o GenerateOptions) (ids []int, err error) {
 	t, err := m.template(o.Template)
 	if err != nil {
@@ -383,8 +385,7 @@ func (m *Model) TurnEnds(ctx context.Context, o GenerateOptions) (ids []int, err
 	return ids, ctx.Err()
 }
 
-// prompt returns the ids of a prompt that fits the context. A longer one is refused, at the
-// latest when its ids are too many.
+// prompt returns the ids of a prompt inside the context. A longer prompt is refused, at the latest after too many ids.
 func (m *Model) prompt(ctx context.Context, text string, o tokenizer.Options) (ids []int32, err error) {
 	o.Most = m.opened.Engine.Context()
 	for piece, err := range m.opened.Tokenizer.IDs(ctx, text, o) {
@@ -394,25 +395,26 @@ func (m *Model) prompt(ctx context.Context, text string, o tokenizer.Options) (i
 		if err != nil {
 			return nil, err
 		}
-		for _, id := range piece { // which are below 2³¹
+		for _, id := range piece { // ids are below 2³¹
 			ids = append(ids, int32(id))
 		}
 	}
 	return ids, nil
 }
 
-// promptIDs are the ids of a prompt that the context holds.
+// promptIDs converts the ids of a prompt, checked against the context's size.
 func (m *Model) promptIDs(ctx context.Context, ids []int) ([]int32, error) {
 	if ctx == nil {
 		return nil, errNilContext
 	}
 	if most := m.opened.Engine.Context(); len(ids) > most {
-		return nil, &tooLong{fmt.Sprintf("%v: the prompt has %d tokens, more than the %d that the context holds", ErrFull, len(ids), most)}
+		return nil, &tooLong{fmt.Sprintf("%v: the prompt has %d tokens, more than the %d that the context holds",
+			ErrFull, len(ids), most)}
 	}
 	return tokensOf(m.opened.Engine, ids)
 }
 
-// check finds what no request can have.
+// check returns an error for options impossible in every request.
 func (o *GenerateOptions) check() error {
 	for i, s := range o.Stop {
 		if s == "" {
@@ -425,12 +427,13 @@ func (o *GenerateOptions) check() error {
 	return nil
 }
 
-// raw finds what only a chat template can use.
-func (o *GenerateOptions) raw() error {
+// checkRaw returns an error for options of chat templates alone.
+func (o *GenerateOptions) checkRaw() error {
 	for _, x := range []struct {
 		name string
 		set  bool
-	}{{"Tools", len(o.Tools) > 0}, {"Template", o.Template != ""}, {"TemplateArgs", len(o.TemplateArgs) > 0}, {"NoGenerationPrompt", o.NoGenerationPrompt}} {
+	}{{"Tools", len(o.Tools) > 0}, {"Template", o.Template != ""},
+		{"TemplateArgs", len(o.TemplateArgs) > 0}, {"NoGenerationPrompt", o.NoGenerationPrompt}} {
 		if x.set {
 			return fmt.Errorf("GenerateOptions.%s is for Chat: Generate renders no chat template", x.name)
 		}
@@ -438,10 +441,11 @@ func (o *GenerateOptions) raw() error {
 	return nil
 }
 
-// makesTokens is an error of encoders.
+// makesTokens returns an error for encoders.
 func (m *Model) makesTokens() error {
 	if m.encoder() {
-		return fmt.Errorf("%s: it is an encoder, which makes vectors and no text: Embed, or karat embed, is for it", m.opened.Checkpoint.Path)
+		return fmt.Errorf("%s: it is an encoder, which makes vectors and no text: Embed, or karat embed, is for it",
+			m.opened.Checkpoint.Path)
 	}
 	return nil
 }
@@ -471,7 +475,7 @@ func (s *Session) run(ctx context.Context, o *GenerateOptions, prompt func() ([]
 	}
 }
 
-// begin makes the session a beginning of prompt, for what o asks, and returns its length.
+// begin prepares the session for a prompt under o, and returns the length of the beginning kept.
 func (s *Session) begin(ctx context.Context, prompt []int32, o *GenerateOptions) (kept int, err error) {
 	if err := s.hook(ctx, o.Hooks); err != nil {
 		return 0, err
@@ -487,7 +491,7 @@ func (s *Session) begin(ctx context.Context, prompt []int32, o *GenerateOptions)
 
 func (c Caller) engine() engine.Caller { return engine.Caller{Key: c.Key, Priority: c.Priority} }
 
-// salt is what callers have in common that may find each other's prefixes.
+// salt returns the group of callers that share prefixes.
 func (c Caller) salt() string {
 	if !c.PrivateCache {
 		return ""
@@ -495,7 +499,7 @@ func (c Caller) salt() string {
 	return "key " + c.Key
 }
 
-// follow yields the tokens after those of a prompt.
+// follow yields the tokens after a prompt.
 func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions, yield func(Token, error) bool) {
 	sampling := s.m.Sampling()
 	if o.Sampling != nil {
@@ -525,27 +529,31 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 	} else {
 		s.seed = rand.Uint64()
 	}
-	r := engine.Request{Prompt: prompt, Max: o.MaxTokens, Sample: sampling.options(s.seed), Stop: o.Stop, Caller: o.Caller.engine(),
-		End: append(s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), o.End...), Logits: o.Logits, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder, Grammar: within}
+	r := engine.Request{Prompt: prompt, Max: o.MaxTokens, Sample: sampling.options(s.seed), Stop: o.Stop,
+		Caller: o.Caller.engine(),
+		End:    append(s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), o.End...),
+		Logits: o.Logits, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder, Grammar: within}
 	s.prompt, s.kept = len(prompt), kept
 	for t, err := range s.s.Generate(ctx, r) {
-		token := Token{ID: t.ID, Text: t.Text, Logprob: t.Logprob, TopLogprobs: s.m.logprobs(t.Top), Logits: t.Logits, Stop: StopReason(t.Stop), Stopped: t.Stopped}
+		token := Token{ID: t.ID, Text: t.Text, Logprob: t.Logprob, TopLogprobs: s.m.logprobs(t.Top), Logits: t.Logits,
+			Stop: StopReason(t.Stop), Stopped: t.Stopped}
 		if !yield(token, err) {
 			return
 		}
 	}
 }
 
-// Validate returns an error that names a setting out of range.
+// Validate returns an error with the name of a setting out of range.
 func (s *Sampling) Validate() error {
 	o := s.options(0)
 	return o.Validate()
 }
 
-// options returns s as the sampler has it.
+// options converts s for the sampler.
 func (s *Sampling) options(seed uint64) sample.Options {
-	return sample.Options{Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP, MinP: s.MinP, RepeatPenalty: s.RepeatPenalty, RepeatLast: s.RepeatLast,
-		PresencePenalty: s.PresencePenalty, FrequencyPenalty: s.FrequencyPenalty, Seed: seed, LogitBias: s.LogitBias}
+	return sample.Options{Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP, MinP: s.MinP,
+		RepeatPenalty: s.RepeatPenalty, RepeatLast: s.RepeatLast, PresencePenalty: s.PresencePenalty,
+		FrequencyPenalty: s.FrequencyPenalty, Seed: seed, LogitBias: s.LogitBias}
 }
 
 func (m *Model) logprobs(of []sample.Logprob) (all []Logprob) {

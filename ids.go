@@ -11,10 +11,9 @@ import (
 // idKeys are how chat templates read the ids of calls and results.
 var idKeys = []string{"call.id", "call['id']", `call["id"]`, "tool_call_id"}
 
-// withIDs returns a conversation whose calls and results have ids that the chat template takes, since clients give
-// them ids of other kinds, or none. A result without an id is that of the next call that has none, first of those
-// with its name.
-func withIDs(source string, messages []Message) []Message {
+// assignIDs gives calls and results of a conversation ids accepted by the chat template, whatever the client's. A
+// result without an id gets the id of the next call without one, preferably of the same name.
+func assignIDs(source string, messages []Message) []Message {
 	kind := syntax.Of(source).IDs
 	if !slices.ContainsFunc(idKeys, func(key string) bool { return strings.Contains(source, key) }) {
 		return messages
@@ -37,7 +36,9 @@ func withIDs(source string, messages []Message) []Message {
 				parts[k] = p
 				n, count = n+1, count+1
 			case ToolResult:
-				at := slices.IndexFunc(open, func(c pending) bool { return c.id == p.ID && (p.ID != "" || p.Name == "" || c.name == p.Name) })
+				at := slices.IndexFunc(open, func(c pending) bool {
+					return c.id == p.ID && (p.ID != "" || p.Name == "" || c.name == p.Name)
+				})
 				if at < 0 && p.ID == "" {
 					at = slices.IndexFunc(open, func(c pending) bool { return c.id == "" })
 				}

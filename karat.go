@@ -1,5 +1,5 @@
-// Package karat runs language models in pure Go, from GGUF files and Hugging Face folders
-// (docs/families.md lists the families).
+// Package karat runs language models in pure Go, from GGUF files and Hugging Face folders (docs/families.md lists the
+// families).
 //
 //	m, err := karat.Load(ctx, "model.gguf", karat.Options{})
 //	if err != nil { ... }
@@ -9,13 +9,17 @@
 //		fmt.Print(token.Text)
 //	}
 //
-// Models run on the CPU. A program that wants GPUs imports karat/webgpu for its side effect. Without
-// the import no code for GPUs is linked.
+// Models run on the CPU. For GPUs a program imports karat/webgpu for its side effect. Without the import no code for
+// GPUs is linked.
 //
-// A request's logits, and so its tokens, have the same bits with any number
-// of threads, beside any other requests, and on any machine. GPUs may
-// differ from each other. On a GPU's matrix units (Options.Backend) other
-// requests also change the bits, except with Float32.
+// A request's logits, and so its tokens, have the same bits with any number of threads, beside any other requests, and
+// on any machine. GPUs may differ from each other. On a GPU's matrix units (Options.Backend) other requests also change
+// the bits, except with Float32.
+//
+// Files, users before the files they use: check.go, quantize.go, convert.go (files of models); parts.go (answers in
+// parts), rerank.go, embed.go (vectors), taps.go (values inside), state.go (saved states), general.go (tools as text),
+// generate.go (texts and chats), ids.go (ids of calls), grammar.go (forms of answers), message.go (conversations),
+// stats.go (load), score.go (log-probabilities), pull.go (downloads), karat.go (Load and Model).
 package karat
 
 import (
@@ -41,7 +45,7 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// Errors that requests' errors wrap.
+// Errors wrapped by the errors of requests.
 var (
 	ErrFull   = engine.ErrFull   // the context has no room for the prompt, or for another token
 	ErrBudget = engine.ErrBudget // wraps ErrFull: the KV cache is full (Options.KVBudget)
@@ -49,8 +53,8 @@ var (
 	ErrInTap  = engine.ErrInTap  // a request, or Close, inside Taps' see
 	ErrMemory = model.ErrMemory  // Load: the model does not fit the free memory
 
-	ErrNoModel = local.ErrNoModel              // Load: there is no file, no folder and no pulled model of that name
-	ErrDamaged = model.ErrDamaged              // Load: a file is damaged or cut off, or it is no model that Karat reads
+	ErrNoModel = local.ErrNoModel              // Load: no file, no folder and no pulled model has the name
+	ErrDamaged = model.ErrDamaged              // Load: a file is damaged, cut off, or no model known to Karat
 	ErrTooLong = errors.New("prompt too long") // an ErrFull: the prompt has more tokens than the context holds
 )
 
@@ -58,40 +62,39 @@ var errNilContext = errors.New("the context is nil")
 
 // Options say how to run a model. The zero value is usable.
 type Options struct {
-	Threads int // 0 is one for each physical core that the process may use
+	Threads int // 0 is the number of physical cores open to the process
 	// Context is the maximum number of tokens of a sequence. 0 is the model's own, at most 8192. An encoder, or a table
 	// of positions, has no more than its own.
 	Context   int
 	Precision Precision // "" is Fast
 	KV        KVType    // type of the KV cache; "" is KVF16 with Fast, KVF32 with Float32, and float64 with Float64
 
-	// KVBudget is the maximum size of the KV cache in bytes, for all requests of the model together:
-	// generation, Embed, Rerank, Taps and states. Requests that find no room wait. 0 is half of the free memory, or one
-	// sequence if that is more; on a GPU at most four sequences.
+	// KVBudget is the maximum size of the KV cache in bytes, for all requests of the model together: generation, Embed,
+	// Rerank, Taps and states. Requests without room wait. 0 is half of the free memory, or the size of one sequence if
+	// larger; on a GPU at most four sequences.
 	KVBudget int64
 
-	Memory   int64   // maximum bytes of the machine's memory that the model takes; 0 is the free memory
-	Parallel int     // maximum number of requests that run at a time, others wait; 0 is as many as KVBudget holds
+	Memory   int64   // maximum bytes of the machine's memory for the model; 0 is the free memory
+	Parallel int     // maximum number of running requests, the rest waits; 0 is the number with room in KVBudget
 	Backend  Backend // "" is CPU
 
 	// Adapters are loaded with the model, for requests to choose from (GenerateOptions.Adapters).
 	Adapters []Adapter
 
-	// NoFit loads a model that would not fit the memory that is free, too: it may be
-	// slow, or ended by the system.
+	// NoFit also loads a model larger than the free memory: the model may be slow, or ended by the system.
 	NoFit bool
 
-	// Progress is called while Load prepares the weights, with the finished bytes
-	// of the file and their total. It may be nil. Load waits for it.
+	// Progress is called while Load prepares the weights, with the finished bytes of the file and their total. Progress
+	// may be nil. Load waits for its return.
 	Progress func(done, total int64)
 }
 
-// Adapter is a low-rank adapter (LoRA): a GGUF file with pairs of matrices for some of the
-// model's linear layers, or a folder that PEFT has saved.
+// Adapter is a low-rank adapter (LoRA): a GGUF file with pairs of matrices for some of the model's linear layers, or a
+// folder saved by PEFT.
 type Adapter struct {
-	Name  string  // that requests choose it by; "" is Path
+	Name  string  // name in requests; "" is Path
 	Path  string  //
-	Scale float64 // factor, in requests that choose none, of all that it adds; 0 leaves it out
+	Scale float64 // default factor of the adapter's additions; 0 is off
 }
 
 // Precision is the arithmetic of a model's products.
@@ -107,60 +110,59 @@ const (
 // KVType is the number format of the keys and values of a context.
 type KVType string
 
-// The types of keys and values. Float64 takes neither: it keeps them in float64.
+// The types of keys and values. With Float64, keys and values are float64 and neither may be chosen.
 const (
 	KVF16 KVType = "f16" // IEEE 754 binary16: two bytes an element
 	KVF32 KVType = "f32" // four bytes an element
 )
 
-// Backend names the device that computes: the CPU or a GPU.
+// Backend names the computing device: the CPU or a GPU.
 type Backend string
 
-// The backends. WebGPU is the machine's first GPU, WebGPU + ":1" the second. It needs
-// import _ "github.com/karat-run/karat/webgpu" in the program. A GPU computes in float32. With
-// Fast it computes in binary16 if it has matrix units and KARAT_WEBGPU_LIB names a library that
-// reaches them. It refuses Float64.
+// The backends. WebGPU is the machine's first GPU, WebGPU + ":1" the second. The program needs import _
+// "github.com/karat-run/karat/webgpu". A GPU computes in float32. With Fast a GPU computes in binary16 if the GPU has
+// matrix units and KARAT_WEBGPU_LIB names a library reaching them. A GPU refuses Float64.
 const (
 	CPU    Backend = "cpu"
 	WebGPU Backend = "webgpu"
 )
 
-// Model is a loaded model. It is safe for concurrent use.
+// Model is a loaded model, safe for concurrent use.
 type Model struct {
 	opened *model.Model
-	chat   struct { // the model's template, parsed when it is asked for first
+	chat   struct { // the model's template, parsed at the first use
 		once     sync.Once
 		template *chat.Template
-		broken   error // why it cannot be used
+		broken   error // the reason against its use
 	}
 
-	vocab struct { // the tokens as grammars see them
+	vocab struct { // the tokens in the form of grammars
 		once   sync.Once
 		tokens *grammar.Vocabulary
 	}
 
-	tapping sync.Mutex // held by the Taps that runs
+	tapping sync.Mutex // held by the running Taps
 
-	split struct { // how many heads a node's value has, found when it is asked for first
+	split struct { // the heads of nodes' values, found at the first use
 		once  sync.Once
 		heads map[*graph.Node]int
 	}
 
-	mu     sync.Mutex   // guards what follows
-	tapped *engine.Plan // of Taps and Hooks; nil before the first
-	alone  *engine.Plan // of states that are carried; nil before the first
-	hidden *engine.Plan // of Embed and Rerank, where the graph ends in a head; nil before the first
-	head   *embed.Head  // of Embed; nil before the first
-	rank   *embed.Head  // of Rerank; nil before the first
-	closed bool
+	mu       sync.Mutex   // guards the fields below
+	tapped   *engine.Plan // of Taps and Hooks; nil before the first
+	unshared *engine.Plan // of saved states; nil before the first
+	hidden   *engine.Plan // of Embed and Rerank, where the graph ends in a head; nil before the first
+	head     *embed.Head  // of Embed; nil before the first
+	rank     *embed.Head  // of Rerank; nil before the first
+	closed   bool
 }
 
 func init() { model.Opened = func(m any) *model.Model { return m.(*Model).opened } }
 
-// Load opens a model: the GGUF file (any part of a split one) or the Hugging Face folder at a path, or a pulled model
-// by its name or by the reference that it was pulled by, as "Qwen3-0.6B:Q4_K_M" or "hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M".
-// A path that exists wins. Load never downloads: Pull does. The end of ctx stops it. A model that does not fit the
-// free memory is an error that wraps ErrMemory, unless Options.NoFit is set.
+// Load opens a model: the GGUF file (any part of a split file) or the Hugging Face folder at a path, or a pulled model
+// by its name or by the reference of its pull, as "Qwen3-0.6B:Q4_K_M" or "hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M". An existing
+// path wins. Load never downloads: Pull does. The end of ctx stops Load. A model larger than the free memory is an
+// error wrapping ErrMemory, unless Options.NoFit is set.
 func Load(ctx context.Context, name string, o Options) (*Model, error) {
 	if name == "" {
 		return nil, errors.New("the name of the model is empty")
@@ -172,19 +174,18 @@ func Load(ctx context.Context, name string, o Options) (*Model, error) {
 	return load(ctx, o, func(x model.Options) (*model.Model, error) { return model.Open(ctx, found.Path, x) })
 }
 
-// Source is a GGUF file without a path, or a part of a split one: its bytes, or a reader of them.
+// Source is a GGUF file without a path, or a part of a split file: its bytes, or a reader of them.
 type Source struct {
 	Name string // for messages; NAME-00001-of-0000N.gguf tells a part's place in a split model
-	Data []byte // all of it; nil where At reads it
+	Data []byte // the whole file; nil with At
 
 	At   io.ReaderAt
-	Size int64 // of what At reads, in bytes
+	Size int64 // of At's file, in bytes
 }
 
-// LoadSources is Load for a GGUF file without a path, such as an embedded one, or for all parts
-// of a split one. For sources without Data, a GPU reads large tensors in pieces, never as a whole;
-// the CPU reads the whole file first. Sources must stay readable, and Data unchanged, while the model
-// is in use.
+// LoadSources loads a GGUF file without a path, such as an embedded file, or all parts of a split file. For sources
+// without Data, a GPU reads large tensors in pieces, never as a whole; the CPU reads the whole file first. Sources must
+// stay readable, and Data unchanged, while the model is in use.
 func LoadSources(ctx context.Context, files []Source, o Options) (*Model, error) {
 	list := make([]gguf.Source, len(files))
 	for i, f := range files {
@@ -219,13 +220,15 @@ func load(ctx context.Context, o Options, open func(model.Options) (*model.Model
 	return &Model{opened: opened}, nil
 }
 
-// numerics are what o asks for; an error names the field that asks for the impossible.
+// numerics returns the numerics chosen by o; an error names the impossible field.
 func (o *Options) numerics() (n numerics.Numerics, err error) {
 	for _, x := range []struct {
 		field string
 		value int64
 		most  int64
-	}{{"Threads", int64(o.Threads), 1024}, {"Context", int64(o.Context), model.MaxContext}, {"KVBudget", o.KVBudget, math.MaxInt64}, {"Parallel", int64(o.Parallel), math.MaxInt}, {"Memory", o.Memory, math.MaxInt64}} {
+	}{{"Threads", int64(o.Threads), 1024}, {"Context", int64(o.Context), model.MaxContext},
+		{"KVBudget", o.KVBudget, math.MaxInt64}, {"Parallel", int64(o.Parallel), math.MaxInt},
+		{"Memory", o.Memory, math.MaxInt64}} {
 		if x.value < 0 || x.value > x.most {
 			return n, fmt.Errorf("%s is %d, want 0 to %d", "Options."+x.field, x.value, x.most)
 		}
@@ -242,12 +245,12 @@ func (o *Options) numerics() (n numerics.Numerics, err error) {
 	return n, nil
 }
 
-// blend is the adapters of a request.
+// blend returns the adapters of a request.
 func (m *Model) blend(chosen map[string]float64) (*backend.Blend, error) {
 	if chosen == nil {
 		return m.opened.Blend, nil
 	}
-	var parts []backend.Part // in the order of Options, so that the same choice has the same bits
+	var parts []backend.Part // in the order of Options, for the same bits from the same choice
 	for _, p := range m.opened.Adapters {
 		if by, ok := chosen[p.Name]; ok {
 			parts = append(parts, backend.Part{Adapter: p.Adapter, By: by})
@@ -263,8 +266,8 @@ func (m *Model) blend(chosen map[string]float64) (*backend.Blend, error) {
 	return backend.NewBlend(parts...)
 }
 
-// Close frees the model. Requests under way end with ErrClosed, after the step
-// that runs. A second Close does nothing; one inside Taps' see is refused with ErrInTap.
+// Close frees the model. Requests under way end with ErrClosed, after the running step. A second Close does nothing; a
+// Close inside Taps' see is refused with ErrInTap.
 func (m *Model) Close() error {
 	if m.opened.Engine.InTap() {
 		return ErrInTap
@@ -282,12 +285,12 @@ type Info struct {
 	Architecture string
 	Bytes        int64  // of the weights
 	Parameters   int64  // numbers in the weights
-	Type         string // of most of them, as BF16 or Q4_K
+	Type         string // of most weights, as BF16 or Q4_K
 	Memory       int64  // maximum bytes of the machine's memory for the weights and KVBudget; a GPU's is not counted
 	VocabSize    int
 	Context      int  // maximum tokens of a sequence, the prompt and the answer
-	MaxContext   int  // tokens that the model was made for; 0 if unknown
-	Encoder      bool // it makes vectors (Embed), and no tokens
+	MaxContext   int  // tokens planned by the model's makers; 0 if unknown
+	Encoder      bool // the model makes vectors (Embed), and no tokens
 	Template     string
 	Notes        []string // assumptions, tensors set aside, keys not read
 }
@@ -295,8 +298,9 @@ type Info struct {
 // Info describes the model.
 func (m *Model) Info() Info {
 	c, g := m.opened.Checkpoint, m.opened.Graph
-	i := Info{Path: c.Path, Format: string(c.Format), Architecture: c.Arch, Bytes: c.Bytes(), VocabSize: m.opened.Engine.VocabSize(),
-		Context: m.opened.Engine.Context(), MaxContext: c.ContextLength(), Encoder: m.encoder(), Template: c.Template(), Notes: m.opened.Notes}
+	i := Info{Path: c.Path, Format: string(c.Format), Architecture: c.Arch, Bytes: c.Bytes(),
+		VocabSize: m.opened.Engine.VocabSize(), Context: m.opened.Engine.Context(), MaxContext: c.ContextLength(),
+		Encoder: m.encoder(), Template: c.Template(), Notes: m.opened.Notes}
 	i.Memory = m.opened.Memory()
 	i.Parameters, i.Type = c.Parameters()
 	if i.Encoder {
@@ -308,18 +312,18 @@ func (m *Model) Info() Info {
 // encoder reports whether the model makes vectors, and no tokens.
 func (m *Model) encoder() bool { return model.Encoder(m.opened.Graph) }
 
-// TokenizeOptions say which special tokens Tokenize makes. The zero value gives the ids that Generate makes of a text.
+// TokenizeOptions select the special tokens made by Tokenize. The zero value gives the ids of a prompt of Generate.
 type TokenizeOptions struct {
-	// ParseSpecial turns the name of a special token in the text, such as <|im_end|>, into the token. Without
-	// it a name is text. Never set it for a user's text.
+	// ParseSpecial turns the name of a special token in the text, such as <|im_end|>, into the token. By default a name
+	// is text. Never set ParseSpecial for a user's text.
 	ParseSpecial bool
-	// OmitSpecial leaves out the tokens that the model wants around a text, such as BOS.
+	// OmitSpecial leaves out the model's tokens around a text, such as BOS.
 	OmitSpecial bool
-	// Embed gives the ids that Embed makes with these options: its prompt comes before the text. nil is none.
+	// Embed gives the ids used by Embed under these options, with its prompt before the text. Nil is none.
 	Embed *EmbedOptions
 }
 
-// Tokenize returns the ids of a text. Those of a conversation are TokenizeChat's.
+// Tokenize returns the ids of a text. For a conversation there is TokenizeChat.
 func (m *Model) Tokenize(ctx context.Context, text string, o TokenizeOptions) ([]int, error) {
 	if o.Embed != nil {
 		_, prompt, err := m.embedHead(*o.Embed)
@@ -347,12 +351,10 @@ func (m *Model) tokenize(ctx context.Context, text string, o tokenizer.Options) 
 // Detokenize returns the text of ids, special tokens included.
 func (m *Model) Detokenize(ids []int) string { return m.opened.Tokenizer.Decode(ids, false) }
 
-// TokenBytes returns the bytes of one token. They need not be UTF-8: a token may be a part
-// of a character.
+// TokenBytes returns the bytes of a token. The bytes need not be UTF-8: a token may be a part of a character.
 func (m *Model) TokenBytes(id int) []byte { return m.opened.Tokenizer.Bytes(id) }
 
-// TokenText returns the text of one token, and of a special one its name. A token that is a part of a
-// character is no UTF-8.
+// TokenText returns the text of a token, and the name of a special token. A token of a part of a character is no UTF-8.
 func (m *Model) TokenText(id int) string {
 	if b := m.TokenBytes(id); len(b) > 0 {
 		return string(b)
@@ -360,13 +362,12 @@ func (m *Model) TokenText(id int) string {
 	return m.Detokenize([]int{id})
 }
 
-// Logits computes the logits after each id, as one sequence from position
-// 0: [len(ids)][VocabSize].
+// Logits computes the logits after each id, in one sequence from position 0: [len(ids)][VocabSize].
 func (m *Model) Logits(ctx context.Context, ids []int) ([][]float32, error) {
 	return feed(ctx, m.opened.Engine, ids)
 }
 
-// feed computes ids as one sequence of e.
+// feed computes ids in a sequence of e.
 func feed(ctx context.Context, e *engine.Engine, ids []int) ([][]float32, error) {
 	tokens, err := tokensOf(e, ids)
 	if err != nil {
@@ -377,7 +378,7 @@ func feed(ctx context.Context, e *engine.Engine, ids []int) ([][]float32, error)
 	return s.Feed(ctx, tokens, len(ids))
 }
 
-// tokensOf are ids as e has them, which checks that they are of the vocabulary.
+// tokensOf converts ids for e, checked against the vocabulary.
 func tokensOf(e *engine.Engine, ids []int) ([]int32, error) {
 	tokens := make([]int32, len(ids))
 	for i, id := range ids {
@@ -388,7 +389,7 @@ func tokensOf(e *engine.Engine, ids []int) ([]int32, error) {
 	return tokens, nil
 }
 
-// Version is the module's version, or "(devel)" in a checkout.
+// Version returns the module's version, or "(devel)" in a checkout.
 func Version() string {
 	if b, ok := debug.ReadBuildInfo(); ok {
 		if b.Main.Path == "github.com/karat-run/karat" {

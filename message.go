@@ -11,23 +11,23 @@ import (
 	"github.com/karat-run/karat/internal/chat"
 )
 
-// Message is one turn of a conversation.
+// Message is a turn of a conversation.
 type Message struct {
 	Role  Role
 	Parts []Part
-	Name  string // of who speaks; "" says nothing. An error if the chat template leaves it out
+	Name  string // name of the speaker; "" for none. An error if the chat template leaves the name out
 }
 
 // Role is the author of a Message.
 type Role string
 
-// The roles that chat templates know. Some have others, and not all have these.
+// The usual roles of chat templates. Some templates have others, and not all have these.
 const (
 	RoleSystem    Role = "system"
 	RoleDeveloper Role = "developer" // a system to templates without developers
 	RoleUser      Role = "user"
 	RoleAssistant Role = "assistant"
-	RoleTool      Role = "tool" // what tools returned
+	RoleTool      Role = "tool" // results of tools
 )
 
 // Part is a part of a Message: Text, Reasoning, ToolCall or ToolResult.
@@ -42,13 +42,12 @@ type Reasoning string
 
 // ToolCall asks for a tool: a part of the assistant's message.
 type ToolCall struct {
-	ID        string          // by which the result tells what it answers; may be ""
+	ID        string          // for the result's reference; may be ""
 	Name      string          // of the tool
 	Arguments json.RawMessage // a JSON object; nil is {}
 }
 
-// ToolResult is the result of a tool: a part of a message of RoleTool, which has no parts of
-// other kinds.
+// ToolResult is the result of a tool: a part of a message of RoleTool, without parts of other kinds.
 type ToolResult struct {
 	ID      string // of the call; may be ""
 	Name    string // of the tool; may be ""
@@ -60,21 +59,21 @@ func (Reasoning) part()  {}
 func (ToolCall) part()   {}
 func (ToolResult) part() {}
 
-// Tool describes a function that the model may call. The form of a call in generated text depends on the model:
-// Model.ChatParts and CompleteChat have calls as parts.
+// Tool describes a function for the model to call. The form of a call in generated text depends on the model:
+// Model.ChatParts and CompleteChat give calls as parts.
 type Tool struct {
 	Name        string
 	Description string
-	Parameters  json.RawMessage // a JSON schema of the arguments, an object; nil is one without properties
+	Parameters  json.RawMessage // a JSON schema of the arguments, an object; nil is no properties
 	Strict      bool            // for Model.ResponseGrammar: Parameters must be supported
 }
 
-// TextMessage is a message of one text.
+// TextMessage returns a message of a text.
 func TextMessage(role Role, text string) Message {
 	return Message{Role: role, Parts: []Part{Text(text)}}
 }
 
-// check finds parts that are not of the message's role, and calls of no tool.
+// check returns an error for parts foreign to the message's role, and for calls of no tool.
 func (m *Message) check() error {
 	if m.Role == "" {
 		return errors.New("Role is empty")
@@ -97,7 +96,7 @@ func (m *Message) check() error {
 	return nil
 }
 
-// turns are the message as templates have it: of a tool's results each is a message of its own.
+// turns returns the message in the form of templates: each result of a tool is a message of its own.
 func (m *Message) turns() ([]chat.Turn, error) {
 	var results []chat.Turn
 	var text, reasoning strings.Builder
@@ -121,7 +120,8 @@ func (m *Message) turns() ([]chat.Turn, error) {
 			return nil, errors.New("the Name of a message of results is that of each ToolResult")
 		}
 		if len(results) < len(m.Parts) {
-			return nil, fmt.Errorf("%d of its %d parts are results of tools: they need a message of their own", len(results), len(m.Parts))
+			return nil, fmt.Errorf("%d of its %d parts are results of tools: they need a message of their own",
+				len(results), len(m.Parts))
 		}
 		return results, nil
 	}
@@ -129,7 +129,7 @@ func (m *Message) turns() ([]chat.Turn, error) {
 	return []chat.Turn{t}, nil
 }
 
-// input is what the template is rendered with.
+// input returns the input of the template.
 func input(messages []Message, o *GenerateOptions) (in chat.Input, err error) {
 	in.AddGenerationPrompt = !o.NoGenerationPrompt && !o.Continue
 	for i := range messages {
@@ -170,8 +170,8 @@ func input(messages []Message, o *GenerateOptions) (in chat.Input, err error) {
 	return in, err
 }
 
-// lost returns the error of a rendering with the message that it is of.
-func lost(err error, messages []Message) error {
+// placeError adds to the error of a rendering the place of its message.
+func placeError(err error, messages []Message) error {
 	var of *chat.LostError
 	if !errors.As(err, &of) {
 		return err
@@ -190,8 +190,8 @@ func lost(err error, messages []Message) error {
 	return err
 }
 
-// MessageError is the error of one message of a conversation: the chat template would leave out its text, or a part
-// of the message is none that its role has.
+// MessageError is the error of a message of a conversation: its text would be left out by the chat template, or a part
+// is foreign to the message's role.
 type MessageError struct {
 	Message int // its place in the conversation
 	Err     error
@@ -208,12 +208,13 @@ type NameError struct {
 }
 
 func (e *NameError) Error() string {
-	return fmt.Sprintf("message %d: the chat template has no place for the name of who speaks, and would leave %q out", e.Message, e.Name)
+	return fmt.Sprintf("message %d: the chat template has no place for the name of who speaks, and would leave %q out",
+		e.Message, e.Name)
 }
 
-// unended renders a conversation up to the end of its last text. A mark behind that text shows where a template would
-// end the turn, and keeps it from trimming the text.
-func (m *Model) unended(ctx context.Context, messages []Message, o GenerateOptions) ([]chat.Segment, error) {
+// renderUnended renders a conversation up to the end of its last text. A mark after the text shows the template's end
+// of the turn, and keeps the template from trimming the text.
+func (m *Model) renderUnended(ctx context.Context, messages []Message, o GenerateOptions) ([]chat.Segment, error) {
 	const mark = "|the answer goes on here|"
 	n := len(messages) - 1
 	if n < 0 || messages[n].Role != RoleAssistant {
@@ -234,5 +235,6 @@ func (m *Model) unended(ctx context.Context, messages []Message, o GenerateOptio
 			return segments[:i+1], nil
 		}
 	}
-	return nil, fmt.Errorf("message %d: the chat template leaves out the end of its text, so that no answer can go on with it", n)
+	return nil, fmt.Errorf("message %d: the chat template leaves out the end of its text, so that no answer can go "+
+		"on with it", n)
 }

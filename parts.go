@@ -13,68 +13,70 @@ import (
 	"github.com/karat-run/karat/internal/syntax"
 )
 
-// ChatParts is Chat with the answer's parts in place of its tokens, each as soon as it is certain: Text and Reasoning
-// in pieces, a ToolCall whole. Calls are those of GenerateOptions.Tools. Tools are called by the program, whose
-// results are the next message.
+// ChatParts continues a conversation like Chat, with the answer's parts in place of its tokens, each as soon as
+// certain: Text and Reasoning in pieces, a ToolCall whole. Calls are of GenerateOptions.Tools. The program calls the
+// tools, and gives their results in the next message.
 func (m *Model) ChatParts(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Part, error] {
-	return alone(m, func(s *Session) iter.Seq2[Part, error] { return s.ChatParts(ctx, messages, o) })
+	return runAlone(m, func(s *Session) iter.Seq2[Part, error] { return s.ChatParts(ctx, messages, o) })
 }
 
-// GenerateParts is Generate with the answer's parts, as ChatParts has them. Of GenerateOptions.Tools, which the
-// prompt has named in its own way, calls are found.
+// GenerateParts continues a prompt like Generate, with the parts of ChatParts. It finds calls of GenerateOptions.Tools,
+// named by the prompt in its own way.
 func (m *Model) GenerateParts(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Part, error] {
-	return alone(m, func(s *Session) iter.Seq2[Part, error] { return s.GenerateParts(ctx, prompt, o) })
+	return runAlone(m, func(s *Session) iter.Seq2[Part, error] { return s.GenerateParts(ctx, prompt, o) })
 }
 
-// Complete returns the whole answer to a prompt, as Generate gives it. Beside an error it has what came before.
+// Complete returns the whole answer to a prompt of Generate. Beside an error, Complete returns the text before the
+// error.
 func (m *Model) Complete(ctx context.Context, prompt string, o GenerateOptions) (Answer, error) {
 	s := m.NewSession()
 	defer s.Close()
 	return s.Complete(ctx, prompt, o)
 }
 
-// CompleteChat returns the whole answer to a conversation, as Chat gives it. Beside an error it has what came before.
+// CompleteChat returns the whole answer to a conversation of Chat. Beside an error, CompleteChat returns the text
+// before the error.
 func (m *Model) CompleteChat(ctx context.Context, messages []Message, o GenerateOptions) (Answer, error) {
 	s := m.NewSession()
 	defer s.Close()
 	return s.CompleteChat(ctx, messages, o)
 }
 
-// ChatParts is Model.ChatParts.
+// ChatParts continues a conversation like Model.ChatParts.
 func (s *Session) ChatParts(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Part, error] {
 	return s.chatReader(ctx, messages, o).parts
 }
 
-// GenerateParts is Model.GenerateParts.
+// GenerateParts continues a prompt like Model.GenerateParts.
 func (s *Session) GenerateParts(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Part, error] {
 	return s.textReader(ctx, prompt, o).parts
 }
 
-// Complete is Model.Complete.
+// Complete returns a whole answer like Model.Complete.
 func (s *Session) Complete(ctx context.Context, prompt string, o GenerateOptions) (Answer, error) {
 	return s.textReader(ctx, prompt, o).whole()
 }
 
-// CompleteChat is Model.CompleteChat.
+// CompleteChat returns a whole answer like Model.CompleteChat.
 func (s *Session) CompleteChat(ctx context.Context, messages []Message, o GenerateOptions) (Answer, error) {
 	return s.chatReader(ctx, messages, o).whole()
 }
 
 // Answer is the answer to a prompt or a conversation.
 type Answer struct {
-	Text    string  // without reasoning and calls, which are in Message alone
+	Text    string  // without reasoning and calls, found in Message alone
 	Message Message // the answer in parts, to be appended to a conversation
 	Stop    StopReason
-	Stopped string // the string of GenerateOptions.Stop that came up
-	Seed    uint64 // of the draws: with it as Sampling.Seed the answer comes again
+	Stopped string // the string of GenerateOptions.Stop found
+	Seed    uint64 // of the draws: as Sampling.Seed it repeats the answer
 
 	PromptTokens    int // of the prompt
-	CachedTokens    int // of the prompt, which were not computed again
-	GeneratedTokens int // of the answer, the one that ended it included
+	CachedTokens    int // of the prompt, not computed again
+	GeneratedTokens int // of the answer, including the end token
 
 	FirstTokenTime time.Duration // from the call to the first token, with the time in the queue
 	PromptTime     time.Duration // from the first step to the first token
-	GenerationTime time.Duration // from the first token to the last one
+	GenerationTime time.Duration // from the first token to the last
 }
 
 // ToolCalls returns the calls of tools in the answer.
@@ -87,8 +89,8 @@ func (a *Answer) ToolCalls() (calls []ToolCall) {
 	return calls
 }
 
-// Parse returns the parts of an answer's whole text, as the model's chat template shows them: reasoning, calls of the
-// given tools, and the text between them. A text that looks like a call and is none of these tools' is text.
+// Parse returns the parts of an answer's whole text in the syntax of the model's chat template: reasoning, calls of the
+// given tools, and the text between them. A look-alike of a call, but of no such tool, is text.
 func (m *Model) Parse(text string, tools ...Tool) Message {
 	y := syntax.Of(m.opened.Checkpoint.Template())
 	end := strings.Index(text, y.Close)
@@ -100,7 +102,7 @@ func (m *Model) Parse(text string, tools ...Tool) Message {
 	return said
 }
 
-// add appends parts to a message. Pieces of a text, or of reasoning, are one part.
+// add appends parts to a message, and joins pieces of a text, or of reasoning, into a single part.
 func (m *Message) add(parts ...Part) {
 	for _, p := range parts {
 		last := len(m.Parts) - 1
@@ -122,7 +124,7 @@ func (m *Message) add(parts ...Part) {
 	}
 }
 
-// toolsOf returns tools as a parser has them; nil where there are none.
+// toolsOf converts tools for a parser; nil if there are none.
 func toolsOf(tools []Tool) (all syntax.Tools) {
 	for _, t := range tools {
 		all.Add(t.Name, t.Parameters)
@@ -147,8 +149,7 @@ func partsOf(events []syntax.Event) (parts []Part) {
 	return parts
 }
 
-// callID returns an id that no other call has. Its nine letters and digits are the form that Mistral's templates
-// demand.
+// callID returns a new id. Its nine letters and digits are the form demanded by Mistral's templates.
 func callID() string {
 	var b [6]byte
 	rand.Read(b[:]) // never fails
@@ -160,18 +161,20 @@ type reader struct {
 	s      *Session
 	o      GenerateOptions
 	tokens func(o GenerateOptions) iter.Seq2[Token, error]
-	onward string // of the assistant's last message, which the answer goes on with
+	onward string // of the assistant's last message, the beginning of the answer
 	raw    bool   // the answer goes on with a text
 
 	syntax syntax.Syntax
-	marks  []string // of the syntax that are control tokens
+	marks  []string // of the syntax, made of control tokens
 	answer Answer
 	begun  time.Time
 	first  time.Time
 }
 
 func (s *Session) chatReader(ctx context.Context, messages []Message, o GenerateOptions) *reader {
-	r := &reader{s: s, o: o, tokens: func(o GenerateOptions) iter.Seq2[Token, error] { return s.Chat(ctx, messages, o) }}
+	r := &reader{s: s, o: o, tokens: func(o GenerateOptions) iter.Seq2[Token, error] {
+		return s.Chat(ctx, messages, o)
+	}}
 	if o.Continue && len(messages) > 0 {
 		for _, p := range messages[len(messages)-1].Parts {
 			if t, is := p.(Text); is {
@@ -179,7 +182,7 @@ func (s *Session) chatReader(ctx context.Context, messages []Message, o Generate
 			}
 		}
 	}
-	return r.marked(ctx)
+	return r.spellMarks(ctx)
 }
 
 func (s *Session) textReader(ctx context.Context, prompt string, o GenerateOptions) *reader {
@@ -187,11 +190,11 @@ func (s *Session) textReader(ctx context.Context, prompt string, o GenerateOptio
 		o.Tools = nil
 		return s.Generate(ctx, prompt, o)
 	}}
-	return r.marked(ctx)
+	return r.spellMarks(ctx)
 }
 
-// marked has the answer's marks spelled in its text.
-func (r *reader) marked(ctx context.Context) *reader {
+// spellMarks returns the reader with the answer's marks spelled in its text.
+func (r *reader) spellMarks(ctx context.Context) *reader {
 	template := r.o.Template
 	if template == "" {
 		template = r.s.m.opened.Checkpoint.Template()

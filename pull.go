@@ -10,15 +10,15 @@ import (
 // PullOptions are options of Pull. The zero value is usable.
 type PullOptions struct {
 	Name        string // of the model in the store; "" is the reference's, such as Qwen3-0.6B:Q4_K_M
-	Token       string // for Hugging Face; "" is that of HF_TOKEN, or of the file that its programs keep
-	Endpoint    string // address of Hugging Face, or of a mirror; "" is that of HF_ENDPOINT, or https://huggingface.co
+	Token       string // for Hugging Face; "" is HF_TOKEN, or the file of Hugging Face's programs
+	Endpoint    string // address of Hugging Face, or of a mirror; "" is HF_ENDPOINT, or https://huggingface.co
 	RateLimit   int64  // maximum bytes a second; 0 is no limit
-	Connections int    // parallel downloads of one file; 0 is 4
+	Connections int    // parallel downloads of a file; 0 is 4
 
-	// Progress is called with the bytes that are there and their total, which is -1 where it is not known. It may be nil.
-	// Several goroutines may call it at once.
+	// Progress is called with the bytes present and their total, -1 if unknown. Progress may be nil. Several goroutines
+	// may call Progress at once.
 	Progress func(done, total int64)
-	// Note is called with what the user should know, such as a server that does not answer. It may be nil.
+	// Note is called with messages for the user, such as about a server without an answer. Note may be nil.
 	Note func(text string)
 }
 
@@ -26,22 +26,22 @@ type PullOptions struct {
 type PulledModel struct {
 	Name     string // for Load
 	Path     string // of its file, or of its folder
-	Source   string // the reference that it was pulled by
+	Source   string // the reference of the pull
 	Revision string // commit or digest there, if any
-	License  string // as the publisher names it, if at all
+	License  string // in the publisher's words, if any
 	Bytes    int64
 }
 
-// Pull downloads a model into the store of "karat pull", from where Load opens it by its name. A reference is one of
+// Pull downloads a model into the store of "karat pull", from where Load opens it by its name. A reference has a form
+// of
 //
 //	hf:ORG/NAME-GGUF:Q4_K_M    a GGUF file of Hugging Face, by its quantization or its path
 //	hf:ORG/NAME@REVISION       a folder of Hugging Face, of a branch, tag or commit
 //	oci://REGISTRY/NAME:TAG    a model in a registry, as Docker and Ollama keep them
 //	https://HOST/FILE.gguf     a file
 //
-// ORG/NAME, hf.co/ORG/NAME and https://huggingface.co/ORG/NAME are also Hugging Face's. Files are verified by the
-// SHA-256 that the server promises. What came before the end of ctx, or before an error, is kept, and the next Pull
-// goes on with it.
+// ORG/NAME, hf.co/ORG/NAME and https://huggingface.co/ORG/NAME are also Hugging Face's. Pull verifies files by the
+// server's SHA-256. Bytes downloaded before the end of ctx, or before an error, are kept for the next Pull.
 //
 // Pull needs import _ "github.com/karat-run/karat/pull" in the program. Without the import no HTTP is linked.
 func Pull(ctx context.Context, reference string, o PullOptions) (*PulledModel, error) {

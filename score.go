@@ -12,18 +12,17 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// scoreBytes bounds the logits that Score has at a time: a row of a vocabulary of 262,144 is a megabyte.
+// scoreBytes bounds the logits held by Score: a row of a vocabulary of 262,144 is a megabyte.
 const scoreBytes = 16 << 20
 
-// Score yields the tokens of a prompt with the log-probability of each after the ones before it, and the o.TopLogprobs
-// likeliest in its place, and with o.Logits the logits there. The first has nothing before it: its Logprob is NaN.
-// Text is empty. The prompt is computed anew, but GenerateIDs of it goes on from there.
+// Score yields the tokens of a prompt with the log-probability of each after its predecessors, the o.TopLogprobs
+// likeliest in its place, and with o.Logits the logits there. The first token has no predecessor and its Logprob is
+// NaN. Text is empty. Score computes the prompt anew, but a GenerateIDs of the prompt goes on from there.
 func (s *Session) Score(ctx context.Context, prompt []int, o GenerateOptions) iter.Seq2[Token, error] {
 	return s.ScoreFrom(ctx, prompt, 0, o)
 }
 
-// ScoreFrom is Score of the tokens of a prompt from index from on. Those before them are their context, for whose
-// places no logits are computed.
+// ScoreFrom scores the tokens of a prompt from index from on. The tokens before are their context, without logits.
 func (s *Session) ScoreFrom(ctx context.Context, prompt []int, from int, o GenerateOptions) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		s.prompt, s.kept = 0, 0
@@ -81,8 +80,7 @@ func (s *Session) score(ctx context.Context, ids []int32, from int, o *GenerateO
 	}
 }
 
-// BOS returns the begin-of-text token, or EOS where the model has no BOS. It stands before a text's first token
-// when that is scored.
+// BOS returns the begin-of-text token, or EOS for a model without BOS. A scored text has this token before its first.
 func (m *Model) BOS() (id int, ok bool) {
 	if id, ok = m.opened.Tokenizer.BOS(); !ok {
 		id, ok = m.opened.Tokenizer.EOS()
@@ -96,7 +94,7 @@ type decoder interface {
 	Whole() bool // no character is begun
 }
 
-// decoder turns ids into text; the names of the given special tokens are a part of it.
+// decoder returns a decoder of ids into text; the names of the given special tokens are a part of the text.
 func (m *Model) decoder(special []string) (decoder, error) {
 	d := m.opened.Tokenizer.Decoder(true)
 	if len(special) == 0 {
@@ -110,7 +108,7 @@ func (m *Model) decoder(special []string) (decoder, error) {
 		if len(ids) != 1 || text && len(t.Encode(name, tokenizer.Options{})) == 1 {
 			return nil, fmt.Errorf("GenerateOptions.Special: %q is no special token", name)
 		}
-		if text && written == name { // some files call a special token text: it is written anyway
+		if text && written == name { // some files call a special token text: its name is written anyway
 			continue
 		}
 		names[ids[0]] = written
@@ -118,7 +116,7 @@ func (m *Model) decoder(special []string) (decoder, error) {
 	return &speller{d, names}, nil
 }
 
-// speller is a decoder that writes the names of some special tokens.
+// speller is a decoder with the names of some special tokens.
 type speller struct {
 	*tokenizer.Decoder
 	names map[int]string

@@ -10,9 +10,9 @@ import (
 	"github.com/karat-run/karat/internal/kvfile"
 )
 
-// ExportState computes a prompt of two ids or more, except for the last, and writes what the model then holds: its keys
-// and values, and the states of convolutions and scans, with the prompt's ids, a hash of the model (Fingerprint) and
-// a checksum. The same prompt gives the same bytes. It is an error on GPUs and with Float64.
+// ExportState computes a prompt of two ids or more, except for the last, and writes the model's state: keys and values,
+// and the states of convolutions and scans, with the prompt's ids, a hash of the model (Fingerprint) and a checksum.
+// The same prompt gives the same bytes. ExportState is an error on GPUs and with Float64.
 func (m *Model) ExportState(ctx context.Context, w io.Writer, prompt []int) error {
 	ids, err := m.promptIDs(ctx, prompt)
 	if err != nil {
@@ -21,7 +21,7 @@ func (m *Model) ExportState(ctx context.Context, w io.Writer, prompt []int) erro
 	if len(ids) < 2 {
 		return fmt.Errorf("the prompt's length is %d: one of 2 tokens or more has a state", len(ids))
 	}
-	p, err := m.alonePlan(ctx)
+	p, err := m.unsharedPlan(ctx)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (m *Model) ExportState(ctx context.Context, w io.Writer, prompt []int) erro
 	return f.Write(w)
 }
 
-// state computes ids, and returns what the model then holds.
+// state computes ids, and returns the resulting state.
 func state(ctx context.Context, p *engine.Plan, ids []int32) (*kvfile.File, error) {
 	s := p.NewSequence()
 	defer s.Close()
@@ -49,10 +49,10 @@ func state(ctx context.Context, p *engine.Plan, ids []int32) (*kvfile.File, erro
 	return s.Carry()
 }
 
-// ImportState is a session that goes on from what ExportState wrote, and the prompt's ids: GenerateIDs of them, or of
-// them and others behind them, computes the last of them and what follows. A file that was changed, and one of
-// another model or of other numerics, is an error. A state cannot be told from a forged one of the same model without
-// computing it again: take files from nobody but yourself.
+// ImportState returns a session at a state of ExportState, and the prompt's ids: a GenerateIDs of the ids, or of a
+// longer prompt, computes the last id and the rest. A changed file, and a file of another model or of other numerics,
+// is an error. A forged state of the same model looks like a true state until computed again: take files from nobody
+// but yourself.
 func (m *Model) ImportState(ctx context.Context, data []byte) (*Session, []int, error) {
 	if ctx == nil {
 		return nil, nil, errNilContext
@@ -66,9 +66,10 @@ func (m *Model) ImportState(ctx context.Context, data []byte) (*Session, []int, 
 		return nil, nil, err
 	}
 	if f.Model != print {
-		return nil, nil, fmt.Errorf("the state is of another model, or of other numerics: fingerprint %s, this is %s", f.Model, print)
+		return nil, nil, fmt.Errorf("the state is of another model, or of other numerics: fingerprint %s, this is %s",
+			f.Model, print)
 	}
-	p, err := m.alonePlan(ctx)
+	p, err := m.unsharedPlan(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -84,12 +85,12 @@ func (m *Model) ImportState(ctx context.Context, data []byte) (*Session, []int, 
 	return s, ids, nil
 }
 
-// alonePlan returns the plan whose sequences share nothing, which its first use makes.
-func (m *Model) alonePlan(ctx context.Context) (*engine.Plan, error) {
-	return m.planOf(ctx, &m.alone, engine.Options{Private: true})
+// unsharedPlan returns the plan of sequences without sharing, made at the first use.
+func (m *Model) unsharedPlan(ctx context.Context) (*engine.Plan, error) {
+	return m.planOf(ctx, &m.unshared, engine.Options{Private: true})
 }
 
-// planOf returns the plan at p, which its first use makes by o.
+// planOf returns the plan at p, made at the first use by o.
 func (m *Model) planOf(ctx context.Context, p **engine.Plan, o engine.Options) (made *engine.Plan, err error) {
 	if m.opened.Engine.InTap() {
 		return nil, ErrInTap

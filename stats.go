@@ -13,26 +13,26 @@ import (
 
 // Stats are counts of a model's work.
 type Stats struct {
-	Queued      int   // requests that wait for a place, or for room
-	Busy        int   // requests with tokens to compute, queued or running; one that chooses its next token is neither
-	Running     int   // requests that have a place
+	Queued      int   // requests waiting for a place, or for room
+	Busy        int   // requests with tokens to compute, queued or running; not a request choosing its next token
+	Running     int   // requests with a place
 	Steps       int   // steps begun so far
-	Finished    int   // prompts and tokens that were computed, or given up, so far
-	KVUsed      int64 // bytes of the KV cache that requests use
-	KVCached    int64 // bytes of the KV cache that hold earlier prompts; they make room for requests
+	Finished    int   // prompts and tokens computed, or given up, so far
+	KVUsed      int64 // bytes of the KV cache in use by requests
+	KVCached    int64 // bytes of the KV cache with earlier prompts, given up for requests
 	KVBudget    int64 // maximum of KVUsed and KVCached together; 0 if unknown
-	MaxSequence int   // tokens of the longest sequence that fits KVBudget, at most Info.Context
+	MaxSequence int   // maximum tokens of a sequence inside KVBudget, at most Info.Context
 
 	// PageSize is the number of tokens of a page of the KV cache, Pages the number of pages in KVBudget. Both are
 	// 0 if unknown.
 	PageSize, Pages int
 }
 
-// Stats says what the model does now.
+// Stats returns the model's load.
 func (m *Model) Stats() Stats { return Stats(m.opened.Engine.Stats()) }
 
-// Fingerprint is a hash of all that an answer's bits depend on beside the request: weights, graph,
-// vocabulary, chat template, adapters and numerics. It reads the whole file.
+// Fingerprint returns a hash of everything behind an answer's bits, the request apart: weights, graph, vocabulary, chat
+// template, adapters and numerics. Fingerprint reads the whole file.
 func (m *Model) Fingerprint(ctx context.Context) (string, error) {
 	if ctx == nil {
 		return "", errNilContext
@@ -43,7 +43,8 @@ func (m *Model) Fingerprint(ctx context.Context) (string, error) {
 		return "", err
 	}
 	t := m.opened.Tokenizer
-	fmt.Fprintf(h, "karat\n%+v\n%d %q\n%d %d\n", m.opened.Numerics, len(m.Info().Template), m.Info().Template, printed.Len(), t.VocabSize())
+	fmt.Fprintf(h, "karat\n%+v\n%d %q\n%d %d\n", m.opened.Numerics, len(m.Info().Template), m.Info().Template,
+		printed.Len(), t.VocabSize())
 	h.Write(printed.Bytes())
 	for id := range t.VocabSize() {
 		text, kind := t.Token(id)
