@@ -74,7 +74,7 @@ func (w *Weight) open(s *Scratch, p, c int) []byte {
 	var data []byte
 	k := w.columns(c)
 	if !HasPlanes(w.DType) {
-		w.decode(s, p, c)
+		s.decode(w, p, c)
 		return s.codes[:k*Rows]
 	}
 	if w.InPlace() {
@@ -91,8 +91,8 @@ func (w *Weight) open(s *Scratch, p, c int) []byte {
 	return data[size:]
 }
 
-// decode makes s chunk c of panel p of a weight without planes, from the file's blocks.
-func (w *Weight) decode(s *Scratch, p, c int) {
+// decode reads chunk c of panel p of a weight without planes from the file's blocks.
+func (s *Scratch) decode(w *Weight, p, c int) {
 	if s.woven == nil {
 		s.woven = room(maxChunk)
 	}

@@ -3,6 +3,7 @@ package quant
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/tensor"
@@ -15,6 +16,7 @@ type format struct {
 	min    bool                                       // groups have an added minimum
 	offset byte                                       // difference of codes and the integers of weights
 	table  *[16]int8                                  // integers of weights by code, instead of offset
+	levels []int8                                     // integers of weights, where few of the codes between are used
 	unit   float32                                    // value of a group's scale of 1 in a block with scale 1
 	encode func(e *encoder, b []byte, x, w []float32) // writes a block of x, with importance w or nil
 }
@@ -34,16 +36,16 @@ var formats = [...]format{
 	tensor.Q5_K:    {group: 32, unit: 1, min: true, encode: (*encoder).q5_K},
 	tensor.Q6_K:    {group: 16, unit: 1, scale: 208, offset: 32, encode: (*encoder).q6_K},
 	tensor.IQ4_XS:  {group: 32, unit: 1, table: &iq4, encode: (*encoder).iq4_XS},
-	tensor.IQ1_S:   {group: 32, offset: 128, unit: 1. / 8},
-	tensor.IQ1_M:   {group: 16, offset: 128, unit: 1. / 8},
-	tensor.IQ2_XXS: {group: 32, offset: 128, unit: 1. / 8},
-	tensor.IQ2_XS:  {group: 16, offset: 128, unit: 1. / 8},
-	tensor.IQ2_S:   {group: 16, offset: 128, unit: 1. / 8},
-	tensor.IQ3_XXS: {group: 32, offset: 128, unit: 1. / 4},
-	tensor.IQ3_S:   {group: 32, offset: 128, unit: 1},
+	tensor.IQ1_S:   {group: 32, offset: 128, levels: levelsIQ1, unit: 1. / 8},
+	tensor.IQ1_M:   {group: 16, offset: 128, levels: levelsIQ1, unit: 1. / 8},
+	tensor.IQ2_XXS: {group: 32, offset: 128, levels: levelsIQ2, unit: 1. / 8},
+	tensor.IQ2_XS:  {group: 16, offset: 128, levels: levelsIQ2, unit: 1. / 8},
+	tensor.IQ2_S:   {group: 16, offset: 128, levels: levelsIQ2, unit: 1. / 8},
+	tensor.IQ3_XXS: {group: 32, offset: 128, levels: levelsIQ3_XXS, unit: 1. / 4},
+	tensor.IQ3_S:   {group: 32, offset: 128, levels: levelsIQ3_S, unit: 1},
 	tensor.TQ1_0:   {group: 32, scale: 52, unit: 1, offset: 1},
 	tensor.TQ2_0:   {group: 32, scale: 64, unit: 1, offset: 1},
-	tensor.NVFP4:   {group: 16, offset: 128},
+	tensor.NVFP4:   {group: 16, offset: 128, levels: levelsE2M1},
 	tensor.Q1_0:    {group: 32, offset: 1},
 	tensor.Q2_0:    {group: 32, offset: 1},
 }
@@ -129,6 +131,20 @@ var iq4 = [16]int8{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 
 // e2m1 holds twice the values of a four-bit float with two exponent bits and one mantissa bit (0, 0.5, 1, 1.5, 2, 3, 4,
 // 6 and their negatives): integers. Negative zero has no integer; like llama.cpp's, ours is 0.
 var e2m1 = [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+
+// levelsE2M1 lists e2m1's integers.
+var levelsE2M1 = bothSigns(0, 1, 2, 3, 4, 6, 8, 12)
+
+// bothSigns lists integers, least first, and their negatives before them.
+func bothSigns(positive ...int8) []int8 {
+	var all []int8
+	for _, v := range positive {
+		if all = append(all, v); v != 0 {
+			all = slices.Insert(all, 0, -v)
+		}
+	}
+	return all
+}
 
 // halves reads two codes from each of 16 bytes.
 func halves(q, qs []byte) {

@@ -25,6 +25,14 @@ var (
 	gridIQ3_S   = points(4096, 512, 4, 1, 3, 5, 7, 9, 11, 13, 15)
 )
 
+// The integers of weights, by grid.
+var (
+	levelsIQ1     = bothSigns(1, 7, 9)
+	levelsIQ2     = bothSigns(8, 25, 43)
+	levelsIQ3_XXS = bothSigns(4, 12, 20, 28, 36, 44, 52, 62)
+	levelsIQ3_S   = bothSigns(1, 3, 5, 7, 9, 11, 13, 15)
+)
+
 // points returns count points of the file from one on, whose levels take so many bits.
 func points(from, count, bits int, levels ...byte) []uint64 {
 	list := make([]uint64, count)

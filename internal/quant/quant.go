@@ -49,6 +49,9 @@ func Unit(d tensor.DType) float32 { return formatOf(d).unit }
 // Table returns the integers of d's weights by code, or nil where the integers are the codes less Offset(d).
 func Table(d tensor.DType) *[16]int8 { return formatOf(d).table }
 
+// Levels returns the integers of d's weights, least first, where d's codes have gaps between at most 16 values; else nil.
+func Levels(d tensor.DType) []int8 { return formatOf(d).levels }
+
 // Codes reads the len(dst) codes of the blocks in src, of the quantized type d and no longer.
 func Codes(d tensor.DType, dst, src []byte) error {
 	if !d.Quantized() {
@@ -83,7 +86,7 @@ func Unpack(d tensor.DType, codesOf []byte, scales []float32, step int, src []by
 
 // A Header is a block's scales as stored. In a block of fewer than 256 weights the scale is D, and Min is added. In a
 // block of 256 the scale of group g is D*Scales[g]*Unit(d), and Min*Mins[g] is subtracted. In NVFP4 the scale of group g
-// is Each[g]. All are binary16; MXFP4's D is bfloat16.
+// is Each[g], and D the largest. All are binary16; MXFP4's D is bfloat16.
 type Header struct {
 	D, Min       uint16
 	Scales, Mins [maxGroups]int8
@@ -97,8 +100,10 @@ func (h *Header) Read(d tensor.DType, b []byte) {
 	case tensor.MXFP4:
 		h.D = uint16(math.Float32bits(halfE8M0(b[0])) >> 16)
 	case tensor.NVFP4:
+		h.D = 0
 		for i := range h.Each {
 			h.Each[i] = halfE4M3(b[i])
+			h.D = max(h.D, h.Each[i])
 		}
 	default:
 		h.D = half16(b[f.scale:])

@@ -186,6 +186,9 @@ func (l *layout) bound(h *quant.Header) float32 {
 	if l.Units == 8 {
 		groups := 256 / l.Group
 		scale, least = scale*largest(h.Scales[:groups]), least*largest(h.Mins[:groups])
+		if l.Unit != "" {
+			scale /= 4 // at most
+		}
 	}
 	x := scale*l.reach() + least
 	if x > math.MaxFloat32 && scale <= math.MaxFloat32 && least <= math.MaxFloat32 {

@@ -23,22 +23,26 @@ import (
 // A row of a quantized type has three parts: the low bits of its codes in order, two
 // words side by side if they are of 2 bits, else four; their high bits, a word; and a
 // head for each block: D and Min as in quant.Header, then Scales and Mins, a byte each,
-// in blocks of 256. Where that is D alone, a word has those of two blocks. Nothing is
-// rounded, and little is longer than in the file. Rows of floats are padded to
+// in blocks of 256. Where that is D alone, a word has those of two units. Codes that have
+// gaps between them are laid as indices of a table. Nothing is rounded, and little is
+// longer than in the file, but for the types whose codes index a grid. Rows of floats are padded to
 // multiples of 32 with zeros.
 type layout struct {
-	Plain  string   // f32, f16 or bf16; "" if quantized
-	Odd    bool     // rows of floats are no multiple of 4
-	Bits   int      // low bits of a code
-	High   int      // high bits
-	Quads  int      // four words of a unit of 32; 0 if there are fewer
-	Group  int      // weights that share a scale
-	Units  int      // units of 32 in a block
-	Head   int      // words of a block's head
-	Min    bool     // there are minima
-	Bfloat bool     // D is a bfloat16
-	Offset int      // of the codes
-	Table  []uint32 // the codes' values, a byte each, or nil
+	Plain  string     // f32, f16 or bf16; "" if quantized
+	Odd    bool       // rows of floats are no multiple of 4
+	Bits   int        // low bits of a code
+	High   int        // high bits
+	Quads  int        // four words of a unit of 32; 0 if there are fewer
+	Group  int        // weights that share a scale
+	Units  int        // units of 32 in a block
+	Head   int        // words of a block's head
+	Min    bool       // there are minima
+	Bfloat bool       // D is a bfloat16
+	Offset int        // of the codes
+	Each   bool       // groups have a scale each, two in a word of each unit
+	Unit   string     // a factor of the scales in a block of 256; "" is 1
+	Table  []uint32   // the codes' values, a byte each, or nil
+	index  *[256]byte // of quant.Codes: what is laid; nil where these are laid themselves
 }
 
 // Halves is that activations are binary16: matrix.wgsl's.
@@ -48,7 +52,9 @@ func (l layout) Halves() bool { return false }
 var bits = map[tensor.DType][2]int{tensor.Q4_0: {4, 0}, tensor.Q4_1: {4, 0}, tensor.Q5_0: {4, 1}, tensor.Q5_1: {4, 1},
 	tensor.Q8_0: {8, 0},
 	tensor.Q2_K: {2, 0}, tensor.Q3_K: {2, 1}, tensor.Q4_K: {4, 0}, tensor.Q5_K: {4, 1}, tensor.Q6_K: {4, 2},
-	tensor.IQ4_NL: {4, 0}, tensor.IQ4_XS: {4, 0}, tensor.MXFP4: {4, 0}}
+	tensor.IQ4_NL: {4, 0}, tensor.IQ4_XS: {4, 0}, tensor.MXFP4: {4, 0}, tensor.IQ1_S: {2, 1}, tensor.IQ1_M: {2, 1},
+	tensor.IQ2_XXS: {2, 1}, tensor.IQ2_XS: {2, 1}, tensor.IQ2_S: {2, 1}, tensor.IQ3_XXS: {4, 0}, tensor.IQ3_S: {4, 0},
+	tensor.TQ1_0: {2, 0}, tensor.TQ2_0: {2, 0}, tensor.NVFP4: {4, 0}, tensor.Q1_0: {2, 0}, tensor.Q2_0: {2, 0}}
 
 // layoutOf returns the layout of weights of type d with rows of k.
 func layoutOf(d tensor.DType, k int) (layout, error) {
@@ -68,21 +74,38 @@ func layoutOf(d tensor.DType, k int) (layout, error) {
 	if !ok {
 		return l, fmt.Errorf("there is no kernel for weights of type %v", d)
 	}
-	l.Odd, l.Bits, l.High, l.Quads, l.Group, l.Units = false, b[0], b[1], b[0]/4, quant.GroupSize(d), d.BlockSize()/32
+	l.Odd, l.Bits, l.High, l.Quads, l.Group, l.Units = false, b[0], b[1], b[0]/4, quant.GroupSize(d), 1
+	if d.BlockSize() == 256 {
+		l.Units = 8
+	}
 	l.Head, l.Min, l.Bfloat, l.Offset = 1, quant.HasMin(d), d == tensor.MXFP4, int(quant.Offset(d))
 	if t := quant.Table(d); t != nil {
-		for i := 0; i < len(t); i += 4 {
-			l.Table = append(l.Table,
-				uint32(uint8(t[i]))|uint32(uint8(t[i+1]))<<8|uint32(uint8(t[i+2]))<<16|uint32(uint8(t[i+3]))<<24)
+		l.Table = packed(t[:])
+	} else if levels := quant.Levels(d); levels != nil {
+		l.Table, l.index = packed(levels), new([256]byte)
+		for i, v := range levels {
+			l.index[uint8(v)+uint8(l.Offset)] = byte(i)
 		}
 	}
-	if l.Units == 8 {
+	if l.Each = d == tensor.NVFP4; l.Units == 8 {
+		if unit := quant.Unit(d); unit != 1 {
+			l.Unit = fmt.Sprint(unit)
+		}
 		l.Head += 64 / l.Group
 		if l.Min {
 			l.Head += 64 / l.Group
 		}
 	}
 	return l, nil
+}
+
+// packed returns up to 16 values in four words.
+func packed(values []int8) []uint32 {
+	words := make([]uint32, 4)
+	for i, v := range values {
+		words[i/4] |= uint32(uint8(v)) << (i % 4 * 8)
+	}
+	return words
 }
 
 // words is how many words a row of k weights has in each part.
@@ -100,7 +123,7 @@ func (l *layout) words(k int) (low, high, head int) {
 }
 
 // pairs reports whether a word has the heads of two blocks.
-func (l *layout) pairs() bool { return l.Units == 1 && !l.Min }
+func (l *layout) pairs() bool { return l.Units == 1 && !l.Min && !l.Each }
 
 // shard is a part of a weight in one buffer: rows of a matrix, or matrices of experts.
 type shard struct {
@@ -184,7 +207,12 @@ func (f *filler) quantized(n, k, columns int, row []byte) error {
 		return err
 	}
 	low, high, _ := f.layout.words(f.k)
-	f.heads(n, k/f.w.DType.BlockSize(), low+high, row)
+	if f.index != nil {
+		for i, c := range codes {
+			codes[i] = f.index[c]
+		}
+	}
+	f.heads(n, k/32/f.Units, low+high, row)
 	for u := k / 32; len(codes) >= 32; u, codes = u+1, codes[32:] {
 		f.unit(n, u, low, (*[32]byte)(codes))
 	}
@@ -227,14 +255,24 @@ func join(x uint64, bits int) uint64 {
 	return (x | x>>(32-4*bits)) & (1<<(8*bits) - 1)
 }
 
-// heads lays the heads of row n from block b on; at is the word where that part begins.
-func (f *filler) heads(n, b, at int, row []byte) {
+// heads lays the heads of row n from head i on; at is the word where that part begins.
+func (f *filler) heads(n, i, at int, row []byte) {
 	var h quant.Header
-	for d, size := f.w.DType, f.w.DType.BlockBytes(); len(row) > 0; b, row = b+1, row[size:] {
+	d := f.w.DType
+	for each := d.BlockSize() / 32 / f.Units; len(row) > 0; row = row[d.BlockBytes():] {
 		h.Read(d, row)
-		if !f.pairs() {
-			f.head(n, at+b*f.Head, &h)
-		} else if binary.LittleEndian.PutUint16(f.words[4*((at+b>>1)*f.n+n)+b&1*2:], h.D); h.D&0x7fff <= f.most {
+		for u := range each {
+			switch {
+			case f.pairs():
+				binary.LittleEndian.PutUint16(f.words[4*((at+i>>1)*f.n+n)+i&1*2:], h.D)
+			case f.Each:
+				f.put(at+i, n, uint32(h.Each[2*u])|uint32(h.Each[2*u+1])<<16)
+			default:
+				f.head(n, at+i*f.Head, &h)
+			}
+			i++
+		}
+		if f.pairs() && h.D&0x7fff <= f.most {
 			continue // its numbers are no larger than those before
 		}
 		if x := f.bound(&h); x > f.top && x <= math.MaxFloat32 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/karat-run/karat/internal/dev/backendtest"
@@ -82,6 +83,9 @@ func (l *laid) row(t *testing.T, n int, d tensor.DType, row []byte) {
 		t.Fatal(err)
 	}
 	for i, c := range codes {
+		if levels := quant.Levels(d); levels != nil {
+			c = byte(slices.Index(levels, int8(c-128)))
+		}
 		if x := math.Abs(float64(numbers[i])); x <= math.MaxFloat32 {
 			l.peak = max(l.peak, float32(x))
 		}
@@ -93,8 +97,14 @@ func (l *laid) row(t *testing.T, n int, d tensor.DType, row []byte) {
 	for b := range l.k / d.BlockSize() {
 		var h quant.Header
 		h.Read(d, row[b*d.BlockBytes():])
-		if l.pairs() {
-			l.put(low+high+b/2, n, 1, uint32(h.D)<<(b%2*16))
+		if l.Units == 1 && !l.Min { // two numbers in a word: of two units, or of a unit's groups
+			for i := range d.BlockSize() / quant.GroupSize(d) {
+				v, at := h.D, b*d.BlockSize()/quant.GroupSize(d)+i
+				if l.Each {
+					v = h.Each[i]
+				}
+				l.put(low+high+at/2, n, 1, uint32(v)<<(at%2*16))
+			}
 			continue
 		}
 		at := low + high + b*l.Head

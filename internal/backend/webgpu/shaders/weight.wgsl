@@ -42,7 +42,7 @@ fn head(base: u32, n: u32, u: u32) -> vec3u {
 	let block = at + (u >> 3u) * {{.Head}}u * p.n;
 	let i = ((u & 7u) * {{div 32 .Group}}u) >> 2u;
 	return vec3u(word(block), word(block + (1u + i) * p.n), {{if .Min}}word(block + ({{add 1 (div 64 .Group)}}u + i) * p.n){{else}}0u{{end}});
-{{- else if .Min}}
+{{- else if or .Min .Each}}
 	return vec3u(word(at + u * p.n), 0u, 0u);
 {{- else}}
 	return vec3u(word(at + (u >> 1u) * p.n), 0u, 0u);
@@ -54,7 +54,7 @@ fn head(base: u32, n: u32, u: u32) -> vec3u {
 fn scales(h: vec3u, u: u32, g: u32) -> vec2f {
 {{- if eq .Units 8}}
 	let i = ((u & 7u) * {{div 32 .Group}}u + g) & 3u;
-	let s = from_half(h.x & 0xffffu) * signed(h.y, i);
+	let s = from_half(h.x & 0xffffu) * signed(h.y, i){{if .Unit}} * {{.Unit}}{{end}};
 {{- if .Min}}
 	return vec2f(s, -(from_half(h.x >> 16u) * signed(h.z, i)));
 {{- else}}
@@ -62,6 +62,8 @@ fn scales(h: vec3u, u: u32, g: u32) -> vec2f {
 {{- end}}
 {{- else if .Min}}
 	return vec2f(from_half(h.x & 0xffffu), from_half(h.x >> 16u));
+{{- else if .Each}}
+	return vec2f(from_half((h.x >> (16u * g)) & 0xffffu), 0.0);
 {{- else}}
 	let d = h.x >> ((u & 1u) * 16u);
 	return vec2f({{if .Bfloat}}bitcast<f32>(d << 16u){{else}}from_half(d & 0xffffu){{end}}, 0.0);
@@ -84,7 +86,10 @@ fn value(code: u32) -> f32 {
 // high the others. Codes become floats where they lie, as parts of a mantissa; what a
 // place is worth too much is taken from the scale. So there is one rounding at most.
 fn eight(low: {{if eq .Bits 8}}vec2u{{else}}u32{{end}}, high: u32, s: vec2f) -> mat2x4<f32> {
-{{- if .Table}}
+{{- if and .Table .High}}
+	return mat2x4<f32>(
+{{- range $j := 8}}{{if $j}}, {{end}}{{if eq (mod $j 4) 0}}s.x * vec4f({{end}}value(((low >> {{mul 2 $j}}u) & 3u) | (((high >> {{$j}}u) & 1u) << 2u)){{if eq (mod $j 4) 3}}){{end}}{{end}});
+{{- else if .Table}}
 	return mat2x4<f32>(
 		s.x * vec4f(value(low), value(low >> 4u), value(low >> 8u), value(low >> 12u)),
 		s.x * vec4f(value(low >> 16u), value(low >> 20u), value(low >> 24u), value(low >> 28u)));
