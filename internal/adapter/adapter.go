@@ -1,12 +1,13 @@
-// Package adapter reads low-rank adapters (LoRA; Hu et al. 2021, arXiv:2106.09685): GGUF files as
-// llama.cpp's converter writes them, and folders as PEFT saves them.
+// Package adapter reads low-rank adapters (LoRA; Hu et al. 2021, arXiv:2106.09685): GGUF files of llama.cpp's
+// converter, and folders saved by PEFT.
 //
-// An adapter has a pair of matrices for some of a model's linear layers, A [rank, in] and
-// B [out, rank], and adds scale·B(A x) to the layer's value. What else a file may ask for (DoRA,
-// layers of its own, biases, pairs for embeddings or experts) is an error that names it: an
-// adapter is computed as it was trained, or not at all.
+// An adapter has a pair of matrices for some of a model's linear layers, A [rank, in] and B [out, rank], and adds
+// scale·B(A x) to the layer's value. Any other content of a file (DoRA, additional layers, biases, pairs for embeddings
+// or experts) is an error naming the content: an adapter is computed as it was trained, or not at all.
 //
 // Files are not trusted. A pair's shapes are compared with the layer's before anything is copied.
+//
+// Files in reading order: adapter.go, gguf.go, peft.go, file.go.
 package adapter
 
 import (
@@ -15,7 +16,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"slices"
@@ -27,24 +27,7 @@ import (
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/internal/quant"
-	"github.com/karat-run/karat/internal/tensor"
 )
-
-// File is an open adapter, of no model yet. Its tensors are mapped memory.
-type File struct {
-	path   string
-	format checkpoint.Format
-	arch   string // of the model that it is for; "" where the format does not say
-	pairs  []pair // in the order of the file
-	scale  func(module string, rank int) (float64, error)
-	close  []io.Closer
-}
-
-// pair is the two matrices of a module, as the format names it, without .weight.
-type pair struct {
-	module string
-	a, b   tensor.Tensor // [rank, in], [out, rank]
-}
 
 // Open opens a GGUF file or a PEFT folder.
 func Open(path string) (f *File, err error) {
@@ -67,16 +50,7 @@ func Open(path string) (f *File, err error) {
 	return f, nil
 }
 
-// Close unmaps the files. What Bind made stays.
-func (f *File) Close() error {
-	var errs []error
-	for _, c := range f.close {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// Bytes is the memory that Bind takes.
+// Bytes returns the memory that Bind takes.
 func (f *File) Bytes() (n int64) {
 	for _, p := range f.pairs {
 		n += 4 * int64(p.a.Shape.Size()+p.b.Shape.Size())
@@ -84,8 +58,8 @@ func (f *File) Bytes() (n int64) {
 	return n
 }
 
-// Bind finds the linear layers of g, the graph of c, that f has pairs for. The notes tell of pairs
-// that are set aside, the error joins all that is wrong.
+// Bind finds the linear layers of g, the graph of c, that f has pairs for. The notes name the pairs set aside; the
+// error joins all faults.
 func (f *File) Bind(c *checkpoint.Checkpoint, g *graph.Graph) (a *backend.Adapter, notes []string, err error) {
 	err = mmap.Guard(func() (err error) {
 		a, notes, err = f.bind(c.Arch, c.Habit, g)
@@ -97,8 +71,10 @@ func (f *File) Bind(c *checkpoint.Checkpoint, g *graph.Graph) (a *backend.Adapte
 	return a, notes, nil
 }
 
-// bind is Bind for a model of a family, and what converters do to its tensors.
-func (f *File) bind(arch string, habit func(gguf string) checkpoint.Habit, g *graph.Graph) (*backend.Adapter, []string, error) {
+// bind implements Bind for a model of a family with the converters' changes to its tensors.
+func (f *File) bind(
+	arch string, habit func(gguf string) checkpoint.Habit, g *graph.Graph,
+) (*backend.Adapter, []string, error) {
 	if f.arch != "" && f.arch != arch {
 		return nil, nil, fmt.Errorf("it is for models of architecture %q, the model's is %q", f.arch, arch)
 	}
@@ -129,10 +105,11 @@ func (f *File) bind(arch string, habit func(gguf string) checkpoint.Habit, g *gr
 	if aside == 0 {
 		return a, nil, nil
 	}
-	return a, []string{fmt.Sprintf("%d pairs of %s are set aside: they are for keys and values of layers that share those of another", aside, f.path)}, nil
+	return a, []string{fmt.Sprintf("%d pairs of %s are set aside: they are for keys and values of layers that share "+
+		"those of another", aside, f.path)}, nil
 }
 
-// places are the weights that f's pairs stand beside, nil for a pair that is set aside.
+// places returns the weights to which f's pairs belong, nil for a pair set aside.
 func (f *File) places(g *graph.Graph) (places []*graph.Weight, err error) {
 	layers, others := layersOf(g, f.format)
 	var errs []error
@@ -146,7 +123,7 @@ func (f *File) places(g *graph.Graph) (places []*graph.Weight, err error) {
 		case !known:
 			err = fmt.Errorf("tensor %s: %s", p.a.Name, cmp.Or(others[name], "the model has no layer of this name"))
 		case w != nil:
-			err = f.fits(p, w)
+			err = f.checkFit(p, w)
 		}
 		if err != nil {
 			errs, err = append(errs, err), nil
@@ -156,11 +133,11 @@ func (f *File) places(g *graph.Graph) (places []*graph.Weight, err error) {
 	if len(f.pairs) == 0 {
 		errs = append(errs, errors.New("it has no pairs"))
 	}
-	return places, first(errs)
+	return places, joinErrors(errs)
 }
 
-// layersOf are the weights of g's linear layers by their names in a format, nil for a weight
-// that the graph never reads, and the reasons why weights of other operations take no pair.
+// layersOf returns the weights of g's linear layers by their names in a format, nil for a weight that the graph never
+// reads, and the reasons why weights of other operations take no pair.
 func layersOf(g *graph.Graph, format checkpoint.Format) (layers map[string]*graph.Weight, others map[string]string) {
 	layers, others = map[string]*graph.Weight{}, map[string]string{}
 	named := func(gguf, hf string) string {
@@ -172,7 +149,8 @@ func layersOf(g *graph.Graph, format checkpoint.Format) (layers map[string]*grap
 	for _, n := range g.Nodes {
 		for _, w := range n.W {
 			if w != nil && n.Op != graph.Linear {
-				others[named(w.GGUF, w.HF)] = fmt.Sprintf("%v is no linear layer but of operation %v: a pair for it is not supported", n.Name, n.Op)
+				others[named(w.GGUF, w.HF)] = fmt.Sprintf("%v is no linear layer but of operation %v: a pair for it is "+
+					"not supported", n.Name, n.Op)
 			}
 		}
 	}
@@ -183,7 +161,7 @@ func layersOf(g *graph.Graph, format checkpoint.Format) (layers map[string]*grap
 		}
 		w := n.W[0]
 		name := named(w.GGUF, w.HF)
-		if others[name] != "" { // a head that is the table of embeddings: it has a name of its own
+		if others[name] != "" { // a head that is the table of embeddings has a separate name
 			name = named(n.Name, strings.TrimSuffix(n.HF, ".out"))
 		}
 		layers[name] = w
@@ -197,8 +175,8 @@ func layersOf(g *graph.Graph, format checkpoint.Format) (layers map[string]*grap
 	return layers, others
 }
 
-// stores lists, for the linear layers that keys and values are made by, the other layers that
-// share these. Those have such matrices, too, in PyTorch, but nobody reads what they give (Gemma 4).
+// stores lists, for the linear layers making keys and values, the other layers that share the keys and values. In
+// PyTorch the sharing layers have such matrices without using them (Gemma 4).
 func stores(g *graph.Graph) map[*graph.Node][]int {
 	sharing := map[*graph.KV][]int{}
 	for _, n := range g.Nodes {
@@ -225,11 +203,11 @@ func stores(g *graph.Graph) map[*graph.Node][]int {
 	return stored
 }
 
-// maxRank bounds what a step takes for the first halves of pairs: rank numbers for each row.
+// maxRank bounds the scratch space of a step: rank numbers for each row.
 const maxRank = 1 << 16
 
-// fits compares a pair's shapes with the layer's.
-func (f *File) fits(p pair, w *graph.Weight) error {
+// checkFit compares a pair's shapes with the layer's.
+func (f *File) checkFit(p pair, w *graph.Weight) error {
 	a, b := p.a.Shape, p.b.Shape
 	out, in := w.Shape[0], w.Shape[1]
 	switch {
@@ -250,21 +228,23 @@ func (f *File) fits(p pair, w *graph.Weight) error {
 	return nil
 }
 
-// read is a pair in float32, the rows of B as the model's weights have them.
+// read returns a pair in float32, with the rows of B in the order of the model's weights.
 func (f *File) read(p pair, h checkpoint.Habit) (*backend.Pair, error) {
 	rank, out := p.a.Shape[0], p.b.Shape[0]
 	scale, err := f.scale(p.module, rank)
 	if err != nil {
 		return nil, err
 	}
-	x := &backend.Pair{Rank: rank, Scale: scale, A: make([]float32, p.a.Shape.Size()), B: make([]float32, p.b.Shape.Size())}
+	x := &backend.Pair{Rank: rank, Scale: scale, A: make([]float32, p.a.Shape.Size()),
+		B: make([]float32, p.b.Shape.Size())}
 	if err := quant.Dequantize(p.a.DType, x.A, p.a.Data); err != nil {
 		return nil, fmt.Errorf("tensor %s: %w", p.a.Name, err)
 	}
 	size := len(p.b.Data) / out
 	for r := range out {
 		stored := h.GGUFRow(r, out)
-		if err := quant.Dequantize(p.b.DType, x.B[r*rank:(r+1)*rank], p.b.Data[stored*size:(stored+1)*size]); err != nil {
+		if err := quant.Dequantize(p.b.DType, x.B[r*rank:(r+1)*rank],
+			p.b.Data[stored*size:(stored+1)*size]); err != nil {
 			return nil, fmt.Errorf("tensor %s: %w", p.b.Name, err)
 		}
 	}
@@ -279,8 +259,8 @@ func (f *File) read(p pair, h checkpoint.Habit) (*backend.Pair, error) {
 	return x, nil
 }
 
-// first joins a few errors, and counts the others: an adapter of another model has one for each tensor.
-func first(errs []error) error {
+// joinErrors joins a few errors, and counts the others: an adapter of another model has an error for each tensor.
+func joinErrors(errs []error) error {
 	const most = 3
 	if n := len(errs) - most; n > 1 {
 		errs = append(errs[:most:most], fmt.Errorf("and %d more like these", n))
@@ -288,7 +268,7 @@ func first(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// hash is of all that a computes.
+// hash returns the hash of all numbers that a computes with.
 func hash(a *backend.Adapter, g *graph.Graph) (sum [sha256.Size]byte) {
 	h, seen := sha256.New(), map[*graph.Weight]bool{}
 	number := func(v uint64) { h.Write(binary.LittleEndian.AppendUint64(nil, v)) }
@@ -311,40 +291,4 @@ func hash(a *backend.Adapter, g *graph.Graph) (sum [sha256.Size]byte) {
 	}
 	h.Sum(sum[:0])
 	return sum
-}
-
-// pairs joins the halves of files' tensors. half tells which module a tensor is of, and whether
-// it is A.
-func pairs(tensors []tensor.Tensor, half func(name string) (module string, isA bool, err error)) ([]pair, error) {
-	list, at := []pair{}, map[string]int{}
-	var errs []error
-	for _, t := range tensors {
-		module, isA, err := half(t.Name)
-		if err == nil && !t.DType.Quantized() && t.DType != tensor.F32 && t.DType != tensor.F16 && t.DType != tensor.BF16 {
-			err = fmt.Errorf("type %v is not supported", t.DType)
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("tensor %s: %w", t.Name, err))
-			continue
-		}
-		i, ok := at[module]
-		if !ok {
-			i = len(list)
-			at[module], list = i, append(list, pair{module: module})
-		}
-		x := &list[i].b
-		if isA {
-			x = &list[i].a
-		}
-		if x.Name != "" {
-			errs = append(errs, fmt.Errorf("tensor %s: %s is the same half of a pair", t.Name, x.Name))
-		}
-		*x = t
-	}
-	for _, p := range list {
-		if p.a.Name == "" || p.b.Name == "" {
-			errs = append(errs, fmt.Errorf("tensor %s: the other half of the pair is missing", p.a.Name+p.b.Name))
-		}
-	}
-	return list, first(errs)
 }

@@ -34,7 +34,8 @@ func fromGGUF(g *gguf.File) (*File, error) {
 		}
 	}
 	if _, ok := g.Metadata.Lookup("adapter.alora.invocation_tokens"); ok {
-		return nil, errors.New("key adapter.alora.invocation_tokens: an activated LoRA (aLoRA), which is off until these tokens occur, is not supported")
+		return nil, errors.New("key adapter.alora.invocation_tokens: an activated LoRA (aLoRA), which is off until " +
+			"these tokens occur, is not supported")
 	}
 	f := &File{format: checkpoint.GGUF}
 	var err error
@@ -46,12 +47,12 @@ func fromGGUF(g *gguf.File) (*File, error) {
 		return nil, err
 	}
 	f.scale = func(_ string, rank int) (float64, error) {
-		if alpha == 0 { // as llama_adapter_lora_weight.get_scale has it
+		if alpha == 0 { // as in llama_adapter_lora_weight.get_scale
 			return 1, nil
 		}
 		return alpha / float64(rank), nil
 	}
-	f.pairs, err = pairs(g.Tensors(), halfGGUF)
+	f.pairs, err = joinPairs(g.Tensors(), halfGGUF)
 	return f, err
 }
 

@@ -21,16 +21,15 @@ import (
 	"github.com/karat-run/karat/internal/safetensors"
 )
 
-// Bounds of adapter_config.json. PEFT writes about one KiB, and patterns for some modules.
+// Bounds of adapter_config.json. PEFT writes about a KiB, and patterns for some modules.
 const (
 	maxConfig   = 1 << 20
 	maxPatterns = 4096
 )
 
-// openPEFT opens a folder that PEFT's save_pretrained has written.
+// openPEFT opens a folder written by PEFT's save_pretrained.
 //
-// Source: peft, tuners/lora/config.py, tuners/lora/layer.py (update_layer) and
-// utils/save_and_load.py.
+// Source: peft, tuners/lora/config.py, tuners/lora/layer.py (update_layer) and utils/save_and_load.py.
 func openPEFT(dir string) (*File, error) {
 	if err := hf.CheckLinks(dir); err != nil {
 		return nil, err
@@ -41,7 +40,8 @@ func openPEFT(dir string) (*File, error) {
 	}
 	path := filepath.Join(dir, "adapter_model.safetensors")
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("adapter_model.safetensors is missing (a pickle, adapter_model.bin, is never opened: its reading runs code)")
+		return nil, errors.New("adapter_model.safetensors is missing (a pickle, adapter_model.bin, is never opened: " +
+			"its reading runs code)")
 	}
 	tensors, err := safetensors.Open(path)
 	if err != nil {
@@ -58,7 +58,8 @@ func openPEFT(dir string) (*File, error) {
 func readConfig(path string) ([]byte, error) {
 	b, err := mmap.ReadFile(path, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("no adapter: adapter_config.json is missing (PEFT writes it beside adapter_model.safetensors)")
+		return nil,
+			errors.New("no adapter: adapter_config.json is missing (PEFT writes it beside adapter_model.safetensors)")
 	}
 	return b, err
 }
@@ -69,7 +70,7 @@ func fromPEFT(config []byte, tensors *safetensors.File) (*File, error) {
 		return nil, fmt.Errorf("adapter_config.json: %w", err)
 	}
 	f := &File{format: checkpoint.HuggingFace, scale: c.scale}
-	f.pairs, err = pairs(tensors.Tensors, func(name string) (string, bool, error) {
+	f.pairs, err = joinPairs(tensors.Tensors, func(name string) (string, bool, error) {
 		module, isA, err := halfPEFT(name)
 		if err == nil && !c.targets(module) {
 			err = errors.New("its module is none of adapter_config.json's target_modules")
@@ -84,7 +85,8 @@ func fromPEFT(config []byte, tensors *safetensors.File) (*File, error) {
 // halfPEFT reads a tensor's name, as base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight.
 func halfPEFT(name string) (module string, isA bool, err error) {
 	for _, k := range []struct{ part, what string }{
-		{".lora_magnitude_vector", "DoRA"}, {".lora_embedding_", "a pair for embeddings"}, {".modules_to_save.", "a layer of the adapter's own"}, {".lora_B.bias", "a bias"},
+		{".lora_magnitude_vector", "DoRA"}, {".lora_embedding_", "a pair for embeddings"},
+		{".modules_to_save.", "a layer of the adapter's own"}, {".lora_B.bias", "a bias"},
 	} {
 		if strings.Contains(name, k.part) {
 			return "", false, fmt.Errorf("%s is not supported", k.what)
@@ -98,10 +100,11 @@ func halfPEFT(name string) (module string, isA bool, err error) {
 			}
 		}
 	}
-	return "", false, errors.New("it is no half of a pair (base_model.model.MODULE.lora_A.weight or lora_B.weight), and nothing else is supported")
+	return "", false, errors.New("it is no half of a pair (base_model.model.MODULE.lora_A.weight or lora_B.weight), " +
+		"and nothing else is supported")
 }
 
-// config is what an adapter_config.json says of the arithmetic.
+// config has the arithmetic of an adapter_config.json.
 type config struct {
 	Type         string             `json:"peft_type"`
 	Rank         int                `json:"r"`
@@ -117,34 +120,27 @@ type config struct {
 	ranks, alphas []pattern
 }
 
-// pattern is a value for a module, and those whose names end in its name.
+// pattern is a value for all modules whose names end in its name.
 type pattern struct {
 	name  string
 	whole bool // the name is all of the module's
 	value float64
 }
 
-// matches is get_pattern_key of peft/utils/other.py, but for expressions that are more than names.
+// matches implements get_pattern_key of peft/utils/other.py, except for expressions beyond plain names.
 func (p *pattern) matches(module string) bool {
 	return module == p.name || !p.whole && strings.HasSuffix(module, "."+p.name)
 }
 
-// read are the keys that config has; idle are keys that no forward pass depends on:
-// fan_in_fan_out tells how the base's weight lies, and A and B are the same either way.
+// read lists the keys of config; idle lists keys without an effect on the forward pass: fan_in_fan_out describes the
+// base's weight, and A and B are the same either way.
 var (
-	read = keys("peft_type r lora_alpha use_rslora bias init_lora_weights target_modules rank_pattern alpha_pattern layers_to_transform")
-	idle = keys(`task_type inference_mode auto_mapping base_model_name_or_path revision peft_version fan_in_fan_out lora_dropout
-		exclude_modules layers_pattern megatron_core megatron_config runtime_config ensure_weight_tying
+	read = settings.Words("peft_type r lora_alpha use_rslora bias init_lora_weights target_modules rank_pattern alpha_pattern " +
+		"layers_to_transform")
+	idle = settings.Words(`task_type inference_mode auto_mapping base_model_name_or_path revision peft_version fan_in_fan_out
+		lora_dropout exclude_modules layers_pattern megatron_core megatron_config runtime_config ensure_weight_tying
 		loftq_config eva_config corda_config lora_ga_config qalora_group_size`)
 )
-
-func keys(text string) map[string]bool {
-	set := map[string]bool{}
-	for _, k := range strings.Fields(text) {
-		set[k] = true
-	}
-	return set
-}
 
 // parseConfig reads an adapter_config.json. An unknown setting that is switched on is an error.
 func parseConfig(text []byte) (*config, error) {
@@ -157,7 +153,7 @@ func parseConfig(text []byte) (*config, error) {
 		return nil, jsonerr.Plain(err, "")
 	}
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		for own := range read { // encoding/json would take the one for the other
+		for own := range read { // encoding/json would accept other cases of the key
 			if key != own && strings.EqualFold(key, own) {
 				return nil, fmt.Errorf("key %s is not spelled %s", key, own)
 			}
@@ -173,7 +169,9 @@ func parseConfig(text []byte) (*config, error) {
 	case c.Bias != "none":
 		return nil, fmt.Errorf("key bias is %q: biases of an adapter's own are not supported", c.Bias)
 	case named && !slices.Contains([]string{"gaussian", "eva", "orthogonal"}, initial):
-		return nil, fmt.Errorf("key init_lora_weights is %q: it changes the base model's weights, which is not supported", initial)
+		return nil,
+			fmt.Errorf("key init_lora_weights is %q: it changes the base model's weights, which is not supported",
+				initial)
 	}
 	var err error
 	if c.ranks, err = patterns(c.RankPattern); err != nil {
@@ -201,8 +199,8 @@ func patterns(values map[string]float64) (list []pattern, err error) {
 	return list, nil
 }
 
-// valueOf is that of the pattern that a module's name has, or other. PEFT takes the first of
-// several: here they must agree.
+// valueOf returns the value of the patterns that match a module's name, or other. Where several match, PEFT takes the
+// first; here they must agree.
 func valueOf(list []pattern, module string, other float64) (float64, error) {
 	var found *pattern
 	for i := range list {
@@ -211,14 +209,15 @@ func valueOf(list []pattern, module string, other float64) (float64, error) {
 			continue
 		}
 		if found != nil && found.value != p.value {
-			return 0, fmt.Errorf("adapter_config.json's patterns %q and %q have different values for it", found.name, p.name)
+			return 0,
+				fmt.Errorf("adapter_config.json's patterns %q and %q have different values for it", found.name, p.name)
 		}
 		found, other = p, p.value
 	}
 	return other, nil
 }
 
-// scale is that of a module's pair, whose rank the file and the configuration must agree on.
+// scale returns the scale of a module's pair. The file and the configuration must agree on the rank.
 func (c *config) scale(module string, rank int) (float64, error) {
 	want, err := valueOf(c.ranks, module, float64(c.Rank))
 	if err != nil {
@@ -246,8 +245,8 @@ func (c *config) targets(module string) bool {
 	})
 }
 
-// transforms reports whether module's layer is among the layers_to_transform. The layer of a
-// module is its first number, as model.layers.0.self_attn.q_proj has it.
+// transforms reports whether module's layer is among the layers_to_transform. The layer of a module is its first
+// number, as in model.layers.0.self_attn.q_proj.
 func (c *config) transforms(module string) bool {
 	list, ok := c.Layers.([]any)
 	if one, is := c.Layers.(float64); is {

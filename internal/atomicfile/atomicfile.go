@@ -1,17 +1,17 @@
 // Package atomicfile writes files, folders, and sets of files that appear whole or not at all.
 //
-// A file and a folder appear by one rename. Files that belong together, such as a record and its JSON file, are written
-// by CommitAll and read by Open. The first file is the sign that the set is whole: CommitAll moves an old one away
-// before any other file changes, and puts the new one in its place last. Where a program is killed in between, the
-// first file is missing, so that nobody reads files of two writes.
+// A file and a folder appear by a single rename. Files of a set, such as a record and its JSON file, are written by
+// CommitAll and read by Open. The first file is the sign of a whole set: CommitAll moves an old first file away before
+// any other file changes, and renames the new first file last. Where a program is killed in between, the first file is
+// missing, so that nobody reads files of two writes.
 //
-// A program that is killed while it writes leaves a temporary file or folder, PATH.XXXXXXXX.tmp. The next write of PATH
-// removes it. A writer locks its temporary file, and the system unlocks the file when the writer ends in any way, so a
-// file that can be locked has no writer. Where a network's file system keeps locks from other machines, two of them
-// that write PATH at the same time disturb each other: one of the writes ends with an error. Without locks (Windows)
-// nothing is removed.
+// A program that is killed while writing leaves a temporary file or folder, PATH.XXXXXXXX.tmp. The next write of PATH
+// removes the leftover. A writer locks its temporary file, and the system unlocks the file when the writer ends in any
+// way, so a file that can be locked has no writer. Where a network's file system hides locks from other machines, two
+// machines writing PATH at the same time disturb each other: one of the writes ends with an error. Without locks
+// (Windows) nothing is removed.
 //
-// The order of its files: atomicfile, set, temporary.
+// Files in reading order: atomicfile.go, set.go, temporary.go.
 package atomicfile
 
 import (
@@ -22,18 +22,10 @@ import (
 	"path/filepath"
 )
 
-// File is a file under way: a temporary file beside its path.
-type File struct {
-	*os.File
-	path string
-	lock io.Closer // of the temporary file; nil where the system has no locks
-	done bool
-}
-
 var errNoName = errors.New("write: the name of the output is empty")
 
 // Create begins the file at path. A regular file there may be replaced; a device, a pipe, a folder or a link is an
-// error. The new file has the old one's permissions.
+// error. The new file has the old file's permissions.
 func Create(path string) (*File, error) {
 	st, err := os.Lstat(path)
 	switch {
@@ -51,7 +43,7 @@ func Create(path string) (*File, error) {
 	}
 	f := &File{path: path}
 	_, f.lock, err = makeTemporary(path, false, func(name string) (err error) {
-		if f.File != nil { // another program has swept the previous one away
+		if f.File != nil { // another program has swept the previous file away
 			f.File.Close()
 		}
 		f.File, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
@@ -66,7 +58,7 @@ func Create(path string) (*File, error) {
 	return f, nil
 }
 
-// Check reports why Create could not begin the file at path. Long work asks before it begins.
+// Check reports why Create could not begin the file at path, for callers with long work before the write.
 func Check(path string) error {
 	f, err := Create(path)
 	if err != nil {
@@ -75,21 +67,11 @@ func Check(path string) error {
 	return f.Close()
 }
 
-// Commit puts the file in its place once all of the file is on the disk, and closes it. After an error the place is as
-// before, with nothing beside it.
+// Commit closes the file and, once all of its bytes are on the disk, puts the file in its place. An error leaves the
+// place unchanged, with nothing beside it.
 func (f *File) Commit() error { return CommitAll(f) }
 
-// Close gives up a file without a commit. After Commit, or a first Close, it does nothing.
-func (f *File) Close() error {
-	if f.done {
-		return nil
-	}
-	f.done = true
-	defer unlock(f.lock)
-	return errors.Join(f.File.Close(), os.Remove(f.Name()))
-}
-
-// Write makes the file at path of the bytes that write writes.
+// Write makes the file at path of the output of write.
 func Write(path string, write func(io.Writer) error) error {
 	f, err := Create(path)
 	if err != nil {
@@ -122,8 +104,8 @@ func WriteIn(root *os.Root, name string, write func(io.Writer) error) (err error
 	return root.Rename(tmp, name)
 }
 
-// WriteFolder makes the folder at path, where there is none or an empty one. write fills a temporary folder, which
-// appears at path when write is done.
+// WriteFolder makes the folder at path, where there is no folder or an empty one. Function write fills a temporary
+// folder, which appears at path afterwards.
 func WriteFolder(path string, write func(dir string) error) (err error) {
 	dir, lock, err := createFolder(path)
 	if err != nil {
@@ -169,16 +151,4 @@ func createFolder(path string) (dir string, lock io.Closer, err error) {
 		return "", nil, writeError(path, errors.New("a folder that is not empty, and so not replaced"))
 	}
 	return makeTemporary(filepath.Clean(path), true, func(name string) error { return os.Mkdir(name, 0o777) })
-}
-
-// writeError says why nothing can be written at path. The name of a temporary file in err goes.
-func writeError(path string, err error) error {
-	if p := (*fs.PathError)(nil); errors.As(err, &p) {
-		err = p.Err
-	}
-	return &fs.PathError{Op: "write", Path: path, Err: err}
-}
-
-func notRegular(path string) error {
-	return writeError(path, errors.New("not a regular file, and so not replaced"))
 }

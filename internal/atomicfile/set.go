@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// maxWait bounds the wait for other programs that write the same set.
+// maxWait bounds the wait for other programs writing the same set.
 const maxWait = 10 * time.Second
 
-// rename is os.Rename, which tests replace by one that fails or kills the program.
+// rename is os.Rename. Tests replace the function to fail or to kill the program.
 var rename = os.Rename
 
-// CommitAll commits files that belong together, in one folder. Open, with their paths in the same order, sees all of
-// them or none. After an error the old files are in their places; where they cannot be put back, the error says so.
+// CommitAll commits the files of a set, in one folder. Open, with their paths in the same order, sees all of the files
+// or none. After an error the old files are in their places; where they cannot be put back, the error says so.
 func CommitAll(files ...*File) error {
 	var errs []error
 	for _, f := range files {
@@ -48,7 +48,7 @@ func CommitAll(files ...*File) error {
 	return err
 }
 
-// replace puts a set in the place of an old one.
+// replace puts a set in the place of an old set.
 func replace(files []*File) (err error) {
 	dir := filepath.Dir(files[0].path)
 	seen := map[string]bool{}
@@ -96,7 +96,7 @@ func replace(files []*File) (err error) {
 	}
 	syncFolder(dir)
 	for _, name := range old {
-		_ = os.Remove(name) // else the next write sweeps it away
+		_ = os.Remove(name) // else the next write sweeps the file away
 	}
 	return nil
 }
@@ -121,8 +121,8 @@ func moveAway(path string) (name string, lock io.Closer, err error) {
 	return name, lock, nil
 }
 
-// Open opens the files at paths, one folder's, as one commit left them. The order of paths is that of the files of
-// CommitAll. A commit while open runs makes it run again.
+// Open opens the files at paths, in one folder, as a single commit left them. The order of paths is the order of
+// CommitAll's files. A commit while open runs makes open run again.
 func Open[T io.Closer](paths []string, open func() (T, error)) (none T, err error) {
 	stat := func() fs.FileInfo {
 		st, err := os.Stat(paths[0])

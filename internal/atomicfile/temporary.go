@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -12,6 +13,36 @@ import (
 
 	"github.com/karat-run/karat/internal/filelock"
 )
+
+// File is a file under way: a temporary file beside its path.
+type File struct {
+	*os.File
+	path string
+	lock io.Closer // of the temporary file; nil where the system has no locks
+	done bool
+}
+
+// Close gives up a file without a commit. After Commit, or a first Close, a Close does nothing.
+func (f *File) Close() error {
+	if f.done {
+		return nil
+	}
+	f.done = true
+	defer unlock(f.lock)
+	return errors.Join(f.File.Close(), os.Remove(f.Name()))
+}
+
+// writeError says why nothing can be written at path. The name of a temporary file in err goes.
+func writeError(path string, err error) error {
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		err = p.Err
+	}
+	return &fs.PathError{Op: "write", Path: path, Err: err}
+}
+
+func notRegular(path string) error {
+	return writeError(path, errors.New("not a regular file, and so not replaced"))
+}
 
 // maxTries bounds how often other programs may be in the way.
 const maxTries = 64
@@ -27,7 +58,7 @@ func isTemporary(name, base string) bool {
 	return ok && end && len(id) == 8 && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-// makeTemporary makes a temporary file or folder beside path by make, and locks it.
+// makeTemporary makes a temporary file or folder beside path by calling make, and locks the result.
 func makeTemporary(path string, folder bool, make func(name string) error) (name string, lock io.Closer, err error) {
 	sweep(path, folder)
 	for range maxTries {
@@ -39,12 +70,12 @@ func makeTemporary(path string, folder bool, make func(name string) error) (name
 		if _, err := os.Lstat(name); err == nil && !busy {
 			return name, lock, nil
 		}
-		unlock(lock) // another program swept it away before it was locked
+		unlock(lock) // another program swept the file away before it was locked
 	}
 	return "", nil, writeError(path, errors.New("other programs remove the temporary file"))
 }
 
-// sweep removes the temporary files, or folders, that killed writers of path have left.
+// sweep removes the temporary files, or folders, of killed writers of path.
 func sweep(path string, folder bool) {
 	path = filepath.Clean(path)
 	entries, err := os.ReadDir(filepath.Dir(path))
@@ -65,7 +96,7 @@ func sweep(path string, folder bool) {
 }
 
 // tryLock locks the file or folder at path until unlock, or until the program ends in any way. The lock is nil if
-// another program holds it, which is busy, or if the system has none: on Windows a lock keeps the writer out, also.
+// another program holds the lock (busy), or if the system has no locks: on Windows a lock would keep the writer out.
 func tryLock(path string) (lock io.Closer, busy bool) {
 	if runtime.GOOS == "windows" {
 		return nil, false

@@ -7,8 +7,8 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// ggmlTypes lists ggml's element types by their number (ggml.h, enum ggml_type).
-// A type without a dtype has a name only: refusal says why it is not read.
+// ggmlTypes lists ggml's element types by their number (ggml.h, enum ggml_type). A type without a dtype has a name
+// only; refusal returns the reason.
 var ggmlTypes = [...]struct {
 	name  string
 	dtype tensor.DType
@@ -72,8 +72,7 @@ var foreignTypes = map[uint32]string{
 	399: "Q8_K_R8",
 }
 
-// dtypeOf returns the element type with that number and its name in ggml; an
-// unread type is Invalid.
+// dtypeOf returns the element type with a number and its name in ggml; Invalid for a type that is not read.
 func dtypeOf(id uint32) (tensor.DType, string) {
 	if uint64(id) < uint64(len(ggmlTypes)) {
 		return ggmlTypes[id].dtype, ggmlTypes[id].name
@@ -98,7 +97,7 @@ func refusal(id uint32) string {
 	return "elements of a type that is not read"
 }
 
-// idOf is the inverse of dtypeOf; false for a type that GGUF does not have.
+// idOf returns the inverse of dtypeOf; false for a type absent from GGUF.
 func idOf(d tensor.DType) (uint32, bool) {
 	for id, t := range ggmlTypes {
 		if t.dtype == d && d != tensor.Invalid {

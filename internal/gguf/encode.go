@@ -9,17 +9,14 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// KeyValue is a metadata key with its value: what Value.Any returns (uint8 to
-// float64, bool, string, slices of them, []any of slices), or a Value of another
-// file, whose bytes are copied.
+// KeyValue is a metadata key with its value. A value is of a type that Value.Any returns (uint8 to float64, bool,
+// string, slices of these, []any of slices), or a Value of another file, whose bytes are copied.
 type KeyValue struct {
 	Key   string
 	Value any
 }
 
-var le = binary.LittleEndian
-
-// appendHeader returns all that comes before the tensors' data and its padding.
+// appendHeader returns the bytes before the tensors' data and its padding.
 func appendHeader(metadata []KeyValue, tensors []tensor.Tensor) (b []byte, err error) {
 	alignment := defaultAlignment
 	b = append(b, magic...)
@@ -118,7 +115,7 @@ func appendArrays(b []byte, arrays []any) (_ []byte, err error) {
 	return b, nil
 }
 
-// typeOf returns the type that the format has for values of t.
+// typeOf returns the format's type for values of t.
 func typeOf(t reflect.Type) (Type, error) {
 	if t != nil {
 		if t.Kind() == reflect.Slice {

@@ -1,13 +1,13 @@
-// Package gguf reads and writes GGUF files, versions 2 and 3, little-endian:
-// metadata and tensors, of one file or of the parts of a split one. It knows no
-// model.
+// Package gguf reads and writes GGUF files, versions 2 and 3, little-endian: metadata and tensors, of a single file or
+// of the parts of a split file. Models are other packages' matter.
 //
-// The format is described in ggml's docs/gguf.md and gguf.h. A file is taken as
-// hostile. What ggml refuses is refused here, and also: a bool that is neither 0
-// nor 1, an empty dimension, a key or name that is not printable text, an alignment
-// that is no multiple of 8, anything but padding after the last tensor, and sizes
-// beyond the limits in reader.go. Unlike ggml, arrays of arrays are read, and the
-// padding after the last tensor may be missing.
+// The format is described in ggml's docs/gguf.md and gguf.h. A file is taken as hostile. Everything that ggml refuses
+// is refused here, and also: a bool that is neither 0 nor 1, an empty dimension, a key or name that is not printable
+// text, an alignment that is no multiple of 8, anything but padding after the last tensor, and sizes beyond the limits
+// of a header. Unlike ggml, arrays of arrays are read, and the padding after the last tensor may be missing.
+//
+// Files in reading order: gguf.go, stream.go, split.go, write.go, encode.go, header.go, metadata.go, value.go,
+// reader.go, dtype.go, sniff.go, error.go.
 package gguf
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// File is an open GGUF file. It may be used by several goroutines at once.
+// File is an open GGUF file. Several goroutines may use a File at once.
 type File struct {
 	Version   uint32 // of a split file's first part, as is the rest
 	Alignment int    // of the tensors' data, in bytes
@@ -32,23 +32,21 @@ type File struct {
 	index   map[string]int // into tensors
 }
 
-// part is one file: the only one, or one of a split model.
+// part is a single file, whole or part of a split model.
 type part struct {
 	path string
 	file *mmap.File // nil where Parse or Read was given the bytes
 }
 
-// place is where a tensor's data lies: in which part, and at which byte of it.
+// place is the part and the byte at which a tensor's data begins.
 type place struct {
 	part   int
 	offset int64
 }
 
-// Open maps the file at path. If it is one part of a split model, named
-// NAME-00001-of-0000N.gguf, all N parts are opened, from the same folder, as one commit
-// left them (atomicfile.Open).
-// Bytes of a File whose file shrank meanwhile must be read under mmap.Guard;
-// Metadata does so itself.
+// Open maps the file at path. If the name is NAME-00001-of-0000N.gguf, of any part of a split model, all N parts are
+// opened, from the same folder, as a single commit left them (atomicfile.Open). Where a file may shrink meanwhile, its
+// bytes must be read under mmap.Guard; Metadata's getters do so.
 func Open(path string) (*File, error) {
 	prefix, no, count, split := splitName(path)
 	if split && (no < 1 || no > count) {
@@ -71,8 +69,7 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// Parse reads a file that is in memory. The tensors' data stays there: data must
-// not change while the File is used.
+// Parse reads a file in memory. The tensors share data, which must not change while the File is used.
 func Parse(data []byte) (*File, error) {
 	f, err := parse(data)
 	if err != nil {
@@ -84,7 +81,7 @@ func Parse(data []byte) (*File, error) {
 	return f, nil
 }
 
-// openPart is an opener that maps a file.
+// openPart implements opener with a mapped file.
 func openPart(path, what string) (f *File, err error) {
 	m, err := mmap.Open(path)
 	if err != nil {
@@ -111,7 +108,7 @@ func withPath(err error, path string) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// parse reads one file.
+// parse reads a file.
 func parse(data []byte) (*File, error) {
 	f, err := readFile(data[:min(len(data), maxHeader)], len(data))
 	if err != nil {
@@ -123,7 +120,7 @@ func parse(data []byte) (*File, error) {
 	})
 }
 
-// readFile reads all but the tensors' data of a file of size bytes that begins with data.
+// readFile reads a file of size bytes, beginning with data, except the tensors' data.
 func readFile(data []byte, size int) (*File, error) {
 	f, end, err := readHeader(data, size)
 	if err != nil {
@@ -152,8 +149,7 @@ func (f *File) fill(give func(t *tensor.Tensor, at int64, size int) error) error
 	return nil
 }
 
-// Close unmaps the file: the tensors' data must not be used after it. Values that
-// Metadata's getters gave stay valid.
+// Close unmaps the file: the tensors' data must not be used afterwards. Values from Metadata's getters stay valid.
 func (f *File) Close() error {
 	var errs []error
 	for _, p := range f.parts {
@@ -168,7 +164,7 @@ func (f *File) Close() error {
 // row-major, GGUF's ne reversed; Data is the file's memory, read-only.
 func (f *File) Tensors() []tensor.Tensor { return slices.Clone(f.tensors) }
 
-// Tensor returns the tensor of that name, and whether there is one.
+// Tensor returns the tensor with a name, and whether there is any.
 func (f *File) Tensor(name string) (tensor.Tensor, bool) {
 	i, ok := f.index[name]
 	if !ok {
@@ -177,8 +173,8 @@ func (f *File) Tensor(name string) (tensor.Tensor, bool) {
 	return f.tensors[i], true
 }
 
-// Place returns where the data of the tensor of that name lies: the path of its
-// part ("" for Parse), the byte in that file, and whether there is such a tensor.
+// Place returns where the data of a tensor begins: the path of its part ("" for Parse), the byte in that file, and
+// whether there is such a tensor.
 func (f *File) Place(name string) (path string, offset int64, ok bool) {
 	i, ok := f.index[name]
 	if !ok {
@@ -188,8 +184,7 @@ func (f *File) Place(name string) (path string, offset int64, ok bool) {
 	return f.parts[p.part].path, p.offset, true
 }
 
-// Paths lists the files that are open, in the order of the parts; one that Parse
-// was given is "".
+// Paths lists the open files, in the order of the parts; "" for a file given to Parse.
 func (f *File) Paths() []string {
 	paths := make([]string, len(f.parts))
 	for i, p := range f.parts {

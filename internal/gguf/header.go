@@ -15,17 +15,19 @@ const (
 	alignmentKey = "general.alignment"
 )
 
-// The fewest bytes of a key with its value, and of a tensor's entry.
+// Least bytes of a key with its value, and of a tensor's entry.
 const (
 	minKeyBytes    = 8 + 1 + 4 + 1
 	minTensorBytes = 8 + 1 + 4 + 4 + 8
 )
 
-// readHeader reads what comes before the tensors' data in a file of size bytes
-// that begins with data. The tensors have no Data yet. Data ends at byte end, and
-// that is inside the file.
+// headerReader reads the parts of a header.
+type headerReader struct{ reader }
+
+// readHeader reads a file of size bytes, beginning with data, up to the tensors' data. The tensors have no Data yet;
+// Data ends at byte end, inside the file.
 func readHeader(data []byte, size int) (f *File, end int64, err error) {
-	r := &reader{data: data, size: size, of: subject{kind: "header"}}
+	r := &headerReader{reader{data: data, size: size, of: subject{kind: "header"}}}
 	f = &File{Version: r.version()}
 	tensors := r.count("the number of tensors", maxTensors, minTensorBytes)
 	keys := r.count("the number of keys", maxKeys, minKeyBytes)
@@ -40,7 +42,7 @@ func readHeader(data []byte, size int) (f *File, end int64, err error) {
 }
 
 // version reads the magic and the version.
-func (r *reader) version() uint32 {
+func (r *headerReader) version() uint32 {
 	if r.size == 0 {
 		r.err = &Error{What: "the file is empty"}
 		return 0
@@ -58,7 +60,8 @@ func (r *reader) version() uint32 {
 	case v == 1:
 		r.fail(at, "GGUF version 1 is no longer read: convert the model again", v, "2 or 3")
 	case swapped > 0 && swapped < 1<<16:
-		r.fail(at, fmt.Sprintf("a big-endian file, of version %d", swapped), fmt.Sprintf("%#x", v), "little-endian 2 or 3")
+		r.fail(at, fmt.Sprintf("a big-endian file, of version %d", swapped), fmt.Sprintf("%#x", v),
+			"little-endian 2 or 3")
 	case v > 3:
 		r.fail(at, "a GGUF version newer than this program", v, "2 or 3")
 	default:
@@ -67,7 +70,7 @@ func (r *reader) version() uint32 {
 	return v
 }
 
-func (r *reader) metadata(n int) Metadata {
+func (r *headerReader) metadata(n int) Metadata {
 	m := Metadata{values: make(map[string]Value, n), keys: make([]string, 0, n)}
 	for len(m.keys) < n && r.err == nil {
 		r.of = subject{kind: "key", no: len(m.keys) + 1}
@@ -91,8 +94,8 @@ func (r *reader) metadata(n int) Metadata {
 	return m
 }
 
-// alignment returns the value of alignmentKey, which the format wants as a uint32.
-func (r *reader) alignment(m Metadata) int {
+// alignment returns the value of alignmentKey, in the format a uint32.
+func (r *headerReader) alignment(m Metadata) int {
 	v, ok := m.values[alignmentKey]
 	if !ok || r.err != nil {
 		return defaultAlignment
@@ -101,7 +104,8 @@ func (r *reader) alignment(m Metadata) int {
 	if v.typ != Uint32 || err != nil {
 		r.err = v.problem("wrong type", v.describe(), Uint32.String())
 	} else if a < minAlignment || a > maxAlignment || a&(a-1) != 0 {
-		r.err = v.problem("bad alignment", fmt.Sprint(a), fmt.Sprintf("powers of two from %d to %d", minAlignment, maxAlignment))
+		r.err = v.problem("bad alignment", fmt.Sprint(a),
+			fmt.Sprintf("powers of two from %d to %d", minAlignment, maxAlignment))
 	}
 	return int(a)
 }
@@ -114,7 +118,7 @@ type entry struct {
 }
 
 // entries reads n tensors into f.
-func (r *reader) entries(f *File, n int) []entry {
+func (r *headerReader) entries(f *File, n int) []entry {
 	f.tensors = make([]tensor.Tensor, 0, n)
 	f.index = make(map[string]int, n)
 	entries := make([]entry, 0, n)
@@ -131,7 +135,7 @@ func (r *reader) entries(f *File, n int) []entry {
 		t.DType = r.dtype()
 		bytes, err := tensor.Bytes(t.DType, t.Shape)
 		if err != nil {
-			r.failed(at, err)
+			r.failWith(at, err)
 		}
 		at = r.off
 		entries = append(entries, entry{bytes: bytes, offsetAt: at, offset: r.u64("the offset of the data")})
@@ -141,8 +145,8 @@ func (r *reader) entries(f *File, n int) []entry {
 	return entries
 }
 
-// shape reads the dimensions, of which GGUF has the fastest first.
-func (r *reader) shape() tensor.Shape {
+// shape reads the dimensions, in GGUF with the fastest first.
+func (r *headerReader) shape() tensor.Shape {
 	at := r.off
 	n := r.u32("the number of dimensions")
 	if n > maxDimensions {
@@ -164,7 +168,7 @@ func (r *reader) shape() tensor.Shape {
 	return s
 }
 
-func (r *reader) dtype() tensor.DType {
+func (r *headerReader) dtype() tensor.DType {
 	at := r.off
 	id := r.u32("the type of the elements")
 	if r.err != nil {
@@ -177,9 +181,9 @@ func (r *reader) dtype() tensor.DType {
 	return d
 }
 
-// layout checks where the tensors' data lies and sets f.places. As in ggml each
-// begins where the one before it and its padding end, so none overlap.
-func (r *reader) layout(f *File, entries []entry) (end int64) {
+// layout checks where the tensors' data lies and sets f.places. As in ggml each tensor begins at the end of its
+// predecessor and the padding, so none overlap.
+func (r *headerReader) layout(f *File, entries []entry) (end int64) {
 	end = int64(r.off)
 	base := uint64(alignUp(end, f.Alignment))
 	next := uint64(0)
@@ -213,8 +217,8 @@ func (r *reader) layout(f *File, entries []entry) (end int64) {
 // maxNeed is far above the size of any file of a model.
 const maxNeed = 1 << 50
 
-// cutOff says in the error how long the file should be, if its entries lie one after the other up to there.
-func (r *reader) cutOff(entries []entry, base int64, alignment int) {
+// cutOff adds to the error the proper size of the file, if the entries are in sequence up to the end.
+func (r *headerReader) cutOff(entries []entry, base int64, alignment int) {
 	e := (*Error)(nil)
 	if !errors.As(r.err, &e) || e.Need > 0 {
 		return

@@ -9,9 +9,8 @@ import (
 	"github.com/karat-run/karat/internal/mmap"
 )
 
-// Metadata is a file's keys and values. A getter's error names the key: it is
-// ErrNoKey where the file lacks it, an *Error where its value is of another type,
-// and mmap.Guard's where the mapped file is no longer there.
+// Metadata holds a file's keys and values. A getter's error names the key. The error is ErrNoKey for an absent key, an
+// *Error for a value of another type, and mmap.Guard's error if the mapped file has vanished.
 type Metadata struct {
 	keys   []string
 	values map[string]Value
@@ -25,7 +24,7 @@ var (
 // Keys lists the keys in the order of the file.
 func (m Metadata) Keys() []string { return slices.Clone(m.keys) }
 
-// Lookup returns the value of key, and whether there is one.
+// Lookup returns the value of key, and whether there is any.
 func (m Metadata) Lookup(key string) (Value, bool) {
 	v, ok := m.values[key]
 	return v, ok
@@ -41,20 +40,20 @@ func (m Metadata) Bool(key string) (bool, error) {
 	return get[bool](m, key, false, Bool)
 }
 
-// Strings returns an array of strings. They share one copy of the array.
+// Strings returns an array of strings. All of the strings share a copy of the array.
 func (m Metadata) Strings(key string) ([]string, error) {
 	return get[[]string](m, key, true, String)
 }
 
-// Int returns an integer of any width, if an int64 holds it.
+// Int returns an integer of any width, if the value fits an int64.
 func (m Metadata) Int(key string) (int64, error) {
-	return first(m.ints(key, false))
+	return firstOf(m.ints(key, false))
 }
 
 // Ints returns an array of integers of any width, if an int64 holds each.
 func (m Metadata) Ints(key string) ([]int64, error) { return m.ints(key, true) }
 
-// Uint returns an integer of any width, if it is not negative.
+// Uint returns an integer of any width, if the value is not negative.
 func (m Metadata) Uint(key string) (uint64, error) {
 	v := m.values[key]
 	if v.typ == Uint64 {
@@ -69,13 +68,13 @@ func (m Metadata) Uint(key string) (uint64, error) {
 
 // Float returns a float32 or a float64.
 func (m Metadata) Float(key string) (float64, error) {
-	return first(m.floats(key, false))
+	return firstOf(m.floats(key, false))
 }
 
 // Floats returns an array of float32 or of float64.
 func (m Metadata) Floats(key string) ([]float64, error) { return m.floats(key, true) }
 
-// find returns the value of key, which must be one of the types, or an array of one.
+// find returns the value of key, of an allowed type or, if array is set, an array of such.
 func (m Metadata) find(key string, array bool, allowed ...Type) (Value, error) {
 	v, ok := m.values[key]
 	if !ok {
@@ -99,7 +98,7 @@ func (m Metadata) find(key string, array bool, allowed ...Type) (Value, error) {
 	return v, v.problem("wrong type", v.describe(), want)
 }
 
-// get decodes the value of key, of a type that is an E in Go.
+// get decodes the value of key, of GGUF's type t and Go's type E.
 func get[E any](m Metadata, key string, array bool, t Type) (e E, err error) {
 	v, err := m.find(key, array, t)
 	if err != nil {
@@ -111,24 +110,24 @@ func get[E any](m Metadata, key string, array bool, t Type) (e E, err error) {
 	}
 	e, ok := x.(E)
 	if !ok {
-		return e, v.changed()
+		return e, v.changedError()
 	}
 	return e, nil
 }
 
-// changed is the error for a value that was another one when the file was opened.
-func (v Value) changed() error {
+// changedError returns the error for a value that has changed since the file was opened.
+func (v Value) changedError() error {
 	return v.problem("the file changed after it was opened", "", "")
 }
 
-func first[E any](s []E, err error) (e E, _ error) {
+func firstOf[E any](s []E, err error) (e E, _ error) {
 	if err != nil {
 		return e, err
 	}
 	return s[0], nil
 }
 
-// ints decodes an array of integers, or one integer as an array.
+// ints decodes an array of integers, or an integer as an array.
 func (m Metadata) ints(key string, array bool) ([]int64, error) {
 	v, err := m.find(key, array, integers...)
 	if err != nil {
@@ -156,15 +155,16 @@ func (m Metadata) ints(key string, array bool) ([]int64, error) {
 	case []uint64:
 		for _, u := range x {
 			if u > math.MaxInt64 {
-				return nil, v.problem("integer is too large", fmt.Sprint(u), fmt.Sprintf("at most %d", int64(math.MaxInt64)))
+				return nil,
+					v.problem("integer is too large", fmt.Sprint(u), fmt.Sprintf("at most %d", int64(math.MaxInt64)))
 			}
 		}
 		return convert[int64](x), nil
 	}
-	return nil, v.changed()
+	return nil, v.changedError()
 }
 
-// floats decodes an array of floats, or one float as an array.
+// floats decodes an array of floats, or a float as an array.
 func (m Metadata) floats(key string, array bool) ([]float64, error) {
 	v, err := m.find(key, array, floats...)
 	if err != nil {
@@ -180,10 +180,10 @@ func (m Metadata) floats(key string, array bool) ([]float64, error) {
 	case []float64:
 		return x, nil
 	}
-	return nil, v.changed()
+	return nil, v.changedError()
 }
 
-// numbers decodes an array of numbers, or one number as an array.
+// numbers decodes an array of numbers, or a number as an array.
 func (v Value) numbers() (x any, err error) {
 	if v.typ == Array {
 		return v.Any()

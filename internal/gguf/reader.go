@@ -1,15 +1,17 @@
 package gguf
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"unicode"
 	"unicode/utf8"
 )
 
-// What a header may hold. Each limit is far above every published file and keeps
-// the memory for a hostile one small: everything is checked against them, and
-// against the bytes that are left, before it is allocated or walked.
+var le = binary.LittleEndian
+
+// Limits of a header. Each limit is far above every published file and keeps the memory for a hostile file small:
+// counts are compared with the limits, and with the bytes left, before any allocation or walk.
 const (
 	maxHeader     = 64 << 20 // bytes before the tensors' data; a vocabulary of 262,144 takes 16 MiB
 	maxKeys       = 1 << 14
@@ -17,7 +19,7 @@ const (
 	maxKey        = 1 << 10 // bytes of a key; GGUF itself would allow 65,535
 	maxName       = 63      // bytes of a tensor's name, ggml's limit
 	maxString     = 16 << 20
-	maxElements   = 1 << 22 // of one array
+	maxElements   = 1 << 22 // per array
 	maxNesting    = 4       // arrays in arrays; ggml reads one level
 	maxDimensions = 4
 	maxAlignment  = 1 << 20
@@ -26,7 +28,7 @@ const (
 	defaultAlignment = 32
 )
 
-// reader walks a header. Its first error sticks; what it reads after that is zero.
+// reader walks a header. The first error sticks; later reads return zero.
 type reader struct {
 	data []byte // as much of the file as a header may take
 	size int    // of the file
@@ -36,11 +38,11 @@ type reader struct {
 	err  error
 }
 
-// subject is what an error is about. Its text is made only for an error.
+// subject is the part of a file that an error is about. Only an error makes the text.
 type subject struct {
 	kind string // header, key, tensor or end
-	name string // of a key or a tensor, "" while it is not known
-	no   int    // which one it is, from 1
+	name string // of a key or a tensor; "" while unknown
+	no   int    // number of the key or tensor, from 1
 }
 
 func (s subject) String() string {
@@ -53,8 +55,8 @@ func (s subject) String() string {
 	return s.kind
 }
 
-// fail records an error at data[off], unless there is one already. A nil
-// declared or allowed is left out of the message.
+// fail records an error at data[off], unless there is an error already. A nil declared or allowed is left out of the
+// message.
 func (r *reader) fail(off int, what string, declared, allowed any) {
 	if r.err != nil {
 		return
@@ -69,28 +71,28 @@ func (r *reader) fail(off int, what string, declared, allowed any) {
 	r.err = e
 }
 
-// failed is fail for an error of another package.
-func (r *reader) failed(off int, err error) {
+// failWith records an error of another package.
+func (r *reader) failWith(off int, err error) {
 	if r.err == nil {
 		r.err = &Error{Name: r.of.String(), Offset: r.base + int64(off), What: err.Error(), Cause: err}
 	}
 }
 
-// left is the number of bytes that are left to read.
-func (r *reader) left() int { return len(r.data) - r.off }
+// remaining returns the number of bytes still to read.
+func (r *reader) remaining() int { return len(r.data) - r.off }
 
-// short fails for want of n bytes at data[off].
-func (r *reader) short(off int, what string, n uint64) {
+// failShort fails for want of n bytes at data[off].
+func (r *reader) failShort(off int, what string, n uint64) {
 	left := len(r.data) - off
 	if len(r.data) < r.size && n <= uint64(r.size-off) {
 		r.fail(off, what+" makes the header longer than is read", n, fmt.Sprintf("%d of %d bytes", left, maxHeader))
 		return
 	}
-	r.ends(off, what+" runs past the end of the file", n, fmt.Sprintf("the %d bytes left", left), n)
+	r.failEnd(off, what+" runs past the end of the file", n, fmt.Sprintf("the %d bytes left", left), n)
 }
 
-// ends is fail for a file that ends before the n bytes at data[off].
-func (r *reader) ends(off int, what string, declared, allowed any, n uint64) {
+// failEnd records an error of a file that ends before the n bytes at data[off].
+func (r *reader) failEnd(off int, what string, declared, allowed any, n uint64) {
 	if r.err != nil {
 		return
 	}
@@ -105,8 +107,8 @@ func (r *reader) take(n uint64, what string) []byte {
 	if r.err != nil {
 		return nil
 	}
-	if n > uint64(r.left()) {
-		r.short(r.off, what, n)
+	if n > uint64(r.remaining()) {
+		r.failShort(r.off, what, n)
 		return nil
 	}
 	b := r.data[r.off : r.off+int(n) : r.off+int(n)]
@@ -141,11 +143,12 @@ func (r *reader) count(what string, limit, size int) int {
 	}
 	rest := r.size - r.off
 	if n > uint64(rest/size) {
-		r.ends(at, what+" cannot be in the bytes left", n, fmt.Sprintf("at most %d, in %d bytes", rest/size, rest), 8+n*uint64(size))
+		r.failEnd(at, what+" cannot be in the bytes left", n, fmt.Sprintf("at most %d, in %d bytes", rest/size, rest),
+			8+n*uint64(size))
 		return 0
 	}
-	if n > uint64(r.left()/size) {
-		r.short(at, what, n*uint64(size))
+	if n > uint64(r.remaining()/size) {
+		r.failShort(at, what, n*uint64(size))
 		return 0
 	}
 	return int(n)
@@ -154,7 +157,7 @@ func (r *reader) count(what string, limit, size int) int {
 // str reads a string of at most limit bytes; the result is a part of data.
 func (r *reader) str(what string, limit int) []byte {
 	at := r.off
-	n := r.u64(what) // no other words: this is called for every token
+	n := r.u64(what) // no other words: every token is read here
 	if n > uint64(limit) {
 		r.fail(at, what+" is too long", n, fmt.Sprintf("at most %d", limit))
 		return nil
@@ -162,7 +165,7 @@ func (r *reader) str(what string, limit int) []byte {
 	return r.take(n, what)
 }
 
-// label reads a key or a tensor's name. It will be printed, so it must be text.
+// label reads a key or a tensor's name, which must be printable text.
 func (r *reader) label(what string, limit int) string {
 	at := r.off
 	s := string(r.str(what, limit))

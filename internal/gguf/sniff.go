@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// signatures are the first bytes of files that are most often mistaken for GGUF files.
+// signatures lists first bytes of formats that are often mistaken for GGUF.
 var signatures = []struct{ prefix, what string }{
 	{"PK\x03\x04", "a ZIP archive (a PyTorch .pt or .bin file is one, with pickled code in it, which is never run)"},
 	{"\x80\x02", pickle}, {"\x80\x03", pickle}, {"\x80\x04", pickle}, {"\x80\x05", pickle},
@@ -29,7 +29,7 @@ const (
 	html    = "a web page, perhaps a server's error message"
 )
 
-// identify says what a file without the magic of GGUF is.
+// identify names the format of a file without the magic of GGUF.
 func identify(head []byte) string {
 	if len(head) > 8 && head[8] == '{' && binary.LittleEndian.Uint64(head) < 100<<20 {
 		return "not a GGUF file, but a safetensors file"

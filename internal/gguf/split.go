@@ -29,10 +29,7 @@ func splitName(path string) (prefix string, no, count int, ok bool) {
 	return prefix, no, count, partPath(prefix, no, count) == path // five digits each, no signs
 }
 
-// PartPath is the path of part no, from 1, of count, of a split model, and
-// PartKeys are the keys that only it has: tensors is their number in all parts.
-// The first part has the model's metadata before them, and the others have
-// no more than these (gguf-split in llama.cpp).
+// PartPath returns the path of part no, from 1, of count parts of a split model.
 func PartPath(path string, no, count int) string {
 	if prefix, _, _, ok := splitName(path); ok {
 		path = prefix
@@ -40,30 +37,29 @@ func PartPath(path string, no, count int) string {
 	return partPath(strings.TrimSuffix(path, ".gguf"), no, count)
 }
 
-// IsPart reports whether a file's name is one of a split model's part.
+// IsPart reports whether a file's name has the form of a part's.
 func IsPart(path string) bool {
 	_, _, _, ok := splitName(path)
 	return ok
 }
 
-// PartKeys is described at PartPath.
+// PartKeys returns the keys of a part of a split model; tensors is the number in all parts. In the first part they
+// follow the model's metadata, and other parts have no further keys (gguf-split in llama.cpp).
 func PartKeys(no, count, tensors int) []KeyValue {
 	return []KeyValue{{splitNo, uint16(no - 1)}, {splitCount, uint16(count)}, {splitTensors, int32(tensors)}}
 }
 
-// IsPartKey reports whether a key is one of PartKeys.
+// IsPartKey reports whether a key is among PartKeys.
 func IsPartKey(key string) bool { return key == splitNo || key == splitCount || key == splitTensors }
 
 func partPath(prefix string, no, count int) string {
 	return fmt.Sprintf("%s-%05d-of-%05d.gguf", prefix, no, count)
 }
 
-// opener opens the file at path, whatever its place in a split model; what says which
-// part is meant where there is no file.
+// opener opens the file at path without looking at its place in a split model. In errors what names the part.
 type opener func(path, what string) (*File, error)
 
-// openSplit opens all parts. Their names come from the path that the caller
-// gave: what a file says never chooses another file.
+// openSplit opens all parts. Their names come from the caller's path: no text of a file ever chooses another file.
 func openSplit(prefix string, count int, open opener) (*File, error) {
 	f := &File{}
 	for no := 1; no <= count; no++ {
@@ -77,7 +73,7 @@ func openSplit(prefix string, count int, open opener) (*File, error) {
 	return f, nil
 }
 
-// openNext opens part no and adds it to f, which has the parts before it.
+// openNext opens part no and adds it to f, which has the parts before no.
 func (f *File) openNext(path string, no, count int, open opener) error {
 	p, err := open(path, fmt.Sprintf("part %d of %d: ", no, count))
 	if err != nil {
@@ -99,8 +95,8 @@ func (f *File) openNext(path string, no, count int, open opener) error {
 	return nil
 }
 
-// join appends the tensors of the next part. What the later parts' metadata say
-// besides the keys of the split is not kept: the first part has all.
+// join appends the tensors of the next part. Metadata of later parts, besides the keys of the split, is dropped: the
+// first part has all.
 func (f *File) join(p *File) error {
 	if n := len(f.tensors) + len(p.tensors); n > maxTensors {
 		return &Error{Name: "header", Offset: 8, What: "too many tensors in all parts",
@@ -110,7 +106,8 @@ func (f *File) join(p *File) error {
 		at := p.places[i].offset
 		if old, ok := f.index[t.Name]; ok {
 			first := filepath.Base(f.parts[f.places[old].part].path)
-			return &Error{Name: subject{kind: "tensor", name: t.Name}.String(), Offset: at, What: "the tensor is also in " + first}
+			return &Error{Name: subject{kind: "tensor", name: t.Name}.String(), Offset: at,
+				What: "the tensor is also in " + first}
 		}
 		f.index[t.Name] = len(f.tensors)
 		f.tensors = append(f.tensors, t)
@@ -120,23 +117,25 @@ func (f *File) join(p *File) error {
 	return nil
 }
 
-// checkKey compares an integer of the split's keys with what it must be.
+// checkKey compares an integer among the split's keys with the expected value.
 func (f *File) checkKey(key string, want int, optional bool) error {
 	n, err := f.Metadata.Uint(key)
 	switch {
 	case errors.Is(err, ErrNoKey) && optional:
 		return nil
 	case errors.Is(err, ErrNoKey):
-		return &Error{Name: keySubject(key).String(), What: "a part of a split model lacks the key", Allowed: fmt.Sprint(want)}
+		return &Error{Name: keySubject(key).String(), What: "a part of a split model lacks the key",
+			Allowed: fmt.Sprint(want)}
 	case err != nil:
 		return err
 	case n != uint64(want):
-		return f.Metadata.values[key].problem("the parts are not those of one model, in order", fmt.Sprint(n), fmt.Sprint(want))
+		return f.Metadata.values[key].problem("the parts are not those of one model, in order", fmt.Sprint(n),
+			fmt.Sprint(want))
 	}
 	return nil
 }
 
-// checkAlone refuses one part of several where the others cannot be found.
+// checkAlone refuses a part whose other parts cannot be found.
 func (f *File) checkAlone() error {
 	n, err := f.Metadata.Uint(splitCount)
 	if errors.Is(err, ErrNoKey) || err == nil && n <= 1 {
@@ -145,6 +144,6 @@ func (f *File) checkAlone() error {
 	if err != nil {
 		return err
 	}
-	return f.Metadata.values[splitCount].problem("one part of a split model, whose name does not tell where the others are",
-		fmt.Sprint(n), "1, or the name NAME-00001-of-0000N.gguf")
+	return f.Metadata.values[splitCount].problem(
+		"one part of a split model, whose name does not tell where the others are", fmt.Sprint(n), "1, or the name NAME-00001-of-0000N.gguf")
 }

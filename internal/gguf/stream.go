@@ -11,21 +11,20 @@ import (
 
 const (
 	firstRead = 1 << 20 // of a header
-	small     = 1 << 20 // bytes of a tensor that is read at once
+	small     = 1 << 20 // bytes of a tensor read at once
 )
 
-// Source is a file that cannot be mapped: its bytes, or what reads them.
+// Source is a file that cannot be mapped: the bytes, or a reader of the bytes.
 type Source struct {
 	Name string // NAME-00001-of-0000N.gguf tells a part's place in a split model
-	Data []byte // all of it; nil where At reads it
+	Data []byte // the whole file; nil if At reads the file
 
 	At   io.ReaderAt
-	Size int64 // of what At reads
+	Size int64 // size of the file behind At
 }
 
-// Read reads a file that cannot be mapped, or all parts of a split model, in any order.
-// Tensors that are large have no Data where the file has none, but a Source: all files
-// must stay readable, and their Data as it is, while the File is used.
+// Read reads a file that cannot be mapped, or all parts of a split model, in any order. Large tensors of files without
+// Data have a Source in place of Data. All files must stay readable, and their Data unchanged, while the File is used.
 func Read(files ...Source) (*File, error) {
 	if len(files) == 0 {
 		return nil, errors.New("a model of no files")
@@ -33,7 +32,9 @@ func Read(files ...Source) (*File, error) {
 	prefix, _, count, split := splitName(files[0].Name)
 	if !split {
 		if len(files) > 1 {
-			return nil, fmt.Errorf("%s is no part of a split model, whose %d files would be named NAME-00001-of-%05[2]d.gguf", files[0].Name, len(files))
+			return nil,
+				fmt.Errorf("%s is no part of a split model, whose %d files would be named NAME-00001-of-%05[2]d.gguf",
+					files[0].Name, len(files))
 		}
 		f, err := files[0].read()
 		if err == nil {
@@ -56,13 +57,13 @@ func Read(files ...Source) (*File, error) {
 	})
 }
 
-// read reads one file, whatever its place in a split model.
+// read reads a file without looking at its place in a split model.
 func (s *Source) read() (f *File, err error) {
 	switch {
 	case s.Data != nil:
 		f, err = parse(s.Data)
 	case s.At != nil:
-		f, err = s.pieces()
+		f, err = s.readPieces()
 	default:
 		err = errors.New("neither its Data nor At is there")
 	}
@@ -73,8 +74,8 @@ func (s *Source) read() (f *File, err error) {
 	return f, nil
 }
 
-// pieces reads one file whose large tensors stay where they are.
-func (s *Source) pieces() (*File, error) {
+// readPieces reads a file, and leaves large tensors unread.
+func (s *Source) readPieces() (*File, error) {
 	if int64(int(s.Size)) != s.Size || s.Size < 0 {
 		return nil, fmt.Errorf("a file of %d bytes", s.Size)
 	}
@@ -92,7 +93,7 @@ func (s *Source) pieces() (*File, error) {
 	})
 }
 
-// readStart reads the header, and as little behind it as is easy.
+// readStart reads the header, and as little behind the header as is easy.
 func readStart(r io.ReaderAt, size int) (*File, error) {
 	var data []byte
 	for n := firstRead; ; n *= 4 {
@@ -102,7 +103,7 @@ func readStart(r io.ReaderAt, size int) (*File, error) {
 			return nil, fmt.Errorf("header: %w", err)
 		}
 		f, err := readFile(data, size)
-		if err == nil || len(data) == min(size, maxHeader) { // else it may be for want of more
+		if err == nil || len(data) == min(size, maxHeader) { // else the cause may be a lack of bytes
 			return f, err
 		}
 	}

@@ -27,27 +27,27 @@ const (
 	numTypes
 )
 
-// types holds each type's name, the least bytes of a value, and how one and many
-// values are decoded; String and Array are no fixed size and have no decoders.
+// types holds for each type the name, the least bytes of a value, and the decoders of a value and of many values.
+// String and Array have no fixed size and no decoders.
 var types = [numTypes]struct {
 	name string
 	size int
 	one  func([]byte) any
 	many func([]byte) any
 }{
-	Uint8:   {"uint8", 1, one[uint8], many[uint8]},
-	Int8:    {"int8", 1, one[int8], many[int8]},
-	Uint16:  {"uint16", 2, one[uint16], many[uint16]},
-	Int16:   {"int16", 2, one[int16], many[int16]},
-	Uint32:  {"uint32", 4, one[uint32], many[uint32]},
-	Int32:   {"int32", 4, one[int32], many[int32]},
-	Float32: {"float32", 4, one[float32], many[float32]},
-	Bool:    {"bool", 1, one[bool], many[bool]},
+	Uint8:   {"uint8", 1, decodeOne[uint8], decodeMany[uint8]},
+	Int8:    {"int8", 1, decodeOne[int8], decodeMany[int8]},
+	Uint16:  {"uint16", 2, decodeOne[uint16], decodeMany[uint16]},
+	Int16:   {"int16", 2, decodeOne[int16], decodeMany[int16]},
+	Uint32:  {"uint32", 4, decodeOne[uint32], decodeMany[uint32]},
+	Int32:   {"int32", 4, decodeOne[int32], decodeMany[int32]},
+	Float32: {"float32", 4, decodeOne[float32], decodeMany[float32]},
+	Bool:    {"bool", 1, decodeOne[bool], decodeMany[bool]},
 	String:  {name: "string", size: 8},
 	Array:   {name: "array", size: 12},
-	Uint64:  {"uint64", 8, one[uint64], many[uint64]},
-	Int64:   {"int64", 8, one[int64], many[int64]},
-	Float64: {"float64", 8, one[float64], many[float64]},
+	Uint64:  {"uint64", 8, decodeOne[uint64], decodeMany[uint64]},
+	Int64:   {"int64", 8, decodeOne[int64], decodeMany[int64]},
+	Float64: {"float64", 8, decodeOne[float64], decodeMany[float64]},
 }
 
 func (t Type) String() string {
@@ -57,21 +57,20 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint32(t))
 }
 
-func one[E any](b []byte) any {
+func decodeOne[E any](b []byte) any {
 	var x E
 	binary.Decode(b, le, &x) // b has the size of x
 	return x
 }
 
-func many[E any](b []byte) any {
+func decodeMany[E any](b []byte) any {
 	var x E
 	s := make([]E, len(b)/binary.Size(x))
 	binary.Decode(b, le, s) // as above
 	return s
 }
 
-// Value is a metadata value, still encoded: decoding waits until somebody asks,
-// so a vocabulary that nobody reads costs nothing.
+// Value is an encoded metadata value: only a reader pays for decoding, so an unread vocabulary costs nothing.
 type Value struct {
 	key  string
 	typ  Type
@@ -81,29 +80,28 @@ type Value struct {
 	off  int64
 }
 
-// Type is the value's type.
+// Type returns the value's type.
 func (v Value) Type() Type { return v.typ }
 
-// Elem is the type of an array's elements.
+// Elem returns the type of an array's elements.
 func (v Value) Elem() Type { return v.elem }
 
-// Len is the number of an array's elements, else 0.
+// Len returns the number of an array's elements, else 0.
 func (v Value) Len() int { return v.n }
 
-// Offset is where the value's bytes begin in the file, after its type.
+// Offset returns the first byte of the value in the file, after its type.
 func (v Value) Offset() int64 { return v.off }
 
-// Any decodes the value: uint8 to float64, bool or string; a slice of them for
-// an array; []any, of slices, for an array of arrays. The result shares no memory
-// with the file.
+// Any decodes the value: uint8 to float64, bool or string; a slice of these for an array; []any, of slices, for an
+// array of arrays. The result shares no memory with the file.
 func (v Value) Any() (x any, err error) {
 	err = mmap.Guard(func() error {
-		// Checked again: a mapped file can be another one than when it was opened.
+		// A mapped file may have changed since it was opened, so decode checks again.
 		r := reader{data: v.data, size: len(v.data), base: v.off, of: keySubject(v.key)}
 		x = r.decode(v.typ)
 		return r.err
 	})
-	mmap.Drop(v.data) // x has it all
+	mmap.Drop(v.data) // x has all of the data
 	return x, err
 }
 
@@ -117,7 +115,7 @@ func (v Value) describe() string {
 	return v.typ.String()
 }
 
-// value reads over a value of type t and checks it.
+// value skips and checks a value of type t.
 func (r *reader) value(key string, t Type) Value {
 	v := Value{key: key, typ: t, off: r.base + int64(r.off)}
 	at := r.off
@@ -133,7 +131,7 @@ func (r *reader) value(key string, t Type) Value {
 	return v
 }
 
-// array reads over an array, nested in depth-1 others, and returns its elements.
+// array skips an array, nested in depth-1 others, and returns the type and number of its elements.
 func (r *reader) array(depth int) (elem Type, n int) {
 	at := r.off
 	elem = Type(r.u32("the type of an array"))
@@ -151,7 +149,7 @@ func (r *reader) array(depth int) (elem Type, n int) {
 	return elem, n
 }
 
-// skip reads over n values of type t, which lie in depth arrays.
+// skip skips n values of type t, which lie in depth arrays.
 func (r *reader) skip(t Type, n, depth int) {
 	switch t {
 	case String:
@@ -171,8 +169,7 @@ func (r *reader) skip(t Type, n, depth int) {
 	}
 }
 
-// checkBools holds a bool to 0 or 1: by the format, anything else means that the
-// file is invalid or wrongly read.
+// checkBools holds a bool to 0 or 1: by the format, other values show that the file is invalid or wrongly read.
 func (r *reader) checkBools(at int, b []byte) {
 	for i, x := range b {
 		if x > 1 {
@@ -221,8 +218,7 @@ func (r *reader) decodeArray(depth int) any {
 	return types[elem].many(body)
 }
 
-// substrings splits a copy of an array's body into its n strings, without
-// copying each.
+// substrings splits a copy of an array's body into its n strings, without copying each.
 func (r *reader) substrings(body string, n int) []string {
 	s := make([]string, 0, n)
 	for rest := body; len(s) < n; {

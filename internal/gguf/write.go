@@ -16,20 +16,20 @@ import (
 type Writer struct {
 	w         io.Writer
 	alignment int
-	left      []int // bytes to come of the tensors that are not complete
+	left      []int // bytes still to come of each incomplete tensor
 	written   int64
-	err       error // of the first write that failed
+	err       error // first failed write
 }
 
-// NewWriter writes the header to w: the metadata in order, and the tensors, whose
-// Data is not used. The alignment is metadata's general.alignment, a uint32, else
-// 32. What Open would refuse is an error, before anything is written.
+// NewWriter writes the header to w: the metadata in order, and the tensors, whose Data is not used. The alignment is
+// metadata's general.alignment, a uint32, else 32. Anything that Open would refuse is an error, before a byte is
+// written.
 func NewWriter(w io.Writer, metadata []KeyValue, tensors []tensor.Tensor) (*Writer, error) {
 	b, err := appendHeader(metadata, tensors)
 	if err != nil {
 		return nil, fmt.Errorf("write: %w", err)
 	}
-	// Reading it back holds the writer to all of the reader's rules.
+	// Reading the header back holds the writer to all of the reader's rules.
 	f, _, err := readHeader(b[:min(len(b), maxHeader)], math.MaxInt)
 	if err != nil {
 		return nil, fmt.Errorf("write: %w", err)
@@ -45,7 +45,7 @@ func NewWriter(w io.Writer, metadata []KeyValue, tensors []tensor.Tensor) (*Writ
 	return g, g.err
 }
 
-// MetadataOf returns the metadata of a file that NewWriter begins with these keys.
+// MetadataOf returns the metadata of a file with these keys.
 func MetadataOf(keys []KeyValue) (Metadata, error) {
 	b, err := appendHeader(keys, nil)
 	if err != nil {
@@ -58,8 +58,8 @@ func MetadataOf(keys []KeyValue) (Metadata, error) {
 	return f.Metadata, nil
 }
 
-// Write appends p to the tensors' data. The data of all tensors come one after
-// the other, in any pieces; the padding between them is the Writer's work.
+// Write appends p to the tensors' data. Data is in the order of the tensors, in pieces of any size; the padding between
+// tensors is the Writer's work.
 func (g *Writer) Write(p []byte) (n int, err error) {
 	for n < len(p) && g.err == nil {
 		if len(g.left) == 0 {
@@ -77,8 +77,7 @@ func (g *Writer) Write(p []byte) (n int, err error) {
 	return n, g.err
 }
 
-// Close reports whether all the data was written. It does not close the
-// underlying writer.
+// Close reports whether all the data was written. The underlying writer stays open.
 func (g *Writer) Close() error {
 	if g.err == nil && len(g.left) > 0 {
 		g.err = fmt.Errorf("write: the data of %d tensors is not complete", len(g.left))
@@ -113,9 +112,8 @@ func Write(w io.Writer, metadata []KeyValue, tensors []tensor.Tensor) error {
 	return g.Close()
 }
 
-// WriteFile makes or replaces the file at path with what write writes. Until all
-// is on disk, the bytes are in another file of the same folder; after an error
-// nothing of it is left, and the file at path is as it was. Whatever is at path and no
+// WriteFile makes or replaces the file at path with the output of write. Until all bytes are on disk, they are in
+// another file of the same folder; an error leaves no trace, and the file at path unchanged. Anything at path but a
 // regular file is an error.
 func WriteFile(path string, write func(io.Writer) error) error {
 	err := atomicfile.Write(path, func(f io.Writer) error {

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// files are the mapped files, so that Drop knows which memory it may touch.
+// files holds the mapped files: Drop may touch no other memory.
 var files struct {
 	sync.Mutex
 	live [][]byte
@@ -25,9 +25,9 @@ func unregister(data []byte) {
 	files.live = slices.DeleteFunc(files.live, func(d []byte) bool { return &d[0] == &data[0] })
 }
 
-// Drop says that b, a part of a File's Data, is not needed for now: the process no longer counts its whole pages as its
-// own. b may be read as before, which brings them back from the system's cache or the disk. Where b is any other
-// memory, or the system has no such request, Drop does nothing.
+// Drop tells the system that b, a part of a File's Data, is not needed for now: whole pages no longer count as the
+// process's own. Reading b remains possible, and fetches the pages from the system's cache or the disk. For other
+// memory, or on a system without such a request, Drop does nothing.
 func Drop(b []byte) {
 	from, to := span(b)
 	files.Lock() // until the end: files in use stay mapped
@@ -39,13 +39,13 @@ func Drop(b []byte) {
 		return
 	}
 	page := uintptr(os.Getpagesize())
-	head := -from & (page - 1) // b's bytes before its first whole page
+	head := -from & (page - 1) // bytes of b before its first whole page
 	if size := to - from; head < size && size-head >= page {
 		drop(b[head : head+(size-head)&^(page-1)])
 	}
 }
 
-// span returns the addresses of b's first byte and of the one after its last.
+// span returns the address of b's first byte and the address after its last byte.
 func span(b []byte) (from, to uintptr) {
 	from = uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	return from, from + uintptr(len(b))

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Fetch reads b, a part of a File's Data, into memory, if it is not there. Where the system can, that maps all of its
-// pages at once, which costs less than a fault for each few of them. A file that shrank faults, see Guard.
+// Fetch reads b, a part of a File's Data, into memory, unless b is in memory already. Where the system supports it, all
+// pages are mapped at once, which costs less than a fault for every few pages. A file that shrank faults, see Guard.
 func Fetch(b []byte) {
 	if len(b) == 0 || populate(b) {
 		return

@@ -10,7 +10,7 @@ import (
 
 const nonblock = 0
 
-// mapFile reads the file into memory, which needs no unmapping.
+// mapFile reads the file into memory. There is nothing to unmap.
 func mapFile(f *os.File, size int) (data []byte, unmap func([]byte) error, err error) {
 	data = make([]byte, size)
 	if _, err := io.ReadFull(f, data); err != nil {

@@ -40,7 +40,7 @@ func freeMemory(data []byte) error {
 	return windows.VirtualFree(addr, 0, windows.MEM_RELEASE)
 }
 
-// bytesAt returns the n bytes at an address that is no Go pointer; reading it through memory says so to vet.
+// bytesAt returns the n bytes at an address outside Go's heap; reading the address through memory satisfies vet.
 func bytesAt(addr uintptr, n int) []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n)
 }

@@ -13,8 +13,8 @@ func hugePages(b []byte) { unix.Madvise(b, unix.MADV_HUGEPAGE) }
 
 func smallPages(b []byte) { unix.Madvise(b, unix.MADV_NOHUGEPAGE) }
 
-// populate reports whether the system mapped b's pages; it cannot before Linux 5.14. The address goes to it as a
-// number, since the first page may begin before b.
+// populate reports whether the system mapped b's pages; Linux before 5.14 cannot. The address is passed as a number,
+// since the first page may begin before b.
 func populate(b []byte) bool {
 	from, to := span(b)
 	from &^= uintptr(os.Getpagesize() - 1)

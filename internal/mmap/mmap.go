@@ -1,7 +1,10 @@
-// Package mmap maps files into memory for reading, and memory outside Go's heap.
+// Package mmap maps files into memory for reading, and provides memory outside Go's heap.
 //
-// On Unix and Windows a file's pages come from the operating system's file cache as they are touched. Elsewhere
-// (js/wasm) the file is read into memory.
+// On Unix and Windows a file's pages come from the operating system's file cache on first touch. Elsewhere (js/wasm)
+// the file is read into memory.
+//
+// Files in reading order: anon.go, fetch.go, mmap.go, for each system map_unix.go, map_windows.go, map_other.go,
+// memory_linux.go, memory_other.go, and drop.go.
 package mmap
 
 import (
@@ -18,15 +21,15 @@ import (
 	"github.com/karat-run/karat/internal/patherr"
 )
 
-// File is a file's contents. Its methods may be called by several goroutines at once.
+// File is the contents of a file. Several goroutines may call its methods at once.
 type File struct{ mapping }
 
-// mapping is what File and Anon share.
+// mapping is the common part of File and Anon.
 type mapping struct {
 	data  []byte
 	unmap func([]byte) error // nil where there is nothing to give back
 	once  sync.Once
-	err   error // of the one unmap
+	err   error // result of the single unmap
 }
 
 func (m *mapping) close() error {
@@ -41,8 +44,8 @@ func (m *mapping) close() error {
 	return m.err
 }
 
-// Open maps the regular file at path; symbolic links are followed. A folder, a pipe, a device or a socket is an error,
-// found without opening or waiting for it.
+// Open maps the regular file at path, following symbolic links. A folder, a pipe, a device or a socket is an error,
+// found without opening or waiting.
 func Open(path string) (*File, error) {
 	f, size, err := openRegular(path)
 	if err != nil {
@@ -66,7 +69,8 @@ func Open(path string) (*File, error) {
 	}}}, nil
 }
 
-// ReadFile reads the regular file at path, of at most so many bytes. Like Open it never waits for a pipe or a device.
+// ReadFile reads the regular file at path, of at most so many bytes. Like Open, ReadFile never waits for a pipe or a
+// device.
 func ReadFile(path string, most int64) ([]byte, error) {
 	f, size, err := openRegular(path)
 	if err != nil {
@@ -83,18 +87,18 @@ func ReadFile(path string, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// Data returns the file's contents, read-only: a write to it ends the program. It is valid until Close; a read beyond
-// the end of a file that shrank after Open faults, see Guard.
+// Data returns the file's contents, read-only: a write ends the program. The contents are valid until Close; a read
+// beyond the end of a file that shrank after Open faults, see Guard.
 func (f *File) Data() []byte { return f.data }
 
-// Close gives the mapping back. Nothing that shares memory with Data may be used after it. A second Close does nothing
-// and returns what the first did.
+// Close gives the mapping back. Memory shared with Data must not be used afterwards. A second Close does nothing and
+// returns the first result.
 func (f *File) Close() error { return f.close() }
 
 var errGone = errors.New("the mapped file shrank or cannot be read")
 
-// Guard calls read and returns its error. Where read touches mapped memory that is no longer there (the file shrank, or
-// its disk failed), Guard returns an error instead of ending the program. It sees only faults of the calling goroutine;
+// Guard calls read and returns its error. Where read touches mapped memory that has vanished (the file shrank, or its
+// disk failed), Guard returns an error instead of ending the program. Guard sees only faults of the calling goroutine;
 // every other panic goes on.
 func Guard(read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -114,8 +118,8 @@ func Guard(read func() error) (err error) {
 	return read()
 }
 
-// openRegular opens path and returns its size. It looks before it opens, since opening a device can have effects, and
-// looks again at what it got.
+// openRegular opens path and returns its size. The kind of file is checked before opening, since opening a device can
+// have effects, and again afterwards.
 func openRegular(path string) (*os.File, int, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -10,7 +10,26 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// entry is what the header says of a tensor: Bytes(dtype, shape) is end-begin.
+// What a file may declare. The largest published headers have under 2 MiB and
+// 20,000 tensors, the largest index 200,000.
+const (
+	maxHeader   = 16 << 20
+	maxTensors  = 1 << 17
+	maxIndexed  = 1 << 18
+	maxMetadata = 1 << 12 // entries
+	maxDims     = 8
+	maxName     = 1 << 10 // bytes
+)
+
+const metadataKey = "__metadata__"
+
+// dtypes lists the element types under their String names, in the order of the reference's writer.
+var dtypes = [...]tensor.DType{
+	tensor.Bool, tensor.U8, tensor.I8, tensor.I16, tensor.U16, tensor.F16, tensor.BF16,
+	tensor.I32, tensor.U32, tensor.F32, tensor.F64, tensor.I64, tensor.U64,
+}
+
+// entry is a tensor's entry in the header: Bytes(dtype, shape) is end-begin.
 type entry struct {
 	name       string
 	dtype      tensor.DType
@@ -83,7 +102,8 @@ func (s *scanner) entry(name string) (entry, error) {
 		return e, fmt.Errorf("tensor %q: %w", name, err)
 	}
 	if e.end < e.begin || e.end-e.begin != size {
-		return e, fmt.Errorf("tensor %q: data_offsets [%d, %d], but %v of shape %v has %d bytes", name, e.begin, e.end, e.dtype, e.shape, size)
+		return e, fmt.Errorf("tensor %q: data_offsets [%d, %d], but %v of shape %v has %d bytes", name, e.begin, e.end,
+			e.dtype, e.shape, size)
 	}
 	return e, nil
 }
@@ -101,7 +121,7 @@ func (s *scanner) dtype() (tensor.DType, error) {
 	return tensor.Invalid, s.errorf("dtype %.40q is not supported", name)
 }
 
-// ints reads an array of at most limit integers; it is not nil.
+// ints reads an array of at most limit integers. The result is never nil.
 func (s *scanner) ints(limit int) ([]int, error) {
 	var v [maxDims]int
 	n := 0
@@ -116,7 +136,7 @@ func (s *scanner) ints(limit int) ([]int, error) {
 	return slices.Clone(v[:n:n]), err
 }
 
-// strings reads an object of at most limit different strings; it is not nil.
+// strings reads an object of at most limit different strings. The result is never nil.
 func (s *scanner) strings(limit int) (map[string]string, error) {
 	m := map[string]string{}
 	err := s.object(func(key string) (err error) {

@@ -12,9 +12,9 @@ import (
 	"github.com/karat-run/karat/internal/mmap"
 )
 
-// OpenIndex opens the files that an index (model.safetensors.index.json) names,
-// all in the index's folder. Index and files must agree: every tensor of a file
-// is in the index under this file, and every tensor of the index is in its file.
+// OpenIndex opens the files named in an index (model.safetensors.index.json), all in the index's folder. Index and
+// files must agree: every tensor of a file is in the index under this file, and every tensor of the index is in its
+// file.
 func OpenIndex(path string) (*File, error) {
 	f := &File{}
 	if err := f.openIndex(path); err != nil {
@@ -77,9 +77,8 @@ func parseIndex(text []byte) (weightMap map[string]string, err error) {
 	return weightMap, nil
 }
 
-// checkShard accepts the bare name of a safetensors file. The index is not
-// trusted: its names do not lead out of its folder. The file itself may be a
-// symbolic link, as in Hugging Face's cache; a download cannot plant one.
+// checkShard accepts the bare name of a safetensors file. Names in the index are not trusted to stay in its folder. The
+// file itself may be a symbolic link, as in Hugging Face's cache; a download cannot plant a link.
 func checkShard(file string) error {
 	if !filepath.IsLocal(file) || strings.ContainsAny(file, "/\\:\x00") {
 		return fmt.Errorf("file %.80q is not a bare file name", file)
@@ -93,8 +92,7 @@ func checkShard(file string) error {
 	return nil
 }
 
-// openShards opens each file of the index once, in the order of their names, and
-// gathers their tensors.
+// openShards opens each file of the index once, in the order of their names, and gathers their tensors.
 func (f *File) openShards(dir string, weightMap map[string]string) error {
 	files := slices.Compact(slices.Sorted(maps.Values(weightMap)))
 	for i, file := range files {
@@ -121,7 +119,8 @@ func (f *File) openShards(dir string, weightMap map[string]string) error {
 			delete(weightMap, t.Name)
 		}
 		first := slices.Min(slices.Collect(maps.Keys(weightMap)))
-		return fmt.Errorf("%d tensors of the index are in no file, the first is %q in %s", missing, first, weightMap[first])
+		return fmt.Errorf("%d tensors of the index are in no file, the first is %q in %s", missing, first,
+			weightMap[first])
 	}
 	return nil
 }

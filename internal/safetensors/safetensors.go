@@ -1,16 +1,16 @@
 // Package safetensors reads and writes Hugging Face's tensor files.
 //
-// A file is a little-endian uint64, the length of the header; the header, a JSON
-// object of tensor name to dtype, shape and place in the data, and of
-// "__metadata__" to strings; and the data, to the end of the file
-// (https://huggingface.co/docs/safetensors). A large model is several such files
-// and an index that says which tensor is in which.
+// A file is a little-endian uint64, the length of the header; the header, a JSON object of tensor name to dtype, shape
+// and place in the data, and of "__metadata__" to strings; and the data, to the end of the file
+// (https://huggingface.co/docs/safetensors). A large model is several such files, and an index of tensor names to
+// files.
 //
-// Files are not trusted, and the reader is stricter than the format's reference:
-// the tensors fill the data exactly (no gap, overlap or byte left over), every
-// key is known and there once, numbers are plain integers, and the header is at
-// most 16 MiB with at most 131072 tensors of at most 8 dimensions, so that a bad
-// file costs little memory. PyTorch's pickle files are never read.
+// Files are not trusted, and the reader is stricter than the format's reference: the tensors fill the data exactly (no
+// gap, overlap or rest), every key is known and unique, numbers are plain integers, and the header is at most 16 MiB
+// with at most 131072 tensors of at most 8 dimensions, so that a bad file costs little memory. PyTorch's pickle files
+// are never read.
+//
+// Files in reading order: safetensors.go, index.go, write.go, header.go, scanner.go.
 package safetensors
 
 import (
@@ -27,41 +27,19 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// What a file may declare. The largest published headers have under 2 MiB and
-// 20,000 tensors, the largest index 200,000.
-const (
-	maxHeader   = 16 << 20
-	maxTensors  = 1 << 17
-	maxIndexed  = 1 << 18
-	maxMetadata = 1 << 12 // entries
-	maxDims     = 8
-	maxName     = 1 << 10 // bytes
-)
-
-const metadataKey = "__metadata__"
-
-// dtypes are the element types that are read and written, under their String
-// names, in the order in which the reference's writer sorts them.
-var dtypes = [...]tensor.DType{
-	tensor.Bool, tensor.U8, tensor.I8, tensor.I16, tensor.U16, tensor.F16, tensor.BF16,
-	tensor.I32, tensor.U32, tensor.F32, tensor.F64, tensor.I64, tensor.U64,
-}
-
-// File is one safetensors file, or the several of an index.
+// File is a safetensors file, or all files of an index.
 type File struct {
-	// Tensors are in the order of their data; of an index's files, in the order
-	// of the files' names. Names are unique. Data is part of the mapped file:
-	// read-only, little-endian, and not aligned to the size of its elements.
+	// Tensors are in the order of their data; of an index's files, in the order of the files' names. Names are unique.
+	// Data is part of the mapped file: read-only, little-endian, and not aligned to the size of elements.
 	Tensors []tensor.Tensor
-	// Metadata is the "__metadata__" of the (first) file, nil without one.
+	// Metadata is the "__metadata__" of the (first) file; nil if absent.
 	Metadata map[string]string
 
 	maps []*mmap.File
 }
 
-// Open maps the file at path and reads its header. A path that ends in
-// .index.json is opened with OpenIndex. PyTorch's .bin, .pt and .pth files, which
-// are pickled code, are refused unread.
+// Open maps the file at path and reads its header. A path that ends in .index.json is opened with OpenIndex. PyTorch's
+// .bin, .pt and .pth files, which are pickled code, are refused unread.
 func Open(path string) (*File, error) {
 	if strings.HasSuffix(path, ".index.json") {
 		return OpenIndex(path)
@@ -73,10 +51,10 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// cutError says that a file ends too early.
+// cutError reports a file that ends too early.
 type cutError struct {
 	size, need int
-	part       string // what needs the bytes: header or tensors
+	part       string // header or tensors, in need of the bytes
 }
 
 func (e *cutError) Error() string {
@@ -112,7 +90,7 @@ func open(path string) (*File, error) {
 	return f, nil
 }
 
-// Parse reads a file's bytes, which the tensors share.
+// Parse reads a file's bytes. The tensors share data.
 func Parse(data []byte) (*File, error) {
 	f, err := parse(data)
 	if err != nil {
@@ -121,7 +99,7 @@ func Parse(data []byte) (*File, error) {
 	return f, nil
 }
 
-// Close unmaps the files. No tensor's Data may be used after it.
+// Close unmaps the files. The tensors' Data must not be used afterwards.
 func (f *File) Close() error {
 	var errs []error
 	for _, m := range f.maps {
@@ -160,7 +138,7 @@ func parse(data []byte) (*File, error) {
 	return &File{Tensors: tensors, Metadata: metadata}, nil
 }
 
-// checkNames reports a name that occurs twice.
+// checkNames refuses names that occur twice.
 func checkNames(entries []*entry) error {
 	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.name, b.name) })
 	for i := 1; i < len(entries); i++ {
@@ -171,8 +149,8 @@ func checkNames(entries []*entry) error {
 	return nil
 }
 
-// place sorts the entries by their place in data, which they must fill, and
-// makes tensors of them. start is where data begins in the file.
+// place sorts the entries by their place in data, which they must fill, and makes tensors of the entries. The data
+// begins at byte start of the file.
 func place(entries []*entry, data []byte, start int) ([]tensor.Tensor, error) {
 	slices.SortFunc(entries, func(a, b *entry) int {
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end), cmp.Compare(a.name, b.name))
@@ -184,7 +162,8 @@ func place(entries []*entry, data []byte, start int) ([]tensor.Tensor, error) {
 			last := slices.MaxFunc(entries, func(a, b *entry) int { return cmp.Compare(a.end, b.end) })
 			return nil, &cutError{start + len(data), start + last.end, "tensors"}
 		case e.begin < at:
-			return nil, fmt.Errorf("tensor %q: data_offsets [%d, %d] overlap another tensor, which ends at %d", e.name, e.begin, e.end, at)
+			return nil, fmt.Errorf("tensor %q: data_offsets [%d, %d] overlap another tensor, which ends at %d", e.name,
+				e.begin, e.end, at)
 		case e.begin > at:
 			return nil, fmt.Errorf("tensor %q: data_offsets [%d, %d] leave a hole from %d", e.name, e.begin, e.end, at)
 		}
@@ -201,17 +180,18 @@ func place(entries []*entry, data []byte, start int) ([]tensor.Tensor, error) {
 func refusePickle(path string) error {
 	switch ext := strings.ToLower(filepath.Ext(strings.TrimSuffix(path, ".index.json"))); ext {
 	case ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle":
-		return fmt.Errorf("a %s file is a Python pickle, whose reading would run code from it; only safetensors and GGUF files are read", ext)
+		return fmt.Errorf("a %s file is a Python pickle, whose reading would run code from it; only safetensors and "+
+			"GGUF files are read", ext)
 	}
 	return nil
 }
 
-// notHeader says why data does not begin with the length of a header and a
-// header, naming what the file is if it is a known other thing.
+// notHeader explains why data does not begin with the length of a header and a header, and names the known formats.
 func notHeader(data []byte, n uint64) error {
 	const pickle = "a Python pickle, whose reading would run code from it"
 	for _, k := range []struct{ prefix, what string }{
-		{"PK\x03\x04", "a zip archive, perhaps PyTorch's, which has a pickle in it: its reading would run code from it"},
+		{"PK\x03\x04",
+			"a zip archive, perhaps PyTorch's, which has a pickle in it: its reading would run code from it"},
 		{"\x80\x02", pickle}, {"\x80\x03", pickle}, {"\x80\x04", pickle}, {"\x80\x05", pickle},
 		{"GGUF", "a GGUF file"},
 		{"version https://git-lfs", "a Git LFS pointer, whose file was not fetched"},

@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// maxDepth bounds the nesting of a value that is skipped.
+// maxDepth bounds the nesting of skipped values.
 const maxDepth = 16
 
 // scanner reads JSON from left to right, building nothing. Package encoding/json
@@ -20,7 +20,7 @@ type scanner struct {
 	depth int
 }
 
-// errorf is an error at the current byte of the file.
+// errorf returns an error at the current byte of the file.
 func (s *scanner) errorf(format string, args ...any) error {
 	return fmt.Errorf("byte %d: "+format, append([]any{s.base + s.pos}, args...)...)
 }
@@ -49,7 +49,7 @@ func (s *scanner) expect(c byte) error {
 	return nil
 }
 
-// object calls member with each key, which must read the value.
+// object calls member with each key; member must read the value.
 func (s *scanner) object(member func(key string) error) error {
 	return s.list('{', '}', func() error {
 		key, err := s.string()

@@ -17,28 +17,26 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Writer writes one file whose tensors' data come in pieces.
+// Writer writes a file whose tensors' data come in pieces.
 type Writer struct {
-	// Tensors are the tensors in the order in which their data are written: wide
-	// elements first and then by name, as the reference's writer sorts them, so
-	// that each is aligned.
+	// Tensors has the tensors in the order of their data: wide elements first and then by name, as the reference's
+	// writer sorts, so that each tensor is aligned.
 	Tensors []tensor.Tensor
 
 	w    io.Writer
 	left int // bytes to come
 }
 
-// NewWriter writes the header of a file to w: the tensors, whose Data is not used,
-// and metadata, which may be nil. The bytes depend on nothing else, and not on the
-// order of the tensors. The metadata is sorted by key and the header padded with
-// spaces to a multiple of 8 bytes.
+// NewWriter writes the header of a file to w: the tensors, whose Data is not used, and metadata, which may be nil.
+// Equal tensors and metadata give equal bytes, whatever the order of the tensors. The metadata is sorted by key and the
+// header padded with spaces to a multiple of 8 bytes.
 //
-// The tensors' types must be types that Open reads, their names unique. The error of
-// a tensor that cannot be written comes before the first byte.
+// The tensors' types must be known to Open, and names unique. Errors come before the first byte is written.
 func NewWriter(w io.Writer, tensors []tensor.Tensor, metadata map[string]string) (*Writer, error) {
 	g := &Writer{Tensors: slices.Clone(tensors), w: w}
 	slices.SortStableFunc(g.Tensors, func(a, b tensor.Tensor) int {
-		return cmp.Or(-cmp.Compare(slices.Index(dtypes[:], a.DType), slices.Index(dtypes[:], b.DType)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(-cmp.Compare(slices.Index(dtypes[:], a.DType), slices.Index(dtypes[:], b.DType)),
+			cmp.Compare(a.Name, b.Name))
 	})
 	var header []byte
 	var err error
@@ -51,8 +49,7 @@ func NewWriter(w io.Writer, tensors []tensor.Tensor, metadata map[string]string)
 	return g, nil
 }
 
-// Write appends p to the tensors' data, which come one after the other in the
-// order of Tensors, in any pieces.
+// Write appends p to the tensors' data. Data is in the order of Tensors without gaps, in pieces of any size.
 func (g *Writer) Write(p []byte) (int, error) {
 	if len(p) > g.left {
 		return 0, fmt.Errorf("write: %d bytes, but only %d are left of the tensors' data", len(p), g.left)
@@ -62,8 +59,7 @@ func (g *Writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close reports whether all the data was written. It does not close the
-// underlying writer.
+// Close reports whether all the data was written. The underlying writer stays open.
 func (g *Writer) Close() error {
 	if g.left > 0 {
 		return fmt.Errorf("write: %d bytes of the tensors' data are missing", g.left)
@@ -71,15 +67,15 @@ func (g *Writer) Close() error {
 	return nil
 }
 
-// Write writes tensors, with their Data, and metadata as one file, as NewWriter
-// tells.
+// Write writes a file with tensors, including their Data, and metadata, as NewWriter does.
 func Write(w io.Writer, tensors []tensor.Tensor, metadata map[string]string) error {
 	if _, err := NewWriter(io.Discard, tensors, metadata); err != nil {
 		return err
 	}
 	for _, t := range tensors {
 		if size, _ := tensor.Bytes(t.DType, t.Shape); size != len(t.Data) { // the error would be NewWriter's
-			return fmt.Errorf("write: tensor %q: %d bytes, but %v of shape %v has %d", t.Name, len(t.Data), t.DType, t.Shape, size)
+			return fmt.Errorf("write: tensor %q: %d bytes, but %v of shape %v has %d", t.Name, len(t.Data), t.DType,
+				t.Shape, size)
 		}
 	}
 	g, err := NewWriter(w, tensors, metadata)
@@ -94,9 +90,8 @@ func Write(w io.Writer, tensors []tensor.Tensor, metadata map[string]string) err
 	return g.Close()
 }
 
-// WriteFile writes a file as Write does. The file appears at path, in place of
-// another file but of nothing else, when all of it is on the disk; an error leaves
-// path as it was.
+// WriteFile writes a file as Write does. The file appears at path, in place of another file but of nothing else, when
+// all of its bytes are on the disk. An error leaves path unchanged.
 func WriteFile(path string, tensors []tensor.Tensor, metadata map[string]string) error {
 	err := atomicfile.Write(path, func(w io.Writer) error { return Write(w, tensors, metadata) })
 	if err != nil {
@@ -105,11 +100,11 @@ func WriteFile(path string, tensors []tensor.Tensor, metadata map[string]string)
 	return nil
 }
 
-// appendHeader appends the header and its length, having checked that a reader
-// will accept them, and returns the size of the data, too.
+// appendHeader appends the header and its length, checked by the reader's rules, and returns the size of the data.
 func appendHeader(b []byte, tensors []tensor.Tensor, metadata map[string]string) (_ []byte, size int, err error) {
 	if len(tensors) > maxTensors || len(metadata) > maxMetadata {
-		return nil, 0, fmt.Errorf("%d tensors and %d metadata, at most %d and %d are allowed", len(tensors), len(metadata), maxTensors, maxMetadata)
+		return nil, 0, fmt.Errorf("%d tensors and %d metadata, at most %d and %d are allowed", len(tensors),
+			len(metadata), maxTensors, maxMetadata)
 	}
 	b = append(b, make([]byte, 8)...)
 	b = append(b, '{')
@@ -148,7 +143,7 @@ func appendHeader(b []byte, tensors []tensor.Tensor, metadata map[string]string)
 	return b, size, nil
 }
 
-// checkTensor reports what a reader would not accept, and returns the size.
+// checkTensor refuses tensors that a reader would not accept, and returns the size.
 func checkTensor(t *tensor.Tensor) (int, error) {
 	if !slices.Contains(dtypes[:], t.DType) {
 		return 0, fmt.Errorf("%v is no safetensors dtype", t.DType)
@@ -162,7 +157,7 @@ func checkTensor(t *tensor.Tensor) (int, error) {
 	return tensor.Bytes(t.DType, t.Shape)
 }
 
-// appendEntry appends what the header says of t, whose data is there from at to end.
+// appendEntry appends the header's entry of t, whose data is at bytes at to end.
 func appendEntry(b []byte, t *tensor.Tensor, at, end int) []byte {
 	b = append(appendString(b, t.Name), `:{"dtype":"`+t.DType.String()+`","shape":[`...)
 	for _, n := range t.Shape {
@@ -173,7 +168,7 @@ func appendEntry(b []byte, t *tensor.Tensor, at, end int) []byte {
 	return append(b, "]}"...)
 }
 
-// separate appends a comma after all but the beginning of a list.
+// separate appends a comma unless b is at the beginning of a list.
 func separate(b []byte) []byte {
 	if c := b[len(b)-1]; c != '{' && c != '[' {
 		b = append(b, ',')
@@ -181,7 +176,7 @@ func separate(b []byte) []byte {
 	return b
 }
 
-// appendString appends a JSON string, without the escapes that only HTML needs.
+// appendString appends a JSON string, without the escapes for HTML.
 func appendString(b []byte, s string) []byte {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)

@@ -42,7 +42,6 @@ var manyMethods = map[string]string{
 	"internal/dev/backendtest.suite":  "a method an operation",
 	"internal/lab/mistake.Proposer":   "a method a family of mistakes",
 	"internal/quant.encoder":          "a method a format",
-	"internal/gguf.reader":            "a method a type of value",
 	"cmd/karat.conversation":          "still to be divided: a chat's state and its commands",
 	"internal/backend/reference.Spec": "still to be divided",
 }
