@@ -1,12 +1,12 @@
-// Package convert converts the files of a model: a Hugging Face folder
-// to GGUF, GGUF to a folder, and GGUF to GGUF of another type or in other
-// parts. Tensors are written one after another, each in pieces that all cores
-// make, so that memory does not grow with the model. The output appears when
-// it is complete.
+// Package convert converts the files of a model: a Hugging Face folder to GGUF, GGUF to a folder, and GGUF to GGUF of
+// another type or in other parts. Tensors are written in sequence, in pieces made by all cores, so that memory does not
+// grow with the model. The output appears when it is complete.
 //
-// Package checkpoint holds the changes to tensors and settings, and the tags of the
-// architectures hold the names of tensors. A tensor
-// or a setting that the other format cannot hold is an error.
+// Package checkpoint holds the changes to tensors and settings, and the tags of the architectures hold the names of
+// tensors. A tensor or a setting without a place in the other format is an error.
+//
+// Files in reading order: convert.go, gguf.go, quantize.go, repair.go, edit.go, tohf.go, togguf.go, stream.go, types.go,
+// job.go.
 package convert
 
 import (
@@ -14,9 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/atomicfile"
@@ -24,48 +22,32 @@ import (
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/patherr"
-	"github.com/karat-run/karat/internal/quantmix"
 )
 
-// Options say what to make. The zero value keeps the types of the tensors.
+// Options describe the output. The zero value keeps the types of the tensors.
 type Options struct {
-	// Type is the type of the weights: a name of package mix, into a folder one of a
-	// float type.
-	// "" is, from a folder, that of most of its weights, from GGUF into GGUF that of
-	// each tensor, and into a folder F32 for a quantized file.
+	// Type is the type of the weights: a name of package mix, into a folder the name of a float type. "" stands, from a
+	// folder, for the type of most of its weights, from GGUF into GGUF for the type of each tensor, and into a folder
+	// for F32 if the file is quantized.
 	Type string
-	// Split is the most bytes of tensors in one file; 0 is one file of all. A
-	// tensor that is larger has a file of its own. Files have the names
-	// NAME-00001-of-00003.gguf, in a folder model-00001-of-00003.safetensors.
+	// Split is the maximum of bytes of tensors in a file; 0 puts all in the same file. A larger tensor has a separate
+	// file. Files have the names NAME-00001-of-00003.gguf, in a folder model-00001-of-00003.safetensors.
 	Split int64
-	// Ignore are settings, in the source's spelling, that may be lost though no rule
-	// takes them.
+	// Ignore lists settings, in the source's spelling, that may be lost though no rule converts them.
 	Ignore []string
-	// Progress is called with the bytes of tensors that are written, and all.
+	// Progress is called with the bytes of tensors written so far, and in all.
 	Progress func(done, total int64)
 }
 
-// Result describes the files that were made.
+// Result describes the files made.
 type Result struct {
 	Format       string
 	Architecture string
-	Files        []string // that hold tensors
+	Files        []string // files with tensors
 	Tensors      int
 	Bytes        int64          // of tensors
 	Types        map[string]int // how many tensors there are of each type
-	Notes        []string       // what the other format cannot say, or was set aside
-}
-
-// converter is one conversion.
-type converter struct {
-	Options
-	src, dst    string
-	reads       []string     // GGUF files, which are not to be replaced
-	to          quantmix.Mix // the Type
-	result      Result
-	done, total int64
-	progress    func(done, total int64)
-	threads     int // 0 is one for each processor
+	Notes        []string       // settings lost, and tensors set aside
 }
 
 // Check reports faults of o and dst without opening the model.
@@ -76,24 +58,21 @@ func Check(dst string, o Options) error {
 	if o.Split < 0 {
 		return fmt.Errorf("parts of %d bytes", o.Split)
 	}
-	if toGGUF(dst) {
+	if isGGUF(dst) {
 		if o.Split == 0 && gguf.IsPart(dst) {
-			return fmt.Errorf("%s: that is the name of a part of a split model; without a size to split at, the result is one file", dst)
+			return fmt.Errorf("%s: that is the name of a part of a split model; without a size to split at, the "+
+				"result is one file", dst)
 		}
 		if o.Split > 0 {
-			dst = gguf.PartPath(dst, 1, 1) // there may be more, beside it
+			dst = gguf.PartPath(dst, 1, 1) // other parts may lie beside the file
 		}
 		return atomicfile.Check(dst)
 	}
 	return atomicfile.CheckFolder(dst)
 }
 
-// toGGUF tells the format of the result by its name.
-func toGGUF(dst string) bool { return strings.EqualFold(filepath.Ext(dst), ".gguf") }
-
-// Convert makes dst, a GGUF file if its name ends in .gguf and else a folder, of
-// the model at src. An error, as that of ctx, leaves nothing at dst that was not
-// there.
+// Convert makes dst, a GGUF file if its name ends in .gguf and else a folder, of the model at src. After an error,
+// including ctx's, nothing new is left at dst.
 func Convert(ctx context.Context, src, dst string, o Options) (*Result, error) {
 	if err := Check(dst, o); err != nil {
 		return nil, err
@@ -104,17 +83,19 @@ func Convert(ctx context.Context, src, dst string, o Options) (*Result, error) {
 	if err != nil {
 		return nil, patherr.Plain(err)
 	}
-	switch from, to := !st.IsDir(), toGGUF(dst); {
+	switch from, to := !st.IsDir(), isGGUF(dst); {
 	case from && to && len(o.Ignore) > 0:
-		return nil, fmt.Errorf("%s: from GGUF to GGUF all settings are copied: there is no %s to ignore", src, o.Ignore[0])
+		return nil,
+			fmt.Errorf("%s: from GGUF to GGUF all settings are copied: there is no %s to ignore", src, o.Ignore[0])
 	case from && to:
 		err = c.ggufToGGUF(ctx)
 	case from:
-		err = c.open(ctx, c.ggufToHF)
+		err = c.convertModel(ctx, c.ggufToHF)
 	case to:
-		err = c.open(ctx, c.hfToGGUF)
+		err = c.convertModel(ctx, c.hfToGGUF)
 	default:
-		return nil, fmt.Errorf("%s: from one Hugging Face folder to another there is nothing to convert; a GGUF file's name ends in .gguf", dst)
+		return nil, fmt.Errorf("%s: from one Hugging Face folder to another there is nothing to convert; a GGUF "+
+			"file's name ends in .gguf", dst)
 	}
 	if err != nil {
 		return nil, err
@@ -122,8 +103,9 @@ func Convert(ctx context.Context, src, dst string, o Options) (*Result, error) {
 	return &c.result, nil
 }
 
-// open has the source converted as the model that it is.
-func (c *converter) open(ctx context.Context, convert func(context.Context, *checkpoint.Checkpoint, []*graph.Weight) error) error {
+// convertModel opens the source as a model and calls convert.
+func (c *converter) convertModel(ctx context.Context,
+	convert func(context.Context, *checkpoint.Checkpoint, []*graph.Weight) error) error {
 	m, err := checkpoint.Open(c.src)
 	if err != nil {
 		return err
@@ -136,8 +118,7 @@ func (c *converter) open(ctx context.Context, convert func(context.Context, *che
 	return convert(ctx, m, weights)
 }
 
-// weights are the model's tensors. A setting that is not read would be
-// lost, and is an error.
+// weights returns the model's tensors. A setting that is not read would be lost, and is an error.
 func (c *converter) weights(m *checkpoint.Checkpoint) ([]*graph.Weight, error) {
 	weights, notes, err := arch.Weights(m)
 	if err != nil {
@@ -153,7 +134,8 @@ func (c *converter) weights(m *checkpoint.Checkpoint) ([]*graph.Weight, error) {
 			ignored[e.Key] = true
 			c.result.Notes = append(c.result.Notes, fmt.Sprintf("the setting %s = %s is ignored", e.Key, e.Value))
 		default:
-			errs = append(errs, fmt.Errorf("%s: the setting %s = %s would be lost: Karat does not convert it; if the model computes the same without it, --ignore %s leaves it out", c.src, e.Key, e.Value, e.Key))
+			errs = append(errs, fmt.Errorf("%s: the setting %s = %s would be lost: Karat does not convert it; if "+
+				"the model computes the same without it, --ignore %s leaves it out", c.src, e.Key, e.Value, e.Key))
 		}
 	}
 	for _, key := range c.Ignore {
@@ -163,14 +145,4 @@ func (c *converter) weights(m *checkpoint.Checkpoint) ([]*graph.Weight, error) {
 	}
 	c.result.Architecture = m.Arch
 	return weights, errors.Join(errs...)
-}
-
-// count notes what the result has.
-func (c *converter) count(format checkpoint.Format, jobs []job) {
-	c.result.Format, c.result.Tensors, c.result.Types = string(format), len(jobs), map[string]int{}
-	for _, j := range jobs {
-		c.result.Types[j.out.DType.String()]++
-	}
-	c.total = bytes(jobs)
-	c.result.Bytes = c.total
 }

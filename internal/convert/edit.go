@@ -21,25 +21,25 @@ import (
 
 // EditOptions are the changes of Edit. A key is named once.
 type EditOptions struct {
-	Set   []gguf.KeyValue // a key that the file lacks is added at the end
-	Unset []string        // keys that the file has
+	Set   []gguf.KeyValue // new keys are added at the end
+	Unset []string        // keys to remove, present in the file
 
-	Loads func(*checkpoint.Checkpoint) error // says why the result is no model; nil asks for its tokenizer alone
+	Loads func(*checkpoint.Checkpoint) error // reports why the result is no model; nil checks the tokenizer alone
 }
 
-// Change is what has become of a key. Was or Is is empty where there was or is no value.
+// Change is a changed key, with the old and the new value. An absent value is empty.
 type Change struct {
 	Key string `json:"key"`
 	Was string `json:"was,omitempty"`
 	Is  string `json:"is,omitempty"`
 }
 
-// alignmentKey says at what multiple of bytes tensors begin.
+// alignmentKey has the multiple of bytes at which tensors begin.
 const alignmentKey = "general.alignment"
 
-// Edit writes the GGUF file at src with other metadata to dst, which may be src. The tensors keep
-// their order and their bytes. Before the file takes its place it is opened as a model is: what would not load
-// is an error. An error, as that of ctx, leaves dst as it was.
+// Edit writes the GGUF file at src with other metadata to dst, which may be src. The tensors keep their order and their
+// bytes. Before the file takes its place it is opened as a model: a file that would not load is an error. An error,
+// including ctx's, leaves dst unchanged.
 func Edit(ctx context.Context, src, dst string, o EditOptions) ([]Change, error) {
 	if st, err := os.Stat(src); err == nil && st.IsDir() {
 		return nil, fmt.Errorf("%s is a folder: its settings are in config.json", src)
@@ -67,7 +67,7 @@ func Edit(ctx context.Context, src, dst string, o EditOptions) ([]Change, error)
 	if err := writeEdited(ctx, out, keys, f.Tensors()); err != nil {
 		return nil, err
 	}
-	if err := loads(dst, out.Name(), o.Loads); err != nil {
+	if err := checkLoads(dst, out.Name(), o.Loads); err != nil {
 		return nil, fmt.Errorf("the result would not load, and was not written: %w", err)
 	}
 	if err := f.Close(); err != nil { // a mapped file cannot be replaced everywhere
@@ -79,7 +79,7 @@ func Edit(ctx context.Context, src, dst string, o EditOptions) ([]Change, error)
 	return changes, nil
 }
 
-// editKeys are the keys that the file then has.
+// editKeys returns the keys of the edited file.
 func editKeys(m gguf.Metadata, o EditOptions) (keys []gguf.KeyValue, changes []Change, err error) {
 	set := map[string]any{}
 	named := map[string]bool{}
@@ -112,7 +112,7 @@ func editKeys(m gguf.Metadata, o EditOptions) (keys []gguf.KeyValue, changes []C
 		is, ok := set[key]
 		if !ok && !slices.Contains(o.Unset, key) {
 			kv := gguf.KeyValue{Key: key, Value: v}
-			if key == alignmentKey { // which the writer goes by
+			if key == alignmentKey { // the writer follows this key
 				if kv.Value, err = v.Any(); err != nil {
 					return nil, nil, err
 				}
@@ -140,7 +140,7 @@ func editKeys(m gguf.Metadata, o EditOptions) (keys []gguf.KeyValue, changes []C
 	return keys, changes, nil
 }
 
-// describe is a value with its type, for people: uint32:32. Long ones are cut.
+// describe returns a value with its type, for people: uint32:32. Long values are cut.
 func describe(v any) string {
 	kind := strings.TrimPrefix(fmt.Sprintf("%T", v), "[]")
 	text := fmt.Sprint(v)
@@ -178,8 +178,8 @@ func writeEdited(ctx context.Context, out io.Writer, keys []gguf.KeyValue, tenso
 	return b.Flush()
 }
 
-// loads opens the file that lies at path and is to be called name, as far as its tokenizer and what ask asks.
-func loads(name, path string, ask func(*checkpoint.Checkpoint) error) error {
+// checkLoads opens the file at path under its later name, and checks the tokenizer and the caller's conditions.
+func checkLoads(name, path string, ask func(*checkpoint.Checkpoint) error) error {
 	m, err := mmap.Open(path)
 	if err != nil {
 		return err
@@ -201,8 +201,8 @@ func loads(name, path string, ask func(*checkpoint.Checkpoint) error) error {
 	})
 }
 
-// ParseKeyValue reads KEY=TYPE:VALUE. TYPE is a type of GGUF: uint8 to uint64, int8 to int64, float32, float64, bool
-// or string; or an array of one, as int32[], whose VALUE is a JSON list.
+// ParseKeyValue reads KEY=TYPE:VALUE. TYPE is a type of GGUF: uint8 to uint64, int8 to int64, float32, float64, bool or
+// string; or an array such as int32[], with a JSON list as VALUE.
 func ParseKeyValue(text string) (kv gguf.KeyValue, err error) {
 	key, typed, ok := strings.Cut(text, "=")
 	kind, value, typedOK := strings.Cut(typed, ":")
@@ -254,7 +254,8 @@ func parseValue(kind, value string) (any, error) {
 	case "string":
 		return value, nil
 	}
-	return nil, fmt.Errorf("type %.40q: want uint8, int8, uint16, int16, uint32, int32, uint64, int64, float32, float64, bool or string, or one of them with [] behind", kind)
+	return nil, fmt.Errorf("type %.40q: want uint8, int8, uint16, int16, uint32, int32, uint64, int64, float32, "+
+		"float64, bool or string, or one of them with [] behind", kind)
 }
 
 func wantNumber(err error, kind, value string) error {
@@ -264,7 +265,7 @@ func wantNumber(err error, kind, value string) error {
 	return nil
 }
 
-// number reads an integer of a type, in decimal or with 0x before it.
+// number reads an integer of a type, in decimal or in hexadecimal after 0x.
 func number[N uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64](s string) (any, error) {
 	var x N
 	kind := fmt.Sprintf("%T", x)
@@ -327,7 +328,7 @@ func parseArray(elem, list string) (any, error) {
 	case "string":
 		return listOf[string](all), nil
 	}
-	_, err := parseValue(elem, "") // which says what there is
+	_, err := parseValue(elem, "") // the error lists the types
 	return nil, err
 }
 

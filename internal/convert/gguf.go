@@ -6,7 +6,7 @@ import (
 	"github.com/karat-run/karat/internal/gguf"
 )
 
-// ggufToGGUF changes types and parts. It knows no model: metadata is copied.
+// ggufToGGUF changes types and parts. The metadata is copied, so any model will do.
 func (c *converter) ggufToGGUF(ctx context.Context) error {
 	f, err := gguf.Open(c.src)
 	if err != nil {
@@ -26,7 +26,7 @@ func (c *converter) ggufToGGUF(ctx context.Context) error {
 	for _, t := range f.Tensors() {
 		j := job{in: t, out: t}
 		j.out.Data = nil
-		if c.to.Name != "" && (t.DType.Float() || t.DType.Quantized()) && !stays(t.Name, t.Shape) {
+		if c.to.Name != "" && (t.DType.Float() || t.DType.Quantized()) && !keepsF32(t.Name, t.Shape) {
 			j.out.DType = c.to.Most
 		}
 		jobs = append(jobs, j)

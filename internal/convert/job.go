@@ -11,25 +11,48 @@ import (
 	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/quantmix"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// chunkBytes is about what a worker makes at a time.
+// converter is a single conversion.
+type converter struct {
+	Options
+	src, dst    string
+	reads       []string     // GGUF files, not to be replaced
+	to          quantmix.Mix // the Type
+	result      Result
+	done, total int64
+	progress    func(done, total int64)
+	threads     int // 0 means a thread for each processor
+}
+
+// count notes the format, the types and the size of the result.
+func (c *converter) count(format checkpoint.Format, jobs []job) {
+	c.result.Format, c.result.Tensors, c.result.Types = string(format), len(jobs), map[string]int{}
+	for _, j := range jobs {
+		c.result.Types[j.out.DType.String()]++
+	}
+	c.total = totalBytes(jobs)
+	c.result.Bytes = c.total
+}
+
+// chunkBytes is about the size of a worker's piece.
 const chunkBytes = 512 << 10
 
 // A job is a tensor to write, and its sources.
 type job struct {
 	out  tensor.Tensor   // without Data
-	in   tensor.Tensor   // of the source; its elements lie as out's, and it may have a Source
-	from func(r int) int // the row of in that is row r of out, along the first dimension; nil where it is r
-	turn bool            // out's matrices are in's transposed, of which each is made in one piece
+	in   tensor.Tensor   // source, perhaps with a Source; its elements lie as out's
+	from func(r int) int // row of in for row r of out, along the first dimension; nil for r itself
+	turn bool            // matrices are transposed, each in a piece
 
-	value      func(float32) float32   // of each value; nil where they stay
+	value      func(float32) float32   // change of each value; nil for none
 	times      func(row int) []float64 // multipliers of the values of a row of out; nil for none
 	importance []float32               // [matrices, columns] for quantizers; may be nil
 }
 
-// matrixRows is the number of rows of a matrix, of which in may hold several.
+// matrixRows returns the number of rows of a matrix, of perhaps several in in.
 func (j *job) matrixRows() int {
 	if n := len(j.in.Shape); n > 1 {
 		return j.in.Shape[n-2]
@@ -37,8 +60,8 @@ func (j *job) matrixRows() int {
 	return 1
 }
 
-// unit is the number of elements that stay together: a row of the first dimension
-// where these change places, else one of the last.
+// unit returns the number of elements that stay together: a row of the first dimension where rows change places, else a
+// row of the last dimension.
 func (j *job) unit() int {
 	switch {
 	case j.turn:
@@ -49,7 +72,7 @@ func (j *job) unit() int {
 	return j.in.Shape.Last()
 }
 
-// units is how many there are, and per how many a chunk has.
+// units returns the number of units, and the number per chunk.
 func (j *job) units() (n, per int) {
 	unit := j.unit()
 	n = j.in.Shape.Size() / unit
@@ -57,16 +80,15 @@ func (j *job) units() (n, per int) {
 	return n, min(per, n)
 }
 
-// A worker makes chunks. Its memory is used again.
+// A worker makes chunks, reusing its memory.
 type worker struct {
 	rows   []byte    // of in, gathered
 	values []float32 // of rows
 	out    []byte
 }
 
-// chunk makes units from to to of the result. What it returns is valid until the
-// next call, or part of the source.
-func (w *worker) chunk(j *job, from, to int) (out []byte, err error) {
+// makeChunk makes units from to to of the result. The slice is valid until the next call, or part of the source.
+func (w *worker) makeChunk(j *job, from, to int) (out []byte, err error) {
 	guarded := mmap.Guard(func() error {
 		out, err = w.make(j, from, to)
 		return nil
@@ -98,7 +120,7 @@ func (w *worker) make(j *job, from, to int) ([]byte, error) {
 		return nil, err
 	}
 	if j.turn {
-		v = transposed(v, j.matrixRows(), j.in.Shape.Last())
+		v = transpose(v, j.matrixRows(), j.in.Shape.Last())
 	}
 	if j.value != nil {
 		for i := range v {
@@ -115,7 +137,7 @@ func (w *worker) make(j *job, from, to int) ([]byte, error) {
 	return out, err
 }
 
-// multiply multiplies rows of out, from one on, in float32, as the converter does.
+// multiply multiplies rows of out, beginning at row, in float32, as the converter does.
 func (j *job) multiply(v []float32, row int) {
 	width := j.out.Shape.Last()
 	for i := 0; i < len(v); i += width {
@@ -127,8 +149,8 @@ func (j *job) multiply(v []float32, row int) {
 	}
 }
 
-// transposed is matrices of so many rows and columns, each by columns.
-func transposed(v []float32, rows, columns int) []float32 {
+// transpose returns matrices of so many rows and columns, each by columns.
+func transpose(v []float32, rows, columns int) []float32 {
 	out := make([]float32, 0, len(v))
 	for ; len(v) > 0; v = v[rows*columns:] {
 		for c := range columns {
@@ -140,7 +162,7 @@ func transposed(v []float32, rows, columns int) []float32 {
 	return out
 }
 
-// read is units from to to of what out is made of.
+// read returns units from to to of the source.
 func (w *worker) read(j *job, from, to int) ([]byte, error) {
 	size := j.in.DType.RowBytes(j.unit())
 	if j.from == nil && j.in.Source == nil {
@@ -159,8 +181,7 @@ func (w *worker) read(j *job, from, to int) ([]byte, error) {
 	return w.rows, nil
 }
 
-// checkFinite looks for NaNs and infinities in the rows that are units from on of
-// the result.
+// checkFinite refuses NaNs and infinities in rows of the result, beginning at unit from.
 func (j *job) checkFinite(rows []byte, from int) error {
 	i := notFinite(j.in.DType, rows)
 	if i < 0 {
@@ -177,7 +198,7 @@ func (j *job) checkFinite(rows []byte, from int) error {
 // encode makes v, elements from first on, elements of the result's type.
 func (w *worker) encode(j *job, v []float32, first int) ([]byte, error) {
 	d, k := j.out.DType, j.out.Shape.Last()
-	if j.from != nil { // along the first dimension, which may be the last
+	if j.from != nil { // along the first dimension, perhaps also the last
 		k = j.unit()
 	}
 	size := d.RowBytes(len(v))
@@ -186,7 +207,7 @@ func (w *worker) encode(j *job, v []float32, first int) ([]byte, error) {
 	}
 	for at := 0; at < len(v); {
 		end, importance := len(v), j.importance
-		if importance != nil { // each matrix has its own
+		if importance != nil { // each matrix has separate importances
 			size := j.matrixRows() * k
 			matrix := (first + at) / size
 			end, importance = min(end, (matrix+1)*size-first), importance[matrix*k:(matrix+1)*k]
@@ -199,10 +220,10 @@ func (w *worker) encode(j *job, v []float32, first int) ([]byte, error) {
 	return w.out[:size], nil
 }
 
-// notFinite is the place of the first NaN or infinity among elements of a float
-// type, -1 if there is none. Blocks are not looked into.
+// notFinite returns the place of the first NaN or infinity among elements of a float type, -1 if there is none. Blocks
+// are not examined.
 func notFinite(d tensor.DType, b []byte) int {
-	var exp, one, top uint64 // of each lane: the exponent's bits, the lowest of them, the carry out of them
+	var exp, one, top uint64 // of each lane: the exponent's bits, their lowest, and their carry
 	switch d {
 	case tensor.F32:
 		exp, one, top = 0x7f800000_7f800000, 0x00800000_00800000, 0x80000000_80000000
@@ -229,7 +250,7 @@ func notFinite(d tensor.DType, b []byte) int {
 	return -1
 }
 
-// value is element i of a float type.
+// value returns element i of a float type.
 func value(d tensor.DType, b []byte, i int) float32 {
 	switch d {
 	case tensor.F32:
@@ -240,9 +261,9 @@ func value(d tensor.DType, b []byte, i int) float32 {
 	return float16.BF16(binary.LittleEndian.Uint16(b[2*i:]))
 }
 
-// holds reports whether d holds every value of t, which is GGUF's, as the other format has
-// it, so that the way back gives t again.
-func holds(d tensor.DType, t tensor.Tensor, h checkpoint.Habit) (all bool, err error) {
+// isLossless reports whether d can represent every value of GGUF's tensor t in the other format, so that the way back gives
+// t again.
+func isLossless(d tensor.DType, t tensor.Tensor, h checkpoint.Habit) (all bool, err error) {
 	err = mmap.Guard(func() error {
 		if t, err = t.Whole(); err != nil {
 			return err

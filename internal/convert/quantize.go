@@ -15,19 +15,19 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// QuantizeOptions say what to make of a GGUF file. Type is required.
+// QuantizeOptions describe a quantized GGUF file. Type is required.
 type QuantizeOptions struct {
 	Type       string // of quantmix.Names, in any case
 	Rules      []quantmix.Rule
 	Imatrix    string // path of an importance matrix; "" is none
-	Requantize bool   // weights that are quantized already may be quantized again
-	Threads    int    // 0 is one for each processor that the process may use
+	Requantize bool   // quantized weights may be quantized again
+	Threads    int    // 0 means a thread for each processor that the process may use
 
-	// Progress is called with the bytes of tensors that are written, and all.
+	// Progress is called with the bytes of tensors written so far, and in all.
 	Progress func(done, total int64)
 }
 
-// ErrRequantize is that of weights that are quantized already.
+// ErrRequantize reports weights that are quantized already.
 var ErrRequantize = errors.New("quantizing again must be allowed")
 
 // CheckQuantize reports faults of o and dst without opening the model.
@@ -46,9 +46,8 @@ func CheckQuantize(dst string, o QuantizeOptions) error {
 	return atomicfile.Check(dst)
 }
 
-// Quantize makes the GGUF file dst of the one at src, of a split one any part, with
-// the types and the bytes that llama-quantize gives it. An error, as that of ctx,
-// leaves dst as it was.
+// Quantize makes the GGUF file dst from the file at src, of a split file any part, with the types and the bytes of
+// llama-quantize. An error, including ctx's, leaves dst unchanged.
 func Quantize(ctx context.Context, src, dst string, o QuantizeOptions) (*Result, error) {
 	if err := CheckQuantize(dst, o); err != nil {
 		return nil, err
@@ -59,7 +58,7 @@ func Quantize(ctx context.Context, src, dst string, o QuantizeOptions) (*Result,
 	}
 	defer f.Close()
 	c := &converter{src: src, dst: dst, reads: f.Paths(), progress: o.Progress, threads: o.Threads}
-	c.result.Architecture, _ = f.Metadata.String("general.architecture") // which quantmix.Of asks for
+	c.result.Architecture, _ = f.Metadata.String("general.architecture") // quantmix.Of needs the architecture
 	m, _ := quantmix.Find(o.Type)
 	m.Rules, m.Weighed = o.Rules, o.Imatrix != ""
 	jobs, err := c.quantizeJobs(f, m, o.Requantize)
@@ -69,7 +68,7 @@ func Quantize(ctx context.Context, src, dst string, o QuantizeOptions) (*Result,
 	keys := quantizedKeys(f.Metadata, m)
 	if o.Imatrix != "" {
 		c.reads = append(c.reads, o.Imatrix)
-		weights, err := c.weigh(jobs, o.Imatrix)
+		weights, err := c.readImportance(jobs, o.Imatrix)
 		if err != nil {
 			return nil, err
 		}
@@ -97,8 +96,7 @@ func checkOther(src, dst []string) error {
 	return nil
 }
 
-// quantizeJobs are the tensors in the order of llama-quantize's files, each with
-// the type that it gets.
+// quantizeJobs returns the tensors in the order of llama-quantize's files, each with its new type.
 func (c *converter) quantizeJobs(f *gguf.File, m quantmix.Mix, again bool) ([]job, error) {
 	model, err := quantmix.Of(f.Metadata)
 	if err != nil {
@@ -109,25 +107,26 @@ func (c *converter) quantizeJobs(f *gguf.File, m quantmix.Mix, again bool) ([]jo
 		jobs[i] = job{in: t, out: t}
 		jobs[i].out.Data, jobs[i].out.Shape = nil, t.Shape.Trimmed()
 	}
-	return jobs, c.mix(jobs, m, model, again)
+	return jobs, c.applyMix(jobs, m, model, again)
 }
 
-// mix gives the results of jobs the types of a mix, and puts them in its order.
-func (c *converter) mix(jobs []job, m quantmix.Mix, model quantmix.Model, again bool) error {
+// applyMix gives the results of jobs the types of a mix, and sorts them in its order.
+func (c *converter) applyMix(jobs []job, m quantmix.Mix, model quantmix.Model, again bool) error {
 	tensors := make([]tensor.Tensor, len(jobs))
 	for i, j := range jobs {
 		tensors[i] = j.out
 	}
 	types, err := m.Types(model, tensors)
 	if err == nil {
-		err = matched(m.Rules, tensors)
+		err = checkRules(m.Rules, tensors)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.src, err)
 	}
 	for i := range jobs {
 		if d := jobs[i].in.DType; d.Quantized() && types[i] != d && !again {
-			return fmt.Errorf("%s: tensor %q is %v already, and would lose more as %v than the original does: %w", c.src, tensors[i].Name, d, types[i], ErrRequantize)
+			return fmt.Errorf("%s: tensor %q is %v already, and would lose more as %v than the original does: %w",
+				c.src, tensors[i].Name, d, types[i], ErrRequantize)
 		}
 		jobs[i].out.DType = types[i]
 	}
@@ -135,17 +134,18 @@ func (c *converter) mix(jobs []job, m quantmix.Mix, model quantmix.Model, again 
 	return nil
 }
 
-// matched finds rules that no tensor's name follows.
-func matched(rules []quantmix.Rule, tensors []tensor.Tensor) error {
+// checkRules returns an error for rules that match no tensor's name.
+func checkRules(rules []quantmix.Rule, tensors []tensor.Tensor) error {
 	for _, r := range rules {
-		if !slices.ContainsFunc(tensors, func(t tensor.Tensor) bool { return !quantmix.Keeps(t) && r.Pattern.MatchString(t.Name) }) {
+		if !slices.ContainsFunc(tensors,
+			func(t tensor.Tensor) bool { return !quantmix.Keeps(t) && r.Pattern.MatchString(t.Name) }) {
 			return fmt.Errorf("no weight has a name with %s, which is to be %v", r.Pattern, r.Type)
 		}
 	}
 	return nil
 }
 
-// The keys of a file that was quantized with an importance matrix.
+// The keys of a file quantized with an importance matrix.
 const (
 	imatrixFile    = "quantize.imatrix.file"
 	imatrixDataset = "quantize.imatrix.dataset"
@@ -153,8 +153,7 @@ const (
 	imatrixChunks  = "quantize.imatrix.chunks_count"
 )
 
-// quantizedKeys are a file's, and what it then is at their end, as llama-quantize
-// has it.
+// quantizedKeys returns a file's keys and, at their end, the keys about its quantization, as llama-quantize does.
 func quantizedKeys(m gguf.Metadata, to quantmix.Mix) (keys []gguf.KeyValue) {
 	replaced := []string{"general.quantization_version", "general.file_type"}
 	if to.Weighed {
@@ -165,11 +164,12 @@ func quantizedKeys(m gguf.Metadata, to quantmix.Mix) (keys []gguf.KeyValue) {
 			keys = append(keys, gguf.KeyValue{Key: key, Value: v})
 		}
 	}
-	return append(keys, gguf.KeyValue{Key: replaced[0], Value: uint32(2)}, gguf.KeyValue{Key: replaced[1], Value: to.FileType})
+	return append(keys, gguf.KeyValue{Key: replaced[0], Value: uint32(2)},
+		gguf.KeyValue{Key: replaced[1], Value: to.FileType})
 }
 
-// weigh reads an importance matrix for jobs, and returns the keys that tell of it.
-func (c *converter) weigh(jobs []job, path string) ([]gguf.KeyValue, error) {
+// readImportance reads an importance matrix for jobs, and returns the keys about the matrix.
+func (c *converter) readImportance(jobs []job, path string) ([]gguf.KeyValue, error) {
 	m, err := imatrix.Read(path)
 	if err != nil {
 		return nil, err
@@ -190,7 +190,8 @@ func (c *converter) weigh(jobs []job, path string) ([]gguf.KeyValue, error) {
 		}
 	}
 	if without > 0 {
-		c.result.Notes = append(c.result.Notes, fmt.Sprintf("%s has nothing of %d of the weights that are quantized", path, without))
+		c.result.Notes = append(c.result.Notes,
+			fmt.Sprintf("%s has nothing of %d of the weights that are quantized", path, without))
 	}
 	keys := []gguf.KeyValue{{Key: imatrixFile, Value: path}}
 	if len(m.Datasets) > 0 {

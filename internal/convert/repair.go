@@ -13,8 +13,9 @@ import (
 // ErrSame is the error of Repair where there is nothing to do.
 var ErrSame = errors.New("the settings, the tokenizer and the chat template are the source's already")
 
-// Repair writes the GGUF file at src to dst with the settings, the tokenizer and the chat template that Convert makes of the folder
-// that it was made from. Tensors keep their bytes, and so do keys that Convert does not write. loads is EditOptions.Loads.
+// Repair writes the GGUF file at src to dst with the settings, the tokenizer and the chat template that Convert makes
+// of the original folder. Tensors keep their bytes, and keys that Convert does not write stay. The argument loads is
+// EditOptions.Loads.
 func Repair(ctx context.Context, src, folder, dst string, loads func(*checkpoint.Checkpoint) error) ([]Change, error) {
 	want, arch, err := metadataOf(folder)
 	if err != nil {
@@ -49,7 +50,7 @@ func Repair(ctx context.Context, src, folder, dst string, loads func(*checkpoint
 	return Edit(ctx, src, dst, o)
 }
 
-// metadataOf is what Convert writes of a folder, but for general.*, and the architecture.
+// metadataOf returns the keys that Convert writes for a folder, except general.*, and the architecture.
 func metadataOf(folder string) ([]gguf.KeyValue, string, error) {
 	m, err := checkpoint.Open(folder)
 	if err != nil {
@@ -57,7 +58,8 @@ func metadataOf(folder string) ([]gguf.KeyValue, string, error) {
 	}
 	defer m.Close()
 	if m.Format == checkpoint.GGUF {
-		return nil, "", fmt.Errorf("%s is a GGUF file: want the Hugging Face folder that the model was made from", folder)
+		return nil, "",
+			fmt.Errorf("%s is a GGUF file: want the Hugging Face folder that the model was made from", folder)
 	}
 	own, _, err := m.MetadataGGUF()
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// piece is a part of a job that a worker makes.
+// piece is a part of a job for a worker.
 type piece struct {
 	job      *job
 	from, to int
-	made     chan made // holds one
+	made     chan made // the result, with room for a value
 }
 
 type made struct {
@@ -25,8 +25,8 @@ type made struct {
 	err    error
 }
 
-// stream writes the data of jobs to w, in their order. All cores make pieces of
-// them ahead; what they made and is not written yet is a few pieces.
+// stream writes the data of jobs to w, in their order. All cores make pieces ahead; only a few pieces wait for the
+// writer.
 func (c *converter) stream(ctx context.Context, w io.Writer, jobs []job) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -46,7 +46,7 @@ func (c *converter) stream(ctx context.Context, w io.Writer, jobs []job) error {
 	for range n {
 		running.Go(func() {
 			for {
-				var k *worker // before a piece: the first one in order always has one
+				var k *worker // taken before a piece: the first piece in order always has a worker
 				select {
 				case k = <-idle:
 				case <-ctx.Done():
@@ -56,7 +56,7 @@ func (c *converter) stream(ctx context.Context, w io.Writer, jobs []job) error {
 				if !ok {
 					return
 				}
-				data, err := k.chunk(p.job, p.from, p.to)
+				data, err := k.makeChunk(p.job, p.from, p.to)
 				if err != nil {
 					err = fmt.Errorf("%s: %w", c.src, err)
 				}
@@ -83,7 +83,7 @@ func (c *converter) stream(ctx context.Context, w io.Writer, jobs []job) error {
 	return ctx.Err()
 }
 
-// cut sends the pieces of jobs, each to a worker and to the one who writes.
+// cut sends the pieces of jobs to the workers and to the writer.
 func cut(ctx context.Context, jobs []job, todo, order chan<- *piece) {
 	for i := range jobs {
 		n, per := jobs[i].units()
@@ -110,7 +110,7 @@ func (c *converter) report(p *piece, n int) {
 		for i := p.from * size / part; i < p.to*size/part; i++ {
 			mmap.Drop(parts[i].Data)
 		}
-	case j.in.Source != nil: // in memory until all of it is read
+	case j.in.Source != nil: // in memory until all is read
 	case j.from == nil:
 		mmap.Drop(j.in.Data[p.from*size : p.to*size])
 	case p.to == j.in.Shape[0]:
@@ -121,8 +121,8 @@ func (c *converter) report(p *piece, n int) {
 	}
 }
 
-// bytes is the size of the results of jobs.
-func bytes(jobs []job) (n int64) {
+// totalBytes returns the size of the results of jobs.
+func totalBytes(jobs []job) (n int64) {
 	for _, j := range jobs {
 		size, _ := tensor.Bytes(j.out.DType, j.out.Shape) // the writer has the error
 		n += int64(size)

@@ -33,9 +33,9 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 	}
 	c.result.Notes = append(c.result.Notes, notes...)
 	floats := slices.DeleteFunc(m.Tensors(), func(t tensor.Tensor) bool { return t.DType.Quantized() })
-	plain, keep := mostly(floats), c.to.Name == ""
+	plain, keep := commonType(floats), c.to.Name == ""
 	if keep {
-		c.to, _ = quantmix.Find(plain.String()) // there is one of each float type
+		c.to, _ = quantmix.Find(plain.String()) // every float type has a mix
 	} else if !c.to.Most.Quantized() {
 		plain = c.to.Most
 	}
@@ -46,13 +46,13 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 	}
 	for _, w := range weights {
 		j := newJob(m, w.Tensor, w.GGUF, plain)
-		if keep && w.DType.Quantized() { // a folder's are MXFP4, and the converter calls such files so
+		if keep && w.DType.Quantized() { // a folder's blocks are MXFP4, also the converter's name for such files
 			mix, _ := quantmix.Find("MXFP4_MOE")
 			j.out.DType, c.to.FileType = w.DType, mix.FileType
 		}
 		jobs = append(jobs, j)
 	}
-	keys := general(m.Arch, c.src, jobs)
+	keys := generalKeys(m.Arch, c.src, jobs)
 	if c.to.Most.Quantized() {
 		metadata, err := gguf.MetadataOf(append(keys, own...))
 		if err != nil {
@@ -62,7 +62,7 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		if err != nil {
 			return err
 		}
-		if err := c.mix(jobs, c.to, model, false); err != nil {
+		if err := c.applyMix(jobs, c.to, model, false); err != nil {
 			return err
 		}
 	}
@@ -71,8 +71,7 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 	return c.writeGGUF(ctx, append(keys, text...), jobs)
 }
 
-// newJob brings a tensor of a folder into GGUF under its name there, without
-// .weight.
+// newJob brings a folder's tensor into GGUF under its name there, without .weight.
 func newJob(m *checkpoint.Checkpoint, t tensor.Tensor, name string, to tensor.DType) job {
 	j := job{in: t, out: t}
 	h := m.Habit(name)
@@ -85,21 +84,21 @@ func newJob(m *checkpoint.Checkpoint, t tensor.Tensor, name string, to tensor.DT
 		j.value = h.ToGGUF
 	}
 	t.Name = name
-	j.out = Filed(m, t, to)
+	j.out = GGUFTensor(m, t, to)
 	return j
 }
 
-// Filed returns a tensor of m's model, of GGUF's name without .weight, as a GGUF file of type to lists it.
-func Filed(m *checkpoint.Checkpoint, t tensor.Tensor, to tensor.DType) tensor.Tensor {
+// GGUFTensor returns a tensor of m's model as listed by a GGUF file of type to, given GGUF's name without .weight.
+func GGUFTensor(m *checkpoint.Checkpoint, t tensor.Tensor, to tensor.DType) tensor.Tensor {
 	shape := m.Habit(t.Name).ToFile(checkpoint.GGUF, t.Shape)
 	out := tensor.Tensor{Name: m.TensorName(checkpoint.GGUF, t.Name), DType: to, Shape: shape}
-	if stays(out.Name, shape) {
+	if keepsF32(out.Name, shape) {
 		out.DType = tensor.F32
 	}
 	return out
 }
 
-// vector is an F32 tensor of one dimension.
+// vector returns an F32 tensor of one dimension.
 func vector(name string, v []float32) tensor.Tensor {
 	t := tensor.Tensor{Name: name, DType: tensor.F32, Shape: tensor.Shape{len(v)}}
 	for _, x := range v {
@@ -108,8 +107,8 @@ func vector(name string, v []float32) tensor.Tensor {
 	return t
 }
 
-// general are the keys that tell people of a model.
-func general(arch, src string, jobs []job) []gguf.KeyValue {
+// generalKeys returns the keys that describe a model to people.
+func generalKeys(arch, src string, jobs []job) []gguf.KeyValue {
 	keys := []gguf.KeyValue{{Key: "general.architecture", Value: arch}, {Key: "general.type", Value: "model"}}
 	if abs, err := filepath.Abs(src); err == nil {
 		keys = append(keys, gguf.KeyValue{Key: "general.name", Value: title(filepath.Base(abs))})
@@ -140,8 +139,8 @@ func title(folder string) string {
 	return strings.Join(words, " ")
 }
 
-// sizeLabel is the number of weights, of a model with experts "4x2.2M": the weights that
-// all tokens use and one expert's (size_label in llama.cpp's gguf-py).
+// sizeLabel returns the number of weights. For a model with experts, "4x2.2M" counts the weights of all tokens and of a
+// single expert (size_label in llama.cpp's gguf-py).
 func sizeLabel(jobs []job) string {
 	n, experts, sum, tensors := 0, 0, 0, 0
 	for _, j := range jobs {
@@ -152,16 +151,15 @@ func sizeLabel(jobs []job) string {
 		}
 		n += size
 	}
-	label := rounded(float64(n))
+	label := roundCount(float64(n))
 	if experts > 0 {
 		label = fmt.Sprintf("%dx%s", sum/tensors, label)
 	}
 	return label
 }
 
-// rounded is a number of weights with at least two digits
-// (model_weight_count_rounded_notation).
-func rounded(n float64) string {
+// roundCount returns a number of weights with at least two digits (model_weight_count_rounded_notation).
+func roundCount(n float64) string {
 	suffix := "T"
 	for _, s := range []struct {
 		above  float64
@@ -176,7 +174,7 @@ func rounded(n float64) string {
 	return fmt.Sprintf("%.*f%s", max(digits, 0), n, suffix)
 }
 
-// writeGGUF writes jobs with metadata, in parts where the options ask for them.
+// writeGGUF writes jobs with metadata, in parts if the options ask for parts.
 func (c *converter) writeGGUF(ctx context.Context, metadata []gguf.KeyValue, jobs []job) error {
 	parts := c.parts(jobs)
 	c.count(checkpoint.GGUF, jobs)
@@ -243,12 +241,11 @@ func (c *converter) writePart(ctx context.Context, w io.Writer, metadata []gguf.
 	return g.Close()
 }
 
-// parts divides jobs, each part with at most so many bytes of tensors, as
-// llama.cpp's gguf-split counts them.
+// parts divides jobs into parts of at most so many bytes of tensors, as llama.cpp's gguf-split counts.
 func (c *converter) parts(jobs []job) (parts [][]job) {
 	first, size := 0, int64(0)
 	for i := range jobs {
-		n := (bytes(jobs[i:i+1]) + 31) &^ 31
+		n := (totalBytes(jobs[i:i+1]) + 31) &^ 31
 		if size += n; c.Split > 0 && size > c.Split && i > first {
 			parts = append(parts, jobs[first:i])
 			first, size = i, n

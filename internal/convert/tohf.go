@@ -22,7 +22,7 @@ import (
 func (c *converter) ggufToHF(ctx context.Context, m *checkpoint.Checkpoint, weights []*graph.Weight) error {
 	to := c.to.Most
 	if c.to.Name == "" {
-		to = mostly(m.Tensors())
+		to = commonType(m.Tensors())
 	}
 	jobs, err := c.folderJobs(m, weights, to)
 	if err != nil {
@@ -69,8 +69,8 @@ func (c *converter) ggufToHF(ctx context.Context, m *checkpoint.Checkpoint, weig
 	return nil
 }
 
-// folderJobs bring the tensors of a GGUF file into type to. One that is of another
-// float type stays so where to does not hold its values, as routers, which GGUF has in F32.
+// folderJobs converts the tensors of a GGUF file to type to. A tensor of another float type stays if to does not hold
+// its values, as routers, in GGUF of type F32.
 func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight, to tensor.DType) ([]job, error) {
 	var jobs []job
 	for _, w := range m.JoinLatents(weights) {
@@ -100,7 +100,7 @@ func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight
 		j.out.Shape = h.ToFile(checkpoint.HuggingFace, j.out.Shape)
 		j.out.Data, j.out.Source, j.out.Name, j.out.DType = nil, nil, m.TensorName(checkpoint.HuggingFace, w.HF), to
 		if w.DType != to && !w.DType.Quantized() && to != tensor.F32 && c.Type == "" {
-			all, err := holds(to, w.Tensor, h)
+			all, err := isLossless(to, w.Tensor, h)
 			if err != nil {
 				return nil, err
 			}
@@ -108,7 +108,8 @@ func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight
 				if j.out.DType = w.DType; h.Plus != 0 {
 					j.out.DType = tensor.F32
 				}
-				c.result.Notes = append(c.result.Notes, fmt.Sprintf("tensor %s stays %v: %v does not hold its values", j.out.Name, j.out.DType, to))
+				c.result.Notes = append(c.result.Notes,
+					fmt.Sprintf("tensor %s stays %v: %v does not hold its values", j.out.Name, j.out.DType, to))
 			}
 		}
 		if h.Joined == "" || len(in.Shape) < 2 {
@@ -125,11 +126,11 @@ func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight
 	return jobs, nil
 }
 
-// writeTensors writes model.safetensors, or several files whose index it returns, and those of
-// folders inside.
-func (c *converter) writeTensors(ctx context.Context, dir string, m *checkpoint.Checkpoint, jobs []job) (map[string][]byte, error) {
+// writeTensors writes model.safetensors, or several files whose index it returns, and the files of folders inside.
+func (c *converter) writeTensors(ctx context.Context, dir string, m *checkpoint.Checkpoint,
+	jobs []job) (map[string][]byte, error) {
 	var own []job
-	inside := map[string][]job{} // by their folders
+	inside := map[string][]job{} // by folder
 	for _, j := range jobs {
 		folder, name := m.DenseFolder(j.out.Name)
 		if folder == "" {
@@ -142,7 +143,8 @@ func (c *converter) writeTensors(ctx context.Context, dir string, m *checkpoint.
 	for _, folder := range slices.Sorted(maps.Keys(inside)) {
 		name := filepath.Join(folder, "model.safetensors")
 		c.result.Files = append(c.result.Files, filepath.Join(c.dst, name))
-		if err := writeSynced(filepath.Join(dir, name), func(f *os.File) error { return c.writeShard(ctx, f, inside[folder]) }); err != nil {
+		if err := writeSynced(filepath.Join(dir, name),
+			func(f *os.File) error { return c.writeShard(ctx, f, inside[folder]) }); err != nil {
 			return nil, err
 		}
 	}
@@ -157,14 +159,16 @@ func (c *converter) writeTensors(ctx context.Context, dir string, m *checkpoint.
 		for _, j := range part {
 			where[j.out.Name] = name
 		}
-		if err := writeSynced(filepath.Join(dir, name), func(f *os.File) error { return c.writeShard(ctx, f, part) }); err != nil {
+		if err := writeSynced(filepath.Join(dir, name),
+			func(f *os.File) error { return c.writeShard(ctx, f, part) }); err != nil {
 			return nil, err
 		}
 	}
 	if len(parts) == 1 {
 		return nil, nil
 	}
-	b, err := json.MarshalIndent(map[string]any{"metadata": map[string]any{"total_size": c.total}, "weight_map": where}, "", "  ")
+	b, err := json.MarshalIndent(map[string]any{"metadata": map[string]any{"total_size": c.total}, "weight_map": where},
+		"", "  ")
 	return map[string][]byte{"model.safetensors.index.json": append(b, '\n')}, err
 }
 
@@ -187,8 +191,7 @@ func (c *converter) writeShard(ctx context.Context, f *os.File, jobs []job) erro
 	return w.Close()
 }
 
-// writeSynced makes a new file that is on the disk when it returns, with the folder inside the
-// model's that it may be in.
+// writeSynced makes a new file, and its folder inside the model's, and returns when the file is on the disk.
 func writeSynced(path string, write func(*os.File) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 // dtypeNames are transformers' names.
 var dtypeNames = map[tensor.DType]string{tensor.F32: "float32", tensor.F16: "float16", tensor.BF16: "bfloat16"}
 
-// parseType is the mix named so; "" is one of no type.
+// parseType returns the mix with a name; "" stands for a mix without a type.
 func parseType(name, dst string) (quantmix.Mix, error) {
 	if name == "" {
 		return quantmix.Mix{}, nil
@@ -21,14 +22,14 @@ func parseType(name, dst string) (quantmix.Mix, error) {
 	switch {
 	case !ok:
 		return m, fmt.Errorf("type %q, want %s", name, strings.Join(quantmix.Names(), ", "))
-	case m.Most.Quantized() && !toGGUF(dst):
+	case m.Most.Quantized() && !isGGUF(dst):
 		return m, fmt.Errorf("type %s is GGUF's; a folder has F32, F16 or BF16", m.Name)
 	}
 	return m, nil
 }
 
-// mostly is the float type that most of the weights' bytes are in, else F32.
-func mostly(tensors []tensor.Tensor) tensor.DType {
+// commonType returns the float type of most of the weights' bytes; F32 if most are quantized.
+func commonType(tensors []tensor.Tensor) tensor.DType {
 	size := map[tensor.DType]int{}
 	best := tensor.F32
 	for _, t := range tensors {
@@ -42,11 +43,15 @@ func mostly(tensors []tensor.Tensor) tensor.DType {
 	return best
 }
 
-// stays reports whether a tensor of a GGUF file, named so, is kept in F32 whatever
+// keepsF32 reports whether a tensor of a GGUF file, named so, is kept in F32 whatever
 // the type of the others: vectors, norms, routers, short convolutions, scales and biases
 // (prepare_tensors in llama.cpp's conversion/base.py).
-func stays(name string, shape tensor.Shape) bool {
+func keepsF32(name string, shape tensor.Shape) bool {
 	name, weight := strings.CutSuffix(name, ".weight")
 	return !weight || len(shape) <= 1 || name == "position_embd" || name == "token_types" ||
-		slices.ContainsFunc([]string{"_norm", ".ffn_gate_inp", ".ffn_gate_inp_shexp", ".ssm_conv1d", ".shortconv.conv"}, func(end string) bool { return strings.HasSuffix(name, end) })
+		slices.ContainsFunc([]string{"_norm", ".ffn_gate_inp", ".ffn_gate_inp_shexp", ".ssm_conv1d", ".shortconv.conv"},
+			func(end string) bool { return strings.HasSuffix(name, end) })
 }
+
+// isGGUF reports whether the name of the result asks for GGUF.
+func isGGUF(dst string) bool { return strings.EqualFold(filepath.Ext(dst), ".gguf") }

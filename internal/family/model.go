@@ -7,14 +7,14 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// Model makes what runs.
+// Model makes runnable models.
 type Model struct {
-	Config func() any // a pointer to an empty configuration, whose json tags are settings
+	Config func() any // pointer to an empty configuration, with settings as json tags
 
-	weights reflect.Type // the struct that New points to
+	weights reflect.Type // struct type behind New's pointer
 
-	// New is the model of a configuration, whose weights are yet to be bound, opened for
-	// sequences of so many tokens; 0 is the longest that it was made for.
+	// New returns the model of a configuration, opened for sequences of so many tokens, without weights; 0 stands for
+	// the maximum by the configuration.
 	New func(config any, context int) (Forwarder, error)
 }
 
@@ -28,8 +28,7 @@ func Of[C any, M Forwarder](newModel func(C) (M, error)) Model {
 	return OfContext(func(c C, _ int) (M, error) { return newModel(c) })
 }
 
-// OfContext is Of for a family whose rotation depends on the context that a model is
-// opened for.
+// OfContext returns the Model of a family whose rotation depends on the context that a model is opened for.
 func OfContext[C any, M Forwarder](newModel func(c C, context int) (M, error)) Model {
 	return Model{
 		Config:  func() any { return new(C) },
@@ -49,8 +48,8 @@ func (m Model) Embedding() string {
 	return ""
 }
 
-// Dense returns the folders inside the model's that hold dense layers behind the pooling (sentence-transformers): a
-// linear of that name each.
+// Dense returns the folders inside the model's with dense layers behind the pooling (sentence-transformers), named
+// after their linear layers.
 func (m Model) Dense() (folders []string) {
 	for f := range m.weights.Fields() {
 		if folder, ok := strings.CutSuffix(f.Tag.Get("hf"), "_Dense.linear"); ok {
@@ -60,7 +59,7 @@ func (m Model) Dense() (folders []string) {
 	return folders
 }
 
-// Claims reports whether the model or its layers have a weight of a name in GGUF: attn_qkv.
+// Claims reports whether the model or its layers have a weight with a name in GGUF: attn_qkv.
 func (m Model) Claims(name string) bool { return claims(m.weights, name) }
 
 func claims(t reflect.Type, name string) bool {

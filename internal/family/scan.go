@@ -5,10 +5,11 @@ import "math"
 // ScanLimits returns the limits of the sizes of scans, under a family's names.
 func ScanLimits(heads, dim, groups, state, kernel string) []Limit {
 	whole := Required | Whole
-	return []Limit{{heads, 1, 1 << 16, whole}, {dim, 1, 1 << 14, whole}, {groups, 1, 1 << 16, whole}, {state, 1, 1 << 14, whole}, {kernel, 2, 1 << 10, whole}}
+	return []Limit{{heads, 1, 1 << 16, whole}, {dim, 1, 1 << 14, whole}, {groups, 1, 1 << 16, whole},
+		{state, 1, 1 << 14, whole}, {kernel, 2, 1 << 10, whole}}
 }
 
-// ScanHabits returns what converters do to the weights of Mamba 2's scans.
+// ScanHabits returns converters' changes to the weights of Mamba 2's scans.
 func ScanHabits(groups string) []Habit {
 	return []Habit{
 		{Ends: []string{".ssm_a"}, NegExp: true, Form: Column},
@@ -18,8 +19,8 @@ func ScanHabits(groups string) []Habit {
 	}
 }
 
-// Unlimited serves as FromConfig of families whose steps of scans have a time_step_limit: it drops one that limits nothing,
-// steps being positive.
+// Unlimited serves as FromConfig of families whose steps of scans have a time_step_limit, and drops limits without
+// effect, since steps are positive.
 func Unlimited(s Settings, _ *File) {
 	limits, _ := s["time_step_limit"].([]any)
 	if len(limits) != 2 || limits[0] != 0. {
@@ -38,7 +39,7 @@ func Epsilon(s Settings, _ *File) {
 	delete(s, "layer_norm_eps")
 }
 
-// PlainScale serves as FromGGUF of families whose files need not say the attention's scale where it is the usual one.
+// PlainScale serves as FromGGUF of families whose files may leave the attention's usual scale out.
 func PlainScale(s Settings, _ *File) {
 	if dim, _ := s["head_dim"].(float64); s["attention_multiplier"] == nil && dim > 0 {
 		s["attention_multiplier"] = 1 / math.Sqrt(dim)

@@ -8,19 +8,30 @@ import (
 	"strings"
 )
 
-// MaxLayers bounds the layers of a model, before anything is allocated for them.
+// MaxLayers bounds the layers of a model, before anything is allocated for layers.
 const MaxLayers = 1 << 10
 
-// Settings are a configuration in one spelling: canonical names, and values of encoding/json's types.
+// Settings is a configuration in canonical names, with values of encoding/json's types.
 type Settings map[string]any
 
-// Number returns the value of key; 0 where it is absent or no number.
+// The kinds of layers, as in layer_types and rope_parameters; except for the second, all need Listed. In GGUF
+// attention.head_count_kv is 0 for layers without attention, and feed_forward_length for layers without an MLP, where
+// the family has such kinds.
+const (
+	FullAttention    = "full_attention"
+	SlidingAttention = "sliding_attention"
+	LinearAttention  = "linear_attention" // a convolution and a scan
+	MLPAlone         = "mlp"
+	ExpertsAlone     = "moe"
+)
+
+// Number returns the value of key; 0 if absent or no number.
 func (s Settings) Number(key string) float64 {
 	v, _ := s[key].(float64)
 	return v
 }
 
-// Int returns the value of key as an int; 0 where it is absent or no whole number.
+// Int returns the value of key as an int; 0 if absent or no whole number.
 func (s Settings) Int(key string) int {
 	v := s.Number(key)
 	if v != float64(int32(v)) {
@@ -29,7 +40,7 @@ func (s Settings) Int(key string) int {
 	return int(v)
 }
 
-// List returns the value of key; nil where it is absent or no list.
+// List returns the value of key; nil if absent or no list.
 func (s Settings) List(key string) []any {
 	list, _ := s[key].([]any)
 	return list
@@ -42,7 +53,7 @@ func (s Settings) Take(key string) any {
 	return v
 }
 
-// Fill sets key where it is absent, to a v that is not nil.
+// Fill sets key, if absent, to v, unless v is nil.
 func (s Settings) Fill(key string, v any) {
 	if _, ok := s[key]; !ok && v != nil {
 		s[key] = v
@@ -58,7 +69,7 @@ func (s Settings) Say(values map[string]any) {
 	}
 }
 
-// FillKinds sets layer_types where it is absent. A number of layers that is not allowed is reported later.
+// FillKinds sets layer_types if absent. A bad number of layers is reported later.
 func (s Settings) FillKinds(kind func(i int) string) {
 	n := s.Int("num_hidden_layers")
 	if s["layer_types"] != nil || n < 1 || n > MaxLayers {
@@ -93,7 +104,7 @@ func Object(v any) (Settings, bool) {
 	return nil, false
 }
 
-// Show returns v for an error, as JSON where it can be, cut to a readable length.
+// Show returns v for an error, as JSON if possible, cut to a readable length.
 func Show(v any) string {
 	if v == nil {
 		return "missing"
@@ -108,8 +119,8 @@ func Show(v any) string {
 	return string(b)
 }
 
-// File is what a hook of a family may ask and say of the file besides its settings. Hooks get the zero File where
-// there is none.
+// File serves a family's hook for questions and reports about the file besides its settings. Without a file, hooks get
+// the zero File.
 type File struct {
 	Spelling map[string]string                        // the file's own names of settings, for errors
 	Report   func(key, format string, args ...any)    // notes an error of a key of config.json
@@ -134,7 +145,7 @@ func (f *File) Rows(name string) any {
 	return rows
 }
 
-// Follows reports a setting that contradicts the value that follows from others; want is nil where nothing follows.
+// Follows reports a setting that contradicts the value derived from others; want is nil if nothing follows.
 func (f *File) Follows(s Settings, key string, want any) {
 	if v := s[key]; v != nil && want != nil && !reflect.DeepEqual(v, want) {
 		f.Report(key, "is %s, but %s follows from the other settings", Show(v), Show(want))
@@ -185,7 +196,7 @@ func Indexes(key string) func(Settings, *File) ([]any, string) {
 	}
 }
 
-// Discard returns a Rename that sets tensors aside whose names end so: they hold no weights.
+// Discard returns a Rename that drops tensors with such endings, which hold no weights.
 func Discard(ends ...string) func(name string, has func(string) bool) string {
 	return func(name string, _ func(string) bool) string {
 		if slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(name, end) }) {
@@ -195,5 +206,5 @@ func Discard(ends ...string) func(name string, has func(string) bool) string {
 	}
 }
 
-// Endless serves as ToGGUF of families whose models see no positions: it sets GGUF's context_length to 2^20.
+// Endless serves as ToGGUF of families whose models see no positions: GGUF's context_length is 2^20.
 func Endless(s Settings) { s["max_position_embeddings"] = float64(1 << 20) }

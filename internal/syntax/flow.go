@@ -69,13 +69,13 @@ func callHead(p *Parser, n int, marks Marks) (end int, then func(), x reading) {
 	return 0, nil, x
 }
 
-// beginCall hands over the name of a call whose arguments come.
+// beginCall hands over the name of a call whose arguments are still to come.
 func beginCall(p *Parser, name string, marks Marks) {
 	p.out = append(p.out, Event{Calls: []Call{{Name: name, More: true}}})
 	p.mode, p.marks, p.flow = inCall, marks, flow{stage: inArguments}
 }
 
-// flowArguments hands over an object as far as it has come, without the spaces around its parts.
+// flowArguments hands over the available part of an object, without the spaces around its parts.
 func flowArguments(p *Parser) bool {
 	f := &p.flow
 	var b bytes.Buffer
@@ -135,7 +135,7 @@ func flowTail(p *Parser) bool {
 // maxHeader bounds the header of a message.
 const maxHeader = 1 << 9
 
-// readHeader reads the header of a message at i, from the mark that begins it to the one before the message's text:
+// readHeader reads the header of a message at i, from its first mark to the mark before the message's text:
 // <|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|> No part of a header is text,
 // however wrong the header is.
 func readHeader(p *Parser, i int, final, cut bool) (n int, then func(), x reading) {
@@ -193,7 +193,7 @@ func readHeader(p *Parser, i int, final, cut bool) (n int, then func(), x readin
 	}, yes
 }
 
-// header is a message's: the channel, the tool that the message is to, and the words behind the channel's name.
+// header holds a message's channel, the tool it is addressed to, and the words behind the channel's name.
 type header struct{ channel, to, rest string }
 
 func parseHeader(text, before string) (h header) {
@@ -211,7 +211,7 @@ func parseHeader(text, before string) (h header) {
 	return h
 }
 
-// followsHeader reports whether a header may go on with a text behind who speaks.
+// followsHeader reports whether text may continue a header behind the speaker.
 func followsHeader(p *Parser, text string) bool {
 	text = strings.TrimLeft(text, " ")
 	for _, mark := range []string{"<|channel|>", "<|constrain|>", p.s.Header, "to="} {

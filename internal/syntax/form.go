@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Call is a call of a tool, or a piece of one (Parser.Held): the first has the name, and the pieces that follow have
+// Call is a call of a tool, or a piece of a call (Parser.Held): the first piece has the name, and later pieces have
 // none.
 type Call struct {
 	Name      string
@@ -22,7 +22,7 @@ var errForm = errors.New("no call")
 // maxDepth bounds values within values.
 const maxDepth = 64
 
-// Tools are the tools that may be called: by name, the parameters that are strings.
+// Tools holds the available tools: by name, the parameters that are strings.
 type Tools map[string]map[string]bool
 
 // Add adds a tool with the JSON schema of its arguments.
@@ -44,7 +44,7 @@ func (t *Tools) Add(name string, parameters []byte) {
 	(*t)[name] = of
 }
 
-// parseObjects reads the calls that a JSON object is, or a list of some.
+// parseObjects reads the calls in a JSON object, or in a list of objects.
 func parseObjects(raw []byte, keyed bool) (calls []Call, err error) {
 	all := []json.RawMessage{raw}
 	if raw[0] == '[' {
@@ -108,7 +108,7 @@ func parseKeyed(raw json.RawMessage) (c Call, err error) {
 	return c, err
 }
 
-// object returns a JSON object without spaces around its parts; nothing is {}.
+// object returns a JSON object without spaces around its parts; empty input gives {}.
 func object(raw []byte) (string, error) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || string(raw) == "null" {
@@ -124,14 +124,14 @@ func object(raw []byte) (string, error) {
 	return b.String(), nil
 }
 
-// parameters makes an object of names and values as a model wrote them.
+// parameters makes an object of names and values written by a model.
 type parameters struct {
 	strings map[string]bool
 	b       bytes.Buffer
 	seen    map[string]bool
 }
 
-// add takes a value that is JSON, or a text.
+// add adds a value, in JSON or as text.
 func (p *parameters) add(name, value string, text bool) error {
 	raw, err := literal(value, text || p.strings[name])
 	if err != nil {
@@ -169,7 +169,7 @@ func (p *parameters) set(name string, raw []byte) error {
 
 func (p *parameters) object() (string, error) { return object([]byte("{" + p.b.String() + "}")) }
 
-// Text returns calls as a model of the syntax writes them, or false where calls are no JSON.
+// Text returns calls in the syntax of the model, or false if a call is not JSON.
 func (s *Syntax) Text(calls ...Call) (text string, ok bool) {
 	y := &s.Style
 	if len(s.Calls) == 0 || y.Form != Object && y.Form != Named && y.Form != Python {

@@ -8,11 +8,11 @@ type opener struct {
 	kind  kind
 	marks Marks // of calls
 	sure  bool  // nothing but calls begins so
-	fresh bool  // it stands at the beginning of the answer alone
-	owed  bool  // it stands behind a call that ended the reasoning
+	fresh bool  // valid at the beginning of the answer alone
+	owed  bool  // expected behind a call that ended the reasoning
 }
 
-// kind says what an opener opens.
+// kind is the part of an answer that an opener opens.
 type kind int
 
 const (
@@ -87,7 +87,7 @@ func (s *Syntax) opening(m mode, tools Tools) (all []opener) {
 	return all
 }
 
-// heads returns how a call begins behind its first mark, where no text begins alike.
+// heads returns the beginnings of a call behind its first mark that cannot begin a text.
 func (y *Style) heads(name string, bare bool) (all []string) {
 	then := strings.TrimSpace(y.Then)
 	switch {
@@ -111,3 +111,12 @@ func (y *Style) heads(name string, bare bool) (all []string) {
 	}
 	return all
 }
+
+// mode is the part of the answer that a Parser is within.
+type mode int
+
+const (
+	inText mode = iota
+	inReasoning
+	inCall // a call, whose arguments come in pieces
+)

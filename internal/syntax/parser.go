@@ -6,47 +6,35 @@ import (
 	"strings"
 )
 
-// Event is a piece of an answer: one of its fields is set.
+// Event is a piece of an answer: exactly one of its fields is set.
 type Event struct {
 	Text, Reasoning string
 	Calls           []Call
 }
 
-// mode says what a Parser is within.
-type mode int
-
-const (
-	inText mode = iota
-	inReasoning
-	inCall // whose arguments come in pieces
-)
-
-// maxCall bounds the text of a call. A longer one is text.
+// maxCall bounds the text of a call. A longer call is text.
 const maxCall = 1 << 20
 
-// maxBegin bounds the text before the arguments of a call.
-const maxBegin = 1 << 8
-
-// Parser reads an answer as it comes, and hands over what no later text can change. A call of a tool is found wherever
-// it stands, within reasoning as well, if it is whole. Anything else that looks like one is text, as the model wrote
-// it, without control tokens. White space beside marks is no text.
+// Parser reads an answer as it comes, and hands over text as soon as no later text can change its meaning. A call of a
+// tool is found anywhere, also within reasoning, if the call is complete. Anything else that looks like a call is text,
+// as the model wrote it, without control tokens. White space beside marks is no text.
 type Parser struct {
-	Held     bool     // calls are held to their tools: JSON arguments come in pieces, and a call that is cut is one
+	Held     bool     // calls are held to their tools: JSON arguments come in pieces, and a cut call counts
 	Required bool     // the answer is held to calls: it has no text
-	Control  []string // the marks that are control tokens of the model
+	Control  []string // marks that are control tokens of the model
 
 	s       Syntax
 	tools   Tools // nil for none: calls are text
 	openers map[mode][]opener
 	stops   []string            // marks that may follow calls
-	first   map[mode]*[256]bool // the bytes with which an opener of the mode may begin
+	first   map[mode]*[256]bool // first bytes of the openers of a mode
 	mode    mode
 	flow    flow
-	marks   Marks       // of the call that the parser is within
+	marks   Marks       // marks of the call that the parser is within
 	held    []byte      // not yet decided
-	control map[int]int // lengths of the control tokens in held, by where they begin
-	lead    int         // bytes of held that are the prompt's
-	waiting *opener     // at the beginning of held, which more text decides
+	control map[int]int // lengths of the control tokens in held, by their beginnings
+	lead    int         // bytes of held that belong to the prompt
+	waiting *opener     // at the beginning of held, undecided until more text comes
 	total   int         // bytes of the answer
 	look    look
 	last    last
@@ -55,23 +43,24 @@ type Parser struct {
 
 // look is how far calls were looked for.
 type look struct {
-	work  int  // bytes that were read for calls
-	tried int  // bytes of held, behind the opener, that were looked at
-	due   bool // a call may end in them
+	work  int  // bytes read for calls
+	tried int  // bytes of held, behind the opener, already examined
+	due   bool // a call may end in these bytes
 }
 
-// last is the end of the text that was handed over.
+// last is the end of the text handed over.
 type last struct {
-	space  string // that may be beside a mark
+	space  string // white space held back, perhaps beside a mark
 	fresh  bool   // there was no text since the last mark
 	said   bool   // there was text
-	before byte   // the one before held
-	owed   bool   // a call ended the reasoning, and the mark that ends it may come
+	before byte   // byte before held
+	owed   bool   // a call ended the reasoning, and the mark of the reasoning's end may come
 }
 
-// NewParser reads an answer. opened says that it begins within reasoning (Syntax.Opens).
+// NewParser returns a parser for an answer. An opened answer begins within reasoning (Syntax.Opens).
 func (s Syntax) NewParser(tools Tools, opened bool) *Parser {
-	p := &Parser{s: s, tools: tools, last: last{fresh: true}, openers: map[mode][]opener{}, first: map[mode]*[256]bool{}}
+	p := &Parser{s: s, tools: tools, last: last{fresh: true}, openers: map[mode][]opener{},
+		first: map[mode]*[256]bool{}}
 	if opened {
 		p.mode = inReasoning
 	} else {
@@ -91,14 +80,14 @@ func (s Syntax) NewParser(tools Tools, opened bool) *Parser {
 	return p
 }
 
-// Continue makes the answer one that goes on with a text of its own turn: the white space at its beginning counts, and
-// the turn's frame came before.
+// Continue makes the answer continue a text of its own turn: the white space at its beginning counts, and the turn's
+// frame came before.
 func (p *Parser) Continue() { p.last.fresh, p.last.said, p.held, p.lead = false, true, nil, 0 }
 
 // Thinks reports whether the parser is within reasoning.
 func (p *Parser) Thinks() bool { return p.mode == inReasoning }
 
-// Control returns the name of a control token as Write knows it from text that is spelled alike.
+// Control returns the name of a control token in the spelling for Write, which tells the token from equal text.
 func Control(name string) string { return "\xff" + name + "\xff" }
 
 // Write takes the next piece of an answer and returns the decided events.
@@ -123,7 +112,7 @@ func (p *Parser) Write(text string) []Event {
 // End returns the rest of an answer that ended by itself.
 func (p *Parser) End() []Event { return p.finish(false) }
 
-// Cut returns the rest of an answer that was cut. The beginning of a mark or of a call is no part of it.
+// Cut returns the rest of an answer that was cut, without the beginning of a mark or of a call.
 func (p *Parser) Cut() []Event { return p.finish(true) }
 
 func (p *Parser) finish(cut bool) []Event {
@@ -138,11 +127,11 @@ func (p *Parser) finish(cut bool) []Event {
 	return p.out
 }
 
-// take cuts bytes off the held text, and returns the ones that the model wrote as text.
+// take cuts bytes off the held text, and returns the model's text among them.
 func (p *Parser) take(n int) string {
 	r := reader{s: string(p.held[:n]), control: p.control}
 	text := r.plain(min(n, p.lead), n)
-	p.control = moved(p.control, -n)
+	p.control = moveTokens(p.control, -n)
 	if n > 0 {
 		p.last.before = p.held[n-1]
 	}
@@ -150,8 +139,8 @@ func (p *Parser) take(n int) string {
 	return text
 }
 
-// moved returns control tokens whose text is moved. The ones before it are gone.
-func moved(control map[int]int, by int) map[int]int {
+// moveTokens returns control tokens after moving their text, without tokens now before the beginning.
+func moveTokens(control map[int]int, by int) map[int]int {
 	var all map[int]int
 	for from, length := range control {
 		if from+by >= 0 {
@@ -164,8 +153,8 @@ func moved(control map[int]int, by int) map[int]int {
 	return all
 }
 
-// next decides on the beginning of the held text, and reports whether there may be more. final says that nothing
-// follows, and cut that something would have.
+// next decides on the beginning of the held text, and reports whether there may be more. With final nothing follows,
+// and with cut the answer is incomplete.
 func (p *Parser) next(final, cut bool) bool {
 	if p.mode == inCall {
 		return goOn(p)
@@ -184,7 +173,7 @@ func (p *Parser) next(final, cut bool) bool {
 	switch x {
 	case short:
 		p.say(p.take(i))
-		if p.waiting = o; final { // what a cut leaves of a call
+		if p.waiting = o; final { // rest of a call that was cut
 			p.take(len(p.held))
 			p.last.space = ""
 		}
@@ -200,7 +189,8 @@ func (p *Parser) next(final, cut bool) bool {
 	return true
 }
 
-// find returns the first opener, the longest there. Without one it returns where one may begin.
+// find returns the first opener, and the longest there. Without an opener the result is a place at which an opener may
+// begin.
 func (p *Parser) find(final bool) (found *opener, at int, x reading) {
 	openers, first, before := p.openers[p.mode], p.first[p.mode], p.last.before
 	for at = range p.held {
@@ -243,8 +233,8 @@ func (p *Parser) blank(at int) bool {
 	return !p.last.said && strings.TrimLeft(string(p.held[min(at, p.lead):at]), " \t\r\n") == ""
 }
 
-// standsAlone reports whether a call may be without marks at a place: at the beginning of an answer where the syntax
-// has no marks, and of a line where an object shows no more than the missing mark of its end would.
+// standsAlone reports whether a call may lack its marks at a place: at the beginning of an answer if the syntax has no
+// marks, and at the beginning of a line where the object alone is as clear as a missing last mark.
 func (p *Parser) standsAlone(o *opener, at int) bool {
 	line := strings.TrimRight(p.last.space+string(p.held[p.lead:max(p.lead, at)]), " ")
 	switch {
@@ -274,11 +264,7 @@ func mayOpen(text []byte) reading {
 	return short
 }
 
-func isWord(c byte) bool {
-	return c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
-}
-
-// try reads an opener at i. With yes, n is where what it opens ends, and then is to be done.
+// try reads an opener at i. If the result is yes, n is the end of the opened part, and the caller must call then.
 func (p *Parser) try(o *opener, i int, final, cut bool) (n int, then func(), x reading) {
 	n = i + len(o.mark)
 	switch o.kind {
@@ -293,13 +279,13 @@ func (p *Parser) try(o *opener, i int, final, cut bool) (n int, then func(), x r
 			case closesReasoning:
 				p.mode, p.last.owed = inText, false
 			}
-		}, p.stands(o, i, final && !cut)
+		}, p.isMark(o, i, final && !cut)
 	case heads:
 		return readHeader(p, i, final, cut)
 	}
 	at := i
 	if o.kind == frames { // of calls within reasoning
-		at, o, x = p.framed(i)
+		at, o, x = p.findFramed(i)
 		if x == short && final && !cut {
 			x = no
 		}
@@ -332,8 +318,8 @@ func (p *Parser) reader(o *opener) *reader {
 	return &reader{y: &p.s.Style, marks: o.marks, tools: p.tools, begun: o.sure, stops: p.stops}
 }
 
-// read reads calls at n, behind a name that is known from elsewhere. It looks at a beginning first, and at more where
-// that does not decide. What it costs to look again when more has come is bounded by the answer's length.
+// read reads calls at n, behind a name known already. A beginning is examined first, and more where the beginning does
+// not decide. The cost of repeated examination is bounded by the answer's length.
 func (p *Parser) read(r *reader, n int, name string, final, cut bool) (x reading) {
 	if size := len(p.held) - n; !final && p.waiting != nil && size > maxBegin && size <= maxCall {
 		p.look.due = p.look.due || bytes.ContainsAny(p.held[n+min(p.look.tried, size):], lasts)
@@ -346,7 +332,7 @@ func (p *Parser) read(r *reader, n int, name string, final, cut bool) (x reading
 		size = min(size, maxCall, len(p.held)-n)
 		whole := n+size == len(p.held)
 		r.first = size <= maxBegin
-		r.s, r.control = name+string(p.held[n:n+size]), moved(p.control, len(name)-n)
+		r.s, r.control = name+string(p.held[n:n+size]), moveTokens(p.control, len(name)-n)
 		attempt := func(final, loose bool) reading {
 			p.look.work += len(r.s)
 			r.at, r.calls, r.final, r.loose = 0, nil, final, loose
@@ -375,12 +361,12 @@ func (p *Parser) read(r *reader, n int, name string, final, cut bool) (x reading
 	}
 }
 
-// lasts are the characters of which one ends a call.
+// lasts lists the possible last characters of a call.
 const lasts = ">]})`"
 
-// stands reports whether a mark is one, and not a text that is spelled like a control token of the model: that token,
-// or, where no text was said, or where another mark comes next or the answer ends, its spelling.
-func (p *Parser) stands(o *opener, i int, final bool) reading {
+// isMark reports whether text is a mark, and not text spelled like a control token of the model: the token itself, or,
+// where no text was said, or where another mark comes next or the answer ends, its spelling.
+func (p *Parser) isMark(o *opener, i int, final bool) reading {
 	if !p.spelled(i) {
 		return yes
 	}
@@ -411,8 +397,8 @@ func (p *Parser) spelled(i int) bool {
 	return slices.ContainsFunc(p.Control, func(name string) bool { return bytes.HasPrefix(p.held[i:], []byte(name)) })
 }
 
-// framed finds the call that marks of the frame at i come before.
-func (p *Parser) framed(i int) (at int, o *opener, x reading) {
+// findFramed finds the call behind the marks of the frame at i.
+func (p *Parser) findFramed(i int) (at int, o *opener, x reading) {
 	rest := string(p.held[i:])
 	for {
 		rest = strings.TrimLeft(rest, " \n")
@@ -441,15 +427,15 @@ func (p *Parser) framed(i int) (at int, o *opener, x reading) {
 	}
 }
 
-// say hands over text of the present mode, except for white space that may be beside a mark.
+// say hands over text of the present mode, and holds back white space that may lie beside a mark.
 func (p *Parser) say(text string) {
 	if p.last.fresh {
-		text = strings.TrimLeftFunc(text, p.beside)
+		text = strings.TrimLeftFunc(text, p.isBeside)
 	}
 	if text == "" {
 		return
 	}
-	body := strings.TrimRightFunc(text, p.beside)
+	body := strings.TrimRightFunc(text, p.isBeside)
 	if body == "" {
 		p.last.space += text
 		return
@@ -460,9 +446,8 @@ func (p *Parser) say(text string) {
 	p.last.space = text[len(body):]
 }
 
-// beside returns the characters that may be between marks and text. Where there are no marks there is nothing beside
-// them.
-func (p *Parser) beside(r rune) bool {
+// isBeside reports whether a character may lie between marks and text. Without marks no character does.
+func (p *Parser) isBeside(r rune) bool {
 	return (p.s.Open != "" || len(p.s.Frame) > 0 || len(p.s.Calls) > 0 && p.tools != nil) && (r == '\n' || r == ' ')
 }
 

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// python reads Python's literals. It writes them as JSON.
+// python reads Python's literals, and writes JSON.
 type python struct {
-	r     *reader // whose text ends with s
+	r     *reader // reader whose text ends with s
 	s     string
 	all   []Call
 	b     bytes.Buffer
@@ -25,7 +25,7 @@ func (p *python) lacks() reading {
 	return no
 }
 
-// calls reads a list of calls, or one after the other.
+// calls reads a list of calls, or calls in sequence.
 func (p *python) calls() reading {
 	list := p.take("[")
 	for {
@@ -172,8 +172,8 @@ func (p *python) dict() bool {
 	return true
 }
 
-// text writes a string. Templates write strings with no escapes, so a quote ends one only if a string may end there:
-// 'it's'.
+// text writes a string. Templates write strings without escapes, so a quote ends a string only if a string may end
+// there: 'it's'.
 func (p *python) text() bool {
 	quote, base := p.s[0], len(p.r.s)-len(p.s)
 	var b []byte
@@ -206,12 +206,12 @@ func ends(text string) bool {
 	return text == "" || strings.IndexByte(",:)]}", text[0]) >= 0
 }
 
-// unescape appends an escaped character, of which text has what comes behind the backslash, and says how long that is.
+// unescape appends an escaped character, given the text behind the backslash, and returns the length of the escape.
 func unescape(b []byte, text string) ([]byte, int) {
 	digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[text[0]]
 	if digits > 0 && len(text) > digits {
 		if n, err := strconv.ParseUint(text[1:1+digits], 16, 32); err == nil {
-			// half of a pair, as JSON has it
+			// half of a pair, as in JSON
 			if text[0] == 'u' && n >= 0xd800 && n < 0xdc00 && len(text) >= 11 && text[5:7] == `\u` {
 				if low, err := strconv.ParseUint(text[7:11], 16, 32); err == nil && low >= 0xdc00 && low < 0xe000 {
 					return utf8.AppendRune(b, rune(0x10000+(n-0xd800)<<10+(low-0xdc00))), 11
@@ -226,5 +226,5 @@ func unescape(b []byte, text string) ([]byte, int) {
 	if strings.IndexByte(`\'"/`, text[0]) >= 0 {
 		return append(b, text[0]), 1
 	}
-	return append(b, '\\'), 0 // as Python leaves it
+	return append(b, '\\'), 0 // as Python does
 }

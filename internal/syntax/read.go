@@ -9,33 +9,6 @@ import (
 	"strings"
 )
 
-// reading says what a look at the beginning of a text found.
-type reading int
-
-const (
-	no    reading = iota // something else
-	short                // the text ends too early to say
-	yes
-)
-
-// reader reads calls at the beginning of a text, of which more may come. What it says of a text it says of every longer
-// one.
-type reader struct {
-	y       *Style
-	marks   Marks
-	tools   Tools
-	s       string
-	control map[int]int // lengths of the control tokens in s, by where they begin
-	at      int
-	final   bool     // nothing follows
-	begun   bool     // the first mark was there, or a head that only calls have
-	alone   bool     // a call without marks may end the answer
-	loose   bool     // a value ends at the first mark that may end it, whatever calls are within the value
-	first   bool     // s is short
-	stops   []string // marks that may follow calls whose last mark is missing
-	calls   []Call
-}
-
 // space advances over white space.
 func (r *reader) space() {
 	for r.at < len(r.s) && strings.IndexByte(" \t\r\n", r.s[r.at]) >= 0 {
@@ -60,30 +33,6 @@ func (r *reader) mark(mark string) reading {
 		return no
 	}
 	return yes
-}
-
-// next reports whether a mark comes next, and stays where it is.
-func (r *reader) next(mark string) reading {
-	at := r.at
-	defer func() { r.at = at }()
-	return r.mark(mark)
-}
-
-// plain returns a piece of the text without its control tokens.
-func (r *reader) plain(from, to int) string {
-	if len(r.control) == 0 {
-		return r.s[from:to]
-	}
-	var b strings.Builder
-	for from < to {
-		if n := r.control[from]; n > 0 {
-			from += n
-			continue
-		}
-		b.WriteByte(r.s[from])
-		from++
-	}
-	return b.String()
 }
 
 // lacks returns the reading where the text ends.
@@ -126,39 +75,6 @@ func (r *reader) read() reading {
 	return no
 }
 
-// end reads the end of calls: the last mark, or, where that is missing, text that may follow.
-func (r *reader) end() reading {
-	if r.marks.End != "" {
-		if x := r.mark(r.marks.End); x != no {
-			return x
-		}
-	}
-	if r.begun && (r.marks.End == "" || r.marks.Last) {
-		return yes
-	}
-	at := r.at
-	if r.space(); r.at == len(r.s) {
-		r.at = at
-		// arguments may be missing
-		if r.final && (!r.begun && !r.alone || !r.loose && r.y.Form == Tagged && r.y.After == "") {
-			return no
-		}
-		if r.final {
-			return yes
-		}
-		return short
-	}
-	x := no
-	for _, m := range r.stops {
-		x = max(x, r.next(m))
-	}
-	r.at = at
-	if x == yes && !r.begun {
-		return no
-	}
-	return x
-}
-
 func (r *reader) call(name, arguments string) bool {
 	if _, ok := r.tools[name]; !ok {
 		return false
@@ -167,7 +83,8 @@ func (r *reader) call(name, arguments string) bool {
 	return true
 }
 
-// objects reads JSON objects: one, a list, or several as models that were taught no list write them: {…}; {…}
+// objects reads JSON objects: a single object, a list, or several as written by models that were taught no list: {…};
+// {…}
 func (r *reader) objects() reading {
 	if !r.mayBegin(r.s[r.at:]) {
 		return no
@@ -203,10 +120,10 @@ func (r *reader) objects() reading {
 	}
 }
 
-// firstKeys are keys with which the object of a call may begin.
+// firstKeys lists keys with which the object of a call may begin.
 var firstKeys = []string{"name", "tool_name", "tool_call_id", "id", "type", "function", "arguments", "parameters"}
 
-// mayBegin reports whether an object, or a list of some, may be calls, as far as it has come.
+// mayBegin reports whether the beginning of an object, or of a list, may belong to calls.
 func (r *reader) mayBegin(text string) bool {
 	cut := func(mark string) bool {
 		rest, ok := strings.CutPrefix(strings.TrimLeft(text, " \t\r\n"), mark)
@@ -280,7 +197,7 @@ func (r *reader) json() (raw []byte, x reading) {
 	if depth == 0 {
 		return nil, no
 	}
-	if r.first { // the longer it is, the likelier the rest is right
+	if r.first { // the longer the text, the likelier the rest is right
 		var v json.RawMessage
 		if err := json.NewDecoder(bytes.NewReader(raw)).Decode(&v); !errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil, no
@@ -330,7 +247,7 @@ func (r *reader) named() reading {
 	return r.end()
 }
 
-// nameOf finds the name in the text before arguments, which may go on unless it is whole.
+// nameOf finds the name in the text before arguments; unless whole, the text may go on.
 func (r *reader) nameOf(head string, whole bool) (string, reading) {
 	y := r.y
 	name := strings.TrimSpace(head)
@@ -362,7 +279,7 @@ func (r *reader) nameOf(head string, whole bool) (string, reading) {
 	return "", no
 }
 
-// quoted reads the form Quoted, whose names and strings become JSON's.
+// quoted reads the form Quoted, and turns its names and strings into JSON's.
 func (r *reader) quoted() reading {
 	if x := r.mark(r.y.Name); x != yes {
 		return x
@@ -410,7 +327,7 @@ func (r *reader) quoted() reading {
 	return r.lacks()
 }
 
-// quoteEnd finds the Quote that ends a string: what may follow a value comes behind it. -1 is none.
+// quoteEnd finds the Quote that ends a string, which precedes text that may follow a value; -1 for none.
 func quoteEnd(text string) int {
 	for from := 0; ; {
 		i := strings.Index(text[from:], Quote)

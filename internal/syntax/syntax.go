@@ -1,6 +1,8 @@
-// Package syntax finds the parts of a model's answer: reasoning, calls of tools, and the text between them. How a model
-// writes them is a matter of its training, which its chat template shows: Of finds the marks there. No family is known
-// by its name.
+// Package syntax finds the parts of a model's answer: reasoning, calls of tools, and the text between them. A model's
+// spelling of these parts is a matter of its training, and its chat template shows the spelling: Of finds the marks
+// there. No family is known by its name.
+//
+// Files in reading order: parser.go, flow.go, opener.go, read.go, tags.go, python.go, reader.go, form.go, syntax.go.
 package syntax
 
 import (
@@ -13,28 +15,28 @@ import (
 	"sync"
 )
 
-// General is how models write calls whose chat template takes no tools: as the text says that tells them of the tools.
-// A fence of Markdown around the object is read as well, since they are used to it.
+// General is the syntax of calls for models whose chat template takes no tools, as described in the text that
+// introduces the tools. A fence of Markdown around the object is also read, since models are used to fences.
 var General = Syntax{Calls: []Marks{{Begin: "<tool_call>", End: "</tool_call>"}}, General: true, Style: Style{
 	Each: true, Name: "\n{\"name\": \"", Then: `", "arguments": `, After: "}\n", Between: "\n"}}
 
 // Syntax is how a model writes reasoning and calls. The zero value has neither.
 type Syntax struct {
 	Open, Close string   // around reasoning; "" for none
-	Next        string   // begins what follows reasoning, where an answer has several messages
-	Calls       []Marks  // around calls, in the order in which they are looked for
-	Bare        bool     // an answer that is nothing but a call has no marks
+	Next        string   // mark before the text after reasoning, where an answer has several messages
+	Calls       []Marks  // marks around calls, in the order of search
+	Bare        bool     // an answer consisting of a single call has no marks
 	Frame       []string // marks around text that are no text
-	Answer      Marks    // those of the Frame that may be around the last text
-	Header      string   // ends the header of a message, where messages have some: Next or a channel begins it
-	Lead        string   // the end of a prompt that belongs to the answer's first mark
-	Token       string   // a special token within the marks that has no brackets of its own
+	Answer      Marks    // marks of the Frame that may be around the last text
+	Header      string   // end of a message's header, where messages have headers: Next or a channel begins the header
+	Lead        string   // end of a prompt that belongs to the answer's first mark
+	Token       string   // special token without brackets within the marks
 	Style       Style    // of calls
 	IDs         IDs      // of calls in the history
-	General     bool     // the template shows no calls: they are written as General says
+	General     bool     // the template shows no calls: they are written as in General
 }
 
-// Marks are around one call, or a list of calls. An End of "" is that of the answer.
+// Marks are around a call, or a list of calls. An End of "" stands for the answer's end.
 type Marks struct {
 	Begin, End string
 	Last       bool // the End also ends the answer, and may so be missing
@@ -91,7 +93,7 @@ func (s *Syntax) Marks() (all []string) {
 	return all
 }
 
-// texts returns all that a model of the syntax writes beside its own words.
+// texts returns all fixed texts of the syntax.
 func (s *Syntax) texts() []string {
 	y := &s.Style
 	all := []string{s.Open, s.Close, s.Next, s.Answer.Begin, s.Answer.End, y.First, y.Between, y.Last, y.Name, y.Then,
@@ -132,27 +134,27 @@ func (s *Syntax) Within(answer string) bool {
 	return s.Open != "" && strings.LastIndex(answer, s.Open) > strings.LastIndex(answer, s.Close)
 }
 
-// Form is how calls are written between their marks. A list of JSON objects, {"name": …, "arguments": {…}}, is read in
+// Form is the spelling of calls between their marks. A list of JSON objects, {"name": …, "arguments": {…}}, is read in
 // any form.
 type Form string
 
 // The forms.
 const (
-	Object Form = ""       // {"name": "NAME", "arguments": {…}}, or a list of these
-	Keyed  Form = "keyed"  // {"NAME": {…}}, or a list of these
+	Object Form = ""       // {"name": "NAME", "arguments": {…}}, or a list
+	Keyed  Form = "keyed"  // {"NAME": {…}}, or a list
 	Named  Form = "named"  // NAME, a mark, {…}
 	Tagged Form = "tagged" // marks around each name and value; strings as they are, other values as JSON
-	Nested Form = "nested" // Tagged; the names are tags, and parts of values have tags of their own
-	Python Form = "python" // NAME(KEY=VALUE, …), a list of these or lines
+	Nested Form = "nested" // Tagged, with the names as tags; parts of values also have tags
+	Python Form = "python" // NAME(KEY=VALUE, …), a list or lines
 	Quoted Form = "quoted" // NAME{KEY:VALUE,…}, with Quote around strings
 )
 
 // Quote is around strings of the form Quoted.
 const Quote = `<|"|>`
 
-// Style is how a model writes calls when it is asked for some: First, the calls with Between between them, Last. A call
-// is Name, the tool's name, Then, the arguments, After. The Syntax's first marks are around all that or, with Each,
-// around each call. For calls that are read, white space beside the marks of Tagged does not count.
+// Style is a model's spelling of calls when asked for calls: First, the calls with Between between them, Last. A call
+// is Name, the tool's name, Then, the arguments, After. The Syntax's first marks are around all of that or, with Each,
+// around each call. In reading calls, white space beside the marks of Tagged does not count.
 type Style struct {
 	Form                 Form
 	Each                 bool
@@ -160,14 +162,14 @@ type Style struct {
 	Name, Then, After    string
 	Key, Value, End      string // of Tagged and Nested: around the name and the value of an argument
 	Other                string // Value where the value is no string
-	// of Named: what a name that is read comes behind, and what then ends the text before the arguments
+	// of Named, in reading: the text before a name, and the text between the name and the arguments
 	Before, Behind string
-	Tail           string // of Named: what may come behind arguments that are read
-	Single         bool   // there is one call alone
+	Tail           string // of Named: text that may follow arguments in reading
+	Single         bool   // there is a single call
 	Alone          bool   // no text comes before calls
 }
 
-// IDs says which ids of calls a chat template takes.
+// IDs is the form of the ids of calls in a chat template.
 type IDs string
 
 // The kinds of ids.
@@ -177,8 +179,7 @@ const (
 	IndexedIDs IDs = "indexed" // functions.NAME:INDEX, the index among the calls of a message
 )
 
-// Fit returns the id that a template takes for the call of a tool that is the n-th of its message. The same id gives
-// the same.
+// Fit returns an acceptable id for the call of a tool, number n of its message. Equal ids give equal results.
 func (k IDs) Fit(id, name string, n int) string {
 	switch {
 	case k == IndexedIDs:
@@ -196,15 +197,15 @@ func (k IDs) Fit(id, name string, n int) string {
 	return id
 }
 
-// knownJSON lists how the models of a template write calls and reasoning, by the marks in the template. The first row
-// all of whose marks are there counts.
+// knownJSON lists, by the marks in a template, the spellings of calls and reasoning. The first row with all of its
+// marks in the template counts.
 //
 //go:embed known.json
 var knownJSON []byte
 
 // knownSyntaxes are the rows of knownJSON.
 type knownSyntaxes struct {
-	Styles map[string]Style // that several rows have
+	Styles map[string]Style // styles shared by rows
 	Calls  []struct {
 		If     []string // marks in the template
 		As     string   // one of Styles, in place of the syntax's own
@@ -228,3 +229,7 @@ var known = sync.OnceValue(func() (k knownSyntaxes) {
 	}
 	return k
 })
+
+func isWord(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
+}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// until advances over a mark and returns the text before it, a name.
-func (r *reader) until(mark string) (before string, x reading) {
+// readUntil advances over a mark and returns the text before it, a name.
+func (r *reader) readUntil(mark string) (before string, x reading) {
 	words := strings.Fields(mark)
 	from := r.at
 	n := strings.Index(r.s[from:], words[0])
@@ -98,13 +98,13 @@ func (r *reader) name() (name string, x reading) {
 	return name, x
 }
 
-// argument reads one behind the mark before its name.
+// argument reads an argument behind the mark before its name.
 func (r *reader) argument(p *parameters) reading {
 	y := r.y
-	key, x := r.until(y.Value)
+	key, x := r.readUntil(y.Value)
 	isText := y.Other != "" && x == yes
 	if y.Other != "" && x != yes {
-		if other, z := r.until(y.Other); z > x {
+		if other, z := r.readUntil(y.Other); z > x {
 			key, x = other, z
 		}
 	}
@@ -128,8 +128,8 @@ func (r *reader) argument(p *parameters) reading {
 	return x
 }
 
-// value reads a text up to the mark that ends it: the first one that what may follow comes behind. Calls that the text
-// holds whole are a part of it.
+// value reads a text up to its last mark: the first mark before text that may follow. Complete calls within the text
+// are part of it.
 func (r *reader) value() (string, reading) {
 	end, open := strings.Fields(r.y.End)[0], strings.TrimSpace(r.y.Key)
 	start, depth := r.at, 0
@@ -148,7 +148,7 @@ func (r *reader) value() (string, reading) {
 		x := r.mark(r.y.End)
 		after := r.at
 		if x == yes {
-			x = r.follows()
+			x = r.canFollow()
 		}
 		switch r.at = after; x {
 		case yes:
@@ -159,9 +159,9 @@ func (r *reader) value() (string, reading) {
 	}
 }
 
-// follows reports whether what may come behind a value does: another one, or the end of its call, behind which calls
-// may end.
-func (r *reader) follows() reading {
+// canFollow reports whether the text behind a value may follow a value: another value, or the end of the call, behind
+// which calls may end.
+func (r *reader) canFollow() reading {
 	another := r.next(r.y.Key)
 	if another == yes {
 		return yes
@@ -176,7 +176,7 @@ func (r *reader) follows() reading {
 	if x != yes || r.loose {
 		return max(x, another)
 	}
-	at := r.at // no mark that ends anything comes behind the last one
+	at := r.at // no mark that ends anything follows the last mark
 	if r.space(); r.at == len(r.s) && !r.final {
 		x = short
 	}
@@ -213,7 +213,7 @@ func (r *reader) element(name string, isText bool, depth int) (raw []byte, x rea
 			r.at = at
 			break
 		}
-		key, x := r.until(">")
+		key, x := r.readUntil(">")
 		if x == yes {
 			raw, x = r.element(key, false, depth+1)
 		}

@@ -144,7 +144,7 @@ func (p *plan) weights(c *checkpoint.Checkpoint, o Options) error {
 		if len(t.Shape) == 3 && t.Shape[0] == 1 { // one expert of all tokens is a matrix
 			t.Shape = t.Shape[1:]
 		}
-		p.tensors = append(p.tensors, convert.Filed(c, t, tensor.BF16))
+		p.tensors = append(p.tensors, convert.GGUFTensor(c, t, tensor.BF16))
 	}
 	metadata, err := gguf.MetadataOf(p.metadata)
 	if err != nil {
