@@ -35,6 +35,9 @@ func Quantize(d tensor.DType, dst []byte, x []float32, k int, importance []float
 	if err := checkRow(d, len(x), len(dst)); err != nil {
 		return err
 	}
+	if importance == nil && needsImportance(d) {
+		return fmt.Errorf("%v needs an importance matrix", d)
+	}
 	if importance != nil && len(importance) != k {
 		return fmt.Errorf("%v: importance of %d columns, the rows have %d", d, len(importance), k)
 	}
@@ -61,6 +64,11 @@ func Quantize(d tensor.DType, dst []byte, x []float32, k int, importance []float
 		}
 	}
 	return nil
+}
+
+// needsImportance reports whether weights are written as d by their importance only.
+func needsImportance(d tensor.DType) bool {
+	return d == tensor.IQ1_S || d == tensor.IQ2_XXS || d == tensor.IQ2_XS
 }
 
 // isWritten reports whether Quantize writes d.
@@ -95,12 +103,13 @@ func (e *encoder) row(d tensor.DType, dst []byte, x, importance []float32) {
 }
 
 // badScale returns the index of the first block whose scale, or minimum, is no finite number; -1 if there is none.
-// Scales of MXFP4 are always finite.
+// Scales of fewer than 16 bits are finite.
 func badScale(d tensor.DType, row []byte) int {
 	f := formatOf(d)
-	isBad := func(at int) bool { return half16(row[at:])&0x7c00 == 0x7c00 }
+	var h Header
 	for b := 0; d != tensor.MXFP4 && b*d.BlockBytes() < len(row); b++ {
-		if at := b*d.BlockBytes() + f.scale; isBad(at) || f.min && isBad(at+2) {
+		block := row[b*d.BlockBytes():]
+		if h.readHalves(d, f, block); h.D&0x7c00 == 0x7c00 || f.min && h.Min&0x7c00 == 0x7c00 {
 			return b
 		}
 	}
@@ -149,6 +158,9 @@ type encoder struct {
 	low, inverse [maxGroups]float32
 	sum          [maxGroups]float32 // of w
 	ls, lm       [maxGroups]byte
+	size         [maxBlock]float32 // magnitudes of the weights
+	point        [64]uint16        // of a grid
+	sign         [32]byte          // of 8 weights each
 }
 
 // weigh sets the weights of errors in block x with importance w.

@@ -123,8 +123,8 @@ func (e *encoder) minBlock(d, dmin []byte, x, w []float32, n int, tries []float3
 		e.weigh(x, w)
 		e.sums(n)
 		e.fitMins(x, n, fine[top], top, false)
-		ds = putHalf(d, fitPositive(e.ls[:groups], scales, e.sum[:groups], topScale))
-		dm = putHalf(dmin, fitPositive(e.lm[:groups], mins, e.sum[:groups], topScale))
+		ds = putHalf(d, fitPositive(e.ls[:groups], scales, e.sum[:groups], 0, topScale))
+		dm = putHalf(dmin, fitPositive(e.lm[:groups], mins, e.sum[:groups], 0, topScale))
 	} else {
 		e.fitMins(x, n, tries, top, n == 16)
 		ds = storeScales(e.ls[:groups], d, scales, topScale)

@@ -208,10 +208,8 @@ func codesIQ1_M(q, b []byte) {
 }
 
 func scalesIQ1_M(h *Header, b []byte) {
-	h.D = 0
 	for i := range 4 {
 		s := binary.LittleEndian.Uint16(b[48+2*i:])
-		h.D |= s >> 12 << (4 * i)
 		for g := range 4 {
 			h.Scales[4*i+g] = odd(byte(s >> (3 * g) & 7))
 		}

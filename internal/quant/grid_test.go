@@ -1,6 +1,8 @@
 package quant
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"testing"
 
 	"github.com/karat-run/karat/internal/tensor"
@@ -60,6 +62,79 @@ func TestDequantizeBits(t *testing.T) {
 	for _, c := range hashes {
 		if got := hash(dequantized(t, c.d, someBlocks(c.d.BlockBytes(), c.seed, c.at, c.bit))); got != c.hash {
 			t.Errorf("%v: SHA-256 %s, ggml's %s", c.d, got, c.hash)
+		}
+	}
+}
+
+// hardRows returns rows(4096) with importances of 0, weights below any scale, and a group of zeros.
+func hardRows() []row {
+	all := rows(4096)
+	for i, r := range all {
+		for j := range r.x {
+			if i%2 == 0 && j%3 != 0 || j/512 == 3 {
+				r.importance[j] = 0
+			}
+			if j/256 == 5 {
+				r.x[j] *= 1e-9
+			}
+			if j/16 == 50 {
+				r.x[j] = 0
+			}
+		}
+	}
+	return all
+}
+
+// encodedHashes has the SHA-256 of the blocks that ggml_quantize_chunk makes of hardRows, one after another, without and
+// with importance.
+var encodedHashes = map[tensor.DType][2]string{
+	tensor.IQ1_S: {"",
+		"02455bad66cf893fbc0c6a24691b823fe825b9a4df71334a67c2afce6c3561b4"},
+	tensor.IQ1_M: {"0ed9040f6efdc0d552c2d3fb9a094dcd5f7484b9197fe7101c52c47e38e80a62",
+		"b6ca829683fdf665441133a165fa74379aaaa1d1d76f1fdd74639e40f4dacb36"},
+	tensor.IQ2_XXS: {"",
+		"e4932887203e2d1d6238adfbf09033bd837f24d873da9d1ff5a0b24b39482d89"},
+	tensor.IQ2_XS: {"",
+		"a2d11b9ab2be5227ad76272f95a2dad6f753c3f211240a06c945614772deb314"},
+	tensor.IQ2_S: {"e447b7135ac9f8c1a7d1262a4a48c0b512ef2143e9e9ba157dc77e359e622844",
+		"4c62f1e3fa7d6901edac3769df774efd7e0a199bac83a1a0a9f40df619176dcc"},
+	tensor.IQ3_XXS: {"55446989a13afd74b20299e7f34a87effa5b95f9342277a2fd844761f78e3b97",
+		"8030720c39a6436e192950e07f7f6b2a74e16ebebba1a398ea1ff03145250b7c"},
+	tensor.IQ3_S: {"ea5e9ab094852fbd3d0a9c0f71c3f4f5ac25679f0dec3f201802bcb0b26f103e",
+		"facf94d571e6c2b21ee6d87d573a810c4ddc1576f584a40ee54ffe228fe01368"},
+	tensor.TQ1_0: {"c48ebec821ea05234e7a7ac54b02c56da23f19372496f6a33afcc1a7b3fc4271",
+		"c48ebec821ea05234e7a7ac54b02c56da23f19372496f6a33afcc1a7b3fc4271"},
+	tensor.TQ2_0: {"ad26ea4457fca64fb58ed6dde087f50c12749949c39ba848cd6832bea58e4177",
+		"ad26ea4457fca64fb58ed6dde087f50c12749949c39ba848cd6832bea58e4177"},
+	tensor.NVFP4: {"335b4d8e0c0e901d818f685bb5e63e4c4e8a9a4ac077c7590fb122eaa8a27b71",
+		"335b4d8e0c0e901d818f685bb5e63e4c4e8a9a4ac077c7590fb122eaa8a27b71"},
+	tensor.Q1_0: {"b73dbdfdc430e3e40bcda5c90d1dae7b5dee854350b7bf220e35c2e94a1ec4b9",
+		"b73dbdfdc430e3e40bcda5c90d1dae7b5dee854350b7bf220e35c2e94a1ec4b9"},
+	tensor.Q2_0: {"c3eecf91aaa72e48c7877d1960ffb4272e6d3e567483390e7069889becaaeeec",
+		"c3eecf91aaa72e48c7877d1960ffb4272e6d3e567483390e7069889becaaeeec"},
+}
+
+// TestEncodedBits compares the search for grids with ggml's quantizers.
+func TestEncodedBits(t *testing.T) {
+	for d, want := range encodedHashes {
+		for weighed, want := range want {
+			if (want == "") != (weighed == 0 && needsImportance(d)) {
+				t.Errorf("%v: no hash", d)
+			}
+			sum := sha256.New()
+			for _, r := range hardRows() {
+				if weighed == 0 {
+					r.importance = nil
+				}
+				got := make([]byte, d.RowBytes(4096))
+				if err := Quantize(d, got, r.x, 4096, r.importance); (err != nil) != (want == "") {
+					t.Error(err)
+				}
+				sum.Write(got)
+			}
+			if got := hex.EncodeToString(sum.Sum(nil)); want != "" && got != want {
+				t.Errorf("%v, importance %v: SHA-256 %s, ggml's %s", d, weighed == 1, got, want)
+			}
 		}
 	}
 }

@@ -13,8 +13,8 @@
 // specification, version 1.0.
 //
 // quant.go reads, format.go has the table of formats and their codes, block256.go the larger blocks' codes, grid.go the
-// codes that index a grid;
-// microscaled.go joins two tensors. encode.go writes, encode32.go and encode256.go a block, search.go finds scales.
+// codes with a grid; microscaled.go joins two tensors. encode.go writes, encode32.go, encode256.go, encodeternary.go,
+// encodegrid.go and encode1.go a block, search.go finds scales.
 package quant
 
 import (
@@ -95,22 +95,7 @@ type Header struct {
 
 // Read reads the header of the block of the quantized type d at the start of b.
 func (h *Header) Read(d tensor.DType, b []byte) {
-	f := formatOf(d)
-	switch d {
-	case tensor.MXFP4:
-		h.D = uint16(math.Float32bits(halfE8M0(b[0])) >> 16)
-	case tensor.NVFP4:
-		h.D = 0
-		for i := range h.Each {
-			h.Each[i] = halfE4M3(b[i])
-			h.D = max(h.D, h.Each[i])
-		}
-	default:
-		h.D = half16(b[f.scale:])
-	}
-	if f.min {
-		h.Min = half16(b[f.scale+2:])
-	}
+	h.readHalves(d, formatOf(d), b)
 	switch d {
 	case tensor.Q2_K:
 		scalesQ2_K(h, b)
@@ -140,6 +125,30 @@ func (h *Header) Read(d tensor.DType, b []byte) {
 		for i := range 8 {
 			h.Scales[i] = 1
 		}
+	}
+}
+
+// readHalves reads D, Min and Each.
+func (h *Header) readHalves(d tensor.DType, f *format, b []byte) {
+	switch d {
+	case tensor.MXFP4:
+		h.D = uint16(math.Float32bits(halfE8M0(b[0])) >> 16)
+	case tensor.NVFP4:
+		h.D = 0
+		for i := range h.Each {
+			h.Each[i] = halfE4M3(b[i])
+			h.D = max(h.D, h.Each[i])
+		}
+	case tensor.IQ1_M:
+		h.D = 0
+		for i := range 4 {
+			h.D |= half16(b[48+2*i:]) >> 12 << (4 * i)
+		}
+	default:
+		h.D = half16(b[f.scale:])
+	}
+	if f.min {
+		h.Min = half16(b[f.scale+2:])
 	}
 }
 

@@ -2,10 +2,10 @@ package quant
 
 import "github.com/karat-run/karat/internal/simd"
 
-// fitPositive finds integers q of up to top and a scale of least loss for x, none negative, by the weights w. It tries
-// scales about the largest weight's, takes the best, and then improves one integer at a time. (make_qp_quants of
-// ggml-quants.c in llama.cpp)
-func fitPositive(q []byte, x, w []float32, top float32) float32 {
+// fitPositive finds integers q of up to top and a scale of least loss for x by the weights w. It tries scales about the
+// largest weight's, takes the best, and then improves one integer at a time. A negative weight has integers from low on:
+// 0, or fewer for llama.cpp's, stored as their low bits. (make_qp_quants of ggml-quants.c in llama.cpp)
+func fitPositive(q []byte, x, w []float32, low, top float32) float32 {
 	var most float32
 	for _, v := range x {
 		most = max(most, v)
@@ -15,25 +15,25 @@ func fitPositive(q []byte, x, w []float32, top float32) float32 {
 		return 0
 	}
 	inverse := top / most
-	best := positiveLoss(x, w, inverse, top)
+	best := positiveLoss(x, w, inverse, low, top, true)
 	for i := -4; i <= 4; i++ {
 		if i == 0 {
 			continue
 		}
 		try := (float32(0.1*float32(i)) + top) / most
-		if loss := positiveLoss(x, w, try, top); loss < best {
+		if loss := positiveLoss(x, w, try, low, top, false); loss < best {
 			best, inverse = loss, try
 		}
 	}
 	var xq, qq float32
 	for i, v := range x {
-		c := limit(simd.Nearest(float32(inverse*v)), 0, top)
-		q[i] = byte(c)
+		c := limit(simd.Nearest(float32(inverse*v)), low, top)
+		q[i] = byte(int32(c))
 		xq += float32(float32(w[i]*v) * c)
 		qq += float32(float32(w[i]*c) * c)
 	}
 	for range 5 {
-		if !betterPositive(q, x, w, top, &xq, &qq) {
+		if !betterPositive(q, x, w, low, top, &xq, &qq) {
 			break
 		}
 	}
@@ -43,10 +43,15 @@ func fitPositive(q []byte, x, w []float32, top float32) float32 {
 	return 0
 }
 
-func positiveLoss(x, w []float32, inverse, top float32) (sum float32) {
+// positiveLoss returns the loss of x at a scale, of integers or, if stored, of their low bits.
+func positiveLoss(x, w []float32, inverse, low, top float32, stored bool) (sum float32) {
 	scale := 1 / inverse
 	for i, v := range x {
-		far := v - float32(scale*limit(simd.Nearest(float32(inverse*v)), 0, top))
+		c := limit(simd.Nearest(float32(inverse*v)), low, top)
+		if stored {
+			c = float32(byte(int32(c)))
+		}
+		far := v - float32(scale*c)
 		sum += float32(float32(w[i]*far) * far)
 	}
 	return sum
@@ -54,7 +59,7 @@ func positiveLoss(x, w []float32, inverse, top float32) (sum float32) {
 
 // betterPositive goes through the integers once, and reports whether one changed. xq and qq are the sums of w*x*q and
 // w*q*q.
-func betterPositive(q []byte, x, w []float32, top float32, xq, qq *float32) (changed bool) {
+func betterPositive(q []byte, x, w []float32, low, top float32, xq, qq *float32) (changed bool) {
 	for i, v := range x {
 		old := float32(q[i])
 		wx := float32(w[i] * v)
@@ -63,14 +68,14 @@ func betterPositive(q []byte, x, w []float32, top float32, xq, qq *float32) (cha
 		if !(lx > 0 && l2 > 0) {
 			continue
 		}
-		c := limit(simd.Nearest(float32(v*l2)/lx), 0, top)
+		c := limit(simd.Nearest(float32(v*l2)/lx), low, top)
 		if c == old {
 			continue
 		}
 		lx += float32(wx * c)
 		l2 += float32(float32(w[i]*c) * c)
 		if float32(float32(lx*lx)**qq) > float32(float32(*xq**xq)*l2) {
-			q[i], *xq, *qq, changed = byte(c), lx, l2, true
+			q[i], *xq, *qq, changed = byte(int32(c)), lx, l2, true
 		}
 	}
 	return changed

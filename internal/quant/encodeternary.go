@@ -1,0 +1,91 @@
+package quant
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/float16"
+)
+
+// The encoders of the types with one bit to two bits and a scale, and of NVFP4. Nothing is searched: importance does
+// not matter.
+
+// ternary returns the codes of x, 0 to top, for -1, 0 and so on times the largest magnitude, written to b.
+func (e *encoder) ternary(b []byte, x []float32) []byte {
+	d := abs(peak(x))
+	putHalf(b, d)
+	inv := float32(0)
+	if d > 0 {
+		inv = inverse(d)
+	}
+	for i, v := range x {
+		e.q[i] = byte(limit(float32(math.Round(float64(float32(v*inv)))), -1, 1) + 1)
+	}
+	return e.q[:len(x)]
+}
+
+func (e *encoder) tq1_0(b []byte, x, _ []float32) {
+	q := e.ternary(b[52:], x)
+	packDigits(b[:32], q, 5)
+	packDigits(b[32:48], q[160:], 5)
+	packDigits(b[48:52], q[240:], 4)
+}
+
+// packDigits puts count codes into each byte of b, the inverse of digits.
+func packDigits(b, q []byte, count int) {
+	for i := range b {
+		v := 0
+		for n := range 5 {
+			if v *= 3; n < count {
+				v += int(q[n*len(b)+i])
+			}
+		}
+		b[i] = byte((v*256 + 242) / 243)
+	}
+}
+
+func (e *encoder) tq2_0(b []byte, x, _ []float32) { packQuarters(b[:64], e.ternary(b[64:], x)) }
+
+func (e *encoder) q2_0(b []byte, x, _ []float32) {
+	for i, q := range e.ternary(b, x) {
+		if i%4 == 0 {
+			b[2+i/4] = 0
+		}
+		b[2+i/4] |= q << (i % 4 * 2)
+	}
+}
+
+// q1_0 takes the mean magnitude as the scale.
+func (e *encoder) q1_0(b []byte, x, _ []float32) {
+	var sum float32
+	clear(b)
+	for i, v := range x {
+		sum += abs(v)
+		if v >= 0 {
+			b[2+i/8] |= 1 << (i % 8)
+		}
+	}
+	putHalf(b, sum/float32(len(x)))
+}
+
+// nvfp4 takes a sixth of a group's largest magnitude as its scale.
+func (e *encoder) nvfp4(b []byte, x, _ []float32) {
+	for g := range 4 {
+		x, out := x[16*g:16*g+16], b[4+8*g:12+8*g]
+		b[g] = toE4M3(abs(peak(x)) / 6)
+		scale := float16.F16(halfE4M3(b[g]))
+		for i := range out {
+			out[i] = nearestE2M1(x[i], scale) | nearestE2M1(x[i+8], scale)<<4
+		}
+	}
+}
+
+// toE4M3 returns the E4M3 float that ggml rounds x to, a number that is not negative: half up, and from 256 to 448.
+func toE4M3(x float32) byte {
+	if bits := math.Float32bits(x); bits>>23 > 120 {
+		if e := (bits - 120<<23 + 1<<19) >> 20; e < 120 {
+			return byte(e)
+		}
+		return 126
+	}
+	return byte(min(float32(x*512)+0.5, 7)) // subnormal
+}
