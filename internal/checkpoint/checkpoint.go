@@ -34,6 +34,7 @@ const (
 type Checkpoint struct {
 	weights
 	Metadata []settings.Entry // all settings of the files, for people to read
+	Packing  string           // name of the packing of a folder's quantized weights; "" for none
 
 	text  textFiles
 	close closers
@@ -88,7 +89,7 @@ func (c *weights) Name(gguf, hf string) string {
 func (c *weights) Bytes() int64 {
 	var n int64
 	for t := range maps.Values(c.set.ByName) {
-		n += int64(t.Size())
+		n += int64(t.Stored())
 	}
 	return n
 }

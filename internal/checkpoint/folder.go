@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/checkpoint/hf"
+	"github.com/karat-run/karat/internal/checkpoint/packing"
 	"github.com/karat-run/karat/internal/checkpoint/settings"
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/safetensors"
@@ -37,7 +38,7 @@ func openFolder(dir string) (*Checkpoint, error) {
 			return fmt.Errorf("%s: %w", dir, err)
 		}
 		c.Metadata = entriesHF(config)
-		if err := c.openTensors(); err != nil {
+		if err := c.openTensors(config); err != nil {
 			return err
 		}
 		return c.textHF(config)
@@ -63,7 +64,7 @@ func noConfig(dir string) error {
 }
 
 // openTensors opens model.safetensors, or the files of its index.
-func (c *Checkpoint) openTensors() error {
+func (c *Checkpoint) openTensors(config []byte) error {
 	path := filepath.Join(c.Path, "model.safetensors")
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		path += ".index.json"
@@ -84,13 +85,16 @@ func (c *Checkpoint) openTensors() error {
 	has := func(name string) bool {
 		return slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return t.Name == name })
 	}
-	all, err := microscaled(f.Tensors)
+	all, name, scales, err := unpacked(config, f.Tensors)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Path, err)
 	}
+	if c.Packing = name; scales > 0 {
+		c.Notes = append(c.Notes, fmt.Sprintf("%d scales of activations are set aside: they stay floating point", scales))
+	}
 	aside := 0
 	for _, t := range all {
-		name := TextName(t.Name)
+		name := strings.Replace(TextName(t.Name), ".switch_mlp.", ".experts.", 1) // as MLX calls them
 		if rest, ok := strings.CutPrefix(name, c.root()+"."); ok && c.root() != "" {
 			name = root + "." + rest
 		}
@@ -136,6 +140,20 @@ func (c *Checkpoint) dropNextLayers() error {
 			own)
 	}
 	return nil
+}
+
+// unpacked makes one tensor of the parts of each quantized weight, and returns the packing's name.
+func unpacked(config []byte, all []tensor.Tensor) (list []tensor.Tensor, name string, aside int, err error) {
+	p, err := packing.Of(config)
+	if err != nil {
+		return nil, "", 0, err
+	}
+	if p == nil {
+		list, err = microscaled(all)
+		return list, "", 0, err
+	}
+	list, aside, err = p.Apply(all)
+	return list, p.Name, aside, err
 }
 
 // microscaled joins the bytes of NAME_blocks and NAME_scales into a tensor NAME.

@@ -41,7 +41,7 @@ func (c *weights) cutLatents() error {
 		}
 		delete(c.set.ByName, name)
 		v := halved{in: t, step: plain + value, from: plain, rows: value}
-		if t.DType.Quantized() { // blocks lie along rows, and rows become columns
+		if t.DType.Quantized() || t.Stored() != t.Size() { // blocks lie along rows, and rows become columns
 			var err error
 			if t, err = toF32(t); err != nil {
 				return fmt.Errorf("%s: %w", c.Path, err)

@@ -25,7 +25,8 @@ const metadataKey = "__metadata__"
 
 // dtypes lists the element types under their String names, in the order of the reference's writer.
 var dtypes = [...]tensor.DType{
-	tensor.Bool, tensor.U8, tensor.I8, tensor.I16, tensor.U16, tensor.F16, tensor.BF16,
+	tensor.Bool, tensor.U8, tensor.I8, tensor.F8_E5M2, tensor.F8_E4M3, tensor.F8_E8M0,
+	tensor.I16, tensor.U16, tensor.F16, tensor.BF16,
 	tensor.I32, tensor.U32, tensor.F32, tensor.F64, tensor.I64, tensor.U64,
 }
 

@@ -72,7 +72,7 @@ var hostile = map[string]struct {
 	"deep metadata":          {file(`{"__metadata__":{"a":`+strings.Repeat(`[`, 9000)+strings.Repeat(`]`, 9000)+`}}`, 0), "'[' where '\"' is expected"},
 	"deep shape":             {file(`{"a":{"dtype":"U8","shape":`+strings.Repeat(`[`, 9000)+strings.Repeat(`]`, 9000)+`}}`, 0), "not a non-negative integer"},
 	"long name":              {file(`{"`+strings.Repeat("a", 2000)+`":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1), "a tensor's name of 2000 bytes"},
-	"8-bit float":            {file(`{"a":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}}`, 1), `dtype "F8_E4M3" is not supported`},
+	"4-bit float":            {file(`{"a":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}}`, 1), `dtype "F4" is not supported`},
 	"zip polyglot":           {append([]byte("PK\x03\x04\x00\x00\x00\x00{}"), make([]byte, 100)...), "this is a zip archive"},
 }
 

@@ -144,6 +144,17 @@ func (v strided) units(p []byte, first int) error {
 func (v strided) read(p []byte, i, from int) error {
 	rows, columns := v.dims[1], v.dims[2]
 	end, base := from+len(p)/v.size, v.first+i*v.step[0]
+	if v.step[2] == 1 { // runs of columns
+		for at := from; at < end; {
+			n := min(end-at, columns-at%columns)
+			run := p[(at-from)*v.size:][:n*v.size]
+			if err := v.in.bytes(run, (base+at/columns*v.step[1]+at%columns)*v.size); err != nil {
+				return err
+			}
+			at += n
+		}
+		return nil
+	}
 	if v.step[2] <= v.step[1] {
 		for at := from; at < end; at++ {
 			if err := v.unit(p[(at-from)*v.size:], base+at/columns*v.step[1]+at%columns*v.step[2]); err != nil {

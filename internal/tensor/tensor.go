@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // DType is the type of a tensor's elements. The quantized types are GGUF's, in blocks along the last dimension.
@@ -26,6 +27,9 @@ const (
 	U32
 	U64
 	Bool
+	F8_E5M2
+	F8_E4M3
+	F8_E8M0
 	Q4_0
 	Q4_1
 	Q5_0
@@ -73,6 +77,9 @@ var layouts = [numDTypes]struct {
 	U32:     {"U32", 1, 4},
 	U64:     {"U64", 1, 8},
 	Bool:    {"BOOL", 1, 1},
+	F8_E5M2: {"F8_E5M2", 1, 1},
+	F8_E4M3: {"F8_E4M3", 1, 1},
+	F8_E8M0: {"F8_E8M0", 1, 1},
 	Q4_0:    {"Q4_0", 32, 18},
 	Q4_1:    {"Q4_1", 32, 20},
 	Q5_0:    {"Q5_0", 32, 22},
@@ -285,6 +292,12 @@ func (t *Tensor) Span(from, to int, buf *[]byte) []byte {
 		return t.Data[from*n : to*n : to*n]
 	}
 	*buf = (*buf)[:0]
+	if _, joined := t.Source.(Joined); t.Order == nil && !joined {
+		n := t.DType.RowBytes(t.Shape.Last())
+		*buf = slices.Grow(*buf, (to-from)*n)[:(to-from)*n]
+		t.Source.ReadAt(*buf, t.At+int64(from*n)) // all of it is there
+		return *buf
+	}
 	for ; from < to; from++ {
 		*buf = append(*buf, t.Row(from)...)
 	}

@@ -39,6 +39,24 @@ func (j Joined) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
+// Stored returns the number of bytes that the files have of t, whose values may be decoded of fewer.
+func (t *Tensor) Stored() (n int) {
+	switch v := t.Source.(type) {
+	case Joined:
+		for i := range v {
+			n += v[i].Stored()
+		}
+		return n
+	case strided:
+		if whole := v.in.Size(); whole > 0 {
+			return int(float64(v.in.Stored()) * float64(t.Size()) / float64(whole))
+		}
+	case interface{ Stored() int }:
+		return v.Stored()
+	}
+	return t.Size()
+}
+
 // Unread is the Source of a tensor that could not be read, which binding refuses.
 type Unread struct{ Err error }
 

@@ -17,7 +17,7 @@ var Family = family.Family{
 			"sliding_window": 128., "num_experts": 128., "top_k_experts": 4., "attention_bias": true, "swiglu_limit": 7.,
 			"num_attention_heads": 64., "num_key_value_heads": 8., "head_dim": 64.}}},
 	Fixed: map[string]any{"hidden_act": "silu", "swiglu_limit": 7.},
-	Idle:  []string{"output_router_logits", "router_aux_loss_coef", "initial_context_length", "intermediate_size", "quantization_config"},
+	Idle:  []string{"output_router_logits", "router_aux_loss_coef", "initial_context_length", "intermediate_size"},
 	// The blocks of MXFP4 are read by their tensors; another quantization has others.
 	FromConfig: width,
 	Limits:     []family.Limit{{Key: "swiglu_limit", Min: 1e-3, Max: 1e6, Rule: family.Required}},

@@ -19,7 +19,7 @@ var below = map[string]string{
 	"gguf":        "atomicfile tensor mmap",
 	"quantmix":    "gguf registry",
 	"safetensors": "atomicfile tensor mmap float16",
-	"checkpoint":  "checkpoint/gguf checkpoint/hf safetensors quant embed",
+	"checkpoint":  "checkpoint/gguf checkpoint/hf checkpoint/packing safetensors quant embed",
 	"panel":       "quant simd tensor",
 	"graph":       "tensor",
 	"bind":        "graph tensor",
@@ -30,6 +30,7 @@ var below = map[string]string{
 	"checkpoint/settings": "family jsonerr rope",
 	"checkpoint/gguf":     "checkpoint/settings gguf registry tokenizer",
 	"checkpoint/hf":       "checkpoint/settings mmap registry tokenizer",
+	"checkpoint/packing":  "tensor float16",
 
 	"family":   "graph",
 	"arch/*":   "graph rope family",
@@ -66,6 +67,7 @@ var below = map[string]string{
 
 	"dev/task":    "dev/parity dev/synth",
 	"dev/parrot":  "gguf",
+	"dev/packed":  "safetensors quant",
 	"dev/serving": ". server atomicfile",
 
 	"dev/oracle": "", // a module of its own, which the tokenizer's tests run

@@ -1,0 +1,65 @@
+package checkpoint
+
+import (
+	"bytes"
+	"path/filepath"
+	"testing"
+
+	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/dev/packed"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// TestPackings opens folders of each packing: their weights have the values of the format's definition, bit for bit.
+func TestPackings(t *testing.T) {
+	for _, family := range []string{"qwen3moe", "deepseek2", "phi3"} {
+		for _, p := range packed.All {
+			t.Run(family+"/"+p.Name, func(t *testing.T) {
+				if testing.Short() && family != "qwen3moe" {
+					t.Skip("short")
+				}
+				dir := t.TempDir()
+				here, there := filepath.Join(dir, "packed"), filepath.Join(dir, "plain")
+				if err := packed.Folders(golden.Model(t, family), here, there, p, nil); err != nil {
+					t.Fatal(err)
+				}
+				a, b := opened(t, here), opened(t, there)
+				if a.Packing == "" || b.Packing != "" {
+					t.Errorf("packings %q and %q", a.Packing, b.Packing)
+				}
+				if len(a.Names()) != len(b.Names()) {
+					t.Fatalf("%d tensors, want %d", len(a.Names()), len(b.Names()))
+				}
+				for _, name := range b.Names() {
+					got, want := floatsOf(t, a.set.ByName[name]), floatsOf(t, b.set.ByName[name])
+					if !bytes.Equal(got, want) {
+						t.Fatalf("%s differs", name)
+					}
+				}
+				if n := a.Bytes(); n >= b.Bytes() {
+					t.Errorf("%d bytes, of values %d", n, b.Bytes())
+				}
+			})
+		}
+	}
+}
+
+func opened(t *testing.T, dir string) *Checkpoint {
+	t.Helper()
+	c, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// floatsOf returns a tensor's values as F32.
+func floatsOf(t *testing.T, x tensor.Tensor) []byte {
+	t.Helper()
+	x, err := toF32(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x.Data
+}

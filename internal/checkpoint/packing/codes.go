@@ -1,0 +1,89 @@
+package packing
+
+import "encoding/binary"
+
+// codes reads whole numbers of a few bits. They lie in 32-bit words, those of a line one behind the other from the
+// lowest bit up, across the ends of words.
+type codes struct {
+	data       []byte
+	bits       int
+	line, word int      // words from a line to the next, and from a line's word to its next
+	across     bool     // lines are columns, and places rows
+	order      *[8]byte // places within a word of eight; nil where they are in order
+}
+
+// awqOrder has the place of each of eight rows in a word (AWQ_REVERSE_ORDER in AutoAWQ's packing_utils.py).
+var awqOrder = [8]byte{0, 4, 1, 5, 2, 6, 3, 7}
+
+// at returns the code of a row and a column.
+func (c *codes) at(row, column int) byte {
+	line, place := row, column
+	if c.across {
+		line, place = column, row
+	}
+	if c.order != nil {
+		place = place&^7 | int(c.order[place&7])
+	}
+	bit := place * c.bits
+	i, from := line*c.line+bit/32*c.word, bit%32
+	v := uint64(c.load(i))
+	if from+c.bits > 32 {
+		v |= uint64(c.load(i+c.word)) << 32
+	}
+	return byte(v >> from & (1<<c.bits - 1))
+}
+
+// load returns a word.
+func (c *codes) load(i int) uint32 { return binary.LittleEndian.Uint32(c.data[4*i:]) }
+
+// read sets q to the codes of a row from a column on.
+func (c *codes) read(q []byte, row, from int) {
+	switch {
+	case c.bits == 4 && c.word == 1 && !c.across && from%2 == 0:
+		b := c.data[4*row*c.line+from/2:]
+		j := 0
+		for ; j+1 < len(q); j += 2 {
+			q[j], q[j+1] = b[j/2]&15, b[j/2]>>4
+		}
+		if j < len(q) {
+			q[j] = b[j/2] & 15
+		}
+	case c.bits == 4 && !c.across && from%8 == 0:
+		i := row*c.line + from/8*c.word
+		for ; len(q) > 0; i += c.word {
+			v := c.load(i)
+			for j := range min(8, len(q)) {
+				q[j] = byte(v>>(4*j)) & 15
+			}
+			q = q[min(8, len(q)):]
+		}
+	case c.bits == 4 && c.across:
+		place := row
+		if c.order != nil {
+			place = place&^7 | int(c.order[place&7])
+		}
+		at, shift := from*c.line+place/8*c.word, place%8*4
+		for j := range q {
+			q[j] = byte(c.load(at)>>shift) & 15
+			at += c.line
+		}
+	default:
+		for j := range q {
+			q[j] = c.at(row, from+j)
+		}
+	}
+}
+
+// grid returns the codes of rows and groups as numbers, with plus added and cut to their bits.
+func (c *codes) grid(plus byte) grid {
+	mask := byte(1<<c.bits - 1)
+	return func(row, group int) float32 { return float32((c.at(row, group) + plus) & mask) }
+}
+
+// octets are codes of a byte each, one row behind the other.
+type octets struct {
+	data    []byte
+	columns int
+}
+
+func (o *octets) read(q []byte, row, from int) { copy(q, o.data[row*o.columns+from:]) }

@@ -1,0 +1,313 @@
+package packing
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// compressed reads the packings of vllm-project/compressed-tensors: a scheme for each list of targets.
+type compressed struct {
+	Format    string
+	Groups    map[string]*scheme `json:"config_groups"`
+	Ignore    []string
+	Transform map[string]any `json:"transform_config"`
+	Sparsity  struct {
+		Format string
+	} `json:"sparsity_config"`
+}
+
+// scheme tells how the weights of its targets are packed.
+type scheme struct {
+	Targets []string
+	Format  string
+	Weights *struct {
+		Bits      int `json:"num_bits"`
+		Type      string
+		Symmetric bool
+		Strategy  string
+		Group     int   `json:"group_size"`
+		Block     []int `json:"block_structure"`
+		ActOrder  any
+	}
+}
+
+func (p *compressed) validate() error {
+	if len(p.Transform) > 0 {
+		return errors.New("transform_config has rotations of activations, which are not computed; " + advice)
+	}
+	if f := p.Sparsity.Format; f != "" && f != "dense" {
+		return fmt.Errorf("sparsity_config has format %q, which is not read; %s", f, advice)
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Groups)) {
+		s := p.Groups[name]
+		if s == nil {
+			return fmt.Errorf("config_groups.%s is null", name)
+		}
+		switch f := p.format(s); f {
+		case "pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "nvfp4-pack-quantized",
+			"mxfp4-pack-quantized", "mxfp8-quantized", "dense", "":
+		default:
+			return fmt.Errorf("config_groups.%s has format %q, which is not read; %s", name, f, advice)
+		}
+		if w := s.Weights; w != nil {
+			if w.Bits < 1 || w.Bits > 8 {
+				return fmt.Errorf("config_groups.%s has %d bits, expected 1 to 8", name, w.Bits)
+			}
+			if err := checkBlock("block_structure", w.Block); err != nil {
+				return fmt.Errorf("config_groups.%s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// format returns a scheme's format.
+func (p *compressed) format(s *scheme) string {
+	if s.Format != "" {
+		return s.Format
+	}
+	return p.Format
+}
+
+func (p *compressed) name() string {
+	var formats []string
+	for _, name := range slices.Sorted(maps.Keys(p.Groups)) {
+		text := p.format(p.Groups[name])
+		if w := p.Groups[name].Weights; w != nil {
+			text += fmt.Sprintf(" %s%d", w.Type, w.Bits)
+			if w.Group > 0 {
+				text += fmt.Sprintf(", groups of %d", w.Group)
+			}
+		}
+		if !slices.Contains(formats, text) {
+			formats = append(formats, text)
+		}
+	}
+	return "compressed-tensors, " + strings.Join(formats, "; ")
+}
+
+// of returns the scheme of a module: by the module's name before patterns, and by patterns before classes.
+func (p *compressed) of(module string) (*scheme, error) {
+	if i := slices.IndexFunc(p.Ignore, func(target string) bool { return rank(target, module) > 1 }); i >= 0 {
+		return nil, fmt.Errorf("it is packed, but ignore has %q", p.Ignore[i])
+	}
+	var best *scheme
+	most := 0
+	for _, name := range slices.Sorted(maps.Keys(p.Groups)) {
+		for _, target := range p.Groups[name].Targets {
+			if n := rank(target, module); n > most {
+				best, most = p.Groups[name], n
+			}
+		}
+	}
+	if best == nil || best.Weights == nil {
+		return nil, errors.New("it is packed, but no target of config_groups tells how")
+	}
+	return best, nil
+}
+
+// rank returns how well a target tells of a module: 3 by its name, 2 by a pattern, 1 by a class, 0 not at all.
+// A pattern in Python's syntax alone is like a class.
+func rank(target, module string) int {
+	pattern, is := strings.CutPrefix(target, "re:")
+	switch {
+	case target == module:
+		return 3
+	case is:
+		re, err := regexp.Compile("^(?:" + pattern + ")")
+		if err != nil {
+			return 1
+		}
+		if re.MatchString(module) {
+			return 2
+		}
+		return 0
+	case strings.Contains(target, "."):
+		return 0
+	}
+	return 1
+}
+
+func (p *compressed) weight(m *module) (tensor.Tensor, error) {
+	w, ending := m.first("weight_packed", "weight")
+	if ending == "" {
+		return w, errors.New("it has codes of another packing than compressed-tensors")
+	}
+	s, err := p.of(m.name)
+	if err != nil {
+		return w, err
+	}
+	switch {
+	case ending == "weight_packed" && w.DType == tensor.U8:
+		return fours(m, w, s.Weights.Group, "weight_global_scale")
+	case ending == "weight_packed" && w.DType == tensor.I32:
+		return s.packed(m, w)
+	case ending == "weight" && eights(w.DType) != nil:
+		if _, ok := m.parts["weight_zero_point"]; ok || s.Weights.Strategy == "group" {
+			return s.grouped(m, w, &matrix{codes: &octets{w.Data, w.Shape.Last()}, values: eights(w.DType)}, w.Shape)
+		}
+		return scaled(m, w, eights(w.DType), "weight_scale", s.Weights.Block)
+	}
+	return w, fmt.Errorf("%s has type %v, which format %q has not", ending, w.DType, p.format(s))
+}
+
+// packed reads whole numbers in 32-bit words, whose smallest code stands for the smallest signed number.
+func (s *scheme) packed(m *module, w tensor.Tensor) (tensor.Tensor, error) {
+	matrices, rows, words, err := dims(w.Shape)
+	if err != nil {
+		return w, err
+	}
+	is, err := m.need("weight_shape", []tensor.DType{tensor.I64, tensor.I32}, tensor.Shape{2})
+	if err != nil {
+		return w, err
+	}
+	size := is.DType.BlockBytes()
+	columns := int(binary.LittleEndian.Uint32(is.Data[size:]))
+	if n := int(binary.LittleEndian.Uint32(is.Data)); n != rows || words != upTo(columns*s.Weights.Bits, 32) {
+		return w, fmt.Errorf("weight_packed has shape %v, but weight_shape is [%d %d] of %d bits", []int(w.Shape), n,
+			columns, s.Weights.Bits)
+	}
+	x := &matrix{codes: &codes{data: w.Data, bits: s.Weights.Bits, line: words, word: 1}, values: naturals,
+		rows: matrices * rows}
+	x.zero = constant(float32(int(1) << (s.Weights.Bits - 1)))
+	return s.grouped(m, w, x, shaped(w.Shape, rows, columns))
+}
+
+// grouped reads the scales of groups, and their zero points, of x, whose codes are those of w.
+func (s *scheme) grouped(m *module, w tensor.Tensor, x *matrix, shape tensor.Shape) (tensor.Tensor, error) {
+	matrices, rows, columns, err := dims(shape)
+	if err != nil {
+		return w, err
+	}
+	x.rows, x.columns, x.group = matrices*rows, columns, max(columns, 1)
+	if s.Weights.Strategy == "group" {
+		x.group = s.Weights.Group
+	}
+	if x.group < 1 || columns < 1 {
+		return w, fmt.Errorf("groups of %d columns, of %d", x.group, columns)
+	}
+	groups := upTo(columns, x.group)
+	shapes := []tensor.Shape{shaped(shape, rows, groups)}
+	if s.Weights.Strategy == "tensor" {
+		shapes = scalar()
+	}
+	scale, err := m.need("weight_scale", scaleTypes, shapes...)
+	if err != nil {
+		return w, err
+	}
+	x.scale = byRows(scale, rows, 1)
+	if s.Weights.Strategy == "tensor" {
+		x.scale = constant(number(scale.DType)(scale.Data, 0))
+	}
+	if zero, ok := m.part("weight_zero_point"); ok {
+		if err := s.zeros(x, zero, shapes, rows, groups); err != nil {
+			return w, err
+		}
+	} else if !s.Weights.Symmetric && w.DType != tensor.F8_E4M3 {
+		return w, errors.New("weight_zero_point is missing: the scheme is not symmetric")
+	}
+	if g, ok := m.part("weight_g_idx"); ok {
+		if err := wants("weight_g_idx", g, []tensor.DType{tensor.I32}, tensor.Shape{columns}); err != nil {
+			return w, err
+		}
+		err = x.order("weight_g_idx", g, groups)
+	} else if s.Weights.ActOrder == "group" {
+		err = errors.New("weight_g_idx is missing: the scheme has actorder")
+	}
+	if err != nil {
+		return w, err
+	}
+	return x.tensor(m, slices.Clone(shape))
+}
+
+// zeros reads zero points: packed along rows, or a byte each.
+func (s *scheme) zeros(x *matrix, zero tensor.Tensor, shapes []tensor.Shape, rows, groups int) error {
+	if c, ok := x.codes.(*codes); ok && zero.DType == tensor.I32 {
+		if x.rows != rows {
+			return fmt.Errorf("weight_zero_point has shape %v, expected one matrix", []int(zero.Shape))
+		}
+		z := codes{data: zero.Data, bits: c.bits, line: 1, word: groups, across: true}
+		x.zero = func(row, group int) float32 { return float32(z.at(row, group)) }
+		return wants("weight_zero_point", zero, []tensor.DType{tensor.I32}, tensor.Shape{upTo(rows*c.bits, 32), groups})
+	}
+	if err := wants("weight_zero_point", zero, []tensor.DType{tensor.I8, tensor.F8_E4M3}, shapes...); err != nil {
+		return err
+	}
+	signed, offset := byRows(zero, rows, 1), float32(0)
+	if x.zero != nil {
+		offset = x.zero(0, 0)
+	}
+	if s.Weights.Strategy == "tensor" {
+		signed = constant(number(zero.DType)(zero.Data, 0))
+	}
+	x.zero = func(row, group int) float32 { return signed(row, group) + offset }
+	return nil
+}
+
+// nvfp4 reads NVIDIA ModelOpt's 4-bit floats: a scale for 16, and a factor for all.
+type nvfp4 struct{}
+
+func (p *nvfp4) name() string { return "NVFP4" }
+
+func (p *nvfp4) weight(m *module) (tensor.Tensor, error) {
+	w, ok := m.part("weight")
+	if !ok {
+		return w, errors.New("it has codes of another packing than NVFP4")
+	}
+	if eights(w.DType) != nil {
+		return (&fp8{}).weight(m)
+	}
+	return fours(m, w, 16, "weight_scale_2")
+}
+
+// fours reads 4-bit floats, two to a byte, the first in the low half. Groups of 16 have E4M3 scales, and the whole has
+// a factor: compressed-tensors divides scales by its weight_global_scale, ModelOpt multiplies them by weight_scale_2.
+// Groups of 32 have E8M0 scales.
+func fours(m *module, w tensor.Tensor, group int, factor string) (tensor.Tensor, error) {
+	matrices, rows, columns, err := dims(w.Shape)
+	if err == nil {
+		err = wants("codes", w, []tensor.DType{tensor.U8}, w.Shape)
+	}
+	if columns *= 2; err == nil && columns%8 != 0 {
+		err = fmt.Errorf("rows of %d codes, expected a multiple of 8", columns)
+	}
+	if group == 0 && factor == "weight_global_scale" {
+		group = 16
+	}
+	if err == nil && group != 16 && group != 32 {
+		err = fmt.Errorf("groups of %d, expected 16 or 32", group)
+	}
+	if err != nil {
+		return w, err
+	}
+	types := []tensor.DType{tensor.F8_E4M3}
+	if group == 32 {
+		types = []tensor.DType{tensor.U8, tensor.F8_E8M0}
+	}
+	scale, err := m.need("weight_scale", types, shaped(w.Shape, rows, upTo(columns, group)))
+	if err != nil {
+		return w, err
+	}
+	x := &matrix{codes: &codes{data: w.Data, bits: 4, line: columns / 8, word: 1}, values: e2m1, rows: matrices * rows,
+		columns: columns, group: group, scale: byRows(scale, rows, 1), halves: group == 32}
+	if group == 16 {
+		all, err := m.need(factor, []tensor.DType{tensor.F32}, scalar()...)
+		if err != nil {
+			return w, err
+		}
+		by, plain := number(tensor.F32)(all.Data, 0), x.scale
+		if factor == "weight_scale_2" {
+			x.scale = func(row, group int) float32 { return plain(row, group) * by }
+		} else {
+			x.scale = func(row, group int) float32 { return plain(row, group) / by }
+		}
+	}
+	return x.tensor(m, shaped(w.Shape, rows, columns))
+}

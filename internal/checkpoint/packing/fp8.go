@@ -1,0 +1,53 @@
+package packing
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// fp8 reads 8-bit floats with a scale for each block, each row or the whole, as transformers writes them
+// (quantizer_finegrained_fp8.py, quantizer_fbgemm_fp8.py) and NVIDIA's ModelOpt. A weight is code * scale, whatever
+// weight_scale_inv is called.
+type fp8 struct {
+	Block []int `json:"weight_block_size"`
+}
+
+func (p *fp8) validate() error { return checkBlock("weight_block_size", p.Block) }
+
+// checkBlock checks the size of a block, which may be absent.
+func checkBlock(key string, block []int) error {
+	if len(block) > 0 && (len(block) != 2 || min(block[0], block[1]) < 1) {
+		return fmt.Errorf("%s is %v, expected rows and columns", key, block)
+	}
+	return nil
+}
+
+func (p *fp8) name() string {
+	if len(p.Block) == 2 {
+		return fmt.Sprintf("FP8, blocks of %dx%d", p.Block[0], p.Block[1])
+	}
+	return "FP8"
+}
+
+func (p *fp8) weight(m *module) (tensor.Tensor, error) {
+	w, ok := m.part("weight")
+	if !ok {
+		return w, errors.New("it has codes of another packing than FP8")
+	}
+	values := eights(w.DType)
+	if values == nil {
+		return w, fmt.Errorf("weight has type %v, expected F8_E4M3 or F8_E5M2", w.DType)
+	}
+	_, ending := m.first("weight_scale_inv", "weight_scale")
+	if ending == "" {
+		return w, errors.New("weight_scale_inv is missing, and weight_scale")
+	}
+	return scaled(m, w, values, ending, p.Block)
+}
+
+// eights returns the values of a type's bytes, nil for other types.
+func eights(d tensor.DType) *[256]float32 {
+	return map[tensor.DType]*[256]float32{tensor.F8_E4M3: e4m3, tensor.F8_E5M2: e5m2, tensor.I8: integers}[d]
+}

@@ -1,0 +1,171 @@
+package packing
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// gptq reads the packing of AutoGPTQ and GPTQModel: words along a weight's columns, one behind the other for each of
+// its rows. A weight is scale * (code - zero).
+type gptq struct {
+	Bits       int
+	Group      int    `json:"group_size"`
+	Checkpoint string `json:"checkpoint_format"`
+	Marlin     bool   `json:"is_marlin_format"`
+	DescAct    bool   `json:"desc_act"`
+	Dynamic    map[string]any
+}
+
+func (p *gptq) validate() error {
+	switch p.Checkpoint {
+	case "", "gptq", "gptq_v2":
+	default:
+		return fmt.Errorf("checkpoint_format %q is not read, gptq and gptq_v2 are; %s", p.Checkpoint, advice)
+	}
+	if p.Marlin {
+		return fmt.Errorf("is_marlin_format: codes in an order of that kernel are not read; %s", advice)
+	}
+	switch p.Bits {
+	case 2, 3, 4, 8:
+		return nil
+	}
+	return fmt.Errorf("bits is %d, expected 2, 3, 4 or 8", p.Bits)
+}
+
+func (p *gptq) name() string { return grouped("GPTQ", p.Bits, p.Group) }
+
+// grouped names a packing of whole numbers.
+func grouped(name string, bits, group int) string {
+	if group > 0 {
+		return fmt.Sprintf("%s, %d bits, groups of %d", name, bits, group)
+	}
+	return fmt.Sprintf("%s, %d bits", name, bits)
+}
+
+var words = []tensor.DType{tensor.I32, tensor.U32}
+
+func (p *gptq) weight(m *module) (tensor.Tensor, error) {
+	q, scales, groups, err := transposed(m, "GPTQ")
+	if err != nil {
+		return q, err
+	}
+	rows, bits := q.Shape[1], p.Bits
+	if err := wants("scales", scales, floats, tensor.Shape{groups, rows}); err != nil {
+		return q, err
+	}
+	zeros, ok := m.part("qzeros")
+	if ok && len(p.Dynamic) > 0 && len(zeros.Shape) == 2 { // modules have bits of their own
+		bits = zeros.Shape[1] * 32 / max(rows, 1)
+	}
+	if bits < 1 || bits > 8 {
+		return q, fmt.Errorf("%d bits, expected 2, 3, 4 or 8", bits)
+	}
+	if zeros, err = m.need("qzeros", words, tensor.Shape{groups, upTo(rows*bits, 32)}); err != nil {
+		return q, err
+	}
+	columns := q.Shape[0] * 32 / bits
+	x := &matrix{codes: &codes{data: q.Data, bits: bits, line: 1, word: rows}, values: naturals, rows: rows,
+		columns: columns, group: max(columns, 1), scale: byGroups(scales)}
+	if p.Group > 0 && len(p.Dynamic) == 0 {
+		x.group = p.Group
+	} else if groups > 0 {
+		x.group = upTo(columns, groups)
+	}
+	if upTo(columns, x.group) != groups || q.Shape[0] != upTo(columns*bits, 32) {
+		return q, x.misfit(scales)
+	}
+	plus := byte(1) // the first format has zero points less one
+	if p.Checkpoint == "gptq_v2" {
+		plus = 0
+	}
+	x.zero = (&codes{data: zeros.Data, bits: bits, line: zeros.Shape[1], word: 1, across: true}).grid(plus)
+	if order, ok := m.part("g_idx"); ok {
+		if err := wants("g_idx", order, words, tensor.Shape{columns}); err != nil {
+			return q, err
+		}
+		if err := x.order("g_idx", order, groups); err != nil {
+			return q, err
+		}
+	} else if p.DescAct && groups > 1 {
+		return q, errors.New("g_idx is missing: config.json has desc_act")
+	}
+	return x.tensor(m, tensor.Shape{rows, columns})
+}
+
+// transposed returns the codes and scales of a packing whose tensors have a column for each row of the weight, and the
+// number of groups.
+func transposed(m *module, name string) (q, scales tensor.Tensor, groups int, err error) {
+	q, ok := m.part("qweight")
+	if !ok {
+		return q, q, 0, fmt.Errorf("it has codes of another packing than %s", name)
+	}
+	if len(q.Shape) != 2 || q.DType != tensor.I32 && q.DType != tensor.U32 {
+		return q, q, 0, fmt.Errorf("qweight is %v %v, expected a matrix of I32", q.DType, []int(q.Shape))
+	}
+	scales, ok = m.part("scales")
+	switch {
+	case !ok:
+		err = errors.New("scales is missing")
+	case len(scales.Shape) != 2:
+		err = fmt.Errorf("scales has shape %v, expected groups and rows", []int(scales.Shape))
+	default:
+		groups = scales.Shape[0]
+	}
+	return q, scales, groups, err
+}
+
+// misfit returns the error about scales of another number of groups.
+func (x *matrix) misfit(scales tensor.Tensor) error {
+	return fmt.Errorf("scales has shape %v, expected groups of %d of %d columns", []int(scales.Shape), x.group,
+		x.columns)
+}
+
+// awq reads the packing of AutoAWQ's gemm kernel: words along a weight's rows, of eight codes in another order.
+type awq struct {
+	Bits    int
+	WBits   int    `json:"w_bit"`
+	Group   int    `json:"group_size"`
+	QGroup  int    `json:"q_group_size"`
+	Version string `json:"version"`
+}
+
+func (p *awq) validate() error {
+	p.Bits, p.Group = max(p.Bits, p.WBits), max(p.Group, p.QGroup)
+	if v := p.Version; v != "" && v != "gemm" && v != "GEMM" {
+		return fmt.Errorf("version %q of AWQ is not read: its codes are in an order of that kernel; %s", v, advice)
+	}
+	if p.Bits != 4 {
+		return fmt.Errorf("bits is %d, expected 4", p.Bits)
+	}
+	return nil
+}
+
+func (p *awq) name() string { return grouped("AWQ", p.Bits, p.Group) }
+
+func (p *awq) weight(m *module) (tensor.Tensor, error) {
+	q, scales, groups, err := transposed(m, "AWQ")
+	if err != nil {
+		return q, err
+	}
+	columns, rows := q.Shape[0], q.Shape[1]*8
+	zeros, err := m.need("qzeros", words, tensor.Shape{groups, q.Shape[1]})
+	if err == nil {
+		err = wants("scales", scales, floats, tensor.Shape{groups, rows})
+	}
+	if err != nil {
+		return q, err
+	}
+	x := &matrix{codes: &codes{data: q.Data, bits: 4, line: q.Shape[1], word: 1, across: true, order: &awqOrder},
+		values: naturals, rows: rows, columns: columns, group: max(columns, 1), scale: byGroups(scales)}
+	if p.Group > 0 {
+		x.group = p.Group
+	}
+	if upTo(columns, x.group) != groups {
+		return q, x.misfit(scales)
+	}
+	z := &codes{data: zeros.Data, bits: 4, line: q.Shape[1], word: 1, across: true, order: &awqOrder}
+	x.zero = z.grid(0)
+	return x.tensor(m, tensor.Shape{rows, columns})
+}

@@ -1,0 +1,107 @@
+package packing
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/karat-run/karat/internal/float16"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// grid has a number for each row and each group of columns; nil has none.
+type grid func(row, group int) float32
+
+// floats are the types of scales.
+var floats = []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}
+
+// scaleTypes are the types of scales that are floats of 8 bits too.
+var scaleTypes = append(floats[:3:3], tensor.F8_E8M0, tensor.F8_E4M3, tensor.U8)
+
+// number returns the reader of a type's i-th number. Bytes of U8 are E8M0.
+func number(d tensor.DType) func(b []byte, i int) float32 {
+	switch d {
+	case tensor.F32:
+		return func(b []byte, i int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])) }
+	case tensor.F16:
+		return func(b []byte, i int) float32 { return float16.F16(binary.LittleEndian.Uint16(b[2*i:])) }
+	case tensor.BF16:
+		return func(b []byte, i int) float32 { return float16.BF16(binary.LittleEndian.Uint16(b[2*i:])) }
+	case tensor.F8_E4M3:
+		return func(b []byte, i int) float32 { return e4m3[b[i]] }
+	case tensor.I8:
+		return func(b []byte, i int) float32 { return float32(int8(b[i])) }
+	}
+	return func(b []byte, i int) float32 { return e8m0(b[i]) }
+}
+
+// byRows returns the numbers of t, [blocks of so many rows, groups] for each matrix of rows.
+func byRows(t tensor.Tensor, rows, block int) grid {
+	read, groups, blocks := number(t.DType), t.Shape.Last(), upTo(rows, block)
+	if block == 1 {
+		return func(row, group int) float32 { return read(t.Data, row*groups+group) }
+	}
+	return func(row, group int) float32 { return read(t.Data, (row/rows*blocks+row%rows/block)*groups+group) }
+}
+
+// byGroups returns the numbers of t, [groups, rows].
+func byGroups(t tensor.Tensor) grid {
+	read, rows := number(t.DType), t.Shape.Last()
+	return func(row, group int) float32 { return read(t.Data, group*rows+row) }
+}
+
+// constant returns a number for all.
+func constant(v float32) grid { return func(int, int) float32 { return v } }
+
+// e8m0 returns 2^(b-127), and NaN for 255.
+func e8m0(b byte) float32 {
+	switch b {
+	case 0:
+		return 0x1p-127
+	case 255:
+		return float32(math.NaN())
+	}
+	return math.Float32frombits(uint32(b) << 23)
+}
+
+// Tables of values by code. E4M3 has no infinities, and NaN where all bits are set; E5M2 is the high half of binary16.
+var (
+	e4m3 = table(func(b byte) float32 {
+		switch exp, m := b>>3&15, float32(b&7); {
+		case b&0x7f == 0x7f:
+			return float32(math.NaN())
+		case exp == 0:
+			return signed(b, m*0x1p-9)
+		default:
+			return signed(b, (8+m)*math.Float32frombits(uint32(exp-10+127)<<23))
+		}
+	})
+	e5m2     = table(func(b byte) float32 { return float16.F16(uint16(b) << 8) })
+	e2m1     = table(func(b byte) float32 { return signed(b<<4, [8]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}[b&7]) })
+	integers = table(func(b byte) float32 { return float32(int8(b)) })
+	naturals = table(func(b byte) float32 { return float32(b) })
+)
+
+// table returns the values of all codes.
+func table(value func(b byte) float32) *[256]float32 {
+	t := new([256]float32)
+	for i := range t {
+		t[i] = value(byte(i))
+	}
+	return t
+}
+
+// signed returns x with the sign of b's highest bit.
+func signed(b byte, x float32) float32 {
+	return math.Float32frombits(math.Float32bits(x) | uint32(b&0x80)<<24)
+}
+
+// isPowers reports whether all of t's numbers are powers of two that leave products with 8-bit floats normal.
+func isPowers(t tensor.Tensor) bool {
+	read := number(t.DType)
+	for i := range t.Shape.Size() {
+		if frac, exp := math.Frexp(float64(read(t.Data, i))); frac != 0.5 || exp < -100 || exp > 100 {
+			return false
+		}
+	}
+	return true
+}

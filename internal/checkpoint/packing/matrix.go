@@ -1,0 +1,169 @@
+package packing
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// matrix is the Source of a weight that lies in files as codes: a value is (value of the code - zero) * scale + bias,
+// whose product and sum round to float32.
+type matrix struct {
+	codes interface {
+		read(q []byte, row, from int)
+	}
+	values            *[256]float32 // by code
+	scale, zero, bias grid
+	rows, columns     int
+	group             int   // columns of a group
+	groups            []int // of columns, where these are in another order; else nil
+	halves            bool  // BF16 holds all values
+	stored            int   // bytes in the files
+}
+
+// tensor returns the weight of a module.
+func (x *matrix) tensor(m *module, shape tensor.Shape) (tensor.Tensor, error) {
+	t := tensor.Tensor{Name: m.name + ".weight", DType: tensor.F32, Shape: shape, Source: x}
+	if x.halves {
+		t.DType = tensor.BF16
+	}
+	for _, p := range m.parts {
+		x.stored += len(p.Data)
+	}
+	_, err := tensor.Bytes(t.DType, shape)
+	return t, err
+}
+
+// Stored returns how many bytes the files have of the weight.
+func (x *matrix) Stored() int { return x.stored }
+
+// order sets the group of each column. Of columns in order nothing is kept.
+func (x *matrix) order(ending string, t tensor.Tensor, groups int) error {
+	x.groups = make([]int, x.columns)
+	unset, sorted := 0, true
+	for i := range x.groups {
+		g := int(int32(binary.LittleEndian.Uint32(t.Data[4*i:])))
+		if g == -1 {
+			unset++
+		} else if g < 0 || g >= groups {
+			return fmt.Errorf("%s has group %d for column %d, there are %d", ending, g, i, groups)
+		}
+		x.groups[i], sorted = g, sorted && g == i/x.group
+	}
+	if sorted || unset == x.columns { // compressed-tensors leaves -1 where columns are in order
+		x.groups = nil
+	} else if unset > 0 {
+		return fmt.Errorf("%s has no group for %d columns", ending, unset)
+	}
+	return nil
+}
+
+// run returns the group of a column, and where the columns end that are in the same group.
+func (x *matrix) run(column int) (group, end int) {
+	if x.groups == nil {
+		group = column / x.group
+		return group, min(x.columns, (group+1)*x.group)
+	}
+	group, end = x.groups[column], column+1
+	for end < x.columns && x.groups[end] == group {
+		end++
+	}
+	return group, end
+}
+
+// decode sets dst to values of a row from a column on.
+func (x *matrix) decode(dst []float32, row, from int) {
+	var buf [256]byte
+	for len(dst) > 0 {
+		group, end := x.run(from)
+		q := buf[:min(len(dst), end-from, len(buf))]
+		x.codes.read(q, row, from)
+		scale, values, out := x.scale(row, group), x.values, dst[:len(q)]
+		switch {
+		case x.zero != nil:
+			zero := x.zero(row, group)
+			for j, c := range q {
+				out[j] = (values[c] - zero) * scale
+			}
+		case x.bias != nil:
+			bias := x.bias(row, group)
+			for j, c := range q {
+				out[j] = float32(values[c]*scale) + bias
+			}
+		default:
+			for j, c := range q {
+				out[j] = values[c] * scale
+			}
+		}
+		dst, from = dst[len(q):], from+len(q)
+	}
+}
+
+// ReadAt implements io.ReaderAt.
+func (x *matrix) ReadAt(p []byte, off int64) (int, error) {
+	size := 4
+	if x.halves {
+		size = 2
+	}
+	return tensor.ReadUnits(p, off, size, x.rows*x.columns, func(p []byte, first int) error {
+		var buf [256]float32
+		for n := len(p) / size; n > 0; n = len(p) / size {
+			row, from := first/x.columns, first%x.columns
+			part := buf[:min(n, x.columns-from, len(buf))]
+			x.decode(part, row, from)
+			for i, v := range part {
+				if x.halves {
+					binary.LittleEndian.PutUint16(p[2*i:], uint16(math.Float32bits(v)>>16))
+				} else {
+					binary.LittleEndian.PutUint32(p[4*i:], math.Float32bits(v))
+				}
+			}
+			p, first = p[size*len(part):], first+len(part)
+		}
+		return nil
+	})
+}
+
+var _ io.ReaderAt = (*matrix)(nil)
+
+// scaled returns a matrix of codes of a byte each, [.., rows, columns] with scales of blocks: of so many rows and
+// columns, or where these are 0 of all rows or one.
+func scaled(m *module, w tensor.Tensor, values *[256]float32, ending string, block []int) (tensor.Tensor, error) {
+	matrices, rows, columns, err := dims(w.Shape)
+	if err != nil {
+		return w, err
+	}
+	x := &matrix{codes: &octets{w.Data, columns}, values: values, rows: matrices * rows, columns: columns,
+		group: max(columns, 1)}
+	s, ok := m.part(ending)
+	if !ok {
+		return w, fmt.Errorf("%s is missing", ending)
+	}
+	shapes := scalar()
+	if len(block) == 2 {
+		shapes = []tensor.Shape{shaped(w.Shape, upTo(rows, block[0]), upTo(columns, block[1]))}
+	} else {
+		shapes = append(shapes, shaped(w.Shape, rows, 1), tensor.Shape{rows})
+	}
+	if err := wants(ending, s, scaleTypes, shapes...); err != nil {
+		return w, err
+	}
+	switch {
+	case len(block) == 2:
+		x.scale, x.group = byRows(s, rows, block[0]), block[1]
+	case s.Shape.Size() == 1:
+		x.scale = constant(number(s.DType)(s.Data, 0))
+	default:
+		s.Shape = tensor.Shape{s.Shape.Size(), 1}
+		x.scale = byRows(s, rows, 1)
+	}
+	x.halves = (values == e4m3 || values == e5m2) && isPowers(s)
+	return x.tensor(m, slices.Clone(w.Shape))
+}
+
+// scalar returns the shapes of one number.
+func scalar() []tensor.Shape { return []tensor.Shape{{}, {1}, {1, 1}} }

@@ -1,0 +1,149 @@
+package packing
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// kind tells what a part of a module is for.
+type kind uint8
+
+const (
+	codesPart     kind = iota + 1 // holds the weight, or its codes
+	ofCodes                       // tells how codes are read
+	ofActivations                 // would round activations
+	ofCache                       // would round keys and values
+)
+
+// kinds has the endings of parts' names.
+var kinds = map[string]kind{
+	"weight": codesPart, "weight_packed": codesPart, "qweight": codesPart,
+
+	"weight_scale": ofCodes, "weight_scale_inv": ofCodes, "weight_scale_2": ofCodes, "weight_global_scale": ofCodes,
+	"weight_zero_point": ofCodes, "weight_g_idx": ofCodes, "weight_shape": ofCodes,
+	"scales": ofCodes, "qzeros": ofCodes, "g_idx": ofCodes, "biases": ofCodes,
+
+	"input_scale": ofActivations, "input_zero_point": ofActivations, "input_global_scale": ofActivations,
+	"activation_scale": ofActivations, "input_scale_ub": ofActivations,
+
+	"k_scale": ofCache, "v_scale": ofCache, "q_scale": ofCache, "prob_scale": ofCache, "output_scale": ofCache,
+}
+
+// split cuts the name of a part into its module and its ending; of another tensor the ending is "".
+func split(name string) (module, ending string) {
+	if i := strings.LastIndexByte(name, '.'); i > 0 && kinds[name[i+1:]] > 0 {
+		return name[:i], name[i+1:]
+	}
+	return name, ""
+}
+
+// module holds the parts of a weight by their endings.
+type module struct {
+	name  string
+	parts map[string]tensor.Tensor
+	read  map[string]bool
+}
+
+// part returns a part, which is then read.
+func (m *module) part(ending string) (tensor.Tensor, bool) {
+	t, ok := m.parts[ending]
+	m.read[ending] = true
+	return t, ok
+}
+
+// first returns the first of the parts that is there, and its ending.
+func (m *module) first(endings ...string) (t tensor.Tensor, ending string) {
+	for _, ending := range endings {
+		if t, ok := m.part(ending); ok {
+			return t, ending
+		}
+	}
+	return t, ""
+}
+
+// need returns a part that must have one of the shapes.
+func (m *module) need(ending string, types []tensor.DType, shapes ...tensor.Shape) (tensor.Tensor, error) {
+	t, ok := m.part(ending)
+	if !ok {
+		return t, fmt.Errorf("%s is missing", ending)
+	}
+	return t, wants(ending, t, types, shapes...)
+}
+
+// wants returns an error where t has none of the types or none of the shapes.
+func wants(ending string, t tensor.Tensor, types []tensor.DType, shapes ...tensor.Shape) error {
+	if !slices.Contains(types, t.DType) {
+		return fmt.Errorf("%s has type %v, expected %s", ending, t.DType, listed(types))
+	}
+	if !slices.ContainsFunc(shapes, func(s tensor.Shape) bool { return slices.Equal(s, t.Shape) }) {
+		return fmt.Errorf("%s has shape %v, expected %s", ending, []int(t.Shape), listed(shapes))
+	}
+	return nil
+}
+
+func listed[T any](all []T) string {
+	var words []string
+	for _, v := range all {
+		words = append(words, fmt.Sprint(v))
+	}
+	return strings.Join(words, " or ")
+}
+
+// packed reports whether m has a weight with codes.
+func (m *module) packed() bool { return !m.plain() && m.codes() != "" }
+
+// plain reports whether m has a weight of floats.
+func (m *module) plain() bool { return m.parts["weight"].DType.Float() }
+
+// codes returns the ending of the part that holds codes, "" for none.
+func (m *module) codes() string {
+	for _, ending := range []string{"weight", "weight_packed", "qweight"} {
+		if _, ok := m.parts[ending]; ok {
+			return ending
+		}
+	}
+	return ""
+}
+
+// unread lists the parts that no weight has read.
+func (m *module) unread() (errs []error) {
+	for _, ending := range slices.Sorted(maps.Keys(m.parts)) {
+		switch k := kinds[ending]; {
+		case k == ofCodes && !m.read[ending], k == ofActivations && !m.packed(), k == codesPart && ending != m.codes():
+			errs = append(errs, fmt.Errorf("tensor %s: no weight claims it%s", m.parts[ending].Name, m.owner()))
+		}
+	}
+	return errs
+}
+
+// owner says what the module of an unread part has.
+func (m *module) owner() string {
+	ending := m.codes()
+	if ending == "" {
+		return fmt.Sprintf(": %s has no weight", m.name)
+	}
+	return fmt.Sprintf(": %s is %v %v", m.parts[ending].Name, m.parts[ending].DType, []int(m.parts[ending].Shape))
+}
+
+// dims takes the shape of a matrix, or of several, apart.
+func dims(s tensor.Shape) (matrices, rows, columns int, err error) {
+	switch len(s) {
+	case 2:
+		return 1, s[0], s[1], nil
+	case 3:
+		return s[0], s[1], s[2], nil
+	}
+	return 0, 0, 0, fmt.Errorf("shape %v, expected a matrix", []int(s))
+}
+
+// shaped returns the shape of so many matrices, or of one alone.
+func shaped(like tensor.Shape, rows, columns int) tensor.Shape {
+	return append(slices.Clone(like[:len(like)-2]), rows, columns)
+}
+
+// upTo returns a/b, rounded up.
+func upTo(a, b int) int { return (a + b - 1) / b }
