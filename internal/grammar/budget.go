@@ -7,10 +7,10 @@ import (
 	"github.com/karat-run/karat/internal/syntax"
 )
 
-// Budget holds an answer's reasoning to so many tokens. Behind them the mark comes that ends it, and then whatever the
-// model says. It is for one goroutine at a time.
+// Budget holds an answer's reasoning to so many tokens. Afterwards the mark ending the reasoning is forced, and then
+// the model is free. A Budget serves a single goroutine at a time.
 type Budget struct {
-	Within interface { // what the answer must fit besides; nil is anything
+	Within interface { // grammar of the answer; nil allows anything
 		Mask() (*sample.Mask, error)
 		Accept(id int) error
 		Steps() int
@@ -20,20 +20,20 @@ type Budget struct {
 		Whole() bool // no character is begun
 	}
 	Parser *syntax.Parser
-	Close  []int // tokens of the mark that ends reasoning
-	Tokens int   // that the reasoning may have. A mark of several counts, but for its last
+	Close  []int // tokens of the mark ending the reasoning
+	Tokens int   // maximum of the reasoning's tokens. A mark of several tokens counts, except its last
 
-	at   int // how many of Close came that had to
+	at   int // number of forced tokens of Close so far
 	mask sample.Mask
 }
 
-// due reports whether a token of the mark comes next. No grammar has a place for it within a character, which ends
-// first.
+// due reports whether a token of the mark comes next. A grammar has no place for the mark within a character, so the
+// character ends first.
 func (b *Budget) due() bool {
 	return b.at > 0 || b.Parser.Thinks() && b.Tokens < len(b.Close) && (b.Within == nil || b.Decoder.Whole())
 }
 
-// Mask returns the tokens that may come next; nil is any.
+// Mask returns the possible next tokens; nil allows any.
 func (b *Budget) Mask() (*sample.Mask, error) {
 	switch {
 	case b.due():
@@ -59,7 +59,8 @@ func (b *Budget) Accept(id int) error {
 	if b.Within != nil {
 		if err := b.Within.Accept(id); err != nil {
 			if due {
-				err = fmt.Errorf("%w: it has no place for the end of the reasoning where its budget is used up: %v", ErrGrammar,
+				err = fmt.Errorf("%w: it has no place for the end of the reasoning where its budget is used up: %v",
+					ErrGrammar,
 					err)
 			}
 			return err

@@ -50,7 +50,7 @@ func TestBytes(t *testing.T) {
 			}
 		}
 		runtime.KeepAlive(g)
-		v.young = map[key]*found{}
+		v.young = map[key]*candidates{}
 		v.bytes = 0
 	}
 }

@@ -19,7 +19,7 @@ func gbnfNode(b *builder, source string) *node {
 		giveUp("it has %d bytes, at most %d are taken", len(source), MaxSource)
 	}
 	p := gbnf{text: source, b: b, rules: map[string]*gbnfRule{}, blanks: " \t", comment: "#", ends: "|)\r\n"}
-	p.piece = func(nested bool) *gbnfItem { return p.counted(p.item(), nested) }
+	p.piece = func(nested bool) *gbnfItem { return p.readCounted(p.item(), nested) }
 	for p.space(true); p.text != ""; p.space(true) {
 		p.rule()
 	}
@@ -40,7 +40,7 @@ func (p *gbnf) root(name string) *node {
 	return p.node(&gbnfItem{rule: root})
 }
 
-// gbnf reads the notation, and what Lark's has in common with it.
+// gbnf reads GBNF, and the notation that Lark shares with GBNF.
 type gbnf struct {
 	text   string
 	line   int
@@ -53,17 +53,18 @@ type gbnf struct {
 	blanks  string                      // characters between pieces of a line
 	comment string                      // beginning of a comment
 	ends    string                      // characters that end a row
-	wraps   bool                        // an alternative may be on a line of its own
+	wraps   bool                        // an alternative may have a separate line
 	piece   func(nested bool) *gbnfItem // reads a piece of a row; nil is the end of the row
 }
 
-// gbnfRule is a rule. What refers to no rules that refer to others is a part: string of quotes and characters, say.
+// gbnfRule is a rule. A rule that refers to no rules with references is a part: a string of quotes and characters, for
+// example.
 type gbnfRule struct {
 	name    string
-	line    int // where it is first named
+	line    int // line of the first mention
 	defined bool
 	body    *gbnfItem
-	height  int // of references below it; 0 is not known yet, tall has a part of its own no more
+	height  int // levels of references below; 0 means unknown, and tall rules are no parts
 	open    bool
 	node    *node
 	term    *term
@@ -71,7 +72,7 @@ type gbnfRule struct {
 
 const tall = 3
 
-// gbnfItem is a piece of a rule: one of the fields is set.
+// gbnfItem is a piece of a rule: exactly one of the fields is set.
 type gbnfItem struct {
 	term    *term
 	rule    *gbnfRule
@@ -154,7 +155,7 @@ func (p *gbnf) rule() {
 	}
 }
 
-// choices reads alternatives. nested says that they are in parentheses, which may have line ends within.
+// choices reads alternatives. Nested alternatives are in parentheses, and may contain line ends.
 func (p *gbnf) choices(nested bool) *gbnfItem {
 	if p.depth++; p.depth > maxNested {
 		p.fail("more than %d levels", maxNested)
@@ -166,7 +167,7 @@ func (p *gbnf) choices(nested bool) *gbnfItem {
 		if p.wraps {
 			p.space(true)
 		}
-		if !p.took("|") {
+		if !p.accept("|") {
 			p.text, p.line = text, line
 			break
 		}
@@ -196,8 +197,8 @@ func (p *gbnf) row(nested bool) *gbnfItem {
 	}
 }
 
-// took reports whether a text comes next, and takes it.
-func (p *gbnf) took(text string) bool {
+// accept reports whether a text comes next, and takes the text.
+func (p *gbnf) accept(text string) bool {
 	rest, ok := strings.CutPrefix(p.text, text)
 	p.text = rest
 	return ok
@@ -209,13 +210,13 @@ func (p *gbnf) item() *gbnfItem {
 	switch c := p.text[0]; {
 	case c == '"':
 		return &gbnfItem{term: t.text(p.literal())}
-	case p.took("["):
+	case p.accept("["):
 		return &gbnfItem{term: p.class()}
-	case p.took("."):
+	case p.accept("."):
 		return &gbnfItem{term: t.utf8(anyRune)}
 	case c == '<' || strings.HasPrefix(p.text, "!<"):
 		return &gbnfItem{term: p.token()}
-	case p.took("("):
+	case p.accept("("):
 		p.space(true)
 		x := p.choices(true)
 		p.want(')')
@@ -246,7 +247,7 @@ func (p *gbnf) want(c byte) {
 	p.text = p.text[1:]
 }
 
-// char reads a character, which may be an escape.
+// char reads a character, perhaps an escape.
 func (p *gbnf) char() rune {
 	c, n := utf8.DecodeRuneInString(p.text)
 	switch {
@@ -288,7 +289,7 @@ func (p *gbnf) char() rune {
 }
 
 func (p *gbnf) class() *term {
-	not := p.took("^")
+	not := p.accept("^")
 	var r runes
 	for p.text != "" && p.text[0] != ']' {
 		lo := p.char()
@@ -304,14 +305,14 @@ func (p *gbnf) class() *term {
 		}
 	}
 	p.want(']')
-	if r = r.merged(); not {
-		r = r.others()
+	if r = r.merge(); not {
+		r = r.complement()
 	}
 	return p.b.t.utf8(r)
 }
 
-// counted reads what says how often an item comes.
-func (p *gbnf) counted(x *gbnfItem, nested bool) *gbnfItem {
+// readCounted reads the number of repetitions of an item.
+func (p *gbnf) readCounted(x *gbnfItem, nested bool) *gbnfItem {
 	for n := 0; ; n++ {
 		if p.space(nested); p.text == "" {
 			return x
@@ -339,7 +340,7 @@ func (p *gbnf) counted(x *gbnfItem, nested bool) *gbnfItem {
 	}
 }
 
-// bounds reads the text between braces, and leaves the closing one.
+// bounds reads the text between braces, without the closing brace.
 func (p *gbnf) bounds() (lo, hi int32) {
 	inner, _, ok := strings.Cut(p.text, "}")
 	a, b, two := strings.Cut(inner, ",")
@@ -397,7 +398,7 @@ func (p *gbnf) measure(x *gbnfItem) int {
 	return most
 }
 
-// node makes nodes of an item, parts where it can.
+// node makes nodes of an item, parts where possible.
 func (p *gbnf) node(x *gbnfItem) *node {
 	if p.measure(x) < tall {
 		return p.b.regular(p.term(x))
@@ -427,7 +428,7 @@ func (p *gbnf) node(x *gbnfItem) *node {
 	return p.b.row(list...)
 }
 
-// term makes a term of an item that has no recursion.
+// term makes a term of an item without recursion.
 func (p *gbnf) term(x *gbnfItem) *term {
 	t := &p.b.t
 	t.burn(1)

@@ -1,16 +1,19 @@
-// Package grammar says which tokens may come next in a text that must fit a grammar: a JSON schema, a regular
+// Package grammar finds the possible next tokens of a text that must fit a grammar: a JSON schema, a regular
 // expression, or GBNF, llama.cpp's grammars.
 //
-// A grammar is an automaton over bytes with two levels. Its regular parts, such as a JSON string, are terms (term.go);
-// the derivative of a term by a byte is the term of what may follow (Brzozowski, Derivatives of Regular Expressions,
-// 1964), so the states of a part are the terms that are met, built when they are. The parts above them, such as objects
-// within objects, are nodes (node.go): a state of the whole is a set of pairs of a part's state and a stack of what
-// comes after the part. Terms, stacks and states are hash-consed: equal ones are one.
+// A grammar is an automaton over bytes with two levels. Its regular parts, such as a JSON string, are terms; the
+// derivative of a term by a byte is the term of the possible continuations (Brzozowski, Derivatives of Regular
+// Expressions, 1964), so the states of a part are terms, built on first use. The parts above, such as objects within
+// objects, are nodes: a state of the whole is a set of pairs of a part's state and a stack of the nodes after the part.
+// Terms, stacks and states are hash-consed: equal values are the same value.
 //
-// The tokens that may come next are found by walking a trie of the vocabulary together with the automaton (mask.go). A
-// walk within a part does not depend on the stack, so it is done once, however deep the part stands. Only tokens that
-// go beyond the part's end are looked at for each stack. XGrammar (2024) and llguidance (2025) divide the work in a
-// similar way.
+// The possible next tokens are found by walking a trie of the vocabulary together with the automaton. A walk within a
+// part does not depend on the stack, so it is done once, at whatever depth. Only tokens that go beyond the part's end
+// are examined for each stack. XGrammar (2024) and llguidance (2025) divide the work in a similar way.
+//
+// Files in reading order: turn.go, schema_object.go, schema_string.go, schema.go, budget.go, lark.go, gbnf.go,
+// mask.go, matcher.go, regexp.go, schema_merge.go, schema_ref.go, json.go, number.go, rune.go, token.go, node.go,
+// work.go, term.go, vocabulary.go, room.go, grammar.go.
 package grammar
 
 import (
@@ -21,21 +24,21 @@ import (
 	"weak"
 )
 
-// The bounds of a grammar. What exceeds one is refused, by an error.
+// Bounds of a grammar. A grammar beyond these bounds is refused, by an error.
 const (
 	MaxSource = 1 << 20 // bytes of a schema, pattern or grammar
-	maxAlt    = 1 << 12 // alternatives of one state
+	maxAlt    = 1 << 12 // alternatives of a state
 	maxStack  = 1 << 12 // parts within parts
 	maxNested = 64      // levels of a schema's or a grammar's text
 )
 
-// What a term and a node take with their places in tables, about, in bytes.
+// Approximate bytes of a term and a node, with their places in tables.
 const (
 	termBytes = 320
 	nodeBytes = 176
 )
 
-// ErrGrammar is the error of a text that cannot be held to its grammar.
+// ErrGrammar reports a text that cannot be held to its grammar.
 var ErrGrammar = errors.New("grammar")
 
 var (
@@ -43,17 +46,17 @@ var (
 	errStuck   = fmt.Errorf("%w: no token of the vocabulary goes on here, and the text is not complete", ErrGrammar)
 )
 
-// Grammar is an automaton. It may be used by many goroutines at a time.
+// Grammar is an automaton. Many goroutines may use a Grammar at a time.
 type Grammar struct {
-	classes [256]uint8 // bytes of one class are not told apart
-	reps    []byte     // one byte of each class
+	classes [256]uint8 // classes of bytes without a difference
+	reps    []byte     // a byte of each class
 	root    *node
 	ignored []string
-	tokens  []token                    // that the source names
-	starts  []*part                    // the states in which parts begin
+	tokens  []token                    // tokens named in the source
+	starts  []*part                    // first states of parts
 	base    int                        // bytes of the nodes, terms and parts of the source, about
-	start   atomic.Pointer[state]      // in which a text begins
-	gen     atomic.Pointer[generation] // of the states that are built now
+	start   atomic.Pointer[state]      // first state of a text
+	gen     atomic.Pointer[generation] // current generation of states
 
 	mu       sync.Mutex // held for a piece of work: the tokens of a state, say
 	terms    termTable
@@ -64,15 +67,15 @@ type Grammar struct {
 	key      []byte
 }
 
-// generation is the states, stacks and terms that are built until all are forgotten.
+// generation holds the states, stacks and terms built until the next time all are forgotten.
 type generation struct {
-	bytes int // once it is forgotten
+	bytes int // size when the generation is forgotten
 }
 
 // Special returns how a grammar and a vocabulary spell a special token: text never has the byte 0xff.
 func Special(name string) []byte { return append(append([]byte{0xff}, name...), 0xff) }
 
-// tooMuch is what a build panics with.
+// tooMuch is the value of a build's panic.
 type tooMuch struct{ error }
 
 func giveUp(format string, args ...any) { panic(tooMuch{fmt.Errorf(format, args...)}) }
@@ -88,14 +91,13 @@ func caught(err *error) {
 	}
 }
 
-var uids atomic.Uint64 // names states among those of all grammars
+var uids atomic.Uint64 // names for states, unique among all grammars
 
 // Bytes returns about how much memory the grammar takes now.
 func (g *Grammar) Bytes() int { return int(g.terms.share.held.Load()) }
 
-// Ignored returns the paths of what the source says and the grammar does not heed: formats of texts that it does not
-// know.
+// Ignored returns the paths of the source's parts that the grammar ignores: unknown formats of texts.
 func (g *Grammar) Ignored() []string { return g.ignored }
 
-// Free gives the grammar's share back to the room that it is in.
+// Free gives the grammar's share back to its room.
 func (g *Grammar) Free() { g.terms.share.Free() }

@@ -12,17 +12,17 @@ import (
 	"unicode/utf8"
 )
 
-// value is a JSON value whose names are in order.
+// value is a JSON value with its names in order.
 type value struct {
-	kind   byte // of its first character: { [ " t f n, and 0 for numbers
+	kind   byte // first character: { [ " t f n, and 0 for numbers
 	text   string
 	names  []string
 	fields map[string]*value
 	list   []*value
-	same   string // what canonical returned
+	same   string // result of canonical
 }
 
-// parseJSON reads one value.
+// parseJSON reads a value.
 func parseJSON(text []byte) (*value, error) {
 	switch {
 	case len(text) > MaxSource:
@@ -118,7 +118,7 @@ func (v *value) kindName() string {
 	return "number"
 }
 
-// bareQuote marks the ends of a string in a value that is written without JSON's quotes. No text has the byte.
+// bareQuote marks the ends of a string in a value written without JSON's quotes. No text has the byte.
 const bareQuote = "\xfe"
 
 // append writes the value without spaces. A bare value has no quotes around names, and bareQuote around strings, which
@@ -132,7 +132,7 @@ func (v *value) append(b []byte, bare bool) []byte {
 			}
 			item(i)
 		}
-		b = append(b, open+2) // the bracket that closes is two bytes on
+		b = append(b, open+2) // the closing bracket is two bytes on
 	}
 	switch v.kind {
 	case '{':
@@ -163,8 +163,8 @@ func (v *value) append(b []byte, bare bool) []byte {
 	return append(b, v.text...)
 }
 
-// canonical returns a text that two values have in common if they are one in JSON, as 1 and 1.0 are, or objects whose
-// names are in another order.
+// canonical returns a text shared by exactly the values that are equal in JSON, such as 1 and 1.0, or objects with
+// names in different orders.
 func (v *value) canonical(w *work) string {
 	if v.same == "" {
 		switch v.kind {
@@ -190,7 +190,7 @@ func (v *value) canonical(w *work) string {
 	return v.same
 }
 
-// appendString writes a string with the escapes that it needs and no others.
+// appendString writes a string with the necessary escapes and no others.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for _, r := range s {
@@ -199,7 +199,7 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// escapes are the characters that have an escape of one letter and must be escaped.
+// escapes lists the characters that have an escape of one letter and must be escaped.
 var escapes = map[rune]byte{'"': '"', '\\': '\\', '\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't'}
 
 func appendRune(b []byte, r rune) []byte {
@@ -212,14 +212,14 @@ func appendRune(b []byte, r rune) []byte {
 	return utf8.AppendRune(b, r)
 }
 
-// jsonChar returns one of the characters as a string of JSON has them, with the escapes that it needs. The escaped ones
-// have one in any case.
+// jsonChar returns a character of r in a JSON string, escaped if necessary. The escaped characters always have an
+// escape.
 func jsonChar(t *termTable, r runes, escaped ...rune) *term {
-	return t.once(`"`+string(escaped), r, func() *term { return newJSONChar(t, r, escaped) })
+	return t.intern(`"`+string(escaped), r, func() *term { return newJSONChar(t, r, escaped) })
 }
 
 func newJSONChar(t *termTable, r runes, escaped []rune) *term {
-	list := []*term{t.utf8(r.within(0x20, utf8.MaxRune).but('"', '\\').but(escaped...))}
+	list := []*term{t.utf8(r.within(0x20, utf8.MaxRune).subtract('"', '\\').subtract(escaped...))}
 	for c := range rune(0x80) {
 		if (c < 0x20 || c == '"' || c == '\\') && r.has(c) {
 			list = append(list, t.text(string(appendRune(nil, c))))
@@ -233,7 +233,7 @@ func newJSONChar(t *termTable, r runes, escaped []rune) *term {
 	return t.or(list...)
 }
 
-// jsonFree returns a character of a string in any form that JSON has: raw, \n or \u000a. Halves of surrogate pairs come
+// jsonFree returns a character of a string in any of JSON's forms: raw, \n or \u000a. Halves of surrogate pairs come
 // together.
 func jsonFree(t *termTable) *term {
 	digit := func(s string) *term {
@@ -253,11 +253,11 @@ func jsonFree(t *termTable) *term {
 	}
 	plain := t.or(t.seq(digit("0123456789abcef"), hex, hex, hex), t.seq(digit("d"), digit("01234567"), hex, hex))
 	pair := t.seq(digit("d"), digit("89ab"), hex, hex, t.text(`\u`), digit("d"), digit("cdef"), hex, hex)
-	return t.or(t.utf8(runes{0x20, utf8.MaxRune}.but('"', '\\')),
+	return t.or(t.utf8(runes{0x20, utf8.MaxRune}.subtract('"', '\\')),
 		t.cat(t.byte('\\'), t.or(t.class(short), t.cat(t.byte('u'), t.or(plain, pair)))))
 }
 
-// oneOf returns one of some texts: those with the same beginning share it.
+// oneOf returns a term for any of the texts, which share common beginnings.
 func (t *termTable) oneOf(texts []string) *term {
 	texts = slices.Clone(texts)
 	slices.Sort(texts)
@@ -285,7 +285,7 @@ func branchTerm(t *termTable, texts []string, n int) *term {
 	return t.cat(t.text(first[n:same]), t.or(list...))
 }
 
-// matches reports whether a text fits x. What it met it does not derive again.
+// matches reports whether a text fits x. Known derivatives are not derived again.
 func (t *termTable) matches(x *term, text string) bool {
 	for i := range len(text) {
 		t.burn(1)

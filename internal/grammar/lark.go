@@ -8,21 +8,21 @@ import (
 )
 
 // Lark returns the texts of the rule start of a grammar in the notation of the Python library Lark. Rules and terminals
-// are the same to it: the text is characters, and no lexer decides between terminals.
+// are treated alike: the text is characters, and no lexer decides between terminals.
 func Lark(source string) (*Grammar, error) {
 	return compile(context.Background(), nil, func(b *builder) (*node, error) {
 		return larkNode(b, source, b.t.utf8, false), nil
 	})
 }
 
-// larkNode returns the rule start of a grammar of texts whose characters are written as char has it.
+// larkNode returns the rule start of a grammar of texts whose characters are spelled by char.
 func larkNode(b *builder, source string, char func(runes) *term, inner bool) *node {
 	if len(source) > MaxSource {
 		giveUp("it has %d bytes, at most %d are taken", len(source), MaxSource)
 	}
 	p := lark{gbnf{text: source, b: b, rules: map[string]*gbnfRule{}, blanks: " \t\r\f", comment: "//", ends: "|)]\n",
 		wraps: true}, char, map[string]*term{}, inner}
-	p.piece = p.counted
+	p.piece = p.readCounted
 	for p.space(true); p.text != ""; p.space(true) {
 		if p.text[0] == '%' {
 			p.directive()
@@ -37,8 +37,8 @@ func larkNode(b *builder, source string, char func(runes) *term, inner bool) *no
 type lark struct {
 	gbnf
 	char  func(runes) *term
-	known map[string]*term // terminals of common that were imported
-	inner bool             // the text is one within a JSON string
+	known map[string]*term // terminals imported from common
+	inner bool             // the text is inside a JSON string
 }
 
 // name reads the name of a rule or a terminal.
@@ -72,9 +72,9 @@ func (p *lark) define(name string, body *gbnfItem) {
 	r.body, r.defined = body, true
 }
 
-// directive reads an import. What others say of white space and of the tree does not hold for a text that is made.
+// directive reads an import. Other directives, about white space and the tree, do not affect the text.
 func (p *lark) directive() {
-	if !p.took("%import") {
+	if !p.accept("%import") {
 		word := strings.Fields(p.text)[0]
 		if word == "%ignore" {
 			p.fail("%%ignore is not supported: say in the rules where white space may be")
@@ -86,10 +86,10 @@ func (p *lark) directive() {
 		p.fail("only terminals of common can be imported")
 	}
 	p.space(false)
-	if p.took(".") {
+	if p.accept(".") {
 		name := p.name()
 		as := name
-		if p.space(false); p.took("->") {
+		if p.space(false); p.accept("->") {
 			p.space(false)
 			as = p.name()
 		}
@@ -99,7 +99,7 @@ func (p *lark) directive() {
 			p.space(true)
 			name := p.name()
 			p.imported(name, name)
-			if p.space(true); p.took(")") {
+			if p.space(true); p.accept(")") {
 				break
 			}
 		}
@@ -120,14 +120,14 @@ func (p *lark) imported(name, as string) {
 	p.define(as, &gbnfItem{term: x})
 }
 
-// rule reads a rule or a terminal. How its tree looks, and its priority, are nothing to a text.
+// rule reads a rule or a terminal. The shape of its tree, and its priority, do not affect the text.
 func (p *lark) rule() {
 	p.text = strings.TrimLeft(p.text, "?!")
 	name := p.name()
-	if p.took("{") {
+	if p.accept("{") {
 		p.fail("templates of rules, such as %s, are not supported", name)
 	}
-	if p.took(".") {
+	if p.accept(".") {
 		p.text = strings.TrimLeft(p.text, "-0123456789")
 	}
 	p.space(false)
@@ -140,7 +140,7 @@ func (p *lark) rule() {
 func (p *lark) item() *gbnfItem {
 	switch c := p.text[0]; {
 	case c == '"':
-		return &gbnfItem{term: p.quoted()}
+		return &gbnfItem{term: p.readQuoted()}
 	case c == '<' || strings.HasPrefix(p.text, "!<"):
 		if p.inner {
 			p.fail("a string has no special tokens")
@@ -148,31 +148,31 @@ func (p *lark) item() *gbnfItem {
 		return &gbnfItem{term: p.token()}
 	case c == '/':
 		return &gbnfItem{term: p.expression()}
-	case p.took("("):
+	case p.accept("("):
 		x := p.choices(true)
 		p.space(true)
 		p.want(')')
 		return x
-	case p.took("["):
+	case p.accept("["):
 		x := p.choices(true)
 		p.space(true)
 		p.want(']')
 		return &gbnfItem{many: x, to: 1}
 	}
 	name := p.name()
-	if p.took("{") {
+	if p.accept("{") {
 		p.fail("templates of rules, such as %s, are not supported", name)
 	}
 	return &gbnfItem{rule: p.ref(name)}
 }
 
-// quoted reads a text, which an i after it has in any case, or a range of characters.
-func (p *lark) quoted() *term {
+// readQuoted reads a text, in any case if an i follows, or a range of characters.
+func (p *lark) readQuoted() *term {
 	text := p.literal()
-	if p.took("i") {
+	if p.accept("i") {
 		return patternTerm(&p.b.t, "(?i:"+regexp.QuoteMeta(text)+")", p.char)
 	}
-	if !p.took("..") {
+	if !p.accept("..") {
 		var all []*term
 		for _, c := range text {
 			all = append(all, p.char(runes{c, c}))
@@ -211,10 +211,10 @@ func (p *lark) expression() *term {
 	return patternTerm(&p.b.t, pattern, p.char)
 }
 
-// counted reads an item, and what says how often the item comes: ?, *, +, ~n or ~n..m. The name of an alternative ends
-// its row.
-func (p *lark) counted(bool) *gbnfItem {
-	if p.took("->") {
+// readCounted reads an item, and the number of its repetitions: ?, *, +, ~n or ~n..m. The name of an alternative ends its
+// row.
+func (p *lark) readCounted(bool) *gbnfItem {
+	if p.accept("->") {
 		p.space(false)
 		p.name()
 		return nil
@@ -222,18 +222,18 @@ func (p *lark) counted(bool) *gbnfItem {
 	x := p.item()
 	p.space(false)
 	switch {
-	case p.took("?"):
+	case p.accept("?"):
 		return &gbnfItem{many: x, to: 1}
-	case p.took("*"):
+	case p.accept("*"):
 		return &gbnfItem{many: x, to: inf}
-	case p.took("+"):
+	case p.accept("+"):
 		return &gbnfItem{many: x, min: 1, to: inf}
-	case !p.took("~"):
+	case !p.accept("~"):
 		return x
 	}
 	lo := p.count()
 	hi := lo
-	if p.took("..") {
+	if p.accept("..") {
 		hi = p.count()
 	}
 	if hi < lo {

@@ -8,12 +8,12 @@ import (
 	"github.com/karat-run/karat/internal/sample"
 )
 
-// key names what a mask is of: a state, a part in one of the tries, or what goes on in a state after such a part.
+// key names the subject of a mask: a state, a part in a trie, or the continuation of a state after such a part.
 type key struct {
 	kind       keyKind
 	trie       uint8
 	uid, after uint64
-	text       sum // of a part, which other grammars may have as well
+	text       sum // of a part, perhaps shared with other grammars
 }
 
 type keyKind uint8
@@ -24,19 +24,21 @@ const (
 	afterPart
 )
 
-// few is how many tokens a mask lists one by one.
-const few = 1 << 10
+// maxListed is the maximal number of tokens that a mask lists.
+const maxListed = 1 << 10
 
-// found is the tokens that may come next, and the nodes of the trie at which a part may end.
-type found struct {
+// candidates holds possible next tokens, and the nodes of the trie at which a part may end.
+type candidates struct {
 	mask  sample.Mask
 	exits []int32
 }
 
-func (f *found) bytes() int { return 160 + 4*len(f.mask.IDs) + 8*len(f.mask.Bits) + 4*len(f.exits) }
+func (f *candidates) bytes() int {
+	return 160 + 4*len(f.mask.IDs) + 8*len(f.mask.Bits) + 4*len(f.exits)
+}
 
 // get returns the entry of a key.
-func (v *Vocabulary) get(k key) *found {
+func (v *Vocabulary) get(k key) *candidates {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if f := v.young[k]; f != nil {
@@ -49,32 +51,32 @@ func (v *Vocabulary) get(k key) *found {
 	return f
 }
 
-func (v *Vocabulary) put(k key, f *found) {
+func (v *Vocabulary) put(k key, f *candidates) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.keep(k, f)
 }
 
-// keep adds to the young ones. v.mu is held.
-func (v *Vocabulary) keep(k key, f *found) {
+// keep adds to the young masks. v.mu is held.
+func (v *Vocabulary) keep(k key, f *candidates) {
 	if v.bytes += f.bytes(); v.bytes > maxCache/2 {
-		v.old, v.young, v.bytes = v.young, map[key]*found{}, f.bytes()
+		v.old, v.young, v.bytes = v.young, map[key]*candidates{}, f.bytes()
 	}
 	v.young[k] = f
 }
 
-// walker finds tokens. It is for one goroutine at a time.
+// walker finds tokens. A walker serves a single goroutine at a time.
 type walker struct {
 	bits   []uint64 // all 0 between uses
 	parts  []*part
 	states []*state
 	walked int // nodes, since the last spend
 
-	last []*found // of which the newest mask was made, if its state does not accept
-	same *found   // and that mask
+	last []*candidates // sources of the newest mask, if its state does not accept
+	same *candidates   // the newest mask
 }
 
-// borrow returns a walker that nobody else has.
+// borrow returns an unused walker.
 func (v *Vocabulary) borrow() *walker {
 	v.mu.Lock()
 	w := v.walker
@@ -90,7 +92,7 @@ func (v *Vocabulary) borrow() *walker {
 	return w
 }
 
-// giveBack takes a walker for who asks next. It holds no states.
+// giveBack keeps a walker for the next caller. The walker holds no states.
 func (v *Vocabulary) giveBack(w *walker) {
 	clear(w.parts)
 	clear(w.states)
@@ -105,14 +107,14 @@ func (w *walker) set(ids []int32) {
 	}
 }
 
-// take returns the tokens that were set, which are set no more.
+// take returns the tokens set, and clears the set.
 func (w *walker) take() sample.Mask {
 	n := 0
 	for _, x := range w.bits {
 		n += bits.OnesCount64(x)
 	}
 	var m sample.Mask
-	if n > few {
+	if n > maxListed {
 		m.Bits = append([]uint64(nil), w.bits...)
 		clear(w.bits)
 		return m
@@ -135,13 +137,13 @@ func (w *walker) add(m *sample.Mask) {
 	w.set(m.IDs)
 }
 
-// mask returns the tokens that may come next in a state, and the state, which may be built anew.
-func (v *Vocabulary) mask(ctx context.Context, g *Grammar, s *state, named []named) (*state, *sample.Mask, error) {
+// mask returns the possible next tokens in a state, and the state, perhaps built anew.
+func (v *Vocabulary) mask(ctx context.Context, g *Grammar, s *state, named []namedToken) (*state, *sample.Mask, error) {
 	k := key{kind: ofState, uid: s.uid}
 	if f := v.get(k); f != nil {
 		return s, &f.mask, nil
 	}
-	var f *found
+	var f *candidates
 	err := g.piece(ctx, s, func(now *state) {
 		s = now
 		f = v.find(g, s, named)
@@ -154,8 +156,8 @@ func (v *Vocabulary) mask(ctx context.Context, g *Grammar, s *state, named []nam
 	return s, &f.mask, nil
 }
 
-// find finds the tokens that may come next in a state.
-func (v *Vocabulary) find(g *Grammar, s *state, named []named) *found {
+// find finds the possible next tokens in a state.
+func (v *Vocabulary) find(g *Grammar, s *state, named []namedToken) *candidates {
 	w := v.borrow()
 	done := false
 	defer func() {
@@ -164,17 +166,17 @@ func (v *Vocabulary) find(g *Grammar, s *state, named []named) *found {
 		}
 		v.giveBack(w)
 	}()
-	var all []*found
+	var all []*candidates
 	for _, c := range s.configs {
 		for i := range v.trie {
 			if len(v.trie[i].nodes) == 0 {
 				continue
 			}
 			p := g.clampedPart(c.p, i)
-			f := v.within(w, g, p, uint8(i))
+			f := v.walkPart(w, g, p, uint8(i))
 			all = append(all, f)
 			if c.k != nil && len(f.exits) > 0 {
-				all = append(all, v.beyond(w, g, p, uint8(i), f.exits, g.after(c.k)))
+				all = append(all, v.walkExits(w, g, p, uint8(i), f.exits, g.after(c.k)))
 			}
 		}
 	}
@@ -189,20 +191,20 @@ func (v *Vocabulary) find(g *Grammar, s *state, named []named) *found {
 	if s.accept {
 		w.set(v.ends)
 	}
-	f := &found{mask: w.take()}
+	f := &candidates{mask: w.take()}
 	if !s.accept && !special {
 		w.last, w.same = all, f
 	}
 	return f
 }
 
-// within returns the tokens, and beginnings of tokens, that stay within a part.
-func (v *Vocabulary) within(w *walker, g *Grammar, p *part, i uint8) *found {
+// walkPart returns the tokens, and beginnings of tokens, that stay within a part.
+func (v *Vocabulary) walkPart(w *walker, g *Grammar, p *part, i uint8) *candidates {
 	k := key{kind: ofPart, trie: i, text: g.terms.digest(p.t)}
 	if f := v.get(k); f != nil {
 		return f
 	}
-	f, t := new(found), &v.trie[i]
+	f, t := new(candidates), &v.trie[i]
 	w.parts[0] = p
 	for n := int32(0); int(n) < len(t.nodes); w.walked++ {
 		x := &t.nodes[n]
@@ -235,23 +237,23 @@ func (v *Vocabulary) within(w *walker, g *Grammar, p *part, i uint8) *found {
 	return f
 }
 
-// beyond returns the tokens that end part p at one of its exits, before their last byte, and go on in state s.
-func (v *Vocabulary) beyond(w *walker, g *Grammar, p *part, i uint8, exits []int32, s *state) *found {
+// walkExits returns the tokens that end part p at one of its exits, before their last byte, and go on in state s.
+func (v *Vocabulary) walkExits(w *walker, g *Grammar, p *part, i uint8, exits []int32, s *state) *candidates {
 	k := key{kind: afterPart, trie: i, uid: p.uid, after: s.uid}
 	if f := v.get(k); f != nil {
 		return f
 	}
 	for _, n := range exits {
-		w.below(g, &v.trie[i], n, s)
+		w.setBelow(g, &v.trie[i], n, s)
 	}
 	w.spend(g)
-	f := &found{mask: w.take()}
+	f := &candidates{mask: w.take()}
 	v.put(k, f)
 	return f
 }
 
-// below sets the tokens below a node at which state s begins.
-func (w *walker) below(g *Grammar, t *trie, from int32, s *state) {
+// setBelow sets the tokens below a node at which state s begins.
+func (w *walker) setBelow(g *Grammar, t *trie, from int32, s *state) {
 	base := t.nodes[from].depth
 	w.states[base] = s
 	for n, end := from+1, t.nodes[from].end; n < end; w.walked++ {
@@ -273,7 +275,7 @@ func (w *walker) below(g *Grammar, t *trie, from int32, s *state) {
 	}
 }
 
-// spend counts the nodes that were walked, which cost far less than other steps.
+// spend counts the nodes walked, which cost far less than other steps.
 func (w *walker) spend(g *Grammar) {
 	n := w.walked / 64
 	w.walked = 0

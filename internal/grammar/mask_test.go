@@ -191,13 +191,13 @@ func TestCacheHit(t *testing.T) {
 func TestCacheBound(t *testing.T) {
 	v := vocabulary(3000)
 	for i := range 3 * maxCache / 2 / (1 << 20) {
-		v.put(key{uid: uids.Add(1)}, &found{exits: make([]int32, 1<<18)})
+		v.put(key{uid: uids.Add(1)}, &candidates{exits: make([]int32, 1<<18)})
 		if i%16 == 0 {
 			walk(t, JSONObject(), v, uint64(i), 10, nil)
 		}
 	}
 	held := 0
-	for _, m := range []map[key]*found{v.young, v.old} {
+	for _, m := range []map[key]*candidates{v.young, v.old} {
 		for _, f := range m {
 			held += f.bytes()
 		}
@@ -277,7 +277,7 @@ func BenchmarkMask(b *testing.B) {
 			tokens := 0
 			for b.Loop() {
 				if name == "first" {
-					v.young, v.old, v.bytes = map[key]*found{}, nil, 0
+					v.young, v.old, v.bytes = map[key]*candidates{}, nil, 0
 				}
 				if name != "kept" {
 					g, err = JSONSchema([]byte(realisticSchema))

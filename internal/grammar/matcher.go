@@ -11,20 +11,21 @@ import (
 	"github.com/karat-run/karat/internal/sample"
 )
 
-// Matcher is a text that must fit a grammar, as it grows. It is for one goroutine at a time.
+// Matcher is a growing text that must fit a grammar. A Matcher serves a single goroutine at a time.
 type Matcher struct {
 	g     *Grammar
 	v     *Vocabulary
-	named []named         // tokens that the grammar names
-	ctx   context.Context // that ends its work
+	named []namedToken    // tokens named in the grammar
+	ctx   context.Context // context of the work
 	s     *state
 	gen   atomic.Pointer[generation] // of s
 	ended bool
 }
 
-// Match begins a text. Work for it ends with ctx. A grammar that names a token which the vocabulary lacks is an error.
+// Match begins a text. Work for the text ends with ctx. A grammar naming a token absent from the vocabulary is an
+// error.
 func (g *Grammar) Match(ctx context.Context, v *Vocabulary) (*Matcher, error) {
-	named, err := v.named(g)
+	named, err := v.findNamed(g)
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +47,8 @@ func (m *Matcher) at(s *state) {
 	}
 }
 
-// Mask returns the tokens that may come next. Tokens that end the text are among them where the text fits the grammar
-// as it is. The mask is shared and not to be changed.
+// Mask returns the possible next tokens, including tokens that end the text if the text fits the grammar. The mask is
+// shared and must not be changed.
 func (m *Matcher) Mask() (*sample.Mask, error) {
 	if m.ended {
 		return nil, errors.New("the text has ended")
@@ -82,10 +83,10 @@ func (m *Matcher) Accept(id int) error {
 	return nil
 }
 
-// Steps returns the steps that texts of the grammar have taken since it was called last.
+// Steps returns the steps taken by texts of the grammar since the last call.
 func (m *Matcher) Steps() int { return int(m.g.terms.share.steps.Swap(0)) }
 
-// Complete reports whether the text fits the grammar as it is.
+// Complete reports whether the text fits the grammar.
 func (m *Matcher) Complete() bool { return m.s.accept }
 
 func (v *Vocabulary) isEnd(id int32) bool { return slices.Contains(v.ends, id) }
@@ -105,7 +106,7 @@ func (g *Grammar) read(ctx context.Context, s *state, b []byte) (*state, error) 
 	return s, err
 }
 
-// piece does a piece of work from a state, which is built anew where it was forgotten.
+// piece does a piece of work from a state, which is built anew if it was forgotten.
 func (g *Grammar) piece(ctx context.Context, s *state, do func(s *state)) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,14 +130,14 @@ func (g *Grammar) try(forget bool, s *state, do func(s *state)) (err error) {
 		g.forget()
 	}
 	if s.gen != g.gen.Load() {
-		s = g.adopted(s)
+		s = g.rebuild(s)
 	}
 	do(s)
 	return nil
 }
 
-// adopted returns a state of what was forgotten, built anew.
-func (g *Grammar) adopted(s *state) *state {
+// rebuild returns a forgotten state, built anew.
+func (g *Grammar) rebuild(s *state) *state {
 	terms, stacks := map[*term]*term{}, map[*stack]*stack{nil: nil}
 	var push func(k *stack) *stack
 	push = func(k *stack) *stack {

@@ -7,15 +7,15 @@ import (
 	"sync/atomic"
 )
 
-// nodeKind is what a node is made of.
+// nodeKind is the kind of a node.
 type nodeKind uint8
 
 const (
 	regular nodeKind = iota // a part
-	row                     // list, one after the other
-	choice                  // one of list
+	row                     // list in sequence
+	choice                  // any element of list
 	many                    // list[0], from min to max times
-	rule                    // list[0], which may have the rule in it
+	rule                    // list[0], which may contain the rule
 )
 
 // node is a grammar above its regular parts.
@@ -39,8 +39,8 @@ type builder struct {
 	t     termTable
 	nodes []*node
 
-	ignored []string // paths of what changes nothing
-	tokens  []token  // that the source names
+	ignored []string // paths without effect
+	tokens  []token  // tokens named in the source
 }
 
 func newBuilder(w work) *builder { return &builder{t: newTermTable(w)} }
@@ -72,7 +72,7 @@ func (b *builder) many(n *node, lo, hi int32) *node {
 	return b.node(node{kind: many, list: []*node{n}, min: lo, max: hi})
 }
 
-// grammar makes the automaton whose texts are those of root.
+// grammar makes the automaton of root's texts.
 func (b *builder) grammar(root *node) (*Grammar, error) {
 	g := &Grammar{terms: b.t, root: root, ignored: b.ignored, tokens: b.tokens, stacks: map[stackKey]*stack{},
 		states: map[string]*state{}}
@@ -95,7 +95,7 @@ func (b *builder) grammar(root *node) (*Grammar, error) {
 	for _, n := range b.nodes {
 		if n.kind == regular {
 			t.place, n.part = n.place, n.term.part
-			n.null, n.productive = n.term.null, g.lives(n.part)
+			n.null, n.productive = n.term.null, g.isAlive(n.part)
 		}
 	}
 	b.settle()
@@ -103,7 +103,7 @@ func (b *builder) grammar(root *node) (*Grammar, error) {
 		return nil, fmt.Errorf("no finite text fits it")
 	}
 	for _, n := range b.nodes {
-		if err := n.leftmost(); err != nil {
+		if err := n.checkLeftRecursion(); err != nil {
 			return nil, err
 		}
 	}
@@ -113,12 +113,12 @@ func (b *builder) grammar(root *node) (*Grammar, error) {
 	return g, nil
 }
 
-// classify finds the bytes that no term tells apart.
+// classify groups the bytes that no term tells apart.
 func (b *builder) classify(g *Grammar) {
 	for s := range b.t.sets {
 		b.t.burn(32)
-		// Each class is cut into the bytes that are in the set and the others. Classes have numbers in the order of their
-		// first bytes, whatever the order of the sets.
+		// Each class is cut into the bytes inside and outside the set. Classes have numbers in the order of their first
+		// bytes, whatever the order of the sets.
 		var seen [512]int
 		g.reps = g.reps[:0]
 		for i := range 256 {
@@ -138,8 +138,8 @@ func (b *builder) classify(g *Grammar) {
 	}
 }
 
-// settle finds the nodes that the empty text fits, and the nodes that some text fits, each once, and takes away the
-// choices that none does.
+// settle finds the nodes that the empty text fits, and the nodes that some text fits, each once, and removes impossible
+// choices.
 func (b *builder) settle() {
 	b.spread(func(n *node) *bool { return &n.null })
 	b.spread(func(n *node) *bool { return &n.productive })
@@ -153,8 +153,8 @@ func (b *builder) settle() {
 	}
 }
 
-// spread finds the nodes for which something holds that holds of a row if it does of all of its list, and of other
-// nodes if it does of one.
+// spread finds the nodes with a property that holds for a row if it holds for all of its list, and for other nodes if
+// it holds for any element.
 func (b *builder) spread(holds func(*node) *bool) {
 	above := make([][]*node, len(b.nodes))
 	missing := make([]int, len(b.nodes))
@@ -194,8 +194,8 @@ const (
 	closed
 )
 
-// leftmost fails for a rule that begins with itself, for which the automaton would never end.
-func (n *node) leftmost() error {
+// checkLeftRecursion fails for a rule that begins with itself, for which the automaton would never end.
+func (n *node) checkLeftRecursion() error {
 	switch n.visit {
 	case closed:
 		return nil
@@ -206,7 +206,7 @@ func (n *node) leftmost() error {
 		n.visit = open
 	}
 	for _, x := range n.list {
-		if err := x.leftmost(); err != nil {
+		if err := x.checkLeftRecursion(); err != nil {
 			return err
 		}
 		if n.kind == row && !x.null {
@@ -217,15 +217,14 @@ func (n *node) leftmost() error {
 	return nil
 }
 
-// stack is what must come after a part: node n from place i on, or n, a many, i to j times more; then next. nil is
-// nothing.
+// stack is the rest after a part: node n from place i on, or n, a many, i to j times more; then next. nil is empty.
 type stack struct {
 	n     *node
 	i, j  int32
 	next  *stack
 	depth int
 	uid   uint64
-	after *state // that begins with it
+	after *state // state beginning with the stack
 }
 
 type stackKey struct {
@@ -233,7 +232,7 @@ type stackKey struct {
 	next    uint64
 }
 
-// push returns the one stack that is equal, nil if it is too deep.
+// push returns the unique equal stack, nil if the stack is too deep.
 func (g *Grammar) push(n *node, i, j int32, next *stack) *stack {
 	k := stackKey{n: n.id, i: uint32(i), j: uint32(j)}
 	depth := 1
@@ -252,13 +251,13 @@ func (g *Grammar) push(n *node, i, j int32, next *stack) *stack {
 	return s
 }
 
-// config is a place in a text: a state of a part, and what comes after the part.
+// config is a place in a text: a state of a part, and the rest after the part.
 type config struct {
 	p *part
 	k *stack
 }
 
-// state is all places that a text may have led to.
+// state is the set of places to which a text may have led.
 type state struct {
 	uid     uint64
 	configs []config
@@ -277,7 +276,7 @@ func (k *stack) id() uint64 {
 	return k.uid
 }
 
-// state returns the one state that has these places, which it sorts.
+// state returns the unique state with these places, after sorting them.
 func (g *Grammar) state(configs []config, accept bool) *state {
 	slices.SortFunc(configs, func(a, b config) int {
 		if a.p != b.p {
@@ -307,7 +306,7 @@ func (g *Grammar) state(configs []config, accept bool) *state {
 	return s
 }
 
-// expansion finds the parts that a text may go on with.
+// expansion finds the parts with which a text may go on.
 type expansion struct {
 	g       *Grammar
 	configs []config
@@ -402,7 +401,7 @@ func (e *expansion) many(n *node, lo, hi int32, k *stack) {
 	e.node(n.list[0], k)
 }
 
-// stack goes on with what comes after a part.
+// stack goes on with the rest after a part.
 func (e *expansion) stack(k *stack) {
 	switch {
 	case k == nil:
@@ -453,7 +452,7 @@ func (g *Grammar) follow(s *state, c uint8) *state {
 	return t
 }
 
-// part is a state of a regular part: a term, and what follows each class of bytes.
+// part is a state of a regular part: a term, and the next part for each class of bytes.
 type part struct {
 	t       *term
 	uid     uint64
@@ -461,7 +460,7 @@ type part struct {
 	last    bool // and cannot go on
 	life    life
 	next    []*part // by class; nil is not known yet
-	loops   uint32  // sorts of bytes that lead back here, and looped once they are known
+	loops   uint32  // sorts of bytes that lead back here, and looped once known
 	clamped [levels]*part
 }
 
@@ -474,7 +473,7 @@ const (
 	dead
 )
 
-// state is a term as a state. g.mu is held.
+// part returns the state for a term. g.mu is held.
 func (g *Grammar) part(t *term) *part {
 	if t.part == nil {
 		p := &part{t: t, uid: uids.Add(1), accept: t.null, last: t.kind == empty, next: make([]*part, len(g.reps))}
@@ -490,25 +489,25 @@ func (g *Grammar) part(t *term) *part {
 	return t.part
 }
 
-// step returns what follows p after a byte of class c, the dead state if nothing can.
+// step returns the state after p and a byte of class c, the dead state if nothing fits.
 func (g *Grammar) step(p *part, c uint8) *part {
 	if q := p.next[c]; q != nil {
 		return q
 	}
 	q := g.part(g.terms.derive(p.t, g.reps[c]))
-	if !g.lives(q) {
+	if !g.isAlive(q) {
 		q = g.part(g.terms.none)
 	}
 	p.next[c] = q
 	return q
 }
 
-// searched is what a state costs that a search keeps, in steps: some 700 bytes.
+// searched is the cost in steps of a state kept by a search: some 700 bytes.
 const searched = 32
 
-// lives reports whether anything fits p. Terms without both and not say it themselves; the others are searched for an
+// isAlive reports whether any text fits p. Terms without both and not know the answer; the others are searched for an
 // accepting state.
-func (g *Grammar) lives(p *part) bool {
+func (g *Grammar) isAlive(p *part) bool {
 	if p.life != unknown {
 		return p.life == alive
 	}
@@ -551,10 +550,10 @@ func (g *Grammar) clampedPart(p *part, level int) *part {
 	return p.clamped[level]
 }
 
-// looped says that a part's loops are known.
+// looped marks the loops of a part as known.
 const looped = 1 << 31
 
-// loops returns the sorts of bytes that leave p as it is.
+// loops returns the sorts of bytes that leave p unchanged.
 func (g *Grammar) loops(p *part) uint32 {
 	if p.loops != 0 {
 		return p.loops &^ looped

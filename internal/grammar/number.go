@@ -12,8 +12,8 @@ import (
 // maxDigits bounds the digits of a number in a schema.
 const maxDigits = 40
 
-// Numbers that are written have so many digits, so that every reader can hold them: whole numbers fit 64 bits, and
-// others a float64.
+// Maximal digits of numbers written, so that every reader can hold them: whole numbers fit 64 bits, and others a
+// float64.
 const (
 	wholeDigits    = 18
 	fractionDigits = 16
@@ -98,8 +98,8 @@ func (n *numbers) digits(lo, hi byte) *term {
 
 func (n *numbers) digit() *term { return n.digits('0', '9') }
 
-// free returns every number, as JSON writes it.
-func (n *numbers) free() *term {
+// all returns every number, in JSON's spelling.
+func (n *numbers) all() *term {
 	t := n.t
 	x := t.cat(t.opt(t.byte('-')), n.magnitude())
 	if n.integer {
@@ -119,26 +119,28 @@ func (n *numbers) magnitude() *term {
 	return t.cat(x, t.opt(t.cat(t.byte('.'), t.repeat(n.digit(), 1, fractionDigits))))
 }
 
-// any returns the digits that may come after a whole part.
-func (n *numbers) any() *term {
+// anyDigits returns the possible digits after a whole part.
+func (n *numbers) anyDigits() *term {
 	if n.integer {
 		return n.t.unit
 	}
 	return n.t.opt(n.t.seq(n.t.byte('.'), n.digit(), n.t.star(n.digit())))
 }
 
-// above returns the magnitudes of at least d, or if strict of more than d, among other texts that are no magnitudes.
-func (n *numbers) above(d *decimal, strict bool) *term { return n.t.not(n.below(d, !strict)) }
-
-// below returns the magnitudes of at most d, or if strict of less.
-func (n *numbers) below(d *decimal, strict bool) *term {
-	t := n.t
-	whole := cmp.Or(d.whole, "0")
-	return t.or(t.cat(n.smaller(whole), n.any()), t.cat(t.text(whole), n.fraction(d.fraction, strict)))
+// magnitudesAbove returns the magnitudes of at least d, or if strict of more than d, among other texts that are no magnitudes.
+func (n *numbers) magnitudesAbove(d *decimal, strict bool) *term {
+	return n.t.not(n.magnitudesBelow(d, !strict))
 }
 
-// smaller returns the whole numbers below one.
-func (n *numbers) smaller(whole string) *term {
+// magnitudesBelow returns the magnitudes of at most d, or if strict of less.
+func (n *numbers) magnitudesBelow(d *decimal, strict bool) *term {
+	t := n.t
+	whole := cmp.Or(d.whole, "0")
+	return t.or(t.cat(n.wholeBelow(whole), n.anyDigits()), t.cat(t.text(whole), n.fraction(d.fraction, strict)))
+}
+
+// wholeBelow returns the whole numbers below the given whole number.
+func (n *numbers) wholeBelow(whole string) *term {
 	t := n.t
 	if whole == "0" {
 		return t.none
@@ -169,7 +171,7 @@ func (n *numbers) fraction(f string, strict bool) *term {
 	case n.integer: // 0 after the point
 		return t.unit
 	}
-	rest, x := t.star(n.digit()), t.none // what may follow once all digits are equal
+	rest, x := t.star(n.digit()), t.none // possible rest once all digits are equal
 	if !strict {
 		x = t.star(t.byte('0'))
 	}
@@ -183,7 +185,7 @@ func (n *numbers) fraction(f string, strict bool) *term {
 	return t.opt(t.cat(t.byte('.'), t.and(t.cat(n.digit(), rest), x)))
 }
 
-// bounds are what a schema says of a number; nil is nothing.
+// bounds holds a schema's bounds of a number; nil for none.
 type bounds struct {
 	low, high             *decimal
 	strictLow, strictHigh bool
@@ -192,20 +194,20 @@ type bounds struct {
 // between returns the numbers within bounds, without exponents.
 func (n *numbers) between(b *bounds) *term {
 	t := n.t
-	positive, negative := n.magnitude(), t.and(n.magnitude(), n.above(&decimal{}, true))
+	positive, negative := n.magnitude(), t.and(n.magnitude(), n.magnitudesAbove(&decimal{}, true))
 	if d := b.low; d != nil {
 		if d.negative {
-			negative = t.and(negative, n.below(d, b.strictLow))
+			negative = t.and(negative, n.magnitudesBelow(d, b.strictLow))
 		} else {
-			positive, negative = t.and(positive, n.above(d, b.strictLow)), t.none
+			positive, negative = t.and(positive, n.magnitudesAbove(d, b.strictLow)), t.none
 		}
 	}
 	if d := b.high; d != nil {
 		switch {
 		case d.negative:
-			positive, negative = t.none, t.and(negative, n.above(d, b.strictHigh))
+			positive, negative = t.none, t.and(negative, n.magnitudesAbove(d, b.strictHigh))
 		default:
-			positive = t.and(positive, n.below(d, b.strictHigh))
+			positive = t.and(positive, n.magnitudesBelow(d, b.strictHigh))
 		}
 	}
 	return t.or(positive, t.cat(t.byte('-'), negative))
@@ -215,7 +217,7 @@ func (n *numbers) between(b *bounds) *term {
 func (n *numbers) multipleOf(d *decimal) (*term, error) {
 	t, digits, places := n.t, d.whole+d.fraction, len(d.fraction)
 	if n.integer && places > 0 {
-		// a whole number is a multiple of a/10^p where it is one of a/gcd(a, 10^p)
+		// a whole number is a multiple of a/10^p exactly if it is a multiple of a/gcd(a, 10^p)
 		a, _ := new(big.Int).SetString(digits, 10)
 		ten := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(places)), nil)
 		digits, places = a.Div(a, new(big.Int).GCD(nil, nil, a, ten)).String(), 0

@@ -13,15 +13,15 @@ import (
 // maxPattern is the length of the longest regular expression, in bytes.
 const maxPattern = 1 << 16
 
-// Regexp returns the texts that a regular expression matches from their beginning to their end. The syntax is that of
-// Go's package regexp, and \uXXXX.
+// Regexp returns the texts that a regular expression matches from their beginning to their end. The syntax is Go's, of
+// package regexp, and \uXXXX.
 func Regexp(pattern string) (*Grammar, error) {
 	return compile(context.Background(), nil, func(b *builder) (*node, error) {
 		return b.regular(patternTerm(&b.t, pattern, b.t.utf8)), nil
 	})
 }
 
-// patternTerm returns a regular expression, of a whole text whose characters are written as char has it.
+// patternTerm returns a regular expression, of a whole text whose characters are spelled by char.
 func patternTerm(t *termTable, pattern string, char func(runes) *term) *term {
 	p := pattern2term{t: t, char: char}
 	x, err := p.compile(pattern, false)
@@ -38,7 +38,7 @@ type pattern2term struct {
 	made int
 }
 
-// compile reads a pattern. search says that it is to be found anywhere in the text, as in a JSON schema.
+// compile reads a pattern. With search the pattern may match anywhere in the text, as in a JSON schema.
 func (p *pattern2term) compile(pattern string, search bool) (*term, error) {
 	if len(pattern) > maxPattern {
 		return nil, fmt.Errorf("it has %d bytes, at most %d are taken", len(pattern), maxPattern)
@@ -51,8 +51,8 @@ func (p *pattern2term) compile(pattern string, search bool) (*term, error) {
 	return p.term(re, search, search)
 }
 
-// parsing returns what it costs to parse a pattern, in steps. Package syntax builds each class of Unicode anew, and
-// with the flag i it goes through all characters of a range.
+// parsing returns the cost of parsing a pattern, in steps. Package syntax builds each class of Unicode anew, and with
+// the flag i it goes through all characters of a range.
 func parsing(pattern string) int {
 	cost := len(pattern) + 1000*(strings.Count(pattern, `\p`)+strings.Count(pattern, `\P`))
 	if !strings.Contains(pattern, "(?") || !strings.Contains(pattern, "i") {
@@ -77,7 +77,7 @@ func parsing(pattern string) int {
 // foldMax is the last character that has another case.
 const foldMax = 0x1e943
 
-// ecma writes the escapes of JavaScript that Go has in another form.
+// ecma rewrites the escapes of JavaScript in Go's form.
 func ecma(pattern string) string {
 	var b strings.Builder
 	for i := 0; i < len(pattern); i++ {
@@ -99,7 +99,7 @@ func isHex(s string) bool {
 	return strings.Trim(s, "0123456789abcdefABCDEF") == ""
 }
 
-// term makes a term of re. before and after say that any text may stand there, unless re has the mark of that end.
+// term makes a term of re. With before or after, any text may stand at that end, unless re has the mark of the end.
 func (p *pattern2term) term(re *syntax.Regexp, before, after bool) (x *term, err error) {
 	if p.made++; p.made > maxPattern {
 		return nil, fmt.Errorf("it is too large")
@@ -178,7 +178,7 @@ func (p *pattern2term) hasMark(re *syntax.Regexp, op syntax.Op) bool {
 	return re.Op == op || slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return p.hasMark(sub, op) })
 }
 
-// plain makes a term of what has nothing beside it.
+// plain makes a term of an expression without neighbours.
 func (p *pattern2term) plain(re *syntax.Regexp) (*term, error) {
 	lo, hi := int32(re.Min), int32(re.Max)
 	switch re.Op {
@@ -189,7 +189,7 @@ func (p *pattern2term) plain(re *syntax.Regexp) (*term, error) {
 	case syntax.OpLiteral:
 		x := p.t.unit
 		for _, r := range slices.Backward(re.Rune) {
-			x = p.t.cat(p.char(folded(r, re.Flags&syntax.FoldCase != 0)), x)
+			x = p.t.cat(p.char(fold(r, re.Flags&syntax.FoldCase != 0)), x)
 		}
 		return x, nil
 	case syntax.OpCharClass:
@@ -197,7 +197,7 @@ func (p *pattern2term) plain(re *syntax.Regexp) (*term, error) {
 	case syntax.OpAnyChar:
 		return p.char(anyRune), nil
 	case syntax.OpAnyCharNotNL:
-		return p.char(anyRune.but('\n')), nil
+		return p.char(anyRune.subtract('\n')), nil
 	case syntax.OpStar:
 		lo, hi = 0, inf
 	case syntax.OpPlus:
@@ -223,8 +223,8 @@ func (p *pattern2term) plain(re *syntax.Regexp) (*term, error) {
 	return p.t.repeat(x, lo, hi), nil
 }
 
-// folded returns a character, with the characters that differ from it in case alone.
-func folded(r rune, fold bool) runes {
+// fold returns a character, with the characters that differ from it in case alone.
+func fold(r rune, fold bool) runes {
 	if !fold {
 		return runes{r, r}
 	}

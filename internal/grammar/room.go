@@ -9,18 +9,18 @@ import (
 	"sync/atomic"
 )
 
-// ErrRoom is the error of a grammar for which a room has no more memory.
+// ErrRoom reports that a room has no more memory for a grammar.
 var ErrRoom = fmt.Errorf("%w: the grammars of all answers take too much memory now", ErrGrammar)
 
-// Room is what several grammars share: a bound for their memory, and processors. Half of the memory is there for
-// whoever comes first. The other half is in equal parts for the keys, and each part for the key's grammars.
+// Room is shared by several grammars: a bound for their memory, and processors. Half of the memory is for the first
+// callers. The other half is divided equally among the keys, and each part is for the key's grammars.
 type Room struct {
 	most      int64
 	used      atomic.Int64
 	mu        sync.Mutex
 	shares    map[string]int64 // by key
 	compiling turns
-	matching  turns // pieces of work that turn out to be long
+	matching  turns // for pieces of work that turn out to be long
 }
 
 // NewRoom makes a room of so many bytes.
@@ -29,11 +29,10 @@ func NewRoom(bytes int) *Room {
 		matching: turns{free: max(1, runtime.GOMAXPROCS(0)/2)}}
 }
 
-// Used returns the bytes that the grammars take, about.
+// Used returns the approximate bytes of all grammars.
 func (r *Room) Used() int { return int(r.used.Load()) }
 
-// Share returns a grammar's share of a room, for the caller of a key. One caller's grammars are compiled one after the
-// other.
+// Share returns a grammar's share of a room, for the caller with a key. A caller's grammars are compiled in sequence.
 func (r *Room) Share(key string) *Share {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,13 +40,13 @@ func (r *Room) Share(key string) *Share {
 	return &Share{room: r, key: key}
 }
 
-// Share is what a grammar has of a room.
+// Share is a grammar's share of a room.
 type Share struct {
 	room  *Room
 	key   string
 	held  atomic.Int64
 	steps atomic.Int64 // of texts, since Matcher.Steps was called
-	turn  bool         // it has a turn at matching
+	turn  bool         // has a turn at matching
 }
 
 // Free gives the share back to its room.
@@ -74,7 +73,7 @@ func (s *Share) hold(n int) {
 	}
 }
 
-// crowded reports whether the grammar takes more than a part of what it may take.
+// crowded reports whether the grammar takes more than a part of its maximum.
 func (s *Share) crowded(parts int64) bool {
 	if s.room == nil {
 		return false
@@ -105,13 +104,13 @@ func (s *Share) rest() {
 	}
 }
 
-// turns lets a few callers work at a time, one of each key. Keys that wait come one after the other.
+// turns lets a few callers work at a time, one of each key. Waiting keys come in sequence.
 type turns struct {
 	mu      sync.Mutex
 	free    int
 	busy    map[string]bool
 	waiting map[string][]chan struct{}
-	order   []string // keys that wait
+	order   []string // waiting keys
 }
 
 // enter waits for a turn.
@@ -154,7 +153,7 @@ func (t *turns) leave(key string) {
 	t.grant()
 }
 
-// grant gives the free turns to who waits. t.mu is held.
+// grant gives the free turns to waiting callers. t.mu is held.
 func (t *turns) grant() {
 	for _, key := range slices.Clone(t.order) {
 		if t.free == 0 {
@@ -173,7 +172,7 @@ func (t *turns) grant() {
 	}
 }
 
-// drop forgets a key for which nobody waits. t.mu is held.
+// drop forgets a key without waiting callers. t.mu is held.
 func (t *turns) drop(key string) {
 	if len(t.waiting[key]) == 0 {
 		delete(t.waiting, key)

@@ -15,7 +15,7 @@ const (
 	surrogateMax = 0xdfff
 )
 
-// has reports whether a character is among them.
+// has reports whether r includes a character.
 func (r runes) has(c rune) bool {
 	for i := 0; i < len(r); i += 2 {
 		if r[i] <= c && c <= r[i+1] {
@@ -25,8 +25,8 @@ func (r runes) has(c rune) bool {
 	return false
 }
 
-// but returns r without some characters, which are in order.
-func (r runes) but(out ...rune) (rest runes) {
+// subtract returns r without some characters, given in order.
+func (r runes) subtract(out ...rune) (rest runes) {
 	for i := 0; i < len(r); i += 2 {
 		lo, hi := r[i], r[i+1]
 		for _, c := range out {
@@ -44,8 +44,8 @@ func (r runes) but(out ...rune) (rest runes) {
 	return rest
 }
 
-// merged returns ranges that may overlap, in order and apart.
-func (r runes) merged() (out runes) {
+// merge returns the union of ranges that may overlap, in order and disjoint.
+func (r runes) merge() (out runes) {
 	var list [][2]rune
 	for i := 0; i < len(r); i += 2 {
 		list = append(list, [2]rune{r[i], r[i+1]})
@@ -61,8 +61,8 @@ func (r runes) merged() (out runes) {
 	return out
 }
 
-// others returns the characters that are not in r, which is merged.
-func (r runes) others() (out runes) {
+// complement returns the characters outside r, which is merged.
+func (r runes) complement() (out runes) {
 	next := rune(0)
 	for i := 0; i < len(r); i += 2 {
 		if next < r[i] {
@@ -86,13 +86,13 @@ func (r runes) within(lo, hi rune) (rest runes) {
 	return rest
 }
 
-// utf8 returns one of the characters, in UTF-8.
+// utf8 returns a character of r, in UTF-8.
 func (t *termTable) utf8(r runes) *term {
-	return t.once("", r, func() *term { return newUTF8(t, r) })
+	return t.intern("", r, func() *term { return newUTF8(t, r) })
 }
 
-// once returns a class of characters in a spelling, which make makes where it is asked for first.
-func (t *termTable) once(spelling string, r runes, make func() *term) *term {
+// intern returns a class of characters in a spelling, and calls make at the first request.
+func (t *termTable) intern(spelling string, r runes, make func() *term) *term {
 	t.burn(1 + len(r)/8)
 	key := []byte(spelling)
 	for _, c := range r {
@@ -117,12 +117,12 @@ func newUTF8(t *termTable, r runes) *term {
 	return t.or(list...)
 }
 
-// appendSpans adds the characters from lo to hi, in ranges whose bytes are independent of each other.
+// appendSpans adds the characters from lo to hi, in ranges with bytes independent of each other.
 func appendSpans(t *termTable, list []*term, lo, hi rune) []*term {
 	if lo > hi {
 		return list
 	}
-	for n := 1; n < utf8.UTFMax; n++ { // of one length
+	for n := 1; n < utf8.UTFMax; n++ { // of equal length
 		if most := rune(1)<<(5*n+1) - 1; n > 1 && lo <= most && most < hi {
 			return appendSpans(t, appendSpans(t, list, lo, most), most+1, hi)
 		} else if n == 1 && lo <= 0x7f && 0x7f < hi {

@@ -12,10 +12,10 @@ import (
 const (
 	maxProperties = 5000
 	maxEnum       = 10000
-	maxSchemas    = 20000 // that are read, one that is referred to once
+	maxSchemas    = 20000 // maximum of schemas read, counting shared schemas once
 )
 
-// JSONSchema returns the JSON values that a schema describes. What it does not know is an error that has the path.
+// JSONSchema returns the JSON values that a schema describes. Unknown parts are an error with their path.
 func JSONSchema(text []byte) (*Grammar, error) {
 	return (&Form{Schema: append([]byte{}, text...)}).Compile(context.Background(), nil)
 }
@@ -24,7 +24,7 @@ func JSONSchema(text []byte) (*Grammar, error) {
 func JSONObject() *Grammar {
 	g, err := JSONSchema([]byte(`{"type": "object"}`))
 	if err != nil {
-		panic(err) // there is nothing in it that can fail
+		panic(err) // nothing inside can fail
 	}
 	return g
 }
@@ -33,14 +33,14 @@ func JSONObject() *Grammar {
 type schema struct {
 	b     *builder
 	root  *value
-	rules map[*value]*node // of the schemas that stand in several places
+	rules map[*value]*node // rules of schemas that stand in several places
 	free  *value           // of any value
 	index *index           // once a reference was met
 	any   *node
 	owner string // of the schema, for messages: a tool
 
-	avoid []string // texts that no string has as they are
-	quote *term    // around strings, in which there are no escapes then; nil is JSON
+	avoid []string // texts that no string contains in plain form
+	quote *term    // around strings without escapes; nil is JSON
 
 	count, properties, values int
 }
@@ -67,12 +67,14 @@ func (s *schema) top() *node { return s.node(s.root, "#") }
 
 // annotations say nothing of values.
 var annotations = words(
-	"$schema $id $anchor $comment $defs definitions title description default examples example deprecated readOnly writeOnly discriminator contentMediaType contentEncoding")
+	"$schema $id $anchor $comment $defs definitions title description default examples example deprecated readOnly " +
+		"writeOnly discriminator contentMediaType contentEncoding")
 
-// keywords are what may be beside each other, by the type of the values that they speak of.
+// keywords lists the keywords that may be combined, by the type of values concerned.
 var keywords = map[string][]string{
-	"":        words("type enum const anyOf oneOf allOf $ref nullable"),
-	"object":  words("properties required additionalProperties patternProperties propertyNames minProperties maxProperties"),
+	"": words("type enum const anyOf oneOf allOf $ref nullable"),
+	"object": words("properties required additionalProperties patternProperties propertyNames " +
+		"minProperties maxProperties"),
 	"array":   words("items prefixItems additionalItems minItems maxItems uniqueItems"),
 	"string":  words("minLength maxLength pattern format lark"),
 	"number":  words("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf"),
@@ -81,8 +83,8 @@ var keywords = map[string][]string{
 
 func words(s string) []string { return strings.Fields(s) }
 
-// known fails for a keyword that is not known.
-func (s *schema) known(v *value, path string) {
+// checkKnown fails for an unknown keyword.
+func (s *schema) checkKnown(v *value, path string) {
 	s.at(path, len(v.names))
 	for _, name := range v.names {
 		if !annotates(name) && !slices.ContainsFunc(slices.Collect(maps.Values(keywords)), func(list []string) bool {
@@ -118,8 +120,8 @@ func (s *schema) node(v *value, path string) *node {
 	default:
 		s.fail(path, "it is of type %s, want a schema: an object or a boolean", v.kindName())
 	}
-	s.known(v, path)
-	v = simplified(s, v, path)
+	s.checkKnown(v, path)
+	v = simplify(s, v, path)
 	s.at(path, 0)
 	if list := v.fields["anyOf"]; list != nil {
 		return s.anyOf(v, list, path)
@@ -132,19 +134,19 @@ func (s *schema) node(v *value, path string) *node {
 	}
 	types := s.types(v, path)
 	if len(types) == 0 {
-		if types = s.implied(v); len(types) == 0 {
+		if types = s.impliedTypes(v); len(types) == 0 {
 			return s.anything()
 		}
 	}
 	var list []*node
 	for _, name := range types {
-		list = append(list, s.typed(v, name, path))
+		list = append(list, s.typeNode(v, name, path))
 	}
 	return s.b.choice(list...)
 }
 
-// typed returns the values of one type.
-func (s *schema) typed(v *value, name, path string) *node {
+// typeNode returns the values of a type.
+func (s *schema) typeNode(v *value, name, path string) *node {
 	switch name {
 	case "object":
 		return objectNode(s, v, path)
@@ -166,7 +168,7 @@ func (s *schema) typed(v *value, name, path string) *node {
 	return nil
 }
 
-// types returns the types that a schema names, none if it names none.
+// types returns the types named in a schema, none by default.
 func (s *schema) types(v *value, path string) (types []string) {
 	t := v.fields["type"]
 	if t == nil {
@@ -205,8 +207,8 @@ func (s *schema) typeNames(t *value, path string) (types []string) {
 	return types
 }
 
-// implied returns the types that the keywords of a schema without a type speak of.
-func (s *schema) implied(v *value) (types []string) {
+// impliedTypes returns the types implied by the keywords of a schema without a type.
+func (s *schema) impliedTypes(v *value) (types []string) {
 	for _, name := range []string{"object", "array", "string", "number"} {
 		if slices.ContainsFunc(v.names, func(k string) bool { return slices.Contains(keywords[name], k) }) {
 			types = append(types, name)
@@ -215,7 +217,7 @@ func (s *schema) implied(v *value) (types []string) {
 	return types
 }
 
-// enum returns the values of enum or const that fit the type beside them.
+// enum returns the values of enum or const that fit the type.
 func (s *schema) enum(v *value, path string) *node {
 	for _, name := range v.names {
 		if !annotates(name) && !slices.Contains([]string{"type", "enum", "const", "nullable"}, name) {
@@ -227,7 +229,8 @@ func (s *schema) enum(v *value, path string) *node {
 		if e.kind != '[' || len(e.list) == 0 {
 			s.fail(path+"/enum", "want an array of values")
 		}
-		if c := v.fields["const"]; c != nil && !slices.ContainsFunc(e.list, func(x *value) bool { return s.equal(x, c) }) {
+		if c := v.fields["const"]; c != nil &&
+			!slices.ContainsFunc(e.list, func(x *value) bool { return s.isEqual(x, c) }) {
 			s.fail(path, "const is no value of enum")
 		} else if c == nil {
 			list = e.list
@@ -249,11 +252,11 @@ func (s *schema) enum(v *value, path string) *node {
 			texts = append(texts, string(x.append(nil, s.quote != nil)))
 		}
 	}
-	return s.b.regular(s.spelled(texts))
+	return s.b.regular(s.textsTerm(texts))
 }
 
-// spelled returns one of some written texts.
-func (s *schema) spelled(texts []string) *term {
+// textsTerm returns any of several written texts.
+func (s *schema) textsTerm(texts []string) *term {
 	t := &s.b.t
 	if s.quote == nil {
 		return t.oneOf(texts)
@@ -272,12 +275,12 @@ func (s *schema) spelled(texts []string) *term {
 	return t.or(list...)
 }
 
-// equal reports whether two values of the source are one.
-func (s *schema) equal(a, b *value) bool {
+// isEqual reports whether two values of the source are equal.
+func (s *schema) isEqual(a, b *value) bool {
 	return a == b || a.canonical(&s.b.t.work) == b.canonical(&s.b.t.work)
 }
 
-// anyOf returns the values of one of several schemas, each with what stands beside them.
+// anyOf returns the values of any of several schemas, each combined with the keywords beside the list.
 func (s *schema) anyOf(v, list *value, path string) *node {
 	if list.kind != '[' || len(list.list) == 0 {
 		s.fail(path+"/anyOf", "want an array of schemas")
@@ -287,7 +290,7 @@ func (s *schema) anyOf(v, list *value, path string) *node {
 	for i, x := range list.list {
 		at := fmt.Sprintf("%s/anyOf/%d", path, i)
 		if x.kind == '{' && says(beside) {
-			s.known(x, at)
+			s.checkKnown(x, at)
 			x = mergeSchemas(s, beside, x, at, nil)
 		}
 		all = append(all, s.node(x, at))
@@ -311,7 +314,7 @@ func without(v *value, keyword string) *value {
 	return w
 }
 
-// whitespace may stand between the parts of objects and arrays. It is bounded, so that no text is white space without
+// whitespace may stand between the parts of objects and arrays, within bounds, so that no text is white space without
 // end.
 func (s *schema) whitespace() *term {
 	t := &s.b.t
@@ -322,12 +325,12 @@ func (s *schema) whitespace() *term {
 		t.repeat(t.byte('\t'), 0, 10))))
 }
 
-// mark returns a sign between values, with white space after it.
+// mark returns a sign between values, with white space behind.
 func (s *schema) mark(sign string) *node {
 	return s.b.regular(s.b.t.cat(s.b.t.text(sign), s.whitespace()))
 }
 
-// end returns the sign that ends an object or array, with white space before it.
+// end returns the sign that ends an object or array, with white space before.
 func (s *schema) end(sign string) *node {
 	return s.b.regular(s.b.t.cat(s.whitespace(), s.b.t.text(sign)))
 }
@@ -340,9 +343,10 @@ func (s *schema) anything() *node {
 		str := quotedText(s, freeText(s, 0, inf))
 		n := numbers{t: t}
 		item := listNode(s, func(int32) *node { return s.any }, 0, 0, inf)
-		all := otherMembers(s, &value{kind: '{'}, "#")
+		all := readExtra(s, &value{kind: '{'}, "#")
 		member := all.node(nil)
-		s.any.list = []*node{s.b.choice(s.b.regular(t.or(str, n.free(), t.oneOf([]string{"true", "false", "null"}))), item,
+		s.any.list = []*node{s.b.choice(s.b.regular(t.or(str, n.all(), t.oneOf([]string{"true", "false", "null"}))),
+			item,
 			membersNode(s, nil, member, 0, inf))}
 	}
 	return s.any
@@ -383,12 +387,12 @@ func (s *schema) number(v *value, integer bool, path string) *term {
 		all = append(all, x)
 	}
 	if len(all) == 0 {
-		return n.free()
+		return n.all()
 	}
 	return s.b.t.and(all...)
 }
 
-// size reads a count, such as minLength; absent is none.
+// size reads a count, such as minLength; none is the default.
 func (s *schema) size(v *value, name, path string, none int32) int32 {
 	x := v.fields[name]
 	if x == nil {

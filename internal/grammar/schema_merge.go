@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// simplified returns a schema in the words of a few: allOf, and a reference beside other keywords, are merged; oneOf is
-// anyOf where no value fits two of its schemas.
-func simplified(s *schema, v *value, path string) *value {
+// simplify returns a schema in fewer keywords: allOf, and a reference beside other keywords, are merged; oneOf
+// becomes anyOf if no value fits two of its schemas.
+func simplify(s *schema, v *value, path string) *value {
 	if one := v.fields["oneOf"]; one != nil {
 		if v.fields["anyOf"] != nil {
 			s.fail(path, "oneOf beside anyOf is not supported")
@@ -25,7 +25,8 @@ func simplified(s *schema, v *value, path string) *value {
 			for j, y := range sketches {
 				if s.at(path+"/oneOf", 0); !areApart(s, x, y) {
 					s.fail(path+"/oneOf",
-						"schemas %d and %d may fit the same value: use anyOf, or give them different types, or a required property of different constants", j, i)
+						"schemas %d and %d may fit the same value: use anyOf, or give them different types, or a "+
+							"required property of different constants", j, i)
 				}
 			}
 			sketches = append(sketches, x)
@@ -38,7 +39,7 @@ func simplified(s *schema, v *value, path string) *value {
 		if target.kind != '{' {
 			s.fail(path+"/$ref", "%s is no schema that others can be beside", at)
 		}
-		s.known(target, at)
+		s.checkKnown(target, at)
 		v = mergeSchemas(s, without(v, "$ref"), target, path, nil)
 	}
 	all := v.fields["allOf"]
@@ -55,17 +56,17 @@ func simplified(s *schema, v *value, path string) *value {
 		if x.kind != '{' {
 			s.fail(at, "it is of type %s, want an object", x.kindName())
 		}
-		s.known(x, at)
+		s.checkKnown(x, at)
 		v = mergeSchemas(s, v, x, at, own)
 	}
 	return v
 }
 
-// owned are schemas that a merge of several has made and nobody else sees. They are changed in place, so that a merge
-// of n takes n steps.
+// owned holds schemas made by a merge of several and seen by nobody else. They are changed in place, so that a merge of
+// n takes n steps.
 type owned map[*value]bool
 
-// ownCopy returns v if it is owned, or a copy that is.
+// ownCopy returns v if owned, or an owned copy.
 func ownCopy(s *schema, v *value, own owned) *value {
 	if own[v] {
 		return v
@@ -78,7 +79,7 @@ func ownCopy(s *schema, v *value, own owned) *value {
 	return v
 }
 
-// mergeSchemas returns a schema of values that fit two.
+// mergeSchemas returns a schema of the values that fit both schemas.
 func mergeSchemas(s *schema, a, b *value, path string, own owned) *value {
 	s.at(path, 0)
 	if s.count++; s.count > maxSchemas {
@@ -92,7 +93,7 @@ func mergeSchemas(s *schema, a, b *value, path string, own owned) *value {
 	case a.kind != '{' || b.kind != '{':
 		s.fail(path, "it is no schema")
 	}
-	a, b = simplifiedRef(s, a, path), simplifiedRef(s, b, path)
+	a, b = simplifyRef(s, a, path), simplifyRef(s, b, path)
 	mergeProperties(s, a, b, path)
 	out := ownCopy(s, a, own)
 	for _, name := range b.names {
@@ -108,26 +109,26 @@ func mergeSchemas(s *schema, a, b *value, path string, own owned) *value {
 	return out
 }
 
-// simplifiedRef returns plain where a schema is a reference or an allOf, so that it can be merged.
-func simplifiedRef(s *schema, v *value, path string) *value {
+// simplifyRef returns a reference or an allOf in plain keywords, ready for merging, and other schemas unchanged.
+func simplifyRef(s *schema, v *value, path string) *value {
 	for n := 0; v.fields["$ref"] != nil && n < maxNested; n++ {
 		target, at := s.target(v.fields["$ref"], path)
 		if target.kind != '{' {
 			s.fail(path, "%s is no schema that others can be beside", at)
 		}
-		s.known(target, at)
+		s.checkKnown(target, at)
 		if rest := without(v, "$ref"); says(rest) {
 			return mergeSchemas(s, rest, target, path, nil)
 		}
 		v = target
 	}
 	if v.fields["allOf"] != nil || v.fields["oneOf"] != nil {
-		return simplified(s, v, path)
+		return simplify(s, v, path)
 	}
 	return v
 }
 
-// mergeProperties fails where one schema has properties that the other closes out.
+// mergeProperties fails if a schema has properties that the other closes out.
 func mergeProperties(s *schema, a, b *value, path string) {
 	for _, p := range [][2]*value{{a, b}, {b, a}} {
 		x := p[0].fields["additionalProperties"]
@@ -145,7 +146,7 @@ func mergeProperties(s *schema, a, b *value, path string) {
 	}
 }
 
-// mergeKeyword returns a keyword's value where two schemas have it.
+// mergeKeyword returns a keyword's value if both schemas have the keyword.
 func mergeKeyword(s *schema, name string, x, y *value, path string, own owned) *value {
 	if x == y {
 		return x
@@ -191,14 +192,14 @@ func mergeKeyword(s *schema, name string, x, y *value, path string, own owned) *
 			return x
 		}
 	}
-	if s.equal(x, y) {
+	if s.isEqual(x, y) {
 		return x
 	}
 	s.fail(path, "%q of two schemas cannot be combined", name)
 	return nil
 }
 
-// unite returns an array of the values of two, each once. An array that is owned knows its values by their canonical
+// unite returns an array of the values of both arrays, each once. An owned array knows its values by their canonical
 // texts.
 func unite(s *schema, x, y *value, own owned) *value {
 	out := ownCopy(s, x, own)
@@ -217,7 +218,7 @@ func unite(s *schema, x, y *value, own owned) *value {
 	return out
 }
 
-// commonTypes returns the types that fit two type keywords.
+// commonTypes returns the types that fit both type keywords.
 func commonTypes(s *schema, x, y *value, path string) *value {
 	s.b.t.burn(len(x.list) + len(y.list))
 	out := &value{kind: '['}
@@ -259,22 +260,22 @@ func canonicals(s *schema, list []*value) map[string]bool {
 	return all
 }
 
-// sketch is what shows that no value fits two schemas.
+// sketch holds the facts that show that no value fits two schemas.
 type sketch struct {
 	never     bool // no value fits
-	object    bool // it is no boolean
+	object    bool // not a boolean schema
 	kinds     []string
-	constants map[string]bool            // canonical texts; nil if it does not say
-	names     []string                   // required properties that have constants
-	required  map[string]map[string]bool // and these
+	constants map[string]bool            // canonical texts; nil if unrestricted
+	names     []string                   // required properties with constants
+	required  map[string]map[string]bool // constants of required properties
 }
 
-// newSketch reads what a schema says of its types and constants.
+// newSketch reads a schema's types and constants.
 func newSketch(s *schema, v *value, path string) *sketch {
 	if v.kind != '{' {
 		return &sketch{never: v.kind == 'f'}
 	}
-	v = simplifiedRef(s, v, path)
+	v = simplifyRef(s, v, path)
 	x := &sketch{object: true, kinds: kindsOf(s, v, path), required: map[string]map[string]bool{}}
 	x.constants = constantsOf(s, v)
 	if p := v.fields["properties"]; p != nil {
@@ -297,7 +298,7 @@ func constantsOf(s *schema, v *value) map[string]bool {
 	return nil
 }
 
-// areApart reports whether no value fits both schemas, as far as their types and constants say it.
+// areApart reports whether types and constants show that no value fits both schemas.
 func areApart(s *schema, a, b *sketch) bool {
 	if !a.object || !b.object {
 		return a.never || b.never
@@ -318,7 +319,7 @@ func areApart(s *schema, a, b *sketch) bool {
 	return false
 }
 
-// kindsOf returns the types of a schema's values, nil if it does not say.
+// kindsOf returns the types of a schema's values, nil if unrestricted.
 func kindsOf(s *schema, v *value, path string) (all []string) {
 	for _, name := range s.types(v, path) {
 		if name == "integer" {

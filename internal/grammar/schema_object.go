@@ -19,7 +19,7 @@ func objectNode(s *schema, v *value, path string) *node {
 		s.fail(path, "more than %d properties", maxProperties)
 	}
 	required, must := requiredNames(s, v, path)
-	others := otherMembers(s, v, path)
+	others := readExtra(s, v, path)
 	var all []member
 	var least int32
 	for _, name := range fields.names {
@@ -39,11 +39,11 @@ func objectNode(s *schema, v *value, path string) *node {
 		if fields.fields[name] != nil {
 			continue
 		}
-		x, at := others.of(name)
+		x, at := others.find(name)
 		if x == nil {
 			s.fail(path+"/required", "%q is no property, and there are no others", name)
 		}
-		all, least = append(all, newMember(s, name, s.shared(x, at), true)), least+1
+		all, least = append(all, newMember(s, name, s.sharedNode(x, at), true)), least+1
 	}
 	s.at(path+"/patternProperties", 0)
 	rest := others.node(append(slices.Clone(fields.names), required...))
@@ -62,7 +62,8 @@ func objectNode(s *schema, v *value, path string) *node {
 		most = inf
 	}
 	if lo > least || hi < most {
-		s.fail(path, "minProperties and maxProperties are supported for objects without properties of fixed names alone")
+		s.fail(path,
+			"minProperties and maxProperties are supported for objects without properties of fixed names alone")
 	}
 	return membersNode(s, all, rest, 0, inf)
 }
@@ -73,7 +74,7 @@ func newMember(s *schema, name string, value *node, required bool) member {
 	return member{s.b.row(key, value), required}
 }
 
-// spelledName returns a text as it stands between the quotes of a string.
+// spelledName returns a text in the spelling between the quotes of a string.
 func spelledName(s *schema, text string) []byte {
 	if s.quote != nil {
 		if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.$") != "" {
@@ -85,7 +86,7 @@ func spelledName(s *schema, text string) []byte {
 	return b[1 : len(b)-1]
 }
 
-// objectFields returns a keyword that is an object, an empty one if it is not there.
+// objectFields returns a keyword's object, empty by default.
 func objectFields(s *schema, v *value, name, path string) *value {
 	x := v.fields[name]
 	switch {
@@ -121,8 +122,8 @@ func requiredNames(s *schema, v *value, path string) (names []string, set map[st
 	return names, set
 }
 
-// others are the properties that an object may have beside those in properties.
-type others struct {
+// extraMembers describes the properties of an object beside those in properties.
+type extraMembers struct {
 	s          *schema
 	path       string
 	fits       *term    // names
@@ -130,13 +131,13 @@ type others struct {
 	patterns   []*term
 	schemas    []*value // of the patterns
 	additional *value   // nil where none is said
-	any        bool     // that names which are not written down may be there
+	any        bool     // names that are not written down may occur
 }
 
-// otherMembers reads what a schema says of properties that are not in properties.
-func otherMembers(s *schema, v *value, path string) *others {
+// readExtra reads a schema's rules for properties absent from properties.
+func readExtra(s *schema, v *value, path string) *extraMembers {
 	t := &s.b.t
-	o := &others{s: s, path: path, additional: v.fields["additionalProperties"]}
+	o := &extraMembers{s: s, path: path, additional: v.fields["additionalProperties"]}
 	patterns, allowed := objectFields(s, v, "patternProperties", path), objectFields(s, v, "propertyNames", path)
 	o.any = v.fields["properties"] == nil && len(patterns.names) == 0 || len(allowed.names) > 0
 	o.fits = t.star(stringChar(s, anyRune))
@@ -154,8 +155,8 @@ func otherMembers(s *schema, v *value, path string) *others {
 	return o
 }
 
-// withPatterns returns the schema of a property with those of the patterns that its name fits.
-func withPatterns(s *schema, x *value, o *others, name, at string) *value {
+// withPatterns returns the schema of a property merged with the schemas of all patterns that match its name.
+func withPatterns(s *schema, x *value, o *extraMembers, name, at string) *value {
 	for i, p := range o.patterns {
 		if s.at(at, 0); s.b.t.matches(p, string(spelledName(s, name))) {
 			x = mergeSchemas(s, x, o.schemas[i], at, nil)
@@ -164,8 +165,8 @@ func withPatterns(s *schema, x *value, o *others, name, at string) *value {
 	return x
 }
 
-// of returns the schema of a required name that is not in properties, nil if it may not be there, with its path.
-func (o *others) of(name string) (x *value, at string) {
+// find returns the schema, with its path, of a required name absent from properties; nil if the name is forbidden.
+func (o *extraMembers) find(name string) (x *value, at string) {
 	s := o.s
 	if !s.b.t.matches(o.fits, string(spelledName(s, name))) {
 		return nil, ""
@@ -192,8 +193,8 @@ func (o *others) of(name string) (x *value, at string) {
 	return x, at
 }
 
-// node returns a property whose name is none of some names. It is nil if there may be none.
-func (o *others) node(names []string) *node {
+// node returns a property with a name outside names; nil if there may be none.
+func (o *extraMembers) node(names []string) *node {
 	s, t := o.s, &o.s.b.t
 	fits := o.fits
 	if len(names) > 0 {
@@ -211,7 +212,7 @@ func (o *others) node(names []string) *node {
 	for i, p := range o.patterns { // a name that fits two would need a value that fits both
 		x := t.and(append(append([]*term{fits, p}, not[:i]...), not[i+1:]...)...)
 		list = append(list, s.b.row(s.b.regular(nameBefore(s, x)),
-			s.shared(o.schemas[i], o.path+"/patternProperties/"+o.names[i])))
+			s.sharedNode(o.schemas[i], o.path+"/patternProperties/"+o.names[i])))
 	}
 	x := o.additional
 	if x == nil && o.any {
@@ -219,7 +220,7 @@ func (o *others) node(names []string) *node {
 	}
 	if x != nil && x.kind != 'f' {
 		fits = t.and(append([]*term{fits}, not...)...)
-		list = append(list, s.b.row(s.b.regular(nameBefore(s, fits)), s.shared(x, o.path+"/additionalProperties")))
+		list = append(list, s.b.row(s.b.regular(nameBefore(s, fits)), s.sharedNode(x, o.path+"/additionalProperties")))
 	}
 	if len(list) == 0 {
 		return nil
@@ -232,11 +233,11 @@ func membersNode(s *schema, all []member, rest *node, lo, hi int32) *node {
 	b := s.b
 	comma := s.mark(",")
 	begin, end, nothing := s.mark("{"), s.end("}"), b.row()
-	after, first := nothing, nothing // what comes when a property was written, and when none was
+	after, first := nothing, nothing // the rest after a property, and after none
 	if rest != nil {
 		more := b.row(comma, rest)
 		after = b.many(more, 0, inf)
-		first = b.row(rest, b.many(more, max(lo-1, 0), less(hi)))
+		first = b.row(rest, b.many(more, max(lo-1, 0), decrement(hi)))
 		switch {
 		case hi == 0:
 			first = nothing
@@ -257,8 +258,8 @@ func membersNode(s *schema, all []member, rest *node, lo, hi int32) *node {
 	return b.row(begin, first, end)
 }
 
-// less returns one less.
-func less(n int32) int32 {
+// decrement returns n-1; 0 and inf stay.
+func decrement(n int32) int32 {
 	if n == inf || n == 0 {
 		return n
 	}
@@ -296,7 +297,7 @@ func arrayNode(s *schema, v *value, path string) *node {
 	case hi <= n:
 	case others == nil && n == 0:
 		rest = s.anything()
-	case others == nil && lo <= n: // others are not written where nothing is said of them
+	case others == nil && lo <= n: // other items are not written unless described
 	case others == nil:
 		rest = s.anything()
 	case others.kind != 'f':
@@ -315,12 +316,12 @@ func arrayNode(s *schema, v *value, path string) *node {
 	}, n, lo, hi)
 }
 
-// listNode returns an array of lo to hi items, of which the first n are different ones.
+// listNode returns an array of lo to hi items, of which the first n have separate schemas.
 func listNode(s *schema, item func(i int32) *node, n, lo, hi int32) *node {
 	b := s.b
 	comma := s.mark(",")
 	n = min(n, hi)
-	tail := b.row() // what comes after item i
+	tail := b.row() // rest after item i
 	if hi > n {
 		from := max(n, 1)
 		most := hi

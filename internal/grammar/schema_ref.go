@@ -8,18 +8,19 @@ import (
 // index is where references of a schema lead.
 type index struct {
 	bases map[*value]*url.URL // of references
-	at    map[string]*value   // schemas by their URIs, which end in #NAME for an anchor
+	at    map[string]*value   // schemas by their URIs, ending in #NAME for an anchor
 }
 
-// The keywords whose values are schemas, arrays of schemas, or objects of schemas by names. Others may hold anything,
-// which no $id is in.
+// Keywords with values that are schemas, arrays of schemas, or objects of schemas by names. Other values may hold
+// anything, but no $id counts there.
 var (
 	schemaKeywords = words(
-		"items additionalItems prefixItems contains additionalProperties propertyNames not if then else allOf anyOf oneOf unevaluatedItems unevaluatedProperties")
+		"items additionalItems prefixItems contains additionalProperties propertyNames not if then else allOf anyOf " +
+			"oneOf unevaluatedItems unevaluatedProperties")
 	namedKeywords = words("properties patternProperties $defs definitions dependentSchemas")
 )
 
-// add reads the identifiers of a schema and of the schemas in it.
+// add reads the identifiers of a schema and of the schemas inside.
 func (x *index) add(s *schema, v *value, base *url.URL, path string) {
 	s.at(path, 0)
 	for _, y := range v.list {
@@ -63,14 +64,14 @@ func (x *index) add(s *schema, v *value, base *url.URL, path string) {
 	}
 }
 
-// ref returns the node of a reference. It is made once, so a schema may refer to itself.
+// ref returns the node of a reference. The node is made once, so a schema may refer to itself.
 func (s *schema) ref(ref *value, path string) *node {
 	target, at := s.target(ref, path)
-	return s.shared(target, at)
+	return s.sharedNode(target, at)
 }
 
-// shared returns the one node of a schema that stands in several places.
-func (s *schema) shared(v *value, path string) *node {
+// sharedNode returns the single node of a schema that stands in several places.
+func (s *schema) sharedNode(v *value, path string) *node {
 	r := s.rules[v]
 	if r == nil {
 		r = s.b.rule(path)
@@ -80,8 +81,8 @@ func (s *schema) shared(v *value, path string) *node {
 	return r
 }
 
-// target finds the schema of a reference, which is a URI with a JSON pointer or an anchor as its fragment:
-// #/$defs/a%20b. It is resolved within the document; nothing is fetched.
+// target finds the schema of a reference, a URI with a JSON pointer or an anchor as its fragment: #/$defs/a%20b. The
+// reference is resolved within the document; nothing is fetched.
 func (s *schema) target(ref *value, path string) (v *value, at string) {
 	path += "/$ref"
 	if ref.kind != '"' {
@@ -93,7 +94,7 @@ func (s *schema) target(ref *value, path string) (v *value, at string) {
 	}
 	s.at(path, len(ref.text)/16)
 	base := s.index.bases[ref]
-	if base == nil { // of a schema that stands where none is expected
+	if base == nil { // for a schema at an unexpected place
 		base = &url.URL{}
 	}
 	u, err := base.Parse(ref.text)

@@ -18,7 +18,7 @@ func quotedText(s *schema, text *term) *term {
 	return s.b.t.seq(s.b.t.byte('"'), text, s.b.t.byte('"'))
 }
 
-// nameBefore returns the name of a property, with the colon after it.
+// nameBefore returns the name of a property, with the colon.
 func nameBefore(s *schema, text *term) *term {
 	if s.quote != nil {
 		return s.b.t.cat(text, s.b.t.byte(':'))
@@ -26,7 +26,7 @@ func nameBefore(s *schema, text *term) *term {
 	return s.b.t.seq(quotedText(s, text), s.b.t.byte(':'), s.whitespace())
 }
 
-// avoidMarks returns x without the texts that strings must not have.
+// avoidMarks returns x without the texts forbidden in strings.
 func avoidMarks(s *schema, x *term) *term {
 	t := &s.b.t
 	rest := t.star(t.class(span(0, 0xff)))
@@ -45,7 +45,7 @@ func freeText(s *schema, lo, hi int32) *term {
 	return avoidMarks(s, s.b.t.repeat(char, lo, hi))
 }
 
-// stringChar returns one of some characters, as a string has them.
+// stringChar returns any of some characters, in a string's spelling.
 func stringChar(s *schema, r runes) *term {
 	if s.quote != nil {
 		return s.b.t.utf8(r)
@@ -53,7 +53,7 @@ func stringChar(s *schema, r runes) *term {
 	return jsonChar(&s.b.t, r)
 }
 
-// stringText returns what stands between the quotes of a string.
+// stringText returns the text between the quotes of a string.
 func stringText(s *schema, v *value, path string) *term {
 	t := &s.b.t
 	if v.fields["lark"] != nil {
@@ -87,9 +87,9 @@ func stringText(s *schema, v *value, path string) *term {
 	return avoidMarks(s, t.and(all...))
 }
 
-// larkNodeOf returns the strings whose text fits a grammar in Lark's notation. No text that strings must not have comes
-// to be where rules meet: its first character has an escape. Where strings have no escapes, the grammar must lack one
-// of its characters.
+// larkNodeOf returns the strings whose text fits a grammar in Lark's notation. Where rules meet, no text forbidden in
+// strings can arise: its first character has an escape. If strings have no escapes, the grammar must lack a character
+// of the text.
 func larkNodeOf(s *schema, v *value, path string) *node {
 	source := v.fields["lark"]
 	for _, name := range keywords["string"] {
@@ -120,7 +120,8 @@ func larkNodeOf(s *schema, v *value, path string) *node {
 	}
 	for _, mark := range s.avoid {
 		if s.quote != nil && !strings.ContainsFunc(mark, func(c rune) bool { return !used.has(c) }) {
-			s.fail(path, "its texts may have %s, which ends a string in this model's syntax of calls, where strings have no escapes", mark)
+			s.fail(path, "its texts may have %s, which ends a string in this model's syntax of calls, where strings "+
+				"have no escapes", mark)
 		}
 	}
 	if s.quote != nil {
@@ -140,9 +141,9 @@ func searchPattern(s *schema, text, path string) *term {
 }
 
 // formatsJSON has regular expressions: of the formats of strings (dates and times by RFC 3339, host names by RFC 1123,
-// addresses by RFC 4291, base64 by RFC 4648), which name their parts as <part>, and of the terminals of Lark's library.
-// Same has formats that others are as well. Formats of other scripts are narrower than they could be: of ASCII. Every
-// text is of the formats in AnyText.
+// addresses by RFC 4291, base64 by RFC 4648), which refer to their parts as <part>, and of the terminals of Lark's
+// library. Formats with equal texts are in Same. Formats of other scripts are narrowed to ASCII. Every text is of the
+// formats in AnyText.
 //
 //go:embed formats.json
 var formatsJSON []byte
@@ -169,7 +170,7 @@ var known = sync.OnceValue(func() (k knownFormats) {
 	return k
 })
 
-// address6 returns an address of eight groups, of which one run of zeros may be left out.
+// address6 returns an address of eight groups, perhaps without a run of zeros.
 func address6() string {
 	all := []string{`(<hex>:){7}<hex>`}
 	for before := range 8 {
@@ -182,8 +183,8 @@ func address6() string {
 	return strings.Join(all, `|`)
 }
 
-// formatText returns the texts of a format, nil for one that is not known. That says nothing of values, as the
-// specification has it.
+// formatText returns the texts of a format, nil for an unknown format. Unknown formats restrict nothing, by the
+// specification.
 func formatText(s *schema, name, path string) *term {
 	pattern, ok := known().Formats[cmp.Or(known().Same[name], name)]
 	if !ok {

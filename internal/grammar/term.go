@@ -8,19 +8,19 @@ import (
 	"slices"
 )
 
-// termKind is what a term is made of.
+// termKind is the kind of a term.
 type termKind uint8
 
 const (
 	never  termKind = iota // no text
 	empty                  // the empty text
-	class                  // one byte of a set
+	class                  // a byte of a set
 	cat                    // a, then b
-	alt                    // one of list
+	alt                    // any element of list
 	both                   // all of list
 	not                    // everything but a
 	repeat                 // a, from min to max times
-	// digits of a number; min is the modulus, max the remainder so far, scale what it is multiplied by at the end
+	// digits of a number; min is the modulus, max the remainder so far, scale the factor at the end
 	mod
 )
 
@@ -41,12 +41,12 @@ func span(lo, hi byte) (s set) {
 	return s
 }
 
-// term is a regular expression over bytes. Equal terms are one.
+// term is a regular expression over bytes. Equal terms are the same term.
 type term struct {
 	kind            termKind
 	null            bool // the empty text fits
 	bool            bool // has both or not within: whether anything fits must be searched
-	counts          bool // has a count within that clamp may change
+	counts          bool // contains a count that clamp may change
 	source          bool // is of the source, and is not forgotten
 	set             set
 	a, b            *term
@@ -54,10 +54,10 @@ type term struct {
 	min, max, scale int32
 
 	id      uint32
-	sum     sum   // digest, once it was asked for
+	sum     sum   // digest, computed on demand
 	part    *part // as a state
 	clamped [levels]*term
-	mark    uint64 // of the derivation that made d
+	mark    uint64 // derivation that made d
 	d       *term
 }
 
@@ -69,10 +69,11 @@ type termKey struct {
 	list            string
 }
 
-// sum names a term among those of all grammars: half a SHA-256, so that no grammar can be made to have another's.
+// sum names a term among the terms of all grammars: half a SHA-256, so that no grammar can collide with another on
+// purpose.
 type sum [16]byte
 
-// digest returns the sum of what x is made of. It does not depend on the order in which a grammar made its terms.
+// digest returns the sum of x's contents, independent of the order in which a grammar made its terms.
 func (t *termTable) digest(x *term) sum {
 	if x.sum != (sum{}) {
 		return x.sum
@@ -106,13 +107,13 @@ func (t *termTable) digest(x *term) sum {
 // termTable has each term once.
 type termTable struct {
 	all    map[termKey]*term
-	source map[termKey]*term // of the source, once it is compiled
+	source map[termKey]*term // terms of the source, once compiled
 	last   uint32
 	mark   uint64
 	sets   map[set]bool
 	none   *term
 	unit   *term
-	chars  map[string]*term // of classes of characters that were asked for
+	chars  map[string]*term // requested classes of characters
 	met    map[reading]*term
 	work
 }
@@ -139,7 +140,7 @@ func ids(list []*term) string {
 	return string(b)
 }
 
-// make returns the one term that is equal to x.
+// make returns the unique term equal to x.
 func (t *termTable) make(x term) *term {
 	t.burn(1 + len(x.list)/4)
 	k := termKey{kind: x.kind, set: x.set, min: x.min, max: x.max, scale: x.scale, list: ids(x.list)}
@@ -155,7 +156,7 @@ func (t *termTable) make(x term) *term {
 		x.bool, x.counts = x.bool || y.bool, x.counts || y.counts
 	}
 	if x.kind == both || x.kind == not {
-		x.counts = false // what fits may depend on a count that is far off
+		x.counts = false // the match may depend on a distant count
 	}
 	if y := t.all[k]; y != nil {
 		return y
@@ -183,7 +184,7 @@ func (t *termTable) class(s set) *term {
 	return t.make(term{kind: class, set: s})
 }
 
-// tell notes a set of bytes that terms of the source tell from others.
+// tell notes that terms of the source tell a set of bytes from other bytes.
 func (t *termTable) tell(s set) {
 	if t.sets != nil {
 		t.sets[s] = true
@@ -192,7 +193,7 @@ func (t *termTable) tell(s set) {
 
 func (t *termTable) byte(b byte) *term { return t.class(span(b, b)) }
 
-// text returns one text.
+// text returns a single text.
 func (t *termTable) text(s string) *term {
 	x := t.unit
 	for i := len(s) - 1; i >= 0; i-- {
@@ -201,7 +202,7 @@ func (t *termTable) text(s string) *term {
 	return x
 }
 
-// seq returns one term after the other.
+// seq returns terms in sequence.
 func (t *termTable) seq(list ...*term) *term {
 	x := t.unit
 	for _, y := range slices.Backward(list) {
@@ -279,7 +280,8 @@ func copyTerm(t *termTable, x *term, known map[*term]*term) *term {
 	if y := known[x]; y != nil {
 		return y
 	}
-	y := term{kind: x.kind, null: x.null, set: x.set, a: copyTerm(t, x.a, known), b: copyTerm(t, x.b, known), min: x.min,
+	y := term{kind: x.kind, null: x.null, set: x.set, a: copyTerm(t, x.a, known), b: copyTerm(t, x.b, known),
+		min: x.min,
 		max: x.max, scale: x.scale, bool: x.bool, counts: x.counts}
 	for _, z := range x.list {
 		y.list = append(y.list, copyTerm(t, z, known))
@@ -343,8 +345,9 @@ func (t *termTable) repeat(a *term, lo, hi int32) *term {
 	if hi == 1 && a.null {
 		return a
 	}
-	return t.make(term{kind: repeat, a: a, min: lo, max: hi, null: lo == 0, counts: lo > longest[0] || hi > longest[0] &&
-		hi < inf})
+	return t.make(term{kind: repeat, a: a, min: lo, max: hi, null: lo == 0,
+		counts: lo > longest[0] || hi > longest[0] &&
+			hi < inf})
 }
 
 func (t *termTable) star(a *term) *term { return t.repeat(a, 0, inf) }
@@ -360,7 +363,7 @@ func (t *termTable) multiple(m, r, scale int32) *term {
 	return t.make(term{kind: mod, min: m, max: r, scale: scale, null: int64(r)*int64(scale)%int64(m) == 0})
 }
 
-// derive returns what may follow b in texts of x. Shared terms are derived once.
+// derive returns the possible rest of x after b. Shared terms are derived once.
 func (t *termTable) derive(x *term, b byte) *term {
 	t.mark++
 	return t.step(x, b)
@@ -422,8 +425,8 @@ func (t *termTable) step(x *term, b byte) (d *term) {
 	return d
 }
 
-// clamp returns a term that x cannot be told from by texts of at most longest[level] bytes: counts that such a text
-// cannot use up are as good as no limits.
+// clamp returns a term that texts of at most longest[level] bytes cannot tell from x: a count that such a text cannot
+// use up has no effect.
 func (t *termTable) clamp(x *term, level int) *term {
 	if !x.counts {
 		return x

@@ -10,16 +10,16 @@ import (
 // maxTokens bounds the tokens that a grammar names.
 const maxTokens = 1000
 
-// token is one that a grammar names: <think>, <[1000]>, or any token but one, !<think>.
+// token is a token named in a grammar: <think>, <[1000]>, or any token except the named, !<think>.
 type token struct {
 	place string // in the source
-	text  string // as it is written
+	text  string // as written
 }
 
 // spelled returns the token's text in the automaton.
 func (t token) spelled() []byte { return Special(t.text) }
 
-// token reads a token that stands next.
+// token reads a token.
 func (p *gbnf) token() *term {
 	begin := p.text
 	p.text = strings.TrimPrefix(p.text, "!")
@@ -33,7 +33,7 @@ func (p *gbnf) token() *term {
 	return p.b.t.text(string(t.spelled()))
 }
 
-// name notes that the grammar names a token.
+// name notes a token named in the grammar.
 func (b *builder) name(t token) {
 	if slices.ContainsFunc(b.tokens, func(x token) bool { return x.text == t.text }) {
 		return
@@ -43,24 +43,24 @@ func (b *builder) name(t token) {
 	}
 }
 
-// named is a token of a vocabulary that a grammar names.
-type named struct {
+// namedToken is a token of a vocabulary that a grammar names.
+type namedToken struct {
 	id      int32
-	others  bool // all tokens but it
+	others  bool // all other tokens
 	spelled []byte
 }
 
-// fits reports whether a token is one that is named.
-func (n *named) fits(id int) bool { return (int(n.id) == id) != n.others }
+// fits reports whether a token is meant.
+func (n *namedToken) fits(id int) bool { return (int(n.id) == id) != n.others }
 
-// errToken is the error of a token that a vocabulary lacks.
+// errToken reports a token absent from a vocabulary.
 type errToken struct{ place, what string }
 
 func (e errToken) Error() string        { return e.place + ": the vocabulary has " + e.what }
 func (e errToken) Is(target error) bool { return target == ErrGrammar }
 
-// named finds the tokens that a grammar names.
-func (v *Vocabulary) named(g *Grammar) (all []named, err error) {
+// findNamed finds the tokens named in the grammar.
+func (v *Vocabulary) findNamed(g *Grammar) (all []namedToken, err error) {
 	for _, t := range g.tokens {
 		text, others := strings.CutPrefix(t.text, "!")
 		id, ok := 0, false
@@ -68,18 +68,19 @@ func (v *Vocabulary) named(g *Grammar) (all []named, err error) {
 			strings.Trim(digits, "0123456789") == "]>" {
 			n, err := strconv.Atoi(strings.TrimSuffix(digits, "]>"))
 			if id = n; err != nil || n >= v.size || v.text[n] == nil && !v.isEnd(int32(n)) {
-				return nil, errToken{t.place, fmt.Sprintf("no token of the id in %s, its ids are 0 to %d", t.text, v.size-1)}
+				return nil,
+					errToken{t.place, fmt.Sprintf("no token of the id in %s, its ids are 0 to %d", t.text, v.size-1)}
 			}
 		} else if id, ok = v.id(text); !ok || id >= v.size {
 			return nil, errToken{t.place, "no special token " + text}
 		}
-		all = append(all, named{int32(id), others, t.spelled()})
+		all = append(all, namedToken{int32(id), others, t.spelled()})
 	}
 	return all, nil
 }
 
-// addNamed sets the tokens that the grammar names and that may come next, and reports whether there are any.
-func (w *walker) addNamed(g *Grammar, v *Vocabulary, s *state, all []named) bool {
+// addNamed sets the possible next tokens among those named in the grammar, and reports whether there are any.
+func (w *walker) addNamed(g *Grammar, v *Vocabulary, s *state, all []namedToken) bool {
 	any := false
 	for i := range all {
 		n := &all[i]
@@ -109,8 +110,8 @@ func (g *Grammar) passed(s *state, b []byte) *state {
 	return s
 }
 
-// readToken returns the state after a token, by its text or as one that the grammar names. It is dead where no text
-// goes on so.
+// readToken returns the state after a token, by its text or by its name in the grammar; dead if no text goes on with
+// the token.
 func (m *Matcher) readToken(id int) (*state, error) {
 	var readings [][]byte
 	if b := m.v.text[id]; b != nil {

@@ -12,17 +12,18 @@ import (
 	"github.com/karat-run/karat/internal/syntax"
 )
 
-// Turn is an answer in a conversation: reasoning, as the model's template writes it, and then a text or calls of tools.
+// Turn is an answer in a conversation: reasoning, in the spelling of the model's template, and then a text or calls of
+// tools.
 type Turn struct {
 	Syntax   syntax.Syntax
 	Form            // of the text; none is any text
 	Opened   bool   // the prompt ends within reasoning
-	Tools    []Tool // that may be called
-	Required bool   // one must be
-	Single   bool   // and no more than one
+	Tools    []Tool // available tools
+	Required bool   // at least a call
+	Single   bool   // at most a call
 }
 
-// Form is what a text must fit: one of its fields is set.
+// Form is the grammar of a text: exactly one of its fields is set.
 type Form struct {
 	Schema  []byte // JSON schema
 	Pattern string // regular expression
@@ -35,7 +36,7 @@ func (f *Form) Compile(ctx context.Context, in *Share) (*Grammar, error) {
 	return compile(ctx, in, f.node)
 }
 
-// Tool is a tool that may be called.
+// Tool is an available tool.
 type Tool struct {
 	Name   string
 	Schema []byte // of the arguments; nil is an object without properties
@@ -76,8 +77,8 @@ type turnWriter struct {
 	b    *builder
 }
 
-// marked returns a text in which a mark may be the special token of its name.
-func (w *turnWriter) marked(text string) *node {
+// markNode returns a text in which a mark may be the special token of its name.
+func (w *turnWriter) markNode(text string) *node {
 	var list []*node
 	t := &w.b.t
 	for text != "" {
@@ -96,8 +97,8 @@ func (w *turnWriter) marked(text string) *node {
 	return w.b.row(list...)
 }
 
-// without returns any text that has none of some marks.
-func (w *turnWriter) without(marks ...string) *term {
+// excludeMarks returns any text that has none of some marks.
+func (w *turnWriter) excludeMarks(marks ...string) *term {
 	t := &w.b.t
 	x, rest := t.star(t.utf8(anyRune)), t.star(t.class(span(0, 0xff)))
 	for _, m := range marks {
@@ -108,21 +109,21 @@ func (w *turnWriter) without(marks ...string) *term {
 	return x
 }
 
-// reasoning returns what comes before the answer, if the model reasons.
+// reasoning returns the reasoning before the answer, if the model reasons.
 func (w *turnWriter) reasoning() *node {
 	s, t := &w.turn.Syntax, &w.b.t
 	if s.Open == "" {
 		return w.b.row()
 	}
 	space := w.b.regular(t.repeat(t.or(t.byte('\n'), t.byte(' ')), 0, 4))
-	body := w.b.row(w.b.regular(w.without(s.Close)), w.marked(s.Close), space, w.optional(s.Next))
+	body := w.b.row(w.b.regular(w.excludeMarks(s.Close)), w.markNode(s.Close), space, w.optional(s.Next))
 	if w.turn.Opened {
 		return body
 	}
-	return w.b.choice(w.b.row(), w.b.row(w.marked(s.Open), body))
+	return w.b.choice(w.b.row(), w.b.row(w.markNode(s.Open), body))
 }
 
-// text returns an answer that is no call, or, if there are calls, a text and then one of them.
+// text returns an answer without a call, or, if there are calls, a text and then a call.
 func (w *turnWriter) text(calls []*node) ([]*node, error) {
 	frame := func(n *node) *node {
 		around := w.turn.Syntax.Answer
@@ -139,8 +140,8 @@ func (w *turnWriter) text(calls []*node) ([]*node, error) {
 	for _, c := range w.turn.Syntax.Calls {
 		marks = append(marks, c.Begin)
 	}
-	text := w.b.regular(w.without(marks...))
-	if w.turn.Syntax.Bare { // a text that begins as a call does is one
+	text := w.b.regular(w.excludeMarks(marks...))
+	if w.turn.Syntax.Bare { // a text beginning as a call does is a call
 		return append(calls, w.b.regular(w.bareText())), nil
 	}
 	if w.turn.Syntax.Style.Alone {
@@ -149,7 +150,7 @@ func (w *turnWriter) text(calls []*node) ([]*node, error) {
 	return []*node{w.b.row(frame(text), w.b.choice(append(calls, w.b.row())...))}, nil
 }
 
-// bareText returns any text that does not begin as a call without marks does.
+// bareText returns any text whose beginning differs from a call's without marks.
 func (w *turnWriter) bareText() *term {
 	t, style := &w.b.t, &w.turn.Syntax.Style
 	any := t.star(t.utf8(anyRune))
@@ -157,7 +158,7 @@ func (w *turnWriter) bareText() *term {
 	if style.Form == syntax.Python {
 		begins = append(begins, '[', '[')
 	}
-	x := t.or(t.unit, t.and(any, t.cat(t.utf8(begins.merged().others()), any)))
+	x := t.or(t.unit, t.and(any, t.cat(t.utf8(begins.merge().complement()), any)))
 	if style.Form == syntax.Named {
 		for _, tool := range w.turn.Tools {
 			x = t.and(x, t.not(t.seq(t.text(tool.Name+style.Then), t.star(t.class(span(0, 0xff))))))
@@ -171,10 +172,10 @@ func (w *turnWriter) optional(mark string) *node {
 	if mark == "" {
 		return w.b.row()
 	}
-	return w.b.choice(w.b.row(), w.marked(mark))
+	return w.b.choice(w.b.row(), w.markNode(mark))
 }
 
-// node returns what the text must fit; nil is any text.
+// node returns the grammar of the text; nil is any text.
 func (f *Form) node(b *builder) (*node, error) {
 	forms := 0
 	for _, is := range []bool{f.Schema != nil, f.Pattern != "", f.GBNF != "", f.Lark != ""} {
@@ -201,13 +202,13 @@ func (f *Form) node(b *builder) (*node, error) {
 	return nil, nil
 }
 
-// calls returns one call or several.
+// calls returns a call or several calls.
 func (w *turnWriter) calls() (*node, error) {
 	s := &w.turn.Syntax
 	if len(s.Calls) == 0 && !s.Bare {
 		return nil, fmt.Errorf("the syntax of calls that this model's chat template has is not known")
 	}
-	style, around := &s.Style, w.around()
+	style, around := &s.Style, w.callMarks()
 	var each syntax.Marks
 	if style.Each {
 		each, around = around, syntax.Marks{}
@@ -218,34 +219,35 @@ func (w *turnWriter) calls() (*node, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, w.b.row(w.marked(each.Begin+style.Name+tool.Name+style.Then), arguments,
-			w.marked(style.After+each.End)))
+		list = append(list, w.b.row(w.markNode(each.Begin+style.Name+tool.Name+style.Then), arguments,
+			w.markNode(style.After+each.End)))
 	}
 	one := w.b.choice(list...)
-	all := []*node{w.marked(around.Begin + style.First), one}
+	all := []*node{w.markNode(around.Begin + style.First), one}
 	if !w.turn.Single && !style.Single {
-		all = append(all, w.b.many(w.b.row(w.marked(style.Between), one), 0, maxCalls-1))
+		all = append(all, w.b.many(w.b.row(w.markNode(style.Between), one), 0, maxCalls-1))
 	}
-	return w.b.row(append(all, w.marked(style.Last+around.End))...), nil
+	return w.b.row(append(all, w.markNode(style.Last+around.End))...), nil
 }
 
-// around returns the marks that are written around calls.
-func (w *turnWriter) around() (m syntax.Marks) {
+// callMarks returns the marks written around calls.
+func (w *turnWriter) callMarks() (m syntax.Marks) {
 	s := &w.turn.Syntax
 	if s.Bare {
 		return m
 	}
 	m = s.Calls[0]
-	if m.Begin == s.Lead { // the prompt has it
+	if m.Begin == s.Lead { // the prompt has the mark
 		m.Begin = ""
 	}
-	if m.Last { // it is no part of the answer's text
+	if m.Last { // not a part of the answer's text
 		m.End = ""
 	}
 	return m
 }
 
-// arguments returns those of a tool. A schema that is not supported is any object, unless the tool is strict.
+// arguments returns the arguments of a tool. A schema that is not supported allows any object, unless the tool is
+// strict.
 func (w *turnWriter) arguments(style *syntax.Style, tool Tool) (*node, error) {
 	schema := tool.Schema
 	if len(bytes.TrimSpace(schema)) == 0 {
@@ -255,8 +257,8 @@ func (w *turnWriter) arguments(style *syntax.Style, tool Tool) (*node, error) {
 		schema = []byte(`{"type":"object"}`)
 	}
 	var avoid []string
-	if end := w.around().End; style.End != "" {
-		avoid = []string{strings.TrimSpace(style.End)[:2]} // as every mark behind it begins
+	if end := w.callMarks().End; style.End != "" {
+		avoid = []string{strings.TrimSpace(style.End)[:2]} // every mark behind begins so
 	} else if end != "" {
 		avoid = []string{end}
 	}
@@ -282,7 +284,7 @@ func (w *turnWriter) markTerm(mark string) *term {
 	return w.b.t.oneOf([]string{mark, string(Special(mark))})
 }
 
-// supported reports whether a schema is one that grammars know. The work counts in that of the whole.
+// supported reports whether a schema is supported. The work counts as work for the whole.
 func (w *turnWriter) supported(schema []byte) bool {
 	all := &w.b.t.work
 	b := newBuilder(*all)
@@ -302,13 +304,13 @@ func (w *turnWriter) supported(schema []byte) bool {
 	return err == nil
 }
 
-// pairs returns the arguments that have no JSON around them: the properties of a schema in order.
+// pairs returns arguments without JSON around: the properties of a schema in order.
 func (w *turnWriter) pairs(style *syntax.Style, s *schema) *node {
-	s.known(s.root, "#")
-	v := simplifiedRef(s, s.root, "#")
+	s.checkKnown(s.root, "#")
+	v := simplifyRef(s, s.root, "#")
 	fields := objectFields(s, v, "properties", "#")
 	_, required := requiredNames(s, v, "#")
-	first, next := w.b.row(), w.b.row() // the rest, before the first of them and behind another
+	first, next := w.b.row(), w.b.row() // the rest, before the first property and behind others
 	for _, name := range slices.Backward(fields.names) {
 		one := w.pair(style, s, name, fields.fields[name])
 		between := one
@@ -324,10 +326,11 @@ func (w *turnWriter) pairs(style *syntax.Style, s *schema) *node {
 	return first
 }
 
-// pair returns an argument: a string as it is, another value as JSON.
+// pair returns an argument: a plain string, or another value as JSON.
 func (w *turnWriter) pair(style *syntax.Style, s *schema, name string, v *value) *node {
 	path := "#/properties/" + name
-	text := v.kind == '{' && v.fields["type"] != nil && v.fields["type"].kind == '"' && v.fields["type"].text == "string"
+	text := v.kind == '{' && v.fields["type"] != nil && v.fields["type"].kind == '"' &&
+		v.fields["type"].text == "string"
 	if style.Form == syntax.Python {
 		return w.b.row(w.b.text(name+"="), s.node(v, path))
 	}
@@ -336,10 +339,10 @@ func (w *turnWriter) pair(style *syntax.Style, s *schema, name string, v *value)
 		end += name + ">"
 	}
 	if !text {
-		return w.b.row(w.marked(style.Key+name+cmp.Or(style.Other, style.Value)), s.node(v, path), w.marked(end))
+		return w.b.row(w.markNode(style.Key+name+cmp.Or(style.Other, style.Value)), s.node(v, path), w.markNode(end))
 	}
-	s.known(v, path)
+	s.checkKnown(v, path)
 	raw := *s
 	raw.quote = w.b.t.unit
-	return w.b.row(w.marked(style.Key+name+style.Value), raw.node(v, path), w.marked(end))
+	return w.b.row(w.markNode(style.Key+name+style.Value), raw.node(v, path), w.markNode(end))
 }

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// longest are the lengths in bytes of the longest tokens of each trie. A text of so many bytes does not see larger
+// longest has the maximal length in bytes of the tokens of each trie. A text of so many bytes does not see larger
 // counts (termTable.clamp), so that nearly all tokens are walked once for all of them.
 var longest = [levels]int32{16, 32, 128, 1 << 15}
 
@@ -15,39 +15,39 @@ const levels = 4
 // maxCache is how many bytes of masks a vocabulary keeps.
 const maxCache = 64 << 20
 
-// Vocabulary is the tokens of a model, with the masks of states that were asked for last. It may be used by many
-// goroutines at a time.
+// Vocabulary holds the tokens of a model, and recently used masks of states. Many goroutines may use a Vocabulary at a
+// time.
 type Vocabulary struct {
 	size int
 	text [][]byte // by id; nil is no text
-	ends []int32  // tokens that end a text, sorted
+	ends []int32  // tokens ending a text, sorted
 	id   func(name string) (id int, ok bool)
-	trie [levels]trie // of tokens by their length, the short ones first
+	trie [levels]trie // tokens by their length, short tokens first
 
 	mu         sync.Mutex
-	young, old map[key]*found // the old ones go when the young ones fill half of the bound
+	young, old map[key]*candidates // the old masks go when the young fill half of the bound
 	bytes      int
-	walker     *walker // that nobody uses
+	walker     *walker // an unused walker
 }
 
-// trie is tokens by their bytes: nodes in depth-first order, children in the order of their bytes.
+// trie holds tokens by their bytes: nodes in depth-first order, children in the order of their bytes.
 type trie struct {
 	nodes []trieNode
 	ids   []int32 // tokens, in the order of the nodes at which they end
 	deep  int
 }
 
-// trieNode is reached by a byte from the node before it that is one less deep.
+// trieNode is reached by a byte from the last node before it that is less deep by 1.
 type trieNode struct {
 	end   int32  // index of the first node that is not below
-	first int32  // of the tokens that end here or below
+	first int32  // first of the tokens that end here or below
 	below uint32 // sorts of the bytes below, as bits
-	count uint16 // of the tokens that end here
+	count uint16 // number of tokens that end here
 	depth uint16 // 1 for the first byte
 	byte  byte
 }
 
-// sorts are the bytes that most parts do not tell apart, and single ones that some do.
+// sorts groups the bytes that most parts do not tell apart, and sets single bytes apart that some do.
 var sorts = func() (of [256]uint8) {
 	for i := range of {
 		of[i] = map[bool]uint8{true: 0, false: 1}[i < 0x20]
@@ -64,10 +64,10 @@ var sorts = func() (of [256]uint8) {
 	return of
 }()
 
-// NewVocabulary makes a vocabulary of size tokens. text gives the bytes of each, none for a token that is never to be
-// chosen; Special spells a special token. id finds a token by its name. ends are the tokens that end a text.
+// NewVocabulary makes a vocabulary of size tokens. Function text returns the bytes of each token, none for a token that
+// is never chosen; Special spells a special token. Function id finds a token by its name. Tokens in ends end a text.
 func NewVocabulary(size int, text func(id int) []byte, id func(name string) (id int, ok bool), ends []int) *Vocabulary {
-	v := &Vocabulary{size: size, id: id, text: make([][]byte, size), young: map[key]*found{}}
+	v := &Vocabulary{size: size, id: id, text: make([][]byte, size), young: map[key]*candidates{}}
 	for _, id := range ends {
 		if id >= 0 && id < size {
 			v.ends = append(v.ends, int32(id))
@@ -124,7 +124,7 @@ func (t *trie) grow(text [][]byte, tokens []int32) {
 	t.close(path, 0)
 }
 
-// close ends the nodes of a path from one on.
+// close ends the nodes of a path from index from on.
 func (t *trie) close(path []int32, from int) {
 	for i := len(path) - 1; i >= from; i-- {
 		n := &t.nodes[path[i]]
@@ -135,7 +135,7 @@ func (t *trie) close(path []int32, from int) {
 	}
 }
 
-// tokens returns the ones that end at a node or below.
+// tokens returns the tokens that end at a node or below.
 func (t *trie) tokens(n int32) []int32 {
 	x := &t.nodes[n]
 	if int(x.end) == len(t.nodes) {

@@ -7,27 +7,27 @@ import (
 	"weak"
 )
 
-// What a piece of work may take. Steps are counted, so that a grammar that one machine compiles is compiled by all.
+// Limits of a piece of work. Steps are counted, not time, so that a grammar compiles on every machine or on none.
 const (
 	maxCompile = 1 << 23  // steps to compile a source: about a second
-	maxFuel    = 1 << 21  // steps for the tokens of one state
+	maxFuel    = 1 << 21  // steps for the tokens of a state
 	maxTerms   = 64 << 20 // bytes of the terms and nodes of a source
-	// bytes of what texts build. Where half of them are used, all is forgotten, and built again when it is met
+	// bytes built by texts. Once half of them are used, all is forgotten, and built again when met
 	maxBytes = 32 << 20
 )
 
-// work is what a piece of work has left.
+// work is the rest of a piece of work.
 type work struct {
 	fuel  int
-	bytes int // that were built, about
-	most  int // of them
+	bytes int // built so far, about
+	most  int // maximum of bytes
 	kept  int // bytes of all else
 	ctx   context.Context
 	share *Share
 	place string // in the source, for errors; "" while a text is read
 }
 
-// errTooMuch is the error of a source that takes too much work.
+// errTooMuch reports a source that takes too much work.
 type errTooMuch struct{ place, what string }
 
 func (e errTooMuch) Error() string {
@@ -51,7 +51,7 @@ func (w *work) burn(n int) {
 	}
 }
 
-// take counts bytes that are built.
+// take counts bytes built.
 func (w *work) take(n int) {
 	before := w.bytes
 	if w.bytes += n; w.bytes >= w.most {
@@ -69,7 +69,7 @@ func (w *work) giveUp(what string) {
 	panic(tooMuch{errTooMuch{w.place, what}})
 }
 
-// compile makes a grammar of what a source makes.
+// compile makes a grammar of a source's node.
 func compile(ctx context.Context, s *Share, source func(b *builder) (*node, error)) (g *Grammar, err error) {
 	if s == nil {
 		s = &Share{}
@@ -97,7 +97,7 @@ func compile(ctx context.Context, s *Share, source func(b *builder) (*node, erro
 	return b.grammar(root)
 }
 
-// forget drops what texts have built. g.mu is held.
+// forget drops everything built by texts. g.mu is held.
 func (g *Grammar) forget() {
 	for _, x := range g.terms.source {
 		x.part, x.d, x.clamped = nil, nil, [levels]*term{}
@@ -124,7 +124,7 @@ func (g *Grammar) begin() {
 	g.start.Store(e.state())
 }
 
-// recount counts what the grammar takes, with what older states take that a matcher still has. g.mu is held.
+// recount counts the bytes of the grammar, including older states still held by a matcher. g.mu is held.
 func (g *Grammar) recount() {
 	g.prune()
 	old := map[*generation]bool{}

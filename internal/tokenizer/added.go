@@ -9,22 +9,22 @@ import (
 	"unicode/utf8"
 )
 
-// An addedToken is found in the text before anything is split or merged. The flags are those of tokenizer.json.
+// An addedToken is found in the text before any splitting or merging. The flags are named as in tokenizer.json.
 type addedToken struct {
 	content    string
 	id         int32
 	special    bool // only where the caller parses special tokens
 	normalized bool // looked for in the normalized text
-	lstrip     bool // takes the white space before it
-	rstrip     bool // takes the white space after it
+	lstrip     bool // takes the white space on the left
+	rstrip     bool // takes the white space on the right
 	singleWord bool // only where no word continues on either side
 }
 
-// RStrip is the flag in GGUF.Flags of a token that takes the white space after it; 1 is of one that takes the white
-// space before it, and 4 of one that is no token inside a word.
+// RStrip is the flag in GGUF.Flags of a token taking the white space on the right; 1 means white space on the left, and
+// 4 no match inside a word.
 const RStrip = 2
 
-// flags returns what the token takes of the text around it.
+// flags returns the GGUF flags of a.
 func (a *addedToken) flags() (f int32) {
 	for i, on := range []bool{a.lstrip, a.rstrip, a.singleWord} {
 		if on {
@@ -34,20 +34,19 @@ func (a *addedToken) flags() (f int32) {
 	return f
 }
 
-// setFlags is the inverse of flags.
+// setFlags sets the flags of a from GGUF's flags.
 func (a *addedToken) setFlags(f int32) {
 	a.lstrip, a.rstrip, a.singleWord = f&1 != 0, f&RStrip != 0, f&4 != 0
 }
 
-// A matcher finds added tokens, the leftmost and of those the longest. Its tokens are sorted, so that reading a text
-// byte by byte narrows a range of them: no tree is built, whatever a file holds.
+// A matcher finds added tokens: the leftmost, and the longest at the same place. The tokens are sorted, so that reading
+// a text byte by byte narrows a range of tokens: no tree is built, whatever a file holds.
 type matcher struct {
 	tokens []addedToken
 	first  [257]int32 // tokens[first[b]:first[b+1]] begin with byte b
 }
 
-// newMatcher makes a matcher. Of two tokens that are spelled alike, which normalization can make of different ones, the
-// lower id is found.
+// newMatcher makes a matcher. Of tokens with equal text, for example after normalization, the lowest id is found.
 func newMatcher(tokens []addedToken) (m matcher) {
 	var list []*addedToken // a sort of pointers shares its code with all others
 	for i, a := range tokens {
@@ -69,7 +68,7 @@ func newMatcher(tokens []addedToken) (m matcher) {
 	return m
 }
 
-// longest returns the longest token that text begins with, or nil.
+// longest returns the longest token at the beginning of text, or nil.
 func (m *matcher) longest(text string) (best *addedToken) {
 	b := text[0]
 	lo, hi := int(m.first[b]), int(m.first[int(b)+1])
@@ -88,12 +87,13 @@ func (m *matcher) longest(text string) (best *addedToken) {
 	return best
 }
 
-// split calls yield for each added token in text, with its id, and each piece of text between them, with id -1; at is
-// the offset of either. Special tokens count where special says so of their place in text. It ends early where w does.
+// split calls yield for each added token in text, with its id, and for each piece of text between tokens, with id -1;
+// at is the offset of either. Special tokens count if special approves their place in text. The split ends early if w
+// does.
 func (m *matcher) split(text string, w *watch, special func(from, to int) bool,
 	yield func(s string, id int32, at int)) {
 	done := 0
-	for i := 0; i < len(text) && len(m.tokens) > 0 && w.did(1); {
+	for i := 0; i < len(text) && len(m.tokens) > 0 && w.spend(1); {
 		if b := text[i]; m.first[b] == m.first[int(b)+1] {
 			i++
 			continue

@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// noRank is the rank of a pair that does not merge, above all others.
+// noRank is the rank of a pair without a merge, above all others.
 const noRank = 1<<32 - 1
 
-// A pairTable tells what two adjacent symbols merge into. It is a flat hash table with linear probing, at most half
-// full; its multiplier is random, so a file cannot be made whose pairs collide.
+// A pairTable holds the merges of adjacent symbols, in a flat hash table with linear probing, at most half full. The
+// multiplier is random, so no file can provoke collisions.
 type pairTable struct {
 	slots []pairSlot
 	mul   uint64
@@ -30,7 +30,7 @@ func newPairTable(n int) pairTable {
 	return pairTable{slots: make([]pairSlot, 1<<size), mul: rand.Uint64() | 1, shift: 64 - size}
 }
 
-// find returns the pair's slot, or the free one where it belongs.
+// find returns the pair's slot, or the free slot for the pair.
 func (p *pairTable) find(left, right int32) *pairSlot {
 	key := uint64(left)<<32 + uint64(right) + 1
 	mask := uint64(len(p.slots) - 1)
@@ -42,7 +42,7 @@ func (p *pairTable) find(left, right int32) *pairSlot {
 	}
 }
 
-// add sets what a pair merges into. A pair that is named twice keeps the later rank, as in the reference.
+// add sets the merge of a pair. A pair that is named twice keeps the later rank, as in the reference.
 func (p *pairTable) add(left, right, into int32, rank uint32) {
 	*p.find(left, right) = pairSlot{key: uint64(left)<<32 + uint64(right) + 1, rank: rank, into: into}
 }
@@ -54,22 +54,22 @@ func (p *pairTable) get(left, right int32) (rank uint32, into int32) {
 	return noRank, 0
 }
 
-// A merger merges the symbols of one word after another.
+// A merger merges the symbols of words, word after word.
 type merger struct {
 	watch *watch
 	ids   []int32
-	ranks []uint32 // of the pair that begins at each symbol, in short words
+	ranks []uint32 // rank of the pair beginning at each symbol, in short words
 	into  []int32
 	spans []uint16 // in long words
 	queue []uint64
 	steps int // queue operations, for the tests of linear time
 }
 
-// shortWord is the number of symbols up to which looking through all pairs is faster than a queue.
+// shortWord is the number of symbols up to which a scan of all pairs is faster than a queue.
 const shortWord = 32
 
-// merge joins adjacent symbols of m.ids, the pair of lowest rank first and of equal ones the leftmost, until no pair is
-// in the table.
+// merge joins adjacent symbols of m.ids, lowest rank first and among equal ranks leftmost first, until no pair is in
+// the table.
 func (m *merger) merge(p *pairTable) {
 	if len(m.ids) <= shortWord {
 		m.mergeShort(p)
@@ -109,10 +109,10 @@ func (m *merger) mergeShort(p *pairTable) {
 	}
 }
 
-// mergeLong does what mergeShort does with a queue of pairs, ordered by rank and position. Symbols stay at the place
-// where they began: ids is gone at the others that a symbol covers, and spans at its first and last place is how many
-// they are, at most maxTokenBytes. With the queue that is 15 bytes for each of the word's. Each merge adds at most two
-// pairs, so n symbols cost at most 3n entries. It ends early where the watch ends.
+// mergeLong does the work of mergeShort with a queue of pairs, ordered by rank and position. Symbols stay at the place
+// of their beginning: ids is gone at the other places of a symbol, and spans at its first and last place is the number
+// of places, at most maxTokenBytes. With the queue, 15 bytes of memory serve a byte of the word. Each merge adds at
+// most two pairs, so n symbols cost at most 3n entries. The merging ends early if the watch does.
 func (m *merger) mergeLong(p *pairTable) {
 	n := len(m.ids)
 	m.spans = slices.Grow(m.spans[:0], n)[:n]
@@ -120,27 +120,27 @@ func (m *merger) mergeLong(p *pairTable) {
 	for i := range m.spans {
 		m.spans[i] = 1
 	}
-	for i := 0; i < n-1 && m.watch.did(1); i++ {
+	for i := 0; i < n-1 && m.watch.spend(1); i++ {
 		if rank, _ := p.get(m.ids[i], m.ids[i+1]); rank != noRank {
 			m.queue = append(m.queue, uint64(rank)<<32|uint64(i))
 		}
 	}
 	m.order()
-	for len(m.queue) > 0 && m.watch.did(1) {
+	for len(m.queue) > 0 && m.watch.spend(1) {
 		top := m.pop()
 		i := int(top & (1<<32 - 1))
 		rank, into := m.pair(p, i)
 		if rank == noRank || rank != uint32(top>>32) {
 			continue // the pair is no longer there
 		}
-		left := uint32(noRank) // of the pair before, as it was
+		left := uint32(noRank) // former rank of the previous pair
 		if i > 0 {
-			left, _ = m.pair(p, m.before(i))
+			left, _ = m.pair(p, m.previous(i))
 		}
 		m.join(i, into)
 		m.push(p, i, noRank)
 		if i > 0 {
-			m.push(p, m.before(i), left)
+			m.push(p, m.previous(i), left)
 		}
 	}
 	ids := m.ids[:0]
@@ -153,7 +153,7 @@ func (m *merger) mergeLong(p *pairTable) {
 // gone is the id at places inside a symbol.
 const gone = -1
 
-// pair looks up the pair whose first symbol begins at i, if one does.
+// pair looks up the pair beginning at i, if any.
 func (m *merger) pair(p *pairTable, i int) (rank uint32, into int32) {
 	next := i + int(m.spans[i])
 	if m.ids[i] == gone || next >= len(m.ids) {
@@ -162,10 +162,10 @@ func (m *merger) pair(p *pairTable, i int) (rank uint32, into int32) {
 	return p.get(m.ids[i], m.ids[next])
 }
 
-// before returns where the symbol before that at i begins.
-func (m *merger) before(i int) int { return i - int(m.spans[i-1]) }
+// previous returns the place of the symbol before the symbol at i.
+func (m *merger) previous(i int) int { return i - int(m.spans[i-1]) }
 
-// join makes one symbol of that at i and the next.
+// join joins the symbol at i and the next.
 func (m *merger) join(i int, into int32) {
 	next := i + int(m.spans[i])
 	end := next + int(m.spans[next])
@@ -173,7 +173,7 @@ func (m *merger) join(i int, into int32) {
 	m.spans[i], m.spans[end-1] = uint16(end-i), uint16(end-i)
 }
 
-// push queues the pair that begins at i, unless it has the rank of the pair that did so before, which is queued still.
+// push queues the pair beginning at i, unless the previous pair there had the same rank and is still queued.
 func (m *merger) push(p *pairTable, i int, old uint32) {
 	rank, _ := m.pair(p, i)
 	if rank == noRank || rank == old {
@@ -195,11 +195,11 @@ func (m *merger) push(p *pairTable, i int, old uint32) {
 	}
 }
 
-// sweep takes the pairs that are no longer there out of the queue. Where few are it grows.
+// sweep removes outdated pairs from the queue, which grows if most pairs are current.
 func (m *merger) sweep(p *pairTable) {
 	left := m.queue[:0]
 	for _, entry := range m.queue {
-		m.watch.did(1)
+		m.watch.spend(1)
 		if rank, _ := m.pair(p, int(entry&(1<<32-1))); rank == uint32(entry>>32) {
 			left = append(left, entry)
 		}
@@ -212,15 +212,15 @@ func (m *merger) sweep(p *pairTable) {
 
 // order makes a queue of its entries.
 func (m *merger) order() {
-	for i := len(m.queue)/2 - 1; i >= 0 && m.watch.did(1); i-- {
-		m.down(i)
+	for i := len(m.queue)/2 - 1; i >= 0 && m.watch.spend(1); i-- {
+		m.sift(i)
 	}
 }
 
 // step counts an operation on the queue.
 func (m *merger) step() {
 	m.steps++
-	m.watch.did(1)
+	m.watch.spend(1)
 }
 
 func (m *merger) pop() uint64 {
@@ -228,12 +228,12 @@ func (m *merger) pop() uint64 {
 	top := q[0]
 	q[0] = q[len(q)-1]
 	m.queue = q[:len(q)-1]
-	m.down(0)
+	m.sift(0)
 	return top
 }
 
-// down moves the queue's entry i to its place below.
-func (m *merger) down(i int) {
+// sift moves the queue's entry i to its place below.
+func (m *merger) sift(i int) {
 	q := m.queue
 	for {
 		m.step()
@@ -252,9 +252,8 @@ func (m *merger) down(i int) {
 	}
 }
 
-// joints are the pairs of adjacent characters that some merge joins. Where the text has any other pair no merge can
-// cross, so it can be cut there without changing the result: character-level text falls into words as if it had a
-// pre-tokenizer.
+// joints holds the pairs of adjacent characters that some merge joins. No merge can cross any other pair, so text can
+// be cut there without changing the result: character-level text falls into words as if it had a pre-tokenizer.
 type joints struct {
 	ascii [utf8.RuneSelf][utf8.RuneSelf / 64]uint64
 	other map[uint64]struct{}
@@ -283,7 +282,7 @@ func (j *joints) has(a, b rune) bool {
 	return ok
 }
 
-// next returns the length of the first piece of s, which is not empty.
+// next returns the length of the first piece of s, not empty.
 func (j *joints) next(s string) int {
 	a, i := utf8.DecodeRuneInString(s)
 	for i < len(s) {

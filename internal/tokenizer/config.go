@@ -10,7 +10,7 @@ import (
 	"github.com/karat-run/karat/internal/jsonerr"
 )
 
-// A config is what tokenizer_config.json says about the tokenizer. Everything else in it is for others.
+// A config holds the settings of the tokenizer in tokenizer_config.json. The rest of the file is for other programs.
 type config struct {
 	BOS    nameOf                    `json:"bos_token"`
 	EOS    nameOf                    `json:"eos_token"`
@@ -47,7 +47,7 @@ func parseConfig(b []byte) (c config, err error) {
 	return c, nil
 }
 
-// appendTokens adds the added tokens that the vocabulary lacks, and returns all of added_tokens_decoder by id.
+// appendTokens adds added tokens absent from the vocabulary, and returns all of added_tokens_decoder by id.
 func (c *config) appendTokens(tokens *[]token) (map[int]addedToken, error) {
 	added := make(map[int]addedToken, len(c.Added))
 	for key, a := range c.Added {
@@ -57,7 +57,7 @@ func (c *config) appendTokens(tokens *[]token) (map[int]addedToken, error) {
 		}
 		added[id] = a.token(id)
 	}
-	for _, a := range sorted(added) {
+	for _, a := range sortByID(added) {
 		if err := placeToken(tokens, a); err != nil {
 			return nil, err
 		}
@@ -84,8 +84,8 @@ func placeToken(tokens *[]token, a addedToken) error {
 	return nil
 }
 
-// sorted returns added tokens in order of their ids.
-func sorted(added map[int]addedToken) []addedToken {
+// sortByID returns added tokens in order of their ids.
+func sortByID(added map[int]addedToken) []addedToken {
 	list := make([]addedToken, 0, len(added))
 	for _, id := range slices.Sorted(maps.Keys(added)) {
 		list = append(list, added[id])
@@ -112,17 +112,17 @@ func (c *config) setNames(t *Tokenizer) error {
 	return nil
 }
 
-// surround lets add_bos_token and add_eos_token, where they are given, overrule what the tokenizer puts around a text.
+// surround applies add_bos_token and add_eos_token, if present, to the tokens around a text.
 func (c *config) surround(t *Tokenizer) (err error) {
-	if t.special.prefix, err = around(t.special.prefix, c.AddBOS, t.special.bos, "add_bos_token"); err != nil {
+	if t.special.prefix, err = applyAround(t.special.prefix, c.AddBOS, t.special.bos, "add_bos_token"); err != nil {
 		return err
 	}
-	t.special.suffix, err = around(t.special.suffix, c.AddEOS, t.special.eos, "add_eos_token")
+	t.special.suffix, err = applyAround(t.special.suffix, c.AddEOS, t.special.eos, "add_eos_token")
 	return err
 }
 
-// around applies add_bos_token or add_eos_token, where it is given, to what the tokenizer puts before or after a text.
-func around(ids []int, add *bool, id int, key string) ([]int, error) {
+// applyAround applies add_bos_token or add_eos_token, if present, to the tokens before or after a text.
+func applyAround(ids []int, add *bool, id int, key string) ([]int, error) {
 	switch {
 	case add == nil:
 		return ids, nil

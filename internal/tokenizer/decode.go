@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// A Decoder turns ids into text as they come. Each Write returns the characters that are complete; bytes that are not
-// UTF-8 become U+FFFD. It continues a text: it does not strip the space that some vocabularies put before one.
+// A Decoder turns ids into text as they come. Each Write returns complete characters; bytes that are not UTF-8 become
+// U+FFFD. A Decoder continues a text: the space that some vocabularies put before a text is kept.
 type Decoder struct {
 	t           *Tokenizer
 	skipSpecial bool
@@ -18,7 +18,7 @@ func (t *Tokenizer) Decoder(skipSpecial bool) *Decoder {
 	return &Decoder{t: t, skipSpecial: skipSpecial}
 }
 
-// Decode returns the text of ids, which begin a text. An id outside the vocabulary has no text.
+// Decode returns the text of ids, from the beginning of a text. An id outside the vocabulary has no text.
 func (t *Tokenizer) Decode(ids []int, skipSpecial bool) string {
 	d := t.Decoder(skipSpecial)
 	var b strings.Builder
@@ -32,7 +32,7 @@ func (t *Tokenizer) Decode(ids []int, skipSpecial bool) string {
 	return b.String()
 }
 
-// Write takes the next id and returns the characters that it completes.
+// Write takes the next id and returns the characters it completes.
 func (d *Decoder) Write(id int) string {
 	d.pending = d.t.appendText(d.pending, id, d.skipSpecial)
 	n := len(d.pending)
@@ -66,15 +66,15 @@ func (d *Decoder) take(n int) string {
 	return s
 }
 
-// repair replaces bytes that are not UTF-8. The references differ: each byte token becomes a U+FFFD of its own
-// (ByteFallback, SentencePiece), in byte-level vocabularies the longest beginning of a character becomes one (Rust's
+// repair replaces bytes that are not UTF-8. The references differ: each byte token becomes a U+FFFD (ByteFallback,
+// SentencePiece); in byte-level vocabularies the longest beginning of a character becomes a U+FFFD (Rust's
 // from_utf8_lossy).
 func repair(t *Tokenizer, b []byte) string {
 	var out strings.Builder
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)
 		if r == utf8.RuneError && n == 1 && t.byteLevel {
-			for n < len(b) && !utf8.FullRune(b[:n]) && begins(b[:n+1]) {
+			for n < len(b) && !utf8.FullRune(b[:n]) && isCharStart(b[:n+1]) {
 				n++
 			}
 		}
@@ -84,13 +84,13 @@ func repair(t *Tokenizer, b []byte) string {
 	return out.String()
 }
 
-// begins reports whether b can begin a character or is one.
-func begins(b []byte) bool {
+// isCharStart reports whether b is a character, or the beginning of a character.
+func isCharStart(b []byte) bool {
 	r, n := utf8.DecodeRune(b)
 	return !utf8.FullRune(b) || r != utf8.RuneError || n == len(b)
 }
 
-// appendText appends the bytes that a token stands for.
+// appendText appends the bytes of a token.
 func (t *Tokenizer) appendText(b []byte, id int, skipSpecial bool) []byte {
 	text, kind := t.Token(id)
 	switch {
@@ -101,7 +101,7 @@ func (t *Tokenizer) appendText(b []byte, id int, skipSpecial bool) []byte {
 	case kind == Byte:
 		return append(b, unhex(text[3])<<4|unhex(text[4]))
 	case t.pieces != nil:
-		if rest, ok := strings.CutPrefix(text, inner); ok {
+		if rest, ok := strings.CutPrefix(text, continuation); ok {
 			return append(b, rest...)
 		}
 		return append(append(b, ' '), text...)
@@ -115,7 +115,7 @@ func (t *Tokenizer) appendText(b []byte, id int, skipSpecial bool) []byte {
 	return append(b, text...)
 }
 
-// Bytes returns the bytes that a token stands for, nil for an id outside the vocabulary.
+// Bytes returns the bytes of a token, nil for an id outside the vocabulary.
 func (t *Tokenizer) Bytes(id int) []byte { return t.appendText(nil, id, false) }
 
 // unhex returns the value of an upper-case hexadecimal digit.

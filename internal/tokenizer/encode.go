@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sort"
@@ -13,20 +12,20 @@ import (
 // pieceIDs is about how many ids are handed over at once.
 const pieceIDs = 1 << 10
 
-// An encoder encodes one text, and hands its ids over in pieces.
+// An encoder encodes a text, and hands its ids over in pieces.
 type encoder struct {
 	watch
 	t      *Tokenizer
 	o      Options
 	yield  func(ids []int) bool
 	out    []int
-	count  int // of the ids that were handed over
+	count  int // ids handed over so far
 	merger merger
 	path   []pathStep // Unigram
 	ends   []int32    // Unigram
 }
 
-// errLeft ends the work for a caller who wants no more.
+// errLeft ends the work when the caller wants no more.
 var errLeft = errors.New("left")
 
 // run encodes text. The error is errLeft, ErrMost or the context's.
@@ -48,17 +47,17 @@ func (e *encoder) run(text string) error {
 	return e.err
 }
 
-// goes reports whether the work goes on: there are not too many ids.
-func (e *encoder) goes() bool {
+// hasRoom reports whether the work goes on, within the maximum of ids.
+func (e *encoder) hasRoom() bool {
 	if e.err == nil && e.o.Most > 0 && e.count+len(e.out) > e.o.Most {
 		e.err = ErrMost
 	}
 	return e.err == nil
 }
 
-// flush hands over the ids that there are.
+// flush hands over the pending ids.
 func (e *encoder) flush() {
-	if !e.goes() || len(e.out) == 0 {
+	if !e.hasRoom() || len(e.out) == 0 {
 		return
 	}
 	e.count += len(e.out)
@@ -76,8 +75,8 @@ func (e *encoder) add(id int32) {
 	e.out = append(e.out, int(id))
 }
 
-// encode appends the ids of text: added tokens are cut out first, then the text that is between them is normalized,
-// searched again, split and merged.
+// encode appends the ids of text: added tokens are cut out first, then the text between them is normalized, searched
+// again, split and merged.
 func (e *encoder) encode(text string) {
 	t := e.t
 	t.raw.split(text, &e.watch, e.special, func(s string, id int32, at int) {
@@ -86,7 +85,7 @@ func (e *encoder) encode(text string) {
 			return
 		}
 		first := at == 0
-		whole := e.special(at, at+len(s)) // places in the normalized text are not those in text
+		whole := e.special(at, at+len(s)) // places in the normalized text differ from places in text
 		s = t.norm.segment(s, &e.watch)
 		if room := e.o.Most - e.count - len(e.out); e.o.Most > 0 && t.exceedsNormal(s, room) {
 			e.err = ErrMost
@@ -134,7 +133,7 @@ func (e *encoder) text(s string) {
 			return r
 		}, s)
 	}
-	for len(s) > 0 && e.goes() {
+	for len(s) > 0 && e.hasRoom() {
 		n := e.t.bpe.joints.next(s)
 		for e.t.fuse && n < len(s) && e.t.isUnknown(utf8.DecodeLastRuneInString(s[:n])) &&
 			e.t.isUnknown(utf8.DecodeRuneInString(s[n:])) {
@@ -158,15 +157,15 @@ func (t *Tokenizer) isUnknown(r rune, n int) bool {
 	return false
 }
 
-// split runs the pre-tokenizer's stages, each on the pieces of the one before.
+// split runs the pre-tokenizer's stages, each on the pieces of the previous stage.
 func (e *encoder) split(s string, stages []splitter) {
 	if len(stages) == 0 {
 		e.word(s)
 		return
 	}
-	for len(s) > 0 && e.goes() {
+	for len(s) > 0 && e.hasRoom() {
 		n := stages[0](s)
-		e.did(n)
+		e.spend(n)
 		e.split(s[:n], stages[1:])
 		s = s[n:]
 	}
@@ -181,7 +180,7 @@ const (
 
 // word appends the ids of a word: no merge crosses its borders.
 func (e *encoder) word(s string) {
-	if len(s) == 0 || !e.did(len(s)) {
+	if len(s) == 0 || !e.spend(len(s)) {
 		return
 	}
 	t := e.t
@@ -211,21 +210,20 @@ func (e *encoder) word(s string) {
 	e.emit()
 }
 
-// symbols fills the merger with what merging begins with: bytes, or characters and for characters without a symbol
-// their bytes.
+// symbols fills the merger with the first symbols: bytes, or characters, and the bytes of characters without a symbol.
 func (e *encoder) symbols(s string) {
 	t := e.t
 	ids := e.merger.ids[:0]
 	if t.byteLevel {
 		ids = slices.Grow(ids, len(s))
-		for i := 0; i < len(s) && e.did(1); i++ {
+		for i := 0; i < len(s) && e.spend(1); i++ {
 			ids = appendByte(t, ids, s[i])
 		}
 		e.merger.ids = ids
 		return
 	}
 	ids = slices.Grow(ids, utf8.RuneCountInString(s))
-	for i := 0; i < len(s) && e.did(1); {
+	for i := 0; i < len(s) && e.spend(1); {
 		r, n := utf8.DecodeRuneInString(s[i:])
 		if id, ok := t.bpe.runes[r]; ok && (r != utf8.RuneError || n > 1) {
 			ids = append(ids, id)
@@ -239,7 +237,7 @@ func (e *encoder) symbols(s string) {
 
 const replacement = string(utf8.RuneError)
 
-// appendByte appends a byte's token. For a byte that no UTF-8 text has U+FFFD stands where the byte has no token.
+// appendByte appends a byte's token. Bytes that occur in no UTF-8 text, and have no token, become U+FFFD.
 func appendByte(t *Tokenizer, ids []int32, b byte) []int32 {
 	if t.bytes[b] < 0 && !inUTF8(b) {
 		for i := range len(replacement) {
@@ -250,8 +248,8 @@ func appendByte(t *Tokenizer, ids []int32, b byte) []int32 {
 	return t.appendBytes(ids, string([]byte{b}))
 }
 
-// appendBytes appends the tokens of the bytes of a character, or of one byte. Where one is missing, the unknown token
-// stands for all of them, or nothing (BPE::merge_word in tokenizers/src/models/bpe/model.rs).
+// appendBytes appends the tokens of the bytes of a character, or of a single byte. If any is missing, the unknown token
+// stands for all bytes, or nothing (BPE::merge_word in tokenizers/src/models/bpe/model.rs).
 func (t *Tokenizer) appendBytes(ids []int32, s string) []int32 {
 	n := len(ids)
 	for _, b := range []byte(s) {
@@ -268,12 +266,11 @@ func (t *Tokenizer) appendBytes(ids []int32, s string) []int32 {
 	return ids
 }
 
-// emit appends the merged ids. A character that only takes part in merges, having no token itself, comes out as its
-// bytes.
+// emit appends the merged ids. A character without a token, useful in merges only, comes out as its bytes.
 func (e *encoder) emit() {
 	t := e.t
 	for _, id := range e.merger.ids {
-		if !e.did(1) {
+		if !e.spend(1) {
 			return
 		}
 		if int(id) < len(t.tokens) {
@@ -287,26 +284,27 @@ func (e *encoder) emit() {
 	}
 }
 
-// nfcShrinks is how many times as long as its normal form C a text may be: iota with three marks, which can have 7
-// bytes, is one character of 2. Of form KC a mathematical iota has 2 bytes more.
+// nfcShrinks is the maximal ratio of a text's length to its normal form C's: iota with three marks, up to 7 bytes, is a
+// single character of 2. In form KC a mathematical iota has 2 bytes more.
 const nfcShrinks, nfkcShrinks = 4, 8
 
-// Exceeds reports whether text has more than so many ids for sure, by its length: a token is only so much text. What it
-// looks at grows with ids, not with the text.
+// Exceeds reports whether the length alone shows that text has more than so many ids: a token is only so much text. The
+// bytes examined grow with ids, not with the text.
 func (t *Tokenizer) Exceeds(text string, ids int) bool {
 	shrinks := nfcShrinks
 	if t.norm.nfkc {
 		shrinks = nfkcShrinks
 	}
-	if (t.norm.nfc || t.norm.nfkc) && !t.exceedsNormal(text, shrinks*ids) && strings.ContainsFunc(text, func(r rune) bool {
-		return r >= utf8.RuneSelf
-	}) {
+	if (t.norm.nfc || t.norm.nfkc) && !t.exceedsNormal(text, shrinks*ids) &&
+		strings.ContainsFunc(text, func(r rune) bool {
+			return r >= utf8.RuneSelf
+		}) {
 		return false
 	}
 	return t.exceedsNormal(text, ids)
 }
 
-// exceedsNormal reports what Exceeds does of normalized text.
+// exceedsNormal implements Exceeds for normalized text.
 func (t *Tokenizer) exceedsNormal(s string, ids int) bool {
 	if t.lossy { // any length of text may have no id
 		return false
@@ -324,7 +322,7 @@ func (t *Tokenizer) exceedsNormal(s string, ids int) bool {
 	return most < 0
 }
 
-// setWidest finds the most text that is one token, added ones but for the white space that they take.
+// setWidest finds the longest text of a single token, for added tokens without the white space taken.
 func setWidest(t *Tokenizer, added []addedToken) {
 	t.widest = max(t.bpe.longest, utf8.UTFMax)
 	for _, k := range t.tokens {
@@ -335,31 +333,5 @@ func setWidest(t *Tokenizer, added []addedToken) {
 	for _, a := range added {
 		t.widest = max(t.widest, len(a.content))
 		t.strips = t.strips || a.lstrip || a.rstrip
-	}
-}
-
-// lookEvery is how much work is done between looks at the context: bytes that are read and steps of merging. That takes
-// about a millisecond.
-const lookEvery = 1 << 14
-
-// A watch counts the work of encoding a text, which ends once err is set. The zero value never ends it.
-type watch struct {
-	ctx  context.Context
-	work int // since the last look
-	err  error
-}
-
-// did counts work, and reports whether there is to be more.
-func (w *watch) did(n int) bool {
-	if w.work += n; w.work >= lookEvery {
-		w.look()
-	}
-	return w.err == nil
-}
-
-func (w *watch) look() {
-	w.work = 0
-	if w.err == nil && w.ctx != nil {
-		w.err = w.ctx.Err()
 	}
 }

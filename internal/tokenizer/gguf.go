@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A GGUF is the tokenizer metadata of a GGUF file, each field under its key tokenizer.ggml.*. A nil pointer is a key
-// that is absent.
+// A GGUF is the tokenizer metadata of a GGUF file, each field under its key tokenizer.ggml.*. A nil pointer is an
+// absent key.
 type GGUF struct {
 	Model    string    // model: ByteLevel, SentencePiece or Merged
 	Pre      string    // pre: the pre-tokenizer's name, gpt2 only
@@ -16,7 +16,7 @@ type GGUF struct {
 	Scores   []float32 // scores, SentencePiece and Unigram only
 	CharsMap []byte    // precompiled_charsmap, Unigram only
 	Merges   []string  // merges, "left right" in order of rank; the others
-	Flags    []int32   // token_flags, which no other program writes: an id and its flags, strips of addedToken
+	Flags    []int32   // token_flags, written by no other program: an id and its flags, strips of addedToken
 
 	BOS            *int  // bos_token_id
 	EOS            *int  // eos_token_id
@@ -33,8 +33,8 @@ type GGUF struct {
 	AddSpacePrefix *bool // add_space_prefix
 	Lowercase      *bool // normalizer.lowercase, WordPiece only
 	MergeSpaces    *bool // remove_extra_whitespaces, Unigram only
-	NFKC           *bool // normalizer.nfkc, Unigram only, which no other program writes
-	// normalizer.nfc, which no other program writes: false where Pre stands for NFC and the tokenizer does none
+	NFKC           *bool // normalizer.nfkc, Unigram only, written by no other program
+	// normalizer.nfc, written by no other program: false where Pre implies NFC and the tokenizer does not normalize
 	NFC *bool
 }
 
@@ -45,9 +45,9 @@ const (
 	Merged        = "gemma4" // merges of SentencePiece's symbols
 )
 
-// FromGGUF makes the tokenizer of a GGUF file. Where the file's converter has lost something it follows the model's own
-// tokenizer: qwen2 normalizes to NFC, and tokens that are markers by their names (<|turn>, <turn|>, <|im_end|>) are
-// special tokens although the file calls them normal or user-defined.
+// FromGGUF makes the tokenizer of a GGUF file. Where the file's converter has lost something, the model's own tokenizer
+// is followed: qwen2 normalizes to NFC, and tokens with names of markers (<|turn>, <turn|>, <|im_end|>) are special
+// although the file calls them normal or user-defined.
 func FromGGUF(g GGUF) (*Tokenizer, error) {
 	if err := g.check(); err != nil {
 		return nil, err
@@ -83,7 +83,8 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 		return nil, err
 	}
 	if g.Model == ByteLevel {
-		t.bpe.stages, t.bpe.allWhole, t.norm.nfc = splitters(pre.Patterns), pre.IgnoreMerges, pre.NFC && is(g.NFC, true)
+		t.bpe.stages, t.bpe.allWhole, t.norm.nfc = splitters(pre.Patterns), pre.IgnoreMerges, pre.NFC &&
+			flagOr(g.NFC, true)
 	} else {
 		t.norm.escape = true
 	}
@@ -99,8 +100,8 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 	return t, setGGUFIDs(t, g, pre.AddBOS || g.Model != ByteLevel && !pre.Merged)
 }
 
-// setScores sets what SentencePiece alone has. Without byte tokens a run of characters without a token is one unknown
-// token, 0 where the file names none (llama_vocab::impl::load in llama.cpp/src/llama-vocab.cpp).
+// setScores sets the fields of SentencePiece. Without byte tokens a run of characters without a token is a single
+// unknown token, 0 by default (llama_vocab::impl::load in llama.cpp/src/llama-vocab.cpp).
 func (g *GGUF) setScores(t *Tokenizer) error {
 	if err := checkBytes(t); err != nil {
 		return err
@@ -114,7 +115,7 @@ func (g *GGUF) setScores(t *Tokenizer) error {
 		}
 		t.unknown, t.fuse = int32(unknown), true
 	}
-	if is(g.AddSpacePrefix, true) {
+	if flagOr(g.AddSpacePrefix, true) {
 		t.norm.prepend = prependSegment
 	}
 	return setScores(t, g.Scores)
@@ -155,7 +156,7 @@ func (g *GGUF) check() error {
 	return nil
 }
 
-// added lists the tokens that are cut out of the text. User-defined ones always are, but for markers.
+// added lists the tokens to cut out of the text. User-defined tokens always are cut out, except markers.
 func (g *GGUF) added(tokens []token) []addedToken {
 	var added []addedToken
 	flags := map[int32]int32{}
@@ -177,8 +178,8 @@ func (g *GGUF) added(tokens []token) []addedToken {
 	return added
 }
 
-// isMarker reports whether a token's name is that of a special token: <|name|>, <|name> or <name|>, and a few known
-// ones. llama.cpp's converter marks some of them as normal and Gemma 4's <|channel>, which a reply shows, as
+// isMarker reports whether a token has the name of a special token: <|name|>, <|name> or <name|>, and a few known
+// names. llama.cpp's converter marks some of them as normal and Gemma 4's <|channel>, visible in a reply, as
 // user-defined.
 func isMarker(text string) bool {
 	switch text {
@@ -192,7 +193,7 @@ func isMarker(text string) bool {
 	return text[1] == '|' || text[n-2] == '|'
 }
 
-// setGGUFIDs sets the special ids and what goes around a text.
+// setGGUFIDs sets the special ids and the tokens around a text.
 func setGGUFIDs(t *Tokenizer, g GGUF, addBOS bool) error {
 	var eot, eom int
 	for _, k := range []struct {
@@ -207,13 +208,13 @@ func setGGUFIDs(t *Tokenizer, g GGUF, addBOS bool) error {
 			return err
 		}
 	}
-	if is(g.AddBOS, addBOS && t.special.bos >= 0) {
+	if flagOr(g.AddBOS, addBOS && t.special.bos >= 0) {
 		if t.special.bos < 0 {
 			return fmt.Errorf("tokenizer.ggml.add_bos_token: there is no bos_token_id")
 		}
 		t.special.prefix = []int{t.special.bos}
 	}
-	if is(g.AddEOS, false) {
+	if flagOr(g.AddEOS, false) {
 		if t.special.eos < 0 {
 			return fmt.Errorf("tokenizer.ggml.add_eos_token: there is no eos_token_id")
 		}
@@ -232,8 +233,8 @@ func (g *GGUF) useClassified() {
 	}
 }
 
-// setGGUFPair sets what two texts become: with another separator between them where the file says so. Those of
-// WordPiece are of two kinds.
+// setGGUFPair sets the form of a pair of texts, perhaps with another separator between the texts. In WordPiece the
+// texts have two kinds.
 func setGGUFPair(t *Tokenizer, g GGUF) {
 	cls, sep := -1, -1
 	if len(t.special.prefix) > 0 {
@@ -242,7 +243,7 @@ func setGGUFPair(t *Tokenizer, g GGUF) {
 	if len(t.special.suffix) > 0 {
 		sep = t.special.suffix[0]
 	}
-	two := is(g.AddSEP, g.Model == Unigram)
+	two := flagOr(g.AddSEP, g.Model == Unigram)
 	setPair(t, cls, sep, two)
 	if !two && g.Model != WordPiece {
 		for i := range t.pair {
@@ -251,8 +252,8 @@ func setGGUFPair(t *Tokenizer, g GGUF) {
 	}
 }
 
-// is returns a flag's value or, where it is absent, its default.
-func is(flag *bool, absent bool) bool {
+// flagOr returns a flag's value, or the default absent.
+func flagOr(flag *bool, absent bool) bool {
 	if flag == nil {
 		return absent
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/karat-run/karat/internal/jsonerr"
 )
 
-// FromJSON makes the tokenizer of a tokenizer.json file of Hugging Face's tokenizers library. config is the
-// tokenizer_config.json beside it, or nil: it names BOS and EOS, and its add_bos_token and add_eos_token overrule the
-// post-processor. A pre-tokenizer's regular expression is not run: it must be one of the known ones.
+// FromJSON makes the tokenizer of a tokenizer.json file of Hugging Face's tokenizers library. The tokenizer_config.json
+// beside it, or nil, is config, which names BOS and EOS; add_bos_token and add_eos_token there overrule the
+// post-processor. A pre-tokenizer's regular expression is not run, and must be known.
 func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
 	var f jsonFile
 	if err := json.Unmarshal(tokenizerJSON, &f); err != nil {
@@ -115,22 +115,22 @@ type jsonModel struct {
 	Merges       jsonMerges `json:"merges"`
 }
 
-// untyped finds the type of a model in a file of before 2022, which has none (ModelUntagged in
+// setType finds the type of a model in a file of before 2022, without a type (ModelUntagged in
 // tokenizers/src/models/mod.rs).
-func (m *jsonModel) untyped() {
+func (m *jsonModel) setType() {
 	switch {
 	case m.Type != "":
 	case m.Vocab.scored():
 		m.Type = "Unigram"
-	case m.Merges == nil && m.Prefix == inner:
+	case m.Merges == nil && m.Prefix == continuation:
 		m.Type = "WordPiece"
 	}
 }
 
 func (m *jsonModel) check() error {
-	m.untyped()
+	m.setType()
 	switch {
-	case m.Type == "WordPiece" && m.Vocab != nil && m.Prefix == inner:
+	case m.Type == "WordPiece" && m.Vocab != nil && m.Prefix == continuation:
 		return nil
 	case m.Type == "Unigram" && m.Vocab != nil && m.Vocab.scored():
 		return nil
@@ -157,8 +157,8 @@ func (m *jsonModel) merge(i int) (left, right string, err error) {
 	return splitMerge(m.Merges[i].left, i)
 }
 
-// tokens returns the vocabulary by id and its added tokens: those of the file, then those of the configuration that the
-// file lacks.
+// tokens returns the vocabulary by id and its added tokens: the file's, then tokens of the configuration absent from
+// the file.
 func (f *jsonFile) tokens(c *config) ([]token, []addedToken, error) {
 	size := len(f.Model.Vocab)
 	tokens := make([]token, 0, size+len(f.AddedTokens))
@@ -172,7 +172,7 @@ func (f *jsonFile) tokens(c *config) ([]token, []addedToken, error) {
 		if tokens[k.id].text != "" && k.text != "" {
 			return nil, nil, fmt.Errorf("token %q: id %d is that of %q", k.text, k.id, tokens[k.id].text)
 		}
-		if k.text != "" { // no text has a token without one
+		if k.text != "" { // no text has a token without text
 			tokens[k.id] = token{k.text, Normal}
 		}
 	}
@@ -182,14 +182,14 @@ func (f *jsonFile) tokens(c *config) ([]token, []addedToken, error) {
 			return nil, nil, fmt.Errorf("added token %q: its id is outside a vocabulary of %d", a.Content, size)
 		}
 		if a.Content == "" {
-			continue // the reference ignores it
+			continue // ignored, as in the reference
 		}
 		if other, ok := added[*a.ID]; ok && other.content != a.Content {
 			return nil, nil, fmt.Errorf("added token %q: its id %d is that of %q", a.Content, *a.ID, other.content)
 		}
 		added[*a.ID] = a.token(*a.ID)
 	}
-	for _, a := range sorted(added) {
+	for _, a := range sortByID(added) {
 		if err := placeToken(&tokens, a); err != nil {
 			return nil, nil, err
 		}
@@ -203,5 +203,5 @@ func (f *jsonFile) tokens(c *config) ([]token, []addedToken, error) {
 			added[id] = a
 		}
 	}
-	return tokens, sorted(added), nil
+	return tokens, sortByID(added), nil
 }

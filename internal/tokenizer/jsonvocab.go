@@ -79,8 +79,8 @@ func (v *jsonVocab) list(s *jsonScanner) error {
 	}
 }
 
-// jsonMerges are the merges, spelled "left right" or ["left", "right"]. The first spelling has all in left: only a
-// merge that is used need be split.
+// jsonMerges holds the merges, spelled "left right" or ["left", "right"]. The first spelling has all in left: only used
+// merges are split.
 type jsonMerges []jsonMerge
 
 type jsonMerge struct{ left, right string }
@@ -117,10 +117,10 @@ func (m *jsonMerges) UnmarshalJSON(b []byte) error {
 	}
 }
 
-// A jsonScanner reads JSON that encoding/json has found to be valid.
+// A jsonScanner reads JSON already validated by encoding/json.
 type jsonScanner struct{ rest []byte }
 
-// skip skips white space, then c if it is there.
+// skip skips white space, then c if present.
 func (s *jsonScanner) skip(c byte) bool {
 	for len(s.rest) > 0 && (s.rest[0] == ' ' || s.rest[0] == '\n' || s.rest[0] == '\t' || s.rest[0] == '\r') {
 		s.rest = s.rest[1:]

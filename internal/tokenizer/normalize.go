@@ -12,7 +12,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// space is what character-level vocabularies write for a space, U+2581.
+// space stands for a space in character-level vocabularies, U+2581.
 const space = "▁"
 
 // A prepend says where a space is put before the text.
@@ -36,10 +36,10 @@ type normalizer struct {
 	nfkc    bool // in place of nfc
 	escape  bool // spaces become ▁
 	prepend prepend
-	rules   []rule // Unigram, whose steps these are all
+	rules   []rule // Unigram, all of its steps
 }
 
-// segment normalizes text before the search for normalized added tokens. It ends early where w does.
+// segment normalizes text before the search for normalized added tokens. The work ends early if w does.
 func (n normalizer) segment(s string, w *watch) string {
 	if s == "" {
 		return s
@@ -68,7 +68,7 @@ func (n normalizer) segment(s string, w *watch) string {
 	if n.prepend == prependSegment {
 		out.WriteString(space)
 	}
-	for len(s) > 0 && spaces > 0 && w.did(1) {
+	for len(s) > 0 && spaces > 0 && w.spend(1) {
 		i := strings.IndexByte(s, ' ')
 		out.WriteString(s[:i])
 		out.WriteString(space)
@@ -78,8 +78,8 @@ func (n normalizer) segment(s string, w *watch) string {
 	return out.String()
 }
 
-// piece puts the prefix of Metaspace or ByteLevel before a piece of normalized text; first says that the piece begins
-// the text.
+// piece puts the prefix of Metaspace or ByteLevel before a piece of normalized text; first marks the piece at the
+// text's beginning.
 func (n normalizer) piece(s string, first bool) string {
 	if s != "" && n.prepend == prependSpace && s[0] != ' ' {
 		return " " + s
@@ -90,8 +90,8 @@ func (n normalizer) piece(s string, first bool) string {
 	return s
 }
 
-// nfc returns the text in Unicode's Normalization Form C (UAX 15). Bytes that are no UTF-8 stay as they are. It ends
-// early where w does.
+// nfc returns the text in Unicode's Normalization Form C (UAX 15). Bytes that are no UTF-8 stay. The work ends early if
+// w does.
 func nfc(s string, w *watch) string { return normalForm(norm.NFC, norm.NFD, 0xCC, s, w) } // U+0300 begins with 0xCC
 
 // nfkc returns the text in Normalization Form KC as nfc does in form C.
@@ -109,19 +109,19 @@ const (
 // normalForm returns the text in a form. Text whose bytes are all below firstLead is in the form already.
 func normalForm(form, decomposed norm.Form, firstLead byte, s string, w *watch) string {
 	i := 0
-	for i < len(s) && s[i] < firstLead && w.did(1) {
+	for i < len(s) && s[i] < firstLead && w.spend(1) {
 		i++
 	}
 	if i == len(s) {
 		return s
 	}
 	out := make([]byte, 0, len(s))
-	for i := 0; i < len(s) && w.did(1); {
+	for i := 0; i < len(s) && w.spend(1); {
 		piece := s[i:min(i+formPiece, len(s))]
 		if n, _ := form.SpanString(piece, i+len(piece) == len(s)); n > 0 { // in the form already
 			out = append(out, piece[:n]...)
 			i += n
-			w.did(n)
+			w.spend(n)
 			continue
 		}
 		end, size := segment(form, s, i, w)
@@ -137,12 +137,12 @@ func normalForm(form, decomposed norm.Form, firstLead byte, s string, w *watch) 
 
 // segment returns the end of the segment at s[begin:], characters that may act on each other, and their number.
 func segment(form norm.Form, s string, begin int, w *watch) (end, size int) {
-	for end = begin; end < len(s) && w.did(1); size++ {
+	for end = begin; end < len(s) && w.spend(1); size++ {
 		p := form.PropertiesString(s[end:])
 		if size > 0 && p.BoundaryBefore() {
 			break
 		}
-		end += max(p.Size(), 1) // 0 is a character that s cuts
+		end += max(p.Size(), 1) // 0 means a character that s cuts
 	}
 	return end, size
 }
@@ -151,9 +151,9 @@ func segment(form norm.Form, s string, begin int, w *watch) (end, size int) {
 func appendLong(out []byte, decomposed norm.Form, s string, w *watch) []byte {
 	runes := make([]rune, 0, len(s)/2)
 	var parts []byte
-	for i := 0; i < len(s) && w.did(1); {
+	for i := 0; i < len(s) && w.spend(1); {
 		r, n := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError { // a segment begins with it
+		if r == utf8.RuneError { // a segment begins with the error
 			out = append(out, s[i:i+n]...)
 		} else {
 			parts = decomposed.AppendString(parts[:0], s[i:i+n])
@@ -165,7 +165,7 @@ func appendLong(out []byte, decomposed norm.Form, s string, w *watch) []byte {
 		}
 		i += n
 	}
-	for i := 0; i < len(runes) && w.did(1); i++ {
+	for i := 0; i < len(runes) && w.spend(1); i++ {
 		if combiningClass(runes[i]) != 0 {
 			i += sortMarks(runes[i:], w)
 		}
@@ -181,11 +181,11 @@ func combiningClass(r rune) uint8 {
 	return norm.NFC.Properties(utf8.AppendRune(b[:0], r)).CCC()
 }
 
-// sortMarks sorts the combining characters that runes begins with by their class, stably, and returns their number.
+// sortMarks sorts the leading combining characters of runes by their class, stably, and returns their number.
 func sortMarks(runes []rune, w *watch) int {
 	var ends [256]int // by class
 	n := 0
-	for ; n < len(runes) && w.did(1); n++ {
+	for ; n < len(runes) && w.spend(1); n++ {
 		class := combiningClass(runes[n])
 		if class == 0 {
 			break
@@ -196,7 +196,7 @@ func sortMarks(runes []rune, w *watch) int {
 		ends[c] += ends[c-1]
 	}
 	old := slices.Clone(runes[:n])
-	for i := n - 1; i >= 0 && w.did(1); i-- {
+	for i := n - 1; i >= 0 && w.spend(1); i-- {
 		class := combiningClass(old[i])
 		ends[class]--
 		runes[ends[class]] = old[i]
@@ -204,14 +204,14 @@ func sortMarks(runes []rune, w *watch) int {
 	return n
 }
 
-// compose composes characters in canonical order, in place. A character composes with the last starter unless one of
-// its own class or higher stands between.
+// compose composes characters in canonical order, in place. A character composes with the last starter unless a
+// character of its own class or higher stands between.
 func compose(runes []rune, w *watch) []rune {
 	out := runes[:0]
 	starter, last := -1, -1 // index in out; the class of the character between, -1 for none
 	var pair []byte
 	for _, r := range runes {
-		if !w.did(1) {
+		if !w.spend(1) {
 			break
 		}
 		class := int(combiningClass(r))
@@ -231,16 +231,16 @@ func compose(runes []rune, w *watch) []rune {
 	return out
 }
 
-// Bounds of a charsMap. SentencePiece's usual one, nmt_nfkc, has 240 kB, and replaces a character by 33 bytes at most.
+// Bounds of a charsMap. SentencePiece's usual map, nmt_nfkc, has 240 kB, and replaces a character by 33 bytes at most.
 const (
 	maxCharsMap    = 16 << 20
 	maxReplacement = 1 << 10
 )
 
-// A charsMap is SentencePiece's precompiled_charsmap: characters, and what they are replaced by.
+// A charsMap is SentencePiece's precompiled_charsmap: characters and their replacements.
 //
-// It is the number of bytes of a trie, that trie as a double array of 32-bit units, and the replacements, each of which
-// ends with a zero byte. (Darts-clone's DoubleArray; normalizer.cc of SentencePiece)
+// The format is the number of bytes of a trie, the trie as a double array of 32-bit units, and the replacements, each
+// ended by a zero byte. (Darts-clone's DoubleArray; normalizer.cc of SentencePiece)
 type charsMap struct {
 	units []uint32
 	to    string
@@ -256,8 +256,9 @@ func newCharsMap(b []byte) (*charsMap, error) {
 	}
 	size, b := binary.LittleEndian.Uint32(b), b[4:]
 	if size%4 != 0 || size == 0 || uint64(size) > uint64(len(b)) {
-		return nil, fmt.Errorf("precompiled_charsmap: a trie of %d bytes, want a multiple of 4 up to the %d that follow",
-			size, len(b))
+		return nil,
+			fmt.Errorf("precompiled_charsmap: a trie of %d bytes, want a multiple of 4 up to the %d that follow",
+				size, len(b))
 	}
 	c := &charsMap{units: make([]uint32, size/4), to: string(b[size:])}
 	for i := range c.units {
@@ -269,15 +270,16 @@ func newCharsMap(b []byte) (*charsMap, error) {
 	for rest, at := c.to, 0; rest != ""; {
 		one, after, _ := strings.Cut(rest, "\x00")
 		if len(one) > maxReplacement {
-			return nil, fmt.Errorf("precompiled_charsmap: replacement at byte %d: %d bytes, at most %d are supported", at,
-				len(one), maxReplacement)
+			return nil,
+				fmt.Errorf("precompiled_charsmap: replacement at byte %d: %d bytes, at most %d are supported", at,
+					len(one), maxReplacement)
 		}
 		rest, at = after, at+len(one)+1
 	}
 	return c, nil
 }
 
-// replacement returns what stands for a piece of text, which the shortest match of its beginning says.
+// replacement returns the replacement of a piece of text, by the shortest match of its beginning.
 func (c *charsMap) replacement(s string) (string, bool) {
 	at := offset(c.units[0])
 	for i := 0; i < len(s) && s[i] != 0; i++ {
@@ -297,7 +299,7 @@ func (c *charsMap) replacement(s string) (string, bool) {
 			return "", false
 		}
 		to := int(c.units[at] & (1<<31 - 1))
-		if to > len(c.to) || to < len(c.to) && !utf8.RuneStart(c.to[to]) { // which would begin within a character
+		if to > len(c.to) || to < len(c.to) && !utf8.RuneStart(c.to[to]) { // else within a character
 			return "", false
 		}
 		text, _, _ := strings.Cut(c.to[to:], "\x00")
@@ -306,25 +308,25 @@ func (c *charsMap) replacement(s string) (string, bool) {
 	return "", false
 }
 
-// firstRune returns how many bytes the first character of s has, or of bytes that are no character.
+// firstRune returns the number of bytes of the first character of s, or of its leading bytes that are no character.
 func firstRune(s string) int {
 	_, n := utf8.DecodeRuneInString(s)
 	return n
 }
 
-// offset returns the difference between a unit's place and those of its children.
+// offset returns the difference between a unit's place and its children's.
 func offset(unit uint32) uint32 { return unit >> 10 << (unit & (1 << 9) >> 6) }
 
-// wholeCluster is how many bytes a cluster of characters has at most that is looked up as one.
+// wholeCluster is the maximal number of bytes of a cluster of characters that is looked up as a whole.
 const wholeCluster = 5
 
-// apply replaces what the map says of text: a short cluster of characters as one, if its beginning is there, and else
-// each character. It is what the tokenizers library does; SentencePiece itself takes the longest match, wherever it
+// apply replaces text by the map: a short cluster of characters as a whole, if its beginning is in the map, and else
+// each character. The tokenizers library does so; SentencePiece itself takes the longest match, wherever the match
 // ends.
 func (c *charsMap) apply(s string, w *watch) string {
 	var out strings.Builder
 	out.Grow(len(s))
-	for len(s) > 0 && w.did(1) {
+	for len(s) > 0 && w.spend(1) {
 		n := cluster(s, w)
 		if n <= wholeCluster {
 			if to, ok := c.replacement(s[:n]); ok {
@@ -333,7 +335,7 @@ func (c *charsMap) apply(s string, w *watch) string {
 				continue
 			}
 		}
-		for part := s[:n]; len(part) > 0 && w.did(1); {
+		for part := s[:n]; len(part) > 0 && w.spend(1); {
 			k := firstRune(part)
 			if to, ok := c.replacement(part[:k]); ok {
 				out.WriteString(to)
@@ -347,8 +349,8 @@ func (c *charsMap) apply(s string, w *watch) string {
 	return out.String()
 }
 
-// cluster returns the length of the first grapheme cluster of s, by UAX 29. Flags, emoji that joiners connect and Indic
-// conjuncts are cut: they are longer than wholeCluster, and their parts are looked up one by one all the same.
+// cluster returns the length of the first grapheme cluster of s, by UAX 29. Flags, emoji joined by joiners and Indic
+// conjuncts are cut: they are longer than wholeCluster, so their parts are looked up separately anyway.
 func cluster(s string, w *watch) int {
 	if len(s) > 1 && s[0] < utf8.RuneSelf && s[1] < utf8.RuneSelf { // the usual case
 		if s[0] == '\r' && s[1] == '\n' {
@@ -358,7 +360,7 @@ func cluster(s string, w *watch) int {
 	}
 	r, n := utf8.DecodeRuneInString(s)
 	before := breakOf(r)
-	for n < len(s) && before != breakControl && w.did(1) {
+	for n < len(s) && before != breakControl && w.spend(1) {
 		r, k := utf8.DecodeRuneInString(s[n:])
 		after := breakOf(r)
 		if r == utf8.RuneError && k == 1 || !joins(before, after) {
@@ -369,7 +371,7 @@ func cluster(s string, w *watch) int {
 	return n
 }
 
-// A breakClass is what UAX 29 says of a character's borders.
+// A breakClass is UAX 29's class of a character's borders.
 type breakClass uint8
 
 const (

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// A jsonStep is any normalizer, pre-tokenizer, post-processor or decoder of tokenizer.json: the fields of all kinds
-// that are known here.
+// A jsonStep is any normalizer, pre-tokenizer, post-processor or decoder of tokenizer.json: the fields of all known
+// kinds.
 type jsonStep struct {
 	Type string `json:"type"`
 
@@ -78,7 +78,7 @@ type jsonTemplateName struct {
 	Kind uint8 `json:"type_id"`
 }
 
-// A pipeline is what the steps of a tokenizer.json come to.
+// A pipeline is the result of the steps of a tokenizer.json.
 type pipeline struct {
 	norm      normalizer
 	byteLevel bool
@@ -87,7 +87,7 @@ type pipeline struct {
 	cut       bool
 }
 
-// flatten returns the steps of a step: of a Sequence those in it, and in the Sequences there.
+// flatten returns the steps of a step: of a Sequence its steps, recursively.
 func flatten(s *jsonStep, list func(*jsonStep) []jsonStep) (steps []jsonStep) {
 	var walk func(s *jsonStep)
 	walk = func(s *jsonStep) {
@@ -114,7 +114,8 @@ func (f *jsonFile) pipeline() (p pipeline, err error) {
 		add  func(*pipeline, *jsonStep) error
 	}{
 		{"normalizer", f.Normalizer, func(s *jsonStep) []jsonStep { return s.Normalizers }, (*pipeline).normalizer},
-		{"pre_tokenizer", f.PreTokenizer, func(s *jsonStep) []jsonStep { return s.PreTokenizers }, (*pipeline).preTokenizer},
+		{"pre_tokenizer", f.PreTokenizer, func(s *jsonStep) []jsonStep { return s.PreTokenizers },
+			(*pipeline).preTokenizer},
 		{"decoder", f.Decoder, func(s *jsonStep) []jsonStep { return s.Decoders }, (*pipeline).decoder},
 	} {
 		for _, s := range flatten(part.step, part.list) {
@@ -190,13 +191,13 @@ func (p *pipeline) preTokenizer(s *jsonStep) error {
 			return fmt.Errorf("type Punctuation with behavior %q is not supported", s.Behavior)
 		}
 	case "ByteLevel":
-		if is(s.AddPrefixSpace, true) {
+		if flagOr(s.AddPrefixSpace, true) {
 			if len(p.patterns) > 0 || p.norm.prepend != prependNever {
 				return errors.New("type ByteLevel with add_prefix_space after other steps is not supported")
 			}
 			p.norm.prepend = prependSpace
 		}
-		if is(s.UseRegex, true) {
+		if flagOr(s.UseRegex, true) {
 			p.add("plainWords", splitPlainWords)
 		}
 		p.byteLevel = true
@@ -223,14 +224,14 @@ func (p *pipeline) split(s *jsonStep) error {
 	if s.Behavior != "Isolated" && !(s.Behavior == "Removed" && s.Invert && known().Patterns[pattern].All) {
 		return fmt.Errorf("a Split with behavior %q, invert %v is not supported", s.Behavior, s.Invert)
 	}
-	if p.byteLevel && pattern != "threeASCII" { // which alone sees bytes as it sees characters
+	if p.byteLevel && pattern != "threeASCII" { // this pattern alone treats bytes like characters
 		return fmt.Errorf("a Split by the regular expression %q after ByteLevel is not supported", *s.Pattern.Regex)
 	}
 	p.add(pattern, patternSplitters[pattern])
 	return nil
 }
 
-// add adds a splitter and its pattern, or the words for one that no regular expression says.
+// add adds a splitter with its pattern, or with words for a splitter beyond regular expressions.
 func (p *pipeline) add(pattern string, cut splitter) {
 	p.patterns, p.stages = append(p.patterns, pattern), append(p.stages, cut)
 }
@@ -249,7 +250,7 @@ func (p *pipeline) digits(each bool) {
 	}
 }
 
-// literal adds a Split at a string, which is no regular expression even where it looks like one.
+// literal adds a Split at a string, even a string that looks like a regular expression.
 func (p *pipeline) literal(s *jsonStep) error {
 	cut := literalSplitter(s.Behavior, s.Pattern.String)
 	if cut == nil || s.Invert || p.byteLevel {
@@ -264,7 +265,7 @@ func (p *pipeline) metaspace(s *jsonStep) error {
 	if s.Replacement != space || p.norm.prepend != prependNever {
 		return fmt.Errorf("type Metaspace with %q is not supported", s.Replacement)
 	}
-	p.norm.escape, p.cut = true, is(s.Split, true)
+	p.norm.escape, p.cut = true, flagOr(s.Split, true)
 	switch {
 	case s.AddPrefixSpace != nil && !*s.AddPrefixSpace, s.PrependScheme == "never":
 		p.norm.prepend = prependNever
@@ -297,7 +298,7 @@ func (p *pipeline) decoder(s *jsonStep) error {
 	return fmt.Errorf("type %q is not supported", s.Type)
 }
 
-// template sets what the post-processor puts around a text.
+// template sets the tokens that the post-processor puts around a text.
 func (f *jsonFile) template(t *Tokenizer) error {
 	for _, s := range flatten(f.PostProcessor, func(s *jsonStep) []jsonStep { return s.Processors }) {
 		switch s.Type {
@@ -310,7 +311,7 @@ func (f *jsonFile) template(t *Tokenizer) error {
 				return err
 			}
 		case "BertProcessing", "RobertaProcessing":
-			if err := s.classified(t); err != nil {
+			if err := s.setClassified(t); err != nil {
 				return err
 			}
 		default:
@@ -345,18 +346,18 @@ func (s *jsonStep) template(t *Tokenizer) error {
 	return nil
 }
 
-// A part is one of what a pair of texts becomes: a special token, or one of the texts.
+// A part is an element of a pair of texts: a special token, or a text.
 type part struct {
 	id   int // -1 of a text
 	text int // 0 or 1, of the pair
 	kind uint8
 }
 
-// text is a text's part.
+// textPart returns the part of a text.
 func textPart(text int, kind uint8) part { return part{id: -1, text: text, kind: kind} }
 
-// Pair returns the ids of two texts as the model reads them together, with its special tokens, and the kind of each,
-// which a BERT has an embedding for (token_type_ids).
+// Pair returns the ids of two texts in a single input of the model, with special tokens, and the kind of each id, for
+// which a BERT has an embedding (token_type_ids).
 func (t *Tokenizer) Pair(a, b []int) (ids []int, kinds []uint8) {
 	parts := t.pair
 	if parts == nil {
@@ -380,7 +381,7 @@ func (t *Tokenizer) PairExtra() int {
 	return len(ids)
 }
 
-// pairTemplate sets what TemplateProcessing makes of a pair.
+// pairTemplate sets the form of a pair by TemplateProcessing.
 func (s *jsonStep) pairTemplate(t *Tokenizer) error {
 	if len(s.Pair) == 0 {
 		return nil
@@ -432,9 +433,9 @@ func (s *jsonStep) special(t *Tokenizer, p jsonTemplatePart) ([]int, error) {
 	return ids, nil
 }
 
-// classified sets what BertProcessing and RobertaProcessing put around a text and a pair: [CLS] A [SEP] B [SEP], and
-// with two separators between the texts of RoBERTa, whose texts are all of one kind.
-func (s *jsonStep) classified(t *Tokenizer) error {
+// setClassified sets the tokens of BertProcessing and RobertaProcessing around a text and a pair: [CLS] A [SEP] B [SEP],
+// and with two separators between the texts of RoBERTa, whose texts have a single kind.
+func (s *jsonStep) setClassified(t *Tokenizer) error {
 	var sep, cls int
 	for _, k := range []struct {
 		to   *int

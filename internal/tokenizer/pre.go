@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// preTokenizersJSON lists the known patterns of pre-tokenizers, as tokenizer.json spells the patterns, and the known
-// values of tokenizer.ggml.pre (llama_vocab::impl::load in llama.cpp/src/llama-vocab.cpp). Where llama.cpp's engine of
-// regular expressions lacks something that the model's own pattern has, the list follows the model's. For example, Qwen
-// normalizes to NFC, which GGUF has no key for.
+// preTokenizersJSON lists the known patterns of pre-tokenizers, in tokenizer.json's spelling, and the known values of
+// tokenizer.ggml.pre (llama_vocab::impl::load in llama.cpp/src/llama-vocab.cpp). Where llama.cpp's engine of regular
+// expressions lacks a feature of the model's own pattern, the list follows the model. For example, Qwen normalizes to
+// NFC, for which GGUF has no key.
 //
 //go:embed pretokenizers.json
 var preTokenizersJSON []byte
@@ -21,21 +21,21 @@ var preTokenizersJSON []byte
 type knownPatterns struct {
 	Patterns map[string]struct {
 		Regex string
-		Also  []string // other spellings: possessive quantifiers, which give nothing back anyway, and cut classes
+		Also  []string // other spellings: possessive quantifiers, which never give back here, and cut classes
 		All   bool     // some branch matches, whatever the text
 	}
 	PreTokenizers []preTokenizer
-	Usual         []string          // names for a folder's steps: of several names with the same steps the usual one
-	Foreign       map[string]string // models of the names whose rules are not built
+	Usual         []string          // names for a folder's steps: the usual name of several with the same steps
+	Foreign       map[string]string // models by names whose rules are not built
 
 	spelled map[string]string // names of patterns by their unescaped spelling
 	named   map[string]preTokenizer
 }
 
-// A preTokenizer holds the rules that a value of tokenizer.ggml.pre stands for.
+// A preTokenizer holds the rules named by a value of tokenizer.ggml.pre.
 type preTokenizer struct {
 	Names        []string // values of tokenizer.ggml.pre
-	Patterns     []string // names of patterns, each applied to the pieces of the one before
+	Patterns     []string // names of patterns, each applied to the pieces of the previous
 	NFC          bool
 	IgnoreMerges bool
 	AddBOS       bool // where add_bos_token is absent
@@ -60,7 +60,7 @@ var known = sync.OnceValue(func() (k knownPatterns) {
 	return k
 })
 
-// unescaped writes the characters of a regular expression that may be escaped as they are.
+// unescaped removes needless escapes from a regular expression.
 var unescaped = strings.NewReplacer(`\r`, "\r", `\n`, "\n", `\"`, `"`)
 
 // regex returns the regular expression of a pattern's name; other names stay.

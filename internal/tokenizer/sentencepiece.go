@@ -9,8 +9,8 @@ import (
 )
 
 // FromSentencePiece makes the tokenizer of a tokenizer.model file, a ModelProto of SentencePiece
-// (sentencepiece_model.proto). config is the tokenizer_config.json beside it, or nil. Only BPE models with byte
-// fallback and without normalization rules are supported: those of Llama 2, Mistral and Gemma.
+// (sentencepiece_model.proto). The tokenizer_config.json beside it, or nil, is config. Only BPE models with byte
+// fallback and without normalization rules are supported, as in Llama 2, Mistral and Gemma.
 func FromSentencePiece(model, config []byte) (*Tokenizer, error) {
 	m := newSPModel()
 	err := protoFields(model, 0, m.field)
@@ -51,13 +51,13 @@ func FromSentencePiece(model, config []byte) (*Tokenizer, error) {
 		return nil, err
 	}
 	if t.special.bos >= 0 {
-		t.special.prefix = []int{t.special.bos} // what transformers does with these models
+		t.special.prefix = []int{t.special.bos} // as transformers does with these models
 	}
 	findEndOfTurn(t)
 	return t, c.surround(t)
 }
 
-// An spModel is what a ModelProto tells: its pieces, and of TrainerSpec and NormalizerSpec what matters here.
+// An spModel holds the pieces of a ModelProto, and the supported fields of TrainerSpec and NormalizerSpec.
 type spModel struct {
 	tokens []token
 	scores []float32
@@ -147,8 +147,8 @@ func (m *spModel) check() error {
 	return nil
 }
 
-// added lists the tokens that are cut out of the text: the configuration's, the special pieces, and the user-defined
-// ones, which match normalized text.
+// added lists the tokens to cut out of the text: the configuration's, the special pieces, and the user-defined pieces,
+// which match normalized text.
 func (m *spModel) added(added map[int]addedToken) []addedToken {
 	for i, k := range m.tokens {
 		special := k.kind == Control || k.kind == Unknown
@@ -156,7 +156,7 @@ func (m *spModel) added(added map[int]addedToken) []addedToken {
 			added[i] = addedToken{content: k.text, id: int32(i), special: special, normalized: !special}
 		}
 	}
-	return sorted(added)
+	return sortByID(added)
 }
 
 // setIDs sets BOS and EOS.
@@ -202,10 +202,10 @@ type protoField struct {
 	number uint64
 	value  uint64
 	bytes  []byte
-	offset int // of its content, from the beginning of the file
+	offset int // of the content, from the beginning of the file
 }
 
-// protoFields calls yield for each field of a message that begins at offset base
+// protoFields calls yield for each field of a message beginning at offset base
 // (protobuf.dev/programming-guides/encoding).
 func protoFields(b []byte, base int, yield func(protoField) error) error {
 	for i := 0; i < len(b); {

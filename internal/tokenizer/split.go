@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// A splitter is a pre-tokenizer's pattern, by hand: it returns the length of the first piece of s, which is not empty.
-// A piece is a match or the text up to the next one. Each is linear: no character is looked at more than a few times.
+// A splitter is a pre-tokenizer's pattern, by hand: it returns the length of the first piece of s, not empty. A piece
+// is a match or the text up to the next match. Each splitter is linear: no character is examined more than a few times.
 //
-// The comments give the regular expressions they stand for; within them \s is Unicode's White_Space, \p{..} a general
+// The comments give the corresponding regular expressions; within these \s is Unicode's White_Space, \p{..} a general
 // category. A byte that is not UTF-8 counts as U+FFFD, a symbol.
 type splitter func(s string) int
 
-// patternSplitters are the splitters by the names of their patterns in pretokenizers.json.
+// patternSplitters has the splitters by the names of their patterns in pretokenizers.json.
 var patternSplitters = map[string]splitter{
 	"digits3":     splitDigits3,
 	"digit1":      splitDigit1,
@@ -47,7 +47,7 @@ var patternSplitters = map[string]splitter{
 	"east":        splitEast,
 }
 
-// A class is what the patterns of GPT-2 and its heirs tell apart.
+// A class is a kind of character in the patterns of GPT-2 and its heirs.
 type class uint8
 
 const (
@@ -111,7 +111,7 @@ func newlines(s string, i int) int {
 	return i
 }
 
-// Most text is cut by the next two, which are functions of their own for speed.
+// Most text is cut by the next two splitters, which are separate functions for speed.
 
 func splitDigits3(s string) int { return splitWords(s, 3, newlines) }
 func splitDigit1(s string) int  { return splitWords(s, 1, newlines) }
@@ -162,7 +162,7 @@ func splitPlainWords(s string) int {
 }
 
 // blanks returns \s+(?!\S)|\s+, and with lines \s*[\r\n]+ before it: the white space at s, without its last character
-// where text follows, or up to its last newline.
+// if text follows, or up to its last newline.
 func blanks(s string, lines bool) int {
 	end, last, line := 0, 0, 0
 	for end < len(s) {
@@ -186,7 +186,7 @@ func blanks(s string, lines bool) int {
 }
 
 // contraction returns the length of 's, 't, 're, 've, 'm, 'll or 'd at s, or 0. Without regard to case, the long s
-// (U+017F) is an s, too: Unicode folds it.
+// (U+017F) also is an s: Unicode folds it.
 func contraction(s string, fold bool) int {
 	if len(s) < 2 || s[0] != '\'' {
 		return 0
@@ -339,7 +339,7 @@ func splitByCase(s string, digits int, short bool) int {
 	return splitUncased(s, digits, slashes)
 }
 
-// splitUncased returns what comes behind words: numbers, punctuation with a tail, white space.
+// splitUncased returns pieces other than words: numbers, punctuation with a tail, white space.
 func splitUncased(s string, digits int, tail func(s string, i int) int) int {
 	c, n := classAt(s, 0)
 	switch next, k := classAt(s, n); {
@@ -357,19 +357,19 @@ func splitUncased(s string, digits int, tail func(s string, i int) int) int {
 func casedWord(s string, at func(s string, i int) (uint8, int)) int {
 	first, n := at(s, 0)
 	class, _ := classAt(s, 0)
-	if class == letter || class == number || isNewline(s[0]) { // it cannot come before a word
+	if class == letter || class == number || isNewline(s[0]) { // cannot come before a word
 		end, _ := caseRun(s, 0, at)
 		return end
 	}
 	end, lower := caseRun(s, n, at)
-	if first != 0 && !lower { // a mark, which the first pattern takes as a word
+	if first != 0 && !lower { // a mark, to the first pattern a word
 		end, _ = caseRun(s, 0, at)
 	}
 	return end
 }
 
-// caseRun matches upper and lower case at s[i:], and returns the end and whether it has some that is lower. That fails
-// with 0. Upper case is taken first, and given back as far as a character that may be lower.
+// caseRun matches upper and lower case at s[i:], and returns the end, 0 for no match, and whether there is lower case.
+// Upper case is taken first, and given back as far as a character that may be lower.
 func caseRun(s string, i int, at func(s string, i int) (uint8, int)) (end int, lower bool) {
 	begin, may := i, 0
 	for {
@@ -428,7 +428,7 @@ func splitKimi(s string) int {
 	return splitUncased(s, 3, newlines)
 }
 
-// caseButHan returns what caseAt does; Han has no class.
+// caseButHan returns the result of caseAt, except that Han has no class.
 func caseButHan(s string, i int) (uint8, int) {
 	c, n := caseAt(s, i)
 	if c == noCase {

@@ -81,8 +81,8 @@ func splitLines(s string) int {
 	return n
 }
 
-// splitTrailing cuts by the pattern trailing. The text holds no newlines by then, before which Oniguruma's $ would
-// match, too.
+// splitTrailing cuts by the pattern trailing. The text holds no newlines by then; before a newline Oniguruma's $ would
+// also match.
 func splitTrailing(s string) int {
 	if n := len(strings.TrimRightFunc(s, unicode.IsSpace)); n > 0 {
 		return n
@@ -145,8 +145,7 @@ func splitEast(s string) int {
 	return while(s, n, func(r rune) bool { return east(r) == class })
 }
 
-// east returns the class of eastPattern that a character is in, 0 for none: Hangul, punctuation, Bopomofo, Han with
-// kana.
+// east returns the class of a character in eastPattern, 0 for none: Hangul, punctuation, Bopomofo, Han with kana.
 func east(r rune) int {
 	switch {
 	case r >= 0xAC00 && r <= 0xD7A3, r >= 0x3131 && r <= 0x318E:
@@ -162,7 +161,7 @@ func east(r rune) int {
 	return 0
 }
 
-// cased are the letters with case that a pattern of DeepSeek lists, of an older version of Unicode.
+// cased holds the letters with case in a pattern of DeepSeek, from an older version of Unicode.
 var cased = sync.OnceValue(func() *unicode.RangeTable {
 	table := &unicode.RangeTable{}
 	list := []rune(strings.TrimSuffix(strings.TrimPrefix(known().Patterns["cased"].Regex, `\s?[`), "]+"))
@@ -198,7 +197,7 @@ func isPlainPunct(r rune) bool { return unicode.IsPunct(r) || strings.ContainsRu
 
 func isQuotedPunct(r rune) bool { return isPlainPunct(r) || r == '`' }
 
-// isByteNumber reports whether ByteLevel spells a byte as a character that is a number: a digit, or one of ²³¹¼½¾.
+// isByteNumber reports whether ByteLevel spells a byte as a character that is a number: a digit, or ²³¹¼½¾.
 func isByteNumber(c byte) bool {
 	return c >= '0' && c <= '9' || c == 0xB2 || c == 0xB3 || c == 0xB9 || c >= 0xBC && c <= 0xBE
 }
@@ -212,7 +211,7 @@ func splitByteNumbers(s string) int {
 	return n
 }
 
-// splitByteDigit makes a piece of each of such bytes.
+// splitByteDigit makes a piece of each byte number.
 func splitByteDigit(s string) int {
 	if isByteNumber(s[0]) {
 		return 1
@@ -220,7 +219,7 @@ func splitByteDigit(s string) int {
 	return splitByteNumbers(s)
 }
 
-// literalSplitter cuts at the occurrences of a string; nil for a behavior that is not known or drops text.
+// literalSplitter cuts at the occurrences of a string; nil for a behavior that is unknown or drops text.
 func literalSplitter(behavior string, text *string) splitter {
 	if text == nil {
 		return nil

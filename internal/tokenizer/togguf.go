@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Files are the files of a Hugging Face folder that describe its tokenizer; nil is one that is not there.
+// Files are the files of a Hugging Face folder that describe its tokenizer; nil for an absent file.
 type Files struct {
 	JSON   []byte // tokenizer.json
 	Model  []byte // tokenizer.model
@@ -17,12 +17,12 @@ type Files struct {
 }
 
 // ToGGUF translates a folder's tokenizer into GGUF's metadata for a model that embeds size tokens, as llama.cpp's
-// converter does (conversion/base.py, and SpecialVocab in gguf-py/gguf/vocab.py). merges says that a character-level
-// vocabulary comes with its merges (gemma4), not with scores (llama). pre is GGUF's name of a byte-level tokenizer's
-// steps, where it is one of several for these. ids are config.json's ids of special tokens, "bos" to "mask", for tokens
-// that tokenizer_config.json does not name.
+// converter does (conversion/base.py, and SpecialVocab in gguf-py/gguf/vocab.py). With merges, a character-level
+// vocabulary comes with its merges (gemma4), not with scores (llama). If several names of GGUF stand for a byte-level
+// tokenizer's steps, pre is the right one. The map ids has config.json's ids of special tokens, "bos" to "mask", for
+// tokens that tokenizer_config.json does not name.
 //
-// The notes tell what GGUF has no key for. Metadata that would give other ids is an error: it is read back and compared
+// The notes tell the losses. Metadata that would give other ids is an error: the metadata is read back and compared
 // with the folder's tokenizer (Same).
 func ToGGUF(f Files, size int, merges bool, pre string, ids map[string]int) (g GGUF, notes []string, err error) {
 	c, err := parseConfig(f.Config)
@@ -57,7 +57,7 @@ func ToGGUF(f Files, size int, merges bool, pre string, ids map[string]int) (g G
 	return g, notes, Same(t, back)
 }
 
-// fromModel takes the pieces, scores and types of a tokenizer.model, and over them the added tokens of the
+// fromModel takes the pieces, scores and types of a tokenizer.model, overruled by the added tokens of the
 // configuration.
 func (g *GGUF) fromModel(f Files, c *config) (*Tokenizer, error) {
 	t, err := FromSentencePiece(f.Model, f.Config)
@@ -105,7 +105,8 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre str
 	}
 	if t.pieces != nil {
 		if w := t.pieces; !w.clean || !w.chinese || w.strip != w.lower || w.most != maxWord {
-			return nil, nil, fmt.Errorf("tokenizer.json: GGUF has no keys for a BertNormalizer other than the usual ones")
+			return nil, nil,
+				fmt.Errorf("tokenizer.json: GGUF has no keys for a BertNormalizer other than the usual ones")
 		}
 		g.setPieces(t, pre)
 		return t, nil, nil
@@ -149,7 +150,7 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre str
 	return t, notes, g.setMerges(&file.Model)
 }
 
-// setFlags sets what added tokens take of the text around them.
+// setFlags sets the flags of added tokens.
 func (g *GGUF) setFlags(t *Tokenizer) {
 	for _, m := range []matcher{t.raw, t.cooked} {
 		for _, a := range m.tokens {
@@ -160,8 +161,8 @@ func (g *GGUF) setFlags(t *Tokenizer) {
 	}
 }
 
-// preName finds GGUF's name of a byte-level tokenizer's steps: usual, where it is one. A name that says otherwise of
-// ignore_merges does where that changes nothing.
+// preName finds GGUF's name of a byte-level tokenizer's steps: usual, if among the names. A name that differs in
+// ignore_merges will do if that changes nothing.
 func preName(p *pipeline, t *Tokenizer, usual string) (string, error) {
 	merged := sync.OnceValue(func() bool { return mergesAll(t) })
 	suits := func(name string, strict bool) bool {
@@ -187,13 +188,13 @@ func preName(p *pipeline, t *Tokenizer, usual string) (string, error) {
 		patterns, p.norm.nfc, t.bpe.allWhole)
 }
 
-// mergesAll reports whether merging makes each word that is a token that token, so that ignore_merges changes nothing.
+// mergesAll reports whether merging makes every word that is a token that token, so that ignore_merges changes nothing.
 func mergesAll(t *Tokenizer) bool {
 	e := encoder{t: t}
 	e.merger.watch = &e.watch
 	for text, id := range t.bpe.words {
 		cut := slices.ContainsFunc(t.bpe.stages, func(s splitter) bool { return s(text) != len(text) })
-		if t.tokens[id].kind != Normal || cut { // it is no word
+		if t.tokens[id].kind != Normal || cut { // the token is no word
 			continue
 		}
 		e.symbols(text)
@@ -204,7 +205,7 @@ func mergesAll(t *Tokenizer) bool {
 	return true
 }
 
-// visible are the tokens of Gemma 4 that a reply shows, so that its reader can tell its parts (conversion/gemma.py).
+// visible lists the tokens of Gemma 4 that a reply shows, so that its reader can tell its parts (conversion/gemma.py).
 var visible = []string{"<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|tool_response>",
 	"<tool_response|>", `<|"|>`}
 
@@ -227,16 +228,16 @@ func (g *GGUF) setTokens(t *Tokenizer, tokens []token, added []addedToken) {
 	}
 }
 
-// looksSpecial reports whether an added token is one that models write as text though it steers them
-// (does_token_look_special in conversion/base.py).
+// looksSpecial reports whether an added token steers models although they write it as text (does_token_look_special in
+// conversion/base.py).
 func looksSpecial(text string) bool {
 	between := func(from, to string) bool { return strings.HasPrefix(text, from) && strings.HasSuffix(text, to) }
 	return slices.Contains([]string{"<pad>", "<mask>", "<2mass>", "[@BOS@]"}, text) ||
 		between("<|", "|>") || between("<｜", "｜>") || between("<unused", ">")
 }
 
-// setMerges sets the merges, or the scores that have the same effect: the earlier a token is first merged, the higher
-// its score.
+// setMerges sets the merges, or the scores with the same effect: the earlier a token is first merged, the higher its
+// score.
 func (g *GGUF) setMerges(m *jsonModel) error {
 	ids := make(map[string]int, len(g.Tokens))
 	if g.Model != ByteLevel {
@@ -272,8 +273,8 @@ func (g *GGUF) setMerges(m *jsonModel) error {
 	return nil
 }
 
-// resize gives the vocabulary as many tokens as the model embeds. Ids without a token become unused ones; the special
-// tokens of other modalities that a vocabulary may have beyond are left out.
+// resize gives the vocabulary as many tokens as the model embeds. Ids without a token become unused tokens; special
+// tokens of other modalities beyond the size are left out.
 func (g *GGUF) resize(size int) {
 	for i, text := range g.Tokens {
 		if text == "" {
@@ -306,8 +307,8 @@ func (s *jsonStep) between() (n int, ok bool) {
 	return n, n > 0 && texts == 2
 }
 
-// surround makes the tokens around a text BOS and EOS, since GGUF says of these alone that they are added. For example,
-// Qwen3-Embedding ends texts with <|endoftext|> and turns with <|im_end|>, its eos_token, which becomes EOT.
+// surround makes the tokens around a text BOS and EOS, the only tokens that GGUF can add. For example, Qwen3-Embedding
+// ends texts with <|endoftext|> and turns with <|im_end|>, its eos_token, which becomes EOT.
 func (g *GGUF) surround(t *Tokenizer) {
 	if len(t.special.prefix) == 1 {
 		g.BOS = &t.special.prefix[0]
@@ -315,13 +316,13 @@ func (g *GGUF) surround(t *Tokenizer) {
 	if len(t.special.suffix) != 1 {
 		return
 	}
-	if old := g.EOS; old != nil && t.tokens[*old].text != t.tokens[t.special.suffix[0]].text { // two may be spelled alike
+	if old := g.EOS; old != nil && t.tokens[*old].text != t.tokens[t.special.suffix[0]].text {
 		g.EOT = old
 	}
 	g.EOS = &t.special.suffix[0]
 }
 
-// setSpecial sets the ids of special tokens and what goes around a text.
+// setSpecial sets the ids of special tokens and the tokens around a text.
 func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]int) {
 	for _, k := range []struct {
 		key  string
@@ -358,7 +359,7 @@ func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]i
 		g.AddEOS = &ends
 	}
 	for _, s := range flatten(f.PostProcessor, func(s *jsonStep) []jsonStep { return s.Processors }) {
-		// one is what ends the first text
+		// the token ending the first text
 		if n, ok := s.between(); s.Type == "TemplateProcessing" && len(s.Single) > 1 && ok {
 			g.AddSEP = new(n > 1)
 		}

@@ -11,9 +11,9 @@ import (
 )
 
 // ToJSON translates GGUF's metadata into the tokenizer.json and the tokenizer_config.json of a Hugging Face folder.
-// Scores become merges: all pairs of tokens that make a token, that of the highest score first, as transformers makes
-// them of a tokenizer.model. Files that would give other ids are an error: they are read back and compared with the
-// metadata's tokenizer (Same).
+// Scores become merges: all pairs of tokens that make a token, highest score first, as transformers does with a
+// tokenizer.model. Files that would give other ids are an error: they are read back and compared with the metadata's
+// tokenizer (Same).
 func ToJSON(g GGUF) (f Files, err error) {
 	t, err := FromGGUF(g)
 	if err != nil {
@@ -26,12 +26,13 @@ func ToJSON(g GGUF) (f Files, err error) {
 	added := g.addedJSON(t)
 	if f.JSON, err = marshal(map[string]any{
 		"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": added, "model": model,
-		"normalizer": normJSON(t), "pre_tokenizer": g.preJSON(t), "post_processor": postJSON(t), "decoder": decoderJSON(t),
+		"normalizer": normJSON(t), "pre_tokenizer": g.preJSON(t), "post_processor": postJSON(t),
+		"decoder": decoderJSON(t),
 	}); err != nil {
 		return f, err
 	}
 	config := map[string]any{"clean_up_tokenization_spaces": false, "tokenizer_class": "PreTrainedTokenizerFast"}
-	if t.uni == nil { // of two tokens that are spelled alike, which Unigram may have, a name is the later one's
+	if t.uni == nil { // of Unigram's tokens with equal text, a name means the last
 		config["add_bos_token"], config["add_eos_token"] = t.AddsBOS(), len(t.special.suffix) > 0
 	}
 	for key, id := range map[string]*int{"bos_token": g.BOS, "eos_token": g.EOS, "unk_token": g.UNK, "sep_token": g.SEP,
@@ -57,8 +58,9 @@ func (g *GGUF) modelJSON(t *Tokenizer) (object, error) {
 	}
 	vocab := json.RawMessage(g.vocabJSON(t))
 	if w := t.pieces; w != nil {
-		return object{"type": "WordPiece", "unk_token": t.tokens[w.unknown].text, "continuing_subword_prefix": inner,
-			"max_input_chars_per_word": w.most, "vocab": vocab}, nil
+		return object{"type": "WordPiece", "unk_token": t.tokens[w.unknown].text,
+			"continuing_subword_prefix": continuation,
+			"max_input_chars_per_word":  w.most, "vocab": vocab}, nil
 	}
 	merges, err := g.pairs(t)
 	return object{
@@ -69,7 +71,7 @@ func (g *GGUF) modelJSON(t *Tokenizer) (object, error) {
 	}, err
 }
 
-// unknownName returns the name of the token for text without one. A byte-level vocabulary drops such text, whatever
+// unknownName returns the name of the token for text without a token. A byte-level vocabulary drops such text, whatever
 // token its file calls unknown.
 func unknownName(t *Tokenizer, id *int) any {
 	if t.byteLevel && t.lossy {
@@ -78,7 +80,7 @@ func unknownName(t *Tokenizer, id *int) any {
 	return nameOfID(t, id)
 }
 
-// marshal writes v as JSON for people, without the escapes that only HTML needs.
+// marshal writes v as JSON for people, without the escapes for HTML.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -96,8 +98,8 @@ func nameOfID(t *Tokenizer, id *int) any {
 	return t.tokens[*id].text
 }
 
-// spelled returns token i as a tokenizer.json has it, "" for one that is only padding.
-func (g *GGUF) spelled(t *Tokenizer, i int) string {
+// spell returns token i in tokenizer.json's spelling, "" for padding.
+func (g *GGUF) spell(t *Tokenizer, i int) string {
 	k := t.tokens[i]
 	switch {
 	case k.kind == Unused && k.text == padName(i):
@@ -111,12 +113,12 @@ func (g *GGUF) spelled(t *Tokenizer, i int) string {
 // isAdded reports whether a token is cut out of the text.
 func (k Kind) isAdded() bool { return k == Control || k == Unknown || k == UserDefined }
 
-// vocabJSON returns the vocabulary in order of the ids. Added tokens of a byte-level one are not in it: they are not
-// spelled in its alphabet.
+// vocabJSON returns the vocabulary in order of the ids. Added tokens of a byte-level vocabulary are left out: they are
+// not spelled in its alphabet.
 func (g *GGUF) vocabJSON(t *Tokenizer) []byte {
 	b := []byte{'{'}
 	for i, k := range t.tokens {
-		text := g.spelled(t, i)
+		text := g.spell(t, i)
 		if text == "" || t.byteLevel && k.kind.isAdded() {
 			continue
 		}
@@ -140,7 +142,7 @@ func (g *GGUF) addedJSON(t *Tokenizer) []jsonAddedToken {
 	}
 	for i, k := range t.tokens {
 		if k.kind.isAdded() && (t.uni == nil || t.ids[k.text] == int32(i)) {
-			text, a := g.spelled(t, i), strips[int32(i)]
+			text, a := g.spell(t, i), strips[int32(i)]
 			added = append(added, jsonAddedToken{ID: &i, Content: text, LStrip: a.lstrip, RStrip: a.rstrip,
 				SingleWord: a.singleWord, Special: k.kind != UserDefined || isMarker(text),
 				Normalized: k.kind == UserDefined && strings.Contains(text, space)})
@@ -173,7 +175,7 @@ func (g *GGUF) pairs(t *Tokenizer) ([][2]string, error) {
 	return merges, nil
 }
 
-// appendSplits appends the pairs of tokens whose texts together are that of k.
+// appendSplits appends the pairs of tokens whose texts together make the text of k.
 func appendSplits(t *Tokenizer, merges [][2]string, k token) [][2]string {
 	if k.kind != Normal || utf8.RuneCountInString(k.text) < 2 {
 		return merges
@@ -187,7 +189,8 @@ func appendSplits(t *Tokenizer, merges [][2]string, k token) [][2]string {
 		}
 	}
 	slices.SortFunc(merges[first:], func(a, b [2]string) int {
-		return cmp.Or(cmp.Compare(t.bpe.words[a[0]], t.bpe.words[b[0]]), cmp.Compare(t.bpe.words[a[1]], t.bpe.words[b[1]]))
+		return cmp.Or(cmp.Compare(t.bpe.words[a[0]], t.bpe.words[b[0]]),
+			cmp.Compare(t.bpe.words[a[1]], t.bpe.words[b[1]]))
 	})
 	return merges
 }
@@ -251,7 +254,7 @@ func (g *GGUF) preJSON(t *Tokenizer) any {
 
 func decoderJSON(t *Tokenizer) any {
 	if t.pieces != nil {
-		return object{"type": "WordPiece", "prefix": inner, "cleanup": true}
+		return object{"type": "WordPiece", "prefix": continuation, "cleanup": true}
 	}
 	if t.byteLevel {
 		return byteLevelJSON(true)
@@ -264,7 +267,7 @@ func decoderJSON(t *Tokenizer) any {
 	return sequence("decoders", steps...)
 }
 
-// postJSON returns what puts special tokens around a text.
+// postJSON returns the step that puts special tokens around a text.
 func postJSON(t *Tokenizer) any {
 	if len(t.special.prefix)+len(t.special.suffix) == 0 {
 		if t.byteLevel {
@@ -287,7 +290,7 @@ func postJSON(t *Tokenizer) any {
 		return parts
 	}
 	single, pair := side("A"), append(side("A"), side("B")...)
-	if t.pieces != nil || t.uni != nil { // whose pairs have separators of their own
+	if t.pieces != nil || t.uni != nil { // pairs there have separate separators
 		pair = nil
 		for _, p := range t.pair {
 			if p.id >= 0 {

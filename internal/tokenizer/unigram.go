@@ -17,8 +17,8 @@ const Unigram = "t5"
 // unknownPenalty is how much less than the least score an unknown character has.
 const unknownPenalty = 10
 
-// A unigram model cuts text into the pieces whose scores, which are logarithms of probabilities, have the largest sum.
-// (Unigram of the tokenizers library; Kudo 2018, arXiv:1804.10959)
+// A unigram model cuts text into the pieces with the largest sum of scores, logarithms of probabilities. (Unigram of
+// the tokenizers library; Kudo 2018, arXiv:1804.10959)
 type unigram struct {
 	words    bool    // text is cut at white space first
 	cut      bool    // and before each ▁
@@ -28,13 +28,13 @@ type unigram struct {
 	penalty  float64 // score of an unknown character
 	trie     trie
 	scores   []float64
-	charsmap []byte // as the file has it
+	charsmap []byte // as in the file
 	nfkc     bool   // text is brought into NFKC
 	other    bool   // or into NFC
-	collapse bool   // runs of spaces become one
+	collapse bool   // a run of spaces becomes a single space
 }
 
-// newUnigram indexes a vocabulary whose tokens have scores. Of tokens that are spelled alike the last counts.
+// newUnigram indexes a vocabulary of tokens with scores. Of tokens with equal text the last counts.
 func newUnigram(tokens []token, scores []float64, unknown int, u *unigram) (*Tokenizer, error) {
 	if unknown < 0 || unknown >= len(tokens) {
 		return nil, fmt.Errorf("the unknown token %d is outside a vocabulary of %d", unknown, len(tokens))
@@ -49,7 +49,7 @@ func newUnigram(tokens []token, scores []float64, unknown int, u *unigram) (*Tok
 			tokens[i].kind = tokens[l].kind
 		}
 	}
-	t, err := indexed(tokens, true)
+	t, err := indexVocabulary(tokens, true)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func newUnigram(tokens []token, scores []float64, unknown int, u *unigram) (*Tok
 	return t, nil
 }
 
-// A trie finds the words that a text begins with.
+// A trie finds the words at the beginning of a text.
 type trie struct {
 	words []*word // sorted
 	nodes []trieNode
@@ -109,7 +109,7 @@ func (t *trie) build() {
 	type run struct{ from, to, depth int }
 	runs := []run{{0, len(t.words), 0}}
 	t.nodes = []trieNode{{id: -1}}
-	for n := 0; n < len(runs); n++ { // runs[n] is that of nodes[n]
+	for n := 0; n < len(runs); n++ { // runs[n] belongs to nodes[n]
 		r := runs[n]
 		if r.from < r.to && len(t.words[r.from].text) == r.depth {
 			t.nodes[n].id = t.words[r.from].id
@@ -134,13 +134,14 @@ func (t *trie) build() {
 func (t *trie) child(n int32, label byte) int32 {
 	first := t.nodes[n].first
 	list := t.nodes[first : first+int32(t.nodes[n].count)]
-	if i, ok := slices.BinarySearchFunc(list, label, func(k trieNode, b byte) int { return cmp.Compare(k.label, b) }); ok {
+	if i, ok := slices.BinarySearchFunc(list, label,
+		func(k trieNode, b byte) int { return cmp.Compare(k.label, b) }); ok {
 		return first + int32(i)
 	}
 	return 0
 }
 
-// unigram appends the ids of normalized text; first says that it begins the whole text.
+// unigram appends the ids of normalized text; first marks the beginning of the whole text.
 func (e *encoder) unigram(s string, first bool) {
 	u := e.t.uni
 	if !u.words {
@@ -148,7 +149,7 @@ func (e *encoder) unigram(s string, first bool) {
 		return
 	}
 	begin := 0
-	for i := 0; i < len(s) && e.goes() && e.did(1); {
+	for i := 0; i < len(s) && e.hasRoom() && e.spend(1); {
 		r, n := utf8.DecodeRuneInString(s[i:])
 		if unicode.IsSpace(r) {
 			e.spaced(s[begin:i], first && begin == 0)
@@ -168,7 +169,7 @@ func (e *encoder) spaced(s string, first bool) {
 	if (u.prefix == prependPiece || u.prefix == prependFirst && first) && !strings.HasPrefix(s, space) {
 		s = space + s
 	}
-	for s != "" && e.goes() {
+	for s != "" && e.hasRoom() {
 		n := len(s)
 		if u.cut {
 			if i := strings.Index(s[1:], space); i >= 0 {
@@ -186,8 +187,8 @@ type pathStep struct {
 	from, id int32 // from is -1 where there is no way
 }
 
-// best appends the ids of a word: those on the best way from its beginning to its end. Of equal ways to a place that of
-// the piece which begins first counts.
+// best appends the ids of a word, along the best way from its beginning to its end. Of equal ways to a place the way
+// with the earliest last piece counts.
 func (e *encoder) best(s string) {
 	u := e.t.uni
 	if len(s) > math.MaxInt32-1 {
@@ -198,10 +199,10 @@ func (e *encoder) best(s string) {
 	for i := range path {
 		path[i] = pathStep{from: -1}
 	}
-	for i := 0; i < len(s) && e.did(1); {
+	for i := 0; i < len(s) && e.spend(1); {
 		_, size := utf8.DecodeRuneInString(s[i:])
 		single := false
-		for n, at := int32(0), i; at < len(s) && e.did(1); at++ {
+		for n, at := int32(0), i; at < len(s) && e.spend(1); at++ {
 			if n = u.trie.child(n, s[at]); n == 0 {
 				break
 			}
@@ -221,14 +222,14 @@ func (e *encoder) best(s string) {
 	}
 }
 
-// reach takes a way to a place if it is better.
+// reach replaces the way to a place by a better way.
 func (p *pathStep) reach(score float64, from int, id int32) {
 	if p.from < 0 || score > p.score {
 		*p = pathStep{score, int32(from), id}
 	}
 }
 
-// walk appends the ids of the best way. Unknown characters side by side are one.
+// walk appends the ids of the best way. Adjacent unknown characters are a single token.
 func (e *encoder) walk(s string) {
 	u, ends := e.t.uni, e.ends[:0]
 	for at := int32(len(s)); at > 0; at = e.path[at].from {
@@ -248,7 +249,7 @@ func (e *encoder) walk(s string) {
 	}
 }
 
-// unknown appends the id, or the bytes, of text that has no pieces.
+// unknown appends the id, or the bytes, of text without pieces.
 func (e *encoder) unknown(s string) {
 	u := e.t.uni
 	if u.bytes {
@@ -266,10 +267,10 @@ func (e *encoder) unknown(s string) {
 	e.add(u.unknown)
 }
 
-// A rule is a step of what changes text before it is cut into pieces.
+// A rule is a step of changing text before the cut into pieces.
 type rule func(s string, w *watch) string
 
-// collapseSpaces makes one space, spelled to, of several.
+// collapseSpaces replaces several spaces by a single space, spelled to.
 func collapseSpaces(to string) rule {
 	return func(s string, w *watch) string {
 		if !strings.Contains(s, "  ") {
@@ -277,9 +278,9 @@ func collapseSpaces(to string) rule {
 		}
 		var out strings.Builder
 		out.Grow(len(s))
-		for i := 0; i < len(s) && w.did(1); {
+		for i := 0; i < len(s) && w.spend(1); {
 			n := 0
-			for i+n < len(s) && s[i+n] == ' ' && w.did(1) {
+			for i+n < len(s) && s[i+n] == ' ' && w.spend(1) {
 				n++
 			}
 			switch {
@@ -336,7 +337,7 @@ func (f *jsonFile) unigram(c *config) (*Tokenizer, error) {
 	for _, k := range f.Model.Vocab {
 		scores[k.id] = k.score
 	}
-	for i := len(f.Model.Vocab); i < len(tokens); i++ { // added ones, which text does not become
+	for i := len(f.Model.Vocab); i < len(tokens); i++ { // added tokens, never made of text
 		if tokens[i].kind == Normal {
 			return nil, fmt.Errorf("tokenizer.json: token %d: %q has no score", i, tokens[i].text)
 		}
@@ -385,7 +386,7 @@ func (f *jsonFile) unigramRules(u *unigram) (rules []rule, err error) {
 	return rules, nil
 }
 
-// unigramWords reads how text is cut before it becomes pieces.
+// unigramWords reads the rules that cut text before it becomes pieces.
 func (f *jsonFile) unigramWords(u *unigram) error {
 	spaces := false
 	for _, s := range flatten(f.PreTokenizer, func(s *jsonStep) []jsonStep { return s.PreTokenizers }) {
@@ -409,13 +410,13 @@ func (f *jsonFile) unigramWords(u *unigram) error {
 }
 
 // unigram makes the tokenizer of GGUF's metadata. Where SentencePiece merges spaces, text is cut into words at white
-// space, as transformers' tokenizers of these models do.
+// space, as in transformers' tokenizers of these models.
 func (g GGUF) unigram(tokens []token) (*Tokenizer, error) {
 	if g.UNK == nil {
 		return nil, errors.New("tokenizer.ggml.unknown_token_id: missing")
 	}
-	u := &unigram{charsmap: g.CharsMap, words: is(g.MergeSpaces, true), cut: true, prefix: prependNever}
-	if is(g.AddSpacePrefix, true) {
+	u := &unigram{charsmap: g.CharsMap, words: flagOr(g.MergeSpaces, true), cut: true, prefix: prependNever}
+	if flagOr(g.AddSpacePrefix, true) {
 		u.prefix = prependPiece
 	}
 	var rules []rule
@@ -426,7 +427,7 @@ func (g GGUF) unigram(tokens []token) (*Tokenizer, error) {
 		}
 		rules = append(rules, m.apply)
 	}
-	if u.nfkc = is(g.NFKC, false); u.nfkc {
+	if u.nfkc = flagOr(g.NFKC, false); u.nfkc {
 		rules = append(rules, nfkc)
 	}
 	for _, k := range tokens {
@@ -477,8 +478,8 @@ func (g *GGUF) setUnigram(t *Tokenizer) (notes []string, err error) {
 	return notes, nil
 }
 
-// unigramJSON returns the model of a tokenizer.json, where a token's place in the list is its id. Tokens at its end
-// that are only padding are left out.
+// unigramJSON returns the model of a tokenizer.json, where a token's place in the list is its id. Padding at the end is
+// left out.
 func (g *GGUF) unigramJSON(t *Tokenizer) (object, error) {
 	tokens := t.tokens
 	for len(tokens) > 0 && tokens[len(tokens)-1].kind == Unused {
@@ -489,10 +490,12 @@ func (g *GGUF) unigramJSON(t *Tokenizer) (object, error) {
 		switch {
 		case k.kind == Unused:
 			return nil, fmt.Errorf(
-				"tokenizer.ggml.token_type: token %d (%q) is unused: a tokenizer.json of Unigram has none that text does not become", i, k.text)
+				"tokenizer.ggml.token_type: token %d (%q) is unused: a tokenizer.json of Unigram has none that text "+
+					"does not become", i, k.text)
 		case k.kind == UserDefined && strings.ContainsAny(k.text, " "+space):
 			return nil, fmt.Errorf(
-				"tokenizer.ggml.token_type: token %d (%q) is user-defined: an added token of Unigram has no spaces", i, k.text)
+				"tokenizer.ggml.token_type: token %d (%q) is user-defined: an added token of Unigram has no spaces",
+				i, k.text)
 		}
 		vocab[i] = [2]any{k.text, t.uni.scores[i]}
 	}

@@ -10,20 +10,49 @@ import (
 	"unicode/utf8"
 )
 
+// A Kind is the role of a token. The values are those of tokenizer.ggml.token_type in GGUF files.
+type Kind int
+
+// The kinds of tokens.
 const (
-	// maxTokenBytes bounds a token's spelling. The longest in published vocabularies, runs of spaces and dashes, have some
-	// hundred bytes.
+	Normal      Kind = 1 + iota // a piece of text
+	Unknown                     // for text that cannot be encoded; never produced here
+	Control                     // a special token: steers the model, is no text
+	UserDefined                 // an added token with the meaning of text
+	Unused                      // an id without a token
+	Byte                        // a single byte, spelled <0xNN>
+)
+
+// isText reports whether text can become tokens of the kind without a search for special tokens, byte tokens aside.
+func (k Kind) isText() bool { return k == Normal || k == UserDefined }
+
+type token struct {
+	text string
+	kind Kind
+}
+
+// special are the tokens around texts and answers.
+type special struct {
+	prefix    []int
+	suffix    []int
+	bos, eos  int // -1 where there is none
+	endOfTurn []int
+}
+
+const (
+	// maxTokenBytes bounds a token's spelling. The longest in published vocabularies, runs of spaces and dashes, have
+	// some hundred bytes.
 	maxTokenBytes = 4096
-	// maxGap bounds the ids without a token below the highest one.
+	// maxGap bounds the ids without a token below the highest id.
 	maxGap = 1 << 16
-	// maxSplitWork bounds the bytes hashed when a vocabulary's scores are turned into merges. Gemma's 262,144 tokens need
-	// a twentieth of it.
+	// maxSplitWork bounds the bytes hashed in turning a vocabulary's scores into merges. Gemma's 262,144 tokens need a
+	// twentieth of the bound.
 	maxSplitWork = 1 << 29
 )
 
 // newTokenizer indexes a vocabulary of byte-pair encoding and checks it.
 func newTokenizer(tokens []token, byteLevel bool) (*Tokenizer, error) {
-	t, err := indexed(tokens, false)
+	t, err := indexVocabulary(tokens, false)
 	if err != nil {
 		return nil, err
 	}
@@ -36,8 +65,8 @@ func newTokenizer(tokens []token, byteLevel bool) (*Tokenizer, error) {
 	return t, nil
 }
 
-// indexed returns any vocabulary. Two tokens may be spelled alike where twice says so: the later one counts.
-func indexed(tokens []token, twice bool) (*Tokenizer, error) {
+// indexVocabulary returns any vocabulary. With twice, two tokens may have equal text: the later counts.
+func indexVocabulary(tokens []token, twice bool) (*Tokenizer, error) {
 	t := &Tokenizer{tokens: tokens, ids: make(map[string]int32, len(tokens)), unknown: -1,
 		special: special{bos: -1, eos: -1}}
 	if len(tokens) > math.MaxInt32/2 {
@@ -64,7 +93,7 @@ func indexed(tokens []token, twice bool) (*Tokenizer, error) {
 }
 
 // indexBytes fills words and bytes of a byte-level vocabulary. For example, StarCoder2, SmolLM and Granite 3 have no
-// token for byte 0xF1, since no text that they were made from has it.
+// token for byte 0xF1, absent from their training text.
 func indexBytes(t *Tokenizer) {
 	t.bpe.words = make(map[string]int32, len(t.tokens))
 	for i, k := range t.tokens {
@@ -157,7 +186,7 @@ func setAdded(t *Tokenizer, added []addedToken) {
 }
 
 // addMerge adds a merge, in the vocabulary's spelling. A merge whose result is no text, as a special token, is left
-// out: text never makes one.
+// out: text never makes the token.
 func addMerge(t *Tokenizer, left, right string, rank int) error {
 	var buf [64]byte
 	l, okL := t.ids[left]
@@ -185,7 +214,7 @@ func addMerge(t *Tokenizer, left, right string, rank int) error {
 }
 
 // setScores makes the merges of a SentencePiece vocabulary: any two adjacent symbols merge whose texts together are a
-// token, the token of the highest score first. The characters of tokens are symbols even where no token has them alone.
+// token, the token of the highest score first. The characters of tokens are symbols even if they are not tokens alone.
 func setScores(t *Tokenizer, scores []float32) error {
 	order := slices.Clone(scores)
 	for i, s := range order {

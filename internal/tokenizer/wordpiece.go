@@ -16,17 +16,17 @@ import (
 // WordPiece is the value of tokenizer.ggml.model for WordPiece.
 const WordPiece = "bert"
 
-// inner is what a vocabulary file puts before a piece that continues a word.
-const inner = "##"
+// continuation precedes, in a vocabulary file, a piece that continues a word.
+const continuation = "##"
 
-// maxWord is how many characters a word has that is cut into pieces; a longer one is unknown.
+// maxWord is the maximal number of characters of a word cut into pieces; a longer word is unknown.
 const maxWord = 100
 
-// anyWidth is Tokenizer.widest where one token may be any text: an unknown word.
+// anyWidth is Tokenizer.widest if a token may be any text: an unknown word.
 const anyWidth = 1 << 30
 
-// A wordPiece cuts text as BERT does: it cleans it, sets each Chinese character apart, splits it at white space and
-// punctuation, and takes the longest piece again and again. A word that is not all pieces is unknown. (BertNormalizer,
+// A wordPiece cuts text as BERT does: text is cleaned, Chinese characters are set apart, white space and punctuation
+// split words, and the longest piece is taken again and again. A word with a rest is unknown. (BertNormalizer,
 // BertPreTokenizer and WordPiece of the tokenizers library.)
 type wordPiece struct {
 	clean, chinese, strip, lower bool
@@ -38,7 +38,7 @@ type wordPiece struct {
 
 // newWordPiece indexes a vocabulary, whose unknown token has a name.
 func newWordPiece(tokens []token, w *wordPiece, unknown string) (*Tokenizer, error) {
-	t, err := indexed(tokens, false)
+	t, err := indexVocabulary(tokens, false)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func newWordPiece(tokens []token, w *wordPiece, unknown string) (*Tokenizer, err
 		if !k.kind.isText() {
 			continue
 		}
-		text, ok := strings.CutPrefix(k.text, inner)
+		text, ok := strings.CutPrefix(k.text, continuation)
 		to := w.begins
 		if ok && text != "" {
 			to = w.continues
@@ -71,7 +71,7 @@ func (w *wordPiece) normalize(s string, work *watch) string {
 	out.Grow(len(s))
 	var parts []byte
 	for _, r := range s {
-		if !work.did(1) {
+		if !work.spend(1) {
 			break
 		}
 		if w.clean {
@@ -94,7 +94,7 @@ func (w *wordPiece) normalize(s string, work *watch) string {
 			if w.strip && unicode.Is(unicode.Mn, p) {
 				continue
 			}
-			if w.lower && p == 'İ' { // whose small form is two characters
+			if w.lower && p == 'İ' { // its small form is two characters
 				out.WriteString("i̇")
 				continue
 			}
@@ -110,8 +110,7 @@ func (w *wordPiece) normalize(s string, work *watch) string {
 	return out.String()
 }
 
-// isOther reports whether r is in one of Unicode's categories C, those without an assignment included, and no white
-// space.
+// isOther reports whether r is in one of Unicode's categories C, including unassigned characters, and no white space.
 func isOther(r rune) bool {
 	if r == '\t' || r == '\n' || r == '\r' {
 		return false
@@ -127,7 +126,7 @@ func isChinese(r rune) bool {
 		r <= 0x2FA1F
 }
 
-// isPunctuation reports whether r is a word of its own.
+// isPunctuation reports whether r is a separate word.
 func isPunctuation(r rune) bool {
 	return r >= '!' && r <= '/' || r >= ':' && r <= '@' || r >= '[' && r <= '`' || r >= '{' && r <= '~' ||
 		unicode.Is(unicode.P, r)
@@ -138,7 +137,7 @@ func (e *encoder) wordPieces(s string) {
 	w := e.t.pieces
 	s = w.normalize(s, &e.watch)
 	begin := 0 // of the word
-	for i := 0; i < len(s) && e.goes(); {
+	for i := 0; i < len(s) && e.hasRoom(); {
 		r, n := utf8.DecodeRuneInString(s[i:])
 		space, mark := unicode.IsSpace(r), isPunctuation(r)
 		if space || mark {
@@ -156,7 +155,7 @@ func (e *encoder) wordPieces(s string) {
 // pieces appends the ids of a word.
 func (e *encoder) pieces(word string) {
 	w := e.t.pieces
-	if word == "" || !e.did(len(word)) {
+	if word == "" || !e.spend(len(word)) {
 		return
 	}
 	if len(word) > w.most && utf8.RuneCountInString(word) > w.most {
@@ -178,7 +177,7 @@ func (e *encoder) pieces(word string) {
 	}
 }
 
-// longest returns the longest piece that s begins with, and its length; 0 for none.
+// longest returns the longest piece at the beginning of s, and its length; 0 for none.
 func longest(pieces map[string]int32, s string, most int) (id int32, n int) {
 	for n = min(len(s), most); n > 0; n-- {
 		if n < len(s) && !utf8.RuneStart(s[n]) {
@@ -201,9 +200,10 @@ func (f *jsonFile) wordPiece(c *config) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &wordPiece{clean: is(n.CleanText, true), chinese: is(n.Chinese, true), lower: is(n.Lowercase, true),
-		most: maxWord}
-	if w.strip = is(n.StripAccents, w.lower); f.Model.MaxChars > 0 {
+	w := &wordPiece{clean: flagOr(n.CleanText, true), chinese: flagOr(n.Chinese, true),
+		lower: flagOr(n.Lowercase, true),
+		most:  maxWord}
+	if w.strip = flagOr(n.StripAccents, w.lower); f.Model.MaxChars > 0 {
 		w.most = f.Model.MaxChars
 	}
 	t, err := newWordPiece(tokens, w, f.Model.Unknown)
@@ -215,8 +215,8 @@ func (f *jsonFile) wordPiece(c *config) (*Tokenizer, error) {
 	return t, nil
 }
 
-// wordPieceGGUF makes the tokenizer of GGUF's metadata. There a piece that begins a word has ▁ before it, and others
-// have nothing.
+// wordPiece makes the tokenizer of GGUF's metadata. A piece beginning a word has ▁ before it there, and others have
+// nothing.
 func (g GGUF) wordPiece(tokens []token) (*Tokenizer, error) {
 	for i, k := range tokens {
 		if k.kind != Normal {
@@ -225,14 +225,14 @@ func (g GGUF) wordPiece(tokens []token) (*Tokenizer, error) {
 		if text, ok := strings.CutPrefix(k.text, space); ok && text != "" {
 			tokens[i].text = text
 		} else if k.text != "" {
-			tokens[i].text = inner + k.text
+			tokens[i].text = continuation + k.text
 		}
 	}
 	if g.UNK == nil || *g.UNK < 0 || *g.UNK >= len(tokens) {
 		return nil, errors.New("tokenizer.ggml.unknown_token_id: missing, or no token")
 	}
 	g.useClassified()
-	w := &wordPiece{clean: true, chinese: true, lower: is(g.Lowercase, true), most: maxWord}
+	w := &wordPiece{clean: true, chinese: true, lower: flagOr(g.Lowercase, true), most: maxWord}
 	w.strip = w.lower
 	t, err := newWordPiece(tokens, w, tokens[*g.UNK].text)
 	if err != nil {
@@ -243,11 +243,11 @@ func (g GGUF) wordPiece(tokens []token) (*Tokenizer, error) {
 	return t, setGGUFIDs(t, g, true)
 }
 
-// setPieces is the inverse of wordPiece.
+// setPieces writes the metadata that wordPiece reads.
 func (g *GGUF) setPieces(t *Tokenizer, pre string) {
 	g.Model, g.Pre, g.Lowercase = WordPiece, pre, &t.pieces.lower
 	for _, k := range t.tokens {
-		switch text, ok := strings.CutPrefix(k.text, inner); {
+		switch text, ok := strings.CutPrefix(k.text, continuation); {
 		case k.kind == Unknown:
 			k.kind = Control
 		case k.kind != Normal:
@@ -260,8 +260,8 @@ func (g *GGUF) setPieces(t *Tokenizer, pre string) {
 	}
 }
 
-// FromVocab makes the tokenizer.json that stands for a vocab.txt of BERT, a token on each line, and the
-// tokenizer_config.json beside it, which may be nil. (BertConverter of transformers)
+// FromVocab makes the tokenizer.json for a vocab.txt of BERT, with a token on each line, and the tokenizer_config.json
+// beside it, which may be nil. (BertConverter of transformers)
 func FromVocab(vocab, config []byte) ([]byte, error) {
 	c := struct {
 		Lower   *bool  `json:"do_lower_case"`
@@ -304,13 +304,14 @@ func FromVocab(vocab, config []byte) ([]byte, error) {
 	}
 	return json.Marshal(object{
 		"added_tokens": added,
-		"normalizer": object{"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": is(c.Chinese, true),
-			"strip_accents": c.Strip,
-			"lowercase":     is(c.Lower, true)},
+		"normalizer": object{"type": "BertNormalizer", "clean_text": true,
+			"handle_chinese_chars": flagOr(c.Chinese, true),
+			"strip_accents":        c.Strip,
+			"lowercase":            flagOr(c.Lower, true)},
 		"pre_tokenizer":  object{"type": "BertPreTokenizer"},
 		"post_processor": object{"type": "BertProcessing", "cls": []any{cls, ids[cls]}, "sep": []any{sep, ids[sep]}},
-		"decoder":        object{"type": "WordPiece", "prefix": inner},
-		"model": object{"type": "WordPiece", "unk_token": unk, "continuing_subword_prefix": inner,
+		"decoder":        object{"type": "WordPiece", "prefix": continuation},
+		"model": object{"type": "WordPiece", "unk_token": unk, "continuing_subword_prefix": continuation,
 			"max_input_chars_per_word": maxWord, "vocab": ids},
 	})
 }
