@@ -8,7 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/matrix"
-	"github.com/karat-run/karat/internal/tensor"
+	"github.com/karat-run/karat/internal/quant"
 )
 
 // Product is a product alone as an engine computes it: rows read and rows given.
@@ -191,7 +191,7 @@ func nearest(a, b *matrix.Matrix) []int {
 func blocksScaled(o *Product, weight *matrix.Matrix) *Hypothesis {
 	n, k, m := o.X.Rows, o.X.Cols, weight.Rows
 	size := gcd(k, 32)
-	if d := o.Node.W[0].DType; d == tensor.Q2_K || d == tensor.Q3_K || d == tensor.Q6_K {
+	if quant.GroupSize(o.Node.W[0].DType) == 16 {
 		size = 16
 	}
 	if size < 16 {
