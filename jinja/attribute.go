@@ -30,13 +30,14 @@ func getitem(r *rendering, v, i Value) Value {
 	return &undefined{owner: v, name: i}
 }
 
-// denied makes what a denied attribute gives: an undefined value, which fails when a template uses it.
-func denied(v Value, name string) Value {
+// denyAttribute makes what a denied attribute gives: an undefined value, which fails when a template uses it.
+func denyAttribute(v Value, name string) Value {
 	return &undefined{unsafe: true, owner: v, name: plain(name),
 		hint: "access to attribute " + brief(plain(name)) + " of '" + v.kind() + "' object is unsafe."}
 }
 
-// hiddenNames are attributes of Python's objects. The sandbox denies them, and they hide a dict's items of such names.
+// hiddenNames lists attributes of Python's objects. The sandbox denies these names, and they hide a dict's items of the
+// same names.
 var hiddenNames = strings.Fields(`__class__ __delattr__ __dir__ __doc__ __eq__ __format__ __ge__ __getattribute__
 	__getstate__ __gt__ __hash__ __init__ __init_subclass__ __le__ __lt__ __ne__ __new__ __reduce__ __reduce_ex__
 	__repr__ __setattr__ __sizeof__ __str__ __subclasshook__ __class_getitem__ __contains__ __delitem__ __getitem__
@@ -54,10 +55,10 @@ func attribute(r *rendering, v Value, name string) Value {
 	if strings.HasPrefix(name, "_") {
 		switch v.(type) {
 		case *function, *macro:
-			return denied(v, name)
+			return denyAttribute(v, name)
 		}
 		if slices.Contains(hiddenNames, name) {
-			return denied(v, name)
+			return denyAttribute(v, name)
 		}
 		if !strings.HasPrefix(name, "__") {
 			need(v)
@@ -66,7 +67,7 @@ func attribute(r *rendering, v Value, name string) Value {
 	}
 	need(v)
 	if slices.Contains(mutators[v.kind()], name) {
-		return denied(v, name)
+		return denyAttribute(v, name)
 	}
 	switch v := v.(type) {
 	case *namespace:

@@ -2,7 +2,7 @@ package jinja
 
 import "context"
 
-// Limits of what one rendering may use. A zero field means the default.
+// Limits of a rendering. A zero field means the default.
 const (
 	defaultMaxSource = 256 << 10
 	defaultMaxSteps  = 10_000_000
@@ -19,13 +19,13 @@ const (
 	outputPerByte = 4
 )
 
-// Options are the limits of a template, and what a template finds beside its variables. The zero value is safe for
-// templates and variables from anyone: the size of the variables bounds the time of a rendering. The defaults of steps,
-// memory and output grow with this size, which counts the bytes of all strings and 16 for each value.
+// Options are the limits of a template, and its names beside the variables. The zero value is safe for templates and
+// variables from anyone: the size of the variables bounds the time of a rendering. The defaults of steps, memory and
+// output grow with this size, which counts the bytes of all strings and 16 for each value.
 type Options struct {
 	MaxSource int // bytes of source; default 256 KiB, 15 times the longest template published
-	MaxSteps  int // nodes evaluated, items visited, and each 64 bytes of text; default 10 million, and 64 for each byte of the variables
-	MaxMemory int // bytes of values that a rendering makes; default 64 MiB, and 32 for each byte of the variables
+	MaxSteps  int // nodes, items and each 64 bytes of text; default 10 million, and 64 per byte of the variables
+	MaxMemory int // bytes of values made; default 64 MiB, and 32 per byte of the variables
 	MaxOutput int // bytes of text rendered; default 16 MiB, and 4 for each byte of the variables
 	MaxDepth  int // calls of macros and loops inside each other; default 200
 
@@ -57,7 +57,7 @@ const (
 	checkEvery = 2048    // steps between two looks at the context
 	lookEvery  = 1 << 20 // bytes of text between two looks at the context
 	itemSize   = 16      // bytes of a value in a list
-	dictItem   = 8       // values of a list that take the room of an item of a dict
+	dictItem   = 8       // values of a list in the room of an item of a dict
 )
 
 // A rendering is the budget of one Execute, and the rest of the budget.
@@ -119,8 +119,8 @@ func (r *rendering) look() {
 	}
 }
 
-// pass notes that n bytes of text were read or written, in steps that are paid for. An operation pays for all of a
-// long text at once, and still ends within the text when the context is done.
+// pass notes that n bytes of text were read or written, in steps already paid for. An operation pays for all of a long
+// text at once, and still ends within the text when the context is done.
 func (r *rendering) pass(n int) {
 	if r.unlooked += n; r.unlooked >= lookEvery {
 		r.unlooked = 0
@@ -155,7 +155,7 @@ func (r *rendering) enter() {
 
 func (r *rendering) leave() { r.calls-- }
 
-// nest enters a container that is walked, which unnest leaves.
+// nest enters a container during a walk; unnest leaves the container.
 func (r *rendering) nest() {
 	if r.nesting++; r.nesting > maxNesting {
 		panic(limitError("values nested deeper than %d", maxNesting))

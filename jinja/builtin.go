@@ -85,9 +85,9 @@ type param struct {
 	required bool
 }
 
-// A row of a table says the name of a builtin, its parameters and what it does with the value v that it stands at and
-// with the arguments p. Parameters are names with a default, as in "width=4 first=false"; a question mark is a default
-// of nil, and names before a slash are given by position alone. A row without a function is not supported.
+// A row of a table has the name of a builtin, its parameters and its function of the value v and the arguments p.
+// Parameters are names with a default, as in "width=4 first=false"; a question mark is a default of nil, and names
+// before a slash are given by position alone. A row without a function is not supported.
 type row struct {
 	name, params string
 	fn           func(r *rendering, v Value, p []Value) Value
@@ -191,7 +191,8 @@ func textArg(function string, v Value) str {
 	return s
 }
 
-// The tables of builtins; Parse makes them, so that a program that parses no template links none of what they name.
+// The tables of builtins. Parse makes the tables, so that a program that parses no template links none of the
+// functions.
 var (
 	filters, tests map[string]*builtin
 	methods        map[string]map[string]*builtin // by the kind of the owner
@@ -233,7 +234,7 @@ func isTest(r *rendering, name string, v Value, a *args) bool {
 	return bool(f.call(r, v, a).(boolean))
 }
 
-// watchArgs tells of the arguments of a method or a filter of v.
+// watchArgs reports the arguments of a method or a filter of v to Options.Watch.
 func (r *rendering) watchArgs(v Value, a *args) {
 	if r.opt.Watch == nil {
 		return
@@ -403,16 +404,16 @@ func leaves(r *rendering, v, by Value, want int64) Value {
 	return boolean(equal(r, binary(r, "%", v, by), integer(want)))
 }
 
-// testSame returns Python's is. Equal numbers and strings of one type are the same, which in Python depends on how they
-// came about.
+// testSame returns Python's is. Equal numbers and strings of the same type are identical here; in Python their history
+// decides.
 func testSame(r *rendering, v Value, p []Value) Value {
 	if hasIdentity(v) {
-		return boolean(same(v, p[0]))
+		return boolean(isIdentical(v, p[0]))
 	}
 	return boolean(v.kind() == p[0].kind() && equal(r, v, p[0]))
 }
 
-// isNamed reports whether v names a filter or test that is supported.
+// isNamed reports whether v names a supported filter or test.
 func isNamed(r *rendering, table map[string]*builtin, v Value) Value {
 	mustHash(r, v)
 	s, ok := v.(str)

@@ -40,11 +40,11 @@ func equal(r *rendering, a, b Value) bool {
 			return equalKeys(r, a.d, b.d) && (a.what == "keys" || equalValues(r, a.d, b.d))
 		}
 	}
-	return same(a, b)
+	return isIdentical(a, b)
 }
 
-// same returns a is b, for values that have an identity.
-func same(a, b Value) bool { return hasIdentity(a) && hasIdentity(b) && a == b }
+// isIdentical returns a is b, for values that have an identity.
+func isIdentical(a, b Value) bool { return hasIdentity(a) && hasIdentity(b) && a == b }
 
 func hasIdentity(v Value) bool {
 	switch v.(type) {
@@ -54,15 +54,15 @@ func hasIdentity(v Value) bool {
 	return true
 }
 
-// alike reports whether a container takes a and b for one value.
-func alike(r *rendering, a, b Value) bool { return same(a, b) || equal(r, a, b) }
+// isAlike reports whether a container takes a and b for the same value.
+func isAlike(r *rendering, a, b Value) bool { return isIdentical(a, b) || equal(r, a, b) }
 
 func equalItems(r *rendering, a, b []Value) bool {
 	if len(a) != len(b) {
 		return false
 	}
 	for i := range a {
-		if !alike(r, a[i], b[i]) {
+		if !isAlike(r, a[i], b[i]) {
 			return false
 		}
 	}
@@ -85,14 +85,14 @@ func equalKeys(r *rendering, a, b *Dict) bool {
 // equalValues compares the values of two dicts with the same keys.
 func equalValues(r *rendering, a, b *Dict) bool {
 	for i, h := range a.hashes {
-		if !alike(r, a.values[i], b.values[b.position(h)]) {
+		if !isAlike(r, a.values[i], b.values[b.position(h)]) {
 			return false
 		}
 	}
 	return true
 }
 
-// compareNumbers compares exactly, also between ints and floats; ordered is false where one is NaN.
+// compareNumbers compares exactly, also between ints and floats; ordered is false if a or b is NaN.
 func compareNumbers(a, b number) (c int, ordered bool) {
 	switch {
 	case !a.isFloat && !b.isFloat:
@@ -177,7 +177,7 @@ func holds(op string, c int) bool {
 // orderedItems compares by the first items that differ, then by length.
 func orderedItems(r *rendering, op string, a, b []Value) bool {
 	for i := range min(len(a), len(b)) {
-		if !alike(r, a[i], b[i]) {
+		if !isAlike(r, a[i], b[i]) {
 			return ordered(r, op, a[i], b[i])
 		}
 	}
@@ -207,7 +207,7 @@ func contains(r *rendering, c, x Value) bool {
 		panic(typeError("argument of type '%s' is not iterable", c.kind()))
 	}
 	for v, ok := next(); ok; v, ok = next() {
-		if r.step(1); alike(r, v, x) {
+		if r.step(1); isAlike(r, v, x) {
 			return true
 		}
 	}

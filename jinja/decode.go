@@ -13,7 +13,7 @@ import (
 // maxJSONDepth bounds arrays and objects inside each other.
 const maxJSONDepth = 500
 
-// DecodeJSON makes a value of one JSON text as Python's json.loads does: keys keep their order, of equal keys the last
+// DecodeJSON makes a value of a JSON text as Python's json.loads does: keys keep their order, of equal keys the last
 // value counts, and a number is a float if it is spelt with a point or an exponent, otherwise an integer of 64 bits.
 // Half a surrogate pair becomes U+FFFD. Errors name the byte offset.
 func DecodeJSON(data []byte) (Value, error) {

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// A Dict keeps its keys in the order in which they came, as Python's dicts do. The zero value is an empty dict. A dict
-// that a template can see must not change any more.
+// A Dict keeps its keys in the order of insertion, as Python's dicts do. The zero value is an empty dict. A dict
+// visible to a template must not change any more.
 type Dict struct {
 	keys, values []Value
 	hashes       []key       // hashes of keys
@@ -30,9 +30,9 @@ func (d *Dict) Len() int {
 	return len(d.keys)
 }
 
-// Set puts a value, which must not be nil, under a string key. A key that is there keeps its place.
+// Set puts a value, which must not be nil, under a string key. An existing key keeps its place.
 func (d *Dict) Set(name string, v Value) {
-	name = valid(name)
+	name = toUTF8(name)
 	d.put(key{class: 's', text: name}, plain(name), v)
 }
 
@@ -122,7 +122,8 @@ func find(r *rendering, d *Dict, k Value) (v Value, ok bool) {
 	return nil, true
 }
 
-// A key is what a dict compares. Keys are equal for values that are equal in Python, so 1, 1.0 and True are one key.
+// A key is compared in place of a value. Keys are equal for values that are equal in Python: 1, 1.0 and True share a
+// key.
 type key struct {
 	class byte // s string, i integer, f float, n None, u undefined, t tuple, p pointer
 	num   uint64

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// A Kind says what sort of mistake an Error reports. Where Python has a class of exceptions for the mistake, the kind
-// stands for that class.
+// A Kind classifies the mistake in an Error. Where Python has a class of exceptions for the mistake, the kind stands
+// for that class.
 type Kind uint8
 
 const (
@@ -14,12 +14,12 @@ const (
 	KindRaised                      // the template called a function that returned Raise(...)
 	KindUndefined                   // an undefined value was used
 	KindType                        // an operation does not fit its operands
-	KindValue                       // a value is out of its range; division by zero, too
+	KindValue                       // a value is out of its range; also division by zero
 	KindRuntime                     // everything else that Jinja2 itself refuses
 	KindSecurity                    // an attribute that the sandbox denies
-	KindUnsupported                 // Jinja2 has it and this package has not
-	KindLimit                       // one of the Options' limits was reached
-	KindCanceled                    // the context was done; Unwrap gives its error
+	KindUnsupported                 // a feature of Jinja2 that is absent here
+	KindLimit                       // a limit of the Options was reached
+	KindCanceled                    // the context was done; Unwrap returns its error
 )
 
 var kindNames = [...]string{
@@ -52,10 +52,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("line %d: %s: %s", e.Line, e.Kind, e.Message)
 }
 
-// Unwrap returns the context's error for KindCanceled, or what a host function returned.
+// Unwrap returns the context's error for KindCanceled, or a host function's error.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Raise makes the error with which a host function stops a template on purpose, as transformers' raise_exception does.
+// Raise makes the error for a host function that stops a template on purpose, as transformers' raise_exception does.
 func Raise(message string) error { return &Error{Kind: KindRaised, Message: message} }
 
 // Inside the package an error is a panic with an *Error, which Parse and Execute catch: every operation of the
@@ -69,7 +69,7 @@ func typeError(format string, args ...any) *Error  { return errorf(KindType, for
 func valueError(format string, args ...any) *Error { return errorf(KindValue, format, args...) }
 func limitError(format string, args ...any) *Error { return errorf(KindLimit, format, args...) }
 
-// unsupported makes the error of what Jinja2 has and this package has not.
+// unsupported makes the error for features of Jinja2 that are absent here.
 func unsupported(format string, args ...any) *Error {
 	return errorf(KindUnsupported, format+" is not supported", args...)
 }

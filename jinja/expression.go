@@ -230,7 +230,7 @@ func repeat(r *rendering, v Value, n int64) Value {
 func (x *concatExpr) eval(r *rendering, s *scope) Value {
 	items := evalAll(r, s, x.items)
 	r.line = x.line
-	t := r.continued(toStr(r, items[0]))
+	t := r.continueText(toStr(r, items[0]))
 	for _, v := range items[1:] {
 		t.add(toStr(r, v))
 	}

@@ -147,7 +147,7 @@ func filterRound(_ *rendering, v Value, p []Value) Value {
 		panic(typeError("type %s doesn't define __round__ method", v.kind()))
 	}
 	digits := toInt(p[0])
-	if digits < 0 || digits > 22 { // 10**22 is the last power of ten that is a float
+	if digits < 0 || digits > 22 { // 10**22 is the largest power of ten that is a float
 		panic(unsupported("a precision of %d digits", digits))
 	}
 	unit := math.Pow10(digits)
@@ -223,7 +223,7 @@ func filterIndent(r *rendering, v Value, p []Value) Value {
 	first, blank := truth(r, p[1]), truth(r, p[2])
 	lines := splitLines(r, s, false)
 	if tail, _ := utf8.DecodeLastRuneInString(s.s); s.s == "" || isLineBreak(tail) && tail != '\r' {
-		lines = append(lines, s.sub(len(s.s), len(s.s))) // of the newline that Jinja2 adds
+		lines = append(lines, s.sub(len(s.s), len(s.s))) // the newline that Jinja2 adds
 	}
 	t := r.text()
 	for i, line := range lines {
@@ -241,7 +241,7 @@ func filterIndent(r *rendering, v Value, p []Value) Value {
 	return u
 }
 
-// indention returns what a line is indented with: a string, or spaces.
+// indention returns the text before each line: a string, or spaces.
 func indention(r *rendering, width Value) str {
 	if s, ok := width.(str); ok {
 		return s.unsafe()
@@ -260,7 +260,7 @@ func filterLast(r *rendering, v Value, _ []Value) Value {
 	if x, ok := v.(*list); ok && len(x.items) > 0 {
 		return x.items[len(x.items)-1]
 	}
-	items, ok := reversed(r, v)
+	items, ok := reverseItems(r, v)
 	if !ok {
 		panic(typeError("'%s' object is not reversible", v.kind()))
 	}
@@ -271,7 +271,7 @@ func filterLast(r *rendering, v Value, _ []Value) Value {
 }
 
 func filterItems(r *rendering, v Value, _ []Value) Value {
-	return lazily(r, func() iterator {
+	return makeLazy(r, func() iterator {
 		switch v := v.(type) {
 		case *undefined:
 			return overItems(nil)
@@ -286,7 +286,7 @@ func filterReverse(r *rendering, v Value, _ []Value) Value {
 	if s, ok := v.(str); ok {
 		return slice(r, s, None, None, integer(-1))
 	}
-	if items, ok := reversed(r, v); ok {
+	if items, ok := reverseItems(r, v); ok {
 		return &generator{overItems(items)}
 	}
 	next, ok := items(r, v)
@@ -355,8 +355,8 @@ func follow(r *rendering, v Value, parts []Value, other Value) Value {
 	return v
 }
 
-// lazily makes a generator that begins its work when the first item is wanted.
-func lazily(r *rendering, start func() iterator) Value {
+// makeLazy makes a generator whose work begins with the first request.
+func makeLazy(r *rendering, start func() iterator) Value {
 	var next iterator
 	return &generator{func() (Value, bool) {
 		r.nest() // generators can be made of generators, at any depth
@@ -368,9 +368,9 @@ func lazily(r *rendering, start func() iterator) Value {
 	}}
 }
 
-// overTrue makes a generator of what work makes of the items of v, and of nothing for a false v.
-func overTrue(r *rendering, v Value, work func(next iterator) iterator) Value {
-	return lazily(r, func() iterator {
+// mapTrue makes a generator of the results of work for the items of v, and of nothing for a false v.
+func mapTrue(r *rendering, v Value, work func(next iterator) iterator) Value {
+	return makeLazy(r, func() iterator {
 		if !truth(r, v) {
 			return overItems(nil)
 		}
@@ -379,7 +379,7 @@ func overTrue(r *rendering, v Value, work func(next iterator) iterator) Value {
 }
 
 func filterMap(r *rendering, v Value, a *args) Value {
-	return overTrue(r, v, func(next iterator) iterator {
+	return mapTrue(r, v, func(next iterator) iterator {
 		f := mapper(r, a)
 		return func() (Value, bool) {
 			x, ok := next()
@@ -391,7 +391,7 @@ func filterMap(r *rendering, v Value, a *args) Value {
 	})
 }
 
-// mapper returns what the map filter does to each item.
+// mapper returns the function that the map filter applies to each item.
 func mapper(r *rendering, a *args) func(Value) Value {
 	if attribute, ok := a.kw.Get("attribute"); ok && len(a.pos) == 0 {
 		other, hasDefault := a.kw.Get("default")
@@ -411,7 +411,7 @@ func mapper(r *rendering, a *args) func(Value) Value {
 // selector makes select, reject, selectattr or rejectattr.
 func selector(want, attribute bool) func(*rendering, Value, *args) Value {
 	return func(r *rendering, v Value, a *args) Value {
-		return overTrue(r, v, func(next iterator) iterator {
+		return mapTrue(r, v, func(next iterator) iterator {
 			var parts []Value
 			a := a
 			if attribute {
@@ -420,7 +420,7 @@ func selector(want, attribute bool) func(*rendering, Value, *args) Value {
 				}
 				parts, a = path(a.pos[0]), a.without()
 			}
-			return filtered(next, func(x Value) bool {
+			return keepItems(next, func(x Value) bool {
 				x = follow(r, x, parts, None)
 				if len(a.pos) == 0 {
 					return truth(r, x) == want
@@ -432,7 +432,7 @@ func selector(want, attribute bool) func(*rendering, Value, *args) Value {
 	}
 }
 
-// keyOf returns how a filter with the arguments attribute and case_sensitive compares its items.
+// keyOf returns the key by which a filter with the arguments attribute and case_sensitive compares items.
 func keyOf(r *rendering, attribute, caseSensitive Value) func(Value) Value {
 	exact, parts := truth(r, caseSensitive), path(attribute)
 	return func(v Value) Value {
@@ -521,9 +521,9 @@ func filterDictsort(r *rendering, v Value, p []Value) Value {
 }
 
 func filterUnique(r *rendering, v Value, p []Value) Value {
-	return lazily(r, func() iterator {
+	return makeLazy(r, func() iterator {
 		get, seen := keyOf(r, p[1], p[0]), map[key]bool{}
-		return filtered(iterate(r, v), func(x Value) bool {
+		return keepItems(iterate(r, v), func(x Value) bool {
 			h := mustHash(r, get(x))
 			if seen[h] {
 				return false

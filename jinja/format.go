@@ -2,7 +2,7 @@ package jinja
 
 import "strings"
 
-// percent returns s % v, of which templates use %s, %d and %%.
+// percent returns s % v, with the codes %s, %d and %% alone.
 func percent(r *rendering, s str, v Value) Value {
 	values, next := []Value{v}, 0
 	if t, ok := v.(*list); ok && t.tuple {
@@ -46,7 +46,7 @@ func percent(r *rendering, s str, v Value) Value {
 				x = truncate(n.f)
 			}
 		}
-		t.add(shown(r, x, s.safe))
+		t.add(showValue(r, x, s.safe))
 	}
 	t.add(s.sub(at, len(s.s)))
 	if next < len(values) {
@@ -63,8 +63,8 @@ func percent(r *rendering, s str, v Value) Value {
 	return u
 }
 
-// shown returns str(v), escaped where it goes into Markup.
-func shown(r *rendering, v Value, safe bool) str {
+// showValue returns str(v), escaped if the result goes into Markup.
+func showValue(r *rendering, v Value, safe bool) str {
 	if safe {
 		return escape(r, softStr(r, v))
 	}
@@ -100,7 +100,7 @@ func format(r *rendering, v Value, a *args) Value {
 		if strings.ContainsAny(name, ".[!:{") {
 			panic(unsupported("the format field %s", brief(plain("{"+name+"}"))))
 		}
-		t.add(shown(r, a.field(name, &auto), s.safe))
+		t.add(showValue(r, a.field(name, &auto), s.safe))
 	}
 	t.add(s.sub(at, len(s.s)))
 	u := t.str()

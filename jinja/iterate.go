@@ -36,7 +36,7 @@ func items(r *rendering, v Value) (iterator, bool) {
 	return nil, false
 }
 
-// iterate returns iter(v), of which each item costs a step.
+// iterate returns iter(v); each item costs a step.
 func iterate(r *rendering, v Value) iterator {
 	next, ok := items(r, v)
 	if !ok {
@@ -100,8 +100,8 @@ func drain(r *rendering, next iterator) []Value {
 	return items
 }
 
-// filtered gives the items that pass.
-func filtered(next iterator, pass func(Value) bool) iterator {
+// keepItems returns the items that pass.
+func keepItems(next iterator, pass func(Value) bool) iterator {
 	return func() (Value, bool) {
 		for v, ok := next(); ok; v, ok = next() {
 			if pass(v) {
@@ -181,8 +181,8 @@ func truth(r *rendering, v Value) bool {
 	return !ok || n > 0
 }
 
-// reversed returns the items of v backwards, and whether v has an order that can be walked backwards.
-func reversed(r *rendering, v Value) ([]Value, bool) {
+// reverseItems returns the items of v backwards, and whether v has such an order.
+func reverseItems(r *rendering, v Value) ([]Value, bool) {
 	switch v.(type) {
 	case *list, *Dict, str, *view, *rangeValue, *undefined:
 		items := collect(r, v)

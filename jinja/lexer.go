@@ -30,16 +30,15 @@ type token struct {
 	line int
 }
 
-// A lexer cuts a template into tokens, with trim_blocks and lstrip_blocks on.
-// It follows the rules of Jinja2's lexer (jinja2/lexer.py), which are a list of
-// regular expressions: the first that matches wins.
+// A lexer cuts a template into tokens, with trim_blocks and lstrip_blocks on. The rules are those of Jinja2's lexer
+// (jinja2/lexer.py), a list of regular expressions: the first match wins.
 type lexer struct {
 	src       string
 	pos, line int
 	queue     []token // read, but not yet asked for
 	lineStart bool
 	tagEnd    func(string) int // in a tag: the length of its end
-	endKind   string           // of the token that ends the tag
+	endKind   string           // type of the token ending the tag
 	braces    []byte           // closing brackets to come
 }
 
@@ -226,7 +225,7 @@ func (l *lexer) comment() {
 	l.take(end)
 }
 
-// blockEnd returns the length of %} at the start of s, with what it trims, or 0.
+// blockEnd returns the length of %} at the start of s, including trimmed text, or 0.
 func blockEnd(s string) int {
 	switch {
 	case strings.HasPrefix(s, "+%}"):
@@ -241,7 +240,7 @@ func blockEnd(s string) int {
 	return 0
 }
 
-// variableEnd returns the length of }} at the start of s, with what it trims, or 0.
+// variableEnd returns the length of }} at the start of s, including trimmed text, or 0.
 func variableEnd(s string) int {
 	switch {
 	case strings.HasPrefix(s, "-}}"):
@@ -252,8 +251,7 @@ func variableEnd(s string) int {
 	return 0
 }
 
-// tag reads a part of an expression, or the tag's end, which counts only where
-// all brackets are closed.
+// tag reads a part of an expression, or the tag's end, which counts only if all brackets are closed.
 func (l *lexer) tag() {
 	if len(l.braces) == 0 {
 		if n := l.tagEnd(l.rest()); n > 0 {
@@ -358,8 +356,8 @@ const (
 	wholeNumber = `^(?:0[bB](?:_?[01])+|0[oO](?:_?[0-7])+|0[xX](?:_?[0-9a-fA-F])+|[1-9](?:_?\d)*|0(?:_?0)*)`
 )
 
-// prefixLength returns the length of a pattern's match at the start of s. A pattern is compiled at its first use: what
-// a program compiles when it starts is linked into every program that imports this package.
+// prefixLength returns the length of a pattern's match at the start of s. A pattern is compiled at its first use:
+// expressions compiled when a program starts would be linked into every program that imports this package.
 func prefixLength(pattern, s string) int {
 	p, ok := patterns.Load(pattern)
 	if !ok {
@@ -390,7 +388,7 @@ func stringLength(s string) int {
 	return 0
 }
 
-// unescape returns what Python's unicode-escape codec makes of the inside of a string literal, in which characters
+// unescape returns the result of Python's unicode-escape codec for the inside of a string literal, in which characters
 // beyond ASCII stand for their own escapes. Half a surrogate pair becomes U+FFFD.
 func unescape(s string, line int) string {
 	if !strings.Contains(s, `\`) {
@@ -412,7 +410,7 @@ const (
 	simpleValues  = "\\'\"\a\b\f\n\r\t\v"
 )
 
-// unescapeOne reads one escape after its backslash and returns its length.
+// unescapeOne reads an escape after its backslash and returns its length.
 func unescapeOne(b *strings.Builder, s string, line int) int {
 	if s == "" {
 		panic(syntaxError(line, `\ at end of string`))
@@ -451,7 +449,7 @@ func unescapeOne(b *strings.Builder, s string, line int) int {
 		panic(e)
 	case c >= utf8.RuneSelf:
 		r, n := utf8.DecodeRuneInString(s)
-		b.WriteString(escapeRune(r)) // its escape, whose backslash the one before took
+		b.WriteString(escapeRune(r)) // the escape of r, whose backslash is written already
 		return n
 	}
 	b.WriteByte('\\') // an unknown escape stays

@@ -50,11 +50,11 @@ func (x *forStmt) exec(r *rendering, s *scope, out *text) signal {
 
 func (x *forStmt) run(r *rendering, s *scope, over Value, recurse func(Value, int) str, depth int, out *text) signal {
 	if x.filter != nil {
-		over = &generator{x.filtered(r, s, over)}
+		over = &generator{x.filterTurns(r, s, over)}
 	}
 	l := &loop{r: r, over: over, next: iterate(r, over), index: -1, total: -1, depth: depth, recurse: recurse}
 	inner := newScope(r, s, x.frame)
-	completed := false // whether one turn came to the end of the body
+	completed := false // whether a turn reached the end of the body
 turns:
 	for r.line = x.line; l.advance(); inner.begin(r, x.frame) {
 		x.target.assign(r, inner, l.current)
@@ -73,8 +73,8 @@ turns:
 	return signalNone
 }
 
-// filtered gives the items that pass the if of the loop, as Python reads them back from the target.
-func (x *forStmt) filtered(r *rendering, s *scope, over Value) iterator {
+// filterTurns returns the items that pass the if of the loop, as Python reads them back from the target.
+func (x *forStmt) filterTurns(r *rendering, s *scope, over Value) iterator {
 	inner, next := &scope{parent: s}, iterate(r, over)
 	return func() (Value, bool) {
 		for v, ok := next(); ok; v, ok = next() {
@@ -88,7 +88,7 @@ func (x *forStmt) filtered(r *rendering, s *scope, over Value) iterator {
 	}
 }
 
-// advance moves to the next item, and reports whether there is one.
+// advance moves to the next item, and reports whether there is any.
 func (l *loop) advance() bool {
 	v := l.peek()
 	if v == nil {

@@ -13,7 +13,7 @@ type (
 		body     []stmt
 		line     int
 
-		// Special variables that the body reads: their number, or -1.
+		// Numbers of the special variables read by the body, or -1.
 		caller, kwargs, varargs int
 	}
 
@@ -28,7 +28,7 @@ type (
 		id  int
 	}
 
-	// A callStmt gives its body as caller to a call.
+	// A callStmt passes its body as caller to a call.
 	callStmt struct {
 		def  *macroDef
 		call *callExpr

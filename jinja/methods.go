@@ -13,7 +13,7 @@ func methodTables() map[string]map[string]*builtin {
 		{"count", "x /", func(r *rendering, v Value, p []Value) Value {
 			n := 0
 			for _, x := range v.(*list).items {
-				if alike(r, x, p[0]) {
+				if isAlike(r, x, p[0]) {
 					n++
 				}
 			}
@@ -27,9 +27,10 @@ func methodTables() map[string]map[string]*builtin {
 	tables := map[string]map[string]*builtin{
 		"str":   strMethods(),
 		"tuple": tabulate("the method tuple.%s", sequence),
-		"list": tabulate("the method list.%s", append(sequence, row{"copy", "", func(r *rendering, v Value, _ []Value) Value {
-			return &list{items: collect(r, v)}
-		}})),
+		"list": tabulate("the method list.%s",
+			append(sequence, row{"copy", "", func(r *rendering, v Value, _ []Value) Value {
+				return &list{items: collect(r, v)}
+			}})),
 		"dict": tabulate("the method dict.%s", []row{
 			view("items"), view("keys"), view("values"), {name: "fromkeys"},
 			{"get", "key default=none /", func(r *rendering, v Value, p []Value) Value {
@@ -39,11 +40,14 @@ func methodTables() map[string]map[string]*builtin {
 			}},
 			{"copy", "", func(r *rendering, v Value, _ []Value) Value { return copyDict(r, v.(*Dict)) }},
 		}),
-		"range": tabulate("the method range.%s", []row{{name: "start"}, {name: "stop"}, {name: "step"}, {name: "count"}, {name: "index"}}),
+		"range": tabulate("the method range.%s",
+			[]row{{name: "start"}, {name: "stop"}, {name: "step"}, {name: "count"}, {name: "index"}}),
 	}
 	for _, kind := range []string{"int", "bool", "float"} {
-		tables[kind] = tabulate("the method "+kind+".%s", []row{{name: "real"}, {name: "imag"}, {name: "conjugate"}, {name: "numerator"},
-			{name: "denominator"}, {name: "bit_length"}, {name: "bit_count"}, {name: "is_integer"}, {name: "as_integer_ratio"},
+		tables[kind] = tabulate("the method "+kind+
+			".%s", []row{{name: "real"}, {name: "imag"}, {name: "conjugate"}, {name: "numerator"},
+			{name: "denominator"}, {name: "bit_length"}, {name: "bit_count"}, {name: "is_integer"},
+			{name: "as_integer_ratio"},
 			{name: "to_bytes"}, {name: "from_bytes"}, {name: "hex"}, {name: "fromhex"}})
 	}
 	tables["Markup"] = map[string]*builtin{}
@@ -60,7 +64,7 @@ func indexItem(r *rendering, v Value, p []Value) Value {
 	items := v.(*list).items
 	from, to := window(len(items), p[1], p[2])
 	for i := from; i < to; i++ {
-		if alike(r, items[i], p[0]) {
+		if isAlike(r, items[i], p[0]) {
 			return integer(i)
 		}
 	}
@@ -101,7 +105,8 @@ func stripMethod(name string, left, right bool) row {
 // strMethods makes the methods of str.
 func strMethods() map[string]*builtin {
 	table := tabulate("the method str.%s", []row{
-		mapMethod("capitalize", capitalize), mapMethod("lower", lower), mapMethod("title", title), mapMethod("upper", upper),
+		mapMethod("capitalize", capitalize), mapMethod("lower", lower), mapMethod("title", title),
+		mapMethod("upper", upper),
 		stripMethod("strip", true, true), stripMethod("lstrip", true, false), stripMethod("rstrip", false, true),
 		textMethod("removeprefix", "x /", func(r *rendering, s str, p []Value) Value {
 			affix := textArg("removeprefix", p[0])
@@ -141,8 +146,9 @@ func strMethods() map[string]*builtin {
 		isMethod("isdigit", everyRune(isDigit)), isMethod("isspace", everyRune(isSpace)),
 		isMethod("islower", isLowerText), isMethod("isupper", isUpperText),
 
-		// Python's that no published chat template uses.
-		{name: "casefold"}, {name: "center"}, {name: "encode"}, {name: "expandtabs"}, {name: "format_map"}, {name: "isascii"},
+		// Python's methods that no published chat template uses.
+		{name: "casefold"}, {name: "center"}, {name: "encode"}, {name: "expandtabs"}, {name: "format_map"},
+		{name: "isascii"},
 		{name: "isdecimal"}, {name: "isidentifier"}, {name: "isnumeric"}, {name: "isprintable"}, {name: "istitle"},
 		{name: "ljust"}, {name: "maketrans"}, {name: "rjust"}, {name: "swapcase"}, {name: "translate"}, {name: "zfill"},
 	})
@@ -158,8 +164,9 @@ func strMethods() map[string]*builtin {
 	return table
 }
 
-// sameText are the methods of str whose Markup form neither escapes arguments nor returns Markup.
-var sameText = []string{"count", "endswith", "startswith", "find", "index", "rfind", "rindex", "split", "rsplit", "splitlines"}
+// sameText lists the methods of str whose Markup form neither escapes arguments nor returns Markup.
+var sameText = []string{"count", "endswith", "startswith", "find", "index", "rfind", "rindex", "split", "rsplit",
+	"splitlines"}
 
 // markupMethod makes Markup's form of a method of str, which escapes the arguments and returns Markup.
 func markupMethod(b *builtin) *builtin {
@@ -190,11 +197,11 @@ func mapText(r *rendering, s str, f func(string) string) str {
 	if !isASCII(s.s) {
 		work = len(s.s)
 	}
-	if strings.Contains(s.s, "Σ") { // whose lower case depends on its neighbours
+	if strings.Contains(s.s, "Σ") { // its lower case depends on its neighbours
 		work *= 8
 	}
 	r.step(work)
-	return s.mapped(f(s.s))
+	return s.withText(f(s.s))
 }
 
 // strip takes the characters of chars, or white space, from the ends of s.
@@ -398,7 +405,7 @@ func splitMethod(name string, last bool) row {
 		var parts []Value
 		switch {
 		case p[0] == None:
-			parts = words(r, s, n, last)
+			parts = splitWords(r, s, n, last)
 		case last:
 			parts = splitBack(r, s, separator(name, p[0]), n)
 		default:
@@ -443,9 +450,9 @@ func splitBack(r *rendering, s str, sep string, n int) []Value {
 	return append(parts, s.sub(0, to))
 }
 
-// words returns s.split(None, n), or s.rsplit(None, n) with the last part first. The part that is left over keeps the
-// white space at its other end.
-func words(r *rendering, s str, n int, last bool) []Value {
+// splitWords returns s.split(None, n), or s.rsplit(None, n) with the last part first. The remaining part keeps the white
+// space at its other end.
+func splitWords(r *rendering, s str, n int, last bool) []Value {
 	parts := []Value{}
 	for ; ; n-- {
 		r.alloc(64)

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Integers have 64 bits. What Python would compute with more is an error.
+// Integers have 64 bits. A result that needs more is an error.
 
 // A number is a bool, an int or a float for arithmetic.
 type number struct {
@@ -18,7 +18,7 @@ type number struct {
 	f       float64
 }
 
-// numberOf returns the number that v is, and whether v is a number.
+// numberOf returns v as a number, and whether v is a number.
 func numberOf(v Value) (number, bool) {
 	switch v := v.(type) {
 	case integer:
@@ -34,7 +34,7 @@ func numberOf(v Value) (number, bool) {
 	return number{}, false
 }
 
-// intOf returns the int that v is, bools included.
+// intOf returns v as an int, bools included.
 func intOf(v Value) (int64, bool) {
 	n, ok := numberOf(v)
 	return n.i, ok && !n.isFloat
@@ -56,7 +56,7 @@ func (n number) float() float64 {
 	return float64(n.i)
 }
 
-// overflow makes the error of an integer that has no room.
+// overflow makes the error of an integer that does not fit.
 func overflow() *Error { return unsupported("an integer of more than 64 bits") }
 
 // binary returns a op b for + - * / // % **.
@@ -230,8 +230,8 @@ func truncate(f float64) Value {
 	return integer(int64(f))
 }
 
-// formatFloat returns Python's repr of a float: the shortest digits that lead back to the float, with an exponent
-// below 1e-4 and from 1e16 on.
+// formatFloat returns Python's repr of a float: the shortest digits that lead back to the float, with an exponent below
+// 1e-4 and from 1e16 on.
 func formatFloat(f float64) string {
 	switch {
 	case math.IsInf(f, 1):

@@ -9,34 +9,35 @@ import (
 // maxParseDepth bounds how deep tags and expressions lie inside each other, and how long a chain of operators is.
 const maxParseDepth = 250
 
-// maxNames bounds the parameters of a macro and the arguments by name of a call: each is compared with those before it.
+// maxNames bounds the parameters of a macro and the arguments by name of a call: each is compared with its
+// predecessors.
 const maxNames = 1000
 
-// A parser reads the tokens of a template, by the grammar of jinja2/parser.py. The grammar is the functions that take
-// a parser.
+// A parser reads the tokens of a template, by the grammar of jinja2/parser.py. The functions with a parser as their
+// first argument are the grammar.
 type parser struct {
 	lexer      *lexer
 	now, after token // next two tokens
 	depth      int
 	tags       []string       // open tags, for messages
-	ends       [][]string     // what would end the open tags
+	ends       [][]string     // possible ends of the open tags
 	names      map[string]int // numbers of the variables
-	unknown    []unknownName  // filters and tests that nothing knows
-	macros     []*macroDef    // macros around, for the variables that they read
+	unknown    []unknownName  // unknown filters and tests
+	macros     []*macroDef    // macros around, for the variables in their bodies
 	frame      *frame         // frame under way
 	frames     []*frame
 	inLoop     bool // break and continue have something to act on
 	inFor      bool // the name loop cannot be assigned to
 }
 
-// An unknownName is the error of a filter or test that nothing knows.
+// An unknownName is the error of an unknown filter or test.
 type unknownName struct {
 	frame *frame
 	err   *Error
 }
 
-// forgive drops the unknown names of the frame under way that came after the first n: whether a branch of an if or of
-// an inline if knows its filters and tests is found when the branch is reached.
+// forgive drops the unknown names of the frame under way after the first n: a branch of an if or of an inline if may
+// use unknown filters and tests until the branch is reached.
 func (p *parser) forgive(n int) {
 	kept := slices.DeleteFunc(p.unknown[n:], func(u unknownName) bool { return u.frame == p.frame })
 	p.unknown = p.unknown[:n+len(kept)]
@@ -59,7 +60,7 @@ func parseTemplate(src string) (body []stmt, top *frame, names map[string]int, e
 	return body, top, p.names, nil
 }
 
-// begin begins a frame within the frame under way, which the caller sets back.
+// begin begins a frame within the frame under way. The caller restores the outer frame.
 func (p *parser) begin() *frame {
 	p.frame = &frame{parent: p.frame, known: map[int]bool{}}
 	p.frames = append(p.frames, p.frame)
@@ -85,7 +86,7 @@ func (p *parser) id(name string) int {
 
 func (p *parser) at(kind string) bool { return p.now.kind == kind }
 
-// atName reports whether one of the words is next.
+// atName reports whether any of the words is next.
 func (p *parser) atName(words ...string) bool {
 	return p.now.kind == tokName && slices.Contains(words, p.now.text)
 }
@@ -136,12 +137,13 @@ func (p *parser) expectName(word string) {
 	}
 }
 
-// expected ends a message with what the open tags wait for.
-func (p *parser) expected(message, tag string) string {
+// listExpected ends a message with the expected ends of the open tags.
+func (p *parser) listExpected(message, tag string) string {
 	if n := len(p.ends); n > 0 {
 		looking := "'" + strings.Join(p.ends[n-1], "' or '") + "'"
 		if slices.ContainsFunc(p.ends, func(e []string) bool { return tag != "" && slices.Contains(e, tag) }) {
-			message += " You probably made a nesting mistake. Jinja is expecting this tag, but currently looking for " + looking + "."
+			message += " You probably made a nesting mistake. Jinja is expecting this tag, but currently looking for " +
+				looking + "."
 		} else {
 			message += " Jinja was looking for the following tags: " + looking + "."
 		}
@@ -152,7 +154,7 @@ func (p *parser) expected(message, tag string) string {
 	return message
 }
 
-// parseBody reads up to a tag that is one of ends, which stays next, or to the end of the template.
+// parseBody reads up to a tag among ends, which stays next, or to the end of the template.
 func parseBody(p *parser, ends []string) []stmt {
 	p.deeper()
 	var body []stmt
@@ -178,20 +180,20 @@ func parseBody(p *parser, ends []string) []stmt {
 	return body
 }
 
-// parseUntil reads the end of a tag and its body up to one of the end tags, whose name it returns.
+// parseUntil reads the end of a tag and its body up to an end tag, whose name it returns.
 func parseUntil(p *parser, ends ...string) ([]stmt, string) {
 	p.skip(":")
 	p.expect(tokEnd)
 	p.ends = append(p.ends, ends)
 	body := parseBody(p, ends)
 	if p.at(tokEOF) {
-		panic(syntaxError(p.now.line, "%s", p.expected("Unexpected end of template.", "")))
+		panic(syntaxError(p.now.line, "%s", p.listExpected("Unexpected end of template.", "")))
 	}
 	p.ends = p.ends[:len(p.ends)-1]
 	return body, p.next().text
 }
 
-// unsupportedTags are Jinja2's tags that no published chat template uses.
+// unsupportedTags lists Jinja2's tags that no published chat template uses.
 var unsupportedTags = []string{"autoescape", "block", "extends", "from", "import", "include", "print"}
 
 func parseStatement(p *parser) stmt {
@@ -225,7 +227,7 @@ func parseStatement(p *parser) stmt {
 			e.Line = t.line
 			panic(e)
 		}
-		panic(syntaxError(t.line, "%s", p.expected("Encountered unknown tag '"+t.text+"'.", t.text)))
+		panic(syntaxError(t.line, "%s", p.listExpected("Encountered unknown tag '"+t.text+"'.", t.text)))
 	}
 	p.tags = append(p.tags, t.text)
 	if t.text != "break" && t.text != "continue" {
@@ -319,7 +321,7 @@ func parseFilterBlock(p *parser, line int) stmt {
 	return x
 }
 
-// parseGeneration reads {% generation %}, with which a template says what the model wrote.
+// parseGeneration reads {% generation %}, by which a template marks the model's text.
 func parseGeneration(p *parser, line int) stmt {
 	x := &captureStmt{line: line, frame: p.begin()}
 	x.body = parseFunction(p, nil, "endgeneration")
@@ -365,7 +367,7 @@ func parseMacro(p *parser, line int) stmt {
 	return x
 }
 
-// parseFunction reads a body that breaks out of no loop around. The special variables that d does not read become -1.
+// parseFunction reads a body that breaks out of no loop around. Special variables that d does not read become -1.
 func parseFunction(p *parser, d *macroDef, end string) []stmt {
 	inLoop := p.inLoop
 	p.inLoop = false
@@ -381,8 +383,8 @@ func parseFunction(p *parser, d *macroDef, end string) []stmt {
 	return body
 }
 
-// special notes for the macros around that their bodies read a special variable.
-func (p *parser) special(name string, id int) {
+// noteSpecial notes for the macros around that their bodies read a special variable.
+func (p *parser) noteSpecial(name string, id int) {
 	for _, d := range p.macros {
 		switch name {
 		case "caller":

@@ -156,7 +156,7 @@ func parsePrimary(p *parser) expr {
 		}
 		x := &nameExpr{t.text, p.id(t.text), t.line}
 		p.frame.read(x.id)
-		p.special(t.text, x.id)
+		p.noteSpecial(t.text, x.id)
 		return x
 	case tokString:
 		var b strings.Builder
@@ -183,10 +183,10 @@ func parsePrimary(p *parser) expr {
 type tupleRules struct {
 	noCond bool   // no inline if
 	parens bool   // the tuple is in parentheses, and may be empty
-	end    string // a word that ends the tuple
+	end    string // word ending the tuple
 }
 
-// parseTuple reads a, b, c, or one expression.
+// parseTuple reads a, b, c, or a single expression.
 func parseTuple(p *parser, r tupleRules) expr {
 	parse := parseExpr
 	if r.noCond {
@@ -377,7 +377,7 @@ func parseFilters(p *parser, x expr) expr {
 	return x
 }
 
-// parseDotted reads the name of a filter or test, and notes a name that the table does not have.
+// parseDotted reads the name of a filter or test, and notes a name absent from the table.
 func parseDotted(p *parser, what string, table map[string]*builtin) (string, int) {
 	t := p.expect(tokName)
 	parts := []string{t.text}

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// toStr returns str(v): what {{ v }} prints.
+// toStr returns str(v), the output of {{ v }}.
 func toStr(r *rendering, v Value) str {
 	switch v := v.(type) {
 	case str:
@@ -34,7 +34,7 @@ func softStr(r *rendering, v Value) str {
 func (t *text) repr(v Value) {
 	switch v := v.(type) {
 	case str:
-		t.quoted(v)
+		t.addQuoted(v)
 	case none, boolean, integer, float:
 		t.raw(scalarText(v))
 	case *undefined:
@@ -120,8 +120,8 @@ func scalarText(v Value) string {
 	return "None"
 }
 
-// quoted adds the repr of a string, whose marks stay on what they were on.
-func (t *text) quoted(s str) {
+// addQuoted adds the repr of a string, whose marks stay with their characters.
+func (t *text) addQuoted(s str) {
 	q := quoteMark(s.s)
 	if s.safe {
 		t.raw("Markup(")
@@ -147,7 +147,7 @@ func quoteMark(s string) byte {
 	return '\''
 }
 
-// escapeText escapes the quotation mark q, backslashes and what does not print.
+// escapeText escapes the quotation mark q, backslashes and unprintable characters.
 func escapeText(s string, q byte) string {
 	var b strings.Builder
 	for _, r := range s {

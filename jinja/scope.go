@@ -2,8 +2,8 @@ package jinja
 
 import "slices"
 
-// A scope holds the variables of a frame: of the template, of one turn of a loop, of a call of a macro. A name that the
-// scope does not hold is the scope's around. Names are numbers, which the parser gives out.
+// A scope holds the variables of a frame: of the template, of a turn of a loop, of a call of a macro. Other names are
+// the enclosing scope's. Names are numbers, which the parser gives out.
 type scope struct {
 	parent *scope // nil for the template's own scope
 	all    []Value
@@ -22,8 +22,8 @@ type binding struct {
 // rule does not hold for names that a frame around knows, that the frame reads first, or that an if assigns.
 type frame struct {
 	parent *frame
-	known  map[int]bool // names that the frame reads or assigns
-	hidden []int        // names that are the frame's own from its start
+	known  map[int]bool // names read or assigned in the frame
+	hidden []int        // names local to the frame from its start
 	ifs    int          // ifs under way
 }
 
@@ -60,7 +60,7 @@ func (f *frame) assign(t *target, given bool) {
 	}
 }
 
-// close leaves those names hidden that no frame around knows.
+// close keeps only hidden names that no enclosing frame knows.
 func (f *frame) close() {
 	f.hidden = slices.DeleteFunc(f.hidden, f.parent.knows)
 }

@@ -37,8 +37,8 @@ type (
 		line   int
 	}
 
-	// A captureStmt is {% set x %}, {% filter f %} or {% generation %}: its body's text goes through the filters into
-	// the target, or else to where the statement stands.
+	// A captureStmt is {% set x %}, {% filter f %} or {% generation %}: the text of its body goes through the filters
+	// into the target, or else to the statement's place.
 	captureStmt struct {
 		target *target // or nil
 		given  int     // name under which the filters find the text
@@ -59,7 +59,7 @@ type (
 	jumpStmt struct{ signal signal }
 )
 
-// execute executes statements up to one that jumps.
+// execute executes statements, up to a statement that jumps.
 func execute(r *rendering, s *scope, body []stmt, out *text) signal {
 	for _, x := range body {
 		r.step(1)
@@ -118,7 +118,7 @@ func (x *captureStmt) exec(r *rendering, s *scope, out *text) signal {
 	return signalNone
 }
 
-// join adds what must be a string: the text of a filter block or of a call is joined to the text around, not printed.
+// join adds a string: the text of a filter block or of a call is joined to the text around, not printed.
 func (t *text) join(v Value) {
 	s, ok := v.(str)
 	if !ok {
@@ -137,7 +137,7 @@ func (x *withStmt) exec(r *rendering, s *scope, out *text) signal {
 
 func (x *jumpStmt) exec(*rendering, *scope, *text) signal { return x.signal }
 
-// A target is what a value is assigned to: a name, an attribute of a namespace, or a tuple of targets.
+// A target is the left side of an assignment: a name, an attribute of a namespace, or a tuple of targets.
 type target struct {
 	name  string
 	id    int    // number of name

@@ -6,9 +6,9 @@
 // json.dumps. The package knows nothing of models or chats.
 //
 // Of the language the package has what chat templates use: all expressions; the tags if, for, set, macro, call, filter,
-// with, generation, break and continue; the filters, tests and methods in the tables of filters.go, builtin.go and
-// methods.go; %s and %d; str.format with plain fields; integers of 64 bits. The rest of Jinja2 is an error of
-// KindUnsupported, which names the missing thing and its line, and never another text.
+// with, generation, break and continue; the filters, tests and methods in the tables of the package; %s and %d;
+// str.format with plain fields; integers of 64 bits. The rest of Jinja2 is an error of KindUnsupported, which names the
+// missing thing and its line, and never another text.
 //
 // Templates and variables may come from anyone. A template sees this package's values and nothing of Go. Options bound
 // the steps, the bytes of values and of output, and the depth of calls.
@@ -20,9 +20,9 @@
 // Marked strings (Mark) keep their marks through every operation; Template.Segments tells the bytes of the output that
 // came from marked strings from the template's own.
 //
-// Files, each of which uses those after it: template; parse, parse_expr, lexer; statement, loop, macro,
-// expression, scope; builtin, filters, methods, format, tojson; attribute, compare, number, iterate,
-// print, unicode; decode, dict, text, value, budget, error.
+// Files in reading order: template.go, parse.go, parse_expr.go, lexer.go, statement.go, loop.go, macro.go,
+// expression.go, scope.go, builtin.go, filters.go, methods.go, format.go, tojson.go, attribute.go, compare.go,
+// number.go, iterate.go, print.go, unicode.go, decode.go, dict.go, text.go, value.go, budget.go, error.go.
 package jinja
 
 import (
@@ -40,8 +40,8 @@ type Template struct {
 	opt   Options
 }
 
-// A Segment is a part of a rendered text. Marked says that the part came from marked strings, and Origin from which:
-// the origin of MarkAs, and 0 for Mark.
+// A Segment is a part of a rendered text. Marked parts came from marked strings, and Origin is the origin given to
+// MarkAs, or 0 for Mark.
 type Segment struct {
 	Text   string
 	Marked bool
@@ -58,7 +58,7 @@ func Parse(src string, o Options) (*Template, error) {
 		return nil, &Error{Kind: KindLimit, Message: fmt.Sprintf("a source of %d bytes, more than %d", len(src), most)}
 	}
 	tables.Do(makeTables)
-	body, top, names, err := parseTemplate(valid(src))
+	body, top, names, err := parseTemplate(toUTF8(src))
 	if err != nil {
 		return nil, err
 	}

@@ -57,8 +57,8 @@ func (s str) like(text string) str {
 	return t
 }
 
-// mapped turns s into text: ASCII keeps its place and its marks.
-func (s str) mapped(text string) str {
+// withText replaces the text of s: ASCII keeps its place and its marks.
+func (s str) withText(text string) str {
 	if len(text) == len(s.s) && isASCII(text) && isASCII(s.s) {
 		return str{s: text, marks: s.marks, base: s.base, safe: s.safe}
 	}
@@ -104,7 +104,7 @@ func (s str) offset(i int) int {
 	return len(s.s)
 }
 
-// pieces calls yield for the longest runs of s that have one mark, or none.
+// pieces calls yield for the longest runs of s with equal marks, or without.
 func (s str) pieces(yield func(part string, marked bool, of int)) {
 	at := 0
 	for _, p := range s.marks {
@@ -120,7 +120,7 @@ func (s str) pieces(yield func(part string, marked bool, of int)) {
 	}
 }
 
-// A buffer is the bytes of strings that a rendering made.
+// A buffer holds the bytes of strings made by a rendering.
 type buffer struct {
 	b     strings.Builder
 	marks []span
@@ -137,9 +137,9 @@ type text struct {
 
 func (r *rendering) text() *text { return &text{r: r, own: &buffer{}} }
 
-// continued returns a text that begins with s. Where s is the end of its buffer, the text goes on there: a string that
+// continueText returns a text that begins with s. If s is the end of its buffer, the text goes on there: a string that
 // grows by parts takes time for the parts alone.
-func (r *rendering) continued(s str) *text {
+func (r *rendering) continueText(s str) *text {
 	if own := s.own; own != nil && s.s != "" && s.base+len(s.s) == own.b.Len() {
 		marks := len(own.marks) - len(s.marks)
 		if len(s.marks) == 0 || marks >= 0 && &own.marks[marks] == &s.marks[0] {
@@ -208,7 +208,7 @@ func (t *text) addMark(p span) {
 	}
 	marks := t.own.marks
 	if n := len(marks); n > t.marks && marks[n-1].to == p.from && marks[n-1].of == p.of {
-		marks[n-1].to = p.to // a string that ends before does not see the change
+		marks[n-1].to = p.to // a string with an earlier end does not see the change
 		return
 	}
 	t.r.alloc(48)
@@ -220,7 +220,7 @@ func (t *text) str() str {
 	return str{s: t.own.b.String()[t.from:], marks: t.own.marks[t.marks:], base: t.from, own: t.own}
 }
 
-// change adds what change makes of s, piece by piece: of each piece that is marked, all is.
+// change adds the changed text of s, piece by piece: the result of a marked piece is marked as a whole.
 func (t *text) change(s str, change func(string) string) {
 	s.pieces(func(part string, marked bool, of int) {
 		for part != "" {
@@ -246,7 +246,7 @@ func concat(r *rendering, a, b str) Value {
 	if a.safe != b.safe {
 		a, b = escape(r, a), escape(r, b)
 	}
-	t := r.continued(a)
+	t := r.continueText(a)
 	t.add(b)
 	s := t.str()
 	s.safe = safe
@@ -268,7 +268,7 @@ func escape(r *rendering, s str) str {
 	return e
 }
 
-// watch tells Options.Watch of two strings that are compared, if one is marked.
+// watch reports two compared strings to Options.Watch, if any is marked.
 func (r *rendering) watch(a, b str) {
 	if r.opt.Watch == nil || b.s == "" || a.s == "" || (len(a.marks) > 0) == (len(b.marks) > 0) {
 		return
@@ -279,10 +279,10 @@ func (r *rendering) watch(a, b str) {
 	r.opt.Watch(a.s, b.s)
 }
 
-// mostWatched bounds what one look-up tells of.
+// mostWatched bounds the strings that a look-up reports.
 const mostWatched = 64
 
-// watchAll tells of the strings that v is compared with, tuples of strings included.
+// watchAll reports the strings that v is compared with, including tuples of strings.
 func (r *rendering) watchAll(v Value, others []Value) {
 	s, ok := v.(str)
 	if !ok || r.opt.Watch == nil {

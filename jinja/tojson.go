@@ -7,7 +7,7 @@ import (
 	"unicode/utf16"
 )
 
-// A jsonWriter is json.dumps with the arguments that transformers passes on.
+// A jsonWriter writes like json.dumps with the arguments that transformers passes on.
 type jsonWriter struct {
 	out           *text
 	ascii, sorted bool
@@ -17,7 +17,7 @@ type jsonWriter struct {
 	depth         int
 }
 
-// filterTojson returns transformers' tojson(ensure_ascii, indent, separators, sort_keys), which escapes nothing for HTML.
+// filterTojson returns transformers' tojson(ensure_ascii, indent, separators, sort_keys), without escapes for HTML.
 func filterTojson(r *rendering, v Value, p []Value) Value {
 	w := &jsonWriter{out: r.text(), item: plain(", "), colon: plain(": ")}
 	w.ascii, w.sorted = truth(r, p[0]), truth(r, p[3])

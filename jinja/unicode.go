@@ -18,7 +18,8 @@ func isAlnum(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsNumber(r)
 }
 
-// digitRanges are the first and the last of the characters that are digits and not decimal ones, as superscripts are.
+// digitRanges has the first and the last of runs of characters that are digits and not decimal digits, as superscripts
+// are.
 const digitRanges = "\u00b2\u00b3\u00b9\u00b9\u1369\u1371\u19da\u19da\u2070\u2070\u2074\u2079\u2080\u2089\u2460\u2468" +
 	"\u2474\u247c\u2488\u2490\u24ea\u24ea\u24f5\u24fd\u24ff\u24ff\u2776\u277e\u2780\u2788\u278a\u2792" +
 	"\U00010a40\U00010a43\U00010e60\U00010e68\U00011052\U0001105a\U0001f100\U0001f10a"
@@ -51,7 +52,8 @@ func isCased(r rune) bool { return isLower(r) || isUpper(r) || isTitle(r) }
 func isIdentifier(s string) bool {
 	for i, r := range s {
 		start := r == '_' || unicode.IsLetter(r) || unicode.In(r, unicode.Nl, unicode.Other_ID_Start)
-		if !start && (i == 0 || !unicode.In(r, unicode.Mn, unicode.Mc, unicode.Nd, unicode.Pc, unicode.Other_ID_Continue)) {
+		if !start &&
+			(i == 0 || !unicode.In(r, unicode.Mn, unicode.Mc, unicode.Nd, unicode.Pc, unicode.Other_ID_Continue)) {
 			return false
 		}
 	}
@@ -73,21 +75,23 @@ func everyRune(is func(rune) bool) func(string) bool {
 
 // isLowerText and isUpperText want at least one letter of the case, and none of another.
 func isLowerText(s string) bool {
-	return strings.ContainsFunc(s, isLower) && !strings.ContainsFunc(s, func(r rune) bool { return isUpper(r) || isTitle(r) })
+	return strings.ContainsFunc(s, isLower) &&
+		!strings.ContainsFunc(s, func(r rune) bool { return isUpper(r) || isTitle(r) })
 }
 
 func isUpperText(s string) bool {
-	return strings.ContainsFunc(s, isUpper) && !strings.ContainsFunc(s, func(r rune) bool { return isLower(r) || isTitle(r) })
+	return strings.ContainsFunc(s, isUpper) &&
+		!strings.ContainsFunc(s, func(r rune) bool { return isLower(r) || isTitle(r) })
 }
 
-// casing has the characters whose upper or title case is more than one character, from Unicode's SpecialCasing.txt: a
+// casing lists the characters whose upper or title case is more than a character, from Unicode's SpecialCasing.txt: a
 // line has the character, its upper and its title case.
 //
 //go:embed casing.txt
 var casing string
 
-// special returns the upper or title case of a character that has more than one character there, or "".
-func special(r rune, column int) string {
+// specialCase returns the upper or title case of a character if it is longer than a character, or "".
+func specialCase(r rune, column int) string {
 	if r < 0xdf {
 		return ""
 	}
@@ -105,7 +109,7 @@ func upper(s string) string {
 	}
 	var b strings.Builder
 	for _, r := range s {
-		if full := special(r, 1); full != "" {
+		if full := specialCase(r, 1); full != "" {
 			b.WriteString(full)
 		} else {
 			b.WriteRune(unicode.ToUpper(r))
@@ -138,7 +142,7 @@ func writeLower(b *strings.Builder, s string, i int, r rune) {
 }
 
 // isFinalSigma reports whether the capital sigma at s[i:] ends a word: the nearest cased letter, others ignored, is
-// before it and not after it.
+// before the sigma and not after.
 func isFinalSigma(s string, i int) bool {
 	before := strings.TrimRightFunc(s[:i], isIgnoredForCase)
 	r, _ := utf8.DecodeLastRuneInString(before)
@@ -153,11 +157,12 @@ func isFinalSigma(s string, i int) bool {
 // isIgnoredForCase returns Unicode's Case_Ignorable.
 func isIgnoredForCase(r rune) bool {
 	return unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf, unicode.Lm, unicode.Sk) ||
-		strings.ContainsRune("'.:\u00b7\u0387\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a", r)
+		strings.ContainsRune("'.:\u00b7\u0387\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a",
+			r)
 }
 
 func writeTitle(b *strings.Builder, r rune) {
-	if full := special(r, 2); full != "" {
+	if full := specialCase(r, 2); full != "" {
 		b.WriteString(full)
 	} else {
 		b.WriteRune(unicode.ToTitle(r))
@@ -176,7 +181,7 @@ func capitalize(s string) string {
 	return b.String()
 }
 
-// title returns Python's str.title: a word begins after anything that has no case.
+// title returns Python's str.title: a word begins after any character without case.
 func title(s string) string {
 	var b strings.Builder
 	inWord := false

@@ -27,7 +27,7 @@ type (
 	// missing thing when a template uses the value.
 	undefined struct {
 		hint   string
-		owner  Value // value without such an attribute, or nil
+		owner  Value // value without the requested attribute, or nil
 		name   Value
 		unsafe bool
 	}
@@ -49,7 +49,7 @@ type (
 		what string
 	}
 
-	// generator gives its items once.
+	// generator returns its items once.
 	generator struct{ next iterator }
 )
 
@@ -66,9 +66,9 @@ func Int(n int64) Value { return integer(n) }
 func Float(f float64) Value { return float(f) }
 
 // String makes a string. Each invalid byte of s becomes U+FFFD.
-func String(s string) Value { return plain(valid(s)) }
+func String(s string) Value { return plain(toUTF8(s)) }
 
-// List makes a list of values, none of which may be nil.
+// List makes a list of values. No value may be nil.
 func List(items ...Value) Value { return &list{items: items} }
 
 // Function makes a function that templates can call by position: fewer arguments than least, more than most or any by
@@ -177,8 +177,8 @@ func (v *rangeValue) length() int {
 
 func (v *rangeValue) at(i int) Value { return integer(v.start + int64(i)*v.step) }
 
-// valid replaces bytes that are not UTF-8.
-func valid(s string) string {
+// toUTF8 replaces bytes that are not UTF-8.
+func toUTF8(s string) string {
 	if utf8.ValidString(s) {
 		return s
 	}
