@@ -17,7 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// cost is what a type costs: the error of a tensor relative to its source, in root mean square. usual is the mean over
+// cost is the loss of a type: the error of a tensor relative to its source, in root mean square. usual is the mean over
 // all tensors of the type in the files that llama-quantize made of the tiny models (docs/checking.md has the table);
 // limit is twice the largest, group three times the largest of any 32 values.
 type cost struct{ usual, limit, group float64 }
@@ -31,8 +31,8 @@ var costs = map[tensor.DType]cost{
 	tensor.Q3_K: {0.15, 0.32, 0.8}, tensor.Q2_K: {0.3, 0.61, 0.95},
 }
 
-// pair is a weight in the model and in its source: as the files have them, or as the architecture has them, without the
-// permutations and offsets of containers.
+// pair is a weight in the model and in its source: as in the files, or as in the architecture, without the permutations
+// and offsets of containers.
 type pair struct {
 	gguf, hf string
 	model    tensor.Tensor
@@ -41,8 +41,8 @@ type pair struct {
 
 func (p *pair) name() string { return p.model.Name }
 
-// restored returns the pair as the architecture has it, which may be a copy.
-func restored(c *checker, p *pair) *pair {
+// restorePair returns the pair as the architecture has it, perhaps a copy.
+func restorePair(c *checker, p *pair) *pair {
 	r := *p
 	r.model, _ = c.model.Tensor(p.gguf, p.hf)
 	r.source, _ = c.source.Tensor(p.gguf, p.hf)
@@ -98,7 +98,7 @@ func pairsOf(c *checker, g *graph.Graph) (pairs []pair) {
 			case w.GGUF == "output":
 				c.add("tied-head", []string{w.Name},
 					"the source has a head of its own, %s, and the model takes its embedding instead", w.Name)
-			case !c.found("tensor-missing", "kv-sharing"):
+			case !c.hasFinding("tensor-missing", "kv-sharing"):
 				c.add("source-missing", []string{w.Name}, "the source's %s is not in the model", w.Name)
 			}
 		}
@@ -110,12 +110,13 @@ func pairsOf(c *checker, g *graph.Graph) (pairs []pair) {
 		}
 	}
 	if _, ok := model.Tensor("output", "lm_head"); ok && !seen["output"] {
-		c.add("tied-head", []string{"output"}, "the model has a head of its own, and the source takes its embedding instead")
+		c.add("tied-head", []string{"output"},
+			"the model has a head of its own, and the source takes its embedding instead")
 	}
 	return pairs
 }
 
-// wholeSource returns the source's tensor of a weight, of which a node may read a row alone.
+// wholeSource returns the source's tensor of a weight of which a node may read only a row.
 func wholeSource(c *checker, w *graph.Weight) tensor.Tensor {
 	stored := checkpoint.Stored{Checkpoint: c.source}
 	if t, ok := stored.Tensor(w.GGUF, w.HF); ok {
@@ -124,18 +125,18 @@ func wholeSource(c *checker, w *graph.Weight) tensor.Tensor {
 	return w.Tensor
 }
 
-// compareWeights compares all tensors, and finds out how the different ones differ.
+// compareWeights compares all tensors, and finds the kinds of differences.
 func compareWeights(c *checker, g *graph.Graph) error {
 	pairs := pairsOf(c, g)
 	c.report.Compared = len(pairs)
 	results := make([]difference, len(pairs))
-	err := c.each(len(pairs), func(i int) error {
+	err := c.forEach(len(pairs), func(i int) error {
 		p := &pairs[i]
 		if !slices.Equal(p.model.Shape, p.source.Shape) {
 			return nil
 		}
 		return mmap.Guard(func() (err error) {
-			results[i], err = differ(c, restored(c, p))
+			results[i], err = differ(c, restorePair(c, p))
 			return err
 		})
 	})
@@ -150,18 +151,18 @@ func compareWeights(c *checker, g *graph.Graph) error {
 	return nil
 }
 
-// difference is how far a tensor lies from its source.
+// difference measures the distance of a tensor from its source.
 type difference struct {
 	relative float64 // ‖a−b‖/‖b‖
 	factor   float64 // ⟨a,b⟩/⟨b,b⟩
 	cosine   float64
 	groups   int
-	far      spots // groups of 32 values that are farther than the type allows
+	far      spots // groups of 32 values farther away than the type allows
 	worst    float64
-	rows     []int // that have such groups
+	rows     []int // rows with such groups
 }
 
-// group is the number of values that are compared together.
+// groupSize is the number of values compared together.
 const groupSize = 32
 
 // differ compares a tensor with its source, row by row.
@@ -202,7 +203,7 @@ func differ(c *checker, p *pair) (difference, error) {
 			done = end
 		}
 	}
-	if d.factor, d.cosine = 1, 1; ee > 0 { // else they may be all zeros
+	if d.factor, d.cosine = 1, 1; ee > 0 { // else all values may be zeros
 		d.relative, d.factor, d.cosine = math.Sqrt(ee/bb), ab/bb, ab/math.Sqrt(aa*bb)
 	}
 	return d, nil
@@ -219,7 +220,7 @@ func rows(p *pair, i int, a, b []float32) error {
 	return nil
 }
 
-// row compares groups of values with the source's, relative to their own size or the row's, which is rms, whichever is
+// row compares groups of values with the source's, relative to their own size or to rms, the row's size, whichever is
 // larger.
 func (d *difference) row(a, b []float32, rms, limit float64) {
 	for at := 0; at < len(a); at += groupSize {
@@ -239,10 +240,10 @@ func (d *difference) row(a, b []float32, rms, limit float64) {
 	}
 }
 
-// costOf returns what the model's type may cost. A type of floats costs nothing where the source also has it.
+// costOf returns the loss allowed for the model's type. A float type shared with the source loses nothing.
 func costOf(c *checker, p *pair) cost {
-	switch restored := c.plus() != 0 && len(p.model.Shape) == 1; {
-	case p.model.DType == tensor.F32 && restored, p.model.DType == p.source.DType && restored: // 1 was added and taken off
+	switch restored := c.normOffset() != 0 && len(p.model.Shape) == 1; {
+	case p.model.DType == tensor.F32 && restored, p.model.DType == p.source.DType && restored: // 1 added and taken off
 		return costs[tensor.F32]
 	case p.model.DType == tensor.F32, p.model.DType == p.source.DType:
 		return cost{}
@@ -250,7 +251,7 @@ func costOf(c *checker, p *pair) cost {
 	return costs[p.model.DType]
 }
 
-// fact is a number of a node that settings decide.
+// fact is a number of a node that follows from settings.
 type fact struct {
 	what string // of the node
 	key  string // canonical setting
@@ -304,7 +305,8 @@ func facts(n *graph.Node) []fact {
 
 // same compares numbers to the precision of GGUF's float32.
 func same(a, b []float64) bool {
-	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Abs(x-y) <= 2e-6*max(math.Abs(x), math.Abs(y)) })
+	return slices.EqualFunc(a, b,
+		func(x, y float64) bool { return math.Abs(x-y) <= 2e-6*max(math.Abs(x), math.Abs(y)) })
 }
 
 // compareEquations compares the two recorded passes, node by node.
@@ -312,9 +314,10 @@ func compareEquations(c *checker, own, source *graph.Graph) {
 	if !slices.EqualFunc(own.Nodes, source.Nodes, func(a, b *graph.Node) bool {
 		return a.Op == b.Op && a.Layer == b.Layer && a.Name == b.Name
 	}) {
-		if !c.found("source-missing") { // which explains it
+		if !c.hasFinding("source-missing") { // source-missing explains the fault
 			c.add("source-settings", []string{"layers"},
-				"the model's pass has %d operations, the source's %d, or they are others", len(own.Nodes), len(source.Nodes))
+				"the model's pass has %d operations, the source's %d, or they are others", len(own.Nodes),
+				len(source.Nodes))
 		}
 		return
 	}
@@ -345,7 +348,7 @@ func compareEquations(c *checker, own, source *graph.Graph) {
 	if len(changes) == 0 {
 		confirmText(c)
 	}
-	if a, b := c.model.ContextLength(), c.source.ContextLength(); a != b && !c.found("context") {
+	if a, b := c.model.ContextLength(), c.source.ContextLength(); a != b && !c.hasFinding("context") {
 		c.addKey("source-settings", "max_position_embeddings", "the context length is %d, in the source %d", a, b)
 	}
 	for _, x := range changes {
@@ -360,7 +363,7 @@ func compareEquations(c *checker, own, source *graph.Graph) {
 	}
 }
 
-// confirmText makes notes of what had to be assumed and is so in the source.
+// confirmText makes notes of assumptions confirmed by the source.
 func confirmText(c *checker) {
 	for i := range c.report.Findings {
 		if f := &c.report.Findings[i]; slices.ContainsFunc(c.family().Expect.Assumed, func(a family.Assumed) bool {
@@ -372,7 +375,7 @@ func confirmText(c *checker) {
 	}
 }
 
-// show returns one number, or what many begin with.
+// show returns a single number, or the first of many.
 func show(v []float64) string {
 	switch n := len(v); {
 	case n == 0:
@@ -383,8 +386,8 @@ func show(v []float64) string {
 	return fmt.Sprintf("%.6g", v[0])
 }
 
-// probes are texts whose ids must be the source's: what tokenizers differ in is spaces, digits, case, accents, scripts,
-// bytes and special tokens.
+// probes lists texts whose ids must be the source's: tokenizers differ in spaces, digits, case, accents, scripts, bytes
+// and special tokens.
 var probes = []string{
 	"Hello world", " leading and  double   spaces ", "The year 2024, 1234567890 and 3.14159!", "don't, we'll, I'M",
 	"func main() {\n\tfmt.Println(\"x != y\")\n}\n\n\n", "naïve café ÅNGSTRÖM ﬁ e\u0301", "Привет, мир! 你好，世界。こんにちは",
@@ -393,7 +396,7 @@ var probes = []string{
 	"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "\r\n \t\r\n",
 }
 
-// compareText compares tokenizers and templates by what they do.
+// compareText compares the results of tokenizers and templates.
 func compareText(c *checker, source *checkpoint.Checkpoint) {
 	a, err := c.model.Tokenizer()
 	if err != nil {
@@ -408,26 +411,26 @@ func compareText(c *checker, source *checkpoint.Checkpoint) {
 	for _, special := range []bool{false, true} {
 		o := tokenizer.Options{AddSpecial: true, ParseSpecial: special}
 		for _, text := range probes {
-			if x, y := a.Encode(text, o), b.Encode(text, o); !slices.Equal(x, y) && !c.found("source-tokens") {
+			if x, y := a.Encode(text, o), b.Encode(text, o); !slices.Equal(x, y) && !c.hasFinding("source-tokens") {
 				c.add("source-tokens", where, "%q becomes %v, in the source %v", text, x, y)
 			}
 		}
 	}
-	if encodes(c) {
+	if isEncoder(c) {
 		return
 	}
 	if x, y := c.model.EndOfTurn(a), source.EndOfTurn(b); !slices.ContainsFunc(y, func(id int) bool {
 		return slices.Contains(x, id)
-	}) && !c.found("eos-id") {
+	}) && !c.hasFinding("eos-id") {
 		c.addText("eos-id", "tokenizer.ggml.eos_token_id", "texts end with %v, in the source with %v", x, y)
 	}
 	compareTemplates(c, a, source)
 }
 
-// compareTemplates compares what both write, and the sources only where neither can be run.
+// compareTemplates compares the prompts, and the templates' sources only if neither template runs.
 func compareTemplates(c *checker, t *tokenizer.Tokenizer, source *checkpoint.Checkpoint) {
 	mine, theirs := c.model.Template(), source.Template()
-	if mine == theirs || c.found("template-missing", "template-broken") || theirs == "" {
+	if mine == theirs || c.hasFinding("template-missing", "template-broken") || theirs == "" {
 		return
 	}
 	text := func(template string) string {
@@ -442,6 +445,7 @@ func compareTemplates(c *checker, t *tokenizer.Tokenizer, source *checkpoint.Che
 	if text(mine) != text(theirs) {
 		severity, what = Warning, "a conversation of three turns comes out otherwise"
 	}
-	c.addAs(severity, "source-template", []string{"tokenizer.chat_template"}, "the chat template is not the source's: %s",
+	c.addAs(severity, "source-template", []string{"tokenizer.chat_template"},
+		"the chat template is not the source's: %s",
 		what)
 }

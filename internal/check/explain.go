@@ -9,7 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// suspect is a tensor that is not its source, decoded for the question how it differs: at most its first rows.
+// suspect is a tensor that differs from its source, decoded to find the kind of difference: at most its first rows.
 type suspect struct {
 	pair  *pair
 	d     *difference
@@ -20,21 +20,22 @@ type suspect struct {
 	dim   int // size of a head
 }
 
-// guess is a way in which a tensor may differ from its source.
+// guess is a possible difference of a tensor from its source.
 type guess struct {
 	id, what string
-	value    func(i int) float32 // returns what the tensor's i-th value then is; nil for a guess that is known to hold
+	value    func(i int) float32 // returns the tensor's expected value i; nil for a guess already confirmed
 }
 
-// maxSuspect bounds the values that are decoded of a tensor that differs.
+// maxSuspect bounds the values decoded of a tensor that differs.
 const maxSuspect = 1 << 25
 
-// nameDifference says how a tensor differs from its source, if it does.
+// nameDifference reports the kind of a tensor's difference from its source, if there is any.
 func nameDifference(c *checker, p *pair, d *difference, pairs []pair) {
 	where, k := []string{p.name()}, costOf(c, p)
 	if !slices.Equal(p.model.Shape, p.source.Shape) {
-		if !c.found("tensor-shape") {
-			c.addAt("source-shape", p.name(), "shape %v, its source has %v", []int(p.model.Shape), []int(p.source.Shape))
+		if !c.hasFinding("tensor-shape") {
+			c.addAt("source-shape", p.name(), "shape %v, its source has %v", []int(p.model.Shape),
+				[]int(p.source.Shape))
 		}
 		return
 	}
@@ -42,19 +43,20 @@ func nameDifference(c *checker, p *pair, d *difference, pairs []pair) {
 	if d.relative <= k.limit && d.far.n == 0 && !(off && d.relative < 1) || c.spoiled[p.name()] {
 		return
 	}
-	s, err := newSuspect(c, restored(c, p), d)
+	s, err := newSuspect(c, restorePair(c, p), d)
 	if err != nil {
 		return
 	}
-	guesses := []func(*suspect, []pair) []guess{retyped, scaled, offset, turned, swapped, reordered, moved, partial}
-	if s.is(func(i int) float32 { return s.b[i] }) { // as a whole it is its source
+	guesses := []func(*suspect, []pair) []guess{guessRetyped, scaled, guessOffset, guessTransposed, guessSwapped,
+		reordered, moved, guessPartial}
+	if s.hasValues(func(i int) float32 { return s.b[i] }) { // as a whole the tensor equals its source
 		if guesses = guesses[len(guesses)-1:]; off {
-			guesses = []func(*suspect, []pair) []guess{scaled, partial}
+			guesses = []func(*suspect, []pair) []guess{scaled, guessPartial}
 		}
 	}
 	for _, list := range guesses {
 		for _, g := range list(s, pairs) {
-			if g.value == nil || s.is(g.value) {
+			if g.value == nil || s.hasValues(g.value) {
 				c.add(g.id, where, "%s %s", p.name(), g.what)
 				return
 			}
@@ -90,11 +92,12 @@ func decode(t tensor.Tensor, rows int) ([]float32, error) {
 	return x, quant.Dequantize(t.DType, x, t.Span(0, rows, &buf))
 }
 
-// is reports whether the tensor has the values of b, within what its type costs, by at most some ten thousand of them.
-func (s *suspect) is(b func(i int) float32) bool {
+// hasValues reports whether the tensor has the values of b, within the loss of its type, judged by at most some ten thousand
+// values.
+func (s *suspect) hasValues(b func(i int) float32) bool {
 	step := max(len(s.a)/20000, 1)
 	if step > 1 {
-		step |= 1 // odd, so that it meets all columns
+		step |= 1 // odd, to meet all columns
 	}
 	var ee, bb float64
 	for i := 0; i < len(s.a); i += step {
@@ -105,8 +108,8 @@ func (s *suspect) is(b func(i int) float32) bool {
 	return ee/bb < s.limit*s.limit
 }
 
-// retyped guesses that F16 bytes are called BF16, or the reverse.
-func retyped(s *suspect, _ []pair) []guess {
+// guessRetyped guesses that F16 bytes are called BF16, or the reverse.
+func guessRetyped(s *suspect, _ []pair) []guess {
 	t := s.pair.model
 	switch t.DType {
 	case tensor.F16:
@@ -123,7 +126,7 @@ func retyped(s *suspect, _ []pair) []guess {
 	own := s.a
 	s.a = x
 	defer func() { s.a = own }()
-	if s.limit = max(s.limit, 0.01); !s.is(func(i int) float32 { return s.b[i] }) {
+	if s.limit = max(s.limit, 0.01); !s.hasValues(func(i int) float32 { return s.b[i] }) {
 		return nil
 	}
 	return []guess{{"source-type",
@@ -143,8 +146,8 @@ func scaled(s *suspect, _ []pair) []guess {
 	return []guess{{"source-scaled", what, func(i int) float32 { return f * s.b[i] }}}
 }
 
-// offset guesses that a constant was added, to all or to each block.
-func offset(s *suspect, _ []pair) (list []guess) {
+// guessOffset guesses that a constant was added, to all or to each block.
+func guessOffset(s *suspect, _ []pair) (list []guess) {
 	var sum, ee float64
 	for i := range s.a {
 		e := float64(s.a[i]) - float64(s.b[i])
@@ -179,8 +182,8 @@ func offset(s *suspect, _ []pair) (list []guess) {
 	return list
 }
 
-// turned guesses that the matrix is transposed.
-func turned(s *suspect, _ []pair) []guess {
+// guessTransposed guesses that the matrix is transposed.
+func guessTransposed(s *suspect, _ []pair) []guess {
 	if len(s.pair.source.Shape) != 2 || s.rows != s.pair.source.Rows() || s.rows < 2 {
 		return nil
 	}
@@ -188,9 +191,9 @@ func turned(s *suspect, _ []pair) []guess {
 		func(i int) float32 { return s.b[i%s.rows*s.cols+i/s.rows] }}}
 }
 
-// swapped finds another tensor's source. It decodes a source as a whole only if the first rows, or the first head, are
-// the tensor's: there are many.
-func swapped(s *suspect, pairs []pair) []guess {
+// guessSwapped finds another tensor's source. Only sources whose first rows, or first head, are the tensor's are decoded as
+// a whole: there are many.
+func guessSwapped(s *suspect, pairs []pair) []guess {
 	const few = 16
 	begin := *s
 	begin.rows = min(s.rows, few)
@@ -208,14 +211,14 @@ func swapped(s *suspect, pairs []pair) []guess {
 	return nil
 }
 
-// isFrom reports whether the rows are the first ones of t, as they are or as heads have them in another container.
+// isFrom reports whether the rows are the first rows of t, plain or in another container's order of heads.
 func (s *suspect) isFrom(t tensor.Tensor) bool {
 	x, err := decode(t, s.rows)
 	if err != nil {
 		return false
 	}
 	orders := append([]func(int) int{func(r int) int { return r }}, headOrders(s.dim, s.rows)...)
-	return slices.ContainsFunc(orders, func(from func(r int) int) bool { return s.is(s.byRow(x, from)) })
+	return slices.ContainsFunc(orders, func(from func(r int) int) bool { return s.hasValues(s.byRow(x, from)) })
 }
 
 // byRow returns the values of x in rows of another order.
@@ -228,8 +231,8 @@ func (s *suspect) byColumn(from func(j int) int) func(i int) float32 {
 	return func(i int) float32 { return s.b[i/s.cols*s.cols+from(i%s.cols)] }
 }
 
-// partial finds that most of the tensor is right.
-func partial(s *suspect, _ []pair) []guess {
+// guessPartial finds that most of the tensor is right.
+func guessPartial(s *suspect, _ []pair) []guess {
 	d := s.d
 	if d.far.n == 0 || 2*d.far.n > d.groups {
 		return nil
@@ -243,7 +246,7 @@ func partial(s *suspect, _ []pair) []guess {
 	return []guess{{"source-part", what, nil}}
 }
 
-// blockOrders are orders of the values of a block of 32 that converters confuse.
+// blockOrders lists orders of the values of a block of 32 that converters confuse.
 var blockOrders = []struct {
 	what string
 	from func(i int) int
@@ -277,8 +280,8 @@ func reordered(s *suspect, _ []pair) (list []guess) {
 	return list
 }
 
-// headOrders returns the two orders of a head's rows into which the halves and pairs of rotation are turned; none where
-// rows are no heads of dim.
+// headOrders returns the two orders of a head's rows into which the halves and pairs of rotation are turned; none if
+// the rows do not divide into heads of dim.
 func headOrders(dim, rows int) []func(r int) int {
 	if dim < 4 || rows%dim != 0 {
 		return nil
@@ -290,7 +293,7 @@ func headOrders(dim, rows int) []func(r int) int {
 	}
 }
 
-// maxMatched bounds the rows among which each looks for its source.
+// maxMatched bounds the number of rows in a search for each row's source.
 const maxMatched = 2048
 
 // moved guesses any order of rows, or of columns: each is looked for among the source's.
@@ -305,14 +308,15 @@ func moved(s *suspect, _ []pair) (list []guess) {
 	}
 	columns, ok := s.match(s.cols, s.rows, func(line, k int) int { return k*s.cols + line })
 	if ok {
-		list = append(list, guess{"source-permuted", "has the columns of its source in another order" + s.order(columns),
+		list = append(list, guess{"source-permuted", "has the columns of its source in another order" +
+			s.order(columns),
 			s.byColumn(func(j int) int { return columns[j] })})
 	}
 	return list
 }
 
-// match finds for each of the tensor's n lines the source's most similar one, by some of their size values. It reports
-// whether lines have moved, of which no two have the same source.
+// match finds for each of the tensor's n lines the source's most similar line, by some of their size values. The result
+// is true if lines have moved and no two have the same source.
 func (s *suspect) match(n, size int, at func(line, k int) int) (from []int, ok bool) {
 	if n > maxMatched || n < 2 || size < 4 {
 		return nil, false

@@ -20,19 +20,18 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// files is a model as it lies on disk, before anything is made of it: a loader that refuses a model must not hide what
-// else is wrong with it.
+// files is the plain content of a model's files: a loader that refuses a model must not hide further faults.
 type files struct {
 	format  checkpoint.Format
-	arch    string // by its key, or config.json's model_type
+	arch    string // from its key, or config.json's model_type
 	gguf    *gguf.File
 	dir     string         // Hugging Face folder
-	config  map[string]any // its config.json
+	config  map[string]any // content of config.json
 	tensors []tensor.Tensor
 	close   func() error
 }
 
-// open opens the files. What cannot be opened is not to be judged.
+// open opens the files. Files that cannot be opened are not judged.
 func open(path string) (*files, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -64,7 +63,7 @@ func openFolder(dir string) (*files, error) {
 	f := &files{format: checkpoint.HuggingFace, dir: dir}
 	config, err := mmap.ReadFile(filepath.Join(dir, "config.json"), maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
-		_, err = checkpoint.Open(dir) // says what to give instead
+		_, err = checkpoint.Open(dir) // the error names the alternative
 	}
 	if err != nil {
 		return nil, err
@@ -116,8 +115,8 @@ func (c *checker) guard(read func()) error {
 	})
 }
 
-// judgeStale lists the files of a folder that hold tensors but do not belong to the model: a reader that takes all of
-// them, or another index, gets older values.
+// judgeStale lists the files of a folder that hold tensors outside the model: a reader that takes all files, or another
+// index, gets older values.
 func judgeStale(c *checker) {
 	dir := c.files.dir
 	if dir == "" {

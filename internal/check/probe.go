@@ -16,30 +16,29 @@ import (
 // say is a message of a probe.
 type say struct{ role, text string }
 
-// prober renders conversations with one template. What all renderings together may use is bounded: a template is
-// anybody's.
+// prober renders conversations with a template. All renderings together are bounded: a template may come from anybody.
 type prober struct {
 	template *chat.Template
 	ctx      *meter
 	bos, eos string
-	tools    bool // are given where a conversation needs none, since the template wants them
+	tools    bool // given even where a conversation needs none, since the template wants tools
 	args     bool // so are variables
 	now      time.Time
 	size     int // of the text written and not yet paid for
 	clock    int // how often a template asked for the time
 	watching bool
-	heard    []string // that messages were compared with, in order
+	heard    []string // texts that messages were compared with, in order
 	wasHeard map[string]bool
 }
 
-// meter is a context that ends after so many looks at it: a template is looked after each 2048 steps.
+// meter is a context that ends after so many looks: a template looks at its context every 2048 steps.
 type meter struct {
 	context.Context
 	left int
 }
 
-// What one rendering may use, and all together: looks, of which a rendering takes one, one for each 2048 steps, for
-// each KiB that it writes and for 64 looks at the clock. The template of a publisher that takes most takes a third.
+// Bounds of a rendering, and of all renderings, in looks: a rendering costs a look, and further looks for each 2048
+// steps, each KiB written and 64 looks at the clock. The most expensive template of a publisher takes a third.
 const (
 	probeSteps  = 2_000_000
 	probeOutput = 256 << 10
@@ -69,7 +68,7 @@ func newProber(ctx context.Context, source, bos, eos string) (*prober, error) {
 	return p, err
 }
 
-// hear notes what a probe was compared with.
+// hear notes the text with which a probe was compared.
 func (p *prober) hear(said, with string) {
 	said = strings.ToLower(said)
 	if p.watching && (strings.Contains(said, "omrix") || strings.Contains(said, "xirmo")) && len(p.heard) < mostHeard &&
@@ -79,8 +78,8 @@ func (p *prober) hear(said, with string) {
 	}
 }
 
-// rendering is a prompt: the template's own texts, and between them the texts of the conversation. literals has one
-// more than said.
+// rendering is a prompt: the template's own texts, and between them the texts of the conversation. There is a literal
+// more than texts of said.
 type rendering struct {
 	literals []string
 	said     []string
@@ -101,7 +100,7 @@ func (r *rendering) text() string {
 // own returns the template's part of the prompt.
 func (r *rendering) own() string { return strings.Join(r.literals, "\x00") }
 
-// render writes a conversation; the beginning of an answer follows one that ends with a user.
+// render writes a conversation; after a user's turn the beginning of an answer follows.
 func (p *prober) render(turns ...say) (*rendering, error) {
 	messages := make([]*jinja.Dict, len(turns))
 	for i, t := range turns {
@@ -155,8 +154,7 @@ func name(i int) string {
 	return string([]byte{'Q', 'z' - byte(i/26%26), 'v', 'a' + byte(i%26), 'x'})
 }
 
-// conversation returns a number of users' turns with answers between, and a system message before them if system is
-// set.
+// conversation returns a number of users' turns with answers between, and with system a first system message.
 func conversation(users int, system bool) (turns []say) {
 	if system {
 		turns = append(turns, say{"system", "Qsystx."})
@@ -170,7 +168,7 @@ func conversation(users int, system bool) (turns []say) {
 	return turns
 }
 
-// settle finds what the template wants beside messages. system tells whether it takes a system message.
+// settle finds the template's needs beside messages. system tells whether the template takes a system message.
 func (p *prober) settle() (system bool, err error) {
 	var first error
 	for _, try := range []struct{ tools, args bool }{{}, {tools: true}, {args: true}} {
@@ -191,7 +189,7 @@ func (p *prober) settle() (system bool, err error) {
 	return false, first
 }
 
-// needs returns what the conversations that work have beside messages.
+// needs returns the input, beside messages, of the conversations that work.
 func (p *prober) needs() string {
 	switch {
 	case p.tools:
@@ -216,8 +214,7 @@ func decoded(text string) jinja.Value {
 	return v
 }
 
-// toolTurns returns turns of which one calls a tool, which answers with text; forms of them differ in what templates
-// want.
+// toolTurns returns turns with a call of a tool, which answers with text; the forms suit different templates.
 func toolTurns(system bool, form int, text string) []*jinja.Dict {
 	call := `{"name": "qtool", "arguments": {"qarg": "Qgivn"}}`
 	if form > 0 {
@@ -239,7 +236,7 @@ func toolTurns(system bool, form int, text string) []*jinja.Dict {
 	return turns
 }
 
-// withTools renders turns with a tool's answer, in the first form that the template takes.
+// withTools renders turns with a tool's answer, in the first form accepted by the template.
 func (p *prober) withTools(system bool, text string) (r *rendering, err error) {
 	for form := range 3 {
 		if r, err = p.input(toolTurns(system, form, text), []jinja.Value{probeTool()}); err == nil {
@@ -249,8 +246,7 @@ func (p *prober) withTools(system bool, text string) (r *rendering, err error) {
 	return nil, err
 }
 
-// plainWords reports whether a text changes nothing around it: it holds no marker, no command, and nothing that is
-// escaped.
+// plainWords reports whether a text changes nothing around itself: no marker, no command, and nothing escaped.
 func plainWords(text string) bool {
 	letters := false
 	for _, r := range text {
@@ -262,8 +258,8 @@ func plainWords(text string) bool {
 	return letters
 }
 
-// dates returns days on which a template may do otherwise: each of a year and a half, each hour of one, and single ones
-// until 2060.
+// dates returns days on which a template may behave differently: each of a year and a half, each hour of a day, and
+// single days until 2060.
 func dates() (list []time.Time) {
 	from := time.Date(2025, 12, 31, 12, 0, 0, 0, time.UTC)
 	for d := range 550 {
@@ -278,15 +274,15 @@ func dates() (list []time.Time) {
 	return list
 }
 
-// dated replaces what a date is written with.
-func dated(text string) string { return pattern(inDates).ReplaceAllString(text, "#") }
+// replaceDates replaces the parts of a date.
+func replaceDates(text string) string { return pattern(inDates).ReplaceAllString(text, "#") }
 
 const inDates = `(?i)\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:tember)?|` +
 	`oct(?:ober)?|nov(?:ember)?|dec(?:ember)?|mon(?:day)?|tue(?:sday)?|wed(?:nesday)?|thu(?:rsday)?|fri(?:day)?|` +
 	`sat(?:urday)?|sun(?:day)?|[ap]m)\b|\d+(?:st|nd|rd|th)?`
 
-// unlike returns what b has where a has something else, for a report.
-func unlike(a, b string) string {
+// differingPart returns the part of b that differs from a, for a report.
+func differingPart(a, b string) string {
 	i := 0
 	for i < len(a) && i < len(b) && a[i] == b[i] {
 		i++
@@ -295,11 +291,11 @@ func unlike(a, b string) string {
 	for rest < len(a)-i && rest < len(b)-i && a[len(a)-1-rest] == b[len(b)-1-rest] {
 		rest++
 	}
-	return shown(b[i : len(b)-rest])
+	return quoteShort(b[i : len(b)-rest])
 }
 
-// shown returns a text for a report: quoted, on one line, of at most 120 characters.
-func shown(text string) string {
+// quoteShort returns a text for a report: quoted, on a single line, of at most 120 characters.
+func quoteShort(text string) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", " … "), "")
 	if r := []rune(text); len(r) > 120 {
 		text = string(r[:120]) + "…"

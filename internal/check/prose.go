@@ -8,17 +8,16 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"hash/fnv"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"unicode"
 )
 
-// prose shows the text that a template brings along: in the prompts of probes, or in its source for a case that no
-// probe made. That is a note, except for text between turns; in a template that is almost a publisher's, and where the
-// conversation has a system message of its own, it is a warning.
-func (j *inspection) prose() {
+// judgeProse reports the text that a template brings along: in the prompts of probes, or in its source for a case that no
+// probe made. Such text is a note, except between turns; it is a warning in a template that is almost a publisher's,
+// and where the conversation has a system message.
+func (j *inspection) judgeProse() {
 	j.near, j.seen = j.known.nearest(j.source), map[string]bool{}
 	usual := Note
 	if j.near != "" {
@@ -44,13 +43,13 @@ func (j *inspection) prose() {
 
 const noSystem = "where there is no system message"
 
-// find returns the index of the part of the conversation that holds a word; -1 for none.
+// find returns the index of the part of the conversation with a word; -1 for none.
 func (r *rendering) find(word string) int {
 	return slices.IndexFunc(r.said, func(s string) bool { return strings.Contains(s, word) })
 }
 
-// tell reports the sentences of a text that no publisher has written, each once. Each fine-tune says otherwise who the
-// model is, and may; but a publisher's own sentence must not go on otherwise.
+// tell reports the sentences of a text that no publisher has written, each once. A fine-tune may introduce the model in
+// its own words; but a publisher's own sentence must not continue differently.
 func (j *inspection) tell(text string, severity Severity, where string) {
 	var lines []string
 	worst, like := Note, ""
@@ -64,7 +63,7 @@ func (j *inspection) tell(text string, severity Severity, where string) {
 			continue
 		}
 		j.seen[key] = true
-		lines = append(lines, shown(strings.TrimSpace(pattern(markers).ReplaceAllString(line, " "))))
+		lines = append(lines, quoteShort(strings.TrimSpace(pattern(markers).ReplaceAllString(line, " "))))
 		identity := where == noSystem && len(words) > 2 && strings.HasPrefix(key, "you are ")
 		if j.near != "" && j.known.begins(words) || severity == Warning && !identity {
 			worst = Warning
@@ -76,7 +75,7 @@ func (j *inspection) tell(text string, severity Severity, where string) {
 }
 
 // begins reports whether words begin or end with a publisher's sentence of some length.
-func (k *known) begins(words []string) bool {
+func (k *templateIndex) begins(words []string) bool {
 	for n := 6; n < min(len(words), 200); n++ {
 		if k.says(strings.Join(words[:n], " ")) || k.says(strings.Join(words[len(words)-n:], " ")) {
 			return true
@@ -85,12 +84,12 @@ func (k *known) begins(words []string) bool {
 	return false
 }
 
-// notProse are markers, and names as programs have them.
+// notProse matches markers, and names in programs' style.
 const notProse = `<[^<>\s]{1,60}>|\[/?[A-Z_]{2,30}\]|[\pL\pN]*_[\pL\pN_]*`
 
 const markers = `<[|｜][^<>\s]{1,60}>|<[^<>\s]{1,60}[|｜]>|</?s>`
 
-// oneWord is a word, or a sign of a script that puts no spaces between words.
+// oneWord matches a word, or a sign of a script that puts no spaces between words.
 const oneWord = `[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}]|[\pL\pM]+`
 
 // wordsOf returns the words of a text in lower case; numbers and markers are none.
@@ -106,7 +105,7 @@ func proseOf(line string) []string {
 // fewWords is how many words a line of prose has at least.
 const fewWords = 2
 
-// sentences returns the lines of a text that are prose: of some words that people say, not names of roles and keys.
+// sentences returns the lines of a text that are prose: several words that people say, not names of roles and keys.
 func sentences(text string) (lines []string) {
 	for _, line := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == 0 }) {
 		n, letters := 0, 0
@@ -123,8 +122,8 @@ func sentences(text string) (lines []string) {
 	return lines
 }
 
-// literals returns the texts of a template's source: what stands outside of tags, and the strings inside. Strings that
-// are added are one.
+// literals returns the texts of a template's source: the text outside of tags, and the strings inside. Strings that are
+// added are joined.
 func literals(source string) (texts []string) {
 	var text strings.Builder
 	flush := func() {
@@ -162,7 +161,7 @@ func literals(source string) (texts []string) {
 	return texts
 }
 
-// tag takes the strings of a tag, from i to its end, and tells where that is.
+// tag takes the strings of a tag, from i to its end, and returns the end.
 func tag(source string, i int, end string, text *strings.Builder, flush func()) int {
 	for i < len(source) {
 		switch c := source[i]; {
@@ -189,9 +188,9 @@ func tag(source string, i int, end string, text *strings.Builder, flush func()) 
 
 var unescaped = strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\'`, "'", `\"`, `"`, `\\`, `\`)
 
-// known are the chat templates of publishers, by the data needed to tell that a template is one of them, or almost one,
-// or says what one says.
-type known struct {
+// templateIndex holds the chat templates of publishers, as the data needed to recognize a template, an almost equal template,
+// or a template's sentences.
+type templateIndex struct {
 	templates []knownTemplate
 	lines     map[uint32]bool
 }
@@ -199,7 +198,7 @@ type known struct {
 type knownTemplate struct {
 	name   string
 	hash   string   // of the source, the first 16 hexadecimal digits
-	sample []uint32 // of the hashes of its runs of signs, the smallest
+	sample []uint32 // the smallest hashes of its runs of signs
 	lines  []uint32 // hashes of its sentences
 }
 
@@ -207,24 +206,11 @@ type knownTemplate struct {
 var knownText []byte
 
 // publishers returns the templates in known.txt, which TestKnown writes.
-var publishers = sync.OnceValue(func() *known { return readKnown(knownText, "") })
+var publishers = sync.OnceValue(func() *templateIndex { return readKnown(knownText, "") })
 
-// pattern compiles a regular expression, once. What a program compiles when it starts is linked into every program that
-// imports karat, and so are regexp and its tables.
-func pattern(text string) *regexp.Regexp {
-	if p, ok := patterns.Load(text); ok {
-		return p.(*regexp.Regexp)
-	}
-	p := regexp.MustCompile(text)
-	patterns.Store(text, p)
-	return p
-}
-
-var patterns sync.Map // of *regexp.Regexp, by their text
-
-// readKnown reads known.txt, except the template of one name.
-func readKnown(text []byte, without string) *known {
-	k := &known{lines: map[uint32]bool{}}
+// readKnown reads known.txt, except the template with a name.
+func readKnown(text []byte, without string) *templateIndex {
+	k := &templateIndex{lines: map[uint32]bool{}}
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		f := strings.Fields(lines.Text() + " -")
 		if len(f) < 4 || f[0] == without || f[0] == "#" {
@@ -239,7 +225,7 @@ func readKnown(text []byte, without string) *known {
 	return k
 }
 
-// Hashes have 24 bits: a false one among a template's thousands is rare, and 24 of them at once are not there by
+// hash24 returns a hash of 24 bits: a false match among a template's thousands is rare, and 24 matches at once are no
 // chance.
 func hash24(s string) uint32 {
 	h := fnv.New32a()
@@ -264,14 +250,14 @@ func sourceHash(source string) string {
 const (
 	runLength  = 5 // signs
 	sampleSize = 24
-	// almost is the share of a template's sample that one which was made from it has still: known templates of one
-	// family share less.
+	// almost is the share of a template's sample still found in a template made from it: known templates of a family
+	// share less.
 	almost = 0.8
 )
 
 const sign = `[\pL\pN_]+|[^\pL\pN_\s]`
 
-// shingles returns the hashes of each few signs of a source that follow each other.
+// shingles returns the hashes of all short runs of signs of a source.
 func shingles(source string) map[uint32]bool {
 	signs := pattern(sign).FindAllString(source, -1)
 	set := map[uint32]bool{}
@@ -281,17 +267,17 @@ func shingles(source string) map[uint32]bool {
 	return set
 }
 
-// exactly reports whether a template is one of them.
-func (k *known) exactly(source string) bool {
+// isKnown reports whether a template is known.
+func (k *templateIndex) isKnown(source string) bool {
 	h := sourceHash(source)
 	return slices.ContainsFunc(k.templates, func(t knownTemplate) bool { return t.hash == h })
 }
 
 // says reports whether a template of a publisher has a sentence.
-func (k *known) says(words string) bool { return k.lines[hash24(words)] }
+func (k *templateIndex) says(words string) bool { return k.lines[hash24(words)] }
 
 // nearest returns the name of the template that a source was made from; "" if there is none.
-func (k *known) nearest(source string) (name string) {
+func (k *templateIndex) nearest(source string) (name string) {
 	have, most := shingles(source), almost
 	for _, t := range k.templates {
 		n := 0

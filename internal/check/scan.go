@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/karat-run/karat/internal/float16"
@@ -16,7 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// stats is what one pass over a tensor's values gives. Sums are over finite values.
+// stats is the result of a pass over a tensor's values. Sums are over finite values.
 type stats struct {
 	elements   int
 	rows, cols int
@@ -26,12 +27,12 @@ type stats struct {
 	maxAt      int     // element
 
 	zeroRows spots
-	flatRows spots // of one value that is not zero
+	flatRows spots // rows of equal values other than zero
 	repeats  spots // rows with the bytes of an earlier row
 	zeroCols spots
 	rounded  bool // single values are also zero: a quantizer's, or pruned
 	zero     zeroBlocks
-	values   []float32                           // of vectors that are not too long
+	values   []float32                           // values of vectors up to maxVector
 	rowMax   []float32                           // largest absolute value of each row
 	square   struct{ outputs, inputs []float64 } // logarithms of the sizes of a square matrix's rows and columns
 	hashes   struct {
@@ -67,10 +68,10 @@ func (s *spots) add(i int) {
 	s.last, s.longest = i, max(s.longest, s.run)
 }
 
-// zeroBlocks are the blocks without any value, outside rows and before columns are known that have none.
+// zeroBlocks describes the blocks of zeros, outside rows of zeros and before columns of zeros are known.
 type zeroBlocks struct {
 	n, first, second int
-	rhythm           map[int]int // distances between successive ones
+	rhythm           map[int]int // distances between successive blocks
 	before           int
 }
 
@@ -101,7 +102,7 @@ type scales struct {
 	largestAt int // block
 }
 
-// seed is that of all hashes that are compared with each other.
+// seed is shared by all hashes compared with each other.
 var seed = maphash.MakeSeed()
 
 // scan reads all tensors, several at once.
@@ -109,9 +110,9 @@ func (c *checker) scan() error {
 	c.stats = make([]stats, len(c.files.tensors))
 	c.total = c.report.Bytes
 	if c.Against != "" {
-		c.total *= 2 // they are read again
+		c.total *= 2 // the tensors are read again
 	}
-	return c.each(len(c.files.tensors), func(i int) error {
+	return c.forEach(len(c.files.tensors), func(i int) error {
 		return mmap.Guard(func() (err error) {
 			c.stats[i], err = readTensor(c, c.files.tensors[i])
 			return err
@@ -119,9 +120,9 @@ func (c *checker) scan() error {
 	})
 }
 
-// each calls work for 0 to n-1 on all cores, until one fails. Progress is told by the caller's goroutine: what it
-// panics with is the caller's, once the workers have ended.
-func (c *checker) each(n int, work func(i int) error) error {
+// forEach calls work for 0 to n-1 on all cores, until a call fails. Progress is called on the caller's goroutine: a panic
+// there reaches the caller, once the workers have ended.
+func (c *checker) forEach(n int, work func(i int) error) error {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	var failed error
@@ -168,7 +169,7 @@ func (c *checker) each(n int, work func(i int) error) error {
 	}
 }
 
-// advance says that so many more bytes are done, and lets go of data, which they are in.
+// advance notes that data and n bytes are done, and drops data from memory.
 func (c *checker) advance(data []byte, n int) {
 	mmap.Drop(data)
 	c.mu.Lock()
@@ -176,7 +177,7 @@ func (c *checker) advance(data []byte, n int) {
 	c.mu.Unlock()
 	select {
 	case c.told <- struct{}{}:
-	default: // it is going to be told
+	default: // a signal is pending
 	}
 }
 
@@ -196,12 +197,12 @@ const maxVector = 1 << 16
 // segment is how many values are decoded at once: whole blocks of every format.
 const segment = 1 << 13
 
-// reader is the pass over one tensor.
+// reader is the pass over a tensor.
 type reader struct {
 	*stats
 	t        tensor.Tensor
 	buf      [segment]float32
-	cols     []bool // columns that hold something
+	cols     []bool // columns with values other than zero
 	empty    int    // how many do not, yet
 	seen     map[uint64]bool
 	sum, sq  float64
@@ -254,7 +255,7 @@ func (c *checker) read(t tensor.Tensor) (stats, error) {
 	return s, nil
 }
 
-// keep is how many bytes of a file that are done stay in memory.
+// keep is the number of finished bytes of a file kept in memory.
 const keep = 16 << 20
 
 func (r *reader) row(i int) error {
@@ -282,7 +283,7 @@ func (r *reader) row(i int) error {
 	r.rowMax = append(r.rowMax, r.top)
 	switch {
 	case !r.holds:
-		r.zero = before // they are the row's
+		r.zero = before // the zeros count as the row's
 		r.zeroRows.add(i)
 		return nil
 	case r.constant:
@@ -298,7 +299,7 @@ func (r *reader) row(i int) error {
 	return nil
 }
 
-// digest hashes a row, and adds it to the hashes of the tensor and of the matrix of a stack that it is in.
+// digest hashes a row, and adds the hash to the tensor's and to its matrix's in a stack.
 func (r *reader) digest(i int, data []byte) uint64 {
 	h := maphash.Bytes(seed, data)
 	mix := func(to *uint64) { *to = bits.RotateLeft64(*to, 5)*0x9e3779b97f4a7c15 ^ h }
@@ -319,19 +320,19 @@ func (r *reader) segment(base, col int, x []float32) {
 	}
 	for len(x) > 0 {
 		n := min(r.block, len(x))
-		if !r.piece(base, col, x[:n]) && r.rows > 1 && n == r.block {
+		if !r.addBlock(base, col, x[:n]) && r.rows > 1 && n == r.block {
 			r.zero.add(base / r.block)
 		}
 		base, col, x = base+n, col+n, x[n:]
 	}
 }
 
-// piece takes in a block and reports whether it holds anything.
-func (r *reader) piece(base, col int, x []float32) bool {
+// addBlock adds a block and reports whether the block has values other than zero.
+func (r *reader) addBlock(base, col int, x []float32) bool {
 	sum, sq, size := sums(x)
 	top := math.Float32frombits(size)
 	if size >= infinity {
-		sum, sq, top = r.broken(base, x)
+		sum, sq, top = r.addBroken(base, x)
 	} else {
 		r.finite += len(x)
 	}
@@ -357,11 +358,11 @@ func (r *reader) piece(base, col int, x []float32) bool {
 	return holds
 }
 
-// infinity is the bits of the least float32 that is not finite, by size.
+// infinity has the bits of the least float32 that is not finite, by size.
 const infinity = 0x7f800000
 
-// sums returns the sum of x, that of its squares, and the bits of the largest size, which order sizes as they are. Two
-// sums go side by side: one would wait for itself.
+// sums returns the sum of x, the sum of its squares, and the bits of the largest size, which are ordered like sizes.
+// Two sums go side by side: a single sum would wait for itself.
 func sums(x []float32) (sum, sq float64, size uint32) {
 	var s0, s1, q0, q1 float64
 	for len(x) >= 2 {
@@ -382,9 +383,9 @@ func sums(x []float32) (sum, sq float64, size uint32) {
 	return s0 + s1, q0 + q1, size
 }
 
-// broken takes in a block with values that are not finite: it counts these, and returns the sums and the largest of the
-// others.
-func (r *reader) broken(base int, x []float32) (sum, sq float64, top float32) {
+// addBroken adds a block with values that are not finite: these are counted, and the sums and the largest of the others
+// returned.
+func (r *reader) addBroken(base int, x []float32) (sum, sq float64, top float32) {
 	for j, v := range x {
 		f := float64(v)
 		switch {
@@ -402,7 +403,7 @@ func (r *reader) broken(base int, x []float32) (sum, sq float64, top float32) {
 	return sum, sq, top
 }
 
-// mark notes which columns hold something.
+// mark notes the columns with values other than zero.
 func (r *reader) mark(col int, x []float32) {
 	for j, v := range x {
 		if v != 0 && !r.cols[col+j] {
@@ -421,7 +422,7 @@ func (r *reader) end() {
 		}
 	}
 	if r.zeroCols.n > 0 {
-		r.rounded = r.t.DType.BlockSize() > 1 || r.sparse()
+		r.rounded = r.t.DType.BlockSize() > 1 || r.isSparse()
 	}
 	for _, x := range [][]float64{r.square.outputs, r.square.inputs} {
 		for i, v := range x {
@@ -433,9 +434,9 @@ func (r *reader) end() {
 	}
 }
 
-// sparse reports whether more than one in a hundred of the first few thousand values is zero, besides columns of zeros.
+// isSparse reports whether more than a hundredth of the first few thousand values is zero, besides columns of zeros.
 // Values of trained models are hardly ever zero; values made of blocks of four bits often are.
-func (r *reader) sparse() bool {
+func (r *reader) isSparse() bool {
 	x := r.buf[:min(r.elements, segment)]
 	if quant.Dequantize(r.t.DType, x, r.t.Data[:r.t.DType.RowBytes(len(x))]) != nil {
 		return false
@@ -510,8 +511,7 @@ func (s *scales) add(v, m float32, noSign, noMinus bool) {
 	s.n++
 }
 
-// median returns the binary exponent that half of the scales do not exceed, and above how many lie by more than so
-// many.
+// median returns the median of the scales' binary exponents, and the number of scales more than beyond above.
 func (s *scales) median(beyond int) (exponent, above int) {
 	total := 0
 	for _, n := range s.exponents {
@@ -528,4 +528,9 @@ func (s *scales) median(beyond int) (exponent, above int) {
 		above += n
 	}
 	return exponent - 256, above
+}
+
+// embedding reports whether a matrix's rows are tokens, of which unused tokens may be zero, or alike.
+func embedding(name string) bool {
+	return strings.Contains(name, "token_embd") || strings.Contains(name, "embed_tokens")
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// judgeSettings judges a configuration that the loader takes.
+// judgeSettings judges a configuration accepted by the loader.
 func judgeSettings(c *checker) {
 	judgeUnread(c)
 	judgeAssumed(c)
@@ -33,8 +33,8 @@ func judgeSettings(c *checker) {
 	}
 }
 
-// judgeUnread lists the settings that the loader did not consume: an allow-list, so that a setting that nobody has
-// heard of is told of.
+// judgeUnread lists the settings that the loader did not consume. The list of harmless settings is an allow-list, so
+// unknown settings are reported.
 func judgeUnread(c *checker) {
 	_, notes, _ := arch.Stored(c.model)
 	for _, n := range notes {
@@ -66,16 +66,17 @@ func published(c *checker) *family.Published {
 	return nil
 }
 
-// judgeAssumed tells of silent defaults.
+// judgeAssumed reports silent defaults.
 func judgeAssumed(c *checker) {
 	var keys, what []string
 	for _, e := range c.model.Assumed {
 		switch {
-		case e.Key == "global_head_dim" && c.files.text()["per_layer_config"] != nil: // which says more
+		case e.Key == "global_head_dim" && c.files.text()["per_layer_config"] != nil: // per_layer_config says more
 		case (e.Key == "sliding_window" || e.Key == "max_window_layers") && c.model.Setting("sliding_window") == nil:
 			// no layer slides
 		case strings.HasSuffix(e.Key, "rope.freq_base") && !c.family().Expect.Theta:
-			c.add("rope-settings", []string{e.Key}, "%s is missing: %s is assumed, which no %s model has", e.Key, e.Value,
+			c.add("rope-settings", []string{e.Key}, "%s is missing: %s is assumed, which no %s model has", e.Key,
+				e.Value,
 				c.arch)
 		default:
 			keys, what = append(keys, e.Key), append(what, e.Key+" = "+e.Value)
@@ -103,8 +104,8 @@ func judgeAssumed(c *checker) {
 	}
 }
 
-// judgePattern judges which layers are full: the last one of each period, or the first, in the families that have both
-// kinds.
+// judgePattern judges which layers are full: the last of each period, or the first, in families with both kinds of
+// layers.
 func judgePattern(c *checker) {
 	types, _ := c.model.Setting("layer_types").([]any)
 	if !c.family().Periodic() || len(types) < 2 {
@@ -136,24 +137,26 @@ func judgePattern(c *checker) {
 	for i, t := range types {
 		last := c.family().Types[0].LastFull && i == len(types)-1
 		if slides := c.family().Slides(i, period); !last && slides == (t == "full_attention") {
-			c.addAs(Warning, "layer-pattern", key, "layers %s of %d are full: not the %s of each period of %d", numbers(full),
+			c.addAs(Warning, "layer-pattern", key, "layers %s of %d are full: not the %s of each period of %d",
+				numbers(full),
 				len(types), place, period)
 			return
 		}
 	}
 }
 
-// judgeSharing judges files that hold keys and values in layers that are to share another's: the loader takes them,
-// since published ones have them, and they are as well what a wrong number of layers looks like.
+// judgeSharing judges files that hold keys and values in layers that share another layer's: published files have such
+// tensors, so the loader accepts them, but a wrong number of layers looks the same.
 func judgeSharing(c *checker) {
 	shared, layers := c.number("num_kv_shared_layers"), c.number("num_hidden_layers")
 	if !c.family().Uses("num_kv_shared_layers") {
 		return
 	}
-	first, wide := int(layers-shared), widens(c, int(layers))
+	first, wide := int(layers-shared), firstWide(c, int(layers))
 	const key = "num_kv_shared_layers"
 	published := published(c)
-	_, holds := c.model.Tensor(fmt.Sprintf("blk.%d.attn_k", first), fmt.Sprintf("model.layers.%d.self_attn.k_proj", first))
+	_, holds := c.model.Tensor(fmt.Sprintf("blk.%d.attn_k", first),
+		fmt.Sprintf("model.layers.%d.self_attn.k_proj", first))
 	switch ignored := fmt.Sprintf(
 		"layers from %d on hold keys and values, which are ignored since they share those of others", first); {
 	case published != nil && published.Shared != shared:
@@ -162,21 +165,24 @@ func judgeSharing(c *checker) {
 			published.Shared)
 	case wide > 0 && wide != first:
 		c.addKey("kv-sharing", key,
-			"the last %v layers share keys and values, but those from %d on have the wide feed-forward that goes with it",
+			"the last %v layers share keys and values, but those from %d on have the wide feed-forward that "+
+				"goes with it",
 			shared, wide)
 	case !holds || published != nil || shared == 0:
 	case c.number("hidden_size_per_layer_input") == 0 || c.model.Setting("attention_k_eq_v") == true:
-		c.addKey("kv-sharing", key, "%s; no model without per-layer embeddings, or whose keys serve as values, shares any",
+		c.addKey("kv-sharing", key,
+			"%s; no model without per-layer embeddings, or whose keys serve as values, shares any",
 			ignored)
 	default:
 		c.addAs(Warning, "kv-sharing", []string{c.model.Key(key)},
-			"%s; no published model has this shape (%v layers of %v), so nothing tells whether that is right", ignored, layers,
+			"%s; no published model has this shape (%v layers of %v), so nothing tells whether that is right", ignored,
+			layers,
 			c.number("hidden_size"))
 	}
 }
 
-// widens returns the layer from which on all feed-forwards are twice as wide; 0 if there is none.
-func widens(c *checker, layers int) int {
+// firstWide returns the first layer from which all feed-forwards are twice as wide; 0 if there is none.
+func firstWide(c *checker, layers int) int {
 	rows := func(i int) int {
 		t, ok := c.model.Tensor(fmt.Sprintf("blk.%d.ffn_gate", i), fmt.Sprintf("model.layers.%d.mlp.gate_proj", i))
 		if !ok || len(t.Shape) != 2 {
@@ -209,10 +215,12 @@ func judgeRotation(c *checker) {
 	local := c.model.Rope("sliding_attention", "rope_theta")
 	if c.family().Rope.Sliding != nil && local > theta {
 		c.addKey("rope-settings", "rope_parameters.sliding_attention.rope_theta",
-			"the rotary base of sliding layers, %v, is larger than that of full ones, %v: they look exchanged", local, theta)
+			"the rotary base of sliding layers, %v, is larger than that of full ones, %v: they look exchanged", local,
+			theta)
 	}
 	if f := c.model.Rope("full_attention", "factor"); f != 0 && f < 1 {
-		c.addKey("rope-settings", full+"factor", "the rotary scaling divides by %v: a factor below 1 looks like its inverse",
+		c.addKey("rope-settings", full+
+			"factor", "the rotary scaling divides by %v: a factor below 1 looks like its inverse",
 			f)
 	}
 	context, old := c.model.ContextLength(), c.model.Rope("full_attention", "original_max_position_embeddings")
@@ -223,7 +231,8 @@ func judgeRotation(c *checker) {
 	scales := c.model.Rope("full_attention", "factor") > 0 || c.tensor("rope_freqs.weight") >= 0
 	if s := c.family().Expect.Scaled; s != nil && theta == s.Theta && context > s.Context && !scales {
 		c.add("rope-freqs", []string{"rope_freqs.weight"},
-			"the base of %.0f and a context of %d are %s, but there is no scaling of the frequencies", s.Theta, context, s.Whose)
+			"the base of %.0f and a context of %d are %s, but there is no scaling of the frequencies", s.Theta, context,
+			s.Whose)
 	}
 	judgeDivisors(c)
 }
@@ -250,7 +259,8 @@ func judgeDivisors(c *checker) {
 	}
 	switch {
 	case below > 0:
-		c.add("rope-freqs", []string{"rope_freqs.weight"}, "%d of %d divisors are below 1: they look like multipliers", below,
+		c.add("rope-freqs", []string{"rope_freqs.weight"}, "%d of %d divisors are below 1: they look like multipliers",
+			below,
 			len(v))
 	case falls > 0:
 		c.add("rope-freqs", []string{"rope_freqs.weight"},
@@ -258,7 +268,7 @@ func judgeDivisors(c *checker) {
 	}
 }
 
-// judgeUsual compares settings with what all models of a family have.
+// judgeUsual compares settings with the usual values of a family.
 func judgeUsual(c *checker) {
 	f := c.family()
 	setting := "rms_norm_eps"
@@ -287,11 +297,12 @@ func judgeUsual(c *checker) {
 	dim := c.number("head_dim")
 	if q := c.number("query_pre_attn_scalar"); f.Uses("query_pre_attn_scalar") &&
 		(q < dim/4 || q > 4*dim) {
-		c.addKey("attention-scale", "query_pre_attn_scalar", "attention is scaled by 1/sqrt(%v) with heads of %v", q, dim)
+		c.addKey("attention-scale", "query_pre_attn_scalar", "attention is scaled by 1/sqrt(%v) with heads of %v", q,
+			dim)
 	}
 }
 
-// tensor returns the index of the tensor of that name, -1 if there is none.
+// tensor returns the index of a tensor, -1 if there is none.
 func (c *checker) tensor(name string) int {
 	return slices.IndexFunc(c.files.tensors, func(t tensor.Tensor) bool { return t.Name == name })
 }

@@ -41,7 +41,7 @@ func judgeSiblings(c *checker) {
 	}
 }
 
-// far is by how many binary orders a tensor may differ in size from its siblings.
+// far is the maximal difference in size between a tensor and its siblings, in binary orders.
 const far = 3
 
 // judgeSizes finds a tensor whose values are larger or smaller than in other layers.
@@ -55,7 +55,7 @@ func judgeSizes(c *checker, kind string, s []sibling) {
 	}
 	all := slices.Sorted(slices.Values(size))
 	for i, x := range s {
-		low, middle, high := others(all, size[i])
+		low, middle, high := spreadWithout(all, size[i])
 		spread := max(high-middle, middle-low)
 		if d := size[i] - middle; math.Abs(d) > far+2*spread {
 			name := c.files.tensors[x.tensor].Name
@@ -65,8 +65,8 @@ func judgeSizes(c *checker, kind string, s []sibling) {
 	}
 }
 
-// others returns the least, the middle and the largest of sorted numbers, at least two, one of them, x, left out.
-func others(sorted []float64, x float64) (low, middle, high float64) {
+// spreadWithout returns the least, the middle and the largest of at least two sorted numbers, without x, an element.
+func spreadWithout(sorted []float64, x float64) (low, middle, high float64) {
 	at, _ := slices.BinarySearch(sorted, x)
 	rest := func(i int) float64 {
 		if i >= at {
@@ -79,8 +79,8 @@ func others(sorted []float64, x float64) (low, middle, high float64) {
 }
 
 // judgeTurned finds a square matrix whose columns look like its siblings' rows. In trained models the features of the
-// residual stream differ in size, and all layers' matrices that write it show it in the sizes of their rows, matrices
-// that read it in their columns.
+// residual stream differ in size: matrices writing the stream show the sizes in their rows, matrices reading the stream
+// in their columns.
 func judgeTurned(c *checker, s []sibling) {
 	n := len(c.stats[s[0].tensor].square.outputs)
 	for _, x := range s {
@@ -105,17 +105,20 @@ func judgeTurned(c *checker, s []sibling) {
 	least := max(0.25, 5/math.Sqrt(float64(n)))
 	for i, x := range s {
 		own := &c.stats[x.tensor]
-		straight := max(correlation(own.square.outputs, rest(i, outputs)), correlation(own.square.inputs, rest(i, inputs)))
-		across := max(correlation(own.square.inputs, rest(i, outputs)), correlation(own.square.outputs, rest(i, inputs)))
+		straight := max(correlation(own.square.outputs, rest(i, outputs)),
+			correlation(own.square.inputs, rest(i, inputs)))
+		across := max(correlation(own.square.inputs, rest(i, outputs)),
+			correlation(own.square.outputs, rest(i, inputs)))
 		if across > least && across > straight+least {
 			name := c.files.tensors[x.tensor].Name
 			c.addAt("transposed", name,
-				"its columns resemble the rows of its siblings (correlation %.2f), its rows do not (%.2f)", across, straight)
+				"its columns resemble the rows of its siblings (correlation %.2f), its rows do not (%.2f)", across,
+				straight)
 		}
 	}
 }
 
-// correlation returns Pearson's, 0 where one of both is constant.
+// correlation returns Pearson's correlation, 0 if x or y is constant.
 func correlation(x, y []float64) float64 {
 	var mx, my, xx, yy, xy float64
 	for i := range x {
@@ -144,7 +147,7 @@ func judgeDuplicates(c *checker) {
 	first := map[key]int{}
 	for i, t := range c.files.tensors {
 		s := &c.stats[i]
-		if s.elements < 16 || c.touched(i) || s.rows == 1 && flat(s.values) {
+		if s.elements < 16 || c.touched(i) || s.rows == 1 && isFlat(s.values) {
 			continue
 		}
 		if stacked(s) {
@@ -173,8 +176,8 @@ func judgeDuplicates(c *checker) {
 
 func head(name string) bool { return name == "output.weight" || name == "lm_head.weight" }
 
-// flat reports whether all values are one.
-func flat(x []float32) bool {
+// isFlat reports whether all values are equal.
+func isFlat(x []float32) bool {
 	return !slices.ContainsFunc(x, func(v float32) bool { return v != x[0] })
 }
 
@@ -185,7 +188,7 @@ func stacked(s *stats) bool {
 	return len(slices.Compact(parts)) < len(s.hashes.parts)
 }
 
-// judgeExperts tells which matrices of a stack are equal.
+// judgeExperts reports equal matrices of a stack.
 func judgeExperts(c *checker, i int) {
 	first := map[uint64]int{}
 	for j, h := range c.stats[i].hashes.parts {
@@ -198,24 +201,25 @@ func judgeExperts(c *checker, i int) {
 	}
 }
 
-// normKinds are the norms whose gains are known to lie around 1, by kind: the norms before attention and MLP, and those
-// of queries and keys. (In some families' Hugging Face files post_attention_layernorm is the one before the MLP.)
+// normKinds lists the norms whose gains are known to lie around 1, by kind: the norms before attention and MLP, and the
+// norms of queries and keys. (In some families' Hugging Face files post_attention_layernorm is before the MLP.)
 var normKinds = []struct {
 	what  string
 	names []string
-	least float64 // what the smallest gain is always below
+	least float64 // upper bound of the smallest gain
 }{
 	{"before attention and MLP", []string{"attn_norm.weight", "ffn_norm.weight", "input_layernorm.weight",
 		"pre_feedforward_layernorm.weight"}, 1},
-	{"of queries and keys", []string{"attn_q_norm.weight", "attn_k_norm.weight", "q_norm.weight", "k_norm.weight"}, 1.25},
+	{"of queries and keys", []string{"attn_q_norm.weight", "attn_k_norm.weight", "q_norm.weight", "k_norm.weight"},
+		1.25},
 }
 
-// judgeNorms judges the norms' gains: what a row is multiplied by.
+// judgeNorms judges the norms' gains, the factors of a row.
 func judgeNorms(c *checker) {
-	if c.found("arch-key") {
+	if c.hasFinding("arch-key") {
 		return
 	}
-	plus, offset := c.plus(), float32(0)
+	plus, offset := c.normOffset(), float32(0)
 	if c.files.dir != "" {
 		offset = plus
 	}
@@ -224,9 +228,10 @@ func judgeNorms(c *checker) {
 		var where []string
 		var norms []int // of c.files.tensors
 		for i, t := range c.files.tensors {
-			if _, layer := kindOf(t.Name); layer < 0 || c.touched(i) || !slices.ContainsFunc(k.names, func(n string) bool {
-				return strings.HasSuffix(t.Name, "."+n)
-			}) {
+			if _, layer := kindOf(t.Name); layer < 0 || c.touched(i) ||
+				!slices.ContainsFunc(k.names, func(n string) bool {
+					return strings.HasSuffix(t.Name, "."+n)
+				}) {
 				continue
 			}
 			where, norms = append(where, t.Name), append(norms, i)
@@ -240,7 +245,8 @@ func judgeNorms(c *checker) {
 		slices.Sort(gains)
 		below, _ := slices.BinarySearch(gains, 0)
 		least, half := gains[0], gains[len(gains)/2]
-		facts := fmt.Sprintf("the gains of the %d norms %s: half are above %.3g, the least is %.3g, %.1f %% are negative",
+		facts := fmt.Sprintf("the gains of the %d norms %s: half are above %.3g, the least is %.3g, "+
+			"%.1f %% are negative",
 			len(where), k.what, half, least, 100*float64(below)/float64(len(gains)))
 		switch {
 		case float64(below) > 0.03*float64(len(gains)), plus != 0 && k.least > 1 && half < 0.6:
@@ -253,8 +259,8 @@ func judgeNorms(c *checker) {
 	}
 }
 
-// plus returns what the family's converter adds to norms.
-func (c *checker) plus() float32 {
+// normOffset returns the number that the family's converter adds to norms.
+func (c *checker) normOffset() float32 {
 	for _, h := range c.family().Habits {
 		if h.Plus != 0 {
 			return h.Plus
@@ -281,7 +287,7 @@ func judgeShifted(c *checker, norms []int) {
 		}
 		slices.Sort(means)
 		for _, i := range s {
-			low, middle, high := others(means, c.stats[i].mean)
+			low, middle, high := spreadWithout(means, c.stats[i].mean)
 			d := c.stats[i].mean - middle
 			back := c.stats[i].mean - math.Copysign(1, d)
 			margin := max(high-low, 0.1)

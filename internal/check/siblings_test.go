@@ -19,7 +19,7 @@ func TestOthers(t *testing.T) {
 			for i := range x {
 				rest := slices.Delete(slices.Clone(x), i, i+1)
 				slices.Sort(rest)
-				low, middle, high := others(all, x[i])
+				low, middle, high := spreadWithout(all, x[i])
 				if low != rest[0] || middle != rest[len(rest)/2] || high != rest[len(rest)-1] {
 					t.Fatalf("%v without %v: %v, %v, %v", all, x[i], low, middle, high)
 				}

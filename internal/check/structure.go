@@ -15,8 +15,8 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// judgeStructure judges which tensors and settings there are, as the loader does, and finds out first whether it is
-// asked about the right architecture.
+// judgeStructure judges the set of tensors and settings, as the loader does, after finding out whether the architecture
+// is the right question.
 func judgeStructure(c *checker) {
 	judgeStale(c)
 	if own := evidence(c); own != "" && own != c.arch {
@@ -37,8 +37,8 @@ func judgeStructure(c *checker) {
 	judgeRefusal(c, err)
 }
 
-// evidence returns the architecture that a file must be of, whatever its key says; "" where nothing contradicts the
-// key. Tensors that are missing are none: only what the key's architecture has no use for is.
+// evidence returns the architecture that a file must have, whatever its key says; "" if nothing contradicts the key.
+// Missing tensors are no evidence: only tensors without a use in the key's architecture are.
 func evidence(c *checker) string {
 	if own := foreignKeys(c); own != "" {
 		return own
@@ -58,10 +58,10 @@ func evidence(c *checker) string {
 	if own == "" || own == c.arch {
 		return ""
 	}
-	if !slices.Contains(registry.Names(), c.arch) { // a key that nobody knows over tensors that somebody does
+	if !slices.Contains(registry.Names(), c.arch) { // an unknown key over tensors of a known architecture
 		return own
 	}
-	for _, name := range unplaced(c) {
+	for _, name := range unplacedTensors(c) {
 		if partOf(name) != (family.Part{}) {
 			return own
 		}
@@ -69,7 +69,7 @@ func evidence(c *checker) string {
 	return ""
 }
 
-// partOf returns the part that a tensor is, if it tells families apart; the zero Part if it is none.
+// partOf returns the part to which a tensor belongs, if the part tells families apart; else the zero Part.
 func partOf(name string) family.Part {
 	name = strings.TrimSuffix(name, ".weight")
 	for _, f := range registry.Families {
@@ -82,9 +82,9 @@ func partOf(name string) family.Part {
 	return family.Part{}
 }
 
-// unplaced returns the tensors that the key's architecture, as the loader has it, has no place for. It alone knows: a
-// family may have norms of queries and keys, or biases, whichever others have them too.
-func unplaced(c *checker) (names []string) {
+// unplacedTensors returns the tensors without a place in the key's architecture, by the loader's judgement: a family may have
+// norms of queries and keys, or biases, whichever others also have them.
+func unplacedTensors(c *checker) (names []string) {
 	if c.model == nil {
 		return nil
 	}
@@ -98,8 +98,8 @@ func unplaced(c *checker) (names []string) {
 	return names
 }
 
-// foreignKeys returns the architecture whose prefix the settings have, or config.json names as its class, if that is
-// another one than the key's.
+// foreignKeys returns the architecture whose prefix the settings have, or whose class config.json names, if it differs
+// from the key's.
 func foreignKeys(c *checker) string {
 	if c.files.gguf != nil {
 		count := map[string]int{}
@@ -125,7 +125,7 @@ func foreignKeys(c *checker) string {
 	return ""
 }
 
-// sayEvidence says how a file shows that it is of another architecture.
+// sayEvidence describes how a file shows another architecture.
 func sayEvidence(c *checker, own string) string {
 	if foreignKeys(c) == own {
 		if c.files.dir != "" {
@@ -152,13 +152,13 @@ func problems(err error) (all []error) {
 	return all
 }
 
-// group is a fault that many tensors have.
+// group is a fault shared by many tensors.
 type group struct {
 	id, what string
 	tensors  []string
 }
 
-// judgeRefusal turns what a loader refused into findings: one for each kind of tensor. All are errors, whatever is
+// judgeRefusal turns a loader's error into findings, a finding for each kind of tensor. All are errors, whatever is
 // usual for their kind.
 func judgeRefusal(c *checker, err error) {
 	var order []*group
@@ -180,16 +180,18 @@ func judgeRefusal(c *checker, err error) {
 				g.tensors = append(g.tensors, name)
 			}
 		case errors.As(e, &k):
-			if id := keyID(k.Key); id != "rope-freqs" || !c.found("heads") { // it has a value for each pair of a head
+			if id := keyID(k.Key); id != "rope-freqs" || !c.hasFinding("heads") { // a head's pairs have values
 				c.addAs(Error, id, []string{k.Key}, "%s", plain(e))
 			}
 		case errors.Is(e, graph.ErrNoStore):
-			if !c.found("kv-sharing") {
-				c.addAs(Error, "kv-sharing", []string{c.model.Key("num_kv_shared_layers")}, "%s: with %v shared layers", plain(e),
+			if !c.hasFinding("kv-sharing") {
+				c.addAs(Error, "kv-sharing", []string{c.model.Key("num_kv_shared_layers")}, "%s: with %v shared layers",
+					plain(e),
 					c.setting("num_kv_shared_layers"))
 			}
 		case errors.As(e, new(rope.Error)):
-			c.addAs(Error, "rope-settings", []string{c.model.Key("rope_parameters.full_attention.rope_type")}, "%s", plain(e))
+			c.addAs(Error, "rope-settings", []string{c.model.Key("rope_parameters.full_attention.rope_type")}, "%s",
+				plain(e))
 		default:
 			order = append(order, &group{id: "not-loaded", what: plain(e)})
 		}
@@ -241,7 +243,7 @@ func keyID(key string) string {
 	return "config-invalid"
 }
 
-// plain returns an error's text without the package that found it and the path.
+// plain returns an error's text without the package and the path.
 func plain(err error) string {
 	text := err.Error()
 	for _, prefix := range []string{"checkpoint: ", "arch: "} {
@@ -255,9 +257,8 @@ func plain(err error) string {
 	return text
 }
 
-// explainFaults replaces faults of tensors by the setting that explains all of them: layers that lack just keys and
-// values are those of another number of shared layers; layers whose attention alone has another shape are of the other
-// kind.
+// explainFaults replaces faults of tensors by a setting that explains all of them: layers lacking just keys and values
+// point to another number of shared layers; layers whose attention alone has another shape are of the other kind.
 func explainFaults(c *checker, groups []*group) []*group {
 	missing, shape := map[int]map[string]bool{}, map[int]map[string]bool{}
 	for _, g := range groups {
@@ -273,7 +274,8 @@ func explainFaults(c *checker, groups []*group) []*group {
 			to[layer][kind[strings.LastIndex(kind, "*.")+2:]] = true
 		}
 	}
-	stored := [][]string{{"attn_k", "attn_v", "attn_k_norm"}, {"self_attn.k_proj", "self_attn.v_proj", "self_attn.k_norm"}}
+	stored := [][]string{{"attn_k", "attn_v", "attn_k_norm"},
+		{"self_attn.k_proj", "self_attn.v_proj", "self_attn.k_norm"}}
 	if len(missing) > 0 && len(shape) == 0 && c.family().Uses("num_kv_shared_layers") && allAre(missing, stored) {
 		layers := slices.Sorted(maps.Keys(missing))
 		c.add("kv-sharing", tensorsOf(groups),
@@ -304,7 +306,7 @@ func explainFaults(c *checker, groups []*group) []*group {
 	return nil
 }
 
-// allAre reports whether the names in each layer are among the names of one format.
+// allAre reports whether the names in each layer are among the names of a single format.
 func allAre(layers map[int]map[string]bool, formats [][]string) bool {
 	for _, names := range layers {
 		for name := range names {

@@ -9,29 +9,30 @@ import (
 	"unicode"
 )
 
-// templateFault is what a chat template does that none should: an ID of the catalogue, how bad, and a sentence.
+// templateFault is a chat template's fault: an ID of the catalogue, a severity, and a sentence.
 type templateFault struct {
 	id       string
 	severity Severity
 	what     string
 }
 
-// inspection is the judgement of one template under way.
+// inspection is the judgement of a template under way.
 type inspection struct {
 	*prober
 	source string
-	known  *known
+	known  *templateIndex
 	system bool // the template takes a system message
 	faults []templateFault
-	near   string          // the publisher's template that this one was made from
-	seen   map[string]bool // sentences of its own that were told
+	near   string          // publisher's template from which this template was made
+	seen   map[string]bool // own sentences already reported
 }
 
-// judgeTemplate tells what a template does beside writing the conversation down: characters that nobody sees, text that
-// depends on the messages, on how long the talk is or on the day, messages that are changed, and text of its own.
-// Templates of publishers are known, and only run. needs is its input beside messages. The error is of one that cannot
-// be run.
-func judgeTemplate(ctx context.Context, source, bos, eos string, k *known) (faults []templateFault, needs string,
+// judgeTemplate reports effects of a template beside writing the conversation down: invisible characters, text that
+// depends on the messages, on the length of the conversation or on the day, changed messages, and text of its own.
+// Templates of publishers are known, and only run. The result needs is the template's input beside messages. The error
+// is about a template that does not run.
+func judgeTemplate(ctx context.Context, source, bos, eos string, k *templateIndex) (faults []templateFault,
+	needs string,
 	err error) {
 	p, err := newProber(ctx, source, bos, eos)
 	if err != nil {
@@ -39,20 +40,20 @@ func judgeTemplate(ctx context.Context, source, bos, eos string, k *known) (faul
 	}
 	j := &inspection{prober: p, source: source, known: k}
 	j.system, err = p.settle()
-	if err == nil && k.exactly(source) {
+	if err == nil && k.isKnown(source) {
 		return nil, p.needs(), nil
 	}
-	j.hidden(source, "holds")
+	j.findHidden(source, "holds")
 	if err == nil {
 		err = j.judge()
 	}
 	return j.faults, p.needs(), err
 }
 
-// judge holds the conversations. The error is of a context that ended.
+// judge holds the conversations. The error is the context's.
 func (j *inspection) judge() (err error) {
-	j.contents()
-	for _, judge := range []func() error{j.words, j.texts, j.turns, j.days} {
+	j.checkContents()
+	for _, judge := range []func() error{j.sayWords, j.texts, j.growTurns, j.changeDays} {
 		if err = judge(); err != nil || len(j.faults) > 0 {
 			break
 		}
@@ -60,7 +61,7 @@ func (j *inspection) judge() (err error) {
 	if !slices.ContainsFunc(j.faults, func(f templateFault) bool {
 		return f.id != "template-hidden" && f.severity != Note
 	}) {
-		j.prose()
+		j.judgeProse()
 	}
 	if j.ctx.Context.Err() == nil && j.ctx.left < 0 {
 		j.warn("template-branches",
@@ -82,11 +83,11 @@ func (j *inspection) fault(id string, s Severity, format string, args ...any) {
 	}
 }
 
-// escapes are characters by their numbers in a template's strings.
+// escapes matches characters by their numbers in a template's strings.
 const escapes = `\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[0-3]?[0-7]{1,2})`
 
-// hidden finds characters that cannot be seen, or that change how others are.
-func (j *inspection) hidden(text, verb string) {
+// findHidden finds characters that are invisible, or that change the look of others.
+func (j *inspection) findHidden(text, verb string) {
 	for _, e := range pattern(escapes).FindAllString(text, -1) {
 		base, digits := 16, e[2:]
 		if e[1] != 'x' && e[1] != 'u' && e[1] != 'U' {
@@ -123,14 +124,14 @@ func unseenAs(r rune) string {
 	return "which nobody sees"
 }
 
-// contents wants each message in the prompt, once, in order, and in its role.
-func (j *inspection) contents() {
+// checkContents wants each message in the prompt, once, in order, and in its role.
+func (j *inspection) checkContents() {
 	turns := conversation(3, j.system)
 	r, err := j.render(turns...)
 	if err != nil {
 		return
 	}
-	j.hidden(strings.Join(r.literals, ""), "writes")
+	j.findHidden(strings.Join(r.literals, ""), "writes")
 	last := -1
 	for _, t := range turns {
 		at, n := -1, 0
@@ -162,7 +163,7 @@ func (j *inspection) contents() {
 
 const roleWords = `(?i)/?[a-z]+`
 
-// lastRole returns whose turn a text begins by the last word in it that is a role; "" if none is.
+// lastRole returns the role of the last word of a text that is a role, whose turn follows; "" if there is none.
 func lastRole(text string) string {
 	role := ""
 	for _, w := range pattern(roleWords).FindAllString(text, -1) {
@@ -176,7 +177,7 @@ func lastRole(text string) string {
 	return role
 }
 
-// scene is a conversation one of whose messages is replaced by a text.
+// scene is a conversation with a message to be replaced by a text.
 type scene struct {
 	who    string
 	render func(text string) (*rendering, error)
@@ -195,14 +196,15 @@ func (j *inspection) scenes() []scene {
 		list = append(list, scene{"the system message", of(0)})
 	}
 	if _, err := j.withTools(j.system, "Qtoolx."); err == nil {
-		list = append(list, scene{"a tool", func(text string) (*rendering, error) { return j.withTools(j.system, text) }})
+		list = append(list,
+			scene{"a tool", func(text string) (*rendering, error) { return j.withTools(j.system, text) }})
 	}
 	return list
 }
 
-// words says to the template each word that it compares a message with, however it has put the word together: what it
-// writes around the message must not depend on it. A word can uncover others.
-func (j *inspection) words() error {
+// sayWords says to the template each word that it compares a message with, however the word was put together: the text
+// around the message must not depend on the word. A word can uncover others.
+func (j *inspection) sayWords() error {
 	for _, s := range j.scenes() {
 		const probe = "Jomrix."
 		plain, err := s.render(probe)
@@ -212,7 +214,7 @@ func (j *inspection) words() error {
 		j.heard, j.wasHeard, j.watching = nil, map[string]bool{}, true
 		for _, first := range []string{probe, "jomrix " + strings.Repeat("jomrix ", 60), "Jomrix"} {
 			if _, err := s.render(first); err != nil {
-				return j.spent()
+				return j.budgetError()
 			}
 		}
 		for i := 0; i < len(j.heard) && j.ctx.left >= 0; i++ {
@@ -220,25 +222,26 @@ func (j *inspection) words() error {
 			if slices.Contains(roles, w) || strings.TrimSpace(w) == "" {
 				continue
 			}
-			for _, said := range []string{probe + " " + w + " " + probe, w, w + " " + probe, probe + " " + w, backwards(w), w +
+			for _, said := range []string{probe + " " + w + " " + probe, w, w + " " + probe, probe + " " +
+				w, backwards(w), w +
 				w} {
-				if j.changes(s, plain, probe, said, w) {
+				if j.isChanged(s, plain, probe, said, w) {
 					j.watching = false
 					return nil
 				}
 			}
 		}
-		if all := strings.Join(j.heard, " "); len(j.heard) > 1 && j.changes(s, plain, probe, all, all) {
+		if all := strings.Join(j.heard, " "); len(j.heard) > 1 && j.isChanged(s, plain, probe, all, all) {
 			break
 		}
 		j.watching = false
 	}
 	j.watching = false
-	return j.spent()
+	return j.budgetError()
 }
 
-// spent returns the error of a budget that is used up, nil before.
-func (j *inspection) spent() error {
+// budgetError returns the error of an exhausted budget, nil before.
+func (j *inspection) budgetError() error {
 	if j.ctx.left < 0 {
 		return errProbes
 	}
@@ -251,8 +254,8 @@ func backwards(s string) string {
 	return string(r)
 }
 
-// changes reports whether saying a text changes more of the prompt than the text, and tells of the word in it.
-func (j *inspection) changes(s scene, plain *rendering, probe, said, word string) bool {
+// isChanged reports whether saying a text changes more of the prompt than the text, and reports the word responsible.
+func (j *inspection) isChanged(s scene, plain *rendering, probe, said, word string) bool {
 	r, err := s.render(said)
 	if err != nil {
 		return false
@@ -262,26 +265,26 @@ func (j *inspection) changes(s scene, plain *rendering, probe, said, word string
 	if plainWords(said) {
 		if want := strings.ReplaceAll(plain.text(), probe, strings.TrimSpace(said)); r.text() != want &&
 			r.text() != strings.ReplaceAll(plain.text(), probe, said) {
-			if what = unlike(want, r.text()); what == `""` {
+			if what = differingPart(want, r.text()); what == `""` {
 				what = "less"
 			}
 		}
-	} else if more := added(plain.own(), r.own()); more != "" {
-		what = shown(more)
+	} else if more := addedWords(plain.own(), r.own()); more != "" {
+		what = quoteShort(more)
 	}
 	switch {
 	case what == "":
 		return false
 	case command: // such as /no_think
-		j.fault("template-text", Note, "the prompt is another one when %s says %s: %s", s.who, shown(word), what)
+		j.fault("template-text", Note, "the prompt is another one when %s says %s: %s", s.who, quoteShort(word), what)
 		return false
 	}
-	j.warn("template-branches", "the prompt is another one when %s says %s: it has %s", s.who, shown(word), what)
+	j.warn("template-branches", "the prompt is another one when %s says %s: it has %s", s.who, quoteShort(word), what)
 	return true
 }
 
-// added returns the words of b, in order, that a has fewer of; markers are none.
-func added(a, b string) string {
+// addedWords returns the words of b, in order, that are rarer in a; markers are ignored.
+func addedWords(a, b string) string {
 	have := map[string]int{}
 	for _, w := range wordsOf(a) {
 		have[w]++
@@ -315,22 +318,22 @@ func (j *inspection) texts() error {
 		const probe = "Jomrix."
 		plain, err := s.render(probe)
 		for _, k := range kinds {
-			if err == nil && j.ctx.left >= 0 && j.changes(s, plain, probe, k, k) {
+			if err == nil && j.ctx.left >= 0 && j.isChanged(s, plain, probe, k, k) {
 				return nil
 			}
 		}
 	}
-	return j.spent()
+	return j.budgetError()
 }
 
-// longest is the number of users' turns that are tried; beyond the first everyTurns only some.
+// longest is the maximal number of users' turns tried; beyond the first everyTurns only some numbers are.
 const (
 	everyTurns = 24
 	longest    = 128
 )
 
-// turns lets the conversation grow: between turns a template writes what it wrote between the first.
-func (j *inspection) turns() error {
+// growTurns lets the conversation grow: between later turns a template must write the same text as between the first.
+func (j *inspection) growTurns() error {
 	for _, system := range slices.Compact([]bool{j.system, false}) {
 		usual := map[string]bool{}
 		for n := 1; n <= longest; n++ {
@@ -345,7 +348,7 @@ func (j *inspection) turns() error {
 				if n <= 2 {
 					break // does without a system message, say
 				}
-				if err := j.spent(); err != nil {
+				if err := j.budgetError(); err != nil {
 					return err
 				}
 				j.warn("template-branches", "a conversation of %d turns fails: %s", 2*n-1, err.Error())
@@ -353,25 +356,27 @@ func (j *inspection) turns() error {
 			}
 			for i, s := range r.literals {
 				if n > 3 && !usual[s] {
-					j.warn("template-branches", "the prompt has %s in a conversation of %d turns, and nowhere in shorter ones",
-						shown(s), 2*n-1)
+					j.warn("template-branches",
+						"the prompt has %s in a conversation of %d turns, and nowhere in shorter ones",
+						quoteShort(s), 2*n-1)
 					return nil
 				}
 				usual[s] = true
 				if first := slices.Index(r.said, name(0)+"."); n > 4 && i > first+3 && i < len(r.literals)-4 &&
 					s != r.literals[i-2] {
-					j.warn("template-branches", "a conversation of %d turns has %s where other turns have %s", 2*n-1, shown(s),
-						shown(r.literals[i-2]))
+					j.warn("template-branches", "a conversation of %d turns has %s where other turns have %s", 2*n-1,
+						quoteShort(s),
+						quoteShort(r.literals[i-2]))
 					return nil
 				}
 			}
 		}
 	}
-	return j.spent()
+	return j.budgetError()
 }
 
-// days changes the day, of which nothing may depend but the date that is written.
-func (j *inspection) days() error {
+// changeDays changes the day: nothing but the written date may depend on the day.
+func (j *inspection) changeDays() error {
 	now := j.now
 	defer func() { j.now = now }()
 	for _, system := range slices.Compact([]bool{j.system, false}) {
@@ -380,20 +385,21 @@ func (j *inspection) days() error {
 		if err != nil || j.clock == 0 {
 			continue
 		}
-		want := dated(plain.own())
+		want := replaceDates(plain.own())
 		for _, d := range dates() {
 			j.now = d
 			r, err := j.render(conversation(2, system)...)
 			if err != nil {
-				return j.spent()
+				return j.budgetError()
 			}
-			if got := dated(r.own()); got != want {
-				j.warn("template-branches", "the prompt is another one on %s: it has %s", d.Format("2 January 2006, 15:04"),
-					unlike(want, got))
+			if got := replaceDates(r.own()); got != want {
+				j.warn("template-branches", "the prompt is another one on %s: it has %s",
+					d.Format("2 January 2006, 15:04"),
+					differingPart(want, got))
 				return nil
 			}
 		}
 		j.now = now
 	}
-	return j.spent()
+	return j.budgetError()
 }

@@ -17,15 +17,15 @@ import (
 	"github.com/karat-run/karat/jinja"
 )
 
-// chatMLTurns is the form of turns that fine-tunes of any family may have.
+// chatMLTurns is a form of turns that fine-tunes of any family may have.
 var chatMLTurns = family.Turns{Name: "ChatML's", Marks: []string{"<|im_start|>", "<|im_end|>"}}
 
-// marker matches what looks like a special token in a rendered conversation.
+// marker matches text that looks like a special token in a rendered conversation.
 const marker = `<[|｜][^<>\s]{1,40}>|<[^<>\s]{1,40}[|｜]>|<(?:start|end)_of_turn>`
 
 // judgeText judges the tokenizer and the chat template.
 func judgeText(c *checker) {
-	if c.model == nil || c.found("arch-key") {
+	if c.model == nil || c.hasFinding("arch-key") {
 		judgeMerges(c)
 		return
 	}
@@ -45,12 +45,12 @@ func judgeText(c *checker) {
 	}
 	judgeVocabulary(c, t)
 	judgeBoundaries(c, t)
-	if !encodes(c) {
+	if !isEncoder(c) {
 		judgeChat(c, t)
 	}
 }
 
-// judgeMerges looks at the merges of a file that cannot be loaded.
+// judgeMerges judges the merges of a file that cannot be loaded.
 func judgeMerges(c *checker) {
 	if c.files.gguf == nil {
 		return
@@ -64,7 +64,7 @@ func judgeMerges(c *checker) {
 	}
 }
 
-// textKey returns the key of a GGUF file, or the file of a folder that has the like.
+// textKey returns the key of a GGUF file, or the corresponding file of a folder.
 func (c *checker) textKey(key string) string {
 	if c.files.dir == "" {
 		return key
@@ -84,8 +84,9 @@ func judgeVocabulary(c *checker, t *tokenizer.Tokenizer) {
 			"%d bytes have no token, the first is 0x%02X", len(missing), missing[0])
 	}
 	n, of := t.Unreachable()
-	if n*10 > of { // a published one has 2.6 % that no merge makes
-		c.addText("merges-missing", "tokenizer.ggml.merges", "no merge makes %d of the %d tokens of more than one symbol", n,
+	if n*10 > of { // in a published file no merge makes 2.6 % of the tokens
+		c.addText("merges-missing", "tokenizer.ggml.merges",
+			"no merge makes %d of the %d tokens of more than one symbol", n,
 			of)
 	}
 	rows := c.number("vocab_size")
@@ -108,7 +109,7 @@ func judgeVocabulary(c *checker, t *tokenizer.Tokenizer) {
 	}
 	for _, key := range m.Keys() {
 		id, err := m.Int(key)
-		none := id == -1 || id == math.MaxUint32 // as llama.cpp writes it
+		none := id == -1 || id == math.MaxUint32 // spellings of llama.cpp
 		if strings.HasPrefix(key, "tokenizer.ggml.") && strings.HasSuffix(key, "_token_id") && err == nil && !none &&
 			(id < 0 || id >= int64(size)) {
 			c.add("token-ids", []string{key}, "%s is %d, outside the vocabulary of %d", key, id, size)
@@ -124,12 +125,12 @@ func judgeVocabulary(c *checker, t *tokenizer.Tokenizer) {
 	judgeTypes(c, t, types)
 }
 
-// judgeTypes judges the types of the tokens that the file itself calls special.
+// judgeTypes judges the types of the tokens that the file calls special.
 func judgeTypes(c *checker, t *tokenizer.Tokenizer, types []int64) {
 	const key = "tokenizer.ggml.token_type"
 	var wrong []string
 	var special []int
-	if !c.family().Expect.TurnsAsText { // whose converter calls them text, and its loader does not
+	if !c.family().Expect.TurnsAsText { // the converter and the loader of such families disagree about the type
 		special = t.EndOfTurn()
 	}
 	for _, get := range []func() (int, bool){t.BOS, t.EOS} {
@@ -138,7 +139,7 @@ func judgeTypes(c *checker, t *tokenizer.Tokenizer, types []int64) {
 		}
 	}
 	for _, id := range special {
-		if piece, _ := t.Token(id); id < len(types) && tokenizer.Kind(types[id]) == tokenizer.Normal && ends(piece) {
+		if piece, _ := t.Token(id); id < len(types) && tokenizer.Kind(types[id]) == tokenizer.Normal && isEdge(piece) {
 			wrong = append(wrong, fmt.Sprintf("%s (%d)", piece, id))
 		}
 	}
@@ -160,26 +161,26 @@ func judgeTypes(c *checker, t *tokenizer.Tokenizer, types []int64) {
 	}
 }
 
-// ends reports whether a token may begin or end a text, by its name.
-func ends(piece string) bool {
+// isEdge reports whether a token may begin or end a text, by its name.
+func isEdge(piece string) bool {
 	return pattern(marker).MatchString(piece) || slices.Contains([]string{"<bos>", "<eos>", "<s>", "</s>", "[CLS]",
 		"[SEP]"}, piece)
 }
 
-// encodes reports whether the model is an encoder, which answers nothing.
-func encodes(c *checker) bool {
+// isEncoder reports whether the model is an encoder, which answers nothing.
+func isEncoder(c *checker) bool {
 	g, _, err := arch.Stored(c.model)
 	return err == nil && g.Bidirectional()
 }
 
-// wantsEnd reports whether vectors and scores need the token that ends a text. BERT's kin were trained with one, and a
-// model that pools the last token takes the vector from it.
+// wantsEnd reports whether vectors and scores need the token that ends a text. BERT's kin were trained with such a
+// token, and a model that pools the last token takes the vector from it.
 func wantsEnd(c *checker) bool {
 	h, err := c.model.Embedding()
 	return c.family().Tokenizer.End || err == nil && h != nil && h.Pooling == embed.Last
 }
 
-// judgeBoundaries judges what begins and ends a text.
+// judgeBoundaries judges the tokens around a text.
 func judgeBoundaries(c *checker, t *tokenizer.Tokenizer) {
 	bos, hasBOS := t.BOS()
 	key := []string{c.textKey("tokenizer.ggml.add_bos_token")}
@@ -201,17 +202,17 @@ func judgeBoundaries(c *checker, t *tokenizer.Tokenizer) {
 	key = []string{c.textKey("tokenizer.ggml.eos_token_id")}
 	piece, _ := t.Token(eos)
 	switch {
-	case !ok && encodes(c): // whose texts may end by no token of their own
+	case !ok && isEncoder(c): // texts of encoders may end without a token
 	case !ok:
 		c.add("eos-id", key, "there is no EOS")
 	case hasBOS && eos == bos:
 		c.add("eos-id", key, "EOS and BOS are the same token, %s (%d)", piece, eos)
-	case !ends(piece) || !encodes(c) && !slices.Contains(declaredEnds(c, t), eos):
+	case !isEdge(piece) || !isEncoder(c) && !slices.Contains(declaredEnds(c, t), eos):
 		c.add("eos-id", key, "EOS is %q (%d), which ends no text by its name", piece, eos)
 	}
 }
 
-// judgeChat judges the chat template by what it writes.
+// judgeChat judges the chat template by its prompts.
 func judgeChat(c *checker, t *tokenizer.Tokenizer) {
 	source := c.model.Template()
 	if source == "" {
@@ -244,7 +245,8 @@ func judgeChat(c *checker, t *tokenizer.Tokenizer) {
 	judgeBOS(c, t, text, where)
 	judgeMarkers(c, t, text, where)
 	if lost, err := LostMarkers(c.ctx, source, t); err == nil && len(lost) > 0 {
-		c.add("markers-lost", where, "the template builds %s from a conversation's text, so they reach the model as text",
+		c.add("markers-lost", where,
+			"the template builds %s from a conversation's text, so they reach the model as text",
 			list(lost))
 	}
 	addFaults(c, source, t, where)
@@ -269,8 +271,7 @@ func edges(t *tokenizer.Tokenizer) (bos, eos string) {
 	return bos, eos
 }
 
-// addFaults tells what the template does that none should, and what it needs beside messages: "" if no conversation
-// works.
+// addFaults adds the faults of the template, and returns its needs beside messages: "" if no conversation works.
 func addFaults(c *checker, source string, t *tokenizer.Tokenizer, where []string) (needs string) {
 	bos, eos := edges(t)
 	faults, needs, err := judgeTemplate(c.ctx, source, bos, eos, publishers())
@@ -283,7 +284,7 @@ func addFaults(c *checker, source string, t *tokenizer.Tokenizer, where []string
 	return needs
 }
 
-// judgeMissing tells of a missing template where the model is one for chats.
+// judgeMissing reports a missing template of a model for chats.
 func judgeMissing(c *checker, t *tokenizer.Tokenizer) {
 	name := c.report.Path
 	if c.files.gguf != nil {
@@ -315,13 +316,14 @@ func judgeBOS(c *checker, t *tokenizer.Tokenizer, text string, where []string) {
 	switch {
 	case n > 1:
 		c.add("bos-twice", where, "the template begins a conversation with BOS %d times", n)
-	case n == 0 && t.AddsBOS() && !c.found("token-types"):
+	case n == 0 && t.AddsBOS() && !c.hasFinding("token-types"):
 		c.add("bos-missing", where,
-			"the tokenizer begins texts with BOS, but the template does not: engines that take its text as it is feed none")
+			"the tokenizer begins texts with BOS, but the template does not: engines that take its text as it is "+
+				"feed none")
 	}
 }
 
-// judgeMarkers compares what the template writes with the vocabulary.
+// judgeMarkers compares the template's markers with the vocabulary.
 func judgeMarkers(c *checker, t *tokenizer.Tokenizer, text string, where []string) {
 	var wrote, known, unknown []string
 	fits := false
@@ -360,10 +362,10 @@ func judgeMarkers(c *checker, t *tokenizer.Tokenizer, text string, where []strin
 	}
 }
 
-// judgeTurnEnd compares the token after an answer with the tokens that end one.
+// judgeTurnEnd compares the token after an answer with the tokens that end an answer.
 func judgeTurnEnd(c *checker, t *tokenizer.Tokenizer, text string, where []string) {
 	_, after, ok := strings.Cut(text, "Second.")
-	if !ok || c.found("template-family", "special-split") || c.family().Encodes() {
+	if !ok || c.hasFinding("template-family", "special-split") || c.family().Encodes() {
 		return
 	}
 	m := pattern(marker).FindString(after)
@@ -373,8 +375,8 @@ func judgeTurnEnd(c *checker, t *tokenizer.Tokenizer, text string, where []strin
 	}
 }
 
-// declaredEnds returns the tokens that the settings say end an answer. Karat also ends one at tokens that it knows by
-// their names, and where the template does; other engines may not.
+// declaredEnds returns the tokens that end an answer by the settings. Karat also ends an answer at tokens with known
+// names, and by the template; other engines may not.
 func declaredEnds(c *checker, t *tokenizer.Tokenizer) []int {
 	ids := slices.Clone([]int(c.model.Generation().End))
 	if len(ids) == 0 {

@@ -9,11 +9,11 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// spread is by how many binary exponents a block's scale, or a value of a float matrix, may lie above the tensor's
-// median: single weights of published models lie some 2^5 above it.
+// spread is the maximal distance, in binary exponents, of a block's scale, or a value of a float matrix, from the
+// tensor's median: single weights of published models lie some 2^5 above.
 const spread = 8
 
-// judgeValues judges each tensor by itself, the gravest reason first: damage of one kind shows in several figures.
+// judgeValues judges each tensor by itself, the gravest reason first: a single kind of damage shows in several figures.
 func judgeValues(c *checker) {
 	for i, t := range c.files.tensors {
 		s := &c.stats[i]
@@ -28,7 +28,7 @@ func judgeValues(c *checker) {
 	}
 }
 
-// place says which element, in words.
+// place describes the place of an element in words.
 func place(s *stats, i int) string {
 	if s.rows == 1 {
 		return fmt.Sprintf("element %d", i)
@@ -36,19 +36,19 @@ func place(s *stats, i int) string {
 	return fmt.Sprintf("row %d, column %d", i/s.cols, i%s.cols)
 }
 
-// plausible reports whether weights have that root mean square.
-func plausible(rms float64) bool { return rms > 1e-6 && rms < 1e3 }
+// isPlausible reports whether weights may have such a root mean square.
+func isPlausible(rms float64) bool { return rms > 1e-6 && rms < 1e3 }
 
 // judgeTag finds types of two bytes that were mistaken for each other.
 func judgeTag(c *checker, t tensor.Tensor, s *stats) bool {
-	if s.elements < 16 || s.twin.rms == 0 || !plausible(s.twin.rms) {
+	if s.elements < 16 || s.twin.rms == 0 || !isPlausible(s.twin.rms) {
 		return false
 	}
 	most := s.rowMax
 	if s.rows == 1 {
 		most = s.values
 	}
-	own := plausible(median(most)) && s.odd.n() < 4
+	own := isPlausible(median(most)) && s.odd.n() < 4
 	// BF16 weights that are read as F16 lie between 1 and 2
 	if s.rows == 1 && s.max == 0 || own && (t.DType == tensor.BF16 || s.twin.ones < 0.75) {
 		return false
@@ -69,7 +69,8 @@ func judgeLayout(c *checker, t tensor.Tensor, s *stats) bool {
 	}
 	_, above := s.scales.median(spread)
 	if odd := s.scales.odd.n() + above; odd > 3 && odd*50 > n {
-		c.addAt("block-layout", t.Name, "%d of %d blocks of %v have scales that are not finite or far off", odd, n, t.DType)
+		c.addAt("block-layout", t.Name, "%d of %d blocks of %v have scales that are not finite or far off", odd,
+			n, t.DType)
 		return true
 	}
 	if odd := s.scales.negative.n + s.scales.minimum.n; odd > 0 {
@@ -77,7 +78,8 @@ func judgeLayout(c *checker, t tensor.Tensor, s *stats) bool {
 		if m := s.scales.minimum; s.scales.negative.n == 0 || m.n > 0 && m.first < first {
 			first = m.first
 		}
-		c.addAt("scale-sign", t.Name, "%d of %d blocks of %v have a negative scale or minimum, the first is block %d", odd, n,
+		c.addAt("scale-sign", t.Name, "%d of %d blocks of %v have a negative scale or minimum, the first is block %d",
+			odd, n,
 			t.DType, first)
 		return true
 	}
@@ -99,13 +101,8 @@ func judgeFinite(c *checker, t tensor.Tensor, s *stats) bool {
 	return s.odd.n() > 0
 }
 
-// embedding reports whether a matrix's rows are tokens, of which unused ones may be zero, or alike.
-func embedding(name string) bool {
-	return strings.Contains(name, "token_embd") || strings.Contains(name, "embed_tokens")
-}
-
-// paddedRows returns the number of zero rows that are no token's: publishers fill the embedding and the head up to a
-// round number of rows.
+// paddedRows returns the number of zero rows of no token: publishers fill the embedding and the head up to a round
+// number of rows.
 func paddedRows(c *checker, t tensor.Tensor, s *stats) int {
 	head := strings.HasPrefix(t.Name, "output.") || strings.HasPrefix(t.Name, "lm_head")
 	if s.zeroRows.n == 0 || c.model == nil || !embedding(t.Name) && !head {
@@ -133,7 +130,8 @@ func judgeMatrix(c *checker, t tensor.Tensor, s *stats) {
 	case judgeRhythm(c, t, s):
 		return
 	case s.zeroCols.n > 0 && (!s.rounded || s.zeroCols.longest >= 32): // as many as the smallest block has
-		c.addAt("zero-columns", t.Name, "%d of %d columns are zero, from %d to %d", s.zeroCols.n, s.cols, s.zeroCols.first,
+		c.addAt("zero-columns", t.Name, "%d of %d columns are zero, from %d to %d", s.zeroCols.n, s.cols,
+			s.zeroCols.first,
 			s.zeroCols.last)
 		return
 	case s.zero.n > 0 && s.zero.n*20 < s.elements/blockOf(t) && !tokens:
@@ -158,20 +156,19 @@ func judgeMatrix(c *checker, t tensor.Tensor, s *stats) {
 // blockOf returns the number of values that are zero together, or not.
 func blockOf(t tensor.Tensor) int { return max(t.DType.BlockSize(), 32) }
 
-// judgeRhythm finds rows that were padded to another width: zero blocks recur at a distance that is not that of the
-// rows.
+// judgeRhythm finds rows that were padded to another width: zero blocks recur at a distance other than the rows'.
 func judgeRhythm(c *checker, t tensor.Tensor, s *stats) bool {
 	if s.zero.n < 8 || s.cols%blockOf(t) != 0 {
 		return false
 	}
 	row := s.cols / blockOf(t)
-	common, times := 0, 0 // the distance that follows runs of zero blocks
+	common, times := 0, 0 // commonest distance after runs of zero blocks
 	for d, n := range s.zero.rhythm {
 		if d > 1 && n > times {
 			common, times = d, n
 		}
 	}
-	run := 1 // zero blocks that follow each other
+	run := 1 // successive zero blocks
 	if n := s.zero.rhythm[1]; times > 0 {
 		run += (n + times/2) / times
 	}
@@ -179,25 +176,28 @@ func judgeRhythm(c *checker, t tensor.Tensor, s *stats) bool {
 	if common == 0 || period == row || times*run*2 < s.zero.n {
 		return false
 	}
-	c.addAt("row-layout", t.Name, "of every %d blocks %d are zero, but a row has %d: rows of %d values were padded to %d",
+	c.addAt("row-layout", t.Name,
+		"of every %d blocks %d are zero, but a row has %d: rows of %d values were padded to %d",
 		period, run, row, (period-run)*blockOf(t), period*blockOf(t))
 	return true
 }
 
-// judgeOutliers finds scales of blocks, and values, that nothing explains.
+// judgeOutliers finds unexplained outliers among scales of blocks, and among values.
 func judgeOutliers(c *checker, t tensor.Tensor, s *stats) {
 	if s.scales.n > 0 {
 		e, above := s.scales.median(spread)
 		if above > 0 {
 			at := s.scales.largestAt * t.DType.BlockSize()
 			c.addAt("scale-implausible", t.Name,
-				"%d of %d blocks of %v have scales far above the others, the largest %.3g in %s (half are below %.2g)", above,
+				"%d of %d blocks of %v have scales far above the others, the largest %.3g in %s (half are "+
+					"below %.2g)", above,
 				s.scales.n, t.DType, s.scales.largest, place(s, at), math.Ldexp(1, e))
 			return
 		}
 	}
 	if half := median(s.rowMax); half > 0 && float64(s.max) > math.Ldexp(half, spread) {
-		c.addAt("value-implausible", t.Name, "%.3g in %s, while half of the rows stay below %.3g", s.max, place(s, s.maxAt),
+		c.addAt("value-implausible", t.Name, "%.3g in %s, while half of the rows stay below %.3g", s.max,
+			place(s, s.maxAt),
 			half)
 	}
 }
@@ -216,7 +216,7 @@ func median(x []float32) float64 {
 }
 
 func judgeVector(c *checker, t tensor.Tensor, s *stats) {
-	bias := strings.HasSuffix(t.Name, "bias") // zero at the start of training, and where nothing moves it
+	bias := strings.HasSuffix(t.Name, "bias") // zero at the start of training, and often afterwards
 	if s.max == 0 && (bias || s.elements > 1 || strings.Contains(t.Name, "scal")) {
 		severity := Error
 		if bias {
@@ -229,7 +229,8 @@ func judgeVector(c *checker, t tensor.Tensor, s *stats) {
 		return
 	}
 	if half := median(s.values); half > 0 && float64(s.max) > 1e4*half {
-		c.addAt("value-implausible", t.Name, "%.3g in %s, while half of the values are below %.3g", s.max, place(s, s.maxAt),
+		c.addAt("value-implausible", t.Name, "%.3g in %s, while half of the values are below %.3g", s.max,
+			place(s, s.maxAt),
 			half)
 	}
 }
