@@ -11,10 +11,10 @@ func getattr(r *rendering, v Value, name string) Value {
 	if x := attribute(r, v, name); x != nil {
 		return x
 	}
-	if x := index(r, v, plain(name)); x != nil {
+	if x := index(r, v, unmarked(name)); x != nil {
 		return x
 	}
-	return &undefined{owner: v, name: plain(name)}
+	return &undefined{owner: v, name: unmarked(name)}
 }
 
 // getitem returns v[i]: an item, else an attribute, else undefined.
@@ -32,8 +32,8 @@ func getitem(r *rendering, v, i Value) Value {
 
 // denyAttribute makes what a denied attribute gives: an undefined value, which fails when a template uses it.
 func denyAttribute(v Value, name string) Value {
-	return &undefined{unsafe: true, owner: v, name: plain(name),
-		hint: "access to attribute " + brief(plain(name)) + " of '" + v.kind() + "' object is unsafe."}
+	return &undefined{unsafe: true, owner: v, name: unmarked(name),
+		hint: "access to attribute " + brief(unmarked(name)) + " of '" + v.kind() + "' object is unsafe."}
 }
 
 // hiddenNames lists attributes of Python's objects. The sandbox denies these names, and they hide a dict's items of the

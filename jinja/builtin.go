@@ -125,7 +125,7 @@ func parseParams(list string) []param {
 		case literal == "none":
 			p.missing = None
 		case literal[0] == '\'':
-			p.missing = plain(strings.Trim(literal, "'"))
+			p.missing = unmarked(strings.Trim(literal, "'"))
 		default:
 			n, _ := strconv.Atoi(literal)
 			p.missing = integer(n)
@@ -312,7 +312,7 @@ func makeDict(r *rendering, function string, a *args) *Dict {
 
 // makeJoiner returns a function that gives nothing the first time, then a separator.
 func makeJoiner(_ *rendering, a *args) Value {
-	sep, used := or(joinerParams.bind(a)[0], plain(", ")), false
+	sep, used := or(joinerParams.bind(a)[0], unmarked(", ")), false
 	return &function{name: "joiner", call: func(*rendering, *args) Value {
 		if !used {
 			used = true

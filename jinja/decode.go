@@ -45,7 +45,7 @@ func decodeValue(d *json.Decoder, depth int) (Value, error) {
 	}
 	switch x := token.(type) {
 	case string:
-		return plain(x), nil
+		return unmarked(x), nil
 	case bool:
 		return boolean(x), nil
 	case json.Number:

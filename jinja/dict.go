@@ -33,7 +33,7 @@ func (d *Dict) Len() int {
 // Set puts a value, which must not be nil, under a string key. An existing key keeps its place.
 func (d *Dict) Set(name string, v Value) {
 	name = toUTF8(name)
-	d.put(key{class: 's', text: name}, plain(name), v)
+	d.put(key{class: 's', text: name}, unmarked(name), v)
 }
 
 // Get returns the value under a string key, and whether there is a value.

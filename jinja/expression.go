@@ -104,7 +104,7 @@ func (x *nameExpr) eval(r *rendering, s *scope) Value {
 	if v := s.get(r, x.id); v != nil {
 		return v
 	}
-	return &undefined{name: plain(x.name)}
+	return &undefined{name: unmarked(x.name)}
 }
 
 func (x *constExpr) eval(r *rendering, _ *scope) Value {

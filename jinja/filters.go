@@ -247,7 +247,7 @@ func indention(r *rendering, width Value) str {
 		return s.unsafe()
 	}
 	t := r.text()
-	t.repeat(plain(" "), toInt(width))
+	t.repeat(unmarked(" "), toInt(width))
 	return t.str()
 }
 
@@ -338,7 +338,7 @@ func path(attribute Value) []Value {
 		if n, err := strconv.Atoi(p); err == nil && isDigits(p) {
 			parts = append(parts, integer(n))
 		} else {
-			parts = append(parts, plain(p))
+			parts = append(parts, unmarked(p))
 		}
 	}
 	return parts
@@ -484,7 +484,7 @@ func filterSort(r *rendering, v Value, p []Value) Value {
 	if s, ok := p[2].(str); ok {
 		attributes = nil
 		for _, one := range strings.Split(s.s, ",") {
-			attributes = append(attributes, plain(one))
+			attributes = append(attributes, unmarked(one))
 		}
 	}
 	var keys []func(Value) Value

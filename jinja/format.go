@@ -30,7 +30,7 @@ func percent(r *rendering, s str, v Value) Value {
 			directive := s.s[at-2:]
 			name := strings.IndexByte(directive, ')') + 1
 			end := name + strings.IndexAny(directive[name:], "diouxXeEfFgGcrsa") + 1
-			panic(unsupported("the format %s", brief(plain(directive[:max(end, 1)]))))
+			panic(unsupported("the format %s", brief(unmarked(directive[:max(end, 1)]))))
 		case next == len(values):
 			panic(typeError("not enough arguments for format string"))
 		}
@@ -98,7 +98,7 @@ func format(r *rendering, v Value, a *args) Value {
 		name := s.s[at : at+end]
 		at += end + 1
 		if strings.ContainsAny(name, ".[!:{") {
-			panic(unsupported("the format field %s", brief(plain("{"+name+"}"))))
+			panic(unsupported("the format field %s", brief(unmarked("{"+name+"}"))))
 		}
 		t.add(showValue(r, a.field(name, &auto), s.safe))
 	}
@@ -116,7 +116,7 @@ func (a *args) field(name string, auto *int) Value {
 	case name != "" && !isDigits(name):
 		v, ok := a.kw.Get(name)
 		if !ok {
-			panic(valueError("no argument for the field %s", brief(plain(name))))
+			panic(valueError("no argument for the field %s", brief(unmarked(name))))
 		}
 		return v
 	case name == "" && i >= 0:

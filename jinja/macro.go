@@ -76,7 +76,7 @@ func (f *macro) bind(r *rendering, a *args, s *scope) {
 	if d.caller >= 0 && !foundCaller {
 		v, ok := a.kw.Get("caller")
 		if !ok || v == None {
-			v = &undefined{hint: "No caller defined", name: plain("caller")}
+			v = &undefined{hint: "No caller defined", name: unmarked("caller")}
 		}
 		s.set(r, d.caller, v)
 	}
@@ -108,7 +108,7 @@ func (f *macro) setDefaults(r *rendering, a *args, s *scope) {
 			s.set(r, p, a.pos[i])
 		case s.place(p) >= 0:
 		case i < first:
-			s.set(r, p, &undefined{hint: "parameter '" + d.names[i] + "' was not provided", name: plain(d.names[i])})
+			s.set(r, p, &undefined{hint: "parameter '" + d.names[i] + "' was not provided", name: unmarked(d.names[i])})
 		default:
 			r.line = d.line
 			s.set(r, p, d.defaults[i-first].eval(r, s))
@@ -123,11 +123,11 @@ func (f *macro) attribute(name string) Value {
 		if f.def.name == "" {
 			return None
 		}
-		return plain(f.def.name)
+		return unmarked(f.def.name)
 	case "arguments":
 		t := tupleOf()
 		for _, a := range f.def.names {
-			t.items = append(t.items, plain(a))
+			t.items = append(t.items, unmarked(a))
 		}
 		return t
 	case "catch_kwargs":

@@ -450,8 +450,8 @@ func splitBack(r *rendering, s str, sep string, n int) []Value {
 	return append(parts, s.sub(0, to))
 }
 
-// splitWords returns s.split(None, n), or s.rsplit(None, n) with the last part first. The remaining part keeps the white
-// space at its other end.
+// splitWords returns s.split(None, n), or s.rsplit(None, n) with the last part first. The remaining part keeps the
+// white space at its other end.
 func splitWords(r *rendering, s str, n int, last bool) []Value {
 	parts := []Value{}
 	for ; ; n-- {

@@ -164,7 +164,7 @@ func parsePrimary(p *parser) expr {
 		for p.at(tokString) {
 			b.WriteString(p.next().text)
 		}
-		return &constExpr{plain(b.String())}
+		return &constExpr{unmarked(b.String())}
 	case tokInteger, tokFloat:
 		return &constExpr{t.num}
 	case "(":

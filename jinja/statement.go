@@ -158,7 +158,7 @@ func (t *target) assign(r *rendering, s *scope, v Value) {
 		if !ok {
 			panic(errorf(KindRuntime, "cannot assign attribute on non-namespace object"))
 		}
-		put(r, ns.attrs, plain(t.attr), v)
+		put(r, ns.attrs, unmarked(t.attr), v)
 	default:
 		s.set(r, t.id, v)
 	}

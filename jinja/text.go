@@ -28,8 +28,8 @@ func (s str) kind() string {
 	return "str"
 }
 
-// plain makes a string without marks.
-func plain(s string) str { return str{s: s} }
+// unmarked makes a string without marks.
+func unmarked(s string) str { return str{s: s} }
 
 // mark marks all of s with an origin.
 func (s str) mark(of int) str {

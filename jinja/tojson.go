@@ -19,10 +19,10 @@ type jsonWriter struct {
 
 // filterTojson returns transformers' tojson(ensure_ascii, indent, separators, sort_keys), without escapes for HTML.
 func filterTojson(r *rendering, v Value, p []Value) Value {
-	w := &jsonWriter{out: r.text(), item: plain(", "), colon: plain(": ")}
+	w := &jsonWriter{out: r.text(), item: unmarked(", "), colon: unmarked(": ")}
 	w.ascii, w.sorted = truth(r, p[0]), truth(r, p[3])
 	if p[1] != None {
-		w.indent, w.indented, w.item = indention(r, p[1]), true, plain(",")
+		w.indent, w.indented, w.item = indention(r, p[1]), true, unmarked(",")
 	}
 	if p[2] != None {
 		both := unpack(r, p[2], 2)

@@ -66,7 +66,7 @@ func Int(n int64) Value { return integer(n) }
 func Float(f float64) Value { return float(f) }
 
 // String makes a string. Each invalid byte of s becomes U+FFFD.
-func String(s string) Value { return plain(toUTF8(s)) }
+func String(s string) Value { return unmarked(toUTF8(s)) }
 
 // List makes a list of values. No value may be nil.
 func List(items ...Value) Value { return &list{items: items} }

@@ -149,8 +149,9 @@ func layersOf(g *graph.Graph, format checkpoint.Format) (layers map[string]*grap
 	for _, n := range g.Nodes {
 		for _, w := range n.W {
 			if w != nil && n.Op != graph.Linear {
-				others[named(w.GGUF, w.HF)] = fmt.Sprintf("%v is no linear layer but of operation %v: a pair for it is "+
-					"not supported", n.Name, n.Op)
+				name := named(w.GGUF, w.HF)
+				others[name] = fmt.Sprintf("%v is no linear layer but of operation %v: a pair for it is not supported",
+					n.Name, n.Op)
 			}
 		}
 	}

@@ -135,11 +135,11 @@ func (p *pattern) matches(module string) bool {
 // read lists the keys of config; idle lists keys without an effect on the forward pass: fan_in_fan_out describes the
 // base's weight, and A and B are the same either way.
 var (
-	read = settings.Words("peft_type r lora_alpha use_rslora bias init_lora_weights target_modules rank_pattern alpha_pattern " +
-		"layers_to_transform")
-	idle = settings.Words(`task_type inference_mode auto_mapping base_model_name_or_path revision peft_version fan_in_fan_out
-		lora_dropout exclude_modules layers_pattern megatron_core megatron_config runtime_config ensure_weight_tying
-		loftq_config eva_config corda_config lora_ga_config qalora_group_size`)
+	read = settings.Words(`peft_type r lora_alpha use_rslora bias init_lora_weights target_modules rank_pattern
+		alpha_pattern layers_to_transform`)
+	idle = settings.Words(`task_type inference_mode auto_mapping base_model_name_or_path revision peft_version
+		fan_in_fan_out lora_dropout exclude_modules layers_pattern megatron_core megatron_config runtime_config
+		ensure_weight_tying loftq_config eva_config corda_config lora_ga_config qalora_group_size`)
 )
 
 // parseConfig reads an adapter_config.json. An unknown setting that is switched on is an error.

@@ -96,7 +96,7 @@ func (c *checker) ensureError() {
 		_, _, err = arch.Stored(c.model)
 	}
 	if err != nil && !slices.ContainsFunc(c.report.Findings, func(f Finding) bool { return f.Severity == Error }) {
-		c.add("not-loaded", nil, "%s", plain(err))
+		c.add("not-loaded", nil, "%s", stripPrefix(err))
 	}
 }
 

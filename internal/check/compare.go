@@ -303,8 +303,8 @@ func facts(n *graph.Node) []fact {
 	return nil
 }
 
-// same compares numbers to the precision of GGUF's float32.
-func same(a, b []float64) bool {
+// equalNumbers compares numbers to the precision of GGUF's float32.
+func equalNumbers(a, b []float64) bool {
 	return slices.EqualFunc(a, b,
 		func(x, y float64) bool { return math.Abs(x-y) <= 2e-6*max(math.Abs(x), math.Abs(y)) })
 }
@@ -330,11 +330,11 @@ func compareEquations(c *checker, own, source *graph.Graph) {
 	for i, n := range own.Nodes {
 		theirs := facts(source.Nodes[i])
 		for j, f := range facts(n) {
-			if j >= len(theirs) || same(f.v, theirs[j].v) {
+			if j >= len(theirs) || equalNumbers(f.v, theirs[j].v) {
 				continue
 			}
 			at := slices.IndexFunc(changes, func(x *change) bool {
-				return x.what == f.what && same(x.v, f.v) && same(x.was, theirs[j].v)
+				return x.what == f.what && equalNumbers(x.v, f.v) && equalNumbers(x.was, theirs[j].v)
 			})
 			if at < 0 {
 				at = len(changes)
@@ -404,7 +404,7 @@ func compareText(c *checker, source *checkpoint.Checkpoint) {
 	}
 	b, err := source.Tokenizer()
 	if err != nil {
-		c.report.Unproven = append(c.report.Unproven, "the source's tokenizer cannot be made: "+plain(err))
+		c.report.Unproven = append(c.report.Unproven, "the source's tokenizer cannot be made: "+stripPrefix(err))
 		return
 	}
 	where := []string{c.textKey("tokenizer.ggml.tokens")}

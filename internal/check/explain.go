@@ -92,8 +92,8 @@ func decode(t tensor.Tensor, rows int) ([]float32, error) {
 	return x, quant.Dequantize(t.DType, x, t.Span(0, rows, &buf))
 }
 
-// hasValues reports whether the tensor has the values of b, within the loss of its type, judged by at most some ten thousand
-// values.
+// hasValues reports whether the tensor has the values of b, within the loss of its type, judged by at most some ten
+// thousand values.
 func (s *suspect) hasValues(b func(i int) float32) bool {
 	step := max(len(s.a)/20000, 1)
 	if step > 1 {
@@ -191,8 +191,8 @@ func guessTransposed(s *suspect, _ []pair) []guess {
 		func(i int) float32 { return s.b[i%s.rows*s.cols+i/s.rows] }}}
 }
 
-// guessSwapped finds another tensor's source. Only sources whose first rows, or first head, are the tensor's are decoded as
-// a whole: there are many.
+// guessSwapped finds another tensor's source. Only sources whose first rows, or first head, are the tensor's are
+// decoded as a whole: there are many.
 func guessSwapped(s *suspect, pairs []pair) []guess {
 	const few = 16
 	begin := *s

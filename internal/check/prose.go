@@ -14,8 +14,8 @@ import (
 	"unicode"
 )
 
-// judgeProse reports the text that a template brings along: in the prompts of probes, or in its source for a case that no
-// probe made. Such text is a note, except between turns; it is a warning in a template that is almost a publisher's,
+// judgeProse reports the text that a template brings along: in the prompts of probes, or in its source for a case that
+// no probe made. Such text is a note, except between turns; it is a warning in a template that is almost a publisher's,
 // and where the conversation has a system message.
 func (j *inspection) judgeProse() {
 	j.near, j.seen = j.known.nearest(j.source), map[string]bool{}
@@ -188,8 +188,8 @@ func tag(source string, i int, end string, text *strings.Builder, flush func()) 
 
 var unescaped = strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\'`, "'", `\"`, `"`, `\\`, `\`)
 
-// templateIndex holds the chat templates of publishers, as the data needed to recognize a template, an almost equal template,
-// or a template's sentences.
+// templateIndex holds the chat templates of publishers, as the data needed to recognize a template, an almost equal
+// template, or a template's sentences.
 type templateIndex struct {
 	templates []knownTemplate
 	lines     map[uint32]bool

@@ -120,8 +120,8 @@ func (c *checker) scan() error {
 	})
 }
 
-// forEach calls work for 0 to n-1 on all cores, until a call fails. Progress is called on the caller's goroutine: a panic
-// there reaches the caller, once the workers have ended.
+// forEach calls work for 0 to n-1 on all cores, until a call fails. Progress is called on the caller's goroutine: a
+// panic there reaches the caller, once the workers have ended.
 func (c *checker) forEach(n int, work func(i int) error) error {
 	var mu sync.Mutex
 	var wg sync.WaitGroup

@@ -82,8 +82,8 @@ func partOf(name string) family.Part {
 	return family.Part{}
 }
 
-// unplacedTensors returns the tensors without a place in the key's architecture, by the loader's judgement: a family may have
-// norms of queries and keys, or biases, whichever others also have them.
+// unplacedTensors returns the tensors without a place in the key's architecture, by the loader's judgement: a family
+// may have norms of queries and keys, or biases, whichever others also have them.
 func unplacedTensors(c *checker) (names []string) {
 	if c.model == nil {
 		return nil
@@ -181,19 +181,19 @@ func judgeRefusal(c *checker, err error) {
 			}
 		case errors.As(e, &k):
 			if id := keyID(k.Key); id != "rope-freqs" || !c.hasFinding("heads") { // a head's pairs have values
-				c.addAs(Error, id, []string{k.Key}, "%s", plain(e))
+				c.addAs(Error, id, []string{k.Key}, "%s", stripPrefix(e))
 			}
 		case errors.Is(e, graph.ErrNoStore):
 			if !c.hasFinding("kv-sharing") {
 				c.addAs(Error, "kv-sharing", []string{c.model.Key("num_kv_shared_layers")}, "%s: with %v shared layers",
-					plain(e),
+					stripPrefix(e),
 					c.setting("num_kv_shared_layers"))
 			}
 		case errors.As(e, new(rope.Error)):
 			c.addAs(Error, "rope-settings", []string{c.model.Key("rope_parameters.full_attention.rope_type")}, "%s",
-				plain(e))
+				stripPrefix(e))
 		default:
-			order = append(order, &group{id: "not-loaded", what: plain(e)})
+			order = append(order, &group{id: "not-loaded", what: stripPrefix(e)})
 		}
 	}
 	order = explainFaults(c, order)
@@ -243,8 +243,8 @@ func keyID(key string) string {
 	return "config-invalid"
 }
 
-// plain returns an error's text without the package and the path.
-func plain(err error) string {
+// stripPrefix returns an error's text without the package and the path.
+func stripPrefix(err error) string {
 	text := err.Error()
 	for _, prefix := range []string{"checkpoint: ", "arch: "} {
 		if rest, ok := strings.CutPrefix(text, prefix); ok {

@@ -35,10 +35,10 @@ func judgeText(c *checker) {
 		c.addText("merges-missing", "tokenizer.ggml.merges", "the tokenizer has no merges")
 	case err != nil && strings.Contains(err.Error(), "but the model embeds"):
 		if !c.unfit { // else the embedding's shape was told of
-			c.addAs(Error, "vocab-size", []string{c.textKey("tokenizer.ggml.tokens")}, "%s", plain(err))
+			c.addAs(Error, "vocab-size", []string{c.textKey("tokenizer.ggml.tokens")}, "%s", stripPrefix(err))
 		}
 	case err != nil:
-		c.addText("tokenizer-broken", "tokenizer.ggml", "%s", plain(err))
+		c.addText("tokenizer-broken", "tokenizer.ggml", "%s", stripPrefix(err))
 	}
 	if err != nil {
 		return

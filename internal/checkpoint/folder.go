@@ -90,7 +90,8 @@ func (c *Checkpoint) openTensors(config []byte) error {
 		return fmt.Errorf("%s: %w", c.Path, err)
 	}
 	if c.Packing = name; scales > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%d scales of activations are set aside: they stay floating point", scales))
+		c.Notes = append(c.Notes,
+			fmt.Sprintf("%d scales of activations are set aside: they stay floating point", scales))
 	}
 	aside := 0
 	for _, t := range all {

@@ -5,8 +5,8 @@
 // Package checkpoint holds the changes to tensors and settings, and the tags of the architectures hold the names of
 // tensors. A tensor or a setting without a place in the other format is an error.
 //
-// Files in reading order: convert.go, gguf.go, quantize.go, repair.go, edit.go, tohf.go, togguf.go, stream.go, types.go,
-// job.go.
+// Files in reading order: convert.go, gguf.go, quantize.go, repair.go, edit.go, tohf.go, togguf.go, stream.go,
+// types.go, job.go.
 package convert
 
 import (

@@ -261,8 +261,8 @@ func value(d tensor.DType, b []byte, i int) float32 {
 	return float16.BF16(binary.LittleEndian.Uint16(b[2*i:]))
 }
 
-// isLossless reports whether d can represent every value of GGUF's tensor t in the other format, so that the way back gives
-// t again.
+// isLossless reports whether d can represent every value of GGUF's tensor t in the other format, so that the way back
+// gives t again.
 func isLossless(d tensor.DType, t tensor.Tensor, h checkpoint.Habit) (all bool, err error) {
 	err = mmap.Guard(func() error {
 		if t, err = t.Whole(); err != nil {

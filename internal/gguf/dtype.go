@@ -90,7 +90,8 @@ func refusal(id uint32) string {
 		return "elements of a type for activations, which no file has"
 	case rows != "" || name == "Q4_0_8_8" || name == "IQ4_NL_8_8":
 		successor = strings.TrimSuffix(successor, "_8_8")
-		return "elements of a type that llama.cpp removed, and replaced by " + successor + ": quantize the model to " + successor
+		return "elements of a type that llama.cpp removed, and replaced by " + successor + ": quantize the model to " +
+			successor
 	case name == "Q4_2" || name == "Q4_3":
 		return "elements of a type that llama.cpp removed: quantize the model again"
 	}

@@ -145,5 +145,6 @@ func (f *File) checkAlone() error {
 		return err
 	}
 	return f.Metadata.values[splitCount].problem(
-		"one part of a split model, whose name does not tell where the others are", fmt.Sprint(n), "1, or the name NAME-00001-of-0000N.gguf")
+		"one part of a split model, whose name does not tell where the others are", fmt.Sprint(n),
+		"1, or the name NAME-00001-of-0000N.gguf")
 }

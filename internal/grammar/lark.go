@@ -211,8 +211,8 @@ func (p *lark) expression() *term {
 	return patternTerm(&p.b.t, pattern, p.char)
 }
 
-// readCounted reads an item, and the number of its repetitions: ?, *, +, ~n or ~n..m. The name of an alternative ends its
-// row.
+// readCounted reads an item, and the number of its repetitions: ?, *, +, ~n or ~n..m. The name of an alternative ends
+// its row.
 func (p *lark) readCounted(bool) *gbnfItem {
 	if p.accept("->") {
 		p.space(false)

@@ -127,7 +127,8 @@ func (n *numbers) anyDigits() *term {
 	return n.t.opt(n.t.seq(n.t.byte('.'), n.digit(), n.t.star(n.digit())))
 }
 
-// magnitudesAbove returns the magnitudes of at least d, or if strict of more than d, among other texts that are no magnitudes.
+// magnitudesAbove returns the magnitudes of at least d, or if strict of more than d, among other texts that are no
+// magnitudes.
 func (n *numbers) magnitudesAbove(d *decimal, strict bool) *term {
 	return n.t.not(n.magnitudesBelow(d, !strict))
 }

@@ -285,7 +285,7 @@ func (s *schema) anyOf(v, list *value, path string) *node {
 	if list.kind != '[' || len(list.list) == 0 {
 		s.fail(path+"/anyOf", "want an array of schemas")
 	}
-	beside := without(v, "anyOf")
+	beside := dropKeyword(v, "anyOf")
 	var all []*node
 	for i, x := range list.list {
 		at := fmt.Sprintf("%s/anyOf/%d", path, i)
@@ -303,8 +303,8 @@ func says(v *value) bool {
 	return slices.ContainsFunc(v.names, func(name string) bool { return !annotates(name) })
 }
 
-// without returns a schema without a keyword.
-func without(v *value, keyword string) *value {
+// dropKeyword returns a schema without a keyword.
+func dropKeyword(v *value, keyword string) *value {
 	w := &value{kind: '{', fields: map[string]*value{}}
 	for _, name := range v.names {
 		if name != keyword {

@@ -31,16 +31,16 @@ func simplify(s *schema, v *value, path string) *value {
 			}
 			sketches = append(sketches, x)
 		}
-		v = without(v, "oneOf")
+		v = dropKeyword(v, "oneOf")
 		v.names, v.fields["anyOf"] = append(v.names, "anyOf"), one
 	}
-	if ref := v.fields["$ref"]; ref != nil && says(without(v, "$ref")) {
+	if ref := v.fields["$ref"]; ref != nil && says(dropKeyword(v, "$ref")) {
 		target, at := s.target(ref, path)
 		if target.kind != '{' {
 			s.fail(path+"/$ref", "%s is no schema that others can be beside", at)
 		}
 		s.checkKnown(target, at)
-		v = mergeSchemas(s, without(v, "$ref"), target, path, nil)
+		v = mergeSchemas(s, dropKeyword(v, "$ref"), target, path, nil)
 	}
 	all := v.fields["allOf"]
 	if all == nil {
@@ -49,7 +49,7 @@ func simplify(s *schema, v *value, path string) *value {
 	if all.kind != '[' || len(all.list) == 0 {
 		s.fail(path+"/allOf", "want an array of schemas")
 	}
-	v = without(v, "allOf")
+	v = dropKeyword(v, "allOf")
 	own := owned{v: true}
 	for i, x := range all.list {
 		at := fmt.Sprintf("%s/allOf/%d", path, i)
@@ -117,7 +117,7 @@ func simplifyRef(s *schema, v *value, path string) *value {
 			s.fail(path, "%s is no schema that others can be beside", at)
 		}
 		s.checkKnown(target, at)
-		if rest := without(v, "$ref"); says(rest) {
+		if rest := dropKeyword(v, "$ref"); says(rest) {
 			return mergeSchemas(s, rest, target, path, nil)
 		}
 		v = target

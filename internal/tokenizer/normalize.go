@@ -99,8 +99,8 @@ func nfkc(s string, w *watch) string { return normalForm(norm.NFKC, norm.NFKD, 0
 
 const (
 	// longSegment is the number of characters from which package norm gets no segment: it breaks runs of more than 30
-	// combining characters with U+034F (its stream-safe format), which the reference does not. A character decomposes to
-	// at most 4 combining ones.
+	// combining characters with U+034F (its stream-safe format), which the reference does not. A character decomposes
+	// to at most 4 combining ones.
 	longSegment = 7
 	// formPiece is the number of bytes that package norm gets at once, before the next look at the context.
 	formPiece = 4096

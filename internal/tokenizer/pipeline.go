@@ -433,8 +433,8 @@ func (s *jsonStep) special(t *Tokenizer, p jsonTemplatePart) ([]int, error) {
 	return ids, nil
 }
 
-// setClassified sets the tokens of BertProcessing and RobertaProcessing around a text and a pair: [CLS] A [SEP] B [SEP],
-// and with two separators between the texts of RoBERTa, whose texts have a single kind.
+// setClassified sets the tokens of BertProcessing and RobertaProcessing around a text and a pair: [CLS] A [SEP] B
+// [SEP], and with two separators between the texts of RoBERTa, whose texts have a single kind.
 func (s *jsonStep) setClassified(t *Tokenizer) error {
 	var sep, cls int
 	for _, k := range []struct {
