@@ -511,7 +511,7 @@ func (s *scales) add(v, m float32, noSign, noMinus bool) {
 	s.n++
 }
 
-// median returns the median of the scales' binary exponents, and the number of scales more than beyond above.
+// median returns the median of the scales' binary exponents, and the number of scales above by more than beyond.
 func (s *scales) median(beyond int) (exponent, above int) {
 	total := 0
 	for _, n := range s.exponents {

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 )
 
-// nodeKind is the kind of a node.
 type nodeKind uint8
 
 const (
@@ -505,7 +504,7 @@ func (g *Grammar) step(p *part, c uint8) *part {
 // searched is the cost in steps of a state kept by a search: some 700 bytes.
 const searched = 32
 
-// isAlive reports whether any text fits p. Terms without both and not know the answer; the others are searched for an
+// isAlive reports whether any text fits p. Terms without kinds both and not know the answer; others are searched for an
 // accepting state.
 func (g *Grammar) isAlive(p *part) bool {
 	if p.life != unknown {

@@ -8,7 +8,6 @@ import (
 	"slices"
 )
 
-// termKind is the kind of a term.
 type termKind uint8
 
 const (

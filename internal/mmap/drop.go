@@ -25,9 +25,9 @@ func unregister(data []byte) {
 	files.live = slices.DeleteFunc(files.live, func(d []byte) bool { return &d[0] == &data[0] })
 }
 
-// Drop tells the system that b, a part of a File's Data, is not needed for now: whole pages no longer count as the
-// process's own. Reading b remains possible, and fetches the pages from the system's cache or the disk. For other
-// memory, or on a system without such a request, Drop does nothing.
+// Drop gives the whole pages of b, a part of a File's Data, back to the system, and the process no longer counts them
+// as its own. Reading b remains possible, and fetches the pages from the system's cache or the disk. For other memory,
+// or on a system without such a request, Drop does nothing.
 func Drop(b []byte) {
 	from, to := span(b)
 	files.Lock() // until the end: files in use stay mapped

@@ -233,8 +233,9 @@ func (p *Parser) blank(at int) bool {
 	return !p.last.said && strings.TrimLeft(string(p.held[min(at, p.lead):at]), " \t\r\n") == ""
 }
 
-// standsAlone reports whether a call may lack its marks at a place: at the beginning of an answer if the syntax has no
-// marks, and at the beginning of a line where the object alone is as clear as a missing last mark.
+// standsAlone reports whether a call may lack its first mark at a place: at the beginning of an answer, or, unless the
+// answer must be nothing but a call, at the beginning of a line. A list, and a call that ends with the answer, may also
+// begin elsewhere.
 func (p *Parser) standsAlone(o *opener, at int) bool {
 	line := strings.TrimRight(p.last.space+string(p.held[p.lead:max(p.lead, at)]), " ")
 	switch {
