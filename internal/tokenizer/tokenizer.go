@@ -12,9 +12,9 @@
 // token; clean_up_tokenization_spaces is ignored. Unicode classes are the Go release's (Unicode 15.0 in Go 1.26): a
 // character assigned later is neither letter nor number here.
 //
-// Files in reading order: tojson.go, decode.go, togguf.go, unigram.go, wordpiece.go, encode.go, json.go, gguf.go,
-// jsonvocab.go, pipeline.go, sentencepiece.go, splitruns.go, config.go, pre.go, same.go, tokenizer.go, split.go,
-// vocab.go, added.go, bpe.go, normalize.go, watch.go.
+// Files in reading order: tokenizer.go, tojson.go, togguf.go, unigram.go, json.go, gguf.go, jsonvocab.go, decode.go,
+// pipeline.go, encode.go, same.go, sentencepiece.go, splitruns.go, pre.go, wordpiece.go, config.go, vocab.go,
+// added.go, split.go, bpe.go, normalize.go, watch.go.
 package tokenizer
 
 import (
@@ -22,55 +22,8 @@ import (
 	"errors"
 	"iter"
 	"slices"
-	"strconv"
-	"sync/atomic"
 	"unicode/utf8"
 )
-
-// ErrNoMerges reports a byte-pair vocabulary without merges: text would fall apart into characters.
-var ErrNoMerges = errors.New("there are no merges")
-
-// ErrNone reports a model without a tokenizer.
-var ErrNone = errors.New("there is no tokenizer")
-
-// A Tokenizer is the vocabulary of a model and its rules. A Tokenizer never changes after its making, and many
-// goroutines may use it at once.
-type Tokenizer struct {
-	tokens []token          // by id
-	ids    map[string]int32 // by the vocabulary's spelling
-	bytes  [256]int32       // the token of each byte, -1 where there is none
-
-	unknown int32 // token of text without a token; -1 where such text is dropped
-	fuse    bool  // a run of such text is a single token
-	lossy   bool  // some text has no token
-
-	byteLevel bool // the vocabulary spells bytes in GPT-2's alphabet
-	norm      normalizer
-	raw       matcher // added tokens found in the text before normalization
-	cooked    matcher // added tokens found in the normalized text
-
-	bpe    bpe        // empty for other models
-	pieces *wordPiece // nil for other models
-	uni    *unigram   // nil for other models
-
-	widest  int  // maximal bytes of normalized text in a token
-	strips  bool // some added token takes the white space beside it
-	special special
-	pair    []part // form of two texts; nil for plain concatenation
-}
-
-// bpe is a model of byte-pair encoding.
-type bpe struct {
-	stages   []splitter // pre-tokenizer, byte-level only
-	joints   joints     // where a merge may happen, character-level only
-	pairs    pairTable
-	allWhole bool             // ignore_merges: a word in the vocabulary is never merged
-	words    map[string]int32 // normal tokens by their text, as bytes
-	longest  int              // bytes of the longest of words
-	whole    []atomic.Uint32  // by id: whether merging a word's text gives the id back
-	runes    map[rune]int32   // symbols of single characters, character-level only
-	letters  []string         // characters of the symbols after the last id
-}
 
 // Options says how to encode. The zero value treats everything as text.
 type Options struct {
@@ -133,9 +86,6 @@ func (t *Tokenizer) LastToken() int {
 	}
 	return -1
 }
-
-// padName returns the name of an id without a token in a GGUF file.
-func padName(id int) string { return "[PAD" + strconv.Itoa(id) + "]" }
 
 // Missing returns the bytes without a token: text with these bytes has no ids for them, or the unknown token's.
 func (t *Tokenizer) Missing() (bytes []byte) {
@@ -207,40 +157,3 @@ func (t *Tokenizer) EndsTexts() bool { return len(t.special.suffix) > 0 }
 // EndOfTurn returns the ids, ascending, after which generation stops: EOS, in GGUF also EOT and EOM, and every token
 // whose known name ends a turn. The caller adds the ids of generation_config.json.
 func (t *Tokenizer) EndOfTurn() []int { return slices.Clone(t.special.endOfTurn) }
-
-// turnEnds lists the names of tokens that end a turn or a text, by the chat templates of the families: Llama 3 and 4,
-// ChatML (Qwen), Gemma 3 and 4 (which leaves the word to a tool with <|tool_response>), gpt-oss, Phi, DeepSeek, Llama
-// 2.
-var turnEnds = []string{
-	"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|eot|>", "<|eom|>",
-	"<|im_end|>", "<|endoftext|>",
-	"<end_of_turn>", "<turn|>", "<|tool_response>", "<eos>",
-	"<|return|>", "<|call|>",
-	"<|end|>", "<｜end▁of▁sentence｜>", "</s>",
-}
-
-// messageEnd ends a message alone where an answer has several: where there is <|return|> or <|channel|>.
-const messageEnd = "<|end|>"
-
-// findEndOfTurn collects the ids of EndOfTurn.
-func findEndOfTurn(t *Tokenizer, more ...*int) {
-	ends := make([]int, 0, 4)
-	if t.special.eos >= 0 {
-		ends = append(ends, t.special.eos)
-	}
-	for _, id := range more {
-		if id != nil {
-			ends = append(ends, *id)
-		}
-	}
-	for _, name := range turnEnds {
-		if id, ok := t.ids[name]; ok && (t.tokens[id].kind == Control || t.tokens[id].kind == UserDefined) {
-			ends = append(ends, int(id))
-		}
-	}
-	slices.Sort(ends)
-	t.special.endOfTurn = slices.Compact(ends)
-	if end, ok := t.ids[messageEnd]; ok && t.ids["<|return|>"]+t.ids["<|channel|>"] > 0 {
-		t.special.endOfTurn = slices.DeleteFunc(t.special.endOfTurn, func(id int) bool { return id == int(end) })
-	}
-}
