@@ -9,8 +9,8 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// Pair stands beside a Linear whose weight is [out, in], and adds Scale·B(A x) to its
-// value. (Hu et al. 2021, arXiv:2106.09685)
+// Pair belongs to a Linear with a weight [out, in], and adds Scale·B(A x) to its value. (Hu et al. 2021,
+// arXiv:2106.09685)
 type Pair struct {
 	Rank  int
 	A     []float32 // [Rank, in]
@@ -22,10 +22,10 @@ type Pair struct {
 type Adapter struct {
 	Name  string
 	Pairs map[*graph.Weight]*Pair // by the weights of Linears
-	Hash  [sha256.Size]byte       // of all that it computes
+	Hash  [sha256.Size]byte       // of the whole adapter
 }
 
-// Bytes is the memory that a's pairs take.
+// Bytes returns the memory of a's pairs.
 func (a *Adapter) Bytes() (n int64) {
 	for _, p := range a.Pairs {
 		n += 4 * int64(len(p.A)+len(p.B))
@@ -33,20 +33,20 @@ func (a *Adapter) Bytes() (n int64) {
 	return n
 }
 
-// Part is an adapter and the factor that all it adds is multiplied by.
+// Part is an adapter and the factor of its addends.
 type Part struct {
 	*Adapter
 	By float64
 }
 
-// Blend is the adapters of a row, which are added in their order. Rows that have the same
-// share the pointer; nil is none. It is not to be changed.
+// Blend is the adapters of a row, added in their order. Rows with equal adapters share the pointer; nil is none. A
+// Blend is not to be changed.
 type Blend struct {
 	Parts []Part
 	ID    string // of the computation: two of the same ID give the same bits
 }
 
-// NewBlend is the adapters that are added by a factor other than 0; nil if there are none.
+// NewBlend returns the blend of the adapters with a factor other than 0; nil if there are none.
 func NewBlend(parts ...Part) (*Blend, error) {
 	b, h := &Blend{}, sha256.New()
 	for _, p := range parts {

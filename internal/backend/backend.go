@@ -1,4 +1,7 @@
-// Package backend defines the interfaces between recorded graphs and the backends that run them.
+// Package backend defines the interfaces between recorded graphs and the backends running them.
+//
+// The files in reading order: value.go (values kept for steps), backend.go (the interfaces, and steps), adapter.go
+// (adapters of rows), turn.go (a mutex).
 package backend
 
 import (
@@ -15,11 +18,11 @@ import (
 
 // Backend runs graphs on one kind of hardware.
 type Backend interface {
-	// Compile prepares a plan of g for steps of at most o.Rows rows. What it takes is
-	// held until the backend is closed, whose plans are so meant to be few.
+	// Compile prepares a plan of g for steps of at most o.Rows rows. The plan's memory is held until the backend is
+	// closed, so plans should be few.
 	Compile(g *graph.Graph, o Options) (Executable, error)
-	// NewCache makes room for the keys and values of g's layers, in the pages
-	// that pool hands out, and tells pool (kv.Pool.Back). Plans of the same graph share it.
+	// NewCache makes room for the keys and values of g's layers, in the pages handed out by pool, and tells pool
+	// (kv.Pool.Back). Plans of the same graph share the cache.
 	NewCache(g *graph.Graph, pool *kv.Pool) (Cache, error)
 	Close() error
 }
@@ -27,47 +30,43 @@ type Backend interface {
 // Options of a plan. The zero value is a plan for one row without taps.
 type Options struct {
 	Rows    int                    // most rows of a step; 0 is 1
-	Outputs int                    // most rows of a step whose logits are wanted; 0 is Rows
-	Tokens  int                    // logits that a Chooser chooses from, the first of a row; 0 is all
-	Want    func(*graph.Node) bool // nodes whose outputs a Tap wants to see; a wanted node is not fused away
-	// nodes whose values steps may ask for (Step.Values): kept to the end of a step, of all its rows; may be nil
+	Outputs int                    // maximum of rows of a step with wanted logits; 0 is Rows
+	Tokens  int                    // logits open to a Chooser, the first of a row; 0 is all
+	Want    func(*graph.Node) bool // nodes wanted by a Tap; a wanted node is not fused away
+	// nodes with values for Step.Values: kept to the end of a step, of all its rows; may be nil
 	Keep func(*graph.Node) bool
 
-	// Progress is called while the weights are prepared, with bytes. Its error ends
-	// that, and is Compile's. It may be nil.
+	// Progress is called while the weights are prepared, with bytes. Its error ends Compile, and is Compile's. Progress
+	// may be nil.
 	Progress func(done, total int64) error
 	Expert   Expert // may be nil
 }
 
-// Expert sees what an expert of an Experts node multiplies in a step: the rows that
-// are routed to it, in [rows, in], and their act(gate)·up, inner [rows, ff], in any
-// pieces. Both are valid during the call.
+// Expert sees the inputs of an expert of an Experts node in a step: the rows routed to the expert, in [rows, in], and
+// their act(gate)·up, inner [rows, ff], in any pieces. Both are valid during the call.
 type Expert func(n *graph.Node, expert int, in, inner []float32)
 
-// Executable is a compiled plan. It may be run by one goroutine at a time.
+// Executable is a compiled plan. An Executable may be run by one goroutine at a time.
 type Executable interface {
-	// Run executes a step and returns the logits [len(s.Outputs), vocab],
-	// valid until the next Run. tap may be nil; it sees whole outputs of the
-	// wanted nodes as [rows, shape...], valid during the call. A tap does not
-	// change the logits by a bit, unless it writes (Step.Write).
+	// Run executes a step and returns the logits [len(s.Outputs), vocab], valid until the next Run. tap may be nil; a
+	// tap sees whole outputs of the wanted nodes as [rows, shape...], valid during the call. Without Step.Write a tap
+	// does not change a bit of the logits.
 	Run(ctx context.Context, s *Step, tap Tap) (logits []float32, err error)
 }
 
-// Chooser is an Executable that finds the likeliest tokens where it computes, which may
-// be far from here.
+// Chooser is an Executable that finds the likeliest tokens at its place of computing, perhaps far from here.
 type Chooser interface {
-	// Most is how many of the likeliest tokens Choose finds, and how many steps it takes
-	// at once, at most; 0 where logits are better read.
+	// Most returns the maximum of likeliest tokens found by Choose, and the maximum of steps at once; 0 if reading
+	// logits is better.
 	Most() (k, steps int)
 
-	// Choose executes a step as Run does and returns the k likeliest tokens of each
-	// output, [steps, len(s.Outputs), k]: the higher logit first, of equal ones the lower
-	// id; a NaN and +Inf count as higher than all others and as equal. Where there are
-	// fewer, logits of -Inf follow.
+	// Choose executes a step as Run does and returns the k likeliest tokens of each output, [steps, len(s.Outputs), k]:
+	// the higher logit first, of equal ones the lower id; a NaN and +Inf count as higher than all others and as equal.
+	// If there are fewer, logits of -Inf follow.
 	//
-	// Of several steps, k being 1, s is the first: it has one row of each sequence, all
-	// of them outputs, and each further one the tokens that were found, at the next
-	// positions, for which the sequences have grown already. The bits are the same.
+	// With several steps, k being 1, s is the first: a row for each sequence, all of them outputs. Each further step
+	// has the tokens found, at the next positions, and the sequences have grown for all steps already. The bits are the
+	// same.
 	Choose(ctx context.Context, s *Step, k, steps int) ([]Likely, error)
 }
 
@@ -77,37 +76,36 @@ type Likely struct {
 	Logit float32
 }
 
-// Wide is a backend that says how many rows it computes best at once.
+// Wide is a backend with a best number of rows.
 type Wide interface {
-	Rows() int // that a step has at most
+	Rows() int // Rows returns the maximum of rows in a step
 }
 
-// Remote is a backend whose memory is not the machine's.
+// Remote is a backend with memory apart from the machine's.
 type Remote interface {
-	// Memory is whose memory it is, and its bytes; 0 where nobody tells.
+	// Memory returns the owner of the memory, and its bytes; 0 is unknown.
 	Memory() (name string, bytes int64)
-	// Weights is the bytes that g's weights take of it.
+	// Weights returns the bytes of g's weights in the memory.
 	Weights(g *graph.Graph) int64
 }
 
-// Metered is a backend that computes elsewhere, and can tell what that takes.
+// Metered is a backend that computes elsewhere, and can measure the time.
 type Metered interface {
-	// Meter is what the steps since the last call took.
+	// Meter returns the measurements of the steps since the last call.
 	Meter() Meter
 	// Bandwidth is the highest rate of reading.
 	Bandwidth() (bytesPerSecond float64, err error)
 }
 
-// Meter is what some steps took.
+// Meter is the measurements of some steps.
 type Meter struct {
 	Steps, Dispatches int
-	Device            time.Duration // that the device computed; 0 where it does not tell
+	Device            time.Duration // time of the device's work; 0 is unknown
 }
 
-// Profiled is a backend that can tell where its threads' time goes.
+// Profiled is a backend that can divide its threads' time.
 type Profiled interface {
-	// Measure begins to measure, or ends it, between steps. It returns what was measured
-	// since it began, nil if nothing was.
+	// Measure begins or ends measuring, between steps. It returns the measurements so far, nil without any.
 	Measure(on bool) *Profile
 }
 
@@ -116,19 +114,19 @@ type Profile struct {
 	Steps   int             `json:"steps"`
 	Time    time.Duration   `json:"ns"`      // of all steps
 	Kernels []KernelProfile `json:"kernels"` // the longest first
-	Threads []ThreadProfile `json:"threads"` // 0 is the one that calls
+	Threads []ThreadProfile `json:"threads"` // 0 is the calling thread
 }
 
-// KernelProfile is the time of the nodes of one kind.
+// KernelProfile is the time of the nodes of a kind.
 type KernelProfile struct {
 	Name  string        `json:"name"`     // of the nodes without their layers, and of a part, as "attn_q/round"
-	Loops int           `json:"loops"`    // that several threads shared, each with a wait for all of them at its end
+	Loops int           `json:"loops"`    // loops shared by several threads, each with a wait at its end
 	Time  time.Duration `json:"ns"`       // until the next kernel
 	Busy  time.Duration `json:"busy_ns"`  // of all threads in shared loops
-	Alone time.Duration `json:"alone_ns"` // of Time: outside of shared loops, where only one thread works
+	Alone time.Duration `json:"alone_ns"` // part of Time outside of shared loops, with a single thread at work
 }
 
-// ThreadProfile is what one worker did.
+// ThreadProfile is the time of a worker.
 type ThreadProfile struct {
 	Busy    time.Duration `json:"busy_ns"`    // in pieces of shared loops, and, for thread 0, outside
 	Waiting time.Duration `json:"waiting_ns"` // in shared loops, without a piece
@@ -138,7 +136,7 @@ type ThreadProfile struct {
 // Tap receives the output of a wanted node.
 type Tap func(n *graph.Node, out []float32)
 
-// Cache holds keys and values, and states: it is the memory of a kv.Pool.
+// Cache holds keys and values, and states: the memory of a kv.Pool.
 type Cache interface {
 	kv.Memory
 	PageBytes(class int) int64 // memory of a page, or slot, of a class of the pool
@@ -146,9 +144,9 @@ type Cache interface {
 	Close() error
 }
 
-// Portable is a Cache whose contents can be carried to another. Its methods belong between steps. Data is
-// little endian: of positions from to to of a store, which the sequence holds, [positions, heads, dim] keys, then
-// [positions, heads, values] values; of a state float32 numbers.
+// Portable is a Cache with contents that can be carried to another. Its methods belong between steps. Data is little
+// endian: of positions from to to of a store, held by the sequence, [positions, heads, dim] keys, then [positions,
+// heads, values] values; of a state float32 numbers.
 type Portable interface {
 	Element() int // bytes of an element of a store
 	ReadStore(s *graph.KV, seq *kv.Sequence, from, to int) ([]byte, error)
@@ -157,37 +155,35 @@ type Portable interface {
 	WriteState(s *graph.State, seq *kv.Sequence, data []byte) error
 }
 
-// Step is what one run computes: T rows, each a token at a position of a
-// sequence. Rows of one sequence follow each other in order of position; the
-// sequence has already grown to hold them.
+// Step is the work of one run: T rows, each a token at a position of a sequence. Rows of a sequence follow each other
+// in order of position; the sequence has already grown to hold the rows.
 type Step struct {
 	Tokens  []int32
 	Pos     []int32
 	Seqs    []*kv.Sequence // of each row
-	Outputs []int32        // rows whose logits are wanted, ascending
+	Outputs []int32        // rows with wanted logits, ascending
 	Cache   Cache
 
-	// Embeddings are rows that are no tokens, such as an image's: of each row nil, or [hidden], the
-	// value of Input's row, with its scale, in place of Tokens'. Other tables of embeddings, as Gemma 4's
-	// per layer, read Tokens. Nil is none.
+	// Embeddings are rows other than tokens, as of an image: for each row nil, or [hidden], the value of Input's row,
+	// with its scale, in place of the token's. Other tables of embeddings, as Gemma 4's per layer, read Tokens. Nil is
+	// none.
 	Embeddings [][]float32
 
-	// Adapters are of each row, nil for one without. None are for none of the rows.
+	// Adapters are the adapters of each row, nil for a row without; nil if no row has any.
 	Adapters []*Blend
 
-	// Parts are positions of three parts, of each row, by which RoPE nodes with sections turn; Pos alone
-	// says where a row stands. Nil: all parts are Pos, as of text.
+	// Parts are positions of three parts, of each row, the angles' positions in RoPE nodes with sections; a row's place
+	// is Pos alone. Nil: all parts are Pos, as for text.
 	Parts [][3]int32
 
-	// Values are wanted of nodes that Options.Keep has. With NoLogits logits are not: what only they
-	// need is not computed, and Run returns none.
+	// Values are wanted values of nodes in Options.Keep. With NoLogits the nodes needed for logits alone are not
+	// computed, and Run returns none.
 	Values   []Value
 	NoLogits bool
 
-	// Watch chooses, the wanted nodes that the tap sees in this step; nil is all. With Write
-	// the tap may write to what it sees: readers of the node find what it leaves. A view that only shows
-	// its input's value in another shape shares the numbers with it. Numbers that the tap leaves as they
-	// are keep their bits, also where the backend has more of them than float32.
+	// Watch chooses the wanted nodes for the tap in this step; nil is all. With Write the tap may write to the value:
+	// readers of the node find the written numbers. A view that only reshapes its input shares the input's numbers.
+	// Numbers left unchanged by the tap keep their bits, also in a backend with more bits than float32.
 	Watch func(*graph.Node) bool
 	Write bool
 }
@@ -198,8 +194,8 @@ func (s *Step) Sees(n *graph.Node) bool { return s.Watch == nil || s.Watch(n) }
 // MaxPart bounds parts of positions: angles are exact up to there.
 const MaxPart = 1 << 24
 
-// Turn sets cos and sin to how a RoPE node with sections turns the pairs of a row, if s has Parts. It
-// reports false where the row turns by Pos.
+// Turn sets cos and sin to the angles of a row's pairs in a RoPE node with sections, if s has Parts. It returns false
+// if the row turns by Pos.
 func (s *Step) Turn(a graph.RoPEAttr, row int, cos, sin []float32) bool {
 	if s.Parts == nil || a.Sections == [3]int{} {
 		return false
@@ -208,7 +204,7 @@ func (s *Step) Turn(a graph.RoPEAttr, row int, cos, sin []float32) bool {
 	return true
 }
 
-// Input is the node that embeds the tokens of g: its first Embed. Nil is none.
+// Input returns the node that embeds the tokens of g: its first Embed, or nil.
 func Input(g *graph.Graph) *graph.Node {
 	for _, n := range g.Nodes {
 		if n.Op == graph.Embed {
@@ -218,7 +214,7 @@ func Input(g *graph.Graph) *graph.Node {
 	return nil
 }
 
-// CheckEmbeddings tells whether s has rows of embeddings for n, the Input of a graph. Check comes first.
+// CheckEmbeddings returns an error unless s has rows of embeddings fit for n, the Input of a graph. Check comes first.
 func (s *Step) CheckEmbeddings(n *graph.Node) error {
 	for i, x := range s.Embeddings {
 		if x != nil && (n == nil || len(x) != n.Shape.Size()) {
@@ -228,7 +224,7 @@ func (s *Step) CheckEmbeddings(n *graph.Node) error {
 	return nil
 }
 
-// Wanted is the rows of s whose logits are wanted: what nodes behind Rows compute.
+// Wanted returns the rows of s with wanted logits: the rows of nodes after Rows.
 func (s *Step) Wanted() *Step {
 	if len(s.Outputs) == len(s.Tokens) {
 		return s
@@ -249,8 +245,7 @@ func (s *Step) Wanted() *Step {
 	return w
 }
 
-// Check tells whether s is well formed for a plan of at most rows rows over a
-// vocabulary of vocab.
+// Check returns an error unless s is well formed for a plan of at most rows rows over a vocabulary of vocab.
 func (s *Step) Check(rows, vocab int) error {
 	t := len(s.Tokens)
 	if t == 0 || t > rows {
@@ -292,7 +287,7 @@ func (s *Step) Check(rows, vocab int) error {
 	return nil
 }
 
-// Entire tells whether s has all rows of its sequences, which what looks ahead needs.
+// Entire returns an error unless s has all rows of its sequences, as nodes looking ahead require.
 func (s *Step) Entire() error {
 	for i, seq := range s.Seqs {
 		if i > 0 && s.Seqs[i-1] == seq {
@@ -310,9 +305,8 @@ func (s *Step) Entire() error {
 	return nil
 }
 
-// Pooled lists, for each output of s, the first of the rows that a Pool makes one of;
-// the output's own is the last. It is an error if a sequence does not begin and end in
-// s: an encoder's prompt must be in one step.
+// Pooled lists, for each output of s, the first of the rows pooled into the output; the output's own row is the last. A
+// sequence must begin and end in s: an encoder's prompt is one step.
 func (s *Step) Pooled() ([]int32, error) {
 	first := make([]int32, len(s.Outputs))
 	for i, r := range s.Outputs {
@@ -332,8 +326,8 @@ func (s *Step) Pooled() ([]int32, error) {
 	return first, nil
 }
 
-// Classes lists the classes of the pool that g needs: pages for full layers, a ring
-// for each window, the smallest first, and a slot for all states.
+// Classes lists the classes of the pool needed by g: pages for full layers, a ring for each window, the smallest first,
+// and a slot for all states.
 func Classes(g *graph.Graph) []kv.Class {
 	var classes []kv.Class
 	for _, s := range g.KVs() {
@@ -352,7 +346,7 @@ func Classes(g *graph.Graph) []kv.Class {
 	return classes
 }
 
-// ClassOf is the class of a store.
+// ClassOf returns the class of a store.
 func ClassOf(s *graph.KV) kv.Class {
 	if s.Window > 0 {
 		return kv.Class{Kind: kv.Ring, Window: s.Window}
@@ -360,7 +354,7 @@ func ClassOf(s *graph.KV) kv.Class {
 	return kv.Class{}
 }
 
-// Vocab is the number of token ids that all of g's embeddings have.
+// Vocab returns the number of token ids shared by all of g's embeddings.
 func Vocab(g *graph.Graph) int {
 	vocab := math.MaxInt
 	for _, n := range g.Nodes {
@@ -371,8 +365,8 @@ func Vocab(g *graph.Graph) int {
 	return vocab
 }
 
-// CacheBytes is the memory for the keys and values of one sequence of the full
-// context, elements having size bytes, and for its states in float32.
+// CacheBytes returns the memory for the keys and values of one sequence of the full context, elements having size
+// bytes, and for its states in float32.
 func CacheBytes(g *graph.Graph, context, chunk int, size int64) int64 {
 	classes := Classes(g)
 	pool := kv.NewPool(kv.Options{Classes: classes, Context: context, Chunk: chunk})
@@ -383,7 +377,7 @@ func CacheBytes(g *graph.Graph, context, chunk int, size int64) int64 {
 	return n + StateBytes(g)
 }
 
-// StateBytes is the memory that a sequence's states take.
+// StateBytes returns the memory of a sequence's states.
 func StateBytes(g *graph.Graph) (n int64) {
 	for _, s := range g.States() {
 		n += 4 * int64(s.Size)
@@ -391,7 +385,7 @@ func StateBytes(g *graph.Graph) (n int64) {
 	return n
 }
 
-// PositionBytes is the memory that one position takes in a store.
+// PositionBytes returns the memory of one position in a store.
 func PositionBytes(s *graph.KV, size int64) int64 {
 	return int64(s.Heads) * int64(s.Dim+s.Values()) * size
 }

@@ -2,20 +2,20 @@ package backend
 
 import "context"
 
-// Turn is a mutex for which a context ends the wait: a step of another engine, with a
-// slow tap for one, may hold it for long. Its zero value is of no use.
+// Turn is a mutex with waits that a context can end: a step of another engine, with a slow tap for example, may hold
+// the mutex for long. The zero value is of no use.
 type Turn chan struct{}
 
-// NewTurn is an unlocked one.
+// NewTurn returns an unlocked Turn.
 func NewTurn() Turn { return make(Turn, 1) }
 
-// Lock waits for as long as it takes.
+// Lock waits without a bound.
 func (t Turn) Lock() { t <- struct{}{} }
 
-// Unlock lets the next one have it.
+// Unlock lets the next waiter go on.
 func (t Turn) Unlock() { <-t }
 
-// Take is Lock, or the error of a context that has ended.
+// Take locks t, or returns the error of a context that has ended.
 func (t Turn) Take(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -7,18 +7,18 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// Value is a row of a node's value, which a step asks for.
+// Value is a requested row of a node's value.
 type Value struct {
-	Node *graph.Node // one that Options.Keep has
-	Row  int32       // of the step; where the node is behind Rows or Pool, one of Outputs
-	Out  []float32   // [shape...], to which Run copies it
+	Node *graph.Node // a node of Options.Keep
+	Row  int32       // row of the step; after Rows or Pool, one of Outputs
+	Out  []float32   // [shape...], filled by Run
 }
 
-// Kept is the nodes of a graph that Options.Keep has, and whether they are behind Rows or
-// Pool: then they have a row for each output, and not for each row of a step.
+// Kept is the nodes of a graph in Options.Keep, and whether each is after Rows or Pool: such a node has a row for each
+// output, and not for each row of a step.
 type Kept map[*graph.Node]bool
 
-// NewKept is those of g that keep has, which may be nil.
+// NewKept returns the nodes of g chosen by keep, or none for nil.
 func NewKept(g *graph.Graph, keep func(*graph.Node) bool) Kept {
 	k, after := Kept{}, g.Live().After
 	for _, n := range g.Nodes {
@@ -29,7 +29,7 @@ func NewKept(g *graph.Graph, keep func(*graph.Node) bool) Kept {
 	return k
 }
 
-// Named is k's node of a name, which a copy of the graph has, too; nil if it has none.
+// Named returns k's node of a name, also in a copy of the graph; nil if there is none.
 func (k Kept) Named(name string) *graph.Node {
 	for n := range k {
 		if n.Name == name {
@@ -39,7 +39,7 @@ func (k Kept) Named(name string) *graph.Node {
 	return nil
 }
 
-// Check tells whether the values that s asks for are there. Step.Check comes first.
+// Check returns an error unless the values requested by s exist. Step.Check comes first.
 func (k Kept) Check(s *Step) error {
 	for _, v := range s.Values {
 		after, ok := k[v.Node]
@@ -57,7 +57,7 @@ func (k Kept) Check(s *Step) error {
 	return nil
 }
 
-// Range is where v lies among the elements of its node's value in s.
+// Range returns the place of v among the elements of its node's value in s.
 func (k Kept) Range(s *Step, v Value) (from, to int) {
 	row, n := int(v.Row), v.Node.Shape.Size()
 	if k[v.Node] {

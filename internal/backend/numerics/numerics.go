@@ -1,5 +1,4 @@
-// Package numerics names the arithmetics that users choose from, and makes the
-// backend that computes in one.
+// Package numerics names the arithmetics open to users, and makes the backend for each.
 package numerics
 
 import (
@@ -21,8 +20,8 @@ type Numerics struct {
 	GPU       int    // 1 for the first GPU; 0 for the CPU
 }
 
-// Parse resolves what a user asked for; "" is the default: fast, and keys and
-// values in f16 with fast, else as precise as the products.
+// Parse resolves a user's request; "" is the default: fast, and keys and values in f16 with fast, else as precise as
+// the products.
 func Parse(precision, kv string) (Numerics, error) {
 	if precision == "" {
 		precision = "fast"
@@ -43,8 +42,8 @@ func Parse(precision, kv string) (Numerics, error) {
 	return n, nil
 }
 
-// On is n on a backend of that name: "cpu", which "" is, "webgpu" for the first GPU, or
-// "webgpu:N" for the N-th, from 0. A GPU has products in f32, and fast ones in f16 where it has matrix units.
+// On returns n on a backend of a name: "cpu" or "", "webgpu" for the first GPU, or "webgpu:N" for the N-th, from 0. A
+// GPU has products in f32, and fast products in f16 with matrix units.
 func (n Numerics) On(name string) (Numerics, error) {
 	if name == "" || name == "cpu" {
 		return n, nil
@@ -75,7 +74,7 @@ func (n Numerics) On(name string) (Numerics, error) {
 	return n, nil
 }
 
-// Asked is the precision with which n is asked for.
+// Asked returns the name of n's precision in a request.
 func (n Numerics) Asked() string {
 	if n.Precision == "f16" {
 		return "fast"
@@ -83,8 +82,8 @@ func (n Numerics) Asked() string {
 	return n.Precision
 }
 
-// Activations names the form in which products with quantized weights take
-// their activations: f64, f32, f16, or 16-bit integers with a scale for every 32.
+// Activations names the form of activations in products with quantized weights: f64, f32, f16, or 16-bit integers with
+// a scale for every 32.
 func (n Numerics) Activations() string {
 	if n.Precision == "fast" {
 		return "i16_32"
@@ -92,18 +91,18 @@ func (n Numerics) Activations() string {
 	return n.Precision
 }
 
-// KVBytes is the size of an element of the keys and values.
+// KVBytes returns the size of an element of the keys and values.
 func (n Numerics) KVBytes() int64 {
 	return map[string]int64{"f16": 2, "f32": 4, "f64": 8}[n.KV]
 }
 
-// CacheBytes is the memory for the keys, values and states of one sequence of context tokens of
-// g, on as many threads as Backend takes.
+// CacheBytes returns the memory for the keys, values and states of one sequence of context tokens of g, with the
+// threads of Backend.
 func (n Numerics) CacheBytes(g *graph.Graph, threads, context int) int64 {
 	return backend.CacheBytes(g, context, cpu.Rows(threads), n.KVBytes())
 }
 
-// Repacked is how many bytes more g's weights take in memory than in their file.
+// Repacked returns the number of bytes of g's weights in memory beyond their bytes in the file.
 func (n Numerics) Repacked(g *graph.Graph) int64 {
 	if n.Precision != "fast" {
 		return 0
@@ -111,8 +110,8 @@ func (n Numerics) Repacked(g *graph.Graph) int64 {
 	return cpu.Repacked(g)
 }
 
-// Backend makes the backend. threads 0 is sysinfo.Threads. noFuse are names of
-// fusions to do without: they change no bit, and the plan refuses those it has not.
+// Backend makes the backend. threads 0 is sysinfo.Threads. noFuse are names of fusions to do without: none changes a
+// bit, and the plan refuses unknown names.
 func (n Numerics) Backend(threads int, noFuse ...string) (backend.Backend, error) {
 	if threads < 0 || threads > 1024 {
 		return nil, fmt.Errorf("%d threads, want 1 to 1024", threads)
@@ -139,13 +138,13 @@ func (n Numerics) Backend(threads int, noFuse ...string) (backend.Backend, error
 	return cpu.New(o), nil
 }
 
-// ErrNotLinked is wrapped by the errors of those who ask for a GPU in a program that has none linked.
+// ErrNotLinked is wrapped by the error for a GPU in a program linked without GPUs.
 var ErrNotLinked = errors.New("this program is built without GPUs; " +
 	`it needs import _ "github.com/karat-run/karat/webgpu"`)
 
 // GPUs makes the backends of a machine's GPUs, numbered from 0.
 type GPUs interface {
-	// Matrices reports whether GPU n has matrix units that can be reached.
+	// Matrices reports whether GPU n has matrix units in reach.
 	Matrices(n int) bool
 	// Open makes the backend of GPU n.
 	Open(n int, o GPUOptions) (backend.Backend, error)
@@ -161,8 +160,8 @@ type GPUOptions struct {
 // gpus is nil until a package registers its own.
 var gpus GPUs
 
-// Register makes g what "webgpu" names. A package that links GPUs calls it in its init;
-// a second one panics, as two of the same name do in database/sql.
+// Register makes g the backend "webgpu". A package that links GPUs calls Register in its init; a second call panics, as
+// in database/sql.
 func Register(g GPUs) {
 	if gpus != nil {
 		panic("numerics: GPUs are registered twice")

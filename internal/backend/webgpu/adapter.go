@@ -9,18 +9,17 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// Beside a product two dispatches compute the adapters' sums: of each pair of a row
+// Next to a product two dispatches compute the adapters' sums, for each pair of a row
 //
 //	low = A x               low.wgsl
 //	y   = fma(B low, s, y)  adapt.wgsl
 //
-// in the order of the row's adapters. They serve all rows of a step, whatever adapters these have:
-// a table tells them. Only plans for steps with adapters have them, so that other steps stay
-// as they are.
+// in the order of the row's adapters. Both serve all rows of a step, with any adapters, by a table. Only plans for
+// steps with adapters have the two, so that other steps stay unchanged.
 
-// apart are the Fusions that plans with adapters do without: they take a product further
-// before something can be added to it, or keep the row that A multiplies to themselves.
-var apart = []string{"glu", "gate", "add", "fold"}
+// unadaptable names the Fusions left out of plans with adapters: each takes a product further before an addition, or
+// hides the row multiplied by A.
+var unadaptable = []string{"glu", "gate", "add", "fold"}
 
 // adapters are the buffers of all plans with adapters.
 type adapters struct {
@@ -30,7 +29,7 @@ type adapters struct {
 	grown int // counts the replaced buffers: groups of them are stale
 }
 
-// pairs are the pairs beside a weight, A and B one after the other.
+// pairs are the pairs next to a weight, A and B one after the other.
 type pairs struct {
 	buffer gpu.Buffer
 	size   int // numbers
@@ -67,16 +66,15 @@ func (p *planner) adapt(l *lowered, s *stack) {
 	}
 }
 
-// tableRows returns where a table has the rows that nodes of an extent compute.
+// tableRows returns the place in a table of the rows computed by nodes of an extent.
 func (e *plan) tableRows(x extent) int { return 1 + int(x)*e.rows }
 
-// tabulate makes the table of the step that runs, and brings the step's adapters to the GPU where
-// they are new. The table has
+// tabulate makes the table of the running step, and brings the step's new adapters to the GPU. The table has
 //
-//   - how many numbers of low a row has,
-//   - for each row, and behind them for each whose logits are wanted, where its adapters are, or 0,
-//   - for each row's adapters, which others may share, where the list of each product is, or 0,
-//   - the lists: how many pairs there are, and of each where A begins, its rank and its scale.
+//   - the numbers of low in a row,
+//   - for each row, and then for each row with wanted logits, the place of its adapters, or 0,
+//   - for each row's adapters, perhaps shared, the place of each product's list, or 0,
+//   - the lists: the number of pairs, and for each pair A's place, its rank and its scale.
 func (e *plan) tabulate() error {
 	a := e.adapters
 	if a == nil {
@@ -151,8 +149,8 @@ func (e *plan) lists(blend *backend.Blend) error {
 	return nil
 }
 
-// place returns where p lies among w's pairs, which it joins if it is new. They stay until Close: a model's adapters
-// are the adapters that the model was opened with, whose bytes were compared with the GPU's memory then.
+// place returns the place of p among w's pairs, after adding a new p. Pairs stay until Close: a model's adapters are
+// all given at opening, and their bytes were compared with the GPU's memory then.
 func (b *Backend) place(w *graph.Weight, p *backend.Pair) (int, error) {
 	s := b.adapters.pairs[w]
 	if s == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/kv"
 )
 
-// lowerStoreKV lowers a StoreKV, with the norms and RoPE that are left to it.
+// lowerStoreKV lowers a StoreKV, with the norms and RoPE left to the StoreKV.
 func lowerStoreKV(p *planner, l *lowered) {
 	kv := l.node.Attr.(*graph.KV)
 	if k := l.node.In[0]; p.f.turned[k] == l.node && p.f.turned[k.In[0]] == l.node {
@@ -32,7 +32,7 @@ func lowerStoreKV(p *planner, l *lowered) {
 	p.add(l, "store", v, numbers, elements(max(width, wide)), bindings...)
 }
 
-// storeTurned lowers the RoPE nodes q and k and the StoreKV behind them.
+// storeTurned lowers the RoPE nodes q and k and the StoreKV after both.
 func (p *planner) storeTurned(l *lowered, kv *graph.KV, q, k *graph.Node) {
 	out, t := p.value(q), p.turns(q)
 	words := kv.Heads * kv.Dim
@@ -44,36 +44,20 @@ func (p *planner) storeTurned(l *lowered, kv *graph.KV, q, k *graph.Node) {
 		out, keysOf(kv), valuesOf(kv), p.values[q.In[0]], p.values[k.In[0]], p.values[l.node.In[1]], t.buffer,
 		tableOf(kv, every))
 	if p.f.stores[l.node] != nil {
-		d.from = 2 // for one row attention does it
+		d.from = 2 // for one row attention computes the nodes
 	}
 }
 
-// even reports whether values are as large as keys, and lie beside them.
-func even(kv *graph.KV) bool { return kv.Values() == kv.Dim && !kv.Latent }
-
-// plain reports whether a has no attributes that its other kernels lack.
-func plain(a *graph.Node) bool {
-	attr := a.Attr.(graph.AttentionAttr)
-	return len(a.W) == 0 && attr.Cap == 0 && !attr.Bidirectional && even(attr.KV)
-}
-
-// sameTurns reports whether two RoPE nodes turn heads of one size alike.
-func sameTurns(a, b *graph.Node) bool {
-	f, g := a.Attr.(graph.RoPEAttr), b.Attr.(graph.RoPEAttr)
-	return a.Shape.Last() == b.Shape.Last() && len(f.Freqs) == len(g.Freqs) && &f.Freqs[0] == &g.Freqs[0] &&
-		f.Magnitude == g.Magnitude && halves(f) && halves(g)
-}
-
-// seenVariant is what the forms of attention have in common (seen.wgsl).
+// seenVariant is the common part of the forms of attention (seen.wgsl).
 type seenVariant struct {
 	F16   bool
 	Dim   int
-	Chunk int   // elements of a head that are summed together
-	Head  order // of the norm of a head of queries, if that and RoPE come first
+	Chunk int   // elements of a head summed together
+	Head  order // of the norm of a head of queries, before RoPE
 	Turn  bool  // RoPE comes first, and the row's key and value are turned and stored
 
 	ValueDim int  // elements of a head's values
-	Latent   bool // keys begin with these
+	Latent   bool // keys begin with the values
 
 	Capped, Sinks, Chunked, Ahead bool // attributes of the node
 }
@@ -86,7 +70,8 @@ type joinVariant struct {
 
 // seenOf returns the form of attention to a store.
 func seenOf(kv *graph.KV, f16 bool) seenVariant {
-	v := seenVariant{F16: f16, Dim: kv.Dim, Chunk: kv.Dim, ValueDim: kv.Values(), Latent: kv.Latent, Chunked: kv.Chunked}
+	v := seenVariant{F16: f16, Dim: kv.Dim, Chunk: kv.Dim, ValueDim: kv.Values(), Latent: kv.Latent,
+		Chunked: kv.Chunked}
 	for _, n := range []int{32, 16} {
 		if v.Dim%n == 0 && (v.ValueDim%n == 0 || v.ValueDim%16 != 0) {
 			v.Chunk = n
@@ -96,7 +81,7 @@ func seenOf(kv *graph.KV, f16 bool) seenVariant {
 	return v
 }
 
-// attendVariant is a form of attend.wgsl, which has a chunk in a workgroup's memory.
+// attendVariant is a form of attend.wgsl, with a chunk in a workgroup's memory.
 type attendVariant struct{ seenVariant }
 
 // Vectors reports whether the kernel reads queries four elements, and keys and values 16 bytes, at a time.
@@ -106,13 +91,13 @@ func (attendVariant) Vectors() bool { return true }
 type attentionVariant struct {
 	seenVariant
 	Groups int  // of 64 invocations
-	Part   bool // a page is all that a workgroup takes
+	Part   bool // a workgroup takes a single page
 }
 
 // Vectors reports the same for attention.wgsl.
 func (attentionVariant) Vectors() bool { return false }
 
-// page is the parameters of a piece of it: what it reads, and which chunk.
+// page is the parameters of a piece of attend.wgsl: its input, and its chunk.
 type page struct {
 	attendVariant
 	What, At string
@@ -125,10 +110,10 @@ type attending struct {
 	kv    *graph.KV
 	heads int
 	usual params // without a cap
-	split *split // nil where it is never divided
+	split *split // nil where never divided
 }
 
-// lowerAttention lowers an Attention: for one row that norms, turns or stores besides, for a few rows, and for many.
+// lowerAttention lowers an Attention: for one row, also with norms, turns or stores, for a few rows, and for many.
 func lowerAttention(p *planner, l *lowered) {
 	n, software := l.node, p.b.o.Software
 	attr := n.Attr.(graph.AttentionAttr)
@@ -146,44 +131,44 @@ func lowerAttention(p *planner, l *lowered) {
 	}
 	below := 0
 	if seen.Dim%16 == 0 && seen.ValueDim%16 == 0 && p.most(n) >= many && !software {
-		d := a.many(attendVariant{seen}, numbers, in)
+		d := a.addMany(attendVariant{seen}, numbers, in)
 		d.from, below = many, many
 	}
 	v := attentionVariant{seenVariant: seen, Groups: 4}
 	if software {
 		v.Groups = 1
 	}
-	if !software && !seen.Ahead { // whose steps are of many rows
+	if !software && !seen.Ahead { // its steps have many rows
 		a.split = &split{l.extent, a.kv, a.heads, seen.ValueDim, p.b.memory.limit}
 		p.e.splits = append(p.e.splits, a.split)
 	}
 	from := 0
 	if norm, store := p.f.queries[n], p.f.stores[n]; norm != nil || store != nil {
 		from = 2
-		a.alone(v, norm, store)
+		a.addAlone(v, norm, store)
 	}
-	a.few(v, numbers, in, from, below)
+	a.addFew(v, numbers, in, from, below)
 }
 
-// alone adds the dispatches for steps of one row, which also norm and turn its queries, or do the work of the
+// addAlone adds the dispatches for steps of one row, which also norm and turn its queries, or do the work of the
 // StoreKV store.
-func (a *attending) alone(v attentionVariant, norm, store *graph.Node) {
+func (a *attending) addAlone(v attentionVariant, norm, store *graph.Node) {
 	p, q := a.p, a.l.node.In[0]
 	if norm != nil {
 		h, numbers, in := p.headOf(norm, q)
 		v.Head = h.order
-		a.few(v, a.usual.with(params{"size": numbers["size"], "pairs": numbers["pairs"], "eps": numbers["eps"],
+		a.addFew(v, a.usual.with(params{"size": numbers["size"], "pairs": numbers["pairs"], "eps": numbers["eps"],
 			"offset": numbers["offset"]}), in, 1, 2)
 		return
 	}
 	t := p.turns(q)
 	v.Turn = true
-	a.few(v, a.usual.with(params{"size": v.Dim, "pairs": t.pairs}),
+	a.addFew(v, a.usual.with(params{"size": v.Dim, "pairs": t.pairs}),
 		[]binding{p.values[q.In[0]], t.buffer, p.values[store.In[0].In[0]], p.values[store.In[1]]}, 1, 2)
 }
 
-// few adds the dispatches for steps of few rows: of whole contexts, and page by page where they are divided.
-func (a *attending) few(v attentionVariant, numbers params, in []binding, from, below int) {
+// addFew adds the dispatches for steps of few rows: of whole contexts, and page by page for divided contexts.
+func (a *attending) addFew(v attentionVariant, numbers params, in []binding, from, below int) {
 	d := a.add("attention", v, numbers, groups(a.heads), a.p.values[a.l.node], in)
 	d.from, d.below, d.split = from, below, a.split
 	if a.split == nil {
@@ -195,8 +180,8 @@ func (a *attending) few(v attentionVariant, numbers params, in []binding, from, 
 	if join.Sinks {
 		in, sinks = in[:1], in[1:]
 	}
-	part := a.add("attention", v, numbers, func(rows int) (x, y, z int) { x, y, _ = flat(rows * a.heads); return x, y, 0 },
-		partsOf, in)
+	heads := func(rows int) (x, y, z int) { x, y, _ = flat(rows * a.heads); return x, y, 0 }
+	part := a.add("attention", v, numbers, heads, partsOf, in)
 	whole := a.p.add(a.l, "join", join, params{"heads": a.heads, "window": min(a.kv.Window, math.MaxInt32)},
 		groups(a.heads),
 		append([]binding{a.p.values[a.l.node], partsOf, tableOf(a.kv, a.l.extent)}, sinks...)...)
@@ -205,10 +190,10 @@ func (a *attending) few(v attentionVariant, numbers params, in []binding, from, 
 	}
 }
 
-// many adds the dispatch for steps of many rows.
-func (a *attending) many(v attendVariant, numbers params, in []binding) *dispatch {
+// addMany adds the dispatch for steps of many rows.
+func (a *attending) addMany(v attendVariant, numbers params, in []binding) *dispatch {
 	b, out := a.p.b, a.p.values[a.l.node]
-	if f, ok := b.unit.flash(v.seenVariant, b.d.Adapter().Matrices); ok && plain(a.l.node) && !v.Chunked {
+	if f, ok := b.unit.flash(v.seenVariant, b.d.Adapter().Matrices); ok && isPlain(a.l.node) && !v.Chunked {
 		group := a.heads / a.kv.Heads
 		tiles := func(rows int) (x, y, z int) { return (rows*group + f.BM - 1) / f.BM, a.kv.Heads, 1 }
 		return a.add("flash", f, a.usual, tiles, out, in[:1])
@@ -216,7 +201,7 @@ func (a *attending) many(v attendVariant, numbers params, in []binding) *dispatc
 	return a.add("attend", v, numbers, func(rows int) (x, y, z int) { return (rows + 15) / 16, a.heads, 1 }, out, in)
 }
 
-// add adds a dispatch that reads keys and values: in begins with the queries.
+// add adds a dispatch reading keys and values: in begins with the queries.
 func (a *attending) add(shader string, v any, numbers params, g grid, out binding, in []binding) *dispatch {
 	bindings := []binding{out, in[0], keysOf(a.kv), valuesOf(a.kv), tableOf(a.kv, a.l.extent)}
 	return a.p.add(a.l, shader, v, numbers, g, append(bindings, in[1:]...)...)
@@ -227,36 +212,36 @@ type split struct {
 	extent     extent
 	store      *graph.KV
 	heads, dim int
-	limit      int // bytes of what they make
+	limit      int // bytes of the parts
 }
 
 // crowd is how many workgroups fill a GPU anyway.
 const crowd = 1024
 
-// apart returns from how many pages on it is divided: a page of large heads takes longer than
+// minPages returns the number of pages from which on attention is divided: a page of large heads takes longer than
 // another dispatch.
-func (x *split) apart() int {
+func (x *split) minPages() int {
 	if x.dim >= 256 {
 		return 2
 	}
 	return 4
 }
 
-// of returns the bytes that a step's pages make, if they are divided, and how many these are.
-func (x *split) of(parts [extents]*backend.Step) (bytes, pages int) {
+// size returns the bytes and the number of a step's pages, if divided.
+func (x *split) size(parts [extents]*backend.Step) (bytes, pages int) {
 	s := parts[x.extent]
 	for _, pos := range s.Pos {
 		pages = max(pages, int(pos)/kv.PageSize-x.store.Oldest(int(pos))/kv.PageSize+1)
 	}
 	bytes = 4 * pages * len(s.Pos) * x.heads * (x.dim + 2)
-	if pages < x.apart() || len(s.Pos) >= many || len(s.Pos)*x.heads >= crowd || bytes > x.limit {
+	if pages < x.minPages() || len(s.Pos) >= many || len(s.Pos)*x.heads >= crowd || bytes > x.limit {
 		return 0, 0
 	}
 	return bytes, pages
 }
 
-// flashTile is what a workgroup of flash.wgsl has: rows, subgroups, of which some stand beside
-// each other, and elements of a page's keys or values that are in its memory.
+// flashTile is a workgroup's part in flash.wgsl: rows, subgroups, subgroups across, and the elements of a page's keys
+// or values in its memory.
 type flashTile struct{ BM, Subgroups, Across, Chunk int }
 
 // flashVariant is a form of flash.wgsl.
@@ -266,29 +251,28 @@ type flashVariant struct {
 	flashTile
 }
 
-// Threads are a workgroup's invocations.
+// Threads returns a workgroup's invocations.
 func (v flashVariant) Threads() int { return v.Subgroups * v.Lanes }
 
 // WM returns a subgroup's rows.
 func (v flashVariant) WM() int { return v.BM * v.Across / v.Subgroups }
 
-// Rows returns the rows of whose scores an invocation has two columns.
+// Rows returns the number of rows of scores of which an invocation has two columns.
 func (v flashVariant) Rows() int { return v.BM * 32 / v.Threads() }
 
-// memory is how many bytes of a workgroup's memory v has.
+// memory returns the bytes of v's memory for a workgroup.
 func (v flashVariant) memory() int {
 	return 2*v.BM*(v.Dim+8) + 2*64*(v.Chunk+8) + 4*v.BM*68 + 2*v.BM*72 + 20*v.BM
 }
 
-// fits reports whether a GPU has room for v, whose matrices and invocations must divide
-// what they take.
+// fits reports whether a GPU has room for v, with matrices and invocations dividing their tiles.
 func (v flashVariant) fits(has *gpu.Matrices) bool {
 	n := v.Threads()
 	return v.memory() <= has.WorkgroupBytes && n <= has.Invocations && n >= v.BM && n%32 == 0 && v.Dim%v.Chunk == 0 &&
 		v.WM()%v.M == 0 && v.Chunk%(v.Across*v.N) == 0 && v.BM*32%n == 0 && v.Rows() <= 16 && 64*v.Chunk/8%n == 0
 }
 
-// flashTiles are the tiles to use: the first for which a GPU has room.
+// flashTiles returns the tiles to use: the first with room on a GPU.
 var flashTiles = func(m, dim int) []flashTile {
 	chunk := 32
 	if dim%64 == 0 {
@@ -297,8 +281,7 @@ var flashTiles = func(m, dim int) []flashTile {
 	return []flashTile{{4 * m, 8, 2, chunk}, {2 * m, 8, 4, chunk}, {2 * m, 4, 2, chunk}, {m, 4, 4, chunk}}
 }
 
-// flash is the form of flash.wgsl for heads as of v, on a unit of a GPU. It reports false
-// where there is none.
+// flash returns the form of flash.wgsl for heads as of v, on a unit of a GPU, or false if there is none.
 func (u *matrixUnit) flash(v seenVariant, has *gpu.Matrices) (flashVariant, bool) {
 	if u == nil || !v.F16 || v.Dim%32 != 0 {
 		return flashVariant{}, false

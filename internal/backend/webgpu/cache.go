@@ -10,9 +10,8 @@ import (
 	"github.com/karat-run/karat/internal/kv"
 )
 
-// cache holds the keys and values of all stores, and the tables that tell a step's
-// rows their slots. A slot is page·PageSize + position in the page. It holds states, too,
-// whose slots are the pool's.
+// cache holds the keys and values of all stores, and the tables of the slots of a step's rows. A slot is page·PageSize
+// + position in the page. The cache also holds states, in slots of the pool.
 type cache struct {
 	b      *Backend
 	pool   *kv.Pool
@@ -21,9 +20,9 @@ type cache struct {
 	stores map[*graph.KV]*store
 	states map[*graph.State]*states
 	tables [extents][]gpu.Buffer // by class
-	parts  gpu.Buffer            // what attention makes of pages, nil until it is divided
+	parts  gpu.Buffer            // attention's parts of pages, nil until divided
 	ahead  bool                  // rows see later ones
-	grown  int                   // counts the buffers that were replaced: groups of them are stale
+	grown  int                   // count of replaced buffers: groups of old buffers are stale
 }
 
 // store is one layer's keys and values. Latent values are a part of the keys.
@@ -31,11 +30,11 @@ type store struct {
 	kv           *graph.KV
 	class        int
 	words, wide  int        // of a slot's keys, and of its values
-	pages        int        // that there is room for
+	pages        int        // pages with room
 	keys, values gpu.Buffer // [slot, words] and [slot, wide]
 }
 
-// slab is a buffer of a store, and how many bytes of it a page has.
+// slab is a buffer of a store, and the bytes of a page in the buffer.
 type slab struct {
 	buffer *gpu.Buffer
 	page   int
@@ -57,8 +56,8 @@ func (s *store) bytes(pages int) (n int) {
 	return n
 }
 
-// states is one state of all sequences, [slots, size]. The kernels take that of a
-// sequence's first row as zeros, whatever is there.
+// states is one state of all sequences, [slots, size]. For a sequence's first row the kernels take zeros, whatever the
+// slot holds.
 type states struct {
 	size, slots int
 	values      gpu.Buffer
@@ -208,7 +207,7 @@ func (c *cache) Close() error {
 	return nil
 }
 
-// reserve makes room for what a step stores, and for what so many steps from it on do.
+// reserve makes room for the stores of a step and of the steps after it.
 func (c *cache) reserve(s [extents]*backend.Step, steps int, splits []*split) error {
 	if c.stores == nil {
 		return errors.New("the cache is closed")
@@ -216,11 +215,11 @@ func (c *cache) reserve(s [extents]*backend.Step, steps int, splits []*split) er
 	if err := c.store(s[every], steps); err != nil {
 		return err
 	}
-	for x := range told(s) {
+	for x := range tableExtents(s) {
 		for class := range c.tables[x] {
 			size := 0
-			for i := range steps { // the last one's window may begin on a later page, and have fewer
-				size = max(size, len(c.table(further(s[x], i), class)))
+			for i := range steps { // the last step's window may begin on a later page, and have fewer
+				size = max(size, len(c.table(later(s[x], i), class)))
 			}
 			if err := c.renew(&c.tables[x][class], "page table", size, 2*size); err != nil {
 				return err
@@ -260,37 +259,37 @@ func (c *cache) store(s *backend.Step, steps int) error {
 	return nil
 }
 
-// told is the extents of a step that have tables: where all rows are wanted, one.
-func told(s [extents]*backend.Step) int {
+// tableExtents returns the number of extents of a step with tables: 1 if all rows are wanted.
+func tableExtents(s [extents]*backend.Step) int {
 	if s[every] == s[wanted] {
 		return int(wanted)
 	}
 	return int(extents)
 }
 
-// tell records that a step's rows are told their slots.
-func (c *cache) tell(l *gpu.List, s [extents]*backend.Step) {
-	for x := range told(s) {
+// recordTables records the writing of the slots of a step's rows.
+func (c *cache) recordTables(l *gpu.List, s [extents]*backend.Step) {
+	for x := range tableExtents(s) {
 		for class, b := range c.tables[x] {
 			l.Write(b, 0, c.table(s[x], class))
 		}
 	}
 }
 
-// divide makes room for what attention makes where it is divided, in so many steps from s on.
+// divide makes room for attention's parts where divided, for a number of steps from s on.
 func (c *cache) divide(s [extents]*backend.Step, steps int, splits []*split) error {
 	most := 0
 	for i := range steps {
-		at := parts(further(s[every], i))
+		at := parts(later(s[every], i))
 		for _, x := range splits {
-			bytes, _ := x.of(at)
+			bytes, _ := x.size(at)
 			most = max(most, bytes)
 		}
 	}
 	return c.renew(&c.parts, "parts of attention", most, min(2*most, c.b.memory.limit))
 }
 
-// renew is memory.renew, and counts.
+// renew does memory.renew and counts.
 func (c *cache) renew(b *gpu.Buffer, name string, size, more int) error {
 	grown, err := c.b.memory.renew(b, name, size, more)
 	if grown {
@@ -334,7 +333,7 @@ func stateOf(s *graph.State) binding {
 	})
 }
 
-// partsOf binds what attention makes of pages.
+// partsOf binds attention's parts of pages.
 var partsOf = late(func(c *cache) (gpu.Buffer, error) { return c.parts, nil })
 
 func (c *cache) storeOf(kv *graph.KV) (*store, error) {
@@ -344,7 +343,7 @@ func (c *cache) storeOf(kv *graph.KV) (*store, error) {
 	return &store{}, fmt.Errorf("the cache has no keys and values of layer %d", kv.Layer)
 }
 
-// grow gives a store room for n pages, and for as many again as it has, if they fit.
+// grow gives a store room for n pages, and for as many pages again as now, if there is memory.
 func (c *cache) grow(s *store, n int) error {
 	slabs, fit := s.slabs(), c.pool.Most(s.class)
 	for _, b := range slabs {
@@ -357,7 +356,7 @@ func (c *cache) grow(s *store, n int) error {
 			return err
 		}
 		*b.buffer = made
-		c.grown++ // even if there is no room for the other one: groups have the released buffer
+		c.grown++ // even without room for the other slab: groups have the released buffer
 	}
 	if s.pages = n; s.kv.Latent {
 		s.values = s.keys
@@ -365,11 +364,10 @@ func (c *cache) grow(s *store, n int) error {
 	return nil
 }
 
-// table is the table of a class: four words for each row, its slot, where its
-// pages are listed here, which page of its sequence is the first of these, and its
-// position; then the lists, one for each run of rows of a sequence, behind the last
-// position of it. Of the class of
-// slots there are no lists, and the four words are the slot, 0, 0 and the position.
+// table returns the table of a class: four words for each row, namely its slot, the place of its list of pages, the
+// index in the sequence of the list's first page, and its position; then the lists, one for each run of rows of a
+// sequence, each after the run's last position. For the class of slots there are no lists, and the four words are the
+// slot, 0, 0 and the position.
 func (c *cache) table(s *backend.Step, class int) []byte {
 	var window int
 	for w, i := range c.class {

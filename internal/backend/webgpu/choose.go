@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	likeliest = 256 // most tokens that are found of a row
+	likeliest = 256 // maximum of tokens found for a row
 	choosing  = 64  // and most rows
 	ahead     = 16  // most steps of a list
 )
 
 // topVariant is a form of top.wgsl.
 type topVariant struct {
-	First bool // it reads logits
+	First bool // reads logits
 }
 
 // slice is SLICE of top.wgsl.
 const slice = 2048
 
-// chooser finds the likeliest tokens in as many passes as there must be until one slice
-// is left: the first one reads logits, and each leaves candidates for the next.
+// chooser finds the likeliest tokens in passes, until one slice is left: the first pass reads logits, and each leaves
+// candidates for the next.
 type chooser struct {
 	size   int           // logits of a row
-	tokens int           // of which as many are tokens'
+	tokens int           // number of logits belonging to tokens
 	rows   int           // at most
 	steps  int           // at most
 	leaves [2]gpu.Buffer // of the passes, in turns: [rows, slices, k, 2]
@@ -45,13 +45,12 @@ func (c *chooser) slices(k int) (all []int) {
 	return all
 }
 
-// chosen returns where the passes leave the likeliest k tokens: [rows, k, 2]. That of one is
-// also where the host writes those of a step, and Embed reads them.
+// chosen returns the buffer of the likeliest k tokens: [rows, k, 2]. The buffer for k = 1 also takes the host's tokens
+// of a step, for Embed.
 func (c *chooser) chosen(k int) gpu.Buffer { return c.leaves[(len(c.slices(k))+1)%2] }
 
-// newChooser makes the buffers of what finds the likeliest tokens by the logits. It is nil
-// where a program stands in for a GPU: there it is dear that invocations wait for each
-// other, and logits are near.
+// newChooser makes the buffers for finding the likeliest tokens. It returns nil on a software GPU: waits between
+// invocations cost much there, and logits are near.
 func (p *planner) newChooser(g *graph.Graph, tokens int) *chooser {
 	if p.b.o.Software {
 		return nil
@@ -72,7 +71,7 @@ func (p *planner) newChooser(g *graph.Graph, tokens int) *chooser {
 	return c
 }
 
-// addChooser lowers the passes that choose tokens.
+// addChooser lowers the passes of choosing tokens.
 func (p *planner) addChooser() {
 	c := p.common.chooser
 	if c == nil {
@@ -82,14 +81,14 @@ func (p *planner) addChooser() {
 	from := p.e.last.out
 	for i, slices := range c.slices(likeliest) {
 		grid := func(int) (x, y, z int) { return slices, c.rows, 1 }
-		p.add(&p.e.passes, "top", topVariant{First: i == 0}, params{"size": c.size, "before": i, "tokens": c.tokens}, grid,
-			c.leaves[i%2], from)
+		numbers := params{"size": c.size, "before": i, "tokens": c.tokens}
+		p.add(&p.e.passes, "top", topVariant{First: i == 0}, numbers, grid, c.leaves[i%2], from)
 		from = c.leaves[i%2]
 	}
 }
 
-// tables returns g's tables of embeddings that also lie on the GPU. Weights of
-// products do, and other tables do if together they take an eighth as much.
+// tables returns g's tables of embeddings kept on the GPU: weights of products, and other tables if together an eighth
+// of the weights' size.
 func (b *Backend) tables(g *graph.Graph, stacks map[*graph.Node]*stack) map[weights]bool {
 	var products, more int64
 	there, others := map[weights]bool{}, map[weights]bool{}
@@ -120,7 +119,7 @@ func (b *Backend) tables(g *graph.Graph, stacks map[*graph.Node]*stack) map[weig
 	return there
 }
 
-// lowerEmbed lowers an Embed node: the host writes rows of a table that is not on the GPU.
+// lowerEmbed lowers an Embed node: the host writes rows of a table not on the GPU.
 func lowerEmbed(p *planner, l *lowered) {
 	n, scale := l.node, l.node.Attr.(graph.EmbedAttr).Scale
 	if !p.tables[weights{n.W[0]}] {
@@ -132,8 +131,8 @@ func lowerEmbed(p *planner, l *lowered) {
 	}
 	w := p.b.weights[weights{n.W[0]}]
 	for _, s := range w.shards {
-		p.add(l, "embed", w.layout, params{"n": s.n, "k": w.k, "first": s.first, "rows": w.rows, "scale": float32(scale)},
-			elements((w.k+31)/32*4), p.values[n], p.common.chooser.chosen(1), s.buffer)
+		numbers := params{"n": s.n, "k": w.k, "first": s.first, "rows": w.rows, "scale": float32(scale)}
+		p.add(l, "embed", w.layout, numbers, elements((w.k+31)/32*4), p.values[n], p.common.chooser.chosen(1), s.buffer)
 	}
 }
 
@@ -148,17 +147,17 @@ func (e *executable) Most() (k, steps int) {
 // Choose implements backend.Chooser.
 func (e *executable) Choose(ctx context.Context, s *backend.Step, k, steps int) ([]backend.Likely, error) {
 	if most, far := e.Most(); k < 1 || k > most || steps < 1 || steps > far || steps > 1 && k > 1 {
-		return nil, fmt.Errorf("the %d likeliest tokens of %d steps; at most %d and %d are possible, one of them 1", k, steps,
-			most, far)
+		return nil, fmt.Errorf("the %d likeliest tokens of %d steps; at most %d and %d are possible, one of them 1",
+			k, steps, most, far)
 	}
-	p, err := e.of(s)
+	p, err := e.planFor(s)
 	if err != nil {
 		return nil, err
 	}
 	return p.choose(ctx, s, k, steps)
 }
 
-// choose is Choose: one list, which reads a few bytes.
+// choose implements Choose: one list, reading back a few bytes.
 func (e *plan) choose(ctx context.Context, s *backend.Step, k, steps int) ([]backend.Likely, error) {
 	if err := e.mayChoose(s, steps); err != nil {
 		return nil, err
@@ -178,8 +177,8 @@ func (e *plan) choose(ctx context.Context, s *backend.Step, k, steps int) ([]bac
 		if i > 0 {
 			e.recording.list.Cut()
 		}
-		e.recording.steps = parts(further(s, i))
-		c.tell(&e.recording.list, e.recording.steps)
+		e.recording.steps = parts(later(s, i))
+		c.recordTables(&e.recording.list, e.recording.steps)
 		e.write(k, i > 0)
 		for _, l := range e.nodes {
 			if err := e.record(l, c); err != nil {
@@ -205,7 +204,7 @@ func (e *plan) choose(ctx context.Context, s *backend.Step, k, steps int) ([]bac
 	return found, nil
 }
 
-// mayChoose tells whether s is what choose can do in so many steps.
+// mayChoose returns an error if choose cannot do s in a number of steps.
 func (e *plan) mayChoose(s *backend.Step, steps int) error {
 	if s.Values != nil || s.NoLogits {
 		return errors.New("values of nodes come with logits, not with chosen tokens")
@@ -235,17 +234,4 @@ func (e *plan) mayChoose(s *backend.Step, steps int) error {
 		}
 	}
 	return nil
-}
-
-// further is s so many steps later, but for its tokens.
-func further(s *backend.Step, steps int) *backend.Step {
-	if steps == 0 {
-		return s
-	}
-	at := *s
-	at.Pos = make([]int32, len(s.Pos))
-	for i, pos := range s.Pos {
-		at.Pos[i] = pos + int32(steps)
-	}
-	return &at
 }

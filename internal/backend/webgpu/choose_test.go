@@ -257,7 +257,7 @@ func TestReserve(t *testing.T) {
 	}
 	for class, table := range c.tables[every] {
 		for i := range steps {
-			if n := len(c.table(further(s, i), class)); n > table.Size() {
+			if n := len(c.table(later(s, i), class)); n > table.Size() {
 				t.Errorf("step %d of class %d: a table of %d bytes, %d are reserved", i, class, n, table.Size())
 			}
 		}

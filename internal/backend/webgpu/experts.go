@@ -8,7 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// lowerRoute lowers a Route: the usual one by a kernel of its own.
+// lowerRoute lowers a Route: the usual form by a kernel of its own.
 func lowerRoute(p *planner, l *lowered) {
 	n := l.node
 	a, _ := n.Attr.(graph.RouteAttr)
@@ -44,8 +44,8 @@ func lowerExperts(p *planner, l *lowered) {
 	matrices, biases := n.ExpertWeights()
 	biases = append(biases, make([]*graph.Weight, len(matrices))...) // nil where there are none
 	last := len(matrices) - 1
-	first, down, x, routes := p.b.weights[weights{matrices[0]}], p.b.weights[weights{matrices[last]}], p.values[n.In[0]],
-		p.values[n.In[1]]
+	first, down := p.b.weights[weights{matrices[0]}], p.b.weights[weights{matrices[last]}]
+	x, routes := p.values[n.In[0]], p.values[n.In[1]]
 	k, ff, pairs := n.In[1].Shape[0], down.k, p.most(n)*n.In[1].Shape[0]
 	made := make([]gpu.Buffer, 3, 4) // of the pairs of a row and a choice
 	if attr.Form == graph.Apart {
@@ -66,7 +66,8 @@ func lowerExperts(p *planner, l *lowered) {
 		bindings = append(bindings, routes)
 	}
 	size := n.Shape.Size()
-	p.add(l, "combine", variant{"Weighed": !attr.OnInput}, params{"size": size, "choices": k}, elements(size), bindings...)
+	weighed := variant{"Weighed": !attr.OnInput}
+	p.add(l, "combine", weighed, params{"size": size, "choices": k}, elements(size), bindings...)
 	p.free = append(p.free, made...)
 }
 
@@ -87,16 +88,15 @@ func (p *planner) activate(l *lowered, attr graph.ExpertsAttr, size, ff int, mad
 	p.add(l, "map", v, params{"size": size, "period": period, "value": float32(0)}, elements(size), bindings...)
 }
 
-// matrixInput is what experts' matrices multiply: for each row and each of its choices a row of
-// x, which share of the choices read. With scaled the choice's weight multiplies it.
+// matrixInput is the input of experts' matrices: for each row and each choice a row of x, shared by a number of
+// choices. If scaled, the choice's weight is a factor.
 type matrixInput struct {
 	x, routes      gpu.Buffer
 	choices, share int
 	scaled         bool
 }
 
-// matrices multiplies what each pair reads by its expert's matrix, and adds its bias, which may
-// be nil.
+// matrices multiplies each pair's input by its expert's matrix, and adds the matrix's bias, or none for nil.
 func (p *planner) matrices(l *lowered, w *weight, bias *graph.Weight, from matrixInput, out gpu.Buffer) {
 	end := ending{Outs: 1, Experts: true, Biased: bias != nil, Scaled: from.scaled}
 	v := linearVariant{layout: w.layout, ending: end, Lanes: lanes, Per: 1, Rows: 1, Unroll: unroll}
@@ -109,7 +109,8 @@ func (p *planner) matrices(l *lowered, w *weight, bias *graph.Weight, from matri
 		if bias != nil {
 			bindings = append(bindings, p.vector(bias))
 		}
-		p.add(l, "linear", v, params{"n": w.rows, "k": w.k, "column": 0, "stride": w.rows, "first": s.first, "count": s.n,
+		p.add(l, "linear", v, params{"n": w.rows, "k": w.k, "column": 0, "stride": w.rows,
+			"first": s.first, "count": s.n,
 			"each":    w.each,
 			"choices": from.choices, "share": from.share}, grid, bindings...)
 	}

@@ -7,46 +7,46 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// Fusions are what a dispatch may compute besides one node, by name.
+// Fusions names the further work that a dispatch may do besides one node.
 var Fusions = []string{
-	"stack", // products of one input
+	"stack", // products of a single input
 	"glu",   // gate, up and their GLU
-	"gate",  // a product, and a GLU of it and a known value
+	"gate",  // a product, and a GLU of the product and a known value
 	"add",   // a product and a sum
 	"norm",  // a norm, a sum, a scale and the next norm
-	"fold",  // a norm and, in steps of one row, the products that read it
+	"fold",  // a norm and, in steps of one row, the products reading the norm
 	"turn",  // RoPE of queries and of keys, and StoreKV
-	"own",   // that and, in steps of one row, attention
+	"own",   // a StoreKV and, in steps of one row, attention
 	"head",  // norms of heads, RoPE and StoreKV
 }
 
 // fuses reports whether a fusion is to be used.
 func (b *Backend) fuses(name string) bool { return !slices.Contains(b.o.NoFuse, name) }
 
-// fusions finds the nodes of a graph that one dispatch computes, and remembers what it has decided.
+// fusions finds the nodes of a graph computed by one dispatch, and remembers its decisions.
 type fusions struct {
 	b       *Backend
 	adapted bool // adapters are added to products
 	live    *graph.Live
-	values  map[*graph.Node]gpu.Buffer // of the nodes that are lowered
+	values  map[*graph.Node]gpu.Buffer // of the lowered nodes
 	stacks  map[*graph.Node]*stack
 	users   map[*graph.Node][]*graph.Node
 	want    func(*graph.Node) bool
 
-	turned  map[*graph.Node]*graph.Node // RoPE nodes, and norms, that a StoreKV does
-	queries map[*graph.Node]*graph.Node // norms of heads of queries that an Attention computes, in steps of one row
-	// by an Attention and by itself: a StoreKV that the Attention does, in steps of one row
+	turned  map[*graph.Node]*graph.Node // RoPE nodes, and norms, done by a StoreKV
+	queries map[*graph.Node]*graph.Node // norms of heads of queries computed by an Attention, in steps of one row
+	// by an Attention and by the StoreKV: a StoreKV done by the Attention, in steps of one row
 	stores map[*graph.Node]*graph.Node
-	folded map[*graph.Node]*normChain // rows that products compute
-	hidden map[*graph.Node]bool       // nodes that their readers look through
+	folded map[*graph.Node]*normChain // rows computed by products
+	hidden map[*graph.Node]bool       // nodes skipped by their readers
 }
 
 // fuses reports whether a fusion is to be used in this plan.
 func (f *fusions) fuses(name string) bool {
-	return f.b.fuses(name) && !(f.adapted && slices.Contains(apart, name))
+	return f.b.fuses(name) && !(f.adapted && slices.Contains(unadaptable, name))
 }
 
-// extent returns which rows n's value has.
+// extent returns the rows of n's value.
 func (f *fusions) extent(n *graph.Node) extent {
 	if f.live.After[n] {
 		return wanted
@@ -54,7 +54,7 @@ func (f *fusions) extent(n *graph.Node) extent {
 	return every
 }
 
-// users returns the nodes that read each node.
+// users returns the readers of each node.
 func users(g *graph.Graph) map[*graph.Node][]*graph.Node {
 	of := map[*graph.Node][]*graph.Node{}
 	for _, n := range g.Nodes {
@@ -65,36 +65,36 @@ func users(g *graph.Graph) map[*graph.Node][]*graph.Node {
 	return of
 }
 
-// only returns the node that alone reads n, if n need not be seen; else nil.
-func (f *fusions) only(n *graph.Node) *graph.Node {
+// onlyReader returns the only reader of n, if n need not be seen; else nil.
+func (f *fusions) onlyReader(n *graph.Node) *graph.Node {
 	if u := f.users[n]; len(u) == 1 && (f.want == nil || !f.want(n)) {
 		return u[0]
 	}
 	return nil
 }
 
-// gated returns the GLU that alone reads s's nodes, its gate and up; else nil.
+// gated returns the GLU that is the only reader of s's nodes, its gate and up; else nil.
 func (f *fusions) gated(s *stack) *graph.Node {
 	if len(s.nodes) != 2 || !f.fuses("glu") {
 		return nil
 	}
-	u := f.only(s.nodes[0])
-	if u == nil || u != f.only(s.nodes[1]) || u.Op != graph.GLU || u.In[0] != s.nodes[0] ||
+	u := f.onlyReader(s.nodes[0])
+	if u == nil || u != f.onlyReader(s.nodes[1]) || u.Op != graph.GLU || u.In[0] != s.nodes[0] ||
 		s.nodes[0].Shape.Size() != s.nodes[1].Shape.Size() {
 		return nil
 	}
 	return u
 }
 
-// gating returns the GLU that alone reads n, its gate, and of whose other input everything is
-// known: the node that shows this input, from which element on; else nil.
+// gating returns the GLU that is the only reader of n, its gate, if all of the other input is known: the node showing
+// this input, from element at on; else nil.
 func (f *fusions) gating(n *graph.Node) (glu, shown *graph.Node, at int) {
-	u := f.only(n)
+	u := f.onlyReader(n)
 	if u == nil || u.Op != graph.GLU || u.In[0] != n || u.In[1] == n || !f.fuses("gate") {
 		return nil, nil, 0
 	}
 	shown = u.In[1]
-	if v := shown; v.Op == graph.View && f.values[v] == nil && f.only(v) == u {
+	if v := shown; v.Op == graph.View && f.values[v] == nil && f.onlyReader(v) == u {
 		shown, at = v.In[0], v.Attr.(graph.ViewAttr).Offset
 	}
 	if f.values[shown] == nil || f.live.After[shown] != f.live.After[n] {
@@ -108,7 +108,7 @@ func (f *fusions) gating(n *graph.Node) (glu, shown *graph.Node, at int) {
 
 // added returns the sum of n and an earlier value, if nothing else reads n; else nil.
 func (f *fusions) added(n *graph.Node) (sum, other *graph.Node) {
-	u := f.only(n)
+	u := f.onlyReader(n)
 	if u == nil || u.Op != graph.Add || len(u.In) != 2 {
 		return nil, nil
 	}
@@ -122,14 +122,14 @@ func (f *fusions) added(n *graph.Node) (sum, other *graph.Node) {
 	return u, other
 }
 
-// pair finds the RoPE nodes of g that are done by the StoreKV behind them.
-func (f *fusions) pair(g *graph.Graph) {
+// findPairs finds the RoPE nodes of g done by the StoreKV after them.
+func (f *fusions) findPairs(g *graph.Graph) {
 	for _, s := range g.Nodes {
-		if s.Op != graph.StoreKV || !even(s.Attr.(*graph.KV)) || f.headed(s) {
+		if s.Op != graph.StoreKV || !hasEvenValues(s.Attr.(*graph.KV)) || f.headed(s) {
 			continue
 		}
 		k := s.In[0]
-		if !f.fuses("turn") || k.Op != graph.RoPE || f.only(k) != s || len(k.Attr.(graph.RoPEAttr).Freqs) == 0 ||
+		if !f.fuses("turn") || k.Op != graph.RoPE || f.onlyReader(k) != s || len(k.Attr.(graph.RoPEAttr).Freqs) == 0 ||
 			f.turnedHead(k.In[0]) == k {
 			continue
 		}
@@ -140,11 +140,11 @@ func (f *fusions) pair(g *graph.Graph) {
 			continue
 		}
 		a := g.Nodes[s.ID+i]
-		if q := a.In[0]; q.Op == graph.RoPE && q.ID < s.ID && f.extent(q) == f.extent(s) && f.only(q) == a &&
+		if q := a.In[0]; q.Op == graph.RoPE && q.ID < s.ID && f.extent(q) == f.extent(s) && f.onlyReader(q) == a &&
 			sameTurns(q, k) &&
 			q.In[0] != k.In[0] && f.turnedHead(q.In[0]) != q {
 			f.turned[q], f.turned[k] = s, s
-			f.own(a, s)
+			f.takeStore(a, s)
 		}
 	}
 	for _, n := range g.Nodes {
@@ -154,10 +154,10 @@ func (f *fusions) pair(g *graph.Graph) {
 	}
 }
 
-// own notes that in steps of one row the Attention a does what the StoreKV s does, RoPE
-// included, if it can: it reads the row's own key and value where they come from.
-func (f *fusions) own(a, s *graph.Node) {
-	if !f.fuses("own") || !plain(a) || f.b.o.Software || s.Attr.(*graph.KV).Dim%8 != 0 || f.extent(a) != f.extent(s) {
+// takeStore notes that in steps of one row the Attention a does the work of the StoreKV s, RoPE included, if possible:
+// a reads the row's own key and value at their source.
+func (f *fusions) takeStore(a, s *graph.Node) {
+	if !f.fuses("own") || !isPlain(a) || f.b.o.Software || s.Attr.(*graph.KV).Dim%8 != 0 || f.extent(a) != f.extent(s) {
 		return
 	}
 	f.stores[a], f.stores[s] = s, s
@@ -166,8 +166,7 @@ func (f *fusions) own(a, s *graph.Node) {
 	}
 }
 
-// turning returns the RoPE of the queries that read what the StoreKV n stores, if it can be
-// done together with that of the keys; else nil.
+// turning returns the RoPE of the queries attending to n's store, if fit to join the RoPE of the keys; else nil.
 func (f *fusions) turning(n *graph.Node) *graph.Node {
 	for q, s := range f.turned {
 		if s == n && q != n.In[0] {
@@ -177,20 +176,20 @@ func (f *fusions) turning(n *graph.Node) *graph.Node {
 	return nil
 }
 
-// turnedHead returns the RoPE node that alone reads the norm n of heads; else nil.
+// turnedHead returns the RoPE node that is the only reader of n, a norm of heads; else nil.
 func (f *fusions) turnedHead(n *graph.Node) *graph.Node {
-	if u := f.only(n); n.Op == graph.RMSNorm && f.fuses("head") && u != nil && u.Op == graph.RoPE &&
+	if u := f.onlyReader(n); n.Op == graph.RMSNorm && f.fuses("head") && u != nil && u.Op == graph.RoPE &&
 		len(u.Attr.(graph.RoPEAttr).Freqs) > 0 && halves(u.Attr.(graph.RoPEAttr)) && u.Shape.Last() == n.Shape.Last() {
 		return u
 	}
 	return nil
 }
 
-// headed notes the nodes that the StoreKV s computes by head.wgsl: the norm and the RoPE of
-// its keys, and the norm of its values, if there is one. It reports whether there are any.
+// headed notes the nodes that the StoreKV s computes by head.wgsl: the norm and the RoPE of its keys, and the norm of
+// its values, if any. It reports whether there are such nodes.
 func (f *fusions) headed(s *graph.Node) bool {
 	kv, k, v := s.Attr.(*graph.KV), s.In[0], s.In[1]
-	if k.Op != graph.RoPE || f.only(k) != s || kv.Dim%2 != 0 {
+	if k.Op != graph.RoPE || f.onlyReader(k) != s || kv.Dim%2 != 0 {
 		return false
 	}
 	n := k.In[0]
@@ -198,33 +197,37 @@ func (f *fusions) headed(s *graph.Node) bool {
 		return false
 	}
 	f.turned[n], f.turned[k] = s, s
-	if v.Op == graph.RMSNorm && len(v.W) == 0 && v.Shape.Last() == kv.Dim && f.only(v) == s {
+	if v.Op == graph.RMSNorm && len(v.W) == 0 && v.Shape.Last() == kv.Dim && f.onlyReader(v) == s {
 		f.turned[v] = s
 	}
 	return true
 }
 
-// chain returns the norm n and what follows it.
+// chain returns the norm n and the nodes after it.
 func (f *fusions) chain(n *graph.Node) *normChain {
 	attr := n.Attr.(graph.NormAttr)
 	c := &normChain{chainVariant: chainVariant{order: orderOf(n.Shape.Last()), Weight: len(n.W) > 0},
 		nodes: []*graph.Node{n}, x: n.In[0], sum: n}
-	c.params = params{"zero": 0, "eps": attr.Eps, "offset": attr.Offset, "next_eps": float32(0), "next_offset": float32(0)}
+	c.params = params{"zero": 0, "eps": attr.Eps, "offset": attr.Offset,
+		"next_eps": float32(0), "next_offset": float32(0)}
 	list := slices.Clone(n.W)
 	var scale *graph.Weight
 	if sum, other := f.added(n); sum != nil && f.fuses("norm") {
 		c.Add, c.sum, c.other, c.nodes = true, sum, other, append(c.nodes, sum)
-		if m := f.only(sum); m != nil && m.Op == graph.Mul && len(m.W) == 1 && m.W[0].Shape.Size() == 1 {
+		if m := f.onlyReader(sum); m != nil && m.Op == graph.Mul && len(m.W) == 1 && m.W[0].Shape.Size() == 1 {
 			f.hidden[sum] = true
 			c.Scale, c.sum, c.nodes, scale = true, m, append(c.nodes, m), m.W[0]
 		}
-		i := slices.IndexFunc(f.users[c.sum], func(u *graph.Node) bool { // the next norm with a weight, of such vectors
-			return u.Op == graph.RMSNorm && len(u.W) > 0 && u.Shape.Last() == n.Shape.Last() && u.Shape.Size() == n.Shape.Size()
+		// The next norm with a weight, of equal vectors.
+		i := slices.IndexFunc(f.users[c.sum], func(u *graph.Node) bool {
+			equal := u.Shape.Last() == n.Shape.Last() && u.Shape.Size() == n.Shape.Size()
+			return u.Op == graph.RMSNorm && len(u.W) > 0 && equal
 		})
 		if i >= 0 {
 			next := f.users[c.sum][i]
 			c.Next, c.next, c.nodes, list = true, next, append(c.nodes, next), append(list, next.W[0])
-			c.params["next_eps"], c.params["next_offset"] = next.Attr.(graph.NormAttr).Eps, next.Attr.(graph.NormAttr).Offset
+			attr := next.Attr.(graph.NormAttr)
+			c.params["next_eps"], c.params["next_offset"] = attr.Eps, attr.Offset
 		}
 	}
 	if scale != nil {
@@ -234,13 +237,12 @@ func (f *fusions) chain(n *graph.Node) *normChain {
 	return c
 }
 
-// foldMost are the elements of a row that fit a workgroup's memory beside its sums, and
-// foldColumns how many columns of a product at most are worth it; foldAdded with a sum.
+// foldMost is the maximum of elements in a row beside the sums in a workgroup's memory, foldColumns the maximum of
+// columns in a product worth folding, and foldAdded the same with a sum.
 const foldMost, foldColumns, foldAdded = 3072, 1 << 15, 1 << 13
 
-// fold reports whether for steps of one row the products behind c compute it: each workgroup
-// the whole row, which takes less than a dispatch. Where c has a sum, which something else
-// also reads, one product does that, and writes it.
+// fold reports whether for steps of one row the products after c compute c: each workgroup the whole row, in less time
+// than a dispatch. If c has a sum, with other readers, one product computes and writes the sum.
 func (f *fusions) fold(c *normChain) bool {
 	row := c.row()
 	if !f.fuses("fold") || f.b.o.Software || !c.Weight || row.Shape.Size() != c.Size() || c.Size()%32 != 0 ||
@@ -262,7 +264,7 @@ func (f *fusions) fold(c *normChain) bool {
 		}
 		last = u
 	}
-	if last == row || c.Add && !f.alone(readers[0], c) {
+	if last == row || c.Add && !f.isOnlyProduct(readers[0], c) {
 		return false
 	}
 	if f.folded[row] = c; c.Add {
@@ -274,10 +276,9 @@ func (f *fusions) fold(c *normChain) bool {
 	return true
 }
 
-// alone reports whether the dispatch of n's product is the only one that reads the row of c,
-// and follows at once: what reads the sum may be computed with an earlier node, but not before
-// the sum is there.
-func (f *fusions) alone(n *graph.Node, c *normChain) bool {
+// isOnlyProduct reports whether the dispatch of n's product is the only reader of c's row, and follows at once: a
+// reader of the sum may be computed with an earlier node, but not before the sum.
+func (f *fusions) isOnlyProduct(n *graph.Node, c *normChain) bool {
 	s := f.stacks[n]
 	other := func(u *graph.Node) bool { return !slices.Contains(s.nodes, u) }
 	if c.Next && (c.next.ID != c.sum.ID+1 || slices.ContainsFunc(f.users[c.next], other)) {
@@ -286,32 +287,13 @@ func (f *fusions) alone(n *graph.Node, c *normChain) bool {
 	return s.nodes[0] == n && n.ID == c.row().ID+1 && len(f.b.weights[s.key].shards) == 1
 }
 
-// stack is Linear nodes of one input whose weights, of one type, lie as one on the GPU:
-// one dispatch computes them all.
+// stack is Linear nodes of one input with weights of one type, joined on the GPU: one dispatch computes all.
 type stack struct {
 	nodes []*graph.Node
 	key   weights
 }
 
-// weights lie as one; the last ones may be nil.
-type weights [3]*graph.Weight
-
-// list returns the weights that are there.
-func (w weights) list() []*graph.Weight {
-	n := slices.Index(append(w[:], nil), nil)
-	return w[:n]
-}
-
-// bytes of them in the file.
-func (w weights) bytes() (n int64) {
-	for _, x := range w.list() {
-		n += int64(x.Size())
-	}
-	return n
-}
-
-// stacks deals g's Linear nodes to stacks, which fit a binding if there is more than one
-// node in them.
+// stacks deals g's Linear nodes to stacks; stacks of several nodes fit a binding.
 func (b *Backend) stacks(g *graph.Graph) map[*graph.Node]*stack {
 	of := map[*graph.Node]*stack{}
 	open := map[*graph.Node][]*stack{} // by input
@@ -331,7 +313,7 @@ func (b *Backend) stacks(g *graph.Graph) map[*graph.Node]*stack {
 	return of
 }
 
-// stackable reports whether w fits behind what s has.
+// stackable reports whether w fits after the weights of s.
 func (b *Backend) stackable(s *stack, w *graph.Weight) bool {
 	if !b.fuses("stack") {
 		return false
@@ -355,3 +337,22 @@ func (s *stack) columns() (n int) {
 	}
 	return n
 }
+
+// hasEvenValues reports whether values are as large as keys, and stored next to keys.
+func hasEvenValues(kv *graph.KV) bool { return kv.Values() == kv.Dim && !kv.Latent }
+
+// isPlain reports whether a has no attributes unknown to the other kernels.
+func isPlain(a *graph.Node) bool {
+	attr := a.Attr.(graph.AttentionAttr)
+	return len(a.W) == 0 && attr.Cap == 0 && !attr.Bidirectional && hasEvenValues(attr.KV)
+}
+
+// sameTurns reports whether two RoPE nodes turn heads of one size equally.
+func sameTurns(a, b *graph.Node) bool {
+	f, g := a.Attr.(graph.RoPEAttr), b.Attr.(graph.RoPEAttr)
+	return a.Shape.Last() == b.Shape.Last() && len(f.Freqs) == len(g.Freqs) && &f.Freqs[0] == &g.Freqs[0] &&
+		f.Magnitude == g.Magnitude && halves(f) && halves(g)
+}
+
+// halves reports whether a turns the halves of whole heads, as rope.wgsl and its fusions do.
+func halves(a graph.RoPEAttr) bool { return a.Dim == 0 && !a.Interleaved }

@@ -13,8 +13,8 @@ var activation = map[graph.Activation]string{graph.SiLU: "silu(%s)", graph.GELUT
 	graph.GELUErf:     "gelu_erf(%s)",
 	graph.ReLUSquared: "relu_squared(%s)", graph.Sigmoid: "sigmoid(%s)", graph.Tanh: "tanh_f(%s)"}
 
-// activated is the WGSL of what attr makes of a: act(alpha·min(a, limit))/alpha. A NaN stays
-// one, which WGSL's min does not promise.
+// activated returns the WGSL of attr's activation of a: act(alpha·min(a, limit))/alpha. A NaN stays NaN, which WGSL's
+// min does not promise.
 func activated(attr graph.ActAttr) string {
 	x := "a"
 	if attr.Limit > 0 {
@@ -27,8 +27,8 @@ func activated(attr graph.ActAttr) string {
 	return fmt.Sprintf(activation[attr.Act], alpha+" * "+x) + " / " + alpha
 }
 
-// gated is the WGSL of a GLU of a gate a and an up b: what attr makes of a, times
-// max(-limit, min(b, limit)) + plus.
+// gated returns the WGSL of a GLU of a gate a and an up b: attr's activation of a, times max(-limit, min(b, limit)) +
+// plus.
 func gated(attr graph.ActAttr) string {
 	x := "b"
 	if attr.Limit > 0 {
@@ -40,7 +40,7 @@ func gated(attr graph.ActAttr) string {
 	return activated(attr) + " * " + x
 }
 
-// literal is a number of WGSL's, rounded to float32.
+// literal returns a number of WGSL, rounded to float32.
 func literal(v float64) string {
 	s := strconv.FormatFloat(v, 'g', -1, 32)
 	if !strings.ContainsAny(s, ".e") {

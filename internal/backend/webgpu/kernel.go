@@ -22,7 +22,7 @@ var sources embed.FS
 var shaders = sync.OnceValue(func() templates {
 	t, err := parseTemplates(shaderTexts())
 	if err != nil {
-		panic(err) // of a file that the program holds
+		panic(err) // of an embedded file
 	}
 	return t
 })
@@ -38,12 +38,12 @@ func shaderTexts() map[string]string {
 		texts[f.Name()] = string(b)
 	}
 	if err != nil {
-		panic(err) // of a file that the program holds
+		panic(err) // of an embedded file
 	}
 	return texts
 }
 
-// variantMethods are the variants' methods that templates call.
+// variantMethods are the variants' methods called by templates.
 var variantMethods = map[string]func(v reflect.Value) reflect.Value{
 	"Columns":   func(v reflect.Value) reflect.Value { return v.MethodByName("Columns") },
 	"Halves":    func(v reflect.Value) reflect.Value { return v.MethodByName("Halves") },
@@ -59,8 +59,8 @@ var variantMethods = map[string]func(v reflect.Value) reflect.Value{
 	"Weights":   func(v reflect.Value) reflect.Value { return v.MethodByName("Weights") },
 }
 
-// places tells of the places in a word that four codes of so many bits have: those of
-// bytes are in two words, for a mantissa has 23 bits.
+// places describes the places in a word of four codes of a number of bits: codes of bytes take two words, since a
+// mantissa has 23 bits.
 func places(bits int, what string) string {
 	var list [4]string
 	for i := range list {
@@ -88,7 +88,7 @@ func places(bits int, what string) string {
 	return kind + "(" + strings.Join(list[:], ", ") + ")"
 }
 
-// kernel is a shader's text, and what its declarations say.
+// kernel is a shader's text and its declarations.
 type kernel struct {
 	name   string // map{Is:a + b Binary:true}
 	wgsl   string
@@ -110,9 +110,8 @@ var (
 	paramsLine  = regexp.MustCompile(`(?m)^\s*(\w+): (u32|f32),`)
 )
 
-// reserved are words that browsers, unlike the native compiler, take for no name: those
-// that the WGSL specification reserves, and access modes and address spaces, which a
-// function of the same name would hide.
+// reserved are words refused as names by browsers, unlike the native compiler: words reserved by the WGSL
+// specification, and access modes and address spaces, which a function of the same name would hide.
 var reserved = strings.Fields(`
 	NULL Self abstract active alignas alignof as asm asm_fragment async attribute auto await become binding_array
 	cast catch class co_await co_return co_yield coherent column_major common compile compile_fragment concept
@@ -127,7 +126,7 @@ var reserved = strings.Fields(`
 	varying virtual volatile wgsl where with writeonly yield read write read_write function private workgroup
 	uniform storage`)
 
-// extensions are what shaders need beyond the standard.
+// extensions are shaders' needs beyond the standard.
 var extensions = map[string]string{"matrix": units, "flash": units}
 
 // units lets a shader use matrix units.
@@ -160,9 +159,8 @@ func newKernel(shader string, variant any) (*kernel, error) {
 	return k, k.declarations()
 }
 
-// declarations reads what k's text declares. Bindings that it does not use, which a
-// compiler would drop, are an error, and so are variables without a value: in a loop
-// the native compiler sets them but once.
+// declarations reads the declarations in k's text. Unused bindings, which a compiler would drop, are an error, and so
+// are variables without a value: in a loop the native compiler sets such variables only once.
 func (k *kernel) declarations() error {
 	k.access, k.fields = nil, nil
 	for i, m := range bindingLine.FindAllStringSubmatch(k.wgsl, -1) {
@@ -202,7 +200,7 @@ func (p params) with(more params) params {
 	return all
 }
 
-// pack returns the bytes of the shader's Params, whose names must be those of v.
+// pack returns the bytes of the shader's Params; the names of v must be equal.
 func (k *kernel) pack(v params) ([]byte, error) {
 	var b []byte
 	for _, f := range k.fields {
@@ -230,13 +228,13 @@ func (k *kernel) pack(v params) ([]byte, error) {
 	return append(b, make([]byte, (16-len(b)%16)%16)...), nil
 }
 
-// pipe is a kernel that is compiled.
+// pipe is a compiled kernel.
 type pipe struct {
 	*kernel
 	gpu.Pipeline
 }
 
-// Device is a GPU and the kernels that were compiled for it.
+// Device is a GPU and its compiled kernels.
 type Device struct {
 	gpu   gpu.Device
 	pipes map[string]*pipe
@@ -251,8 +249,8 @@ func Open(n int) (*Device, error) {
 	return newDevice(d), nil
 }
 
-// HasMatrices reports whether the n-th GPU of gpu.Adapters is one, and has matrix units
-// that Karat uses. Without a library that reaches them no GPU is asked.
+// HasMatrices reports whether the n-th GPU of gpu.Adapters has matrix units known to Karat. Without a library for
+// matrix units no GPU is asked.
 func HasMatrices(n int) bool {
 	if !gpu.Reaches() {
 		return false
@@ -269,7 +267,7 @@ func (d *Device) Adapter() gpu.Adapter { return d.gpu.Adapter() }
 // Close frees the GPU.
 func (d *Device) Close() error { return d.gpu.Close() }
 
-// pipe is a compiled kernel.
+// pipe returns a compiled kernel.
 func (d *Device) pipe(shader string, variant any) (*pipe, error) {
 	name := kernelName(shader, variant)
 	if p := d.pipes[name]; p != nil {

@@ -11,26 +11,10 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// gx is GX of prelude.wgsl.
-const gx = 32768
-
-// flat returns a grid of n workgroups.
-func flat(n int) (x, y, z int) { return min(n, gx), (n + gx - 1) / gx, 1 }
-
-// elements returns the grid of a kernel whose invocations take an element each, of rows of
-// so many, in workgroups of 64.
-func elements(size int) grid {
-	return func(rows int) (x, y, z int) { return flat((rows*size + 63) / 64) }
-}
-
-// groups returns the grid of a kernel whose workgroups take one of size things of a row.
-func groups(size int) grid {
-	return func(rows int) (x, y, z int) { return flat(rows * size) }
-}
-
 // lowerings makes the dispatches of an operation.
 var lowerings = map[graph.Op]func(p *planner, l *lowered){
-	graph.Embed: lowerEmbed, graph.EmbedPos: lowerEmbedPos, graph.Linear: lowerLinear, graph.HeadLinear: lowerHeadLinear,
+	graph.Embed: lowerEmbed, graph.EmbedPos: lowerEmbedPos,
+	graph.Linear: lowerLinear, graph.HeadLinear: lowerHeadLinear,
 	graph.RMSNorm: lowerNorm, graph.LayerNorm: lowerLayerNorm, graph.L2Norm: lowerLayerNorm,
 	graph.RoPE: lowerRoPE, graph.StoreKV: lowerStoreKV, graph.Attention: lowerAttention,
 	graph.Add: lowerElements, graph.Mul: lowerElements, graph.Scale: lowerElements, graph.Softcap: lowerElements,
@@ -40,7 +24,7 @@ var lowerings = map[graph.Op]func(p *planner, l *lowered){
 	graph.Conv: lowerScan, graph.SSMScan: lowerScan, graph.DeltaScan: lowerScan,
 }
 
-// lower makes l's dispatches and its buffer, unless another node's dispatches compute it.
+// lower makes l's dispatches and its buffer, unless another node's dispatches compute l.
 func (p *planner) lower(l *lowered) {
 	n := l.node
 	if n.Alias() {
@@ -52,23 +36,20 @@ func (p *planner) lower(l *lowered) {
 		check(fmt.Errorf("operation %v has no kernel", n.Op))
 	}
 	switch n.Op {
-	case graph.StoreKV, graph.Linear: // which compute other nodes
+	case graph.StoreKV, graph.Linear: // compute other nodes, too
 		f(p, l)
 		return
 	}
 	if p.f.turned[n] != nil || p.values[n] != nil || p.f.hidden[n] {
-		return // its StoreKV computes it, an earlier node has computed it, or its readers look through it
+		return // its StoreKV or an earlier node has computed the value, or its readers skip the node
 	}
-	if n.Op != graph.RMSNorm { // whose result may be a later node's
+	if n.Op != graph.RMSNorm { // its result may be a later node's
 		p.value(n)
 	}
 	f(p, l)
 }
 
-// variant is a template's parameters.
-type variant = map[string]any
-
-// lowerElements lowers an operation on each element of one value, of two, or of a value and a weight.
+// lowerElements lowers an operation on each element of a value, of two values, or of a value and a weight.
 func lowerElements(p *planner, l *lowered) {
 	n := l.node
 	is, value, period, bindings := "", 0.0, 0, []binding{p.values[n], p.values[n.In[0]]}
@@ -113,10 +94,6 @@ func lowerRoPE(p *planner, l *lowered) {
 	p.add(l, "rotate", variant{"Interleaved": a.Interleaved}, numbers, grid, p.values[n], p.values[n.In[0]], t.buffer)
 }
 
-// halves reports whether a turns the halves of whole heads, as rope.wgsl and the fusions with
-// it do.
-func halves(a graph.RoPEAttr) bool { return a.Dim == 0 && !a.Interleaved }
-
 // lowerPick lowers a View, or Rows, with the rows to take; or copies.
 func lowerPick(p *planner, l *lowered) {
 	n := l.node
@@ -144,8 +121,8 @@ func lowerLayerNorm(p *planner, l *lowered) {
 	}
 	size := n.Shape.Last()
 	vectors := n.Shape.Size() / size
-	p.add(l, "layernorm", v, params{"vectors": vectors, "size": size, "eps": n.Attr.(graph.NormAttr).Eps}, groups(vectors),
-		bindings...)
+	numbers := params{"vectors": vectors, "size": size, "eps": n.Attr.(graph.NormAttr).Eps}
+	p.add(l, "layernorm", v, numbers, groups(vectors), bindings...)
 }
 
 func lowerConcat(p *planner, l *lowered) {
@@ -161,20 +138,11 @@ func lowerSlice(p *planner, l *lowered) {
 	p.add(l, "slice", nil, numbers, elements(n.Shape.Size()), p.values[n], p.values[n.In[0]])
 }
 
-// lowerHeadLinear lowers a HeadLinear, whose weight is float32 on the GPU.
+// lowerHeadLinear lowers a HeadLinear, with a float32 weight on the GPU.
 func lowerHeadLinear(p *planner, l *lowered) {
 	n := l.node
 	numbers := params{"heads": n.Shape[0], "size": n.Shape[1], "k": n.In[0].Shape.Last()}
 	p.add(l, "headlinear", nil, numbers, elements(n.Shape.Size()), p.values[n], p.values[n.In[0]], p.vector(n.W[0]))
-}
-
-// given is what the host writes before a node runs: a head, and then numbers for each
-// row of the node.
-type given struct {
-	buffer      gpu.Buffer
-	head, width int                                    // numbers: before the rows, and of a row
-	of          extent                                 // the rows that fill is told
-	fill        func(s *backend.Step, to []byte) error // writes the numbers
 }
 
 // lowerEmbedPos lowers an EmbedPos: the host writes its rows.
@@ -201,10 +169,11 @@ func lowerScalePos(p *planner, l *lowered) {
 		}
 		return nil
 	}}
-	p.add(l, "factor", nil, params{"size": n.Shape.Size()}, elements(n.Shape.Size()), p.values[n], p.values[n.In[0]], by)
+	size := n.Shape.Size()
+	p.add(l, "factor", nil, params{"size": size}, elements(size), p.values[n], p.values[n.In[0]], by)
 }
 
-// lowerPool lowers a Pool: the host writes which rows are a sequence's.
+// lowerPool lowers a Pool: the host writes the rows of each sequence.
 func lowerPool(p *planner, l *lowered) {
 	n := l.node
 	spans := must(p.b.memory.empty("spans", 8*p.most(n)))
@@ -220,9 +189,9 @@ func lowerPool(p *planner, l *lowered) {
 	p.add(l, "pool", v, params{"size": n.Shape.Size()}, elements(n.Shape.Size()), p.values[n], p.values[n.In[0]], spans)
 }
 
-// lowerScan lowers a node with a state. An invocation takes a channel, or a number of a head,
-// through all rows, whose slots and positions the host writes. So that a shader has no
-// more than 8 buffers, the host also writes a DeltaScan's weights, before these.
+// lowerScan lowers a node with a state. An invocation takes a channel, or a number of a head, through all rows; the
+// host writes slots and positions. To keep a shader to 8 buffers, the host also writes a DeltaScan's weights, before
+// the slots.
 func lowerScan(p *planner, l *lowered) {
 	n := l.node
 	var shader string
@@ -231,7 +200,8 @@ func lowerScan(p *planner, l *lowered) {
 	var head []float32
 	switch n.Op {
 	case graph.Conv:
-		shader, numbers, v = "conv", params{"size": n.Shape.Size(), "inputs": n.W[0].Shape[1]}, variant{"Bias": len(n.W) > 1}
+		shader, v = "conv", variant{"Bias": len(n.W) > 1}
+		numbers = params{"size": n.Shape.Size(), "inputs": n.W[0].Shape[1]}
 	case graph.SSMScan:
 		shader, numbers = "ssm", params{"heads": n.Shape[0], "size": n.Shape[1], "groups": n.In[2].Shape[0],
 			"n": n.In[2].Shape[1]}

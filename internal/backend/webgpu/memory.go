@@ -7,11 +7,11 @@ import (
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 )
 
-// memory makes a backend's buffers on the GPU, and writes to them.
+// memory makes a backend's buffers on the GPU, and fills them.
 type memory struct {
 	gpu     gpu.Device
 	limit   int                      // bytes of a buffer
-	made    []interface{ Release() } // buffers and groups, which close frees
+	made    []interface{ Release() } // buffers and groups, freed by close
 	waiting gpu.List                 // writes before the next run
 	bytes   int                      // of the waiting writes
 }
@@ -19,7 +19,7 @@ type memory struct {
 // piece is how much is brought to the GPU at once.
 const piece = 16 << 20
 
-// buffer makes a buffer that holds data, after the next flush. data must not change.
+// buffer makes a buffer holding data after the next flush. data must not change.
 func (m *memory) buffer(name string, data []byte) (gpu.Buffer, error) {
 	buffer, err := m.empty(name, len(data))
 	for at := 0; at < len(data) && err == nil; at += piece {
@@ -28,7 +28,7 @@ func (m *memory) buffer(name string, data []byte) (gpu.Buffer, error) {
 	return buffer, err
 }
 
-// write writes data to a buffer, at the next flush, or now if much waits for that.
+// write writes data to a buffer, at the next flush, or now if much is waiting.
 func (m *memory) write(to gpu.Buffer, at int, data []byte) error {
 	m.waiting.Write(to, at, data)
 	if m.bytes += len(data); m.bytes < piece {
@@ -37,14 +37,14 @@ func (m *memory) write(to gpu.Buffer, at int, data []byte) error {
 	return m.flush()
 }
 
-// flush brings what waits to the GPU.
+// flush brings waiting data to the GPU.
 func (m *memory) flush() error {
 	err := m.gpu.Run(&m.waiting)
 	m.waiting, m.bytes = gpu.List{}, 0
 	return err
 }
 
-// empty makes a buffer of at least size bytes, which are 0.
+// empty makes a buffer of at least size bytes of 0.
 func (m *memory) empty(name string, size int) (gpu.Buffer, error) {
 	if size > m.limit {
 		return nil, fmt.Errorf("%s: %d bytes do not fit a binding, which has at most %d", name, size, m.limit)
@@ -57,8 +57,8 @@ func (m *memory) empty(name string, size int) (gpu.Buffer, error) {
 	return buffer, nil
 }
 
-// enlarged makes a buffer of at least size bytes that begins with so many of old's, which is released; old may be nil.
-// An error leaves old as it is.
+// enlarged makes a buffer of at least size bytes, beginning with had bytes of old, and releases old; old may be nil. An
+// error leaves old unchanged.
 func (m *memory) enlarged(name string, old gpu.Buffer, had, size int) (gpu.Buffer, error) {
 	made, err := m.empty(name, size)
 	if err != nil || old == nil {
@@ -74,8 +74,8 @@ func (m *memory) enlarged(name string, old gpu.Buffer, had, size int) (gpu.Buffe
 	return made, nil
 }
 
-// renew gives *b size bytes at least, whose contents are not kept, and reports whether it made a new buffer for that:
-// of more bytes, if more is not 0.
+// renew gives *b at least size bytes, without keeping contents, and reports whether the buffer is new: of more bytes,
+// if more is not 0.
 func (m *memory) renew(b *gpu.Buffer, name string, size, more int) (bool, error) {
 	if size == 0 || *b != nil && (*b).Size() >= size {
 		return false, nil

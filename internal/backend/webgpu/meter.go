@@ -31,7 +31,7 @@ func (b *Backend) measured(l *gpu.List, dispatches, steps int) {
 	b.meter.Steps, b.meter.Dispatches = b.meter.Steps+steps, b.meter.Dispatches+dispatches
 }
 
-// Bandwidth implements backend.Metered: what a kernel reads that only reads.
+// Bandwidth implements backend.Metered: the speed of a kernel that only reads.
 func (b *Backend) Bandwidth() (bytesPerSecond float64, err error) {
 	b.busy.Lock()
 	defer b.busy.Unlock()
@@ -61,7 +61,8 @@ func (b *Backend) Bandwidth() (bytesPerSecond float64, err error) {
 	l.Stamp()
 	for range 2 {
 		for _, x := range made[2:] {
-			g, err := d.gpu.NewGroup(pipe.Pipeline, gpu.Range{Buffer: made[0]}, gpu.Range{Buffer: made[1]}, gpu.Range{Buffer: x})
+			g, err := d.gpu.NewGroup(pipe.Pipeline,
+				gpu.Range{Buffer: made[0]}, gpu.Range{Buffer: made[1]}, gpu.Range{Buffer: x})
 			if err != nil {
 				return 0, err
 			}

@@ -6,11 +6,11 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// order is that of a norm's sum of squares (rms.wgsl).
+// order is the order of a norm's sum of squares (rms.wgsl).
 type order struct {
 	Of      string // the type of one read
-	Quads   int    // how many of them a vector has
-	Threads int    // that sum
+	Quads   int    // reads in a vector
+	Threads int    // invocations of the sum
 }
 
 func orderOf(size int) order {
@@ -24,7 +24,7 @@ func orderOf(size int) order {
 	return o
 }
 
-// Size is the elements of a vector.
+// Size returns the elements of a vector.
 func (o order) Size() int {
 	if o.Of == "f32" {
 		return o.Quads
@@ -36,14 +36,14 @@ func (o order) Size() int {
 type chainVariant struct {
 	order
 	Weight           bool
-	Add, Scale, Next bool // what follows
+	Add, Scale, Next bool // nodes after the norm
 }
 
 // Weights reports whether there are any.
 func (v chainVariant) Weights() bool { return v.Weight || v.Scale || v.Next }
 
-// normChain is a norm and what follows it: a sum, a scale and the next norm, as far as there are
-// any of them. One dispatch computes it, or in steps of one row the product behind it.
+// normChain is a norm and the nodes after it: a sum, a scale and the next norm, as far as present. One dispatch
+// computes the chain, or in steps of one row the product after it.
 type normChain struct {
 	chainVariant
 	params    params
@@ -51,10 +51,10 @@ type normChain struct {
 	x, other  *graph.Node // the norm's input, and the addend
 	sum, next *graph.Node // the results: next is nil if there is none
 	weights   weights
-	by        *stack // whose product alone computes it in steps of one row; nil if all do
+	by        *stack // the only product computing the chain in steps of one row; nil if all do
 }
 
-// row returns its output, which the next nodes read.
+// row returns the chain's output, read by the next nodes.
 func (c *normChain) row() *graph.Node { return cmp.Or(c.next, c.sum) }
 
 // headVariant is a form of head.wgsl.
@@ -63,11 +63,11 @@ type headVariant struct {
 	Dim    int
 	Weight bool
 	Store  bool // keys, and with values
-	Values bool // that are divided, too
+	Values bool // values are divided, too
 	F16    bool
 }
 
-// lowerNorm lowers an RMSNorm, and what else its dispatch computes.
+// lowerNorm lowers an RMSNorm, and the other nodes of its dispatch.
 func lowerNorm(p *planner, l *lowered) {
 	n := l.node
 	if turned := p.f.turnedHead(n); turned != nil {
@@ -82,7 +82,7 @@ func lowerNorm(p *planner, l *lowered) {
 	vectors := n.Shape.Size() / c.Size()
 	d := p.add(l, "norm", c.chainVariant, c.params.with(params{"vectors": vectors}), groups(vectors), bindings...)
 	if p.f.fold(c) {
-		d.from = 2 // for one row the products that read it compute it
+		d.from = 2 // for one row the products compute the chain
 	}
 }
 
@@ -97,20 +97,19 @@ func (p *planner) chained(c *normChain) (in []binding) {
 	return in
 }
 
-// lowerHead lowers the norm of heads and the RoPE behind it.
+// lowerHead lowers the norm of heads and the RoPE after it.
 func lowerHead(p *planner, l *lowered, turned *graph.Node) {
 	v, numbers, in := p.headOf(l.node, turned)
 	d := p.add(l, "head", v, numbers, groups(numbers["heads"].(int)), append([]binding{p.value(turned)}, in...)...)
-	if a := p.f.only(turned); a != nil && a.Op == graph.Attention && plain(a) && v.Weight && v.Of == "vec4f" &&
+	if a := p.f.onlyReader(turned); a != nil && a.Op == graph.Attention && isPlain(a) && v.Weight && v.Of == "vec4f" &&
 		v.Threads == 64 && !p.b.o.Software {
 		p.f.queries[a] = l.node
 		p.f.live.Keep(l.node, a)
-		d.from = 2 // for one row attention computes it
+		d.from = 2 // for one row attention computes the norm
 	}
 }
 
-// headOf returns the form of head.wgsl for the norm n, and what it reads for that: heads, turns
-// and the weight, if there is one.
+// headOf returns the form of head.wgsl for the norm n, and its inputs: heads, turns and the weight, if there is one.
 func (p *planner) headOf(n, turned *graph.Node) (v headVariant, numbers params, in []binding) {
 	size, t, attr := n.Shape.Last(), p.turns(turned), n.Attr.(graph.NormAttr)
 	v = headVariant{order: orderOf(size), Dim: size, Weight: len(n.W) > 0}
@@ -123,7 +122,7 @@ func (p *planner) headOf(n, turned *graph.Node) (v headVariant, numbers params, 
 	return v, numbers, in
 }
 
-// storeHeads lowers the StoreKV of keys whose norm and RoPE are left to it.
+// storeHeads lowers the StoreKV of keys with the norm and RoPE left to the StoreKV.
 func (p *planner) storeHeads(l *lowered, kv *graph.KV) {
 	k, x := l.node.In[0], l.node.In[1]
 	v, numbers, in := p.headOf(k.In[0], k)

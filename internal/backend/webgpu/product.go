@@ -7,9 +7,9 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// ending is what a product reads besides a row and a weight, and does with its results.
+// ending is the inputs of a product besides a row and a weight, and the use of its results.
 type ending struct {
-	Outs  int          // results whose rows lie as one weight
+	Outs  int          // results with rows joined as one weight
 	GLU   string       // of pairs of results, an expression of a and b
 	Gate  string       // of a result and something else
 	Add   bool         // something is added
@@ -17,7 +17,7 @@ type ending struct {
 
 	Experts bool // each row has a matrix of its own choice
 	Biased  bool // and a bias
-	Scaled  bool // and the choice's weight multiplies what it reads: the product, which is the same
+	Scaled  bool // the choice's weight is a factor of the input: the product is the same
 }
 
 // linearVariant is a form of linear.wgsl.
@@ -27,10 +27,10 @@ type linearVariant struct {
 	Lanes  int // invocations side by side
 	Per    int // rows of the weight, and
 	Rows   int // of activations, of an invocation
-	Unroll int // units that are read before they are used
+	Unroll int // units read before use
 }
 
-// unit is the parameters of a piece of it: which of the units read together.
+// unit is the parameters of a piece of product.wgsl: one of the units read together.
 type unit struct {
 	linearVariant
 	E int
@@ -42,10 +42,10 @@ const (
 	unroll = 2
 )
 
-// tile is what a workgroup of product.wgsl computes, and an invocation of it.
+// tile is the work of a workgroup of product.wgsl, and of an invocation.
 type tile struct {
 	BM, BN, TM, TN int
-	Q              int // quads of a row that are in the workgroup's memory
+	Q              int // quads of a row in the workgroup's memory
 }
 
 // productVariant is a form of product.wgsl.
@@ -62,7 +62,7 @@ type aloneVariant struct {
 	Per int // rows of the weight of an invocation
 }
 
-// Columns is how many results an invocation has.
+// Columns returns the results of an invocation.
 func (v aloneVariant) Columns() int {
 	if v.GLU != "" {
 		return v.Per / 2
@@ -80,7 +80,7 @@ const (
 // tiles is the form of a product's tiles.
 var tiles = tile{BM: 64, BN: 64, TM: 8, TN: 4, Q: 8}
 
-// product is a product to lower: of one weight, or of a stack's as one.
+// product is a product to lower: of a weight, or of a stack's weights joined.
 type product struct {
 	p       *planner
 	l       *lowered
@@ -90,14 +90,14 @@ type product struct {
 	columns int // results of a row
 	shard   shard
 	out, x  gpu.Buffer
-	more    []binding // what end reads
+	more    []binding // inputs of end
 }
 
 // lowerLinear lowers the products of a stack, at its first node, and its adapters.
 func lowerLinear(p *planner, l *lowered) {
 	s := p.f.stacks[l.node]
 	if s.nodes[0] != l.node {
-		return // the first one's dispatch computes it
+		return // the dispatch of the first node computes the value
 	}
 	w := p.b.weights[s.key]
 	x := product{p: p, l: l, w: w, end: ending{Outs: len(s.nodes)}, columns: w.rows, shard: w.shards[0],
@@ -107,7 +107,7 @@ func lowerLinear(p *planner, l *lowered) {
 		x.params = params{"n": w.rows, "k": w.k, "column": 0, "stride": w.rows / 2}
 		x.lower()
 	} else if len(s.nodes) == 1 {
-		x.single()
+		x.addSingle()
 	} else {
 		x.out = p.value(s.nodes[0])
 		begins, rows := [2]int{w.rows, w.rows}, s.nodes[0].Shape.Size() // of the second and the third
@@ -120,9 +120,8 @@ func lowerLinear(p *planner, l *lowered) {
 	p.adapt(l, s)
 }
 
-// single lowers a product that is alone: of each shard of its weight, and with the sum
-// that it goes into, if that can be.
-func (x product) single() {
+// addSingle lowers a product for itself: of each shard of its weight, and with the sum after it, if possible.
+func (x product) addSingle() {
 	p, to := x.p, x.l.node
 	x.end = ending{Outs: 1}
 	glu, shown, at := p.f.gating(to)
@@ -152,15 +151,15 @@ func (x product) lower() {
 		return
 	}
 	most := x.p.most(x.l.node)
-	x.rows(1)
+	x.addRows(1)
 	if most > 1 {
-		x.rows(few)
+		x.addRows(few)
 	}
 	if most < many || x.matrix() {
 		return
 	}
-	x.add("product", productVariant{layout: x.w.layout, ending: x.end, tile: tiles}, x.params, x.tiled(tiles.BM, tiles.BN),
-		x.x).from = many
+	v := productVariant{layout: x.w.layout, ending: x.end, tile: tiles}
+	x.add("product", v, x.params, x.tiled(tiles.BM, tiles.BN), x.x).from = many
 }
 
 // add adds a dispatch of a row of from.
@@ -176,9 +175,8 @@ func (x product) tiled(rows, width int) grid {
 	return func(n int) (int, int, int) { return (x.columns + width - 1) / width, (n + rows - 1) / rows, 1 }
 }
 
-// rows adds the dispatch for steps of one row, or of a few, of which it takes so many at
-// once.
-func (x product) rows(rows int) {
+// addRows adds the dispatch for steps of one row, or of a few, taking rows of them at once.
+func (x product) addRows(rows int) {
 	v := linearVariant{layout: x.w.layout, ending: x.end, Lanes: lanes, Per: 1, Rows: rows, Unroll: unroll}
 	if x.w.k >= 128*32 && rows == 1 {
 		v.Unroll = 2 * unroll // runs are as long
@@ -196,7 +194,7 @@ func (x product) rows(rows int) {
 	}
 	numbers, from := x.params, x.x
 	if c := x.p.f.folded[x.l.node.In[0]]; rows == 1 && c != nil && (c.by == nil || c.by == x.p.f.stacks[x.l.node]) {
-		// the row is computed of what c reads
+		// the row is computed from c's inputs
 		v.Chain, numbers, from = c.chainVariant, numbers.with(c.params), x.p.values[c.x]
 		x.more = append(slices.Clone(x.more), x.p.chained(c)...)
 		if c.Add {

@@ -18,15 +18,8 @@ import (
 	"github.com/karat-run/karat/internal/quant"
 )
 
-// longest is how long a list of many rows should take at most, for it cannot be stopped.
-const longest = 100 * time.Millisecond
-
-// unmeasured is what a dispatch of many rows is taken to last on a program that stands in for a
-// GPU until one was measured: a first list of all of them would take half a minute or more.
-const unmeasured = longest / 8
-
-// of is the plan for s.
-func (e *executable) of(s *backend.Step) (*plan, error) {
+// planFor returns the plan for s.
+func (e *executable) planFor(s *backend.Step) (*plan, error) {
 	if slices.ContainsFunc(s.Adapters, func(b *backend.Blend) bool { return b != nil }) {
 		var err error
 		if e, err = e.adapted(); err != nil {
@@ -41,15 +34,15 @@ func (e *executable) of(s *backend.Step) (*plan, error) {
 
 // Run implements backend.Executable.
 func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) ([]float32, error) {
-	p, err := e.of(s)
+	p, err := e.planFor(s)
 	if err != nil {
 		return nil, err
 	}
 	return p.compute(ctx, s, tap)
 }
 
-// compute is Run: one list, and with taps one more for each wanted node. Where that takes
-// long there are several.
+// compute implements Run: one list, and with taps one more for each wanted node; several lists where one would take
+// long.
 func (e *plan) compute(ctx context.Context, s *backend.Step, tap backend.Tap) ([]float32, error) {
 	c, err := e.begin(ctx, s)
 	if err != nil {
@@ -59,7 +52,7 @@ func (e *plan) compute(ctx context.Context, s *backend.Step, tap backend.Tap) ([
 	if err := e.reserve(c, 1); err != nil {
 		return nil, err
 	}
-	c.tell(&e.recording.list, e.recording.steps)
+	c.recordTables(&e.recording.list, e.recording.steps)
 	e.write(0, false)
 	first, nodes := e.nodes[0].node, e.nodes
 	if s.NoLogits {
@@ -95,7 +88,7 @@ func (e *plan) compute(ctx context.Context, s *backend.Step, tap backend.Tap) ([
 	return e.read(e.last, first)
 }
 
-// show calls tap, and takes over what it writes, if it may.
+// show calls tap, and takes over its writes, if allowed.
 func (e *plan) show(tap backend.Tap, l *lowered, out []float32, write bool) {
 	if !write {
 		tap(l.node, out)
@@ -141,7 +134,7 @@ func (e *plan) begin(ctx context.Context, s *backend.Step) (*cache, error) {
 	return c, nil
 }
 
-// reserve makes room for what so many steps need, from the one that begins.
+// reserve makes room for a number of steps, from the beginning one on.
 func (e *plan) reserve(c *cache, steps int) error {
 	if err := c.reserve(e.recording.steps, steps, e.splits); err != nil {
 		return err
@@ -157,8 +150,8 @@ func (e *plan) reset() {
 	}
 }
 
-// pause runs the recorded commands, of the nodes from first to last, if that takes so long that
-// who waits should be able to stop it. It returns the first node of the next recording.
+// pause runs the recorded commands, of the nodes from first to last, if they take so long that the caller should be
+// able to stop. It returns the first node of the next recording.
 func (e *plan) pause(ctx context.Context, first, last *graph.Node) (*graph.Node, error) {
 	if !e.recording.many || e.recording.pace*time.Duration(e.recording.list.Dispatches()) < longest {
 		return first, nil
@@ -170,14 +163,11 @@ func (e *plan) pause(ctx context.Context, first, last *graph.Node) (*graph.Node,
 	return last, ctx.Err()
 }
 
-// parts is what of s nodes compute, by extent.
-func parts(s *backend.Step) [extents]*backend.Step { return [extents]*backend.Step{s, s.Wanted()} }
-
-// count is the number of rows of l's value in the step that runs.
+// count returns the number of rows of l's value in the running step.
 func (e *plan) count(l *lowered) int { return len(e.recording.steps[l.extent].Tokens) }
 
-// kernels is the number of rows whose kernels compute l. On matrix units a row has other bits
-// where there are few, so rows for a tap take the kernels of the rows whose logits are wanted.
+// kernels returns the number of rows for choosing l's kernels. On matrix units a row in a few has other bits, so rows
+// for a tap take the kernels of the rows with wanted logits.
 func (e *plan) kernels(l *lowered) int {
 	if l.late && e.b.unit != nil && len(e.recording.steps[wanted].Tokens) < many {
 		return min(e.count(l), few)
@@ -216,8 +206,8 @@ func (e *plan) run(first, last *graph.Node, steps int) error {
 	return nil
 }
 
-// write records the step's inputs but those of single nodes: k is how many of the likeliest tokens
-// are wanted. Of a step after another one only the positions are new.
+// write records the step's inputs, except for inputs of single nodes; k is the number of likeliest tokens wanted. In a
+// step after another only the positions are new.
 func (e *plan) write(k int, after bool) {
 	if !after {
 		for x, s := range e.recording.steps {
@@ -274,7 +264,7 @@ func (e *plan) record(l *lowered, c *cache) error {
 		}
 		pages := 0
 		if d.split != nil {
-			if _, pages = d.split.of(e.recording.steps); pages > 0 != d.long {
+			if _, pages = d.split.size(e.recording.steps); pages > 0 != d.long {
 				continue
 			}
 		}
@@ -343,8 +333,8 @@ func readable(n *graph.Node) error {
 	return quant.Dequantize(w.DType, make([]float32, w.Shape.Last()), row.Row(0))
 }
 
-// embeddings fills to, which may be memory that is slow to read, with rows of the weight of n, an
-// Embed or EmbedPos node, as float32. Many are cut among the processors, finely, for some may be late.
+// embeddings fills to, perhaps memory slow to read, with rows of the weight of n, an Embed or EmbedPos node, as
+// float32. Many rows are dealt to the processors in small pieces, since some processors may be late.
 func embeddings(to []byte, n *graph.Node, ids []int32, scale float32) error {
 	d, w := n.Shape.Size(), n.W[0]
 	rows := floatsIn(to)
@@ -374,18 +364,4 @@ func embeddings(to []byte, n *graph.Node, ids []int32, scale float32) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
-}
-
-// poison makes the plan fill free memory with NaNs, where a test wants that.
-func (p *planner) poison() {
-	if !p.b.poison {
-		return
-	}
-	most := 0
-	for _, l := range p.e.nodes {
-		if l.out != nil {
-			most = max(most, l.out.Size())
-		}
-	}
-	p.e.recording.nans = must(p.b.memory.buffer("poison", bytes.Repeat([]byte{0xff}, most)))
 }

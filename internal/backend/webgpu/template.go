@@ -8,12 +8,12 @@ import (
 	"text/template/parse"
 )
 
-// Shaders are templates in the language of text/template, whose parser reads them. As much of it is here as shaders
-// have: values are int, bool, string, lists of strings and numbers, and variants; range counts to a number; and a name
-// that is not there is an error where it is printed. text/template itself looks for methods by name, for which
-// the linker would keep every exported method of every type: 4 MB.
+// Shaders are templates in the language of text/template, read by its parser. The executor here knows only the
+// constructs in shaders: values are int, bool, string, lists of strings and numbers, and variants; range counts to a
+// number; and printing a missing name is an error. text/template itself looks for methods by name, so the linker would
+// keep every exported method of every type: 4 MB.
 
-// templates are parsed texts, and what they define, by name.
+// templates are parsed texts and their definitions, by name.
 type templates map[string]*parse.Tree
 
 // parseTemplates reads texts by their names.
@@ -34,7 +34,7 @@ func parseTemplates(texts map[string]string) (templates, error) {
 	return t, nil
 }
 
-// fill writes the template of that name, data being its dot.
+// fill writes the template of a name, with data as its dot.
 func (t templates) fill(w *strings.Builder, name string, data any) (err error) {
 	tree := t[name]
 	if tree == nil {
@@ -119,7 +119,7 @@ func (f *filling) walk(dot any, n parse.Node) {
 	}
 }
 
-// value returns a pipeline's value. What it declares is a variable from then on.
+// value returns a pipeline's value. A declaration makes a variable from then on.
 func (f *filling) value(dot any, p *parse.PipeNode) any {
 	f.at = p
 	if len(p.Cmds) != 1 || p.IsAssign {

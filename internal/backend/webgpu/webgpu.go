@@ -1,19 +1,17 @@
 // Package webgpu runs graphs on a GPU, through WebGPU.
 //
-// All arithmetic is float32, from the weights as the file has them, except with
-// Options.Matrices; keys and values are kept in binary16 or float32. A row's bits do not
-// depend on the step that computes it: each kernel's order of summation follows from the
+// All arithmetic is float32, from the weights as in the file, except with Options.Matrices; keys and values are kept in
+// binary16 or float32. A row's bits do not depend on the step: each kernel's order of summation follows from the
 // weight, or from the row's position. Different GPUs may give different bits.
 //
-// Compile lowers each node to dispatches of kernels (lower.go), which are templates of
-// WGSL in shaders/ (kernel.go), and plans the buffers by live range (plan.go); Run
-// records them with the step's inputs in one list and runs it (run.go). The host reads
-// rows of embedding tables that are not on the GPU, and of the rotary tables.
+// Compile lowers each node to dispatches of kernels (lower.go), templates of WGSL in shaders/ (kernel.go), and plans
+// the buffers by live range (plan.go); Run records dispatches with the step's inputs in one list and runs the list
+// (run.go). The host reads rows of embedding tables not on the GPU, and of the rotary tables.
 //
-// The files in reading order: webgpu.go (the backend), run.go (a step), choose.go (tokens on the GPU), plan.go (nodes,
-// dispatches, buffers), lower.go (an operation each), experts.go, product.go with matrix.go, adapter.go, attention.go,
-// norm.go, fusions.go (what one dispatch computes), gate.go; and what these stand on: cache.go, weight.go, kernel.go
-// with template.go, memory.go, meter.go.
+// The files in reading order: lower.go (a node's dispatches), run.go (a step), plan.go (compiling), meter.go, choose.go
+// (tokens on the GPU), template.go (the language of shaders); the operations: experts.go, attention.go, product.go with
+// matrix.go; fusions.go (nodes of one dispatch), adapter.go, planner.go (nodes, dispatches, buffers); cache.go,
+// webgpu.go (the backend), gate.go, weight.go, memory.go, norm.go, kernel.go.
 package webgpu
 
 import (
@@ -29,16 +27,15 @@ type Options struct {
 	F32KV bool // keep keys and values in float32, not in binary16
 	Own   bool // Close closes the device, too
 
-	// Software: the device is a program that stands in for a GPU. It compiles kernels slowly,
-	// so they are small, and their invocations avoid waiting for each other. The bits are
-	// the same.
+	// Software: the device is a program in place of a GPU. It compiles kernels slowly, so kernels are small, and
+	// invocations avoid waiting for each other. The bits are the same.
 	Software bool
 
-	NoFuse []string // names of Fusions to do without; they change no bit, but for "stack" with Matrices
+	NoFuse []string // names of Fusions to do without; bits stay the same, except for "stack" with Matrices
 
-	// Matrices: if the GPU has matrix units that can be reached, they compute products of
-	// many rows with quantized weights, and attention over binary16 keys and values, in
-	// binary16. A row then has other bits in a step of many rows than in a step of few.
+	// Matrices: matrix units, if the GPU has any in reach, compute products of many rows with quantized weights, and
+	// attention over binary16 keys and values, in binary16. A row then has other bits in a step of many rows than in a
+	// step of few.
 	Matrices bool
 }
 
@@ -50,15 +47,15 @@ type Backend struct {
 	busy backend.Turn // held while the GPU is used
 
 	weights  map[weights]*weight    // of products
-	vectors  map[weights]gpu.Buffer // small ones, one after another
+	vectors  map[weights]gpu.Buffer // small weights, one after another
 	adapters adapters
 	memory   *memory
 
-	meter *backend.Meter // nil until it is asked for
+	meter *backend.Meter // nil until the first request
 
 	poison bool                     // fill free memory with NaNs: for tests
 	all    bool                     // tables of embeddings lie on the GPU, whatever their size: for tests
-	times  map[string]time.Duration // of kernels, and of nodes, if they are to be taken: for tests
+	times  map[string]time.Duration // of kernels, and of nodes, if wanted: for tests
 }
 
 // New makes a backend of d.
@@ -73,9 +70,8 @@ func New(d *Device, o Options) *Backend {
 	return b
 }
 
-// Rows implements backend.Wide: with fewer, a GPU has too little to do at once. A program
-// that stands in for one gains nothing by many, and what it computes can be stopped between
-// steps only.
+// Rows implements backend.Wide: with fewer rows, a GPU has too little to do at once. A software GPU gains nothing by
+// addMany rows, and can be stopped between steps only.
 func (b *Backend) Rows() int {
 	if b.o.Software {
 		return 64
@@ -83,7 +79,7 @@ func (b *Backend) Rows() int {
 	return 512
 }
 
-// Close frees what the backend has on the GPU. Nothing may run, then or later.
+// Close frees the backend's memory on the GPU. Nothing may run, then or later.
 func (b *Backend) Close() error {
 	b.busy.Lock()
 	defer b.busy.Unlock()

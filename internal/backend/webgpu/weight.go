@@ -6,46 +6,46 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// layout is how weights of a type lie for weight.wgsl. A row is cut into words, and the
-// same four words of all rows lie side by side, so that invocations that take
-// neighbouring rows read neighbouring memory, 16 bytes each.
+// layout is the order of weights of a type for weight.wgsl. A row is cut into words, and the same four words of all
+// rows lie side by side, so that invocations of neighbouring rows read neighbouring memory, 16 bytes each.
 //
-// A row of a quantized type has three parts: the low bits of its codes in order, two
-// words side by side if they are of 2 bits, else four; their high bits, a word; and a
-// head for each block: D and Min as in quant.Header, then Scales and Mins, a byte each,
-// in blocks of 256. Where that is D alone, a word has those of two units. Codes that have
-// gaps between them are laid as indices of a table. Nothing is rounded, and little is
-// longer than in the file, but for the types whose codes index a grid. Rows of floats are padded to
-// multiples of 32 with zeros.
+// A row of a quantized type has three parts: the low bits of its codes in order, two words side by side for 2 bits,
+// else four; their high bits, a word; and a head for each block: D and Min as in quant.Header, then Scales and Mins, a
+// byte each, in blocks of 256. A head of D alone shares a word with the next unit's. Codes with gaps between them are
+// laid out as indices of a table. Nothing is rounded, and little is longer than in the file, except for types of codes
+// indexing a grid. Rows of floats are padded to multiples of 32 with zeros.
 type layout struct {
 	Plain  string     // f32, f16 or bf16; "" if quantized
 	Odd    bool       // rows of floats are no multiple of 4
 	Bits   int        // low bits of a code
 	High   int        // high bits
 	Quads  int        // four words of a unit of 32; 0 if there are fewer
-	Group  int        // weights that share a scale
+	Group  int        // weights sharing a scale
 	Units  int        // units of 32 in a block
 	Head   int        // words of a block's head
 	Min    bool       // there are minima
 	Bfloat bool       // D is a bfloat16
 	Offset int        // of the codes
-	Each   bool       // groups have a scale each, two in a word of each unit
+	Each   bool       // a scale for each group, two in a word of each unit
 	Unit   string     // a factor of the scales in a block of 256; "" is 1
 	Table  []uint32   // the codes' values, a byte each, or nil
-	index  *[256]byte // of quant.Codes: what is laid; nil where these are laid themselves
+	index  *[256]byte // of quant.Codes: the index of each code; nil where codes are laid out themselves
 }
 
-// Halves is that activations are binary16: matrix.wgsl's.
+// Halves returns false: only matrix.wgsl's activations are binary16.
 func (l layout) Halves() bool { return false }
 
 // bits are the low and high bits of codes, by type.
@@ -108,7 +108,7 @@ func packed(values []int8) []uint32 {
 	return words
 }
 
-// words is how many words a row of k weights has in each part.
+// words returns the number of words in each part of a row of k weights.
 func (l *layout) words(k int) (low, high, head int) {
 	units := (k + 31) / 32
 	switch {
@@ -135,7 +135,7 @@ type shard struct {
 type weight struct {
 	layout
 	rows, k int // of a matrix
-	each    int // words of one of several
+	each    int // words of a matrix, if several
 	shards  []shard
 	peak    *peak
 }
@@ -144,14 +144,14 @@ type weight struct {
 type filler struct {
 	layout
 	w     *graph.Weight
-	from  int // the weight's row that is row first there
+	from  int // the weight's row at row first of the shard
 	first int
 	n, k  int
 	words []byte
 	peak  *peak
 	codes [line]byte // of a row, for a moment
-	top   float32    // of what this filler has seen, which raises the peak
-	most  uint16     // the scale that has it, where heads are pairs
+	top   float32    // of the numbers seen by this filler, for raising the peak
+	most  uint16     // the scale of top, where heads are pairs
 }
 
 // line is how many columns of a row are laid at once.
@@ -159,7 +159,7 @@ const line = 256
 
 // fill lays rows first+from to first+to-1.
 func (f *filler) fill(from, to int) error {
-	const together = 16 // rows, whose words share a line of the cache
+	const together = 16 // rows with words in a shared line of the cache
 	var rows [together][]byte
 	lay := f.quantized
 	if f.Plain != "" {
@@ -219,7 +219,7 @@ func (f *filler) quantized(n, k, columns int, row []byte) error {
 	return nil
 }
 
-// unit lays unit u of row n; high is the word where that part begins.
+// unit lays out unit u of row n; high is the word where the high bits begin.
 func (f *filler) unit(n, u, high int, codes *[32]byte) {
 	order := binary.LittleEndian
 	a, b, c, d := order.Uint64(codes[:]), order.Uint64(codes[8:]), order.Uint64(codes[16:]), order.Uint64(codes[24:])
@@ -247,7 +247,7 @@ func (f *filler) unit(n, u, high int, codes *[32]byte) {
 	}
 }
 
-// join is the lowest bits of eight bytes, so many of each, side by side.
+// join returns the lowest bits of eight bytes, bits of each, side by side.
 func join(x uint64, bits int) uint64 {
 	x &= 0x0101010101010101 * (1<<bits - 1)
 	x = (x | x>>(8-bits)) & (0x0001000100010001 * (1<<(2*bits) - 1))
@@ -255,7 +255,7 @@ func join(x uint64, bits int) uint64 {
 	return (x | x>>(32-4*bits)) & (1<<(8*bits) - 1)
 }
 
-// heads lays the heads of row n from head i on; at is the word where that part begins.
+// heads lays out the heads of row n from head i on; at is the word where heads begin.
 func (f *filler) heads(n, i, at int, row []byte) {
 	var h quant.Header
 	d := f.w.DType
@@ -273,7 +273,7 @@ func (f *filler) heads(n, i, at int, row []byte) {
 			i++
 		}
 		if f.pairs() && h.D&0x7fff <= f.most {
-			continue // its numbers are no larger than those before
+			continue // numbers no larger than those before
 		}
 		if x := f.bound(&h); x > f.top && x <= math.MaxFloat32 {
 			f.top, f.most = x, h.D&0x7fff
@@ -320,7 +320,7 @@ func (f *filler) all(rows int) error {
 	return errors.Join(errs...)
 }
 
-// load lays rows from to to-1, piece by piece, for they may have to be read.
+// load lays out rows from to to-1, piece by piece, since rows may have to be read first.
 func (f *filler) load(from, to int) error {
 	for step := max(1, piece/max(1, f.w.DType.RowBytes(f.k))); from < to; from += step {
 		end := min(from+step, to)
@@ -337,8 +337,8 @@ func (f *filler) load(from, to int) error {
 	return nil
 }
 
-// upload brings weights [n, k] of one type, as one whose rows follow each other, or a
-// weight [experts, n, k] to the GPU, shard by shard.
+// upload brings weights [n, k] of one type, as one weight of consecutive rows, or a weight [experts, n, k] to the GPU,
+// shard by shard.
 func (b *Backend) upload(ws ...*graph.Weight) (*weight, error) {
 	w := ws[0]
 	l, err := layoutOf(w.DType, w.Shape.Last())
@@ -355,13 +355,14 @@ func (b *Backend) upload(ws ...*graph.Weight) (*weight, error) {
 		out.rows += w.Shape[len(w.Shape)-2]
 	}
 	row := l.bytes(out.k)
-	count, unit := out.rows, row // of what a shard has several of
+	count, unit := out.rows, row // unit and number of a shard's parts
 	if len(w.Shape) == 3 {
 		count, unit = w.Shape[0], (out.rows*row+15)&^15
 		out.each = unit / 4
 	}
 	if unit == 0 || unit > b.memory.limit {
-		return nil, fmt.Errorf("weight %s: %d bytes do not fit a binding, which has at most %d", w.Name, unit, b.memory.limit)
+		return nil, fmt.Errorf("weight %s: %d bytes do not fit a binding, which has at most %d",
+			w.Name, unit, b.memory.limit)
 	}
 	most := b.memory.limit / unit
 	if len(w.Shape) == 2 && most >= 32 {
@@ -374,8 +375,8 @@ func (b *Backend) upload(ws ...*graph.Weight) (*weight, error) {
 			err = fillRows(ws, l, first, n, words, out.peak)
 		}
 		for i := 0; len(w.Shape) == 3 && i < n && err == nil; i++ {
-			f := filler{layout: l, w: w, from: (first + i) * out.rows, n: out.rows, k: out.k, words: words[i*unit : (i+1)*unit],
-				peak: out.peak}
+			f := filler{layout: l, w: w, from: (first + i) * out.rows, n: out.rows, k: out.k,
+				words: words[i*unit : (i+1)*unit], peak: out.peak}
 			err = f.all(out.rows)
 		}
 		if err != nil {
@@ -396,7 +397,7 @@ func (l *layout) bytes(k int) int {
 	return 4 * (low + high + head)
 }
 
-// fillRows lays n rows of the matrices ws, from row first of all of them on, into words.
+// fillRows writes n rows of the matrices ws, from row first of all rows on, as words.
 func fillRows(ws []*graph.Weight, l layout, first, n int, words []byte, top *peak) error {
 	f := filler{layout: l, n: n, k: ws[0].Shape.Last(), words: words, peak: top}
 	for _, w := range ws {
@@ -410,7 +411,7 @@ func fillRows(ws []*graph.Weight, l layout, first, n int, words []byte, top *pea
 	return nil
 }
 
-// vector is small weights as float32, one after another.
+// vector returns small weights as float32, one after another.
 func (b *Backend) vector(key weights) (gpu.Buffer, error) {
 	if v := b.vectors[key]; v != nil {
 		return v, nil
@@ -431,22 +432,105 @@ func (b *Backend) vector(key weights) (gpu.Buffer, error) {
 	return v, err
 }
 
-// widened is all of a small weight, as float32.
+// widened returns all of a small weight, as float32.
 func widened(w *graph.Weight) ([]float32, error) {
 	if w.Order != nil {
 		return nil, fmt.Errorf("tensor %s: its rows are in another order", w.Name)
 	}
 	f := make([]float32, w.Shape.Size())
-	return f, mmap.Guard(func() error { return quant.Dequantize(w.DType, f, w.Data) }) // nothing small is left in a Source
+	// Nothing small is left in a Source.
+	return f, mmap.Guard(func() error { return quant.Dequantize(w.DType, f, w.Data) })
 }
 
-// bytesIn is the memory of f, which has the order of bytes that WebGPU wants on all
-// machines that Karat runs on.
+// bytesIn returns the memory of f, in WebGPU's order of bytes on all machines that Karat runs on.
 func bytesIn[T float32 | uint32](f []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
 }
 
-// floatsIn is b, whole words that lie as words do, as numbers.
+// floatsIn returns b, whole words in order, as numbers.
 func floatsIn(b []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+}
+
+// weights are joined weights; the last may be nil.
+type weights [3]*graph.Weight
+
+// list returns the weights other than nil.
+func (w weights) list() []*graph.Weight {
+	n := slices.Index(append(w[:], nil), nil)
+	return w[:n]
+}
+
+// bytes returns the weights' size in the file.
+func (w weights) bytes() (n int64) {
+	for _, x := range w.list() {
+		n += int64(x.Size())
+	}
+	return n
+}
+
+// peak is an upper bound of a weight's finite numbers.
+type peak struct{ bits atomic.Uint32 }
+
+// raise makes p at least x, a number not negative.
+func (p *peak) raise(x float32) {
+	for to := math.Float32bits(x); to < 0x7f800000; {
+		if has := p.bits.Load(); to <= has || p.bits.CompareAndSwap(has, to) {
+			return
+		}
+	}
+}
+
+// factor returns the power of two that takes w's largest number below 2^15, where binary16 has room for that number and
+// the most room for small numbers, and its inverse.
+func (w *weight) factor() params {
+	_, e := math.Frexp(float64(math.Float32frombits(w.peak.bits.Load())))
+	e = max(-115, e-15)
+	return params{"up": float32(math.Ldexp(1, -e)), "down": float32(math.Ldexp(1, e))}
+}
+
+// reach returns the largest number of a block apart from its scales: of the codes, or of the table.
+func (l *layout) reach() (most float32) {
+	if l.Table == nil {
+		return float32(max(l.Offset, 1<<(l.Bits+l.High)-1-l.Offset))
+	}
+	for _, word := range l.Table {
+		for i := range 4 {
+			v := float32(int8(word >> (8 * i)))
+			most = max(most, v, -v)
+		}
+	}
+	return most
+}
+
+// bound returns an upper bound of the finite numbers of a block with header h: infinite or NaN if there are none.
+func (l *layout) bound(h *quant.Header) float32 {
+	scale, least := float16.F16(h.D&0x7fff), float32(0)
+	if l.Bfloat {
+		scale = float16.BF16(h.D & 0x7fff)
+	}
+	if l.Min {
+		least = float16.F16(h.Min & 0x7fff)
+	}
+	if l.Units == 8 {
+		groups := 256 / l.Group
+		scale, least = scale*largest(h.Scales[:groups]), least*largest(h.Mins[:groups])
+		if l.Unit != "" {
+			scale /= 4 // at most
+		}
+	}
+	x := scale*l.reach() + least
+	if x > math.MaxFloat32 && scale <= math.MaxFloat32 && least <= math.MaxFloat32 {
+		return math.MaxFloat32
+	}
+	return x
+}
+
+// largest returns the largest magnitude in s.
+func largest(s []int8) float32 {
+	most := 0
+	for _, x := range s {
+		most = max(most, int(x), -int(x))
+	}
+	return float32(most)
 }

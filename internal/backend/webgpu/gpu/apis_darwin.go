@@ -12,7 +12,7 @@ import (
 // apis are the ways to reach GPUs, the best first.
 var apis = []hal.Backend{metal.Backend{}}
 
-// memoryOf is not known: Metal shares the machine's memory.
+// memoryOf returns 0, unknown: Metal shares the machine's memory.
 func memoryOf(hal.Adapter) int64 { return 0 }
 
 // nap sleeps.

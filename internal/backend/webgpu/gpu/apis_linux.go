@@ -16,5 +16,5 @@ var apis = []hal.Backend{vulkan.Backend{}}
 // nap sleeps. The runtime's own timers may end a millisecond late.
 func nap(d time.Duration) {
 	t := syscall.NsecToTimespec(int64(d))
-	_ = syscall.Nanosleep(&t, nil) // what interrupts it wakes it
+	_ = syscall.Nanosleep(&t, nil) // an interruption ends the sleep
 }

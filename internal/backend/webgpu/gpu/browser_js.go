@@ -13,13 +13,13 @@ import (
 	"github.com/karat-run/karat/internal/jsasync"
 )
 
-// A call from Go to JavaScript costs microseconds, so a list is encoded as words, which
-// gpu.js replays with one call. Objects of WebGPU are there, by number.
+// A call from Go to JavaScript costs microseconds, so a list is encoded as words, replayed by gpu.js in one call.
+// gpu.js holds the objects of WebGPU, by number.
 
 // upload is how many bytes of writes are handed over at once.
 const upload = 4 << 20
 
-// shim is gpu.js, as an object.
+// shim returns gpu.js as an object.
 func shim() (js.Value, error) {
 	s := js.Global().Get("karatGPU")
 	if s.IsUndefined() {
@@ -28,7 +28,7 @@ func shim() (js.Value, error) {
 	return s, nil
 }
 
-// Bytes is what the buffers of all devices take.
+// Bytes returns the memory of the buffers of all devices.
 func Bytes() int64 {
 	s, err := shim()
 	if err != nil {
@@ -37,7 +37,7 @@ func Bytes() int64 {
 	return int64(s.Call("bytes").Float())
 }
 
-// Adapters lists the GPUs that the browser gives: one, or an error that wraps ErrNone.
+// Adapters lists the browser's GPUs: a single GPU, or an error that wraps ErrNone.
 func Adapters() ([]Adapter, error) {
 	s, err := shim()
 	if err != nil {
@@ -86,19 +86,19 @@ type browser struct {
 	js     js.Value // a Device of gpu.js
 	ids    int      // of objects so far
 	unused []int    // released ones
-	data   js.Value // where writes lie until they are replayed, of upload bytes
-	staged int      // bytes of them
-	words  []uint32 // commands that are to be replayed
+	data   js.Value // memory of writes until replayed, of upload bytes
+	staged int      // bytes of the writes
+	words  []uint32 // commands to replay
 }
 
-// id is the number that gpu.js knows an object by.
+// id is the number of an object in gpu.js.
 type id int
 
 // pipeline is a pipeline's number.
 type pipeline struct {
 	id
 	name  string
-	ready bool // the driver has compiled it
+	ready bool // compiled by the driver
 }
 
 // add numbers a new object, from 1.
@@ -145,8 +145,8 @@ func (d *browser) newBuffer(name string, size int) (any, error) {
 	return b, nil
 }
 
-// newPipeline implements binding. The browser looks for faults of the shader; the
-// driver, which may be slow, compiles it for the first run that wants it.
+// newPipeline implements binding. The browser looks for faults of the shader; the driver, perhaps slowly, compiles the
+// shader for its first run.
 func (d *browser) newPipeline(name, wgsl string, access []Access) (any, error) {
 	list := make([]any, len(access))
 	for i, a := range access {
@@ -156,7 +156,7 @@ func (d *browser) newPipeline(name, wgsl string, access []Access) (any, error) {
 	return p, d.make("pipeline", p.id, name, wgsl, list)
 }
 
-// newGroup implements binding. What the browser has against the group is told by the next run.
+// newGroup implements binding. The browser's objections to the group come with the next run.
 func (d *browser) newGroup(name string, p any, ranges []Range) (any, error) {
 	var list []any
 	for _, r := range ranges {
@@ -286,7 +286,7 @@ func (d *browser) replay() {
 	}
 }
 
-// fetch gives the list's reads what they wanted, and its stamps their times.
+// fetch fills the list's reads, and gives its stamps their times.
 func (d *browser) fetch(l *List, back js.Value, n counts) {
 	if n.read+n.stamps == 0 {
 		return

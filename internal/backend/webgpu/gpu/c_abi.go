@@ -4,8 +4,8 @@ package gpu
 
 import "unsafe"
 
-// What webgpu.h, in its version 1 of 2025, lays out in memory: structs by their names
-// there, without WGPU. What Karat passes and does not use is zero.
+// The memory layout of webgpu.h, in its version 1 of 2025: structs by their names there, without WGPU. Fields passed
+// but not used are zero.
 
 // handle is a pointer to an object of the library's.
 type handle uintptr
@@ -15,14 +15,14 @@ type stringView struct {
 	length uint64
 }
 
-// view is s, which must stay.
+// view returns s, which must stay in memory.
 func view(s string) stringView {
 	return stringView{unsafe.Pointer(unsafe.StringData(s)), uint64(len(s))}
 }
 
-// text is what the library's v says.
+// text returns the library's text v.
 func (v stringView) text() string {
-	const null = ^uint64(0) // the length of what a zero ends
+	const null = ^uint64(0) // length of text ended by a zero
 	if v.data == nil {
 		return ""
 	}
@@ -80,7 +80,7 @@ type togglesDescriptor struct {
 	disabled      unsafe.Pointer
 }
 
-// instanceDescriptor has what the versions of 2025 have behind the chain, all of it 0.
+// instanceDescriptor has the fields of the versions of 2025 after the chain, all 0.
 type instanceDescriptor struct {
 	next unsafe.Pointer
 	_    [3]uint64
@@ -141,7 +141,7 @@ type supportedFeatures struct {
 	features unsafe.Pointer
 }
 
-// limits are the ones that every version has, and room for more.
+// limits are the limits of every version, and room for more.
 type limits struct {
 	next                                                     unsafe.Pointer
 	_                                                        [11]uint32

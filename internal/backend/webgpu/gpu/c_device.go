@@ -17,7 +17,7 @@ import (
 type cFound struct {
 	Adapter
 	handle
-	limits   *limits // all that it has
+	limits   *limits // all limits of the adapter
 	features []uint32
 	wanted   []uint32 // of the features, for matrix units
 }
@@ -27,12 +27,12 @@ type cInstance struct {
 	*library
 	instance handle
 	adapters []cFound
-	spin     time.Duration // how long to ask at once again before sleeping, which takes long to end
+	spin     time.Duration // time of asking again at once before sleeping, since a sleep takes long to end
 }
 
-// toggles enables Dawn's features that are not yet in the standard, f16 on all GPUs, and what matrix
-// units need on Vulkan; leave workgroups' memory as it is, which Karat's kernels write
-// before they read it, and tell the time exactly. Other libraries have none.
+// toggles enables Dawn's features not yet in the standard, f16 on all GPUs, and the needs of matrix units on Vulkan;
+// leaves workgroups' memory unchanged, since Karat's kernels write before reading, and has the time exact. Other
+// libraries have none.
 func (l *library) toggles() unsafe.Pointer {
 	if !l.dawn {
 		return nil
@@ -45,7 +45,7 @@ func (l *library) toggles() unsafe.Pointer {
 		disabled: unsafe.Pointer(&off[0])})
 }
 
-// cStrings are C's.
+// cStrings returns texts as C's.
 func cStrings(all ...string) (list []unsafe.Pointer) {
 	for _, s := range all {
 		list = append(list, unsafe.Pointer(unsafe.StringData(s+"\x00")))
@@ -53,8 +53,7 @@ func cStrings(all ...string) (list []unsafe.Pointer) {
 	return list
 }
 
-// newInstance makes an instance and finds its adapters. A library gives one for each
-// wish, often the same.
+// newInstance makes an instance and finds its adapters. A library gives an adapter for each wish, often the same.
 func newInstance(path string) (*cInstance, error) {
 	l, err := openLibrary(path)
 	if err != nil {
@@ -106,7 +105,7 @@ func (i *cInstance) request(o requestAdapterOptions) (handle, error) {
 	return a.made, nil
 }
 
-// featuresOf are the numbers of an adapter's features.
+// featuresOf returns the numbers of an adapter's features.
 func (l *library) featuresOf(adapter handle) []uint32 {
 	list := &supportedFeatures{}
 	l.call("wgpuAdapterGetFeatures", adapter, unsafe.Pointer(list))
@@ -116,7 +115,7 @@ func (l *library) featuresOf(adapter handle) []uint32 {
 // patience is how long an answer is waited for: longer than any list runs.
 const patience = time.Hour
 
-// ask calls a function that answers by a callback, and waits until it has.
+// ask calls a function that answers by a callback, and waits for the answer.
 func (i *cInstance) ask(callback uintptr, name string, args ...any) answer {
 	id := expect()
 	defer forget(id)
@@ -136,7 +135,7 @@ func (i *cInstance) ask(callback uintptr, name string, args ...any) answer {
 	}
 }
 
-// oneLine is a library's message without what it says of where it is from.
+// oneLine returns a library's message on one line.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // release frees the instance and its adapters.
@@ -147,8 +146,8 @@ func (i *cInstance) release() {
 	i.call("wgpuInstanceRelease", i.instance)
 }
 
-// describe asks an adapter for its names. They stay allocated: the function that
-// frees it takes more by value than can be passed here.
+// describe asks an adapter for its names. The names stay allocated: the function for freeing takes more by value than
+// can be passed here.
 func (i *cInstance) describe(h handle) cFound {
 	l := i.library
 	f := cFound{handle: h, limits: &limits{}, features: l.featuresOf(h)}
@@ -194,7 +193,7 @@ func (i *cInstance) describe(h handle) cFound {
 	return f
 }
 
-// cAdapters lists the adapters of a library. It takes long to find them, which is done once.
+// cAdapters lists the adapters of a library. Finding adapters takes long, so is done once.
 func cAdapters(path string) ([]Adapter, error) {
 	l, err := openLibrary(path)
 	if err != nil {
@@ -219,12 +218,12 @@ func cAdapters(path string) ([]Adapter, error) {
 type cDevice struct {
 	*cInstance
 	device, queue handle
-	gone, wrong   uintptr // numbers of expect: that the device is lost, an error that no scope has
+	gone, wrong   uintptr // numbers of expect: for the loss of the device, and for an error outside of scopes
 	closed        bool
 
-	up, down, ticks *cBuffer // for what the host writes and reads, and for stamps
+	up, down, ticks *cBuffer // for the host's writes and reads, and for stamps
 	stamps          handle
-	stamped         int // stamps that it has room for
+	stamped         int // room of stamps
 }
 
 type cBuffer struct {
@@ -273,8 +272,8 @@ func cOpen(path string, n int) (Device, error) {
 	return newDevice(f.Adapter, d), nil
 }
 
-// lost implements binding. What a call outside of all scopes did wrong is no call's error, and the results are unknown:
-// then the device is as good as lost.
+// lost implements binding. An error outside of all scopes belongs to no call, and the results are unknown: the device
+// then counts as lost.
 func (d *cDevice) lost() string {
 	if d.closed {
 		return "it was closed"
@@ -287,8 +286,7 @@ func (d *cDevice) lost() string {
 	return ""
 }
 
-// scoped runs f, and returns what the library has against it. Dawn keeps the scopes of
-// each thread apart.
+// scoped runs f, and returns the library's objections. Dawn keeps the scopes of each thread apart.
 func (d *cDevice) scoped(f func()) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

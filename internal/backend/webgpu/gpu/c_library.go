@@ -19,32 +19,32 @@ import (
 	"github.com/go-webgpu/goffi/types"
 )
 
-// A shared library of webgpu.h, as Dawn and wgpu-native build it, is opened where
-// KARAT_WEBGPU_LIB names it, and called without cgo. The version of the header is that of
-// 2025: with WGPUStringView, callback infos and wgpuInstanceProcessEvents.
+// A shared library of webgpu.h, as built by Dawn and wgpu-native, is opened by the name in KARAT_WEBGPU_LIB, and called
+// without cgo. The version of the header is that of 2025: with WGPUStringView, callback infos and
+// wgpuInstanceProcessEvents.
 
-// library is an opened one.
+// library is an opened library.
 type library struct {
 	name      string // of its file
 	functions map[string]function
 	features  cFeatures
 	dawn      bool // has Dawn's toggles
 	listing   sync.Mutex
-	listed    []Adapter // that it has, once they were listed
+	listed    []Adapter // adapters of the library, once listed
 }
 
-// function is one of the library's.
+// function is a function of the library.
 type function struct {
 	at   unsafe.Pointer
 	call *types.CallInterface
 }
 
-// cFeatures are the numbers of features, which two versions of the header have otherwise.
-// That of matrix units is Dawn's alone, and moves.
+// cFeatures are the numbers of features, which differ between two versions of the header. The number of matrix units is
+// Dawn's alone, and changes.
 type cFeatures struct{ timestamps, f16, subgroups, matrices uint32 }
 
-// arity has the functions that are called: how many arguments of at most 8 bytes each has,
-// and, below 0, that a callback's info comes behind so many.
+// arity has the functions in use: the number of arguments of at most 8 bytes, or, below 0, the number of arguments
+// before a callback's info.
 var arity = func() map[string]int {
 	all := map[string]int{}
 	for n, names := range map[int]string{
@@ -72,13 +72,13 @@ var arity = func() map[string]int {
 	return all
 }()
 
-// infoType is WGPUBufferMapCallbackInfo and its like, which are passed by value.
+// infoType is the type of WGPUBufferMapCallbackInfo and similar structs, passed by value.
 var infoType = &types.TypeDescriptor{Kind: types.StructType, Size: unsafe.Sizeof(callbackInfo{}), Alignment: 8,
 	Members: []*types.TypeDescriptor{
 		types.UInt64TypeDescriptor, types.UInt64TypeDescriptor, types.UInt64TypeDescriptor, types.UInt64TypeDescriptor,
 		types.UInt64TypeDescriptor}}
 
-// opened are the libraries, which stay: a driver's threads may still be in them.
+// opened are the libraries in use, never closed: a driver's threads may still run in one.
 var opened struct {
 	sync.Mutex
 	by map[string]*library
@@ -102,12 +102,11 @@ func openLibrary(path string) (*library, error) {
 	return l, nil
 }
 
-// cutOff reports whether an ELF file ends within a segment, at which the
-// system's loader would end the program.
+// cutOff reports whether an ELF file ends within a segment: the system's loader would end the program.
 func cutOff(path string, size int64) bool {
 	f, err := elf.Open(path)
 	if err != nil {
-		return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) // else it is another format
+		return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) // otherwise the format is another
 	}
 	defer f.Close()
 	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool {
@@ -116,7 +115,7 @@ func cutOff(path string, size int64) bool {
 }
 
 func loadLibrary(path string) (*library, error) {
-	if strings.ContainsRune(path, os.PathSeparator) { // else the system's loader looks for it
+	if strings.ContainsRune(path, os.PathSeparator) { // otherwise the system's loader searches
 		if s, err := os.Stat(path); err != nil {
 			return nil, errors.Unwrap(err)
 		} else if !s.Mode().IsRegular() {
@@ -127,13 +126,13 @@ func loadLibrary(path string) (*library, error) {
 	}
 	h, err := ffi.LoadLibrary(path)
 	if err != nil {
-		return nil, cmp.Or(errors.Unwrap(err), err) // which names the path once more
+		return nil, cmp.Or(errors.Unwrap(err), err) // the error names the path once more
 	}
 	has := func(name string) bool { _, err := ffi.GetSymbol(h, name); return err == nil }
 	l := &library{name: filepath.Base(path), functions: map[string]function{}, dawn: has("wgpuAdapterCreateDevice")}
 	switch {
 	case has("wgpuGetInstanceCapabilities"):
-		l.features = cFeatures{3, 0xa, 0x11, 0} // whose WGSL has other functions for matrix units
+		l.features = cFeatures{3, 0xa, 0x11, 0} // its WGSL has other functions for matrix units
 	case has("wgpuGetInstanceFeatures"):
 		l.features = cFeatures{9, 0xb, 0x12, 0x50034}
 	default:
@@ -160,9 +159,8 @@ func loadLibrary(path string) (*library, error) {
 	return l, nil
 }
 
-// call calls a function with handles, numbers, pointers and, last, a callback's info.
-// A pointer's target lies on the heap, for it flows into memory that does: a callback may
-// move the stack.
+// call calls a function with handles, numbers, pointers and, last, a callback's info. A pointer's target lies on the
+// heap, since the pointer flows into memory there: a callback may move the stack.
 func (l *library) call(name string, args ...any) handle {
 	f := l.functions[name]
 	words := make([]uint64, len(args)+1)
@@ -188,7 +186,7 @@ func (l *library) call(name string, args ...any) handle {
 	return handle(words[len(args)])
 }
 
-// frame is memory for calls that are made often, of numbers and handles alone.
+// frame is memory for frequent calls, of numbers and handles alone.
 type frame struct {
 	words [7]uint64 // arguments, and the result
 	at    [6]unsafe.Pointer
@@ -202,7 +200,7 @@ func newFrame() *frame {
 	return f
 }
 
-// call calls a function that has no result.
+// call calls a function without a result.
 func (f *frame) call(of function, args ...uint64) {
 	copy(f.words[:], args)
 	if _, err := ffi.CallFunction(of.call, of.at, unsafe.Pointer(&f.words[len(f.at)]), f.at[:len(args)]); err != nil {
@@ -210,7 +208,7 @@ func (f *frame) call(of function, args ...uint64) {
 	}
 }
 
-// answer is what a callback told.
+// answer is the message of a callback.
 type answer struct {
 	done         bool
 	status, kind uint32
@@ -218,14 +216,14 @@ type answer struct {
 	message      string
 }
 
-// answers are awaited ones, by the number that the library hands back.
+// answers are the awaited answers, by the number handed back by the library.
 var answers struct {
 	sync.Mutex
 	last uintptr
 	by   map[uintptr]*answer
 }
 
-// tell stores what a callback told; the first is what counts.
+// tell stores a callback's answer; only the first counts.
 func tell(id uintptr, a answer) {
 	answers.Lock()
 	defer answers.Unlock()
@@ -235,7 +233,7 @@ func tell(id uintptr, a answer) {
 	}
 }
 
-// told is what has come for a number.
+// told returns the answer for a number.
 func told(id uintptr) answer {
 	answers.Lock()
 	defer answers.Unlock()
@@ -245,7 +243,7 @@ func told(id uintptr) answer {
 	return answer{} // the number was taken back
 }
 
-// expect gives out a number for what will be told.
+// expect returns a new number for an answer.
 func expect() uintptr {
 	answers.Lock()
 	defer answers.Unlock()
@@ -264,8 +262,8 @@ func forget(id uintptr) {
 	delete(answers.by, id)
 }
 
-// callbacks are C's, made once, for the process never frees any. A string is two words of
-// registers, and the arguments behind it the numbers of expect.
+// callbacks are C's, made once, since the process never frees any. A string is two words of registers; the arguments
+// after the string are the numbers of expect.
 var callbacks = sync.OnceValue(func() (c struct{ object, mapped, scope, device uintptr }) {
 	text := func(data unsafe.Pointer, n uintptr) string { return stringView{data, uint64(n)}.text() }
 	c.object = ffi.NewCallback(func(status uint32, made uintptr, data unsafe.Pointer, n, id, _ uintptr) {

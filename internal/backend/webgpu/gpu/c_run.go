@@ -20,7 +20,7 @@ func (d *cDevice) run(l *List, n counts) error {
 	return err
 }
 
-// room makes *b a buffer of at least size bytes, which are seldom the same.
+// room makes *b a buffer of at least size bytes; sizes change often.
 func (d *cDevice) room(b **cBuffer, name string, size int, usage uint64) error {
 	if *b != nil {
 		if (*b).size >= size {
@@ -29,15 +29,15 @@ func (d *cDevice) room(b **cBuffer, name string, size int, usage uint64) error {
 		d.free(*b)
 		*b = nil
 	}
-	made, err := d.buffer(name, roomy(size), usage)
+	made, err := d.buffer(name, roomySize(size), usage)
 	if err == nil {
 		*b = made
 	}
 	return err
 }
 
-// stage makes room for what the host writes, reads and times, and lays what it writes
-// there: the library's own way of writing makes a new buffer for each large write.
+// stage makes room for the host's writes, reads and times, and copies the writes there: the library's own way of
+// writing makes a new buffer for each large write.
 func (d *cDevice) stage(l *List, n counts) error {
 	if err := d.room(&d.up, "upload", max(n.write, 4), usageMapWrite|usageCopySrc); err != nil {
 		return err
@@ -66,8 +66,7 @@ func (d *cDevice) stage(l *List, n counts) error {
 	return d.room(&d.down, "readback", readback(n), usageMapRead|usageCopyDst)
 }
 
-// mapped is the memory of a buffer that the host may see, once the device has done with
-// it. It is to be unmapped.
+// mapped returns the memory of a buffer open to the host, once the device is done. The caller unmaps the buffer.
 func (d *cDevice) mapped(b *cBuffer, mode, size int) ([]byte, error) {
 	a := d.ask(callbacks().mapped, "wgpuBufferMapAsync", b.handle, mode, 0, size)
 	if a.status != statusSuccess {
@@ -84,8 +83,8 @@ func (d *cDevice) mapped(b *cBuffer, mode, size int) ([]byte, error) {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&at)), size), nil // the library's memory
 }
 
-// readback is how many bytes come back: the values read, the stamps, and a word that is
-// waited for where there is nothing else.
+// readback returns the number of bytes to read back: the values read, the stamps, and a word to wait for if there is
+// nothing else.
 func readback(n counts) int { return (n.read+7)&^7 + 8*n.stamps + 4 }
 
 // cRecorder encodes commands.
@@ -99,14 +98,14 @@ type cRecorder struct {
 	setPipeline, setGroup, runWorkgroup function
 }
 
-// Dispatches of a list's first piece, and of the others: the device begins with one while
-// the next is being encoded.
+// Dispatches of a list's first piece, and of the others: the device begins with a piece while the next is being
+// encoded.
 const (
 	firstPiece = 16
 	nextPiece  = 64
 )
 
-// submit encodes l piece by piece and has it run.
+// submit encodes l piece by piece and submits each.
 func (d *cDevice) submit(l *List, n counts) {
 	r := cRecorder{cDevice: d, frame: newFrame(), setPipeline: d.functions["wgpuComputePassEncoderSetPipeline"],
 		setGroup:     d.functions["wgpuComputePassEncoderSetBindGroup"],
@@ -135,7 +134,7 @@ func (r *cRecorder) start() {
 		unsafe.Pointer(&labelDescriptor{label: view("list")})), 0
 }
 
-// finish has the piece run.
+// finish submits the piece.
 func (r *cRecorder) finish() {
 	r.end()
 	commands := new(handle)
@@ -157,7 +156,7 @@ func (r *cRecorder) begin(w *timestampWrites) {
 		unsafe.Pointer(&computePassDescriptor{label: view("pass"), writes: unsafe.Pointer(w)}))
 }
 
-// end ends the pass that is open.
+// end ends the open pass.
 func (r *cRecorder) end() {
 	if r.pass != 0 {
 		r.call("wgpuComputePassEncoderEnd", r.pass)
@@ -193,7 +192,7 @@ func (r *cRecorder) encode(c *command, n counts) {
 	}
 }
 
-// fetch waits, and gives the list's reads what they wanted.
+// fetch waits, and fills the list's reads.
 func (d *cDevice) fetch(l *List, n counts) error {
 	all, err := d.mapped(d.down, mapRead, readback(n))
 	if err != nil {

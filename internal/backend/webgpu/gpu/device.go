@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// binding is a WebGPU library that a device computes by. It gets what the device has checked; what it makes is its own.
+// binding is a device's WebGPU library. Arguments are checked by the device before; objects belong to the binding.
 type binding interface {
 	newBuffer(name string, size int) (made any, err error)
 	newPipeline(name, wgsl string, access []Access) (made any, err error)
@@ -14,10 +14,10 @@ type binding interface {
 	free(made any)
 	run(l *List, n counts) error
 	lost() string            // why nothing runs any more; "" if the device is not lost
-	close(free func()) error // calls free, which frees all that is made, once nothing runs
+	close(free func()) error // calls free to free all objects, once nothing runs
 }
 
-// device implements Device by a binding: the device checks arguments, and knows which buffers to free.
+// device implements Device by a binding: it checks arguments, and keeps the list of buffers to free.
 type device struct {
 	binding
 	adapter Adapter
@@ -45,10 +45,10 @@ func (o *object) Release() {
 	}
 }
 
-// madeOf returns what a binding made of x, a Buffer, a Pipeline or a Group.
+// madeOf returns the binding's object of x, a Buffer, a Pipeline or a Group.
 func madeOf[T any](x any) T { return x.(*object).made.(T) }
 
-// newDevice returns a device that computes by b.
+// newDevice returns a device computing by b.
 func newDevice(a Adapter, b binding) *device {
 	return &device{binding: b, adapter: a, made: map[*object]bool{}}
 }
@@ -61,7 +61,7 @@ func (d *device) check(err error) error {
 	return cmp.Or(d.gone, err)
 }
 
-// keep fills in o, which a binding made, or returns the error with which it failed: words say at what.
+// keep fills in o, made by a binding, or returns the binding's error, with words for the failed step.
 func (d *device) keep(o *object, made any, err error, words string, args ...any) error {
 	if err := d.check(err); err != nil {
 		return cmp.Or(d.gone, fmt.Errorf(words+": %w", append(args, err)...))

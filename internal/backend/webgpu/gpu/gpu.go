@@ -1,13 +1,12 @@
-// Package gpu is what Karat needs of WebGPU: buffers, compute pipelines, and
-// lists of commands that run in order. It is the only package that knows a
-// WebGPU library.
+// Package gpu is the part of WebGPU needed by Karat: buffers, compute pipelines, and lists of commands that run in
+// order. No other package knows a WebGPU library.
 //
-// Commands are recorded in a List and run by one call, so that a browser, where a
-// call is dear, replays a list as a whole.
+// Commands are recorded in a List and run by one call, so that a browser, where a call is dear, replays a list as a
+// whole.
 //
-// There are three bindings: the native one to package hal (native.go, run.go, spirv.go, vulkan.go, apis_*.go), one to a
-// shared library of webgpu.h (c_device.go, c_run.go, c_library.go, c_abi.go), and that of browsers (browser_js.go and
-// gpu.js). device.go is what they have in common.
+// There are three bindings: to package hal (run.go, native.go, spirv.go, vulkan.go, apis_*.go), to a shared library of
+// webgpu.h (c_run.go, c_device.go, c_library.go, c_abi.go, c_windows.go), and to browsers (browser_js.go and gpu.js;
+// none.go elsewhere). device.go is the common part, and gpu.go has the interfaces.
 package gpu
 
 import (
@@ -18,10 +17,10 @@ import (
 	"time"
 )
 
-// ErrNone is wrapped by the error where this machine has no adapter that can be used.
+// ErrNone is wrapped by the error of a machine without a usable adapter.
 var ErrNone = errors.New("no GPU is available")
 
-// Missing is the error where there is no n-th adapter of so many.
+// Missing returns the error for an n-th adapter of fewer.
 func Missing(n, of int) error {
 	there := "webgpu:0"
 	if of > 1 {
@@ -30,33 +29,32 @@ func Missing(n, of int) error {
 	return fmt.Errorf("there is no webgpu:%d, only %s", n, there)
 }
 
-// ErrLost is wrapped by the errors of a device that is lost: it computes no more.
+// ErrLost is wrapped by the errors of a lost device, which computes no more.
 var ErrLost = errors.New("the GPU is lost")
 
-// What the errors of shaders that do not compile, and of buffers that there is no room
-// for, wrap.
+// Errors wrapped by the errors of shaders that do not compile, and of buffers without room.
 var (
 	ErrShader = errors.New("shader")
 	ErrMemory = errors.New("no memory")
 )
 
-// Adapter describes a GPU, or a program that stands in for one.
+// Adapter describes a GPU, or a program in place of a GPU.
 type Adapter struct {
 	Name   string `json:"name"`
-	API    string `json:"api"`  // that it is reached by: Vulkan, Metal
+	API    string `json:"api"`  // system interface: Vulkan, Metal
 	Kind   string `json:"kind"` // discrete, integrated, virtual, cpu or other
 	Driver string `json:"driver"`
 
-	Library string `json:"library,omitempty"` // of webgpu.h, that it is reached through
+	Library string `json:"library,omitempty"` // of webgpu.h, if in use
 
-	Memory     int64     `json:"memory,omitempty"` // bytes of its own, or that it shares; 0 is not known
+	Memory     int64     `json:"memory,omitempty"` // bytes of its own memory, or of shared memory; 0 is unknown
 	Limits     Limits    `json:"limits"`
 	Timestamps bool      `json:"timestamps"`
 	Matrices   *Matrices `json:"matrices,omitempty"` // nil where shaders have no matrix units, or no f16
 }
 
-// Matrices is what shaders have of matrix units, f16 times f16 to f32, and what they may
-// use beyond the Limits, with which no matrix unit is kept busy.
+// Matrices is the matrix units open to shaders, f16 times f16 to f32, and the limits of such shaders, beyond Limits,
+// which would not keep a matrix unit busy.
 type Matrices struct {
 	Shapes         []Shape `json:"shapes"`
 	Subgroup       [2]int  `json:"subgroup"` // the fewest and most invocations of a subgroup
@@ -64,7 +62,7 @@ type Matrices struct {
 	WorkgroupBytes int     `json:"workgroup_bytes"`
 }
 
-// Shape is that of a product of M x K by K x N elements.
+// Shape is the shape of a product of M x K by K x N elements.
 type Shape struct {
 	M int `json:"m"`
 	N int `json:"n"`
@@ -76,20 +74,19 @@ func (s Shape) String() string { return fmt.Sprintf("%dx%dx%d", s.M, s.N, s.K) }
 // Limits of a device, and of WebGPU where the device allows more.
 type Limits struct {
 	Buffer         int `json:"buffer"`          // bytes
-	Binding        int `json:"binding"`         // bytes of a buffer that a shader sees
-	Bindings       int `json:"bindings"`        // buffers that a shader sees
+	Binding        int `json:"binding"`         // bytes of a buffer in a shader
+	Bindings       int `json:"bindings"`        // buffers in a shader
 	Alignment      int `json:"alignment"`       // of a binding's offset, in bytes
 	Groups         int `json:"groups"`          // workgroups of a dispatch in each dimension
 	Invocations    int `json:"invocations"`     // of a workgroup
 	WorkgroupBytes int `json:"workgroup_bytes"` // of its shared memory
 }
 
-// standard are the limits that every WebGPU device has. Karat keeps to them, so
-// that what runs on one device runs on all.
+// standard are the limits of every WebGPU device. Karat keeps to the standard, so that all devices run the same work.
 var standard = Limits{Buffer: 256 << 20, Binding: 128 << 20, Bindings: 8, Alignment: 256, Groups: 65535,
 	Invocations: 256, WorkgroupBytes: 16 << 10}
 
-// lower makes l what a device has, where that is less; 0 is not known.
+// lower lowers l to a device's limits, where smaller; 0 is unknown.
 func (l *Limits) lower(buffer, binding, bindings, groups, invocations, workgroupBytes uint64) {
 	for to, has := range map[*int]uint64{&l.Buffer: buffer, &l.Binding: binding, &l.Bindings: bindings, &l.Groups: groups,
 		&l.Invocations: invocations, &l.WorkgroupBytes: workgroupBytes} {
@@ -102,31 +99,27 @@ func (l *Limits) lower(buffer, binding, bindings, groups, invocations, workgroup
 // libraryName is the environment's name for the path of a shared library of webgpu.h.
 const libraryName = "KARAT_WEBGPU_LIB"
 
-// Reaches reports whether GPUs are reached through such a library, as only then matrix
-// units are.
+// Reaches reports whether GPUs are reached through such a library, the only way to matrix units.
 func Reaches() bool { return os.Getenv(libraryName) != "" }
 
-// Device is an opened adapter. It is not safe for concurrent use.
+// Device is an opened adapter. A Device is not safe for concurrent use.
 type Device interface {
 	Adapter() Adapter
 
-	// NewBuffer makes a buffer of size bytes, a positive multiple of 4, that are 0.
-	// name is for errors and debuggers.
+	// NewBuffer makes a buffer of size bytes of 0, a positive multiple of 4. name is for errors and debuggers.
 	NewBuffer(name string, size int) (Buffer, error)
 
-	// NewPipeline compiles the function main of a WGSL module, whose bindings in
-	// group 0 are numbered as in access.
+	// NewPipeline compiles the function main of a WGSL module, with bindings in group 0 numbered as in access.
 	NewPipeline(name, wgsl string, access []Access) (Pipeline, error)
 
 	// NewGroup gives the bindings of a pipeline their buffers.
 	NewGroup(p Pipeline, ranges ...Range) (Group, error)
 
-	// Run runs the commands of l in order, each seeing what those before it wrote,
-	// and returns when all are done. After an error nothing is known of what was
-	// written. l may be changed or run again afterwards.
+	// Run runs the commands of l in order, each seeing the writes of earlier commands, and returns when all are done.
+	// After an error written memory is undefined. l may be changed or run again afterwards.
 	Run(l *List) error
 
-	// Close frees the device and all that was made of it.
+	// Close frees the device and all of its objects.
 	Close() error
 }
 
@@ -142,11 +135,11 @@ type Pipeline interface{ Release() }
 // Group is the buffers of a pipeline's bindings.
 type Group interface{ Release() }
 
-// Access is what a shader does with a binding.
+// Access is a shader's use of a binding.
 type Access uint8
 
 const (
-	Uniform   Access = iota // reads a few bytes that are the same for all invocations
+	Uniform   Access = iota // reads a few bytes, equal for all invocations
 	Read                    // reads
 	ReadWrite               // reads and writes
 )
@@ -164,7 +157,7 @@ type List struct {
 	times      []time.Duration // of the stamps, since the first
 }
 
-// command is one of a list's; kind says which of the fields count.
+// command is a command of a list; kind selects the fields in use.
 type command struct {
 	kind     kind
 	group    Group
@@ -174,7 +167,7 @@ type command struct {
 	to, from int
 	size     int
 	data     []byte
-	fill     func(to []byte) error // makes the data to write, if it is not nil
+	fill     func(to []byte) error // makes the data to write, or nil
 }
 
 type kind uint8
@@ -194,23 +187,23 @@ func (l *List) Reset() { l.commands, l.dispatches = l.commands[:0], 0 }
 // Dispatches counts the recorded dispatches.
 func (l *List) Dispatches() int { return l.dispatches }
 
-// Write records that data is to be written at byte to of b. Both to and the length
-// are multiples of 4. data must stay as it is until the list has run.
+// Write records the writing of data at byte to of b. Both to and the length are multiples of 4. data must stay
+// unchanged until the list has run.
 func (l *List) Write(b Buffer, to int, data []byte) {
 	if len(data) > 0 {
 		l.commands = append(l.commands, command{kind: write, dst: b, to: to, data: data, size: len(data)})
 	}
 }
 
-// Fill records that what fill makes, size bytes, is to be written at byte to of b, when the
-// list runs: it is made where the device takes it from.
+// Fill records the writing of size bytes made by fill, at byte to of b, when the list runs: fill writes where the
+// device takes the bytes.
 func (l *List) Fill(b Buffer, to, size int, fill func(to []byte) error) {
 	if size > 0 {
 		l.commands = append(l.commands, command{kind: write, dst: b, to: to, fill: fill, size: size})
 	}
 }
 
-// stage lays what l writes into up, one after another.
+// stage copies l's writes into up, one after another.
 func (l *List) stage(up []byte) error {
 	for i := range l.commands {
 		c := &l.commands[i]
@@ -234,7 +227,7 @@ func (l *List) Copy(dst Buffer, to int, src Buffer, from, size int) {
 	}
 }
 
-// Dispatch records a run of x·y·z workgroups. One of no workgroups does nothing.
+// Dispatch records a run of x·y·z workgroups; 0 workgroups do nothing.
 func (l *List) Dispatch(p Pipeline, g Group, x, y, z int) {
 	if x > 0 && y > 0 && z > 0 {
 		l.dispatches++
@@ -242,33 +235,31 @@ func (l *List) Dispatch(p Pipeline, g Group, x, y, z int) {
 	}
 }
 
-// Read records that the bytes from byte from of b on are to be read into data.
+// Read records the reading of the bytes from byte from of b on into data.
 func (l *List) Read(data []byte, b Buffer, from int) {
 	if len(data) > 0 {
 		l.commands = append(l.commands, command{kind: read, src: b, from: from, data: data, size: len(data)})
 	}
 }
 
-// Stamp records that the time is to be taken, where the adapter has Timestamps.
+// Stamp records the taking of the time, where the adapter has Timestamps.
 func (l *List) Stamp() { l.commands = append(l.commands, command{kind: stamp}) }
 
-// Cut records that a device may begin with the commands before it while what follows
-// is being encoded for it.
+// Cut records that a device may begin with the commands before while the later ones are being encoded.
 func (l *List) Cut() { l.commands = append(l.commands, command{kind: cut}) }
 
-// Times are those of the last run's stamps since the first of them; none where the
-// adapter has no Timestamps.
+// Times returns the times of the last run's stamps since the first stamp; none where the adapter has no Timestamps.
 func (l *List) Times() []time.Duration { return l.times }
 
-// check tells whether c stays within its buffers and the device's limits.
+// check returns an error if c leaves its buffers or the device's limits.
 func (c *command) check(limits Limits) error {
 	switch c.kind {
 	case write:
-		return within("a write", c.dst, c.to, c.size)
+		return checkWithin("a write", c.dst, c.to, c.size)
 	case read:
-		return within("a read", c.src, c.from, c.size)
+		return checkWithin("a read", c.src, c.from, c.size)
 	case copyBuffer:
-		return errors.Join(within("a copy", c.dst, c.to, c.size), within("a copy", c.src, c.from, c.size))
+		return errors.Join(checkWithin("a copy", c.dst, c.to, c.size), checkWithin("a copy", c.src, c.from, c.size))
 	case dispatch:
 		if m := limits.Groups; c.x > m || c.y > m || c.z > m {
 			return fmt.Errorf("a dispatch of %d x %d x %d workgroups, at most %d are possible in each dimension", c.x, c.y, c.z,
@@ -278,10 +269,10 @@ func (c *command) check(limits Limits) error {
 	return nil
 }
 
-// counts are what a list wants of a device.
+// counts are a list's needs of a device.
 type counts struct {
 	write, read int // bytes
-	stamps      int // that the adapter takes
+	stamps      int // stamps taken by the adapter
 }
 
 // count checks l's commands and counts.
@@ -305,8 +296,8 @@ func (l *List) count(a *Adapter) (n counts, err error) {
 	return n, nil
 }
 
-// within tells whether size bytes at an offset are whole words of b.
-func within(what string, b Buffer, at, size int) error {
+// checkWithin returns an error unless size bytes at an offset are whole words of b.
+func checkWithin(what string, b Buffer, at, size int) error {
 	if b == nil {
 		return fmt.Errorf("%s of no buffer", what)
 	}
@@ -316,7 +307,7 @@ func within(what string, b Buffer, at, size int) error {
 	return nil
 }
 
-// checkSize wants size to be what a buffer may have.
+// checkSize returns an error unless size is allowed for a buffer.
 func (l *Limits) checkSize(name string, size int) error {
 	if size <= 0 || size%4 != 0 || size > l.Buffer {
 		return fmt.Errorf("buffer %s of %d bytes, want a multiple of 4 to %d", name, size, l.Buffer)
@@ -324,8 +315,7 @@ func (l *Limits) checkSize(name string, size int) error {
 	return nil
 }
 
-// checkRanges wants ranges to be what the bindings of a shader may be, and fills in
-// their sizes.
+// checkRanges returns an error unless ranges are allowed for the bindings of a shader, and fills in their sizes.
 func (l *Limits) checkRanges(shader string, access []Access, ranges []Range) error {
 	if len(ranges) != len(access) {
 		return fmt.Errorf("shader %s: %d buffers for %d bindings", shader, len(ranges), len(access))
@@ -351,8 +341,8 @@ func (l *Limits) checkRanges(shader string, access []Access, ranges []Range) err
 	return nil
 }
 
-// Shim is the JavaScript that a program for js needs: a classic script, which is to
-// run before the program, where navigator.gpu is.
+// Shim is the JavaScript needed by a program for js: a classic script, to run before the program, in the presence of
+// navigator.gpu.
 //
 //go:embed gpu.js
 var Shim string

@@ -17,11 +17,10 @@ import (
 	"github.com/gogpu/wgpu/hal"
 )
 
-// The layer below WebGPU's own (hal) is used: it lists all adapters, has time
-// stamps, and needs neither validation nor textures. What WebGPU would check is
-// checked by List and by those who record it.
+// The layer below WebGPU's own (hal) is used: hal lists all adapters, has time stamps, and needs neither validation nor
+// textures. List and its callers do the checks of WebGPU.
 
-// found is an adapter with what keeps it alive.
+// found is an adapter and the objects keeping it alive.
 type found struct {
 	Adapter
 	instance hal.Instance
@@ -54,8 +53,8 @@ func enumerate() (all []found, instances []hal.Instance, err error) {
 	return all, instances, nil
 }
 
-// advised is what the library says, and what there is to do where no driver is found: then
-// Vulkan's loader says VK_ERROR_INCOMPATIBLE_DRIVER.
+// advised returns the library's text, with advice if no driver is found: Vulkan's loader then says
+// VK_ERROR_INCOMPATIBLE_DRIVER.
 func advised(text string) string {
 	if strings.Contains(text, "vkCreateInstance failed: -9") {
 		return text + ", which is that no driver for Vulkan was found: " +
@@ -99,14 +98,13 @@ func describe(e hal.ExposedAdapter) Adapter {
 	return a
 }
 
-// Adapters lists the GPUs of this machine, real ones before programs that stand in
-// for one. It wraps ErrNone where there is none. Where KARAT_WEBGPU_LIB names a shared
-// library of webgpu.h, they are the library's.
+// Adapters lists the GPUs of this machine, real GPUs before programs in place of a GPU. Without any the error wraps
+// ErrNone. If KARAT_WEBGPU_LIB names a shared library of webgpu.h, the adapters are the library's.
 func Adapters() (list []Adapter, err error) {
 	if path := os.Getenv(libraryName); path != "" {
 		return cAdapters(path)
 	}
-	err = still(func() error {
+	err = runStill(func() error {
 		all, instances, err := enumerate()
 		if err != nil {
 			return err
@@ -125,7 +123,7 @@ func Open(n int) (d Device, err error) {
 	if path := os.Getenv(libraryName); path != "" {
 		return cOpen(path, n)
 	}
-	err = still(func() error {
+	err = runStill(func() error {
 		d, err = openNth(n)
 		return err
 	})
@@ -151,11 +149,10 @@ func openNth(n int) (Device, error) {
 		queue: opened.Queue}), nil
 }
 
-// still runs f, which calls the library, on a stack that neither grows nor shrinks
-// meanwhile. The library hands drivers the addresses of variables on the stack as
-// numbers, which the runtime does not know of when it moves the stack: then a result is
-// written to where the stack was.
-func still(f func() error) error {
+// runStill runs f, a call of the library, on a stack that neither grows nor shrinks meanwhile. The library hands
+// drivers the addresses of variables on the stack as numbers, unknown to the runtime when the stack moves: a result
+// would be written to the old stack.
+func runStill(f func() error) error {
 	large()
 	_, err := keep(f)
 	return err
@@ -182,8 +179,7 @@ func larger() (n byte) {
 	return room[len(room)-1]
 }
 
-// keep has so much of the stack that a quarter of it is used, which is when it is not
-// made smaller.
+// keep uses so much of the stack, a quarter, that the runtime does not shrink it.
 //
 //go:noinline
 func keep(f func() error) (n byte, err error) {
@@ -199,14 +195,14 @@ type native struct {
 	hal       hal.Device
 	queue     hal.Queue
 	fresh     []*buffer             // to be cleared by the next run
-	encoder   [2]hal.CommandEncoder // the one that runs, and the one that is encoded meanwhile
-	cuts      []hal.CommandEncoder  // those of a list's pieces
-	last      []command             // that were encoded, without written data
+	encoder   [2]hal.CommandEncoder // the running one, and the one being encoded
+	cuts      []hal.CommandEncoder  // encoders of a list's pieces
+	last      []command             // last encoded commands, without written data
 	next      hal.CommandBuffer     // the same again, or nil
-	before    [2]*buffer            // up and down, as next has them
-	up, down  *buffer               // for what the host writes and reads
+	before    [2]*buffer            // up and down at the time of next
+	up, down  *buffer               // for the host's writes and reads
 	stamps    hal.QuerySet
-	stamped   int   // stamps that it has room for
+	stamped   int   // room of stamps
 	broken    error // why nothing runs any more
 }
 
@@ -262,7 +258,7 @@ func (d *native) newBuffer(name string, size int) (any, error) {
 }
 
 func (d *native) buffer(name string, size int, usage gputypes.BufferUsage) (b *buffer, err error) {
-	err = still(func() error {
+	err = runStill(func() error {
 		h, err := d.hal.CreateBuffer(&hal.BufferDescriptor{Label: name, Size: uint64(size), Usage: usage})
 		b = &buffer{h, size}
 		return err
@@ -274,7 +270,7 @@ func (d *native) buffer(name string, size int, usage gputypes.BufferUsage) (b *b
 }
 
 func (d *native) newPipeline(name, wgsl string, access []Access) (made any, err error) {
-	err = still(func() error {
+	err = runStill(func() error {
 		made, err = d.compile(name, wgsl, access)
 		return err
 	})
@@ -329,7 +325,7 @@ func (d *native) newGroup(name string, p any, ranges []Range) (made any, err err
 		entries = append(entries, gputypes.BindGroupEntry{Binding: uint32(i), Resource: gputypes.BufferBinding{
 			Buffer: madeOf[*buffer](r.Buffer).hal.NativeHandle(), Offset: uint64(r.At), Size: uint64(r.Size)}})
 	}
-	err = still(func() error {
+	err = runStill(func() error {
 		made, err = d.hal.CreateBindGroup(&hal.BindGroupDescriptor{Label: name, Layout: p.(*pipeline).layout,
 			Entries: entries})
 		return err
@@ -361,7 +357,7 @@ func (d *native) close(free func()) error {
 	return err
 }
 
-// room makes *b a buffer of at least size bytes, which are seldom the same.
+// room makes *b a buffer of at least size bytes; sizes change often.
 func (d *native) room(b **buffer, name string, size int, usage gputypes.BufferUsage) (err error) {
 	if *b != nil {
 		if (*b).size >= size {
@@ -369,20 +365,20 @@ func (d *native) room(b **buffer, name string, size int, usage gputypes.BufferUs
 		}
 		d.free(*b)
 	}
-	*b, err = d.buffer(name, roomy(size), usage)
+	*b, err = d.buffer(name, roomySize(size), usage)
 	return err
 }
 
-// roomy returns how large a buffer is made that is to have size bytes, so that it need not be replaced soon.
-func roomy(size int) int { return (max(size, 1<<16) + 4095) &^ 4095 }
+// roomySize returns a size of buffer for at least size bytes, so that the buffer need not be replaced soon.
+func roomySize(size int) int { return (max(size, 1<<16) + 4095) &^ 4095 }
 
-// bytes is the memory of a buffer that the host sees.
+// bytes returns the memory of a buffer open to the host.
 func (d *native) bytes(b *buffer, size int) ([]byte, error) {
 	m, err := d.hal.MapBuffer(b.hal, 0, uint64(size))
 	if err != nil {
 		return nil, err
 	}
-	return unsafe.Slice((*byte)(m.Ptr), size), nil // MapBuffer gives that many
+	return unsafe.Slice((*byte)(m.Ptr), size), nil // MapBuffer gives size bytes
 }
 
 // stampRoom makes room for n stamps.
@@ -392,7 +388,7 @@ func (d *native) stampRoom(n int) (err error) {
 	}
 	if d.stamps != nil {
 		d.hal.DestroyQuerySet(d.stamps)
-		d.stamps, d.stamped, d.last = nil, 0, nil // next would write into it
+		d.stamps, d.stamped, d.last = nil, 0, nil // next would write into the buffer
 	}
 	if d.stamps, err = d.hal.CreateQuerySet(&hal.QuerySetDescriptor{Label: "stamps", Type: hal.QueryTypeTimestamp,
 		Count: uint32(n)}); err == nil {
@@ -401,8 +397,8 @@ func (d *native) stampRoom(n int) (err error) {
 	return err
 }
 
-// take gives l's reads what they wanted of all that came back, and l its times: those of
-// stamps, in ticks of period nanoseconds from byte at on.
+// take fills l's reads from all bytes read back, and l's times: from stamps, in ticks of period nanoseconds from byte
+// at on.
 func (l *List) take(all []byte, at, stamps int, period float32) {
 	ticks := all[at:]
 	for i := range l.commands {

@@ -13,7 +13,7 @@ import (
 
 // run implements binding.
 func (d *native) run(l *List, n counts) error {
-	return still(func() error {
+	return runStill(func() error {
 		ticks := (n.read + 7) &^ 7 // where the stamps lie
 		if err := d.stage(l, n.write, ticks+8*n.stamps, n.stamps); err != nil {
 			return err
@@ -25,8 +25,7 @@ func (d *native) run(l *List, n counts) error {
 	})
 }
 
-// stage makes room for what the host writes, reads and times, and copies what it
-// writes to where the device sees it.
+// stage makes room for the host's writes, reads and times, and copies the writes to memory open to the device.
 func (d *native) stage(l *List, up, down, stamps int) error {
 	if up > 0 {
 		if err := d.room(&d.up, "upload", up, gputypes.BufferUsageMapWrite|gputypes.BufferUsageCopySrc); err != nil {
@@ -51,7 +50,7 @@ func (d *native) stage(l *List, up, down, stamps int) error {
 	return nil
 }
 
-// pieces are l's commands between cuts.
+// pieces returns l's commands between cuts.
 func (l *List) pieces() (all [][]command) {
 	rest := l.commands
 	for {
@@ -96,12 +95,11 @@ func (d *native) submit(l *List, ticks, stamps int) (err error) {
 	return nil
 }
 
-// submitOne is submit for a list in one piece.
+// submitOne does submit's work for a list in one piece.
 //
-// Where a list has been run before, as those of decoding are, it is encoded for the next
-// time while the device computes.
+// A list that has been run before, as in decoding, is encoded for the next time while the device computes.
 func (d *native) submitOne(l *List, ticks, stamps int) error {
-	again := d.encoded(l)
+	again := d.isEncoded(l)
 	if d.next != nil && (!again || len(d.fresh) > 0 || d.up != d.before[0] || d.down != d.before[1]) {
 		d.encoder[1].ResetAll([]hal.CommandBuffer{d.next})
 		d.next = nil
@@ -139,13 +137,11 @@ func (d *native) submitOne(l *List, ticks, stamps int) error {
 	return nil
 }
 
-// awake is how long what runs is asked for before a thread sleeps: longer than a token takes,
-// or several.
+// awake is the time of asking before a thread sleeps: longer than a token takes, or several.
 const awake = 20 * time.Millisecond
 
-// wait waits for a submission. A thread that sleeps is woken late, a tenth of a millisecond
-// or more, so at first it is asked for again and again; a program that stands in for a GPU
-// needs the processor itself.
+// wait waits for a submission. A sleeping thread is woken late, by a tenth of a millisecond or more, so at first wait
+// asks again and again; a software GPU needs the processor itself.
 func (d *native) wait(at uint64) error {
 	for start := time.Now(); d.adapter.Kind != "cpu" && time.Since(start) < awake; {
 		if d.queue.PollCompleted() >= at {
@@ -155,8 +151,8 @@ func (d *native) wait(at uint64) error {
 	return d.hal.WaitIdle()
 }
 
-// encoded reports whether l is the list that was encoded last, apart from the written data.
-func (d *native) encoded(l *List) bool {
+// isEncoded reports whether l was the last list encoded, apart from the written data.
+func (d *native) isEncoded(l *List) bool {
 	if len(d.last) != len(l.commands) {
 		return false
 	}
@@ -174,7 +170,7 @@ func (c *command) like(o *command) bool {
 		c.dst == o.dst && c.src == o.src && c.to == o.to && c.from == o.from && c.size == o.size
 }
 
-// encode makes commands what the device runs; the last ones of a list bring its stamps.
+// encode turns commands into the device's; the last ones of a list read back its stamps.
 func (d *native) encode(
 	to *hal.CommandEncoder, r *recorder, commands []command, last bool, ticks, stamps int,
 ) (hal.CommandBuffer, error) {
@@ -199,8 +195,8 @@ func (d *native) encode(
 	return e.EndEncoding()
 }
 
-// begin begins encoding. There are two encoders, and one for each piece of a list, for the
-// library's Vulkan makes 16 command buffers for each new one and does not free them.
+// begin begins encoding. There are two encoders, and one for each piece of a list, since the library's Vulkan makes 16
+// command buffers for each new encoder and frees none.
 func (d *native) begin(to *hal.CommandEncoder) (hal.CommandEncoder, error) {
 	if *to == nil {
 		e, err := d.hal.CreateCommandEncoder(&hal.CommandEncoderDescriptor{Label: "list"})
@@ -215,15 +211,15 @@ func (d *native) begin(to *hal.CommandEncoder) (hal.CommandEncoder, error) {
 	return *to, (*to).BeginEncoding("list")
 }
 
-// recorder encodes commands: dispatches in passes, copies between them. The library
-// puts a barrier after each dispatch; those about copies are put here.
+// recorder encodes commands: dispatches in passes, copies between them. The library puts a barrier after each dispatch;
+// the recorder puts barriers about copies.
 type recorder struct {
 	d        *native
 	e        hal.CommandEncoder
 	pass     hal.ComputePassEncoder
 	up, down int // bytes staged so far
 	stamps   int
-	moves    []move // that wait, for neighbouring ones have their barriers together
+	moves    []move // waiting copies, since neighbours share barriers
 }
 
 // move is a copy.
@@ -242,7 +238,7 @@ func barrier(b *buffer, from, to gputypes.BufferUsage) hal.BufferBarrier {
 	return hal.BufferBarrier{Buffer: b.hal, Usage: hal.BufferUsageTransition{OldUsage: from, NewUsage: to}}
 }
 
-// end ends the pass that is open.
+// end ends the open pass.
 func (r *recorder) end() {
 	if r.pass != nil {
 		r.pass.End()
@@ -281,11 +277,11 @@ func (r *recorder) encode(c *command) {
 	}
 }
 
-// copy notes a copy between two buffers of which one, or both, are a shader's.
+// copy notes a copy between two buffers, at least one of them a shader's.
 func (r *recorder) copy(dst *buffer, to int, src *buffer, from, size int) {
 	r.end()
 	for _, m := range r.moves {
-		if m.dst == dst && dst != r.d.down || m.dst == src || m.src == dst { // each sees what the one before it wrote
+		if m.dst == dst && dst != r.d.down || m.dst == src || m.src == dst { // each sees the writes of the one before
 			r.copies()
 			break
 		}
@@ -293,7 +289,7 @@ func (r *recorder) copy(dst *buffer, to int, src *buffer, from, size int) {
 	r.moves = append(r.moves, move{dst, src, to, from, size})
 }
 
-// copies encodes the copies that wait.
+// copies encodes the waiting copies.
 func (r *recorder) copies() {
 	if len(r.moves) == 0 {
 		return
@@ -318,7 +314,7 @@ func (r *recorder) copies() {
 	r.moves = r.moves[:0]
 }
 
-// fetch gives the list's reads what they wanted.
+// fetch fills the list's reads.
 func (d *native) fetch(l *List, ticks, stamps int) error {
 	if ticks+8*stamps == 0 {
 		return nil

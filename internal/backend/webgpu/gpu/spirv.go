@@ -10,9 +10,8 @@ import (
 
 // spirv compiles WGSL for Vulkan.
 //
-// The compiler lets the first invocation of each workgroup set the workgroup's memory
-// to zeros, word by word, which takes longer than many a kernel. Karat's kernels write
-// that memory before they read it, so these stores are left out.
+// The compiler lets the first invocation of each workgroup set the workgroup's memory to zeros, word by word: longer
+// than many a kernel. Karat's kernels write workgroup memory before reading, so these stores are left out.
 func spirv(wgsl string) ([]uint32, error) {
 	data, err := naga.Compile(wgsl)
 	if err != nil {

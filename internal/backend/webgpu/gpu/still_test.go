@@ -28,7 +28,7 @@ func TestStill(t *testing.T) {
 		var x byte
 		at := func() uintptr { return uintptr(unsafe.Pointer(&x)) }
 		var is bool
-		err := still(func() error {
+		err := runStill(func() error {
 			before := at()
 			deep(100)
 			is = at() != before
@@ -41,7 +41,7 @@ func TestStill(t *testing.T) {
 	if <-moved {
 		t.Error("the stack was moved")
 	}
-	if n := testing.AllocsPerRun(10, func() { still(func() error { return nil }) }); n != 0 {
+	if n := testing.AllocsPerRun(10, func() { runStill(func() error { return nil }) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

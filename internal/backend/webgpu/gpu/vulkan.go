@@ -10,9 +10,9 @@ import (
 	"github.com/gogpu/wgpu/hal/vulkan/vk"
 )
 
-// memoryOf is the size of the largest heap of memory that is an adapter's own; 0 is not known.
-// WebGPU tells nobody, and of Vulkan the library keeps the handles that tell to itself: where a
-// later version names them otherwise, nothing is known, which a test notices.
+// memoryOf returns the size of the largest heap of an adapter's own memory; 0 is unknown. WebGPU does not say, and the
+// library keeps the handles of Vulkan private: if a later version renames the handles, the size is unknown, and a test
+// fails.
 func memoryOf(a hal.Adapter) (bytes int64) {
 	v, ok := a.(*vulkan.Adapter)
 	if !ok {
