@@ -23,7 +23,7 @@ type output struct {
 	cut      bool   // nobody has asked for the limit of tokens
 	parser   *syntax.Parser
 	session  *karat.Session
-	context  int // tokens that it holds
+	context  int // capacity in tokens
 	sampling karat.Sampling
 	template string // applied: "none", "model", or a file's name
 	adapters []karat.Adapter
@@ -33,10 +33,10 @@ type output struct {
 	name     func(id int) string
 }
 
-// drawn reports whether tokens are drawn, so that the seed matters.
-func (o *output) drawn() bool { return o.sampling.Temperature > 0 }
+// isDrawn reports whether tokens are drawn, so the seed matters.
+func (o *output) isDrawn() bool { return o.sampling.Temperature > 0 }
 
-// answer writes what a model generates, as it comes, and counts it.
+// answer writes and counts a model's text as it comes.
 type answer struct {
 	output
 
@@ -54,7 +54,7 @@ type jsonToken struct {
 	*lab.Next
 }
 
-// jsonAdapter is an adapter that was applied.
+// jsonAdapter is an adapter in use.
 type jsonAdapter struct {
 	Path  string  `json:"path"`
 	Scale float64 `json:"scale"`
@@ -76,8 +76,8 @@ type jsonSummary struct {
 	Seed            *uint64       `json:"seed,omitempty"`   // where something was drawn
 }
 
-// write writes the tokens, and then the speeds. Cancelling ctx is not an error
-// of the tokens but the user's wish: what there is then is the answer.
+// write writes the tokens, and then the speeds. Cancelling ctx is no error of the tokens but the user's wish: the text
+// so far is the answer.
 func (a *answer) write(ctx context.Context, tokens iter.Seq2[karat.Token, error]) error {
 	a.start = time.Now()
 	var failed error
@@ -128,7 +128,7 @@ func (a *answer) write(ctx context.Context, tokens iter.Seq2[karat.Token, error]
 	case a.stop == "interrupted":
 		fmt.Fprintln(a.log, "karat: interrupted")
 	case a.full():
-		fmt.Fprintf(a.log, "karat: cut, since %s; --ctx sets its length\n", a.why())
+		fmt.Fprintf(a.log, "karat: cut, since %s; --ctx sets its length\n", a.reason())
 	case a.stop == string(karat.StopLength) && (a.cut || a.text.Len() == 0) && !a.json:
 		fmt.Fprintf(a.log, "karat: cut after %s; -n sets more\n", count(a.tokens, "token"))
 	}
@@ -140,7 +140,7 @@ type contextFull struct{ error }
 
 func (c contextFull) Unwrap() error { return c.error }
 
-// explain tells of a full context what filled it.
+// explain adds the cause to the error of a full context.
 func (a *answer) explain(err error) error {
 	switch {
 	case !errors.Is(err, karat.ErrFull):
@@ -154,10 +154,11 @@ func (a *answer) explain(err error) error {
 	if n := len(a.ids); n > 0 {
 		has = count(n, "token") + ", more than"
 	}
-	return contextFull{fmt.Errorf("the prompt has %s the %s that the context holds: shorten it, or raise --ctx", has, count(a.context, "token"))}
+	return contextFull{fmt.Errorf("the prompt has %s the %s that the context holds: shorten it, or raise --ctx", has,
+		count(a.context, "token"))}
 }
 
-// unmarked spells control tokens as they are.
+// unmarked spells control tokens by their names alone.
 var unmarked = strings.NewReplacer(syntax.Control("")[:1], "")
 
 // writeToken writes a token in JSON.
@@ -204,7 +205,7 @@ func (a *answer) show(parts []syntax.Event) error {
 	return nil
 }
 
-// times are how long the prompt took, up to the first token, and the tokens after it.
+// times returns the time of the prompt, up to the first token, and of the tokens after.
 func (a *answer) times() (prompt, rest time.Duration) {
 	if a.tokens == 0 {
 		return a.end.Sub(a.start), 0
@@ -214,13 +215,13 @@ func (a *answer) times() (prompt, rest time.Duration) {
 
 func (a *answer) writeSummary(failed error) error {
 	prefill, decode := a.times()
-	s := jsonSummary{Stop: a.stop, Text: a.text.String(), Reasoning: a.reasoning.String(), Template: a.template, IDs: a.ids,
-		GeneratedTokens: a.tokens, PromptSeconds: prefill.Seconds(), GenerateSeconds: decode.Seconds()}
+	s := jsonSummary{Stop: a.stop, Text: a.text.String(), Reasoning: a.reasoning.String(), Template: a.template,
+		IDs: a.ids, GeneratedTokens: a.tokens, PromptSeconds: prefill.Seconds(), GenerateSeconds: decode.Seconds()}
 	for _, x := range a.adapters {
 		s.Adapters = append(s.Adapters, jsonAdapter{x.Path, x.Scale})
 	}
 	s.PromptTokens, _ = a.session.PromptTokens()
-	if a.drawn() {
+	if a.isDrawn() {
 		s.Seed = new(a.session.Seed())
 	}
 	if a.stop == "error" {
@@ -229,7 +230,7 @@ func (a *answer) writeSummary(failed error) error {
 	return newEncoder(a.out).Encode(s)
 }
 
-// speeds is a line about how fast it went and why it ended.
+// speeds returns a line about the answer's speeds and its end.
 func (a *answer) speeds() string {
 	prompt, kept := a.session.PromptTokens()
 	prefill, decode := a.times()
@@ -238,15 +239,15 @@ func (a *answer) speeds() string {
 		known = fmt.Sprintf(", %d of them known", kept)
 	}
 	seed := ""
-	if a.drawn() {
+	if a.isDrawn() {
 		seed = fmt.Sprintf("; seed %d", a.session.Seed())
 	}
-	return fmt.Sprintf("prompt of %s%s (%s); %d generated (%s); %s%s", count(prompt, "token"), known, speed(prompt-kept, prefill),
-		a.tokens, speed(a.tokens-1, decode), a.why(), seed)
+	return fmt.Sprintf("prompt of %s%s (%s); %d generated (%s); %s%s", count(prompt, "token"), known,
+		speed(prompt-kept, prefill), a.tokens, speed(a.tokens-1, decode), a.reason(), seed)
 }
 
-// why tells why the text ended.
-func (a *answer) why() string {
+// reason describes the end of the text.
+func (a *answer) reason() string {
 	switch a.stop {
 	case "end":
 		return "ended by the model"
@@ -267,7 +268,7 @@ func (a *answer) full() bool {
 	return a.stop == string(karat.StopLength) && prompt+a.tokens > a.context
 }
 
-// speed is n tokens in a time.
+// speed returns the speed of n tokens in a time.
 func speed(n int, d time.Duration) string {
 	if n <= 0 || d <= 0 {
 		return "- tokens/s"

@@ -38,17 +38,19 @@ type benchFlags struct {
 }
 
 func newBenchCommand() *cobra.Command {
-	f := benchFlags{tokens: []int{64}, depths: []int{0}, threads: []int{sysinfo.Threads()}, parallel: []int{1}, arrive: []int{0}, repeat: 5}
+	f := benchFlags{tokens: []int{64}, depths: []int{0}, threads: []int{sysinfo.Threads()}, parallel: []int{1},
+		arrive: []int{0}, repeat: 5}
 	f.prompt.counts = []int{512}
 	c := define("bench", f.run)
 	c.takesModel()
 	c.flags("prompt", &f.prompt)
 	f.chat.add(c)
-	c.flags("tokens", &f.tokens, "depth", &f.depths, "threads", &f.threads, "parallel", &f.parallel, "arrive", &f.arrive,
-		"repetitions", &f.repeat, "limits", &f.limits, "profile", &f.profile, "peer", file(&f.peer), "quantize", &f.quantize,
+	c.flags("tokens", &f.tokens, "depth", &f.depths, "threads", &f.threads, "parallel", &f.parallel, "arrive",
+		&f.arrive, "repetitions", &f.repeat, "limits", &f.limits, "profile", &f.profile, "peer", file(&f.peer),
+		"quantize", &f.quantize,
 		"csv", &f.csv, "json", &f.json, "markdown", &f.markdown, "kv-budget", &f.engine.budget, "no-fuse", &f.noFuse)
 	c.Flags().Lookup("quantize").NoOptDefVal = "Q8_0,Q4_0,Q4_K_M"
-	renamed(c.Flags(), "ctx", "c", "a test takes the context that it needs: -p, -n and -d")
+	rename(c.Flags(), "ctx", "c", "a test takes the context that it needs: -p, -n and -d")
 	f.engine.add(c, karat.Fast)
 	c.flags("lora", f.engine.addLora)
 	c.MarkFlagsMutuallyExclusive("csv", "json", "markdown")
@@ -61,7 +63,8 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 		flag        string
 		values      []int
 		least, most int
-	}{{"-n", f.tokens, 0, 1 << 20}, {"-d", f.depths, 0, 1 << 20}, {"-t", f.threads, 1, 1024}, {"--parallel", f.parallel, 1, 256},
+	}{{"-n", f.tokens, 0, 1 << 20}, {"-d", f.depths, 0, 1 << 20}, {"-t", f.threads, 1, 1024},
+		{"--parallel", f.parallel, 1, 256},
 		{"--arrive", f.arrive, 0, 1 << 20}, {"-r", []int{f.repeat}, 1, 10000}} {
 		if len(list.values) == 0 {
 			return o, usagef("%s: the list is empty", list.flag)
@@ -76,14 +79,15 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 	if err != nil {
 		return o, err
 	}
-	o = bench.Options{Prompts: positive(f.prompt.counts), Tokens: positive(f.tokens), Depths: f.depths, Threads: f.threads,
-		Parallel: f.parallel, Arrive: positive(f.arrive), Budget: int64(f.engine.budget), Repeat: f.repeat, NoFuse: f.noFuse,
+	o = bench.Options{Prompts: positive(f.prompt.counts), Tokens: positive(f.tokens), Depths: f.depths,
+		Threads: f.threads, Parallel: f.parallel, Arrive: positive(f.arrive), Budget: int64(f.engine.budget),
+		Repeat: f.repeat, NoFuse: f.noFuse,
 		NoFit: m.NoFit, Adapters: m.Adapters, Numerics: m.Numerics, Profile: f.profile}
 	if f.csv && len(o.Prompts)+len(f.prompt.text)+len(o.Tokens)+len(o.Arrive) == 0 {
 		return o, usagef("--csv cannot show loading, the only test here: use --json")
 	}
 	if o.Numerics.GPU > 0 {
-		o.Threads = o.Threads[:1] // it is as fast with any number
+		o.Threads = o.Threads[:1] // the speed is the same for any number
 	}
 	if f.limits {
 		if o.Numerics.Precision == "f64" || o.Numerics.GPU > 0 {
@@ -98,7 +102,7 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 	return o, err
 }
 
-// peerOf is the programs to compare with: nil without --peer.
+// peerOf returns the programs for the comparison, nil without --peer.
 func (f *benchFlags) peerOf(n numerics.Numerics) (*bench.Peer, error) {
 	switch {
 	case f.peer == "":
@@ -165,7 +169,7 @@ func (f *benchFlags) run(x *call) (err error) {
 	sayDemo(f.model, x.log)
 	r, err := bench.Run(x.ctx, func() (*checkpoint.Checkpoint, error) { return openCheckpoint(f.model) }, o)
 	err = explainBudget(err)
-	interrupted := x.ended(err)
+	interrupted := x.isEnded(err)
 	if err != nil && !interrupted && len(r.Results) == 0 {
 		return err
 	}
@@ -183,7 +187,7 @@ func (f *benchFlags) run(x *call) (err error) {
 			}
 		}
 	}
-	if err := write(x.out); err != nil { // results before an error, too
+	if err := write(x.out); err != nil { // also results before an error
 		return err
 	}
 	if interrupted {
@@ -192,8 +196,9 @@ func (f *benchFlags) run(x *call) (err error) {
 	return err
 }
 
-// quantizeFlagsOnly are the flags that make sense with --quantize.
-var withQuantize = []string{"model", "pull", "no-pull", "quantize", "threads", "repetitions", "peer", "json", "markdown"}
+// withQuantize lists the flags compatible with --quantize.
+var withQuantize = []string{"model", "pull", "no-pull", "quantize", "threads", "repetitions", "peer", "json",
+	"markdown"}
 
 // runQuantize measures quantizing.
 func (f *benchFlags) runQuantize(x *call) (err error) {
@@ -209,7 +214,8 @@ func (f *benchFlags) runQuantize(x *call) (err error) {
 		return usagef("--quantize needs a MODEL")
 	case len(f.quantize) == 0:
 		return usagef("--quantize: the list of types is empty")
-	case f.repeat < 1 || f.repeat > 10000 || slices.Min(append(f.threads, 1)) < 1 || slices.Max(append(f.threads, 1)) > 1024:
+	case f.repeat < 1 || f.repeat > 10000 || slices.Min(append(f.threads, 1)) < 1 ||
+		slices.Max(append(f.threads, 1)) > 1024:
 		return usagef("-r %d, -t %v: want 1 to 10000 runs and 1 to 1024 threads", f.repeat, f.threads)
 	}
 	for _, kind := range f.quantize {
@@ -236,13 +242,13 @@ func (f *benchFlags) runQuantize(x *call) (err error) {
 		}
 		err = errors.Join(err, write(x.out, all))
 	}
-	if x.ended(err) {
+	if x.isEnded(err) {
 		return x.interrupted(": some tests did not run")
 	}
 	return err
 }
 
-// benchPrompt is a flag that takes numbers of tokens, or a text. In quotation marks numbers are text.
+// benchPrompt is a flag of numbers of tokens, or of a text. Numbers in quotation marks are text.
 type benchPrompt struct {
 	counts []int
 	text   string

@@ -13,8 +13,7 @@ import (
 	"github.com/karat-run/karat/jinja"
 )
 
-// maxTemplate is the size of the largest template that is read, in bytes: the
-// interpreter's limit.
+// maxTemplate bounds a template's size, in bytes, like the interpreter.
 const maxTemplate = 1 << 20
 
 // chatFlags say how a prompt becomes a conversation.
@@ -30,15 +29,15 @@ func (f *chatFlags) add(c *command) {
 	c.flags("chat", &f.chat, "system", &f.system, "chat-template", file(&f.file), "template-arg", &f.args)
 }
 
-// given reports whether a flag was given that has no sense without a chat.
-func (f *chatFlags) given() bool { return f.system != "" || f.file != "" || len(f.args) > 0 }
+// isGiven reports whether a flag was given without use outside a chat.
+func (f *chatFlags) isGiven() bool { return f.system != "" || f.file != "" || len(f.args) > 0 }
 
-// imply makes a chat of a command with a flag that has no other sense.
+// imply makes a chat of a command with a flag of chats.
 func (f *chatFlags) imply() {
-	f.chat = f.chat || f.given() || f.reasoning != reasoningFlags{}
+	f.chat = f.chat || f.isGiven() || f.reasoning != reasoningFlags{}
 }
 
-// options returns the options of a request with the template of --chat-template and the variables for it.
+// options returns the options of a request with the template of --chat-template and its variables.
 func (f *chatFlags) options() (g karat.GenerateOptions, err error) {
 	for _, a := range f.args {
 		name, value, ok := strings.Cut(a, "=")
@@ -58,7 +57,7 @@ func (f *chatFlags) options() (g karat.GenerateOptions, err error) {
 	return g, err
 }
 
-// read reads the template and checks that it is one.
+// read reads the template and checks its syntax.
 func (f *chatFlags) read() (string, error) {
 	text, err := readWhole(f.file, maxTemplate)
 	switch {
@@ -68,23 +67,23 @@ func (f *chatFlags) read() (string, error) {
 		return "", fmt.Errorf("%s: an empty chat template", f.file)
 	}
 	_, err = chat.Parse(text, chat.Limits{})
-	return text, f.named(err)
+	return text, f.addName(err)
 }
 
-// named is an error of a template, with the name of the file that it is from.
-func (f *chatFlags) named(err error) error {
+// addName adds the template's file name to an error.
+func (f *chatFlags) addName(err error) error {
 	if e := (*jinja.Error)(nil); f.file != "" && errors.As(err, &e) {
 		return fmt.Errorf("%s: %s", f.file, e.Error())
 	}
 	return err
 }
 
-// messages is a conversation that begins with a user's text.
+// messages returns a conversation beginning with a user's text.
 func (f *chatFlags) messages(user string) []karat.Message {
 	return append(f.opening(), karat.TextMessage(karat.RoleUser, user))
 }
 
-// opening is what comes before the user's first message.
+// opening returns the messages before the user's first.
 func (f *chatFlags) opening() []karat.Message {
 	if f.system == "" {
 		return nil
@@ -92,7 +91,7 @@ func (f *chatFlags) opening() []karat.Message {
 	return []karat.Message{karat.TextMessage(karat.RoleSystem, f.system)}
 }
 
-// source is where the template is from: the model or a file.
+// source returns the source of the template: the model or a file.
 func (f *chatFlags) source() string {
 	if f.file == "" {
 		return "model"
@@ -100,9 +99,10 @@ func (f *chatFlags) source() string {
 	return f.file
 }
 
-// ids are those of a prompt, or of a conversation of that message where --chat is given. template is
-// where the template is from: none, model, or a file.
-func (f *chatFlags) ids(ctx context.Context, m *karat.Model, text string, g karat.GenerateOptions) (ids []int, template string, err error) {
+// ids returns the ids of a prompt, or, with --chat, of a conversation with the text as its message. template is the
+// template's source: none, model, or a file.
+func (f *chatFlags) ids(ctx context.Context, m *karat.Model, text string, g karat.GenerateOptions) (ids []int,
+	template string, err error) {
 	if f.chat {
 		template = f.source()
 		if _, err = f.describe(ctx, m, text, g); err == nil {
@@ -118,14 +118,16 @@ func (f *chatFlags) ids(ctx context.Context, m *karat.Model, text string, g kara
 	return ids, template, err
 }
 
-// describe says which template is applied, if it can be to what the user says first.
-func (f *chatFlags) describe(ctx context.Context, m *karat.Model, user string, g karat.GenerateOptions) (string, error) {
+// describe names the template applied, after a check with the user's first message.
+func (f *chatFlags) describe(ctx context.Context, m *karat.Model, user string, g karat.GenerateOptions) (string,
+	error) {
 	info := m.Info()
 	if f.file == "" && info.Template == "" {
-		return "", fmt.Errorf("%s has no chat template: --chat-template FILE gives one, and a PROMPT without --chat needs none", info.Path)
+		return "", fmt.Errorf("%s has no chat template: --chat-template FILE gives one, and a PROMPT without --chat "+
+			"needs none", info.Path)
 	}
 	if _, err := m.Render(ctx, f.messages(user), g); err != nil {
-		return "", f.named(err)
+		return "", f.addName(err)
 	}
 	if f.file != "" {
 		return fmt.Sprintf("the chat template of %s is applied", oneLine(f.file)), nil

@@ -38,7 +38,7 @@ func (f *checkFlags) run(x *call, path string) error {
 	r, err := karat.Check(x.ctx, path, karat.CheckOptions{Against: f.against, Progress: p.bytes})
 	p.end()
 	switch {
-	case x.ended(err):
+	case x.isEnded(err):
 		return x.interrupted(": " + path + " was not checked to the end")
 	case err == nil && f.json:
 		err = x.json(r)
@@ -93,7 +93,7 @@ func checkText(r *karat.CheckReport) string {
 	return out.String()
 }
 
-// writeEntry writes a text beside its label, in lines that are not too long.
+// writeEntry writes a text beside its label, in lines of bounded length.
 func writeEntry(out *strings.Builder, label, text string) {
 	const width = 100
 	line := fmt.Sprintf("    %-6s", label)
@@ -113,10 +113,10 @@ func (f *checkFlags) repair(x *call, path string) (string, error) {
 		return "", usagef("--fix needs --against FOLDER, which the model was made from")
 	}
 	resolve(&f.against)
-	if err := spare("--fix "+f.fix, f.fix, path, f.against); err != nil {
+	if err := refuseOverwrite("--fix "+f.fix, f.fix, path, f.against); err != nil {
 		return "", err
 	}
-	changes, err := convert.Repair(x.ctx, path, f.against, f.fix, x.loads)
+	changes, err := convert.Repair(x.ctx, path, f.against, f.fix, x.checkLoads)
 	if err != nil {
 		return "", err
 	}

@@ -32,13 +32,13 @@ type words struct {
 // flagWords are the letter and the usage of a flag.
 type flagWords struct{ letter, usage string }
 
-// sharedFlags is the part of the help for flags that several commands have.
+// sharedFlags is the part of the help for flags of several commands.
 const sharedFlags = "shared"
 
 // helpWords returns the parts of the help by the names of their commands: "lab record".
 var helpWords = sync.OnceValue(func() map[string]*words {
-	text := strings.NewReplacer("{types}", wrapped(strings.Join(quantmix.Names(), ", "), 15), "{fusions}", strings.Join(webgpu.Fusions, ", "),
-		"{forms}", strings.Join(lab.Forms, ", ")).Replace(helpText)
+	text := strings.NewReplacer("{types}", wrapWords(strings.Join(quantmix.Names(), ", "), 15), "{fusions}",
+		strings.Join(webgpu.Fusions, ", "), "{forms}", strings.Join(lab.Forms, ", ")).Replace(helpText)
 	all := map[string]*words{}
 	for _, part := range strings.Split("\n"+text, "\n=== ")[1:] {
 		head, body, _ := strings.Cut(part, "\n")
@@ -57,7 +57,7 @@ var helpWords = sync.OnceValue(func() map[string]*words {
 // commandPath matches the names of a command in a usage, before its arguments.
 var commandPath = regexp.MustCompile(`^[a-z]+( [a-z]+)*`)
 
-// readFlags reads lines as "-o, --output  `file` to write". A line that is indented further goes on with the one before.
+// readFlags reads lines as "-o, --output `file` to write". A line with further indentation continues the line before.
 func readFlags(text string) map[string]flagWords {
 	all := map[string]flagWords{}
 	for _, line := range strings.Split(strings.ReplaceAll(text, "\n      ", " "), "\n") {
@@ -69,8 +69,8 @@ func readFlags(text string) map[string]flagWords {
 	return all
 }
 
-// wrapped breaks a list between its words, so that lines have at most 98 columns. The first line begins at a column.
-func wrapped(list string, column int) string {
+// wrapWords breaks a list between its words, into lines of at most 98 columns. The first line begins at a column.
+func wrapWords(list string, column int) string {
 	var b strings.Builder
 	for i, word := range strings.Fields(list) {
 		if column += len(word) + 1; column > 98 {
@@ -84,12 +84,12 @@ func wrapped(list string, column int) string {
 	return b.String()
 }
 
-// command is a command that is being made.
+// command is a command in the making.
 type command struct {
 	*cobra.Command
 	words *words
 	model *modelArg // nil for a command without MODEL
-	texts bool      // texts follow MODEL, and the command tells MODEL from them
+	texts bool      // texts follow MODEL, and the command finds MODEL among them
 }
 
 // define begins the command of a name, such as "lab record". Its words are in the help.
@@ -128,8 +128,8 @@ func define(name string, run func(*call) error) *command {
 	return c
 }
 
-// group makes a command of one that only holds others: it prints help, also for "karat lab help", and suggests a name
-// for one that it does not have.
+// group makes a command holding only other commands: group prints help, also for "karat lab help", and suggests a name
+// for an unknown command.
 func group(c *command, subcommands ...*cobra.Command) *cobra.Command {
 	c.AddCommand(subcommands...)
 	c.Args = cobra.ArbitraryArgs
@@ -150,12 +150,13 @@ func group(c *command, subcommands ...*cobra.Command) *cobra.Command {
 	return c.Command
 }
 
-// otherNames are names that flags have in other programs and older versions. Help does not list them.
-var otherNames = map[string][]string{"ctx": {"ctx-size", "num-ctx", "context"}, "tokens": {"max-tokens", "n-predict", "num-predict", "gen"},
-	"temp": {"temperature"}, "decode-last": {"decode"}, "by-layer": {"layers"}}
+// otherNames are names of flags in other programs and older versions. Help does not list them.
+var otherNames = map[string][]string{"ctx": {"ctx-size", "num-ctx", "context"},
+	"tokens": {"max-tokens", "n-predict", "num-predict", "gen"}, "temp": {"temperature"}, "decode-last": {"decode"},
+	"by-layer": {"layers"}}
 
-// flags registers flags, each by its name in the help and a pointer to its value, which is the default, or a function
-// that takes a value.
+// flags registers flags, each by its name in the help and a pointer to its value, with the default inside, or a
+// function of a value.
 func (c *command) flags(pairs ...any) {
 	for i := 0; i < len(pairs); i += 2 {
 		c.flag(pairs[i].(string), pairs[i+1])
@@ -215,7 +216,7 @@ func (c *command) complete(flag string, by cobra.CompletionFunc) {
 	}
 }
 
-// call is one run of a command.
+// call is a run of a command.
 type call struct {
 	*command
 	ctx  context.Context // ends with a signal
@@ -229,21 +230,21 @@ type call struct {
 // changed reports whether the command line has a flag.
 func (x *call) changed(flag string) bool { return x.Flags().Changed(flag) }
 
-// interrupted returns the failure of a command that a signal has ended, with more words about it.
+// interrupted returns the failure of a command ended by a signal, with more words about the state.
 func (x *call) interrupted(more string) error {
 	return failure{statusInterrupted, errors.New("interrupted" + more)}
 }
 
-// unwritten returns err, or that a signal has ended the command before it wrote a file.
+// unwritten returns err, or, after a signal, the failure of a command without its output file.
 func (x *call) unwritten(err error, path string) error {
-	if x.ended(err) {
+	if x.isEnded(err) {
 		return x.interrupted(": " + path + " was not written")
 	}
 	return err
 }
 
-// ended reports whether err says that a signal has ended the command.
-func (x *call) ended(err error) bool { return x.ctx.Err() != nil && errors.Is(err, x.ctx.Err()) }
+// isEnded reports whether err comes from a signal's end of the command.
+func (x *call) isEnded(err error) bool { return x.ctx.Err() != nil && errors.Is(err, x.ctx.Err()) }
 
 // printf prints to standard output.
 func (x *call) printf(format string, args ...any) error {
@@ -254,13 +255,13 @@ func (x *call) printf(format string, args ...any) error {
 // say prints a line for the user beside the output.
 func (x *call) say(format string, args ...any) { fmt.Fprintf(x.log, "karat: "+format+"\n", args...) }
 
-// note prints what a user should know.
+// note prints a note for the user.
 func (x *call) note(text string) { x.say("note: %s", oneLine(text)) }
 
 // json prints v as JSON.
 func (x *call) json(v any) error { return writeJSON(x.out, v) }
 
-// choice is a flag that takes one of a few values.
+// choice is a flag with a few possible values.
 type choice struct {
 	value  string
 	values []string
@@ -268,7 +269,7 @@ type choice struct {
 
 func (c *choice) String() string { return c.value }
 
-// Type lists the values, but not so many that they would push all help to the right.
+// Type lists the values, up to a width harmless to the layout of help.
 func (c *choice) Type() string {
 	if list := strings.Join(c.values, "|"); len(list) <= 80 {
 		return list
@@ -284,11 +285,10 @@ func (c *choice) Set(s string) error {
 	return nil
 }
 
-// name is a flag that takes the name of a file. An empty one, as that of a variable
-// which is not set, is none.
+// name is a flag with a file's name. An empty name, as from an unset variable, is none.
 type name string
 
-// file returns the flag that takes the name of a file.
+// file returns the flag of a file's name.
 func file(to *string) *name { return (*name)(to) }
 
 func (n *name) String() string { return string(*n) }
@@ -302,18 +302,19 @@ func (n *name) Set(s string) error {
 	return nil
 }
 
-// commaList is a flag that takes words, separated by commas.
+// commaList is a flag of words, separated by commas.
 type commaList []string
 
-// alias gives a flag more names, which help does not list.
+// alias gives a flag more names, hidden from help.
 func alias(fs *pflag.FlagSet, of string, names ...string) {
 	f := fs.Lookup(of)
 	for _, n := range names {
-		fs.AddFlag(&pflag.Flag{Name: n, Usage: "--" + of, Value: sameFlag{f}, DefValue: f.DefValue, NoOptDefVal: f.NoOptDefVal, Hidden: true})
+		fs.AddFlag(&pflag.Flag{Name: n, Usage: "--" + of, Value: sameFlag{f}, DefValue: f.DefValue,
+			NoOptDefVal: f.NoOptDefVal, Hidden: true})
 	}
 }
 
-// sameFlag is the value of an alias: it sets the flag itself.
+// sameFlag is the value of an alias, and sets the flag itself.
 type sameFlag struct{ *pflag.Flag }
 
 func (s sameFlag) String() string { return s.Value.String() }
@@ -325,17 +326,18 @@ func (s sameFlag) Set(text string) error {
 	return err
 }
 
-// renamed lets the old name of a flag say the new one.
-func renamed(fs *pflag.FlagSet, old, letter, hint string) {
-	fs.AddFlag(&pflag.Flag{Name: old, Shorthand: letter, Usage: hint, Value: goneFlag(hint), Hidden: true, NoOptDefVal: "true"})
+// rename has the old name of a flag point to the new name.
+func rename(fs *pflag.FlagSet, old, letter, hint string) {
+	fs.AddFlag(&pflag.Flag{Name: old, Shorthand: letter, Usage: hint, Value: goneFlag(hint), Hidden: true,
+		NoOptDefVal: "true"})
 }
 
-// goneFlag is the value of a flag that there is no more: what to give instead.
+// goneFlag is the value of a removed flag: advice for the user.
 type goneFlag string
 
 func (g goneFlag) String() string   { return "" }
 func (g goneFlag) Type() string     { return "gone" }
 func (g goneFlag) Set(string) error { return goneError{errors.New(string(g))} }
 
-// goneError is the error of a flag that there is no more. It needs no words of the parser of flags.
+// goneError is the error of a removed flag. It needs no words of the flags' parser.
 type goneError struct{ error }

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// chatCommand is what a line that begins with a slash asks for.
+// chatCommand is the command of a line with a slash in front.
 type chatCommand struct {
 	name, arguments, help string
 	run                   func(p *conversation, argument string) error // io.EOF ends the chat
@@ -21,7 +21,8 @@ type chatCommand struct {
 // chatCommands lists the commands of a chat.
 func chatCommands() []chatCommand {
 	return []chatCommand{
-		{"set", "[NAME [VALUE]]", "show the settings, or change one: " + strings.Join(chatSettings, ", "), (*conversation).set},
+		{"set", "[NAME [VALUE]]", "show the settings, or change one: " + strings.Join(chatSettings, ", "),
+			(*conversation).set},
 		{"system", "[TEXT]", "set the system message; without TEXT there is none", (*conversation).setSystem},
 		{"think", "on|off", "have the model reason before its answer, or not", (*conversation).setThinking},
 		{"reasoning", "", "show the reasoning before the last answer", (*conversation).showReasoning},
@@ -39,7 +40,8 @@ func chatCommands() []chatCommand {
 }
 
 // sameCommands are other names of commands.
-var sameCommands = map[string]string{"exit": "bye", "quit": "bye", "?": "help", "regenerate": "retry", "reset": "clear", "read": "file"}
+var sameCommands = map[string]string{"exit": "bye", "quit": "bye", "?": "help", "regenerate": "retry",
+	"reset": "clear", "read": "file"}
 
 // run obeys a command.
 func (p *conversation) run(line string) error {
@@ -84,15 +86,15 @@ func (p *conversation) tell(format string, args ...any) error {
 	return err
 }
 
-// chatSettings are the names that /set knows: flags of karat run, and what has commands of its own.
+// chatSettings are the names known to /set: flags of karat run, and settings with commands of their own.
 var chatSettings = []string{"temp", "top-k", "top-p", "min-p", "repeat-penalty", "seed", "n", "ctx", "system", "think"}
 
 // sameSettings are other names of chatSettings.
 var sameSettings = map[string]string{"n": "tokens", "num-predict": "tokens", "num-ctx": "ctx", "nothink": "no-think"}
 
-// set shows the settings, or changes one.
+// set shows the settings, or changes a setting.
 func (p *conversation) set(argument string) error {
-	argument = strings.TrimPrefix(argument, "parameter ") // as ollama has it
+	argument = strings.TrimPrefix(argument, "parameter ") // ollama's form
 	name, value, given := strings.Cut(argument, " ")
 	name = strings.ReplaceAll(strings.TrimLeft(name, "-"), "_", "-")
 	value = strings.TrimSpace(value)
@@ -130,7 +132,7 @@ func (p *conversation) set(argument string) error {
 	return p.setFlag(f, value)
 }
 
-// setFlag gives a flag a value, or its default. A value that does not fit leaves all as it was.
+// setFlag gives a flag a value, or its default. A wrong value changes nothing.
 func (p *conversation) setFlag(f *pflag.Flag, value string) error {
 	old, changed := f.Value.String(), f.Changed
 	restore := func(err error) error {
@@ -160,7 +162,7 @@ func (p *conversation) setFlag(f *pflag.Flag, value string) error {
 	return nil
 }
 
-// showSettings shows what the next answer is made with.
+// showSettings shows the settings of the next answer.
 func (p *conversation) showSettings() error {
 	o := p.output()
 	s := o.sampling
@@ -177,8 +179,9 @@ func (p *conversation) showSettings() error {
 	}
 	var b strings.Builder
 	t := newTable(&b)
-	for _, x := range [][2]any{{"temp", s.Temperature}, {"top-k", s.TopK}, {"top-p", s.TopP}, {"min-p", s.MinP}, {"repeat-penalty", s.RepeatPenalty},
-		{"seed", seed}, {"n", n}, {"ctx", o.context}, {"system", oneLine(p.system)}, {"think", think}} {
+	for _, x := range [][2]any{{"temp", s.Temperature}, {"top-k", s.TopK}, {"top-p", s.TopP}, {"min-p", s.MinP},
+		{"repeat-penalty", s.RepeatPenalty}, {"seed", seed}, {"n", n}, {"ctx", o.context},
+		{"system", oneLine(p.system)}, {"think", think}} {
 		fmt.Fprintf(t, "  %v\t%v\n", x[0], x[1])
 	}
 	t.Flush()
@@ -210,7 +213,7 @@ func (p *conversation) setThinking(value string) error {
 	return nil
 }
 
-// showReasoning shows the reasoning that was folded.
+// showReasoning shows the folded reasoning.
 func (p *conversation) showReasoning(string) error {
 	for _, m := range slices.Backward(p.messages) {
 		for _, part := range m.Parts {
@@ -295,7 +298,7 @@ func (p *conversation) switchModel(name string) error {
 	return p.reload(a, p.options)
 }
 
-// reload opens a model in place of the one that is asked. An error leaves that.
+// reload opens a model in place of the current model. An error leaves the current model.
 func (p *conversation) reload(a modelArg, o karat.Options) error {
 	ctx, stop := p.interruptible()
 	defer stop()

@@ -21,7 +21,7 @@ type conversation struct {
 	*talk
 	said
 	log   io.Writer
-	undo  []said // what the chat was before each change
+	undo  []said // the chat before each change
 	lines *history
 
 	next       func(prompt string) (string, error) // asks for a line; errInterrupt is Ctrl-C
@@ -29,15 +29,15 @@ type conversation struct {
 	interrupts int // since the last line
 }
 
-// said is what was said in a chat. Its messages are the user's and the model's in turn; the system message is apart.
+// said is the state of a chat. Its messages are the user's and the model's in turn; the system message is apart.
 type said struct {
 	system   string
 	messages []karat.Message
-	from     int      // the first message that is still sent, since the context has no room for more
-	files    []string // texts that come with the next message
+	from     int      // the first message still sent, for lack of room in the context
+	files    []string // texts for the next message
 }
 
-// maxUndo bounds the changes that /undo takes back.
+// maxUndo bounds the changes within reach of /undo.
 const maxUndo = 1000
 
 // converse chats until the user leaves.
@@ -55,7 +55,7 @@ func (t *talk) converse() error {
 		p.lines = openHistory(stateFile("history"))
 	}
 	if e := newEditor(x.in, p.log, p.lines); e != nil {
-		e.interrupted = func() bool { // by a signal that came behind an answer
+		e.interrupted = func() bool { // by a signal after an answer
 			select {
 			case <-p.signals:
 				return true
@@ -84,7 +84,7 @@ func (t *talk) converse() error {
 	}
 }
 
-// obey does what a line asks for. The error is io.EOF at the end.
+// obey carries out a line. The error is io.EOF at the end.
 func (p *conversation) obey(line string) error {
 	switch {
 	case strings.TrimSpace(line) == "":
@@ -103,7 +103,7 @@ func (p *conversation) obey(line string) error {
 	return p.say(line)
 }
 
-// modelName returns the name of the model, as the user wrote it.
+// modelName returns the name of the model, in the user's form.
 func (p *conversation) modelName() string {
 	if name := p.call.model.name; name != "" {
 		return name
@@ -111,8 +111,8 @@ func (p *conversation) modelName() string {
 	return p.model.Info().Path
 }
 
-// readLines reads lines until the input ends. Waiting for one cannot be broken
-// off, so the goroutine ends with the input or with the program.
+// readLines reads lines until the input ends. A read cannot be broken off, so the goroutine ends with the input or with
+// the program.
 func readLines(r io.Reader) <-chan string {
 	lines := make(chan string)
 	go func() {
@@ -177,7 +177,7 @@ func (p *conversation) read() (string, error) {
 	}
 }
 
-// message returns a text as obey takes it: one that begins with a slash is no command.
+// message returns a text in the form of obey, with a leading slash escaped.
 func message(text string) string {
 	if strings.HasPrefix(text, "/") {
 		return "/" + text
@@ -201,7 +201,7 @@ func (p *conversation) plain(lines <-chan string) func(prompt string) (string, e
 	}
 }
 
-// change keeps the chat for /undo before it is changed.
+// change keeps the chat for /undo before a change.
 func (p *conversation) change() {
 	if len(p.undo) == maxUndo {
 		p.undo = slices.Delete(p.undo, 0, 1)
@@ -209,8 +209,8 @@ func (p *conversation) change() {
 	p.undo = append(p.undo, p.said)
 }
 
-// say has the model answer. What it could not answer does not stay in the
-// conversation; an answer that was broken off does. The error is of the output.
+// say has the model answer. A message without an answer leaves the conversation; an answer broken off stays. The error
+// is of the output.
 func (p *conversation) say(text string) error {
 	p.change()
 	text, p.files = strings.Join(append([]string{text}, p.files...), "\n\n"), nil
@@ -233,7 +233,7 @@ func (p *conversation) say(text string) error {
 	case err != nil && a.stop == "" && a.tokens > 0:
 		return err // of the output
 	case err != nil:
-		fmt.Fprintln(a.log, "karat:", oneLine(p.flags.chat.named(err).Error()))
+		fmt.Fprintln(a.log, "karat:", oneLine(p.flags.chat.addName(err).Error()))
 		if errors.As(err, &full) {
 			hint := "/set ctx sets the length of the context"
 			if errors.Is(err, karat.ErrBudget) {
@@ -257,7 +257,7 @@ func (p *conversation) say(text string) error {
 	return p.keep()
 }
 
-// keep saves the chat for /load last, so that nothing is lost.
+// keep saves the chat for /load last, so nothing is lost.
 func (p *conversation) keep() error {
 	if p.flags.noHistory {
 		return nil
@@ -268,13 +268,13 @@ func (p *conversation) keep() error {
 	return nil
 }
 
-// sent returns the messages that the model is given.
+// sent returns the messages sent to the model.
 func (p *conversation) sent() []karat.Message {
 	p.flags.chat.system = p.system
 	return append(p.flags.chat.opening(), p.messages[p.from:]...)
 }
 
-// fit makes the request of the chat. Where the context has no room for it and an answer, the oldest messages go.
+// fit makes the request of the chat. Without room in the context for the chat and an answer, the oldest messages go.
 func (p *conversation) fit(ctx context.Context) (request, error) {
 	size := p.model.Info().Context
 	most, first := size-min(size/8, 1024), p.from
@@ -287,16 +287,17 @@ func (p *conversation) fit(ctx context.Context) (request, error) {
 				p.from = first
 			}
 			if p.from > first {
-				fmt.Fprintf(p.log, "karat: the context of %s is full: the %s oldest messages are no longer sent\n", count(size, "token"), fmt.Sprint(p.from))
+				fmt.Fprintf(p.log, "karat: the context of %s is full: the %s oldest messages are no longer sent\n",
+					count(size, "token"), fmt.Sprint(p.from))
 			}
 			return r, err
 		}
 		p.from += 1 + next
-		most = size - size/4 // so that the next messages also have room
+		most = size - size/4 // room for the next messages
 	}
 }
 
-// interruptible is a context that Ctrl-C cancels; the second one ends the program.
+// interruptible returns a context cancelled by Ctrl-C; the second Ctrl-C ends the program.
 func (p *conversation) interruptible() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watch sync.WaitGroup

@@ -87,7 +87,7 @@ func writeConversion(x *call, src, out string, r *karat.Conversion, seconds floa
 		made = r.Files[0] // of several, perhaps
 	}
 	var hashes conversionHashes
-	if err := hashes.of(x.ctx, src, made); err != nil {
+	if err := hashes.compute(x.ctx, src, made); err != nil {
 		return err
 	}
 	return x.json(struct {
@@ -102,15 +102,15 @@ func writeConversion(x *call, src, out string, r *karat.Conversion, seconds floa
 		Notes        []string       `json:"notes"`
 		Seconds      float64        `json:"seconds"`
 		conversionHashes
-	}{src, out, r.Format, r.Architecture, files, r.Tensors, r.Bytes, r.Types, append([]string{}, r.Notes...), seconds, hashes})
+	}{src, out, r.Format, r.Architecture, files, r.Tensors, r.Bytes, r.Types, append([]string{},
+		r.Notes...), seconds, hashes})
 }
 
-// size is a flag's number of bytes: 4G is 4e9 as llama.cpp's gguf-split has it, and
-// 4GiB 2^32.
+// size is a flag's number of bytes: 4G is 4e9 as in llama.cpp's gguf-split, and 4GiB 2^32.
 type size int64
 
-var sizeUnits = map[string]int64{"": 1, "B": 1, "K": 1e3, "KB": 1e3, "KIB": 1 << 10, "M": 1e6, "MB": 1e6, "MIB": 1 << 20,
-	"G": 1e9, "GB": 1e9, "GIB": 1 << 30, "T": 1e12, "TB": 1e12, "TIB": 1 << 40}
+var sizeUnits = map[string]int64{"": 1, "B": 1, "K": 1e3, "KB": 1e3, "KIB": 1 << 10, "M": 1e6, "MB": 1e6,
+	"MIB": 1 << 20, "G": 1e9, "GB": 1e9, "GIB": 1 << 30, "T": 1e12, "TB": 1e12, "TIB": 1 << 40}
 
 func (s *size) String() string { return strconv.FormatInt(int64(*s), 10) }
 func (s *size) Type() string   { return "size" }

@@ -15,7 +15,7 @@ var demo []byte
 // demoName stands for the demo's path in messages.
 const demoName = "demo.gguf (embedded)"
 
-// sayDemo says that the demo runs, where no path is given.
+// sayDemo announces the demo, for an empty path.
 func sayDemo(path string, log io.Writer) {
 	if path == "" {
 		fmt.Fprintln(log, "karat: no MODEL was given: this is the embedded demo, a tiny Gemma 3")

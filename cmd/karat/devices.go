@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// devices is what devices tells, and its JSON.
+// devices is the output of devices, and its JSON.
 type devices struct {
 	CPU  cpuDevice     `json:"cpu"`
 	GPUs []gpu.Adapter `json:"gpus"`
@@ -77,7 +77,7 @@ func (d *devices) write(out io.Writer) error {
 	return w.Flush()
 }
 
-// deviceName is what computes with n, in a few words.
+// deviceName names the device computing n, in a few words.
 func deviceName(n numerics.Numerics) (string, error) {
 	if n.GPU == 0 {
 		return "CPU " + simd.Tier() + " " + n.Precision, nil

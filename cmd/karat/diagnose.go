@@ -24,7 +24,7 @@ func newDiagnoseCommand() *cobra.Command {
 	f := diagnoseFlags{names: choice{lab.NamesAuto, names}}
 	c := define("lab diagnose", f.run)
 	c.flags("names", &f.names, "golden", file(&f.golden), "json-file", file(&f.json), "report", file(&f.report))
-	renamed(c.Flags(), "json", "", "the file for JSON is --json-file")
+	rename(c.Flags(), "json", "", "the file for JSON is --json-file")
 	c.takesModel()
 	return c.Command
 }
@@ -35,7 +35,7 @@ func (f *diagnoseFlags) run(x *call) error {
 		return failure{statusUsage, err}
 	}
 	dump := x.args[0]
-	if err := f.spare(path, dump); err != nil {
+	if err := f.checkOutputs(path, dump); err != nil {
 		return err
 	}
 	d, err := f.diagnose(x, path, dump)
@@ -55,15 +55,16 @@ func (f *diagnoseFlags) run(x *call) error {
 	return failure{status: statusOutside}
 }
 
-// spare refuses, before the work, outputs that would replace an input (a dump's JSON file lies
-// beside it), or that cannot be written.
-func (f *diagnoseFlags) spare(model, dump string) error {
+// checkOutputs refuses, before the work, outputs in the place of an input (a dump's JSON file lies beside it), and
+// outputs impossible to write.
+func (f *diagnoseFlags) checkOutputs(model, dump string) error {
 	for _, in := range []string{model, dump, f.golden} {
 		if in == "" {
 			continue
 		}
 		beside := strings.TrimSuffix(in, filepath.Ext(in)) + ".json"
-		if err := spare("--json-file "+f.json, f.json, in, beside, filepath.Join(in, "manifest.json")); err != nil {
+		if err := refuseOverwrite("--json-file "+f.json, f.json, in, beside,
+			filepath.Join(in, "manifest.json")); err != nil {
 			return err
 		}
 	}
@@ -78,7 +79,7 @@ func (f *diagnoseFlags) spare(model, dump string) error {
 	return nil
 }
 
-// write writes the diagnosis to the terminal, where it is safe, and to where the flags want it.
+// write writes the diagnosis to the terminal, with unsafe characters escaped, and to the files of the flags.
 func (f *diagnoseFlags) write(w io.Writer, d *diagnose.Diagnosis) error {
 	if err := reports.Text(w, d, layout(isTerminal(w))); err != nil {
 		return err
@@ -124,8 +125,9 @@ func (f *diagnoseFlags) diagnose(x *call, path, dump string) (*diagnose.Diagnosi
 	defer m.Close()
 	s := stages{progress: newProgress(x.log, "")}
 	defer func() { s.end() }()
-	d, err := diagnose.Run(x.ctx, diagnose.Options{Model: path, Graph: m.Graph, Dump: record, Names: f.names.value, Golden: golden,
-		Asked: &diagnose.Asked{Tokenizer: m.Tokenizer, Template: m.Checkpoint.Template()}, Progress: s.report})
+	d, err := diagnose.Run(x.ctx, diagnose.Options{Model: path, Graph: m.Graph, Dump: record, Names: f.names.value,
+		Golden: golden, Asked: &diagnose.Asked{Tokenizer: m.Tokenizer, Template: m.Checkpoint.Template()},
+		Progress: s.report})
 	if err != nil {
 		return nil, err
 	}

@@ -26,13 +26,14 @@ const templateKey = "tokenizer.chat_template"
 func newEditCommand() *cobra.Command {
 	var f editFlags
 	c := define("edit", f.run)
-	c.flags("set", &f.set, "unset", &f.unset, "chat-template", file(&f.template), "output", file(&f.out), "json", &f.json)
+	c.flags("set", &f.set, "unset", &f.unset, "chat-template", file(&f.template), "output", file(&f.out), "json",
+		&f.json)
 	alias(c.Flags(), "chat-template", "template")
 	c.takesModel()
 	return c.Command
 }
 
-// options are the changes. A chat template is one that can be read.
+// options returns the changes, with a readable chat template.
 func (f *editFlags) options() (o convert.EditOptions, err error) {
 	o.Unset = f.unset
 	for _, text := range f.set {
@@ -68,7 +69,7 @@ func (f *editFlags) run(x *call) error {
 	if err != nil {
 		return err
 	}
-	if err := spare("-o "+f.out, f.out, f.template); err != nil {
+	if err := refuseOverwrite("-o "+f.out, f.out, f.template); err != nil {
 		return err
 	}
 	if _, err := x.find(); err != nil {
@@ -81,11 +82,12 @@ func (f *editFlags) run(x *call) error {
 	out := f.out
 	switch {
 	case out == "" && found.Name != "":
-		return usagef("%s is in the store of models, whose files are known by their hash: -o FILE writes another file", found.Name)
+		return usagef("%s is in the store of models, whose files are known by their hash: -o FILE writes another file",
+			found.Name)
 	case out == "":
 		out = found.Path
 	}
-	o.Loads = x.loads
+	o.Loads = x.checkLoads
 	changes, err := convert.Edit(x.ctx, found.Path, out, o)
 	if err != nil {
 		return x.unwritten(err, out)
@@ -96,8 +98,8 @@ func (f *editFlags) run(x *call) error {
 	return writeChanges(x.out, out, changes, "")
 }
 
-// loads returns the error of a model that would not load.
-func (x *call) loads(m *checkpoint.Checkpoint) error {
+// checkLoads returns the error of a model impossible to load.
+func (x *call) checkLoads(m *checkpoint.Checkpoint) error {
 	_, _, err := model.Graph(x.ctx, m, 0)
 	return err
 }

@@ -19,8 +19,8 @@ var (
 	errTyped     = fmt.Errorf("%w, and the line was not empty", errInterrupt)
 )
 
-// editor reads lines at a terminal, which can be edited and found again. A text that is pasted
-// is one part of a line, whatever lines it has.
+// editor reads lines at a terminal, with editing and a history. A pasted text is a part of a line, whatever lines the
+// text has.
 type editor struct {
 	in   *os.File
 	out  io.Writer
@@ -28,10 +28,10 @@ type editor struct {
 	term *term.Terminal
 
 	lines       *history
-	interrupted func() bool // reports whether Ctrl-C came before keys were read one by one; nil for never
+	interrupted func() bool // reports a Ctrl-C before keys were read singly; nil for never
 }
 
-// newEditor returns an editor that finds the lines of h again, nil unless both ends are terminals.
+// newEditor returns an editor with the history h, nil unless both ends are terminals.
 func newEditor(in io.Reader, out io.Writer, h *history) *editor {
 	file, ok := in.(*os.File)
 	if !ok || !isTerminal(in) || !isTerminal(out) {
@@ -43,7 +43,7 @@ func newEditor(in io.Reader, out io.Writer, h *history) *editor {
 	return e
 }
 
-// reset forgets the line, but not those before it.
+// reset forgets the line, but not the lines before.
 func (e *editor) reset() {
 	t := term.NewTerminal(struct {
 		io.Reader
@@ -53,10 +53,10 @@ func (e *editor) reset() {
 	e.term = t
 }
 
-// line returns the text typed up to Enter. The terminal is as it was when line returns, so that
-// Ctrl-C is a signal while a model answers.
+// line returns the text typed up to Enter. On return the terminal is in its former mode, so Ctrl-C is a signal while a
+// model answers.
 func (e *editor) line(prompt string) (string, error) {
-	leave, err := e.raw()
+	leave, err := e.makeRaw()
 	if err != nil {
 		return "", err
 	}
@@ -69,7 +69,7 @@ func (e *editor) line(prompt string) (string, error) {
 			leave()
 			fmt.Fprintln(e.out) // the shell begins a line of its own
 			suspend()
-			if leave, err = e.raw(); err != nil {
+			if leave, err = e.makeRaw(); err != nil {
 				leave = func() {}
 				return err
 			}
@@ -90,8 +90,8 @@ func (e *editor) line(prompt string) (string, error) {
 	return e.keys.expand(line), err
 }
 
-// raw has the terminal send each key as it is pressed, until leave makes it what it was.
-func (e *editor) raw() (leave func(), err error) {
+// makeRaw has the terminal send each key when pressed, until leave restores the mode.
+func (e *editor) makeRaw() (leave func(), err error) {
 	state, err := term.MakeRaw(int(e.in.Fd()))
 	if err != nil {
 		return nil, err
@@ -108,29 +108,29 @@ func (e *editor) raw() (leave func(), err error) {
 	}, nil
 }
 
-// keys are what a terminal sends, with a short name in place of each text that was pasted:
-// a terminal's line has at most 4096 characters, and no line ends.
+// keys are a terminal's input, with a short name in place of each pasted text: a terminal's line has at most 4096
+// characters, and no line ends.
 type keys struct {
 	in          io.Reader
 	rest        []byte // read, and not yet looked at
 	ready       []byte // to be handed over
-	paste       []byte // the part that has arrived; nil outside of one
+	paste       []byte // the part present so far; nil outside a paste
 	pasted      []string
 	interrupted bool         // Ctrl-C was handed over
 	typed       bool         // another key was
-	suspend     func() error // called for Ctrl-Z; nil where that is a key like others
+	suspend     func() error // called for Ctrl-Z; nil if Ctrl-Z is a key like others
 }
 
-// What a terminal that is read key by key sends for Ctrl-C and Ctrl-Z.
+// Ctrl-C and Ctrl-Z, as sent by a terminal read key by key.
 const (
 	ctrlC = 3
 	ctrlZ = 26
 )
 
-// altEnter is what a terminal sends for Alt-Enter, which ends a line that goes on.
+// altEnter is sent for Alt-Enter, the end of a line with a continuation.
 const altEnter = "\x1b\r"
 
-// What a terminal sends around a text that is pasted.
+// Marks around a pasted text.
 const (
 	pasteStart = "\x1b[200~"
 	pasteEnd   = "\x1b[201~"
@@ -153,10 +153,10 @@ func (k *keys) Read(p []byte) (int, error) {
 		k.take(b[:n])
 	}
 	n := copy(p, k.ready)
-	if i := bytes.IndexByte(p[:n], ctrlZ); i > 0 && k.suspend != nil { // the line has what comes before, when it stops
+	if i := bytes.IndexByte(p[:n], ctrlZ); i > 0 && k.suspend != nil { // the line gets the keys before Ctrl-Z first
 		n = i
 	}
-	if i := bytes.IndexByte(p[:n], ctrlC); i >= 0 { // what follows is for the next line
+	if i := bytes.IndexByte(p[:n], ctrlC); i >= 0 { // the rest is for the next line
 		k.interrupted, k.typed = true, k.typed || i > 0
 		n = i + 1
 	} else {
@@ -175,7 +175,7 @@ func (k *keys) take(b []byte) {
 			mark = pasteEnd
 		}
 		before, after, found := bytes.Cut(k.rest, []byte(mark))
-		if !found { // what may be the mark's beginning waits
+		if !found { // a possible beginning of the mark waits
 			n := len(k.rest)
 			for i := max(0, n-len(mark)+1); i < len(k.rest) && n == len(k.rest); i++ {
 				if strings.HasPrefix(mark, string(k.rest[i:])) {
@@ -205,9 +205,10 @@ func (k *keys) take(b []byte) {
 // insert hands over a pasted text, or its name.
 func (k *keys) insert(text string) { k.ready = append(k.ready, k.short(text, 200)...) }
 
-// short returns a text that can stand in a line: itself, or its name if it has more bytes than most.
+// short returns the form of a text for a line: the text itself, or its name if the text has more than most bytes.
 func (k *keys) short(text string, most int) string {
-	if !strings.ContainsFunc(text, unicode.IsControl) && len(text) <= most { // else it has characters that would be taken for keys
+	// control characters would be taken for keys
+	if !strings.ContainsFunc(text, unicode.IsControl) && len(text) <= most {
 		return text
 	}
 	i := slices.Index(k.pasted, text)
@@ -218,12 +219,13 @@ func (k *keys) short(text string, most int) string {
 	return k.name(i)
 }
 
-// name is what stands for a text that was pasted.
+// name returns the stand-in of a pasted text.
 func (k *keys) name(i int) string {
-	return fmt.Sprintf("[paste %d, %s]", i+1, count(1+strings.Count(strings.TrimSuffix(k.pasted[i], "\n"), "\n"), "line"))
+	return fmt.Sprintf("[paste %d, %s]", i+1, count(1+strings.Count(strings.TrimSuffix(k.pasted[i], "\n"), "\n"),
+		"line"))
 }
 
-// expand is a line with the texts in place of their names.
+// expand returns a line with the texts in place of their names.
 func (k *keys) expand(line string) string {
 	var names []string
 	for i, text := range k.pasted {

@@ -34,9 +34,10 @@ func newEmbedCommand() *cobra.Command {
 	c := define("embed", f.run)
 	c.takesModel()
 	c.flags("file", file(&f.file), "pooling", &f.pooling, "normalize", &f.normalize, "dimensions", &f.dimensions,
-		"prompt-name", &f.prompt, "json", &f.json, "npy", &f.npy, "safetensors", &f.safetensors, "ctx", &f.engine.context)
-	c.Flags().Lookup("normalize").DefValue = "" // the usage has it
-	renamed(c.Flags(), "prompt", "p", "a TEXT is an argument; the name of a prompt of the model is --prompt-name")
+		"prompt-name", &f.prompt, "json", &f.json, "npy", &f.npy, "safetensors", &f.safetensors, "ctx",
+		&f.engine.context)
+	c.Flags().Lookup("normalize").DefValue = "" // the usage has the default
+	rename(c.Flags(), "prompt", "p", "a TEXT is an argument; the name of a prompt of the model is --prompt-name")
 	f.engine.addSharing(c)
 	f.engine.add(c, karat.Fast)
 	c.MarkFlagsMutuallyExclusive("json", "npy", "safetensors")
@@ -97,8 +98,8 @@ func (f *embedFlags) run(x *call) error {
 	return f.write(x.out, vectors, features)
 }
 
-// readTexts returns the texts of JSON Lines in the file, or on standard input. Where there are none, want says what could
-// be given.
+// readTexts returns the texts of JSON Lines in the file, or on standard input. Without texts, the error lists the
+// possible sources, want.
 func (x *call) readTexts(args []string, file, want string) ([]string, error) {
 	text, ok, err := x.readInput(args, file)
 	if err != nil {
@@ -110,7 +111,7 @@ func (x *call) readTexts(args []string, file, want string) ([]string, error) {
 	return lines(text)
 }
 
-// lines are the texts of JSON Lines.
+// lines returns the texts of JSON Lines.
 func lines(file string) (texts []string, err error) {
 	for i, line := range strings.Split(file, "\n") {
 		if strings.TrimSpace(line) == "" {
@@ -152,10 +153,10 @@ func (f *embedFlags) write(w io.Writer, vectors [][]float32, features int) error
 	if err != nil {
 		return err
 	}
-	return b.Flush() // whose error is that of any write before
+	return b.Flush() // Flush returns the error of any earlier write
 }
 
-// numbers appends the shortest decimals that are the float32 numbers.
+// numbers appends the shortest decimals for the float32 numbers.
 func numbers(b []byte, row []float32, between string) []byte {
 	for i, v := range row {
 		if i > 0 {
@@ -206,7 +207,8 @@ func (f *embedFlags) writeTensors(w io.Writer, vectors [][]float32, features int
 	if f.npy {
 		return npy.Write(w, &npy.Array{Type: "f4", Shape: []int{len(vectors), features}, Data: all})
 	}
-	list := []tensor.Tensor{{Name: "embeddings", DType: tensor.F32, Shape: tensor.Shape{len(vectors), features}, Data: all}}
+	list := []tensor.Tensor{{Name: "embeddings", DType: tensor.F32, Shape: tensor.Shape{len(vectors), features},
+		Data: all}}
 	if f.pooling.value == "none" {
 		list = nil
 		for i, v := range vectors {

@@ -14,17 +14,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// windowFlags are the flags of a text that is cut into windows.
+// windowFlags are the flags of a text cut into windows.
 type windowFlags struct {
 	text             string
 	context, windows int
 }
 
-// add registers the flags, without the text. A window is no context of a conversation, which -c is.
+// add registers the flags, without the text. A window is no context of a conversation, unlike -c.
 func (f *windowFlags) add(c *command) {
 	f.context = cmp.Or(f.context, 512)
 	c.flags("window", &f.context, "chunks", &f.windows)
-	renamed(c.Flags(), "ctx", "c", "the text's windows have --window tokens, and the model's context is one window")
+	rename(c.Flags(), "ctx", "c", "the text's windows have --window tokens, and the model's context is one window")
 }
 
 // cut makes windows of the text for m, or of the given text without one.
@@ -67,8 +67,8 @@ func newEvalCommand() *cobra.Command {
 	return c.Command
 }
 
-// openModel opens the model at path, or the demo, for windows of so many tokens, and says what a user should know about
-// the model.
+// openModel opens the model at path, or the demo, for windows of tokens tokens, and prints notes about the model for
+// the user.
 func (x *call) openModel(path string, tokens int) (*eval.Model, error) {
 	sayDemo(path, x.log)
 	m, err := x.openFiles(path, tokens)
@@ -87,7 +87,8 @@ func (f *evalFlags) windowsOf(x *call, m *eval.Model, w *eval.Windows) (*eval.Wi
 		return f.cut(x, m, eval.Text)
 	}
 	if !m.Own(w) {
-		x.say("note: this model splits the text of %s into other tokens: the file looks like another model's", oneLine(f.baseLogits))
+		x.say("note: this model splits the text of %s into other tokens: the file looks like another model's",
+			oneLine(f.baseLogits))
 	}
 	return w, nil
 }
@@ -100,7 +101,7 @@ func (f *evalFlags) check(x *call, path string) error {
 		}
 	}
 	resolve(&f.base)
-	return spare("--save-logits "+f.save, f.save, path, f.base, f.baseLogits, f.text)
+	return refuseOverwrite("--save-logits "+f.save, f.save, path, f.base, f.baseLogits, f.text)
 }
 
 func (f *evalFlags) run(x *call) error {
@@ -130,23 +131,23 @@ func (f *evalFlags) run(x *call) error {
 	}
 	m, err := x.openModel(path, f.context)
 	if err != nil {
-		return x.early(err)
+		return x.explainEarly(err)
 	}
 	defer m.Close()
 	if w, err = f.windowsOf(x, m, w); err != nil {
-		return x.early(err)
+		return x.explainEarly(err)
 	}
 	o.Engine.Context, o.Engine.Budget = w.Context, int64(f.engine.budget)
 	runner, err := m.Start(x.ctx, o)
 	if err != nil {
-		return x.early(explainBudget(err))
+		return x.explainEarly(explainBudget(err))
 	}
 	defer runner.Close()
 	e.Model = runner
 	if f.base != "" {
 		b, err := x.openModel(f.base, f.context)
 		if err != nil {
-			return x.early(err)
+			return x.explainEarly(err)
 		}
 		defer b.Close()
 		if err := m.SameTokens(b, w); err != nil {
@@ -155,7 +156,7 @@ func (f *evalFlags) run(x *call) error {
 		o.Adapters = nil
 		base, err := b.Start(x.ctx, o)
 		if err != nil {
-			return x.early(err)
+			return x.explainEarly(err)
 		}
 		defer base.Close()
 		e.Base = base
@@ -163,9 +164,9 @@ func (f *evalFlags) run(x *call) error {
 	return f.measure(x, w, e)
 }
 
-// early returns err, or that a signal came before the first window was finished.
-func (x *call) early(err error) error {
-	if x.ended(err) {
+// explainEarly returns err, or, for a signal before the first finished window, a failure saying so.
+func (x *call) explainEarly(err error) error {
+	if x.isEnded(err) {
 		return x.interrupted(" before the first window was finished")
 	}
 	return err
@@ -176,10 +177,10 @@ func (f *evalFlags) measure(x *call, w *eval.Windows, e eval.Options) error {
 	e.Report = func(r *eval.Result) { reportEval(p, r, w.Count()) }
 	r, err := f.computed(x.ctx, w, e)
 	p.end()
-	interrupted := x.ended(err)
+	interrupted := x.isEnded(err)
 	switch {
 	case r == nil || err != nil && !interrupted:
-		return x.early(err)
+		return x.explainEarly(err)
 	case f.json:
 		err = x.json(r)
 	default:
@@ -214,7 +215,7 @@ func (f *evalFlags) computed(ctx context.Context, w *eval.Windows, e eval.Option
 	return r, err
 }
 
-// reportEval tells the results so far, of so many windows.
+// reportEval reports the results of the first windows windows.
 func reportEval(p *progress, r *eval.Result, windows int) {
 	if _, ok := p.due(); !ok {
 		return

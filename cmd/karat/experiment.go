@@ -40,22 +40,22 @@ func (f *experimentFlags) runner(x *call, s *experiment.Spec, named string) (*ex
 	if err != nil {
 		return nil, nil, err
 	}
-	o := karat.Options{Backend: karat.Backend(f.engine.backend), Threads: f.engine.threads, Precision: karat.Precision(s.Precision),
-		NoFit: f.engine.noFit}
+	o := karat.Options{Backend: karat.Backend(f.engine.backend), Threads: f.engine.threads,
+		Precision: karat.Precision(s.Precision), NoFit: f.engine.noFit}
 	m, err := loadModel(x.ctx, path, o, x.log)
 	if err != nil {
 		return nil, nil, err
 	}
 	return &experiment.Runner{Spec: s, Model: m, Token: func(ctx context.Context, s string) (int, error) {
 		id, err := tokenID(ctx, m, s)
-		if err != nil { // which speaks of a flag
+		if err != nil { // the error names a flag
 			err = errors.New(strings.TrimPrefix(err.Error(), "--token "))
 		}
 		return id, err
 	}}, m, nil
 }
 
-// cellProgress tells how many cells of an experiment are done. An earlier run may have done some.
+// cellProgress reports the finished cells of an experiment, some perhaps from an earlier run.
 func cellProgress(x *call) (p *progress, report func(done, total int)) {
 	p = newProgress(x.log, "")
 	p.before = -1

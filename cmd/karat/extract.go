@@ -56,7 +56,7 @@ func (f *extractFlags) run(x *call) error {
 	if err != nil {
 		return err
 	}
-	if err := cmp.Or(spare("-o "+f.out, f.out, f.prompts, path), atomicfile.Check(f.out)); err != nil {
+	if err := cmp.Or(refuseOverwrite("-o "+f.out, f.out, f.prompts, path), atomicfile.Check(f.out)); err != nil {
 		return err
 	}
 	m, err := x.load(o)
@@ -73,7 +73,9 @@ func (f *extractFlags) run(x *call) error {
 		prompts = append(prompts, experiment.NewPrompt(m, p.Text, idsAs[int](p.IDs)))
 	}
 	p := newProgress(x.log, "")
-	s, err := experiment.Extract(x.ctx, m, prompts, place, at, func(done, total int) { p.pieces("prompts", done, total) })
+	s, err := experiment.Extract(x.ctx, m, prompts, place, at, func(done, total int) {
+		p.pieces("prompts", done, total)
+	})
 	p.end()
 	if err != nil {
 		return err
@@ -82,9 +84,10 @@ func (f *extractFlags) run(x *call) error {
 	if err != nil {
 		return err
 	}
-	s.Notes = map[string]string{"program": "karat " + karat.Version(), "model_fingerprint": print, "positions": f.place.on,
-		"precision": string(o.Precision)}
-	write := map[string]func(io.Writer) error{".safetensors": s.WriteSafetensors, ".npy": s.WriteNumPy, ".jsonl": s.WriteJSONLines}[kind]
+	s.Notes = map[string]string{"program": "karat " + karat.Version(), "model_fingerprint": print,
+		"positions": f.place.on, "precision": string(o.Precision)}
+	write := map[string]func(io.Writer) error{".safetensors": s.WriteSafetensors, ".npy": s.WriteNumPy,
+		".jsonl": s.WriteJSONLines}[kind]
 	if err := atomicfile.Write(f.out, write); err != nil {
 		return err
 	}

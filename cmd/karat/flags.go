@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// engineFlags are the flags of every command that runs a model.
+// engineFlags are the flags of every command with a running model.
 type engineFlags struct {
 	backend       string
 	threads       int
@@ -35,7 +35,7 @@ func (a *engineFlags) add(c *command, precision karat.Precision) {
 	c.flags("precision", &a.precision, "kv", &a.kv)
 }
 
-// addDevice registers the flags of the device that computes.
+// addDevice registers the flags of the computing device.
 func (a *engineFlags) addDevice(c *command) {
 	a.backend = "cpu"
 	c.flags("backend", &a.backend, "no-fit", &a.noFit)
@@ -56,7 +56,7 @@ func completeBackends(*cobra.Command, []string, string) ([]string, cobra.ShellCo
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// numerics returns the arithmetic that the flags ask for.
+// numerics returns the arithmetic of the flags.
 func (a *engineFlags) numerics() (numerics.Numerics, error) {
 	switch {
 	case a.threads < 0 || a.threads > 1024:
@@ -74,7 +74,7 @@ func (a *engineFlags) numerics() (numerics.Numerics, error) {
 	return n, nil
 }
 
-// options returns the library's options for the flags. changed tells which flags the command line has.
+// options returns the library's options for the flags. changed reports whether the command line has a flag.
 func (a *engineFlags) options(changed func(name string) bool) (o karat.Options, err error) {
 	if _, err := a.numerics(); err != nil {
 		return o, err
@@ -85,12 +85,13 @@ func (a *engineFlags) options(changed func(name string) bool) (o karat.Options, 
 	if changed("parallel") && (a.parallel < 1 || a.parallel > maxParallel) {
 		return o, usagef("--parallel %d: want 1 to %d", a.parallel, maxParallel)
 	}
-	return karat.Options{Backend: karat.Backend(a.backend), Threads: a.threads, Precision: karat.Precision(a.precision.value),
-		KV: karat.KVType(a.kv.value), NoFit: a.noFit, Context: a.context, Adapters: a.lora, KVBudget: int64(a.budget),
+	return karat.Options{Backend: karat.Backend(a.backend), Threads: a.threads,
+		Precision: karat.Precision(a.precision.value), KV: karat.KVType(a.kv.value), NoFit: a.noFit,
+		Context: a.context, Adapters: a.lora, KVBudget: int64(a.budget),
 		Parallel: a.parallel}, nil
 }
 
-// model returns the options of commands that make their own engine.
+// model returns the options for commands with an engine of their own.
 func (a *engineFlags) model() (o model.Options, err error) {
 	o = model.Options{Threads: a.threads, NoFit: a.noFit}
 	for _, x := range a.lora {
@@ -103,13 +104,13 @@ func (a *engineFlags) model() (o model.Options, err error) {
 // maxParallel is the maximum of --parallel.
 const maxParallel = 1024
 
-// addSharing registers the flags of commands whose requests share a model's steps and memory. A command that computes
-// one sequence after another, such as eval, has --kv-budget alone.
+// addSharing registers the flags of commands with requests sharing a model's steps and memory. A command with sequences
+// computed in turn, such as eval, has only --kv-budget.
 func (a *engineFlags) addSharing(c *command) {
 	c.flags("kv-budget", &a.budget, "parallel", &a.parallel)
 }
 
-// explainBudget names the flag of an error of the budget, which has the numbers.
+// explainBudget adds the flag's name to an error of the budget with the numbers.
 func explainBudget(err error) error {
 	if errors.Is(err, karat.ErrBudget) {
 		return fmt.Errorf("--kv-budget: %w", err)
@@ -142,7 +143,7 @@ func (a *engineFlags) addLora(s string) error {
 	return nil
 }
 
-// samplingFlags say how tokens are chosen. Each flag overrides one setting of the publisher's recommendation.
+// samplingFlags say how tokens are chosen. Each flag overrides a setting of the publisher's recommendation.
 type samplingFlags struct {
 	flags *pflag.FlagSet
 	given karat.Sampling
@@ -155,7 +156,7 @@ func (s *samplingFlags) add(c *command) {
 		"repeat-penalty", &s.given.RepeatPenalty, "seed", &s.seed)
 }
 
-// check finds values that are out of range.
+// check returns an error for a value out of range.
 func (s *samplingFlags) check() error {
 	if err := s.given.Validate(); err != nil {
 		return usagef("%s", optionFlags.Replace(err.Error()))
@@ -163,9 +164,9 @@ func (s *samplingFlags) check() error {
 	return nil
 }
 
-// optionFlags names options as the flags that set them.
-var optionFlags = strings.NewReplacer("Sampling.Temperature:", "--temp:", "Sampling.TopK:", "--top-k:", "Sampling.TopP:", "--top-p:",
-	"Sampling.MinP:", "--min-p:", "Sampling.RepeatPenalty:", "--repeat-penalty:")
+// optionFlags replaces options' names by their flags.
+var optionFlags = strings.NewReplacer("Sampling.Temperature:", "--temp:", "Sampling.TopK:", "--top-k:",
+	"Sampling.TopP:", "--top-p:", "Sampling.MinP:", "--min-p:", "Sampling.RepeatPenalty:", "--repeat-penalty:")
 
 // over returns a recommendation with the given flags in place.
 func (s *samplingFlags) over(r karat.Sampling) karat.Sampling {

@@ -8,21 +8,21 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// maxGrammar is the size of the largest schema or grammar that is read, in bytes.
+// maxGrammar bounds the size of a schema or grammar, in bytes.
 const maxGrammar = 1 << 20
 
-// grammarFlags say what an answer must fit.
+// grammarFlags say the form of an answer.
 type grammarFlags struct {
 	schema, gbnf, pattern string
 
-	turn karat.ResponseFormat // what the flags ask for; read sets it
+	turn karat.ResponseFormat // the form of the flags; set by read
 }
 
 func (f *grammarFlags) add(c *command) {
 	c.flags("json-schema", file(&f.schema), "grammar", file(&f.gbnf), "regex", file(&f.pattern))
 }
 
-// grammar reads the grammar that was asked for and returns it for a whole text, nil for none.
+// grammar reads the flags' grammar and returns it for a whole text, nil for none.
 func (f *grammarFlags) grammar() (*karat.Grammar, error) {
 	given := slices.DeleteFunc([]string{f.schema, f.gbnf, f.pattern}, func(s string) bool { return s == "" })
 	switch {
@@ -63,8 +63,8 @@ func (f *grammarFlags) grammar() (*karat.Grammar, error) {
 	return nil, fmt.Errorf("%s: %w", from, err)
 }
 
-// read returns the text of the schema or the grammar, and where it is from: a file, or the flag if its value is the
-// text itself.
+// read returns the text of the schema or the grammar, and its source: a file, or the flag if the flag has the text
+// itself.
 func (f *grammarFlags) read() (from, text string, err error) {
 	flag, value, inline := "--grammar", f.gbnf, strings.Contains(f.gbnf, "::=")
 	if f.schema != "" {

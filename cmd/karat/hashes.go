@@ -13,7 +13,7 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// hashesOf are those of a model's files and of this program.
+// hashesOf returns the hashes of a model's files and of this program.
 func hashesOf(ctx context.Context, c *checkpoint.Checkpoint, t *tokenizer.Tokenizer) (model.Hashes, error) {
 	x, err := model.HashesOf(ctx, c, t)
 	if err == nil {
@@ -22,7 +22,7 @@ func hashesOf(ctx context.Context, c *checkpoint.Checkpoint, t *tokenizer.Tokeni
 	return x, err
 }
 
-// programHash is the SHA-256 of the executable, "" where it cannot be read.
+// programHash returns the SHA-256 of the executable, "" if unreadable.
 func programHash() string {
 	path, err := os.Executable()
 	if err != nil {
@@ -40,7 +40,7 @@ func programHash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// hashesAt are hashesOf the model at path. One without a tokenizer has no hash of it.
+// hashesAt returns hashesOf for the model at path. A model without a tokenizer has no hash of a tokenizer.
 func hashesAt(ctx context.Context, path string) (*model.Hashes, error) {
 	c, err := openCheckpoint(path)
 	if err != nil {
@@ -55,22 +55,22 @@ func hashesAt(ctx context.Context, path string) (*model.Hashes, error) {
 	return &x, err
 }
 
-// conversionHashes tell what was made of what, by which program. Files of an architecture that Karat
-// does not know, which are copied, have none.
+// conversionHashes identify the source, the result and the program of a conversion. Files of an unknown architecture,
+// only copied, have no hashes.
 type conversionHashes struct {
 	Source *model.Hashes `json:"source_hashes,omitempty"`
 	Output *model.Hashes `json:"hashes,omitempty"`
 }
 
-// of reads both models.
-func (h *conversionHashes) of(ctx context.Context, source, output string) (err error) {
+// compute reads both models.
+func (h *conversionHashes) compute(ctx context.Context, source, output string) (err error) {
 	h.Source, err = hashesAt(ctx, source)
 	if errors.Is(err, checkpoint.ErrUnsupported) {
 		h.Source = nil
 		return nil
 	}
 	if err == nil {
-		h.Source.Program = "" // which made the other
+		h.Source.Program = "" // the program belongs to the result
 		h.Output, err = hashesAt(ctx, output)
 	}
 	return err

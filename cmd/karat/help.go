@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// strictHelp makes errors of the input that cobra's own commands answer with a success: help for a command that there is
-// not, and completion for an unknown shell.
+// strictHelp makes errors of inputs accepted by cobra's own commands: help for an unknown command, and completion for
+// an unknown shell.
 func strictHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -38,7 +38,7 @@ func newFamiliesHelp() *cobra.Command {
 	return define("help families", func(x *call) error { return x.printf("%s\n", x.Long) }).Command
 }
 
-// writeHelp has help written at once, and returns where the error of it will be.
+// writeHelp has help written at once, and returns the place of its error.
 func writeHelp(root *cobra.Command) *error {
 	var failed error
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
@@ -84,20 +84,25 @@ func allHelp(c *cobra.Command) {
 const mostFlags, mostHelp = 10, 13
 
 // firstCommands are in the short help of karat.
-var firstCommands = []string{"run", "serve", "pull", "list", "show", "rm", "embed", "rerank", "tokenize", "inspect", "check", "convert", "quantize", "eval", "bench", "lab", "web"}
+var firstCommands = []string{"run", "serve", "pull", "list", "show", "rm", "embed", "rerank", "tokenize", "inspect",
+	"check", "convert", "quantize", "eval", "bench", "lab", "web"}
 
-// usedMost orders flags by how many look for them.
-var usedMost = []string{"model", "prompt", "file", "chat", "system", "output", "text", "tokens", "temp", "seed", "json-schema", "ctx", "host", "port", "keys", "think",
-	"prompts", "at", "window", "chunks", "imatrix", "base", "against", "type", "target-size", "pooling", "top", "token", "threads", "backend", "json", "verbose"}
+// usedMost orders flags by the number of their users.
+var usedMost = []string{"model", "prompt", "file", "chat", "system", "output", "text", "tokens", "temp", "seed",
+	"json-schema", "ctx", "host", "port", "keys", "think", "prompts", "at", "window", "chunks", "imatrix", "base",
+	"against", "type", "target-size", "pooling", "top", "token", "threads", "backend", "json", "verbose"}
 
-// flagGroups are the groups of flags in the whole help. A flag without one is of the command alone.
+// flagGroups are the groups of flags in the whole help. A flag without a group belongs to the command alone.
 var flagGroups = []struct {
 	name  string
 	flags []string
 }{
-	{"Prompt", []string{"prompt", "file", "chat", "system", "chat-template", "template-arg", "text", "prompts", "think", "no-think", "prompt-name", "prompt-index"}},
-	{"Sampling", []string{"tokens", "stop", "temp", "top-k", "top-p", "min-p", "repeat-penalty", "seed", "json-schema", "grammar", "regex", "lark"}},
-	{"Output", []string{"output", "json", "csv", "html", "markdown", "logprobs", "top", "token", "npy", "safetensors", "verbose", "plain", "hide-thinking", "quiet"}},
+	{"Prompt", []string{"prompt", "file", "chat", "system", "chat-template", "template-arg", "text", "prompts",
+		"think", "no-think", "prompt-name", "prompt-index"}},
+	{"Sampling", []string{"tokens", "stop", "temp", "top-k", "top-p", "min-p", "repeat-penalty", "seed", "json-schema",
+		"grammar", "regex", "lark"}},
+	{"Output", []string{"output", "json", "csv", "html", "markdown", "logprobs", "top", "token", "npy", "safetensors",
+		"verbose", "plain", "hide-thinking", "quiet"}},
 	{"Memory", []string{"ctx", "window", "chunks", "kv", "kv-budget", "parallel", "no-fit", "keep-all"}},
 	{"Device", []string{"backend", "threads", "precision", "no-fuse"}},
 	{"Model", []string{"model", "pull", "no-pull", "lora"}},
@@ -143,11 +148,12 @@ func help(w io.Writer, c *cobra.Command, all bool) {
 	}
 	cut = writeFlags(w, c, all) || cut
 	if cut {
-		fmt.Fprintf(w, "\n\"%s --%s\" prints the whole help%s.\n", c.CommandPath(), helpAll, map[bool]string{true: ", with all commands"}[!c.HasParent()])
+		fmt.Fprintf(w, "\n\"%s --%s\" prints the whole help%s.\n", c.CommandPath(), helpAll,
+			map[bool]string{true: ", with all commands"}[!c.HasParent()])
 	}
 }
 
-// writeFlags writes the flags that are used most, or all in groups, and reports whether it left some out.
+// writeFlags writes the most used flags, or all in groups, and reports whether some are left out.
 func writeFlags(w io.Writer, c *cobra.Command, all bool) (cut bool) {
 	var flags []*pflag.Flag
 	c.Flags().VisitAll(func(f *pflag.Flag) {
@@ -165,7 +171,7 @@ func writeFlags(w io.Writer, c *cobra.Command, all bool) (cut bool) {
 			fs.AddFlag(f)
 		}
 		text := fs.FlagUsages()
-		if !all { // one line each
+		if !all { // a line each
 			text = fs.FlagUsagesWrapped(0)
 			lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 			for i := range lines {

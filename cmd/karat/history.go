@@ -10,7 +10,7 @@ import (
 	"runtime"
 )
 
-// stateFile returns a file in the user's folder for what a program keeps between its runs, "" if there is no such folder.
+// stateFile returns a file in the user's folder for state between runs, "" if there is no such folder.
 func stateFile(names ...string) string {
 	dir := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(dir) {
@@ -26,22 +26,22 @@ func stateFile(names ...string) string {
 	return filepath.Join(append([]string{dir, "karat"}, names...)...)
 }
 
-// Limits of the history of lines: the entries that are kept, the bytes of one, and the bytes of the file before it is cut.
+// Limits of the history: entries kept, bytes of an entry, and bytes of the file before a cut.
 const (
 	maxLines   = 1000
 	maxEntry   = 16 << 10
 	maxHistory = 4 << 20
 )
 
-// history is the messages that were typed, the oldest first. It is a file of JSON strings, a line each, which sessions at
-// the same time append to. Without a file it is the session's alone.
+// history is the messages typed, the oldest first: a file of JSON strings, a line each, shared by sessions at the same
+// time. Without a file the history is the session's alone.
 type history struct {
 	path  string
 	lines []string
-	shown func(line string) string // for the editor: a line that it can show
+	shown func(line string) string // for the editor: a form fit for display
 }
 
-// openHistory reads the history in a file. A history that cannot be read or written is empty: a chat goes on without it.
+// openHistory reads the history in a file. An unreadable history is empty: a chat goes on without it.
 func openHistory(path string) *history {
 	h := &history{path: path}
 	if path == "" {
@@ -58,7 +58,7 @@ func openHistory(path string) *history {
 		return h
 	}
 	if st.Size() > maxHistory {
-		_, _ = f.Seek(-maxHistory, io.SeekEnd) // a line that it cuts is no JSON
+		_, _ = f.Seek(-maxHistory, io.SeekEnd) // a cut line is no JSON
 	}
 	s := bufio.NewScanner(io.LimitReader(f, maxHistory))
 	s.Buffer(nil, maxHistory)
@@ -75,7 +75,7 @@ func openHistory(path string) *history {
 	return h
 }
 
-// rewrite replaces the file by the lines that are kept.
+// rewrite replaces the file by the lines kept.
 func (h *history) rewrite() {
 	var b bytes.Buffer
 	for _, line := range h.lines {
@@ -93,7 +93,7 @@ func encodeLine(line string) []byte {
 // Add does nothing with a line of the editor: a message may have several lines, and is kept whole.
 func (h *history) Add(string) {}
 
-// keep keeps a message, unless it is empty or the one before it.
+// keep keeps a message, unless empty or equal to the message before.
 func (h *history) keep(line string) {
 	if n := len(h.lines); line == "" || n > 0 && h.lines[n-1] == line {
 		return
@@ -117,7 +117,7 @@ func (h *history) keep(line string) {
 // Len returns the number of lines.
 func (h *history) Len() int { return len(h.lines) }
 
-// At returns a line, the newest first, as the editor can show it.
+// At returns a line for the editor, the newest first.
 func (h *history) At(i int) string {
 	line := h.lines[len(h.lines)-1-i]
 	if h.shown != nil {

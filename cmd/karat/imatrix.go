@@ -34,7 +34,8 @@ func newImatrixCommand() *cobra.Command {
 	c := define("imatrix", f.run)
 	c.flags("output", file(&f.output))
 	f.windowFlags.add(c)
-	c.flags("skip", &f.skip, "in-file", &f.in, "process-output", &f.head, "json", &f.json, "kv-budget", &f.engine.budget)
+	c.flags("skip", &f.skip, "in-file", &f.in, "process-output", &f.head, "json", &f.json, "kv-budget",
+		&f.engine.budget)
 	f.engine.add(c, karat.Fast)
 	c.takesModel()
 	return c.Command
@@ -57,7 +58,7 @@ func (f *imatrixFlags) run(x *call) error {
 	if err != nil {
 		return err
 	}
-	if err := spare("-o "+f.output, f.output, path, f.text); err != nil { // a file that is added to may be replaced
+	if err := refuseOverwrite("-o "+f.output, f.output, path, f.text); err != nil { // a file may be read and replaced
 		return err
 	}
 	if err := atomicfile.Check(f.output); err != nil {
@@ -65,7 +66,7 @@ func (f *imatrixFlags) run(x *call) error {
 	}
 	m, err := x.openModel(path, f.context)
 	if err != nil {
-		return x.early(err)
+		return x.explainEarly(err)
 	}
 	defer m.Close()
 	all, err := f.before(m.Graph)
@@ -74,7 +75,7 @@ func (f *imatrixFlags) run(x *call) error {
 	}
 	w, err := f.cut(x, m, eval.Calibration)
 	if err != nil {
-		return x.early(err)
+		return x.explainEarly(err)
 	}
 	if f.skip >= w.Count() {
 		return usagef("--skip %d: want 0 to %d, of %s", f.skip, w.Count()-1, count(w.Count(), "window"))
@@ -104,14 +105,14 @@ func (f *imatrixFlags) before(g *graph.Graph) (*imatrix.Matrix, error) {
 	return all, nil
 }
 
-// collect computes the windows, and writes what they give and all.
+// collect computes the windows, and writes their sums and all together.
 func (f *imatrixFlags) collect(x *call, m *eval.Model, o model.Options, w *eval.Windows, all *imatrix.Matrix) error {
 	collector := imatrix.NewCollector(m.Graph, f.head)
-	o.Engine = engine.Options{Context: w.Context, Budget: int64(f.engine.budget), Want: collector.Want, Tap: collector.Tap,
-		Expert: collector.Expert()}
+	o.Engine = engine.Options{Context: w.Context, Budget: int64(f.engine.budget), Want: collector.Want,
+		Tap: collector.Tap, Expert: collector.Expert()}
 	r, err := m.Start(x.ctx, o)
 	if err != nil {
-		return x.early(explainBudget(err))
+		return x.explainEarly(explainBudget(err))
 	}
 	defer r.Close()
 	got := &imatrix.Matrix{Entries: map[string]*imatrix.Entry{}, Datasets: []string{f.text}, ChunkSize: w.Context}
@@ -130,10 +131,10 @@ func (f *imatrixFlags) collect(x *call, m *eval.Model, o model.Options, w *eval.
 		p.pieces("windows", i+1, w.Count())
 	}
 	p.end()
-	interrupted := x.ended(err)
+	interrupted := x.isEnded(err)
 	switch {
 	case interrupted && got.Chunks == 0:
-		return x.early(err)
+		return x.explainEarly(err)
 	case err != nil && !interrupted:
 		return err
 	}
@@ -141,7 +142,7 @@ func (f *imatrixFlags) collect(x *call, m *eval.Model, o model.Options, w *eval.
 	if err := all.Add(got); err != nil {
 		return err
 	}
-	if interrupted { // a file of that name may have all windows
+	if interrupted { // a file of this name may have all windows
 		f.output = partial(f.output)
 	}
 	if err := gguf.WriteFile(f.output, all.Write); err != nil {
@@ -157,7 +158,7 @@ func (f *imatrixFlags) collect(x *call, m *eval.Model, o model.Options, w *eval.
 	return nil
 }
 
-// partial returns the name of a file that an interrupt left unfinished: im.gguf becomes im.partial.gguf.
+// partial returns the name of a file left unfinished by an interrupt: im.gguf becomes im.partial.gguf.
 func partial(path string) string {
 	ext := filepath.Ext(path)
 	return strings.TrimSuffix(path, ext) + ".partial" + ext
@@ -190,7 +191,7 @@ func (f *imatrixFlags) write(x *call, all *imatrix.Matrix) error {
 		Weights  []weight `json:"weights"`
 	}
 	s.File, s.Datasets, s.Windows, s.Context = f.output, all.Datasets, all.Chunks, all.ChunkSize
-	idle := 0 // experts that no row reached
+	idle := 0 // experts without a row
 	for _, name := range slices.Sorted(maps.Keys(all.Entries)) {
 		e := all.Entries[name]
 		w := weight{Name: name, Counts: e.Counts}
@@ -206,10 +207,12 @@ func (f *imatrixFlags) write(x *call, all *imatrix.Matrix) error {
 		s.Weights = append(s.Weights, w)
 	}
 	if idle > 0 {
-		x.say("note: no token of the text reached %d of the experts' matrices: all of their columns get the same importance", idle)
+		x.say("note: no token of the text reached %d of the experts' matrices: all of their columns get the same "+
+			"importance", idle)
 	}
 	if f.json {
 		return x.json(s)
 	}
-	return x.printf("%s: %s, %s of %d tokens\n", oneLine(f.output), count(len(s.Weights), "weight"), count(s.Windows, "window"), s.Context)
+	return x.printf("%s: %s, %s of %d tokens\n", oneLine(f.output), count(len(s.Weights), "weight"),
+		count(s.Windows, "window"), s.Context)
 }

@@ -19,11 +19,12 @@ type importFlags struct {
 func newImportCommand() *cobra.Command {
 	var f importFlags
 	c := define("lab import", func(x *call) error { return f.run(x, x.args[0]) })
-	c.flags("output", file(&f.out), "from", &f.from, "shape", &f.shape, "name", &f.name, "model", file(&f.model), "golden", file(&f.golden))
+	c.flags("output", file(&f.out), "from", &f.from, "shape", &f.shape, "name", &f.name, "model", file(&f.model),
+		"golden", file(&f.golden))
 	return c.Command
 }
 
-// open opens SRC in the form that the flags say.
+// open opens SRC in the form of the flags.
 func (f *importFlags) open(src string) (*lab.Import, error) {
 	switch {
 	case f.out == "":
@@ -34,7 +35,7 @@ func (f *importFlags) open(src string) (*lab.Import, error) {
 		return nil, usagef("--shape and --name are of a single array: --from does not work with them")
 	}
 	resolve(&f.model)
-	if err := spare("-o "+f.out, f.out, src, f.golden, f.model); err != nil {
+	if err := refuseOverwrite("-o "+f.out, f.out, src, f.golden, f.model); err != nil {
 		return nil, err
 	}
 	if f.shape != nil || f.name != "" {
@@ -58,7 +59,8 @@ func (f *importFlags) run(x *call, src string) error {
 	}
 	var g *graph.Graph
 	if f.model == "" && in.Form == lab.FormLogits {
-		in.Notes = append(in.Notes, "the first id of each prompt is the text's; if the model wants a token that begins a text, "+
+		in.Notes = append(in.Notes, "the first id of each prompt is the text's; if the model wants a token that "+
+			"begins a text, "+
 			"the logits are of that one in its place (--model tells)")
 	}
 	if f.model != "" {

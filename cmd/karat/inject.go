@@ -15,14 +15,14 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// injection is the flags of lab record that make of Karat an engine with faults.
+// injection is the flags of lab record for building faults into Karat.
 type injection struct {
 	engine, input, probe []mistake.Fault
 	key                  string
 	done                 []mistake.Injected
 }
 
-// set takes the value of --inject, which may be given again.
+// set takes a value of --inject, perhaps one of several.
 func (j *injection) set(text string) error {
 	faults, err := mistake.Parse(text)
 	engine, input, probe := mistake.Split(faults)
@@ -30,17 +30,19 @@ func (j *injection) set(text string) error {
 	return err
 }
 
-// check refuses what cannot be injected. inRef says that it is the reference
-// interpreter which will run; out is the record.
+// check refuses impossible injections. inRef says that the reference interpreter will run; out is the record.
 func (j *injection) check(inRef bool, out string, taps bool) error {
 	switch {
 	case len(j.engine)+len(j.input)+len(j.probe) == 0 && j.key != "":
 		return usagef("--key %s needs --inject", j.key)
 	case len(j.engine) > 0 && !inRef:
-		return usagef("--inject runs in the float64 interpreter: give --precision f64, or --numerics to imitate another arithmetic")
+		return usagef("--inject runs in the float64 interpreter: give --precision f64, or --numerics to imitate " +
+			"another arithmetic")
 	case len(j.probe) > 0 && !taps:
 		return usagef("--inject %v is a fault of the taps: it needs --taps", j.probe[0])
-	case j.key != "" && (filepath.Ext(j.key) != ".json" || filepath.Clean(j.key) == strings.TrimSuffix(filepath.Clean(out), ".safetensors")+".json"):
+	case j.key != "" &&
+		(filepath.Ext(j.key) != ".json" || filepath.Clean(j.key) == strings.TrimSuffix(filepath.Clean(out),
+			".safetensors")+".json"):
 		return usagef("--key %s: want a name that ends in .json and is not the record's own JSON file", j.key)
 	}
 	return nil
@@ -67,7 +69,7 @@ func (j *injection) prompts(x *call, m *model.Files, prompts []*lab.Prompt) erro
 	return err
 }
 
-// plan builds in the faults of the engine, which b, a reference.Backend, runs.
+// plan builds in the faults of the engine run by b, a reference.Backend.
 func (j *injection) plan(g *graph.Graph, b backend.Backend) (*graph.Graph, backend.Backend, error) {
 	if len(j.engine) == 0 {
 		return g, b, nil

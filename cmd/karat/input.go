@@ -16,7 +16,7 @@ import (
 	"golang.org/x/term"
 )
 
-// maxInput bounds a text that is read whole: far beyond any context.
+// maxInput bounds a text read as a whole, far beyond any context.
 const maxInput = 64 << 20
 
 // isTerminal reports whether a stream is a terminal.
@@ -25,8 +25,8 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// readInput returns the text of a command: its argument, else the file, else standard input. There is none, and ok is
-// false, where standard input is a terminal. The line end that a file or standard input ends in is dropped.
+// readInput returns the text of a command: its argument, else the file, else standard input. If standard input is a
+// terminal, there is no text and ok is false. readInput drops a line end at the end of a file or of standard input.
 func (x *call) readInput(args []string, file string) (text string, ok bool, err error) {
 	read := func() (string, error) { return readText(x.in, "standard input") }
 	switch {
@@ -39,11 +39,11 @@ func (x *call) readInput(args []string, file string) (text string, ok bool, err 
 	case file == "" && isTerminal(x.in):
 		return "", false, nil
 	}
-	text, err = awaited(x.ctx, read)
+	text, err = awaitRead(x.ctx, read)
 	return text, true, err
 }
 
-// needText is readInput of a command that needs a text.
+// needText reads the input of a command in need of a text.
 func (x *call) needText(args []string, file string) (string, error) {
 	text, ok, err := x.readInput(args, file)
 	if err == nil && !ok {
@@ -53,8 +53,8 @@ func (x *call) needText(args []string, file string) (string, error) {
 }
 
 // joinInput returns the text of a prompt: the argument, the files and standard input, in this order, with an empty line
-// between them. Standard input is read if it is no terminal, or if a file is "-". There is no text, and ok is false, where
-// nothing is given and standard input is a terminal.
+// between them. Standard input is read unless a terminal, or if a file is "-". With nothing given and a terminal as
+// standard input, there is no text and ok is false.
 func (x *call) joinInput(args, files []string) (text string, ok bool, err error) {
 	parts := slices.Clone(args)
 	if !slices.Contains(files, "-") && !isTerminal(x.in) {
@@ -66,31 +66,32 @@ func (x *call) joinInput(args, files []string) (text string, ok bool, err error)
 			read = func() (string, error) { return readText(x.in, "standard input") }
 			defer sayWaiting(x.log, len(parts) > 0)()
 		}
-		part, err := awaited(x.ctx, read)
+		part, err := awaitRead(x.ctx, read)
 		if err != nil {
 			return "", false, err
 		}
-		if part != "" || file != "" { // a standard input that is empty was not meant
+		if part != "" || file != "" { // an empty standard input was not meant
 			parts = append(parts, part)
 		}
 	}
 	return strings.Join(parts, "\n\n"), len(parts) > 0, nil
 }
 
-// sayWaiting says after a while what the program waits for, until stop is called.
+// sayWaiting prints after a while the reason of the wait, until stop is called.
 func sayWaiting(log io.Writer, prompted bool) (stop func()) {
 	if !prompted {
 		return func() {}
 	}
 	t := time.AfterFunc(3*time.Second, func() {
-		fmt.Fprintln(log, "karat: waiting for the end of standard input, which is added to the prompt; < /dev/null adds nothing")
+		fmt.Fprintln(log, "karat: waiting for the end of standard input, which is added to the prompt; < /dev/null "+
+			"adds nothing")
 	})
 	return func() { t.Stop() }
 }
 
-// awaited is what read returns, unless ctx ends first. A read from a terminal or a pipe cannot
-// be broken off, so its goroutine ends with the input or with the program.
-func awaited(ctx context.Context, read func() (string, error)) (text string, err error) {
+// awaitRead returns the result of read, unless ctx ends first. A read from a terminal or a pipe cannot be broken off,
+// so its goroutine ends with the input or with the program.
+func awaitRead(ctx context.Context, read func() (string, error)) (text string, err error) {
 	done := make(chan struct{})
 	var got string
 	var failed error
@@ -117,7 +118,7 @@ func readText(r io.Reader, name string) (string, error) {
 	return strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r"), err
 }
 
-// readWhole returns the text of a file that has at most limit bytes.
+// readWhole returns the text of a file of at most limit bytes.
 func readWhole(path string, limit int64) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -139,8 +140,9 @@ func readAll(r io.Reader, name string, limit int64) (string, error) {
 	return string(b), nil
 }
 
-// printable returns a stranger's text, such as a name or a licence, for a terminal. For example, U+202E, which turns the
-// direction of writing, becomes the escape \u202e, as hidden characters do. Controls are replaced. Lines stay lines.
+// printable returns a stranger's text, such as a name or a licence, for a terminal. For example, U+202E, which turns
+// the direction of writing, becomes the escape \u202e, as hidden characters do. Controls are replaced. Lines stay
+// lines.
 func printable(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -155,8 +157,8 @@ func printable(s string) string {
 	return b.String()
 }
 
-// answerText returns a model's text for a terminal. It keeps the characters that scripts need to join others or to give a
-// direction, but no override of the direction. Controls are replaced.
+// answerText returns a model's text for a terminal, with the characters needed by scripts for joining or direction, but
+// without overrides of the direction. Controls are replaced.
 func answerText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\u202d' || r == '\u202e' {
@@ -174,12 +176,12 @@ func visible(r rune) rune {
 	return r
 }
 
-// oneLine is printable for a place in a line.
+// oneLine returns printable text for a place in a line.
 func oneLine(s string) string {
 	return strings.NewReplacer("\n", "⏎", "\t", "⇥").Replace(printable(s))
 }
 
-// unquoted is what s says in quotation marks, or s itself.
+// unquoted returns the contents of s's quotation marks, or s itself.
 func unquoted(s string) string {
 	if len(s) > 1 && s[0] == '"' && s[len(s)-1] == '"' {
 		if text, err := strconv.Unquote(s); err == nil {
@@ -197,7 +199,7 @@ func shorten(s string, n int) string {
 	return s
 }
 
-// count is n of something, in words.
+// count returns a number of things, in words.
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"
@@ -213,5 +215,5 @@ func few(names []string, n int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:n], ", "), len(names)-n)
 }
 
-// newTable aligns cells that end in tabs.
+// newTable aligns cells ending in tabs.
 func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }

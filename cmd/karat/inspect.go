@@ -51,7 +51,7 @@ func (f *inspectFlags) run(x *call) error {
 		r.Memory, r.Latents, r.States = memoryPerToken(g.KVs()), latents(g.KVs()), backend.StateBytes(g)
 		r.Encoder, broken = describeEncoder(m, g)
 	}
-	// The contents of the files are shown all the same: they help to find the fault.
+	// The contents of the files are shown all the same, as a help in finding the fault.
 	t, err := m.Tokenizer()
 	if err == nil {
 		r.setTokenizer(x.ctx, t, m.EndOfTurn(t))
@@ -59,7 +59,7 @@ func (f *inspectFlags) run(x *call) error {
 	return errors.Join(f.show(x, r), broken, err)
 }
 
-// contents shows files that hold no model, and returns why, the reason.
+// contents shows files without a model, and returns why, the reason.
 func (f *inspectFlags) contents(x *call, path string, why error) error {
 	m, err := checkpoint.Contents(path)
 	if err != nil || f.graph {
@@ -73,7 +73,7 @@ func (f *inspectFlags) contents(x *call, path string, why error) error {
 	return errors.Join(f.show(x, r), why)
 }
 
-// show prints the sections that were asked for.
+// show prints the requested sections.
 func (f *inspectFlags) show(x *call, r *report) error {
 	switch {
 	case f.json:
@@ -85,7 +85,7 @@ func (f *inspectFlags) show(x *call, r *report) error {
 	return x.printf("%s", r.text())
 }
 
-// report is what inspect knows about a model.
+// report is the facts about a model.
 type report struct {
 	Path          string `json:"path"`
 	Format        string `json:"format"`
@@ -112,7 +112,7 @@ type setting struct {
 	Value string `json:"value"`
 }
 
-// typeUse is how much of a model has one element type.
+// typeUse is the share of an element type in a model.
 type typeUse struct {
 	Type       string `json:"type"`
 	Tensors    int    `json:"tensors"`
@@ -126,7 +126,7 @@ type tensorFacts struct {
 	Shape  []int  `json:"shape"`
 	Bytes  int64  `json:"bytes"`
 	File   string `json:"file,omitempty"`
-	Offset *int64 `json:"offset,omitempty"` // in the file, where it is known
+	Offset *int64 `json:"offset,omitempty"` // in the file, if known
 }
 
 // templateFacts identifies a chat template.
@@ -135,7 +135,7 @@ type templateFacts struct {
 	Bytes  int    `json:"bytes"`
 	Text   string `json:"text"`
 
-	LostMarkers []string `json:"lost_markers,omitempty"` // special tokens that it builds from content
+	LostMarkers []string `json:"lost_markers,omitempty"` // special tokens built from content
 }
 
 type tokenizerFacts struct {
@@ -143,7 +143,7 @@ type tokenizerFacts struct {
 	BOS        *tokenName  `json:"bos,omitempty"`
 	AddsBOS    bool        `json:"adds_bos"`
 	EOS        *tokenName  `json:"eos,omitempty"`
-	End        []tokenName `json:"end_of_turn"` // any of them ends an answer
+	End        []tokenName `json:"end_of_turn"` // ends of an answer
 }
 
 type tokenName struct {
@@ -153,8 +153,8 @@ type tokenName struct {
 
 func (t tokenName) String() string { return fmt.Sprintf("%s (%d)", oneLine(t.Piece), t.ID) }
 
-// tokenMemory is what keys and values of one more token take, up to a number
-// of tokens (0: beyond the one before).
+// tokenMemory is the memory for keys and values of a further token, up to a number of tokens (0: beyond the entry
+// before).
 type tokenMemory struct {
 	UpTo int   `json:"up_to,omitempty"`
 	F16  int64 `json:"f16"`
@@ -162,8 +162,9 @@ type tokenMemory struct {
 }
 
 func newReport(m *checkpoint.Checkpoint, notes []string) *report {
-	r := &report{Path: m.Path, Format: string(m.Format), Architecture: m.Arch, Bytes: m.Bytes(), ContextLength: m.ContextLength(),
-		Template: describeTemplate(m.Template()), Sampling: recommended(m.Generation()), Notes: notes}
+	r := &report{Path: m.Path, Format: string(m.Format), Architecture: m.Arch, Bytes: m.Bytes(),
+		ContextLength: m.ContextLength(), Template: describeTemplate(m.Template()),
+		Sampling: recommended(m.Generation()), Notes: notes}
 	for _, e := range m.Metadata {
 		r.Metadata = append(r.Metadata, setting{e.Key, e.Value})
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/model"
 )
 
-// encoderFacts are what an encoder makes of a text, or of two.
+// encoderFacts are an encoder's results for a text, or for two.
 type encoderFacts struct {
 	Features int      `json:"features,omitempty"` // of a vector
 	Pooling  string   `json:"pooling,omitempty"`
@@ -22,7 +22,7 @@ type encoderFacts struct {
 	Ranks    bool     `json:"reranks,omitempty"`
 }
 
-// describeEncoder is nil for a model that generates.
+// describeEncoder returns nil for a generating model.
 func describeEncoder(m *checkpoint.Checkpoint, g *graph.Graph) (*encoderFacts, error) {
 	if g == nil || !g.Bidirectional() {
 		return nil, nil
@@ -35,7 +35,8 @@ func describeEncoder(m *checkpoint.Checkpoint, g *graph.Graph) (*encoderFacts, e
 		return nil, err
 	}
 	if h.Pooling != "" || !f.Ranks {
-		f.Features, f.Pooling, f.Dense, f.Unit = h.Features(model.Hidden(g).Shape.Size()), string(h.Pooling), len(h.Dense), h.Normalize
+		f.Features, f.Pooling = h.Features(model.Hidden(g).Shape.Size()), string(h.Pooling)
+		f.Dense, f.Unit = len(h.Dense), h.Normalize
 		f.Prompts = slices.Sorted(maps.Keys(h.Prompts))
 	}
 	return f, nil

@@ -16,8 +16,8 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// memoryPerToken lists what one more token takes in stores: up to the smallest
-// window all of them grow, beyond it the ones that see farther, and so on.
+// memoryPerToken lists the memory of a further token in stores: up to the smallest window all of them grow, beyond it
+// the stores with a longer reach, and so on.
 func memoryPerToken(stores []*graph.KV) []tokenMemory {
 	var windows []int
 	for _, s := range stores {
@@ -41,14 +41,14 @@ func memoryPerToken(stores []*graph.KV) []tokenMemory {
 	return list
 }
 
-// latentFacts are the stores that hold a latent of each position, and no keys and values.
+// latentFacts are the stores with a latent for each position, in place of keys and values.
 type latentFacts struct {
 	Layers  int `json:"layers"`
 	Numbers int `json:"numbers"` // of a token in a layer
-	Twice   int `json:"twice"`   // those of them that the CPU keeps a second time
+	Twice   int `json:"twice"`   // stores kept a second time by the CPU
 }
 
-// latents is nil for a model without any. All of a model are alike.
+// latents returns nil for a model without latents. All stores of a model are alike.
 func latents(stores []*graph.KV) *latentFacts {
 	var l *latentFacts
 	for _, s := range stores {
@@ -62,7 +62,7 @@ func latents(stores []*graph.KV) *latentFacts {
 	return l
 }
 
-// setTensors lists the tensors, and how much of the model has which type.
+// setTensors lists the tensors, and the share of each type in the model.
 func (r *report) setTensors(m *checkpoint.Checkpoint) {
 	places := tensorPlaces(m)
 	byType := map[string]*typeUse{}
@@ -85,7 +85,9 @@ func (r *report) setTensors(m *checkpoint.Checkpoint) {
 	for _, use := range byType {
 		r.Types = append(r.Types, *use)
 	}
-	slices.SortFunc(r.Types, func(a, b typeUse) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Type, b.Type)) })
+	slices.SortFunc(r.Types, func(a, b typeUse) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Type, b.Type))
+	})
 }
 
 // place is where a tensor's data begins.
@@ -94,8 +96,7 @@ type place struct {
 	offset int64
 }
 
-// tensorPlaces finds the tensors of a GGUF file. A checkpoint does not know them
-// since a loaded model has no use for them.
+// tensorPlaces finds the tensors of a GGUF file. Checkpoints have no places, since loaded models have no use for them.
 func tensorPlaces(m *checkpoint.Checkpoint) map[string]place {
 	if m.Format != checkpoint.GGUF {
 		return nil
@@ -107,7 +108,7 @@ func tensorPlaces(m *checkpoint.Checkpoint) map[string]place {
 	} else {
 		f, err = gguf.Open(m.Path)
 	}
-	if err != nil { // it was opened before: it has just gone
+	if err != nil { // the file has gone since its opening
 		return nil
 	}
 	defer f.Close()
@@ -129,7 +130,7 @@ func (r *report) setTokenizer(ctx context.Context, t *tokenizer.Tokenizer, ends 
 		facts.End = append(facts.End, tokenName{id, piece})
 	}
 	r.Tokenizer = facts
-	if r.Template != nil { // one that does not parse is for check to tell
+	if r.Template != nil { // a broken template is a matter for check
 		r.Template.LostMarkers, _ = check.LostMarkers(ctx, r.Template.Text, t)
 	}
 }
@@ -143,7 +144,7 @@ func named(t *tokenizer.Tokenizer, get func() (int, bool)) *tokenName {
 	return &tokenName{id, piece}
 }
 
-// describeTemplate is nil if there is none.
+// describeTemplate returns nil if there is no template.
 func describeTemplate(text string) *templateFacts {
 	if text == "" {
 		return nil
@@ -152,11 +153,12 @@ func describeTemplate(text string) *templateFacts {
 	return &templateFacts{SHA256: hex.EncodeToString(sum[:]), Bytes: len(text), Text: text}
 }
 
-// recommended is what the publisher recommends for sampling, by the names of
-// generation_config.json; nil for greedy.
+// recommended returns the publisher's recommendation for sampling, by the names of generation_config.json; nil for
+// greedy.
 func recommended(g modelsettings.Generation) map[string]float64 {
 	s := map[string]float64{}
-	for name, v := range map[string]float64{"temperature": g.Temperature, "top_k": float64(g.TopK), "top_p": g.TopP, "min_p": g.MinP} {
+	for name, v := range map[string]float64{"temperature": g.Temperature, "top_k": float64(g.TopK), "top_p": g.TopP,
+		"min_p": g.MinP} {
 		if g.Sample && v != 0 {
 			s[name] = v
 		}

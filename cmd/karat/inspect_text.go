@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// sections returns the sections that were asked for, whole.
+// sections returns the requested sections, whole.
 func (f *inspectFlags) sections(x *call, r *report) (string, error) {
 	var b strings.Builder
 	if f.metadata {
@@ -85,7 +85,7 @@ func (r *report) writeText(w io.Writer) {
 		case k.BOS != nil:
 			fmt.Fprintf(w, "begins a text\tnothing; BOS is %v\n", k.BOS)
 		}
-		if r.Encoder != nil { // which has no turns
+		if r.Encoder != nil { // an encoder has no turns
 			r.Encoder.write(w)
 			return
 		}
@@ -100,7 +100,8 @@ func (r *report) writeText(w io.Writer) {
 	} else {
 		fmt.Fprintf(w, "chat template\t%s, sha256 %s\n", count(r.Template.Bytes, "byte"), r.Template.SHA256)
 		if lost := r.Template.LostMarkers; len(lost) > 0 {
-			fmt.Fprintf(w, "markers as text\t%s: the template builds them from the conversation's text\n", oneLine(strings.Join(lost, ", ")))
+			fmt.Fprintf(w, "markers as text\t%s: the template builds them from the conversation's text\n",
+				oneLine(strings.Join(lost, ", ")))
 		}
 	}
 	if len(r.Sampling) == 0 {
@@ -143,7 +144,8 @@ func (r *report) writeMemory(b *strings.Builder) {
 		fmt.Fprintf(t, "%s\t%s B\t%s B\n", where, digits(m.F16), digits(m.F32))
 	}
 	if r.States > 0 {
-		fmt.Fprintf(t, "states of convolutions and scans, once a sequence\t%s B\t%s B\n", digits(r.States), digits(r.States))
+		fmt.Fprintf(t, "states of convolutions and scans, once a sequence\t%s B\t%s B\n", digits(r.States),
+			digits(r.States))
 	}
 	t.Flush()
 	if l := r.Latents; l != nil {
@@ -155,7 +157,7 @@ func (r *report) writeMemory(b *strings.Builder) {
 // layerNumber matches the number of a layer or an expert in a tensor's name.
 var layerNumber = regexp.MustCompile(`\.\d+\.`)
 
-// writeKinds summarizes the tensors: one line for tensors that differ in their layer only.
+// writeKinds summarizes the tensors: a line for all tensors of the same name in other layers.
 func (r *report) writeKinds(b *strings.Builder) {
 	type kind struct{ name, typ, shape string }
 	count, size := map[kind]int{}, map[kind]int64{}

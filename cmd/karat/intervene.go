@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// interveneFlags are the flags of the commands that change values at nodes: ablate, scale, replace, patch and steer.
+// interveneFlags are the flags of the commands for changing values at nodes: ablate, scale, replace, patch and steer.
 type interveneFlags struct {
 	textFlags
 	verb                string
@@ -25,7 +25,7 @@ type interveneFlags struct {
 	most                int
 }
 
-// placeFlags say at which nodes and positions.
+// placeFlags choose nodes and positions.
 type placeFlags struct{ at, layers, heads, on string }
 
 // place checks the flags. The error names the flag.
@@ -94,9 +94,9 @@ func (f *interveneFlags) run(x *call) error {
 	return f.show(x, m, text, edit)
 }
 
-// edit returns the edit that the flags ask for, without values.
+// edit returns the edit of the flags, without values.
 func (f *interveneFlags) edit(x *call) (e experiment.Edit, err error) {
-	f.subtract = x.changed("minus-prompt") // of an empty one there is a BOS
+	f.subtract = x.changed("minus-prompt") // an empty prompt may have a BOS
 	switch {
 	case f.place.at == "":
 		return e, usagef("--at NODE is needed: \"karat inspect --graph\" lists the nodes")
@@ -134,7 +134,7 @@ func (f *interveneFlags) edit(x *call) (e experiment.Edit, err error) {
 	return e, nil
 }
 
-// prompt returns a text as the model reads it.
+// prompt returns a text as read by the model.
 func (f *interveneFlags) prompt(ctx context.Context, m *karat.Model, text string) (*experiment.Prompt, string, error) {
 	g, err := f.chat.options()
 	if err != nil {

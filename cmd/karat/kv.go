@@ -27,7 +27,8 @@ type kvFlags struct {
 
 func newKVCommand() *cobra.Command {
 	f := kvFlags{most: 32}
-	export, replay, verify := define("kv export", f.export), define("kv replay", f.replay), define("kv verify", f.verify)
+	export, replay, verify := define("kv export", f.export), define("kv replay", f.replay), define("kv verify",
+		f.verify)
 	export.texts = true
 	export.flags("file", file(&f.file), "output", file(&f.out))
 	replay.flags("prompt", &f.prompt, "tokens", &f.most)
@@ -67,7 +68,7 @@ func (f *kvFlags) export(x *call) error {
 	if err != nil {
 		return err
 	}
-	if err := spare("-o "+f.out, f.out, path, f.file); err != nil {
+	if err := refuseOverwrite("-o "+f.out, f.out, path, f.file); err != nil {
 		return err
 	}
 	text, err := x.needText(args, f.file)
@@ -114,15 +115,15 @@ func (f *kvFlags) inspect(x *call) error {
 	if f.json {
 		return x.json(k)
 	}
-	fmt.Fprintf(x.out, "program: %s\nmodel: fingerprint %s\ntokens: %d, the state is of the first %d\nelements: %d bits\n",
-		oneLine(k.Program), oneLine(k.Model), len(k.Tokens), k.Held, 8*k.Element)
+	fmt.Fprintf(x.out, "program: %s\nmodel: fingerprint %s\ntokens: %d, the state is of the first %d\nelements: %d "+
+		"bits\n", oneLine(k.Program), oneLine(k.Model), len(k.Tokens), k.Held, 8*k.Element)
 	for _, s := range k.Stores {
 		kind := "pages"
 		if s.Window > 0 {
 			kind = fmt.Sprintf("ring of %d", s.Window)
 		}
-		fmt.Fprintf(x.out, "layer %d: %s, positions %d to %d, %d heads of %d and %d, %s\n", s.Layer, kind, s.From, k.Held-1,
-			s.Heads, s.Dim, s.Values, bytesText(int64(len(s.Data))))
+		fmt.Fprintf(x.out, "layer %d: %s, positions %d to %d, %d heads of %d and %d, %s\n", s.Layer, kind, s.From,
+			k.Held-1, s.Heads, s.Dim, s.Values, bytesText(int64(len(s.Data))))
 	}
 	for i, s := range k.States {
 		fmt.Fprintf(x.out, "state %d: a slot, %d elements, %s\n", i, s.Size, bytesText(int64(len(s.Data))))
@@ -149,7 +150,8 @@ func (f *kvFlags) verify(x *call) error {
 		return err
 	}
 	if print != k.Model {
-		return fmt.Errorf("%s: of another model, or of other numerics: fingerprint %s, this is %s", path, k.Model, print)
+		return fmt.Errorf("%s: of another model, or of other numerics: fingerprint %s, this is %s", path, k.Model,
+			print)
 	}
 	var b bytes.Buffer
 	if err := m.ExportState(x.ctx, &b, idsAs[int](k.Tokens)); err != nil {
@@ -191,7 +193,8 @@ func (f *kvFlags) replay(x *call) error {
 	if err != nil {
 		return err
 	}
-	for t, err := range s.GenerateIDs(x.ctx, append(ids, more...), karat.GenerateOptions{MaxTokens: f.most, Sampling: &karat.Sampling{}}) {
+	for t, err := range s.GenerateIDs(x.ctx, append(ids, more...), karat.GenerateOptions{MaxTokens: f.most,
+		Sampling: &karat.Sampling{}}) {
 		if err != nil {
 			return err
 		}

@@ -19,8 +19,8 @@ import (
 func newLabCommand() *cobra.Command {
 	c := define("lab", nil)
 	c.AddCommand(newInterventions()...)
-	return group(c, newRecordCommand(), newCompareCommand(), newDiagnoseCommand(), newCausesCommand(), newImportCommand(),
-		newHookCommand(), newFloorCommand(), newExperimentCommand(), newExtractCommand())
+	return group(c, newRecordCommand(), newCompareCommand(), newDiagnoseCommand(), newCausesCommand(),
+		newImportCommand(), newHookCommand(), newFloorCommand(), newExperimentCommand(), newExtractCommand())
 }
 
 // The exit statuses of lab compare.
@@ -29,7 +29,8 @@ const (
 	statusNotCompare = 2
 )
 
-// compareFlags are the flags of lab compare. By layer and over a history it shows the distance and judges nothing.
+// compareFlags are the flags of lab compare. By layer and over a history lab compare shows the distance and judges
+// nothing.
 type compareFlags struct {
 	maxDiff, maxKL                 float64
 	partial, layers, history, json bool
@@ -39,8 +40,8 @@ type compareFlags struct {
 func newCompareCommand() *cobra.Command {
 	var f compareFlags
 	c := define("lab compare", f.run)
-	c.flags("max-diff", &f.maxDiff, "max-kl", &f.maxKL, "partial", &f.partial, "by-layer", &f.layers, "floor", file(&f.floor),
-		"history", &f.history, "svg", file(&f.svg), "json", &f.json)
+	c.flags("max-diff", &f.maxDiff, "max-kl", &f.maxKL, "partial", &f.partial, "by-layer", &f.layers, "floor",
+		file(&f.floor), "history", &f.history, "svg", file(&f.svg), "json", &f.json)
 	return c.Command
 }
 
@@ -68,7 +69,8 @@ func (f *compareFlags) options(x *call) (o lab.Options, err error) {
 		o.MaxKL = &f.maxKL
 	}
 	for _, p := range x.args {
-		if err := spare("--svg "+f.svg, f.svg, p, strings.TrimSuffix(p, filepath.Ext(p))+".json"); err != nil {
+		if err := refuseOverwrite("--svg "+f.svg, f.svg, p, strings.TrimSuffix(p,
+			filepath.Ext(p))+".json"); err != nil {
 			return o, err
 		}
 	}
@@ -111,7 +113,7 @@ func (f *compareFlags) run(x *call) error {
 	return nil
 }
 
-// judge prints the distance of a record from a golden one, and reports whether the record is inside the limits.
+// judge prints the distance of a record from a golden record, and reports whether the record is inside the limits.
 func (f *compareFlags) judge(x *call, records []*lab.Record, o lab.Options) (bool, error) {
 	result, err := lab.Compare(records[0], records[1], o)
 	switch {
@@ -208,7 +210,7 @@ func writeCauses(x *call) error {
 //go:embed hooks
 var hooks embed.FS
 
-// hookFiles are the printed files by the engine that they are for.
+// hookFiles are the printed files by their engine.
 var hookFiles = map[string]string{"torch": "hooks/pytorch.py", "llama.cpp": "hooks/llamacpp.cpp"}
 
 func newHookCommand() *cobra.Command {
@@ -228,7 +230,7 @@ func newHookCommand() *cobra.Command {
 	return c.Command
 }
 
-// floorTexts are the prompts of lab floor if it is given none.
+// floorTexts are the default prompts of lab floor.
 var floorTexts = []string{
 	"The color of the sky is",
 	"Grüße, 世界! كتب الطالب: 12, 14, 16.",
@@ -278,7 +280,8 @@ func writeFloors(w io.Writer, floors []diagnose.Floor) error {
 	t := newTable(w)
 	fmt.Fprintln(t, "class\tmean KL\tmax KL\tmax |diff|\ttop-1\twhat rounds")
 	for _, f := range floors {
-		fmt.Fprintf(t, "%s\t%.1e\t%.1e\t%.1e\t%.1f %%\t%s\n", f.Class, f.MeanKL, f.MaxKL, f.MaxDiff, 100*f.Top1, f.Meaning)
+		fmt.Fprintf(t, "%s\t%.1e\t%.1e\t%.1e\t%.1f %%\t%s\n", f.Class, f.MeanKL, f.MaxKL, f.MaxDiff, 100*f.Top1,
+			f.Meaning)
 	}
 	err := t.Flush()
 	fmt.Fprintln(w)

@@ -16,7 +16,7 @@ import (
 // maxTop bounds a list of likeliest tokens.
 const maxTop = 1 << 20
 
-// textFlags are the flags of commands that compute a text after MODEL, and look at tokens.
+// textFlags are the flags of commands computing a text after MODEL and showing tokens.
 type textFlags struct {
 	file   string
 	top    int
@@ -86,14 +86,14 @@ func newLogitsCommand() *cobra.Command {
 	c := define("logits", f.run)
 	f.add(c)
 	c.flags("against", file(&f.against), "prompt-index", &f.prompt)
-	renamed(c.Flags(), "prompt", "p", "TEXT is the argument; the index of a dump's prompt is --prompt-index")
+	rename(c.Flags(), "prompt", "p", "TEXT is the argument; the index of a dump's prompt is --prompt-index")
 	return c.Command
 }
 
 // logitsReport is the JSON of logits.
 type logitsReport struct {
 	Model    string         `json:"model"`
-	Template string         `json:"template"` // none, model, dump, or the file of one
+	Template string         `json:"template"` // none, model, dump, or a file's name
 	IDs      []int          `json:"ids"`
 	Vocab    int            `json:"vocab_size"`
 	Against  *logitsAgainst `json:"against,omitempty"`
@@ -190,7 +190,8 @@ func (f *logitsFlags) compute(x *call, m *karat.Model, dump *lab.Record, r *logi
 
 // nextLogits returns the logits after ids, in float64.
 func nextLogits(ctx context.Context, m *karat.Model, ids []int) ([]float64, error) {
-	for t, err := range m.GenerateIDs(ctx, ids, karat.GenerateOptions{MaxTokens: 1, Logits: true, Sampling: &karat.Sampling{}}) {
+	for t, err := range m.GenerateIDs(ctx, ids, karat.GenerateOptions{MaxTokens: 1, Logits: true,
+		Sampling: &karat.Sampling{}}) {
 		if err != nil {
 			return nil, err
 		}
@@ -211,7 +212,7 @@ func (r *logitsReport) text() string {
 	return b.String() + r.Next.Text()
 }
 
-// tokenID returns the token of an id, or of a text, in quotation marks or not. A text that is several tokens is an error.
+// tokenID returns the token of an id, or of a text, in quotation marks or not. A text of several tokens is an error.
 func tokenID(ctx context.Context, m *karat.Model, s string) (int, error) {
 	vocab := m.Info().VocabSize
 	if id, err := strconv.Atoi(s); err == nil {
@@ -228,7 +229,7 @@ func tokenID(ctx context.Context, m *karat.Model, s string) (int, error) {
 	if len(ids) == 1 && m.TokenText(ids[0]) == s {
 		return ids[0], nil
 	}
-	for id := range vocab { // tokenizers that add a space before a text do not make all of their tokens of one
+	for id := range vocab { // a tokenizer with a space before a text cannot spell some tokens alone
 		if string(m.TokenBytes(id)) == s {
 			return id, nil
 		}
@@ -240,5 +241,6 @@ func tokenID(ctx context.Context, m *karat.Model, s string) (int, error) {
 	for _, id := range ids[:min(len(ids), 8)] {
 		parts = append(parts, fmt.Sprintf("%d (%s)", id, strconv.Quote(m.TokenText(id))))
 	}
-	return 0, usagef("--token %q is no token of this model but %s: %s", s, count(len(ids), "token"), strings.Join(parts, ", "))
+	return 0, usagef("--token %q is no token of this model but %s: %s", s, count(len(ids), "token"),
+		strings.Join(parts, ", "))
 }

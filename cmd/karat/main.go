@@ -1,20 +1,26 @@
 // Command karat runs language models, and inspects, checks and converts their files.
+//
+// Files in reading order, commands before the files they use:
+//   - the root: main.go, help.go;
+//   - chats: run.go, converse.go, commands.go, saved.go, chat.go, reasoning.go, answer.go, screen.go, markdown.go,
+//     editor.go;
+//   - servers: serve.go, serve_config.go, serve_models.go, serve_listen.go, web.go;
+//   - the lab: lab.go, record.go, inject.go, diagnose.go, import.go, extract.go, experiment.go, intervene.go;
+//   - one text: logits.go, stats.go, kv.go, tokenize.go, embed.go, rerank.go, score.go, grammar.go;
+//   - files of models: check.go, edit.go, inspect.go, inspect_text.go, inspect_facts.go, inspect_encoder.go,
+//     quantize.go, target.go, imatrix.go, eval.go, bench.go, convert.go, hashes.go;
+//   - the store: models.go, pull.go;
+//   - helpers: version.go, devices.go, flags.go, model.go, demo.go, progress.go, overwrite.go, command.go, input.go,
+//     suggest.go, history.go, status.go, os_unix.go, os_windows.go, os_js.go.
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"os/signal"
-	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
-	"syscall"
 
 	"github.com/karat-run/karat"
 	_ "github.com/karat-run/karat/webgpu"
@@ -23,76 +29,13 @@ import (
 
 func main() { os.Exit(run(os.Args[1:])) }
 
-// Exit statuses. What a signal ends has 128 and the signal's number (failure.exit).
-const (
-	statusError       = 1
-	statusUsage       = 2
-	statusInterrupted = 130 // by Ctrl-C, or the signal that untilSignal saw
-)
-
-// failure is an error that sets the exit status, which is else statusError.
-type failure struct {
-	status int
-	err    error // nil if all is said
-}
-
-func (f failure) Error() string {
-	if f.err == nil {
-		return fmt.Sprintf("exit status %d", f.status)
-	}
-	return f.err.Error()
-}
-
-func (f failure) Unwrap() error { return f.err }
-
-// signalled is the number of the signal that untilSignal saw, 0 before one.
-var signalled atomic.Int32
-
-// exit is the status that the program ends with: as a shell has it where a signal ends it.
-func (f failure) exit() int {
-	if n := int(signalled.Load()); n > 0 && f.status == statusInterrupted {
-		return 128 + n
-	}
-	return f.status
-}
-
-// usageError is an error of the command line.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// errorText returns an error on one line. Errors that come together name their file once: "m.gguf: A is missing; B is
-// missing".
-func errorText(err error) string {
-	for in := errors.Unwrap(err); in != nil && in.Error() == err.Error(); in = errors.Unwrap(err) {
-		err = in
-	}
-	all, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return oneLine(err.Error())
-	}
-	var text strings.Builder
-	file := ""
-	for i, err := range all.Unwrap() {
-		next := errorText(err)
-		if i > 0 {
-			text.WriteString("; ")
-			next = strings.TrimPrefix(next, file)
-		} else if name, _, ok := strings.Cut(next, ": "); ok {
-			file = name + ": "
-		}
-		text.WriteString(next)
-	}
-	return text.String()
-}
-
 // run executes a command line and returns the exit status.
 func run(args []string) int {
 	started := false
 	root := newRootCommand()
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		if err := c.ValidateFlagGroups(); err != nil { // cobra asks later
-			return together(err)
+			return explainTogether(err)
 		}
 		started = true
 		return nil
@@ -107,7 +50,7 @@ func run(args []string) int {
 	if err == nil {
 		err = *helped
 	}
-	if err == nil || brokenPipe(err) {
+	if err == nil || isBrokenPipe(err) {
 		return 0
 	}
 	var f failure
@@ -129,42 +72,16 @@ func run(args []string) int {
 	return statusError
 }
 
-// interruptible calls untilSignal; tests replace it that interrupt a command at one of its steps.
-var interruptible = untilSignal
-
-// untilSignal returns a context that ends when the program is told to end, so that the program can say how far it came,
-// and tidy up. A second signal ends the program at once.
-func untilSignal() (ctx context.Context, stop func()) {
-	signals := []os.Signal{syscall.SIGTERM}
-	for _, s := range append([]os.Signal{os.Interrupt}, hangup...) {
-		if !signal.Ignored(s) { // as nohup has it
-			signals = append(signals, s)
-		}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	seen := make(chan os.Signal, 1)
-	signal.Notify(seen, signals...)
-	go func() {
-		select {
-		case s := <-seen:
-			if n, ok := s.(syscall.Signal); ok {
-				signalled.Store(int32(n))
-			}
-			cancel()
-		case <-ctx.Done():
-		}
-		signal.Stop(seen)
-	}()
-	return ctx, cancel
-}
-
 func newRootCommand() *cobra.Command {
 	root := define("", nil)
 	root.Use, root.Version, root.SilenceErrors, root.SilenceUsage = "karat", karat.Version(), true, true
-	c := group(root, newRunCommand(), newServeCommand(), newPullCommand(), newListCommand(), newShowCommand(), newRemoveCommand(),
-		newCopyCommand(), newRunningCommand(), newEmbedCommand(), newRerankCommand(), newTokenizeCommand(), newLogitsCommand(),
-		newScoreCommand(), newKVCommand(), newStatsCommand(), newInspectCommand(), newConvertCommand(), newCheckCommand(),
-		newLabCommand(), newEvalCommand(), newImatrixCommand(), newBenchCommand(), newQuantizeCommand(), newEditCommand(),
+	c := group(root, newRunCommand(), newServeCommand(), newPullCommand(), newListCommand(), newShowCommand(),
+		newRemoveCommand(), newCopyCommand(), newRunningCommand(), newEmbedCommand(), newRerankCommand(),
+		newTokenizeCommand(), newLogitsCommand(),
+		newScoreCommand(), newKVCommand(), newStatsCommand(), newInspectCommand(), newConvertCommand(),
+		newCheckCommand(),
+		newLabCommand(), newEvalCommand(), newImatrixCommand(), newBenchCommand(), newQuantizeCommand(),
+		newEditCommand(),
 		newDevicesCommand(), newWebCommand(), newVersionCommand())
 	c.SetFlagErrorFunc(func(of *cobra.Command, err error) error {
 		if e := (*strconv.NumError)(nil); errors.As(err, &e) { // whose text is for programmers
@@ -180,76 +97,12 @@ func newRootCommand() *cobra.Command {
 	return c
 }
 
-// together is cobra's error of flags that exclude each other, in plain words.
-func together(err error) error {
+// explainTogether rewrites cobra's error of flags excluding each other, in plain words.
+func explainTogether(err error) error {
 	_, set, ok := strings.Cut(err.Error(), "; [")
 	set, _, all := strings.Cut(set, "] were all set")
 	if !ok || !all {
 		return err
 	}
 	return usagef("--%s: give one of them", strings.Join(strings.Fields(set), ", --"))
-}
-
-// numberText says what number a flag wants.
-func numberText(e *strconv.NumError) string {
-	switch {
-	case errors.Is(e.Err, strconv.ErrRange):
-		return "the number is too large or too small"
-	case e.Func == "ParseUint":
-		return "want a whole number, 0 or more"
-	case e.Func == "ParseInt" || e.Func == "Atoi":
-		return "want a whole number"
-	case e.Func == "ParseFloat":
-		return "want a number"
-	}
-	return e.Err.Error()
-}
-
-// byUse wants the arguments that the command's Use lists: NAME, NAME... for one or more, [NAME] for one that may be
-// missing, and [NAME...] for any number of texts, which may be empty.
-func byUse(c *cobra.Command, args []string) error {
-	var needed, all []string
-	many, texts := false, false
-	for _, word := range strings.Fields(c.Use)[1:] {
-		if strings.HasPrefix(strings.Trim(word, "["), "-") { // flags come last
-			break
-		}
-		all = append(all, strings.Trim(word, "[]."))
-		many, texts = many || strings.Contains(word, "..."), texts || strings.HasPrefix(word, "[") && strings.HasSuffix(word, "...]")
-		if word[0] != '[' {
-			needed = append(needed, strings.Trim(word, "."))
-		}
-	}
-	wrong := ""
-	switch empty := slices.Index(args, ""); {
-	case len(args) < len(needed):
-		wrong = needed[len(args)] + " is missing"
-	case len(args) > len(all) && !many:
-		wrong = fmt.Sprintf("%q is an argument too many", args[len(all)])
-	case empty < 0 || texts && empty >= len(needed):
-		return nil
-	case len(args) == len(needed):
-		wrong = needed[empty] + " is empty"
-	default:
-		wrong = all[min(empty, len(all)-1)] + " is empty"
-	}
-	text := fmt.Sprintf("%s; the usage is %s", wrong, c.UseLine())
-	if example, _, _ := strings.Cut(strings.TrimSpace(c.Example), "\n"); example != "" {
-		text += "; for example: " + example
-	}
-	return usagef("%s", text)
-}
-
-// writeJSON writes v as indented JSON, in which <eos> stays legible.
-func writeJSON(w io.Writer, v any) error {
-	e := newEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
-}
-
-// newEncoder writes JSON, in which <eos> stays legible.
-func newEncoder(w io.Writer) *json.Encoder {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	return e
 }

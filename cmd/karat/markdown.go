@@ -7,33 +7,33 @@ import (
 	"unicode/utf8"
 )
 
-// markdown shows Markdown on a terminal as it comes: headings, lists, quotes, code, bold and italic text, and lines that
-// are wrapped between words. Anything else, such as a table, stays as it is written. Without color the marks also stay.
+// markdown shows Markdown on a terminal as it comes: headings, lists, quotes, code, bold and italic text, with lines
+// wrapped between words. Anything else, such as a table, stays as written. Without color the marks also stay.
 type markdown struct {
 	color bool
-	width func() int // columns that a line may have
+	width func() int // columns of a line
 
 	out    strings.Builder
-	held   string // the part of the line that is not certain yet
-	fence  string // the mark that ends the block of code; "" outside of one
+	held   string // the uncertain part of the line
+	fence  string // the end mark of the block of code; "" outside a block
 	begun  bool   // the line's kind is known
 	raw    bool   // the line is not wrapped
 	style  string // of the line
 	indent string // before the continuation of a line
 	margin int    // columns of indent
-	last   rune   // that was put before held
+	last   rune   // last rune before held
 
 	column int             // of the terminal
 	space  int             // columns of space before word
-	word   strings.Builder // that is not written yet, with its styles
+	word   strings.Builder // not written yet, with its styles
 	cells  int             // of word
 	inWord string          // the style at the end of word
 }
 
-// maxHeld bounds the text that waits for the end of a mark.
+// maxHeld bounds the text waiting for the end of a mark.
 const maxHeld = 1000
 
-// Kinds of lines. unsure is a beginning that may still become any of them.
+// Kinds of lines. unsure is a beginning still open to any kind.
 var (
 	unsure  = regexp.MustCompile("^ {0,12}(#{1,6}|[-*+_][-*_ ]{0,80}|[0-9]{1,9}([.)] *)?|> ?|[`~]{1,80})?$")
 	heading = regexp.MustCompile(`^ {0,3}#{1,6} +`)
@@ -43,7 +43,7 @@ var (
 	fenced  = regexp.MustCompile("^ {0,12}(```+|~~~+)([^`]*)$")
 )
 
-// write takes the next part of a text and returns what the terminal shows of it.
+// write takes the next part of a text and returns the terminal's new text.
 func (m *markdown) write(text string) string {
 	for {
 		line, rest, ended := strings.Cut(text, "\n")
@@ -91,12 +91,13 @@ func (m *markdown) styled(style, text string) string {
 	return style + text + normal
 }
 
-// begin finds the kind of a line, and reports whether it is certain.
+// begin finds the kind of a line, and reports whether the kind is certain.
 func (m *markdown) begin(ended bool) bool {
 	f := fenced.FindStringSubmatch(m.held)
 	closes := f != nil && m.fence != "" && strings.HasPrefix(f[1], m.fence) && strings.TrimSpace(f[2]) == ""
 	switch {
-	case !ended && (unsure.MatchString(m.held) && (m.fence == "" || strings.Trim(m.held, " `~") == "") || closes || f != nil && m.fence == ""):
+	case !ended && (closes || f != nil && m.fence == "" ||
+		unsure.MatchString(m.held) && (m.fence == "" || strings.Trim(m.held, " `~") == "")):
 		return false
 	case closes:
 		m.fence, m.raw, m.style = "", true, dim
@@ -134,14 +135,14 @@ func (m *markdown) begin(ended bool) bool {
 	return true
 }
 
-// lead writes what stands before a line, and keeps what stands before its continuation. The first n bytes are done.
+// lead writes the text before a line, and keeps the indent of its continuation. The first n bytes are done.
 func (m *markdown) lead(before, indent string, columns, n int) {
 	m.out.WriteString(before)
 	m.indent, m.held = indent, m.held[n:]
 	m.column, m.margin = columns, columns
 }
 
-// inline shows a text with its marks, and returns the rest, which is not certain before more comes.
+// inline shows a text with its marks, and returns the rest, uncertain before more comes.
 func (m *markdown) inline(style, text string, ended bool) string {
 	for text != "" {
 		at := strings.IndexAny(text, "*_`\\")
@@ -156,7 +157,7 @@ func (m *markdown) inline(style, text string, ended bool) string {
 		if rest == "" && !ended {
 			return text
 		}
-		if mark[0] == '\\' { // which makes the next character text
+		if mark[0] == '\\' { // an escape makes the next character text
 			n := 1
 			if len(text) > 1 && unicode.IsPunct(rune(text[1])) {
 				if n = 2; m.color {
@@ -216,7 +217,7 @@ func (m *markdown) opens(mark, rest string) bool {
 	return len(mark) <= 3 && !unicode.IsSpace(next) && (mark[0] != '_' || !isWord(m.last))
 }
 
-// closing returns where the mark is that ends a span, -1 if it is not there.
+// closing returns the place of a span's end mark, -1 if absent.
 func closing(mark, text string, ended bool) int {
 	for at := 0; at < len(text); {
 		i := strings.IndexByte(text[at:], mark[0])
@@ -230,7 +231,8 @@ func closing(mark, text string, ended bool) int {
 		switch {
 		case at+n == len(text) && !ended:
 			return -1 // the mark may go on
-		case n == len(mark) && at > 0 && (mark[0] == '`' || !unicode.IsSpace(before) && (mark[0] != '_' || !isWord(after))):
+		case n == len(mark) && at > 0 &&
+			(mark[0] == '`' || !unicode.IsSpace(before) && (mark[0] != '_' || !isWord(after))):
 			return at
 		}
 		at += n
@@ -270,7 +272,7 @@ func (m *markdown) put(style, text string) {
 	}
 }
 
-// putWord writes the word, on a new line if it has no room on this one.
+// putWord writes the word, on a new line if this line has no room.
 func (m *markdown) putWord() {
 	if m.word.Len() == 0 {
 		return

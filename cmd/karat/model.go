@@ -21,9 +21,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// modelArg is the MODEL of a command, which stands after -m or before all other arguments.
+// modelArg is the MODEL of a command, after -m or before all other arguments.
 type modelArg struct {
-	name         string // as the user wrote it; "" is the embedded demo
+	name         string // in the user's form; "" is the embedded demo
 	pull, noPull bool
 }
 
@@ -58,9 +58,8 @@ func completeModels(*cobra.Command, []string, string) (names []string, d cobra.S
 	return names, cobra.ShellCompDirectiveDefault
 }
 
-// lead takes MODEL from the arguments, where -m does not name it, and returns the others. The first argument is MODEL
-// for a command whose other arguments may be missing, else if there are more arguments than the command needs without
-// it.
+// lead takes MODEL from the arguments, unless -m has MODEL, and returns the others. The first argument is MODEL for a
+// command with otherwise optional arguments, else if there are more arguments than the command needs without MODEL.
 func (a *modelArg) lead(c *cobra.Command, args []string) ([]string, error) {
 	words := strings.Fields(c.Use)[1:]
 	alone := words[0][0] != '[' || len(words) == 1 || words[1][0] == '[' || words[1][0] == '-'
@@ -74,8 +73,8 @@ func (a *modelArg) lead(c *cobra.Command, args []string) ([]string, error) {
 	return args[1:], nil
 }
 
-// textArgs takes MODEL from the arguments of a command that takes up to n texts after it, and returns the texts. A first
-// argument that can be a text is MODEL if it looks like one.
+// textArgs takes MODEL from the arguments of a command with up to n texts after MODEL, and returns the texts. A first
+// argument also possible as a text is MODEL if it looks like a model.
 func (x *call) textArgs(n int) ([]string, error) {
 	a, args := x.model, x.args
 	switch {
@@ -83,7 +82,8 @@ func (x *call) textArgs(n int) ([]string, error) {
 	case namesModel(args[0]):
 		a.name, args = args[0], args[1:]
 	case len(args) > n:
-		return nil, usagef("%q is no model: no file, folder, pulled name or reference; quote the prompt if it has several words", args[0])
+		return nil, usagef("%q is no model: no file, folder, pulled name or reference; quote the prompt if it has "+
+			"several words", args[0])
 	}
 	if len(args) > n {
 		return nil, usagef("%s after MODEL, at most %d: quote the prompt", count(len(args), "argument"), n)
@@ -92,14 +92,16 @@ func (x *call) textArgs(n int) ([]string, error) {
 }
 
 // modelSpelling matches a MODEL by its spelling alone: x.gguf, ./x, /x, or NAME:TAG.
-var modelSpelling = regexp.MustCompile(`^(\S+\.(gguf|GGUF|safetensors)|\.{0,2}/\S*|[A-Za-z0-9][A-Za-z0-9._-]*:[A-Za-z0-9][A-Za-z0-9._-]*)$`)
+var modelSpelling = regexp.MustCompile(
+	`^(\S+\.(gguf|GGUF|safetensors)|\.{0,2}/\S*|[A-Za-z0-9][A-Za-z0-9._-]*:[A-Za-z0-9][A-Za-z0-9._-]*)$`)
 
 // namesModel reports whether an argument is meant as a MODEL, not as a text.
 func namesModel(arg string) bool {
 	if arg == "" {
 		return false
 	}
-	if hub.IsReference(arg) || modelSpelling.MatchString(arg) || filepath.IsAbs(arg) && !strings.ContainsAny(arg, " \n") {
+	if hub.IsReference(arg) || modelSpelling.MatchString(arg) || filepath.IsAbs(arg) &&
+		!strings.ContainsAny(arg, " \n") {
 		return true
 	}
 	_, err := hub.Find(arg)
@@ -110,7 +112,7 @@ func namesModel(arg string) bool {
 	return err == nil
 }
 
-// look returns the path of MODEL, "" for the demo, or that it is a reference that may be pulled.
+// look returns the path of MODEL, "" for the demo, or reports a reference not pulled yet.
 func (x *call) look(a *modelArg) (path string, absent bool, err error) {
 	path, err = findModel(a.name)
 	if err == nil && path != "" {
@@ -126,16 +128,17 @@ func (x *call) look(a *modelArg) (path string, absent bool, err error) {
 	case err == nil || !errors.Is(err, local.ErrNoModel) || !hub.IsReference(a.name):
 		return path, false, err
 	case a.noPull || !a.pull && !isTerminal(x.in):
-		return "", false, fmt.Errorf("%s is not here yet: \"karat pull %s\" downloads it, or add --pull", oneLine(a.name), oneLine(a.name))
+		return "", false, fmt.Errorf("%s is not here yet: \"karat pull %s\" downloads it, or add --pull",
+			oneLine(a.name), oneLine(a.name))
 	}
 	return "", true, nil
 }
 
-// find returns the path of MODEL, "" for the demo. It pulls a reference that is not there, if the flags or the user want
-// so.
+// find returns the path of MODEL, "" for the demo. find pulls an absent reference, at the wish of the flags or the
+// user.
 func (x *call) find() (string, error) { return x.findNamed(x.model) }
 
-// findNamed is find for any MODEL.
+// findNamed finds any MODEL.
 func (x *call) findNamed(a *modelArg) (string, error) {
 	path, absent, err := x.look(a)
 	if err != nil || !absent {
@@ -161,7 +164,9 @@ func (x *call) findNamed(a *modelArg) (string, error) {
 		p = newProgress(x.log, a.name)
 		return nil
 	}
-	m, err := s.Pull(x.ctx, a.name, hub.PullOptions{Note: x.note, Begin: begin, Progress: func(at hub.Progress) { p.download(at) }})
+	m, err := s.Pull(x.ctx, a.name, hub.PullOptions{Note: x.note, Begin: begin, Progress: func(at hub.Progress) {
+		p.download(at)
+	}})
 	p.end()
 	if err != nil {
 		return "", x.interruptedPull(err)
@@ -172,7 +177,7 @@ func (x *call) findNamed(a *modelArg) (string, error) {
 // confirm asks a question, and reports whether the answer is yes or an empty line.
 func confirm(ctx context.Context, in io.Reader, log io.Writer, question string) bool {
 	fmt.Fprint(log, question)
-	answer, err := awaited(ctx, func() (string, error) { return bufio.NewReaderSize(in, 16).ReadString('\n') })
+	answer, err := awaitRead(ctx, func() (string, error) { return bufio.NewReaderSize(in, 16).ReadString('\n') })
 	if err != nil {
 		fmt.Fprintln(log)
 	}
@@ -189,8 +194,8 @@ func (x *call) load(o karat.Options) (*karat.Model, error) {
 	return loadModel(x.ctx, path, o, x.log)
 }
 
-// loadModel loads the model at path, or the demo if path is empty. It shows the progress of a load that takes more than
-// a second, and what a user should know about the model.
+// loadModel loads the model at path, or the demo if path is empty. loadModel shows the progress of a load longer than a
+// second, and notes about the model for the user.
 func loadModel(ctx context.Context, path string, o karat.Options, log io.Writer) (m *karat.Model, err error) {
 	sayDemo(path, log)
 	p := newLateProgress(log, path)
@@ -209,19 +214,20 @@ func loadModel(ctx context.Context, path string, o karat.Options, log io.Writer)
 		fmt.Fprintln(log, "karat: note:", oneLine(n))
 	}
 	if info.MaxContext > 0 && info.Context > info.MaxContext {
-		fmt.Fprintf(log, "karat: note: a context of %s, but the model was made for %d\n", count(info.Context, "token"), info.MaxContext)
+		fmt.Fprintf(log, "karat: note: a context of %s, but the model was made for %d\n", count(info.Context, "token"),
+			info.MaxContext)
 	}
 	return m, nil
 }
 
-// newLateProgress returns the progress of work that is told of after a second.
+// newLateProgress returns a progress shown after a second.
 func newLateProgress(log io.Writer, path string) *progress {
 	p := newProgress(log, path)
 	p.last = p.start.Add(time.Second)
 	return p
 }
 
-// openFiles opens the model at path, or the demo, without running it. Its graph is for sequences of so many tokens.
+// openFiles opens the model at path, or the demo, without running it. Its graph is for sequences of tokens tokens.
 func (x *call) openFiles(path string, tokens int) (*model.Files, error) {
 	c, err := openCheckpoint(path)
 	if err != nil {
@@ -242,13 +248,13 @@ func openCheckpoint(path string) (*checkpoint.Checkpoint, error) {
 	return checkpoint.Open(path)
 }
 
-// findModel returns the path of a MODEL: a path, a name of the store, or a reference that was pulled. "" is the demo.
+// findModel returns the path of a MODEL: a path, a name of the store, or a reference already pulled. "" is the demo.
 func findModel(model string) (string, error) {
 	f, err := namedModel(model)
 	return f.Path, err
 }
 
-// namedModel is findModel, with the model's name in the store if it has one.
+// namedModel returns the path of findModel, with the model's name in the store if any.
 func namedModel(model string) (local.Found, error) {
 	if model == "" {
 		return local.Found{}, nil
@@ -256,8 +262,8 @@ func namedModel(model string) (local.Found, error) {
 	return hub.Find(model)
 }
 
-// resolve replaces MODELs that flags name by their paths. A model that is not found stays a name, for the error of
-// opening it: by then the command has looked at its other flags.
+// resolve replaces MODELs of flags by their paths. An unknown model stays a name, for the error of opening it: by then
+// the command has checked its other flags.
 func resolve(models ...*string) {
 	for _, m := range models {
 		if path, err := findModel(*m); err == nil {

@@ -24,7 +24,7 @@ func openStore() (*hub.Store, error) {
 	return hub.Open(dir)
 }
 
-// withStore makes the run of a command that works on the store.
+// withStore returns a run with the store, for a command about models.
 func withStore(do func(x *call, s *hub.Store) error) func(*call) error {
 	return func(x *call) error {
 		s, err := openStore()
@@ -62,7 +62,8 @@ func listModels(x *call, s *hub.Store, asJSON bool) error {
 			m.Pulled.Local().Format(time.DateTime))
 	}
 	for _, u := range pulls {
-		fmt.Fprintf(t, "%s\t\tunfinished: karat pull %s goes on\t%s\n", u.Name, oneLine(u.Source), u.Began.Local().Format(time.DateTime))
+		fmt.Fprintf(t, "%s\t\tunfinished: karat pull %s goes on\t%s\n", u.Name, oneLine(u.Source),
+			u.Began.Local().Format(time.DateTime))
 	}
 	return errors.Join(t.Flush(), broken)
 }
@@ -74,7 +75,8 @@ func showModel(x *call, s *hub.Store) error {
 	m, err := s.Get(name)
 	if err != nil {
 		if _, missing := os.Stat(name); missing == nil {
-			return fmt.Errorf("%s is not the name of a pulled model: \"karat inspect %s\" shows a file or a folder", name, name)
+			return fmt.Errorf("%s is not the name of a pulled model: \"karat inspect %s\" shows a file or a folder",
+				name, name)
 		}
 		return err
 	}
@@ -116,7 +118,8 @@ func removeModels(x *call, s *hub.Store) error {
 		text := fmt.Sprintf("removed %s; %s freed", name, bytesIn(free))
 		if m != nil && free == 0 {
 			if names := s.Sharing(m); len(names) > 0 {
-				text = fmt.Sprintf("removed %s; its %s are still used by %s", name, bytesIn(m.Bytes()), strings.Join(names, ", "))
+				text = fmt.Sprintf("removed %s; its %s are still used by %s", name, bytesIn(m.Bytes()),
+					strings.Join(names, ", "))
 			}
 		}
 		if err := x.printf("%s\n", text); err != nil {
@@ -127,15 +130,19 @@ func removeModels(x *call, s *hub.Store) error {
 }
 
 func newCopyCommand() *cobra.Command {
-	return define("cp", withStore(func(x *call, s *hub.Store) error { return s.Copy(x.ctx, x.args[0], x.args[1]) })).Command
+	return define("cp", withStore(func(x *call, s *hub.Store) error {
+		return s.Copy(x.ctx, x.args[0], x.args[1])
+	})).Command
 }
 
-// hostVariable names the server that karat ps asks.
+// hostVariable names the server asked by karat ps.
 const hostVariable = "KARAT_HOST"
 
 func newRunningCommand() *cobra.Command {
 	var url string
-	c := define("ps", func(x *call) error { return listRunning(x, cmp.Or(url, os.Getenv(hostVariable), "127.0.0.1:8080")) })
+	c := define("ps", func(x *call) error {
+		return listRunning(x, cmp.Or(url, os.Getenv(hostVariable), "127.0.0.1:8080"))
+	})
 	c.flags("url", &url)
 	return c.Command
 }
@@ -172,7 +179,8 @@ func listRunning(x *call, url string) error {
 	fmt.Fprintf(t, "NAME\tSIZE\tTYPE\tUNTIL\n")
 	for _, m := range answer.Models {
 		until := m.Expires
-		if t, err := time.Parse(time.RFC3339, until); until == "" || err == nil && t.Year() == 9999 { // of a model that stays
+		// of a model without an end
+		if t, err := time.Parse(time.RFC3339, until); until == "" || err == nil && t.Year() == 9999 {
 			until = "forever"
 		}
 		kind := strings.TrimSpace(m.Details.Format + " " + m.Details.Family)

@@ -7,5 +7,5 @@ var (
 	suspend func()      // nil: no program can be stopped here
 )
 
-// brokenPipe returns false: there are no pipes here.
-func brokenPipe(error) bool { return false }
+// isBrokenPipe returns false: there are no pipes here.
+func isBrokenPipe(error) bool { return false }

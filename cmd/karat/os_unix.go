@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// hangup is the signal of a terminal that went away.
+// hangup is the signal of a lost terminal.
 var hangup = []os.Signal{syscall.SIGHUP}
 
-// brokenPipe reports whether err comes from a write that nobody reads any more, as in "karat run | head". A system with
-// SIGPIPE ends the program before.
-func brokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
+// isBrokenPipe reports whether err comes from a write without a reader, as in "karat run | head". A system with SIGPIPE
+// ends the program before.
+func isBrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
 
 // suspend stops all programs of the job, as Ctrl-Z does at a terminal in its usual mode: in "karat | tee" both stop.
-// It returns when the shell continues the job. A program that no shell watches does not stop: the system ignores the
-// signal, and no signal to continue comes.
+// suspend returns when the shell continues the job. Without a shell's watch the program does not stop: the system
+// ignores the signal, and no signal to continue comes.
 var suspend = func() {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGCONT)

@@ -13,7 +13,7 @@ var (
 	suspend func() // nil: no program can be stopped here
 )
 
-// brokenPipe reports whether err comes from a write that nobody reads any more, as in "karat run | more".
-func brokenPipe(err error) bool {
+// isBrokenPipe reports whether err comes from a write without a reader, as in "karat run | more".
+func isBrokenPipe(err error) bool {
 	return errors.Is(err, windows.ERROR_BROKEN_PIPE) || errors.Is(err, windows.ERROR_NO_DATA)
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/text/width"
 )
 
-// progress tells how far a long work is: on a terminal in one line that is written again, elsewhere in a line every
+// progress reports the state of a long work: on a terminal in a line written again and again, elsewhere in a line every
 // ten seconds. Several goroutines may report.
 type progress struct {
 	w           io.Writer
@@ -23,7 +23,7 @@ type progress struct {
 	name        string     // the file, or the work
 	start, last time.Time
 	all         int64 // bytes of the work
-	before      int   // pieces that earlier work has done
+	before      int   // pieces done by earlier work
 	shown       bool
 	mu          sync.Mutex
 }
@@ -46,17 +46,17 @@ func newProgress(w io.Writer, path string) *progress {
 	return p
 }
 
-// bytes tells how many bytes are done.
+// bytes reports the number of bytes done.
 func (p *progress) bytes(done, all int64) {
 	p.all = all
-	p.of(hub.Progress{Done: done, Came: done, All: all}, "")
+	p.downloadThen(hub.Progress{Done: done, Came: done, All: all}, "")
 }
 
-// download tells how many bytes of a download are there, whose number may be unknown.
-func (p *progress) download(at hub.Progress) { p.of(at, "verifying") }
+// download reports the bytes of a download, whose total may be unknown.
+func (p *progress) download(at hub.Progress) { p.downloadThen(at, "verifying") }
 
-// of tells how many bytes are there, and what follows once all are.
-func (p *progress) of(at hub.Progress, next string) {
+// downloadThen reports the bytes of a download, and the next work once all are present.
+func (p *progress) downloadThen(at hub.Progress, next string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, ok := p.due()
@@ -76,7 +76,7 @@ func (p *progress) of(at hub.Progress, next string) {
 	p.show(percent, fmt.Sprintf("%s of %s", bytesLike(at.Done, at.All), bytesIn(at.All)), perSecond(rate), left)
 }
 
-// pieces tells how many pieces of work are done, and a text about them.
+// pieces reports the pieces of work done, with a text about them.
 func (p *progress) pieces(text string, done, all int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +94,7 @@ func (p *progress) tell(text string, done, all int) {
 	p.show(fmt.Sprintf("%d of %d", done, all), left, text)
 }
 
-// due reports whether it is time to tell, and the time.
+// due reports whether a report is due, and the time.
 func (p *progress) due() (time.Time, bool) {
 	now, pause := time.Now(), 10*time.Second
 	if p.last.IsZero() {
@@ -110,8 +110,8 @@ func (p *progress) due() (time.Time, bool) {
 	return now, true
 }
 
-// show writes the name and the parts of a line that are not empty. A terminal gets as many parts as fit: first the
-// name is shortened, then the last parts go.
+// show writes the name and the nonempty parts of a line. A terminal gets as many parts as fit: first the name is
+// shortened, then the last parts go.
 func (p *progress) show(parts ...string) {
 	if p.columns == nil {
 		fmt.Fprintln(p.w, "karat:", joinParts(p.name, parts))
@@ -166,7 +166,7 @@ func joinParts(name string, parts []string) string {
 	return line
 }
 
-// shortName is the least width of a name that a line keeps.
+// shortName is the minimum width of a name in a line.
 const shortName = 12
 
 // fitLine joins a name and parts within a number of columns.
@@ -229,7 +229,7 @@ func perSecond(rate float64) string {
 	return fmt.Sprintf("%.0f MB/s", rate/1e6)
 }
 
-// leftAt returns the time that is left for the rest at a rate, "" where nobody knows.
+// leftAt returns the time left for the rest at a rate, "" if unknown.
 func leftAt(rest int64, rate float64) string {
 	if !(rate > 0) || float64(rest)/rate > 3.6e6 {
 		return ""
@@ -249,7 +249,7 @@ func leftIn(d time.Duration) string {
 	return fmt.Sprintf("%d h %d min left", s/3600, s/60%60)
 }
 
-// bytesIn returns bytes in the largest unit of which there is one: "763 MiB".
+// bytesIn returns bytes in the largest unit below them: "763 MiB".
 func bytesIn(n int64) string {
 	unit, name := unitOf(n)
 	return inUnit(n, unit) + " " + name
@@ -272,7 +272,7 @@ func unitOf(n int64) (unit float64, name string) {
 	return unit, name
 }
 
-// inUnit has decimals for large units alone: 293 MiB, 4.51 GiB.
+// inUnit has decimals only for large units: 293 MiB, 4.51 GiB.
 func inUnit(n int64, unit float64) string {
 	if unit >= 1<<30 {
 		return fmt.Sprintf("%.2f", float64(n)/unit)

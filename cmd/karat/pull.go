@@ -49,7 +49,8 @@ func (f *pullFlags) run(x *call) error {
 	}
 	defer s.Close()
 	p := newProgress(x.log, reference)
-	m, err := s.Pull(x.ctx, reference, hub.PullOptions{Name: name, Rate: int64(f.rate), Lines: f.lines, Progress: p.download, Note: x.note})
+	m, err := s.Pull(x.ctx, reference, hub.PullOptions{Name: name, Rate: int64(f.rate), Lines: f.lines,
+		Progress: p.download, Note: x.note})
 	p.end()
 	if err != nil {
 		return x.interruptedPull(err)
@@ -66,15 +67,16 @@ func (f *pullFlags) run(x *call) error {
 
 // interruptedPull returns the error of a pull, or of its interruption.
 func (x *call) interruptedPull(err error) error {
-	if x.ended(err) {
+	if x.isEnded(err) {
 		return x.interrupted(": what has come is kept, and the same command goes on with it")
 	}
 	return err
 }
 
-// tellPulled says what was pulled, and the notes to read before using it.
+// tellPulled describes the pulled model, with the notes to read before using it.
 func tellPulled(x *call, s *hub.Store, m *hub.Manifest, path string) error {
-	if err := x.printf("%s: %s in %s, from %s\n", m.Name, bytesIn(m.Bytes()), count(len(m.Files), "file"), oneLine(m.Source)); err != nil {
+	if err := x.printf("%s: %s in %s, from %s\n", m.Name, bytesIn(m.Bytes()), count(len(m.Files), "file"),
+		oneLine(m.Source)); err != nil {
 		return err
 	}
 	facts, broken := describe(x.ctx, path)
@@ -93,17 +95,17 @@ func tellPulled(x *call, s *hub.Store, m *hub.Manifest, path string) error {
 	return nil
 }
 
-// facts are what a user wants to know of a model before it runs.
+// facts are the facts of a model of interest before a run.
 type facts struct {
 	kind           string // format, family and type of weights
-	use            string // the command for it
+	use            string // the command for the model
 	weights, cache int64  // bytes; cache is 0 where the model does not load
 	context        int
 	license        string
 	template       *templateFacts
 }
 
-// describe opens a model to see what it is. Facts come also with an error of a model that has no graph.
+// describe opens a model and returns its facts, also beside the error of a model without a graph.
 func describe(ctx context.Context, path string) (*facts, error) {
 	m, err := checkpoint.Open(path)
 	if err != nil {
@@ -147,8 +149,8 @@ func (f *facts) write(w io.Writer, m *hub.Manifest) error {
 	t := newTable(w)
 	fmt.Fprintf(t, "type\t%s\n", oneLine(f.kind))
 	if f.cache > 0 {
-		fmt.Fprintf(t, "memory\t%s: weights %s, KV cache of %d tokens %s", gibibytes(f.weights+f.cache), gibibytes(f.weights),
-			f.context, gibibytes(f.cache))
+		fmt.Fprintf(t, "memory\t%s: weights %s, KV cache of %d tokens %s", gibibytes(f.weights+f.cache),
+			gibibytes(f.weights), f.context, gibibytes(f.cache))
 		if free := sysinfo.Memory(); free > 0 {
 			fmt.Fprintf(t, "; %s is free", gibibytes(free))
 		}

@@ -31,7 +31,8 @@ type quantizeFlags struct {
 func newQuantizeCommand() *cobra.Command {
 	f := quantizeFlags{threads: sysinfo.Threads()}
 	c := define("quantize", f.run)
-	c.flags("imatrix", file(&f.imatrix), "tensor-type", &f.rules, "allow-requantize", &f.again, "threads", &f.threads, "json", &f.json)
+	c.flags("imatrix", file(&f.imatrix), "tensor-type", &f.rules, "allow-requantize", &f.again, "threads", &f.threads,
+		"json", &f.json)
 	f.target.add(c)
 	c.takesModel()
 	c.ValidArgsFunction = completeQuantize
@@ -86,10 +87,10 @@ func (f *quantizeFlags) options() (o convert.QuantizeOptions, err error) {
 	if f.target.plan != "" && filepath.Clean(f.target.plan) == filepath.Clean(f.to) {
 		return o, usagef("--plan %s and OUT are the same file", f.target.plan)
 	}
-	return o, spare("OUT "+f.to, f.to, f.from, f.imatrix, f.target.text.text)
+	return o, refuseOverwrite("OUT "+f.to, f.to, f.from, f.imatrix, f.target.text.text)
 }
 
-// quantized is what --json prints.
+// quantized is the output of --json.
 type quantized struct {
 	File    string          `json:"file"`
 	Type    string          `json:"type"`
@@ -137,13 +138,13 @@ func (f *quantizeFlags) run(x *call) (err error) {
 	case err != nil:
 		return x.unwritten(err, f.to)
 	}
-	q := quantized{File: f.to, Type: strings.ToUpper(o.Type), Arch: r.Architecture, Bytes: r.Bytes, Types: r.Types, Notes: r.Notes,
-		Seconds: time.Since(start).Seconds(), Plan: plan}
+	q := quantized{File: f.to, Type: strings.ToUpper(o.Type), Arch: r.Architecture, Bytes: r.Bytes, Types: r.Types,
+		Notes: r.Notes, Seconds: time.Since(start).Seconds(), Plan: plan}
 	if err := q.measure(f.from); err != nil {
 		return err
 	}
 	if f.json {
-		if err := q.of(x.ctx, f.from, f.to); err != nil {
+		if err := q.compute(x.ctx, f.from, f.to); err != nil {
 			return err
 		}
 		return x.json(q)
@@ -154,8 +155,8 @@ func (f *quantizeFlags) run(x *call) (err error) {
 	if plan != nil { // the most frequent type is not the file's
 		q.Type = "a mix of types"
 	}
-	text := fmt.Sprintf("%s: %s, %s of weights instead of %s, %.2f bits each\n", oneLine(f.to), q.Type, bytesText(q.Bytes),
-		bytesText(q.Source), q.Bits)
+	text := fmt.Sprintf("%s: %s, %s of weights instead of %s, %.2f bits each\n", oneLine(f.to), q.Type,
+		bytesText(q.Bytes), bytesText(q.Source), q.Bits)
 	if plan != nil {
 		text += f.target.summary(plan) + "\n"
 	}

@@ -9,32 +9,34 @@ import (
 	"github.com/karat-run/karat/internal/syntax"
 )
 
-// reasoningFlags say whether a model reasons before its answer. Neither think nor no leaves it to the chat template.
+// reasoningFlags say whether a model reasons before its answer. Neither think nor no leaves the choice to the chat
+// template.
 type reasoningFlags struct{ think, no, hide bool }
 
 func (f *reasoningFlags) add(c *command) {
 	c.flags("think", &f.think, "no-think", &f.no, "hide-thinking", &f.hide)
 }
 
-// request is a conversation as a model takes it.
+// request is a conversation in a model's form.
 type request struct {
 	ids    []int
 	g      karat.GenerateOptions
 	parser *syntax.Parser // of the answer
 }
 
-// request renders a conversation. limits is what the answer must fit, once it is no longer reasoning.
-func (f *chatFlags) request(ctx context.Context, m *karat.Model, messages []karat.Message, g karat.GenerateOptions, limits karat.ResponseFormat) (r request, err error) {
+// request renders a conversation. limits is the form of the answer after any reasoning.
+func (f *chatFlags) request(ctx context.Context, m *karat.Model, messages []karat.Message, g karat.GenerateOptions,
+	limits karat.ResponseFormat) (r request, err error) {
 	source := g.Template
 	if source == "" {
 		source = m.Info().Template
 	}
 	s := syntax.Of(source)
 	if err := f.reason(ctx, m, messages, &g, &s); err != nil {
-		return r, f.named(err)
+		return r, f.addName(err)
 	}
 	if r.ids, err = m.TokenizeChat(ctx, messages, g); err != nil {
-		return r, f.named(err)
+		return r, f.addName(err)
 	}
 	if len(r.ids) == 0 {
 		return r, errEmpty
@@ -50,7 +52,7 @@ func (f *chatFlags) request(ctx context.Context, m *karat.Model, messages []kara
 	if g.End, err = m.TurnEnds(ctx, g); err != nil {
 		return r, err
 	}
-	own := g.Template == "" // which ResponseGrammar and ReasoningBudget read
+	own := g.Template == "" // for ResponseGrammar and ReasoningBudget
 	if g.Grammar != nil && own && s.Open != "" {
 		if g.Grammar, err = m.ResponseGrammar(ctx, limits); err != nil {
 			return r, err
@@ -61,18 +63,19 @@ func (f *chatFlags) request(ctx context.Context, m *karat.Model, messages []kara
 			return r, err
 		}
 	}
-	g.Template, g.TemplateArgs = "", nil // which the ids have
+	g.Template, g.TemplateArgs = "", nil // the ids include them
 	r.g, r.parser = g, s.NewParser(nil, limits.InReasoning)
 	r.parser.Control = marks
 	return r, nil
 }
 
-// switches are the variables by which chat templates switch reasoning on and off.
+// switches are chat templates' variables for switching reasoning on and off.
 var switches = []string{"enable_thinking", "thinking"}
 
-// reason sets the template's variable that switches reasoning on or off: the one that makes a difference. A template
-// without one leaves --no-think to a budget of no tokens.
-func (f *chatFlags) reason(ctx context.Context, m *karat.Model, messages []karat.Message, g *karat.GenerateOptions, s *syntax.Syntax) error {
+// reason sets the template's variable for reasoning: the variable with an effect. For a template without such a
+// variable, --no-think becomes a budget of no tokens.
+func (f *chatFlags) reason(ctx context.Context, m *karat.Model, messages []karat.Message, g *karat.GenerateOptions,
+	s *syntax.Syntax) error {
 	f.budget = false
 	if !f.reasoning.think && !f.reasoning.no {
 		return nil

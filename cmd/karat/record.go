@@ -38,8 +38,8 @@ type recordFlags struct {
 func newRecordCommand() *cobra.Command {
 	f := recordFlags{keep: 8}
 	c := define("lab record", f.run)
-	c.flags("prompts", file(&f.prompts), "output", file(&f.out), "taps", f.taps.set, "keep", &f.keep, "decode-last", &f.decode,
-		"npy", &f.npy, "numerics", f.class.set, "inject", f.injected.set, "key", file(&f.injected.key))
+	c.flags("prompts", file(&f.prompts), "output", file(&f.out), "taps", f.taps.set, "keep", &f.keep, "decode-last",
+		&f.decode, "npy", &f.npy, "numerics", f.class.set, "inject", f.injected.set, "key", file(&f.injected.key))
 	f.engine.add(c, karat.Fast)
 	c.takesModel()
 	return c.Command
@@ -61,10 +61,11 @@ func (f *recordFlags) numerics(x *call) (n numerics.Numerics, err error) {
 	case f.decode < 0:
 		return n, usagef("--decode-last %d: want 0 or more", f.decode)
 	case f.class.said && (x.changed("precision") && !f64 || x.changed("kv")):
-		return n, usagef("--numerics runs in the float64 interpreter: it does not work with --kv or another --precision")
+		return n, usagef("--numerics runs in the float64 interpreter: it does not work with --kv or another " +
+			"--precision")
 	}
 	if f.class.said {
-		f64, f.engine.precision.value = true, string(karat.Float64) // which it runs on
+		f64, f.engine.precision.value = true, string(karat.Float64) // injections run on float64
 		if n, err = f.engine.numerics(); err != nil {
 			return n, err
 		}
@@ -90,7 +91,7 @@ func (f *recordFlags) run(x *call) error {
 			return usagef("--taps %d: the prompts are 0 to %d", i, len(inputs)-1)
 		}
 	}
-	if err := f.spare(path); err != nil {
+	if err := f.checkOutput(path); err != nil {
 		return err
 	}
 	w, err := lab.Create(f.out)
@@ -109,12 +110,12 @@ func (f *recordFlags) run(x *call) error {
 // folder returns where the NumPy files go.
 func (f *recordFlags) folder() string { return strings.TrimSuffix(f.out, ".safetensors") }
 
-// spare refuses an output that would replace an input, or become a part of one.
-func (f *recordFlags) spare(model string) error {
+// checkOutput refuses an output in the place of an input, or inside an input.
+func (f *recordFlags) checkOutput(model string) error {
 	if st, err := os.Stat(model); err == nil && st.IsDir() && sameFile(filepath.Dir(f.out), model) {
 		return usagef("-o %s: a record cannot be written into the model's folder", f.out)
 	}
-	if err := spare("--key "+f.injected.key, f.injected.key, f.prompts, model); err != nil {
+	if err := refuseOverwrite("--key "+f.injected.key, f.injected.key, f.prompts, model); err != nil {
 		return err
 	}
 	if f.npy {
@@ -122,12 +123,14 @@ func (f *recordFlags) spare(model string) error {
 			return err
 		}
 	}
-	return errors.Join(spare("-o "+f.out, f.out, f.prompts, model), spare("-o "+f.out, f.folder()+".json", f.prompts, model))
+	return errors.Join(refuseOverwrite("-o "+f.out, f.out, f.prompts, model),
+		refuseOverwrite("-o "+f.out, f.folder()+".json", f.prompts, model))
 }
 
-// openPrompts opens MODEL for prompts, whose ids are the ids that run would feed the model, unless edit changes them. A
-// model that will not fit in memory is refused.
-func (x *call) openPrompts(inputs []lab.Input, engine *engineFlags, edit func(*call, *model.Files, []*lab.Prompt) error) (
+// openPrompts opens MODEL for prompts, with the ids that run would feed the model, unless edit changes them. A model
+// too large for memory is refused.
+func (x *call) openPrompts(inputs []lab.Input, engine *engineFlags,
+	edit func(*call, *model.Files, []*lab.Prompt) error) (
 	m *model.Files, prompts []*lab.Prompt, err error) {
 	n, err := engine.numerics()
 	if err != nil {
@@ -143,7 +146,7 @@ func (x *call) openPrompts(inputs []lab.Input, engine *engineFlags, edit func(*c
 		return nil, nil, err
 	}
 	t, err := c.Tokenizer()
-	files := &model.Files{Checkpoint: c, Tokenizer: t} // without a graph, whose length is that of the prompts
+	files := &model.Files{Checkpoint: c, Tokenizer: t} // without a graph, whose length depends on the prompts
 	if err == nil {
 		prompts, err = x.encodePrompts(files, inputs)
 	}
@@ -202,13 +205,14 @@ func (x *call) encodePrompts(m *model.Files, inputs []lab.Input) ([]*lab.Prompt,
 }
 
 // encodeChat renders messages with the model's chat template, and returns the text and its ids. The name of a special
-// token counts where the template wrote it.
+// token counts if written by the template.
 func encodeChat(x *call, m *model.Files, messages []lab.Message) (string, []int, error) {
 	t, err := chat.Parse(m.Checkpoint.Template(), chat.Limits{})
 	if err != nil {
 		return "", nil, fmt.Errorf("%s: %w", m.Checkpoint.Path, err)
 	}
-	in := chat.Input{AddGenerationPrompt: true, BOSToken: m.Piece(m.Tokenizer.BOS()), EOSToken: m.Piece(m.Tokenizer.EOS())}
+	in := chat.Input{AddGenerationPrompt: true, BOSToken: m.Piece(m.Tokenizer.BOS()),
+		EOSToken: m.Piece(m.Tokenizer.EOS())}
 	for _, x := range messages {
 		in.Messages = append(in.Messages, chat.Message(x.Role, x.Content))
 	}
@@ -260,7 +264,7 @@ func (f *recordFlags) record(x *call, m *model.Files, n numerics.Numerics, promp
 	add := func(p *lab.Prompt) error {
 		p.Next = m.Tokenizer.Decode([]int{p.NextID}, false)
 		err := w.Add(p)
-		p.Logits, p.Hidden, p.Taps = nil, nil, nil // they are large
+		p.Logits, p.Hidden, p.Taps = nil, nil, nil // large
 		return err
 	}
 	for _, p := range prompts {
@@ -269,12 +273,13 @@ func (f *recordFlags) record(x *call, m *model.Files, n numerics.Numerics, promp
 		if err := r.Record(x.ctx, p, f.taps.has(p.Index)); err != nil {
 			return err
 		}
-		if len(f.injected.probe) == 0 { // which may show one prompt's values as another's
+		if len(f.injected.probe) == 0 { // the next prompt's values go to the same memory
 			if err := add(p); err != nil {
 				return err
 			}
 		}
-		x.say("prompt %d: %s, %.1f s (%d of %d)", p.Index, count(len(p.IDs), "token"), time.Since(start).Seconds(), p.Index+1, len(prompts))
+		x.say("prompt %d: %s, %.1f s (%d of %d)", p.Index, count(len(p.IDs), "token"), time.Since(start).Seconds(),
+			p.Index+1, len(prompts))
 	}
 	if err := f.injected.taps(g, prompts, add); err != nil {
 		return err
@@ -293,9 +298,10 @@ func (f *recordFlags) record(x *call, m *model.Files, n numerics.Numerics, promp
 	return f.injected.writeKey()
 }
 
-// backend makes the backend, and says how it computes for the record.
+// backend makes the backend, and describes its arithmetic for the record.
 func (f *recordFlags) backend(n numerics.Numerics) (b backend.Backend, computed map[string]any, err error) {
-	computed = map[string]any{"engine": "karat " + karat.Version(), "precision": n.Precision, "activations": n.Activations(), "kv": n.KV}
+	computed = map[string]any{"engine": "karat " + karat.Version(), "precision": n.Precision,
+		"activations": n.Activations(), "kv": n.KV}
 	if n.GPU > 0 {
 		if computed["backend"], err = deviceName(n); err != nil {
 			return nil, nil, err
@@ -318,7 +324,7 @@ func (f *recordFlags) backend(n numerics.Numerics) (b backend.Backend, computed 
 	return reference.Backend{Threads: f.engine.threads, Class: c}, computed, nil
 }
 
-// class is a flag that takes a class of numerics.
+// class is a flag with a class of numerics.
 type class struct {
 	round.Class
 	said bool
@@ -330,7 +336,7 @@ func (c *class) set(s string) (err error) {
 	return err
 }
 
-// indices is a flag that takes indices, or all.
+// indices is a flag with indices, or all.
 type indices struct {
 	all  bool
 	list []int

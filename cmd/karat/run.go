@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// errEmpty is the error of a text that has no tokens.
+// errEmpty is the error of a text without tokens.
 var errEmpty = errors.New("the prompt is empty, and the model has no token that begins a text")
 
 // runFlags are the flags of run.
@@ -32,7 +32,7 @@ type runFlags struct {
 	verbose, plain, keepAll, noHistory bool
 }
 
-// defaultMost is the number of tokens that continue a raw text, which seldom ends by itself.
+// defaultMost is the number of tokens after a raw text, which seldom ends by itself.
 const defaultMost = 256
 
 func newRunCommand() *cobra.Command {
@@ -49,7 +49,7 @@ func newRunCommand() *cobra.Command {
 	c.flags("ctx", &f.engine.context, "keep-all", &f.keepAll, "no-history", &f.noHistory, "plain", &f.plain,
 		"verbose", &f.verbose, "lora", f.engine.addLora)
 	f.engine.addSharing(c)
-	_ = c.Flags().MarkHidden("parallel") // a run has one request
+	_ = c.Flags().MarkHidden("parallel") // a run has a single request
 	c.flags("json", &f.json, "logprobs", &f.logprobs)
 	f.engine.add(c, karat.Fast)
 	return c.Command
@@ -83,7 +83,7 @@ func (f *runFlags) options(changed func(flag string) bool) (o karat.Options, g k
 	return o, g, err
 }
 
-// text returns the prompt, and whether there is one. It takes MODEL from the arguments.
+// text returns the prompt, and whether there is a prompt, and takes MODEL from the arguments.
 func (f *runFlags) text(x *call) (string, bool, error) {
 	args, err := x.textArgs(1)
 	if err != nil {
@@ -127,7 +127,8 @@ func (f *runFlags) run(x *call) error {
 		return err
 	}
 	if g.Grammar != nil && len(g.Grammar.Ignored()) > 0 {
-		x.say("warning: the answer is not held to these unknown formats: %s", oneLine(strings.Join(g.Grammar.Ignored(), ", ")))
+		x.say("warning: the answer is not held to these unknown formats: %s",
+			oneLine(strings.Join(g.Grammar.Ignored(), ", ")))
 	}
 	f.chat.imply()
 	f.chat.chat = f.chat.chat || !ok
@@ -155,7 +156,7 @@ func (f *runFlags) run(x *call) error {
 	return a.write(x.ctx, tokens)
 }
 
-// talk is a model that is asked.
+// talk is a conversation's model with its session.
 type talk struct {
 	flags   *runFlags
 	call    *call
@@ -165,7 +166,7 @@ type talk struct {
 	session *karat.Session
 }
 
-// use makes m the model that is asked, in place of another one.
+// use makes m the model of the conversation, in place of another.
 func (t *talk) use(m *karat.Model) {
 	t.close()
 	t.model, t.session = m, m.NewSession()
@@ -201,7 +202,7 @@ func (t *talk) output() output {
 	return o
 }
 
-// describe checks that the chat template can be applied to a user's first message, and says which it is with -v.
+// describe checks the chat template with a user's first message, and names the template with -v.
 func (t *talk) describe(ctx context.Context, user string) error {
 	applied, err := t.flags.chat.describe(ctx, t.model, user, t.g)
 	if err == nil && t.flags.verbose {
@@ -210,8 +211,7 @@ func (t *talk) describe(ctx context.Context, user string) error {
 	return err
 }
 
-// hintSampling says at a terminal how to have other answers, if the likeliest token is taken because nobody said what
-// to do.
+// hintSampling explains at a terminal how to get other answers, for greedy choices wished by nobody.
 func (t *talk) hintSampling(how string) {
 	drawn := t.flags.sampling.over(t.model.Sampling()).Temperature > 0
 	if !drawn && !t.call.changed("temp") && !t.flags.json && isTerminal(t.call.out) {

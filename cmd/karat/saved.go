@@ -31,7 +31,7 @@ type savedMessage struct {
 	Content   string     `json:"content"`
 }
 
-// chatName is a name that a conversation may have in the user's folder.
+// chatName matches a name of a conversation in the user's folder.
 var chatName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 // homePath returns a path with the user's folder in place of ~.
@@ -44,7 +44,7 @@ func homePath(path string) string {
 	return path
 }
 
-// chatFile returns the file that a FILE or NAME stands for. A name has neither a folder nor .json.
+// chatFile returns the file of a FILE or NAME. A name has neither a folder nor .json.
 func chatFile(command, name string) (string, error) {
 	switch {
 	case name == "":
@@ -82,13 +82,14 @@ func readChat(path string) (*savedChat, error) {
 	for i, m := range c.Messages {
 		want := []karat.Role{karat.RoleUser, karat.RoleAssistant}[i%2]
 		if m.Role != want {
-			return nil, fmt.Errorf("%s: message %d is of %q, want %q: the user and the assistant speak in turn", path, i, m.Role, want)
+			return nil, fmt.Errorf("%s: message %d is of %q, want %q: the user and the assistant speak in turn", path,
+				i, m.Role, want)
 		}
 	}
 	return &c, nil
 }
 
-// file returns the chat as it is saved.
+// file returns the chat in its saved form.
 func (p *conversation) file() *savedChat {
 	c := &savedChat{Version: 1, Model: p.modelName(), System: p.system, Messages: []savedMessage{}}
 	for _, m := range p.messages {
@@ -103,7 +104,7 @@ func (p *conversation) file() *savedChat {
 	return c
 }
 
-// write writes the chat to a file, whole or not at all, which others cannot read.
+// write writes the chat to a file, whole or not at all, unreadable for others.
 func (p *conversation) write(path string) error {
 	var b bytes.Buffer
 	if err := writeJSON(&b, p.file()); err != nil {
@@ -120,7 +121,7 @@ func (p *conversation) write(path string) error {
 	return writePrivate(path, b.Bytes())
 }
 
-// writePrivate writes a file, whole or not at all, which others cannot read.
+// writePrivate writes a file, whole or not at all, unreadable for others.
 func writePrivate(path string, data []byte) error {
 	f, err := atomicfile.Create(path)
 	if err != nil {
@@ -133,7 +134,7 @@ func writePrivate(path string, data []byte) error {
 	return f.Commit()
 }
 
-// save saves the chat. A file of another kind, and a conversation that this one does not continue, stay.
+// save saves the chat. A file of another kind, and a conversation not continued by this chat, stay.
 func (p *conversation) save(name string) error {
 	path, err := chatFile("save", name)
 	if err != nil {
@@ -144,7 +145,7 @@ func (p *conversation) save(name string) error {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return fmt.Errorf("%w; it is left as it is", err)
-	case !continues(p.file().Messages, old.Messages):
+	case !isContinuation(p.file().Messages, old.Messages):
 		return fmt.Errorf("%s has another conversation: choose another name, or remove it first", path)
 	}
 	if err := p.write(path); err != nil {
@@ -153,8 +154,8 @@ func (p *conversation) save(name string) error {
 	return p.tell("saved %s in %s", count(len(p.messages), "message"), oneLine(path))
 }
 
-// continues reports whether a conversation begins with another one.
-func continues(all, first []savedMessage) bool {
+// isContinuation reports whether a conversation begins with another.
+func isContinuation(all, first []savedMessage) bool {
 	return len(all) >= len(first) && slices.Equal(all[:len(first)], first)
 }
 

@@ -32,7 +32,7 @@ func newScoreCommand() *cobra.Command {
 	c := define("score", f.run)
 	f.engine.addSharing(c)
 	c.flags("ctx", &f.engine.context, "token-scores", &f.tokens, "no-bos", &f.noBOS)
-	renamed(c.Flags(), "tokens", "n", "the score of each token is --token-scores")
+	rename(c.Flags(), "tokens", "n", "the score of each token is --token-scores")
 	f.engine.add(c, karat.Fast)
 	c.flags("lora", f.engine.addLora)
 	c.takesModel()
@@ -44,7 +44,7 @@ func (f *scoreFlags) run(x *call) error {
 	switch {
 	case err != nil:
 		return err
-	case f.engine.context == 1: // one before the continuation, and its own
+	case f.engine.context == 1: // a token before the continuation, and its own
 		return usagef("--ctx 1: want 2 to %d", model.MaxContext)
 	}
 	file, in := x.args[0], x.in
@@ -100,7 +100,7 @@ func (f *scoreFlags) score(ctx context.Context, m *karat.Model, in io.Reader, fi
 	return nil
 }
 
-// asked is the lines that are being answered, in order.
+// asked is the lines under way to an answer, in order.
 type asked struct {
 	ctx    context.Context
 	file   string
@@ -109,7 +109,7 @@ type asked struct {
 	wg     sync.WaitGroup
 }
 
-// read queues the lines of in, up to one that cannot be read.
+// read queues the lines of in, up to an unreadable line.
 func (q *asked) read(in io.Reader) {
 	defer close(q.queue)
 	lines := bufio.NewScanner(in)
@@ -133,7 +133,7 @@ func (q *asked) read(in io.Reader) {
 	}
 }
 
-// put queues a line, or its error, and reports whether anybody still waits for it.
+// put queues a line, or its error, and reports whether there is still a reader.
 func (q *asked) put(line int, question *experiment.Question, err error) bool {
 	x := make(chan answered, 1)
 	q.wg.Go(func() {

@@ -13,7 +13,7 @@ import (
 // screen shows an answer as it comes.
 type screen interface {
 	text(s string) error  // shows a part of the answer
-	think(s string) error // shows a part of the reasoning before it
+	think(s string) error // shows a part of the reasoning before the answer
 	end() error           // ends the answer's last line
 }
 
@@ -32,7 +32,7 @@ func newScreen(out io.Writer, plain, hide bool) screen {
 	return newRichScreen(out, size, os.Getenv("NO_COLOR") == "", hide)
 }
 
-// plainScreen writes the answer as it is. A terminal gets the reasoning before it.
+// plainScreen writes the answer as it is. A terminal gets the reasoning before the answer.
 type plainScreen struct {
 	w              io.Writer
 	terminal, hide bool
@@ -77,7 +77,7 @@ const (
 	normal = "\x1b[0m"
 )
 
-// richScreen shows Markdown, and reasoning in a few dim lines that go when it ends.
+// richScreen shows Markdown, and reasoning in a few dim lines, removed at its end.
 type richScreen struct {
 	w     io.Writer
 	size  func() (columns, rows int)
@@ -85,8 +85,8 @@ type richScreen struct {
 	hide  bool
 
 	answer *markdown
-	rows   []string // of the reasoning that is shown
-	row    string   // that goes on
+	rows   []string // of the reasoning shown
+	row    string   // still growing
 	drawn  int      // rows on the terminal
 	fresh  bool     // the terminal's line is empty
 	began  time.Time
@@ -156,7 +156,7 @@ func (s *richScreen) think(text string) error {
 	return s.flush(erase + s.styled(dim, shown))
 }
 
-// erase returns what removes the rows of reasoning.
+// erase returns the codes for removing the rows of reasoning.
 func (s *richScreen) erase() string {
 	if s.drawn == 0 {
 		return ""

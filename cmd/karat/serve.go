@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// keyVariable may hold a key, or a text as a file of keys has it.
+// keyVariable may hold a key, or a text in the form of a file of keys.
 const keyVariable = "KARAT_API_KEY"
 
 // drainLimit is how long requests under way have to end once the program is told to.
@@ -45,17 +45,19 @@ type serveFlags struct {
 func newServeCommand() *cobra.Command {
 	f := serveFlags{host: "127.0.0.1", port: 8080, queue: 256, logFormat: "text"}
 	c := define("serve", f.run)
-	c.flags("alias", &f.aliases, "host", &f.host, "port", &f.port, "unix", file(&f.socket), "api-key-file", file(&f.keyFile),
-		"no-api-key", &f.noKey, "allow-host", &f.hosts, "no-tool-fallback", &f.noToolFallback, "allow-origin", &f.origins,
+	c.flags("alias", &f.aliases, "host", &f.host, "port", &f.port, "unix", file(&f.socket), "api-key-file",
+		file(&f.keyFile), "no-api-key", &f.noKey, "allow-host", &f.hosts, "no-tool-fallback", &f.noToolFallback,
+		"allow-origin", &f.origins,
 		"tls-cert", file(&f.cert), "tls-key", file(&f.key), "max-requests", &f.queue, "max-loaded", &f.loaded,
-		"memory", &f.memory, "quiet", &f.quiet, "log-format", &f.logFormat, "config", file(&f.config), "store", file(&f.store),
+		"memory", &f.memory, "quiet", &f.quiet, "log-format", &f.logFormat, "config", file(&f.config), "store",
+		file(&f.store),
 		"otlp-endpoint", &f.traces, "no-page", &f.noPage, "check-config", &f.check)
 	f.model.add(c)
 	c.takesModel()
 	return c.Command
 }
 
-// checkFlags finds flags that contradict each other.
+// checkFlags returns an error for flags contradicting each other.
 func (f *serveFlags) checkFlags(args []string) error {
 	switch {
 	case f.queue < 1:
@@ -72,14 +74,15 @@ func (f *serveFlags) checkFlags(args []string) error {
 	names := map[string]string{}
 	for _, a := range args {
 		if other, twice := names[modelName(a)]; twice {
-			return usagef("%s and %s would both be named %q: give a model once, or rename one of the files", other, a, modelName(a))
+			return usagef("%s and %s would both be named %q: give a model once, or rename one of the files", other, a,
+				modelName(a))
 		}
 		names[modelName(a)] = a
 	}
 	return nil
 }
 
-// keys are the keys that clients may show.
+// keys returns the keys of clients.
 func (f *serveFlags) keys() (keys []server.Key, err error) {
 	if f.keyFile != "" {
 		if keys, err = server.ReadKeys(f.keyFile); err != nil {
@@ -97,7 +100,8 @@ func (f *serveFlags) keys() (keys []server.Key, err error) {
 	case f.noKey && len(keys) > 0:
 		return nil, usagef("--no-api-key, but there are keys")
 	case !f.noKey && len(keys) == 0 && f.socket == "" && !loopback(f.host):
-		return nil, usagef("--host %s can be reached from elsewhere: give --api-key-file, or --no-api-key if a key is not wanted", f.host)
+		return nil, usagef("--host %s can be reached from elsewhere: give --api-key-file, or --no-api-key if a key "+
+			"is not wanted", f.host)
 	}
 	return keys, nil
 }
@@ -132,18 +136,18 @@ func (f *serveFlags) run(x *call) error {
 		return err
 	}
 	if f.check {
-		return f.checked(x, all, keys)
+		return f.sayChecked(x, all, keys)
 	}
-	if err := f.serve(x, all, keys); err != nil && !x.ended(err) {
-		return failure{statusError, err} // not that of the signal
+	if err := f.serve(x, all, keys); err != nil && !x.isEnded(err) {
+		return failure{statusError, err} // not the signal's status
 	} else if err != nil {
 		return err
 	}
 	return nil
 }
 
-// checked says that nothing is wrong that can be known before models are loaded.
-func (f *serveFlags) checked(x *call, all []modelSpec, keys []server.Key) error {
+// sayChecked prints the result of a check of everything known before models are loaded.
+func (f *serveFlags) sayChecked(x *call, all []modelSpec, keys []server.Key) error {
 	if _, err := f.certificate(); err != nil {
 		return err
 	}
@@ -159,16 +163,16 @@ func (f *serveFlags) checked(x *call, all []modelSpec, keys []server.Key) error 
 }
 
 func (f *serveFlags) serve(x *call, all []modelSpec, keys []server.Key) error {
-	l, err := f.listen(x.ctx) // first, so that a port in use is known before a model is loaded
+	l, err := f.listen(x.ctx) // first, to find a port in use before a model is loaded
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	if l, err = f.encrypted(l); err != nil {
+	if l, err = f.encrypt(l); err != nil {
 		return err
 	}
-	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Origins: f.origins, NoToolFallback: f.noToolFallback,
-		Memory: int64(f.memory), Loaded: f.loaded, Store: f.store}
+	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Origins: f.origins,
+		NoToolFallback: f.noToolFallback, Memory: int64(f.memory), Loaded: f.loaded, Store: f.store}
 	if !f.noPage {
 		site, err := newSite()
 		if err != nil {
@@ -194,7 +198,7 @@ func (f *serveFlags) serve(x *call, all []modelSpec, keys []server.Key) error {
 		so.Models = append(so.Models, m.server(x.log))
 	}
 	memory := so.Memory
-	if so.Models[0].Device != "" { // whose memory that is not
+	if so.Models[0].Device != "" { // with memory of its own
 		memory = 0
 	}
 	first, err := so.Models[0].Load(x.ctx, memory)
@@ -234,8 +238,8 @@ func (f *serveFlags) log(to io.Writer) *slog.Logger {
 // until serves until ctx ends, and then lets the requests under way end.
 func (f *serveFlags) until(ctx context.Context, l net.Listener, s *server.Server) error {
 	var fresh fresh
-	h := &http.Server{Handler: s, ConnState: fresh.note, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	h := &http.Server{Handler: s, ConnState: fresh.note, ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(l) }()
 	select {
@@ -245,7 +249,7 @@ func (f *serveFlags) until(ctx context.Context, l net.Listener, s *server.Server
 	}
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainLimit)
 	defer cancel()
-	select { // it listens until the last answer, so that who asks /ready gets its 503
+	select { // the listener stays until the last answer, so a /ready request gets its 503
 	case <-s.Drain():
 	case <-limit.Done():
 	}
@@ -257,10 +261,10 @@ func (f *serveFlags) until(ctx context.Context, l net.Listener, s *server.Server
 	return err
 }
 
-// maxConns is the maximum number of connections: each holds a file and some memory, also while it asks nothing.
+// maxConns is the maximum number of connections: each holds a file and some memory, even without requests.
 const maxConns = 4096
 
-// fresh are the connections that have asked nothing yet. http.Server.Shutdown would wait five seconds for them.
+// fresh are the connections without a request so far. http.Server.Shutdown would wait five seconds for them.
 type fresh struct {
 	mu     sync.Mutex
 	conns  map[net.Conn]bool
@@ -268,7 +272,7 @@ type fresh struct {
 	closed bool
 }
 
-// note is a http.Server's ConnState.
+// note implements http.Server's ConnState.
 func (f *fresh) note(c net.Conn, state http.ConnState) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

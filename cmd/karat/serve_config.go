@@ -16,14 +16,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// variablePrefix begins the names of the variables that set flags of serve.
+// variablePrefix begins the names of the variables for flags of serve.
 const variablePrefix = "KARAT_SERVE_"
 
 // maxConfig bounds a file of --config, in bytes.
 const maxConfig = 1 << 20
 
-// configure sets the flags that the command line does not: by their variables, then by the file of --config,
-// whose models it returns.
+// configure sets the flags missing from the command line: by their variables, then by the file of --config, and returns
+// the file's models.
 func (f *serveFlags) configure(c *command) (more []modelSpec, err error) {
 	f.changed = c.Flags().Changed
 	c.Flags().VisitAll(func(g *pflag.Flag) {
@@ -53,7 +53,7 @@ type configValue struct {
 	value json.RawMessage
 }
 
-// settings are those of a JSON object, each name once.
+// settings returns the members of a JSON object, each name once.
 func settings(text []byte) (all []configValue, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -103,7 +103,7 @@ func (f *serveFlags) read(c *command, text []byte) (more []modelSpec, err error)
 			}
 		}
 	}
-	for i, m := range list { // after the flags, which hold for all models
+	for i, m := range list { // after the flags, common to all models
 		spec, err := f.readModel(m)
 		if err != nil {
 			return nil, fmt.Errorf("models[%d]: %w", i, err)
@@ -140,7 +140,7 @@ func set(c *command, s configValue) error {
 	return nil
 }
 
-// readModel is a model of a file: its path, and flags that hold for it alone.
+// readModel reads a model of a file: its path, and its own flags.
 func (f *serveFlags) readModel(text []byte) (m modelSpec, err error) {
 	all, err := settings(text)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"syscall"
 )
 
-// listen is where clients come.
+// listen opens the listener for clients.
 func (f *serveFlags) listen(ctx context.Context) (net.Listener, error) {
 	if f.socket != "" {
 		if err := removeStale(ctx, f.socket); err != nil {
@@ -35,9 +35,9 @@ func (f *serveFlags) listen(ctx context.Context) (net.Listener, error) {
 	return listenTCP(ctx, f.host, f.port)
 }
 
-// encrypted is a listener of https where a certificate was given. It reads the files before an address is
-// printed, which may not be that of a server that fails.
-func (f *serveFlags) encrypted(l net.Listener) (net.Listener, error) {
+// encrypt wraps a listener for https if there is a certificate. encrypt reads the files before the address is printed,
+// since a printed address should work.
+func (f *serveFlags) encrypt(l net.Listener) (net.Listener, error) {
 	c, err := f.certificate()
 	if err != nil || c == nil {
 		return l, err
@@ -45,7 +45,7 @@ func (f *serveFlags) encrypted(l net.Listener) (net.Listener, error) {
 	return tls.NewListener(l, c), nil
 }
 
-// certificate is how connections are encrypted, nil if they are not.
+// certificate returns the configuration of encryption, nil for none.
 func (f *serveFlags) certificate() (*tls.Config, error) {
 	if f.cert == "" {
 		return nil, nil
@@ -54,10 +54,11 @@ func (f *serveFlags) certificate() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", f.cert, f.key, err)
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}, nil
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
+		NextProtos: []string{"h2", "http/1.1"}}, nil
 }
 
-// listenTCP listens at a port, and says what to do where another program has it.
+// listenTCP listens at a port, with advice if another program has the port.
 func listenTCP(ctx context.Context, host string, port uint16) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -66,7 +67,7 @@ func listenTCP(ctx context.Context, host string, port uint16) (net.Listener, err
 	return l, err
 }
 
-// removeStale removes a socket that nobody listens on any more.
+// removeStale removes a socket without a listener.
 func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -85,7 +86,7 @@ func removeStale(ctx context.Context, path string) error {
 	return os.Remove(path)
 }
 
-// announce prints the address, and a command that asks something.
+// announce prints the address, and a command for a first request.
 func (f *serveFlags) announce(out io.Writer, l net.Listener, name string, keyed bool) error {
 	scheme := "http"
 	if f.cert != "" {
@@ -106,12 +107,14 @@ func (f *serveFlags) announce(out io.Writer, l net.Listener, name string, keyed 
 	if err != nil {
 		return err
 	}
-	body := fmt.Sprintf(`{"model": %s, "messages": [{"role": "user", "content": "What is the capital of Egypt?"}]}`, quoted)
-	_, err = fmt.Fprintf(out, "%s/v1\n\ncurl %s/v1/chat/completions%s -H 'Content-Type: application/json' -d %s\n", url, url, more, shellQuote(body))
+	body := fmt.Sprintf(`{"model": %s, "messages": [{"role": "user", "content": "What is the capital of Egypt?"}]}`,
+		quoted)
+	_, err = fmt.Fprintf(out, "%s/v1\n\ncurl %s/v1/chat/completions%s -H 'Content-Type: application/json' -d %s\n",
+		url, url, more, shellQuote(body))
 	return err
 }
 
-// shellKey has a shell find a key where this program found it: it is not to be seen.
+// shellKey returns a shell's expression for finding a key in this program's way: the key must not be seen.
 func (f *serveFlags) shellKey() string {
 	if f.keyFile == "" {
 		return "${" + keyVariable + "#*:}"
@@ -119,5 +122,5 @@ func (f *serveFlags) shellKey() string {
 	return `$(grep -v '^ *\(#\|$\)' ` + shellQuote(f.keyFile) + ` | head -n 1 | sed 's/^[^:]*: *//')`
 }
 
-// shellQuote is a word of a shell's command.
+// shellQuote returns a word of a shell's command.
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

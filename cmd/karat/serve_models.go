@@ -28,7 +28,7 @@ type servedFlags struct {
 	engine  engineFlags
 }
 
-// add registers the flags that all models share.
+// add registers the flags common to all models.
 func (f *servedFlags) add(c *command) {
 	f.keep = -1
 	c.flags("keep-alive", &f.keep, "ctx", &f.engine.context)
@@ -65,17 +65,17 @@ func (k *keepAlive) Set(s string) error {
 	return nil
 }
 
-// modelSpec is a model that is to be served.
+// modelSpec is a model to be served.
 type modelSpec struct {
 	path    string // "" is the demo
-	found   bool   // in a folder that was given
+	found   bool   // in a given folder
 	name    string
 	aliases []string
 	keep    time.Duration
 	options karat.Options
 }
 
-// models are those of the command line, and of the file of --config; the demo where there are none.
+// models returns the models of the command line, and of the file of --config; the demo if there are none.
 func (f *serveFlags) models(args []string, more []modelSpec) (all []modelSpec, err error) {
 	o, err := f.model.engine.options(f.changed)
 	if err != nil {
@@ -86,7 +86,7 @@ func (f *serveFlags) models(args []string, more []modelSpec) (all []modelSpec, e
 		if err != nil {
 			return nil, err
 		}
-		found, err := within(named.Path)
+		found, err := modelsIn(named.Path)
 		if err != nil {
 			return nil, err
 		}
@@ -101,11 +101,11 @@ func (f *serveFlags) models(args []string, more []modelSpec) (all []modelSpec, e
 	if err := f.alias(all); err != nil {
 		return nil, err
 	}
-	return all, namedOnce(all)
+	return all, checkNames(all)
 }
 
-// checkModels returns the models whose files have no fault. A fault is an error where the model was named; a model that was found
-// in a folder is left out with a line that says why.
+// checkModels returns the models with sound files. A fault is an error for a named model; a model found in a folder is
+// left out with a line about the reason.
 func (f *serveFlags) checkModels(x *call, all []modelSpec) (good []modelSpec, err error) {
 	for _, m := range all {
 		fault := m.check(x.ctx)
@@ -125,7 +125,8 @@ func (f *serveFlags) checkModels(x *call, all []modelSpec) (good []modelSpec, er
 	return good, nil
 }
 
-// check finds faults of a model's files, and a budget of keys and values that has no room for its first page, without its weights.
+// check finds faults of a model's files, and a budget of keys and values without room for its first page, without
+// reading weights.
 func (m *modelSpec) check(ctx context.Context) error {
 	c, err := openCheckpoint(m.path)
 	if err != nil {
@@ -137,7 +138,7 @@ func (m *modelSpec) check(ctx context.Context) error {
 		return err
 	}
 	if model.Encoder(g) {
-		m.options.Context = 0 // its own: --ctx is for models that generate
+		m.options.Context = 0 // its own: --ctx is for generating models
 	}
 	if _, err := c.Tokenizer(); err != nil {
 		return err
@@ -149,13 +150,14 @@ func (m *modelSpec) check(ctx context.Context) error {
 	return explainBudget(model.FitsBudget(g, n, m.options.KVBudget))
 }
 
-// namedOnce finds a name that two models have, before one of them is loaded.
-func namedOnce(all []modelSpec) error {
+// checkNames finds a name shared by two models, before loading.
+func checkNames(all []modelSpec) error {
 	of := map[string]int{}
 	for i, m := range all {
 		for _, name := range append([]string{m.name}, m.aliases...) {
 			if other, twice := of[name]; twice && other != i {
-				return usagef("two models are named %q: %s and %s", name, cmp.Or(all[other].path, "the demo"), cmp.Or(m.path, "the demo"))
+				return usagef("two models are named %q: %s and %s", name, cmp.Or(all[other].path, "the demo"),
+					cmp.Or(m.path, "the demo"))
 			}
 			of[name] = i
 		}
@@ -163,7 +165,7 @@ func namedOnce(all []modelSpec) error {
 	return nil
 }
 
-// server is how the server is told of a model.
+// server returns the server's description of a model.
 func (m *modelSpec) server(stderr io.Writer) server.Model {
 	s := server.Model{Name: m.name, Aliases: m.aliases, Keep: m.keep}
 	if m.options.Backend != karat.CPU {
@@ -181,7 +183,7 @@ func (m *modelSpec) server(stderr io.Writer) server.Model {
 // part is the end of the names of a split model's files.
 var part = regexp.MustCompile(`-(\d{5})-of-\d{5}$`)
 
-// modelName is what clients call the model at a path.
+// modelName returns the clients' name for the model at a path.
 func modelName(path string) string {
 	if path == "" {
 		return "demo"
@@ -189,9 +191,9 @@ func modelName(path string) string {
 	return part.ReplaceAllString(strings.TrimSuffix(filepath.Base(filepath.Clean(path)), ".gguf"), "")
 }
 
-// within are the models in a folder that is none itself: GGUF files, of split ones the first, and folders of Hugging Face.
-// Any other path is a model.
-func within(path string) (all []string, err error) {
+// modelsIn returns the models in a folder that is none itself: GGUF files, the first of a split file, and folders of
+// Hugging Face. Any other path is a model.
+func modelsIn(path string) (all []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() || isModel(path) {
 		return []string{path}, nil // opening it reports the fault
@@ -216,13 +218,13 @@ func within(path string) (all []string, err error) {
 	return all, nil
 }
 
-// isModel reports whether a folder is one of Hugging Face.
+// isModel reports whether a folder is a model of Hugging Face.
 func isModel(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "config.json"))
 	return err == nil
 }
 
-// files are the bytes of a model's files, and when the last one was written.
+// files returns the bytes of a model's files, and the time of the last write.
 func files(path string) (bytes int64, changed time.Time) {
 	add := func(info fs.FileInfo) {
 		bytes += info.Size()
@@ -235,7 +237,8 @@ func files(path string) (bytes int64, changed time.Time) {
 	case err != nil:
 	case !info.IsDir():
 		if n := part.FindStringIndex(strings.TrimSuffix(path, ".gguf")); n != nil {
-			parts, _ := filepath.Glob(path[:n[0]] + "-*.gguf") // the pattern is well-formed, or there is nothing to list
+			// the pattern is well-formed, or there is nothing to list
+			parts, _ := filepath.Glob(path[:n[0]] + "-*.gguf")
 			for _, p := range parts {
 				if info, err := os.Stat(p); err == nil {
 					add(info)
@@ -255,7 +258,7 @@ func files(path string) (bytes int64, changed time.Time) {
 	return bytes, changed
 }
 
-// alias gives the models their other names: NAME where there is one model, else NAME=MODEL.
+// alias gives the models their other names: NAME for a single model, else NAME=MODEL.
 func (f *serveFlags) alias(models []modelSpec) error {
 	for _, a := range f.aliases {
 		alias, of, ok := strings.Cut(a, "=")

@@ -25,7 +25,8 @@ type statsFlags struct {
 func newStatsCommand() *cobra.Command {
 	var f statsFlags
 	c := define("stats", f.run)
-	c.flags("prompts", file(&f.prompts), "nodes", &f.nodes, "weights", &f.weights, "json", &f.json, "csv", &f.csv, "html", &f.html)
+	c.flags("prompts", file(&f.prompts), "nodes", &f.nodes, "weights", &f.weights, "json", &f.json, "csv", &f.csv,
+		"html", &f.html)
 	f.engine.add(c, karat.Float32)
 	c.MarkFlagsMutuallyExclusive("csv", "json", "html")
 	c.takesModel()
@@ -35,7 +36,7 @@ func newStatsCommand() *cobra.Command {
 // nodePattern reads names with *, separated by commas.
 func nodePattern(list string) (func(*graph.Node) bool, error) {
 	if list == "" {
-		return func(n *graph.Node) bool { return n.Op != graph.View }, nil // which has the values of another
+		return func(n *graph.Node) bool { return n.Op != graph.View }, nil // a view has another's values
 	}
 	var parts []string
 	for _, p := range strings.Split(list, ",") {
@@ -114,7 +115,8 @@ func (f *statsFlags) measure(x *call, inputs []lab.Input, match func(*graph.Node
 	return r, nil
 }
 
-func (f *statsFlags) nodeStats(x *call, m *model.Files, prompts []*lab.Prompt, match func(*graph.Node) bool) ([]lab.NodeStats, error) {
+func (f *statsFlags) nodeStats(x *call, m *model.Files, prompts []*lab.Prompt,
+	match func(*graph.Node) bool) ([]lab.NodeStats, error) {
 	n, err := f.engine.numerics()
 	if err != nil {
 		return nil, err

@@ -14,15 +14,18 @@ const (
 	hubModel = "MODEL is hf:ORG/NAME:TAG"
 )
 
-// flagsOfOthers are names in other programs that no alias is for.
+// flagsOfOthers are names of flags in other programs without an alias here.
 var flagsOfOthers = map[string]string{
 	"n-gpu-layers": onGPU, "ngl": onGPU, "gpu-layers": onGPU, "hf": hubModel, "hfr": hubModel, "hf-repo": hubModel,
-	"top_k": "did you mean --top-k?", "top_p": "did you mean --top-p?", "max_tokens": "did you mean --max-tokens?", "prompt": "the prompt is the argument", "p": "the prompt is the argument",
-	"interactive": "a chat begins where there is no prompt", "i": "a chat begins where there is no prompt", "color": "colors are there on a terminal, and --plain is without",
-	"no-display-prompt": "the prompt is never printed", "host": "--host is a flag of karat serve", "port": "--port is a flag of karat serve",
+	"top_k": "did you mean --top-k?", "top_p": "did you mean --top-p?", "max_tokens": "did you mean --max-tokens?",
+	"prompt": "the prompt is the argument", "p": "the prompt is the argument",
+	"interactive": "a chat begins where there is no prompt", "i": "a chat begins where there is no prompt",
+	"color":             "colors are there on a terminal, and --plain is without",
+	"no-display-prompt": "the prompt is never printed", "host": "--host is a flag of karat serve",
+	"port": "--port is a flag of karat serve",
 }
 
-// unknownFlag adds to the error of an unknown flag what to type.
+// unknownFlag adds advice to the error of an unknown flag.
 func unknownFlag(c *cobra.Command, err error) error {
 	name, long := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if !long {
@@ -44,7 +47,7 @@ func unknownFlag(c *cobra.Command, err error) error {
 	return usagef("%w", err)
 }
 
-// refuseLong finds flags of other programs with several letters behind one dash. -hf would be -h, and -ngl -n.
+// refuseLong finds flags of other programs with several letters after a single dash. -hf would be -h, and -ngl -n.
 func refuseLong(args []string) error {
 	for _, a := range args {
 		if a == "--" {
@@ -58,7 +61,7 @@ func refuseLong(args []string) error {
 	return nil
 }
 
-// nearest returns the name that differs least from a word, "" if all differ in more than a third of it.
+// nearest returns the name least different from a word, "" if all differ in more than a third of it.
 func nearest(word string, names []string) (near string) {
 	least := max(1, (len(word)+1)/3) + 1
 	slices.Sort(names)

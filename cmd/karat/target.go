@@ -25,7 +25,7 @@ import (
 	"github.com/karat-run/karat/internal/quantmix"
 )
 
-// targetFlags are those of types that are chosen by their effect.
+// targetFlags are the flags for types chosen by their effect.
 type targetFlags struct {
 	size size
 	kl   float64
@@ -72,7 +72,7 @@ func (f *targetFlags) choose(x *call, path string, o *convert.QuantizeOptions) (
 		if err := atomicfile.Check(f.plan); err != nil {
 			return nil, err
 		}
-		if err := spare("--plan "+f.plan, f.plan, path, f.text.text, o.Imatrix); err != nil {
+		if err := refuseOverwrite("--plan "+f.plan, f.plan, path, f.text.text, o.Imatrix); err != nil {
 			return nil, err
 		}
 	}
@@ -86,7 +86,8 @@ func (f *targetFlags) choose(x *call, path string, o *convert.QuantizeOptions) (
 		return nil, err
 	}
 	defer m.Close()
-	a := autoquant.Options{Model: m, Tensors: file.Tensors(), Alignment: file.Alignment, Threads: o.Threads, Rules: o.Rules}
+	a := autoquant.Options{Model: m, Tensors: file.Tensors(), Alignment: file.Alignment, Threads: o.Threads,
+		Rules: o.Rules}
 	if a.Numerics, err = numerics.Parse("", ""); err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func (f *targetFlags) choose(x *call, path string, o *convert.QuantizeOptions) (
 	defer func() { p.end() }()
 	a.Report = p.report
 	plan, err := f.search(x.ctx, a, file, o.Imatrix)
-	if plan != nil { // measured, for other targets too where this one is out of reach
+	if plan != nil { // measured, also for other targets if this target is out of reach
 		plan.Imatrix = o.Imatrix
 		err = errors.Join(err, f.save(plan))
 	}
@@ -112,7 +113,8 @@ func (f *targetFlags) choose(x *call, path string, o *convert.QuantizeOptions) (
 	}
 	o.Rules = nil
 	for i, w := range plan.Weights {
-		o.Rules = append(o.Rules, quantmix.Rule{Pattern: regexp.MustCompile("^" + regexp.QuoteMeta(w.Name) + "$"), Type: plan.Type(i)})
+		o.Rules = append(o.Rules, quantmix.Rule{Pattern: regexp.MustCompile("^" + regexp.QuoteMeta(w.Name) + "$"),
+			Type: plan.Type(i)})
 	}
 	if o.Type = plan.Most().String(); o.Type == "MXFP4" {
 		o.Type = "MXFP4_MOE"
@@ -120,7 +122,7 @@ func (f *targetFlags) choose(x *call, path string, o *convert.QuantizeOptions) (
 	return plan, nil
 }
 
-// save writes the file of measurements, if one is wanted.
+// save writes the file of measurements, if wanted.
 func (f *targetFlags) save(plan *autoquant.Plan) error {
 	if f.plan == "" {
 		return nil
@@ -128,19 +130,20 @@ func (f *targetFlags) save(plan *autoquant.Plan) error {
 	return atomicfile.Write(f.plan, func(w io.Writer) error { return writeJSON(w, plan) })
 }
 
-func (f *targetFlags) search(ctx context.Context, a autoquant.Options, file *gguf.File, imatrixPath string) (*autoquant.Plan, error) {
+func (f *targetFlags) search(ctx context.Context, a autoquant.Options, file *gguf.File,
+	imatrixPath string) (*autoquant.Plan, error) {
 	s, err := autoquant.New(a)
 	if err != nil {
 		return nil, err
 	}
-	rest, err := besides(file, a.Imatrix, imatrixPath)
+	rest, err := metadataBytes(file, a.Imatrix, imatrixPath)
 	if err != nil {
 		return nil, err
 	}
 	if least := s.Least() + rest; f.size != 0 && least > int64(f.size) {
 		return nil, usagef("--target-size %d: the smallest possible file has %d bytes", f.size, least)
 	}
-	measured, err := f.measured(s, a.Model.Checkpoint.Path, imatrixPath)
+	measured, err := f.useMeasured(s, a.Model.Checkpoint.Path, imatrixPath)
 	if err != nil {
 		return nil, err
 	}
@@ -158,9 +161,9 @@ func (f *targetFlags) search(ctx context.Context, a autoquant.Options, file *ggu
 	return s.Within(ctx, int64(f.size)-rest)
 }
 
-// measured takes the measurements of the plan, if there is one, and says where they are not
-// of this model, importance matrix or text.
-func (f *targetFlags) measured(s *autoquant.Search, model, imatrixPath string) (bool, error) {
+// useMeasured takes the measurements of the plan, if there is a plan, and notes a plan of another model, importance
+// matrix or text.
+func (f *targetFlags) useMeasured(s *autoquant.Search, model, imatrixPath string) (bool, error) {
 	data, err := readPlan(f.plan)
 	if err != nil || data == nil {
 		return false, err
@@ -170,18 +173,19 @@ func (f *targetFlags) measured(s *autoquant.Search, model, imatrixPath string) (
 		return false, fmt.Errorf("%s: %w", f.plan, err)
 	}
 	var was autoquant.Plan
-	if err := json.Unmarshal(data, &was); err != nil { // Read has taken it
+	if err := json.Unmarshal(data, &was); err != nil { // Read has accepted the data
 		return false, err
 	}
-	for _, x := range []struct{ what, was, is string }{{"model", was.Model, model}, {"importance matrix", was.Imatrix, imatrixPath}} {
+	for _, x := range []struct{ what, was, is string }{{"model", was.Model, model},
+		{"importance matrix", was.Imatrix, imatrixPath}} {
 		if filepath.Base(x.was) != filepath.Base(x.is) {
-			fmt.Fprintf(f.log, "karat: note: the effects in %s were measured with the %s %s, not %s\n", oneLine(f.plan), x.what,
-				oneLine(cmp.Or(x.was, "none")), oneLine(cmp.Or(x.is, "none")))
+			fmt.Fprintf(f.log, "karat: note: the effects in %s were measured with the %s %s, not %s\n",
+				oneLine(f.plan), x.what, oneLine(cmp.Or(x.was, "none")), oneLine(cmp.Or(x.is, "none")))
 		}
 	}
 	if other != nil {
-		fmt.Fprintf(f.log, "karat: note: the effects in %s are of another text (%s of %d tokens); only the choice is measured on this one\n",
-			oneLine(f.plan), count(other.Windows, "window"), other.Context)
+		fmt.Fprintf(f.log, "karat: note: the effects in %s are of another text (%s of %d tokens); only the choice "+
+			"is measured on this one\n", oneLine(f.plan), count(other.Windows, "window"), other.Context)
 	}
 	return true, nil
 }
@@ -201,9 +205,9 @@ func readPlan(path string) ([]byte, error) {
 	return []byte(text), err
 }
 
-// besides is how many bytes of the quantized file are not of its weights. Keys are added to it,
-// also of the importance matrix if there is one.
-func besides(f *gguf.File, m *imatrix.Matrix, path string) (n int64, err error) {
+// metadataBytes returns the number of bytes in the quantized file outside the weights, including the keys added by
+// quantization and by the importance matrix.
+func metadataBytes(f *gguf.File, m *imatrix.Matrix, path string) (n int64, err error) {
 	n = 128
 	if m != nil {
 		n += int64(256 + len(path) + len(strings.Join(m.Datasets, "")))

@@ -26,7 +26,8 @@ func newTokenizeCommand() *cobra.Command {
 	c := define("tokenize", f.run)
 	c.texts = true
 	c.takesModel()
-	c.flags("file", file(&f.file), "ids", &f.ids, "json", &f.json, "special", &f.special, "no-bos", &f.noBOS, "decode", &f.decode)
+	c.flags("file", file(&f.file), "ids", &f.ids, "json", &f.json, "special", &f.special, "no-bos", &f.noBOS, "decode",
+		&f.decode)
 	return c.Command
 }
 
@@ -61,7 +62,7 @@ func (f *tokenizeFlags) run(x *call) error {
 	return cmp.Or(err, w.Flush())
 }
 
-// openTokenizer returns the tokenizer of MODEL, which may have nothing else.
+// openTokenizer returns the tokenizer of MODEL, even if MODEL has nothing else.
 func openTokenizer(x *call) (*tokenizer.Tokenizer, error) {
 	path, err := x.find()
 	if err != nil {
@@ -80,8 +81,8 @@ func openTokenizer(x *call) (*tokenizer.Tokenizer, error) {
 }
 
 // kindNames are the kinds of tokens in words.
-var kindNames = map[tokenizer.Kind]string{tokenizer.Normal: "normal", tokenizer.Unknown: "unknown", tokenizer.Control: "control",
-	tokenizer.UserDefined: "user-defined", tokenizer.Byte: "byte"}
+var kindNames = map[tokenizer.Kind]string{tokenizer.Normal: "normal", tokenizer.Unknown: "unknown",
+	tokenizer.Control: "control", tokenizer.UserDefined: "user-defined", tokenizer.Byte: "byte"}
 
 // kindName returns the name of a kind of token.
 func kindName(k tokenizer.Kind) string { return cmp.Or(kindNames[k], "unused") }
@@ -119,7 +120,7 @@ func (f *tokenizeFlags) writeIDs(ctx context.Context, w io.Writer, t *tokenizer.
 	return err
 }
 
-// appendID appends an id as it is printed.
+// appendID appends an id in its printed form.
 func (f *tokenizeFlags) appendID(b []byte, t *tokenizer.Tokenizer, id int) []byte {
 	if f.ids {
 		return strconv.AppendInt(b, int64(id), 10)

@@ -10,11 +10,12 @@ import (
 
 func newVersionCommand() *cobra.Command {
 	return define("version", func(x *call) error {
-		return x.printf("karat %s%s %s %s/%s\n", karat.Version(), revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		return x.printf("karat %s%s %s %s/%s\n", karat.Version(), revision(), runtime.Version(), runtime.GOOS,
+			runtime.GOARCH)
 	}).Command
 }
 
-// revision is the commit as text to append, "" if it is not known.
+// revision returns the commit as text to append, "" if unknown.
 func revision() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The record that the page proves itself by: the demo's logits in float64, by
-// "karat lab record --precision f64 --keep 1" of the prompts of testdata/records/demo. What
-// float32 costs (the limits) is PyTorch's there, of the same model before quantization.
+// The record for the page's proof: the demo's logits in float64, by "karat lab record --precision f64 --keep 1" of the
+// prompts of testdata/records/demo. The limits, the cost of float32, are PyTorch's there, of the same model before
+// quantization.
 var (
 	//go:embed demo.golden.json
 	demoPrompts []byte
@@ -69,12 +69,14 @@ func newSite() (*web.Site, error) {
 		return nil, err
 	}
 	return web.New(karat.Version(), p, web.File{Name: "demo.gguf", Data: demo},
-		web.File{Name: "demo.golden.json", Data: demoPrompts}, web.File{Name: "demo.golden.safetensors", Data: demoLogits})
+		web.File{Name: "demo.golden.json", Data: demoPrompts},
+		web.File{Name: "demo.golden.safetensors", Data: demoLogits})
 }
 
-// serve serves a site until the program is told to end, which is no failure then.
+// serve serves a site until the program's end by a signal, then no failure.
 func serve(ctx context.Context, l net.Listener, site *web.Site) error {
-	s := &http.Server{Handler: site.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
+	s := &http.Server{Handler: site.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 64 << 10}
 	end := context.AfterFunc(ctx, func() { s.Close() })
 	defer end()
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {

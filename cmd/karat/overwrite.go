@@ -8,14 +8,15 @@ import (
 	"github.com/karat-run/karat/internal/gguf"
 )
 
-// spare refuses the file out, named by the flag what, if it would replace one of the files that
-// are read, or a file of a model's folder, or a part of a split model.
-func spare(what, out string, read ...string) error {
+// refuseOverwrite refuses the file out, named by the flag what, if out would replace a file of read, or a file of a
+// model's folder, or a part of a split model.
+func refuseOverwrite(what, out string, read ...string) error {
 	for _, in := range read {
 		if entries, err := os.ReadDir(in); err == nil {
 			for _, x := range entries {
-				// Others in it are no model's: predictions, an importance matrix.
-				if path := filepath.Join(in, x.Name()); slices.Contains(folderTypes, filepath.Ext(path)) && sameFile(out, path) {
+				// Other files in the folder are no model's: predictions, an importance matrix.
+				if path := filepath.Join(in, x.Name()); slices.Contains(folderTypes, filepath.Ext(path)) &&
+					sameFile(out, path) {
 					return usagef("%s would replace %s, which is read", what, path)
 				}
 			}
@@ -32,7 +33,7 @@ func spare(what, out string, read ...string) error {
 // folderTypes are the endings of the files of a Hugging Face model.
 var folderTypes = []string{".safetensors", ".json", ".jinja", ".model"}
 
-// sameFile reports whether there is a file that both paths lead to.
+// sameFile reports whether both paths lead to the same file.
 func sameFile(a, b string) bool {
 	x, errA := os.Stat(a)
 	y, errB := os.Stat(b)
