@@ -11,7 +11,8 @@ type anthropic struct{}
 
 func (anthropic) problem(p *problem) any {
 	kind := map[int]string{400: invalid, 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
-		413: "request_too_large", 415: invalid, 429: "rate_limit_error", 503: "overloaded_error", 405: invalid}[p.status]
+		413: "request_too_large", 415: invalid, 429: "rate_limit_error", 503: "overloaded_error",
+		405: invalid}[p.status]
 	if kind == "" {
 		kind = "api_error"
 	}
@@ -59,7 +60,7 @@ func (r *request) anthropicMessage(u usage) map[string]any {
 	return m
 }
 
-// noEdits says that no edit of the context was applied.
+// noEdits reports to a client that no edit of the context was applied.
 var noEdits = map[string]any{"applied_edits": []any{}}
 
 // anthropic counts tokens in Anthropic's words: cached tokens of the prompt are no input tokens.
@@ -68,7 +69,7 @@ func (u usage) anthropic() map[string]int {
 		"cache_creation_input_tokens": 0, "output_tokens": u.completion}
 }
 
-// anthropicBlock returns a block of an answer; an empty one begins a stream.
+// anthropicBlock returns a block of an answer; an empty block begins a stream.
 func (r *request) anthropicBlock(b *block, empty bool) any {
 	text := b.text.String()
 	if empty || r.reply.hides && b.kind == reasoningBlock {

@@ -11,7 +11,7 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// readMessages reads a request; only one that is to be answered needs max_tokens.
+// readMessages reads a request. max_tokens is required only for an answer.
 func readMessages(x *exchange, answer bool) *request {
 	f, m := x.readRequest(x.readModel)
 	r := x.newRequest(m)
@@ -28,7 +28,7 @@ func readMessages(x *exchange, answer bool) *request {
 		throw(refuse(http.StatusNotFound, "thread_not_found", "thread", "This server keeps no threads: send the whole "+
 			"conversation again"))
 	}
-	r.reply.edits = f.has("context_management") // none is applied, which the answer says
+	r.reply.edits = f.has("context_management") // none is applied, as the answer reports
 	f.hint("metadata", "service_tier", "cache_control", "container", "mcp_servers", "thread", "inference_geo", "speed",
 		"context_management")
 	c := conversation{args: map[string]any{}}
@@ -42,12 +42,12 @@ func readMessages(x *exchange, answer bool) *request {
 	thinks := anthropicThinking(f, r, &c)
 	c.prefill(thinks)
 	f.done()
-	r.converseWithin(x.ctx, &c)
+	r.converseAnywhere(x.ctx, &c)
 	return r
 }
 
-// prefill finds the beginning of an answer: a last message of the assistant, which the answer goes on with. An empty
-// one begins nothing.
+// prefill finds the beginning of an answer: a last message of the assistant, continued by the answer. An empty message
+// begins nothing.
 func (c *conversation) prefill(thinks bool) {
 	last := len(c.messages) - 1
 	if c.messages[last].Role != karat.RoleAssistant {
@@ -71,9 +71,9 @@ func (c *conversation) prefill(thinks bool) {
 	}
 }
 
-// converseWithin is converse of a conversation whose messages of the system may be anywhere. Where the chat template
-// has no place for a later one, the message is a part of the user's before it.
-func (r *request) converseWithin(ctx context.Context, c *conversation) {
+// converseAnywhere converses with messages of the system at any place. If the chat template has no place for a later
+// message of the system, the message becomes a part of the user's before.
+func (r *request) converseAnywhere(ctx context.Context, c *conversation) {
 	p := catch(func() { r.converse(ctx, c, "messages") })
 	if p == nil || p.status != http.StatusBadRequest || p.code != "" || ctx.Err() != nil {
 		throw(p)
@@ -94,7 +94,7 @@ func (r *request) converseWithin(ctx context.Context, c *conversation) {
 		within.messages, within.places = append(within.messages, m), append(within.places, c.places[i])
 	}
 	if moved == nil || catch(func() { r.converse(ctx, &within, "messages") }) != nil {
-		throw(p) // as the request has it
+		throw(p) // with the request's place
 	}
 	for _, place := range moved {
 		r.asked.hints.add(place)
@@ -122,7 +122,7 @@ func anthropicOutput(f *fields, r *request, c *conversation) {
 	switch level := o.oneOf("effort", "low", "medium", "high", "xhigh", "max"); level {
 	case "":
 	case "xhigh", "max":
-		level = "high" // the most that templates know
+		level = "high" // the maximum known to templates
 		fallthrough
 	default:
 		if !r.model.set(c, effort, level) {
@@ -133,7 +133,7 @@ func anthropicOutput(f *fields, r *request, c *conversation) {
 	o.done()
 }
 
-// anthropicThinking reads whether the answer is to reason, and how much. A model that does not reason answers at once.
+// anthropicThinking reads whether the answer is to reason, and how much. A model without reasoning answers at once.
 func anthropicThinking(f *fields, r *request, c *conversation) (enabled bool) {
 	t := f.object("thinking")
 	if t == nil {
@@ -154,8 +154,10 @@ func anthropicThinking(f *fields, r *request, c *conversation) (enabled bool) {
 		}
 		m.switchReason(t, "thinking.type", true, c)
 		// where a budget is of a whole turn
-		interleaved := strings.Contains(strings.Join(r.asked.r.Header.Values("Anthropic-Beta"), ","), "interleaved-thinking")
-		if m.budget(t, "budget_tokens", 1, maxTokens, c); !interleaved && c.budget != nil && *c.budget >= r.max && r.max > 0 {
+		interleaved := strings.Contains(strings.Join(r.asked.r.Header.Values("Anthropic-Beta"), ","),
+			"interleaved-thinking")
+		if m.budget(t, "budget_tokens", 1, maxTokens, c); !interleaved && c.budget != nil && *c.budget >= r.max &&
+			r.max > 0 {
 			fail("max_tokens", "%d, want more than thinking.budget_tokens, %d: the reasoning counts", r.max, *c.budget)
 		}
 	case "adaptive": // as much as the model likes
@@ -179,7 +181,7 @@ func anthropicText(f *fields, name string, of ...string) (parts []karat.Part) {
 		return []karat.Part{karat.Text(text)}
 	}
 	for _, b := range f.objects(name, maxParts) {
-		if b.kind("Content", "", of...) == "tool_reference" { // what a search of tools found, all of which the model knows
+		if b.kind("Content", "", of...) == "tool_reference" { // results of a search for tools, all known to the model
 			parts = append(parts, karat.Text("The tool "+b.needText("tool_name")+" is there."))
 		} else {
 			parts = append(parts, karat.Text(b.text("text")))
@@ -190,7 +192,7 @@ func anthropicText(f *fields, name string, of ...string) (parts []karat.Part) {
 	return parts
 }
 
-// anthropicMessages reads the messages, of which one may be two: results of tools are apart.
+// anthropicMessages reads the messages. A message with results of tools may become two.
 func anthropicMessages(f *fields, c *conversation) {
 	before := len(c.messages)
 	names := map[string]string{} // of tools, by the ids of calls
@@ -230,11 +232,11 @@ func anthropicBlocks(m *fields, role string, names map[string]string) (results, 
 		case "text":
 			parts = append(parts, karat.Text(b.text("text")))
 		case "thinking":
-			if text := b.text("thinking"); text != "" { // else it was omitted
+			if text := b.text("thinking"); text != "" { // else the text was omitted
 				parts = append(parts, karat.Reasoning(text))
 			}
 			b.ignore("signature")
-		case "redacted_thinking": // which another server encrypted
+		case "redacted_thinking": // encrypted by another server
 			b.hint("data")
 		case "tool_use":
 			b.ignore("caller")
@@ -244,7 +246,7 @@ func anthropicBlocks(m *fields, role string, names map[string]string) (results, 
 			id := calledID(b, "tool_use_id", "no message before has", names)
 			text := join(anthropicText(b, "content", "text", "tool_reference"))
 			if b.boolean("is_error", false) {
-				text = "Error: " + text // templates have no other place for it
+				text = "Error: " + text // templates have no other place for an error
 			}
 			results = append(results, karat.ToolResult{ID: id, Name: names[id], Content: text})
 		}

@@ -180,7 +180,7 @@ func TestBatchesLeavePlaces(t *testing.T) {
 	id := c.startBatch(c.keepFile(strings.ReplaceAll(lines(4), `"max_tokens"`, `"n":3,"max_tokens"`)))
 	eventually(t, func() bool { return c.s.rooms.places.left() == 2 }) // two lines run
 	late := &caller{late: true}
-	if c.s.rooms.places.takeLeaving(c.s.spare(late), "", 1) || c.s.most(late) != 6 {
+	if c.s.rooms.places.takeLeaving(c.s.reservedPlaces(late), "", 1) || c.s.most(late) != 6 {
 		t.Error("a batch has more than three quarters")
 	}
 	c.post("/tokenize", `{"content":"a"}`)
@@ -201,7 +201,7 @@ func TestBatchesLeavePlaces(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := &Server{rooms: rooms{places: newShares(int64(all), ring)}}
-			if who := (&caller{name: "key-1", late: true}); s.most(who) < 1 || !s.rooms.places.takeLeaving(s.spare(who), who.name, 1) {
+			if who := (&caller{name: "key-1", late: true}); s.most(who) < 1 || !s.rooms.places.takeLeaving(s.reservedPlaces(who), who.name, 1) {
 				t.Errorf("%d places, %d keys: no line of a batch is ever answered", all, n)
 			}
 		}

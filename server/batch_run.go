@@ -20,14 +20,14 @@ import (
 // retryAfter is how long a batch waits where the server is full of other requests.
 const retryAfter = time.Second
 
-// Bounds of the batches that are read and run at a time; the others wait in validating.
+// Bounds of the batches read and run at a time; the others wait in validating.
 const (
 	maxRunning      = 16
 	maxRunningOfKey = 2
 )
 
-// startBatches runs batches that wait, the oldest first, as many as there may be at a time. One that is to be cancelled
-// does not wait.
+// startBatches runs waiting batches, the oldest first, up to the maximum at a time. A batch to be cancelled does not
+// wait.
 func (s *Server) startBatches() {
 	t := s.store
 	t.mu.Lock()
@@ -74,7 +74,7 @@ func (s *Server) startBatch(b *batch) {
 	})
 }
 
-// fail ends the batch by an error. The answers that there are stay.
+// fail ends the batch by an error. The answers so far stay.
 func (r *batchRun) fail(err error) {
 	said := batchError{Code: "server_error", Message: "The server failed to run the batch; its log says why"}
 	if p := (*problem)(nil); errors.As(err, &p) {
@@ -90,8 +90,8 @@ func (r *batchRun) fail(err error) {
 	}
 }
 
-// batchRun is a batch that is being run. Each answer is a line of ID.0, each error one of ID.1: a line is written at
-// once, so that who goes on after a kill finds whole lines, but for the last one, which is cut away.
+// batchRun is a batch under way. Each answer is a line of ID.0, each error a line of ID.1, written at once: a run after
+// a kill finds whole lines, except for the last, and cuts the last away.
 type batchRun struct {
 	s     *Server
 	b     *batch
@@ -100,10 +100,10 @@ type batchRun struct {
 
 	mu   sync.Mutex
 	out  [2]*os.File
-	done map[lineKey]bool // custom ids that have their line
+	done map[lineKey]bool // custom ids with a line
 }
 
-// lineKey stands for a custom id, of which a batch may have 25 MiB.
+// lineKey stands for a custom id. The custom ids of a batch may have 25 MiB.
 type lineKey [16]byte
 
 func keyOf(id string) lineKey {
@@ -111,13 +111,13 @@ func keyOf(id string) lineKey {
 	return lineKey(sum[:16])
 }
 
-// become sets the state, with what set changes, and keeps it.
+// become sets the state, with the changes of set, and keeps the batch.
 func (r *batchRun) become(status string, set func()) error {
 	t := r.s.store
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	was := r.b.isOver()
-	if r.b.Status != batchCancelling || status != batchProgress { // which may have come meanwhile
+	if r.b.Status != batchCancelling || status != batchProgress { // a cancellation may have come meanwhile
 		r.b.become(status, r.s.now())
 	}
 	if r.b.isOver() && !was {
@@ -129,7 +129,7 @@ func (r *batchRun) become(status string, set func()) error {
 	return t.keep(r.b.ID, r.b.owner, r.b)
 }
 
-// settle gives back the room that a batch has not used, and removes lines that are in no file. The caller holds t.mu.
+// settle gives back the unused room of a batch, and removes lines outside any file. The caller holds t.mu.
 func (t *store) settle(b *batch) {
 	for i, id := range b.Outputs {
 		if t.file[id] != nil {
@@ -182,8 +182,8 @@ func (r *batchRun) run(ctx context.Context) (err error) {
 	return r.finish(end)
 }
 
-// each calls see for the lines of the input that are not empty, with their numbers from 1. A line counts as the body of
-// a request until its room is given back. One that is too large is nil.
+// each calls see for the nonempty lines of the input, with their numbers from 1. A line counts as the body of a request
+// until its room is given back. A line too large is nil.
 func (r *batchRun) each(ctx context.Context, see func(n int, line []byte, room *held) error) error {
 	from := bufio.NewReaderSize(io.NewSectionReader(r.lines, 0, maxFile), 64<<10)
 	for n, at := 1, int64(0); ; n++ {
@@ -211,7 +211,7 @@ func (r *batchRun) each(ctx context.Context, see func(n int, line []byte, room *
 	}
 }
 
-// lineSize reads to the end of a line, and reports whether there is more than white space in it.
+// lineSize reads to the end of a line, and reports whether the line has only white space.
 func lineSize(from *bufio.Reader) (size int64, empty bool, err error) {
 	for empty = true; ; {
 		piece, err := from.ReadSlice('\n')
@@ -222,7 +222,7 @@ func lineSize(from *bufio.Reader) (size int64, empty bool, err error) {
 	}
 }
 
-// line reads a line, once there is room for it.
+// line reads a line, after waiting for room.
 func (r *batchRun) line(ctx context.Context, room *held, at, size int64) ([]byte, error) {
 	for !room.grow(size) {
 		if !pause(ctx, retryAfter) {
@@ -237,7 +237,7 @@ func (r *batchRun) line(ctx context.Context, room *held, at, size int64) ([]byte
 	return line, ctx.Err()
 }
 
-// validate reads all lines before one is run. A wrong one fails the batch.
+// validate reads all lines before the first is run. A wrong line fails the batch.
 func (r *batchRun) validate(ctx context.Context) (ok bool, err error) {
 	var wrong []batchError
 	seen := map[lineKey]bool{}
@@ -250,7 +250,7 @@ func (r *batchRun) validate(ctx context.Context) (ok bool, err error) {
 	}
 	err = r.each(ctx, func(n int, line []byte, room *held) error {
 		defer room.end()
-		if total++; total > maxLines { // which refuses the file, however many there are
+		if total++; total > maxLines { // too many fail the file, so the rest does not matter
 			return io.EOF
 		}
 		if line == nil {
@@ -287,7 +287,7 @@ func (r *batchRun) validate(ctx context.Context) (ok bool, err error) {
 	return wrong == nil, r.become(status, func() { r.b.Errors, r.b.Counts = wrong, batchCounts{Total: total} })
 }
 
-// open opens the files of lines, with the lines that a run before has written.
+// open opens the files of lines, with the lines of an earlier run.
 func (r *batchRun) open() error {
 	counts := [2]int{}
 	for i := range r.out {
@@ -323,7 +323,7 @@ func (r *batchRun) open() error {
 		if err != nil {
 			return err
 		}
-		r.s.store.bytes.give(r.b.owner, info.Size()-end) // of a line that was cut
+		r.s.store.bytes.give(r.b.owner, info.Size()-end) // of a cut line
 		if _, err := f.Seek(end, io.SeekStart); err != nil {
 			return err
 		}
@@ -341,8 +341,7 @@ func (r *batchRun) close() (err error) {
 	return err
 }
 
-// all runs the lines that have no answer yet, and returns the state that the batch is to have; "" where the server
-// ends.
+// all runs the lines without an answer, and returns the next state of the batch; "" at the server's end.
 func (r *batchRun) all(ctx context.Context) (end string, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -409,7 +408,7 @@ func (r *batchRun) isLate() bool {
 	return r.s.now().After(time.Unix(r.b.Times[batchValidating], 0).Add(batchWindow))
 }
 
-// answerLine asks the route what a line asks, and writes the answer. One that was not to be had leaves no line.
+// answerLine runs a line on its route, and writes the answer. Without an answer there is no line.
 func (r *batchRun) answerLine(ctx context.Context, l batchLine) error {
 	if err := r.wait(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -460,7 +459,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 func (r *batchRun) write(id string, status int, answer []byte) error {
 	line, err := json.Marshal(map[string]any{"id": newID("batch_req_"), "custom_id": id, "error": nil,
-		"response": map[string]any{"status_code": status, "request_id": newID("req_"), "body": json.RawMessage(answer)}})
+		"response": map[string]any{"status_code": status, "request_id": newID("req_"),
+			"body": json.RawMessage(answer)}})
 	if err != nil {
 		return err
 	}
@@ -471,8 +471,8 @@ func (r *batchRun) write(id string, status int, answer []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if line = append(line, '\n'); !r.s.store.bytes.take(r.b.owner, int64(len(line))) {
-		return &problem{code: "storage_full", message: "This server keeps no more bytes of yours. Delete some files with " +
-			"DELETE /v1/files/ID"}
+		return &problem{code: "storage_full",
+			message: "This server keeps no more bytes of yours. Delete some files with DELETE /v1/files/ID"}
 	}
 	if _, err := r.out[i].Write(line); err != nil {
 		return err
@@ -488,13 +488,13 @@ func (r *batchRun) write(id string, status int, answer []byte) error {
 	return nil
 }
 
-// finish makes files of the answers and errors. It can be done again, wherever it was cut.
+// finish makes files of the answers and errors. After an interruption, finish may run again.
 func (r *batchRun) finish(end string) error {
 	t := r.s.store
 	for i, id := range r.b.Outputs {
 		info, err := t.root.Stat(r.b.part(i))
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it is in its place already
+		case errors.Is(err, fs.ErrNotExist): // already in place
 		case err != nil:
 			return err
 		case info.Size() == 0:

@@ -14,8 +14,8 @@ import (
 const (
 	maxLines    = 50000
 	maxCustomID = 512
-	maxErrors   = 100     // that are told
-	maxTold     = 8 << 10 // bytes of what they say
+	maxErrors   = 100     // shown
+	maxTold     = 8 << 10 // bytes of the errors shown
 	batchWindow = 24 * time.Hour
 )
 
@@ -31,7 +31,7 @@ const (
 	batchCancelled  = "cancelled"
 )
 
-// batch is a batch as it is kept.
+// batch is the stored form of a batch.
 type batch struct {
 	ID       string            `json:"id"`
 	Endpoint string            `json:"endpoint"`
@@ -42,7 +42,7 @@ type batch struct {
 	Held     [2]bool           `json:"held"`    // whether there are
 	Errors   []batchError      `json:"errors,omitempty"`
 	Counts   batchCounts       `json:"counts"`
-	Times    map[string]int64  `json:"times"` // by the name of a state, when it began
+	Times    map[string]int64  `json:"times"` // the beginning of each state, by name
 	Metadata map[string]string `json:"metadata,omitempty"`
 	owner    string
 	cancel   context.CancelFunc // of its run; nil while there is none
@@ -61,16 +61,17 @@ type batchCounts struct {
 	Failed    int `json:"failed"`
 }
 
-// isSound reports whether a batch that was read is one that was written.
+// isSound reports whether a stored batch could have been written by the server.
 func (b *batch) isSound() bool {
 	states := []string{batchValidating, batchFailed, batchProgress, batchFinalizing, batchCompleted, batchExpired,
 		batchCancelling, batchCancelled}
-	return storeName.MatchString(b.Input) && storeName.MatchString(b.Outputs[0]) && storeName.MatchString(b.Outputs[1]) &&
+	return storeName.MatchString(b.Input) && storeName.MatchString(b.Outputs[0]) &&
+		storeName.MatchString(b.Outputs[1]) &&
 		b.Outputs[0] != b.Outputs[1] &&
 		b.Times[batchValidating] > 0 && slices.Contains(batchEndpoints, b.Endpoint) && slices.Contains(states, b.Status)
 }
 
-// weight returns how many of the store's things a batch counts for: one, and more for much metadata.
+// weight returns the count of a batch among the store's things: one, and more for much metadata.
 func (b *batch) weight() (n int64) {
 	for name, value := range b.Metadata {
 		n += int64(len(name) + len(value))
@@ -78,7 +79,7 @@ func (b *batch) weight() (n int64) {
 	return 1 + n>>12
 }
 
-// ended returns when a batch that is over ended.
+// ended returns the end of a finished batch.
 func (b *batch) ended() time.Time {
 	last := int64(0)
 	for _, at := range b.Times {
@@ -87,7 +88,7 @@ func (b *batch) ended() time.Time {
 	return time.Unix(last, 0)
 }
 
-// part returns the file of lines that a batch writes: of answers, or of errors.
+// part returns the file of lines written by a batch: of answers, or of errors.
 func (b *batch) part(i int) string { return fmt.Sprintf("%s.%d", b.ID, i) }
 
 // isOver reports whether nothing more is done.
@@ -95,7 +96,7 @@ func (b *batch) isOver() bool {
 	return slices.Contains([]string{batchFailed, batchCompleted, batchExpired, batchCancelled}, b.Status)
 }
 
-// object returns the batch as OpenAI's API tells it.
+// object returns the batch in the form of OpenAI's API.
 func (b *batch) object() map[string]any {
 	o := map[string]any{"id": b.ID, "object": "batch", "endpoint": b.Endpoint, "input_file_id": b.Input,
 		"completion_window": b.Window, "status": b.Status, "errors": nil, "output_file_id": nil, "error_file_id": nil,
@@ -122,7 +123,7 @@ func (b *batch) object() map[string]any {
 	return o
 }
 
-// batchEndpoints are the routes that a batch may ask.
+// batchEndpoints are the routes open to batches.
 var batchEndpoints = []string{"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"}
 
 // createBatch answers POST /v1/batches.
@@ -159,12 +160,12 @@ func noInput(b *batch) *problem {
 	return bad("input_file_id", "Invalid value for 'input_file_id': there is no file %.64q", b.Input)
 }
 
-// accept takes in a batch whose file is there, if its key may have one more.
+// accept takes in a batch with a stored file, if its key may have one more.
 func (t *store) accept(b *batch, key *keyUse) (o map[string]any, p *problem) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if f := t.file[b.Input]; f == nil || f.owner != b.owner {
-		return nil, noInput(b) // which went meanwhile
+		return nil, noInput(b) // deleted meanwhile
 	}
 	under := 0
 	for _, other := range t.job {
@@ -245,7 +246,7 @@ func cancelBatch(x *exchange) any {
 		}
 	}
 	t.mu.Unlock()
-	x.s.startBatches() // one that waits ends without waiting
+	x.s.startBatches() // a waiting batch ends at once
 	return batchObject(x, b)
 }
 
@@ -276,7 +277,7 @@ func listBatches(x *exchange) any {
 	return x.replyLarge(listed[map[string]any]{list.Object, objects, list.First, list.Last, list.More})
 }
 
-// compareBatches orders batches by when they were made.
+// compareBatches orders batches by their creation.
 func compareBatches(a, b *batch) int {
 	return cmp.Or(cmp.Compare(a.Times[batchValidating], b.Times[batchValidating]), cmp.Compare(a.ID, b.ID))
 }

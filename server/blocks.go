@@ -16,19 +16,19 @@ const (
 	customBlock // a call whose input is a text
 )
 
-// block is a part of an answer for the APIs that list parts: a text, reasoning, or a call.
+// block is a part of an answer for the APIs with lists of parts: a text, reasoning, or a call.
 type block struct {
 	kind   kind
 	text   strings.Builder
 	call   *call
 	tokens []karat.Token // of a text, if log-probabilities are asked for
-	cut    bool          // the answer ended within it, by its length
+	cut    bool          // the answer ended inside the block, by its length
 }
 
-// blocks collect an answer, which has one choice. What happens to them is told, for streams.
+// blocks collect an answer of a single choice, and report changes for streams.
 type blocks struct {
 	all     []*block
-	open    bool // the last one may get more
+	open    bool // the last block may still grow
 	opened  func(i int, b *block)
 	grew    func(i int, b *block, piece string, tokens []karat.Token)
 	closed  func(i int, b *block)
@@ -88,7 +88,7 @@ func (l *blocks) text(k kind) string {
 	return b.String()
 }
 
-// calls returns the blocks that are calls.
+// calls returns the blocks of calls.
 func (l *blocks) calls() (all []*block) {
 	for _, b := range l.all {
 		if b.call != nil {
@@ -98,7 +98,7 @@ func (l *blocks) calls() (all []*block) {
 	return all
 }
 
-// begin makes sure that the last block is one of a kind; each call has its own.
+// begin makes sure the last block is of the kind; each call has its own.
 func (l *blocks) begin(k kind, c *call) {
 	if n := len(l.all); l.open && l.all[n-1].kind == k && k < callBlock {
 		return

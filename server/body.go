@@ -9,18 +9,17 @@ import (
 	"time"
 )
 
-// Bounds of the bytes of all requests at a time. Small bodies have room of their own, so that large ones take none of
-// it.
+// Bounds of the bytes of all requests at a time. Small bodies have room of their own, out of reach of large bodies.
 const (
 	allBodies   = 1 << 30
 	smallBodies = 256 << 20
 	firstBody   = 64 << 10 // of each body, in the room of small ones
-	leastBody   = 4 << 10  // that are made room for before any has come; then it is twice as many
+	leastBody   = 4 << 10  // room before the first byte of a body; later twice the bytes so far
 )
 
-// saysJSON reports whether a body of this Content-Type may be JSON: also of none, and of the one that curl -d sends.
-// Pages cannot use that to pass by a preflight, since a request with an Origin that is not allowed comes no further
-// than origin.
+// saysJSON reports whether a body of this Content-Type may be JSON: also of none, and of the type sent by curl -d.
+// Pages cannot pass by a preflight with that type, since a request with a foreign Origin comes no further than
+// checkOrigin.
 func saysJSON(header string) bool {
 	kind, _, _ := strings.Cut(header, ";")
 	switch strings.ToLower(strings.TrimSpace(kind)) {
@@ -43,7 +42,7 @@ func (x *exchange) readBody() []byte {
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		throw(refuse(http.StatusUnsupportedMediaType, "", "", "Content-Encoding %q is not taken", e))
 	}
-	most := s.o.MaxBody + 1 // so that one more is noticed
+	most := s.o.MaxBody + 1 // to notice a byte too many
 	large := refuse(http.StatusRequestEntityTooLarge, "", "", "The body has more than %d bytes", s.o.MaxBody)
 	if r.ContentLength > s.o.MaxBody {
 		throw(large) // before anything is read
@@ -54,7 +53,7 @@ func (x *exchange) readBody() []byte {
 	x.held.s, x.held.who = s, x.who.name
 	from := http.MaxBytesReader(w, r.Body, s.o.MaxBody)
 	for body := []byte(nil); ; {
-		if len(body) == cap(body) { // memory for what has come, not for what somebody says will
+		if len(body) == cap(body) { // memory for bytes present, not for promises
 			size := min(max(leastBody, 2*int64(cap(body))), most)
 			if !x.held.grow(size) {
 				throw(full("The requests that are being read are too large together"))
@@ -78,15 +77,15 @@ func (x *exchange) readBody() []byte {
 // Bounds of how slowly a body may come. A byte a second, for example, ends after the half minute.
 const (
 	bodyPause = 10 * time.Second // between two pieces
-	bodyGrace = 30 * time.Second // that a body of any speed has
+	bodyGrace = 30 * time.Second // for a body of any speed
 	bodySpeed = 8 << 10          // bytes for each second beyond
 	bodyLimit = 2 * time.Minute  // for all of a body, except for uploads
 )
 
-// steady is a body that has to come on.
+// steady is a body with a minimum speed.
 type steady struct {
 	io.ReadCloser
-	deadline func(time.Time) error // of the next read; a reader without deadlines reads without one
+	deadline func(time.Time) error // of the next read; a reader without deadlines reads without a deadline
 	now      func() time.Time
 	began    time.Time
 	limit    time.Duration
@@ -94,10 +93,10 @@ type steady struct {
 	over     bool
 }
 
-// steadyBody gives r a body that has to come on.
+// steadyBody gives r a body with a minimum speed.
 func (s *Server) steadyBody(w http.ResponseWriter, r *http.Request) *steady {
-	b := &steady{ReadCloser: r.Body, deadline: http.NewResponseController(w).SetReadDeadline, now: s.now, began: s.now(),
-		limit: bodyLimit, over: r.Body == nil || r.Body == http.NoBody}
+	b := &steady{ReadCloser: r.Body, deadline: http.NewResponseController(w).SetReadDeadline, now: s.now,
+		began: s.now(), limit: bodyLimit, over: r.Body == nil || r.Body == http.NoBody}
 	if !b.over {
 		r.Body = b
 	}
@@ -118,18 +117,18 @@ func (b *steady) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end bounds how long the rest of a body is waited for that nobody reads.
+// end bounds the wait for the unread rest of a body.
 func (b *steady) end() {
 	if !b.over {
 		b.deadline(b.now().Add(bodyPause))
 	}
 }
 
-// bodyProblem returns the problem of a body that could not be read.
+// bodyProblem returns the problem of an unreadable body.
 func bodyProblem(err error) *problem {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return bad("", "The body was not read to its end")
 	}
-	return refuse(http.StatusRequestTimeout, "request_timeout", "", "The body comes too slowly: it has stood still for "+
-		"ten seconds, or has had less than 8 KiB a second")
+	return refuse(http.StatusRequestTimeout, "request_timeout", "",
+		"The body comes too slowly: it has stood still for ten seconds, or has had less than 8 KiB a second")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// embedding is what each API asks for that makes vectors of texts.
+// embedding is a request for vectors of texts, common to the APIs.
 type embedding struct {
 	model   *served
 	texts   [][]int
@@ -61,11 +61,12 @@ func embedOllama(x *exchange) any {
 	began := time.Now()
 	e := readOllamaEmbed(x, "input")
 	vectors := x.s.embed(x, e)
-	return map[string]any{"model": e.model.name, "embeddings": vectors, "total_duration": time.Since(began).Nanoseconds(),
-		"load_duration": x.loading.Nanoseconds(), "prompt_eval_count": e.tokens()}
+	return map[string]any{"model": e.model.name, "embeddings": vectors,
+		"total_duration": time.Since(began).Nanoseconds(), "load_duration": x.loading.Nanoseconds(),
+		"prompt_eval_count": e.tokens()}
 }
 
-// embedOllamaText answers POST /api/embeddings, which takes one text.
+// embedOllamaText answers POST /api/embeddings, for a single text.
 func embedOllamaText(x *exchange) any {
 	e := readOllamaEmbed(x, "prompt")
 	vectors := x.s.embed(x, e)
@@ -76,21 +77,21 @@ func readOllamaEmbed(x *exchange, param string) *embedding {
 	f, m := x.readRequest(x.ollamaModel)
 	e := &embedding{model: m}
 	readKeepAlive(x, f, m)
-	ollamaOptions(f, x.newRequest(m)) // which choose tokens, or set up a model: they change no vector
+	ollamaOptions(f, x.newRequest(m)) // options for choosing tokens, or for loading: vectors do not depend on them
 	many := param == "input"
 	if many {
 		unit := true
 		e.options.Normalize = &unit
 		integer(f, &e.options.Dimensions, "dimensions", 1, 1<<20)
 	}
-	f.hint("truncate") // a text that does not fit is refused, whatever it says
+	f.hint("truncate") // an overlong text is refused, whatever truncate asks
 	input := f.take(param)
 	f.hintRest()
 	e.read(x, param, input, many)
 	return e
 }
 
-// check refuses a model that makes no vectors, and what its vectors cannot be.
+// check refuses a model without vectors, and impossible vectors.
 func (e *embedding) check(x *exchange) {
 	whole := e.options
 	whole.Dimensions, whole.Prompt = 0, ""
@@ -139,11 +140,11 @@ func (e *embedding) tokens() (n int) {
 	return n
 }
 
-// bytesOfFeature are what a number of a vector takes about, until its answer is written.
+// bytesOfFeature is the approximate memory of a vector's number, until its answer is written.
 const bytesOfFeature = 16
 
-// embed makes the vectors: one of the requests that there may be at a time. They take room among the bodies of
-// requests: the vectors of 2,048 words are a hundred megabytes.
+// embed makes the vectors, as one request among the maximum at a time. They take room among the bodies of requests: the
+// vectors of 2,048 words are a hundred megabytes.
 func (s *Server) embed(x *exchange, e *embedding) [][]float32 {
 	defer s.enter(x.who, 1, e.tokens())()
 	features, err := e.model.model.EmbedSize(x.ctx, e.options)

@@ -38,13 +38,13 @@ type Server struct {
 	batches   sync.WaitGroup
 	ranker    ranker
 	now       func() time.Time
-	// the model's; tests replace it
+	// generate is the model's; tests replace it.
 	generate func(context.Context, *karat.Session, []int, karat.GenerateOptions) iter.Seq2[karat.Token, error]
-	// the model's; tests replace it
+	// stats is the model's; tests replace it.
 	stats func(*karat.Model) karat.Stats
 }
 
-// served is a loaded model with the facts that are often asked of it.
+// served is a loaded model with its often needed facts.
 type served struct {
 	name    string
 	model   *karat.Model
@@ -52,27 +52,27 @@ type served struct {
 	room    int // tokens of prompt and answer
 	print   string
 	syntax  syntax.Syntax
-	special []string // marks of the syntax that are special tokens
-	ends    []int    // tokens with which the chat template ends an answer
+	special []string // marks of the syntax made of special tokens
+	ends    []int    // tokens at the end of an answer in the chat template
 	watch   watch
 	counts  *counts
 }
 
-// gate knows who may call the server.
+// gate knows the callers of the server.
 type gate struct {
 	keys    keyring
 	tries   tries
 	origins origins
 }
 
-// rooms bound what requests hold together.
+// rooms bound the memory of all requests together.
 type rooms struct {
 	places *shares // of answers
 	bodies *shares // of bytes of requests
 	small  *shares // of the first bytes of each request, firstBody at most
 }
 
-// exchange is a request and what answers it.
+// exchange is a request with the state of its answer.
 type exchange struct {
 	s          *Server
 	w          *writer
@@ -82,12 +82,12 @@ type exchange struct {
 	stream     *stream
 	hints      hints
 	from       *steady
-	model      string   // that was asked for
+	model      string   // requested
 	held       held     // bytes of the body
-	takesPlace bool     // it takes a place once its body is there
+	takesPlace bool     // takes a place after its body has arrived
 	given      []byte   // the body of a batch's line; nil where the body comes over a connection
 	failed     bool     // a fault of the server ended the answer, whatever its status
-	after      []func() // what ends with the request
+	after      []func() // run at the request's end
 
 	loading time.Duration // of the model, for this request
 }
@@ -113,11 +113,11 @@ func (w *writer) Write(b []byte) (int, error) {
 
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// route is what a pattern of the mux stands for.
+// route is the meaning of a pattern of the mux.
 type route struct {
 	voice  voice
-	handle func(x *exchange) any // returns the answer, a problem, or nil where it has answered
-	while  bool                  // it is answered while the server drains, too
+	handle func(x *exchange) any // returns the answer, a problem, or nil after answering
+	while  bool                  // answered even while the server drains
 }
 
 type exchangeKey struct{}
@@ -147,7 +147,7 @@ func (x *exchange) answer(r route) {
 	}
 }
 
-// fail reports an error: as an answer, or within a stream that has begun.
+// fail reports an error: as an answer, or inside a stream already begun.
 func (x *exchange) fail(p *problem, v voice) {
 	x.failed = p.status >= http.StatusInternalServerError
 	if x.w.status == 0 {
@@ -169,14 +169,13 @@ func (x *exchange) body() *fields {
 	return parse(body, &x.hints)
 }
 
-// readRequest returns a request's JSON, and the model that find finds in it.
+// readRequest returns a request's JSON, and the model found by find.
 func (x *exchange) readRequest(find func(*fields) *served) (*fields, *served) {
 	f := x.body()
 	return f, find(f)
 }
 
-// readModel returns the model that a request asks for by its field "model". Where the caller sees one model alone, the
-// request need not have the field.
+// readModel returns the model of a request's field "model". A caller with a single model may leave the field out.
 func (x *exchange) readModel(f *fields) *served {
 	if !f.has("model") || string(f.values["model"]) == `""` {
 		f.ignore("model")
@@ -197,7 +196,8 @@ func (x *exchange) readModel(f *fields) *served {
 	return x.use(e)
 }
 
-// readOptionalModel returns the model that a request names, or the first model: for routes whose API has no such field.
+// readOptionalModel returns the named model of a request, or the first model: for routes without such a field in their
+// API.
 func (x *exchange) readOptionalModel(f *fields) *served {
 	if f.has("model") {
 		return x.readModel(f)
@@ -213,12 +213,12 @@ func (x *exchange) readOptionalModel(f *fields) *served {
 	return x.use(e)
 }
 
-// use returns a model that stays loaded until the request ends.
+// use returns a model, loaded until the request's end.
 func (x *exchange) use(e *entry) *served {
 	began := time.Now()
 	m, err := x.s.pool.take(x.ctx, e, x.who.name)
 	x.loading = time.Since(began)
-	name := cmp.Or(x.model, e.Name) // as the client has it
+	name := cmp.Or(x.model, e.Name) // in the client's spelling
 	switch {
 	case err == nil:
 		x.after = append(x.after, func() { x.s.pool.give(e) })
@@ -234,12 +234,12 @@ func (x *exchange) use(e *entry) *served {
 	return m
 }
 
-// states returns the models that the caller may see.
+// states returns the models visible to the caller.
 func (x *exchange) states() []state {
 	return slices.DeleteFunc(x.s.pool.states(), func(m state) bool { return !x.who.sees(m.entry) })
 }
 
-// open begins a stream, and the context that ends when its client does.
+// open begins a stream, and its context, ended by the client's end.
 func (x *exchange) open(lines bool) *stream {
 	ctx, cancel := context.WithCancelCause(x.ctx)
 	x.ctx = ctx
@@ -247,7 +247,8 @@ func (x *exchange) open(lines bool) *stream {
 	return x.stream
 }
 
-// replyLarge is reply of what may be much larger than the request. It counts among the bodies while a client reads it.
+// replyLarge replies with an answer perhaps much larger than the request. The answer counts among the bodies while a
+// client reads.
 func (x *exchange) replyLarge(v any) any {
 	body, err := encode(v)
 	if err != nil {
@@ -266,5 +267,5 @@ func noRoute(r *http.Request) *problem {
 	return refuse(http.StatusNotFound, "", "", "Invalid URL (%s %s)", r.Method, r.URL.Path)
 }
 
-// isAnthropic reports whether a client of Anthropic's API asks, of a path that other APIs have as well.
+// isAnthropic reports whether a client of Anthropic's API asks, on a path shared with other APIs.
 func (x *exchange) isAnthropic() bool { return x.r.Header.Get("Anthropic-Version") != "" }

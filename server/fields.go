@@ -13,15 +13,15 @@ import (
 	"unicode/utf8"
 )
 
-// fields reads a JSON object, one field after another. The first wrong field is the problem of the request, which
-// fields throws with the field's path. A field that nobody read is unknown. null is a field that is not there.
+// fields reads a JSON object, field by field. The first wrong field is the problem of the request, thrown by fields
+// with the field's path. A field left unread is unknown. null counts as absent.
 type fields struct {
 	path   string // "" for the body, else "messages[0]."
 	values map[string]json.RawMessage
 	order  []string
 	hints  *hints
-	echo   bool // of an answer that a client sends back, with whatever it keeps there
-	left   *int // values that the request may still have in texts that are decoded whole
+	echo   bool // part of an answer sent back by a client, with the client's own additions
+	left   *int // values left to the request for texts decoded as a whole
 }
 
 // parse reads the body of a request.
@@ -45,7 +45,7 @@ func parse(body []byte, h *hints) *fields {
 	return (&fields{hints: h, left: &left}).open("", text)
 }
 
-// open returns the fields of an object, in which each name is once.
+// open returns the fields of an object, each name once.
 func (f *fields) open(path string, raw json.RawMessage) *fields {
 	in := &fields{path: path, values: map[string]json.RawMessage{}, hints: f.hints, left: f.left}
 	if raw[0] != '{' {
@@ -65,14 +65,14 @@ func (f *fields) open(path string, raw json.RawMessage) *fields {
 	return in
 }
 
-// hold counts the values of a text that is decoded as a whole, into maps and lists, beside the others of the request.
+// hold counts the values of a text decoded as a whole, into maps and lists, beside the others of the request.
 func (f *fields) hold(param string, text []byte) {
 	if *f.left -= countValues(text).values; *f.left < 0 {
 		fail(param, "with it the request has more than %d values in arguments, schemas and variables", maxValues)
 	}
 }
 
-// fail throws the problem of a field that is wrong.
+// fail throws the problem of a wrong field.
 func fail(param, format string, args ...any) {
 	what := fmt.Sprintf(format, args...)
 	if param != "" {
@@ -81,10 +81,10 @@ func fail(param, format string, args ...any) {
 	throw(bad(param, "%s", what))
 }
 
-// lack throws the problem of a field that must be there.
+// lack throws the problem of a required field.
 func lack(param string) { throw(bad(param, "Missing required parameter: '%s'", param)) }
 
-// take returns a field's value, nil if it is not there.
+// take returns a field's value, nil if absent.
 func (f *fields) take(name string) json.RawMessage {
 	raw := f.values[name]
 	delete(f.values, name)
@@ -100,7 +100,7 @@ func (f *fields) has(name string) bool {
 	return ok && string(raw) != "null"
 }
 
-// ignore takes fields that the server needs not read: ids and states of its own answers, and what it has read already.
+// ignore takes fields of no interest to the server: ids and states of its own answers, and values already read.
 func (f *fields) ignore(names ...string) {
 	for _, name := range names {
 		delete(f.values, name)
@@ -156,7 +156,7 @@ func (f *fields) text(name string) (s string) {
 	return s
 }
 
-// needText returns a string that must be there.
+// needText returns a required string.
 func (f *fields) needText(name string) string {
 	if !f.has(name) {
 		lack(f.path + name)
@@ -164,7 +164,7 @@ func (f *fields) needText(name string) string {
 	return f.text(name)
 }
 
-// filled returns a string that is not empty.
+// filled returns a nonempty string.
 func (f *fields) filled(name string) string {
 	s := f.needText(name)
 	if s == "" {
@@ -179,7 +179,7 @@ func (f *fields) boolean(name string, absent bool) bool {
 	return b
 }
 
-// number sets a number from least to most, and reports whether it is there.
+// number sets a number from least to most, and reports whether the field is present.
 func (f *fields) number(to *float64, name string, least, most float64) bool {
 	raw := f.take(name)
 	if raw == nil {
@@ -196,7 +196,7 @@ func (f *fields) number(to *float64, name string, least, most float64) bool {
 	return true
 }
 
-// integer sets a whole number from least to most, and reports whether it is there.
+// integer sets a whole number from least to most, and reports whether the field is present.
 func integer[T int | uint64](f *fields, to *T, name string, least, most int64) bool {
 	raw := f.take(name)
 	if raw == nil {
@@ -215,7 +215,7 @@ func integer[T int | uint64](f *fields, to *T, name string, least, most int64) b
 	return true
 }
 
-// parseWhole reads an integer, which may be written as 1.0 or 1e3.
+// parseWhole reads an integer, also in the forms 1.0 and 1e3.
 func parseWhole(raw json.RawMessage) (int64, bool) {
 	text := string(bytes.TrimSpace(raw))
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -238,7 +238,7 @@ func (f *fields) oneOf(name string, of ...string) string {
 	return s
 }
 
-// needOneOf returns a string out of a few that must be there.
+// needOneOf returns a required string out of a few.
 func (f *fields) needOneOf(name string, of ...string) string {
 	if !f.has(name) {
 		return f.needText(name)
@@ -246,8 +246,8 @@ func (f *fields) needOneOf(name string, of ...string) string {
 	return f.oneOf(name, of...)
 }
 
-// kind returns the type of an object, out of a few; absent is what one without a type is of, "" is nothing. The API has
-// other types of what it says, which this server does not have.
+// kind returns the type of an object, out of a few; absent is the type of an object without a type, "" is nothing. The
+// API has further types of the same object, missing in this server.
 func (f *fields) kind(what, absent string, of ...string) string {
 	if absent != "" && !f.has("type") {
 		f.ignore("type")
@@ -312,7 +312,7 @@ func (f *fields) object(name string) *fields {
 	return f.inner(f.path+name, raw)
 }
 
-// needObject returns an object that must be there.
+// needObject returns a required object.
 func (f *fields) needObject(name string) *fields {
 	if !f.has(name) {
 		lack(f.path + name)
@@ -331,15 +331,15 @@ func (f *fields) objects(name string, most int) (all []*fields) {
 	return all
 }
 
-// Bounds of what the header says, whose names strangers write.
+// Bounds of the header of hints, whose names come from strangers.
 const (
 	hintHeader = "Karat-Ignored"
 	maxHint    = 100  // bytes of a path
 	maxHints   = 1000 // bytes of all paths
 )
 
-// hints are the paths of fields that a request has and that changed nothing: messages[0].name, tools[4]. The header of
-// the answer and the log have them. A field that is in many elements of an array is named once.
+// hints are the paths of fields without an effect in a request: messages[0].name, tools[4]. The header of the answer
+// and the log have them. A field in many elements of an array is named once.
 type hints struct {
 	header http.Header // of the answer
 	seen   map[string]bool
@@ -376,7 +376,7 @@ func (h *hints) add(path string) {
 	}
 }
 
-// headerSafe replaces what a header or a list with commas cannot hold.
+// headerSafe replaces characters impossible in a header or in a list with commas.
 func headerSafe(r rune) rune {
 	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-[]$/:@", r) {
 		return r
@@ -394,8 +394,7 @@ func isNeutral(raw []byte) bool {
 	return len(raw) > 1 && (raw[0] == '[' || raw[0] == '{') && len(bytes.TrimSpace(raw[1:len(raw)-1])) == 0
 }
 
-// hint takes fields that ask for nothing which could change an answer. What they say is ignored, and their paths are
-// noted.
+// hint takes fields without influence on an answer, ignores their values and notes their paths.
 func (f *fields) hint(names ...string) {
 	for _, name := range names {
 		if raw, there := f.values[name]; there && !isNeutral(raw) {
@@ -405,10 +404,10 @@ func (f *fields) hint(names ...string) {
 	}
 }
 
-// hintRest takes the fields that nobody read as hints.
+// hintRest takes the unread fields as hints.
 func (f *fields) hintRest() { f.hint(f.order...) }
 
-// lacks refuses fields that ask for what this server does not do. A neutral value asks for nothing.
+// lacks refuses fields for features missing in this server. A neutral value asks for nothing.
 func (f *fields) lacks(names ...string) {
 	for _, name := range names {
 		if raw := f.take(name); raw != nil && !isNeutral(raw) {
@@ -417,7 +416,7 @@ func (f *fields) lacks(names ...string) {
 	}
 }
 
-// decodeAs returns a JSON value of one type, and whether it is of that.
+// decodeAs returns a JSON value of a type, and whether the value has the type.
 func decodeAs[T any](raw json.RawMessage) (v T, ok bool) {
 	if _, text := any(v).(string); text && (len(raw) == 0 || raw[0] != '"' && raw[0] != 'n') || json.Unmarshal(raw,
 		&v) != nil {

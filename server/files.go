@@ -16,7 +16,7 @@ import (
 // uploadLimit is how long a file may take to arrive.
 const uploadLimit = 10 * time.Minute
 
-// maxFilename bounds the names of files, in bytes; they are told, and nothing else.
+// maxFilename bounds the names of files, in bytes; names are only shown.
 const maxFilename = 255
 
 // uploadFile answers POST /v1/files.
@@ -40,7 +40,7 @@ func uploadFile(x *exchange) any {
 	kept := false // a kept file may be gone by the end, and its room given back
 	defer func() {
 		if !kept {
-			t.root.Remove(f.ID + ".data") // nobody knows of it, if it is there
+			t.root.Remove(f.ID + ".data") // data of a file unknown to all
 			t.release(f.owner, 1, room)
 		}
 	}()
@@ -82,7 +82,8 @@ func (x *exchange) receive(f *storedFile, parts *multipart.Reader) (there bool) 
 			f.Purpose = string(text)
 		case name == "file" && !there:
 			if f.Filename = part.FileName(); len(f.Filename) > maxFilename {
-				throw(bad("file", "Invalid value for 'file': its name has %d bytes, at most %d", len(f.Filename), maxFilename))
+				throw(bad("file", "Invalid value for 'file': its name has %d bytes, at most %d", len(f.Filename),
+					maxFilename))
 			}
 			if f.Bytes, err = x.s.store.receive(f.ID, part); err != nil {
 				if errors.Is(err, errLarge) {
@@ -99,7 +100,7 @@ func (x *exchange) receive(f *storedFile, parts *multipart.Reader) (there bool) 
 	}
 }
 
-// uploadProblem returns the problem of an upload that did not arrive.
+// uploadProblem returns the problem of an incomplete upload.
 func uploadProblem(err error) *problem {
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 		return refuse(http.StatusRequestEntityTooLarge, "", "file", "The file has more than %d bytes", large.Limit)
@@ -157,7 +158,7 @@ func sendFile(x *exchange) any {
 		if n == 0 || err != nil && !errors.Is(err, io.EOF) {
 			return nil
 		}
-		c.SetWriteDeadline(time.Now().Add(writeLimit)) // a writer without deadlines writes without one
+		c.SetWriteDeadline(time.Now().Add(writeLimit)) // a writer without deadlines writes without a deadline
 		if _, err := x.w.Write(buffer[:n]); err != nil {
 			return nil // the client has gone
 		}
@@ -173,7 +174,7 @@ type listed[T any] struct {
 	More   bool    `json:"has_more"`
 }
 
-// page returns the part of a list that a query asks for by after, limit and order.
+// page returns a query's part of a list, by after, limit and order.
 func page[T any](x *exchange, all []T, id func(T) string, most int) (list listed[T]) {
 	q := x.r.URL.Query()
 	limit := most

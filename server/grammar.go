@@ -13,20 +13,20 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// Bounds of the grammars that are kept though no request uses them: equal requests compile one once.
+// Bounds of the grammars kept without a request: equal requests compile a grammar once.
 const (
 	maxGrammars  = 32
 	grammarBytes = 64 << 20
 )
 
-// grammars are the last ones that requests asked for. A grammar of one key is never another's: the time that a grammar
-// takes would tell what others have asked for.
+// grammars are the last grammars of requests. A grammar of a key is never shared with another key: the time of a
+// grammar would reveal the requests of others.
 type grammars struct {
 	room *karat.GrammarRoom // of all of them, also of requests under way
 
 	mu     sync.Mutex
-	list   []*keptGrammar // the one that was used last comes last
-	most   int            // bytes of grammars that nobody uses
+	list   []*keptGrammar // the last used comes last
+	most   int            // bytes of unused grammars
 	making map[grammarKey]chan struct{}
 }
 
@@ -36,16 +36,16 @@ type keptGrammar struct {
 	key   grammarKey
 	g     *karat.Grammar
 	users int
-	bytes int // when it was last measured
+	bytes int // at the last measurement
 }
 
-// newGrammars keeps so many bytes of grammars that nobody uses. All may take four times as much.
+// newGrammars keeps most bytes of unused grammars. All may take four times as much.
 func newGrammars(most int) *grammars {
 	return &grammars{room: karat.NewGrammarRoom(4 * most), most: most, making: map[grammarKey]chan struct{}{}}
 }
 
-// take returns the grammar of what a caller asks for. make compiles it if it is not there, once for all who wait. give
-// takes it back.
+// take returns a caller's grammar for of. make compiles a missing grammar, once for all waiting callers. give takes the
+// grammar back.
 func (k *grammars) take(ctx context.Context, caller string, of any, make func() (*karat.Grammar, error)) (*keptGrammar,
 	error) {
 	text, err := json.Marshal([]any{caller, of})
@@ -83,7 +83,7 @@ func (k *grammars) take(ctx context.Context, caller string, of any, make func() 
 	return x, nil
 }
 
-// give ends the use of a grammar. The oldest ones that nobody uses go where there are too many.
+// give ends the use of a grammar. The oldest unused grammars go if there are too many.
 func (k *grammars) give(x *keptGrammar) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -99,7 +99,7 @@ func (k *grammars) give(x *keptGrammar) {
 	})
 }
 
-// measure counts the grammars that nobody uses, and the bytes of them and of the others. k.mu is held.
+// measure counts the unused grammars, their bytes and the bytes of the others. k.mu is held.
 func (k *grammars) measure() (idle, kept, used int) {
 	for _, x := range k.list {
 		if x.bytes = x.g.Bytes(); x.users > 0 {
@@ -111,8 +111,8 @@ func (k *grammars) measure() (idle, kept, used int) {
 	return idle, kept, used
 }
 
-// find returns the grammar of a key. Where somebody makes it, made ends with that; where nobody does, the caller is to
-// make it.
+// find returns the grammar of a key. During somebody's compilation, made ends with it; a nil grammar is the caller's to
+// make.
 func (k *grammars) find(key grammarKey) (x *keptGrammar, made chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -129,12 +129,11 @@ func (k *grammars) find(key grammarKey) (x *keptGrammar, made chan struct{}) {
 	return x, nil
 }
 
-// form is what the text of an answer must fit: a schema, a regular expression or a grammar. Without them it is any
-// text.
+// form is the form of an answer's text: a schema, a regular expression or a grammar. The zero form is any text.
 type form struct {
 	schema              []byte
 	pattern, gbnf, lark string
-	param               string // the field that says it
+	param               string // the field of the form
 }
 
 // isFree reports whether any text fits.
@@ -160,7 +159,7 @@ func format(f *fields, name string, flat bool) (x form) {
 		x = grammarForm(o)
 	case "json_object":
 		x.schema = anyObject
-		if schema := o.take("schema"); schema != nil { // as llama-server has it
+		if schema := o.take("schema"); schema != nil { // llama-server's field
 			x.param, x.schema = o.path+"schema", schema
 		}
 	case "json_schema":
@@ -183,7 +182,7 @@ func format(f *fields, name string, flat bool) (x form) {
 	return x
 }
 
-// maxListed bounds the texts that an answer may be one of.
+// maxListed bounds the number of texts to choose an answer from.
 const maxListed = 1000
 
 // formOf reads the form of an answer: response_format, llama-server's grammar or vLLM's structured_outputs.
@@ -235,7 +234,7 @@ func formOf(f *fields) (x form) {
 // does.
 var gbnfBegin = regexp.MustCompile(`^(?:\s|#.*\n)*[\w-]+[ \t]*::=`)
 
-// grammarForm reads a grammar, which shows by its beginning whether it is GBNF or Lark's notation.
+// grammarForm reads a grammar. Its beginning shows whether the notation is GBNF or Lark's.
 func grammarForm(o *fields) form {
 	text, param := o.filled("grammar"), o.path+"grammar"
 	if gbnfBegin.MatchString(text) {
@@ -258,7 +257,7 @@ func ollamaFormat(f *fields) form {
 	return form{schema: raw, param: "format"}
 }
 
-// constrain compiles what the answer to a conversation must fit.
+// constrain compiles the grammar for the answer to a conversation.
 func (r *request) constrain(ctx context.Context, c *conversation) {
 	o := r.form.format()
 	o.RequireCall, o.SingleCall, o.InReasoning = c.choice.required, c.single, r.turn.opened
@@ -275,7 +274,7 @@ func (r *request) constrain(ctx context.Context, c *conversation) {
 	}
 }
 
-// compile takes the grammar of what of says for as long as the request is answered.
+// compile takes the grammar of of for the time of the request.
 func (r *request) compile(ctx context.Context, of any, o karat.ResponseFormat, make func(context.Context,
 	karat.ResponseFormat) (*karat.Grammar, error)) {
 	k := r.asked.s.grammars
@@ -298,7 +297,7 @@ func (r *request) compile(ctx context.Context, of any, o karat.ResponseFormat, m
 	}
 }
 
-// constrainText compiles what a text must fit that is no answer to a conversation.
+// constrainText compiles the grammar of a text outside conversations.
 func (r *request) constrainText(ctx context.Context) {
 	if !r.form.isFree() {
 		o := r.form.format()
@@ -325,12 +324,11 @@ func (r *request) refuseGrammar(err error, tools bool) *problem {
 	return bad(param, "Invalid value for '%s': %s", param, text)
 }
 
-// crowded is the problem of a grammar for which there is no memory.
+// crowded is the problem of a grammar without room in memory.
 var crowded = full("The schemas and grammars of all requests under way take the %d MiB that there are",
 	4*grammarBytes>>20)
 
-// overGrammar returns the problem of an answer whose grammar turned out to need too much work; nil if err is none of
-// that.
+// overGrammar returns the problem of an answer with a grammar of too much work; nil for other errors.
 func (r *request) overGrammar(err error) *problem {
 	if !errors.Is(err, karat.ErrGrammar) {
 		return nil

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// guard refuses what must not reach a route: in one place, for all of them.
+// guard refuses requests before any route: in one place, for all routes.
 func (s *Server) guard(w http.ResponseWriter, r *http.Request) (*caller, *problem) {
-	if p := s.origin(w, r); p != nil {
+	if p := s.checkOrigin(w, r); p != nil {
 		return nil, p
 	}
 	if r.URL.Path == "/health" && (r.Method == http.MethodGet || r.Method == http.MethodHead) || isPreflight(r) {
@@ -30,9 +30,9 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request) (*caller, *proble
 	return who, who.admit(r.URL.Path, s.now())
 }
 
-// origin refuses pages of other sites, and names that were made to point here. A page whose origin is allowed may read
+// checkOrigin refuses pages of other sites, and names pointed here by a stranger. A page of an allowed origin may read
 // answers.
-func (s *Server) origin(w http.ResponseWriter, r *http.Request) *problem {
+func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) *problem {
 	not := func(what, name, more string) *problem {
 		return refuse(http.StatusForbidden, "forbidden", "", "%s %q is not allowed%s", what, name, more)
 	}
@@ -47,7 +47,8 @@ func (s *Server) origin(w http.ResponseWriter, r *http.Request) *problem {
 			continue
 		}
 		if len(origins) > 1 || !s.gate.origins.allow(origin) {
-			return not("Origin", origin, ": karat serve --allow-origin names the origins whose pages may call this server")
+			return not("Origin", origin,
+				": karat serve --allow-origin names the origins whose pages may call this server")
 		}
 		s.gate.origins.welcome(w.Header(), origin)
 	}
@@ -57,7 +58,7 @@ func (s *Server) origin(w http.ResponseWriter, r *http.Request) *problem {
 	return nil
 }
 
-// isAllowedHost reports whether a Host header is one of hosts; without hosts, whether it names this machine.
+// isAllowedHost reports whether a Host header is among hosts; without hosts, whether it names this machine.
 func isAllowedHost(hosts []string, host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -76,26 +77,27 @@ func isAllowedHost(hosts []string, host string) bool {
 	return name == "localhost" || err == nil && addr.Zone() == "" && addr.IsLoopback()
 }
 
-// origins are patterns of the origins whose pages may call the server, in which * stands for any text:
-// http://localhost:*. A pattern * is all origins.
+// origins are patterns of the origins of pages allowed to call the server, with * for any text: http://localhost:*. A
+// pattern * is all origins.
 type origins []string
 
-// localOrigins are the origins that Options.Origins has by default: pages that a program of this machine serves or
-// shows. No page of the web has such an origin, for its address would have to be this machine's.
+// localOrigins are the default of Options.Origins: pages served or shown by a program of this machine. No page of the
+// web has such an origin, for its address would have to be this machine's.
 var localOrigins = origins{"http://localhost:*", "https://localhost:*", "http://127.0.0.1:*", "https://127.0.0.1:*",
 	"http://[::1]:*", "https://[::1]:*",
 	"app://*", "tauri://*", "vscode-webview://*"}
 
-// newOrigins reads patterns, which have no path; nil are localOrigins.
+// newOrigins reads patterns without paths; nil stands for localOrigins.
 func newOrigins(patterns []string) (all origins, err error) {
 	if patterns == nil {
 		return localOrigins, nil
 	}
 	for _, p := range patterns {
 		p = strings.ToLower(strings.TrimSuffix(p, "/"))
-		if _, host, ok := strings.Cut(p, "://"); p != "*" && p != "null" && (!ok || host == "" || strings.ContainsAny(host,
-			"/?#@ ")) {
-			return nil, fmt.Errorf("the origin %q: want one as http://localhost:3000 or https://*.example.com, or * for any", p)
+		if _, host, ok := strings.Cut(p, "://"); p != "*" && p != "null" &&
+			(!ok || host == "" || strings.ContainsAny(host, "/?#@ ")) {
+			return nil, fmt.Errorf("the origin %q: want one as http://localhost:3000 or https://*.example.com, or * "+
+				"for any", p)
 		}
 		all = append(all, p)
 	}
@@ -111,7 +113,7 @@ func (o origins) allow(origin string) bool {
 	})
 }
 
-// matches reports whether a text is as a pattern, in which * is any text without slashes.
+// matches reports whether a text fits a pattern, with * for any text without slashes.
 func matches(pattern, text string) bool {
 	scheme, host, _ := strings.Cut(pattern, "://")
 	of, rest, ok := strings.Cut(text, "://")
@@ -122,8 +124,8 @@ func matches(pattern, text string) bool {
 	return scheme == of && fits && err == nil
 }
 
-// welcome tells a browser that pages of an origin may read the answer. Names of origins also let them send credentials;
-// * does not.
+// welcome lets a browser's pages of an origin read the answer. Origins given by name may also send credentials; * does
+// not allow them.
 func (o origins) welcome(h http.Header, origin string) {
 	if slices.Contains(o, "*") {
 		origin = "*"
@@ -134,13 +136,13 @@ func (o origins) welcome(h http.Header, origin string) {
 	h.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, "+hintHeader)
 }
 
-// isPreflight reports whether a browser asks what a page may send, which it does without a key.
+// isPreflight reports whether a browser asks for a page's permissions, always without a key.
 func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" &&
 		r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// preflight answers a browser that asks what a page may send, and reports whether that was the request.
+// preflight answers a browser's question about permissions, and reports whether the request was such a question.
 func preflight(h http.Header, r *http.Request) bool {
 	if !isPreflight(r) {
 		return false
@@ -163,8 +165,8 @@ const (
 )
 
 // tries counts the wrong keys of addresses. Without a bound a key could be guessed as fast as the server reads. A key
-// that was right before keeps working from its address: where many clients share one, such as a proxy's, none of them
-// shuts the others out.
+// once right keeps working from its address: if many clients share an address, such as a proxy's, none of them shuts
+// the others out.
 type tries struct {
 	mu   sync.Mutex
 	from map[netip.Prefix]*address
@@ -176,8 +178,7 @@ type address struct {
 	right map[*keyUse]bool
 }
 
-// network returns the network that a request comes from: of IPv6 that is a /64, which one machine may have whole. A
-// socket's is zero.
+// network returns the network of a request: for IPv6 a /64, which a single machine may own. A socket's is zero.
 func network(r *http.Request) netip.Prefix {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -191,9 +192,9 @@ func network(r *http.Request) netip.Prefix {
 	return p
 }
 
-// judge refuses what k says of a request's key where its network has no try left.
+// judge returns k's verdict on a request's key, or a refusal if the request's network has no try left.
 func (t *tries) judge(k keyring, r *http.Request, now time.Time) (*caller, *problem) {
-	who, p := k.who(r)
+	who, p := k.caller(r)
 	if len(k) == 0 || p != nil && p.code == "" { // no key is no try
 		return who, p
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// An engine that has work, and has done none of it in so many looks, one each second, is stuck. A step of a large model
-// takes seconds; none takes a minute.
+// An engine with work and without progress in so many looks, one each second, is stuck. A step of a large model takes
+// seconds; none takes a minute.
 const (
 	stuckAfter = 60
 	lookEvery  = time.Second
@@ -24,7 +24,7 @@ type watch struct {
 	stuck atomic.Bool
 }
 
-// look compares what the engine has done with what it had.
+// look compares the engine's progress with the last look's.
 func (w *watch) look(now karat.Stats) {
 	moved := now.Steps != w.last.Steps || now.Finished != w.last.Finished
 	if w.last = now; moved || now.Busy == 0 {
@@ -77,14 +77,14 @@ func showReady(x *exchange) any {
 	return showHealth(x)
 }
 
-// door counts the requests under way. Once it is shut, no more come in.
+// door counts the requests under way. Once shut, the door lets no more in.
 type door struct {
 	mu    sync.Mutex
 	in    int
 	empty chan struct{} // closed when the last request has ended; nil while the door is open
 }
 
-// enter lets a request in, and reports whether it may come in.
+// enter lets a request in, and reports whether the door is open.
 func (d *door) enter() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -104,7 +104,7 @@ func (d *door) leave() {
 	}
 }
 
-// shut lets nobody in from now on. The channel that it returns is closed when the last request has ended.
+// shut lets no further request in. The returned channel is closed at the end of the last request.
 func (d *door) shut() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()

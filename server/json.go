@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 )
 
-// Bounds of a request's JSON. The bytes of a body say little of the memory that Go's values of it take: an empty list
-// has two bytes, and its value some hundred.
+// Bounds of a request's JSON. The bytes of a body say little about the memory of its Go values: an empty list has two
+// bytes, and its value some hundred.
 const (
 	maxDepth  = 64
-	maxValues = 1 << 17 // of strings, objects and arrays in a body, and of all values in what a template reads
+	maxValues = 1 << 17 // of strings, objects and arrays in a body, and of all values read by a template
 	maxFields = 4096    // of an object
 )
 
@@ -44,7 +44,7 @@ func countValues(text []byte) (c census) {
 }
 
 // elements calls see for each value of an object or an array, with its name in an object, until see returns false. raw
-// is valid JSON without white space around it; what see gets is a part of it, and no copy.
+// is valid JSON without white space around it; see gets parts of raw, not copies.
 func elements(raw json.RawMessage, see func(name, value json.RawMessage) bool) {
 	object := raw[0] == '{'
 	for i := pastSpace(raw, 1); raw[i] != ']' && raw[i] != '}'; {
@@ -71,7 +71,7 @@ func pastSpace(raw []byte, i int) int {
 	return i
 }
 
-// valueEnd returns where the value ends that begins at i.
+// valueEnd returns the end of the value at i.
 func valueEnd(raw []byte, i int) int {
 	depth, quoted := 0, false
 	for ; i < len(raw); i++ {

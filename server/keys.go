@@ -19,29 +19,29 @@ import (
 	"github.com/karat-run/karat/internal/patherr"
 )
 
-// Key is a secret that requests show, whose it is, and what it is good for.
+// Key is a secret of requests, with its owner and its rights.
 type Key struct {
 	Name   string // in logs and metrics, and whose files and batches are; callers of different names have equal shares
 	Secret string
 
-	Routes   []string // paths that it opens, as /v1/models; with a * at the end all that begin so; nil is every route
-	Models   []string // that requests may name, and see; nil is all
+	Routes   []string // allowed paths, as /v1/models; a * at the end allows any end; nil is every route
+	Models   []string // models to name and see; nil is all
 	Requests int      // a minute; 0 is any number
 	Tokens   int      // of prompts and answers a minute; 0 is any number
-	Batches  int      // that are not over; 0 is any number
+	Batches  int      // unfinished batches; 0 is any number
 	Lines    int      // of batches a minute; 0 is any number
 }
 
 // leastSecret is the shortest secret, in bytes: shorter ones are guessed.
 const leastSecret = 8
 
-// maxKeys is the most bytes that a file of keys has.
+// maxKeys bounds the bytes of a file of keys.
 const maxKeys = 1 << 20
 
-// ReadKeys reads a file of keys: on each line a name, a colon and a secret, or a secret alone. Behind it there may be
-// what the key is limited to, as "routes=/v1/chat/completions,/v1/models models=qwen requests=60 tokens=100000
-// batches=2 batch-lines=60". Empty lines and lines that begin with # are left out. A key without a name is named by a
-// part of its secret's hash, key-0123456789ab, wherever its line is.
+// ReadKeys reads a file of keys: on each line a name, a colon and a secret, or a secret alone. Limits may follow, as
+// "routes=/v1/chat/completions,/v1/models models=qwen requests=60 tokens=100000 batches=2 batch-lines=60". Empty lines
+// and lines beginning with # are left out. A key without a name gets a part of its secret's hash for a name,
+// key-0123456789ab, wherever its line is.
 func ReadKeys(file string) ([]Key, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -58,7 +58,7 @@ func ReadKeys(file string) ([]Key, error) {
 	return ParseKeys(string(text), file)
 }
 
-// ParseKeys is ReadKeys of a text; from names it in errors, which never hold a secret.
+// ParseKeys reads keys from a text; from names the text in errors, which never hold a secret.
 func ParseKeys(text, from string) (keys []Key, err error) {
 	line := 0
 	for s := range strings.SplitSeq(text, "\n") {
@@ -84,7 +84,7 @@ func ParseKeys(text, from string) (keys []Key, err error) {
 // parseKey reads the key of a line.
 func parseKey(s string) (k Key, err error) {
 	name, rest, named := strings.Cut(s, ":")
-	if !named || strings.ContainsAny(name, "= \t") { // the colon is one of a limit
+	if !named || strings.ContainsAny(name, "= \t") { // the colon belongs to a limit
 		name, rest = "", s
 	}
 	words := strings.Fields(rest)
@@ -93,7 +93,7 @@ func parseKey(s string) (k Key, err error) {
 		name = "key-" + hex.EncodeToString(sum[:6])
 	}
 	if k.Name = strings.TrimSpace(name); len(words) == 0 {
-		return k, nil // which the check tells
+		return k, nil // an error of the later check
 	}
 	k.Secret = words[0]
 	for i, w := range words[1:] {
@@ -117,8 +117,8 @@ func parseKey(s string) (k Key, err error) {
 			}
 			*limits[what] = n
 		default:
-			return k, fmt.Errorf("%q: behind the secret want routes=, models=, requests=, tokens=, batches= or batch-lines=",
-				k.Name)
+			return k, fmt.Errorf("%q: behind the secret want routes=, models=, requests=, tokens=, batches= or "+
+				"batch-lines=", k.Name)
 		}
 	}
 	return k, nil
@@ -145,11 +145,11 @@ func (k Key) check(others []Key) error {
 	return nil
 }
 
-// caller is who makes a request.
+// caller is the author of a request.
 type caller struct {
 	name string  // "" where nobody needs a key
-	key  *keyUse // nil where nobody needs one
-	late bool    // a batch, which gives way to others and is not limited by the minute
+	key  *keyUse // nil without keys
+	late bool    // a batch gives way to others and has no limit by the minute
 }
 
 func (c *caller) caller() karat.Caller {
@@ -160,7 +160,7 @@ func (c *caller) caller() karat.Caller {
 	return k
 }
 
-// sees reports whether a model is one that the caller may name.
+// sees reports whether the caller may name a model.
 func (c *caller) sees(e *entry) bool {
 	if c.key == nil || c.key.Models == nil {
 		return true
@@ -170,7 +170,7 @@ func (c *caller) sees(e *entry) bool {
 	})
 }
 
-// keyring compares secrets by their hashes, in a time that does not depend on them.
+// keyring compares secrets by their hashes, in a time independent of the secrets.
 type keyring []*keyUse
 
 // keyUse is a key, and the rest of its minute.
@@ -195,8 +195,8 @@ func newKeyring(keys []Key) (ring keyring, err error) {
 	return ring, nil
 }
 
-// who returns whose key a request shows.
-func (k keyring) who(r *http.Request) (*caller, *problem) {
+// caller returns the owner of a request's key.
+func (k keyring) caller(r *http.Request) (*caller, *problem) {
 	if len(k) == 0 {
 		return &caller{}, nil
 	}
@@ -231,7 +231,7 @@ func (u *keyUse) opens(path string) bool {
 	})
 }
 
-// admit counts a request, or says why the key has none left, or is not good for it.
+// admit counts a request, or returns the reason against it: nothing left, or a route or model outside the key's rights.
 func (c *caller) admit(path string, now time.Time) *problem {
 	u := c.key
 	if u == nil {
@@ -266,14 +266,14 @@ func (k keyring) callerOf(name string) (*caller, error) {
 	return nil, fmt.Errorf("the key %q is no more", name)
 }
 
-// hold counts the tokens that an answer may have, until release, beside the tokens that are used.
+// hold counts the tokens of an answer in advance, until release, beside the tokens used.
 func (c *caller) hold(n int, now time.Time) *problem {
 	if c.key == nil || c.late {
 		return nil
 	}
 	if wait := c.key.tokens.hold(n, now); wait > 0 {
-		return tooMany(wait, "The key %q has used its %d tokens a minute, or its answers under way may use them", c.name,
-			c.key.Tokens)
+		return tooMany(wait, "The key %q has used its %d tokens a minute, or its answers under way may use them",
+			c.name, c.key.Tokens)
 	}
 	return nil
 }
@@ -284,7 +284,7 @@ func (c *caller) release(n int, now time.Time) {
 	}
 }
 
-// spend counts the tokens of an answer, which may be more than were left: the next request waits for them.
+// spend counts the tokens of an answer, perhaps more than were left: the next request waits for them.
 func (c *caller) spend(n int, now time.Time) {
 	if c.key != nil && !c.late {
 		c.key.tokens.spend(n, now)
@@ -297,12 +297,12 @@ func tooMany(wait time.Duration, format string, args ...any) *problem {
 	return p
 }
 
-// bucket is what may be used of a minute's number: it fills evenly, up to that number.
+// bucket is the rest of a minute's number: it fills evenly, up to the number.
 type bucket struct {
 	mu     sync.Mutex
 	minute float64 // 0 is any number
 	left   float64
-	held   float64   // by answers under way, which may use it
+	held   float64   // by answers under way, for their use
 	at     time.Time // when left was right
 }
 
@@ -318,9 +318,9 @@ func (b *bucket) fill(now time.Time) {
 	}
 }
 
-// untilNext returns how long it takes until there is one.
+// untilNext returns the time until there is one.
 func (b *bucket) untilNext() time.Duration {
-	if b.left >= 1-1e-6 { // what rounding takes
+	if b.left >= 1-1e-6 { // an allowance for rounding
 		return 0
 	}
 	return time.Duration(math.Ceil((1 - b.left) / b.minute * float64(time.Minute)))
@@ -337,7 +337,7 @@ func (b *bucket) use(now time.Time, f func() time.Duration) time.Duration {
 	return f()
 }
 
-// take takes n if one is left, and else returns how long there will be none.
+// take takes n if one is left, and else returns the time until then.
 func (b *bucket) take(n int, now time.Time) time.Duration {
 	return b.use(now, func() time.Duration {
 		wait := b.untilNext()
@@ -348,7 +348,7 @@ func (b *bucket) take(n int, now time.Time) time.Duration {
 	})
 }
 
-// hold takes n for later, if one is left beside what others hold, and else returns how long to wait before another try.
+// hold takes n for later, if one is left beside all held amounts, and else returns the wait before another try.
 func (b *bucket) hold(n int, now time.Time) time.Duration {
 	return b.use(now, func() time.Duration {
 		wait := b.untilNext()
@@ -364,12 +364,12 @@ func (b *bucket) hold(n int, now time.Time) time.Duration {
 	})
 }
 
-// release gives back what hold has taken.
+// release gives back an amount of hold.
 func (b *bucket) release(n int, now time.Time) {
 	b.use(now, func() time.Duration { b.held -= float64(n); return 0 })
 }
 
-// spend takes n, which may be more than are left.
+// spend takes n, perhaps more than are left.
 func (b *bucket) spend(n int, now time.Time) {
 	b.use(now, func() time.Duration { b.left -= float64(n); return 0 })
 }

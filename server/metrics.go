@@ -13,8 +13,8 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// telemetry has the numbers of GET /metrics. Beside the server's own names there are names of vLLM that Kubernetes'
-// endpoint picker reads by default, and the usual ones of a process: memory, goroutines and open files.
+// telemetry has the numbers of GET /metrics. Beside the server's own names there are names of vLLM, the default of
+// Kubernetes' endpoint picker, and the usual names of a process: memory, goroutines and open files.
 type telemetry struct {
 	set     *metrics.Set
 	refused *metrics.Counter
@@ -33,7 +33,7 @@ func newTelemetry() *telemetry {
 	return t
 }
 
-// labels returns pairs of names and values as a metric has them.
+// labels returns pairs of names and values in the form of a metric.
 func labels(pairs ...string) string {
 	var b strings.Builder
 	for i := 0; i < len(pairs); i += 2 {
@@ -43,17 +43,18 @@ func labels(pairs ...string) string {
 	return "{" + strings.TrimPrefix(b.String(), ",") + "}"
 }
 
-// ofModel is the label of the model that a number is of.
+// ofModel is the label of a number's model.
 const ofModel = "model_name"
 
-// counts returns the numbers of a model, which begin at 0.
+// counts returns the numbers of a model, initially 0.
 func (t *telemetry) counts(model string) *counts {
 	of := labels(ofModel, model)
 	tokens := func(name string) *metrics.Counter {
 		return t.set.GetOrCreateCounter("karat_" + name + "_tokens_total" + of)
 	}
 	seconds := func(name string, from float64) *metrics.PrometheusHistogram {
-		return t.set.GetOrCreatePrometheusHistogramExt("karat_"+name+"_seconds"+of, metrics.ExponentialBuckets(from, 2, 16))
+		return t.set.GetOrCreatePrometheusHistogramExt("karat_"+name+"_seconds"+of,
+			metrics.ExponentialBuckets(from, 2, 16))
 	}
 	return &counts{
 		prompt: tokens("prompt"), cached: tokens("prefix_cache_hit"), answer: tokens("generation"),
@@ -66,7 +67,7 @@ func (t *telemetry) counts(model string) *counts {
 	}
 }
 
-// request counts a request. A path that is no route has none, so that strangers make no names.
+// request counts a request. A path without a route is left out: strangers make no names.
 func (t *telemetry) request(route string, status int) {
 	t.set.GetOrCreateCounter("karat_http_requests_total" + labels("route", route, "status", strconv.Itoa(status))).Inc()
 }
@@ -81,7 +82,7 @@ func (c *counts) add(u usage) {
 // observe adds a time.
 func observe(h *metrics.PrometheusHistogram, from, to time.Time) { h.Update(to.Sub(from).Seconds()) }
 
-// showMetrics answers GET /metrics: of the models that the caller sees.
+// showMetrics answers GET /metrics: of the models visible to the caller.
 func showMetrics(x *exchange) any {
 	var own, all bytes.Buffer
 	x.s.telemetry.set.WritePrometheus(&own)
@@ -102,11 +103,11 @@ func showMetrics(x *exchange) any {
 	metrics.WriteFDMetrics(&all)
 	x.w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	x.w.WriteHeader(http.StatusOK)
-	x.w.Write(all.Bytes()) // an error is the client's, who has gone
+	x.w.Write(all.Bytes()) // an error is the client's, already gone
 	return nil
 }
 
-// seesLine reports whether a line is of no model, or of a model that the caller sees.
+// seesLine reports whether a line is of no model, or of a model visible to the caller.
 func (x *exchange) seesLine(line string) bool {
 	_, of, found := strings.Cut(line, "{"+ofModel+"=")
 	if !found {
@@ -120,7 +121,7 @@ func (x *exchange) seesLine(line string) bool {
 	return false
 }
 
-// engines writes the counts of the engines of the models that the caller sees.
+// engines writes the counts of the engines of the models visible to the caller.
 func (x *exchange) engines(to *bytes.Buffer) {
 	type engine struct {
 		name string
@@ -154,6 +155,7 @@ func (x *exchange) engines(to *bytes.Buffer) {
 		return []string{"block_size", strconv.Itoa(e.now.PageSize), "num_gpu_blocks", strconv.Itoa(e.now.Pages)}
 	})
 	write("karat_engine_steps_total", "counter", func(e engine) float64 { return float64(e.now.Steps) }, nil)
-	lora := "vllm:lora_requests_info" + labels("max_lora", "0", "running_lora_adapters", "", "waiting_lora_adapters", "")
+	lora := "vllm:lora_requests_info" + labels("max_lora", "0", "running_lora_adapters", "", "waiting_lora_adapters",
+		"")
 	metrics.WriteGaugeUint64(to, lora, 0) // requests cannot name any
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// modelObject is a model as OpenAI's API lists it. What only a loaded model tells is left out of the others.
+// modelObject is a model in a list of OpenAI's API. Facts of loaded models are left out for the others.
 type modelObject struct {
 	ID          string   `json:"id"`
 	Root        string   `json:"root,omitempty"` // of an alias, the model's name
@@ -21,7 +21,7 @@ type modelObject struct {
 	Fingerprint string   `json:"system_fingerprint,omitempty"`
 }
 
-// modelObject returns a model by one of its names.
+// modelObject returns a model by a name of it.
 func (x *exchange) modelObject(m state, name string) modelObject {
 	o := modelObject{ID: name, Object: "model", Created: x.s.since, OwnedBy: "karat", Aliases: m.Aliases}
 	if name != m.Name {
@@ -64,22 +64,22 @@ func showModel(x *exchange) any {
 	return noModel(id)
 }
 
-// anthropicModel is a model as Anthropic's API lists it.
+// anthropicModel is a model in a list of Anthropic's API.
 type anthropicModel struct {
 	Type     string `json:"type"`
 	ID       string `json:"id"`
 	Name     string `json:"display_name"`
 	Created  string `json:"created_at"`
-	MaxInput int    `json:"max_input_tokens,omitempty"` // of a loaded one
+	MaxInput int    `json:"max_input_tokens,omitempty"` // of a loaded model
 	MaxAll   int    `json:"max_tokens,omitempty"`
 }
 
 func (o modelObject) anthropic() anthropicModel {
-	return anthropicModel{Type: "model", ID: o.ID, Name: o.ID, Created: time.Unix(o.Created, 0).UTC().Format(time.RFC3339),
-		MaxInput: o.MaxModelLen, MaxAll: o.MaxModelLen}
+	return anthropicModel{Type: "model", ID: o.ID, Name: o.ID,
+		Created: time.Unix(o.Created, 0).UTC().Format(time.RFC3339), MaxInput: o.MaxModelLen, MaxAll: o.MaxModelLen}
 }
 
-// pageModels answers a page of models: limit of them, behind after_id or before before_id.
+// pageModels answers a page of models: limit of them, after after_id or before before_id.
 func pageModels(x *exchange, all []modelObject) any {
 	first, end := modelPage(x.r.URL.Query(), len(all), func(id string) int {
 		return slices.IndexFunc(all, func(o modelObject) bool { return o.ID == id })
@@ -99,7 +99,7 @@ func pageModels(x *exchange, all []modelObject) any {
 	return answer
 }
 
-// modelPage returns where the page of a query begins and ends in a list of n, in which find finds an id.
+// modelPage returns the first index and the end of a query's page in a list of n, with find for an id's index.
 func modelPage(q url.Values, n int, find func(id string) int) (first, end int) {
 	const usual, most = 20, 1000
 	limit := usual

@@ -55,7 +55,7 @@ func answerOllama(x *exchange, chat bool) any {
 	return nil
 }
 
-// loadedOllama answers a request without a prompt, which loads the model, or with keep_alive 0 has it closed.
+// loadedOllama answers a request without a prompt, for loading the model or, with keep_alive 0, for closing it.
 func loadedOllama(x *exchange, r *request, chat bool) map[string]any {
 	o := r.ollamaPiece(chat, &blocks{})
 	o["done"], o["done_reason"], o["load_duration"] = true, "load", x.loading.Nanoseconds()
@@ -81,7 +81,8 @@ func (r *request) ollamaPiece(chat bool, said *blocks) map[string]any {
 	}
 	var calls []any
 	for _, b := range said.calls() {
-		function := map[string]any{"index": b.call.index, "name": b.call.name, "arguments": json.RawMessage(b.call.arguments)}
+		function := map[string]any{"index": b.call.index, "name": b.call.name,
+			"arguments": json.RawMessage(b.call.arguments)}
 		calls = append(calls, map[string]any{"id": b.call.id, "function": function})
 	}
 	if calls != nil {

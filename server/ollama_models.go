@@ -38,7 +38,7 @@ func ollamaObject(x *exchange, m state) map[string]any {
 	return o
 }
 
-// ollamaDetails are facts of a model, empty where it is not loaded.
+// ollamaDetails are facts of a model, empty for a model not loaded.
 type ollamaDetails struct {
 	Parent       string   `json:"parent_model"`
 	Format       string   `json:"format"`
@@ -48,7 +48,7 @@ type ollamaDetails struct {
 	Quantization string   `json:"quantization_level"`
 }
 
-// digest names the model and the state of its files, loaded or not: another time or size of them is another digest.
+// digest names the model and the state of its files, loaded or not: files of another time or size have another digest.
 func (m *state) digest() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %d", m.Name, m.Bytes, m.Changed.UnixNano()))
 	return hex.EncodeToString(sum[:])
@@ -66,10 +66,10 @@ func shortCount(n int64) string {
 	}
 }
 
-// never is when a model goes that stays.
+// never is the expiry of a model without an end.
 const never = "9999-12-31T23:59:59Z"
 
-// listRunning answers GET /api/ps: the models that are loaded, and until when they stay if nobody asks for them.
+// listRunning answers GET /api/ps: the loaded models, and their end without further requests.
 func listRunning(x *exchange) any {
 	list := []any{}
 	for _, m := range x.states() {
@@ -78,7 +78,7 @@ func listRunning(x *exchange) any {
 		}
 		o := ollamaObject(x, m)
 		delete(o, "modified_at")
-		takes := m.now.info.Bytes + m.now.model.Stats().KVUsed // weights, and the keys and values that there are now
+		takes := m.now.info.Bytes + m.now.model.Stats().KVUsed // weights, and the keys and values present
 		o["size"], o["size_vram"], o["context_length"], o["expires_at"] = takes, int64(0), m.now.room, never
 		if m.Device != "" {
 			o["size_vram"] = takes
@@ -118,7 +118,7 @@ func showOllama(x *exchange) any {
 		"capabilities": ollamaAbilities(x, m), "model_info": about}
 }
 
-// ollamaAbilities returns what a model can do.
+// ollamaAbilities returns the abilities of a model.
 func ollamaAbilities(x *exchange, m *served) (able []string) {
 	if !m.info.Encoder {
 		able = append(able, "completion")
@@ -135,7 +135,7 @@ func ollamaAbilities(x *exchange, m *served) (able []string) {
 	return able
 }
 
-// ollamaLacks are the routes of Ollama's API that change models, and what to type instead.
+// ollamaLacks are the routes of Ollama's API for changing models, with a command to type instead.
 var ollamaLacks = []struct{ pattern, instead string }{
 	{"POST /api/pull", "Karat pulls models on the command line. Type: karat pull %s. Then start the server with the " +
 		"name that it prints"},
@@ -146,7 +146,7 @@ var ollamaLacks = []struct{ pattern, instead string }{
 	{"POST /api/blobs/{digest}", "Karat takes no files over HTTP: karat serve FILE serves one"},
 }
 
-// refuseOllama answers a route that changes models. A model that is served need not be pulled.
+// refuseOllama answers a route for changing models. A served model need not be pulled.
 func refuseOllama(x *exchange, pattern, instead string) any {
 	name := "MODEL"
 	var f *fields
@@ -174,7 +174,7 @@ func refuseOllama(x *exchange, pattern, instead string) any {
 	return refuse(http.StatusNotImplemented, "unsupported", "", "%s", instead)
 }
 
-// ollamaModel returns the model of a name, which may end in :latest.
+// ollamaModel returns the model of a name, even with :latest at its end.
 func (x *exchange) ollamaModel(f *fields) *served {
 	if name, ok := decodeAs[string](f.values["model"]); ok && x.s.pool.find(name) == nil {
 		if short, ok := strings.CutSuffix(name, ":latest"); ok {

@@ -24,7 +24,8 @@ func readOllama(x *exchange, chat bool) *request {
 	c := conversation{args: map[string]any{}}
 	m.ollamaThink(f, &c)
 	if name := map[bool]string{true: "messages", false: "prompt"}[chat]; !f.has(name) || isNeutral(f.values[name]) {
-		f.ignore(name, "system", "template", "raw", "tools", "suffix", "images", "context") // of a request that loads a model
+		// of a request to load a model
+		f.ignore(name, "system", "template", "raw", "tools", "suffix", "images", "context")
 		f.hintRest()
 		return r
 	}
@@ -40,7 +41,7 @@ func readOllama(x *exchange, chat bool) *request {
 	return r
 }
 
-// goesOn reports whether a conversation ends with words of the assistant, with which the answer goes on.
+// goesOn reports whether a conversation ends with the beginning of the answer, in the assistant's words.
 func goesOn(messages []karat.Message) bool {
 	last := messages[len(messages)-1]
 	called := slices.ContainsFunc(last.Parts, func(p karat.Part) bool { _, is := p.(karat.ToolCall); return is })
@@ -52,7 +53,7 @@ func isBlank(parts []karat.Part) bool {
 	return join(slices.DeleteFunc(slices.Clone(parts), notText)) == ""
 }
 
-// readOllamaPrompt reads the prompt of a generation. The ids of context, that an answer gave back, come before the
+// readOllamaPrompt reads the prompt of a generation. The ids of context, from an earlier answer, come before the
 // prompt.
 func readOllamaPrompt(x *exchange, f *fields, r *request, c *conversation) {
 	prompt, raw, before := f.text("prompt"), f.boolean("raw", false), []int(nil)
@@ -76,7 +77,7 @@ func readOllamaPrompt(x *exchange, f *fields, r *request, c *conversation) {
 	} else {
 		r.converse(x.ctx, c, "prompt")
 	}
-	// behind an earlier turn: a text has one token that begins it
+	// after an earlier turn: a text has a single begin token
 	ids := r.prompts[0]
 	if bos, ok := r.model.model.BOS(); ok && len(before) > 0 && len(ids) > 0 && ids[0] == bos {
 		ids = ids[1:]
@@ -84,7 +85,7 @@ func readOllamaPrompt(x *exchange, f *fields, r *request, c *conversation) {
 	r.prompts[0] = append(slices.Clip(before), ids...)
 }
 
-// ollamaThink reads whether the answer is to begin with reasoning, or how much it is to reason.
+// ollamaThink reads whether the answer is to begin with reasoning, or how much.
 func (m *served) ollamaThink(f *fields, c *conversation) {
 	if !f.has("think") {
 		f.take("think") // a null
@@ -102,7 +103,7 @@ func (m *served) ollamaThink(f *fields, c *conversation) {
 	m.switchReason(f, "think", on, c)
 }
 
-// readKeepAlive reads what all requests may have that load a model.
+// readKeepAlive reads the fields of all requests with a model to load.
 func readKeepAlive(x *exchange, f *fields, m *served) {
 	raw := f.take("keep_alive")
 	if raw == nil {
@@ -131,8 +132,8 @@ func keepAlive(raw json.RawMessage) (time.Duration, bool) {
 	return time.Duration(n * float64(time.Second)), true
 }
 
-// ollamaOptions reads the options of a request. Options that set up a model change nothing, since it is loaded by the
-// server's own settings; so does a num_ctx beyond the context.
+// ollamaOptions reads the options of a request. Options for loading change nothing, since the server's own settings
+// loaded the model; neither does a num_ctx beyond the context.
 func ollamaOptions(f *fields, r *request) {
 	o := f.object("options")
 	if o == nil {
@@ -148,7 +149,7 @@ func ollamaOptions(f *fields, r *request) {
 		r.max = -1
 	}
 	if n := 0; integer(o, &n, "num_ctx", 1, maxTokens) && n > r.model.room {
-		o.hints.add(o.path + "num_ctx") // the context is what the model was loaded with
+		o.hints.add(o.path + "num_ctx") // the context dates from the loading
 	}
 	r.stop = o.texts("stop", maxStops)
 	o.hint("num_keep", "num_batch", "num_thread", "num_gpu", "main_gpu", "low_vram", "numa", "use_mmap", "use_mlock",
@@ -164,7 +165,7 @@ func ollamaOptions(f *fields, r *request) {
 	o.done()
 }
 
-// ollamaOff are options of Ollama that this server has only switched off. Clients send them so.
+// ollamaOff are options of Ollama without an implementation here, accepted if switched off, as sent by clients.
 var ollamaOff = []struct {
 	name string
 	off  func(json.RawMessage) bool
@@ -210,7 +211,7 @@ func ollamaMessages(f *fields) (all []karat.Message) {
 	return all
 }
 
-// ollamaTurn reads what the assistant said, and notes the names of the tools that it called.
+// ollamaTurn reads the assistant's turn, and notes the names of the called tools.
 func ollamaTurn(m *fields, text string, names map[string]string) (parts []karat.Part) {
 	if thinking := m.text("thinking"); thinking != "" {
 		parts = append(parts, karat.Reasoning(thinking))

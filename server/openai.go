@@ -25,7 +25,7 @@ const (
 	maxTokens   = math.MaxInt32
 )
 
-// readSampling reads the fields that choose tokens, which chat and completions share.
+// readSampling reads the fields for choosing tokens, shared by chat and completions.
 func readSampling(f *fields, r *request) {
 	s := &r.sampling
 	readTemperature(f, r, 2)
@@ -46,7 +46,7 @@ func readSampling(f *fields, r *request) {
 	}
 }
 
-// readPenalties reads the penalties of tokens that were there, and the seed; repeat is the name of the first penalty.
+// readPenalties reads the penalties of earlier tokens, and the seed; repeat is the name of the first penalty.
 func readPenalties(f *fields, r *request, repeat string) {
 	s := &r.sampling
 	f.number(&s.RepeatPenalty, repeat, 0.01, 100)
@@ -57,7 +57,8 @@ func readPenalties(f *fields, r *request, repeat string) {
 	}
 }
 
-// readTemperature reads temperature, up to most, and top_p. A top_p of 0 is the likeliest token alone; inside, 0 is off.
+// readTemperature reads temperature, up to most, and top_p. A top_p of 0 is the likeliest token alone; inside, 0 is
+// off.
 func readTemperature(f *fields, r *request, most float64) {
 	f.number(&r.sampling.Temperature, "temperature", 0, most)
 	if f.number(&r.sampling.TopP, "top_p", 0, 1) {
@@ -65,7 +66,7 @@ func readTemperature(f *fields, r *request, most float64) {
 	}
 }
 
-// readBias reads logit_bias, over what the model's publisher bans.
+// readBias reads logit_bias, in addition to the bans of the model's publisher.
 func readBias(f *fields, r *request) {
 	o := f.object("logit_bias")
 	if o == nil {
@@ -91,8 +92,8 @@ func readBias(f *fields, r *request) {
 	r.sampling.LogitBias = all
 }
 
-// idle reads the hints of OpenAI's API: what they say changes nothing where a model runs here.
-func idle(f *fields) {
+// hintIdle reads the hints of OpenAI's API, without meaning for a model run here.
+func hintIdle(f *fields) {
 	if raw, there := f.values["metadata"]; there {
 		metadata(f)
 		f.values["metadata"] = raw
@@ -108,7 +109,7 @@ const (
 	maxPairValue = 512
 )
 
-// metadata reads texts that a client keeps by names.
+// metadata reads a client's texts by names.
 func metadata(f *fields) map[string]string {
 	o := f.object("metadata")
 	if o == nil {
@@ -198,7 +199,7 @@ func content(m *fields, name string, needed bool) (parts []karat.Part) {
 	return parts
 }
 
-// join returns the text of parts that are texts.
+// join returns the text of the texts among parts.
 func join(parts []karat.Part) string {
 	var b strings.Builder
 	for _, p := range parts {
@@ -207,7 +208,7 @@ func join(parts []karat.Part) string {
 	return b.String()
 }
 
-// assistant reads the parts of what the assistant said: reasoning, text and calls.
+// assistant reads the parts of an assistant's message: reasoning, text and calls.
 func assistant(m *fields, names map[string]string) (parts []karat.Part) {
 	m.echo = true
 	for _, name := range []string{"reasoning_content", "reasoning"} {
@@ -240,7 +241,7 @@ func assistant(m *fields, names map[string]string) (parts []karat.Part) {
 	return parts
 }
 
-// calledID returns the id of the call that a result belongs to; none begins the words for a call that is not there.
+// calledID returns the id of a result's call; none begins the words about a missing call.
 func calledID(m *fields, field, none string, names map[string]string) string {
 	id := m.needText(field)
 	if _, ok := names[id]; !ok {
@@ -262,7 +263,7 @@ func toolCall(f *fields, id, name, arguments string) karat.ToolCall {
 	return c
 }
 
-// tokenText returns a token as log-probabilities show it, and its bytes.
+// tokenText returns a token's text in log-probabilities, and its bytes.
 func (m *served) tokenText(id int) (text string, bytes []int) {
 	b := m.model.TokenBytes(id)
 	bytes = make([]int, len(b))
@@ -275,7 +276,7 @@ func (m *served) tokenText(id int) (text string, bytes []int) {
 	return strings.ToValidUTF8(string(b), "\uFFFD"), bytes
 }
 
-// clampLogprob returns a log-probability in JSON, which has no infinity: OpenAI says -9999 there.
+// clampLogprob returns a log-probability for JSON, which has no infinity: OpenAI uses -9999 there.
 func clampLogprob(x float64) float64 { return max(x, -9999) }
 
 // openAIUsage is how OpenAI's API counts tokens.
@@ -338,7 +339,7 @@ func (r *request) tokenLogprobs(tokens []karat.Token) []tokenLogprob {
 	return list
 }
 
-// head are the fields that an answer and all chunks of a stream begin with.
+// head has the first fields of an answer and of all chunks of a stream.
 type head struct {
 	ID          string `json:"id"`
 	Object      string `json:"object"`
@@ -351,7 +352,7 @@ func (r *request) head(object string) head {
 	return head{r.id, object, r.created, r.model.name, r.model.print}
 }
 
-// chunk returns an event of a stream. usage is there where the client asked for it: null in all chunks but the last.
+// chunk returns an event of a stream. usage is present at the client's wish: null in all chunks except the last.
 func (r *request) chunk(choices any, u *openAIUsage) any {
 	h := r.head("chat.completion.chunk")
 	if r.turn == nil {
@@ -370,7 +371,7 @@ func (r *request) chunk(choices any, u *openAIUsage) any {
 	}{h, choices}
 }
 
-// streamChunks sends the chunks that see makes of events, and the end of OpenAI's streams.
+// streamChunks sends see's chunks of events, and the end of OpenAI's streams.
 func streamChunks(x *exchange, r *request, see func(e event, send func(choice any))) any {
 	s := x.open(false)
 	r.reply.sent = true

@@ -42,20 +42,20 @@ func readChat(x *exchange) *request {
 	f.lacks("audio")
 	f.hint("web_search_options") // a tool of OpenAI's service
 	c := conversation{messages: messages(f), args: templateArgs(f), pieces: true}
-	c.ending(f)
+	c.readEnding(f)
 	m.reason(f, effort, &c)
 	m.budget(f, "thinking_budget", 0, maxTokens, &c)
 	chatTools(f, &c, "function", "custom")
 	c.readFunctions(f)
-	idle(f)
+	hintIdle(f)
 	f.done()
 	r.converse(x.ctx, &c, "messages")
 	return r
 }
 
-// ending reads whether a conversation goes on with its last message: continue_final_message and add_generation_prompt,
-// as vLLM has them.
-func (c *conversation) ending(f *fields) {
+// readEnding reads whether a conversation goes on with its last message: continue_final_message and
+// add_generation_prompt, from vLLM.
+func (c *conversation) readEnding(f *fields) {
 	c.goesOn = f.boolean("continue_final_message", c.goesOn)
 	if c.bare = !f.boolean("add_generation_prompt", !c.goesOn); c.goesOn && !c.bare {
 		fail("add_generation_prompt", "a new turn begins there, and continue_final_message is to have none")
@@ -98,7 +98,7 @@ func (c *call) toChat(arguments string) chatCall {
 	return chatCall{ID: c.id, Type: "function", Function: &chatFunction{c.name, arguments}}
 }
 
-// chatBody returns answers that were collected.
+// chatBody returns collected answers.
 func chatBody(r *request, answers []blocks, u usage) any {
 	type choice struct {
 		Index    int         `json:"index"`
@@ -129,7 +129,7 @@ func chatBody(r *request, answers []blocks, u usage) any {
 	}{r.head("chat.completion"), all, u.openAI()}
 }
 
-// chatDelta is what a chunk adds to a message.
+// chatDelta is a chunk's addition to a message.
 type chatDelta struct {
 	Role      string     `json:"role,omitempty"`
 	Content   *string    `json:"content,omitempty"`
@@ -170,11 +170,12 @@ func streamChat(x *exchange, r *request) any {
 	})
 }
 
-// deltas returns what an event adds to a message: of a call its name, then its arguments.
+// deltas returns an event's additions to a message: of a call its name, then its arguments.
 func deltas(e event) (all []chatDelta) {
 	switch {
 	case e.call != nil:
-		first, rest := e.call.toChat(""), chatCall{Index: &e.call.index, Function: &chatFunction{Arguments: e.call.arguments}}
+		first, rest := e.call.toChat(""), chatCall{Index: &e.call.index,
+			Function: &chatFunction{Arguments: e.call.arguments}}
 		if first.Index = &e.call.index; e.call.custom {
 			rest.Function, rest.Custom = nil, &chatCustom{Input: e.call.arguments}
 		}

@@ -73,7 +73,7 @@ func (r *request) bestOf(all []completionChoice) (best []completionChoice) {
 func readCompletion(x *exchange) *request {
 	f, m := x.readRequest(x.readModel)
 	r := x.newRequest(m)
-	r.max = 16 // as OpenAI's API has it
+	r.max = 16 // OpenAI's default
 	readSampling(f, r)
 	readLimit(f, r, "max_tokens", 0)
 	r.echo = f.boolean("echo", false)
@@ -87,7 +87,7 @@ func readCompletion(x *exchange) *request {
 	}
 	f.lacks("suffix")
 	r.form = formOf(f)
-	idle(f)
+	hintIdle(f)
 	r.param = "prompt"
 	prompt := f.take("prompt")
 	f.done()
@@ -112,7 +112,7 @@ type completionChoice struct {
 	count int
 }
 
-// legacyLogprobs are those of the older API: lists side by side.
+// legacyLogprobs are the older API's form of log-probabilities: lists side by side.
 type legacyLogprobs struct {
 	Tokens  []string             `json:"tokens"`
 	Values  []*float64           `json:"token_logprobs"`
@@ -132,7 +132,7 @@ func (l *legacyLogprobs) join(m *legacyLogprobs) *legacyLogprobs {
 	return l
 }
 
-// textPlace is a place in a text: behind so many whole characters, and the bytes of one that is begun.
+// textPlace is a place in a text: the number of whole characters before it, and the bytes of a character just begun.
 type textPlace struct {
 	at  int
 	cut []byte
@@ -147,10 +147,10 @@ func (p *textPlace) add(b []byte) {
 	}
 }
 
-// skip moves the place behind a token of the prompt, whose text goes on with rest, and returns the text behind it.
-// Special tokens around a prompt have no room in its text; bytes that are no character are a U+FFFD.
+// skip moves the place past a token of the prompt, whose text goes on with rest, and returns the text after it. Special
+// tokens around a prompt have no room in its text; bytes outside characters are a U+FFFD.
 func (p *textPlace) skip(token []byte, rest string) string {
-	whole := 0 // bytes of the characters before one that is cut
+	whole := 0 // bytes of the characters before a cut character
 	for whole < len(token) && utf8.FullRune(token[whole:]) {
 		_, n := utf8.DecodeRune(token[whole:])
 		whole += n
@@ -167,7 +167,7 @@ func (p *textPlace) skip(token []byte, rest string) string {
 	return rest
 }
 
-// legacy returns the log-probabilities of an event. at is its place in the text; the prompt counts where it is echoed.
+// legacy returns the log-probabilities of an event. at is its place in the text, including an echoed prompt.
 func (r *request) legacy(e *event, at *textPlace) *legacyLogprobs {
 	l := &legacyLogprobs{[]string{}, []*float64{}, []map[string]float64{}, []int{}}
 	rest := e.text
@@ -194,12 +194,12 @@ func (r *request) legacy(e *event, at *textPlace) *legacyLogprobs {
 		l.Values, l.Top = append(l.Values, &value), append(l.Top, top)
 	}
 	if !e.prompt && len(r.stop) == 0 {
-		at.at += utf8.RuneCountInString(e.text) // as it comes: a token that is no text has none
+		at.at += utf8.RuneCountInString(e.text) // in its own count: a token without text has none
 	}
 	return l
 }
 
-// missingSpace returns the space that some vocabularies put before a text, and decoding takes away.
+// missingSpace returns the space put before a text by some vocabularies, and taken away by decoding.
 func missingSpace(token, text string) string {
 	if strings.HasPrefix(token, " ") && !strings.HasPrefix(text, " ") {
 		return " "
@@ -207,7 +207,7 @@ func missingSpace(token, text string) string {
 	return ""
 }
 
-// legacyName returns a token as the older API has it: one that is no text has its bytes.
+// legacyName returns a token's name in the older API: of a token without text, its bytes.
 func legacyName(text string, bytes []int) string {
 	if !strings.ContainsRune(text, utf8.RuneError) {
 		return text
@@ -220,7 +220,7 @@ func legacyName(text string, bytes []int) string {
 	return b.String()
 }
 
-// promptText returns the text of the prompt of an answer: what the client sent, if that was a text.
+// promptText returns the text of an answer's prompt: the client's, if a text was sent.
 func (c *choice) promptText() string {
 	if c.r.texts != nil {
 		return c.r.texts[c.index/c.r.n]

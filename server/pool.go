@@ -13,20 +13,20 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// Model is a model, its names, and how it is loaded.
+// Model is a model, its names, and a way to load it.
 type Model struct {
 	Name    string
 	Aliases []string
 
-	// Model is loaded. Without Load it is there while the server is, which does not close it.
+	// Model is a loaded model. Without Load it lives as long as the server, and the server does not close it.
 	Model *karat.Model
 
-	// Load loads the model when it is asked for, if Model is nil or was closed. It may take at most so many bytes of
-	// memory; 0 says nothing. The server closes what it loads, and Model too, when it has not been asked for as long as
-	// Keep says, when other models of its Device need the memory, and at its end; never while a request uses it.
+	// Load loads the model at a request, if Model is nil or was closed. The load may take at most memory bytes of
+	// memory; 0 is no bound. The server closes models it has loaded, and Model too, after Keep's time without a
+	// request, when other models of its Device need the memory, and at its end; never while in use by a request.
 	Load   func(ctx context.Context, memory int64) (*karat.Model, error)
 	Keep   time.Duration // below 0 is for ever
-	Device string        // whose memory it takes; "" is this machine's
+	Device string        // owner of the memory; "" is this machine's
 
 	Bytes   int64     // of its files, for lists of models
 	Changed time.Time // its files, for lists of models
@@ -35,46 +35,46 @@ type Model struct {
 // entry is a model of the pool, loaded or not.
 type entry struct {
 	Model
-	now     *served                  // nil where it is not loaded
+	now     *served                  // nil if not loaded
 	loading *load                    // under way, or nil
-	keeps   map[string]time.Duration // how long callers want it to stay who have used it, by their keys' names
-	uses    int                      // requests that use it, or wait for it
+	keeps   map[string]time.Duration // times to stay wanted by past callers, by their keys' names
+	uses    int                      // requests with the model in use, or waiting for it
 	last    uint64                   // the pool's clock at its last use
 	idle    time.Time
 }
 
-// load is one that is under way.
+// load is a load under way.
 type load struct {
 	done chan struct{} // closed at its end
 	err  error
-	by   map[string]bool // keys that wait for it: the first one whose turn it is loads
+	by   map[string]bool // keys waiting for the load: the first key in its turn loads
 }
 
-// pool has the models by their names. It loads a model when it is asked for, one at a time, and closes the ones that
-// are needed least: never one in use.
+// pool has the models by their names. The pool loads models at request, one at a time, and closes the least needed:
+// never a model in use.
 type pool struct {
-	open   func(ctx context.Context, e *entry, m *karat.Model) (*served, error) // what a loaded model is served with
+	open   func(ctx context.Context, e *entry, m *karat.Model) (*served, error) // makes a loaded model served
 	log    *slog.Logger
 	now    func() time.Time
-	memory int64 // that the models of this machine's memory may take together; 0 is not known
-	most   int   // models that are loaded at a time; 0 is any number
+	memory int64 // maximum for models in this machine's memory together; 0 is unknown
+	most   int   // models loaded at a time; 0 is any number
 	list   []*entry
-	turn   chan struct{}   // held by who loads or closes
+	turn   chan struct{}   // held while loading or closing
 	ctx    context.Context // of loads
 	stop   context.CancelFunc
 	work   sync.WaitGroup // loads and sweeps
 
-	mu     sync.Mutex // guards what follows, and entries
+	mu     sync.Mutex // guards the fields below, and entries
 	clock  uint64
 	closed bool
-	// of each key, whose loads wait for each other: who asks for many models waits for himself
+	// turns has for each key a chain of its loads: a key with many models waits for itself
 	turns map[string]chan struct{}
 }
 
 // errBusy is why a model is not loaded while others are in use.
 var errBusy = errors.New("other models are in use, and take the memory that it needs")
 
-// add takes a model in, and serves it if it is loaded.
+// add takes a model in, and serves it if loaded.
 func (p *pool) add(ctx context.Context, m Model) (err error) {
 	if m.Model == nil && m.Load == nil {
 		return fmt.Errorf("model %q is nil", m.Name)
@@ -107,8 +107,8 @@ func (p *pool) find(name string) *entry {
 	return nil
 }
 
-// take returns a model to use until give, loaded if it must be, for the key of a name. The end of ctx ends the waiting,
-// and not the load, which others may wait for.
+// take returns a model for use until give, loaded if necessary, for the key of a name. The end of ctx ends the waiting,
+// and not the load, perhaps awaited by others.
 func (p *pool) take(ctx context.Context, e *entry, who string) (*served, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,7 +214,7 @@ func (p *pool) loadOne(e *entry) (*served, error) {
 	}
 }
 
-// room returns the memory that is left for another model, 0 if that is not known, and whether there is any.
+// room returns the memory left for another model, 0 if unknown, and whether there is any.
 func (p *pool) room(device string) (left int64, room bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,7 +241,7 @@ func (p *pool) isBusy(device string) bool {
 	return slices.ContainsFunc(p.list, func(e *entry) bool { return e.now != nil && e.Device == device })
 }
 
-// evict closes the model of a device that was used least recently, if there is one that nobody uses. The caller has the
+// evict closes the least recently used model of a device without a user, if there is such a model. The caller has the
 // turn.
 func (p *pool) evict(device string) bool {
 	p.mu.Lock()
@@ -272,8 +272,8 @@ func (e *entry) drop() *served {
 	return m
 }
 
-// keep returns how long the model stays that nobody asks for: the longest time that a caller wants who has used it, so
-// that no key unloads the model of another. Below 0 is for ever.
+// keep returns the time the model stays without requests: the longest time wanted by a past caller, so no key unloads
+// the model of another. Below 0 is for ever.
 func (e *entry) keep() time.Duration {
 	if len(e.keeps) == 0 {
 		return e.Keep
@@ -296,8 +296,8 @@ func (p *pool) close(m *served) {
 	p.log.Info("model closed", "model", m.name)
 }
 
-// sweep closes the models that were not asked for as long as they are kept. While a load is under way it does nothing:
-// the watch, which calls it each second, has other work.
+// sweep closes the models past their time. During a load sweep does nothing: the watch calls it each second, and has
+// other work.
 func (p *pool) sweep() {
 	select {
 	case p.turn <- struct{}{}:
@@ -318,14 +318,14 @@ func (p *pool) sweep() {
 	}
 }
 
-// stay says how long the key of a name wants a model to stay that is not asked for, until it is closed.
+// stay notes how long the key of a name wants an idle model to stay.
 func (p *pool) stay(e *entry, who string, keep time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e.keeps[who] = keep
 }
 
-// loaded calls see for the models that are loaded, which stay so meanwhile.
+// loaded calls see for the loaded models, and keeps them loaded meanwhile.
 func (p *pool) loaded(see func(e *entry, m *served)) {
 	for _, e := range p.list {
 		p.mu.Lock()
@@ -344,15 +344,15 @@ func (p *pool) loaded(see func(e *entry, m *served)) {
 	}
 }
 
-// state is an entry as lists of models tell it.
+// state is an entry in lists of models.
 type state struct {
 	*entry
-	now     *served // nil where it is not loaded
+	now     *served // nil if not loaded
 	keep    time.Duration
 	expires time.Time
 }
 
-// states returns all models, as they are now.
+// states returns all models with their states now.
 func (p *pool) states() (all []state) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -369,7 +369,7 @@ func (p *pool) states() (all []state) {
 	return all
 }
 
-// end closes what the server may close. Requests under way end with ErrClosed.
+// end closes the models the server may close. Requests under way end with ErrClosed.
 func (p *pool) end() {
 	p.mu.Lock()
 	p.closed = true

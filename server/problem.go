@@ -9,26 +9,26 @@ import (
 	"time"
 )
 
-// problem is why a request gets no answer: what each API says in a form of its own.
+// problem is the reason for the failure of a request, in a form independent of the APIs.
 type problem struct {
 	status  int
 	kind    string // as OpenAI's error.type
 	code    string // "" is null
-	param   string // the field that is wrong, "" is null
+	param   string // the wrong field, "" is null
 	message string
 	after   int // seconds to wait before another try; 0 says nothing
 }
 
 func (p *problem) Error() string { return p.message }
 
-// throw ends the request with p, which exchange.answer answers. A nil p ends nothing.
+// throw ends the request with p, as answered by exchange.answer. A nil p ends nothing.
 func throw(p *problem) {
 	if p != nil {
 		panic(p)
 	}
 }
 
-// catch calls f, and returns the problem that f throws.
+// catch calls f, and returns the problem thrown by f.
 func catch(f func()) (p *problem) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -45,7 +45,7 @@ func catch(f func()) (p *problem) {
 
 const invalid = "invalid_request_error"
 
-// refuse returns the problem of a request that is wrong.
+// refuse returns the problem of a wrong request.
 func refuse(status int, code, param, format string, args ...any) *problem {
 	return &problem{status: status, kind: invalid, code: code, param: param, message: fmt.Sprintf(format, args...)}
 }
@@ -54,12 +54,12 @@ func bad(param, format string, args ...any) *problem {
 	return refuse(http.StatusBadRequest, "", param, format, args...)
 }
 
-// refuseFeature returns what this server does not do.
+// refuseFeature returns the problem of a feature missing in this server.
 func refuseFeature(param, what string) *problem {
 	return unsupported(param, "%s is not supported by this server", what)
 }
 
-// unsupported returns what this server does not do, in a sentence of its own.
+// unsupported returns the problem of a feature missing in this server, in a sentence of its own.
 func unsupported(param, format string, args ...any) *problem {
 	return refuse(http.StatusBadRequest, "unsupported", param, format, args...)
 }
@@ -108,7 +108,7 @@ func full(format string, args ...any) *problem {
 // voice is how an API writes errors.
 type voice interface {
 	problem(p *problem) any                         // the body of an answer
-	streamProblem(p *problem) (event string, v any) // in a stream that has begun
+	streamProblem(p *problem) (event string, v any) // inside a stream already begun
 }
 
 // openAI is the voice of the routes under /v1, and of this server's own.
@@ -138,7 +138,7 @@ func orNull(s string) *string {
 	return &s
 }
 
-// Bounds of what a problem says, of which names of fields and other words of a client are a part, in bytes.
+// Bounds of a problem's text, partly made of names of fields and other words of a client, in bytes.
 const (
 	maxMessage = 2000
 	maxParam   = 200
@@ -176,13 +176,14 @@ func (p *problem) write(w http.ResponseWriter, v voice) {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	body, err := encode(v)
 	if err != nil {
-		status, body = http.StatusInternalServerError, []byte(`{"error":{"message":"the answer has no JSON","type":"server_error","param":null,"code":null}}`)
+		status = http.StatusInternalServerError
+		body = []byte(`{"error":{"message":"the answer has no JSON","type":"server_error","param":null,"code":null}}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	// a writer without deadlines writes without one
+	// a writer without deadlines writes without a deadline
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeLimit))
 	w.WriteHeader(status)
-	w.Write(append(body, '\n')) // an error is the client's, who has gone
+	w.Write(append(body, '\n')) // an error is the client's, already gone
 }
 
 func encode(v any) ([]byte, error) { return json.Marshal(v) }

@@ -10,7 +10,7 @@ import (
 // maxArgs bounds the variables of a template, in bytes.
 const maxArgs = 8 << 10
 
-// templateArgs are variables of the chat template: chat_template_kwargs, as vLLM and llama-server have it.
+// templateArgs are variables of the chat template: chat_template_kwargs, from vLLM and llama-server.
 func templateArgs(f *fields) map[string]any {
 	args := map[string]any{}
 	if raw := f.values["chat_template_kwargs"]; len(raw) > maxArgs {
@@ -32,7 +32,7 @@ func templateArgs(f *fields) map[string]any {
 	return args
 }
 
-// The variables of chat templates that say how much an answer reasons. effort is how much, thinking whether it does.
+// Chat templates' variables for reasoning. effort is its amount, thinking its switch.
 const (
 	effort   = "reasoning_effort"
 	thinking = "enable_thinking"
@@ -41,8 +41,8 @@ const (
 // efforts are the values of reasoning_effort.
 var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh"}
 
-// reason reads how much the answer is to reason, where a field says it: one of efforts. A template that has only a
-// switch is switched on by all except none. A level that the template has no place for is a hint.
+// reason reads the amount of reasoning, if a field has one of efforts. For a template with only a switch, every level
+// except none switches it on. A level without a place in the template is a hint.
 func (m *served) reason(f *fields, name string, c *conversation) {
 	level := f.oneOf(name, efforts...)
 	if level == "" {
@@ -58,8 +58,8 @@ func (m *served) reason(f *fields, name string, c *conversation) {
 	}
 }
 
-// switchReason says whether the answer reasons. A model that cannot do other than it is asked for needs no switch.
-// Where the chat template has none, the budget of reasoning is 0.
+// switchReason switches the answer's reasoning on or off. A model with only the wanted behaviour needs no switch. For a
+// chat template without a switch, the budget of reasoning is 0.
 func (m *served) switchReason(f *fields, param string, on bool, c *conversation) {
 	reasons := m.syntax.Open != ""
 	switch {
@@ -71,7 +71,7 @@ func (m *served) switchReason(f *fields, param string, on bool, c *conversation)
 	}
 }
 
-// budget reads how many tokens of reasoning an answer may have. Of two budgets the smaller one holds.
+// budget reads the maximum tokens of reasoning in an answer. Of two budgets the smaller holds.
 func (m *served) budget(f *fields, name string, least, most int64, c *conversation) {
 	tokens := 0
 	if !integer(f, &tokens, name, least, most) {
@@ -85,7 +85,7 @@ func (m *served) budget(f *fields, name string, least, most int64, c *conversati
 	}
 }
 
-// set sets a variable of the chat template, and reports whether that reads it.
+// set sets a variable of the chat template, and reports whether the template reads the variable.
 func (m *served) set(c *conversation, variable string, value any) bool {
 	if !strings.Contains(m.info.Template, variable) {
 		return false

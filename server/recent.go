@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of the responses that are kept for each key.
+// Bounds of the responses kept for each key.
 const (
 	recentBytes = 16 << 20
 	recentMost  = 1024
@@ -20,24 +20,24 @@ const (
 	itemBytes   = 256       // of an item, beside its text
 )
 
-// recent keeps the last answers of the responses API in memory, so that a later request of the same key names them, or
-// items of them, in the place of their texts. The ones that were not used for the longest time go first.
+// recent keeps the last answers of the responses API in memory, for later requests of the same key with references to
+// them, or to their items, in the place of texts. The least recently used go first.
 type recent struct {
 	mu  sync.Mutex
 	now func() time.Time
 	of  map[string]*keptResponses // by the names of keys
 }
 
-// keptResponses are the responses of one key.
+// keptResponses are the responses of a key.
 type keptResponses struct {
 	byID  map[string]*keptResponse
 	items map[string]json.RawMessage // of their outputs, by their ids
-	list  []*keptResponse            // the one that was used last comes last
+	list  []*keptResponse            // the last used comes last
 	bytes int
 }
 
 type keptResponse struct {
-	id, before    string // before is the response that it goes on with
+	id, before    string // before is the response before this one
 	used          time.Time
 	input, output []json.RawMessage
 	ids           []string // of output
@@ -90,7 +90,7 @@ func (k *recent) fresh(who string) *keptResponses {
 	return of
 }
 
-// expire forgets the responses whose time is over, also of keys that ask for nothing more.
+// expire forgets the responses past their time, also of keys without further requests.
 func (k *recent) expire() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -101,7 +101,7 @@ func (k *recent) expire() {
 	}
 }
 
-// get returns a response, nil if it is not kept.
+// get returns a response, nil if not kept.
 func (k *recent) get(who, id string) *keptResponse {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -114,7 +114,7 @@ func (k *recent) get(who, id string) *keptResponse {
 	return r
 }
 
-// item returns an item of an output, nil if it is not kept.
+// item returns an item of an output, nil if not kept.
 func (k *recent) item(who, id string) json.RawMessage {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -136,22 +136,23 @@ func (k *recent) remove(who, id string) bool {
 	return true
 }
 
-// goneProblem returns the problem of a reference to an answer or an item that is gone.
+// goneProblem returns the problem of a reference to a forgotten answer or item.
 func goneProblem(param, what, id string) *problem {
-	return refuse(http.StatusBadRequest, "previous_response_not_found", param, "There is no %s %q: answers are kept in "+
-		"memory, for an hour after their last use and up to %d MiB of each key. Send what was said as input; clients do "+
-		"with store: false", what, id, recentBytes>>20)
+	return refuse(http.StatusBadRequest, "previous_response_not_found", param,
+		"There is no %s %q: answers are kept in memory, for an hour after their last use and up to %d MiB of "+
+			"each key. Send what was said as input; clients do "+
+			"with store: false", what, id, recentBytes>>20)
 }
 
 // items reads the items of a request's input, kept ones in the places of their names.
 type items struct {
 	x     *exchange
 	f     *fields
-	own   []json.RawMessage // of the request itself, named ones among them
+	own   []json.RawMessage // of the request itself, including named items
 	bytes int64             // of kept items
 }
 
-// count counts a kept item as if it were in the body.
+// count counts a kept item like a part of the body.
 func (l *items) count(param string, raw json.RawMessage) {
 	if l.bytes += int64(len(raw)); l.bytes > l.x.s.o.MaxBody {
 		fail(param, "with it the request has more than %d bytes", l.x.s.o.MaxBody)
@@ -201,7 +202,7 @@ func (l *items) read() (all []*fields) {
 	return all
 }
 
-// isReference reports whether an item stands for one of an earlier answer: by its type, or as nothing but an id.
+// isReference reports whether an item is a reference into an earlier answer: by its type, or as an id alone.
 func isReference(f *fields) bool {
 	if kind, _ := decodeAs[string](f.values["type"]); kind == "item_reference" {
 		f.ignore("type")
@@ -210,13 +211,13 @@ func isReference(f *fields) bool {
 	return len(f.values) == 1 && f.has("id")
 }
 
-// keep keeps an answer that has ended. body is its JSON.
+// keep keeps a finished answer. body is its JSON.
 func (q *response) keep(body any) {
 	if !q.kept {
 		return
 	}
 	r := &keptResponse{id: q.r.id, before: q.before, input: q.input, ids: q.ids}
-	r.body, _ = encode(body) // it has JSON, since it is sent
+	r.body, _ = encode(body) // body has JSON, since it is sent
 	for i, b := range q.out.all {
 		item, _ := encode(q.item(i, b, b.status()))
 		r.output = append(r.output, item)
@@ -248,7 +249,7 @@ func (x *exchange) noResponse() *problem {
 	return p
 }
 
-// sealMark begins reasoning in its opaque form. It hides nothing, and nothing depends on who made it: a client may send
+// sealMark begins reasoning in its opaque form. It hides nothing, and nothing depends on its maker: a client may send
 // the text as it is.
 const sealMark = "karat1."
 
@@ -256,7 +257,7 @@ func seal(text string) string {
 	return sealMark + base64.StdEncoding.EncodeToString([]byte(text))
 }
 
-// unseal reads reasoning in its opaque form, and reports whether it is such.
+// unseal reads reasoning in its opaque form, and reports whether the text has that form.
 func unseal(sealed string) (string, bool) {
 	coded, ok := strings.CutPrefix(sealed, sealMark)
 	text, err := base64.StdEncoding.DecodeString(coded)

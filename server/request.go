@@ -21,25 +21,25 @@ import (
 	"github.com/karat-run/karat/internal/syntax"
 )
 
-// request is what each API asks for, in its own words.
+// request is the common form of each API's requests.
 type request struct {
 	id       string // of the answer
 	created  int64
 	model    *served
-	param    string   // the field that the prompts are from
+	param    string   // the field of the prompts
 	prompts  [][]int  // token ids
-	texts    []string // of the prompts that are given as texts
+	texts    []string // of the prompts given as texts
 	n        int      // answers to each prompt
-	best     int      // how many of them the client gets, of completions
-	max      int      // tokens of an answer, at most; -1 is as many as the context holds, which is all that there can be
+	best     int      // number of completions for the client
+	max      int      // maximum tokens of an answer; -1 fills the context, and is the largest
 	sampling karat.Sampling
 	stop     []string
 	logprobs bool // of the answer's tokens
 	top      int  // likeliest tokens in the place of each
-	echo     bool // the prompt comes first, with its log-probabilities if they are asked for
+	echo     bool // the prompt comes first, with its log-probabilities if requested
 	turn     *turn
 	form     form           // of the text
-	grammar  *karat.Grammar // that the answer must fit; nil for none
+	grammar  *karat.Grammar // form of the answer; nil for none
 	asked    *exchange
 	reply    reply
 	kept     logprobRoom
@@ -57,11 +57,11 @@ type reply struct {
 // chooses reports whether the best answers are chosen, by the log-probabilities of their tokens.
 func (r *request) chooses() bool { return r.best > 0 && r.best < r.n }
 
-// bytesOfLogprob are what a token that is kept with its log-probability takes about, until it is a part of an answer.
+// bytesOfLogprob is the approximate memory of a token kept with its log-probability, until in an answer.
 const bytesOfLogprob = 256
 
-// logprobRoom is the room that the log-probabilities of a request take among the bodies of requests: those of 128 long
-// answers with 20 tokens in each place, for example, are gigabytes.
+// logprobRoom is the room of a request's log-probabilities among the bodies of requests: 128 long answers with 20
+// tokens in each place, for example, take gigabytes.
 type logprobRoom struct {
 	mu     sync.Mutex
 	tokens int64
@@ -91,13 +91,13 @@ type event struct {
 	text      string
 	reasoning string
 	call      *call
-	tokens    []karat.Token // that it was made of, if log-probabilities are asked for; some pieces have none
-	prompt    bool          // it is the prompt's
+	tokens    []karat.Token // behind the text, if log-probabilities are requested; some pieces have none
+	prompt    bool          // of the prompt
 	finish    string        // of the last piece: stop, length or tool_calls
-	stopped   string        // the stop string that ended it
+	stopped   string        // the stop string found
 	full      bool          // the answer filled the context
 	ids       []int         // of the whole answer, with the last piece
-	cached    int           // tokens of the prompt that were there already
+	cached    int           // tokens of the prompt from the cache
 }
 
 // The ends of an answer, in OpenAI's words.
@@ -107,14 +107,14 @@ const (
 	finishCalls  = "tool_calls"
 )
 
-// usage counts tokens. completion has the token that ends a turn, where the model chose it.
+// usage counts tokens. completion includes a token at the end of a turn, if chosen by the model.
 type usage struct {
 	prompt, completion, cached, reasoning int
 	// to the first token from the first step, and from there to the last token
 	prefill, decode time.Duration
 }
 
-// newID returns a name that no other answer has.
+// newID returns a name unique among answers.
 func newID(prefix string) string {
 	var b [15]byte
 	rand.Read(b[:]) // never fails
@@ -125,13 +125,13 @@ func newID(prefix string) string {
 func (x *exchange) newRequest(m *served) *request {
 	r := &request{asked: x, model: m, created: time.Now().Unix(), n: 1, max: -1, sampling: m.model.Sampling()}
 	if r.sampling.Temperature == 0 {
-		r.sampling.Temperature = 1 // as OpenAI's API has it
+		r.sampling.Temperature = 1 // OpenAI's default
 	}
 	r.sampling.Seed = new(mathrand.Uint64())
 	return r
 }
 
-// least returns how many tokens of an answer a prompt must leave room for: one, unless none is asked for.
+// least returns the number of tokens left free for an answer by a prompt: one, unless none is wanted.
 func (r *request) least() int {
 	if r.max == 0 {
 		return 0
@@ -148,7 +148,7 @@ func (r *request) most(prompt []int) (tokens int, full bool) {
 	return r.max, false
 }
 
-// check throws the problem of what does not fit the context, or this server.
+// check throws the problem of a request outside the context, or outside this server's features.
 func (r *request) check() {
 	if r.model.info.Encoder {
 		throw(unsupported("model", "This model makes vectors and no tokens: it is for POST /v1/embeddings"))
@@ -177,7 +177,7 @@ func (r *request) check() {
 	}
 }
 
-// checkIDs throws the problem of an id that is no token.
+// checkIDs throws the problem of an id outside the vocabulary.
 func (m *served) checkIDs(param string, ids iter.Seq[int]) {
 	for id := range ids {
 		if id < 0 || id >= m.info.VocabSize {
@@ -186,7 +186,7 @@ func (m *served) checkIDs(param string, ids iter.Seq[int]) {
 	}
 }
 
-// tokenIDs returns the ids of a text that is a prompt.
+// tokenIDs returns the ids of a prompt's text.
 func (x *exchange) tokenIDs(m *served, param, text string, o karat.TokenizeOptions) []int {
 	if m.model.ExceedsContext(text) {
 		throw(longer(param, m.room))
@@ -210,9 +210,9 @@ func (r *request) mayUse() (n int) {
 	return n
 }
 
-// spare returns how many of the places that a caller may have are left free: a quarter by a batch, which gives way to
+// reservedPlaces returns the number of a caller's places to leave free: a quarter for a batch, which gives way to
 // requests.
-func (s *Server) spare(who *caller) int64 {
+func (s *Server) reservedPlaces(who *caller) int64 {
 	if who.late {
 		return s.rooms.places.most(who.name) / 4
 	}
@@ -220,15 +220,18 @@ func (s *Server) spare(who *caller) int64 {
 }
 
 // most returns how many places a caller may have.
-func (s *Server) most(who *caller) int { return int(s.rooms.places.most(who.name) - s.spare(who)) }
+func (s *Server) most(who *caller) int {
+	return int(s.rooms.places.most(who.name) - s.reservedPlaces(who))
+}
 
-// enter takes n of the places of requests that are computed or wait, and holds the tokens that they may use; done gives
+// enter takes n of the places of requests computed or waiting, and holds the tokens of their possible use; done gives
 // both back.
 func (s *Server) enter(who *caller, n, tokens int) (done func()) {
-	if !s.rooms.places.takeLeaving(s.spare(who), who.name, int64(n)) {
+	if !s.rooms.places.takeLeaving(s.reservedPlaces(who), who.name, int64(n)) {
 		s.telemetry.refused.Inc()
 		if who.key != nil {
-			throw(full("Of the %d requests that are computed or wait the key %q has as many as leave places for the other "+
+			throw(full("Of the %d requests that are computed or wait the key %q has as many as leave places for the "+
+				"other "+
 				"keys", s.o.Requests, who.name))
 		}
 		throw(full("%d requests are computed or wait, this server takes no more", s.o.Requests))
@@ -305,7 +308,7 @@ func (s *Server) addUsage(ctx context.Context, who *caller, m *served, u usage) 
 	traceOf(ctx).add(u)
 }
 
-// explain returns what a client may know of an error; the log has it all.
+// explain returns the client's part of an error; the log has the whole.
 func (s *Server) explain(ctx context.Context, err error) *problem {
 	var p *problem
 	switch {
@@ -320,7 +323,7 @@ func (s *Server) explain(ctx context.Context, err error) *problem {
 	return internal("The model failed to compute an answer")
 }
 
-// choice is one answer that is being computed.
+// choice is an answer under way.
 type choice struct {
 	s      *Server
 	r      *request
@@ -332,10 +335,10 @@ type choice struct {
 	tokens, kept, reasoning int
 	ids                     []int
 	began, started          time.Time // of the request, and of its first step
-	answered, last          time.Time // its first token, and the last one so far
+	answered, last          time.Time // its first token, and the last so far
 }
 
-// guarded is run, whose panics are errors of this answer alone.
+// guarded runs the choice, with a panic as an error of this answer alone.
 func (c *choice) guarded(ctx context.Context) (err error) {
 	defer func() {
 		traceOf(ctx).answer(c)
@@ -354,7 +357,7 @@ func (c *choice) run(ctx context.Context) error {
 	o := karat.GenerateOptions{Sampling: &sampling, Stop: c.r.stop, Logprobs: c.r.logprobs || c.r.chooses(),
 		TopLogprobs: c.r.top, Grammar: c.r.grammar, Caller: c.r.asked.who.caller()}
 	if c.r.echo {
-		if err := c.say(ctx, session, o); err != nil {
+		if err := c.sayPrompt(ctx, session, o); err != nil {
 			return err
 		}
 	}
@@ -377,7 +380,7 @@ func (c *choice) run(ctx context.Context) error {
 			_, c.kept = session.PromptTokens()
 			c.started = session.Started()
 		}
-		c.took()
+		c.noteToken()
 		c.ids = append(c.ids, t.ID)
 		if (c.r.logprobs || c.r.chooses()) && !c.r.reply.sent {
 			if err := c.r.keep(1 + len(t.TopLogprobs)); err != nil {
@@ -391,8 +394,8 @@ func (c *choice) run(ctx context.Context) error {
 	return nil
 }
 
-// took notes that there is a token.
-func (c *choice) took() {
+// noteToken notes the time of a token.
+func (c *choice) noteToken() {
 	now, m := time.Now(), c.r.model.counts
 	if c.tokens == 0 {
 		observe(m.firstToken, c.began, now)
@@ -435,7 +438,7 @@ func (c *choice) follow(p *pieces, t karat.Token) bool {
 	case t.Stop == karat.StopLength: // whatever came before: something may be missing
 		last.finish = finishLength
 		_, last.full = c.r.most(c.prompt)
-	case p.hasCalled() && !c.r.turn.named: // else it is stop, as OpenAI has it
+	case p.hasCalled() && !c.r.turn.named: // else stop, as in OpenAI's API
 		last.finish = finishCalls
 	case t.Stop == karat.StopString:
 		last.stopped = t.Stopped
@@ -446,8 +449,8 @@ func (c *choice) follow(p *pieces, t karat.Token) bool {
 	return true
 }
 
-// say hands over the prompt, with its log-probabilities if they are asked for.
-func (c *choice) say(ctx context.Context, session *karat.Session, o karat.GenerateOptions) error {
+// sayPrompt hands over the prompt, with its log-probabilities if requested.
+func (c *choice) sayPrompt(ctx context.Context, session *karat.Session, o karat.GenerateOptions) error {
 	if !c.r.logprobs {
 		c.emit(event{text: c.promptText(), prompt: true})
 		return nil
@@ -478,7 +481,7 @@ func prompts(param string, raw json.RawMessage, room, answer int) (texts []strin
 	if raw[0] != '[' {
 		throw(not)
 	}
-	first := byte(0) // of the first element, which the others are like
+	first := byte(0) // of the first element, the model for the others
 	elements(raw, func(_, x json.RawMessage) bool {
 		first = x[0]
 		return false

@@ -15,26 +15,26 @@ import (
 // maxDocuments bounds the documents of a request.
 const maxDocuments = 2048
 
-// ranker has models tell how well documents answer a query: scores from 0 to 1, or before the function that makes them
-// so; and the tokens that were read. It is the models, but for tests.
+// ranker has models judge how well documents answer a query: by scores from 0 to 1, or by the values before the last
+// function; and by the tokens read. Outside tests the ranker is the models.
 type ranker interface {
 	rank(ctx context.Context, r *ranking) (scores []float64, tokens int, p *problem)
 }
 
-// ranking is what each form of the API asks for.
+// ranking is a request for scores, common to the API's forms.
 type ranking struct {
 	model     *served
 	query     string
 	documents []string
-	top       int    // documents that are asked for; -1 is all
+	top       int    // documents requested; -1 is all
 	say       bool   // with their texts
 	raw       bool   // the model's logits, and no numbers from 0 to 1
-	cut       bool   // what the context does not hold of a document
+	cut       bool   // cut documents to the context
 	name      string // of the field of documents
 	caller    karat.Caller
 }
 
-// scored is a document's place, and how well it answers.
+// scored is a document's place and score.
 type scored struct {
 	index int
 	score float64
@@ -49,7 +49,8 @@ func rerank(x *exchange) any {
 	switch {
 	case tei:
 		name = "texts"
-		r.say, r.raw, r.cut = f.boolean("return_text", false), f.boolean("raw_scores", false), f.boolean("truncate", false)
+		r.say, r.raw = f.boolean("return_text", false), f.boolean("raw_scores", false)
+		r.cut = f.boolean("truncate", false)
 		f.oneOf("truncation_direction", "right", "Right")
 	case second:
 		f.hint("priority")
@@ -84,7 +85,7 @@ func rerank(x *exchange) any {
 		"usage": map[string]int{"prompt_tokens": tokens, "total_tokens": tokens}}
 }
 
-// read takes the documents: texts, or objects that have one.
+// read takes the documents: texts, or objects with a text.
 func (r *ranking) read(f *fields, name string) {
 	for i, raw := range f.list(name, maxDocuments) {
 		if text, ok := decodeAs[string](raw); ok {
@@ -107,7 +108,7 @@ func (r *ranking) read(f *fields, name string) {
 	}
 }
 
-// rank returns the best documents, the best one first; of equal ones the first.
+// rank returns the best documents, best first, of equal scores in their order.
 func (x *exchange) rank(r *ranking) ([]scored, int) {
 	most := 0 // a token has a byte or more
 	for _, text := range r.documents {
@@ -161,7 +162,7 @@ func (k rankers) rank(ctx context.Context, r *ranking) (scores []float64, tokens
 	for _, x := range all {
 		score := float64(x.Score)
 		if !r.raw {
-			score = float64(float32(1 / (1 + math.Exp(-score)))) // of which machines agree
+			score = float64(float32(1 / (1 + math.Exp(-score)))) // float32 for agreement between machines
 		}
 		scores[x.Index], tokens = score, tokens+x.Tokens
 	}

@@ -31,7 +31,7 @@ func countResponse(x *exchange) any {
 	return map[string]any{"object": "response.input_tokens", "input_tokens": len(q.r.prompts[0])}
 }
 
-// response is a request of this API, what of it the answer repeats, and the answer.
+// response is a request of this API, its fields repeated in the answer, and the answer.
 type response struct {
 	r    *request
 	echo map[string]any
@@ -39,8 +39,8 @@ type response struct {
 	ids  []string // of the items of the answer
 
 	input   []json.RawMessage // items of the request
-	before  string            // the response that it goes on with
-	kept    bool              // it can be named later
+	before  string            // the response before this one
+	kept    bool              // open to later references
 	sealed  bool              // reasoning is also there in its opaque form
 	summary bool              // reasoning is also there as its summary
 }
@@ -93,13 +93,13 @@ func readResponse(x *exchange) *response {
 	return q
 }
 
-// peek returns a text that is still to be read; "" is none.
+// peek returns a text left unread; "" is none.
 func peek(f *fields, name string) string {
 	text, _ := decodeAs[string](f.values[name])
 	return text
 }
 
-// null returns a field's JSON, or what stands for its absence; it is still to be read.
+// null returns a field's JSON, or a stand-in for its absence, and leaves the field unread.
 func null(f *fields, name, absent string) json.RawMessage {
 	if f.has(name) {
 		return f.values[name]
@@ -107,7 +107,7 @@ func null(f *fields, name, absent string) json.RawMessage {
 	return json.RawMessage(absent)
 }
 
-// orOne returns a top_p as the API has it, where 1 is off.
+// orOne returns a top_p in the API's form, with 1 for off.
 func orOne(p float64) float64 {
 	if p == 0 {
 		return 1
@@ -115,17 +115,17 @@ func orOne(p float64) float64 {
 	return p
 }
 
-// responseRefused reads the fields that ask for more than an answer.
+// responseRefused reads the fields asking for more than an answer.
 func responseRefused(f *fields) {
 	f.lacks("conversation", "prompt", "background")
-	f.oneOf("truncation", "auto", "disabled") // nothing is ever cut: a prompt that does not fit is refused
+	f.oneOf("truncation", "auto", "disabled") // nothing is ever cut: an overlong prompt is refused
 	f.hint("max_tool_calls", "context_management")
 	if o := f.object("stream_options"); o != nil {
 		o.hint("include_obfuscation")
 		o.done()
 	}
-	metadata(f) // which the answer also has
-	idle(f)
+	metadata(f) // repeated in the answer
+	hintIdle(f)
 }
 
 // responseText returns the form of the answer's text.
@@ -138,7 +138,7 @@ func responseText(f *fields) (x form) {
 	return x
 }
 
-// include reads what else than texts and calls the answer is to have.
+// include reads the further parts of the answer.
 func (q *response) include(f *fields) {
 	r := q.r
 	for _, name := range f.texts("include", 32) {
@@ -159,7 +159,7 @@ func (q *response) include(f *fields) {
 	r.logprobs = r.logprobs || r.top > 0
 }
 
-// reasoning reads how much the answer is to reason, and whether that has a summary: the reasoning as it is.
+// reasoning reads the amount of reasoning, and whether there is a summary: the reasoning as it is.
 func (q *response) reasoning(f *fields, c *conversation) {
 	m, o := q.r.model, f.object("reasoning")
 	if o == nil {
@@ -174,9 +174,11 @@ func (q *response) reasoning(f *fields, c *conversation) {
 	o.done()
 }
 
-// serviceItem finds the items of tools that OpenAI's service runs, and of its own records, which say nothing to a model
+// serviceItem finds the items of tools run by OpenAI's service, and of its own records, without meaning for a model
 // here.
-var serviceItem = regexp.MustCompile(`^(code_interpreter|computer|file_search|image_generation|mcp|tool_search|web_search)_call$|^mcp_(list_tools|approval_request|approval_response)$`)
+var serviceItem = regexp.MustCompile(
+	`^(code_interpreter|computer|file_search|image_generation|mcp|tool_search|web_search)_call$|` +
+		`^mcp_(list_tools|approval_request|approval_response)$`)
 
 // responseInput reads items: messages, calls and their results.
 func responseInput(f *fields, list []*fields, c *conversation) {
@@ -211,13 +213,14 @@ func responseInput(f *fields, list []*fields, c *conversation) {
 				call = customCall(m, id, name)
 			}
 			names[id] = name
-			// calls of one turn are one message
+			// the calls of a turn share a message
 			c.messages = appendAssistant(c.messages, func(karat.Message) bool { return true }, call)
 		case "function_call_output", "custom_tool_call_output":
 			m.ignore("id")
 			id := calledID(m, "call_id", "no item before is", names)
-			c.messages = append(c.messages, karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id,
-				Name: names[id], Content: join(content(m, "output", true))}}})
+			c.messages = append(c.messages, karat.Message{Role: karat.RoleTool,
+				Parts: []karat.Part{karat.ToolResult{ID: id, Name: names[id],
+					Content: join(content(m, "output", true))}}})
 		}
 		c.setPlaces(m.path)
 		m.done()
@@ -255,7 +258,8 @@ func reasoningItem(m *fields) karat.Reasoning {
 		}
 		return b.String()
 	}
-	as, summary, sealed := text("content", "reasoning_text"), text("summary", "summary_text"), m.text("encrypted_content")
+	as, summary := text("content", "reasoning_text"), text("summary", "summary_text")
+	sealed := m.text("encrypted_content")
 	said, own := unseal(sealed)
 	if own {
 		as = cmp.Or(as, said)
@@ -266,7 +270,7 @@ func reasoningItem(m *fields) karat.Reasoning {
 	return karat.Reasoning(as)
 }
 
-// object returns the answer; without usage it is one that has not ended.
+// object returns the answer, unfinished without usage.
 func (q *response) object(u *usage) map[string]any {
 	o := map[string]any{"id": q.r.id, "object": "response", "created_at": q.r.created, "status": "in_progress",
 		"model": q.r.model.name, "output": []any{}, "usage": nil}
@@ -285,9 +289,9 @@ func (q *response) object(u *usage) map[string]any {
 		items = append(items, q.item(i, b, b.status()))
 	}
 	o["output"] = items
-	o["usage"] = map[string]any{"input_tokens": u.prompt, "input_tokens_details": map[string]int{"cached_tokens": u.cached,
-		"cache_write_tokens": 0},
-		"output_tokens": u.completion, "output_tokens_details": map[string]int{"reasoning_tokens": u.reasoning},
+	o["usage"] = map[string]any{"input_tokens": u.prompt,
+		"input_tokens_details": map[string]int{"cached_tokens": u.cached, "cache_write_tokens": 0},
+		"output_tokens":        u.completion, "output_tokens_details": map[string]int{"reasoning_tokens": u.reasoning},
 		"total_tokens": u.prompt + u.completion}
 	return o
 }
@@ -337,7 +341,8 @@ func (q *response) item(i int, b *block, status string) map[string]any {
 		if text != "" {
 			parts = append(parts, q.outputText(text, b.tokens))
 		}
-		return map[string]any{"type": "message", "id": q.ids[i], "role": "assistant", "status": status, "content": parts}
+		return map[string]any{"type": "message", "id": q.ids[i], "role": "assistant", "status": status,
+			"content": parts}
 	}
 }
 
@@ -385,10 +390,12 @@ func (q *response) tell(send func(kind string, more map[string]any)) {
 	q.out.opened = func(i int, b *block) {
 		send("response.output_item.added", map[string]any{"output_index": i, "item": q.item(i, b, "in_progress")})
 		if b.kind == textBlock {
-			send("response.content_part.added", at(i, map[string]any{"content_index": 0, "part": q.outputText("", nil)}))
+			send("response.content_part.added", at(i, map[string]any{"content_index": 0,
+				"part": q.outputText("", nil)}))
 		}
 		if b.kind == reasoningBlock && q.summary {
-			send("response.reasoning_summary_part.added", at(i, map[string]any{"summary_index": 0, "part": summaryText("")}))
+			send("response.reasoning_summary_part.added", at(i,
+				map[string]any{"summary_index": 0, "part": summaryText("")}))
 		}
 	}
 	q.out.grew = func(i int, b *block, piece string, tokens []karat.Token) {
@@ -415,12 +422,14 @@ func (q *response) tell(send func(kind string, more map[string]any)) {
 			send(names[b.kind]+".done", at(i, map[string]any{"content_index": 0, "text": text}))
 			if q.summary {
 				send("response.reasoning_summary_text.done", at(i, map[string]any{"summary_index": 0, "text": text}))
-				send("response.reasoning_summary_part.done", at(i, map[string]any{"summary_index": 0, "part": summaryText(text)}))
+				send("response.reasoning_summary_part.done",
+					at(i, map[string]any{"summary_index": 0, "part": summaryText(text)}))
 			}
 		case textBlock:
 			send(names[b.kind]+".done", at(i, map[string]any{"content_index": 0, "text": text,
 				"logprobs": q.r.tokenLogprobs(b.tokens)}))
-			send("response.content_part.done", at(i, map[string]any{"content_index": 0, "part": q.outputText(text, b.tokens)}))
+			send("response.content_part.done", at(i, map[string]any{"content_index": 0,
+				"part": q.outputText(text, b.tokens)}))
 		}
 		send("response.output_item.done", map[string]any{"output_index": i, "item": q.item(i, b, b.status())})
 	}

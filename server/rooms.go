@@ -4,7 +4,7 @@ import (
 	"sync"
 )
 
-// held are the bytes that a request has in the room of bodies.
+// held is a request's bytes in the room of bodies.
 type held struct {
 	s    *Server
 	who  string
@@ -40,15 +40,15 @@ func (h *held) end() {
 	}
 }
 
-// shares bound what callers hold together of one thing, as places of requests or bytes of bodies. Half of all is shared
-// out evenly among the keys: as much of it as a key does not hold is kept for that key. The rest is for who comes
-// first. A server without keys has one caller, for whom all is.
+// shares bound the callers' holdings of a thing, as places of requests or bytes of bodies. Half of all is divided
+// evenly among the keys: the part of a key not held is kept for the key. The rest is for the first to come. A server
+// without keys has a single caller with a right to all.
 type shares struct {
 	mu   sync.Mutex
 	free int64
 	all  int64
 	each int64            // kept for each key
-	owed int64            // what the keys do not hold of it
+	owed int64            // the keys' parts not held
 	held map[string]int64 // by callers
 	keys map[string]bool
 }
@@ -74,14 +74,13 @@ func (s *shares) owes(who string) int64 {
 	return max(0, s.each-s.held[who])
 }
 
-// room returns how much more a caller may take. Where there are more keys than half of all, a key that holds nothing
-// gets the rest.
+// room returns how much more a caller may take. With more keys than half of all, a key without holdings gets the rest.
 func (s *shares) room(who string) int64 {
 	own := s.owes(who)
 	return max(s.free-min(s.owed-own, s.all/2), min(s.free, own))
 }
 
-// most returns what a caller may take who holds nothing, while others hold nothing.
+// most returns the maximum for a caller without holdings, while others hold nothing.
 func (s *shares) most(who string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +94,7 @@ func (s *shares) most(who string) int64 {
 // take takes n for a caller, if there is room.
 func (s *shares) take(who string, n int64) bool { return s.takeLeaving(0, who, n) }
 
-// takeLeaving is take, if as much as spare is left for others.
+// takeLeaving takes n, if spare is left for others.
 func (s *shares) takeLeaving(spare int64, who string, n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +105,7 @@ func (s *shares) takeLeaving(spare int64, who string, n int64) bool {
 	return true
 }
 
-// add takes n for a caller, room or not: it is there already. A negative n gives back.
+// add takes n for a caller, room or not, for a thing already present. A negative n gives back.
 func (s *shares) add(who string, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +114,7 @@ func (s *shares) add(who string, n int64) {
 
 func (s *shares) give(who string, n int64) { s.add(who, -n) }
 
-// move changes what a caller holds. The mutex is held.
+// move changes a caller's holdings. The mutex is held.
 func (s *shares) move(who string, n int64) {
 	before := s.owes(who)
 	s.free -= n

@@ -1,19 +1,20 @@
 // Package server serves models over HTTP, to clients of OpenAI's API and of others. Each API is a translation, in a
-// file of its own, to one request inside.
+// file of its own, to a common request inside.
 //
 //	s, err := server.New(ctx, server.Options{Models: []server.Model{{Name: "demo", Model: m}}})
 //	if err != nil { ... }
 //	http.ListenAndServe("127.0.0.1:8080", s)
 //
-// What a request asks for is done, or refused by an error that names the field. An answer has the same bits alone and
+// Everything in a request is done, or refused by an error with the field's name. An answer has the same bits alone and
 // beside others, streamed or not. docs/serving.md lists the routes.
 //
 // Files: server.go (Options, routes); the APIs: openai_chat.go, openai_completions.go, responses.go, recent.go (kept
 // responses), anthropic.go, anthropic_request.go, ollama.go, ollama_request.go, ollama_models.go, models.go, tokens.go,
-// embeddings.go, rerank.go, batch_run.go, batches.go, files.go, store.go; health.go; what the APIs share: tools.go,
-// openai.go, reasoning.go, turn.go (conversations), blocks.go (parts of an answer), metrics.go, trace.go, request.go
-// (the request inside, and its answers), grammar.go; exchange.go (a request on its way); pool.go (models); who may ask,
-// and for how much: guard.go, keys.go, body.go, rooms.go; stream.go, fields.go (JSON of requests), json.go, problem.go.
+// embeddings.go, rerank.go, batch_run.go, batches.go, files.go, store.go; health.go; common to the APIs: openai.go,
+// reasoning.go, blocks.go (parts of an answer), turn.go (conversations), tools.go, metrics.go, trace.go, request.go
+// (the request inside, and its answers), grammar.go; exchange.go (a request on its way); pool.go (models); rights and
+// bounds of callers: guard.go, keys.go, rooms.go, body.go; stream.go, fields.go (JSON of requests), json.go,
+// problem.go.
 package server
 
 import (
@@ -34,35 +35,35 @@ import (
 	"github.com/karat-run/karat/internal/sysinfo"
 )
 
-// Options say what to serve, and to whom. The zero value of all but Models is usable.
+// Options say what to serve, and to whom. Models is required.
 type Options struct {
-	Models []Model // the first one is the default of routes that name none
-	// most bytes that loaded models take together of this machine's memory; 0 is the memory that is free at first
+	Models []Model // the first is the default of routes without names
+	// Memory is the maximum bytes of loaded models together in this machine's memory; 0 is the memory free at first.
 	Memory int64
-	Loaded int      // most models that are loaded at a time on a device; 0 is any number
+	Loaded int      // maximum of models loaded at a time on a device; 0 is any number
 	Keys   []Key    // nil needs none
-	Hosts  []string // that the Host header may name, "*" for all; nil is this machine's loopback
-	// whose pages may call the server, as http://localhost:3000, https://*.example.com or "*"; nil is the origins of this
-	// machine
+	Hosts  []string // allowed names in the Host header, "*" for all; nil is this machine's loopback
+	// Origins are the origins of pages allowed to call the server, as http://localhost:3000, https://*.example.com or
+	// "*"; nil is the origins of this machine.
 	Origins []string
-	// tools are refused where the chat template takes none; else the model is told of them in a text
+	// NoToolFallback refuses tools without a place in the chat template. By default a text tells the model about them.
 	NoToolFallback bool
 	MaxBody        int64                   // most bytes of a request; 0 is 32 MiB
-	Requests       int                     // most answers that are computed or wait; 0 is 256. More are refused with 429
+	Requests       int                     // maximum of answers computed or waiting, else 429; 0 is 256
 	Store          string                  // folder of files and batches; "" has none
 	Trace          func(Span)              // is told of requests and of their parts, by many goroutines; nil is none
-	Pages          map[string]http.Handler // by paths, / among them; they also need a key
+	Pages          map[string]http.Handler // by paths, including /; they also need a key
 	Log            *slog.Logger            // of requests, without their texts; nil is none
 }
 
-// New makes a server. It reads the models' files, for their fingerprints; the end of ctx stops that.
+// New makes a server. New reads the models' files, for their fingerprints, until the end of ctx.
 func New(ctx context.Context, o Options) (*Server, error) {
 	o.MaxBody, o.Requests = cmp.Or(o.MaxBody, 32<<20), cmp.Or(o.Requests, 256)
 	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), now: time.Now, since: time.Now().Unix(),
 		grammars: newGrammars(grammarBytes)}
 	s.recent = recent{now: func() time.Time { return s.now() }, of: map[string]*keptResponses{}}
-	s.generate = func(ctx context.Context, from *karat.Session, ids []int, o karat.GenerateOptions) iter.Seq2[karat.Token,
-		error] {
+	s.generate = func(ctx context.Context, from *karat.Session, ids []int,
+		o karat.GenerateOptions) iter.Seq2[karat.Token, error] {
 		return from.GenerateIDs(ctx, ids, o)
 	}
 	s.stats = (*karat.Model).Stats
@@ -95,7 +96,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		}
 	}
 	s.rooms = rooms{places: newShares(int64(o.Requests), s.gate.keys), small: newShares(smallBodies, s.gate.keys),
-		bodies: newShares(max(allBodies, 2*o.MaxBody), s.gate.keys)} // of which one key may take half
+		bodies: newShares(max(allBodies, 2*o.MaxBody), s.gate.keys)} // half of them for a single key
 	s.routes()
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go s.watchAll(s.ctx)
@@ -119,8 +120,7 @@ func newPool(s *Server, o Options) *pool {
 // agentContext is how many tokens the first requests of coding agents need, with their tools and an answer.
 const agentContext = 32768
 
-// open returns a loaded model with the facts that are often asked of it. It reads the model's files, for the
-// fingerprint.
+// open returns a loaded model with its often needed facts, and reads the model's files for the fingerprint.
 func (s *Server) open(ctx context.Context, e *entry, m *karat.Model) (*served, error) {
 	x := &served{name: e.Name, model: m, info: m.Info(), counts: s.telemetry.counts(e.Name)}
 	x.room = min(x.info.Context, m.Stats().MaxSequence)
@@ -145,11 +145,11 @@ func (s *Server) open(ctx context.Context, e *entry, m *karat.Model) (*served, e
 	return x, nil
 }
 
-// Drain refuses new requests. It lets the ones under way end, and closes the channel that it returns when the last one
-// has.
+// Drain refuses new requests. Drain lets requests under way end, and closes the returned channel at the end of the
+// last.
 func (s *Server) Drain() <-chan struct{} { return s.door.shut() }
 
-// Close ends what the server does by itself, and closes the models that it has loaded.
+// Close ends the server's own work, and closes the models it has loaded.
 func (s *Server) Close() error {
 	s.Drain()
 	s.stop()
@@ -161,7 +161,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// routes registers all that the server answers.
+// routes registers all routes of the server.
 func (s *Server) routes() {
 	post := func(pattern string, v voice, handle func(*exchange) any) {
 		s.handle("POST "+pattern, route{voice: v, handle: handle})
@@ -217,7 +217,7 @@ func (s *Server) routes() {
 	s.storeRoutes()
 }
 
-// storeRoutes registers the routes of files and batches. Without a store they say so.
+// storeRoutes registers the routes of files and batches. Without a store they refuse.
 func (s *Server) storeRoutes() {
 	for _, r := range []struct {
 		pattern string
@@ -244,8 +244,8 @@ func (s *Server) storeRoutes() {
 
 // refuseStore answers the routes of files and batches where the server keeps none.
 func refuseStore(x *exchange) any {
-	return refuse(http.StatusNotFound, "not_stored", "", "This server keeps no files and batches: it was started without "+
-		"--store FOLDER")
+	return refuse(http.StatusNotFound, "not_stored", "",
+		"This server keeps no files and batches: it was started without "+"--store FOLDER")
 }
 
 // voiceOf returns how the API of a path writes errors.
@@ -266,7 +266,7 @@ var openAPIDocument []byte
 func showOpenAPI(x *exchange) any {
 	x.w.Header().Set("Content-Type", "application/json")
 	x.w.WriteHeader(http.StatusOK)
-	x.w.Write(openAPIDocument) // an error is the client's, who has gone
+	x.w.Write(openAPIDocument) // an error is the client's, already gone
 	return nil
 }
 
@@ -326,12 +326,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	t.end(x, pattern)
 	s.telemetry.request(pattern, x.w.status)
-	s.log.Info("request", "id", id, "method", r.Method, "route", pattern, "status", x.w.status, "key", x.who.name, "model",
-		x.model, "bytes", x.w.bytes, "ms", time.Since(began).Milliseconds(), "ignored", x.hints.text)
+	s.log.Info("request", "id", id, "method", r.Method, "route", pattern, "status", x.w.status, "key", x.who.name,
+		"model", x.model, "bytes", x.w.bytes, "ms", time.Since(began).Milliseconds(), "ignored", x.hints.text)
 }
 
-// routeProblem returns the problem of a request that no route takes. Where only the request's method is wrong, the
-// header Allow has the right methods.
+// routeProblem returns the problem of a request without a route. If only the request's method is wrong, the header
+// Allow has the right methods.
 func (s *Server) routeProblem(w http.ResponseWriter, r *http.Request) *problem {
 	h, _ := s.mux.Handler(r)
 	probe := &recorder{header: http.Header{}}

@@ -26,24 +26,24 @@ const (
 	maxKept   = 1 << 20 // of a thing without its data
 )
 
-// keepFor is how long files, and batches that are over, are kept.
+// keepFor is the time that files, and finished batches, are kept.
 const keepFor = 30 * 24 * time.Hour
 
-// store keeps files and batches in a folder. A thing is there once NAME.json is, which appears whole; what a file holds
-// is in NAME.data. Names are made here, and no others reach the folder.
+// store keeps files and batches in a folder. A thing exists from the moment of NAME.json, which appears whole;
+// NAME.data has the contents of a file. Names are made here, and no others reach the folder.
 type store struct {
 	root *os.Root
 	log  *slog.Logger
 	// held while the store is open: of two servers each would run the other's batches, and remove its files
 	lock   *os.File
-	things *shares    // files and batches of each owner, and files that are being received or written
-	bytes  *shares    // of files, and of lines that a batch has written
+	things *shares    // files and batches of each owner, and files under way
+	bytes  *shares    // of files, and of lines written by batches
 	mu     sync.Mutex // guards the rest, and the files NAME.json
 	file   map[string]*storedFile
 	job    map[string]*batch
 }
 
-// storedFile is a file as OpenAI's API tells it, and whose it is.
+// storedFile is a file in the form of OpenAI's API, with its owner.
 type storedFile struct {
 	ID       string `json:"id"`
 	Object   string `json:"object"`
@@ -63,8 +63,8 @@ func (s *Server) newFile(id, name, purpose, owner string) *storedFile {
 		Purpose: purpose, Status: "processed", owner: owner}
 }
 
-// kept is how a thing lies in its file. The first version named keys without a name by their line, as key1: such a key
-// is another one once a line before it goes, so the things of these names are nobody's.
+// kept is the form of a thing in its file. The first version named keys without a name by their line, as key1: such a
+// key is another once a line before it goes, so the things of these names are nobody's.
 type kept[T any] struct {
 	Version int    `json:"version"`
 	Owner   string `json:"owner"`
@@ -76,13 +76,13 @@ const keptVersion = 2
 // numbered is how the first version named keys without a name.
 var numbered = regexp.MustCompile(`^key[0-9]+$`)
 
-// nobody returns an owner that no key is, since names have no spaces.
+// nobody returns an owner without a key, since names have no spaces.
 func nobody(name string) string { return "nobody " + name }
 
-// storeName are the names that the store makes.
+// storeName matches the names made by the store.
 var storeName = regexp.MustCompile(`^(file-|batch_)[a-z2-7]{24}$`)
 
-// openStore reads the folder. What a server has left that was killed goes: files that were not received whole.
+// openStore reads the folder, and removes the remains of a killed server: incomplete files.
 func openStore(dir string, keys keyring, log *slog.Logger) (*store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
@@ -103,7 +103,7 @@ func openStore(dir string, keys keyring, log *slog.Logger) (*store, error) {
 	return t, nil
 }
 
-// takeLock takes the lock, which needs a folder that can be written to.
+// takeLock takes the lock, in a writable folder.
 func (t *store) takeLock() (err error) {
 	if t.lock, err = t.root.OpenFile("lock", os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return err
@@ -120,12 +120,12 @@ func (t *store) takeLock() (err error) {
 
 func (t *store) close() error {
 	if t.lock != nil {
-		t.lock.Close() // nothing was written to it
+		t.lock.Close() // nothing was written to the file
 	}
 	return t.root.Close()
 }
 
-// damagedEnd is the end of the name of a thing that cannot be read, which is set aside with its data.
+// damagedEnd ends the name of an unreadable thing, set aside with its data.
 const damagedEnd = ".json.damaged"
 
 func (t *store) read() error {
@@ -144,8 +144,8 @@ func (t *store) read() error {
 		}
 		if err := t.readThing(name); err != nil {
 			damaged[name] = true
-			t.log.Error("a thing in the store is damaged, and set aside", "name", name+damagedEnd, "error", errors.Join(err,
-				t.root.Rename(e.Name(), name+damagedEnd)).Error())
+			t.log.Error("a thing in the store is damaged, and set aside", "name", name+damagedEnd, "error",
+				errors.Join(err, t.root.Rename(e.Name(), name+damagedEnd)).Error())
 		}
 	}
 	for _, e := range list {
@@ -195,11 +195,10 @@ func (t *store) readThing(name string) error {
 	return nil
 }
 
-// countOutputs counts the files of a batch that is not over: the places that are kept for them, and the bytes that
-// there are.
+// countOutputs counts the files of an unfinished batch: the places kept for them, and the bytes present.
 func (t *store) countOutputs(b *batch) {
 	for i, id := range b.Outputs {
-		if t.file[id] != nil { // which is counted as a file
+		if t.file[id] != nil { // already counted as a file
 			continue
 		}
 		t.things.add(b.owner, 1)
@@ -211,7 +210,7 @@ func (t *store) countOutputs(b *batch) {
 	}
 }
 
-// isExpected reports whether a batch that is not over will have the file.
+// isExpected reports whether an unfinished batch will have the file.
 func (t *store) isExpected(file string) bool {
 	for _, b := range t.job {
 		if !b.isOver() && (b.Outputs[0] == file || b.Outputs[1] == file) {
@@ -241,8 +240,7 @@ func readKept[T any](t *store, name string) (thing *T, owner string, err error) 
 	return &k.Thing, k.Owner, err
 }
 
-// keep writes a thing, which appears whole or not at all, and not where it could not be read back. The caller holds
-// t.mu.
+// keep writes a thing, whole or not at all, and only if it can be read back. The caller holds t.mu.
 func (t *store) keep(id, owner string, thing any) error {
 	text, err := json.Marshal(kept[any]{keptVersion, owner, thing})
 	if err == nil && len(text) > maxKept {
@@ -263,7 +261,7 @@ func (t *store) keep(id, owner string, thing any) error {
 	return t.root.Rename(part, id+".json")
 }
 
-// receive writes what a new file holds, and returns its bytes.
+// receive writes the contents of a new file, and returns their bytes.
 func (t *store) receive(id string, from io.Reader) (n int64, err error) {
 	part := id + ".tmp"
 	f, err := t.root.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -298,7 +296,7 @@ func (t *store) reserve(owner string, things, bytes int64, now time.Time) *probl
 		"DELETE /v1/files/ID and /v1/batches/ID")
 }
 
-// release gives back what reserve has counted.
+// release gives back the counts of reserve.
 func (t *store) release(owner string, things, bytes int64) {
 	t.things.give(owner, things)
 	t.bytes.give(owner, bytes)
@@ -320,7 +318,7 @@ func (t *store) expire(now time.Time) {
 	}
 }
 
-// add takes a file in, whose data is there. It is counted already.
+// add takes in a file, with its data present and counted.
 func (t *store) add(f *storedFile) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -351,7 +349,7 @@ func (t *store) remove(f *storedFile) (busy bool, err error) {
 	return false, t.dropFile(f)
 }
 
-// reads reports whether a batch that is not over reads a file.
+// reads reports whether an unfinished batch reads a file.
 func (t *store) reads(f *storedFile) bool {
 	for _, b := range t.job {
 		if b.Input == f.ID && !b.isOver() {
@@ -374,7 +372,7 @@ func (t *store) dropFile(f *storedFile) error {
 	return t.root.Remove(f.ID + ".data")
 }
 
-// dropBatch removes a batch that is over. Its files stay. The caller holds t.mu.
+// dropBatch removes a finished batch. Its files stay. The caller holds t.mu.
 func (t *store) dropBatch(b *batch) error {
 	if t.job[b.ID] == nil {
 		return nil

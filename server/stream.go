@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// How long a client may take to read a piece of an answer, and how long a stream waits for its client in all: one who
-// reads a piece every half minute would hold a place for days.
+// The time for a client to read a piece of an answer, and the total wait of a stream for its client: a client with a
+// piece every half minute would hold a place for days.
 const (
 	writeLimit  = 30 * time.Second
 	waitedLimit = 5 * time.Minute
 )
 
-// stream is an answer that is sent in pieces: server-sent events, or lines of JSON. The head is sent with the first
-// piece, so that what fails before is a plain answer. What fails to be written ends the request: the client has gone,
-// or does not read.
+// stream is an answer sent in pieces: server-sent events, or lines of JSON. The head is sent with the first piece, so a
+// failure before is a plain answer. A failed write ends the request: the client has gone, or does not read.
 type stream struct {
 	w      http.ResponseWriter
 	lines  bool // of JSON, and no events
@@ -27,7 +26,7 @@ type stream struct {
 	gone   error
 }
 
-// send writes a piece; an event without a name has no line of it.
+// send writes a piece; an event without a name has no line for the name.
 func (s *stream) send(event string, v any) {
 	body, err := encode(v)
 	if err != nil {
@@ -45,7 +44,7 @@ func (s *stream) send(event string, v any) {
 	s.write(append(append([]byte(head), body...), '\n', '\n'))
 }
 
-// end sends the last piece, which some APIs have.
+// end sends the last piece of some APIs.
 func (s *stream) end(text string) { s.write([]byte("data: " + text + "\n\n")) }
 
 func (s *stream) write(piece []byte) {
@@ -55,7 +54,7 @@ func (s *stream) write(piece []byte) {
 	s.begin()
 	c := http.NewResponseController(s.w)
 	began := s.now()
-	c.SetWriteDeadline(began.Add(min(s.limit, s.left))) // a writer without deadlines writes without one
+	c.SetWriteDeadline(began.Add(min(s.limit, s.left))) // a writer without deadlines writes without a deadline
 	_, err := s.w.Write(piece)
 	if err == nil {
 		err = c.Flush()
@@ -79,7 +78,7 @@ func (s *stream) begin() {
 		h.Set("Content-Type", "application/x-ndjson")
 	}
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // a proxy that collects pieces would undo the stream
+	h.Set("X-Accel-Buffering", "no") // a proxy collecting pieces would undo the stream
 	s.w.WriteHeader(http.StatusOK)
 }
 

@@ -8,10 +8,10 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// maxTokenized bounds a text that is cut into tokens, in bytes, and the tokens that are made a text.
+// maxTokenized bounds a text to be tokenized, in bytes, and the tokens to be made a text.
 const maxTokenized = 1 << 20
 
-// tokenize answers POST /tokenize, as llama-server has it.
+// tokenize answers POST /tokenize, from llama-server.
 func tokenize(x *exchange) any {
 	x.takesPlace = true
 	f, m := x.readRequest(x.readOptionalModel)
@@ -19,8 +19,8 @@ func tokenize(x *exchange) any {
 	if len(text) > maxTokenized {
 		fail("content", "%d bytes, at most %d: send it in parts", len(text), maxTokenized)
 	}
-	around, special, pieces := f.boolean("add_special", false), f.boolean("parse_special", true), f.boolean("with_pieces",
-		false)
+	around, special := f.boolean("add_special", false), f.boolean("parse_special", true)
+	pieces := f.boolean("with_pieces", false)
 	f.done()
 	ids, err := m.model.Tokenize(x.ctx, text, karat.TokenizeOptions{ParseSpecial: special, OmitSpecial: !around})
 	if err != nil {
@@ -35,8 +35,8 @@ func tokenize(x *exchange) any {
 	return sendPieces(x, m, ids)
 }
 
-// sendPieces writes tokens with their texts, or with their bytes where those are no text. The answer is many times as
-// large as the request, so it goes out as it is made.
+// sendPieces writes tokens with their texts, or with their bytes if not text. The answer is many times as large as the
+// request, so it goes out while being made.
 func sendPieces(x *exchange, m *served, ids []int) any {
 	type token struct {
 		ID    int `json:"id"`
@@ -59,14 +59,14 @@ func sendPieces(x *exchange, m *served, ids []int) any {
 			return x.s.explain(x.ctx, err)
 		}
 		if out = append(out, one...); len(out) > 1<<15 {
-			c.SetWriteDeadline(time.Now().Add(writeLimit)) // a writer without deadlines writes without one
+			c.SetWriteDeadline(time.Now().Add(writeLimit)) // a writer without deadlines writes without a deadline
 			if _, err := x.w.Write(out); err != nil {
 				return nil // the client has gone
 			}
 			out = out[:0]
 		}
 	}
-	x.w.Write(append(out, "]}\n"...)) // an error is the client's, who has gone
+	x.w.Write(append(out, "]}\n"...)) // an error is the client's, already gone
 	return nil
 }
 
@@ -98,17 +98,17 @@ func detokenize(x *exchange) any {
 	return x.replyLarge(map[string]string{"content": m.model.Detokenize(ids)})
 }
 
-// applyTemplate answers POST /apply-template: the prompt that the chat template makes of a conversation.
+// applyTemplate answers POST /apply-template: the chat template's prompt of a conversation.
 func applyTemplate(x *exchange) any {
 	x.takesPlace = true
 	f, m := x.readRequest(x.readOptionalModel)
 	c := conversation{messages: messages(f), args: templateArgs(f)}
-	c.ending(f)
+	c.readEnding(f)
 	m.reason(f, effort, &c)
 	chatTools(f, &c, "function", "custom")
 	f.done()
 	text := ""
-	err := x.namedAsFits(&c, "messages", func() (err error) {
+	err := x.renderNamed(&c, "messages", func() (err error) {
 		text, err = m.model.Render(x.ctx, c.messages, karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args,
 			NoGenerationPrompt: c.bare, Continue: c.goesOn})
 		return err

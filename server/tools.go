@@ -11,7 +11,7 @@ import (
 )
 
 // readFunctions reads functions and function_call, the forms of tools and tool_choice before there were several kinds
-// of tools. An answer to them has one call at most, its function_call.
+// of tools. An answer to them has at most one call, its function_call.
 func (c *conversation) readFunctions(f *fields) {
 	if isNeutral(f.values["functions"]) {
 		f.ignore("functions")
@@ -57,10 +57,10 @@ func legacyCall(m *fields, names map[string]string) (parts []karat.Part) {
 	return parts
 }
 
-// legacyID stands for a call that has a name alone among the ids of calls.
+// legacyID stands for a call with a name alone among the ids of calls.
 func legacyID(name string) string { return "\x00" + name }
 
-// legacyResult reads a message of the role function, which has the result of the call of its name.
+// legacyResult reads a message of the role function, with the result of the call of its name.
 func legacyResult(m *fields, name string, names map[string]string) karat.Message {
 	if _, ok := names[legacyID(name)]; !ok {
 		fail(m.path+"name", "no message before has a function_call of %q", name)
@@ -80,7 +80,7 @@ func readToolName(f *fields) string {
 	return name
 }
 
-// chatTools reads tools of some kinds, and which may be called.
+// chatTools reads tools of some kinds, and the choice among them.
 func chatTools(f *fields, c *conversation, kinds ...string) {
 	c.given = f.has("tools")
 	for _, t := range f.objects("tools", maxTools) {
@@ -116,13 +116,15 @@ func tool(o *fields, schema string) karat.Tool {
 	return t
 }
 
-// serviceTool finds the types of tools that the services of OpenAI and Anthropic run or know: web_search,
+// serviceTool finds the types of tools run or known by the services of OpenAI and Anthropic: web_search,
 // web_search_20250305.
-var serviceTool = regexp.MustCompile(`^(advisor|apply_patch|bash|browser|code_execution|code_interpreter|collaboration|computer|computer_use|file_search|image_generation|local_shell|mcp|mcp_toolset|` +
-	`memory|shell|text_editor|tool_search|tool_search_tool\w*|web_extractor|web_fetch|web_search)(_preview)?([_-]\d[\d_-]*)?$|^\w+_20\d{6}$`)
+var serviceTool = regexp.MustCompile(
+	`^(advisor|apply_patch|bash|browser|code_execution|code_interpreter|collaboration|` +
+		`computer|computer_use|file_search|image_generation|local_shell|mcp|mcp_toolset|` +
+		`memory|shell|text_editor|tool_search|tool_search_tool\w*|web_extractor|web_fetch|web_search)(_preview)?([_-]\d[\d_-]*)?$|^\w+_20\d{6}$`)
 
-// toolKind reads the type of a tool, out of a few; absent is the type of one without it. A tool of a vendor's service
-// is a hint: its type is "".
+// toolKind reads the type of a tool, out of a few; absent is the type of a tool without a type. A tool of a vendor's
+// service is a hint: its type is "".
 func toolKind(t *fields, absent string, kinds ...string) string {
 	if kind, _ := decodeAs[string](t.values["type"]); serviceTool.MatchString(kind) {
 		t.hints.add(strings.TrimSuffix(t.path, "."))
@@ -131,11 +133,11 @@ func toolKind(t *fields, absent string, kinds ...string) string {
 	return t.kind("A tool", absent, kinds...)
 }
 
-// toolChoice is which calls of tools an answer must have.
+// toolChoice describes the calls an answer must have.
 type toolChoice struct {
 	required bool
-	only     []string // the tools that may be called; nil is all
-	named    bool     // the client named one
+	only     []string // the tools allowed; nil is all
+	named    bool     // the client named a tool
 }
 
 // choose reads tool_choice.
@@ -167,7 +169,7 @@ func (c *conversation) choose(f *fields, raw json.RawMessage) {
 	}
 }
 
-// chooseOne reads a tool_choice that is an object: one tool, or several that are allowed.
+// chooseOne reads a tool_choice given as an object: one tool, or several allowed tools.
 func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
 	o := f.inner("tool_choice", raw)
 	if kind, _ := decodeAs[string](o.values["type"]); serviceTool.MatchString(kind) {
@@ -189,7 +191,8 @@ func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
 				t.hints.add(strings.TrimSuffix(t.path, "."))
 				continue
 			}
-			names = append(names, c.nameOf(t.text("namespace"), toolNamed(t, t.needOneOf("type", "function", "custom"))))
+			names = append(names, c.nameOf(t.text("namespace"),
+				toolNamed(t, t.needOneOf("type", "function", "custom"))))
 			t.done()
 		}
 		if len(names) == 0 {
@@ -202,7 +205,7 @@ func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
 	o.done()
 }
 
-// pick reads the names of tools that may be called.
+// pick reads the names of allowed tools.
 func (c *conversation) pick(f *fields, param string, names ...string) {
 	for _, name := range names {
 		if !slices.ContainsFunc(c.tools, func(t karat.Tool) bool { return t.Name == name }) {
@@ -212,7 +215,7 @@ func (c *conversation) pick(f *fields, param string, names ...string) {
 	c.choice.only = names
 }
 
-// toolNamed returns the name of a tool, which chat completions have within an object named as its type.
+// toolNamed returns the name of a tool, in chat completions inside an object named like its type.
 func toolNamed(o *fields, kind string) string {
 	if inner := o.object(kind); inner != nil {
 		defer inner.done()
@@ -221,9 +224,9 @@ func toolNamed(o *fields, kind string) string {
 	return o.needText("name")
 }
 
-// customTool reads a tool whose input is a text. The model knows it as a function with one parameter, input, so that
-// the expression or the grammar that the text fits is a keyword of the parameter's schema. The responses API has a
-// grammar's fields flat, beside its type.
+// customTool reads a tool with a text for its input. The model sees a function with a single parameter, input, and the
+// expression or grammar of the text becomes a keyword of the parameter's schema. The responses API has a grammar's
+// fields flat, beside its type.
 func customTool(t *fields, flat bool) karat.Tool {
 	c := karat.Tool{Name: readToolName(t), Description: t.text("description"), Strict: true}
 	input := map[string]string{"type": "string"}
@@ -259,14 +262,14 @@ func (c *conversation) addCustom(t karat.Tool) {
 	c.tools, c.custom[t.Name] = append(c.tools, t), true
 }
 
-// customCall reads a call of such a tool that the client sends.
+// customCall reads a client's call of such a tool.
 func customCall(m *fields, id, name string) karat.ToolCall {
 	arguments, _ := encode(map[string]string{"input": m.text("input")}) // a text has JSON
 	return karat.ToolCall{ID: id, Name: name, Arguments: arguments}
 }
 
-// unwrap makes the arguments of a call of such a tool its input. An answer is held to the tools' schemas, so it has
-// one.
+// unwrap replaces the arguments of a call of such a tool by its input. Answers are held to the tools' schemas, so the
+// input exists.
 func (c *call) unwrap() {
 	var a struct{ Input *string }
 	if err := json.Unmarshal([]byte(c.arguments), &a); err != nil || a.Input == nil {
@@ -275,7 +278,7 @@ func (c *call) unwrap() {
 	c.custom, c.arguments = true, *a.Input
 }
 
-// spacedName is a tool's name within a namespace of the responses API. Without a namespace it is the tool's name.
+// spacedName is a tool's name inside a namespace of the responses API. Without a namespace it is the tool's name.
 type spacedName struct{ space, name string }
 
 // maxAllTools bounds the tools of all namespaces.
@@ -320,8 +323,8 @@ func responseTools(f *fields, c *conversation) {
 	}
 }
 
-// offer gives the tools of namespaces the names that the model knows them by: f, or n__f of the namespace n where f is
-// not the only one of that name.
+// offer gives the tools of namespaces their names for the model: f, or n__f of the namespace n if another tool is named
+// f.
 func (c *conversation) offer(names []spacedName) {
 	count, taken := map[string]int{}, map[string]bool{}
 	for _, n := range names {
@@ -355,7 +358,7 @@ func (c *conversation) offer(names []spacedName) {
 	}
 }
 
-// nameOf returns the name by which the model knows a tool.
+// nameOf returns the model's name of a tool.
 func (c *conversation) nameOf(space, name string) string {
 	if space == "" {
 		return name

@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// Span is a part of the time of a request, for traces. It has no prompts and no answers.
+// Span is a part of the time of a request, for traces, without prompts and answers.
 type Span struct {
-	Trace      [16]byte // the client's, where it sent one (the header traceparent)
-	ID, Parent [8]byte  // Parent is zero where there is nothing around it
+	Trace      [16]byte // the client's, if sent (the header traceparent)
+	ID, Parent [8]byte  // Parent is zero for the outermost span
 	Name       string
-	Request    bool // a whole request, and no part of one
+	Request    bool // a whole request, not a part
 	Failed     bool // by a fault of the server
 	Start, End time.Time
-	Attributes []slog.Attr // texts and whole numbers, named as OpenTelemetry has it
+	Attributes []slog.Attr // texts and whole numbers, with OpenTelemetry's names
 }
 
-// trace is a request that is traced.
+// trace is a traced request.
 type trace struct {
 	tell  func(Span)
 	whole Span
@@ -34,13 +34,13 @@ type trace struct {
 
 type traceKey struct{}
 
-// traceOf returns the trace that a request belongs to, or nil.
+// traceOf returns the trace of a request, or nil.
 func traceOf(ctx context.Context) *trace {
 	t, _ := ctx.Value(traceKey{}).(*trace)
 	return t
 }
 
-// newTrace begins the trace of a request, nil if nobody wants it: the client among others, who says so in traceparent.
+// newTrace begins the trace of a request, nil if unwanted, perhaps by the client, in traceparent.
 func (s *Server) newTrace(r *http.Request, began time.Time) *trace {
 	if s.o.Trace == nil {
 		return nil
@@ -92,7 +92,7 @@ func (t *trace) add(u usage) {
 	t.usage.cached += u.cached
 }
 
-// part tells of a part of the request; one that did not begin, or end, is left out.
+// part reports a part of the request; a part without a beginning or an end is left out.
 func (t *trace) part(name string, from, to time.Time) {
 	if from.IsZero() || to.IsZero() {
 		return
@@ -100,7 +100,7 @@ func (t *trace) part(name string, from, to time.Time) {
 	t.tell(Span{Trace: t.whole.Trace, ID: spanID(), Parent: t.whole.ID, Name: name, Start: from, End: to})
 }
 
-// answer tells of the parts of an answer.
+// answer reports the parts of an answer.
 func (t *trace) answer(c *choice) {
 	if t == nil {
 		return
@@ -110,7 +110,7 @@ func (t *trace) answer(c *choice) {
 	t.part("decode", c.answered, c.last)
 }
 
-// end tells of the request. One without a route has no name of its own, so that strangers make none.
+// end reports the request. A request without a route has no name of its own: strangers make no names.
 func (t *trace) end(x *exchange, route string) {
 	if t == nil {
 		return
@@ -128,7 +128,8 @@ func (t *trace) end(x *exchange, route string) {
 	defer t.mu.Unlock()
 	if u := t.usage; u.prompt > 0 {
 		s.Attributes = append(s.Attributes, slog.Int("gen_ai.usage.input_tokens", u.prompt),
-			slog.Int("gen_ai.usage.output_tokens", u.completion), slog.Int("gen_ai.usage.cache_read.input_tokens", u.cached))
+			slog.Int("gen_ai.usage.output_tokens", u.completion), slog.Int("gen_ai.usage.cache_read.input_tokens",
+				u.cached))
 	}
 	t.tell(*s)
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/karat-run/karat/internal/syntax"
 )
 
-// conversation is what the chat APIs ask for.
+// conversation is the common form of the chat APIs' requests.
 type conversation struct {
 	messages []karat.Message
 	places   []string // of the messages in the request; nil is messages[i]
 	tools    []karat.Tool
 	args     map[string]any        // of the template
 	given    bool                  // there is a list of tools
-	single   bool                  // one call ends the answer
+	single   bool                  // a call ends the answer
 	custom   map[string]bool       // tools whose input is a text
 	spaces   map[string]spacedName // tools of namespaces, by their names for the model
-	also     map[string]string     // other names by which the model may call such tools
+	also     map[string]string     // other names of such tools in calls by the model
 	choice   toolChoice
 	goesOn   bool // the answer goes on with the last message, the assistant's
 	bare     bool // the prompt has no beginning of an answer
@@ -33,13 +33,13 @@ type conversation struct {
 	functions bool // the tools are functions, the older form
 }
 
-// call is a call of a tool in an answer, or a piece of one.
+// call is a call of a tool in an answer, or a piece of a call.
 type call struct {
 	index           int
 	id              string
 	name, arguments string
 	space           string // the namespace of the tool
-	custom          bool   // of a tool whose input is a text, which arguments are then
+	custom          bool   // of a tool with a text for its input, then in arguments
 	again           bool   // the arguments go on
 	more            bool   // and another piece follows
 }
@@ -50,25 +50,25 @@ type turn struct {
 	tools   syntax.Tools
 	custom  map[string]bool // tools whose input is a text
 	opened  bool            // the prompt ends within reasoning
-	goesOn  bool            // the answer goes on with a text that was there
+	goesOn  bool            // the answer continues a given text
 	held    bool            // calls come in pieces, since a grammar holds the answer to them
-	must    bool            // and it is one
+	must    bool            // the answer must be a call
 	before  int             // calls in the conversation
-	named   bool            // the client named the tool that is called
-	single  bool            // one call ends the answer
-	special []string        // marks that are special tokens
+	named   bool            // the client named the tool
+	single  bool            // a call ends the answer
+	special []string        // marks made of special tokens
 
 	functions bool                  // the answer's call is a function_call
-	spaces    map[string]spacedName // of tools, by all names that the model may say
+	spaces    map[string]spacedName // of tools, by all their names in calls by the model
 }
 
-// converse makes the prompt of a conversation, which is to be told by the words of param.
+// converse makes the prompt of a conversation. param names the conversation in problems.
 func (r *request) converse(ctx context.Context, c *conversation, param string) {
 	r.param = param
 	o := karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args, NoGenerationPrompt: c.bare, Continue: c.goesOn,
 		NoToolFallback: r.asked.s.o.NoToolFallback}
 	var ids []int
-	err := r.asked.namedAsFits(c, param, func() (err error) {
+	err := r.asked.renderNamed(c, param, func() (err error) {
 		ids, err = r.model.model.TokenizeChat(ctx, c.messages, o)
 		return err
 	})
@@ -101,7 +101,8 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) {
 	if r.turn.goesOn = c.goesOn; c.goesOn {
 		said := slices.DeleteFunc(slices.Clone(c.messages[len(c.messages)-1].Parts), notText)
 		if r.turn.opened = r.turn.syntax.Within(join(said)); !r.form.isFree() || c.choice.required {
-			throw(bad(param, "The answer goes on with the last message, whose text no form and no call of a tool can begin "+
+			throw(bad(param, "The answer goes on with the last message, whose text no form and no call of a tool "+
+				"can begin "+
 				"with. Leave that message out, or response_format and tool_choice"))
 		}
 	}
@@ -119,9 +120,9 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) {
 	}
 }
 
-// namedAsFits renders a conversation. A name that the chat template has no place for is a hint: no message of its role
+// renderNamed renders a conversation. A name without a place in the chat template is a hint: no message of its role
 // keeps its name.
-func (x *exchange) namedAsFits(c *conversation, param string, render func() error) error {
+func (x *exchange) renderNamed(c *conversation, param string, render func() error) error {
 	for {
 		err, name := render(), (*karat.NameError)(nil)
 		if !errors.As(err, &name) {
@@ -138,14 +139,14 @@ func (x *exchange) namedAsFits(c *conversation, param string, render func() erro
 
 func notText(p karat.Part) bool { _, is := p.(karat.Text); return !is }
 
-// setPlaces says that the messages without a place are of this one in the request.
+// setPlaces gives the messages without a place the path of a message in the request.
 func (c *conversation) setPlaces(path string) {
 	for len(c.places) < len(c.messages) {
 		c.places = append(c.places, strings.TrimSuffix(path, "."))
 	}
 }
 
-// param returns the place in the request of the message that an error is of, or else of the conversation.
+// param returns the place in the request of an error's message, or else of the conversation.
 func (c *conversation) param(err error, all string) string {
 	var of *karat.MessageError
 	switch {
@@ -157,7 +158,7 @@ func (c *conversation) param(err error, all string) string {
 	return fmt.Sprintf("%s[%d]", all, of.Message)
 }
 
-// explain returns what a client may know of an error of the template: not the path of the file.
+// explain returns the client's part of an error of the template, without the path of the file.
 func (m *served) explain(ctx context.Context, err error, param string) *problem {
 	if ctx.Err() != nil {
 		return refuse(499, "", "", "The client has gone")
@@ -179,17 +180,17 @@ func (m *served) explain(ctx context.Context, err error, param string) *problem 
 	return bad(param, "The chat template does not take this conversation: %s", text)
 }
 
-// newCallID returns the id of the answer's n-th call, as the model's chat template takes it back.
+// newCallID returns the id of the answer's n-th call, in the form of the model's chat template.
 func (t *turn) newCallID(name string, n int) string {
 	return t.syntax.IDs.Fit(newID("call_"), name, t.before+n)
 }
 
-// pieces turns an answer's text into events. A nil one passes the text on.
+// pieces turns an answer's text into events. A nil pieces passes the text on.
 type pieces struct {
 	t      *turn
 	p      *syntax.Parser
 	calls  int
-	now    *call // that goes on
+	now    *call // still growing
 	single bool
 }
 
@@ -214,7 +215,7 @@ func (p *pieces) write(text string) []event {
 	return p.events(p.p.Write(text))
 }
 
-// end returns the rest of an answer, which something cut or which ended by itself.
+// end returns the rest of an answer, cut or ended by itself.
 func (p *pieces) end(cut bool) []event {
 	switch {
 	case p == nil || p.isSatisfied():
@@ -264,5 +265,5 @@ func (p *pieces) thinks() bool { return p != nil && p.p.Thinks() }
 // hasCalled reports whether there was a call.
 func (p *pieces) hasCalled() bool { return p != nil && p.calls > 0 }
 
-// isSatisfied reports whether nothing more is wanted: one call was, and is there.
+// isSatisfied reports whether nothing more is wanted: a single call was, and is there.
 func (p *pieces) isSatisfied() bool { return p != nil && p.single && p.calls > 0 }

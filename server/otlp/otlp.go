@@ -1,12 +1,11 @@
-// Package otlp sends what a server tells of its requests to a collector of OpenTelemetry: OTLP over HTTP, in JSON.
+// Package otlp sends a server's spans to a collector of OpenTelemetry: OTLP over HTTP, in JSON.
 //
 //	e, err := otlp.New("http://127.0.0.1:4318", log)
 //	if err != nil { ... }
 //	defer e.Close()
 //	s, err := server.New(ctx, server.Options{Trace: e.Add, ...})
 //
-// It is small beside OpenTelemetry's own SDK, whose exporter links gRPC. A program that does not import it links none
-// of it.
+// The package is small beside OpenTelemetry's own SDK, whose exporter links gRPC. Only an importing program links it.
 package otlp
 
 import (
@@ -31,12 +30,12 @@ import (
 
 const (
 	most  = 512             // spans of a message
-	held  = 4096            // spans that wait; more are dropped
+	held  = 4096            // spans waiting; more are dropped
 	every = 2 * time.Second // between two messages
 	limit = 10 * time.Second
 )
 
-// Exporter sends spans, some at a time. It is safe for concurrent use.
+// Exporter sends spans, some at a time. An Exporter is safe for concurrent use.
 type Exporter struct {
 	url     string
 	client  http.Client
@@ -47,8 +46,8 @@ type Exporter struct {
 	over    chan struct{}
 }
 
-// New makes an exporter to a collector at an address, as http://127.0.0.1:4318; spans go to its /v1/traces. What fails
-// is told to log, and the spans are lost; nil is no log.
+// New makes an exporter to a collector at an address, as http://127.0.0.1:4318; spans go to its /v1/traces. Failures
+// lose their spans and are written to log; nil is no log.
 func New(endpoint string, log *slog.Logger) (*Exporter, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -65,7 +64,7 @@ func New(endpoint string, log *slog.Logger) (*Exporter, error) {
 	return e, nil
 }
 
-// Add has a span sent. It never waits: where too many are waiting the span is dropped.
+// Add queues a span. Add never waits: with too many spans waiting the span is dropped.
 func (e *Exporter) Add(s server.Span) {
 	select {
 	case e.spans <- s:
@@ -74,7 +73,7 @@ func (e *Exporter) Add(s server.Span) {
 	}
 }
 
-// Close sends the spans that wait, and ends. Spans that are added later are lost.
+// Close sends the waiting spans, and ends the exporter. Later spans are lost.
 func (e *Exporter) Close() {
 	e.stop()
 	<-e.over
@@ -121,7 +120,7 @@ func (e *Exporter) send(batch []server.Span) error {
 		return err
 	}
 	defer a.Body.Close()
-	io.Copy(io.Discard, io.LimitReader(a.Body, 1<<16)) // so that the connection serves the next one
+	io.Copy(io.Discard, io.LimitReader(a.Body, 1<<16)) // to keep the connection for the next request
 	if a.StatusCode/100 != 2 {
 		return fmt.Errorf("%s answers %s", e.url, a.Status)
 	}
@@ -137,7 +136,8 @@ func message(batch []server.Span) object {
 	for i, s := range batch {
 		o := object{"traceId": hex.EncodeToString(s.Trace[:]), "spanId": hex.EncodeToString(s.ID[:]), "name": s.Name,
 			"kind":              1,
-			"startTimeUnixNano": nanoseconds(s.Start), "endTimeUnixNano": nanoseconds(s.End), "attributes": attributes(s.Attributes)}
+			"startTimeUnixNano": nanoseconds(s.Start), "endTimeUnixNano": nanoseconds(s.End),
+			"attributes": attributes(s.Attributes)}
 		if s.Request {
 			o["kind"] = 2 // a server's
 		}
