@@ -1,5 +1,5 @@
-// Package probe describes all values that one node of a model's graph computes for a text. It belongs to the page's
-// program; it is a package of its own so that tests can run it anywhere.
+// Package probe describes all values of a node of a model's graph for a text. It belongs to the page's program, and
+// stands apart for tests on any system.
 package probe
 
 import (
@@ -27,8 +27,8 @@ type Result struct {
 	Histogram Histogram    `json:"histogram"`
 }
 
-// Of computes ids, as one sequence from position 0, and describes all that the node of that name has for them.
-func Of(ctx context.Context, m *karat.Model, ids []int, name string) (*Result, error) {
+// Describe computes ids, as one sequence from position 0, and describes all values of the named node.
+func Describe(ctx context.Context, m *karat.Model, ids []int, name string) (*Result, error) {
 	nodes := m.Nodes()
 	i := slices.IndexFunc(nodes, func(n karat.Node) bool { return n.Name == name })
 	if i < 0 {
@@ -121,7 +121,7 @@ func histogramOf(x []float32, s Statistics) Histogram {
 	return h
 }
 
-// Text returns a token's bytes as text; bytes that are not UTF-8 are shown as <0xE2>.
+// Text returns a token's bytes as text, with bytes outside UTF-8 in the form <0xE2>.
 func Text(b []byte) string {
 	var s strings.Builder
 	for len(b) > 0 {
@@ -138,19 +138,20 @@ func Text(b []byte) string {
 
 // Change multiplies a node's values by a number.
 type Change struct {
-	Node      string  `json:"node"`
-	Heads     string  `json:"heads"`     // as experiment.ParseSet has them; "" is all
-	Positions string  `json:"positions"` // as experiment.ParsePositions has them; "" is all, generated ones too
+	Node  string `json:"node"`
+	Heads string `json:"heads"` // in the form of experiment.ParseSet; "" is all
+	// in the form of experiment.ParsePositions; "" is all, also generated
+	Positions string  `json:"positions"`
 	By        float64 `json:"by"`
 }
 
-// The page shows of a change so many likeliest tokens of each run, and tokens that follow.
+// Numbers shown by the page of a change: likeliest tokens of each run, and tokens after the prompt.
 const (
 	likeliest = 6
 	following = 6
 )
 
-// Effect runs ids without and with c, and tells what c does to the next token and to the text that follows.
+// Effect runs ids without and with c, and compares the next token and the text after the prompt.
 func (c Change) Effect(ctx context.Context, m *karat.Model, ids []int) (*experiment.Effect, error) {
 	e := experiment.Edit{Kind: experiment.Scale, Place: experiment.Place{Node: c.Node}, By: c.By}
 	var err error
@@ -160,7 +161,8 @@ func (c Change) Effect(ctx context.Context, m *karat.Model, ids []int) (*experim
 	if e.At, err = experiment.ParsePositions(c.Positions); err != nil {
 		return nil, err
 	}
-	x, err := experiment.Measure(ctx, m, experiment.NewPrompt(m, "", ids), []experiment.Edit{e}, likeliest, nil, following)
+	x, err := experiment.Measure(ctx, m, experiment.NewPrompt(m, "", ids), []experiment.Edit{e}, likeliest, nil,
+		following)
 	if err != nil {
 		return nil, err
 	}

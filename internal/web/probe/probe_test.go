@@ -39,7 +39,7 @@ func TestOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Of(t.Context(), m, ids, name)
+	r, err := Describe(t.Context(), m, ids, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestOf(t *testing.T) {
 	if counts != len(want) || r.Histogram.From != r.All.Min || r.Histogram.To != r.All.Max {
 		t.Errorf("the histogram holds %d of %d values, from %v to %v", counts, len(want), r.Histogram.From, r.Histogram.To)
 	}
-	if _, err := Of(t.Context(), m, ids, "blk.99"); err == nil {
+	if _, err := Describe(t.Context(), m, ids, "blk.99"); err == nil {
 		t.Error("a node that is none is described")
 	}
 }

@@ -16,15 +16,15 @@ import (
 // most is how much is asked of a file at once.
 const most = 16 << 20
 
-// file is a model's file as JavaScript gives it: an object with its name, and either bytes or size and read(offset,
-// length), which returns bytes or a promise of them.
+// file is a model's file given by JavaScript: an object with its name, and either bytes or size and read(offset,
+// length), which returns bytes or a promise of bytes.
 type file struct {
 	source js.Value
 	name   string
 	size   int64
 }
 
-// newFiles returns the files of a model: one, or the elements of an array.
+// newFiles returns the files of a model, given as an object or an array.
 func newFiles(source js.Value) (files []*file, err error) {
 	if source.Type() != js.TypeObject || !source.InstanceOf(js.Global().Get("Array")) {
 		f, err := newFile(source)
@@ -81,7 +81,7 @@ func (f *file) ReadAt(b []byte, at int64) (n int, err error) {
 	return n, nil
 }
 
-// piece returns a part of the file, as a Uint8Array of that length.
+// piece returns length bytes of the file, as a Uint8Array.
 func (f *file) piece(at int64, n int) (js.Value, error) {
 	if bytes := f.source.Get("bytes"); bytes.Type() == js.TypeObject {
 		return bytes.Call("subarray", at, at+int64(n)), nil
@@ -99,18 +99,18 @@ func (f *file) piece(at int64, n int) (js.Value, error) {
 	return v, nil
 }
 
-// whole is the most of a model's files that is read into memory.
-const whole = 1 << 30
+// maxInMemory bounds the size of a model's files read into memory.
+const maxInMemory = 1 << 30
 
-// sources returns files as Karat reads them: whole, or by pieces.
+// sources returns files in Karat's form: whole, or by pieces.
 func sources(files []*file, inMemory bool) (list []gguf.Source, err error) {
 	var size int64
 	for _, f := range files {
 		size += f.size
 	}
-	if inMemory && size > whole {
-		return nil, fmt.Errorf("%s has %d bytes: %w: without a GPU at most %d have room", files[0].name, size, gpu.ErrMemory,
-			whole)
+	if inMemory && size > maxInMemory {
+		return nil, fmt.Errorf("%s has %d bytes: %w: without a GPU at most %d have room", files[0].name, size,
+			gpu.ErrMemory, maxInMemory)
 	}
 	for _, f := range files {
 		s := gguf.Source{Name: f.name, At: f, Size: f.size}

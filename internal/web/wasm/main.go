@@ -1,25 +1,20 @@
 //go:build js
 
-// Command wasm is Karat for a web page's worker, or for Node: it sets the global karat, an object of functions that
-// load models, run them and measure them. Before it runs, gpu.Shim must have run.
+// Command wasm is Karat for a web page's worker, or for Node: it sets the global karat, an object of functions for
+// loading models, running them and measuring them. gpu.Shim must have run before.
+//
+// Files in reading order: main.go (the global and loading), model.go (a loaded model), proof.go (its proof), values.go
+// (values and errors for JavaScript), file.go (files of a model).
 package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"syscall/js"
-	"time"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
-	"github.com/karat-run/karat/internal/chat"
 	"github.com/karat-run/karat/internal/checkpoint"
-	"github.com/karat-run/karat/internal/jsasync"
-	"github.com/karat-run/karat/jinja"
+	opener "github.com/karat-run/karat/internal/model"
 	_ "github.com/karat-run/karat/webgpu"
 )
 
@@ -34,163 +29,53 @@ func main() {
 	select {}
 }
 
-// export gives an object a function that returns a promise of what f returns, as JavaScript's own objects.
-func export(o js.Value, name string, f func(args []js.Value) (any, error)) {
-	o.Set(name, js.FuncOf(func(_ js.Value, args []js.Value) any {
-		return jsasync.New(func() (any, error) {
-			v, err := f(args)
-			if err == nil {
-				v, err = plain(v)
-			}
-			if err != nil {
-				return nil, failure{err}
-			}
-			return v, nil
-		})
-	}))
+// loadOptions are the options of load.
+type loadOptions struct {
+	Backend string `json:"backend"`
+	KV      string `json:"kv"`
+	Context int    `json:"context"`
 }
 
-// kinds are the words of errors.
-var kinds = []struct {
-	is   error
-	kind string
-}{
-	{context.Canceled, "aborted"}, {gpu.ErrLost, "lost"}, {gpu.ErrNone, "no-gpu"}, {gpu.ErrShader, "shader"},
-	{gpu.ErrMemory, "memory"}, {karat.ErrFull, "full"}, {chat.ErrNoTemplate, "template"},
-	{checkpoint.ErrUnsupported, "architecture"},
-}
-
-// failure is an error with a word for programs.
-type failure struct{ error }
-
-// Kind returns the error's word.
-func (f failure) Kind() string {
-	for _, k := range kinds {
-		if errors.Is(f.error, k.is) {
-			return k.kind
-		}
-	}
-	switch {
-	case errors.As(f.error, new(*jinja.Error)):
-		return "template"
-	case errors.As(f.error, new(unusable)):
-		return "file"
-	}
-	return "other"
-}
-
-// unusable is an error about a model's files.
-type unusable struct{ error }
-
-func (u unusable) Unwrap() error { return u.error }
-
-// argument returns args[i], or undefined.
-func argument(args []js.Value, i int) js.Value {
-	if i < len(args) {
-		return args[i]
-	}
-	return js.Undefined()
-}
-
-// plain returns v as JavaScript's own objects, by its JSON form.
-func plain(v any) (js.Value, error) {
-	if v, ok := v.(js.Value); ok {
-		return v, nil
-	}
-	data, err := json.Marshal(v)
+func load(args []js.Value) (any, error) {
+	files, err := newFiles(argument(args, 0))
 	if err != nil {
-		return js.Undefined(), err
+		return nil, err
 	}
-	return js.Global().Get("JSON").Call("parse", string(data)), nil
+	options := argument(args, 1)
+	var o loadOptions
+	if err := read(options, "load", &o); err != nil {
+		return nil, err
+	}
+	m := &model{files: files, o: karat.Options{Backend: karat.Backend(o.Backend), KV: karat.KVType(o.KV),
+		Context: o.Context, Threads: 1}}
+	progress := function(options, "onProgress")
+	m.o.Progress = func(done, total int64) { progress(done, total) }
+	if err := m.choose(); err != nil {
+		return nil, err
+	}
+	if err := m.open(); err != nil {
+		return nil, unusable{err}
+	}
+	return m.object()
 }
 
-// read reads v, an object, into the fields of to. Functions and absent fields are left out.
-func read(v js.Value, what string, to any) error {
-	if v.IsUndefined() || v.IsNull() {
-		return nil
+// check finds out whether files are a model known to Karat, without loading it.
+func check(args []js.Value) (any, error) {
+	files, err := newFiles(argument(args, 0))
+	if err != nil {
+		return nil, err
 	}
-	text := js.Global().Get("JSON").Call("stringify", v)
-	if text.Type() != js.TypeString {
-		return fmt.Errorf("%s: no object", what)
+	list, err := sources(files, false)
+	if err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal([]byte(text.String()), to); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+	c, err := checkpoint.Read(list...)
+	if err != nil {
+		return nil, unusable{err}
 	}
-	return nil
-}
-
-// function returns o's member of that name as a function, or one that does nothing.
-func function(o js.Value, name string) func(args ...any) {
-	if o.Type() == js.TypeObject {
-		if f := o.Get(name); f.Type() == js.TypeFunction {
-			return func(args ...any) { f.Invoke(args...) }
-		}
+	defer c.Close()
+	if _, _, err := opener.Graph(context.Background(), c, 0); err != nil {
+		return nil, unusable{err}
 	}
-	return func(...any) {}
-}
-
-// patience is how long computing may keep JavaScript's event loop from its events.
-const patience = 40 * time.Millisecond
-
-// patient is a context whose Err, which what computes asks often, gives the event loop its turn: there is but one
-// thread.
-type patient struct {
-	context.Context
-	last time.Time
-}
-
-func (p *patient) Err() error {
-	if time.Since(p.last) > patience {
-		time.Sleep(time.Millisecond)
-		p.last = time.Now()
-	}
-	return p.Context.Err()
-}
-
-// until returns a context that ends when the AbortSignal of options does.
-func until(options js.Value) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	signal := js.Undefined()
-	if options.Type() == js.TypeObject {
-		signal = options.Get("signal")
-	}
-	if signal.Type() != js.TypeObject {
-		return &patient{ctx, time.Now()}, cancel
-	}
-	if signal.Get("aborted").Bool() {
-		cancel()
-	}
-	f := js.FuncOf(func(js.Value, []js.Value) any {
-		cancel()
-		return nil
-	})
-	signal.Call("addEventListener", "abort", f)
-	return &patient{ctx, time.Now()}, func() {
-		signal.Call("removeEventListener", "abort", f)
-		f.Release()
-		cancel()
-	}
-}
-
-// newHash returns a SHA-256 of the written bytes: write(bytes), and sum(), in hexadecimal, which ends it.
-func newHash() js.Value {
-	h, buf := sha256.New(), make([]byte, 64<<10)
-	o := js.Global().Get("Object").New()
-	write := js.FuncOf(func(_ js.Value, args []js.Value) any {
-		for b := args[0]; b.Length() > 0; {
-			n := js.CopyBytesToGo(buf, b)
-			h.Write(buf[:n])
-			b = b.Call("subarray", n)
-		}
-		return nil
-	})
-	var sum js.Func
-	sum = js.FuncOf(func(js.Value, []js.Value) any {
-		write.Release()
-		sum.Release()
-		return hex.EncodeToString(h.Sum(nil))
-	})
-	o.Set("write", write)
-	o.Set("sum", sum)
-	return o
+	return nil, nil
 }

@@ -12,12 +12,10 @@ import (
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
-	"github.com/karat-run/karat/internal/checkpoint"
-	opener "github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/web/probe"
 )
 
-// model is a loaded model as JavaScript has it: an object of functions, of which one runs at a time.
+// model is a loaded model for JavaScript: an object of functions, running one at a time.
 type model struct {
 	files   []*file
 	o       karat.Options
@@ -29,59 +27,8 @@ type model struct {
 	session *karat.Session
 }
 
-// loadOptions are the options of load.
-type loadOptions struct {
-	Backend string `json:"backend"`
-	KV      string `json:"kv"`
-	Context int    `json:"context"`
-}
-
-func load(args []js.Value) (any, error) {
-	files, err := newFiles(argument(args, 0))
-	if err != nil {
-		return nil, err
-	}
-	options := argument(args, 1)
-	var o loadOptions
-	if err := read(options, "load", &o); err != nil {
-		return nil, err
-	}
-	m := &model{files: files, o: karat.Options{Backend: karat.Backend(o.Backend), KV: karat.KVType(o.KV),
-		Context: o.Context, Threads: 1}}
-	progress := function(options, "onProgress")
-	m.o.Progress = func(done, total int64) { progress(done, total) }
-	if err := m.choose(); err != nil {
-		return nil, err
-	}
-	if err := m.open(); err != nil {
-		return nil, unusable{err}
-	}
-	return m.object()
-}
-
-// check finds out whether files are a model that Karat knows, without loading it.
-func check(args []js.Value) (any, error) {
-	files, err := newFiles(argument(args, 0))
-	if err != nil {
-		return nil, err
-	}
-	list, err := sources(files, false)
-	if err != nil {
-		return nil, err
-	}
-	c, err := checkpoint.Read(list...)
-	if err != nil {
-		return nil, unusable{err}
-	}
-	defer c.Close()
-	if _, _, err := opener.Graph(context.Background(), c, 0); err != nil {
-		return nil, unusable{err}
-	}
-	return nil, nil
-}
-
-// choose finds the backend: the GPU if nothing is said and there is one. A program that stands in for a GPU begins
-// later than the CPU, and is hardly faster.
+// choose finds the backend: by default the GPU, if there is one. A software GPU begins later than the CPU, and is
+// hardly faster.
 func (m *model) choose() error {
 	if m.o.Backend == "cpu" {
 		return nil
@@ -119,7 +66,7 @@ func (m *model) open() (err error) {
 	return err
 }
 
-// close frees the model, until it is opened again.
+// close frees the model, until the next open.
 func (m *model) close() error {
 	if m.m == nil {
 		return nil
@@ -213,7 +160,7 @@ func (m *model) tokens(ids []int) []token {
 	return list
 }
 
-// prompt is a conversation or, where that is nil, a text.
+// A prompt is a conversation or, if conversation is nil, a text.
 type prompt struct {
 	messages []karat.Message
 	text     string
@@ -240,8 +187,7 @@ func readPrompt(v js.Value) (p prompt, err error) {
 	return p, nil
 }
 
-// withPrompt calls f with the prompt that is argument at, and its tokens. The options behind the prompt may hold a
-// signal.
+// withPrompt calls f with the prompt in argument at, and its tokens. The options after the prompt may hold a signal.
 func (m *model) withPrompt(args []js.Value, at int, what string,
 	f func(ctx context.Context, p prompt, ids []int) (any, error)) (any, error) {
 	p, err := readPrompt(argument(args, at))
@@ -289,7 +235,7 @@ func (m *model) reset([]js.Value) (any, error) {
 	return nil, nil
 }
 
-// stats returns the memory that is in use, in bytes.
+// stats returns the memory in use, in bytes.
 func (m *model) stats([]js.Value) (any, error) {
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
@@ -313,7 +259,7 @@ func (o *generateOptions) options() karat.GenerateOptions {
 	return g
 }
 
-// generated is what generate did.
+// generated is the result of generate.
 type generated struct {
 	Text          string  `json:"text"`
 	Stop          string  `json:"stop"`
@@ -387,7 +333,7 @@ func (m *model) token(t karat.Token) (js.Value, error) {
 	return plain(v)
 }
 
-// aside runs f while the model is put aside, where it is too large to be there twice.
+// aside runs f with the model put aside, if memory has no room for two.
 func (m *model) aside(f func() error) error {
 	if m.m.Info().Bytes < large {
 		return f()
@@ -401,5 +347,5 @@ func (m *model) aside(f func() error) error {
 	return m.open()
 }
 
-// large is the size of weights that are not to be loaded twice.
+// large is the size of weights not to be loaded twice.
 const large = 256 << 20

@@ -22,12 +22,12 @@ type proveOptions struct {
 	KV      string    `json:"kv"`
 	MaxKL   float64   `json:"maxKL"`   // where the record has no floor of float32
 	Taps    bool      `json:"taps"`    // compare also a prompt's taps with float64's
-	Prompt  int       `json:"prompt"`  // which
+	Prompt  int       `json:"prompt"`  // the prompt's index
 	Prompts [][]int32 `json:"prompts"` // token ids, where there is no record
 }
 
-// prove computes the prompts of a golden record anew, as "karat lab record" does, and compares, as "karat lab compare"
-// does. Without a record float64 on the CPU is the golden one.
+// prove computes the prompts of a golden record anew, like "karat lab record", and compares, like "karat lab compare".
+// Without a record float64 on the CPU is the golden one.
 func (m *model) prove(args []js.Value) (any, error) {
 	record, options := argument(args, 0), argument(args, 1)
 	o := proveOptions{KV: "f32", MaxKL: 1e-5, Prompt: 2}
@@ -58,7 +58,7 @@ func (m *model) prove(args []js.Value) (any, error) {
 	err = m.aside(func() error {
 		done, total := 0, len(golden.Prompts)
 		if o.Taps && golden.Prompt(o.Prompt) != nil {
-			total++ // that prompt in float64
+			total++ // the prompt in float64
 		}
 		step := func(p *lab.Prompt) {
 			done++
@@ -106,7 +106,7 @@ func (m *model) texts(ctx context.Context, ids [][]int32) (*lab.Record, error) {
 	return r, nil
 }
 
-// exact is the arithmetic that all else is compared with.
+// exact is the arithmetic of the golden side.
 var exact = numerics.Numerics{Precision: "f64", KV: "f64"}
 
 func none(*lab.Prompt) bool { return false }
@@ -115,7 +115,7 @@ func none(*lab.Prompt) bool { return false }
 type proof struct {
 	*lab.Comparison
 	Judged bool                `json:"inside"`
-	Taps   []lab.TapComparison `json:"taps,omitempty"` // of one prompt, with float64
+	Taps   []lab.TapComparison `json:"taps,omitempty"` // of one prompt, against float64
 }
 
 func (m *model) proof(ctx context.Context, golden *lab.Record, n numerics.Numerics, o *proveOptions,
@@ -217,7 +217,7 @@ type nodeInfo struct {
 	Op    string `json:"op"`
 	Layer int    `json:"layer"`
 	Shape []int  `json:"shape"`
-	Heads int    `json:"heads"` // of its values, or of the values that it reads
+	Heads int    `json:"heads"` // of the node's values, or of its input's
 }
 
 func (m *model) nodes([]js.Value) (any, error) {
@@ -232,10 +232,10 @@ func (m *model) nodes([]js.Value) (any, error) {
 	return list, nil
 }
 
-// probe computes a prompt and describes the whole value of one node.
+// probe computes a prompt and describes the whole value of a node.
 func (m *model) probe(args []js.Value) (any, error) {
 	return m.withPrompt(args, 1, "probe", func(ctx context.Context, _ prompt, ids []int) (any, error) {
-		r, err := probe.Of(ctx, m.m, ids, argument(args, 0).String())
+		r, err := probe.Describe(ctx, m.m, ids, argument(args, 0).String())
 		return struct {
 			*probe.Result
 			Tokens []token `json:"tokens"`
