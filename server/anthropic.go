@@ -39,7 +39,7 @@ func answerMessages(x *exchange) any {
 		content = append(content, r.anthropicBlock(b, false))
 	}
 	m := r.anthropicMessage(usage{})
-	m["content"], m["stop_reason"], m["stop_sequence"] = content, anthropicEnd(&l), orNull(l.stopped)
+	m["content"], m["stop_reason"], m["stop_sequence"] = content, anthropicEnd(&l), nullable(l.stopped)
 	m["usage"] = u.anthropic()
 	return m
 }
@@ -134,7 +134,7 @@ func streamMessages(x *exchange, r *request, l *blocks) any {
 		}
 		l.add(e)
 	})
-	last := map[string]any{"delta": map[string]any{"stop_reason": anthropicEnd(l), "stop_sequence": orNull(l.stopped)},
+	last := map[string]any{"delta": map[string]any{"stop_reason": anthropicEnd(l), "stop_sequence": nullable(l.stopped)},
 		"usage": u.anthropic()}
 	if r.reply.edits {
 		last["context_management"] = noEdits

@@ -170,7 +170,7 @@ func (r *batchRun) run(ctx context.Context) (err error) {
 	if err := r.open(); err != nil {
 		return errors.Join(err, r.close())
 	}
-	end, err := r.all(ctx)
+	end, err := r.runLines(ctx)
 	if err := errors.Join(err, r.close()); err != nil || r.s.ctx.Err() != nil || end == "" {
 		return err
 	}
@@ -245,7 +245,7 @@ func (r *batchRun) validate(ctx context.Context) (ok bool, err error) {
 	fail := func(n int, code string, p *problem) {
 		p = p.clipped()
 		if told += len(p.message) + len(p.param); len(wrong) < maxErrors && (told < maxTold || wrong == nil) {
-			wrong = append(wrong, batchError{Code: code, Message: p.message, Param: orNull(p.param), Line: n})
+			wrong = append(wrong, batchError{Code: code, Message: p.message, Param: nullable(p.param), Line: n})
 		}
 	}
 	err = r.each(ctx, func(n int, line []byte, room *held) error {
@@ -341,8 +341,8 @@ func (r *batchRun) close() (err error) {
 	return err
 }
 
-// all runs the lines without an answer, and returns the next state of the batch; "" at the server's end.
-func (r *batchRun) all(ctx context.Context) (end string, err error) {
+// runLines runs the lines without an answer, and returns the next state of the batch; "" at the server's end.
+func (r *batchRun) runLines(ctx context.Context) (end string, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var work sync.WaitGroup

@@ -201,7 +201,7 @@ func page[T any](x *exchange, all []T, id func(T) string, most int) (list listed
 	}
 	list = listed[T]{Object: "list", Data: append([]T{}, all[:min(limit, len(all))]...), More: len(all) > limit}
 	if n := len(list.Data); n > 0 {
-		list.First, list.Last = orNull(id(list.Data[0])), orNull(id(list.Data[n-1]))
+		list.First, list.Last = nullable(id(list.Data[0])), nullable(id(list.Data[n-1]))
 	}
 	return list
 }

@@ -47,24 +47,24 @@ func countValues(text []byte) (c census) {
 // is valid JSON without white space around it; see gets parts of raw, not copies.
 func elements(raw json.RawMessage, see func(name, value json.RawMessage) bool) {
 	object := raw[0] == '{'
-	for i := pastSpace(raw, 1); raw[i] != ']' && raw[i] != '}'; {
+	for i := skipSpace(raw, 1); raw[i] != ']' && raw[i] != '}'; {
 		var name json.RawMessage
 		if object {
 			end := valueEnd(raw, i)
 			name = raw[i:end]
-			i = pastSpace(raw, pastSpace(raw, end)+1) // behind the colon
+			i = skipSpace(raw, skipSpace(raw, end)+1) // behind the colon
 		}
 		end := valueEnd(raw, i)
 		if !see(name, raw[i:end:end]) {
 			return
 		}
-		if i = pastSpace(raw, end); raw[i] == ',' {
-			i = pastSpace(raw, i+1)
+		if i = skipSpace(raw, end); raw[i] == ',' {
+			i = skipSpace(raw, i+1)
 		}
 	}
 }
 
-func pastSpace(raw []byte, i int) int {
+func skipSpace(raw []byte, i int) int {
 	for raw[i] == ' ' || raw[i] == '\t' || raw[i] == '\n' || raw[i] == '\r' {
 		i++
 	}

@@ -318,8 +318,8 @@ func (b *bucket) fill(now time.Time) {
 	}
 }
 
-// untilNext returns the time until there is one.
-func (b *bucket) untilNext() time.Duration {
+// waitForNext returns the time until there is one.
+func (b *bucket) waitForNext() time.Duration {
 	if b.left >= 1-1e-6 { // an allowance for rounding
 		return 0
 	}
@@ -340,7 +340,7 @@ func (b *bucket) use(now time.Time, f func() time.Duration) time.Duration {
 // take takes n if one is left, and else returns the time until then.
 func (b *bucket) take(n int, now time.Time) time.Duration {
 	return b.use(now, func() time.Duration {
-		wait := b.untilNext()
+		wait := b.waitForNext()
 		if wait == 0 {
 			b.left -= float64(n)
 		}
@@ -351,7 +351,7 @@ func (b *bucket) take(n int, now time.Time) time.Duration {
 // hold takes n for later, if one is left beside all held amounts, and else returns the wait before another try.
 func (b *bucket) hold(n int, now time.Time) time.Duration {
 	return b.use(now, func() time.Duration {
-		wait := b.untilNext()
+		wait := b.waitForNext()
 		switch {
 		case n == 0:
 			return 0

@@ -60,7 +60,7 @@ func readOllamaPrompt(x *exchange, f *fields, r *request, c *conversation) {
 	if given := f.take("context"); given != nil && given[0] != '[' {
 		fail("context", "%s, want an array of token ids", kindOf(given))
 	} else if given != nil {
-		before = tokenIDs("context", given, r.model.room, r.least())
+		before = tokenIDs("context", given, r.model.room, r.leastAnswer())
 	}
 	f.lacks("suffix", "template", "images")
 	if system := f.text("system"); system != "" {

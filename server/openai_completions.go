@@ -95,7 +95,7 @@ func readCompletion(x *exchange) *request {
 	if prompt == nil {
 		lack("prompt")
 	}
-	r.texts, r.prompts = prompts("prompt", prompt, r.model.room, r.least())
+	r.texts, r.prompts = prompts("prompt", prompt, r.model.room, r.leastAnswer())
 	for _, text := range r.texts {
 		r.prompts = append(r.prompts, x.tokenIDs(r.model, "prompt", text, karat.TokenizeOptions{}))
 	}

@@ -76,8 +76,8 @@ func tooLong(param string, most, prompt, answer int) *problem {
 		most, prompt+answer, prompt, answer)
 }
 
-// longer returns the problem of tooLong for a prompt whose tokens were not counted.
-func longer(param string, most int) *problem {
+// tooManyProblem returns the problem of tooLong for a prompt whose tokens were not counted.
+func tooManyProblem(param string, most int) *problem {
 	return refuse(http.StatusBadRequest, tooManyTokens, param, "This model's maximum context length is %d tokens. "+
 		"However, your prompt has more. Please shorten it.", most)
 }
@@ -125,13 +125,13 @@ type openAIError struct {
 
 func (openAI) problem(p *problem) any {
 	var e openAIError
-	e.Error.Message, e.Error.Type, e.Error.Param, e.Error.Code = p.message, p.kind, orNull(p.param), orNull(p.code)
+	e.Error.Message, e.Error.Type, e.Error.Param, e.Error.Code = p.message, p.kind, nullable(p.param), nullable(p.code)
 	return e
 }
 
 func (o openAI) streamProblem(p *problem) (string, any) { return "", o.problem(p) }
 
-func orNull(s string) *string {
+func nullable(s string) *string {
 	if s == "" {
 		return nil
 	}

@@ -81,8 +81,8 @@ func (of *keptResponses) drop(r *keptResponse) {
 	of.list = slices.DeleteFunc(of.list, func(x *keptResponse) bool { return x == r })
 }
 
-// fresh returns the responses of a key without the ones whose time is over; nil are none. k.mu is held.
-func (k *recent) fresh(who string) *keptResponses {
+// unexpired returns the responses of a key without the ones whose time is over; nil are none. k.mu is held.
+func (k *recent) unexpired(who string) *keptResponses {
 	of := k.of[who]
 	for of != nil && len(of.list) > 0 && k.now().Sub(of.list[0].used) > recentTime {
 		of.drop(of.list[0])
@@ -95,7 +95,7 @@ func (k *recent) expire() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for who := range k.of {
-		if len(k.fresh(who).list) == 0 {
+		if len(k.unexpired(who).list) == 0 {
 			delete(k.of, who)
 		}
 	}
@@ -105,7 +105,7 @@ func (k *recent) expire() {
 func (k *recent) get(who, id string) *keptResponse {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	of := k.fresh(who)
+	of := k.unexpired(who)
 	if of == nil || of.byID[id] == nil {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (k *recent) get(who, id string) *keptResponse {
 func (k *recent) item(who, id string) json.RawMessage {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if of := k.fresh(who); of != nil {
+	if of := k.unexpired(who); of != nil {
 		return of.items[id]
 	}
 	return nil
@@ -128,7 +128,7 @@ func (k *recent) item(who, id string) json.RawMessage {
 func (k *recent) remove(who, id string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	of := k.fresh(who)
+	of := k.unexpired(who)
 	if of == nil || of.byID[id] == nil {
 		return false
 	}

@@ -131,8 +131,8 @@ func (x *exchange) newRequest(m *served) *request {
 	return r
 }
 
-// least returns the number of tokens left free for an answer by a prompt: one, unless none is wanted.
-func (r *request) least() int {
+// leastAnswer returns the number of tokens left free for an answer by a prompt: one, unless none is wanted.
+func (r *request) leastAnswer() int {
 	if r.max == 0 {
 		return 0
 	}
@@ -162,7 +162,7 @@ func (r *request) check() {
 		}
 	}
 	for _, ids := range r.prompts {
-		room, least := r.model.room, r.least()
+		room, least := r.model.room, r.leastAnswer()
 		switch {
 		case len(ids) == 0:
 			throw(bad(r.param, "The prompt is empty, and the model has no token that begins a text"))
@@ -189,7 +189,7 @@ func (m *served) checkIDs(param string, ids iter.Seq[int]) {
 // tokenIDs returns the ids of a prompt's text.
 func (x *exchange) tokenIDs(m *served, param, text string, o karat.TokenizeOptions) []int {
 	if m.model.ExceedsContext(text) {
-		throw(longer(param, m.room))
+		throw(tooManyProblem(param, m.room))
 	}
 	ids, err := m.model.Tokenize(x.ctx, text, o)
 	if err != nil {

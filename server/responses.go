@@ -50,7 +50,7 @@ func readResponse(x *exchange) *response {
 	q := &response{r: x.newRequest(m)}
 	r := q.r
 	q.echo = map[string]any{"error": nil, "incomplete_details": nil, "max_output_tokens": nil,
-		"previous_response_id": orNull(peek(f, "previous_response_id")),
+		"previous_response_id": nullable(peek(f, "previous_response_id")),
 		"text":                 map[string]any{"format": map[string]string{"type": "text"}},
 		"truncation":           cmp.Or(peek(f, "truncation"), "disabled")}
 	for name, absent := range map[string]string{"instructions": "null", "metadata": "{}", "tools": "[]",
@@ -59,7 +59,7 @@ func readResponse(x *exchange) *response {
 	}
 	readLimit(f, r, "max_output_tokens", 1)
 	readTemperature(f, r, 2)
-	q.echo["temperature"], q.echo["top_p"] = r.sampling.Temperature, orOne(r.sampling.TopP)
+	q.echo["temperature"], q.echo["top_p"] = r.sampling.Temperature, topPOf(r.sampling.TopP)
 	if r.max >= 0 {
 		q.echo["max_output_tokens"] = r.max
 	}
@@ -107,8 +107,8 @@ func null(f *fields, name, absent string) json.RawMessage {
 	return json.RawMessage(absent)
 }
 
-// orOne returns a top_p in the API's form, with 1 for off.
-func orOne(p float64) float64 {
+// topPOf returns a top_p in the API's form, with 1 for off.
+func topPOf(p float64) float64 {
 	if p == 0 {
 		return 1
 	}
@@ -318,10 +318,10 @@ func (q *response) item(i int, b *block, status string) map[string]any {
 	}
 	switch text := b.text.String(); b.kind {
 	case callBlock:
-		return b.call.inSpace(map[string]any{"type": "function_call", "id": q.ids[i], "call_id": b.call.id,
+		return b.call.addSpace(map[string]any{"type": "function_call", "id": q.ids[i], "call_id": b.call.id,
 			"name": b.call.name, "arguments": text, "status": status})
 	case customBlock:
-		return b.call.inSpace(map[string]any{"type": "custom_tool_call", "id": q.ids[i], "call_id": b.call.id,
+		return b.call.addSpace(map[string]any{"type": "custom_tool_call", "id": q.ids[i], "call_id": b.call.id,
 			"name": b.call.name, "input": text, "status": status})
 	case reasoningBlock:
 		parts, summary := []any{}, []any{}

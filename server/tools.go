@@ -371,8 +371,8 @@ func (c *conversation) nameOf(space, name string) string {
 	return space + "__" + name
 }
 
-// inSpace adds the namespace of a call's tool to an item.
-func (c *call) inSpace(item map[string]any) map[string]any {
+// addSpace adds the namespace of a call's tool to an item.
+func (c *call) addSpace(item map[string]any) map[string]any {
 	if c.space != "" {
 		item["namespace"] = c.space
 	}

@@ -164,7 +164,7 @@ func (m *served) explain(ctx context.Context, err error, param string) *problem 
 		return refuse(499, "", "", "The client has gone")
 	}
 	if errors.Is(err, karat.ErrFull) {
-		return longer(param, m.room)
+		return tooManyProblem(param, m.room)
 	}
 	var of *karat.MessageError
 	if errors.As(err, &of) {

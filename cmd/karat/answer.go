@@ -127,7 +127,7 @@ func (a *answer) write(ctx context.Context, tokens iter.Seq2[karat.Token, error]
 		fmt.Fprintln(a.log, "karat:", a.speeds())
 	case a.stop == "interrupted":
 		fmt.Fprintln(a.log, "karat: interrupted")
-	case a.full():
+	case a.reportFull():
 		fmt.Fprintf(a.log, "karat: cut, since %s; --ctx sets its length\n", a.reason())
 	case a.stop == string(karat.StopLength) && (a.cut || a.text.Len() == 0) && !a.json:
 		fmt.Fprintf(a.log, "karat: cut after %s; -n sets more\n", count(a.tokens, "token"))
@@ -254,7 +254,7 @@ func (a *answer) reason() string {
 	case "stop":
 		return "ended by a stop text"
 	case "length":
-		if a.full() {
+		if a.reportFull() {
 			return fmt.Sprintf("the context of %s is full", count(a.context, "token"))
 		}
 		return fmt.Sprintf("cut after %s", count(a.tokens, "token"))
@@ -262,8 +262,8 @@ func (a *answer) reason() string {
 	return a.stop
 }
 
-// full reports whether nothing more has room.
-func (a *answer) full() bool {
+// reportFull reports whether nothing more has room.
+func (a *answer) reportFull() bool {
 	prompt, _ := a.session.PromptTokens()
 	return a.stop == string(karat.StopLength) && prompt+a.tokens > a.context
 }

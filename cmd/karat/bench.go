@@ -79,8 +79,8 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 	if err != nil {
 		return o, err
 	}
-	o = bench.Options{Prompts: positive(f.prompt.counts), Tokens: positive(f.tokens), Depths: f.depths,
-		Threads: f.threads, Parallel: f.parallel, Arrive: positive(f.arrive), Budget: int64(f.engine.budget),
+	o = bench.Options{Prompts: dropZeros(f.prompt.counts), Tokens: dropZeros(f.tokens), Depths: f.depths,
+		Threads: f.threads, Parallel: f.parallel, Arrive: dropZeros(f.arrive), Budget: int64(f.engine.budget),
 		Repeat: f.repeat, NoFuse: f.noFuse,
 		NoFit: m.NoFit, Adapters: m.Adapters, Numerics: m.Numerics, Profile: f.profile}
 	if f.csv && len(o.Prompts)+len(f.prompt.text)+len(o.Tokens)+len(o.Arrive) == 0 {
@@ -131,7 +131,7 @@ func (f *benchFlags) peerOf(n numerics.Numerics) (*bench.Peer, error) {
 	return p, p.Check(f.parallel)
 }
 
-func positive(list []int) (some []int) {
+func dropZeros(list []int) (some []int) {
 	for _, n := range list {
 		if n > 0 {
 			some = append(some, n)

@@ -73,7 +73,7 @@ func checkText(r *karat.CheckReport) string {
 		fmt.Fprintf(out, "  %s: %s\n", f.Severity, f.ID)
 		writeEntry(out, "", f.What)
 		if len(f.Where) > 1 {
-			writeEntry(out, "in", few(f.Where, 3))
+			writeEntry(out, "in", listFew(f.Where, 3))
 		}
 		writeEntry(out, "means", f.Means)
 		writeEntry(out, "fix", f.Fix)

@@ -70,7 +70,7 @@ func (f *convertFlags) run(x *call) error {
 	}
 	made := f.output
 	if f.split > 0 && len(r.Files) > 0 && filepath.Dir(r.Files[0]) != filepath.Clean(f.output) {
-		made = few(r.Files, 1)
+		made = listFew(r.Files, 1)
 	}
 	return x.printf("%s: %s, %s, %s (%s), %s in %s, %.1f s\n", oneLine(made), r.Format, oneLine(r.Architecture),
 		count(r.Tensors, "tensor"), strings.Join(types, ", "), bytesText(r.Bytes), count(len(r.Files), "file"), seconds)

@@ -217,7 +217,7 @@ func (f *evalFlags) computed(ctx context.Context, w *eval.Windows, e eval.Option
 
 // reportEval reports the results of the first windows windows.
 func reportEval(p *progress, r *eval.Result, windows int) {
-	if _, ok := p.due(); !ok {
+	if _, ok := p.isDue(); !ok {
 		return
 	}
 	r.Update()

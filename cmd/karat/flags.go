@@ -168,8 +168,8 @@ func (s *samplingFlags) check() error {
 var optionFlags = strings.NewReplacer("Sampling.Temperature:", "--temp:", "Sampling.TopK:", "--top-k:",
 	"Sampling.TopP:", "--top-p:", "Sampling.MinP:", "--min-p:", "Sampling.RepeatPenalty:", "--repeat-penalty:")
 
-// over returns a recommendation with the given flags in place.
-func (s *samplingFlags) over(r karat.Sampling) karat.Sampling {
+// override returns a recommendation with the given flags in place.
+func (s *samplingFlags) override(r karat.Sampling) karat.Sampling {
 	for flag, set := range map[string]func(){
 		"temp":           func() { r.Temperature = s.given.Temperature },
 		"top-k":          func() { r.TopK = s.given.TopK },

@@ -143,7 +143,7 @@ func (f *imatrixFlags) collect(x *call, m *eval.Model, o model.Options, w *eval.
 		return err
 	}
 	if interrupted { // a file of this name may have all windows
-		f.output = partial(f.output)
+		f.output = partialPath(f.output)
 	}
 	if err := gguf.WriteFile(f.output, all.Write); err != nil {
 		return err
@@ -158,8 +158,8 @@ func (f *imatrixFlags) collect(x *call, m *eval.Model, o model.Options, w *eval.
 	return nil
 }
 
-// partial returns the name of a file left unfinished by an interrupt: im.gguf becomes im.partial.gguf.
-func partial(path string) string {
+// partialPath returns the name of a file left unfinished by an interrupt: im.gguf becomes im.partial.gguf.
+func partialPath(path string) string {
 	ext := filepath.Ext(path)
 	return strings.TrimSuffix(path, ext) + ".partial" + ext
 }

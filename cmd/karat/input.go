@@ -207,8 +207,8 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// few names up to n of many.
-func few(names []string, n int) string {
+// listFew names up to n of many.
+func listFew(names []string, n int) string {
 	if len(names) <= n {
 		return strings.Join(names, ", ")
 	}

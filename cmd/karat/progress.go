@@ -59,7 +59,7 @@ func (p *progress) download(at hub.Progress) { p.downloadThen(at, "verifying") }
 func (p *progress) downloadThen(at hub.Progress, next string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, ok := p.due()
+	now, ok := p.isDue()
 	if !ok {
 		return
 	}
@@ -80,7 +80,7 @@ func (p *progress) downloadThen(at hub.Progress, next string) {
 func (p *progress) pieces(text string, done, all int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, ok := p.due(); ok {
+	if _, ok := p.isDue(); ok {
 		p.tell(text, done, all)
 	}
 }
@@ -94,8 +94,8 @@ func (p *progress) tell(text string, done, all int) {
 	p.show(fmt.Sprintf("%d of %d", done, all), left, text)
 }
 
-// due reports whether a report is due, and the time.
-func (p *progress) due() (time.Time, bool) {
+// isDue reports whether a report is due, and the time.
+func (p *progress) isDue() (time.Time, bool) {
 	now, pause := time.Now(), 10*time.Second
 	if p.last.IsZero() {
 		p.last = p.start
@@ -149,7 +149,7 @@ func (s *stages) report(stage string, done, total int) {
 	case total > 0:
 		s.pieces("", done, total)
 	default:
-		if _, ok := s.due(); ok {
+		if _, ok := s.isDue(); ok {
 			s.show()
 		}
 	}

@@ -183,7 +183,7 @@ func (t *talk) close() {
 func (t *talk) output() output {
 	f := t.flags
 	o := output{out: t.call.out, log: t.call.log, json: f.json, verbose: f.verbose, session: t.session,
-		context: t.model.Info().Context, sampling: f.sampling.over(t.model.Sampling()), template: "none",
+		context: t.model.Info().Context, sampling: f.sampling.override(t.model.Sampling()), template: "none",
 		adapters: f.engine.lora}
 	if f.chat.chat {
 		o.template = f.chat.source()
@@ -213,7 +213,7 @@ func (t *talk) describe(ctx context.Context, user string) error {
 
 // hintSampling explains at a terminal how to get other answers, for greedy choices wished by nobody.
 func (t *talk) hintSampling(how string) {
-	drawn := t.flags.sampling.over(t.model.Sampling()).Temperature > 0
+	drawn := t.flags.sampling.override(t.model.Sampling()).Temperature > 0
 	if !drawn && !t.call.changed("temp") && !t.flags.json && isTerminal(t.call.out) {
 		t.call.say("greedy, as the model recommends no sampling; %s varies the answers", how)
 	}

@@ -280,7 +280,7 @@ func (f *fetcher) transfer(ctx context.Context, r *remote, file *os.File, p *par
 	}
 	t := &transfer{f: f, r: r, file: file, p: p}
 	f.add(p.have())
-	return p.ETag, t.all(ctx)
+	return p.ETag, t.fetchParts(ctx)
 }
 
 // state returns the progress of a file, nil for a beginning.
@@ -389,7 +389,7 @@ func (f *fetcher) copy(ctx context.Context, a *http.Response, file *os.File, at,
 		}
 		if n > 0 {
 			if _, err := file.WriteAt(b[:n], at+sum); err != nil {
-				return sum, refusal{room(err)}
+				return sum, refusal{adviseOnRoom(err)}
 			}
 			sum += int64(n)
 			f.net.Add(int64(n))
@@ -426,8 +426,8 @@ type transfer struct {
 	news int64 // bytes since the state was noted
 }
 
-// all downloads the missing parts, several at a time, until the first error.
-func (t *transfer) all(ctx context.Context) error {
+// fetchParts downloads the missing parts, several at a time, until the first error.
+func (t *transfer) fetchParts(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if err := t.note(); err != nil {
@@ -466,13 +466,13 @@ func (t *transfer) note() error {
 	t.news = 0
 	t.mu.Unlock()
 	if err := t.file.Sync(); err != nil {
-		return room(err)
+		return adviseOnRoom(err)
 	}
-	return room(writeState(t.f.store, t.r.key(), &p))
+	return adviseOnRoom(writeState(t.f.store, t.r.key(), &p))
 }
 
-// room adds advice to the error of a full disk.
-func room(err error) error {
+// adviseOnRoom adds advice to the error of a full disk.
+func adviseOnRoom(err error) error {
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 	if runtime.GOOS == "windows" { // ERROR_HANDLE_DISK_FULL and ERROR_DISK_FULL
 		full = errors.Is(err, syscall.Errno(39)) || errors.Is(err, syscall.Errno(112))

@@ -75,7 +75,7 @@ func (p *puller) planHF(ctx context.Context, r *Reference) (*plan, error) {
 	}
 	tag, note := r.Tag, ""
 	if tag == "" {
-		tag, note = usual(files)
+		tag, note = usualTagOf(files)
 	}
 	chosen, format, err := choose(tag, files, index)
 	if err != nil {
@@ -264,7 +264,7 @@ func choose(tag string, files []entry, index func() (map[string]bool, error)) ([
 			}
 		}
 		chosen := slices.DeleteFunc(slices.Clone(files), func(e entry) bool {
-			return !weights[e.Path] && !besideWeights(e.Path)
+			return !weights[e.Path] && !isBesideWeights(e.Path)
 		})
 		for w := range weights {
 			if !has(w) {
@@ -277,9 +277,9 @@ func choose(tag string, files []entry, index func() (map[string]bool, error)) ([
 	return chosen, GGUF, err
 }
 
-// besideWeights reports whether a folder's file is read with the weights. Modules of sentence-transformers, such as
+// isBesideWeights reports whether a folder's file is read with the weights. Modules of sentence-transformers, such as
 // 1_Pooling, have folders of their own.
-func besideWeights(p string) bool {
+func isBesideWeights(p string) bool {
 	dir, base := path.Split(p)
 	if dir != "" && !aModule.MatchString(dir) {
 		return false
@@ -346,8 +346,8 @@ func chooseGGUF(tag string, files []entry) ([]entry, error) {
 // usualTag is the quantization of a reference without a tag, as in Ollama and llama.cpp.
 const usualTag = "Q4_K_M"
 
-// usual returns usualTag and a note for the user, for a repository of several GGUF files including usualTag.
-func usual(files []entry) (tag, note string) {
+// usualTagOf returns usualTag and a note for the user, for a repository of several GGUF files including usualTag.
+func usualTagOf(files []entry) (tag, note string) {
 	if slices.ContainsFunc(files, func(e entry) bool { return e.Path == "config.json" }) {
 		return "", "" // a folder, perhaps
 	}

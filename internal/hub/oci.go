@@ -178,7 +178,7 @@ func (m *ociManifest) plan(blobs string) (*plan, error) {
 			if f.path = name; checkPath(name) != nil {
 				return nil, refusal{checkPath(name)}
 			}
-			if besideWeights(name) || path.Ext(name) == ".safetensors" {
+			if isBesideWeights(name) || path.Ext(name) == ".safetensors" {
 				named = append(named, f)
 			} else if isGGUF(name) {
 				weights = append(weights, f)

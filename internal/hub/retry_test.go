@@ -33,7 +33,7 @@ func TestPullUsual(t *testing.T) {
 			t.Errorf("%+v: %v", f, err)
 		}
 		h.files["other.Q4_K_M.gguf"] = file{data: noise(10, 6)}
-		if tag, note := usual([]entry{{Path: "a.Q4_K_M.gguf"}, {Path: "b/a.Q4_K_M.gguf"}, {Path: "c.Q8_0.gguf"}}); tag != "" || note != "" {
+		if tag, note := usualTagOf([]entry{{Path: "a.Q4_K_M.gguf"}, {Path: "b/a.Q4_K_M.gguf"}, {Path: "c.Q8_0.gguf"}}); tag != "" || note != "" {
 			t.Errorf("of two of that type %q is taken", tag)
 		}
 	})
