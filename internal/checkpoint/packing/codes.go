@@ -2,14 +2,14 @@ package packing
 
 import "encoding/binary"
 
-// codes reads whole numbers of a few bits. They lie in 32-bit words, those of a line one behind the other from the
-// lowest bit up, across the ends of words.
+// codes reads whole numbers of a few bits. The numbers of a line lie in 32-bit words in sequence, from the lowest bit
+// up, across the ends of words.
 type codes struct {
 	data       []byte
 	bits       int
-	line, word int      // words from a line to the next, and from a line's word to its next
+	line, word int      // distances, in words, from a line to the next, and from a line's word to its next
 	across     bool     // lines are columns, and places rows
-	order      *[8]byte // places within a word of eight; nil where they are in order
+	order      *[8]byte // places within a word of eight; nil for the natural order
 }
 
 // awqOrder has the place of each of eight rows in a word (AWQ_REVERSE_ORDER in AutoAWQ's packing_utils.py).
@@ -80,7 +80,7 @@ func (c *codes) grid(plus byte) grid {
 	return func(row, group int) float32 { return float32((c.at(row, group) + plus) & mask) }
 }
 
-// octets are codes of a byte each, one row behind the other.
+// octets are codes of a byte each, row after row.
 type octets struct {
 	data    []byte
 	columns int

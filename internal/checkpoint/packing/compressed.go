@@ -23,7 +23,7 @@ type compressed struct {
 	} `json:"sparsity_config"`
 }
 
-// scheme tells how the weights of its targets are packed.
+// scheme describes the packing of its targets' weights.
 type scheme struct {
 	Targets []string
 	Format  string
@@ -113,8 +113,8 @@ func (p *compressed) of(module string) (*scheme, error) {
 	return best, nil
 }
 
-// rank returns how well a target tells of a module: 3 by its name, 2 by a pattern, 1 by a class, 0 not at all.
-// A pattern in Python's syntax alone is like a class.
+// rank returns how specific a target is about a module: 3 by its name, 2 by a pattern, 1 by a class, 0 not at all. A
+// pattern in Python's syntax alone counts as a class.
 func rank(target, module string) int {
 	pattern, is := strings.CutPrefix(target, "re:")
 	switch {
@@ -180,7 +180,7 @@ func (s *scheme) packed(m *module, w tensor.Tensor) (tensor.Tensor, error) {
 	return s.grouped(m, w, x, shaped(w.Shape, rows, columns))
 }
 
-// grouped reads the scales of groups, and their zero points, of x, whose codes are those of w.
+// grouped reads the scales of groups, and their zero points, of x, whose codes are w's.
 func (s *scheme) grouped(m *module, w tensor.Tensor, x *matrix, shape tensor.Shape) (tensor.Tensor, error) {
 	matrices, rows, columns, err := dims(shape)
 	if err != nil {
@@ -268,7 +268,7 @@ func (p *nvfp4) weight(m *module) (tensor.Tensor, error) {
 }
 
 // fours reads 4-bit floats, two to a byte, the first in the low half. Groups of 16 have E4M3 scales, and the whole has
-// a factor: compressed-tensors divides scales by its weight_global_scale, ModelOpt multiplies them by weight_scale_2.
+// a factor: compressed-tensors divides scales by its weight_global_scale, ModelOpt multiplies scales by weight_scale_2.
 // Groups of 32 have E8M0 scales.
 func fours(m *module, w tensor.Tensor, group int, factor string) (tensor.Tensor, error) {
 	matrices, rows, columns, err := dims(w.Shape)

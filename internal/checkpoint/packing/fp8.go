@@ -7,16 +7,16 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// fp8 reads 8-bit floats with a scale for each block, each row or the whole, as transformers writes them
-// (quantizer_finegrained_fp8.py, quantizer_fbgemm_fp8.py) and NVIDIA's ModelOpt. A weight is code * scale, whatever
-// weight_scale_inv is called.
+// fp8 reads 8-bit floats with a scale for each block, each row or the whole, as in transformers
+// (quantizer_finegrained_fp8.py, quantizer_fbgemm_fp8.py) and NVIDIA's ModelOpt. A weight is code * scale, whatever the
+// name weight_scale_inv suggests.
 type fp8 struct {
 	Block []int `json:"weight_block_size"`
 }
 
 func (p *fp8) validate() error { return checkBlock("weight_block_size", p.Block) }
 
-// checkBlock checks the size of a block, which may be absent.
+// checkBlock checks the size of a block, perhaps absent.
 func checkBlock(key string, block []int) error {
 	if len(block) > 0 && (len(block) != 2 || min(block[0], block[1]) < 1) {
 		return fmt.Errorf("%s is %v, expected rows and columns", key, block)

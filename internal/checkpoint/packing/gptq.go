@@ -7,8 +7,8 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// gptq reads the packing of AutoGPTQ and GPTQModel: words along a weight's columns, one behind the other for each of
-// its rows. A weight is scale * (code - zero).
+// gptq reads the packing of AutoGPTQ and GPTQModel: words along a weight's columns, in sequence for each of its rows. A
+// weight is scale * (code - zero).
 type gptq struct {
 	Bits       int
 	Group      int    `json:"group_size"`
@@ -56,7 +56,7 @@ func (p *gptq) weight(m *module) (tensor.Tensor, error) {
 		return q, err
 	}
 	zeros, ok := m.part("qzeros")
-	if ok && len(p.Dynamic) > 0 && len(zeros.Shape) == 2 { // modules have bits of their own
+	if ok && len(p.Dynamic) > 0 && len(zeros.Shape) == 2 { // modules may differ in bits
 		bits = zeros.Shape[1] * 32 / max(rows, 1)
 	}
 	if bits < 1 || bits > 8 {
@@ -76,7 +76,7 @@ func (p *gptq) weight(m *module) (tensor.Tensor, error) {
 	if upTo(columns, x.group) != groups || q.Shape[0] != upTo(columns*bits, 32) {
 		return q, x.misfit(scales)
 	}
-	plus := byte(1) // the first format has zero points less one
+	plus := byte(1) // the first format has zero points less 1
 	if p.Checkpoint == "gptq_v2" {
 		plus = 0
 	}

@@ -14,7 +14,7 @@ type grid func(row, group int) float32
 // floats are the types of scales.
 var floats = []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}
 
-// scaleTypes are the types of scales that are floats of 8 bits too.
+// scaleTypes lists the types of scales, including floats of 8 bits.
 var scaleTypes = append(floats[:3:3], tensor.F8_E8M0, tensor.F8_E4M3, tensor.U8)
 
 // number returns the reader of a type's i-th number. Bytes of U8 are E8M0.

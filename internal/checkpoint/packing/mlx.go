@@ -12,7 +12,7 @@ import (
 // modes of floats scale * float.
 type mlx struct {
 	form
-	own map[string]*form // by module; nil for one that is not packed
+	own map[string]*form // by module; nil for a module that is not packed
 }
 
 // form tells how a module is packed.
@@ -22,7 +22,7 @@ type form struct {
 	Mode  string
 }
 
-// UnmarshalJSON takes the forms of modules from the other keys, which have an object or false.
+// UnmarshalJSON takes the forms of modules from the other keys, whose values are objects or false.
 func (p *mlx) UnmarshalJSON(b []byte) error {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(b, &all); err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// kind tells what a part of a module is for.
+// kind is the role of a module's part.
 type kind uint8
 
 const (
-	codesPart     kind = iota + 1 // holds the weight, or its codes
+	codesPart     kind = iota + 1 // the weight, or its codes
 	ofCodes                       // tells how codes are read
 	ofActivations                 // would round activations
 	ofCache                       // would round keys and values
@@ -33,7 +33,7 @@ var kinds = map[string]kind{
 	"k_scale": ofCache, "v_scale": ofCache, "q_scale": ofCache, "prob_scale": ofCache, "output_scale": ofCache,
 }
 
-// split cuts the name of a part into its module and its ending; of another tensor the ending is "".
+// split cuts the name of a part into its module and its ending; for other tensors the ending is "".
 func split(name string) (module, ending string) {
 	if i := strings.LastIndexByte(name, '.'); i > 0 && kinds[name[i+1:]] > 0 {
 		return name[:i], name[i+1:]
@@ -48,14 +48,14 @@ type module struct {
 	read  map[string]bool
 }
 
-// part returns a part, which is then read.
+// part returns a part, and notes that the part was read.
 func (m *module) part(ending string) (tensor.Tensor, bool) {
 	t, ok := m.parts[ending]
 	m.read[ending] = true
 	return t, ok
 }
 
-// first returns the first of the parts that is there, and its ending.
+// first returns the first part present, and its ending.
 func (m *module) first(endings ...string) (t tensor.Tensor, ending string) {
 	for _, ending := range endings {
 		if t, ok := m.part(ending); ok {
@@ -65,7 +65,7 @@ func (m *module) first(endings ...string) (t tensor.Tensor, ending string) {
 	return t, ""
 }
 
-// need returns a part that must have one of the shapes.
+// need returns a required part, in any of the shapes.
 func (m *module) need(ending string, types []tensor.DType, shapes ...tensor.Shape) (tensor.Tensor, error) {
 	t, ok := m.part(ending)
 	if !ok {
@@ -99,7 +99,7 @@ func (m *module) packed() bool { return !m.plain() && m.codes() != "" }
 // plain reports whether m has a weight of floats.
 func (m *module) plain() bool { return m.parts["weight"].DType.Float() }
 
-// codes returns the ending of the part that holds codes, "" for none.
+// codes returns the ending of the part with codes, "" for none.
 func (m *module) codes() string {
 	for _, ending := range []string{"weight", "weight_packed", "qweight"} {
 		if _, ok := m.parts[ending]; ok {
@@ -120,7 +120,7 @@ func (m *module) unread() (errs []error) {
 	return errs
 }
 
-// owner says what the module of an unread part has.
+// owner describes the module of an unread part.
 func (m *module) owner() string {
 	ending := m.codes()
 	if ending == "" {
@@ -140,7 +140,7 @@ func dims(s tensor.Shape) (matrices, rows, columns int, err error) {
 	return 0, 0, 0, fmt.Errorf("shape %v, expected a matrix", []int(s))
 }
 
-// shaped returns the shape of so many matrices, or of one alone.
+// shaped returns the shape of so many matrices, or of a single matrix.
 func shaped(like tensor.Shape, rows, columns int) tensor.Shape {
 	return append(slices.Clone(like[:len(like)-2]), rows, columns)
 }

@@ -28,16 +28,16 @@ type Packing struct {
 
 // method reads the weights of a way of packing.
 type method interface {
-	// weight returns the weight of a module that has parts. It reads all parts that tell of the weight.
+	// weight returns the weight of a module with parts, after reading all parts about the weight.
 	weight(m *module) (tensor.Tensor, error)
-	// name names the method and its settings.
+	// name returns the names of the method and its settings.
 	name() string
 }
 
 // maxErrors bounds the report on a hostile folder.
 const maxErrors = 20
 
-// Of returns the packing that a config.json tells of, nil for none. A method that is not read is an error.
+// Of returns the packing described in a config.json, nil for none. An unknown method is an error.
 func Of(config []byte) (*Packing, error) {
 	var c struct {
 		Quantization json.RawMessage `json:"quantization_config"`
@@ -72,7 +72,7 @@ func Of(config []byte) (*Packing, error) {
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// parse reads the object that tells of a packing.
+// parse reads the object that describes a packing.
 func parse(raw json.RawMessage) (*Packing, error) {
 	var c struct {
 		Method string `json:"quant_method"`
@@ -114,8 +114,8 @@ func parse(raw json.RawMessage) (*Packing, error) {
 	return &Packing{m.name(), m}, nil
 }
 
-// Apply returns the tensors of a folder with one for each packed weight, in the place of its parts. Scales of
-// activations, which are computed in floating point here, are left out; aside counts them.
+// Apply returns the tensors of a folder, with a single tensor in place of each packed weight's parts. Scales of
+// activations, which are computed in floating point here, are left out; aside is their number.
 func (p *Packing) Apply(all []tensor.Tensor) (list []tensor.Tensor, aside int, err error) {
 	modules := map[string]*module{}
 	for _, t := range all {

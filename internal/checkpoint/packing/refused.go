@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// refused has what is known of methods that are not read, by their names in config.json.
+// refused explains methods that are not read, by their names in config.json.
 var refused = map[string]string{
 	"bitsandbytes": "its codes are one line, with blocks and nested scales of that library",
 	"hqq":          "its codes and zero points are tensors of that library",
@@ -37,6 +37,6 @@ func refuse(method, algo string) error {
 	return fmt.Errorf("quant_method %q is not read: %s; %s", method, why, advice)
 }
 
-// advice tells what else to take.
+// advice names the alternatives.
 const advice = "take the model's folder without quantization, one in FP8, compressed-tensors, AWQ, GPTQ or MLX, " +
 	"or a GGUF file"
