@@ -9,12 +9,12 @@ type Sequence struct {
 	pool    *Pool
 	root    key
 	length  int
-	done    int             // positions that are computed, as far as Commit has said
+	done    int             // positions computed, up to the last Commit
 	tables  [][]entry       // by class
-	path    []*node         // the full pages that are computed, if they are shared
-	tail    [PageSize]int32 // tokens behind them, as far as they are computed
-	Private bool            // it finds nothing of others, and leaves nothing
-	from    int32           // the snapshot that its slot is to be a copy of, or negative
+	path    []*node         // the full pages computed, if shared
+	tail    [PageSize]int32 // tokens after path, as far as computed
+	Private bool            // the sequence finds nothing of others, and leaves nothing
+	from    int32           // the snapshot to copy into its slot, or negative
 }
 
 // entry is a place of a table.
@@ -26,7 +26,7 @@ type entry struct {
 // Len returns the number of positions stored.
 func (s *Sequence) Len() int { return s.length }
 
-// Pages returns the number of pages that the sequence has.
+// Pages returns the number of the sequence's pages.
 func (s *Sequence) Pages() (n int) {
 	for _, t := range s.tables {
 		for _, e := range t {
@@ -41,7 +41,7 @@ func (s *Sequence) Pages() (n int) {
 	return n
 }
 
-// Page returns the page that holds position pos in class c.
+// Page returns the page of position pos in class c.
 func (s *Sequence) Page(c, pos int) int32 {
 	i := pos / PageSize
 	if s.pool.o.Classes[c].Kind == Ring {
@@ -50,8 +50,8 @@ func (s *Sequence) Page(c, pos int) int32 {
 	return s.tables[c][i].page
 }
 
-// Slot returns the slot of class c that holds the sequence's state. It starts zeroed: the backend zeroes it in the step
-// that computes position 0, before its first node.
+// Slot returns the slot of class c with the sequence's state. The state starts as zeros: the backend zeroes a slot in
+// the step of position 0, before its first node.
 func (s *Sequence) Slot(c int) int32 { return s.tables[c][0].page }
 
 // Holds reports whether class c still has position pos.
@@ -77,8 +77,8 @@ func (s *Sequence) at(c, i int) *entry {
 	return &s.tables[c][i]
 }
 
-// Adopt makes the sequence the longest prefix of tokens that others have left, but for the last token, and returns its
-// length: as it is now if that is longer, which must be a prefix of tokens, too. Only sequences of the same salt share.
+// Adopt makes the sequence the longest prefix of tokens left by others, without the last token, and returns its length.
+// The sequence must be a prefix of tokens, and stays unchanged if longer. Only sequences of equal salt share.
 func (s *Sequence) Adopt(tokens []int32, salt string) int {
 	p, root := s.pool, rootOf(salt)
 	p.mu.Lock()
@@ -98,11 +98,10 @@ func (s *Sequence) Adopt(tokens []int32, salt string) int {
 	return s.length
 }
 
-// attach makes the sequence that of some nodes, and the first m positions of tail, which serve it. The caller holds the
-// pool's mu.
+// attach gives the sequence the pages of some nodes, and the first m positions of tail. The caller holds the pool's mu.
 func (s *Sequence) attach(path []*node, tail *node, m int) {
 	if n := len(path); n > 0 {
-		path[n-1].users++ // so that it stays
+		path[n-1].users++ // so that the node stays
 	}
 	p, full, length := s.pool, path, len(path)*PageSize+m
 	if tail != nil {
@@ -164,7 +163,7 @@ func (s *Sequence) clear() {
 	s.length, s.done = 0, 0
 }
 
-// Free returns all pages. The sequence is empty again; what it has computed stays with the pool while there is room.
+// Free returns all pages. The sequence is empty again; its computed pages stay with the pool while there is room.
 func (s *Sequence) Free() {
 	s.Mark()
 	s.pool.mu.Lock()
@@ -197,8 +196,8 @@ func (s *Sequence) Grow(n int) error {
 // Reserve takes the pages for n positions in all, and reports whether there are so many. If not, nothing has changed.
 func (s *Sequence) Reserve(n int) bool { return n <= s.pool.Longest() && s.extend(n, false) == nil }
 
-// extend takes the pages that n positions need, and makes the pages that positions behind length are written to the
-// sequence's own, if they are about to be.
+// extend takes the pages needed for n positions. With write, the pages of positions from length on become the
+// sequence's own.
 func (s *Sequence) extend(n int, write bool) error {
 	p := s.pool
 	p.mu.Lock()
@@ -238,7 +237,7 @@ func (s *Sequence) extend(n int, write bool) error {
 	return nil
 }
 
-// inherit makes the snapshot that the slot is to be a copy of the slot itself, if nobody else holds it.
+// inherit makes the snapshot to be copied into the slot the slot itself, if there is no other holder.
 func (s *Sequence) inherit() {
 	p := s.pool
 	if s.from < 0 || p.pages[p.slot][s.from].refs > 1 {
@@ -251,7 +250,7 @@ func (s *Sequence) inherit() {
 	s.from = -1
 }
 
-// span returns the pages of class c, from and to, that n positions need behind length.
+// span returns the pages of class c, from and to, needed for n positions after length.
 func (p *Pool) span(c, length, n int) (int, int) {
 	from := length / PageSize
 	if p.o.Classes[c].Kind == Slot {
@@ -260,13 +259,13 @@ func (p *Pool) span(c, length, n int) (int, int) {
 	return from, min(pagesOf(n), from+p.most[c])
 }
 
-// isMissing reports whether a page must be taken for e, which may be nil: e has no page, or its page is also somebody
-// else's and about to be written.
+// isMissing reports whether a page must be taken for e, perhaps nil: e has no page, or its page has another holder and
+// is about to be written.
 func (e *entry) isMissing(pages []page, write bool) bool {
 	return e == nil || e.page < 0 || write && pages[e.page].refs > 1
 }
 
-// place takes the i-th page of class c if it must.
+// place takes the i-th page of class c if missing.
 func (s *Sequence) place(c, i int, write bool) error {
 	p, e := s.pool, s.at(c, i)
 	if !e.isMissing(p.pages[c], write) {
@@ -293,8 +292,8 @@ func (s *Sequence) place(c, i int, write bool) error {
 	return nil
 }
 
-// steal takes from the pool's nodes what only they and this sequence hold: pages of its rings that it is about to write
-// over, and the snapshot that its slot is to be a copy of. It reports false if there is nothing.
+// steal takes pages held only by the pool's nodes and this sequence: pages of its rings about to be overwritten, and
+// the snapshot to be copied into its slot. It returns false if there is none.
 func (s *Sequence) steal(n int) (stole bool) {
 	p := s.pool
 	if s.from >= 0 && p.pages[p.slot][s.from].refs == 2 && p.pages[p.slot][s.from].node != nil {
@@ -316,8 +315,7 @@ func (s *Sequence) steal(n int) (stole bool) {
 	return stole
 }
 
-// Commit says that a step has computed further positions, and of which tokens. Full pages are then found by other
-// sequences.
+// Commit reports that a step has computed further positions, of these tokens. Other sequences then find full pages.
 func (s *Sequence) Commit(tokens []int32) {
 	p := s.pool
 	tokens = tokens[:min(len(tokens), s.length-s.done)]
@@ -339,8 +337,8 @@ func (s *Sequence) Commit(tokens []int32) {
 	}
 }
 
-// publish puts the last full page into the tree. Where there is one of the same tokens, the sequence takes that for its
-// own: they have the same bits. The caller holds the pool's mu.
+// publish puts the last full page into the tree. If there is a page of equal tokens, the sequence takes the older page:
+// both have the same bits. The caller holds the pool's mu.
 func (s *Sequence) publish() {
 	p, i := s.pool, len(s.path)
 	parent, k := lastOf(s.path, s.root)
@@ -366,9 +364,9 @@ func (s *Sequence) publish() {
 	p.tree.thin(s.path)
 }
 
-// Cut returns how many of n more positions, and those left behind them, a step should compute so that a snapshot can be
-// taken where a later sequence may start: all where there are no slots, else up to the last page end among them, but
-// before the last position of all.
+// Cut returns the number of positions, of n more with left to follow, for a step that ends at a good place for a
+// snapshot, the start of a later sequence: all without slots, else up to the last page end, but before the last
+// position of all.
 func (s *Sequence) Cut(n, left int) int {
 	if s.pool.slot < 0 || !s.shares() {
 		return n
@@ -380,9 +378,9 @@ func (s *Sequence) Cut(n, left int) int {
 	return n
 }
 
-// Truncate forgets all but the first n positions, and returns how many are left: fewer than n where a ring no longer
-// holds the window before position n, or a slot's state is of later positions. Then it goes back to the last page end
-// that the pool has all of, or to none. Behind a failed step, n being the length before it, this is the same.
+// Truncate forgets all but the first n positions, and returns the number left: fewer than n where a ring no longer
+// holds the window before position n, or a slot's state is of later positions. The sequence then goes back to the last
+// page end complete in the pool, or to none. After a failed step, n being the length before, the same holds.
 func (s *Sequence) Truncate(n int) int {
 	p := s.pool
 	p.mu.Lock()
@@ -400,7 +398,7 @@ func (s *Sequence) Truncate(n int) int {
 	return s.length
 }
 
-// intact reports whether each class has what position n needs.
+// intact reports whether each class has the pages needed at position n.
 func (s *Sequence) intact(n int) bool {
 	for c, class := range s.pool.o.Classes {
 		if class.Kind == Slot {
@@ -415,8 +413,7 @@ func (s *Sequence) intact(n int) bool {
 	return true
 }
 
-// shorten is Truncate of an intact sequence. Pages that are the sequence's own stay its own. The caller holds the
-// pool's mu.
+// shorten truncates an intact sequence. The sequence's own pages stay its own. The caller holds the pool's mu.
 func (s *Sequence) shorten(n int) {
 	p := s.pool
 	for c, class := range p.o.Classes {
@@ -443,13 +440,13 @@ func (s *Sequence) shorten(n int) {
 
 func (s *Sequence) shares() bool { return !s.Private && s.pool.shares() }
 
-// NewSequence returns an empty sequence. It must be freed.
+// NewSequence returns an empty sequence. The caller must free the sequence.
 func (p *Pool) NewSequence() *Sequence {
 	return &Sequence{pool: p, root: rootOf(""), tables: make([][]entry, len(p.o.Classes)), from: -1}
 }
 
-// Mark has others find what the sequence has computed of its last page, which need not be full, and its state. It
-// belongs to the end of a prompt: prompts that continue it start there.
+// Mark lets others find the computed part of the last page, full or not, and the state. Call Mark at the end of a
+// prompt: longer prompts start there.
 func (s *Sequence) Mark() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
@@ -459,7 +456,7 @@ func (s *Sequence) Mark() {
 	}
 	for c, class := range p.o.Classes {
 		if e := s.at(c, i); class.Kind != Slot && (e.page < 0 || int(e.index) != i || p.pages[c][e.page].node != nil) {
-			return // it is another's, and found by that one's tokens
+			return // the node is another's, and found by its own tokens
 		}
 	}
 	parent, k := lastOf(s.path, s.root)

@@ -4,12 +4,11 @@ import (
 	"slices"
 )
 
-// Prompts seldom end where a page does. Others can start inside a page, too: from the first positions of a full one
-// whose tokens begin as theirs do, or from what a sequence has left of a page that it had begun (Mark), which is a node
-// of fewer tokens: a tail. A state is that of one position, so of states there are tails alone. Who goes on from there
-// writes into a copy.
+// Prompts seldom end where a page does. Others can also start inside a page: from the first positions of a full page
+// with tokens beginning equally, or from the part of a page left by a sequence (Mark), a node of fewer tokens: a tail.
+// A state belongs to one position, so states have tails alone. A sequence going on from there writes into a copy.
 
-// countCommon returns how many of n's first tokens are those given.
+// countCommon returns the number of n's first tokens equal to the given tokens.
 func (n *node) countCommon(tokens []int32) int {
 	m := min(n.size, len(tokens))
 	for i, id := range tokens[:m] {
@@ -20,7 +19,7 @@ func (n *node) countCommon(tokens []int32) int {
 	return m
 }
 
-// lastOf returns the last of path, and the key of what stands on it.
+// lastOf returns the last of path, and the key of nodes after path.
 func lastOf(path []*node, root key) (*node, key) {
 	if n := len(path); n > 0 {
 		return path[n-1], path[n-1].key
@@ -28,8 +27,8 @@ func lastOf(path []*node, root key) (*node, key) {
 	return nil, root
 }
 
-// start returns how many of path's nodes a sequence of these tokens can start from, and how many positions of the page
-// behind them, which tail has; nil for none.
+// start returns the number of path's nodes from which a sequence of these tokens can start, and the number of positions
+// of the page after the nodes, in tail; nil for none.
 func (t *tree) start(path []*node, root key, tokens []int32) (n int, tail *node, m int) {
 	for n := len(path); ; n-- {
 		if tail, m := t.findTail(path[:n:n], root, tokens[n*PageSize:]); m > 0 {
@@ -41,7 +40,7 @@ func (t *tree) start(path []*node, root key, tokens []int32) (n int, tail *node,
 	}
 }
 
-// findTail returns the node behind path with the most positions of these tokens, but for a whole page.
+// findTail returns the node after path with the most positions of these tokens, without a whole page.
 func (t *tree) findTail(path []*node, root key, tokens []int32) (best *node, m int) {
 	_, k := lastOf(path, root)
 	for _, n := range t.followers[k] {
@@ -54,10 +53,10 @@ func (t *tree) findTail(path []*node, root key, tokens []int32) (best *node, m i
 	return best, m
 }
 
-// outgrown removes tails that n serves for as well.
+// outgrown removes tails replaceable by n.
 func (t *tree) outgrown(n *node) {
 	if slices.ContainsFunc(t.pool.o.Classes, func(c Class) bool { return c.Kind != Pages }) {
-		return // n may lose what they have
+		return // n may lose the tail's positions
 	}
 	for _, x := range slices.Clone(t.followers[n.under]) {
 		if x.size < n.size && x.countCommon(n.tokens[:n.size]) == x.size {

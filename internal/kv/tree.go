@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// key names a page's tokens, all tokens before them, and so its positions: the SHA-256 of the key before it and of 64
-// token ids of 4 bytes each.
+// key names a page's tokens, all tokens before, and so its positions: the SHA-256 of the key before and of 64 token ids
+// of 4 bytes each.
 type key [sha256.Size]byte
 
 // rootOf returns the key before the first page. Sequences of different salts share nothing.
 func rootOf(salt string) key { return sha256.Sum256([]byte("karat kv\x00" + salt)) }
 
-// next returns the key of the page behind k's with these tokens.
+// next returns the key of the page after k's with these tokens.
 func (k key) next(tokens []int32) key {
 	var b [sha256.Size + 4*PageSize]byte
 	copy(b[:], k[:])
@@ -24,17 +24,17 @@ func (k key) next(tokens []int32) key {
 	return sha256.Sum256(b[:])
 }
 
-// node is a page that is computed, in all classes: the page itself in those of full layers, in a ring's the same or
-// none, in the slots' a snapshot of the state behind it or none. A page that is not full is a tail, on which nothing
-// stands (tail.go). A node's parent is there as long as the node is.
+// node is a computed page, in all classes: the page itself in classes of full layers, the same or none in a ring's, and
+// in the slots' a snapshot of the state after the page or none. A page not full is a tail, without followers (tail.go).
+// A node's parent exists as long as the node.
 type node struct {
 	key      key   // of a full page
 	under    key   // its parent's, or the root
 	parent   *node // nil before the first page
 	children int
-	users    int             // sequences whose last full page it is
+	users    int             // sequences with this as last full page
 	size     int             // of tokens
-	tokens   [PageSize]int32 // the first size of them
+	tokens   [PageSize]int32 // the first size tokens
 	pages    []int32         // by class, negative for none
 	place    *list.Element   // in Pool.used
 }
@@ -43,11 +43,11 @@ type node struct {
 type tree struct {
 	pool      *Pool
 	nodes     map[key]*node   // of full pages
-	followers map[key][]*node // by the key before them, tails among them
+	followers map[key][]*node // by the key before, tails included
 	used      list.List       // of *node, the least recently used first
 }
 
-// grow returns the node of a full page behind parent with these tokens, which is made if there is none.
+// grow returns the node of a full page after parent with these tokens, made if there is none.
 func (t *tree) grow(parent *node, under key, tokens []int32) *node {
 	k := under.next(tokens)
 	n := t.nodes[k]
@@ -76,7 +76,7 @@ func (t *tree) add(parent *node, under key, tokens []int32) *node {
 	return n
 }
 
-// remove gives up n, on which nothing stands and which no sequence uses.
+// remove gives up n, without followers and users.
 func (t *tree) remove(n *node) {
 	for c := range n.pages {
 		t.lose(n, c)
@@ -96,14 +96,14 @@ func (t *tree) remove(n *node) {
 	}
 }
 
-// keep gives n a page of class c, to which it adds a hold.
+// keep gives n a page of class c, and adds a hold to the page.
 func (t *tree) keep(n *node, c int, id int32) {
 	n.pages[c] = id
 	t.pool.pages[c][id].node = n
 	t.pool.pages[c][id].refs++
 }
 
-// lose takes n's page of class c away, if it has one.
+// lose takes n's page of class c away, if any.
 func (t *tree) lose(n *node, c int) {
 	if id := n.pages[c]; id >= 0 {
 		n.pages[c] = -1
@@ -112,8 +112,8 @@ func (t *tree) lose(n *node, c int) {
 	}
 }
 
-// evict gives up the least recently used node that no sequence uses: one that is a leaf; of one that others stand on,
-// only what serves who would go on from there. It reports false if there is no such thing.
+// evict gives up the least recently used node without users: all of a leaf; of a node with followers, only the pages
+// for starts at the node. It returns false if there is none.
 func (t *tree) evict() bool {
 	for e := t.used.Front(); e != nil; e = e.Next() {
 		n := e.Value.(*node)
@@ -167,8 +167,8 @@ func (t *tree) find(path []*node, k key, tokens []int32) []*node {
 	return path
 }
 
-// countUsable returns how many of path's nodes a sequence can start from: the most for which rings have the window
-// before that, and slots a snapshot.
+// countUsable returns the number of path's nodes from which a sequence can start: the maximum for which rings have the
+// window before, and slots a snapshot.
 func (t *tree) countUsable(path []*node) int {
 	for n := len(path); n > 0; n-- {
 		if t.serves(path[:n], n*PageSize) {
@@ -178,7 +178,8 @@ func (t *tree) countUsable(path []*node) int {
 	return 0
 }
 
-// serves reports whether path has what a sequence needs that starts at a position of its last page, or its end.
+// serves reports whether path has the pages needed by a sequence starting at a position of its last page, or at its
+// end.
 func (t *tree) serves(path []*node, at int) bool {
 	for c, class := range t.pool.o.Classes {
 		for j := t.pool.first(c, at); j < len(path) && class.Kind != Pages; j++ {
@@ -190,7 +191,7 @@ func (t *tree) serves(path []*node, at int) bool {
 	return true
 }
 
-// first returns the first page of class c that a position n needs; of slots, the last snapshot.
+// first returns the first page of class c needed at position n; for slots, the last snapshot.
 func (p *Pool) first(c, n int) int {
 	switch class := p.o.Classes[c]; class.Kind {
 	case Ring:
@@ -204,10 +205,10 @@ func (p *Pool) first(c, n int) int {
 }
 
 // thin gives up rings' pages and snapshots of a path that has just become longer, so that few are left: close to each
-// other near its end, and ever further apart before that. Who parts from it computes at most two thirds of the
-// positions behind it again, and a block. Where sequences have parted all stays.
+// other near its end, and ever further apart before. A sequence parting from the path computes again at most two thirds
+// of the later positions, and a block. Where sequences have parted all stays.
 //
-// Pages go by blocks of as many as the largest window needs. At n blocks, the end of the b-th is kept while n-b is at
+// Pages go by blocks, each as large as the largest window. At n blocks, the end of the b-th is kept while n-b is at
 // most four times the largest power of two that divides b.
 func (t *tree) thin(path []*node) {
 	if len(path)%t.pool.block != 0 {
@@ -224,7 +225,7 @@ func (t *tree) thin(path []*node) {
 	}
 }
 
-// forget gives up what starting from within the b-th block of a path takes, and from its end if that goes too.
+// forget gives up the pages for starts within the b-th block of a path, and with end for a start at its end.
 func (t *tree) forget(path []*node, b int, end bool) {
 	for c, class := range t.pool.o.Classes {
 		to := b * t.pool.block

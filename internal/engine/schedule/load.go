@@ -6,14 +6,14 @@ import "github.com/karat-run/karat/internal/graph"
 // attend to more positions, and take longer. For example, at position 4,096 of a model of a billion weights in Q4_0 a
 // row takes twice as long. So such a step is also bounded in work.
 const (
-	// dear is the number of products of quantized integers that take as long as a product in floats, of attention or of
+	// dear is the number of products of quantized integers in the time of a product in floats, of attention or of
 	// weights. (Measured with AMX, one layer of 2048 by 8192 in Q4_0: 4.2. In BF16 it is 0.9.)
 	dear = 4
 
 	// mostWork is the maximum work of a step in which sequences decode, in steps of a prompt's first rows.
 	mostWork = 1.5
 
-	// leastShare is the part of Options.Rows that a prompt gets in any case: an eighth.
+	// leastShare is the part of Options.Rows given to a prompt in any case: an eighth.
 	leastShare = 8
 )
 
@@ -26,14 +26,14 @@ type reach struct {
 	each   float64
 }
 
-// NewLoad returns the cost of g's rows by their products. Logits do not count, since few rows of a prompt have them.
+// NewLoad returns the cost of g's rows by their products. Logits do not count, since few rows of a prompt have any.
 func NewLoad(g *graph.Graph) (l Load) {
 	weights := 0.0
 	for _, n := range g.Nodes {
 		share := 1.0
 		switch n.Op {
 		case graph.Embed, graph.EmbedPos:
-			continue // one row of a table
+			continue // a single row of a table
 		case graph.Rows, graph.Pool:
 			return l.over(weights)
 		case graph.Attention:
@@ -95,7 +95,7 @@ func (l Load) rows(at, n int) (cost float64) {
 	return cost
 }
 
-// fit returns the number of rows, at most n from a position on, whose cost is at most left.
+// fit returns the number of rows, at most n from a position on, with a cost of at most left.
 func (l Load) fit(at, n int, left float64) int {
 	for i := range n {
 		if left -= l.row(at + i); left < 0 {

@@ -9,10 +9,10 @@ import (
 	"github.com/karat-run/karat/internal/kv"
 )
 
-// Next chooses the works of the next step and their rows, at most so many. All of them are of one plan: of the plans
-// with the most urgent works, the one whose last step is the longest ago. Of a plan that waits for sequences there is
-// no step. An empty step says that all works wait for room, which sequences keep that may come back: without patience
-// these give way. A work of a full memory has an error, and is in no step.
+// Next chooses the works of the next step and their rows, at most rows. All are of one plan: of the plans with the most
+// urgent works, the plan with the oldest last step. A plan waiting for sequences has no step. After an empty step all
+// works wait for room kept by sequences that may come back: without patience such sequences give way. A work with a
+// full memory has an error, and is in no step.
 func (s *Schedule) Next(rows int, patient bool) []*Work {
 	s.batch = s.batch[:0]
 	s.admit(patient)
@@ -45,13 +45,13 @@ func (s *Schedule) Next(rows int, patient bool) []*Work {
 // room is the rest of a step.
 type room struct {
 	rows, outputs int
-	decoding      bool    // sequences that decode are in the step
-	work          float64 // of the rows that are chosen
+	decoding      bool    // decoding sequences are in the step
+	work          float64 // of the chosen rows
 	patient       bool
 }
 
-// before orders the queue. Sequences that decode go first, the one first whose last step is the longest ago: so each
-// has its turn if they are more than a step has rows.
+// before orders the queue. Decoding sequences go first, in order of their last steps: so each has its turn even if
+// sequences are more than rows.
 func before(a, b *Work) int {
 	urgent := cmp.Compare(b.Seq.Priority, a.Seq.Priority)
 	came := cmp.Compare(a.Seq.arrival, b.Seq.arrival)
@@ -72,8 +72,7 @@ func (w *Work) decodes() bool {
 	return w.Seq.runs && n > 0 && w.all()-n == 1
 }
 
-// admit lets the works run that there is room for, in their order. The first that finds none keeps others from passing
-// it.
+// admit lets works run while there is room, in their order. The first without room keeps later works from passing.
 func (s *Schedule) admit(patient bool) {
 	for {
 		var first *Work
@@ -108,7 +107,7 @@ func (s *Schedule) start(w *Work, patient bool) bool {
 	return true
 }
 
-// place reports whether another sequence may run, which may take the place of a sequence of a lower priority.
+// place reports whether another sequence may run, perhaps in place of a sequence of lower priority.
 func (s *Schedule) place(q *Sequence, patient bool) bool {
 	n, low := 0, q
 	for _, v := range s.listed {
@@ -142,7 +141,7 @@ func (s *Schedule) take(w *Work, r *room) {
 	at := q.Pages.Len()
 	n := s.share(w, min(w.all()-at, r.rows), r)
 	n = q.Pages.Cut(n, w.all()-at-n)
-	first := max(w.all()-w.Wanted, w.given) // of the rows whose logits are wanted
+	first := max(w.all()-w.Wanted, w.given) // of the rows with wanted logits
 	if n = min(n, max(first-at, 0)+r.outputs); n == 0 || s.Entire && n < w.all()-at {
 		return
 	}
@@ -153,7 +152,7 @@ func (s *Schedule) take(w *Work, r *room) {
 		}
 		v := s.victim(q, true, r.patient)
 		if v == nil {
-			return // the work waits, with the pages that it has
+			return // the work waits, and keeps its pages
 		}
 		s.preempt(v, r)
 	}
@@ -173,10 +172,9 @@ func (s *Schedule) share(w *Work, n int, r *room) int {
 	return min(n, max(s.Load.fit(w.Seq.Pages.Len(), n, left), s.Rows/leastShare, 1))
 }
 
-// victim returns the sequence whose pages q is to have: of the idle ones, the one that was idle for the longest time;
-// else the lowest. A sequence that runs gives way to a higher priority, and where q runs, to a sequence that came
-// sooner. So the sequence that came first always goes on. A sequence that waits to run, with pages that it found, gives
-// way to the sequence whose turn it is.
+// victim returns the sequence to give its pages to q: the sequence idle for the longest time, or else the lowest. A
+// running sequence gives way to a higher priority, and if q runs, to an earlier arrival. So the first arrival always
+// goes on. A sequence waiting to run, with pages found, gives way to the sequence having its turn.
 func (s *Schedule) victim(q *Sequence, runs, patient bool) (v *Sequence) {
 	for _, x := range s.listed {
 		lower := !x.runs || x.below(q) && (runs || x.Priority < q.Priority)
@@ -190,9 +188,9 @@ func (s *Schedule) victim(q *Sequence, runs, patient bool) (v *Sequence) {
 	return v
 }
 
-// preempt gives v's pages back. Its tokens are computed again when it is admitted anew.
+// preempt gives v's pages back. Its tokens are computed again when v is admitted anew.
 func (s *Schedule) preempt(v *Sequence, r *room) {
-	if w := v.work; w != nil && w.Rows > 0 { // the step has chosen it
+	if w := v.work; w != nil && w.Rows > 0 { // the step has chosen v
 		r.rows, r.outputs = r.rows+w.Rows, r.outputs+w.Outputs
 		r.work -= s.Load.rows(w.At, w.Rows)
 		w.Rows = 0
@@ -202,7 +200,7 @@ func (s *Schedule) preempt(v *Sequence, r *room) {
 	v.runs = false
 }
 
-// MakeRoom gives up the pages of a sequence other than q that has no work, and reports whether there was one.
+// MakeRoom gives up the pages of a sequence without work, other than q, and reports whether there was one.
 func (s *Schedule) MakeRoom(q *Sequence) bool {
 	v := s.victim(q, false, true)
 	if v == nil {

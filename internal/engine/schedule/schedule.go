@@ -1,7 +1,8 @@
-// Package schedule chooses the steps of an engine: whose tokens are the rows of the next one. A Schedule is a value
-// without locks, goroutines and clocks. Its driver adds works, asks for the next step, computes it, and settles it.
+// Package schedule chooses the steps of an engine: the tokens in the rows of the next step. A Schedule is a value
+// without locks, goroutines and clocks. Its driver adds works, asks for the next step, then computes and settles the
+// step.
 //
-//   - A step has at most Options.Rows rows, all of one plan. Sequences that decode have theirs first, a row each.
+//   - A step has at most Options.Rows rows, all of one plan. Decoding sequences come first, a row each.
 //     Prompts share the rest, cut anywhere. Where sequences decode, a step is also bounded in work (Load).
 //   - A work that finds no room for its keys and values waits. It takes the room of idle sequences and of lower
 //     ones, whose tokens are computed again later. So the work that came first always goes on.
@@ -21,27 +22,27 @@ import (
 	"github.com/karat-run/karat/internal/kv"
 )
 
-// patience is the number of steps that a sequence may miss and still keep its place. Meanwhile its caller chooses a
-// token, or writes it to somebody slow.
+// patience is the number of steps missed before a sequence loses its place. Meanwhile its caller chooses a token, or
+// writes to a slow reader.
 const patience = 16
 
 // Options bound the steps.
 type Options struct {
 	Rows     int  // rows of a step
 	Outputs  int  // rows of a step with logits
-	Parallel int  // sequences that run at a time; 0 is any number
+	Parallel int  // maximum of running sequences; 0 is any number
 	Entire   bool // a prompt is one step
 	Load     Load // nil where all rows cost the same
 }
 
-// Schedule has the works that wait or run, and the sequences that may have pages.
+// Schedule has the works waiting or running, and the sequences with pages.
 type Schedule struct {
 	Options
 	Steps int // begun so far
-	Ended int // works that were done, or given up
+	Ended int // works done, or given up
 
 	queue    []*Work     // in no order
-	listed   []*Sequence // sequences that have pages, or run
+	listed   []*Sequence // sequences with pages, or running
 	plans    []*Plan
 	accounts map[string]*account
 	arrivals int
@@ -51,11 +52,11 @@ type Schedule struct {
 // Plan is a compiled form of the graph. The rows of a step are of one plan.
 type Plan struct {
 	step    int // its last step
-	awaited int // sequences of that step that may come back and have not
+	awaited int // sequences of the last step that may come back and have not
 	urgency int // highest priority of its works
 }
 
-// Caller says who asks, and how urgently.
+// Caller is a request's sender, and its urgency.
 type Caller struct {
 	Key      string // callers of different keys have equal shares
 	Priority int    // the higher goes first
@@ -65,42 +66,42 @@ type Caller struct {
 type presence uint8
 
 const (
-	gone    presence = iota // it keeps no place
-	kept                    // it keeps its place for some steps
-	awaited                 // likewise, and the next step of its plan waits for it
-	here                    // it has a work
+	gone    presence = iota // the sequence keeps no place
+	kept                    // the sequence keeps its place for some steps
+	awaited                 // likewise, and the next step of its plan waits for the sequence
+	here                    // the sequence has a work
 )
 
-// Sequence is a sequence as the schedule knows it. The driver sets the exported fields.
+// Sequence is a sequence in the schedule. The driver sets the exported fields.
 type Sequence struct {
 	Caller
 	Pages  *kv.Sequence // of the first tokens; of all tokens unless the sequence was preempted
 	Plan   *Plan
-	Resume func() // takes the pages that are left of a sequence that was preempted
+	Resume func() // takes the pages left of a preempted sequence
 
 	work     *Work // nil where the sequence wants nothing
 	account  *account
 	presence presence
-	arrival  int  // order in which runs of works began
-	step     int  // the last step that the sequence took part in; 0 is none
-	runs     bool // it was admitted
+	arrival  int  // order of the first works
+	step     int  // the last step with the sequence; 0 is none
+	runs     bool // the sequence is admitted
 	listed   bool
 }
 
-// Work is a run of tokens that a sequence wants computed. The driver sets the first fields.
+// Work is a run of tokens to compute for a sequence. The driver sets the first fields.
 type Work struct {
 	Seq    *Sequence
 	From   int // position of the first token
 	Tokens int
-	Wanted int // last tokens whose logits are wanted
+	Wanted int // last tokens with wanted logits
 	Of     any // the driver's own
 
-	Rows    int   // of the step that runs; 0 where the work takes no part
+	Rows    int   // of the running step; 0 if the work takes no part
 	At      int   // position of the first of these rows
 	Outputs int   // last of these rows that have logits
 	Err     error // of the memory of keys and values
 
-	given   int  // positions whose outputs were handed over
+	given   int  // positions with outputs handed over
 	charged bool // to the account of the key
 }
 
@@ -132,10 +133,10 @@ func (s *Schedule) Add(w *Work) bool {
 	return last
 }
 
-// Works returns the works that wait or run, which the caller must not change.
+// Works returns the works waiting or running, which the caller must not change.
 func (s *Schedule) Works() []*Work { return s.queue }
 
-// Drop takes a work off the queue that is not done. Its sequence keeps its place.
+// Drop takes a work not done off the queue. Its sequence keeps its place.
 func (s *Schedule) Drop(w *Work) {
 	i, last := slices.Index(s.queue, w), len(s.queue)-1
 	s.queue[i], s.queue[last] = s.queue[last], nil
@@ -146,20 +147,20 @@ func (s *Schedule) Drop(w *Work) {
 	w.Seq.work, w.Seq.account, w.Seq.presence = nil, nil, kept
 }
 
-// Settle ends w's part in the step, behind which its pages hold end positions. It does not take w off the queue.
+// Settle ends w's part in the step; its pages now hold end positions. w stays in the queue.
 func (s *Schedule) Settle(w *Work, end int) {
 	w.Rows, w.given = 0, max(w.given, end)
 	w.Seq.step, w.Seq.account.step = s.Steps, s.Steps
 }
 
-// Done takes a work off the queue whose tokens are all computed. The next step of the plan waits for its sequence.
+// Done takes a work off the queue, with all tokens computed. The next step of the plan waits for its sequence.
 func (s *Schedule) Done(w *Work) {
 	s.Drop(w)
 	w.Seq.presence = awaited
 	w.Seq.Plan.awaited++
 }
 
-// Leave notes that q wants nothing for now: it keeps no place. It reports what Add does.
+// Leave notes that q has no more work for now and keeps no place. It reports the same as Add.
 func (s *Schedule) Leave(q *Sequence) bool {
 	last := q.unawait()
 	if q.work == nil {
@@ -168,7 +169,7 @@ func (s *Schedule) Leave(q *Sequence) bool {
 	return last
 }
 
-// Remove frees q's pages, and forgets q. It reports what Add does.
+// Remove frees q's pages, and forgets q. It reports the same as Add.
 func (s *Schedule) Remove(q *Sequence) bool {
 	last := s.Leave(q)
 	q.Pages.Free()
@@ -187,10 +188,10 @@ func (s *Schedule) List(q *Sequence) {
 	}
 }
 
-// Forget has the next step of p wait for nobody.
+// Forget ends the waits of p's next step.
 func (p *Plan) Forget() { p.awaited = 0 }
 
-// Awaits reports whether all works are of plans whose steps wait for sequences.
+// Awaits reports whether all works are of plans waiting for sequences.
 func (s *Schedule) Awaits() bool {
 	for _, w := range s.queue {
 		if w.Seq.Plan.awaited == 0 {
@@ -200,7 +201,7 @@ func (s *Schedule) Awaits() bool {
 	return true
 }
 
-// Count returns the numbers of works that wait for their first step, and of sequences that run.
+// Count returns the numbers of works waiting for their first step, and of running sequences.
 func (s *Schedule) Count() (waiting, running int) {
 	for _, w := range s.queue {
 		if !w.Seq.runs {
@@ -215,7 +216,7 @@ func (s *Schedule) Count() (waiting, running int) {
 	return waiting, running
 }
 
-// unawait notes that q is there or never will be, and reports whether it was the last of its plan's last step.
+// unawait notes that q has come or never will, and reports whether q was the last of its plan's last step.
 func (q *Sequence) unawait() bool {
 	p := q.Plan
 	if q.presence != awaited || q.step != p.step || p.awaited == 0 {
@@ -226,7 +227,7 @@ func (q *Sequence) unawait() bool {
 	return p.awaited == 0
 }
 
-// presence returns q's presence now: a sequence that misses many steps is gone.
+// presence returns q's presence now: a sequence after many missed steps is gone.
 func (s *Schedule) presence(q *Sequence) presence {
 	if q.work == nil && (q.step == 0 || s.Steps-q.step >= patience) {
 		return gone
@@ -239,15 +240,15 @@ func (s *Schedule) idle(q *Sequence, patient bool) bool {
 	return q.work == nil && (!patient || s.presence(q) == gone)
 }
 
-// account is the share of the callers with one key.
+// account is the share of the callers of a key.
 type account struct {
 	served int64 // tokens, computed or promised
 	works  int   // queued
 	step   int   // last step with a work of the key
 }
 
-// account returns a key's account. The account of a key that was not active for a while begins with as much as the
-// account that had the least: nobody saves up shares.
+// account returns a key's account. The account of a key inactive for a while begins with the smallest share of all
+// accounts: shares cannot be saved up.
 func (s *Schedule) account(key string) *account {
 	a := s.accounts[key]
 	if a != nil && a.isActive(s.Steps) {
