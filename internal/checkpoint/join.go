@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/karat-run/karat/internal/checkpoint/packing"
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
@@ -78,6 +79,11 @@ func (c *weights) join() error {
 			var ok bool
 			if list[i], ok = of[i]; !ok {
 				return fmt.Errorf("%s: tensor %s: part %d is missing, of %d or more", c.Path, joined, i, len(of)+1)
+			}
+		}
+		if slices.ContainsFunc(list, func(t tensor.Tensor) bool { return t.DType != list[0].DType }) {
+			for i := range list {
+				list[i] = packing.ToF32(list[i])
 			}
 		}
 		t, err := tensor.Join(joined+".weight", list)

@@ -41,7 +41,7 @@ func (c *weights) cutLatents() error {
 		}
 		delete(c.set.ByName, name)
 		v := halved{in: t, step: plain + value, from: plain, rows: value}
-		if t.DType.Quantized() || t.Stored() != t.Size() { // blocks lie along rows, and rows become columns
+		if t.DType.Quantized() || isDecoded(t) { // blocks lie along rows, and rows become columns
 			var err error
 			if t, err = toF32(t); err != nil {
 				return fmt.Errorf("%s: %w", c.Path, err)
@@ -215,4 +215,10 @@ func bytesOf(v []float32) []byte {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
 	}
 	return b
+}
+
+// isDecoded reports whether t's values are made of others when they are read.
+func isDecoded(t tensor.Tensor) bool {
+	_, ok := t.Source.(tensor.Decoded)
+	return ok
 }

@@ -73,7 +73,7 @@ func (c *weights) restore(name string, t tensor.Tensor) (tensor.Tensor, error) {
 // gather returns a tensor laid out for multiplication. A tensor in another form, in memory, is copied.
 func gather(t tensor.Tensor) (tensor.Tensor, error) {
 	origin := t.Origin()
-	if _, joined := t.Source.(tensor.Joined); t.Source == nil || joined || origin == nil {
+	if _, joined := t.Source.(tensor.Joined); t.Source == nil || joined || origin == nil || isDecoded(t) {
 		return t, nil
 	}
 	t, err := t.Whole()

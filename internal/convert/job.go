@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 
@@ -175,8 +176,12 @@ func (w *worker) read(j *job, from, to int) ([]byte, error) {
 		return w.rows, err
 	}
 	for r := from; r < to; r++ {
-		at := j.from(r) * size
-		copy(w.rows[(r-from)*size:], j.in.Data[at:at+size])
+		at, row := j.from(r)*size, w.rows[(r-from)*size:][:size]
+		if j.in.Source == nil {
+			copy(row, j.in.Data[at:at+size])
+		} else if _, err := j.in.Source.ReadAt(row, j.in.At+int64(at)); err != nil && err != io.EOF {
+			return nil, err
+		}
 	}
 	return w.rows, nil
 }

@@ -106,9 +106,11 @@ func (c *converter) report(p *piece, n int) {
 	size := j.in.DType.RowBytes(j.unit())
 	switch parts, joined := j.in.Source.(tensor.Joined); {
 	case joined:
-		part := len(parts[0].Data)
+		part := parts[0].Size()
 		for i := p.from * size / part; i < p.to*size/part; i++ {
-			mmap.Drop(parts[i].Data)
+			for _, b := range parts[i].Origin() {
+				mmap.Drop(b)
+			}
 		}
 	case j.in.Source != nil: // in memory until all is read
 	case j.from == nil:

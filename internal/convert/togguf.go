@@ -46,8 +46,15 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 	}
 	for _, w := range weights {
 		j := newJob(m, w.Tensor, w.GGUF, plain)
-		if keep && w.DType.Quantized() { // a folder's blocks are MXFP4, also the converter's name for such files
-			mix, _ := quantmix.Find("MXFP4_MOE")
+		if _, decoded := w.Source.(tensor.Decoded); keep && decoded && len(w.Shape) > 1 {
+			j.out.DType = w.DType
+		}
+		if keep && w.DType.Quantized() { // the converter calls files of MXFP4 so
+			name := w.DType.String()
+			if w.DType == tensor.MXFP4 {
+				name += "_MOE"
+			}
+			mix, _ := quantmix.Find(name)
 			j.out.DType, c.to.FileType = w.DType, mix.FileType
 		}
 		jobs = append(jobs, j)

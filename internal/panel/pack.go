@@ -50,11 +50,11 @@ var maxChunk, maxRow = func() (chunk, row int) {
 }()
 
 // rows is the part of panel p's rows that is chunk c's, and how far apart they begin:
-// where they lie, or in s if they are not in order or fewer than Rows. These are filled up
+// where they lie, or in s if they are not in order, decoded or fewer than Rows. These are filled up
 // with zeros.
 func (w *Weight) rows(s *Scratch, p, c int) (rows []byte, stride int) {
 	from, size := w.DType.RowBytes(c*Chunk), w.DType.RowBytes(w.columns(c))
-	if stride = w.DType.RowBytes(w.K); w.file.Order == nil && (p+1)*Rows <= w.N {
+	if stride = w.DType.RowBytes(w.K); w.file.Order == nil && w.file.Source == nil && (p+1)*Rows <= w.N {
 		return w.file.Data[p*Rows*stride+from:], stride
 	}
 	if s.rows == nil {
@@ -62,7 +62,7 @@ func (w *Weight) rows(s *Scratch, p, c int) (rows []byte, stride int) {
 	}
 	clear(s.rows)
 	for r := range min(Rows, w.N-p*Rows) {
-		copy(s.rows[r*size:(r+1)*size], w.file.Row(p*Rows + r)[from:])
+		w.file.RowPart(p*Rows+r, from, s.rows[r*size:(r+1)*size])
 	}
 	return s.rows, size
 }

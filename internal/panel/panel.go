@@ -132,7 +132,7 @@ func Size(d tensor.DType, n, k int) int {
 func New(t tensor.Tensor) (*Weight, error) {
 	d := t.DType
 	size, err := tensor.Bytes(d, t.Shape)
-	if err != nil || !d.Quantized() || len(t.Shape) != 2 || t.Order == nil && len(t.Data) != size {
+	if err != nil || !d.Quantized() || len(t.Shape) != 2 || t.Order == nil && t.Source == nil && len(t.Data) != size {
 		return nil, fmt.Errorf("%v %v of %d bytes", d, []int(t.Shape), len(t.Data))
 	}
 	k := t.Shape[1]

@@ -77,6 +77,11 @@ func Cut(t Tensor, part, of int) Tensor {
 		t.Shape, t.Data = shape, t.Data[part*size:(part+1)*size]
 		return t
 	}
+	if _, ok := t.Source.(Decoded); ok && n == 2 {
+		t.At += int64(part * rows * t.DType.RowBytes(t.Shape.Last()))
+		t.Shape = shape
+		return t
+	}
 	v := view(t)
 	v.first += part * rows * v.step[1]
 	v.dims[1] = rows

@@ -285,6 +285,15 @@ func (t *Tensor) Row(i int) []byte {
 	return t.Data[i*n : (i+1)*n : (i+1)*n]
 }
 
+// RowPart sets p to bytes of the i-th row of the last dimension from one on, of a tensor in memory.
+func (t *Tensor) RowPart(i, from int, p []byte) {
+	if t.Source == nil || t.Order != nil {
+		copy(p, t.Row(i)[from:])
+		return
+	}
+	t.Source.ReadAt(p, t.At+int64(i*t.DType.RowBytes(t.Shape.Last())+from)) // all of it is there
+}
+
 // Span returns the rows from one to before another, each behind the one before it: of Data where they lie so, else
 // copied to buf, which is made larger if need be.
 func (t *Tensor) Span(from, to int, buf *[]byte) []byte {

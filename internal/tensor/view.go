@@ -48,13 +48,20 @@ func (t *Tensor) Stored() (n int) {
 		}
 		return n
 	case strided:
-		if whole := v.in.Size(); whole > 0 {
-			return int(float64(v.in.Stored()) * float64(t.Size()) / float64(whole))
-		}
-	case interface{ Stored() int }:
-		return v.Stored()
+		part := v.in
+		part.Shape = t.Shape
+		return part.Stored()
+	case Decoded:
+		return v.Stored(t.Shape.Size())
 	}
 	return t.Size()
+}
+
+// Decoded is a Source whose bytes are made of others when they are read.
+type Decoded interface {
+	io.ReaderAt
+	// Stored returns the number of bytes that the files have of some elements.
+	Stored(elements int) int
 }
 
 // Unread is the Source of a tensor that could not be read, which binding refuses.

@@ -183,7 +183,7 @@ func quantized(g *graph.Graph) (weights []*graph.Weight) {
 func Repacked(g *graph.Graph) (more int64) {
 	for _, w := range quantized(g) {
 		count, n, k := matrices(w)
-		more += int64(count*panel.Size(w.DType, n, k) - w.Size())
+		more += int64(count*panel.Size(w.DType, n, k) - w.Stored())
 	}
 	return more
 }
@@ -219,9 +219,12 @@ func newPacked(w *graph.Weight) (*packed, error) {
 	m := &packed{}
 	count, n, _ := matrices(w)
 	for i := range count {
-		t, err := w.Part(i*n, (i+1)*n)
-		if count > 1 {
-			t, err = w.Tensor.Matrix(i), nil
+		t, err := w.Tensor, error(nil)
+		switch {
+		case count > 1:
+			t = w.Tensor.Matrix(i)
+		case w.Source == nil:
+			t, err = w.Part(i*n, (i+1)*n)
 		}
 		if err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 
@@ -19,27 +20,37 @@ type matrix struct {
 	values            *[256]float32 // by code
 	scale, zero, bias grid
 	rows, columns     int
-	group             int   // columns of a group
-	groups            []int // of columns, where these are in another order; else nil
-	halves            bool  // BF16 holds all values
-	stored            int   // bytes in the files
+	group             int      // columns of a group
+	groups            []int    // of columns, where these are in another order; else nil
+	halves            bool     // BF16 holds all values
+	origin            [][]byte // bytes of the files
 }
 
 // tensor returns the weight of a module.
 func (x *matrix) tensor(m *module, shape tensor.Shape) (tensor.Tensor, error) {
-	t := tensor.Tensor{Name: m.name + ".weight", DType: tensor.F32, Shape: shape, Source: x}
-	if x.halves {
-		t.DType = tensor.BF16
+	for _, ending := range slices.Sorted(maps.Keys(m.parts)) {
+		if kinds[ending] == codesPart || kinds[ending] == ofCodes {
+			x.origin = append(x.origin, m.parts[ending].Data)
+		}
 	}
-	for _, p := range m.parts {
-		x.stored += len(p.Data)
+	t := tensor.Tensor{Name: m.name + ".weight", DType: tensor.F32, Shape: shape, Source: x}
+	if d := x.exact(); d != tensor.Invalid {
+		t.DType, t.Source = d, &blocks{x, d}
+	} else if x.halves {
+		t.DType = tensor.BF16
 	}
 	_, err := tensor.Bytes(t.DType, shape)
 	return t, err
 }
 
-// Stored returns how many bytes the files have of the weight.
-func (x *matrix) Stored() int { return x.stored }
+// Stored returns the number of bytes that the files have of some of the weight's elements.
+func (x *matrix) Stored(elements int) int {
+	all := 0
+	for _, b := range x.origin {
+		all += len(b)
+	}
+	return int(float64(all) * float64(elements) / float64(max(1, x.rows*x.columns)))
+}
 
 // order sets the group of each column. Of columns in order nothing is kept.
 func (x *matrix) order(ending string, t tensor.Tensor, groups int) error {

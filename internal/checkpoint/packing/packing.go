@@ -6,7 +6,7 @@
 // a zero point or an index that no weight claims is an error.
 //
 // Files in reading order: packing.go; the methods: compressed.go, fp8.go, mlx.go, gptq.go, refused.go; and the weights
-// of methods: matrix.go, module.go, codes.go, grid.go.
+// of methods: matrix.go, blocks.go, module.go, codes.go, grid.go.
 package packing
 
 import (

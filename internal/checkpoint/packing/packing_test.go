@@ -1,0 +1,229 @@
+package packing
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/dev/packed"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// module makes a layer of a packing, [48, 64], and a part of its neighbors.
+func layer(t *testing.T, name string) (config []byte, parts map[string]tensor.Tensor) {
+	t.Helper()
+	i := slices.IndexFunc(packed.All, func(p packed.Packing) bool { return p.Name == name })
+	if i < 0 {
+		t.Fatalf("no packing %s", name)
+	}
+	p := packed.All[i]
+	w := make([]float32, 48*64)
+	for i := range w {
+		w[i] = float32(i*2654435761%1009)/1009 - 0.4
+	}
+	parts = map[string]tensor.Tensor{}
+	all, _ := p.Pack(w, 48, 64)
+	for _, part := range all {
+		part.Name = "m.q_proj." + part.Name
+		parts[part.Name] = part
+	}
+	config, err := json.Marshal(map[string]json.RawMessage{p.Key: json.RawMessage(p.Config)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config, parts
+}
+
+// apply reads parts, in the order of their names.
+func apply(config []byte, parts map[string]tensor.Tensor) ([]tensor.Tensor, error) {
+	p, err := Of(config)
+	if err != nil {
+		return nil, err
+	}
+	var all []tensor.Tensor
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		all = append(all, parts[name])
+	}
+	all, _, err = p.Apply(all)
+	return all, err
+}
+
+// TestSpoiled takes each part of each packing away, turns it, cuts it, gives it another type and moves it to another
+// module: all are errors that name the part or its weight.
+func TestSpoiled(t *testing.T) {
+	for _, p := range packed.All {
+		config, whole := layer(t, p.Name)
+		if list, err := apply(config, whole); err != nil || len(list) != 1 {
+			t.Errorf("%s: %d tensors, %v", p.Name, len(list), err)
+		}
+		for name := range whole {
+			ending := name[strings.LastIndexByte(name, '.')+1:]
+			if kinds[ending] == ofActivations {
+				continue
+			}
+			for how, spoil := range map[string]func(x tensor.Tensor) (tensor.Tensor, bool){
+				"missing": func(x tensor.Tensor) (tensor.Tensor, bool) { return x, false },
+				"turned": func(x tensor.Tensor) (tensor.Tensor, bool) {
+					if len(x.Shape) == 2 {
+						x.Shape = tensor.Shape{x.Shape[1], x.Shape[0]}
+					} else {
+						x.Shape = append(tensor.Shape{3}, x.Shape...)
+					}
+					return x, true
+				},
+				"moved": func(x tensor.Tensor) (tensor.Tensor, bool) {
+					x.Name = strings.Replace(x.Name, "q_proj", "k_proj", 1)
+					return x, true
+				},
+				"typed": func(x tensor.Tensor) (tensor.Tensor, bool) { x.DType = tensor.F64; return x, true },
+			} {
+				parts := maps.Clone(whole)
+				x, stays := spoil(parts[name])
+				delete(parts, name)
+				if stays {
+					parts[x.Name] = x
+				}
+				if whole[name].Shape.Size() == 1 && how == "turned" || ending == "g_idx" && how == "missing" && !strings.Contains(p.Name, "act") {
+					continue
+				}
+				if how == "turned" && (slices.Equal(x.Shape, whole[name].Shape) || x.DType == tensor.F8_E4M3) {
+					continue // of one block: the model's shape tells
+				}
+				if _, err := apply(config, parts); err == nil {
+					t.Errorf("%s: %s %s: no error", p.Name, ending, how)
+				} else if !strings.Contains(err.Error(), "_proj") {
+					t.Errorf("%s: %s %s: %v", p.Name, ending, how, err)
+				}
+			}
+		}
+		for _, extra := range []string{"weight_scale_inv", "weight_scale_2", "biases", "g_idx", "weight_g_idx", "qzeros"} {
+			parts := maps.Clone(whole)
+			name := "m.q_proj." + extra
+			if _, has := parts[name]; has || extra == "g_idx" && strings.HasPrefix(p.Name, "gptq") ||
+				extra == "weight_g_idx" && strings.HasPrefix(p.Name, "ct-int") {
+				continue
+			}
+			parts[name] = tensor.Tensor{Name: name, DType: tensor.F32, Shape: tensor.Shape{1}, Data: make([]byte, 4)}
+			if _, err := apply(config, parts); err == nil || !strings.Contains(err.Error(), "claims it") {
+				t.Errorf("%s: extra %s: %v", p.Name, extra, err)
+			}
+		}
+	}
+}
+
+// TestRefused names the methods that are not read, and what to take.
+func TestRefused(t *testing.T) {
+	for config, want := range map[string]string{
+		`{"quant_method": "bitsandbytes", "load_in_4bit": true}`:                                                  "bitsandbytes",
+		`{"quant_method": "hqq"}`:                                                                                 "hqq",
+		`{"quant_method": "aqlm"}`:                                                                                "codebooks",
+		`{"quant_method": "exl3", "bits": 4}`:                                                                     "trellis",
+		`{"quant_method": "exl2"}`:                                                                                "ExLlama",
+		`{"quant_method": "new", "bits": 4}`:                                                                      `"new" is not read`,
+		`{"bits": "four"}`:                                                                                        "quantization_config",
+		`{"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}`:                                                  "W4A8_AWQ",
+		`{"quant_method": "awq", "bits": 4, "version": "gemv"}`:                                                   "gemv",
+		`{"quant_method": "gptq", "bits": 5}`:                                                                     "bits is 5",
+		`{"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}`:                                      "marlin",
+		`{"quant_method": "compressed-tensors", "transform_config": {"config_groups": {}}}`:                       "transform_config",
+		`{"quant_method": "compressed-tensors", "config_groups": {"a": {"format": "marlin-24"}}}`:                 "marlin-24",
+		`{"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-24-bitmask"}}`:              "sparse-24",
+		`{"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"num_bits": 64}}}}`:           "64 bits",
+		`{"quant_method": "compressed-tensors", "config_groups": {"a": null}}`:                                    "null",
+		`{"quant_method": "fp8", "weight_block_size": [128]}`:                                                     "weight_block_size",
+		`{"quant_method": "fp8", "weight_block_size": [0, 128]}`:                                                  "weight_block_size",
+		`{"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"num_bits": 4, "type": 7}}}}`: "config.json",
+	} {
+		_, err := Of([]byte(`{"quantization_config": ` + config + `}`))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", config, err)
+		}
+	}
+}
+
+// TestTargets: a module's name tells before a pattern, and a pattern before a class; ignored modules are not packed.
+func TestTargets(t *testing.T) {
+	of := func(groups, ignore string) error {
+		_, parts := layer(t, "ct-int4-group")
+		_, err := apply([]byte(`{"quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized",
+			"ignore": [`+ignore+`], "config_groups": {`+groups+`}}}`), parts)
+		return err
+	}
+	const four = `"weights": {"num_bits": 4, "type": "int", "symmetric": true, "strategy": "group", "group_size": 32}}`
+	const eight = `"weights": {"num_bits": 8, "type": "int", "symmetric": true, "strategy": "channel"}}`
+	for _, groups := range []string{`"a": {"targets": ["Linear"], ` + four,
+		`"a": {"targets": ["Linear"], ` + eight + `, "b": {"targets": ["re:.*q_proj$"], ` + four,
+		`"a": {"targets": ["re:m.*"], ` + eight + `, "b": {"targets": ["m.q_proj"], ` + four} {
+		if err := of(groups, `"lm_head"`); err != nil {
+			t.Errorf("%s: %v", groups, err)
+		}
+	}
+	for groups, ignore := range map[string]string{
+		`"a": {"targets": ["re:.*q_proj"], ` + eight + `, "b": {"targets": ["Linear"], ` + four: ``,
+		`"a": {"targets": ["k_proj.x"], ` + four:                                                ``,
+		`"a": {"targets": ["Linear"], ` + four:                                                  `"re:.*q_proj"`,
+	} {
+		if err := of(groups, ignore); err == nil {
+			t.Errorf("%s: no error", groups)
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "write the fuzz corpus")
+
+// seeds returns an input for each packing: the layer's packing, a part, the rows of a spoiled part, and a configuration.
+func seeds() map[string][]byte {
+	all := map[string][]byte{}
+	for _, p := range packed.All {
+		all[p.Name] = fmt.Appendf(nil, `%s 0 0 {"%s": %s}`, p.Name, p.Key, p.Config)
+		all["spoiled "+p.Name] = fmt.Appendf(nil, `%s 1 32 {"%s": %s}`, p.Name, p.Key, p.Config)
+	}
+	return all
+}
+
+func TestCorpus(t *testing.T) { golden.Corpus(t, "FuzzPacking", seeds(), *update) }
+
+// FuzzPacking reads any configuration with a layer of any packing, of which a part has another shape. What is read can
+// be decoded.
+func FuzzPacking(f *testing.F) {
+	for _, seed := range seeds() {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		words := strings.SplitN(string(in), " ", 4)
+		if len(words) < 4 {
+			return
+		}
+		i := slices.IndexFunc(packed.All, func(p packed.Packing) bool { return p.Name == words[0] })
+		of, _ := strconv.Atoi(words[1])
+		rows, _ := strconv.Atoi(words[2])
+		p, err := Of([]byte(words[3]))
+		if i < 0 || err != nil || p == nil {
+			return
+		}
+		parts, _ := packed.All[i].Pack(make([]float32, 16*64), 16, 64)
+		for j := range parts {
+			parts[j].Name = "q_proj." + parts[j].Name
+			if n := parts[j].Shape; j == of && len(n) == 2 && rows > 0 && n.Size()%rows == 0 {
+				parts[j].Shape = tensor.Shape{rows, n.Size() / rows}
+			}
+		}
+		all, _, err := p.Apply(parts)
+		if err != nil {
+			return
+		}
+		for _, x := range all {
+			if x.Source != nil && x.Shape.Size() < 1<<16 {
+				if _, err := x.Whole(); err != nil && x.Shape.Size() > 0 {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}
