@@ -122,7 +122,7 @@ type route struct {
 
 type exchangeKey struct{}
 
-// answer has the route answer. A panic is an error of this request alone.
+// answer calls the route's handler. A panic is an error of this request alone.
 func (x *exchange) answer(r route) {
 	defer func() {
 		switch p := recover().(type) {

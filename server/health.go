@@ -53,7 +53,7 @@ func (s *Server) watchAll(ctx context.Context) {
 	}
 }
 
-// look has the watches of all engines look.
+// look calls the watches of all engines.
 func (s *Server) look() {
 	s.pool.loaded(func(_ *entry, m *served) { m.watch.look(s.stats(m.model)) })
 }

@@ -10,7 +10,7 @@ import (
 // maxArgs bounds the variables of a template, in bytes.
 const maxArgs = 8 << 10
 
-// templateArgs are variables of the chat template: chat_template_kwargs, from vLLM and llama-server.
+// templateArgs reads the variables of the chat template: chat_template_kwargs, from vLLM and llama-server.
 func templateArgs(f *fields) map[string]any {
 	args := map[string]any{}
 	if raw := f.values["chat_template_kwargs"]; len(raw) > maxArgs {

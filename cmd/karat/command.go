@@ -209,7 +209,7 @@ func (c *command) flag(name string, to any) *pflag.Flag {
 	return fs.Lookup(name)
 }
 
-// complete has a shell complete the values of a flag.
+// complete registers a shell's completion of the values of a flag.
 func (c *command) complete(flag string, by cobra.CompletionFunc) {
 	if err := c.RegisterFlagCompletionFunc(flag, by); err != nil {
 		panic(err) // a name twice in the program
@@ -326,7 +326,7 @@ func (s sameFlag) Set(text string) error {
 	return err
 }
 
-// rename has the old name of a flag point to the new name.
+// rename points from the old name of a flag to the new name.
 func rename(fs *pflag.FlagSet, old, letter, hint string) {
 	fs.AddFlag(&pflag.Flag{Name: old, Shorthand: letter, Usage: hint, Value: goneFlag(hint), Hidden: true,
 		NoOptDefVal: "true"})

@@ -90,7 +90,7 @@ func (e *editor) line(prompt string) (string, error) {
 	return e.keys.expand(line), err
 }
 
-// makeRaw has the terminal send each key when pressed, until leave restores the mode.
+// makeRaw sets the terminal to send each key when pressed, until leave restores the mode.
 func (e *editor) makeRaw() (leave func(), err error) {
 	state, err := term.MakeRaw(int(e.in.Fd()))
 	if err != nil {

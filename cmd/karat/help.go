@@ -38,7 +38,7 @@ func newFamiliesHelp() *cobra.Command {
 	return define("help families", func(x *call) error { return x.printf("%s\n", x.Long) }).Command
 }
 
-// writeHelp has help written at once, and returns the place of its error.
+// writeHelp makes cobra write help at once, and returns the place of its error.
 func writeHelp(root *cobra.Command) *error {
 	var failed error
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) {

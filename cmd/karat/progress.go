@@ -272,7 +272,7 @@ func unitOf(n int64) (unit float64, name string) {
 	return unit, name
 }
 
-// inUnit has decimals only for large units: 293 MiB, 4.51 GiB.
+// inUnit writes decimals only for large units: 293 MiB, 4.51 GiB.
 func inUnit(n int64, unit float64) string {
 	if unit >= 1<<30 {
 		return fmt.Sprintf("%.2f", float64(n)/unit)
