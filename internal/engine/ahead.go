@@ -9,10 +9,10 @@ import (
 	"github.com/karat-run/karat/internal/sample"
 )
 
-// burst is how long the steps may take that are computed at once: it bounds the time between two pieces of a text.
+// burst is the maximum time of steps computed at once: a bound on the time between two pieces of a text.
 const burst = 40 * time.Millisecond
 
-// ahead is a compiled plan that chooses tokens itself, and so may go on with them.
+// ahead is a compiled plan that chooses tokens itself, and so may go on without waiting.
 type ahead struct {
 	backend.Chooser
 	pace time.Duration // of a step of a row each; 0 is not known yet
@@ -22,7 +22,7 @@ type ahead struct {
 type choice struct {
 	top   int         // how many of the likeliest tokens; 0 wants logits
 	steps int         // how many tokens may be chosen at once, if each is the likeliest
-	node  *graph.Node // whose values are wanted; nil for none
+	node  *graph.Node // node with wanted values; nil for none
 }
 
 // newAhead returns nil if the plan cannot choose tokens.
@@ -37,8 +37,8 @@ func newAhead(plan backend.Executable) *ahead {
 	return &ahead{Chooser: c}
 }
 
-// choice returns how many of the likeliest tokens satisfy a batch, and how many steps of it may be computed at once; 0
-// if it needs logits.
+// choice returns the number of likeliest tokens sufficient for a batch, and the number of steps that may be computed at
+// once; 0 if the batch needs logits.
 func (p *Plan) choice(batch []*work) (k, steps int) {
 	if p.ahead == nil {
 		return 0, 0
@@ -81,7 +81,7 @@ func grow(batch []*work, n int) bool {
 	return true
 }
 
-// computeAhead computes steps of the batch and hands each of it the likeliest tokens.
+// computeAhead computes steps of the batch and hands each work its likeliest tokens.
 func (p *Plan) computeAhead(ctx context.Context, k, steps int) error {
 	s, start := &p.e.step.next, time.Now()
 	found, err := p.ahead.Choose(ctx, s, k, steps)
@@ -99,7 +99,7 @@ func (p *Plan) computeAhead(ctx context.Context, k, steps int) error {
 		for i := range steps {
 			of := found[(i*len(s.Outputs)+row)*k:][:w.choice.top]
 			w.found = append(w.found, likely(of))
-			if i == steps-1 || int(of[0].ID) >= p.e.ids { // the next step cannot embed it
+			if i == steps-1 || int(of[0].ID) >= p.e.ids { // the next step cannot embed the token
 				break
 			}
 			w.ahead = append(w.ahead, of[0].ID)
@@ -112,7 +112,7 @@ func (p *Plan) computeAhead(ctx context.Context, k, steps int) error {
 // found are the likeliest tokens of each step.
 type found [][]sample.Likely
 
-// likely returns tokens as a sampler wants them.
+// likely returns tokens in the sampler's form.
 func likely(of []backend.Likely) []sample.Likely {
 	all := make([]sample.Likely, len(of))
 	for i, x := range of {

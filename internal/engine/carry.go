@@ -11,7 +11,7 @@ import (
 	"github.com/karat-run/karat/internal/kvfile"
 )
 
-// carrier moves the contents of a cache that are a sequence's.
+// carrier moves a sequence's part of a cache.
 type carrier struct {
 	s     *Sequence
 	cache backend.Portable
@@ -42,10 +42,10 @@ func (s *Sequence) carry(f func(c carrier) error) error {
 	return f(carrier{s, p})
 }
 
-// ErrGone is the error of a sequence whose keys and values were given back to others.
+// ErrGone is the error of a sequence with keys and values given back to others.
 var ErrGone = errors.New("the keys and values were given back")
 
-// Carry returns the keys, values and states of the sequence, in a file that lacks only the model's name. The plan's
+// Carry returns the keys, values and states of the sequence, in a file complete except for the model's name. The plan's
 // options must have Private.
 func (s *Sequence) Carry() (f *kvfile.File, err error) {
 	err = s.carry(func(c carrier) error {
@@ -55,7 +55,7 @@ func (s *Sequence) Carry() (f *kvfile.File, err error) {
 	return f, err
 }
 
-// storeOf returns the form of a store of n positions: only the positions that the next token sees.
+// storeOf returns the form of a store of n positions: only the positions seen by the next token.
 func storeOf(x *graph.KV, n int) kvfile.Store {
 	s := kvfile.Store{Layer: x.Layer, Heads: x.Heads, Dim: x.Dim, Values: x.Values(), Window: x.Window}
 	if x.Window > 0 {
@@ -64,7 +64,7 @@ func storeOf(x *graph.KV, n int) kvfile.Store {
 	return s
 }
 
-// read returns the contents of the cache that are the sequence's.
+// read returns the sequence's part of the cache.
 func (c carrier) read() (f *kvfile.File, err error) {
 	n, pages, g := len(c.s.tokens), c.s.seat.Pages, c.s.plan.e.graph
 	if n == 0 || pages.Len() != n {
@@ -88,8 +88,8 @@ func (c carrier) read() (f *kvfile.File, err error) {
 	return f, nil
 }
 
-// Take makes an empty sequence the one of f, which must be of the same model. The plan's options must have Private:
-// nothing of it goes to other sequences.
+// Take makes an empty sequence the sequence of f, a file of the same model. The plan's options must have Private:
+// nothing goes to other sequences.
 func (s *Sequence) Take(f *kvfile.File) error {
 	if len(s.tokens) > 0 || !s.plan.private {
 		return errors.New("a state for a sequence that is not empty, or that shares with others")

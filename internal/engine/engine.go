@@ -2,18 +2,18 @@
 // pages, and joins the tokens of several requests into one step.
 //
 // An engine has one graph, one pool of keys and values, and one goroutine, which begins with the first request and ends
-// with Close. A request queues its tokens and sleeps until they are computed. Before each step the goroutine asks the
-// schedule whose tokens are its rows (package schedule), and computes it (step.go).
+// with Close. A request queues its tokens and sleeps until all are computed. Before each step the goroutine asks the
+// schedule for the step's rows (package schedule), and then computes the step.
 //
 // An engine may have several plans: the graph compiled to show its values, to keep the values of some nodes, or for
 // sequences that share nothing. The rows of a step are of one plan. All plans share the pool and the schedule.
 //
-// A request whose context ends leaves the queue at once, or after the step that it is in. A panic in a step, of the
-// backend for example, is an error of that step's requests. A tap that panics, or ends its goroutine, does so to the
+// A request with an ended context leaves the queue at once, or after its running step. A panic in a step, of the
+// backend for example, is an error of the step's requests. A tap that panics, or ends its goroutine, does so to the
 // caller of the step's first request; the step's other requests have an error. Either way the engine goes on.
 //
 // Files: generate.go (tokens as text), carry.go (states in files), sequence.go (Sequence), loop.go (the goroutine),
-// step.go (a step), ahead.go (tokens that the backend chooses), mix.go (rows of embeddings), engine.go (Engine, Plan),
+// step.go (a step), ahead.go (tokens chosen by the backend), mix.go (rows of embeddings), engine.go (Engine, Plan),
 // taps.go (taps and hooks).
 package engine
 
@@ -49,26 +49,26 @@ const outputBytes = 64 << 20
 type Options struct {
 	Context  int   // positions of a sequence; 0 is 4096
 	Chunk    int   // maximum rows of a step; 0 is the backend's number, or DefaultChunk
-	Tokens   int   // ids below it are tokens, and may be chosen; 0 is all rows of the logits
-	Parallel int   // maximum sequences whose requests run at a time, others wait; 0 is as many as Budget holds
+	Tokens   int   // ids below are tokens, and may be chosen; 0 is all rows of the logits
+	Parallel int   // maximum of sequences with running requests, others wait; 0 is as many as Budget holds
 	Memory   int64 // maximum bytes of the machine's memory to take, with the weights; 0 is the free memory
-	// maximum bytes of keys and values; 0 is half of the free memory, or one sequence if that is more
+	// maximum bytes of keys and values; 0 is half of the free memory, or one sequence if more
 	Budget   int64
-	Adapters *backend.Blend // of sequences that have chosen none
+	Adapters *backend.Blend // of sequences without a choice of their own
 
-	// The fields of a plan, which Engine.Plan also reads.
+	// The fields of a plan, also read by Engine.Plan.
 
-	// sequences find nothing of each other, and leave nothing: nobody would ask for it
+	// sequences find nothing of each other, and leave nothing
 	Private  bool
-	Want     func(*graph.Node) bool        // nodes that Tap sees
-	Keep     func(*graph.Node) bool        // nodes that Sequence.Values may ask for
+	Want     func(*graph.Node) bool        // nodes seen by Tap
+	Keep     func(*graph.Node) bool        // nodes open to Sequence.Values
 	Tap      backend.Tap                   // sees the wanted nodes of every step
 	Expert   backend.Expert                // sees the experts of every step
 	Hooks    bool                          // sequences may have hooks (Sequence.Hook); without Tap and Want
-	Progress func(done, total int64) error // as backend.Options has it
+	Progress func(done, total int64) error // see backend.Options
 }
 
-// Engine runs one graph on one backend. It is safe for concurrent use.
+// Engine runs one graph on one backend. An Engine is safe for concurrent use.
 type Engine struct {
 	facts
 	backend backend.Backend
@@ -80,28 +80,28 @@ type Engine struct {
 
 	computing sync.Mutex // held while a step is chosen and computed, or a state is carried; before mu
 	closing   sync.Mutex // held while Close frees the cache
-	step      step       // the step that is computed
+	step      step       // the running step
 
 	mu       sync.Mutex // guards the rest, and Sequence.seat
 	schedule schedule.Schedule
 	plans    []*Plan
 	closed   bool
 	asleep   bool          // the goroutine waits for any change
-	over     chan struct{} // closed when the goroutine ends; nil before it begins
+	over     chan struct{} // closed at the goroutine's end; nil before its beginning
 	bell     bell
 	hold     func(rows int) int                     // rows of the next step; nil outside of tests
 	wait     func(took time.Duration) time.Duration // wait; another function in tests
 }
 
-// facts are what an engine knows of its graph.
+// facts are an engine's knowledge of its graph.
 type facts struct {
 	graph    *graph.Graph
 	chunk    int  // maximum rows of a step
 	tokens   int  // Options.Tokens
-	ids      int  // token ids that the graph can embed
+	ids      int  // token ids embedded by the graph
 	hidden   int  // elements of a row of embeddings; 0 where the graph has none
 	vocab    int  // of the logits
-	stateful bool // sequences have states, which cannot be cut back
+	stateful bool // sequences have states, impossible to cut back
 	turning  bool // positions have three parts (graph.RoPEAttr.Sections)
 	entire   bool // a prompt is one step, never cut and never continued
 }
@@ -145,12 +145,12 @@ func isEntire(g *graph.Graph) bool {
 	return g.Bidirectional() || slices.ContainsFunc(g.Nodes, pools)
 }
 
-// fewSequences is how many sequences of the full context have room by default where keys and values lie in a memory of
-// unknown size: a GPU's. The pages that sequences leave behind would fill it.
+// fewSequences is the number of sequences of the full context with room by default in a memory of unknown size: a
+// GPU's. Pages left by sequences would otherwise fill the memory.
 const fewSequences = 4
 
-// bound sets the bound on keys and values: budget, or the default, which differs where they lie elsewhere than in the
-// machine's memory. The machine has memory bytes for the engine if memory is not 0.
+// bound sets the bound on keys and values: budget, or the default, which differs for a memory other than the machine's.
+// The machine has memory bytes for the engine if memory is not 0.
 func (e *Engine) bound(budget, memory int64) error {
 	bytes := make([]int64, len(e.pool.Classes()))
 	for c := range bytes {
@@ -186,7 +186,7 @@ func (e *Engine) bound(budget, memory int64) error {
 	return nil
 }
 
-// weightBytes returns the size of g's weights: memory that counts as free while they are pages of a file.
+// weightBytes returns the size of g's weights: memory counted as free while still pages of a file.
 func weightBytes(g *graph.Graph) (n int64) {
 	seen := map[*graph.Weight]bool{}
 	for _, node := range g.Nodes {
@@ -200,13 +200,13 @@ func weightBytes(g *graph.Graph) (n int64) {
 	return n
 }
 
-// Context returns the number of positions that a sequence may have.
+// Context returns the maximum of positions in a sequence.
 func (e *Engine) Context() int { return e.pool.Context() }
 
 // VocabSize returns the number of logits of a row.
 func (e *Engine) VocabSize() int { return e.vocab }
 
-// CacheBytes returns the memory that keys and values take now.
+// CacheBytes returns the memory of keys and values now.
 func (e *Engine) CacheBytes() int64 { return e.cache.Bytes() }
 
 // Holds returns how many sequences of n tokens the budget of keys and values has room for.
@@ -217,20 +217,20 @@ func (e *Engine) Chooses() bool { return e.plan.ahead != nil }
 
 // Stats are counts of an engine's work.
 type Stats struct {
-	Queued      int   // requests that have tokens to compute, and wait
-	Busy        int   // requests that have tokens to compute, running or not
-	Running     int   // requests whose tokens are being computed, or chosen
+	Queued      int   // requests with tokens to compute, waiting
+	Busy        int   // requests with tokens to compute, running or not
+	Running     int   // requests with tokens being computed, or chosen
 	Steps       int   // begun so far
-	Finished    int   // runs of tokens that were computed, or given up, so far
+	Finished    int   // runs of tokens computed, or given up, so far
 	KVUsed      int64 // bytes of keys and values in use
-	KVCached    int64 // bytes of pages that no sequence uses, and the next one may find
+	KVCached    int64 // bytes of pages without a sequence, open to the next
 	KVBudget    int64 // maximum of both
-	MaxSequence int   // tokens that a sequence may have
+	MaxSequence int   // maximum of tokens in a sequence
 
-	PageSize, Pages int // tokens of a page, and pages that KVBudget has room for, by the first one; 0 without a bound
+	PageSize, Pages int // tokens of a page, and pages within KVBudget, by the first page; 0 without a bound
 }
 
-// Stats returns what the engine does now.
+// Stats returns the engine's numbers now.
 func (e *Engine) Stats() Stats {
 	s := Stats{MaxSequence: e.pool.Longest()}
 	s.KVUsed, s.KVCached, s.KVBudget = e.pool.Usage()
@@ -244,7 +244,7 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-// Plan is a compiled form of the engine's graph. Its sequences are computed with it.
+// Plan is a compiled form of the engine's graph. Its sequences are computed with the plan.
 type Plan struct {
 	e       *Engine
 	run     backend.Executable
@@ -259,7 +259,7 @@ type Plan struct {
 	until   time.Time // when its next step ceases to wait for the sequences of its last step; guarded by Engine.mu
 }
 
-// Plan compiles the engine's graph anew, by the fields of a plan in o. The fields that size an engine are New's.
+// Plan compiles the engine's graph anew, by the fields of a plan in o. The fields for the size of an engine are New's.
 func (e *Engine) Plan(o Options) (*Plan, error) {
 	if o.Hooks && (o.Tap != nil || o.Want != nil) {
 		return nil, errHooks
@@ -287,14 +287,14 @@ func (e *Engine) Plan(o Options) (*Plan, error) {
 	return p, nil
 }
 
-// A step waits for the other sequences of its plan's last step at most a share of the time that it took, and never
+// A step waits for the other sequences of its plan's last step at most a share of the last step's time, and never
 // longer than longestWait.
 const (
 	waitShare   = 8
 	longestWait = 10 * time.Millisecond
 )
 
-// wait returns how long a step waits for the others of the last one, which took so long.
+// wait returns the maximum wait for the other sequences of the last step, by the step's time.
 func wait(took time.Duration) time.Duration { return min(took/waitShare, longestWait) }
 
 // bell wakes the engine's goroutine where there is something to do, or to wait for no longer.
@@ -303,7 +303,7 @@ type bell struct {
 	timer *time.Timer
 }
 
-// ring wakes the goroutine, or keeps it from sleeping.
+// ring wakes the goroutine, or keeps the goroutine from sleeping.
 func (b *bell) ring() {
 	select {
 	case b.rung <- struct{}{}:

@@ -11,13 +11,13 @@ import (
 	"github.com/karat-run/karat/internal/sample"
 )
 
-// StopReason tells why a generation ended; it is empty before its last token.
+// StopReason is the reason of a generation's end; it is empty before the last token.
 type StopReason string
 
 // The reasons.
 const (
 	StopEnd    StopReason = "end"    // the model ended its turn
-	StopString StopReason = "stop"   // a stop string came up; it and what follows are not part of the text
+	StopString StopReason = "stop"   // a stop string came up; the stop string and later text are not part of the text
 	StopLength StopReason = "length" // the requested number of tokens was reached
 )
 
@@ -26,16 +26,16 @@ type Request struct {
 	Prompt  []int32
 	Max     int            // most tokens to generate; 0 generates none, negative is no limit
 	Sample  sample.Options //
-	Stop    []string       // strings that end the text
-	End     []int          // ids that end the turn
+	Stop    []string       // strings ending the text
+	End     []int          // ids ending the turn
 	Logits  bool           // hand over each token's logits
-	Logprob bool           // report each token's log-probability, for which all logits are needed
+	Logprob bool           // report each token's log-probability, which needs all logits
 	Top     int            // how many of the likeliest tokens to report, with their log-probabilities
 	Decoder Decoder        // turns ids into text
-	Grammar Grammar        // that the text must fit; nil for any text
-	Caller                 // who asks
+	Grammar Grammar        // a grammar for the text; nil for any text
+	Caller                 // the sender
 
-	Mixed // what the prompt has besides tokens
+	Mixed // the part of the prompt besides tokens
 }
 
 // Decoder turns a stream of ids into text, never half a character.
@@ -44,31 +44,31 @@ type Decoder interface {
 	Flush() string
 }
 
-// Grammar says which tokens may come next. It belongs to one request: it knows the tokens so far.
+// Grammar decides the tokens that may come next. It belongs to one request, and knows the tokens so far.
 type Grammar interface {
 	Mask() (*sample.Mask, error) // nil is any token
 	Accept(id int) error
 	Steps() int // of work since the last call
 }
 
-// stepsPerToken is the work of a grammar that counts as a token in its caller's share: about a millisecond's.
+// stepsPerToken is the work of a grammar counted as a token in its caller's share: about a millisecond's.
 const stepsPerToken = 1 << 13
 
 // Token is one generated token.
 type Token struct {
 	ID int
-	// text that it adds: empty while a character or stop string is undecided; the rest beside an error
+	// text of the token: empty while a character or stop string is undecided; the rest beside an error
 	Text    string
-	Logprob float64          // if it or Top is asked for
+	Logprob float64          // only if requested, or with Top
 	Top     []sample.Logprob // the likeliest, likeliest first
-	Logits  []float32        // [vocab], that the token was chosen by
+	Logits  []float32        // [vocab], the basis of the choice
 	Stop    StopReason       // set on the last token
 	Stopped string           // the stop string of a StopString
 }
 
-// Generate feeds r's prompt, as far as the sequence does not hold it already, and yields tokens until one of r's
-// conditions, or an error, ends it: for example ErrFull before the context would overflow. With an error comes the Text
-// that was undecided.
+// Generate feeds r's prompt, as far as the sequence does not hold the prompt already, and yields tokens until one of
+// r's conditions, or an error, ends it: for example ErrFull before the context would overflow. With an error comes the
+// undecided Text.
 func (s *Sequence) Generate(ctx context.Context, r Request) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		text := stopper{stop: r.Stop}
@@ -141,7 +141,7 @@ func (r *Request) choice(s *sample.Sampler, i int) choice {
 	return choice{top: s.Likeliest(), steps: r.Max - i}
 }
 
-// choose returns the token that follows history, with the facts that r wants of it.
+// choose returns the token after history, with the facts wanted by r.
 func (b *basis) choose(s *sample.Sampler, history []int, r *Request) (t Token, err error) {
 	if t.ID, err = b.sample(s, history, r.Grammar); err != nil {
 		return Token{}, err
@@ -159,7 +159,7 @@ func (b *basis) choose(s *sample.Sampler, history []int, r *Request) (t Token, e
 	return t, nil
 }
 
-// finish sets the token's text, and why it is the last.
+// finish sets the token's text, and the reason of a last token.
 func (t *Token) finish(text *stopper, r *Request, last bool) {
 	for _, id := range r.End {
 		if t.ID == id {
@@ -183,15 +183,15 @@ func (t *Token) finish(text *stopper, r *Request, last bool) {
 	}
 }
 
-// stopper passes text on, except for a beginning of a stop string. The stop string that is complete first ends the
-// text, of several the one that begins first, so it does not matter how the text is cut into tokens.
+// stopper passes text on, except for a beginning of a stop string. The first complete stop string ends the text, of
+// several the earliest to begin, so the cuts of the text into tokens do not matter.
 type stopper struct {
 	stop  []string
 	held  string
-	found string // the stop string that ended the text
+	found string // the stop string found
 }
 
-// add returns the text that is now certain, and whether a stop string ended it.
+// add returns the text now certain, and whether a stop string ended the text.
 func (s *stopper) add(text string) (string, bool) {
 	text = s.held + text
 	first, end := -1, len(text)+1
@@ -221,7 +221,8 @@ func (s *stopper) add(text string) (string, bool) {
 	return text[:len(text)-n], false
 }
 
-// end returns the text held back, followed by the decoder's rest, up to a stop string, and whether there was one.
+// end returns the text held back, followed by the decoder's rest, up to a stop string, and whether there was a stop
+// string.
 func (s *stopper) end(rest string) (string, bool) {
 	text, stopped := s.add(rest)
 	return text + s.held, stopped
@@ -233,8 +234,8 @@ type basis struct {
 	likely []sample.Likely
 }
 
-// next appends tokens and returns the basis of the token that follows; and if several are chosen at once, each the
-// likeliest, the basis of each of them.
+// next appends tokens and returns the basis of the next token; if several are chosen at once, each the likeliest, the
+// basis of each.
 func (s *Sequence) next(ctx context.Context, tokens []int32, c choice) (all []basis, err error) {
 	w, err := s.feed(ctx, tokens, 1, c)
 	if err != nil {
@@ -249,7 +250,7 @@ func (s *Sequence) next(ctx context.Context, tokens []int32, c choice) (all []ba
 	return all, nil
 }
 
-// sample chooses the token that follows history, among the tokens that g allows.
+// sample chooses the token after history, among the tokens allowed by g.
 func (b *basis) sample(s *sample.Sampler, history []int, g Grammar) (id int, err error) {
 	if g != nil {
 		mask, err := g.Mask()
@@ -272,8 +273,8 @@ func (b *basis) sample(s *sample.Sampler, history []int, g Grammar) (id int, err
 	return s.Choose(b.likely)
 }
 
-// Follow appends tokens and returns the likeliest token that follows, and if the backend computes several at once up to
-// most of them: these are also appended, except for the last.
+// Follow appends tokens and returns the likeliest next token, or if the backend computes several at once, up to most
+// tokens: all except the last are also appended.
 func (s *Sequence) Follow(ctx context.Context, tokens []int32, most int) (ids []int, err error) {
 	greedy, err := sample.New(sample.Options{})
 	if err != nil {

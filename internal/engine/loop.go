@@ -11,10 +11,10 @@ import (
 	"github.com/karat-run/karat/internal/engine/schedule"
 )
 
-// grace is how long nothing is computed for the sake of sequences that keep their places.
+// grace is the longest time without a step for the sake of sequences keeping their places.
 const grace = 200 * time.Millisecond
 
-// do queues w and returns when it is computed, or its context ends.
+// do queues w and returns once w is computed, or its context ends.
 func (e *Engine) do(w *work) error {
 	var err error
 	if w.ended, err = endOf(w.ctx); err == nil {
@@ -38,7 +38,7 @@ func (e *Engine) do(w *work) error {
 	return w.err
 }
 
-// endOf returns a channel that tells that ctx has ended, or ctx's error. A context that is a nil pointer panics.
+// endOf returns a channel closed at the end of ctx, or ctx's error. A context that is a nil pointer panics.
 func endOf(ctx context.Context) (ended <-chan struct{}, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -65,7 +65,7 @@ func (e *Engine) enqueue(w *work) error {
 	return nil
 }
 
-// withdraw takes w off the queue, if it is not in the step that runs.
+// withdraw takes w off the queue, unless w is in the running step.
 func (e *Engine) withdraw(w *work) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -76,8 +76,7 @@ func (e *Engine) withdraw(w *work) bool {
 	return true
 }
 
-// changed wakes the goroutine where it waits for any change, or for the sequences that have come now. The caller holds
-// mu.
+// changed wakes the goroutine from a wait for any change, or for sequences that have come now. The caller holds mu.
 func (e *Engine) changed(come bool) {
 	if come || e.asleep {
 		e.bell.ring()
@@ -101,8 +100,8 @@ func (e *Engine) serve() {
 	closed = true
 }
 
-// awaitWork waits until there is work, and for the other sequences of the last step, which have to choose their next
-// tokens: weights are read once for all that are there. It returns false once the engine is closed.
+// awaitWork waits until there is work, and for the other sequences of the last step, busy choosing their next tokens:
+// weights are read once for all sequences present. It returns false once the engine is closed.
 func (e *Engine) awaitWork() bool {
 	for {
 		e.mu.Lock()
@@ -114,7 +113,7 @@ func (e *Engine) awaitWork() bool {
 			return false
 		case idle:
 			<-e.bell.rung
-			runtime.Gosched() // sequences that come together join the first step
+			runtime.Gosched() // sequences arriving together join the first step
 		case left > 0:
 			e.bell.sleep(left)
 		default:
@@ -138,7 +137,7 @@ func (e *Engine) waitTime() (left time.Duration) {
 	return left
 }
 
-// turn chooses a step and computes it. It reports whether there was none, since all works wait for room.
+// turn chooses and computes a step. It reports whether there was no step, since all works wait for room.
 func (e *Engine) turn(patient bool) (full bool) {
 	e.computing.Lock()
 	defer e.computing.Unlock()
@@ -180,8 +179,8 @@ func (e *Engine) choose(patient bool) (batch []*schedule.Work, full bool) {
 	return batch, e.asleep
 }
 
-// Close ends the engine's goroutine and frees the cache. A step under way ends first. Requests that it does not
-// complete, and queued ones, fail with ErrClosed. Inside a tap Close does nothing but return ErrInTap.
+// Close ends the engine's goroutine and frees the cache. A step under way ends first. Requests not completed by the
+// step, and queued requests, fail with ErrClosed. Inside a tap Close does nothing but return ErrInTap.
 func (e *Engine) Close() error {
 	if e.InTap() {
 		return ErrInTap

@@ -12,20 +12,20 @@ import (
 
 // Mixed is the part of a prompt besides its tokens, such as an image's rows. The zero value is text.
 type Mixed struct {
-	// Embeddings are of each token nil, or [hidden] that stands in for it (backend.Step.Embeddings).
+	// Embeddings are for each token nil, or [hidden] in its place (backend.Step.Embeddings).
 	Embeddings [][]float32
 
-	// Parts are positions of the first tokens: time, height and width, by which RoPE nodes with sections turn
-	// (backend.Step.Parts). The tokens behind them are text, also the tokens to come: all parts are one more than the
-	// largest before. Nil is text alone. For example, behind 3 tokens of text an image of 2 by 2 rows has (3,3,3),
-	// (3,3,4), (3,4,3) and (3,4,4), and the text behind it begins with (5,5,5).
+	// Parts are positions of the first tokens: time, height and width, the angles of RoPE nodes with sections
+	// (backend.Step.Parts). Later tokens are text, also the tokens to come: all parts are one more than the largest
+	// before. Nil is text alone. For example, after 3 tokens of text an image of 2 by 2 rows has (3,3,3), (3,3,4),
+	// (3,4,3) and (3,4,4), and the text after the image begins with (5,5,5).
 	Parts [][3]int32
 }
 
-// extras is a Mixed that belongs to a sequence.
+// extras is the Mixed of a sequence.
 type extras struct {
 	Mixed
-	name  string // tells it from others; "" for text
+	name  string // identity among extras; "" for text
 	shift int32  // difference between the parts and the position of a row behind Parts
 }
 
@@ -40,7 +40,7 @@ func (f *facts) checkMixed(tokens []int32, m Mixed, context int) error {
 			return fmt.Errorf("the embedding at row %d has %d elements, the model's have %d", i, len(x), f.hidden)
 		}
 	}
-	most := int32(backend.MaxPart - context) // so that the positions behind them also fit
+	most := int32(backend.MaxPart - context) // so that later positions also fit
 	for i, p := range m.Parts {
 		if slices.Min(p[:]) < 0 || slices.Max(p[:]) > most {
 			return fmt.Errorf("position %v at row %d, parts are 0 to %d", p, i, most)
@@ -57,7 +57,7 @@ func (m Mixed) end() (p int) {
 	return p
 }
 
-// parts returns m.Parts without the text at its end, whose positions follow anyway; nil where all is text.
+// parts returns m.Parts without the text at its end, with implied positions; nil if all is text.
 func (m Mixed) parts() [][3]int32 {
 	n, p := 0, int32(0)
 	for i, part := range m.Parts {
@@ -107,7 +107,7 @@ func (m Mixed) hash() string {
 	return string(h.Sum(nil))
 }
 
-// embedding returns the row that stands in for the token at a position; nil for none.
+// embedding returns the row in place of the token at a position; nil for none.
 func (b *extras) embedding(at int) []float32 {
 	if at < len(b.Embeddings) {
 		return b.Embeddings[at]

@@ -12,36 +12,36 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// Caller says who asks, and how urgently.
+// Caller is a request's sender, and its urgency.
 type Caller = schedule.Caller
 
-// Sequence is one conversation's tokens and their keys and values. It is not safe for concurrent use, and must be
-// closed.
+// Sequence is one conversation's tokens and their keys and values. A Sequence is not safe for concurrent use, and must
+// be closed.
 //
-// Its keys and values may be given back while another sequence needs the room. Then they are computed again with its
-// next tokens: its caller notices nothing but the time.
+// Its keys and values may be given back while another sequence needs the room, and are then computed again with its
+// next tokens: the caller notices only the time.
 type Sequence struct {
 	plan   *Plan
 	tokens []int32
 	salt   string // callers of different salts share no pages
-	extras extras // the rows and positions of a prompt that is not text alone
+	extras extras // the rows and positions of a prompt other than text
 	blend  *backend.Blend
 	hook   *Hook
 	closed bool
-	row    []float32     // logits that nobody looks at any more: their memory serves the next ones
+	row    []float32     // logits no longer in use: memory for the next logits
 	busy   atomic.Bool   // a request uses the sequence
 	turn   chan struct{} // told when its work is done
 	work   work          // its request
 
 	// Guarded by Engine.mu.
 	seat    schedule.Sequence
-	started time.Time // when the first step of the request began; zero before that
+	started time.Time // time of the request's first step; zero before
 }
 
 // NewSequence returns an empty sequence of the first plan.
 func (e *Engine) NewSequence() *Sequence { return e.plan.NewSequence() }
 
-// NewSequence returns an empty sequence, which is computed with p.
+// NewSequence returns an empty sequence, computed with p.
 func (p *Plan) NewSequence() *Sequence {
 	s := &Sequence{plan: p, turn: make(chan struct{}, 1)}
 	s.seat = schedule.Sequence{Pages: p.e.pool.NewSequence(), Plan: p.turn, Resume: s.resume}
@@ -66,7 +66,7 @@ func (s *Sequence) Close() {
 	})
 }
 
-// leave notes that the sequence wants nothing for now.
+// leave notes that the sequence has no work for now.
 func (s *Sequence) leave() {
 	s.locked(func(e *Engine) { e.changed(e.schedule.Leave(&s.seat)) })
 }
@@ -74,18 +74,18 @@ func (s *Sequence) leave() {
 // Len returns the number of tokens.
 func (s *Sequence) Len() int { return len(s.tokens) }
 
-// As begins a request, and sets who asks.
+// As begins a request, and sets the sender.
 func (s *Sequence) As(c Caller) {
 	s.locked(func(*Engine) { s.seat.Caller, s.started = c, time.Time{} })
 }
 
-// Started returns when the first step of the request began; zero before that.
+// Started returns the time of the request's first step; zero before.
 func (s *Sequence) Started() (at time.Time) {
 	s.locked(func(*Engine) { at = s.started })
 	return at
 }
 
-// Adapt sets the adapters of the tokens to come, nil for none. If they compute something else than those before, the
+// Adapt sets the adapters of the tokens to come, nil for none. If the adapters differ from the earlier ones, the
 // sequence forgets its tokens.
 func (s *Sequence) Adapt(b *backend.Blend) {
 	s.locked(func(*Engine) {
@@ -96,8 +96,8 @@ func (s *Sequence) Adapt(b *backend.Blend) {
 	})
 }
 
-// root returns a text that sequences have in common that share pages: the salt, the adapters, and the rows of
-// embeddings and positions of three parts. No salt makes it the text of other adapters or rows.
+// root returns the common text of sequences sharing pages: the salt, the adapters, and the rows of embeddings and
+// positions of three parts. No salt makes it the text of other adapters or rows.
 func (s *Sequence) root() string {
 	if s.blend == nil && s.extras.name == "" && s.salt == "" {
 		return ""
@@ -109,26 +109,27 @@ func (s *Sequence) root() string {
 	return fmt.Sprintf("%d %d %s%s%s", len(adapters), len(s.extras.name), adapters, s.extras.name, s.salt)
 }
 
-// Rewind forgets as much of the sequence as it must to become a prefix of tokens, and returns its length: a prompt that
-// continues an earlier one is computed from there. It may become longer by what other sequences have left (Prefix). At
-// least the last token is always left to compute.
+// Rewind forgets enough of the sequence to make a prefix of tokens, and returns its length: a longer prompt is computed
+// from there. The sequence may become longer by the pages of others (Prefix). At least the last token is always left to
+// compute.
 func (s *Sequence) Rewind(tokens []int32) (n int) {
 	s.locked(func(e *Engine) { n = s.rewind(tokens, extras{}) })
 	return n
 }
 
-// Prefix is Rewind, and sets the salt from here on. Sequences of different salts share nothing: callers must not learn
-// of each other. Sequences with different adapters share nothing either.
+// Prefix does Rewind's work, and sets the salt from here on. Sequences of different salts share nothing: callers must
+// not learn of each other. Sequences with different adapters share nothing either.
 func (s *Sequence) Prefix(tokens []int32, salt string) int {
 	s.salt = salt
 	return s.Rewind(tokens)
 }
 
-// rewind is Rewind for a prompt with rows of its own. The caller holds Engine.mu.
+// rewind does Rewind's work for a prompt with rows of its own. The caller holds Engine.mu.
 func (s *Sequence) rewind(tokens []int32, b extras) int {
 	n, pages, same := 0, s.seat.Pages, b.name == s.extras.name
 	s.extras = b
-	for same && !s.plan.e.entire && n < min(len(s.tokens), pages.Len()) && n < len(tokens)-1 && s.tokens[n] == tokens[n] {
+	most := min(len(s.tokens), pages.Len(), len(tokens)-1)
+	for same && !s.plan.e.entire && n < most && s.tokens[n] == tokens[n] {
 		n++
 	}
 	s.tokens = s.tokens[:pages.Truncate(n)]
@@ -142,14 +143,14 @@ func (s *Sequence) rewind(tokens []int32, b extras) int {
 	return n
 }
 
-// resume takes the remaining pages of a sequence that was preempted.
+// resume takes the remaining pages of a preempted sequence.
 func (s *Sequence) resume() {
 	if s.seat.Pages.Len() < len(s.tokens) {
 		s.seat.Pages.Adopt(s.tokens, s.root())
 	}
 }
 
-// cut forgets all tokens but the first n, which are no further back than steps ahead are.
+// cut forgets all tokens except the first n, no further back than steps computed ahead.
 func (s *Sequence) cut(n int) {
 	s.locked(func(*Engine) {
 		if n < len(s.tokens) {
@@ -160,8 +161,8 @@ func (s *Sequence) cut(n int) {
 }
 
 // Feed appends tokens and returns the logits after each of the last wanted tokens, in order. Nothing is computed if an
-// id is no token or they do not all fit the context, and the budget. After another error the sequence holds what the
-// steps before it computed: Len tells, and Rewind goes on from there.
+// id is no token, or if the tokens do not fit the context and the budget. After another error the sequence holds the
+// tokens of the earlier steps: Len returns their number, and Rewind goes on from there.
 func (s *Sequence) Feed(ctx context.Context, tokens []int32, wanted int) (logits [][]float32, err error) {
 	w, err := s.feed(ctx, tokens, wanted, choice{})
 	if err != nil {
@@ -170,11 +171,11 @@ func (s *Sequence) Feed(ctx context.Context, tokens []int32, wanted int) (logits
 	return w.logits, nil
 }
 
-// Reuse takes a row of logits that Feed returned, which nobody looks at any more, for the next ones: else each token
-// leaves half a megabyte to Go's collector.
+// Reuse takes a row of logits returned by Feed, no longer in use, for the next logits: otherwise each token leaves half
+// a megabyte to Go's collector.
 func (s *Sequence) Reuse(row []float32) { s.row = row }
 
-// feed is Feed, or chooses the tokens that follow. Its result is valid until the next call.
+// feed does Feed's work, or chooses the next tokens. Its result is valid until the next call.
 func (s *Sequence) feed(ctx context.Context, tokens []int32, wanted int, c choice) (*work, error) {
 	if !s.busy.CompareAndSwap(false, true) {
 		return nil, ErrBusy
@@ -199,8 +200,8 @@ func (s *Sequence) feed(ctx context.Context, tokens []int32, wanted int, c choic
 		return nil, fmt.Errorf("%w: %d tokens and %d more, the context holds %d", ErrFull, have, len(tokens), room)
 	}
 	if room := e.pool.Longest(); all > room {
-		return nil, fmt.Errorf("%w: %d tokens and %d more, its %d bytes hold %d", ErrBudget, have, len(tokens), e.budget,
-			room)
+		return nil, fmt.Errorf("%w: %d tokens and %d more, its %d bytes hold %d",
+			ErrBudget, have, len(tokens), e.budget, room)
 	}
 	if len(tokens) == 0 {
 		return w, nil
@@ -213,7 +214,7 @@ func (s *Sequence) feed(ctx context.Context, tokens []int32, wanted int, c choic
 	return w, e.do(w)
 }
 
-// checkIDs returns an error if an id is no token that the graph can embed.
+// checkIDs returns an error for an id that the graph cannot embed.
 func (f *facts) checkIDs(tokens []int32) error {
 	for _, id := range tokens {
 		if id < 0 || int(id) >= f.ids {
@@ -223,8 +224,8 @@ func (f *facts) checkIDs(tokens []int32) error {
 	return nil
 }
 
-// Mix is Prefix for a prompt with m. It takes effect as the tokens are fed. Its keys and values serve only sequences of
-// the same rows and positions, since tokens alone say nothing of them.
+// Mix does Prefix's work for a prompt with m, which takes effect as the tokens are fed. The keys and values serve only
+// sequences of equal rows and positions, not known from tokens alone.
 func (s *Sequence) Mix(tokens []int32, m Mixed, salt string) (n int, err error) {
 	e := s.plan.e
 	if err := e.checkMixed(tokens, m, e.Context()); err != nil {
@@ -250,8 +251,8 @@ func (s *Sequence) Mix(tokens []int32, m Mixed, salt string) (n int, err error) 
 }
 
 // Values appends tokens, as Feed does, and returns the values of n after each of the last wanted tokens,
-// [wanted][shape...]. Options.Keep must have the node. Steps in which nobody wants logits leave out the nodes that only
-// logits need.
+// [wanted][shape...]. Options.Keep must have the node. Steps without wanted logits leave out the nodes needed for
+// logits alone.
 func (s *Sequence) Values(ctx context.Context, tokens []int32, n *graph.Node, wanted int) ([][]float32, error) {
 	if _, ok := s.plan.kept[n]; !ok {
 		return nil, fmt.Errorf("the value of node %v, which Options.Keep does not have", n)
@@ -263,7 +264,7 @@ func (s *Sequence) Values(ctx context.Context, tokens []int32, n *graph.Node, wa
 	return w.logits, nil
 }
 
-// Hook sets who sees the tokens to come; nil is nobody. The plan must have Options.Hooks, and the sequence be empty.
+// Hook sets the hook for the tokens to come; nil is none. The plan must have Options.Hooks, and the sequence be empty.
 func (s *Sequence) Hook(h *Hook) error {
 	switch {
 	case !s.plan.hooks:

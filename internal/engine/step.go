@@ -15,7 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// work is the tokens that a sequence is given next, and the outputs wanted of them.
+// work is the next tokens of a sequence, and the wanted outputs.
 type work struct {
 	seat   schedule.Work
 	seq    *Sequence
@@ -26,13 +26,13 @@ type work struct {
 
 	logits [][]float32
 	found  found   // instead of logits, where the request wants the likeliest tokens
-	ahead  []int32 // tokens that the steps after the first one had
+	ahead  []int32 // tokens of the steps after the first
 
 	// Guarded by Engine.mu.
 	left   bool // its caller waits for the end of the step alone
-	done   bool // it is not queued any more
+	done   bool // no longer queued
 	err    error
-	thrown *thrown // what its caller is to panic with
+	thrown *thrown // the panic for its caller
 }
 
 func workOf(w *schedule.Work) *work { return w.Of.(*work) }
@@ -45,7 +45,7 @@ func (w *work) token(at int) int32 {
 	return w.tokens[at-w.seat.From]
 }
 
-// end takes w off the queue, if it is there, and has its caller go on. The caller holds mu.
+// end takes w off the queue, if queued, and lets its caller go on. The caller holds mu.
 func (e *Engine) end(w *work, err error) {
 	if err != nil {
 		e.schedule.Drop(&w.seat)
@@ -59,7 +59,7 @@ func (e *Engine) end(w *work, err error) {
 // errLeft is the error of work whose context has ended.
 var errLeft = errors.New("left")
 
-// step is what a step of an engine is made of. Its memory serves the next one.
+// step is the parts of a step of an engine. Its memory serves the next step.
 type step struct {
 	see   taps
 	batch []*work
@@ -75,7 +75,7 @@ type outcome struct {
 	gone     bool // the goroutine was ended
 }
 
-// thrown is a tap's panic or exit, which its caller's goroutine repeats.
+// thrown is a tap's panic or exit, repeated by the caller's goroutine.
 type thrown struct{ value any } // nil is runtime.Goexit
 
 // repeat panics, or ends the goroutine, unless t is nil.
@@ -105,7 +105,7 @@ func (e *Engine) compute(batch []*schedule.Work) {
 	o = p.attempt()
 }
 
-// forget lets go of the step's inputs and outputs, which may be large.
+// forget lets go of the step's inputs and outputs, perhaps large.
 func (st *step) forget() {
 	s := &st.next
 	s.Embeddings, s.Values, s.Watch = nil, nil, nil
@@ -156,7 +156,7 @@ func (p *Plan) attempt() (o outcome) {
 	return outcome{err: err}
 }
 
-// context returns a context that ends when those of all the batch have, or when it is released.
+// context returns a context that ends when all contexts of the batch have ended, or on release.
 func (st *step) context() (ctx context.Context, release func()) {
 	if len(st.batch) == 1 {
 		return st.batch[0].ctx, func() {}
@@ -216,8 +216,8 @@ func (p *Plan) computeLogits(ctx context.Context) error {
 	return nil
 }
 
-// finish ends requests that are complete, or failed. A tap's panic falls on the caller of the batch's first request, a
-// hook's on its own.
+// finish ends complete and failed requests. A tap's panic falls on the caller of the batch's first request, a hook's on
+// its own.
 func (e *Engine) finish(p *Plan, o outcome, took time.Duration) {
 	see, batch := &e.step.see, e.step.batch
 	switch {
@@ -240,8 +240,8 @@ func (e *Engine) finish(p *Plan, o outcome, took time.Duration) {
 	clear(batch)
 }
 
-// settle ends w's part in a step: with its error, or its tokens are the sequence's. A step that failed leaves the
-// sequence as it was: it wrote at new positions only, and a ring has room for them beside the window before them.
+// settle ends w's part in a step: with its error, or its tokens are the sequence's. A failed step leaves the sequence
+// unchanged: the step wrote at new positions only, and a ring has room for new positions beside the window before.
 // States go back to a page end before it (kv.Sequence.Truncate), and later positions are computed again.
 func (e *Engine) settle(w *work, err error) {
 	s, pages, end := w.seq, w.seq.seat.Pages, w.seat.At
@@ -300,10 +300,10 @@ func embeddings(batch []*work, rows int) (all [][]float32) {
 	return all
 }
 
-// wants reports whether h, which may be nil, is to see n.
+// wants reports whether h, perhaps nil, is to see n.
 func (h *Hook) wants(n *graph.Node) bool { return h != nil && (h.Nodes == nil || h.Nodes(n)) }
 
-// span is the rows of a sequence with a hook in the step that runs.
+// span is the rows of a sequence with a hook in the running step.
 type span struct {
 	hook         *Hook
 	at           int // in the batch
@@ -311,7 +311,7 @@ type span struct {
 	first, after int // of the outputs
 }
 
-// spans returns the tap of the step s, which shows the rows of the batch to the hooks of their sequences.
+// spans returns the tap of the step s, showing the rows of the batch to the hooks of their sequences.
 func (p *Plan) spans(s *backend.Step) backend.Tap {
 	if !p.hooks {
 		return p.tap
@@ -354,9 +354,8 @@ func (p *Plan) spans(s *backend.Step) backend.Tap {
 	}
 }
 
-// jointContext is the context of a step of several requests. It ends when the contexts of all requests have. Backends
-// look at Err between two nodes, so Err asks the requests' own contexts: a step allocates nothing for it. Only Done
-// makes a context.
+// jointContext is the context of a step of several requests. It ends once the contexts of all requests have. Backends
+// look at Err between two nodes, so Err asks the requests' own contexts, without allocating. Only Done makes a context.
 type jointContext struct {
 	free func() // release, bound once
 
@@ -382,8 +381,8 @@ func (c *jointContext) begin(batch []*work) (ctx context.Context, release func()
 	return c, c.free
 }
 
-// Err returns context.Canceled once all requests have ended, or the step has: a goroutine that a backend or a tap left
-// running may ask then.
+// Err returns context.Canceled once all requests have ended, or the step has: a goroutine left running by a backend or
+// a tap may ask then.
 func (c *jointContext) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -395,7 +394,7 @@ func (c *jointContext) Err() error {
 	return context.Canceled
 }
 
-// Done returns a channel that is closed when all requests have ended, or the step has.
+// Done returns a channel closed when all requests have ended, or the step has.
 func (c *jointContext) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -414,7 +413,7 @@ func (c *jointContext) Done() <-chan struct{} {
 	return c.made.Done()
 }
 
-// release ends the step, and with it the context that Done has made.
+// release ends the step, and the context made by Done.
 func (c *jointContext) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// ErrInTap is the error of a request, or of Close, inside a tap of the same graph: it would wait for the step that
-// waits for the tap.
+// ErrInTap is the error of a request, or of Close, inside a tap of the same graph: the request would wait for the step,
+// and the step for the tap.
 var ErrInTap = errors.New("inside a tap of the same model, which waits for the tap's end")
 
 // errTap is the error of a step's other requests.
@@ -22,10 +22,10 @@ var errTap = errors.New("a tap panicked or ended its goroutine")
 // taps notes the calls of the taps of an engine.
 type taps struct {
 	runs bool // a tap is called and has not returned
-	of   int  // the place in the batch of the request that it is called for
+	of   int  // place in the batch of the tap's request
 }
 
-// watch returns tap, which notes in t that it runs.
+// watch returns tap, with a note in t while the tap runs.
 func (t *taps) watch(tap backend.Tap) backend.Tap {
 	if tap == nil {
 		return nil
@@ -37,8 +37,8 @@ func (t *taps) watch(tap backend.Tap) backend.Tap {
 	}
 }
 
-// inside has the goroutines that compute a step with taps, and their graphs. Engines of one graph may share a backend,
-// on which they wait for each other.
+// inside has the goroutines computing a step with taps, and their graphs. Engines of one graph may share a backend, and
+// wait for each other there.
 var tapping struct {
 	steps atomic.Int64
 	of    sync.Map // of place
@@ -49,7 +49,7 @@ type place struct {
 	graph     *graph.Graph
 }
 
-// enter notes that this goroutine computes a step of g, until leave.
+// enter notes that the calling goroutine computes a step of g, until leave.
 func enter(g *graph.Graph) (leave func()) {
 	p := place{goroutine(), g}
 	tapping.of.Store(p, nil)
@@ -60,7 +60,7 @@ func enter(g *graph.Graph) (leave func()) {
 	}
 }
 
-// goroutine returns the number of the goroutine that calls, which Go tells in traces alone.
+// goroutine returns the number of the calling goroutine, which Go shows in traces alone.
 func goroutine() uint64 {
 	var trace [64]byte
 	fields := strings.Fields(string(trace[:runtime.Stack(trace[:], false)])) // goroutine 17 [running]:
@@ -71,14 +71,14 @@ func goroutine() uint64 {
 	return n
 }
 
-// Hook sees values of a sequence's rows while they are computed, and may write to them.
+// Hook sees and may write values of a sequence's rows during computation.
 type Hook struct {
 	Nodes func(n *graph.Node) bool // reports whether See is called for a node; nil is all nodes
-	Write bool                     // See may write: later nodes read the values that it leaves
+	Write bool                     // See may write: later nodes read the written values
 
-	// See is called once a step for each node, in order, with the rows of the sequence that the node has in the step,
-	// [len(pos)] and n.Shape, at positions pos. Behind Rows these are the rows whose logits are wanted. Both slices are
-	// valid during the call. A sequence that was preempted is computed again, and See called again.
+	// See is called once a step for each node, in order, with the node's rows of the sequence in the step, [len(pos)]
+	// and n.Shape, at positions pos. After Rows only rows with wanted logits remain. Both slices are valid during the
+	// call. A preempted sequence is computed again, and See called again.
 	See func(n *graph.Node, pos []int32, values []float32)
 }
 

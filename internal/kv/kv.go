@@ -132,8 +132,8 @@ func longest(c Class, o Options) int {
 		return 1
 	}
 	if c.Kind == Ring && c.Window < n {
-		// A step's rows are stored before the first of them attends, so the ring holds the window before the first row and
-		// the whole step; one page more because neither need start at a page.
+		// A step's rows are stored before the first of them attends, so the ring holds the window before the first row
+		// and the whole step; one page more because neither need start at a page.
 		n = min(n, c.Window-1+o.Chunk+PageSize)
 	}
 	return pagesOf(n)
