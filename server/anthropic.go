@@ -134,8 +134,8 @@ func streamMessages(x *exchange, r *request, l *blocks) any {
 		}
 		l.add(e)
 	})
-	last := map[string]any{"delta": map[string]any{"stop_reason": anthropicEnd(l), "stop_sequence": nullable(l.stopped)},
-		"usage": u.anthropic()}
+	last := map[string]any{"delta": map[string]any{"stop_reason": anthropicEnd(l),
+		"stop_sequence": nullable(l.stopped)}, "usage": u.anthropic()}
 	if r.reply.edits {
 		last["context_management"] = noEdits
 	}

@@ -209,7 +209,7 @@ func (p *conversation) change() {
 	p.undo = append(p.undo, p.said)
 }
 
-// say asks the model for an answer. A message without an answer leaves the conversation; an answer broken off stays. The error
+// say asks for an answer. A message without an answer leaves the conversation; an answer broken off stays. The error
 // is of the output.
 func (p *conversation) say(text string) error {
 	p.change()

@@ -32,8 +32,8 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf(left+"it has no place for the role here; give the text to a user", e.Role)
 }
 
-// CheckedSegments returns Segments, or a LostError beside them if they leave out a message's text or name. Reasoning may be
-// missing, as may an assistant's text beside calls of tools. A template without developers gets a developer as a
+// CheckedSegments returns Segments, or a LostError beside them if they leave out a message's text or name. Reasoning
+// may be missing, as may an assistant's text beside calls of tools. A template without developers gets a developer as a
 // system, and a template taking one system message gets all at the beginning as one message.
 func (t *Template) CheckedSegments(ctx context.Context, in Input) ([]Segment, error) {
 	if all := asSystem(in.Messages); all != nil && !strings.Contains(t.source, "developer") {

@@ -52,7 +52,8 @@ var gitHash = regexp.MustCompile(`^[0-9a-f]{40}$`)
 func (p *puller) planHF(ctx context.Context, r *Reference) (*plan, error) {
 	base := strings.TrimSuffix(p.client.origin.String(), "/")
 	revision := cmp.Or(r.Revision, "main")
-	data, _, err := p.client.getSmall(ctx, base+"/api/models/"+r.Repo+"/revision/"+url.PathEscape(revision), nil, maxInfo)
+	data, _, err := p.client.getSmall(ctx, base+"/api/models/"+r.Repo+"/revision/"+url.PathEscape(revision), nil,
+		maxInfo)
 	if err != nil {
 		return nil, hintHF(err, r)
 	}

@@ -15,8 +15,8 @@
 // Ties go to the lowest token id, in the greedy choice and at the edges of TopK and TopP. All arithmetic is in fixed
 // order with fixed roundings, so equal logits and seeds give equal tokens on every architecture.
 //
-// Files in reading order: logprob.go (log-probabilities), mask.go (a grammar's tokens), sampler.go (Sampler), options.go
-// (Options), truncate.go (TopK, TopP, MinP), exp.go (exp and log).
+// Files in reading order: logprob.go (log-probabilities), mask.go (a grammar's tokens), sampler.go (Sampler),
+// options.go (Options), truncate.go (TopK, TopP, MinP), exp.go (exp and log).
 package sample
 
 import (

@@ -40,8 +40,8 @@ func DefaultDir() (string, error) {
 // systems without case.
 func Key(name string) string { return strings.ReplaceAll(strings.ToLower(name), ":", "+") }
 
-// IsName reports whether a text has the form of a name: letters, digits, and . _ - between them, in one part or two with a
-// colon.
+// IsName reports whether a text has the form of a name: letters, digits, and . _ - between them, in one part or two
+// with a colon.
 func IsName(name string) bool {
 	head, tag, tagged := strings.Cut(name, ":")
 	return isPart(head) && (!tagged || isPart(tag)) && len(name) <= 128
