@@ -22,8 +22,9 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Types are the types to choose from.
-var Types = []tensor.DType{tensor.Q2_K, tensor.Q3_K, tensor.MXFP4, tensor.IQ4_XS, tensor.Q4_0, tensor.IQ4_NL,
+// Types are the types to choose from. IQ1_S, IQ2_XXS and IQ2_XS are none: a plan holds with and without an importance
+// matrix, and they need one.
+var Types = []tensor.DType{tensor.IQ1_M, tensor.IQ2_S, tensor.IQ3_XXS, tensor.IQ3_S, tensor.Q2_K, tensor.Q3_K, tensor.MXFP4, tensor.IQ4_XS, tensor.Q4_0, tensor.IQ4_NL,
 	tensor.Q4_K, tensor.Q4_1,
 	tensor.Q5_0, tensor.Q5_K, tensor.Q5_1, tensor.Q6_K, tensor.Q8_0}
 

@@ -209,7 +209,7 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%s: the model is not as it was", x.name)
 		}
 	}
-	if w := of.Weights[len(of.Weights)-1]; w.Name != "unused.weight" || w.Type != "Q2_K" || of.Predictions != 2*84 {
+	if w := of.Weights[len(of.Weights)-1]; w.Name != "unused.weight" || w.Type != "IQ1_M" || of.Predictions != 2*84 {
 		t.Errorf("%+v of %d predictions", w, of.Predictions)
 	}
 	below, err := s.Below(t.Context(), 0.02)
@@ -259,7 +259,7 @@ func TestRules(t *testing.T) {
 		o.Rules = []quantmix.Rule{{Pattern: regexp.MustCompile("attn_k"), Type: tensor.Q8_0}, {Pattern: regexp.MustCompile("attn"), Type: tensor.Q4_0}}
 	})
 	for _, x := range s.weights {
-		types := 13
+		types := 17
 		if strings.Contains(x.name, "attn") {
 			types = 1
 		} else if x.shape.Last()%256 != 0 {

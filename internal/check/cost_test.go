@@ -3,6 +3,7 @@ package check
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/karat-run/karat/internal/quant"
@@ -27,7 +28,11 @@ func TestCosts(t *testing.T) {
 				}
 			}
 			data := make([]byte, d.RowBytes(len(x)))
-			if err := quant.Quantize(d, data, x, cols, nil); err != nil {
+			var even []float32 // importance, which some types need
+			if d > tensor.MXFP4 {
+				even = slices.Repeat([]float32{1}, cols)
+			}
+			if err := quant.Quantize(d, data, x, cols, even); err != nil {
 				t.Fatal(err)
 			}
 			shape := tensor.Shape{rows, cols}

@@ -32,8 +32,12 @@ var ErrRequantize = errors.New("quantizing again must be allowed")
 
 // CheckQuantize reports faults of o and dst without opening the model.
 func CheckQuantize(dst string, o QuantizeOptions) error {
-	if _, ok := quantmix.Find(o.Type); !ok {
+	m, ok := quantmix.Find(o.Type)
+	if !ok {
 		return fmt.Errorf("type %q, want %s", o.Type, strings.Join(quantmix.Names(), ", "))
+	}
+	if m.NeedsImportance() && o.Imatrix == "" && len(o.Rules) == 0 {
+		return fmt.Errorf("a file of %s needs an importance matrix, which \"karat imatrix\" makes", m.Name)
 	}
 	for _, r := range o.Rules {
 		if !r.Type.Quantized() && (!r.Type.Float() || r.Type == tensor.F64) {

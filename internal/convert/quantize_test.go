@@ -163,7 +163,7 @@ func TestQuantizeMixes(t *testing.T) {
 	random(t)
 	var lines []string
 	quick := []string{"Q4_0", "Q5_1", "Q3_K_M", "Q4_K_M", "Q6_K"} // KARAT_SLOW=1 makes the others, too
-	for _, kind := range quantmix.Names() {
+	for _, kind := range quantmix.Names()[:20] {                  // quantmix and quant have hashes of the other mixes' types and blocks
 		for _, im := range []string{"", "imatrix.gguf"} {
 			if im != "" && !slices.Contains(quick, kind) && os.Getenv("KARAT_SLOW") == "" && *peer == "" {
 				lines = append(lines, "")

@@ -31,6 +31,11 @@ var kinds = []struct {
 	{"Q4_K_M", tensor.Q4_K, 15}, {"Q4_K_S", tensor.Q4_K, 14}, {"Q4_1", tensor.Q4_1, 3}, {"Q4_0", tensor.Q4_0, 2},
 	{"IQ4_NL", tensor.IQ4_NL, 25}, {"IQ4_XS", tensor.IQ4_XS, 30}, {"MXFP4_MOE", tensor.MXFP4, 38},
 	{"Q3_K_L", tensor.Q3_K, 13}, {"Q3_K_M", tensor.Q3_K, 12}, {"Q3_K_S", tensor.Q3_K, 11}, {"Q2_K", tensor.Q2_K, 10},
+	{"IQ3_M", tensor.IQ3_S, 27}, {"IQ3_S", tensor.IQ3_S, 26}, {"IQ3_XS", tensor.IQ3_S, 22},
+	{"IQ3_XXS", tensor.IQ3_XXS, 23}, {"Q2_K_S", tensor.Q2_K, 21}, {"IQ2_M", tensor.IQ2_S, 29},
+	{"IQ2_S", tensor.IQ2_XS, 28}, {"IQ2_XS", tensor.IQ2_XS, 20}, {"IQ2_XXS", tensor.IQ2_XXS, 19},
+	{"IQ1_M", tensor.IQ1_M, 31}, {"IQ1_S", tensor.IQ1_S, 24}, {"Q2_0", tensor.Q2_0, 41}, {"TQ2_0", tensor.TQ2_0, 37},
+	{"TQ1_0", tensor.TQ1_0, 36}, {"Q1_0", tensor.Q1_0, 40},
 }
 
 // Names lists the mixes, the most precise first.
@@ -60,6 +65,9 @@ type Mix struct {
 	Rules    []Rule       // which come first
 	Weighed  bool         // there is an importance matrix
 }
+
+// NeedsImportance reports whether llama-quantize makes no such file without an importance matrix.
+func (m Mix) NeedsImportance() bool { return m.isLow() || m.Name == "Q2_K_S" }
 
 // A Rule gives the weights whose name Pattern finds a type.
 type Rule struct {
@@ -135,7 +143,8 @@ func Keeps(t tensor.Tensor) bool {
 // parts are the roles of weights by parts of their names.
 var parts = []struct{ in, part string }{
 	{"attn_qkv.weight", "attn_v"}, {"attn_kv_b.weight", "attn_v"}, {"attn_v.weight", "attn_v"},
-	{"attn_k.weight", "attn_k"}, {"attn_output.weight", "attn_output"}, {"ffn_down", "ffn_down"},
+	{"attn_k.weight", "attn_k"}, {"attn_q.weight", "attn_q"}, {"attn_output.weight", "attn_output"}, {"ffn_up", "ffn_up"},
+	{"ffn_gate", "ffn_gate"}, {"ffn_down", "ffn_down"},
 }
 
 // part returns the role of a weight by its name, "" where all are alike.
@@ -161,6 +170,7 @@ type chooser struct {
 	tied          bool // the embedding is also the head
 	values        int  // how many attn_v there are
 	value, downed int  // how many attn_v and ffn_down there were
+	upped, gated  int  // how many ffn_up and ffn_gate there were
 }
 
 func (c *chooser) choose(t tensor.Tensor) (tensor.DType, error) {
@@ -189,30 +199,117 @@ func (c *chooser) standard(t tensor.Tensor) (tensor.DType, error) {
 		if c.Name == "MXFP4_MOE" || c.Most == tensor.Q8_0 || t.Shape.Last()%c.Most.BlockSize() != 0 {
 			return tensor.Q8_0, nil
 		}
+		if c.isLow() || c.Name == "IQ3_XXS" {
+			return tensor.Q5_K, nil
+		}
 		return tensor.Q6_K, nil
 	case c.Name == "MXFP4_MOE":
 		if len(t.Shape) > 2 && t.Shape[len(t.Shape)-3] > 1 {
 			return tensor.MXFP4, nil
 		}
 		return tensor.Q8_0, nil
+	case p == "embedding":
+		return c.embedding(), nil
+	case c.isLow():
+		return c.low(p), nil
 	case p == "attn_v":
 		c.value++
 		return c.attnV(c.value - 1), nil
 	case p == "attn_k" && c.Experts == 8:
 		return tensor.Q8_0, nil
+	case p == "attn_k" || p == "attn_q":
+		return c.attnQK(), nil
 	case p == "ffn_down":
-		layer := c.downed
-		c.downed++
-		if c.Experts > 1 { // there are several in a layer
-			if layer = layerOf(t.Name); layer < 0 || layer >= c.Layers {
-				return 0, fmt.Errorf("its layer is none of the model's %d", c.Layers)
-			}
-		}
-		return c.ffnDown(layer), nil
+		layer, err := c.layer(t.Name, &c.downed)
+		return c.ffnDown(layer), err
+	case p == "ffn_up":
+		layer, err := c.layer(t.Name, &c.upped)
+		return c.ffnUp(layer), err
+	case p == "ffn_gate":
+		layer, err := c.layer(t.Name, &c.gated)
+		return c.ffnUp(layer), err
 	case p == "attn_output":
 		return c.attnOutput(), nil
 	}
 	return c.Most, nil
+}
+
+// layer returns the layer of a weight: the count of such weights before, or with experts, several in a layer, the one
+// in the name.
+func (c *chooser) layer(name string, count *int) (layer int, err error) {
+	layer, *count = *count, *count+1
+	if c.Experts > 1 {
+		if layer = layerOf(name); layer < 0 || layer >= c.Layers {
+			return 0, fmt.Errorf("its layer is none of the model's %d", c.Layers)
+		}
+	}
+	return layer, nil
+}
+
+// isLow reports whether the mix is one of about two bits and fewer, with rules of their own.
+func (m Mix) isLow() bool {
+	return strings.HasPrefix(m.Name, "IQ1_") || strings.HasPrefix(m.Name, "IQ2_")
+}
+
+// better returns the type for weights that matter in low mixes.
+func (c *chooser) better() tensor.DType {
+	if c.Name == "IQ2_S" || c.Name == "IQ2_M" {
+		return tensor.IQ3_S
+	}
+	return tensor.Q2_K
+}
+
+// embedding returns the type of an embedding that is not the head.
+func (c *chooser) embedding() tensor.DType {
+	switch {
+	case c.isLow():
+		return c.better()
+	case c.Name == "IQ3_XXS":
+		return tensor.IQ3_S
+	case c.Name == "TQ1_0", c.Name == "TQ2_0", c.Name == "Q2_0":
+		return tensor.Q4_K
+	}
+	return c.Most
+}
+
+// low returns the choice of a low mix.
+func (c *chooser) low(part string) tensor.DType {
+	switch {
+	case part == "attn_v" && (c.Group >= 4 || c.Experts >= 4), part == "attn_k" && c.Experts == 8:
+		return tensor.Q4_K
+	case part == "attn_v":
+		return c.better()
+	case part == "ffn_down":
+		if c.downed++; c.downed <= c.Layers/8 {
+			return c.better()
+		}
+	case part == "attn_output" && c.Experts == 8:
+		return tensor.Q5_K
+	case part == "attn_output" && c.Most == tensor.IQ1_S, part == "attn_output" && c.Most == tensor.IQ1_M:
+		return tensor.IQ2_XXS
+	case part == "attn_output" && c.better() == tensor.IQ3_S:
+		return tensor.IQ3_S
+	}
+	return c.Most
+}
+
+// attnQK returns the type of a weight of queries or keys.
+func (c *chooser) attnQK() tensor.DType {
+	switch c.Name {
+	case "IQ3_XS":
+		return tensor.IQ3_XXS
+	case "IQ3_XXS":
+		return tensor.IQ2_S
+	}
+	return c.Most
+}
+
+// ffnUp returns the type of the two weights before the activation.
+func (c *chooser) ffnUp(layer int) tensor.DType {
+	if c.Name == "IQ3_XS" && layer >= c.Layers/8 && layer < 7*c.Layers/8 {
+		return tensor.IQ3_XXS
+	}
+	return c.Most
 }
 
 // more chooses layers that get more bits: the first and last eighth, and every third of the others.
@@ -226,8 +323,11 @@ func (c *chooser) attnV(layer int) tensor.DType {
 	switch {
 	case c.Name == "Q2_K" && c.Group < 4:
 		d = tensor.Q3_K
-	case c.Name == "Q2_K", c.Name == "Q3_K_M" && layer >= 2:
+	case c.Name == "Q2_K", c.Name == "Q3_K_M" && layer >= 2, c.Name == "IQ3_M",
+		c.Group >= 4 && slices.Contains([]string{"Q2_K_S", "IQ3_XXS", "IQ3_XS", "IQ3_S"}, c.Name):
 		d = tensor.Q4_K
+	case c.Name == "IQ3_XXS" && !c.Weighed:
+		d = tensor.IQ3_S
 	case c.Name == "Q3_K_M", c.Name == "Q3_K_L", (c.Name == "IQ4_NL" || c.Name == "IQ4_XS") && c.Group >= 4,
 		c.Name == "Q4_K_S" && layer < 4:
 		d = tensor.Q5_K
@@ -250,8 +350,12 @@ func (c *chooser) ffnDown(layer int) tensor.DType {
 	switch {
 	case c.Name == "Q2_K":
 		return tensor.Q3_K
-	case c.Name == "Q3_K_M" && layer >= c.Layers/16:
+	case c.Name == "Q3_K_M" && layer >= c.Layers/16, c.Name == "Q2_K_S" && first,
+		c.Name == "IQ3_XXS" && first && !c.Weighed,
+		c.Name == "IQ3_M" && (first || c.Experts == 8 && more(layer, c.Layers)):
 		return tensor.Q4_K
+	case c.Name == "IQ3_XXS" && !c.Weighed:
+		return tensor.Q3_K
 	case c.Name == "Q3_K_M", c.Name == "Q3_K_L":
 		return tensor.Q5_K
 	case (c.Name == "Q4_K_M" || c.Name == "Q5_K_M") && more(layer, c.Layers):
@@ -268,7 +372,7 @@ func (c *chooser) ffnDown(layer int) tensor.DType {
 
 func (c *chooser) attnOutput() tensor.DType {
 	switch c.Name {
-	case "Q2_K", "Q3_K_S", "Q3_K_M", "Q4_K_S", "Q4_K_M", "IQ4_NL", "IQ4_XS":
+	case "Q2_K", "Q3_K_S", "Q3_K_M", "Q4_K_S", "Q4_K_M", "IQ4_NL", "IQ4_XS", "IQ3_XS", "IQ3_XXS", "IQ3_S", "IQ3_M":
 		if c.Experts == 8 {
 			return tensor.Q5_K
 		}
@@ -277,8 +381,10 @@ func (c *chooser) attnOutput() tensor.DType {
 	case c.Experts == 8:
 	case c.Name == "Q2_K":
 		return tensor.Q3_K
-	case c.Name == "Q3_K_M":
+	case c.Name == "Q3_K_M", c.Name == "IQ3_M":
 		return tensor.Q4_K
+	case c.Name == "IQ3_XXS":
+		return tensor.IQ3_S
 	case c.Name == "Q3_K_L":
 		return tensor.Q5_K
 	}
@@ -288,7 +394,9 @@ func (c *chooser) attnOutput() tensor.DType {
 // narrow lists the types that replace the ones in blocks of 256, for rows that are no multiple.
 var narrow = map[tensor.DType]tensor.DType{
 	tensor.Q2_K: tensor.Q4_0, tensor.Q3_K: tensor.Q4_0, tensor.Q4_K: tensor.Q5_0, tensor.Q5_K: tensor.Q5_1,
-	tensor.Q6_K: tensor.Q8_0, tensor.IQ4_XS: tensor.IQ4_NL,
+	tensor.Q6_K: tensor.Q8_0, tensor.IQ4_XS: tensor.IQ4_NL, tensor.IQ3_S: tensor.IQ4_NL, tensor.IQ3_XXS: tensor.IQ4_NL,
+	tensor.IQ2_S: tensor.IQ4_NL, tensor.IQ2_XS: tensor.IQ4_NL, tensor.IQ2_XXS: tensor.IQ4_NL, tensor.IQ1_M: tensor.IQ4_NL,
+	tensor.IQ1_S: tensor.IQ4_NL, tensor.Q2_0: tensor.Q4_0, tensor.TQ2_0: tensor.Q4_0, tensor.TQ1_0: tensor.Q4_0,
 }
 
 // fit returns d, or the type that replaces it for rows of k.
