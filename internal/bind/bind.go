@@ -4,11 +4,11 @@
 //	B *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
 //	V *graph.Weight `gguf:"attn_v" hf:"v_proj" optional:"absent where K serves as V"`
 //
-// Tags of nested structs and slices prefix the tags inside; a nil pointer to a struct is a part that the layer lacks. A
-// tensor's name has no ".weight". Binding is strict: a tensor that is missing, one that no field claims, and one whose
-// presence contradicts the setting that "if" names are all errors, reported together. "if" names a field of the model's
-// Config by its json tag, which must not be zero, or with a "!" must be. Without it the weight is nil. Of an optional
-// weight nothing is said here: it is an error of the graph if an operation uses it and the file lacks it.
+// Tags of nested structs and slices prefix the tags inside; a nil pointer to a struct is a part missing in the layer. A
+// tensor's name has no ".weight". Binding is strict: a missing tensor, a tensor not claimed by any field, and a tensor
+// contradicting its "if" setting are all errors, reported together. "if" names a field of the model's Config by its
+// json tag, which must not be zero, or with a "!" must be. Otherwise the weight is nil. An optional weight may be
+// missing here: the graph reports an error if an operation needs the weight.
 package bind
 
 import (
@@ -22,11 +22,11 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Source is what a checkpoint offers: its tensors under the names that the format in use has for them.
+// Source is a checkpoint's tensors under the names of the format in use.
 type Source interface {
 	// Names lists all tensors, without ".weight".
 	Names() []string
-	// Tensor finds one by the name that the tags give for either format.
+	// Tensor finds a tensor by its name in either format.
 	Tensor(gguf, hf string) (tensor.Tensor, bool)
 	// Name chooses the name in the source's own format.
 	Name(gguf, hf string) string
@@ -34,12 +34,12 @@ type Source interface {
 	Key(name string) string
 }
 
-// maxErrors bounds the report on a hostile file; a model of 200 layers that is wrong in all of them stays below.
+// maxErrors bounds the report on a hostile file; a model with faults in all of 200 layers stays below.
 const maxErrors = 5000
 
-// Model sets the *graph.Weight fields of the struct that m points to, and lists the weights that src has, in the order
-// of the struct. The error joins every problem; the other weights are then bound, so that recording its graph can add
-// what it finds.
+// Model sets the *graph.Weight fields of the struct behind m, and lists the weights in src, in the order of the struct.
+// The error joins every problem; the other weights are then bound, so that recording the graph can add further
+// problems.
 func Model(m any, src Source) ([]*graph.Weight, error) {
 	root := reflect.ValueOf(m).Elem()
 	b := binder{src: src, used: map[string]bool{}, settings: map[string]reflect.Value{}}

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Attributes of nodes, by operation. Of each the zero value of a field says nothing new: the fields that a family does
-// not set leave the arithmetic as it is without them.
+// Attributes of nodes, by operation. The zero value of each field is neutral: fields not set by a family leave the
+// arithmetic unchanged.
 type (
 	EmbedAttr struct{ Scale float32 }
 	NormAttr  struct{ Eps, Offset float32 } // Offset is added to the weight
@@ -16,27 +16,28 @@ type (
 	// RoPEAttr is how the features of a head turn.
 	RoPEAttr struct {
 		Freqs       []float64 // a turning speed per pair; pairs past its end stay
-		Dim         int       // the leading features of a head that pairs are made of; 0 for all
+		Dim         int       // the leading features of a head forming pairs; 0 for all
 		Interleaved bool      // pairs are (2i, 2i+1), and not (i, i+Dim/2)
 		Magnitude   float64   // multiplies cosines and sines, once, in float32; 0 is 1 (yarn, longrope)
 
-		// Sections are how many pairs turn by each part of a position, time, height and width: one run after another, or with
-		// Woven by turns, while a section lasts, and the rest by the first part. None: all by the one position. The parts of
-		// text are equal, so sections change nothing there. (mrope_section and mrope_interleaved: transformers'
-		// modeling_qwen2_vl.py and modeling_qwen3_vl.py; ggml_mrope_cache_init in llama.cpp)
+		// Sections are the numbers of pairs turning by each part of a position, time, height and width: one run after
+		// another, or with Woven by turns, while a section lasts, and the rest by the first part. None: all by the one
+		// position. The parts of text are equal, so sections change nothing there. (mrope_section and
+		// mrope_interleaved: transformers' modeling_qwen2_vl.py and modeling_qwen3_vl.py; ggml_mrope_cache_init in
+		// llama.cpp)
 		Sections [3]int
 		Woven    bool
 	}
 
-	// AttentionAttr is how queries attend. A weight of the node is a score by head, its sink, that the softmax divides by
-	// as if it was that of another position, whose value is zeros. (gpt-oss; Xiao et al. 2023, arXiv:2309.17453)
+	// AttentionAttr is how queries attend. A weight of the node is a score by head, its sink, in the softmax's divisor
+	// like the score of another position with a value of zeros. (gpt-oss; Xiao et al. 2023, arXiv:2309.17453)
 	AttentionAttr struct {
 		KV    *KV
 		Scale float64
 		Cap   float64 // of scores: cap·tanh(score/cap); 0 for none
 
-		// Bidirectional queries see also later positions of their sequence: all of them, or as many as before. A step has all
-		// rows of a sequence, then.
+		// Bidirectional queries also see later positions of their sequence: all of them, or as many as before. A step
+		// then has all rows of a sequence.
 		Bidirectional bool
 	}
 
@@ -49,28 +50,28 @@ type (
 		Plus  float64
 	}
 
-	// RouteAttr is how scores choose experts and become weights. Equal scores go to the lower index, and a NaN counts as
-	// the lowest. A bias is added to the scores that choose, and not to weights; it is the node's last weight, behind the
-	// scale by expert, if there is one.
+	// RouteAttr is how scores choose experts and become weights. Equal scores go to the lower index, and a NaN counts
+	// as the lowest. A bias is added to the scores of the choice, and not to weights; the bias is the node's last
+	// weight, after the scale by expert, if any.
 	RouteAttr struct {
 		Weigh     Weigh
 		Normalize bool    // weights are divided by their sum
-		Eps       float64 // added to that sum (LFM2: 1e-6)
-		Factor    float64 // weights are multiplied by it, last; 0 for 1
+		Eps       float64 // added to the sum (LFM2: 1e-6)
+		Factor    float64 // factor of the weights, applied last; 0 for 1
 		Biased    bool
 
-		// Experts are in so many equal runs. Only Kept of the runs are chosen from: the runs in which the Best largest sum up
-		// to most (0 for 1). (DeepSeek-V3, arXiv:2412.19437.)
+		// Experts are in so many equal runs. Only Kept of the runs are open to choice: the runs with the largest sums
+		// of their Best largest scores (0 for 1). (DeepSeek-V3, arXiv:2412.19437.)
 		Groups, Kept, Best int
 	}
 
-	// ExpertsAttr is how experts are made. Their weights are as Form says; with Biased a bias of each follows behind all
-	// of them, in their order.
+	// ExpertsAttr is how experts are made. Their weights are as Form says; with Biased a bias of each follows after all
+	// matrices, in their order.
 	ExpertsAttr struct {
 		ActAttr
 		Form    Form
 		Biased  bool
-		OnInput bool // a route's weight multiplies what an expert reads, and not what it gives (Llama 4)
+		OnInput bool // a route's weight multiplies an expert's input, not its output (Llama 4)
 	}
 )
 
@@ -79,7 +80,7 @@ type Weigh uint8
 
 const (
 	SoftmaxChosen Weigh = iota // softmax of the chosen scores
-	SoftmaxAll                 // softmax of all scores, of which the chosen ones are taken
+	SoftmaxAll                 // softmax of all scores, before the choice
 	SigmoidEach                // sigmoid of each score
 )
 
@@ -94,7 +95,7 @@ const (
 	Fused       Form = iota // gate and up as one, [experts, 2·ff, in], and down [experts, in, ff]
 	Interleaved             // as Fused, but rows are of gate and up by turns
 	Apart                   // gate and up [experts, ff, in] each, and down
-	Ungated                 // up [experts, ff, in] alone, which is activated, and down
+	Ungated                 // up [experts, ff, in] alone, activated, and down
 )
 
 func (f Form) String() string { return [...]string{"fused", "interleaved", "apart", "ungated"}[f] }
@@ -150,7 +151,7 @@ func (g *Graph) Bidirectional() bool {
 	})
 }
 
-// Newest returns the last position that a query at pos sees in a sequence of length.
+// Newest returns the last position seen by a query at pos in a sequence of length.
 func (a AttentionAttr) Newest(pos, length int) int {
 	switch {
 	case !a.Bidirectional:
@@ -169,7 +170,7 @@ func (a RoPEAttr) Turning(dim int) int {
 	return dim
 }
 
-// Pair returns the features of a head of dim that turn at the i-th speed.
+// Pair returns the features of a head of dim turning at the i-th speed.
 func (a RoPEAttr) Pair(i, dim int) (first, second int) {
 	if a.Interleaved {
 		return 2 * i, 2*i + 1
@@ -177,7 +178,7 @@ func (a RoPEAttr) Pair(i, dim int) (first, second int) {
 	return i, i + a.Turning(dim)/2
 }
 
-// Part returns the part of a position that the i-th pair turns by.
+// Part returns the part of a position for the i-th pair.
 func (a RoPEAttr) Part(i int) int {
 	switch s := a.Sections; {
 	case s == [3]int{}:
@@ -208,7 +209,7 @@ const (
 	numActivations
 )
 
-// Activations returns all of them.
+// Activations returns all activations.
 func Activations() []Activation {
 	all := make([]Activation, numActivations)
 	for i := range all {

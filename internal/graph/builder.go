@@ -12,11 +12,11 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Builder appends to a Graph under a name scope. It is a value: Layer returns a narrower one, and nothing has to be
-// restored afterwards.
+// Builder appends to a Graph under a name scope. A Builder is a value: Layer returns a narrower Builder, and nothing
+// has to be restored afterwards.
 //
 // Shapes come from the configuration; a weight or an input that disagrees is noted and reported by Graph together with
-// all others, so that one load shows everything that is wrong with a file.
+// all others, so that one load shows all faults of a file.
 type Builder struct {
 	r        *recorder
 	gguf, hf string // scope
@@ -84,14 +84,14 @@ func (b Builder) errorf(n *Node, format string, args ...any) {
 	b.r.errs = append(b.r.errs, fmt.Errorf("%v: %w", n, fmt.Errorf(format, args...)))
 }
 
-// weighted records an operation named after its weight, whose shape the configuration says.
+// weighted records an operation named after its weight, with the configuration's shape.
 func (b Builder) weighted(op Op, w *Weight, want, out tensor.Shape, attr any, in ...*Node) *Node {
 	n := b.add(&Node{Op: op, Name: w.GGUF, HF: w.HF + ".out", Shape: out, In: in, Attr: attr, W: []*Weight{w}})
 	b.check(n, w, want)
 	return n
 }
 
-// check compares w's shape with that of the configuration. Ones before it may lack: llama-quantize leaves them out.
+// check compares w's shape with the configuration's. Leading ones may lack: llama-quantize leaves ones out.
 func (b Builder) check(n *Node, w *Weight, want tensor.Shape) {
 	if w.There() && slices.Equal(w.Shape.Trimmed(), want.Trimmed()) {
 		w.Shape = want
@@ -109,7 +109,7 @@ func (b Builder) check(n *Node, w *Weight, want tensor.Shape) {
 	b.errorf(n, "%w", e)
 }
 
-// Refuse notes an error where the file holds a weight that the configuration rules out.
+// Refuse notes an error if the file holds a weight ruled out by the configuration.
 func (b Builder) Refuse(w *Weight, fact string) {
 	if w.There() {
 		b.r.errs = append(b.r.errs,
@@ -117,7 +117,7 @@ func (b Builder) Refuse(w *Weight, fact string) {
 	}
 }
 
-// Name gives v the name that the two formats know it by, in b's scope.
+// Name gives v its name in each of the two formats, in b's scope.
 func (b Builder) Name(v *Node, gguf, hf string) *Node {
 	v.Name, v.HF = b.unique(join(b.gguf, gguf)), join(b.hf, hf)
 	return v
@@ -202,8 +202,8 @@ func (b Builder) RoPEWith(role string, x *Node, a RoPEAttr) *Node {
 	return n
 }
 
-// StoreKV writes k and v {heads, dim} at the step's positions; an Attention over kv reads after it. Of a latent kv, v
-// is nil.
+// StoreKV writes k and v {heads, dim} at the step's positions; an Attention over kv reads afterwards. For a latent kv,
+// v is nil.
 func (b Builder) StoreKV(kv *KV, k, v *Node) {
 	n := b.add(&Node{Op: StoreKV, Shape: tensor.Shape{kv.Heads, kv.Dim}, In: []*Node{k, v}, Attr: kv})
 	if kv.Latent {
@@ -219,8 +219,8 @@ func (b Builder) StoreKV(kv *KV, k, v *Node) {
 	}
 }
 
-// Attention lets each head of q {heads, dim} attend to the positions that kv holds of its own sequence, up to its own
-// and within the window; heads share keys and values in equal runs (Ainslie et al. 2023, arXiv:2305.13245).
+// Attention lets each head of q {heads, dim} attend to the positions of its own sequence in kv, up to its own and
+// within the window; heads share keys and values in equal runs (Ainslie et al. 2023, arXiv:2305.13245).
 func (b Builder) Attention(q *Node, kv *KV, scale float64) *Node {
 	return b.AttentionWith(q, AttentionAttr{KV: kv, Scale: scale}, nil)
 }
@@ -289,7 +289,7 @@ func (b Builder) GLUWith(a ActAttr, gate, up *Node) *Node {
 	return n
 }
 
-// Outputs keeps the rows whose logits the step wants.
+// Outputs keeps the rows with wanted logits.
 func (b Builder) Outputs(x *Node) *Node {
 	return b.add(&Node{Op: Rows, Shape: x.Shape, In: []*Node{x}})
 }
@@ -306,14 +306,15 @@ func (b Builder) RouteWith(scores *Node, k int, a RouteAttr, perExpert, bias *We
 	if a.Biased = bias != nil; a.Groups == 0 || a.Groups == 1 {
 		a.Groups, a.Kept, a.Best = 0, 0, 0 // one group is all experts
 	}
-	n := b.add(&Node{Op: Route, Name: join(b.gguf, "ffn_route"), Shape: tensor.Shape{k, 2}, In: []*Node{scores}, Attr: a})
+	n := b.add(&Node{Op: Route, Name: join(b.gguf, "ffn_route"), Shape: tensor.Shape{k, 2}, In: []*Node{scores},
+		Attr: a})
 	for _, w := range []*Weight{perExpert, bias} {
 		if w != nil {
 			b.check(n, w, tensor.Shape{count})
 			n.W = append(n.W, w)
 		}
 	}
-	from := count // experts that are chosen from
+	from := count // experts open to choice
 	if a.Groups != 0 {
 		if a.Groups < 0 || count%a.Groups != 0 || a.Kept < 1 || a.Kept > a.Groups || a.Best < 0 || a.Best > count/a.Groups {
 			b.errorf(n, "%d of %d groups of %d experts, by the best %d of each", a.Kept, a.Groups, count, a.Best)
@@ -336,8 +337,7 @@ func (b Builder) Experts(act Activation, gateUp, down *Weight, x, route *Node, e
 	return b.ExpertsWith(ExpertsAttr{ActAttr: ActAttr{Act: act}}, []*Weight{gateUp, down}, nil, x, route, experts, ff)
 }
 
-// ExpertsWith returns Experts of another form: matrices as a.Form lists them, and biases, if there are any, of each of
-// them.
+// ExpertsWith returns Experts of another form: matrices in the order of a.Form, and the biases of each, if any.
 func (b Builder) ExpertsWith(a ExpertsAttr, matrices, biases []*Weight, x, route *Node, experts, ff int) *Node {
 	d := x.Shape.Size()
 	rows := ff

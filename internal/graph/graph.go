@@ -1,8 +1,8 @@
 // Package graph records a forward pass as a flat list of operations.
 //
-// An architecture calls a [Builder] once, at load; backends compile the list that it leaves. Every activation is a
-// matrix of T rows, T being the number of tokens in the step. T is the only dimension unknown when the graph is
-// recorded, so a node's shape holds just what follows it.
+// An architecture calls a [Builder] once, at load; backends compile the list. Every activation is a matrix of T rows, T
+// being the number of tokens in the step. T is the only dimension unknown when the graph is recorded, so a node's shape
+// holds the dimensions after T.
 package graph
 
 import (
@@ -15,7 +15,7 @@ import (
 
 // Op is an operation. The list is open, at a price: a new operation needs its meaning in backend/reference, a case in
 // backend/backendtest, a kernel in every backend, and a fault and a cause in the lab. Where the arithmetic is the same
-// loop, an attribute of an operation that exists is better.
+// loop, an attribute of an existing operation is better.
 type Op uint8
 
 const (
@@ -31,7 +31,7 @@ const (
 	GLU                  // act(gate)·up; ActAttr
 	Act                  // activation alone; ActAttr
 	Softcap              // c·tanh(x/c); ScaleAttr
-	Rows                 // the rows that the step wants logits of
+	Rows                 // the rows with wanted logits
 	View                 // part of each row under another shape, no copy; ViewAttr
 	Route                // the k best experts of each row by its scores: pairs of index and weight; RouteAttr
 	Experts              // the routed MLPs, summed by weight; ExpertsAttr
@@ -41,7 +41,7 @@ const (
 	Slice                // part of the last dimension; SliceAttr
 	EmbedPos             // rows of a weight by position
 	ScalePos             // by a factor of the position; ScalePosAttr
-	Pool                 // one row of all rows of a sequence, for each row that the step wants; PoolAttr
+	Pool                 // one row of all rows of a sequence, for each wanted row; PoolAttr
 	HeadLinear           // x·Wᵀ of each head, with a matrix of its own
 	Conv                 // causal convolution of each channel over its last inputs; has a State
 	SSMScan              // Mamba 2's selective scan; has a State
@@ -62,10 +62,10 @@ func (o Op) String() string {
 
 // KV names one layer's store of keys and values. Layers that share a store share the pointer.
 type KV struct {
-	Layer  int // the layer that writes it
+	Layer  int // the writing layer
 	Heads  int
 	Dim    int // of a head
-	Window int // positions that a query sees, itself included; 0 for all
+	Window int // positions seen by a query, its own included; 0 for all
 
 	Chunked  bool // a query sees the positions of its own run of Window positions, the first run from 0 on (Llama 4)
 	ValueDim int  // of a head's values; 0 for Dim
@@ -80,7 +80,7 @@ func (kv *KV) Values() int {
 	return kv.Dim
 }
 
-// Oldest returns the first position that a query at pos sees.
+// Oldest returns the first position seen by a query at pos.
 func (kv *KV) Oldest(pos int) int {
 	switch {
 	case kv.Window == 0:
@@ -91,7 +91,7 @@ func (kv *KV) Oldest(pos int) int {
 	return max(0, pos-kv.Window+1)
 }
 
-// State names what a node keeps of each sequence from row to row: a convolution its last inputs, a scan its sum. All of
+// State names a node's memory of each sequence from row to row: a convolution its last inputs, a scan its sum. All of
 // it is 0 before the sequence's first row.
 type State struct {
 	Layer int
@@ -99,8 +99,8 @@ type State struct {
 	Size  int    // elements, float32 (float64 in backend/reference)
 }
 
-// Weight is a tensor of the checkpoint, bound to a model field by its tags. A weight that the file lacks has no Data;
-// it has no Name either if that has been reported.
+// Weight is a tensor of the checkpoint, bound to a model field by its tags. A weight missing in the file has no Data,
+// and no Name once reported.
 type Weight struct {
 	tensor.Tensor
 	GGUF, HF string // names in the two formats, without ".weight"
@@ -115,24 +115,24 @@ func (w *Weight) Matrix(i int) *Weight {
 type Fault uint8
 
 const (
-	Missing   Fault = iota // the model needs it
-	Unclaimed              // no weight of the architecture is it
-	Refused                // the configuration rules it out
+	Missing   Fault = iota // needed by the model
+	Unclaimed              // unknown to the architecture
+	Refused                // ruled out by the configuration
 	Misshapen
 )
 
 // TensorError is a tensor that disagrees with the model.
 type TensorError struct {
-	Tensor string // as the file names it, without ".weight"
+	Tensor string // name in the file, without ".weight"
 	Fault  Fault
 	What   string
-	Want   tensor.Shape // the shape that the configuration says; nil where no operation reads the tensor
+	Want   tensor.Shape // the shape by the configuration; nil where no operation reads the tensor
 }
 
-// ErrNoStore is the error for a layer that shares the keys and values of none.
+// ErrNoStore is the error for a layer sharing keys and values without a store.
 var ErrNoStore = errors.New("no earlier layer stores the keys and values that this one shares")
 
-// NewTensorError returns a TensorError that describes the error in words.
+// NewTensorError returns a TensorError with a text.
 func NewTensorError(name string, f Fault, format string, args ...any) *TensorError {
 	return &TensorError{Tensor: name, Fault: f, What: fmt.Sprintf(format, args...)}
 }
@@ -151,8 +151,8 @@ type Node struct {
 	In    []*Node
 	W     []*Weight
 	Attr  any
-	State *State // that it reads and writes, nil for most
-	Pos   string // file:line in the architecture that recorded it
+	State *State // state read and written, nil for most nodes
+	Pos   string // file:line of the recording call in the architecture
 }
 
 // String names the node in errors: blk.3.attn_q (qwen3.go:71).
@@ -187,7 +187,7 @@ func (g *Graph) States() []*State {
 	return states
 }
 
-// KVs lists the stores in the order in which they are first written.
+// KVs lists the stores in the order of their first writes.
 func (g *Graph) KVs() []*KV {
 	var kvs []*KV
 	for _, n := range g.Nodes {

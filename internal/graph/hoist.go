@@ -1,11 +1,11 @@
 package graph
 
-// Hoist returns g with its Rows node as early as can be: what no later row reads, through keys and values or a state,
-// is computed for the rows alone whose logits are wanted. In a prompt that leaves out most of the last layer, and all
-// layers behind the last one that stores keys and values (Gemma 4 E2B: 20 of 35). A node with a state sees every row.
-// Nodes are copies, and nodes that need only some rows follow Rows nodes of their inputs; values of rows do not change.
-// Nodes that are computed together, with the same inputs, stay so: together returns the nodes that are computed with a
-// node, and may be nil. Nodes that keep wants have every row, if they had; keep may also be nil.
+// Hoist returns g with its Rows node as early as can be: values not read by later rows, through keys and values or a
+// state, are computed only for rows with wanted logits. A prompt then skips most of the last layer, and all layers
+// after the last store of keys and values (Gemma 4 E2B: 20 of 35). A node with a state sees every row. Nodes are
+// copies, and nodes that need only some rows follow Rows nodes of their inputs; values of rows do not change. Nodes
+// computed together, with the same inputs, stay together: together returns the nodes computed with a node, and may be
+// nil. Nodes wanted by keep have every row, as before; keep may also be nil.
 //
 // (llama.cpp's inp_out_ids drops rows behind the last layer's attention.)
 func (g *Graph) Hoist(together func(*Node) []*Node, keep func(*Node) bool) *Graph {
@@ -34,8 +34,8 @@ func (g *Graph) Hoist(together func(*Node) []*Node, keep func(*Node) bool) *Grap
 	return &Graph{h.nodes}
 }
 
-// stored returns the nodes that every row needs: embeddings, writers of states, nodes that keep wants, and all that
-// keys, values and states are computed from, or together with.
+// stored returns the nodes that every row needs: embeddings, writers of states, nodes wanted by keep, and all inputs of
+// keys, values and states, with the nodes computed together.
 func (g *Graph) stored(together func(*Node) []*Node, keep func(*Node) bool) map[*Node]bool {
 	every, after := map[*Node]bool{}, g.Live().After
 	for i := len(g.Nodes) - 1; i >= 0; i-- {
@@ -58,9 +58,9 @@ func (g *Graph) stored(together func(*Node) []*Node, keep func(*Node) bool) map[
 
 // hoister records a graph again.
 type hoister struct {
-	every map[*Node]bool  // of which all rows are needed
-	of    map[*Node]*Node // by old node, the new one
-	rows  map[*Node]*Node // by old node, Rows of the new one
+	every map[*Node]bool  // nodes with all rows needed
+	of    map[*Node]*Node // by old node: the new node
+	rows  map[*Node]*Node // by old node: Rows of the new node
 	nodes []*Node
 }
 
@@ -70,7 +70,7 @@ func (h *hoister) add(n *Node) *Node {
 	return n
 }
 
-// wanted returns the rows of x whose logits are wanted.
+// wanted returns the rows of x with wanted logits.
 func (h *hoister) wanted(x *Node) *Node {
 	if !h.every[x] {
 		return h.of[x]

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Live tells when the values of a graph are needed, for backends that hand out their buffers again.
+// Live knows the lifetimes of a graph's values, for backends that reuse buffers.
 type Live struct {
-	After map[*Node]bool    // nodes behind Rows or Pool: they have a row for each output
-	root  map[*Node]*Node   // of a view: the node whose buffer it shows
-	last  map[*Node]int     // by root: the ID of the last node that reads it
-	kept  map[*Node][]*Node // by node: what Keep leaves to it
+	After map[*Node]bool    // nodes after Rows or Pool, with a row for each output
+	root  map[*Node]*Node   // of a view: the node of its buffer
+	last  map[*Node]int     // by root: the ID of the last reader
+	kept  map[*Node][]*Node // by node: the inputs left by Keep
 }
 
 // Live finds each value's last reader.
@@ -36,10 +36,10 @@ func (n *Node) Alias() bool {
 	return n.Op == View && n.Shape.Size() == n.In[0].Shape.Size()
 }
 
-// Skip says that n's value is never stored, so that nobody frees it.
+// Skip notes that n's value is never stored, and so never freed.
 func (l *Live) Skip(n *Node) { delete(l.last, n) }
 
-// Keep says that what n reads is needed until a later node, which may read it in n's place.
+// Keep notes that n's inputs are needed until a later node, perhaps reading in n's place.
 func (l *Live) Keep(n, later *Node) {
 	for _, in := range n.In {
 		if root := l.root[in]; l.last[root] < later.ID {
@@ -48,10 +48,10 @@ func (l *Live) Keep(n, later *Node) {
 	}
 }
 
-// Hold says that n's value is needed until the end.
+// Hold notes that n's value is needed until the end.
 func (l *Live) Hold(n *Node) { l.last[l.root[n]] = math.MaxInt }
 
-// Freed lists the nodes whose values nobody needs behind n.
+// Freed lists the nodes with values not needed after n.
 func (l *Live) Freed(n *Node) (freed []*Node) {
 	for _, in := range slices.Concat(l.kept[n], n.In) {
 		if root := l.root[in]; l.last[root] == n.ID && !slices.Contains(freed, root) {

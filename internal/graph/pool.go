@@ -2,7 +2,7 @@ package graph
 
 import "github.com/karat-run/karat/internal/tensor"
 
-// Pooling is which row stands for a sequence.
+// Pooling is the choice of the row standing for a sequence.
 type Pooling uint8
 
 const (
@@ -12,15 +12,15 @@ const (
 
 func (p Pooling) String() string { return [...]string{"mean", "first"}[p] }
 
-// PoolAttr is how a Pool makes one row of many.
+// PoolAttr is the way of pooling rows.
 type PoolAttr struct{ Pooling Pooling }
 
-// String returns the attribute as Print shows it.
+// String returns the attribute in Print's form.
 func (a PoolAttr) String() string { return "pooling=" + a.Pooling.String() }
 
-// Pool makes one row of all rows of a sequence. It takes the place of Outputs: the result has a row for each that the
-// step wants, each of which must be the last of its sequence. All of the sequence's rows must be in the step, from
-// position 0 on, or the step fails: an encoder's prompt is not cut. (For the last row alone Outputs is enough.)
+// Pool makes one row of all rows of a sequence. Pool takes the place of Outputs: the result has a row for each wanted
+// row, each the last of its sequence. All of the sequence's rows must be in the step, from position 0 on, or the step
+// fails: an encoder's prompt is not cut. (For the last row alone Outputs is enough.)
 func (b Builder) Pool(p Pooling, x *Node) *Node {
 	return b.add(&Node{Op: Pool, Shape: x.Shape, In: []*Node{x}, Attr: PoolAttr{p}})
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Print writes g, a node a line: name, operation, per-token shape, inputs, weights and attributes. It says nothing of a
-// file's format or element types, so the same model prints the same from every file.
+// Print writes g, a node a line: name, operation, per-token shape, inputs, weights and attributes. File formats and
+// element types are left out, so a model prints the same from every file.
 func Print(w io.Writer, g *Graph) error {
 	b := bufio.NewWriter(w)
 	for _, n := range g.Nodes {
@@ -69,7 +69,7 @@ func (a ActAttr) text() string {
 	return fmt.Sprintf(" act=%v", a.Act) + set("limit", a.Limit) + set("alpha", a.Alpha) + set("plus", a.Plus)
 }
 
-// ends shows where frequencies start and end, which tells bases and scalings apart.
+// ends shows the first and last frequencies, enough to tell bases and scalings apart.
 func ends(f []float64) string {
 	if len(f) == 0 {
 		return "none"
@@ -85,7 +85,7 @@ func (kv *KV) String() string {
 	return s + flag("chunked", kv.Chunked) + set("values", kv.ValueDim) + flag("latent", kv.Latent)
 }
 
-// set returns an attribute that is not its zero value.
+// set returns an attribute other than its zero value.
 func set[T comparable](name string, v T) string {
 	var zero T
 	if v == zero {
@@ -94,7 +94,7 @@ func set[T comparable](name string, v T) string {
 	return fmt.Sprintf(" %s=%v", name, v)
 }
 
-// flag returns an attribute that is said or not.
+// flag returns an attribute if on.
 func flag(name string, on bool) string {
 	if on {
 		return " " + name

@@ -10,17 +10,17 @@ import (
 // SliceAttr is where a Slice begins in the last dimension of its input.
 type SliceAttr struct{ Offset int }
 
-// String returns the attribute as Print shows it.
+// String returns the attribute in Print's form.
 func (a SliceAttr) String() string { return fmt.Sprintf("offset=%d", a.Offset) }
 
-// ScalePosAttr is a factor that grows with the position in steps: 1 + Beta·log(1 + floor((pos + Shift)/Every)).
-// Attention over long contexts multiplies queries by it. Shift is 1 in llama4 and 0 in ministral3.
+// ScalePosAttr is a factor growing with the position in steps: 1 + Beta·log(1 + floor((pos + Shift)/Every)). Attention
+// over long contexts multiplies queries by it. Shift is 1 in llama4 and 0 in ministral3.
 type ScalePosAttr struct {
 	Beta         float64
 	Every, Shift int
 }
 
-// String returns the attribute as Print shows it.
+// String returns the attribute in Print's form.
 func (a ScalePosAttr) String() string {
 	return fmt.Sprintf("beta=%.7g every=%d shift=%d", a.Beta, a.Every, a.Shift)
 }
@@ -46,8 +46,8 @@ func (b Builder) LayerNorm(w, bias *Weight, x *Node, eps float32) *Node {
 	return n
 }
 
-// L2Norm divides the last dimension by its length: x·rsqrt(Σx² + eps). (qwen3_next's l2norm. What llama4 calls its L2
-// norm divides by the root of the mean square: that is Normalize.)
+// L2Norm divides the last dimension by its length: x·rsqrt(Σx² + eps). (qwen3_next's l2norm. The L2 norm of llama4
+// divides by the root of the mean square, as Normalize does.)
 func (b Builder) L2Norm(x *Node, eps float32) *Node {
 	return b.add(&Node{Op: L2Norm, Shape: x.Shape, In: []*Node{x}, Attr: NormAttr{Eps: eps}})
 }
@@ -93,8 +93,7 @@ func (b Builder) Act(act Activation, x *Node) *Node {
 	return b.add(&Node{Op: Act, Shape: x.Shape, In: []*Node{x}, Attr: ActAttr{Act: act}})
 }
 
-// LayerAs returns what Layer returns, for families whose layers PyTorch does not name model.layers, but as modules
-// says: transformer.h.
+// LayerAs does Layer's work for families with layers not named model.layers in PyTorch, but modules: transformer.h.
 func (b Builder) LayerAs(modules string, i int) Builder {
 	b = b.Layer(i)
 	b.hf = fmt.Sprintf("%s.%d", modules, i)

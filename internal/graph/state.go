@@ -37,14 +37,14 @@ func (b Builder) Conv(w, bias *Weight, x *Node, kernel int) *Node {
 }
 
 // SSMScan returns Mamba 2's selective scan. For each head of x {heads, dim}, with dt {heads}, the groups of b and c
-// {groups, n}, which heads share in equal runs, and weights a, dtBias and d [heads], the state s [dim, n] becomes, row
-// by row,
+// {groups, n}, shared by heads in equal runs, and weights a, dtBias and d [heads], the state s [dim, n] becomes, row by
+// row,
 //
 //	t = softplus(dt + dtBias)
 //	s = exp(a·t)·s + (t·x)⊗b
 //	y = s·c + d·x
 //
-// a is negative: Hugging Face's -exp(A_log). Sums run over n; how a step is cut does not show. (Dao and Gu 2024,
+// a is negative: Hugging Face's -exp(A_log). Sums run over n; a step's cuts do not show. (Dao and Gu 2024,
 // arXiv:2405.21060)
 func (b Builder) SSMScan(a, dtBias, d *Weight, x, dt, bs, cs *Node) *Node {
 	heads := x.Shape[0]
@@ -59,8 +59,8 @@ func (b Builder) SSMScan(a, dtBias, d *Weight, x, dt, bs, cs *Node) *Node {
 }
 
 // DeltaScan returns the scan of the gated delta rule. For each head of v {heads, dim}, with a and beta {heads}, the
-// heads of q and k {groups, n}, which heads of v share in equal runs, and weights decay and bias [heads], the state s
-// [n, dim] becomes, row by row,
+// heads of q and k {groups, n}, shared by heads of v in equal runs, and weights decay and bias [heads], the state s [n,
+// dim] becomes, row by row,
 //
 //	s = exp(decay·softplus(a + bias))·s
 //	s = s + k⊗(sigmoid(beta)·(v - k·s))

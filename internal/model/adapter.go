@@ -12,9 +12,12 @@ import (
 	"github.com/karat-run/karat/internal/sysinfo"
 )
 
-// Adapters reads o's adapters for g, the graph of c, with notes on tensors that are set aside. It ends with ctx, between two of them. Those
-// that would not fit the memory together, beside the model, are an error that wraps ErrMemory, but for o.NoFit.
-func Adapters(ctx context.Context, c *checkpoint.Checkpoint, g *graph.Graph, o Options) (parts []backend.Part, notes []string, err error) {
+// Adapters reads o's adapters for g, the graph of c, with notes on tensors set aside. It ends with ctx, between two
+// adapters. Adapters that would not fit the memory together with the model are an error that wraps ErrMemory, except
+// with o.NoFit.
+func Adapters(
+	ctx context.Context, c *checkpoint.Checkpoint, g *graph.Graph, o Options,
+) (parts []backend.Part, notes []string, err error) {
 	var files []*adapter.File
 	defer func() {
 		for _, f := range files {
@@ -55,7 +58,7 @@ func Adapters(ctx context.Context, c *checkpoint.Checkpoint, g *graph.Graph, o O
 	return parts, notes, nil
 }
 
-// adaptersFit is Fits for a model, no part of which is in memory yet, and bytes of adapters.
+// adaptersFit does Fits's work for a model without any part in memory yet, and bytes of adapters.
 func adaptersFit(c *checkpoint.Checkpoint, g *graph.Graph, o Options, bytes int64) error {
 	if o.NoFit || bytes == 0 {
 		return nil
@@ -68,7 +71,7 @@ func adaptersFit(c *checkpoint.Checkpoint, g *graph.Graph, o Options, bytes int6
 	return nil
 }
 
-// Blend is o's adapters, each by its factor; nil if there are none.
+// Blend returns o's adapters, each with its factor; nil if there are none.
 func Blend(ctx context.Context, c *checkpoint.Checkpoint, g *graph.Graph, o Options) (*backend.Blend, error) {
 	parts, _, err := Adapters(ctx, c, g, o)
 	if err != nil {

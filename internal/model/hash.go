@@ -15,7 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// Hashes tell which files a number was computed from. Each is a SHA-256 in hexadecimal digits.
+// Hashes identify the files behind a number. Each is a SHA-256 in hexadecimal digits.
 type Hashes struct {
 	Weights   string `json:"weights"`             // names, types, shapes and bytes of all tensors
 	Tokenizer string `json:"tokenizer,omitempty"` // all tokens with their kinds; "" is none
@@ -23,7 +23,7 @@ type Hashes struct {
 	Program   string `json:"program,omitempty"`   // the executable file; "" where there is none
 }
 
-// HashesOf reads all of c's tensors. t may be nil. It ends with ctx, between two of them.
+// HashesOf reads all of c's tensors. t may be nil. HashesOf ends with ctx, between two tensors.
 func HashesOf(ctx context.Context, c *checkpoint.Checkpoint, t *tokenizer.Tokenizer) (x Hashes, err error) {
 	weights := sha256.New()
 	for _, w := range c.Tensors() {

@@ -1,14 +1,13 @@
-// Package model opens models: files become a checkpoint, its tensors a graph, and the graph runs
-// on a backend in an engine. The library, the command, the lab, the web page and servers all
-// come through here.
+// Package model opens models: files become a checkpoint, its tensors a graph, and the graph runs on a backend in an
+// engine. The library, the command, the lab, the web page and servers all come through here.
 //
-// Open does all of it. Graph, Fits and Compile are its steps, for callers who only read a graph,
-// change it first, or bring a backend of their own. The files in reading order:
+// Open does all steps. Graph, Fits and Compile are its steps, for callers who only read a graph, change it first, or
+// bring a backend of their own. The files in reading order:
 //
 //	model.go    Open and its steps
-//	read.go     files that are read into memory, and errors of files
+//	read.go     files read into memory, and errors of files
 //	adapter.go  low-rank adapters
-//	hash.go     which files a number was computed from
+//	hash.go     the files behind a number
 package model
 
 import (
@@ -33,7 +32,7 @@ type Options struct {
 	Numerics numerics.Numerics
 	Threads  int      // 0 is sysinfo.Threads
 	NoFuse   []string // fusions to do without
-	NoFit    bool     // open what would not fit the memory, too
+	NoFit    bool     // open a model beyond the memory, too
 	Memory   int64    // most bytes of the machine's memory to take; 0 is the free memory
 
 	Adapters []Adapter // low-rank adapters
@@ -43,8 +42,8 @@ type Options struct {
 	Engine engine.Options
 }
 
-// DefaultContext bounds the context, in tokens, where nobody asks for one: its keys and values
-// stay small. MaxContext is the most that may be asked for.
+// DefaultContext bounds the context, in tokens, without a request: its keys and values stay small. MaxContext is the
+// maximum of a request.
 const (
 	DefaultContext = 8192
 	MaxContext     = 1 << 24
@@ -54,7 +53,7 @@ const (
 type Adapter struct {
 	Name string // "" is Path
 	Path string
-	By   float64 // the factor of sequences that choose none
+	By   float64 // the factor for sequences without a choice
 }
 
 // Files are the contents of a model's files, before anything runs: the checkpoint, its graph and its tokenizer.
@@ -65,8 +64,8 @@ type Files struct {
 	Notes      []string // assumptions, tensors set aside, keys not read
 }
 
-// OpenFiles makes the graph and the tokenizer of a checkpoint, which it takes over: an error closes it. The graph is for
-// sequences of so many tokens; 0 is the longest that the model was made for.
+// OpenFiles makes the graph and the tokenizer of a checkpoint, and takes the checkpoint over: an error closes c. The
+// graph is for sequences of a number of tokens; 0 is the model's own maximum.
 func OpenFiles(ctx context.Context, c *checkpoint.Checkpoint, tokens int) (f *Files, err error) {
 	f = &Files{Checkpoint: c}
 	if f.Graph, f.Notes, err = Graph(ctx, c, tokens); err == nil {
@@ -81,7 +80,7 @@ func OpenFiles(ctx context.Context, c *checkpoint.Checkpoint, tokens int) (f *Fi
 // Close closes the files.
 func (f *Files) Close() error { return f.Checkpoint.Close() }
 
-// Piece returns the spelling of a token that a model may lack: "" where ok is false.
+// Piece returns the spelling of a token, "" where ok is false.
 func (f *Files) Piece(id int, ok bool) string {
 	if !ok {
 		return ""
@@ -95,18 +94,18 @@ type Model struct {
 	Files
 	Numerics numerics.Numerics
 	Adapters []backend.Part // by the factors of Options
-	Blend    *backend.Blend // of Adapters, for sequences that choose none
+	Blend    *backend.Blend // of Adapters, for sequences without a choice
 	Backend  backend.Backend
 	Engine   *engine.Engine
 }
 
-// Opened returns the opened model behind a model of package karat, which sets it: the command's instruments look at
-// what the library has opened.
+// Opened returns the opened model behind a model of package karat, which sets Opened: the command's instruments look at
+// the library's models.
 var Opened func(m any) *Model
 
-// Open opens the GGUF file (any part of a split one) or the Hugging Face folder at path. It ends
-// with ctx, between two pieces of work: a file, a tensor to repack or to upload. A model that
-// would not fit the memory is an error that wraps ErrMemory, but for Options.NoFit.
+// Open opens the GGUF file (any part of a split one) or the Hugging Face folder at path. It ends with ctx, between two
+// pieces of work: a file, a tensor to repack or to upload. A model that would not fit the memory is an error that wraps
+// ErrMemory, except with Options.NoFit.
 func Open(ctx context.Context, path string, o Options) (*Model, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -118,8 +117,8 @@ func Open(ctx context.Context, path string, o Options) (*Model, error) {
 	return Start(ctx, c, o)
 }
 
-// Read is Open for a GGUF file without a path, or for all parts of a split one. The CPU needs all
-// of it in memory; from files without Data a GPU reads large tensors in pieces, while the model is open.
+// Read opens a GGUF file without a path, or all parts of a split file. The CPU needs all bytes in memory; from files
+// without Data a GPU reads large tensors in pieces, while the model is open.
 func Read(ctx context.Context, files []gguf.Source, o Options) (*Model, error) {
 	if o.Numerics.GPU == 0 {
 		var err error
@@ -134,7 +133,7 @@ func Read(ctx context.Context, files []gguf.Source, o Options) (*Model, error) {
 	return Start(ctx, c, o)
 }
 
-// Start is Open for a checkpoint, which it takes over: an error closes it.
+// Start opens a checkpoint, and takes the checkpoint over: an error closes c.
 func Start(ctx context.Context, c *checkpoint.Checkpoint, o Options) (*Model, error) {
 	m := &Model{Files: Files{Checkpoint: c}, Numerics: o.Numerics}
 	if err := m.start(ctx, o); err != nil {
@@ -203,7 +202,8 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// Plan compiles the graph anew for Engine, by the fields of a plan in o. The plan shares Engine's pool of keys and values.
+// Plan compiles the graph anew for Engine, by the fields of a plan in o. The plan shares Engine's pool of keys and
+// values.
 func (m *Model) Plan(ctx context.Context, o engine.Options) (*engine.Plan, error) {
 	o.Progress = within(ctx, o.Progress)
 	if err := ctx.Err(); err != nil {
@@ -212,8 +212,8 @@ func (m *Model) Plan(ctx context.Context, o engine.Options) (*engine.Plan, error
 	return m.Engine.Plan(o)
 }
 
-// fitsRemote is Fits for the memory of a GPU that tells it: of g's weights the ones that lie there, so many bytes of
-// adapters, and cache bytes of keys and values, which an explicit budget may grow to.
+// fitsRemote does Fits's work for the known memory of a GPU: g's weights there, bytes of adapters, and cache bytes of
+// keys and values, the most of an explicit budget.
 func fitsRemote(path string, b backend.Backend, g *graph.Graph, adapters, cache int64) error {
 	r, ok := b.(backend.Remote)
 	if !ok {
@@ -221,7 +221,7 @@ func fitsRemote(path string, b backend.Backend, g *graph.Graph, adapters, cache 
 	}
 	name, all := r.Memory()
 	weights := r.Weights(g) + adapters
-	if all <= 0 || cache <= all-weights { // no sum that a huge budget would overflow
+	if all <= 0 || cache <= all-weights { // written without a sum, which a huge budget would overflow
 		return nil
 	}
 	gib := func(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
@@ -229,8 +229,8 @@ func fitsRemote(path string, b backend.Backend, g *graph.Graph, adapters, cache 
 		gib(weights+cache), gib(weights), gib(cache), name, gib(all))})
 }
 
-// Memory is the bytes of the machine's memory that the weights, as they are kept, and all keys and values of Engine take at
-// most: 0 on a GPU, which has its own.
+// Memory returns the maximum bytes of the machine's memory for the weights, as kept, and all keys and values of Engine:
+// 0 on a GPU with its own memory.
 func (m *Model) Memory() int64 {
 	if _, elsewhere := m.Backend.(backend.Metered); elsewhere {
 		return 0
@@ -250,8 +250,8 @@ func (m *Model) Close() error {
 	return errors.Join(append(errs, m.Files.Close())...)
 }
 
-// Graph makes c's graph for sequences of so many tokens; 0 is the longest that the model was made
-// for. The notes are c's, and what else was assumed or not read; they come with an error, too.
+// Graph makes c's graph for sequences of a number of tokens; 0 is the model's own maximum. The notes are c's, with further
+// assumptions and tensors not read; notes also come with an error.
 func Graph(ctx context.Context, c *checkpoint.Checkpoint, tokens int) (*graph.Graph, []string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, c.Notes, err
@@ -263,24 +263,24 @@ func Graph(ctx context.Context, c *checkpoint.Checkpoint, tokens int) (*graph.Gr
 // ErrMemory is wrapped by the errors of models that would not fit the memory.
 var ErrMemory = errors.New("not enough memory")
 
-// Fits is an error that wraps ErrMemory if c's weights, as n keeps them, and keys and values for
-// so many tokens, or budget bytes if that is less and not 0, are more than the memory that is
-// free. Threads 0 is sysinfo.Threads. That is the machine's memory. A GPU's is asked for when it is opened; one that does not
-// tell refuses a buffer when the weights are uploaded.
+// Fits returns an error that wraps ErrMemory if c's weights, as kept by n, and keys and values for context tokens, or
+// budget bytes if less and not 0, are more than the machine's free memory. Threads 0 is sysinfo.Threads. A GPU's memory
+// is checked at opening; if unknown, the upload of weights fails.
 func Fits(c *checkpoint.Checkpoint, g *graph.Graph, n numerics.Numerics, threads, context int, budget int64) error {
 	return fits(c, n.Repacked(g), cacheBytes(g, n, threads, context, budget), context, 0)
 }
 
-// FitsBudget is an error that wraps engine.ErrBudget where a budget of keys and values, in bytes, has no room for the first page of a sequence
-// on the CPU.
+// FitsBudget returns an error that wraps engine.ErrBudget if a budget of keys and values, in bytes, has no room for the
+// first page of a sequence on the CPU.
 func FitsBudget(g *graph.Graph, n numerics.Numerics, budget int64) error {
 	if one := n.CacheBytes(g, 0, 1); one > budget {
-		return fmt.Errorf("%w: the first %d tokens of a sequence need %d bytes, it has %d", engine.ErrBudget, kv.PageSize, one, budget)
+		return fmt.Errorf("%w: the first %d tokens of a sequence need %d bytes, it has %d",
+			engine.ErrBudget, kv.PageSize, one, budget)
 	}
 	return nil
 }
 
-// cacheBytes is what keys and values of so many tokens take, or budget if that is less and not 0.
+// cacheBytes returns the bytes of keys and values of context tokens, or budget if less and not 0.
 func cacheBytes(g *graph.Graph, n numerics.Numerics, threads, context int, budget int64) int64 {
 	cache := n.CacheBytes(g, threads, context)
 	if budget > 0 {
@@ -296,7 +296,7 @@ func fits(c *checkpoint.Checkpoint, repacked, cache int64, context int, most int
 	return nil
 }
 
-// tooLarge is an error that is ErrMemory, in words of its own.
+// tooLarge is an ErrMemory with a text of its own.
 type tooLarge struct{ error }
 
 func (tooLarge) Is(target error) bool { return target == ErrMemory }
@@ -313,7 +313,7 @@ func Compile(ctx context.Context, g *graph.Graph, b backend.Backend, o engine.Op
 	return engine.New(g, b, o)
 }
 
-// within returns progress, which may be nil, as a function that also ends with ctx.
+// within returns progress, perhaps nil, as a function that also ends with ctx.
 func within(ctx context.Context, progress func(done, total int64) error) func(done, total int64) error {
 	return func(done, total int64) error {
 		if progress != nil {
@@ -325,8 +325,7 @@ func within(ctx context.Context, progress func(done, total int64) error) func(do
 	}
 }
 
-// Hidden returns the node of g whose rows the head makes logits of, or the result where g has no head: what embeddings are
-// made from.
+// Hidden returns the input of g's head, or the result if g has no head: the source of embeddings.
 func Hidden(g *graph.Graph) *graph.Node {
 	n := g.Result()
 	for n.Op == graph.Softcap || n.Op == graph.Scale {
@@ -338,11 +337,11 @@ func Hidden(g *graph.Graph) *graph.Node {
 	return n
 }
 
-// Encoder reports whether g ends in vectors of tokens, and has no head that makes logits of them.
+// Encoder reports whether g ends in vectors of tokens, without a head for logits.
 func Encoder(g *graph.Graph) bool { return Hidden(g) == g.Result() }
 
-// longest returns the maximum number of tokens that a sequence of g may have, whatever context is asked for: as many as its table of
-// positions has rows, and for an encoder as many as it was made for.
+// longest returns the maximum number of tokens in a sequence of g, for any requested context: the rows of its table of
+// positions, and for an encoder its own maximum.
 func longest(c *checkpoint.Checkpoint, g *graph.Graph) int {
 	most := MaxContext
 	if n := c.ContextLength(); n > 0 && Encoder(g) {

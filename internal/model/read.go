@@ -16,7 +16,7 @@ import (
 // piece is how many bytes are read between two looks at a context.
 const piece = 16 << 20
 
-// inMemory is files with all their Data, if that has room.
+// inMemory returns files with all their Data, if there is memory.
 func inMemory(ctx context.Context, files []gguf.Source, noFit bool) ([]gguf.Source, error) {
 	files = slices.Clone(files)
 	var size int64
@@ -52,10 +52,10 @@ func inMemory(ctx context.Context, files []gguf.Source, noFit bool) ([]gguf.Sour
 	return files, nil
 }
 
-// ErrDamaged is the kind of errors of files that cannot be read for what they hold.
+// ErrDamaged is the kind of errors of files with unreadable contents.
 var ErrDamaged = errors.New("damaged model")
 
-// fileError is an error of a model's files that is of a kind. Its text is the error's alone.
+// fileError is an error of a model's files, of a kind. Its text is the error's alone.
 type fileError struct{ err, kind error }
 
 func (e *fileError) Error() string { return e.err.Error() }
@@ -64,7 +64,7 @@ func (e *fileError) Is(kind error) bool { return kind == e.kind }
 
 func (e *fileError) Unwrap() error { return e.err }
 
-// ofFiles returns an error of opening files with its kind: they are not there, or they cannot be read for what they hold.
+// ofFiles returns an error of opening files with its kind: missing or damaged.
 func ofFiles(err error) error {
 	var place *fs.PathError
 	switch {
