@@ -10,16 +10,16 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Collector sums the squared activations that a graph's weights multiply: in its products, and in each expert. Want,
-// Tap and Expert are for the engine that computes the text.
+// Collector sums the squared inputs of a graph's weights: in its products, and in each expert. Want, Tap and Expert are
+// for the engine computing the text.
 type Collector struct {
-	weights map[*graph.Node][]string // that read a node's value
+	weights map[*graph.Node][]string // readers of a node's value
 	sums    map[*graph.Node]*Entry   // of a node's value
 	experts map[*graph.Node][2]*Entry
 }
 
-// NewCollector returns a collector for the weights of g. The head's is among them only if head is true: it decides
-// between tokens, and quantizers do better to weigh its columns alike.
+// NewCollector returns a collector for the weights of g. The head's weight is among them only if head is true: the head
+// decides between tokens, and quantizers do better with equal weights for its columns.
 func NewCollector(g *graph.Graph, head bool) *Collector {
 	c := &Collector{weights: map[*graph.Node][]string{}, sums: map[*graph.Node]*Entry{},
 		experts: map[*graph.Node][2]*Entry{}}
@@ -47,13 +47,13 @@ func NewCollector(g *graph.Graph, head bool) *Collector {
 	return c
 }
 
-// Want returns the nodes that Tap is to see.
+// Want reports whether Tap is to see n.
 func (c *Collector) Want(n *graph.Node) bool { return c.sums[n] != nil }
 
 // Tap takes a node's value, [rows, columns].
 func (c *Collector) Tap(n *graph.Node, out []float32) { c.sums[n].add(0, out) }
 
-// Expert takes what an expert multiplies: [rows, columns] of its input, and of what goes into its last product. It is
+// Expert returns a function for the inputs of an expert: [rows, columns] of its input, and of its last product's input;
 // nil for a graph without experts.
 func (c *Collector) Expert() func(n *graph.Node, expert int, in, inner []float32) {
 	if len(c.experts) == 0 {
@@ -66,7 +66,7 @@ func (c *Collector) Expert() func(n *graph.Node, expert int, in, inner []float32
 	}
 }
 
-// add takes rows that matrix i multiplies.
+// add takes rows of inputs of matrix i.
 func (e *Entry) add(i int, x []float32) {
 	d := len(e.Sums) / len(e.Counts)
 	sums := e.Sums[i*d : (i+1)*d]
@@ -78,7 +78,7 @@ func (e *Entry) add(i int, x []float32) {
 	}
 }
 
-// Fits returns an error if m has a weight that g has not, or has in another shape: it is of another model.
+// Fits returns an error if m has a weight unknown to g, or of another shape: from another model.
 func (m *Matrix) Fits(g *graph.Graph) error {
 	shapes := map[string]tensor.Shape{}
 	for _, n := range g.Nodes {
@@ -102,7 +102,7 @@ func (m *Matrix) Fits(g *graph.Graph) error {
 	return nil
 }
 
-// Drain adds the collected sums to m, and begins anew. A sum that is no finite number is an error.
+// Drain adds the collected sums to m, and begins anew. An infinite sum or NaN is an error.
 func (c *Collector) Drain(m *Matrix) error {
 	got := &Matrix{Entries: map[string]*Entry{}}
 	for n, names := range c.weights {

@@ -1,10 +1,10 @@
-// Package imatrix measures importance matrices: the size of the activations that each column of a weight multiplies,
-// over a text. Quantizers spend their precision on the columns that matter.
+// Package imatrix measures importance matrices: the size of the inputs of each column of a weight, over a text.
+// Quantizers spend their precision on important columns.
 //
 // The file is llama.cpp's (tools/imatrix): a GGUF file whose general.type is imatrix, with imatrix.datasets,
 // imatrix.chunk_count and imatrix.chunk_size, and for a weight NAME the float32 tensors NAME.in_sum2 [matrices,
 // columns], sums of squared activations, and NAME.counts [matrices, 1], how many rows they are of; of a weight that is
-// one matrix [columns] and [1]. The files that llama-imatrix wrote before mid 2025 are also read (old.go). collect.go
+// one matrix [columns] and [1]. Files written by llama-imatrix before mid 2025 are also read (old.go). collect.go
 // measures.
 package imatrix
 
@@ -32,19 +32,19 @@ const (
 // Matrix is an importance matrix.
 type Matrix struct {
 	Datasets  []string // names of the texts
-	Chunks    int      // windows of them that were computed
-	ChunkSize int      // tokens of a window; 0 of an old file, whose Counts are windows
+	Chunks    int      // windows computed
+	ChunkSize int      // tokens of a window; 0 of an old file, with Counts in windows
 	Entries   map[string]*Entry
 }
 
 // Entry is the sums of one weight, by its name in GGUF with .weight.
 type Entry struct {
 	Sums   []float64 // [matrices, columns] of squared activations
-	Counts []float64 // [matrices], or [1] for all of them: rows that Sums are of
+	Counts []float64 // [matrices], or [1] for all: rows in Sums
 }
 
 // Mean returns the mean squared activations of the columns of a weight, [matrices, columns], a matrix being one
-// expert's; nil if m has no such weight. A matrix that no row reached has ones, as llama-quantize takes it.
+// expert's; nil if m has no such weight. A matrix without rows has ones, as in llama-quantize.
 func (m *Matrix) Mean(name string, matrices, columns int) ([]float32, error) {
 	e, ok := m.Entries[name]
 	if !ok {
@@ -63,7 +63,7 @@ func (m *Matrix) Mean(name string, matrices, columns int) ([]float32, error) {
 	return mean, nil
 }
 
-// Add merges what another text gave.
+// Add merges the sums of another text.
 func (m *Matrix) Add(o *Matrix) error {
 	for name, e := range o.Entries {
 		have, ok := m.Entries[name]
@@ -137,7 +137,7 @@ func parse(data []byte) (*Matrix, error) {
 	return m, nil
 }
 
-// take reads a tensor of sums with its counts. The counts alone are passed over: they are read with their sums.
+// take reads a tensor of sums with its counts. Counts alone are passed over, and read with their sums.
 func (m *Matrix) take(t tensor.Tensor, f *gguf.File) error {
 	name, ok := strings.CutSuffix(t.Name, sumsSuffix)
 	if !ok {

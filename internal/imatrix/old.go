@@ -11,14 +11,14 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// maxName is what leaves room for a suffix in the 63 bytes of a name in GGUF.
+// maxName leaves room for a suffix in the 63 bytes of a name in GGUF.
 const maxName = 63 - len(sumsSuffix)
 
-// old reads a file of the form that has no GGUF: little-endian int32 numbers, texts and blocks of float32 with their
-// length before them (common/imatrix-loader.cpp).
+// old reads a file of the form without GGUF: little-endian int32 numbers, texts and blocks of float32 with their length
+// before them (common/imatrix-loader.cpp).
 type old struct{ rest []byte }
 
-// count returns the next number, which must not be negative.
+// count returns the next number, an error if negative.
 func (o *old) count(what string) (int, error) {
 	if len(o.rest) < 4 {
 		return 0, fmt.Errorf("%s: the file ends", what)
@@ -64,7 +64,7 @@ func parseOld(data []byte) (*Matrix, error) {
 	if err == nil && n == 0 {
 		err = errors.New("it holds no sums")
 	}
-	if err == nil && len(o.rest) > 0 { // they came later
+	if err == nil && len(o.rest) > 0 { // fields of later versions
 		var dataset string
 		if m.Chunks, err = o.count("number of windows"); err == nil {
 			dataset, err = o.text("name of the text")
@@ -107,11 +107,11 @@ func (o *old) entry(m *Matrix) error {
 		return err
 	}
 	sums, err := numbers(tensor.Tensor{DType: tensor.F32, Data: data})
-	m.Entries[name] = &Entry{sums, []float64{float64(float32(max(windows, 1)))}} // as GGUF holds it
+	m.Entries[name] = &Entry{sums, []float64{float64(float32(max(windows, 1)))}} // in the form of GGUF
 	return err
 }
 
-// Scale makes each of the counts n, which were windows of an old file: rows.
+// Scale turns the counts of an old file, in windows of n rows, into rows.
 func (m *Matrix) Scale(n int) {
 	for _, e := range m.Entries {
 		for _, x := range [][]float64{e.Sums, e.Counts} {

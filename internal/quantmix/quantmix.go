@@ -1,8 +1,7 @@
 // Package quantmix chooses the type of each tensor of a quantized file, as llama-quantize does. Q4_K_M, and even Q4_0,
-// is a mix: most weights have one type, and weights that matter more have a better one.
+// is a mix: most weights have one type, and important weights a better type.
 //
-// The rules are the ones of llama_tensor_get_type in llama.cpp's src/llama-quant.cpp, for the architectures that Karat
-// runs.
+// The rules come from llama_tensor_get_type in llama.cpp's src/llama-quant.cpp, for the architectures that Karat runs.
 package quantmix
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// kinds lists the mixes: the type that most weights have, and the number in general.file_type (llama_ftype in llama.h).
+// kinds lists the mixes: the type of most weights, and the number in general.file_type (llama_ftype in llama.h).
 var kinds = []struct {
 	name     string
 	most     tensor.DType
@@ -46,7 +45,7 @@ func Names() (names []string) {
 	return names
 }
 
-// Find returns the mix of a name in any case, and whether there is one. Q3_K, Q4_K and Q5_K stand for their M.
+// Find returns the mix of a name in any case, or false. Q3_K, Q4_K and Q5_K stand for their M.
 func Find(name string) (Mix, bool) {
 	name = strings.ToUpper(name)
 	for _, k := range kinds {
@@ -62,7 +61,7 @@ type Mix struct {
 	Name     string
 	Most     tensor.DType // of most weights
 	FileType uint32       // general.file_type
-	Rules    []Rule       // which come first
+	Rules    []Rule       // rules applied first
 	Weighed  bool         // there is an importance matrix
 }
 
@@ -75,16 +74,16 @@ type Rule struct {
 	Type    tensor.DType
 }
 
-// Model is what the choice depends on besides the tensors.
+// Model is the basis of the choice besides the tensors.
 type Model struct {
 	Arch    string
 	Layers  int
 	Experts int // 0 where there are none
-	Group   int // query heads of layer 0 for each head of keys; 0 if it has none
+	Group   int // query heads of layer 0 for each head of keys; 0 without heads of keys
 }
 
-// Types returns a type for each tensor, of which names, shapes and present types count. Rows that are no multiple of a
-// type's block get another type. Weights that it does not quantize, such as vectors, norms and routers, keep theirs.
+// Types returns a type for each tensor, of which names, shapes and present types count. Rows other than multiples of a
+// type's block get another type. Weights not quantized, as vectors, norms and routers, keep their type.
 func (m Mix) Types(model Model, tensors []tensor.Tensor) ([]tensor.DType, error) {
 	c := chooser{Mix: m, Model: model, tied: true}
 	order := make([]int, len(tensors))
@@ -97,7 +96,7 @@ func (m Mix) Types(model Model, tensors []tensor.Tensor) ([]tensor.DType, error)
 			c.tied = false
 		}
 	}
-	// llama-quantize counts in this order, which is also that of its files.
+	// llama-quantize counts in this order, also the order of its files.
 	slices.SortStableFunc(order, func(a, b int) int { return Compare(tensors[a].Name, tensors[b].Name) })
 	types := make([]tensor.DType, len(tensors))
 	for _, i := range order {
@@ -110,8 +109,8 @@ func (m Mix) Types(model Model, tensors []tensor.Tensor) ([]tensor.DType, error)
 	return types, nil
 }
 
-// Compare orders the names of tensors as llama-quantize's files have them: tensors of no layer first, then by layer,
-// and by name.
+// Compare orders the names of tensors as in llama-quantize's files: tensors without a layer first, then by layer, and
+// by name.
 func Compare(a, b string) int {
 	return cmp.Or(cmp.Compare(layerOf(a), layerOf(b)), strings.Compare(a, b))
 }
@@ -126,7 +125,7 @@ func layerOf(name string) int {
 	return -1
 }
 
-// kept lists parts of the names of weights that keep their type: small ones that much depends on.
+// kept lists parts of the names of weights keeping their type: small and important.
 var kept = strings.Fields("_norm.weight ffn_gate_inp.weight position_embd.weight token_types.weight ssm_conv1d " +
 	"shortconv.conv.weight per_layer_model_proj altup laurel")
 
@@ -234,8 +233,8 @@ func (c *chooser) standard(t tensor.Tensor) (tensor.DType, error) {
 	return c.Most, nil
 }
 
-// layer returns the layer of a weight: the count of such weights before, or with experts, several in a layer, the one
-// in the name.
+// layer returns the layer of a weight: the count of similar weights before, or with experts, several in a layer, the
+// number in the name.
 func (c *chooser) layer(name string, count *int) (layer int, err error) {
 	layer, *count = *count, *count+1
 	if c.Experts > 1 {
@@ -246,12 +245,12 @@ func (c *chooser) layer(name string, count *int) (layer int, err error) {
 	return layer, nil
 }
 
-// isLow reports whether the mix is one of about two bits and fewer, with rules of their own.
+// isLow reports whether the mix has about two bits or fewer, with rules of their own.
 func (m Mix) isLow() bool {
 	return strings.HasPrefix(m.Name, "IQ1_") || strings.HasPrefix(m.Name, "IQ2_")
 }
 
-// better returns the type for weights that matter in low mixes.
+// better returns the type for important weights in low mixes.
 func (c *chooser) better() tensor.DType {
 	if c.Name == "IQ2_S" || c.Name == "IQ2_M" {
 		return tensor.IQ3_S
@@ -312,7 +311,7 @@ func (c *chooser) ffnUp(layer int) tensor.DType {
 	return c.Most
 }
 
-// more chooses layers that get more bits: the first and last eighth, and every third of the others.
+// more reports whether a layer gets more bits: the first and last eighth, and every third of the others.
 func more(layer, layers int) bool {
 	return layer < layers/8 || layer >= 7*layers/8 || (layer-layers/8)%3 == 2
 }
@@ -391,7 +390,7 @@ func (c *chooser) attnOutput() tensor.DType {
 	return c.Most
 }
 
-// narrow lists the types that replace the ones in blocks of 256, for rows that are no multiple.
+// narrow lists the types that replace types in blocks of 256, for other rows.
 var narrow = map[tensor.DType]tensor.DType{
 	tensor.Q2_K: tensor.Q4_0, tensor.Q3_K: tensor.Q4_0, tensor.Q4_K: tensor.Q5_0, tensor.Q5_K: tensor.Q5_1,
 	tensor.Q6_K: tensor.Q8_0, tensor.IQ4_XS: tensor.IQ4_NL, tensor.IQ3_S: tensor.IQ4_NL, tensor.IQ3_XXS: tensor.IQ4_NL,
@@ -414,7 +413,7 @@ func fit(d tensor.DType, k int) (tensor.DType, error) {
 	return other, nil
 }
 
-// Of reads what the choice of types depends on from a file's metadata.
+// Of reads the basis of the choice from a file's metadata.
 func Of(m gguf.Metadata) (Model, error) {
 	arch, err := m.String("general.architecture")
 	if err == nil && registry.Find(arch) == nil {
@@ -448,7 +447,7 @@ func Of(m gguf.Metadata) (Model, error) {
 	return model, nil
 }
 
-// first returns an integer, or the first of an array with one for each layer, or absent if there is no such key.
+// first returns an integer, or the first of an array by layer, or absent without the key.
 func first(m gguf.Metadata, key string, absent uint64) (uint64, error) {
 	v, ok := m.Lookup(key)
 	switch {

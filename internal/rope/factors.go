@@ -7,10 +7,9 @@ import (
 	"slices"
 )
 
-// GGUF returns the divisors of the frequencies that a GGUF file holds as the
-// tensor rope_freqs; nil where p needs none. Each step is rounded as in
-// llama.cpp's converter, which computes them in PyTorch (generate_extra_tensors in
-// conversion/llama.py and gemma.py there).
+// GGUF returns the divisors of the frequencies, in a GGUF file the tensor rope_freqs; nil if p needs none. Each step is
+// rounded as in llama.cpp's converter, which computes in PyTorch (generate_extra_tensors in conversion/llama.py and
+// gemma.py there).
 func (p Params) GGUF(dim int) ([]float32, error) {
 	if p.Type == "" {
 		p.Type = p.OldType
@@ -43,7 +42,7 @@ func (p Params) GGUF(dim int) ([]float32, error) {
 	return factors, nil
 }
 
-// llama3Factor is what Llama3 divides the frequency v by.
+// llama3Factor returns the divisor of the frequency v in Llama3.
 func (p *Params) llama3Factor(v float64) float32 {
 	wave := round(round(1/v) * round(2*math.Pi))
 	switch {
@@ -57,9 +56,8 @@ func (p *Params) llama3Factor(v float64) float32 {
 	return float32(1 / round(round(round(1-mix)/p.Factor)+mix))
 }
 
-// Llama3From finds the settings of type llama3 whose divisors, rounded as GGUF
-// rounds them, are factors: the published low_freq_factor 1 and high_freq_factor
-// 4, and a context that is a power of two. It reports false if there are none.
+// Llama3From finds the settings of type llama3 whose divisors, rounded as GGUF rounds them, are factors: the published
+// low_freq_factor 1 and high_freq_factor 4, and a context that is a power of two. It returns false if there are none.
 func Llama3From(theta float64, factors []float32) (Params, bool) {
 	if len(factors) == 0 || len(factors) > 1<<15 {
 		return Params{}, false
@@ -73,8 +71,8 @@ func Llama3From(theta float64, factors []float32) (Params, bool) {
 	return Params{}, false
 }
 
-// Banded finds the settings of type llama3 that make freqs of the powers of base, as Llama3From does of divisors. It
-// reports false if there are none.
+// Banded finds the settings of type llama3 making freqs of the powers of base, as Llama3From does from divisors. It
+// returns false if there are none.
 func Banded(freqs []float64, base float64, dim int) (Params, bool) {
 	plain, last := New(base, dim), len(freqs)-1
 	if len(plain) != len(freqs) || last < 0 {

@@ -6,17 +6,15 @@ import (
 	"math"
 )
 
-// longFreqs are longrope's: the frequencies 1/(factor·base^(2i/dim)), whose factors come from one of
-// two lists. The list is chosen by the context that a model is opened for, once, when its
-// graph is recorded: the short one up to original positions, the long one beyond.
+// longFreqs returns longrope's frequencies 1/(factor·base^(2i/dim)), with factors from one of two lists. The list is
+// chosen by the context at a model's opening, once, when its graph is recorded: the short one up to original positions,
+// the long one beyond.
 //
-// So a row's bits depend on its position and on the model as it was opened, and neither on
-// how a prompt was cut nor on how long its sequence will be; keys that are stored stay right
-// when a sequence passes original. (As get_rope_factors in
-// llama.cpp/src/llama-model.cpp. Transformers chooses by the longest sequence of each call,
-// longrope_frequency_update in modeling_rope_utils.py, and its decoding computes a sequence
-// that passes original again from the beginning: the same where the context is what the
-// sequence comes to.)
+// So a row's bits depend on its position and on the model as opened, and neither on a prompt's cuts nor on its
+// sequence's later length; stored keys stay right when a sequence passes original. (As get_rope_factors in
+// llama.cpp/src/llama-model.cpp. Transformers chooses by the longest sequence of each call, longrope_frequency_update
+// in modeling_rope_utils.py, and its decoding computes a sequence that passes original again from the beginning: the
+// same where the context is what the sequence comes to.)
 //
 // Each step is rounded as in _compute_longrope_parameters there.
 func longFreqs(base float64, dim int, short, long []float32, original, context int) (Freqs, error) {
@@ -44,8 +42,8 @@ func longFreqs(base float64, dim int, short, long []float32, original, context i
 	return f, nil
 }
 
-// longrope is longFreqs of p's lists, and the magnitude sqrt(1 + ln(factor)/ln(original)) unless p
-// has one, the factor being by how much the model's longest context exceeds the original.
+// longrope returns longFreqs of p's lists, and the magnitude sqrt(1 + ln(factor)/ln(original)) unless p has one, factor
+// being the model's longest context over the original.
 func (p *Params) longrope(dim int, c Context) (Freqs, float64, error) {
 	original, err := p.original(c)
 	if err != nil {

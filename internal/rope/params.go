@@ -16,7 +16,7 @@ type Params struct {
 	Low     float64 `json:"low_freq_factor"`
 	High    float64 `json:"high_freq_factor"`
 	Context float64 `json:"original_max_position_embeddings"`
-	Part    float64 `json:"partial_rotary_factor"` // of the features or pairs that turn; 0 means all
+	Part    float64 `json:"partial_rotary_factor"` // of the turning features or pairs; 0 means all
 
 	// Of yarn; Magnitude of longrope, too. 0 and nil mean the library's defaults.
 	Fast         float64 `json:"beta_fast"` // turns within Context from which on a pair keeps its frequency; 32
@@ -35,8 +35,7 @@ type Params struct {
 	Factors []float32 `json:"factors"`
 }
 
-// maxFreq bounds frequencies: published ones are at most 1. With it no
-// position of a Table has an angle beyond what Turn computes exactly.
+// maxFreq bounds frequencies: published ones are at most 1. All angles of a Table then stay within Turn's exact range.
 const maxFreq = 64
 
 // Reads reports whether the type of scaling kind reads key, a key of config.json that Params has.
@@ -55,24 +54,22 @@ func Reads(kind, key string) bool {
 // A Rotation is how the features of a head turn.
 type Rotation struct {
 	Freqs     Freqs
-	Dim       int     // the leading features of a head that pairs are made of; 0 for all
+	Dim       int     // the leading features of a head forming pairs; 0 for all
 	Magnitude float64 // multiplies cosines and sines; 0 is 1
 }
 
-// Context is the positions that a model is for. Yarn and longrope ask for them.
+// Context is the positions of a model, needed by yarn and longrope.
 type Context struct {
 	Longest int // max_position_embeddings
-	Opened  int // the context that the model is opened for; 0 is Longest
+	Opened  int // the context at opening; 0 is Longest
 }
 
-// From returns the frequencies for heads of dim features that ps together
-// describe. The first to set a base, a type, or a part decides it, the type
-// along with its numbers; no type means no scaling.
+// From returns the frequencies for heads of dim features described by ps together. The first to set a base, a type, or
+// a part decides it, the type along with its numbers; no type means no scaling.
 //
-// Types: "default"; "linear" (Factor); "llama3" (Factor, Low, High, Context);
-// "proportional" (the leading Part of the pairs, divided by Factor if set);
-// "factors" (Factors). Any other is an error that names it, and so is what only a
-// Rotation can say.
+// Types: "default"; "linear" (Factor); "llama3" (Factor, Low, High, Context); "proportional" (the leading Part of the
+// pairs, divided by Factor if set); "factors" (Factors). Any other type is an error, and so is a setting that needs a
+// Rotation.
 func From(dim int, ps ...Params) (Freqs, error) {
 	p := first(ps)
 	if p.Type == "yarn" || p.Type == "longrope" {
@@ -85,16 +82,15 @@ func From(dim int, ps ...Params) (Freqs, error) {
 	return r.Freqs, err
 }
 
-// Resolve is From for families that also have the types "yarn" (Factor, Context, Fast, Slow,
-// Truncate, Magnitude, Mscale, MscaleAllDim) and "longrope" (Short, Long, Context, Factor,
-// Magnitude), and heads of which only the leading Part of the features turns. It expects a
-// head of dim features.
+// Resolve does From's work for families that also have the types "yarn" (Factor, Context, Fast, Slow, Truncate,
+// Magnitude, Mscale, MscaleAllDim) and "longrope" (Short, Long, Context, Factor, Magnitude), and heads of which only
+// the leading Part of the features turns. It expects a head of dim features.
 func Resolve(dim int, c Context, ps ...Params) (Rotation, error) {
 	p := first(ps)
 	return p.rotation(dim, c)
 }
 
-// first is what ps together say.
+// first returns the settings of ps together.
 func first(ps []Params) Params {
 	var p Params
 	var theta, part float64

@@ -1,14 +1,11 @@
-// Package rope computes the frequencies of rotary position embeddings, their
-// published scalings, and the tables of cosines and sines that every backend
-// reads. (Su et al. 2021, arXiv:2104.09864)
+// Package rope computes the frequencies of rotary position embeddings, their published scalings, and the tables of
+// cosines and sines that every backend reads. (Su et al. 2021, arXiv:2104.09864)
 //
-// Every step is rounded to float32 where, and in the order that, Hugging Face
-// Transformers on PyTorch rounds it (transformers/modeling_rope_utils.py): at
-// position 300 an angle that was rounded otherwise is off by 1e-5. Powers,
-// cosines and sines are this package's own, so that a table has the same bits
-// on every machine.
+// Every step is rounded to float32 where, and in the order of Hugging Face Transformers on PyTorch
+// (transformers/modeling_rope_utils.py): at position 300 an angle rounded otherwise is off by 1e-5. Powers, cosines and
+// sines are this package's own, so that a table has the same bits on every machine.
 //
-// The files in reading order: params.go (what a file says), factors.go (what GGUF says), long.go and yarn.go (two
+// The files in reading order: params.go (settings in files), factors.go (settings in GGUF), long.go and yarn.go (two
 // scalings), table.go, rope.go (frequencies), math.go.
 package rope
 
@@ -44,9 +41,8 @@ func (f Freqs) Linear(factor float64) Freqs {
 	return g
 }
 
-// Factors divides frequency i by factors[i], as GGUF's rope_freqs tensor
-// states a scaling. Pairs with a factor of 1e30 or more do not turn: that is how
-// llama.cpp's converter writes Partial. It expects len(factors) ≥ len(f).
+// Factors divides frequency i by factors[i], as GGUF's rope_freqs tensor states a scaling. Pairs with a factor of 1e30
+// or more do not turn: llama.cpp's converter writes Partial so. It expects len(factors) ≥ len(f).
 func (f Freqs) Factors(factors []float32) Freqs {
 	g, n := make(Freqs, len(f)), 0
 	for i, v := range f {
@@ -80,16 +76,15 @@ func (f Freqs) Llama3(factor, low, high, context float64) Freqs {
 	return g
 }
 
-// Turn returns the cosine and sine of the angle that a pair of frequency freq
-// has at a position, both as float32 numbers. It is exact to float32 rounding
-// for angles below 2^30.
+// Turn returns the cosine and sine of the angle of a pair of frequency freq at a position, both as float32 numbers.
+// Turn is exact to float32 rounding for angles below 2^30.
 func Turn(pos int, freq float64) (cos, sin float64) {
 	sin, cos = sincos(round(float64(pos) * freq))
 	return round(cos), round(sin)
 }
 
-// TurnBy is Turn with cosine and sine multiplied by a magnitude, in float32; 0 is 1. (As
-// transformers multiplies by attention_scaling.)
+// TurnBy does Turn's work with cosine and sine multiplied by a magnitude, in float32; 0 is 1. (As transformers
+// multiplies by attention_scaling.)
 func TurnBy(pos int, freq, magnitude float64) (cos, sin float64) {
 	cos, sin = Turn(pos, freq)
 	if magnitude != 0 {

@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Table holds the cosines and sines of every pair at positions from 0 on, as
-// float32. It grows when a position is first asked for, and is safe for
-// concurrent use; one table serves all layers that share its frequencies.
+// Table holds the cosines and sines of every pair at positions from 0 on, as float32. A Table grows at the first
+// request for a position, and is safe for concurrent use; one table serves all layers sharing its frequencies.
 type Table struct {
 	freqs     Freqs
 	magnitude float64
@@ -26,8 +25,7 @@ func NewTable(f Freqs, magnitude float64) *Table {
 	return t
 }
 
-// Row returns the cosines and sines at position pos ≥ 0, one for each pair
-// that turns. The caller must not change them.
+// Row returns the cosines and sines at position pos ≥ 0, one for each turning pair. The caller must not change them.
 func (t *Table) Row(pos int) (cos, sin []float32) {
 	n := len(t.freqs)
 	r := t.rows.Load()
@@ -71,8 +69,8 @@ func (t *Table) extend(n int) *turns {
 	return r
 }
 
-// Angles sets cos and sin, a number for each of f's pairs, to those of pairs at positions of
-// their own: the bits that a Table of the same magnitude has there.
+// Angles sets cos and sin, a number for each of f's pairs, to the values of pairs at positions of their own: the bits
+// of a Table of equal magnitude there.
 func Angles(f []float64, magnitude float64, pos func(pair int) int, cos, sin []float32) {
 	for i, v := range f {
 		c, s := TurnBy(pos(i), v, magnitude)

@@ -6,10 +6,9 @@ import (
 	"math"
 )
 
-// Yarn keeps the frequencies of pairs that turn often within the original context, divides
-// those of pairs that turn seldom by factor, and blends between the pairs low and high.
-// (Peng et al. 2023, arXiv:2309.00071; _compute_yarn_parameters in
-// transformers/modeling_rope_utils.py, rounded as there.)
+// Yarn keeps the frequencies of pairs turning often within the original context, divides the frequencies of slow pairs
+// by factor, and blends between the pairs low and high. (Peng et al. 2023, arXiv:2309.00071; _compute_yarn_parameters
+// in transformers/modeling_rope_utils.py, rounded as there.)
 func Yarn(base float64, dim int, factor, low, high float64) Freqs {
 	if low == high {
 		high += 0.001
@@ -25,9 +24,8 @@ func Yarn(base float64, dim int, factor, low, high float64) Freqs {
 	return f
 }
 
-// yarn is Yarn between the pairs that turn Fast and Slow times within the original context,
-// and its magnitude: that of p, else 0.1·ln(factor) + 1, else, where p has both multipliers,
-// the ratio of such sums.
+// yarn returns Yarn between the pairs that turn Fast and Slow times within the original context, and its magnitude: p's
+// own, else 0.1·ln(factor) + 1, else, if p has both multipliers, the ratio of two such sums.
 func (p *Params) yarn(dim int, c Context) (Freqs, float64, error) {
 	original, err := p.original(c)
 	if err != nil {
@@ -48,7 +46,7 @@ func (p *Params) yarn(dim int, c Context) (Freqs, float64, error) {
 	if p.Theta == 1 {
 		return nil, 0, fmt.Errorf("rope_type yarn: rope_theta is 1")
 	}
-	// pair is the one that turns n times; a number between pairs.
+	// pair returns the pair turning n times; a number between pairs.
 	pair := func(n float64) float64 {
 		return float64(float64(dim)*ln(original/(n*2*math.Pi))) / float64(2*ln(p.Theta))
 	}
@@ -68,12 +66,11 @@ func (p *Params) yarn(dim int, c Context) (Freqs, float64, error) {
 	return Yarn(p.Theta, dim, factor, low, high), magnitude, p.magnitude(magnitude, factor)
 }
 
-// mscale is 0.1·m·ln(factor) + 1, for factors above 1.
+// mscale returns 0.1·m·ln(factor) + 1, for factors above 1.
 func mscale(factor, m float64) float64 { return float64(0.1*m*ln(factor)) + 1 }
 
-// ScoreScale is what attention's scores are multiplied by besides: where a yarn has
-// mscale_all_dim, the square of its multiplier. It is the part of the magnitude that the features
-// which do not turn lack. (transformers' modeling_deepseek_v3.py)
+// ScoreScale returns a further factor of attention's scores: for a yarn with mscale_all_dim, the square of its
+// multiplier, the part of the magnitude missing in features that do not turn. (transformers' modeling_deepseek_v3.py)
 func (p Params) ScoreScale() float64 {
 	if cmp.Or(p.Type, p.OldType) != "yarn" || p.MscaleAllDim == 0 || !(p.Factor > 1) {
 		return 1
@@ -82,7 +79,7 @@ func (p Params) ScoreScale() float64 {
 	return by * by
 }
 
-// original is the context of the model's first training: that of p, else the longest.
+// original returns the context of the model's first training: p's own, else the longest.
 func (p *Params) original(c Context) (float64, error) {
 	n := cmp.Or(p.Context, float64(c.Longest))
 	if !(n >= 1 && n <= 1<<31-1) {
@@ -91,7 +88,7 @@ func (p *Params) original(c Context) (float64, error) {
 	return n, nil
 }
 
-// magnitude checks v, which may be 0 for 1, and the factor that it is made of.
+// magnitude checks v, perhaps 0 for 1, and its factor.
 func (p *Params) magnitude(v, factor float64) error {
 	if !(v >= 0 && v <= 1e6) {
 		return fmt.Errorf("rope_type %s: attention_factor is %v, expected a positive number", p.Type, v)
