@@ -39,38 +39,55 @@ func (c *codes) load(i int) uint32 { return binary.LittleEndian.Uint32(c.data[4*
 // read sets q to the codes of a row from a column on.
 func (c *codes) read(q []byte, row, from int) {
 	switch {
-	case c.bits == 4 && c.word == 1 && !c.across && from%2 == 0:
-		b := c.data[4*row*c.line+from/2:]
-		j := 0
-		for ; j+1 < len(q); j += 2 {
-			q[j], q[j+1] = b[j/2]&15, b[j/2]>>4
-		}
-		if j < len(q) {
-			q[j] = b[j/2] & 15
-		}
-	case c.bits == 4 && !c.across && from%8 == 0:
+	case c.across:
+		c.readAcross(q, row, from)
+	case c.bits == 4 && from%8 == 0:
 		i := row*c.line + from/8*c.word
-		for ; len(q) > 0; i += c.word {
-			v := c.load(i)
-			for j := range min(8, len(q)) {
-				q[j] = byte(v>>(4*j)) & 15
-			}
-			q = q[min(8, len(q)):]
+		for ; len(q) >= 8; i, q = i+c.word, q[8:] {
+			v := uint64(c.load(i)) // a half byte to each of eight bytes
+			v = (v | v<<16) & 0x0000ffff0000ffff
+			v = (v | v<<8) & 0x00ff00ff00ff00ff
+			binary.LittleEndian.PutUint64(q, (v|v<<4)&0x0f0f0f0f0f0f0f0f)
 		}
-	case c.bits == 4 && c.across:
-		place := row
-		if c.order != nil {
-			place = place&^7 | int(c.order[place&7])
-		}
-		at, shift := from*c.line+place/8*c.word, place%8*4
 		for j := range q {
-			q[j] = byte(c.load(at)>>shift) & 15
-			at += c.line
+			q[j] = byte(c.load(i)>>(4*j)) & 15
+		}
+	case c.bits == 8 && from%4 == 0:
+		i := row*c.line + from/4*c.word
+		for ; len(q) >= 4; i, q = i+c.word, q[4:] {
+			binary.LittleEndian.PutUint32(q, c.load(i))
+		}
+		for j := range q {
+			q[j] = byte(c.load(i) >> (8 * j))
+		}
+	case c.word == 1:
+		line, mask := c.data[4*row*c.line:4*(row+1)*c.line], byte(1<<c.bits-1)
+		for j := range q {
+			bit := (from + j) * c.bits
+			v := uint16(line[bit/8])
+			if bit%8+c.bits > 8 {
+				v |= uint16(line[bit/8+1]) << 8
+			}
+			q[j] = byte(v>>(bit%8)) & mask
 		}
 	default:
 		for j := range q {
 			q[j] = c.at(row, from+j)
 		}
+	}
+}
+
+// readAcross is read of codes of four bits whose lines are columns.
+func (c *codes) readAcross(q []byte, row, from int) {
+	place := row
+	if c.order != nil {
+		place = place&^7 | int(c.order[place&7])
+	}
+	at, shift, step := 4*(from*c.line+place/8*c.word), place%8*4, 4*c.line
+	at, shift = at+shift/8, shift%8
+	for j := range q {
+		q[j] = c.data[at] >> shift & 15
+		at += step
 	}
 }
 

@@ -7,7 +7,9 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"unsafe"
 
+	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -22,6 +24,7 @@ type matrix struct {
 	rows, columns     int
 	group             int      // columns of a group
 	groups            []int    // of columns, where these are in another order; else nil
+	count             int      // of those groups
 	halves            bool     // BF16 holds all values
 	origin            [][]byte // bytes of the files
 }
@@ -54,7 +57,7 @@ func (x *matrix) Stored(elements int) int {
 
 // order sets the group of each column. Of columns in order nothing is kept.
 func (x *matrix) order(ending string, t tensor.Tensor, groups int) error {
-	x.groups = make([]int, x.columns)
+	x.groups, x.count = make([]int, x.columns), groups
 	unset, sorted := 0, true
 	for i := range x.groups {
 		g := int(int32(binary.LittleEndian.Uint32(t.Data[4*i:])))
@@ -89,10 +92,18 @@ func (x *matrix) run(column int) (group, end int) {
 // decode sets dst to values of a row from a column on.
 func (x *matrix) decode(dst []float32, row, from int) {
 	var buf [256]byte
+	plain, _ := x.codes.(*octets)
 	for len(dst) > 0 {
 		group, end := x.run(from)
-		q := buf[:min(len(dst), end-from, len(buf))]
-		x.codes.read(q, row, from)
+		n := min(len(dst), end-from)
+		var q []byte
+		if plain != nil {
+			q = plain.data[row*x.columns+from:][:n]
+		} else {
+			n = min(n, len(buf))
+			q = buf[:n]
+			x.codes.read(q, row, from)
+		}
 		scale, values, out := x.scale(row, group), x.values, dst[:len(q)]
 		switch {
 		case x.zero != nil:
@@ -110,7 +121,32 @@ func (x *matrix) decode(dst []float32, row, from int) {
 				out[j] = values[c] * scale
 			}
 		}
-		dst, from = dst[len(q):], from+len(q)
+		dst, from = dst[n:], from+n
+	}
+}
+
+// scatter is decode of columns in another order: the scales of all groups are read once.
+func (x *matrix) scatter(dst []float32, row, from int) {
+	var buf [256]byte
+	var by, zeros [256]float32
+	groups := x.groups[from:]
+	for g := range min(x.count, len(by)) {
+		if by[g] = x.scale(row, g); x.zero != nil {
+			zeros[g] = x.zero(row, g)
+		}
+	}
+	for len(dst) > 0 {
+		q := buf[:min(len(dst), len(buf))]
+		x.codes.read(q, row, from)
+		for j, c := range q {
+			g := groups[j]
+			if g < len(by) {
+				dst[j] = (x.values[c] - zeros[g]) * by[g]
+			} else {
+				x.decode(dst[j:j+1], row, from+j)
+			}
+		}
+		dst, groups, from = dst[len(q):], groups[len(q):], from+len(q)
 	}
 }
 
@@ -124,12 +160,23 @@ func (x *matrix) ReadAt(p []byte, off int64) (int, error) {
 		var buf [256]float32
 		for n := len(p) / size; n > 0; n = len(p) / size {
 			row, from := first/x.columns, first%x.columns
-			part := buf[:min(n, x.columns-from, len(buf))]
-			x.decode(part, row, from)
-			for i, v := range part {
-				if x.halves {
+			n = min(n, x.columns-from)
+			part := inFloats(p[:size*n], size)
+			if part == nil {
+				part = buf[:min(n, len(buf))]
+			}
+			if x.groups != nil {
+				x.scatter(part, row, from)
+			} else {
+				x.decode(part, row, from)
+			}
+			switch {
+			case x.halves:
+				for i, v := range part {
 					binary.LittleEndian.PutUint16(p[2*i:], uint16(math.Float32bits(v)>>16))
-				} else {
+				}
+			case &part[0] == &buf[0]:
+				for i, v := range part {
 					binary.LittleEndian.PutUint32(p[4*i:], math.Float32bits(v))
 				}
 			}
@@ -137,6 +184,14 @@ func (x *matrix) ReadAt(p []byte, off int64) (int, error) {
 		}
 		return nil
 	})
+}
+
+// inFloats returns p as float32 numbers where they lie as such, else nil.
+func inFloats(p []byte, size int) []float32 {
+	if size != 4 || !float16.LittleEndian || uintptr(unsafe.Pointer(&p[0]))%4 != 0 {
+		return nil
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(&p[0])), len(p)/4)
 }
 
 var _ io.ReaderAt = (*matrix)(nil)
