@@ -47,6 +47,25 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
+// TestEveryPlace wants mistakes named at operations that other families have them at: the magnitude of a scaling that
+// lies in the scale of scores, and a mean that an RMSNorm subtracts.
+func TestEveryPlace(t *testing.T) {
+	for _, c := range []struct{ model, fault, cause, op string }{
+		{"deepseek2", "rope_magnitude@2", "rope_magnitude", "RoPE"},
+		{"tiny-qwen3", "norm_mean:attn_norm@2", "norm_mean", "RMSNorm"},
+	} {
+		t.Run(c.model+"/"+c.fault, func(t *testing.T) {
+			m := tiny(t, c.model)
+			dump, _ := m.record(t, "", c.fault, m.texts(t, "The color of the sky is"))
+			d := m.diagnose(t, dump, nil)
+			named(t, d, map[string][]int{c.cause: {2}})
+			if f := suspicions(d); len(f) == 0 || f[0].Op != c.op {
+				t.Errorf("want %s: %s", c.op, say(d))
+			}
+		})
+	}
+}
+
 // own are names that no module of PyTorch's has.
 var own = regexp.MustCompile(`_rope\.out$|self_attn\.[kv]_b_proj\.out$|mlp\.router\.out$`)
 

@@ -57,18 +57,8 @@ func (r *proposer) lostLogits() int {
 // propose lists what the engine may do instead in the nodes of eq's span. A fault
 // that is on no list fits none of them, and stays unknown.
 func propose(m *measurement, eq *equation) ([]*hypothesis, error) {
-	r, all := m.proposer(eq, nil, nil), []*hypothesis(nil)
-	for _, n := range eq.span {
-		all = append(all, r.of.Of(n)...)
-		all = append(all, r.of.SkippedNorms(n)...)
-		if n.Op == graph.RMSNorm || n.Op == graph.Add || mistake.Role(n) == "inp_gate" {
-			for _, h := range r.of.PlacesOfPLE(n) {
-				if !slices.ContainsFunc(all, func(x *hypothesis) bool { return x.Node == h.Node && same(x, h) }) {
-					all = append(all, h)
-				}
-			}
-		}
-	}
+	r := m.proposer(eq, nil, nil)
+	all := r.of.OfSpan()
 	everywhere := mistake.Everywhere(all, eq.target.Layer)
 	if eq.layers() > 1 {
 		return append(mistake.Systemic(all), everywhere...), nil
@@ -96,7 +86,7 @@ func proposeUnder(m *measurement, eq *equation, base *attempt) ([]*hypothesis, e
 		if !ok || n.Op != graph.Attention || a.KV.Latent {
 			continue
 		}
-		all = append(all, r.of.ByErrors(n)...)
+		all = append(all, r.of.OfErrors(n)...)
 	}
 	measured, err := r.measured(eq)
 	return append(all, measured...), err

@@ -170,9 +170,10 @@ func turnedAlone(r *search, eq *equation) (*attempt, error) {
 	}
 	p, base := r.m.proposer(eq, nil, nil), &attempt{}
 	of := &pursuit{sites: screen(eq), frontier: []*attempt{base}}
+	p.of.Alone = true
 	for _, n := range eq.span {
 		if n.Op == graph.RoPE {
-			of.singles = append(of.singles, p.of.OneSide(n)...)
+			of.singles = append(of.singles, p.of.Of(n)...)
 		}
 	}
 	r.rate(eq, base, of.sites)

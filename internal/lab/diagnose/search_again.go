@@ -158,7 +158,7 @@ func listWindows(r *search) (sets [][][]*hypothesis) {
 			continue
 		}
 		p := r.m.proposer(&equation{}, nil, nil)
-		for _, h := range p.of.Windows(n) {
+		for _, h := range p.of.OfWindows(n) {
 			for _, h := range h.Guesses() {
 				at := slices.IndexFunc(kinds, func(k []*hypothesis) bool { return same(k[0], h) })
 				if at < 0 {

@@ -79,12 +79,7 @@ func asTurnedNorm(m *measurement, eq *equation) *turnedNorm {
 		return nil
 	}
 	p := m.proposer(eq, nil, nil)
-	for _, h := range p.of.Of(eq.target) {
-		if h.Cause == "norm_eps" {
-			return &turnedNorm{eq, h, map[turn]projection{}}
-		}
-	}
-	return nil
+	return &turnedNorm{eq, p.of.OfCause("norm_eps", eq.target)[0], map[turn]projection{}}
 }
 
 // project projects the engine's error on the change an epsilon makes.

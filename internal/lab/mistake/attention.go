@@ -10,64 +10,25 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-func (p *Proposer) attentionHypotheses(n *graph.Node) []*Hypothesis {
-	a := n.Attr.(graph.AttentionAttr)
-	dim, heads := float64(a.KV.Dim), n.In[0].Shape[0]
-	all := []*Hypothesis{
-		fitting("attention_scale", n, Fit{Right: a.Scale, Least: 1e-4, Most: 100,
-			Guesses: []float64{1, 1 / math.Sqrt(dim), 1 / dim, math.Sqrt(dim), math.Pow(dim, -0.25), 1 / math.Sqrt(float64(p.g.Nodes[0].Shape.Size())/float64(heads)), a.Scale * a.Scale, math.Sqrt(a.Scale)},
-			Make: func(v float64) *Hypothesis {
-				return edit("attention_scale", n, fmt.Sprintf("scales the scores by %.6g, not by %.6g", v, a.Scale), detail{"scale": formula(v, dim)},
-					func(s *reference.Spec) { s.Scale = v })
-			}}),
-		edit("mask", n, "hides a query's own position from it", detail{"mask": "not its own"}, func(s *reference.Spec) { s.Ahead = -1 }),
-	}
-	all = append(all, softHypotheses(n)...)
-	all = append(all, unlikely(0.5, edit("softmax_axis", n, "does not normalize the scores", detail{"axis": "none"}, func(s *reference.Spec) { s.Soft = func([]float64) {} })),
-		edit("weight_missing", n, "gives zeros for attention", detail{"value": "zero"}, func(s *reference.Spec) { s.Times = 0 }))
-	if a.KV.Heads > 1 && a.KV.Heads < heads {
-		all = append(all, edit("gqa_map", n, "gives head h the keys and values of head h mod "+fmt.Sprint(a.KV.Heads), detail{"map": "modulo"},
-			func(s *reference.Spec) { s.Group = func(h int) int { return h % a.KV.Heads } }))
-	}
-	if a.KV.Heads > 1 {
-		all = append(all, unlikely(0.3, edit("gqa_map", n, "gives all heads the keys and values of the first", detail{"map": "first"},
-			func(s *reference.Spec) { s.Group = func(int) int { return 0 } })))
-	}
-	all = append(all, p.masks(n, a)...)
-	all = append(all, seenHypotheses(n, a)...)
-	all = append(all, p.Windows(n)...)
-	all = append(all, p.decoded(n)...)
-	if a.KV.Latent || a.KV.Values() != a.KV.Dim {
-		return all // the others take keys and values for each other
-	}
-	all = append(all, p.normedValues(n)...)
-	return append(all, p.stores(n, a.KV)...)
-}
+// sees returns the attributes of attention n.
+func sees(n *graph.Node) graph.AttentionAttr { return n.Attr.(graph.AttentionAttr) }
 
-// masks hide less of later positions than they should, up to the end of a step.
-func (p *Proposer) masks(n *graph.Node, a graph.AttentionAttr) []*Hypothesis {
-	if a.Bidirectional {
-		return nil // later positions are the model's, too
-	}
-	var all []*Hypothesis
-	for _, end := range p.stepEnds(n) {
-		all = append(all, edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *reference.Spec) { s.Ahead, s.Window, s.Until = 1<<30, 0, end }),
-			edit("mask", n, "lets queries see one position after their own", detail{"mask": "one ahead"}, func(s *reference.Spec) { s.Ahead, s.Until = 1, end }))
-		if a.KV.Window > 0 {
-			all = append(all, edit("mask", n, "lets queries see all later positions", detail{"mask": "window alone"}, func(s *reference.Spec) { s.Ahead, s.Until = 1<<30, end }))
-		}
-	}
-	return all
-}
+// window returns how many positions an Attention sees, 0 for all.
+func window(n *graph.Node) int { return sees(n).KV.Window }
 
-// softHypotheses returns softmaxes along other axes.
-func softHypotheses(n *graph.Node) []*Hypothesis {
-	return []*Hypothesis{
-		edit("softmax_axis", n, "normalizes the scores over the heads", detail{"axis": "heads"}, softOver(true, false)),
-		edit("softmax_axis", n, "normalizes the scores over the queries", detail{"axis": "queries"}, softOver(false, false)),
-		unlikely(0.1, edit("softmax_axis", n, "takes the largest score of each query away, and divides by the sum over the heads", detail{"axis": "heads", "largest": "of keys"}, softOver(true, true))),
-		unlikely(0.1, edit("softmax_axis", n, "takes the largest score of each query away, and divides by the sum over the queries", detail{"axis": "queries", "largest": "of keys"}, softOver(false, true))),
-	}
+// hasPlainStore reports whether keys and values of n are alike, so that an engine can take keys for values.
+func hasPlainStore(n *graph.Node) bool { kv := sees(n).KV; return !kv.Latent && kv.Values() == kv.Dim }
+
+// otherScalesOfScores lists other factors of the scores.
+func otherScalesOfScores(p *Proposer, n *graph.Node) []*Hypothesis {
+	right, dim, heads := sees(n).Scale, float64(sees(n).KV.Dim), n.In[0].Shape[0]
+	return []*Hypothesis{fitting(n, Fit{Right: right, Least: 1e-4, Most: 100,
+		Guesses: []float64{1, 1 / math.Sqrt(dim), 1 / dim, math.Sqrt(dim), math.Pow(dim, -0.25),
+			1 / math.Sqrt(float64(p.g.Nodes[0].Shape.Size())/float64(heads)), right * right, math.Sqrt(right)},
+		Make: func(v float64) *Hypothesis {
+			return edit(n, fmt.Sprintf("scales the scores by %.6g, not by %.6g", v, right), detail{"scale": formula(v, dim)},
+				func(s *reference.Spec) { s.Scale = v })
+		}})}
 }
 
 // formula returns how a scale of scores comes of the head's size, or the number.
@@ -75,7 +36,8 @@ func formula(v, dim float64) any {
 	for _, f := range []struct {
 		name  string
 		value float64
-	}{{"1/sqrt(head_dim)", 1 / math.Sqrt(dim)}, {"1/head_dim", 1 / dim}, {"sqrt(head_dim)", math.Sqrt(dim)}, {"head_dim^-1/4", math.Pow(dim, -0.25)}} {
+	}{{"1/sqrt(head_dim)", 1 / math.Sqrt(dim)}, {"1/head_dim", 1 / dim}, {"sqrt(head_dim)", math.Sqrt(dim)},
+		{"head_dim^-1/4", math.Pow(dim, -0.25)}} {
 		if math.Abs(v/f.value-1) < 1e-3 {
 			return f.name
 		}
@@ -83,144 +45,309 @@ func formula(v, dim float64) any {
 	return v
 }
 
-// Windows lists other windows of attention n than the model has.
-func (p *Proposer) Windows(n *graph.Node) []*Hypothesis {
-	longest, kv := p.Longest, n.Attr.(graph.AttentionAttr).KV
-	both := n.Attr.(graph.AttentionAttr)
-	window := func(w int) reference.Edit {
-		return func(s *reference.Spec) {
-			if s.Window = w; both.Bidirectional && s.Ahead > 0 { // which may be hidden, under another hypothesis
-				s.Ahead = graph.AttentionAttr{KV: &graph.KV{Window: w}, Bidirectional: true}.Newest(0, 1<<30)
-			}
+// masks lists other positions that queries see: more of later positions, up to the end of a step, or fewer.
+func masks(p *Proposer, n *graph.Node) []*Hypothesis {
+	a := sees(n)
+	all := []*Hypothesis{edit(n, "hides a query's own position from it", detail{"mask": "not its own"},
+		func(s *reference.Spec) { s.Ahead = -1 })}
+	if a.Bidirectional {
+		all = append(all, edit(n, "hides later positions, which the model sees", detail{"mask": "causal"},
+			func(s *reference.Spec) { s.Ahead = 0 }))
+		if a.KV.Window > 0 {
+			all = append(all, edit(n, "lets queries see all later positions, not those of the window alone",
+				detail{"mask": "window of earlier ones"}, func(s *reference.Spec) { s.Ahead = 1 << 30 }))
+		}
+		return all
+	}
+	for _, end := range p.stepEnds(n) {
+		all = append(all, edit(n, "lets queries see all positions, later ones too", detail{"mask": "none"},
+			func(s *reference.Spec) { s.Ahead, s.Window, s.Until = 1<<30, 0, end }),
+			edit(n, "lets queries see one position after their own", detail{"mask": "one ahead"},
+				func(s *reference.Spec) { s.Ahead, s.Until = 1, end }))
+		if a.KV.Window > 0 {
+			all = append(all, edit(n, "lets queries see all later positions", detail{"mask": "window alone"},
+				func(s *reference.Spec) { s.Ahead, s.Until = 1<<30, end }))
 		}
 	}
-	var all []*Hypothesis
-	if kv.Chunked {
+	return all
+}
+
+// unbounded returns an encoder's window without its end. A search names the mistake that the errors tell.
+func unbounded(_ *Proposer, n *graph.Node) []*Hypothesis {
+	if n.Op != graph.Attention || !sees(n).Bidirectional || window(n) == 0 {
 		return nil
 	}
-	if kv.Window > 0 {
-		all = append(all, perChunk(n, kv.Window, longest)...)
-		all = append(all, edit("window_missing", n, "sees all earlier positions, without the window", detail{}, window(0)))
+	return []*Hypothesis{built(n, "none", "lets queries see all later positions",
+		func(s *reference.Spec) { s.Ahead = 1 << 30 })}
+}
+
+// otherAxes lists softmaxes along other axes, and none.
+func otherAxes(_ *Proposer, n *graph.Node) []*Hypothesis {
+	const top = "takes the largest score of each query away, and divides by the sum over the "
+	of := func(axis string) detail { return detail{"axis": axis, "largest": "of keys"} }
+	return []*Hypothesis{
+		edit(n, "normalizes the scores over the heads", detail{"axis": "heads"}, softOver(true, false)),
+		edit(n, "normalizes the scores over the queries", detail{"axis": "queries"}, softOver(false, false)),
+		unlikely(0.1, edit(n, top+"heads", of("heads"), softOver(true, true))),
+		unlikely(0.1, edit(n, top+"queries", of("queries"), softOver(false, true))),
+		unlikely(0.5, edit(n, "does not normalize the scores", detail{"axis": "none"},
+			func(s *reference.Spec) { s.Soft = func([]float64) {} })),
+	}
+}
+
+// otherGroups lists other key and value heads of a query's head.
+func otherGroups(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
+	count := sees(n).KV.Heads
+	if count > 1 && count < n.In[0].Shape[0] {
+		all = append(all, edit(n, "gives head h the keys and values of head h mod "+fmt.Sprint(count),
+			detail{"map": "modulo"}, func(s *reference.Spec) { s.Group = func(h int) int { return h % count } }))
+	}
+	if count > 1 {
+		all = append(all, unlikely(0.3, edit(n, "gives all heads the keys and values of the first", detail{"map": "first"},
+			func(s *reference.Spec) { s.Group = func(int) int { return 0 } })))
+	}
+	return all
+}
+
+// lostSinks lists attention without its sinks.
+func lostSinks(_ *Proposer, n *graph.Node) []*Hypothesis {
+	if len(n.W) == 0 {
+		return nil
+	}
+	return []*Hypothesis{edit(n, "leaves out the sinks", detail{"sinks": "none"}, func(s *reference.Spec) { s.Sinks = nil })}
+}
+
+// lostCaps lists attention without the cap of its scores.
+func lostCaps(_ *Proposer, n *graph.Node) []*Hypothesis {
+	right := sees(n).Cap
+	if right == 0 {
+		return nil
+	}
+	return []*Hypothesis{edit(n, fmt.Sprintf("does not cap the scores at %.6g", right),
+		detail{"cap": "none", "right": right}, func(s *reference.Spec) { s.Cap = 0 })}
+}
+
+// lastParts lists values that are another part of a latent.
+func lastParts(_ *Proposer, n *graph.Node) []*Hypothesis {
+	kv := sees(n).KV
+	if !kv.Latent || kv.Values() >= kv.Dim {
+		return nil
+	}
+	return []*Hypothesis{edit(n, fmt.Sprintf("takes the last %d elements of keys for the values, not the first", kv.Values()),
+		detail{"part": "last"}, func(s *reference.Spec) { s.Tail = true })}
+}
+
+// lostChunks lists attention by chunks without them.
+func lostChunks(_ *Proposer, n *graph.Node) []*Hypothesis {
+	if !sees(n).KV.Chunked {
+		return nil
+	}
+	size := window(n)
+	return []*Hypothesis{edit(n, "sees all earlier positions, without chunks",
+		detail{"chunk": "none", "right": float64(size)}, func(s *reference.Spec) { s.Chunk = 0 }),
+		edit(n, fmt.Sprintf("sees the last %d positions, not its own chunk of that length", size),
+			detail{"chunk": "window", "right": float64(size)}, func(s *reference.Spec) { s.Chunk, s.Window = 0, size })}
+}
+
+// hasWindow gives attention n another window, 0 for none.
+func hasWindow(n *graph.Node, w int) reference.Edit {
+	return func(s *reference.Spec) {
+		// Another hypothesis may hide later positions.
+		if s.Window = w; sees(n).Bidirectional && s.Ahead > 0 {
+			s.Ahead = graph.AttentionAttr{KV: &graph.KV{Window: w}, Bidirectional: true}.Newest(0, 1<<30)
+		}
+	}
+}
+
+// lostWindows lists attention without its window.
+func lostWindows(_ *Proposer, n *graph.Node) []*Hypothesis {
+	if !slides(n) {
+		return nil
+	}
+	return []*Hypothesis{edit(n, "sees all earlier positions, without the window", detail{}, hasWindow(n, 0))}
+}
+
+// inWindow reports whether n is attention with a window that is not by chunks.
+func inWindow(_ *site, n *graph.Node) bool { return slides(n) }
+
+// slides reports whether n is attention with a window that is not by chunks.
+func slides(n *graph.Node) bool {
+	return n.Op == graph.Attention && window(n) > 0 && !sees(n).KV.Chunked
+}
+
+// otherPatterns lists attention taken for that of another kind of layers: their window, or all that they do.
+func otherPatterns(p *Proposer, n *graph.Node) (all []*Hypothesis) {
+	if sees(n).KV.Chunked {
+		return nil
 	}
 	for _, x := range p.g.Nodes {
-		if a, ok := x.Attr.(graph.AttentionAttr); ok && kv.Window == 0 && a.KV.Window > 0 {
-			all = append(all, edit("layer_pattern", n, fmt.Sprintf("has the window of %d that other layers have", a.KV.Window), detail{"kind": "sliding"}, window(a.KV.Window)))
+		if x.Op == graph.Attention && window(n) == 0 && window(x) > 0 {
+			all = append(all, edit(n, fmt.Sprintf("has the window of %d that other layers have", window(x)),
+				detail{"kind": "sliding"}, hasWindow(n, window(x))))
 			break
 		}
 	}
 	if h := p.OtherKind(n); h != nil {
 		all = append(all, h)
 	}
-	guesses := []float64{float64(kv.Window - 1), float64(kv.Window + 1), float64(kv.Window / 2), float64(2 * kv.Window)}
-	for w := 16; w < longest; w *= 2 {
+	return all
+}
+
+// otherWindows lists windows of another size: usual sizes, and the sizes that the errors tell, since the first row
+// that a window changes is that many positions from the beginning.
+func otherWindows(p *Proposer, n *graph.Node) []*Hypothesis {
+	if sees(n).KV.Chunked {
+		return nil
+	}
+	right, name := window(n), "all"
+	if right > 0 {
+		name = fmt.Sprint(right)
+	}
+	guesses := []float64{float64(right - 1), float64(right + 1), float64(right / 2), float64(2 * right)}
+	for w := 16; w < p.Longest; w *= 2 {
 		guesses = append(guesses, float64(w))
 	}
-	// The first row that a window changes is that many positions from the beginning.
 	const most = 8
-	if last, first := p.Wrong(n); first < longest {
+	if last, first := p.Wrong(n); first < p.Longest {
 		for w := first; w > max(last, first-most); w-- {
 			guesses = append(guesses, float64(w))
 		}
 	}
-	return append(all, unlikely(0.4, fitting("window_size", n, Fit{Right: float64(kv.Window), Least: 1, Most: float64(longest), Integer: true, Guesses: guesses, Make: func(v float64) *Hypothesis {
-		if v < 1 || int(v) == kv.Window {
-			return nil
-		}
-		right := "all"
-		if kv.Window > 0 {
-			right = fmt.Sprint(kv.Window)
-		}
-		return edit("window_size", n, fmt.Sprintf("sees %g positions, not %s", v, right), detail{"window": v, "right": float64(kv.Window)}, window(int(v)))
-	}})))
+	return []*Hypothesis{unlikely(0.4, fitting(n, Fit{Right: float64(right), Least: 1, Most: float64(p.Longest), Integer: true,
+		Guesses: guesses, Make: func(v float64) *Hypothesis {
+			if v < 1 || int(v) == right {
+				return nil
+			}
+			return edit(n, fmt.Sprintf("sees %g positions, not %s", v, name),
+				detail{"window": v, "right": float64(right)}, hasWindow(n, int(v)))
+		}}))}
 }
 
-// perChunk returns windows that begin where that of the first or of the last query of a chunk does, as far as a
+// chunkedWindows lists windows that begin where that of the first or of the last query of a chunk does, as far as a
 // prompt is long enough to tell. The likeliest size of several that are as near comes first.
-func perChunk(n *graph.Node, window, longest int) []*Hypothesis {
-	if n.Attr.(graph.AttentionAttr).Bidirectional || longest <= window {
+func chunkedWindows(p *Proposer, n *graph.Node) (all []*Hypothesis) {
+	if !slides(n) || sees(n).Bidirectional || p.Longest <= window(n) {
 		return nil
 	}
-	var all []*Hypothesis
 	for _, size := range []int{32, 64, 128, 256, 512, 16, 8, 4, 2} {
-		all = append(all, chunked(n, window, size, "first", 0), chunked(n, window, size, "last", size-1))
+		all = append(all, chunked(n, size, "first", 0), chunked(n, size, "last", size-1))
 	}
 	return all
 }
 
 // chunked makes a window begin for all queries of a chunk of some size where that of one of them begins.
-func chunked(n *graph.Node, window, size int, of string, which int) *Hypothesis {
-	return unlikely(0.2, edit("window_per_chunk", n,
+func chunked(n *graph.Node, size int, of string, which int) *Hypothesis {
+	return unlikely(0.2, edit(n,
 		fmt.Sprintf("begins the window of all queries of a chunk of %d where that of the %s one begins", size, of),
 		detail{"chunk": float64(size), "of": of}, func(s *reference.Spec) {
 			s.Window = 0
-			s.First = func(_ *reference.Eval, at int) int { return min(max(at-at%size+which-window+1, 0), at) }
+			s.First = func(_ *reference.Eval, at int) int { return min(max(at-at%size+which-window(n)+1, 0), at) }
 		}))
 }
 
-// stores returns other keys and values than the layer's: keys in the place of values, and
-// other layers'.
-func (p *Proposer) stores(n *graph.Node, kv *graph.KV) []*Hypothesis {
+// anyChunk returns windows that begin once for a chunk, of every size up to the window.
+func anyChunk(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
+	for size := 2; size <= window(n); size++ {
+		all = append(all, chunked(n, size, "first", 0))
+	}
+	return all
+}
+
+// keysAsValues lists keys in the place of values.
+func keysAsValues(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	store := p.model.Store(n)
-	if store == nil || len(store.In) < 2 {
+	if store == nil || len(store.In) < 2 || !hasPlainStore(n) {
 		return nil
 	}
-	var all []*Hypothesis
 	for key := store.In[0]; ; key = key.In[0] {
 		if slices.Equal(key.Shape, store.In[1].Shape) && key != store.In[1] {
-			h := edit("k_as_v", n, "takes "+Role(key)+" for the values", detail{"values": Role(key)}, func(*reference.Spec) {})
-			h.Edits, h.Nodes = reference.Edits{store: {reads(1, key)}}, p.ReadingFrom(store)
+			h := edited(n, "takes "+Role(key)+" for the values", detail{"values": Role(key)},
+				reference.Edits{store: {reads(1, key)}})
+			h.Nodes = p.ReadingFrom(store)
 			all = append(all, h)
 			if key == store.In[0] && len(h.Nodes) > 1 { // one of the readers of the store
-				all = append(all, unlikely(0.1, edit("k_as_v", n, "takes the stored keys for the values", detail{"values": Role(key), "of": "one layer"}, func(s *reference.Spec) {
-					s.Only = func(_ *reference.Eval, k, _ []float64, _ [2]int, _ int) ([]float64, []float64) { return k, k }
-				})))
+				all = append(all, unlikely(0.1, edit(n, "takes the stored keys for the values",
+					detail{"values": Role(key), "of": "one layer"}, func(s *reference.Spec) {
+						s.Only = func(_ *reference.Eval, k, _ []float64, _ [2]int, _ int) ([]float64, []float64) { return k, k }
+					})))
 			}
 		}
 		if key.Op == graph.Linear || len(key.In) == 0 {
-			break
+			return all
 		}
+	}
+}
+
+// otherStores lists the keys and values of other layers. Those of another width are read as if they had the layer's
+// own: the first features of each head, or one row after the other.
+func otherStores(p *Proposer, n *graph.Node) (all []*Hypothesis) {
+	store := p.model.Store(n)
+	if store == nil || len(store.In) < 2 || !hasPlainStore(n) {
+		return nil
 	}
 	for _, x := range p.g.Nodes {
 		if x.Op != graph.StoreKV || x == store || x.ID > n.ID {
 			continue
 		}
-		if !slices.Equal(x.Shape, store.Shape) {
-			all = append(all, misfits(n, store, x)...)
+		computed := fmt.Sprintf("reads the keys and values of layer %d, not %d", x.Layer, store.Layer)
+		d := detail{"layer": float64(x.Layer), "right": float64(store.Layer)}
+		if slices.Equal(x.Shape, store.Shape) {
+			h := edit(n, computed, d, func(s *reference.Spec) { s.Store = x })
+			if n.Layer == store.Layer {
+				h.Cost = 1
+			}
+			all = append(all, h)
 			continue
 		}
-		h := edit("kv_share_source", n, fmt.Sprintf("reads the keys and values of layer %d, not %d", x.Layer, store.Layer),
-			detail{"layer": float64(x.Layer), "right": float64(store.Layer)}, func(s *reference.Spec) { s.Store = x })
-		if n.Layer == store.Layer {
-			h.Cost += 1
+		heads, dim, others, width := store.Shape[0], store.Shape[1], x.Shape[0], x.Shape[1]
+		read := func(how string, again func(rows []float64) []float64) {
+			all = append(all, edit(n, computed+": "+how, detail{"layer": d["layer"], "right": d["right"], "read": how},
+				func(s *reference.Spec) { s.Store, s.Again, s.Width = x, again, heads*dim }))
 		}
-		all = append(all, h)
+		read("as rows of its own length", func(rows []float64) []float64 {
+			return append(slices.Clone(rows), make([]float64, max(0, len(rows)/(others*width)*heads*dim-len(rows)))...)
+		})
+		if dim > width || heads > others {
+			continue
+		}
+		read("the first features of each head", func(rows []float64) []float64 {
+			var y []float64
+			for t := 0; t < len(rows); t += others * width {
+				for h := range heads {
+					y = append(y, rows[t+h*width:][:dim]...)
+				}
+			}
+			return y
+		})
 	}
 	return all
 }
 
-// misfits returns stores of another width, read as if they had the layer's own: the first
-// features of each head, or one row after the other.
-func misfits(n, store, x *graph.Node) []*Hypothesis {
-	heads, dim, others, width := store.Shape[0], store.Shape[1], x.Shape[0], x.Shape[1]
-	read := func(what string, again func(rows []float64) []float64) *Hypothesis {
-		return edit("kv_share_source", n, fmt.Sprintf("reads the keys and values of layer %d, not %d: %s", x.Layer, store.Layer, what),
-			detail{"layer": float64(x.Layer), "right": float64(store.Layer), "read": what}, func(s *reference.Spec) { s.Store, s.Again, s.Width = x, again, heads*dim })
+// nearestStore returns keys and values of the nearest earlier layer that stores any, but the layer's own, and of each.
+func nearestStore(p *Proposer, n *graph.Node) (all []*Hypothesis) {
+	own := p.model.Store(n)
+	var near *graph.Node
+	for _, x := range p.g.Nodes {
+		if x.Op == graph.StoreKV && x.Layer < n.Layer {
+			near = x
+		}
 	}
-	flat := read("as rows of its own length", func(rows []float64) []float64 {
-		return append(slices.Clone(rows), make([]float64, max(0, len(rows)/(others*width)*heads*dim-len(rows)))...)
-	})
-	if dim > width || heads > others {
-		return []*Hypothesis{flat}
+	if near == nil || near == own {
+		return nil
 	}
-	return []*Hypothesis{flat, read("the first features of each head", func(rows []float64) []float64 {
-		var y []float64
-		for t := 0; t < len(rows); t += others * width {
-			for h := range heads {
-				y = append(y, rows[t+h*width:][:dim]...)
+	for _, h := range otherStores(p, n) {
+		if h.Detail["layer"] != float64(near.Layer) {
+			continue
+		}
+		h.Detail["built"] = "nearest"
+		if read, _ := h.Detail["read"].(string); read == "as rows of its own length" {
+			if h.Detail["built"] = "flat"; near.Shape.Size() == own.Shape.Size() {
+				continue
 			}
 		}
-		return y
-	})}
+		all = append(all, h)
+	}
+	return all
 }
 
 // softOver normalizes scores over the heads or over the queries, not over the keys; from
@@ -319,22 +446,4 @@ func normalize(scores [][]float64, oldest func(list int) int) {
 			list[j] /= sums[oldest(i)+j]
 		}
 	}
-}
-
-// normedValues returns a norm of heads of values that the model does not have.
-func (p *Proposer) normedValues(n *graph.Node) []*Hypothesis {
-	var all []*Hypothesis
-	if store := p.model.Store(n); store != nil && len(store.In) > 1 && Behind(store.In[1]).Op != graph.RMSNorm && store.In[1].Op == graph.View {
-		all = append(all, p.extraNorm(store.In[1], "values", func(e *reference.Eval, s *reference.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
-			y, err := e.Value(s.In[0], rows)
-			return norm(y), err
-		}))
-	}
-	return all
-}
-
-// ByErrors lists what the engine may do instead of attention n, as far as the errors of its rows tell it.
-func (p *Proposer) ByErrors(n *graph.Node) []*Hypothesis {
-	a := n.Attr.(graph.AttentionAttr)
-	return slices.Concat(p.anew(n), p.masks(n, a), p.Windows(n))
 }

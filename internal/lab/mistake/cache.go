@@ -8,42 +8,46 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// decoded returns faults of where keys and values are kept: at other positions, or in
-// the ones decoded one by one.
-func (p *Proposer) decoded(n *graph.Node) []*Hypothesis {
-	var all []*Hypothesis
+// otherPlaces lists keys and values at other positions, new in each step, or stored elsewhere once tokens are decoded
+// singly.
+func otherPlaces(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	for _, by := range []int{1, 2, -1} {
-		all = append(all, edit("kv_cache_position", n, fmt.Sprintf("reads the keys and values of position p%+d for p", -by), detail{"shift": float64(by)}, func(s *reference.Spec) {
-			s.Only = func(e *reference.Eval, k, v []float64, widths [2]int, at int) ([]float64, []float64) {
-				return displaced(k, widths[0], by), displaced(v, widths[1], by)
-			}
-		}))
+		all = append(all, edit(n, fmt.Sprintf("reads the keys and values of position p%+d for p", -by),
+			detail{"shift": float64(by)}, func(s *reference.Spec) {
+				s.Only = func(e *reference.Eval, k, v []float64, widths [2]int, at int) ([]float64, []float64) {
+					return displaced(k, widths[0], by), displaced(v, widths[1], by)
+				}
+			}))
 	}
-	all = append(all, p.anew(n)...)
-	if p.Decodes {
-		all = append(all, p.overwritten(n)...)
-	}
-	return all
-}
-
-// anew returns caches that are new in each step: of the size that the errors tell, and, since what
-// else is wrong may tell another, of whole prompts.
-func (p *Proposer) anew(n *graph.Node) []*Hypothesis {
-	var all []*Hypothesis
-	size := p.Size(n)
-	for _, size := range slices.Compact([]int{size, WholePrompt}) {
+	// A cache that is new in each step has steps of the size that the errors tell, and, since another mistake may tell
+	// another size, of whole prompts.
+	for _, size := range slices.Compact([]int{p.Size(n), WholePrompt}) {
 		if size < WholePrompt || p.Decodes {
-			all = append(all, edit("kv_cache_position", n, "sees its own step's keys and values alone", detail{"decode": "new in each step"}, func(s *reference.Spec) { s.First = p.ownStep(size) }))
+			all = append(all, edit(n, "sees its own step's keys and values alone", detail{"decode": "new in each step"},
+				func(s *reference.Spec) { s.First = p.ownStep(size) }))
 		}
 	}
+	if p.Decodes {
+		all = append(all, overwritten(p, n)...)
+	}
 	return all
 }
 
-// overwritten returns faults of where decoded keys and values are stored.
-func (p *Proposer) overwritten(n *graph.Node) []*Hypothesis {
-	var all []*Hypothesis
+// displaced returns rows of which row i is the one by rows before it, within the ends.
+func displaced(x []float64, width, by int) []float64 {
+	n := len(x) / width
+	y := make([]float64, 0, len(x))
+	for i := range n {
+		from := min(max(i-by, 0), n-1)
+		y = append(y, x[from*width:(from+1)*width]...)
+	}
+	return y
+}
+
+// overwritten lists wrong places of decoded keys and values.
+func overwritten(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	only := func(what, computed string, change func(k []float64, width, at, start int)) {
-		all = append(all, edit("kv_cache_position", n, computed, detail{"decode": what}, func(s *reference.Spec) {
+		all = append(all, edit(n, computed, detail{"decode": what}, func(s *reference.Spec) {
 			s.Only = func(e *reference.Eval, k, v []float64, widths [2]int, at int) ([]float64, []float64) {
 				if at < p.Prefilled(e) {
 					return k, v
@@ -64,26 +68,56 @@ func (p *Proposer) overwritten(n *graph.Node) []*Hypothesis {
 			copy(k[at*width:(at+1)*width], k[(at-1)*width:])
 		}
 	})
-	only("not stored", "finds zeros in its own position", func(k []float64, width, at, start int) { clear(k[at*width : (at+1)*width]) })
+	only("not stored", "finds zeros in its own position",
+		func(k []float64, width, at, start int) { clear(k[at*width : (at+1)*width]) })
 	hides := func(what, computed string, hidden func(pos, at, start int) bool) {
-		all = append(all, edit("kv_cache_position", n, computed, detail{"decode": what}, func(s *reference.Spec) {
+		all = append(all, edit(n, computed, detail{"decode": what}, func(s *reference.Spec) {
 			s.Hides = func(e *reference.Eval, at, pos int) bool {
 				return at >= p.Prefilled(e) && hidden(pos, at, p.Prefilled(e))
 			}
 		}))
 	}
-	hides("one place", "stores each decoded position over the one that was decoded before", func(pos, at, start int) bool { return pos >= start && pos < at })
-	hides("over the last", "stores the first decoded position over the last one of the prompt", func(pos, at, start int) bool { return pos == start-1 })
+	hides("one place", "stores each decoded position over the one that was decoded before",
+		func(pos, at, start int) bool { return pos >= start && pos < at })
+	hides("over the last", "stores the first decoded position over the last one of the prompt",
+		func(pos, at, start int) bool { return pos == start-1 })
 	return all
 }
 
-// displaced returns rows of which row i is the one by rows before it, within the ends.
-func displaced(x []float64, width, by int) []float64 {
-	n := len(x) / width
-	y := make([]float64, 0, len(x))
-	for i := range n {
-		from := min(max(i-by, 0), n-1)
-		y = append(y, x[from*width:(from+1)*width]...)
+// lostStates lists states of convolutions and scans that each step begins anew.
+func lostStates(p *Proposer, n *graph.Node) []*Hypothesis {
+	size := p.Size(n)
+	return []*Hypothesis{edit(n, "begins each step without a state", detail{},
+		func(s *reference.Spec) { s.First = p.ownStep(size) })}
+}
+
+// stepEnds returns the last positions of the steps that computed rows, as they may be: a mask that
+// hides nothing shows nothing of later positions.
+func (p *Proposer) stepEnds(n *graph.Node) []func(e *reference.Eval, at int) int {
+	var all []func(e *reference.Eval, at int) int
+	for _, size := range p.Sizes(n) {
+		all = append(all, func(e *reference.Eval, at int) int {
+			if _, last, ok := e.Step(at); ok {
+				return last
+			}
+			if end := p.Prefilled(e); at < end {
+				return min(at/size*size+size, end) - 1
+			}
+			return at
+		})
 	}
-	return y
+	return all
+}
+
+// ownStep returns the first position of a row's own step, for steps of size rows and decoded ones.
+func (p *Proposer) ownStep(size int) func(e *reference.Eval, at int) int {
+	return func(e *reference.Eval, at int) int {
+		if first, _, ok := e.Step(at); ok {
+			return first
+		}
+		if at >= p.Prefilled(e) {
+			return at
+		}
+		return at / size * size
+	}
 }

@@ -13,7 +13,7 @@ import (
 func Applicable(g *graph.Graph) []Fault {
 	var all []Fault
 	s := build(g)
-	for _, m := range makers {
+	for _, m := range table {
 		for _, f := range s.variants(m) {
 			if _, err := s.fresh().inject([]Fault{f}); err == nil {
 				all = append(all, f)
@@ -24,7 +24,7 @@ func Applicable(g *graph.Graph) []Fault {
 }
 
 // variants returns the forms of a mistake, whether the model can have them or not.
-func (s *site) variants(m *maker) []Fault {
+func (s *site) variants(m *entry) []Fault {
 	var have []*layer // that may have it
 	var places []string
 	for _, l := range s.layers {

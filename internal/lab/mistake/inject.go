@@ -34,8 +34,7 @@ func (s same) Error() string { return "would change nothing: " + string(s) }
 // site is a graph in which mistakes are built.
 type site struct {
 	*Proposer
-	layers []*layer                      // outside first
-	listed map[*graph.Node][]*Hypothesis // what Of lists
+	layers []*layer // outside first
 	edits  reference.Edits
 	hidden map[*graph.Node]bool // nodes whose taps the engine does not have
 }
@@ -50,7 +49,7 @@ type layer struct {
 func build(g *graph.Graph) *site {
 	none := func(*graph.Node) bool { return false }
 	whole := func(*graph.Node) []int { return []int{WholePrompt} }
-	s := &site{listed: map[*graph.Node][]*Hypothesis{}, layers: []*layer{{index: outside}}}
+	s := &site{layers: []*layer{{index: outside}}}
 	s.Proposer = &Proposer{Wiring: Wire(g), Dump: Dump{Longest: 1 << 20, Decodes: true, Tapped: none, Sizes: whole,
 		Size:      func(*graph.Node) int { return WholePrompt },
 		Wrong:     func(*graph.Node) (int, int) { return 0, WholePrompt },
@@ -82,9 +81,6 @@ func (l *layer) first(op graph.Op) *graph.Node {
 }
 
 func (l *layer) attention() *graph.Node { return l.first(graph.Attention) }
-
-// window returns how many positions an Attention sees, 0 for all.
-func window(n *graph.Node) int { return n.Attr.(graph.AttentionAttr).KV.Window }
 
 // Inject builds mistakes into a copy of g, and returns the copy with the edits that make them, for
 // reference.Backend, and the answer key. A mistake that the model cannot have, or that would change
@@ -160,7 +156,7 @@ func (s *site) one(f Fault) ([]Injected, error) {
 const untapped = "untapped"
 
 // targets returns what a fault is, at each node where it is asked for.
-func (s *site) targets(m *maker, f Fault) ([]*Hypothesis, error) {
+func (s *site) targets(m *entry, f Fault) ([]*Hypothesis, error) {
 	list, err := f.layers(len(s.layers) - 1)
 	switch {
 	case err != nil:
@@ -192,7 +188,7 @@ func (s *site) targets(m *maker, f Fault) ([]*Hypothesis, error) {
 
 // among picks from the layers that are asked for; each must have one if each is asked for. there is a node
 // that could have the mistake, but not of that value.
-func (s *site) among(m *maker, f Fault, asked func(*layer) bool, each bool) (all []*Hypothesis, there *graph.Node, err error) {
+func (s *site) among(m *entry, f Fault, asked func(*layer) bool, each bool) (all []*Hypothesis, there *graph.Node, err error) {
 	var names []string
 	if f.Where != "" {
 		names = strings.Split(f.Where, "+")
@@ -229,7 +225,7 @@ func (s *site) among(m *maker, f Fault, asked func(*layer) bool, each bool) (all
 
 // order returns a layer's nodes, the usual place of a mistake in front: products for mistakes of weights, and
 // attention, whose values may be normed.
-func (s *site) order(m *maker, l *layer) []*graph.Node {
+func (s *site) order(m *entry, l *layer) []*graph.Node {
 	op, likely := graph.Linear, strings.HasPrefix(m.id, "weight_")
 	if m.id == "norm_extra" {
 		op, likely = graph.Attention, true
@@ -250,28 +246,13 @@ func last(x bool) int {
 }
 
 // of lists the forms of a mistake at a node.
-func (s *site) of(m *maker, n *graph.Node) []*Hypothesis {
-	if m.ops != nil && !slices.Contains(m.ops, n.Op) || m.at != nil && !m.at(s, n) {
+func (s *site) of(m *entry, n *graph.Node) []*Hypothesis {
+	if !m.fits(n) || m.at != nil && !m.at(s, n) {
 		return nil
 	}
-	if s.listed[n] == nil {
-		s.listed[n] = append([]*Hypothesis{}, s.Of(n)...)
-		if n.Op == graph.Mul || Role(n) == "inp_gate" {
-			for _, h := range s.PlacesOfPLE(n) {
-				if h.Node == n {
-					s.listed[n] = append(s.listed[n], h)
-				}
-			}
-		}
-	}
-	var list []*Hypothesis
-	if m.more != nil {
-		list = m.more(s, n)
-	}
-	for _, h := range s.listed[n] {
-		if h.Cause == m.id {
-			list = append(list, h)
-		}
+	list := append(m.list(m.more, s.Proposer, n), m.list(m.forms, s.Proposer, n)...)
+	if m.elsewhere {
+		list = slices.DeleteFunc(list, func(h *Hypothesis) bool { return h.Node != n })
 	}
 	return list
 }
@@ -314,7 +295,7 @@ func (h *Hypothesis) overlaps(x *Hypothesis) bool {
 }
 
 // describe returns the answer key's entries: of each operation if that tells mistakes apart, in layers and outside.
-func (s *site) describe(m *maker, f Fault, found []*Hypothesis) []Injected {
+func (s *site) describe(m *entry, f Fault, found []*Hypothesis) []Injected {
 	var all []Injected
 	for _, h := range found {
 		op := OpOf(f.ID, h.Node)

@@ -211,12 +211,22 @@ func TestEdited(t *testing.T) {
 	}
 }
 
+// TestStrange wants no mistake on no list that the table lists at the same operation: the table's name wins.
+func TestStrange(t *testing.T) {
+	for _, m := range strange {
+		e := making(strings.TrimPrefix(m.id, "x_"))
+		if m.forms != nil || e != nil && (m.ops == nil || slices.ContainsFunc(m.ops, func(op graph.Op) bool { return slices.Contains(e.ops, op) })) {
+			t.Errorf("%s has a name in the table", m.id)
+		}
+	}
+}
+
 // TestCatalogue wants a fault for every cause that an engine, its input or its
 // probe can have, and some that have none.
 func TestCatalogue(t *testing.T) {
 	strange := 0
 	ids := slices.Concat(inputIDs, probeIDs)
-	for _, m := range makers {
+	for _, m := range table {
 		ids = append(ids, m.id)
 	}
 	for _, id := range ids {

@@ -2,155 +2,141 @@ package mistake
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 )
 
-func (p *Proposer) normHypotheses(n *graph.Node) []*Hypothesis {
-	a := n.Attr.(graph.NormAttr)
-	missing := p.MissingNorm(n)
-	all := []*Hypothesis{
-		edit(missing, n, "leaves the norm out", detail{}, passes(0)),
-		unlikely(0.6, edit("norm_extra", n, "norms twice", detail{}, func(s *reference.Spec) { s.Func = twice })),
-		unlikely(0.1, fitting("norm_eps", n, Fit{Right: float64(a.Eps), Least: 1e-12, Most: 1, Guesses: []float64{1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2},
-			Make: func(v float64) *Hypothesis {
-				return edit("norm_eps", n, fmt.Sprintf("adds %.3g to the mean square, not %.3g", v, a.Eps), detail{"eps": v, "right": float64(a.Eps)},
-					func(s *reference.Spec) { s.Eps = v })
-			}})),
-	}
-	all = append(all, p.orders(n)...)
-	if len(n.W) == 0 {
+// lostNorms returns the forms of a cause by which a norm is left out: n itself, the norm that n adds, and norms that
+// are computed, as their taps show, but whose readers go on with the value before the norm.
+func lostNorms(cause string) forms {
+	return func(p *Proposer, n *graph.Node) (all []*Hypothesis) {
+		if isNorm(n) && p.MissingNorm(n) == cause {
+			all = append(all, edit(n, "leaves the norm out", detail{}, passes(0)))
+			if n.Op == graph.RMSNorm && len(n.W) > 0 {
+				all = append(all, unlikely(0.5, edit(n, "multiplies by the weight without norming",
+					detail{"kept": "weight"}, computes(weightOnly))))
+			}
+		}
+		if isSum(n) && n.In[1].Op == graph.RMSNorm && p.MissingNorm(n.In[1]) == cause {
+			all = append(all, edited(n.In[1], "adds what was not normed", detail{},
+				reference.Edits{n: {reads(1, n.In[1].In[0])}}))
+		}
+		for _, x := range n.In {
+			if x = Behind(x); x.Op == graph.RMSNorm && p.Tapped(x) && p.MissingNorm(x) == cause {
+				all = append(all, edited(x, "leaves the norm out", detail{}, p.readersOf(x, x.In[0])))
+			}
+		}
 		return all
 	}
-	for _, offset := range []float64{0, 1, 2} {
-		if offset != float64(a.Offset) {
-			all = append(all, edit("norm_offset", n, fmt.Sprintf("multiplies by the weight plus %g, not plus %g", offset, a.Offset),
-				detail{"offset": offset, "right": float64(a.Offset)}, func(s *reference.Spec) { s.Offset = offset }))
-		}
-	}
-	all = append(all,
-		unlikely(0.3, edit("weight_missing", n, "norms without the weight", detail{"weight": "one"}, func(s *reference.Spec) { s.W = nil })),
-		unlikely(0.5, fitting("weight_scale", n, Fit{Right: 1, Least: 1e-3, Most: 1e3, Guesses: []float64{2, 0.5}, Make: func(v float64) *Hypothesis {
-			return edit("weight_scale", n, fmt.Sprintf("multiplies by %.6g times the weight", v), detail{"factor": v}, func(s *reference.Spec) { s.Offset, s.Times = s.Offset/v, v })
-		}})),
-		unlikely(0.5, edit(missing, n, "multiplies by the weight without norming", detail{"kept": "weight"}, func(s *reference.Spec) { s.Func = weightOnly })))
-	if a.Offset == 0 {
-		all = append(all, unlikely(0.3, edit("weight_missing", n, "multiplies by zeros", detail{"weight": "zero"}, func(s *reference.Spec) { s.Times = 0 })))
-	}
-	for _, x := range p.g.Nodes {
-		if x == n || x.Op != graph.RMSNorm || len(x.W) == 0 || !slices.Equal(x.W[0].Shape, n.W[0].Shape) {
-			continue
-		}
-		change := func(s *reference.Spec) { s.W = x.W }
-		switch {
-		case Role(x) == Role(n) && x.Layer >= 0:
-			all = append(all, unlikely(0.1*math.Abs(float64(x.Layer-n.Layer)), edit("weight_wrong_layer", n, fmt.Sprintf("has the weight of layer %d", x.Layer),
-				detail{"apart": float64(x.Layer - n.Layer)}, change)))
-		case x.Layer == n.Layer:
-			all = append(all, edit("norm_wrong_weight", n, "has the weight of "+Role(x), detail{"tensor": Role(x)}, change))
-		case x.Layer < 0:
-			all = append(all, unlikely(0.5, edit("norm_wrong_weight", n, "has the weight of "+x.Name, detail{"tensor": x.Name}, change)))
-		}
-	}
-	return all
 }
 
-// twice applies the norm again to its output.
-func twice(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-	y, err := s.Plain(e, rows)
-	if err != nil {
-		return nil, err
-	}
-	return s.Norm(e, y)
+// isNorm reports whether n is a norm of any kind.
+func isNorm(n *graph.Node) bool {
+	return n.Op == graph.RMSNorm || n.Op == graph.LayerNorm || n.Op == graph.L2Norm
 }
 
+// weightOnly multiplies by a norm's weight without norming.
 func weightOnly(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 	x, err := e.Value(s.In[0], rows)
-	if err != nil {
-		return nil, err
-	}
-	if len(s.W) == 0 {
-		return x, nil
+	if err != nil || len(s.W) == 0 {
+		return x, err
 	}
 	w, err := reference.Vector(s.W[0])
-	if err != nil {
-		return nil, err
-	}
 	for i := range x {
 		x[i] *= s.Offset + w[i%len(w)]
 	}
-	return x, nil
+	return x, err
 }
 
-// orders returns norms at another place: after the sum instead of before it, and after
-// the rotation instead of before it.
-func (p *Proposer) orders(n *graph.Node) []*Hypothesis {
-	var all []*Hypothesis
-	all = append(all, p.postNorms(n)...)
-	for _, x := range p.Readers(n) {
-		if x.Op == graph.Add && len(x.In) == 2 && x.In[1] == n {
-			h := edit("residual_order", n, "norms the sum with the residual, not what is added to it", detail{"place": "after the sum"}, func(s *reference.Spec) {
-				s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-					y, err := added(e, rows, n.In[0], x.In[0])
-					if err != nil {
-						return nil, err
-					}
-					return s.Norm(e, y)
-				}
-				s.In = []*graph.Node{n.In[0], x.In[0]}
-			})
-			h.Edits[x] = []reference.Edit{passes(1)}
-			all = append(all, h)
-		}
-		if x.Op == graph.RoPE {
-			h := edit("qk_norm_after_rope", n, "turns first and norms then", detail{}, func(s *reference.Spec) {
-				s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-					y, err := e.Value(s.In[0], rows)
-					if err != nil {
-						return nil, err
-					}
-					return s.Norm(e, e.Spec(x).Rotate(e, y, rows))
-				}
-			})
-			h.Edits[x] = []reference.Edit{passes(0)}
-			all = append(all, h, p.exchanged(n, x))
+// otherEpsilons lists a norm's other epsilons.
+func otherEpsilons(_ *Proposer, n *graph.Node) []*Hypothesis {
+	eps, to := float64(n.Attr.(graph.NormAttr).Eps), "the mean square"
+	guesses := []float64{1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2}
+	if n.Op == graph.LayerNorm {
+		to, guesses = "the variance", []float64{1e-12, 1e-8, 1e-6, 1e-5, 1e-3}
+	}
+	return []*Hypothesis{unlikely(0.1, fitting(n, Fit{Right: eps, Least: 1e-12, Most: 1, Guesses: guesses,
+		Make: func(v float64) *Hypothesis {
+			return edit(n, fmt.Sprintf("adds %.3g to %s, not %.3g", v, to, eps), detail{"eps": v, "right": eps},
+				func(s *reference.Spec) { s.Eps = v })
+		}}))}
+}
+
+// otherOffsets lists numbers that are added to a norm's weight.
+func otherOffsets(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
+	right := float64(n.Attr.(graph.NormAttr).Offset)
+	for _, offset := range []float64{0, 1, 2} {
+		if len(n.W) > 0 && offset != right {
+			all = append(all, edit(n, fmt.Sprintf("multiplies by the weight plus %g, not plus %g", offset, right),
+				detail{"offset": offset, "right": right}, func(s *reference.Spec) { s.Offset = offset }))
 		}
 	}
 	return all
 }
 
-// exchanged returns norm n behind rope x, each with its own tap.
-func (p *Proposer) exchanged(n, x *graph.Node) *Hypothesis {
-	h := unlikely(0.1, edit("qk_norm_after_rope", n, "turns first and norms then", detail{}, reads(0, x)))
-	h.Edits[x] = []reference.Edit{reads(0, n.In[0])}
-	for _, y := range p.Readers(x) {
-		for i, in := range y.In {
-			if in == x {
-				h.Edits[y] = append(h.Edits[y], reads(i, n))
-			}
+// otherNorms lists the weights of the other norms of n's layer, and of norms outside the layers.
+func otherNorms(p *Proposer, n *graph.Node) (all []*Hypothesis) {
+	for _, x := range p.g.Nodes {
+		if x == n || x.Op != n.Op || !alikeWeights(x, n) || x.Layer != n.Layer && x.Layer >= 0 {
+			continue
+		}
+		name, cost := Role(x), 0.0
+		if x.Layer != n.Layer {
+			name, cost = x.Name, 0.5
+		}
+		if x.Layer < 0 || Role(x) != Role(n) {
+			all = append(all, unlikely(cost, edit(n, "has the weight of "+name, detail{"tensor": name}, hasWeights(x))))
 		}
 	}
-	return h
+	return all
 }
 
-// postNorms returns the norm before a half of the layer, or before one of its branches, at work behind it:
-// that reads the bare stream, and what it gives is normed, before or after a norm that it has there.
-func (p *Proposer) postNorms(n *graph.Node) []*Hypothesis {
+// otherMeans lists norms of another kind: a mean that is subtracted, or is not, and a length that is no mean.
+func otherMeans(_ *Proposer, n *graph.Node) []*Hypothesis {
+	if n.Op == graph.LayerNorm {
+		return []*Hypothesis{edit(n, "divides by the root mean square, without subtracting the mean", detail{},
+			func(s *reference.Spec) { s.KeepMean = true })}
+	}
+	return []*Hypothesis{edit(n, "subtracts the mean first, as LayerNorm does", detail{"mean": "subtracted"},
+		normsOf(func(x []float64) {
+			mean := meanOf(x, func(v float64) float64 { return v })
+			for i := range x {
+				x[i] -= mean
+			}
+		}))}
+}
+
+// meanSquares lists a norm by the mean square in the place of a norm by length.
+func meanSquares(_ *Proposer, n *graph.Node) []*Hypothesis {
+	return []*Hypothesis{edit(n, "divides by the root of the mean square", detail{}, normsOf(func([]float64) {}))}
+}
+
+// normsOf makes a node an RMSNorm of the vectors of its input, each changed before.
+func normsOf(change func(x []float64)) reference.Edit {
+	return computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+		x, err := e.Value(s.In[0], rows)
+		if err != nil {
+			return nil, err
+		}
+		for d, r := s.Node.Shape.Last(), 0; r < len(x); r += d {
+			change(x[r : r+d])
+		}
+		return s.Norm(e, x)
+	})
+}
+
+// normsBehind lists the norm before a half of the layer, or before one of its branches, at work behind it: the half
+// reads the bare stream, and the norm reads the half's value, before or after a norm that is there already.
+func normsBehind(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	if len(n.In) != 1 || n.Layer < 0 {
 		return nil
 	}
-	behind := func(at *graph.Node, value *graph.Node) *Hypothesis {
-		h := edit("norm_order", n, "norms what the half of the layer behind it gives, not what that reads", detail{"place": "behind"}, reads(0, value))
-		for _, x := range p.Readers(n) {
-			for i, in := range x.In {
-				if in == n {
-					h.Edits[x] = append(h.Edits[x], reads(i, n.In[0]))
-				}
-			}
-		}
+	behind := func(at, value *graph.Node) *Hypothesis {
+		h := edited(n, "norms what the half of the layer behind it gives, not what that reads",
+			detail{"place": "behind"}, p.readersOf(n, n.In[0]))
+		h.Edits[n] = []reference.Edit{reads(0, value)}
 		for i, in := range at.In {
 			if in == value {
 				h.Edits[at] = []reference.Edit{reads(i, n)}
@@ -159,20 +145,18 @@ func (p *Proposer) postNorms(n *graph.Node) []*Hypothesis {
 		return h
 	}
 	for _, sum := range p.Readers(n.In[0]) {
-		if sum.Op != graph.Add || len(sum.In) != 2 || sum.In[0] != n.In[0] || sum.ID < n.ID {
-			continue
+		if sum.Op == graph.Add && len(sum.In) == 2 && sum.In[0] == n.In[0] && sum.ID >= n.ID {
+			for at, value := sum, sum.In[1]; value != nil; at, value = value, ends(value, n) {
+				all = append(all, behind(at, value))
+			}
+			break
 		}
-		var all []*Hypothesis
-		for at, value := sum, sum.In[1]; value != nil; at, value = value, ends(value, n) {
-			all = append(all, behind(at, value))
-		}
-		return all
 	}
-	return nil
+	return all
 }
 
-// ends returns what a norm or a factor reads that a half of a layer ends with, or of a sum the branch that norm n is
-// before; nil for others.
+// ends returns the input of a norm or a factor at the end of a half of a layer, or of a sum the branch behind norm n;
+// nil for others.
 func ends(x, n *graph.Node) *graph.Node {
 	switch {
 	case x != n && (x.Op == graph.RMSNorm || x.Op == graph.Scale):
@@ -192,12 +176,116 @@ func follows(x, n *graph.Node) bool {
 	return x == n || x.ID > n.ID && slices.ContainsFunc(x.In, func(y *graph.Node) bool { return follows(y, n) })
 }
 
-// extraNorm returns a norm without a weight somewhere in what n computes. Its epsilon is
-// the model's, or a usual one.
-func (p *Proposer) extraNorm(n *graph.Node, what string, compute func(e *reference.Eval, s *reference.Spec, rows []int, norm func([]float64) []float64) ([]float64, error)) *Hypothesis {
-	return unlikely(0.3, fitting("norm_extra", n, Fit{Guesses: []float64{p.eps(), 1e-6, 1e-5, 1e-12}, Make: func(eps float64) *Hypothesis {
-		return edit("norm_extra", n, "norms "+what+", without a weight", detail{"of": what}, func(s *reference.Spec) {
-			s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+// normedSums lists the norm of a branch at work on the branch's sum with the stream.
+func normedSums(p *Proposer, n *graph.Node) (all []*Hypothesis) {
+	for _, x := range p.Readers(n) {
+		if x.Op == graph.Add && len(x.In) == 2 && x.In[1] == n {
+			h := edit(n, "norms the sum with the residual, not what is added to it", detail{"place": "after the sum"},
+				normOfSum(n.In[0], x.In[0]))
+			h.Edits[x] = []reference.Edit{passes(1)}
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// normOfSum makes a norm read the sum of two values.
+func normOfSum(a, b *graph.Node) reference.Edit {
+	return func(s *reference.Spec) {
+		s.In = []*graph.Node{a, b}
+		computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+			x, y, err := reference.Both(e, rows, a, b)
+			if err != nil {
+				return nil, err
+			}
+			for i := range y {
+				x[i] += y[i]
+			}
+			return s.Norm(e, x)
+		})(s)
+	}
+}
+
+// normsAfterRope lists the norm of queries or keys behind the rotation: with the tap of the norm before it, and with
+// taps of both where they now are.
+func normsAfterRope(p *Proposer, n *graph.Node) (all []*Hypothesis) {
+	const computed = "turns first and norms then"
+	for _, x := range p.Readers(n) {
+		if x.Op != graph.RoPE {
+			continue
+		}
+		h := edit(n, computed, detail{}, computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+			y, err := e.Value(s.In[0], rows)
+			if err != nil {
+				return nil, err
+			}
+			return s.Norm(e, e.Spec(x).Rotate(e, y, rows))
+		}))
+		h.Edits[x] = []reference.Edit{passes(0)}
+		exchanged := unlikely(0.1, edited(n, computed, detail{}, p.readersOf(x, n)))
+		exchanged.Edits[n], exchanged.Edits[x] = []reference.Edit{reads(0, x)}, []reference.Edit{reads(0, n.In[0])}
+		all = append(all, h, exchanged)
+	}
+	return all
+}
+
+// extraNorms lists norms that the model does not have.
+func extraNorms(p *Proposer, n *graph.Node) (all []*Hypothesis) {
+	switch {
+	case n.Op == graph.RMSNorm:
+		return []*Hypothesis{unlikely(0.6, edit(n, "norms twice", detail{},
+			computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+				y, err := s.Plain(e, rows)
+				if err != nil {
+					return nil, err
+				}
+				return s.Norm(e, y)
+			})))}
+	case n.Op == graph.RoPE && isOuterRope(p, n) && Behind(n.In[0]).Op != graph.RMSNorm:
+		all = append(all, extraNorm(p, n, Side(n), func(e *reference.Eval, s *reference.Spec, rows []int,
+			norm func([]float64) []float64) ([]float64, error) {
+			y, err := e.Value(s.In[0], rows)
+			return s.Rotate(e, norm(y), rows), err
+		}))
+	case n.Op == graph.Attention && hasPlainStore(n):
+		if store := p.model.Store(n); store != nil && len(store.In) > 1 && Behind(store.In[1]).Op != graph.RMSNorm &&
+			store.In[1].Op == graph.View {
+			all = append(all, extraNorm(p, store.In[1], "values", func(e *reference.Eval, s *reference.Spec, rows []int,
+				norm func([]float64) []float64) ([]float64, error) {
+				y, err := e.Value(s.In[0], rows)
+				return norm(y), err
+			}))
+		}
+	case isSum(n) && n.In[1].Op != graph.RMSNorm:
+		all = append(all, extraNorm(p, n, "what is added", func(e *reference.Eval, s *reference.Spec, rows []int,
+			norm func([]float64) []float64) ([]float64, error) {
+			x, y, err := reference.Both(e, rows, s.In[0], s.In[1])
+			if err != nil {
+				return nil, err
+			}
+			for i, v := range norm(y) {
+				x[i] += v
+			}
+			return x, nil
+		}))
+	}
+	if n.Op == graph.Embed || isScalar(n) || isSum(n) && Role(n) == "out" {
+		all = append(all, extraNorm(p, n, "the result", func(e *reference.Eval, s *reference.Spec, rows []int,
+			norm func([]float64) []float64) ([]float64, error) {
+			y, err := s.Plain(e, rows)
+			return norm(y), err
+		}))
+	}
+	return all
+}
+
+// extraNorm makes a norm without a weight somewhere in the computation of n. Its epsilon is the model's, or a usual
+// number.
+func extraNorm(p *Proposer, n *graph.Node, what string, compute func(e *reference.Eval, s *reference.Spec, rows []int,
+	norm func([]float64) []float64) ([]float64, error)) *Hypothesis {
+	return unlikely(0.3, fitting(n, Fit{Guesses: []float64{p.eps(), 1e-6, 1e-5, 1e-12}, Make: func(eps float64) *Hypothesis {
+		return edit(n, "norms "+what+", without a weight", detail{"of": what},
+			computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 				return compute(e, s, rows, func(x []float64) []float64 {
 					y, err := (&reference.Spec{Node: n, Eps: eps}).Norm(e, x)
 					if err != nil {
@@ -205,45 +293,6 @@ func (p *Proposer) extraNorm(n *graph.Node, what string, compute func(e *referen
 					}
 					return y
 				})
-			}
-		})
+			}))
 	}}))
-}
-
-func added(e *reference.Eval, rows []int, a, b *graph.Node) ([]float64, error) {
-	x, y, err := reference.Both(e, rows, a, b)
-	for i := range y {
-		x[i] += y[i]
-	}
-	return x, err
-}
-
-// SkippedNorms returns norms that are computed, as their taps show, but whose readers go on
-// with what was before the norm.
-func (p *Proposer) SkippedNorms(n *graph.Node) []*Hypothesis {
-	var all []*Hypothesis
-	for _, x := range n.In {
-		x = Behind(x)
-		if x.Op != graph.RMSNorm || !p.Tapped(x) {
-			continue
-		}
-		h := &Hypothesis{Cause: p.MissingNorm(x), Node: x, Detail: detail{}, Computed: "leaves the norm out", Edits: reference.Edits{}}
-		for _, y := range p.Readers(x) {
-			for i, in := range y.In {
-				if in == x {
-					h.Edits[y] = append(h.Edits[y], reads(i, x.In[0]))
-				}
-			}
-		}
-		all = append(all, h)
-	}
-	return all
-}
-
-// normed returns a node whose result is normed besides.
-func (p *Proposer) normed(n *graph.Node) *Hypothesis {
-	return p.extraNorm(n, "the result", func(e *reference.Eval, s *reference.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
-		y, err := s.Plain(e, rows)
-		return norm(y), err
-	})
 }

@@ -12,8 +12,11 @@ func isPLE(n *graph.Node) bool {
 	return strings.HasPrefix(Role(n), "post_norm") && n.Layer >= 0
 }
 
-// PlacesOfPLE returns other places of the per-layer embedding in n's layer.
-func (p *Proposer) PlacesOfPLE(n *graph.Node) []*Hypothesis {
+// placesOfPLE lists other places of the per-layer embedding in the layer of a norm, a sum, or the embedding's gate.
+func placesOfPLE(p *Proposer, n *graph.Node) []*Hypothesis {
+	if n.Op != graph.RMSNorm && n.Op != graph.Add && n.Op != graph.Mul && Role(n) != "inp_gate" {
+		return nil
+	}
 	if n = p.sumOfPLE(n); n == nil {
 		return nil
 	}
@@ -32,70 +35,41 @@ func (p *Proposer) PlacesOfPLE(n *graph.Node) []*Hypothesis {
 		what   string
 		stream *graph.Node
 	}{{"before the MLP", middle}, {"before attention", first}} {
-		h := edit("ple_position", gate, "adds the per-layer embedding "+place.what, detail{"place": place.what}, reads(0, place.stream))
+		h := edit(gate, "adds the per-layer embedding "+place.what, detail{"place": place.what}, reads(0, place.stream))
 		for _, x := range p.Readers(place.stream) {
 			if x.Op == graph.RMSNorm && x.Layer == n.Layer {
-				h.Edits[x] = []reference.Edit{normOfSum(x, place.stream, end)}
+				h.Edits[x] = []reference.Edit{normOfSum(place.stream, end)}
 			}
 		}
 		if place.stream == first {
 			for _, x := range p.Readers(middle) {
 				if x.Op == graph.RMSNorm {
-					h.Edits[x] = []reference.Edit{normOfSum(x, middle, end)}
+					h.Edits[x] = []reference.Edit{normOfSum(middle, end)}
 				}
 			}
 		}
 		all = append(all, h)
-		plain := edit("ple_position", gate, "makes the per-layer embedding's gate from the stream "+place.what, detail{"gate": place.what}, reads(0, place.stream))
+		plain := edit(gate, "makes the per-layer embedding's gate from the stream "+place.what, detail{"gate": place.what}, reads(0, place.stream))
 		all = append(all, unlikely(0.1, plain))
 	}
-	return append(all, p.behindScalar(n)...)
-}
-
-// normOfSum returns norm x of the sum of two values.
-func normOfSum(x, a, b *graph.Node) reference.Edit {
-	return func(s *reference.Spec) {
-		s.In = []*graph.Node{a, b}
-		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-			y, err := added(e, rows, a, b)
-			if err != nil {
-				return nil, err
-			}
-			return s.Norm(e, y)
-		}
-	}
+	return append(all, behindScalar(p, n)...)
 }
 
 // behindScalar returns the per-layer embedding added after the layer's scalar.
-func (p *Proposer) behindScalar(n *graph.Node) []*Hypothesis {
+func behindScalar(p *Proposer, n *graph.Node) []*Hypothesis {
 	for _, x := range p.Readers(n) {
 		if x.Op != graph.Mul {
 			continue
 		}
-		h := edit("ple_position", x, "adds the per-layer embedding after the layer's scalar", detail{"place": "after the scalar"}, func(s *reference.Spec) {
-			s.In = []*graph.Node{n.In[0], n.In[1]}
-			s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-				y, b, err := reference.Both(e, rows, n.In[0], n.In[1])
-				if err != nil {
-					return nil, err
-				}
-				w, err := reference.Vector(s.W[0])
-				if err != nil {
-					return nil, err
-				}
-				for i := range y {
-					y[i] = y[i]*w[i%len(w)] + b[i]
-				}
-				return y, nil
-			}
-		})
-		return []*Hypothesis{h, p.gateBehind(h, x)}
+		h := edit(x, "adds the per-layer embedding after the layer's scalar", detail{"place": "after the scalar"}, ofScalar(n.In[0], n.In[1],
+			func(stream, branch, by float64) float64 { return stream*by + branch }))
+		return []*Hypothesis{h, gateBehind(p, h, x)}
 	}
 	return nil
 }
 
 // gateBehind returns h with the embedding's gate reading what the layer's scalar x gives.
-func (p *Proposer) gateBehind(h *Hypothesis, x *graph.Node) *Hypothesis {
+func gateBehind(p *Proposer, h *Hypothesis, x *graph.Node) *Hypothesis {
 	both := *h
 	both.Detail = detail{"place": "after the scalar", "gate": "after the scalar"}
 	gate := p.inLayer(x, "inp_gate")
@@ -108,10 +82,27 @@ func (p *Proposer) gateBehind(h *Hypothesis, x *graph.Node) *Hypothesis {
 	return &both
 }
 
-// perLayerSum returns the sum of the token's and the context's per-layer embeddings.
-func perLayerSum(n *graph.Node) []*Hypothesis {
-	return []*Hypothesis{
-		edit("ple_missing", n, "leaves the token's per-layer embedding out", detail{"lost": "token"}, passes(0)),
-		edit("ple_missing", n, "leaves the projection out of the per-layer embedding", detail{"lost": "projection"}, passes(1)),
+// lostPLE lists per-layer embeddings that are not added to the stream, or lack the token's or the context's part.
+func lostPLE(_ *Proposer, n *graph.Node) []*Hypothesis {
+	switch {
+	case isSum(n) && isPLE(n.In[1]):
+		return []*Hypothesis{lostBranch(n)}
+	case n.Layer < 0 && len(n.W) == 0:
+		return []*Hypothesis{
+			edit(n, "leaves the token's per-layer embedding out", detail{"lost": "token"}, passes(0)),
+			edit(n, "leaves the projection out of the per-layer embedding", detail{"lost": "projection"}, passes(1)),
+		}
 	}
+	return nil
+}
+
+// otherPLEScales lists other factors of per-layer embeddings.
+func otherPLEScales(p *Proposer, n *graph.Node) []*Hypothesis {
+	switch {
+	case !isPLEScale(p, n):
+		return nil
+	case n.Op == graph.Embed:
+		return otherEmbeddingScales(p, n)
+	}
+	return otherScaleFactors(p, n)
 }

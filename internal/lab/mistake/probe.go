@@ -38,12 +38,12 @@ func Probe(g *graph.Graph, prompts []*lab.Prompt, faults []Fault) ([]Injected, e
 			f.Where = "out"
 		}
 		names := strings.Split(f.Where, "+")
-		at := &maker{id: f.ID, more: func(_ *site, n *graph.Node) []*Hypothesis {
+		at := &entry{id: f.ID, more: func(_ *Proposer, n *graph.Node) []*Hypothesis {
 			if !slices.Contains(names, Role(n)) {
 				return nil
 			}
-			return []*Hypothesis{edit(f.ID, n, "", detail{}, func(*reference.Spec) {})}
-		}, words: map[string][]detail{f.Value: {{}}}}
+			return []*Hypothesis{edit(n, "", detail{}, func(*reference.Spec) {})}
+		}, words: wordings{f.Value: {{}}}}
 		nodes, err := p.targets(at, f)
 		if err != nil {
 			return nil, fmt.Errorf("%v: %w", f, err)
@@ -109,7 +109,7 @@ func (p *site) probe(prompts []*lab.Prompt, list []tapped, f Fault) ([]Injected,
 			}
 		}
 	}
-	return p.describe(&maker{id: f.ID}, f, touched), nil
+	return p.describe(&entry{id: f.ID}, f, touched), nil
 }
 
 // broken returns the bytes that a broken probe gives for tap k of list[i], nil if it

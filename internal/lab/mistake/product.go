@@ -19,54 +19,67 @@ type Product struct {
 	Got       *matrix.Matrix // [rows, rows of the weight], less the bias
 	Want      *matrix.Matrix
 	Tolerance float64 // relative error of single values that no rounding makes
+
+	head   bool           // whether the product makes the logits
+	dim    int            // size of the heads that the features are cut into
+	order  []int          // order of rows, nil for the right order
+	biased bool           // whether the bias lies in that order as well
+	weight *matrix.Matrix // nil for a head
 }
 
-// last returns the node whose values the engine gives.
-func (o *Product) last() *graph.Node { return cmp.Or(o.Bias, o.Node) }
-
-// Measured returns hypotheses about the weight of a product that its own inputs and outputs
-// suggest: its rows or columns in another order, or each block of it with another scale and minimum.
-func (w *Wiring) Measured(o *Product) ([]*Hypothesis, error) {
-	var all []*Hypothesis
-	if h := w.rowsPermuted(o); h != nil {
-		return append(all, h), nil
+// Measured lists mistakes of a product that its own inputs and outputs suggest. Where the rows lie in another order,
+// nothing else is asked.
+func (w *Wiring) Measured(o *Product) (all []*Hypothesis, err error) {
+	o.head, o.dim = o.Node == w.Head(), w.HeadDim(cmp.Or(o.Bias, o.Node))
+	o.order = Matching(o.Got.Data, o.Want.Data, o.Got.Rows, o.Tolerance)
+	if o.order == nil && o.Bias != nil {
+		o.order = matchingBiased(o)
+		o.biased = o.order != nil
 	}
-	if o.Node == w.Head() {
-		return nil, nil
+	if !o.head {
+		values, err := reference.Vector(o.Node.W[0])
+		if err != nil {
+			return nil, err
+		}
+		o.weight = matrix.Of(o.Node.W[0].Shape.Last(), values)
 	}
-	values, err := reference.Vector(o.Node.W[0])
-	if err != nil {
-		return nil, err
-	}
-	weight := matrix.Of(o.Node.W[0].Shape.Last(), values)
-	if h := columnsPermuted(o, weight); h != nil {
-		all = append(all, h)
-	}
-	if h := blocksScaled(o, weight); h != nil {
-		all = append(all, h)
+	for _, e := range table {
+		if e.read == nil {
+			continue
+		}
+		if h := e.read(o); h != nil {
+			h.Cause = e.id
+			all = append(all, h)
+		}
 	}
 	return all, nil
 }
 
-// rowsPermuted returns the hypothesis that a product gives its features in another order.
-func (w *Wiring) rowsPermuted(o *Product) *Hypothesis {
-	cause := "weight_permuted"
-	if o.Node == w.Head() {
-		cause = "head_wrong"
+// readOrder returns a product with rows or columns in another order.
+func readOrder(o *Product) *Hypothesis {
+	switch {
+	case o.head:
+		return nil
+	case o.order != nil:
+		return rowsPermuted(o)
 	}
-	order := Matching(o.Got.Data, o.Want.Data, o.Got.Rows, o.Tolerance)
-	withBias := order == nil && o.Bias != nil
-	if withBias { // which is in that order, too
-		order = matchingBiased(o)
-	}
-	if order == nil {
+	return columnsPermuted(o)
+}
+
+// readHead returns a head with rows in another order.
+func readHead(o *Product) *Hypothesis {
+	if !o.head || o.order == nil {
 		return nil
 	}
-	h := edit(cause, o.Node, "gives the rows of the weight in another order"+DescribeOrder(order,
-		w.HeadDim(o.last())), detail{"order": "permuted"}, Reordered(order))
-	if withBias {
-		h.Edits[o.Bias] = []reference.Edit{Reordered(order)}
-		h.Edits[o.Node] = []reference.Edit{func(*reference.Spec) {}}
+	return rowsPermuted(o)
+}
+
+// rowsPermuted returns the hypothesis that a product gives its features in another order.
+func rowsPermuted(o *Product) *Hypothesis {
+	h := edit(o.Node, "gives the rows of the weight in another order"+DescribeOrder(o.order, o.dim),
+		detail{"order": "permuted"}, Reordered(o.order))
+	if o.biased { // the bias is in that order as well
+		h.Edits = reference.Edits{o.Bias: {Reordered(o.order)}, o.Node: {func(*reference.Spec) {}}}
 	}
 	return h
 }
@@ -90,19 +103,19 @@ func matchingBiased(o *Product) []int {
 // columnsPermuted returns the hypothesis that a product reads its input in another order. What it
 // must have read follows from what it gave, if it gives no fewer features than it reads; what
 // it multiplied by, if there are enough rows; and else some orders are tried.
-func columnsPermuted(o *Product, weight *matrix.Matrix) *Hypothesis {
+func columnsPermuted(o *Product) *Hypothesis {
 	var order []int
-	if read := matrix.LeastSquares(weight, o.Got.Transpose()); read != nil { // [k, n]
+	if read := matrix.LeastSquares(o.weight, o.Got.Transpose()); read != nil { // [k, n]
 		order = nearest(read, o.X.Transpose())
 	} else if by := o.multiplier(); by != nil { // [k, m]
-		order = nearest(by, weight.Transpose())
+		order = nearest(by, o.weight.Transpose())
 	} else {
-		order = usualOrder(o, weight)
+		order = usualOrder(o)
 	}
 	if order == nil {
 		return nil
 	}
-	return edit("weight_permuted", o.Node, "reads its input's features in another order", detail{"order": "of columns"},
+	return edit(o.Node, "reads its input's features in another order", detail{"order": "of columns"},
 		func(s *reference.Spec) {
 			s.Alter = func(w []float64, rows, cols int) []float64 {
 				y := make([]float64, len(w))
@@ -126,7 +139,7 @@ func (o *Product) multiplier() *matrix.Matrix {
 // usualOrder returns the one of the orders that loaders and kernels have by mistake in which a
 // product seems to read its input, nil if it is none of them: in groups of a power of two, or
 // all together, backwards, halves exchanged, or woven.
-func usualOrder(o *Product, weight *matrix.Matrix) []int {
+func usualOrder(o *Product) []int {
 	k := o.X.Cols
 	if k < 4 {
 		return nil
@@ -147,7 +160,7 @@ func usualOrder(o *Product, weight *matrix.Matrix) []int {
 				order[i] = i/group*group + within(i%group)
 				read[i] = x[order[i]]
 			}
-			if matrix.Norm(matrix.Minus(weight.Times(read), got)) <= 0.1*matrix.Norm(got) {
+			if matrix.Norm(matrix.Minus(o.weight.Times(read), got)) <= 0.1*matrix.Norm(got) {
 				return order
 			}
 		}
@@ -184,12 +197,15 @@ func nearest(a, b *matrix.Matrix) []int {
 	return order
 }
 
-// blocksScaled returns the hypothesis that each block of a quantized weight's rows has another scale
+// readBlocks returns the hypothesis that each block of a quantized weight's rows has another scale
 // and another minimum: w is read as s·w + o, and every row of the product is the sum of
 // what its blocks give. Both are fitted, for each row by itself if there are many more
 // positions than it has blocks, else for all rows by a block's place in its Superblock.
-func blocksScaled(o *Product, weight *matrix.Matrix) *Hypothesis {
-	n, k, m := o.X.Rows, o.X.Cols, weight.Rows
+func readBlocks(o *Product) *Hypothesis {
+	if o.head || o.order != nil {
+		return nil
+	}
+	n, k, m := o.X.Rows, o.X.Cols, o.weight.Rows
 	size := gcd(k, 32)
 	if quant.GroupSize(o.Node.W[0].DType) == 16 {
 		size = 16
@@ -205,18 +221,18 @@ func blocksScaled(o *Product, weight *matrix.Matrix) *Hypothesis {
 	}
 	fitted := make([]float64, 0, m*k)
 	for first := 0; first < m; first += together {
-		s := fitBlocks(o, weight, first, together, places, place)
+		s := fitBlocks(o, first, together, places, place)
 		if s == nil {
 			return nil
 		}
 		for i := first; i < first+together; i++ {
 			for c := range k {
 				at := place(i, c)
-				fitted = append(fitted, s[at]*weight.Row(i)[c]+s[places+at])
+				fitted = append(fitted, s[at]*o.weight.Row(i)[c]+s[places+at])
 			}
 		}
 	}
-	h := edit("weight_scale", o.Node, "decodes the weight's blocks with other scales or minimums",
+	h := edit(o.Node, "decodes the weight's blocks with other scales or minimums",
 		detail{"scales": "of blocks"}, func(s *reference.Spec) {
 			s.Alter = func([]float64, int, int) []float64 { return fitted }
 		})
@@ -226,7 +242,7 @@ func blocksScaled(o *Product, weight *matrix.Matrix) *Hypothesis {
 
 // fitBlocks returns the scales of places, and then the offsets, under which some rows of a
 // weight give what was observed; nil if there are none, or one would not be read at all.
-func fitBlocks(o *Product, weight *matrix.Matrix, first, rows, places int, place func(i, c int) int) []float64 {
+func fitBlocks(o *Product, first, rows, places int, place func(i, c int) int) []float64 {
 	n := o.X.Rows
 	if n*rows < 4*places {
 		return nil
@@ -237,7 +253,7 @@ func fitBlocks(o *Product, weight *matrix.Matrix, first, rows, places int, place
 			row := terms.Row(r*n + t)
 			for c, x := range o.X.Row(t) {
 				at := place(first+r, c)
-				row[at] += x * weight.Row(first + r)[c]
+				row[at] += x * o.weight.Row(first + r)[c]
 				row[places+at] += x
 			}
 			got[r*n+t] = o.Got.Row(t)[first+r]

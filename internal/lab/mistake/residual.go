@@ -9,77 +9,59 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// addHypotheses returns hypotheses about a bias, or about a sum with the residual stream.
-func (p *Proposer) addHypotheses(n *graph.Node) []*Hypothesis {
-	if len(n.W) > 0 {
-		all := []*Hypothesis{edit("bias_missing", n, "leaves the bias out", detail{}, passes(0))}
-		for _, x := range p.Siblings(n) {
-			all = append(all, unlikely(0.3, edit("weight_wrong_layer", n, fmt.Sprintf("adds the bias of layer %d", x.Layer), detail{"apart": float64(x.Layer - n.Layer)},
-				func(s *reference.Spec) { s.W = x.W })))
-		}
-		return all
+// isSum reports whether n adds two values in a layer.
+func isSum(n *graph.Node) bool { return n.Op == graph.Add && len(n.W) == 0 && n.Layer >= 0 }
+
+// lostBiases lists sums, norms, convolutions and experts without their bias.
+func lostBiases(_ *Proposer, n *graph.Node) []*Hypothesis {
+	switch {
+	case n.Op == graph.Add && len(n.W) > 0:
+		return []*Hypothesis{edit(n, "leaves the bias out", detail{}, passes(0))}
+	case (n.Op == graph.LayerNorm || n.Op == graph.Conv) && len(n.W) > 1:
+		return []*Hypothesis{edit(n, "adds no bias", detail{}, func(s *reference.Spec) { s.W = s.W[:1] })}
+	case n.Op == graph.Experts && n.Attr.(graph.ExpertsAttr).Biased:
+		return []*Hypothesis{edit(n, "leaves out the experts' biases", detail{},
+			func(s *reference.Spec) { s.Experts.Biased = false })}
 	}
-	if n.Layer < 0 {
-		return perLayerSum(n)
+	return nil
+}
+
+// lostStreams lists sums of the residual stream and a layer's output that are one of the two.
+func lostStreams(_ *Proposer, n *graph.Node) []*Hypothesis {
+	if !isSum(n) {
+		return nil
 	}
-	branch := n.In[1]
-	missing := "residual_missing"
-	if isPLE(branch) {
-		missing = "ple_missing"
-	}
-	all := []*Hypothesis{
-		edit("residual_missing", n, "passes on the layer's output without the residual stream", detail{"lost": "stream"}, passes(1)),
-		edit(missing, n, "passes on the residual stream without the layer's output", detail{"lost": "branch"}, passes(0)),
-	}
-	if branch.Op == graph.RMSNorm {
-		all = append(all, edit(p.MissingNorm(branch), branch, "adds what was not normed", detail{}, reads(0, branch)))
-		all[len(all)-1].Edits = reference.Edits{n: {reads(1, branch.In[0])}}
-	} else {
-		all = append(all, p.extraNorm(n, "what is added", func(e *reference.Eval, s *reference.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
-			x, y, err := reference.Both(e, rows, s.In[0], s.In[1])
-			if err != nil {
-				return nil, err
-			}
-			for i, v := range norm(y) {
-				x[i] += v
-			}
-			return x, nil
-		}))
-	}
-	if Role(n) == "out" {
-		all = append(all, p.normed(n))
+	all := []*Hypothesis{edit(n, "passes on the layer's output without the residual stream", detail{"lost": "stream"},
+		passes(1))}
+	if !isPLE(n.In[1]) {
+		all = append(all, lostBranch(n))
 	}
 	return all
 }
 
-func (p *Proposer) mulHypotheses(n *graph.Node) []*Hypothesis {
-	if len(n.W) == 0 {
-		return []*Hypothesis{edit("gate_missing", n, "passes on the first factor alone", detail{"lost": "second"}, passes(0)),
-			edit("gate_missing", n, "passes on the second factor alone", detail{"lost": "first"}, passes(1))}
-	}
-	if n.W[0].Shape.Size() != 1 {
+func lostBranch(n *graph.Node) *Hypothesis {
+	return edit(n, "passes on the residual stream without the layer's output", detail{"lost": "branch"}, passes(0))
+}
+
+// isScalar reports whether n multiplies by a weight of one number.
+func isScalar(n *graph.Node) bool {
+	return n.Op == graph.Mul && len(n.W) > 0 && n.W[0].Shape.Size() == 1
+}
+
+// otherScalars lists a layer's scalar that is 1, squared or another layer's, or multiplies less than the stream.
+func otherScalars(p *Proposer, n *graph.Node) []*Hypothesis {
+	if !isScalar(n) {
 		return nil
 	}
-	const cause = "layer_scalar"
-	all := []*Hypothesis{p.normed(n), edit(cause, n, "leaves the multiplication out", detail{"scalar": "one"}, passes(0)),
-		edit(cause, n, "multiplies by the scalar twice", detail{"scalar": "squared"}, func(s *reference.Spec) {
-			s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-				y, err := s.Plain(e, rows)
-				if err != nil {
-					return nil, err
-				}
-				w, err := reference.Vector(s.W[0])
-				for i := range y {
-					y[i] *= w[0]
-				}
-				return y, err
-			}
-		})}
+	all := []*Hypothesis{edit(n, "leaves the multiplication out", detail{"scalar": "one"}, passes(0)),
+		edit(n, "multiplies by the scalar twice", detail{"scalar": "squared"},
+			alters(0, func(w []float64) { w[0] *= w[0] }))}
 	for _, x := range p.Siblings(n) {
-		all = append(all, unlikely(0.3, edit(cause, n, fmt.Sprintf("multiplies by the scalar of layer %d", x.Layer), detail{"apart": float64(x.Layer - n.Layer)}, func(s *reference.Spec) { s.W = x.W })))
+		all = append(all, unlikely(0.3, edit(n, fmt.Sprintf("multiplies by the scalar of layer %d", x.Layer),
+			detail{"apart": float64(x.Layer - n.Layer)}, hasWeights(x))))
 	}
 	// The scalar on what the layer adds, or on its last branch, not on the stream.
-	for stream, depth := n.In[0], 0; stream.Op == graph.Add && len(stream.In) == 2 && stream.Layer == n.Layer; stream, depth = stream.In[0], depth+1 {
+	for stream, depth := n.In[0], 0; isSum(stream) && stream.Layer == n.Layer; stream, depth = stream.In[0], depth+1 {
 		start := stream.In[0]
 		what := "on the last branch"
 		if start.Op != graph.Add || start.Layer != n.Layer {
@@ -87,71 +69,236 @@ func (p *Proposer) mulHypotheses(n *graph.Node) []*Hypothesis {
 		} else if depth > 0 {
 			continue
 		}
-		all = append(all, edit(cause, n, "multiplies "+what[3:]+", not the stream", detail{"scalar": what}, func(s *reference.Spec) {
-			s.In = []*graph.Node{n.In[0], start}
-			s.Func = scaledDelta
-		}))
+		all = append(all, edit(n, "multiplies "+what[3:]+", not the stream", detail{"scalar": what},
+			ofScalar(n.In[0], start, func(stream, start, by float64) float64 { return start + by*(stream-start) })))
 	}
 	return all
 }
 
-// scaledDelta returns start + scalar·(stream - start), In being stream and start.
-func scaledDelta(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-	y, start, err := reference.Both(e, rows, s.In[0], s.In[1])
-	if err != nil {
-		return nil, err
+// ofScalar makes a product by a scalar a function of two values and the scalar.
+func ofScalar(a, b *graph.Node, f func(a, b, by float64) float64) reference.Edit {
+	return func(s *reference.Spec) {
+		s.In = []*graph.Node{a, b}
+		computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+			x, y, err := reference.Both(e, rows, s.In[0], s.In[1])
+			if err != nil {
+				return nil, err
+			}
+			w, err := reference.Vector(s.W[0])
+			for i := range x {
+				x[i] = f(x[i], y[i], w[i%len(w)])
+			}
+			return x, err
+		})(s)
 	}
-	w, err := reference.Vector(s.W[0])
-	if err != nil {
-		return nil, err
-	}
-	for i := range y {
-		y[i] = start[i] + w[0]*(y[i]-start[i])
-	}
-	return y, nil
 }
 
-// scaleHypotheses returns other factors than the model's own. Those of per-layer embeddings lie outside the layers.
-func (p *Proposer) scaleHypotheses(n *graph.Node) []*Hypothesis {
-	cause, cost := "scale_factor", 0.4 // what leaves less to chance, such as a scale of scores, comes first
-	if n.Layer < 0 && slices.ContainsFunc(p.g.Nodes[1:], func(x *graph.Node) bool { return x.Op == graph.Embed }) {
-		cause, cost = "ple_scale", 0
-	}
-	right := n.Attr.(graph.ScaleAttr).By
+// otherFactorsOf lists other factors than the model's own, of embeddings or of values.
+func otherFactorsOf(computed string, n *graph.Node, right float64, guesses ...float64) *Hypothesis {
 	size := math.Abs(right)
-	return []*Hypothesis{unlikely(cost, fitting(cause, n, Fit{Right: right, Least: size / 1000, Most: 1000 * size, Guesses: []float64{1, right * right, math.Sqrt(size), 1 / right},
+	return fitting(n, Fit{Right: right, Least: size / 1000, Most: 1000 * size, Guesses: guesses,
 		Make: func(v float64) *Hypothesis {
-			return edit(cause, n, fmt.Sprintf("multiplies by %.6g, not by %.6g", v, right), detail{"factor": v, "right": right}, func(s *reference.Spec) { s.By = v })
-		}}))}
+			return edit(n, fmt.Sprintf(computed, v, right), detail{"factor": v, "right": right},
+				func(s *reference.Spec) { s.By = v })
+		}})
 }
 
-func softcapHypotheses(n *graph.Node) []*Hypothesis {
-	right := n.Attr.(graph.ScaleAttr).By
-	scaled := func(what string, before bool) *Hypothesis {
-		return unlikely(0.4, fitting("logits_scale", n, Fit{Right: 1, Least: 1e-3, Most: 1e3, Guesses: []float64{0.5, 2}, Make: func(v float64) *Hypothesis {
-			return edit("logits_scale", n, fmt.Sprintf("multiplies the logits by %.6g %s the cap", v, what), detail{"factor": v, "place": what}, func(s *reference.Spec) {
-				if !before {
-					s.Times = v
-					return
-				}
-				s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-					y, err := e.Value(s.In[0], rows)
-					for i := range y {
-						y[i] = right * math.Tanh(v*y[i]/right)
-					}
-					return y, err
-				}
-			})
-		}}))
+// otherEmbeddingScales lists other factors of embeddings.
+func otherEmbeddingScales(p *Proposer, n *graph.Node) []*Hypothesis {
+	if n.Op != graph.Embed {
+		return nil
 	}
-	return []*Hypothesis{
-		scaled("before", true), scaled("after", false),
-		edit("softcap_missing", n, "does not cap the logits", detail{}, func(s *reference.Spec) { s.By = 0 }),
-		unlikely(0.2, fitting("softcap_value", n, Fit{Right: right, Least: 1, Most: 1000, Guesses: []float64{15, 20, 30, 50, right / 2, right * 2}, Make: func(v float64) *Hypothesis {
+	right, width := float64(n.Attr.(graph.EmbedAttr).Scale), float64(n.Shape.Size())
+	return []*Hypothesis{otherFactorsOf("scales the embedding by %.6g, not %.6g", n, right,
+		1, math.Sqrt(width), width, 1/math.Sqrt(width), 0.5*right, 2*right, right*right)}
+}
+
+// otherScaleFactors lists other factors of a Scale.
+func otherScaleFactors(_ *Proposer, n *graph.Node) []*Hypothesis {
+	right := n.Attr.(graph.ScaleAttr).By
+	return []*Hypothesis{otherFactorsOf("multiplies by %.6g, not by %.6g", n, right,
+		1, right*right, math.Sqrt(math.Abs(right)), 1/right)}
+}
+
+// isPLEScale reports whether n is an embedding or a factor of per-layer embeddings: these lie outside the layers.
+func isPLEScale(p *Proposer, n *graph.Node) bool {
+	if n.Op == graph.Embed {
+		return n != p.g.Nodes[0]
+	}
+	return n.Op == graph.Scale && n.Layer < 0 &&
+		slices.ContainsFunc(p.g.Nodes[1:], func(x *graph.Node) bool { return x.Op == graph.Embed })
+}
+
+// otherFactorsOfValues lists other factors of a Scale, behind mistakes that leave less to chance, such as a scale of
+// scores.
+func otherFactorsOfValues(p *Proposer, n *graph.Node) []*Hypothesis {
+	if isPLEScale(p, n) {
+		return nil
+	}
+	return []*Hypothesis{unlikely(0.4, otherScaleFactors(p, n)[0])}
+}
+
+// scaledTwice leaves a factor out, or multiplies by it twice.
+func scaledTwice(p *Proposer, n *graph.Node) (all []*Hypothesis) {
+	if n.Op != graph.Scale || isPLEScale(p, n) {
+		return nil
+	}
+	for _, h := range otherScaleFactors(p, n) {
+		for form, v := range map[string]float64{"without": 1, "twice": h.Fit.Right * h.Fit.Right} {
+			if h.Fit.Right != 1 {
+				x := h.Fit.Make(v)
+				x.Detail = detail{"built": form}
+				all = append(all, x)
+			}
+		}
+	}
+	return all
+}
+
+// otherLogitScales lists logits by a factor: the head's product, or what a cap reads or gives.
+func otherLogitScales(p *Proposer, n *graph.Node) (all []*Hypothesis) {
+	by := func(guesses []float64, make func(v float64) *Hypothesis) *Hypothesis {
+		return fitting(n, Fit{Right: 1, Least: 1e-3, Most: 1e3, Guesses: guesses, Make: make})
+	}
+	if n.Op == graph.Linear {
+		if isHead(p, n) {
+			all = append(all, unlikely(0.5, by(factors(n), timesProduct(n))))
+		}
+		return all
+	}
+	cap := n.Attr.(graph.ScaleAttr).By
+	for _, place := range []string{"before", "after"} {
+		all = append(all, unlikely(0.4, by([]float64{0.5, 2}, func(v float64) *Hypothesis {
+			return edit(n, fmt.Sprintf("multiplies the logits by %.6g %s the cap", v, place),
+				detail{"factor": v, "place": place}, func(s *reference.Spec) {
+					if place == "after" {
+						s.Times = v
+						return
+					}
+					s.By, s.Times = cap/v, v // v·tanh's cap: cap·tanh(v·x/cap)
+				})
+		})))
+	}
+	return all
+}
+
+// lostSoftcaps lists logits without their cap.
+func lostSoftcaps(_ *Proposer, n *graph.Node) []*Hypothesis {
+	return []*Hypothesis{edit(n, "does not cap the logits", detail{}, func(s *reference.Spec) { s.By = 0 })}
+}
+
+// otherSoftcaps lists other caps of logits.
+func otherSoftcaps(_ *Proposer, n *graph.Node) []*Hypothesis {
+	right := n.Attr.(graph.ScaleAttr).By
+	return []*Hypothesis{unlikely(0.2, fitting(n, Fit{Right: right, Least: 1, Most: 1000,
+		Guesses: []float64{15, 20, 30, 50, right / 2, right * 2}, Make: func(v float64) *Hypothesis {
 			if v == right {
 				return nil
 			}
-			return edit("softcap_value", n, fmt.Sprintf("caps at %.6g, not at %.6g", v, right), detail{"cap": v, "right": right}, func(s *reference.Spec) { s.By = v })
-		}})),
+			return edit(n, fmt.Sprintf("caps at %.6g, not at %.6g", v, right), detail{"cap": v, "right": right},
+				func(s *reference.Spec) { s.By = v })
+		}}))}
+}
+
+// otherPositionEmbeddings lists learned positions that are not added, or read at another position.
+func otherPositionEmbeddings(_ *Proposer, n *graph.Node) []*Hypothesis {
+	all := []*Hypothesis{edit(n, "adds no positions", detail{}, func(s *reference.Spec) { s.Times = 0 })}
+	for _, shift := range []int{1, 2, -1} {
+		all = append(all, edit(n, fmt.Sprintf("reads the table at the position plus %d", shift),
+			detail{"shift": float64(shift)}, func(s *reference.Spec) { s.Shift = shift }))
 	}
+	return all
+}
+
+// otherTemperatures lists factors by position that are left out, or count positions from another number.
+func otherTemperatures(_ *Proposer, n *graph.Node) []*Hypothesis {
+	shift := n.Attr.(graph.ScalePosAttr).Shift
+	other := 1 - min(shift, 1)
+	return []*Hypothesis{
+		edit(n, "multiplies by no factor", detail{}, passes(0)),
+		edit(n, fmt.Sprintf("counts positions from %d", other), detail{"shift": float64(other)},
+			func(s *reference.Spec) { s.Shift = other - shift }),
+	}
+}
+
+// swappedParts lists two parts of a value in the other order.
+func swappedParts(_ *Proposer, n *graph.Node) []*Hypothesis {
+	if n.In[0] == n.In[1] || !slices.Equal(n.In[0].Shape, n.In[1].Shape) {
+		return nil
+	}
+	return []*Hypothesis{edit(n, "puts the second part first", detail{},
+		func(s *reference.Spec) { s.In = []*graph.Node{s.In[1], s.In[0]} })}
+}
+
+// otherSlices lists the parts of a value before and behind the one that is meant.
+func otherSlices(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
+	d, width, right := n.Shape.Last(), n.In[0].Shape.Last(), n.Attr.(graph.SliceAttr).Offset
+	for offset := right % d; offset+d <= width; offset += d {
+		if offset == right {
+			continue
+		}
+		all = append(all, edit(n, fmt.Sprintf("takes the part from %d on, not from %d", offset, right),
+			detail{"offset": float64(offset), "right": float64(right)},
+			computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+				x, err := e.Value(s.In[0], rows)
+				var y []float64
+				for ; len(x) > 0 && err == nil; x = x[width:] {
+					y = append(y, x[offset:offset+d]...)
+				}
+				return y, err
+			})))
+	}
+	return all
+}
+
+// neighbour returns the part before a Slice's own, or the one behind it.
+func neighbour(p *Proposer, n *graph.Node) []*Hypothesis {
+	if n.Op != graph.Slice {
+		return nil
+	}
+	right, d := n.Attr.(graph.SliceAttr).Offset, n.Shape.Last()
+	for _, offset := range []int{right - d, right + d} {
+		for _, h := range otherSlices(p, n) {
+			if h.Detail["offset"] == float64(offset) {
+				h.Detail = detail{"built": "neighbour"}
+				return []*Hypothesis{h}
+			}
+		}
+	}
+	return nil
+}
+
+// otherPoolings lists the other way to make one row of a text's rows.
+func otherPoolings(_ *Proposer, n *graph.Node) []*Hypothesis {
+	right := n.Attr.(graph.PoolAttr).Pooling
+	other := graph.Mean + graph.First - right
+	return []*Hypothesis{edit(n, "gives the "+other.String()+", not the "+right.String(), detail{},
+		func(s *reference.Spec) { s.Pooling = other })}
+}
+
+// reversedKernels lists convolutions whose newest input meets the first weight.
+func reversedKernels(_ *Proposer, n *graph.Node) []*Hypothesis {
+	k := n.W[0].Shape[1]
+	return []*Hypothesis{edit(n, "multiplies the newest input by the first weight", detail{}, alters(0, func(w []float64) {
+		for i := 0; i < len(w); i += k {
+			slices.Reverse(w[i : i+k])
+		}
+	}))}
+}
+
+// otherDecays lists scans of steps without a bias, and scans whose decay is taken for its logarithm.
+func otherDecays(_ *Proposer, n *graph.Node) []*Hypothesis {
+	return []*Hypothesis{
+		edit(n, "adds no bias to its steps", detail{"bias": 0.0}, alters(1, func(w []float64) { clear(w) })),
+		edit(n, "takes the decay's logarithm for the decay", detail{}, alters(0, func(w []float64) {
+			for i, v := range w {
+				w[i] = math.Log(math.Abs(v))
+			}
+		}))}
+}
+
+// lostSkips lists scans without their skip connection.
+func lostSkips(_ *Proposer, n *graph.Node) []*Hypothesis {
+	return []*Hypothesis{edit(n, "leaves out the skip connection (D·x)", detail{},
+		alters(2, func(w []float64) { clear(w) }))}
 }

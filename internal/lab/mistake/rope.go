@@ -12,131 +12,281 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// turning are rope nodes that a hypothesis is about.
+// turning is the ropes that a hypothesis is about: of queries and keys alike, or of a single side.
 type turning struct {
 	at    *graph.Node
 	nodes []*graph.Node
 	cost  float64
-	side  string // queries or keys, if it is about one of them
+	side  string // queries or keys, for a single side
 }
 
-// wrong returns the hypothesis that all of them turn otherwise.
-func (t turning) wrong(cause, computed string, d detail, change reference.Edit) *Hypothesis {
-	h := &Hypothesis{Cause: cause, Node: t.at, Computed: computed, Detail: d, Edits: reference.Edits{}, Cost: t.cost}
-	if t.side != "" {
-		h.Computed += ", " + t.side + " alone"
-		h.Detail = maps.Clone(d)
-		h.Detail["side"] = t.side
+// turnings returns the ropes that hypotheses at n are about: those of queries and keys alike, and n's own. Of the
+// layer whose keys another reads, the keys alone are at stake. Long equations do not ask for each side, unless
+// p.Alone is set.
+func (p *Proposer) turnings(n *graph.Node) (all []turning) {
+	ropes := p.Rotations(n)
+	if !p.Alone && isOuterRope(p, n) && (n == ropes[0] || len(p.Span) > small && !slices.Contains(p.Span, ropes[0])) {
+		all = append(all, turning{at: n, nodes: ropes})
 	}
+	if len(ropes) > 1 && (p.Alone || isOuterRope(p, n) && len(p.Span) <= small) {
+		all = append(all, turning{at: n, nodes: []*graph.Node{n}, cost: 0.3, side: Side(n)})
+	}
+	return all
+}
+
+// isOuterRope reports whether n is the first or the last rope of its layer.
+func isOuterRope(p *Proposer, n *graph.Node) bool {
+	ropes := p.Rotations(n)
+	return n == ropes[0] || n == ropes[len(ropes)-1]
+}
+
+// turns reports whether n is a rope that turns anything.
+func turns(_ *site, n *graph.Node) bool {
+	a, ok := n.Attr.(graph.RoPEAttr)
+	return ok && slices.ContainsFunc(a.Freqs, func(f float64) bool { return f != 0 })
+}
+
+// turned returns the forms of a mistake of ropes that f lists for each turning.
+func turned(f func(p *Proposer, t turning) []*Hypothesis) forms {
+	return func(p *Proposer, n *graph.Node) (all []*Hypothesis) {
+		for _, t := range p.turnings(n) {
+			all = append(all, f(p, t)...)
+		}
+		return all
+	}
+}
+
+// turnedBy returns the form of a mistake by which all ropes of a turning are edited.
+func turnedBy(computed string, e reference.Edit) forms {
+	return turned(func(_ *Proposer, t turning) []*Hypothesis { return []*Hypothesis{t.wrong(computed, detail{}, e)} })
+}
+
+// wrong makes the hypothesis that all ropes of t turn otherwise.
+func (t turning) wrong(computed string, d detail, change reference.Edit) *Hypothesis {
+	if t.side != "" {
+		computed += ", " + t.side + " alone"
+		d = maps.Clone(d)
+		d["side"] = t.side
+	}
+	h := unlikely(t.cost, edited(t.at, computed, d, reference.Edits{}))
 	for _, x := range t.nodes {
 		h.Edits[x] = []reference.Edit{change}
 	}
 	return h
 }
 
-// ropeHypotheses returns hypotheses about queries and keys alike, and about each of them: of the layer whose keys
-// another reads, about the keys.
-func (p *Proposer) ropeHypotheses(n *graph.Node) []*Hypothesis {
-	ropes := p.Rotations(n)
-	if n != ropes[len(ropes)-1] && n != ropes[0] {
-		return nil
-	}
-	var all []*Hypothesis
-	if n == ropes[0] || len(p.Span) > small && !slices.Contains(p.Span, ropes[0]) {
-		all = p.turns(turning{at: n, nodes: ropes})
-	}
-	if len(p.Span) <= small {
-		all = append(all, p.OneSide(n)...)
-	}
-	if Behind(n.In[0]).Op != graph.RMSNorm {
-		all = append(all, p.extraNorm(n, Side(n), func(e *reference.Eval, s *reference.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
-			y, err := e.Value(s.In[0], rows)
-			return s.Rotate(e, norm(y), rows), err
-		}))
-	}
-	return append(all, p.shifts(n)...)
-}
-
-// OneSide returns hypotheses about what rope n does to queries or to keys, if it is not alone.
-func (p *Proposer) OneSide(n *graph.Node) []*Hypothesis {
-	if len(p.Rotations(n)) < 2 {
-		return nil
-	}
-	return p.turns(turning{at: n, nodes: []*graph.Node{n}, cost: 0.3, side: Side(n)})
-}
-
-func (p *Proposer) turns(t turning) []*Hypothesis {
+// frequencies returns the speeds of t's pairs, how many features turn, and the features of a head.
+func (t turning) frequencies() (freqs []float64, dim, whole int) {
 	attr, whole := t.at.Attr.(graph.RoPEAttr), t.at.Shape.Last()
-	freqs, dim := attr.Freqs, attr.Turning(whole)
-	speeds := func(f []float64) reference.Edit { return func(s *reference.Spec) { s.Freqs = f } }
-	all := []*Hypothesis{
-		t.wrong("rope_missing", "does not turn queries and keys", detail{}, speeds(nil)),
-		t.style(attr),
+	return attr.Freqs, attr.Turning(whole), whole
+}
+
+// speed makes the pairs of a rope turn by other speeds.
+func speed(f []float64) reference.Edit { return func(s *reference.Spec) { s.Freqs = f } }
+
+// otherStyles lists the other way to make pairs.
+func otherStyles(_ *Proposer, t turning) []*Hypothesis {
+	name, computed := "interleaved", "turns pairs (2i, 2i+1), not (i, i+d/2)"
+	interleaved := t.at.Attr.(graph.RoPEAttr).Interleaved
+	if interleaved {
+		name, computed = "half", "turns pairs (i, i+d/2), not (2i, 2i+1)"
 	}
-	if attr.Magnitude != 0 {
-		all = append(all, t.wrong("rope_magnitude", fmt.Sprintf("turns without the magnitude of %.6g", attr.Magnitude), detail{"magnitude": 1.0, "right": attr.Magnitude}, func(s *reference.Spec) { s.Magnitude = 0 }))
+	return []*Hypothesis{t.wrong(computed, detail{"style": name}, func(s *reference.Spec) { s.Interleaved = !interleaved })}
+}
+
+// otherMagnitudes lists ropes without the factor of their cosines and sines. Where they have none, the factor of the
+// model's scaling may lie in the scale of scores, as in latent attention: then an engine may multiply by both.
+func otherMagnitudes(_ *Proposer, t turning) []*Hypothesis {
+	by := func(v, right float64, computed string) []*Hypothesis {
+		return []*Hypothesis{t.wrong(computed, detail{"magnitude": v, "right": right},
+			func(s *reference.Spec) { s.Magnitude = v })}
 	}
-	all = append(all, t.sections(attr)...)
-	all = append(all, p.positions(t)...)
+	if right := t.at.Attr.(graph.RoPEAttr).Magnitude; right != 0 {
+		return by(1, right, fmt.Sprintf("turns without the magnitude of %.6g", right))
+	}
+	freqs, dim, _ := t.frequencies()
+	plain, scaled := t.isScaled()
+	if _, isUniform := t.inverted(); !scaled || isUniform {
+		return nil // a scaling of all pairs has no magnitude
+	}
+	if _, ok := rope.Banded(freqs, Theta(freqs, dim), dim); ok {
+		return nil
+	}
+	v := 1 + 0.1*math.Log(plain[len(plain)-1]/freqs[len(freqs)-1])
+	return by(v, 1, fmt.Sprintf("turns with a magnitude of %.6g, which the scale of scores has already", v))
+}
+
+// otherSections lists other parts of a position than each pair's own.
+func otherSections(_ *Proposer, t turning) (all []*Hypothesis) {
+	if !Sectioned(t.at) {
+		return nil
+	}
+	woven, order := t.at.Attr.(graph.RoPEAttr).Woven, "by turns"
+	if woven {
+		order = "one run after another"
+	}
+	parts := func(computed string, d detail, change func(p [3]int32) [3]int32) {
+		all = append(all, t.wrong(computed, d, func(s *reference.Spec) { s.Parts = change }))
+	}
+	parts("turns only the pairs of time: height and width stay 0", detail{"parts": "time alone"},
+		func(p [3]int32) [3]int32 { return [3]int32{p[0], 0, 0} })
+	all = append(all, t.wrong("gives the sections their pairs "+order, detail{"order": order},
+		func(s *reference.Spec) { s.Woven = !woven }))
+	parts("gives height the pairs of width, and width those of height", detail{"order": "width before height"},
+		func(p [3]int32) [3]int32 { return [3]int32{p[0], p[2], p[1]} })
+	all = append(all, t.wrong("turns all pairs by where a row stands, as those of text", detail{"parts": "of text"},
+		func(s *reference.Spec) { s.Sections = [3]int{} }))
+	parts("turns all pairs by the time", detail{"parts": "time for all"},
+		func(p [3]int32) [3]int32 { return [3]int32{p[0], p[0], p[0]} })
+	return all
+}
+
+// Sectioned reports whether n turns by positions of three parts.
+func Sectioned(n *graph.Node) bool {
+	a, ok := n.Attr.(graph.RoPEAttr)
+	return ok && a.Sections != [3]int{}
+}
+
+// otherParts lists ropes that turn more or fewer features or pairs of a head.
+func otherParts(_ *Proposer, t turning) (all []*Hypothesis) {
+	freqs, dim, whole := t.frequencies()
 	if len(freqs) == 0 {
-		return all
+		return nil
 	}
 	base := Theta(freqs, dim)
 	plain := rope.New(base, dim)
-	if dim < whole {
-		all = append(all, t.wrong("rope_partial", fmt.Sprintf("turns all %d features of a head, not %d", whole, dim), detail{"part": 1.0}, func(s *reference.Spec) { s.Freqs, s.Part = rope.New(base, whole), 0 }),
-			t.wrong("rope_partial", fmt.Sprintf("turns %d features of a head at the speeds of all %d", dim, whole), detail{"speeds": "of the whole head"}, speeds(rope.New(base, whole)[:len(freqs)])))
+	features := func(count int) reference.Edit {
+		return func(s *reference.Spec) { s.Freqs, s.Part = rope.New(base, count), count%whole }
 	}
-	if !alike(plain, freqs) && len(freqs) == dim/2 {
-		all = append(all, t.wrong("rope_scaling", "turns without the scaling of the frequencies", detail{"scaling": "none"}, speeds(plain)), t.otherFactor(plain, freqs))
-		inverse, cause := slices.Clone(freqs), "rope_scaling" // if one factor is for all
-		for i, f := range plain {
-			inverse[i] = float64(float32(f * f / freqs[i]))
-			if math.Abs(f/freqs[i]*freqs[0]/plain[0]-1) > 1e-3 {
-				cause = "rope_factors"
-			}
-		}
-		all = append(all, t.wrong(cause, "multiplies the frequencies by the factors that divide them", detail{"factors": "inverse"}, speeds(inverse)))
+	if dim < whole {
+		all = append(all, t.wrong(fmt.Sprintf("turns all %d features of a head, not %d", whole, dim), detail{"part": 1.0},
+			features(whole)),
+			t.wrong(fmt.Sprintf("turns %d features of a head at the speeds of all %d", dim, whole),
+				detail{"speeds": "of the whole head"}, speed(rope.New(base, whole)[:len(freqs)])))
 	}
 	if len(freqs) < dim/2 {
-		all = append(all, t.wrong("rope_partial", "turns all pairs, though some are left out", detail{"pairs": "all"}, speeds(plain)))
-	}
-	for _, factor := range []float64{2, 4, 8, 16, 32} {
-		all = append(all, t.wrong("rope_scaling", fmt.Sprintf("turns %g times as fast", factor), detail{"speed": factor}, speeds(Times(freqs, factor))),
-			t.wrong("rope_scaling", fmt.Sprintf("turns at 1/%g of the speed", factor), detail{"speed": 1 / factor}, speeds(Times(freqs, 1/factor))))
+		all = append(all, t.wrong("turns all pairs, though some are left out", detail{"pairs": "all"}, speed(plain)))
 	}
 	for _, part := range []float64{0.25, 0.5, 0.75} {
-		if turning := int(part*float64(whole)) / 2 * 2; turning != dim {
-			all = append(all, unlikely(0.3, t.wrong("rope_partial", fmt.Sprintf("turns the first %d of %d features", turning, whole), detail{"part": part},
-				func(s *reference.Spec) { s.Freqs, s.Part = rope.New(base, turning), turning })))
+		if count := int(part*float64(whole)) / 2 * 2; count != dim {
+			all = append(all, unlikely(0.3, t.wrong(fmt.Sprintf("turns the first %d of %d features", count, whole),
+				detail{"part": part}, features(count))))
 		}
 		if count := int(part * float64(dim/2)); count != len(freqs) {
 			some := plain
 			if count < len(freqs) {
 				some = freqs
 			}
-			all = append(all, unlikely(0.4, t.wrong("rope_partial", fmt.Sprintf("turns the first %d of %d pairs", count, dim/2), detail{"pairs": part}, speeds(some[:count]))))
+			all = append(all, unlikely(0.4, t.wrong(fmt.Sprintf("turns the first %d of %d pairs", count, dim/2),
+				detail{"pairs": part}, speed(some[:count]))))
 		}
 	}
-	all = append(all, p.otherKinds(t, freqs, dim)...)
-	return append(all, t.otherBase(freqs, base, dim)...)
+	return all
 }
 
-// otherBase returns powers of another base. A scaling divides the same pairs as in the model, or, if it is one by
+// isScaled reports whether the speeds are not the powers of their base, and returns those.
+func (t turning) isScaled() (plain []float64, scaled bool) {
+	freqs, dim, _ := t.frequencies()
+	if len(freqs) == 0 || len(freqs) != dim/2 {
+		return nil, false
+	}
+	plain = rope.New(Theta(freqs, dim), dim)
+	return plain, !alike(plain, freqs)
+}
+
+// otherFactors lists ropes whose factors by pair are inverted, and ropes of as many pairs as another kind of layers
+// turns. Inverted factors that are equal in all pairs are a scaling.
+func otherFactors(p *Proposer, t turning) (all []*Hypothesis) {
+	freqs, dim, _ := t.frequencies()
+	if h, isScaling := t.inverted(); h != nil && !isScaling {
+		all = append(all, h)
+	}
+	for f, x := range p.otherKinds(freqs) {
+		if len(f) < x.Shape.Last()/2 && len(f) < len(freqs) {
+			all = append(all, t.wrong(fmt.Sprintf("turns %d pairs of %d, as the factors of another kind of layers say",
+				len(f), dim/2), detail{"factors": AnotherKind}, speed(freqs[:len(f)])))
+		}
+	}
+	return all
+}
+
+// inverted returns t with frequencies multiplied by the factors that divide them, nil if there are none. isScaling
+// reports whether a single factor is for all pairs.
+func (t turning) inverted() (h *Hypothesis, isScaling bool) {
+	plain, scaled := t.isScaled()
+	if !scaled {
+		return nil, false
+	}
+	freqs := t.at.Attr.(graph.RoPEAttr).Freqs
+	inverse := slices.Clone(freqs)
+	isScaling = true
+	for i, f := range plain {
+		inverse[i] = float64(float32(f * f / freqs[i]))
+		isScaling = isScaling && !(math.Abs(f/freqs[i]*freqs[0]/plain[0]-1) > 1e-3)
+	}
+	return t.wrong("multiplies the frequencies by the factors that divide them", detail{"factors": "inverse"},
+		speed(inverse)), isScaling
+}
+
+// otherScalings lists ropes without their scaling, with another, and with another kind of layers' scaling.
+func otherScalings(p *Proposer, t turning) (all []*Hypothesis) {
+	freqs, _, _ := t.frequencies()
+	if len(freqs) == 0 {
+		return nil
+	}
+	if plain, scaled := t.isScaled(); scaled {
+		all = append(all, t.wrong("turns without the scaling of the frequencies", detail{"scaling": "none"}, speed(plain)),
+			t.otherFactor(plain, freqs))
+		if h, isScaling := t.inverted(); isScaling {
+			all = append(all, h)
+		}
+	}
+	for _, factor := range []float64{2, 4, 8, 16, 32} {
+		all = append(all, t.wrong(fmt.Sprintf("turns %g times as fast", factor), detail{"speed": factor},
+			speed(Times(freqs, factor))),
+			t.wrong(fmt.Sprintf("turns at 1/%g of the speed", factor), detail{"speed": 1 / factor},
+				speed(Times(freqs, 1/factor))))
+	}
+	return append(all, otherSpeeds(p, t, true)...)
+}
+
+// otherFactor returns a scaling by another factor than the model's: the slowest pair has all of
+// it, and the others as large a part of it as they have in the model.
+func (t turning) otherFactor(plain, freqs []float64) *Hypothesis {
+	last := len(freqs) - 1
+	right := plain[last] / freqs[last]
+	return unlikely(0.2, fitting(t.at, Fit{Right: right, Least: 1.01, Most: 256, Guesses: []float64{2, 3, 4, 8, 16, 32, 64},
+		Make: func(v float64) *Hypothesis {
+			f := slices.Clone(freqs)
+			for i := range f {
+				part := (1 - freqs[i]/plain[i]) / (1 - 1/right)
+				f[i] = plain[i] * (1 - part + part/v)
+			}
+			return t.wrong(fmt.Sprintf("scales the frequencies by a factor of %.4g, not %.4g", v, right),
+				detail{"factor": v, "right": right}, speed(f))
+		}}))
+}
+
+// otherBases lists powers of another base. A scaling divides the same pairs as in the model, or, if it is one by
 // wavelengths, the pairs of these wavelengths.
-func (t turning) otherBase(freqs []float64, base float64, dim int) []*Hypothesis {
+func otherBases(p *Proposer, t turning) []*Hypothesis {
+	freqs, dim, _ := t.frequencies()
+	if len(freqs) == 0 {
+		return nil
+	}
+	base := Theta(freqs, dim)
 	wrong := func(d detail, f func(v float64) []float64) *Hypothesis {
-		return &Hypothesis{Cause: "rope_theta", Node: t.at, Cost: 0.3, Fit: &Fit{Right: base, Least: 50, Most: 1e9,
+		return unlikely(0.3, fitting(t.at, Fit{Right: base, Least: 50, Most: 1e9,
 			Guesses: []float64{1e4, 1e5, 5e5, 1e6, 1e7, 500, 1.6e5, 8e6, math.Sqrt(base), base * base},
 			Make: func(v float64) *Hypothesis {
-				f, d := f(v), maps.Clone(d)
+				d := maps.Clone(d)
 				d["theta"], d["right"] = v, base
-				h := t.wrong("rope_theta", fmt.Sprintf("turns by powers of %.6g, not of %.6g", v, base), d, func(s *reference.Spec) { s.Freqs = f })
+				h := t.wrong(fmt.Sprintf("turns by powers of %.6g, not of %.6g", v, base), d, speed(f(v)))
 				h.Fix = exponent(v, base)
 				return h
-			}}}
+			}}))
 	}
-	all := []*Hypothesis{wrong(detail{}, func(v float64) []float64 { return rescaled(freqs, base, v, dim) })}
+	all := append(otherSpeeds(p, t, false), wrong(detail{}, func(v float64) []float64 { return rescaled(freqs, base, v, dim) }))
 	if p, ok := rope.Banded(freqs, base, dim); ok {
 		all = append(all, unlikely(0.1, wrong(detail{"scaling": "by wavelength"}, func(v float64) []float64 {
 			p := p
@@ -146,6 +296,182 @@ func (t turning) otherBase(freqs []float64, base float64, dim int) []*Hypothesis
 		})))
 	}
 	return all
+}
+
+// otherKinds returns the frequencies of the model's other kinds of layers, each with a rope that has them.
+func (p *Proposer) otherKinds(freqs []float64) func(yield func([]float64, *graph.Node) bool) {
+	return func(yield func([]float64, *graph.Node) bool) {
+		seen := [][]float64{freqs}
+		for _, x := range p.g.Nodes {
+			if x.Op != graph.RoPE || len(freqs) == 0 {
+				continue
+			}
+			f := x.Attr.(graph.RoPEAttr).Freqs
+			if slices.ContainsFunc(seen, func(y []float64) bool { return slices.Equal(y, f) }) {
+				continue
+			}
+			if seen = append(seen, f); !yield(f, x) {
+				return
+			}
+		}
+	}
+}
+
+// otherSpeeds lists the speeds of other kinds of layers: of the same base, or of another.
+func otherSpeeds(p *Proposer, t turning, isBase bool) (all []*Hypothesis) {
+	freqs, dim, _ := t.frequencies()
+	for f, x := range p.otherKinds(freqs) {
+		theirs := x.Attr.(graph.RoPEAttr).Turning(x.Shape.Last())
+		if len(f) <= dim/2 && (math.Abs(Theta(f, theirs)/Theta(freqs, dim)-1) < 1e-6) == isBase {
+			how := fmt.Sprintf("turns by %s, as %s, not by %s", Speeds(f, theirs), p.TurnedSo(f), Speeds(freqs, dim))
+			all = append(all, t.wrong(how, detail{"speeds": AnotherKind}, speed(f)))
+		}
+	}
+	return all
+}
+
+// shiftedRopes lists positions of a rope that are all off by a number. Where attention lies between the node and its
+// tap only small numbers are tried: each costs a run of attention.
+func shiftedRopes(p *Proposer, n *graph.Node) []*Hypothesis {
+	if p.Alone || !isOuterRope(p, n) {
+		return nil
+	}
+	f := Fit{Least: -64, Most: 64, Integer: true, Guesses: []float64{-3, -2, -1, 1, 2, 3, 4},
+		Make: func(v float64) *Hypothesis {
+			if v == 0 {
+				return nil
+			}
+			return edit(n, fmt.Sprintf("turns %s by positions that are off by %+g", Side(n), v),
+				detail{"shift": v, "side": Side(n)}, func(s *reference.Spec) { s.Shift = int(v) })
+		}}
+	if !slices.ContainsFunc(p.Span, func(x *graph.Node) bool { return x.Op == graph.Attention }) {
+		return []*Hypothesis{unlikely(0.2, fitting(n, f))}
+	}
+	var all []*Hypothesis
+	for _, v := range f.Guesses {
+		all = append(all, unlikely(0.2, f.Make(v)))
+	}
+	return all
+}
+
+// otherPositions lists wrong positions, by no constant: of a slot in a ring, without a first token, and decoded
+// tokens that are counted otherwise; then positions that are off by a number.
+func otherPositions(p *Proposer, n *graph.Node) []*Hypothesis {
+	return append(turned(uncountedPositions)(p, n), shiftedRopes(p, n)...)
+}
+
+func uncountedPositions(p *Proposer, t turning) (all []*Hypothesis) {
+	if Sectioned(t.at) {
+		return nil
+	}
+	wrong := func(name, computed string, at func(e *reference.Eval, row int) int) {
+		all = append(all, unlikely(0.1, t.wrong(computed, detail{"position": name}, func(s *reference.Spec) { s.Pos = at })))
+	}
+	var windows []int // that a tapped prompt is longer than
+	for _, n := range p.g.Nodes {
+		if a, ok := n.Attr.(graph.AttentionAttr); ok && a.KV.Window > 0 && p.Longest > a.KV.Window {
+			windows = Union(windows, []int{a.KV.Window})
+		}
+	}
+	for _, w := range windows {
+		wrong(fmt.Sprintf("modulo %d", w), fmt.Sprintf("turns by the slot in a ring of %d, not by the position", w),
+			func(_ *reference.Eval, row int) int { return row % w })
+	}
+	wrong("without the first", "does not count the first token: the second has its position",
+		func(_ *reference.Eval, row int) int { return max(row-1, 0) })
+	if !p.Decodes {
+		return all
+	}
+	for _, c := range []struct {
+		name, computed string
+		at             func(row, start int) int
+	}{
+		{"decoded from 0", "counts the decoded tokens from 0", func(row, start int) int { return row - start }},
+		{"decoded one more", "turns decoded tokens by the position after their own",
+			func(row, _ int) int { return row + 1 }},
+		{"decoded one less", "turns decoded tokens by the position before their own",
+			func(row, _ int) int { return max(row-1, 0) }},
+	} {
+		wrong(c.name, c.computed, func(e *reference.Eval, row int) int {
+			if start := p.Prefilled(e); row >= start {
+				return c.at(row, start)
+			}
+			return row
+		})
+	}
+	return all
+}
+
+// rootOfBase returns the root of the base: the exponent is i/dim instead of 2i/dim.
+func rootOfBase(_ *Proposer, t turning) []*Hypothesis {
+	freqs, dim, whole := t.frequencies()
+	if 2*dim == whole || len(freqs) < 2 {
+		return nil // these are the speeds of the whole head, which is rope_partial
+	}
+	base := Theta(freqs, dim)
+	return []*Hypothesis{t.wrong(fmt.Sprintf("turns by powers of the root of %.6g", base), detail{"built": "root"},
+		speed(rescaled(freqs, base, math.Sqrt(base), dim)))}
+}
+
+// slowed returns speeds that are divided by a number, a linear scaling that the model does not have.
+func slowed(_ *Proposer, t turning) (all []*Hypothesis) {
+	freqs, _, _ := t.frequencies()
+	for _, by := range []float64{2, 3, 4, 8, 16, 32} {
+		all = append(all, t.wrong(fmt.Sprintf("turns at 1/%g of the speed", by), detail{"slowed": by},
+			speed(Times(freqs, 1/by))))
+	}
+	return all
+}
+
+// borrowedFactors returns the factors of another kind of layers' ropes.
+func borrowedFactors(p *Proposer, t turning) []*Hypothesis {
+	freqs, _, _ := t.frequencies()
+	for _, o := range p.g.Nodes {
+		x, ok := o.Attr.(graph.RoPEAttr)
+		if !ok || o.Op != graph.RoPE || slices.Equal(x.Freqs, freqs) || len(freqs) < 2 || len(x.Freqs) < 2 {
+			continue
+		}
+		theirs := x.Turning(o.Shape.Last())
+		plain := rope.New(Theta(x.Freqs, theirs), theirs)
+		if len(x.Freqs) == len(plain) &&
+			math.Abs(plain[0]/x.Freqs[0]/(plain[len(plain)-1]/x.Freqs[len(plain)-1])-1) < 1e-3 {
+			continue // one factor for all is a scaling
+		}
+		var f []float64
+		for i, v := range freqs {
+			switch {
+			case i >= len(plain):
+				f = append(f, v)
+			case i < len(x.Freqs) && math.Abs(plain[i]/x.Freqs[i]-1) < 1e-3:
+				f = append(f, v)
+			case i < len(x.Freqs):
+				f = append(f, float64(float32(v/(plain[i]/x.Freqs[i]))))
+			}
+		}
+		if !slices.Equal(f, freqs) {
+			return []*Hypothesis{t.wrong("turns with the factors of "+o.Name, detail{"built": "borrowed"}, speed(f))}
+		}
+	}
+	return nil
+}
+
+// slot is the value of rope_position that turns by the place in a ring of the window's size.
+const slot = "slot"
+
+// ringSlot turns queries or keys by the slot in a ring of the layer's window.
+func ringSlot(p *Proposer, n *graph.Node) []*Hypothesis {
+	for _, a := range p.g.Nodes {
+		if a.Op == graph.Attention && a.Layer == n.Layer {
+			w := window(a)
+			if w == 0 || Sectioned(n) {
+				break
+			}
+			return []*Hypothesis{built(n, "slot", fmt.Sprintf("turns by the position modulo %d", w), func(s *reference.Spec) {
+				s.Pos = func(_ *reference.Eval, row int) int { return row % w }
+			})}
+		}
+	}
+	return nil
 }
 
 // exponent says that theta is right, and is raised to the half or the double power, if v is its root or its square.
@@ -160,92 +486,6 @@ func exponent(v, right float64) string {
 		return fmt.Sprintf("theta %s is the square of %s: the exponent is probably 4i/dim instead of 2i/dim.", short(v), short(right))
 	}
 	return ""
-}
-
-// style returns the other way to make pairs.
-func (t turning) style(a graph.RoPEAttr) *Hypothesis {
-	name, computed := "interleaved", "turns pairs (2i, 2i+1), not (i, i+d/2)"
-	if a.Interleaved {
-		name, computed = "half", "turns pairs (i, i+d/2), not (2i, 2i+1)"
-	}
-	return t.wrong("rope_style", computed, detail{"style": name}, func(s *reference.Spec) { s.Interleaved = !a.Interleaved })
-}
-
-// Sectioned reports whether n turns by positions of three parts.
-func Sectioned(n *graph.Node) bool {
-	a, ok := n.Attr.(graph.RoPEAttr)
-	return ok && a.Sections != [3]int{}
-}
-
-// sections returns other parts of a position than each pair's own.
-func (t turning) sections(a graph.RoPEAttr) []*Hypothesis {
-	if !Sectioned(t.at) {
-		return nil
-	}
-	order := "by turns"
-	if a.Woven {
-		order = "one run after another"
-	}
-	return []*Hypothesis{
-		t.wrong("rope_sections", "turns only the pairs of time: height and width stay 0", detail{"parts": "time alone"}, func(s *reference.Spec) {
-			s.Parts = func(p [3]int32) [3]int32 { return [3]int32{p[0], 0, 0} }
-		}),
-		t.wrong("rope_sections", "gives the sections their pairs "+order, detail{"order": order}, func(s *reference.Spec) { s.Woven = !a.Woven }),
-		t.wrong("rope_sections", "gives height the pairs of width, and width those of height", detail{"order": "width before height"}, func(s *reference.Spec) {
-			s.Parts = func(p [3]int32) [3]int32 { return [3]int32{p[0], p[2], p[1]} }
-		}),
-		t.wrong("rope_sections", "turns all pairs by where a row stands, as those of text", detail{"parts": "of text"}, func(s *reference.Spec) { s.Sections = [3]int{} }),
-		t.wrong("rope_sections", "turns all pairs by the time", detail{"parts": "time for all"}, func(s *reference.Spec) {
-			s.Parts = func(p [3]int32) [3]int32 { return [3]int32{p[0], p[0], p[0]} }
-		}),
-	}
-}
-
-// otherFactor returns a scaling by another factor than the model's: the slowest pair has all of
-// it, and the others as large a part of it as they have in the model.
-func (t turning) otherFactor(plain, freqs []float64) *Hypothesis {
-	last := len(freqs) - 1
-	right := plain[last] / freqs[last]
-	return &Hypothesis{Cause: "rope_scaling", Node: t.at, Cost: 0.2, Fit: &Fit{Right: right, Least: 1.01, Most: 256, Guesses: []float64{2, 3, 4, 8, 16, 32, 64},
-		Make: func(v float64) *Hypothesis {
-			f := slices.Clone(freqs)
-			for i := range f {
-				part := (1 - freqs[i]/plain[i]) / (1 - 1/right)
-				f[i] = plain[i] * (1 - part + part/v)
-			}
-			return t.wrong("rope_scaling", fmt.Sprintf("scales the frequencies by a factor of %.4g, not %.4g", v, right), detail{"factor": v, "right": right},
-				func(s *reference.Spec) { s.Freqs = f })
-		}}}
-}
-
-// otherKinds returns the frequencies of the model's other kinds of layers, or as many pairs as turn there.
-func (p *Proposer) otherKinds(t turning, freqs []float64, dim int) []*Hypothesis {
-	var all []*Hypothesis
-	var seen [][]float64
-	for _, x := range p.g.Nodes {
-		if x.Op != graph.RoPE {
-			continue
-		}
-		f := x.Attr.(graph.RoPEAttr).Freqs
-		if slices.Equal(f, freqs) || slices.ContainsFunc(seen, func(y []float64) bool { return slices.Equal(y, f) }) {
-			continue
-		}
-		seen = append(seen, f)
-		if len(f) < x.Shape.Last()/2 && len(f) < len(freqs) {
-			all = append(all, t.wrong("rope_factors", fmt.Sprintf("turns %d pairs of %d, as the factors of another kind of layers say", len(f), dim/2),
-				detail{"factors": AnotherKind}, func(s *reference.Spec) { s.Freqs = freqs[:len(f)] }))
-		}
-		if len(f) <= dim/2 {
-			cause := "rope_theta"
-			theirs := x.Attr.(graph.RoPEAttr).Turning(x.Shape.Last())
-			if math.Abs(Theta(f, theirs)/Theta(freqs, dim)-1) < 1e-6 {
-				cause = "rope_scaling"
-			}
-			how := fmt.Sprintf("turns by %s, as %s, not by %s", Speeds(f, theirs), p.TurnedSo(f), Speeds(freqs, dim))
-			all = append(all, t.wrong(cause, how, detail{"speeds": AnotherKind}, func(s *reference.Spec) { s.Freqs = f }))
-		}
-	}
-	return all
 }
 
 // Speeds says in words by what pairs turn.

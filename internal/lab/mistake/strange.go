@@ -11,13 +11,13 @@ import (
 )
 
 // changed returns a mistake on no list that changes each row that a node gives.
-func changed(id, computed string, change func(row []float64)) func(s *site, n *graph.Node) []*Hypothesis {
-	return with(id, computed, then(change))
+func changed(computed string, change func(row []float64)) forms {
+	return with(computed, then(change))
 }
 
 // with returns a mistake of one edit.
-func with(id, computed string, e reference.Edit) func(s *site, n *graph.Node) []*Hypothesis {
-	return func(_ *site, n *graph.Node) []*Hypothesis { return []*Hypothesis{edit(id, n, computed, detail{}, e)} }
+func with(computed string, e reference.Edit) forms {
+	return func(_ *Proposer, n *graph.Node) []*Hypothesis { return []*Hypothesis{edit(n, computed, detail{}, e)} }
 }
 
 // inner reports whether n is a product of a layer.
@@ -51,8 +51,8 @@ func found(change func(at int, key, value []float64)) reference.Edit {
 }
 
 // renorm computes a norm by another statistic of each row, before the weight.
-func renorm(id, computed string, statistic func(x []float64, eps float64) (shift, scale float64)) func(s *site, n *graph.Node) []*Hypothesis {
-	return with(id, computed, func(s *reference.Spec) {
+func renorm(computed string, statistic func(x []float64, eps float64) (shift, scale float64)) forms {
+	return with(computed, func(s *reference.Spec) {
 		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 			y, err := e.Value(s.In[0], rows)
 			if err != nil {
@@ -80,15 +80,15 @@ func meanOf(x []float64, of func(v float64) float64) (m float64) {
 func square(v float64) float64 { return v * v }
 
 // strange is mistakes on no list. No search may name one: they measure whether what has no name is called unknown.
-var strange = []*maker{
-	{id: "x_row_stuck", one: true, at: inner, more: changed("x_row_stuck", "output 3 repeats output 2", func(v []float64) { v[min(3, len(v)-1)] = v[min(2, len(v)-2)] })},
-	{id: "x_tail_zero", one: true, at: inner, more: changed("x_tail_zero", "the last 8 outputs are 0, or the last half", func(v []float64) { clear(v[len(v)-min(8, len(v)/2):]) })},
-	{id: "x_last_row", one: true, at: inner, tokens: 2, more: with("x_last_row", "the step's last row is not computed", after(func(e *reference.Eval, at int, v []float64) {
+var strange = []*entry{
+	{id: "x_row_stuck", one: true, at: inner, more: changed("output 3 repeats output 2", func(v []float64) { v[min(3, len(v)-1)] = v[min(2, len(v)-2)] })},
+	{id: "x_tail_zero", one: true, at: inner, more: changed("the last 8 outputs are 0, or the last half", func(v []float64) { clear(v[len(v)-min(8, len(v)/2):]) })},
+	{id: "x_last_row", one: true, at: inner, tokens: 2, more: with("the step's last row is not computed", after(func(e *reference.Eval, at int, v []float64) {
 		if first, last, _ := e.Step(at); at == last && at > first {
 			clear(v)
 		}
 	}))},
-	{id: "x_row_repeated", one: true, ops: gates, tokens: 2, more: with("x_row_repeated", "odd rows repeat the row before", func(s *reference.Spec) {
+	{id: "x_row_repeated", one: true, ops: gates, tokens: 2, more: with("odd rows repeat the row before", func(s *reference.Spec) {
 		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 			rows = slices.Clone(rows)
 			for i, at := range rows {
@@ -99,16 +99,16 @@ var strange = []*maker{
 			return s.Plain(e, rows)
 		}
 	})},
-	{id: "x_clipped", one: true, ops: gates, more: changed("x_clipped", "clipped at 0.3", func(v []float64) {
+	{id: "x_clipped", one: true, ops: gates, more: changed("clipped at 0.3", func(v []float64) {
 		for i, x := range v {
 			v[i] = min(max(x, -0.3), 0.3)
 		}
 	})},
-	{id: "x_exp_rational", one: true, ops: gates, more: with("x_exp_rational", "tanh approximated by x/(1+|x|)", func(s *reference.Spec) {
+	{id: "x_exp_rational", one: true, ops: gates, more: with("tanh approximated by x/(1+|x|)", func(s *reference.Spec) {
 		s.Act = func(v float64) float64 { return v / 2 * (1 + v/2/(1+math.Abs(v/2))) }
 	})},
-	{id: "x_up_plus_one", one: true, ops: gates, at: hasUp, more: with("x_up_plus_one", "act(gate)·(up+1)", func(s *reference.Spec) { s.Limits.Plus++ })},
-	{id: "x_gate_half", one: true, ops: isOp(graph.GLU), more: with("x_gate_half", "the second half of gate repeats the first", func(s *reference.Spec) {
+	{id: "x_up_plus_one", one: true, ops: gates, at: hasUp, more: with("act(gate)·(up+1)", func(s *reference.Spec) { s.Limits.Plus++ })},
+	{id: "x_gate_half", one: true, ops: isOp(graph.GLU), more: with("the second half of gate repeats the first", func(s *reference.Spec) {
 		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 			y, err := s.Plain(e, rows)
 			if err != nil {
@@ -129,7 +129,7 @@ var strange = []*maker{
 	})},
 	{id: "x_residual_scaled", one: true, at: func(s *site, n *graph.Node) bool {
 		return residual(s, n) && n.In[1].Op != graph.Scale // whose factor is another mistake
-	}, more: with("x_residual_scaled", "h + 0.9·x", func(s *reference.Spec) {
+	}, more: with("h + 0.9·x", func(s *reference.Spec) {
 		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 			x, y, err := reference.Both(e, rows, s.In[0], s.In[1])
 			for i := range x {
@@ -138,8 +138,8 @@ var strange = []*maker{
 			return x, err
 		}
 	})},
-	{id: "x_channel_scaled", at: named("out"), more: changed("x_channel_scaled", "channel 5 is half as large again", func(v []float64) { v[5%len(v)] *= 1.5 })},
-	{id: "x_embed_neighbour", outer: true, at: func(s *site, n *graph.Node) bool { return n == s.layers[0].first(graph.Embed) }, more: with("x_embed_neighbour", "ids that 3 divides have the next row", func(s *reference.Spec) {
+	{id: "x_channel_scaled", at: named("out"), more: changed("channel 5 is half as large again", func(v []float64) { v[5%len(v)] *= 1.5 })},
+	{id: "x_embed_neighbour", outer: true, at: func(s *site, n *graph.Node) bool { return n == s.layers[0].first(graph.Embed) }, more: with("ids that 3 divides have the next row", func(s *reference.Spec) {
 		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 			y, err := s.Plain(e, rows)
 			width := s.Node.Shape.Size()
@@ -155,57 +155,53 @@ var strange = []*maker{
 			return y, err
 		}
 	})},
-	{id: "x_logit_bias", outer: true, at: named("output"), more: changed("x_logit_bias", "the first 16 logits are 2 higher", func(v []float64) {
+	{id: "x_logit_bias", outer: true, at: named("output"), more: changed("the first 16 logits are 2 higher", func(v []float64) {
 		for i := range min(16, len(v)) {
 			v[i] += 2
 		}
 	})},
 
-	{id: "x_norm_half", one: true, at: weighted, more: renorm("x_norm_half", "over the first half of the channels", func(x []float64, eps float64) (float64, float64) {
+	{id: "x_norm_half", one: true, at: weighted, more: renorm("over the first half of the channels", func(x []float64, eps float64) (float64, float64) {
 		return 0, 1 / math.Sqrt(meanOf(x[:len(x)/2], square)+eps)
 	})},
-	{id: "x_norm_mean", one: true, at: weighted, more: renorm("x_norm_mean", "the mean is taken off, as in LayerNorm", func(x []float64, eps float64) (float64, float64) {
-		mean := meanOf(x, func(v float64) float64 { return v })
-		return mean, 1 / math.Sqrt(meanOf(x, square)-mean*mean+eps)
-	})},
-	{id: "x_norm_abs", one: true, at: weighted, more: renorm("x_norm_abs", "by the mean of absolute values", func(x []float64, eps float64) (float64, float64) {
+	{id: "x_norm_abs", one: true, at: weighted, more: renorm("by the mean of absolute values", func(x []float64, eps float64) (float64, float64) {
 		return 0, 1 / (meanOf(x, math.Abs) + eps)
 	})},
 
-	{id: "x_heads_exchanged", ops: isOp(graph.Attention), at: func(_ *site, n *graph.Node) bool { return n.In[0].Shape[0] > 1 }, more: func(_ *site, n *graph.Node) []*Hypothesis {
+	{id: "x_heads_exchanged", ops: isOp(graph.Attention), at: func(_ *site, n *graph.Node) bool { return n.In[0].Shape[0] > 1 }, more: func(_ *Proposer, n *graph.Node) []*Hypothesis {
 		dim := n.Shape.Size() / n.In[0].Shape[0]
-		return []*Hypothesis{edit("x_heads_exchanged", n, "the results of heads 0 and 1 are exchanged", detail{}, then(func(y []float64) {
+		return []*Hypothesis{edit(n, "the results of heads 0 and 1 are exchanged", detail{}, then(func(y []float64) {
 			for j := range dim {
 				y[j], y[dim+j] = y[dim+j], y[j]
 			}
 		}))}
 	}},
-	{id: "x_head_halves", ops: isOp(graph.Attention), more: func(_ *site, n *graph.Node) []*Hypothesis {
+	{id: "x_head_halves", ops: isOp(graph.Attention), more: func(_ *Proposer, n *graph.Node) []*Hypothesis {
 		dim := n.Shape.Size() / n.In[0].Shape[0]
-		return []*Hypothesis{edit("x_head_halves", n, "the halves of each head's result are exchanged", detail{}, then(func(y []float64) {
+		return []*Hypothesis{edit(n, "the halves of each head's result are exchanged", detail{}, then(func(y []float64) {
 			for ; len(y) > 0; y = y[dim:] {
 				copy(y[:dim], append(slices.Clone(y[dim/2:dim]), y[:dim/2]...))
 			}
 		}))}
 	}},
-	{id: "x_position_lost", ops: isOp(graph.Attention), tokens: 7, more: with("x_position_lost", "values of every 7th position are 0", found(func(at int, _, value []float64) {
+	{id: "x_position_lost", ops: isOp(graph.Attention), tokens: 7, more: with("values of every 7th position are 0", found(func(at int, _, value []float64) {
 		if at%7 == 6 {
 			clear(value)
 		}
 	}))},
-	{id: "x_first_key_doubled", ops: isOp(graph.Attention), tokens: 2, more: with("x_first_key_doubled", "the first position's keys are doubled", found(func(at int, key, _ []float64) {
+	{id: "x_first_key_doubled", ops: isOp(graph.Attention), tokens: 2, more: with("the first position's keys are doubled", found(func(at int, key, _ []float64) {
 		for i := range key {
 			if at == 0 {
 				key[i] *= 2
 			}
 		}
 	}))},
-	{id: "x_key_decay", ops: isOp(graph.Attention), tokens: 2, more: with("x_key_decay", "keys fade with their position", found(func(at int, key, _ []float64) {
+	{id: "x_key_decay", ops: isOp(graph.Attention), tokens: 2, more: with("keys fade with their position", found(func(at int, key, _ []float64) {
 		for i := range key {
 			key[i] *= math.Pow(0.98, float64(at))
 		}
 	}))},
-	{id: "x_softmax_sink", ops: isOp(graph.Attention), more: with("x_softmax_sink", "1 is added to the softmax's sum", func(s *reference.Spec) {
+	{id: "x_softmax_sink", ops: isOp(graph.Attention), more: with("1 is added to the softmax's sum", func(s *reference.Spec) {
 		s.Soft = func(p []float64) {
 			top := max(0, slices.Max(p))
 			sum := math.Exp(-top)
@@ -218,26 +214,26 @@ var strange = []*maker{
 			}
 		}
 	})},
-	{id: "x_value_signs", ops: isOp(graph.Attention), more: changed("x_value_signs", "odd channels of the result have the other sign", func(y []float64) {
+	{id: "x_value_signs", ops: isOp(graph.Attention), more: changed("odd channels of the result have the other sign", func(y []float64) {
 		for i := 1; i < len(y); i += 2 {
 			y[i] = -y[i]
 		}
 	})},
-	{id: "x_rope_reversed", at: turns, tokens: 2, more: turnedStrangely("x_rope_reversed", "the frequencies are in the reverse order", func(s *reference.Spec) {
+	{id: "x_rope_reversed", at: turns, tokens: 2, more: turnedBy("the frequencies are in the reverse order", func(s *reference.Spec) {
 		s.Freqs = slices.Clone(s.Freqs)
 		slices.Reverse(s.Freqs)
 	})},
-	{id: "x_rope_restart", at: turns, tokens: 6, more: turnedStrangely("x_rope_restart", "positions begin again every 5", func(s *reference.Spec) {
+	{id: "x_rope_restart", at: turns, tokens: 6, more: turnedBy("positions begin again every 5", func(s *reference.Spec) {
 		s.Pos = func(_ *reference.Eval, row int) int { return row % 5 }
 	})},
-	{id: "x_rope_odd_pairs", at: turns, tokens: 2, more: turnedStrangely("x_rope_odd_pairs", "odd pairs turn at half their speed", func(s *reference.Spec) {
+	{id: "x_rope_odd_pairs", at: turns, tokens: 2, more: turnedBy("odd pairs turn at half their speed", func(s *reference.Spec) {
 		s.Freqs = slices.Clone(s.Freqs)
 		for i := 1; i < len(s.Freqs); i += 2 {
 			s.Freqs[i] /= 2
 		}
 	})},
 
-	{id: "x_router_noise", ops: isOp(graph.Route), more: with("x_router_noise", "noise of 0.3 is added to the scores", func(s *reference.Spec) {
+	{id: "x_router_noise", ops: isOp(graph.Route), more: with("noise of 0.3 is added to the scores", func(s *reference.Spec) {
 		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 			x, err := e.Value(s.In[0], rows)
 			count := s.In[0].Shape.Size()
@@ -250,30 +246,20 @@ var strange = []*maker{
 			return s.Choose(e, x)
 		}
 	})},
-	{id: "x_expert_zero", ops: isOp(graph.Route), more: changed("x_expert_zero", "the last chosen expert is always 0", func(v []float64) { v[len(v)-2] = 0 })},
-}
-
-// turnedStrangely returns an edit of queries' and keys' ropes, and of each.
-func turnedStrangely(id, computed string, e reference.Edit) func(s *site, n *graph.Node) (all []*Hypothesis) {
-	return func(s *site, n *graph.Node) (all []*Hypothesis) {
-		for _, t := range s.turning(n) {
-			all = append(all, t.wrong(id, computed, detail{}, e))
-		}
-		return all
-	}
+	{id: "x_expert_zero", ops: isOp(graph.Route), more: changed("the last chosen expert is always 0", func(v []float64) { v[len(v)-2] = 0 })},
 }
 
 // equals is engines that compute the same function, written otherwise: their taps differ, their logits do not.
-var equals = []*maker{
-	{id: "same_rope_offset", at: turns, whole: true, more: func(s *site, n *graph.Node) []*Hypothesis {
-		return []*Hypothesis{(turning{at: n, nodes: []*graph.Node{n}}).wrong("same_rope_offset", "positions begin at 3", detail{}, func(s *reference.Spec) { s.Shift += 3 })}
+var equals = []*entry{
+	{id: "same_rope_offset", at: turns, whole: true, more: func(p *Proposer, n *graph.Node) []*Hypothesis {
+		return []*Hypothesis{(turning{at: n, nodes: []*graph.Node{n}}).wrong("positions begin at 3", detail{}, func(s *reference.Spec) { s.Shift += 3 })}
 	}},
-	{id: "same_scale_on_queries", ops: isOp(graph.Attention), more: func(s *site, n *graph.Node) []*Hypothesis {
+	{id: "same_scale_on_queries", ops: isOp(graph.Attention), more: func(p *Proposer, n *graph.Node) []*Hypothesis {
 		by := n.Attr.(graph.AttentionAttr).Scale
 		if by == 1 {
 			return nil
 		}
-		h := edit("same_scale_on_queries", n, fmt.Sprintf("queries are multiplied by %.7g", by), detail{}, func(s *reference.Spec) { s.Scale = 1 })
+		h := edit(n, fmt.Sprintf("queries are multiplied by %.7g", by), detail{}, func(s *reference.Spec) { s.Scale = 1 })
 		h.Edits[n.In[0]] = []reference.Edit{func(s *reference.Spec) { s.Times *= by }}
 		return []*Hypothesis{h}
 	}},
@@ -281,7 +267,7 @@ var equals = []*maker{
 	{id: "same_qk_order", ops: isOp(graph.StoreKV), more: pairsInOrder},
 	{id: "same_logits_shifted", outer: true, at: func(s *site, n *graph.Node) bool {
 		return Role(n) == "output" && n.Layer == outside && s.layers[0].first(graph.Softcap) == nil // which makes of it another function
-	}, more: changed("same_logits_shifted", "all logits are 1 higher", func(v []float64) {
+	}, more: changed("all logits are 1 higher", func(v []float64) {
 		for i := range v {
 			v[i]++
 		}
@@ -289,12 +275,12 @@ var equals = []*maker{
 }
 
 // normFolded multiplies a norm's weight into the products that read it.
-func normFolded(s *site, n *graph.Node) []*Hypothesis {
-	readers := s.Readers(n)
+func normFolded(p *Proposer, n *graph.Node) []*Hypothesis {
+	readers := p.Readers(n)
 	if len(n.W) != 1 || slices.ContainsFunc(readers, func(r *graph.Node) bool { return r.Op != graph.Linear }) {
 		return nil
 	}
-	h := edit("same_norm_folded", n, "is multiplied into the products that read it", detail{}, func(s *reference.Spec) { s.W = nil })
+	h := edit(n, "is multiplied into the products that read it", detail{}, func(s *reference.Spec) { s.W = nil })
 	for _, r := range readers {
 		h.Edits[r] = []reference.Edit{func(s *reference.Spec) {
 			s.Alter = func(w []float64, _, _ int) []float64 {
@@ -313,10 +299,10 @@ func normFolded(s *site, n *graph.Node) []*Hypothesis {
 }
 
 // pairsInOrder orders the channels of queries and keys for interleaved rope, and turns them so: GGUF's way for Llama.
-func pairsInOrder(s *site, store *graph.Node) []*Hypothesis {
-	h := edit("same_qk_order", store, "channels of queries and keys are interleaved", detail{}, func(*reference.Spec) {})
+func pairsInOrder(p *Proposer, store *graph.Node) []*Hypothesis {
+	h := edit(store, "channels of queries and keys are interleaved", detail{}, func(*reference.Spec) {})
 	turns := []*graph.Node{store.In[0]}
-	for _, n := range s.ReadingFrom(store) {
+	for _, n := range p.ReadingFrom(store) {
 		turns = append(turns, n.In[0])
 	}
 	for _, r := range turns {
@@ -326,7 +312,7 @@ func pairsInOrder(s *site, store *graph.Node) []*Hypothesis {
 		h.Edits[r] = []reference.Edit{func(s *reference.Spec) { s.Interleaved = !s.Interleaved }}
 		dim := r.Shape.Last()
 		for x := r.In[0]; ; x = x.In[0] {
-			if !slices.Contains([]graph.Op{graph.View, graph.RMSNorm, graph.Add, graph.Linear}, x.Op) || x.Op != graph.Linear && len(s.Readers(x)) != 1 {
+			if !slices.Contains([]graph.Op{graph.View, graph.RMSNorm, graph.Add, graph.Linear}, x.Op) || x.Op != graph.Linear && len(p.Readers(x)) != 1 {
 				return nil
 			}
 			if len(x.W) > 0 {

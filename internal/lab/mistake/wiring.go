@@ -33,6 +33,19 @@ func (w *Wiring) Readers(n *graph.Node) []*graph.Node {
 	return all
 }
 
+// readersOf returns the edits by which the readers of x read y.
+func (w *Wiring) readersOf(x, y *graph.Node) reference.Edits {
+	edits := reference.Edits{}
+	for _, r := range w.Readers(x) {
+		for i, in := range r.In {
+			if in == x {
+				edits[r] = append(edits[r], reads(i, y))
+			}
+		}
+	}
+	return edits
+}
+
 // Siblings returns the nodes of n's Role in other layers.
 func (w *Wiring) Siblings(n *graph.Node) []*graph.Node {
 	var all []*graph.Node
@@ -108,6 +121,8 @@ func (w *Wiring) finalNorm() *graph.Node {
 // MissingNorm returns the cause of a norm that is left out.
 func (w *Wiring) MissingNorm(n *graph.Node) string {
 	switch name := Role(n); {
+	case n.Op == graph.L2Norm:
+		return "norm_missing"
 	case strings.HasPrefix(name, "attn_q_norm"), strings.HasPrefix(name, "attn_k_norm"):
 		return "qk_norm_missing"
 	case strings.HasPrefix(name, "attn_v_norm"):
@@ -188,7 +203,7 @@ func (w *Wiring) OtherKind(n *graph.Node) *Hypothesis {
 		if !ok || a.KV.Window == kv.Window || a.KV.Dim != kv.Dim {
 			continue
 		}
-		h := edit("layer_pattern", n, "is computed as a layer of another kind, like "+fmt.Sprint(x.Layer), detail{"kind": "another"}, func(s *reference.Spec) { s.Window = a.KV.Window })
+		h := edit(n, "is computed as a layer of another kind, like "+fmt.Sprint(x.Layer), detail{"kind": "another"}, func(s *reference.Spec) { s.Window = a.KV.Window })
 		var freqs []float64 // of a kind that turns nothing
 		if theirs := w.Rotations(x); len(theirs) > 0 {
 			freqs = theirs[0].Attr.(graph.RoPEAttr).Freqs

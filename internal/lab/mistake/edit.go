@@ -1,0 +1,106 @@
+package mistake
+
+import (
+	"slices"
+
+	"github.com/karat-run/karat/internal/backend/reference"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// edit makes a hypothesis of one changed node.
+func edit(n *graph.Node, computed string, d detail, change reference.Edit) *Hypothesis {
+	return edited(n, computed, d, reference.Edits{n: {change}})
+}
+
+// edited makes a hypothesis at n of several changed nodes.
+func edited(n *graph.Node, computed string, d detail, edits reference.Edits) *Hypothesis {
+	return &Hypothesis{Node: n, Computed: computed, Detail: d, Edits: edits}
+}
+
+// built makes a form of a mistake that no search lists as it is: a search reads it off the engine's values, or
+// lists it in more forms.
+func built(n *graph.Node, form, computed string, change reference.Edit) *Hypothesis {
+	return edit(n, computed, detail{"built": form}, change)
+}
+
+// unlikely adds a cost to h: another hypothesis that explains as much comes first.
+func unlikely(cost float64, h *Hypothesis) *Hypothesis {
+	h.Cost += cost
+	return h
+}
+
+// fitting makes a hypothesis with a number to be found.
+func fitting(n *graph.Node, f Fit) *Hypothesis { return &Hypothesis{Node: n, Fit: &f} }
+
+// lastOf returns the last of some forms: the norm that is nearest to the operation behind it.
+func lastOf(f forms) forms {
+	return func(p *Proposer, n *graph.Node) []*Hypothesis {
+		all := f(p, n)
+		if len(all) == 0 {
+			return nil
+		}
+		last := all[len(all)-1]
+		last.Detail = detail{"built": "last"}
+		return []*Hypothesis{last}
+	}
+}
+
+// unless returns forms that nodes of a kind do not have.
+func unless(kind func(p *Proposer, n *graph.Node) bool, f forms) forms {
+	return func(p *Proposer, n *graph.Node) []*Hypothesis {
+		if kind(p, n) {
+			return nil
+		}
+		return f(p, n)
+	}
+}
+
+// computes makes a node compute its rows by a function.
+func computes(f func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error)) reference.Edit {
+	return func(s *reference.Spec) { s.Func = f }
+}
+
+// passes makes a node give on its i-th input.
+func passes(i int) reference.Edit {
+	return computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+		return e.Value(s.In[i], rows)
+	})
+}
+
+// reads makes a node read x as its i-th input.
+func reads(i int, x *graph.Node) reference.Edit {
+	return func(s *reference.Spec) {
+		s.In = slices.Clone(s.In)
+		s.In[i] = x
+	}
+}
+
+// then changes each row that a node gives.
+func then(change func(row []float64)) reference.Edit {
+	return after(func(_ *reference.Eval, _ int, row []float64) { change(row) })
+}
+
+// after changes each row that a node gives, by its position.
+func after(change func(e *reference.Eval, at int, row []float64)) reference.Edit {
+	return func(s *reference.Spec) {
+		before := s.Func
+		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+			var y []float64
+			var err error
+			if before != nil {
+				y, err = before(e, s, rows)
+			} else {
+				y, err = s.Plain(e, rows)
+			}
+			if err != nil {
+				return nil, err
+			}
+			y = slices.Clone(y)
+			width := len(y) / max(len(rows), 1)
+			for i, at := range rows {
+				change(e, at, y[i*width:(i+1)*width])
+			}
+			return y, nil
+		}
+	}
+}
