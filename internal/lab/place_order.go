@@ -279,7 +279,7 @@ func (l *placer) orderIn(out *Placed, position, size int, from ...*Placed) order
 		edits := reference.Edits{}
 		for _, n := range l.g.Nodes {
 			if n.Op == graph.RoPE {
-				edits[n] = []reference.Edit{func(s *reference.Spec) { s.Interleaved = o == interleaved }}
+				edits[n] = []reference.Edit{func(s *reference.Spec) { s.Rope.Interleaved = o == interleaved }}
 			}
 		}
 		y, err := e.With(edits).Compute(out.Node, []int{position})

@@ -11,7 +11,8 @@ import (
 // Attend returns softmax(q·kᵀ·scale)·v for the queries of rows, over the keys and
 // values of all positions that each sees.
 func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
-	if s.Store == nil {
+	set := &s.Attention
+	if set.Store == nil {
 		return nil, errNoInput
 	}
 	q, err := e.Value(s.In[0], rows)
@@ -20,42 +21,40 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 	}
 	last := 0
 	for _, r := range rows {
-		last = max(last, r, min(r+s.Ahead, len(e.ids)-1))
+		last = max(last, r, min(r+set.Ahead, len(e.ids)-1))
 	}
 	all := make([]int, last+1)
 	for i := range all {
 		all[i] = i
 	}
-	store := e.Spec(s.Store)
+	store := e.Spec(set.Store)
 	k, err := e.Value(store.In[0], all)
 	if err != nil {
 		return nil, err
 	}
-	kv := s.Store.Attr.(*graph.KV)
-	v := s.latent(k, kv)
+	kv := set.Store.Attr.(*graph.KV)
+	v := set.latent(k, kv)
 	if !kv.Latent {
 		if v, err = e.Value(store.In[1], all); err != nil {
 			return nil, err
 		}
 	}
-	width := s.Store.Shape.Size() // of a position's keys
 	k, v = e.num.kv(k), e.num.kv(v)
-	if s.Again != nil {
-		k, v, width = s.Again(k), s.Again(v), s.Width
-	}
-	heads, dim, size := s.In[0].Shape[0], s.In[0].Shape[1], s.In[0].Shape.Size()
-	a := attending{s: s, e: e, keys: e.num.keys(k, width, dim), v: v, stride: width / dim * (s.Node.Shape.Size() / heads)}
-	if a.sinks, err = s.sinks(e, heads); err != nil {
+	count, heads, size := len(all), s.In[0].Shape[0], s.In[0].Shape.Size()
+	a := attending{s: s, e: e}
+	if a.sinks, err = set.sinks(e, heads); err != nil {
 		return nil, err
 	}
 	y := make([]float64, 0, len(rows)*s.Node.Shape.Size())
 	for t, r := range rows {
-		from, to := s.seen(e, r, last)
-		if s.Only != nil {
-			var only []float64
-			only, a.v = s.Only(e, k, v, [2]int{width, a.stride}, r)
-			a.keys = e.num.keys(only, width, dim)
+		if set.Read != nil || t == 0 {
+			keys, values := k, v
+			if set.Read != nil {
+				keys, values = set.Read(e, k, v, count, r)
+			}
+			a.keys, a.v, a.stride = e.num.keys(keys, len(keys)/count, s.In[0].Shape[1]), values, len(values)/count
 		}
+		from, to := s.seen(e, r, last)
 		y = append(y, a.row(q[t*size:(t+1)*size], r, from, to)...)
 	}
 	e.num.store(y)
@@ -79,9 +78,9 @@ func (a attending) row(q []float64, at, from, to int) []float64 {
 	wide := s.Node.Shape.Size() / s.In[0].Shape[0]
 	y := make([]float64, s.Node.Shape.Size())
 	for h := range s.In[0].Shape[0] {
-		p, g := make([]float64, to-from+1), s.Group(h)
+		p, g := make([]float64, to-from+1), s.Attention.Group(h)
 		a.keys.scores(p, q[h*dim:(h+1)*dim], g, from-a.first)
-		s.weigh(a.e, p, a.sinks[h], at, from)
+		s.Attention.weigh(a.e, p, a.sinks[h], at, from)
 		a.e.num.combine(y[h*wide:(h+1)*wide], p, a.v[(from-a.first)*a.stride+g*wide:], a.stride)
 	}
 	return y
@@ -127,25 +126,22 @@ func (k *headKeys) scores(p, q []float64, g, from int) {
 
 // seen returns the positions from and to that the query at r sees, of those up to last.
 func (s *Spec) seen(e *Eval, r, last int) (from, to int) {
-	from, to = 0, min(r+s.Ahead, last)
-	if s.Window > 0 {
-		from = max(0, r-s.Window+1)
+	set := &s.Attention
+	from, to = 0, min(r+set.Ahead, last)
+	if set.Window > 0 {
+		from = max(0, r-set.Window+1)
 	}
-	if s.Chunk > 0 {
-		from = r - r%s.Chunk
+	if set.Chunk > 0 {
+		from = r - r%set.Chunk
 	}
-	if s.Until != nil {
-		to = min(to, s.Until(e, r))
+	if s.Seen != nil {
+		from, to = s.Seen(e, r, from, to)
 	}
-	if s.First != nil {
-		from = max(from, s.First(e, r))
-	}
-	to = max(to, from) // a query that would see nothing sees the first
-	return from, to
+	return from, max(to, from) // a query that would see nothing sees the first
 }
 
 // latent returns the values that are the first elements of keys, or the last.
-func (s *Spec) latent(k []float64, kv *graph.KV) []float64 {
+func (s *Attention) latent(k []float64, kv *graph.KV) []float64 {
 	switch {
 	case !kv.Latent:
 		return nil
@@ -156,7 +152,7 @@ func (s *Spec) latent(k []float64, kv *graph.KV) []float64 {
 }
 
 // sinks returns a score by head that is there besides, -Inf for none.
-func (s *Spec) sinks(e *Eval, heads int) ([]float64, error) {
+func (s *Attention) sinks(e *Eval, heads int) ([]float64, error) {
 	if s.Sinks != nil {
 		return e.vector(s.Sinks)
 	}
@@ -164,7 +160,7 @@ func (s *Spec) sinks(e *Eval, heads int) ([]float64, error) {
 }
 
 // weigh makes weights of the scores of the query at r with the keys of positions from one on.
-func (s *Spec) weigh(e *Eval, p []float64, sink float64, r, from int) {
+func (s *Attention) weigh(e *Eval, p []float64, sink float64, r, from int) {
 	e.num.store(p)
 	for i := range p {
 		p[i] *= s.Scale

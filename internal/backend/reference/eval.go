@@ -139,10 +139,10 @@ func (e *Eval) Spec(n *graph.Node) *Spec {
 // deps returns the nodes that n's value is computed from.
 func (e *Eval) deps(n *graph.Node) []*graph.Node {
 	s := e.Spec(n)
-	if n.Op != graph.Attention || s.Store == nil {
+	if n.Op != graph.Attention || s.Attention.Store == nil {
 		return s.In
 	}
-	return append(slices.Clip(s.In), e.Spec(s.Store).In...)
+	return append(slices.Clip(s.In), e.Spec(s.Attention.Store).In...)
 }
 
 // differs reports whether n's value may be another than under's.
@@ -153,7 +153,7 @@ func (e *Eval) differs(n *graph.Node) bool {
 	e.stale[n] = false // until it is known, if edits make a circle
 	d := slices.ContainsFunc(e.deps(n), func(x *graph.Node) bool { return !e.given(x) && e.differs(x) })
 	if n.Op == graph.Attention {
-		d = d || e.stale[e.Spec(n).Store]
+		d = d || e.stale[e.Spec(n).Attention.Store]
 	}
 	e.stale[n] = d
 	return d

@@ -278,9 +278,9 @@ func TestEdit(t *testing.T) {
 	free := reference.Of(g).Eval(ids, nil, nil)
 	plain := value(t, free, g.Result())
 	e := free.With(reference.Edits{g.Nodes[changed.ID]: {func(s *reference.Spec) {
-		s.Freqs = slices.Clone(s.Freqs)
-		for i := range s.Freqs {
-			s.Freqs[i] /= 2
+		s.Rope.Freqs = slices.Clone(s.Rope.Freqs)
+		for i := range s.Rope.Freqs {
+			s.Rope.Freqs[i] /= 2
 		}
 	}}})
 	for _, n := range h.Nodes {
@@ -322,8 +322,8 @@ func TestEdits(t *testing.T) {
 	}
 	var shared, store *graph.Node
 	for _, n := range g.Nodes {
-		if n.Op == graph.Attention && e.Spec(n).Store.Layer != n.Layer {
-			shared, store = n, e.Spec(n).Store
+		if n.Op == graph.Attention && e.Spec(n).Attention.Store.Layer != n.Layer {
+			shared, store = n, e.Spec(n).Attention.Store
 			break
 		}
 	}
@@ -443,7 +443,7 @@ func TestRefused(t *testing.T) {
 		"a weight of another shape":    reference.Of(g).Eval([]int32{1}, nil, nil).With(reference.Edits{q: {func(s *reference.Spec) { s.W = g.Node("blk.0.attn_k").W }}}),
 		"a circle":                     reference.Of(g).Eval([]int32{1}, nil, nil).With(reference.Edits{q: {func(s *reference.Spec) { s.In = []*graph.Node{g.Node("blk.0.attn_q_norm")} }}}),
 		"attention without a store": reference.Of(g).Eval([]int32{1}, nil, nil).With(reference.Edits{g.Node("blk.0.attn_q_rope"): nil,
-			attention(g): {func(s *reference.Spec) { s.Store = nil }}}),
+			attention(g): {func(s *reference.Spec) { s.Attention.Store = nil }}}),
 	} {
 		if _, err := e.Value(g.Result(), []int{0}); err == nil {
 			t.Errorf("%s: no error", what)

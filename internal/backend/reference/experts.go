@@ -1,7 +1,6 @@
 package reference
 
 import (
-	"errors"
 	"math"
 
 	"github.com/karat-run/karat/internal/graph"
@@ -22,11 +21,7 @@ func (s *Spec) branches(e *Eval) (*branches, error) {
 	last := len(own) - 1
 	m := &branches{s: s, e: e, d: s.Node.Shape.Size(), ff: s.W[last].Shape[2]}
 	for i, w := range s.W[:last+1] {
-		alter := []func(w []float64, rows, cols int) []float64{s.Alter, s.AlterUp}[min(i, 1)]
-		if i == last {
-			alter = s.AlterDown
-		}
-		x, err := e.altered(w, alter, w.Shape[1])
+		x, err := e.altered(w, s.Alter[i], w.Shape[1])
 		if err != nil {
 			return nil, err
 		}
@@ -51,7 +46,7 @@ func (m *branches) product(i, id int, x []float64) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	if by := m.s.Gains[i]; by != 1 {
+	if by := m.s.Experts.Gains[i]; by != 1 {
 		for j := range y {
 			y[j] *= by
 		}
@@ -86,7 +81,7 @@ func (m *branches) run(id int, x []float64) ([]float64, error) {
 			parts[i%2][i/2] = v
 		}
 	}
-	if m.s.SwapHalves {
+	if m.s.Experts.Swapped {
 		parts[0], parts[1] = parts[1], parts[0]
 	}
 	h := m.s.gated(m.e, parts)
@@ -96,32 +91,24 @@ func (m *branches) run(id int, x []float64) ([]float64, error) {
 	return m.product(last, id, h)
 }
 
-// chosen returns rows of the Route that s reads, if it chooses s.Chosen experts for each.
-func (s *Spec) chosen(e *Eval, rows []int) ([]float64, error) {
-	r := *e.Spec(s.In[1])
-	if r.Func != nil {
-		return nil, errors.New("another function of the scores chooses as many experts as the Route says")
-	}
-	n := *r.Node
-	n.Shape = tensor.Shape{s.Chosen, 2}
+// Choose returns the rows of a Route of another number of experts.
+func (s *Spec) Choose(e *Eval, rows []int, count int) ([]float64, error) {
+	r, n := *s, *s.Node
+	n.Shape = tensor.Shape{count, 2}
 	r.Node = &n
 	return r.eval(e, rows)
 }
 
 // experts sums the routed MLPs of each row of x by weight; routes are pairs of an
 // expert's index and its weight.
-func (s *Spec) experts(e *Eval, x, routes []float64, rows []int) ([]float64, error) {
-	k := s.Node.In[1].Shape[0]
+func (s *Spec) experts(e *Eval, x, routes []float64) ([]float64, error) {
 	m, err := s.branches(e)
-	if err == nil && s.Chosen > 0 {
-		k = s.Chosen
-		routes, err = s.chosen(e, rows)
-	}
 	if err != nil {
 		return nil, err
 	}
 	d := m.d
 	y := make([]float64, len(x))
+	k := len(routes) / 2 / max(len(x)/d, 1)
 	for t := range len(x) / d {
 		for j := range k {
 			id, p := int(routes[(t*k+j)*2]), routes[(t*k+j)*2+1]
@@ -130,9 +117,6 @@ func (s *Spec) experts(e *Eval, x, routes []float64, rows []int) ([]float64, err
 					y[t*d+i] = math.NaN()
 				}
 				continue
-			}
-			if s.Expert != nil {
-				id = s.Expert(id)
 			}
 			row := x[t*d : (t+1)*d]
 			if s.Experts.OnInput {

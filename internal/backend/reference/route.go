@@ -11,7 +11,7 @@ import (
 // Equal scores go to the lower index; a NaN counts as the lowest score.
 func (s *Spec) route(e *Eval, scores []float64, num *Numerics) ([]float64, error) {
 	n := *s.Node
-	n.W, n.Attr = s.W, s.Route
+	n.W, n.Attr = s.W, s.Route.Rule
 	scale, bias, err := e.routeWeights(&n)
 	if err != nil {
 		return nil, err
@@ -20,26 +20,23 @@ func (s *Spec) route(e *Eval, scores []float64, num *Numerics) ([]float64, error
 	y := make([]float64, 0, len(scores)/count*n.Shape.Size())
 	for r := 0; r < len(scores); r += count {
 		row := scores[r : r+count]
-		p := num.weighed(s.Route.Weigh, row)
+		p := num.weighed(s.Route.Rule.Weigh, row)
 		by := row // the choice's score: p rises with it
-		if bias != nil || s.Route.Best > 1 {
+		if bias != nil || s.Route.Rule.Best > 1 {
 			by = slices.Clone(p)
 			for i, b := range bias {
 				by[i] = num.round(by[i] + b)
 			}
 		}
-		chosen, at := num.choose(by, s.Route)[:k], len(y)
-		for i, w := range num.weights(p, chosen, s.Route) {
+		chosen, at := num.choose(by, s.Route.Rule)[:k], len(y)
+		for i, w := range num.weights(p, chosen, s.Route.Rule) {
 			if scale != nil {
 				w *= scale[chosen[i]]
 			}
 			y = append(y, float64(chosen[i]), w)
 			num.store(y[len(y)-1:])
 		}
-		if s.Reweigh != nil {
-			s.Reweigh(row, y[at:])
-		}
-		for i := at; s.BiasWeighs && bias != nil && i < len(y); i += 2 {
+		for i := at; s.Route.BiasWeighs && bias != nil && i < len(y); i += 2 {
 			y[i+1] += bias[int(y[i])]
 		}
 	}

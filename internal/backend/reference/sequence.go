@@ -11,7 +11,7 @@ func across(n *graph.Node) bool {
 	return n.Op == graph.Attention || n.Op == graph.Pool || n.State != nil
 }
 
-// scan returns rows of a node with a state. It runs from position 0 on, or from First.
+// scan returns rows of a node with a state. It runs from position 0 on, or from the first position that is seen.
 func (s *Spec) scan(e *Eval, rows []int) ([]float64, error) {
 	last := slices.Max(rows)
 	all := make([]int, last+1)
@@ -33,17 +33,21 @@ func (s *Spec) scan(e *Eval, rows []int) ([]float64, error) {
 		state := make([]float64, n.State.Size)
 		return e.recur(&n, part, nil, func(int) []float64 { return state })
 	}
+	start := func(r int) int {
+		if s.Seen == nil {
+			return 0
+		}
+		first, _ := s.Seen(e, r, 0, r)
+		return min(max(first, 0), r)
+	}
 	y := make([]float64, 0, len(rows)*d)
 	made := map[int][]float64{} // by first row
 	for _, r := range rows {
-		first := 0
-		if s.First != nil {
-			first = min(max(s.First(e, r), 0), r)
-		}
+		first := start(r)
 		if made[first] == nil {
 			to := last + 1
-			for i := first; s.First != nil && i <= last; i++ {
-				if s.First(e, i) > first {
+			for i := first; s.Seen != nil && i <= last; i++ {
+				if start(i) > first {
 					to = i
 					break
 				}

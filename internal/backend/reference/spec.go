@@ -10,83 +10,92 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Spec is how a node is computed. As recorded it is what the graph says; the fields
-// beyond the graph's attributes have their neutral values.
+// Spec is how a node is computed: what it reads, and the settings of its operation. As recorded a Spec says what the
+// graph says; an edit changes a setting, or puts a function around the node.
 type Spec struct {
 	Node *graph.Node
 	In   []*graph.Node
 	W    []*graph.Weight
 
-	// Func, if set, computes the rows instead of all below.
-	Func func(e *Eval, s *Spec, rows []int) ([]float64, error)
+	Func  func(e *Eval, s *Spec, rows []int) ([]float64, error) // computes rows in place of Plain; nil for Plain
+	Times float64                                               // factor of the result
 
-	By          float64                                     // of Embed and Scale: the factor; of Softcap: the cap, 0 for none
-	Eps, Offset float64                                     // of norms
-	Whole       bool                                        // RMSNorm over all heads together
-	KeepMean    bool                                        // LayerNorm without the mean's subtraction
-	Act         func(float64) float64                       // of GLU, Act and Experts
-	Limits      graph.ActAttr                               // likewise, but for its Act
-	Experts     graph.ExpertsAttr                           // likewise
-	Route       graph.RouteAttr                             //
-	BiasWeighs  bool                                        // of Route: its bias is in the weights, too
-	Reweigh     func(scores []float64, routes []float64)    // of Route: changes the weights of a row's pairs of index and weight; nil for nothing
-	SwapHalves  bool                                        // of Experts' fused weight
-	Expert      func(e int) int                             // which expert runs for e; nil for e
-	Chosen      int                                         // of Experts: how many are chosen for a row; 0 for as many as its Route says
-	Alter       func(w []float64, rows, cols int) []float64 // of Linear's weight [rows, cols], or of Experts' first one; nil for none
-	AlterUp     func(w []float64, rows, cols int) []float64 // of Experts' up, if it is a weight of its own
-	AlterDown   func(w []float64, rows, cols int) []float64 // of Experts' last weight
-	Gains       []float64                                   // of Experts: what its products are multiplied by
+	Alter       [3]Change                                  // changes of a Linear's weight, or of Experts' matrices; nil for none
+	By          float64                                    // factor of Embed and Scale; cap of Softcap, 0 for none
+	Shift       int                                        // number added to the positions of RoPE, EmbedPos and ScalePos
+	Eps, Offset float64                                    // numbers of norms
+	KeepMean    bool                                       // whether LayerNorm subtracts no mean
+	Pooling     graph.Pooling                              // rule of Pool
+	Act         func(float64) float64                      // activation of GLU, Act and Experts
+	Limits      graph.ActAttr                              // limits of gates, except the activation
+	Seen        func(e *Eval, at, from, to int) (int, int) // positions that the row at sees, of those from one to another; nil for all
 
-	Freqs       []float64                  // of RoPE: a turning speed per pair
-	Interleaved bool                       // pairs (2i, 2i+1), not (i, i+half)
-	Part        int                        // the features that turn, in two halves; 0 for all
-	Magnitude   float64                    // of cosines and sines; 0 for 1
-	Sections    [3]int                     // pairs that turn by each part of a position; none for one position
-	Woven       bool                       // the sections' pairs by turns
-	Parts       func(p [3]int32) [3]int32  // changes a position of three parts; nil for nothing
-	Shift       int                        // added to positions, also of EmbedPos and ScalePos
-	Pos         func(e *Eval, row int) int // of RoPE: the position that a row turns by; nil for its own
-	Turns       float64                    // 1; -1 turns the other way
+	Experts   Experts
+	Route     Route
+	Rope      Rope
+	Attention Attention
+}
 
-	Store  *graph.Node // of Attention: what it reads
+// Change makes another matrix of w [rows, cols].
+type Change = func(w []float64, rows, cols int) []float64
+
+// Experts are the settings of Experts.
+type Experts struct {
+	Form    graph.Form
+	Biased  bool
+	OnInput bool      // whether a weight multiplies the input, not the output
+	Swapped bool      // whether gate and up are exchanged
+	Gains   []float64 // factors of the products
+	// Routes returns the pairs of index and weight of rows; nil for those of the Route that is read.
+	Routes func(e *Eval, s *Spec, rows []int) ([]float64, error)
+}
+
+// Route is the settings of a Route.
+type Route struct {
+	Rule       graph.RouteAttr
+	BiasWeighs bool // whether the bias is in the weights as well
+}
+
+// Rope is the settings of a RoPE.
+type Rope struct {
+	Freqs       []float64 // turning speed of each pair
+	Interleaved bool      // pairs (2i, 2i+1), not (i, i+half)
+	Part        int       // features that turn, in two halves; 0 for all
+	Magnitude   float64   // factor of cosines and sines; 0 for 1
+	Sections    [3]int    // pairs that turn by each part of a position; zeros for positions of one part
+	Woven       bool      // whether the sections have pairs by turns
+	// Pos returns the position that a row turns by, of three parts; nil for the row's own.
+	Pos func(e *Eval, row int, own [3]int32) [3]int32
+}
+
+// Attention is the settings of an Attention.
+type Attention struct {
+	Store  *graph.Node // keys and values
 	Scale  float64
-	Window int                    // 0 for all
+	Window int                    // positions that a query sees; 0 for all
 	Ahead  int                    // positions after its own that a query sees
-	Tail   bool                   // values of a latent are the last elements of keys, not the first
-	Group  func(h int) int        // the key and value head of a query's head
-	Cap    float64                // of scores, 0 for none
 	Chunk  int                    // positions of a run, of which a query sees its own; 0 for no runs
-	Sinks  *graph.Weight          // a score more by head; nil for none
-	Soft   func(scores []float64) // scores -> weights; nil is softmax
-	// Again, if set, makes rows of Width of all of the store's.
-	Again func(rows []float64) []float64
-	Width int
-	// Only changes what a query at a position finds stored: keys [T, widths[0]] and values [T, widths[1]]; nil for nothing.
-	Only func(e *Eval, k, v []float64, widths [2]int, at int) (keys, values []float64)
-	// First is the first position that a query sees; nil for what the window says. Of a node
-	// with a state it is where that began, for the row at; nil for 0.
-	First func(e *Eval, at int) int
+	Tail   bool                   // whether values of a latent are the last elements of keys, not the first
+	Group  func(h int) int        // key and value head of a query's head
+	Cap    float64                // cap of scores; 0 for none
+	Sinks  *graph.Weight          // scores besides, by head; nil for none
+	Soft   func(scores []float64) // makes weights of scores; nil for softmax
+	// Read changes what a query at a position finds stored: keys and values of count positions; nil for nothing.
+	Read func(e *Eval, k, v []float64, count, at int) (keys, values []float64)
 	// Hides reports whether the query at a position does not see another; nil for none.
 	Hides func(e *Eval, at, pos int) bool
-	// Until is the last position that was there when the row at was computed; nil for all.
-	Until func(e *Eval, at int) int
-
-	Pooling graph.Pooling // of Pool
-
-	Times float64 // the result is multiplied by it
 }
 
 func newSpec(n *graph.Node, stores map[*graph.KV]*graph.Node) *Spec {
-	s := &Spec{Node: n, In: n.In, W: n.W, By: 1, Turns: 1, Times: 1}
+	s := &Spec{Node: n, In: n.In, W: n.W, By: 1, Times: 1}
 	switch a := n.Attr.(type) {
 	case graph.EmbedAttr:
 		s.By = float64(a.Scale)
 	case graph.NormAttr:
 		s.Eps, s.Offset = float64(a.Eps), float64(a.Offset)
 	case graph.RoPEAttr:
-		s.Freqs, s.Interleaved, s.Part, s.Magnitude = a.Freqs, a.Interleaved, a.Dim, a.Magnitude
-		s.Sections, s.Woven = a.Sections, a.Woven
+		s.Rope = Rope{Freqs: a.Freqs, Interleaved: a.Interleaved, Part: a.Dim, Magnitude: a.Magnitude,
+			Sections: a.Sections, Woven: a.Woven}
 	case graph.ScaleAttr:
 		s.By = a.By
 	case graph.PoolAttr:
@@ -94,22 +103,24 @@ func newSpec(n *graph.Node, stores map[*graph.KV]*graph.Node) *Spec {
 	case graph.ActAttr:
 		s.Act, s.Limits = Activation(a.Act), a
 	case graph.ExpertsAttr:
-		s.Act, s.Limits, s.Experts, s.Gains = Activation(a.Act), a.ActAttr, a, []float64{1, 1, 1}
+		s.Act, s.Limits = Activation(a.Act), a.ActAttr
+		s.Experts = Experts{Form: a.Form, Biased: a.Biased, OnInput: a.OnInput, Gains: []float64{1, 1, 1}}
 	case graph.RouteAttr:
-		s.Route = a
+		s.Route.Rule = a
 	case graph.AttentionAttr:
 		heads := n.In[0].Shape[0]
-		s.Store, s.Scale, s.Window, s.Cap = stores[a.KV], a.Scale, a.KV.Window, a.Cap
+		x := Attention{Store: stores[a.KV], Scale: a.Scale, Window: a.KV.Window, Cap: a.Cap,
+			Group: func(h int) int { return h * a.KV.Heads / heads }}
 		if a.KV.Chunked {
-			s.Chunk, s.Window = a.KV.Window, 0
+			x.Chunk, x.Window = a.KV.Window, 0
 		}
 		if a.Bidirectional {
-			s.Ahead = a.Newest(0, 1<<30) // the window's length, or all
+			x.Ahead = a.Newest(0, 1<<30) // the window's length, or all
 		}
 		if len(n.W) > 0 {
-			s.Sinks = n.W[0]
+			x.Sinks = n.W[0]
 		}
-		s.Group = func(h int) int { return h * a.KV.Heads / heads }
+		s.Attention = x
 	}
 	return s
 }
@@ -199,6 +210,9 @@ func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 		return s.scan(e, rows)
 	}
 	in, err := e.inputs(s.In, rows)
+	if err == nil && s.Experts.Routes != nil {
+		in[1], err = s.Experts.Routes(e, s, rows)
+	}
 	if err != nil || s.Node.Op == graph.Rows {
 		return in[0], err
 	}
@@ -234,7 +248,7 @@ func (s *Spec) rowwise(e *Eval, in [][]float64, rows []int) ([]float64, error) {
 	case graph.Route:
 		return s.route(e, x, e.routing)
 	case graph.Experts:
-		return s.experts(e, x, in[1], rows)
+		return s.experts(e, x, in[1])
 	case graph.View:
 		return parts(x, n.In[0].Shape.Size(), n.Attr.(graph.ViewAttr).Offset, n.Shape.Size()), nil
 	case graph.Slice:
@@ -309,14 +323,10 @@ func (s *Spec) Norm(e *Eval, x []float64) ([]float64, error) {
 			return nil, err
 		}
 	}
-	over := d
-	if s.Whole {
-		over = s.Node.Shape.Size()
-	}
 	y := make([]float64, len(x))
-	for r := 0; r < len(x); r += over {
-		q := 1 / math.Sqrt(e.num.dot(x[r:r+over], x[r:r+over])/float64(over)+s.Eps)
-		for j := range over {
+	for r := 0; r < len(x); r += d {
+		q := 1 / math.Sqrt(e.num.dot(x[r:r+d], x[r:r+d])/float64(d)+s.Eps)
+		for j := range d {
 			y[r+j] = x[r+j] * q
 		}
 	}
@@ -337,18 +347,17 @@ func (s *Spec) Norm(e *Eval, x []float64) ([]float64, error) {
 // Rotate turns the pairs of each head of x [rows, heads, dim], in place.
 func (s *Spec) Rotate(e *Eval, x []float64, rows []int) []float64 {
 	heads, d := s.Node.Shape[0], s.Node.Shape[1]
-	part := cmp.Or(s.Part, d)
+	part := cmp.Or(s.Rope.Part, d)
 	buf := make([]float64, 6)
 	cs, p := buf[:2], buf[2:]
 	for t, r := range rows {
-		for i, f := range s.Freqs {
+		for i, f := range s.Rope.Freqs {
 			f *= e.num.speed(i)
-			cos, sin := rope.TurnBy(max(s.position(e, t, r, i)+s.Shift, 0), f, s.Magnitude)
-			sin *= s.Turns
+			cos, sin := rope.TurnBy(max(s.Rope.position(e, t, r, i)+s.Shift, 0), f, s.Rope.Magnitude)
 			cs[0], cs[1] = cos, sin
 			e.num.store(cs)
 			a, b := i, i+part/2
-			if s.Interleaved {
+			if s.Rope.Interleaved {
 				a, b = 2*i, 2*i+1
 			}
 			for h := range heads {
@@ -363,27 +372,25 @@ func (s *Spec) Rotate(e *Eval, x []float64, rows []int) []float64 {
 	return x
 }
 
-// position returns what the i-th pair of a row turns by, the t-th of a step.
-func (s *Spec) position(e *Eval, t, row, i int) int {
-	if s.Pos != nil {
-		return s.Pos(e, row)
-	}
-	if s.Sections == [3]int{} {
-		return row
-	}
+// position returns the part of a position that the i-th pair of a row turns by, the t-th row of a step.
+func (r *Rope) position(e *Eval, t, row, i int) int {
 	p := [3]int32{int32(row), int32(row), int32(row)}
-	if e.parts != nil {
+	if e.parts != nil && r.Sections != [3]int{} {
 		if !e.stepwise {
 			t = row
 		}
 		p = e.parts[t]
 	}
-	if s.Parts != nil {
-		p = s.Parts(p)
+	if r.Pos != nil {
+		p = r.Pos(e, row, p)
 	}
-	return int(p[graph.RoPEAttr{Sections: s.Sections, Woven: s.Woven}.Part(i)])
+	if r.Sections == [3]int{} {
+		return int(p[0])
+	}
+	return int(p[graph.RoPEAttr{Sections: r.Sections, Woven: r.Woven}.Part(i)])
 }
 
+// gated returns the activation of the first input, times the second.
 func (s *Spec) gated(e *Eval, in [][]float64) []float64 {
 	gate, act, l := in[0], s.Act, s.Limits
 	if l.Limit > 0 {
@@ -406,8 +413,8 @@ func (s *Spec) gated(e *Eval, in [][]float64) []float64 {
 	return y
 }
 
-// Choose returns a Route's pairs of index and weight for scores.
-func (s *Spec) Choose(e *Eval, scores []float64) ([]float64, error) { return s.route(e, scores, nil) }
+// RouteBy returns a Route's pairs of index and weight for scores.
+func (s *Spec) RouteBy(e *Eval, scores []float64) ([]float64, error) { return s.route(e, scores, nil) }
 
 // combine adds or multiplies two inputs, or an input and a weight that is repeated over the rows.
 func (s *Spec) combine(e *Eval, in [][]float64) ([]float64, error) {

@@ -90,7 +90,7 @@ func (x *executable) attention(n *graph.Node, q []float64, s *backend.Step) ([]f
 	if err != nil {
 		return nil, err
 	}
-	sinks, err := spec.sinks(x.e, n.In[0].Shape[0])
+	sinks, err := spec.Attention.sinks(x.e, n.In[0].Shape[0])
 	if err != nil {
 		return nil, err
 	}

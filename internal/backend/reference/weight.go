@@ -58,8 +58,8 @@ const keep = 1 << 25
 type matrix struct {
 	*graph.Weight
 	all     []float32
-	doubles []float64                                   // the same
-	alter   func(w []float64, rows, cols int) []float64 // of each matrix of so many rows
+	doubles []float64 // the same
+	alter   Change    // of each matrix of so many rows
 	rows    int
 	altered map[int][]float64 // by matrix
 }
@@ -105,7 +105,7 @@ func (m *Model) vector(w *graph.Weight) ([]float64, error) {
 
 // altered returns w with each of its matrices of so many rows changed; alter may be nil. They are
 // changed when they are read: of experts most are not.
-func (m *Model) altered(w *graph.Weight, alter func(w []float64, rows, cols int) []float64, rows int) (matrix, error) {
+func (m *Model) altered(w *graph.Weight, alter Change, rows int) (matrix, error) {
 	x, err := m.matrix(w)
 	if alter != nil {
 		x.alter, x.rows, x.altered = alter, rows, map[int][]float64{}
@@ -134,7 +134,7 @@ func (s *Spec) linear(e *Eval, x []float64) ([]float64, error) {
 	if s.Node.Shape.Size() != n || len(x)%k != 0 {
 		return nil, fmt.Errorf("weight %v for %d features", []int(w.Shape), s.Node.Shape.Size())
 	}
-	m, err := e.altered(w, s.Alter, n)
+	m, err := e.altered(w, s.Alter[0], n)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,6 @@ const (
 var manyFields = map[string]string{
 	"cmd/karat.serveFlags":             "flags of one command",
 	"internal/backend/cpu.activations": "a plan's buffers, one beside the other",
-	"internal/backend/reference.Spec":  "one operation and its edits: still to be divided",
 	"internal/bench.Result":            "a line of the measurements, as JSON",
 	"internal/dev/serving.flags":       "flags of one command",
 	"internal/dev/serving.Row":         "a line of the measurements, as JSON",
@@ -37,13 +36,11 @@ var manyFields = map[string]string{
 // manyMethods names the types with more methods than the limit, as "folder.Type", with the reason. The list only gets
 // shorter.
 var manyMethods = map[string]string{
-	"..Model":                         "the library's surface: a method a task",
-	"internal/graph.Builder":          "a method an operation",
-	"internal/dev/backendtest.suite":  "a method an operation",
-	"internal/lab/mistake.Proposer":   "a method a family of mistakes",
-	"internal/quant.encoder":          "a method a format",
-	"cmd/karat.conversation":          "still to be divided: a chat's state and its commands",
-	"internal/backend/reference.Spec": "still to be divided",
+	"..Model":                        "the library's surface: a method a task",
+	"internal/graph.Builder":         "a method an operation",
+	"internal/dev/backendtest.suite": "a method an operation",
+	"internal/quant.encoder":         "a method a format",
+	"cmd/karat.conversation":         "still to be divided: a chat's state and its commands",
 }
 
 // productSources returns the hand-written files outside tests.

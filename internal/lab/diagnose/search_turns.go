@@ -73,7 +73,7 @@ func speedsOf(f, right []float64, dim int) string {
 func (t *turner) edits(f []float64) reference.Edits {
 	edits := reference.Edits{}
 	for _, n := range t.ropes {
-		edits[n] = []reference.Edit{func(s *reference.Spec) { s.Freqs = f }}
+		edits[n] = []reference.Edit{func(s *reference.Spec) { s.Rope.Freqs = f }}
 	}
 	return edits
 }

@@ -27,7 +27,7 @@ func otherScalesOfScores(p *Proposer, n *graph.Node) []*Hypothesis {
 			1 / math.Sqrt(float64(p.g.Nodes[0].Shape.Size())/float64(heads)), right * right, math.Sqrt(right)},
 		Make: func(v float64) *Hypothesis {
 			return edit(n, fmt.Sprintf("scales the scores by %.6g, not by %.6g", v, right), detail{"scale": formula(v, dim)},
-				func(s *reference.Spec) { s.Scale = v })
+				func(s *reference.Spec) { s.Attention.Scale = v })
 		}})}
 }
 
@@ -49,27 +49,61 @@ func formula(v, dim float64) any {
 func masks(p *Proposer, n *graph.Node) []*Hypothesis {
 	a := sees(n)
 	all := []*Hypothesis{edit(n, "hides a query's own position from it", detail{"mask": "not its own"},
-		func(s *reference.Spec) { s.Ahead = -1 })}
+		ahead(-1))}
 	if a.Bidirectional {
 		all = append(all, edit(n, "hides later positions, which the model sees", detail{"mask": "causal"},
-			func(s *reference.Spec) { s.Ahead = 0 }))
+			ahead(0)))
 		if a.KV.Window > 0 {
 			all = append(all, edit(n, "lets queries see all later positions, not those of the window alone",
-				detail{"mask": "window of earlier ones"}, func(s *reference.Spec) { s.Ahead = 1 << 30 }))
+				detail{"mask": "window of earlier ones"}, ahead(1<<30)))
 		}
 		return all
 	}
 	for _, end := range p.stepEnds(n) {
 		all = append(all, edit(n, "lets queries see all positions, later ones too", detail{"mask": "none"},
-			func(s *reference.Spec) { s.Ahead, s.Window, s.Until = 1<<30, 0, end }),
+			func(s *reference.Spec) {
+				s.Attention.Window = 0
+				upTo(1<<30, end)(s)
+			}),
 			edit(n, "lets queries see one position after their own", detail{"mask": "one ahead"},
-				func(s *reference.Spec) { s.Ahead, s.Until = 1, end }))
+				upTo(1, end)))
 		if a.KV.Window > 0 {
 			all = append(all, edit(n, "lets queries see all later positions", detail{"mask": "window alone"},
-				func(s *reference.Spec) { s.Ahead, s.Until = 1<<30, end }))
+				upTo(1<<30, end)))
 		}
 	}
 	return all
+}
+
+// ahead makes queries see other numbers of later positions.
+func ahead(count int) reference.Edit {
+	return func(s *reference.Spec) { s.Attention.Ahead = count }
+}
+
+// upTo makes queries see later positions, up to the last of a step.
+func upTo(count int, end func(e *reference.Eval, at int) int) reference.Edit {
+	return func(s *reference.Spec) {
+		s.Attention.Ahead = count
+		bounds(s, func(e *reference.Eval, at, from, to int) (int, int) { return from, min(to, end(e, at)) })
+	}
+}
+
+// since makes a node see no position before a first one.
+func since(first func(e *reference.Eval, at int) int) reference.Edit {
+	return func(s *reference.Spec) {
+		bounds(s, func(e *reference.Eval, at, from, to int) (int, int) { return max(from, first(e, at)), to })
+	}
+}
+
+// bounds changes the positions that a node sees, after other changes of them.
+func bounds(s *reference.Spec, change func(e *reference.Eval, at, from, to int) (int, int)) {
+	before := s.Seen
+	s.Seen = func(e *reference.Eval, at, from, to int) (int, int) {
+		if before != nil {
+			from, to = before(e, at, from, to)
+		}
+		return change(e, at, from, to)
+	}
 }
 
 // unbounded returns an encoder's window without its end. A search names the mistake that the errors tell.
@@ -78,7 +112,7 @@ func unbounded(_ *Proposer, n *graph.Node) []*Hypothesis {
 		return nil
 	}
 	return []*Hypothesis{built(n, "none", "lets queries see all later positions",
-		func(s *reference.Spec) { s.Ahead = 1 << 30 })}
+		ahead(1<<30))}
 }
 
 // otherAxes lists softmaxes along other axes, and none.
@@ -91,7 +125,7 @@ func otherAxes(_ *Proposer, n *graph.Node) []*Hypothesis {
 		unlikely(0.1, edit(n, top+"heads", of("heads"), softOver(true, true))),
 		unlikely(0.1, edit(n, top+"queries", of("queries"), softOver(false, true))),
 		unlikely(0.5, edit(n, "does not normalize the scores", detail{"axis": "none"},
-			func(s *reference.Spec) { s.Soft = func([]float64) {} })),
+			func(s *reference.Spec) { s.Attention.Soft = func([]float64) {} })),
 	}
 }
 
@@ -100,11 +134,11 @@ func otherGroups(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 	count := sees(n).KV.Heads
 	if count > 1 && count < n.In[0].Shape[0] {
 		all = append(all, edit(n, "gives head h the keys and values of head h mod "+fmt.Sprint(count),
-			detail{"map": "modulo"}, func(s *reference.Spec) { s.Group = func(h int) int { return h % count } }))
+			detail{"map": "modulo"}, func(s *reference.Spec) { s.Attention.Group = func(h int) int { return h % count } }))
 	}
 	if count > 1 {
 		all = append(all, unlikely(0.3, edit(n, "gives all heads the keys and values of the first", detail{"map": "first"},
-			func(s *reference.Spec) { s.Group = func(int) int { return 0 } })))
+			func(s *reference.Spec) { s.Attention.Group = func(int) int { return 0 } })))
 	}
 	return all
 }
@@ -114,7 +148,7 @@ func lostSinks(_ *Proposer, n *graph.Node) []*Hypothesis {
 	if len(n.W) == 0 {
 		return nil
 	}
-	return []*Hypothesis{edit(n, "leaves out the sinks", detail{"sinks": "none"}, func(s *reference.Spec) { s.Sinks = nil })}
+	return []*Hypothesis{edit(n, "leaves out the sinks", detail{"sinks": "none"}, func(s *reference.Spec) { s.Attention.Sinks = nil })}
 }
 
 // lostCaps lists attention without the cap of its scores.
@@ -124,7 +158,7 @@ func lostCaps(_ *Proposer, n *graph.Node) []*Hypothesis {
 		return nil
 	}
 	return []*Hypothesis{edit(n, fmt.Sprintf("does not cap the scores at %.6g", right),
-		detail{"cap": "none", "right": right}, func(s *reference.Spec) { s.Cap = 0 })}
+		detail{"cap": "none", "right": right}, func(s *reference.Spec) { s.Attention.Cap = 0 })}
 }
 
 // lastParts lists values that are another part of a latent.
@@ -134,7 +168,7 @@ func lastParts(_ *Proposer, n *graph.Node) []*Hypothesis {
 		return nil
 	}
 	return []*Hypothesis{edit(n, fmt.Sprintf("takes the last %d elements of keys for the values, not the first", kv.Values()),
-		detail{"part": "last"}, func(s *reference.Spec) { s.Tail = true })}
+		detail{"part": "last"}, func(s *reference.Spec) { s.Attention.Tail = true })}
 }
 
 // lostChunks lists attention by chunks without them.
@@ -144,17 +178,17 @@ func lostChunks(_ *Proposer, n *graph.Node) []*Hypothesis {
 	}
 	size := window(n)
 	return []*Hypothesis{edit(n, "sees all earlier positions, without chunks",
-		detail{"chunk": "none", "right": float64(size)}, func(s *reference.Spec) { s.Chunk = 0 }),
+		detail{"chunk": "none", "right": float64(size)}, func(s *reference.Spec) { s.Attention.Chunk = 0 }),
 		edit(n, fmt.Sprintf("sees the last %d positions, not its own chunk of that length", size),
-			detail{"chunk": "window", "right": float64(size)}, func(s *reference.Spec) { s.Chunk, s.Window = 0, size })}
+			detail{"chunk": "window", "right": float64(size)}, func(s *reference.Spec) { s.Attention.Chunk, s.Attention.Window = 0, size })}
 }
 
 // hasWindow gives attention n another window, 0 for none.
 func hasWindow(n *graph.Node, w int) reference.Edit {
 	return func(s *reference.Spec) {
 		// Another hypothesis may hide later positions.
-		if s.Window = w; sees(n).Bidirectional && s.Ahead > 0 {
-			s.Ahead = graph.AttentionAttr{KV: &graph.KV{Window: w}, Bidirectional: true}.Newest(0, 1<<30)
+		if s.Attention.Window = w; sees(n).Bidirectional && s.Attention.Ahead > 0 {
+			s.Attention.Ahead = graph.AttentionAttr{KV: &graph.KV{Window: w}, Bidirectional: true}.Newest(0, 1<<30)
 		}
 	}
 }
@@ -240,8 +274,8 @@ func chunked(n *graph.Node, size int, of string, which int) *Hypothesis {
 	return unlikely(0.2, edit(n,
 		fmt.Sprintf("begins the window of all queries of a chunk of %d where that of the %s one begins", size, of),
 		detail{"chunk": float64(size), "of": of}, func(s *reference.Spec) {
-			s.Window = 0
-			s.First = func(_ *reference.Eval, at int) int { return min(max(at-at%size+which-window(n)+1, 0), at) }
+			s.Attention.Window = 0
+			since(func(_ *reference.Eval, at int) int { return min(max(at-at%size+which-window(n)+1, 0), at) })(s)
 		}))
 }
 
@@ -267,9 +301,7 @@ func keysAsValues(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 			all = append(all, h)
 			if key == store.In[0] && len(h.Nodes) > 1 { // one of the readers of the store
 				all = append(all, unlikely(0.1, edit(n, "takes the stored keys for the values",
-					detail{"values": Role(key), "of": "one layer"}, func(s *reference.Spec) {
-						s.Only = func(_ *reference.Eval, k, _ []float64, _ [2]int, _ int) ([]float64, []float64) { return k, k }
-					})))
+					detail{"values": Role(key), "of": "one layer"}, stored(func(_ *reference.Eval, k, _ []float64, _, _ int) ([]float64, []float64) { return k, k }))))
 			}
 		}
 		if key.Op == graph.Linear || len(key.In) == 0 {
@@ -292,7 +324,7 @@ func otherStores(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 		computed := fmt.Sprintf("reads the keys and values of layer %d, not %d", x.Layer, store.Layer)
 		d := detail{"layer": float64(x.Layer), "right": float64(store.Layer)}
 		if slices.Equal(x.Shape, store.Shape) {
-			h := edit(n, computed, d, func(s *reference.Spec) { s.Store = x })
+			h := edit(n, computed, d, func(s *reference.Spec) { s.Attention.Store = x })
 			if n.Layer == store.Layer {
 				h.Cost = 1
 			}
@@ -302,7 +334,10 @@ func otherStores(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 		heads, dim, others, width := store.Shape[0], store.Shape[1], x.Shape[0], x.Shape[1]
 		read := func(how string, again func(rows []float64) []float64) {
 			all = append(all, edit(n, computed+": "+how, detail{"layer": d["layer"], "right": d["right"], "read": how},
-				func(s *reference.Spec) { s.Store, s.Again, s.Width = x, again, heads*dim }))
+				func(s *reference.Spec) {
+					s.Attention.Store = x
+					stored(func(_ *reference.Eval, k, v []float64, _, _ int) ([]float64, []float64) { return again(k), again(v) })(s)
+				}))
 		}
 		read("as rows of its own length", func(rows []float64) []float64 {
 			return append(slices.Clone(rows), make([]float64, max(0, len(rows)/(others*width)*heads*dim-len(rows)))...)
@@ -355,7 +390,7 @@ func nearestStore(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 func softOver(heads, fromTop bool) reference.Edit {
 	return func(s *reference.Spec) {
 		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-			if s.Again != nil || s.First != nil || s.Only != nil {
+			if s.Attention.Read != nil || s.Seen != nil {
 				return nil, errors.New("other keys than the model's are not normalized otherwise, too")
 			}
 			queries := rows
@@ -367,7 +402,7 @@ func softOver(heads, fromTop bool) reference.Edit {
 			}
 			plain := *s
 			var weights [][]float64 // by query and head
-			plain.Soft = func(p []float64) {
+			plain.Attention.Soft = func(p []float64) {
 				p = slices.Clone(p)
 				if fromTop {
 					top := slices.Max(p)
@@ -395,7 +430,7 @@ func softOver(heads, fromTop bool) reference.Edit {
 				}
 			}
 			i := 0
-			plain.Soft = func(p []float64) {
+			plain.Attention.Soft = func(p []float64) {
 				at := i / count
 				if !heads {
 					at = rows[at]
@@ -412,10 +447,10 @@ func softOver(heads, fromTop bool) reference.Edit {
 func oldest(s *reference.Spec) func(query int) int {
 	return func(query int) int {
 		switch {
-		case s.Chunk > 0:
-			return query - query%s.Chunk
-		case s.Window > 0:
-			return max(0, query-s.Window+1)
+		case s.Attention.Chunk > 0:
+			return query - query%s.Attention.Chunk
+		case s.Attention.Window > 0:
+			return max(0, query-s.Attention.Window+1)
 		}
 		return 0
 	}

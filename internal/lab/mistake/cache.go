@@ -13,24 +13,35 @@ import (
 func otherPlaces(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	for _, by := range []int{1, 2, -1} {
 		all = append(all, edit(n, fmt.Sprintf("reads the keys and values of position p%+d for p", -by),
-			detail{"shift": float64(by)}, func(s *reference.Spec) {
-				s.Only = func(e *reference.Eval, k, v []float64, widths [2]int, at int) ([]float64, []float64) {
-					return displaced(k, widths[0], by), displaced(v, widths[1], by)
-				}
-			}))
+			detail{"shift": float64(by)}, stored(func(_ *reference.Eval, k, v []float64, count, _ int) ([]float64, []float64) {
+				return displaced(k, len(k)/count, by), displaced(v, len(v)/count, by)
+			})))
 	}
 	// A cache that is new in each step has steps of the size that the errors tell, and, since another mistake may tell
 	// another size, of whole prompts.
 	for _, size := range slices.Compact([]int{p.Size(n), WholePrompt}) {
 		if size < WholePrompt || p.Decodes {
 			all = append(all, edit(n, "sees its own step's keys and values alone", detail{"decode": "new in each step"},
-				func(s *reference.Spec) { s.First = p.ownStep(size) }))
+				since(p.ownStep(size))))
 		}
 	}
 	if p.Decodes {
 		all = append(all, overwritten(p, n)...)
 	}
 	return all
+}
+
+// stored changes the keys and values that attention finds stored, after other changes of them.
+func stored(change func(e *reference.Eval, k, v []float64, count, at int) (keys, values []float64)) reference.Edit {
+	return func(s *reference.Spec) {
+		before := s.Attention.Read
+		s.Attention.Read = func(e *reference.Eval, k, v []float64, count, at int) ([]float64, []float64) {
+			if before != nil {
+				k, v = before(e, k, v, count, at)
+			}
+			return change(e, k, v, count, at)
+		}
+	}
 }
 
 // displaced returns rows of which row i is the one by rows before it, within the ends.
@@ -47,17 +58,16 @@ func displaced(x []float64, width, by int) []float64 {
 // overwritten lists wrong places of decoded keys and values.
 func overwritten(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	only := func(what, computed string, change func(k []float64, width, at, start int)) {
-		all = append(all, edit(n, computed, detail{"decode": what}, func(s *reference.Spec) {
-			s.Only = func(e *reference.Eval, k, v []float64, widths [2]int, at int) ([]float64, []float64) {
+		all = append(all, edit(n, computed, detail{"decode": what},
+			stored(func(e *reference.Eval, k, v []float64, count, at int) ([]float64, []float64) {
 				if at < p.Prefilled(e) {
 					return k, v
 				}
 				k, v = slices.Clone(k), slices.Clone(v)
-				change(k, widths[0], at, p.Prefilled(e))
-				change(v, widths[1], at, p.Prefilled(e))
+				change(k, len(k)/count, at, p.Prefilled(e))
+				change(v, len(v)/count, at, p.Prefilled(e))
 				return k, v
-			}
-		}))
+			})))
 	}
 	only("one early", "stores each decoded position over the one before it", func(k []float64, width, at, start int) {
 		copy(k[max(start-1, 0)*width:], k[start*width:(at+1)*width])
@@ -72,7 +82,7 @@ func overwritten(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 		func(k []float64, width, at, start int) { clear(k[at*width : (at+1)*width]) })
 	hides := func(what, computed string, hidden func(pos, at, start int) bool) {
 		all = append(all, edit(n, computed, detail{"decode": what}, func(s *reference.Spec) {
-			s.Hides = func(e *reference.Eval, at, pos int) bool {
+			s.Attention.Hides = func(e *reference.Eval, at, pos int) bool {
 				return at >= p.Prefilled(e) && hidden(pos, at, p.Prefilled(e))
 			}
 		}))
@@ -88,7 +98,7 @@ func overwritten(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 func lostStates(p *Proposer, n *graph.Node) []*Hypothesis {
 	size := p.Size(n)
 	return []*Hypothesis{edit(n, "begins each step without a state", detail{},
-		func(s *reference.Spec) { s.First = p.ownStep(size) })}
+		since(p.ownStep(size)))}
 }
 
 // stepEnds returns the last positions of the steps that computed rows, as they may be: a mask that

@@ -77,30 +77,29 @@ func reads(i int, x *graph.Node) reference.Edit {
 
 // then changes each row that a node gives.
 func then(change func(row []float64)) reference.Edit {
-	return after(func(_ *reference.Eval, _ int, row []float64) { change(row) })
+	return after(func(_ *reference.Eval, _ *reference.Spec, _ int, row []float64) error {
+		change(row)
+		return nil
+	})
 }
 
 // after changes each row that a node gives, by its position.
-func after(change func(e *reference.Eval, at int, row []float64)) reference.Edit {
+func after(change func(e *reference.Eval, s *reference.Spec, at int, row []float64) error) reference.Edit {
 	return func(s *reference.Spec) {
 		before := s.Func
+		if before == nil {
+			before = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) { return s.Plain(e, rows) }
+		}
 		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-			var y []float64
-			var err error
-			if before != nil {
-				y, err = before(e, s, rows)
-			} else {
-				y, err = s.Plain(e, rows)
-			}
-			if err != nil {
-				return nil, err
-			}
+			y, err := before(e, s, rows)
 			y = slices.Clone(y)
 			width := len(y) / max(len(rows), 1)
 			for i, at := range rows {
-				change(e, at, y[i*width:(i+1)*width])
+				if err == nil {
+					err = change(e, s, at, y[i*width:(i+1)*width])
+				}
 			}
-			return y, nil
+			return y, err
 		}
 	}
 }

@@ -11,14 +11,14 @@ import (
 type expertPart struct {
 	what  string
 	which []int
-	alter func(c change) reference.Edit
+	alter func(c reference.Change) reference.Edit
 }
 
 // scale multiplies what the part gives.
 func (p expertPart) scale(by float64) reference.Edit {
 	return func(s *reference.Spec) {
 		for _, i := range p.which {
-			s.Gains[i] *= by
+			s.Experts.Gains[i] *= by
 		}
 	}
 }
@@ -32,17 +32,22 @@ func expertParts(n *graph.Node) []expertPart {
 		every[i] = i
 	}
 	copy(firsts, every)
-	first := func(c change) reference.Edit { return func(s *reference.Spec) { s.Alter = c } }
-	down := func(c change) reference.Edit { return func(s *reference.Spec) { s.AlterDown = c } }
+	alter := func(which ...int) func(c reference.Change) reference.Edit {
+		return func(c reference.Change) reference.Edit {
+			return func(s *reference.Spec) {
+				for _, i := range which {
+					s.Alter[i] = c
+				}
+			}
+		}
+	}
 	parts := []expertPart{{"all of the experts' weights", every, nil}}
 	if last < 2 {
-		return append(parts, expertPart{"the experts' first weight", firsts, first}, expertPart{"the experts' second weight", []int{last}, down})
+		return append(parts, expertPart{"the experts' first weight", firsts, alter(0)},
+			expertPart{"the experts' second weight", []int{last}, alter(last)})
 	}
-	return append(parts,
-		expertPart{"the experts' gate", []int{0}, first},
-		expertPart{"the experts' up", []int{1}, func(c change) reference.Edit { return func(s *reference.Spec) { s.AlterUp = c } }},
-		expertPart{"the experts' gate and up", firsts, func(c change) reference.Edit { return func(s *reference.Spec) { s.Alter, s.AlterUp = c, c } }},
-		expertPart{"the experts' down", []int{last}, down})
+	return append(parts, expertPart{"the experts' gate", []int{0}, alter(0)}, expertPart{"the experts' up", []int{1}, alter(1)},
+		expertPart{"the experts' gate and up", firsts, alter(0, 1)}, expertPart{"the experts' down", []int{last}, alter(last)})
 }
 
 // otherExperts lists experts that run in the place of others: those moved by one, those counted from the last, and two
@@ -51,7 +56,15 @@ func otherExperts(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 	count := n.W[0].Shape[0]
 	runs := func(cost float64, computed, order string, expert func(e int) int) {
 		all = append(all, unlikely(cost, edit(n, computed, detail{"order": order},
-			func(s *reference.Spec) { s.Expert = expert })))
+			routed(func(e *reference.Eval, s *reference.Spec, rows []int, routes forRows) ([]float64, error) {
+				y, err := routes(e, s, rows)
+				for i := 0; i < len(y); i += 2 {
+					if id := int(y[i]); id >= 0 && id < count { // as a tap says
+						y[i] = float64(expert(id))
+					}
+				}
+				return y, err
+			}))))
 	}
 	for _, shift := range []int{1, count - 1} {
 		runs(0, fmt.Sprintf("runs expert (e + %d) mod %d for e", shift, count), fmt.Sprintf("+%d", shift),
@@ -73,6 +86,24 @@ func otherExperts(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 		}
 	}
 	return all
+}
+
+// forRows computes rows.
+type forRows = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error)
+
+// routed makes Experts read other routes, given those that they read before.
+func routed(change func(e *reference.Eval, s *reference.Spec, rows []int, routes forRows) ([]float64, error)) reference.Edit {
+	return func(s *reference.Spec) {
+		before := s.Experts.Routes
+		if before == nil {
+			before = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+				return e.Value(s.In[1], rows)
+			}
+		}
+		s.Experts.Routes = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+			return change(e, s, rows, before)
+		}
+	}
 }
 
 // otherLayouts lists other ways in which gate and up lie in a weight of experts.

@@ -76,7 +76,7 @@ func swappedGates(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	case graph.Experts:
 		if n.Attr.(graph.ExpertsAttr).Form != graph.Ungated {
 			all = append(all, edit(n, "takes the halves of the experts' fused weight in the other order", detail{},
-				func(s *reference.Spec) { s.SwapHalves = true }))
+				func(s *reference.Spec) { s.Experts.Swapped = true }))
 		}
 	case graph.Linear:
 		for _, x := range p.g.Nodes {

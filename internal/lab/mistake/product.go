@@ -117,7 +117,7 @@ func columnsPermuted(o *Product) *Hypothesis {
 	}
 	return edit(o.Node, "reads its input's features in another order", detail{"order": "of columns"},
 		func(s *reference.Spec) {
-			s.Alter = func(w []float64, rows, cols int) []float64 {
+			s.Alter[0] = func(w []float64, rows, cols int) []float64 {
 				y := make([]float64, len(w))
 				for i := range w {
 					y[i/cols*cols+order[i%cols]] = w[i]
@@ -234,7 +234,7 @@ func readBlocks(o *Product) *Hypothesis {
 	}
 	h := edit(o.Node, "decodes the weight's blocks with other scales or minimums",
 		detail{"scales": "of blocks"}, func(s *reference.Spec) {
-			s.Alter = func([]float64, int, int) []float64 { return fitted }
+			s.Alter[0] = func([]float64, int, int) []float64 { return fitted }
 		})
 	h.Cost = 1
 	return h

@@ -82,7 +82,20 @@ func (t turning) frequencies() (freqs []float64, dim, whole int) {
 }
 
 // speed makes the pairs of a rope turn by other speeds.
-func speed(f []float64) reference.Edit { return func(s *reference.Spec) { s.Freqs = f } }
+func speed(f []float64) reference.Edit { return func(s *reference.Spec) { s.Rope.Freqs = f } }
+
+// positioned makes a rope turn by other positions, of three parts.
+func positioned(at func(e *reference.Eval, row int, own [3]int32) [3]int32) reference.Edit {
+	return func(s *reference.Spec) { s.Rope.Pos = at }
+}
+
+// turnsAt makes a rope turn by other positions, of one part.
+func turnsAt(at func(e *reference.Eval, row int) int) reference.Edit {
+	return positioned(func(e *reference.Eval, row int, _ [3]int32) [3]int32 {
+		p := int32(at(e, row))
+		return [3]int32{p, p, p}
+	})
+}
 
 // otherStyles lists the other way to make pairs.
 func otherStyles(_ *Proposer, t turning) []*Hypothesis {
@@ -91,7 +104,7 @@ func otherStyles(_ *Proposer, t turning) []*Hypothesis {
 	if interleaved {
 		name, computed = "half", "turns pairs (i, i+d/2), not (2i, 2i+1)"
 	}
-	return []*Hypothesis{t.wrong(computed, detail{"style": name}, func(s *reference.Spec) { s.Interleaved = !interleaved })}
+	return []*Hypothesis{t.wrong(computed, detail{"style": name}, func(s *reference.Spec) { s.Rope.Interleaved = !interleaved })}
 }
 
 // otherMagnitudes lists ropes without the factor of their cosines and sines. Where they have none, the factor of the
@@ -99,7 +112,7 @@ func otherStyles(_ *Proposer, t turning) []*Hypothesis {
 func otherMagnitudes(_ *Proposer, t turning) []*Hypothesis {
 	by := func(v, right float64, computed string) []*Hypothesis {
 		return []*Hypothesis{t.wrong(computed, detail{"magnitude": v, "right": right},
-			func(s *reference.Spec) { s.Magnitude = v })}
+			func(s *reference.Spec) { s.Rope.Magnitude = v })}
 	}
 	if right := t.at.Attr.(graph.RoPEAttr).Magnitude; right != 0 {
 		return by(1, right, fmt.Sprintf("turns without the magnitude of %.6g", right))
@@ -126,16 +139,16 @@ func otherSections(_ *Proposer, t turning) (all []*Hypothesis) {
 		order = "one run after another"
 	}
 	parts := func(computed string, d detail, change func(p [3]int32) [3]int32) {
-		all = append(all, t.wrong(computed, d, func(s *reference.Spec) { s.Parts = change }))
+		all = append(all, t.wrong(computed, d, positioned(func(_ *reference.Eval, _ int, p [3]int32) [3]int32 { return change(p) })))
 	}
 	parts("turns only the pairs of time: height and width stay 0", detail{"parts": "time alone"},
 		func(p [3]int32) [3]int32 { return [3]int32{p[0], 0, 0} })
 	all = append(all, t.wrong("gives the sections their pairs "+order, detail{"order": order},
-		func(s *reference.Spec) { s.Woven = !woven }))
+		func(s *reference.Spec) { s.Rope.Woven = !woven }))
 	parts("gives height the pairs of width, and width those of height", detail{"order": "width before height"},
 		func(p [3]int32) [3]int32 { return [3]int32{p[0], p[2], p[1]} })
 	all = append(all, t.wrong("turns all pairs by where a row stands, as those of text", detail{"parts": "of text"},
-		func(s *reference.Spec) { s.Sections = [3]int{} }))
+		func(s *reference.Spec) { s.Rope.Sections = [3]int{} }))
 	parts("turns all pairs by the time", detail{"parts": "time for all"},
 		func(p [3]int32) [3]int32 { return [3]int32{p[0], p[0], p[0]} })
 	return all
@@ -156,7 +169,7 @@ func otherParts(_ *Proposer, t turning) (all []*Hypothesis) {
 	base := Theta(freqs, dim)
 	plain := rope.New(base, dim)
 	features := func(count int) reference.Edit {
-		return func(s *reference.Spec) { s.Freqs, s.Part = rope.New(base, count), count%whole }
+		return func(s *reference.Spec) { s.Rope.Freqs, s.Rope.Part = rope.New(base, count), count%whole }
 	}
 	if dim < whole {
 		all = append(all, t.wrong(fmt.Sprintf("turns all %d features of a head, not %d", whole, dim), detail{"part": 1.0},
@@ -365,7 +378,7 @@ func uncountedPositions(p *Proposer, t turning) (all []*Hypothesis) {
 		return nil
 	}
 	wrong := func(name, computed string, at func(e *reference.Eval, row int) int) {
-		all = append(all, unlikely(0.1, t.wrong(computed, detail{"position": name}, func(s *reference.Spec) { s.Pos = at })))
+		all = append(all, unlikely(0.1, t.wrong(computed, detail{"position": name}, turnsAt(at))))
 	}
 	var windows []int // that a tapped prompt is longer than
 	for _, n := range p.g.Nodes {
@@ -466,9 +479,7 @@ func ringSlot(p *Proposer, n *graph.Node) []*Hypothesis {
 			if w == 0 || Sectioned(n) {
 				break
 			}
-			return []*Hypothesis{built(n, "slot", fmt.Sprintf("turns by the position modulo %d", w), func(s *reference.Spec) {
-				s.Pos = func(_ *reference.Eval, row int) int { return row % w }
-			})}
+			return []*Hypothesis{built(n, "slot", fmt.Sprintf("turns by the position modulo %d", w), turnsAt(func(_ *reference.Eval, row int) int { return row % w }))}
 		}
 	}
 	return nil

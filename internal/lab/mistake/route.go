@@ -2,6 +2,7 @@ package mistake
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -30,8 +31,8 @@ func ruled(n *graph.Node, computed string, d detail, change func(a *graph.RouteA
 	change(&b)
 	return edit(n, computed, d, func(s *reference.Spec) {
 		b := b
-		b.Biased = b.Biased && s.Route.Biased // another hypothesis may have taken the bias
-		s.Route = b
+		b.Biased = b.Biased && s.Route.Rule.Biased // another hypothesis may have taken the bias
+		s.Route.Rule = b
 	})
 }
 
@@ -104,7 +105,7 @@ func otherWeights(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 		}
 	}
 	all = append(all, edit(n, "takes the softmax of the chosen probabilities", detail{"over": "probabilities"},
-		func(s *reference.Spec) { s.Reweigh = softmaxOfProbabilities(cmp.Or(a.Factor, 1)) }))
+		reweighs(softmaxOfProbabilities(cmp.Or(a.Factor, 1)))))
 	if a.Weigh == graph.SigmoidEach { // of a softmax of all scores it is router_norm
 		all = append(all, ruled(n, "takes the softmax of the chosen scores", detail{"over": "chosen"},
 			func(b *graph.RouteAttr) { b.Weigh = graph.SoftmaxChosen }))
@@ -143,7 +144,7 @@ func otherCounts(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 				}))
 		}
 		if !isPlain(n) {
-			all = append(all, edit(n, computed, d, func(s *reference.Spec) { s.Reweigh = fewerExperts(fewer, a) }))
+			all = append(all, edit(n, computed, d, reweighs(fewerExperts(fewer, a))))
 		}
 	}
 	if isPlain(n) {
@@ -159,7 +160,9 @@ func otherCounts(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 		h := edited(n, computed, d, reference.Edits{})
 		for _, x := range p.Readers(n) {
 			if x.Op == graph.Experts {
-				h.Edits[x] = []reference.Edit{func(s *reference.Spec) { s.Chosen = more }}
+				h.Edits[x] = []reference.Edit{routed(func(e *reference.Eval, s *reference.Spec, rows []int, _ forRows) ([]float64, error) {
+					return e.Spec(s.In[1]).Choose(e, rows, more)
+				})}
 			}
 		}
 		if len(h.Edits) > 0 {
@@ -211,11 +214,22 @@ func otherBiases(_ *Proposer, n *graph.Node) []*Hypothesis {
 		return nil
 	}
 	return []*Hypothesis{edit(n, "chooses without the bias", detail{"bias": "none"}, func(s *reference.Spec) {
-		if s.Route.Biased { // another hypothesis may have taken the bias
-			s.Route.Biased, s.W = false, s.W[:len(s.W)-1]
+		if s.Route.Rule.Biased { // another hypothesis may have taken the bias
+			s.Route.Rule.Biased, s.W = false, s.W[:len(s.W)-1]
 		}
 	}), edit(n, "adds the bias to the weights, too", detail{"bias": "in weights"},
-		func(s *reference.Spec) { s.BiasWeighs = true })}
+		func(s *reference.Spec) { s.Route.BiasWeighs = true })}
+}
+
+// reweighs changes the weights of a Route's rows, by their scores.
+func reweighs(change func(scores, routes []float64)) reference.Edit {
+	return after(func(e *reference.Eval, s *reference.Spec, at int, row []float64) error {
+		scores, err := e.Value(s.In[0], []int{at})
+		if err == nil {
+			change(scores, row)
+		}
+		return err
+	})
 }
 
 // softmaxOfProbabilities weighs what a Route has chosen by the softmax of the scores' softmax.
@@ -296,6 +310,9 @@ func routes(e *reference.Eval, s *reference.Spec, rows []int, k int, sign float6
 	scores, err := e.Value(s.In[0], rows)
 	if err != nil {
 		return nil, err
+	}
+	if k != s.Node.Shape[0] {
+		return nil, errors.New("another function of the scores chooses as many experts as the Route says")
 	}
 	scale := slices.Repeat([]float64{1}, s.In[0].Shape.Size())
 	if len(s.W) > 0 {

@@ -39,15 +39,14 @@ func weighted(_ *site, n *graph.Node) bool {
 
 // found changes what attention finds stored: the keys and values of each position.
 func found(change func(at int, key, value []float64)) reference.Edit {
-	return func(s *reference.Spec) {
-		s.Only = func(_ *reference.Eval, k, v []float64, widths [2]int, _ int) (keys, values []float64) {
-			k, v = slices.Clone(k), slices.Clone(v)
-			for at := range len(k) / widths[0] {
-				change(at, k[at*widths[0]:(at+1)*widths[0]], v[at*widths[1]:(at+1)*widths[1]])
-			}
-			return k, v
+	return stored(func(_ *reference.Eval, k, v []float64, count, _ int) (keys, values []float64) {
+		k, v = slices.Clone(k), slices.Clone(v)
+		width, wide := len(k)/count, len(v)/count
+		for at := range count {
+			change(at, k[at*width:(at+1)*width], v[at*wide:(at+1)*wide])
 		}
-	}
+		return k, v
+	})
 }
 
 // renorm computes a norm by another statistic of each row, before the weight.
@@ -83,10 +82,11 @@ func square(v float64) float64 { return v * v }
 var strange = []*entry{
 	{id: "x_row_stuck", one: true, at: inner, more: changed("output 3 repeats output 2", func(v []float64) { v[min(3, len(v)-1)] = v[min(2, len(v)-2)] })},
 	{id: "x_tail_zero", one: true, at: inner, more: changed("the last 8 outputs are 0, or the last half", func(v []float64) { clear(v[len(v)-min(8, len(v)/2):]) })},
-	{id: "x_last_row", one: true, at: inner, tokens: 2, more: with("the step's last row is not computed", after(func(e *reference.Eval, at int, v []float64) {
+	{id: "x_last_row", one: true, at: inner, tokens: 2, more: with("the step's last row is not computed", after(func(e *reference.Eval, _ *reference.Spec, at int, v []float64) error {
 		if first, last, _ := e.Step(at); at == last && at > first {
 			clear(v)
 		}
+		return nil
 	}))},
 	{id: "x_row_repeated", one: true, ops: gates, tokens: 2, more: with("odd rows repeat the row before", func(s *reference.Spec) {
 		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
@@ -202,7 +202,7 @@ var strange = []*entry{
 		}
 	}))},
 	{id: "x_softmax_sink", ops: isOp(graph.Attention), more: with("1 is added to the softmax's sum", func(s *reference.Spec) {
-		s.Soft = func(p []float64) {
+		s.Attention.Soft = func(p []float64) {
 			top := max(0, slices.Max(p))
 			sum := math.Exp(-top)
 			for i, v := range p {
@@ -220,16 +220,14 @@ var strange = []*entry{
 		}
 	})},
 	{id: "x_rope_reversed", at: turns, tokens: 2, more: turnedBy("the frequencies are in the reverse order", func(s *reference.Spec) {
-		s.Freqs = slices.Clone(s.Freqs)
-		slices.Reverse(s.Freqs)
+		s.Rope.Freqs = slices.Clone(s.Rope.Freqs)
+		slices.Reverse(s.Rope.Freqs)
 	})},
-	{id: "x_rope_restart", at: turns, tokens: 6, more: turnedBy("positions begin again every 5", func(s *reference.Spec) {
-		s.Pos = func(_ *reference.Eval, row int) int { return row % 5 }
-	})},
+	{id: "x_rope_restart", at: turns, tokens: 6, more: turnedBy("positions begin again every 5", turnsAt(func(_ *reference.Eval, row int) int { return row % 5 }))},
 	{id: "x_rope_odd_pairs", at: turns, tokens: 2, more: turnedBy("odd pairs turn at half their speed", func(s *reference.Spec) {
-		s.Freqs = slices.Clone(s.Freqs)
-		for i := 1; i < len(s.Freqs); i += 2 {
-			s.Freqs[i] /= 2
+		s.Rope.Freqs = slices.Clone(s.Rope.Freqs)
+		for i := 1; i < len(s.Rope.Freqs); i += 2 {
+			s.Rope.Freqs[i] /= 2
 		}
 	})},
 
@@ -243,7 +241,7 @@ var strange = []*entry{
 			if err != nil {
 				return nil, err
 			}
-			return s.Choose(e, x)
+			return s.RouteBy(e, x)
 		}
 	})},
 	{id: "x_expert_zero", ops: isOp(graph.Route), more: changed("the last chosen expert is always 0", func(v []float64) { v[len(v)-2] = 0 })},
@@ -259,7 +257,7 @@ var equals = []*entry{
 		if by == 1 {
 			return nil
 		}
-		h := edit(n, fmt.Sprintf("queries are multiplied by %.7g", by), detail{}, func(s *reference.Spec) { s.Scale = 1 })
+		h := edit(n, fmt.Sprintf("queries are multiplied by %.7g", by), detail{}, func(s *reference.Spec) { s.Attention.Scale = 1 })
 		h.Edits[n.In[0]] = []reference.Edit{func(s *reference.Spec) { s.Times *= by }}
 		return []*Hypothesis{h}
 	}},
@@ -283,7 +281,7 @@ func normFolded(p *Proposer, n *graph.Node) []*Hypothesis {
 	h := edit(n, "is multiplied into the products that read it", detail{}, func(s *reference.Spec) { s.W = nil })
 	for _, r := range readers {
 		h.Edits[r] = []reference.Edit{func(s *reference.Spec) {
-			s.Alter = func(w []float64, _, _ int) []float64 {
+			s.Alter[0] = func(w []float64, _, _ int) []float64 {
 				by, err := reference.Vector(n.W[0])
 				y := slices.Clone(w)
 				for i := range y {
@@ -309,7 +307,7 @@ func pairsInOrder(p *Proposer, store *graph.Node) []*Hypothesis {
 		if a, ok := r.Attr.(graph.RoPEAttr); !ok || len(a.Freqs) != r.Shape.Last()/2 || a.Interleaved {
 			return nil
 		}
-		h.Edits[r] = []reference.Edit{func(s *reference.Spec) { s.Interleaved = !s.Interleaved }}
+		h.Edits[r] = []reference.Edit{func(s *reference.Spec) { s.Rope.Interleaved = !s.Rope.Interleaved }}
 		dim := r.Shape.Last()
 		for x := r.In[0]; ; x = x.In[0] {
 			if !slices.Contains([]graph.Op{graph.View, graph.RMSNorm, graph.Add, graph.Linear}, x.Op) || x.Op != graph.Linear && len(p.Readers(x)) != 1 {

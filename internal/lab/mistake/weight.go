@@ -16,9 +16,6 @@ import (
 // Superblock is how many values the largest blocks of quantized types hold.
 const Superblock = 256
 
-// change makes another matrix of w.
-type change = func(w []float64, rows, cols int) []float64
-
 // transposes lists weights whose bytes are read as those of their transpose.
 func transposes(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 	if n.Op == graph.Experts {
@@ -32,7 +29,7 @@ func transposes(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 	}
 	w := n.W[0]
 	return []*Hypothesis{edit(n, fmt.Sprintf("reads the bytes of the weight [%d, %d] as those of its transpose", w.Rows(),
-		w.Shape.Last()), detail{}, func(s *reference.Spec) { s.Alter = transposed })}
+		w.Shape.Last()), detail{}, func(s *reference.Spec) { s.Alter[0] = transposed })}
 }
 
 // transposed reads w [rows, cols] as if its bytes were those of [cols, rows].
@@ -203,7 +200,7 @@ func factors(n *graph.Node) []float64 {
 }
 
 // secondHalves multiplies the second half of each Superblock.
-func secondHalves(by float64) change {
+func secondHalves(by float64) reference.Change {
 	return func(w []float64, _, _ int) []float64 {
 		y := slices.Clone(w)
 		for at := Superblock / 2; at < len(y); at += Superblock {
@@ -226,7 +223,7 @@ func layouts(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 		}
 		all = append(all,
 			unlikely(0.2, edit(n, fmt.Sprintf("reads rows that are padded to blocks of %d as if they followed each other", block),
-				detail{"block": float64(block), "read": "packed"}, func(s *reference.Spec) { s.Alter = strided(padded, cols) })),
+				detail{"block": float64(block), "read": "packed"}, func(s *reference.Spec) { s.Alter[0] = strided(padded, cols) })),
 			unlikely(0.2, edit(n, fmt.Sprintf("reads rows that follow each other as if they were padded to blocks of %d", block),
 				detail{"block": float64(block), "read": "row-wise"}, beyond(cols, padded))))
 	}
@@ -234,7 +231,7 @@ func layouts(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 }
 
 // strided reads rows at a distance of read that were laid out at a distance of laid; what lies past the end is 0.
-func strided(laid, read int) change {
+func strided(laid, read int) reference.Change {
 	return func(w []float64, rows, cols int) []float64 {
 		buffer := make([]float64, max(rows*laid, rows*read)+cols)
 		for i := range rows {
@@ -252,7 +249,7 @@ func strided(laid, read int) change {
 // features of rows in it are left as the engine has them.
 func beyond(laid, read int) reference.Edit {
 	return func(s *reference.Spec) {
-		s.Alter = strided(laid, read)
+		s.Alter[0] = strided(laid, read)
 		computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 			y, err := s.Plain(e, rows)
 			width := s.Node.Shape.Size()
@@ -423,7 +420,7 @@ func pastTheEnd(_ *Proposer, n *graph.Node) []*Hypothesis {
 	stride := (cols + Superblock - 1) / Superblock * Superblock
 	return []*Hypothesis{built(n, "beyond",
 		fmt.Sprintf("reads packed rows as padded to %d, and something lies behind them", stride), func(s *reference.Spec) {
-			s.Alter = func(w []float64, rows, cols int) []float64 {
+			s.Alter[0] = func(w []float64, rows, cols int) []float64 {
 				memory := slices.Clone(w)
 				for i := len(w); i < rows*stride; i++ {
 					memory = append(memory, w[i%7])
@@ -442,7 +439,7 @@ var minimums = map[tensor.DType]int{tensor.Q4_1: 2, tensor.Q5_1: 2, tensor.Q4_K:
 
 // decodedWrongly returns scales of sub-blocks 4 to 7 that are twice as large, and minimums of the other sign.
 func decodedWrongly(_ *Proposer, n *graph.Node) []*Hypothesis {
-	altered := func(s *reference.Spec) { s.Alter, s.AlterUp, s.AlterDown = secondHalves(2), nil, nil }
+	altered := func(s *reference.Spec) { s.Alter = [3]reference.Change{secondHalves(2)} }
 	if n.Op == graph.RMSNorm {
 		altered = alters(0, func(w []float64) { copy(w, secondHalves(2)(w, 1, len(w))) })
 	}
