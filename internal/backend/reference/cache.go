@@ -41,7 +41,8 @@ func (b Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) 
 		if c.stores[s.Layer] != nil {
 			return nil, fmt.Errorf("two stores of layer %d", s.Layer)
 		}
-		c.stores[s.Layer] = &store{class: slices.Index(pool.Classes(), backend.ClassOf(s)), width: s.Heads * s.Dim, wide: s.Heads * s.Values()}
+		c.stores[s.Layer] = &store{class: slices.Index(pool.Classes(), backend.ClassOf(s)),
+			width: s.Heads * s.Dim, wide: s.Heads * s.Values()}
 	}
 	pool.Back(c)
 	return c, nil

@@ -86,7 +86,13 @@ type values [][]float64 // by position; nil where there is none
 
 // Eval returns an evaluation for the token ids, with its known values.
 func (m *Model) Eval(ids []int32, known map[*graph.Node]Known, num *Numerics) *Eval {
-	return &Eval{Model: m, ids: ids, known: known, num: num, memo: map[*graph.Node]values{}, specs: map[*graph.Node]*Spec{}, busy: map[*graph.Node]bool{}}
+	return (&Eval{Model: m, ids: ids, known: known, num: num}).fresh()
+}
+
+// fresh returns e with nothing computed.
+func (e *Eval) fresh() *Eval {
+	e.memo, e.specs, e.busy = map[*graph.Node]values{}, map[*graph.Node]*Spec{}, map[*graph.Node]bool{}
+	return e
 }
 
 // At gives e the positions of three parts of all its tokens, and returns it. None are of text.
@@ -105,7 +111,7 @@ func (e *Eval) IDs() []int32 { return e.ids }
 func (e *Eval) With(edits Edits) *Eval {
 	f := *e
 	f.edits, f.under = e.edits.And(edits), e
-	f.memo, f.specs, f.stale, f.busy = map[*graph.Node]values{}, map[*graph.Node]*Spec{}, map[*graph.Node]bool{}, map[*graph.Node]bool{}
+	f.fresh().stale = map[*graph.Node]bool{}
 	for n := range edits {
 		f.stale[n] = true
 	}
@@ -119,8 +125,7 @@ func (e *Eval) Without(nodes ...*graph.Node) *Eval {
 	for _, n := range nodes {
 		delete(f.known, n)
 	}
-	f.memo, f.specs, f.busy = map[*graph.Node]values{}, map[*graph.Node]*Spec{}, map[*graph.Node]bool{}
-	return &f
+	return f.fresh()
 }
 
 // Spec returns how e computes n.
@@ -186,14 +191,15 @@ func (e *Eval) Compute(n *graph.Node, rows []int) ([]float64, error) {
 
 func (e *Eval) gather(n *graph.Node, rows []int, useKnown bool) ([]float64, error) {
 	w := n.Shape.Size()
-	if len(rows) > 0 && e.memo[n] == nil && (!useKnown || !slices.ContainsFunc(rows, func(r int) bool { return e.Known(n, r) })) {
+	isKnown := func(r int) bool { return useKnown && e.Known(n, r) }
+	if len(rows) > 0 && e.memo[n] == nil && !slices.ContainsFunc(rows, isKnown) {
 		return e.compute(n, rows)
 	}
 	out := make([]float64, len(rows)*w)
 	var missing, at []int
 	for i, r := range rows {
 		dst := out[i*w : (i+1)*w]
-		if useKnown && e.Known(n, r) {
+		if isKnown(r) {
 			e.known[n].Read(dst, r)
 			e.num.input(dst)
 		} else if m := e.memo[n]; r < len(m) && m[r] != nil {

@@ -57,7 +57,8 @@ func (b Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable,
 	if b.Edits != nil {
 		return &edited{g: g, rows: max(o.Rows, 1), want: o.Want, after: g.Live().After}, nil
 	}
-	x := &executable{g: g, rows: max(o.Rows, 1), want: o.Want, kept: backend.NewKept(g, o.Keep), last: make([]int, len(g.Nodes)), after: g.Live().After, see: b.See}
+	x := &executable{g: g, rows: max(o.Rows, 1), want: o.Want, kept: backend.NewKept(g, o.Keep),
+		last: make([]int, len(g.Nodes)), after: g.Live().After, see: b.See}
 	m := Of(g)
 	m.threads = cmp.Or(b.Threads, sysinfo.Threads())
 	x.e = m.Eval(nil, nil, Rounds(b.Class))

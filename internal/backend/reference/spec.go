@@ -20,15 +20,16 @@ type Spec struct {
 	Func  func(e *Eval, s *Spec, rows []int) ([]float64, error) // computes rows in place of Plain; nil for Plain
 	Times float64                                               // factor of the result
 
-	Alter       [3]Change                                  // changes of a Linear's weight, or of Experts' matrices; nil for none
-	By          float64                                    // factor of Embed and Scale; cap of Softcap, 0 for none
-	Shift       int                                        // number added to the positions of RoPE, EmbedPos and ScalePos
-	Eps, Offset float64                                    // numbers of norms
-	KeepMean    bool                                       // whether LayerNorm subtracts no mean
-	Pooling     graph.Pooling                              // rule of Pool
-	Act         func(float64) float64                      // activation of GLU, Act and Experts
-	Limits      graph.ActAttr                              // limits of gates, except the activation
-	Seen        func(e *Eval, at, from, to int) (int, int) // positions that the row at sees, of those from one to another; nil for all
+	Alter       [3]Change     // changes of a Linear's weight, or of Experts' matrices
+	By          float64       // factor of Embed and Scale; cap of Softcap, 0 for none
+	Shift       int           // number added to positions
+	Eps, Offset float64       // numbers of norms
+	KeepMean    bool          // whether LayerNorm subtracts no mean
+	Pooling     graph.Pooling // rule of Pool
+	Act         func(float64) float64
+	Limits      graph.ActAttr // limits of gates, except the activation
+	// Seen returns the positions that the row at sees, of those from one to another; nil for all.
+	Seen func(e *Eval, at, from, to int) (int, int)
 
 	Experts   Experts
 	Route     Route
@@ -330,7 +331,8 @@ func (s *Spec) Norm(e *Eval, x []float64) ([]float64, error) {
 			y[r+j] = x[r+j] * q
 		}
 	}
-	if a, _ := s.Node.Attr.(graph.NormAttr); w == nil || a.Offset == 0 { // transformers rounds Gemma 3's, with an offset, once
+	// transformers rounds Gemma 3's norms, with an offset, once.
+	if a, _ := s.Node.Attr.(graph.NormAttr); w == nil || a.Offset == 0 {
 		e.num.store(y)
 	}
 	if w != nil {

@@ -48,7 +48,8 @@ func (x *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]flo
 	case graph.Experts:
 		for i := 0; i < len(in[1]); i += 2 {
 			if id := int(in[1][i]); id < 0 || id >= n.W[0].Shape[0] {
-				return nil, fmt.Errorf("row %d is routed to expert %d of %d", i/n.In[1].Shape.Size(), id, n.W[0].Shape[0])
+				return nil, fmt.Errorf("row %d is routed to expert %d of %d", i/n.In[1].Shape.Size(), id,
+					n.W[0].Shape[0])
 			}
 		}
 	}
@@ -101,7 +102,8 @@ func (x *executable) attention(n *graph.Node, q []float64, s *backend.Step) ([]f
 		for ; end < len(s.Pos) && s.Seqs[end] == seq; end++ {
 			oldest := kv.Oldest(int(s.Pos[end]))
 			if !seq.Holds(from.class, oldest) {
-				return nil, fmt.Errorf("position %d, which row %d at position %d sees, is no longer held", oldest, end, s.Pos[end])
+				return nil, fmt.Errorf("position %d, which row %d at position %d sees, is no longer held", oldest, end,
+					s.Pos[end])
 			}
 			first, last = min(first, oldest), max(last, attr.Newest(int(s.Pos[end]), seq.Len()))
 		}
@@ -110,7 +112,8 @@ func (x *executable) attention(n *graph.Node, q []float64, s *backend.Step) ([]f
 			at := from.slot(seq, i)
 			k, v = append(k, from.k[at*from.width:][:from.width]...), append(v, from.v[at*from.wide:][:from.wide]...)
 		}
-		a := attending{s: spec, e: x.e, keys: x.e.num.keys(k, from.width, kv.Dim), v: v, stride: from.wide, first: first, sinks: sinks}
+		a := attending{s: spec, e: x.e, keys: x.e.num.keys(k, from.width, kv.Dim), v: v, stride: from.wide,
+			first: first, sinks: sinks}
 		width := n.In[0].Shape.Size()
 		for ; t < end; t++ {
 			p := int(s.Pos[t])

@@ -26,8 +26,8 @@ func otherScalesOfScores(p *Proposer, n *graph.Node) []*Hypothesis {
 		Guesses: []float64{1, 1 / math.Sqrt(dim), 1 / dim, math.Sqrt(dim), math.Pow(dim, -0.25),
 			1 / math.Sqrt(float64(p.g.Nodes[0].Shape.Size())/float64(heads)), right * right, math.Sqrt(right)},
 		Make: func(v float64) *Hypothesis {
-			return edit(n, fmt.Sprintf("scales the scores by %.6g, not by %.6g", v, right), detail{"scale": formula(v, dim)},
-				func(s *reference.Spec) { s.Attention.Scale = v })
+			return edit(n, fmt.Sprintf("scales the scores by %.6g, not by %.6g", v, right),
+				detail{"scale": formula(v, dim)}, func(s *reference.Spec) { s.Attention.Scale = v })
 		}})}
 }
 
@@ -132,13 +132,14 @@ func otherAxes(_ *Proposer, n *graph.Node) []*Hypothesis {
 // otherGroups lists other key and value heads of a query's head.
 func otherGroups(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 	count := sees(n).KV.Heads
+	group := func(f func(h int) int) reference.Edit { return func(s *reference.Spec) { s.Attention.Group = f } }
 	if count > 1 && count < n.In[0].Shape[0] {
 		all = append(all, edit(n, "gives head h the keys and values of head h mod "+fmt.Sprint(count),
-			detail{"map": "modulo"}, func(s *reference.Spec) { s.Attention.Group = func(h int) int { return h % count } }))
+			detail{"map": "modulo"}, group(func(h int) int { return h % count })))
 	}
 	if count > 1 {
-		all = append(all, unlikely(0.3, edit(n, "gives all heads the keys and values of the first", detail{"map": "first"},
-			func(s *reference.Spec) { s.Attention.Group = func(int) int { return 0 } })))
+		all = append(all, unlikely(0.3, edit(n, "gives all heads the keys and values of the first",
+			detail{"map": "first"}, group(func(int) int { return 0 }))))
 	}
 	return all
 }
@@ -148,7 +149,8 @@ func lostSinks(_ *Proposer, n *graph.Node) []*Hypothesis {
 	if len(n.W) == 0 {
 		return nil
 	}
-	return []*Hypothesis{edit(n, "leaves out the sinks", detail{"sinks": "none"}, func(s *reference.Spec) { s.Attention.Sinks = nil })}
+	return []*Hypothesis{edit(n, "leaves out the sinks", detail{"sinks": "none"},
+		func(s *reference.Spec) { s.Attention.Sinks = nil })}
 }
 
 // lostCaps lists attention without the cap of its scores.
@@ -167,7 +169,8 @@ func lastParts(_ *Proposer, n *graph.Node) []*Hypothesis {
 	if !kv.Latent || kv.Values() >= kv.Dim {
 		return nil
 	}
-	return []*Hypothesis{edit(n, fmt.Sprintf("takes the last %d elements of keys for the values, not the first", kv.Values()),
+	computed := fmt.Sprintf("takes the last %d elements of keys for the values, not the first", kv.Values())
+	return []*Hypothesis{edit(n, computed,
 		detail{"part": "last"}, func(s *reference.Spec) { s.Attention.Tail = true })}
 }
 
@@ -180,7 +183,8 @@ func lostChunks(_ *Proposer, n *graph.Node) []*Hypothesis {
 	return []*Hypothesis{edit(n, "sees all earlier positions, without chunks",
 		detail{"chunk": "none", "right": float64(size)}, func(s *reference.Spec) { s.Attention.Chunk = 0 }),
 		edit(n, fmt.Sprintf("sees the last %d positions, not its own chunk of that length", size),
-			detail{"chunk": "window", "right": float64(size)}, func(s *reference.Spec) { s.Attention.Chunk, s.Attention.Window = 0, size })}
+			detail{"chunk": "window", "right": float64(size)},
+			func(s *reference.Spec) { s.Attention.Chunk, s.Attention.Window = 0, size })}
 }
 
 // hasWindow gives attention n another window, 0 for none.
@@ -247,8 +251,8 @@ func otherWindows(p *Proposer, n *graph.Node) []*Hypothesis {
 			guesses = append(guesses, float64(w))
 		}
 	}
-	return []*Hypothesis{unlikely(0.4, fitting(n, Fit{Right: float64(right), Least: 1, Most: float64(p.Longest), Integer: true,
-		Guesses: guesses, Make: func(v float64) *Hypothesis {
+	return []*Hypothesis{unlikely(0.4, fitting(n, Fit{Right: float64(right), Least: 1, Most: float64(p.Longest),
+		Integer: true, Guesses: guesses, Make: func(v float64) *Hypothesis {
 			if v < 1 || int(v) == right {
 				return nil
 			}
@@ -301,7 +305,8 @@ func keysAsValues(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 			all = append(all, h)
 			if key == store.In[0] && len(h.Nodes) > 1 { // one of the readers of the store
 				all = append(all, unlikely(0.1, edit(n, "takes the stored keys for the values",
-					detail{"values": Role(key), "of": "one layer"}, stored(func(_ *reference.Eval, k, _ []float64, _, _ int) ([]float64, []float64) { return k, k }))))
+					detail{"values": Role(key), "of": "one layer"},
+					stored(func(_ *reference.Eval, k, _ []float64, _, _ int) (_, _ []float64) { return k, k }))))
 			}
 		}
 		if key.Op == graph.Linear || len(key.In) == 0 {
@@ -336,7 +341,9 @@ func otherStores(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 			all = append(all, edit(n, computed+": "+how, detail{"layer": d["layer"], "right": d["right"], "read": how},
 				func(s *reference.Spec) {
 					s.Attention.Store = x
-					stored(func(_ *reference.Eval, k, v []float64, _, _ int) ([]float64, []float64) { return again(k), again(v) })(s)
+					stored(func(_ *reference.Eval, k, v []float64, _, _ int) (keys, values []float64) {
+						return again(k), again(v)
+					})(s)
 				}))
 		}
 		read("as rows of its own length", func(rows []float64) []float64 {

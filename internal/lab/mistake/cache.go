@@ -13,7 +13,8 @@ import (
 func otherPlaces(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	for _, by := range []int{1, 2, -1} {
 		all = append(all, edit(n, fmt.Sprintf("reads the keys and values of position p%+d for p", -by),
-			detail{"shift": float64(by)}, stored(func(_ *reference.Eval, k, v []float64, count, _ int) ([]float64, []float64) {
+			detail{"shift": float64(by)},
+			stored(func(_ *reference.Eval, k, v []float64, count, _ int) (_, _ []float64) {
 				return displaced(k, len(k)/count, by), displaced(v, len(v)/count, by)
 			})))
 	}

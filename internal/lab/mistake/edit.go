@@ -55,8 +55,11 @@ func unless(kind func(p *Proposer, n *graph.Node) bool, f forms) forms {
 	}
 }
 
+// forRows computes rows of a node.
+type forRows = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error)
+
 // computes makes a node compute its rows by a function.
-func computes(f func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error)) reference.Edit {
+func computes(f forRows) reference.Edit {
 	return func(s *reference.Spec) { s.Func = f }
 }
 
@@ -75,6 +78,11 @@ func reads(i int, x *graph.Node) reference.Edit {
 	}
 }
 
+// plain computes rows of a node by its operation.
+func plain(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+	return s.Plain(e, rows)
+}
+
 // then changes each row that a node gives.
 func then(change func(row []float64)) reference.Edit {
 	return after(func(_ *reference.Eval, _ *reference.Spec, _ int, row []float64) error {
@@ -88,7 +96,7 @@ func after(change func(e *reference.Eval, s *reference.Spec, at int, row []float
 	return func(s *reference.Spec) {
 		before := s.Func
 		if before == nil {
-			before = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) { return s.Plain(e, rows) }
+			before = plain
 		}
 		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 			y, err := before(e, s, rows)

@@ -46,8 +46,9 @@ func expertParts(n *graph.Node) []expertPart {
 		return append(parts, expertPart{"the experts' first weight", firsts, alter(0)},
 			expertPart{"the experts' second weight", []int{last}, alter(last)})
 	}
-	return append(parts, expertPart{"the experts' gate", []int{0}, alter(0)}, expertPart{"the experts' up", []int{1}, alter(1)},
-		expertPart{"the experts' gate and up", firsts, alter(0, 1)}, expertPart{"the experts' down", []int{last}, alter(last)})
+	return append(parts, expertPart{"the experts' gate", []int{0}, alter(0)},
+		expertPart{"the experts' up", []int{1}, alter(1)}, expertPart{"the experts' gate and up", firsts, alter(0, 1)},
+		expertPart{"the experts' down", []int{last}, alter(last)})
 }
 
 // otherExperts lists experts that run in the place of others: those moved by one, those counted from the last, and two
@@ -88,11 +89,9 @@ func otherExperts(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 	return all
 }
 
-// forRows computes rows.
-type forRows = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error)
-
 // routed makes Experts read other routes, given those that they read before.
-func routed(change func(e *reference.Eval, s *reference.Spec, rows []int, routes forRows) ([]float64, error)) reference.Edit {
+func routed(change func(e *reference.Eval, s *reference.Spec, rows []int, routes forRows) ([]float64,
+	error)) reference.Edit {
 	return func(s *reference.Spec) {
 		before := s.Experts.Routes
 		if before == nil {
@@ -109,7 +108,8 @@ func routed(change func(e *reference.Eval, s *reference.Spec, rows []int, routes
 // otherLayouts lists other ways in which gate and up lie in a weight of experts.
 func otherLayouts(_ *Proposer, n *graph.Node) []*Hypothesis {
 	form := func(computed, layout string, f graph.Form) []*Hypothesis {
-		return []*Hypothesis{edit(n, computed, detail{"layout": layout}, func(s *reference.Spec) { s.Experts.Form = f })}
+		return []*Hypothesis{edit(n, computed, detail{"layout": layout},
+			func(s *reference.Spec) { s.Experts.Form = f })}
 	}
 	switch n.Attr.(graph.ExpertsAttr).Form {
 	case graph.Interleaved:

@@ -110,7 +110,8 @@ func (f Fault) layers(count int) ([]int, error) {
 			b, err = strconv.Atoi(to)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("layers %q: want numbers and ranges as in 0,2-3, or all, full, sliding, shared, moe or outside", f.Layers)
+			return nil, fmt.Errorf("layers %q: want numbers and ranges as in 0,2-3, or all, full, sliding, shared, "+
+				"moe or outside", f.Layers)
 		}
 		if a < 0 || b < a || b >= count {
 			return nil, fmt.Errorf("layers %q: there are 0 to %d", f.Layers, count-1)

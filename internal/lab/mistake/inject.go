@@ -3,7 +3,6 @@ package mistake
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -188,7 +187,8 @@ func (s *site) targets(m *entry, f Fault) ([]*Hypothesis, error) {
 
 // among picks from the layers that are asked for; each must have one if each is asked for. there is a node
 // that could have the mistake, but not of that value.
-func (s *site) among(m *entry, f Fault, asked func(*layer) bool, each bool) (all []*Hypothesis, there *graph.Node, err error) {
+func (s *site) among(m *entry, f Fault, asked func(*layer) bool, each bool) (all []*Hypothesis, there *graph.Node,
+	err error) {
 	var names []string
 	if f.Where != "" {
 		names = strings.Split(f.Where, "+")
@@ -200,7 +200,7 @@ func (s *site) among(m *entry, f Fault, asked func(*layer) bool, each bool) (all
 		some := false
 		for _, n := range s.order(m, l) {
 			list := s.of(m, n)
-			list = slices.DeleteFunc(slices.Clone(list), func(h *Hypothesis) bool { return names != nil && !h.within(names) })
+			list = slices.DeleteFunc(list, func(h *Hypothesis) bool { return names != nil && !h.within(names) })
 			if len(list) == 0 {
 				continue
 			}
@@ -262,7 +262,13 @@ func (h *Hypothesis) within(names []string) bool {
 	in := func(n *graph.Node) bool { return slices.Contains(names, Role(n)) }
 	if h.Node.Op == graph.RoPE {
 		h, ok := h.at(1)
-		return ok && !slices.ContainsFunc(slices.Collect(maps.Keys(h.Edits)), func(n *graph.Node) bool { return !in(n) })
+		if !ok {
+			return false
+		}
+		for n := range h.Edits {
+			ok = ok && in(n)
+		}
+		return ok
 	}
 	if in(h.Node) {
 		return true
@@ -304,7 +310,8 @@ func (s *site) describe(m *entry, f Fault, found []*Hypothesis) []Injected {
 			return (len(x.Layers) > 0) == inside && (x.Op == op || !m.apart && !m.strange())
 		})
 		if at < 0 {
-			in := Injected{Cause: f.ID, Fault: f.String(), Op: op, Layers: []int{}, Positions: max(m.tokens, 1), Decode: f.Value == "fresh" || f.ID == "state_lost"}
+			in := Injected{Cause: f.ID, Fault: f.String(), Op: op, Layers: []int{}, Positions: max(m.tokens, 1),
+				Decode: f.Value == "fresh" || f.ID == "state_lost"}
 			if w := s.narrowest(); (m.windows || f.Value == slot) && w > 0 {
 				in.Positions = w + 2
 			}

@@ -186,7 +186,8 @@ func residual(s *site, n *graph.Node) bool {
 // hasBias reports whether n adds a bias, or has one of its own.
 func hasBias(_ *site, n *graph.Node) bool {
 	e, _ := n.Attr.(graph.ExpertsAttr)
-	return n.Op == graph.Add && len(n.W) > 0 || n.Op == graph.Experts && e.Biased || (n.Op == graph.LayerNorm || n.Op == graph.Conv) && len(n.W) > 1
+	return n.Op == graph.Add && len(n.W) > 0 || n.Op == graph.Experts && e.Biased ||
+		(n.Op == graph.LayerNorm || n.Op == graph.Conv) && len(n.W) > 1
 }
 
 // halved returns a number for a fit: half the right one.
@@ -208,7 +209,8 @@ func unscaled(_ *site, n *graph.Node, f *Fit) float64 {
 // otherScale returns a usual scale of scores that the model does not have.
 func otherScale(s *site, n *graph.Node, f *Fit) float64 {
 	a := n.Attr.(graph.AttentionAttr)
-	for _, v := range []float64{1 / math.Sqrt(float64(a.KV.Dim)), 1 / math.Sqrt(float64(s.g.Nodes[0].Shape.Size())/float64(n.In[0].Shape[0]))} {
+	width, heads := float64(s.g.Nodes[0].Shape.Size()), float64(n.In[0].Shape[0])
+	for _, v := range []float64{1 / math.Sqrt(float64(a.KV.Dim)), 1 / math.Sqrt(width/heads)} {
 		if math.Abs(v/a.Scale-1) > 1e-6 {
 			return v
 		}
@@ -228,10 +230,12 @@ func activationWords() wordings {
 // OpOf returns the operation that a mistake at a node is about, as findings name it.
 func OpOf(id string, n *graph.Node) string {
 	switch c, _ := Find(id); {
-	case c.Op == "" || c.Kind == Weights || slices.Contains([]string{"activation", "gelu_constant", "gate_up_swapped", "ple_scale", "activation_limit", "scan_decay", "state_lost"}, id):
+	case c.Op == "" || c.Kind == Weights || slices.Contains([]string{"activation", "gelu_constant",
+		"gate_up_swapped", "ple_scale", "activation_limit", "scan_decay", "state_lost"}, id):
 		return OpName(n.Op)
-	case slices.Contains([]string{"bias_missing", "norm_missing", "norm_eps", "norm_order", "final_norm_missing", "norm_mean", "norm_wrong_weight"},
-		id) && slices.Contains([]graph.Op{graph.RMSNorm, graph.LayerNorm, graph.L2Norm, graph.Conv, graph.Experts}, n.Op):
+	case slices.Contains([]string{"bias_missing", "norm_missing", "norm_eps", "norm_order", "final_norm_missing",
+		"norm_mean", "norm_wrong_weight"}, id) &&
+		slices.Contains([]graph.Op{graph.RMSNorm, graph.LayerNorm, graph.L2Norm, graph.Conv, graph.Experts}, n.Op):
 		return OpName(n.Op)
 	default:
 		return cmp.Or(c.Op, OpName(n.Op))
@@ -241,6 +245,7 @@ func OpOf(id string, n *graph.Node) string {
 // OpName returns an operation as findings name it: rms_norm is RMSNorm.
 func OpName(o graph.Op) string {
 	return [...]string{"Embed", "Linear", "RMSNorm", "RoPE", "StoreKV", "Attention", "Add", "Mul",
-		"Scale", "GLU", "Act", "Softcap", "Rows", "View", "Route", "Experts", "LayerNorm", "L2Norm", "Concat", "Slice", "EmbedPos", "ScalePos", "Pool", "HeadLinear",
+		"Scale", "GLU", "Act", "Softcap", "Rows", "View", "Route", "Experts", "LayerNorm", "L2Norm", "Concat",
+		"Slice", "EmbedPos", "ScalePos", "Pool", "HeadLinear",
 		"Conv", "SSMScan", "DeltaScan"}[o]
 }

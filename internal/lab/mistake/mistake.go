@@ -20,11 +20,11 @@ import (
 type Dump struct {
 	Longest   int                                     // tokens of the longest prompt with taps
 	Decodes   bool                                    // whether tokens were decoded one by one
-	Logits    int                                     // logits in front of those that are always 0; 0 if there are none such
+	Logits    int                                     // logits in front of the last, where these are always 0; else 0
 	Tapped    func(n *graph.Node) bool                // whether a value of n is known
 	Sizes     func(n *graph.Node) []int               // tokens that a step may compute at once, by attention's errors
 	Size      func(n *graph.Node) int                 // the same, the likeliest
-	Wrong     func(n *graph.Node) (before, first int) // attention's first wrong position, and the last one looked at before it
+	Wrong     func(n *graph.Node) (before, first int) // attention's first wrong position, and the last before
 	Prefilled func(e *reference.Eval) int             // tokens of a prompt in front of the decoded ones
 }
 
@@ -77,7 +77,8 @@ func (p *Proposer) OfSpan() (all []*Hypothesis) {
 	for _, e := range table {
 		for _, n := range p.Span {
 			for _, h := range e.list(e.forms, p, n) {
-				if !e.elsewhere || !slices.ContainsFunc(all, func(x *Hypothesis) bool { return x.Node == h.Node && Same(x, h) }) {
+				again := func(x *Hypothesis) bool { return x.Node == h.Node && Same(x, h) }
+				if !e.elsewhere || !slices.ContainsFunc(all, again) {
 					all = append(all, h)
 				}
 			}

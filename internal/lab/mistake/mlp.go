@@ -33,8 +33,8 @@ func otherActivations(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 	right := attr.Act.String()
 	for _, a := range activations {
 		if a.name != right {
-			all = append(all, edit(n, "activates by "+a.name+", not by "+right, detail{"activation": a.name, "right": right},
-				activates(a.f)))
+			all = append(all, edit(n, "activates by "+a.name+", not by "+right,
+				detail{"activation": a.name, "right": right}, activates(a.f)))
 		}
 	}
 	return all

@@ -214,13 +214,14 @@ func normsAfterRope(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 		if x.Op != graph.RoPE {
 			continue
 		}
-		h := edit(n, computed, detail{}, computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+		after := func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 			y, err := e.Value(s.In[0], rows)
 			if err != nil {
 				return nil, err
 			}
 			return s.Norm(e, e.Spec(x).Rotate(e, y, rows))
-		}))
+		}
+		h := edit(n, computed, detail{}, computes(after))
 		h.Edits[x] = []reference.Edit{passes(0)}
 		exchanged := unlikely(0.1, edited(n, computed, detail{}, p.readersOf(x, n)))
 		exchanged.Edits[n], exchanged.Edits[x] = []reference.Edit{reads(0, x)}, []reference.Edit{reads(0, n.In[0])}
@@ -283,7 +284,8 @@ func extraNorms(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 // number.
 func extraNorm(p *Proposer, n *graph.Node, what string, compute func(e *reference.Eval, s *reference.Spec, rows []int,
 	norm func([]float64) []float64) ([]float64, error)) *Hypothesis {
-	return unlikely(0.3, fitting(n, Fit{Guesses: []float64{p.eps(), 1e-6, 1e-5, 1e-12}, Make: func(eps float64) *Hypothesis {
+	guesses := []float64{p.eps(), 1e-6, 1e-5, 1e-12}
+	return unlikely(0.3, fitting(n, Fit{Guesses: guesses, Make: func(eps float64) *Hypothesis {
 		return edit(n, "norms "+what+", without a weight", detail{"of": what},
 			computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 				return compute(e, s, rows, func(x []float64) []float64 {

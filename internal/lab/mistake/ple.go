@@ -49,8 +49,8 @@ func placesOfPLE(p *Proposer, n *graph.Node) []*Hypothesis {
 			}
 		}
 		all = append(all, h)
-		plain := edit(gate, "makes the per-layer embedding's gate from the stream "+place.what, detail{"gate": place.what}, reads(0, place.stream))
-		all = append(all, unlikely(0.1, plain))
+		all = append(all, unlikely(0.1, edit(gate, "makes the per-layer embedding's gate from the stream "+place.what,
+			detail{"gate": place.what}, reads(0, place.stream))))
 	}
 	return append(all, behindScalar(p, n)...)
 }
@@ -61,8 +61,9 @@ func behindScalar(p *Proposer, n *graph.Node) []*Hypothesis {
 		if x.Op != graph.Mul {
 			continue
 		}
-		h := edit(x, "adds the per-layer embedding after the layer's scalar", detail{"place": "after the scalar"}, ofScalar(n.In[0], n.In[1],
-			func(stream, branch, by float64) float64 { return stream*by + branch }))
+		h := edit(x, "adds the per-layer embedding after the layer's scalar", detail{"place": "after the scalar"},
+			ofScalar(n.In[0], n.In[1],
+				func(stream, branch, by float64) float64 { return stream*by + branch }))
 		return []*Hypothesis{h, gateBehind(p, h, x)}
 	}
 	return nil

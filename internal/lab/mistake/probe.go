@@ -92,8 +92,8 @@ func (p *site) probe(prompts []*lab.Prompt, list []tapped, f Fault) ([]Injected,
 			now := *tap
 			now.Data, detail = data, d
 			changes[k] = append(changes[k], change{tap, &now})
-			if h := (&Hypothesis{Cause: f.ID, Node: t.n, Edits: reference.Edits{t.n: nil}, Computed: d}); !slices.ContainsFunc(touched, func(x *Hypothesis) bool { return x.Node == t.n }) {
-				touched = append(touched, h)
+			if !slices.ContainsFunc(touched, func(x *Hypothesis) bool { return x.Node == t.n }) {
+				touched = append(touched, edited(t.n, d, nil, reference.Edits{t.n: nil}))
 			}
 		}
 	}
@@ -124,7 +124,8 @@ func broken(list []tapped, i, k int, f Fault) ([]byte, string, error) {
 	case "probe_dtype=":
 		data = make([]byte, len(tap.Data))
 		for j := range rows * width {
-			binary.LittleEndian.PutUint16(data[2*j:], float16.ToF16(math.Float32frombits(binary.LittleEndian.Uint32(tap.Data[4*j:]))))
+			v := math.Float32frombits(binary.LittleEndian.Uint32(tap.Data[4*j:]))
+			binary.LittleEndian.PutUint16(data[2*j:], float16.ToF16(v))
 		}
 		return data, "bytes of float16 are read as float32", nil
 	case "probe_rows=":

@@ -279,11 +279,12 @@ func otherPoolings(_ *Proposer, n *graph.Node) []*Hypothesis {
 // reversedKernels lists convolutions whose newest input meets the first weight.
 func reversedKernels(_ *Proposer, n *graph.Node) []*Hypothesis {
 	k := n.W[0].Shape[1]
-	return []*Hypothesis{edit(n, "multiplies the newest input by the first weight", detail{}, alters(0, func(w []float64) {
-		for i := 0; i < len(w); i += k {
-			slices.Reverse(w[i : i+k])
-		}
-	}))}
+	return []*Hypothesis{edit(n, "multiplies the newest input by the first weight", detail{},
+		alters(0, func(w []float64) {
+			for i := 0; i < len(w); i += k {
+				slices.Reverse(w[i : i+k])
+			}
+		}))}
 }
 
 // otherDecays lists scans of steps without a bias, and scans whose decay is taken for its logarithm.

@@ -104,7 +104,8 @@ func otherStyles(_ *Proposer, t turning) []*Hypothesis {
 	if interleaved {
 		name, computed = "half", "turns pairs (i, i+d/2), not (2i, 2i+1)"
 	}
-	return []*Hypothesis{t.wrong(computed, detail{"style": name}, func(s *reference.Spec) { s.Rope.Interleaved = !interleaved })}
+	return []*Hypothesis{t.wrong(computed, detail{"style": name},
+		func(s *reference.Spec) { s.Rope.Interleaved = !interleaved })}
 }
 
 // otherMagnitudes lists ropes without the factor of their cosines and sines. Where they have none, the factor of the
@@ -114,7 +115,7 @@ func otherMagnitudes(_ *Proposer, t turning) []*Hypothesis {
 		return []*Hypothesis{t.wrong(computed, detail{"magnitude": v, "right": right},
 			func(s *reference.Spec) { s.Rope.Magnitude = v })}
 	}
-	if right := t.at.Attr.(graph.RoPEAttr).Magnitude; right != 0 {
+	if right := t.at.Attr.(graph.RoPEAttr).Magnitude; right != 0 && right != 1 {
 		return by(1, right, fmt.Sprintf("turns without the magnitude of %.6g", right))
 	}
 	freqs, dim, _ := t.frequencies()
@@ -139,7 +140,8 @@ func otherSections(_ *Proposer, t turning) (all []*Hypothesis) {
 		order = "one run after another"
 	}
 	parts := func(computed string, d detail, change func(p [3]int32) [3]int32) {
-		all = append(all, t.wrong(computed, d, positioned(func(_ *reference.Eval, _ int, p [3]int32) [3]int32 { return change(p) })))
+		all = append(all, t.wrong(computed, d,
+			positioned(func(_ *reference.Eval, _ int, p [3]int32) [3]int32 { return change(p) })))
 	}
 	parts("turns only the pairs of time: height and width stay 0", detail{"parts": "time alone"},
 		func(p [3]int32) [3]int32 { return [3]int32{p[0], 0, 0} })
@@ -172,8 +174,8 @@ func otherParts(_ *Proposer, t turning) (all []*Hypothesis) {
 		return func(s *reference.Spec) { s.Rope.Freqs, s.Rope.Part = rope.New(base, count), count%whole }
 	}
 	if dim < whole {
-		all = append(all, t.wrong(fmt.Sprintf("turns all %d features of a head, not %d", whole, dim), detail{"part": 1.0},
-			features(whole)),
+		all = append(all, t.wrong(fmt.Sprintf("turns all %d features of a head, not %d", whole, dim),
+			detail{"part": 1.0}, features(whole)),
 			t.wrong(fmt.Sprintf("turns %d features of a head at the speeds of all %d", dim, whole),
 				detail{"speeds": "of the whole head"}, speed(rope.New(base, whole)[:len(freqs)])))
 	}
@@ -248,7 +250,8 @@ func otherScalings(p *Proposer, t turning) (all []*Hypothesis) {
 		return nil
 	}
 	if plain, scaled := t.isScaled(); scaled {
-		all = append(all, t.wrong("turns without the scaling of the frequencies", detail{"scaling": "none"}, speed(plain)),
+		all = append(all,
+			t.wrong("turns without the scaling of the frequencies", detail{"scaling": "none"}, speed(plain)),
 			t.otherFactor(plain, freqs))
 		if h, isScaling := t.inverted(); isScaling {
 			all = append(all, h)
@@ -268,8 +271,8 @@ func otherScalings(p *Proposer, t turning) (all []*Hypothesis) {
 func (t turning) otherFactor(plain, freqs []float64) *Hypothesis {
 	last := len(freqs) - 1
 	right := plain[last] / freqs[last]
-	return unlikely(0.2, fitting(t.at, Fit{Right: right, Least: 1.01, Most: 256, Guesses: []float64{2, 3, 4, 8, 16, 32, 64},
-		Make: func(v float64) *Hypothesis {
+	return unlikely(0.2, fitting(t.at, Fit{Right: right, Least: 1.01, Most: 256,
+		Guesses: []float64{2, 3, 4, 8, 16, 32, 64}, Make: func(v float64) *Hypothesis {
 			f := slices.Clone(freqs)
 			for i := range f {
 				part := (1 - freqs[i]/plain[i]) / (1 - 1/right)
@@ -299,7 +302,8 @@ func otherBases(p *Proposer, t turning) []*Hypothesis {
 				return h
 			}}))
 	}
-	all := append(otherSpeeds(p, t, false), wrong(detail{}, func(v float64) []float64 { return rescaled(freqs, base, v, dim) }))
+	all := append(otherSpeeds(p, t, false),
+		wrong(detail{}, func(v float64) []float64 { return rescaled(freqs, base, v, dim) }))
 	if p, ok := rope.Banded(freqs, base, dim); ok {
 		all = append(all, unlikely(0.1, wrong(detail{"scaling": "by wavelength"}, func(v float64) []float64 {
 			p := p
@@ -479,7 +483,8 @@ func ringSlot(p *Proposer, n *graph.Node) []*Hypothesis {
 			if w == 0 || Sectioned(n) {
 				break
 			}
-			return []*Hypothesis{built(n, "slot", fmt.Sprintf("turns by the position modulo %d", w), turnsAt(func(_ *reference.Eval, row int) int { return row % w }))}
+			return []*Hypothesis{built(n, "slot", fmt.Sprintf("turns by the position modulo %d", w),
+				turnsAt(func(_ *reference.Eval, row int) int { return row % w }))}
 		}
 	}
 	return nil
@@ -492,9 +497,11 @@ func exponent(v, right float64) string {
 	}
 	switch ratio := math.Log(v) / math.Log(right); {
 	case math.Abs(ratio-0.5) < 1e-3:
-		return fmt.Sprintf("theta %s is the root of %s: the exponent is probably i/dim instead of 2i/dim.", short(v), short(right))
+		return fmt.Sprintf("theta %s is the root of %s: the exponent is probably i/dim instead of 2i/dim.", short(v),
+			short(right))
 	case math.Abs(ratio-2) < 4e-3:
-		return fmt.Sprintf("theta %s is the square of %s: the exponent is probably 4i/dim instead of 2i/dim.", short(v), short(right))
+		return fmt.Sprintf("theta %s is the square of %s: the exponent is probably 4i/dim instead of 2i/dim.", short(v),
+			short(right))
 	}
 	return ""
 }

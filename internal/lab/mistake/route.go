@@ -148,7 +148,8 @@ func otherCounts(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 		}
 	}
 	if isPlain(n) {
-		all = append(all, edit(n, "chooses the experts with the lowest scores", detail{"k": "lowest"}, chosenBy(k, -1, among)))
+		all = append(all, edit(n, "chooses the experts with the lowest scores", detail{"k": "lowest"},
+			chosenBy(k, -1, among)))
 	}
 	tried := []int{k}
 	for _, more := range []int{k + 1, k + 2, 2 * k, 4, 8} {
@@ -160,9 +161,11 @@ func otherCounts(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 		h := edited(n, computed, d, reference.Edits{})
 		for _, x := range p.Readers(n) {
 			if x.Op == graph.Experts {
-				h.Edits[x] = []reference.Edit{routed(func(e *reference.Eval, s *reference.Spec, rows []int, _ forRows) ([]float64, error) {
-					return e.Spec(s.In[1]).Choose(e, rows, more)
-				})}
+				h.Edits[x] = []reference.Edit{func(s *reference.Spec) {
+					s.Experts.Routes = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+						return e.Spec(s.In[1]).Choose(e, rows, more)
+					}
+				}}
 			}
 		}
 		if len(h.Edits) > 0 {

@@ -80,25 +80,31 @@ func square(v float64) float64 { return v * v }
 
 // strange is mistakes on no list. No search may name one: they measure whether what has no name is called unknown.
 var strange = []*entry{
-	{id: "x_row_stuck", one: true, at: inner, more: changed("output 3 repeats output 2", func(v []float64) { v[min(3, len(v)-1)] = v[min(2, len(v)-2)] })},
-	{id: "x_tail_zero", one: true, at: inner, more: changed("the last 8 outputs are 0, or the last half", func(v []float64) { clear(v[len(v)-min(8, len(v)/2):]) })},
-	{id: "x_last_row", one: true, at: inner, tokens: 2, more: with("the step's last row is not computed", after(func(e *reference.Eval, _ *reference.Spec, at int, v []float64) error {
-		if first, last, _ := e.Step(at); at == last && at > first {
-			clear(v)
-		}
-		return nil
-	}))},
-	{id: "x_row_repeated", one: true, ops: gates, tokens: 2, more: with("odd rows repeat the row before", func(s *reference.Spec) {
-		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-			rows = slices.Clone(rows)
-			for i, at := range rows {
-				if first, _, _ := e.Step(at); (at-first)%2 == 1 {
-					rows[i]--
+	{id: "x_row_stuck", one: true, at: inner,
+		more: changed("output 3 repeats output 2", func(v []float64) { v[min(3, len(v)-1)] = v[min(2, len(v)-2)] })},
+	{id: "x_tail_zero", one: true, at: inner,
+		more: changed("the last 8 outputs are 0, or the last half",
+			func(v []float64) { clear(v[len(v)-min(8, len(v)/2):]) })},
+	{id: "x_last_row", one: true, at: inner, tokens: 2,
+		more: with("the step's last row is not computed",
+			after(func(e *reference.Eval, _ *reference.Spec, at int, v []float64) error {
+				if first, last, _ := e.Step(at); at == last && at > first {
+					clear(v)
 				}
+				return nil
+			}))},
+	{id: "x_row_repeated", one: true, ops: gates, tokens: 2,
+		more: with("odd rows repeat the row before", func(s *reference.Spec) {
+			s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+				rows = slices.Clone(rows)
+				for i, at := range rows {
+					if first, _, _ := e.Step(at); (at-first)%2 == 1 {
+						rows[i]--
+					}
+				}
+				return s.Plain(e, rows)
 			}
-			return s.Plain(e, rows)
-		}
-	})},
+		})},
 	{id: "x_clipped", one: true, ops: gates, more: changed("clipped at 0.3", func(v []float64) {
 		for i, x := range v {
 			v[i] = min(max(x, -0.3), 0.3)
@@ -107,26 +113,28 @@ var strange = []*entry{
 	{id: "x_exp_rational", one: true, ops: gates, more: with("tanh approximated by x/(1+|x|)", func(s *reference.Spec) {
 		s.Act = func(v float64) float64 { return v / 2 * (1 + v/2/(1+math.Abs(v/2))) }
 	})},
-	{id: "x_up_plus_one", one: true, ops: gates, at: hasUp, more: with("act(gate)·(up+1)", func(s *reference.Spec) { s.Limits.Plus++ })},
-	{id: "x_gate_half", one: true, ops: isOp(graph.GLU), more: with("the second half of gate repeats the first", func(s *reference.Spec) {
-		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-			y, err := s.Plain(e, rows)
-			if err != nil {
-				return nil, err
-			}
-			gate, up, err := reference.Both(e, rows, s.In[0], s.In[len(s.In)-1])
-			width, act := s.Node.Shape.Size(), s.Act
-			if alpha := cmp.Or(s.Limits.Alpha, 1); alpha != 1 {
-				act = func(v float64) float64 { return s.Act(alpha*v) / alpha }
-			}
-			for i := range y {
-				if j := i % width; j >= width/2 && err == nil {
-					y[i] = act(gate[i-width/2]) * up[i]
+	{id: "x_up_plus_one", one: true, ops: gates, at: hasUp,
+		more: with("act(gate)·(up+1)", func(s *reference.Spec) { s.Limits.Plus++ })},
+	{id: "x_gate_half", one: true, ops: isOp(graph.GLU),
+		more: with("the second half of gate repeats the first", func(s *reference.Spec) {
+			s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+				y, err := s.Plain(e, rows)
+				if err != nil {
+					return nil, err
 				}
+				gate, up, err := reference.Both(e, rows, s.In[0], s.In[len(s.In)-1])
+				width, act := s.Node.Shape.Size(), s.Act
+				if alpha := cmp.Or(s.Limits.Alpha, 1); alpha != 1 {
+					act = func(v float64) float64 { return s.Act(alpha*v) / alpha }
+				}
+				for i := range y {
+					if j := i % width; j >= width/2 && err == nil {
+						y[i] = act(gate[i-width/2]) * up[i]
+					}
+				}
+				return y, err
 			}
-			return y, err
-		}
-	})},
+		})},
 	{id: "x_residual_scaled", one: true, at: func(s *site, n *graph.Node) bool {
 		return residual(s, n) && n.In[1].Op != graph.Scale // whose factor is another mistake
 	}, more: with("h + 0.9·x", func(s *reference.Spec) {
@@ -138,133 +146,157 @@ var strange = []*entry{
 			return x, err
 		}
 	})},
-	{id: "x_channel_scaled", at: named("out"), more: changed("channel 5 is half as large again", func(v []float64) { v[5%len(v)] *= 1.5 })},
-	{id: "x_embed_neighbour", outer: true, at: func(s *site, n *graph.Node) bool { return n == s.layers[0].first(graph.Embed) }, more: with("ids that 3 divides have the next row", func(s *reference.Spec) {
-		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-			y, err := s.Plain(e, rows)
-			width := s.Node.Shape.Size()
-			for i, at := range rows {
-				if id := int(e.IDs()[at]); err == nil && id%3 == 0 && id+1 < s.W[0].Rows() {
-					var row []float64
-					row, err = reference.Row(s.W[0], id+1)
-					for j, v := range row {
-						y[i*width+j] = v * s.By
+	{id: "x_channel_scaled", at: named("out"),
+		more: changed("channel 5 is half as large again", func(v []float64) { v[5%len(v)] *= 1.5 })},
+	{id: "x_embed_neighbour", outer: true,
+		at: func(s *site, n *graph.Node) bool { return n == s.layers[0].first(graph.Embed) },
+		more: with("ids that 3 divides have the next row", func(s *reference.Spec) {
+			s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+				y, err := s.Plain(e, rows)
+				width := s.Node.Shape.Size()
+				for i, at := range rows {
+					if id := int(e.IDs()[at]); err == nil && id%3 == 0 && id+1 < s.W[0].Rows() {
+						var row []float64
+						row, err = reference.Row(s.W[0], id+1)
+						for j, v := range row {
+							y[i*width+j] = v * s.By
+						}
 					}
 				}
+				return y, err
 			}
-			return y, err
-		}
-	})},
-	{id: "x_logit_bias", outer: true, at: named("output"), more: changed("the first 16 logits are 2 higher", func(v []float64) {
-		for i := range min(16, len(v)) {
-			v[i] += 2
-		}
-	})},
-
-	{id: "x_norm_half", one: true, at: weighted, more: renorm("over the first half of the channels", func(x []float64, eps float64) (float64, float64) {
-		return 0, 1 / math.Sqrt(meanOf(x[:len(x)/2], square)+eps)
-	})},
-	{id: "x_norm_abs", one: true, at: weighted, more: renorm("by the mean of absolute values", func(x []float64, eps float64) (float64, float64) {
-		return 0, 1 / (meanOf(x, math.Abs) + eps)
-	})},
-
-	{id: "x_heads_exchanged", ops: isOp(graph.Attention), at: func(_ *site, n *graph.Node) bool { return n.In[0].Shape[0] > 1 }, more: func(_ *Proposer, n *graph.Node) []*Hypothesis {
-		dim := n.Shape.Size() / n.In[0].Shape[0]
-		return []*Hypothesis{edit(n, "the results of heads 0 and 1 are exchanged", detail{}, then(func(y []float64) {
-			for j := range dim {
-				y[j], y[dim+j] = y[dim+j], y[j]
+		})},
+	{id: "x_logit_bias", outer: true, at: named("output"),
+		more: changed("the first 16 logits are 2 higher", func(v []float64) {
+			for i := range min(16, len(v)) {
+				v[i] += 2
 			}
-		}))}
-	}},
+		})},
+
+	{id: "x_norm_half", one: true, at: weighted,
+		more: renorm("over the first half of the channels", func(x []float64, eps float64) (float64, float64) {
+			return 0, 1 / math.Sqrt(meanOf(x[:len(x)/2], square)+eps)
+		})},
+	{id: "x_norm_abs", one: true, at: weighted,
+		more: renorm("by the mean of absolute values", func(x []float64, eps float64) (float64, float64) {
+			return 0, 1 / (meanOf(x, math.Abs) + eps)
+		})},
+
+	{id: "x_heads_exchanged", ops: isOp(graph.Attention),
+		at: func(_ *site, n *graph.Node) bool { return n.In[0].Shape[0] > 1 },
+		more: func(_ *Proposer, n *graph.Node) []*Hypothesis {
+			dim := n.Shape.Size() / n.In[0].Shape[0]
+			return []*Hypothesis{edit(n, "the results of heads 0 and 1 are exchanged", detail{},
+				then(func(y []float64) {
+					for j := range dim {
+						y[j], y[dim+j] = y[dim+j], y[j]
+					}
+				}))}
+		}},
 	{id: "x_head_halves", ops: isOp(graph.Attention), more: func(_ *Proposer, n *graph.Node) []*Hypothesis {
 		dim := n.Shape.Size() / n.In[0].Shape[0]
-		return []*Hypothesis{edit(n, "the halves of each head's result are exchanged", detail{}, then(func(y []float64) {
-			for ; len(y) > 0; y = y[dim:] {
-				copy(y[:dim], append(slices.Clone(y[dim/2:dim]), y[:dim/2]...))
-			}
-		}))}
+		return []*Hypothesis{edit(n, "the halves of each head's result are exchanged", detail{},
+			then(func(y []float64) {
+				for ; len(y) > 0; y = y[dim:] {
+					copy(y[:dim], append(slices.Clone(y[dim/2:dim]), y[:dim/2]...))
+				}
+			}))}
 	}},
-	{id: "x_position_lost", ops: isOp(graph.Attention), tokens: 7, more: with("values of every 7th position are 0", found(func(at int, _, value []float64) {
-		if at%7 == 6 {
-			clear(value)
-		}
-	}))},
-	{id: "x_first_key_doubled", ops: isOp(graph.Attention), tokens: 2, more: with("the first position's keys are doubled", found(func(at int, key, _ []float64) {
-		for i := range key {
-			if at == 0 {
-				key[i] *= 2
+	{id: "x_position_lost", ops: isOp(graph.Attention), tokens: 7,
+		more: with("values of every 7th position are 0", found(func(at int, _, value []float64) {
+			if at%7 == 6 {
+				clear(value)
 			}
-		}
-	}))},
-	{id: "x_key_decay", ops: isOp(graph.Attention), tokens: 2, more: with("keys fade with their position", found(func(at int, key, _ []float64) {
-		for i := range key {
-			key[i] *= math.Pow(0.98, float64(at))
-		}
-	}))},
-	{id: "x_softmax_sink", ops: isOp(graph.Attention), more: with("1 is added to the softmax's sum", func(s *reference.Spec) {
-		s.Attention.Soft = func(p []float64) {
-			top := max(0, slices.Max(p))
-			sum := math.Exp(-top)
-			for i, v := range p {
-				p[i] = math.Exp(v - top)
-				sum += p[i]
+		}))},
+	{id: "x_first_key_doubled", ops: isOp(graph.Attention), tokens: 2,
+		more: with("the first position's keys are doubled", found(func(at int, key, _ []float64) {
+			for i := range key {
+				if at == 0 {
+					key[i] *= 2
+				}
 			}
-			for i := range p {
-				p[i] /= sum
+		}))},
+	{id: "x_key_decay", ops: isOp(graph.Attention), tokens: 2,
+		more: with("keys fade with their position", found(func(at int, key, _ []float64) {
+			for i := range key {
+				key[i] *= math.Pow(0.98, float64(at))
 			}
-		}
-	})},
-	{id: "x_value_signs", ops: isOp(graph.Attention), more: changed("odd channels of the result have the other sign", func(y []float64) {
-		for i := 1; i < len(y); i += 2 {
-			y[i] = -y[i]
-		}
-	})},
-	{id: "x_rope_reversed", at: turns, tokens: 2, more: turnedBy("the frequencies are in the reverse order", func(s *reference.Spec) {
-		s.Rope.Freqs = slices.Clone(s.Rope.Freqs)
-		slices.Reverse(s.Rope.Freqs)
-	})},
-	{id: "x_rope_restart", at: turns, tokens: 6, more: turnedBy("positions begin again every 5", turnsAt(func(_ *reference.Eval, row int) int { return row % 5 }))},
-	{id: "x_rope_odd_pairs", at: turns, tokens: 2, more: turnedBy("odd pairs turn at half their speed", func(s *reference.Spec) {
-		s.Rope.Freqs = slices.Clone(s.Rope.Freqs)
-		for i := 1; i < len(s.Rope.Freqs); i += 2 {
-			s.Rope.Freqs[i] /= 2
-		}
-	})},
+		}))},
+	{id: "x_softmax_sink", ops: isOp(graph.Attention),
+		more: with("1 is added to the softmax's sum", func(s *reference.Spec) {
+			s.Attention.Soft = func(p []float64) {
+				top := max(0, slices.Max(p))
+				sum := math.Exp(-top)
+				for i, v := range p {
+					p[i] = math.Exp(v - top)
+					sum += p[i]
+				}
+				for i := range p {
+					p[i] /= sum
+				}
+			}
+		})},
+	{id: "x_value_signs", ops: isOp(graph.Attention),
+		more: changed("odd channels of the result have the other sign", func(y []float64) {
+			for i := 1; i < len(y); i += 2 {
+				y[i] = -y[i]
+			}
+		})},
+	{id: "x_rope_reversed", at: turns, tokens: 2,
+		more: turnedBy("the frequencies are in the reverse order", func(s *reference.Spec) {
+			s.Rope.Freqs = slices.Clone(s.Rope.Freqs)
+			slices.Reverse(s.Rope.Freqs)
+		})},
+	{id: "x_rope_restart", at: turns, tokens: 6,
+		more: turnedBy("positions begin again every 5",
+			turnsAt(func(_ *reference.Eval, row int) int { return row % 5 }))},
+	{id: "x_rope_odd_pairs", at: turns, tokens: 2,
+		more: turnedBy("odd pairs turn at half their speed", func(s *reference.Spec) {
+			s.Rope.Freqs = slices.Clone(s.Rope.Freqs)
+			for i := 1; i < len(s.Rope.Freqs); i += 2 {
+				s.Rope.Freqs[i] /= 2
+			}
+		})},
 
-	{id: "x_router_noise", ops: isOp(graph.Route), more: with("noise of 0.3 is added to the scores", func(s *reference.Spec) {
-		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-			x, err := e.Value(s.In[0], rows)
-			count := s.In[0].Shape.Size()
-			for i := range x {
-				x[i] += 0.3 * math.Sin(float64(7*(rows[i/count]*count+i%count)+1))
+	{id: "x_router_noise", ops: isOp(graph.Route),
+		more: with("noise of 0.3 is added to the scores", func(s *reference.Spec) {
+			s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+				x, err := e.Value(s.In[0], rows)
+				count := s.In[0].Shape.Size()
+				for i := range x {
+					x[i] += 0.3 * math.Sin(float64(7*(rows[i/count]*count+i%count)+1))
+				}
+				if err != nil {
+					return nil, err
+				}
+				return s.RouteBy(e, x)
 			}
-			if err != nil {
-				return nil, err
-			}
-			return s.RouteBy(e, x)
-		}
-	})},
-	{id: "x_expert_zero", ops: isOp(graph.Route), more: changed("the last chosen expert is always 0", func(v []float64) { v[len(v)-2] = 0 })},
+		})},
+	{id: "x_expert_zero", ops: isOp(graph.Route),
+		more: changed("the last chosen expert is always 0", func(v []float64) { v[len(v)-2] = 0 })},
 }
 
 // equals is engines that compute the same function, written otherwise: their taps differ, their logits do not.
 var equals = []*entry{
 	{id: "same_rope_offset", at: turns, whole: true, more: func(p *Proposer, n *graph.Node) []*Hypothesis {
-		return []*Hypothesis{(turning{at: n, nodes: []*graph.Node{n}}).wrong("positions begin at 3", detail{}, func(s *reference.Spec) { s.Shift += 3 })}
+		return []*Hypothesis{(turning{at: n, nodes: []*graph.Node{n}}).wrong("positions begin at 3", detail{},
+			func(s *reference.Spec) { s.Shift += 3 })}
 	}},
 	{id: "same_scale_on_queries", ops: isOp(graph.Attention), more: func(p *Proposer, n *graph.Node) []*Hypothesis {
 		by := n.Attr.(graph.AttentionAttr).Scale
 		if by == 1 {
 			return nil
 		}
-		h := edit(n, fmt.Sprintf("queries are multiplied by %.7g", by), detail{}, func(s *reference.Spec) { s.Attention.Scale = 1 })
+		h := edit(n, fmt.Sprintf("queries are multiplied by %.7g", by), detail{},
+			func(s *reference.Spec) { s.Attention.Scale = 1 })
 		h.Edits[n.In[0]] = []reference.Edit{func(s *reference.Spec) { s.Times *= by }}
 		return []*Hypothesis{h}
 	}},
 	{id: "same_norm_folded", one: true, at: named("attn_norm", "ffn_norm"), more: normFolded},
 	{id: "same_qk_order", ops: isOp(graph.StoreKV), more: pairsInOrder},
 	{id: "same_logits_shifted", outer: true, at: func(s *site, n *graph.Node) bool {
-		return Role(n) == "output" && n.Layer == outside && s.layers[0].first(graph.Softcap) == nil // which makes of it another function
+		// A cap would make of the shift another function.
+		return Role(n) == "output" && n.Layer == outside && s.layers[0].first(graph.Softcap) == nil
 	}, more: changed("all logits are 1 higher", func(v []float64) {
 		for i := range v {
 			v[i]++
@@ -310,7 +342,8 @@ func pairsInOrder(p *Proposer, store *graph.Node) []*Hypothesis {
 		h.Edits[r] = []reference.Edit{func(s *reference.Spec) { s.Rope.Interleaved = !s.Rope.Interleaved }}
 		dim := r.Shape.Last()
 		for x := r.In[0]; ; x = x.In[0] {
-			if !slices.Contains([]graph.Op{graph.View, graph.RMSNorm, graph.Add, graph.Linear}, x.Op) || x.Op != graph.Linear && len(p.Readers(x)) != 1 {
+			if !slices.Contains([]graph.Op{graph.View, graph.RMSNorm, graph.Add, graph.Linear}, x.Op) ||
+				x.Op != graph.Linear && len(p.Readers(x)) != 1 {
 				return nil
 			}
 			if len(x.W) > 0 {

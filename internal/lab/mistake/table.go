@@ -73,17 +73,21 @@ var table = slices.Concat(listed, strange, equals)
 // listed is the mistakes that a search names.
 var listed = []*entry{
 	{id: "weight_transposed", ops: isOp(graph.Linear, graph.Experts), forms: transposes, one: true, at: product},
-	{id: "weight_permuted", ops: isOp(graph.Linear), read: readOrder, forms: permutes, more: permutedRows, at: named("attn_q", "attn_k"),
+	{id: "weight_permuted", ops: isOp(graph.Linear), read: readOrder, forms: permutes, more: permutedRows,
+		at:    named("attn_q", "attn_k"),
 		words: wordings{"": {{"built": "pairs"}}, "heads": {{"built": "heads"}}}, values: []string{"heads"}, tokens: 2},
 	{id: "weight_wrong_layer", ops: isOp(graph.RMSNorm, graph.LayerNorm, graph.Linear, graph.Experts, graph.Add),
 		forms: otherLayers, one: true, at: carries, more: nextLayer, words: plainly(detail{"built": "layer"})},
 	{id: "weight_layout", ops: isOp(graph.Linear), forms: layouts, one: true,
-		at:     func(s *site, n *graph.Node) bool { return product(s, n) && n.W[0].Shape.Last()%Superblock != 0 },
-		more:   pastTheEnd,
-		words:  wordings{"": {{"block": float64(Superblock), "read": "row-wise"}}, "packed": {{"block": float64(Superblock), "read": "packed"}}, "beyond": {{"built": "beyond"}}},
+		at:   func(s *site, n *graph.Node) bool { return product(s, n) && n.W[0].Shape.Last()%Superblock != 0 },
+		more: pastTheEnd,
+		words: wordings{"": {{"block": float64(Superblock), "read": "row-wise"}},
+			"packed": {{"block": float64(Superblock), "read": "packed"}},
+			"beyond": {{"built": "beyond"}}},
 		values: []string{"packed", "beyond"}},
-	{id: "weight_scale", ops: isOp(graph.RMSNorm, graph.Linear, graph.Experts), read: readBlocks, forms: otherScales, one: true,
-		at: carries, more: decodedWrongly,
+	{id: "weight_scale", ops: isOp(graph.RMSNorm, graph.Linear, graph.Experts), read: readBlocks, forms: otherScales,
+		one: true,
+		at:  carries, more: decodedWrongly,
 		words: wordings{"packing": {{"built": "packing"}}, "min": {{"built": "min"}}}, usual: fixed(2),
 		values: []string{"packing", "min"}},
 	{id: "weight_missing",
@@ -92,12 +96,13 @@ var listed = []*entry{
 
 	{id: "norm_offset", ops: isOp(graph.RMSNorm), forms: otherOffsets,
 		words: plainly(detail{"offset": 0.0}, detail{"offset": 1.0})},
-	{id: "norm_eps", ops: isOp(graph.RMSNorm, graph.LayerNorm), forms: otherEpsilons, usual: func(_ *site, _ *graph.Node, f *Fit) float64 {
-		if f.Right > 5e-6 {
-			return 1e-6
-		}
-		return 1e-5
-	},
+	{id: "norm_eps", ops: isOp(graph.RMSNorm, graph.LayerNorm), forms: otherEpsilons,
+		usual: func(_ *site, _ *graph.Node, f *Fit) float64 {
+			if f.Right > 5e-6 {
+				return 1e-6
+			}
+			return 1e-5
+		},
 		values: []string{"1e-3"}, faint: "output_norm"},
 	{id: "norm_missing", forms: lostNorms("norm_missing"), one: true, at: func(_ *site, n *graph.Node) bool {
 		return (n.Op == graph.RMSNorm || n.Op == graph.LayerNorm) && len(n.W) > 0
@@ -133,9 +138,11 @@ var listed = []*entry{
 	{id: "rope_magnitude", ops: isOp(graph.RoPE), forms: turned(otherMagnitudes), at: turns, tokens: 1},
 	{id: "rope_sections", ops: isOp(graph.RoPE), forms: turned(otherSections), at: turns, tokens: 2,
 		values: []string{"order", "swapped", "text"}, words: wordings{"": {{"parts": "time alone"}},
-			"order": {{"order": "by turns"}, {"order": "one run after another"}}, "swapped": {{"order": "width before height"}}, "text": {{"parts": "of text"}}}},
+			"order":   {{"order": "by turns"}, {"order": "one run after another"}},
+			"swapped": {{"order": "width before height"}}, "text": {{"parts": "of text"}}}},
 	{id: "rope_position", ops: isOp(graph.RoPE), forms: otherPositions, at: turns, one: true, tokens: 2, more: ringSlot,
-		words: wordings{slot: {{"built": "slot"}}, "bos": {{"position": "without the first", "side": nil}, {"position": "without the first"}}},
+		words: wordings{slot: {{"built": "slot"}},
+			"bos": {{"position": "without the first", "side": nil}, {"position": "without the first"}}},
 		usual: fixed(1), values: []string{"-1", slot, "bos"}},
 	{id: "rope_missing", ops: isOp(graph.RoPE), forms: turnedBy("does not turn queries and keys", speed(nil)),
 		at: turns, tokens: 2, values: []string{untapped}},
@@ -156,7 +163,8 @@ var listed = []*entry{
 	{id: "layer_pattern", ops: isOp(graph.Attention), byErrors: true, forms: otherPatterns, tokens: 2, windows: true,
 		words: plainly(detail{"kind": "another"})},
 	{id: "mask", ops: isOp(graph.Attention), byErrors: true, forms: masks, more: unbounded,
-		words:  wordings{"": {{"mask": "causal"}, {"mask": "one ahead"}}, "future": {{"mask": "one ahead"}}, "none": {{"mask": "none"}, {"built": "none"}}, "self": {{"mask": "not its own"}}},
+		words: wordings{"": {{"mask": "causal"}, {"mask": "one ahead"}}, "future": {{"mask": "one ahead"}},
+			"none": {{"mask": "none"}, {"built": "none"}}, "self": {{"mask": "not its own"}}},
 		values: []string{"none", "self"}, tokens: 3},
 	{id: "gqa_map", ops: isOp(graph.Attention), forms: otherGroups, tokens: 1, words: plainly(detail{"map": "modulo"})},
 	{id: "k_as_v", ops: isOp(graph.Attention), forms: keysAsValues,
@@ -186,9 +194,10 @@ var listed = []*entry{
 	{id: "gate_up_swapped", ops: isOp(graph.GLU, graph.Act, graph.Experts, graph.Linear), forms: swappedGates,
 		one: true, apart: true, at: inOps(graph.GLU, graph.Experts)},
 	{id: "ple_missing", ops: isOp(graph.Add), forms: lostPLE, words: plainly(detail{"lost": "branch"})},
-	{id: "ple_scale", ops: isOp(graph.Embed, graph.Scale), forms: otherPLEScales, outer: true, one: true, at: func(_ *site, n *graph.Node) bool {
-		return n.Op == graph.Embed || len(n.In) > 0 && n.In[0].Op == graph.Add
-	},
+	{id: "ple_scale", ops: isOp(graph.Embed, graph.Scale), forms: otherPLEScales, outer: true, one: true,
+		at: func(_ *site, n *graph.Node) bool {
+			return n.Op == graph.Embed || len(n.In) > 0 && n.In[0].Op == graph.Add
+		},
 		usual: func(s *site, n *graph.Node, f *Fit) float64 {
 			if n.Op == graph.Embed {
 				return unscaled(s, n, f)
@@ -204,24 +213,28 @@ var listed = []*entry{
 	{id: "softcap_missing", ops: isOp(graph.Softcap), forms: lostSoftcaps, outer: true},
 	{id: "softcap_value", ops: isOp(graph.Softcap), forms: otherSoftcaps, outer: true, usual: halved},
 	{id: "head_wrong", ops: isOp(graph.Linear), read: readHead, forms: otherHeads, outer: true, at: named("output"),
-		more:   displacedHead,
-		words:  wordings{"": {{"weight": "token_embd"}, {"built": "rows"}}, "embed": {{"weight": "token_embd"}}, "rows": {{"built": "rows"}}, "tail": {{"built": "tail"}}},
+		more: displacedHead,
+		words: wordings{"": {{"weight": "token_embd"}, {"built": "rows"}}, "embed": {{"weight": "token_embd"}},
+			"rows": {{"built": "rows"}}, "tail": {{"built": "tail"}}},
 		values: []string{"tail", "embed", "rows"}},
 	{id: "logits_scale", ops: isOp(graph.Linear, graph.Softcap), forms: otherLogitScales, outer: true,
 		at:    inOps(graph.Linear),
 		usual: func(_ *site, n *graph.Node, _ *Fit) float64 { return 1 / math.Sqrt(float64(n.In[0].Shape.Size())) }},
 
 	{id: "router_softmax", ops: isOp(graph.Route), forms: otherWeights,
-		at: func(_ *site, n *graph.Node) bool { return n.In[0].Shape.Size() > 1 }, words: wordings{"": {{"over": "probabilities"}},
-			"sigmoid": {{"over": "sigmoids"}, {"over": graph.SigmoidEach.String(), "normalize": true}, {"over": graph.SigmoidEach.String()}}},
+		at: func(_ *site, n *graph.Node) bool { return n.In[0].Shape.Size() > 1 },
+		words: wordings{"": {{"over": "probabilities"}},
+			"sigmoid": {{"over": "sigmoids"}, {"over": graph.SigmoidEach.String(), "normalize": true},
+				{"over": graph.SigmoidEach.String()}}},
 		values: []string{"sigmoid"}},
 	{id: "router_norm", forms: otherNormalizations, at: inOps(graph.Route)},
-	{id: "router_topk", ops: isOp(graph.Route), forms: otherCounts, number: "k", usual: func(_ *site, n *graph.Node, _ *Fit) float64 {
-		if k := n.Shape[0]; k > 1 {
-			return float64(k - 1)
-		}
-		return 2
-	}},
+	{id: "router_topk", ops: isOp(graph.Route), forms: otherCounts, number: "k",
+		usual: func(_ *site, n *graph.Node, _ *Fit) float64 {
+			if k := n.Shape[0]; k > 1 {
+				return float64(k - 1)
+			}
+			return 2
+		}},
 	{id: "expert_order", ops: isOp(graph.Experts), forms: otherExperts,
 		words: wordings{"": {{"order": "+1"}}, "reverse": {{"order": "reversed"}}}, values: []string{"reverse"},
 		at: func(_ *site, n *graph.Node) bool { return n.W[0].Shape[0] > 1 }},
@@ -254,7 +267,8 @@ var listed = []*entry{
 		windows: true},
 	{id: "latent_part", ops: isOp(graph.Attention), forms: lastParts},
 	{id: "activation_limit", ops: isOp(graph.GLU, graph.Act, graph.Experts), forms: lostLimits,
-		words:  wordings{"": {{"without": "all"}, {"without": nil}}, "limit": {{"without": "limit"}}, "alpha": {{"without": "alpha"}}, "plus": {{"without": "plus"}}},
+		words: wordings{"": {{"without": "all"}, {"without": nil}}, "limit": {{"without": "limit"}},
+			"alpha": {{"without": "alpha"}}, "plus": {{"without": "plus"}}},
 		values: []string{"limit", "alpha", "plus"}},
 	{id: "gate_up_layout", ops: isOp(graph.Experts), forms: otherLayouts},
 	{id: "expert_input", ops: isOp(graph.Experts), forms: otherInputs},

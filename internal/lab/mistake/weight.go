@@ -27,9 +27,9 @@ func transposes(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 		}
 		return all
 	}
-	w := n.W[0]
-	return []*Hypothesis{edit(n, fmt.Sprintf("reads the bytes of the weight [%d, %d] as those of its transpose", w.Rows(),
-		w.Shape.Last()), detail{}, func(s *reference.Spec) { s.Alter[0] = transposed })}
+	computed := fmt.Sprintf("reads the bytes of the weight [%d, %d] as those of its transpose", n.W[0].Rows(),
+		n.W[0].Shape.Last())
+	return []*Hypothesis{edit(n, computed, detail{}, func(s *reference.Spec) { s.Alter[0] = transposed })}
 }
 
 // transposed reads w [rows, cols] as if its bytes were those of [cols, rows].
@@ -84,7 +84,8 @@ func otherLayers(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 		switch {
 		case Role(x) == Role(n) && n.Op == graph.Experts:
 			for _, of := range expertParts(n) {
-				all = append(all, unlikely(cost*math.Abs(apart), edit(n, fmt.Sprintf("takes %s from layer %d", of.what, x.Layer),
+				computed := fmt.Sprintf("takes %s from layer %d", of.what, x.Layer)
+				all = append(all, unlikely(cost*math.Abs(apart), edit(n, computed,
 					detail{"apart": apart, "of": of.what}, func(s *reference.Spec) {
 						s.W = slices.Clone(s.W)
 						for _, i := range of.which {
@@ -107,7 +108,8 @@ func otherLayers(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 
 // alikeWeights reports whether two nodes have weights of the same shapes.
 func alikeWeights(x, n *graph.Node) bool {
-	return len(n.W) > 0 && slices.EqualFunc(x.W, n.W, func(a, b *graph.Weight) bool { return slices.Equal(a.Shape, b.Shape) })
+	alike := func(a, b *graph.Weight) bool { return slices.Equal(a.Shape, b.Shape) }
+	return len(n.W) > 0 && slices.EqualFunc(x.W, n.W, alike)
 }
 
 // hasWeights gives a node the weights of another.
@@ -130,7 +132,8 @@ func lostWeights(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 		if len(n.W) == 0 {
 			return nil
 		}
-		all = append(all, unlikely(0.3, edit(n, "norms without the weight", detail{"weight": "one"}, hasWeights(&graph.Node{}))))
+		all = append(all, unlikely(0.3, edit(n, "norms without the weight", detail{"weight": "one"},
+			func(s *reference.Spec) { s.W = nil })))
 		if n.Attr.(graph.NormAttr).Offset == 0 {
 			zeros("multiplies by zeros", 0.3, detail{"weight": "zero"})
 		}
@@ -154,7 +157,8 @@ func lostWeights(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 // otherScales lists products and norms by another factor.
 func otherScales(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	by := func(guesses []float64, make func(v float64) *Hypothesis) {
-		all = append(all, unlikely(0.5, fitting(n, Fit{Right: 1, Least: 1e-3, Most: 1e3, Guesses: guesses, Make: make})))
+		f := Fit{Right: 1, Least: 1e-3, Most: 1e3, Guesses: guesses, Make: make}
+		all = append(all, unlikely(0.5, fitting(n, f)))
 	}
 	switch {
 	case n.Op == graph.RMSNorm && len(n.W) > 0:
@@ -196,7 +200,8 @@ func timesProduct(n *graph.Node) func(v float64) *Hypothesis {
 // factors returns constants that ports forget or repeat.
 func factors(n *graph.Node) []float64 {
 	d := float64(n.In[0].Shape.Size())
-	return []float64{0.5, 2, -1, 1 / math.Sqrt2, math.Sqrt2, 0.25, 4, math.Sqrt(d), 1 / math.Sqrt(d), d, 1 / d, 1.0 / 16, 16}
+	return []float64{0.5, 2, -1, 1 / math.Sqrt2, math.Sqrt2, 0.25, 4, math.Sqrt(d), 1 / math.Sqrt(d), d, 1 / d,
+		1.0 / 16, 16}
 }
 
 // secondHalves multiplies the second half of each Superblock.
@@ -222,9 +227,12 @@ func layouts(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 			continue
 		}
 		all = append(all,
-			unlikely(0.2, edit(n, fmt.Sprintf("reads rows that are padded to blocks of %d as if they followed each other", block),
-				detail{"block": float64(block), "read": "packed"}, func(s *reference.Spec) { s.Alter[0] = strided(padded, cols) })),
-			unlikely(0.2, edit(n, fmt.Sprintf("reads rows that follow each other as if they were padded to blocks of %d", block),
+			unlikely(0.2, edit(n,
+				fmt.Sprintf("reads rows that are padded to blocks of %d as if they followed each other", block),
+				detail{"block": float64(block), "read": "packed"},
+				func(s *reference.Spec) { s.Alter[0] = strided(padded, cols) })),
+			unlikely(0.2, edit(n,
+				fmt.Sprintf("reads rows that follow each other as if they were padded to blocks of %d", block),
 				detail{"block": float64(block), "read": "row-wise"}, beyond(cols, padded))))
 	}
 	return all
@@ -339,7 +347,8 @@ func alters(i int, change func(w []float64)) reference.Edit {
 			return
 		}
 		change(f)
-		c := &graph.Weight{GGUF: w.GGUF, HF: w.HF, Tensor: tensor.Tensor{Name: w.Name, DType: tensor.F64, Shape: w.Shape}}
+		c := &graph.Weight{GGUF: w.GGUF, HF: w.HF}
+		c.Name, c.DType, c.Shape = w.Name, tensor.F64, w.Shape
 		for _, v := range f {
 			c.Data = binary.LittleEndian.AppendUint64(c.Data, math.Float64bits(v))
 		}
@@ -352,10 +361,11 @@ func alters(i int, change func(w []float64)) reference.Edit {
 func exchangedHeads(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 	heads := n.W[0].Shape[0]
 	for _, by := range []int{1, heads - 1} {
-		all = append(all, edit(n, "has the matrices of other heads", detail{"apart": float64(by)}, alters(0, func(w []float64) {
-			at := by * len(w) / heads
-			copy(w, append(slices.Clone(w[at:]), w[:at]...))
-		})))
+		all = append(all, edit(n, "has the matrices of other heads", detail{"apart": float64(by)},
+			alters(0, func(w []float64) {
+				at := by * len(w) / heads
+				copy(w, append(slices.Clone(w[at:]), w[:at]...))
+			})))
 	}
 	return all
 }
@@ -419,7 +429,8 @@ func pastTheEnd(_ *Proposer, n *graph.Node) []*Hypothesis {
 	cols := n.W[0].Shape.Last()
 	stride := (cols + Superblock - 1) / Superblock * Superblock
 	return []*Hypothesis{built(n, "beyond",
-		fmt.Sprintf("reads packed rows as padded to %d, and something lies behind them", stride), func(s *reference.Spec) {
+		fmt.Sprintf("reads packed rows as padded to %d, and something lies behind them", stride),
+		func(s *reference.Spec) {
 			s.Alter[0] = func(w []float64, rows, cols int) []float64 {
 				memory := slices.Clone(w)
 				for i := len(w); i < rows*stride; i++ {

@@ -203,7 +203,9 @@ func (w *Wiring) OtherKind(n *graph.Node) *Hypothesis {
 		if !ok || a.KV.Window == kv.Window || a.KV.Dim != kv.Dim {
 			continue
 		}
-		h := edit(n, "is computed as a layer of another kind, like "+fmt.Sprint(x.Layer), detail{"kind": "another"}, func(s *reference.Spec) { s.Attention.Window = a.KV.Window })
+		h := edit(n, "is computed as a layer of another kind, like "+fmt.Sprint(x.Layer), detail{"kind": "another"},
+			func(s *reference.Spec) { s.Attention.Window = a.KV.Window })
+		h.Cause = "layer_pattern"
 		var freqs []float64 // of a kind that turns nothing
 		if theirs := w.Rotations(x); len(theirs) > 0 {
 			freqs = theirs[0].Attr.(graph.RoPEAttr).Freqs
