@@ -9,8 +9,6 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/kv"
 	"github.com/karat-run/karat/internal/mmap"
-	"github.com/karat-run/karat/internal/round"
-	"github.com/karat-run/karat/internal/tensor"
 )
 
 // edited runs a graph whose nodes are edited: an engine with mistakes. Each sequence has an
@@ -100,47 +98,4 @@ func (x *edited) Run(ctx context.Context, s *backend.Step, tap backend.Tap) ([]f
 		}
 	}
 	return narrow(last), nil
-}
-
-// Step returns the first and the last position of the step that computes a position; not ok where
-// nobody has said how the positions are cut into steps.
-func (e *Eval) Step(at int) (first, last int, ok bool) {
-	if at >= len(e.steps) {
-		return 0, 0, false
-	}
-	return e.steps[at][0], e.steps[at][1], true
-}
-
-// Rounds returns the numerics of a class; nil for float64.
-func Rounds(c round.Class) *Numerics {
-	stored := c.Activations.Stored()
-	if c == (round.Class{}) || c == (round.Class{Activations: round.F64}) {
-		return nil
-	}
-	n := &Numerics{}
-	if stored != "" && stored != round.F64 {
-		n.Store, n.Order = stored.Round, Forward
-		if c.Lanes > 1 {
-			n.Order = Lanes
-		}
-	}
-	n.Input = func(row []float64, w tensor.DType) {
-		if f := c.Activations.Input(w); f != stored {
-			f.Round(row)
-		}
-	}
-	n.Integers = func(w tensor.DType) bool {
-		switch c.Activations.Input(w) {
-		case round.Q8_32, round.Q8_256, round.I16_32:
-			return true
-		}
-		return false
-	}
-	if c.KV != "" {
-		n.KV = c.KV.Round
-	}
-	if c.GELU == round.F16Table {
-		n.GELU = c.GELU.At
-	}
-	return n
 }

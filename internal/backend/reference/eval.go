@@ -107,6 +107,15 @@ func (e *Eval) Len() int { return len(e.ids) }
 // IDs returns the prompt's tokens.
 func (e *Eval) IDs() []int32 { return e.ids }
 
+// Step returns the first and the last position of the step that computes a position; not ok where
+// nobody has said how the positions are cut into steps.
+func (e *Eval) Step(at int) (first, last int, ok bool) {
+	if at >= len(e.steps) {
+		return 0, 0, false
+	}
+	return e.steps[at][0], e.steps[at][1], true
+}
+
 // With returns e with more edits. Values that they do not reach are computed once, in e.
 func (e *Eval) With(edits Edits) *Eval {
 	f := *e

@@ -12,9 +12,9 @@
 // compared with the engine's: together they are an equation. An Edit changes how
 // a node is computed: it says what an engine may do instead.
 //
-// Files in reading order: ref.go and step.go (Backend), cache.go, edited.go (an engine with mistakes), eval.go,
-// spec.go (a node), attend.go, sequence.go, scan.go, route.go, experts.go, position.go (operations), weight.go,
-// matrix.go, rounding.go.
+// Files in reading order: ref.go, step.go, cache.go (Backend), edited.go (an engine with mistakes), node.go (a node),
+// route.go, attend.go, position.go, sequence.go, scan.go, experts.go, weight.go (operations), spec.go, matrix.go,
+// eval.go, rounding.go.
 package reference
 
 import (

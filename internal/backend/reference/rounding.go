@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/karat-run/karat/internal/round"
 	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -37,6 +38,40 @@ const (
 	Backward
 	Lanes
 )
+
+// Rounds returns the numerics of a class; nil for float64.
+func Rounds(c round.Class) *Numerics {
+	stored := c.Activations.Stored()
+	if c == (round.Class{}) || c == (round.Class{Activations: round.F64}) {
+		return nil
+	}
+	n := &Numerics{}
+	if stored != "" && stored != round.F64 {
+		n.Store, n.Order = stored.Round, Forward
+		if c.Lanes > 1 {
+			n.Order = Lanes
+		}
+	}
+	n.Input = func(row []float64, w tensor.DType) {
+		if f := c.Activations.Input(w); f != stored {
+			f.Round(row)
+		}
+	}
+	n.Integers = func(w tensor.DType) bool {
+		switch c.Activations.Input(w) {
+		case round.Q8_32, round.Q8_256, round.I16_32:
+			return true
+		}
+		return false
+	}
+	if c.KV != "" {
+		n.KV = c.KV.Round
+	}
+	if c.GELU == round.F16Table {
+		n.GELU = c.GELU.At
+	}
+	return n
+}
 
 func (n *Numerics) input(x []float64) {
 	if n != nil && max(n.Jitter, n.Given) != 0 {

@@ -1,10 +1,13 @@
 package mistake
 
 import (
+	"cmp"
 	_ "embed" // of the catalogue
 	"encoding/json"
 	"slices"
 	"sync"
+
+	"github.com/karat-run/karat/internal/graph"
 )
 
 // Kind is the class of a cause.
@@ -48,4 +51,27 @@ func Find(id string) (Cause, bool) {
 		return Cause{}, false
 	}
 	return All()[i], true
+}
+
+// OpOf returns the operation that a mistake at a node is about, as findings name it.
+func OpOf(id string, n *graph.Node) string {
+	switch c, _ := Find(id); {
+	case c.Op == "" || c.Kind == Weights || slices.Contains([]string{"activation", "gelu_constant",
+		"gate_up_swapped", "ple_scale", "activation_limit", "scan_decay", "state_lost"}, id):
+		return OpName(n.Op)
+	case slices.Contains([]string{"bias_missing", "norm_missing", "norm_eps", "norm_order", "final_norm_missing",
+		"norm_mean", "norm_wrong_weight"}, id) &&
+		slices.Contains([]graph.Op{graph.RMSNorm, graph.LayerNorm, graph.L2Norm, graph.Conv, graph.Experts}, n.Op):
+		return OpName(n.Op)
+	default:
+		return cmp.Or(c.Op, OpName(n.Op))
+	}
+}
+
+// OpName returns an operation as findings name it: rms_norm is RMSNorm.
+func OpName(o graph.Op) string {
+	return [...]string{"Embed", "Linear", "RMSNorm", "RoPE", "StoreKV", "Attention", "Add", "Mul",
+		"Scale", "GLU", "Act", "Softcap", "Rows", "View", "Route", "Experts", "LayerNorm", "L2Norm", "Concat",
+		"Slice", "EmbedPos", "ScalePos", "Pool", "HeadLinear",
+		"Conv", "SSMScan", "DeltaScan"}[o]
 }

@@ -32,29 +32,6 @@ func unlikely(cost float64, h *Hypothesis) *Hypothesis {
 // fitting makes a hypothesis with a number to be found.
 func fitting(n *graph.Node, f Fit) *Hypothesis { return &Hypothesis{Node: n, Fit: &f} }
 
-// lastOf returns the last of some forms: the norm that is nearest to the operation behind it.
-func lastOf(f forms) forms {
-	return func(p *Proposer, n *graph.Node) []*Hypothesis {
-		all := f(p, n)
-		if len(all) == 0 {
-			return nil
-		}
-		last := all[len(all)-1]
-		last.Detail = detail{"built": "last"}
-		return []*Hypothesis{last}
-	}
-}
-
-// unless returns forms that nodes of a kind do not have.
-func unless(kind func(p *Proposer, n *graph.Node) bool, f forms) forms {
-	return func(p *Proposer, n *graph.Node) []*Hypothesis {
-		if kind(p, n) {
-			return nil
-		}
-		return f(p, n)
-	}
-}
-
 // forRows computes rows of a node.
 type forRows = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error)
 

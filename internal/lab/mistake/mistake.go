@@ -2,10 +2,10 @@
 // a fix, and the edits of the reference that make the mistake. Who builds a mistake into
 // an engine and who names it in an engine's dump read the same entry.
 //
-// Files in reading order: table.go (the mistakes), mistake.go (Proposer); fault.go, making.go, inject.go, draw.go,
-// input.go, probe.go, strange.go (building mistakes into engines); weight.go, norm.go, ple.go, residual.go, rope.go,
-// attention.go, cache.go, mlp.go, experts.go, route.go (what engines do at an operation), product.go (what a product's
-// values tell); edit.go, hypothesis.go, catalogue.go, wiring.go.
+// Files in reading order: draw.go (choosing mistakes for tests); table.go and strange.go (the mistakes); ple.go, norm.go,
+// residual.go, rope.go, attention.go, cache.go, mlp.go, product.go, weight.go, experts.go, route.go (their forms at an
+// operation); probe.go, input.go, making.go, fault.go, inject.go (building mistakes into engines); entry.go, mistake.go
+// (Proposer), edit.go, hypothesis.go, catalogue.go, wiring.go.
 package mistake
 
 import (

@@ -1,16 +1,9 @@
 package mistake
 
 import (
-	"strings"
-
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 )
-
-// isPLE reports whether a value is the end of a layer's per-layer embedding.
-func isPLE(n *graph.Node) bool {
-	return strings.HasPrefix(Role(n), "post_norm") && n.Layer >= 0
-}
 
 // placesOfPLE lists other places of the per-layer embedding in the layer of a norm, a sum, or the embedding's gate.
 func placesOfPLE(p *Proposer, n *graph.Node) []*Hypothesis {

@@ -3,69 +3,9 @@ package mistake
 import (
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
 )
-
-// forms lists the forms of a mistake at a node, the likelier first.
-type forms func(p *Proposer, n *graph.Node) []*Hypothesis
-
-// wordings are the values of a mistake, and the details that forms have by them, the likelier first.
-type wordings = map[string][]detail
-
-// entry is a mistake: where it can stand, its forms there, and how it is built into an engine. The catalogue has its
-// words.
-type entry struct {
-	id        string
-	ops       []graph.Op                   // operations that can have the mistake; nil for any
-	forms     forms                        // forms that a search tries; nil for a mistake that no search names
-	more      forms                        // forms besides that are built in
-	read      func(o *Product) *Hypothesis // form that the values of a product tell; nil for none
-	byErrors  bool                         // whether the errors of attention's rows tell the forms
-	elsewhere bool                         // whether the forms at a node may be mistakes of other nodes
-
-	at      func(s *site, n *graph.Node) bool            // nodes that it is built into; nil for all
-	words   wordings                                     // values in words
-	number  string                                       // detail that a number as a value means, where there is no fit
-	usual   func(s *site, n *graph.Node, f *Fit) float64 // number for no value
-	values  []string                                     // values besides none that are worth a test
-	faint   string                                       // node where the mistake is lost in the rounding of float32
-	tokens  int                                          // tokens of a prompt that shows the mistake
-	outer   bool                                         // whether it lies outside the layers only
-	one     bool                                         // whether the usual place is the first of several, not all
-	apart   bool                                         // whether nodes of other operations are other answers
-	whole   bool                                         // whether only all layers and places at once are worth a test
-	windows bool                                         // whether a prompt longer than the window shows the mistake
-}
-
-// fits reports whether n is of an operation that can have the mistake.
-func (e *entry) fits(n *graph.Node) bool { return e.ops == nil || slices.Contains(e.ops, n.Op) }
-
-// list lists the forms that f has at n, with the mistake's name.
-func (e *entry) list(f forms, p *Proposer, n *graph.Node) []*Hypothesis {
-	if f == nil || !e.fits(n) {
-		return nil
-	}
-	all := f(p, n)
-	for _, h := range all {
-		h.Cause = e.id
-		if f := h.Fit; f != nil {
-			form := f.Make
-			f.Make = func(v float64) *Hypothesis {
-				x := form(v)
-				if x != nil {
-					x.Cause = e.id
-				}
-				return x
-			}
-		}
-	}
-	return all
-}
-
-// strange reports whether a mistake is on no list: no search names it.
-func (e *entry) strange() bool { return strings.HasPrefix(e.id, "x_") }
 
 // table is all mistakes, in the order of accusation.
 var table = slices.Concat(listed, strange, equals)

@@ -184,6 +184,11 @@ func (w *Wiring) ReadingFrom(store *graph.Node) []*graph.Node {
 	return all
 }
 
+// isPLE reports whether a value is the end of a layer's per-layer embedding.
+func isPLE(n *graph.Node) bool {
+	return strings.HasPrefix(Role(n), "post_norm") && n.Layer >= 0
+}
+
 // sumOfPLE returns where n's layer adds the per-layer embedding, nil if it has none.
 func (w *Wiring) sumOfPLE(n *graph.Node) *graph.Node {
 	for _, x := range w.g.Nodes {

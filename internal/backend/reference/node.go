@@ -1,0 +1,125 @@
+package reference
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// eval returns rows of the node, as they are stored.
+func (s *Spec) eval(e *Eval, rows []int) ([]float64, error) {
+	y, err := s.value(e, rows)
+	if err != nil {
+		return nil, err
+	}
+	if s.Times != 1 {
+		for i := range y {
+			y[i] *= s.Times
+		}
+		e.num.store(y)
+	}
+	return y, nil
+}
+
+func (s *Spec) value(e *Eval, rows []int) ([]float64, error) {
+	if s.Func != nil {
+		return s.Func(e, s, rows)
+	}
+	return s.Plain(e, rows)
+}
+
+// Plain returns rows of the node by its operation, without Func and Times.
+func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
+	switch s.Node.Op {
+	case graph.Embed:
+		ids := make([]int32, len(rows))
+		for i, r := range rows {
+			ids[i] = e.ids[r]
+		}
+		return s.embed(e, ids)
+	case graph.EmbedPos:
+		return s.positions(e, rows)
+	case graph.StoreKV:
+		return nil, errNoInput
+	case graph.Attention:
+		return s.Attend(e, rows)
+	case graph.Pool:
+		return s.pool(e, rows)
+	case graph.Conv, graph.SSMScan, graph.DeltaScan:
+		return s.scan(e, rows)
+	}
+	in, err := e.inputs(s.In, rows)
+	if err == nil && s.Experts.Routes != nil {
+		in[1], err = s.Experts.Routes(e, s, rows)
+	}
+	if err != nil || s.Node.Op == graph.Rows {
+		return in[0], err
+	}
+	return s.rowwise(e, in, rows)
+}
+
+// inputs returns rows of several nodes.
+func (e *Eval) inputs(nodes []*graph.Node, rows []int) ([][]float64, error) {
+	in := make([][]float64, max(len(nodes), 1))
+	for i, x := range nodes {
+		var err error
+		if in[i], err = e.Value(x, rows); err != nil {
+			return in, err
+		}
+	}
+	return in, nil
+}
+
+// rowwise computes an operation whose rows read no others. rows are their positions.
+func (s *Spec) rowwise(e *Eval, in [][]float64, rows []int) ([]float64, error) {
+	x, n := in[0], s.Node
+	switch n.Op {
+	case graph.Linear:
+		return s.linear(e, x)
+	case graph.HeadLinear:
+		return s.headLinear(e, x)
+	case graph.RMSNorm:
+		return s.Norm(e, x)
+	case graph.LayerNorm:
+		return s.LayerNorm(e, x)
+	case graph.RoPE:
+		return s.Rotate(e, x, rows), nil
+	case graph.Route:
+		return s.route(e, x, e.routing)
+	case graph.Experts:
+		return s.experts(e, x, in[1])
+	case graph.View:
+		return parts(x, n.In[0].Shape.Size(), n.Attr.(graph.ViewAttr).Offset, n.Shape.Size()), nil
+	case graph.Slice:
+		return parts(x, n.In[0].Shape.Last(), n.Attr.(graph.SliceAttr).Offset, n.Shape.Last()), nil
+	case graph.Concat:
+		return concat(n, x, in[1]), nil
+	}
+	y, err := s.elementwise(e, in, rows)
+	e.num.store(y)
+	return y, err
+}
+
+// elementwise computes an operation whose result is stored as it is.
+func (s *Spec) elementwise(e *Eval, in [][]float64, rows []int) ([]float64, error) {
+	x := in[0]
+	switch s.Node.Op {
+	case graph.Add, graph.Mul:
+		return s.combine(e, in)
+	case graph.GLU, graph.Act:
+		return s.gated(e, in), nil
+	case graph.ScalePos:
+		return s.scalePos(x, rows), nil
+	case graph.L2Norm:
+		return s.l2Norm(e, x), nil
+	case graph.Scale:
+		return apply(x, func(v float64) float64 { return v * s.By }), nil
+	case graph.Softcap:
+		if s.By == 0 {
+			return x, nil
+		}
+		return apply(x, func(v float64) float64 { return s.By * math.Tanh(v/s.By) }), nil
+	}
+	return nil, fmt.Errorf("operation %v has no meaning here", s.Node.Op)
+}
