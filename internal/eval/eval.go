@@ -1,6 +1,6 @@
-// Package eval measures how well a model predicts a text, and how far its predictions are from another model's, or of
-// the same model before it was quantized. It measures the same as llama-perplexity (llama.cpp, tools/perplexity), over
-// the same windows.
+// Package eval measures how well a model predicts a text, and how far its predictions are from another model's, or from
+// the same model's before quantizing. The measures are llama-perplexity's (llama.cpp, tools/perplexity), over the same
+// windows.
 //
 // eval.go scores windows, result.go computes estimates from scores, model.go runs a model over windows.
 package eval
@@ -20,14 +20,14 @@ import (
 )
 
 // Windows are a text cut into pieces of equal length, each a sequence of its own. The predictions after each position
-// of a window from half of it to the last but one are scored: earlier ones lack context.
+// of a window from its half to the last but one are scored: earlier ones lack context.
 type Windows struct {
 	Context int
 	IDs     []int32 // [Count·Context]
 }
 
-// Cut makes windows of context tokens of a text, at most most of them if that is not 0. The rest at the end belongs to
-// none.
+// Cut makes windows of context tokens of a text, at most most of them unless most is 0. The rest at the end is left
+// out.
 func Cut(ids []int32, context, most int) (*Windows, error) {
 	if context < 3 {
 		return nil, fmt.Errorf("windows of %d tokens, want 3 or more", context)
@@ -66,14 +66,14 @@ type Source interface {
 	Rows(ctx context.Context, n int) ([]Row, error)
 }
 
-// File is the predictions that a file of llama-perplexity's holds.
+// File is the predictions in a file of llama-perplexity.
 type File struct {
 	*logprob.File
 	window, at int
 	buf        []float32
 }
 
-// OpenFile opens it.
+// OpenFile opens a file of predictions.
 func OpenFile(path string) (*File, error) {
 	f, err := logprob.Open(path)
 	if err != nil {
@@ -85,7 +85,7 @@ func OpenFile(path string) (*File, error) {
 // Vocab implements Source.
 func (f *File) Vocab() int { return f.File.Vocab }
 
-// Windows returns the text that the file is about, at most most windows if that is not 0.
+// Windows returns the text of the file, at most most windows unless most is 0.
 func (f *File) Windows(most int) (w *Windows, err error) {
 	w = &Windows{Context: f.Context}
 	n := f.Chunks
@@ -140,8 +140,7 @@ type Options struct {
 // step is how many rows are computed, and kept, at a time.
 const step = 64
 
-// Run evaluates windows. After an error, that of ctx among others, the result is of the windows before it, and nil if
-// there are none.
+// Run evaluates windows. After an error, ctx's among others, the result is of the windows before, and nil without any.
 func Run(ctx context.Context, w *Windows, o Options) (*Result, error) {
 	if o.Base != nil && o.Base.Vocab() != o.Model.Vocab() {
 		return nil, fmt.Errorf("the model's vocabulary has %d tokens, the base's %d", o.Model.Vocab(), o.Base.Vocab())
@@ -240,7 +239,7 @@ func (r *Row) normalize() {
 	}
 }
 
-// score is what one prediction comes to: of token t, in nats.
+// score is the result of a prediction: of token t, in nats.
 type score struct {
 	nll, nllBase float64 // minus the logarithm of t's probability
 	kl           float64 // of the model's distribution from the base's
@@ -260,7 +259,7 @@ func scoreOf(r, base *Row, t int32) score {
 	return s
 }
 
-// filled returns the row's logits. Tokens of which it knows a bound are as likely as o says within that: KL is no less.
+// filled returns the row's logits. Tokens with a known bound are as likely as in o within the bound: KL is no less.
 func (r *Row) filled(o *Row) []float32 {
 	if r.least != r.least {
 		return r.Logits

@@ -46,8 +46,8 @@ func (m *Model) SameTokens(o *Model, w *Windows) error {
 	return nil
 }
 
-// Own reports whether the tokens of w are what m's tokenizer makes of their text, but for a few at the edges of
-// windows. Of another tokenizer's tokens about one in ten differs.
+// Own reports whether the tokens of w are the tokens of m's tokenizer for their text, except for a few at the edges of
+// windows. With another tokenizer about a tenth differs.
 func (m *Model) Own(w *Windows) bool {
 	own, all := 0, 0
 	for i := 0; i < w.Count() && all < 1<<13; i++ {
@@ -69,7 +69,7 @@ func (m *Model) Own(w *Windows) bool {
 	return 100*own >= 97*all
 }
 
-// Begin returns the token that begins a text for the model, -1 if none does.
+// Begin returns the first token of a text for the model, -1 if there is none.
 func (m *Model) Begin() int32 {
 	if bos, ok := m.Tokenizer.BOS(); ok && m.Tokenizer.AddsBOS() {
 		return int32(bos)
@@ -86,8 +86,7 @@ type Runner struct {
 	ids     []int32 // of the window that are not computed yet
 }
 
-// Start readies m for windows of o.Engine.Context tokens. It is an error if they would not fit the memory, but for
-// o.NoFit.
+// Start readies m for windows of o.Engine.Context tokens. Windows beyond the memory are an error, except with o.NoFit.
 func (m *Model) Start(ctx context.Context, o model.Options) (*Runner, error) {
 	if !o.NoFit {
 		if err := model.Fits(m.Checkpoint, m.Graph, o.Numerics, o.Threads, o.Engine.Context, o.Engine.Budget); err != nil {
@@ -101,8 +100,8 @@ func (m *Model) Start(ctx context.Context, o model.Options) (*Runner, error) {
 	return NewRunner(ctx, m.Graph, o.Numerics, o.Threads, m.Begin(), o.Engine)
 }
 
-// NewRunner returns a runner for a graph whose texts begin with the token begin, if that is not negative. It keeps the
-// keys and values of one window: no other has the same beginning.
+// NewRunner returns a runner for a graph with texts beginning with the token begin, unless negative. It keeps the keys
+// and values of a single window: no two begin equally.
 func NewRunner(ctx context.Context, g *graph.Graph, n numerics.Numerics, threads int, begin int32,
 	o engine.Options) (*Runner, error) {
 	b, err := n.Backend(threads)
@@ -117,7 +116,7 @@ func NewRunner(ctx context.Context, g *graph.Graph, n numerics.Numerics, threads
 	return &Runner{backend: b, engine: e, begin: begin}, nil
 }
 
-// Close frees it.
+// Close frees the runner.
 func (r *Runner) Close() error {
 	if r.seq != nil {
 		r.seq.Close()

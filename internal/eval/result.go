@@ -11,12 +11,12 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// Result is what an evaluation found. All estimates are over predictions, as if these were independent of each other.
+// Result is the result of an evaluation. All estimates are over predictions, as if independent of each other.
 type Result struct {
 	Context    int         `json:"context"`     // tokens of a window
-	Windows    int         `json:"windows"`     // that were evaluated
-	All        int         `json:"all_windows"` // that the text has
-	Tokens     int         `json:"tokens"`      // whose predictions were scored
+	Windows    int         `json:"windows"`     // windows evaluated
+	All        int         `json:"all_windows"` // windows of the text
+	Tokens     int         `json:"tokens"`      // tokens with scored predictions
 	Perplexity Estimate    `json:"perplexity"`
 	Base       *Comparison `json:"base,omitempty"`
 
@@ -112,16 +112,16 @@ func (s *sums) add(x, y float64) {
 	s.xy += x * y
 }
 
-// mean returns that of x, and its variance as an estimate: NaN of a single value.
+// mean returns the mean of x, and its variance as an estimate: NaN of a single value.
 func (s *sums) mean() (mean, variance float64) {
 	mean = s.x / s.n
 	return mean, max(0, s.xx/s.n-mean*mean) / s.rest()
 }
 
-// covariance returns that of both means.
+// covariance returns the covariance of both means.
 func (s *sums) covariance() float64 { return (s.xy/s.n - s.x/s.n*s.y/s.n) / s.rest() }
 
-// rest returns the number of values beside the first; NaN without any, as one value says nothing of how far others lie.
+// rest returns the number of values beside the first; NaN without any, since a single value has no spread.
 func (s *sums) rest() float64 {
 	if s.n < 2 {
 		return math.NaN()
@@ -175,7 +175,7 @@ func (r *Result) Update() {
 	r.Base = c
 }
 
-// share returns Wilson's interval of a share, which stays within 0 and 1. (Wilson 1927)
+// share returns Wilson's interval of a share, within 0 and 1. (Wilson 1927)
 func share(s *sums) Estimate {
 	p, variance := s.mean()
 	e := estimate(p, math.Sqrt(variance))
@@ -251,7 +251,7 @@ var Text string
 //go:embed calibration.txt
 var Calibration string
 
-// count returns a number of things, of which one has no s.
+// count returns a number of things, without an s for 1.
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"

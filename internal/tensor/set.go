@@ -8,7 +8,7 @@ type Set struct {
 	ByName map[string]Tensor
 }
 
-// Drop removes a tensor, if it is there.
+// Drop removes a tensor, if present.
 func (s *Set) Drop(name string) {
 	delete(s.ByName, name)
 	if i := slices.Index(s.Names, name); i >= 0 {

@@ -2,7 +2,7 @@ package tensor
 
 import "io"
 
-// strided is the Source of a tensor whose units lie in another order in a file. A unit is an element, or of a type with
+// strided is the Source of a tensor with units in another order in a file. A unit is an element, or of a type with
 // blocks a row. The unit at index (i, j, k) is unit first + i·step[0] + j·step[1] + k·step[2] of in.
 type strided struct {
 	in    Tensor
@@ -12,7 +12,7 @@ type strided struct {
 	first int
 }
 
-// view returns t's units as they lie. t has two dimensions or three.
+// view returns t's units in order. t has two dimensions or three.
 func view(t Tensor) strided {
 	if v, ok := t.Source.(strided); ok {
 		return v
@@ -29,14 +29,14 @@ func view(t Tensor) strided {
 	return v
 }
 
-// as returns t with another shape, whose bytes v has.
+// as returns t with another shape, and the bytes of v.
 func (v strided) as(t Tensor, shape Shape) Tensor {
 	t.Shape, t.Data, t.Source, t.At = shape, nil, v, 0
 	return t
 }
 
-// Turn returns t with its last two dimensions exchanged, of which it copies nothing. t has two or three dimensions, and
-// a type without blocks.
+// Turn returns t with its last two dimensions exchanged, without copying. t has two or three dimensions, and a type
+// without blocks.
 func Turn(t Tensor) Tensor {
 	v, n := view(t), len(t.Shape)
 	v.dims[1], v.dims[2] = v.dims[2], v.dims[1]
@@ -45,7 +45,7 @@ func Turn(t Tensor) Tensor {
 }
 
 // Pick returns every step-th from first on along t's second dimension: rows of each of several matrices, or elements of
-// each row of one that has no blocks. It copies nothing.
+// each row of a matrix without blocks. Nothing is copied.
 func Pick(t Tensor, first, step int) Tensor {
 	v, d := view(t), 1
 	if len(t.Shape) == 2 {
@@ -59,7 +59,7 @@ func Pick(t Tensor, first, step int) Tensor {
 	return v.as(t, shape)
 }
 
-// Regroup returns the matrix t with its columns, outer times inner runs, as inner times outer ones. It copies nothing.
+// Regroup returns the matrix t with its columns, outer times inner runs, as inner times outer runs. Nothing is copied.
 // A run is of whole blocks.
 func Regroup(t Tensor, outer, inner int) Tensor {
 	v := strided{in: t, size: t.DType.RowBytes(t.Shape[1] / (outer * inner)), dims: [3]int{t.Shape[0], inner, outer}}
@@ -67,7 +67,7 @@ func Regroup(t Tensor, outer, inner int) Tensor {
 	return v.as(t, t.Shape)
 }
 
-// Cut returns the part-th of equal runs of rows of t, or of each of its matrices. It copies nothing.
+// Cut returns the part-th of equal runs of rows of t, or of each of its matrices. Nothing is copied.
 func Cut(t Tensor, part, of int) Tensor {
 	n := len(t.Shape)
 	rows := t.Shape[n-2] / of
@@ -88,7 +88,7 @@ func Cut(t Tensor, part, of int) Tensor {
 	return v.as(t, shape)
 }
 
-// Stack returns the tensor that parts are cut from (Cut), of which it copies nothing. All are of one type and shape.
+// Stack returns the tensor of which Cut gives parts, without copying. All are of one type and shape.
 func Stack(name string, parts []Tensor) Tensor {
 	t, n := parts[0], len(parts[0].Shape)
 	v := woven{parts, t.DType.RowBytes(t.Shape.Last()) * t.Shape[n-2]}
@@ -193,7 +193,7 @@ func (t *Tensor) bytes(p []byte, off int) error {
 	return nil
 }
 
-// Origin returns what of files t's bytes are taken from.
+// Origin returns the bytes of files behind t.
 func (t *Tensor) Origin() (parts [][]byte) {
 	switch v := t.Source.(type) {
 	case nil:
@@ -211,13 +211,13 @@ func (t *Tensor) Origin() (parts [][]byte) {
 	return nil
 }
 
-// woven is the Source of a tensor whose units are, by turns, the units of several.
+// woven is the Source of a tensor with the units of several, by turns.
 type woven struct {
 	parts []Tensor
 	size  int // bytes of a unit
 }
 
-// Origin returns what of files the parts are taken from.
+// Origin returns the bytes of files behind the parts.
 func (v woven) Origin() (parts [][]byte) {
 	for i := range v.parts {
 		parts = append(parts, v.parts[i].Origin()...)
@@ -225,8 +225,7 @@ func (v woven) Origin() (parts [][]byte) {
 	return parts
 }
 
-// Weave returns the tensor of which each of the parts is picked (Pick), of which it copies nothing. All are of one type
-// and shape.
+// Weave returns the tensor of which Pick gives each of the parts, without copying. All are of one type and shape.
 func Weave(name string, parts []Tensor) Tensor {
 	t := parts[0]
 	v := woven{parts, t.DType.BlockBytes()}

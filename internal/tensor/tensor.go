@@ -124,10 +124,10 @@ func ParseDType(name string) (DType, bool) {
 	return Invalid, false
 }
 
-// BlockSize returns the number of elements that are stored together, 1 if d is not quantized.
+// BlockSize returns the number of elements stored together, 1 if d is not quantized.
 func (d DType) BlockSize() int { return layouts[d].elements }
 
-// BlockBytes returns the number of bytes of one block.
+// BlockBytes returns the number of bytes of a block.
 func (d DType) BlockBytes() int { return layouts[d].bytes }
 
 // Quantized reports whether d stores blocks of integers with a scale.
@@ -142,8 +142,8 @@ func (d DType) RowBytes(n int) int { return n / d.BlockSize() * d.BlockBytes() }
 // Shape is row-major: the last dimension varies fastest. GGUF's ne reversed.
 type Shape []int
 
-// Size returns the number of elements; 1 for the empty shape. It is meaningful only for a shape that CheckedSize
-// accepts.
+// Size returns the number of elements; 1 for the empty shape. Size is meaningful only for a shape accepted by
+// CheckedSize.
 func (s Shape) Size() int {
 	n := 1
 	for _, d := range s {
@@ -177,7 +177,7 @@ func (s Shape) Last() int {
 	return s[len(s)-1]
 }
 
-// Trimmed returns s without the ones that it begins with, as ggml writes shapes: of [1 128] it leaves [128].
+// Trimmed returns s without leading ones, as ggml writes shapes: [128] for [1 128].
 func (s Shape) Trimmed() Shape {
 	for len(s) > 1 && s[0] == 1 {
 		s = s[1:]
@@ -185,7 +185,7 @@ func (s Shape) Trimmed() Shape {
 	return s
 }
 
-// RowError is a row that is no whole number of its type's blocks.
+// RowError is a row other than whole blocks of its type.
 type RowError struct {
 	DType DType
 	Shape Shape
@@ -233,7 +233,7 @@ type Tensor struct {
 	Order func(row int) int
 }
 
-// There reports whether t is a tensor, and not the lack of one.
+// There reports whether t is a tensor, and not the lack of a tensor.
 func (t *Tensor) There() bool { return t.Data != nil || t.Source != nil }
 
 // Size returns the number of t's bytes, of a shape that Bytes accepts.
@@ -266,7 +266,7 @@ func (t *Tensor) Part(from, to int) (Tensor, error) {
 	return p, nil
 }
 
-// Row returns the i-th row of the last dimension, of a tensor that is in memory.
+// Row returns the i-th row of the last dimension, of a tensor in memory.
 func (t *Tensor) Row(i int) []byte {
 	if t.Order != nil {
 		i = t.Order(i)

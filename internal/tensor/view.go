@@ -5,10 +5,10 @@ import (
 	"io"
 )
 
-// Joined is the Source of a tensor whose matrices are tensors of their own, in order.
+// Joined is the Source of a tensor with separate tensors as matrices, in order.
 type Joined []Tensor
 
-// Join returns parts of one type and shape as one tensor [parts, shape of a part], which copies nothing of them.
+// Join returns parts of one type and shape as one tensor [parts, shape of a part], without copying.
 func Join(name string, parts []Tensor) (Tensor, error) {
 	t := Tensor{Name: name, DType: parts[0].DType, Shape: append(Shape{len(parts)}, parts[0].Shape...),
 		Source: Joined(parts)}
@@ -39,7 +39,7 @@ func (j Joined) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// Stored returns the number of bytes that the files have of t, whose values may be decoded of fewer.
+// Stored returns the number of t's bytes in files, perhaps fewer than its decoded values.
 func (t *Tensor) Stored() (n int) {
 	switch v := t.Source.(type) {
 	case Joined:
