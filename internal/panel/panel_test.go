@@ -242,3 +242,27 @@ func BenchmarkRow(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkUnpack unpacks a panel in place, and multiplies one row by it.
+func BenchmarkUnpack(b *testing.B) {
+	const k = 2048
+	for d := tensor.Q4_0; d.Quantized(); d++ {
+		place, err := New(tensor.Tensor{DType: d, Shape: tensor.Shape{Rows, k}, Data: make([]byte, d.RowBytes(Rows*k))})
+		if err != nil {
+			b.Fatal(err)
+		}
+		g := Chunk / place.Group()
+		x := simd.Acts{Q: make([]int16, Chunk), DX: make([]float32, Chunk/simd.ActGroup), Init: make([]int32, g), Sums: make([]float32, g)}
+		var s Scratch
+		var acc [Rows]float32
+		b.Run(d.String(), func(b *testing.B) {
+			for b.Loop() {
+				for c := range place.Chunks() {
+					place.Unpack(&s, 0, c, false)
+					simd.AddPanel(acc[:], &s.Panel, &x)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/Rows/k*256, "ns/256")
+		})
+	}
+}

@@ -119,8 +119,9 @@ func codes(d tensor.DType, q, b []byte) {
 			store8(q[8*i:], spread8(v)<<1)
 		}
 	case tensor.Q2_0: // 0 d float16, 2 qs [16]byte, four weights each, the first lowest. weight = d * (qs - 1)
-		for i, v := range b[2:18] {
-			q[4*i], q[4*i+1], q[4*i+2], q[4*i+3] = v&3, v>>2&3, v>>4&3, v>>6
+		for i, v := range b[2:18] { // spread to the bytes of a word
+			x := uint32(v)
+			binary.LittleEndian.PutUint32(q[4*i:], (x|x<<6|x<<12|x<<18)&0x03030303)
 		}
 	}
 }
@@ -183,23 +184,32 @@ func halfE8M0(e byte) float32 {
 //
 // weight = scale * E2M1(qs), here scale/2 * e2m1[qs], and the code is that integer with 128 added.
 func codesNVFP4(q, b []byte) {
-	for i, v := range b[4:36] {
-		at := i&^7<<1 | i&7
-		q[at], q[at+8] = byte(e2m1[v&15])^128, byte(e2m1[v>>4])^128
+	for g := range 4 {
+		q, qs := q[16*g:16*g+16], b[4+8*g:12+8*g]
+		for i, v := range qs {
+			q[i], q[i+8] = codesE2M1[v&15], codesE2M1[v>>4]
+		}
 	}
 }
+
+// codesE2M1 holds e2m1's integers with 128 added.
+var codesE2M1 = func() (codes [16]byte) {
+	for i, v := range e2m1 {
+		codes[i] = byte(v) ^ 128
+	}
+	return codes
+}()
 
 // halfE4M3 returns half of an E4M3 float without its sign, as binary16, and 0 for 127. The codes of a negative one are
 // read as ggml reads them, where 255 is 480.
 func halfE4M3(e byte) uint16 {
-	exponent, mantissa := uint16(e>>3&15), uint16(e&7)
 	switch {
 	case e == 127:
 		return 0
-	case exponent == 0:
-		return float16.ToF16(float32(mantissa) / 1024)
+	case e>>3&15 == 0:
+		return float16.ToF16(float32(e&7) / 1024)
 	}
-	return (exponent+7)<<10 | mantissa<<7
+	return uint16(e&127)<<7 + 7<<10
 }
 
 // Eight bytes at a time, in a uint64: one operation where a loop over bytes has eight.

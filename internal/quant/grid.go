@@ -17,12 +17,12 @@ var grids string
 
 // The grids, in the order of the file. A point is a weight's byte after another.
 var (
-	gridIQ2_XXS = points(0, 256, 2, 8, 25, 43)
-	gridIQ2_XS  = points(256, 512, 2, 8, 25, 43)
-	gridIQ2_S   = points(768, 1024, 2, 8, 25, 43)
-	gridIQ1     = points(1792, 2048, 2, 119, 127, 135) // eight times -1, 0 and 1, as codes, less 1
-	gridIQ3_XXS = points(3840, 256, 4, 4, 12, 20, 28, 36, 44, 52, 62)
-	gridIQ3_S   = points(4096, 512, 4, 1, 3, 5, 7, 9, 11, 13, 15)
+	gridIQ2_XXS = [256]uint64(points(0, 256, 2, 8, 25, 43))
+	gridIQ2_XS  = [512]uint64(points(256, 512, 2, 8, 25, 43))
+	gridIQ2_S   = [1024]uint64(points(768, 1024, 2, 8, 25, 43))
+	gridIQ1     = [2048]uint64(points(1792, 2048, 2, 119, 127, 135)) // eight times -1, 0 and 1, as codes, less 1
+	gridIQ3_XXS = [256]uint64(points(3840, 256, 4, 4, 12, 20, 28, 36, 44, 52, 62))
+	gridIQ3_S   = [512]uint64(points(4096, 512, 4, 1, 3, 5, 7, 9, 11, 13, 15))
 )
 
 // The integers of weights, by grid.
@@ -94,7 +94,7 @@ func odd(s byte) int8 { return int8(2*s + 1) }
 //
 // weight = d*(2s+1)/8 * ±grid[index].
 func codesIQ2_XS(q, b []byte) {
-	qs := b[2:66]
+	qs, q := b[2:66], q[:256]
 	for i := range 32 {
 		x := binary.LittleEndian.Uint16(qs[2*i:])
 		store8(q[8*i:], signed(gridIQ2_XS[x&511], sevenSigns[x>>9]))
@@ -118,10 +118,10 @@ func oddHalves(h *Header, b []byte) {
 //
 // weight = d*(2s+1)/8 * ±grid[index].
 func codesIQ2_S(q, b []byte) {
-	qs, sign, qh := b[2:34], b[34:66], b[66:74]
+	qs, sign, qh, q := b[2:34], b[34:66], b[66:74], q[:256]
 	for i := range 32 {
 		index := int(qs[i]) | int(qh[i/4])>>(i%4*2)&3<<8
-		store8(q[8*i:], signed(gridIQ2_S[index], signs[sign[i]]))
+		store8(q[8*i:], signed(gridIQ2_S[index&1023], signs[sign[i]]))
 	}
 }
 
@@ -159,10 +159,10 @@ func scalesIQ3_XXS(h *Header, b []byte) {
 //
 // weight = d*(2s+1) * ±grid[index].
 func codesIQ3_S(q, b []byte) {
-	qs, qh, sign := b[2:66], b[66:74], b[74:106]
+	qs, qh, sign, q := b[2:66], b[66:74], b[74:106], q[:256]
 	for i := range 32 {
 		h := int(qh[i/4]) >> (i % 4 * 2)
-		point := gridIQ3_S[int(qs[2*i])|h&1<<8] | gridIQ3_S[int(qs[2*i+1])|h&2<<7]<<32
+		point := gridIQ3_S[(int(qs[2*i])|h&1<<8)&511] | gridIQ3_S[(int(qs[2*i+1])|h&2<<7)&511]<<32
 		store8(q[8*i:], signed(point, signs[sign[i]]))
 	}
 }
@@ -176,12 +176,12 @@ func codesIQ3_S(q, b []byte) {
 //
 // weight = d*(2s+1) * (grid[index] ± 1/8).
 func codesIQ1_S(q, b []byte) {
-	qs := b[2:34]
+	qs, qh, q := b[2:34], b[34:50], q[:256]
 	for i := range 8 {
-		h := int(binary.LittleEndian.Uint16(b[34+2*i:]))
+		h := int(binary.LittleEndian.Uint16(qh[2*i:]))
 		up := uint64(1-h>>15) * (2 * each)
 		for l := range 4 {
-			store8(q[32*i+8*l:], gridIQ1[int(qs[4*i+l])|h>>(3*l)&7<<8]+up)
+			store8(q[32*i+8*l:], gridIQ1[(int(qs[4*i+l])|h>>(3*l)&7<<8)&2047]+up)
 		}
 	}
 }
@@ -200,10 +200,10 @@ func scalesIQ1_S(h *Header, b []byte) {
 //
 // weight = d*(2s+1) * (grid[index] ± 1/8).
 func codesIQ1_M(q, b []byte) {
-	qs, qh := b[:32], b[32:48]
+	qs, qh, q := b[:32], b[32:48], q[:256]
 	for i := range 32 {
 		h := int(qh[i/2]) >> (i % 2 * 4) & 15
-		store8(q[8*i:], gridIQ1[int(qs[i])|h&7<<8]+uint64(1-h>>3)*(2*each))
+		store8(q[8*i:], gridIQ1[(int(qs[i])|h&7<<8)&2047]+uint64(1-h>>3)*(2*each))
 	}
 }
 

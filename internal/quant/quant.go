@@ -71,16 +71,28 @@ func Codes(d tensor.DType, dst, src []byte) error {
 // step-th of scales.
 func Unpack(d tensor.DType, codesOf []byte, scales []float32, step int, src []byte) {
 	var h Header
-	groups := d.BlockSize() / GroupSize(d)
-	for len(src) > 0 {
+	f, size := formatOf(d), d.BlockSize()
+	groups := size / f.group
+	for ; len(src) > 0; codesOf, src = codesOf[size:], src[d.BlockBytes():] {
 		codes(d, codesOf, src)
 		h.Read(d, src)
-		d0, min0 := h.floats(d)
-		for g := range groups {
-			scales[g*step], _ = h.group(d, g, d0, min0)
-		}
-		codesOf, src = codesOf[d.BlockSize():], src[d.BlockBytes():]
+		first, factor := scales[:(groups-1)*step+1], float16.F16(h.D)
 		scales = scales[min(groups*step, len(scales)):]
+		switch {
+		case d == tensor.NVFP4:
+			for g := range groups {
+				first[g*step] = float16.F16(h.Each[g])
+			}
+		case f.unit == 0:
+			for g := range groups {
+				first[g*step] = factor
+			}
+		default:
+			factor *= f.unit // exact, as are the products
+			for g := range groups {
+				first[g*step] = factor * float32(h.Scales[g])
+			}
+		}
 	}
 }
 
