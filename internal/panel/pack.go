@@ -103,11 +103,48 @@ func (w *Weight) packCodes(units []byte, k int, rows []byte, rowBytes int) {
 	case tensor.Q2_K:
 		simd.WeaveBits(units, rows[16:], rowBytes, w.unit, true)
 		simd.WeaveBits(units[4*w.unit:], rows[48:], rowBytes, w.unit, true)
+	case tensor.TQ2_0, tensor.Q2_0:
+		w.packTwo(units, k, rows, rowBytes)
+	case tensor.NVFP4:
+		packNVFP4(units, k, rows, rowBytes)
 	case tensor.Q3_K:
 		simd.WeaveBits(units, rows[32:], rowBytes, w.unit, true)
 		simd.WeaveBits(units[4*w.unit:], rows[64:], rowBytes, w.unit, true)
 		simd.WeaveBits(units[two:], rows, rowBytes, w.unit, false)
 	}
+}
+
+// packTwo packs codes of two bits: four bytes of each vector of a plane belong to a row.
+func (w *Weight) packTwo(units []byte, k int, rows []byte, rowBytes int) {
+	var codes [Chunk]byte
+	var scales [Chunk / 16]float32
+	for r := range Rows {
+		quant.Unpack(w.DType, codes[:k], scales[:], 1, rows[r*rowBytes:][:w.DType.RowBytes(k)])
+		for u := range k / 32 {
+			var v uint64
+			for c := range 4 {
+				v |= binary.LittleEndian.Uint64(codes[32*u+8*c:]) << (2 * c)
+			}
+			plane := units[u*w.unit+4*r:]
+			binary.LittleEndian.PutUint32(plane, uint32(v))
+			binary.LittleEndian.PutUint32(plane[4*Rows:], uint32(v>>32))
+		}
+	}
+}
+
+// packNVFP4 packs codes of four bits whose bytes have weights 8 apart, where a plane's have weights 16 apart.
+func packNVFP4(units []byte, k int, rows []byte, rowBytes int) {
+	const low = 0x0f0f0f0f0f0f0f0f
+	var codes [Rows * Chunk / 2]byte
+	for r := range Rows {
+		for u := range k / 32 {
+			qs, to := rows[r*rowBytes+u/2*36+4+u%2*16:], codes[(r*k+32*u)/2:]
+			a, b := binary.LittleEndian.Uint64(qs), binary.LittleEndian.Uint64(qs[8:])
+			binary.LittleEndian.PutUint64(to, a&low|b&low<<4)
+			binary.LittleEndian.PutUint64(to[8:], a>>4&low|b&^low)
+		}
+	}
+	simd.Weave(units, codes[:], k/2, k/32, 16, 4*4*Rows, 0)
 }
 
 // packFifth makes a unit's plane of one bit of 32 bits of each row, in the order of
@@ -148,6 +185,12 @@ func (w *Weight) packScales(chunk []byte, k int, rows []byte, rowBytes int) {
 		simd.WeaveBytes(bytes(scales), rows, rowBytes)
 	case tensor.Q3_K, tensor.IQ4_XS:
 		w.packHeaders(d, scales, rows, rowBytes)
+	case tensor.TQ2_0:
+		simd.WeaveWords(d, rows[size-2:], rowBytes, blocks, size)
+	case tensor.NVFP4:
+		for i := range scales {
+			scales[i] = int8(rows[i%Rows*rowBytes+i/Rows/4*size+i/Rows%4])
+		}
 	case tensor.MXFP4:
 		for i := range d {
 			d[i] = scalesMXFP4[rows[i%Rows*rowBytes+i/Rows*size]]
@@ -170,6 +213,19 @@ var scalesMXFP4 = func() (d [256]uint16) {
 		d[i] = h.D
 	}
 	return d
+}()
+
+// scalesNVFP4 has the scale of weights as integers by the byte in the file.
+var scalesNVFP4 = func() (scales [256]float32) {
+	var codes [64]byte
+	block := make([]byte, tensor.NVFP4.BlockBytes())
+	for i := range scales {
+		var each [4]float32
+		block[0] = byte(i)
+		quant.Unpack(tensor.NVFP4, codes[:], each[:], 1, block)
+		scales[i] = each[0]
+	}
+	return scales
 }()
 
 // packHeaders is packScales for types whose scales are put together bit by bit.

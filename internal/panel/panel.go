@@ -10,6 +10,8 @@
 //	blocks of 32:   D [k/32][16], Min likewise if the type has one    (16 bits)
 //	blocks of 256:  D [16], Min [16] if the type has one              (16 bits)
 //	                Scales [groups][16], Mins likewise                (8 bits)
+//	TQ2_0, Q2_0:    D [blocks][16]                                    (16 bits)
+//	NVFP4:          scales [groups][16], as the file has them         (8 bits)
 //
 // as quant.Header has them, but Min of a block of 256 is negative, so that it
 // is added everywhere. In Q2_K Scales and Mins share a byte, as in the file.
@@ -57,6 +59,9 @@ type Weight struct {
 // tableOf is the integers of a type's codes with 128 added.
 func tableOf(d tensor.DType) *[16]byte {
 	t := quant.Table(d)
+	if d == tensor.NVFP4 {
+		t = quant.Table(tensor.MXFP4) // the same floats
+	}
 	if t == nil {
 		return nil
 	}
@@ -76,8 +81,10 @@ func codesOf(d tensor.DType) simd.Codes {
 		return simd.Codes41
 	case tensor.Q6_K:
 		return simd.Codes42
-	case tensor.Q2_K:
+	case tensor.Q2_K, tensor.TQ2_0, tensor.Q2_0:
 		return simd.Codes2
+	case tensor.NVFP4:
+		return simd.CodesTable
 	case tensor.Q3_K:
 		return simd.Codes21
 	}
@@ -91,15 +98,25 @@ func codesOf(d tensor.DType) simd.Codes {
 }
 
 // HasPlanes reports whether panels can store the quantized type d.
-func HasPlanes(d tensor.DType) bool { return d <= tensor.MXFP4 }
+func HasPlanes(d tensor.DType) bool {
+	return d <= tensor.MXFP4 || d == tensor.NVFP4 || d == tensor.TQ2_0 || d == tensor.Q2_0
+}
+
+// hasGroups reports whether groups have scales of their own under a block's.
+func hasGroups(d tensor.DType) bool { return d.BlockSize() == maxBlock && d != tensor.TQ2_0 }
+
+// maxBlock is the number of weights in the longest block.
+const maxBlock = 256
 
 // scaleBytes is what the scales of k columns of a panel take.
 func scaleBytes(d tensor.DType, k int) int {
-	n := k / quant.GroupSize(d) * Rows * 2
-	if d.BlockSize() > 32 {
-		n = k/d.BlockSize()*Rows*2 + k/quant.GroupSize(d)*Rows
+	n := k / d.BlockSize() * Rows * 2
+	if hasGroups(d) {
+		n += k / quant.GroupSize(d) * Rows
 	}
 	switch {
+	case d == tensor.NVFP4:
+		n = k / quant.GroupSize(d) * Rows
 	case d == tensor.Q2_K:
 		n += k / d.BlockSize() * Rows * 2
 	case quant.HasMin(d):
@@ -179,7 +196,7 @@ func (w *Weight) wideTable() *[64]uint16 {
 // stored returns how simd.AddRow reads the type, nil if it does not: MXFP4's scales are bfloat16.
 func stored(d tensor.DType) *simd.Stored {
 	c := codesOf(d)
-	if d == tensor.MXFP4 || c == simd.Codes2 || c == simd.Codes21 || !HasPlanes(d) {
+	if d == tensor.MXFP4 || d == tensor.NVFP4 || c == simd.Codes2 || c == simd.Codes21 || !HasPlanes(d) {
 		return nil
 	}
 	return &simd.Stored{Codes: c, Table: tableOf(d), Group: quant.GroupSize(d), Bytes: d.BlockSize() > 32,
@@ -251,11 +268,14 @@ func bytes(b []int8) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&b[0]))
 // scales cuts the scales of a chunk of k columns into their four parts.
 func (w *Weight) scales(b []byte, k int) (d, min []uint16, scales, mins []int8) {
 	perBlock, perGroup := k/w.DType.BlockSize()*Rows, k/w.Group()*Rows
+	if w.DType == tensor.NVFP4 {
+		return nil, nil, integers(b[:perGroup]), nil
+	}
 	d, b = words(b[:2*perBlock]), b[2*perBlock:]
 	if w.HasMin() {
 		min, b = words(b[:2*perBlock]), b[2*perBlock:]
 	}
-	if w.DType.BlockSize() > 32 {
+	if hasGroups(w.DType) {
 		scales, b = integers(b[:perGroup]), b[perGroup:]
 		if w.HasMin() && w.DType != tensor.Q2_K {
 			mins = integers(b[:perGroup])

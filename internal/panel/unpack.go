@@ -118,6 +118,16 @@ func (w *Weight) unpackScales(s *Scratch, src []byte, k int) {
 		simd.Unpack(s.halves, bytes(scales), simd.Codes4, nil)
 		simd.PanelScales(s.Scale, d, integers(s.halves[:len(scales)]))
 		simd.PanelScales(s.Min, min, integers(s.halves[len(scales):]))
+	case w.DType == tensor.NVFP4:
+		for i, v := range scales {
+			s.Scale[i] = scalesNVFP4[uint8(v)]
+		}
+	case w.DType == tensor.TQ2_0 || w.DType == tensor.Q2_0:
+		var each [Chunk / 64 * Rows]float32
+		simd.LoadF16(each[:len(d)], d)
+		for at := 0; at < len(s.Scale); at += Rows {
+			copy(s.Scale[at:at+Rows], each[at*w.Group()/w.DType.BlockSize()/Rows*Rows:])
+		}
 	case scales != nil:
 		simd.PanelScales(s.Scale, d, scales)
 		if mins != nil {
