@@ -6,6 +6,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
 // steps is what tells how many tokens the engine computed at once.
@@ -25,9 +26,6 @@ func (r *steps) prefilled(e *reference.Eval) int {
 	return e.Len()
 }
 
-// wholePrompt is the size of a step that computes all of a prompt.
-const wholePrompt = 1 << 30
-
 // stepSizes returns how many tokens the engine may compute at once, if its steps' last rows
 // hold and others do not: the roundest number that all rows looked at allow.
 func (r *steps) stepSizes(n *graph.Node) []int {
@@ -43,7 +41,7 @@ func (r *steps) stepSizes(n *graph.Node) []int {
 		}
 	}
 	slices.SortStableFunc(sizes, func(a, b int) int { return bits.TrailingZeros(uint(b)) - bits.TrailingZeros(uint(a)) })
-	return append([]int{wholePrompt}, sizes[:min(len(sizes), most)]...)
+	return append([]int{mistake.WholePrompt}, sizes[:min(len(sizes), most)]...)
 }
 
 // prefilledRows returns the errors of the rows of attention n that were computed with others.
@@ -62,9 +60,9 @@ func (r *steps) prefilledRows(n *graph.Node) []rowError {
 }
 
 // firstWrong returns the first position of a prompt, computed with others, at which attention n is wrong,
-// wholePrompt if there is none, and the last one before it that was looked at.
+// mistake.WholePrompt if there is none, and the last one before it that was looked at.
 func (r *steps) firstWrong(n *graph.Node) (before, first int) {
-	first = wholePrompt
+	first = mistake.WholePrompt
 	rows := r.prefilledRows(n)
 	for _, x := range rows {
 		if x.ratio() > excess {
@@ -84,8 +82,8 @@ func (r *steps) firstWrong(n *graph.Node) (before, first int) {
 // rows are looked at: of what may be, it is the roundest.
 func (r *steps) stepSize(n *graph.Node) int {
 	before, size := r.firstWrong(n)
-	if size == wholePrompt {
-		return wholePrompt
+	if size == mistake.WholePrompt {
+		return mistake.WholePrompt
 	}
 	for round := 1; ; round *= 2 {
 		if size/(2*round)*(2*round) <= before {

@@ -22,21 +22,21 @@ const (
 	Instrument Kind = "instrument" // the probe is broken, not the engine
 )
 
-// Cause is one entry of the catalogue, catalogue.json.
+// Cause is an entry of the catalogue, catalogue.json.
 type Cause struct {
 	ID       string `json:"id"`
 	Kind     Kind   `json:"kind"`
-	Op       string `json:"op"`                // the graph's operation that it sits in; "" where it may be any
-	Sentence string `json:"sentence"`          // what the engine does
-	Numbers  []int  `json:"numbers,omitempty"` // in the list of 56 known faults that the catalogue was made from
-	Story    string `json:"story,omitempty"`   // where it was met, with the source
-	Fix      string `json:"fix"`               // what to change in the engine
+	Op       string `json:"op"`                // the graph's operation; "" for any
+	Sentence string `json:"sentence"`          // the engine's behavior
+	Numbers  []int  `json:"numbers,omitempty"` // in the list of 56 known faults behind the catalogue
+	Story    string `json:"story,omitempty"`   // place where the mistake was met, with the source
+	Fix      string `json:"fix"`               // change to make in the engine
 }
 
 //go:embed catalogue.json
 var catalogue []byte
 
-// All returns the catalogue, in the order of accusation. The caller must not change it.
+// All returns the catalogue, in the order of accusation. The caller must not change the list.
 var All = sync.OnceValue(func() (all []Cause) {
 	if err := json.Unmarshal(catalogue, &all); err != nil {
 		panic(err)
@@ -53,8 +53,8 @@ func Find(id string) (Cause, bool) {
 	return All()[i], true
 }
 
-// OpOf returns the operation that a mistake at a node is about, as findings name it.
-func OpOf(id string, n *graph.Node) string {
+// opOf returns the operation of a mistake at a node, in the words of findings.
+func opOf(id string, n *graph.Node) string {
 	switch c, _ := Find(id); {
 	case c.Op == "" || c.Kind == Weights || slices.Contains([]string{"activation", "gelu_constant",
 		"gate_up_swapped", "ple_scale", "activation_limit", "scan_decay", "state_lost"}, id):
@@ -68,7 +68,7 @@ func OpOf(id string, n *graph.Node) string {
 	}
 }
 
-// OpName returns an operation as findings name it: rms_norm is RMSNorm.
+// OpName returns the name of an operation in findings: rms_norm is RMSNorm.
 func OpName(o graph.Op) string {
 	return [...]string{"Embed", "Linear", "RMSNorm", "RoPE", "StoreKV", "Attention", "Add", "Mul",
 		"Scale", "GLU", "Act", "Softcap", "Rows", "View", "Route", "Experts", "LayerNorm", "L2Norm", "Concat",

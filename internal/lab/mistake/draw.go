@@ -8,8 +8,8 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// Applicable lists every mistake that an engine of the model can have: with each value and at each place worth a
-// test, in all its layers, in those of each kind, and in one of them.
+// Applicable lists every possible mistake of an engine of the model: with each value and at each place worth a test,
+// in all layers, in all layers of a kind, and in a single layer.
 func Applicable(g *graph.Graph) []Fault {
 	var all []Fault
 	s := build(g)
@@ -23,9 +23,9 @@ func Applicable(g *graph.Graph) []Fault {
 	return all
 }
 
-// variants returns the forms of a mistake, whether the model can have them or not.
+// variants returns the forms of a mistake, possible in the model or not.
 func (s *site) variants(m *entry) []Fault {
-	var have []*layer // that may have it
+	var have []*layer // possible layers
 	var places []string
 	for _, l := range s.layers {
 		some := false
@@ -71,7 +71,7 @@ func (s *site) variants(m *entry) []Fault {
 	return all
 }
 
-// sets returns the words that stand for different layers of some.
+// sets returns the words for different layers of some.
 func sets(have []*layer) (list []string) {
 	seen := map[string]bool{"[]": true}
 	for _, w := range []string{"all", "full", "sliding", "shared", "moe"} {
@@ -89,13 +89,13 @@ func sets(have []*layer) (list []string) {
 	return list
 }
 
-// Draw takes up to count of the faults at random that are in different operations and have different IDs, so that
-// an engine can have them all and each can be seen.
+// Draw takes up to count faults at random, in different operations and with different IDs, so that an engine can have
+// all of the faults and each can be seen.
 func Draw(g *graph.Graph, faults []Fault, count int, r *rand.Rand) []Fault {
 	return DrawBeside(g, nil, faults, count, r)
 }
 
-// DrawBeside adds to drawn, faults that an engine has already, others that are drawn beside them, up to count in all.
+// DrawBeside adds faults to drawn, the faults of an engine, up to count in all.
 func DrawBeside(g *graph.Graph, drawn, faults []Fault, count int, r *rand.Rand) []Fault {
 	s := build(g)
 	drawn = slices.Clone(drawn)
@@ -130,7 +130,7 @@ func DrawBeside(g *graph.Graph, drawn, faults []Fault, count int, r *rand.Rand) 
 	return drawn
 }
 
-// Touches returns the names of the nodes that a fault is in, none if the model cannot have it.
+// Touches returns the names of a fault's nodes, none if the fault is impossible in the model.
 func Touches(g *graph.Graph, f Fault) []string { return build(g).touches(f) }
 
 func (s *site) touches(f Fault) (names []string) {

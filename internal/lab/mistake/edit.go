@@ -7,7 +7,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// edit makes a hypothesis of one changed node.
+// edit makes a hypothesis of a changed node.
 func edit(n *graph.Node, computed string, d detail, change reference.Edit) *Hypothesis {
 	return edited(n, computed, d, reference.Edits{n: {change}})
 }
@@ -17,13 +17,13 @@ func edited(n *graph.Node, computed string, d detail, edits reference.Edits) *Hy
 	return &Hypothesis{Node: n, Computed: computed, Detail: d, Edits: edits}
 }
 
-// built makes a form of a mistake that no search lists as it is: a search reads it off the engine's values, or
-// lists it in more forms.
+// built makes a form of a mistake for building alone: a search reads the form off the engine's values, or lists more
+// forms.
 func built(n *graph.Node, form, computed string, change reference.Edit) *Hypothesis {
 	return edit(n, computed, detail{"built": form}, change)
 }
 
-// unlikely adds a cost to h: another hypothesis that explains as much comes first.
+// unlikely adds a cost to h: another hypothesis with the same effect comes first.
 func unlikely(cost float64, h *Hypothesis) *Hypothesis {
 	h.Cost += cost
 	return h
@@ -40,14 +40,14 @@ func computes(f forRows) reference.Edit {
 	return func(s *reference.Spec) { s.Func = f }
 }
 
-// passes makes a node give on its i-th input.
+// passes makes a node give on the i-th input.
 func passes(i int) reference.Edit {
 	return computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 		return e.Value(s.In[i], rows)
 	})
 }
 
-// reads makes a node read x as its i-th input.
+// reads makes a node read x as the i-th input.
 func reads(i int, x *graph.Node) reference.Edit {
 	return func(s *reference.Spec) {
 		s.In = slices.Clone(s.In)
@@ -60,7 +60,7 @@ func plain(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) 
 	return s.Plain(e, rows)
 }
 
-// then changes each row that a node gives.
+// then changes each row of a node's result.
 func then(change func(row []float64)) reference.Edit {
 	return after(func(_ *reference.Eval, _ *reference.Spec, _ int, row []float64) error {
 		change(row)
@@ -68,7 +68,7 @@ func then(change func(row []float64)) reference.Edit {
 	})
 }
 
-// after changes each row that a node gives, by its position.
+// after changes each row of a node's result, by position.
 func after(change func(e *reference.Eval, s *reference.Spec, at int, row []float64) error) reference.Edit {
 	return func(s *reference.Spec) {
 		before := s.Func

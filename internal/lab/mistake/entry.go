@@ -10,38 +10,37 @@ import (
 // forms lists the forms of a mistake at a node, the likelier first.
 type forms func(p *Proposer, n *graph.Node) []*Hypothesis
 
-// wordings are the values of a mistake, and the details that forms have by them, the likelier first.
+// wordings are the values of a mistake, and the details of their forms, the likelier first.
 type wordings = map[string][]detail
 
-// entry is a mistake: where it can stand, its forms there, and how it is built into an engine. The catalogue has its
-// words.
+// entry is a mistake: its place, its forms there, and the way to build it into an engine. The catalogue has its words.
 type entry struct {
 	id        string
-	ops       []graph.Op                   // operations that can have the mistake; nil for any
-	forms     forms                        // forms that a search tries; nil for a mistake that no search names
-	more      forms                        // forms besides that are built in
-	read      func(o *Product) *Hypothesis // form that the values of a product tell; nil for none
+	ops       []graph.Op                   // possible operations; nil for any
+	forms     forms                        // forms for a search; nil for a mistake without a name
+	more      forms                        // forms for building alone
+	read      func(o *Product) *Hypothesis // form by the values of a product; nil for none
 	byErrors  bool                         // whether the errors of attention's rows tell the forms
 	elsewhere bool                         // whether the forms at a node may be mistakes of other nodes
 
-	at      func(s *site, n *graph.Node) bool            // nodes that it is built into; nil for all
+	at      func(s *site, n *graph.Node) bool            // nodes for building; nil for all
 	words   wordings                                     // values in words
-	number  string                                       // detail that a number as a value means, where there is no fit
+	number  string                                       // detail of a number as a value, without a fit
 	usual   func(s *site, n *graph.Node, f *Fit) float64 // number for no value
-	values  []string                                     // values besides none that are worth a test
+	values  []string                                     // further values worth a test
 	faint   string                                       // node where the mistake is lost in the rounding of float32
-	tokens  int                                          // tokens of a prompt that shows the mistake
-	outer   bool                                         // whether it lies outside the layers only
+	tokens  int                                          // tokens of a prompt long enough to show the mistake
+	outer   bool                                         // whether the place is outside the layers
 	one     bool                                         // whether the usual place is the first of several, not all
 	apart   bool                                         // whether nodes of other operations are other answers
 	whole   bool                                         // whether only all layers and places at once are worth a test
 	windows bool                                         // whether a prompt longer than the window shows the mistake
 }
 
-// fits reports whether n is of an operation that can have the mistake.
+// fits reports whether the mistake is possible in n's operation.
 func (e *entry) fits(n *graph.Node) bool { return e.ops == nil || slices.Contains(e.ops, n.Op) }
 
-// list lists the forms that f has at n, with the mistake's name.
+// list lists f's forms at n, with the mistake's name.
 func (e *entry) list(f forms, p *Proposer, n *graph.Node) []*Hypothesis {
 	if f == nil || !e.fits(n) {
 		return nil
@@ -66,7 +65,7 @@ func (e *entry) list(f forms, p *Proposer, n *graph.Node) []*Hypothesis {
 // strange reports whether a mistake is on no list: no search names it.
 func (e *entry) strange() bool { return strings.HasPrefix(e.id, "x_") }
 
-// lastOf returns the last of some forms: the norm that is nearest to the operation behind it.
+// lastOf returns the last of some forms: the norm nearest to the next operation.
 func lastOf(f forms) forms {
 	return func(p *Proposer, n *graph.Node) []*Hypothesis {
 		all := f(p, n)
@@ -79,7 +78,7 @@ func lastOf(f forms) forms {
 	}
 }
 
-// unless returns forms that nodes of a kind do not have.
+// unless returns forms without nodes of a kind.
 func unless(kind func(p *Proposer, n *graph.Node) bool, f forms) forms {
 	return func(p *Proposer, n *graph.Node) []*Hypothesis {
 		if kind(p, n) {

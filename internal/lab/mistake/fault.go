@@ -10,12 +10,12 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// Fault is one mistake, written ID[:WHERE][=VALUE][@LAYERS].
+// Fault is a mistake, written ID[:WHERE][=VALUE][@LAYERS].
 type Fault struct {
 	ID     string // a cause's ID; x_... for a fault on no list, same_... for an equal function
-	Where  string // names of nodes without their layer, joined by +; "" for the usual ones
-	Value  string // a number or a word; "" for the usual one
-	Layers string // "" and all: all layers that can have it; full, sliding, shared, moe, outside; or 0,2-3
+	Where  string // names of nodes without their layer, joined by +; "" for the usual nodes
+	Value  string // number or word; "" for the usual value
+	Layers string // "" and all: all possible layers; full, sliding, shared, moe, outside; or 0,2-3
 }
 
 func (f Fault) String() string {
@@ -28,7 +28,7 @@ func (f Fault) String() string {
 	return s
 }
 
-// Parse reads faults that are separated by semicolons.
+// Parse reads faults separated by semicolons.
 func Parse(text string) ([]Fault, error) {
 	var faults []Fault
 	for s := range strings.SplitSeq(text, ";") {
@@ -62,12 +62,12 @@ func Parse(text string) ([]Fault, error) {
 	return faults, nil
 }
 
-// known reports whether there is a fault of that ID.
+// known reports whether a fault has the ID.
 func known(id string) bool {
 	return making(id) != nil || isInput(id) || isProbe(id)
 }
 
-// Split separates the faults of the engine from those of its input and its probe.
+// Split separates the faults of the engine from faults of the input and of the probe.
 func Split(faults []Fault) (engine, input, probe []Fault) {
 	for _, f := range faults {
 		switch {
@@ -85,7 +85,7 @@ func Split(faults []Fault) (engine, input, probe []Fault) {
 // outside stands for the nodes before and after the layers.
 const outside = -1
 
-// words are the sets of layers that have a name. Each keeps a layer or not.
+// words are the sets of layers with a name. Each keeps a layer or not.
 var words = map[string]func(l *layer) bool{
 	"":        func(l *layer) bool { return l.index != outside },
 	"all":     func(l *layer) bool { return l.index != outside },

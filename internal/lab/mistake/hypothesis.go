@@ -38,7 +38,7 @@ type Fit struct {
 type detail = map[string]any
 
 // Op returns the operation that a hypothesis is about.
-func (h *Hypothesis) Op() string { return OpOf(h.Cause, h.Node) }
+func (h *Hypothesis) Op() string { return opOf(h.Cause, h.Node) }
 
 // Layers returns the sorted layers of a hypothesis.
 func (h *Hypothesis) Layers() []int {

@@ -10,7 +10,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// Injected is a mistake that was built in: an entry of the answer key.
+// Injected is a mistake built in: an entry of the answer key.
 type Injected struct {
 	Cause  string   `json:"cause"`
 	Fault  string   `json:"fault"`  // as Parse reads it
@@ -19,8 +19,7 @@ type Injected struct {
 	Nodes  []string `json:"nodes"`  // by name, in the graph's order
 	Detail string   `json:"detail"`
 
-	// A prompt shows it if it has so many tokens and, with Decode, if the last of
-	// them were decoded one by one.
+	// A prompt of so many tokens shows the mistake and, with Decode, a prompt whose last tokens were decoded singly.
 	Positions int  `json:"positions"`
 	Decode    bool `json:"decode,omitempty"`
 }
@@ -30,15 +29,15 @@ type same string
 
 func (s same) Error() string { return "would change nothing: " + string(s) }
 
-// site is a graph in which mistakes are built.
+// site is a graph with mistakes built in.
 type site struct {
 	*Proposer
 	layers []*layer // outside first
 	edits  reference.Edits
-	hidden map[*graph.Node]bool // nodes whose taps the engine does not have
+	hidden map[*graph.Node]bool // nodes without a tap in the engine
 }
 
-// layer is the nodes of one layer, or those outside.
+// layer is the nodes of a layer, or the nodes outside.
 type layer struct {
 	index int
 	nodes []*graph.Node
@@ -62,14 +61,14 @@ func build(g *graph.Graph) *site {
 	return s
 }
 
-// fresh returns s without what was built in.
+// fresh returns s with nothing built in.
 func (s *site) fresh() *site {
 	f := *s
 	f.edits, f.hidden = reference.Edits{}, map[*graph.Node]bool{}
 	return &f
 }
 
-// first returns a layer's first node of an operation, nil if it has none.
+// first returns a layer's first node of an operation, nil for none.
 func (l *layer) first(op graph.Op) *graph.Node {
 	for _, n := range l.nodes {
 		if n.Op == op {
@@ -81,9 +80,8 @@ func (l *layer) first(op graph.Op) *graph.Node {
 
 func (l *layer) attention() *graph.Node { return l.first(graph.Attention) }
 
-// Inject builds mistakes into a copy of g, and returns the copy with the edits that make them, for
-// reference.Backend, and the answer key. A mistake that the model cannot have, or that would change
-// nothing, is an error.
+// Inject builds mistakes into a copy of g, and returns the copy, the edits for reference.Backend, and the answer key.
+// A mistake impossible in the model, or without effect, is an error.
 func Inject(g *graph.Graph, faults []Fault) (*graph.Graph, reference.Edits, []Injected, error) {
 	g = copied(g)
 	s := build(g).fresh()
@@ -94,7 +92,7 @@ func Inject(g *graph.Graph, faults []Fault) (*graph.Graph, reference.Edits, []In
 	return g, s.edits, all, err
 }
 
-// copied returns a graph of copies of g's nodes, which read each other.
+// copied returns a graph of copies of g's nodes.
 func copied(g *graph.Graph) *graph.Graph {
 	out, copies := &graph.Graph{}, map[*graph.Node]*graph.Node{}
 	for _, n := range g.Nodes {
@@ -127,7 +125,7 @@ func (s *site) inject(faults []Fault) ([]Injected, error) {
 	return all, nil
 }
 
-// one builds in one mistake. It gives two entries where that is in layers and outside.
+// one builds in a mistake. A mistake in layers and outside has two entries.
 func (s *site) one(f Fault) ([]Injected, error) {
 	m := making(f.ID)
 	switch {
@@ -151,10 +149,10 @@ func (s *site) one(f Fault) ([]Injected, error) {
 	return s.describe(m, f, found), nil
 }
 
-// untapped is the value of mistakes by which an engine does not have an operation, and no tap of it.
+// untapped is the value of mistakes by which an engine lacks an operation and its tap.
 const untapped = "untapped"
 
-// targets returns what a fault is, at each node where it is asked for.
+// targets returns a fault's forms, one for each node asked for.
 func (s *site) targets(m *entry, f Fault) ([]*Hypothesis, error) {
 	list, err := f.layers(len(s.layers) - 1)
 	switch {
@@ -185,8 +183,8 @@ func (s *site) targets(m *entry, f Fault) ([]*Hypothesis, error) {
 	return nil, errors.New("the model has no operation there that could have it")
 }
 
-// among picks from the layers that are asked for; each must have one if each is asked for. there is a node
-// that could have the mistake, but not of that value.
+// among picks from the layers asked for; if each is asked for, each must have a form. there is a node that could have
+// the mistake, but not with the value.
 func (s *site) among(m *entry, f Fault, asked func(*layer) bool, each bool) (all []*Hypothesis, there *graph.Node,
 	err error) {
 	var names []string
@@ -224,7 +222,7 @@ func (s *site) among(m *entry, f Fault, asked func(*layer) bool, each bool) (all
 }
 
 // order returns a layer's nodes, the usual place of a mistake in front: products for mistakes of weights, and
-// attention, whose values may be normed.
+// attention with values to be normed.
 func (s *site) order(m *entry, l *layer) []*graph.Node {
 	op, likely := graph.Linear, strings.HasPrefix(m.id, "weight_")
 	if m.id == "norm_extra" {
@@ -257,7 +255,7 @@ func (s *site) of(m *entry, n *graph.Node) []*Hypothesis {
 	return list
 }
 
-// within reports whether the nodes that h is about have names among those.
+// within reports whether the nodes of h have names on a list.
 func (h *Hypothesis) within(names []string) bool {
 	in := func(n *graph.Node) bool { return slices.Contains(names, Role(n)) }
 	if h.Node.Op == graph.RoPE {
@@ -281,7 +279,7 @@ func (h *Hypothesis) within(names []string) bool {
 	return false
 }
 
-// at returns h with a number, or h itself if it takes none.
+// at returns h with a number, or h itself if h takes none.
 func (h *Hypothesis) at(v float64) (*Hypothesis, bool) {
 	if h.Fit == nil {
 		return h, true
@@ -300,11 +298,11 @@ func (h *Hypothesis) overlaps(x *Hypothesis) bool {
 	return false
 }
 
-// describe returns the answer key's entries: of each operation if that tells mistakes apart, in layers and outside.
+// describe returns the answer key's entries: by operation if operations tell mistakes apart, in layers and outside.
 func (s *site) describe(m *entry, f Fault, found []*Hypothesis) []Injected {
 	var all []Injected
 	for _, h := range found {
-		op := OpOf(f.ID, h.Node)
+		op := opOf(f.ID, h.Node)
 		inside := h.Node.Layer != outside
 		at := slices.IndexFunc(all, func(x Injected) bool {
 			return (len(x.Layers) > 0) == inside && (x.Op == op || !m.apart && !m.strange())
@@ -364,7 +362,7 @@ func (s *site) checkTurns(faults []Fault) error {
 		switch spec := e.Spec(n); {
 		case n.Op == graph.RoPE:
 			return spec.Shift
-		case n.Op == graph.Concat: // what does not turn lies beside
+		case n.Op == graph.Concat: // unturned features lie beside
 			return shift(n.In[0]) + shift(n.In[1])
 		case len(n.In) == 1 && n.Op != graph.Linear: // a norm may come behind
 			return shift(n.In[0])

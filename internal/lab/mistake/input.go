@@ -8,19 +8,19 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// inputIDs are the faults of what an engine is given.
+// inputIDs are the faults of an engine's input.
 var inputIDs = []string{"input_ids", "input_bos", "input_template"}
 
 func isInput(id string) bool { return slices.Contains(inputIDs, id) }
 
-// Tokens is what faults of the input need of a tokenizer.
+// Tokens is a tokenizer, as far as faults of the input need it.
 type Tokens struct {
 	BOS    int32                                     // -1 if the tokenizer writes none
 	Encode func(text string) ([]int32, error)        // of raw text, with the BOS in front
 	Render func(chat []lab.Message) ([]int32, error) // of a chat, by the model's template
 }
 
-// Inputs changes the ids of prompts, whose text stays, and says what it changed.
+// Inputs changes the ids of prompts, not their text, and returns the answer key.
 func Inputs(prompts []*lab.Prompt, faults []Fault, t Tokens) ([]Injected, error) {
 	var all []Injected
 	for _, f := range faults {
@@ -48,7 +48,7 @@ func Inputs(prompts []*lab.Prompt, faults []Fault, t Tokens) ([]Injected, error)
 	return all, nil
 }
 
-// change returns the ids that an engine with the fault makes of a prompt.
+// change returns the ids of a prompt in an engine with the fault.
 func (t *Tokens) change(p *lab.Prompt, f Fault) (ids []int32, detail string, err error) {
 	switch f.ID + "=" + f.Value {
 	case "input_bos=":

@@ -30,11 +30,11 @@ func (h *Hypothesis) has(d detail) bool {
 	return true
 }
 
-// choose returns the form of a mistake that a value means, nil if it would change nothing.
+// choose returns the form of a mistake for a value, nil if the form would change nothing.
 func (m *entry) choose(s *site, n *graph.Node, list []*Hypothesis, value string) (*Hypothesis, error) {
 	word := value
 	if value == untapped && m.id == "bias_missing" && n.Op != graph.Add {
-		return nil, nil // it has no tap of its own
+		return nil, nil // without a tap of its own
 	}
 	if value == untapped && slices.Contains(m.values, untapped) {
 		word = ""
@@ -88,7 +88,7 @@ func (m *entry) choose(s *site, n *graph.Node, list []*Hypothesis, value string)
 	return x, nil
 }
 
-// value returns the number that a value says, or the usual one.
+// value returns the number of a value, or the usual number.
 func (m *entry) value(s *site, n *graph.Node, f *Fit, value string) (float64, error) {
 	if value == "" {
 		return m.usual(s, n, f), nil
@@ -109,7 +109,7 @@ func (m *entry) value(s *site, n *graph.Node, f *Fit, value string) (float64, er
 	return v, nil
 }
 
-// odd returns the error of a value that a mistake does not have.
+// odd returns the error of a value unknown to a mistake.
 func (m *entry) odd(value string) error {
 	var list []string
 	for w := range m.words {
@@ -124,7 +124,7 @@ func (m *entry) odd(value string) error {
 	return fmt.Errorf("value %q, want %q", value, list)
 }
 
-// guess returns the likeliest number of a hypothesis, 0 if it takes none.
+// guess returns the likeliest number of a hypothesis, 0 for none.
 func (h *Hypothesis) guess() float64 {
 	if h.Fit == nil || len(h.Fit.Guesses) == 0 {
 		return 0
@@ -142,7 +142,7 @@ func (s *site) why(m *entry, f Fault, n *graph.Node) error {
 	return same("the model has nothing that it would change")
 }
 
-// one-valued words: the form for no value has such details.
+// plainly returns the wordings of a mistake without values: its form has such details.
 func plainly(d ...detail) wordings { return wordings{"": d} }
 
 func isOp(ops ...graph.Op) []graph.Op { return ops }
@@ -155,12 +155,12 @@ func named(names ...string) func(*site, *graph.Node) bool {
 	return func(_ *site, n *graph.Node) bool { return slices.Contains(names, Role(n)) }
 }
 
-// product reports whether n is a product other than the one that makes the logits.
+// product reports whether n is a product, the head apart.
 func product(s *site, n *graph.Node) bool {
 	return n.Op == graph.Linear && (n.Layer != outside || Role(n) != "output")
 }
 
-// carries reports whether a weight of its own makes n what it is.
+// carries reports whether n computes with a weight of its own.
 func carries(s *site, n *graph.Node) bool {
 	return product(s, n) || len(n.W) > 0 && (n.Op == graph.RMSNorm || n.Op == graph.Experts)
 }
@@ -171,7 +171,7 @@ func residual(s *site, n *graph.Node) bool {
 	if n.Layer == outside || n.Op != graph.Add || len(n.In) != 2 || len(nodes[0].In) == 0 {
 		return false
 	}
-	stream := nodes[0].In[0] // what the first norm reads
+	stream := nodes[0].In[0] // input of the first norm
 	for _, x := range nodes {
 		if x.Op == graph.Add && len(x.In) == 2 && x.In[0] == stream {
 			if stream = x; x == n {
@@ -182,17 +182,17 @@ func residual(s *site, n *graph.Node) bool {
 	return false
 }
 
-// hasBias reports whether n adds a bias, or has one of its own.
+// hasBias reports whether n adds a bias, or has a bias of its own.
 func hasBias(_ *site, n *graph.Node) bool {
 	e, _ := n.Attr.(graph.ExpertsAttr)
 	return n.Op == graph.Add && len(n.W) > 0 || n.Op == graph.Experts && e.Biased ||
 		(n.Op == graph.LayerNorm || n.Op == graph.Conv) && len(n.W) > 1
 }
 
-// halved returns a number for a fit: half the right one.
+// halved returns half the right number of a fit.
 func halved(_ *site, _ *graph.Node, f *Fit) float64 { return f.Right / 2 }
 
-// fixed returns a number for a fit that is always the same.
+// fixed returns the same number for all fits.
 func fixed(v float64) func(*site, *graph.Node, *Fit) float64 {
 	return func(*site, *graph.Node, *Fit) float64 { return v }
 }
@@ -205,7 +205,7 @@ func unscaled(_ *site, n *graph.Node, f *Fit) float64 {
 	return 1
 }
 
-// otherScale returns a usual scale of scores that the model does not have.
+// otherScale returns a usual scale of scores, unlike the model's.
 func otherScale(s *site, n *graph.Node, f *Fit) float64 {
 	a := n.Attr.(graph.AttentionAttr)
 	width, heads := float64(s.g.Nodes[0].Shape.Size()), float64(n.In[0].Shape[0])
@@ -217,7 +217,7 @@ func otherScale(s *site, n *graph.Node, f *Fit) float64 {
 	return 1
 }
 
-// activationWords returns the values of the mistake activation; the form for none is a usual one.
+// activationWords returns the values of the mistake activation; without a value the form is a usual activation.
 func activationWords() wordings {
 	all := plainly(detail{"activation": "silu"}, detail{"activation": "gelu_tanh"})
 	for _, a := range activations {

@@ -1,6 +1,5 @@
-// Package mistake is the table of what engines do wrong. An entry has a name, a story,
-// a fix, and the edits of the reference that make the mistake. Who builds a mistake into
-// an engine and who names it in an engine's dump read the same entry.
+// Package mistake is the table of engines' mistakes. An entry has a name, a story, a fix, and the edits by which the
+// reference makes the mistake. Building a mistake into an engine and naming a mistake in a dump read the same entry.
 //
 // Files in reading order: draw.go (choosing mistakes for tests); table.go and strange.go (the mistakes); ple.go, norm.go,
 // residual.go, rope.go, attention.go, cache.go, mlp.go, product.go, weight.go, experts.go, route.go (their forms at an
@@ -15,23 +14,23 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// Dump is what an engine's dump tells, as far as mistakes are proposed by it. The zero value
-// tells nothing: then every mistake is proposed that the graph allows.
+// Dump is the facts of an engine's dump by which mistakes are proposed. The zero value has no facts: then every
+// mistake possible in the graph is proposed.
 type Dump struct {
 	Longest   int                                     // tokens of the longest prompt with taps
-	Decodes   bool                                    // whether tokens were decoded one by one
-	Logits    int                                     // logits in front of the last, where these are always 0; else 0
+	Decodes   bool                                    // whether tokens were decoded singly
+	Logits    int                                     // logits in front of last logits of 0; else 0
 	Tapped    func(n *graph.Node) bool                // whether a value of n is known
-	Sizes     func(n *graph.Node) []int               // tokens that a step may compute at once, by attention's errors
+	Sizes     func(n *graph.Node) []int               // possible tokens of a step, by attention's errors
 	Size      func(n *graph.Node) int                 // the same, the likeliest
 	Wrong     func(n *graph.Node) (before, first int) // attention's first wrong position, and the last before
-	Prefilled func(e *reference.Eval) int             // tokens of a prompt in front of the decoded ones
+	Prefilled func(e *reference.Eval) int             // tokens of a prompt in front of decoded tokens
 }
 
-// WholePrompt is the size of a step that computes all of a prompt.
+// WholePrompt is the size of a step over all of a prompt.
 const WholePrompt = 1 << 30
 
-// Proposer lists what an engine may do instead of what a graph says.
+// Proposer lists an engine's possible mistakes at the nodes of a graph.
 type Proposer struct {
 	*Wiring
 	Dump
@@ -39,10 +38,10 @@ type Proposer struct {
 	Alone bool          // whether ropes of queries and of keys are asked apart in long spans
 }
 
-// small is how many nodes an equation may span, for hypotheses that cost much.
+// small is the number of nodes up to which an equation has costly hypotheses.
 const small = 12
 
-// Of lists what the engine may do instead of node n.
+// Of lists the engine's possible mistakes at node n.
 func (p *Proposer) Of(n *graph.Node) []*Hypothesis {
 	return p.take(n, func(*entry) bool { return true })
 }
@@ -52,12 +51,12 @@ func (p *Proposer) OfCause(id string, n *graph.Node) []*Hypothesis {
 	return p.take(n, func(e *entry) bool { return e.id == id })
 }
 
-// OfErrors lists what the engine may do instead of attention n, as far as the errors of its rows tell it.
+// OfErrors lists the mistakes at attention n read off the errors of its rows.
 func (p *Proposer) OfErrors(n *graph.Node) []*Hypothesis {
 	return p.take(n, func(e *entry) bool { return e.byErrors })
 }
 
-// OfWindows lists what the engine may do instead of attention n that only a prompt longer than the window shows.
+// OfWindows lists the mistakes at attention n in prompts longer than the window.
 func (p *Proposer) OfWindows(n *graph.Node) []*Hypothesis {
 	return p.take(n, func(e *entry) bool { return e.windows })
 }
@@ -72,7 +71,7 @@ func (p *Proposer) take(n *graph.Node, takes func(e *entry) bool) (all []*Hypoth
 	return all
 }
 
-// OfSpan lists what the engine may do instead of the nodes of p's span.
+// OfSpan lists the engine's possible mistakes at the nodes of p's span.
 func (p *Proposer) OfSpan() (all []*Hypothesis) {
 	for _, e := range table {
 		for _, n := range p.Span {

@@ -243,7 +243,7 @@ func extraNorms(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 				return s.Norm(e, y)
 			})))}
 	case n.Op == graph.RoPE && isOuterRope(p, n) && Behind(n.In[0]).Op != graph.RMSNorm:
-		all = append(all, extraNorm(p, n, Side(n), func(e *reference.Eval, s *reference.Spec, rows []int,
+		all = append(all, extraNorm(p, n, side(n), func(e *reference.Eval, s *reference.Spec, rows []int,
 			norm func([]float64) []float64) ([]float64, error) {
 			y, err := e.Value(s.In[0], rows)
 			return s.Rotate(e, norm(y), rows), err

@@ -27,9 +27,8 @@ type tapped struct {
 	taps []*tensor.Tensor // nil where a prompt has none
 }
 
-// Probe breaks the probe, not the engine: it changes taps of prompts, float32 as
-// Recorder makes them, and says what it changed. Where a fault names no nodes,
-// they are the layers' outputs.
+// Probe breaks the probe, not the engine: Probe changes taps of prompts, float32 as in records, and returns the answer
+// key. A fault without nodes is at the layers' outputs.
 func Probe(g *graph.Graph, prompts []*lab.Prompt, faults []Fault) ([]Injected, error) {
 	p := build(g)
 	var all []Injected
@@ -71,7 +70,7 @@ func Probe(g *graph.Graph, prompts []*lab.Prompt, faults []Fault) ([]Injected, e
 	return all, nil
 }
 
-// probe replaces all taps of one fault at once, so that none reads a changed one.
+// probe replaces all taps of a fault at once, so that no change reads another.
 func (p *site) probe(prompts []*lab.Prompt, list []tapped, f Fault) ([]Injected, error) {
 	type change struct{ was, now *tensor.Tensor }
 	changes := make([][]change, len(prompts))
@@ -102,7 +101,7 @@ func (p *site) probe(prompts []*lab.Prompt, list []tapped, f Fault) ([]Injected,
 	}
 	for k, pr := range prompts {
 		for _, c := range changes[k] {
-			for name, tap := range pr.Taps { // a module that ends in a projection has its tap, too
+			for name, tap := range pr.Taps { // a module with a projection at its end has the same tap
 				if tap == c.was {
 					pr.Taps[name] = c.now
 				}
@@ -112,8 +111,7 @@ func (p *site) probe(prompts []*lab.Prompt, list []tapped, f Fault) ([]Injected,
 	return p.describe(&entry{id: f.ID}, f, touched), nil
 }
 
-// broken returns the bytes that a broken probe gives for tap k of list[i], nil if it
-// would be the right ones.
+// broken returns the bytes of a broken probe for tap k of list[i], nil for the right bytes.
 func broken(list []tapped, i, k int, f Fault) ([]byte, string, error) {
 	tap := list[i].taps[k]
 	width := list[i].n.Shape.Size()

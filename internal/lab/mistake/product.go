@@ -11,24 +11,24 @@ import (
 	"github.com/karat-run/karat/internal/quant"
 )
 
-// Product is a product alone as an engine computes it: rows read and rows given.
+// Product is an engine's product alone: rows read and rows given.
 type Product struct {
 	Node      *graph.Node    // Linear
 	Bias      *graph.Node    // sum with a bias before the tap; nil for none
 	X         *matrix.Matrix // [rows, columns of the weight]
 	Got       *matrix.Matrix // [rows, rows of the weight], less the bias
 	Want      *matrix.Matrix
-	Tolerance float64 // relative error of single values that no rounding makes
+	Tolerance float64 // relative error of single values beyond any rounding
 
 	head   bool           // whether the product makes the logits
-	dim    int            // size of the heads that the features are cut into
+	dim    int            // size of a head
 	order  []int          // order of rows, nil for the right order
-	biased bool           // whether the bias lies in that order as well
+	biased bool           // whether the bias lies in the same order
 	weight *matrix.Matrix // nil for a head
 }
 
-// Measured lists mistakes of a product that its own inputs and outputs suggest. Where the rows lie in another order,
-// nothing else is asked.
+// Measured lists mistakes of a product by its own inputs and outputs. Where the rows lie in another order, nothing else
+// is asked.
 func (w *Wiring) Measured(o *Product) (all []*Hypothesis, err error) {
 	o.head, o.dim = o.Node == w.Head(), w.HeadDim(cmp.Or(o.Bias, o.Node))
 	o.order = Matching(o.Got.Data, o.Want.Data, o.Got.Rows, o.Tolerance)
@@ -74,12 +74,12 @@ func readHead(o *Product) *Hypothesis {
 	return rowsPermuted(o)
 }
 
-// rowsPermuted returns the hypothesis that a product gives its features in another order.
+// rowsPermuted returns a product with its features in another order.
 func rowsPermuted(o *Product) *Hypothesis {
-	h := edit(o.Node, "gives the rows of the weight in another order"+DescribeOrder(o.order, o.dim),
-		detail{"order": "permuted"}, Reordered(o.order))
-	if o.biased { // the bias is in that order as well
-		h.Edits = reference.Edits{o.Bias: {Reordered(o.order)}, o.Node: {func(*reference.Spec) {}}}
+	h := edit(o.Node, "gives the rows of the weight in another order"+describeOrder(o.order, o.dim),
+		detail{"order": "permuted"}, reordered(o.order))
+	if o.biased { // the bias lies in the same order
+		h.Edits = reference.Edits{o.Bias: {reordered(o.order)}, o.Node: {func(*reference.Spec) {}}}
 	}
 	return h
 }
@@ -100,9 +100,8 @@ func matchingBiased(o *Product) []int {
 	return Matching(plus(o.Got), plus(o.Want), o.Got.Rows, o.Tolerance)
 }
 
-// columnsPermuted returns the hypothesis that a product reads its input in another order. What it
-// must have read follows from what it gave, if it gives no fewer features than it reads; what
-// it multiplied by, if there are enough rows; and else some orders are tried.
+// columnsPermuted returns a product with its input in another order. With no fewer features than inputs, the output
+// tells the input; with enough rows, the output tells the weight; else some orders are tried.
 func columnsPermuted(o *Product) *Hypothesis {
 	var order []int
 	if read := matrix.LeastSquares(o.weight, o.Got.Transpose()); read != nil { // [k, n]
@@ -127,7 +126,7 @@ func columnsPermuted(o *Product) *Hypothesis {
 		})
 }
 
-// multiplier returns what the product's input must have been multiplied by to give what it gave,
+// multiplier returns the matrix between the product's input and its output,
 // [columns, rows of the weight]; nil if there are too few rows to tell.
 func (o *Product) multiplier() *matrix.Matrix {
 	if k := o.X.Cols; o.X.Rows < k+k/8 {
@@ -136,8 +135,8 @@ func (o *Product) multiplier() *matrix.Matrix {
 	return matrix.LeastSquares(o.X, o.Got)
 }
 
-// usualOrder returns the one of the orders that loaders and kernels have by mistake in which a
-// product seems to read its input, nil if it is none of them: in groups of a power of two, or
+// usualOrder returns the order in which a product seems to read its input, of the usual mistakes of loaders and
+// kernels; nil for none: in groups of a power of two, or
 // all together, backwards, halves exchanged, or woven.
 func usualOrder(o *Product) []int {
 	k := o.X.Cols
@@ -170,7 +169,7 @@ func usualOrder(o *Product) []int {
 	}
 }
 
-// nearest finds for each row of a the row of b that points the same way, nil unless that is
+// nearest finds for each row of a the row of b in the same direction, nil unless the rows are
 // a permutation other than the identity.
 func nearest(a, b *matrix.Matrix) []int {
 	order, used, moved := make([]int, a.Rows), make([]bool, a.Rows), false
@@ -197,10 +196,10 @@ func nearest(a, b *matrix.Matrix) []int {
 	return order
 }
 
-// readBlocks returns the hypothesis that each block of a quantized weight's rows has another scale
+// readBlocks returns a weight whose quantized blocks each have another scale
 // and another minimum: w is read as s·w + o, and every row of the product is the sum of
 // what its blocks give. Both are fitted, for each row by itself if there are many more
-// positions than it has blocks, else for all rows by a block's place in its Superblock.
+// positions than it has blocks, else for all rows by a block's place in its superblock.
 func readBlocks(o *Product) *Hypothesis {
 	if o.head || o.order != nil {
 		return nil
@@ -215,8 +214,8 @@ func readBlocks(o *Product) *Hypothesis {
 	}
 	places, together, place := k/size, 1, func(_, c int) int { return c / size }
 	if n < 4*places {
-		places, together, place = Superblock/size, m, func(i, c int) int {
-			return (i*k + c) % Superblock / size
+		places, together, place = superblock/size, m, func(i, c int) int {
+			return (i*k + c) % superblock / size
 		}
 	}
 	fitted := make([]float64, 0, m*k)
@@ -240,8 +239,8 @@ func readBlocks(o *Product) *Hypothesis {
 	return h
 }
 
-// fitBlocks returns the scales of places, and then the offsets, under which some rows of a
-// weight give what was observed; nil if there are none, or one would not be read at all.
+// fitBlocks returns the scales of places, and then the offsets, under which some rows of a weight give the observed
+// values; nil for none, and for a scale of nearly 0.
 func fitBlocks(o *Product, first, rows, places int, place func(i, c int) int) []float64 {
 	n := o.X.Rows
 	if n*rows < 4*places {
@@ -273,8 +272,8 @@ func gcd(a, b int) int {
 	return a
 }
 
-// Matching finds for each column of got [rows, w] the one of want that it is equal to,
-// nil unless that is a permutation other than the identity.
+// Matching finds for each column of got [rows, w] the equal column of want, nil unless the columns are a permutation
+// other than the identity.
 func Matching(got, want []float64, rows int, tolerance float64) []int {
 	w := len(got) / rows
 	if w > 1<<13 {

@@ -29,7 +29,7 @@ func (p *Proposer) turnings(n *graph.Node) (all []turning) {
 		all = append(all, turning{at: n, nodes: ropes})
 	}
 	if len(ropes) > 1 && (p.Alone || isOuterRope(p, n) && len(p.Span) <= small) {
-		all = append(all, turning{at: n, nodes: []*graph.Node{n}, cost: 0.3, side: Side(n)})
+		all = append(all, turning{at: n, nodes: []*graph.Node{n}, cost: 0.3, side: side(n)})
 	}
 	return all
 }
@@ -358,8 +358,8 @@ func shiftedRopes(p *Proposer, n *graph.Node) []*Hypothesis {
 			if v == 0 {
 				return nil
 			}
-			return edit(n, fmt.Sprintf("turns %s by positions that are off by %+g", Side(n), v),
-				detail{"shift": v, "side": Side(n)}, func(s *reference.Spec) { s.Shift = int(v) })
+			return edit(n, fmt.Sprintf("turns %s by positions that are off by %+g", side(n), v),
+				detail{"shift": v, "side": side(n)}, func(s *reference.Spec) { s.Shift = int(v) })
 		}}
 	if !slices.ContainsFunc(p.Span, func(x *graph.Node) bool { return x.Op == graph.Attention }) {
 		return []*Hypothesis{unlikely(0.2, fitting(n, f))}
@@ -550,8 +550,8 @@ func (w *Wiring) TurnedSo(f []float64) string {
 	return words + " should"
 }
 
-// Side returns what a rope node turns: queries or keys.
-func Side(n *graph.Node) string {
+// side returns what a rope node turns: queries or keys.
+func side(n *graph.Node) string {
 	if Role(n) == "attn_k_rope" {
 		return "keys"
 	}

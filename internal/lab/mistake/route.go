@@ -2,7 +2,6 @@ package mistake
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -20,9 +19,49 @@ func isPlain(n *graph.Node) bool {
 	return a.Weigh == graph.SoftmaxChosen && !a.Biased && a.Groups <= 1
 }
 
-// weighs returns a plain Route with other weights of the experts chosen.
+// weighs returns a Route with other weights of the experts chosen.
 func weighs(n *graph.Node, computed string, d detail, by weigh) *Hypothesis {
-	return edit(n, computed, d, chosenBy(n.Shape[0], 1, by))
+	return edit(n, computed, d, weighed(by))
+}
+
+// weighed gives the experts that a Route has chosen other weights.
+func weighed(by weigh) reference.Edit {
+	return after(func(e *reference.Eval, s *reference.Spec, at int, row []float64) error {
+		scores, err := e.Value(s.In[0], []int{at})
+		if err != nil {
+			return err
+		}
+		n, scale := *s.Node, slices.Repeat([]float64{1}, len(scores))
+		n.W = s.W
+		if w, _ := n.RouteWeights(); w != nil {
+			if scale, err = reference.Vector(w); err != nil {
+				return err
+			}
+		}
+		var chosen []int
+		for i := 0; i < len(row); i += 2 {
+			chosen = append(chosen, int(row[i]))
+		}
+		for i, w := range by(scores, chosen, scale) {
+			row[2*i+1] = w
+		}
+		return nil
+	})
+}
+
+// lowest makes a Route choose the experts with the lowest scores.
+func lowest(s *reference.Spec) {
+	computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+		scores, err := e.Value(s.In[0], rows)
+		if err != nil {
+			return nil, err
+		}
+		for i, v := range scores {
+			scores[i] = -v
+		}
+		return s.RouteBy(e, scores)
+	})(s)
+	weighed(among)(s)
 }
 
 // ruled returns a Route by another rule.
@@ -104,8 +143,12 @@ func otherWeights(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 					func(b *graph.RouteAttr) { b.Weigh, b.Normalize = w, !a.Normalize }))
 		}
 	}
-	all = append(all, edit(n, "takes the softmax of the chosen probabilities", detail{"over": "probabilities"},
-		reweighs(softmaxOfProbabilities(cmp.Or(a.Factor, 1)))))
+	all = append(all, weighs(n, "takes the softmax of the chosen probabilities", detail{"over": "probabilities"},
+		func(x []float64, order []int, _ []float64) []float64 {
+			p := slices.Clone(x)
+			reference.Softmax(p)
+			return among(p, order, slices.Repeat([]float64{cmp.Or(a.Factor, 1)}, len(x)))
+		}))
 	if a.Weigh == graph.SigmoidEach { // of a softmax of all scores it is router_norm
 		all = append(all, ruled(n, "takes the softmax of the chosen scores", detail{"over": "chosen"},
 			func(b *graph.RouteAttr) { b.Weigh = graph.SoftmaxChosen }))
@@ -144,12 +187,11 @@ func otherCounts(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 				}))
 		}
 		if !isPlain(n) {
-			all = append(all, edit(n, computed, d, reweighs(fewerExperts(fewer, a))))
+			all = append(all, edit(n, computed, d, then(fewerExperts(fewer, a))))
 		}
 	}
 	if isPlain(n) {
-		all = append(all, edit(n, "chooses the experts with the lowest scores", detail{"k": "lowest"},
-			chosenBy(k, -1, among)))
+		all = append(all, edit(n, "chooses the experts with the lowest scores", detail{"k": "lowest"}, lowest))
 	}
 	tried := []int{k}
 	for _, more := range []int{k + 1, k + 2, 2 * k, 4, 8} {
@@ -224,36 +266,9 @@ func otherBiases(_ *Proposer, n *graph.Node) []*Hypothesis {
 		func(s *reference.Spec) { s.Route.BiasWeighs = true })}
 }
 
-// reweighs changes the weights of a Route's rows, by their scores.
-func reweighs(change func(scores, routes []float64)) reference.Edit {
-	return after(func(e *reference.Eval, s *reference.Spec, at int, row []float64) error {
-		scores, err := e.Value(s.In[0], []int{at})
-		if err == nil {
-			change(scores, row)
-		}
-		return err
-	})
-}
-
-// softmaxOfProbabilities weighs what a Route has chosen by the softmax of the scores' softmax.
-func softmaxOfProbabilities(factor float64) func(scores, routes []float64) {
-	return func(scores, routes []float64) {
-		p := slices.Clone(scores)
-		reference.Softmax(p)
-		var chosen []float64
-		for i := 0; i < len(routes); i += 2 {
-			chosen = append(chosen, p[int(routes[i])])
-		}
-		reference.Softmax(chosen)
-		for i, w := range chosen {
-			routes[2*i+1] = factor * w
-		}
-	}
-}
-
 // fewerExperts takes the last ones of a Route's choices, which come in order, out of the sum.
-func fewerExperts(fewer int, a graph.RouteAttr) func(scores, routes []float64) {
-	return func(_, routes []float64) {
+func fewerExperts(fewer int, a graph.RouteAttr) func(routes []float64) {
+	return func(routes []float64) {
 		all, sum := 0.0, 0.0
 		for i := 1; i < len(routes); i += 2 {
 			if all += routes[i]; i < 2*fewer {
@@ -296,53 +311,4 @@ func among(x []float64, order []int, scale []float64) []float64 {
 		p[j] *= scale[i]
 	}
 	return p
-}
-
-// chosenBy makes a Route choose the k experts with the largest sign·score, and weigh them by a function.
-func chosenBy(k int, sign float64, by weigh) reference.Edit {
-	return func(s *reference.Spec) {
-		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-			return routes(e, s, rows, k, sign, by)
-		}
-	}
-}
-
-// routes returns pairs of index and weight for each row, weighed by a function of the scores
-// and the k chosen: those with the largest sign·score.
-func routes(e *reference.Eval, s *reference.Spec, rows []int, k int, sign float64, by weigh) ([]float64, error) {
-	scores, err := e.Value(s.In[0], rows)
-	if err != nil {
-		return nil, err
-	}
-	if k != s.Node.Shape[0] {
-		return nil, errors.New("another function of the scores chooses as many experts as the Route says")
-	}
-	scale := slices.Repeat([]float64{1}, s.In[0].Shape.Size())
-	if len(s.W) > 0 {
-		if scale, err = reference.Vector(s.W[0]); err != nil {
-			return nil, err
-		}
-	}
-	var y []float64
-	for t := range rows {
-		x := scores[t*len(scale) : (t+1)*len(scale)]
-		order := make([]int, len(x))
-		for i := range order {
-			order[i] = i
-		}
-		slices.SortStableFunc(order, func(a, b int) int {
-			switch {
-			case sign*x[a] > sign*x[b]:
-				return -1
-			case sign*x[b] > sign*x[a]:
-				return 1
-			}
-			return 0
-		})
-		w := by(x, order[:k], scale)
-		for j, i := range order[:k] {
-			y = append(y, float64(i), w[j])
-		}
-	}
-	return y, nil
 }

@@ -366,7 +366,7 @@ func interleaved(n *graph.Node, dim int) reference.Edit {
 		for i := range order {
 			order[i] = from(i)
 		}
-		return Reordered(order)
+		return reordered(order)
 	}
 	return alters(0, func(w []float64) {
 		was := slices.Clone(w)

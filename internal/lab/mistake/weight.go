@@ -13,8 +13,8 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Superblock is how many values the largest blocks of quantized types hold.
-const Superblock = 256
+// superblock is how many values the largest blocks of quantized types hold.
+const superblock = 256
 
 // transposes lists weights whose bytes are read as those of their transpose.
 func transposes(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
@@ -62,11 +62,11 @@ func permutes(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	}
 	d := detail{"order": "permuted"}
 	for _, order := range [][]int{paired, unpaired} {
-		how := " in another order" + DescribeOrder(order, dim)
-		all = append(all, unlikely(0.2, edit(n, "gives the rows of the weight"+how, d, Reordered(order))))
+		how := " in another order" + describeOrder(order, dim)
+		all = append(all, unlikely(0.2, edit(n, "gives the rows of the weight"+how, d, reordered(order))))
 		if with != n {
 			all = append(all, unlikely(0.1, edited(n, "gives the rows of the weight and its bias"+how, d,
-				reference.Edits{n: {func(*reference.Spec) {}}, with: {Reordered(order)}})))
+				reference.Edits{n: {func(*reference.Spec) {}}, with: {reordered(order)}})))
 		}
 	}
 	return all
@@ -204,12 +204,12 @@ func factors(n *graph.Node) []float64 {
 		1.0 / 16, 16}
 }
 
-// secondHalves multiplies the second half of each Superblock.
+// secondHalves multiplies the second half of each superblock.
 func secondHalves(by float64) reference.Change {
 	return func(w []float64, _, _ int) []float64 {
 		y := slices.Clone(w)
-		for at := Superblock / 2; at < len(y); at += Superblock {
-			for j := range y[at:min(at+Superblock/2, len(y))] {
+		for at := superblock / 2; at < len(y); at += superblock {
+			for j := range y[at:min(at+superblock/2, len(y))] {
 				y[at+j] *= by
 			}
 		}
@@ -286,8 +286,8 @@ func beforeEnd(width, laid, read int) int {
 	return width
 }
 
-// DescribeOrder describes an order of features in heads of dim, if the order has a name.
-func DescribeOrder(order []int, dim int) string {
+// describeOrder describes an order of features in heads of dim, if the order has a name.
+func describeOrder(order []int, dim int) string {
 	if dim == 0 || len(order)%dim != 0 {
 		return ""
 	}
@@ -309,8 +309,8 @@ func DescribeOrder(order []int, dim int) string {
 	return ""
 }
 
-// Reordered returns a node's features in another order.
-func Reordered(order []int) reference.Edit {
+// reordered returns a node's features in another order.
+func reordered(order []int) reference.Edit {
 	w := len(order)
 	return computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 		y, err := s.Plain(e, rows)
@@ -387,9 +387,9 @@ func permutedRows(p *Proposer, n *graph.Node) []*Hypothesis {
 		h, k := i/dim*dim, i%dim
 		pairs[i], heads[i] = h+k%2*(dim/2)+k/2, (i+dim)%rows
 	}
-	all := []*Hypothesis{built(n, "pairs", "has the rows of interleaved pairs", Reordered(pairs))}
+	all := []*Hypothesis{built(n, "pairs", "has the rows of interleaved pairs", reordered(pairs))}
 	if rows > dim {
-		all = append(all, built(n, "heads", "has heads that are moved by one", Reordered(heads)))
+		all = append(all, built(n, "heads", "has heads that are moved by one", reordered(heads)))
 	}
 	return all
 }
@@ -427,7 +427,7 @@ func equalWeights(w, v *graph.Weight) bool {
 // pastTheEnd returns packed rows that are read as padded to whole blocks, where something lies behind the last.
 func pastTheEnd(_ *Proposer, n *graph.Node) []*Hypothesis {
 	cols := n.W[0].Shape.Last()
-	stride := (cols + Superblock - 1) / Superblock * Superblock
+	stride := (cols + superblock - 1) / superblock * superblock
 	return []*Hypothesis{built(n, "beyond",
 		fmt.Sprintf("reads packed rows as padded to %d, and something lies behind them", stride),
 		func(s *reference.Spec) {
@@ -477,6 +477,6 @@ func displacedHead(_ *Proposer, n *graph.Node) []*Hypothesis {
 	for i := range order {
 		order[i] = (i + 1) % w
 	}
-	return []*Hypothesis{built(n, "rows", "has rows that are displaced by one", Reordered(order)),
+	return []*Hypothesis{built(n, "rows", "has rows that are displaced by one", reordered(order)),
 		built(n, "tail", "has zeros in the last quarter of the rows", then(func(y []float64) { clear(y[w*3/4:]) }))}
 }

@@ -19,10 +19,10 @@ type Wiring struct {
 // Wire returns the wiring of a graph.
 func Wire(g *graph.Graph) *Wiring { return &Wiring{g, reference.Of(g)} }
 
-// Model returns the graph's model, which computes its values.
+// Model returns the graph's model for computing values.
 func (w *Wiring) Model() *reference.Model { return w.model }
 
-// Readers returns the nodes that read n.
+// Readers returns the readers of n.
 func (w *Wiring) Readers(n *graph.Node) []*graph.Node {
 	var all []*graph.Node
 	for _, x := range w.g.Nodes {
@@ -76,7 +76,7 @@ func Role(n *graph.Node) string {
 	return name
 }
 
-// Behind returns the node that a view shows all of, or n.
+// Behind returns the node behind a view of all its values, or n.
 func Behind(n *graph.Node) *graph.Node {
 	for n.Op == graph.Rows || n.Op == graph.View && n.Shape.Size() == n.In[0].Shape.Size() {
 		n = n.In[0]
@@ -84,7 +84,7 @@ func Behind(n *graph.Node) *graph.Node {
 	return n
 }
 
-// Head returns the product that makes the logits.
+// Head returns the product behind the logits.
 func (w *Wiring) Head() *graph.Node {
 	n := w.g.Result()
 	for n.Op != graph.Linear && len(n.In) > 0 {
@@ -93,7 +93,7 @@ func (w *Wiring) Head() *graph.Node {
 	return n
 }
 
-// HeadDim returns the size of the heads that a product's features are cut into, 0 if they are not.
+// HeadDim returns the size of the heads of a product's features, 0 for none.
 func (w *Wiring) HeadDim(n *graph.Node) int {
 	for _, x := range w.Readers(n) {
 		if x.Op == graph.View && len(x.Shape) == 2 {
@@ -118,7 +118,7 @@ func (w *Wiring) finalNorm() *graph.Node {
 	return n
 }
 
-// MissingNorm returns the cause of a norm that is left out.
+// MissingNorm returns the cause of a norm left out.
 func (w *Wiring) MissingNorm(n *graph.Node) string {
 	switch name := Role(n); {
 	case n.Op == graph.L2Norm:
@@ -127,7 +127,7 @@ func (w *Wiring) MissingNorm(n *graph.Node) string {
 		return "qk_norm_missing"
 	case strings.HasPrefix(name, "attn_v_norm"):
 		return "v_norm_missing"
-	case n == w.finalNorm() && n.Layer < 0: // an encoder whose norms come Behind has none of its own
+	case n == w.finalNorm() && n.Layer < 0: // an encoder with norms behind has no final norm
 		return "final_norm_missing"
 	case strings.HasPrefix(name, "ffn_gate_inp"):
 		return "router_norm"
@@ -156,8 +156,8 @@ func (w *Wiring) Rotations(n *graph.Node) []*graph.Node {
 	return all
 }
 
-// Turned returns the rope that made n, queries or keys: a norm may come after it, and what does
-// not turn may lie beside it. It is nil if there is none.
+// Turned returns the rope of n, queries or keys: a norm may come after the rope, and unturned features may lie beside.
+// The result is nil for none.
 func Turned(n *graph.Node) *graph.Node {
 	switch n.Op {
 	case graph.RoPE:
@@ -173,7 +173,7 @@ func Turned(n *graph.Node) *graph.Node {
 	return Turned(n.In[0])
 }
 
-// ReadingFrom returns the attentions that read a store.
+// ReadingFrom returns the attentions of a store.
 func (w *Wiring) ReadingFrom(store *graph.Node) []*graph.Node {
 	var all []*graph.Node
 	for _, x := range w.g.Nodes {
@@ -189,7 +189,7 @@ func isPLE(n *graph.Node) bool {
 	return strings.HasPrefix(Role(n), "post_norm") && n.Layer >= 0
 }
 
-// sumOfPLE returns where n's layer adds the per-layer embedding, nil if it has none.
+// sumOfPLE returns the sum of n's layer with the per-layer embedding, nil for none.
 func (w *Wiring) sumOfPLE(n *graph.Node) *graph.Node {
 	for _, x := range w.g.Nodes {
 		if x.Layer == n.Layer && x.Op == graph.Add && len(x.In) == 2 && isPLE(x.In[1]) {
@@ -199,8 +199,8 @@ func (w *Wiring) sumOfPLE(n *graph.Node) *graph.Node {
 	return nil
 }
 
-// OtherKind returns a layer treated as one of the model's other kind: its window and its turning;
-// nil where there is none of that shape.
+// OtherKind returns a layer treated as a layer of the model's other kind: its window and its turning; nil without a
+// kind of the same shape.
 func (w *Wiring) OtherKind(n *graph.Node) *Hypothesis {
 	kv := n.Attr.(graph.AttentionAttr).KV
 	for _, x := range w.g.Nodes {
@@ -211,7 +211,7 @@ func (w *Wiring) OtherKind(n *graph.Node) *Hypothesis {
 		h := edit(n, "is computed as a layer of another kind, like "+fmt.Sprint(x.Layer), detail{"kind": "another"},
 			func(s *reference.Spec) { s.Attention.Window = a.KV.Window })
 		h.Cause = "layer_pattern"
-		var freqs []float64 // of a kind that turns nothing
+		var freqs []float64 // nil for a kind without rope
 		if theirs := w.Rotations(x); len(theirs) > 0 {
 			freqs = theirs[0].Attr.(graph.RoPEAttr).Freqs
 		}
@@ -223,7 +223,7 @@ func (w *Wiring) OtherKind(n *graph.Node) *Hypothesis {
 	return nil
 }
 
-// AnotherKind is what rope's speeds are said to be of, where they are another kind of layers'.
+// AnotherKind is the detail of rope's speeds from another kind of layers.
 const AnotherKind = "of another kind"
 
 func LayersOf(n *graph.Node) []int {
