@@ -134,6 +134,9 @@ func check(t *testing.T, imp types.Importer, pkg []*source) *types.Info {
 }
 
 func TestNoFusing(t *testing.T) {
+	if build.Default.GOROOT == "" { // a test built with -trimpath
+		build.Default.GOROOT = strings.TrimSpace(goTool(t, "env", "GOROOT"))
+	}
 	arm := build.Default
 	arm.GOARCH = "arm64"
 	root := golden.Root(t)
