@@ -104,7 +104,7 @@ func (w *Weight) packCodes(units []byte, k int, rows []byte, rowBytes int) {
 		simd.WeaveBits(units, rows[16:], rowBytes, w.unit, true)
 		simd.WeaveBits(units[4*w.unit:], rows[48:], rowBytes, w.unit, true)
 	case tensor.TQ2_0, tensor.Q2_0:
-		w.packTwo(units, k, rows, rowBytes)
+		packTwo(w.DType, units, k, rows, rowBytes)
 	case tensor.NVFP4:
 		packNVFP4(units, k, rows, rowBytes)
 	case tensor.Q3_K:
@@ -115,17 +115,17 @@ func (w *Weight) packCodes(units []byte, k int, rows []byte, rowBytes int) {
 }
 
 // packTwo packs codes of two bits: four bytes of each vector of a plane belong to a row.
-func (w *Weight) packTwo(units []byte, k int, rows []byte, rowBytes int) {
+func packTwo(d tensor.DType, units []byte, k int, rows []byte, rowBytes int) {
 	var codes [Chunk]byte
 	var scales [Chunk / 16]float32
 	for r := range Rows {
-		quant.Unpack(w.DType, codes[:k], scales[:], 1, rows[r*rowBytes:][:w.DType.RowBytes(k)])
+		quant.Unpack(d, codes[:k], scales[:], 1, rows[r*rowBytes:][:d.RowBytes(k)])
 		for u := range k / 32 {
 			var v uint64
 			for c := range 4 {
 				v |= binary.LittleEndian.Uint64(codes[32*u+8*c:]) << (2 * c)
 			}
-			plane := units[u*w.unit+4*r:]
+			plane := units[u*8*Rows+4*r:]
 			binary.LittleEndian.PutUint32(plane, uint32(v))
 			binary.LittleEndian.PutUint32(plane[4*Rows:], uint32(v>>32))
 		}

@@ -192,7 +192,7 @@ func (e *encoder) fitGroup(f *gridFit, at int) (scale float32, ok bool) {
 	if most < f.least {
 		return 0, false
 	}
-	scale = most / (2*l.levels - 1)
+	scale = most / (float32(2*l.levels) - 1)
 	if f.scaled {
 		scale = fitPositive(q, x, w, -1<<20, l.levels+1)
 		if most = scale * l.levels; most <= 0 {
