@@ -132,7 +132,7 @@ func packTwo(d tensor.DType, units []byte, k int, rows []byte, rowBytes int) {
 	}
 }
 
-// packNVFP4 packs codes of four bits whose bytes have weights 8 apart, where a plane's have weights 16 apart.
+// packNVFP4 packs codes of four bits: weights 8 apart in a byte of the file, and 16 apart in a plane.
 func packNVFP4(units []byte, k int, rows []byte, rowBytes int) {
 	const low = 0x0f0f0f0f0f0f0f0f
 	var codes [Rows * Chunk / 2]byte

@@ -17,9 +17,8 @@
 // is added everywhere. In Q2_K Scales and Mins share a byte, as in the file.
 //
 // A weight need not be stored so: one in place has its rows as the file has them, and
-// packs a chunk each time that it is read. A weight of a type without planes, which
-// takes fewer bytes than these would (HasPlanes), is always in place: its codes are
-// unpacked from the file's blocks each time.
+// packs a chunk at each reading. A weight of a type with fewer bytes than planes take
+// (HasPlanes) is always in place: each reading unpacks the file's blocks.
 package panel
 
 import (

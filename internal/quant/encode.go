@@ -66,7 +66,7 @@ func Quantize(d tensor.DType, dst []byte, x []float32, k int, importance []float
 	return nil
 }
 
-// needsImportance reports whether weights are written as d by their importance only.
+// needsImportance reports whether the search for d has no weights of errors without importance.
 func needsImportance(d tensor.DType) bool {
 	return d == tensor.IQ1_S || d == tensor.IQ2_XXS || d == tensor.IQ2_XS
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/karat-run/karat/internal/float16"
 )
 
-// The encoders of IQ1_S and IQ1_M, whose weights are -1, 0 or 1 and a shift. The weights of a group are sorted, and
-// every two places are tried at which the levels may change. (quantize_row_iq1_s_impl and quantize_row_iq1_m_impl of
+// The encoders of IQ1_S and IQ1_M, with weights of -1, 0 or 1 and a shift. The weights of a group are sorted, and every
+// two places are tried for a change of the level. (quantize_row_iq1_s_impl and quantize_row_iq1_m_impl of
 // ggml-quants.c in llama.cpp)
 
 // shifted has the values of levels, shifted up and down.

@@ -95,7 +95,7 @@ func (l *lattice) code(q []byte) (u int) {
 	return u
 }
 
-// round sets q to the levels of x at a scale, and reports whether they are a point.
+// round sets q to the levels of x at a scale, and reports whether a point has these levels.
 func (l *lattice) round(q []byte, x []float32, inverse float32) bool {
 	for i, v := range x {
 		q[i] = byte(limit(simd.Nearest(float32(0.5*(float32(inverse*v)-1))), 0, l.levels-1))
@@ -125,15 +125,15 @@ func (l *lattice) snap(q []byte, x, w []float32, scale float32) {
 type gridFit struct {
 	lattice   func() *lattice
 	group     int
-	even      bool      // the signs of 8 weights have an even number of minuses
-	least     float32   // magnitudes below this are zeros
+	even      bool      // even number of minuses in 8 weights
+	least     float32   // least magnitude of a group with a scale
 	square    float32   // factor of the mean square in weights of errors
-	plain     float32   // factor of that in the weights without importance
+	plain     float32   // factor of the mean square without importance
 	tries     []float32 // the largest weight, in levels
-	scaled    bool      // the first scale is the one of fitPositive
-	all       bool      // each point is rounded to the best scale, if one is no neighbour of its weights
+	scaled    bool      // fitPositive makes the first scale
+	all       bool      // rounding of every point to the best scale, if a group has a point off its levels
 	favor     float32   // factor of the block's scale
-	keepsZero bool      // a block without a scale keeps its points
+	keepsZero bool      // points stay in a block without a scale
 }
 
 var (
@@ -157,8 +157,8 @@ func tenfold(top, step float32, n int) (all []float32) {
 	return all
 }
 
-// magnitudes sets e.x to the magnitudes of 8 weights x from at on, and returns the signs. Where these are to be even in
-// number, the weight that matters least, by e.w, gets the other sign.
+// magnitudes sets e.size to the magnitudes of 8 weights x from at on, and returns the signs. For an even number of
+// minuses, the weight of least effect, by e.w, gets the other sign.
 func (e *encoder) magnitudes(at int, x []float32, even bool) (s byte) {
 	flips, least, place := 0, float32(math.Inf(1)), 0
 	for i, v := range x {
@@ -288,7 +288,7 @@ func (e *encoder) fitBlock(f *gridFit, b []byte, x, w []float32) bool {
 	return true
 }
 
-// oddScales sets e.ls to the integers s up to top, for which 2s+1 is about a scale.
+// oddScales sets e.ls to integers s up to top, 2s+1 being about a scale.
 func (e *encoder) oddScales(scales []float32, inverse, top float32) {
 	for g, s := range scales {
 		e.ls[g] = byte(limit(simd.Nearest(float32(0.5*(float32(inverse*s)-1))), 0, top))

@@ -79,7 +79,7 @@ func (e *encoder) nvfp4(b []byte, x, _ []float32) {
 	}
 }
 
-// toE4M3 returns the E4M3 float that ggml rounds x to, a number that is not negative: half up, and from 256 to 448.
+// toE4M3 returns the E4M3 float of x, 0 or more, as ggml rounds: half up, and to 448 from 256 on.
 func toE4M3(x float32) byte {
 	if bits := math.Float32bits(x); bits>>23 > 120 {
 		if e := (bits - 120<<23 + 1<<19) >> 20; e < 120 {

@@ -115,8 +115,9 @@ func codes(d tensor.DType, q, b []byte) {
 	case tensor.NVFP4:
 		codesNVFP4(q, b)
 	case tensor.Q1_0: // 0 d float16, 2 qs [16]byte, eight weights each. weight = d * (2*qs - 1)
+		q := q[:128]
 		for i, v := range b[2:18] {
-			store8(q[8*i:], spread8(v)<<1)
+			store8(q[8*i:], signs[v]&(2*each))
 		}
 	case tensor.Q2_0: // 0 d float16, 2 qs [16]byte, four weights each, the first lowest. weight = d * (qs - 1)
 		for i, v := range b[2:18] { // spread to the bytes of a word
@@ -182,7 +183,7 @@ func halfE8M0(e byte) float32 {
 //	0  scales [4]byte, of each 16 weights, an unsigned E4M3 float
 //	4  qs     [32]byte, two E2M1 floats each: of eight bytes the low halves are before the high ones
 //
-// weight = scale * E2M1(qs), here scale/2 * e2m1[qs], and the code is that integer with 128 added.
+// weight = scale * E2M1(qs), here scale/2 * e2m1[qs], and the code is the integer with 128 added.
 func codesNVFP4(q, b []byte) {
 	for g := range 4 {
 		q, qs := q[16*g:16*g+16], b[4+8*g:12+8*g]
@@ -200,8 +201,7 @@ var codesE2M1 = func() (codes [16]byte) {
 	return codes
 }()
 
-// halfE4M3 returns half of an E4M3 float without its sign, as binary16, and 0 for 127. The codes of a negative one are
-// read as ggml reads them, where 255 is 480.
+// halfE4M3 returns half of an E4M3 float without its sign, as binary16, and 0 for 127. As in ggml, 255 is 480.
 func halfE4M3(e byte) uint16 {
 	switch {
 	case e == 127:

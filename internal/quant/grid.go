@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// Formats whose codes index a grid: a table of points, each the magnitudes of 8 weights or 4 that follow each other.
+// Formats with codes for a grid: a table of points, each the magnitudes of 8 consecutive weights or 4.
 // All have blocks of 256 weights, and an odd integer 2s+1 as a group's scale. A code here is the weight's integer with
 // 128 added.
 
@@ -33,7 +33,7 @@ var (
 	levelsIQ3_S   = bothSigns(1, 3, 5, 7, 9, 11, 13, 15)
 )
 
-// points returns count points of the file from one on, whose levels take so many bits.
+// points returns count points of the file, the first at from, with levels of so many bits.
 func points(from, count, bits int, levels ...byte) []uint64 {
 	list := make([]uint64, count)
 	for i := range list {
@@ -46,8 +46,8 @@ func points(from, count, bits int, levels ...byte) []uint64 {
 	return list
 }
 
-// signs has the bytes 255 where the bits of its index are set. sevenSigns has the same for an index of seven bits, with
-// the eighth set where the number of them is odd.
+// signs has the bytes 255 for the set bits of its index. sevenSigns has the same for an index of seven bits, and an eighth
+// bit, set for an odd number of bits.
 var signs, sevenSigns = func() (all [256]uint64, seven [128]uint64) {
 	for i := range all {
 		all[i] = spread8(byte(i)) * 255
@@ -172,7 +172,7 @@ func codesIQ3_S(q, b []byte) {
 //	 0  d  float16
 //	 2  qs [32]byte, the low eight bits of indices, of 8 weights each
 //	34  qh [8]uint16, of each 32 weights: the high three bits of four indices, the first lowest, s of three bits, and a
-//	      bit that shifts the grid down instead of up
+//	      bit for a grid shifted down instead of up
 //
 // weight = d*(2s+1) * (grid[index] ± 1/8).
 func codesIQ1_S(q, b []byte) {
@@ -195,7 +195,7 @@ func scalesIQ1_S(h *Header, b []byte) {
 // codesIQ1_M reads
 //
 //	 0  qs     [32]byte, the low eight bits of indices, of 8 weights each
-//	32  qh     [16]byte, two halves each: the high three bits of an index, and the bit that shifts the grid down
+//	32  qh     [16]byte, two halves each: the high three bits of an index, and the bit for a grid shifted down
 //	48  scales [4]uint16, s of four groups of 16, three bits each, the first lowest, and four bits of d, the lowest first
 //
 // weight = d*(2s+1) * (grid[index] ± 1/8).
