@@ -1,6 +1,5 @@
-// Package arch turns a checkpoint into the recorded graph of its family. Each
-// family is a folder below this one, and a line in package registry;
-// docs/adding-a-model.md tells how to add one.
+// Package arch turns a checkpoint into the recorded graph of its family. Each family is a folder below arch,
+// and a line in package registry; docs/adding-a-model.md describes how to add a family.
 package arch
 
 import (
@@ -17,32 +16,29 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Load records the graph of c's model over its bound weights. The notes tell
-// of settings that were not read. The error joins everything in which the
-// file's tensors disagree with its configuration.
+// Load records the graph of c's model over its bound weights. The notes list settings left unread. The error
+// joins all disagreements between the file's tensors and its configuration.
 func Load(c *checkpoint.Checkpoint) (g *graph.Graph, notes []string, err error) {
 	return LoadFor(c, 0)
 }
 
-// LoadFor is Load of a model that is opened for sequences of so many tokens, by which
-// some choose how they turn; 0 is the longest that it was made for.
+// LoadFor is Load of a model opened for sequences of so many tokens: some models choose their rotation by the
+// length; 0 is the model's longest.
 func LoadFor(c *checkpoint.Checkpoint, context int) (g *graph.Graph, notes []string, err error) {
-	g, _, notes, err = from(c, c, context)
+	g, _, notes, err = open(c, c, context)
 	return g, notes, err
 }
 
-// Stored is Load over the tensors as the files have them, of which it makes no
-// copies: a graph to be read, not to be run.
+// Stored is Load over the tensors as stored in the files, without copies: a graph to be read, not to be run.
 func Stored(c *checkpoint.Checkpoint) (g *graph.Graph, notes []string, err error) {
-	g, _, notes, err = from(c, checkpoint.Stored{Checkpoint: c}, 0)
+	g, _, notes, err = open(c, checkpoint.Stored{Checkpoint: c}, 0)
 	return g, notes, err
 }
 
-// Weights lists the tensors of c's model, with their names in both formats and as
-// the files have them, in the order of the files. Notes and errors are Load's: a
-// file that Load takes has a name for each of its tensors.
+// Weights lists the tensors of c's model in the order of the files, with the names of both formats and of the
+// files. Notes and errors are Load's: a file taken by Load names each of its tensors.
 func Weights(c *checkpoint.Checkpoint) (weights []*graph.Weight, notes []string, err error) {
-	_, weights, notes, err = from(c, checkpoint.Stored{Checkpoint: c}, 0)
+	_, weights, notes, err = open(c, checkpoint.Stored{Checkpoint: c}, 0)
 	at := make(map[string]int, len(weights))
 	for i, name := range c.Names() {
 		at[name] = i
@@ -51,8 +47,8 @@ func Weights(c *checkpoint.Checkpoint) (weights []*graph.Weight, notes []string,
 	return weights, notes, err
 }
 
-// Planned lists the tensors that the settings of c demand, by GGUF's names without .weight, in the order in which the
-// graph reads them. They have shapes and no values: c needs no files.
+// Planned lists the tensors demanded by the settings of c, by GGUF's names without .weight, in the graph's
+// reading order. The tensors have shapes and no values: c needs no files.
 func Planned(c *checkpoint.Checkpoint) (tensors []tensor.Tensor, err error) {
 	m, _, err := model(c, 0)
 	if err != nil {
@@ -83,10 +79,10 @@ func (absent) Names() []string { return nil }
 
 func (absent) Name(gguf, _ string) string { return gguf }
 
-// Tensor names a tensor, so that the graph reports its shape.
+// Tensor returns a tensor with a name only, for the graph to report its shape.
 func (absent) Tensor(gguf, _ string) (tensor.Tensor, bool) { return tensor.Tensor{Name: gguf}, false }
 
-func from(c *checkpoint.Checkpoint, src bind.Source, context int) (*graph.Graph, []*graph.Weight, []string, error) {
+func open(c *checkpoint.Checkpoint, src bind.Source, context int) (*graph.Graph, []*graph.Weight, []string, error) {
 	g, weights, notes, err := load(c, src, context)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("%s: %w", c.Path, err)
@@ -94,19 +90,19 @@ func from(c *checkpoint.Checkpoint, src bind.Source, context int) (*graph.Graph,
 	return g, weights, notes, nil
 }
 
-// Unread lists the settings of c that its architecture does not ask for and
-// that switch something on, whether logits depend on them or not.
+// Unread lists the settings of c never read by its architecture that switch something on, with or without
+// effect on logits.
 func Unread(c *checkpoint.Checkpoint) []settings.Entry {
 	return c.Unread(c.Family.Model.Config())
 }
 
-// load is the path that all families share: configuration, weights, graph.
+// load is the path of all families: configuration, weights, graph.
 func load(c *checkpoint.Checkpoint, src bind.Source, context int) (*graph.Graph, []*graph.Weight, []string, error) {
 	m, notes, err := model(c, context)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	// Binding may read the tensors of a file that shrank.
+	// Binding may read the tensors of a shrunk file.
 	var weights []*graph.Weight
 	var bound error
 	if err := mmap.Guard(func() error { weights, bound = bind.Model(m, src); return nil }); err != nil {

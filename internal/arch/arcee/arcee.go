@@ -1,6 +1,7 @@
 // Package arcee is the decoder of Arcee's AFM.
 //
-// What differs from Llama: the MLP has no gate, and squares what ReLU leaves. Heads may turn by yarn. There are no biases.
+// Differences from Llama: the MLP has no gate, and squares ReLU's output. Heads may turn by yarn. There are
+// no biases.
 //
 // Source: transformers, models/arcee/modeling_arcee.py; So et al. 2021, arXiv:2109.08668 (squared ReLU).
 package arcee
@@ -12,7 +13,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -40,7 +41,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`

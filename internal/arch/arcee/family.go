@@ -2,7 +2,7 @@ package arcee
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of Arcee's AFM are like.
+// Family describes files of Arcee's AFM.
 //
 // Source: transformers 5.17, models/arcee/configuration_arcee.py; llama.cpp,
 // conversion/llama.py and src/models/arcee.cpp.

@@ -1,10 +1,10 @@
-// Package bert is the BERT encoder, and XLM-RoBERTa's, which differs in its tokenizer alone.
+// Package bert is the BERT encoder, and XLM-RoBERTa's, different in the tokenizer alone.
 //
-// What differs from Llama: all of a text is seen from everywhere; positions are learned, and a kind of text, which is the
-// first one here, is added with them; norms are LayerNorms with biases behind each half of a layer and behind the
-// embeddings; projections have biases; the MLP has no gate; no head that predicts tokens. A reranker's head is no part of the
-// graph (package embed). Files of XLM-RoBERTa have learned positions from the one behind the padding's on, which are
-// counted from 0 here, as in GGUF.
+// Differences from Llama: all of a text is seen from everywhere; positions are learned, and added with a kind
+// of text, here the first; norms are LayerNorms with biases behind each half of a layer and behind the
+// embeddings; projections have biases; the MLP has no gate; no head to predict tokens. A reranker's head is
+// no part of the graph (package embed). Files of XLM-RoBERTa have learned positions from behind the padding's
+// on, counted from 0 here, as in GGUF.
 //
 // Source: transformers, models/bert/modeling_bert.py; Devlin et al. 2018, arXiv:1810.04805.
 package bert
@@ -16,7 +16,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -44,7 +44,7 @@ type Model struct {
 	ScoreBias *graph.Weight `gguf:"cls.output.bias" hf:"classifier.out_proj.bias" optional:"of rerankers"`
 }
 
-// Layer is one layer.
+// Layer is an encoder layer.
 type Layer struct {
 	Q        *graph.Weight `gguf:"attn_q" hf:"attention.self.query"`
 	QBias    *graph.Weight `gguf:"attn_q.bias" hf:"attention.self.query.bias"`

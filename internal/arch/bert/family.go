@@ -2,7 +2,7 @@ package bert
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of BERT are like. Tensors of heads that training had are set aside.
+// Family describes files of BERT. Tensors of training's heads are set aside.
 //
 // Source: transformers 5.17, models/bert/configuration_bert.py; llama.cpp, conversion/bert.py and src/models/bert.cpp.
 var Family = family.Family{
@@ -30,13 +30,13 @@ var Family = family.Family{
 	Expect:    family.Expect{Eps: []float64{1e-12}},
 }
 
-// scores are names of a reranker's head in files that call it otherwise.
+// scores are other names of a reranker's head.
 var scores = map[string]string{
 	"classifier.weight": "classifier.out_proj.weight", "bert.pooler.dense.weight": "classifier.dense.weight",
 	"classifier.bias": "classifier.out_proj.bias", "bert.pooler.dense.bias": "classifier.dense.bias",
 }
 
-// rename names a reranker's head, where the folder has the whole of it.
+// rename names a reranker's head, where the folder has the whole head.
 func rename(name string, has func(string) bool) string {
 	for other := range scores {
 		if !has(other) {
@@ -49,7 +49,7 @@ func rename(name string, has func(string) bool) string {
 	return discard(name, has)
 }
 
-// discard sets aside what only training needs.
+// discard sets aside tensors of training alone.
 var discard = family.Discard(
 	"pooler.dense.weight", "pooler.dense.bias", ".position_ids", "cls.predictions.bias",
 	"cls.predictions.decoder.bias", "cls.predictions.decoder.weight", "cls.predictions.transform.dense.weight",

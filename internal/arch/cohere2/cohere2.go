@@ -1,8 +1,8 @@
 // Package cohere2 is the decoder of Command R7B and Command A.
 //
-// What differs from Llama: attention and MLP side by side, over one LayerNorm
-// without bias; sliding layers with a full one in between, of which only the sliding
-// ones turn queries and keys, in neighbouring pairs; a scale of the logits.
+// Differences from Llama: attention and MLP side by side, over a single LayerNorm without bias; sliding
+// layers with a full layer in between; only sliding layers turn queries and keys, in neighbouring pairs; a
+// scale of the logits.
 //
 // Source: transformers, models/cohere2/modeling_cohere2.py; Cohere 2025,
 // arXiv:2504.00698.
@@ -15,7 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -45,7 +45,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	Norm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn Attention     `gguf:"" hf:"self_attn"`

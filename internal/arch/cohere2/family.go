@@ -2,8 +2,8 @@ package cohere2
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of Command R7B and Command A are like. The key of the pattern is
-// Karat's, for models that are not as readers assume.
+// Family describes files of Command R7B and Command A. The key of the pattern is Karat's, for models beyond
+// the assumptions of other readers.
 //
 // Source: transformers 5.17, models/cohere2/configuration_cohere2.py; llama.cpp,
 // conversion/command_r.py and src/models/cohere2.cpp.

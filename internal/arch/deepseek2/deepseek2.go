@@ -1,11 +1,10 @@
 // Package deepseek2 is the decoder of DeepSeek V2, V3 and R1.
 //
-// What differs from Llama: keys and values are products of one latent of each position,
-// and only the latent and one turned key for all heads are stored. A head's key matrix is
-// absorbed by its queries, its value matrix comes after attention. Queries may be made of a
-// latent of their own. Only a part of a head turns, in neighbouring pairs, by yarn, whose
-// multiplier also scales the scores. From some layer on the MLP is a mixture: experts chosen by
-// softmax or by biased sigmoids, within the best groups, beside shared ones.
+// Differences from Llama: keys and values are products of a latent of each position; only the latent and a
+// turned key for all heads are stored. A head's key matrix is absorbed by its queries, its value matrix comes
+// after attention. Queries may be made of a latent of their own. Only a part of a head turns, in neighbouring
+// pairs, by yarn, whose multiplier also scales the scores. From some layer on the MLP is a mixture: experts
+// chosen by softmax or by biased sigmoids, within the best groups, beside shared ones.
 //
 // Source: transformers, models/deepseek_v2/modeling_deepseek_v2.py and
 // models/deepseek_v3/modeling_deepseek_v3.py; DeepSeek-AI 2024, arXiv:2405.04434 and
@@ -20,7 +19,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -30,8 +29,8 @@ type Config struct {
 	MaxPositions     int              `json:"max_position_embeddings"`
 	QueryRank        int              `json:"q_lora_rank"` // 0 for queries without a latent
 	Rank             int              `json:"kv_lora_rank"`
-	PlainDim         int              `json:"qk_nope_head_dim"` // of a head's queries and keys, what does not turn
-	TurningDim       int              `json:"qk_rope_head_dim"` // and what does
+	PlainDim         int              `json:"qk_nope_head_dim"` // features of a head without rotation
+	TurningDim       int              `json:"qk_rope_head_dim"` // features of a head with rotation
 	ValueDim         int              `json:"v_head_dim"`
 	Interleaved      bool             `json:"rope_interleave"`
 	RMSNormEps       float32          `json:"rms_norm_eps"`
@@ -66,7 +65,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer, with either an MLP or a mixture.
+// Layer is a decoder layer, with either an MLP or a mixture.
 type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`
@@ -96,7 +95,7 @@ type MLP struct {
 	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
-// MoE is the mixture of experts, of which all tokens share some, as one MLP.
+// MoE is the mixture of experts, with the shared experts as an MLP for all tokens.
 type MoE struct {
 	Router     *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
 	Bias       *graph.Weight `gguf:"exp_probs_b.bias" hf:"gate.e_score_correction_bias" if:"e_score_correction_bias"`
@@ -108,7 +107,7 @@ type MoE struct {
 	SharedDown *graph.Weight `gguf:"ffn_down_shexp" hf:"shared_experts.down_proj" if:"n_shared_experts"`
 }
 
-// latentEps is that of the norms of latents, whatever that of the others.
+// latentEps is the epsilon of the norms of latents, whatever RMSNormEps says.
 const latentEps = 1e-6
 
 // New makes a model whose weights are yet to be bound.

@@ -6,7 +6,7 @@ import (
 	"github.com/karat-run/karat/internal/family"
 )
 
-// Family is what files of DeepSeek V2, V3 and R1 are like.
+// Family describes files of DeepSeek V2, V3 and R1.
 //
 // Source: transformers 5.17, models/deepseek_v2 and models/deepseek_v3,
 // configuration_*.py; llama.cpp, conversion/deepseek.py and src/models/deepseek2.cpp.
@@ -16,10 +16,10 @@ var Family = family.Family{
 	Model: family.Of(New),
 
 	Types: []family.Type{
-		{Name: "deepseek_v2", Class: "DeepseekV2ForCausalLM", Only: map[string]any{"scoring_func": "softmax"}, Defaults: with(map[string]any{
+		{Name: "deepseek_v2", Class: "DeepseekV2ForCausalLM", Only: map[string]any{"scoring_func": "softmax"}, Defaults: merge(map[string]any{
 			"max_position_embeddings": 2048., "first_k_dense_replace": 0., "n_group": 1., "topk_group": 1., "routed_scaling_factor": 1.,
 			"norm_topk_prob": false, "scoring_func": "softmax", "topk_method": "greedy"})},
-		{Name: "deepseek_v3", Class: "DeepseekV3ForCausalLM", Only: map[string]any{"scoring_func": "sigmoid"}, Defaults: with(map[string]any{
+		{Name: "deepseek_v3", Class: "DeepseekV3ForCausalLM", Only: map[string]any{"scoring_func": "sigmoid"}, Defaults: merge(map[string]any{
 			"max_position_embeddings": 4096., "first_k_dense_replace": 3., "n_group": 8., "topk_group": 4., "routed_scaling_factor": 2.5,
 			"norm_topk_prob": true, "scoring_func": "sigmoid", "topk_method": "noaux_tc"})},
 	},
@@ -64,22 +64,22 @@ var Family = family.Family{
 	},
 }
 
-// with adds to the defaults of a type those of both.
-func with(own map[string]any) map[string]any {
+// merge adds the defaults of both types to the defaults of a type.
+func merge(own map[string]any) map[string]any {
 	maps.Copy(own, map[string]any{"qk_nope_head_dim": 128., "qk_rope_head_dim": 64., "v_head_dim": 128., "kv_lora_rank": 512., "q_lora_rank": 1536.,
 		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "rope_interleave": true})
 	return own
 }
 
-// follow checks settings that repeat others.
+// follow checks settings repeating others.
 func follow(s family.Settings, f *family.File) {
 	f.Follows(s, "head_dim", s["qk_rope_head_dim"])
 	f.Follows(s, "num_key_value_heads", s["num_attention_heads"])
 	f.Follows(s, "qk_head_dim", s.Number("qk_nope_head_dim")+s.Number("qk_rope_head_dim"))
 }
 
-// method is how experts are chosen, which follows from how they are scored. Where a file does
-// not say the latter, as those of V2 and V2.5, a bias tells of V3.
+// method sets the choice of experts, by the function of their scores. In files without that function, as of
+// V2 and V2.5, a bias tells of V3.
 func method(s family.Settings, _ *family.File) {
 	switch {
 	case s["scoring_func"] != nil:

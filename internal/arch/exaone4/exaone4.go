@@ -1,8 +1,8 @@
 // Package exaone4 is the decoder of EXAONE 4.0.
 //
-// What differs from Llama: no norms before attention and MLP, but norms of what each
-// adds; norms of queries and keys, head by head. In the 32B three of four layers
-// slide, and full ones turn neither queries nor keys. Where no layer slides, all turn.
+// Differences from Llama: norms of the outputs of attention and MLP, in the place of norms before; norms of
+// queries and keys, head by head. In the 32B three of four layers slide, and full ones turn neither queries
+// nor keys. Where no layer slides, all turn.
 //
 // Source: transformers, models/exaone4/modeling_exaone4.py; LG AI Research 2025,
 // arXiv:2507.11407.
@@ -17,7 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -46,7 +46,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	Attn         Attention     `gguf:"" hf:"self_attn"`
 	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
@@ -71,7 +71,7 @@ type MLP struct {
 	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
-// layerConfig is what the configuration says of one layer.
+// layerConfig holds the settings of a layer.
 type layerConfig struct {
 	kv    *graph.KV
 	turns bool

@@ -2,7 +2,7 @@ package exaone4
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of EXAONE 4.0 are like.
+// Family describes files of EXAONE 4.0.
 //
 // Source: transformers 5.17, models/exaone4/configuration_exaone4.py; llama.cpp,
 // conversion/exaone.py and src/models/exaone4.cpp.

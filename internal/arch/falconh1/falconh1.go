@@ -1,9 +1,9 @@
 // Package falconh1 is the Falcon-H1 decoder.
 //
-// What differs from Llama: each layer has Mamba 2's gated scan beside attention, over the same
-// normed input, and adds both. A dozen multipliers scale the embedding, what attention and scan
-// read and give, keys, the parts of the scan's projection, the MLP's gate and output, and the
-// logits. GGUF's files have them multiplied into the weights.
+// Differences from Llama: each layer has Mamba 2's gated scan beside attention, over the same normed input,
+// and adds both. A dozen multipliers scale the embedding, inputs and outputs of attention and scan, keys, the
+// parts of the scan's projection, the MLP's gate and output, and the logits. GGUF's files have them
+// multiplied into the weights.
 //
 // Source: transformers, models/falcon_h1/modeling_falcon_h1.py; TII 2025, arXiv:2507.22448.
 package falconh1
@@ -17,7 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on. Multipliers that are 0 are 1.
+// Config holds the settings of the forward pass. A multiplier of 0 means 1.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -67,7 +67,7 @@ type Model struct {
 	Output    *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	MixerNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Scan      Scan          `gguf:"" hf:"mamba"`
@@ -126,7 +126,7 @@ func New(c Config) (*Model, error) {
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
 func (m *Model) Forward(g graph.Builder) *graph.Node {
-	h := times(g, m.own(g.Embed(m.Embedding, m.VocabSize, m.HiddenSize, 1)), m.Embed)
+	h := times(g, m.hide(g.Embed(m.Embedding, m.VocabSize, m.HiddenSize, 1)), m.Embed)
 	for i := range m.Layers {
 		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
 		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
@@ -137,7 +137,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 	} else {
 		h = g.Linear(m.Output, h, m.VocabSize)
 	}
-	return times(g, m.own(h), m.Logits)
+	return times(g, m.hide(h), m.Logits)
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
@@ -151,7 +151,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 
 func (s *Scan) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {
 	inner, groups := m.ScanHeads*m.ScanDim, m.ScanGroups*m.StateSize
-	all := m.own(g.Linear(s.In, h, 2*inner+2*groups+m.ScanHeads)) // [T, gate, x, b, c, dt]
+	all := m.hide(g.Linear(s.In, h, 2*inner+2*groups+m.ScanHeads)) // [T, gate, x, b, c, dt]
 	part := func(i, at, n int) *graph.Node { return times(g, g.Slice(all, at, n), m.ScanParts[i]) }
 	xbc := g.Concat(part(1, inner, inner), g.Concat(part(2, 2*inner, groups), part(3, 2*inner+groups, groups)))
 	xbc = g.Act(m.Act, g.Conv(s.Conv, s.ConvBias, xbc, m.Kernel)) // [T, heads·dim + 2·groups·n]
@@ -165,29 +165,29 @@ func (s *Scan) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {
 		y = g.Normalize(g.Heads(y, inner/m.ScanGroups), m.RMSNormEps) // [T, groups, heads·dim/groups]
 		y = g.Name(g.MulWeight(s.Norm, y, inner), "ssm_norm", "mamba.norm.out")
 	}
-	return m.own(g.Linear(s.Out, y, m.HiddenSize))
+	return m.hide(g.Linear(s.Out, y, m.HiddenSize))
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := g.Heads(m.own(g.Linear(a.Q, x, m.NumHeads*m.HeadDim)), m.HeadDim)                    // [T, heads, dim]
-	k := g.Heads(times(g, m.own(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim)), m.Key), m.HeadDim) // [T, kvHeads, dim]
-	v := g.Heads(m.own(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim)), m.HeadDim)
+	q := g.Heads(m.hide(g.Linear(a.Q, x, m.NumHeads*m.HeadDim)), m.HeadDim)                    // [T, heads, dim]
+	k := g.Heads(times(g, m.hide(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim)), m.Key), m.HeadDim) // [T, kvHeads, dim]
+	v := g.Heads(m.hide(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim)), m.HeadDim)
 	g.StoreKV(kv, g.RoPE("k", k, m.freqs), v)
 	y := g.Attention(g.RoPE("q", q, m.freqs), kv, 1/math.Sqrt(float64(m.HeadDim)))
-	return m.own(g.Linear(a.O, y, m.HiddenSize))
+	return m.hide(g.Linear(a.O, y, m.HiddenSize))
 }
 
 func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
-	gate := times(g, m.own(g.Linear(p.Gate, x, m.IntermediateSize)), m.MLPParts[0])
+	gate := times(g, m.hide(g.Linear(p.Gate, x, m.IntermediateSize)), m.MLPParts[0])
 	y := g.GLU(m.Act, gate, g.Linear(p.Up, x, m.IntermediateSize))
-	y = times(g, m.own(g.Linear(p.Down, y, m.HiddenSize)), m.MLPParts[1])
+	y = times(g, m.hide(g.Linear(p.Down, y, m.HiddenSize)), m.MLPParts[1])
 	if y.Op == graph.Scale {
 		y = g.Name(y, "ffn_out", "feed_forward.out")
 	}
 	return y
 }
 
-// times is x·by, by a multiplier.
+// times returns x·by, by a multiplier.
 func times(g graph.Builder, x *graph.Node, by float64) *graph.Node {
 	if by = cmp.Or(by, 1); by == 1 {
 		return x
@@ -195,8 +195,9 @@ func times(g graph.Builder, x *graph.Node, by float64) *graph.Node {
 	return g.Scale(x, by)
 }
 
-// own is a product whose weight may have a multiplier in it: no module of PyTorch's gives it then.
-func (m *Model) own(x *graph.Node) *graph.Node {
+// hide drops PyTorch's name of a product with a folded multiplier in the weight: no module of PyTorch's
+// computes the product.
+func (m *Model) hide(x *graph.Node) *graph.Node {
 	if m.Folded {
 		x.HF = ""
 	}

@@ -2,7 +2,7 @@ package falconh1
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of Falcon-H1 are like.
+// Family describes files of Falcon-H1.
 //
 // Source: transformers 5.17, models/falcon_h1/configuration_falcon_h1.py; llama.cpp,
 // conversion/falcon_h1.py and src/models/falcon-h1.cpp.
@@ -17,7 +17,7 @@ var Family = family.Family{
 	Fixed:  map[string]any{"hidden_act": "silu", "mamba_proj_bias": false, "projectors_bias": false, "mlp_bias": false},
 	Absent: map[string]any{"multipliers_folded": true},
 	Idle: []string{"mamba_expand", "mamba_chunk_size", "mamba_d_ssm", "mamba_norm_before_gate", "mamba_use_mlp", "num_logits_to_keep", "multipliers_folded",
-		// GGUF has these in the values of tensors, and a reader cannot tell them from there.
+		// GGUF has the multipliers in the values of tensors, beyond a reader's reach.
 		"embedding_multiplier", "attention_in_multiplier", "attention_out_multiplier", "key_multiplier", "ssm_in_multiplier", "ssm_out_multiplier", "ssm_multipliers", "mlp_multipliers", "lm_head_multiplier"},
 	FromConfig: normal,
 	ToConfig:   size,
@@ -35,15 +35,15 @@ var Family = family.Family{
 	},
 	Held: map[string]string{"mamba_conv_bias": ".ssm_conv1d.bias", "mamba_rms_norm": ".ssm_norm"},
 	Habits: append([]family.Habit{
-		{Ends: []string{"token_embd"}, Times: by("embedding_multiplier")},
-		{Ends: []string{".attn_output"}, Times: by("attention_out_multiplier")},
-		{Ends: []string{"output"}, Times: by("lm_head_multiplier")},
-		{Ends: []string{".attn_q", ".attn_v"}, Times: by("attention_in_multiplier")},
-		{Ends: []string{".attn_k"}, Times: by("key_multiplier", "attention_in_multiplier")},
-		{Ends: []string{".ffn_gate"}, Times: of("mlp_multipliers", 0)},
-		{Ends: []string{".ffn_down"}, Times: of("mlp_multipliers", 1)},
+		{Ends: []string{"token_embd"}, Times: multiply("embedding_multiplier")},
+		{Ends: []string{".attn_output"}, Times: multiply("attention_out_multiplier")},
+		{Ends: []string{"output"}, Times: multiply("lm_head_multiplier")},
+		{Ends: []string{".attn_q", ".attn_v"}, Times: multiply("attention_in_multiplier")},
+		{Ends: []string{".attn_k"}, Times: multiply("key_multiplier", "attention_in_multiplier")},
+		{Ends: []string{".ffn_gate"}, Times: element("mlp_multipliers", 0)},
+		{Ends: []string{".ffn_down"}, Times: element("mlp_multipliers", 1)},
 		{Ends: []string{".ssm_in"}, Times: parts},
-		{Ends: []string{".ssm_out"}, Times: by("ssm_out_multiplier")},
+		{Ends: []string{".ssm_out"}, Times: multiply("ssm_out_multiplier")},
 	}, family.ScanHabits("mamba_n_groups")...),
 	Bare: []string{".A_log", ".D", ".dt_bias", ".ssm_a", ".ssm_d", ".ffn_norm"},
 
@@ -55,8 +55,8 @@ var Family = family.Family{
 	},
 }
 
-// by multiplies by settings, one after the other.
-func by(settings ...string) func(s family.Settings, row int) []float64 {
+// multiply returns the settings as multipliers of a weight, in order.
+func multiply(settings ...string) func(s family.Settings, row int) []float64 {
 	return func(s family.Settings, _ int) (all []float64) {
 		for _, key := range settings {
 			if v, ok := s[key].(float64); ok {
@@ -67,8 +67,8 @@ func by(settings ...string) func(s family.Settings, row int) []float64 {
 	}
 }
 
-// of multiplies by an element of a setting.
-func of(setting string, i int) func(s family.Settings, row int) []float64 {
+// element returns an element of a setting as the multiplier of a weight.
+func element(setting string, i int) func(s family.Settings, row int) []float64 {
 	return func(s family.Settings, _ int) []float64 {
 		list := s.List(setting)
 		if i >= len(list) {
@@ -79,7 +79,8 @@ func of(setting string, i int) func(s family.Settings, row int) []float64 {
 	}
 }
 
-// parts multiplies the rows of the scan's projection, which has a factor for all and one for each part.
+// parts returns the multipliers of a row of the scan's projection: a factor for all rows, and a factor of the
+// row's part.
 func parts(s family.Settings, row int) []float64 {
 	inner, groups := s.Int("mamba_n_heads")*s.Int("mamba_d_head"), s.Int("mamba_n_groups")*s.Int("mamba_d_state")
 	i := 0
@@ -88,10 +89,10 @@ func parts(s family.Settings, row int) []float64 {
 			i++
 		}
 	}
-	return append(by("ssm_in_multiplier")(s, row), of("ssm_multipliers", i)(s, row)...)
+	return append(multiply("ssm_in_multiplier")(s, row), element("ssm_multipliers", i)(s, row)...)
 }
 
-// normal says the size of a scan's head, which may be "auto".
+// normal computes the size of a scan's head where the setting is "auto" or missing.
 func normal(s family.Settings, f *family.File) {
 	family.Unlimited(s, f)
 	heads, inner := s.Number("mamba_n_heads"), s.Number("mamba_d_ssm")

@@ -2,7 +2,7 @@ package gemmaembedding
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of EmbeddingGemma are like. Its config.json is one of Gemma 3. The keys of the pattern and the
+// Family describes files of EmbeddingGemma. The config.json is Gemma 3's. The keys of the pattern and the
 // scale are Karat's: llama.cpp's converter writes neither.
 //
 // Source: transformers 5.17, models/gemma3/configuration_gemma3.py; llama.cpp, conversion/gemma.py.

@@ -1,9 +1,9 @@
 // Package gemmaembedding is EmbeddingGemma: Gemma 3 without a head, whose tokens see later ones, too.
 //
-// What differs from Llama: all of a text is seen from everywhere, and from sliding layers half a window on each side;
-// norms before and after each half of a layer, all of them scaled by 1+w; normed queries and keys; each kind of layer
-// with its own rotary base; a configured attention scale; scaled embeddings; tanh GELU; no head. What makes one vector
-// of the rows, two dense layers among it, is no part of the graph (package embed).
+// Differences from Llama: all of a text is seen from everywhere, and from sliding layers half a window on
+// each side; norms before and after each half of a layer, scaled by 1+w; normed queries and keys; each kind
+// of layer with its own rotary base; a configured attention scale; scaled embeddings; tanh GELU; no head. The
+// way from rows to a vector, with two dense layers, is no part of the graph (package embed).
 //
 // Source: transformers, models/gemma3/modeling_gemma3.py; Gemma Team 2025,
 // arXiv:2503.19786.
@@ -16,7 +16,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -47,7 +47,7 @@ type Model struct {
 	Dense3        *graph.Weight `gguf:"dense_3" hf:"3_Dense.linear" optional:"behind the pooling"`
 }
 
-// Layer is one layer.
+// Layer is an encoder layer.
 type Layer struct {
 	AttnNorm     *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn         Attention     `gguf:"" hf:"self_attn"`
@@ -74,7 +74,7 @@ type MLP struct {
 	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
-// layerConfig is what the configuration says of one layer.
+// layerConfig holds the settings of a layer.
 type layerConfig struct {
 	kv    *graph.KV
 	freqs rope.Freqs

@@ -2,8 +2,8 @@ package gemma2
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of Gemma 2 are like. The keys of the pattern and the scale
-// are Karat's: llama.cpp's converter writes neither.
+// Family describes files of Gemma 2. The keys of the pattern and the scale are Karat's: llama.cpp's
+// converter writes neither.
 //
 // Source: transformers 5.17, models/gemma2/configuration_gemma2.py; llama.cpp,
 // conversion/gemma.py and src/models/gemma2.cpp.
@@ -49,8 +49,8 @@ var Family = family.Family{
 	},
 }
 
-// scaled is query_pre_attn_scalar where GGUF does not say it: the head size, but in
-// the 27B, of 46 layers, the width of a head if all are as wide as the model.
+// scaled is query_pre_attn_scalar where GGUF has no key: the head size, but in the 27B, of 46 layers, the
+// width of a head if all are as wide as the model.
 func scaled(s family.Settings) float64 {
 	if heads := s.Int("num_attention_heads"); s.Number("num_hidden_layers") == 46 && heads >= 1 {
 		return float64(s.Int("hidden_size") / heads)

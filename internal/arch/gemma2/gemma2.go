@@ -1,9 +1,8 @@
 // Package gemma2 is the Gemma 2 decoder.
 //
-// What differs from Llama: norms before and after each half of a layer, all of
-// them scaled by 1+w; every other layer slides; a configured attention scale;
-// soft caps of the attention's scores and of the logits; scaled embeddings, tied
-// to the output; tanh GELU.
+// Differences from Llama: norms before and after each half of a layer, scaled by 1+w; every other layer
+// slides; a configured attention scale; soft caps of the attention's scores and of the logits; scaled
+// embeddings, tied to the output; tanh GELU.
 //
 // Source: transformers, models/gemma2/modeling_gemma2.py; Gemma Team 2024,
 // arXiv:2408.00118.
@@ -16,7 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -48,7 +47,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	AttnNorm     *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn         Attention     `gguf:"" hf:"self_attn"`

@@ -2,16 +2,16 @@ package gemma3
 
 import "github.com/karat-run/karat/internal/family"
 
-// defaults are config.json's, of which published files do not even give the heads.
-// Sizes that every published file gives are not among them.
+// defaults are config.json's; published files omit even the heads. Sizes given by every published file are
+// left out.
 var defaults = map[string]any{
 	"rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true, "max_position_embeddings": 131072.,
 	"vocab_size": 262208., "num_attention_heads": 8., "num_key_value_heads": 4., "head_dim": 256., "query_pre_attn_scalar": 256.,
 	"sliding_window": 4096.,
 }
 
-// Family is what files of Gemma 3 are like. The keys of the pattern and the scale
-// are Karat's: llama.cpp's converter writes neither.
+// Family describes files of Gemma 3. The keys of the pattern and the scale are Karat's: llama.cpp's
+// converter writes neither.
 //
 // Source: transformers 5.17, models/gemma3/configuration_gemma3.py; llama.cpp,
 // conversion/gemma.py.
@@ -57,8 +57,8 @@ var Family = family.Family{
 	},
 }
 
-// scaled is query_pre_attn_scalar where GGUF does not say it: the head size, but in
-// the 27B, of 62 layers, the width of a head if all are as wide as the model.
+// scaled is query_pre_attn_scalar where GGUF has no key: the head size, but in the 27B, of 62 layers, the
+// width of a head if all are as wide as the model.
 func scaled(s family.Settings) float64 {
 	if heads := s.Int("num_attention_heads"); s.Number("num_hidden_layers") == 62 && heads >= 1 {
 		return float64(s.Int("hidden_size") / heads)

@@ -1,8 +1,7 @@
 // Package gemma3 is the Gemma 3 text decoder.
 //
-// What differs from Llama: norms before and after each half of a layer, all of
-// them scaled by 1+w; normed queries and keys; sliding layers with a full one
-// in between, each kind with its own rotary base; a configured attention
+// Differences from Llama: norms before and after each half of a layer, scaled by 1+w; normed queries and
+// keys; sliding layers with a full layer in between, each kind with a rotary base; a configured attention
 // scale; scaled embeddings, tied to the output; tanh GELU.
 //
 // Source: transformers, models/gemma3/modeling_gemma3.py; Gemma Team 2025,
@@ -16,7 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -48,7 +47,7 @@ type Model struct {
 	Output        *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	AttnNorm     *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn         Attention     `gguf:"" hf:"self_attn"`
@@ -75,7 +74,7 @@ type MLP struct {
 	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
-// layerConfig is what the configuration says of one layer.
+// layerConfig holds the settings of a layer.
 type layerConfig struct {
 	kv    *graph.KV
 	freqs rope.Freqs

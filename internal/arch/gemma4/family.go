@@ -7,15 +7,14 @@ import (
 	"github.com/karat-run/karat/internal/family"
 )
 
-// defaults are config.json's. Sizes that every published file gives are not
-// among them.
+// defaults are config.json's. Sizes given by every published file are left out.
 var defaults = map[string]any{
 	"rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true, "max_position_embeddings": 131072.,
 	"vocab_size": 262144., "num_attention_heads": 8., "num_key_value_heads": 4., "head_dim": 256., "global_head_dim": 512.,
 	"hidden_size_per_layer_input": 256., "vocab_size_per_layer_input": 262144., "sliding_window": 512.,
 }
 
-// Family is what files of Gemma 4 are like.
+// Family describes files of Gemma 4.
 //
 // Source: transformers 5.17, models/gemma4/configuration_gemma4.py; llama.cpp,
 // conversion/gemma.py.
@@ -30,7 +29,7 @@ var Family = family.Family{
 	},
 	Fixed:      map[string]any{"hidden_activation": "gelu_pytorch_tanh"},
 	Idle:       []string{"vocab_size_per_layer_input"},
-	FromConfig: own,
+	FromConfig: sizes,
 	ToConfig:   spell,
 	FromGGUF:   detect,
 	ToGGUF:     widths,
@@ -64,13 +63,13 @@ var Family = family.Family{
 	},
 }
 
-// own gives full layers the sizes that config.json has of their own, but where it has settings by layer.
-func own(s family.Settings, f *family.File) {
+// sizes gives full layers the sizes that config.json names for them, unless config.json has settings by layer.
+func sizes(s family.Settings, f *family.File) {
 	global := map[string]string{"head_dim": "global_head_dim", "num_key_value_heads": "num_global_key_value_heads"}
 	full := family.Settings{}
 	for key, from := range global {
 		v := s.Take(from)
-		if key == "head_dim" || s["attention_k_eq_v"] == true { // the library reads the other one only then
+		if key == "head_dim" || s["attention_k_eq_v"] == true { // the library reads the number of heads only then
 			full.Fill(key, v)
 		}
 	}
@@ -91,7 +90,7 @@ func own(s family.Settings, f *family.File) {
 	s["per_layer_config"] = per
 }
 
-// detect reads off the tensors what GGUF has no key for.
+// detect reads off the tensors the settings without a key in GGUF.
 func detect(s family.Settings, f *family.File) {
 	s.Fill("vocab_size_per_layer_input", f.Rows("per_layer_token_embd"))
 	for i, kind := range s.List("layer_types") {
@@ -102,7 +101,8 @@ func detect(s family.Settings, f *family.File) {
 	}
 }
 
-// widths says by layer that layers which share keys and values are twice as wide, and drops what the tensors say.
+// widths writes by layer the double width of layers with shared keys and values, and drops settings that the
+// tensors tell.
 func widths(s family.Settings) {
 	if s.Take("use_double_wide_mlp") == true {
 		wide := s.Number("intermediate_size") * 2
@@ -127,8 +127,8 @@ func widths(s family.Settings) {
 	delete(s, "attention_k_eq_v")
 }
 
-// spell says in one setting what the widths of the layers say one by one: that layers which share keys and values are
-// twice as wide. It says what a reader would assume otherwise.
+// spell writes the double width of layers with shared keys and values as a single setting, in the place of
+// widths by layer, and writes the settings that readers would assume differently.
 func spell(s family.Settings) {
 	defer s.Say(map[string]any{"attention_k_eq_v": false, "enable_moe_block": false, "use_double_wide_mlp": false,
 		"num_kv_shared_layers": 0., "hidden_size_per_layer_input": 0.})

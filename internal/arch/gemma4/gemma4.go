@@ -2,10 +2,9 @@
 // embeddings and shared keys and values (E2B, E4B), dense with K=V (31B), and
 // with experts beside the MLP (26B-A4B).
 //
-// What differs from Gemma 3: norms scale by w, not 1+w; attention is unscaled,
-// since queries and keys are normed; values are normed too, without a weight;
-// full-attention layers have their own head size and turn only the first part
-// of their pairs; each layer ends in a learned scalar; logits are capped.
+// Differences from Gemma 3: norms scale by w, not 1+w; attention is unscaled, since queries and keys are
+// normed; values are normed too, without a weight; full-attention layers have their own head size and turn
+// only the first part of their pairs; each layer ends in a learned scalar; logits are capped.
 //
 // Source: transformers, models/gemma4/modeling_gemma4.py.
 package gemma4
@@ -20,7 +19,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int                 `json:"vocab_size"`
 	HiddenSize       int                 `json:"hidden_size"`
@@ -51,7 +50,7 @@ type Config struct {
 	} `json:"rope_parameters"`
 }
 
-// Override is what differs in one layer; zero where nothing does.
+// Override holds the settings in which a layer differs; zero in all other layers.
 type Override struct {
 	HeadDim          int `json:"head_dim"`
 	NumKVHeads       int `json:"num_key_value_heads"`
@@ -69,14 +68,14 @@ type Model struct {
 	Output   *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// PerLayer makes the vector that each layer adds of its own (E2B, E4B).
+// PerLayer makes the vector added in each layer (E2B, E4B).
 type PerLayer struct {
 	Embed *graph.Weight `gguf:"per_layer_token_embd" hf:"embed_tokens_per_layer" if:"hidden_size_per_layer_input"`
 	Proj  *graph.Weight `gguf:"per_layer_model_proj" hf:"per_layer_model_projection" if:"hidden_size_per_layer_input"`
 	Norm  *graph.Weight `gguf:"per_layer_proj_norm" hf:"per_layer_projection_norm" if:"hidden_size_per_layer_input"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	AttnNorm     *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn         Attention     `gguf:"" hf:"self_attn"`
@@ -120,7 +119,7 @@ type MoE struct {
 	PostNorm    *graph.Weight `gguf:"post_ffw_norm_2" hf:"post_feedforward_layernorm_2" if:"enable_moe_block"`
 }
 
-// layerConfig is what the configuration says of one layer.
+// layerConfig holds the settings of a layer.
 type layerConfig struct {
 	kv               *graph.KV
 	freqs            rope.Freqs
@@ -140,7 +139,7 @@ func New(c Config) (*Model, error) {
 // and values of the last earlier layer of their own kind.
 func (c *Config) layers() ([]layerConfig, error) {
 	ls, last := make([]layerConfig, c.NumLayers), map[string]*graph.KV{}
-	turns := map[string]rope.Freqs{} // which layers alike share
+	turns := map[string]rope.Freqs{} // shared by layers of a kind
 	for i, kind := range c.LayerTypes {
 		l, o := &ls[i], c.PerLayer[strconv.Itoa(i)]
 		l.shared = i >= c.NumLayers-c.NumKVShared
@@ -194,9 +193,9 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 	return h
 }
 
-// refuseKeys notes an error where some of the layers that share keys and values hold
-// their own: a file holds them for all such layers, as published ones do, or for
-// none. Otherwise the number of layers is another model's.
+// refuseKeys notes an error where some, not all, of the layers with shared keys and values hold weights of
+// keys. Files hold these weights for all such layers, as published files do, or for none. Otherwise the
+// number of layers is another model's.
 func (m *Model) refuseKeys(g graph.Builder) {
 	held := 0
 	for i := range m.Layers {

@@ -2,7 +2,7 @@ package glm4
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of GLM-4 are like, as of 0414.
+// Family describes files of GLM-4, as of 0414.
 //
 // Source: transformers 5.17, models/glm4/configuration_glm4.py; llama.cpp,
 // conversion/glm.py and src/models/glm4.cpp.

@@ -1,8 +1,8 @@
 // Package glm4 is the GLM-4 decoder, as of 0414.
 //
-// What differs from Llama: norms before and after each half of a layer; half of a
-// head's features turn, in neighbouring pairs; queries, keys and values may have
-// biases, and the output has none; one projection makes the MLP's gate and up.
+// Differences from Llama: norms before and after each half of a layer; half of a head's features turn, in
+// neighbouring pairs; queries, keys and values may have biases, and the output has none; a single projection
+// makes the MLP's gate and up.
 //
 // Source: transformers, models/glm4/modeling_glm4.py; Team GLM 2024,
 // arXiv:2406.12793.
@@ -15,7 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -44,7 +44,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	AttnNorm     *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn         Attention     `gguf:"" hf:"self_attn"`
@@ -116,7 +116,7 @@ func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
 }
 
-// linear is x·wᵀ, plus the bias where the configuration has one.
+// linear returns x·wᵀ, plus a bias where the configuration sets a bias.
 func linear(g graph.Builder, w, bias *graph.Weight, x *graph.Node, out int) *graph.Node {
 	y := g.Linear(w, x, out)
 	if bias == nil {

@@ -2,7 +2,7 @@ package glm4moe
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of GLM-4.5 and GLM-4.5-Air are like.
+// Family describes files of GLM-4.5 and GLM-4.5-Air.
 //
 // Source: transformers 5.17, models/glm4_moe/configuration_glm4_moe.py; llama.cpp,
 // conversion/glm.py and src/models/glm4-moe.cpp.

@@ -1,9 +1,9 @@
 // Package glm4moe is the decoder of GLM-4.5 and GLM-4.5-Air.
 //
-// What differs from Llama: all layers but the first have a mixture of experts, whose
-// router takes the sigmoid of each score and chooses with a correction bias, and beside
-// it an expert for all tokens; half of a head's features turn; queries and keys may be normed,
-// and have biases, as values do. Layers behind the last predict further tokens, and are set aside.
+// Differences from Llama: all layers except the first have a mixture of experts, beside an expert for all
+// tokens; the router takes the sigmoid of each score and chooses with a correction bias; half of a head's
+// features turn; queries and keys may be normed, and have biases, as values do. Layers behind the last
+// predict further tokens, and are set aside.
 //
 // Source: transformers, models/glm4_moe/modeling_glm4_moe.py; GLM-4.5 Team 2025,
 // arXiv:2508.06471.
@@ -17,7 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -58,7 +58,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer, with either an MLP or a mixture.
+// Layer is a decoder layer, with either an MLP or a mixture.
 type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`
@@ -87,7 +87,7 @@ type MLP struct {
 	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
-// MoE is the mixture of experts, of which all tokens share some, as one MLP.
+// MoE is the mixture of experts, with the shared experts as an MLP for all tokens.
 type MoE struct {
 	Router     *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
 	Bias       *graph.Weight `gguf:"exp_probs_b.bias" hf:"gate.e_score_correction_bias"`
@@ -173,7 +173,7 @@ func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	return g.Name(y, "ffn_out", "mlp.out")
 }
 
-// linear is x·wᵀ, plus the bias where the configuration has one.
+// linear returns x·wᵀ, plus a bias where the configuration sets a bias.
 func linear(g graph.Builder, w, bias *graph.Weight, x *graph.Node, out int) *graph.Node {
 	y := g.Linear(w, x, out)
 	if bias == nil {

@@ -2,7 +2,7 @@ package gptoss
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of gpt-oss are like.
+// Family describes files of gpt-oss.
 //
 // Source: transformers 5.17, models/gpt_oss/configuration_gpt_oss.py; llama.cpp,
 // conversion/gpt_oss.py and src/models/openai-moe.cpp.
@@ -47,7 +47,7 @@ var Family = family.Family{
 	},
 }
 
-// width gives experts the size that config.json has but once.
+// width gives experts the size named once in config.json.
 func width(s family.Settings, _ *family.File) {
 	if v := s["intermediate_size"]; v != nil && s["moe_intermediate_size"] == nil {
 		s["moe_intermediate_size"] = v

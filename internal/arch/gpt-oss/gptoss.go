@@ -1,10 +1,9 @@
 // Package gptoss is the decoder of gpt-oss.
 //
-// What differs from Llama: every layer has experts, of which the softmax over the chosen
-// scores weighs the best few; gate and up are clamped, the gate's SiLU is steeper, and
-// 1 is added to up; softmax of attention has a learned sink for each head; every other
-// layer slides; all projections have biases, the router included; rotation by yarn
-// between bounds that are no whole pairs.
+// Differences from Llama: every layer has experts, the best few weighed by the softmax over their scores;
+// gate and up are clamped, the gate's SiLU is steeper, and 1 is added to up; softmax of attention has a
+// learned sink for each head; every other layer slides; all projections have biases, the router included;
+// rotation by yarn between bounds off whole pairs.
 //
 // Source: transformers, models/gpt_oss/modeling_gpt_oss.py; OpenAI 2025,
 // arXiv:2508.10925.
@@ -17,7 +16,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize     int              `json:"vocab_size"`
 	HiddenSize    int              `json:"hidden_size"`
@@ -41,7 +40,7 @@ type Config struct {
 	} `json:"rope_parameters"`
 }
 
-// steepness multiplies the gate in its sigmoid. No configuration has a key for it.
+// steepness multiplies the gate in its sigmoid. No configuration has a key.
 const steepness = 1.702
 
 // Model is the whole decoder.
@@ -54,7 +53,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`
@@ -75,7 +74,7 @@ type Attention struct {
 	Sinks *graph.Weight `gguf:"attn_sinks" hf:"sinks"`
 }
 
-// MoE is the mixture of experts. Each of its weights but the router's is that of all experts.
+// MoE is the mixture of experts. Each weight except the router's is a stack over all experts.
 type MoE struct {
 	Router     *graph.Weight `gguf:"ffn_gate_inp" hf:"router"`
 	RouterBias *graph.Weight `gguf:"ffn_gate_inp.bias" hf:"router.bias"`
@@ -137,7 +136,7 @@ func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	return g.Name(y, "ffn_experts", "mlp.experts.out")
 }
 
-// linear is x·wᵀ, plus the bias where the configuration has one.
+// linear returns x·wᵀ, plus a bias where the configuration sets a bias.
 func linear(g graph.Builder, w, bias *graph.Weight, x *graph.Node, out int) *graph.Node {
 	y := g.Linear(w, x, out)
 	if bias == nil {

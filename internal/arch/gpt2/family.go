@@ -2,7 +2,7 @@ package gpt2
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of GPT-2 are like.
+// Family describes files of GPT-2.
 //
 // Source: transformers 5.17, models/gpt2/configuration_gpt2.py; llama.cpp,
 // conversion/gpt2.py and src/models/gpt2.cpp.

@@ -1,9 +1,8 @@
 // Package gpt2 is the GPT-2 decoder.
 //
-// What differs from Llama: positions are learned and added to the embeddings; norms
-// are LayerNorms, with biases, as all projections have; one projection makes queries,
-// keys and values; the MLP has no gate. Hugging Face's files hold projections as
-// [in, out].
+// Differences from Llama: positions are learned and added to the embeddings; norms are LayerNorms, with
+// biases, as all projections have; a projection makes queries, keys and values; the MLP has no gate. Hugging
+// Face's files hold projections as [in, out].
 //
 // Source: transformers, models/gpt2/modeling_gpt2.py; Radford et al. 2019.
 package gpt2
@@ -15,7 +14,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -41,7 +40,7 @@ type Model struct {
 	Output    *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	AttnNorm     *graph.Weight `gguf:"attn_norm" hf:"ln_1"`
 	AttnNormBias *graph.Weight `gguf:"attn_norm.bias" hf:"ln_1.bias"`
@@ -51,7 +50,7 @@ type Layer struct {
 	MLP          MLP           `gguf:"" hf:"mlp"`
 }
 
-// Attention is multi-head attention, of one projection.
+// Attention is multi-head attention, of a single projection.
 type Attention struct {
 	QKV     *graph.Weight `gguf:"attn_qkv" hf:"c_attn"`
 	QKVBias *graph.Weight `gguf:"attn_qkv.bias" hf:"c_attn.bias"`

@@ -2,7 +2,7 @@ package granite
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of Granite 3 are like.
+// Family describes files of Granite 3.
 //
 // Source: transformers 5.17, models/granite/configuration_granite.py; llama.cpp,
 // conversion/granite.py and src/models/granite.cpp.

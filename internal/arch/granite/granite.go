@@ -1,8 +1,7 @@
 // Package granite is the Granite 3 decoder.
 //
-// What differs from Llama: four multipliers, of the embedding, of the attention's
-// scores in the place of 1/sqrt(head size), of what each half of a layer adds, and
-// of the logits, which are divided by theirs.
+// Differences from Llama: four multipliers: of the embedding, of the attention's scores in the place of
+// 1/sqrt(head size), of the output of each half of a layer, and of the logits, divided by the multiplier.
 //
 // Source: transformers, models/granite/modeling_granite.py; IBM 2024, Granite 3.0
 // Language Models.
@@ -16,7 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -49,7 +48,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`
@@ -128,7 +127,7 @@ func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	return linear(g, p.Down, p.DownBias, g.GLU(m.Act, gate, up), m.HiddenSize)
 }
 
-// linear is x·wᵀ, plus the bias where the configuration has one.
+// linear returns x·wᵀ, plus a bias where the configuration sets a bias.
 func linear(g graph.Builder, w, bias *graph.Weight, x *graph.Node, out int) *graph.Node {
 	y := g.Linear(w, x, out)
 	if bias == nil {

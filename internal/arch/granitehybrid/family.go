@@ -2,7 +2,7 @@ package granitehybrid
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of Granite 4 are like.
+// Family describes files of Granite 4.
 //
 // Source: transformers 5.17, models/granitemoehybrid/configuration_granitemoehybrid.py;
 // llama.cpp, conversion/granite.py and src/models/granite-hybrid.cpp.
@@ -63,7 +63,7 @@ var Family = family.Family{
 	Expect:    family.Expect{Parts: []family.Part{{GGUF: "ssm_in", HF: "mamba.in_proj"}}, Theta: true, Eps: []float64{1e-6, 1e-5}},
 }
 
-// normal says the size of a scan's head, which may be "auto".
+// normal computes the size of a scan's head where the setting is "auto" or missing.
 func normal(s family.Settings, f *family.File) {
 	family.Unlimited(s, f)
 	heads := s.Number("mamba_n_heads")
@@ -79,7 +79,7 @@ func positions(s family.Settings) {
 	}
 }
 
-// spell completes a config.json. Its kinds of layers have names that all versions read.
+// spell completes a config.json. The kinds of layers get names that all versions read.
 func spell(s family.Settings) {
 	if hidden := s.Number("hidden_size"); hidden > 0 {
 		s["mamba_expand"] = s.Number("mamba_n_heads") * s.Number("mamba_d_head") / hidden

@@ -1,10 +1,9 @@
 // Package granitehybrid is the Granite 4 decoder.
 //
-// What differs from Llama: most layers have Mamba 2's gated scan in the place of attention,
-// which sees no positions. Experts, where there are any, stand beside an MLP that all tokens
-// take. There are Granite's four multipliers, of the embedding, of the attention's scores in
-// the place of 1/sqrt(head size), of what each half of a layer adds, and of the logits, which
-// are divided by theirs.
+// Differences from Llama: most layers have Mamba 2's gated scan in the place of attention; attention sees no
+// positions. Experts, where there are any, stand beside an MLP for all tokens. There are Granite's four
+// multipliers: of the embedding, of the attention's scores in the place of 1/sqrt(head size), of the output
+// of each half of a layer, and of the logits, divided by the multiplier.
 //
 // Source: transformers, models/granitemoehybrid/modeling_granitemoehybrid.py; Dao and Gu 2024,
 // arXiv:2405.21060.
@@ -19,7 +18,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize       int              `json:"vocab_size"`
 	HiddenSize      int              `json:"hidden_size"`
@@ -65,7 +64,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer, of which one mixer is there.
+// Layer is a decoder layer, with a single mixer.
 type Layer struct {
 	MixerNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Scan      *Scan         `gguf:"" hf:"mamba"`
@@ -100,7 +99,7 @@ type Attention struct {
 	OBias *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"attention_bias"`
 }
 
-// MoE is the mixture of experts. Each of its last three weights is that of all experts.
+// MoE is the mixture of experts. Each of the last three weights is a stack over all experts.
 type MoE struct {
 	Router *graph.Weight `gguf:"ffn_gate_inp" hf:"router.layer" if:"num_experts"`
 	Gate   *graph.Weight `gguf:"ffn_gate_exps" hf:"gate_linear" if:"num_experts"`
@@ -223,7 +222,7 @@ func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
 }
 
-// linear is x·wᵀ, plus the bias where the configuration has one.
+// linear returns x·wᵀ, plus a bias where the configuration sets a bias.
 func linear(g graph.Builder, w, bias *graph.Weight, x *graph.Node, out int) *graph.Node {
 	y := g.Linear(w, x, out)
 	if bias == nil {

@@ -4,7 +4,7 @@ import (
 	"github.com/karat-run/karat/internal/family"
 )
 
-// Family is what files of LFM2 are like.
+// Family describes files of LFM2.
 //
 // Source: transformers 5.17, models/lfm2/configuration_lfm2.py; llama.cpp,
 // conversion/lfm2.py and src/models/lfm2.cpp.
@@ -42,7 +42,7 @@ var Family = family.Family{
 	},
 }
 
-// MoEFamily is what files of LFM2's models with experts are like.
+// MoEFamily describes files of LFM2's models with experts.
 //
 // Source: transformers 5.17, models/lfm2_moe/configuration_lfm2_moe.py; llama.cpp,
 // conversion/lfm2.py and src/models/lfm2moe.cpp.
@@ -90,10 +90,10 @@ var MoEFamily = family.Family{
 	},
 }
 
-// kinds are config.json's names, of which both have the same.
+// kinds are config.json's names, equal in both.
 var kinds = map[string]string{"conv": family.LinearAttention, family.LinearAttention: family.LinearAttention, family.FullAttention: family.FullAttention}
 
-// adjust gives the width that the library makes of the one that a config.json has.
+// adjust computes the library's width from the width of a config.json.
 func adjust(s family.Settings, _ *family.File) {
 	width, by := s.Number("intermediate_size"), s.Number("block_ffn_dim_multiplier")
 	of := int(min(max(s.Number("block_multiple_of"), 1), 1<<24))
@@ -106,5 +106,5 @@ func adjust(s family.Settings, _ *family.File) {
 	delete(s, "block_multiple_of")
 }
 
-// spell writes the kinds of layers as config.json has them.
+// spell writes the kinds of layers as in config.json.
 func spell(s family.Settings) { s.NameKinds(map[any]string{family.LinearAttention: "conv"}) }

@@ -1,9 +1,8 @@
 // Package lfm2 is the LFM2 decoder, without and with experts.
 //
-// What differs from Llama: most layers have a short causal convolution in the place of
-// attention, whose input and output are gated; queries and keys are normed by heads. With experts
-// all layers but the first have a mixture, whose router takes the sigmoid of each score and
-// chooses with a bias.
+// Differences from Llama: most layers have a short causal convolution in the place of attention, whose input
+// and output are gated; queries and keys are normed by heads. With experts all layers but the first have a
+// mixture, whose router takes the sigmoid of each score and chooses with a bias.
 //
 // Source: transformers, models/lfm2/modeling_lfm2.py and models/lfm2_moe/modeling_lfm2_moe.py;
 // Liquid AI 2025, arXiv:2511.23404.
@@ -17,7 +16,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int      `json:"vocab_size"`
 	HiddenSize       int      `json:"hidden_size"`
@@ -54,7 +53,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer, with either a convolution or attention.
+// Layer is a decoder layer, with either a convolution or attention.
 type Layer struct {
 	OperatorNorm *graph.Weight `gguf:"attn_norm" hf:"operator_norm"`
 	Conv         *Conv         `gguf:"shortconv" hf:"conv"`
@@ -88,7 +87,7 @@ type MLP struct {
 	Down *graph.Weight `gguf:"ffn_down" hf:"w2"`
 }
 
-// MoE is the mixture of experts. Each of its last three weights is that of all experts.
+// MoE is the mixture of experts. Each of the last three weights is a stack over all experts.
 type MoE struct {
 	Router *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
 	Bias   *graph.Weight `gguf:"exp_probs_b.bias" hf:"expert_bias" if:"use_expert_bias"`
@@ -126,7 +125,8 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
 		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
 	}
-	h = g.Name(g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0), "output_norm", "model.embedding_norm.out") // whatever GGUF calls it
+	// a fixed name: GGUF's varies
+	h = g.Name(g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0), "output_norm", "model.embedding_norm.out")
 	if m.Tied {
 		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
 	}

@@ -2,7 +2,7 @@ package llama
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of Llama, and of Mistral's models, are like.
+// Family describes files of Llama, and of Mistral's models.
 //
 // Source: transformers 5.17, models/llama, models/mistral and models/mixtral,
 // configuration_*.py; llama.cpp, conversion/llama.py.
@@ -47,5 +47,5 @@ var Family = family.Family{
 			{Name: "Mistral's", Marks: []string{"[INST]", "[/INST]"}},
 		},
 	},
-	Seventy: func(layers, group int) bool { return layers == 80 && group != 1 }, // that of 65 B shares no keys
+	Seventy: func(layers, group int) bool { return layers == 80 && group != 1 }, // the model of 65 B shares no keys
 }

@@ -1,6 +1,5 @@
-// Package llama is the decoder of Llama 2 and 3, and of Mistral's models, dense or
-// with experts, which use the same key. The other architectures are described by
-// their differences from it.
+// Package llama is the decoder of Llama 2 and 3, and of Mistral's models, dense or with experts, under the
+// same key. The other architectures are described by their differences from Llama.
 //
 // Source: transformers, models/llama/modeling_llama.py and
 // models/mixtral/modeling_mixtral.py; Touvron et al. 2023, arXiv:2302.13971; Jiang et
@@ -14,7 +13,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -46,7 +45,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`
@@ -77,7 +76,7 @@ type MLP struct {
 	DownBias *graph.Weight `gguf:"ffn_down.bias" hf:"down_proj.bias" if:"mlp_bias"`
 }
 
-// MoE is the mixture of experts. Each of its last three weights is that of all experts.
+// MoE is the mixture of experts. Each of the last three weights is a stack over all experts.
 type MoE struct {
 	Router *graph.Weight `gguf:"ffn_gate_inp" hf:"gate" if:"num_experts"`
 	Gate   *graph.Weight `gguf:"ffn_gate_exps" hf:"experts.w1" if:"num_experts"`
@@ -141,7 +140,7 @@ func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	return g.Name(y, "ffn_experts", "mlp.experts.out")
 }
 
-// linear is x·wᵀ, plus the bias where the configuration has one.
+// linear returns x·wᵀ, plus a bias where the configuration sets a bias.
 func linear(g graph.Builder, w, bias *graph.Weight, x *graph.Node, out int) *graph.Node {
 	y := g.Linear(w, x, out)
 	if bias == nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/karat-run/karat/internal/family"
 )
 
-// Family is what files of Llama 4's text models are like. The keys of the window, of the
-// temperature and of the norm are Karat's, for models that are not as readers assume.
+// Family describes files of Llama 4's text models. The keys of the window, of the temperature and of the
+// norm are Karat's, for models beyond the assumptions of other readers.
 //
 // Source: transformers 5.17, models/llama4/configuration_llama4.py; llama.cpp,
 // conversion/llama.py and src/models/llama4.cpp.
@@ -58,8 +58,8 @@ var Family = family.Family{
 	Expect:    family.Expect{Theta: true, Eps: []float64{1e-5}},
 }
 
-// normal calls a chunk a window and the widths what other families call them, and drops the
-// lists of layers that say what the types and the step do, for which alone GGUF has keys.
+// normal calls a chunk a window, gives the widths the names of other families, and drops the lists of layers
+// that repeat the types and the step: GGUF has keys for types and step alone.
 func normal(s family.Settings, f *family.File) {
 	f.Follows(s, "moe_layers", mixed(s))
 	s["moe_intermediate_size"], s["intermediate_size"] = s["intermediate_size"], s["intermediate_size_mlp"]
@@ -79,7 +79,8 @@ func normal(s family.Settings, f *family.File) {
 		}
 		turning = append(turning, turns)
 	}
-	if own, ok := s["no_rope_layers"].([]any); ok && (len(own) == 0 || reflect.DeepEqual(own, turning)) { // transformers takes an empty one for none
+	// transformers takes an empty list for none
+	if own, ok := s["no_rope_layers"].([]any); ok && (len(own) == 0 || reflect.DeepEqual(own, turning)) {
 		delete(s, "no_rope_layers")
 	}
 	delete(s, "moe_layers")
@@ -104,7 +105,7 @@ func spell(s family.Settings) {
 	s.NameKinds(map[any]string{"sliding_attention": "chunked_attention"})
 }
 
-// norm is what readers of GGUF assume: the model with 128 experts has no norm of queries and keys.
+// norm sets the assumption of GGUF's readers: the model with 128 experts has no norm of queries and keys.
 func norm(s family.Settings, _ *family.File) {
 	if s["use_qk_norm"] == nil {
 		s["use_qk_norm"] = s["num_experts"] != 128.

@@ -1,9 +1,9 @@
 // Package llama4 is the text decoder of Llama 4.
 //
-// What differs from Llama: three of four layers see a chunk of the context and turn, in
-// neighbouring pairs, and may norm the turned rows; the fourth sees all, does not turn, and
-// its queries grow with their position. Every so many layers the MLP is a mixture beside a
-// shared expert: the sigmoid of the best score multiplies what its expert reads.
+// Differences from Llama: three of four layers see a chunk of the context and turn, in neighbouring pairs,
+// and may norm the turned rows; the fourth sees all, does not turn, and its queries grow with their position.
+// Every so many layers the MLP is a mixture beside a shared expert: the sigmoid of the best score multiplies
+// the input of its expert.
 //
 // Source: transformers, models/llama4/modeling_llama4.py; Meta 2025, The Llama 4 herd.
 package llama4
@@ -16,7 +16,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -30,7 +30,7 @@ type Config struct {
 	NumKVHeads       int              `json:"num_key_value_heads"`
 	HeadDim          int              `json:"head_dim"`
 	LayerTypes       []string         `json:"layer_types"`
-	Turning          []int            `json:"no_rope_layers"` // where the types do not say it
+	Turning          []int            `json:"no_rope_layers"` // where the types do not name the layers
 	ChunkSize        int              `json:"sliding_window"`
 	QKNorm           bool             `json:"use_qk_norm"`
 	Tuned            bool             `json:"attn_temperature_tuning"`
@@ -54,7 +54,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer, with either an MLP or a mixture.
+// Layer is a decoder layer, with either an MLP or a mixture.
 type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`
@@ -78,7 +78,7 @@ type MLP struct {
 	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
-// MoE is the mixture of experts and the one that all tokens share.
+// MoE is the mixture of experts, with a shared expert for all tokens.
 type MoE struct {
 	Router     *graph.Weight `gguf:"ffn_gate_inp" hf:"router"`
 	Gate       *graph.Weight `gguf:"ffn_gate_exps" hf:"experts.gate_proj"`
@@ -161,7 +161,7 @@ func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	route := g.RouteWith(g.Linear(e.Router, x, m.NumExperts), m.TopK, graph.RouteAttr{Weigh: graph.SigmoidEach}, nil, nil)
 	experts := graph.ExpertsAttr{ActAttr: graph.ActAttr{Act: m.Act}, Form: graph.Apart, OnInput: true}
 	y := g.ExpertsWith(experts, []*graph.Weight{e.Gate, e.Up, e.Down}, nil, x, route, m.NumExperts, m.ExpertSize)
-	y = g.Name(y, "ffn_experts", "feed_forward.experts.sum") // the module itself gives what each expert adds
+	y = g.Name(y, "ffn_experts", "feed_forward.experts.sum") // the module itself returns the outputs of each expert
 	gate, up := g.Linear(e.SharedGate, x, m.ExpertSize), g.Linear(e.SharedUp, x, m.ExpertSize)
 	y = g.Add(y, g.Linear(e.SharedDown, g.GLU(m.Act, gate, up), m.HiddenSize))
 	return g.Name(y, "ffn_out", "feed_forward.out")

@@ -2,11 +2,11 @@ package mamba2
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of Mamba 2 are like.
+// Family describes files of Mamba 2.
 //
-// Source: transformers 5.17, models/mamba2/configuration_mamba2.py; llama.cpp,
-// conversion/mamba.py and src/models/mamba2.cpp, which norms each group of heads apart.
-// transformers norms all together, and so does Karat: the same in models of one group.
+// Source: transformers 5.17, models/mamba2/configuration_mamba2.py; llama.cpp, conversion/mamba.py and
+// src/models/mamba2.cpp (norms each group of heads apart). transformers norms all together, and so does
+// Karat: equal in models of a single group.
 var Family = family.Family{
 	Name:  "mamba2",
 	Title: "Mamba 2",

@@ -1,9 +1,8 @@
 // Package mamba2 is the Mamba 2 decoder.
 //
-// What differs from Llama: there is no attention and no MLP. Each layer is a mixer: one
-// projection makes a gate, the input x of a scan, the vectors b and c that write and read its
-// state, and the step dt of each head; a short convolution runs over x, b and c. The scan's
-// output is gated, then normed over all heads.
+// Differences from Llama: there is no attention and no MLP. Each layer is a mixer: a projection makes a gate,
+// the input x of a scan, the vectors b and c for writing and reading its state, and the step dt of each head;
+// a short convolution runs over x, b and c. The scan's output is gated, then normed over all heads.
 //
 // Source: transformers, models/mamba2/modeling_mamba2.py; Dao and Gu 2024, arXiv:2405.21060.
 package mamba2
@@ -14,7 +13,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize  int              `json:"vocab_size"`
 	HiddenSize int              `json:"hidden_size"`
@@ -43,7 +42,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	MixerNorm *graph.Weight `gguf:"attn_norm" hf:"norm"`
 	Mixer     Mixer         `gguf:"" hf:"mixer"`
@@ -92,8 +91,10 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {
 
 func (x *Mixer) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {
 	inner, groups := m.NumHeads*m.HeadDim, m.NumGroups*m.StateSize
-	all := g.Linear(x.In, h, 2*inner+2*groups+m.NumHeads)                                         // [T, gate, x, b, c, dt]
-	xbc := g.Conv(x.Conv, x.ConvBias, g.Slice(all, inner, inner+2*groups), m.Kernel)              // [T, heads·dim + 2·groups·n]
+	// [T, gate, x, b, c, dt]
+	all := g.Linear(x.In, h, 2*inner+2*groups+m.NumHeads)
+	// [T, heads·dim + 2·groups·n]
+	xbc := g.Conv(x.Conv, x.ConvBias, g.Slice(all, inner, inner+2*groups), m.Kernel)
 	xbc = g.Act(m.Act, xbc)                                                                       //
 	in := g.Heads(g.Slice(xbc, 0, inner), m.HeadDim)                                              // [T, heads, dim]
 	b, c := g.Slice(xbc, inner, groups), g.Slice(xbc, inner+groups, groups)                       // [T, groups·n]

@@ -2,9 +2,8 @@ package mistral3
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of Ministral 3 are like. GGUF files of Mistral Small 3 may have its
-// key, too: such a model neither scales its rotation nor grows its queries, and is a
-// mistral in config.json.
+// Family describes files of Ministral 3. GGUF files of Mistral Small 3 may have its key, too: such a model
+// neither scales its rotation nor grows its queries, and is a mistral in config.json.
 //
 // Source: transformers 5.17, models/ministral3/configuration_ministral3.py; llama.cpp,
 // conversion/mistral3.py and src/models/mistral3.cpp.
@@ -40,7 +39,7 @@ var Family = family.Family{
 	Expect:    family.Expect{Eps: []float64{1e-5}},
 }
 
-// published is what the library assumes of rotation where the file says nothing of it.
+// published sets the library's assumptions about rotation where the file is silent.
 func published(s family.Settings, _ *family.File) {
 	if s["rope_parameters"] == nil && s["rope_scaling"] == nil && s["rope_theta"] == nil {
 		s["rope_parameters"] = map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16., "original_max_position_embeddings": 16384.,

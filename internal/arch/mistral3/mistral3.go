@@ -1,7 +1,7 @@
 // Package mistral3 is the decoder of Ministral 3.
 //
-// What differs from Llama: heads turn by yarn, and queries of later positions grow, by a
-// step at each multiple of the context that the model was first trained for.
+// Differences from Llama: heads turn by yarn, and queries of later positions grow, by a step at each multiple
+// of the first training context.
 //
 // Source: transformers, models/ministral3/modeling_ministral3.py; Peng et al. 2023,
 // arXiv:2309.00071 (yarn); Nakanishi 2025, arXiv:2501.19399 (growing queries).
@@ -15,7 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -46,7 +46,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`
@@ -75,7 +75,7 @@ func New(c Config) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	magnitude := float64(float32(r.Magnitude)) // as it is used, and as GGUF has it
+	magnitude := float64(float32(r.Magnitude)) // the precision of GGUF and of the graph
 	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
 	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: magnitude}
 	if c.Growth != 0 {

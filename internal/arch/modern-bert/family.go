@@ -2,7 +2,7 @@ package modernbert
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of ModernBERT are like. Tensors of the head that predicts masked words are set aside.
+// Family describes files of ModernBERT. Tensors of the masked-word head are set aside.
 //
 // Source: transformers 5.17, models/modernbert/configuration_modernbert.py; llama.cpp, conversion/bert.py and
 // src/models/modern-bert.cpp.
@@ -17,7 +17,8 @@ var Family = family.Family{
 	Idle: []string{"tie_word_embeddings", "head_dim", "num_key_value_heads", "classifier_activation", "classifier_bias", "classifier_pooling", "decoder_bias", "deterministic_flash_attn",
 		"embedding_dropout", "mlp_dropout", "initializer_cutoff_factor", "sparse_pred_ignore_index", "sparse_prediction", "reference_compile",
 		"repad_logits_with_grad", "position_embedding_type", "gradient_checkpointing", "layer_norm_eps"},
-	FromConfig: func(s family.Settings, _ *family.File) { delete(s, "layer_norm_eps") }, // a second name of norm_eps, which nothing reads
+	// a second name of norm_eps, never read
+	FromConfig: func(s family.Settings, _ *family.File) { delete(s, "layer_norm_eps") },
 	FromGGUF:   family.Epsilon,
 	Rope: family.Rope{
 		Full:    map[string]any{"rope_theta": 160000.},
@@ -32,7 +33,8 @@ var Family = family.Family{
 		{GGUF: "attention.sliding_window_pattern", Kind: family.Period},
 		{GGUF: "rope.scaling.type", Kind: family.Word, Text: "none"},
 		{Setting: "vocab_size", Kind: family.Count},
-		{Setting: "rms_norm_eps", GGUF: "attention.layer_norm_epsilon", Kind: family.Number}, // llama.cpp's reader wants it, its converter may write the other one alone
+		// llama.cpp's reader wants the first, its converter may write the second alone
+		{Setting: "rms_norm_eps", GGUF: "attention.layer_norm_epsilon", Kind: family.Number},
 		{GGUF: "hidden_activation", Kind: family.Word, Text: "gelu"},
 	},
 	Rename: family.Discard("head.dense.weight", "head.norm.weight", "decoder.bias", "decoder.weight"),

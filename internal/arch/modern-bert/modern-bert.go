@@ -1,9 +1,9 @@
 // Package modernbert is the ModernBERT encoder.
 //
-// What differs from Llama: all of a text is seen from everywhere, and from sliding layers half a window on each side; the
-// first layer is full and every n-th after it; norms are LayerNorms without bias, one of them right behind the
-// embeddings, which the first layer reads; one projection makes queries, keys and values, and one gate and up, the
-// activated half first; each kind of layer has its own rotary base; no head.
+// Differences from Llama: all of a text is seen from everywhere, and from sliding layers half a window on
+// each side; the first layer is full and every n-th after it; norms are LayerNorms without bias, with a norm
+// right behind the embeddings, the input of the first layer; a projection makes queries, keys and values,
+// another gate and up, the activated half first; each kind of layer has its own rotary base; no head.
 //
 // Source: transformers, models/modernbert/modeling_modernbert.py; Warner et al. 2024, arXiv:2412.13663.
 package modernbert
@@ -15,7 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -43,7 +43,7 @@ type Model struct {
 	Norm          *graph.Weight `gguf:"output_norm" hf:"model.final_norm"`
 }
 
-// Layer is one layer.
+// Layer is an encoder layer.
 type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"attn_norm" optional:"the first layer reads the embeddings' norm"`
 	QKV      *graph.Weight `gguf:"attn_qkv" hf:"attn.Wqkv"`
@@ -53,7 +53,7 @@ type Layer struct {
 	Down     *graph.Weight `gguf:"ffn_down" hf:"mlp.Wo"`
 }
 
-// layerConfig is what the configuration says of one layer.
+// layerConfig holds the settings of a layer.
 type layerConfig struct {
 	kv    *graph.KV
 	freqs rope.Freqs

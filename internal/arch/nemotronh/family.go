@@ -2,7 +2,7 @@ package nemotronh
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of Nemotron-H with experts are like (Nemotron 3 Nano).
+// Family describes files of Nemotron-H with experts (Nemotron 3 Nano).
 //
 // Source: transformers 5.17, models/nemotron_h/configuration_nemotron_h.py; llama.cpp,
 // conversion/nemotron.py and src/models/nemotron-h.cpp.
@@ -36,7 +36,8 @@ var Family = family.Family{
 	Without: []string{"rope_parameters"},
 
 	Keys: []family.Key{
-		{Setting: "rms_norm_eps", GGUF: "attention.layer_norm_epsilon", Kind: family.Number}, // readers want the other one, too
+		// readers want the other name as well
+		{Setting: "rms_norm_eps", GGUF: "attention.layer_norm_epsilon", Kind: family.Number},
 		{Setting: "vocab_size"},
 		{GGUF: "rope.dimension_count", Kind: family.FullDim},
 		{Setting: "n_group", GGUF: "expert_group_count", Nil: true},
@@ -46,7 +47,8 @@ var Family = family.Family{
 		{Setting: "n_groups", GGUF: "ssm.group_count"},
 		{Setting: "mamba_head_dim", GGUF: "ssm.inner_size", Kind: family.Product, Of: "mamba_num_heads"},
 		{Setting: "mamba_num_heads", GGUF: "ssm.time_step_rank"},
-		{Setting: "position_embedding_type", GGUF: "rope.scaling.finetuned", Kind: family.Switch, Text: "rope"}, // never read: nothing turns
+		// never read: nothing turns
+		{Setting: "position_embedding_type", GGUF: "rope.scaling.finetuned", Kind: family.Switch, Text: "rope"},
 		{Setting: "moe_intermediate_size"},
 		{Setting: "moe_shared_expert_intermediate_size", GGUF: "expert_shared_feed_forward_length"},
 		{Setting: "n_shared_experts", GGUF: "expert_shared_count"},
@@ -70,14 +72,14 @@ var Family = family.Family{
 	},
 }
 
-// kinds are config.json's names, the letters of older versions among them.
+// kinds are config.json's names, with the letters of older versions.
 var kinds = map[string]string{
 	"mamba": family.LinearAttention, family.LinearAttention: family.LinearAttention, "M": family.LinearAttention,
 	"attention": family.FullAttention, family.FullAttention: family.FullAttention, "*": family.FullAttention,
 	family.ExpertsAlone: family.ExpertsAlone, "E": family.ExpertsAlone,
 }
 
-// normal takes the width of experts for that of the model's MLPs, which are experts, as GGUF does.
+// normal takes the width of experts for the width of the model's MLPs, as GGUF does: the MLPs are experts.
 func normal(s family.Settings, f *family.File) {
 	family.Unlimited(s, f)
 	s["intermediate_size"] = s["moe_intermediate_size"]

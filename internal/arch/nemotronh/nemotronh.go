@@ -1,10 +1,9 @@
 // Package nemotronh is the decoder of Nemotron-H with experts.
 //
-// What differs from Llama: a layer has one norm and one part, which is Mamba 2's gated scan,
-// attention without positions, or experts. The scan's output is normed by groups of heads.
-// Experts have no gate, and a squared ReLU; a sigmoid weighs them, a bias helps to choose them,
-// and an MLP of the same make that all tokens take stands beside. Some models' experts work in
-// a smaller width.
+// Differences from Llama: a layer has a norm and a single part: Mamba 2's gated scan, attention without
+// positions, or experts. The scan's output is normed by groups of heads. Experts have no gate, and a squared
+// ReLU; a sigmoid weighs experts, a bias helps in their choice, and an MLP of the same make for all tokens
+// stands beside. Some models' experts work in a smaller width.
 //
 // Source: transformers, models/nemotron_h/modeling_nemotron_h.py; NVIDIA 2025, arXiv:2504.03624.
 package nemotronh
@@ -17,7 +16,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize  int              `json:"vocab_size"`
 	HiddenSize int              `json:"hidden_size"`
@@ -34,9 +33,9 @@ type Config struct {
 	NumExperts int              `json:"num_experts"`
 	TopK       int              `json:"top_k_experts"`
 	ExpertSize int              `json:"moe_intermediate_size"`
-	NumShared  int              `json:"n_shared_experts"` // 0, or their size is that of all
+	NumShared  int              `json:"n_shared_experts"` // 0, or the size of all
 	SharedSize int              `json:"moe_shared_expert_intermediate_size"`
-	LatentSize int              `json:"moe_latent_size"` // of what experts read and write; 0 for the model's
+	LatentSize int              `json:"moe_latent_size"` // experts' width; 0 for the model's
 	Groups     int              `json:"n_group"`
 	KeptGroups int              `json:"topk_group"`
 	Normalize  bool             `json:"norm_topk_prob"`
@@ -62,7 +61,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer, which has one of the mixers.
+// Layer is a decoder layer, with a single mixer.
 type Layer struct {
 	Norm *graph.Weight `gguf:"attn_norm" hf:"norm"`
 	Scan *Scan         `gguf:"" hf:"mixer"`
@@ -90,7 +89,7 @@ type Attention struct {
 	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
 }
 
-// MoE is the mixture of experts, beside an MLP that all tokens take.
+// MoE is the mixture of experts, beside an MLP for all tokens.
 type MoE struct {
 	Router     *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
 	Bias       *graph.Weight `gguf:"exp_probs_b.bias" hf:"gate.e_score_correction_bias"`
@@ -159,7 +158,8 @@ func (s *Scan) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {
 	c := g.Heads(g.Slice(xbc, inner+groups, groups), m.StateSize)                              //
 	y := g.SSMScan(s.A, s.StepBias, s.D, x, g.Slice(all, 2*inner+2*groups, m.ScanHeads), b, c) // [T, heads, dim]
 	y = g.GLU(graph.SiLU, g.Slice(all, 0, inner), y)                                           // [T, heads·dim]
-	y = g.Normalize(g.Heads(y, inner/m.ScanGroups), m.RMSNormEps)                              // [T, groups, heads·dim/groups]
+	// [T, groups, heads·dim/groups]
+	y = g.Normalize(g.Heads(y, inner/m.ScanGroups), m.RMSNormEps)
 	y = g.Name(g.MulWeight(s.Norm, y, inner), "ssm_norm", "mixer.norm.out")
 	return g.Linear(s.Out, y, m.HiddenSize)
 }

@@ -2,7 +2,7 @@ package olmo2
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of OLMo 2 and 3 are like, which share GGUF's key.
+// Family describes files of OLMo 2 and 3, models of the same GGUF key.
 //
 // Source: transformers 5.17, models/olmo2 and models/olmo3, configuration_*.py;
 // llama.cpp, conversion/olmo.py and src/models/olmo2.cpp.

@@ -1,8 +1,8 @@
 // Package olmo2 is the decoder of OLMo 2 and 3.
 //
-// What differs from Llama: no norms before attention and MLP, but norms of what each
-// adds; norms of queries and keys over all heads together. In OLMo 3 three of four
-// layers slide, and full ones may turn by yarn.
+// Differences from Llama: norms of the outputs of attention and MLP, in the place of norms before; norms of
+// queries and keys over all heads together. In OLMo 3 three of four layers slide, and full ones may turn by
+// yarn.
 //
 // Source: transformers, models/olmo2/modeling_olmo2.py and
 // models/olmo3/modeling_olmo3.py; OLMo Team 2024, arXiv:2501.00656.
@@ -15,7 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -46,7 +46,7 @@ type Model struct {
 	Output        *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	Attn         Attention     `gguf:"" hf:"self_attn"`
 	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
@@ -71,7 +71,7 @@ type MLP struct {
 	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
-// layerConfig is what the configuration says of one layer.
+// layerConfig holds the settings of a layer.
 type layerConfig struct {
 	kv   *graph.KV
 	turn graph.RoPEAttr
@@ -85,7 +85,7 @@ func New(c Config) (*Model, error) {
 		if err != nil {
 			return nil, err
 		}
-		magnitude := float64(float32(r.Magnitude)) // as it is used, and as GGUF has it
+		magnitude := float64(float32(r.Magnitude)) // the precision of GGUF and of the graph
 		*turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: magnitude}
 	}
 	return m, nil

@@ -2,10 +2,10 @@ package phi3
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of Phi-3, Phi-3.5, Phi-4 and Phi-4-mini are like.
+// Family describes files of Phi-3, Phi-3.5, Phi-4 and Phi-4-mini.
 //
-// Source: transformers 5.17, models/phi3/configuration_phi3.py; llama.cpp,
-// conversion/phi.py and src/models/phi3.cpp (which ignores the window).
+// Source: transformers 5.17, models/phi3/configuration_phi3.py; llama.cpp, conversion/phi.py and
+// src/models/phi3.cpp (ignores the window).
 var Family = family.Family{
 	Name:  "phi3",
 	Title: "Phi-3",
@@ -35,7 +35,7 @@ var Family = family.Family{
 	},
 }
 
-// longrope is the only scaling, whatever older files call it.
+// longrope is the only scaling, under various names in older files.
 func longrope(s family.Settings, _ *family.File) {
 	for _, key := range []string{"rope_scaling", "rope_parameters"} {
 		p, _ := family.Object(s[key])

@@ -1,8 +1,8 @@
 // Package phi3 is the decoder of Phi-3 and Phi-4.
 //
-// What differs from Llama: one projection makes queries, keys and values, and one the
-// MLP's gate and up; a part of a head's features may turn, by longrope, whose divisors
-// depend on the context that the model is opened for; all layers may slide.
+// Differences from Llama: a projection makes queries, keys and values, another the MLP's gate and up; a part
+// of a head's features may turn, by longrope, with divisors chosen by the model's context; all layers may
+// slide.
 //
 // Source: transformers, models/phi3/modeling_phi3.py; Abdin et al. 2024,
 // arXiv:2404.14219; Ding et al. 2024, arXiv:2402.13753 (longrope).
@@ -15,7 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize         int              `json:"vocab_size"`
 	HiddenSize        int              `json:"hidden_size"`
@@ -25,7 +25,7 @@ type Config struct {
 	NumKVHeads        int              `json:"num_key_value_heads"`
 	HeadDim           int              `json:"head_dim"`
 	MaxPositions      int              `json:"max_position_embeddings"`
-	OriginalPositions int              `json:"original_max_position_embeddings"` // up to which the short divisors hold
+	OriginalPositions int              `json:"original_max_position_embeddings"` // longest context of short divisors
 	SlidingWindow     int              `json:"sliding_window"`
 	RMSNormEps        float32          `json:"rms_norm_eps"`
 	Act               graph.Activation `json:"hidden_act"`
@@ -45,7 +45,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`
@@ -72,7 +72,7 @@ func New(c Config, context int) (*Model, error) {
 		p.Context = float64(c.OriginalPositions)
 	}
 	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions, Opened: context}, p)
-	magnitude := float64(float32(r.Magnitude)) // as it is used, and as GGUF has it
+	magnitude := float64(float32(r.Magnitude)) // the precision of GGUF and of the graph
 	turn := graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: magnitude}
 	return &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}, err
 }

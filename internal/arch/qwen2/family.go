@@ -2,7 +2,7 @@ package qwen2
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of Qwen 2 and 2.5 are like.
+// Family describes files of Qwen 2 and 2.5.
 //
 // Source: transformers 5.17, models/qwen2/configuration_qwen2.py; llama.cpp,
 // conversion/qwen.py.
@@ -15,7 +15,7 @@ var Family = family.Family{
 		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
 		"sliding_window": 4096., "max_window_layers": 28.}}},
 	Fixed: map[string]any{"hidden_act": "silu"},
-	Idle:  []string{"attention_bias"}, // it has its biases always
+	Idle:  []string{"attention_bias"}, // biases are always present
 	Rope:  family.Rope{Full: map[string]any{"rope_theta": 1e4}},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "qwen2"},

@@ -1,6 +1,6 @@
 // Package qwen2 is the Qwen 2 and 2.5 dense decoder.
 //
-// What differs from Llama: the query, key and value projections have biases.
+// Differences from Llama: the query, key and value projections have biases.
 //
 // Source: transformers, models/qwen2/modeling_qwen2.py; Yang et al. 2024,
 // arXiv:2407.10671.
@@ -13,7 +13,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -42,7 +42,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`

@@ -2,7 +2,7 @@ package qwen3
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of Qwen 3's dense models are like.
+// Family describes files of Qwen 3's dense models.
 //
 // Source: transformers 5.17, models/qwen3/configuration_qwen3.py; llama.cpp,
 // conversion/qwen.py.

@@ -1,7 +1,7 @@
 // Package qwen3 is the Qwen 3 dense decoder.
 //
-// What differs from Llama: each query and key head is normed before its
-// rotation, and the head size does not follow from the width.
+// Differences from Llama: each query and key head is normed before its rotation, and the head size does not
+// follow from the width.
 //
 // Source: transformers, models/qwen3/modeling_qwen3.py; Yang et al. 2025,
 // arXiv:2505.09388.
@@ -14,7 +14,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -43,7 +43,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`

@@ -6,7 +6,7 @@ import (
 	"github.com/karat-run/karat/internal/family"
 )
 
-// Family is what files of Qwen 3.5 are like.
+// Family describes files of Qwen 3.5.
 //
 // Source: transformers 5.17, models/qwen3_5/configuration_qwen3_5.py; llama.cpp,
 // conversion/qwen.py and src/models/qwen35.cpp.
@@ -16,7 +16,7 @@ var Family = family.Family{
 	Model: family.Of(New),
 
 	Types: []family.Type{{Name: "qwen3_5_text", Class: "Qwen3_5ForCausalLM", Window: family.Listed, Period: 4,
-		Defaults: with(map[string]any{"num_key_value_heads": 4.})}},
+		Defaults: merge(map[string]any{"num_key_value_heads": 4.})}},
 	Fixed:      fixed,
 	Idle:       idle,
 	FromConfig: sections,
@@ -33,7 +33,7 @@ var Family = family.Family{
 	Expect:    family.Expect{Parts: parts},
 }
 
-// MoEFamily is what files of Qwen 3.5's models with experts are like.
+// MoEFamily describes files of Qwen 3.5's models with experts.
 //
 // Source: transformers 5.17, models/qwen3_5_moe/configuration_qwen3_5_moe.py; llama.cpp,
 // conversion/qwen.py and src/models/qwen35moe.cpp.
@@ -43,7 +43,7 @@ var MoEFamily = family.Family{
 	Model: family.Of(New),
 
 	Types: []family.Type{{Name: "qwen3_5_moe_text", Class: "Qwen3_5MoeForCausalLM", Window: family.Listed, Period: 4,
-		Defaults: with(map[string]any{"num_key_value_heads": 2., "moe_intermediate_size": 512., "shared_expert_intermediate_size": 512.,
+		Defaults: merge(map[string]any{"num_key_value_heads": 2., "moe_intermediate_size": 512., "shared_expert_intermediate_size": 512.,
 			"num_experts": 256., "top_k_experts": 8.})}},
 	Fixed:      fixed,
 	Idle:       append([]string{"intermediate_size", "output_router_logits", "router_aux_loss_coef"}, idle...),
@@ -69,7 +69,7 @@ var MoEFamily = family.Family{
 	Expect:    family.Expect{Parts: parts},
 }
 
-// What both have.
+// Settings of both.
 var (
 	fixed  = map[string]any{"hidden_act": "silu", "mrope_interleaved": true, "attn_output_gate": true}
 	idle   = []string{"full_attention_interval", "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "mamba_ssm_dtype", "partial_rotary_factor"}
@@ -103,8 +103,8 @@ var (
 	}
 )
 
-// with adds to the defaults of a type those of both.
-func with(own map[string]any) map[string]any {
+// merge adds the defaults of both types to the defaults of a type.
+func merge(own map[string]any) map[string]any {
 	maps.Copy(own, map[string]any{"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
 		"head_dim": 256., "linear_conv_kernel_dim": 4., "linear_key_head_dim": 128., "linear_value_head_dim": 128.,
 		"linear_num_key_heads": 16., "linear_num_value_heads": 32., "mrope_interleaved": true})
@@ -124,7 +124,7 @@ func sections(s family.Settings, _ *family.File) {
 	s.Say(map[string]any{"mrope_section": []any{11., 11., 10.}})
 }
 
-// spell puts them back.
+// spell puts the sections back.
 func spell(s family.Settings) {
 	s["rope_scaling"] = map[string]any{"rope_type": "default", "mrope_section": s["mrope_section"], "mrope_interleaved": true}
 	delete(s, "mrope_section")

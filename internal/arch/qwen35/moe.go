@@ -2,8 +2,7 @@ package qwen35
 
 import "github.com/karat-run/karat/internal/graph"
 
-// MoE is the mixture of experts and the one that all tokens share, of which SharedScore [1, in]
-// makes the score.
+// MoE is the mixture of experts, with a shared expert for all tokens, scored by SharedScore [1, in].
 type MoE struct {
 	Router      *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
 	Gate        *graph.Weight `gguf:"ffn_gate_exps" hf:"experts.gate_proj"`
@@ -22,14 +21,14 @@ func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	y := g.ExpertsWith(experts, []*graph.Weight{e.Gate, e.Up, e.Down}, nil, x, route, m.NumExperts, m.ExpertSize)
 	y = g.Name(y, "ffn_experts", "mlp.experts.out")
 	own := g.RouteWith(g.Linear(e.SharedScore, x, 1), 1, graph.RouteAttr{Weigh: graph.SigmoidEach}, nil, nil)
-	shared := []*graph.Weight{alone(e.SharedGate), alone(e.SharedUp), alone(e.SharedDown)}
+	shared := []*graph.Weight{single(e.SharedGate), single(e.SharedUp), single(e.SharedDown)}
 	weighed := g.Name(g.ExpertsWith(experts, shared, nil, x, own, 1, m.SharedSize), "ffn_shexp", "mlp.shared_expert.weighed")
 	y = g.Add(y, weighed)
 	return g.Name(y, "ffn_out", "mlp.out")
 }
 
-// alone is w as the weight of one expert, so that a route weighs what it gives.
-func alone(w *graph.Weight) *graph.Weight {
+// single returns w as the weight of a single expert, for a route to weigh the output.
+func single(w *graph.Weight) *graph.Weight {
 	one := *w
 	if len(w.Shape) == 2 {
 		one.Shape = append([]int{1}, w.Shape...)

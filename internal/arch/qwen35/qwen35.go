@@ -1,12 +1,11 @@
 // Package qwen35 is the Qwen 3.5 decoder, without and with experts.
 //
-// What differs from Qwen 3: three of four layers are gated DeltaNets: a short convolution,
-// then a state for each head that decays and is corrected by the delta rule, then a gated norm.
-// In the fourth, attention's queries come with a gate of its output, and a quarter of a
-// head turns, by three parts of the position. All norms are scaled by 1+w, but the gated one.
-// With experts the feed-forward part of each layer is a mixture, whose router takes the softmax over
-// all experts and divides the weights of the best by their sum, beside a shared expert that the
-// sigmoid of its own score weighs.
+// Differences from Qwen 3: three of four layers are gated DeltaNets: a short convolution, then a state for
+// each head, decaying and corrected by the delta rule, then a gated norm. In the fourth, attention's queries
+// come with a gate of its output, and a quarter of a head turns, by three parts of the position. All norms
+// except the gated norm are scaled by 1+w. With experts the feed-forward part of each layer is a mixture,
+// beside a shared expert weighed by the sigmoid of its score. The router takes the softmax over all experts
+// and divides the weights of the best by their sum.
 //
 // Source: transformers, models/qwen3_5/modeling_qwen3_5.py and models/qwen3_5_moe/modeling_qwen3_5_moe.py;
 // Yang, Kautz and Hatamizadeh 2024, arXiv:2412.06464.
@@ -20,7 +19,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -59,7 +58,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer, with attention or a DeltaNet.
+// Layer is a decoder layer, with attention or a DeltaNet.
 type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     *Attention    `gguf:"" hf:"self_attn"`
@@ -79,8 +78,8 @@ type Attention struct {
 	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
 }
 
-// DeltaNet is a gated DeltaNet. The columns of Out are of heads by turns of the groups that
-// share a key, the rows of the others by groups.
+// DeltaNet is a gated DeltaNet. The columns of Out are in the order of heads by turns of the groups sharing a
+// key, the rows of other weights by groups.
 type DeltaNet struct {
 	QKV   *graph.Weight `gguf:"attn_qkv" hf:"in_proj_qkv"`
 	Gate  *graph.Weight `gguf:"attn_gate" hf:"in_proj_z"`
@@ -100,7 +99,7 @@ type MLP struct {
 	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
-// normEps is that of the length of a DeltaNet's queries and keys.
+// normEps is the epsilon of the length of a DeltaNet's queries and keys.
 const normEps = 1e-6
 
 // New makes a model whose weights are yet to be bound.
@@ -185,8 +184,7 @@ func (d *DeltaNet) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node
 	return g.Linear(d.Out, m.byTurns(g, y), m.HiddenSize)
 }
 
-// byTurns is y's heads, of which those of a group lie together, the first of each group, then the
-// second ones.
+// byTurns returns the heads of y, stored by groups, by turns: the first head of each group, then the second.
 func (m *Model) byTurns(g graph.Builder, y *graph.Node) *graph.Node {
 	per := m.ValueHeads / m.KeyHeads
 	if per == 1 {

@@ -2,7 +2,7 @@ package qwen3moe
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family is what files of Qwen 3's models with experts are like.
+// Family describes files of Qwen 3's models with experts.
 //
 // Source: transformers 5.17, models/qwen3_moe/configuration_qwen3_moe.py; llama.cpp,
 // conversion/qwen.py and src/models/qwen3moe.cpp.

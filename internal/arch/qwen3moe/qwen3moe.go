@@ -1,8 +1,8 @@
 // Package qwen3moe is the Qwen 3 decoder with a mixture of experts.
 //
-// What differs from Qwen 3: the feed-forward part of each layer is a mixture, whose
-// router takes the softmax over all experts, keeps the best and, where norm_topk_prob
-// says so, divides their weights by their sum: which is the softmax of the kept scores.
+// Differences from Qwen 3: the feed-forward part of each layer is a mixture: the router takes the softmax
+// over all experts, keeps the best and, where norm_topk_prob says so, divides their weights by their sum,
+// giving the softmax of the kept scores.
 //
 // Source: transformers, models/qwen3_moe/modeling_qwen3_moe.py; Yang et al. 2025,
 // arXiv:2505.09388.
@@ -16,7 +16,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize  int              `json:"vocab_size"`
 	HiddenSize int              `json:"hidden_size"`
@@ -49,7 +49,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`
@@ -67,7 +67,7 @@ type Attention struct {
 	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
 }
 
-// MoE is the mixture of experts. Each of its last three weights is that of all experts.
+// MoE is the mixture of experts. Each of the last three weights is a stack over all experts.
 type MoE struct {
 	Router *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
 	Gate   *graph.Weight `gguf:"ffn_gate_exps" hf:"experts.gate_proj"`

@@ -6,7 +6,7 @@ import (
 	"github.com/karat-run/karat/internal/family"
 )
 
-// Family is what files of SmolLM3 are like.
+// Family describes files of SmolLM3.
 //
 // Source: transformers 5.17, models/smollm3/configuration_smollm3.py; llama.cpp,
 // conversion/llama.py and src/models/smollm3.cpp.
@@ -35,8 +35,8 @@ var Family = family.Family{
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "smaug-bpe"},
 }
 
-// interval drops the list of layers where it says what the interval does, for which
-// alone GGUF has a meaning.
+// interval drops the list of layers where the list repeats the interval: GGUF has a meaning for the interval
+// alone.
 func interval(s family.Settings, _ *family.File) {
 	list, every := s.List("no_rope_layers"), s.Number("no_rope_layer_interval")
 	var same []any

@@ -1,7 +1,7 @@
 // Package smollm3 is the SmolLM3 decoder.
 //
-// What differs from Llama: every fourth layer turns neither queries nor keys, so
-// that it sees positions by its mask alone (NoPE). There are no biases.
+// Differences from Llama: every fourth layer turns neither queries nor keys, and sees positions by its mask
+// alone (NoPE). There are no biases.
 //
 // Source: transformers, models/smollm3/modeling_smollm3.py; Yang et al. 2025,
 // arXiv:2501.18795.
@@ -15,7 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -27,8 +27,8 @@ type Config struct {
 	RMSNormEps       float32          `json:"rms_norm_eps"`
 	Act              graph.Activation `json:"hidden_act"`
 	Tied             bool             `json:"tie_word_embeddings"`
-	RopeLayers       []int            `json:"no_rope_layers"`         // 1 for each layer that turns, whatever the key says
-	NoRopeInterval   int              `json:"no_rope_layer_interval"` // without that list: every so many layers one does not
+	RopeLayers       []int            `json:"no_rope_layers"`         // 1 for each layer that turns
+	NoRopeInterval   int              `json:"no_rope_layer_interval"` // without RopeLayers, every so many layers do not turn
 	Rope             struct {
 		Full rope.Params `json:"full_attention"`
 	} `json:"rope_parameters"`
@@ -44,7 +44,7 @@ type Model struct {
 	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`

@@ -1,7 +1,7 @@
 // Package starcoder2 is the StarCoder 2 decoder.
 //
-// What differs from Llama: norms are LayerNorms with biases, and projections have
-// biases, too; the MLP has no gate; all layers may have a window.
+// Differences from Llama: norms are LayerNorms with biases, and projections have biases, too; the MLP has no
+// gate; all layers may have a window.
 //
 // Source: transformers, models/starcoder2/modeling_starcoder2.py; Lozhkov et al. 2024,
 // arXiv:2402.19173.
@@ -14,7 +14,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config is the part of the configuration that the forward pass depends on.
+// Config holds the settings of the forward pass.
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
@@ -44,7 +44,7 @@ type Model struct {
 	Output   *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
-// Layer is one decoder layer.
+// Layer is a decoder layer.
 type Layer struct {
 	AttnNorm     *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	AttnNormBias *graph.Weight `gguf:"attn_norm.bias" hf:"input_layernorm.bias"`
@@ -115,7 +115,7 @@ func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	return linear(g, p.Down, p.DownBias, up, m.HiddenSize)
 }
 
-// linear is x·wᵀ, plus the bias where the configuration has one.
+// linear returns x·wᵀ, plus a bias where the configuration sets a bias.
 func linear(g graph.Builder, w, bias *graph.Weight, x *graph.Node, out int) *graph.Node {
 	y := g.Linear(w, x, out)
 	if bias == nil {
