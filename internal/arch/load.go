@@ -43,7 +43,9 @@ func Weights(c *checkpoint.Checkpoint) (weights []*graph.Weight, notes []string,
 	for i, name := range c.Names() {
 		at[name] = i
 	}
-	slices.SortFunc(weights, func(a, b *graph.Weight) int { return at[c.Name(a.GGUF, a.HF)] - at[c.Name(b.GGUF, b.HF)] })
+	slices.SortFunc(weights, func(a, b *graph.Weight) int {
+		return at[c.Name(a.GGUF, a.HF)] - at[c.Name(b.GGUF, b.HF)]
+	})
 	return weights, notes, err
 }
 

@@ -11,18 +11,25 @@ var Family = family.Family{
 	Model: family.Of(New),
 
 	Types: []family.Type{{Name: "bert", Class: "BertModel", Defaults: map[string]any{
-		"layer_norm_eps": 1e-12, "hidden_act": "gelu", "max_position_embeddings": 512., "type_vocab_size": 2., "vocab_size": 30522., "hidden_size": 768.,
-		"num_hidden_layers": 12., "num_attention_heads": 12., "intermediate_size": 3072.}},
-		{Name: "xlm-roberta", Class: "XLMRobertaForSequenceClassification", Root: "roberta", Ranks: true, Padded: true, Defaults: map[string]any{
-			"layer_norm_eps": 1e-12, "hidden_act": "gelu", "max_position_embeddings": 512., "type_vocab_size": 2., "vocab_size": 30522., "hidden_size": 768.,
-			"num_hidden_layers": 12., "num_attention_heads": 12., "intermediate_size": 3072., "pad_token_id": 1.}}},
-	Fixed:   map[string]any{"hidden_act": "gelu", "position_embedding_type": "absolute", "is_decoder": false},
-	Idle:    []string{"tie_word_embeddings", "pad_token_id", "type_vocab_size", "head_dim", "num_key_value_heads", "attention_probs_dropout_prob", "hidden_dropout_prob", "output_past", "sbert_ce_default_activation_function", "sentence_transformers", "gradient_checkpointing", "directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"},
+		"layer_norm_eps": 1e-12, "hidden_act": "gelu", "max_position_embeddings": 512., "type_vocab_size": 2.,
+		"vocab_size": 30522., "hidden_size": 768., "num_hidden_layers": 12., "num_attention_heads": 12.,
+		"intermediate_size": 3072.}},
+		{Name: "xlm-roberta", Class: "XLMRobertaForSequenceClassification", Root: "roberta", Ranks: true, Padded: true,
+			Defaults: map[string]any{
+				"layer_norm_eps": 1e-12, "hidden_act": "gelu", "max_position_embeddings": 512., "type_vocab_size": 2.,
+				"vocab_size": 30522., "hidden_size": 768., "num_hidden_layers": 12., "num_attention_heads": 12.,
+				"intermediate_size": 3072., "pad_token_id": 1.}}},
+	Fixed: map[string]any{"hidden_act": "gelu", "position_embedding_type": "absolute", "is_decoder": false},
+	Idle: []string{"tie_word_embeddings", "pad_token_id", "type_vocab_size", "head_dim", "num_key_value_heads",
+		"attention_probs_dropout_prob", "hidden_dropout_prob", "output_past", "sbert_ce_default_activation_function",
+		"sentence_transformers", "gradient_checkpointing", "directionality", "pooler_fc_size",
+		"pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"},
 	Limits:  []family.Limit{{Key: "type_vocab_size", Min: 0, Max: 1 << 16, Rule: family.Whole}},
 	Without: []string{"num_key_value_heads", "rms_norm_eps", "rope_parameters"},
 
-	Keys:     []family.Key{{GGUF: "attention.causal", Kind: family.Never}},
-	Habits:   []family.Habit{{Ends: []string{"position_embd"}, Padded: true}, {Ends: []string{"cls.output"}, Form: family.Row}},
+	Keys: []family.Key{{GGUF: "attention.causal", Kind: family.Never}},
+	Habits: []family.Habit{{Ends: []string{"position_embd"}, Padded: true},
+		{Ends: []string{"cls.output"}, Form: family.Row}},
 	Rename:   rename,
 	FromGGUF: func(s family.Settings, f *family.File) { s.Fill("type_vocab_size", f.Rows("token_types")) },
 

@@ -12,9 +12,10 @@ var Family = family.Family{
 	Title: "Command R7B",
 	Model: family.Of(New),
 
-	Types: []family.Type{{Name: "cohere2", Class: "Cohere2ForCausalLM", Window: family.Periodic, Period: 4, Defaults: map[string]any{
-		"layer_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": true, "max_position_embeddings": 8192.,
-		"vocab_size": 256000., "sliding_window": 4096., "logit_scale": 0.0625}}},
+	Types: []family.Type{{Name: "cohere2", Class: "Cohere2ForCausalLM", Window: family.Periodic, Period: 4,
+		Defaults: map[string]any{
+			"layer_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": true, "max_position_embeddings": 8192.,
+			"vocab_size": 256000., "sliding_window": 4096., "logit_scale": 0.0625}}},
 	Without: []string{"rms_norm_eps"},
 	Fixed:   map[string]any{"hidden_act": "silu", "rotary_pct": 1.},
 	Idle: []string{"rotary_pct", "layer_switch", "order_of_interleaved_layers", "position_embedding_type",

@@ -112,17 +112,20 @@ const latentEps = 1e-6
 
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
-	m := &Model{scale: c.Rope.Full.ScoreScale() / math.Sqrt(float64(c.PlainDim+c.TurningDim)), Layers: make([]Layer, c.NumLayers)}
+	m := &Model{scale: c.Rope.Full.ScoreScale() / math.Sqrt(float64(c.PlainDim+c.TurningDim)),
+		Layers: make([]Layer, c.NumLayers)}
 	r, err := rope.Resolve(c.TurningDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
 	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude, Interleaved: c.Interleaved}
-	m.route = graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups, Kept: c.KeptGroups}
+	m.route = graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups,
+		Kept: c.KeptGroups}
 	switch {
 	case c.Scoring == "sigmoid" && c.Method == "noaux_tc":
 		m.route.Weigh, m.route.Best, c.Biased = graph.SigmoidEach, 2, true
 	case c.Scoring == "softmax" && c.Method == "greedy":
 		m.route.Groups = 1
 	case c.Scoring != "softmax" || c.Method != "group_limited_greedy":
-		return nil, fmt.Errorf("scoring_func %q with topk_method %q, supported are sigmoid with noaux_tc and softmax with greedy or group_limited_greedy", c.Scoring, c.Method)
+		return nil, fmt.Errorf("scoring_func %q with topk_method %q, supported are sigmoid with noaux_tc and "+
+			"softmax with greedy or group_limited_greedy", c.Scoring, c.Method)
 	}
 	m.Config = c
 	for i := range m.Layers {

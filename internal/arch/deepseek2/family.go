@@ -16,19 +16,23 @@ var Family = family.Family{
 	Model: family.Of(New),
 
 	Types: []family.Type{
-		{Name: "deepseek_v2", Class: "DeepseekV2ForCausalLM", Only: map[string]any{"scoring_func": "softmax"}, Defaults: merge(map[string]any{
-			"max_position_embeddings": 2048., "first_k_dense_replace": 0., "n_group": 1., "topk_group": 1., "routed_scaling_factor": 1.,
-			"norm_topk_prob": false, "scoring_func": "softmax", "topk_method": "greedy"})},
-		{Name: "deepseek_v3", Class: "DeepseekV3ForCausalLM", Only: map[string]any{"scoring_func": "sigmoid"}, Defaults: merge(map[string]any{
-			"max_position_embeddings": 4096., "first_k_dense_replace": 3., "n_group": 8., "topk_group": 4., "routed_scaling_factor": 2.5,
-			"norm_topk_prob": true, "scoring_func": "sigmoid", "topk_method": "noaux_tc"})},
+		{Name: "deepseek_v2", Class: "DeepseekV2ForCausalLM", Only: map[string]any{"scoring_func": "softmax"},
+			Defaults: merge(map[string]any{
+				"max_position_embeddings": 2048., "first_k_dense_replace": 0., "n_group": 1., "topk_group": 1.,
+				"routed_scaling_factor": 1., "norm_topk_prob": false, "scoring_func": "softmax",
+				"topk_method": "greedy"})},
+		{Name: "deepseek_v3", Class: "DeepseekV3ForCausalLM", Only: map[string]any{"scoring_func": "sigmoid"},
+			Defaults: merge(map[string]any{
+				"max_position_embeddings": 4096., "first_k_dense_replace": 3., "n_group": 8., "topk_group": 4.,
+				"routed_scaling_factor": 2.5, "norm_topk_prob": true, "scoring_func": "sigmoid",
+				"topk_method": "noaux_tc"})},
 	},
 	Fixed:      map[string]any{"hidden_act": "silu", "rope_interleave": true, "moe_layer_freq": 1., "mlp_bias": false},
 	FromGGUF:   method,
 	FromConfig: follow,
 	ToConfig:   func(s family.Settings) { s.Say(map[string]any{"q_lora_rank": nil}) }, // a reader assumes 1536
-	Idle: []string{"qk_head_dim", "num_key_value_heads", "head_dim", "topk_method", "num_nextn_predict_layers", "ep_size", "aux_loss_alpha", "seq_aux",
-		"output_router_logits", "router_aux_loss_coef"},
+	Idle: []string{"qk_head_dim", "num_key_value_heads", "head_dim", "topk_method", "num_nextn_predict_layers",
+		"ep_size", "aux_loss_alpha", "seq_aux", "output_router_logits", "router_aux_loss_coef"},
 	Limits: []family.Limit{
 		{Key: "q_lora_rank", Min: 1, Max: 1 << 24, Rule: family.Whole | family.OrZero},
 		{Key: "first_k_dense_replace", Min: 0, Max: 1 << 10, Rule: family.Whole},
@@ -47,7 +51,8 @@ var Family = family.Family{
 		{Setting: "n_shared_experts", GGUF: "expert_shared_count"},
 		{Setting: "n_group", GGUF: "expert_group_count", Nil: true},
 		{Setting: "topk_group", GGUF: "expert_group_used_count", Nil: true},
-		{Setting: "scoring_func", GGUF: "expert_gating_func", Kind: family.Choice, Unusual: true, Words: []string{"", "softmax", "sigmoid"}},
+		{Setting: "scoring_func", GGUF: "expert_gating_func", Kind: family.Choice, Unusual: true,
+			Words: []string{"", "softmax", "sigmoid"}},
 		{Setting: "routed_scaling_factor", GGUF: "expert_weights_scale", Kind: family.Number},
 		{Setting: "norm_topk_prob", GGUF: "expert_weights_norm", Kind: family.Truth},
 		{GGUF: "rope.dimension_count", Kind: family.FullDim},
@@ -66,8 +71,9 @@ var Family = family.Family{
 
 // merge adds the defaults of both types to the defaults of a type.
 func merge(own map[string]any) map[string]any {
-	maps.Copy(own, map[string]any{"qk_nope_head_dim": 128., "qk_rope_head_dim": 64., "v_head_dim": 128., "kv_lora_rank": 512., "q_lora_rank": 1536.,
-		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "rope_interleave": true})
+	maps.Copy(own, map[string]any{"qk_nope_head_dim": 128., "qk_rope_head_dim": 64., "v_head_dim": 128.,
+		"kv_lora_rank": 512., "q_lora_rank": 1536., "rms_norm_eps": 1e-6, "hidden_act": "silu",
+		"tie_word_embeddings": false, "rope_interleave": true})
 	return own
 }
 

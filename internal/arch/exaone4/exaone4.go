@@ -80,7 +80,8 @@ type layerConfig struct {
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
 	if c.SlidingWindow > 0 && !slices.Contains(c.LayerTypes, "sliding_attention") { // GGUF cannot say so
-		return nil, fmt.Errorf("sliding_window is %d, but no layer slides: such a model would see no positions", c.SlidingWindow)
+		return nil, fmt.Errorf("sliding_window is %d, but no layer slides: such a model would see no positions",
+			c.SlidingWindow)
 	}
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
 	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err

@@ -11,9 +11,10 @@ var Family = family.Family{
 	Title: "EXAONE 4.0",
 	Model: family.Of(New),
 
-	Types: []family.Type{{Name: "exaone4", Class: "Exaone4ForCausalLM", Window: family.Periodic, Period: 4, Defaults: map[string]any{
-		"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 2048.,
-		"sliding_window": 4096.}}},
+	Types: []family.Type{{Name: "exaone4", Class: "Exaone4ForCausalLM", Window: family.Periodic, Period: 4,
+		Defaults: map[string]any{
+			"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 2048.,
+			"sliding_window": 4096.}}},
 	Fixed: map[string]any{"hidden_act": "silu"},
 	Rope:  family.Rope{Full: map[string]any{"rope_theta": 1e4}},
 
@@ -27,6 +28,7 @@ var Family = family.Family{
 	Expect: family.Expect{
 		Eps:        []float64{1e-5},
 		Unwindowed: true, // the 1.2B
-		Turns:      []family.Turns{{Name: "EXAONE's", Marks: []string{"[|user|]", "[|assistant|]", "[|endofturn|]"}, Only: true}},
+		Turns: []family.Turns{{Name: "EXAONE's", Marks: []string{"[|user|]", "[|assistant|]", "[|endofturn|]"},
+			Only: true}},
 	},
 }

@@ -106,10 +106,14 @@ type MLP struct {
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
 	if c.ScanBias || c.OutBias || c.MLPBias || c.StepLimit != nil {
-		return nil, fmt.Errorf("mamba_proj_bias %v, projectors_bias %v, mlp_bias %v and time_step_limit %v, only projections without bias and steps without a limit are supported", c.ScanBias, c.OutBias, c.MLPBias, c.StepLimit)
+		return nil, fmt.Errorf("mamba_proj_bias %v, projectors_bias %v, mlp_bias %v and time_step_limit %v, only "+
+			"projections without bias and steps without a limit are supported", c.ScanBias, c.OutBias, c.MLPBias,
+			c.StepLimit)
 	}
 	if inner := c.ScanHeads * c.ScanDim; c.Normed && c.NormFirst || c.ScanSize != 0 && c.ScanSize != inner {
-		return nil, fmt.Errorf("mamba_rms_norm %v with mamba_norm_before_gate %v, and %d heads of scans of %d with mamba_d_ssm %d: only norms behind the gate are supported, and sizes that agree", c.Normed, c.NormFirst, c.ScanHeads, c.ScanDim, c.ScanSize)
+		return nil, fmt.Errorf("mamba_rms_norm %v with mamba_norm_before_gate %v, and %d heads of scans of %d with "+
+			"mamba_d_ssm %d: only norms behind the gate are supported, and sizes that agree", c.Normed, c.NormFirst,
+			c.ScanHeads, c.ScanDim, c.ScanSize)
 	}
 	if c.ScanParts == nil {
 		c.ScanParts = []float64{1, 1, 1, 1, 1}
@@ -118,7 +122,8 @@ func New(c Config) (*Model, error) {
 		c.MLPParts = []float64{1, 1}
 	}
 	if len(c.ScanParts) != 5 || len(c.MLPParts) != 2 {
-		return nil, fmt.Errorf("%d ssm_multipliers and %d mlp_multipliers, want 5 and 2", len(c.ScanParts), len(c.MLPParts))
+		return nil, fmt.Errorf("%d ssm_multipliers and %d mlp_multipliers, want 5 and 2", len(c.ScanParts),
+			len(c.MLPParts))
 	}
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
 	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err

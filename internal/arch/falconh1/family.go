@@ -12,16 +12,20 @@ var Family = family.Family{
 	Model: family.Of(New),
 
 	Types: []family.Type{{Name: "falcon_h1", Class: "FalconH1ForCausalLM", Defaults: map[string]any{
-		"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 8192., "num_key_value_heads": 8.,
-		"mamba_n_heads": 128., "mamba_n_groups": 1., "mamba_d_state": 256., "mamba_d_conv": 4., "mamba_conv_bias": true, "mamba_norm_before_gate": true, "mamba_expand": 2.}}},
+		"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 8192.,
+		"num_key_value_heads": 8., "mamba_n_heads": 128., "mamba_n_groups": 1., "mamba_d_state": 256.,
+		"mamba_d_conv": 4., "mamba_conv_bias": true, "mamba_norm_before_gate": true, "mamba_expand": 2.}}},
 	Fixed:  map[string]any{"hidden_act": "silu", "mamba_proj_bias": false, "projectors_bias": false, "mlp_bias": false},
 	Absent: map[string]any{"multipliers_folded": true},
-	Idle: []string{"mamba_expand", "mamba_chunk_size", "mamba_d_ssm", "mamba_norm_before_gate", "mamba_use_mlp", "num_logits_to_keep", "multipliers_folded",
+	Idle: []string{"mamba_expand", "mamba_chunk_size", "mamba_d_ssm", "mamba_norm_before_gate", "mamba_use_mlp",
+		"num_logits_to_keep", "multipliers_folded",
 		// GGUF has the multipliers in the values of tensors, beyond a reader's reach.
-		"embedding_multiplier", "attention_in_multiplier", "attention_out_multiplier", "key_multiplier", "ssm_in_multiplier", "ssm_out_multiplier", "ssm_multipliers", "mlp_multipliers", "lm_head_multiplier"},
+		"embedding_multiplier", "attention_in_multiplier", "attention_out_multiplier", "key_multiplier",
+		"ssm_in_multiplier", "ssm_out_multiplier", "ssm_multipliers", "mlp_multipliers", "lm_head_multiplier"},
 	FromConfig: normal,
 	ToConfig:   size,
-	Limits: append(family.ScanLimits("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv"),
+	Limits: append(family.ScanLimits("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state",
+		"mamba_d_conv"),
 		family.Limit{Key: "mamba_d_ssm", Min: 1, Max: 1 << 24, Rule: family.Whole}),
 	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4}},
 

@@ -12,10 +12,12 @@ var Family = family.Family{
 	Title: "Gemma 2",
 	Model: family.Of(New),
 
-	Types: []family.Type{{Name: "gemma2", Class: "Gemma2ForCausalLM", Window: family.Periodic, Period: 2, Defaults: map[string]any{
-		"rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true, "max_position_embeddings": 8192.,
-		"vocab_size": 256000., "num_attention_heads": 8., "num_key_value_heads": 4., "head_dim": 256., "query_pre_attn_scalar": 256.,
-		"sliding_window": 4096., "attn_logit_softcapping": 50., "final_logit_softcapping": 30.}}},
+	Types: []family.Type{{Name: "gemma2", Class: "Gemma2ForCausalLM", Window: family.Periodic, Period: 2,
+		Defaults: map[string]any{
+			"rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true,
+			"max_position_embeddings": 8192., "vocab_size": 256000., "num_attention_heads": 8.,
+			"num_key_value_heads": 4., "head_dim": 256., "query_pre_attn_scalar": 256., "sliding_window": 4096.,
+			"attn_logit_softcapping": 50., "final_logit_softcapping": 30.}}},
 	Fixed:  map[string]any{"hidden_activation": "gelu_pytorch_tanh"},
 	Absent: map[string]any{"sliding_window": 4096., "attn_logit_softcapping": 50., "final_logit_softcapping": 30.},
 	Limits: []family.Limit{
@@ -35,17 +37,20 @@ var Family = family.Family{
 
 	Tokenizer: family.Tokenizer{Model: "llama", Pre: "default", BOS: true},
 	Expect: family.Expect{
-		Parts:     []family.Part{family.PostNorm},
-		Lacks:     []family.Part{family.QKNorm, family.Scalar, family.QKVBias},
-		Tied:      true,
-		Theta:     true,
-		Softcap:   30,
-		CapsVary:  true,
-		Published: []family.Published{{Layers: 26, Hidden: 2304}, {Layers: 42, Hidden: 3584}, {Layers: 46, Hidden: 4608}},
-		Turns:     []family.Turns{{Name: "Gemma's", Marks: []string{"<start_of_turn>", "<end_of_turn>"}, Only: true}},
-		Assumed: []family.Assumed{{Key: "attention.scale", ID: "gemma2-scale", What: "the file does not say the attention scale",
-			Means: "llama.cpp's converter writes no such key: readers assume 1/sqrt(head size), or 1/sqrt(hidden/heads) for 46 layers; with another scale all logits are off",
-			Fix:   "convert with karat convert, which writes the key, or add gemma2.attention.scale"}},
+		Parts:    []family.Part{family.PostNorm},
+		Lacks:    []family.Part{family.QKNorm, family.Scalar, family.QKVBias},
+		Tied:     true,
+		Theta:    true,
+		Softcap:  30,
+		CapsVary: true,
+		Published: []family.Published{{Layers: 26, Hidden: 2304}, {Layers: 42, Hidden: 3584},
+			{Layers: 46, Hidden: 4608}},
+		Turns: []family.Turns{{Name: "Gemma's", Marks: []string{"<start_of_turn>", "<end_of_turn>"}, Only: true}},
+		Assumed: []family.Assumed{{Key: "attention.scale", ID: "gemma2-scale",
+			What: "the file does not say the attention scale",
+			Means: "llama.cpp's converter writes no such key: readers assume 1/sqrt(head size), or " +
+				"1/sqrt(hidden/heads) for 46 layers; with another scale all logits are off",
+			Fix: "convert with karat convert, which writes the key, or add gemma2.attention.scale"}},
 	},
 }
 

@@ -9,9 +9,10 @@ import (
 
 // defaults are config.json's. Sizes given by every published file are left out.
 var defaults = map[string]any{
-	"rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true, "max_position_embeddings": 131072.,
-	"vocab_size": 262144., "num_attention_heads": 8., "num_key_value_heads": 4., "head_dim": 256., "global_head_dim": 512.,
-	"hidden_size_per_layer_input": 256., "vocab_size_per_layer_input": 262144., "sliding_window": 512.,
+	"rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true,
+	"max_position_embeddings": 131072., "vocab_size": 262144., "num_attention_heads": 8., "num_key_value_heads": 4.,
+	"head_dim": 256., "global_head_dim": 512., "hidden_size_per_layer_input": 256.,
+	"vocab_size_per_layer_input": 262144., "sliding_window": 512.,
 }
 
 // Family describes files of Gemma 4.
@@ -24,7 +25,8 @@ var Family = family.Family{
 	Model: family.Of(New),
 
 	Types: []family.Type{
-		{Name: "gemma4_text", Class: "Gemma4ForCausalLM", Window: family.Periodic, Period: 6, LastFull: true, Defaults: defaults},
+		{Name: "gemma4_text", Class: "Gemma4ForCausalLM", Window: family.Periodic, Period: 6, LastFull: true,
+			Defaults: defaults},
 		{Name: "gemma4", Window: family.Periodic, Period: 6, LastFull: true, Defaults: defaults},
 	},
 	Fixed:      map[string]any{"hidden_activation": "gelu_pytorch_tanh"},
@@ -54,10 +56,11 @@ var Family = family.Family{
 
 	Tokenizer: family.Tokenizer{Model: "gemma4", Merged: true, BOS: true},
 	Expect: family.Expect{
-		Parts:       []family.Part{family.Scalar},
-		Tied:        true,
-		Softcap:     30,
-		Published:   []family.Published{{Layers: 35, Hidden: 1536, Shared: 20}, {Layers: 42, Hidden: 2560, Shared: 18}, {Layers: 30, Hidden: 2816}, {Layers: 48, Hidden: 3840}, {Layers: 60, Hidden: 5376}},
+		Parts:   []family.Part{family.Scalar},
+		Tied:    true,
+		Softcap: 30,
+		Published: []family.Published{{Layers: 35, Hidden: 1536, Shared: 20}, {Layers: 42, Hidden: 2560, Shared: 18},
+			{Layers: 30, Hidden: 2816}, {Layers: 48, Hidden: 3840}, {Layers: 60, Hidden: 5376}},
 		Turns:       []family.Turns{{Name: "Gemma 4's", Marks: []string{"<|turn>", "<turn|>"}, Only: true}},
 		TurnsAsText: true,
 	},

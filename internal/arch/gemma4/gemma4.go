@@ -205,7 +205,8 @@ func (m *Model) refuseKeys(g graph.Builder) {
 	}
 	for i := range m.Layers {
 		if l := &m.Layers[i]; held < m.NumKVShared && m.layers[i].shared {
-			g.Refuse(l.Attn.K, fmt.Sprintf("the last %d layers share keys (num_kv_shared_layers), of which only %d hold any", m.NumKVShared, held))
+			g.Refuse(l.Attn.K, fmt.Sprintf("the last %d layers share keys (num_kv_shared_layers), of which only %d "+
+				"hold any", m.NumKVShared, held))
 		}
 	}
 }

@@ -12,8 +12,8 @@ var Family = family.Family{
 	Model: family.Of(New),
 
 	Types: []family.Type{{Name: "glm4", Class: "Glm4ForCausalLM", Defaults: map[string]any{
-		"rms_norm_eps": 1.5625e-7, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 131072.,
-		"num_key_value_heads": 2., "head_dim": 128.}}},
+		"rms_norm_eps": 1.5625e-7, "hidden_act": "silu", "tie_word_embeddings": false,
+		"max_position_embeddings": 131072., "num_key_value_heads": 2., "head_dim": 128.}}},
 	Fixed: map[string]any{"hidden_act": "silu"},
 	Rope:  family.Rope{Full: map[string]any{"rope_theta": 1e4, "partial_rotary_factor": 0.5}},
 

@@ -11,11 +11,13 @@ var Family = family.Family{
 	Title: "GLM-4.5",
 	Model: family.Of(New),
 
-	Types: []family.Type{{Name: "glm4_moe", Class: "Glm4MoeForCausalLM", Lacks: []string{"scoring_func"}, Defaults: map[string]any{
-		"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 131072.,
-		"num_attention_heads": 96., "num_key_value_heads": 8., "first_k_dense_replace": 1., "moe_intermediate_size": 1408.,
-		"num_experts": 128., "top_k_experts": 8., "n_shared_experts": 1., "n_group": 1., "topk_group": 1., "routed_scaling_factor": 1.,
-		"norm_topk_prob": true, "scoring_func": "sigmoid"}}},
+	Types: []family.Type{{Name: "glm4_moe", Class: "Glm4MoeForCausalLM", Lacks: []string{"scoring_func"},
+		Defaults: map[string]any{
+			"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false,
+			"max_position_embeddings": 131072., "num_attention_heads": 96., "num_key_value_heads": 8.,
+			"first_k_dense_replace": 1., "moe_intermediate_size": 1408., "num_experts": 128., "top_k_experts": 8.,
+			"n_shared_experts": 1., "n_group": 1., "topk_group": 1., "routed_scaling_factor": 1.,
+			"norm_topk_prob": true, "scoring_func": "sigmoid"}}},
 	Fixed:  map[string]any{"hidden_act": "silu"},
 	Absent: map[string]any{"scoring_func": "sigmoid"},
 	Idle:   []string{"num_nextn_predict_layers", "output_router_logits", "router_aux_loss_coef"},
@@ -34,7 +36,8 @@ var Family = family.Family{
 		{Setting: "moe_intermediate_size"},
 		{Setting: "n_shared_experts", GGUF: "expert_shared_count"},
 		{Setting: "first_k_dense_replace", GGUF: "leading_dense_block_count"},
-		{Setting: "scoring_func", GGUF: "expert_gating_func", Kind: family.Choice, Words: []string{"", "softmax", "sigmoid"}},
+		{Setting: "scoring_func", GGUF: "expert_gating_func", Kind: family.Choice,
+			Words: []string{"", "softmax", "sigmoid"}},
 		{Setting: "routed_scaling_factor", GGUF: "expert_weights_scale", Kind: family.Number},
 		{Setting: "norm_topk_prob", GGUF: "expert_weights_norm", Kind: family.Truth},
 		{Setting: "num_nextn_predict_layers", GGUF: "nextn_predict_layers", Kind: family.NextLayers},

@@ -107,7 +107,8 @@ func New(c Config) (*Model, error) {
 	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
 	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
 	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude}
-	m.route = graph.RouteAttr{Weigh: graph.SigmoidEach, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups, Kept: c.KeptGroups, Best: 2}
+	m.route = graph.RouteAttr{Weigh: graph.SigmoidEach, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups,
+		Kept: c.KeptGroups, Best: 2}
 	for i := range m.Layers {
 		if i < c.FirstDense {
 			m.Layers[i].MLP = new(MLP)

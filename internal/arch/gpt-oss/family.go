@@ -13,16 +13,19 @@ var Family = family.Family{
 
 	Types: []family.Type{{Name: "gpt_oss", Class: "GptOssForCausalLM", Window: family.Periodic, Period: 2,
 		Lacks: []string{"moe_intermediate_size"}, Defaults: map[string]any{
-			"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 131072.,
-			"sliding_window": 128., "num_experts": 128., "top_k_experts": 4., "attention_bias": true, "swiglu_limit": 7.,
-			"num_attention_heads": 64., "num_key_value_heads": 8., "head_dim": 64.}}},
+			"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false,
+			"max_position_embeddings": 131072., "sliding_window": 128., "num_experts": 128., "top_k_experts": 4.,
+			"attention_bias": true, "swiglu_limit": 7., "num_attention_heads": 64., "num_key_value_heads": 8.,
+			"head_dim": 64.}}},
 	Fixed: map[string]any{"hidden_act": "silu", "swiglu_limit": 7.},
 	Idle:  []string{"output_router_logits", "router_aux_loss_coef", "initial_context_length", "intermediate_size"},
 	// The blocks of MXFP4 are read by their tensors; another quantization has others.
 	FromConfig: width,
 	Limits:     []family.Limit{{Key: "swiglu_limit", Min: 1e-3, Max: 1e6, Rule: family.Required}},
-	Rope:       family.Rope{Yarn: true, Fixed: map[string]any{"truncate": false}, Full: map[string]any{"rope_theta": 1.5e5}},
-	Spelling:   map[string][]string{"num_experts": {"num_local_experts", "num_experts"}, "top_k_experts": {"num_experts_per_tok", "experts_per_token"}},
+	Rope: family.Rope{Yarn: true, Fixed: map[string]any{"truncate": false},
+		Full: map[string]any{"rope_theta": 1.5e5}},
+	Spelling: map[string][]string{"num_experts": {"num_local_experts", "num_experts"},
+		"top_k_experts": {"num_experts_per_tok", "experts_per_token"}},
 
 	Keys: []family.Key{
 		{Setting: "num_experts"},
@@ -32,8 +35,10 @@ var Family = family.Family{
 	},
 	Held: map[string]string{"attention_bias": "blk.0.attn_q.bias"},
 	Habits: []family.Habit{
-		{Ends: []string{".ffn_gate_exps", ".ffn_up_exps"}, Turned: true, Woven: []string{"gate_up_proj", "gate_proj", "up_proj"}},
-		{Ends: []string{".ffn_gate_exps.bias", ".ffn_up_exps.bias"}, Woven: []string{"gate_up_proj_bias", "gate_proj_bias", "up_proj_bias"}},
+		{Ends: []string{".ffn_gate_exps", ".ffn_up_exps"}, Turned: true,
+			Woven: []string{"gate_up_proj", "gate_proj", "up_proj"}},
+		{Ends: []string{".ffn_gate_exps.bias", ".ffn_up_exps.bias"},
+			Woven: []string{"gate_up_proj_bias", "gate_proj_bias", "up_proj_bias"}},
 		{Ends: []string{".ffn_down_exps"}, Turned: true},
 	},
 	Bare: []string{".sinks", "experts.gate_up_proj", "experts.down_proj", "_bias"},

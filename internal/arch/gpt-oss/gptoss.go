@@ -130,7 +130,8 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	scores := g.Bias(e.RouterBias, g.Linear(e.Router, x, m.NumExperts)) // [T, experts]
 	route := g.RouteWith(scores, m.TopK, graph.RouteAttr{Weigh: graph.SoftmaxChosen}, nil, nil)
-	experts := graph.ExpertsAttr{ActAttr: graph.ActAttr{Act: m.Act, Limit: m.Limit, Alpha: steepness, Plus: 1}, Form: graph.Apart}
+	experts := graph.ExpertsAttr{ActAttr: graph.ActAttr{Act: m.Act, Limit: m.Limit, Alpha: steepness, Plus: 1},
+		Form: graph.Apart}
 	matrices, biases := []*graph.Weight{e.Gate, e.Up, e.Down}, []*graph.Weight{e.GateBias, e.UpBias, e.DownBias}
 	y := g.ExpertsWith(experts, matrices, biases, x, route, m.NumExperts, m.ExpertSize)
 	return g.Name(y, "ffn_experts", "mlp.experts.out")

@@ -13,14 +13,17 @@ var Family = family.Family{
 
 	Types: []family.Type{{Name: "gpt2", Class: "GPT2LMHeadModel", Defaults: map[string]any{
 		"layer_norm_eps": 1e-5, "hidden_act": "gelu_new", "tie_word_embeddings": true, "max_position_embeddings": 1024.,
-		"vocab_size": 50257., "hidden_size": 768., "num_hidden_layers": 12., "num_attention_heads": 12., "scale_attn_weights": true}}},
+		"vocab_size": 50257., "hidden_size": 768., "num_hidden_layers": 12., "num_attention_heads": 12.,
+		"scale_attn_weights": true}}},
 	Fixed: map[string]any{"hidden_act": "gelu_new", "scale_attn_weights": true},
-	Idle: []string{"head_dim", "num_key_value_heads", "n_ctx", "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
-		"embd_pdrop", "resid_pdrop", "reorder_and_upcast_attn"},
+	Idle: []string{"head_dim", "num_key_value_heads", "n_ctx", "summary_activation", "summary_first_dropout",
+		"summary_proj_to_labels", "summary_type", "summary_use_proj", "embd_pdrop", "resid_pdrop",
+		"reorder_and_upcast_attn"},
 	FromConfig: inner,
 	Spelling: map[string][]string{
-		"hidden_size": {"n_embd"}, "intermediate_size": {"n_inner"}, "num_hidden_layers": {"n_layer"}, "num_attention_heads": {"n_head"},
-		"max_position_embeddings": {"n_positions"}, "layer_norm_eps": {"layer_norm_epsilon"}, "hidden_act": {"activation_function"},
+		"hidden_size": {"n_embd"}, "intermediate_size": {"n_inner"}, "num_hidden_layers": {"n_layer"},
+		"num_attention_heads": {"n_head"}, "max_position_embeddings": {"n_positions"},
+		"layer_norm_eps": {"layer_norm_epsilon"}, "hidden_act": {"activation_function"},
 	},
 	Without: []string{"num_key_value_heads", "rms_norm_eps", "rope_parameters"},
 	Habits:  []family.Habit{{Ends: []string{".attn_qkv", ".attn_output", ".ffn_up", ".ffn_down"}, Turned: true}},

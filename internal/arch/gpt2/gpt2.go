@@ -72,7 +72,8 @@ func New(c Config) (*Model, error) {
 		return nil, fmt.Errorf("a hidden size of %d for %d heads", c.HiddenSize, c.NumHeads)
 	}
 	if !c.Scaled || c.ScaledByLayer {
-		return nil, fmt.Errorf("scale_attn_weights %v and scale_attn_by_inverse_layer_idx %v, only scores divided by the root of the head size are supported", c.Scaled, c.ScaledByLayer)
+		return nil, fmt.Errorf("scale_attn_weights %v and scale_attn_by_inverse_layer_idx %v, only scores divided "+
+			"by the root of the head size are supported", c.Scaled, c.ScaledByLayer)
 	}
 	return &Model{Config: c, Layers: make([]Layer, c.NumLayers)}, nil
 }

@@ -80,7 +80,8 @@ type MLP struct {
 
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
-	c.EmbedMultiplier, c.HalfMultiplier, c.LogitsScaling = cmp.Or(c.EmbedMultiplier, 1), cmp.Or(c.HalfMultiplier, 1), cmp.Or(c.LogitsScaling, 1)
+	c.EmbedMultiplier, c.HalfMultiplier, c.LogitsScaling = cmp.Or(c.EmbedMultiplier, 1), cmp.Or(c.HalfMultiplier, 1),
+		cmp.Or(c.LogitsScaling, 1)
 	c.AttnMultiplier = cmp.Or(c.AttnMultiplier, 1/math.Sqrt(float64(c.HeadDim)))
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
 	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err

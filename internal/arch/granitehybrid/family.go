@@ -11,21 +11,26 @@ var Family = family.Family{
 	Title: "Granite 4",
 	Model: family.Of(New),
 
-	Types: []family.Type{{Name: "granitemoehybrid", Class: "GraniteMoeHybridForCausalLM", Window: family.Listed, Defaults: map[string]any{
-		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 2048.,
-		"embedding_multiplier": 1., "attention_multiplier": 1., "residual_multiplier": 1., "logits_scaling": 1.,
-		"num_experts": 8., "top_k_experts": 2., "shared_intermediate_size": 1024.,
-		"mamba_n_heads": 128., "mamba_n_groups": 1., "mamba_d_state": 256., "mamba_d_conv": 4., "mamba_expand": 2., "mamba_conv_bias": true}}},
-	Fixed:      map[string]any{"hidden_act": "silu", "mamba_proj_bias": false},
-	Absent:     map[string]any{"embedding_multiplier": 1., "residual_multiplier": 1., "logits_scaling": 1.},
-	Idle:       []string{"max_position_embeddings", "mamba_expand", "mamba_chunk_size", "output_router_logits", "router_aux_loss_coef", "normalization_function", "init_method"},
+	Types: []family.Type{{Name: "granitemoehybrid", Class: "GraniteMoeHybridForCausalLM", Window: family.Listed,
+		Defaults: map[string]any{
+			"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 2048.,
+			"embedding_multiplier": 1., "attention_multiplier": 1., "residual_multiplier": 1., "logits_scaling": 1.,
+			"num_experts": 8., "top_k_experts": 2., "shared_intermediate_size": 1024.,
+			"mamba_n_heads": 128., "mamba_n_groups": 1., "mamba_d_state": 256., "mamba_d_conv": 4., "mamba_expand": 2.,
+			"mamba_conv_bias": true}}},
+	Fixed:  map[string]any{"hidden_act": "silu", "mamba_proj_bias": false},
+	Absent: map[string]any{"embedding_multiplier": 1., "residual_multiplier": 1., "logits_scaling": 1.},
+	Idle: []string{"max_position_embeddings", "mamba_expand", "mamba_chunk_size", "output_router_logits",
+		"router_aux_loss_coef", "normalization_function", "init_method"},
 	FromConfig: normal,
 	ToConfig:   spell,
 	FromGGUF:   family.PlainScale,
 	ToGGUF:     positions,
-	Layers: family.Layers{Kinds: map[string]string{"mamba": family.LinearAttention, family.LinearAttention: family.LinearAttention,
-		"attention": family.FullAttention, family.FullAttention: family.FullAttention}},
-	Limits: append(family.ScanLimits("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv"), []family.Limit{
+	Layers: family.Layers{Kinds: map[string]string{"mamba": family.LinearAttention,
+		family.LinearAttention: family.LinearAttention, "attention": family.FullAttention,
+		family.FullAttention: family.FullAttention}},
+	Limits: append(family.ScanLimits("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state",
+		"mamba_d_conv"), []family.Limit{
 		{Key: "shared_intermediate_size", Min: 1, Max: 1 << 24, Rule: family.Required | family.Whole},
 		{Key: "mamba_expand", Min: 1e-3, Max: 1 << 10},
 		{Key: "embedding_multiplier", Min: 1e-6, Max: 1e6, Rule: family.Required},
@@ -55,12 +60,14 @@ var Family = family.Family{
 	Habits: append([]family.Habit{
 		{Ends: []string{".attn_q", ".attn_q.bias"}, Heads: "num_attention_heads"},
 		{Ends: []string{".attn_k", ".attn_k.bias"}, Heads: "num_key_value_heads"},
-		{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_gate_shexp", ".ffn_up_shexp", ".ffn_gate", ".ffn_up"}, Woven: []string{"input_linear", "gate_linear", "up_linear"}, Runs: true},
+		{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_gate_shexp", ".ffn_up_shexp", ".ffn_gate", ".ffn_up"},
+			Woven: []string{"input_linear", "gate_linear", "up_linear"}, Runs: true},
 	}, family.ScanHabits("mamba_n_groups")...),
 	Bare: []string{".A_log", ".D", ".dt_bias", ".ssm_a", ".ssm_d"},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "refact"},
-	Expect:    family.Expect{Parts: []family.Part{{GGUF: "ssm_in", HF: "mamba.in_proj"}}, Theta: true, Eps: []float64{1e-6, 1e-5}},
+	Expect: family.Expect{Parts: []family.Part{{GGUF: "ssm_in", HF: "mamba.in_proj"}}, Theta: true,
+		Eps: []float64{1e-6, 1e-5}},
 }
 
 // normal computes the size of a scan's head where the setting is "auto" or missing.

@@ -124,13 +124,15 @@ type SharedMLP struct {
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
 	if c.ScanBias || c.StepLimit != nil {
-		return nil, fmt.Errorf("mamba_proj_bias %v and time_step_limit %v, only projections without bias and steps without a limit are supported", c.ScanBias, c.StepLimit)
+		return nil, fmt.Errorf("mamba_proj_bias %v and time_step_limit %v, only projections without bias and steps "+
+			"without a limit are supported", c.ScanBias, c.StepLimit)
 	}
 	if c.Positions != "" && c.Positions != "rope" && c.Positions != "nope" {
 		return nil, fmt.Errorf("position_embedding_type %q, supported are rope and nope", c.Positions)
 	}
 	if inner := c.ScanHeads * c.ScanDim; c.Expand != 0 && int(c.Expand*float64(c.HiddenSize)) != inner {
-		return nil, fmt.Errorf("%d heads of scans of %d, and mamba_expand is %v of a hidden size of %d", c.ScanHeads, c.ScanDim, c.Expand, c.HiddenSize)
+		return nil, fmt.Errorf("%d heads of scans of %d, and mamba_expand is %v of a hidden size of %d", c.ScanHeads,
+			c.ScanDim, c.Expand, c.HiddenSize)
 	}
 	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
 	for i := range m.Layers {

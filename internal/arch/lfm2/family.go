@@ -14,17 +14,20 @@ var Family = family.Family{
 	Model: family.Of(New),
 
 	Types: []family.Type{{Name: "lfm2", Class: "Lfm2ForCausalLM", Window: family.Listed, Defaults: map[string]any{
-		"rms_norm_eps": 1e-5, "tie_word_embeddings": true, "max_position_embeddings": 128000., "num_attention_heads": 32., "num_key_value_heads": 8.,
-		"conv_L_cache": 3., "conv_bias": false, "block_auto_adjust_ff_dim": true, "block_multiple_of": 256., "block_ffn_dim_multiplier": 1.}, Period: 1}},
+		"rms_norm_eps": 1e-5, "tie_word_embeddings": true, "max_position_embeddings": 128000.,
+		"num_attention_heads": 32., "num_key_value_heads": 8., "conv_L_cache": 3., "conv_bias": false,
+		"block_auto_adjust_ff_dim": true, "block_multiple_of": 256., "block_ffn_dim_multiplier": 1.}, Period: 1}},
 	Fixed: map[string]any{"conv_bias": false, "block_auto_adjust_ff_dim": false},
 	Idle: []string{"full_attn_idxs", "block_dim", "block_mlp_init_scale", "block_out_init_scale",
-		"block_use_swiglu", "block_use_xavier_init", "conv_dim", "conv_dim_out", "conv_use_xavier_init", "use_pos_enc", "num_heads"},
+		"block_use_swiglu", "block_use_xavier_init", "conv_dim", "conv_dim_out", "conv_use_xavier_init", "use_pos_enc",
+		"num_heads"},
 	FromConfig: adjust,
 	ToConfig:   spell,
 	Layers:     family.Layers{Kinds: kinds, Older: family.Indexes("full_attn_idxs")},
 	Limits:     []family.Limit{{Key: "conv_L_cache", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole}},
 	Rope:       family.Rope{Full: map[string]any{"rope_theta": 1e6}},
-	Spelling: map[string][]string{"rms_norm_eps": {"norm_eps", "block_norm_eps"}, "intermediate_size": {"intermediate_size", "block_ff_dim"},
+	Spelling: map[string][]string{"rms_norm_eps": {"norm_eps", "block_norm_eps"},
+		"intermediate_size":   {"intermediate_size", "block_ff_dim"},
 		"tie_word_embeddings": {"tie_word_embeddings", "tie_embedding"}, "rope_theta": {"rope_theta", "theta"}},
 
 	Keys: []family.Key{
@@ -51,10 +54,12 @@ var MoEFamily = family.Family{
 	Title: "LFM2",
 	Model: family.Of(New),
 
-	Types: []family.Type{{Name: "lfm2_moe", Class: "Lfm2MoeForCausalLM", Window: family.Listed, Lacks: []string{"scoring_func"}, Defaults: map[string]any{
-		"rms_norm_eps": 1e-5, "tie_word_embeddings": true, "max_position_embeddings": 128000., "num_attention_heads": 32., "num_key_value_heads": 8.,
-		"conv_L_cache": 3., "conv_bias": false, "num_dense_layers": 2., "moe_intermediate_size": 1792., "num_experts": 32., "top_k_experts": 4.,
-		"use_expert_bias": true, "norm_topk_prob": true, "routed_scaling_factor": 1., "scoring_func": "sigmoid"}}},
+	Types: []family.Type{{Name: "lfm2_moe", Class: "Lfm2MoeForCausalLM", Window: family.Listed,
+		Lacks: []string{"scoring_func"}, Defaults: map[string]any{
+			"rms_norm_eps": 1e-5, "tie_word_embeddings": true, "max_position_embeddings": 128000.,
+			"num_attention_heads": 32., "num_key_value_heads": 8., "conv_L_cache": 3., "conv_bias": false,
+			"num_dense_layers": 2., "moe_intermediate_size": 1792., "num_experts": 32., "top_k_experts": 4.,
+			"use_expert_bias": true, "norm_topk_prob": true, "routed_scaling_factor": 1., "scoring_func": "sigmoid"}}},
 	Fixed:    map[string]any{"conv_bias": false, "norm_topk_prob": true, "routed_scaling_factor": 1.},
 	ToConfig: spell,
 	Layers:   family.Layers{Kinds: kinds},
@@ -70,7 +75,8 @@ var MoEFamily = family.Family{
 	Keys: []family.Key{
 		{Setting: "moe_intermediate_size"},
 		{Setting: "num_dense_layers", GGUF: "leading_dense_block_count"},
-		{Setting: "scoring_func", GGUF: "expert_gating_func", Kind: family.Choice, Words: []string{"", "softmax", "sigmoid"}},
+		{Setting: "scoring_func", GGUF: "expert_gating_func", Kind: family.Choice,
+			Words: []string{"", "softmax", "sigmoid"}},
 		{Setting: "vocab_size"},
 		{Setting: "conv_L_cache", GGUF: "shortconv.l_cache"},
 	},
@@ -83,7 +89,8 @@ var MoEFamily = family.Family{
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "lfm2", BOS: true},
 	Expect: family.Expect{
-		Parts: []family.Part{{GGUF: "shortconv.in_proj", HF: "conv.in_proj"}, {GGUF: "ffn_gate_inp", HF: "feed_forward.gate"}},
+		Parts: []family.Part{{GGUF: "shortconv.in_proj", HF: "conv.in_proj"},
+			{GGUF: "ffn_gate_inp", HF: "feed_forward.gate"}},
 		Tied:  true,
 		Theta: true,
 		Eps:   []float64{1e-5},
@@ -91,7 +98,8 @@ var MoEFamily = family.Family{
 }
 
 // kinds are config.json's names, equal in both.
-var kinds = map[string]string{"conv": family.LinearAttention, family.LinearAttention: family.LinearAttention, family.FullAttention: family.FullAttention}
+var kinds = map[string]string{"conv": family.LinearAttention, family.LinearAttention: family.LinearAttention,
+	family.FullAttention: family.FullAttention}
 
 // adjust computes the library's width from the width of a config.json.
 func adjust(s family.Settings, _ *family.File) {

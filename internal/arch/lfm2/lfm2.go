@@ -99,7 +99,8 @@ type MoE struct {
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
 	if c.ConvBias || c.NumExperts > 0 && c.Scoring != "sigmoid" {
-		return nil, fmt.Errorf("conv_bias %v and scoring_func %q, only convolutions without biases and sigmoid are supported", c.ConvBias, c.Scoring)
+		return nil, fmt.Errorf("conv_bias %v and scoring_func %q, only convolutions without biases and sigmoid are "+
+			"supported", c.ConvBias, c.Scoring)
 	}
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
 	m := &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}

@@ -12,14 +12,18 @@ var Family = family.Family{
 	Model: family.Of(New),
 
 	Types: []family.Type{
-		{Name: "llama", Class: "LlamaForCausalLM", Lacks: []string{"num_experts", "top_k_experts"}, Defaults: map[string]any{
-			"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 2048.}},
-		{Name: "mistral", Class: "MistralForCausalLM", Window: family.Everywhere, Lacks: []string{"attention_bias", "mlp_bias", "num_experts", "top_k_experts"}, Defaults: map[string]any{
-			"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 131072.,
-			"num_key_value_heads": 8., "sliding_window": 4096.}},
-		{Name: "mixtral", Class: "MixtralForCausalLM", Window: family.Everywhere, Lacks: []string{"attention_bias", "mlp_bias"}, Defaults: map[string]any{
-			"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 131072.,
-			"num_key_value_heads": 8., "num_experts": 8., "top_k_experts": 2.}},
+		{Name: "llama", Class: "LlamaForCausalLM", Lacks: []string{"num_experts", "top_k_experts"},
+			Defaults: map[string]any{
+				"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false,
+				"max_position_embeddings": 2048.}},
+		{Name: "mistral", Class: "MistralForCausalLM", Window: family.Everywhere,
+			Lacks: []string{"attention_bias", "mlp_bias", "num_experts", "top_k_experts"}, Defaults: map[string]any{
+				"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false,
+				"max_position_embeddings": 131072., "num_key_value_heads": 8., "sliding_window": 4096.}},
+		{Name: "mixtral", Class: "MixtralForCausalLM", Window: family.Everywhere,
+			Lacks: []string{"attention_bias", "mlp_bias"}, Defaults: map[string]any{
+				"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false,
+				"max_position_embeddings": 131072., "num_key_value_heads": 8., "num_experts": 8., "top_k_experts": 2.}},
 	},
 	Fixed:    map[string]any{"hidden_act": "silu"},
 	Idle:     []string{"is_llama_config", "output_router_logits", "router_aux_loss_coef", "router_jitter_noise"},

@@ -16,11 +16,13 @@ var Family = family.Family{
 	Title: "Llama 4",
 	Model: family.Of(New),
 
-	Types: []family.Type{{Name: "llama4_text", Class: "Llama4ForCausalLM", Window: family.Periodic, Period: 4, Defaults: map[string]any{
-		"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 131072.,
-		"head_dim": 128., "intermediate_size": 8192., "intermediate_size_mlp": 16384., "num_experts": 16., "top_k_experts": 1.,
-		"interleave_moe_layer_step": 1., "no_rope_layer_interval": 4., "sliding_window": 8192., "use_qk_norm": true,
-		"attn_temperature_tuning": true, "floor_scale": 8192., "attn_scale": 0.1}}},
+	Types: []family.Type{{Name: "llama4_text", Class: "Llama4ForCausalLM", Window: family.Periodic, Period: 4,
+		Defaults: map[string]any{
+			"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false,
+			"max_position_embeddings": 131072., "head_dim": 128., "intermediate_size": 8192.,
+			"intermediate_size_mlp": 16384., "num_experts": 16., "top_k_experts": 1., "interleave_moe_layer_step": 1.,
+			"no_rope_layer_interval": 4., "sliding_window": 8192., "use_qk_norm": true,
+			"attn_temperature_tuning": true, "floor_scale": 8192., "attn_scale": 0.1}}},
 	Fixed:      map[string]any{"hidden_act": "silu", "attn_temperature_tuning": true, "no_rope_layer_interval": 4.},
 	Absent:     map[string]any{"sliding_window": 8192., "floor_scale": 8192., "attn_scale": 0.1},
 	Idle:       []string{"output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "for_llm_compressor"},
@@ -32,8 +34,9 @@ var Family = family.Family{
 		{Key: "floor_scale", Min: 1, Max: 1 << 30, Rule: family.Required | family.Whole},
 		{Key: "attn_scale", Min: 0, Max: 1e3},
 	},
-	Rope:     family.Rope{Full: map[string]any{"rope_theta": 5e5}},
-	Spelling: map[string][]string{"num_experts": {"num_local_experts"}, "top_k_experts": {"num_experts_per_tok"}, "sliding_window": {"attention_chunk_size"}},
+	Rope: family.Rope{Full: map[string]any{"rope_theta": 5e5}},
+	Spelling: map[string][]string{"num_experts": {"num_local_experts"}, "top_k_experts": {"num_experts_per_tok"},
+		"sliding_window": {"attention_chunk_size"}},
 
 	Keys: []family.Key{
 		{Setting: "num_experts"},
@@ -49,7 +52,8 @@ var Family = family.Family{
 		{Setting: "use_qk_norm", GGUF: "attention.qk_norm", Kind: family.Truth, Unusual: true},
 	},
 	Habits: []family.Habit{
-		{Ends: []string{".ffn_gate_exps", ".ffn_up_exps"}, Turned: true, Runs: true, Woven: []string{"experts.gate_up_proj", "experts.gate_proj", "experts.up_proj"}},
+		{Ends: []string{".ffn_gate_exps", ".ffn_up_exps"}, Turned: true, Runs: true,
+			Woven: []string{"experts.gate_up_proj", "experts.gate_proj", "experts.up_proj"}},
 		{Ends: []string{".ffn_down_exps"}, Turned: true},
 	},
 	Bare: []string{"experts.gate_up_proj", "experts.down_proj"},

@@ -92,7 +92,8 @@ type MoE struct {
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
 	if len(c.Turning) > 0 || c.ExpertStep < 1 {
-		return nil, fmt.Errorf("no_rope_layers %v and interleave_moe_layer_step %d, supported are full layers alone without rope, and experts every so many layers",
+		return nil, fmt.Errorf("no_rope_layers %v and interleave_moe_layer_step %d, supported are full layers "+
+			"alone without rope, and experts every so many layers",
 			c.Turning, c.ExpertStep)
 	}
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
@@ -158,7 +159,8 @@ func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 }
 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
-	route := g.RouteWith(g.Linear(e.Router, x, m.NumExperts), m.TopK, graph.RouteAttr{Weigh: graph.SigmoidEach}, nil, nil)
+	route := g.RouteWith(g.Linear(e.Router, x, m.NumExperts), m.TopK, graph.RouteAttr{Weigh: graph.SigmoidEach}, nil,
+		nil)
 	experts := graph.ExpertsAttr{ActAttr: graph.ActAttr{Act: m.Act}, Form: graph.Apart, OnInput: true}
 	y := g.ExpertsWith(experts, []*graph.Weight{e.Gate, e.Up, e.Down}, nil, x, route, m.NumExperts, m.ExpertSize)
 	y = g.Name(y, "ffn_experts", "feed_forward.experts.sum") // the module itself returns the outputs of each expert

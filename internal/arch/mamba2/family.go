@@ -13,20 +13,24 @@ var Family = family.Family{
 	Model: family.Of(New),
 
 	Types: []family.Type{{Name: "mamba2", Class: "Mamba2ForCausalLM", Window: family.Listed, Defaults: map[string]any{
-		"vocab_size": 32768., "hidden_size": 4096., "num_hidden_layers": 64., "num_heads": 128., "ssm_head_dim": 64., "state_size": 128., "n_groups": 8.,
-		"conv_kernel": 4., "expand": 2., "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "rms_norm": true, "use_conv_bias": true}}},
+		"vocab_size": 32768., "hidden_size": 4096., "num_hidden_layers": 64., "num_heads": 128., "ssm_head_dim": 64.,
+		"state_size": 128., "n_groups": 8., "conv_kernel": 4., "expand": 2., "rms_norm_eps": 1e-5,
+		"hidden_act": "silu", "tie_word_embeddings": false, "rms_norm": true, "use_conv_bias": true}}},
 	Fixed: map[string]any{"hidden_act": "silu", "rms_norm": true, "use_conv_bias": true, "use_bias": false},
-	Idle: []string{"expand", "chunk_size", "rescale_prenorm_residual", "residual_in_fp32", "time_step_floor", "time_step_max", "time_step_min", "time_step_rank",
-		"max_position_embeddings"},
+	Idle: []string{"expand", "chunk_size", "rescale_prenorm_residual", "residual_in_fp32", "time_step_floor",
+		"time_step_max", "time_step_min", "time_step_rank", "max_position_embeddings"},
 	FromConfig: family.Unlimited,
 	ToConfig:   spell,
 	ToGGUF:     family.Endless,
-	Layers:     family.Layers{Kinds: map[string]string{"mamba": family.LinearAttention, family.LinearAttention: family.LinearAttention}},
-	Limits: append(family.ScanLimits("num_heads", "ssm_head_dim", "n_groups", "state_size", "conv_kernel"), []family.Limit{
-		{Key: "expand", Min: 1e-3, Max: 1 << 10},
-	}...),
+	Layers: family.Layers{Kinds: map[string]string{"mamba": family.LinearAttention,
+		family.LinearAttention: family.LinearAttention}},
+	Limits: append(family.ScanLimits("num_heads", "ssm_head_dim", "n_groups", "state_size", "conv_kernel"),
+		[]family.Limit{
+			{Key: "expand", Min: 1e-3, Max: 1 << 10},
+		}...),
 	Spelling: map[string][]string{"rms_norm_eps": {"layer_norm_epsilon"}, "ssm_head_dim": {"head_dim"}},
-	Without:  []string{"num_attention_heads", "num_key_value_heads", "intermediate_size", "head_dim", "rope_parameters", "layer_types"},
+	Without: []string{"num_attention_heads", "num_key_value_heads", "intermediate_size", "head_dim",
+		"rope_parameters", "layer_types"},
 
 	Keys: []family.Key{
 		{Setting: "conv_kernel", GGUF: "ssm.conv_kernel"},

@@ -63,10 +63,12 @@ type Mixer struct {
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
 	if c.Bias || !c.Normed || c.StepLimit != nil {
-		return nil, fmt.Errorf("use_bias %v, rms_norm %v and time_step_limit %v, only projections without bias, scans with a norm and steps without a limit are supported", c.Bias, c.Normed, c.StepLimit)
+		return nil, fmt.Errorf("use_bias %v, rms_norm %v and time_step_limit %v, only projections without bias, "+
+			"scans with a norm and steps without a limit are supported", c.Bias, c.Normed, c.StepLimit)
 	}
 	if inner := c.NumHeads * c.HeadDim; c.Expand != 0 && int(c.Expand*float64(c.HiddenSize)) != inner {
-		return nil, fmt.Errorf("%d heads of %d, and expand is %v of a hidden size of %d", c.NumHeads, c.HeadDim, c.Expand, c.HiddenSize)
+		return nil, fmt.Errorf("%d heads of %d, and expand is %v of a hidden size of %d", c.NumHeads, c.HeadDim,
+			c.Expand, c.HiddenSize)
 	}
 	return &Model{Config: c, Layers: make([]Layer, c.NumLayers)}, nil
 }

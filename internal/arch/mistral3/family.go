@@ -13,9 +13,11 @@ var Family = family.Family{
 	Model: family.Of(New),
 
 	Types: []family.Type{
-		{Name: "ministral3", Class: "Ministral3ForCausalLM", Window: family.Everywhere, Needs: []string{"llama_4_scaling_beta"}, Defaults: map[string]any{
-			"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 262144.,
-			"num_key_value_heads": 8., "head_dim": 128., "vocab_size": 131072.}},
+		{Name: "ministral3", Class: "Ministral3ForCausalLM", Window: family.Everywhere,
+			Needs: []string{"llama_4_scaling_beta"}, Defaults: map[string]any{
+				"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false,
+				"max_position_embeddings": 262144., "num_key_value_heads": 8., "head_dim": 128.,
+				"vocab_size": 131072.}},
 		{Name: "mistral", Class: "MistralForCausalLM", Window: family.Everywhere},
 	},
 	Fixed:      map[string]any{"hidden_act": "silu"},
@@ -42,7 +44,8 @@ var Family = family.Family{
 // published sets the library's assumptions about rotation where the file is silent.
 func published(s family.Settings, _ *family.File) {
 	if s["rope_parameters"] == nil && s["rope_scaling"] == nil && s["rope_theta"] == nil {
-		s["rope_parameters"] = map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16., "original_max_position_embeddings": 16384.,
-			"beta_fast": 32., "beta_slow": 1., "mscale": 1., "mscale_all_dim": 1., "llama_4_scaling_beta": 0.1}
+		s["rope_parameters"] = map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.,
+			"original_max_position_embeddings": 16384., "beta_fast": 32., "beta_slow": 1., "mscale": 1.,
+			"mscale_all_dim": 1., "llama_4_scaling_beta": 0.1}
 	}
 }

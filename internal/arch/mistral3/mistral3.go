@@ -81,7 +81,8 @@ func New(c Config) (*Model, error) {
 	if c.Growth != 0 {
 		every := c.Rope.Full.Context
 		if every < 1 || every != math.Trunc(every) {
-			return nil, fmt.Errorf("queries grow by %v (llama_4_scaling_beta), but original_max_position_embeddings is %v, expected 1 or more", c.Growth, every)
+			return nil, fmt.Errorf("queries grow by %v (llama_4_scaling_beta), but "+
+				"original_max_position_embeddings is %v, expected 1 or more", c.Growth, every)
 		}
 		m.grow = graph.ScalePosAttr{Beta: c.Growth, Every: int(every)}
 	}

@@ -12,11 +12,14 @@ var Family = family.Family{
 	Model: family.Of(New),
 
 	Types: []family.Type{{Name: "modernbert", Class: "ModernBertModel", Window: family.PeriodicFirst, Period: 3,
-		Defaults: map[string]any{"rms_norm_eps": 1e-5, "hidden_activation": "gelu", "max_position_embeddings": 8192., "sliding_window": 128.}}},
+		Defaults: map[string]any{"rms_norm_eps": 1e-5, "hidden_activation": "gelu", "max_position_embeddings": 8192.,
+			"sliding_window": 128.}}},
 	Fixed: map[string]any{"hidden_activation": "gelu", "attention_bias": false, "mlp_bias": false, "norm_bias": false},
-	Idle: []string{"tie_word_embeddings", "head_dim", "num_key_value_heads", "classifier_activation", "classifier_bias", "classifier_pooling", "decoder_bias", "deterministic_flash_attn",
-		"embedding_dropout", "mlp_dropout", "initializer_cutoff_factor", "sparse_pred_ignore_index", "sparse_prediction", "reference_compile",
-		"repad_logits_with_grad", "position_embedding_type", "gradient_checkpointing", "layer_norm_eps"},
+	Idle: []string{"tie_word_embeddings", "head_dim", "num_key_value_heads", "classifier_activation",
+		"classifier_bias", "classifier_pooling", "decoder_bias", "deterministic_flash_attn", "embedding_dropout",
+		"mlp_dropout", "initializer_cutoff_factor", "sparse_pred_ignore_index", "sparse_prediction",
+		"reference_compile", "repad_logits_with_grad", "position_embedding_type", "gradient_checkpointing",
+		"layer_norm_eps"},
 	// a second name of norm_eps, never read
 	FromConfig: func(s family.Settings, _ *family.File) { delete(s, "layer_norm_eps") },
 	FromGGUF:   family.Epsilon,
@@ -25,8 +28,9 @@ var Family = family.Family{
 		Sliding: map[string]any{"rope_theta": 1e4},
 		Local:   "local_rope_theta",
 	},
-	Spelling: map[string][]string{"rms_norm_eps": {"norm_eps"}, "sliding_window": {"local_attention"}, "sliding_window_pattern": {"global_attn_every_n_layers"}, "rope_theta": {"global_rope_theta"}},
-	Without:  []string{"num_key_value_heads"},
+	Spelling: map[string][]string{"rms_norm_eps": {"norm_eps"}, "sliding_window": {"local_attention"},
+		"sliding_window_pattern": {"global_attn_every_n_layers"}, "rope_theta": {"global_rope_theta"}},
+	Without: []string{"num_key_value_heads"},
 
 	Keys: []family.Key{
 		{GGUF: "attention.causal", Kind: family.Never},

@@ -105,7 +105,8 @@ func (l *Layer) attention(g graph.Builder, x *graph.Node, lc layerConfig, m *Mod
 	part := func(i int) *graph.Node { return g.Heads(g.Slice(qkv, i*d, d), m.HeadDim) }
 	q := g.RoPE("q", part(0), lc.freqs) // [T, heads, dim]
 	g.StoreKV(lc.kv, g.RoPE("k", part(1), lc.freqs), part(2))
-	x = g.AttentionWith(q, graph.AttentionAttr{KV: lc.kv, Scale: 1 / math.Sqrt(float64(m.HeadDim)), Bidirectional: true}, nil)
+	x = g.AttentionWith(q, graph.AttentionAttr{KV: lc.kv, Scale: 1 / math.Sqrt(float64(m.HeadDim)),
+		Bidirectional: true}, nil)
 	return g.Linear(l.O, x, d)
 }
 

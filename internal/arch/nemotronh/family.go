@@ -11,28 +11,37 @@ var Family = family.Family{
 	Title: "Nemotron-H",
 	Model: family.Of(New),
 
-	Types: []family.Type{{Name: "nemotron_h", Root: "backbone", Class: "NemotronHForCausalLM", Window: family.Listed, Defaults: map[string]any{
-		"rms_norm_eps": 1e-5, "mamba_hidden_act": "silu", "mlp_hidden_act": "relu2", "tie_word_embeddings": false, "max_position_embeddings": 4096.,
-		"num_attention_heads": 32., "num_key_value_heads": 8., "head_dim": 128., "ssm_state_size": 128., "mamba_num_heads": 128., "mamba_head_dim": 64.,
-		"n_groups": 8., "conv_kernel": 4., "use_conv_bias": true, "num_experts": 8., "n_shared_experts": 1., "top_k_experts": 2., "moe_intermediate_size": 7688.,
-		"moe_shared_expert_intermediate_size": 7688., "routed_scaling_factor": 1., "n_group": 1., "topk_group": 1., "norm_topk_prob": true}}},
-	Fixed: map[string]any{"mamba_hidden_act": "silu", "mlp_hidden_act": "relu2", "use_bias": false, "mamba_proj_bias": false, "mlp_bias": false, "attention_bias": false},
-	Idle: []string{"max_position_embeddings", "expand", "chunk_size", "intermediate_size", "mamba_ssm_cache_dtype", "moe_shared_expert_overlap", "mtp_layers_block_type", "num_logits_to_keep",
-		"num_nextn_predict_layers", "residual_in_fp32", "time_step_floor", "time_step_max", "time_step_min", "use_mamba_kernels", "hybrid_override_pattern"},
+	Types: []family.Type{{Name: "nemotron_h", Root: "backbone", Class: "NemotronHForCausalLM", Window: family.Listed,
+		Defaults: map[string]any{
+			"rms_norm_eps": 1e-5, "mamba_hidden_act": "silu", "mlp_hidden_act": "relu2", "tie_word_embeddings": false,
+			"max_position_embeddings": 4096., "num_attention_heads": 32., "num_key_value_heads": 8., "head_dim": 128.,
+			"ssm_state_size": 128., "mamba_num_heads": 128., "mamba_head_dim": 64., "n_groups": 8., "conv_kernel": 4.,
+			"use_conv_bias": true, "num_experts": 8., "n_shared_experts": 1., "top_k_experts": 2.,
+			"moe_intermediate_size": 7688., "moe_shared_expert_intermediate_size": 7688., "routed_scaling_factor": 1.,
+			"n_group": 1., "topk_group": 1., "norm_topk_prob": true}}},
+	Fixed: map[string]any{"mamba_hidden_act": "silu", "mlp_hidden_act": "relu2", "use_bias": false,
+		"mamba_proj_bias": false, "mlp_bias": false, "attention_bias": false},
+	Idle: []string{"max_position_embeddings", "expand", "chunk_size", "intermediate_size", "mamba_ssm_cache_dtype",
+		"moe_shared_expert_overlap", "mtp_layers_block_type", "num_logits_to_keep", "num_nextn_predict_layers",
+		"residual_in_fp32", "time_step_floor", "time_step_max", "time_step_min", "use_mamba_kernels",
+		"hybrid_override_pattern"},
 	FromConfig: normal,
 	ToConfig:   spell,
 	FromGGUF:   family.Epsilon,
 	ToGGUF:     family.Endless,
 	Layers:     family.Layers{Kinds: kinds, Older: family.Letters("hybrid_override_pattern")},
-	Limits: append(family.ScanLimits("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel"), []family.Limit{
-		{Key: "moe_shared_expert_intermediate_size", Min: 1, Max: 1 << 24, Rule: family.Required | family.Whole},
-		{Key: "moe_latent_size", Min: 1, Max: 1 << 24, Rule: family.Whole | family.OrZero},
-		{Key: "routed_scaling_factor", Min: 1e-6, Max: 1e6, Rule: family.Required},
-		{Key: "n_shared_experts", Min: 0, Max: 1 << 10, Rule: family.Whole},
-	}...),
-	Spelling: map[string][]string{"rms_norm_eps": {"layer_norm_epsilon"}, "num_experts": {"n_routed_experts"}, "top_k_experts": {"num_experts_per_tok"},
-		"layer_types": {"layers_block_type"}, "n_groups": {"n_groups", "mamba_n_groups"}, "conv_kernel": {"conv_kernel", "mamba_d_conv"},
-		"use_conv_bias": {"use_conv_bias", "mamba_conv_bias"}, "time_step_limit": {"time_step_limit", "mamba_dt_limit"}},
+	Limits: append(family.ScanLimits("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel"),
+		[]family.Limit{
+			{Key: "moe_shared_expert_intermediate_size", Min: 1, Max: 1 << 24, Rule: family.Required | family.Whole},
+			{Key: "moe_latent_size", Min: 1, Max: 1 << 24, Rule: family.Whole | family.OrZero},
+			{Key: "routed_scaling_factor", Min: 1e-6, Max: 1e6, Rule: family.Required},
+			{Key: "n_shared_experts", Min: 0, Max: 1 << 10, Rule: family.Whole},
+		}...),
+	Spelling: map[string][]string{"rms_norm_eps": {"layer_norm_epsilon"}, "num_experts": {"n_routed_experts"},
+		"top_k_experts": {"num_experts_per_tok"}, "layer_types": {"layers_block_type"},
+		"n_groups": {"n_groups", "mamba_n_groups"}, "conv_kernel": {"conv_kernel", "mamba_d_conv"},
+		"use_conv_bias":   {"use_conv_bias", "mamba_conv_bias"},
+		"time_step_limit": {"time_step_limit", "mamba_dt_limit"}},
 	Without: []string{"rope_parameters"},
 
 	Keys: []family.Key{
@@ -67,8 +76,9 @@ var Family = family.Family{
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "tekken", BOS: true},
 	Expect: family.Expect{
-		Parts: []family.Part{{GGUF: "ssm_in", HF: "mixer.in_proj"}, {GGUF: "ffn_up_shexp", HF: "mixer.shared_experts.up_proj"}},
-		Eps:   []float64{1e-5},
+		Parts: []family.Part{{GGUF: "ssm_in", HF: "mixer.in_proj"},
+			{GGUF: "ffn_up_shexp", HF: "mixer.shared_experts.up_proj"}},
+		Eps: []float64{1e-5},
 	},
 }
 
@@ -90,7 +100,8 @@ func normal(s family.Settings, f *family.File) {
 func spell(s family.Settings) {
 	letters := ""
 	for _, kind := range s.List("layer_types") {
-		letters += map[any]string{family.FullAttention: "*", family.ExpertsAlone: "E", family.LinearAttention: "M"}[kind]
+		letters += map[any]string{family.FullAttention: "*", family.ExpertsAlone: "E",
+			family.LinearAttention: "M"}[kind]
 	}
 	s["hybrid_override_pattern"] = letters
 	delete(s, "position_embedding_type")

@@ -104,10 +104,13 @@ type MoE struct {
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
 	if c.Bias || c.ScanBias || c.MLPBias || c.StepLimit != nil {
-		return nil, fmt.Errorf("use_bias %v, mamba_proj_bias %v, mlp_bias %v and time_step_limit %v, only projections without bias and steps without a limit are supported", c.Bias, c.ScanBias, c.MLPBias, c.StepLimit)
+		return nil, fmt.Errorf("use_bias %v, mamba_proj_bias %v, mlp_bias %v and time_step_limit %v, only "+
+			"projections without bias and steps without a limit are supported", c.Bias, c.ScanBias, c.MLPBias,
+			c.StepLimit)
 	}
 	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
-	m.route = graph.RouteAttr{Weigh: graph.SigmoidEach, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups, Kept: c.KeptGroups, Best: 2}
+	m.route = graph.RouteAttr{Weigh: graph.SigmoidEach, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups,
+		Kept: c.KeptGroups, Best: 2}
 	for i := range m.Layers {
 		switch l := &m.Layers[i]; c.LayerTypes[i] {
 		case family.FullAttention:

@@ -13,7 +13,8 @@ var Family = family.Family{
 
 	Types: []family.Type{
 		{Name: "olmo2", Class: "Olmo2ForCausalLM", Period: 4, Defaults: map[string]any{
-			"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 2048.}},
+			"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false,
+			"max_position_embeddings": 2048.}},
 		{Name: "olmo3", Class: "Olmo3ForCausalLM", Window: family.Periodic, Period: 4, Defaults: map[string]any{
 			"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 2048.,
 			"sliding_window": 4096.}},

@@ -43,15 +43,16 @@ var MoEFamily = family.Family{
 	Model: family.Of(New),
 
 	Types: []family.Type{{Name: "qwen3_5_moe_text", Class: "Qwen3_5MoeForCausalLM", Window: family.Listed, Period: 4,
-		Defaults: merge(map[string]any{"num_key_value_heads": 2., "moe_intermediate_size": 512., "shared_expert_intermediate_size": 512.,
-			"num_experts": 256., "top_k_experts": 8.})}},
+		Defaults: merge(map[string]any{"num_key_value_heads": 2., "moe_intermediate_size": 512.,
+			"shared_expert_intermediate_size": 512., "num_experts": 256., "top_k_experts": 8.})}},
 	Fixed:      fixed,
 	Idle:       append([]string{"intermediate_size", "output_router_logits", "router_aux_loss_coef"}, idle...),
 	FromConfig: sections,
 	ToConfig:   spell,
 	Layers:     family.Layers{Kinds: kinds},
-	Limits:     append([]family.Limit{{Key: "shared_expert_intermediate_size", Min: 1, Max: 1 << 24, Rule: family.Required | family.Whole}}, limits...),
-	Rope:       family.Rope{Full: map[string]any{"rope_theta": 1e7, "partial_rotary_factor": 0.25}},
+	Limits: append([]family.Limit{{Key: "shared_expert_intermediate_size", Min: 1, Max: 1 << 24,
+		Rule: family.Required | family.Whole}}, limits...),
+	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e7, "partial_rotary_factor": 0.25}},
 
 	Spelling: map[string][]string{"top_k_experts": {"num_experts_per_tok"}},
 	Without:  []string{"intermediate_size"},
@@ -62,8 +63,9 @@ var MoEFamily = family.Family{
 		{Setting: "moe_intermediate_size"},
 		{GGUF: "expert_shared_feed_forward_length", Setting: "shared_expert_intermediate_size"},
 	}, keys...),
-	Habits: append([]family.Habit{{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"}, Joined: "mlp.experts"}}, habits...),
-	Bare:   []string{".A_log", ".dt_bias", ".ssm_a"},
+	Habits: append([]family.Habit{{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"},
+		Joined: "mlp.experts"}}, habits...),
+	Bare: []string{".A_log", ".dt_bias", ".ssm_a"},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "qwen35"},
 	Expect:    family.Expect{Parts: parts},
@@ -71,9 +73,11 @@ var MoEFamily = family.Family{
 
 // Settings of both.
 var (
-	fixed  = map[string]any{"hidden_act": "silu", "mrope_interleaved": true, "attn_output_gate": true}
-	idle   = []string{"full_attention_interval", "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "mamba_ssm_dtype", "partial_rotary_factor"}
-	kinds  = map[string]string{family.LinearAttention: family.LinearAttention, family.FullAttention: family.FullAttention}
+	fixed = map[string]any{"hidden_act": "silu", "mrope_interleaved": true, "attn_output_gate": true}
+	idle  = []string{"full_attention_interval", "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings",
+		"mamba_ssm_dtype", "partial_rotary_factor"}
+	kinds = map[string]string{family.LinearAttention: family.LinearAttention,
+		family.FullAttention: family.FullAttention}
 	parts  = []family.Part{{GGUF: "attn_gate", HF: "in_proj_z"}, family.QKNorm}
 	limits = []family.Limit{
 		{Key: "linear_conv_kernel_dim", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole},
@@ -95,19 +99,25 @@ var (
 	}
 	habits = []family.Habit{
 		{Ends: []string{".attn_norm", ".post_attention_norm", ".attn_q_norm", ".attn_k_norm", "output_norm"}, Plus: 1},
-		{Ends: []string{".attn_qkv", ".attn_gate"}, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads", Size: "linear_value_head_dim"}},
-		{Ends: []string{".ssm_conv1d"}, Form: family.Depthwise, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads", Size: "linear_value_head_dim"}},
-		{Ends: []string{".ssm_alpha", ".ssm_beta", ".ssm_dt.bias"}, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads"}},
-		{Ends: []string{".ssm_a"}, NegExp: true, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads"}},
-		{Ends: []string{".ssm_out"}, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads", Size: "linear_value_head_dim", Columns: true}},
+		{Ends: []string{".attn_qkv", ".attn_gate"}, Tiled: &family.Tiled{Groups: "linear_num_key_heads",
+			Heads: "linear_num_value_heads", Size: "linear_value_head_dim"}},
+		{Ends: []string{".ssm_conv1d"}, Form: family.Depthwise, Tiled: &family.Tiled{Groups: "linear_num_key_heads",
+			Heads: "linear_num_value_heads", Size: "linear_value_head_dim"}},
+		{Ends: []string{".ssm_alpha", ".ssm_beta", ".ssm_dt.bias"},
+			Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads"}},
+		{Ends: []string{".ssm_a"}, NegExp: true, Tiled: &family.Tiled{Groups: "linear_num_key_heads",
+			Heads: "linear_num_value_heads"}},
+		{Ends: []string{".ssm_out"}, Tiled: &family.Tiled{Groups: "linear_num_key_heads",
+			Heads: "linear_num_value_heads", Size: "linear_value_head_dim", Columns: true}},
 	}
 )
 
 // merge adds the defaults of both types to the defaults of a type.
 func merge(own map[string]any) map[string]any {
-	maps.Copy(own, map[string]any{"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
-		"head_dim": 256., "linear_conv_kernel_dim": 4., "linear_key_head_dim": 128., "linear_value_head_dim": 128.,
-		"linear_num_key_heads": 16., "linear_num_value_heads": 32., "mrope_interleaved": true})
+	maps.Copy(own, map[string]any{"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false,
+		"max_position_embeddings": 32768., "head_dim": 256., "linear_conv_kernel_dim": 4., "linear_key_head_dim": 128.,
+		"linear_value_head_dim": 128., "linear_num_key_heads": 16., "linear_num_value_heads": 32.,
+		"mrope_interleaved": true})
 	return own
 }
 
@@ -126,7 +136,8 @@ func sections(s family.Settings, _ *family.File) {
 
 // spell puts the sections back.
 func spell(s family.Settings) {
-	s["rope_scaling"] = map[string]any{"rope_type": "default", "mrope_section": s["mrope_section"], "mrope_interleaved": true}
+	s["rope_scaling"] = map[string]any{"rope_type": "default", "mrope_section": s["mrope_section"],
+		"mrope_interleaved": true}
 	delete(s, "mrope_section")
 	delete(s, "mrope_interleaved")
 }

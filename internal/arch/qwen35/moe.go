@@ -22,7 +22,8 @@ func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	y = g.Name(y, "ffn_experts", "mlp.experts.out")
 	own := g.RouteWith(g.Linear(e.SharedScore, x, 1), 1, graph.RouteAttr{Weigh: graph.SigmoidEach}, nil, nil)
 	shared := []*graph.Weight{single(e.SharedGate), single(e.SharedUp), single(e.SharedDown)}
-	weighed := g.Name(g.ExpertsWith(experts, shared, nil, x, own, 1, m.SharedSize), "ffn_shexp", "mlp.shared_expert.weighed")
+	weighed := g.Name(g.ExpertsWith(experts, shared, nil, x, own, 1, m.SharedSize), "ffn_shexp",
+		"mlp.shared_expert.weighed")
 	y = g.Add(y, weighed)
 	return g.Name(y, "ffn_out", "mlp.out")
 }

@@ -105,12 +105,14 @@ const normEps = 1e-6
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
 	if len(c.Sections) != 3 || c.KeyHeads < 1 || c.ValueHeads%c.KeyHeads != 0 {
-		return nil, fmt.Errorf("mrope_section %v, linear_num_key_heads %d and linear_num_value_heads %d, want three sections, and heads of values that are a multiple of those of keys",
+		return nil, fmt.Errorf("mrope_section %v, linear_num_key_heads %d and linear_num_value_heads %d, want "+
+			"three sections, and heads of values that are a multiple of those of keys",
 			c.Sections, c.KeyHeads, c.ValueHeads)
 	}
 	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
 	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
-	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude, Sections: [3]int(c.Sections), Woven: true}
+	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude, Sections: [3]int(c.Sections),
+		Woven: true}
 	for i := range m.Layers {
 		if c.LayerTypes[i] == "full_attention" {
 			m.Layers[i].Attn = new(Attention)

@@ -11,14 +11,17 @@ var Family = family.Family{
 	Title: "Qwen",
 	Model: family.Of(New),
 
-	Types: []family.Type{{Name: "qwen3_moe", Class: "Qwen3MoeForCausalLM", Window: family.FromLayer, Defaults: map[string]any{
-		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
-		"sliding_window": 4096., "max_window_layers": 28., "num_key_value_heads": 4., "decoder_sparse_step": 1.,
-		"moe_intermediate_size": 768., "num_experts": 128., "top_k_experts": 8., "norm_topk_prob": false}}},
-	Fixed:    map[string]any{"hidden_act": "silu", "decoder_sparse_step": 1., "norm_topk_prob": true, "mlp_only_layers": []any{}},
-	Idle:     []string{"intermediate_size", "output_router_logits", "router_aux_loss_coef"},
-	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4}},
-	Spelling: map[string][]string{"num_experts": {"num_experts", "num_local_experts"}, "top_k_experts": {"num_experts_per_tok"}},
+	Types: []family.Type{{Name: "qwen3_moe", Class: "Qwen3MoeForCausalLM", Window: family.FromLayer,
+		Defaults: map[string]any{
+			"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
+			"sliding_window": 4096., "max_window_layers": 28., "num_key_value_heads": 4., "decoder_sparse_step": 1.,
+			"moe_intermediate_size": 768., "num_experts": 128., "top_k_experts": 8., "norm_topk_prob": false}}},
+	Fixed: map[string]any{"hidden_act": "silu", "decoder_sparse_step": 1., "norm_topk_prob": true,
+		"mlp_only_layers": []any{}},
+	Idle: []string{"intermediate_size", "output_router_logits", "router_aux_loss_coef"},
+	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4}},
+	Spelling: map[string][]string{"num_experts": {"num_experts", "num_local_experts"},
+		"top_k_experts": {"num_experts_per_tok"}},
 
 	Keys: []family.Key{
 		{Setting: "num_experts"},

@@ -78,10 +78,12 @@ type MoE struct {
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
 	if c.SparseStep > 1 || len(c.DenseOnly) > 0 {
-		return nil, fmt.Errorf("decoder_sparse_step is %d and mlp_only_layers %v: some layers have no experts; only models whose layers all have experts are supported", c.SparseStep, c.DenseOnly)
+		return nil, fmt.Errorf("decoder_sparse_step is %d and mlp_only_layers %v: some layers have no experts; "+
+			"only models whose layers all have experts are supported", c.SparseStep, c.DenseOnly)
 	}
 	if c.Window > 0 {
-		return nil, fmt.Errorf("sliding_window %d with use_sliding_window, only models without a window are supported", c.Window)
+		return nil, fmt.Errorf("sliding_window %d with use_sliding_window, only models without a window are supported",
+			c.Window)
 	}
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
 	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err

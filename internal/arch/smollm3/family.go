@@ -18,7 +18,8 @@ var Family = family.Family{
 	Types: []family.Type{{Name: "smollm3", Class: "SmolLM3ForCausalLM", Defaults: map[string]any{
 		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": true, "max_position_embeddings": 32768.,
 		"num_key_value_heads": 4., "no_rope_layer_interval": 4.}}},
-	Fixed:      map[string]any{"hidden_act": "silu", "no_rope_layer_interval": 4., "mlp_bias": false, "use_sliding_window": false},
+	Fixed: map[string]any{"hidden_act": "silu", "no_rope_layer_interval": 4., "mlp_bias": false,
+		"use_sliding_window": false},
 	FromConfig: interval,
 	Limits:     []family.Limit{{Key: "no_rope_layer_interval", Max: 1 << 10, Rule: family.Whole}},
 	Rope:       family.Rope{Full: map[string]any{"rope_theta": 2e6}},

@@ -28,7 +28,7 @@ type Config struct {
 	Act              graph.Activation `json:"hidden_act"`
 	Tied             bool             `json:"tie_word_embeddings"`
 	RopeLayers       []int            `json:"no_rope_layers"`         // 1 for each layer that turns
-	NoRopeInterval   int              `json:"no_rope_layer_interval"` // without RopeLayers, every so many layers do not turn
+	NoRopeInterval   int              `json:"no_rope_layer_interval"` // a period; read without RopeLayers
 	Rope             struct {
 		Full rope.Params `json:"full_attention"`
 	} `json:"rope_parameters"`

@@ -12,9 +12,10 @@ var Family = family.Family{
 	Title: "StarCoder 2",
 	Model: family.Of(New),
 
-	Types: []family.Type{{Name: "starcoder2", Class: "Starcoder2ForCausalLM", Window: family.Everywhere, Defaults: map[string]any{
-		"layer_norm_eps": 1e-5, "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": true, "max_position_embeddings": 4096.,
-		"num_key_value_heads": 2., "use_bias": true}}},
+	Types: []family.Type{{Name: "starcoder2", Class: "Starcoder2ForCausalLM", Window: family.Everywhere,
+		Defaults: map[string]any{
+			"layer_norm_eps": 1e-5, "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": true,
+			"max_position_embeddings": 4096., "num_key_value_heads": 2., "use_bias": true}}},
 	Fixed:    map[string]any{"hidden_act": "gelu_pytorch_tanh"},
 	Idle:     []string{"residual_dropout", "embedding_dropout"},
 	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4}},
