@@ -89,6 +89,7 @@ func (f *inspectFlags) show(x *call, r *report) error {
 type report struct {
 	Path          string `json:"path"`
 	Format        string `json:"format"`
+	Packing       string `json:"packing,omitempty"` // of a folder's quantized weights
 	Architecture  string `json:"architecture"`
 	Parameters    int64  `json:"parameters"`
 	Bytes         int64  `json:"bytes"` // of the tensors
@@ -162,7 +163,7 @@ type tokenMemory struct {
 }
 
 func newReport(m *checkpoint.Checkpoint, notes []string) *report {
-	r := &report{Path: m.Path, Format: string(m.Format), Architecture: m.Arch, Bytes: m.Bytes(),
+	r := &report{Path: m.Path, Format: string(m.Format), Packing: m.Packing, Architecture: m.Arch, Bytes: m.Bytes(),
 		ContextLength: m.ContextLength(), Template: describeTemplate(m.Template()),
 		Sampling: recommended(m.Generation()), Notes: notes}
 	for _, e := range m.Metadata {

@@ -54,6 +54,9 @@ func (r *report) text() string {
 	t := newTable(&b)
 	fmt.Fprintf(t, "model\t%s\n", oneLine(r.Path))
 	fmt.Fprintf(t, "format\t%s\n", r.Format)
+	if r.Packing != "" {
+		fmt.Fprintf(t, "packing\t%s\n", oneLine(r.Packing))
+	}
 	fmt.Fprintf(t, "architecture\t%s\n", r.Architecture)
 	fmt.Fprintf(t, "parameters\t%s\n", digits(r.Parameters))
 	fmt.Fprintf(t, "weights\t%s\n", bytesText(r.Bytes))

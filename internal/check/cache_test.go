@@ -27,6 +27,9 @@ func init() {
 
 // read returns checker.read with the results of other tests.
 func (k *cache) read(c *checker, t tensor.Tensor) (stats, error) {
+	if t.Source != nil { // bytes of decoded values are nowhere
+		return c.read(t)
+	}
 	key := cacheKey{t.DType, fmt.Sprint(t.Shape), maphash.Bytes(seed, t.Data)}
 	k.mu.Lock()
 	s, ok := k.stats[key]

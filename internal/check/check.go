@@ -50,7 +50,7 @@ func Run(ctx context.Context, path string, o Options) (*Report, error) {
 		report: Report{Path: path, Format: string(f.format), Against: o.Against,
 			Tensors: len(f.tensors), Findings: []Finding{}, Unproven: []string{}}}
 	for _, t := range f.tensors {
-		c.report.Bytes += int64(len(t.Data))
+		c.report.Bytes += int64(t.Stored())
 	}
 	if err := c.run(path); err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/checkpoint/hf"
+	"github.com/karat-run/karat/internal/checkpoint/packing"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/jsonerr"
 	"github.com/karat-run/karat/internal/mmap"
@@ -84,6 +85,11 @@ func openFolder(dir string) (*files, error) {
 		return nil, err
 	}
 	f.tensors, f.close = s.Tensors, s.Close
+	if p, err := packing.Of(config); p != nil && err == nil {
+		if list, _, err := p.Apply(s.Tensors); err == nil { // else the model is refused, which says why
+			f.tensors = list
+		}
+	}
 	return f, nil
 }
 

@@ -221,7 +221,7 @@ var readTensor = (*checker).read
 func (c *checker) read(t tensor.Tensor) (stats, error) {
 	s := stats{elements: t.Shape.Size(), rows: t.Rows(), cols: t.Shape.Last()}
 	if !t.DType.Quantized() && !t.DType.Float() || s.elements == 0 {
-		c.advance(nil, len(t.Data))
+		c.advance(nil, t.Stored())
 		return s, nil
 	}
 	r := reader{stats: &s, t: t, block: 32}
@@ -245,12 +245,12 @@ func (c *checker) read(t tensor.Tensor) (stats, error) {
 		if err := r.row(i); err != nil {
 			return s, fmt.Errorf("tensor %s: %w", t.Name, err)
 		}
-		if end := (i + 1) * t.DType.RowBytes(s.cols); end-done > keep {
+		if end := (i + 1) * t.DType.RowBytes(s.cols); end-done > keep && t.Source == nil {
 			c.advance(t.Data[done:end], end-done)
 			done = end
 		}
 	}
-	c.advance(t.Data[done:], len(t.Data)-done)
+	c.advance(t.Data[done:], t.Stored()-done)
 	r.end()
 	return s, nil
 }
@@ -429,7 +429,7 @@ func (r *reader) end() {
 			x[i] = math.Log(v + 1e-30)
 		}
 	}
-	if r.t.DType == tensor.F16 || r.t.DType == tensor.BF16 {
+	if r.t.Data != nil && (r.t.DType == tensor.F16 || r.t.DType == tensor.BF16) {
 		r.other()
 	}
 }
@@ -438,7 +438,9 @@ func (r *reader) end() {
 // Values of trained models are hardly ever zero; values made of blocks of four bits often are.
 func (r *reader) isSparse() bool {
 	x := r.buf[:min(r.elements, segment)]
-	if quant.Dequantize(r.t.DType, x, r.t.Data[:r.t.DType.RowBytes(len(x))]) != nil {
+	var decoded []byte
+	rows := r.t.Span(0, (len(x)+r.stats.cols-1)/r.stats.cols, &decoded)
+	if quant.Dequantize(r.t.DType, x, rows[:r.t.DType.RowBytes(len(x))]) != nil {
 		return false
 	}
 	zeros := 0

@@ -153,7 +153,7 @@ func judgeDuplicates(c *checker) {
 		if stacked(s) {
 			judgeExperts(c, i)
 		}
-		k := key{s.hashes.whole, len(t.Data)}
+		k := key{s.hashes.whole, t.Size()}
 		j, ok := first[k]
 		if !ok {
 			first[k] = i

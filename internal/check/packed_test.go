@@ -1,0 +1,154 @@
+package check
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/dev/packed"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// TestPackedFolders finds no error in a folder of any packing, and finds each spoiled one.
+func TestPackedFolders(t *testing.T) {
+	src := golden.Model(t, "smollm3")
+	clean := map[string]bool{}
+	for _, f := range checked(t, src) {
+		clean[f.ID] = true
+	}
+	for _, p := range packed.All {
+		t.Run(p.Name, func(t *testing.T) {
+			if testing.Short() && p.Name != "fp8-block" && p.Name != "awq" {
+				t.Skip("short")
+			}
+			dir := t.TempDir()
+			good := filepath.Join(dir, "good")
+			if err := packed.Folders(src, good, filepath.Join(dir, "plain"), p, nil); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range checked(t, good) {
+				if f.Severity == Error && !clean[f.ID] {
+					t.Errorf("intact: %s: %v", f.ID, f.What)
+				}
+			}
+			for name, spoil := range spoils {
+				bad := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
+				applied := false
+				edit := func(parts map[string]tensor.Tensor) { applied = spoil(parts) }
+				err := packed.Folders(src, bad, bad+"-plain", p, edit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !applied {
+					continue
+				}
+				found := false
+				for _, f := range checked(t, bad) {
+					found = found || f.Severity == Error && !clean[f.ID]
+				}
+				if !found {
+					t.Errorf("%s: nothing found", name)
+				}
+			}
+		})
+	}
+}
+
+func checked(t *testing.T, dir string) []Finding {
+	t.Helper()
+	r, err := Run(t.Context(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Findings
+}
+
+// module is spoiled.
+const module = "model.layers.0.mlp.down_proj."
+
+// spoils spoil parts of a module; false where it has no such part.
+var spoils = map[string]func(parts map[string]tensor.Tensor) bool{
+	"scale missing": func(parts map[string]tensor.Tensor) bool { return edit(parts, drop, scaleParts...) },
+	"codes missing": func(parts map[string]tensor.Tensor) bool {
+		return edit(parts, drop, "weight", "weight_packed", "qweight")
+	},
+	"zeros missing": func(parts map[string]tensor.Tensor) bool {
+		return edit(parts, drop, "qzeros", "biases", "weight_zero_point")
+	},
+	"extra scale": func(parts map[string]tensor.Tensor) bool {
+		name := module + "weight_scale_2"
+		if _, ok := parts[name]; ok {
+			return false
+		}
+		parts[name] = tensor.Tensor{Name: name, DType: tensor.F32, Shape: tensor.Shape{1}, Data: make([]byte, 4)}
+		return true
+	},
+	"scale of another module": func(parts map[string]tensor.Tensor) bool {
+		return edit(parts, func(parts map[string]tensor.Tensor, name string, x tensor.Tensor) {
+			delete(parts, name)
+			parts[strings.Replace(name, "down_proj", "d_proj", 1)] = x
+		}, scaleParts...)
+	},
+	"codes turned": func(parts map[string]tensor.Tensor) bool {
+		return edit(parts, turn, "weight", "weight_packed", "qweight")
+	},
+	"scale turned": func(parts map[string]tensor.Tensor) bool {
+		return edit(parts, func(parts map[string]tensor.Tensor, name string, x tensor.Tensor) {
+			if len(x.Shape) < 2 || x.Shape[0] == x.Shape[1] {
+				x.Shape = tensor.Shape{1, 1, x.Shape.Size()}
+				parts[name] = x
+				return
+			}
+			turn(parts, name, x)
+		}, scaleParts...)
+	},
+	"scale not a number": func(parts map[string]tensor.Tensor) bool {
+		return edit(parts, func(parts map[string]tensor.Tensor, name string, x tensor.Tensor) {
+			x.Data = append([]byte(nil), x.Data...)
+			for i := range x.DType.BlockBytes() {
+				x.Data[i] = 0xff
+			}
+			parts[name] = x
+		}, scaleParts...)
+	},
+	"scales zero": func(parts map[string]tensor.Tensor) bool {
+		return edit(parts, func(parts map[string]tensor.Tensor, name string, x tensor.Tensor) {
+			x.Data = make([]byte, len(x.Data))
+			parts[name] = x
+		}, scaleParts...)
+	},
+	"scale of wrong type": func(parts map[string]tensor.Tensor) bool {
+		return edit(parts, func(parts map[string]tensor.Tensor, name string, x tensor.Tensor) {
+			values := make([]byte, 8*x.Shape.Size())
+			for i := range x.Shape.Size() {
+				values[8*i+7], values[8*i+6] = 0x3f, 0xf0
+			}
+			x.DType, x.Data = tensor.F64, values
+			parts[name] = x
+		}, scaleParts...)
+	},
+}
+
+var scaleParts = []string{"weight_scale_inv", "weight_scale", "scales"}
+
+// change changes a part.
+type change func(parts map[string]tensor.Tensor, name string, x tensor.Tensor)
+
+// edit edits the first of the parts that is there.
+func edit(parts map[string]tensor.Tensor, change change, endings ...string) bool {
+	for _, ending := range endings {
+		if x, ok := parts[module+ending]; ok {
+			change(parts, module+ending, x)
+			return true
+		}
+	}
+	return false
+}
+
+func drop(parts map[string]tensor.Tensor, name string, _ tensor.Tensor) { delete(parts, name) }
+
+func turn(parts map[string]tensor.Tensor, name string, x tensor.Tensor) {
+	x.Shape = tensor.Shape{x.Shape[1], x.Shape[0]}
+	parts[name] = x
+}
