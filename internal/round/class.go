@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Class is an engine's arithmetic, as a record's JSON file declares it. A field that is ""
-// is not said, and then float64, or for KV what Activations says.
+// Class is an engine's arithmetic, as in a record's JSON file. An empty field is float64, or for KV the format of
+// Activations.
 type Class struct {
 	Activations Format `json:"activations,omitempty"` // one of Activations
 	KV          Format `json:"kv,omitempty"`          // one of KV
@@ -41,7 +41,7 @@ func (g GELU) At(x float64) float64 {
 // maxLanes bounds Class.Lanes.
 const maxLanes = 64
 
-// Check returns an error for a value of c that is not possible; it lists the possible ones.
+// Check returns an error for an impossible value of c. The error lists the possible values.
 func (c Class) Check() error {
 	switch {
 	case c.Activations != "" && !slices.Contains(Activations, c.Activations):
@@ -64,7 +64,7 @@ func impossible[T ~string](what string, value T, possible []T) error {
 	return fmt.Errorf("%s %q, want %s", what, value, strings.Join(names, ", "))
 }
 
-// Parse reads a class as String writes it.
+// Parse reads a class in the form of String.
 func Parse(s string) (Class, error) {
 	var c Class
 	seen := map[string]bool{}

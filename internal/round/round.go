@@ -1,5 +1,5 @@
-// Package round rounds numbers as engines store them, so that float64 arithmetic
-// can imitate an engine's arithmetic, to measure the effect of its rounding alone.
+// Package round rounds numbers to engines' formats: float64 arithmetic imitates an
+// engine's arithmetic, to measure the effect of rounding alone.
 package round
 
 import (
@@ -9,11 +9,11 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Format is a format that numbers are stored in. The zero value is float64.
+// Format is a format of stored numbers. The zero value is float64.
 type Format string
 
-// The formats. Those of whole numbers are what products read: one value of a row
-// is its integer times the scale of its block.
+// The formats. Products read formats of whole numbers: a value of a row is an
+// integer times the scale of a block.
 const (
 	F64  Format = "f64"
 	F32  Format = "f32"
@@ -49,8 +49,8 @@ func (f *Format) UnmarshalText(name []byte) error {
 	return nil
 }
 
-// Stored returns the format of values that an engine keeps between its operations, if
-// its products read f.
+// Stored returns the format of values between the operations of an engine with
+// products that read f.
 func (f Format) Stored() Format {
 	switch f {
 	case Q8_32, Q8_256, Q8, I16_32:

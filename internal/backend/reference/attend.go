@@ -9,7 +9,7 @@ import (
 )
 
 // Attend returns softmax(q·kᵀ·scale)·v for the queries of rows, over the keys and
-// values of all positions that each sees.
+// values of all positions seen by each.
 func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 	set := &s.Attention
 	if set.Store == nil {
@@ -61,18 +61,18 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 	return y, nil
 }
 
-// attending is attention over keys and values that have been read.
+// attending is attention over keys and values in memory.
 type attending struct {
 	s      *Spec
 	e      *Eval
 	keys   *headKeys
 	v      []float64 // rows of values
-	stride int       // length of such a row
+	stride int       // length of a row of values
 	first  int       // position of the first key
 	sinks  []float64 // by head
 }
 
-// row returns the result of the query q at a position, which sees positions from and to.
+// row returns the result of the query q at a position, over the positions from and to.
 func (a attending) row(q []float64, at, from, to int) []float64 {
 	s, dim := a.s, a.s.In[0].Shape[1]
 	wide := s.Node.Shape.Size() / s.In[0].Shape[0]
@@ -124,7 +124,7 @@ func (k *headKeys) scores(p, q []float64, g, from int) {
 	}
 }
 
-// seen returns the positions from and to that the query at r sees, of those up to last.
+// seen returns the positions from and to for the query at r, up to last.
 func (s *Spec) seen(e *Eval, r, last int) (from, to int) {
 	set := &s.Attention
 	from, to = 0, min(r+set.Ahead, last)
@@ -137,10 +137,10 @@ func (s *Spec) seen(e *Eval, r, last int) (from, to int) {
 	if s.Seen != nil {
 		from, to = s.Seen(e, r, from, to)
 	}
-	return from, max(to, from) // a query that would see nothing sees the first
+	return from, max(to, from) // no query sees nothing
 }
 
-// latent returns the values that are the first elements of keys, or the last.
+// latent returns the values among the elements of keys: the first, or the last.
 func (s *Attention) latent(k []float64, kv *graph.KV) []float64 {
 	switch {
 	case !kv.Latent:
@@ -151,7 +151,7 @@ func (s *Attention) latent(k []float64, kv *graph.KV) []float64 {
 	return parts(k, kv.Dim, 0, kv.Values())
 }
 
-// sinks returns a score by head that is there besides, -Inf for none.
+// sinks returns a further score by head, -Inf for none.
 func (s *Attention) sinks(e *Eval, heads int) ([]float64, error) {
 	if s.Sinks != nil {
 		return e.vector(s.Sinks)
@@ -159,7 +159,7 @@ func (s *Attention) sinks(e *Eval, heads int) ([]float64, error) {
 	return slices.Repeat([]float64{math.Inf(-1)}, heads), nil
 }
 
-// weigh makes weights of the scores of the query at r with the keys of positions from one on.
+// weigh makes weights of the scores of the query at r with the keys from a position on.
 func (s *Attention) weigh(e *Eval, p []float64, sink float64, r, from int) {
 	e.num.store(p)
 	for i := range p {
@@ -192,10 +192,10 @@ func (n *Numerics) combine(y, p, v []float64, stride int) {
 	}
 }
 
-// Softmax turns scores to weights that sum to 1.
+// Softmax turns scores to weights with a sum of 1.
 func Softmax(p []float64) { (*Numerics)(nil).softmax(p, math.Inf(-1)) }
 
-// softmax returns Softmax beside a score more, whose weight goes to nobody.
+// softmax computes Softmax beside a further score, the sink, without a weight in the result.
 func (n *Numerics) softmax(p []float64, sink float64) {
 	top, sum := sink, 0.0
 	for _, x := range p {

@@ -9,7 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/kv"
 )
 
-// cache holds float64 keys and values, a store for each layer that writes one, and
+// cache holds float64 keys and values, a store for each writing layer, and
 // float64 states.
 type cache struct {
 	stores map[int]*store             // by graph.KV.Layer
@@ -17,8 +17,8 @@ type cache struct {
 	class  int                        // of the slots
 }
 
-// store is one layer's keys and values, [slot, heads·dim], a slot being
-// page·PageSize + position in it.
+// store is a layer's keys and values, [slot, heads·dim], a slot being
+// page·PageSize + position in the page.
 type store struct {
 	class int // of the pool
 	width int // heads·dim of keys
@@ -97,8 +97,7 @@ func (c *cache) Bytes() int64 {
 	return int64(n)
 }
 
-// begin makes room for the states of the step's sequences, and zeroes those of the
-// ones that start with it.
+// begin makes room for the states of the step's sequences, and zeroes the states of new sequences.
 func (c *cache) begin(s *backend.Step) {
 	for state := range c.states {
 		for t, q := range s.Seqs {
@@ -109,7 +108,7 @@ func (c *cache) begin(s *backend.Step) {
 	}
 }
 
-// at returns s in a slot, [size], for which room is made.
+// at makes room for s in a slot, and returns s there, [size].
 func (c *cache) at(s *graph.State, slot int32) []float64 {
 	all := c.states[s]
 	if short := (int(slot)+1)*s.Size - len(all); short > 0 {
@@ -119,13 +118,13 @@ func (c *cache) at(s *graph.State, slot int32) []float64 {
 	return all[int(slot)*s.Size:][:s.Size]
 }
 
-// state returns what q has of s, [size]: a node with a state reads and writes it in place,
+// state returns q's part of s, [size]: a node with a state reads and writes the part in place,
 // row after row.
 func (c *cache) state(s *graph.State, q *kv.Sequence) []float64 {
 	return c.at(s, q.Slot(c.class))
 }
 
-// find returns the store of k, which is that of k.Layer whatever window k says.
+// find returns the store of k: the store of k.Layer, whatever the window.
 func (c *cache) find(k *graph.KV) (*store, error) {
 	s := c.stores[k.Layer]
 	switch {

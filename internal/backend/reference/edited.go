@@ -11,13 +11,13 @@ import (
 	"github.com/karat-run/karat/internal/mmap"
 )
 
-// edited runs a graph whose nodes are edited: an engine with mistakes. Each sequence has an
-// evaluation of its own, which keeps the values of all positions.
+// edited runs a graph of edited nodes: an engine with mistakes. Each sequence has an evaluation of its own with the
+// values of all positions.
 type edited struct {
 	g     *graph.Graph
 	rows  int
 	want  func(*graph.Node) bool
-	after map[*graph.Node]bool // nodes behind Rows: they have a row for each output
+	after map[*graph.Node]bool // nodes behind Rows, with a row for each output
 }
 
 // histories are the evaluations of sequences: the cache of an edited graph.
@@ -33,7 +33,7 @@ func (h *histories) Bytes() int64                 { return 0 }
 func (h *histories) Copy(int, int32, int32) error { return nil }
 func (h *histories) Close() error                 { return nil }
 
-// step appends a step's tokens to its sequence's evaluation, and returns that and the positions.
+// step appends a step's tokens to its sequence's evaluation, and returns the evaluation and the positions.
 func (h *histories) step(s *backend.Step) (*Eval, []int, error) {
 	q, first := s.Seqs[0], int(s.Pos[0])
 	e := h.of[q]

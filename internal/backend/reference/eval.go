@@ -9,7 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// Known is a node's value as it is given: n rows (positions) from first on.
+// Known is a given value of a node: n rows (positions) from first on.
 type Known interface {
 	Rows() (first, n int)
 	Read(dst []float64, row int) // dst [width]; row is a position
@@ -21,7 +21,7 @@ type Edit func(s *Spec)
 // Edits are by node.
 type Edits map[*graph.Node][]Edit
 
-// And returns both edits; those of o come after e's.
+// And returns both edits, o's after e's.
 func (e Edits) And(o Edits) Edits {
 	sum := maps.Clone(e)
 	if sum == nil {
@@ -33,13 +33,13 @@ func (e Edits) And(o Edits) Edits {
 	return sum
 }
 
-// Model is a graph whose values are computed. It is not for several goroutines.
+// Model computes the values of a graph. A Model is not for several goroutines.
 type Model struct {
 	g       *graph.Graph
 	stores  map[*graph.KV]*graph.Node
-	weights map[*graph.Weight]matrix // that are kept as they are dequantized
+	weights map[*graph.Weight]matrix // dequantized weights in memory
 	recent  []*graph.Weight          // the same, the longest kept in front
-	kept    int                      // their values
+	kept    int                      // values in memory
 	threads int                      // of a product; 0 is GOMAXPROCS
 }
 
@@ -62,26 +62,26 @@ func (m *Model) Store(n *graph.Node) *graph.Node {
 	return nil
 }
 
-// Eval computes values for one prompt. It is not for several goroutines.
+// Eval computes values for a prompt. An Eval is not for several goroutines.
 type Eval struct {
 	*Model
 	ids      []int32
-	parts    [][3]int32     // of positions; nil for text, whose parts are equal
-	routing  *Numerics      // how Route rounds: in an equation it does not
-	expert   backend.Expert // sees what experts read and multiply; nil for nobody
+	parts    [][3]int32     // of positions; nil for text, with equal parts
+	routing  *Numerics      // rounding of Route; nil in an equation
+	expert   backend.Expert // observer of the experts' rows; nil for none
 	stepwise bool           // parts are of a step's rows, not of positions
-	steps    [][2]int       // of positions, the first and the last one computed together; nil if unknown
+	steps    [][2]int       // first and last position of each position's step; nil if unknown
 	known    map[*graph.Node]Known
 	edits    Edits
 	num      *Numerics
-	under    *Eval // has the values of the nodes that the edits do not reach
+	under    *Eval // values of nodes beyond the reach of the edits
 	memo     map[*graph.Node]values
 	specs    map[*graph.Node]*Spec
 	stale    map[*graph.Node]bool // whether a value differs from under's
 	busy     map[*graph.Node]bool // being computed: edits may make a circle
 }
 
-// values are the rows of a node that have been computed.
+// values are the computed rows of a node.
 type values [][]float64 // by position; nil where there is none
 
 // Eval returns an evaluation for the token ids, with its known values.
@@ -95,7 +95,7 @@ func (e *Eval) fresh() *Eval {
 	return e
 }
 
-// At gives e the positions of three parts of all its tokens, and returns it. None are of text.
+// At gives e the positions of three parts of all tokens, none for text, and returns e.
 func (e *Eval) At(parts [][3]int32) *Eval {
 	e.parts = parts
 	return e
@@ -107,7 +107,7 @@ func (e *Eval) Len() int { return len(e.ids) }
 // IDs returns the prompt's tokens.
 func (e *Eval) IDs() []int32 { return e.ids }
 
-// Step returns the first and the last position of the step that computes a position; not ok where
+// Step returns the first and the last position of a position's step; not ok where
 // nobody has said how the positions are cut into steps.
 func (e *Eval) Step(at int) (first, last int, ok bool) {
 	if at >= len(e.steps) {
@@ -116,7 +116,7 @@ func (e *Eval) Step(at int) (first, last int, ok bool) {
 	return e.steps[at][0], e.steps[at][1], true
 }
 
-// With returns e with more edits. Values that they do not reach are computed once, in e.
+// With returns e with more edits. Values beyond their reach are computed once, in e.
 func (e *Eval) With(edits Edits) *Eval {
 	f := *e
 	f.edits, f.under = e.edits.And(edits), e
@@ -150,7 +150,7 @@ func (e *Eval) Spec(n *graph.Node) *Spec {
 	return s
 }
 
-// deps returns the nodes that n's value is computed from.
+// deps returns the inputs of n's computation.
 func (e *Eval) deps(n *graph.Node) []*graph.Node {
 	s := e.Spec(n)
 	if n.Op != graph.Attention || s.Attention.Store == nil {
@@ -164,7 +164,7 @@ func (e *Eval) differs(n *graph.Node) bool {
 	if d, ok := e.stale[n]; ok {
 		return d
 	}
-	e.stale[n] = false // until it is known, if edits make a circle
+	e.stale[n] = false // for now, if edits make a circle
 	d := slices.ContainsFunc(e.deps(n), func(x *graph.Node) bool { return !e.given(x) && e.differs(x) })
 	if n.Op == graph.Attention {
 		d = d || e.stale[e.Spec(n).Attention.Store]
@@ -188,12 +188,12 @@ func (e *Eval) Known(n *graph.Node, row int) bool {
 	return row >= first && row < first+rows
 }
 
-// Value returns rows of n, [len(rows), width]: known ones, and else computed ones.
+// Value returns rows of n, [len(rows), width]: the known rows, and else the computed rows.
 func (e *Eval) Value(n *graph.Node, rows []int) ([]float64, error) {
 	return e.gather(n, rows, true)
 }
 
-// Compute returns rows of n as its operation gives them, even where they are known.
+// Compute returns rows of n by the operation, even where the rows are known.
 func (e *Eval) Compute(n *graph.Node, rows []int) ([]float64, error) {
 	return e.gather(n, rows, false)
 }
@@ -230,7 +230,7 @@ func (e *Eval) gather(n *graph.Node, rows []int, useKnown bool) ([]float64, erro
 	return out, nil
 }
 
-// compute computes rows of n that were not, and keeps them.
+// compute computes new rows of n, and keeps the rows.
 func (e *Eval) compute(n *graph.Node, rows []int) ([]float64, error) {
 	if e.under != nil && !e.differs(n) {
 		return e.under.Compute(n, rows)
@@ -249,7 +249,7 @@ func (e *Eval) compute(n *graph.Node, rows []int) ([]float64, error) {
 		m = append(m, make(values, len(e.ids)-len(m))...)
 		e.memo[n] = m
 	}
-	kept := slices.Clone(y) // which its reader may write to
+	kept := slices.Clone(y) // a reader may write to y
 	for i, r := range rows {
 		m[r] = kept[i*w : (i+1)*w]
 	}
@@ -271,8 +271,8 @@ func (e *Eval) Forget(layer int) {
 	maps.DeleteFunc(e.memo, func(n *graph.Node, _ values) bool { return n.Layer >= 0 && n.Layer < layer && !stored[n] })
 }
 
-// Span returns the nodes that Compute(n) computes at the last row, in the graph's order: n,
-// and the unknown nodes on the way to it. sources are the known nodes where it
+// Span returns the nodes of Compute(n) at the last row, in the graph's order: n, and the unknown nodes on the way. The
+// sources are the known nodes where the span
 // begins. (Keys and values of earlier rows may have to be computed, too: see Behind.)
 func (e *Eval) Span(n *graph.Node) (span, sources []*graph.Node) {
 	seen := map[*graph.Node]bool{}
@@ -300,8 +300,8 @@ func (e *Eval) Span(n *graph.Node) (span, sources []*graph.Node) {
 	return span, sources
 }
 
-// Behind returns the nodes outside a span that have to be computed at rows where they are
-// not known, since attention or a scan in the span reads these rows.
+// Behind returns the nodes outside a span to be computed at unknown rows, since attention or a scan in the span reads
+// the rows.
 func (e *Eval) Behind(span []*graph.Node) map[*graph.Node]bool {
 	seen := map[*graph.Node]bool{}
 	var visit func(n *graph.Node)
@@ -339,9 +339,9 @@ func Both(e *Eval, rows []int, a, b *graph.Node) (x, y []float64, err error) {
 	return x, y, nil
 }
 
-// Circle returns a node that the edits compute from itself, nil if there is none.
+// Circle returns a node computed from itself under the edits, nil for none.
 func (e *Eval) Circle() *graph.Node {
-	state := map[*graph.Node]int{} // 1 while it is visited, 2 behind that
+	state := map[*graph.Node]int{} // 1 during a visit, 2 after
 	var visit func(n *graph.Node) *graph.Node
 	visit = func(n *graph.Node) *graph.Node {
 		switch state[n] {

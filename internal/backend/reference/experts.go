@@ -7,7 +7,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// branches are the matrices of experts, and their biases.
+// branches are the matrices and biases of experts.
 type branches struct {
 	s        *Spec
 	e        *Eval
@@ -39,7 +39,7 @@ func (s *Spec) branches(e *Eval) (*branches, error) {
 	return m, nil
 }
 
-// product returns the i-th matrix of expert id times x, and its bias.
+// product returns the i-th matrix of expert id times x, plus the bias.
 func (m *branches) product(i, id int, x []float64) ([]float64, error) {
 	n := m.matrices[i].Shape[1]
 	y, err := m.e.product(x, m.matrices[i], id*n, n)
@@ -61,7 +61,7 @@ func (m *branches) product(i, id int, x []float64) ([]float64, error) {
 	return y, nil
 }
 
-// run returns what expert id makes of a row.
+// run returns the result of expert id for a row.
 func (m *branches) run(id int, x []float64) ([]float64, error) {
 	last := len(m.matrices) - 1
 	var parts [][]float64

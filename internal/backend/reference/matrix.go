@@ -15,8 +15,8 @@ import (
 // batch is how many rows of a weight are dequantized and multiplied together.
 const batch = 16
 
-// product returns x [T, k] times n rows of w from first on, which are in one matrix of an altered w; each sum belongs
-// to one goroutine.
+// product returns x [T, k] times n rows of w from first on, within a matrix of an altered w; each sum belongs to a
+// single goroutine.
 func (e *Eval) product(x []float64, w matrix, first, n int) ([]float64, error) {
 	if len(x) == 0 {
 		return nil, nil
@@ -128,7 +128,7 @@ func widen(y []float64, x []float32) {
 	}
 }
 
-// changed returns a matrix that change has altered, from row i on.
+// changed returns an altered matrix from row i on.
 func (m matrix) changed(i int) []float64 {
 	return m.altered[i/m.rows][i%m.rows*m.Shape.Last():]
 }
@@ -152,8 +152,8 @@ func (n *Numerics) dots(y []float64, stride int, x, w []float32, k int) {
 	}
 }
 
-// dotBlocks sets y[r*stride+i] to the product of row r of x and row i of w, both of k elements: it sums the products of
-// 32 at a time, and those sums in float32.
+// dotBlocks sets y[r*stride+i] to the product of row r of x and row i of w, both of k elements: the products of 32
+// at a time are summed exactly, and the sums in float32.
 func dotBlocks(y []float64, stride int, w, x []float64, k int) {
 	for r := range len(x) / k {
 		for i := range len(w) / k {
@@ -170,7 +170,7 @@ func dotBlocks(y []float64, stride int, w, x []float64, k int) {
 	}
 }
 
-// backward returns x with each of its rows of k elements turned around.
+// backward returns x with each row of k elements turned around.
 func backward(x []float32, k int) []float32 {
 	x = slices.Clone(x)
 	for r := 0; r < len(x); r += k {
@@ -179,8 +179,8 @@ func backward(x []float32, k int) []float32 {
 	return x
 }
 
-// serial sets y[r*stride+i] to the product of row r of x and row i of w, both of k elements. Each is one sum from
-// the front; two by four run at once, since they wait for nothing but themselves.
+// serial sets y[r*stride+i] to the product of row r of x and row i of w, both of k elements. Each is a single sum
+// from the front; two by four sums run at once, each independent of the others.
 func serial(y []float64, stride int, x, w []float32, k int) {
 	for r := 0; r*k < len(x); r += 2 {
 		a := x[r*k : (r+1)*k]

@@ -7,7 +7,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// eval returns rows of the node, as they are stored.
+// eval returns stored rows of the node.
 func (s *Spec) eval(e *Eval, rows []int) ([]float64, error) {
 	y, err := s.value(e, rows)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Spec) value(e *Eval, rows []int) ([]float64, error) {
 	return s.Plain(e, rows)
 }
 
-// Plain returns rows of the node by its operation, without Func and Times.
+// Plain returns rows of the node by the operation, without Func and Times.
 func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 	switch s.Node.Op {
 	case graph.Embed:
@@ -71,7 +71,7 @@ func (e *Eval) inputs(nodes []*graph.Node, rows []int) ([][]float64, error) {
 	return in, nil
 }
 
-// rowwise computes an operation whose rows read no others. rows are their positions.
+// rowwise computes an operation row by row. The rows are positions.
 func (s *Spec) rowwise(e *Eval, in [][]float64, rows []int) ([]float64, error) {
 	x, n := in[0], s.Node
 	switch n.Op {
@@ -101,7 +101,7 @@ func (s *Spec) rowwise(e *Eval, in [][]float64, rows []int) ([]float64, error) {
 	return y, err
 }
 
-// elementwise computes an operation whose result is stored as it is.
+// elementwise computes an operation on single values.
 func (s *Spec) elementwise(e *Eval, in [][]float64, rows []int) ([]float64, error) {
 	x := in[0]
 	switch s.Node.Op {

@@ -8,8 +8,8 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// LayerNorm returns x [rows, shape...] less its mean, by its deviation, weighted and biased
-// if the node has them.
+// LayerNorm returns x [rows, shape...] less the mean, by the deviation, with the node's weight and
+// bias, if any.
 func (s *Spec) LayerNorm(e *Eval, x []float64) ([]float64, error) {
 	var w [2][]float64
 	for i := range s.W {
@@ -45,7 +45,7 @@ func (s *Spec) LayerNorm(e *Eval, x []float64) ([]float64, error) {
 	return y, nil
 }
 
-// beyond is the error of a position that the model does not have.
+// beyond is the error of a position outside the model's table.
 type beyond struct{ at, count int }
 
 func (b beyond) Error() string   { return fmt.Sprintf("position %d, the model has %d", b.at, b.count) }
@@ -69,7 +69,7 @@ func (s *Spec) positions(e *Eval, rows []int) ([]float64, error) {
 	return y, nil
 }
 
-// scalePos multiplies rows of x by the factors of their positions.
+// scalePos multiplies rows of x by the factors of the positions.
 func (s *Spec) scalePos(x []float64, rows []int) []float64 {
 	a, d := s.Node.Attr.(graph.ScalePosAttr), s.Node.Shape.Size()
 	y := make([]float64, len(x))

@@ -1,16 +1,16 @@
-// Package reference computes a graph in float64: it is the meaning of every
-// operation, and other backends are compared with it. One exception, as in the
+// Package reference computes a graph in float64: the meaning of every operation,
+// for comparison with other backends. An exception, as in the
 // reference library: the cosines and sines of rotary positions are float32
 // numbers, made by package rope.
 //
-// Backend runs it over a step, one node after another. It also stands in for
-// other engines: it rounds where they round (Backend.Class), and computes what
-// they compute instead (Backend.Edits).
+// Backend runs a graph over a step, node after node. Backend also stands in for
+// other engines, with their roundings (Backend.Class) and their mistakes
+// (Backend.Edits).
 //
-// Eval computes values for one whole prompt from the known values of other
+// Eval computes values for a whole prompt from the known values of other
 // nodes. If an engine gave the known values, Eval's value of a node can be
-// compared with the engine's: together they are an equation. An Edit changes how
-// a node is computed: it says what an engine may do instead.
+// compared with the engine's: the two are an equation. An Edit changes the
+// computation of a node, as an engine may.
 //
 // Files in reading order: ref.go, step.go, cache.go (Backend), edited.go (an engine with mistakes), node.go (a node),
 // route.go, attend.go, position.go, sequence.go, scan.go, experts.go, weight.go (operations), spec.go, matrix.go,
@@ -39,17 +39,17 @@ type Backend struct {
 	// where it rounds them. The zero value is float64 throughout.
 	Class round.Class
 
-	// Edits, if not nil, are how nodes are computed otherwise: such is an engine with mistakes.
+	// Edits, if not nil, change nodes: an engine with mistakes.
 	Edits Edits
 
-	// See, if set, sees the values of each node of a step before they are narrowed for taps.
+	// See, if set, sees the values of each node of a step before the values are narrowed for taps.
 	See func(*graph.Node, []float64)
 }
 
 // Close does nothing.
 func (Backend) Close() error { return nil }
 
-// Compile implements backend.Backend. Weights are read as they are needed.
+// Compile implements backend.Backend. Weights are read when needed.
 func (b Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable, error) {
 	if err := b.Class.Check(); err != nil {
 		return nil, err
@@ -74,15 +74,15 @@ func (b Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable,
 	return x, nil
 }
 
-// executable computes a graph's nodes one after another, for the rows of a step.
+// executable computes a graph's nodes in order, for the rows of a step.
 type executable struct {
 	g         *graph.Graph
 	e         *Eval // how nodes are computed
 	rows      int
 	want      func(*graph.Node) bool
 	kept      backend.Kept
-	last      []int                // by node: the last node that reads it
-	after     map[*graph.Node]bool // nodes behind Rows: they have a row for each output
+	last      []int                // by node: the last reader
+	after     map[*graph.Node]bool // nodes behind Rows, with a row for each output
 	positions []int                // of the step's rows
 	see       func(*graph.Node, []float64)
 }
@@ -151,7 +151,7 @@ func (x *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	return narrow(out[len(out)-1]), nil
 }
 
-// show calls tap, and takes over what it writes, if it may.
+// show calls tap, and takes over values written by tap, if permitted.
 func show(tap backend.Tap, n *graph.Node, x []float64, write bool) {
 	seen := narrow(x)
 	tap(n, seen)

@@ -9,20 +9,20 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Numerics is how an engine rounds. A nil one, and the zero value, is float64.
+// Numerics is the rounding of an engine. Nil, and the zero value, is float64.
 type Numerics struct {
 	Store func(x []float64)                   // rounds the kept result of a computation; nil for no rounding
-	Input func(row []float64, w tensor.DType) // rounds a row that a product with such weights reads
+	Input func(row []float64, w tensor.DType) // rounds a row for a product with weights of a type
 	KV    func(x []float64)                   // rounds keys and values
 	GELU  func(float64) float64               // in place of the tanh form
 	Order Order                               // of sums of products
 
-	// Integers reports whether products with such weights read integers in blocks of 32. Then the sum of a
+	// Integers reports whether products with weights of a type read integers in blocks of 32. Then the sum of a
 	// block's products is exact, and float32 sums run over blocks. Nil is no.
 	Integers func(w tensor.DType) bool
 
-	// Jitter multiplies all that is stored or given by 1 + Jitter·(a number of -1..1):
-	// with 2^-24 that is what a float32 engine's rounding may be.
+	// Jitter multiplies all values stored or given by 1 + Jitter·(a number of -1..1): 2^-24 is a float32 engine's
+	// rounding.
 	Jitter float64
 	Given  float64 // the same, of the given values alone
 	Random *rand.PCG
@@ -31,7 +31,7 @@ type Numerics struct {
 // Order is how sums of products run.
 type Order uint8
 
-// The orders of sums: exact but for float64, and in float32: one sum, from the end, in 16 lanes.
+// The orders of sums: exact in float64, and in float32: one sum, from the end, in 16 lanes.
 const (
 	Exact Order = iota
 	Forward
@@ -91,7 +91,7 @@ func (n *Numerics) store(x []float64) {
 	}
 }
 
-// Stored returns x as it is kept.
+// Stored returns x in the form of stored values.
 func (n *Numerics) Stored(x []float64) []float64 {
 	x = slices.Clone(x)
 	n.store(x)
@@ -107,8 +107,8 @@ func (n *Numerics) shake(x []float64, by float64) {
 // chance returns a number of -1..1.
 func (n *Numerics) chance() float64 { return 2*(float64(n.Random.Uint64()<<11>>11)/(1<<53)) - 1 }
 
-// speed returns what rounding may multiply the turning speed of a pair by. Engines keep
-// angles in float32, whose error grows with the position, and many come to the speed of
+// speed returns a factor of rounding for the turning speed of a pair. Engines keep
+// angles in float32, with an error that grows with the position, and many come to the speed of
 // pair i by i products.
 func (n *Numerics) speed(i int) float64 {
 	if n == nil || n.Jitter == 0 {
@@ -126,7 +126,7 @@ func (n *Numerics) kv(x []float64) []float64 {
 	return x
 }
 
-// quantize returns x [T, k] as products with weights of that type read it.
+// quantize returns x [T, k] rounded for products with weights of a type.
 func (n *Numerics) quantize(x []float64, k int, w tensor.DType) []float64 {
 	if n == nil || n.Input == nil {
 		return x
@@ -138,7 +138,7 @@ func (n *Numerics) quantize(x []float64, k int, w tensor.DType) []float64 {
 	return x
 }
 
-// act returns an activation as the engine has it.
+// act returns the engine's form of an activation.
 func (n *Numerics) act(f func(float64) float64) func(float64) float64 {
 	if n != nil && n.GELU != nil && f(1) == GELUTanh(1) {
 		return n.GELU
@@ -149,7 +149,7 @@ func (n *Numerics) act(f func(float64) float64) func(float64) float64 {
 // exact reports whether sums are float64.
 func (n *Numerics) exact() bool { return n == nil || n.Order == Exact }
 
-// round rounds the result of one step of an operation.
+// round rounds the result of a step of an operation.
 func (n *Numerics) round(x float64) float64 {
 	if n.exact() {
 		return x

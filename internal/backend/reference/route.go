@@ -21,7 +21,7 @@ func (s *Spec) route(e *Eval, scores []float64, num *Numerics) ([]float64, error
 	for r := 0; r < len(scores); r += count {
 		row := scores[r : r+count]
 		p := num.weighed(s.Route.Rule.Weigh, row)
-		by := row // the choice's score: p rises with it
+		by := row // the choice's score: p rises with the score
 		if bias != nil || s.Route.Rule.Best > 1 {
 			by = slices.Clone(p)
 			for i, b := range bias {
@@ -43,7 +43,7 @@ func (s *Spec) route(e *Eval, scores []float64, num *Numerics) ([]float64, error
 	return y, nil
 }
 
-// routeWeights returns a Route's scale by expert and its bias, nil where there is none.
+// routeWeights returns a Route's scale by expert and bias, nil for none.
 func (m *Model) routeWeights(n *graph.Node) (scale, bias []float64, err error) {
 	of, b := n.RouteWeights()
 	if of != nil {
@@ -55,7 +55,7 @@ func (m *Model) routeWeights(n *graph.Node) (scale, bias []float64, err error) {
 	return scale, bias, err
 }
 
-// weighed returns what weights are made of: a function of each score.
+// weighed returns the values behind weights: a function of each score.
 func (num *Numerics) weighed(by graph.Weigh, s []float64) []float64 {
 	if by != graph.SigmoidEach && by != graph.SoftmaxAll {
 		return s
@@ -71,7 +71,7 @@ func (num *Numerics) weighed(by graph.Weigh, s []float64) []float64 {
 	return p
 }
 
-// weights returns the weights of the chosen experts, p being what weighed made of the scores.
+// weights returns the weights of the chosen experts, p being the result of weighed.
 func (num *Numerics) weights(p []float64, chosen []int, attr graph.RouteAttr) []float64 {
 	w, sum := make([]float64, len(chosen)), 0.0
 	for i, e := range chosen {
@@ -95,7 +95,7 @@ func (num *Numerics) weights(p []float64, chosen []int, attr graph.RouteAttr) []
 	return w
 }
 
-// choose returns the experts by falling s, those of groups that are not kept at the end.
+// choose returns the experts by falling s, the experts of dropped groups at the end.
 func (num *Numerics) choose(s []float64, attr graph.RouteAttr) []int {
 	if attr.Groups <= 1 {
 		return falling(s)

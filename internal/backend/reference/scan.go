@@ -6,7 +6,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// recur computes a node with a state. A row reads and writes the state of its sequence.
+// recur computes a node with a state. A row reads and writes the state of the sequence.
 func (m *Model) recur(n *graph.Node, in [][]float64, num *Numerics, state func(row int) []float64) ([]float64, error) {
 	var w [3][]float64
 	for i := range n.W {
@@ -37,7 +37,7 @@ func (m *Model) recur(n *graph.Node, in [][]float64, num *Numerics, state func(r
 	return y, nil
 }
 
-// conv computes one row: s has the inputs before, [kernel-1, channels], the oldest first.
+// conv computes a row: s has the inputs before, [kernel-1, channels], the oldest first.
 func (num *Numerics) conv(y, s, x, w, bias []float64) {
 	d := len(x)
 	kernel := len(s)/d + 1
@@ -60,7 +60,7 @@ func (num *Numerics) conv(y, s, x, w, bias []float64) {
 // softplus returns log(1 + e^x).
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
-// ssm computes one row of Mamba 2's scan: s is [heads, dim, n].
+// ssm computes a row of Mamba 2's scan: s is [heads, dim, n].
 func (num *Numerics) ssm(n *graph.Node, y, s []float64, in, w [][]float64) {
 	x, dt, b, c := in[0], in[1], in[2], in[3]
 	heads, dim, groups, size := n.Shape[0], n.Shape[1], n.In[2].Shape[0], n.In[2].Shape[1]
@@ -80,7 +80,7 @@ func (num *Numerics) ssm(n *graph.Node, y, s []float64, in, w [][]float64) {
 	}
 }
 
-// delta computes one row of the gated delta rule: s is [heads, n, dim].
+// delta computes a row of the gated delta rule: s is [heads, n, dim].
 func (num *Numerics) delta(n *graph.Node, y, s []float64, in, w [][]float64) {
 	q, k, v, gate, beta := in[0], in[1], in[2], in[3], in[4]
 	heads, dim, groups, size := n.Shape[0], n.Shape[1], n.In[1].Shape[0], n.In[1].Shape[1]

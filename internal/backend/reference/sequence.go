@@ -6,12 +6,12 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// across reports whether n reads rows of its inputs before the one that it computes.
+// across reports whether n reads earlier rows of inputs.
 func across(n *graph.Node) bool {
 	return n.Op == graph.Attention || n.Op == graph.Pool || n.State != nil
 }
 
-// scan returns rows of a node with a state. It runs from position 0 on, or from the first position that is seen.
+// scan returns rows of a node with a state. The scan runs from position 0 on, or from the first position seen.
 func (s *Spec) scan(e *Eval, rows []int) ([]float64, error) {
 	last := slices.Max(rows)
 	all := make([]int, last+1)

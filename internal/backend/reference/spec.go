@@ -9,7 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Spec is how a node is computed: what it reads, and the settings of its operation. As recorded a Spec says what the
+// Spec is the computation of a node: inputs, weights, and the settings of the operation. A recorded Spec says what the
 // graph says; an edit changes a setting, or puts a function around the node.
 type Spec struct {
 	Node *graph.Node
@@ -27,7 +27,7 @@ type Spec struct {
 	Pooling     graph.Pooling // rule of Pool
 	Act         func(float64) float64
 	Limits      graph.ActAttr // limits of gates, except the activation
-	// Seen returns the positions that the row at sees, of those from one to another; nil for all.
+	// Seen returns the positions seen by the row at, among the positions from and to; nil for all.
 	Seen func(e *Eval, at, from, to int) (int, int)
 
 	Experts   Experts
@@ -46,7 +46,7 @@ type Experts struct {
 	OnInput bool      // whether a weight multiplies the input, not the output
 	Swapped bool      // whether gate and up are exchanged
 	Gains   []float64 // factors of the products
-	// Routes returns the pairs of index and weight of rows; nil for those of the Route that is read.
+	// Routes returns the pairs of index and weight of rows; nil for the value of the Route.
 	Routes func(e *Eval, s *Spec, rows []int) ([]float64, error)
 }
 
@@ -62,9 +62,9 @@ type Rope struct {
 	Interleaved bool      // pairs (2i, 2i+1), not (i, i+half)
 	Part        int       // features that turn, in two halves; 0 for all
 	Magnitude   float64   // factor of cosines and sines; 0 for 1
-	Sections    [3]int    // pairs that turn by each part of a position; zeros for positions of one part
+	Sections    [3]int    // pairs turning by each part of a position; zeros for a single part
 	Woven       bool      // whether the sections have pairs by turns
-	// Pos returns the position that a row turns by, of three parts; nil for the row's own.
+	// Pos returns the turning position of a row, of three parts; nil for the row's own.
 	Pos func(e *Eval, row int, own [3]int32) [3]int32
 }
 
@@ -72,15 +72,15 @@ type Rope struct {
 type Attention struct {
 	Store  *graph.Node // keys and values
 	Scale  float64
-	Window int                    // positions that a query sees; 0 for all
-	Ahead  int                    // positions after its own that a query sees
-	Chunk  int                    // positions of a run, of which a query sees its own; 0 for no runs
+	Window int                    // positions seen by a query; 0 for all
+	Ahead  int                    // later positions seen by a query
+	Chunk  int                    // positions of a run, for queries that see a run; 0 for no runs
 	Tail   bool                   // whether values of a latent are the last elements of keys, not the first
 	Group  func(h int) int        // key and value head of a query's head
 	Cap    float64                // cap of scores; 0 for none
 	Sinks  *graph.Weight          // scores besides, by head; nil for none
 	Soft   func(scores []float64) // makes weights of scores; nil for softmax
-	// Read changes what a query at a position finds stored: keys and values of count positions; nil for nothing.
+	// Read changes the stored keys and values of count positions, for the query at a position; nil for no change.
 	Read func(e *Eval, k, v []float64, count, at int) (keys, values []float64)
 	// Hides reports whether the query at a position does not see another; nil for none.
 	Hides func(e *Eval, at, pos int) bool
@@ -151,12 +151,12 @@ func ReLUSquared(x float64) float64 { return max(x, 0) * max(x, 0) }
 // SiLU returns x·sigmoid(x).
 func SiLU(x float64) float64 { return x / (1 + math.Exp(-x)) }
 
-// GELUTanh returns GELU in its tanh form.
+// GELUTanh returns GELU in the tanh form.
 func GELUTanh(x float64) float64 {
 	return x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
 }
 
-// GELUErf returns GELU in its exact form.
+// GELUErf returns GELU in the exact form.
 func GELUErf(x float64) float64 { return x / 2 * math.Erfc(-x/math.Sqrt2) }
 
 var (
@@ -164,8 +164,7 @@ var (
 	errCircle  = errors.New("it is computed from itself")
 )
 
-// Uncomputable reports whether err says that a value cannot be computed from the known ones, and
-// not that reading something failed.
+// Uncomputable reports whether err says that known values do not determine a value, rather than that reading failed.
 func Uncomputable(err error) bool { return errors.Is(err, errNoInput) || errors.Is(err, errCircle) }
 
 func apply(x []float64, f func(float64) float64) []float64 {
@@ -257,7 +256,7 @@ func (s *Spec) Rotate(e *Eval, x []float64, rows []int) []float64 {
 	return x
 }
 
-// position returns the part of a position that the i-th pair of a row turns by, the t-th row of a step.
+// position returns the part of a position for the i-th pair of a row, the t-th row of a step.
 func (r *Rope) position(e *Eval, t, row, i int) int {
 	p := [3]int32{int32(row), int32(row), int32(row)}
 	if e.parts != nil && r.Sections != [3]int{} {
@@ -301,7 +300,7 @@ func (s *Spec) gated(e *Eval, in [][]float64) []float64 {
 // RouteBy returns a Route's pairs of index and weight for scores.
 func (s *Spec) RouteBy(e *Eval, scores []float64) ([]float64, error) { return s.route(e, scores, nil) }
 
-// combine adds or multiplies two inputs, or an input and a weight that is repeated over the rows.
+// combine adds or multiplies two inputs, or an input and a weight repeated over the rows.
 func (s *Spec) combine(e *Eval, in [][]float64) ([]float64, error) {
 	z := in[len(in)-1]
 	if len(in) == 1 {
@@ -319,7 +318,7 @@ func (s *Spec) combine(e *Eval, in [][]float64) ([]float64, error) {
 	return y, nil
 }
 
-// parts returns of each vector of k elements the d that begin at one.
+// parts returns d elements of each vector of k, from an element on.
 func parts(x []float64, k, from, d int) []float64 {
 	if k == d {
 		return x

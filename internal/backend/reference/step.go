@@ -8,7 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// node computes one node of a step: the operations that need the step, then the others.
+// node computes a node of a step: operations over the step first, then the rest.
 func (x *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]float64, error) {
 	spec, c := x.e.Spec(n), s.Cache.(*cache)
 	switch n.Op {
@@ -56,7 +56,7 @@ func (x *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]flo
 	return spec.rowwise(x.e, in, x.positions)
 }
 
-// replace puts the embeddings that are not nil in place of rows of y.
+// replace puts embeddings other than nil in place of rows of y.
 func (x *executable) replace(y []float64, rows [][]float32) {
 	for i, row := range rows {
 		if row != nil {
@@ -67,7 +67,7 @@ func (x *executable) replace(y []float64, rows [][]float32) {
 	}
 }
 
-// store keeps the keys and values of the step's rows, in being both, or keys of which values are a part.
+// store keeps the keys and values of the step's rows, in being both, or keys with values as a part.
 func (x *executable) store(k *graph.KV, in [][]float64, s *backend.Step) error {
 	to, err := s.Cache.(*cache).find(k)
 	if err != nil {
@@ -83,7 +83,7 @@ func (x *executable) store(k *graph.KV, in [][]float64, s *backend.Step) error {
 	return nil
 }
 
-// attention computes the rows of one sequence after another.
+// attention computes the rows, sequence by sequence.
 func (x *executable) attention(n *graph.Node, q []float64, s *backend.Step) ([]float64, error) {
 	attr, spec := n.Attr.(graph.AttentionAttr), x.e.Spec(n)
 	kv := attr.KV
@@ -124,7 +124,7 @@ func (x *executable) attention(n *graph.Node, q []float64, s *backend.Step) ([]f
 	return y, nil
 }
 
-// pool makes one row of each wanted sequence.
+// pool makes a row of each wanted sequence.
 func (x *executable) pool(n *graph.Node, in []float64, s *backend.Step) ([]float64, error) {
 	first, err := s.Pooled()
 	if err != nil {

@@ -49,11 +49,11 @@ func dequantized(w *graph.Weight) ([]float32, error) {
 	return all, errors.Join(errs...)
 }
 
-// keep is how many values of weights a model keeps as float32 and as float64: 384 MiB of them. Weights
-// that are not kept are dequantized row by row each time that they are read.
+// keep is the number of weights' values a model keeps as float32 and as float64: 384 MiB. Other weights are dequantized
+// row by row at each reading.
 const keep = 1 << 25
 
-// matrix is rows of a weight that are dequantized when they are read, or have been
+// matrix is rows of a weight, dequantized at reading, or
 // before, or have been altered.
 type matrix struct {
 	*graph.Weight
@@ -79,8 +79,8 @@ func (m *Model) matrix(w *graph.Weight) (matrix, error) {
 	return x, nil
 }
 
-// room reports whether w may be kept. A matrix displaces the oldest ones, since an equation reads it again
-// for each arithmetic; experts displace nothing, since most of them are not read.
+// room reports whether w may be kept. A matrix displaces the oldest matrices, since an equation reads a matrix
+// again for each arithmetic; experts displace nothing, since most experts are not read.
 func (m *Model) room(w *graph.Weight) bool {
 	n := w.Shape.Size()
 	if n > keep || len(w.Shape) > 2 && m.kept+n > keep {
@@ -103,8 +103,8 @@ func (m *Model) vector(w *graph.Weight) ([]float64, error) {
 	return Vector(w)
 }
 
-// altered returns w with each of its matrices of so many rows changed; alter may be nil. They are
-// changed when they are read: of experts most are not.
+// altered returns w with each matrix of so many rows changed; alter may be nil. A matrix is changed at reading: most
+// experts are not read.
 func (m *Model) altered(w *graph.Weight, alter Change, rows int) (matrix, error) {
 	x, err := m.matrix(w)
 	if alter != nil {
@@ -113,7 +113,7 @@ func (m *Model) altered(w *graph.Weight, alter Change, rows int) (matrix, error)
 	return x, err
 }
 
-// change alters the matrix that has row i, unless it has been.
+// change alters the matrix of row i, once.
 func (m matrix) change(i int) error {
 	at := i / m.rows
 	if m.altered[at] != nil {

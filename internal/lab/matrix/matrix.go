@@ -63,8 +63,8 @@ func Minus(a, b []float64) []float64 {
 	return y
 }
 
-// deficient is the share of a column from which on the rest of it, past the columns
-// before it, is rounding: the column is a sum of those.
+// deficient is the share of a column up to which the rest, past earlier columns, is rounding: the column is a sum of
+// earlier columns.
 const deficient = 1e-13
 
 // LeastSquares returns the x [cols of a, cols of b] for which the columns of a·x - b are shortest, by Householder's
@@ -106,7 +106,7 @@ func LeastSquares(a, b *Matrix) *Matrix {
 	return x
 }
 
-// reflect mirrors x at the plane that v stands on, half being half of v's square.
+// reflect mirrors x at the plane under v, half being half of v's square.
 func reflect(x, v []float64, half float64) {
 	s := Dot(v, x) / half
 	for i, w := range v {

@@ -3,8 +3,8 @@
 //
 // Files in reading order: draw.go (choosing mistakes for tests); table.go and strange.go (the mistakes); ple.go,
 // norm.go, residual.go, rope.go, attention.go, cache.go, mlp.go, product.go, weight.go, experts.go, route.go (their
-// forms at an operation); probe.go, input.go, making.go, fault.go, inject.go (building mistakes into engines); entry.go, mistake.go
-// (Proposer), edit.go, hypothesis.go, catalogue.go, wiring.go.
+// forms at an operation); probe.go, input.go, making.go, fault.go, inject.go (building mistakes into engines);
+// entry.go, mistake.go (Proposer), edit.go, hypothesis.go, catalogue.go, wiring.go.
 package mistake
 
 import (
