@@ -14,20 +14,20 @@ import (
 // settled is how many tokens each sequence decodes before the prompt arrives.
 const settled = 8
 
-// Arrival is how long sequences that decode wait while a prompt is computed beside them. The gaps are the seconds
-// between two tokens of one sequence.
+// Arrival holds the waits of decoding sequences while a prompt is computed beside. A gap is the seconds
+// between two tokens of a sequence.
 type Arrival struct {
 	Tokens  int     `json:"n_prompt"`
-	Steps   int     `json:"steps"`         // that the prompt took, as the sequence counts them that decoded the most
-	Fewest  int     `json:"fewest_steps"`  // that a sequence was in: less where one missed some
+	Steps   int     `json:"steps"`         // of the prompt, counted by the sequence of most tokens
+	Fewest  int     `json:"fewest_steps"`  // with a sequence: fewer where a sequence missed some
 	Alone   float64 `json:"gap_alone_s"`   // the median before the prompt arrives
 	Mixed   float64 `json:"gap_mixed_s"`   // the median of steps with parts of the prompt
-	Slowest float64 `json:"gap_slowest_s"` // the median of all sequences in the slowest step: later parts of a prompt take longer
+	Slowest float64 `json:"gap_slowest_s"` // median of all sequences in the slowest step
 	Longest float64 `json:"gap_longest_s"` // of all sequences, steps and runs
 }
 
-// arrivals measures prompts of n tokens that arrive while t's sequences decode. Its samples count the prompt's tokens, and those
-// decoded meanwhile.
+// arrivals measures prompts of n tokens arriving while t's sequences decode. The samples count the tokens of
+// the prompt and the tokens decoded meanwhile.
 func (m *runner) arrivals(ctx context.Context, t *Result, n int) error {
 	m.say(t.name())
 	all, err := m.sequences(ctx, t)
@@ -43,12 +43,12 @@ func (m *runner) arrivals(ctx context.Context, t *Result, n int) error {
 	late.Prefix(nil, "late")
 	t.Arrival = &Arrival{Tokens: n}
 	var before, mixed []float64
-	for i := range m.o.Repeat + 1 { // the first one warms up
+	for i := range m.o.Repeat + 1 { // the first warms up
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		var g gaps
-		busy, err := alone(func() (err error) {
+		busy, err := measureOthers(func() (err error) {
 			g, err = m.arrive(ctx, all, late, t.Depth, n)
 			return err
 		})
@@ -73,14 +73,14 @@ func (m *runner) arrivals(ctx context.Context, t *Result, n int) error {
 	return nil
 }
 
-// gaps are the seconds between two tokens of one run, and of its prompt.
+// gaps holds the seconds between tokens of a run, and the seconds of the prompt.
 type gaps struct {
 	alone   []float64
 	mixed   [][]float64 // by sequence
 	seconds float64
 }
 
-// count adds the steps of a run, and the slowest of them.
+// count adds the steps of a run, and the slowest step.
 func (a *Arrival) count(g *gaps) {
 	for _, list := range g.mixed {
 		if a.Fewest == 0 || len(list) < a.Fewest {
@@ -101,7 +101,8 @@ func (a *Arrival) count(g *gaps) {
 }
 
 // arrive computes a prompt of n tokens while all of some sequences decode.
-func (m *runner) arrive(ctx context.Context, all []*engine.Sequence, late *engine.Sequence, depth, n int) (g gaps, err error) {
+func (m *runner) arrive(ctx context.Context, all []*engine.Sequence, late *engine.Sequence, depth, n int) (g gaps,
+	err error) {
 	for _, s := range all {
 		if err := m.deepen(ctx, s, depth); err != nil {
 			return g, err
@@ -133,7 +134,7 @@ func (m *runner) arrive(ctx context.Context, all []*engine.Sequence, late *engin
 	end := time.Now()
 	close(done)
 	for range all {
-		err = cmp.Or(<-errs, err) // what stopped the others first
+		err = cmp.Or(<-errs, err) // the first cause of the stop
 	}
 	g.seconds = end.Sub(start).Seconds()
 	g.mixed = make([][]float64, len(all))
@@ -151,8 +152,10 @@ func (m *runner) arrive(ctx context.Context, all []*engine.Sequence, late *engin
 	return g, err
 }
 
-// decode computes tokens one by one until done is closed, and returns when each was there. It tells ready after some.
-func (m *runner) decode(ctx context.Context, s *engine.Sequence, tokens []int32, ready chan<- struct{}, done <-chan struct{}) (times []time.Time, err error) {
+// decode computes tokens until done is closed, and returns the time of each. After a few tokens decode
+// signals ready.
+func (m *runner) decode(ctx context.Context, s *engine.Sequence, tokens []int32, ready chan<- struct{},
+	done <-chan struct{}) (times []time.Time, err error) {
 	for i := range tokens {
 		select {
 		case <-done:
@@ -177,13 +180,14 @@ func (m *runner) decode(ctx context.Context, s *engine.Sequence, tokens []int32,
 	return times, nil
 }
 
-// text is what a says of a test.
+// text describes a as part of a test's name.
 func (a *Arrival) text(name string) string {
 	missed := "none of which a sequence missed"
 	if a.Fewest < a.Steps {
 		missed = fmt.Sprintf("at least %d of each sequence", a.Fewest)
 	}
-	return fmt.Sprintf("%s: a sequence waits %.1f ms for a token, and %.1f ms in the %d steps with the prompt, %s. The slowest step takes %.1f ms, the longest wait is %.1f ms (%.2f times)\n",
+	return fmt.Sprintf("%s: a sequence waits %.1f ms for a token, and %.1f ms in the %d steps with the prompt, %s. "+
+		"The slowest step takes %.1f ms, the longest wait is %.1f ms (%.2f times)\n",
 		name, 1e3*a.Alone, 1e3*a.Mixed, a.Steps, missed, 1e3*a.Slowest, 1e3*a.Longest, a.Longest/a.Slowest)
 }
 

@@ -1,15 +1,14 @@
-// Package bench measures how fast a model runs, with the tests of llama-bench:
-// pp is a prompt computed at once, tg is tokens computed one by one, each after a
-// context of some depth. The files in reading order:
+// Package bench measures the speed of a model, with the tests of llama-bench: pp computes a prompt at once,
+// tg computes token after token, each after a context of some depth. The files in reading order:
 //
 //	bench.go     the measurements, and their report
 //	format.go    the report as CSV and Markdown
-//	runner.go    one engine: its tests, in turns with a peer
-//	arrive.go    a prompt that arrives while others decode
+//	runner.go tests of an engine, in turns with a peer
+//	arrive.go a prompt arriving while other sequences decode
 //	quantize.go  quantizing, by processes
 //	peer.go      llama.cpp's programs (group_*.go: their processes)
-//	cost.go      what a model must read and compute at least
-//	limits.go    what the machine reads and computes at most
+//	cost.go the least reads and operations of a model
+//	limits.go the most reads and operations of the machine
 //	profile.go   where the time of a step goes
 //	system.go    memory and processors of the process
 package bench
@@ -32,53 +31,57 @@ import (
 	"github.com/karat-run/karat/internal/model"
 )
 
-// Options say what to measure. Each combination of the lists is one test.
+// Options holds the tests to measure. Each combination of the lists is a test.
 type Options struct {
 	Prompts, Tokens, Depths, Threads, Parallel []int
-	Prompt                                     *Prompt // of a text, that Prompts and Depths are of; nil is random tokens
-	Arrive                                     []int   // prompts that arrive while the parallel sequences decode
-	Repeat                                     int     // runs of a test, after one to warm up
-	Budget                                     int64   // most bytes of keys and values; 0 is what all sequences take
-	Numerics                                   numerics.Numerics
-	NoFuse                                     []string          // fusions to do without
-	Adapters                                   []model.Adapter   // of all sequences
-	NoFit                                      bool              // measure what would not fit the memory, too
-	Limits                                     bool              // measure the machine's, too
-	Free                                       int64             // memory that Limits may have a quarter of; 0 is not known
-	Profile                                    bool              // run each test once more, and tell where its time goes
-	Peer                                       *Peer             // measured in turns; may be nil
-	Progress                                   func(test string) // may be nil
+	Prompt                                     *Prompt // text of Prompts and Depths; nil is random tokens
+	// lengths of prompts arriving while the parallel sequences decode
+	Arrive   []int
+	Repeat   int   // runs of a test, after a run to warm up
+	Budget   int64 // most bytes of keys and values; 0 is enough for all sequences
+	Numerics numerics.Numerics
+	NoFuse   []string        // fusions to do without
+	Adapters []model.Adapter // of all sequences
+	NoFit    bool            // no limit by the machine's memory
+	Limits   bool            // measure the machine's, too
+	Free     int64           // free memory, a quarter for Limits; 0 is unknown
+	// run each test once more, and tell where its time goes
+	Profile  bool
+	Peer     *Peer             // measured in turns; may be nil
+	Progress func(test string) // may be nil
 }
 
-// Prompt is the beginning of all sequences. Tests of decoding follow it.
+// Prompt is the beginning of all sequences. Tests of decoding follow the prompt.
 type Prompt struct {
-	Template string `json:"template"` // that was applied: none, model, or a file's name
+	Template string `json:"template"` // template applied: none, model, or a file's name
 	IDs      []int  `json:"ids"`
 }
 
-// Result is one test.
+// Result holds the measurements of a test.
 type Result struct {
-	Test      string           `json:"test"` // as pp512 or tg64 @ d4096
-	Threads   int              `json:"n_threads"`
-	Prompt    int              `json:"n_prompt"`
-	Tokens    int              `json:"n_gen"`
-	Depth     int              `json:"n_depth"`
-	Parallel  int              `json:"n_parallel"`
-	Holds     int              `json:"n_held,omitempty"` // sequences that Options.Budget holds at a time, if these are fewer than Parallel
-	Samples   []float64        `json:"samples_ts"`       // tokens of all sequences for each second, a run each
-	Median    float64          `json:"median_ts"`
-	Stddev    float64          `json:"stddev_ts"`
-	GBs       float64          `json:"weights_gb_s,omitempty"` // read in decode; 0 for several sequences
-	Bound     string           `json:"bound,omitempty"`        // the limit that is nearest: memory or compute
-	Share     float64          `json:"limit_share,omitempty"`  // the median of the runs' shares of it
-	Others    float64          `json:"others_processors"`      // that other programs took during a run, at most; 0 where the system does not tell
+	Test     string `json:"test"` // as pp512 or tg64 @ d4096
+	Threads  int    `json:"n_threads"`
+	Prompt   int    `json:"n_prompt"`
+	Tokens   int    `json:"n_gen"`
+	Depth    int    `json:"n_depth"`
+	Parallel int    `json:"n_parallel"`
+	// sequences within Options.Budget at a time, if fewer than Parallel
+	Holds   int       `json:"n_held,omitempty"`
+	Samples []float64 `json:"samples_ts"` // tokens of all sequences for each second, a run each
+	Median  float64   `json:"median_ts"`
+	Stddev  float64   `json:"stddev_ts"`
+	GBs     float64   `json:"weights_gb_s,omitempty"` // read in decode; 0 for several sequences
+	Bound   string    `json:"bound,omitempty"`        // nearest limit: memory or compute
+	Share   float64   `json:"limit_share,omitempty"`  // median of the runs' shares of the limit
+	// most processors of other programs during a run; 0 if unknown
+	Others    float64          `json:"others_processors"`
 	Peer      []float64        `json:"peer_samples_ts,omitempty"`
 	PeerRate  float64          `json:"peer_median_ts,omitempty"`
 	PeerShare float64          `json:"peer_limit_share,omitempty"`
 	Ratio     *Ratio           `json:"ratio,omitempty"`   // to the peer
-	Arrival   *Arrival         `json:"arrival,omitempty"` // of a prompt beside sequences that decode
+	Arrival   *Arrival         `json:"arrival,omitempty"` // of a prompt beside decoding sequences
 	Step      *Step            `json:"step,omitempty"`    // where a GPU computes
-	Scaling   float64          `json:"scaling,omitempty"` // the median, to that with the first number of threads, where there are several
+	Scaling   float64          `json:"scaling,omitempty"` // median, relative to the first number of threads
 	Profile   *backend.Profile `json:"profile,omitempty"`
 }
 
@@ -87,34 +90,34 @@ func (t *Result) name() string {
 	return fmt.Sprintf("%s, threads %d, parallel %d", t.Test, t.Threads, t.Parallel)
 }
 
-// Step is what a step takes, on average: a token of decoding, or a chunk of a prompt.
+// Step holds the average costs of a step: a token of decoding, or a chunk of a prompt.
 type Step struct {
 	Dispatches float64 `json:"dispatches"`
 	Device     float64 `json:"device_s"`
 	Host       float64 `json:"host_s"`     // the rest, while the device waits
-	Read       float64 `json:"read_share"` // of what the device reads at most, in decode; 0 for several sequences
+	Read       float64 `json:"read_share"` // of the limit, in decode; 0 for several sequences
 }
 
-// Load is what it takes until a model runs, with the page cache as it was found.
+// Load holds the costs before a model runs, with the page cache as found.
 type Load struct {
 	Threads int     `json:"n_threads"`
 	Seconds float64 `json:"load_s"`
-	First   float64 `json:"first_token_s"` // loading included, after a prompt of one token
+	First   float64 `json:"first_token_s"` // loading included, after a prompt of a single token
 
-	// The seconds of processes that load a file in the page cache, compute one
-	// token and end: this program's, and the peer's.
+	// Seconds of processes loading a file from the page cache and computing a token: of this program, and of
+	// the peer.
 	Process []float64 `json:"process_s,omitempty"`
 	Peer    []float64 `json:"peer_process_s,omitempty"`
 	Ratio   *Ratio    `json:"ratio,omitempty"`
 }
 
-// Adapter is one that was added to all sequences.
+// Adapter describes the adapter of all sequences.
 type Adapter struct {
 	Path  string  `json:"path"`
 	Scale float64 `json:"scale"`
 }
 
-// Report is all that was measured.
+// Report holds all measurements.
 type Report struct {
 	Model    string        `json:"model_filename"`
 	Arch     string        `json:"model_type"`
@@ -124,15 +127,15 @@ type Report struct {
 	PeerName string        `json:"peer,omitempty"`
 	Adapters []Adapter     `json:"adapters,omitempty"`
 	*Prompt                // nil is random tokens
-	Hashes   *model.Hashes `json:"hashes,omitempty"` // of the files and the program, where the caller has asked for them
+	Hashes   *model.Hashes `json:"hashes,omitempty"` // of the files and the program, if asked for
 	Loads    []Load        `json:"loads"`
 	Limits   []Limit       `json:"limits,omitempty"`
 	Results  []Result      `json:"results"`
 	Memory
 }
 
-// Run loads the model with open, once for each number of threads, and measures
-// it. An error, such as ctx's, comes with the results before it.
+// Run loads and measures the model with open, once for each number of threads. An error, such as ctx's, comes
+// with the results so far.
 func Run(ctx context.Context, open func() (*checkpoint.Checkpoint, error), o Options) (r *Report, err error) {
 	r = &Report{Prompt: o.Prompt, Loads: []Load{}, Results: []Result{}}
 	for _, a := range o.Adapters {
@@ -142,13 +145,14 @@ func Run(ctx context.Context, open func() (*checkpoint.Checkpoint, error), o Opt
 		if err = r.measure(ctx, open, threads, o); err != nil {
 			break
 		}
-		debug.FreeOSMemory() // what one engine leaves is no memory of the next one
+		debug.FreeOSMemory() // an engine's garbage is no memory of the next engine
 	}
 	return r, err
 }
 
 // compile makes the engine of sequences of so many tokens.
-func (o *Options) compile(ctx context.Context, c *checkpoint.Checkpoint, g *graph.Graph, b backend.Backend, context int) (*engine.Engine, error) {
+func (o *Options) compile(ctx context.Context, c *checkpoint.Checkpoint, g *graph.Graph, b backend.Backend,
+	context int) (*engine.Engine, error) {
 	blend, err := model.Blend(ctx, c, g, model.Options{Numerics: o.Numerics, NoFit: o.NoFit, Adapters: o.Adapters})
 	if err != nil {
 		return nil, err
@@ -156,7 +160,8 @@ func (o *Options) compile(ctx context.Context, c *checkpoint.Checkpoint, g *grap
 	return model.Compile(ctx, g, b, engine.Options{Context: context, Budget: o.budget(), Adapters: blend})
 }
 
-func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoint, error), threads int, o Options) error {
+func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoint, error), threads int,
+	o Options) error {
 	start := time.Now()
 	c, err := open()
 	if err != nil {
@@ -181,7 +186,7 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 			return err
 		}
 		defer l.memory.Close()
-		start = start.Add(time.Since(before)) // that is no part of loading
+		start = start.Add(time.Since(before)) // no part of loading
 	}
 	b, err := o.Numerics.Backend(threads, o.NoFuse...)
 	if err != nil {
@@ -196,9 +201,11 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 	r.describe(c)
 	metered, _ := b.(backend.Metered)
 	profiled, _ := b.(backend.Profiled)
-	m := runner{metered: metered, profiled: profiled, engine: e, file: c.Path, tokens: o.Prompt.tokens(longest, e.VocabSize()), cost: cost, threads: threads, o: o, limits: l, limit: Limit{Threads: threads}}
+	m := runner{metered: metered, profiled: profiled, engine: e, file: c.Path,
+		tokens: o.Prompt.tokens(longest, e.VocabSize()), cost: cost, threads: threads, o: o, limits: l,
+		limit: Limit{Threads: threads}}
 	loaded := time.Since(start).Seconds()
-	if err := m.first(ctx); err != nil {
+	if err := m.computeFirst(ctx); err != nil {
 		return err
 	}
 	load := Load{Threads: threads, Seconds: loaded, First: time.Since(start).Seconds()}
@@ -216,11 +223,12 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 	return err
 }
 
-// lengths are the tokens of the longest sequence, and of all that run at a time if they are as long.
+// lengths returns the tokens of the longest sequence, and of all sequences at a time at the greatest length.
 func (o *Options) lengths() (longest, all int) {
 	depth, together := slices.Max(o.Depths), max(maximum(o.Parallel), 1)
 	longest = depth + max(maximum(o.Prompts), o.Prompt.length()+maximum(o.Tokens), 1)
-	if late := maximum(o.Arrive); late > 0 { // a step has one token of it at least, and one of each that decodes
+	// a step has at least a token of the prompt, and a token of each decoding sequence
+	if late := maximum(o.Arrive); late > 0 {
 		longest, together = max(longest, depth+late+2*settled), together+1
 	}
 	return longest, longest * together
@@ -235,8 +243,8 @@ func (r *Report) add(t Result) {
 	r.Results = append(r.Results, t)
 }
 
-// scaling is how many times as fast t is as the same test with the first number of
-// threads; 0 if there is none before it.
+// scaling returns the speed of t relative to the test with the first number of threads; 0 without such a test
+// before t.
 func (r *Report) scaling(t *Result) float64 {
 	for _, first := range r.Results {
 		if first.Test == t.Test && first.Parallel == t.Parallel && first.Threads != t.Threads {
@@ -268,7 +276,7 @@ func (p *Prompt) length() int {
 	return len(p.IDs)
 }
 
-// tokens is a fixed random text, which begins with p's ids.
+// tokens returns a fixed random text, beginning with p's ids.
 func (p *Prompt) tokens(n, vocab int) []int32 {
 	random := rand.New(rand.NewPCG(1, 2))
 	all := make([]int32, n)

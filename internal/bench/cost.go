@@ -6,18 +6,17 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// cost is what a model must read and compute at least.
+// cost is the least reads and operations of a model.
 type cost struct {
-	weights     int64      // bytes that a row reads
-	all         int64      // bytes that some row may read
-	experts     bool       // some of which other rows need not
+	weights     int64      // bytes read by a row
+	all         int64      // bytes of all weights, read by many rows
+	experts     bool       // parts of all, chosen by row
 	row, output operations // of each row, and of each row of logits besides
 	stores      []*graph.KV
 	element     int64 // bytes, of the stores
 }
 
-// operations are two for each weight and row, by the instructions that the
-// precision takes for them. Attention is left out.
+// operations counts two for each weight and row, by the instructions of the precision. Attention is left out.
 type operations struct{ ints, floats float64 }
 
 func costOf(g *graph.Graph, n numerics.Numerics) (c cost) {
@@ -27,7 +26,7 @@ func costOf(g *graph.Graph, n numerics.Numerics) (c cost) {
 		share := 1.0
 		switch node.Op {
 		case graph.Embed, graph.EmbedPos:
-			continue // one row of a table
+			continue // a row of a table
 		case graph.Rows, graph.Pool:
 			into = &c.output
 		case graph.Attention:
@@ -56,9 +55,8 @@ func (o *operations) add(t *tensor.Tensor, share float64, n numerics.Numerics) {
 	}
 }
 
-// seconds is the least time that a test can take, for its memory and for its
-// products, at so many bytes and operations a second. Both are 0 where rows read
-// experts together, nobody knows how many.
+// seconds returns the least time of a test, for its memory and for its products, at so many bytes and
+// operations a second. Both are 0 where rows share an unknown number of experts.
 func (c *cost) seconds(t *Result, read, ints, floats float64) (memory, compute float64) {
 	of := func(o operations) float64 { return o.ints/ints + o.floats/floats }
 	sequences := float64(t.Parallel)
@@ -75,7 +73,7 @@ func (c *cost) seconds(t *Result, read, ints, floats float64) (memory, compute f
 	return bytes / read, sequences * float64(t.Tokens) * (of(c.row) + of(c.output))
 }
 
-// stored is the bytes of keys and values that the last of so many positions sees.
+// stored returns the bytes of keys and values seen by the last of so many positions.
 func (c *cost) stored(positions int) (bytes int64) {
 	for _, s := range c.stores {
 		n := positions

@@ -9,12 +9,14 @@ import (
 	"strings"
 )
 
-// WriteCSV writes the results, a line each. The runs of one are separated by spaces.
+// WriteCSV writes the results, a line each, with runs separated by spaces.
 func (r *Report) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
-	rows := [][]string{{"model_filename", "model_type", "model_size", "model_n_params", "backends", "n_threads", "n_prompt", "n_gen", "n_depth", "n_parallel",
-		"median_ts", "stddev_ts", "weights_gb_s", "samples_ts", "bound", "limit_share", "others_processors", "peer", "peer_samples_ts", "peer_median_ts", "peer_limit_share", "ratio", "ratio_min", "ratio_max",
-		"n_arrive", "arrive_steps", "fewest_steps", "gap_alone_s", "gap_mixed_s", "gap_slowest_s", "gap_longest_s"}}
+	rows := [][]string{{"model_filename", "model_type", "model_size", "model_n_params", "backends", "n_threads",
+		"n_prompt", "n_gen", "n_depth", "n_parallel", "median_ts", "stddev_ts", "weights_gb_s", "samples_ts", "bound",
+		"limit_share", "others_processors", "peer", "peer_samples_ts", "peer_median_ts", "peer_limit_share", "ratio",
+		"ratio_min", "ratio_max", "n_arrive", "arrive_steps", "fewest_steps", "gap_alone_s", "gap_mixed_s",
+		"gap_slowest_s", "gap_longest_s"}}
 	whole := func(x ...int) (cells []string) {
 		for _, n := range x {
 			cells = append(cells, strconv.Itoa(n))
@@ -32,7 +34,8 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	for _, t := range r.Results {
 		row := []string{r.Model, r.Arch, strconv.FormatInt(r.Size, 10), strconv.FormatInt(r.Params, 10), r.Backend}
 		row = append(row, whole(t.Threads, t.Prompt, t.Tokens, t.Depth, t.Parallel)...)
-		row = append(row, real(t.Median), real(t.Stddev), real(t.GBs), all(t.Samples), t.Bound, real(t.Share), real(t.Others), r.PeerName, all(t.Peer), real(t.PeerRate), real(t.PeerShare))
+		row = append(row, real(t.Median), real(t.Stddev), real(t.GBs), all(t.Samples), t.Bound, real(t.Share),
+			real(t.Others), r.PeerName, all(t.Peer), real(t.PeerRate), real(t.PeerShare))
 		if t.Ratio == nil {
 			row = append(row, "", "", "")
 		} else {
@@ -43,7 +46,7 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	return c.WriteAll(rows)
 }
 
-// WriteMarkdown writes the results as llama-bench's table, and the rest below it.
+// WriteMarkdown writes the results as llama-bench's table, and the rest below.
 func (r *Report) WriteMarkdown(w io.Writer) (err error) {
 	print := func(format string, args ...any) {
 		if err == nil {
@@ -55,7 +58,8 @@ func (r *Report) WriteMarkdown(w io.Writer) (err error) {
 	}
 	for _, t := range r.Results {
 		if s := t.Step; s != nil {
-			print("%s: a step has %.0f dispatches and takes the GPU %.3f ms, and the host %.3f ms more (%.0f %%)", t.name(), s.Dispatches, 1e3*s.Device, 1e3*s.Host, 100*s.Host/(s.Host+s.Device))
+			print("%s: a step has %.0f dispatches and takes the GPU %.3f ms, and the host %.3f ms more (%.0f %%)",
+				t.name(), s.Dispatches, 1e3*s.Device, 1e3*s.Host, 100*s.Host/(s.Host+s.Device))
 			if s.Read > 0 {
 				print("; it reads weights at %.0f %% of what this GPU reads at most", 100*s.Read)
 			}
@@ -69,7 +73,8 @@ func (r *Report) WriteMarkdown(w io.Writer) (err error) {
 	}
 	for _, t := range r.Results {
 		if t.Holds > 0 {
-			print("%s: the budget of keys and values holds %d of the sequences at a time; the others wait, and what gives way is computed again\n", t.name(), t.Holds)
+			print("%s: the budget of keys and values holds %d of the sequences at a time; the others wait, and "+
+				"what gives way is computed again\n", t.name(), t.Holds)
 		}
 	}
 	for _, t := range r.Results {
@@ -82,16 +87,20 @@ func (r *Report) WriteMarkdown(w io.Writer) (err error) {
 		if l.Ratio != nil {
 			ours, _ := spread(l.Process)
 			theirs, _ := spread(l.Peer)
-			print("process until first token, threads %d: %.3f s; peer %.3f s; ratio %v\n", l.Threads, ours, theirs, l.Ratio)
+			print("process until first token, threads %d: %.3f s; peer %.3f s; ratio %v\n", l.Threads, ours, theirs,
+				l.Ratio)
 		}
 	}
 	for _, l := range r.Limits {
-		print("limits, threads %d: read %s GB/s; %s %s, float32 %s %s Gop/s\n", l.Threads, span(l.Read), l.Names[0], span(l.Ints), l.Names[1], span(l.Floats))
+		print("limits, threads %d: read %s GB/s; %s %s, float32 %s %s Gop/s\n", l.Threads, span(l.Read), l.Names[0],
+			span(l.Ints), l.Names[1], span(l.Floats))
 	}
 	if r.Peak > 0 {
 		mib := func(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
-		print("resident: %s, at most %s; without keys and values %.2f times the weights of the file\n", mib(r.Resident), mib(r.Peak), float64(r.Resident-r.KV)/float64(r.Size))
-		print("of that: repacked weights %s, mapped files %s, keys and values %s, all else %s\n", mib(r.Weights), mib(r.Files), mib(r.KV), mib(r.Heap))
+		print("resident: %s, at most %s; without keys and values %.2f times the weights of the file\n",
+			mib(r.Resident), mib(r.Peak), float64(r.Resident-r.KV)/float64(r.Size))
+		print("of that: repacked weights %s, mapped files %s, keys and values %s, all else %s\n", mib(r.Weights),
+			mib(r.Files), mib(r.KV), mib(r.Heap))
 	}
 	if r.PeerName != "" {
 		print("peer: %s; a ratio above 1 says that Karat is faster\n", r.PeerName)
@@ -122,13 +131,15 @@ func (r *Report) table() []string {
 		{"parallel", "---:", true, func(t *Result) string { return strconv.Itoa(t.Parallel) }},
 		{"test", "---:", true, func(t *Result) string { return t.Test }},
 		{"t/s", "---:", true, func(t *Result) string { return fmt.Sprintf("%.2f ± %.2f", t.Median, t.Stddev) }},
-		{"GB/s", "---:", true, func(t *Result) string { return some("%.2f", t.GBs) }},
-		{"of limit", "---:", limits, func(t *Result) string { return some("%.0f %% "+t.Bound, 100*t.Share) }},
-		{"peer t/s", "---:", peer, func(t *Result) string { return some("%.2f", t.PeerRate) }},
+		{"GB/s", "---:", true, func(t *Result) string { return formatNumber("%.2f", t.GBs) }},
+		{"of limit", "---:", limits, func(t *Result) string { return formatNumber("%.0f %% "+t.Bound, 100*t.Share) }},
+		{"peer t/s", "---:", peer, func(t *Result) string { return formatNumber("%.2f", t.PeerRate) }},
 		{"ratio (min..max)", "---:", peer, func(t *Result) string { return t.Ratio.String() }},
-		{"peer of limit", "---:", limits && peer, func(t *Result) string { return some("%.0f %%", 100*t.PeerShare) }},
+		{"peer of limit", "---:", limits && peer, func(t *Result) string {
+			return formatNumber("%.0f %%", 100*t.PeerShare)
+		}},
 		{"scaling", "---:", slices.ContainsFunc(r.Results, func(t Result) bool { return t.Scaling > 0 }),
-			func(t *Result) string { return some("%.2f", t.Scaling) }},
+			func(t *Result) string { return formatNumber("%.2f", t.Scaling) }},
 		{"others' processors", "---:", slices.ContainsFunc(r.Results, func(t Result) bool { return t.Others >= 0.1 }),
 			func(t *Result) string { return fmt.Sprintf("%.1f", t.Others) }},
 	}
@@ -147,8 +158,8 @@ func (r *Report) table() []string {
 	return append(lines, "")
 }
 
-// some returns a number where there is one.
-func some(format string, x float64) string {
+// formatNumber formats x, or returns "" for 0.
+func formatNumber(format string, x float64) string {
 	if x == 0 {
 		return ""
 	}

@@ -7,10 +7,10 @@ import (
 	"os/exec"
 )
 
-// group does nothing: what a program starts is its own here.
+// group does nothing: these systems have no groups of processes.
 func group(*exec.Cmd) {}
 
-// interrupt ends p: there is no Ctrl-C for one process here.
+// interrupt ends p: these systems send no Ctrl-C to a single process.
 func interrupt(p *os.Process) error { return p.Kill() }
 
 // kill has nothing to do: p has ended.

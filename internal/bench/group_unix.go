@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// group lets c begin a group of processes, which has what c starts, too: llama-bench
-// may be a script around the program.
+// group lets c begin a group of processes, with all descendants: llama-bench may be a script around the
+// program.
 func group(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // interrupt is Ctrl-C for p's group.
 func interrupt(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGINT) }
 
-// kill ends the remaining processes of p's group, which may be none.
+// kill ends the remaining processes of p's group, if any.
 func kill(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }

@@ -10,8 +10,8 @@ import (
 	"github.com/karat-run/karat/internal/simd"
 )
 
-// Limit is what the machine does with so many threads at most, each time that it
-// was measured: before and after each run of a test.
+// Limit holds the machine's most with so many threads, at each measurement: before and after each run of a
+// test.
 type Limit struct {
 	Threads int       `json:"n_threads"`
 	Read    []float64 `json:"read_gb_s"`
@@ -20,12 +20,11 @@ type Limit struct {
 	Names   [2]string `json:"instructions"` // of Ints and Floats
 }
 
-// limits measures them. The memory that it reads is like that in which weights
-// lie: outside the heap, in large pages where the system has them, and as much, so
-// that a cache which holds a part of the weights holds as large a part of it.
+// limits measures a Limit. The memory read resembles the memory of weights: outside the heap, in large pages
+// where the system has any, and as much, so that a cache holds as large a part as of the weights.
 type limits struct {
 	memory *mmap.Anon
-	next   int // byte from which to read: bytes read long ago are in no cache
+	next   int // first byte to read: bytes read long ago are in no cache
 }
 
 const (
@@ -35,8 +34,7 @@ const (
 	peakPasses  = 3
 )
 
-// newLimits takes memory of the given size, but no more than a quarter of the memory that is
-// free (0 is not known).
+// newLimits takes memory of the given size, at most a quarter of the free memory (0 if unknown).
 func newLimits(ctx context.Context, size, free int64) (*limits, error) {
 	if free > 0 {
 		size = min(size, free/4)
@@ -49,12 +47,12 @@ func newLimits(ctx context.Context, size, free int64) (*limits, error) {
 		if i%(1<<26) == 0 && ctx.Err() != nil {
 			return nil, cmp.Or(m.Close(), ctx.Err())
 		}
-		m.Data()[i] = 1 // pages that nobody wrote are one page
+		m.Data()[i] = 1 // pages never written are a single page
 	}
 	return &limits{memory: m}, nil
 }
 
-// bytes is the memory that l takes.
+// bytes returns the size of l's memory.
 func (l *limits) bytes() int64 {
 	if l == nil {
 		return 0
@@ -62,7 +60,7 @@ func (l *limits) bytes() int64 {
 	return int64(len(l.memory.Data()))
 }
 
-// measure adds one measurement to m.
+// measure adds a measurement to m.
 func (l *limits) measure(m *Limit) {
 	best := 0.0
 	for range readPasses {
@@ -76,7 +74,7 @@ func (l *limits) measure(m *Limit) {
 	m.Names[0], m.Names[1] = simd.LimitNames()
 }
 
-// read is the bytes a second of one pass.
+// read returns the bytes a second of a pass.
 func (l *limits) read(threads, form int) float64 {
 	b := l.memory.Data()
 	n := min(readPass, len(b))
@@ -87,7 +85,7 @@ func (l *limits) read(threads, form int) float64 {
 	b = b[l.next : l.next+n]
 	l.next += n
 	start := time.Now()
-	each(threads, func(i int) {
+	fork(threads, func(i int) {
 		for range rounds {
 			simd.LimitRead(b[n/threads*i:n/threads*(i+1)], form)
 		}
@@ -100,7 +98,7 @@ func peak(threads int, loop func(rounds int) float64) (best float64) {
 	for range peakPasses {
 		done := make([]float64, threads)
 		start := time.Now()
-		each(threads, func(i int) {
+		fork(threads, func(i int) {
 			for time.Since(start).Seconds() < peakSeconds {
 				done[i] += loop(2000)
 			}
@@ -114,8 +112,8 @@ func peak(threads int, loop func(rounds int) float64) (best float64) {
 	return best
 }
 
-// each runs f with each number below threads at the same time.
-func each(threads int, f func(i int)) {
+// fork runs f with each number below threads at once.
+func fork(threads int, f func(i int)) {
 	var all sync.WaitGroup
 	for i := range threads {
 		all.Go(func() { f(i) })

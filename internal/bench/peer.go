@@ -17,13 +17,13 @@ import (
 	"github.com/karat-run/karat/internal/patherr"
 )
 
-// Peer is llama.cpp, against which a model is measured.
+// Peer is llama.cpp, for comparison.
 type Peer struct {
 	Bench string   // absolute path of llama-bench
-	Self  []string // the command that loads the model and computes a token, to which -t N is added
+	Self  []string // command to load the model and compute a token, before -t N
 	KV    string   // type of its keys and values
 
-	limit time.Duration // of a process, which hangs if it takes longer; 0 is none
+	limit time.Duration // of a process, taken for hanging afterwards; 0 is none
 }
 
 // expect tells p how long Karat took for the same work.
@@ -37,7 +37,7 @@ type Ratio struct {
 	Max     float64   `json:"max"`
 }
 
-// ratio divides x by y, run by run. It is nil if there is nothing to divide.
+// ratio divides x by y, run by run, nil if there is nothing to divide.
 func ratio(x, y []float64) *Ratio {
 	n := min(len(x), len(y))
 	if n == 0 {
@@ -53,7 +53,7 @@ func ratio(x, y []float64) *Ratio {
 	return r
 }
 
-// String says, too, when Karat is the slower one.
+// String also says when Karat is slower.
 func (r *Ratio) String() string {
 	if r == nil {
 		return ""
@@ -65,13 +65,13 @@ func (r *Ratio) String() string {
 	return text
 }
 
-// batched is the program for several sequences, which lies beside llama-bench.
+// batched returns the path of the program for several sequences, beside llama-bench.
 func (p *Peer) batched() string {
 	dir, name := filepath.Split(p.Bench)
 	return dir + "llama-batched-bench" + filepath.Ext(name)
 }
 
-// Check reports a program that is missing, or that cannot be run.
+// Check reports a missing program, or a program unable to run.
 func (p *Peer) Check(parallel []int) error {
 	programs := []string{p.Bench}
 	if maximum(parallel) > 1 {
@@ -80,7 +80,7 @@ func (p *Peer) Check(parallel []int) error {
 	for _, path := range programs {
 		if _, err := exec.LookPath(path); err != nil {
 			if e := (*exec.Error)(nil); errors.As(err, &e) {
-				if err = patherr.Plain(e.Err); err == e.Err { // else it has the path
+				if err = patherr.Plain(e.Err); err == e.Err { // the path otherwise
 					err = fmt.Errorf("%s: %w", e.Name, e.Err)
 				}
 			}
@@ -93,7 +93,7 @@ func (p *Peer) Check(parallel []int) error {
 // can reports whether the peer has t: llama-batched-bench has no prompt behind a depth.
 func (p *Peer) can(t *Result) bool { return t.Parallel == 1 || t.Prompt == 0 || t.Depth == 0 }
 
-// sample is the tokens a second of one run of t in a process of its own.
+// sample returns the tokens a second of a run of t in a new process.
 func (p *Peer) sample(ctx context.Context, file string, t *Result) (float64, error) {
 	if t.Parallel > 1 {
 		return p.sampleBatched(ctx, file, t)
@@ -108,7 +108,7 @@ func (p *Peer) sample(ctx context.Context, file string, t *Result) (float64, err
 	return x.Samples[0], nil
 }
 
-// flash is what flash attention needs to be on where it matters.
+// flash holds the arguments for flash attention.
 func (p *Peer) flash(t *Result) []string {
 	if t.Depth > 0 {
 		return []string{"-fa", "on"}
@@ -116,7 +116,7 @@ func (p *Peer) flash(t *Result) []string {
 	return nil
 }
 
-// benched is one test of llama-bench's JSON.
+// benched is a test of llama-bench's JSON.
 type benched struct {
 	Commit  string    `json:"build_commit"`
 	Build   int       `json:"build_number"`
@@ -127,9 +127,10 @@ type benched struct {
 	Samples []float64 `json:"samples_ts"`
 }
 
-// bench runs one test once.
+// bench runs a test once.
 func (p *Peer) bench(ctx context.Context, file string, prompt, tokens, threads int, more ...string) (*benched, error) {
-	args := []string{"-m", file, "-p", strconv.Itoa(prompt), "-n", strconv.Itoa(tokens), "-t", strconv.Itoa(threads), "-r", "1", "-o", "json", "-ctk", p.KV, "-ctv", p.KV}
+	args := []string{"-m", file, "-p", strconv.Itoa(prompt), "-n", strconv.Itoa(tokens), "-t", strconv.Itoa(threads),
+		"-r", "1", "-o", "json", "-ctk", p.KV, "-ctv", p.KV}
 	out, err := p.output(ctx, p.Bench, append(args, more...)...)
 	if err != nil {
 		return nil, err
@@ -139,7 +140,8 @@ func (p *Peer) bench(ctx context.Context, file string, prompt, tokens, threads i
 		return nil, fmt.Errorf("%s: %w", p.Bench, err)
 	}
 	if x.Prompt != prompt || x.Tokens != tokens || x.Threads != threads {
-		return nil, fmt.Errorf("%s: it measured -p %d -n %d -t %d, not -p %d -n %d -t %d", p.Bench, x.Prompt, x.Tokens, x.Threads, prompt, tokens, threads)
+		return nil, fmt.Errorf("%s: it measured -p %d -n %d -t %d, not -p %d -n %d -t %d", p.Bench, x.Prompt, x.Tokens,
+			x.Threads, prompt, tokens, threads)
 	}
 	return x, nil
 }
@@ -158,19 +160,20 @@ func parseBench(out []byte) (*benched, error) {
 	return &all[0], nil
 }
 
-// plausible reports whether a program may compute that many tokens a second.
+// plausible reports whether a program may compute so many tokens a second.
 func plausible(rate float64) bool { return rate > 1e-6 && rate < 1e9 }
 
-// sampleBatched makes a depth of prompts, which must have a token: the rate of
-// none would be 0/0, and no JSON.
+// sampleBatched makes a depth of prompts of at least a token: without any the rate would be 0/0, invalid in
+// JSON.
 func (p *Peer) sampleBatched(ctx context.Context, file string, t *Result) (float64, error) {
 	prompt, tokens := t.Prompt, 1
 	if t.Tokens > 0 {
 		prompt, tokens = max(t.Depth, 1), t.Tokens
 	}
-	room := (prompt + tokens + 255) &^ 255 * t.Parallel // sequences get equal shares, which are multiples of 256
-	args := []string{"-m", file, "-npp", strconv.Itoa(prompt), "-ntg", strconv.Itoa(tokens), "-npl", strconv.Itoa(t.Parallel), "-c", strconv.Itoa(room),
-		"-t", strconv.Itoa(t.Threads), "-ctk", p.KV, "-ctv", p.KV, "--output-format", "jsonl"}
+	room := (prompt + tokens + 255) &^ 255 * t.Parallel // sequences get equal shares, multiples of 256
+	args := []string{"-m", file, "-npp", strconv.Itoa(prompt), "-ntg", strconv.Itoa(tokens), "-npl",
+		strconv.Itoa(t.Parallel), "-c", strconv.Itoa(room), "-t", strconv.Itoa(t.Threads), "-ctk", p.KV, "-ctv", p.KV,
+		"--output-format", "jsonl"}
 	out, err := p.output(ctx, p.batched(), append(args, p.flash(t)...)...)
 	if err != nil {
 		return 0, err
@@ -181,12 +184,13 @@ func (p *Peer) sampleBatched(ctx context.Context, file string, t *Result) (float
 		rate = x.Decoded
 	}
 	if !plausible(rate) {
-		return 0, fmt.Errorf("%s: its output does not have the test -npp %d -ntg %d -npl %d", p.batched(), prompt, tokens, t.Parallel)
+		return 0, fmt.Errorf("%s: its output does not have the test -npp %d -ntg %d -npl %d", p.batched(), prompt,
+			tokens, t.Parallel)
 	}
 	return rate, nil
 }
 
-// batch is one test of llama-batched-bench's JSON, with tokens a second.
+// batch is a test of llama-batched-bench's JSON, with tokens a second.
 type batch struct {
 	Prompt   int     `json:"pp"`
 	Tokens   int     `json:"tg"`
@@ -195,7 +199,7 @@ type batch struct {
 	Decoded  float64 `json:"speed_tg"`
 }
 
-// parseBatched finds a test among the lines of a log. Without it all is 0.
+// parseBatched finds a test among the lines of a log, all 0 if missing.
 func parseBatched(out []byte, prompt, tokens, parallel int) batch {
 	for line := range bytes.Lines(out) {
 		var x batch
@@ -206,9 +210,8 @@ func parseBatched(out []byte, prompt, tokens, parallel int) batch {
 	return batch{}
 }
 
-// first is the seconds of a process that loads the model and computes a token,
-// and the program's version.
-func (p *Peer) first(ctx context.Context, file string, threads int) (seconds float64, version string, err error) {
+// load returns the seconds of a process loading the model and computing a token, and the program's version.
+func (p *Peer) load(ctx context.Context, file string, threads int) (seconds float64, version string, err error) {
 	start := time.Now()
 	x, err := p.bench(ctx, file, 1, 0, threads, "--no-warmup")
 	if err != nil {
@@ -217,20 +220,21 @@ func (p *Peer) first(ctx context.Context, file string, threads int) (seconds flo
 	return time.Since(start).Seconds(), fmt.Sprintf("llama.cpp b%d (%s)", x.Build, x.Commit), nil
 }
 
-// self is first of this program.
-func (p *Peer) self(ctx context.Context, threads int) (seconds float64, err error) {
+// loadSelf returns the seconds of load for this program.
+func (p *Peer) loadSelf(ctx context.Context, threads int) (seconds float64, err error) {
 	start := time.Now()
 	args := append(p.Self[1:len(p.Self):len(p.Self)], "-t", strconv.Itoa(threads))
 	_, err = p.output(ctx, p.Self[0], args...)
 	return time.Since(start).Seconds(), err
 }
 
-// output runs a program and returns what it prints. ctx, and p's limit, end it as
-// Ctrl-C does, and then kill it, with the processes that it has started.
+// output runs a program and returns the text printed. ctx, and p's limit, end the program as Ctrl-C does, and
+// then kill the program with all descendants.
 func (p *Peer) output(ctx context.Context, program string, args ...string) ([]byte, error) {
 	if p.limit > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, p.limit, fmt.Errorf("%s: it has not ended after %v", program, p.limit.Round(time.Second)))
+		ctx, stop = context.WithTimeoutCause(ctx, p.limit,
+			fmt.Errorf("%s: it has not ended after %v", program, p.limit.Round(time.Second)))
 		defer stop()
 	}
 	c := exec.CommandContext(ctx, program, args...)
@@ -276,7 +280,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tail keeps the last bytes that are written.
+// tail keeps the last bytes written.
 type tail struct {
 	text []byte
 	most int
@@ -288,7 +292,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// line is the last line that is not empty, and tells more than where help is, or which functions were running.
+// line returns the last informative line: neither empty nor a pointer to help nor a part of a backtrace.
 func (t *tail) line() string {
 	lines := strings.Split(strings.TrimSpace(string(t.text)), "\n")
 	last := len(lines) - 1

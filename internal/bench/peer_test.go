@@ -221,7 +221,7 @@ func TestPeerCanceled(t *testing.T) {
 		}
 		cancel()
 	}()
-	if _, _, err := p.first(ctx, "model.gguf", 1); !errors.Is(err, context.Canceled) {
+	if _, _, err := p.load(ctx, "model.gguf", 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -230,7 +230,7 @@ func TestPeerCanceled(t *testing.T) {
 func TestPeerHangs(t *testing.T) {
 	p := peer(t, "hangs")
 	p.limit = 1 // of an hour
-	if _, _, err := p.first(t.Context(), "model.gguf", 1); err == nil || !strings.Contains(err.Error(), "it has not ended after") {
+	if _, _, err := p.load(t.Context(), "model.gguf", 1); err == nil || !strings.Contains(err.Error(), "it has not ended after") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -252,7 +252,7 @@ func TestPeerScript(t *testing.T) {
 		done := make(chan error, 1)
 		ctx, stop := context.WithCancelCause(t.Context())
 		go func() {
-			_, _, err := p.first(ctx, "model.gguf", 1)
+			_, _, err := p.load(ctx, "model.gguf", 1)
 			done <- err
 		}()
 		conn, err := l.Accept() // it is there

@@ -15,8 +15,8 @@ import (
 	"github.com/karat-run/karat/internal/patherr"
 )
 
-// Quantizing is how fast a file is quantized to a type, by processes that read it
-// from the page cache, write another file and end. Karat's is on the disk then.
+// Quantizing holds the speed of quantizing a file to a type, by processes reading the file from the page
+// cache and writing another. Karat's file is on the disk at the end.
 type Quantizing struct {
 	Type    string    `json:"type"`
 	Threads int       `json:"n_threads"`
@@ -30,10 +30,10 @@ type Quantizing struct {
 	Same    bool      `json:"same_bytes,omitempty"` // the files of both are equal
 }
 
-// QuantizeOptions say what to measure.
+// QuantizeOptions holds the types and the threads to measure.
 type QuantizeOptions struct {
 	File     string   // GGUF
-	Types    []string // as llama-quantize has them
+	Types    []string // llama-quantize's names
 	Threads  []int
 	Repeat   int
 	Self     string            // path of this program
@@ -41,15 +41,16 @@ type QuantizeOptions struct {
 	Progress func(test string) // may be nil
 }
 
-// Quantize measures each type with each number of threads, in turns with the peer. An
-// error, such as ctx's, comes with the results before it.
+// Quantize measures each type with each number of threads, in turns with the peer. An error, such as ctx's,
+// comes with the results so far.
 func Quantize(ctx context.Context, o QuantizeOptions) (all []Quantizing, err error) {
 	info, err := os.Stat(o.File)
 	if err != nil {
 		return nil, patherr.Plain(err)
 	}
 	if info.IsDir() {
-		return nil, fmt.Errorf("%s is a folder, and quantizing starts from a GGUF file: karat convert makes one", o.File)
+		return nil, fmt.Errorf("%s is a folder, and quantizing starts from a GGUF file: karat convert makes one",
+			o.File)
 	}
 	if o.Peer != "" {
 		if err := (&Peer{Bench: o.Peer}).Check(nil); err != nil {
@@ -73,8 +74,7 @@ func Quantize(ctx context.Context, o QuantizeOptions) (all []Quantizing, err err
 	return all, nil
 }
 
-// measure runs both programs in turns, each first in every other round, after one run that
-// is not counted.
+// measure runs both programs in turns, each first in every other round, after an uncounted run.
 func (q *Quantizing) measure(ctx context.Context, dir string, o *QuantizeOptions) error {
 	ours, theirs := filepath.Join(dir, "karat.gguf"), filepath.Join(dir, "peer.gguf")
 	threads := strconv.Itoa(q.Threads)
@@ -132,8 +132,8 @@ func (q *Quantizing) finish(ours, theirs string) error {
 	return nil
 }
 
-// timed is the seconds that a process takes to write the file at path, which is
-// removed before. What it left to the system to write must not burden the next one.
+// timed returns the seconds of a process for writing the file at path, after removing the file. A sync at the
+// end keeps writes of the system from burdening the next process.
 func (p *Peer) timed(ctx context.Context, path, program string, args ...string) (float64, error) {
 	if err := os.RemoveAll(path); err != nil {
 		return 0, err
@@ -181,7 +181,8 @@ func WriteQuantizing(w io.Writer, all []Quantizing) error {
 		if q.Ratio != nil {
 			peer, same = fmt.Sprintf("%.2f", q.PeerS), map[bool]string{false: "no", true: "yes"}[q.Same]
 		}
-		lines += fmt.Sprintf("| %s | %d | %.2f | %.0f | %s | %v | %s |\n", q.Type, q.Threads, q.Median, float64(q.Source)/1e6/q.Median, peer, q.Ratio, same)
+		lines += fmt.Sprintf("| %s | %d | %.2f | %.0f | %s | %v | %s |\n", q.Type, q.Threads, q.Median,
+			float64(q.Source)/1e6/q.Median, peer, q.Ratio, same)
 	}
 	_, err := io.WriteString(w, lines)
 	return err

@@ -12,11 +12,11 @@ import (
 	"github.com/karat-run/karat/internal/engine"
 )
 
-// runner measures one engine.
+// runner measures an engine.
 type runner struct {
 	profiled backend.Profiled // nil where threads are not measured
 	metered  backend.Metered  // nil where the processor computes
-	read     float64          // what it reads, bytes a second
+	read     float64          // reads, in bytes a second
 	engine   *engine.Engine
 	file     string
 	tokens   []int32
@@ -27,7 +27,7 @@ type runner struct {
 	limit    Limit
 }
 
-func (m *runner) first(ctx context.Context) error {
+func (m *runner) computeFirst(ctx context.Context) error {
 	s := m.engine.NewSequence()
 	defer s.Close()
 	_, err := s.Feed(ctx, m.tokens[:1], 1)
@@ -103,7 +103,7 @@ func (m *runner) test(ctx context.Context, t *Result) error {
 		if m.o.Peer == nil || !m.o.Peer.can(t) {
 			return nil
 		}
-		busy, err := alone(func() error {
+		busy, err := measureOthers(func() error {
 			rate, err := m.o.Peer.sample(ctx, m.file, t)
 			t.Peer = append(t.Peer, rate)
 			return err
@@ -128,7 +128,7 @@ func (m *runner) test(ctx context.Context, t *Result) error {
 	return m.profile(ctx, all, t)
 }
 
-// profile runs t once more, if it is asked where its time goes.
+// profile runs t once more, if the profile is asked for.
 func (m *runner) profile(ctx context.Context, all []*engine.Sequence, t *Result) error {
 	if !m.o.Profile || m.profiled == nil {
 		return nil
@@ -151,7 +151,7 @@ func (m *runner) begin() (err error) {
 	return err
 }
 
-// step is what a step of t took; nil where the processor computes.
+// step returns the costs of a step of t; nil where the processor computes.
 func (m *runner) step(t *Result) *Step {
 	if m.metered == nil {
 		return nil
@@ -165,7 +165,8 @@ func (m *runner) step(t *Result) *Step {
 		return nil
 	}
 	n := float64(x.Steps)
-	s := &Step{Dispatches: float64(x.Dispatches) / n, Device: x.Device.Seconds() / n, Host: (seconds - x.Device.Seconds()) / n}
+	s := &Step{Dispatches: float64(x.Dispatches) / n, Device: x.Device.Seconds() / n,
+		Host: (seconds - x.Device.Seconds()) / n}
 	if t.GBs > 0 {
 		s.Read = t.GBs * 1e9 / m.read
 	}
@@ -195,8 +196,8 @@ func (m *runner) turns(ours, theirs func() error) error {
 	return nil
 }
 
-// sequences makes those of t, at its depth. They have the same tokens, but share no keys and
-// values, which would be read once for all of them.
+// sequences makes the sequences of t, at its depth. The tokens are equal, without shared keys and values:
+// shared values would be read once for all.
 func (m *runner) sequences(ctx context.Context, t *Result) (all []*engine.Sequence, err error) {
 	for i := range t.Parallel {
 		s := m.engine.NewSequence()
@@ -209,7 +210,7 @@ func (m *runner) sequences(ctx context.Context, t *Result) (all []*engine.Sequen
 	return all, nil
 }
 
-// deepen makes s the first depth tokens, as far as it is not.
+// deepen extends s to the first depth tokens.
 func (m *runner) deepen(ctx context.Context, s *engine.Sequence, depth int) error {
 	n := s.Rewind(m.tokens[:depth+1])
 	if n == depth {
@@ -219,8 +220,8 @@ func (m *runner) deepen(ctx context.Context, s *engine.Sequence, depth int) erro
 	return err
 }
 
-// run is one run of t, and its share of the machine's limits just before and
-// after it: the least time that it could take, to the time that it took.
+// run makes a run of t, and computes its share of the machine's limits just before and after: the least
+// possible time by the time taken.
 func (m *runner) run(ctx context.Context, all []*engine.Sequence, t *Result) (seconds, share float64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, 0, err
@@ -228,7 +229,7 @@ func (m *runner) run(ctx context.Context, all []*engine.Sequence, t *Result) (se
 	if m.limits != nil {
 		m.limits.measure(&m.limit)
 	}
-	busy, err := alone(func() error {
+	busy, err := measureOthers(func() error {
 		seconds, err = m.time(ctx, all, t)
 		return err
 	})
@@ -248,30 +249,29 @@ func (m *runner) run(ctx context.Context, all []*engine.Sequence, t *Result) (se
 	return seconds, max(memory, compute) / seconds, err
 }
 
-// alone runs f and returns how many processors other programs took meanwhile:
-// figures say little where others compute. The system counts in steps that are
-// too long for short runs, of which it returns 0.
-func alone(f func() error) (processors float64, err error) {
-	start, before := time.Now(), others()
+// measureOthers runs f and returns the number of processors taken by other programs meanwhile: figures say
+// little where others compute. For short runs, below the system's steps, the number is 0.
+func measureOthers(f func() error) (processors float64, err error) {
+	start, before := time.Now(), otherTime()
 	err = f()
 	seconds := time.Since(start).Seconds()
 	if seconds < 0.1 {
 		return 0, err
 	}
-	return max(0, others()-before) / seconds, err
+	return max(0, otherTime()-before) / seconds, err
 }
 
-// processes measures whole processes, in turns, after one of each.
+// processes measures whole processes, in turns, after an uncounted process of each.
 func (m *runner) processes(ctx context.Context, l *Load) (peer string, err error) {
 	m.say(fmt.Sprintf("first token, threads %d", m.threads))
 	p := m.o.Peer
 	ours := func() error {
-		seconds, err := p.self(ctx, m.threads)
+		seconds, err := p.loadSelf(ctx, m.threads)
 		l.Process = append(l.Process, seconds)
 		return err
 	}
 	theirs := func() error {
-		seconds, version, err := p.first(ctx, m.file, m.threads)
+		seconds, version, err := p.load(ctx, m.file, m.threads)
 		l.Peer, peer = append(l.Peer, seconds), version
 		return err
 	}
@@ -290,7 +290,7 @@ func (m *runner) processes(ctx context.Context, l *Load) (peer string, err error
 	return peer, err
 }
 
-// time is the seconds of one run, of all sequences at once.
+// time returns the seconds of a run of all sequences at once.
 func (m *runner) time(ctx context.Context, all []*engine.Sequence, t *Result) (float64, error) {
 	for _, s := range all {
 		if err := m.deepen(ctx, s, t.Depth); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 )
 
-// Memory is what the process has of the machine's, as Linux tells it; all is 0 elsewhere.
-// Memory allocated for other ends, as for Limits, is left out.
+// Memory holds the process's memory as reported by Linux; all is 0 elsewhere. Memory allocated for other
+// ends, as for Limits, is left out.
 type Memory struct {
 	Resident int64 `json:"resident_bytes,omitempty"` // after the tests: the sum of the parts below
 	Peak     int64 `json:"resident_peak_bytes,omitempty"`
@@ -20,8 +20,7 @@ type Memory struct {
 	Heap     int64 `json:"resident_heap_bytes,omitempty"`    // all else: activations, logits, Go's own
 }
 
-// memory reads /proc/self/status. Of it so many bytes are b's keys and values, and for
-// other ends.
+// memory reads /proc/self/status. Arguments are the bytes of b's keys and values, and for other ends.
 func memory(b backend.Backend, kv, without int64) (m Memory) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -32,7 +31,7 @@ func memory(b backend.Backend, kv, without int64) (m Memory) {
 		if len(f) != 3 || f[2] != "kB" {
 			continue
 		}
-		n, _ := strconv.ParseInt(f[1], 10, 64) // 0 where it is no number
+		n, _ := strconv.ParseInt(f[1], 10, 64) // 0 without a number
 		switch f[0] {
 		case "VmRSS:":
 			m.Resident = n<<10 - without
@@ -49,9 +48,9 @@ func memory(b backend.Backend, kv, without int64) (m Memory) {
 	return m
 }
 
-// others is the processor time in seconds that programs have taken but this one
-// and its children, as Linux reports it; 0 elsewhere.
-func others() (seconds float64) {
+// otherTime returns the processor time in seconds of all other programs, except children, as Linux reports; 0
+// elsewhere.
+func otherTime() (seconds float64) {
 	const tick = 0.01 // of /proc, whatever the kernel's is
 	system, err := os.ReadFile("/proc/stat")
 	process, err2 := os.ReadFile("/proc/self/stat")
@@ -59,14 +58,16 @@ func others() (seconds float64) {
 		return 0
 	}
 	line, _, _ := bytes.Cut(system, []byte("\n"))
-	for i, f := range strings.Fields(string(line)) { // cpu user nice system idle iowait irq softirq steal guest guest_nice
+	// cpu user nice system idle iowait irq softirq steal guest guest_nice
+	for i, f := range strings.Fields(string(line)) {
 		if n, err := strconv.ParseFloat(f, 64); err == nil && i != 4 && i != 5 && i < 9 {
 			seconds += n * tick
 		}
 	}
-	f := strings.Fields(string(process[bytes.LastIndexByte(process, ')')+1:])) // what follows the name may be trusted
+	// fields behind the name are safe to split
+	f := strings.Fields(string(process[bytes.LastIndexByte(process, ')')+1:]))
 	if len(f) > 14 {
-		for _, n := range f[11:15] { // utime, stime, and those of children
+		for _, n := range f[11:15] { // utime, stime, and both of the children
 			x, _ := strconv.ParseFloat(n, 64)
 			seconds -= x * tick
 		}
