@@ -69,11 +69,14 @@ func signed(point, sign uint64) uint64 { return (point ^ sign + sign&each) ^ 128
 //
 // weight = d*(2s+1)/8 * ±grid[index].
 func codesIQ2_XXS(q, b []byte) {
-	for qs := b[2:66]; len(qs) > 0; q, qs = q[32:], qs[8:] {
+	in, out := (*[64]byte)(b[2:]), (*[256]byte)(q)
+	for g := range 8 {
+		qs, q := (*[8]byte)(in[8*g:]), (*[32]byte)(out[32*g:])
 		s := binary.LittleEndian.Uint32(qs[4:])
-		for l := range 4 {
-			store8(q[8*l:], signed(gridIQ2_XXS[qs[l]], sevenSigns[s>>(7*l)&127]))
-		}
+		store8(q[:], signed(gridIQ2_XXS[qs[0]], sevenSigns[s&127]))
+		store8(q[8:], signed(gridIQ2_XXS[qs[1]], sevenSigns[s>>7&127]))
+		store8(q[16:], signed(gridIQ2_XXS[qs[2]], sevenSigns[s>>14&127]))
+		store8(q[24:], signed(gridIQ2_XXS[qs[3]], sevenSigns[s>>21&127]))
 	}
 }
 
@@ -94,10 +97,13 @@ func odd(s byte) int8 { return int8(2*s + 1) }
 //
 // weight = d*(2s+1)/8 * ±grid[index].
 func codesIQ2_XS(q, b []byte) {
-	qs, q := b[2:66], q[:256]
-	for i := range 32 {
-		x := binary.LittleEndian.Uint16(qs[2*i:])
-		store8(q[8*i:], signed(gridIQ2_XS[x&511], sevenSigns[x>>9]))
+	in, out := (*[64]byte)(b[2:]), (*[256]byte)(q)
+	for g := range 8 {
+		x, q := load8(in[8*g:]), (*[32]byte)(out[32*g:])
+		store8(q[:], signed(gridIQ2_XS[x&511], sevenSigns[x>>9&127]))
+		store8(q[8:], signed(gridIQ2_XS[x>>16&511], sevenSigns[x>>25&127]))
+		store8(q[16:], signed(gridIQ2_XS[x>>32&511], sevenSigns[x>>41&127]))
+		store8(q[24:], signed(gridIQ2_XS[x>>48&511], sevenSigns[x>>57]))
 	}
 }
 
@@ -118,10 +124,14 @@ func oddHalves(h *Header, b []byte) {
 //
 // weight = d*(2s+1)/8 * ±grid[index].
 func codesIQ2_S(q, b []byte) {
-	qs, sign, qh, q := b[2:34], b[34:66], b[66:74], q[:256]
-	for i := range 32 {
-		index := int(qs[i]) | int(qh[i/4])>>(i%4*2)&3<<8
-		store8(q[8*i:], signed(gridIQ2_S[index&1023], signs[sign[i]]))
+	in, out := (*[72]byte)(b[2:]), (*[256]byte)(q)
+	for g := range 8 {
+		qs, sign, h := (*[4]byte)(in[4*g:]), (*[4]byte)(in[32+4*g:]), int(in[64+g])
+		q := (*[32]byte)(out[32*g:])
+		store8(q[:], signed(gridIQ2_S[int(qs[0])|h<<8&768], signs[sign[0]]))
+		store8(q[8:], signed(gridIQ2_S[int(qs[1])|h<<6&768], signs[sign[1]]))
+		store8(q[16:], signed(gridIQ2_S[int(qs[2])|h<<4&768], signs[sign[2]]))
+		store8(q[24:], signed(gridIQ2_S[int(qs[3])|h<<2&768], signs[sign[3]]))
 	}
 }
 
@@ -133,13 +143,14 @@ func codesIQ2_S(q, b []byte) {
 //
 // weight = d*(2s+1)/4 * ±grid[index].
 func codesIQ3_XXS(q, b []byte) {
-	qs := b[2:66]
-	for i := range 8 {
-		s := binary.LittleEndian.Uint32(b[66+4*i:])
-		for l := range 4 {
-			point := gridIQ3_XXS[qs[8*i+2*l]] | gridIQ3_XXS[qs[8*i+2*l+1]]<<32
-			store8(q[32*i+8*l:], signed(point, sevenSigns[s>>(7*l)&127]))
-		}
+	in, out := (*[96]byte)(b[2:]), (*[256]byte)(q)
+	for g := range 8 {
+		qs, q := (*[8]byte)(in[8*g:]), (*[32]byte)(out[32*g:])
+		s := binary.LittleEndian.Uint32(in[64+4*g:])
+		store8(q[:], signed(gridIQ3_XXS[qs[0]]|gridIQ3_XXS[qs[1]]<<32, sevenSigns[s&127]))
+		store8(q[8:], signed(gridIQ3_XXS[qs[2]]|gridIQ3_XXS[qs[3]]<<32, sevenSigns[s>>7&127]))
+		store8(q[16:], signed(gridIQ3_XXS[qs[4]]|gridIQ3_XXS[qs[5]]<<32, sevenSigns[s>>14&127]))
+		store8(q[24:], signed(gridIQ3_XXS[qs[6]]|gridIQ3_XXS[qs[7]]<<32, sevenSigns[s>>21&127]))
 	}
 }
 
@@ -159,12 +170,20 @@ func scalesIQ3_XXS(h *Header, b []byte) {
 //
 // weight = d*(2s+1) * ±grid[index].
 func codesIQ3_S(q, b []byte) {
-	qs, qh, sign, q := b[2:66], b[66:74], b[74:106], q[:256]
-	for i := range 32 {
-		h := int(qh[i/4]) >> (i % 4 * 2)
-		point := gridIQ3_S[(int(qs[2*i])|h&1<<8)&511] | gridIQ3_S[(int(qs[2*i+1])|h&2<<7)&511]<<32
-		store8(q[8*i:], signed(point, signs[sign[i]]))
+	in, out := (*[104]byte)(b[2:]), (*[256]byte)(q)
+	for g := range 8 {
+		qs, h, sign := (*[8]byte)(in[8*g:]), int(in[64+g]), (*[4]byte)(in[72+4*g:])
+		q := (*[32]byte)(out[32*g:])
+		store8(q[:], signed(pointIQ3_S(qs[0], qs[1], h), signs[sign[0]]))
+		store8(q[8:], signed(pointIQ3_S(qs[2], qs[3], h>>2), signs[sign[1]]))
+		store8(q[16:], signed(pointIQ3_S(qs[4], qs[5], h>>4), signs[sign[2]]))
+		store8(q[24:], signed(pointIQ3_S(qs[6], qs[7], h>>6), signs[sign[3]]))
 	}
+}
+
+// pointIQ3_S returns two points, side by side, by the low bits of their indices and two high bits.
+func pointIQ3_S(a, b byte, high int) uint64 {
+	return gridIQ3_S[int(a)|high<<8&256] | gridIQ3_S[int(b)|high<<7&256]<<32
 }
 
 // codesIQ1_S reads
@@ -176,13 +195,14 @@ func codesIQ3_S(q, b []byte) {
 //
 // weight = d*(2s+1) * (grid[index] ± 1/8).
 func codesIQ1_S(q, b []byte) {
-	qs, qh, q := b[2:34], b[34:50], q[:256]
-	for i := range 8 {
-		h := int(binary.LittleEndian.Uint16(qh[2*i:]))
-		up := uint64(1-h>>15) * (2 * each)
-		for l := range 4 {
-			store8(q[32*i+8*l:], gridIQ1[(int(qs[4*i+l])|h>>(3*l)&7<<8)&2047]+up)
-		}
+	in, out := (*[48]byte)(b[2:]), (*[256]byte)(q)
+	for g := range 8 {
+		qs, h := (*[4]byte)(in[4*g:]), int(binary.LittleEndian.Uint16(in[32+2*g:]))
+		q, up := (*[32]byte)(out[32*g:]), uint64(1-h>>15)*(2*each)
+		store8(q[:], gridIQ1[int(qs[0])|h<<8&0x700]+up)
+		store8(q[8:], gridIQ1[int(qs[1])|h<<5&0x700]+up)
+		store8(q[16:], gridIQ1[int(qs[2])|h<<2&0x700]+up)
+		store8(q[24:], gridIQ1[int(qs[3])|h>>1&0x700]+up)
 	}
 }
 
@@ -200,10 +220,14 @@ func scalesIQ1_S(h *Header, b []byte) {
 //
 // weight = d*(2s+1) * (grid[index] ± 1/8).
 func codesIQ1_M(q, b []byte) {
-	qs, qh, q := b[:32], b[32:48], q[:256]
-	for i := range 32 {
-		h := int(qh[i/2]) >> (i % 2 * 4) & 15
-		store8(q[8*i:], gridIQ1[(int(qs[i])|h&7<<8)&2047]+uint64(1-h>>3)*(2*each))
+	in, out := (*[48]byte)(b), (*[256]byte)(q)
+	for g := range 8 {
+		qs, h := (*[4]byte)(in[4*g:]), int(binary.LittleEndian.Uint16(in[32+2*g:]))
+		q := (*[32]byte)(out[32*g:])
+		store8(q[:], gridIQ1[int(qs[0])|h<<8&0x700]+uint64(^h>>3&1)*(2*each))
+		store8(q[8:], gridIQ1[int(qs[1])|h<<4&0x700]+uint64(^h>>7&1)*(2*each))
+		store8(q[16:], gridIQ1[int(qs[2])|h&0x700]+uint64(^h>>11&1)*(2*each))
+		store8(q[24:], gridIQ1[int(qs[3])|h>>4&0x700]+uint64(^h>>15&1)*(2*each))
 	}
 }
 
