@@ -1,8 +1,7 @@
 // Package autoquant chooses a type for each weight of a model by its effect on the model's predictions: the least KL
 // divergence for a size of the file, or the least size for a divergence.
 //
-// autoquant.go searches, plan.go chooses from the measured costs, measure.go has the text and the weights that are
-// measured.
+// autoquant.go searches, plan.go chooses from the measured costs, measure.go measures weights on a text.
 package autoquant
 
 import (
@@ -22,10 +21,10 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Types are the types to choose from. IQ1_S, IQ2_XXS and IQ2_XS are none: a plan holds with and without an importance
-// matrix, and they need one.
-var Types = []tensor.DType{tensor.IQ1_M, tensor.IQ2_S, tensor.IQ3_XXS, tensor.IQ3_S, tensor.Q2_K, tensor.Q3_K, tensor.MXFP4, tensor.IQ4_XS, tensor.Q4_0, tensor.IQ4_NL,
-	tensor.Q4_K, tensor.Q4_1,
+// Types are the types to choose from. IQ1_S, IQ2_XXS and IQ2_XS are none: a plan holds with and without an
+// importance matrix; these types depend on a matrix.
+var Types = []tensor.DType{tensor.IQ1_M, tensor.IQ2_S, tensor.IQ3_XXS, tensor.IQ3_S, tensor.Q2_K, tensor.Q3_K,
+	tensor.MXFP4, tensor.IQ4_XS, tensor.Q4_0, tensor.IQ4_NL, tensor.Q4_K, tensor.Q4_1,
 	tensor.Q5_0, tensor.Q5_K, tensor.Q5_1, tensor.Q6_K, tensor.Q8_0}
 
 // Options of a search.
@@ -33,12 +32,12 @@ type Options struct {
 	Model     *eval.Model
 	Tensors   []tensor.Tensor // of the file to be quantized; data is not read
 	Alignment int             // of the tensors' data in it, in bytes
-	Windows   *eval.Windows   // of the text that effects are measured on
+	Windows   *eval.Windows   // of the text for measuring effects
 	Numerics  numerics.Numerics
-	Threads   int             // 0 is one for each core
+	Threads   int             // 0 is a thread for each core
 	Imatrix   *imatrix.Matrix // for the quantizers; may be nil
 	Rules     []quantmix.Rule // of weights whose type is not to be chosen
-	Sample    int             // elements of a weight that tell what a type costs it; 0 is DefaultSample
+	Sample    int             // elements of a weight in the measurement of a type; 0 is DefaultSample
 	Report    func(stage string, done, total int)
 }
 
@@ -50,10 +49,10 @@ type Search struct {
 	o       Options
 	text    text
 	weights []*weight
-	on      Text // that effects were measured on
+	on      Text // of the measured effects
 }
 
-// New finds what there is to choose from. Learn is to follow.
+// New finds the weights and the types for each. Learn is to follow.
 func New(o Options) (*Search, error) {
 	if o.Threads == 0 {
 		o.Threads = sysinfo.Threads()
@@ -93,7 +92,7 @@ func (s *Search) Least() (n int64) {
 	return n
 }
 
-// Learn computes the whole model's predictions, which choices are compared with.
+// Learn computes the whole model's predictions, for comparison with choices.
 func (s *Search) Learn(ctx context.Context) error {
 	s.o.Report("the whole model", 0, 1)
 	seen, err := s.text.learn(ctx)
@@ -112,8 +111,8 @@ func (s *Search) Learn(ctx context.Context) error {
 	return nil
 }
 
-// fits returns an error if the measurements would not fit the memory: the file, or all weights as Q8_0 in the order of
-// files and in that of the products. The file's pages may go meanwhile.
+// fits returns an error if the measurements would not fit the memory: the file, or all weights as Q8_0 in the
+// order of files and in the order of products. The file's pages may go meanwhile.
 func (s *Search) fits() error {
 	var q8 int64
 	for _, t := range s.o.Tensors {
@@ -128,11 +127,11 @@ func (s *Search) fits() error {
 	return nil
 }
 
-// Measure finds what each type of each weight costs. The error that it adds to the outputs of the weight's product,
-// expected from the activations of the text, is computed for all. What an error does to the predictions is measured
-// with one of the types: the KL divergence is in proportion, as it grows with the square of small changes. The other
-// weights are Q8_0 then, and the predictions are compared with the predictions of Q8_0 alone: products of quantized
-// weights are several times faster.
+// Measure finds the cost of each type of each weight. The error in the outputs of the weight's product,
+// expected from the activations of the text, is computed for all types. The effect of an error on the
+// predictions is measured with a single type: the KL divergence is in proportion, as it grows with the square
+// of small changes. The other weights are Q8_0 then, and the predictions are compared with the predictions of
+// Q8_0 alone: products of quantized weights are several times faster.
 func (s *Search) Measure(ctx context.Context) (err error) {
 	whole := s.text.base
 	defer func() {
@@ -160,13 +159,14 @@ func (s *Search) Measure(ctx context.Context) (err error) {
 	return nil
 }
 
-// errors sets what each type adds to the outputs, and makes the weight Q8_0.
+// errors sets the error of each type in the outputs, and makes the weight Q8_0.
 func (s *Search) errors(x *weight) (err error) {
 	if x.w == nil { // no effect: the least will do
 		return nil
 	}
 	for i := range x.choices {
-		if x.choices[i].kl, err = x.each(x.choices[i].dtype, x.stride(cmp.Or(s.o.Sample, DefaultSample)), nil); err != nil {
+		if x.choices[i].kl, err = x.quantize(x.choices[i].dtype, x.stride(cmp.Or(s.o.Sample, DefaultSample)),
+			nil); err != nil {
 			return err
 		}
 	}
@@ -176,7 +176,7 @@ func (s *Search) errors(x *weight) (err error) {
 	return x.set(tensor.Q8_0)
 }
 
-// probe turns the choices' errors into KL divergences, which it measures with one.
+// probe turns the choices' errors into KL divergences, by the measured divergence of a choice.
 func (s *Search) probe(ctx context.Context, x *weight) error {
 	probe := x.choices[x.middle()]
 	if x.w == nil || probe.kl == 0 {
@@ -219,7 +219,7 @@ func (s *Search) open(x *weight) (err error) {
 	types := Types
 	for _, r := range slices.Backward(s.o.Rules) {
 		if r.Pattern.MatchString(x.name) {
-			types = []tensor.DType{r.Type} // of several the first one's
+			types = []tensor.DType{r.Type} // of several texts, the first's
 		}
 	}
 	for _, d := range types {
@@ -241,7 +241,7 @@ func (x *weight) stride(sample int) int {
 	return max(1, min(x.shape.Size()/sample, x.shape.Size()/k/16))
 }
 
-// middle returns the choice with which a weight's effect is measured: about four bits.
+// middle returns the choice for measuring a weight's effect: about four bits.
 func (x *weight) middle() int {
 	best, near := 0, math.Inf(1)
 	for i, c := range x.choices {

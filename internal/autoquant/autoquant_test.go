@@ -69,7 +69,7 @@ func TestWithin(t *testing.T) {
 		s := made(r, 5, 4)
 		least, most := s.bytes(make(plan, 5)), s.bytes(plan{3, 3, 3, 3, 3})
 		size := least + r.Int64N(most-least+1)
-		p := s.within(size)
+		p := s.fill(size)
 		if n := s.bytes(p); n > size {
 			t.Fatalf("%d bytes within %d", n, size)
 		}
@@ -89,7 +89,7 @@ func TestBelow(t *testing.T) {
 	for range 100 {
 		s := made(r, 6, 4)
 		kl := s.expected(make(plan, 6)) * r.Float64()
-		p := s.below(kl)
+		p := s.shrink(kl)
 		if s.expected(p) > kl { // then no plan does better
 			if got, want := s.expected(p), best(s, 1<<40); got > 1.0001*want {
 				t.Errorf("KL %v for %v, the best is %v", got, kl, want)
@@ -342,7 +342,7 @@ func FuzzRead(f *testing.F) {
 		if _, err := s.Read(data); err != nil {
 			return
 		}
-		if kl := s.expected(s.within(60)); !(kl >= 0 && kl <= 2*math.MaxFloat32) {
+		if kl := s.expected(s.fill(60)); !(kl >= 0 && kl <= 2*math.MaxFloat32) {
 			t.Errorf("KL %v", kl)
 		}
 	})

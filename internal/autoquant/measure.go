@@ -17,13 +17,13 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// weight is a tensor that is quantized, and what each type costs.
+// weight is a tensor to quantize, and the costs of each type.
 type weight struct {
 	name    string
 	shape   tensor.Shape
 	choices []choice      // by size
 	w       *graph.Weight // nil if the model does not use the tensor
-	whole   tensor.Tensor // w as it is in the file
+	whole   tensor.Tensor // w as in the file
 	mean    []float32     // [matrices, columns] of squared activations; nil: alike
 	ranked  []float32     // likewise, for the quantizer
 	threads int
@@ -33,10 +33,10 @@ type weight struct {
 type choice struct {
 	dtype tensor.DType
 	bytes int64   // in the file, with the padding behind it
-	kl    float64 // that it adds
+	kl    float64 // added
 }
 
-// matrices tells that the weight is count matrices [rows, columns].
+// matrices returns the weight's shape as count matrices [rows, columns].
 func (x *weight) matrices() (count, rows, columns int) {
 	columns, count = x.shape.Last(), 1
 	if len(x.shape) > 2 {
@@ -45,9 +45,9 @@ func (x *weight) matrices() (count, rows, columns int) {
 	return count, x.shape.Size() / columns / count, columns
 }
 
-// each quantizes every stride-th row to d, into keep unless that is nil, and returns the expected square of what that
-// adds to an output, summed over the outputs of all rows.
-func (x *weight) each(d tensor.DType, stride int, keep []byte) (sum float64, err error) {
+// quantize quantizes every stride-th row to d, into keep unless nil, and returns the expected square of the
+// error in an output, summed over the outputs of all rows.
+func (x *weight) quantize(d tensor.DType, stride int, keep []byte) (sum float64, err error) {
 	count, rows, k := x.matrices()
 	var wg sync.WaitGroup
 	errs, sums := make([]error, x.threads), make([]float64, x.threads)
@@ -78,7 +78,7 @@ func (x *weight) each(d tensor.DType, stride int, keep []byte) (sum float64, err
 	return sum * float64(stride), nil
 }
 
-// row returns row i of all matrices: its rest in elements of d, and these.
+// row reads row i of all matrices into row, quantizes the row to d into b, and dequantizes b into back.
 func (x *weight) row(d tensor.DType, i int, row, back []float32, b []byte) error {
 	_, rows, k := x.matrices()
 	if err := quant.Dequantize(x.whole.DType, row, x.whole.Row(i)); err != nil {
@@ -117,14 +117,14 @@ func (x *weight) set(d tensor.DType) error {
 	}
 	t := x.whole
 	t.DType, t.Data, t.Source, t.Order = d, make([]byte, d.RowBytes(x.shape.Size())), nil, nil
-	if _, err := x.each(d, 1, t.Data); err != nil {
+	if _, err := x.quantize(d, 1, t.Data); err != nil {
 		return err
 	}
 	x.w.Tensor = t
 	return nil
 }
 
-// text is what effects are measured on: windows, and the whole model's predictions.
+// text is the text for measuring effects: windows, and the whole model's predictions.
 type text struct {
 	*eval.Windows
 	graph    *graph.Graph
@@ -134,8 +134,8 @@ type text struct {
 	base     []prediction
 }
 
-// prediction is the whole model's after one position: the tokens that are not next to impossible, and how likely the
-// others are together.
+// prediction is the whole model's prediction after a position: the tokens above unlikely, and the probability
+// of the others together.
 type prediction struct {
 	ids      []int32
 	p        []float32 // of each
@@ -144,7 +144,7 @@ type prediction struct {
 	rest     float64   // probability of the others
 }
 
-// unlikely is a probability below which tokens count together: a large vocabulary has a few thousand above it.
+// unlikely is the probability below which tokens count together: a large vocabulary has a few thousand above.
 const unlikely = 1e-6
 
 func newPrediction(logits []float32, norm float64) (b prediction) {
@@ -184,8 +184,8 @@ func (b *prediction) kl(logits []float32, norm float64) float64 {
 	return kl
 }
 
-// first returns the first position of a window that counts: earlier positions lack context.
-func (t *text) first() int { return t.Context / 8 }
+// skipped returns the number of positions left out at the beginning of a window: these lack context.
+func (t *text) skipped() int { return t.Context / 8 }
 
 // step is how many rows are computed, and kept, at a time.
 const step = 64
@@ -200,10 +200,10 @@ func (t *text) rows(ctx context.Context, o engine.Options, f func(i int, logits 
 	defer r.Close()
 	i := 0
 	for w := range t.Count() {
-		if err := r.Window(ctx, w, t.Window(w), t.first()); err != nil {
+		if err := r.Window(ctx, w, t.Window(w), t.skipped()); err != nil {
 			return err
 		}
-		for at := t.first(); at < t.Context; at += step {
+		for at := t.skipped(); at < t.Context; at += step {
 			rows, err := r.Rows(ctx, min(step, t.Context-at))
 			if err != nil {
 				return err
@@ -219,10 +219,11 @@ func (t *text) rows(ctx context.Context, o engine.Options, f func(i int, logits 
 	return nil
 }
 
-// learn keeps the model's predictions, as it is, and returns how large the activations are that its weights multiply.
+// learn keeps the unchanged model's predictions, and returns the sizes of the activations multiplied by its
+// weights.
 func (t *text) learn(ctx context.Context) (*imatrix.Matrix, error) {
 	c := imatrix.NewCollector(t.graph, true)
-	t.base = make([]prediction, t.Count()*(t.Context-t.first()))
+	t.base = make([]prediction, t.Count()*(t.Context-t.skipped()))
 	err := t.rows(ctx, engine.Options{Want: c.Want, Tap: c.Tap, Expert: c.Expert()},
 		func(i int, logits []float32, norm float64) {
 			t.base[i] = newPrediction(logits, norm)
@@ -234,8 +235,8 @@ func (t *text) learn(ctx context.Context) (*imatrix.Matrix, error) {
 	return m, c.Drain(m)
 }
 
-// kl returns the mean KL divergence of the graph's predictions, with the weights that it has now, from the learned
-// ones.
+// kl returns the mean KL divergence of the graph's predictions, with its current weights, from the learned
+// predictions.
 func (t *text) kl(ctx context.Context) (float64, error) {
 	all := make([]float64, len(t.base))
 	err := t.rows(ctx, engine.Options{}, func(i int, logits []float32, norm float64) {

@@ -21,8 +21,8 @@ import (
 type Plan struct {
 	Model       string     `json:"model"`
 	Imatrix     string     `json:"imatrix,omitempty"`
-	Text        Text       `json:"text"`        // that the choices' effects were measured on
-	Predictions int        `json:"predictions"` // that KL was measured on
+	Text        Text       `json:"text"`        // of the choices' measured effects
+	Predictions int        `json:"predictions"` // of the measured KL
 	Bytes       int64      `json:"bytes"`       // of the weights chosen
 	Expected    lab.Number `json:"expected_kl"` // if effects add up, in nats
 	KL          lab.Number `json:"kl"`          // measured, mean over the predictions
@@ -42,18 +42,18 @@ func textOf(w *eval.Windows) Text {
 	return Text{w.Count(), w.Context, hex.EncodeToString(h.Sum(nil))}
 }
 
-// Weight is one weight's choice.
+// Weight is the choice for a weight.
 type Weight struct {
 	Name    string   `json:"name"`
 	Type    string   `json:"type"`
 	Choices []Choice `json:"choices"`
 }
 
-// Choice is what a type would cost.
+// Choice is the cost of a type.
 type Choice struct {
 	Type  string  `json:"type"`
 	Bytes int64   `json:"bytes"`
-	KL    float64 `json:"kl"` // that it alone adds
+	KL    float64 `json:"kl"` // added alone
 }
 
 // Type returns a weight's type in the plan.
@@ -62,8 +62,8 @@ func (p *Plan) Type(i int) tensor.DType {
 	return d
 }
 
-// Read takes a plan's measurements for these of the model. Other is what they were measured on, if that is not the text
-// of s.
+// Read takes over the measurements of a plan of the same model. other is the text of the measurements, if
+// different from the text of s.
 func (s *Search) Read(data []byte) (other *Text, err error) {
 	var p Plan
 	if err := json.Unmarshal(data, &p); err != nil {
@@ -80,8 +80,8 @@ func (s *Search) Read(data []byte) (other *Text, err error) {
 		}
 		for j, c := range w.Choices {
 			if d := x.choices[j].dtype.String(); c.Type != d || !(c.KL >= 0 && c.KL <= math.MaxFloat32) {
-				return nil, fmt.Errorf("plan: weight %q, choice %d: %s of KL %v, want %s and a finite number from 0", w.Name, j,
-					c.Type, c.KL, d)
+				return nil, fmt.Errorf("plan: weight %q, choice %d: %s of KL %v, want %s and a finite number from 0",
+					w.Name, j, c.Type, c.KL, d)
 			}
 		}
 	}
@@ -98,21 +98,21 @@ func (s *Search) Read(data []byte) (other *Text, err error) {
 
 // Within returns the plan of the least KL divergence whose weights take at most size bytes.
 func (s *Search) Within(ctx context.Context, size int64) (*Plan, error) {
-	p := s.within(size)
+	p := s.fill(size)
 	if n := s.bytes(p); n > size {
 		return nil, fmt.Errorf("the weights take at least %d bytes, and %d are left for them", n, size)
 	}
 	return s.plan(ctx, p)
 }
 
-// Below returns a plan of few bytes whose KL divergence on the text is at most kl. Where effects do not add up it looks
-// for one that is expected to have less, or may have more. With the error that there is none comes the last one that
-// was tried, which has the measurements.
+// Below returns a plan of few bytes whose KL divergence on the text is at most kl. Where effects do not add
+// up, Below looks for a plan with a smaller expectation, or allows a larger. The error without such a plan
+// comes with the last plan tried, holding the measurements.
 func (s *Search) Below(ctx context.Context, kl float64) (best *Plan, err error) {
 	aim := kl
 	var p *Plan
 	for range 5 {
-		if p, err = s.plan(ctx, s.below(aim)); err != nil {
+		if p, err = s.plan(ctx, s.shrink(aim)); err != nil {
 			return nil, err
 		}
 		got, expected := float64(p.KL), float64(p.Expected)
@@ -125,8 +125,8 @@ func (s *Search) Below(ctx context.Context, kl float64) (best *Plan, err error) 
 		aim = kl * expected / got
 	}
 	if best == nil {
-		return p, fmt.Errorf("no choice of types has a KL divergence of %g or less on the text; the last one tried has %.3g",
-			kl, float64(p.KL))
+		return p, fmt.Errorf("no choice of types has a KL divergence of %g or less on the text; the last one tried "+
+			"has %.3g", kl, float64(p.KL))
 	}
 	return best, nil
 }
@@ -159,7 +159,7 @@ func (s *Search) plan(ctx context.Context, p plan) (*Plan, error) {
 	return r, nil
 }
 
-// Most returns the type that most of the weights' bytes have.
+// Most returns the type of most of the weights' bytes.
 func (p *Plan) Most() tensor.DType {
 	bytes := map[string]int64{}
 	for _, w := range p.Weights {
@@ -198,10 +198,11 @@ func (s *Search) expected(p plan) (kl float64) {
 type move struct {
 	weight, to int
 	bytes      int64
-	gain       float64 // KL that it saves
+	gain       float64 // KL saved
 }
 
-// hull lists a weight's worthwhile choices from the smallest on: each saves less for a byte than the one before.
+// hull lists a weight's worthwhile choices from the smallest on: each saves less for a byte than the choice
+// before.
 func (x *weight) hull() (on []int) {
 	for i := range x.choices {
 		c := x.choices[i]
@@ -229,9 +230,9 @@ func (x *weight) step(from, to int) move {
 	return move{to: to, bytes: x.choices[to].bytes - x.choices[from].bytes, gain: x.choices[from].kl - x.choices[to].kl}
 }
 
-// within returns the plan of the least expected KL that takes at most size bytes, or nearly: the steps that save most
-// for a byte come first, and then moves and pairs of moves that save more.
-func (s *Search) within(size int64) plan {
+// fill returns nearly the plan of the least expected KL in at most size bytes: the steps with the largest
+// savings for a byte come first, and then moves and pairs of moves with larger savings.
+func (s *Search) fill(size int64) plan {
 	p := make(plan, len(s.weights))
 	var steps []move
 	for i, x := range s.weights {
@@ -264,8 +265,8 @@ func (s *Search) within(size int64) plan {
 	return p
 }
 
-// exchange returns the move or the two of different weights that save most within left more bytes, nil if none saves
-// anything.
+// exchange returns the move, or the two moves of different weights, with the largest saving within left more
+// bytes, nil if no move saves.
 func (s *Search) exchange(p plan, left int64) (best []move) {
 	var all []move
 	for i, x := range s.weights {
@@ -276,7 +277,7 @@ func (s *Search) exchange(p plan, left int64) (best []move) {
 			}
 		}
 	}
-	// Sorted by size, with the best gain among the ones of at most that size, of two weights.
+	// Sorted by size, with the best gain among the moves of at most the same size, of two weights.
 	slices.SortStableFunc(all, func(a, b move) int { return cmp.Compare(a.bytes, b.bytes) })
 	first, second := make([]int, len(all)), make([]int, len(all))
 	for i := range all {
@@ -316,17 +317,17 @@ func (s *Search) exchange(p plan, left int64) (best []move) {
 	return best
 }
 
-// below returns the smallest plan whose expected KL is at most kl, or the best there is.
-func (s *Search) below(kl float64) plan {
+// shrink returns the smallest plan of an expected KL of at most kl, or the best plan of all.
+func (s *Search) shrink(kl float64) plan {
 	least, most := make(plan, len(s.weights)), make(plan, len(s.weights))
 	for i, x := range s.weights {
 		most[i] = len(x.choices) - 1
 	}
 	low, high := s.bytes(least), s.bytes(most)
-	best := s.within(high)
+	best := s.fill(high)
 	for high-low > max(64, high>>14) {
 		middle := low + (high-low)/2
-		if p := s.within(middle); s.expected(p) <= kl {
+		if p := s.fill(middle); s.expected(p) <= kl {
 			best, high = p, middle
 		} else {
 			low = middle

@@ -1,7 +1,7 @@
-// Package embed makes one vector of the rows that a model computes of a text: it pools them, multiplies by dense
-// layers, shortens and normalizes.
+// Package embed makes a vector from a model's rows for a text, by pooling, dense layers, shortening and
+// normalizing.
 //
-// All sums are in float64 and in order of the rows or features, so that a text's vector has the same bits on every
+// All sums are in float64 and in order of the rows or features, so a text's vector has the same bits on every
 // machine.
 package embed
 
@@ -13,7 +13,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Pooling is which rows stand for a text.
+// Pooling is the way from rows to a text's vector.
 type Pooling string
 
 // The poolings.
@@ -21,20 +21,20 @@ const (
 	Mean Pooling = "mean" // the mean of all rows
 	CLS  Pooling = "cls"  // the first row
 	Last Pooling = "last" // the last row
-	None Pooling = "none" // every row, one after the other
+	None Pooling = "none" // every row, in order
 )
 
-// Poolings returns all of them.
+// Poolings returns all poolings.
 func Poolings() []Pooling { return []Pooling{Mean, CLS, Last, None} }
 
-// Head is what a model's files say of the way from rows to a vector. The zero value says nothing.
+// Head holds the settings in a model's files for the way from rows to a vector. The zero value has none.
 type Head struct {
 	Pooling   Pooling // "" where the files do not say
 	Dense     []Dense // in order
-	Normalize bool    // the last step, so that vectors have the length 1
+	Normalize bool    // the last step, to vectors of length 1
 	Prompts   map[string]string
-	Default   string // name of the prompt that is used where none is asked for, "" for none
-	Apart     bool   // the prompt's rows are left out when rows are pooled: nothing here does that
+	Default   string // name of the default prompt, "" for none
+	Apart     bool   // the prompt's rows are left out of pooling: unsupported
 }
 
 // Dense is a linear layer.
@@ -42,15 +42,16 @@ type Dense struct {
 	In, Out int
 	W       []float32 // [Out, In]
 	Bias    []float32 // [Out], or nil
-	Tanh    bool      // behind it
+	Tanh    bool      // behind the product
 }
 
 // Check tells whether h's layers fit each other, and rows of so many features.
 func (h *Head) Check(features int) error {
 	for i, d := range h.Dense {
-		if d.In != features || d.In < 1 || d.Out < 1 || len(d.W) != d.In*d.Out || d.Bias != nil && len(d.Bias) != d.Out {
-			return fmt.Errorf("dense layer %d is [%d, %d], of %d values and %d biases, and reads %d features", i+1, d.Out, d.In,
-				len(d.W), len(d.Bias), features)
+		if d.In != features || d.In < 1 || d.Out < 1 || len(d.W) != d.In*d.Out || d.Bias != nil &&
+			len(d.Bias) != d.Out {
+			return fmt.Errorf("dense layer %d is [%d, %d], of %d values and %d biases, and reads %d features", i+1,
+				d.Out, d.In, len(d.W), len(d.Bias), features)
 		}
 		features = d.Out
 	}
@@ -65,8 +66,8 @@ func (h *Head) Features(rows int) int {
 	return rows
 }
 
-// Vector returns that of rows, of which there is one at least: its first features, of which there are as many as
-// dimensions says, or all where that is 0. With None it has the features of each row, one after the other.
+// Vector returns the vector of one or more rows: its first dimensions features, or all where dimensions is 0.
+// With None the vector has the features of each row, in order.
 func (h *Head) Vector(rows [][]float32, dimensions int) []float32 {
 	switch h.Pooling {
 	case Mean:
@@ -104,7 +105,7 @@ func mean(rows [][]float32) []float64 {
 	return x
 }
 
-// finish computes what follows the pooling.
+// finish computes the steps behind the pooling.
 func (h *Head) finish(x []float64, dimensions int) []float32 {
 	for _, d := range h.Dense {
 		x = d.apply(x)
@@ -114,7 +115,7 @@ func (h *Head) finish(x []float64, dimensions int) []float32 {
 	}
 	length := 1.
 	if h.Normalize {
-		length = max(norm(x), 1e-12) // as PyTorch has it
+		length = max(norm(x), 1e-12) // as in PyTorch
 	}
 	out := make([]float32, len(x))
 	for i, v := range x {

@@ -37,8 +37,8 @@ func Cut(ids []int32, context, most int) (*Windows, error) {
 		n = min(n, most)
 	}
 	if n == 0 {
-		return nil, fmt.Errorf("the text is shorter than a window (tokens: %d of %d): use a longer text, or smaller windows",
-			len(ids), context)
+		return nil, fmt.Errorf("the text is shorter than a window (tokens: %d of %d): use a longer text, or "+
+			"smaller windows", len(ids), context)
 	}
 	return &Windows{context, ids[:n*context]}, nil
 }
@@ -98,7 +98,8 @@ func (f *File) Windows(most int) (w *Windows, err error) {
 		}
 		return nil
 	})
-	if i := slices.IndexFunc(w.IDs, func(id int32) bool { return id < 0 || int(id) >= f.Vocab() }); err == nil && i >= 0 {
+	if i := slices.IndexFunc(w.IDs, func(id int32) bool { return id < 0 || int(id) >= f.Vocab() }); err == nil &&
+		i >= 0 {
 		err = fmt.Errorf("the file's token %d is %d, its vocabulary has %d", i, w.IDs[i], f.Vocab())
 	}
 	return w, err
@@ -120,7 +121,8 @@ func (f *File) Rows(_ context.Context, n int) ([]Row, error) {
 			row := f.buf[i*v : (i+1)*v]
 			rows[i] = Row{Logits: row, known: true, least: f.Row(row, f.window, f.at)}
 			if x := slices.Max(row); !(x <= 1e-3) || !(slices.Min(row) >= -math.MaxFloat32) {
-				return fmt.Errorf("window %d, row %d of the file: %v is no logarithm of a probability", f.window, f.at, x)
+				return fmt.Errorf("window %d, row %d of the file: %v is no logarithm of a probability", f.window, f.at,
+					x)
 			}
 			f.at++
 		}
@@ -205,8 +207,8 @@ func (o *Options) window(ctx context.Context, w *Windows, i int) (scores []score
 		})
 		for i := range rows {
 			if x := more[i].nll; math.IsNaN(x) || math.IsInf(x, 0) {
-				return nil, fmt.Errorf("the logit of token %d after position %d of a window is %v, the sum's logarithm %v",
-					ids[at+1+i], at+i, rows[i].Logits[ids[at+1+i]], rows[i].norm)
+				return nil, fmt.Errorf("the logit of token %d after position %d of a window is %v, the sum's "+
+					"logarithm %v", ids[at+1+i], at+i, rows[i].Logits[ids[at+1+i]], rows[i].norm)
 			}
 			if o.Save != nil {
 				if err := o.Save(rows[i].Logits, rows[i].norm); err != nil {

@@ -39,8 +39,8 @@ func (m *Model) SameTokens(o *Model, w *Windows) error {
 	for _, id := range w.IDs {
 		x, _ := m.Tokenizer.Token(int(id))
 		if y, _ := o.Tokenizer.Token(int(id)); x != y {
-			return fmt.Errorf("%s and %s cannot be compared: token %d is %q and %q", m.Checkpoint.Path, o.Checkpoint.Path, id,
-				x, y)
+			return fmt.Errorf("%s and %s cannot be compared: token %d is %q and %q", m.Checkpoint.Path,
+				o.Checkpoint.Path, id, x, y)
 		}
 	}
 	return nil
@@ -89,7 +89,8 @@ type Runner struct {
 // Start readies m for windows of o.Engine.Context tokens. Windows beyond the memory are an error, except with o.NoFit.
 func (m *Model) Start(ctx context.Context, o model.Options) (*Runner, error) {
 	if !o.NoFit {
-		if err := model.Fits(m.Checkpoint, m.Graph, o.Numerics, o.Threads, o.Engine.Context, o.Engine.Budget); err != nil {
+		if err := model.Fits(m.Checkpoint, m.Graph, o.Numerics, o.Threads, o.Engine.Context,
+			o.Engine.Budget); err != nil {
 			return nil, err
 		}
 	}

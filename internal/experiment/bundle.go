@@ -26,7 +26,7 @@ import (
 type Manifest struct {
 	Program   string            `json:"program"`
 	Name      string            `json:"name"`
-	Model     string            `json:"model"`             // as it was named
+	Model     string            `json:"model"`             // as named
 	Print     string            `json:"model_fingerprint"` // of weights, graph, vocabulary, template and numerics
 	Precision string            `json:"precision"`
 	Spec      string            `json:"spec_sha256"`
@@ -43,10 +43,10 @@ const (
 	cellsFile    = "cells.jsonl"
 	manifestFile = "manifest.json"
 	pageFile     = "index.html"
-	maxBundle    = 1 << 30 // bytes of one of them
+	maxBundle    = 1 << 30 // bytes of each
 )
 
-// contents lists the files that a manifest vouches for.
+// contents lists the files listed in a manifest.
 var contents = []string{specFile, cellsFile, pageFile}
 
 // Bundle is an experiment's folder.
@@ -56,8 +56,8 @@ type Bundle struct {
 	Cells    []Cell
 }
 
-// RunInto computes what dir lacks of r's cells, and writes the bundle. Cells are appended as they are computed, so an
-// interrupted run goes on. RunInto calls tell after each cell.
+// RunInto computes the cells of r missing in dir, and writes the bundle. Cells are appended once computed, so
+// an interrupted run goes on. RunInto calls tell after each cell.
 func RunInto(ctx context.Context, dir, specText, model string, r *Runner, tell func(done, total int)) (*Bundle, error) {
 	made, err := checkFolder(dir, specText)
 	if err != nil {
@@ -67,7 +67,7 @@ func RunInto(ctx context.Context, dir, specText, model string, r *Runner, tell f
 	if err == nil {
 		err = r.prepare(ctx)
 	}
-	if err == nil && !made { // only now: a spec that cannot be run leaves no folder
+	if err == nil && !made { // only now: a spec unable to run leaves no folder
 		if err = os.MkdirAll(dir, 0o777); err == nil {
 			err = os.WriteFile(filepath.Join(dir, specFile), []byte(specText), 0o666)
 		}
@@ -85,7 +85,7 @@ func RunInto(ctx context.Context, dir, specText, model string, r *Runner, tell f
 		return nil, err
 	}
 	defer f.Close()
-	lines := json.NewEncoder(f) // which makes one write of each line
+	lines := json.NewEncoder(f) // a single write for each line
 	for i := len(cells); i < r.Len(); i++ {
 		c, err := r.cell(ctx, i)
 		if err == nil {
@@ -107,8 +107,9 @@ func RunInto(ctx context.Context, dir, specText, model string, r *Runner, tell f
 	return b, b.write()
 }
 
-// checkFolder reports whether dir is of the same spec already. Another experiment's folder, a folder with other files,
-// and a finished experiment that was changed are errors: a new manifest would vouch for the changes.
+// checkFolder reports whether dir holds an unfinished bundle of the same spec. Another experiment's folder, a
+// folder with other files, and a finished experiment with changes are errors: a new manifest would vouch for
+// the changes.
 func checkFolder(dir, specText string) (made bool, err error) {
 	path := filepath.Join(dir, specFile)
 	had, err := readBounded(path)
@@ -131,12 +132,12 @@ func checkFolder(dir, specText string) (made bool, err error) {
 	return false, nil
 }
 
-// header is the first line of the cells: what they were computed with.
+// header is the first line of the cells: the conditions of the run.
 type header struct {
 	Print string `json:"model_fingerprint"`
 }
 
-// resume reads the cells that were computed before. It drops a last line that was cut off.
+// resume reads the cells computed before, and drops a last line cut off.
 func resume(path string, r *Runner, print string) ([]Cell, error) {
 	b, err := readBounded(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -155,8 +156,8 @@ func resume(path string, r *Runner, print string) ([]Cell, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", path, err)
 	case h.Print != print:
-		return nil, fmt.Errorf("%s: computed with another model or precision (%s, this is %s): take another folder", path,
-			h.Print, print)
+		return nil, fmt.Errorf("%s: computed with another model or precision (%s, this is %s): take another folder",
+			path, h.Print, print)
 	case len(cells) > r.Len():
 		return nil, fmt.Errorf("%s: %d cells, the experiment has %d", path, len(cells), r.Len())
 	}
@@ -239,8 +240,8 @@ func Open(dir string) (b *Bundle, spec string, err error) {
 			return nil, "", err
 		}
 		if sum, want := hashOf(x), b.Manifest.Files[name]; sum != want {
-			return nil, "", fmt.Errorf("%s: changed after the experiment: its SHA-256 is %.12s…, the manifest says %.12s…",
-				path, sum, want)
+			return nil, "", fmt.Errorf("%s: changed after the experiment: its SHA-256 is %.12s…, the manifest says "+
+				"%.12s…", path, sum, want)
 		}
 		switch name {
 		case specFile:
@@ -261,7 +262,8 @@ func (b *Bundle) Verify(ctx context.Context, r *Runner, tell func(done, total in
 		return err
 	}
 	if print != b.Manifest.Print {
-		return fmt.Errorf("another model, or other numerics: its fingerprint is %s, the bundle's %s", print, b.Manifest.Print)
+		return fmt.Errorf("another model, or other numerics: its fingerprint is %s, the bundle's %s", print,
+			b.Manifest.Print)
 	}
 	if err := r.prepare(ctx); err != nil {
 		return err
@@ -271,7 +273,7 @@ func (b *Bundle) Verify(ctx context.Context, r *Runner, tell func(done, total in
 			len(b.Manifest.Pairs))
 	}
 	for i, p := range r.Pairs {
-		if err := p.same(&b.Manifest.Pairs[i]); err != nil {
+		if err := p.compare(&b.Manifest.Pairs[i]); err != nil {
 			return fmt.Errorf("pair %d, %w", i, err)
 		}
 	}
@@ -283,7 +285,7 @@ func (b *Bundle) Verify(ctx context.Context, r *Runner, tell func(done, total in
 		if c.key() != b.Cells[i].key() {
 			return fmt.Errorf("cell %d is %s, the bundle's %s", i, c.key(), b.Cells[i].key())
 		}
-		if err := c.same(&b.Cells[i].Values); err != nil {
+		if err := c.compare(&b.Cells[i].Values); err != nil {
 			return fmt.Errorf("cell %d, %s at %s: %w", i, c.Node, c.At, err)
 		}
 		tell(i+1, r.Len())
@@ -292,28 +294,29 @@ func (b *Bundle) Verify(ctx context.Context, r *Runner, tell func(done, total in
 }
 
 // same wants the same prompts, and runs of the same values.
-func (p *Pair) same(o *Pair) error {
+func (p *Pair) compare(o *Pair) error {
 	if (p.Corrupted == nil) != (o.Corrupted == nil) || (p.Start == nil) != (o.Start == nil) || o.Clean == nil {
 		return errors.New("prompts: one is missing on one side")
 	}
-	if !slices.Equal(p.Clean.IDs, o.Clean.IDs) || p.Corrupted != nil && !slices.Equal(p.Corrupted.IDs, o.Corrupted.IDs) {
+	if !slices.Equal(p.Clean.IDs, o.Clean.IDs) || p.Corrupted != nil &&
+		!slices.Equal(p.Corrupted.IDs, o.Corrupted.IDs) {
 		return errors.New("prompts: other ids")
 	}
-	if err := p.Base.same(&o.Base); err != nil {
+	if err := p.Base.compare(&o.Base); err != nil {
 		return fmt.Errorf("clean: %w", err)
 	}
 	if p.Start == nil {
 		return nil
 	}
-	if err := p.Start.same(o.Start); err != nil {
+	if err := p.Start.compare(o.Start); err != nil {
 		return fmt.Errorf("corrupted: %w", err)
 	}
 	return nil
 }
 
-// same wants the same logits, bit for bit, and metrics that differ by the rounding of exp alone, which is the
-// machine's.
-func (v *Values) same(o *Values) error {
+// compare wants equal logits, bit for bit, and metrics equal up to the rounding of exp, different on other
+// machines.
+func (v *Values) compare(o *Values) error {
 	if v.Logits != o.Logits {
 		return fmt.Errorf("other logits: SHA-256 %.12s…, the bundle's %.12s…", v.Logits, o.Logits)
 	}
@@ -331,14 +334,14 @@ func (v *Values) same(o *Values) error {
 
 // Comparison is how two bundles differ.
 type Comparison struct {
-	Cells   int     `json:"cells"` // that both have
+	Cells   int     `json:"cells"` // of both
 	OnlyA   int     `json:"only_first"`
 	OnlyB   int     `json:"only_second"`
 	Same    int     `json:"same_logits"` // bit for bit
 	Metrics []Apart `json:"metrics"`
 }
 
-// Apart is the largest difference of a metric, and where it is.
+// Apart returns the largest difference of a metric, and its cell.
 type Apart struct {
 	Metric string     `json:"metric"`
 	Mean   lab.Number `json:"mean_difference"`
@@ -388,8 +391,8 @@ func Compare(a, b *Bundle) *Comparison {
 	return c
 }
 
-// Strongest says, for each pair, which cells change its answer most, in order. In a trace these cells give most of the
-// clean answer back.
+// Strongest returns, for each pair, the cells with the largest changes of the answer, in order. In a trace
+// these cells give most of the clean answer back.
 func (b *Bundle) Strongest(n int) (lines []string) {
 	for i := range b.Manifest.Pairs {
 		p := &b.Manifest.Pairs[i]

@@ -9,15 +9,15 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// Kind is what an edit does to values.
+// Kind is the operation of an edit on values.
 type Kind string
 
 // The kinds. Sums and products are rounded to float32 once.
 const (
-	Ablate  Kind = "ablate"  // sets them to 0
-	Mean    Kind = "mean"    // sets them to their mean over the prompt, of a run without edits
-	Scale   Kind = "scale"   // multiplies them by By
-	Replace Kind = "replace" // sets them to Rows
+	Ablate  Kind = "ablate"  // sets values to 0
+	Mean    Kind = "mean"    // sets values to their mean over the prompt, of a run without edits
+	Scale   Kind = "scale"   // multiplies values by By
+	Replace Kind = "replace" // sets values to Rows
 	Steer   Kind = "steer"   // adds By times Rows
 )
 
@@ -28,8 +28,8 @@ type Edit struct {
 	At    Positions
 	By    float64
 
-	// Rows are the numbers of Replace and Steer, by the name of the node: one row of all positions, or one of each. A row
-	// has the elements that Place means, or all of the node's.
+	// Rows are the numbers of Replace and Steer, by the name of the node: a row for all positions, or a row
+	// for each. A row has the elements of Place, or all of the node's.
 	Rows map[string][][]float32
 }
 
@@ -79,7 +79,7 @@ func (e *Edit) apply(m *karat.Model, p *Prompt) ([]applied, error) {
 	return all, nil
 }
 
-// part returns the elements of a row that s means.
+// part returns the elements of a row at s.
 func (s *site) part(row []float32) ([]float32, error) {
 	size := 1
 	for _, d := range s.node.Shape {
@@ -129,7 +129,7 @@ func (a *applied) write(row []float32, pos, prompt int) {
 	}
 }
 
-// hooks returns what a request with edits has.
+// hooks returns the hooks of a request with edits.
 func hooks(all []applied, prompt int) *karat.Hooks {
 	if len(all) == 0 {
 		return nil
@@ -150,14 +150,15 @@ func hooks(all []applied, prompt int) *karat.Hooks {
 	}}
 }
 
-// Outcome is what a run gave.
+// Outcome is the result of a run.
 type Outcome struct {
 	Logits []float32 // after the prompt
-	Text   string    // of the tokens that follow, the likeliest each
+	Text   string    // of the next tokens, the likeliest each
 	IDs    []int
 }
 
-// Run computes a prompt with edits, in order, and most tokens behind it. Without edits it is an ordinary run.
+// Run computes a prompt with edits, in order, and at most most tokens behind the prompt. Without edits the
+// run is an ordinary run.
 func Run(ctx context.Context, m *karat.Model, p *Prompt, edits []Edit, most int) (*Outcome, error) {
 	all, err := prepare(ctx, m, p, edits)
 	if err != nil {
@@ -211,14 +212,14 @@ func run(ctx context.Context, m *karat.Model, p *Prompt, h *karat.Hooks, most in
 // rowsAt are rows by node and position.
 type rowsAt map[string]map[int][]float32
 
-// takeRows computes a prompt, and keeps the rows of the nodes that are wanted.
+// takeRows computes a prompt, and keeps the rows of the wanted nodes.
 func takeRows(ctx context.Context, m *karat.Model, p *Prompt, wanted func(karat.Node) bool) (rowsAt, error) {
 	r := rowsAt{}
 	_, err := run(ctx, m, p, &karat.Hooks{Nodes: wanted, See: r.keep}, 0)
 	return r, err
 }
 
-// keep clones the rows that a hook sees.
+// keep clones the rows seen by a hook.
 func (r rowsAt) keep(n karat.Node, at []int, x []float32) {
 	size := len(x) / len(at)
 	for i, pos := range at {
@@ -237,13 +238,13 @@ func (r rowsAt) write(n karat.Node, at []int, x []float32) {
 	}
 }
 
-// at returns the rows of a node at positions.
-func (r rowsAt) at(node string, positions []int) (rows [][]float32, err error) {
+// pick returns the rows of a node at positions.
+func (r rowsAt) pick(node string, positions []int) (rows [][]float32, err error) {
 	for _, pos := range positions {
 		row := r[node][pos]
 		if row == nil {
-			return nil, fmt.Errorf("node %s has no value at position %d: behind the choice of outputs only the last has one",
-				node, pos)
+			return nil, fmt.Errorf("node %s has no value at position %d: behind the choice of outputs only the "+
+				"last has one", node, pos)
 		}
 		rows = append(rows, row)
 	}
@@ -274,7 +275,7 @@ func Capture(ctx context.Context, m *karat.Model, p *Prompt, place Place, at Pos
 	}
 	rows := map[string][][]float32{}
 	for name := range wanted {
-		if rows[name], err = all.at(name, positions); err != nil {
+		if rows[name], err = all.pick(name, positions); err != nil {
 			return nil, err
 		}
 	}
@@ -320,8 +321,8 @@ func RowsOf(m *karat.Model, place Place, rows [][]float32) (map[string][][]float
 	return all, nil
 }
 
-// Direction returns a row for each node of a place: the mean of its values at positions of a prompt, less that of
-// another's where minus is not nil.
+// Direction returns a row for each node of a place: the mean of its values at positions of a prompt, less the
+// mean for another prompt where minus is not nil.
 func Direction(ctx context.Context, m *karat.Model, place Place, at Positions, of,
 	minus *Prompt) (map[string][][]float32, error) {
 	plus, err := Capture(ctx, m, of, place, at)

@@ -11,7 +11,7 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// Effect is what edits change about the token after a prompt.
+// Effect is the change by edits in the token after a prompt.
 type Effect struct {
 	Program     string      `json:"program"`
 	Model       string      `json:"model"`
@@ -19,8 +19,8 @@ type Effect struct {
 	Template    string      `json:"template"`
 	IDs         []int       `json:"ids"`
 	Edits       []string    `json:"edits"` // in words
-	Nodes       []string    `json:"nodes"` // that are edited
-	KL          lab.Number  `json:"kl"`    // of the distribution with edits from the one without, in nats
+	Nodes       []string    `json:"nodes"` // edited
+	KL          lab.Number  `json:"kl"`    // of the distribution with edits from the distribution without, in nats
 	MaxAbsDiff  lab.Number  `json:"max_abs_diff"`
 	Same        bool        `json:"same_bits"` // of all logits
 	Difference  *Difference `json:"logit_difference,omitempty"`
@@ -29,7 +29,7 @@ type Effect struct {
 	After       string      `json:"text_after,omitempty"`
 }
 
-// Difference is the logit of the first token that was asked for less that of the second.
+// Difference is the logit of the first token asked for less the logit of the second.
 type Difference struct {
 	First  int        `json:"first"`
 	Second int        `json:"second"`
@@ -45,8 +45,8 @@ type Change struct {
 	After  lab.NextOther `json:"after"`
 }
 
-// Measure runs a prompt without and with edits. tokens are shown whatever their rank, of two the difference of their
-// logits also. most tokens are generated behind it.
+// Measure runs a prompt without and with edits. tokens are shown at any rank, for two tokens with the
+// difference of their logits. most tokens are generated behind the prompt.
 func Measure(ctx context.Context, m *karat.Model, p *Prompt, edits []Edit, top int, tokens []int, most int) (*Effect,
 	error) {
 	all, err := prepare(ctx, m, p, edits)
@@ -106,9 +106,10 @@ func (e *Effect) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "id\tlogit\tafter\tchange\tprob\tafter\trank\tafter\ttext")
 	for _, c := range e.Tokens {
-		fmt.Fprintf(t, "%d\t%.4f\t%.4f\t%+.4f\t%s\t%s\t%d\t%d\t%s\n", c.ID, float64(c.Before.Logit), float64(c.After.Logit),
-			float64(c.After.Logit-c.Before.Logit),
-			lab.Percent(c.Before.Logprob), lab.Percent(c.After.Logprob), c.Before.Rank, c.After.Rank, strconv.Quote(c.Text))
+		fmt.Fprintf(t, "%d\t%.4f\t%.4f\t%+.4f\t%s\t%s\t%d\t%d\t%s\n", c.ID, float64(c.Before.Logit),
+			float64(c.After.Logit), float64(c.After.Logit-c.Before.Logit),
+			lab.Percent(c.Before.Logprob), lab.Percent(c.After.Logprob), c.Before.Rank, c.After.Rank,
+			strconv.Quote(c.Text))
 	}
 	if err := t.Flush(); err != nil {
 		return err

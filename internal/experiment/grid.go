@@ -11,14 +11,14 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// Cell is one intervention, and what it gave.
+// Cell is an intervention, and its results.
 type Cell struct {
 	Pair   int    `json:"pair"` // of Manifest.Pairs
 	Node   string `json:"node"`
 	Layer  int    `json:"layer"`
 	Head   string `json:"head,omitempty"`
-	At     string `json:"at"`               // position, or what the spec calls several
-	Token  string `json:"token,omitempty"`  // at a single one
+	At     string `json:"at"`               // position, or the spec's name for several
+	Token  string `json:"token,omitempty"`  // at a single position
 	Column int    `json:"column,omitempty"` // of the heat map
 	Values
 }
@@ -27,11 +27,11 @@ type Cell struct {
 type Values struct {
 	Difference  *lab.Number `json:"logit_difference,omitempty"` // of the target's logit, and less the foil's
 	Probability *lab.Number `json:"probability,omitempty"`      // of the target
-	KL          *lab.Number `json:"kl,omitempty"`               // of the distribution from that of the clean run, in nats
+	KL          *lab.Number `json:"kl,omitempty"`               // of the distribution from the clean run's, in nats
 	Logits      string      `json:"logits_sha256"`
 }
 
-// metric is a number that runs are compared by.
+// metric is a number for comparing runs.
 type metric struct {
 	name, title string // in files; for people
 	of          func(v *Values) **lab.Number
@@ -56,7 +56,7 @@ var metrics = []metric{
 		func(_ *Pair, logits, clean []float32) float64 { return lab.KL(clean, logits) }},
 }
 
-// key returns what tells a cell from others.
+// key returns the identity of a cell.
 func (c *Cell) key() string { return fmt.Sprintf("%d %s %s %s", c.Pair, c.Node, c.Head, c.At) }
 
 // Pair is a stimulus in a template.
@@ -67,7 +67,7 @@ type Pair struct {
 	Target    int     `json:"target"`
 	Foil      *int    `json:"foil,omitempty"`
 	Base      Values  `json:"clean_run"`
-	Start     *Values `json:"corrupted_run,omitempty"` // that a trace starts from
+	Start     *Values `json:"corrupted_run,omitempty"` // at the start of a trace
 }
 
 // Runner computes the cells of a spec.
@@ -81,10 +81,10 @@ type Runner struct {
 	clean  [][]float32 // logits, by pair
 	rows   rowsAt      // values of the clean run of rowsOf at all nodes of the grid
 	rowsOf *Prompt
-	paths  *paths // of the last pair that was computed
+	paths  *paths // of the last pair computed
 }
 
-// gridCell is a cell that is not computed yet.
+// gridCell is a cell to compute.
 type gridCell struct {
 	Cell
 	place Place
@@ -188,7 +188,7 @@ func (r *Runner) run(ctx context.Context, p *Pair) error {
 	return nil
 }
 
-// column is a node, or a head of it: it has the cells of all positions.
+// column is a node, or a head of a node, with the cells of all positions.
 type column struct {
 	node  karat.Node
 	place Place
@@ -215,7 +215,7 @@ func (r *Runner) columns() (all []column, err error) {
 	}
 	for _, name := range r.Spec.Sites {
 		place := Place{Node: name, Layers: layers}
-		if r.Spec.Heads != "" { // which finds the node that has heads
+		if r.Spec.Heads != "" { // finds the node with heads
 			place.Heads = Set{{0, 0}}
 		}
 		sites, err := place.find(nodes)
@@ -224,7 +224,7 @@ func (r *Runner) columns() (all []column, err error) {
 		}
 		for _, s := range sites {
 			if residual != nil {
-				if _, err := residual.fed(s.node.Name, receivers); err != nil {
+				if _, err := residual.branches(s.node.Name, receivers); err != nil {
 					return nil, err
 				}
 			}
@@ -257,8 +257,8 @@ func (r *Runner) list(pair int, col column) error {
 			continue
 		}
 		if p.Corrupted != nil && len(p.Corrupted.IDs) != len(p.Clean.IDs) {
-			return fmt.Errorf("positions each: the clean prompt has %d tokens and the corrupted one %d", len(p.Clean.IDs),
-				len(p.Corrupted.IDs))
+			return fmt.Errorf("positions each: the clean prompt has %d tokens and the corrupted one %d",
+				len(p.Clean.IDs), len(p.Corrupted.IDs))
 		}
 		for i := range p.Clean.IDs {
 			all = append(all, fmt.Sprint(i))
@@ -291,7 +291,7 @@ func (r *Runner) list(pair int, col column) error {
 // Len returns the number of cells.
 func (r *Runner) Len() int { return len(r.grid) }
 
-// Key returns what tells the i-th cell from others.
+// Key returns the identity of the i-th cell.
 func (r *Runner) Key(i int) string { return r.grid[i].key() }
 
 // cell computes the i-th.
@@ -322,7 +322,7 @@ func (r *Runner) outcome(ctx context.Context, c *gridCell) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := r.rows.at(c.Node, at)
+	rows, err := r.rows.pick(c.Node, at)
 	if err != nil {
 		return nil, err
 	}
@@ -340,7 +340,7 @@ func (r *Runner) outcome(ctx context.Context, c *gridCell) (*Outcome, error) {
 	return x.run(ctx, e)
 }
 
-// pathsOf keeps what the paths of a pair have in common. Those of one pair are kept.
+// pathsOf keeps the common part of the paths of a pair, for a single pair at a time.
 func (r *Runner) pathsOf(ctx context.Context, pair int) (*paths, error) {
 	if r.paths != nil && r.paths.prompt == r.Pairs[pair].Corrupted {
 		return r.paths, nil
@@ -353,7 +353,7 @@ func (r *Runner) pathsOf(ctx context.Context, pair int) (*paths, error) {
 	return r.paths, err
 }
 
-// receivers returns the nodes at which paths end.
+// receivers returns the nodes at the ends of paths.
 func (r *Runner) receivers() (all []site, err error) {
 	heads, err := ParseSet(r.Spec.ReceiverHeads)
 	if err != nil {

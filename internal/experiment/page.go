@@ -29,7 +29,8 @@ func (b *Bundle) page() []byte {
 		title = "Experiment"
 	}
 	fmt.Fprintf(w, pageHead, title, title)
-	fmt.Fprintf(w, "<p>%s. Model %s, fingerprint <code>%s</code>, precision %s, %d cells. Spec <code>%.16s…</code>.</p>\n",
+	fmt.Fprintf(w, "<p>%s. Model %s, fingerprint <code>%s</code>, precision %s, %d cells. Spec "+
+		"<code>%.16s…</code>.</p>\n",
 		html.EscapeString(m.Program), html.EscapeString(m.Model), m.Print, m.Precision, m.Cells, m.Spec)
 	maps := 0
 	for i := range m.Pairs {
@@ -40,8 +41,8 @@ func (b *Bundle) page() []byte {
 			if len(m.Receivers) > 0 {
 				reach = ", and reach only " + strings.Join(m.Receivers, ", ") + " there, on the residual stream"
 			}
-			fmt.Fprintf(w, "<p>Values of this run are written into that of: %s%s</p>\n", html.EscapeString(p.Corrupted.Text),
-				html.EscapeString(reach))
+			fmt.Fprintf(w, "<p>Values of this run are written into that of: %s%s</p>\n",
+				html.EscapeString(p.Corrupted.Text), html.EscapeString(reach))
 		}
 		for _, g := range b.maps(i) {
 			if maps++; maps <= maxMaps {
@@ -98,7 +99,7 @@ func (b *Bundle) maps(pair int) (all []heat) {
 	return all
 }
 
-// fill sets the cells of a map: of one position if at is not empty.
+// fill sets the cells of a map: of a single position if at is not empty.
 func (b *Bundle) fill(h *heat, pair int, at string, m metric) {
 	for i := range b.Cells {
 		c := &b.Cells[i]
@@ -144,14 +145,16 @@ func (h *heat) draw(w io.Writer) {
 			html.EscapeString(c))
 	}
 	for r, name := range h.rows {
-		fmt.Fprintf(w, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", left-6, top+r*row+13, html.EscapeString(name))
+		fmt.Fprintf(w, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n",
+			left-6, top+r*row+13, html.EscapeString(name))
 		for c := range h.columns {
 			v, ok := h.cells[[2]int{r, c}]
 			if !ok {
 				continue
 			}
 			fmt.Fprintf(w, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s"><title>%s, %s: %s</title></rect>`+"\n",
-				left+c*wide, top+r*row, wide-1, row-1, shade(h.share(v)), html.EscapeString(name), html.EscapeString(h.columns[c]),
+				left+c*wide, top+r*row, wide-1, row-1, shade(h.share(v)), html.EscapeString(name),
+				html.EscapeString(h.columns[c]),
 				lab.Digits(v))
 		}
 	}
@@ -161,7 +164,7 @@ func (h *heat) draw(w io.Writer) {
 // share returns how far v has come from pale to dark.
 func (h *heat) share(v float64) float64 { return (v - h.from) / (h.to - h.from) }
 
-// legend says what the colors are, red only where it is.
+// legend names the colors, red only where red appears.
 func (h *heat) legend() string {
 	for _, v := range h.cells {
 		if h.share(v) < 0 {

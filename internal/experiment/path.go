@@ -8,15 +8,15 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// stream is a graph's residual stream: what begins with the embedding, and to which layers add.
+// stream is a graph's residual stream: the sum beginning with the embedding, and growing in each layer.
 type stream struct {
 	nodes  []karat.Node
 	in     map[string]bool // nodes of the stream
-	branch map[string]bool // the nodes that add to it
+	branch map[string]bool // the nodes added to the stream
 }
 
-// newStream finds the stream. A norm of it that is added to in turn is an error: behind that norm the sum is no longer
-// one of what the layers add, so that freezing these would not tell a path.
+// newStream finds the stream. A norm of the stream with additions behind is an error: behind the norm the sum
+// is no longer a sum of the layers' outputs, so freezing outputs would not isolate a path.
 func newStream(nodes []karat.Node) (*stream, error) {
 	s, normed := &stream{nodes, map[string]bool{}, map[string]bool{}}, map[string]string{}
 	for _, n := range nodes {
@@ -37,8 +37,8 @@ func newStream(nodes []karat.Node) (*stream, error) {
 		for _, in := range n.In {
 			switch {
 			case n.Op == "add" && normed[in] != "" && len(n.In) > 1:
-				return nil, fmt.Errorf("node %s is a norm on the residual stream, to which %s adds: this family has no paths",
-					normed[in], n.Name)
+				return nil, fmt.Errorf("node %s is a norm on the residual stream, to which %s adds: this family "+
+					"has no paths", normed[in], n.Name)
 			case n.Op == "add" && s.in[n.Name] && !s.in[in]:
 				s.branch[in] = true
 			}
@@ -50,13 +50,14 @@ func newStream(nodes []karat.Node) (*stream, error) {
 	return s, nil
 }
 
-// fed returns the branches by which a node's value gets into the stream: of attention that of its layer. A node of the
-// stream is an error, and so is one that gets there only through other positions, as a key, or comes to none of the
-// receivers.
-func (s *stream) fed(name string, receivers []site) (map[string]bool, error) {
+// branches returns the branches from a node's value into the stream: for a node of attention, the branch of
+// its layer. A node of the stream is an error, and so is a node reaching the stream only through other
+// positions, as a key, or reaching none of the receivers.
+func (s *stream) branches(name string, receivers []site) (map[string]bool, error) {
 	if s.in[name] {
 		return nil, fmt.Errorf(
-			"node %s: it is the residual stream itself: take what is added to it, such as attention or the feed-forward network",
+			"node %s: it is the residual stream itself: take what is added to it, such as attention or the "+
+				"feed-forward network",
 			name)
 	}
 	reached, fed := map[string]bool{name: true}, map[string]bool{}
@@ -74,10 +75,12 @@ func (s *stream) fed(name string, receivers []site) (map[string]bool, error) {
 	switch {
 	case len(fed) == 0:
 		return nil, fmt.Errorf(
-			"node %s: nothing adds it to the residual stream at its own position: take attention, or what follows it", name)
+			"node %s: nothing adds it to the residual stream at its own position: take attention, or what follows it",
+			name)
 	case !s.reaches(name, fed, receivers):
 		return nil, fmt.Errorf(
-			"node %s: no receiver reads it, neither from the residual stream nor before it gets there: take receivers behind it",
+			"node %s: no receiver reads it, neither from the residual stream nor before it gets there: take "+
+				"receivers behind it",
 			name)
 	}
 	return fed, nil
@@ -107,7 +110,7 @@ type paths struct {
 	branches  rowsAt // of the run without edits
 }
 
-// newPaths keeps the corrupted run's values that are frozen.
+// newPaths keeps the corrupted run's values to freeze.
 func newPaths(ctx context.Context, m *karat.Model, p *Prompt, receivers []site) (*paths, error) {
 	stream, err := newStream(m.Nodes())
 	if err != nil {
@@ -122,9 +125,9 @@ func receives(receivers []site, n karat.Node) bool {
 	return slices.ContainsFunc(receivers, func(s site) bool { return s.node.Name == n.Name })
 }
 
-// run gives the outcome of e, the sender, on the receivers alone. One run has the edit, while all that attention and
-// feed-forward networks add to the stream is as without the edit, except the sender's own branch. What the receivers
-// then are is written into a second run, in which nothing is frozen.
+// run computes the outcome of e, the sender, on the receivers alone. A first run has the edit, while all
+// outputs of attention and feed-forward networks into the stream are as without the edit, except the sender's
+// branch. The values of the receivers are written into a second run, with nothing frozen.
 func (x *paths) run(ctx context.Context, e Edit) (*Outcome, error) {
 	sender, err := prepare(ctx, x.model, x.prompt, []Edit{e})
 	if err != nil {
@@ -132,7 +135,7 @@ func (x *paths) run(ctx context.Context, e Edit) (*Outcome, error) {
 	}
 	free := map[string]bool{}
 	for _, a := range sender {
-		fed, err := x.stream.fed(a.node.Name, x.receivers)
+		fed, err := x.stream.branches(a.node.Name, x.receivers)
 		if err != nil {
 			return nil, err
 		}

@@ -1,9 +1,9 @@
-// Package experiment changes what a model computes, and measures what that changes: interventions at nodes (Edit),
-// grids of them over stimuli (Spec), and states that probes are trained on (Extract).
+// Package experiment changes a model's values, and measures the effects: interventions at nodes (Edit), grids
+// of interventions over stimuli (Spec), and states for training probes (Extract).
 //
-// place.go says where: sets, positions, nodes. edit.go runs edits, effect.go measures one, values.go reads and writes
-// rows. spec.go reads an experiment, path.go computes paths, grid.go cells, bundle.go keeps them, page.go shows them.
-// score.go scores continuations.
+// place.go finds sets, positions and nodes. edit.go runs edits, effect.go measures an edit, values.go reads
+// and writes rows. spec.go reads an experiment, path.go computes paths, grid.go computes cells, page.go shows
+// cells, bundle.go keeps all. score.go scores continuations.
 package experiment
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// Set is a set of whole numbers, as "0,3-5". The empty one stands for all.
+// Set is a set of whole numbers, as "0,3-5". The empty set stands for all.
 type Set []span
 
 type span struct{ from, to int } // both included
@@ -44,7 +44,7 @@ func ParseSet(s string) (set Set, err error) {
 	return set, nil
 }
 
-// has reports whether i is in the set; all is in an empty one.
+// has reports whether i is in the set; the empty set has all.
 func (s Set) has(i int) bool {
 	return len(s) == 0 || slices.ContainsFunc(s, func(x span) bool { return x.from <= i && i <= x.to })
 }
@@ -58,7 +58,7 @@ func (s Set) max() int {
 	return most
 }
 
-// Positions says which positions of a request: of its prompt, generated ones, or both.
+// Positions selects positions of a request: of its prompt, generated positions, or both.
 type Positions struct {
 	Said  string
 	parts []where
@@ -70,9 +70,9 @@ type where struct {
 	pattern  *regexp.Regexp
 }
 
-// ParsePositions reads a list, separated by commas, of all, prompt, generated, last, root (the first), numbers, ranges
-// as 3-5, negative numbers from the prompt's end, and text:PATTERN, which is the rest of s: the tokens that the
-// pattern, a regular expression, matches a part of.
+// ParsePositions reads a list, separated by commas, of all, prompt, generated, last, root (the first),
+// numbers, ranges as 3-5, negative numbers from the prompt's end, and text:PATTERN, extending to the end of
+// s: the tokens with a part matched by the pattern, a regular expression.
 func ParsePositions(s string) (p Positions, err error) {
 	p.Said = s
 	for rest := s; rest != ""; {
@@ -109,7 +109,8 @@ func parseWhere(s string) (where, error) {
 	}
 	set, err := ParseSet(s)
 	if err != nil || len(set) != 1 {
-		return where{}, fmt.Errorf("%q: want all, prompt, generated, last, root, numbers, ranges as 3-5, or text:PATTERN", s)
+		return where{}, fmt.Errorf("%q: want all, prompt, generated, last, root, numbers, ranges as 3-5, or "+
+			"text:PATTERN", s)
 	}
 	return where{from: set[0].from, to: set[0].to}, nil
 }
@@ -121,7 +122,7 @@ type Prompt struct {
 	Tokens []string `json:"tokens"`
 }
 
-// matched returns the positions of the tokens that a pattern matches a part of.
+// matched returns the positions of the tokens with a part matched by a pattern.
 func (p *Prompt) matched(re *regexp.Regexp) (at []int) {
 	var ends []int
 	text := ""
@@ -194,11 +195,11 @@ type Place struct {
 	Layers, Heads, Channels Set
 }
 
-// site is a node, and the elements of its rows that are meant.
+// site is a node, and the selected elements of its rows.
 type site struct {
 	node karat.Node
 	runs []span // of elements, in order
-	size int    // how many elements these are
+	size int    // the number of elements
 }
 
 // match returns a pattern as a regular expression.
@@ -206,8 +207,8 @@ func match(pattern string) *regexp.Regexp {
 	return regexp.MustCompile("^(blk\\.[0-9]+\\.)?" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$")
 }
 
-// find returns the nodes of p. Where heads are wanted of a node that has none, but reads one that has them, as the
-// product behind attention, it is that one.
+// find returns the nodes of p. For heads of a node without heads reading a node with heads, as the product
+// behind attention does, find returns the node with heads.
 func (p *Place) find(nodes []karat.Node) (sites []site, err error) {
 	if p.Node == "" {
 		return nil, fmt.Errorf("no node: \"karat inspect --graph\" lists them")
@@ -236,15 +237,15 @@ func (p *Place) find(nodes []karat.Node) (sites []site, err error) {
 	}
 	switch {
 	case !layers:
-		return nil, fmt.Errorf("no node %q: \"karat inspect --graph\" lists them%s", p.Node, near(p.Node, nodes))
+		return nil, fmt.Errorf("no node %q: \"karat inspect --graph\" lists them%s", p.Node, suggest(p.Node, nodes))
 	case len(sites) == 0:
 		return nil, fmt.Errorf("node %q: none in those layers", p.Node)
 	}
 	return sites, nil
 }
 
-// near names a few nodes whose names hold the last part of a pattern.
-func near(pattern string, nodes []karat.Node) string {
+// suggest names a few nodes whose names hold the last part of a pattern.
+func suggest(pattern string, nodes []karat.Node) string {
 	part := strings.Trim(pattern[strings.LastIndexByte(pattern, '.')+1:], "*")
 	var found []string
 	for _, n := range nodes {
@@ -258,7 +259,7 @@ func near(pattern string, nodes []karat.Node) string {
 	return "; near it are " + strings.Join(found, ", ")
 }
 
-// site returns the part of n that p means.
+// site returns the part of n selected by p.
 func (p *Place) site(n karat.Node) (site, error) {
 	size := 1
 	for _, d := range n.Shape {
@@ -268,8 +269,8 @@ func (p *Place) site(n karat.Node) (site, error) {
 	width := size // of a head, or all
 	if len(p.Heads) > 0 {
 		if n.Heads == 0 {
-			return s, fmt.Errorf("node %s has no heads, but %d elements: attention and the nodes before it have heads", n.Name,
-				size)
+			return s, fmt.Errorf("node %s has no heads, but %d elements: attention and the nodes before it have heads",
+				n.Name, size)
 		}
 		if width = size / n.Heads; p.Heads.max() >= n.Heads {
 			return s, fmt.Errorf("node %s: head %d, it has 0 to %d", n.Name, p.Heads.max(), n.Heads-1)

@@ -13,8 +13,8 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// Question is a line of a file to score: a continuation of a context, several of them (Choices), or a text, all of
-// whose tokens are scored.
+// Question is a line of a file to score: a continuation of a context, several continuations (Choices), or a
+// text, with all tokens scored.
 type Question struct {
 	ID           json.RawMessage `json:"id,omitempty"`
 	Context      string          `json:"context,omitempty"`
@@ -29,7 +29,8 @@ func ParseQuestion(line []byte) (*Question, error) {
 	d.DisallowUnknownFields()
 	q := &Question{}
 	if err := d.Decode(q); err != nil {
-		return nil, fmt.Errorf("want an object with text, or context and continuation or choices: %w", jsonerr.Plain(err, ""))
+		return nil, fmt.Errorf("want an object with text, or context and continuation or choices: %w",
+			jsonerr.Plain(err, ""))
 	}
 	forms := 0
 	for _, there := range []bool{q.Text != "", q.Continuation != "", len(q.Choices) > 0} {
@@ -59,13 +60,13 @@ type Score struct {
 	Tokens    int          `json:"tokens"`
 	Bytes     int          `json:"bytes"`
 	Greedy    bool         `json:"greedy"`              // each token is the likeliest in its place
-	Top1      int          `json:"top1"`                // how many of them are
+	Top1      int          `json:"top1"`                // number of the likeliest tokens
 	Entropy   lab.Number   `json:"entropy"`             // mean over its places, in nats
 	Truncated bool         `json:"truncated,omitempty"` // the context's beginning was left out
 	Parts     []TokenScore `json:"token_scores,omitempty"`
 }
 
-// TokenScore is that of a token.
+// TokenScore is the score of a token.
 type TokenScore struct {
 	ID      int        `json:"id"`
 	Text    string     `json:"text"`
@@ -81,8 +82,8 @@ type Answer struct {
 	*Score
 	Choices []Score `json:"choices,omitempty"`
 
-	// The likeliest choice, and the likeliest for its length: lm-evaluation-harness counts as right by these in acc,
-	// acc_norm and acc_bytes. Spaces before a choice are its target_delimiter, and no part of the length.
+	// The likeliest choice, and the likeliest for its length: lm-evaluation-harness's acc, acc_norm and
+	// acc_bytes. Spaces before a choice are the harness's target_delimiter, and no part of the length.
 	Best       *int `json:"best,omitempty"`
 	BestByRune *int `json:"best_by_characters,omitempty"`
 	BestByByte *int `json:"best_by_bytes,omitempty"`
@@ -95,9 +96,9 @@ type Scorer struct {
 	Parts bool // report also the tokens' scores
 }
 
-// Pair returns the ids of a context and of its continuation, as lm-evaluation-harness cuts them: spaces at the
-// context's end belong to the continuation, both are encoded together, and the context has as many of the ids as it has
-// alone. Without a context a BOS, or the end of a text, is one.
+// Pair returns the ids of a context and of its continuation, as lm-evaluation-harness cuts them: spaces at
+// the context's end belong to the continuation, both are encoded together, and the context gets as many of
+// the ids as alone. Without a context, a BOS, or the end of a text, is the context.
 func (s *Scorer) Pair(ctx context.Context, before, continuation string) (ids []int, from int, err error) {
 	trimmed := strings.TrimRight(before, " \t\n\v\f\r")
 	continuation, before = before[len(trimmed):]+continuation, trimmed

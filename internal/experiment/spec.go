@@ -15,13 +15,13 @@ type Spec struct {
 	Model     string   `toml:"model"`     // file, folder or name; "" is whatever the command is given
 	Precision string   `toml:"precision"` // fast, f32 or f64; "" is fast
 	Kind      string   `toml:"kind"`      // trace, path, ablate or mean; "" is trace
-	Sites     []string `toml:"sites"`     // nodes, as Place.Node has them
+	Sites     []string `toml:"sites"`     // nodes, as in Place.Node
 	Layers    string   `toml:"layers"`    // "" is all
-	// "" is whole values, "each" one head at a time, or a Set of them together
+	// "" is whole values, "each" single heads, or a Set of heads together
 	Heads         string     `toml:"heads"`
-	Receivers     []string   `toml:"receivers"`      // nodes at which paths end, in every layer that the names have
+	Receivers     []string   `toml:"receivers"`      // nodes at the ends of paths, in every layer with the names
 	ReceiverHeads string     `toml:"receiver_heads"` // a Set of their heads; "" is whole values
-	Positions     []string   `toml:"positions"`      // each, mean, or as ParsePositions has them; none is each
+	Positions     []string   `toml:"positions"`      // each, mean, or as for ParsePositions; none is each
 	Metrics       []string   `toml:"metrics"`        // logit_difference, probability and kl; none is all
 	Templates     []string   `toml:"templates"`      // with {} for a stimulus' words; none is the words alone
 	Stimuli       []Stimulus `toml:"stimuli"`
@@ -29,16 +29,17 @@ type Spec struct {
 	hash string
 }
 
-// Stimulus is a pair of prompts. In a trace, values of the clean one are written into the run of the corrupted one, and
-// along a path they reach the receivers alone; the other kinds have no corrupted one.
+// Stimulus is a pair of prompts. In a trace, values of the clean prompt are written into the run of the
+// corrupted prompt, and along a path the values reach the receivers alone; the other kinds have no corrupted
+// prompt.
 type Stimulus struct {
 	Clean     string `toml:"clean"`
 	Corrupted string `toml:"corrupted"`
-	Target    string `toml:"target"` // the token that is right after the clean one: an id, or its text
-	Foil      string `toml:"foil"`   // the token after the corrupted one; "" leaves logit_difference the target's logit
+	Target    string `toml:"target"` // right token after the clean prompt: an id, or its text
+	Foil      string `toml:"foil"`   // token after the corrupted prompt; "" leaves logit_difference the target's logit
 }
 
-// The values of keys that have few.
+// Values of the keys with few.
 var (
 	kinds       = []string{"trace", "path", "ablate", "mean"}
 	precisions  = []string{"fast", "f32", "f64"}
@@ -50,7 +51,7 @@ var (
 	}()
 )
 
-// MaxSpec is the size of the largest file that is read, in bytes, and maxCells the largest grid.
+// MaxSpec is the size of the largest file, in bytes, and maxCells the largest grid.
 const (
 	MaxSpec  = 4 << 20
 	maxCells = 1 << 22

@@ -19,9 +19,9 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// ReadRows reads rows of numbers from a NumPy file or from a tensor of a safetensors file, of whose names name is one;
-// "" is the only one. An array of one dimension is one row. The last dimensions of one with more, as of heads, are a
-// row's, if it has more than two.
+// ReadRows reads rows of numbers from a NumPy file or from a tensor of a safetensors file, by name; "" is the
+// name of an only tensor. An array of one dimension is a row. In an array of more than two, as of heads, all
+// dimensions behind the first make a row.
 func ReadRows(path, name string) ([][]float32, error) {
 	if strings.EqualFold(filepath.Ext(path), ".npy") {
 		if name != "" {
@@ -110,11 +110,11 @@ type States struct {
 	Notes  map[string]string // metadata of their file, except NumPy's
 
 	texts             []string // of each prompt
-	positions, tokens []int32  // at which its rows were taken; -1 for a mean over several
+	positions, tokens []int32  // of the rows; -1 for a mean over several
 }
 
-// Extract computes prompts, and pools the values of a place's nodes over positions of each: their mean, in float64, of
-// which a single one is the value itself. tell is called after each prompt.
+// Extract computes prompts, and pools the values of a place's nodes over positions of each: their mean, in
+// float64; for a single position, the value itself. tell is called after each prompt.
 func Extract(ctx context.Context, m *karat.Model, prompts []*Prompt, place Place, at Positions,
 	tell func(done, total int)) (*States, error) {
 	sites, err := place.find(m.Nodes())
@@ -123,7 +123,8 @@ func Extract(ctx context.Context, m *karat.Model, prompts []*Prompt, place Place
 	}
 	s := &States{Count: len(prompts), Rows: make([][]float32, len(sites))}
 	for _, x := range sites {
-		s.Nodes, s.Layers, s.Sizes = append(s.Nodes, x.node.Name), append(s.Layers, x.node.Layer), append(s.Sizes, x.size)
+		s.Nodes, s.Layers, s.Sizes = append(s.Nodes, x.node.Name), append(s.Layers, x.node.Layer),
+			append(s.Sizes, x.size)
 	}
 	for i, p := range prompts {
 		values, err := Capture(ctx, m, p, place, at)
@@ -152,7 +153,7 @@ func Extract(ctx context.Context, m *karat.Model, prompts []*Prompt, place Place
 }
 
 func littleEndian(x []float32) []byte {
-	b, _ := binary.Append(nil, binary.LittleEndian, x) // which takes all numbers
+	b, _ := binary.Append(nil, binary.LittleEndian, x) // for all numbers
 	return b
 }
 
@@ -184,7 +185,7 @@ func (s *States) WriteJSONLines(w io.Writer) error {
 	for p := range s.Count {
 		for i, n := range s.Sizes {
 			r := row{p, s.texts[p], s.positions[p], s.tokens[p], s.Nodes[i], s.Layers[i], s.Rows[i][p*n:][:n]}
-			if err := e.Encode(r); err != nil { // a value that is no number, which JSON cannot say
+			if err := e.Encode(r); err != nil { // a value outside of JSON's numbers
 				return fmt.Errorf("prompt %d: node %s: %w: write safetensors", p, s.Nodes[i], err)
 			}
 		}
@@ -192,14 +193,15 @@ func (s *States) WriteJSONLines(w io.Writer) error {
 	return b.Flush()
 }
 
-// WriteNumPy writes one array [prompts, nodes, elements], or [prompts, elements] of one node. All must have as many
-// elements.
+// WriteNumPy writes an array [prompts, nodes, elements], or [prompts, elements] of a single node. All must
+// have as many elements.
 func (s *States) WriteNumPy(w io.Writer) error {
 	size := s.Sizes[0]
 	var all []float32
 	for i, n := range s.Sizes {
 		if n != size {
-			return fmt.Errorf("one array of nodes with %d (%s) and %d (%s) elements: write safetensors, or fewer nodes", size,
+			return fmt.Errorf("one array of nodes with %d (%s) and %d (%s) elements: write safetensors, or fewer nodes",
+				size,
 				s.Nodes[0], n, s.Nodes[i])
 		}
 	}

@@ -1,11 +1,11 @@
-// Package kvfile reads and writes what a model holds of a prefix: keys, values and states.
+// Package kvfile reads and writes a model's memory of a prefix: keys, values and states.
 //
-// A file is "KARATKV1", a little-endian uint64, the length of the header; the header, a JSON object (File); the data of
-// the stores, in order, then of the states; and the SHA-256 of all before it. Numbers are little endian.
+// A file is "KARATKV1", a little-endian uint64, the length of the header; the header, a JSON object (File);
+// the data of the stores, in order, then of the states; and the SHA-256 of all before. Numbers are little
+// endian.
 //
-// Files are not trusted. The checksum finds what was changed or cut off by accident; whoever means harm makes a new
-// one. So every size is checked against the file's before it is believed, and the caller compares the rest with its
-// model.
+// Files are not trusted. The checksum finds accidental changes and cuts; an attacker computes a new checksum.
+// So every size is checked against the file's before use, and the caller compares the rest with its model.
 package kvfile
 
 import (
@@ -32,15 +32,16 @@ type File struct {
 	Model   string     `json:"model_fingerprint"` // of weights, graph, vocabulary, template, adapters and numerics
 	Element int        `json:"element_bytes"`     // of a key's: 2 is binary16, 4 float32
 	Tokens  []int32    `json:"tokens"`            // of the prompt
-	Held    int        `json:"held"`              // how many of them, the first ones, the state is of
+	Held    int        `json:"held"`              // the number of first tokens in the state
 	Stores  few[Store] `json:"stores"`
 	States  few[State] `json:"states,omitempty"`
 }
 
-// few is stores or states, which take far more memory than an empty one's two bytes in a header.
+// few is a list of stores or states: each takes far more memory than the two bytes of an empty one in a
+// header.
 type few[T any] []T
 
-// UnmarshalJSON refuses more than maxStores before they are made.
+// UnmarshalJSON refuses more than maxStores before allocation.
 func (f *few[T]) UnmarshalJSON(b []byte) error {
 	if *f = nil; string(b) == "null" { // a model has none
 		return nil
@@ -63,8 +64,8 @@ func (f *few[T]) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Store is the keys and values of a layer, for positions From to File.Held: pages of full attention, and what a ring
-// has of a window.
+// Store is the keys and values of a layer, for positions From to File.Held: pages of full attention, or the
+// window in a ring.
 type Store struct {
 	Layer  int `json:"layer"`
 	Heads  int `json:"heads"`
@@ -76,7 +77,7 @@ type Store struct {
 	Data []byte `json:"-"` // [positions, heads, Dim] keys, then [positions, heads, Values] values
 }
 
-// State is what a convolution or a scan keeps, in float32.
+// State is the state of a convolution or a scan, in float32.
 type State struct {
 	Size int    `json:"size"`
 	Data []byte `json:"-"`
@@ -106,7 +107,7 @@ func (f *File) Write(w io.Writer) error {
 	return err
 }
 
-// Parse reads a file's bytes, which it shares.
+// Parse reads a file's bytes, shared by the result.
 func Parse(data []byte) (*File, error) {
 	f, err := parse(data)
 	if err != nil {
@@ -141,7 +142,7 @@ func parse(data []byte) (*File, error) {
 	return f, f.place(body[front+int(n):])
 }
 
-// check finds what no state can have.
+// check refuses impossible values.
 func (f *File) check() error {
 	switch {
 	case f.Element != 2 && f.Element != 4:
@@ -198,14 +199,14 @@ func (f *File) place(data []byte) error {
 	return nil
 }
 
-// Same returns an error that says where the states of f and o differ.
+// Same returns an error naming a difference between the states of f and o.
 func (f *File) Same(o *File) error {
 	switch {
 	case f.Model != o.Model:
 		return fmt.Errorf("another model, or other numerics: fingerprint %s, the file's %s", f.Model, o.Model)
 	case f.Held != o.Held || f.Element != o.Element || len(f.Stores) != len(o.Stores) || len(f.States) != len(o.States):
-		return fmt.Errorf("%d tokens in %d stores and %d states of %d bytes, the file has %d in %d and %d of %d", f.Held,
-			len(f.Stores), len(f.States), f.Element, o.Held, len(o.Stores), len(o.States), o.Element)
+		return fmt.Errorf("%d tokens in %d stores and %d states of %d bytes, the file has %d in %d and %d of %d",
+			f.Held, len(f.Stores), len(f.States), f.Element, o.Held, len(o.Stores), len(o.States), o.Element)
 	}
 	for i := range f.Stores {
 		a, b := &f.Stores[i], &o.Stores[i]
@@ -213,8 +214,8 @@ func (f *File) Same(o *File) error {
 		case fmt.Sprint(a.shape()) != fmt.Sprint(b.shape()):
 			return fmt.Errorf("store %d is %+v, the file's %+v", i, a.shape(), b.shape())
 		case !bytes.Equal(a.Data, b.Data):
-			return fmt.Errorf("the keys and values of layer %d differ at byte %d of %d", a.Layer, differ(a.Data, b.Data),
-				len(a.Data))
+			return fmt.Errorf("the keys and values of layer %d differ at byte %d of %d", a.Layer,
+				differ(a.Data, b.Data), len(a.Data))
 		}
 	}
 	for i := range f.States {

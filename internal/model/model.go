@@ -225,8 +225,8 @@ func fitsRemote(path string, b backend.Backend, g *graph.Graph, adapters, cache 
 		return nil
 	}
 	gib := func(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
-	return fmt.Errorf("%s %w", path, tooLarge{fmt.Errorf("needs %s (weights %s, keys and values %s), but %s has only %s",
-		gib(weights+cache), gib(weights), gib(cache), name, gib(all))})
+	return fmt.Errorf("%s %w", path, tooLarge{fmt.Errorf("needs %s (weights %s, keys and values %s), but %s has "+
+		"only %s", gib(weights+cache), gib(weights), gib(cache), name, gib(all))})
 }
 
 // Memory returns the maximum bytes of the machine's memory for the weights, as kept, and all keys and values of Engine:

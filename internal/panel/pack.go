@@ -8,8 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Pack fills panel p. Panels may be packed by several goroutines at once, each of which
-// has a Scratch.
+// Pack fills panel p. Panels may be packed by several goroutines at once, each with a Scratch.
 func (w *Weight) Pack(s *Scratch, p int) {
 	for c := range w.Chunks() {
 		data, k := w.chunk(p, c)
@@ -18,8 +17,8 @@ func (w *Weight) Pack(s *Scratch, p int) {
 	}
 }
 
-// Woven is chunk c of panel p of a weight in place, as one in panels stores it. It is in s
-// until that is used again.
+// Woven returns chunk c of panel p of a weight in place, as in a weight in panels. The chunk is in s until
+// the next use of s.
 func (w *Weight) Woven(s *Scratch, p, c int) []byte {
 	k := w.columns(c)
 	if s.woven == nil {
@@ -32,8 +31,8 @@ func (w *Weight) Woven(s *Scratch, p, c int) []byte {
 	return data
 }
 
-// fetch has as much of a panel's rows fetched as chunk c is of it: panels follow each
-// other in a file, but for some types' order of rows.
+// fetch prefetches the share of panel p's rows at chunk c: panels follow each other in a file, except in some
+// types' order of rows.
 func (w *Weight) fetch(p, c int) {
 	bytes := Rows * w.DType.RowBytes(Chunk)
 	if from := Rows*p*w.DType.RowBytes(w.K) + c*bytes; from < len(w.file.Data) {
@@ -41,7 +40,7 @@ func (w *Weight) fetch(p, c int) {
 	}
 }
 
-// maxChunk is the bytes of the largest chunk, and maxRow those of a row's part in a file.
+// maxChunk is the bytes of the largest chunk, and maxRow the bytes of a row's part in a file.
 var maxChunk, maxRow = func() (chunk, row int) {
 	for d := tensor.Q4_0; HasPlanes(d); d++ {
 		chunk, row = max(chunk, chunkBytes(d, Chunk)), max(row, d.RowBytes(Chunk))
@@ -49,9 +48,8 @@ var maxChunk, maxRow = func() (chunk, row int) {
 	return chunk, row
 }()
 
-// rows is the part of panel p's rows that is chunk c's, and how far apart they begin:
-// where they lie, or in s if they are not in order, decoded or fewer than Rows. These are filled up
-// with zeros.
+// rows returns chunk c's part of panel p's rows, and the distance between rows: in place, or in s if out of
+// order, decoded or fewer than Rows. Missing rows are zeros.
 func (w *Weight) rows(s *Scratch, p, c int) (rows []byte, stride int) {
 	from, size := w.DType.RowBytes(c*Chunk), w.DType.RowBytes(w.columns(c))
 	if stride = w.DType.RowBytes(w.K); w.file.Order == nil && w.file.Source == nil && (p+1)*Rows <= w.N {
@@ -67,7 +65,7 @@ func (w *Weight) rows(s *Scratch, p, c int) (rows []byte, stride int) {
 	return s.rows, size
 }
 
-// pack packs k columns of rows, which begin rowBytes apart.
+// pack packs k columns of rows, rowBytes apart.
 func (w *Weight) pack(chunk []byte, k int, rows []byte, rowBytes int) {
 	w.packScales(chunk, k, rows, rowBytes)
 	w.packCodes(chunk[scaleBytes(w.DType, k):], k, rows, rowBytes)
@@ -78,7 +76,7 @@ func (w *Weight) packCodes(units []byte, k int, rows []byte, rowBytes int) {
 	const four, two = 16 * Rows, 8 * Rows // bytes of a unit's planes
 	size := w.DType.BlockBytes()
 	switch w.DType {
-	case tensor.Q4_0, tensor.Q4_1, tensor.IQ4_NL, tensor.MXFP4: // whose blocks end in what a plane has
+	case tensor.Q4_0, tensor.Q4_1, tensor.IQ4_NL, tensor.MXFP4: // with a plane's codes at the end of blocks
 		simd.Weave(units, rows[size-16:], rowBytes, k/32, size, w.unit, 0)
 	case tensor.Q5_0, tensor.Q5_1:
 		simd.Weave(units, rows[size-16:], rowBytes, k/32, size, w.unit, 0)
@@ -166,7 +164,7 @@ func unshuffle(v uint64) uint64 {
 	return v
 }
 
-// packScales packs the scales of k columns of rows, which begin rowBytes apart.
+// packScales packs the scales of k columns of rows, rowBytes apart.
 func (w *Weight) packScales(chunk []byte, k int, rows []byte, rowBytes int) {
 	size, blocks := w.DType.BlockBytes(), k/w.DType.BlockSize()
 	d, min, scales, _ := w.scales(chunk, k)
@@ -203,7 +201,7 @@ func (w *Weight) packScales(chunk []byte, k int, rows []byte, rowBytes int) {
 	}
 }
 
-// scalesMXFP4 is quant.Header's D by the byte that a block begins with.
+// scalesMXFP4 holds quant.Header's D by the first byte of a block.
 var scalesMXFP4 = func() (d [256]uint16) {
 	var h quant.Header
 	block := make([]byte, tensor.MXFP4.BlockBytes())

@@ -1,20 +1,18 @@
-// Package panel repacks quantized weights for the kernels of package simd:
-// sixteen rows side by side, in codes and scales that take about as many bytes
-// as the file's blocks.
+// Package panel repacks quantized weights for the kernels of package simd: sixteen rows side by side, in
+// codes and scales of about as many bytes as the file's blocks.
 //
-// A panel is simd.PanelRows rows; the last one of a weight is filled up with
-// zeros. It is stored in chunks of Chunk columns (the last may be shorter), each
-// beginning at a multiple of 64 bytes: first its scales, and then the codes of its
-// units (see simd.Panel) at the next multiple:
+// A panel is simd.PanelRows rows; the last panel of a weight is filled up with zeros. A panel is stored in
+// chunks of Chunk columns (the last may be shorter), each beginning at a multiple of 64 bytes: first its
+// scales, and then the codes of its units (see simd.Panel) at the next multiple:
 //
-//	blocks of 32:   D [k/32][16], Min likewise if the type has one    (16 bits)
-//	blocks of 256:  D [16], Min [16] if the type has one              (16 bits)
+//	blocks of 32: D [k/32][16], Min likewise if the type has minima (16 bits)
+//	blocks of 256: D [16], Min [16] if the type has minima (16 bits)
 //	                Scales [groups][16], Mins likewise                (8 bits)
 //	TQ2_0, Q2_0:    D [blocks][16]                                    (16 bits)
 //	NVFP4:          scales [groups][16], as the file has them         (8 bits)
 //
-// as quant.Header has them, but Min of a block of 256 is negative, so that it
-// is added everywhere. In Q2_K Scales and Mins share a byte, as in the file.
+// as quant.Header has them, but Min of a block of 256 is negative, for additions everywhere. In Q2_K Scales
+// and Mins share a byte, as in the file.
 //
 // A weight need not be stored so: one in place has its rows as the file has them, and
 // packs a chunk at each reading. A weight of a type with fewer bytes than planes take
@@ -34,7 +32,7 @@ import (
 const (
 	// Rows is the number of weight rows in a panel.
 	Rows = simd.PanelRows
-	// Chunk is the number of columns that are unpacked at once.
+	// Chunk is the number of columns unpacked at once.
 	Chunk = simd.StoredColumns
 )
 
@@ -47,7 +45,7 @@ type Weight struct {
 
 	stored     *simd.Stored // nil if AddRow does not know the type
 	codes      simd.Codes
-	wide       *[64]uint16 // codes as simd.WidenPlanes has them, or nil
+	wide       *[64]uint16 // codes in the form of simd.WidenPlanes, or nil
 	table      *[16]byte   // codes by stored value, or nil if the stored values are the codes
 	unit       int         // bytes of a unit of codes
 	scaleBytes int         // of a whole chunk
@@ -107,7 +105,7 @@ func hasGroups(d tensor.DType) bool { return d.BlockSize() == maxBlock && d != t
 // maxBlock is the number of weights in the longest block.
 const maxBlock = 256
 
-// scaleBytes is what the scales of k columns of a panel take.
+// scaleBytes returns the bytes of the scales of k columns of a panel.
 func scaleBytes(d tensor.DType, k int) int {
 	n := k / d.BlockSize() * Rows * 2
 	if hasGroups(d) {
@@ -124,18 +122,18 @@ func scaleBytes(d tensor.DType, k int) int {
 	return (n + 63) &^ 63
 }
 
-// chunkBytes is what a chunk of k columns takes.
+// chunkBytes returns the bytes of a chunk of k columns.
 func chunkBytes(d tensor.DType, k int) int {
 	return scaleBytes(d, k) + k/32*codesOf(d).UnitBytes()
 }
 
-// panelBytes is what a panel of k columns takes.
+// panelBytes returns the bytes of a panel of k columns.
 func panelBytes(d tensor.DType, k int) int {
 	return k/Chunk*chunkBytes(d, Chunk) + chunkBytes(d, k%Chunk)
 }
 
-// Size returns the number of bytes that a weight of the quantized type d takes in
-// panels, or in the file if it stays in place. k is a multiple of d's block size.
+// Size returns the number of bytes of a weight of the quantized type d in panels, or in the file for a weight
+// in place. k is a multiple of d's block size.
 func Size(d tensor.DType, n, k int) int {
 	if !HasPlanes(d) {
 		return n * d.RowBytes(k)
@@ -143,8 +141,8 @@ func Size(d tensor.DType, n, k int) int {
 	return (n + Rows - 1) / Rows * panelBytes(d, k)
 }
 
-// New makes a weight in place of t, [n, k] of a quantized type: t's Data stays as it is
-// until the weight, or all weights that Move makes of it, are packed.
+// New makes a weight in place of t, [n, k] of a quantized type: t's Data stays unchanged until the weight, or
+// all weights made by Move, are packed.
 func New(t tensor.Tensor) (*Weight, error) {
 	d := t.DType
 	size, err := tensor.Bytes(d, t.Shape)
@@ -169,7 +167,7 @@ func (w *Weight) Move(data []byte) (*Weight, error) {
 	return &m, nil
 }
 
-// InPlace reports whether w's rows are as the file has them.
+// InPlace reports whether w keeps the rows of the file.
 func (w *Weight) InPlace() bool { return w.data == nil }
 
 // wideTable returns nil for types whose planes simd.WidenPlanes does not read.
@@ -192,7 +190,7 @@ func (w *Weight) wideTable() *[64]uint16 {
 	return t
 }
 
-// stored returns how simd.AddRow reads the type, nil if it does not: MXFP4's scales are bfloat16.
+// stored returns the layout of the type for simd.AddRow, nil without any: MXFP4's scales are bfloat16.
 func stored(d tensor.DType) *simd.Stored {
 	c := codesOf(d)
 	if d == tensor.MXFP4 || d == tensor.NVFP4 || c == simd.Codes2 || c == simd.Codes21 || !HasPlanes(d) {
@@ -203,11 +201,11 @@ func stored(d tensor.DType) *simd.Stored {
 		Scales: scaleBytes(d, Chunk), Chunk: chunkBytes(d, Chunk)}
 }
 
-// Stored is how simd.AddRow reads Whole and Woven; nil if it does not know the type.
+// Stored returns the layout of Whole and Woven for simd.AddRow, nil for a type unknown there.
 func (w *Weight) Stored() *simd.Stored { return w.stored }
 
-// Whole is the chunks of some panels that have Chunk columns, and what lies between
-// them: each panel begins Bytes behind the one before it.
+// Whole returns the chunks of Chunk columns of some panels, and all bytes in between: panels begin Bytes
+// apart.
 func (w *Weight) Whole(from, to int) []byte {
 	return w.data[from*w.panelBytes:][:(to-1-from)*w.panelBytes+w.K/Chunk*w.chunkBytes]
 }
@@ -221,13 +219,13 @@ func (w *Weight) Panels() int { return (w.N + Rows - 1) / Rows }
 // Chunks is the number of chunks in a panel.
 func (w *Weight) Chunks() int { return (w.K + Chunk - 1) / Chunk }
 
-// Group is the number of columns that share a scale.
+// Group returns the number of columns sharing a scale.
 func (w *Weight) Group() int { return quant.GroupSize(w.DType) }
 
 // HasMin reports whether a minimum is added to each weight.
 func (w *Weight) HasMin() bool { return quant.HasMin(w.DType) }
 
-// Offset is what the integers of the weights are less than their unsigned codes.
+// Offset returns the difference from the weights' integers to their unsigned codes.
 func (w *Weight) Offset() int32 {
 	if w.table != nil {
 		return 128

@@ -8,17 +8,17 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Scratch is an unpacked chunk, and the memory for it.
+// Scratch is an unpacked chunk, and its memory.
 type Scratch struct {
 	simd.Panel
 	codes, halves []byte // halves are of Q2_K's scales
 	wide          []uint16
 	scale, min    []float32
-	woven, rows   []byte // of a weight in place: a chunk, and its rows where these are not in order
+	woven, rows   []byte // of a weight in place: a chunk, and its rows out of order
 }
 
-// allocate makes the memory, each part of which begins at a multiple of 64
-// bytes: a vector that lies across two lines of the cache takes two loads.
+// allocate makes the memory, each part at a multiple of 64 bytes: a vector across two lines of the cache
+// takes two loads.
 func (s *Scratch) allocate() {
 	const codes, floats = Chunk * Rows, Chunk / 16 * Rows
 	b := room(codes + 2*codes + 2*floats + 2*4*floats)
@@ -39,9 +39,8 @@ func room(n int) []byte {
 // from 3 to 11 KB, the best for eight bits as for four.
 const ahead = 6 << 10
 
-// Unpack makes s chunk c of panel p. If tiles is set it has what simd.AddTiles
-// reads, else what simd.AddPanel does: codes that are what Offset says larger than
-// the weights' integers.
+// Unpack makes s chunk c of panel p. With tiles, s has the codes for simd.AddTiles, otherwise for
+// simd.AddPanel: codes larger than the weights' integers by Offset.
 func (w *Weight) Unpack(s *Scratch, p, c int, tiles bool) {
 	src := w.open(s, p, c)
 	n := len(s.Scale) * s.Group

@@ -29,8 +29,8 @@ func view(t Tensor) strided {
 	return v
 }
 
-// as returns t with another shape, and the bytes of v.
-func (v strided) as(t Tensor, shape Shape) Tensor {
+// wrap returns t with another shape, and the bytes of v.
+func (v strided) wrap(t Tensor, shape Shape) Tensor {
 	t.Shape, t.Data, t.Source, t.At = shape, nil, v, 0
 	return t
 }
@@ -41,7 +41,7 @@ func Turn(t Tensor) Tensor {
 	v, n := view(t), len(t.Shape)
 	v.dims[1], v.dims[2] = v.dims[2], v.dims[1]
 	v.step[1], v.step[2] = v.step[2], v.step[1]
-	return v.as(t, append(append(Shape{}, t.Shape[:n-2]...), t.Shape[n-1], t.Shape[n-2]))
+	return v.wrap(t, append(append(Shape{}, t.Shape[:n-2]...), t.Shape[n-1], t.Shape[n-2]))
 }
 
 // Pick returns every step-th from first on along t's second dimension: rows of each of several matrices, or elements of
@@ -56,7 +56,7 @@ func Pick(t Tensor, first, step int) Tensor {
 	v.dims[d], v.step[d] = count, v.step[d]*step
 	shape := append(Shape{}, t.Shape...)
 	shape[1] = count
-	return v.as(t, shape)
+	return v.wrap(t, shape)
 }
 
 // Regroup returns the matrix t with its columns, outer times inner runs, as inner times outer runs. Nothing is copied.
@@ -64,7 +64,7 @@ func Pick(t Tensor, first, step int) Tensor {
 func Regroup(t Tensor, outer, inner int) Tensor {
 	v := strided{in: t, size: t.DType.RowBytes(t.Shape[1] / (outer * inner)), dims: [3]int{t.Shape[0], inner, outer}}
 	v.step = [3]int{outer * inner, 1, inner}
-	return v.as(t, t.Shape)
+	return v.wrap(t, t.Shape)
 }
 
 // Cut returns the part-th of equal runs of rows of t, or of each of its matrices. Nothing is copied.
@@ -85,10 +85,11 @@ func Cut(t Tensor, part, of int) Tensor {
 	v := view(t)
 	v.first += part * rows * v.step[1]
 	v.dims[1] = rows
-	return v.as(t, shape)
+	return v.wrap(t, shape)
 }
 
-// Stack returns the tensor of which Cut gives parts, without copying. All are of one type and shape.
+// Stack returns the tensor that Cut would cut into parts, without copying. All parts have the same type and
+// shape.
 func Stack(name string, parts []Tensor) Tensor {
 	t, n := parts[0], len(parts[0].Shape)
 	v := woven{parts, t.DType.RowBytes(t.Shape.Last()) * t.Shape[n-2]}
@@ -102,8 +103,8 @@ func (v strided) ReadAt(p []byte, off int64) (n int, err error) {
 	return ReadUnits(p, off, v.size, v.dims[0]*v.dims[1]*v.dims[2], v.units)
 }
 
-// ReadUnits is ReadAt of so many units of size bytes, which read sets p to from one on. Where p begins or ends within a
-// unit, that is read whole and p has a part of it.
+// ReadUnits is ReadAt over units of size bytes, set by read from a unit on. Where p begins or ends within a
+// unit, the whole unit is read and a part copied to p.
 func ReadUnits(p []byte, off int64, size, count int, read func(p []byte, first int) error) (n int, err error) {
 	if all := int64(size) * int64(count); off < 0 || off > all {
 		return 0, io.EOF
@@ -131,7 +132,7 @@ func ReadUnits(p []byte, off int64, size, count int, read func(p []byte, first i
 	return n, err
 }
 
-// units sets p to whole units from one on.
+// units sets p to whole units from first on.
 func (v strided) units(p []byte, first int) error {
 	matrix, end := v.dims[1]*v.dims[2], first+len(p)/v.size
 	for at := first; at < end; {
@@ -145,7 +146,7 @@ func (v strided) units(p []byte, first int) error {
 	return nil
 }
 
-// read sets p to matrix i's units from one on. It goes along what lies close together.
+// read sets p to matrix i's units from from on, in the order of memory.
 func (v strided) read(p []byte, i, from int) error {
 	rows, columns := v.dims[1], v.dims[2]
 	end, base := from+len(p)/v.size, v.first+i*v.step[0]
@@ -225,7 +226,8 @@ func (v woven) Origin() (parts [][]byte) {
 	return parts
 }
 
-// Weave returns the tensor of which Pick gives each of the parts, without copying. All are of one type and shape.
+// Weave returns the tensor that Pick would take apart, without copying. All parts have the same type and
+// shape.
 func Weave(name string, parts []Tensor) Tensor {
 	t := parts[0]
 	v := woven{parts, t.DType.BlockBytes()}

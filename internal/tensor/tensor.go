@@ -133,7 +133,7 @@ func (d DType) BlockBytes() int { return layouts[d].bytes }
 // Quantized reports whether d stores blocks of integers with a scale.
 func (d DType) Quantized() bool { return d >= Q4_0 && d < numDTypes }
 
-// Float reports whether d is one of F32, F16, BF16 and F64.
+// Float reports whether d is F32, F16, BF16 or F64.
 func (d DType) Float() bool { return d >= F32 && d <= F64 }
 
 // RowBytes returns the size of n elements, n being a multiple of the block size.
@@ -169,7 +169,7 @@ func (s Shape) CheckedSize() (int, error) {
 	return int(n), nil
 }
 
-// Last returns the last dimension, along which blocks and dot products run.
+// Last returns the last dimension, the direction of blocks and dot products.
 func (s Shape) Last() int {
 	if len(s) == 0 {
 		return 1
@@ -224,19 +224,19 @@ type Tensor struct {
 	Shape Shape
 	Data  []byte // little-endian; may be mapped memory, so read-only
 
-	// Source has the bytes, from At on, of a tensor without Data: one that is large and in a file that cannot be mapped,
-	// or one that lies there in another form (Join, Turn, Pick, Weave). It is nil for all others.
+	// Source has the bytes, from At on, of a tensor without Data: a large tensor in a file beyond mapping, or
+	// a tensor stored in another form (Join, Turn, Pick, Weave). Source is nil for all others.
 	Source io.ReaderAt
 	At     int64
 
-	// Order tells which row of Data a row of the last dimension is; nil where they are in order.
+	// Order maps rows of the last dimension to rows of Data; nil for rows in order.
 	Order func(row int) int
 }
 
 // There reports whether t is a tensor, and not the lack of a tensor.
 func (t *Tensor) There() bool { return t.Data != nil || t.Source != nil }
 
-// Size returns the number of t's bytes, of a shape that Bytes accepts.
+// Size returns the number of t's bytes, of a shape accepted by Bytes.
 func (t *Tensor) Size() int {
 	if t.Source != nil {
 		return t.Shape.Size() / t.DType.BlockSize() * t.DType.BlockBytes()
@@ -244,8 +244,8 @@ func (t *Tensor) Size() int {
 	return len(t.Data)
 }
 
-// Part returns t's rows of the last dimension, from one to before another, as a tensor [rows, last] with Data: of t's,
-// or read from Source.
+// Part returns a range of t's rows of the last dimension as a tensor [rows, last] with Data: of t's, or read
+// from Source.
 func (t *Tensor) Part(from, to int) (Tensor, error) {
 	n := t.DType.RowBytes(t.Shape.Last())
 	p := Tensor{Name: t.Name, DType: t.DType, Shape: Shape{to - from, t.Shape.Last()}, Data: t.Data}
@@ -279,23 +279,23 @@ func (t *Tensor) Row(i int) []byte {
 		return v[i/rows].Row(i % rows)
 	default:
 		row := make([]byte, n)
-		v.ReadAt(row, t.At+int64(i*n)) // all of it is there
+		v.ReadAt(row, t.At+int64(i*n)) // all bytes are there
 		return row
 	}
 	return t.Data[i*n : (i+1)*n : (i+1)*n]
 }
 
-// RowPart sets p to bytes of the i-th row of the last dimension from one on, of a tensor in memory.
+// RowPart sets p to bytes of the i-th row of the last dimension, of a tensor in memory.
 func (t *Tensor) RowPart(i, from int, p []byte) {
 	if t.Source == nil || t.Order != nil {
 		copy(p, t.Row(i)[from:])
 		return
 	}
-	t.Source.ReadAt(p, t.At+int64(i*t.DType.RowBytes(t.Shape.Last())+from)) // all of it is there
+	t.Source.ReadAt(p, t.At+int64(i*t.DType.RowBytes(t.Shape.Last())+from)) // all bytes are there
 }
 
-// Span returns the rows from one to before another, each behind the one before it: of Data where they lie so, else
-// copied to buf, which is made larger if need be.
+// Span returns a range of rows without gaps: of Data where rows follow each other, else copied to buf,
+// enlarged if need be.
 func (t *Tensor) Span(from, to int, buf *[]byte) []byte {
 	if n := t.DType.RowBytes(t.Shape.Last()); t.Order == nil && t.Source == nil {
 		return t.Data[from*n : to*n : to*n]
@@ -304,7 +304,7 @@ func (t *Tensor) Span(from, to int, buf *[]byte) []byte {
 	if _, joined := t.Source.(Joined); t.Order == nil && !joined {
 		n := t.DType.RowBytes(t.Shape.Last())
 		*buf = slices.Grow(*buf, (to-from)*n)[:(to-from)*n]
-		t.Source.ReadAt(*buf, t.At+int64(from*n)) // all of it is there
+		t.Source.ReadAt(*buf, t.At+int64(from*n)) // all bytes are there
 		return *buf
 	}
 	for ; from < to; from++ {

@@ -14,8 +14,8 @@ func Join(name string, parts []Tensor) (Tensor, error) {
 		Source: Joined(parts)}
 	for _, p := range parts[1:] {
 		if p.DType != t.DType || fmt.Sprint(p.Shape) != fmt.Sprint(parts[0].Shape) {
-			return t, fmt.Errorf("%v %v, expected %v %v as %s is", p.DType, []int(p.Shape), t.DType, []int(parts[0].Shape),
-				parts[0].Name)
+			return t, fmt.Errorf("%v %v, expected %v %v as %s is", p.DType, []int(p.Shape), t.DType,
+				[]int(parts[0].Shape), parts[0].Name)
 		}
 	}
 	_, err := Bytes(t.DType, t.Shape)
@@ -57,20 +57,20 @@ func (t *Tensor) Stored() (n int) {
 	return t.Size()
 }
 
-// Decoded is a Source whose bytes are made of others when they are read.
+// Decoded is a Source with bytes computed on reading.
 type Decoded interface {
 	io.ReaderAt
-	// Stored returns the number of bytes that the files have of some elements.
+	// Stored returns the number of bytes of some elements in the files.
 	Stored(elements int) int
 }
 
-// Unread is the Source of a tensor that could not be read, which binding refuses.
+// Unread is the Source of an unreadable tensor, refused at binding.
 type Unread struct{ Err error }
 
 // ReadAt implements io.ReaderAt.
 func (u Unread) ReadAt([]byte, int64) (int, error) { return 0, u.Err }
 
-// Whole returns t with Data: what lies in a Source is read.
+// Whole returns t with Data, read from a Source if need be.
 func (t *Tensor) Whole() (Tensor, error) {
 	if t.Source == nil {
 		return *t, nil
@@ -80,7 +80,7 @@ func (t *Tensor) Whole() (Tensor, error) {
 	return p, err
 }
 
-// Matrix returns the i-th part of t along its first dimension, of which it copies nothing.
+// Matrix returns the i-th part of t along its first dimension, without copying.
 func (t *Tensor) Matrix(i int) Tensor {
 	if parts, ok := t.Source.(Joined); ok {
 		return parts[i]

@@ -25,8 +25,7 @@ var Family = family.Family{
 	FromConfig: normal,
 	ToConfig:   size,
 	Limits: append(family.ScanLimits("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state",
-		"mamba_d_conv"),
-		family.Limit{Key: "mamba_d_ssm", Min: 1, Max: 1 << 24, Rule: family.Whole}),
+		"mamba_d_conv"), family.Limit{Key: "mamba_d_ssm", Min: 1, Max: 1 << 24, Rule: family.Whole}),
 	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4}},
 
 	Keys: []family.Key{

@@ -93,8 +93,7 @@ type MoE struct {
 func New(c Config) (*Model, error) {
 	if len(c.Turning) > 0 || c.ExpertStep < 1 {
 		return nil, fmt.Errorf("no_rope_layers %v and interleave_moe_layer_step %d, supported are full layers "+
-			"alone without rope, and experts every so many layers",
-			c.Turning, c.ExpertStep)
+			"alone without rope, and experts every so many layers", c.Turning, c.ExpertStep)
 	}
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
 	m := &Model{Config: c, turn: graph.RoPEAttr{Freqs: freqs, Interleaved: true}, Layers: make([]Layer, c.NumLayers)}
