@@ -98,7 +98,7 @@ func Unread(c *checkpoint.Checkpoint) []settings.Entry {
 	return c.Unread(c.Family.Model.Config())
 }
 
-// load is the path of all families: configuration, weights, graph.
+// load makes the graph of any family from its configuration and weights.
 func load(c *checkpoint.Checkpoint, src bind.Source, context int) (*graph.Graph, []*graph.Weight, []string, error) {
 	m, notes, err := model(c, context)
 	if err != nil {

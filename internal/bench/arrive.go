@@ -14,18 +14,6 @@ import (
 // settled is how many tokens each sequence decodes before the prompt arrives.
 const settled = 8
 
-// Arrival holds the waits of decoding sequences while a prompt is computed beside. A gap is the seconds
-// between two tokens of a sequence.
-type Arrival struct {
-	Tokens  int     `json:"n_prompt"`
-	Steps   int     `json:"steps"`         // of the prompt, counted by the sequence of most tokens
-	Fewest  int     `json:"fewest_steps"`  // with a sequence: fewer where a sequence missed some
-	Alone   float64 `json:"gap_alone_s"`   // the median before the prompt arrives
-	Mixed   float64 `json:"gap_mixed_s"`   // the median of steps with parts of the prompt
-	Slowest float64 `json:"gap_slowest_s"` // median of all sequences in the slowest step
-	Longest float64 `json:"gap_longest_s"` // of all sequences, steps and runs
-}
-
 // arrivals measures prompts of n tokens arriving while t's sequences decode. The samples count the tokens of
 // the prompt and the tokens decoded meanwhile.
 func (m *runner) arrivals(ctx context.Context, t *Result, n int) error {
@@ -191,7 +179,7 @@ func (a *Arrival) text(name string) string {
 		name, 1e3*a.Alone, 1e3*a.Mixed, a.Steps, missed, 1e3*a.Slowest, 1e3*a.Longest, a.Longest/a.Slowest)
 }
 
-// cells are the columns of CSV, empty without an arrival.
+// cells returns the columns of CSV, empty without an arrival.
 func (a *Arrival) cells() []string {
 	if a == nil {
 		return make([]string, 7)

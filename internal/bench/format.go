@@ -108,7 +108,7 @@ func (r *Report) WriteMarkdown(w io.Writer) (err error) {
 	return err
 }
 
-// span is a median and its extremes.
+// span formats a median and its extremes.
 func span(x []float64) string {
 	median, _ := spread(x)
 	return fmt.Sprintf("%.1f (%.1f..%.1f)", median, slices.Min(x), slices.Max(x))

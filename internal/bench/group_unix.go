@@ -12,7 +12,7 @@ import (
 // program.
 func group(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// interrupt is Ctrl-C for p's group.
+// interrupt sends Ctrl-C to p's group.
 func interrupt(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGINT) }
 
 // kill ends the remaining processes of p's group, if any.

@@ -10,16 +10,6 @@ import (
 	"github.com/karat-run/karat/internal/simd"
 )
 
-// Limit holds the machine's most with so many threads, at each measurement: before and after each run of a
-// test.
-type Limit struct {
-	Threads int       `json:"n_threads"`
-	Read    []float64 `json:"read_gb_s"`
-	Ints    []float64 `json:"int_gops"`     // 16-bit activations, 8-bit weights
-	Floats  []float64 `json:"float_gops"`   // float32
-	Names   [2]string `json:"instructions"` // of Ints and Floats
-}
-
 // limits measures a Limit. The memory read resembles the memory of weights: outside the heap, in large pages
 // where the system has any, and as much, so that a cache holds as large a part as of the weights.
 type limits struct {
@@ -93,7 +83,7 @@ func (l *limits) read(threads, form int) float64 {
 	return float64(rounds) * float64(n) / time.Since(start).Seconds()
 }
 
-// peak is the operations a second of all threads, the best of some passes.
+// peak returns the operations a second of all threads, the best of some passes.
 func peak(threads int, loop func(rounds int) float64) (best float64) {
 	for range peakPasses {
 		done := make([]float64, threads)

@@ -26,44 +26,8 @@ type Peer struct {
 	limit time.Duration // of a process, taken for hanging afterwards; 0 is none
 }
 
-// expect tells p how long Karat took for the same work.
+// expect sets p's limit from Karat's time for the same work.
 func (p *Peer) expect(took time.Duration) { p.limit = 2*time.Minute + 50*took }
-
-// Ratio says how much faster Karat is, run by run.
-type Ratio struct {
-	Samples []float64 `json:"samples"`
-	Median  float64   `json:"median"`
-	Min     float64   `json:"min"`
-	Max     float64   `json:"max"`
-}
-
-// ratio divides x by y, run by run, nil if there is nothing to divide.
-func ratio(x, y []float64) *Ratio {
-	n := min(len(x), len(y))
-	if n == 0 {
-		return nil
-	}
-	r := &Ratio{Min: x[0] / y[0]}
-	for i := range n {
-		q := x[i] / y[i]
-		r.Samples = append(r.Samples, q)
-		r.Min, r.Max = min(r.Min, q), max(r.Max, q)
-	}
-	r.Median, _ = spread(r.Samples)
-	return r
-}
-
-// String also says when Karat is slower.
-func (r *Ratio) String() string {
-	if r == nil {
-		return ""
-	}
-	text := fmt.Sprintf("%.2f (%.2f..%.2f)", r.Median, r.Min, r.Max)
-	if r.Median < 1 {
-		text += " slower"
-	}
-	return text
-}
 
 // batched returns the path of the program for several sequences, beside llama-bench.
 func (p *Peer) batched() string {

@@ -9,7 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 )
 
-// nameOf is the kernel's name; the time of a step before its first kernel has none.
+// nameOf returns the kernel's name; the time of a step before its first kernel has none.
 func nameOf(k backend.KernelProfile) string { return cmp.Or(k.Name, "(before the first)") }
 
 // profileText is where the time of t's steps went, of each step in µs: by kernel, and by

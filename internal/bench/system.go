@@ -9,17 +9,6 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 )
 
-// Memory holds the process's memory as reported by Linux; all is 0 elsewhere. Memory allocated for other
-// ends, as for Limits, is left out.
-type Memory struct {
-	Resident int64 `json:"resident_bytes,omitempty"` // after the tests: the sum of the parts below
-	Peak     int64 `json:"resident_peak_bytes,omitempty"`
-	Files    int64 `json:"resident_files_bytes,omitempty"`   // the program, and the pages read of the mapped model
-	Weights  int64 `json:"resident_weights_bytes,omitempty"` // repacked
-	KV       int64 `json:"resident_kv_bytes,omitempty"`      // keys and values
-	Heap     int64 `json:"resident_heap_bytes,omitempty"`    // all else: activations, logits, Go's own
-}
-
 // memory reads /proc/self/status. Arguments are the bytes of b's keys and values, and for other ends.
 func memory(b backend.Backend, kv, without int64) (m Memory) {
 	status, err := os.ReadFile("/proc/self/status")

@@ -48,10 +48,10 @@ type Dense struct {
 // Check tells whether h's layers fit each other, and rows of so many features.
 func (h *Head) Check(features int) error {
 	for i, d := range h.Dense {
-		if d.In != features || d.In < 1 || d.Out < 1 || len(d.W) != d.In*d.Out || d.Bias != nil &&
-			len(d.Bias) != d.Out {
-			return fmt.Errorf("dense layer %d is [%d, %d], of %d values and %d biases, and reads %d features", i+1,
-				d.Out, d.In, len(d.W), len(d.Bias), features)
+		if d.In != features || d.In < 1 || d.Out < 1 || len(d.W) != d.In*d.Out ||
+			d.Bias != nil && len(d.Bias) != d.Out {
+			return fmt.Errorf("dense layer %d is [%d, %d], of %d values and %d biases, and reads %d features",
+				i+1, d.Out, d.In, len(d.W), len(d.Bias), features)
 		}
 		features = d.Out
 	}

@@ -98,8 +98,8 @@ func (f *File) Windows(most int) (w *Windows, err error) {
 		}
 		return nil
 	})
-	if i := slices.IndexFunc(w.IDs, func(id int32) bool { return id < 0 || int(id) >= f.Vocab() }); err == nil &&
-		i >= 0 {
+	unknown := func(id int32) bool { return id < 0 || int(id) >= f.Vocab() }
+	if i := slices.IndexFunc(w.IDs, unknown); err == nil && i >= 0 {
 		err = fmt.Errorf("the file's token %d is %d, its vocabulary has %d", i, w.IDs[i], f.Vocab())
 	}
 	return w, err

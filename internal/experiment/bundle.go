@@ -298,8 +298,8 @@ func (p *Pair) compare(o *Pair) error {
 	if (p.Corrupted == nil) != (o.Corrupted == nil) || (p.Start == nil) != (o.Start == nil) || o.Clean == nil {
 		return errors.New("prompts: one is missing on one side")
 	}
-	if !slices.Equal(p.Clean.IDs, o.Clean.IDs) || p.Corrupted != nil &&
-		!slices.Equal(p.Corrupted.IDs, o.Corrupted.IDs) {
+	if !slices.Equal(p.Clean.IDs, o.Clean.IDs) ||
+		p.Corrupted != nil && !slices.Equal(p.Corrupted.IDs, o.Corrupted.IDs) {
 		return errors.New("prompts: other ids")
 	}
 	if err := p.Base.compare(&o.Base); err != nil {

@@ -161,7 +161,7 @@ func (f *File) check() error {
 	return nil
 }
 
-// shape is s without its data.
+// shape returns s without its data.
 func (s Store) shape() Store {
 	s.Data = nil
 	return s

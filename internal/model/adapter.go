@@ -64,8 +64,8 @@ func adaptersFit(c *checkpoint.Checkpoint, g *graph.Graph, o Options, bytes int6
 		return nil
 	}
 	context := o.Engine.Context // 0 where the caller looks after keys and values
-	err := sysinfo.FitsIn(c.Bytes()+o.Numerics.Repacked(g)+bytes, cacheBytes(g, o.Numerics, o.Threads, context,
-		o.Engine.Budget), context, o.Memory)
+	cache := cacheBytes(g, o.Numerics, o.Threads, context, o.Engine.Budget)
+	err := sysinfo.FitsIn(c.Bytes()+o.Numerics.Repacked(g)+bytes, cache, context, o.Memory)
 	if err != nil {
 		return fmt.Errorf("%s with its %d adapters %w", c.Path, len(o.Adapters), tooLarge{err})
 	}

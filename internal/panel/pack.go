@@ -226,7 +226,7 @@ var scalesNVFP4 = func() (scales [256]float32) {
 	return scales
 }()
 
-// packHeaders is packScales for types whose scales are put together bit by bit.
+// packHeaders does packScales's work for types with scales in pieces of bits.
 func (w *Weight) packHeaders(d []uint16, scales []int8, rows []byte, rowBytes int) {
 	var h quant.Header
 	for r := range Rows {

@@ -5,8 +5,8 @@
 // chunks of Chunk columns (the last may be shorter), each beginning at a multiple of 64 bytes: first its
 // scales, and then the codes of its units (see simd.Panel) at the next multiple:
 //
-//	blocks of 32: D [k/32][16], Min likewise if the type has minima (16 bits)
-//	blocks of 256: D [16], Min [16] if the type has minima (16 bits)
+//	blocks of 32:   D [k/32][16], Min likewise if the type has minima (16 bits)
+//	blocks of 256:  D [16], Min [16] if the type has minima           (16 bits)
 //	                Scales [groups][16], Mins likewise                (8 bits)
 //	TQ2_0, Q2_0:    D [blocks][16]                                    (16 bits)
 //	NVFP4:          scales [groups][16], as the file has them         (8 bits)
@@ -53,7 +53,7 @@ type Weight struct {
 	panelBytes int
 }
 
-// tableOf is the integers of a type's codes with 128 added.
+// tableOf returns the integers of a type's codes plus 128.
 func tableOf(d tensor.DType) *[16]byte {
 	t := quant.Table(d)
 	if d == tensor.NVFP4 {
@@ -233,10 +233,10 @@ func (w *Weight) Offset() int32 {
 	return int32(quant.Offset(w.DType))
 }
 
-// columns is how many a chunk has.
+// columns returns the number of columns of chunk c.
 func (w *Weight) columns(c int) int { return min(Chunk, w.K-c*Chunk) }
 
-// chunk is the stored chunk c of panel p, and its columns.
+// chunk returns the stored chunk c of panel p, and its columns.
 func (w *Weight) chunk(p, c int) (data []byte, k int) {
 	k = w.columns(c)
 	at := p*w.panelBytes + c*w.chunkBytes

@@ -29,7 +29,7 @@ func (s *Scratch) allocate() {
 	s.min = unsafe.Slice((*float32)(unsafe.Pointer(&b[4*floats])), floats)
 }
 
-// room is n bytes at a multiple of 64.
+// room returns n bytes at a multiple of 64.
 func room(n int) []byte {
 	b := make([]byte, 63+n)
 	return b[-uintptr(unsafe.Pointer(&b[0]))%64:][:n]

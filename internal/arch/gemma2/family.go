@@ -54,8 +54,8 @@ var Family = family.Family{
 	},
 }
 
-// scaled is query_pre_attn_scalar where GGUF has no key: the head size, but in the 27B, of 46 layers, the
-// width of a head if all are as wide as the model.
+// scaled returns query_pre_attn_scalar where GGUF has no key: the head size, but in the 27B, of 46 layers,
+// the width of a head if all are as wide as the model.
 func scaled(s family.Settings) float64 {
 	if heads := s.Int("num_attention_heads"); s.Number("num_hidden_layers") == 46 && heads >= 1 {
 		return float64(s.Int("hidden_size") / heads)

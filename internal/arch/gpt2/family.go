@@ -33,7 +33,7 @@ var Family = family.Family{
 	Expect:    family.Expect{Parts: []family.Part{{GGUF: "attn_qkv.bias", HF: "c_attn.bias"}}, Eps: []float64{1e-5}},
 }
 
-// inner is the width of the MLP where the file says null.
+// inner sets the width of the MLP where the file says null.
 func inner(s family.Settings, _ *family.File) {
 	if n := s.Number("hidden_size"); n != 0 {
 		s.Fill("intermediate_size", 4*n)

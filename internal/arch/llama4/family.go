@@ -90,7 +90,7 @@ func normal(s family.Settings, f *family.File) {
 	delete(s, "moe_layers")
 }
 
-// mixed are the layers with experts, as the step says.
+// mixed returns the layers with experts, according to the step.
 func mixed(s family.Settings) any {
 	step, layers := s.Number("interleave_moe_layer_step"), s.Number("num_hidden_layers")
 	if !(step >= 1 && layers <= 1<<10) {
@@ -103,7 +103,7 @@ func mixed(s family.Settings) any {
 	return experts
 }
 
-// spell is the inverse of normal.
+// spell inverts normal.
 func spell(s family.Settings) {
 	s["intermediate_size_mlp"], s["intermediate_size"] = s["intermediate_size"], s.Take("moe_intermediate_size")
 	s.NameKinds(map[any]string{"sliding_attention": "chunked_attention"})

@@ -35,7 +35,7 @@ var Family = family.Family{
 	},
 }
 
-// longrope is the only scaling, under various names in older files.
+// longrope names the only scaling: older files have other names.
 func longrope(s family.Settings, _ *family.File) {
 	for _, key := range []string{"rope_scaling", "rope_parameters"} {
 		p, _ := family.Object(s[key])
