@@ -1,12 +1,16 @@
 // Package autoquant chooses a type for each weight of a model by its effect on the model's predictions: the least KL
 // divergence for a size of the file, or the least size for a divergence.
 //
-// autoquant.go searches, plan.go chooses from the measured costs, measure.go measures weights on a text.
+// plan.go chooses from the measured costs, autoquant.go measures the costs of all weights, measure.go the costs of a
+// weight on a text.
 package autoquant
 
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -250,4 +254,17 @@ func (x *weight) middle() int {
 		}
 	}
 	return best
+}
+
+// Text tells texts apart.
+type Text struct {
+	Windows int    `json:"windows"`
+	Context int    `json:"context"` // tokens of a window
+	SHA256  string `json:"sha256"`  // of the windows' token ids, int32 little-endian
+}
+
+func textOf(w *eval.Windows) Text {
+	h := sha256.New()
+	binary.Write(h, binary.LittleEndian, w.IDs) // a hash takes all
+	return Text{w.Count(), w.Context, hex.EncodeToString(h.Sum(nil))}
 }

@@ -3,16 +3,12 @@ package autoquant
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 	"sort"
 
-	"github.com/karat-run/karat/internal/eval"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -27,19 +23,6 @@ type Plan struct {
 	Expected    lab.Number `json:"expected_kl"` // if effects add up, in nats
 	KL          lab.Number `json:"kl"`          // measured, mean over the predictions
 	Weights     []Weight   `json:"weights"`
-}
-
-// Text tells texts apart.
-type Text struct {
-	Windows int    `json:"windows"`
-	Context int    `json:"context"` // tokens of a window
-	SHA256  string `json:"sha256"`  // of the windows' token ids, int32 little-endian
-}
-
-func textOf(w *eval.Windows) Text {
-	h := sha256.New()
-	binary.Write(h, binary.LittleEndian, w.IDs) // a hash takes all
-	return Text{w.Count(), w.Context, hex.EncodeToString(h.Sum(nil))}
 }
 
 // Weight is the choice for a weight.

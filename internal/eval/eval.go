@@ -2,7 +2,7 @@
 // the same model's before quantizing. The measures are llama-perplexity's (llama.cpp, tools/perplexity), over the same
 // windows.
 //
-// eval.go scores windows, result.go computes estimates from scores, model.go runs a model over windows.
+// model.go runs a model over windows, eval.go scores windows, result.go computes estimates from scores.
 package eval
 
 import (
@@ -52,7 +52,7 @@ func (w *Windows) Window(i int) []int32 { return w.IDs[i*w.Context : (i+1)*w.Con
 // Row is the prediction after one position.
 type Row struct {
 	Logits []float32 // [vocab]; a logarithm of a probability is a logit less norm
-	norm   float64   // of a model 0 until it is scored
+	norm   float64   // of a model 0 before scoring
 	known  bool      // norm is
 	least  float32   // logits that are least are known to be at most that; NaN: none
 }
@@ -136,7 +136,7 @@ type Options struct {
 	Model  Source
 	Base   Source                                     // to be compared with; nil is none
 	Save   func(logits []float32, norm float64) error // is given the model's rows, in order; may be nil
-	Report func(r *Result)                            // after each window; r has estimates once it is updated; may be nil
+	Report func(r *Result)                            // after each window, with estimates after Update; may be nil
 }
 
 // step is how many rows are computed, and kept, at a time.
@@ -196,7 +196,7 @@ func (o *Options) window(ctx context.Context, w *Windows, i int) (scores []score
 			}
 		}
 		more := make([]score, n)
-		each(n, func(i int) {
+		fork(n, func(i int) {
 			rows[i].normalize()
 			var b *Row
 			if base != nil {
@@ -221,8 +221,8 @@ func (o *Options) window(ctx context.Context, w *Windows, i int) (scores []score
 	return scores, nil
 }
 
-// each calls f for 0 to n-1, from as many goroutines as there are processors.
-func each(n int, f func(i int)) {
+// fork calls f for 0 to n-1, from as many goroutines as there are processors.
+func fork(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	var next atomic.Int64
 	for range min(n, runtime.GOMAXPROCS(0)) {
@@ -239,14 +239,6 @@ func (r *Row) normalize() {
 	if !r.known {
 		r.norm, r.known, r.least = lab.LogSumExp(r.Logits), true, float32(math.NaN())
 	}
-}
-
-// score is the result of a prediction: of token t, in nats.
-type score struct {
-	nll, nllBase float64 // minus the logarithm of t's probability
-	kl           float64 // of the model's distribution from the base's
-	dp           float64 // t's probability less the base's
-	same         bool    // the likeliest token is
 }
 
 func scoreOf(r, base *Row, t int32) score {

@@ -258,3 +258,11 @@ func count(n int, what string) string {
 	}
 	return fmt.Sprintf("%d %s", n, what)
 }
+
+// score is the result of a prediction: of token t, in nats.
+type score struct {
+	nll, nllBase float64 // minus the logarithm of t's probability
+	kl           float64 // of the model's distribution from the base's
+	dp           float64 // t's probability less the base's
+	same         bool    // the likeliest token is
+}

@@ -201,8 +201,7 @@ func (s *States) WriteNumPy(w io.Writer) error {
 	for i, n := range s.Sizes {
 		if n != size {
 			return fmt.Errorf("one array of nodes with %d (%s) and %d (%s) elements: write safetensors, or fewer nodes",
-				size,
-				s.Nodes[0], n, s.Nodes[i])
+				size, s.Nodes[0], n, s.Nodes[i])
 		}
 	}
 	for p := range s.Count {

@@ -12,9 +12,9 @@ import (
 	"github.com/karat-run/karat/internal/sysinfo"
 )
 
-// Adapters reads o's adapters for g, the graph of c, with notes on tensors set aside. It ends with ctx, between two
-// adapters. Adapters that would not fit the memory together with the model are an error that wraps ErrMemory, except
-// with o.NoFit.
+// Adapters reads o's adapters for g, the graph of c, with notes on tensors set aside. Adapters ends with ctx,
+// between two adapters. Adapters that would not fit the memory together with the model are an error that
+// wraps ErrMemory, except with o.NoFit.
 func Adapters(
 	ctx context.Context, c *checkpoint.Checkpoint, g *graph.Graph, o Options,
 ) (parts []backend.Part, notes []string, err error) {

@@ -5,8 +5,10 @@
 // bring a backend of their own. The files in reading order:
 //
 //	model.go    Open and its steps
-//	read.go     files read into memory, and errors of files
 //	adapter.go  low-rank adapters
+//	read.go     files read into memory, and errors of files
+//	memory.go   the check against the machine's memory
+//	options.go  settings of a run
 //	hash.go     the files behind a number
 package model
 
@@ -22,39 +24,8 @@ import (
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/kv"
-	"github.com/karat-run/karat/internal/sysinfo"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
-
-// Options say how to run a model. Numerics must be set; all else may be zero.
-type Options struct {
-	Numerics numerics.Numerics
-	Threads  int      // 0 is sysinfo.Threads
-	NoFuse   []string // fusions to do without
-	NoFit    bool     // open a model beyond the memory, too
-	Memory   int64    // most bytes of the machine's memory to take; 0 is the free memory
-
-	Adapters []Adapter // low-rank adapters
-
-	// Engine's Context is the tokens of a sequence, 1 to MaxContext; 0 is the model's own, at
-	// most DefaultContext. Its Progress may be nil.
-	Engine engine.Options
-}
-
-// DefaultContext bounds the context, in tokens, without a request: its keys and values stay small. MaxContext is the
-// maximum of a request.
-const (
-	DefaultContext = 8192
-	MaxContext     = 1 << 24
-)
-
-// Adapter is a low-rank adapter, a GGUF file or a PEFT folder.
-type Adapter struct {
-	Name string // "" is Path
-	Path string
-	By   float64 // the factor for sequences without a choice
-}
 
 // Files are the contents of a model's files, before anything runs: the checkpoint, its graph and its tokenizer.
 type Files struct {
@@ -103,9 +74,9 @@ type Model struct {
 // the library's models.
 var Opened func(m any) *Model
 
-// Open opens the GGUF file (any part of a split one) or the Hugging Face folder at path. It ends with ctx, between two
-// pieces of work: a file, a tensor to repack or to upload. A model that would not fit the memory is an error that wraps
-// ErrMemory, except with Options.NoFit.
+// Open opens the GGUF file (any part of a split one) or the Hugging Face folder at path. Open ends with ctx,
+// between two pieces of work: a file, a tensor to repack or to upload. A model that would not fit the memory
+// is an error that wraps ErrMemory, except with Options.NoFit.
 func Open(ctx context.Context, path string, o Options) (*Model, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -205,28 +176,11 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 // Plan compiles the graph anew for Engine, by the fields of a plan in o. The plan shares Engine's pool of keys and
 // values.
 func (m *Model) Plan(ctx context.Context, o engine.Options) (*engine.Plan, error) {
-	o.Progress = within(ctx, o.Progress)
+	o.Progress = guard(ctx, o.Progress)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return m.Engine.Plan(o)
-}
-
-// fitsRemote does Fits's work for the known memory of a GPU: g's weights there, bytes of adapters, and cache bytes of
-// keys and values, the most of an explicit budget.
-func fitsRemote(path string, b backend.Backend, g *graph.Graph, adapters, cache int64) error {
-	r, ok := b.(backend.Remote)
-	if !ok {
-		return nil
-	}
-	name, all := r.Memory()
-	weights := r.Weights(g) + adapters
-	if all <= 0 || cache <= all-weights { // written without a sum, which a huge budget would overflow
-		return nil
-	}
-	gib := func(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
-	return fmt.Errorf("%s %w", path, tooLarge{fmt.Errorf("needs %s (weights %s, keys and values %s), but %s has "+
-		"only %s", gib(weights+cache), gib(weights), gib(cache), name, gib(all))})
 }
 
 // Memory returns the maximum bytes of the machine's memory for the weights, as kept, and all keys and values of Engine:
@@ -250,8 +204,8 @@ func (m *Model) Close() error {
 	return errors.Join(append(errs, m.Files.Close())...)
 }
 
-// Graph makes c's graph for sequences of a number of tokens; 0 is the model's own maximum. The notes are c's, with further
-// assumptions and tensors not read; notes also come with an error.
+// Graph makes c's graph for sequences of a number of tokens; 0 is the model's maximum. The notes are c's,
+// with further assumptions and tensors not read; notes also come with an error.
 func Graph(ctx context.Context, c *checkpoint.Checkpoint, tokens int) (*graph.Graph, []string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, c.Notes, err
@@ -260,50 +214,9 @@ func Graph(ctx context.Context, c *checkpoint.Checkpoint, tokens int) (*graph.Gr
 	return g, append(c.Notes[:len(c.Notes):len(c.Notes)], notes...), err
 }
 
-// ErrMemory is wrapped by the errors of models that would not fit the memory.
-var ErrMemory = errors.New("not enough memory")
-
-// Fits returns an error that wraps ErrMemory if c's weights, as kept by n, and keys and values for context tokens, or
-// budget bytes if less and not 0, are more than the machine's free memory. Threads 0 is sysinfo.Threads. A GPU's memory
-// is checked at opening; if unknown, the upload of weights fails.
-func Fits(c *checkpoint.Checkpoint, g *graph.Graph, n numerics.Numerics, threads, context int, budget int64) error {
-	return fits(c, n.Repacked(g), cacheBytes(g, n, threads, context, budget), context, 0)
-}
-
-// FitsBudget returns an error that wraps engine.ErrBudget if a budget of keys and values, in bytes, has no room for the
-// first page of a sequence on the CPU.
-func FitsBudget(g *graph.Graph, n numerics.Numerics, budget int64) error {
-	if one := n.CacheBytes(g, 0, 1); one > budget {
-		return fmt.Errorf("%w: the first %d tokens of a sequence need %d bytes, it has %d",
-			engine.ErrBudget, kv.PageSize, one, budget)
-	}
-	return nil
-}
-
-// cacheBytes returns the bytes of keys and values of context tokens, or budget if less and not 0.
-func cacheBytes(g *graph.Graph, n numerics.Numerics, threads, context int, budget int64) int64 {
-	cache := n.CacheBytes(g, threads, context)
-	if budget > 0 {
-		cache = min(cache, budget)
-	}
-	return cache
-}
-
-func fits(c *checkpoint.Checkpoint, repacked, cache int64, context int, most int64) error {
-	if err := sysinfo.FitsIn(c.Bytes()+repacked, cache, context, most); err != nil {
-		return fmt.Errorf("%s %w", c.Path, tooLarge{err})
-	}
-	return nil
-}
-
-// tooLarge is an ErrMemory with a text of its own.
-type tooLarge struct{ error }
-
-func (tooLarge) Is(target error) bool { return target == ErrMemory }
-
 // Compile makes the engine of g on b. It ends with ctx while the weights are prepared.
 func Compile(ctx context.Context, g *graph.Graph, b backend.Backend, o engine.Options) (*engine.Engine, error) {
-	o.Progress = within(ctx, o.Progress)
+	o.Progress = guard(ctx, o.Progress)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -313,8 +226,8 @@ func Compile(ctx context.Context, g *graph.Graph, b backend.Backend, o engine.Op
 	return engine.New(g, b, o)
 }
 
-// within returns progress, perhaps nil, as a function that also ends with ctx.
-func within(ctx context.Context, progress func(done, total int64) error) func(done, total int64) error {
+// guard returns progress, perhaps nil, as a function that also ends with ctx.
+func guard(ctx context.Context, progress func(done, total int64) error) func(done, total int64) error {
 	return func(done, total int64) error {
 		if progress != nil {
 			if err := progress(done, total); err != nil {
