@@ -181,8 +181,8 @@ func (p *Params) llama3(f Freqs) (Freqs, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.Low >= p.High {
-		return nil, fmt.Errorf("rope_type llama3: low_freq_factor %v is not below high_freq_factor %v", p.Low, p.High)
+	if p.Low > p.High { // equal factors leave no band between the two: Llama 4 Scout has them
+		return nil, fmt.Errorf("rope_type llama3: low_freq_factor %v is above high_freq_factor %v", p.Low, p.High)
 	}
 	return f.Llama3(p.Factor, p.Low, p.High, p.Context), nil
 }

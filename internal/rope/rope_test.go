@@ -130,12 +130,29 @@ func TestFromErrors(t *testing.T) {
 		{8, bad(func(p *Params) { p.Factor = -1 }), "factor is -1"},
 		{8, bad(func(p *Params) { p.Low = 0 }), "low_freq_factor is 0"},
 		{8, bad(func(p *Params) { p.High = 0 }), "high_freq_factor is 0"},
-		{8, bad(func(p *Params) { p.High = 1 }), "is not below"},
+		{8, bad(func(p *Params) { p.High = 0.5 }), "is above"},
 		{8, bad(func(p *Params) { p.Context = inf }), "original_max_position_embeddings is +Inf"},
 	} {
 		f, err := From(c.dim, c.p)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, %v, want an error with %s", c.p, f, err, c.want)
+		}
+	}
+}
+
+// TestNoBand divides the frequencies of waves longer than the context, and no others, where both factors are 1.
+func TestNoBand(t *testing.T) {
+	p := Params{Theta: 1e4, Type: "llama3", Factor: 16, Low: 1, High: 1, Context: 300}
+	f, err := From(8, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range New(1e4, 8) {
+		if 2*math.Pi/v > p.Context {
+			v /= p.Factor
+		}
+		if f[i] != v {
+			t.Errorf("frequency %d is %v, want %v", i, f[i], v)
 		}
 	}
 }
