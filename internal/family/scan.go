@@ -20,13 +20,14 @@ func ScanHabits(groups string) []Habit {
 }
 
 // Unlimited serves as FromConfig of families whose steps of scans have a time_step_limit, and drops limits without
-// effect, since steps are positive.
+// effect, since steps are positive: from infinity, or from the largest float32 on (Nemotron 3 Ultra has 1e308).
 func Unlimited(s Settings, _ *File) {
 	limits, _ := s["time_step_limit"].([]any)
 	if len(limits) != 2 || limits[0] != 0. {
 		return
 	}
-	if most, ok := limits[1].(map[string]any); ok && most["__float__"] == "Infinity" {
+	most, _ := limits[1].(map[string]any)
+	if n, ok := limits[1].(float64); ok && n >= math.MaxFloat32 || most["__float__"] == "Infinity" {
 		delete(s, "time_step_limit")
 	}
 }
