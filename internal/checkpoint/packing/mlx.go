@@ -1,6 +1,7 @@
 package packing
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,7 +23,48 @@ type form struct {
 	Mode  string
 }
 
-// UnmarshalJSON takes the forms of modules from the other keys, whose values are objects or false.
+// mode is a way to hold values: the bits and the group that a form need not name, and that modes of floats require.
+type mode struct {
+	bits, group int
+	values      *[256]float32
+	scale       tensor.DType // in bytes of U8; Invalid for affine, whose scales and biases are floats
+}
+
+var modes = map[string]mode{
+	"affine": {bits: 4, group: 64, values: naturals},
+	"mxfp4":  {4, 32, e2m1, tensor.F8_E8M0},
+	"mxfp8":  {8, 32, e4m3, tensor.F8_E8M0},
+	"nvfp4":  {4, 16, e2m1, tensor.F8_E4M3},
+}
+
+// UnmarshalJSON takes the defaults of mlx.nn.quantize: of the form's mode, which is affine where none is named.
+func (f *form) UnmarshalJSON(b []byte) error {
+	type plain form
+	if err := json.Unmarshal(b, (*plain)(f)); err != nil {
+		return err
+	}
+	f.Mode = cmp.Or(f.Mode, "affine")
+	f.Bits, f.Group = cmp.Or(f.Bits, modes[f.Mode].bits), cmp.Or(f.Group, modes[f.Mode].group)
+	return nil
+}
+
+// mode returns the form's mode.
+func (f *form) mode() (m mode, err error) {
+	m, ok := modes[f.Mode]
+	switch {
+	case !ok:
+		err = fmt.Errorf("mode %q is not read, affine, mxfp4, mxfp8 and nvfp4 are", f.Mode)
+	case m.scale == tensor.Invalid && (f.Bits < 2 || f.Bits > 8 || f.Group < 1):
+		err = fmt.Errorf("%d bits and groups of %d, expected 2 to 8 and 1 or more", f.Bits, f.Group)
+	case m.scale != tensor.Invalid && (f.Bits != m.bits || f.Group != m.group):
+		err = fmt.Errorf("mode %s has %d bits and groups of %d, expected %d and %d", f.Mode, f.Bits, f.Group, m.bits,
+			m.group)
+	}
+	return m, err
+}
+
+// UnmarshalJSON takes the forms of modules from the other keys, whose values are objects or false. A module's form
+// takes nothing from the form of all.
 func (p *mlx) UnmarshalJSON(b []byte) error {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(b, &all); err != nil {
@@ -35,11 +77,10 @@ func (p *mlx) UnmarshalJSON(b []byte) error {
 	for key, raw := range all {
 		switch {
 		case len(raw) > 0 && raw[0] == '{':
-			f := p.form
-			if err := json.Unmarshal(raw, &f); err != nil {
+			p.own[key] = &form{}
+			if err := json.Unmarshal(raw, p.own[key]); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
-			p.own[key] = &f
 		case string(raw) == "false":
 			p.own[key] = nil
 		}
@@ -48,7 +89,7 @@ func (p *mlx) UnmarshalJSON(b []byte) error {
 }
 
 func (p *mlx) name() string {
-	if p.Mode != "" && p.Mode != "affine" {
+	if p.Mode != "affine" {
 		return "MLX " + p.Mode
 	}
 	return grouped("MLX", p.Bits, p.Group)
@@ -65,8 +106,9 @@ func (p *mlx) weight(m *module) (tensor.Tensor, error) {
 	if !ok {
 		return w, errors.New("it has codes of another packing than MLX")
 	}
-	if f.Bits < 2 || f.Bits > 8 || f.Group < 1 {
-		return w, fmt.Errorf("%d bits and groups of %d, expected 2 to 8 and 1 or more", f.Bits, f.Group)
+	mode, err := f.mode()
+	if err != nil {
+		return w, err
 	}
 	matrices, rows, words, err := dims(w.Shape)
 	if err == nil {
@@ -80,33 +122,24 @@ func (p *mlx) weight(m *module) (tensor.Tensor, error) {
 		return w, fmt.Errorf("weight has shape %v, no groups of %d of %d bits", []int(w.Shape), f.Group, f.Bits)
 	}
 	types := floats
-	switch f.Mode {
-	case "", "affine":
-	case "mxfp4", "mxfp8", "nvfp4":
+	if mode.scale != tensor.Invalid {
 		types = []tensor.DType{tensor.U8}
-	default:
-		return w, fmt.Errorf("mode %q is not read, affine, mxfp4, mxfp8 and nvfp4 are", f.Mode)
 	}
 	shape := shaped(w.Shape, rows, columns/f.Group)
 	scales, err := m.need("scales", types, shape)
 	if err != nil {
 		return w, err
 	}
-	x := &matrix{codes: &codes{data: w.Data, bits: f.Bits, line: words, word: 1}, rows: matrices * rows,
-		columns: columns, group: f.Group}
-	switch f.Mode {
-	case "nvfp4":
-		x.values, scales.DType = e2m1, tensor.F8_E4M3
-	case "mxfp4":
-		x.values, x.halves = e2m1, true
-	case "mxfp8":
-		x.values = e4m3
-	default:
+	x := &matrix{codes: &codes{data: w.Data, bits: f.Bits, line: words, word: 1}, values: mode.values,
+		rows: matrices * rows, columns: columns, group: f.Group, halves: f.Mode == "mxfp4"}
+	if mode.scale != tensor.Invalid {
+		scales.DType = mode.scale
+	} else {
 		biases, err := m.need("biases", []tensor.DType{scales.DType}, shape)
 		if err != nil {
 			return w, err
 		}
-		x.values, x.bias = naturals, byRows(biases, rows, 1)
+		x.bias = byRows(biases, rows, 1)
 	}
 	x.scale = byRows(scales, rows, 1)
 	return x.tensor(m, shaped(w.Shape, rows, columns))

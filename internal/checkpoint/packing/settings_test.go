@@ -1,0 +1,68 @@
+package packing
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// values returns the values of the layer's weight in float32.
+func values(t *testing.T, config string, parts map[string]tensor.Tensor) []float32 {
+	t.Helper()
+	list, err := apply([]byte(config), parts)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%s: %d tensors, %v", config, len(list), err)
+	}
+	x := ToF32(list[0])
+	if x, err = x.Whole(); err != nil {
+		t.Fatal(err)
+	}
+	v := make([]float32, x.Shape.Size())
+	for i := range v {
+		v[i] = number(tensor.F32)(x.Data, i)
+	}
+	return v
+}
+
+// fails requires an error about the layer that has a word.
+func fails(t *testing.T, config string, parts map[string]tensor.Tensor, word string) {
+	t.Helper()
+	if _, err := apply([]byte(config), parts); err == nil || !strings.Contains(err.Error(), word) {
+		t.Errorf("%s: %v, expected an error with %q", config, err, word)
+	}
+}
+
+// TestOverrides reads modules whose settings of MLX differ from the settings of all: nothing of these is inherited.
+func TestOverrides(t *testing.T) {
+	for _, c := range []struct{ name, all, module string }{
+		{"mlx-8-bits", `"group_size": 32, "bits": 4, "mode": "mxfp4"`, `{"group_size": 32, "bits": 8}`},
+		{"mlx-4-bits", `"group_size": 16, "bits": 4, "mode": "nvfp4"`, `{}`},
+		{"mlx-mxfp4", `"group_size": 64, "bits": 6`, `{"mode": "mxfp4"}`},
+		{"mlx-nvfp4", `"group_size": 32, "bits": 8, "mode": "mxfp8"`, `{"mode": "nvfp4"}`},
+	} {
+		plain, parts := layer(t, c.name)
+		mixed := fmt.Sprintf(`{"quantization": {%s, "m.q_proj": %s}}`, c.all, c.module)
+		if !slices.Equal(values(t, mixed, parts), values(t, string(plain), parts)) {
+			t.Errorf("%s differs", mixed)
+		}
+	}
+}
+
+// TestModes refuses bits and groups that a mode of MLX has not, where shapes would fit.
+func TestModes(t *testing.T) {
+	for _, c := range []struct {
+		bits, group int
+		mode        string
+	}{{8, 32, "mxfp4"}, {4, 16, "mxfp4"}, {4, 32, "mxfp8"}, {8, 16, "nvfp4"}, {4, 32, "nvfp4"}, {7, 32, "new"}} {
+		_, parts := layer(t, "mlx-mxfp4")
+		columns := 8 * 32 / c.bits
+		n := 48 * columns / c.group
+		parts["m.q_proj.scales"] = tensor.Tensor{Name: "m.q_proj.scales", DType: tensor.U8,
+			Shape: tensor.Shape{48, columns / c.group}, Data: make([]byte, n)}
+		fails(t, fmt.Sprintf(`{"quantization": {"group_size": %d, "bits": %d, "mode": %q}}`, c.group, c.bits, c.mode),
+			parts, "mode")
+	}
+}
