@@ -186,12 +186,12 @@ func (s *scheme) grouped(m *module, w tensor.Tensor, x *matrix, shape tensor.Sha
 	if err != nil {
 		return w, err
 	}
-	x.rows, x.columns, x.group = matrices*rows, columns, max(columns, 1)
+	x.rows, x.columns, x.group = matrices*rows, columns, columns
 	if s.Weights.Strategy == "group" {
 		x.group = s.Weights.Group
 	}
-	if x.group < 1 || columns < 1 {
-		return w, fmt.Errorf("groups of %d columns, of %d", x.group, columns)
+	if x.group < 1 {
+		return w, fmt.Errorf("groups of %d columns", x.group)
 	}
 	groups := upTo(columns, x.group)
 	shapes := []tensor.Shape{shaped(shape, rows, groups)}

@@ -3,6 +3,7 @@ package packing
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -57,7 +58,7 @@ func (p *gptq) weight(m *module) (tensor.Tensor, error) {
 	}
 	zeros, ok := m.part("qzeros")
 	if ok && len(p.Dynamic) > 0 && len(zeros.Shape) == 2 { // modules may differ in bits
-		bits = zeros.Shape[1] * 32 / max(rows, 1)
+		bits = zeros.Shape[1] * 32 / rows
 	}
 	if bits < 1 || bits > 8 {
 		return q, fmt.Errorf("%d bits, expected 2, 3, 4 or 8", bits)
@@ -67,10 +68,10 @@ func (p *gptq) weight(m *module) (tensor.Tensor, error) {
 	}
 	columns := q.Shape[0] * 32 / bits
 	x := &matrix{codes: &codes{data: q.Data, bits: bits, line: 1, word: rows}, values: naturals, rows: rows,
-		columns: columns, group: max(columns, 1), scale: byGroups(scales)}
+		columns: columns, group: columns, scale: byGroups(scales)}
 	if p.Group > 0 && len(p.Dynamic) == 0 {
 		x.group = p.Group
-	} else if groups > 0 {
+	} else {
 		x.group = upTo(columns, groups)
 	}
 	if upTo(columns, x.group) != groups || q.Shape[0] != upTo(columns*bits, 32) {
@@ -101,19 +102,16 @@ func transposed(m *module, name string) (q, scales tensor.Tensor, groups int, er
 	if !ok {
 		return q, q, 0, fmt.Errorf("it has codes of another packing than %s", name)
 	}
-	if len(q.Shape) != 2 || q.DType != tensor.I32 && q.DType != tensor.U32 {
-		return q, q, 0, fmt.Errorf("qweight is %v %v, expected a matrix of I32", q.DType, []int(q.Shape))
-	}
 	scales, ok = m.part("scales")
-	switch {
-	case !ok:
-		err = errors.New("scales is missing")
-	case len(scales.Shape) != 2:
-		err = fmt.Errorf("scales has shape %v, expected groups and rows", []int(scales.Shape))
-	default:
-		groups = scales.Shape[0]
+	if !ok {
+		return q, scales, 0, errors.New("scales is missing")
 	}
-	return q, scales, groups, err
+	for _, t := range []tensor.Tensor{q, scales} {
+		if len(t.Shape) != 2 || slices.Min(t.Shape) < 1 {
+			return q, scales, 0, fmt.Errorf("%s has shape %v, expected a matrix", t.Name, []int(t.Shape))
+		}
+	}
+	return q, scales, scales.Shape[0], wants("qweight", q, words, q.Shape)
 }
 
 // misfit returns the error about scales of another number of groups.
@@ -158,7 +156,7 @@ func (p *awq) weight(m *module) (tensor.Tensor, error) {
 		return q, err
 	}
 	x := &matrix{codes: &codes{data: q.Data, bits: 4, line: q.Shape[1], word: 1, across: true, order: &awqOrder},
-		values: naturals, rows: rows, columns: columns, group: max(columns, 1), scale: byGroups(scales)}
+		values: naturals, rows: rows, columns: columns, group: columns, scale: byGroups(scales)}
 	if p.Group > 0 {
 		x.group = p.Group
 	}

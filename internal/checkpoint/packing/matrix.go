@@ -204,7 +204,7 @@ func scaled(m *module, w tensor.Tensor, values *[256]float32, ending string, blo
 		return w, err
 	}
 	x := &matrix{codes: &octets{w.Data, columns}, values: values, rows: matrices * rows, columns: columns,
-		group: max(columns, 1)}
+		group: columns}
 	s, ok := m.part(ending)
 	if !ok {
 		return w, fmt.Errorf("%s is missing", ending)

@@ -129,13 +129,10 @@ func (m *module) owner() string {
 	return fmt.Sprintf(": %s is %v %v", m.parts[ending].Name, m.parts[ending].DType, []int(m.parts[ending].Shape))
 }
 
-// dims takes the shape of a matrix, or of several, apart.
+// dims takes the shape of a matrix, or of several, apart. No size is 0.
 func dims(s tensor.Shape) (matrices, rows, columns int, err error) {
-	switch len(s) {
-	case 2:
-		return 1, s[0], s[1], nil
-	case 3:
-		return s[0], s[1], s[2], nil
+	if n := len(s); (n == 2 || n == 3) && slices.Min(s) > 0 {
+		return s[:n-2].Size(), s[n-2], s[n-1], nil
 	}
 	return 0, 0, 0, fmt.Errorf("shape %v, expected a matrix", []int(s))
 }

@@ -177,11 +177,12 @@ func TestTargets(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the fuzz corpus")
 
-// seeds returns an input for each packing: the layer's packing, a part, the rows of a spoiled part, and a configuration.
+// seeds returns an input for each packing: the layer's packing, a part and its rows, and a configuration.
 func seeds() map[string][]byte {
 	all := map[string][]byte{}
 	for _, p := range packed.All {
-		all[p.Name] = fmt.Appendf(nil, `%s 0 0 {"%s": %s}`, p.Name, p.Key, p.Config)
+		all[p.Name] = fmt.Appendf(nil, `%s 9 0 {"%s": %s}`, p.Name, p.Key, p.Config)
+		all["empty "+p.Name] = fmt.Appendf(nil, `%s 0 0 {"%s": %s}`, p.Name, p.Key, p.Config)
 		all["spoiled "+p.Name] = fmt.Appendf(nil, `%s 1 32 {"%s": %s}`, p.Name, p.Key, p.Config)
 	}
 	return all
@@ -212,6 +213,8 @@ func FuzzPacking(f *testing.F) {
 			parts[j].Name = "q_proj." + parts[j].Name
 			if n := parts[j].Shape; j == of && len(n) == 2 && rows > 0 && n.Size()%rows == 0 {
 				parts[j].Shape = tensor.Shape{rows, n.Size() / rows}
+			} else if j == of && len(n) == 2 && rows == 0 {
+				parts[j].Shape, parts[j].Data = tensor.Shape{0, n[1]}, nil
 			}
 		}
 		all, _, err := p.Apply(parts)

@@ -66,3 +66,26 @@ func TestModes(t *testing.T) {
 			parts, "mode")
 	}
 }
+
+// TestEmpty refuses tensors without rows, columns or groups.
+func TestEmpty(t *testing.T) {
+	for name, endings := range map[string][]string{
+		"gptq": {"qweight", "scales"}, "gptq-v2-3-bits": {"qweight", "scales"}, "awq": {"qweight", "scales"},
+		"mlx-4-bits": {"weight"}, "ct-int4-group": {"weight_packed"}, "ct-int8-bytes": {"weight"}, "ct-nvfp4": {"weight_packed"},
+		"fp8-block": {"weight"}, "fp8-tensor-static": {"weight"}, "modelopt-nvfp4": {"weight"},
+	} {
+		for _, ending := range endings {
+			for _, shape := range []tensor.Shape{{0, 48}, {48, 0}, {0, 0}, {0, 48, 8}} {
+				config, parts := layer(t, name)
+				x := parts["m.q_proj."+ending]
+				x.Shape, x.Data = shape, nil
+				parts[x.Name] = x
+				fails(t, string(config), parts, "shape [")
+				if name == "gptq" {
+					fails(t, `{"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": -1,
+						"dynamic": {"a": {}}}}`, parts, "shape [")
+				}
+			}
+		}
+	}
+}
