@@ -15,7 +15,7 @@ import (
 // TestState: with every family, what goes on from a state has the bits of what never stopped: pages, rings that
 // have turned, and slots. The same prompt gives the same bytes.
 func TestState(t *testing.T) {
-	for _, name := range append(golden.Models(t), golden.Families(t)...) {
+	for _, name := range golden.Sample(append(golden.Models(t), golden.Families(t)...)) {
 		t.Run(name, func(t *testing.T) {
 			for _, precision := range []karat.Precision{karat.Fast, karat.Float32} {
 				m, err := karat.Load(t.Context(), golden.Model(t, name), karat.Options{Threads: 2, Context: 512, Precision: precision})

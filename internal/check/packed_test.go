@@ -19,8 +19,8 @@ func TestPackedFolders(t *testing.T) {
 	}
 	for _, p := range packed.All {
 		t.Run(p.Name, func(t *testing.T) {
-			if testing.Short() && p.Name != "fp8-block" && p.Name != "awq" {
-				t.Skip("short")
+			if !golden.Slow() && p.Name != "fp8-block" && p.Name != "awq" {
+				t.Skip("in the long ring: KARAT_SLOW")
 			}
 			dir := t.TempDir()
 			good := filepath.Join(dir, "good")

@@ -40,7 +40,7 @@ func subjects(t *testing.T) (list []subject) {
 			add(name, golden.Model(t, name), name, 7, 30)
 		}
 	}
-	for _, name := range golden.Families(t) {
+	for _, name := range golden.Sample(golden.Families(t)) {
 		add(name, golden.Model(t, name), name, 7, 30)
 	}
 	add("demo.Q4_K_M", demo(t), "demo", 7, 20)

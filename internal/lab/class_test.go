@@ -25,7 +25,7 @@ func TestClass(t *testing.T) {
 		if name == "demo" {
 			continue
 		}
-		if few := []string{"tiny-gemma3.Q4_K_M", "tiny-gemma4.Q8_0", "tiny-llama.Q5_1"}; !golden.Slow() && !slices.Contains(few, name) {
+		if few := []string{"tiny-gemma4.Q8_0", "tiny-llama.Q5_1"}; !golden.Slow() && !slices.Contains(few, name) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,7 @@ func TestLongLogits(t *testing.T) {
 	}{
 		{"activations=f32", "window_missing@3", map[string][]int{"window_missing": {3}}, false},
 		{"activations=f32", "window_missing@all", map[string][]int{"window_missing": {0, 1, 3, 4}}, false},
-		{"activations=f32", "layer_pattern@3; attention_scale@3", map[string][]int{"layer_pattern": {3}, "attention_scale": {3}}, true},
+		{"activations=f32", "layer_pattern@3; attention_scale@3", map[string][]int{"layer_pattern": {3}, "attention_scale": {3}}, false},
 		{"activations=q8_32", "window_size=128@all", map[string][]int{"window_size": {0, 1, 3, 4}}, true}, // with no window at all the logits are within rounding, too
 	} {
 		if !slow() && !c.quick {

@@ -265,6 +265,13 @@ func TestTurnedBeside(t *testing.T) {
 // slow is whether to run what takes minutes.
 func slow() bool { return os.Getenv("KARAT_SLOW") != "" }
 
+// inLongRing skips a test of more than five seconds, unless slow.
+func inLongRing(t *testing.T) {
+	if t.Helper(); !slow() {
+		t.Skip("in the long ring: KARAT_SLOW")
+	}
+}
+
 func encode(m *model, text string) []int32 {
 	var ids []int32
 	for _, id := range m.asked.Tokenizer.Encode(text, addSpecial) {

@@ -23,6 +23,7 @@ func modules(dump *lab.Record) *lab.Record {
 // TestJuneModules is that engine through PyTorch's modules alone: a scale, a norm of values, a
 // source of keys and speeds of rope are all seen at the input of the output projection, and nowhere else.
 func TestJuneModules(t *testing.T) {
+	inLongRing(t)
 	m := tiny(t, "tiny-gemma4")
 	for _, class := range []string{"activations=f32", "activations=bf16", "activations=q8_32"} {
 		if !slow() && class == "activations=f32" {

@@ -53,6 +53,7 @@ func TestNarrow(t *testing.T) {
 // TestSharedThroughLayers: where outputs of layers alone are tapped, the equation of a layer that reads another's keys has these,
 // too. A cause is none of those keys, nor of what all layers read, if it is one of each layer.
 func TestSharedThroughLayers(t *testing.T) {
+	inLongRing(t)
 	for _, c := range []struct {
 		faults, cause string
 		layers        []int
@@ -79,6 +80,7 @@ func TestSharedThroughLayers(t *testing.T) {
 
 // TestTurnedAlone: queries alone that turn at another base's speeds are named though a layer's output is the next tap.
 func TestTurnedAlone(t *testing.T) {
+	inLongRing(t)
 	m := tiny(t, "tiny-llama")
 	dump, _ := m.record(t, "", "rope_theta:attn_q_rope@2", m.texts(t, mixed))
 	d := m.diagnose(t, outputs(dump), nil)
