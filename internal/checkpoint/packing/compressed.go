@@ -186,14 +186,14 @@ func (s *scheme) grouped(m *module, w tensor.Tensor, x *matrix, shape tensor.Sha
 	if err != nil {
 		return w, err
 	}
-	x.rows, x.columns, x.group = matrices*rows, columns, columns
+	x.rows, x.columns = matrices*rows, columns
+	groups := x.divide(0)
 	if s.Weights.Strategy == "group" {
-		x.group = s.Weights.Group
+		if s.Weights.Group < 1 {
+			return w, fmt.Errorf("groups of %d columns", s.Weights.Group)
+		}
+		groups = x.divide(s.Weights.Group)
 	}
-	if x.group < 1 {
-		return w, fmt.Errorf("groups of %d columns", x.group)
-	}
-	groups := upTo(columns, x.group)
 	shapes := []tensor.Shape{shaped(shape, rows, groups)}
 	if s.Weights.Strategy == "tensor" {
 		shapes = scalar()
@@ -291,12 +291,13 @@ func fours(m *module, w tensor.Tensor, group int, factor string) (tensor.Tensor,
 	if group == 32 {
 		types = []tensor.DType{tensor.U8, tensor.F8_E8M0}
 	}
-	scale, err := m.need("weight_scale", types, shaped(w.Shape, rows, upTo(columns, group)))
+	x := &matrix{codes: &codes{data: w.Data, bits: 4, line: columns / 8, word: 1}, values: e2m1, rows: matrices * rows,
+		columns: columns, halves: group == 32}
+	scale, err := m.need("weight_scale", types, shaped(w.Shape, rows, x.divide(group)))
 	if err != nil {
 		return w, err
 	}
-	x := &matrix{codes: &codes{data: w.Data, bits: 4, line: columns / 8, word: 1}, values: e2m1, rows: matrices * rows,
-		columns: columns, group: group, scale: byRows(scale, rows, 1), halves: group == 32}
+	x.scale = byRows(scale, rows, 1)
 	if group == 16 {
 		all, err := m.need(factor, []tensor.DType{tensor.F32}, scalar()...)
 		if err != nil {

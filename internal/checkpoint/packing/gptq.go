@@ -68,13 +68,12 @@ func (p *gptq) weight(m *module) (tensor.Tensor, error) {
 	}
 	columns := q.Shape[0] * 32 / bits
 	x := &matrix{codes: &codes{data: q.Data, bits: bits, line: 1, word: rows}, values: naturals, rows: rows,
-		columns: columns, group: columns, scale: byGroups(scales)}
-	if p.Group > 0 && len(p.Dynamic) == 0 {
-		x.group = p.Group
-	} else {
-		x.group = upTo(columns, groups)
+		columns: columns, scale: byGroups(scales)}
+	size := p.Group
+	if size < 1 || len(p.Dynamic) > 0 {
+		size = upTo(columns, groups)
 	}
-	if upTo(columns, x.group) != groups || q.Shape[0] != upTo(columns*bits, 32) {
+	if x.divide(size) != groups || q.Shape[0] != upTo(columns*bits, 32) {
 		return q, x.misfit(scales)
 	}
 	plus := byte(1) // the first format has zero points less 1
@@ -156,11 +155,8 @@ func (p *awq) weight(m *module) (tensor.Tensor, error) {
 		return q, err
 	}
 	x := &matrix{codes: &codes{data: q.Data, bits: 4, line: q.Shape[1], word: 1, across: true, order: &awqOrder},
-		values: naturals, rows: rows, columns: columns, group: columns, scale: byGroups(scales)}
-	if p.Group > 0 {
-		x.group = p.Group
-	}
-	if upTo(columns, x.group) != groups {
+		values: naturals, rows: rows, columns: columns, scale: byGroups(scales)}
+	if x.divide(p.Group) != groups {
 		return q, x.misfit(scales)
 	}
 	z := &codes{data: zeros.Data, bits: 4, line: q.Shape[1], word: 1, across: true, order: &awqOrder}

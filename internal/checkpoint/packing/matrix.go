@@ -55,6 +55,14 @@ func (x *matrix) Stored(elements int) int {
 	return int(float64(all) * float64(elements) / float64(max(1, x.rows*x.columns)))
 }
 
+// divide sets the columns of a group, all of them where size is less than 1, and returns the number of groups.
+func (x *matrix) divide(size int) int {
+	if x.group = x.columns; size > 0 {
+		x.group = min(size, x.columns)
+	}
+	return upTo(x.columns, x.group)
+}
+
 // order sets the group of each column. Of columns in order nothing is kept.
 func (x *matrix) order(ending string, t tensor.Tensor, groups int) error {
 	x.groups, x.count = make([]int, x.columns), groups
@@ -203,15 +211,15 @@ func scaled(m *module, w tensor.Tensor, values *[256]float32, ending string, blo
 	if err != nil {
 		return w, err
 	}
-	x := &matrix{codes: &octets{w.Data, columns}, values: values, rows: matrices * rows, columns: columns,
-		group: columns}
+	x := &matrix{codes: &octets{w.Data, columns}, values: values, rows: matrices * rows, columns: columns}
+	x.divide(0)
 	s, ok := m.part(ending)
 	if !ok {
 		return w, fmt.Errorf("%s is missing", ending)
 	}
 	shapes := scalar()
 	if len(block) == 2 {
-		shapes = []tensor.Shape{shaped(w.Shape, upTo(rows, block[0]), upTo(columns, block[1]))}
+		shapes = []tensor.Shape{shaped(w.Shape, upTo(rows, block[0]), x.divide(block[1]))}
 	} else {
 		shapes = append(shapes, shaped(w.Shape, rows, 1), tensor.Shape{rows})
 	}
@@ -220,7 +228,7 @@ func scaled(m *module, w tensor.Tensor, values *[256]float32, ending string, blo
 	}
 	switch {
 	case len(block) == 2:
-		x.scale, x.group = byRows(s, rows, block[0]), block[1]
+		x.scale = byRows(s, rows, block[0])
 	case s.Shape.Size() == 1:
 		x.scale = constant(number(s.DType)(s.Data, 0))
 	default:

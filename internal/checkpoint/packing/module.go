@@ -143,4 +143,4 @@ func shaped(like tensor.Shape, rows, columns int) tensor.Shape {
 }
 
 // upTo returns a/b, rounded up.
-func upTo(a, b int) int { return (a + b - 1) / b }
+func upTo(a, b int) int { return a/b + min(a%b, 1) }

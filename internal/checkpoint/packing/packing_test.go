@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -184,9 +186,14 @@ func seeds() map[string][]byte {
 		all[p.Name] = fmt.Appendf(nil, `%s 9 0 {"%s": %s}`, p.Name, p.Key, p.Config)
 		all["empty "+p.Name] = fmt.Appendf(nil, `%s 0 0 {"%s": %s}`, p.Name, p.Key, p.Config)
 		all["spoiled "+p.Name] = fmt.Appendf(nil, `%s 1 32 {"%s": %s}`, p.Name, p.Key, p.Config)
+		all["large "+p.Name] = fmt.Appendf(nil, `%s 9 0 {"%s": %s}`, p.Name, p.Key, large.ReplaceAllString(p.Config, "${1}"+
+			strconv.Itoa(math.MaxInt64)))
 	}
 	return all
 }
+
+// large matches sizes of groups and blocks.
+var large = regexp.MustCompile(`("group_size": |size": \[|\[\d+, )-?\d+`)
 
 func TestCorpus(t *testing.T) { golden.Corpus(t, "FuzzPacking", seeds(), *update) }
 

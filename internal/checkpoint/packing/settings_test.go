@@ -2,6 +2,7 @@ package packing
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -86,6 +87,37 @@ func TestEmpty(t *testing.T) {
 						"dynamic": {"a": {}}}}`, parts, "shape [")
 				}
 			}
+		}
+	}
+}
+
+// TestLargeGroups reads groups and blocks of more columns than there are, up to the greatest integer, as one.
+func TestLargeGroups(t *testing.T) {
+	for name, change := range map[string][2]string{
+		"gptq-8-bits": {`64`, `%d`}, "fp8-block": {`[128, 128]`, `[%d, %[1]d]`},
+		"ct-float-block":  {`[128, 128]`, `[%d, %[1]d]`},
+		"ct-int8-channel": {`"channel"`, `"group", "group_size": %d`},
+		"ct-int8-bytes":   {`"channel"`, `"group", "group_size": %d`},
+		"gptq-v2-3-bits":  {`-1`, `%d`},
+	} {
+		plain, parts := layer(t, name)
+		want := values(t, string(plain), parts)
+		for _, n := range []int{65, 128, math.MaxInt64 / 32, math.MaxInt64 - 1, math.MaxInt64} {
+			with := strings.Replace(string(plain), strings.ReplaceAll(change[0], ", ", ","), fmt.Sprintf(change[1], n), 1)
+			if with == string(plain) {
+				t.Fatal(with)
+			}
+			if !slices.Equal(values(t, with, parts), want) {
+				t.Errorf("%s differs", with)
+			}
+		}
+	}
+	for name, change := range map[string][2]string{
+		"awq": {`32`, ``}, "ct-int4-group": {`32`, ``}, "mlx-4-bits": {`64`, ``}, "gptq": {`32`, ``}, "ct-int4-actorder": {`32`, ``},
+	} {
+		for _, n := range []string{"9223372036854775807", "9223372036854775800", "4611686018427387904"} {
+			config, parts := layer(t, name)
+			fails(t, strings.Replace(string(config), change[0], n, 1), parts, "shape [")
 		}
 	}
 }
