@@ -33,6 +33,37 @@ func TestPublishedConfigs(t *testing.T) {
 	}
 }
 
+// TestPublishedRepeats has nothing to say of settings that publishers write beside the ones of the library, and refuses
+// a contradiction.
+func TestPublishedRepeats(t *testing.T) {
+	const sizes = `"vocab_size": 8, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 2,
+		"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4, `
+	for _, x := range []struct{ config, fault string }{
+		{`"model_type": "nemotron_h", "layer_norm_epsilon": 1e-5, "norm_eps": 1e-5, "rope_theta": 1e4,
+			"partial_rotary_factor": 1.0, "hybrid_override_pattern": "M*"`, ""},
+		{`"model_type": "nemotron_h", "layer_norm_epsilon": 1e-5, "norm_eps": 1e-6,
+			"hybrid_override_pattern": "M*"`, "norm_eps"},
+		{`"model_type": "gemma2", "sliding_window": 4, "sliding_window_size": 4`, ""},
+		{`"model_type": "gemma2", "sliding_window": 4, "sliding_window_size": 8`, "sliding_window_size"},
+		{`"model_type": "qwen3_moe", "norm_topk_prob": true, "use_qk_norm": true`, ""},
+		{`"model_type": "qwen3_moe", "norm_topk_prob": true, "use_qk_norm": false`, "use_qk_norm"},
+		{`"model_type": "starcoder2", "norm_epsilon": 1e-5, "rms_norm_eps": 1e-6, "norm_type": "layer_norm",
+			"mlp_type": "default"`, ""},
+		{`"model_type": "starcoder2", "norm_type": "rms_norm"`, "norm_type"},
+	} {
+		c, err := Configured([]byte("{" + sizes + x.config + "}"))
+		if (err == nil) != (x.fault == "") || err != nil && !strings.Contains(err.Error(), x.fault) {
+			t.Errorf("%s: %v, want an error about %q", x.config, err, x.fault)
+		}
+		if err != nil {
+			continue
+		}
+		if notes, err := c.Config(c.Family.Model.Config()); err != nil || len(notes) > 0 {
+			t.Errorf("%s: notes %q, %v", x.config, notes, err)
+		}
+	}
+}
+
 // TestTextGeneration takes the end of a turn from the part of a multimodal model that writes, where nothing else has it.
 func TestTextGeneration(t *testing.T) {
 	text := `"text_config": ` + strings.Replace(smallConfig, `"top_k": 5`, `"top_k": 7`, 1)

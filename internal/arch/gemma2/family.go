@@ -24,7 +24,8 @@ var Family = family.Family{
 		{Key: "attn_logit_softcapping", Min: 1e-3, Max: 1e6, Rule: family.OrZero},
 		{Key: "query_pre_attn_scalar", Min: 1e-3, Max: 1 << 24, Rule: family.Required},
 	},
-	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4}, Silent: true},
+	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4}, Silent: true},
+	Spelling: map[string][]string{"sliding_window": {"sliding_window", "sliding_window_size"}},
 
 	Keys: []family.Key{
 		{Setting: "attn_logit_softcapping", GGUF: "attn_logit_softcapping", Kind: family.Number},

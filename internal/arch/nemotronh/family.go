@@ -24,7 +24,7 @@ var Family = family.Family{
 	Idle: []string{"max_position_embeddings", "expand", "chunk_size", "intermediate_size", "mamba_ssm_cache_dtype",
 		"moe_shared_expert_overlap", "mtp_layers_block_type", "num_logits_to_keep", "num_nextn_predict_layers",
 		"residual_in_fp32", "time_step_floor", "time_step_max", "time_step_min", "use_mamba_kernels",
-		"hybrid_override_pattern"},
+		"hybrid_override_pattern", "rope_theta", "partial_rotary_factor"}, // nothing turns
 	FromConfig: normal,
 	ToConfig:   spell,
 	FromGGUF:   family.Epsilon,
@@ -37,7 +37,7 @@ var Family = family.Family{
 			{Key: "routed_scaling_factor", Min: 1e-6, Max: 1e6, Rule: family.Required},
 			{Key: "n_shared_experts", Min: 0, Max: 1 << 10, Rule: family.Whole},
 		}...),
-	Spelling: map[string][]string{"rms_norm_eps": {"layer_norm_epsilon"}, "num_experts": {"n_routed_experts"},
+	Spelling: map[string][]string{"rms_norm_eps": {"layer_norm_epsilon", "norm_eps"}, "num_experts": {"n_routed_experts"},
 		"top_k_experts": {"num_experts_per_tok"}, "layer_types": {"layers_block_type"},
 		"n_groups": {"n_groups", "mamba_n_groups"}, "conv_kernel": {"conv_kernel", "mamba_d_conv"},
 		"use_conv_bias":   {"use_conv_bias", "mamba_conv_bias"},

@@ -17,7 +17,7 @@ var Family = family.Family{
 			"sliding_window": 4096., "max_window_layers": 28., "num_key_value_heads": 4., "decoder_sparse_step": 1.,
 			"moe_intermediate_size": 768., "num_experts": 128., "top_k_experts": 8., "norm_topk_prob": false}}},
 	Fixed: map[string]any{"hidden_act": "silu", "decoder_sparse_step": 1., "norm_topk_prob": true,
-		"mlp_only_layers": []any{}},
+		"mlp_only_layers": []any{}, "use_qk_norm": true},
 	Idle: []string{"intermediate_size", "output_router_logits", "router_aux_loss_coef"},
 	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4}},
 	Spelling: map[string][]string{"num_experts": {"num_experts", "num_local_experts"},
