@@ -3,6 +3,7 @@ package quantmix_test
 import (
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"crypto/sha256"
 	"flag"
 	"fmt"
@@ -229,7 +230,7 @@ func TestTypes(t *testing.T) {
 			theirs = append(theirs, s.theirs(t)...)
 		}
 	}
-	compare(t, "testdata/types.txt", ours, theirs)
+	compare(t, "testdata/types.txt.gz", ours, theirs)
 }
 
 // TestFamilies compares those for each published shape of synth, of which the file has a hash of all mixes.
@@ -258,18 +259,31 @@ func TestFamilies(t *testing.T) {
 			}
 		}
 	}
-	compare(t, "testdata/families.txt", ours, theirs)
+	compare(t, "testdata/families.txt.gz", ours, theirs)
 }
 
 // compare compares lines with those of a file, which llama-quantize's lines become first, if there are any.
 func compare(t *testing.T, path string, ours, theirs []string) {
 	t.Helper()
 	if theirs != nil {
-		if err := os.WriteFile(path, []byte(strings.Join(theirs, "\n")+"\n"), 0o666); err != nil {
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		io.WriteString(w, strings.Join(theirs, "\n")+"\n")
+		w.Close()
+		if err := os.WriteFile(path, packed.Bytes(), 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
-	raw, err := os.ReadFile(path)
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(r)
 	if err != nil {
 		t.Fatal(err)
 	}
