@@ -60,8 +60,8 @@ func (c *codes) read(q []byte, row, from int) {
 		for j := range q {
 			q[j] = byte(c.load(i) >> (8 * j))
 		}
-	case c.word == 1:
-		line, mask := c.data[4*row*c.line:4*(row+1)*c.line], byte(1<<c.bits-1)
+	case c.word == 1: // in sequence, even where a line is as long as a word (GPTQ of one row)
+		line, mask := c.data[4*row*c.line:], byte(1<<c.bits-1)
 		for j := range q {
 			bit := (from + j) * c.bits
 			v := uint16(line[bit/8])

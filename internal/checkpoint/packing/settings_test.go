@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/dev/packed"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -118,6 +119,30 @@ func TestLargeGroups(t *testing.T) {
 		for _, n := range []string{"9223372036854775807", "9223372036854775800", "4611686018427387904"} {
 			config, parts := layer(t, name)
 			fails(t, strings.Replace(string(config), change[0], n, 1), parts, "shape [")
+		}
+	}
+}
+
+// TestFewRows reads weights of a row and of eight, in each number of bits.
+func TestFewRows(t *testing.T) {
+	for _, p := range packed.All {
+		for _, rows := range []int{1, 2, 8} {
+			if p.Name == "awq" && rows < 8 {
+				continue
+			}
+			w := make([]float32, rows*64)
+			for i := range w {
+				w[i] = float32(i*2654435761%1009)/1009 - 0.4
+			}
+			all, want := p.Pack(w, rows, 64)
+			parts := map[string]tensor.Tensor{}
+			for _, part := range all {
+				part.Name = "m.q_proj." + part.Name
+				parts[part.Name] = part
+			}
+			if got := values(t, fmt.Sprintf(`{%q: %s}`, p.Key, p.Config), parts); !slices.Equal(got, want) {
+				t.Errorf("%s of %d rows differs", p.Name, rows)
+			}
 		}
 	}
 }
