@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 // in float32 3e-7 for single operations and products, 7e-7 for
 // attention and 9e-7 for a few layers; with keys and values in binary16 as the CPU.
 //
-// Both forms of keys and values run, and the program standing in for a GPU also runs as software.
+// Both forms of keys and values run; without -short the program standing in for a GPU also runs as software.
 func TestConformance(t *testing.T) {
 	if os.Getenv("KARAT_SLOW") == "" {
 		t.Skip("minutes without a GPU: .ci/gpu runs it, with KARAT_SLOW")
@@ -56,6 +56,9 @@ func TestConformance(t *testing.T) {
 		{"software", Options{F32KV: true, Software: true}, backendtest.Tolerances{Float: 6e-7, Quantized: 6e-7, Attention: 1.5e-6, Layer: 2e-6, SameBits: true}},
 		{"f16", Options{}, backendtest.Tolerances{Float: 6e-7, Quantized: 6e-7, Attention: 2e-3, Layer: 1.5e-3, SameBits: true}},
 	} {
+		if testing.Short() && c.o.Software {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			backendtest.Run(t, func() backend.Backend { return New(d, c.o) }, c.tol)
 		})
