@@ -1,6 +1,7 @@
 package packing
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ type scheme struct {
 	Weights *struct {
 		Bits      int `json:"num_bits"`
 		Type      string
-		Symmetric bool
+		Symmetric *bool // nil as true
 		Strategy  string
 		Group     int   `json:"group_size"`
 		Block     []int `json:"block_structure"`
@@ -144,18 +145,42 @@ func (p *compressed) weight(m *module) (tensor.Tensor, error) {
 	if err != nil {
 		return w, err
 	}
-	switch {
-	case ending == "weight_packed" && w.DType == tensor.U8:
-		return fours(m, w, s.Weights.Group, "weight_global_scale")
-	case ending == "weight_packed" && w.DType == tensor.I32:
-		return s.packed(m, w)
-	case ending == "weight" && eights(w.DType) != nil:
-		if _, ok := m.parts["weight_zero_point"]; ok || s.Weights.Strategy == "group" {
-			return s.grouped(m, w, &matrix{codes: &octets{w.Data, w.Shape.Last()}, values: eights(w.DType)}, w.Shape)
-		}
-		return scaled(m, w, eights(w.DType), "weight_scale", s.Weights.Block)
+	if err := s.check(m, ending, w); err != nil {
+		return w, err
 	}
-	return w, fmt.Errorf("%s has type %v, which format %q has not", ending, w.DType, p.format(s))
+	switch w.DType {
+	case tensor.U8:
+		return fours(m, w, s.Weights.Group, "weight_global_scale")
+	case tensor.I32:
+		return s.packed(m, w)
+	}
+	if _, ok := m.parts["weight_zero_point"]; ok || s.Weights.Strategy == "group" {
+		return s.grouped(m, w, &matrix{codes: &octets{w.Data, w.Shape.Last()}, values: eights(w.DType)}, w.Shape)
+	}
+	return scaled(m, w, eights(w.DType), "weight_scale", s.Weights.Block)
+}
+
+// check returns an error where a weight has another type than the scheme's numbers, or lacks zero points.
+func (s *scheme) check(m *module, ending string, w tensor.Tensor) error {
+	want, bits := tensor.Invalid, s.Weights.Bits
+	switch kind := cmp.Or(s.Weights.Type, "int"); {
+	case kind == "int" && ending == "weight_packed":
+		want = tensor.I32
+	case kind == "int":
+		want = tensor.I8
+	case kind == "float" && ending == "weight_packed" && bits == 4:
+		want = tensor.U8
+	case kind == "float" && ending == "weight" && bits == 8:
+		want = tensor.F8_E4M3
+	}
+	if want == tensor.Invalid || w.DType != want {
+		return fmt.Errorf("%s has type %v, but the scheme has type %q of %d bits", ending, w.DType, s.Weights.Type, bits)
+	}
+	_, ok := m.parts["weight_zero_point"]
+	if symmetric := s.Weights.Symmetric; !ok && symmetric != nil && !*symmetric && s.Weights.Type != "float" {
+		return errors.New("weight_zero_point is missing: the scheme is not symmetric")
+	}
+	return nil
 }
 
 // packed reads whole numbers in 32-bit words, whose smallest code stands for the smallest signed number.
@@ -168,16 +193,23 @@ func (s *scheme) packed(m *module, w tensor.Tensor) (tensor.Tensor, error) {
 	if err != nil {
 		return w, err
 	}
-	size := is.DType.BlockBytes()
-	columns := int(binary.LittleEndian.Uint32(is.Data[size:]))
-	if n := int(binary.LittleEndian.Uint32(is.Data)); n != rows || words != upTo(columns*s.Weights.Bits, 32) {
+	n, columns := integer(is, 0), integer(is, 1)
+	if n != int64(rows) || columns < 1 || columns > int64(words)*32 || words != upTo(int(columns)*s.Weights.Bits, 32) {
 		return w, fmt.Errorf("weight_packed has shape %v, but weight_shape is [%d %d] of %d bits", []int(w.Shape), n,
 			columns, s.Weights.Bits)
 	}
 	x := &matrix{codes: &codes{data: w.Data, bits: s.Weights.Bits, line: words, word: 1}, values: naturals,
 		rows: matrices * rows}
 	x.zero = constant(float32(int(1) << (s.Weights.Bits - 1)))
-	return s.grouped(m, w, x, shaped(w.Shape, rows, columns))
+	return s.grouped(m, w, x, shaped(w.Shape, rows, int(columns)))
+}
+
+// integer returns the i-th number of t, of I32 or I64.
+func integer(t tensor.Tensor, i int) int64 {
+	if t.DType == tensor.I32 {
+		return int64(int32(binary.LittleEndian.Uint32(t.Data[4*i:])))
+	}
+	return int64(binary.LittleEndian.Uint64(t.Data[8*i:]))
 }
 
 // grouped reads the scales of groups, and their zero points, of x, whose codes are w's.
@@ -210,8 +242,6 @@ func (s *scheme) grouped(m *module, w tensor.Tensor, x *matrix, shape tensor.Sha
 		if err := s.zeros(x, zero, shapes, rows, groups); err != nil {
 			return w, err
 		}
-	} else if !s.Weights.Symmetric && w.DType != tensor.F8_E4M3 {
-		return w, errors.New("weight_zero_point is missing: the scheme is not symmetric")
 	}
 	if g, ok := m.part("weight_g_idx"); ok {
 		if err := wants("weight_g_idx", g, []tensor.DType{tensor.I32}, tensor.Shape{columns}); err != nil {

@@ -146,3 +146,54 @@ func TestFewRows(t *testing.T) {
 		}
 	}
 }
+
+// schemed returns a configuration of compressed-tensors with a format and the fields of weights.
+func schemed(format, weights string) string {
+	return fmt.Sprintf(`{"quantization_config": {"quant_method": "compressed-tensors", "format": %q,
+		"config_groups": {"a": {"targets": ["Linear"], "weights": {%s}}}}}`, format, weights)
+}
+
+// TestAsymmetric requires zero points of every scheme that is not symmetric. Schemes are symmetric by default.
+func TestAsymmetric(t *testing.T) {
+	for name, weights := range map[string]string{
+		"ct-int8-bytes":   `"num_bits": 8, "type": "int", "strategy": "channel"`,
+		"ct-int8-channel": `"num_bits": 8, "type": "int", "strategy": "channel"`,
+		"ct-int4-group":   `"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32`,
+	} {
+		config, parts := layer(t, name)
+		fails(t, schemed("int-quantized", weights+`, "symmetric": false`), parts, "weight_zero_point is missing")
+		if !slices.Equal(values(t, schemed("", weights), parts), values(t, string(config), parts)) {
+			t.Errorf("%s differs by default", name)
+		}
+	}
+}
+
+// TestScheme refuses weights of another type, or of other bits, than their scheme has.
+func TestScheme(t *testing.T) {
+	for _, c := range []struct{ name, weights string }{
+		{"ct-int8-bytes", `"num_bits": 8, "type": "float", "strategy": "channel"`},
+		{"ct-int8-channel", `"num_bits": 8, "type": "float", "strategy": "channel"`},
+		{"ct-int4-group", `"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32`},
+		{"ct-float-channel", `"num_bits": 8, "type": "int", "strategy": "channel"`},
+		{"ct-float-channel", `"num_bits": 4, "type": "float", "strategy": "channel"`},
+		{"ct-nvfp4", `"num_bits": 4, "type": "int", "strategy": "group", "group_size": 16`},
+		{"ct-nvfp4", `"num_bits": 8, "type": "float", "strategy": "group", "group_size": 16`},
+		{"ct-mxfp4", `"num_bits": 8, "type": "float", "strategy": "group", "group_size": 32`},
+		{"ct-mxfp4", `"num_bits": 4, "type": "new", "strategy": "group", "group_size": 32`},
+	} {
+		_, parts := layer(t, c.name)
+		fails(t, schemed("", c.weights), parts, "weight")
+	}
+}
+
+// TestWeightShape holds weight_shape against the codes by all of its bits.
+func TestWeightShape(t *testing.T) {
+	for _, bit := range []int{2, 4, 5, 7, 10, 12, 14, 15} {
+		config, parts := layer(t, "ct-int4-group")
+		x := parts["m.q_proj.weight_shape"]
+		x.Data = slices.Clone(x.Data)
+		x.Data[bit] = 128
+		parts[x.Name] = x
+		fails(t, string(config), parts, "weight_shape is [")
+	}
+}
