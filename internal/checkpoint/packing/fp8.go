@@ -11,10 +11,16 @@ import (
 // (quantizer_finegrained_fp8.py, quantizer_fbgemm_fp8.py) and NVIDIA's ModelOpt. A weight is code * scale, whatever the
 // name weight_scale_inv suggests.
 type fp8 struct {
-	Block []int `json:"weight_block_size"`
+	Block   []int  `json:"weight_block_size"`
+	Meaning string `json:"weight_scale_semantics"` // of GPTQModel, whose weight is code / scale (qlinear/fp8.py)
 }
 
-func (p *fp8) validate() error { return checkBlock("weight_block_size", p.Block) }
+func (p *fp8) validate() error {
+	if p.Meaning != "" {
+		return fmt.Errorf("weight_scale_semantics is %q: scales that divide are not read; %s", p.Meaning, advice)
+	}
+	return checkBlock("weight_block_size", p.Block)
+}
 
 // checkBlock checks the size of a block, perhaps absent.
 func checkBlock(key string, block []int) error {

@@ -1,6 +1,7 @@
 package packing
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,12 +15,14 @@ type gptq struct {
 	Bits       int
 	Group      int    `json:"group_size"`
 	Checkpoint string `json:"checkpoint_format"`
+	Format     string // the same, in GPTQModel's files (gptqmodel/quantization/config.py)
 	Marlin     bool   `json:"is_marlin_format"`
 	DescAct    bool   `json:"desc_act"`
 	Dynamic    map[string]any
 }
 
 func (p *gptq) validate() error {
+	p.Checkpoint = cmp.Or(p.Format, p.Checkpoint)
 	switch p.Checkpoint {
 	case "", "gptq", "gptq_v2":
 	default:

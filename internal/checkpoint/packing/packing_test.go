@@ -138,6 +138,8 @@ func TestRefused(t *testing.T) {
 		`{"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-24-bitmask"}}`:              "sparse-24",
 		`{"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"num_bits": 64}}}}`:           "64 bits",
 		`{"quant_method": "compressed-tensors", "config_groups": {"a": null}}`:                                    "null",
+		`{"quant_method": "fp8", "weight_scale_semantics": "inverse"}`:                                            "divide",
+		`{"quant_method": "gptq", "bits": 3, "format": "gptq_p"}`:                                                 "gptq_p",
 		`{"quant_method": "fp8", "weight_block_size": [128]}`:                                                     "weight_block_size",
 		`{"quant_method": "fp8", "weight_block_size": [0, 128]}`:                                                  "weight_block_size",
 		`{"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"num_bits": 4, "type": 7}}}}`: "config.json",
