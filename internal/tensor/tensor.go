@@ -279,7 +279,7 @@ func (t *Tensor) Row(i int) []byte {
 		return v[i/rows].Row(i % rows)
 	default:
 		row := make([]byte, n)
-		v.ReadAt(row, t.At+int64(i*n)) // all bytes are there
+		t.fill(row, i*n)
 		return row
 	}
 	return t.Data[i*n : (i+1)*n : (i+1)*n]
@@ -291,7 +291,14 @@ func (t *Tensor) RowPart(i, from int, p []byte) {
 		copy(p, t.Row(i)[from:])
 		return
 	}
-	t.Source.ReadAt(p, t.At+int64(i*t.DType.RowBytes(t.Shape.Last())+from)) // all bytes are there
+	t.fill(p, i*t.DType.RowBytes(t.Shape.Last())+from)
+}
+
+// fill sets p to bytes of t's Source from an offset on, and panics if the Source lacks bytes: zeros would be weights.
+func (t *Tensor) fill(p []byte, from int) {
+	if n, err := t.Source.ReadAt(p, t.At+int64(from)); n < len(p) {
+		panic(fmt.Errorf("tensor %s: %d bytes of %d: %w", t.Name, n, len(p), err))
+	}
 }
 
 // Span returns a range of rows without gaps: of Data where rows follow each other, else copied to buf,
@@ -304,7 +311,7 @@ func (t *Tensor) Span(from, to int, buf *[]byte) []byte {
 	if _, joined := t.Source.(Joined); t.Order == nil && !joined {
 		n := t.DType.RowBytes(t.Shape.Last())
 		*buf = slices.Grow(*buf, (to-from)*n)[:(to-from)*n]
-		t.Source.ReadAt(*buf, t.At+int64(from*n)) // all bytes are there
+		t.fill(*buf, from*n)
 		return *buf
 	}
 	for ; from < to; from++ {

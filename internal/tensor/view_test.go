@@ -2,6 +2,8 @@ package tensor
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 )
@@ -113,5 +115,28 @@ func TestStacks(t *testing.T) {
 	}
 	if got := picked.Origin(); len(got) != 1 || &got[0][0] != &in.Data[0] {
 		t.Error("a view is not stored where its tensor is")
+	}
+}
+
+// TestShortSource wants a panic, not zeros, where a Source has fewer bytes than its 
+func TestShortSource(t *testing.T) {
+	x := Tensor{Name: "w", DType: F32, Shape: Shape{3, 4}, Source: bytes.NewReader(make([]byte, 40))}
+	var buf []byte
+	for name, read := range map[string]func(){
+		"Row":     func() { x.Row(2) },
+		"RowPart": func() { x.RowPart(2, 4, make([]byte, 12)) },
+		"Span":    func() { x.Span(1, 3, &buf) },
+	} {
+		func() {
+			defer func() {
+				if err, ok := recover().(error); !ok || !errors.Is(err, io.EOF) {
+					t.Errorf("%s: %v, want io.EOF", name, err)
+				}
+			}()
+			read()
+		}()
+	}
+	if row := x.Row(1); len(row) != 16 {
+		t.Errorf("row 1 has %d bytes", len(row))
 	}
 }
