@@ -98,7 +98,7 @@ func generate(ctx context.Context, s *Sequence, r Request, text *stopper, yield 
 	if err != nil {
 		return err
 	}
-	next := r.Prompt[held:]
+	next, work := r.Prompt[held:], 0
 	for i := 0; r.Max < 0 || i < r.Max; {
 		all, err := s.next(ctx, next, r.choice(sampler, i))
 		if err != nil {
@@ -111,7 +111,9 @@ func generate(ctx context.Context, s *Sequence, r Request, text *stopper, yield 
 			}
 			t, err := all[j].choose(sampler, history, &r)
 			if r.Grammar != nil {
-				s.locked(func(e *Engine) { e.schedule.Charge(s.seat.Key, r.Grammar.Steps()/stepsPerToken) })
+				work += r.Grammar.Steps()
+				s.locked(func(e *Engine) { e.schedule.Charge(s.seat.Key, work/stepsPerToken) })
+				work %= stepsPerToken
 			}
 			if !r.Logits {
 				s.row = all[j].logits
