@@ -51,12 +51,14 @@ func (t tiled) moveRow(r, rows int, place func(int) int) int {
 func (h Habit) Permutes() bool { return h.Heads > 0 || h.tiled.groups > 0 && !h.tiled.columns }
 
 // Regroup returns a folder's tensor with the columns of heads in GGUF's order, or with back the inverse. No data is
-// copied.
+// copied. Where a head ends within a block, the values are in F32.
 func (h Habit) Regroup(t tensor.Tensor, back bool) tensor.Tensor {
 	g := h.tiled
-	if !g.columns || g.groups == 0 || len(t.Shape) != 2 || t.Shape[1] != g.heads*g.size ||
-		t.DType.Quantized() && g.size%t.DType.BlockSize() != 0 {
+	if !g.columns || g.groups == 0 || len(t.Shape) != 2 || t.Shape[1] != g.heads*g.size {
 		return t
+	}
+	if g.size%t.DType.BlockSize() != 0 {
+		t.DType, t.Data, t.Source, t.At = tensor.F32, nil, dequantized{t}, 0
 	}
 	if back {
 		return tensor.Regroup(t, g.heads/g.groups, g.groups)
@@ -128,7 +130,7 @@ func (h Habit) GGUFRow(r, rows int) int {
 }
 
 // Transpose returns a tensor of plain matrices transposed. Others are returned unchanged; binding reports the shape.
-// Woven tensors have been transposed already.
+// Woven tensors have been transposed already, and a packed weight has rows of outputs: packings hold linear modules.
 func (h Habit) Transpose(t tensor.Tensor) tensor.Tensor {
 	if !h.Turned || h.Woven != nil || !isPlainMatrix(t) {
 		return t

@@ -243,7 +243,7 @@ func (c *weights) stack(layer, whole string, parts []string) error {
 	for _, part := range all {
 		data, err := part.Whole()
 		if err == nil && mixed {
-			data, err = toF32(part)
+			data, err = dequantize(part)
 		}
 		if err != nil {
 			return err

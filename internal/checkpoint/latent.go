@@ -43,7 +43,7 @@ func (c *weights) cutLatents() error {
 		v := halved{in: t, step: plain + value, from: plain, rows: value}
 		if t.DType.Quantized() || isDecoded(t) { // blocks lie along rows, and rows become columns
 			var err error
-			if t, err = toF32(t); err != nil {
+			if t, err = dequantize(t); err != nil {
 				return fmt.Errorf("%s: %w", c.Path, err)
 			}
 		}
@@ -71,8 +71,8 @@ func (c *weights) addHalf(layer string, name family.Part, h *halved, heads int) 
 	return nil
 }
 
-// toF32 returns t in F32.
-func toF32(t tensor.Tensor) (tensor.Tensor, error) {
+// dequantize returns t in F32, in memory.
+func dequantize(t tensor.Tensor) (tensor.Tensor, error) {
 	whole, err := t.Whole()
 	if err != nil {
 		return t, err
@@ -84,8 +84,31 @@ func toF32(t tensor.Tensor) (tensor.Tensor, error) {
 	return tensor.Tensor{Name: t.Name, DType: tensor.F32, Shape: t.Shape, Data: bytesOf(v)}, nil
 }
 
-// halved is the Source of some rows of each head of in: from each step rows those beginning at from, transposed by
-// heads if turned.
+// dequantized is the Source of the values of in, of a quantized type, as F32.
+type dequantized struct{ in tensor.Tensor }
+
+// ReadAt implements io.ReaderAt. A unit is a block.
+func (d dequantized) ReadAt(p []byte, off int64) (n int, err error) {
+	var v [256]float32 // the longest block
+	var buf []byte
+	in, block := d.in, d.in.DType.BlockSize()
+	in.Shape = tensor.Shape{in.Shape.Size() / block, block}
+	return tensor.ReadUnits(p, off, 4*block, in.Rows(), func(p []byte, first int) error {
+		for ; len(p) > 0; p, first = p[4*block:], first+1 {
+			if err := quant.Dequantize(in.DType, v[:block], in.Span(first, first+1, &buf)); err != nil {
+				return err
+			}
+			copy(p, bytesOf(v[:block]))
+		}
+		return nil
+	})
+}
+
+// Origin implements the Origin of tensor.Source.
+func (d dequantized) Origin() [][]byte { return d.in.Origin() }
+
+// halved is the Source of a part of each head of in: of every step rows, so many rows from row from on. If turned, rows
+// and columns of a head are exchanged.
 type halved struct {
 	in               tensor.Tensor
 	step, from, rows int
@@ -204,7 +227,7 @@ func (u joinedHalves) head(t tensor.Tensor, h int) ([]byte, error) {
 	if err != nil || m.DType == u.to {
 		return m.Data, err
 	}
-	m, err = toF32(m)
+	m, err = dequantize(m)
 	return m.Data, err
 }
 

@@ -45,3 +45,30 @@ func TestUnread(t *testing.T) {
 		}
 	}
 }
+
+// TestRegroup moves the columns of heads shorter than a block: values move, whatever their type, and come back.
+func TestRegroup(t *testing.T) {
+	const rows, columns = 3, 128 // 8 heads of 16 in 2 groups
+	h := Habit{tiled: tiled{groups: 2, heads: 8, size: 16, columns: true}}
+	values := make([]float32, rows*columns)
+	for i := range values {
+		values[i] = float32((i*37)%255 - 127)
+		if i%32 == 5 {
+			values[i] = 127 // the scale of each block is 1
+		}
+	}
+	x := tensor.Tensor{Name: "w", DType: tensor.Q8_0, Shape: tensor.Shape{rows, columns}}
+	for b := 0; b < len(values); b += 32 {
+		x.Data = append(x.Data, 0x00, 0x3c)
+		for _, v := range values[b : b+32] {
+			x.Data = append(x.Data, byte(int8(v)))
+		}
+	}
+	for _, back := range []bool{false, true} {
+		plain := tensor.Tensor{Name: "w", DType: tensor.F32, Shape: x.Shape, Data: bytesOf(values)}
+		got, want := floatsOf(t, h.Regroup(x, back)), floatsOf(t, h.Regroup(plain, back))
+		if !slices.Equal(got, want) || slices.Equal(got, values) {
+			t.Errorf("back %v: %v, want %v", back, got, want)
+		}
+	}
+}

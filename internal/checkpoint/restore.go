@@ -146,5 +146,5 @@ func (c *weights) TensorName(f Format, name string) string {
 	return name + ".weight"
 }
 
-// root returns the name of the embedding's module in config.json's format; "" for the name in Family.Embedding.
+// root returns the name of the embedding's module in config.json's format; "" for the name in Model.Embedding.
 func (c *weights) root() string { return c.Type().Root }
