@@ -42,8 +42,11 @@ func (w *Weight) fetch(p, c int) {
 
 // maxChunk is the bytes of the largest chunk, and maxRow the bytes of a row's part in a file.
 var maxChunk, maxRow = func() (chunk, row int) {
-	for d := tensor.Q4_0; HasPlanes(d); d++ {
-		chunk, row = max(chunk, chunkBytes(d, Chunk)), max(row, d.RowBytes(Chunk))
+	for d := tensor.Q4_0; d.Quantized(); d++ {
+		row = max(row, d.RowBytes(Chunk))
+		if HasPlanes(d) {
+			chunk = max(chunk, chunkBytes(d, Chunk))
+		}
 	}
 	return chunk, row
 }()
@@ -115,9 +118,10 @@ func (w *Weight) packCodes(units []byte, k int, rows []byte, rowBytes int) {
 // packTwo packs codes of two bits: four bytes of each vector of a plane belong to a row.
 func packTwo(d tensor.DType, units []byte, k int, rows []byte, rowBytes int) {
 	var codes [Chunk]byte
-	var scales [Chunk / 16]float32
 	for r := range Rows {
-		quant.Unpack(d, codes[:k], scales[:], 1, rows[r*rowBytes:][:d.RowBytes(k)])
+		if err := quant.Codes(d, codes[:k], rows[r*rowBytes:][:d.RowBytes(k)]); err != nil {
+			panic(err) // k is whole blocks
+		}
 		for u := range k / 32 {
 			var v uint64
 			for c := range 4 {

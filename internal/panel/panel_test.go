@@ -269,3 +269,15 @@ func BenchmarkUnpack(b *testing.B) {
 		})
 	}
 }
+
+// TestMaximums holds maxChunk and maxRow against every quantized type.
+func TestMaximums(t *testing.T) {
+	for d := tensor.Q4_0; d.Quantized(); d++ {
+		if n := d.RowBytes(Chunk); n > maxRow {
+			t.Errorf("%v: %d bytes of a row's part, maxRow is %d", d, n, maxRow)
+		}
+		if HasPlanes(d) && chunkBytes(d, Chunk) > maxChunk {
+			t.Errorf("%v: %d bytes of a chunk, maxChunk is %d", d, chunkBytes(d, Chunk), maxChunk)
+		}
+	}
+}

@@ -64,7 +64,7 @@ func (w *Weight) Unpack(s *Scratch, p, c int, tiles bool) {
 	}
 }
 
-// open makes s chunk c of panel p but for the codes, and returns their planes.
+// open fills s with the scales of chunk c of panel p, and returns the planes of its codes.
 func (w *Weight) open(s *Scratch, p, c int) []byte {
 	if s.codes == nil {
 		s.allocate()
