@@ -199,17 +199,14 @@ func hasWindow(n *graph.Node, w int) reference.Edit {
 
 // lostWindows lists attention without its window.
 func lostWindows(_ *Proposer, n *graph.Node) []*Hypothesis {
-	if !slides(n) {
+	if !hasSliding(nil, n) {
 		return nil
 	}
 	return []*Hypothesis{edit(n, "sees all earlier positions, without the window", detail{}, hasWindow(n, 0))}
 }
 
-// inWindow reports whether n is attention with a window that is not by chunks.
-func inWindow(_ *site, n *graph.Node) bool { return slides(n) }
-
-// slides reports whether n is attention with a window that is not by chunks.
-func slides(n *graph.Node) bool {
+// hasSliding reports whether n is attention with a window, other than one by chunks.
+func hasSliding(_ *site, n *graph.Node) bool {
 	return n.Op == graph.Attention && window(n) > 0 && !sees(n).KV.Chunked
 }
 
@@ -264,7 +261,7 @@ func otherWindows(p *Proposer, n *graph.Node) []*Hypothesis {
 // chunkedWindows lists windows that begin where that of the first or of the last query of a chunk does, as far as a
 // prompt is long enough to tell. The likeliest size of several that are as near comes first.
 func chunkedWindows(p *Proposer, n *graph.Node) (all []*Hypothesis) {
-	if !slides(n) || sees(n).Bidirectional || p.Longest <= window(n) {
+	if !hasSliding(nil, n) || sees(n).Bidirectional || p.Longest <= window(n) {
 		return nil
 	}
 	for _, size := range []int{32, 64, 128, 256, 512, 16, 8, 4, 2} {

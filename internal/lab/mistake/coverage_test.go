@@ -33,7 +33,7 @@ func TestAttributes(t *testing.T) {
 		}
 	}
 	for _, f := range fields {
-		if c, ok := Find(attributes[f]); !ok || making(attributes[f]) == nil || c.Kind != Structural {
+		if c, ok := Find(attributes[f]); !ok || entryOf(attributes[f]) == nil || c.Kind != Structural {
 			t.Errorf("%s: no fault and cause (%q)", f, attributes[f])
 		}
 	}

@@ -64,7 +64,7 @@ func Parse(text string) ([]Fault, error) {
 
 // known reports whether a fault has the ID.
 func known(id string) bool {
-	return making(id) != nil || isInput(id) || isProbe(id)
+	return entryOf(id) != nil || isInput(id) || isProbe(id)
 }
 
 // Split separates the faults of the engine from faults of the input and of the probe.

@@ -127,7 +127,7 @@ func (s *site) inject(faults []Fault) ([]Injected, error) {
 
 // one builds in a mistake. A mistake in layers and outside has two entries.
 func (s *site) one(f Fault) ([]Injected, error) {
-	m := making(f.ID)
+	m := entryOf(f.ID)
 	switch {
 	case m == nil && known(f.ID):
 		return nil, errors.New("it is no fault of the engine: it is made in the prompts or in the record")
@@ -232,15 +232,14 @@ func (s *site) order(m *entry, l *layer) []*graph.Node {
 		return l.nodes
 	}
 	nodes := slices.Clone(l.nodes)
-	slices.SortStableFunc(nodes, func(a, b *graph.Node) int { return last(a.Op != op) - last(b.Op != op) })
-	return nodes
-}
-
-func last(x bool) int {
-	if x {
+	rank := func(n *graph.Node) int {
+		if n.Op == op {
+			return 0
+		}
 		return 1
 	}
-	return 0
+	slices.SortStableFunc(nodes, func(a, b *graph.Node) int { return rank(a) - rank(b) })
+	return nodes
 }
 
 // of lists the forms of a mistake at a node.

@@ -214,7 +214,7 @@ func TestEdited(t *testing.T) {
 // TestStrange wants no mistake on no list that the table lists at the same operation: the table's name wins.
 func TestStrange(t *testing.T) {
 	for _, m := range strange {
-		e := making(strings.TrimPrefix(m.id, "x_"))
+		e := entryOf(strings.TrimPrefix(m.id, "x_"))
 		if m.forms != nil || e != nil && (m.ops == nil || slices.ContainsFunc(m.ops, func(op graph.Op) bool { return slices.Contains(e.ops, op) })) {
 			t.Errorf("%s has a name in the table", m.id)
 		}

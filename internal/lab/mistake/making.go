@@ -10,11 +10,11 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// making returns the entry of an ID, nil if there is none.
-func making(id string) *entry {
-	for _, m := range table {
-		if m.id == id {
-			return m
+// entryOf returns the entry of an ID, nil if there is none.
+func entryOf(id string) *entry {
+	for _, e := range table {
+		if e.id == id {
+			return e
 		}
 	}
 	return nil

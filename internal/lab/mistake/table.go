@@ -88,10 +88,10 @@ var listed = []*entry{
 		at: turns, tokens: 2, values: []string{untapped}},
 
 	{id: "attention_scale", ops: isOp(graph.Attention), forms: otherScalesOfScores, usual: otherScale, tokens: 2},
-	{id: "window_size", ops: isOp(graph.Attention), byErrors: true, forms: otherWindows, at: inWindow,
+	{id: "window_size", ops: isOp(graph.Attention), byErrors: true, forms: otherWindows, at: hasSliding,
 		usual: func(_ *site, _ *graph.Node, f *Fit) float64 { return f.Right - 1 }, values: []string{"+1"},
 		windows: true},
-	{id: "window_per_chunk", ops: isOp(graph.Attention), byErrors: true, forms: chunkedWindows, at: inWindow,
+	{id: "window_per_chunk", ops: isOp(graph.Attention), byErrors: true, forms: chunkedWindows, at: hasSliding,
 		more: anyChunk, windows: true, number: "chunk", usual: func(_ *site, n *graph.Node, _ *Fit) float64 {
 			usual := 32
 			for usual > 2 && usual > window(n)/2 {
@@ -99,7 +99,7 @@ var listed = []*entry{
 			}
 			return float64(usual)
 		}},
-	{id: "window_missing", ops: isOp(graph.Attention), byErrors: true, forms: lostWindows, at: inWindow, windows: true},
+	{id: "window_missing", ops: isOp(graph.Attention), byErrors: true, forms: lostWindows, at: hasSliding, windows: true},
 	{id: "layer_pattern", ops: isOp(graph.Attention), byErrors: true, forms: otherPatterns, tokens: 2, windows: true,
 		words: plainly(detail{"kind": "another"})},
 	{id: "mask", ops: isOp(graph.Attention), byErrors: true, forms: masks, more: unbounded,
