@@ -25,20 +25,20 @@ func Load(c *checkpoint.Checkpoint) (g *graph.Graph, notes []string, err error) 
 // LoadFor is Load of a model opened for sequences of so many tokens: some models choose their rotation by the
 // length; 0 is the model's longest.
 func LoadFor(c *checkpoint.Checkpoint, context int) (g *graph.Graph, notes []string, err error) {
-	g, _, notes, err = open(c, c, context)
+	g, _, notes, err = load(c, c, context)
 	return g, notes, err
 }
 
 // Stored is Load over the tensors as stored in the files, without copies: a graph to be read, not to be run.
 func Stored(c *checkpoint.Checkpoint) (g *graph.Graph, notes []string, err error) {
-	g, _, notes, err = open(c, checkpoint.Stored{Checkpoint: c}, 0)
+	g, _, notes, err = load(c, checkpoint.Stored{Checkpoint: c}, 0)
 	return g, notes, err
 }
 
 // Weights lists the tensors of c's model in the order of the files, with the names of both formats and of the
 // files. Notes and errors are Load's: a file taken by Load names each of its tensors.
 func Weights(c *checkpoint.Checkpoint) (weights []*graph.Weight, notes []string, err error) {
-	_, weights, notes, err = open(c, checkpoint.Stored{Checkpoint: c}, 0)
+	_, weights, notes, err = load(c, checkpoint.Stored{Checkpoint: c}, 0)
 	at := make(map[string]int, len(weights))
 	for i, name := range c.Names() {
 		at[name] = i
@@ -84,14 +84,6 @@ func (absent) Name(gguf, _ string) string { return gguf }
 // Tensor returns a tensor with a name only, for the graph to report its shape.
 func (absent) Tensor(gguf, _ string) (tensor.Tensor, bool) { return tensor.Tensor{Name: gguf}, false }
 
-func open(c *checkpoint.Checkpoint, src bind.Source, context int) (*graph.Graph, []*graph.Weight, []string, error) {
-	g, weights, notes, err := load(c, src, context)
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("%s: %w", c.Path, err)
-	}
-	return g, weights, notes, nil
-}
-
 // Unread lists the settings of c never read by its architecture that switch something on, with or without
 // effect on logits.
 func Unread(c *checkpoint.Checkpoint) []settings.Entry {
@@ -99,13 +91,18 @@ func Unread(c *checkpoint.Checkpoint) []settings.Entry {
 }
 
 // load makes the graph of any family from its configuration and weights.
-func load(c *checkpoint.Checkpoint, src bind.Source, context int) (*graph.Graph, []*graph.Weight, []string, error) {
+func load(c *checkpoint.Checkpoint, src bind.Source, context int) (g *graph.Graph, weights []*graph.Weight,
+	notes []string, err error) {
+	defer func() {
+		if err != nil {
+			g, weights, notes, err = nil, nil, nil, fmt.Errorf("%s: %w", c.Path, err)
+		}
+	}()
 	m, notes, err := model(c, context)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	// Binding may read the tensors of a shrunk file.
-	var weights []*graph.Weight
 	var bound error
 	if err := mmap.Guard(func() error { weights, bound = bind.Model(m, src); return nil }); err != nil {
 		return nil, nil, nil, err

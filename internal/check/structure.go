@@ -298,7 +298,7 @@ func explainFaults(c *checker, groups []*group) []*group {
 			c.setting("num_attention_heads"), c.setting("head_dim"), groups[0].tensors[0], groups[0].what)
 		return nil
 	}
-	if c.family().KeyOf(family.SlidingDim) == "" {
+	if c.family().KeyOf(family.SlidingDim).GGUF == "" {
 		return groups
 	}
 	c.add("layer-pattern", tensorsOf(groups), "the attention of layers %s has the shapes of the other kind of layer",

@@ -231,7 +231,7 @@ func (f *Family) Lacks(setting string) bool { return slices.Contains(f.Without, 
 
 // Encodes reports whether f's models make vectors, and generate nothing.
 func (f *Family) Encodes() bool {
-	return f.KeyOf(Never) == "attention.causal" || f.Fixed["use_bidirectional_attention"] == true
+	return f.KeyOf(Never).GGUF == "attention.causal" || f.Fixed["use_bidirectional_attention"] == true
 }
 
 // Uses reports whether a key of f holds the setting.
@@ -252,14 +252,14 @@ func (f *Family) Slides(i, period int) bool {
 	return (i+1)%period != 0
 }
 
-// KeyOf returns f's key of a kind, "" if there is none.
-func (f *Family) KeyOf(kind Kind) string {
+// KeyOf returns f's first key of a kind, the zero Key if there is none.
+func (f *Family) KeyOf(kind Kind) Key {
 	for _, k := range f.Keys {
 		if k.Kind == kind {
-			return k.GGUF
+			return k
 		}
 	}
-	return ""
+	return Key{}
 }
 
 // Periodic reports whether full layers are at an interval.
@@ -267,28 +267,18 @@ func (f *Family) Periodic() bool { return f.Windows() == Periodic || f.Windows()
 
 // Partial reports whether only a part of a head's features may turn.
 func (f *Family) Partial() bool {
-	return f.KeyOf(Turning) != ""
+	return f.KeyOf(Turning).GGUF != ""
 }
 
 // Latent reports whether keys and values are products of a latent.
-func (f *Family) Latent() bool { return f.KeyOf(Rank) != "" }
+func (f *Family) Latent() bool { return f.KeyOf(Rank).GGUF != "" }
 
 // Next returns the setting with the number of layers behind the last, "" if there is none.
-func (f *Family) Next() string { return f.settingOf(NextLayers) }
-
-// settingOf returns the setting of f's key of a kind, "" if there is none.
-func (f *Family) settingOf(kind Kind) string {
-	for _, k := range f.Keys {
-		if k.Kind == kind {
-			return k.Setting
-		}
-	}
-	return ""
-}
+func (f *Family) Next() string { return f.KeyOf(NextLayers).Setting }
 
 // Mixes reports whether a model with these settings has experts, in a family with experts in some models only.
 func (f *Family) Mixes(s Settings) bool {
-	if flag := f.settingOf(Experts); flag != "" {
+	if flag := f.KeyOf(Experts).Setting; flag != "" {
 		return s[flag] == true
 	}
 	return f.Model.Reads("num_experts") && s.Number("num_experts") > 0 && !f.Uses("num_experts")

@@ -70,7 +70,7 @@ func (r *reader) windowKey() (own family.Key, period int) {
 
 // readListed derives the kinds of layers from the keys that are 0 for other layers.
 func (r *reader) readListed() {
-	if r.Family.KeyOf(family.Interval) != "" {
+	if r.Family.KeyOf(family.Interval).GGUF != "" {
 		r.readInterval()
 		return
 	}
@@ -109,7 +109,7 @@ func (r *reader) readListed() {
 func (r *reader) readInterval() {
 	flags, _ := r.value(recurrent).([]bool)
 	every := r.Family.Types[0].Period
-	if n, ok := r.number(r.Family.KeyOf(family.Interval)); ok {
+	if n, ok := r.number(r.Family.KeyOf(family.Interval).GGUF); ok {
 		every = int(n)
 	}
 	if n := r.Values.Int("num_hidden_layers"); every < 1 || flags != nil && len(flags) < n {

@@ -140,7 +140,7 @@ func (r *reader) readHeads() {
 	if !r.Family.Partial() {
 		r.checkDim(r.fullDim, "rope.dimension_count")
 	}
-	if r.Family.KeyOf(family.SlidingDim) != "" {
+	if r.Family.KeyOf(family.SlidingDim).GGUF != "" {
 		if n, ok := r.number("attention.key_length_swa"); ok {
 			s["head_dim"] = n
 			r.Spelling["head_dim"] = r.Arch + ".attention.key_length_swa"
@@ -248,7 +248,7 @@ func (r *reader) readWidths() {
 
 // readFullDim reads the separate head size of full layers.
 func (r *reader) readFullDim() {
-	if r.Family.KeyOf(family.SlidingDim) == "" || r.fullDim == r.Values["head_dim"] {
+	if r.Family.KeyOf(family.SlidingDim).GGUF == "" || r.fullDim == r.Values["head_dim"] {
 		return
 	}
 	for i, t := range r.Values.List("layer_types") {

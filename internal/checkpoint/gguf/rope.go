@@ -91,7 +91,7 @@ func (r *reader) readScaling(f family.Settings) {
 			f["mscale"] = shortest(float32(10 * n)) // GGUF has a tenth of the multiplier, and no key for a second
 			f["mscale_all_dim"] = f["mscale"]
 		}
-		if own := r.Family.KeyOf(family.Multiplier); own != "" {
+		if own := r.Family.KeyOf(family.Multiplier).GGUF; own != "" {
 			if n, ok := r.number(own); ok && n != 0 {
 				f["mscale"], f["mscale_all_dim"] = 1., n
 			}

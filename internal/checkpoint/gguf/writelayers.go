@@ -26,7 +26,7 @@ func (w *writer) writePerLayer(key, own string) {
 // listedKinds returns the kinds of layers with the setting, whose key is 0 for others; nil for all kinds.
 func (w *writer) listedKinds(key string) []string {
 	switch {
-	case w.Family.Windows() != family.Listed || w.Family.KeyOf(family.Interval) != "":
+	case w.Family.Windows() != family.Listed || w.Family.KeyOf(family.Interval).GGUF != "":
 	case key == "num_key_value_heads":
 		return []string{family.FullAttention}
 	case w.Family.Layers.Kinds[family.MLPAlone] != "" || w.Family.Layers.Kinds[family.ExpertsAlone] != "":

@@ -81,7 +81,7 @@ func (w *writer) writeYarn(p rope.Params) {
 		w.errorf("rope_parameters."+family.FullAttention, "has truncate %v: GGUF has no key for it in architecture %s",
 			truncate, w.Arch)
 	}
-	switch own := w.Family.KeyOf(family.Multiplier); {
+	switch own := w.Family.KeyOf(family.Multiplier).GGUF; {
 	case w.Family.Latent() && p.Mscale == p.MscaleAllDim:
 		if p.MscaleAllDim != 0 {
 			w.put(yarnMultiplier, float32(0.1*p.MscaleAllDim))
