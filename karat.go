@@ -133,7 +133,7 @@ type Model struct {
 	chat   struct { // the model's template, parsed at the first use
 		once     sync.Once
 		template *chat.Template
-		broken   error // the reason against its use
+		broken   error // parsing error; nil for a usable template
 	}
 
 	vocab struct { // the tokens in the form of grammars

@@ -230,9 +230,8 @@ func (s *Server) enter(who *caller, n, tokens int) (done func()) {
 	if !s.rooms.places.takeLeaving(s.reservedPlaces(who), who.name, int64(n)) {
 		s.telemetry.refused.Inc()
 		if who.key != nil {
-			throw(full("Of the %d requests that are computed or wait the key %q has as many as leave places for the "+
-				"other "+
-				"keys", s.o.Requests, who.name))
+			throw(full("Of the %d requests that are computed or wait the key %q has as many as leave places for "+
+				"the other keys", s.o.Requests, who.name))
 		}
 		throw(full("%d requests are computed or wait, this server takes no more", s.o.Requests))
 	}

@@ -37,8 +37,8 @@ func (t *taps) watch(tap backend.Tap) backend.Tap {
 	}
 }
 
-// inside has the goroutines computing a step with taps, and their graphs. Engines of one graph may share a backend, and
-// wait for each other there.
+// tapping holds the goroutines computing a step with taps, and their graphs. Engines of one graph may share a backend,
+// and wait for each other there.
 var tapping struct {
 	steps atomic.Int64
 	of    sync.Map // of place

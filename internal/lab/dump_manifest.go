@@ -10,12 +10,15 @@ import (
 	"strings"
 )
 
-// manifest is what manifest.json says of a folder of arrays. It is a record's JSON file, of which all may be
-// missing: token_ids may stand for a prompt's ids and rendered_prompt for its text, and those of a single prompt
-// may stand beside names. Besides, here or in a prompt, it has arrays under taps, files, tensors or arrays: an
-// object from names to files or from files to names, the other one being a text or in an object with name, file,
-// dtype and prompt; or a list of such objects. ids, logits and hidden may be files, too. A dtype matters where it
-// is bfloat16, for which NumPy has none; all else is in the files.
+// manifest holds the contents of manifest.json, the description of a folder of arrays: a record's JSON file with every
+// key optional, and lists of arrays. Two examples:
+//
+//	{"token_ids": [1, 5], "rendered_prompt": "Hi", "logits": "logits.npy", "taps": {"layers.0.out": "l0.npy"}}
+//	{"prompts": [{"ids": [1, 5], "arrays": [{"name": "embed", "file": "e.npy", "dtype": "bfloat16"}]}]}
+//
+// The first has a single prompt, and other names for ids and text. Arrays are under taps, files, tensors or arrays, of
+// the whole or of a prompt: names with files, files with names, or a list of objects. Of dtype only bfloat16 counts,
+// a type absent from NumPy.
 type manifest struct {
 	arrays []arrayInfo
 	info   []byte // the record's JSON

@@ -106,7 +106,7 @@ func (d *debugTree) Close() error {
 	return errors.Join(errs...)
 }
 
-// debugEnds are what may stand behind a module's name, and what it makes of a tap.
+// debugEnds lists the endings of a module's files, and the ending of the tap's name for each.
 var debugEnds = []struct{ end, tap string }{
 	{"_outputs", ".out"}, {"_outputs_0", ".out"}, {"_inputs_args_0", ".in"}, {"_inputs_kwargs_hidden_states", ".in"},
 	{"_inputs_kwargs_x", ".in"},

@@ -94,7 +94,8 @@ func (l *placer) orderHeads(all []*placer) {
 	}
 }
 
-// turn is a rotation, the projection it is of, these and what lies between, and whose keys it is about.
+// turn holds a rotation, the projection being rotated, the nodes from the projection to the rotation, and the store of
+// the keys.
 type turn struct {
 	rope, linear *graph.Node
 	nodes        []*graph.Node

@@ -84,7 +84,7 @@ type NodeStats struct {
 	Stats
 }
 
-// ErrNoNode is of names no node has.
+// ErrNoNode reports that no node has the name.
 var ErrNoNode = errors.New("no node of the graph matches")
 
 // statsBytes bounds the logits a run for statistics has at a time.

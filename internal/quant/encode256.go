@@ -70,7 +70,7 @@ func (e *encoder) minCodes(g int, x []float32, top float32) {
 	}
 }
 
-// scaleCodes does so for codes about half. A group without a scale has code 0.
+// scaleCodes sets the codes of group g, centred on half, by the search's scale. A group without a scale has code 0.
 func (e *encoder) scaleCodes(g int, x []float32, half float32) {
 	for i, v := range x {
 		q := e.q[g*len(x):]
@@ -277,8 +277,7 @@ func (e *encoder) scales3(scales *[maxGroups]byte, x []float32) float32 {
 	return 1 / inv
 }
 
-// weighedScales3 does so by the importance w. The scales, again, are values about zero, whose importance is the sum of
-// their group's.
+// weighedScales3 sets the scales of Q3_K's groups by the importance w. A group's importance is the sum of its weights'.
 func (e *encoder) weighedScales3(scales *[maxGroups]byte, x, w []float32) float32 {
 	e.square = 2 * squares(x) / maxBlock
 	e.weigh(x, w)

@@ -52,7 +52,7 @@ func Table(d tensor.DType) *[16]int8 { return formatOf(d).table }
 // Levels returns the integers of d's weights, least first, where d's codes have gaps between at most 16 values; else nil.
 func Levels(d tensor.DType) []int8 { return formatOf(d).levels }
 
-// Codes reads the len(dst) codes of the blocks in src, of the quantized type d and no longer.
+// Codes sets dst to the codes of src: whole blocks of the quantized type d, with exactly len(dst) weights.
 func Codes(d tensor.DType, dst, src []byte) error {
 	if !d.Quantized() {
 		return fmt.Errorf("%v has no blocks", d)

@@ -166,8 +166,8 @@ func tableSums(x, w []float32, inverse float32) (xq, qq float32) {
 	return xq, qq
 }
 
-// halfway has the code of iq4's value that is nearest to n/2 for n-2*iq4[0], the greater of two, as for all numbers
-// from there to (n+1)/2.
+// halfway[n-2*iq4[0]] is the code of iq4's value nearest to every number from n/2 to (n+1)/2; of two values equally
+// near, the greater.
 var halfway = func() (codes [2*(113+127) + 1]byte) {
 	for i := range codes {
 		n := i + 2*int(iq4[0])

@@ -51,7 +51,7 @@ type sum struct {
 	from, to  int // of lows
 }
 
-// A piece of the loops has so many rows, and so many of a pair's.
+// Sizes of a piece: rows of the step, rows of A, columns of the sum.
 const (
 	adaptedRows = 32
 	lowRows     = 16

@@ -51,7 +51,7 @@ type product struct {
 	block  int  // rows of a piece
 	per    int  // numbers of the loop for a block of rows
 	tiles  bool // by simd.AddTiles
-	row    bool // by panel.Weight.AddRow
+	row    bool // by simd.AddRow
 	few    bool // by simd.AddRows
 	whole  bool // by simd.AddChunks
 }

@@ -367,6 +367,6 @@ type share struct {
 
 // tally is the number of blocks of a loop done by a worker, its only writer.
 type tally struct {
-	loop atomic.Uint64 // see loop.of
+	loop atomic.Uint64 // see loop.withBlocks
 	_    [120]byte
 }

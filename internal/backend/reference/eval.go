@@ -256,8 +256,7 @@ func (e *Eval) compute(n *graph.Node, rows []int) ([]float64, error) {
 	return y, nil
 }
 
-// Forget drops what was computed of layers before one, but for keys and values that are
-// stored.
+// Forget drops computed values of layers before a layer. Stored keys and values stay.
 func (e *Eval) Forget(layer int) {
 	if e.under != nil {
 		e.under.Forget(layer)
