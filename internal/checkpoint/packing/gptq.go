@@ -63,7 +63,7 @@ func (p *gptq) weight(m *module) (tensor.Tensor, error) {
 	if ok && len(p.Dynamic) > 0 && len(zeros.Shape) == 2 { // modules may differ in bits
 		bits = zeros.Shape[1] * 32 / rows
 	}
-	if bits < 1 || bits > 8 {
+	if !slices.Contains([]int{2, 3, 4, 8}, bits) { // GPTQModel writes others in planes (PLANAR_BITS)
 		return q, fmt.Errorf("%d bits, expected 2, 3, 4 or 8", bits)
 	}
 	if zeros, err = m.need("qzeros", words, tensor.Shape{groups, upTo(rows*bits, 32)}); err != nil {
