@@ -20,7 +20,8 @@ func init() { local.Puller = pull }
 
 func pull(ctx context.Context, reference string, o local.PullOptions) (*local.Pulled, error) {
 	if o.RateLimit < 0 || o.Connections < 0 || o.Connections > 32 {
-		return nil, fmt.Errorf("PullOptions: RateLimit is %d, want 0 or more; Connections is %d, want 0 to 32", o.RateLimit, o.Connections)
+		return nil, fmt.Errorf("PullOptions: RateLimit is %d, want 0 or more; Connections is %d, want 0 to 32",
+			o.RateLimit, o.Connections)
 	}
 	dir, err := local.DefaultDir()
 	if err != nil {
@@ -31,7 +32,8 @@ func pull(ctx context.Context, reference string, o local.PullOptions) (*local.Pu
 		return nil, err
 	}
 	defer s.Close()
-	x := hub.PullOptions{Name: o.Name, Token: o.Token, Endpoint: o.Endpoint, Rate: o.RateLimit, Lines: o.Connections, Note: o.Note}
+	x := hub.PullOptions{Name: o.Name, Token: o.Token, Endpoint: o.Endpoint, Rate: o.RateLimit, Lines: o.Connections,
+		Note: o.Note}
 	if o.Progress != nil {
 		x.Progress = func(p hub.Progress) { o.Progress(p.Done, p.All) }
 	}
@@ -40,5 +42,6 @@ func pull(ctx context.Context, reference string, o local.PullOptions) (*local.Pu
 		return nil, err
 	}
 	path, err := s.Path(m)
-	return &local.Pulled{Name: m.Name, Path: path, Source: m.Source, Revision: m.Revision, License: m.License, Bytes: m.Bytes()}, err
+	return &local.Pulled{Name: m.Name, Path: path, Source: m.Source, Revision: m.Revision, License: m.License,
+		Bytes: m.Bytes()}, err
 }

@@ -50,9 +50,13 @@ var (
 	isHidden = regexp.MustCompile(`^\d+\.hidden$`)
 	isLogits = regexp.MustCompile(`^\d+\.logits$`)
 	inLayer  = regexp.MustCompile(`\.(?:layers|h)\.(\d+)\.(.*)$`)
-	isSum    = regexp.MustCompile(`^((mlp|self_attn|attn|mamba|mixer|mixer\.norm|norm|feed_forward|linear_attn)\.)?out$`) // what a layer adds, and what it hands on
-	isAside  = regexp.MustCompile(`\.in$|mlp\.shared_expert\.|kv_b_proj|input_linear|latent_proj|feed_forward\.(experts|(gate|up)_proj|shared_expert(\.down_proj)?)\.out|rotary_emb|lm_head|dropout|act(ivation)?(_fn)?\.out$`)
-	kept     = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
+	isAside  = regexp.MustCompile(`\.in$|mlp\.shared_expert\.|kv_b_proj|input_linear|latent_proj|` +
+		`feed_forward\.(experts|(gate|up)_proj|shared_expert(\.down_proj)?)\.out|` +
+		`rotary_emb|lm_head|dropout|act(ivation)?(_fn)?\.out$`)
+	// isSum matches the values added by a layer, and the sum handed on.
+	isSum = regexp.MustCompile(
+		`^((mlp|self_attn|attn|mamba|mixer|mixer\.norm|norm|feed_forward|linear_attn)\.)?out$`)
+	kept = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
 )
 
 func main() {
@@ -116,7 +120,8 @@ func trim(from, to string) error {
 // records trims the records of the trained models from the goldens, and the others in their place.
 func records(from, to string) error {
 	for _, name := range models {
-		err := shorten(filepath.Join(from, "models", name), filepath.Join(from, "records", name), filepath.Join(to, "records", name))
+		err := shorten(filepath.Join(from, "models", name), filepath.Join(from, "records", name),
+			filepath.Join(to, "records", name))
 		if err != nil {
 			return err
 		}
@@ -128,7 +133,8 @@ func records(from, to string) error {
 		}
 	}
 	demo := filepath.Join(to, "records", "demo")
-	if err := tensors(filepath.Join(to, "llamacpp", demoFile), filepath.Join(to, "llamacpp", demoFile), 1, none); err != nil {
+	file := filepath.Join(to, "llamacpp", demoFile)
+	if err := tensors(file, file, 1, none); err != nil {
 		return err
 	}
 	return record(demo, demo, none)
@@ -259,7 +265,8 @@ func none(string) bool { return false }
 // record trims both files of one model's record, of whose taps it keeps those of taps.
 func record(from, to string, taps func(name string) bool) error {
 	name := filepath.Base(from)
-	if err := tensors(filepath.Join(from, "golden.safetensors"), filepath.Join(to, "golden.safetensors"), positions(name), taps); err != nil {
+	const file = "golden.safetensors"
+	if err := tensors(filepath.Join(from, file), filepath.Join(to, file), positions(name), taps); err != nil {
 		return err
 	}
 	return edit(filepath.Join(from, "golden.json"), filepath.Join(to, "golden.json"), func(b []byte) ([]byte, error) {

@@ -319,7 +319,8 @@ func (s *Step) Pooled() ([]int32, error) {
 			f--
 		}
 		if s.Pos[f] != 0 {
-			return nil, fmt.Errorf("rows from position %d on: a prompt whose rows are pooled must be in one step", s.Pos[f])
+			return nil, fmt.Errorf("rows from position %d on: a prompt whose rows are pooled must be in one step",
+				s.Pos[f])
 		}
 		first[i] = f
 	}

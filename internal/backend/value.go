@@ -47,8 +47,8 @@ func (k Kept) Check(s *Step) error {
 		case !ok:
 			return fmt.Errorf("the value of node %v, which the plan does not keep", v.Node)
 		case v.Row < 0 || int(v.Row) >= len(s.Tokens) || after && !slices.Contains(s.Outputs, v.Row):
-			return fmt.Errorf("the value of node %v at row %d, of %d rows and the outputs %v", v.Node, v.Row, len(s.Tokens),
-				s.Outputs)
+			return fmt.Errorf("the value of node %v at row %d, of %d rows and the outputs %v", v.Node, v.Row,
+				len(s.Tokens), s.Outputs)
 		case len(v.Out) != v.Node.Shape.Size():
 			return fmt.Errorf("room for %d elements of a value of node %v, which has %d", len(v.Out), v.Node,
 				v.Node.Shape.Size())

@@ -33,7 +33,8 @@ func (s *Sequence) carry(f func(c carrier) error) error {
 	case e.closed || s.closed:
 		return ErrClosed
 	case !ok:
-		return errors.New("the keys and values of this backend cannot be carried: the CPU's can, with precision fast or f32")
+		return errors.New("the keys and values of this backend cannot be carried: the CPU's can, with precision " +
+			"fast or f32")
 	case e.entire:
 		return errors.New("the model sees later tokens or pools rows: nothing of a prefix can be kept")
 	case s.extras.name != "":

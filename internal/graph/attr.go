@@ -238,7 +238,8 @@ func (a *Activation) UnmarshalText(name []byte) error {
 	case "tanh":
 		*a = Tanh
 	default:
-		return fmt.Errorf("activation %q is not supported (silu, gelu, gelu_pytorch_tanh, relu2, sigmoid and tanh are)", name)
+		return fmt.Errorf("activation %q is not supported (silu, gelu, gelu_pytorch_tanh, relu2, sigmoid and tanh are)",
+			name)
 	}
 	return nil
 }

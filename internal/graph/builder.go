@@ -196,7 +196,8 @@ func (b Builder) RoPEWith(role string, x *Node, a RoPEAttr) *Node {
 		b.errorf(n, "%d frequencies for heads of %d", len(a.Freqs), turning)
 	case !(a.Magnitude >= 0 && a.Magnitude <= 1e6):
 		b.errorf(n, "magnitude %v", a.Magnitude)
-	case slices.Min(a.Sections[:]) < 0 || a.Sections != [3]int{} && a.Sections[0]+a.Sections[1]+a.Sections[2] != turning/2:
+	case slices.Min(a.Sections[:]) < 0 ||
+		a.Sections != [3]int{} && a.Sections[0]+a.Sections[1]+a.Sections[2] != turning/2:
 		b.errorf(n, "sections %v of %d pairs", a.Sections, turning/2)
 	}
 	return n
@@ -316,7 +317,8 @@ func (b Builder) RouteWith(scores *Node, k int, a RouteAttr, perExpert, bias *We
 	}
 	from := count // experts open to choice
 	if a.Groups != 0 {
-		if a.Groups < 0 || count%a.Groups != 0 || a.Kept < 1 || a.Kept > a.Groups || a.Best < 0 || a.Best > count/a.Groups {
+		if a.Groups < 0 || count%a.Groups != 0 || a.Kept < 1 || a.Kept > a.Groups || a.Best < 0 ||
+			a.Best > count/a.Groups {
 			b.errorf(n, "%d of %d groups of %d experts, by the best %d of each", a.Kept, a.Groups, count, a.Best)
 			return n
 		}

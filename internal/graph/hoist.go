@@ -17,8 +17,8 @@ func (g *Graph) Hoist(together func(*Node) []*Node, keep func(*Node) bool) *Grap
 	for _, n := range g.Nodes {
 		if n.Op == Rows {
 			if h.of[n] = h.wanted(n.In[0]); keep != nil && keep(n) { // also under its own name
-				h.add(&Node{Op: View, Name: n.Name, Layer: n.Layer, Shape: n.Shape, In: []*Node{h.of[n]}, Attr: ViewAttr{},
-					Pos: n.Pos})
+				h.add(&Node{Op: View, Name: n.Name, Layer: n.Layer, Shape: n.Shape, In: []*Node{h.of[n]},
+					Attr: ViewAttr{}, Pos: n.Pos})
 			}
 			continue
 		}
@@ -40,8 +40,8 @@ func (g *Graph) stored(together func(*Node) []*Node, keep func(*Node) bool) map[
 	every, after := map[*Node]bool{}, g.Live().After
 	for i := len(g.Nodes) - 1; i >= 0; i-- {
 		n := g.Nodes[i]
-		every[n] = every[n] || keep != nil && !after[n] && keep(n) || n.Op == StoreKV || n.Op == Embed || n.Op == EmbedPos ||
-			n.State != nil
+		every[n] = every[n] || keep != nil && !after[n] && keep(n) || n.Op == StoreKV || n.Op == Embed ||
+			n.Op == EmbedPos || n.State != nil
 		if every[n] || n.Op == Pool {
 			for _, in := range n.In {
 				every[in] = true

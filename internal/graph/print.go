@@ -39,8 +39,9 @@ func attributes(attr any) string {
 	case NormAttr:
 		return fmt.Sprintf(" eps=%g offset=%g", a.Eps, a.Offset)
 	case RoPEAttr:
-		return fmt.Sprintf(" freqs=%d:%s", len(a.Freqs), ends(a.Freqs)) + set("dim", a.Dim) + flag("interleaved", a.Interleaved) +
-			set("magnitude", a.Magnitude) + set("sections", a.Sections) + flag("woven", a.Woven)
+		return fmt.Sprintf(" freqs=%d:%s", len(a.Freqs), ends(a.Freqs)) + set("dim", a.Dim) +
+			flag("interleaved", a.Interleaved) + set("magnitude", a.Magnitude) + set("sections", a.Sections) +
+			flag("woven", a.Woven)
 	case *KV:
 		return " " + a.String()
 	case AttentionAttr:

@@ -125,8 +125,8 @@ func (c *Collector) Drain(m *Matrix) error {
 		clear(e.Counts)
 		for i, sum := range m.Entries[name].Sums {
 			if !(sum <= math.MaxFloat32) {
-				return fmt.Errorf("tensor %q: the squared activations of column %d sum to %v", name, i%(len(e.Sums)/len(e.Counts)),
-					sum)
+				return fmt.Errorf("tensor %q: the squared activations of column %d sum to %v", name,
+					i%(len(e.Sums)/len(e.Counts)), sum)
 			}
 		}
 	}

@@ -51,7 +51,8 @@ func (m *Matrix) Mean(name string, matrices, columns int) ([]float32, error) {
 		return nil, nil
 	}
 	if len(e.Sums) != matrices*columns {
-		return nil, fmt.Errorf("tensor %q: %d columns in all, the model's has %d × %d", name, len(e.Sums), matrices, columns)
+		return nil, fmt.Errorf("tensor %q: %d columns in all, the model's has %d × %d", name, len(e.Sums),
+			matrices, columns)
 	}
 	mean := make([]float32, len(e.Sums))
 	for i, sum := range e.Sums {

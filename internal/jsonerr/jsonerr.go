@@ -25,7 +25,8 @@ func Plain(err error, prefix string) error {
 		return err
 	}
 	want := kind(e.Type)
-	if n, ok := strings.CutPrefix(e.Value, "number "); ok && want == "an integer" && strings.Trim(n, "-0123456789") == "" {
+	if n, ok := strings.CutPrefix(e.Value, "number "); ok && want == "an integer" &&
+		strings.Trim(n, "-0123456789") == "" {
 		want += fmt.Sprintf(" of %d bits", e.Type.Bits())
 	}
 	text := fmt.Sprintf("a JSON %s, want %s (at byte %d)", e.Value, want, e.Offset)

@@ -20,7 +20,8 @@ func distance(g, r []float64) Distance {
 	largest, mean := AbsDiff(g, r)
 	kl := Number(KL(g, r))
 	return Distance{
-		Positions: 1, MaxAbsDiff: Number(largest), MeanAbsDiff: Number(mean), CosineMin: Number(Cosine(g, r)), KLMean: kl,
+		Positions: 1, MaxAbsDiff: Number(largest), MeanAbsDiff: Number(mean),
+		CosineMin: Number(Cosine(g, r)), KLMean: kl,
 		KLMax: kl,
 		Top1:  Number(Overlap(g, r, 1)), Top5: Number(Overlap(g, r, 5)), Top10: Number(Overlap(g, r, 10)),
 	}

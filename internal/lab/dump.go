@@ -132,7 +132,8 @@ func (a *arrayInfo) tensorName() string {
 	name := strings.TrimSuffix(a.Name, ".npy")
 	if number, rest, ok := strings.Cut(name, "."); ok {
 		kind, _, _ := strings.Cut(rest, ".")
-		if _, err := strconv.Atoi(number); err == nil && slices.Contains([]string{"ids", "logits", "hidden", "tap"}, kind) {
+		if _, err := strconv.Atoi(number); err == nil &&
+			slices.Contains([]string{"ids", "logits", "hidden", "tap"}, kind) {
 			return name
 		}
 	}

@@ -22,8 +22,8 @@ func importLogits(path string) (*Import, error) {
 		prompt: func(i int) (*Prompt, error) { return logitsPrompt(f, i), nil },
 		Numerics: json.RawMessage(`{"engine":"llama-perplexity","logits":"log-probabilities in 16 bits, ` +
 			`none less than 16 nats below the largest"}`),
-		Notes: []string{"the logits are logarithms of probabilities in 16 bits; those 16 nats and more below the largest " +
-			"are all the same"}}, nil
+		Notes: []string{"the logits are logarithms of probabilities in 16 bits; those 16 nats and more below " +
+			"the largest are all the same"}}, nil
 }
 
 // logitsPrompt returns chunk i without its last token, whose logits the file lacks.

@@ -82,9 +82,12 @@ func commonNames(golden, record *Record) (names []string, err error) {
 		}
 	}
 	if prompts == 0 || len(names) == 0 {
-		return nil, fmt.Errorf("layers: %s and %s have no hidden states and no taps in common", golden.Path, record.Path)
+		return nil, fmt.Errorf("layers: %s and %s have no hidden states and no taps in common", golden.Path,
+			record.Path)
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(layerIn(a), layerIn(b)), cmp.Compare(a, b)) })
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(layerIn(a), layerIn(b)), cmp.Compare(a, b))
+	})
 	return names, nil
 }
 

@@ -98,7 +98,8 @@ func openArray(path, name string, shape []int) (*Record, error) {
 		return nil, err
 	}
 	if len(f.Data()) != size {
-		return nil, errors.Join(fmt.Errorf("%d bytes: shape %v of float32 has %d", len(f.Data()), shape, size), f.Close())
+		return nil, errors.Join(fmt.Errorf("%d bytes: shape %v of float32 has %d", len(f.Data()), shape, size),
+			f.Close())
 	}
 	r := &Record{Path: path, file: f}
 	return r.arrays([]arrayInfo{arrayOf(path, name)}, []*npy.Array{{Type: "f4", Shape: shape, Data: f.Data()}})
@@ -198,8 +199,8 @@ func zipped(data []byte) (infos []arrayInfo, all []*npy.Array, err error) {
 	for _, f := range z.File {
 		name, ok := strings.CutSuffix(f.Name, ".npy")
 		if !ok {
-			return nil, nil, fmt.Errorf("%q: not a NumPy array: it is no .npz file (one of torch.save: save numpy arrays "+
-				"instead)", f.Name)
+			return nil, nil, fmt.Errorf("%q: not a NumPy array: it is no .npz file (one of torch.save: save "+
+				"numpy arrays instead)", f.Name)
 		}
 		x, err := readEntry(data, f, &left)
 		if err != nil {
@@ -227,11 +228,11 @@ func readEntry(archive []byte, f *zip.File, left *uint64) (*npy.Array, error) {
 	}
 	switch {
 	case packed > uint64(len(archive)) || size > anyRatio && size/maxRatio > packed:
-		return nil, fmt.Errorf("%d bytes are packed into %d, as numbers never are; numpy.savez writes arrays as they are",
-			size, packed)
+		return nil, fmt.Errorf("%d bytes are packed into %d, as numbers never are; numpy.savez writes arrays "+
+			"as they are", size, packed)
 	case size > *left:
-		return nil, fmt.Errorf("the packed arrays have more than %d MiB; numpy.savez writes them as they are, which are "+
-			"mapped", maxUnpacked>>20)
+		return nil, fmt.Errorf("the packed arrays have more than %d MiB; numpy.savez writes them as they are, "+
+			"which are mapped", maxUnpacked>>20)
 	}
 	*left -= size
 	r, err := f.Open()

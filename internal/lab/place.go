@@ -163,8 +163,8 @@ func Place(g *graph.Graph, names string, p *Prompt, others ...*Prompt) (*Placeme
 	l := best[0]
 	l.orderHeads(best)
 	if len(schemes) > 1 && of > 0 {
-		l.out.Inferred = append(l.out.Inferred, fmt.Sprintf("the taps have the names of %s: of %d, these have a place: %s",
-			l.out.Names, of, strings.Join(counts, ", ")))
+		l.out.Inferred = append(l.out.Inferred, fmt.Sprintf("the taps have the names of %s: of %d, these have "+
+			"a place: %s", l.out.Names, of, strings.Join(counts, ", ")))
 	}
 	return &l.out, nil
 }

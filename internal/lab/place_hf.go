@@ -11,7 +11,8 @@ import (
 func module(name string) string {
 	for {
 		rest := name
-		for _, prefix := range []string{"model.", "language_model.", "text_model.", "module.", "_orig_mod.", "backbone."} {
+		for _, prefix := range []string{"model.", "language_model.", "text_model.", "module.", "_orig_mod.",
+			"backbone."} {
 			rest = strings.TrimPrefix(rest, prefix)
 		}
 		if rest == name {

@@ -161,8 +161,8 @@ func (l *placer) llamaCppHeads(base, op string, layer int, name string) spot {
 	case op == "" && rope != nil && len(l.p.Taps[name].Shape) == 3 &&
 		l.p.Taps[fmt.Sprintf("%s_pos-%d", base, layer)] == nil:
 		s.node = rope // the last use of the name
-		l.out.Inferred = append(l.out.Inferred, fmt.Sprintf("%s: of the values of that name, the one after the rotation",
-			name))
+		l.out.Inferred = append(l.out.Inferred, fmt.Sprintf("%s: of the values of that name, the one after "+
+			"the rotation", name))
 	case op != "MUL_MAT" && linear != nil:
 		if sum := l.byName[linear.Name+".bias"]; sum != nil {
 			s.node = sum

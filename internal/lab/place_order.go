@@ -65,7 +65,7 @@ func (l *placer) orderHeads(all []*placer) {
 		return
 	}
 	other := halves + interleaved - usual
-	sizes, layers := map[*graph.Node]int{}, map[int]bool{} // of heads that are interleaved, and where that is not as usual
+	sizes, layers := map[*graph.Node]int{}, map[int]bool{} // of interleaved heads, and where unlike the usual
 	for _, t := range turns {
 		v := votes[t.kv]
 		if v == nil {
@@ -84,7 +84,8 @@ func (l *placer) orderHeads(all []*placer) {
 	if len(layers) > 0 {
 		l.out.Inferred = append(l.out.Inferred,
 			fmt.Sprintf("the rotated pairs of a head are %s in layers %v: %d projections and what follows have them so",
-				map[order]string{halves: "in its two halves", interleaved: "neighbours"}[other], slices.Sorted(maps.Keys(layers)),
+				map[order]string{halves: "in its two halves", interleaved: "neighbours"}[other],
+				slices.Sorted(maps.Keys(layers)),
 				votes[nil][other]))
 	}
 	for i := range l.out.Taps {

@@ -145,7 +145,9 @@ func (r *Record) Prompt(index int) *Prompt {
 }
 
 func (r *Record) find(index int) (int, bool) {
-	return slices.BinarySearchFunc(r.Prompts, index, func(p *Prompt, index int) int { return cmp.Compare(p.Index, index) })
+	return slices.BinarySearchFunc(r.Prompts, index, func(p *Prompt, index int) int {
+		return cmp.Compare(p.Index, index)
+	})
 }
 
 // Close releases the file. The record's tensors are not valid after it.
@@ -262,7 +264,8 @@ func (p *Prompt) check() error {
 	case p.PositionsKept != 0 && kept != p.PositionsKept:
 		return fmt.Errorf("prompt %d: logits of %d positions, but positions_kept %d", p.Index, kept, p.PositionsKept)
 	case p.Hidden != nil && p.Hidden.Shape[1] != kept:
-		return fmt.Errorf("prompt %d: hidden states of %d positions, but logits of %d", p.Index, p.Hidden.Shape[1], kept)
+		return fmt.Errorf("prompt %d: hidden states of %d positions, but logits of %d", p.Index,
+			p.Hidden.Shape[1], kept)
 	}
 	return nil
 }

@@ -125,7 +125,8 @@ func MeasureNodes(ctx context.Context, g *graph.Graph, b backend.Backend, contex
 	var all []NodeStats
 	for _, n := range g.Nodes {
 		if t := seen[n]; t != nil {
-			all = append(all, NodeStats{n.Name, n.HF, n.Op.String(), n.Layer, slices.Clone(n.Shape), rows[n], t.stats()})
+			all = append(all, NodeStats{n.Name, n.HF, n.Op.String(), n.Layer, slices.Clone(n.Shape),
+				rows[n], t.stats()})
 		}
 	}
 	return all, nil

@@ -181,6 +181,7 @@ func (c *Comparison) writeVerdict(w io.Writer) {
 		fmt.Fprintf(w, "\n%s: %d of %d prompts are inside their limits\n", verdict, inside, len(c.Prompts))
 	}
 	if c.lacking() {
-		fmt.Fprintf(w, "The record lacks %d of the golden record's prompts; --partial allows that.\n", len(c.OnlyGolden))
+		fmt.Fprintf(w, "The record lacks %d of the golden record's prompts; --partial allows that.\n",
+			len(c.OnlyGolden))
 	}
 }

@@ -136,7 +136,8 @@ func (w *Writer) commit(numerics any) error {
 	}
 	data := m.Data()
 	if len(data) != w.size {
-		return errors.Join(fmt.Errorf("%s: %d bytes, but %d were written", w.waiting.Name(), len(data), w.size), m.Close())
+		return errors.Join(fmt.Errorf("%s: %d bytes, but %d were written", w.waiting.Name(), len(data), w.size),
+			m.Close())
 	}
 	for i := range w.tensors {
 		t := &w.tensors[i]

@@ -59,12 +59,13 @@ func Parse(b []byte) (*File, error) {
 	field := func(i int) int { return int(le.Uint32(b[len(Magic)+4*i:])) }
 	f := &File{Context: field(0), Vocab: field(1), Chunks: field(2)}
 	if f.Context < 3 || f.Vocab < 1 || f.Chunks < 1 || f.Vocab > math.MaxInt32 {
-		return nil, fmt.Errorf("context %d, vocabulary %d, %d chunks; want 3 or more, 1 to %d, 1 or more", f.Context, f.Vocab,
-			f.Chunks, math.MaxInt32)
+		return nil, fmt.Errorf("context %d, vocabulary %d, %d chunks; want 3 or more, 1 to %d, 1 or more",
+			f.Context, f.Vocab, f.Chunks, math.MaxInt32)
 	}
 	rest := b[header:]
 	if f.Chunks > len(rest)/4/f.Context {
-		return nil, fmt.Errorf("%d bytes after the header, %d chunks of %d ids are more", len(rest), f.Chunks, f.Context)
+		return nil, fmt.Errorf("%d bytes after the header, %d chunks of %d ids are more", len(rest),
+			f.Chunks, f.Context)
 	}
 	ids, rows := 4*f.Context*f.Chunks, f.Chunks*f.Rows()
 	if n := len(rest) - ids; n/f.rowBytes() != rows || n%f.rowBytes() != 0 {
@@ -141,7 +142,8 @@ func NewWriter(w io.Writer, context, vocab int, ids []int32) (*Writer, error) {
 // Row writes the next row, from the logits [vocab] and the logarithm of the sum of their exponentials.
 func (w *Writer) Row(logits []float32, norm float64) error {
 	if len(logits) != w.vocab || w.left == 0 {
-		return fmt.Errorf("write: a row of %d with %d rows to come, the vocabulary has %d", len(logits), w.left, w.vocab)
+		return fmt.Errorf("write: a row of %d with %d rows to come, the vocabulary has %d", len(logits),
+			w.left, w.vocab)
 	}
 	top := slices.Max(logits)
 	if !(math.Abs(float64(top)) <= math.MaxFloat32) { // also NaN

@@ -24,7 +24,8 @@ func Write(w io.Writer, a *Array) error {
 	}
 	header := fmt.Sprintf("{'descr': '<%s', 'fortran_order': False, 'shape': (%s), }", a.Type, shape)
 	header += strings.Repeat(" ", 63-(10+len(header))%64) + "\n"
-	_, err := w.Write(append(binary.LittleEndian.AppendUint16([]byte(magic+"\x01\x00"), uint16(len(header))), header...))
+	_, err := w.Write(append(binary.LittleEndian.AppendUint16([]byte(magic+"\x01\x00"), uint16(len(header))),
+		header...))
 	if err == nil {
 		_, err = w.Write(a.Data)
 	}

@@ -170,8 +170,8 @@ func scalesIQ4_XS(h *Header, b []byte) {
 //	48  qh [4]byte, four weights each
 //	52  d  float16
 //
-// A byte is a fraction of 256, whose digits to the base of 3 are the codes. The first 32 bytes have 160 weights, the next
-// 16 have 80: all first digits, then all second ones, and so on. weight = d * (code - 1).
+// A byte is a fraction of 256, whose digits to the base of 3 are the codes. The first 32 bytes have 160 weights, the
+// next 16 have 80: all first digits, then all second ones, and so on. weight = d * (code - 1).
 func codesTQ1_0(q, b []byte) {
 	digits(q, b[:32], 5)
 	digits(q[160:], b[32:48], 5)

@@ -137,14 +137,14 @@ type gridFit struct {
 }
 
 var (
-	fitIQ2_XXS = gridFit{lattice: latticeIQ2_XXS, group: 32, even: true, least: least, square: 1, tries: tenfold(5, 0.1, 6),
-		scaled: true, all: true, favor: 1}
-	fitIQ2_XS = gridFit{lattice: latticeIQ2_XS, group: 16, even: true, least: least, square: 1, tries: tenfold(5, 0.1, 9),
-		favor: 1}
+	fitIQ2_XXS = gridFit{lattice: latticeIQ2_XXS, group: 32, even: true, least: least, square: 1,
+		tries: tenfold(5, 0.1, 6), scaled: true, all: true, favor: 1}
+	fitIQ2_XS = gridFit{lattice: latticeIQ2_XS, group: 16, even: true, least: least, square: 1,
+		tries: tenfold(5, 0.1, 9), favor: 1}
 	fitIQ2_S = gridFit{lattice: latticeIQ2_S, group: 16, least: 1e-8, square: 2, plain: 0.25, tries: tenfold(5, 0.1, 9),
 		favor: 0.9875, keepsZero: true}
-	fitIQ3_XXS = gridFit{lattice: latticeIQ3_XXS, group: 32, even: true, least: 1e-8, square: 2, tries: tenfold(15, 0.2, 15),
-		favor: 1.0125}
+	fitIQ3_XXS = gridFit{lattice: latticeIQ3_XXS, group: 32, even: true, least: 1e-8, square: 2,
+		tries: tenfold(15, 0.2, 15), favor: 1.0125}
 	fitIQ3_S = gridFit{lattice: latticeIQ3_S, group: 32, least: math.SmallestNonzeroFloat32, square: 2,
 		tries: tenfold(15, 0.2, 9), all: true, favor: 1.033, keepsZero: true}
 )

@@ -46,8 +46,8 @@ func points(from, count, bits int, levels ...byte) []uint64 {
 	return list
 }
 
-// signs has the bytes 255 for the set bits of its index. sevenSigns has the same for an index of seven bits, and an eighth
-// bit, set for an odd number of bits.
+// signs has the bytes 255 for the set bits of its index. sevenSigns has the same for an index of seven bits, and an
+// eighth bit, set for an odd number of bits.
 var signs, sevenSigns = func() (all [256]uint64, seven [128]uint64) {
 	for i := range all {
 		all[i] = spread8(byte(i)) * 255
@@ -190,8 +190,8 @@ func pointIQ3_S(a, b byte, high int) uint64 {
 //
 //	 0  d  float16
 //	 2  qs [32]byte, the low eight bits of indices, of 8 weights each
-//	34  qh [8]uint16, of each 32 weights: the high three bits of four indices, the first lowest, s of three bits, and a
-//	      bit for a grid shifted down instead of up
+//	34  qh [8]uint16, of each 32 weights: the high three bits of four indices, the first lowest, s of three bits, and
+//	      a bit for a grid shifted down instead of up
 //
 // weight = d*(2s+1) * (grid[index] ± 1/8).
 func codesIQ1_S(q, b []byte) {
@@ -216,7 +216,8 @@ func scalesIQ1_S(h *Header, b []byte) {
 //
 //	 0  qs     [32]byte, the low eight bits of indices, of 8 weights each
 //	32  qh     [16]byte, two halves each: the high three bits of an index, and the bit for a grid shifted down
-//	48  scales [4]uint16, s of four groups of 16, three bits each, the first lowest, and four bits of d, the lowest first
+//	48  scales [4]uint16, s of four groups of 16, three bits each, the first lowest, and four bits of d,
+//	      the lowest first
 //
 // weight = d*(2s+1) * (grid[index] ± 1/8).
 func codesIQ1_M(q, b []byte) {

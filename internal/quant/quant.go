@@ -49,7 +49,7 @@ func Unit(d tensor.DType) float32 { return formatOf(d).unit }
 // Table returns the integers of d's weights by code, or nil where the integers are the codes less Offset(d).
 func Table(d tensor.DType) *[16]int8 { return formatOf(d).table }
 
-// Levels returns the integers of d's weights, least first, where d's codes have gaps between at most 16 values; else nil.
+// Levels returns the integers of d's weights, least first, if d's codes have gaps between at most 16 values; else nil.
 func Levels(d tensor.DType) []int8 { return formatOf(d).levels }
 
 // Codes sets dst to the codes of src: whole blocks of the quantized type d, with exactly len(dst) weights.
@@ -97,8 +97,8 @@ func Unpack(d tensor.DType, codesOf []byte, scales []float32, step int, src []by
 }
 
 // A Header is a block's scales as stored. In a block of fewer than 256 weights the scale is D, and Min is added. In a
-// block of 256 the scale of group g is D*Scales[g]*Unit(d), and Min*Mins[g] is subtracted. In NVFP4 the scale of group g
-// is Each[g], and D the largest. All are binary16; MXFP4's D is bfloat16.
+// block of 256 the scale of group g is D*Scales[g]*Unit(d), and Min*Mins[g] is subtracted. In NVFP4 the scale of group
+// g is Each[g], and D the largest. All are binary16; MXFP4's D is bfloat16.
 type Header struct {
 	D, Min       uint16
 	Scales, Mins [maxGroups]int8

@@ -3,8 +3,8 @@ package quant
 import "github.com/karat-run/karat/internal/simd"
 
 // fitPositive finds integers q of up to top and a scale of least loss for x by the weights w. It tries scales about the
-// largest weight's, takes the best, and then improves one integer at a time. A negative weight has integers from low on:
-// 0, or fewer for llama.cpp's, stored as their low bits. (make_qp_quants of ggml-quants.c in llama.cpp)
+// largest weight's, takes the best, and then improves one integer at a time. A negative weight has integers from low
+// on: 0, or fewer for llama.cpp's, stored as their low bits. (make_qp_quants of ggml-quants.c in llama.cpp)
 func fitPositive(q []byte, x, w []float32, low, top float32) float32 {
 	var most float32
 	for _, v := range x {

@@ -142,8 +142,8 @@ func Keeps(t tensor.Tensor) bool {
 // parts are the roles of weights by parts of their names.
 var parts = []struct{ in, part string }{
 	{"attn_qkv.weight", "attn_v"}, {"attn_kv_b.weight", "attn_v"}, {"attn_v.weight", "attn_v"},
-	{"attn_k.weight", "attn_k"}, {"attn_q.weight", "attn_q"}, {"attn_output.weight", "attn_output"}, {"ffn_up", "ffn_up"},
-	{"ffn_gate", "ffn_gate"}, {"ffn_down", "ffn_down"},
+	{"attn_k.weight", "attn_k"}, {"attn_q.weight", "attn_q"}, {"attn_output.weight", "attn_output"},
+	{"ffn_up", "ffn_up"}, {"ffn_gate", "ffn_gate"}, {"ffn_down", "ffn_down"},
 }
 
 // part returns the role of a weight by its name, "" where all are alike.
@@ -394,8 +394,9 @@ func (c *chooser) attnOutput() tensor.DType {
 var narrow = map[tensor.DType]tensor.DType{
 	tensor.Q2_K: tensor.Q4_0, tensor.Q3_K: tensor.Q4_0, tensor.Q4_K: tensor.Q5_0, tensor.Q5_K: tensor.Q5_1,
 	tensor.Q6_K: tensor.Q8_0, tensor.IQ4_XS: tensor.IQ4_NL, tensor.IQ3_S: tensor.IQ4_NL, tensor.IQ3_XXS: tensor.IQ4_NL,
-	tensor.IQ2_S: tensor.IQ4_NL, tensor.IQ2_XS: tensor.IQ4_NL, tensor.IQ2_XXS: tensor.IQ4_NL, tensor.IQ1_M: tensor.IQ4_NL,
-	tensor.IQ1_S: tensor.IQ4_NL, tensor.Q2_0: tensor.Q4_0, tensor.TQ2_0: tensor.Q4_0, tensor.TQ1_0: tensor.Q4_0,
+	tensor.IQ2_S: tensor.IQ4_NL, tensor.IQ2_XS: tensor.IQ4_NL, tensor.IQ2_XXS: tensor.IQ4_NL,
+	tensor.IQ1_M: tensor.IQ4_NL, tensor.IQ1_S: tensor.IQ4_NL, tensor.Q2_0: tensor.Q4_0, tensor.TQ2_0: tensor.Q4_0,
+	tensor.TQ1_0: tensor.Q4_0,
 }
 
 // fit returns d, or the type that replaces it for rows of k.
@@ -435,7 +436,8 @@ func Of(m gguf.Metadata) (Model, error) {
 	experts := number(".expert_count", 0)
 	const most = 1 << 20
 	if err == nil && max(layers, heads, kv, experts) > most {
-		err = fmt.Errorf("%d layers, %d heads, %d heads of keys, %d experts, want up to %d", layers, heads, kv, experts, most)
+		err = fmt.Errorf("%d layers, %d heads, %d heads of keys, %d experts, want up to %d", layers, heads, kv,
+			experts, most)
 	}
 	if err != nil {
 		return Model{}, err

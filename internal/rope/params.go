@@ -134,7 +134,8 @@ func (p *Params) turn(dim int, c Context) (r Rotation, err error) {
 	if p.Type != "proportional" && p.Part != 0 && p.Part != 1 {
 		dim = int(float64(dim) * p.Part)
 		if r.Dim = dim; dim == 0 || dim%2 != 0 {
-			return r, fmt.Errorf("partial_rotary_factor %v makes pairs of %d features, expected an even number", p.Part, dim)
+			return r, fmt.Errorf("partial_rotary_factor %v makes pairs of %d features, expected an even number",
+				p.Part, dim)
 		}
 	}
 	switch p.Type {

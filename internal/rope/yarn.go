@@ -83,7 +83,8 @@ func (p Params) ScoreScale() float64 {
 func (p *Params) original(c Context) (float64, error) {
 	n := cmp.Or(p.Context, float64(c.Longest))
 	if !(n >= 1 && n <= 1<<31-1) {
-		return 0, fmt.Errorf("rope_type %s: original_max_position_embeddings is %v, expected 1 to 2147483647", p.Type, n)
+		return 0, fmt.Errorf("rope_type %s: original_max_position_embeddings is %v, expected 1 to 2147483647", p.Type,
+			n)
 	}
 	return n, nil
 }

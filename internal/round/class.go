@@ -14,7 +14,8 @@ type Class struct {
 	Activations Format `json:"activations,omitempty"` // one of Activations
 	KV          Format `json:"kv,omitempty"`          // one of KV
 	GELU        GELU   `json:"gelu,omitempty"`
-	Lanes       int    `json:"lanes,omitempty"` // partial sums of a float32 product, element k going to k mod Lanes; 0 is 1
+	// Partial sums of a float32 product, element k going to k mod Lanes; 0 is 1.
+	Lanes int `json:"lanes,omitempty"`
 }
 
 // GELU is a way to compute the tanh form of GELU. The zero value is exactly.
@@ -102,7 +103,9 @@ func Parse(s string) (Class, error) {
 // String returns c in words: activations=bf16,kv=f16.
 func (c Class) String() string {
 	var parts []string
-	for _, p := range []struct{ key, value string }{{"activations", string(c.Activations)}, {"kv", string(c.KV)}, {"gelu", string(c.GELU)}} {
+	for _, p := range []struct{ key, value string }{
+		{"activations", string(c.Activations)}, {"kv", string(c.KV)}, {"gelu", string(c.GELU)},
+	} {
 		if p.value != "" {
 			parts = append(parts, p.key+"="+p.value)
 		}

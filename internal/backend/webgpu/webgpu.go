@@ -4,9 +4,9 @@
 // binary16 or float32. A row's bits do not depend on the step: each kernel's order of summation follows from the
 // weight, or from the row's position. Different GPUs may give different bits.
 //
-// Compile lowers each node to dispatches of kernels, templates of WGSL in shaders/, and plans the buffers by live range;
-// Run records dispatches with the step's inputs in one list and runs the list. The host reads rows of embedding tables
-// not on the GPU, and of the rotary tables.
+// Compile lowers each node to dispatches of kernels, templates of WGSL in shaders/, and plans the buffers by live
+// range; Run records dispatches with the step's inputs in one list and runs the list. The host reads rows of embedding
+// tables not on the GPU, and of the rotary tables.
 //
 // The files in reading order: lower.go (a node's dispatches), run.go (a step), plan.go (compiling), meter.go, choose.go
 // (tokens on the GPU), template.go (the language of shaders); the operations: experts.go, attention.go, product.go with

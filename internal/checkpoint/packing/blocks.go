@@ -36,7 +36,8 @@ func (x *matrix) exact() tensor.DType {
 	switch {
 	case x.values == e2m1 && x.halves:
 		return tensor.MXFP4
-	case x.values == integers && x.zero == nil, x.values == naturals && x.zero != nil && x.all(x.zero, isNumber(1<<(bits-1))):
+	case x.values == integers && x.zero == nil,
+		x.values == naturals && x.zero != nil && x.all(x.zero, isNumber(1<<(bits-1))):
 		if d, ok := centered[bits]; ok && x.all(x.scale, isHalf) {
 			return d
 		}

@@ -69,7 +69,8 @@ func (a *Asked) chat(ctx context.Context, messages lab.Chat) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := chat.Input{AddGenerationPrompt: true, BOSToken: a.name(a.Tokenizer.BOS()), EOSToken: a.name(a.Tokenizer.EOS())}
+	in := chat.Input{AddGenerationPrompt: true, BOSToken: a.name(a.Tokenizer.BOS()),
+		EOSToken: a.name(a.Tokenizer.EOS())}
 	for _, m := range messages {
 		in.Messages = append(in.Messages, chat.Message(m.Role, m.Content))
 	}

@@ -140,7 +140,8 @@ func (r classifier) stored() string {
 
 func (r classifier) inferGELU(c *class) (err error) {
 	if r.m.declared.gelu == "" && r.m.dump.hasGELU() {
-		*c, err = r.nearest([]class{{c.activations, c.kv, ""}, {c.activations, c.kv, string(round.F16Table)}}, activators)
+		*c, err = r.nearest([]class{{c.activations, c.kv, ""}, {c.activations, c.kv, string(round.F16Table)}},
+			activators)
 	}
 	return err
 }
@@ -186,7 +187,8 @@ func (r classifier) isSubtle() (bool, error) {
 			continue
 		}
 		for _, x := range h.Guesses() {
-			if errors, err := r.m.remeasure(eq, nil, x.Edits, screen(eq)); err != nil || worst(errors).ratio() > borderline {
+			if errors, err := r.m.remeasure(eq, nil, x.Edits, screen(eq)); err != nil ||
+				worst(errors).ratio() > borderline {
 				continue
 			}
 			if _, ok, err := r.m.holds(eq, nil, x.Edits); ok || err != nil {

@@ -17,8 +17,8 @@ func (d *dump) judgeInput() {
 		want, how, err := d.expected(p.Prompt)
 		switch {
 		case err != nil:
-			d.inferred.add("prompt %d: what was asked for could not be tokenized (%v): its ids are taken as they are", p.Index,
-				err)
+			d.inferred.add("prompt %d: what was asked for could not be tokenized (%v): its ids are taken as they are",
+				p.Index, err)
 		case want == nil:
 			untold = append(untold, fmt.Sprint(p.Index))
 		case !slices.ContainsFunc(want, func(ids []int32) bool { return slices.Equal(ids, p.IDs) }):
@@ -28,8 +28,8 @@ func (d *dump) judgeInput() {
 	if len(untold) == len(d.prompts) {
 		d.inferred.add("the dump does not say what the ids were made of: they are taken as they are")
 	} else if len(untold) > 0 {
-		d.inferred.add("the dump does not say what the ids of these prompts were made of, which are taken as they are: %s",
-			strings.Join(untold, ", "))
+		d.inferred.add("the dump does not say what the ids of these prompts were made of, which are taken as "+
+			"they are: %s", strings.Join(untold, ", "))
 	}
 }
 
@@ -209,11 +209,13 @@ func (d *dump) misshapen() {
 			continue
 		}
 		if u.Placed.Rows == size {
-			d.inferred.add("%s is left out: its rows are features and its columns positions; write it the other way", u.Name)
+			d.inferred.add("%s is left out: its rows are features and its columns positions; write it the other way",
+				u.Name)
 			continue
 		}
 		d.findings = append(d.findings, Finding{Cause: "probe_prefix", Op: opName(u.Node), Layers: layersOf(u.Node),
-			Tap: u.Name, From: []string{}, Nodes: []string{u.Node.Name}, Detail: detail{"values": float64(u.Width), "of": "row"},
+			Tap: u.Name, From: []string{}, Nodes: []string{u.Node.Name},
+			Detail:   detail{"values": float64(u.Width), "of": "row"},
 			Computed: fmt.Sprintf(innocent+"the probe reads %d of %d values", u.Width, size), Evidence: u.Why})
 	}
 }

@@ -96,8 +96,8 @@ func suspects(m *measurement, c *equation) [][]*equation {
 		var next []*equation
 		for _, eq := range front {
 			for _, x := range eq.sources {
-				if y := byTarget[x]; y != nil && x.Layer == c.target.Layer && x.Layer >= 0 && !slices.Contains(set, y) &&
-					x.Op != graph.Add && x.Op != graph.Mul {
+				if y := byTarget[x]; y != nil && x.Layer == c.target.Layer && x.Layer >= 0 &&
+					!slices.Contains(set, y) && x.Op != graph.Add && x.Op != graph.Mul {
 					set, next = append(set, y), append(next, y)
 				}
 			}
@@ -149,12 +149,15 @@ func discard(m *measurement, taps, set []*equation, c *equation) (*measurement, 
 	for _, eq := range taps {
 		if c != nil {
 			if why := sameFunction(x, eq); why != "" {
-				d.inferred.add("%s holds the same in another form (%s): what reads it follows from the model", eq.tap, why)
+				d.inferred.add("%s holds the same in another form (%s): what reads it follows from the model",
+					eq.tap, why)
 				continue
 			}
 		}
 		// A finding on the difference from another tap goes.
-		d.findings = slices.DeleteFunc(d.findings, func(f Finding) bool { return slices.Contains(f.Nodes, eq.target.Name) })
+		d.findings = slices.DeleteFunc(d.findings, func(f Finding) bool {
+			return slices.Contains(f.Nodes, eq.target.Name)
+		})
 		d.findings = append(d.findings, brokenProbe(x, eq, c))
 	}
 	d.forget(targets(taps))
@@ -181,8 +184,8 @@ func brokenProbe(m *measurement, eq, c *equation) Finding {
 		f.Cause, f.Detail, f.Computed = p.cause, p.detail, p.computed
 	}
 	if f.Cause == "unknown" {
-		f.Fix = "Look at the probe: which buffer it copies, how many values of which type, and whether the engine has " +
-			"written them by then."
+		f.Fix = "Look at the probe: which buffer it copies, how many values of which type, and whether the " +
+			"engine has written them by then."
 	}
 	f.Evidence = fmt.Sprintf("the tap lies %s from what it follows from (floor %s)", lab.Digits(w.residual),
 		lab.Digits(w.floor))

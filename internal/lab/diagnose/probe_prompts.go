@@ -36,7 +36,8 @@ func judgeModel(m *measurement) error {
 		return nil
 	}
 	return m.dump.unusable("MODEL is not what the engine ran: %d kinds of taps have another width "+
-		"(%s has %d values, not %d), and no product of a weight holds", len(kinds), of.Name, of.Width, of.Node.Shape.Size())
+		"(%s has %d values, not %d), and no product of a weight holds",
+		len(kinds), of.Name, of.Width, of.Node.Shape.Size())
 }
 
 // hiddenStates returns the number of hidden states in the dump.
@@ -121,8 +122,8 @@ func othersTaps(p *prompt, first *equation, at []int, ids []int32) Finding {
 		at32(p.IDs, at))
 	if p.given {
 		f.Cause = "input_ids"
-		f.Computed = fmt.Sprintf("read other tokens in prompt %d than the ids that it was given by the golden record or "+
-			"the tokenizer", p.Index)
+		f.Computed = fmt.Sprintf("read other tokens in prompt %d than the ids that it was given by the golden "+
+			"record or the tokenizer", p.Index)
 		f.Evidence = fmt.Sprintf("%s, not of %v", shown, at32(p.IDs, at))
 		f.Fix = "Write the ids that the engine read into the dump, or give the golden record of the same prompts."
 	}

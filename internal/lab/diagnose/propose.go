@@ -129,7 +129,9 @@ func (r *proposer) observe(eq *equation) (*mistake.Product, error) {
 		return nil, nil
 	}
 	if o.Bias != nil && assumed(o.Bias) { // without its bias it is the product itself
-		if slices.ContainsFunc(r.base.hs, func(h *hypothesis) bool { return h.Node == o.Bias && h.Cause != "bias_missing" }) {
+		if slices.ContainsFunc(r.base.hs, func(h *hypothesis) bool {
+			return h.Node == o.Bias && h.Cause != "bias_missing"
+		}) {
 			return nil, nil
 		}
 		o.Bias = nil

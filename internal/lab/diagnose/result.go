@@ -52,7 +52,7 @@ type Finding struct {
 	Detail map[string]any `json:"detail"`
 
 	// Of an unknown cause: the operations that no tap separates, with their names, first
-	// to last, and the taps, by PyTorch's names, that would separate them. Op is then a guess. Empty if there is but one.
+	// to last, and the taps, by PyTorch's names, that would separate them. Op is then a guess. Empty with a single one.
 	Among   []string `json:"among,omitempty"`
 	AddTaps []string `json:"add_taps,omitempty"`
 
@@ -79,11 +79,12 @@ type Closure struct {
 
 // Floors are the noise floors that were measured.
 type Floors struct {
-	Activations string                `json:"activations"` // the class of rounding: f64, f32, bf16, q8_32 ...
-	KV          string                `json:"kv"`
-	GELU        string                `json:"gelu,omitempty"`
-	Declared    bool                  `json:"declared"` // by the dump; else inferred
-	Ops         map[string]lab.Number `json:"ops"`      // by operation: median relative error of an equation's worst row
+	Activations string `json:"activations"` // the class of rounding: f64, f32, bf16, q8_32 ...
+	KV          string `json:"kv"`
+	GELU        string `json:"gelu,omitempty"`
+	Declared    bool   `json:"declared"` // by the dump; else inferred
+	// By operation: median relative error of an equation's worst row.
+	Ops map[string]lab.Number `json:"ops"`
 }
 
 // Coverage tells what could be seen.

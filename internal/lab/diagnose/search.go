@@ -312,7 +312,8 @@ func joinable(r *search, eq *equation, base *attempt, singles []*hypothesis) ([]
 	}
 	kept := slices.DeleteFunc(slices.Clone(singles), func(h *hypothesis) bool {
 		return slices.ContainsFunc(more, func(x *hypothesis) bool {
-			return x.Node == h.Node && x.Cause == h.Cause && (x.Fit != nil) == (h.Fit != nil) && (x.Fit != nil || same(x, h))
+			return x.Node == h.Node && x.Cause == h.Cause && (x.Fit != nil) == (h.Fit != nil) &&
+				(x.Fit != nil || same(x, h))
 		})
 	})
 	return append(kept, more...), nil
@@ -369,7 +370,8 @@ func likelySets(r *search, singles []*hypothesis) []*attempt {
 	isBias := func(h *hypothesis) bool { return h.Cause == "bias_missing" && h.Node.Op == graph.Add }
 	only(func(h *hypothesis) bool {
 		n := h.Node
-		return n.Op == graph.RMSNorm && n.HF != "" && h.Cause == dump.wiring.MissingNorm(n) && len(h.Detail) == 0 && lacks(n)
+		return n.Op == graph.RMSNorm && n.HF != "" && h.Cause == dump.wiring.MissingNorm(n) &&
+			len(h.Detail) == 0 && lacks(n)
 	})
 	only(func(h *hypothesis) bool { return isBias(h) && lacks(h.Node) })
 	biases := slices.DeleteFunc(slices.Clone(singles), func(h *hypothesis) bool { return !isBias(h) })

@@ -50,8 +50,8 @@ func (r *search) searchWindows(c *closing) error {
 		}
 		best, equal := likeliest(next, f.least())
 		if found = best; isRounding(f, found.score) {
-			return acceptSeen(r, found, fmt.Sprintf("no tapped prompt is long enough to show it; with it the logits of "+
-				"prompt %d lie %s from the reference's, and %s without it%s",
+			return acceptSeen(r, found, fmt.Sprintf("no tapped prompt is long enough to show it; with it the "+
+				"logits of prompt %d lie %s from the reference's, and %s without it%s",
 				f.p.Index, lab.Digits(found.score), lab.Digits(f.after), equal))
 		}
 	}
@@ -175,7 +175,8 @@ func listWindows(r *search) (sets [][][]*hypothesis) {
 	}
 	var likely, single [][]*hypothesis
 	for _, k := range kinds {
-		likely = append(likely, in(k, func(layer int) bool { return odd[layer] }), in(k, func(int) bool { return true }))
+		likely = append(likely,
+			in(k, func(layer int) bool { return odd[layer] }), in(k, func(int) bool { return true }))
 		for l := range layers(r.m.dump.graph) {
 			single = append(single, in(k, func(layer int) bool { return layer == l }))
 		}

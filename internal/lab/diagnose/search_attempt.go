@@ -179,8 +179,8 @@ func (r *search) verify(eq *equation, all []*attempt) (*attempt, error) {
 		}
 	}
 	slices.SortStableFunc(fit, func(a, b *attempt) int {
-		return cmp.Or(falseFirst(a.breaks, b.breaks), falseFirst(!isKnown(r, a), !isKnown(r, b)), cmp.Compare(a.left, b.left),
-			cmp.Compare(a.cost, b.cost), cmp.Compare(a.score, b.score))
+		return cmp.Or(falseFirst(a.breaks, b.breaks), falseFirst(!isKnown(r, a), !isKnown(r, b)),
+			cmp.Compare(a.left, b.left), cmp.Compare(a.cost, b.cost), cmp.Compare(a.score, b.score))
 	})
 	if len(fit) == 0 {
 		return nil, nil

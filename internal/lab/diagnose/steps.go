@@ -40,7 +40,9 @@ func (r *steps) stepSizes(n *graph.Node) []int {
 			sizes = append(sizes, size)
 		}
 	}
-	slices.SortStableFunc(sizes, func(a, b int) int { return bits.TrailingZeros(uint(b)) - bits.TrailingZeros(uint(a)) })
+	slices.SortStableFunc(sizes, func(a, b int) int {
+		return bits.TrailingZeros(uint(b)) - bits.TrailingZeros(uint(a))
+	})
 	return append([]int{mistake.WholePrompt}, sizes[:min(len(sizes), most)]...)
 }
 

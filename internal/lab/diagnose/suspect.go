@@ -76,7 +76,9 @@ func (r locator) isShared(eq *equation, n *graph.Node) bool {
 // 4's inputs of layers do. Then the layers' errors say nothing of n, and the layers have more that can be wrong.
 func (r locator) isEverywhere(n *graph.Node) bool {
 	eqs := r.m.byNode[n]
-	return n.Layer < 0 && slices.ContainsFunc(eqs, func(x *equation) bool { return x.target.Layer > eqs[0].target.Layer })
+	return n.Layer < 0 && slices.ContainsFunc(eqs, func(x *equation) bool {
+		return x.target.Layer > eqs[0].target.Layer
+	})
 }
 
 // isCommon reports whether n, a sum without a tap, explains by itself all open equations that contain n: with the

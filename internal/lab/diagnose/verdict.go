@@ -21,7 +21,8 @@ type conclusion struct {
 
 // conclude makes the verdict of a search and a closing.
 func conclude(s *search, c *closing) *Diagnosis {
-	r := &conclusion{m: s.m, accepted: s.accepted, shown: s.shown, given: s.given, closing: c, inferred: slices.Clone(s.m.dump.inferred)}
+	r := &conclusion{m: s.m, accepted: s.accepted, shown: s.shown, given: s.given, closing: c,
+		inferred: slices.Clone(s.m.dump.inferred)}
 	for _, note := range c.inferred {
 		r.inferred.add("%s", note)
 	}
@@ -121,7 +122,8 @@ func (r *conclusion) relativePositions() {
 	}
 	if len(shift) > 0 {
 		r.accepted = slices.DeleteFunc(r.accepted, func(h *hypothesis) bool { return h.Cause == "rope_position" })
-		r.inferred.add("queries and keys are turned by positions that are off by the same number, which changes nothing")
+		r.inferred.add("queries and keys are turned by positions that are off by the same number, which " +
+			"changes nothing")
 	}
 }
 
@@ -158,8 +160,8 @@ func (r *conclusion) notTheFile() {
 		"checkpoint", len(products))
 	for i := range r.out.Findings {
 		if f := &r.out.Findings[i]; f.Cause == "unknown" && (f.Op == "Linear" || f.Op == "Embed") {
-			f.Fix = "Make sure that MODEL is the very file that the engine ran, not another quantization or checkpoint: no " +
-				"product of a weight holds."
+			f.Fix = "Make sure that MODEL is the very file that the engine ran, not another quantization or " +
+				"checkpoint: no product of a weight holds."
 		}
 	}
 }

@@ -56,8 +56,8 @@ func (r *conclusion) coverage() {
 	}
 	if slices.ContainsFunc(r.m.dump.graph.Nodes, sectioned) && !slices.ContainsFunc(r.m.dump.prompts,
 		func(p *prompt) bool { return p.tapped && p.Parts != nil }) {
-		blind("a prompt with an image: the parts of a text's positions are equal, so the order of rope's sections was " +
-			"not tested")
+		blind("a prompt with an image: the parts of a text's positions are equal, so the order of rope's " +
+			"sections was not tested")
 	}
 	if c.Positions < 3 {
 		blind("a prompt of three or more tokens: attention and rotary positions were hardly tested")
@@ -110,7 +110,8 @@ func (r *conclusion) curves() {
 			}
 		}
 		for _, f := range r.closing.frees {
-			c.Free, c.FreeFloor = max(c.Free, lab.Number(f.err[eq.target])), max(c.FreeFloor, lab.Number(f.noise[eq.target]))
+			c.Free = max(c.Free, lab.Number(f.err[eq.target]))
+			c.FreeFloor = max(c.FreeFloor, lab.Number(f.noise[eq.target]))
 		}
 		for _, h := range r.accepted {
 			concerns := slices.Contains(r.shown[h].eqs, eq) || c.Flagged && slices.ContainsFunc(eq.span,

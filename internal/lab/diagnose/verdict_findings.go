@@ -86,8 +86,8 @@ func (r *conclusion) finding(h *hypothesis) Finding {
 			f.Also = append(f.Also, x.Cause)
 		}
 	}
-	f.Evidence = fmt.Sprintf("%s lies %s from what the engine's own values before it give, %s times the floor; ", eq.tap,
-		lab.Digits(w.residual), lab.Digits(w.ratio()))
+	f.Evidence = fmt.Sprintf("%s lies %s from what the engine's own values before it give, %s times the floor; ",
+		eq.tap, lab.Digits(w.residual), lab.Digits(w.ratio()))
 	if by.seen != "" {
 		f.Residual, f.Floor, f.Evidence = 0, 0, by.seen
 	} else if h.Cause == "unknown" {
@@ -120,8 +120,8 @@ func isBroken(eq *equation) bool {
 func (r *conclusion) numericFindings() []Finding {
 	var all []Finding
 	add := func(id, op, what string, d detail) {
-		f := Finding{Cause: id, Op: op, Layers: []int{}, From: []string{}, Span: []string{}, Nodes: []string{}, Detail: d,
-			Computed: what}
+		f := Finding{Cause: id, Op: op, Layers: []int{}, From: []string{}, Span: []string{},
+			Nodes: []string{}, Detail: d, Computed: what}
 		for i := range layers(r.m.dump.graph) {
 			f.Layers = append(f.Layers, i)
 		}
@@ -136,7 +136,8 @@ func (r *conclusion) numericFindings() []Finding {
 		}
 		f.Evidence = "all equations hold within the floors of this class, and not within those of a finer one"
 		if slices.ContainsFunc(r.m.eqs, isBroken) {
-			f.Evidence = "the equations that hold do so within the floors of this class, and not within those of a finer one"
+			f.Evidence = "the equations that hold do so within the floors of this class, and not within those of " +
+				"a finer one"
 		}
 		if c, ok := mistake.Find(id); ok {
 			f.Fix = c.Fix

@@ -116,7 +116,8 @@ func newPage(d *diagnose.Diagnosis) *page {
 		Model: base(d.Model), Dump: base(d.Dump), Hashes: hashes(d), Facts: summary(d), Story: story(d),
 		MoreFindings: max(0, len(d.Findings)-maxFindings), MoreCurves: max(0, len(d.Curves)-maxEntries),
 		Closure: closure(d), Floor: d.Closure.Floor, MoreLogits: max(0, len(d.Logits)-maxLogits),
-		Floors: map[string]lab.Number{}, Seen: seen(d), Inferred: sentences(d.Inferred), Blind: sentences(d.Coverage.Blind)}
+		Floors: map[string]lab.Number{}, Seen: seen(d), Inferred: sentences(d.Inferred),
+		Blind: sentences(d.Coverage.Blind)}
 	for i := range d.Findings[:min(len(d.Findings), maxFindings)] {
 		f := &d.Findings[i]
 		known, _ := mistake.Find(f.Cause)

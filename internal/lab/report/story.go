@@ -153,11 +153,11 @@ func closure(d *diagnose.Diagnosis) string {
 		return text
 	}
 	if n := c.Unbuilt; n > 0 && beyond(c.After, c.Floor) {
-		open := "one finding has no known cause, so it cannot be built into the reference, and what it makes of this is " +
-			"open."
+		open := "one finding has no known cause, so it cannot be built into the reference, and what it makes " +
+			"of this is open."
 		if n > 1 {
-			open = fmt.Sprintf("%d findings have no known cause, so they cannot be built into the reference, and what they "+
-				"make of this is open.", n)
+			open = fmt.Sprintf("%d findings have no known cause, so they cannot be built into the reference, and "+
+				"what they make of this is open.", n)
 		}
 		if n == len(slices.DeleteFunc(slices.Clone(d.Findings), rounding)) {
 			return text + " " + strings.ToUpper(open[:1]) + open[1:]
@@ -192,7 +192,8 @@ func flagged(d *diagnose.Diagnosis) (n int) {
 func equations(d *diagnose.Diagnosis) string {
 	n := max(d.Coverage.Equations, len(d.Curves))
 	if n == 0 {
-		return "The dump has no taps from which an operation could be computed again, so only the logits could be judged."
+		return "The dump has no taps from which an operation could be computed again, so only the logits " +
+			"could be judged."
 	}
 	bad := flagged(d)
 	text := "All of them hold to rounding."

@@ -201,8 +201,8 @@ func (d *browser) run(l *List, n counts) error {
 		case write:
 			d.write(c)
 		case copyBuffer:
-			d.words = append(d.words, opCopy, uint32(madeOf[id](c.dst)), uint32(c.to), uint32(madeOf[id](c.src)), uint32(c.from),
-				uint32(c.size))
+			d.words = append(d.words, opCopy, uint32(madeOf[id](c.dst)), uint32(c.to), uint32(madeOf[id](c.src)),
+				uint32(c.from), uint32(c.size))
 		case dispatch:
 			d.words = append(d.words, opDispatch, uint32(madeOf[*pipeline](c.pipeline).id), uint32(madeOf[id](c.group)),
 				uint32(c.x), uint32(c.y), uint32(c.z))
@@ -279,8 +279,8 @@ func (d *browser) write(c *command) {
 // replay hands over the encoded list.
 func (d *browser) replay() {
 	if n := len(d.words); n > 0 {
-		js.CopyBytesToJS(d.js.Call("script", cap(d.words)), unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(d.words))),
-			4*n))
+		js.CopyBytesToJS(d.js.Call("script", cap(d.words)),
+			unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(d.words))), 4*n))
 		d.js.Call("replay", n)
 		d.words, d.staged = d.words[:0], 0
 	}
@@ -302,6 +302,7 @@ func (d *browser) fetch(l *List, back js.Value, n counts) {
 	js.CopyBytesToGo(ticks, back.Call("subarray", n.read))
 	d.js.Call("taken")
 	for i := range n.stamps {
-		l.times = append(l.times, time.Duration(binary.LittleEndian.Uint64(ticks[8*i:])-binary.LittleEndian.Uint64(ticks)))
+		l.times = append(l.times,
+			time.Duration(binary.LittleEndian.Uint64(ticks[8*i:])-binary.LittleEndian.Uint64(ticks)))
 	}
 }

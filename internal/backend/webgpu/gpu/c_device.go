@@ -37,8 +37,8 @@ func (l *library) toggles() unsafe.Pointer {
 	if !l.dawn {
 		return nil
 	}
-	on := cStrings("allow_unsafe_apis", "use_vulkan_memory_model", "vulkan_enable_f16_on_nvidia", "disable_workgroup_init",
-		"disable_robustness")
+	on := cStrings("allow_unsafe_apis", "use_vulkan_memory_model", "vulkan_enable_f16_on_nvidia",
+		"disable_workgroup_init", "disable_robustness")
 	off := cStrings("timestamp_quantization")
 	return unsafe.Pointer(&togglesDescriptor{chain: chainedStruct{kind: kindDawnTogglesDescriptor},
 		enabledCount: uint64(len(on)), enabled: unsafe.Pointer(&on[0]), disabledCount: uint64(len(off)),
@@ -60,7 +60,8 @@ func newInstance(path string) (*cInstance, error) {
 		return nil, err
 	}
 	i := &cInstance{library: l, spin: 20 * time.Microsecond}
-	if i.instance = l.call("wgpuCreateInstance", unsafe.Pointer(&instanceDescriptor{next: l.toggles()})); i.instance == 0 {
+	i.instance = l.call("wgpuCreateInstance", unsafe.Pointer(&instanceDescriptor{next: l.toggles()}))
+	if i.instance == 0 {
 		return nil, fmt.Errorf("%w: %s makes no instance", ErrNone, path)
 	}
 	backend := uint32(backendVulkan)
@@ -119,7 +120,8 @@ const patience = time.Hour
 func (i *cInstance) ask(callback uintptr, name string, args ...any) answer {
 	id := expect()
 	defer forget(id)
-	i.call(name, append(args, &callbackInfo{mode: callbackProcessEvents, callback: callback, userdata: [2]uintptr{id}})...)
+	i.call(name, append(args, &callbackInfo{mode: callbackProcessEvents, callback: callback,
+		userdata: [2]uintptr{id}})...)
 	for start := time.Now(); ; {
 		i.call("wgpuInstanceProcessEvents", i.instance)
 		if a := told(id); a.done {
@@ -174,8 +176,8 @@ func (i *cInstance) describe(h handle) cFound {
 		a.API = "Metal"
 	}
 	has := f.limits
-	a.Limits.lower(has.buffer, has.storageBinding, uint64(has.storageBuffers), uint64(has.groups), uint64(has.invocations),
-		uint64(has.workgroupBytes))
+	a.Limits.lower(has.buffer, has.storageBinding, uint64(has.storageBuffers), uint64(has.groups),
+		uint64(has.invocations), uint64(has.workgroupBytes))
 	if configs.count == 0 || !slices.Contains(f.features, l.features.f16) ||
 		!slices.Contains(f.features, l.features.subgroups) {
 		return f
@@ -338,7 +340,8 @@ func (d *cDevice) newPipeline(name, wgsl string, _ []Access) (any, error) {
 	var p cPipeline
 	err := d.scoped(func() {
 		module = d.call("wgpuDeviceCreateShaderModule", d.device, unsafe.Pointer(&labelDescriptor{label: view(name),
-			next: unsafe.Pointer(&shaderSourceWGSL{chain: chainedStruct{kind: kindShaderSourceWGSL}, code: view(wgsl)})}))
+			next: unsafe.Pointer(&shaderSourceWGSL{chain: chainedStruct{kind: kindShaderSourceWGSL},
+				code: view(wgsl)})}))
 	})
 	if err == nil {
 		err = d.scoped(func() {

@@ -88,8 +88,8 @@ var standard = Limits{Buffer: 256 << 20, Binding: 128 << 20, Bindings: 8, Alignm
 
 // lower lowers l to a device's limits, where smaller; 0 is unknown.
 func (l *Limits) lower(buffer, binding, bindings, groups, invocations, workgroupBytes uint64) {
-	for to, has := range map[*int]uint64{&l.Buffer: buffer, &l.Binding: binding, &l.Bindings: bindings, &l.Groups: groups,
-		&l.Invocations: invocations, &l.WorkgroupBytes: workgroupBytes} {
+	for to, has := range map[*int]uint64{&l.Buffer: buffer, &l.Binding: binding, &l.Bindings: bindings,
+		&l.Groups: groups, &l.Invocations: invocations, &l.WorkgroupBytes: workgroupBytes} {
 		if has > 0 && has < uint64(*to) {
 			*to = int(has)
 		}
@@ -262,8 +262,8 @@ func (c *command) check(limits Limits) error {
 		return errors.Join(checkWithin("a copy", c.dst, c.to, c.size), checkWithin("a copy", c.src, c.from, c.size))
 	case dispatch:
 		if m := limits.Groups; c.x > m || c.y > m || c.z > m {
-			return fmt.Errorf("a dispatch of %d x %d x %d workgroups, at most %d are possible in each dimension", c.x, c.y, c.z,
-				m)
+			return fmt.Errorf("a dispatch of %d x %d x %d workgroups, at most %d are possible in each dimension",
+				c.x, c.y, c.z, m)
 		}
 	}
 	return nil
@@ -329,8 +329,8 @@ func (l *Limits) checkRanges(shader string, access []Access, ranges []Range) err
 			r.Size = r.Buffer.Size() - r.At
 		}
 		if r.At < 0 || r.At%l.Alignment != 0 || r.Size <= 0 || r.At > r.Buffer.Size()-r.Size || r.Size > l.Binding {
-			return fmt.Errorf("shader %s: binding %d is of %d bytes at %d of %d, at most %d are possible, at multiples of %d",
-				shader, i, r.Size, r.At, r.Buffer.Size(), l.Binding, l.Alignment)
+			return fmt.Errorf("shader %s: binding %d is of %d bytes at %d of %d, at most %d are possible, at "+
+				"multiples of %d", shader, i, r.Size, r.At, r.Buffer.Size(), l.Binding, l.Alignment)
 		}
 		for j, other := range ranges[:i] {
 			if other.Buffer == r.Buffer && (access[i] == ReadWrite || access[j] == ReadWrite) {

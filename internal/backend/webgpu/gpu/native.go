@@ -291,8 +291,8 @@ func (d *native) compile(name, wgsl string, access []Access) (p *pipeline, err e
 	for i, a := range access {
 		t := map[Access]gputypes.BufferBindingType{Uniform: gputypes.BufferBindingTypeUniform,
 			Read: gputypes.BufferBindingTypeReadOnlyStorage, ReadWrite: gputypes.BufferBindingTypeStorage}[a]
-		entries = append(entries, gputypes.BindGroupLayoutEntry{Binding: uint32(i), Visibility: gputypes.ShaderStageCompute,
-			Buffer: &gputypes.BufferBindingLayout{Type: t}})
+		entries = append(entries, gputypes.BindGroupLayoutEntry{Binding: uint32(i),
+			Visibility: gputypes.ShaderStageCompute, Buffer: &gputypes.BufferBindingLayout{Type: t}})
 	}
 	source := hal.ShaderSource{WGSL: wgsl}
 	if d.adapter.API == gputypes.BackendVulkan.String() {

@@ -166,8 +166,8 @@ func (d *native) isEncoded(l *List) bool {
 
 // like reports whether c and o are the same, apart from the written data.
 func (c *command) like(o *command) bool {
-	return c.kind == o.kind && c.group == o.group && c.pipeline == o.pipeline && c.x == o.x && c.y == o.y && c.z == o.z &&
-		c.dst == o.dst && c.src == o.src && c.to == o.to && c.from == o.from && c.size == o.size
+	return c.kind == o.kind && c.group == o.group && c.pipeline == o.pipeline && c.x == o.x && c.y == o.y &&
+		c.z == o.z && c.dst == o.dst && c.src == o.src && c.to == o.to && c.from == o.from && c.size == o.size
 }
 
 // encode turns commands into the device's; the last ones of a list read back its stamps.
@@ -307,8 +307,8 @@ func (r *recorder) copies() {
 	}
 	r.e.TransitionBuffers(before)
 	for _, m := range r.moves {
-		r.e.CopyBufferToBuffer(m.src.hal, m.dst.hal, []hal.BufferCopy{{SrcOffset: uint64(m.from), DstOffset: uint64(m.to),
-			Size: uint64(m.size)}})
+		r.e.CopyBufferToBuffer(m.src.hal, m.dst.hal, []hal.BufferCopy{{SrcOffset: uint64(m.from),
+			DstOffset: uint64(m.to), Size: uint64(m.size)}})
 	}
 	r.e.TransitionBuffers(after)
 	r.moves = r.moves[:0]
