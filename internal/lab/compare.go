@@ -33,7 +33,7 @@ type Options struct {
 // float64 pass a record may lie from the latter.
 const floors = 4
 
-// Comparison is how far a record lies from a golden one.
+// Comparison holds the distances of a record from a golden one.
 type Comparison struct {
 	Golden         string          `json:"golden"` // the records' paths
 	Record         string          `json:"record"`

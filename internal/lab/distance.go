@@ -1,6 +1,6 @@
 package lab
 
-// Distance is how far the logits of some positions lie from the golden ones.
+// Distance measures the logits of some positions against the golden logits.
 type Distance struct {
 	Positions int `json:"positions"` // compared
 

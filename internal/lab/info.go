@@ -15,7 +15,7 @@ import (
 // maxJSON is the size of the largest JSON file that is read.
 const maxJSON = 4 << 20
 
-// recordInfo is a record's JSON file. A bare list of prompts is read, too.
+// recordInfo is a record's JSON file. A bare list of prompts is read as well.
 type recordInfo struct {
 	Prompts  json.RawMessage `json:"prompts"`
 	Names    string          `json:"names"`

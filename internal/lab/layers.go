@@ -14,7 +14,7 @@ import (
 	"github.com/karat-run/karat/internal/mmap"
 )
 
-// LayerDistance is how far a value lies from the golden one, over the last positions that both have of all prompts.
+// LayerDistance measures a value against the golden value, over the last positions common to both in all prompts.
 type LayerDistance struct {
 	Name   string  `json:"name"`
 	Rows   int     `json:"rows"`
@@ -161,7 +161,7 @@ func WriteLayers(w io.Writer, all []LayerDistance) error {
 	return t.Flush()
 }
 
-// Era is one of successive records of a port.
+// Era holds a record in the succession of a port's records.
 type Era struct {
 	Record string `json:"record"`
 	Inside *bool  `json:"inside,omitempty"` // nil if the golden record has no limits

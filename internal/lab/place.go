@@ -42,7 +42,7 @@ type Unplaced struct {
 	Why string
 }
 
-// Placement is where a prompt's taps, logits and hidden states belong in a graph.
+// Placement holds the places of a prompt's taps, logits and hidden states in a graph.
 type Placement struct {
 	Names    string     // the naming scheme
 	Taps     []Placed   // in graph order
@@ -228,7 +228,7 @@ func (l *placer) place(names string) {
 	})
 }
 
-// spot is where a name says that its tap belongs.
+// spot holds the place of a tap by the tap's name.
 type spot struct {
 	node       *graph.Node // nil if there is no such place
 	why        string      // there is none

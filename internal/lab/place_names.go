@@ -9,7 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// Names are what others call the values of a graph's nodes, as far as they have names for them.
+// Names holds other engines' names for the values of a graph's nodes, as far as there are any.
 type Names struct {
 	Torch    map[*graph.Node]string // a module's output, or the input of one: model.layers.0.mlp.down_proj.in
 	LlamaCpp map[*graph.Node]string // as its graph's callback has it: ffn_out-0

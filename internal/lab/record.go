@@ -37,7 +37,7 @@ import (
 //	              output, the last one after the final norm
 //	{i}.tap.NAME  [rows, ...], what passed the point of that name, all positions
 //
-// All but the ids are float32; float64, float16 and bfloat16 are read, too.
+// All but the ids are float32; float64, float16 and bfloat16 are read as well.
 type Record struct {
 	Path     string          // of the safetensors file
 	Names    string          // whose names the taps have: NamesHF or another, or "" if unsaid

@@ -158,7 +158,7 @@ type WeightStats struct {
 	Gain *Gain `json:"gain,omitempty"` // of a norm
 }
 
-// Gain is what a norm multiplies with: its weight, and the offset (1 or 0) that the graph adds.
+// Gain holds a norm's factors: its weight, and the offset (1 or 0) that the graph adds.
 type Gain struct {
 	Offset float64 `json:"offset"`
 	Mean   Number  `json:"mean"`
@@ -230,7 +230,7 @@ func (s *Stats) cells(number func(Number) string) []string {
 func allDigits(n Number) string { return strconv.FormatFloat(float64(n), 'g', -1, 64) }
 func digits4(n Number) string   { return strconv.FormatFloat(float64(n), 'g', 4, 64) }
 
-// RunStats is what MeasureNodes and MeasureWeights have found.
+// RunStats holds the results of MeasureNodes and MeasureWeights.
 type RunStats struct {
 	Model   string        `json:"model"`
 	Prompts int           `json:"prompts,omitempty"`

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// maxTaps is how many taps WriteText prints.
+// maxTaps is the number of taps printed by WriteText.
 const maxTaps = 20
 
 // WriteText prints the comparison for a person: a line a prompt, the worst taps

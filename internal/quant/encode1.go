@@ -13,7 +13,7 @@ import (
 // two places are tried for a change of the level. (quantize_row_iq1_s_impl and quantize_row_iq1_m_impl of
 // ggml-quants.c in llama.cpp)
 
-// shifted has the values of levels, shifted up and down.
+// shifted holds the values of levels, shifted up and down.
 var shifted = [2][3]float32{{-0.875, 0.125, 1.125}, {-1.125, -0.125, 0.875}}
 
 // An ordered has a group's weights in order.

@@ -9,7 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// format has the facts of a quantized type.
+// format describes a quantized type.
 type format struct {
 	group  int                                        // weights sharing a scale
 	scale  int                                        // place of the block's scale; a minimum follows it
@@ -21,7 +21,7 @@ type format struct {
 	encode func(e *encoder, b []byte, x, w []float32) // writes a block of x, with importance w or nil
 }
 
-// formats has the format of each quantized type. simd writes Q8_0, and Q4_0 without importance.
+// formats holds the format of each quantized type. simd writes Q8_0, and Q4_0 without importance.
 var formats = [...]format{
 	tensor.Q4_0:    {group: 32, offset: 8, encode: (*encoder).q4_0},
 	tensor.Q4_1:    {group: 32, min: true, encode: (*encoder).q4_1},

@@ -118,7 +118,7 @@ func TestStacks(t *testing.T) {
 	}
 }
 
-// TestShortSource wants a panic, not zeros, where a Source has fewer bytes than its
+// TestShortSource wants a panic, not zeros, where a Source has fewer bytes than the tensor.
 func TestShortSource(t *testing.T) {
 	x := Tensor{Name: "w", DType: F32, Shape: Shape{3, 4}, Source: bytes.NewReader(make([]byte, 40))}
 	var buf []byte

@@ -67,7 +67,7 @@ func (e *executable) attention(n *graph.Node, out, q, sinks []float32) func() er
 	}
 }
 
-// desk is where a worker attends.
+// desk holds a worker's memory for attention.
 type desk struct {
 	simd.Attention
 	spans []simd.Span // of a page, by query

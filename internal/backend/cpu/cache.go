@@ -9,7 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/simd"
 )
 
-// KVType is how keys and values are kept.
+// KVType is the stored form of keys and values.
 type KVType uint8
 
 const (

@@ -57,7 +57,7 @@ func (b *Backend) ready(g *graph.Graph, progress func(done, total int64) error) 
 	return nil
 }
 
-// fetch has the threads read data, perhaps still on disk.
+// fetch lets the threads read data, perhaps still on disk.
 func (b *Backend) fetch(data []byte) error {
 	const piece = 1 << 20
 	return b.pool.run((len(data)+piece-1)/piece, 1, func(_, from, to int) error {
@@ -197,7 +197,7 @@ func matrices(w *graph.Weight) (count, n, k int) {
 	return count, w.Shape.Size() / k / count, k
 }
 
-// dropAfter is how many bytes of a file are packed before their pages are let
+// dropAfter is the number of a file's bytes packed before their pages are let
 // go: the two copies of a large weight are never there at once.
 const dropAfter = 4 << 20
 

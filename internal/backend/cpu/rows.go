@@ -104,7 +104,7 @@ func (e *executable) eachRow(n *graph.Node, out []float32, in [][]float32, f row
 	}
 }
 
-// dropRows is how many rows of a table are looked up before its pages are let go.
+// dropRows is the number of rows of a table looked up before the table's pages are released.
 const dropRows = 16
 
 // embed looks up rows of a table. A file's table is released now and then: the system may map 2 MiB for each row.

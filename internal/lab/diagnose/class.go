@@ -36,7 +36,7 @@ func (c class) words() string {
 	return c.name()
 }
 
-// everywhere marks activations that are rounded for float weights, too; halves marks activations
+// everywhere marks activations rounded for float weights as well; halves marks activations
 // for weights in 16 bits alone, by an engine that dequantizes the others.
 const everywhere, halves = "!", "~"
 

@@ -24,7 +24,7 @@ type equation struct {
 // site is a row of a prompt.
 type site struct{ prompt, row int }
 
-// rowError is how far a row lies from what the equation gives.
+// rowError holds the distance of a row from the equation's result.
 type rowError struct {
 	site
 	residual float64 // relative to the row's norm

@@ -136,7 +136,7 @@ type meter struct {
 	sums        []floorSum
 }
 
-// floorSum is what has been measured of a class by now.
+// floorSum sums the measurements of a class.
 type floorSum struct {
 	kl, maxKL, diff, top1, positions float64
 	ops                              map[string]lab.Number

@@ -48,10 +48,10 @@ func (r classifier) infer() (class, error) {
 	return c, err
 }
 
-// classes are what an engine may be, from the finest on.
+// classes lists an engine's possible classes, the finest first.
 var classes = []string{"f64", "i16_32", "i16_32!", "f16", "bf16", "q8~", "q8", "q8_256", "q8_32"}
 
-// finerClasses is how many of logitClasses round no more than float32 does.
+// finerClasses is the number of logitClasses with no more rounding than float32's.
 const finerClasses = 3
 
 // logitClasses are the classes tried for logits. Of the coarse classes q8 comes first: engines of quantized files

@@ -5,7 +5,7 @@ import (
 	"github.com/karat-run/karat/internal/model"
 )
 
-// Verdict is what a dump comes down to.
+// Verdict sums up a dump.
 type Verdict string
 
 // The verdicts, in the order of accusation: of several kinds of trouble the
@@ -22,7 +22,7 @@ const (
 	Clean       Verdict = "clean"
 )
 
-// Diagnosis is what Run found out about a dump.
+// Diagnosis holds the findings of Run about a dump.
 type Diagnosis struct {
 	Verdict  Verdict   `json:"verdict"`
 	Findings []Finding `json:"findings"` // first cause first

@@ -208,7 +208,7 @@ func noteUnknown(r *search, eq *equation) {
 	r.accepted = append(r.accepted, h)
 }
 
-// pursuit is how far the search for what explains an equation has come.
+// pursuit holds the state of the search for the cause behind an equation.
 type pursuit struct {
 	singles  []*hypothesis
 	sites    []rowError // the screen

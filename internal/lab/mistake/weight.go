@@ -13,7 +13,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// superblock is how many values the largest blocks of quantized types hold.
+// superblock is the number of values in the largest blocks of quantized types.
 const superblock = 256
 
 // transposes lists weights whose bytes are read as those of their transpose.
