@@ -174,7 +174,8 @@ func (s *scheme) check(m *module, ending string, w tensor.Tensor) error {
 		want = tensor.F8_E4M3
 	}
 	if want == tensor.Invalid || w.DType != want {
-		return fmt.Errorf("%s has type %v, but the scheme has type %q of %d bits", ending, w.DType, s.Weights.Type, bits)
+		return fmt.Errorf("%s has type %v, but the scheme has type %q of %d bits", ending, w.DType,
+			s.Weights.Type, bits)
 	}
 	_, ok := m.parts["weight_zero_point"]
 	if symmetric := s.Weights.Symmetric; !ok && symmetric != nil && !*symmetric && s.Weights.Type != "float" {

@@ -16,8 +16,8 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Write makes the folder dir a PEFT adapter of rank 1 for the attention of the model at path. The numbers of its matrices are v and
-// -v by turns.
+// Write makes the folder dir a PEFT adapter of rank 1 for the attention of the model at path. The numbers of its
+// matrices are v and -v by turns.
 func Write(ctx context.Context, dir, path string, v float32) error {
 	c, err := checkpoint.Open(path)
 	if err != nil {
@@ -45,7 +45,8 @@ func Write(ctx context.Context, dir, path string, v float32) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "adapter_config.json"), []byte(`{"peft_type": "LORA", "r": 1, "lora_alpha": 1}`), 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "adapter_config.json"),
+		[]byte(`{"peft_type": "LORA", "r": 1, "lora_alpha": 1}`), 0o666); err != nil {
 		return err
 	}
 	return safetensors.WriteFile(filepath.Join(dir, "adapter_model.safetensors"), tensors, nil)

@@ -15,7 +15,8 @@ import (
 // ranks go around those given.
 func Adapter(seed uint64, g *graph.Graph, beside func(*graph.Node) bool, ranks ...int) *backend.Adapter {
 	r := rand.New(rand.NewPCG(seed, 2))
-	a := &backend.Adapter{Name: fmt.Sprint("random ", seed), Pairs: map[*graph.Weight]*backend.Pair{}, Hash: sha256.Sum256([]byte(fmt.Sprint(seed, ranks)))}
+	a := &backend.Adapter{Name: fmt.Sprint("random ", seed), Pairs: map[*graph.Weight]*backend.Pair{},
+		Hash: sha256.Sum256([]byte(fmt.Sprint(seed, ranks)))}
 	for _, n := range g.Nodes {
 		if n.Op != graph.Linear || beside != nil && !beside(n) {
 			continue
@@ -54,9 +55,11 @@ func (s *suite) adapters(t *testing.T) {
 		t.Run(d.String(), func(t *testing.T) {
 			g := Decoder(t, 20, d, 0, 7)
 			every := Adapter(1, g, nil, 3, 16, 33)
-			some := Adapter(2, g, func(n *graph.Node) bool { return n.ID%2 == 0 }, 8, 1) // of a gate or what it gates, for one
+			// of a gate or what it gates, for one
+			some := Adapter(2, g, func(n *graph.Node) bool { return n.ID%2 == 0 }, 8, 1)
 			blends := []*backend.Blend{Blend(t, backend.Part{Adapter: every, By: 1}), nil,
-				Blend(t, backend.Part{Adapter: some, By: -0.5}, backend.Part{Adapter: every, By: 0.25}), Blend(t, backend.Part{Adapter: some, By: 2})}
+				Blend(t, backend.Part{Adapter: some, By: -0.5}, backend.Part{Adapter: every, By: 0.25}),
+				Blend(t, backend.Part{Adapter: some, By: 2})}
 			adapted := func(m *machine) *machine {
 				m.blends = blends
 				return m
@@ -79,9 +82,12 @@ func (s *suite) adapters(t *testing.T) {
 	}
 }
 
-func (s *suite) adaptersBits(t *testing.T, g *graph.Graph, adapted func(*machine) *machine, got [][]float32, lengths []int) {
+func (s *suite) adaptersBits(t *testing.T, g *graph.Graph, adapted func(*machine) *machine, got [][]float32,
+	lengths []int) {
 	for _, rows := range []int{1, 5, 300} {
-		for _, want := range []func(*graph.Node) bool{nil, all, func(n *graph.Node) bool { return n.Op == graph.Linear && n.ID%3 == 0 }} {
+		for _, want := range []func(*graph.Node) bool{nil, all, func(n *graph.Node) bool {
+			return n.Op == graph.Linear && n.ID%3 == 0
+		}} {
 			other := adapted(start(t, s.open(), g, rows, want)).collect(schedule(uint64(rows), rows, lengths...))
 			if !sameLists(other, got) {
 				t.Errorf("in steps of at most %d rows, with taps %v: other bits", rows, want != nil)
@@ -91,7 +97,8 @@ func (s *suite) adaptersBits(t *testing.T, g *graph.Graph, adapted func(*machine
 	for seq := range lengths {
 		only := make([]int, seq+1)
 		only[seq] = lengths[seq]
-		if alone := adapted(start(t, s.open(), g, 32, nil)).collect(schedule(2, 32, only...)); !sameBits(alone[seq], got[seq]) {
+		alone := adapted(start(t, s.open(), g, 32, nil)).collect(schedule(2, 32, only...))
+		if !sameBits(alone[seq], got[seq]) {
 			t.Errorf("alone, sequence %d has other bits", seq)
 		}
 	}

@@ -17,7 +17,8 @@ func Attributes(t testing.TB, seed uint64) *graph.Graph {
 	t.Helper()
 	m := &model{newSketch(seed)}
 	h := m.Embed(m.named("token_embd", 1, Vocab, hidden), Vocab, hidden, 1)
-	for i, layer := range []func(l *modelLayer, x *graph.Node) (attention, mlp *graph.Node){(*modelLayer).sinks, (*modelLayer).chunks, (*modelLayer).window, (*modelLayer).latent} {
+	for i, layer := range []func(l *modelLayer, x *graph.Node) (attention, mlp *graph.Node){(*modelLayer).sinks,
+		(*modelLayer).chunks, (*modelLayer).window, (*modelLayer).latent} {
 		l := &modelLayer{m, m.Layer(i), i, h}
 		a, _ := layer(l, l.RMSNorm(l.ones("attn_norm", hidden), h, 1e-6, 0))
 		l.h = l.Add(h, a)
@@ -69,11 +70,13 @@ func (l *modelLayer) heads(name string, x *graph.Node, count, dim int) *graph.No
 }
 
 // attend is attention of 4 heads to 2 as a and turn say.
-func (l *modelLayer) attend(x *graph.Node, a graph.AttentionAttr, turn graph.RoPEAttr, sinks *graph.Weight) *graph.Node {
+func (l *modelLayer) attend(x *graph.Node, a graph.AttentionAttr, turn graph.RoPEAttr,
+	sinks *graph.Weight) *graph.Node {
 	const heads = 4
 	b, kv := l.Builder, a.KV
 	kv.Layer = l.i
-	q, k := b.RoPEWith("q", l.heads("attn_q", x, heads, kv.Dim), turn), b.RoPEWith("k", l.heads("attn_k", x, kv.Heads, kv.Dim), turn)
+	q, k := b.RoPEWith("q", l.heads("attn_q", x, heads, kv.Dim), turn),
+		b.RoPEWith("k", l.heads("attn_k", x, kv.Heads, kv.Dim), turn)
 	var v *graph.Node
 	if !kv.Latent {
 		v = l.heads("attn_v", x, kv.Heads, kv.Values())
@@ -94,7 +97,8 @@ func (l *modelLayer) experts(r graph.RouteAttr, k int, e graph.ExpertsAttr, bias
 	if bias {
 		choice = l.weight("exp_probs_b", 1, modelExperts)
 	}
-	route := b.RouteWith(b.Linear(l.weight("ffn_gate_inp", 1, modelExperts, hidden), x, modelExperts), k, r, nil, choice)
+	route := b.RouteWith(b.Linear(l.weight("ffn_gate_inp", 1, modelExperts, hidden), x, modelExperts), k, r,
+		nil, choice)
 	rows := []int{2 * modelFF}
 	switch e.Form {
 	case graph.Apart:
@@ -121,10 +125,12 @@ func (l *modelLayer) experts(r graph.RouteAttr, k int, e graph.ExpertsAttr, bias
 func (l *modelLayer) sinks(x *graph.Node) (attention, mlp *graph.Node) {
 	if x != nil {
 		a := graph.AttentionAttr{KV: &graph.KV{Heads: 2, Dim: 16}, Cap: 2}
-		return l.attend(x, a, graph.RoPEAttr{Freqs: []float64{1, 0.1, 0.01, 0.001}, Dim: 8, Interleaved: true}, l.weight("attn_sinks", 1, 4)), nil
+		return l.attend(x, a, graph.RoPEAttr{Freqs: []float64{1, 0.1, 0.01, 0.001}, Dim: 8, Interleaved: true},
+			l.weight("attn_sinks", 1, 4)), nil
 	}
 	b, y := l.Builder, l.norm()
-	gate, up := b.Linear(l.weight("ffn_gate", 1.4, modelFF, hidden), y, modelFF), b.Linear(l.weight("ffn_up", 1.4, modelFF, hidden), y, modelFF)
+	gate, up := b.Linear(l.weight("ffn_gate", 1.4, modelFF, hidden), y, modelFF),
+		b.Linear(l.weight("ffn_up", 1.4, modelFF, hidden), y, modelFF)
 	y = b.GLUWith(graph.ActAttr{Limit: 1, Alpha: 1.702, Plus: 1}, gate, up)
 	return nil, b.Linear(l.weight("ffn_down", 1, hidden, modelFF), y, hidden)
 }
@@ -132,10 +138,14 @@ func (l *modelLayer) sinks(x *graph.Node) (attention, mlp *graph.Node) {
 func (l *modelLayer) chunks(x *graph.Node) (attention, mlp *graph.Node) {
 	if x != nil {
 		a := graph.AttentionAttr{KV: &graph.KV{Heads: 2, Dim: 16, ValueDim: 24, Window: 6, Chunked: true}}
-		return l.attend(x, a, graph.RoPEAttr{Freqs: []float64{1, 0.3162, 0.1, 0.03162, 0.01, 0.003162, 0.001, 0.0003162}, Magnitude: 1.3, Sections: [3]int{2, 3, 3}, Woven: true}, nil), nil
+		return l.attend(x, a, graph.RoPEAttr{
+			Freqs:     []float64{1, 0.3162, 0.1, 0.03162, 0.01, 0.003162, 0.001, 0.0003162},
+			Magnitude: 1.3, Sections: [3]int{2, 3, 3}, Woven: true}, nil), nil
 	}
 	r := graph.RouteAttr{Weigh: graph.SigmoidEach, Normalize: true, Eps: 0.25, Factor: 1.5, Groups: 4, Kept: 2, Best: 2}
-	return nil, l.experts(r, 3, graph.ExpertsAttr{Form: graph.Interleaved, Biased: true, ActAttr: graph.ActAttr{Limit: 1, Alpha: 1.702, Plus: 1}}, true)
+	return nil, l.experts(r, 3,
+		graph.ExpertsAttr{Form: graph.Interleaved, Biased: true,
+			ActAttr: graph.ActAttr{Limit: 1, Alpha: 1.702, Plus: 1}}, true)
 }
 
 func (l *modelLayer) window(x *graph.Node) (attention, mlp *graph.Node) {
@@ -143,7 +153,8 @@ func (l *modelLayer) window(x *graph.Node) (attention, mlp *graph.Node) {
 		a := graph.AttentionAttr{KV: &graph.KV{Heads: 1, Dim: 8, Window: 5}}
 		return l.attend(x, a, graph.RoPEAttr{Freqs: []float64{1, 0.01}, Dim: 4}, l.weight("attn_sinks", 1, 4)), nil
 	}
-	return nil, l.experts(graph.RouteAttr{Weigh: graph.SigmoidEach}, 1, graph.ExpertsAttr{OnInput: true, ActAttr: graph.ActAttr{Act: graph.GELUErf}}, false)
+	return nil, l.experts(graph.RouteAttr{Weigh: graph.SigmoidEach}, 1,
+		graph.ExpertsAttr{OnInput: true, ActAttr: graph.ActAttr{Act: graph.GELUErf}}, false)
 }
 
 func (l *modelLayer) latent(x *graph.Node) (attention, mlp *graph.Node) {
@@ -151,7 +162,8 @@ func (l *modelLayer) latent(x *graph.Node) (attention, mlp *graph.Node) {
 		a := graph.AttentionAttr{KV: &graph.KV{Heads: 1, Dim: 40, ValueDim: 32, Latent: true}}
 		return l.attend(x, a, graph.RoPEAttr{Freqs: []float64{1, 0.1, 0.01}, Interleaved: true, Dim: 6}, nil), nil
 	}
-	return nil, l.experts(graph.RouteAttr{Weigh: graph.SoftmaxAll}, 2, graph.ExpertsAttr{Form: graph.Apart, ActAttr: graph.ActAttr{Act: graph.ReLUSquared}}, false)
+	return nil, l.experts(graph.RouteAttr{Weigh: graph.SoftmaxAll}, 2,
+		graph.ExpertsAttr{Form: graph.Apart, ActAttr: graph.ActAttr{Act: graph.ReLUSquared}}, false)
 }
 
 // Encoder is a small model of random weights, whose tokens are 0 to Vocab-1: its one layer sees later rows,

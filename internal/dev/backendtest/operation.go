@@ -34,7 +34,8 @@ func products(d tensor.DType) func(Tolerances) float64 {
 // positions, and compares every node with ref's: with taps, and bit for bit
 // without them and, if rows do not depend on their step, some rows alone.
 func (s *suite) operations(t *testing.T) {
-	lists := [][]operation{append(attentions(), attends()...), embeds(), linears(), rowwise(), ropes(), views(), mixtures(), layerNorms(), parts(), positions(), headProducts(), scans(), gates(), routings(), expertForms()}
+	lists := [][]operation{append(attentions(), attends()...), embeds(), linears(), rowwise(), ropes(), views(),
+		mixtures(), layerNorms(), parts(), positions(), headProducts(), scans(), gates(), routings(), expertForms()}
 	if s.tol.Stores {
 		lists = lists[:1]
 	}
@@ -93,10 +94,11 @@ func (s *suite) operation(t *testing.T, op operation, seed uint64) {
 func embeds() (list []operation) {
 	for _, d := range append(append([]tensor.DType{tensor.F64}, plain...), blocks...) {
 		for _, scale := range []float32{1, 12.649111} {
-			list = append(list, operation{name: fmt.Sprintf("embed/%v/%v", d, scale), bound: float, build: func(k *sketch) *graph.Node {
-				n := 3 * max(d.BlockSize(), 11)
-				return k.Embed(k.weight(d, Vocab, n), Vocab, n, scale)
-			}})
+			list = append(list, operation{name: fmt.Sprintf("embed/%v/%v", d, scale), bound: float,
+				build: func(k *sketch) *graph.Node {
+					n := 3 * max(d.BlockSize(), 11)
+					return k.Embed(k.weight(d, Vocab, n), Vocab, n, scale)
+				}})
 		}
 	}
 	return list
@@ -127,7 +129,8 @@ func linears() (list []operation) {
 	add("shared", quantized, func(k *sketch) *graph.Node {
 		x, y := k.input(256), k.input(256)
 		sum := k.linear(tensor.Q5_K, x, 9)
-		for _, d := range []tensor.DType{tensor.Q2_K, tensor.Q4_K, tensor.Q8_0, tensor.F32, tensor.Q4_1, tensor.Q6_K, tensor.Q2_K} {
+		for _, d := range []tensor.DType{tensor.Q2_K, tensor.Q4_K, tensor.Q8_0, tensor.F32, tensor.Q4_1, tensor.Q6_K,
+			tensor.Q2_K} {
 			sum = k.Add(sum, k.linear(d, x, 9))
 		}
 		for _, z := range []*graph.Node{y, x, y} {
@@ -159,7 +162,9 @@ func rowwise() (list []operation) {
 		list = append(list, operation{name: name, bound: float, build: build})
 	}
 	for _, n := range []int{1, 3, 37, 160} {
-		add(fmt.Sprintf("norm/%d", n), func(k *sketch) *graph.Node { return k.RMSNorm(k.weight(tensor.F32, n), k.input(n), 1e-6, 0) })
+		add(fmt.Sprintf("norm/%d", n), func(k *sketch) *graph.Node {
+			return k.RMSNorm(k.weight(tensor.F32, n), k.input(n), 1e-6, 0)
+		})
 		add(fmt.Sprintf("norm/offset/%d", n), func(k *sketch) *graph.Node {
 			return k.RMSNorm(k.weight(tensor.BF16, n), k.input(3, n), 1e-5, 1)
 		})
@@ -170,8 +175,12 @@ func rowwise() (list []operation) {
 		add(fmt.Sprintf("mul/%d", n), func(k *sketch) *graph.Node {
 			return k.node(graph.Mul, tensor.Shape{n}, nil, k.input(n), k.input(n))
 		})
-		add(fmt.Sprintf("mul/weight/%d", n), func(k *sketch) *graph.Node { return k.MulWeight(k.weight(tensor.F16, n), k.input(n), n) })
-		add(fmt.Sprintf("mul/scalar/%d", n), func(k *sketch) *graph.Node { return k.MulWeight(k.weight(tensor.F32, 1), k.input(n), 1) })
+		add(fmt.Sprintf("mul/weight/%d", n), func(k *sketch) *graph.Node {
+			return k.MulWeight(k.weight(tensor.F16, n), k.input(n), n)
+		})
+		add(fmt.Sprintf("mul/scalar/%d", n), func(k *sketch) *graph.Node {
+			return k.MulWeight(k.weight(tensor.F32, 1), k.input(n), 1)
+		})
 		add(fmt.Sprintf("scale/%d", n), func(k *sketch) *graph.Node { return k.Scale(k.input(n), -0.7071067811865476) })
 		add(fmt.Sprintf("softcap/%d", n), func(k *sketch) *graph.Node { return k.Softcap(k.Scale(k.input(n), 20), 30) })
 		for _, a := range graph.Activations() {
@@ -187,20 +196,26 @@ func rowwise() (list []operation) {
 func ropes() (list []operation) {
 	freqs := []float64{1, 0.56, 0.3162, 0.178, 0.1, 0, 0.0316, 1e-3, 1e-4}
 	for _, x := range []struct{ heads, dim, turning int }{{1, 2, 1}, {3, 6, 3}, {5, 18, 9}, {2, 64, 5}, {2, 10, 0}} {
-		list = append(list, operation{name: fmt.Sprintf("rope/%dx%d/%d", x.heads, x.dim, x.turning), bound: float, build: func(k *sketch) *graph.Node {
-			return k.RoPE("q", k.input(x.heads, x.dim), freqs[:x.turning])
-		}})
+		list = append(list, operation{name: fmt.Sprintf("rope/%dx%d/%d", x.heads, x.dim, x.turning), bound: float,
+			build: func(k *sketch) *graph.Node {
+				return k.RoPE("q", k.input(x.heads, x.dim), freqs[:x.turning])
+			}})
 	}
 	for _, x := range []struct {
 		heads, dim, turning int
 		graph.RoPEAttr
 	}{
-		{3, 6, 2, graph.RoPEAttr{Dim: 4}}, {5, 18, 9, graph.RoPEAttr{Interleaved: true}}, {2, 64, 5, graph.RoPEAttr{Dim: 16, Interleaved: true}},
-		{1, 2, 1, graph.RoPEAttr{Interleaved: true, Magnitude: 1.19}}, {4, 32, 8, graph.RoPEAttr{Magnitude: 0.6}}, {2, 300, 9, graph.RoPEAttr{Dim: 150, Magnitude: 1.4}},
+		{3, 6, 2, graph.RoPEAttr{Dim: 4}}, {5, 18, 9, graph.RoPEAttr{Interleaved: true}},
+		{2, 64, 5, graph.RoPEAttr{Dim: 16, Interleaved: true}},
+		{1, 2, 1, graph.RoPEAttr{Interleaved: true, Magnitude: 1.19}}, {4, 32, 8, graph.RoPEAttr{Magnitude: 0.6}},
+		{2, 300, 9, graph.RoPEAttr{Dim: 150, Magnitude: 1.4}},
 	} {
 		x.Freqs = freqs[:x.turning]
-		list = append(list, operation{name: fmt.Sprintf("rope/%dx%d/dim %d interleaved %v magnitude %v", x.heads, x.dim, x.Dim, x.Interleaved, x.Magnitude), bound: float, build: func(k *sketch) *graph.Node {
-			return k.Add(k.RoPEWith("q", k.input(x.heads, x.dim), x.RoPEAttr), k.RoPE("k", k.input(x.heads, x.dim), x.Freqs)) // one array, two tables
+		list = append(list, operation{name: fmt.Sprintf("rope/%dx%d/dim %d interleaved %v magnitude %v", x.heads, x.dim,
+			x.Dim, x.Interleaved, x.Magnitude), bound: float, build: func(k *sketch) *graph.Node {
+			// one array, two tables
+			return k.Add(k.RoPEWith("q", k.input(x.heads, x.dim), x.RoPEAttr),
+				k.RoPE("k", k.input(x.heads, x.dim), x.Freqs))
 		}})
 	}
 	list = append(list, operation{name: "rope/prefixes", bound: float, build: func(k *sketch) *graph.Node {
@@ -240,36 +255,42 @@ func attentions() (list []operation) {
 	for _, x := range []struct {
 		heads, kv, dim, window int
 		scale                  float64
-	}{{1, 1, 2, 0, 1}, {4, 2, 30, 0, 0.18}, {6, 2, 16, 0, 4}, {3, 3, 64, 0, 0.125}, {4, 1, 8, 1, 0.35}, {4, 2, 16, 65, 0.25}, {2, 1, 8, 4096, 0.35}} {
+	}{{1, 1, 2, 0, 1}, {4, 2, 30, 0, 0.18}, {6, 2, 16, 0, 4}, {3, 3, 64, 0, 0.125}, {4, 1, 8, 1, 0.35}, {4, 2, 16, 65,
+		0.25}, {2, 1, 8, 4096, 0.35}} {
 		name := fmt.Sprintf("attention/%d on %dx%d/window %d", x.heads, x.kv, x.dim, x.window)
-		list = append(list, operation{name: name, bound: attention, heavy: x.dim > 8, build: func(k *sketch) *graph.Node {
-			store := &graph.KV{Heads: x.kv, Dim: x.dim, Window: x.window}
-			k.StoreKV(store, k.input(x.kv, x.dim), k.input(x.kv, x.dim))
-			return k.Attention(k.input(x.heads, x.dim), store, x.scale)
-		}})
+		list = append(list, operation{name: name, bound: attention, heavy: x.dim > 8,
+			build: func(k *sketch) *graph.Node {
+				store := &graph.KV{Heads: x.kv, Dim: x.dim, Window: x.window}
+				k.StoreKV(store, k.input(x.kv, x.dim), k.input(x.kv, x.dim))
+				return k.Attention(k.input(x.heads, x.dim), store, x.scale)
+			}})
 	}
 	return list
 }
 
 func mixtures() (list []operation) {
 	for _, x := range []struct{ experts, k int }{{1, 1}, {4, 2}, {7, 7}} {
-		list = append(list, operation{name: fmt.Sprintf("route/%d of %d", x.k, x.experts), bound: float, build: func(k *sketch) *graph.Node {
-			return k.Route(k.input(x.experts), k.weight(tensor.F32, x.experts), x.k)
-		}})
+		list = append(list, operation{name: fmt.Sprintf("route/%d of %d", x.k, x.experts), bound: float,
+			build: func(k *sketch) *graph.Node {
+				return k.Route(k.input(x.experts), k.weight(tensor.F32, x.experts), x.k)
+			}})
 	}
 	for _, d := range []tensor.DType{tensor.F32, tensor.F16, tensor.BF16, tensor.Q8_0, tensor.Q4_K, tensor.MXFP4} {
 		for _, a := range []graph.Activation{graph.SiLU, graph.GELUTanh} {
-			list = append(list, operation{name: fmt.Sprintf("experts/%v/%v", d, a), bound: products(d), heavy: d.Quantized(), build: func(k *sketch) *graph.Node {
-				in, ff := max(19, d.BlockSize()), max(23, d.BlockSize())
-				route := k.Route(k.input(3), k.weight(tensor.BF16, 3), 2)
-				return k.Experts(a, k.weight(d, 3, 2*ff, in), k.weight(d, 3, in, ff), k.input(in), route, 3, ff)
-			}})
+			list = append(list, operation{name: fmt.Sprintf("experts/%v/%v", d, a), bound: products(d),
+				heavy: d.Quantized(), build: func(k *sketch) *graph.Node {
+					in, ff := max(19, d.BlockSize()), max(23, d.BlockSize())
+					route := k.Route(k.input(3), k.weight(tensor.BF16, 3), 2)
+					return k.Experts(a, k.weight(d, 3, 2*ff, in), k.weight(d, 3, in, ff), k.input(in), route, 3, ff)
+				}})
 		}
 	}
-	list = append(list, operation{name: "experts/Q4_0/wide", bound: quantized, heavy: true, build: func(k *sketch) *graph.Node {
-		const in, ff = 544, 288
-		route := k.Route(k.input(3), k.weight(tensor.BF16, 3), 2)
-		return k.Experts(graph.SiLU, k.weight(tensor.Q4_0, 3, 2*ff, in), k.weight(tensor.Q4_0, 3, in, ff), k.input(in), route, 3, ff)
-	}})
+	list = append(list, operation{name: "experts/Q4_0/wide", bound: quantized, heavy: true,
+		build: func(k *sketch) *graph.Node {
+			const in, ff = 544, 288
+			route := k.Route(k.input(3), k.weight(tensor.BF16, 3), 2)
+			return k.Experts(graph.SiLU, k.weight(tensor.Q4_0, 3, 2*ff, in), k.weight(tensor.Q4_0, 3, in, ff),
+				k.input(in), route, 3, ff)
+		}})
 	return list
 }

@@ -28,7 +28,8 @@ func turned(t *testing.T, a graph.RoPEAttr) []*graph.Graph {
 func (s *suite) sections(t *testing.T) {
 	ids := []int32{3, 1, 4, 1, 5, 9, 2}
 	plain := graph.RoPEAttr{Freqs: rope.New(100, 20)}
-	for _, a := range []graph.RoPEAttr{{Sections: [3]int{4, 3, 3}}, {Sections: [3]int{4, 3, 3}, Woven: true}, {Sections: [3]int{6, 2, 2}, Woven: true, Magnitude: 1.25}, {Sections: [3]int{1, 0, 9}, Interleaved: true}} {
+	for _, a := range []graph.RoPEAttr{{Sections: [3]int{4, 3, 3}}, {Sections: [3]int{4, 3, 3}, Woven: true},
+		{Sections: [3]int{6, 2, 2}, Woven: true, Magnitude: 1.25}, {Sections: [3]int{1, 0, 9}, Interleaved: true}} {
 		a.Freqs = plain.Freqs
 		without := a
 		without.Sections, without.Woven = [3]int{}, false

@@ -22,7 +22,9 @@ func layerNorms() (list []operation) {
 		add(fmt.Sprintf("layer norm/no bias/%d", n), func(k *sketch) *graph.Node {
 			return k.LayerNorm(k.weight(tensor.F16, n), nil, k.input(3, n), 1e-5)
 		})
-		add(fmt.Sprintf("layer norm/no weight/%d", n), func(k *sketch) *graph.Node { return k.LayerNorm(nil, nil, k.input(n), 1e-2) })
+		add(fmt.Sprintf("layer norm/no weight/%d", n), func(k *sketch) *graph.Node {
+			return k.LayerNorm(nil, nil, k.input(n), 1e-2)
+		})
 		add(fmt.Sprintf("l2 norm/%d", n), func(k *sketch) *graph.Node { return k.L2Norm(k.input(5, n), 1e-6) })
 	}
 	return list
@@ -49,14 +51,17 @@ func parts() (list []operation) {
 // positions are the operations that read a row's position.
 func positions() (list []operation) {
 	for _, d := range append([]tensor.DType{tensor.F32, tensor.BF16}, blocks[0]) {
-		list = append(list, operation{name: fmt.Sprintf("embed pos/%v", d), bound: float, build: func(k *sketch) *graph.Node {
-			return k.Add(k.input(64), k.EmbedPos(k.weight(d, 700, 64), 700, 64))
-		}})
+		list = append(list, operation{name: fmt.Sprintf("embed pos/%v", d), bound: float,
+			build: func(k *sketch) *graph.Node {
+				return k.Add(k.input(64), k.EmbedPos(k.weight(d, 700, 64), 700, 64))
+			}})
 	}
-	for _, a := range []graph.ScalePosAttr{{Beta: 0.1, Every: 8}, {Beta: 0.5, Every: 1, Shift: 1}, {Beta: 0, Every: 3}} {
-		list = append(list, operation{name: fmt.Sprintf("scale pos/%v", a), bound: float, build: func(k *sketch) *graph.Node {
-			return k.ScalePos(k.input(3, 10), a)
-		}})
+	for _, a := range []graph.ScalePosAttr{{Beta: 0.1, Every: 8}, {Beta: 0.5, Every: 1, Shift: 1},
+		{Beta: 0, Every: 3}} {
+		list = append(list, operation{name: fmt.Sprintf("scale pos/%v", a), bound: float,
+			build: func(k *sketch) *graph.Node {
+				return k.ScalePos(k.input(3, 10), a)
+			}})
 	}
 	return list
 }
@@ -69,7 +74,8 @@ func (s *suite) pastTable(t *testing.T) {
 	m := start(t, s.open(), g, 8, nil)
 	m.forward(part{0, make([]int32, 5)})
 	step := m.step(part{0, make([]int32, 1)})
-	if _, err := m.plan.Run(context.Background(), step, nil); err == nil || !strings.Contains(err.Error(), "position 5") {
+	if _, err := m.plan.Run(context.Background(), step, nil); err == nil ||
+		!strings.Contains(err.Error(), "position 5") {
 		t.Errorf("position 5 of 5: %v", err)
 	}
 	m.forward(part{1, make([]int32, 5)})

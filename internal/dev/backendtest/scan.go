@@ -13,10 +13,11 @@ import (
 // headProducts are products of each head with its own matrix.
 func headProducts() (list []operation) {
 	for _, d := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.Q8_0, tensor.Q4_0} {
-		list = append(list, operation{name: fmt.Sprintf("head linear/%v", d), bound: products(d), heavy: true, build: func(k *sketch) *graph.Node {
-			in := 2 * max(d.BlockSize(), 11)
-			return k.HeadLinear(k.weight(d, 3, 37, in), k.input(3, in), 37)
-		}})
+		list = append(list, operation{name: fmt.Sprintf("head linear/%v", d), bound: products(d), heavy: true,
+			build: func(k *sketch) *graph.Node {
+				in := 2 * max(d.BlockSize(), 11)
+				return k.HeadLinear(k.weight(d, 3, 37, in), k.input(3, in), 37)
+			}})
 	}
 	return list
 }
@@ -35,13 +36,14 @@ func (k *sketch) negative(n int) *graph.Weight {
 // ssm and delta are scans over random inputs of what x is made from.
 func (k *sketch) ssm(heads, dim, groups, n int) *graph.Node {
 	unit := func() *graph.Weight { return k.weight(tensor.F32, heads) }
-	return k.SSMScan(k.negative(heads), unit(), unit(), k.input(heads, dim), k.input(heads), k.input(groups, n), k.input(groups, n))
+	return k.SSMScan(k.negative(heads), unit(), unit(), k.input(heads, dim), k.input(heads), k.input(groups, n),
+		k.input(groups, n))
 }
 
 func (k *sketch) delta(heads, dim, groups, n int) *graph.Node {
 	unit := func(x *graph.Node) *graph.Node { return k.L2Norm(x, 1e-6) }
-	return k.DeltaScan(k.negative(heads), k.weight(tensor.F32, heads), unit(k.input(groups, n)), unit(k.input(groups, n)),
-		k.input(heads, dim), k.input(heads), k.input(heads))
+	return k.DeltaScan(k.negative(heads), k.weight(tensor.F32, heads), unit(k.input(groups, n)),
+		unit(k.input(groups, n)), k.input(heads, dim), k.input(heads), k.input(heads))
 }
 
 // scans are the operations with a state.
@@ -57,9 +59,14 @@ func scans() (list []operation) {
 			return k.Conv(k.weight(tensor.BF16, x.d, x.kernel), k.weight(tensor.F32, x.d), k.input(x.d), x.kernel)
 		})
 	}
-	for _, x := range []struct{ heads, dim, groups, n int }{{1, 1, 1, 1}, {4, 6, 2, 5}, {8, 32, 1, 16}, {3, 20, 3, 33}} {
-		add(fmt.Sprintf("ssm scan/%dx%d/%dx%d", x.heads, x.dim, x.groups, x.n), func(k *sketch) *graph.Node { return k.ssm(x.heads, x.dim, x.groups, x.n) })
-		add(fmt.Sprintf("delta scan/%dx%d/%dx%d", x.heads, x.dim, x.groups, x.n), func(k *sketch) *graph.Node { return k.delta(x.heads, x.dim, x.groups, x.n) })
+	for _, x := range []struct{ heads, dim, groups, n int }{{1, 1, 1, 1}, {4, 6, 2, 5}, {8, 32, 1, 16},
+		{3, 20, 3, 33}} {
+		add(fmt.Sprintf("ssm scan/%dx%d/%dx%d", x.heads, x.dim, x.groups, x.n), func(k *sketch) *graph.Node {
+			return k.ssm(x.heads, x.dim, x.groups, x.n)
+		})
+		add(fmt.Sprintf("delta scan/%dx%d/%dx%d", x.heads, x.dim, x.groups, x.n), func(k *sketch) *graph.Node {
+			return k.delta(x.heads, x.dim, x.groups, x.n)
+		})
 	}
 	return list
 }
@@ -81,11 +88,14 @@ func Hybrid(t testing.TB, seed uint64) *graph.Graph {
 		k.Builder = whole.Layer(i)
 		x := norm(h)
 		part := func(groups, size int) *graph.Node { return k.Heads(project(x, groups*size), size) }
-		conv := k.Heads(k.Act(graph.SiLU, k.Conv(k.weight(tensor.F32, heads*dim, kernel), k.weight(tensor.F32, heads*dim), project(x, heads*dim), kernel)), dim)
+		conv := k.Heads(k.Act(graph.SiLU, k.Conv(k.weight(tensor.F32, heads*dim, kernel),
+			k.weight(tensor.F32, heads*dim), project(x, heads*dim), kernel)), dim)
 		if i == 0 {
-			conv = k.SSMScan(k.negative(heads), k.weight(tensor.F32, heads), k.weight(tensor.F32, heads), conv, project(x, heads), part(2, n), part(2, n))
+			conv = k.SSMScan(k.negative(heads), k.weight(tensor.F32, heads), k.weight(tensor.F32, heads), conv,
+				project(x, heads), part(2, n), part(2, n))
 		} else {
-			conv = k.DeltaScan(k.negative(heads), k.weight(tensor.F32, heads), k.L2Norm(part(2, n), 1e-6), k.L2Norm(part(2, n), 1e-6), conv, project(x, heads), project(x, heads))
+			conv = k.DeltaScan(k.negative(heads), k.weight(tensor.F32, heads), k.L2Norm(part(2, n), 1e-6),
+				k.L2Norm(part(2, n), 1e-6), conv, project(x, heads), project(x, heads))
 		}
 		h = k.Add(h, project(conv, hidden))
 	}
@@ -153,7 +163,8 @@ func (s *suite) pools(t *testing.T) {
 		} {
 			step := alone.step(refused.part)
 			step.Outputs = refused.outputs
-			if _, err := alone.plan.Run(context.Background(), step, nil); err == nil || !strings.Contains(err.Error(), "pool") {
+			if _, err := alone.plan.Run(context.Background(), step, nil); err == nil ||
+				!strings.Contains(err.Error(), "pool") {
 				t.Errorf("%v: %s: %v", p, what, err)
 			}
 		}

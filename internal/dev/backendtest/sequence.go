@@ -116,7 +116,8 @@ func (s *suite) sequences(t *testing.T) {
 			if !s.tol.SameBits {
 				return
 			}
-			if alone := start(t, s.open(), g, 32, nil).collect(schedule(2, 32, lengths[0])); !sameBits(alone[0], got[0]) {
+			alone := start(t, s.open(), g, 32, nil).collect(schedule(2, 32, lengths[0]))
+			if !sameBits(alone[0], got[0]) {
 				t.Error("alone, sequence 0 has other bits")
 			}
 		})
@@ -190,8 +191,8 @@ func (s *suite) pages(t *testing.T) {
 	}
 }
 
-// together runs sequences of g in common steps, and compares all logits with ref's, and bit for bit with those of steps of
-// other numbers of rows. It returns the machine, and its logits by sequence.
+// together runs sequences of g in common steps, and compares all logits with ref's, and bit for bit with those of steps
+// of other numbers of rows. It returns the machine, and its logits by sequence.
 func (s *suite) together(t *testing.T, g *graph.Graph, lengths []int, rows ...int) (m *machine, got [][]float32) {
 	t.Helper()
 	want := wanted(t, g, 64).collect(schedule(1, 64, lengths...))

@@ -57,7 +57,8 @@ func (k *sketch) linear(d tensor.DType, x *graph.Node, out int) *graph.Node {
 // node appends an operation that no architecture uses so far.
 func (k *sketch) node(op graph.Op, shape tensor.Shape, attr any, in ...*graph.Node) *graph.Node {
 	g, _ := k.Graph()
-	n := &graph.Node{ID: len(g.Nodes), Op: op, Name: k.name(op.String()), Layer: -1, Shape: shape, In: in, Attr: attr, Pos: "backendtest"}
+	n := &graph.Node{ID: len(g.Nodes), Op: op, Name: k.name(op.String()), Layer: -1, Shape: shape, In: in, Attr: attr,
+		Pos: "backendtest"}
 	g.Nodes = append(g.Nodes, n)
 	return n
 }

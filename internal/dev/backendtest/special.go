@@ -17,7 +17,8 @@ var (
 )
 
 // specials are numbers at which functions go wrong.
-var specials = []float32{0, zero, 1, -1, nan, inf, -inf, math.MaxFloat32, -math.MaxFloat32, 1e38, -1e38, math.SmallestNonzeroFloat32,
+var specials = []float32{0, zero, 1, -1, nan, inf, -inf, math.MaxFloat32, -math.MaxFloat32, 1e38, -1e38,
+	math.SmallestNonzeroFloat32,
 	-0x1p-126, 0x1p-126, 1e-30, 20, -20, 0.625, -0.625, 87, -87, 89, -89, 104, -104, 1e4, -1e4}
 
 // special runs the operations on single numbers over specials, and those on
@@ -32,7 +33,9 @@ func (s *suite) special(t *testing.T) {
 		"softcap": func(k *sketch, x *graph.Node) *graph.Node { return k.Softcap(x, 30) },
 		"square":  func(k *sketch, x *graph.Node) *graph.Node { return k.node(graph.Mul, x.Shape, nil, x, x) },
 		"double":  func(k *sketch, x *graph.Node) *graph.Node { return k.Add(x, x) },
-		"rope":    func(k *sketch, x *graph.Node) *graph.Node { return k.RoPE("q", k.Heads(pair(k, x), 2), []float64{1}) },
+		"rope": func(k *sketch, x *graph.Node) *graph.Node {
+			return k.RoPE("q", k.Heads(pair(k, x), 2), []float64{1})
+		},
 	}
 	for _, a := range graph.Activations() {
 		unary[a.String()] = act(a)
@@ -43,7 +46,8 @@ func (s *suite) special(t *testing.T) {
 			s.specialRows(t, column, float, func(k *sketch) *graph.Node { return build(k, k.rows(column)) })
 		})
 	}
-	rows := [][]float32{{1, 2, 3}, {0, zero, 0}, {1, nan, 2}, {1, inf, 2}, {-inf, 1, 2}, {1e-20, -1e-20, 0}, {-1, -2, 3}}
+	rows := [][]float32{{1, 2, 3}, {0, zero, 0}, {1, nan, 2}, {1, inf, 2}, {-inf, 1, 2}, {1e-20, -1e-20, 0},
+		{-1, -2, 3}}
 	t.Run("norm", func(t *testing.T) {
 		s.specialRows(t, rows, float, func(k *sketch) *graph.Node {
 			return k.RMSNorm(k.weight(tensor.F32, 3), k.rows(rows), 1e-6, 1)
@@ -78,7 +82,8 @@ func pair(k *sketch, x *graph.Node) *graph.Node {
 
 // specialRows compares one value at a time. Differences below 1e-36 do not
 // count: near there, exponentials overflow and results turn zero early.
-func (s *suite) specialRows(t *testing.T, rows [][]float32, bound func(Tolerances) float64, build func(k *sketch) *graph.Node) {
+func (s *suite) specialRows(t *testing.T, rows [][]float32, bound func(Tolerances) float64,
+	build func(k *sketch) *graph.Node) {
 	k := newSketch(7)
 	g := k.end(t, build(k))
 	p := part{0, make([]int32, len(rows))}
@@ -89,7 +94,8 @@ func (s *suite) specialRows(t *testing.T, rows [][]float32, bound func(Tolerance
 	width := len(want) / len(rows)
 	for i, y := range want {
 		x := got[i]
-		if d := math.Abs(float64(x) - float64(y)); d <= 16*bound(s.tol)*math.Abs(float64(y)) || d < 1e-36 && bound(s.tol) > 0 {
+		if d := math.Abs(float64(x) - float64(y)); d <= 16*bound(s.tol)*math.Abs(float64(y)) ||
+			d < 1e-36 && bound(s.tol) > 0 {
 			continue
 		}
 		if !sameBits([]float32{x + 0}, []float32{y + 0}) { // zeros of either sign are equal

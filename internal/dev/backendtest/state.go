@@ -12,7 +12,8 @@ import (
 // States checks that a sequence's states are zero where it starts, also in a slot that another
 // had, and stay with it. begin and state are of the cache that open makes: begin readies it for a
 // step, and state is what s holds of q, to be read and written.
-func States[F float32 | float64](t *testing.T, open func(*graph.Graph, *kv.Pool) (begin func(*backend.Step) error, state func(s *graph.State, q *kv.Sequence) []F)) {
+func States[F float32 | float64](t *testing.T, open func(*graph.Graph, *kv.Pool) (begin func(*backend.Step) error,
+	state func(s *graph.State, q *kv.Sequence) []F)) {
 	t.Helper()
 	states := []*graph.State{{Name: "conv", Size: 3}, {Name: "scan", Size: 70}}
 	g := &graph.Graph{Nodes: []*graph.Node{{State: states[0]}, {State: states[1]}, {State: states[0]}}}

@@ -129,7 +129,11 @@ func (s *suite) embeddings(t *testing.T) {
 		input := backend.Input(g)
 		table := tokens.taps[input] // [rows, hidden]
 		width := input.Shape.Size()
-		for name, as := range map[string]func(i int) bool{"all": func(int) bool { return true }, "some": func(i int) bool { return i == 1 || i == 2 }, "none": func(int) bool { return false }} {
+		for name, as := range map[string]func(i int) bool{
+			"all":  func(int) bool { return true },
+			"some": func(i int) bool { return i == 1 || i == 2 },
+			"none": func(int) bool { return false },
+		} {
 			for _, watch := range []func(*graph.Node) bool{nil, all} { // with and without taps
 				m := start(t, s.open(), g, len(ids), watch)
 				step := m.step(part{0, slices.Clone(ids)})
@@ -175,11 +179,14 @@ func (s *suite) badSteps(t *testing.T) {
 		"fewer adapters":        func(s *backend.Step) { s.Adapters = make([]*backend.Blend, 3) },
 		"fewer parts":           func(s *backend.Step) { s.Parts = make([][3]int32, 3) },
 		"a part below zero":     func(s *backend.Step) { s.Parts = [][3]int32{{}, {0, -1, 0}, {}, {}} },
-		"a value not kept":      func(s *backend.Step) { s.Values = []backend.Value{{Node: g.Result(), Out: make([]float32, Vocab)}} },
-		"a value of no node":    func(s *backend.Step) { s.Values = []backend.Value{{}} },
-		"a short embedding":     func(s *backend.Step) { s.Embeddings = [][]float32{nil, nil, {1}, nil} },
+		"a value not kept": func(s *backend.Step) {
+			s.Values = []backend.Value{{Node: g.Result(), Out: make([]float32, Vocab)}}
+		},
+		"a value of no node": func(s *backend.Step) { s.Values = []backend.Value{{}} },
+		"a short embedding":  func(s *backend.Step) { s.Embeddings = [][]float32{nil, nil, {1}, nil} },
 		"an empty sequence": func(s *backend.Step) {
-			s.Seqs[3] = kv.NewPool(kv.Options{Classes: []kv.Class{{}, {Kind: kv.Ring, Window: 7}}, Context: 64, Chunk: 4}).NewSequence()
+			s.Seqs[3] = kv.NewPool(kv.Options{Classes: []kv.Class{{}, {Kind: kv.Ring, Window: 7}}, Context: 64,
+				Chunk: 4}).NewSequence()
 		},
 		"too many rows": func(s *backend.Step) {
 			s.Tokens, s.Pos, s.Seqs = append(s.Tokens, 1), append(s.Pos, 4), append(s.Seqs, s.Seqs[0])
@@ -188,8 +195,8 @@ func (s *suite) badSteps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := start(t, s.open(), g, 4, nil)
 			good := m.step(p)
-			bad := &backend.Step{Tokens: slices.Clone(good.Tokens), Pos: slices.Clone(good.Pos), Seqs: slices.Clone(good.Seqs),
-				Outputs: slices.Clone(good.Outputs), Cache: good.Cache}
+			bad := &backend.Step{Tokens: slices.Clone(good.Tokens), Pos: slices.Clone(good.Pos),
+				Seqs: slices.Clone(good.Seqs), Outputs: slices.Clone(good.Outputs), Cache: good.Cache}
 			spoil(bad)
 			if logits, err := m.plan.Run(context.Background(), bad, nil); err == nil || logits != nil {
 				t.Errorf("%d logits and no error", len(logits))
@@ -237,6 +244,8 @@ func runOnce(b backend.Backend, g *graph.Graph) error {
 	if err := seq.Grow(1); err != nil {
 		return err
 	}
-	_, err = plan.Run(context.Background(), &backend.Step{Tokens: []int32{0}, Pos: []int32{0}, Seqs: []*kv.Sequence{seq}, Outputs: []int32{0}, Cache: cache}, nil)
+	_, err = plan.Run(context.Background(),
+		&backend.Step{Tokens: []int32{0}, Pos: []int32{0}, Seqs: []*kv.Sequence{seq}, Outputs: []int32{0},
+			Cache: cache}, nil)
 	return err
 }

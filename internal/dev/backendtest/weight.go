@@ -16,7 +16,8 @@ var (
 	plain  = []tensor.DType{tensor.F32, tensor.F16, tensor.BF16}
 	blocks = []tensor.DType{tensor.Q4_0, tensor.Q4_1, tensor.Q5_0, tensor.Q5_1, tensor.Q8_0, tensor.Q2_K, tensor.Q3_K,
 		tensor.Q4_K, tensor.Q5_K, tensor.Q6_K, tensor.IQ4_NL, tensor.IQ4_XS, tensor.MXFP4, tensor.IQ1_S, tensor.IQ1_M,
-		tensor.IQ2_XXS, tensor.IQ2_XS, tensor.IQ2_S, tensor.IQ3_XXS, tensor.IQ3_S, tensor.TQ1_0, tensor.TQ2_0, tensor.NVFP4,
+		tensor.IQ2_XXS, tensor.IQ2_XS, tensor.IQ2_S, tensor.IQ3_XXS, tensor.IQ3_S, tensor.TQ1_0, tensor.TQ2_0,
+		tensor.NVFP4,
 		tensor.Q1_0, tensor.Q2_0}
 )
 
@@ -24,7 +25,8 @@ var (
 var halves = map[tensor.DType][]int{
 	tensor.Q4_0: {0}, tensor.Q4_1: {0, 2}, tensor.Q5_0: {0}, tensor.Q5_1: {0, 2}, tensor.Q8_0: {0},
 	tensor.Q2_K: {80, 82}, tensor.Q3_K: {108}, tensor.Q4_K: {0, 2}, tensor.Q5_K: {0, 2}, tensor.Q6_K: {208},
-	tensor.IQ4_NL: {0}, tensor.IQ4_XS: {0}, tensor.IQ1_S: {0}, tensor.IQ2_XXS: {0}, tensor.IQ2_XS: {0}, tensor.IQ2_S: {0},
+	tensor.IQ4_NL: {0}, tensor.IQ4_XS: {0}, tensor.IQ1_S: {0}, tensor.IQ2_XXS: {0}, tensor.IQ2_XS: {0},
+	tensor.IQ2_S:   {0},
 	tensor.IQ3_XXS: {0}, tensor.IQ3_S: {0}, tensor.TQ1_0: {52}, tensor.TQ2_0: {64}, tensor.Q1_0: {0}, tensor.Q2_0: {0},
 }
 
@@ -37,7 +39,8 @@ func newWeight(r *rand.Rand, name string, d tensor.DType, shape ...int) *graph.W
 		panic(fmt.Sprintf("backendtest: weight %s: %v", name, err))
 	}
 	odd := r.IntN(2)
-	w := &graph.Weight{GGUF: name, HF: name, Tensor: tensor.Tensor{Name: name + ".weight", DType: d, Shape: shape, Data: make([]byte, odd+size)[odd:]}}
+	w := &graph.Weight{GGUF: name, HF: name, Tensor: tensor.Tensor{Name: name + ".weight", DType: d, Shape: shape,
+		Data: make([]byte, odd+size)[odd:]}}
 	for b := w.Data; len(b) > 0; b = b[d.BlockBytes():] {
 		fillBlock(r, d, b[:d.BlockBytes()])
 	}
@@ -94,7 +97,8 @@ func wild(r *rand.Rand, b []byte) {
 
 // ofValues is an F32 weight [len(rows), len(rows[0])].
 func ofValues(name string, rows [][]float32) *graph.Weight {
-	w := &graph.Weight{GGUF: name, HF: name, Tensor: tensor.Tensor{Name: name + ".weight", DType: tensor.F32, Shape: tensor.Shape{len(rows), len(rows[0])}}}
+	w := &graph.Weight{GGUF: name, HF: name, Tensor: tensor.Tensor{Name: name + ".weight", DType: tensor.F32,
+		Shape: tensor.Shape{len(rows), len(rows[0])}}}
 	for _, row := range rows {
 		for _, v := range row {
 			w.Data = binary.LittleEndian.AppendUint32(w.Data, math.Float32bits(v))

@@ -201,7 +201,8 @@ func unpack(t testing.TB, dir string) string {
 		err = os.CopyFS(to, os.DirFS(dir))
 	}
 	if err == nil {
-		err = errors.Join(os.Remove(filepath.Join(to, packed)), os.WriteFile(filepath.Join(to, "model.safetensors"), b, 0o666))
+		err = errors.Join(os.Remove(filepath.Join(to, packed)), os.WriteFile(filepath.Join(to, "model.safetensors"), b,
+			0o666))
 	}
 	if err != nil {
 		t.Fatalf("golden: model: %v", err)
@@ -273,7 +274,8 @@ func Families(t testing.TB) []string {
 	return names
 }
 
-// Encoders is Families of the models that make vectors. Their records have {i}.embedding [features] of each text, as F32.
+// Encoders is Families of the models that make vectors. Their records have {i}.embedding [features] of each text, as
+// F32.
 func Encoders(t testing.TB) []string { return encoders(t, true) }
 
 // Rerankers is Encoders of the models that score pairs of texts. Their records have {i}.score [1].

@@ -20,7 +20,8 @@ import (
 // they need not be stored: a value is mean + std·z, and z is a function of the tensor's
 // name and the element's index alone.
 type seed struct {
-	Rules   [][3]any         `json:"rules"`   // regular expression over the name, mean, std or "fan"; the first that matches counts
+	// regular expression over the name, mean, std or "fan"; the first that matches counts
+	Rules   [][3]any         `json:"rules"`
 	Tensors map[string][]int `json:"tensors"` // shapes
 	Dense   map[string][]int `json:"dense"`   // shapes of tensors in folders of their own: 2_Dense/linear.weight
 }

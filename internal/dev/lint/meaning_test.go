@@ -148,7 +148,7 @@ func isLong(line string) bool {
 
 // Counts of today that only fall. Whoever mends some lowers the number.
 const (
-	longLinesMost  = 1443
+	longLinesMost  = 0
 	passiveMost    = 0  // percent of the functions' comments that begin "X is", "X are" or "X tells"
 	pronounsMost   = 30 // pronouns in a thousand words of comment
 	unorderedMost  = 8  // packages of several files whose comment lists none

@@ -44,14 +44,17 @@ func (c *example) name() string {
 	return name
 }
 
-// plan makes the cases of all models, in a random order, and takes one in o.Every, and no more than o.Most of a condition.
+// plan makes the cases of all models, in a random order, and takes one in o.Every, and no more than o.Most of a
+// condition.
 func plan(o *Options) (cases []*example) {
 	for _, m := range o.Models {
 		for _, condition := range Conditions {
 			if len(o.Conditions) > 0 && !slices.Contains(o.Conditions, condition) {
 				continue
 			}
-			list := slices.DeleteFunc(m.examples(condition, o), func(c *example) bool { return !strings.Contains(c.name(), o.Match) })
+			list := slices.DeleteFunc(m.examples(condition, o), func(c *example) bool {
+				return !strings.Contains(c.name(), o.Match)
+			})
 			r := random(o.Seed, m.Name+string(condition))
 			r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 			n := max(o.Every, 1)
@@ -73,7 +76,8 @@ func plan(o *Options) (cases []*example) {
 func (m *Model) examples(condition Condition, o *Options) (list []*example) {
 	taps := map[Condition]Taps{Coarse: Outputs, Logits: NoTaps, Within: Modules}[condition]
 	add := func(faults ...mistake.Fault) {
-		list = append(list, &example{model: m, condition: condition, faults: faults, class: o.Class, taps: cmp.Or(taps, AllTaps)})
+		list = append(list, &example{model: m, condition: condition, faults: faults, class: o.Class,
+			taps: cmp.Or(taps, AllTaps)})
 	}
 	wrong, same := m.applicable()
 	switch condition {
@@ -127,14 +131,17 @@ func (m *Model) applicable() (wrong, same []mistake.Fault) {
 
 // inputs are the faults of the input. Which of them a tokenizer can have shows when they run.
 func inputs() []mistake.Fault {
-	return []mistake.Fault{{ID: "input_bos"}, {ID: "input_bos", Value: "double"}, {ID: "input_template"}, {ID: "input_ids"}, {ID: "input_ids", Value: "lost"}}
+	return []mistake.Fault{{ID: "input_bos"}, {ID: "input_bos", Value: "double"}, {ID: "input_template"},
+		{ID: "input_ids"}, {ID: "input_ids", Value: "lost"}}
 }
 
 // probes break all layers' outputs, one layer's, and other taps.
 func (m *Model) probes() (list []mistake.Fault) {
-	for _, kind := range []mistake.Fault{{ID: "probe_dtype"}, {ID: "probe_prefix"}, {ID: "probe_stale"}, {ID: "probe_duplicate"},
+	for _, kind := range []mistake.Fault{{ID: "probe_dtype"}, {ID: "probe_prefix"}, {ID: "probe_stale"},
+		{ID: "probe_duplicate"},
 		{ID: "probe_duplicate", Value: "last"}, {ID: "probe_rows"}, {ID: "probe_rows", Value: "reverse"}} {
-		for _, at := range []mistake.Fault{{}, {Layers: "1"}, {Where: "attn_v"}, {Where: "ffn_down", Layers: "0"}, {Where: "attn_norm"}, {Where: "attn_q+attn_k", Layers: "1"}} {
+		for _, at := range []mistake.Fault{{}, {Layers: "1"}, {Where: "attn_v"}, {Where: "ffn_down", Layers: "0"},
+			{Where: "attn_norm"}, {Where: "attn_q+attn_k", Layers: "1"}} {
 			kind.Where, kind.Layers = at.Where, at.Layers
 			list = append(list, kind)
 		}
@@ -144,14 +151,17 @@ func (m *Model) probes() (list []mistake.Fault) {
 
 // classes are the roundings that an engine of the model may have.
 func (m *Model) classes() []round.Class {
-	list := []round.Class{{}, {Activations: round.F32}, {Activations: round.F32, Lanes: 16}, {Activations: round.F16}, {Activations: round.BF16},
+	list := []round.Class{{}, {Activations: round.F32}, {Activations: round.F32, Lanes: 16}, {Activations: round.F16},
+		{Activations: round.BF16},
 		{Activations: round.Q8_32}, {Activations: round.F32, KV: round.F16}, {Activations: round.F32, KV: round.BF16}}
 	quantized, gelu := m.has()
 	if quantized { // whose rows are all that these round
-		list = append(list, round.Class{Activations: round.I16_32}, round.Class{Activations: round.I16_32, KV: round.F16}, round.Class{Activations: round.Q8, KV: round.F16})
+		list = append(list, round.Class{Activations: round.I16_32},
+			round.Class{Activations: round.I16_32, KV: round.F16}, round.Class{Activations: round.Q8, KV: round.F16})
 	}
 	if gelu {
-		list = append(list, round.Class{Activations: round.F32, GELU: round.F16Table}, round.Class{Activations: round.Q8_32, KV: round.F16, GELU: round.F16Table})
+		list = append(list, round.Class{Activations: round.F32, GELU: round.F16Table},
+			round.Class{Activations: round.Q8_32, KV: round.F16, GELU: round.F16Table})
 	}
 	return list
 }

@@ -25,7 +25,8 @@ const keep = 8
 // run runs the engine, diagnoses what it dumps and scores that. The result is nil if
 // there can be no such engine.
 func (c *example) run(ctx context.Context) (*Result, error) {
-	x := &Result{Model: c.model.Name, Condition: c.condition, Case: c.name(), Numerics: c.class.String(), Taps: c.taps, Want: []mistake.Injected{}, Got: []Place{}}
+	x := &Result{Model: c.model.Name, Condition: c.condition, Case: c.name(), Numerics: c.class.String(), Taps: c.taps,
+		Want: []mistake.Injected{}, Got: []Place{}}
 	prompts := c.model.prompts(c.seed, c.longest)
 	engine, input, probe := mistake.Split(c.faults)
 	injected, err := mistake.Inputs(prompts, input, c.model.tokens(ctx))
@@ -76,13 +77,15 @@ func (c *example) run(ctx context.Context) (*Result, error) {
 }
 
 // held is the result, scored by what the dump holds of the faults; nil if that is none.
-func (c *example) held(ctx context.Context, x *Result, d *diagnose.Diagnosis, injected []mistake.Injected) (*Result, error) {
+func (c *example) held(ctx context.Context, x *Result, d *diagnose.Diagnosis, injected []mistake.Injected) (
+	*Result, error) {
 	switch {
 	case c.condition == Single && fine(d.Verdict):
 		if shown, err := c.shown(ctx); err != nil || !shown {
 			return nil, err // float32, in which dumps are, does not hold the fault
 		}
-	case (c.condition == Single || c.condition == Multi || c.condition == Within) && slices.Contains(x.Failed, exactSet):
+	case (c.condition == Single || c.condition == Multi || c.condition == Within) &&
+		slices.Contains(x.Failed, exactSet):
 		want, err := c.seen(ctx, injected)
 		if err != nil {
 			return nil, err
@@ -161,7 +164,9 @@ func (m *Model) prompts(seed uint64, longest int) []*lab.Prompt {
 	for i, text := range []string{shortText, mixedText} {
 		prompts = append(prompts, &lab.Prompt{Index: i, Input: lab.Input{Text: &text}, Text: text, IDs: m.encode(text)})
 	}
-	if !m.Graph.Bidirectional() && !slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool { return n.Op == graph.Pool }) {
+	if !m.Graph.Bidirectional() && !slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool {
+		return n.Op == graph.Pool
+	}) {
 		prompts[1].Decode = 4 // an encoder reads a prompt in one step
 	}
 	r := rand.New(rand.NewPCG(seed, uint64(length)))

@@ -8,7 +8,8 @@ import (
 // families is the table with a row for each model: how its faults were placed and named, how many of its
 // right engines were accused, and what a diagnosis takes.
 func (r *Report) families() table {
-	t := table{title: "by model: single faults and right engines", columns: []string{"faults", "operation and layers", "name", "misnamed", "right engines", "accused", "seconds, median", "most"}}
+	t := table{title: "by model: single faults and right engines", columns: []string{"faults", "operation and layers",
+		"name", "misnamed", "right engines", "accused", "seconds, median", "most"}}
 	for _, m := range r.Models {
 		var wrong, right Scores
 		if s := m.Total[Single]; s != nil {
@@ -32,7 +33,8 @@ func (r *Report) families() table {
 		text := func(format string, v any) cell { return cell{text: fmt.Sprintf(format, v)} }
 		t.rows = append(t.rows, row{name: m.Model, cells: []cell{
 			text("%d", wrong.Layers.Of), {count: wrong.Layers}, {count: wrong.Named}, {count: wrong.Misnamed},
-			text("%d", right.False.Of), {count: right.False}, text("%.2g", seconds[len(seconds)/2]), text("%.2g", seconds[len(seconds)-1]),
+			text("%d", right.False.Of), {count: right.False}, text("%.2g", seconds[len(seconds)/2]),
+			text("%.2g", seconds[len(seconds)-1]),
 		}})
 	}
 	return t

@@ -46,7 +46,8 @@ func (r *Report) HTML(w io.Writer) error {
 	if failed.Len() > 0 {
 		list = "<h2>What missed a score</h2>\n<ul>" + failed.String() + "</ul>"
 	}
-	_, err := strings.NewReplacer("{{summary}}", html.EscapeString(r.summary()), "{{tables}}", tables.String(), "{{failed}}", list).
+	_, err := strings.NewReplacer("{{summary}}", html.EscapeString(r.summary()), "{{tables}}", tables.String(),
+		"{{failed}}", list).
 		WriteString(w, pageText)
 	return err
 }

@@ -83,16 +83,17 @@ type Result struct {
 
 // Report is what Run measured.
 type Report struct {
-	Seed     uint64             `json:"seed"`
-	Every    int                `json:"every"`
-	Most     int                `json:"most,omitempty"`
-	Numerics string             `json:"numerics,omitempty"`
-	Cases    int                `json:"cases"` // planned; as many results unless interrupted, but for cases that cannot be built
-	Unmade   int                `json:"unmade"`
-	Total    map[Condition]*Sum `json:"total"`
-	Models   []ModelSum         `json:"models"`
-	Results  []*Result          `json:"results"`
-	Seconds  float64            `json:"seconds"`
+	Seed     uint64 `json:"seed"`
+	Every    int    `json:"every"`
+	Most     int    `json:"most,omitempty"`
+	Numerics string `json:"numerics,omitempty"`
+	// planned; as many results unless interrupted, but for cases that cannot be built
+	Cases   int                `json:"cases"`
+	Unmade  int                `json:"unmade"`
+	Total   map[Condition]*Sum `json:"total"`
+	Models  []ModelSum         `json:"models"`
+	Results []*Result          `json:"results"`
+	Seconds float64            `json:"seconds"`
 }
 
 // Sum is the scores of some results.
@@ -113,7 +114,8 @@ type ModelSum struct {
 func Run(ctx context.Context, o Options) (*Report, error) {
 	start := time.Now()
 	cases := plan(&o)
-	r := &Report{Seed: o.Seed, Every: max(o.Every, 1), Most: o.Most, Numerics: o.Class.String(), Cases: len(cases), Total: map[Condition]*Sum{}, Results: []*Result{}}
+	r := &Report{Seed: o.Seed, Every: max(o.Every, 1), Most: o.Most, Numerics: o.Class.String(), Cases: len(cases),
+		Total: map[Condition]*Sum{}, Results: []*Result{}}
 	for _, m := range o.Models {
 		r.Models = append(r.Models, ModelSum{m.Name, map[Condition]*Sum{}})
 	}

@@ -73,7 +73,8 @@ func (c *example) backend(edits reference.Edits) (backend.Backend, error) {
 // declared is what a dump of the engine says of its rounding.
 func (c *example) declared() round.Class {
 	stored := cmp.Or(c.class.Activations.Stored(), round.F64)
-	return round.Class{Activations: cmp.Or(c.class.Activations, round.F64), KV: cmp.Or(c.class.KV, stored), GELU: cmp.Or(c.class.GELU, round.Exact)}
+	return round.Class{Activations: cmp.Or(c.class.Activations, round.F64), KV: cmp.Or(c.class.KV, stored),
+		GELU: cmp.Or(c.class.GELU, round.Exact)}
 }
 
 // right are engines in which nothing is wrong: every class with every precision of keys and

@@ -38,7 +38,9 @@ func (p Place) String() string {
 
 // touches reports whether both are of one operation and have a layer in common.
 func (p Place) touches(q Place) bool {
-	return q.in(p) && (len(p.Layers)+len(q.Layers) == 0 || slices.ContainsFunc(p.Layers, func(l int) bool { return slices.Contains(q.Layers, l) }))
+	return q.in(p) && (len(p.Layers)+len(q.Layers) == 0 || slices.ContainsFunc(p.Layers, func(l int) bool {
+		return slices.Contains(q.Layers, l)
+	}))
 }
 
 // found reports whether findings of p's cause are in p's operation and in exactly its layers.
@@ -65,7 +67,8 @@ func join(all []Place) []Place {
 	joined := []Place{}
 	for _, p := range all {
 		i := slices.IndexFunc(joined, func(q Place) bool {
-			return q.Cause == p.Cause && q.Op == p.Op && (len(q.Layers) == 0) == (len(p.Layers) == 0) && slices.Equal(q.Span, p.Span)
+			return q.Cause == p.Cause && q.Op == p.Op && (len(q.Layers) == 0) == (len(p.Layers) == 0) &&
+				slices.Equal(q.Span, p.Span)
 		})
 		if i < 0 {
 			joined = append(joined, p)
@@ -135,11 +138,12 @@ func (c Count) Share() float64 {
 
 // Scores are those of one case, or of many. Of the last four less is better.
 type Scores struct {
-	Detected  Count   `json:"detected"`  // faulty dumps with a verdict that says so
-	Operation Count   `json:"operation"` // faults with a finding in their operation
-	Layers    Count   `json:"layers"`    // ... and in exactly their layers
-	Named     Count   `json:"named"`     // of the faults that have a hypothesis: the first finding there has the name
-	Exact     Count   `json:"exact"`     // faulty dumps whose findings are the faults: causes, operations, layers, no other
+	Detected  Count `json:"detected"`  // faulty dumps with a verdict that says so
+	Operation Count `json:"operation"` // faults with a finding in their operation
+	Layers    Count `json:"layers"`    // ... and in exactly their layers
+	Named     Count `json:"named"`     // of the faults that have a hypothesis: the first finding there has the name
+	// faulty dumps whose findings are the faults: causes, operations, layers, no other
+	Exact     Count   `json:"exact"`
 	Class     Count   `json:"class"`     // clean dumps that do not tell their rounding, where it was found
 	Right     Count   `json:"right"`     // findings that are a fault, of all findings in faulty dumps
 	Recalled  Count   `json:"recalled"`  // faults that are a finding, of all faults
@@ -235,7 +239,9 @@ func (s *Scores) faulty(key []mistake.Injected, got []Place, v diagnose.Verdict)
 	for _, w := range want {
 		there := slices.IndexFunc(got, func(g Place) bool { return w.touches(g) && !another(g, w, want) })
 		s.Operation.count(slices.ContainsFunc(got, func(g Place) bool { return g.in(w) }))
-		s.Layers.count(slices.ContainsFunc(got, func(g Place) bool { return g.in(w) && slices.Equal(g.Layers, w.Layers) }) || w.found(got))
+		s.Layers.count(slices.ContainsFunc(got, func(g Place) bool {
+			return g.in(w) && slices.Equal(g.Layers, w.Layers)
+		}) || w.found(got))
 		if w.Cause != unknown {
 			s.Named.count(len(got) > 0 && got[max(there, 0)].Cause == w.Cause)
 		} else {
@@ -256,7 +262,9 @@ func (s *Scores) faulty(key []mistake.Injected, got []Place, v diagnose.Verdict)
 
 // another reports whether a finding is not w, but another fault that was wanted there.
 func another(g, w Place, want []Place) bool {
-	return g.Cause != w.Cause && slices.ContainsFunc(want, func(o Place) bool { return o.Cause == g.Cause && o.touches(g) })
+	return g.Cause != w.Cause && slices.ContainsFunc(want, func(o Place) bool {
+		return o.Cause == g.Cause && o.touches(g)
+	})
 }
 
 // misnames reports whether a finding gives w, a fault without a hypothesis, a name:

@@ -147,6 +147,8 @@ func newTable(title string, columns []string, sums []*Sum) table {
 		return fmt.Sprintf("%.3f", s.F1())
 	})
 	text("engine runs", func(s *Sum) string { return fmt.Sprint(s.Runs) })
-	text("seconds a diagnosis", func(s *Sum) string { return fmt.Sprintf("%.2g, at most %.2g", s.Seconds/float64(s.Runs), s.Slowest) })
+	text("seconds a diagnosis", func(s *Sum) string {
+		return fmt.Sprintf("%.2g, at most %.2g", s.Seconds/float64(s.Runs), s.Slowest)
+	})
 	return t
 }

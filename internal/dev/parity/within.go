@@ -41,7 +41,9 @@ func (m *Model) within(wrong []mistake.Fault, o *Options) (sets [][]mistake.Faul
 		if len(set) < 2 {
 			continue
 		}
-		elsewhere := slices.DeleteFunc(slices.Clone(wrong), func(f mistake.Fault) bool { return slices.Contains(at[f], end) })
+		elsewhere := slices.DeleteFunc(slices.Clone(wrong), func(f mistake.Fault) bool {
+			return slices.Contains(at[f], end)
+		})
 		sets = append(sets, mistake.DrawBeside(m.Graph, set, elsewhere, len(set)+r.IntN(2)*(1+r.IntN(2)), r))
 	}
 	return sets
@@ -55,7 +57,8 @@ func (m *Model) shown() map[string][]string {
 			return !strings.HasSuffix(n.HF, "_rope.out")
 		}
 		return slices.ContainsFunc(m.Graph.Nodes, func(x *graph.Node) bool { // the input of a module
-			return (x.Op == graph.Linear || x.Op == graph.Experts) && len(x.In) > 0 && x.In[0] == n && len(x.In[0].Shape) == 1
+			return (x.Op == graph.Linear || x.Op == graph.Experts) && len(x.In) > 0 && x.In[0] == n &&
+				len(x.In[0].Shape) == 1
 		})
 	}
 	readers := func(n *graph.Node) (all []*graph.Node) {

@@ -67,10 +67,13 @@ func Write(w io.Writer, template, text string, o Options) error {
 		name  string
 		data  []float32 // nil is zeros
 		shape []int
-	}{{"token_embd", embedding, []int{len(v.tokens), d}}, {"output_norm", ones, []int{d}}, {"output", m.head, []int{len(v.tokens), d}},
-		{"blk.0.attn_norm", ones, []int{d}}, {"blk.0.ffn_norm", ones, []int{d}},
-		{"blk.0.attn_q", nil, []int{d, d}}, {"blk.0.attn_k", nil, []int{d, d}}, {"blk.0.attn_v", value, []int{d, d}}, {"blk.0.attn_output", out, []int{d, d}},
-		{"blk.0.ffn_gate", nil, []int{32, d}}, {"blk.0.ffn_up", nil, []int{32, d}}, {"blk.0.ffn_down", nil, []int{d, 32}}} {
+	}{{"token_embd", embedding, []int{len(v.tokens), d}}, {"output_norm", ones, []int{d}},
+		{"output", m.head, []int{len(v.tokens), d}}, {"blk.0.attn_norm", ones, []int{d}},
+		{"blk.0.ffn_norm", ones, []int{d}},
+		{"blk.0.attn_q", nil, []int{d, d}}, {"blk.0.attn_k", nil, []int{d, d}},
+		{"blk.0.attn_v", value, []int{d, d}}, {"blk.0.attn_output", out, []int{d, d}},
+		{"blk.0.ffn_gate", nil, []int{32, d}}, {"blk.0.ffn_up", nil, []int{32, d}},
+		{"blk.0.ffn_down", nil, []int{d, 32}}} {
 		if w.data == nil {
 			w.data = make([]float32, w.shape[0]*w.shape[1])
 		}
@@ -83,7 +86,8 @@ func Write(w io.Writer, template, text string, o Options) error {
 		{Key: "embedding_length", Value: uint32(d)}, {Key: "feed_forward_length", Value: uint32(32)},
 		{Key: "attention.head_count", Value: uint32(1)}, {Key: "attention.head_count_kv", Value: uint32(1)},
 		{Key: "rope.dimension_count", Value: uint32(d)}, {Key: "vocab_size", Value: uint32(len(v.tokens))},
-		{Key: "attention.layer_norm_rms_epsilon", Value: float32(1e-6)}, {Key: "rope.freq_base", Value: float32(10000)}} {
+		{Key: "attention.layer_norm_rms_epsilon", Value: float32(1e-6)},
+		{Key: "rope.freq_base", Value: float32(10000)}} {
 		metadata = append(metadata, gguf.KeyValue{Key: "llama." + x.Key, Value: x.Value})
 	}
 	metadata = append(metadata, v.metadata(&o)...)
@@ -262,8 +266,10 @@ func (v *vocabulary) cut(ids []int, text string, special []string) []int {
 }
 
 func (v *vocabulary) metadata(o *Options) []gguf.KeyValue {
-	all := []gguf.KeyValue{{Key: "model", Value: "gpt2"}, {Key: "pre", Value: cmp.Or(o.Pre, "qwen2")}, {Key: "tokens", Value: v.tokens}, {Key: "token_type", Value: v.kinds},
-		{Key: "merges", Value: merges}, {Key: "eos_token_id", Value: uint32(v.eos)}, {Key: "add_bos_token", Value: false}}
+	all := []gguf.KeyValue{{Key: "model", Value: "gpt2"}, {Key: "pre", Value: cmp.Or(o.Pre, "qwen2")},
+		{Key: "tokens", Value: v.tokens}, {Key: "token_type", Value: v.kinds},
+		{Key: "merges", Value: merges}, {Key: "eos_token_id", Value: uint32(v.eos)},
+		{Key: "add_bos_token", Value: false}}
 	if o.BOS != "" {
 		all = append(all, gguf.KeyValue{Key: "bos_token_id", Value: uint32(slices.Index(v.tokens, o.BOS))})
 	}

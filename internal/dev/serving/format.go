@@ -19,7 +19,9 @@ func (r *Report) WriteJSON(w io.Writer) error {
 // WriteCSV writes a line for each server and level.
 func (r *Report) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
-	head := []string{"server", "clients", "rate", "complete", "aborted", "failed", "verified", "differ", "prompt_tokens", "cached_tokens", "completion_tokens", "seconds", "requests_per_s", "goodput_per_s", "tokens_per_s"}
+	head := []string{"server", "clients", "rate", "complete", "aborted", "failed", "verified", "differ",
+		"prompt_tokens", "cached_tokens", "completion_tokens", "seconds", "requests_per_s", "goodput_per_s",
+		"tokens_per_s"}
 	for _, name := range []string{"ttft", "itl", "tpot", "e2e"} {
 		for _, at := range []string{"mean", "p50", "p90", "p99"} {
 			head = append(head, name+"_"+at+"_s")
@@ -49,10 +51,12 @@ func (r *Report) WriteCSV(w io.Writer) error {
 // WriteMarkdown writes a table, and below it the ratios and what went wrong.
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
-	b.WriteString("| server | load | answers | requests/s | goodput/s | tokens/s | TTFT ms p50 | p99 | ITL ms p50 | p99 | TPOT ms p50 | p99 | E2E ms p50 | p99 |\n")
+	b.WriteString("| server | load | answers | requests/s | goodput/s | tokens/s | TTFT ms p50 | p99 | ITL ms p50 | " +
+		"p99 | TPOT ms p50 | p99 | E2E ms p50 | p99 |\n")
 	b.WriteString("|---|---|" + strings.Repeat("--:|", 12) + "\n")
 	for _, t := range r.Rows {
-		fmt.Fprintf(&b, "| %s | %s | %d | %.2f | %.2f | %.1f |", t.Server, t.Level, t.Complete, t.Requests, t.Goodput, t.Tokens)
+		fmt.Fprintf(&b, "| %s | %s | %d | %.2f | %.2f | %.1f |", t.Server, t.Level, t.Complete, t.Requests,
+			t.Goodput, t.Tokens)
 		for _, s := range []Spread{t.TTFT, t.ITL, t.TPOT, t.E2E} {
 			fmt.Fprintf(&b, " %.1f | %.1f |", 1e3*s.P50, 1e3*s.P99)
 		}
@@ -61,15 +65,18 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	b.WriteString("\n")
 	for _, t := range r.Rows {
 		if q := t.Ratios; q != nil {
-			fmt.Fprintf(&b, "%s, %s to %s: tokens/s %s, mean TTFT %s, p99 ITL %s (median and range of %d rounds)\n", t.Level, r.Servers[0].URL, r.Servers[1].URL, q.Tokens, q.TTFT, q.ITL, q.Rounds)
+			fmt.Fprintf(&b, "%s, %s to %s: tokens/s %s, mean TTFT %s, p99 ITL %s (median and range of %d rounds)\n",
+				t.Level, r.Servers[0].URL, r.Servers[1].URL, q.Tokens, q.TTFT, q.ITL, q.Rounds)
 		}
 	}
 	for _, t := range r.Rows {
 		if t.Verified > 0 {
-			fmt.Fprintf(&b, "%s, %s: %d of %d answers are the same when asked again alone\n", t.Server, t.Level, t.Verified-t.Differ, t.Verified)
+			fmt.Fprintf(&b, "%s, %s: %d of %d answers are the same when asked again alone\n", t.Server, t.Level,
+				t.Verified-t.Differ, t.Verified)
 		}
 		if t.Cached > 0 {
-			fmt.Fprintf(&b, "%s, %s: %d of %d prompt tokens came from earlier requests\n", t.Server, t.Level, t.Cached, t.Prompt)
+			fmt.Fprintf(&b, "%s, %s: %d of %d prompt tokens came from earlier requests\n", t.Server, t.Level,
+				t.Cached, t.Prompt)
 		}
 		if t.Aborted > 0 {
 			fmt.Fprintf(&b, "%s, %s: %d clients left, as asked\n", t.Server, t.Level, t.Aborted)

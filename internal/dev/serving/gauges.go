@@ -34,7 +34,8 @@ func settle(ctx context.Context, t *Target) (g Gauges, err error) {
 			}
 			return -1
 		}
-		return Gauges{of("process_resident_memory_bytes"), of("go_goroutines"), of("process_open_fds"), of("vllm:kv_cache_usage_perc"), of("karat_prefix_cache_bytes")}, nil
+		return Gauges{of("process_resident_memory_bytes"), of("go_goroutines"), of("process_open_fds"),
+			of("vllm:kv_cache_usage_perc"), of("karat_prefix_cache_bytes")}, nil
 	}
 	return g, errors.New("the server still computes a minute after the last client left")
 }
@@ -81,20 +82,24 @@ func (r *Soaked) Growth() (grown []string) {
 }
 
 func (g Gauges) String() string {
-	return fmt.Sprintf("%.1f MiB, %.0f goroutines, %.0f open files, %.1f %% of the room for keys and values in use, %.1f MiB kept", g.Memory/(1<<20), g.Goroutines, g.Files, 100*g.Pages, g.Kept/(1<<20))
+	return fmt.Sprintf("%.1f MiB, %.0f goroutines, %.0f open files, %.1f %% of the room for keys and values in use, "+
+		"%.1f MiB kept", g.Memory/(1<<20), g.Goroutines, g.Files, 100*g.Pages, g.Kept/(1<<20))
 }
 
 // WriteMarkdown writes what the server held, and what became of the requests.
 func (r *Soaked) WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
-	b.WriteString("| | memory, MiB | goroutines | open files | keys and values in use, % | kept, MiB |\n|---|--:|--:|--:|--:|--:|\n")
+	b.WriteString("| | memory, MiB | goroutines | open files | keys and values in use, % | kept, MiB " +
+		"|\n|---|--:|--:|--:|--:|--:|\n")
 	for _, x := range []struct {
 		when string
 		Gauges
 	}{{"start", r.Start}, {"middle", r.Middle}, {"end", r.End}} {
-		fmt.Fprintf(&b, "| %s | %.1f | %.0f | %.0f | %.1f | %.1f |\n", x.when, x.Memory/(1<<20), x.Goroutines, x.Files, 100*x.Pages, x.Kept/(1<<20))
+		fmt.Fprintf(&b, "| %s | %.1f | %.0f | %.0f | %.1f | %.1f |\n", x.when, x.Memory/(1<<20), x.Goroutines, x.Files,
+			100*x.Pages, x.Kept/(1<<20))
 	}
-	fmt.Fprintf(&b, "\n%.0f s: %d answers complete (%d read slowly), %d clients left, %d left while they sent, %d requests failed\n", r.Seconds, r.Complete, r.Slow, r.Left, r.Uploads, r.Failed)
+	fmt.Fprintf(&b, "\n%.0f s: %d answers complete (%d read slowly), %d clients left, %d left while they sent, %d "+
+		"requests failed\n", r.Seconds, r.Complete, r.Slow, r.Left, r.Uploads, r.Failed)
 	if r.Failed > 0 {
 		fmt.Fprintf(&b, "the first failure: %s\n", r.Error)
 	}

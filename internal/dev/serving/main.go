@@ -109,7 +109,8 @@ func (f *flags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.model, "name", "", "`name` of the model to ask for (default: the first that a server lists)")
 	fs.IntSliceVar(&f.clients, "clients", []int{1, 8, 32}, "`numbers` of clients (default with --soak: 64)")
 	fs.Float64SliceVar(&f.rates, "rate", nil, "`numbers` of requests a second, at random times")
-	fs.IntVar(&f.requests, "requests", 0, "`number` of requests in a round (default: four for each client, at least 32)")
+	fs.IntVar(&f.requests, "requests", 0, "`number` of requests in a round "+
+		"(default: four for each client, at least 32)")
 	fs.IntVarP(&f.rounds, "repetitions", "r", 1, "`rounds` of each load and server")
 	fs.IntSliceVar(&f.prompt, "prompt-tokens", []int{64, 128}, "least and most `tokens` of a prompt")
 	fs.IntSliceVar(&f.answer, "answer", []int{16, 64}, "least and most `tokens` of an answer")
@@ -179,7 +180,8 @@ func (f *flags) options() (o Options, err error) {
 func target(url, model, key string) *Target {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConns, t.MaxIdleConnsPerHost, t.Proxy, t.DisableCompression = 0, 1<<14, nil, true
-	return &Target{URL: strings.TrimSuffix(strings.TrimSuffix(url, "/"), "/v1"), Model: model, Key: key, Client: &http.Client{Transport: t}}
+	return &Target{URL: strings.TrimSuffix(strings.TrimSuffix(url, "/"), "/v1"), Model: model, Key: key,
+		Client: &http.Client{Transport: t}}
 }
 
 func isURL(s string) bool { return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://") }
@@ -275,7 +277,8 @@ func (f *flags) runSoak(ctx context.Context, out io.Writer, t *Target, o Options
 }
 
 // serve serves a model in a process of its own, whose memory is then the server's alone, until end is called.
-func (f *flags) serve(ctx context.Context, model string, flags []string, log io.Writer) (url string, end func(), err error) {
+func (f *flags) serve(ctx context.Context, model string, flags []string, log io.Writer) (url string, end func(),
+	err error) {
 	args := slices.Concat([]string{"serve", "--port", "0", "--quiet", "--no-page"}, flags, []string{"--", model})
 	p := exec.CommandContext(ctx, f.karat, args...)
 	p.Env = slices.DeleteFunc(os.Environ(), func(s string) bool {

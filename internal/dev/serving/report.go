@@ -155,7 +155,8 @@ func (r *Row) summarize() {
 	}
 	r.TTFT, r.ITL, r.TPOT, r.E2E = spread(ttft), spread(itl), spread(tpot), spread(e2e)
 	if r.Seconds > 0 {
-		r.Requests, r.Goodput, r.Tokens = float64(r.Complete)/r.Seconds, float64(r.good)/r.Seconds, float64(r.Answer)/r.Seconds
+		r.Requests, r.Goodput, r.Tokens = float64(r.Complete)/r.Seconds, float64(r.good)/r.Seconds,
+			float64(r.Answer)/r.Seconds
 	}
 }
 
@@ -179,7 +180,8 @@ func (r *Report) compare() {
 			}
 			return Ratio{spread(all).P50, slices.Min(all), slices.Max(all)}
 		}
-		r.Rows[i].Ratios = &Ratios{n, of(func(x round) float64 { return x.tokens }), of(func(x round) float64 { return x.ttft }), of(func(x round) float64 { return x.itl })}
+		r.Rows[i].Ratios = &Ratios{n, of(func(x round) float64 { return x.tokens }),
+			of(func(x round) float64 { return x.ttft }), of(func(x round) float64 { return x.itl })}
 	}
 }
 

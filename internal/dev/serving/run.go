@@ -65,7 +65,8 @@ func (o *Options) check() error {
 	}
 	for _, l := range o.Levels {
 		if l.Clients < 0 || l.Clients > 10000 || !(l.Rate >= 0 && l.Rate <= 1e6) || (l.Clients > 0) == (l.Rate > 0) {
-			return fmt.Errorf("%d clients, %g requests a second: want 1 to 10000 of the one, or more than 0 of the other", l.Clients, l.Rate)
+			return fmt.Errorf("%d clients, %g requests a second: want 1 to 10000 of the one, or more than 0 of "+
+				"the other", l.Clients, l.Rate)
 		}
 	}
 	return o.Workload.check()
@@ -79,7 +80,8 @@ func (o *Options) sent(l Level) int {
 	return max(32, 4*l.Clients)
 }
 
-// calibrate asks each server something, which warms it up. The first says how many tokens a word has: both get the same requests.
+// calibrate asks each server something, which warms it up. The first says how many tokens a word has: both get the same
+// requests.
 func (o *Options) calibrate(ctx context.Context, targets []*Target) error {
 	const n = 64
 	text := strings.Join(words[:n/2], " ")
@@ -133,7 +135,8 @@ rounds:
 	return rows, failed
 }
 
-// send sends requests at a level, and returns what became of each, and the seconds from the first one's start to the last one's end.
+// send sends requests at a level, and returns what became of each, and the seconds from the first one's start to the
+// last one's end.
 func (o *Options) send(ctx context.Context, t *Target, l Level, requests []Request) ([]Sample, float64) {
 	samples := make([]Sample, len(requests))
 	start := time.Now()

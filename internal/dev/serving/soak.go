@@ -95,7 +95,9 @@ func (s *Soak) drive(ctx context.Context, t *Target, long time.Duration, part ui
 				case upload:
 					one = t.upload(ctx, &s.Workload, ask)
 				case slow:
-					one = t.ask(ctx, &s.Workload, ask, func() { time.Sleep(time.Duration(20+x.IntN(200)) * time.Millisecond) })
+					one = t.ask(ctx, &s.Workload, ask, func() {
+						time.Sleep(time.Duration(20+x.IntN(200)) * time.Millisecond)
+					})
 				default:
 					one = t.ask(ctx, &s.Workload, ask, nil)
 				}

@@ -17,16 +17,25 @@ const (
 )
 
 // style is of a picture on its own, for light and dark pages.
-const style = `<style>text{font:11px sans-serif;fill:#444}.grid{stroke:#ddd}.s0{stroke:#0b62a8}.s1{stroke:#b4460f}path{fill:none;stroke-width:2}.p99{stroke-dasharray:5 3}@media(prefers-color-scheme:dark){text{fill:#ccc}.grid{stroke:#444}.s0{stroke:#6cb6ff}.s1{stroke:#ff9d6c}}</style>`
+const style = `<style>text{font:11px sans-serif;fill:#444}` +
+	`.grid{stroke:#ddd}.s0{stroke:#0b62a8}.s1{stroke:#b4460f}path{fill:none;stroke-width:2}` +
+	`.p99{stroke-dasharray:5 3}` +
+	`@media(prefers-color-scheme:dark){text{fill:#ccc}.grid{stroke:#444}.s0{stroke:#6cb6ff}.s1{stroke:#ff9d6c}}</style>`
 
-// WriteSVG draws latency over load: the time to the first token, and between tokens. Medians are lines, 99th percentiles are dashed.
+// WriteSVG draws latency over load: the time to the first token, and between tokens. Medians are lines, 99th
+// percentiles are dashed.
 func (r *Report) WriteSVG(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="Latency over load">%s`+"\n", 2*panelWidth, panelHeight, 2*panelWidth, panelHeight, style)
+	fmt.Fprintf(&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" `+
+			`aria-label="Latency over load">%s`+"\n",
+		2*panelWidth, panelHeight, 2*panelWidth, panelHeight, style)
 	r.panel(&b, 0, "Time to first token, ms", func(t *Row) Spread { return t.TTFT })
 	r.panel(&b, panelWidth, "Between tokens, ms", func(t *Row) Spread { return t.ITL })
 	for i, s := range r.Servers {
-		fmt.Fprintf(&b, `<path class="s%d" d="M%d %dh20"/><text x="%d" y="%d">%s (dashed: p99)</text>`+"\n", i, marginLeft+i*panelWidth, panelHeight-12, marginLeft+26+i*panelWidth, panelHeight-8, html.EscapeString(s.URL))
+		fmt.Fprintf(&b, `<path class="s%d" d="M%d %dh20"/><text x="%d" y="%d">%s (dashed: p99)</text>`+"\n", i,
+			marginLeft+i*panelWidth, panelHeight-12, marginLeft+26+i*panelWidth, panelHeight-8,
+			html.EscapeString(s.URL))
 	}
 	b.WriteString("</svg>\n")
 	_, err := io.WriteString(w, b.String())
@@ -49,11 +58,15 @@ func (r *Report) panel(b *strings.Builder, x int, title string, of func(*Row) Sp
 	fmt.Fprintf(b, `<text x="%d" y="%d">%s</text>`+"\n", x+marginLeft, marginTop-14, title)
 	for i := range int(math.Round(top/step)) + 1 {
 		_, y := at(0, float64(i)*step)
-		fmt.Fprintf(b, `<path class="grid" style="stroke-width:1" d="M%.1f %.1fh%d"/><text x="%.1f" y="%.1f" text-anchor="end">%s</text>`+"\n", left, y, plotWidth, left-6, y+4, strconv.FormatFloat(float64(i)*step, 'g', 6, 64))
+		fmt.Fprintf(b,
+			`<path class="grid" style="stroke-width:1" d="M%.1f %.1fh%d"/>`+
+				`<text x="%.1f" y="%.1f" text-anchor="end">%s</text>`+"\n",
+			left, y, plotWidth, left-6, y+4, strconv.FormatFloat(float64(i)*step, 'g', 6, 64))
 	}
 	for i := range levels {
 		px, _ := at(i, 0)
-		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", px, marginTop+plotHeight+18, r.Rows[i*n].Level)
+		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", px, marginTop+plotHeight+18,
+			r.Rows[i*n].Level)
 	}
 	for k := range n {
 		var median, high strings.Builder
@@ -67,7 +80,8 @@ func (r *Report) panel(b *strings.Builder, x int, title string, of func(*Row) Sp
 				fmt.Fprintf(line.to, "%c%.1f %.1fm-2 0h4m-2 0", "ML"[min(i, 1)], px, py)
 			}
 		}
-		fmt.Fprintf(b, `<path class="s%d" d="%s"/><path class="s%d p99" d="%s"/>`+"\n", k, median.String(), k, high.String())
+		fmt.Fprintf(b, `<path class="s%d" d="%s"/><path class="s%d p99" d="%s"/>`+"\n", k, median.String(), k,
+			high.String())
 	}
 }
 

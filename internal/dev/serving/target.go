@@ -67,7 +67,8 @@ type piece struct {
 
 // body is r as JSON.
 func (t *Target) body(w *Workload, r Request) (path string, body []byte) {
-	m := map[string]any{"model": t.Model, "max_tokens": r.Answer, "temperature": w.Temperature, "seed": r.Seed, "stream": true, "stream_options": map[string]any{"include_usage": true}}
+	m := map[string]any{"model": t.Model, "max_tokens": r.Answer, "temperature": w.Temperature, "seed": r.Seed,
+		"stream": true, "stream_options": map[string]any{"include_usage": true}}
 	path = "/v1/completions"
 	if w.Chat {
 		path = "/v1/chat/completions"
@@ -87,7 +88,8 @@ func (t *Target) post(ctx context.Context, path string, body io.Reader, size int
 	}
 	q.ContentLength = int64(size)
 	q.Header.Set("Content-Type", "application/json")
-	q.Header["Idempotency-Key"] = nil // not sent: it lets the client send again what meets a connection that the server just closed
+	// not sent: it lets the client send again what meets a connection that the server just closed
+	q.Header["Idempotency-Key"] = nil
 	return t.do(q)
 }
 
@@ -102,7 +104,8 @@ func (t *Target) do(q *http.Request) (*http.Response, error) {
 	if a.StatusCode != http.StatusOK {
 		defer a.Body.Close()
 		text, _ := io.ReadAll(io.LimitReader(a.Body, 500)) // the status says enough without it
-		return nil, fmt.Errorf("%s %s: %s: %s", q.Method, q.URL.Path, a.Status, strings.Join(strings.Fields(string(text)), " "))
+		return nil, fmt.Errorf("%s %s: %s: %s", q.Method, q.URL.Path, a.Status,
+			strings.Join(strings.Fields(string(text)), " "))
 	}
 	return a, nil
 }

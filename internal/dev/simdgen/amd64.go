@@ -26,7 +26,8 @@ const (
 // 10:tile:100, a SIB byte of scale 1, and disp32. Without an index the SIB byte
 // says 100 there.
 func tileMemory(name string, p prefix, opcode byte, operands, modRM, x, sib string) string {
-	return fmt.Sprintf("#define %s(%s) BYTE $%#02x; BYTE $(%#02x%s ^ (base&8)<<2); BYTE $%#02x; BYTE $%#02x; BYTE $(0x84%s); BYTE $(%s | base&7); LONG $(disp)\n",
+	return fmt.Sprintf("#define %s(%s) BYTE $%#02x; BYTE $(%#02x%s ^ (base&8)<<2); BYTE $%#02x; BYTE $%#02x; BYTE "+
+		"$(0x84%s); BYTE $(%s | base&7); LONG $(disp)\n",
 		name, operands, vex, second, x, noVVVV|byte(p), opcode, modRM, sib)
 }
 
@@ -37,12 +38,13 @@ func tileMove(name string, p prefix, operands string) string {
 
 // tileDot is c += a*b: ModRM 11:c:a, and b in vvvv.
 func tileDot(name string, p prefix, opcode byte) string {
-	return fmt.Sprintf("#define %s(b, a, c) BYTE $%#02x; BYTE $%#02x; BYTE $(%#02x ^ b<<3); BYTE $%#02x; BYTE $(0xc0 | c<<3 | a)\n",
-		name, vex, second, noVVVV|byte(p), opcode)
+	return fmt.Sprintf("#define %s(b, a, c) BYTE $%#02x; BYTE $%#02x; BYTE $(%#02x ^ b<<3); BYTE $%#02x; BYTE "+
+		"$(0xc0 | c<<3 | a)\n", name, vex, second, noVVVV|byte(p), opcode)
 }
 
 // general are the numbers of the general registers.
-var general = []string{"AX", "CX", "DX", "BX", "SP", "BP", "SI", "DI", "R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15"}
+var general = []string{"AX", "CX", "DX", "BX", "SP", "BP", "SI", "DI", "R8", "R9", "R10", "R11", "R12", "R13",
+	"R14", "R15"}
 
 func amd64() string {
 	var b strings.Builder
@@ -64,8 +66,10 @@ func amd64() string {
 		fmt.Fprintf(&b, "#define reg%s %d\n", name, i)
 	}
 	b.WriteByte('\n')
-	fmt.Fprintf(&b, "#define TILERELEASE BYTE $%#02x; BYTE $%#02x; BYTE $%#02x; BYTE $0x49; BYTE $0xc0\n", vex, second, noVVVV|byte(pNP))
-	fmt.Fprintf(&b, "#define TILEZERO(tile) BYTE $%#02x; BYTE $%#02x; BYTE $%#02x; BYTE $0x49; BYTE $(0xc0 | tile<<3)\n", vex, second, noVVVV|byte(pF2))
+	fmt.Fprintf(&b, "#define TILERELEASE BYTE $%#02x; BYTE $%#02x; BYTE $%#02x; BYTE $0x49; BYTE $0xc0\n", vex, second,
+		noVVVV|byte(pNP))
+	fmt.Fprintf(&b, "#define TILEZERO(tile) BYTE $%#02x; BYTE $%#02x; BYTE $%#02x; BYTE $0x49; BYTE "+
+		"$(0xc0 | tile<<3)\n", vex, second, noVVVV|byte(pF2))
 	for _, text := range []string{
 		tileMemory("LDTILECFG", pNP, 0x49, "disp, base", "", "", "4<<3"),
 		tileMove("TILELOADD", pF2, "disp, base, index, tile"),

@@ -106,7 +106,8 @@ func (p *plan) header(c *checkpoint.Checkpoint, o Options, pooling *uint32) erro
 	p.metadata = append([]gguf.KeyValue{
 		{Key: "general.architecture", Value: o.Arch},
 		{Key: "general.type", Value: "model"},
-		{Key: "general.name", Value: "Random " + o.Shape}, // llama.cpp wants Phi-3's tokens of a file with that in its name
+		// llama.cpp wants Phi-3's tokens of a file with that in its name
+		{Key: "general.name", Value: "Random " + o.Shape},
 		{Key: "general.file_type", Value: mix.FileType},
 		{Key: "general.quantization_version", Value: uint32(2)},
 	}, own...)
@@ -128,7 +129,8 @@ func (p *plan) header(c *checkpoint.Checkpoint, o Options, pooling *uint32) erro
 		name := fmt.Sprintf("dense_%d", i+2)
 		put(name+"_feat_in", in)
 		put(name+"_feat_out", out)
-		p.tensors = append(p.tensors, tensor.Tensor{Name: name + ".weight", DType: tensor.BF16, Shape: tensor.Shape{out, in}})
+		p.tensors = append(p.tensors, tensor.Tensor{Name: name + ".weight", DType: tensor.BF16,
+			Shape: tensor.Shape{out, in}})
 		in, out = out, in
 	}
 	return nil

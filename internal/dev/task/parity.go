@@ -82,12 +82,15 @@ func parityTask(ctx context.Context, args []string, out, log io.Writer) error {
 	fs.Usage = func() { fmt.Fprint(log, parityHelp, fs.FlagUsages()) }
 	fs.StringVar(&f.models, "models", "", "`folder` of Hugging Face folders and GGUF files (default: the demo)")
 	fs.StringSliceVar(&f.only, "only", nil, "`names` of the models in it to take")
-	fs.StringSliceVar(&f.faults, "faults", []string{"all"}, "`conditions`: single, multi, within, clean, probe, coarse, logits, right, all")
+	fs.StringSliceVar(&f.faults, "faults", []string{"all"}, "`conditions`: single, multi, within, clean, probe, "+
+		"coarse, logits, right, all")
 	fs.Uint64Var(&f.seed, "seed", 1, "`number` that seeds prompts, sets and the order")
 	fs.IntVar(&f.sets, "sets", 24, "random `sets` of faults for each model")
 	fs.IntVar(&f.every, "every", 1, "run one case in `N`")
-	fs.IntVar(&f.most, "most", 0, "run at most `N` cases of a kind for each model, so that models with few faults count as much as others; 0 is no limit")
-	fs.IntVar(&f.longest, "longest", 128, "maximum `tokens` of a prompt; a model with a wider window gets no faults of the window")
+	fs.IntVar(&f.most, "most", 0, "run at most `N` cases of a kind for each model, so that models with few faults "+
+		"count as much as others; 0 is no limit")
+	fs.IntVar(&f.longest, "longest", 128, "maximum `tokens` of a prompt; a model with a wider window gets no faults "+
+		"of the window")
 	fs.StringVar(&f.match, "match", "", "run the cases with this `text` in their name, such as rope_theta=5e5@full")
 	fs.IntVar(&f.jobs, "jobs", 1, "`cases` at a time")
 	fs.Var(&f.class, "numerics", "`class` of rounding of the faulty engines, as in lab record")
@@ -114,7 +117,8 @@ func (f *parityFlags) options() (o parity.Options, err error) {
 		flag         string
 		value, least int
 		most         int
-	}{{"sets", f.sets, 0, 1e6}, {"every", f.every, 1, 1e6}, {"most", f.most, 0, 1e6}, {"longest", f.longest, 1, 1 << 20}, {"jobs", f.jobs, 1, 1024}} {
+	}{{"sets", f.sets, 0, 1e6}, {"every", f.every, 1, 1e6}, {"most", f.most, 0, 1e6},
+		{"longest", f.longest, 1, 1 << 20}, {"jobs", f.jobs, 1, 1024}} {
 		if n.value < n.least || n.value > n.most {
 			return o, fmt.Errorf("--%s %d: want %d to %d", n.flag, n.value, n.least, n.most)
 		}
@@ -122,7 +126,8 @@ func (f *parityFlags) options() (o parity.Options, err error) {
 	if f.models == "" && len(f.only) > 0 {
 		return o, fmt.Errorf("--only: the names are those of --models")
 	}
-	o = parity.Options{Class: f.class.Class, Seed: f.seed, Sets: f.sets, Every: f.every, Most: f.most, Longest: f.longest, Match: f.match, Jobs: f.jobs}
+	o = parity.Options{Class: f.class.Class, Seed: f.seed, Sets: f.sets, Every: f.every, Most: f.most,
+		Longest: f.longest, Match: f.match, Jobs: f.jobs}
 	for _, name := range f.faults {
 		switch condition := parity.Condition(name); {
 		case name == "all":
@@ -130,7 +135,8 @@ func (f *parityFlags) options() (o parity.Options, err error) {
 		case slices.Contains(parity.Conditions, condition):
 			o.Conditions = append(o.Conditions, condition)
 		default:
-			return o, fmt.Errorf("--faults %s: want single, multi, within, clean, probe, coarse, logits, right or all", name)
+			return o, fmt.Errorf("--faults %s: want single, multi, within, clean, probe, coarse, logits, right or all",
+				name)
 		}
 	}
 	return o, nil
@@ -249,7 +255,8 @@ func parityModel(ctx context.Context, path string, tokens int) (*parity.Model, *
 	}
 	t, err := file.Tokenizer()
 	if err == nil {
-		m := &parity.Model{Name: strings.TrimSuffix(filepath.Base(path), ".gguf"), Tokenizer: t, Template: file.Template()}
+		m := &parity.Model{Name: strings.TrimSuffix(filepath.Base(path), ".gguf"), Tokenizer: t,
+			Template: file.Template()}
 		if m.Graph, _, err = model.Graph(ctx, file, tokens); err == nil {
 			return m, file, nil
 		}
@@ -274,5 +281,6 @@ func (p *paced) report(done, total int, x *parity.Result) {
 	}
 	p.last = time.Now()
 	each := time.Since(p.start) / time.Duration(done)
-	fmt.Fprintf(p.w, "parity: %d of %d, %.3g a minute, %v left\n", done, total, time.Minute.Seconds()/each.Seconds(), (each * time.Duration(total-done)).Round(time.Second))
+	fmt.Fprintf(p.w, "parity: %d of %d, %.3g a minute, %v left\n", done, total, time.Minute.Seconds()/each.Seconds(),
+		(each * time.Duration(total-done)).Round(time.Second))
 }

@@ -52,7 +52,8 @@ func synthTask(ctx context.Context, args []string, out, log io.Writer) (err erro
 	}
 	fs.StringVar(&o.Arch, "arch", registry.Families[0].Name, "`architecture`, one of those above")
 	fs.StringVar(&o.Shape, "shape", "1b", "`name` of the architecture's shape")
-	fs.StringVar(&o.Type, "type", "Q4_K_M", "`types` of the weights, in llama.cpp's words: "+strings.Join(synth.Types(), ", "))
+	fs.StringVar(&o.Type, "type", "Q4_K_M", "`types` of the weights, in llama.cpp's words: "+
+		strings.Join(synth.Types(), ", "))
 	fs.StringVarP(&output, "output", "o", "", "`file` to write, or to replace")
 	fs.StringVar(&vocabulary, "vocab", "", "GGUF `file` whose tokenizer is taken")
 	fs.Uint64Var(&o.Seed, "seed", 0, "`number` that seeds the weights")

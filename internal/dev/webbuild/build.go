@@ -41,7 +41,8 @@ func Build(ctx context.Context, root string) (wasm, exec []byte, err error) {
 	}
 	defer os.RemoveAll(dir)
 	out := filepath.Join(dir, "karat.wasm")
-	if _, err := run(ctx, root, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", out, program); err != nil {
+	if _, err := run(ctx, root, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", out,
+		program); err != nil {
 		return nil, nil, err
 	}
 	if wasm, err = os.ReadFile(out); err != nil {
@@ -67,7 +68,8 @@ func Release(ctx context.Context, root string) (string, error) {
 // Source is a hash of all that the program is built of, but for Go's own: the files of
 // its packages, and the versions of those of other modules.
 func Source(ctx context.Context, root string) (string, error) {
-	out, err := run(ctx, root, "list", "-deps", "-json=ImportPath,Dir,Standard,Module,GoFiles,SFiles,EmbedFiles", program)
+	out, err := run(ctx, root, "list", "-deps", "-json=ImportPath,Dir,Standard,Module,GoFiles,SFiles,EmbedFiles",
+		program)
 	if err != nil {
 		return "", err
 	}
@@ -106,7 +108,8 @@ func Source(ctx context.Context, root string) (string, error) {
 // source of which an older program does not do.
 func Calls(root string) (string, error) {
 	h := sha256.New()
-	for _, pattern := range []string{"internal/web/wasm/*.go", "internal/web/probe/*.go", "internal/jsasync/*.go", "internal/backend/webgpu/gpu/*.js"} {
+	for _, pattern := range []string{"internal/web/wasm/*.go", "internal/web/probe/*.go", "internal/jsasync/*.go",
+		"internal/backend/webgpu/gpu/*.js"} {
 		names, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
 		if err != nil || len(names) == 0 {
 			return "", fmt.Errorf("%s: %d files, %w", pattern, len(names), err)
@@ -119,7 +122,8 @@ func Calls(root string) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			fmt.Fprintf(h, "%s %x\n", filepath.Base(name), sha256.Sum256(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))))
+			fmt.Fprintf(h, "%s %x\n", filepath.Base(name), sha256.Sum256(bytes.ReplaceAll(data, []byte("\r\n"),
+				[]byte("\n"))))
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
@@ -130,7 +134,8 @@ func Calls(root string) (string, error) {
 func run(ctx context.Context, root string, args ...string) ([]byte, error) {
 	c := exec.CommandContext(ctx, "go", args...)
 	c.Dir = root
-	c.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=", "GOWASM=", "GOEXPERIMENT=", "GOWORK=off", "GOFIPS140=off")
+	c.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=", "GOWASM=", "GOEXPERIMENT=",
+		"GOWORK=off", "GOFIPS140=off")
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
 	if err := c.Run(); err != nil {

@@ -99,7 +99,8 @@ var listed = []*entry{
 			}
 			return float64(usual)
 		}},
-	{id: "window_missing", ops: isOp(graph.Attention), byErrors: true, forms: lostWindows, at: hasSliding, windows: true},
+	{id: "window_missing", ops: isOp(graph.Attention), byErrors: true, forms: lostWindows, at: hasSliding,
+		windows: true},
 	{id: "layer_pattern", ops: isOp(graph.Attention), byErrors: true, forms: otherPatterns, tokens: 2, windows: true,
 		words: plainly(detail{"kind": "another"})},
 	{id: "mask", ops: isOp(graph.Attention), byErrors: true, forms: masks, more: unbounded,
