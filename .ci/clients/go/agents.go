@@ -29,7 +29,8 @@ const (
 	arguments  = `{"city": "Oslo"}`
 )
 
-var parameters = map[string]any{"type": "object", "properties": map[string]any{"city": map[string]any{"type": "string"}}, "required": []string{"city"}}
+var parameters = map[string]any{"type": "object",
+	"properties": map[string]any{"city": map[string]any{"type": "string"}}, "required": []string{"city"}}
 
 // relay has the parrot teller answer where the result of a call is there, and caller before.
 type relay struct{}
@@ -53,7 +54,8 @@ var routed = &http.Client{Transport: relay{}}
 // sameCall is an error where a call is not the parrot's.
 func sameCall(name, args string) error {
 	var a, b any
-	if name != "weather" || json.Unmarshal([]byte(args), &a) != nil || json.Unmarshal([]byte(arguments), &b) != nil || fmt.Sprint(a) != fmt.Sprint(b) {
+	if name != "weather" || json.Unmarshal([]byte(args), &a) != nil || json.Unmarshal([]byte(arguments), &b) != nil ||
+		fmt.Sprint(a) != fmt.Sprint(b) {
 		return fmt.Errorf("the call is of %s %s", name, args)
 	}
 	return nil
@@ -63,8 +65,10 @@ func goOpenAI() error {
 	c := gopenai.DefaultConfig("none")
 	c.BaseURL, c.HTTPClient = os.Getenv("KARAT_URL"), routed
 	client := gopenai.NewClientWithConfig(c)
-	talk := gopenai.ChatCompletionRequest{Model: "caller", Messages: []gopenai.ChatCompletionMessage{{Role: "user", Content: asks}},
-		Tools: []gopenai.Tool{{Type: "function", Function: &gopenai.FunctionDefinition{Name: "weather", Parameters: parameters}}}}
+	talk := gopenai.ChatCompletionRequest{Model: "caller",
+		Messages: []gopenai.ChatCompletionMessage{{Role: "user", Content: asks}},
+		Tools: []gopenai.Tool{{Type: "function",
+			Function: &gopenai.FunctionDefinition{Name: "weather", Parameters: parameters}}}}
 	first, err := client.CreateChatCompletion(ctx, talk)
 	if err != nil {
 		return err
@@ -73,7 +77,8 @@ func goOpenAI() error {
 	if err := sameCall(m.ToolCalls[0].Function.Name, m.ToolCalls[0].Function.Arguments); err != nil {
 		return err
 	}
-	talk.Messages = append(talk.Messages, m, gopenai.ChatCompletionMessage{Role: "tool", ToolCallID: m.ToolCalls[0].ID, Content: "rain"})
+	talk.Messages = append(talk.Messages, m, gopenai.ChatCompletionMessage{Role: "tool", ToolCallID: m.ToolCalls[0].ID,
+		Content: "rain"})
 	stream, err := client.CreateChatCompletionStream(ctx, talk)
 	if err != nil {
 		return err
@@ -92,29 +97,34 @@ func goOpenAI() error {
 }
 
 func langchainGo() error {
-	overOpenAI, err := lcopenai.New(lcopenai.WithBaseURL(os.Getenv("KARAT_URL")), lcopenai.WithToken("none"), lcopenai.WithModel("caller"), lcopenai.WithHTTPClient(routed))
+	overOpenAI, err := lcopenai.New(lcopenai.WithBaseURL(os.Getenv("KARAT_URL")), lcopenai.WithToken("none"),
+		lcopenai.WithModel("caller"), lcopenai.WithHTTPClient(routed))
 	if err != nil {
 		return err
 	}
-	overAnthropic, err := lcanthropic.New(lcanthropic.WithBaseURL(os.Getenv("KARAT_URL")), lcanthropic.WithToken("none"), lcanthropic.WithModel("caller"), lcanthropic.WithHTTPClient(routed))
+	overAnthropic, err := lcanthropic.New(lcanthropic.WithBaseURL(os.Getenv("KARAT_URL")),
+		lcanthropic.WithToken("none"), lcanthropic.WithModel("caller"), lcanthropic.WithHTTPClient(routed))
 	if err != nil {
 		return err
 	}
-	overOllama, err := lcollama.New(lcollama.WithServerURL(root), lcollama.WithModel("teller"), lcollama.WithHTTPClient(routed))
+	overOllama, err := lcollama.New(lcollama.WithServerURL(root), lcollama.WithModel("teller"),
+		lcollama.WithHTTPClient(routed))
 	if err != nil {
 		return err
 	}
-	answer, err := streamed(overOllama, []llms.MessageContent{llms.TextParts(llms.ChatMessageTypeHuman, asks)}) // which sends no tools
+	// which sends no tools
+	answer, err := streamed(overOllama, []llms.MessageContent{llms.TextParts(llms.ChatMessageTypeHuman, asks)})
 	return errors.Join(err, want(answer, told), langchainLoop(overOpenAI), langchainLoop(overAnthropic))
 }
 
 // streamed is an answer that comes whole and in pieces.
 func streamed(model llms.Model, talk []llms.MessageContent, options ...llms.CallOption) (string, error) {
 	text := ""
-	whole, err := model.GenerateContent(ctx, talk, append(options, llms.WithStreamingFunc(func(_ context.Context, piece []byte) error {
-		text += string(piece)
-		return nil
-	}))...)
+	whole, err := model.GenerateContent(ctx, talk, append(options,
+		llms.WithStreamingFunc(func(_ context.Context, piece []byte) error {
+			text += string(piece)
+			return nil
+		}))...)
 	if err != nil {
 		return "", err
 	}
@@ -127,7 +137,8 @@ func streamed(model llms.Model, talk []llms.MessageContent, options ...llms.Call
 
 func langchainLoop(model llms.Model) error {
 	talk := []llms.MessageContent{llms.TextParts(llms.ChatMessageTypeHuman, asks)}
-	tools := llms.WithTools([]llms.Tool{{Type: "function", Function: &llms.FunctionDefinition{Name: "weather", Parameters: parameters}}})
+	tools := llms.WithTools([]llms.Tool{{Type: "function", Function: &llms.FunctionDefinition{Name: "weather",
+		Parameters: parameters}}})
 	first, err := model.GenerateContent(ctx, talk, tools, llms.WithMaxTokens(512))
 	if err != nil {
 		return err
@@ -144,17 +155,22 @@ func langchainLoop(model llms.Model) error {
 		return err
 	}
 	talk = append(talk, llms.MessageContent{Role: llms.ChatMessageTypeAI, Parts: []llms.ContentPart{call}},
-		llms.MessageContent{Role: llms.ChatMessageTypeTool, Parts: []llms.ContentPart{llms.ToolCallResponse{ToolCallID: call.ID, Name: "weather", Content: "rain"}}})
+		llms.MessageContent{Role: llms.ChatMessageTypeTool,
+			Parts: []llms.ContentPart{llms.ToolCallResponse{ToolCallID: call.ID, Name: "weather", Content: "rain"}}})
 	last, err := streamed(model, talk, tools, llms.WithMaxTokens(512))
 	return errors.Join(err, want(last, told))
 }
 
 func eino() error {
-	model, err := einoai.NewChatModel(ctx, &einoai.ChatModelConfig{APIKey: "none", BaseURL: os.Getenv("KARAT_URL"), Model: "caller", HTTPClient: routed})
+	model, err := einoai.NewChatModel(ctx, &einoai.ChatModelConfig{APIKey: "none", BaseURL: os.Getenv("KARAT_URL"),
+		Model: "caller", HTTPClient: routed})
 	if err != nil {
 		return err
 	}
-	tool := &einoschema.ToolInfo{Name: "weather", Desc: "weather", ParamsOneOf: einoschema.NewParamsOneOfByParams(map[string]*einoschema.ParameterInfo{"city": {Type: einoschema.String, Required: true}})}
+	tool := &einoschema.ToolInfo{Name: "weather", Desc: "weather",
+		ParamsOneOf: einoschema.NewParamsOneOfByParams(map[string]*einoschema.ParameterInfo{
+			"city": {Type: einoschema.String, Required: true},
+		})}
 	bound, err := model.WithTools([]*einoschema.ToolInfo{tool})
 	if err != nil {
 		return err
@@ -165,7 +181,8 @@ func eino() error {
 		return err
 	}
 	call := first.ToolCalls[0]
-	if err := errors.Join(sameCall(call.Function.Name, call.Function.Arguments), want(first.ReasoningContent, "I look.")); err != nil {
+	if err := errors.Join(sameCall(call.Function.Name, call.Function.Arguments),
+		want(first.ReasoningContent, "I look.")); err != nil {
 		return err
 	}
 	last, err := bound.Generate(ctx, append(talk, first, einoschema.ToolMessage("rain", call.ID)))
@@ -176,9 +193,11 @@ func eino() error {
 }
 
 func genkitGo() error {
-	plugin := &compat_oai.OpenAICompatible{Provider: "karat", APIKey: "none", BaseURL: os.Getenv("KARAT_URL"), Opts: []option.RequestOption{option.WithHTTPClient(routed)}}
+	plugin := &compat_oai.OpenAICompatible{Provider: "karat", APIKey: "none", BaseURL: os.Getenv("KARAT_URL"),
+		Opts: []option.RequestOption{option.WithHTTPClient(routed)}}
 	g := genkit.Init(ctx, genkit.WithPlugins(plugin))
-	model := plugin.DefineModel("karat", "caller", ai.ModelOptions{Supports: &ai.ModelSupports{Multiturn: true, Tools: true, SystemRole: true}})
+	model := plugin.DefineModel("karat", "caller", ai.ModelOptions{Supports: &ai.ModelSupports{Multiturn: true,
+		Tools: true, SystemRole: true}})
 	calls := 0
 	tool := genkit.DefineTool(g, "weather", "weather", func(_ *ai.ToolContext, in struct {
 		City string `json:"city"`

@@ -24,10 +24,15 @@ const (
 
 var (
 	ctx    = context.Background()
-	client = openai.NewClient(option.WithBaseURL(os.Getenv("KARAT_URL")), option.WithAPIKey("none"), option.WithMaxRetries(0))
-	greedy = openai.ChatCompletionNewParams{Model: model, Temperature: openai.Float(0), MaxCompletionTokens: openai.Int(128), Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(question)}}
-	schema = map[string]any{"type": "object", "additionalProperties": false, "required": []string{"city"}, "properties": map[string]any{"city": map[string]any{"enum": []string{"Oslo", "Cairo"}}}}
-	tools  = []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: "weather", Parameters: schema, Strict: openai.Bool(true)})}
+	client = openai.NewClient(option.WithBaseURL(os.Getenv("KARAT_URL")), option.WithAPIKey("none"),
+		option.WithMaxRetries(0))
+	greedy = openai.ChatCompletionNewParams{Model: model, Temperature: openai.Float(0),
+		MaxCompletionTokens: openai.Int(128),
+		Messages:            []openai.ChatCompletionMessageParamUnion{openai.UserMessage(question)}}
+	schema = map[string]any{"type": "object", "additionalProperties": false, "required": []string{"city"},
+		"properties": map[string]any{"city": map[string]any{"enum": []string{"Oslo", "Cairo"}}}}
+	tools = []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(
+		openai.FunctionDefinitionParam{Name: "weather", Parameters: schema, Strict: openai.Bool(true)})}
 )
 
 func main() {
@@ -35,12 +40,16 @@ func main() {
 	for _, test := range []struct {
 		name string
 		run  func() error
-	}{{"models", models}, {"chat", chat}, {"completions", completions}, {"calls", calls}, {"structured", structured}, {"embeddings", embeddings}, {"responses", respond}, {"go-openai", goOpenAI}, {"langchaingo", langchainGo}, {"eino", eino}, {"genkit", genkitGo}, {"anthropic-sdk-go", anthropicGo}, {"ollama/api", ollamaGo}} {
+	}{{"models", models}, {"chat", chat}, {"completions", completions}, {"calls", calls},
+		{"structured", structured}, {"embeddings", embeddings}, {"responses", respond}, {"go-openai", goOpenAI},
+		{"langchaingo", langchainGo}, {"eino", eino}, {"genkit", genkitGo},
+		{"anthropic-sdk-go", anthropicGo}, {"ollama/api", ollamaGo}} {
 		if err := test.run(); err != nil {
 			log.Fatalf("Go: %s: %v", test.name, err)
 		}
 	}
-	fmt.Println("openai-go: models, chat, completions, calls, structured, embeddings, responses; go-openai, langchaingo, eino, genkit, anthropic-sdk-go, ollama/api: an agent each")
+	fmt.Println("openai-go: models, chat, completions, calls, structured, embeddings, responses; go-openai, " +
+		"langchaingo, eino, genkit, anthropic-sdk-go, ollama/api: an agent each")
 }
 
 // want is an error where a value is another.
@@ -88,12 +97,15 @@ func chat() error {
 	if err := errors.Join(stream.Err(), want(len(sum.Choices), 1), want(len(whole.Choices), 1)); err != nil {
 		return err
 	}
-	return errors.Join(want(whole.Choices[0].Message.Content, answer), want(sum.Choices[0].Message.Content, answer), want(whole.Choices[0].FinishReason, "stop"),
-		want(sum.Usage.PromptTokens, whole.Usage.PromptTokens), want(sum.Usage.TotalTokens, whole.Usage.PromptTokens+whole.Usage.CompletionTokens))
+	return errors.Join(want(whole.Choices[0].Message.Content, answer), want(sum.Choices[0].Message.Content, answer),
+		want(whole.Choices[0].FinishReason, "stop"),
+		want(sum.Usage.PromptTokens, whole.Usage.PromptTokens),
+		want(sum.Usage.TotalTokens, whole.Usage.PromptTokens+whole.Usage.CompletionTokens))
 }
 
 func completions() error {
-	p := openai.CompletionNewParams{Model: model, Temperature: openai.Float(0), MaxTokens: openai.Int(8), Prompt: openai.CompletionNewParamsPromptUnion{OfString: openai.String("func main() {")}}
+	p := openai.CompletionNewParams{Model: model, Temperature: openai.Float(0), MaxTokens: openai.Int(8),
+		Prompt: openai.CompletionNewParamsPromptUnion{OfString: openai.String("func main() {")}}
 	whole, err := client.Completions.New(ctx, p)
 	if err != nil {
 		return err
@@ -102,7 +114,8 @@ func completions() error {
 	for stream.Next() {
 		text += stream.Current().Choices[0].Text
 	}
-	return errors.Join(stream.Err(), want(whole.Choices[0].Text, "\n\tGenerate()\n\tDefault"), want(text, whole.Choices[0].Text))
+	return errors.Join(stream.Err(), want(whole.Choices[0].Text, "\n\tGenerate()\n\tDefault"),
+		want(text, whole.Choices[0].Text))
 }
 
 func calls() error {
@@ -139,7 +152,9 @@ func city(text string) error {
 
 func structured() error {
 	p := greedy
-	p.ResponseFormat.OfJSONSchema = &openai.ResponseFormatJSONSchemaParam{JSONSchema: openai.ResponseFormatJSONSchemaJSONSchemaParam{Name: "city", Schema: schema, Strict: openai.Bool(true)}}
+	p.ResponseFormat.OfJSONSchema = &openai.ResponseFormatJSONSchemaParam{
+		JSONSchema: openai.ResponseFormatJSONSchemaJSONSchemaParam{Name: "city", Schema: schema,
+			Strict: openai.Bool(true)}}
 	whole, err := client.Chat.Completions.New(ctx, p)
 	if err != nil {
 		return err
@@ -148,7 +163,8 @@ func structured() error {
 }
 
 func embeddings() error {
-	p := openai.EmbeddingNewParams{Model: model, Input: openai.EmbeddingNewParamsInputUnion{OfArrayOfStrings: []string{"a", "b c"}}}
+	p := openai.EmbeddingNewParams{Model: model,
+		Input: openai.EmbeddingNewParamsInputUnion{OfArrayOfStrings: []string{"a", "b c"}}}
 	_, err := client.Embeddings.New(ctx, p)
 	if err := refused(err, 400, "do not say how to make vectors"); err != nil {
 		return err
@@ -166,7 +182,8 @@ func embeddings() error {
 }
 
 func respond() error {
-	p := responses.ResponseNewParams{Model: model, Temperature: openai.Float(0), Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(question)}}
+	p := responses.ResponseNewParams{Model: model, Temperature: openai.Float(0),
+		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(question)}}
 	whole, err := client.Responses.New(ctx, p)
 	if err != nil {
 		return err

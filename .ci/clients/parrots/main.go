@@ -1,4 +1,5 @@
-// Parrots writes the models that agents talk to into a folder: one calls a tool, one says what came of it, one writes JSON.
+// Parrots writes the models that agents talk to into a folder: one calls a tool, one says what came of it, one writes
+// JSON.
 package main
 
 import (
@@ -16,11 +17,13 @@ func main() {
 		log.Fatal(err)
 	}
 	for name, says := range map[string]string{
-		"caller": "<think>\nI look.\n</think>\n\nLet me see.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>",
+		"caller": "<think>\nI look.\n</think>\n\nLet me see.\n" +
+			"<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>",
 		"teller": "<think>\nSo it is.\n</think>\n\nIt rains in Oslo.",
 		"writer": `{"city": "Oslo"}`,
 	} {
-		if err := parrot.WriteFile(filepath.Join(os.Args[2], name+".gguf"), string(template), says, parrot.Options{Context: 32768}); err != nil {
+		if err := parrot.WriteFile(filepath.Join(os.Args[2], name+".gguf"), string(template), says,
+			parrot.Options{Context: 32768}); err != nil {
 			log.Fatal(err)
 		}
 	}
