@@ -154,7 +154,7 @@ func unpacked(config []byte, all []tensor.Tensor) (list []tensor.Tensor, name st
 		return list, "", 0, err
 	}
 	list, aside, err = p.Apply(all)
-	return list, p.Name, aside, err
+	return list, p.Name(), aside, err
 }
 
 // microscaled joins the bytes of NAME_blocks and NAME_scales into a tensor NAME.

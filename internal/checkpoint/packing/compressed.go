@@ -77,7 +77,7 @@ func (p *compressed) format(s *scheme) string {
 	return p.Format
 }
 
-func (p *compressed) name() string {
+func (p *compressed) Name() string {
 	var formats []string
 	for _, name := range slices.Sorted(maps.Keys(p.Groups)) {
 		text := p.format(p.Groups[name])
@@ -285,7 +285,7 @@ func (s *scheme) zeros(x *matrix, zero tensor.Tensor, shapes []tensor.Shape, row
 // nvfp4 reads NVIDIA ModelOpt's 4-bit floats: a scale for 16, and a factor for all.
 type nvfp4 struct{}
 
-func (p *nvfp4) name() string { return "NVFP4" }
+func (p *nvfp4) Name() string { return "NVFP4" }
 
 func (p *nvfp4) weight(m *module) (tensor.Tensor, error) {
 	w, ok := m.part("weight")

@@ -30,7 +30,7 @@ func checkBlock(key string, block []int) error {
 	return nil
 }
 
-func (p *fp8) name() string {
+func (p *fp8) Name() string {
 	if len(p.Block) == 2 {
 		return fmt.Sprintf("FP8, blocks of %dx%d", p.Block[0], p.Block[1])
 	}

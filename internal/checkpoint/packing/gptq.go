@@ -38,7 +38,7 @@ func (p *gptq) validate() error {
 	return fmt.Errorf("bits is %d, expected 2, 3, 4 or 8", p.Bits)
 }
 
-func (p *gptq) name() string { return grouped("GPTQ", p.Bits, p.Group) }
+func (p *gptq) Name() string { return grouped("GPTQ", p.Bits, p.Group) }
 
 // grouped names a packing of whole numbers.
 func grouped(name string, bits, group int) string {
@@ -142,7 +142,7 @@ func (p *awq) validate() error {
 	return nil
 }
 
-func (p *awq) name() string { return grouped("AWQ", p.Bits, p.Group) }
+func (p *awq) Name() string { return grouped("AWQ", p.Bits, p.Group) }
 
 func (p *awq) weight(m *module) (tensor.Tensor, error) {
 	q, scales, groups, err := transposed(m, "AWQ")

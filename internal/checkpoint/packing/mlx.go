@@ -88,7 +88,7 @@ func (p *mlx) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-func (p *mlx) name() string {
+func (p *mlx) Name() string {
 	if p.Mode != "affine" {
 		return "MLX " + p.Mode
 	}

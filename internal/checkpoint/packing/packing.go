@@ -21,17 +21,14 @@ import (
 )
 
 // Packing tells how a folder's weights are packed.
-type Packing struct {
-	Name string // for people
-	method
-}
+type Packing struct{ method }
 
 // method reads the weights of a way of packing.
 type method interface {
 	// weight returns the weight of a module with parts, after reading all parts about the weight.
 	weight(m *module) (tensor.Tensor, error)
-	// name returns the names of the method and its settings.
-	name() string
+	// Name returns the names of the method and its settings, for people.
+	Name() string
 }
 
 // maxErrors bounds the report on a hostile folder.
@@ -111,7 +108,7 @@ func parse(raw json.RawMessage) (*Packing, error) {
 			return nil, err
 		}
 	}
-	return &Packing{m.name(), m}, nil
+	return &Packing{m}, nil
 }
 
 // Apply returns the tensors of a folder, with a single tensor in place of each packed weight's parts. Scales of
