@@ -34,15 +34,15 @@ func (x *matrix) exact() tensor.DType {
 		return tensor.Invalid
 	}
 	switch {
-	case x.values == e2m1 && x.halves:
+	case x.values == e2m1 && x.inBF16:
 		return tensor.MXFP4
 	case x.values == integers && x.zero == nil,
 		x.values == naturals && x.zero != nil && x.all(x.zero, isNumber(1<<(bits-1))):
-		if d, ok := centered[bits]; ok && x.all(x.scale, isHalf) {
+		if d, ok := centered[bits]; ok && x.all(x.scale, fitsF16) {
 			return d
 		}
 	case x.values == naturals && x.group <= 64:
-		if d, ok := based[bits]; ok && x.all(x.scale, isHalf) && x.all(x.minimum, isHalf) {
+		if d, ok := based[bits]; ok && x.all(x.scale, fitsF16) && x.all(x.minimum, fitsF16) {
 			return d
 		}
 	}
@@ -69,8 +69,8 @@ func (x *matrix) all(g grid, is func(v float32) bool) bool {
 	return true
 }
 
-// isHalf reports whether binary16 holds v.
-func isHalf(v float32) bool {
+// fitsF16 reports whether binary16 holds v.
+func fitsF16(v float32) bool {
 	return math.Float32bits(float16.F16(float16.ToF16(v))) == math.Float32bits(v)
 }
 
@@ -87,7 +87,7 @@ func ToF32(t tensor.Tensor) tensor.Tensor {
 	default:
 		return t
 	}
-	x.halves = false
+	x.inBF16 = false
 	t.DType, t.Source = tensor.F32, &x
 	return t
 }
@@ -114,7 +114,7 @@ func (x *blocks) write(p []byte, row, from int) {
 	scale := x.scale(row, group)
 	if x.dtype == tensor.MXFP4 {
 		p[0] = byte(math.Float32bits(scale) >> 23)
-		half(p[1:], &q)
+		packNibbles(p[1:], &q)
 		return
 	}
 	binary.LittleEndian.PutUint16(p, float16.ToF16(scale))
@@ -140,11 +140,11 @@ func (x *blocks) write(p []byte, row, from int) {
 		binary.LittleEndian.PutUint32(p, fifth)
 		p = p[4:]
 	}
-	half(p, &q)
+	packNibbles(p, &q)
 }
 
-// half sets p to the low four bits of codes, those of the second half in the high bits.
-func half(p []byte, q *[block]byte) {
+// packNibbles sets p to the low four bits of codes, those of the second half in the high bits.
+func packNibbles(p []byte, q *[block]byte) {
 	for j := range p[:block/2] {
 		p[j] = q[j]&15 | q[j+block/2]<<4
 	}

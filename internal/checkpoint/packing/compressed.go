@@ -150,14 +150,14 @@ func (p *compressed) weight(m *module) (tensor.Tensor, error) {
 	}
 	switch w.DType {
 	case tensor.U8:
-		return fours(m, w, s.Weights.Group, "weight_global_scale")
+		return readFours(m, w, s.Weights.Group, "weight_global_scale")
 	case tensor.I32:
-		return s.packed(m, w)
+		return s.readPacked(m, w)
 	}
 	if _, ok := m.parts["weight_zero_point"]; ok || s.Weights.Strategy == "group" {
-		return s.grouped(m, w, &matrix{codes: &octets{w.Data, w.Shape.Last()}, values: eights(w.DType)}, w.Shape)
+		return s.readGroups(m, w, &matrix{codes: &octets{w.Data, w.Shape.Last()}, values: findValues(w.DType)}, w.Shape)
 	}
-	return scaled(m, w, eights(w.DType), "weight_scale", s.Weights.Block)
+	return readScaled(m, w, findValues(w.DType), "weight_scale", s.Weights.Block)
 }
 
 // check returns an error where a weight has another type than the scheme's numbers, or lacks zero points.
@@ -174,8 +174,8 @@ func (s *scheme) check(m *module, ending string, w tensor.Tensor) error {
 		want = tensor.F8_E4M3
 	}
 	if want == tensor.Invalid || w.DType != want {
-		return fmt.Errorf("%s has type %v, but the scheme has type %q of %d bits", ending, w.DType,
-			s.Weights.Type, bits)
+		return fmt.Errorf("%s has type %v, but the scheme has type %q of %d bits", ending, w.DType, s.Weights.Type,
+			bits)
 	}
 	_, ok := m.parts["weight_zero_point"]
 	if symmetric := s.Weights.Symmetric; !ok && symmetric != nil && !*symmetric && s.Weights.Type != "float" {
@@ -184,9 +184,9 @@ func (s *scheme) check(m *module, ending string, w tensor.Tensor) error {
 	return nil
 }
 
-// packed reads whole numbers in 32-bit words, whose smallest code stands for the smallest signed number.
-func (s *scheme) packed(m *module, w tensor.Tensor) (tensor.Tensor, error) {
-	matrices, rows, words, err := dims(w.Shape)
+// readPacked reads whole numbers in 32-bit words, whose smallest code stands for the smallest signed number.
+func (s *scheme) readPacked(m *module, w tensor.Tensor) (tensor.Tensor, error) {
+	matrices, rows, words, err := splitShape(w.Shape)
 	if err != nil {
 		return w, err
 	}
@@ -202,7 +202,7 @@ func (s *scheme) packed(m *module, w tensor.Tensor) (tensor.Tensor, error) {
 	x := &matrix{codes: &codes{data: w.Data, bits: s.Weights.Bits, line: words, word: 1}, values: naturals,
 		rows: matrices * rows}
 	x.zero = constant(float32(int(1) << (s.Weights.Bits - 1)))
-	return s.grouped(m, w, x, shaped(w.Shape, rows, int(columns)))
+	return s.readGroups(m, w, x, reshape(w.Shape, rows, int(columns)))
 }
 
 // integer returns the i-th number of t, of I32 or I64.
@@ -213,9 +213,9 @@ func integer(t tensor.Tensor, i int) int64 {
 	return int64(binary.LittleEndian.Uint64(t.Data[8*i:]))
 }
 
-// grouped reads the scales of groups, and their zero points, of x, whose codes are w's.
-func (s *scheme) grouped(m *module, w tensor.Tensor, x *matrix, shape tensor.Shape) (tensor.Tensor, error) {
-	matrices, rows, columns, err := dims(shape)
+// readGroups reads the scales of groups, and their zero points, of x, whose codes are w's.
+func (s *scheme) readGroups(m *module, w tensor.Tensor, x *matrix, shape tensor.Shape) (tensor.Tensor, error) {
+	matrices, rows, columns, err := splitShape(shape)
 	if err != nil {
 		return w, err
 	}
@@ -227,7 +227,7 @@ func (s *scheme) grouped(m *module, w tensor.Tensor, x *matrix, shape tensor.Sha
 		}
 		groups = x.divide(s.Weights.Group)
 	}
-	shapes := []tensor.Shape{shaped(shape, rows, groups)}
+	shapes := []tensor.Shape{reshape(shape, rows, groups)}
 	if s.Weights.Strategy == "tensor" {
 		shapes = scalar()
 	}
@@ -280,66 +280,4 @@ func (s *scheme) zeros(x *matrix, zero tensor.Tensor, shapes []tensor.Shape, row
 	}
 	x.zero = func(row, group int) float32 { return signed(row, group) + offset }
 	return nil
-}
-
-// nvfp4 reads NVIDIA ModelOpt's 4-bit floats: a scale for 16, and a factor for all.
-type nvfp4 struct{}
-
-func (p *nvfp4) Name() string { return "NVFP4" }
-
-func (p *nvfp4) weight(m *module) (tensor.Tensor, error) {
-	w, ok := m.part("weight")
-	if !ok {
-		return w, errors.New("it has codes of another packing than NVFP4")
-	}
-	if eights(w.DType) != nil {
-		return (&fp8{}).weight(m)
-	}
-	return fours(m, w, 16, "weight_scale_2")
-}
-
-// fours reads 4-bit floats, two to a byte, the first in the low half. Groups of 16 have E4M3 scales, and the whole has
-// a factor: compressed-tensors divides scales by its weight_global_scale, ModelOpt multiplies scales by weight_scale_2.
-// Groups of 32 have E8M0 scales.
-func fours(m *module, w tensor.Tensor, group int, factor string) (tensor.Tensor, error) {
-	matrices, rows, columns, err := dims(w.Shape)
-	if err == nil {
-		err = wants("codes", w, []tensor.DType{tensor.U8}, w.Shape)
-	}
-	if columns *= 2; err == nil && columns%8 != 0 {
-		err = fmt.Errorf("rows of %d codes, expected a multiple of 8", columns)
-	}
-	if group == 0 && factor == "weight_global_scale" {
-		group = 16
-	}
-	if err == nil && group != 16 && group != 32 {
-		err = fmt.Errorf("groups of %d, expected 16 or 32", group)
-	}
-	if err != nil {
-		return w, err
-	}
-	types := []tensor.DType{tensor.F8_E4M3}
-	if group == 32 {
-		types = []tensor.DType{tensor.U8, tensor.F8_E8M0}
-	}
-	x := &matrix{codes: &codes{data: w.Data, bits: 4, line: columns / 8, word: 1}, values: e2m1, rows: matrices * rows,
-		columns: columns, halves: group == 32}
-	scale, err := m.need("weight_scale", types, shaped(w.Shape, rows, x.divide(group)))
-	if err != nil {
-		return w, err
-	}
-	x.scale = byRows(scale, rows, 1)
-	if group == 16 {
-		all, err := m.need(factor, []tensor.DType{tensor.F32}, scalar()...)
-		if err != nil {
-			return w, err
-		}
-		by, plain := number(tensor.F32)(all.Data, 0), x.scale
-		if factor == "weight_scale_2" {
-			x.scale = func(row, group int) float32 { return plain(row, group) * by }
-		} else {
-			x.scale = func(row, group int) float32 { return plain(row, group) / by }
-		}
-	}
-	return x.tensor(m, shaped(w.Shape, rows, columns))
 }

@@ -42,7 +42,7 @@ func (p *fp8) weight(m *module) (tensor.Tensor, error) {
 	if !ok {
 		return w, errors.New("it has codes of another packing than FP8")
 	}
-	values := eights(w.DType)
+	values := findValues(w.DType)
 	if values == nil {
 		return w, fmt.Errorf("weight has type %v, expected F8_E4M3 or F8_E5M2", w.DType)
 	}
@@ -50,10 +50,10 @@ func (p *fp8) weight(m *module) (tensor.Tensor, error) {
 	if ending == "" {
 		return w, errors.New("weight_scale_inv is missing, and weight_scale")
 	}
-	return scaled(m, w, values, ending, p.Block)
+	return readScaled(m, w, values, ending, p.Block)
 }
 
-// eights returns the values of a type's bytes, nil for other types.
-func eights(d tensor.DType) *[256]float32 {
+// findValues returns the values of a type's bytes, nil for other types.
+func findValues(d tensor.DType) *[256]float32 {
 	return map[tensor.DType]*[256]float32{tensor.F8_E4M3: e4m3, tensor.F8_E5M2: e5m2, tensor.I8: integers}[d]
 }

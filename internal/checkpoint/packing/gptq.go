@@ -38,20 +38,18 @@ func (p *gptq) validate() error {
 	return fmt.Errorf("bits is %d, expected 2, 3, 4 or 8", p.Bits)
 }
 
-func (p *gptq) Name() string { return grouped("GPTQ", p.Bits, p.Group) }
+func (p *gptq) Name() string { return describe("GPTQ", p.Bits, p.Group) }
 
-// grouped names a packing of whole numbers.
-func grouped(name string, bits, group int) string {
+// describe names a packing of whole numbers.
+func describe(name string, bits, group int) string {
 	if group > 0 {
 		return fmt.Sprintf("%s, %d bits, groups of %d", name, bits, group)
 	}
 	return fmt.Sprintf("%s, %d bits", name, bits)
 }
 
-var words = []tensor.DType{tensor.I32, tensor.U32}
-
 func (p *gptq) weight(m *module) (tensor.Tensor, error) {
-	q, scales, groups, err := transposed(m, "GPTQ")
+	q, scales, groups, err := readTransposed(m, "GPTQ")
 	if err != nil {
 		return q, err
 	}
@@ -97,9 +95,8 @@ func (p *gptq) weight(m *module) (tensor.Tensor, error) {
 	return x.tensor(m, tensor.Shape{rows, columns})
 }
 
-// transposed returns the codes and scales of a packing whose tensors have a column for each row of the weight, and the
-// number of groups.
-func transposed(m *module, name string) (q, scales tensor.Tensor, groups int, err error) {
+// readTransposed returns codes and scales with a column for each row of the weight, and the number of groups.
+func readTransposed(m *module, name string) (q, scales tensor.Tensor, groups int, err error) {
 	q, ok := m.part("qweight")
 	if !ok {
 		return q, q, 0, fmt.Errorf("it has codes of another packing than %s", name)
@@ -114,55 +111,4 @@ func transposed(m *module, name string) (q, scales tensor.Tensor, groups int, er
 		}
 	}
 	return q, scales, scales.Shape[0], wants("qweight", q, words, q.Shape)
-}
-
-// misfit returns the error about scales of another number of groups.
-func (x *matrix) misfit(scales tensor.Tensor) error {
-	return fmt.Errorf("scales has shape %v, expected groups of %d of %d columns", []int(scales.Shape), x.group,
-		x.columns)
-}
-
-// awq reads the packing of AutoAWQ's gemm kernel: words along a weight's rows, of eight codes in another order.
-type awq struct {
-	Bits    int
-	WBits   int    `json:"w_bit"`
-	Group   int    `json:"group_size"`
-	QGroup  int    `json:"q_group_size"`
-	Version string `json:"version"`
-}
-
-func (p *awq) validate() error {
-	p.Bits, p.Group = max(p.Bits, p.WBits), max(p.Group, p.QGroup)
-	if v := p.Version; v != "" && v != "gemm" && v != "GEMM" {
-		return fmt.Errorf("version %q of AWQ is not read: its codes are in an order of that kernel; %s", v, advice)
-	}
-	if p.Bits != 4 {
-		return fmt.Errorf("bits is %d, expected 4", p.Bits)
-	}
-	return nil
-}
-
-func (p *awq) Name() string { return grouped("AWQ", p.Bits, p.Group) }
-
-func (p *awq) weight(m *module) (tensor.Tensor, error) {
-	q, scales, groups, err := transposed(m, "AWQ")
-	if err != nil {
-		return q, err
-	}
-	columns, rows := q.Shape[0], q.Shape[1]*8
-	zeros, err := m.need("qzeros", words, tensor.Shape{groups, q.Shape[1]})
-	if err == nil {
-		err = wants("scales", scales, floats, tensor.Shape{groups, rows})
-	}
-	if err != nil {
-		return q, err
-	}
-	x := &matrix{codes: &codes{data: q.Data, bits: 4, line: q.Shape[1], word: 1, across: true, order: &awqOrder},
-		values: naturals, rows: rows, columns: columns, scale: byGroups(scales)}
-	if x.divide(p.Group) != groups {
-		return q, x.misfit(scales)
-	}
-	z := &codes{data: zeros.Data, bits: 4, line: q.Shape[1], word: 1, across: true, order: &awqOrder}
-	x.zero = z.grid(0)
-	return x.tensor(m, tensor.Shape{rows, columns})
 }

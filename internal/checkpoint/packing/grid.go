@@ -14,6 +14,9 @@ type grid func(row, group int) float32
 // floats are the types of scales.
 var floats = []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}
 
+// words are the types of packed codes.
+var words = []tensor.DType{tensor.I32, tensor.U32}
+
 // scaleTypes lists the types of scales, including floats of 8 bits.
 var scaleTypes = append(floats[:3:3], tensor.F8_E8M0, tensor.F8_E4M3, tensor.U8)
 

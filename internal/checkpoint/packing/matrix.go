@@ -25,7 +25,7 @@ type matrix struct {
 	group             int      // columns of a group
 	groups            []int    // of columns, where these are in another order; else nil
 	count             int      // of those groups
-	halves            bool     // BF16 holds all values
+	inBF16            bool     // BF16 holds all values
 	origin            [][]byte // bytes of the files
 }
 
@@ -39,7 +39,7 @@ func (x *matrix) tensor(m *module, shape tensor.Shape) (tensor.Tensor, error) {
 	t := tensor.Tensor{Name: m.name + ".weight", DType: tensor.F32, Shape: shape, Source: x}
 	if d := x.exact(); d != tensor.Invalid {
 		t.DType, t.Source = d, &blocks{x, d}
-	} else if x.halves {
+	} else if x.inBF16 {
 		t.DType = tensor.BF16
 	}
 	_, err := tensor.Bytes(t.DType, shape)
@@ -82,6 +82,12 @@ func (x *matrix) order(ending string, t tensor.Tensor, groups int) error {
 		return fmt.Errorf("%s has no group for %d columns", ending, unset)
 	}
 	return nil
+}
+
+// misfit returns the error about scales of another number of groups.
+func (x *matrix) misfit(scales tensor.Tensor) error {
+	return fmt.Errorf("scales has shape %v, expected groups of %d of %d columns", []int(scales.Shape), x.group,
+		x.columns)
 }
 
 // run returns the group of a column, and where the columns end that are in the same group.
@@ -161,7 +167,7 @@ func (x *matrix) scatter(dst []float32, row, from int) {
 // ReadAt implements io.ReaderAt.
 func (x *matrix) ReadAt(p []byte, off int64) (int, error) {
 	size := 4
-	if x.halves {
+	if x.inBF16 {
 		size = 2
 	}
 	return tensor.ReadUnits(p, off, size, x.rows*x.columns, func(p []byte, first int) error {
@@ -179,7 +185,7 @@ func (x *matrix) ReadAt(p []byte, off int64) (int, error) {
 				x.decode(part, row, from)
 			}
 			switch {
-			case x.halves:
+			case x.inBF16:
 				for i, v := range part {
 					binary.LittleEndian.PutUint16(p[2*i:], uint16(math.Float32bits(v)>>16))
 				}
@@ -204,10 +210,10 @@ func inFloats(p []byte, size int) []float32 {
 
 var _ io.ReaderAt = (*matrix)(nil)
 
-// scaled returns a matrix of codes of a byte each, [.., rows, columns] with scales of blocks: of so many rows and
+// readScaled returns a matrix of codes of a byte each, [.., rows, columns] with scales of blocks: of so many rows and
 // columns, or where these are 0 of all rows or one.
-func scaled(m *module, w tensor.Tensor, values *[256]float32, ending string, block []int) (tensor.Tensor, error) {
-	matrices, rows, columns, err := dims(w.Shape)
+func readScaled(m *module, w tensor.Tensor, values *[256]float32, ending string, block []int) (tensor.Tensor, error) {
+	matrices, rows, columns, err := splitShape(w.Shape)
 	if err != nil {
 		return w, err
 	}
@@ -219,9 +225,9 @@ func scaled(m *module, w tensor.Tensor, values *[256]float32, ending string, blo
 	}
 	shapes := scalar()
 	if len(block) == 2 {
-		shapes = []tensor.Shape{shaped(w.Shape, upTo(rows, block[0]), x.divide(block[1]))}
+		shapes = []tensor.Shape{reshape(w.Shape, upTo(rows, block[0]), x.divide(block[1]))}
 	} else {
-		shapes = append(shapes, shaped(w.Shape, rows, 1), tensor.Shape{rows})
+		shapes = append(shapes, reshape(w.Shape, rows, 1), tensor.Shape{rows})
 	}
 	if err := wants(ending, s, scaleTypes, shapes...); err != nil {
 		return w, err
@@ -235,7 +241,7 @@ func scaled(m *module, w tensor.Tensor, values *[256]float32, ending string, blo
 		s.Shape = tensor.Shape{s.Shape.Size(), 1}
 		x.scale = byRows(s, rows, 1)
 	}
-	x.halves = (values == e4m3 || values == e5m2) && isPowers(s)
+	x.inBF16 = (values == e4m3 || values == e5m2) && isPowers(s)
 	return x.tensor(m, slices.Clone(w.Shape))
 }
 

@@ -92,7 +92,7 @@ func (p *mlx) Name() string {
 	if p.Mode != "affine" {
 		return "MLX " + p.Mode
 	}
-	return grouped("MLX", p.Bits, p.Group)
+	return describe("MLX", p.Bits, p.Group)
 }
 
 func (p *mlx) weight(m *module) (tensor.Tensor, error) {
@@ -110,7 +110,7 @@ func (p *mlx) weight(m *module) (tensor.Tensor, error) {
 	if err != nil {
 		return w, err
 	}
-	matrices, rows, words, err := dims(w.Shape)
+	matrices, rows, words, err := splitShape(w.Shape)
 	if err == nil {
 		err = wants("weight", w, []tensor.DType{tensor.U32}, w.Shape)
 	}
@@ -125,13 +125,13 @@ func (p *mlx) weight(m *module) (tensor.Tensor, error) {
 	if mode.scale != tensor.Invalid {
 		types = []tensor.DType{tensor.U8}
 	}
-	shape := shaped(w.Shape, rows, columns/f.Group)
+	shape := reshape(w.Shape, rows, columns/f.Group)
 	scales, err := m.need("scales", types, shape)
 	if err != nil {
 		return w, err
 	}
 	x := &matrix{codes: &codes{data: w.Data, bits: f.Bits, line: words, word: 1}, values: mode.values,
-		rows: matrices * rows, columns: columns, group: f.Group, halves: f.Mode == "mxfp4"}
+		rows: matrices * rows, columns: columns, group: f.Group, inBF16: f.Mode == "mxfp4"}
 	if mode.scale != tensor.Invalid {
 		scales.DType = mode.scale
 	} else {
@@ -142,5 +142,5 @@ func (p *mlx) weight(m *module) (tensor.Tensor, error) {
 		x.bias = byRows(biases, rows, 1)
 	}
 	x.scale = byRows(scales, rows, 1)
-	return x.tensor(m, shaped(w.Shape, rows, columns))
+	return x.tensor(m, reshape(w.Shape, rows, columns))
 }

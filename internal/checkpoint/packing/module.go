@@ -77,15 +77,15 @@ func (m *module) need(ending string, types []tensor.DType, shapes ...tensor.Shap
 // wants returns an error where t has none of the types or none of the shapes.
 func wants(ending string, t tensor.Tensor, types []tensor.DType, shapes ...tensor.Shape) error {
 	if !slices.Contains(types, t.DType) {
-		return fmt.Errorf("%s has type %v, expected %s", ending, t.DType, listed(types))
+		return fmt.Errorf("%s has type %v, expected %s", ending, t.DType, join(types))
 	}
 	if !slices.ContainsFunc(shapes, func(s tensor.Shape) bool { return slices.Equal(s, t.Shape) }) {
-		return fmt.Errorf("%s has shape %v, expected %s", ending, []int(t.Shape), listed(shapes))
+		return fmt.Errorf("%s has shape %v, expected %s", ending, []int(t.Shape), join(shapes))
 	}
 	return nil
 }
 
-func listed[T any](all []T) string {
+func join[T any](all []T) string {
 	var words []string
 	for _, v := range all {
 		words = append(words, fmt.Sprint(v))
@@ -129,16 +129,16 @@ func (m *module) owner() string {
 	return fmt.Sprintf(": %s is %v %v", m.parts[ending].Name, m.parts[ending].DType, []int(m.parts[ending].Shape))
 }
 
-// dims takes the shape of a matrix, or of several, apart. No size is 0.
-func dims(s tensor.Shape) (matrices, rows, columns int, err error) {
+// splitShape takes the shape of a matrix, or of several, apart. No size is 0.
+func splitShape(s tensor.Shape) (matrices, rows, columns int, err error) {
 	if n := len(s); (n == 2 || n == 3) && slices.Min(s) > 0 {
 		return s[:n-2].Size(), s[n-2], s[n-1], nil
 	}
 	return 0, 0, 0, fmt.Errorf("shape %v, expected a matrix", []int(s))
 }
 
-// shaped returns the shape of so many matrices, or of a single matrix.
-func shaped(like tensor.Shape, rows, columns int) tensor.Shape {
+// reshape returns the shape of so many matrices, or of a single matrix.
+func reshape(like tensor.Shape, rows, columns int) tensor.Shape {
 	return append(slices.Clone(like[:len(like)-2]), rows, columns)
 }
 

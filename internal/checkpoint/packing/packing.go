@@ -5,8 +5,8 @@
 // decoded when they are read; nothing of the files is copied. Every part of a folder belongs to a weight: a scale,
 // a zero point or an index that no weight claims is an error.
 //
-// Files in reading order: packing.go; the methods: compressed.go, fp8.go, mlx.go, gptq.go, refused.go; and the weights
-// of methods: matrix.go, blocks.go, module.go, codes.go, grid.go.
+// Files in reading order: packing.go; the methods: compressed.go, nvfp4.go, fp8.go, mlx.go, awq.go, gptq.go,
+// refused.go; and the weights of methods: matrix.go, blocks.go, module.go, codes.go, grid.go.
 package packing
 
 import (

@@ -147,8 +147,8 @@ func TestFewRows(t *testing.T) {
 	}
 }
 
-// schemed returns a configuration of compressed-tensors with a format and the fields of weights.
-func schemed(format, weights string) string {
+// configure returns a configuration of compressed-tensors with a format and the fields of weights.
+func configure(format, weights string) string {
 	return fmt.Sprintf(`{"quantization_config": {"quant_method": "compressed-tensors", "format": %q,
 		"config_groups": {"a": {"targets": ["Linear"], "weights": {%s}}}}}`, format, weights)
 }
@@ -161,8 +161,8 @@ func TestAsymmetric(t *testing.T) {
 		"ct-int4-group":   `"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32`,
 	} {
 		config, parts := layer(t, name)
-		fails(t, schemed("int-quantized", weights+`, "symmetric": false`), parts, "weight_zero_point is missing")
-		if !slices.Equal(values(t, schemed("", weights), parts), values(t, string(config), parts)) {
+		fails(t, configure("int-quantized", weights+`, "symmetric": false`), parts, "weight_zero_point is missing")
+		if !slices.Equal(values(t, configure("", weights), parts), values(t, string(config), parts)) {
 			t.Errorf("%s differs by default", name)
 		}
 	}
@@ -182,7 +182,7 @@ func TestScheme(t *testing.T) {
 		{"ct-mxfp4", `"num_bits": 4, "type": "new", "strategy": "group", "group_size": 32`},
 	} {
 		_, parts := layer(t, c.name)
-		fails(t, schemed("", c.weights), parts, "weight")
+		fails(t, configure("", c.weights), parts, "weight")
 	}
 }
 

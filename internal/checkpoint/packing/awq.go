@@ -1,0 +1,52 @@
+package packing
+
+import (
+	"fmt"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// awq reads the packing of AutoAWQ's gemm kernel: words along a weight's rows, of eight codes in another order.
+type awq struct {
+	Bits    int
+	WBits   int    `json:"w_bit"`
+	Group   int    `json:"group_size"`
+	QGroup  int    `json:"q_group_size"`
+	Version string `json:"version"`
+}
+
+func (p *awq) validate() error {
+	p.Bits, p.Group = max(p.Bits, p.WBits), max(p.Group, p.QGroup)
+	if v := p.Version; v != "" && v != "gemm" && v != "GEMM" {
+		return fmt.Errorf("version %q of AWQ is not read: its codes are in an order of that kernel; %s", v, advice)
+	}
+	if p.Bits != 4 {
+		return fmt.Errorf("bits is %d, expected 4", p.Bits)
+	}
+	return nil
+}
+
+func (p *awq) Name() string { return describe("AWQ", p.Bits, p.Group) }
+
+func (p *awq) weight(m *module) (tensor.Tensor, error) {
+	q, scales, groups, err := readTransposed(m, "AWQ")
+	if err != nil {
+		return q, err
+	}
+	columns, rows := q.Shape[0], q.Shape[1]*8
+	zeros, err := m.need("qzeros", words, tensor.Shape{groups, q.Shape[1]})
+	if err == nil {
+		err = wants("scales", scales, floats, tensor.Shape{groups, rows})
+	}
+	if err != nil {
+		return q, err
+	}
+	x := &matrix{codes: &codes{data: q.Data, bits: 4, line: q.Shape[1], word: 1, across: true, order: &awqOrder},
+		values: naturals, rows: rows, columns: columns, scale: byGroups(scales)}
+	if x.divide(p.Group) != groups {
+		return q, x.misfit(scales)
+	}
+	z := &codes{data: zeros.Data, bits: 4, line: q.Shape[1], word: 1, across: true, order: &awqOrder}
+	x.zero = z.grid(0)
+	return x.tensor(m, tensor.Shape{rows, columns})
+}

@@ -1,0 +1,70 @@
+package packing
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// nvfp4 reads NVIDIA ModelOpt's 4-bit floats: a scale for 16, and a factor for all.
+type nvfp4 struct{}
+
+func (p *nvfp4) Name() string { return "NVFP4" }
+
+func (p *nvfp4) weight(m *module) (tensor.Tensor, error) {
+	w, ok := m.part("weight")
+	if !ok {
+		return w, errors.New("it has codes of another packing than NVFP4")
+	}
+	if findValues(w.DType) != nil {
+		return (&fp8{}).weight(m)
+	}
+	return readFours(m, w, 16, "weight_scale_2")
+}
+
+// readFours reads 4-bit floats, two to a byte, the first in the low half. Groups of 16 have E4M3 scales, and the whole
+// has a factor: compressed-tensors divides scales by its weight_global_scale, ModelOpt multiplies scales by weight_scale_2.
+// Groups of 32 have E8M0 scales.
+func readFours(m *module, w tensor.Tensor, group int, factor string) (tensor.Tensor, error) {
+	matrices, rows, columns, err := splitShape(w.Shape)
+	if err == nil {
+		err = wants("codes", w, []tensor.DType{tensor.U8}, w.Shape)
+	}
+	if columns *= 2; err == nil && columns%8 != 0 {
+		err = fmt.Errorf("rows of %d codes, expected a multiple of 8", columns)
+	}
+	if group == 0 && factor == "weight_global_scale" {
+		group = 16
+	}
+	if err == nil && group != 16 && group != 32 {
+		err = fmt.Errorf("groups of %d, expected 16 or 32", group)
+	}
+	if err != nil {
+		return w, err
+	}
+	types := []tensor.DType{tensor.F8_E4M3}
+	if group == 32 {
+		types = []tensor.DType{tensor.U8, tensor.F8_E8M0}
+	}
+	x := &matrix{codes: &codes{data: w.Data, bits: 4, line: columns / 8, word: 1}, values: e2m1, rows: matrices * rows,
+		columns: columns, inBF16: group == 32}
+	scale, err := m.need("weight_scale", types, reshape(w.Shape, rows, x.divide(group)))
+	if err != nil {
+		return w, err
+	}
+	x.scale = byRows(scale, rows, 1)
+	if group == 16 {
+		all, err := m.need(factor, []tensor.DType{tensor.F32}, scalar()...)
+		if err != nil {
+			return w, err
+		}
+		by, plain := number(tensor.F32)(all.Data, 0), x.scale
+		if factor == "weight_scale_2" {
+			x.scale = func(row, group int) float32 { return plain(row, group) * by }
+		} else {
+			x.scale = func(row, group int) float32 { return plain(row, group) / by }
+		}
+	}
+	return x.tensor(m, reshape(w.Shape, rows, columns))
+}
