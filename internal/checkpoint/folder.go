@@ -153,7 +153,9 @@ func unpacked(config []byte, all []tensor.Tensor) (list []tensor.Tensor, name st
 		list, err = microscaled(all)
 		return list, "", 0, err
 	}
-	list, aside, err = p.Apply(all)
+	if list, aside, err = p.Apply(all); err != nil {
+		err = fmt.Errorf("model.safetensors: %w", err)
+	}
 	return list, p.Name(), aside, err
 }
 

@@ -45,6 +45,26 @@ func TestPackings(t *testing.T) {
 	}
 }
 
+// TestDamagedScale names the file, the tensor and the value.
+func TestDamagedScale(t *testing.T) {
+	p := packed.All[slices.IndexFunc(packed.All, func(p packed.Packing) bool { return p.Name == "ct-nvfp4" })]
+	dir, plain := filepath.Join(t.TempDir(), "packed"), filepath.Join(t.TempDir(), "plain")
+	const module = "model.layers.0.self_attn.q_proj"
+	damage := func(parts map[string]tensor.Tensor) {
+		x := parts[module+".weight_global_scale"]
+		x.Data = []byte{0, 0, 0xa0, 0xc0} // -5
+		parts[x.Name] = x
+	}
+	if err := packed.Folders(golden.Model(t, "qwen3moe"), dir, plain, p, damage); err != nil {
+		t.Fatal(err)
+	}
+	want := dir + ": model.safetensors: tensor " + module +
+		": weight_global_scale is -5, want a finite number greater than 0"
+	if _, err := Open(dir); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 func opened(t *testing.T, dir string) *Checkpoint {
 	t.Helper()
 	c, err := Open(dir)

@@ -237,7 +237,11 @@ func (s *scheme) readGroups(m *module, w tensor.Tensor, x *matrix, shape tensor.
 	}
 	x.scale = byRows(scale, rows, 1)
 	if s.Weights.Strategy == "tensor" {
-		x.scale = constant(number(scale.DType)(scale.Data, 0))
+		by, err := single("weight_scale", scale)
+		if err != nil {
+			return w, err
+		}
+		x.scale = constant(by)
 	}
 	if zero, ok := m.part("weight_zero_point"); ok {
 		if err := s.zeros(x, zero, shapes, rows, groups); err != nil {

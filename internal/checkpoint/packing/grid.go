@@ -2,6 +2,7 @@ package packing
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 
 	"github.com/karat-run/karat/internal/float16"
@@ -54,6 +55,15 @@ func byGroups(t tensor.Tensor) grid {
 
 // constant returns a number for all.
 func constant(v float32) grid { return func(int, int) float32 { return v } }
+
+// single returns the scale of a whole weight, which is finite and positive.
+func single(ending string, t tensor.Tensor) (float32, error) {
+	v := number(t.DType)(t.Data, 0)
+	if !(v > 0 && v <= math.MaxFloat32) {
+		return v, fmt.Errorf("%s is %v, want a finite number greater than 0", ending, v)
+	}
+	return v, nil
+}
 
 // e8m0 returns 2^(b-127), and NaN for 255.
 func e8m0(b byte) float32 {

@@ -236,7 +236,11 @@ func readScaled(m *module, w tensor.Tensor, values *[256]float32, ending string,
 	case len(block) == 2:
 		x.scale = byRows(s, rows, block[0])
 	case s.Shape.Size() == 1:
-		x.scale = constant(number(s.DType)(s.Data, 0))
+		by, err := single(ending, s)
+		if err != nil {
+			return w, err
+		}
+		x.scale = constant(by)
 	default:
 		s.Shape = tensor.Shape{s.Shape.Size(), 1}
 		x.scale = byRows(s, rows, 1)

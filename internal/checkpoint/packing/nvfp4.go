@@ -59,7 +59,11 @@ func readFours(m *module, w tensor.Tensor, group int, factor string) (tensor.Ten
 		if err != nil {
 			return w, err
 		}
-		by, plain := number(tensor.F32)(all.Data, 0), x.scale
+		by, err := single(factor, all)
+		if err != nil {
+			return w, err
+		}
+		plain := x.scale
 		if factor == "weight_scale_2" {
 			x.scale = func(row, group int) float32 { return plain(row, group) * by }
 		} else {

@@ -217,7 +217,7 @@ func FuzzPacking(f *testing.F) {
 		if i < 0 || err != nil || p == nil {
 			return
 		}
-		parts, _ := packed.All[i].Pack(make([]float32, 16*64), 16, 64)
+		parts, _ := packed.All[i].Pack(slices.Repeat([]float32{0.5, -1}, 16*64/2), 16, 64)
 		for j := range parts {
 			parts[j].Name = "q_proj." + parts[j].Name
 			if n := parts[j].Shape; j == of && len(n) == 2 && rows > 0 && n.Size()%rows == 0 {

@@ -1,6 +1,7 @@
 package packing
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -195,5 +196,20 @@ func TestWeightShape(t *testing.T) {
 		x.Data[bit] = 128
 		parts[x.Name] = x
 		fails(t, string(config), parts, "weight_shape is [")
+	}
+}
+
+// TestScales refuses scales of whole weights that are not finite and positive.
+func TestScales(t *testing.T) {
+	for name, ending := range map[string]string{"ct-nvfp4": "weight_global_scale", "modelopt-nvfp4": "weight_scale_2",
+		"fp8-tensor-static": "weight_scale"} {
+		for word, value := range map[string]float64{"+Inf": math.Inf(1), "-Inf": math.Inf(-1), "-5": -5, "NaN": math.NaN(),
+			"0": 0} {
+			config, parts := layer(t, name)
+			x := parts["m.q_proj."+ending]
+			x.DType, x.Data = tensor.F32, binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(value)))
+			parts[x.Name] = x
+			fails(t, string(config), parts, "tensor m.q_proj: "+ending+" is "+word+", want")
+		}
 	}
 }
