@@ -344,7 +344,9 @@ func otherStores(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 				}))
 		}
 		read("as rows of its own length", func(rows []float64) []float64 {
-			return append(slices.Clone(rows), make([]float64, max(0, len(rows)/(others*width)*heads*dim-len(rows)))...)
+			y := make([]float64, len(rows)/(others*width)*heads*dim)
+			copy(y, rows)
+			return y
 		})
 		if dim > width || heads > others {
 			continue
