@@ -24,7 +24,7 @@ func (p *nvfp4) weight(m *module) (tensor.Tensor, error) {
 }
 
 // readFours reads 4-bit floats, two to a byte, the first in the low half. Groups of 16 have E4M3 scales, and the whole
-// has a factor: compressed-tensors divides scales by its weight_global_scale, ModelOpt multiplies scales by weight_scale_2.
+// has a factor: compressed-tensors divides scales by weight_global_scale, ModelOpt multiplies scales by weight_scale_2.
 // Groups of 32 have E8M0 scales.
 func readFours(m *module, w tensor.Tensor, group int, factor string) (tensor.Tensor, error) {
 	matrices, rows, columns, err := splitShape(w.Shape)
