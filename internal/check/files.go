@@ -73,9 +73,9 @@ func openFolder(dir string) (*files, error) {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, "config.json"), jsonerr.Plain(err, ""))
 	}
 	f.arch = f.modelType()
-	path := filepath.Join(dir, "model.safetensors")
-	if _, err := os.Stat(path); err != nil {
-		path += ".index.json"
+	path, err := hf.FindWeights(dir)
+	if err != nil {
+		return nil, err
 	}
 	s, err := safetensors.Open(path)
 	if err != nil {
@@ -85,9 +85,10 @@ func openFolder(dir string) (*files, error) {
 		return nil, err
 	}
 	f.tensors, f.close = s.Tensors, s.Close
-	if p, err := packing.Of(config); p != nil && err == nil {
-		if list, _, err := p.Apply(s.Tensors); err == nil { // else the model is refused, which says why
-			f.tensors = list
+	read := func(name string) ([]byte, error) { return hf.ReadText(dir, name, hf.MaxConfig) }
+	if p, err := packing.Of(config, read); err == nil {
+		if u, err := p.Apply(s.Tensors, s.FileOf); err == nil { // else the model is refused, which says why
+			f.tensors = u.Tensors
 		}
 	}
 	return f, nil
@@ -129,14 +130,17 @@ func judgeStale(c *checker) {
 		return
 	}
 	found, _ := filepath.Glob(filepath.Join(dir, "*.safetensors"))
-	indexed := map[string]bool{"model.safetensors": true}
-	_, single := os.Stat(filepath.Join(dir, "model.safetensors"))
-	index, err := mmap.ReadFile(filepath.Join(dir, "model.safetensors.index.json"), 1<<26)
-	if single != nil && err == nil {
+	path, err := hf.FindWeights(dir)
+	if err != nil {
+		return
+	}
+	indexed := map[string]bool{filepath.Base(path): true}
+	if strings.HasSuffix(path, ".json") {
 		var x struct {
 			Map map[string]string `json:"weight_map"`
 		}
-		if json.Unmarshal(index, &x) != nil {
+		index, err := mmap.ReadFile(path, 1<<26)
+		if err != nil || json.Unmarshal(index, &x) != nil {
 			return
 		}
 		for _, name := range x.Map {
@@ -150,8 +154,9 @@ func judgeStale(c *checker) {
 			left = append(left, name)
 		}
 	}
-	if single == nil && err == nil {
-		left = append(left, "model.safetensors.index.json")
+	const index = "model.safetensors.index.json"
+	if _, err := os.Stat(filepath.Join(dir, index)); err == nil && !indexed[index] {
+		left = append(left, index)
 	}
 	if len(left) > 0 {
 		c.add("stale-files", left, "the folder holds %s beside the model's own files", list(left))

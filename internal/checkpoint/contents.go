@@ -2,10 +2,7 @@ package checkpoint
 
 import (
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/karat-run/karat/internal/checkpoint/hf"
 	"github.com/karat-run/karat/internal/gguf"
@@ -53,17 +50,17 @@ func contentsHF(dir string) (*Checkpoint, error) {
 	if json.Unmarshal(config, &kind) == nil {
 		c.Arch = kind.Type
 	}
-	for _, name := range []string{"model.safetensors", "model.safetensors.index.json"} {
-		f, err := safetensors.Open(filepath.Join(dir, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+	path, err := hf.FindWeights(dir)
+	if err != nil {
+		return nil, err
+	}
+	if path != "" {
+		f, err := safetensors.Open(path)
 		if err != nil {
 			return nil, err
 		}
 		c.close = append(c.close, f)
 		c.addAll(f.Tensors)
-		break
 	}
 	if config == nil && len(c.set.Names) == 0 {
 		return nil, noConfig(dir)

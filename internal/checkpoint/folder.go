@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	"github.com/karat-run/karat/internal/checkpoint/hf"
 	"github.com/karat-run/karat/internal/checkpoint/packing"
 	"github.com/karat-run/karat/internal/checkpoint/settings"
-	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -63,20 +61,28 @@ func noConfig(dir string) error {
 	return fmt.Errorf("%s: a folder without config.json is no Hugging Face model", dir)
 }
 
-// openTensors opens model.safetensors, or the files of its index.
+// openTensors opens the folder's weights.
 func (c *Checkpoint) openTensors(config []byte) error {
-	path := filepath.Join(c.Path, "model.safetensors")
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		path += ".index.json"
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return noTensors(c.Path)
-		}
+	path, err := hf.FindWeights(c.Path)
+	if err == nil && path == "" {
+		err = noTensors(c.Path)
+	}
+	if err != nil {
+		return err
 	}
 	f, err := safetensors.Open(path)
 	if err != nil {
 		return err
 	}
 	c.close = append(c.close, f)
+	u, err := unpack(c.Path, config, f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Path, err)
+	}
+	if c.Packing = u.Name; u.Aside > 0 {
+		c.Notes = append(c.Notes,
+			fmt.Sprintf("%d scales of activations are set aside: they stay floating point", u.Aside))
+	}
 	multimodal := slices.ContainsFunc(f.Tensors,
 		func(t tensor.Tensor) bool { return strings.Contains(t.Name, "language_model.") })
 	root, _, _ := strings.Cut(c.Family.Model.Embedding(), ".")
@@ -85,16 +91,8 @@ func (c *Checkpoint) openTensors(config []byte) error {
 	has := func(name string) bool {
 		return slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return t.Name == name })
 	}
-	all, name, scales, err := unpacked(config, f.Tensors)
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.Path, err)
-	}
-	if c.Packing = name; scales > 0 {
-		c.Notes = append(c.Notes,
-			fmt.Sprintf("%d scales of activations are set aside: they stay floating point", scales))
-	}
 	aside := 0
-	for _, t := range all {
+	for _, t := range u.Tensors {
 		name := strings.Replace(TextName(t.Name), ".switch_mlp.", ".experts.", 1) // as MLX calls them
 		if rest, ok := strings.CutPrefix(name, c.root()+"."); ok && c.root() != "" {
 			name = root + "." + rest
@@ -143,44 +141,13 @@ func (c *Checkpoint) dropNextLayers() error {
 	return nil
 }
 
-// unpacked makes one tensor of the parts of each quantized weight, and returns the packing's name.
-func unpacked(config []byte, all []tensor.Tensor) (list []tensor.Tensor, name string, aside int, err error) {
-	p, err := packing.Of(config)
+// unpack makes a single tensor of the parts of each packed weight in a folder.
+func unpack(dir string, config []byte, f *safetensors.File) (u packing.Unpacked, err error) {
+	p, err := packing.Of(config, func(name string) ([]byte, error) { return hf.ReadText(dir, name, hf.MaxConfig) })
 	if err != nil {
-		return nil, "", 0, err
+		return u, err
 	}
-	if p == nil {
-		list, err = microscaled(all)
-		return list, "", 0, err
-	}
-	if list, aside, err = p.Apply(all); err != nil {
-		err = fmt.Errorf("model.safetensors: %w", err)
-	}
-	return list, p.Name(), aside, err
-}
-
-// microscaled joins the bytes of NAME_blocks and NAME_scales into a tensor NAME.
-func microscaled(all []tensor.Tensor) (list []tensor.Tensor, err error) {
-	bytes := map[string]tensor.Tensor{}
-	for _, t := range all {
-		if t.DType == tensor.U8 {
-			bytes[t.Name] = t
-		}
-	}
-	for _, t := range all {
-		name, blocks := strings.CutSuffix(t.Name, "_blocks")
-		scales, ok := bytes[name+"_scales"]
-		if ok && blocks {
-			if t, err = quant.Microscaled(name, t, scales); err != nil {
-				return nil, fmt.Errorf("tensor %s: %w", name, err)
-			}
-		}
-		if name, ok = strings.CutSuffix(t.Name, "_scales"); ok && bytes[name+"_blocks"].Shape != nil {
-			continue
-		}
-		list = append(list, t)
-	}
-	return list, nil
+	return p.Apply(f.Tensors, f.FileOf)
 }
 
 // hasRoot reports whether a name begins with one of the modules.

@@ -1,8 +1,10 @@
 package checkpoint
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/karat-run/karat/internal/dev/golden"
@@ -87,4 +89,97 @@ func floatsOf(t *testing.T, x tensor.Tensor) []float32 {
 		t.Fatal(err)
 	}
 	return v
+}
+
+// find returns a packing by its name.
+func find(t *testing.T, name string) packed.Packing {
+	t.Helper()
+	i := slices.IndexFunc(packed.All, func(p packed.Packing) bool { return p.Name == name })
+	if i < 0 {
+		t.Fatalf("no packing %s", name)
+	}
+	return packed.All[i]
+}
+
+// TestBesideConfig opens folders whose packing is described in a file of the publisher's program beside config.json, and
+// whose weights have the names of those programs.
+func TestBesideConfig(t *testing.T) {
+	for _, c := range []struct{ packing, file, text, weights string }{
+		{"gptq", "quantize_config.json", `{"bits": 4, "group_size": 32, "damp_percent": 0.01, "desc_act": false, "sym": true,
+			"true_sequential": true, "model_name_or_path": null, "model_file_base_name": "gptq_model-4bit-32g"}`,
+			"gptq_model-4bit-32g.safetensors"},
+		{"gptq-v2-3-bits", "quantize_config.json", `{"bits": 3, "group_size": -1, "checkpoint_format": "gptq_v2"}`,
+			"model.safetensors"},
+		{"awq", "quantize_config.json", `{"bits": 4, "group_size": 32, "version": "GEMM"}`, "model.safetensors"},
+		{"awq", "quant_config.json", `{"zero_point": true, "q_group_size": 32, "w_bit": 4, "version": "GEMM"}`,
+			"awq_model_w4_g32.safetensors"},
+		{"modelopt-nvfp4", "hf_quant_config.json", `{"producer": {"name": "modelopt", "version": "0.29.0"}, "quantization":
+			{"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "group_size": 16, "exclude_modules": ["lm_head"]}}`,
+			"model.safetensors"},
+		{"modelopt-fp8-mixed", "hf_quant_config.json", `{"quantization": {"quant_algo": "MIXED_PRECISION", "quantized_layers":
+			{"model": {"quant_algo": "FP8"}}}}`, "model.safetensors"},
+	} {
+		t.Run(c.file+"/"+c.packing, func(t *testing.T) {
+			p := find(t, c.packing)
+			dir := t.TempDir()
+			here, there := filepath.Join(dir, "packed"), filepath.Join(dir, "plain")
+			if err := packed.Folders(golden.Model(t, "qwen3moe"), here, there, p, nil); err != nil {
+				t.Fatal(err)
+			}
+			config := filepath.Join(here, "config.json")
+			write := func(name, text string) {
+				if err := os.WriteFile(filepath.Join(here, name), []byte(text), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			plain, err := os.ReadFile(filepath.Join(there, "config.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			write("config.json", string(plain))
+			if err := os.Rename(filepath.Join(here, "model.safetensors"), filepath.Join(here, c.weights)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Open(here); err == nil || !strings.Contains(err.Error(), "config.json has no quantization_config") ||
+				!strings.Contains(err.Error(), c.weights) {
+				t.Errorf("without a description: %v", err)
+			}
+			write(c.file, c.text)
+			a, b := opened(t, here), opened(t, there)
+			for _, name := range b.Names() {
+				if !slices.Equal(floatsOf(t, a.set.ByName[name]), floatsOf(t, b.set.ByName[name])) {
+					t.Fatalf("%s differs", name)
+				}
+			}
+			write(c.file, strings.Repeat(" ", 1<<20)+c.text)
+			if _, err := Open(here); err == nil || !strings.Contains(err.Error(), "expected at most 1048576") {
+				t.Errorf("too long: %v", err)
+			}
+			write(c.file, `{"bits": "four"}`)
+			if _, err := Open(here); err == nil ||
+				!strings.Contains(err.Error(), c.file+`: bits: "four" is no whole number`) {
+				t.Errorf("wrong: %v", err)
+			}
+			write("config.json", strings.Replace(string(plain), "{", `{"quantization_config": {"bits": "four"},`, 1))
+			const want = `config.json: quantization_config.bits: "four" is no whole number`
+			if _, err := Open(here); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", config, err)
+			}
+		})
+	}
+}
+
+// TestFewErrors names the first weights of a folder all of whose weights fail, with their files, and counts the others.
+func TestFewErrors(t *testing.T) {
+	p := find(t, "gptq")
+	p.Config = strings.Replace(p.Config, "32", "64", 1)
+	dir, plain := filepath.Join(t.TempDir(), "packed"), filepath.Join(t.TempDir(), "plain")
+	if err := packed.Folders(golden.Model(t, "qwen3moe"), dir, plain, p, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(dir)
+	if err == nil || strings.Count(err.Error(), "\n") != 3 || !strings.Contains(err.Error(), "errors more") ||
+		!strings.Contains(err.Error(), "for groups of 64 columns") {
+		t.Error(err)
+	}
 }

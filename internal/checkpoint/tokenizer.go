@@ -24,8 +24,8 @@ func OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
 	}
 	switch ext := strings.ToLower(filepath.Ext(path)); {
 	case st.IsDir():
-		if isMissing(path, "config.json") ||
-			isMissing(path, "model.safetensors") && isMissing(path, "model.safetensors.index.json") {
+		weights, _ := hf.FindWeights(path)
+		if weights == "" || isMissing(path, "config.json") {
 			if err := hf.CheckLinks(path); err != nil {
 				return nil, err
 			}

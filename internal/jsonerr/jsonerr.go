@@ -3,6 +3,7 @@
 package jsonerr
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,6 +35,80 @@ func Plain(err error, prefix string) error {
 		text = key + ": " + text
 	}
 	return errors.New(text)
+}
+
+// Unmarshal calls json.Unmarshal for the value of a key. The error names the key inside, and its value.
+func Unmarshal(data []byte, into any, key string) error {
+	err := json.Unmarshal(data, into)
+	e := (*json.UnmarshalTypeError)(nil)
+	if !errors.As(err, &e) {
+		if err != nil && key != "" {
+			err = fmt.Errorf("%s: %w", key, err)
+		}
+		return err
+	}
+	path, value := locate(data, e.Offset)
+	text := fmt.Sprintf("%.80s is %s", value, negated[kind(e.Type)])
+	if key = strings.TrimPrefix(key+path, "."); key != "" {
+		text = key + ": " + text
+	}
+	return errors.New(text)
+}
+
+// negated says of another value that the value is of none of the kinds.
+var negated = map[string]string{"a string": "no string", "a list": "no list", "true or false": "neither true nor false",
+	"an integer": "no whole number", "a number": "no number", "an object": "no object"}
+
+// level is a list or an object around a value.
+type level struct {
+	object, atKey bool
+	key           string
+	index         int
+}
+
+// locate returns the value of which encoding/json has read the bytes up to end (the first byte of a list or an object),
+// and the path of keys to the value.
+func locate(data []byte, end int64) (path, value string) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	var around []level
+	for start := int64(0); ; start = d.InputOffset() {
+		t, err := d.Token()
+		if err != nil {
+			return "", "another value"
+		}
+		in := &level{}
+		if len(around) > 0 {
+			in = &around[len(around)-1]
+		}
+		switch {
+		case t == json.Delim('}'), t == json.Delim(']'):
+			around = around[:len(around)-1]
+			continue
+		case in.atKey:
+			in.key, in.atKey = t.(string), false
+			continue
+		}
+		in.atKey, in.index = in.object, in.index+1
+		if d.InputOffset() < end {
+			if t == json.Delim('{') || t == json.Delim('[') {
+				around = append(around, level{object: t == json.Delim('{'), atKey: t == json.Delim('{')})
+			}
+			continue
+		}
+		for _, in := range around {
+			if in.object {
+				path += "." + in.key
+			} else {
+				path += fmt.Sprintf("[%d]", in.index-1)
+			}
+		}
+		var all json.RawMessage
+		if start += int64(len(data[start:]) - len(bytes.TrimLeft(data[start:], " \t\r\n,:"))); start < end &&
+			json.NewDecoder(bytes.NewReader(data[start:])).Decode(&all) == nil {
+			return path, string(all)
+		}
+		return path, "another value"
+	}
 }
 
 // kind returns what JSON calls the values of a type.

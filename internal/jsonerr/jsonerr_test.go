@@ -36,3 +36,29 @@ func TestPlain(t *testing.T) {
 		t.Error("another error is changed")
 	}
 }
+
+func TestUnmarshal(t *testing.T) {
+	type inner struct {
+		Bits int
+		List []string
+	}
+	for text, want := range map[string]string{
+		`{"bits": "4"}`:               `a.bits: "4" is no whole number`,
+		`{"bits" : [ 4, {"x": 5} ]}`:  `a.bits: [ 4, {"x": 5} ] is no whole number`,
+		`{"list": {}}`:                `a.list: {} is no list`,
+		`{"list": ["a", 7, true]}`:    `a.list[1]: 7 is no string`,
+		`{"in": {"bits": true}}`:      `a.in.bits: true is no whole number`,
+		`{"of": [[], {"bits": 1.5}]}`: `a.of[0]: [] is no object`,
+		`[1]`:                         `a: [1] is no object`,
+		`{`:                           `a: unexpected end of JSON input`,
+	} {
+		var x struct {
+			inner
+			In inner
+			Of []inner
+		}
+		if err := Unmarshal([]byte(text), &x, "a"); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}

@@ -122,5 +122,6 @@ func (f *File) openShards(dir string, weightMap map[string]string) error {
 		return fmt.Errorf("%d tensors of the index are in no file, the first is %q in %s", missing, first,
 			weightMap[first])
 	}
+	f.files = weightMap
 	return nil
 }

@@ -35,8 +35,13 @@ type File struct {
 	// Metadata is the "__metadata__" of the (first) file; nil if absent.
 	Metadata map[string]string
 
-	maps []*mmap.File
+	maps  []*mmap.File
+	name  string
+	files map[string]string // of an index: the file of each tensor
 }
+
+// FileOf returns the name of the file with a tensor.
+func (f *File) FileOf(name string) string { return cmp.Or(f.files[name], f.name) }
 
 // Open maps the file at path and reads its header. A path that ends in .index.json is opened with OpenIndex. PyTorch's
 // .bin, .pt and .pth files, which are pickled code, are refused unread.
@@ -48,6 +53,7 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, inFile(path, err)
 	}
+	f.name = filepath.Base(path)
 	return f, nil
 }
 

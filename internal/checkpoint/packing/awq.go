@@ -1,6 +1,7 @@
 package packing
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/karat-run/karat/internal/tensor"
@@ -16,7 +17,7 @@ type awq struct {
 }
 
 func (p *awq) validate() error {
-	p.Bits, p.Group = max(p.Bits, p.WBits), max(p.Group, p.QGroup)
+	p.Bits, p.Group = cmp.Or(p.Bits, p.WBits, 4), cmp.Or(p.Group, p.QGroup, 128) // AutoAWQ's defaults (_config.py)
 	if v := p.Version; v != "" && v != "gemm" && v != "GEMM" {
 		return fmt.Errorf("version %q of AWQ is not read: its codes are in an order of that kernel; %s", v, advice)
 	}
@@ -29,24 +30,21 @@ func (p *awq) validate() error {
 func (p *awq) Name() string { return describe("AWQ", p.Bits, p.Group) }
 
 func (p *awq) weight(m *module) (tensor.Tensor, error) {
-	q, scales, groups, err := readTransposed(m, "AWQ")
-	if err != nil {
-		return q, err
-	}
-	columns, rows := q.Shape[0], q.Shape[1]*8
-	zeros, err := m.need("qzeros", words, tensor.Shape{groups, q.Shape[1]})
-	if err == nil {
-		err = wants("scales", scales, floats, tensor.Shape{groups, rows})
-	}
+	q, scales, err := readTransposed(m, "AWQ")
 	if err != nil {
 		return q, err
 	}
 	x := &matrix{codes: &codes{data: q.Data, bits: 4, line: q.Shape[1], word: 1, across: true, order: &awqOrder},
-		values: naturals, rows: rows, columns: columns, scale: byGroups(scales)}
-	if x.divide(p.Group) != groups {
-		return q, x.misfit(scales)
+		values: naturals, rows: q.Shape[1] * 8, columns: q.Shape[0], scale: byGroups(scales)}
+	groups, err := x.fit(scales, p.Group)
+	if err != nil {
+		return q, err
+	}
+	zeros, err := m.need("qzeros", words, tensor.Shape{groups, q.Shape[1]})
+	if err != nil {
+		return q, err
 	}
 	z := &codes{data: zeros.Data, bits: 4, line: q.Shape[1], word: 1, across: true, order: &awqOrder}
 	x.zero = z.grid(0)
-	return x.tensor(m, tensor.Shape{rows, columns})
+	return x.tensor(m, tensor.Shape{x.rows, x.columns})
 }

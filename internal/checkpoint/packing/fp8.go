@@ -46,9 +46,12 @@ func (p *fp8) weight(m *module) (tensor.Tensor, error) {
 	if values == nil {
 		return w, fmt.Errorf("weight has type %v, expected F8_E4M3 or F8_E5M2", w.DType)
 	}
-	_, ending := m.first("weight_scale_inv", "weight_scale")
-	if ending == "" {
-		return w, errors.New("weight_scale_inv is missing, and weight_scale")
+	ending := "weight_scale_inv"
+	_, inv := m.parts[ending]
+	if _, ok := m.parts["weight_scale"]; ok && inv {
+		return w, errors.New("it claims one of weight_scale_inv and weight_scale, which are both there")
+	} else if ok {
+		ending = "weight_scale"
 	}
 	return readScaled(m, w, values, ending, p.Block)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -22,7 +23,7 @@ type gptq struct {
 }
 
 func (p *gptq) validate() error {
-	p.Checkpoint = cmp.Or(p.Format, p.Checkpoint)
+	p.Checkpoint, p.Bits = strings.ToLower(cmp.Or(p.Format, p.Checkpoint)), cmp.Or(p.Bits, 4) // AutoGPTQ's default
 	switch p.Checkpoint {
 	case "", "gptq", "gptq_v2":
 	default:
@@ -49,33 +50,32 @@ func describe(name string, bits, group int) string {
 }
 
 func (p *gptq) weight(m *module) (tensor.Tensor, error) {
-	q, scales, groups, err := readTransposed(m, "GPTQ")
+	q, scales, err := readTransposed(m, "GPTQ")
 	if err != nil {
 		return q, err
 	}
-	rows, bits := q.Shape[1], p.Bits
-	if err := wants("scales", scales, floats, tensor.Shape{groups, rows}); err != nil {
-		return q, err
-	}
+	rows, bits, size := q.Shape[1], p.Bits, p.Group
 	zeros, ok := m.part("qzeros")
-	if ok && len(p.Dynamic) > 0 && len(zeros.Shape) == 2 { // modules may differ in bits
-		bits = zeros.Shape[1] * 32 / rows
+	if len(p.Dynamic) > 0 && ok && len(zeros.Shape) == 2 { // modules may differ in bits and groups
+		bits, size = zeros.Shape[1]*32/rows, 0
 	}
 	if !slices.Contains([]int{2, 3, 4, 8}, bits) { // GPTQModel writes others in planes (PLANAR_BITS)
 		return q, fmt.Errorf("%d bits, expected 2, 3, 4 or 8", bits)
 	}
-	if zeros, err = m.need("qzeros", words, tensor.Shape{groups, upTo(rows*bits, 32)}); err != nil {
-		return q, err
-	}
-	columns := q.Shape[0] * 32 / bits
 	x := &matrix{codes: &codes{data: q.Data, bits: bits, line: 1, word: rows}, values: naturals, rows: rows,
-		columns: columns, scale: byGroups(scales)}
-	size := p.Group
-	if size < 1 || len(p.Dynamic) > 0 {
-		size = upTo(columns, groups)
+		columns: q.Shape[0] * 32 / bits, scale: byGroups(scales)}
+	if size == 0 {
+		size = upTo(x.columns, scales.Shape[0])
 	}
-	if x.divide(size) != groups || q.Shape[0] != upTo(columns*bits, 32) {
-		return q, x.misfit(scales)
+	groups, err := x.fit(scales, size)
+	if err == nil && q.Shape[0] != upTo(x.columns*bits, 32) {
+		err = fmt.Errorf("qweight has shape %v, no whole numbers of %d bits", []int(q.Shape), bits)
+	}
+	if err == nil {
+		zeros, err = m.need("qzeros", words, tensor.Shape{groups, upTo(rows*bits, 32)})
+	}
+	if err != nil {
+		return q, err
 	}
 	plus := byte(1) // the first format has zero points less 1
 	if p.Checkpoint == "gptq_v2" {
@@ -83,7 +83,7 @@ func (p *gptq) weight(m *module) (tensor.Tensor, error) {
 	}
 	x.zero = (&codes{data: zeros.Data, bits: bits, line: zeros.Shape[1], word: 1, across: true}).grid(plus)
 	if order, ok := m.part("g_idx"); ok {
-		if err := wants("g_idx", order, words, tensor.Shape{columns}); err != nil {
+		if err := wants("g_idx", order, words, tensor.Shape{x.columns}); err != nil {
 			return q, err
 		}
 		if err := x.order("g_idx", order, groups); err != nil {
@@ -92,23 +92,23 @@ func (p *gptq) weight(m *module) (tensor.Tensor, error) {
 	} else if p.DescAct && groups > 1 {
 		return q, errors.New("g_idx is missing: config.json has desc_act")
 	}
-	return x.tensor(m, tensor.Shape{rows, columns})
+	return x.tensor(m, tensor.Shape{rows, x.columns})
 }
 
-// readTransposed returns codes and scales with a column for each row of the weight, and the number of groups.
-func readTransposed(m *module, name string) (q, scales tensor.Tensor, groups int, err error) {
+// readTransposed returns codes and scales, whose columns are the weight's rows.
+func readTransposed(m *module, name string) (q, scales tensor.Tensor, err error) {
 	q, ok := m.part("qweight")
 	if !ok {
-		return q, q, 0, fmt.Errorf("it has codes of another packing than %s", name)
+		return q, q, fmt.Errorf("it has codes of another packing than %s", name)
 	}
 	scales, ok = m.part("scales")
 	if !ok {
-		return q, scales, 0, errors.New("scales is missing")
+		return q, scales, errors.New("scales is missing")
 	}
 	for _, t := range []tensor.Tensor{q, scales} {
 		if len(t.Shape) != 2 || slices.Min(t.Shape) < 1 {
-			return q, scales, 0, fmt.Errorf("%s has shape %v, expected a matrix", t.Name, []int(t.Shape))
+			return q, scales, fmt.Errorf("%s has shape %v, expected a matrix", t.Name, []int(t.Shape))
 		}
 	}
-	return q, scales, scales.Shape[0], wants("qweight", q, words, q.Shape)
+	return q, scales, errors.Join(wants("qweight", q, words, q.Shape), wants("scales", scales, floats, scales.Shape))
 }

@@ -84,10 +84,14 @@ func (x *matrix) order(ending string, t tensor.Tensor, groups int) error {
 	return nil
 }
 
-// misfit returns the error about scales of another number of groups.
-func (x *matrix) misfit(scales tensor.Tensor) error {
-	return fmt.Errorf("scales has shape %v, expected groups of %d of %d columns", []int(scales.Shape), x.group,
-		x.columns)
+// fit divides the columns into groups that scales [groups, rows] must have.
+func (x *matrix) fit(scales tensor.Tensor, size int) (groups int, err error) {
+	groups = x.divide(size)
+	if want := []int{groups, x.rows}; !slices.Equal(scales.Shape, want) {
+		err = fmt.Errorf("scales has shape %v, expected %v for groups of %d columns", []int(scales.Shape), want,
+			x.group)
+	}
+	return groups, err
 }
 
 // run returns the group of a column, and where the columns end that are in the same group.

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
+	"github.com/karat-run/karat/internal/jsonerr"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -13,7 +16,8 @@ import (
 // modes of floats scale * float.
 type mlx struct {
 	form
-	own map[string]*form // by module; nil for a module that is not packed
+	own  map[string]*form // by module; nil for a module that is not packed
+	keys map[string]json.RawMessage
 }
 
 // form tells how a module is packed.
@@ -37,10 +41,9 @@ var modes = map[string]mode{
 	"nvfp4":  {4, 16, e2m1, tensor.F8_E4M3},
 }
 
-// UnmarshalJSON takes the defaults of mlx.nn.quantize: of the form's mode, which is affine where none is named.
-func (f *form) UnmarshalJSON(b []byte) error {
-	type plain form
-	if err := json.Unmarshal(b, (*plain)(f)); err != nil {
+// read reads a form with the defaults of mlx.nn.quantize: of the form's mode, which is affine where none is named.
+func (f *form) read(b []byte) error {
+	if err := jsonerr.Unmarshal(b, f, ""); err != nil {
 		return err
 	}
 	f.Mode = cmp.Or(f.Mode, "affine")
@@ -63,29 +66,31 @@ func (f *form) mode() (m mode, err error) {
 	return m, err
 }
 
-// UnmarshalJSON takes the forms of modules from the other keys, whose values are objects or false. A module's form
-// takes nothing from the form of all.
-func (p *mlx) UnmarshalJSON(b []byte) error {
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(b, &all); err != nil {
-		return err
-	}
-	if err := json.Unmarshal(b, &p.form); err != nil {
-		return err
+// UnmarshalJSON keeps the keys for validate.
+func (p *mlx) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &p.keys) }
+
+// validate takes the forms of modules from the other keys, whose values are objects or false. A module's form takes
+// nothing from the form of all.
+func (p *mlx) validate() error {
+	all, err := json.Marshal(p.keys)
+	if err == nil {
+		err = p.form.read(all)
 	}
 	p.own = map[string]*form{}
-	for key, raw := range all {
-		switch {
+	for _, key := range slices.Sorted(maps.Keys(p.keys)) {
+		switch raw := p.keys[key]; {
+		case err != nil:
+			return err
 		case len(raw) > 0 && raw[0] == '{':
 			p.own[key] = &form{}
-			if err := json.Unmarshal(raw, p.own[key]); err != nil {
-				return fmt.Errorf("%s: %w", key, err)
+			if err = p.own[key].read(raw); err != nil {
+				err = fmt.Errorf("%s: %w", key, err)
 			}
 		case string(raw) == "false":
 			p.own[key] = nil
 		}
 	}
-	return nil
+	return err
 }
 
 func (p *mlx) Name() string {

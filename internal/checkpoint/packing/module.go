@@ -26,6 +26,7 @@ var kinds = map[string]kind{
 	"weight_scale": ofCodes, "weight_scale_inv": ofCodes, "weight_scale_2": ofCodes, "weight_global_scale": ofCodes,
 	"weight_zero_point": ofCodes, "weight_g_idx": ofCodes, "weight_shape": ofCodes,
 	"scales": ofCodes, "qzeros": ofCodes, "g_idx": ofCodes, "biases": ofCodes,
+	"pre_quant_scale": ofCodes,
 
 	"input_scale": ofActivations, "input_zero_point": ofActivations, "input_global_scale": ofActivations,
 	"activation_scale": ofActivations, "input_scale_ub": ofActivations,
@@ -43,9 +44,10 @@ func split(name string) (module, ending string) {
 
 // module holds the parts of a weight by their endings.
 type module struct {
-	name  string
-	parts map[string]tensor.Tensor
-	read  map[string]bool
+	name   string
+	parts  map[string]tensor.Tensor
+	read   map[string]bool
+	failed bool // its weight is an error
 }
 
 // part returns a part, and notes that the part was read.
@@ -109,15 +111,16 @@ func (m *module) codes() string {
 	return ""
 }
 
-// unread lists the parts that no weight has read.
-func (m *module) unread() (errs []error) {
+// unread lists the endings of parts that no weight has read.
+func (m *module) unread() (endings []string) {
 	for _, ending := range slices.Sorted(maps.Keys(m.parts)) {
 		switch k := kinds[ending]; {
+		case m.failed:
 		case k == ofCodes && !m.read[ending], k == ofActivations && !m.packed(), k == codesPart && ending != m.codes():
-			errs = append(errs, fmt.Errorf("tensor %s: no weight claims it%s", m.parts[ending].Name, m.owner()))
+			endings = append(endings, ending)
 		}
 	}
-	return errs
+	return endings
 }
 
 // owner describes the module of an unread part.

@@ -1,22 +1,21 @@
 // Package packing reads weights that Hugging Face folders hold as codes with scales: FP8, and the packings of
 // compressed-tensors, AWQ, GPTQ and MLX.
 //
-// Of reads a folder's packing from config.json, and Apply makes one tensor of the parts of each weight. Its values are
-// decoded when they are read; nothing of the files is copied. Every part of a folder belongs to a weight: a scale,
-// a zero point or an index that no weight claims is an error.
+// Of reads a folder's packing from config.json or a file beside it, and Apply makes a single tensor of the parts of
+// each weight. Values are decoded when they are read; nothing of the files is copied. Every part of a folder belongs to
+// a weight: a scale, a zero point or an index that no weight claims is an error.
 //
-// Files in reading order: packing.go; the methods: compressed.go, nvfp4.go, fp8.go, mlx.go, awq.go, gptq.go,
-// refused.go; and the weights of methods: matrix.go, blocks.go, module.go, codes.go, grid.go.
+// Files in reading order: packing.go, apply.go; the methods: compressed.go, modelopt.go, fp8.go, mlx.go, awq.go,
+// gptq.go, plain.go, refused.go; and the weights of methods: fours.go, matrix.go, blocks.go, module.go, codes.go,
+// grid.go.
 package packing
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/jsonerr"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -25,17 +24,22 @@ type Packing struct{ method }
 
 // method reads the weights of a way of packing.
 type method interface {
+	// validate checks the settings, which encoding/json has read.
+	validate() error
 	// weight returns the weight of a module with parts, after reading all parts about the weight.
 	weight(m *module) (tensor.Tensor, error)
 	// Name returns the names of the method and its settings, for people.
 	Name() string
 }
 
-// maxErrors bounds the report on a hostile folder.
-const maxErrors = 20
+// besides lists the files that describe a packing where config.json does not, and their methods where they name none:
+// of AutoGPTQ and GPTQModel (auto_gptq/quantization/config.py), AutoAWQ, and ModelOpt (convert_hf_config.py).
+var besides = []struct{ file, method string }{{"quantize_config.json", "gptq"}, {"quant_config.json", "awq"},
+	{"hf_quant_config.json", "modelopt"}}
 
-// Of returns the packing described in a config.json, nil for none. An unknown method is an error.
-func Of(config []byte) (*Packing, error) {
+// Of returns the packing described in a config.json, or in a file beside it. Read returns the contents of such a file,
+// nil for none. An unknown method is an error.
+func Of(config []byte, read func(name string) ([]byte, error)) (*Packing, error) {
 	var c struct {
 		Quantization json.RawMessage `json:"quantization_config"`
 		Compression  json.RawMessage `json:"compression_config"`
@@ -44,109 +48,96 @@ func Of(config []byte) (*Packing, error) {
 			Quantization json.RawMessage `json:"quantization_config"`
 		} `json:"text_config"`
 	}
-	if err := json.Unmarshal(config, &c); err != nil {
-		return nil, nil // the reading of settings has the error
+	if json.Unmarshal(config, &c) != nil {
+		return &Packing{&plain{}}, nil // the reading of settings has the error
 	}
-	key, raw := "quantization_config", c.Quantization
-	for _, other := range []struct {
+	for _, at := range []struct {
 		key string
 		raw json.RawMessage
-	}{{"quantization", c.MLX}, {"compression_config", c.Compression},
+	}{{"quantization", c.MLX}, {"quantization_config", c.Quantization}, {"compression_config", c.Compression},
 		{"text_config.quantization_config", c.Text.Quantization}} {
-		if isNull(raw) || other.key == "quantization" && !isNull(other.raw) {
-			key, raw = other.key, other.raw
+		if !isNull(at.raw) {
+			return inFile("config.json")(parse(at.raw, at.key, ""))
 		}
 	}
-	if isNull(raw) {
-		return nil, nil
+	for _, at := range besides {
+		raw, err := read(at.file)
+		if err != nil {
+			return nil, err
+		}
+		if !isNull(raw) {
+			return inFile(at.file)(parse(raw, "", at.method))
+		}
 	}
-	p, err := parse(raw)
-	if err != nil {
-		return nil, fmt.Errorf("config.json: key %s: %w", key, err)
-	}
-	return p, nil
+	return &Packing{&plain{}}, nil
 }
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// parse reads the object that describes a packing.
-func parse(raw json.RawMessage) (*Packing, error) {
-	var c struct {
-		Method string `json:"quant_method"`
-		Bits   int
-		Group  int    `json:"group_size"`
-		Algo   string `json:"quant_algo"`
-		Format string `json:"packing_format"`
-	}
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return nil, fmt.Errorf("it is %.80s, expected an object: %w", raw, err)
-	}
-	var m method
-	switch kind := strings.ToLower(c.Method); {
-	case kind == "mxfp4": // gpt-oss: the parts' names tell
-		return nil, nil
-	case kind == "fp8", kind == "fbgemm_fp8", kind == "modelopt" && c.Algo == "FP8":
-		m = &fp8{}
-	case kind == "modelopt" && c.Algo == "NVFP4":
-		m = &nvfp4{}
-	case kind == "compressed-tensors":
-		m = &compressed{}
-	case kind == "gptq", kind == "auto-round" && strings.HasSuffix(c.Format, "gptq"):
-		m = &gptq{}
-	case kind == "awq", kind == "auto-round" && strings.HasSuffix(c.Format, "awq"):
-		m = &awq{}
-	case kind == "" && c.Group > 0 && c.Bits > 0:
-		m = &mlx{}
-	default:
-		return nil, refuse(c.Method, c.Algo)
-	}
-	if err := json.Unmarshal(raw, m); err != nil {
-		return nil, err
-	}
-	if v, ok := m.(interface{ validate() error }); ok {
-		if err := v.validate(); err != nil {
-			return nil, err
+// inFile returns a function that names the file of an error.
+func inFile(file string) func(*Packing, error) (*Packing, error) {
+	return func(p *Packing, err error) (*Packing, error) {
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
 		}
+		return p, nil
 	}
-	return &Packing{m}, nil
 }
 
-// Apply returns the tensors of a folder, with a single tensor in place of each packed weight's parts. Scales of
-// activations, which are computed in floating point here, are left out; aside is their number.
-func (p *Packing) Apply(all []tensor.Tensor) (list []tensor.Tensor, aside int, err error) {
-	modules := map[string]*module{}
-	for _, t := range all {
-		if name, ending := split(t.Name); ending != "" {
-			if modules[name] == nil {
-				modules[name] = &module{name: name, parts: map[string]tensor.Tensor{}, read: map[string]bool{}}
-			}
-			modules[name].parts[ending] = t
+// description holds what tells the methods apart.
+type description struct {
+	Method  string `json:"quant_method"`
+	Bits    int
+	Group   int             `json:"group_size"`
+	Algo    string          `json:"quant_algo"`
+	Format  string          `json:"packing_format"`
+	Version string          // of AWQ
+	Nested  json.RawMessage `json:"quantization"` // of ModelOpt
+}
+
+// parse reads the object that describes a packing, the value of a key. Method names the packing where the object does
+// not.
+func parse(raw json.RawMessage, key, method string) (*Packing, error) {
+	d := description{Method: method}
+	err := jsonerr.Unmarshal(raw, &d, key)
+	if err == nil && !isNull(d.Nested) {
+		raw, key = d.Nested, strings.TrimPrefix(key+".quantization", ".")
+		err = jsonerr.Unmarshal(raw, &d, key)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := d.method()
+	if err == nil {
+		if err = jsonerr.Unmarshal(raw, m, key); err != nil {
+			return nil, err
 		}
+		err = m.validate()
 	}
-	var errs []error
-	for _, t := range all {
-		name, ending := split(t.Name)
-		switch m := modules[name]; {
-		case ending == "":
-			list = append(list, t)
-		case kinds[ending] == codesPart && !m.plain():
-			if t, err = p.weight(m); err != nil {
-				errs = append(errs, fmt.Errorf("tensor %s: %w", name, err))
-			}
-			list = append(list, t)
-		case kinds[ending] == codesPart:
-			list = append(list, t)
-		case kinds[ending] == ofCache:
-			aside++
-		case kinds[ending] == ofActivations && m.packed():
-			aside++
-		}
+	if err != nil && key != "" {
+		err = fmt.Errorf("%s: %w", key, err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(modules)) {
-		errs = append(errs, modules[name].unread()...)
+	return &Packing{m}, err
+}
+
+// method returns the method named, without its settings.
+func (d *description) method() (method, error) {
+	switch kind := strings.ToLower(d.Method); {
+	case kind == "mxfp4": // gpt-oss: the parts' names tell
+		return &plain{}, nil
+	case kind == "fp8", kind == "fbgemm_fp8":
+		return &fp8{}, nil
+	case strings.HasPrefix(kind, "modelopt"), kind == "" && d.Algo != "":
+		return &modelOpt{}, nil
+	case kind == "compressed-tensors":
+		return &compressed{}, nil
+	case kind == "awq", kind == "gptq" && strings.EqualFold(d.Version, "gemm"),
+		kind == "auto-round" && strings.HasSuffix(d.Format, "awq"):
+		return &awq{}, nil
+	case kind == "gptq", kind == "auto-round" && strings.HasSuffix(d.Format, "gptq"):
+		return &gptq{}, nil
+	case kind == "" && d.Group > 0 && d.Bits > 0:
+		return &mlx{}, nil
 	}
-	if n := len(errs); n > maxErrors {
-		errs = append(errs[:maxErrors:maxErrors], fmt.Errorf("and %d more", n-maxErrors))
-	}
-	return list, aside, errors.Join(errs...)
+	return nil, refuse(d.Method, d.Algo)
 }

@@ -44,7 +44,7 @@ func layer(t *testing.T, name string) (config []byte, parts map[string]tensor.Te
 
 // apply reads parts, in the order of their names.
 func apply(config []byte, parts map[string]tensor.Tensor) ([]tensor.Tensor, error) {
-	p, err := Of(config)
+	p, err := Of(config, nothing)
 	if err != nil {
 		return nil, err
 	}
@@ -52,9 +52,15 @@ func apply(config []byte, parts map[string]tensor.Tensor) ([]tensor.Tensor, erro
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
 		all = append(all, parts[name])
 	}
-	all, _, err = p.Apply(all)
-	return all, err
+	u, err := p.Apply(all, inOne)
+	return u.Tensors, err
 }
+
+// nothing has no file beside config.json.
+func nothing(string) ([]byte, error) { return nil, nil }
+
+// inOne has all tensors in a file.
+func inOne(string) string { return "model.safetensors" }
 
 // TestSpoiled takes each part of each packing away, turns it, cuts it, gives it another type and moves it to another
 // module: all are errors that name the part or its weight.
@@ -112,7 +118,7 @@ func TestSpoiled(t *testing.T) {
 				continue
 			}
 			parts[name] = tensor.Tensor{Name: name, DType: tensor.F32, Shape: tensor.Shape{1}, Data: make([]byte, 4)}
-			if _, err := apply(config, parts); err == nil || !strings.Contains(err.Error(), "claims it") {
+			if _, err := apply(config, parts); err == nil || !strings.Contains(err.Error(), "claims") {
 				t.Errorf("%s: extra %s: %v", p.Name, extra, err)
 			}
 		}
@@ -144,7 +150,7 @@ func TestRefused(t *testing.T) {
 		`{"quant_method": "fp8", "weight_block_size": [0, 128]}`:                                                  "weight_block_size",
 		`{"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"num_bits": 4, "type": 7}}}}`: "config.json",
 	} {
-		_, err := Of([]byte(`{"quantization_config": ` + config + `}`))
+		_, err := Of([]byte(`{"quantization_config": `+config+`}`), nothing)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", config, err)
 		}
@@ -191,6 +197,8 @@ func seeds() map[string][]byte {
 		all["large "+p.Name] = fmt.Appendf(nil, `%s 9 0 {"%s": %s}`, p.Name, p.Key, large.ReplaceAllString(p.Config, "${1}"+
 			strconv.Itoa(math.MaxInt64)))
 	}
+	all["beside gptq"] = []byte(`gptq 9 0 {"bits": 4, "group_size": 32, "desc_act": false}`)
+	all["beside modelopt"] = []byte(`modelopt-nvfp4 9 0 {"producer": {}, "quantization": {"quant_algo": "NVFP4"}}`)
 	return all
 }
 
@@ -199,7 +207,7 @@ var large = regexp.MustCompile(`("group_size": |size": \[|\[\d+, )-?\d+`)
 
 func TestCorpus(t *testing.T) { golden.Corpus(t, "FuzzPacking", seeds(), *update) }
 
-// FuzzPacking reads any configuration with a layer of any packing, of which a part has another shape. What is read can
+// FuzzPacking reads any configuration, also as a file beside config.json, with a layer of any packing, of which a part has another shape. What is read can
 // be decoded.
 func FuzzPacking(f *testing.F) {
 	for _, seed := range seeds() {
@@ -213,8 +221,8 @@ func FuzzPacking(f *testing.F) {
 		i := slices.IndexFunc(packed.All, func(p packed.Packing) bool { return p.Name == words[0] })
 		of, _ := strconv.Atoi(words[1])
 		rows, _ := strconv.Atoi(words[2])
-		p, err := Of([]byte(words[3]))
-		if i < 0 || err != nil || p == nil {
+		p, err := Of([]byte(words[3]), func(string) ([]byte, error) { return []byte(words[3]), nil })
+		if i < 0 || err != nil {
 			return
 		}
 		parts, _ := packed.All[i].Pack(slices.Repeat([]float32{0.5, -1}, 16*64/2), 16, 64)
@@ -226,11 +234,11 @@ func FuzzPacking(f *testing.F) {
 				parts[j].Shape, parts[j].Data = tensor.Shape{0, n[1]}, nil
 			}
 		}
-		all, _, err := p.Apply(parts)
+		u, err := p.Apply(parts, inOne)
 		if err != nil {
 			return
 		}
-		for _, x := range all {
+		for _, x := range u.Tensors {
 			if x.Source != nil && x.Shape.Size() < 1<<16 {
 				if _, err := x.Whole(); err != nil && x.Shape.Size() > 0 {
 					t.Fatal(err)

@@ -39,6 +39,17 @@ var floats = []Packing{
 		Pack: fp4("weight_packed", tensor.U8, "weight_scale", tensor.U8, 32, "")},
 	{Name: "modelopt-nvfp4", Key: quantization, Config: `{"quant_method": "modelopt", "quant_algo": "NVFP4"}`,
 		Pack: fp4("weight", tensor.U8, "weight_scale", tensor.F8_E4M3, 16, "weight_scale_2")},
+	{Name: "modelopt-fp8-rows", Key: quantization,
+		Config: `{"quant_method": "modelopt", "quant_algo": "FP8_PER_CHANNEL_PER_TOKEN", "ignore": ["lm_head"]}`,
+		Pack:   flat(fp8("weight_scale", tensor.F32, 1, 0))},
+	{Name: "modelopt-fp8-mixed", Key: quantization,
+		Config: `{"quant_algo": "MIXED_PRECISION", "quantized_layers": {"m": {"quant_algo": "NVFP4", "group_size": 16},
+			"m.q_proj": {"quant_algo": "fp8"}, "model": {"quant_algo": "FP8"}}}`,
+		Pack: static(fp8("weight_scale", tensor.F32, 0, 0))},
+	{Name: "modelopt-fp8-block", Key: quantization, Config: `{"quantization": {"quant_algo": "fp8_pb_wo"}}`,
+		Pack: deep(fp8("weight_scale", tensor.F32, 128, 128))},
+	{Name: "modelopt-mxfp8", Key: quantization, Config: `{"quant_method": "modelopt", "quant_algo": "MXFP8"}`,
+		Pack: fp8("weight_scale", tensor.F8_E8M0, 1, 32)},
 	{Name: "mlx-mxfp4", Key: "quantization", Config: `{"group_size": 32, "bits": 4, "mode": "mxfp4"}`, Embeds: true,
 		Pack: fp4("weight", tensor.U32, "scales", tensor.U8, 32, "")},
 	{Name: "mlx-nvfp4", Key: "quantization", Config: `{"group_size": 16, "bits": 4, "mode": "nvfp4"}`,
@@ -118,6 +129,24 @@ func static(in pack) pack {
 	return func(w []float32, n, k int) ([]tensor.Tensor, []float32) {
 		parts, values := in(w, n, k)
 		return append(parts, part("input_scale", tensor.F32, bytes([]float32{0.03}))), values
+	}
+}
+
+// flat takes the last dimension of the scales, of size 1.
+func flat(in pack) pack {
+	return func(w []float32, n, k int) ([]tensor.Tensor, []float32) {
+		parts, values := in(w, n, k)
+		parts[1].Shape = parts[1].Shape[:1]
+		return parts, values
+	}
+}
+
+// deep adds dimensions of size 1 to the scales.
+func deep(in pack) pack {
+	return func(w []float32, n, k int) ([]tensor.Tensor, []float32) {
+		parts, values := in(w, n, k)
+		parts[1].Shape = tensor.Shape{parts[1].Shape[0], 1, parts[1].Shape[1], 1}
+		return parts, values
 	}
 }
 

@@ -1,27 +1,10 @@
 package packing
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/karat-run/karat/internal/tensor"
 )
-
-// nvfp4 reads NVIDIA ModelOpt's 4-bit floats: a scale for 16, and a factor for all.
-type nvfp4 struct{}
-
-func (p *nvfp4) Name() string { return "NVFP4" }
-
-func (p *nvfp4) weight(m *module) (tensor.Tensor, error) {
-	w, ok := m.part("weight")
-	if !ok {
-		return w, errors.New("it has codes of another packing than NVFP4")
-	}
-	if findValues(w.DType) != nil {
-		return (&fp8{}).weight(m)
-	}
-	return readFours(m, w, 16, "weight_scale_2")
-}
 
 // readFours reads 4-bit floats, two to a byte, the first in the low half. Groups of 16 have E4M3 scales, and the whole
 // has a factor: compressed-tensors divides scales by weight_global_scale, ModelOpt multiplies scales by weight_scale_2.

@@ -1,0 +1,64 @@
+package packing
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// maxErrors bounds the report on a folder all of whose weights fail.
+const maxErrors = 4
+
+// Unpacked holds a folder's tensors, with a single tensor in place of each packed weight's parts. Scales of
+// activations, which are computed in floating point here, are set aside.
+type Unpacked struct {
+	Tensors []tensor.Tensor
+	Name    string // of the packing; "" where no weight is packed
+	Aside   int    // number of those scales
+}
+
+// Apply makes the weights of a folder's tensors. File returns the name of the file with a tensor, for errors.
+func (p *Packing) Apply(all []tensor.Tensor, file func(name string) string) (u Unpacked, err error) {
+	if p, ok := p.method.(*plain); ok {
+		return p.apply(all, file)
+	}
+	modules := map[string]*module{}
+	for _, t := range all {
+		if name, ending := split(t.Name); ending != "" {
+			if modules[name] == nil {
+				modules[name] = &module{name: name, parts: map[string]tensor.Tensor{}, read: map[string]bool{}}
+			}
+			modules[name].parts[ending] = t
+		}
+	}
+	var errs []error
+	for _, t := range all {
+		name, ending := split(t.Name)
+		m := modules[name]
+		if ending == "" || kinds[ending] == codesPart && m.plain() {
+			u.Tensors = append(u.Tensors, t)
+		} else if kinds[ending] == codesPart {
+			w, err := p.weight(m)
+			if err != nil {
+				errs, m.failed = append(errs, fmt.Errorf("%s: tensor %s: %w", file(t.Name), name, err)), true
+			}
+			u.Tensors, u.Name = append(u.Tensors, w), p.Name()
+		} else if k := kinds[ending]; k == ofCache || k == ofActivations && m.packed() {
+			u.Aside++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(modules)) {
+		m := modules[name]
+		for _, ending := range m.unread() {
+			of := m.parts[ending].Name
+			errs = append(errs, fmt.Errorf("%s: tensor %s: no weight claims it%s", file(of), of, m.owner()))
+		}
+	}
+	if n := len(errs); n > maxErrors {
+		errs = append(errs[:maxErrors-1:maxErrors-1], fmt.Errorf("and %d errors more", n-maxErrors+1))
+	}
+	return u, errors.Join(errs...)
+}

@@ -1,0 +1,69 @@
+package packing
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// plain is the method of folders that describe none. Names tell of their packed weights, if any: blocks and scales of
+// MXFP4 (Mxfp4Config in transformers/quantizers/quantizer_mxfp4.py).
+type plain struct{}
+
+func (p *plain) validate() error { return nil }
+
+func (p *plain) Name() string { return "MXFP4" }
+
+func (p *plain) weight(*module) (t tensor.Tensor, err error) {
+	return t, errors.New("the folder's weights are quantized, but config.json has no quantization_config, and no " +
+		"quantize_config.json, quant_config.json or hf_quant_config.json is beside it: take the publisher's files")
+}
+
+// apply joins the bytes of NAME_blocks and NAME_scales into a tensor NAME.
+func (p *plain) apply(all []tensor.Tensor, file func(name string) string) (u Unpacked, err error) {
+	bytes, scaled := map[string]tensor.Tensor{}, map[string]bool{}
+	for _, t := range all {
+		name, ending := split(t.Name)
+		scaled[name] = scaled[name] || kinds[ending] == ofCodes
+		if t.DType == tensor.U8 {
+			bytes[t.Name] = t
+		}
+	}
+	for _, t := range all {
+		name, blocks := strings.CutSuffix(t.Name, "_blocks")
+		if scales, ok := bytes[name+"_scales"]; ok && blocks {
+			w, err := microscaled(name, t, scales)
+			if err != nil {
+				return u, fmt.Errorf("%s: tensor %s: %w", file(t.Name), t.Name, err)
+			}
+			t, u.Name = w, p.Name()
+		}
+		if name, ok := strings.CutSuffix(t.Name, "_scales"); ok && bytes[name+"_blocks"].Shape != nil {
+			continue
+		}
+		if of, ending := split(t.Name); kinds[ending] == codesPart && scaled[of] && !t.DType.Float() {
+			_, err := p.weight(nil)
+			return u, fmt.Errorf("%s: tensor %s: %w", file(t.Name), t.Name, err)
+		}
+		u.Tensors = append(u.Tensors, t)
+	}
+	return u, nil
+}
+
+// microscaled returns the tensor of blocks [.., columns/32, 16], whose byte j holds weights 2j and 2j+1, and of scales
+// [.., columns/32].
+func microscaled(name string, blocks, scales tensor.Tensor) (t tensor.Tensor, err error) {
+	last := len(blocks.Shape) - 1
+	if last < 2 || blocks.Shape[last] != 16 {
+		return t, fmt.Errorf("shape %v, expected blocks of 16 bytes", []int(blocks.Shape))
+	}
+	blocks.Shape = append(blocks.Shape[:last-1:last-1], blocks.Shape[last-1]*16)
+	m := &module{parts: map[string]tensor.Tensor{"weight": blocks, "weight_scale": scales}, read: map[string]bool{}}
+	if t, err = readFours(m, blocks, 32, ""); err != nil {
+		return t, fmt.Errorf("with %s: %w", scales.Name, err)
+	}
+	t.Name = name
+	return t, nil
+}
