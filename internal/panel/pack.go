@@ -78,6 +78,13 @@ func (w *Weight) pack(chunk []byte, k int, rows []byte, rowBytes int) {
 func (w *Weight) packCodes(units []byte, k int, rows []byte, rowBytes int) {
 	const four, two = 16 * Rows, 8 * Rows // bytes of a unit's planes
 	size := w.DType.BlockBytes()
+	if w.grid != nil { // four words at a time, the last perhaps again
+		for words, at := size/4, 0; at < words; at += 4 {
+			at = min(at, words-4)
+			simd.Weave(units[4*Rows*at:], rows[size-4*words+4*at:], rowBytes, 1, 16, 0, 0)
+		}
+		return
+	}
 	switch w.DType {
 	case tensor.Q4_0, tensor.Q4_1, tensor.IQ4_NL, tensor.MXFP4: // with a plane's codes at the end of blocks
 		simd.Weave(units, rows[size-16:], rowBytes, k/32, size, w.unit, 0)
@@ -185,7 +192,7 @@ func (w *Weight) packScales(chunk []byte, k int, rows []byte, rowBytes int) {
 			min[r] ^= 1 << 15
 		}
 		simd.WeaveBytes(bytes(scales), rows, rowBytes)
-	case tensor.Q3_K, tensor.IQ4_XS:
+	case tensor.Q3_K, tensor.IQ4_XS, tensor.IQ1_M:
 		w.packHeaders(d, scales, rows, rowBytes)
 	case tensor.TQ2_0:
 		simd.WeaveWords(d, rows[size-2:], rowBytes, blocks, size)

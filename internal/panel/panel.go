@@ -10,6 +10,7 @@
 //	                Scales [groups][16], Mins likewise                (8 bits)
 //	TQ2_0, Q2_0:    D [blocks][16]                                    (16 bits)
 //	NVFP4:          scales [groups][16], as the file has them         (8 bits)
+//	types of grids: D [16] (16 bits), and the file's other bytes, four of each row in a vector
 //
 // as quant.Header has them, but Min of a block of 256 is negative, for additions everywhere. In Q2_K Scales
 // and Mins share a byte, as in the file.
@@ -45,6 +46,7 @@ type Weight struct {
 
 	stored     *simd.Stored // nil if AddRow does not know the type
 	codes      simd.Codes
+	grid       *simd.Grid  // or nil
 	wide       *[64]uint16 // codes in the form of simd.WidenPlanes, or nil
 	table      *[16]byte   // codes by stored value, or nil if the stored values are the codes
 	unit       int         // bytes of a unit of codes
@@ -86,7 +88,7 @@ func codesOf(d tensor.DType) simd.Codes {
 		return simd.Codes21
 	}
 	switch {
-	case !HasPlanes(d):
+	case !HasPlanes(d), gridOf(d) != nil:
 		return simd.Codes8
 	case quant.Table(d) != nil:
 		return simd.CodesTable
@@ -96,11 +98,13 @@ func codesOf(d tensor.DType) simd.Codes {
 
 // HasPlanes reports whether panels can store the quantized type d.
 func HasPlanes(d tensor.DType) bool {
-	return d <= tensor.MXFP4 || d == tensor.NVFP4 || d == tensor.TQ2_0 || d == tensor.Q2_0
+	return d <= tensor.MXFP4 || d == tensor.NVFP4 || d == tensor.TQ2_0 || d == tensor.Q2_0 || gridOf(d) != nil
 }
 
 // hasGroups reports whether groups have scales of their own under a block's.
-func hasGroups(d tensor.DType) bool { return d.BlockSize() == maxBlock && d != tensor.TQ2_0 }
+func hasGroups(d tensor.DType) bool {
+	return d.BlockSize() == maxBlock && d != tensor.TQ2_0 && gridOf(d) == nil
+}
 
 // maxBlock is the number of weights in the longest block.
 const maxBlock = 256
@@ -124,6 +128,9 @@ func scaleBytes(d tensor.DType, k int) int {
 
 // chunkBytes returns the bytes of a chunk of k columns.
 func chunkBytes(d tensor.DType, k int) int {
+	if g := gridOf(d); g != nil {
+		return k / Chunk * g.Bytes()
+	}
 	return scaleBytes(d, k) + k/32*codesOf(d).UnitBytes()
 }
 
@@ -151,7 +158,7 @@ func New(t tensor.Tensor) (*Weight, error) {
 	}
 	k := t.Shape[1]
 	w := &Weight{DType: d, N: t.Shape[0], K: k, file: t, stored: stored(d), codes: codesOf(d), table: tableOf(d),
-		unit:       codesOf(d).UnitBytes(),
+		grid: gridOf(d), unit: codesOf(d).UnitBytes(),
 		scaleBytes: scaleBytes(d, Chunk), chunkBytes: chunkBytes(d, Chunk), panelBytes: panelBytes(d, k)}
 	w.wide = w.wideTable()
 	return w, nil
@@ -193,7 +200,8 @@ func (w *Weight) wideTable() *[64]uint16 {
 // stored returns the layout of the type for simd.AddRow, nil without any: MXFP4's scales are bfloat16.
 func stored(d tensor.DType) *simd.Stored {
 	c := codesOf(d)
-	if d == tensor.MXFP4 || d == tensor.NVFP4 || c == simd.Codes2 || c == simd.Codes21 || !HasPlanes(d) {
+	if d == tensor.MXFP4 || d == tensor.NVFP4 || c == simd.Codes2 || c == simd.Codes21 || !HasPlanes(d) ||
+		gridOf(d) != nil {
 		return nil
 	}
 	return &simd.Stored{Codes: c, Table: tableOf(d), Group: quant.GroupSize(d), Bytes: d.BlockSize() > 32,

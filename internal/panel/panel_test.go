@@ -71,7 +71,7 @@ func roundTrip(t *testing.T, d tensor.DType, n, k int) {
 			}
 		}
 	}
-	if extra := float64(len(w.data)) / float64(len(rows)); n == 16 && extra > 1.06 {
+	if extra := float64(len(w.data)) / float64(len(rows)); n == 16 && extra > 1.08 {
 		t.Errorf("panels take %.3f of the file's blocks", extra)
 	}
 }
@@ -246,27 +246,28 @@ func BenchmarkRow(b *testing.B) {
 	}
 }
 
-// BenchmarkUnpack unpacks a panel in place, and multiplies one row by it.
+// BenchmarkUnpack unpacks a panel in place and in panels, and multiplies one row by it.
 func BenchmarkUnpack(b *testing.B) {
 	const k = 2048
 	for d := tensor.Q4_0; d.Quantized(); d++ {
-		place, err := New(tensor.Tensor{DType: d, Shape: tensor.Shape{Rows, k}, Data: make([]byte, d.RowBytes(Rows*k))})
-		if err != nil {
-			b.Fatal(err)
-		}
+		rows := make([]byte, d.RowBytes(Rows*k))
+		rand.NewChaCha8([32]byte{byte(d)}).Read(rows)
+		place, w := newWeight(b, tensor.Tensor{DType: d, Shape: tensor.Shape{Rows, k}, Data: rows})
 		g := Chunk / place.Group()
 		x := simd.Acts{Q: make([]int16, Chunk), DX: make([]float32, Chunk/simd.ActGroup), Init: make([]int32, g), Sums: make([]float32, g)}
-		var s Scratch
-		var acc [Rows]float32
-		b.Run(d.String(), func(b *testing.B) {
-			for b.Loop() {
-				for c := range place.Chunks() {
-					place.Unpack(&s, 0, c, false)
-					simd.AddPanel(acc[:], &s.Panel, &x)
+		for name, w := range map[string]*Weight{"place": place, "panels": w} {
+			b.Run(d.String()+"/"+name, func(b *testing.B) {
+				var s Scratch
+				var acc [Rows]float32
+				for b.Loop() {
+					for c := range w.Chunks() {
+						w.Unpack(&s, 0, c, false)
+						simd.AddPanel(acc[:], &s.Panel, &x)
+					}
 				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/Rows/k*256, "ns/256")
-		})
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/Rows/k*256, "ns/256")
+			})
+		}
 	}
 }
 

@@ -82,6 +82,11 @@ func (w *Weight) open(s *Scratch, p, c int) []byte {
 		data, _ = w.chunk(p, c)
 		s.Next = &w.data[min(p*w.panelBytes+c*w.chunkBytes+ahead, len(w.data)-1)]
 	}
+	if w.grid != nil {
+		s.Scale, s.Min = s.scale[:k/s.Group*Rows], nil
+		simd.UnpackGrid(s.codes, s.Scale, data, w.grid)
+		return s.codes
+	}
 	size := w.scaleBytes
 	if k < Chunk {
 		size = scaleBytes(w.DType, k)

@@ -4,6 +4,8 @@ import (
 	_ "embed"
 	"encoding/binary"
 	"math/bits"
+
+	"github.com/karat-run/karat/internal/tensor"
 )
 
 // Formats with codes for a grid: a table of points, each the magnitudes of 8 consecutive weights or 4.
@@ -32,6 +34,34 @@ var (
 	levelsIQ3_XXS = bothSigns(4, 12, 20, 28, 36, 44, 52, 62)
 	levelsIQ3_S   = bothSigns(1, 3, 5, 7, 9, 11, 13, 15)
 )
+
+// Grid returns the points of d's grid, 16 bits each: 8 levels of 2 bits or 4 levels of 4, the first weight lowest. A code
+// is at its level, or 8 later for a weight with a set bit of sign or shift. A type without a grid has no points.
+func Grid(d tensor.DType) (points string, codes [16]byte) {
+	switch d {
+	case tensor.IQ1_S, tensor.IQ1_M:
+		return grids[2*1792:][:2*2048], [16]byte{121, 129, 137, 0, 121, 129, 137, 0, 119, 127, 135, 0, 119, 127, 135}
+	case tensor.IQ2_XXS:
+		return grids[:2*256], bothCodes(8, 25, 43, 0, 8, 25, 43, 0)
+	case tensor.IQ2_XS:
+		return grids[2*256:][:2*512], bothCodes(8, 25, 43, 0, 8, 25, 43, 0)
+	case tensor.IQ2_S:
+		return grids[2*768:][:2*1024], bothCodes(8, 25, 43, 0, 8, 25, 43, 0)
+	case tensor.IQ3_XXS:
+		return grids[2*3840:][:2*256], bothCodes(4, 12, 20, 28, 36, 44, 52, 62)
+	case tensor.IQ3_S:
+		return grids[2*4096:][:2*512], bothCodes(1, 3, 5, 7, 9, 11, 13, 15)
+	}
+	return "", codes
+}
+
+// bothCodes returns the codes of 8 magnitudes, and of their negatives.
+func bothCodes(magnitudes ...byte) (codes [16]byte) {
+	for i, v := range magnitudes {
+		codes[i], codes[i+8] = 128+v, 128-v
+	}
+	return codes
+}
 
 // points returns count points of the file, the first at from, with levels of so many bits.
 func points(from, count, bits int, levels ...byte) []uint64 {

@@ -213,6 +213,12 @@ func tiles1AMX(panels *tilePanel, count, blocks, pairs int, acts *uint16, acc, d
 	k, groups, stride int, config *tileConfig, height int)
 
 //go:noescape
+func unpackGridAVX512(dst, src *byte, steps *gridStep, n int, shape *gridShape, points *byte, index, four int)
+
+//go:noescape
+func gridScalesAVX512(dst *float32, src *byte, places *gridPlace, n int, mask uint32, unit float32)
+
+//go:noescape
 func splitAVX512(dst []uint16, q []int16)
 
 //go:noescape

@@ -33,6 +33,9 @@ func hasLevel(l level) bool {
 	return true
 }
 
+// hasVBMI reports whether the CPU has the instructions of grids.
+var hasVBMI = cpu.X86.HasAVX512VBMI && cpu.X86.HasAVX512GFNI
+
 // An expTable is constants read by kernels, each eight times over.
 type expTable = [23][8]float32
 

@@ -13,6 +13,8 @@ const (
 
 const avx2, avx512, amx = never, never, never
 
+const hasVBMI = false
+
 var levels = []string{"generic", "neon", "sdot"}
 
 // hasLevel reports whether the CPU has a level.

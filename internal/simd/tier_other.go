@@ -4,6 +4,8 @@ package simd
 
 const avx2, avx512, amx, neon, sdot = never, never, never, never, never
 
+const hasVBMI = false
+
 var levels = []string{"generic"}
 
 // hasLevel returns true for the only level with kernels.
