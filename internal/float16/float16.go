@@ -1,6 +1,9 @@
 // Package float16 converts single values of the two 16-bit float formats,
 // IEEE 754 binary16 (F16) and bfloat16 (BF16), from and to float32. Encoding
-// rounds to nearest, ties to even; NaNs stay NaNs.
+// rounds to nearest, ties to even; NaNs stay NaNs. Floats of 8 and 4 bits are
+// read.
+//
+// Files in reading order: float16.go, small.go.
 package float16
 
 import (

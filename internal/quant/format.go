@@ -2,7 +2,6 @@ package quant
 
 import (
 	"encoding/binary"
-	"math"
 	"slices"
 
 	"github.com/karat-run/karat/internal/float16"
@@ -166,17 +165,8 @@ func fifth(q, qh, qs []byte) {
 	}
 }
 
-// halfE8M0 returns 2^(e-128), and NaN for 255, as the specification has it (section 5.4.1; llama.cpp reads 255 as one
-// more power of two).
-func halfE8M0(e byte) float32 {
-	switch e {
-	case 0, 1: // subnormal
-		return math.Float32frombits(0x00200000 << e)
-	case 255:
-		return float32(math.NaN())
-	}
-	return math.Float32frombits(uint32(e-1) << 23)
-}
+// halfE8M0 returns 2^(e-128), and NaN for 255.
+func halfE8M0(e byte) float32 { return float16.E8M0(e) / 2 }
 
 // codesNVFP4 reads
 //

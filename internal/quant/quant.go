@@ -13,8 +13,8 @@
 // specification, version 1.0.
 //
 // quant.go reads, format.go has the table of formats and their codes, block256.go the larger blocks' codes, grid.go the
-// codes with a grid; microscaled.go joins two tensors. encode.go writes, encode32.go, encode256.go, encodeternary.go,
-// encodegrid.go and encode1.go a block, search.go finds scales.
+// codes with a grid. encode.go writes, encode32.go, encode256.go, encodeternary.go, encodegrid.go and encode1.go
+// a block, search.go finds scales.
 package quant
 
 import (

@@ -35,7 +35,7 @@ func number(d tensor.DType) func(b []byte, i int) float32 {
 	case tensor.I8:
 		return func(b []byte, i int) float32 { return float32(int8(b[i])) }
 	}
-	return func(b []byte, i int) float32 { return e8m0(b[i]) }
+	return func(b []byte, i int) float32 { return float16.E8M0(b[i]) }
 }
 
 // byRows returns the numbers of t, [blocks of so many rows, groups] for each matrix of rows.
@@ -65,31 +65,11 @@ func single(ending string, t tensor.Tensor) (float32, error) {
 	return v, nil
 }
 
-// e8m0 returns 2^(b-127), and NaN for 255.
-func e8m0(b byte) float32 {
-	switch b {
-	case 0:
-		return 0x1p-127
-	case 255:
-		return float32(math.NaN())
-	}
-	return math.Float32frombits(uint32(b) << 23)
-}
-
-// Tables of values by code. E4M3 has no infinities, and NaN where all bits are set; E5M2 is the high half of binary16.
+// Tables of values by code.
 var (
-	e4m3 = table(func(b byte) float32 {
-		switch exp, m := b>>3&15, float32(b&7); {
-		case b&0x7f == 0x7f:
-			return float32(math.NaN())
-		case exp == 0:
-			return signed(b, m*0x1p-9)
-		default:
-			return signed(b, (8+m)*math.Float32frombits(uint32(exp-10+127)<<23))
-		}
-	})
-	e5m2     = table(func(b byte) float32 { return float16.F16(uint16(b) << 8) })
-	e2m1     = table(func(b byte) float32 { return signed(b<<4, [8]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}[b&7]) })
+	e4m3     = table(float16.E4M3)
+	e5m2     = table(float16.E5M2)
+	e2m1     = table(float16.E2M1)
 	integers = table(func(b byte) float32 { return float32(int8(b)) })
 	naturals = table(func(b byte) float32 { return float32(b) })
 )
@@ -101,11 +81,6 @@ func table(value func(b byte) float32) *[256]float32 {
 		t[i] = value(byte(i))
 	}
 	return t
-}
-
-// signed returns x with the sign of b's highest bit.
-func signed(b byte, x float32) float32 {
-	return math.Float32frombits(math.Float32bits(x) | uint32(b&0x80)<<24)
 }
 
 // isPowers reports whether all of t's numbers are powers of two that leave products with 8-bit floats normal.

@@ -1,4 +1,4 @@
-package quant
+package packing
 
 import (
 	"math/rand/v2"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -33,14 +34,14 @@ func TestMicroscaled(t *testing.T) {
 			}
 		}
 	}
-	x, err := Microscaled("w", blocks, scales)
+	x, err := microscaled("w", blocks, scales)
 	if err != nil || !slices.Equal(x.Shape, tensor.Shape{2, 3, 64}) || x.DType != tensor.MXFP4 {
 		t.Fatalf("%v %v, %v", x.DType, x.Shape, err)
 	}
 	whole, err := x.Whole()
 	got := make([]float32, len(want))
 	if err == nil {
-		err = Dequantize(tensor.MXFP4, got, whole.Data)
+		err = quant.Dequantize(tensor.MXFP4, got, whole.Data)
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v, want %v", got, err, want)
@@ -53,7 +54,7 @@ func TestMicroscaled(t *testing.T) {
 		t.Errorf("beyond the end: %d bytes, %v", n, err)
 	}
 	scales.Shape = tensor.Shape{3, 2, 2}
-	if _, err := Microscaled("w", blocks, scales); err == nil || !strings.Contains(err.Error(), "[3 2 2 16]") {
+	if _, err := microscaled("w", blocks, scales); err == nil || !strings.Contains(err.Error(), "[3 2 2]") {
 		t.Errorf("scales of another shape: %v", err)
 	}
 }
