@@ -70,19 +70,23 @@ func (w *Weight) rows(s *Scratch, p, c int) (rows []byte, stride int) {
 
 // pack packs k columns of rows, rowBytes apart.
 func (w *Weight) pack(chunk []byte, k int, rows []byte, rowBytes int) {
+	size := scaleBytes(w.DType, k)
+	clear(chunk[size-2*Rows : size]) // may be padding
 	w.packScales(chunk, k, rows, rowBytes)
-	w.packCodes(chunk[scaleBytes(w.DType, k):], k, rows, rowBytes)
+	w.packCodes(chunk[size:], k, rows, rowBytes)
 }
 
 // packCodes packs the codes of k columns.
 func (w *Weight) packCodes(units []byte, k int, rows []byte, rowBytes int) {
 	const four, two = 16 * Rows, 8 * Rows // bytes of a unit's planes
 	size := w.DType.BlockBytes()
-	if w.grid != nil { // four words at a time, the last perhaps again
-		for words, at := size/4, 0; at < words; at += 4 {
-			at = min(at, words-4)
-			simd.Weave(units[4*Rows*at:], rows[size-4*words+4*at:], rowBytes, 1, 16, 0, 0)
+	if w.woven { // four words at a time, the last perhaps again
+		first, words := size%4, size/4
+		if w.DType == tensor.TQ1_0 {
+			first = 0 // the scale is last
 		}
+		simd.Weave(units, rows[first:], rowBytes, words/4, 16, 16*Rows, 0)
+		simd.Weave(units[4*Rows*(words-4):], rows[first+4*(words-4):], rowBytes, 1, 16, 0, 0)
 		return
 	}
 	switch w.DType {
@@ -111,8 +115,15 @@ func (w *Weight) packCodes(units []byte, k int, rows []byte, rowBytes int) {
 	case tensor.Q2_K:
 		simd.WeaveBits(units, rows[16:], rowBytes, w.unit, true)
 		simd.WeaveBits(units[4*w.unit:], rows[48:], rowBytes, w.unit, true)
-	case tensor.TQ2_0, tensor.Q2_0:
-		packTwo(w.DType, units, k, rows, rowBytes)
+	case tensor.TQ2_0:
+		simd.WeaveBits(units, rows, rowBytes, w.unit, true)
+		simd.WeaveBits(units[4*w.unit:], rows[32:], rowBytes, w.unit, true)
+	case tensor.Q2_0:
+		packQ2_0(units, k, rows, rowBytes)
+	case tensor.Q1_0:
+		for u := range k / 32 {
+			packFifth(units[u*w.unit:], rows[u/4*size+2+u%4*4:], rowBytes)
+		}
 	case tensor.NVFP4:
 		packNVFP4(units, k, rows, rowBytes)
 	case tensor.Q3_K:
@@ -122,23 +133,26 @@ func (w *Weight) packCodes(units []byte, k int, rows []byte, rowBytes int) {
 	}
 }
 
-// packTwo packs codes of two bits: four bytes of each vector of a plane belong to a row.
-func packTwo(d tensor.DType, units []byte, k int, rows []byte, rowBytes int) {
-	var codes [Chunk]byte
+// packQ2_0 packs codes of two bits: a vector's four codes of a row, in a byte of the file, go to four bytes of a plane.
+func packQ2_0(units []byte, k int, rows []byte, rowBytes int) {
 	for r := range Rows {
-		if err := quant.Codes(d, codes[:k], rows[r*rowBytes:][:d.RowBytes(k)]); err != nil {
-			panic(err) // k is whole blocks
-		}
 		for u := range k / 32 {
-			var v uint64
-			for c := range 4 {
-				v |= binary.LittleEndian.Uint64(codes[32*u+8*c:]) << (2 * c)
-			}
+			v := binary.LittleEndian.Uint64(rows[r*rowBytes+u/2*18+2+u%2*8:])
+			v = exchange(v, 28, 0x00000000f0f0f0f0)
+			v = exchange(v, 14, 0x0000cccc0000cccc)
+			v = exchange(v, 24, 0x00000000ff00ff00)
+			v = exchange(v, 8, 0x0000ff000000ff00)
 			plane := units[u*8*Rows+4*r:]
 			binary.LittleEndian.PutUint32(plane, uint32(v))
 			binary.LittleEndian.PutUint32(plane[4*Rows:], uint32(v>>32))
 		}
 	}
+}
+
+// exchange swaps the bits of v in the mask with the bits n higher.
+func exchange(v uint64, n int, mask uint64) uint64 {
+	t := (v ^ v>>n) & mask
+	return v ^ t ^ t<<n
 }
 
 // packNVFP4 packs codes of four bits: weights 8 apart in a byte of the file, and 16 apart in a plane.
@@ -169,8 +183,7 @@ func packFifth(plane, rows []byte, rowBytes int) {
 // unshuffle puts the even bits of each half of v before the odd ones.
 func unshuffle(v uint64) uint64 {
 	for i, mask := range [...]uint64{0x2222222222222222, 0x0c0c0c0c0c0c0c0c, 0x00f000f000f000f0, 0x0000ff000000ff00} {
-		t := (v ^ v>>(1<<i)) & mask
-		v ^= t ^ t<<(1<<i)
+		v = exchange(v, 1<<i, mask)
 	}
 	return v
 }
@@ -194,11 +207,14 @@ func (w *Weight) packScales(chunk []byte, k int, rows []byte, rowBytes int) {
 		simd.WeaveBytes(bytes(scales), rows, rowBytes)
 	case tensor.Q3_K, tensor.IQ4_XS, tensor.IQ1_M:
 		w.packHeaders(d, scales, rows, rowBytes)
-	case tensor.TQ2_0:
+	case tensor.TQ1_0, tensor.TQ2_0:
 		simd.WeaveWords(d, rows[size-2:], rowBytes, blocks, size)
 	case tensor.NVFP4:
-		for i := range scales {
-			scales[i] = int8(rows[i%Rows*rowBytes+i/Rows/4*size+i/Rows%4])
+		for i := range len(scales) / 4 {
+			r, b := i%Rows, i/Rows
+			for g, v := range rows[r*rowBytes+b*size:][:4] {
+				scales[(4*b+g)*Rows+r] = int8(v)
+			}
 		}
 	case tensor.MXFP4:
 		for i := range d {
@@ -222,19 +238,6 @@ var scalesMXFP4 = func() (d [256]uint16) {
 		d[i] = h.D
 	}
 	return d
-}()
-
-// scalesNVFP4 has the scale of weights as integers by the byte in the file.
-var scalesNVFP4 = func() (scales [256]float32) {
-	var codes [64]byte
-	block := make([]byte, tensor.NVFP4.BlockBytes())
-	for i := range scales {
-		var each [4]float32
-		block[0] = byte(i)
-		quant.Unpack(tensor.NVFP4, codes[:], each[:], 1, block)
-		scales[i] = each[0]
-	}
-	return scales
 }()
 
 // packHeaders does packScales's work for types with scales in pieces of bits.

@@ -8,9 +8,9 @@
 //	blocks of 32:   D [k/32][16], Min likewise if the type has minima (16 bits)
 //	blocks of 256:  D [16], Min [16] if the type has minima           (16 bits)
 //	                Scales [groups][16], Mins likewise                (8 bits)
-//	TQ2_0, Q2_0:    D [blocks][16]                                    (16 bits)
+//	TQ2_0, Q2_0, Q1_0: D [blocks][16]                                 (16 bits)
 //	NVFP4:          scales [groups][16], as the file has them         (8 bits)
-//	types of grids: D [16] (16 bits), and the file's other bytes, four of each row in a vector
+//	TQ1_0 and types of grids: D [16] (16 bits), and the file's other bytes, four of each row in a vector
 //
 // as quant.Header has them, but Min of a block of 256 is negative, for additions everywhere. In Q2_K Scales
 // and Mins share a byte, as in the file.
@@ -47,6 +47,7 @@ type Weight struct {
 	stored     *simd.Stored // nil if AddRow does not know the type
 	codes      simd.Codes
 	grid       *simd.Grid  // or nil
+	woven      bool        // a panel has the file's bytes
 	wide       *[64]uint16 // codes in the form of simd.WidenPlanes, or nil
 	table      *[16]byte   // codes by stored value, or nil if the stored values are the codes
 	unit       int         // bytes of a unit of codes
@@ -82,13 +83,15 @@ func codesOf(d tensor.DType) simd.Codes {
 		return simd.Codes42
 	case tensor.Q2_K, tensor.TQ2_0, tensor.Q2_0:
 		return simd.Codes2
+	case tensor.Q1_0:
+		return simd.Codes1
 	case tensor.NVFP4:
 		return simd.CodesTable
 	case tensor.Q3_K:
 		return simd.Codes21
 	}
 	switch {
-	case !HasPlanes(d), gridOf(d) != nil:
+	case !HasPlanes(d), wovenBytes(d) > 0:
 		return simd.Codes8
 	case quant.Table(d) != nil:
 		return simd.CodesTable
@@ -98,12 +101,12 @@ func codesOf(d tensor.DType) simd.Codes {
 
 // HasPlanes reports whether panels can store the quantized type d.
 func HasPlanes(d tensor.DType) bool {
-	return d <= tensor.MXFP4 || d == tensor.NVFP4 || d == tensor.TQ2_0 || d == tensor.Q2_0 || gridOf(d) != nil
+	return d <= tensor.MXFP4 || d == tensor.NVFP4 || d >= tensor.TQ1_0 && d <= tensor.Q2_0 || gridOf(d) != nil
 }
 
 // hasGroups reports whether groups have scales of their own under a block's.
 func hasGroups(d tensor.DType) bool {
-	return d.BlockSize() == maxBlock && d != tensor.TQ2_0 && gridOf(d) == nil
+	return d.BlockSize() == maxBlock && d != tensor.TQ2_0 && wovenBytes(d) == 0
 }
 
 // maxBlock is the number of weights in the longest block.
@@ -128,8 +131,8 @@ func scaleBytes(d tensor.DType, k int) int {
 
 // chunkBytes returns the bytes of a chunk of k columns.
 func chunkBytes(d tensor.DType, k int) int {
-	if g := gridOf(d); g != nil {
-		return k / Chunk * g.Bytes()
+	if n := wovenBytes(d); n > 0 {
+		return k / Chunk * n
 	}
 	return scaleBytes(d, k) + k/32*codesOf(d).UnitBytes()
 }
@@ -158,7 +161,7 @@ func New(t tensor.Tensor) (*Weight, error) {
 	}
 	k := t.Shape[1]
 	w := &Weight{DType: d, N: t.Shape[0], K: k, file: t, stored: stored(d), codes: codesOf(d), table: tableOf(d),
-		grid: gridOf(d), unit: codesOf(d).UnitBytes(),
+		grid: gridOf(d), woven: wovenBytes(d) > 0, unit: codesOf(d).UnitBytes(),
 		scaleBytes: scaleBytes(d, Chunk), chunkBytes: chunkBytes(d, Chunk), panelBytes: panelBytes(d, k)}
 	w.wide = w.wideTable()
 	return w, nil
@@ -180,7 +183,7 @@ func (w *Weight) InPlace() bool { return w.data == nil }
 // wideTable returns nil for types whose planes simd.WidenPlanes does not read.
 func (w *Weight) wideTable() *[64]uint16 {
 	switch w.codes {
-	case simd.Codes8, simd.Codes2, simd.Codes21:
+	case simd.Codes8, simd.Codes2, simd.Codes21, simd.Codes1:
 		return nil
 	}
 	t := new([64]uint16)
@@ -200,8 +203,12 @@ func (w *Weight) wideTable() *[64]uint16 {
 // stored returns the layout of the type for simd.AddRow, nil without any: MXFP4's scales are bfloat16.
 func stored(d tensor.DType) *simd.Stored {
 	c := codesOf(d)
+	if d == tensor.TQ2_0 || d == tensor.Q2_0 || d == tensor.Q1_0 {
+		return &simd.Stored{Codes: c, Group: quant.GroupSize(d), Shared: d.BlockSize() / quant.GroupSize(d),
+			Scales: scaleBytes(d, Chunk), Chunk: chunkBytes(d, Chunk)}
+	}
 	if d == tensor.MXFP4 || d == tensor.NVFP4 || c == simd.Codes2 || c == simd.Codes21 || !HasPlanes(d) ||
-		gridOf(d) != nil {
+		wovenBytes(d) > 0 {
 		return nil
 	}
 	return &simd.Stored{Codes: c, Table: tableOf(d), Group: quant.GroupSize(d), Bytes: d.BlockSize() > 32,

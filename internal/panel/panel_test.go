@@ -255,6 +255,16 @@ func BenchmarkUnpack(b *testing.B) {
 		place, w := newWeight(b, tensor.Tensor{DType: d, Shape: tensor.Shape{Rows, k}, Data: rows})
 		g := Chunk / place.Group()
 		x := simd.Acts{Q: make([]int16, Chunk), DX: make([]float32, Chunk/simd.ActGroup), Init: make([]int32, g), Sums: make([]float32, g)}
+		row := simd.Acts{Q: make([]int16, k), DX: make([]float32, k/simd.ActGroup), Init: make([]int32, k/place.Group()), Sums: make([]float32, k/place.Group())}
+		if w.Stored().HasRow() {
+			b.Run(d.String()+"/stored", func(b *testing.B) {
+				var acc [Rows]float32
+				for b.Loop() {
+					simd.AddRow(acc[:], w.Whole(0, 1), 1, w.Bytes(), 0, w.Stored(), &row)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/Rows/k*256, "ns/256")
+			})
+		}
 		for name, w := range map[string]*Weight{"place": place, "panels": w} {
 			b.Run(d.String()+"/"+name, func(b *testing.B) {
 				var s Scratch

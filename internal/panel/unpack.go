@@ -82,9 +82,8 @@ func (w *Weight) open(s *Scratch, p, c int) []byte {
 		data, _ = w.chunk(p, c)
 		s.Next = &w.data[min(p*w.panelBytes+c*w.chunkBytes+ahead, len(w.data)-1)]
 	}
-	if w.grid != nil {
-		s.Scale, s.Min = s.scale[:k/s.Group*Rows], nil
-		simd.UnpackGrid(s.codes, s.Scale, data, w.grid)
+	if w.woven {
+		w.unpackWoven(s, data)
 		return s.codes
 	}
 	size := w.scaleBytes
@@ -123,10 +122,8 @@ func (w *Weight) unpackScales(s *Scratch, src []byte, k int) {
 		simd.PanelScales(s.Scale, d, integers(s.halves[:len(scales)]))
 		simd.PanelScales(s.Min, min, integers(s.halves[len(scales):]))
 	case w.DType == tensor.NVFP4:
-		for i, v := range scales {
-			s.Scale[i] = scalesNVFP4[uint8(v)]
-		}
-	case w.DType == tensor.TQ2_0 || w.DType == tensor.Q2_0:
+		simd.LoadE4M3(s.Scale, bytes(scales))
+	case w.DType == tensor.TQ2_0 || w.DType == tensor.Q2_0 || w.DType == tensor.Q1_0:
 		var each [Chunk / 64 * Rows]float32
 		simd.LoadF16(each[:len(d)], d)
 		for at := 0; at < len(s.Scale); at += Rows {

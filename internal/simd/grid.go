@@ -182,3 +182,36 @@ func (s *gridShape) sign(field byte) (all byte) {
 	}
 	return all
 }
+
+// DigitBytes is the bytes of a block in a panel for UnpackDigits.
+const DigitBytes = 13 * vector
+
+// UnpackDigits unpacks a block in a panel of StoredColumns codes of 0 to 2, of ggml's type TQ1_0, to codes
+// [StoredColumns/4][PanelRows][4]. A vector has four bytes of each row: fractions of 256, whose digits to the base of 3
+// are codes. Of 8 vectors, and of 4, the five digits make 8 and 4 vectors of codes each, and of the last four digits.
+func UnpackDigits(codes, src []byte) {
+	codes, src = codes[:StoredColumns*PanelRows], src[:DigitBytes]
+	if tier >= avx2 {
+		unpackDigitsVec(&codes[0], &src[0])
+		return
+	}
+	unpackDigitsGeneric(codes, src)
+}
+
+func unpackDigitsGeneric(codes, src []byte) {
+	const even = 0x00ff00ff00ff00ff
+	for _, part := range [...]struct{ vectors, digits int }{{8, 5}, {4, 5}, {1, 4}} {
+		size := part.vectors * vector
+		for i := 0; i < size; i += 8 {
+			x := binary.LittleEndian.Uint64(src[i:])
+			y := x >> 8 & even
+			x &= even
+			for n := range part.digits {
+				x, y = x*3, y*3
+				binary.LittleEndian.PutUint64(codes[n*size+i:], x>>8&even|y&^even)
+				x, y = x&even, y&even
+			}
+		}
+		codes, src = codes[part.digits*size:], src[size:]
+	}
+}

@@ -58,3 +58,36 @@ func TestUnpackGrid(t *testing.T) {
 		}
 	})
 }
+
+// TestUnpackDigits compares every tier with the generic twin, on every byte.
+func TestUnpackDigits(t *testing.T) {
+	eachTier(t, func(t *testing.T) {
+		src := make([]byte, DigitBytes)
+		for n := range 256 {
+			for i := range src {
+				src[i] = byte(n * (i + 1))
+			}
+			codes, want := make([]byte, StoredColumns*PanelRows), make([]byte, StoredColumns*PanelRows)
+			unpackDigitsGeneric(want, src)
+			if UnpackDigits(codes, src); !bytes.Equal(codes, want) {
+				t.Fatalf("other codes of bytes from %d", n)
+			}
+		}
+	})
+}
+
+// TestLoadE4M3 compares every tier with the generic twin, on every byte.
+func TestLoadE4M3(t *testing.T) {
+	src := make([]byte, 256)
+	for i := range src {
+		src[i] = byte(i)
+	}
+	eachTier(t, func(t *testing.T) {
+		for _, n := range []int{0, 16, 256, 255} {
+			dst, want := make([]float32, n), make([]float32, n)
+			loadE4M3Generic(want, src[256-n:])
+			LoadE4M3(dst, src[256-n:])
+			equal(t, fmt.Sprintf("%d floats", n), dst, want)
+		}
+	})
+}

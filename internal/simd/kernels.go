@@ -107,6 +107,9 @@ func unpack2Vec(dst, src []byte)
 func unpack21Vec(dst, src []byte)
 
 //go:noescape
+func unpack1Vec(dst, src []byte)
+
+//go:noescape
 func panelScalesVec(dst []float32, d *uint16, scale []int8)
 
 //go:noescape
@@ -213,6 +216,12 @@ func tiles1AMX(panels *tilePanel, count, blocks, pairs int, acts *uint16, acc, d
 	k, groups, stride int, config *tileConfig, height int)
 
 //go:noescape
+func loadE4M3AVX2(dst []float32, src []byte)
+
+//go:noescape
+func unpackDigitsVec(dst, src *byte)
+
+//go:noescape
 func unpackGridAVX512(dst, src *byte, steps *gridStep, n int, shape *gridShape, points *byte, index, four int)
 
 //go:noescape
@@ -284,6 +293,8 @@ func unpack41AVX512(dst, src []byte)
 func unpack42AVX512(dst, src []byte)
 func unpack2AVX512(dst, src []byte)
 func unpack21AVX512(dst, src []byte)
+func unpack1AVX512(dst, src []byte)
+func unpackDigitsAVX512(dst, src *byte)
 func panelScalesAVX512(dst []float32, d *uint16, scale []int8)
 func weaveAVX512(dst, src *byte, stride, n, in, out int, flip byte)
 func weaveHalvesAVX512(dst, src *byte, stride, n, in, out, other int)

@@ -181,7 +181,7 @@ func WidenPlanes(dst []uint16, src []byte, c Codes, table *[64]uint16) {
 }
 
 // planes are the vectors of a unit.
-var planes = [...]int{Codes4: 4, CodesTable: 4, Codes41: 5, Codes42: 6, Codes8: 8, Codes2: 2, Codes21: 3}
+var planes = [...]int{Codes4: 4, CodesTable: 4, Codes41: 5, Codes42: 6, Codes8: 8, Codes2: 2, Codes21: 3, Codes1: 1}
 
 // UnitBytes returns the bytes of a unit of codes.
 func (c Codes) UnitBytes() int { return planes[c] * vector }
@@ -207,6 +207,8 @@ func Unpack(dst, src []byte, c Codes, table *[16]byte) {
 		unpack2Vec(dst, src)
 	case Codes21:
 		unpack21Vec(dst, src)
+	case Codes1:
+		unpack1Vec(dst, src)
 	case Codes8:
 		copy(dst, src)
 	}
@@ -221,6 +223,16 @@ func PanelScales(dst []float32, d []uint16, scale []int8) {
 		return
 	}
 	panelScalesGeneric(dst, d, scale)
+}
+
+// LoadE4M3 sets dst to half of floats of 8 bits, without their signs: 0 for the byte 127, as ggml's type NVFP4 has its
+// scales. Binary16 has the bits at the same places, and a bias larger by 8.
+func LoadE4M3(dst []float32, src []byte) {
+	if dst = dst[:len(src)]; tier >= avx2 && len(src)%16 == 0 {
+		loadE4M3AVX2(dst, src)
+		return
+	}
+	loadE4M3Generic(dst, src)
 }
 
 // Fetch has memory to be read soon brought to the second cache.

@@ -1,6 +1,10 @@
 package simd
 
-import "math"
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/float16"
+)
 
 // vector is the bytes of a vector of a panel.
 const vector = 4 * PanelRows
@@ -118,7 +122,7 @@ func unpackGeneric(dst, src []byte, c Codes, table *[16]byte) {
 	for len(dst) > 0 {
 		unit, low := dst[:UnitSize], uint(0)
 		clear(unit)
-		if c != Codes2 && c != Codes21 {
+		if c != Codes2 && c != Codes21 && c != Codes1 {
 			for i, v := range src[:4*vector] {
 				unit[i], unit[i+4*vector] = v&15, v>>4
 			}
@@ -132,7 +136,10 @@ func unpackGeneric(dst, src []byte, c Codes, table *[16]byte) {
 			}
 			src, low = src[2*vector:], low+2
 		}
-		if c == Codes41 || c == Codes21 {
+		if c == Codes1 {
+			low = 1
+		}
+		if c == Codes41 || c == Codes21 || c == Codes1 {
 			for i, v := range src[:vector] {
 				for j := range 8 {
 					unit[i+j*vector] |= v >> j & 1 << low
@@ -152,5 +159,13 @@ func panelScalesGeneric(dst []float32, d []uint16, scale []int8) {
 	loadF16Generic(f[:], d)
 	for i, s := range scale {
 		dst[i] = f[i%PanelRows] * float32(s)
+	}
+}
+
+func loadE4M3Generic(dst []float32, src []byte) {
+	for i, e := range src {
+		if dst[i] = 0; e != 127 {
+			dst[i] = float16.F16(uint16(e&127)<<7) * (1 << 7)
+		}
 	}
 }

@@ -63,6 +63,14 @@ func TestAddPanel(t *testing.T) {
 
 // stored is the i-th way to store a chunk.
 func stored(i int) *Stored {
+	if i%8 == 7 {
+		shared := 2 << (i / 16 % 3)
+		scales := max(StoredColumns/ActGroup/shared*2*PanelRows, vector)
+		if i%16 == 7 {
+			return &Stored{Codes: Codes2, Table: new([16]byte), Group: 32, Shared: shared, Scales: scales, Chunk: scales + 8*2*vector}
+		}
+		return &Stored{Codes: Codes1, Table: new([16]byte), Group: 32, Shared: shared, Scales: scales, Chunk: scales + 8*vector}
+	}
 	s := &Stored{Codes: Codes(i % 5), Table: new([16]byte), Group: 32, Bytes: i/5&1 == 1, Min: i/10&1 == 1}
 	if s.Codes == Codes42 {
 		s.Group, s.Bytes, s.Min = 16, true, false

@@ -16,6 +16,7 @@ const (
 	Codes8                  // eight bits
 	Codes2                  // two bits
 	Codes21                 // two bits and one more
+	Codes1                  // one bit, for the codes 0 and 2
 )
 
 // Stored is how the chunks of a panel lie in memory: Scales bytes, and then the
@@ -30,11 +31,14 @@ type Stored struct {
 	// bytes are binary16.
 	Bytes, Min bool
 
+	// Shared is the number of groups with the same D, of Codes2 and Codes1, which have nothing else; 0 is 1.
+	Shared int
+
 	Scales, Chunk int // bytes: of the scales, and of all
 }
 
 // HasRow reports whether AddRow is faster than unpacking for AddPanel.
-func (s *Stored) HasRow() bool { return s != nil && tier >= avx2 }
+func (s *Stored) HasRow() bool { return s != nil && (tier >= avx512 || tier >= avx2 && s.Shared == 0) }
 
 // RowPlaces is at how many places AddRow does best.
 const RowPlaces = 4
@@ -44,7 +48,7 @@ const RowPlaces = 4
 // bytes apart. acc is [place][n][PanelRows], and x has as many columns as a panel.
 func AddRow(acc []float32, data []byte, n, panel, gap int, s *Stored, x *Acts) {
 	panels, chunks := len(acc)/PanelRows, len(x.Q)/StoredColumns
-	if tier < avx2 || panels == 0 || chunks == 0 {
+	if !s.HasRow() || panels == 0 || chunks == 0 {
 		addPanelsGeneric(acc, data, n, panel, gap, s, x)
 		return
 	}
@@ -69,6 +73,8 @@ func addRowPlaces(acc []float32, data []byte, sumgap, gap, places, chunks int, s
 	group := 2 * PanelRows
 	if s.Bytes {
 		group = PanelRows
+	} else if s.Shared > 0 {
+		group = s.Shared - 1 // a mask
 	}
 	addRowVec(&acc[0], &data[0], q, dx, init, sums, chunks, s.Scales, s.Chunk, group, s.Table, gap, sumgap, places*gap,
 		int(s.Codes))
@@ -105,6 +111,13 @@ func (s *Stored) scales(w *Panel, src []byte) {
 			src = src[2:]
 		}
 		return h
+	}
+	if s.Shared > 0 {
+		d := halves(len(w.Scale) / s.Shared)
+		for g := range len(w.Scale) / PanelRows {
+			loadF16Generic(w.Scale[g*PanelRows:][:PanelRows], d[g/s.Shared*PanelRows:][:PanelRows])
+		}
+		return
 	}
 	if !s.Bytes {
 		loadF16Generic(w.Scale, halves(len(w.Scale)))

@@ -285,6 +285,144 @@ place:
 	VMOVUPS Z0, (DI)
 	NEXT(512, 9, 1)
 
+// SHARED goes to the next place, unit or chunk of codes with a scale for R15+1 units, and nothing else.
+#define SHARED(codes, lines) \
+	ADDQ sumgap+96(FP), DI; \
+	ADDQ gap+88(FP), DX;    \
+	CMPQ DX, end+104(FP);   \
+	JNE  place;             \
+	ADDQ $codes, SI;        \
+	ADDQ $(64*lines), R9;   \
+	ADDQ $64, R8;           \
+	ADDQ $4, R12;           \
+	TESTQ R13, R13;         \
+	JZ   next;              \
+	ADDQ $4, R13;           \
+next:                           \
+	DECQ CX;                \
+	JZ   last;              \
+	TESTQ R15, CX;          \
+	JNZ  unit;              \
+	ADDQ $32, R10;          \
+	JMP  unit;              \
+last:                           \
+	ADDQ stride+64(FP), BX; \
+	DECQ R11;               \
+	JNZ  chunk;             \
+	VZEROUPPER;             \
+	RET
+
+// PLACED adds to sum the products of vector j of a unit, whose codes are in Z16 and Z17 at a mask's place.
+#define PLACED(j, mask, sum) \
+	VPANDD        mask, Z16, Z18;         \
+	VPANDD        mask, Z17, Z19;         \
+	VPDPWSSD.BCST (j*8)(R8), Z18, sum;    \
+	VPDPWSSD.BCST (j*8+4)(R8), Z19, sum
+
+// LOWER adds a sum of products to another, n bits lower.
+#define LOWER(n, a, sum) \
+	VPSRAD $n, a, a; \
+	VPADDD a, sum, sum
+
+TEXT addRow2AVX512<>(SB), NOSPLIT, $0-120
+	HEAD
+	WORDS(3, Z28)
+	WORDS(12, Z29)
+	WORDS(48, Z30)
+	WORDS(192, Z31)
+chunk:
+	CHUNK
+unit:
+	UNIT
+place:
+	VMOVUPS (DI), Z0
+	INIT(0, Z8, dot)
+	ZERO(Z9)
+	ZERO(Z10)
+	ZERO(Z11)
+	FETCH(0)
+	CODES(0, Z16)
+	VPSRLW $8, Z16, Z17
+	PLACED(0, Z28, Z8)
+	PLACED(2, Z29, Z9)
+	PLACED(4, Z30, Z10)
+	PLACED(6, Z31, Z11)
+	FETCH(1)
+	CODES(1, Z16)
+	VPSRLW $8, Z16, Z17
+	PLACED(1, Z28, Z8)
+	PLACED(3, Z29, Z9)
+	PLACED(5, Z30, Z10)
+	PLACED(7, Z31, Z11)
+	FETCH(2)
+	LOWER(2, Z9, Z8)
+	LOWER(4, Z10, Z8)
+	LOWER(6, Z11, Z8)
+	VCVTDQ2PS   Z8, Z8
+	VMULPS.BCST (R12), Z8, Z8
+	VCVTPH2PS   (R10)(DX*1), Z19
+	VFMADD231PS Z19, Z8, Z0
+	VMOVUPS     Z0, (DI)
+	SHARED(128, 3)
+
+TEXT addRow1AVX512<>(SB), NOSPLIT, $0-120
+	HEAD
+	WORDS(1, Z24)
+	WORDS(2, Z25)
+	WORDS(4, Z26)
+	WORDS(8, Z27)
+	WORDS(16, Z28)
+	WORDS(32, Z29)
+	WORDS(64, Z30)
+	WORDS(128, Z31)
+chunk:
+	CHUNK
+unit:
+	UNIT
+place:
+	VMOVUPS (DI), Z0
+	ZERO(Z1)
+	ZERO(Z3)
+	ZERO(Z4)
+	ZERO(Z5)
+	ZERO(Z6)
+	ZERO(Z7)
+	ZERO(Z8)
+	INIT(0, Z2, dot)
+	FETCH(0)
+	CODES(0, Z16)
+	VPSRLW $8, Z16, Z17
+	PLACED(0, Z24, Z1)
+	PLACED(1, Z25, Z2)
+	PLACED(2, Z26, Z3)
+	PLACED(3, Z27, Z4)
+	PLACED(4, Z28, Z5)
+	PLACED(5, Z29, Z6)
+	PLACED(6, Z30, Z7)
+	PLACED(7, Z31, Z8)
+	FETCH(1)
+	VPADDD Z1, Z1, Z1
+	VPADDD Z1, Z2, Z2
+	LOWER(1, Z3, Z2)
+	LOWER(2, Z4, Z2)
+	LOWER(3, Z5, Z2)
+	LOWER(4, Z6, Z2)
+	LOWER(5, Z7, Z2)
+	LOWER(6, Z8, Z2)
+	VCVTDQ2PS   Z2, Z2
+	VMULPS.BCST (R12), Z2, Z2
+	VCVTPH2PS   (R10)(DX*1), Z19
+	VFMADD231PS Z19, Z2, Z0
+	VMOVUPS     Z0, (DI)
+	SHARED(64, 2)
+
 // func addRowAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end, codes int)
 TEXT ·addRowAVX512(SB), NOSPLIT, $0-120
+	MOVQ codes+112(FP), AX
+	CMPQ AX, $5
+	JNE  2(PC)
+	JMP  addRow2AVX512<>(SB)
+	CMPQ AX, $7
+	JNE  2(PC)
+	JMP  addRow1AVX512<>(SB)
 	BY_CODES(addRow4AVX512<>, addRowTableAVX512<>, addRow41AVX512<>, addRow42AVX512<>, addRow8AVX512<>)

@@ -11,7 +11,7 @@ const FewRows = 8
 // HasRows reports whether AddRows is faster for a number of rows than AddPanel and AddChunks: only where groups are of
 // 32.
 func (s *Stored) HasRows(rows int) bool {
-	return s != nil && s.Group == ActGroup && rows > 1 && rows <= FewRows && tier >= amx
+	return s != nil && s.Group == ActGroup && s.Shared == 0 && rows > 1 && rows <= FewRows && tier >= amx
 }
 
 const (
@@ -55,7 +55,7 @@ func Join(dst []byte, x *Acts, rows int) {
 // acc is [panel][rows][PanelRows].
 func AddRows(acc []float32, data []byte, panel int, s *Stored, joined []byte, rows int) {
 	panels, chunks := len(acc)/PanelRows/rows, len(joined)/joinedStep(rows)*joinColumns/StoredColumns
-	if tier < amx || s.Codes == Codes42 || rows < 2 || rows > FewRows || panels == 0 || chunks == 0 {
+	if tier < amx || s.Codes == Codes42 || s.Shared > 0 || rows < 2 || rows > FewRows || panels == 0 || chunks == 0 {
 		addRowsGeneric(acc, data, panel, s, joined, rows)
 		return
 	}

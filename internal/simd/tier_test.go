@@ -24,7 +24,7 @@ func generically(f func()) {
 }
 
 // packed are the codes that Unpack unpacks.
-var packed = []Codes{Codes4, CodesTable, Codes41, Codes42, Codes2, Codes21}
+var packed = []Codes{Codes4, CodesTable, Codes41, Codes42, Codes2, Codes21, Codes1}
 
 func TestChoose(t *testing.T) {
 	x86, arm := []string{"generic", "avx2", "avx512", "amx"}, []string{"generic", "neon", "sdot"}

@@ -244,6 +244,86 @@ done:
 	VZEROUPPER
 	RET
 
+// ONE makes vector i of the plane of one bit, shifted by OP.
+#define ONE(OP, n, i) \
+	OP      $n, Y0, Y1;   \
+	VPAND   Y14, Y1, Y1;  \
+	VMOVDQU Y1, (i*64)(DI)
+
+// func unpack1Vec(dst, src []byte)
+TEXT ·unpack1Vec(SB), NOSPLIT, $0-48
+	UPGRADE(·unpack1AVX512)
+	HEAD(done)
+	MASK(2, X14, Y14)
+	XORL BX, BX
+loop:
+	VMOVDQU (SI), Y0
+	ONE(VPSLLW, 1, 0)
+	ONE(VPSRLW, 0, 1)
+	ONE(VPSRLW, 1, 2)
+	ONE(VPSRLW, 2, 3)
+	ONE(VPSRLW, 3, 4)
+	ONE(VPSRLW, 4, 5)
+	ONE(VPSRLW, 5, 6)
+	ONE(VPSRLW, 6, 7)
+	HALF(64, loop)
+done:
+	VZEROUPPER
+	RET
+
+// DIGIT makes the next digits of the bytes of Y0 and Y1, 16 bits each.
+#define DIGIT(at) \
+	VPMULLW  Y13, Y0, Y0;   \
+	VPMULLW  Y13, Y1, Y1;   \
+	VPSRLW   $8, Y0, Y2;    \
+	VPANDN   Y1, Y14, Y3;   \
+	VPOR     Y3, Y2, Y2;    \
+	VMOVDQU  Y2, (at)(DI);  \
+	VPAND    Y14, Y0, Y0;   \
+	VPAND    Y14, Y1, Y1
+
+// DIGITS makes four digits of half a vector of bytes, each at the distance of so many vectors, and goes on.
+#define DIGITS(n) \
+	VMOVDQU  (SI), Y1;      \
+	VPAND    Y14, Y1, Y0;   \
+	VPSRLW   $8, Y1, Y1;    \
+	DIGIT(0);               \
+	DIGIT(n*64);            \
+	DIGIT(n*128);           \
+	DIGIT(n*192);           \
+	ADDQ     $32, SI;       \
+	ADDQ     $32, DI
+
+// func unpackDigitsVec(dst, src *byte)
+TEXT ·unpackDigitsVec(SB), NOSPLIT, $0-16
+	UPGRADE(·unpackDigitsAVX512)
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVL         $0x00ff00ff, AX
+	VMOVD        AX, X14
+	VPBROADCASTD X14, Y14
+	MOVL         $0x00030003, AX
+	VMOVD        AX, X13
+	VPBROADCASTD X13, Y13
+	MOVL $16, CX
+eight:
+	DIGITS(8)
+	DIGIT(8*256-32)
+	DECQ CX
+	JNZ  eight
+	ADDQ $(4*512), DI
+	MOVL $8, CX
+four:
+	DIGITS(4)
+	DIGIT(4*256-32)
+	DECQ CX
+	JNZ  four
+	ADDQ $(4*256), DI
+	DIGITS(1)
+	DIGITS(1)
+	VZEROUPPER
+	RET
+
 // func panelScalesVec(dst []float32, d *uint16, scale []int8)
 TEXT ·panelScalesVec(SB), NOSPLIT, $0-56
 	UPGRADE(·panelScalesAVX512)
@@ -268,6 +348,40 @@ loop:
 	ADDQ      $64, DI
 	DECQ      CX
 	JNZ       loop
+done:
+	VZEROUPPER
+	RET
+
+// func loadE4M3AVX2(dst []float32, src []byte)
+TEXT ·loadE4M3AVX2(SB), NOSPLIT, $0-48
+	MOVQ         dst_base+0(FP), DI
+	MOVQ         src_base+24(FP), SI
+	MOVQ         src_len+32(FP), CX
+	MOVL         $0x007f007f, AX
+	VMOVD        AX, X14
+	VPBROADCASTD X14, Y14
+	MOVL         $0x43000000, AX // 128
+	VMOVD        AX, X15
+	VPBROADCASTD X15, Y15
+	SHRQ         $4, CX
+	JZ           done
+loop:
+	VPMOVZXBW    (SI), Y0
+	VPCMPEQW     Y14, Y0, Y1
+	VPAND        Y14, Y0, Y0
+	VPANDN       Y0, Y1, Y0
+	VPSLLW       $7, Y0, Y0
+	VEXTRACTI128 $1, Y0, X1
+	VCVTPH2PS    X0, Y0
+	VCVTPH2PS    X1, Y1
+	VMULPS       Y15, Y0, Y0
+	VMULPS       Y15, Y1, Y1
+	VMOVUPS      Y0, 0(DI)
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         $16, SI
+	ADDQ         $64, DI
+	DECQ         CX
+	JNZ          loop
 done:
 	VZEROUPPER
 	RET

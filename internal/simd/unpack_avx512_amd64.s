@@ -215,6 +215,83 @@ done:
 	VZEROUPPER
 	RET
 
+// ONE makes vector i of the plane of one bit, shifted by OP.
+#define ONE(OP, n, i) \
+	OP        $n, Z0, Z1;   \
+	VPANDD    Z16, Z1, Z1;  \
+	VMOVDQU32 Z1, (i*64)(DI)
+
+// func unpack1AVX512(dst, src []byte)
+TEXT ·unpack1AVX512(SB), NOSPLIT, $0-48
+	HEAD(done)
+	MASK(2, Z16)
+loop:
+	VMOVDQU32 (SI), Z0
+	ONE(VPSLLW, 1, 0)
+	ONE(VPSRLW, 0, 1)
+	ONE(VPSRLW, 1, 2)
+	ONE(VPSRLW, 2, 3)
+	ONE(VPSRLW, 3, 4)
+	ONE(VPSRLW, 4, 5)
+	ONE(VPSRLW, 5, 6)
+	ONE(VPSRLW, 6, 7)
+	NEXT(64, loop)
+done:
+	VZEROUPPER
+	RET
+
+// DIGIT makes the next digits of the bytes of Z0 and Z1, 16 bits each.
+#define DIGIT(at) \
+	VPMULLW   Z18, Z0, Z0;   \
+	VPMULLW   Z18, Z1, Z1;   \
+	VPSRLW    $8, Z0, Z2;    \
+	OR(Z1, Z17, Z2);         \
+	VMOVDQU32 Z2, (at)(DI);  \
+	VPANDD    Z16, Z0, Z0;   \
+	VPANDD    Z16, Z1, Z1
+
+// DIGITS makes four digits of a vector of bytes, each at the distance of so many vectors.
+#define DIGITS(n) \
+	VMOVDQU32 (SI), Z1;     \
+	VPANDD    Z16, Z1, Z0;  \
+	VPSRLW    $8, Z1, Z1;   \
+	DIGIT(0);               \
+	DIGIT(n*64);            \
+	DIGIT(n*128);           \
+	DIGIT(n*192)
+
+// func unpackDigitsAVX512(dst, src *byte)
+TEXT ·unpackDigitsAVX512(SB), NOSPLIT, $0-16
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVL $0x00ff00ff, AX
+	VPBROADCASTD AX, Z16
+	MOVL $0xff00ff00, AX
+	VPBROADCASTD AX, Z17
+	MOVL $0x00030003, AX
+	VPBROADCASTD AX, Z18
+	MOVL $8, CX
+eight:
+	DIGITS(8)
+	DIGIT(8*256)
+	ADDQ $64, SI
+	ADDQ $64, DI
+	DECQ CX
+	JNZ  eight
+	ADDQ $(4*512), DI
+	MOVL $4, CX
+four:
+	DIGITS(4)
+	DIGIT(4*256)
+	ADDQ $64, SI
+	ADDQ $64, DI
+	DECQ CX
+	JNZ  four
+	ADDQ $(4*256), DI
+	DIGITS(1)
+	VZEROUPPER
+	RET
+
 // func panelScalesAVX512(dst []float32, d *uint16, scale []int8)
 TEXT ·panelScalesAVX512(SB), NOSPLIT, $0-56
 	MOVQ      dst_base+0(FP), DI
