@@ -2,15 +2,15 @@ package tokenizer
 
 // What the tests outside of the package look at.
 var (
-	Patterns = map[string]splitter{} // by regular expressions
-	Aliases  = map[string]string{}   // other spellings of patterns
-	StageREs = map[string][]string{} // of DeepSeek's pre-tokenizers
-	names    = map[string]string{}   // of patterns
+	Patterns = map[string][]splitter{} // by regular expressions
+	Aliases  = map[string]string{}     // other spellings of patterns
+	StageREs = map[string][]string{}   // of DeepSeek's pre-tokenizers
+	names    = map[string]string{}     // of patterns
 )
 
 func init() {
 	for name, p := range known().Patterns {
-		Patterns[p.Regex], names[p.Regex] = patternSplitters[name], name
+		Patterns[p.Regex], names[p.Regex] = stagesOf(name), name
 		for _, other := range p.Also {
 			Aliases[other] = p.Regex
 		}

@@ -9,7 +9,7 @@ import (
 
 // FromJSON makes the tokenizer of a tokenizer.json file of Hugging Face's tokenizers library. The tokenizer_config.json
 // beside it, or nil, is config, which names BOS and EOS; add_bos_token and add_eos_token there overrule the
-// post-processor. A pre-tokenizer's regular expression is not run, and must be known.
+// post-processor. A pre-tokenizer's regular expression must be known.
 func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
 	var f jsonFile
 	if err := json.Unmarshal(tokenizerJSON, &f); err != nil {

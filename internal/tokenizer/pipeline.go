@@ -227,13 +227,13 @@ func (p *pipeline) split(s *jsonStep) error {
 	if p.byteLevel && pattern != "threeASCII" { // this pattern alone treats bytes like characters
 		return fmt.Errorf("a Split by the regular expression %q after ByteLevel is not supported", *s.Pattern.Regex)
 	}
-	p.add(pattern, patternSplitters[pattern])
+	p.add(pattern, stagesOf(pattern)...)
 	return nil
 }
 
-// add adds a splitter with its pattern, or with words for a splitter beyond regular expressions.
-func (p *pipeline) add(pattern string, cut splitter) {
-	p.patterns, p.stages = append(p.patterns, pattern), append(p.stages, cut)
+// add adds splitters with their pattern, or with words for a splitter beyond regular expressions.
+func (p *pipeline) add(pattern string, cut ...splitter) {
+	p.patterns, p.stages = append(p.patterns, pattern), append(p.stages, cut...)
 }
 
 // digits adds a Digits. After ByteLevel each byte is a character.

@@ -88,10 +88,9 @@ func preTokenizerOf(name string) (preTokenizer, error) {
 }
 
 // splitters returns the splitters of named patterns.
-func splitters(patterns []string) []splitter {
-	stages := make([]splitter, len(patterns))
-	for i, p := range patterns {
-		stages[i] = patternSplitters[p]
+func splitters(patterns []string) (stages []splitter) {
+	for _, p := range patterns {
+		stages = append(stages, stagesOf(p)...)
 	}
 	return stages
 }

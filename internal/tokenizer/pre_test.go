@@ -53,8 +53,14 @@ var llamaCpp = []struct {
 	{"minicpm5", []string{`\p{N}{1,3}`, strings.ReplaceAll(words3, `\p{N}{1,3}`, `\p{N}+`)}},
 	{"bloom poro-chat gpt3-finnish", []string{blooms}},
 	{"viking", []string{blooms, `\p{N}`}},
-	{"deepseek-llm gemma4 granite-embed-multi-311m sarvam-moe", nil},                    // TestStages; of characters
-	{"afmoe chameleon cohere2moe jais-2 superbpe tiny_aya whitespace", []string{"not"}}, // not supported
+	{"deepseek-llm gemma4 granite-embed-multi-311m sarvam-moe", nil}, // TestStages; of characters
+	{"tiny_aya cohere2moe", []string{`\d{1,3}(?=(?:\d{3})*` + noWord + `)`, cased}},
+	{"superbpe", []string{`\p{N}+`, `(?=(\d{3})+(?!\d))`}},
+	// the first is a function there (unicode_regex_split_custom_afmoe in src/unicode.cpp), which leaves the text before digits to them
+	{"afmoe", []string{`\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))`, `[一-鿿㐀-䶿\x{f900}-\x{faff}぀-ゟ゠-ヿ･-ﾟ⼀-\x{2fdf}\x{e40}-\x{e7f}\x{e80}-\x{eff}ក-\x{17ff}က-႟ꩠ-ꩿꧠ-\x{a9ff}가-\x{d7af}ᄀ-ᇿ]+`, chainedKana}},
+	{"jais-2", []string{strings.TrimSuffix(words3, `\s+(?!\S)|\s+`) + `\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}`}},
+	{"chameleon", []string{`<sentinel:[0-9]+>`, `(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z`, `([\t\n]|    |  )`, `\p{N}`, "[\\p{P}!-/:-@\\[-`{-~]", plain}},
+	{"whitespace", []string{"not"}}, // not supported
 }
 
 // hard are texts in which the patterns differ.

@@ -13,6 +13,29 @@ import (
 // category. A byte that is not UTF-8 counts as U+FFFD, a symbol.
 type splitter func(s string) int
 
+// stagesOf returns the splitters of a pattern, each for the pieces of the previous. A pattern without splitters here is
+// a regular expression that package regexp runs.
+func stagesOf(pattern string) []splitter {
+	switch pattern {
+	case "cascade":
+		return []splitter{splitDigits3, splitBlanks}
+	case "groups":
+		stages := []splitter{splitClosedDigits}
+		for _, cut := range groupStages(unicode.IsDigit) {
+			stages = append(stages, atDigits(cut))
+		}
+		return stages
+	case "numberGroups":
+		return append([]splitter{splitNumbers}, groupStages(unicode.IsNumber)...)
+	case "thirds":
+		return groupStages(unicode.IsDigit)
+	}
+	if s, ok := patternSplitters[pattern]; ok {
+		return []splitter{s}
+	}
+	return []splitter{regexSplitter(regex(pattern))}
+}
+
 // patternSplitters has the splitters by the names of their patterns in pretokenizers.json.
 var patternSplitters = map[string]splitter{
 	"digits3":     splitDigits3,

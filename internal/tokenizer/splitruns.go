@@ -1,6 +1,8 @@
 package tokenizer
 
 import (
+	"cmp"
+	"regexp"
 	"strings"
 	"sync"
 	"unicode"
@@ -98,6 +100,115 @@ func splitQuotedPunct(s string) int { return splitRuns(s, isQuotedPunct, false, 
 
 // splitEachPunct cuts by [\p{P}$+<=>^~|`].
 func splitEachPunct(s string) int { return splitRuns(s, isQuotedPunct, false, 1) }
+
+// groupStages cuts digits into threes from the right: within pieces of the stage before, at each place before a
+// multiple of three digits, the rest of their run.
+func groupStages(digit func(rune) bool) []splitter {
+	return []splitter{
+		func(s string) int { return splitBeforeGroups(s, digit) },
+		func(s string) int { return splitGroups(s, digit) },
+	}
+}
+
+// splitBeforeGroups cuts at the first of these places in each run of digits, behind one digit or two.
+func splitBeforeGroups(s string, digit func(rune) bool) int {
+	var at [3]int // places of the run's first digits
+	count := 0
+	for i := 0; i <= len(s); {
+		r, n := rune(-1), 1
+		if i < len(s) {
+			r, n = decode(s, i)
+		}
+		switch {
+		case r >= 0 && digit(r):
+			if count < len(at) {
+				at[count] = i
+			}
+			count++
+		case count >= 3 && at[count%3] > 0:
+			return at[count%3]
+		default:
+			count = 0
+		}
+		i += n
+	}
+	return len(s)
+}
+
+// splitGroups cuts behind each three digits before further ones.
+func splitGroups(s string, digit func(rune) bool) int {
+	for i, count := 0, 0; i < len(s); count++ {
+		r, n := decode(s, i)
+		if !digit(r) {
+			break
+		}
+		if count == 3 {
+			return i
+		}
+		i += n
+	}
+	return len(s)
+}
+
+// splitClosedDigits makes a piece of each run of digits without a letter, mark, number or underscore behind the run.
+func splitClosedDigits(s string) int {
+	for i := 0; i < len(s); {
+		end := while(s, i, unicode.IsDigit)
+		if end > i && (end == len(s) || !isWordAt(s, end)) {
+			return cmp.Or(i, end)
+		}
+		_, n := decode(s, end)
+		i = end + n
+	}
+	return len(s)
+}
+
+// atDigits cuts pieces whose last character is a digit: of splitClosedDigits the runs alone.
+func atDigits(cut splitter) splitter {
+	return func(s string) int {
+		if r, _ := utf8.DecodeLastRuneInString(s); !unicode.IsDigit(r) {
+			return len(s)
+		}
+		return cut(s)
+	}
+}
+
+// isWordAt reports whether Oniguruma's \w matches at s[i:].
+func isWordAt(s string, i int) bool {
+	r, _ := decode(s, i)
+	return isMarked(r) || unicode.In(r, unicode.N, unicode.Pc, unicode.Other_Alphabetic)
+}
+
+// maxBlanks is the highest power of two in the pattern cascade.
+const maxBlanks = 512
+
+// splitBlanks cuts white space without a newline at its end by powers of two, as long as possible each.
+func splitBlanks(s string) int {
+	end := 0
+	for i, count, power := 0, 0, 1; i < len(s) && count < maxBlanks; {
+		c, n := classAt(s, i)
+		if c != blank || isNewline(s[len(s)-1]) {
+			return len(s)
+		}
+		i += n
+		if count++; count == power {
+			end, power = i, 2*power
+		}
+	}
+	return end
+}
+
+// regexSplitter cuts by a regular expression within the language of package regexp.
+func regexSplitter(regex string) splitter {
+	re := regexp.MustCompile(regex)
+	return func(s string) int {
+		at := re.FindStringIndex(s)
+		if at == nil {
+			return len(s)
+		}
+		return cmp.Or(at[0], at[1])
+	}
+}
 
 // splitThreeASCII cuts by the pattern threeASCII.
 func splitThreeASCII(s string) int {
