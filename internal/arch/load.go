@@ -3,9 +3,11 @@
 package arch
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/bind"
 	"github.com/karat-run/karat/internal/checkpoint"
@@ -110,7 +112,44 @@ func load(c *checkpoint.Checkpoint, src bind.Source, context int) (g *graph.Grap
 	b := graph.New()
 	m.Forward(b)
 	g, recorded := b.Graph()
+	bound, spare := dropSpare(c, bound)
+	if spare > 0 {
+		notes = append(notes, fmt.Sprintf("%d biases of zeros are set aside: the model has no biases there", spare))
+	}
 	return g, weights, notes, errors.Join(bound, recorded)
+}
+
+// dropSpare drops the errors about biases of zeros that a packed folder has beyond the model's tensors, and counts these
+// biases: AutoGPTQ gave every layer one (auto_gptq/nn_modules/qlinear).
+func dropSpare(c *checkpoint.Checkpoint, bound error) (rest error, spare int) {
+	all, ok := bound.(interface{ Unwrap() []error })
+	if !ok || c.Packing == "" {
+		return bound, 0
+	}
+	var errs []error
+	for _, err := range all.Unwrap() {
+		var e *graph.TensorError
+		if errors.As(err, &e) && (e.Fault == graph.Unclaimed || e.Fault == graph.Refused) && isZeroBias(c, e.Tensor) {
+			spare++
+		} else {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...), spare
+}
+
+// isZeroBias reports whether a tensor is a bias of zeros.
+func isZeroBias(c *checkpoint.Checkpoint, name string) bool {
+	t, ok := c.Tensor("", name)
+	if !ok || !strings.HasSuffix(name, ".bias") {
+		return false
+	}
+	err := mmap.Guard(func() (err error) {
+		t, err = t.Whole()
+		ok = err == nil && len(bytes.Trim(t.Data, "\x00")) == 0
+		return err
+	})
+	return ok && err == nil
 }
 
 // model makes c's model, whose weights are yet to be bound.
