@@ -119,7 +119,7 @@ func load(c *checkpoint.Checkpoint, src bind.Source, context int) (g *graph.Grap
 	return g, weights, notes, errors.Join(bound, recorded)
 }
 
-// dropSpare drops the errors about biases of zeros that a packed folder has beyond the model's tensors, and counts these
+// dropSpare drops the errors about biases of zeros in a packed folder beyond the model's tensors, and counts these
 // biases: AutoGPTQ gave every layer one (auto_gptq/nn_modules/qlinear).
 func dropSpare(c *checkpoint.Checkpoint, bound error) (rest error, spare int) {
 	all, ok := bound.(interface{ Unwrap() []error })

@@ -3,11 +3,14 @@ package packing
 import (
 	"cmp"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"regexp"
+	"regexp/syntax"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/karat-run/karat/internal/tensor"
@@ -22,21 +25,30 @@ type compressed struct {
 	Sparsity  struct {
 		Format string
 	} `json:"sparsity_config"`
+
+	patterns map[string]*regexp.Regexp // those of targets and Ignore
 }
 
 // scheme describes the packing of its targets' weights.
 type scheme struct {
 	Targets []string
 	Format  string
-	Weights *struct {
-		Bits      int `json:"num_bits"`
-		Type      string
-		Symmetric *bool // nil as true
-		Strategy  string
-		Group     int   `json:"group_size"`
-		Block     []int `json:"block_structure"`
-		ActOrder  any
-	}
+	Weights *numbers
+}
+
+// numbers describes packed numbers (QuantizationArgs in quant_args.py).
+type numbers struct {
+	Bits      int             `json:"num_bits"` // 8 where left out
+	Type      string          // int where left out
+	Symmetric *bool           // nil as true
+	Strategy  string          // by Group where left out
+	Group     *int            `json:"group_size"`
+	ActOrder  any             // true as group
+	Structure json.RawMessage `json:"block_structure"` // a list, or "2x4"
+
+	block   []int
+	group   int
+	ordered bool // columns of a group are apart
 }
 
 func (p *compressed) validate() error {
@@ -44,7 +56,11 @@ func (p *compressed) validate() error {
 		return errors.New("transform_config has rotations of activations, which are not computed; " + advice)
 	}
 	if f := p.Sparsity.Format; f != "" && f != "dense" {
-		return fmt.Errorf("sparsity_config has format %q, which is not read; %s", f, advice)
+		return fmt.Errorf("sparsity_config.format: %q is not read; %s", f, advice)
+	}
+	p.patterns = map[string]*regexp.Regexp{}
+	if err := p.compile(p.Ignore, false); err != nil {
+		return fmt.Errorf("ignore: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Groups)) {
 		s := p.Groups[name]
@@ -55,18 +71,100 @@ func (p *compressed) validate() error {
 		case "pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "nvfp4-pack-quantized",
 			"mxfp4-pack-quantized", "mxfp8-quantized", "dense", "":
 		default:
-			return fmt.Errorf("config_groups.%s has format %q, which is not read; %s", name, f, advice)
+			return fmt.Errorf("config_groups.%s.format: %q is not read; %s", name, f, advice)
 		}
-		if w := s.Weights; w != nil {
-			if w.Bits < 1 || w.Bits > 8 {
-				return fmt.Errorf("config_groups.%s has %d bits, expected 1 to 8", name, w.Bits)
-			}
-			if err := checkBlock("block_structure", w.Block); err != nil {
-				return fmt.Errorf("config_groups.%s: %w", name, err)
+		if err := p.compile(s.Targets, len(p.Groups) > 1); err != nil {
+			return fmt.Errorf("config_groups.%s.targets: %w", name, err)
+		}
+		if s.Weights != nil {
+			if err := s.Weights.validate(); err != nil {
+				return fmt.Errorf("config_groups.%s.weights.%w", name, err)
 			}
 		}
 	}
 	return nil
+}
+
+// compile compiles the patterns in a list. A pattern that looks around, as Python's may, is an error where it decides.
+func (p *compressed) compile(list []string, decides bool) error {
+	for _, target := range list {
+		pattern, is := strings.CutPrefix(target, "re:")
+		if !is {
+			continue
+		}
+		re, err := regexp.Compile("^(?:" + pattern + ")")
+		if e := (*syntax.Error)(nil); errors.As(err, &e) && e.Code == syntax.ErrInvalidPerlOp && !decides {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%q is no pattern that is read: %w", target, err)
+		}
+		p.patterns[target] = re
+	}
+	return nil
+}
+
+// validate fills in fields that are left out, and checks the others. Errors begin with a field.
+func (n *numbers) validate() error {
+	n.Bits, n.Type = cmp.Or(n.Bits, 8), cmp.Or(strings.ToLower(n.Type), "int")
+	if n.Strategy = strings.ToLower(n.Strategy); n.Strategy == "" {
+		n.Strategy = "tensor"
+		if n.Group != nil && *n.Group > 0 {
+			n.Strategy = "group"
+		} else if n.Group != nil {
+			n.Strategy = "channel"
+		}
+	}
+	switch n.ActOrder {
+	case nil, false, "weight", "static":
+	case true, "group", "dynamic":
+		n.ordered = true
+	default:
+		return fmt.Errorf("actorder: %v is none of group, weight, dynamic and static", n.ActOrder)
+	}
+	if n.Group != nil {
+		n.group = *n.Group
+	}
+	var err error
+	if n.block, err = parseBlock(n.Structure); err != nil {
+		return err
+	}
+	switch grouped := strings.HasSuffix(n.Strategy, "group"); {
+	case n.Bits < 1 || n.Bits > 8:
+		return fmt.Errorf("num_bits: %d bits, expected 1 to 8", n.Bits)
+	case n.Type != "int" && n.Type != "float":
+		return fmt.Errorf("type: %q is neither int nor float", n.Type)
+	case !slices.Contains([]string{"tensor", "channel", "group", "tensor_group", "block"}, n.Strategy):
+		return fmt.Errorf("strategy: %q is none of tensor, channel, group, tensor_group and block", n.Strategy)
+	case n.group < -1 || grouped != (n.group > 0):
+		return fmt.Errorf("group_size: %d contradicts strategy %q", n.group, n.Strategy)
+	case n.Strategy == "block" && n.block == nil:
+		return errors.New("block_structure is missing, for strategy \"block\"")
+	case n.Strategy != "block" && n.block != nil:
+		return fmt.Errorf("block_structure: %.80s contradicts strategy %q", n.Structure, n.Strategy)
+	case n.ordered && !grouped:
+		return fmt.Errorf("actorder: %v contradicts strategy %q", n.ActOrder, n.Strategy)
+	}
+	return nil
+}
+
+// parseBlock returns the rows and columns of a block, nil for none.
+func parseBlock(raw json.RawMessage) (block []int, err error) {
+	if isNull(raw) {
+		return nil, nil
+	}
+	separates := func(r rune) bool { return strings.ContainsRune(`"[], x`, r) }
+	for _, part := range strings.FieldsFunc(string(raw), separates) {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("block_structure: %.80s, expected rows and columns", raw)
+		}
+		block = append(block, n)
+	}
+	if len(block) != 2 {
+		return nil, fmt.Errorf("block_structure: %.80s, expected rows and columns", raw)
+	}
+	return block, nil
 }
 
 // format returns a scheme's format.
@@ -83,8 +181,8 @@ func (p *compressed) Name() string {
 		text := p.format(p.Groups[name])
 		if w := p.Groups[name].Weights; w != nil {
 			text += fmt.Sprintf(" %s%d", w.Type, w.Bits)
-			if w.Group > 0 {
-				text += fmt.Sprintf(", groups of %d", w.Group)
+			if w.group > 0 {
+				text += fmt.Sprintf(", groups of %d", w.group)
 			}
 		}
 		if !slices.Contains(formats, text) {
@@ -96,14 +194,14 @@ func (p *compressed) Name() string {
 
 // of returns the scheme of a module: by the module's name before patterns, and by patterns before classes.
 func (p *compressed) of(module string) (*scheme, error) {
-	if i := slices.IndexFunc(p.Ignore, func(target string) bool { return rank(target, module) > 1 }); i >= 0 {
+	if i := slices.IndexFunc(p.Ignore, func(target string) bool { return p.rank(target, module) > 1 }); i >= 0 {
 		return nil, fmt.Errorf("it is packed, but ignore has %q", p.Ignore[i])
 	}
 	var best *scheme
 	most := 0
 	for _, name := range slices.Sorted(maps.Keys(p.Groups)) {
 		for _, target := range p.Groups[name].Targets {
-			if n := rank(target, module); n > most {
+			if n := p.rank(target, module); n > most {
 				best, most = p.Groups[name], n
 			}
 		}
@@ -115,22 +213,15 @@ func (p *compressed) of(module string) (*scheme, error) {
 }
 
 // rank returns how specific a target is about a module: 3 by its name, 2 by a pattern, 1 by a class, 0 not at all. A
-// pattern in Python's syntax alone counts as a class.
-func rank(target, module string) int {
-	pattern, is := strings.CutPrefix(target, "re:")
+// pattern that looks around counts as a class.
+func (p *compressed) rank(target, module string) int {
+	re, is := p.patterns[target], strings.HasPrefix(target, "re:")
 	switch {
 	case target == module:
 		return 3
-	case is:
-		re, err := regexp.Compile("^(?:" + pattern + ")")
-		if err != nil {
-			return 1
-		}
-		if re.MatchString(module) {
-			return 2
-		}
-		return 0
-	case strings.Contains(target, "."):
+	case re != nil && re.MatchString(module):
+		return 2
+	case re != nil, !is && strings.Contains(target, "."):
 		return 0
 	}
 	return 1
@@ -150,20 +241,20 @@ func (p *compressed) weight(m *module) (tensor.Tensor, error) {
 	}
 	switch w.DType {
 	case tensor.U8:
-		return readFours(m, w, s.Weights.Group, "weight_global_scale")
+		return readFours(m, w, s.Weights.group, "weight_global_scale")
 	case tensor.I32:
 		return s.readPacked(m, w)
 	}
 	if _, ok := m.parts["weight_zero_point"]; ok || s.Weights.Strategy == "group" {
 		return s.readGroups(m, w, &matrix{codes: &octets{w.Data, w.Shape.Last()}, values: findValues(w.DType)}, w.Shape)
 	}
-	return readScaled(m, w, findValues(w.DType), "weight_scale", s.Weights.Block)
+	return readScaled(m, w, findValues(w.DType), "weight_scale", s.Weights.block)
 }
 
 // check returns an error where a weight has another type than the scheme's numbers, or lacks zero points.
 func (s *scheme) check(m *module, ending string, w tensor.Tensor) error {
 	want, bits := tensor.Invalid, s.Weights.Bits
-	switch kind := cmp.Or(s.Weights.Type, "int"); {
+	switch kind := s.Weights.Type; {
 	case kind == "int" && ending == "weight_packed":
 		want = tensor.I32
 	case kind == "int":
@@ -222,10 +313,7 @@ func (s *scheme) readGroups(m *module, w tensor.Tensor, x *matrix, shape tensor.
 	x.rows, x.columns = matrices*rows, columns
 	groups := x.divide(0)
 	if s.Weights.Strategy == "group" {
-		if s.Weights.Group < 1 {
-			return w, fmt.Errorf("groups of %d columns", s.Weights.Group)
-		}
-		groups = x.divide(s.Weights.Group)
+		groups = x.divide(s.Weights.group)
 	}
 	shapes := []tensor.Shape{reshape(shape, rows, groups)}
 	if s.Weights.Strategy == "tensor" {
@@ -253,7 +341,7 @@ func (s *scheme) readGroups(m *module, w tensor.Tensor, x *matrix, shape tensor.
 			return w, err
 		}
 		err = x.order("weight_g_idx", g, groups)
-	} else if s.Weights.ActOrder == "group" {
+	} else if s.Weights.ordered {
 		err = errors.New("weight_g_idx is missing: the scheme has actorder")
 	}
 	if err != nil {

@@ -17,9 +17,6 @@ func readFours(m *module, w tensor.Tensor, group int, factor string) (tensor.Ten
 	if columns *= 2; err == nil && columns%8 != 0 {
 		err = fmt.Errorf("rows of %d codes, expected a multiple of 8", columns)
 	}
-	if group == 0 && factor == "weight_global_scale" {
-		group = 16
-	}
 	if err == nil && group != 16 && group != 32 {
 		err = fmt.Errorf("groups of %d, expected 16 or 32", group)
 	}

@@ -213,3 +213,60 @@ func TestScales(t *testing.T) {
 		}
 	}
 }
+
+// TestLeftOut reads schemes of compressed-tensors with fields left out, or with other words for the same, as the library
+// does (QuantizationArgs in compressed_tensors/quantization/quant_args.py).
+func TestLeftOut(t *testing.T) {
+	for _, c := range []struct{ name, weights string }{
+		{"ct-int4-group", `"num_bits": 4, "group_size": 32`},
+		{"ct-int4-group", `"num_bits": 4, "group_size": 32, "actorder": "weight", "strategy": "GROUP", "type": "INT"`},
+		{"ct-int4-group", `"num_bits": 4, "group_size": 32, "actorder": "static"`},
+		{"ct-int4-group", `"num_bits": 4, "group_size": 32, "actorder": false, "block_structure": null`},
+		{"ct-int4-actorder", `"num_bits": 4, "group_size": 32, "actorder": "dynamic"`},
+		{"ct-int4-actorder", `"num_bits": 4, "group_size": 32, "actorder": true`},
+		{"ct-int8-channel", `"group_size": -1`}, {"ct-int8-bytes", `"group_size": -1, "dynamic": false`},
+		{"ct-int8-channel", `"strategy": "channel"`},
+		{"ct-float-block", `"type": "float", "strategy": "block", "block_structure": "128x128"`},
+		{"fp8-tensor-static", `"type": "float"`},
+	} {
+		plain, parts := layer(t, c.name)
+		if !slices.Equal(values(t, configure("", c.weights), parts), values(t, string(plain), parts)) {
+			t.Errorf("%s: %s differs", c.name, c.weights)
+		}
+	}
+}
+
+// TestWords refuses words that the library does not know, naming the field and the value, and patterns that are none.
+func TestWords(t *testing.T) {
+	_, parts := layer(t, "ct-int4-group")
+	for weights, want := range map[string]string{
+		`"num_bits": 4, "group_size": 32, "actorder": "row"`:           `weights.actorder: row is none of`,
+		`"num_bits": 4, "group_size": 32, "actorder": 1`:               `weights.actorder: 1 is none of`,
+		`"num_bits": 4, "group_size": 32, "type": "posit"`:             `weights.type: "posit" is neither`,
+		`"num_bits": 4, "group_size": 32, "strategy": "token"`:         `weights.strategy: "token" is none of`,
+		`"num_bits": 4, "group_size": 32, "strategy": "channel"`:       `weights.group_size: 32 contradicts strategy "channel"`,
+		`"num_bits": 4, "group_size": -2`:                              `weights.group_size: -2 contradicts`,
+		`"num_bits": 4, "strategy": "group"`:                           `weights.group_size: 0 contradicts`,
+		`"num_bits": 4, "group_size": 32, "block_structure": [1, 2]`:   `weights.block_structure: [1, 2] contradicts`,
+		`"num_bits": 4, "strategy": "block"`:                           `weights.block_structure is missing`,
+		`"num_bits": 4, "strategy": "block", "block_structure": [1]`:   `weights.block_structure: [1], expected rows`,
+		`"num_bits": 4, "strategy": "block", "block_structure": "axb"`: `weights.block_structure: "axb", expected rows`,
+		`"num_bits": 4, "actorder": "group"`:                           `weights.actorder: group contradicts`,
+		`"num_bits": 4, "group_size": 32, "symmetric": "yes"`:          `config_groups.a.weights.symmetric: "yes" is neither true nor false`,
+		`"num_bits": 40`: `weights.num_bits: 40 bits`,
+	} {
+		fails(t, configure("", weights), parts, want)
+	}
+	const good = `"weights": {"num_bits": 4, "group_size": 32}`
+	of := func(groups, ignore string) string {
+		return fmt.Sprintf(`{"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {%s},
+			"ignore": [%s]}}`, groups, ignore)
+	}
+	fails(t, of(`"a": {"targets": ["re:(x"], `+good+`}`, ``), parts, `config_groups.a.targets: "re:(x" is no pattern`)
+	fails(t, of(`"a": {"targets": ["Linear"], `+good+`}`, `"re:*x"`), parts, `ignore: "re:*x" is no pattern`)
+	fails(t, of(`"a": {"targets": ["re:(?!x)"], `+good+`}, "b": {"targets": ["Linear"], `+good+`}`, ``), parts,
+		`config_groups.a.targets: "re:(?!x)" is no pattern`)
+	if _, err := apply([]byte(of(`"a": {"targets": ["re:(?!x).*"], `+good+`}`, `"re:(?!m)"`)), parts); err != nil {
+		t.Error(err)
+	}
+}

@@ -27,10 +27,29 @@ type Packing struct {
 	Columns int    // divides a weight's columns; 0 is 32
 
 	Pack pack
+
+	Others map[string]string // of MLX: the packings of modules, by their endings and names
+}
+
+// of returns the packing of a module.
+func (p Packing) of(module string) Packing {
+	for ending, name := range p.Others {
+		if strings.HasSuffix(module, ending) {
+			all := slices.Concat(floats, integers)
+			return all[slices.IndexFunc(all, func(p Packing) bool { return p.Name == name })]
+		}
+	}
+	return p
 }
 
 // All are the packings that folders are written in.
-var All = slices.Concat(floats, integers)
+var All = slices.Concat(floats, integers, mixes)
+
+// mixes are packings whose modules differ.
+var mixes = []Packing{{Name: "mlx-mixed", Key: "quantization", Embeds: true, Columns: 64,
+	Config: `{"group_size": 64, "bits": 4, "lm_head": false}`, Pack: mlx(4, 64, tensor.BF16).Pack,
+	Others: map[string]string{"down_proj": "mlx-6-bits", "q_proj": "mlx-8-bits", "v_proj": "mlx-mxfp4",
+		"embed_tokens": "mlx-mxfp4"}}}
 
 // Folders writes a folder like src with packed weights to packed, and one with their values to plain. Edit may change
 // the parts before; it may be nil.
@@ -41,6 +60,10 @@ func Folders(src, packed, plain string, p Packing, edit func(parts map[string]te
 	}
 	defer f.Close()
 	in, out := map[string]tensor.Tensor{}, map[string]tensor.Tensor{}
+	packing := map[string]json.RawMessage{}
+	if err := json.Unmarshal([]byte(p.Config), &packing); err != nil {
+		return err
+	}
 	for _, t := range f.Tensors {
 		module, ok := strings.CutSuffix(t.Name, ".weight")
 		if !ok || !p.packs(module, t) {
@@ -51,7 +74,11 @@ func Folders(src, packed, plain string, p Packing, edit func(parts map[string]te
 		if err := quant.Dequantize(t.DType, w, t.Data); err != nil {
 			return err
 		}
-		parts, values := p.Pack(w, t.Shape[0], t.Shape[1])
+		q := p.of(module)
+		if q.Name != p.Name {
+			packing[module] = json.RawMessage(q.Config)
+		}
+		parts, values := q.Pack(w, t.Shape[0], t.Shape[1])
 		for _, part := range parts {
 			part.Name = module + "." + part.Name
 			in[part.Name] = part
@@ -69,9 +96,10 @@ func Folders(src, packed, plain string, p Packing, edit func(parts map[string]te
 	if err := json.Unmarshal(config, &keys); err != nil {
 		return err
 	}
-	keys[p.Key] = json.RawMessage(p.Config)
-	with, err := json.Marshal(keys)
-	if err != nil {
+	described, err := json.Marshal(packing)
+	keys[p.Key] = described
+	with, marshaled := json.Marshal(keys)
+	if err := errors.Join(err, marshaled); err != nil {
 		return err
 	}
 	return errors.Join(write(src, packed, with, in), write(src, plain, config, out))
