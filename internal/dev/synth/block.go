@@ -27,6 +27,11 @@ func scaleBlock(b []byte, d tensor.DType) {
 		put(2, -0.034)
 	case tensor.Q8_0:
 		put(0, 0.00027)
+	case tensor.Q2_K:
+		put(80, 0.0018)
+		put(82, 0.0018*1.5)
+	case tensor.Q3_K:
+		put(108, 0.0006)
 	case tensor.Q4_K: // the minima, of six bits as the scales, take the mean away
 		put(0, 0.000075)
 		put(2, 0.000075*7.5)
@@ -44,6 +49,27 @@ func scaleBlock(b []byte, d tensor.DType) {
 		put(0, 0.000065)
 		upper := binary.LittleEndian.Uint16(b[2:]) & 0xaaaa
 		binary.LittleEndian.PutUint16(b[2:], upper|^upper>>1&0x5555)
+	case tensor.IQ1_S:
+		put(0, 0.0025)
+	case tensor.IQ1_M: // four bits of the scale over twelve others
+		scale := float16.ToF16(0.0025)
+		for i := range 4 {
+			b[49+2*i] = b[49+2*i]&15 | byte(scale>>(4*i)&15)<<4
+		}
+	case tensor.IQ2_XXS, tensor.IQ2_XS, tensor.IQ2_S:
+		put(0, 0.0005)
+	case tensor.IQ3_XXS:
+		put(0, 0.0002)
+	case tensor.IQ3_S:
+		put(0, 0.00016)
+	case tensor.TQ1_0:
+		put(52, 0.02)
+	case tensor.TQ2_0:
+		put(64, 0.02)
+	case tensor.NVFP4:
+		copy(b, []byte{4, 4, 4, 4})
+	case tensor.Q1_0, tensor.Q2_0:
+		put(0, 0.02)
 	case tensor.MXFP4: // an exponent: weights to 6/128
 		b[0] = 120
 	}
