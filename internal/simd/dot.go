@@ -239,3 +239,71 @@ func sumLanes(p *[lanes]float32) float32 {
 	}
 	return q[0]
 }
+
+const (
+	serialRows = 4  // rows of w in a step of SerialF32
+	serialCols = 8  // rows of x in a step
+	serialPart = 64 // elements in a part of the rows
+)
+
+// SerialF32 sets dst[r*stride+i] to the product of row i of w and row r of x, both of k elements, k > 0. A product of
+// elements is rounded and added to a single sum, from the front.
+func SerialF32(dst []float32, stride int, w, x []float32, k int) {
+	n, rows := len(w)/k, len(x)/k
+	if rows == 1 && n > 1 { // rows of w fill the step
+		w, x, n, rows, stride = x, w, 1, n, 1
+	}
+	for r := 0; r < rows; r += serialCols {
+		cols := min(serialCols, rows-r)
+		for from := 0; from < k; from += serialPart {
+			m := min(serialPart, k-from)
+			var turned [serialPart * serialCols]float32 // an element of all rows after another
+			for c := range cols {
+				for j, v := range x[(r+c)*k+from:][:m] {
+					turned[j*serialCols+c] = v
+				}
+			}
+			for i := 0; i < n; i += serialRows {
+				var sums [serialRows][serialCols]float32
+				part, gap, some := w[i*k+from:], k, min(serialRows, n-i)
+				if some < serialRows { // a row is taken several times
+					var last [serialRows * serialPart]float32
+					for q := range serialRows {
+						copy(last[q*m:(q+1)*m], w[(i+min(q, some-1))*k+from:])
+					}
+					part, gap = last[:], m
+				}
+				for q := range some {
+					for c := range cols {
+						if from > 0 {
+							sums[q][c] = dst[(r+c)*stride+i+q]
+						}
+					}
+				}
+				addSerial(&sums, part[:(serialRows-1)*gap+m], gap, turned[:m*serialCols])
+				for q := range some {
+					for c := range cols {
+						dst[(r+c)*stride+i+q] = sums[q][c]
+					}
+				}
+			}
+		}
+	}
+}
+
+// addSerial adds the products of four rows, from w, w[gap], w[2*gap] and w[3*gap] on, with the rows of x.
+func addSerial(sums *[serialRows][serialCols]float32, w []float32, gap int, x []float32) {
+	if tier >= avx2 {
+		addSerialAVX2(sums, w, gap, x)
+		return
+	}
+	for q := range serialRows {
+		s := &sums[q]
+		for j := range len(x) / serialCols {
+			v, col := w[q*gap+j], x[j*serialCols:][:serialCols]
+			for c := range s {
+				s[c] += float32(v * col[c])
+			}
+		}
+	}
+}

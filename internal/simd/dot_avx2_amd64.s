@@ -193,3 +193,49 @@ TEXT ·sumDotsVec(SB), NOSPLIT, $0-16
 	VMOVUPS X0, (DI)
 	VZEROUPPER
 	RET
+
+// func addSerialAVX2(sums *[serialRows][serialCols]float32, w []float32, gap int, x []float32)
+//
+//	SI, R8, R9, R10  rows 0 to 3 of w
+//	DX, CX           x, elements of a row left
+//	Y0..Y3           sums of each row of w
+TEXT ·addSerialAVX2(SB), NOSPLIT, $0-64
+	MOVQ sums+0(FP), DI
+	MOVQ w_base+8(FP), SI
+	MOVQ gap+32(FP), R10
+	MOVQ x_base+40(FP), DX
+	MOVQ x_len+48(FP), CX
+	SHRQ $3, CX
+	SHLQ $2, R10
+	LEAQ (SI)(R10*1), R8
+	LEAQ (R8)(R10*1), R9
+	ADDQ R9, R10
+	VMOVUPS 0(DI), Y0
+	VMOVUPS 32(DI), Y1
+	VMOVUPS 64(DI), Y2
+	VMOVUPS 96(DI), Y3
+	XORQ AX, AX
+serial:
+	VMOVUPS (DX), Y8
+	VBROADCASTSS (SI)(AX*4), Y9
+	VBROADCASTSS (R8)(AX*4), Y10
+	VBROADCASTSS (R9)(AX*4), Y11
+	VBROADCASTSS (R10)(AX*4), Y12
+	VMULPS Y8, Y9, Y9
+	VMULPS Y8, Y10, Y10
+	VMULPS Y8, Y11, Y11
+	VMULPS Y8, Y12, Y12
+	VADDPS Y9, Y0, Y0
+	VADDPS Y10, Y1, Y1
+	VADDPS Y11, Y2, Y2
+	VADDPS Y12, Y3, Y3
+	ADDQ $32, DX
+	INCQ AX
+	CMPQ AX, CX
+	JB   serial
+	VMOVUPS Y0, 0(DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS Y3, 96(DI)
+	VZEROUPPER
+	RET

@@ -110,6 +110,31 @@ func dotsCase(t *testing.T, k, n, rows int) {
 	}
 }
 
+func TestSerialF32(t *testing.T) { eachTier(t, testSerialF32) }
+
+// testSerialF32 compares products with the contract, for few and many rows of both.
+func testSerialF32(t *testing.T) {
+	r := rng(23)
+	for _, k := range []int{1, 3, 16, 63, 64, 65, 130} {
+		for _, n := range []int{1, 2, 4, 7} {
+			for _, rows := range []int{1, 2, 8, 9} {
+				w, x, stride := anything(r, n*k, k == 3), anything(r, rows*k, false), n+r.IntN(3)
+				got := make([]float32, rows*stride)
+				SerialF32(got, stride, w, x, k)
+				for at := range got {
+					want, i := float32(0), at%stride
+					for j := 0; i < n && j < k; j++ {
+						want += float32(w[i*k+j] * x[at/stride*k+j])
+					}
+					if !same(got[at], want) {
+						t.Fatalf("%d elements, %d rows, row %d of %d: %v, want %v", k, rows, i, n, got[at], want)
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestStoreF16(t *testing.T) { eachTier(t, testStoreF16) }
 
 func testStoreF16(t *testing.T) {

@@ -1,14 +1,22 @@
 package simd
 
-// doubleRows is how many rows of w a kernel of float64 takes together.
-const doubleRows = 2
+const (
+	doubleRows = 2 // rows of w in a kernel of float64
+	doubleQuad = 4 // rows of w in the kernel for AVX-512
+)
 
 // DotsF64 sets dst[r*stride+i] to the dot product of row i of w and row r of x, both of k elements, k > 0. A product is
 // rounded and added to partial sum k mod 16, for k in order: nothing is fused. The partial sums are added as in
 // DotsF32.
 func DotsF64(dst []float64, stride int, w, x []float64, k int) {
-	for i := 0; i*k < len(w); i += doubleRows {
-		rows := min(doubleRows, len(w)/k-i)
+	n, i := len(w)/k, 0
+	for ; tier >= avx512 && i+doubleQuad <= n; i += doubleQuad {
+		for r := range len(x) / k {
+			dotDoublesAVX512(dst[r*stride+i:][:doubleQuad], w[i*k:(i+doubleQuad)*k], x[r*k:(r+1)*k])
+		}
+	}
+	for ; i < n; i += doubleRows {
+		rows := min(doubleRows, n-i)
 		part := w[i*k : (i+rows)*k]
 		for r := range len(x) / k {
 			a, b := dotDoubles(part, (rows-1)*k, x[r*k:(r+1)*k]) // a single row is taken twice

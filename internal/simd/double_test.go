@@ -7,17 +7,17 @@ import (
 
 func TestDotsF64(t *testing.T) { eachTier(t, testDotsF64) }
 
-// testDotsF64 compares products with the contract, one element at a time, for one to five rows.
+// testDotsF64 compares products with the contract, one element at a time, for one to nine rows.
 func testDotsF64(t *testing.T) {
 	r := rng(17)
 	for _, k := range sizes {
 		if k == 0 {
 			continue
 		}
-		for n := 1; n <= 5; n++ {
+		for n := 1; n <= 9; n++ {
 			rows := 1 + r.IntN(4)
 			w, x := doubles(values(r, n*k)), doubles(values(r, rows*k))
-			if n == 3 {
+			if n == 3 || n == 6 {
 				w[r.IntN(len(w))], x[r.IntN(len(x))] = math.Inf(1), math.NaN()
 			}
 			stride := n + r.IntN(3)

@@ -127,7 +127,13 @@ func Pause()
 func addBlockVec(sums *[dotCols]dotSums, w, x []float32, stride, k int)
 
 //go:noescape
+func addSerialAVX2(sums *[serialRows][serialCols]float32, w []float32, gap int, x []float32)
+
+//go:noescape
 func dotDoublesAVX2(w []float64, stride int, x []float64) (a, b float64)
+
+//go:noescape
+func dotDoublesAVX512(dst, w, x []float64)
 
 //go:noescape
 func weighAllAVX512(s *scores, seen *[Quad]uint64, top, c *[Quad]float32) (raised int)

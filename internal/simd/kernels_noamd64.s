@@ -6,7 +6,9 @@
 #define NONE(kernel) TEXT kernel(SB), NOSPLIT, $0; UNDEF
 
 NONE(·addBlockVec)
+NONE(·addSerialAVX2)
 NONE(·dotDoublesAVX2)
+NONE(·dotDoublesAVX512)
 NONE(·weighAllAVX512)
 NONE(·blocksQ8_0AVX2)
 NONE(·blocksQ4_0AVX2)

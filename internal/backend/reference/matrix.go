@@ -135,20 +135,20 @@ func (m matrix) changed(i int) []float64 {
 
 // dots sets y[r*stride+i] to the float32 product of row r of x and row i of w, both of k elements.
 func (n *Numerics) dots(y []float64, stride int, x, w []float32, k int) {
+	rows := len(w) / k
+	sums := make([]float32, len(x)/k*rows)
 	switch n.Order {
 	case Lanes:
-		rows := len(w) / k
-		sums := make([]float32, len(x)/k*rows)
 		simd.DotsF32(sums, rows, w, x, k)
-		for r := range len(x) / k {
-			for i, v := range sums[r*rows : (r+1)*rows] {
-				y[r*stride+i] = float64(v)
-			}
-		}
 	case Forward:
-		serial(y, stride, x, w, k)
+		simd.SerialF32(sums, rows, w, x, k)
 	case Backward:
-		serial(y, stride, backward(x, k), backward(w, k), k)
+		simd.SerialF32(sums, rows, backward(w, k), backward(x, k), k)
+	}
+	for r := range len(x) / k {
+		for i, v := range sums[r*rows : (r+1)*rows] {
+			y[r*stride+i] = float64(v)
+		}
 	}
 }
 
@@ -177,48 +177,6 @@ func backward(x []float32, k int) []float32 {
 		slices.Reverse(x[r : r+k])
 	}
 	return x
-}
-
-// serial sets y[r*stride+i] to the product of row r of x and row i of w, both of k elements. Each is a single sum
-// from the front; two by four sums run at once, each independent of the others.
-func serial(y []float64, stride int, x, w []float32, k int) {
-	for r := 0; r*k < len(x); r += 2 {
-		a := x[r*k : (r+1)*k]
-		b := a
-		if (r+1)*k < len(x) {
-			b = x[(r+1)*k : (r+2)*k]
-		}
-		for i := 0; i*k < len(w); i += 4 {
-			v := w[i*k:]
-			n := min(4, len(v)/k)
-			of := func(j int) []float32 { return v[min(j, n-1)*k:][:k] }
-			sums := twoByFour(a, b, of(0), of(1), of(2), of(3))
-			for j := range n {
-				y[r*stride+i+j] = float64(sums[0][j])
-				if (r+1)*k < len(x) {
-					y[(r+1)*stride+i+j] = float64(sums[1][j])
-				}
-			}
-		}
-	}
-}
-
-// twoByFour returns the products of a and of b with each of c, d, e and f.
-func twoByFour(a, b, c, d, e, f []float32) [2][4]float32 {
-	var ac, ad, ae, af, bc, bd, be, bf float32
-	b, c, d, e, f = b[:len(a)], c[:len(a)], d[:len(a)], e[:len(a)], f[:len(a)]
-	for i, x := range a {
-		y := b[i]
-		ac += float32(x * c[i])
-		bc += float32(y * c[i])
-		ad += float32(x * d[i])
-		bd += float32(y * d[i])
-		ae += float32(x * e[i])
-		be += float32(y * e[i])
-		af += float32(x * f[i])
-		bf += float32(y * f[i])
-	}
-	return [2][4]float32{{ac, ad, ae, af}, {bc, bd, be, bf}}
 }
 
 func narrow(x []float64) []float32 {
