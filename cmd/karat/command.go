@@ -37,8 +37,9 @@ const sharedFlags = "shared"
 
 // helpWords returns the parts of the help by the names of their commands: "lab record".
 var helpWords = sync.OnceValue(func() map[string]*words {
-	text := strings.NewReplacer("{types}", wrapWords(strings.Join(quantmix.Names(), ", "), 15), "{fusions}",
-		strings.Join(webgpu.Fusions, ", "), "{forms}", strings.Join(lab.Forms, ", ")).Replace(helpText)
+	text := strings.ReplaceAll(helpText, "{types}", wrapWords(strings.Join(quantmix.Names(), ", "), 15))
+	text = strings.ReplaceAll(text, "{fusions}", strings.Join(webgpu.Fusions, ", "))
+	text = strings.ReplaceAll(text, "{forms}", strings.Join(lab.Forms, ", "))
 	all := map[string]*words{}
 	for _, part := range strings.Split("\n"+text, "\n=== ")[1:] {
 		head, body, _ := strings.Cut(part, "\n")

@@ -123,7 +123,7 @@ func TestProbesEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.ctx.left = 2000 // so that the test is quick
+		p.ctx.left = 1000 // so that the test is quick
 		j := &inspection{prober: p, source: source, known: publishers()}
 		if j.system, err = p.settle(); err == nil {
 			err = j.judge()

@@ -39,15 +39,18 @@ type Reference struct {
 const maxReference = 2048
 
 var (
-	hfPart     = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,95}$`)
-	hfTag      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/+-]{0,255}$`)
-	hfRevision = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._/-]{0,127}$`)
+	hfPart     = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+	hfTag      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/+-]*$`)
+	hfRevision = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._/-]*$`)
 	ociRepo    = regexp.MustCompile(
 		`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*$`)
-	ociTag  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+	ociTag  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 	ociHost = regexp.MustCompile(
 		`^(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?$`)
 )
+
+// fits reports whether s matches, and has at most n bytes: a repetition of so many times takes milliseconds to compile.
+func fits(pattern *regexp.Regexp, s string, n int) bool { return len(s) <= n && pattern.MatchString(s) }
 
 // IsReference reports whether a text is meant as a reference, right or wrong.
 func IsReference(s string) bool {
@@ -103,11 +106,11 @@ func ParseReference(s string) (*Reference, error) {
 func parseHF(s string) (*Reference, error) {
 	r := &Reference{Kind: HuggingFace}
 	s, revision, ok := strings.Cut(s, "@")
-	if r.Revision = revision; ok && (!hfRevision.MatchString(revision) || !isClean(revision)) {
+	if r.Revision = revision; ok && (!fits(hfRevision, revision, 128) || !isClean(revision)) {
 		return nil, fmt.Errorf("revision %q: want a branch, a tag or a commit", revision)
 	}
 	s, tag, ok := strings.Cut(s, ":")
-	if r.Tag = tag; ok && (!hfTag.MatchString(tag) || !isClean(tag)) {
+	if r.Tag = tag; ok && (!fits(hfTag, tag, 256) || !isClean(tag)) {
 		return nil, fmt.Errorf("tag %q: want a quantization such as Q4_K_M, or the path of a file", tag)
 	}
 	parts := strings.Split(s, "/")
@@ -115,7 +118,7 @@ func parseHF(s string) (*Reference, error) {
 		return nil, fmt.Errorf("repository %q: want ORG/NAME", s)
 	}
 	for _, p := range parts {
-		if !hfPart.MatchString(p) || strings.Contains(p, "..") {
+		if !fits(hfPart, p, 96) || strings.Contains(p, "..") {
 			return nil, fmt.Errorf("repository %q: want ORG/NAME", s)
 		}
 	}
@@ -141,7 +144,7 @@ func parseOCI(s string) (*Reference, error) {
 		r.Digest, r.Tag = d, ""
 	}
 	rest, tag, ok := strings.Cut(rest, ":")
-	if ok && (!ociTag.MatchString(tag) || !r.Digest.IsZero()) {
+	if ok && (!fits(ociTag, tag, 128) || !r.Digest.IsZero()) {
 		return nil, fmt.Errorf("tag %q: want letters, digits, and . _ -, or a digest in its place", tag)
 	}
 	if ok {

@@ -73,7 +73,7 @@ func take(t *testing.T, path string, b backend.Backend, gold *Record) *Record {
 // 5e-6 at the last position and 1e-5 at any in float64, four times PyTorch's
 // own float32 distance in float32, and every tap within 1e-5.
 func TestParity(t *testing.T) {
-	for _, name := range records(t) {
+	for _, name := range golden.Sample(records(t)) {
 		if name == "demo" {
 			continue // there is no unquantized demo
 		}

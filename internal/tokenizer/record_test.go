@@ -110,7 +110,7 @@ func TestTokens(t *testing.T) {
 // TestForms compares the forms of each model's tokenizer on generated texts, with and without the special tokens in
 // them.
 func TestForms(t *testing.T) {
-	const n = 10000
+	const n = 3000
 	for _, model := range golden.Models(t) {
 		all := forms(t, model)
 		want := all["json"]

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -34,11 +35,13 @@ func turning(t *testing.T, dim, heads int, kv *graph.KV) *graph.Graph {
 func TestOwn(t *testing.T) {
 	d := device(t)
 	steps := []int{1, 1, 13, 1, 1, 46, 1, 1, 1, 2, 1, 190, 1, 1, 60, 1, 1, 1} // pages begin at 64, 256 and 320
-	for _, f := range []struct {
+	type form struct {
 		dim, heads, kvHeads, window int
 		f32                         bool
 		less                        int
-	}{{64, 4, 2, 0, false, 1}, {64, 3, 3, 0, true, 1}, {80, 3, 1, 70, false, 1}, {24, 4, 1, 0, false, 1}, {128, 2, 1, 0, true, 1}, {256, 2, 1, 300, false, 1}, {20, 2, 1, 0, false, 0}} { // whose keys are not read by 16 bytes
+	}
+	for _, f := range golden.First(3, []form{{80, 3, 1, 70, false, 1}, {64, 3, 3, 0, true, 1}, {20, 2, 1, 0, false, 0}, // keys not read by 16 bytes
+		{64, 4, 2, 0, false, 1}, {24, 4, 1, 0, false, 1}, {128, 2, 1, 0, true, 1}, {256, 2, 1, 300, false, 1}}) {
 		t.Run(fmt.Sprintf("%+v", f), func(t *testing.T) {
 			g := turning(t, f.dim, f.heads, &graph.KV{Heads: f.kvHeads, Dim: f.dim, Window: f.window})
 			run := func(without ...string) (all [][]float32, dispatches []int) {

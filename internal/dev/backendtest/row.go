@@ -20,12 +20,12 @@ func layerNorms() (list []operation) {
 			return k.LayerNorm(k.weight(tensor.F32, n), k.weight(tensor.BF16, n), k.input(n), 1e-5)
 		})
 		add(fmt.Sprintf("layer norm/no bias/%d", n), func(k *sketch) *graph.Node {
-			return k.LayerNorm(k.weight(tensor.F16, n), nil, k.input(3, n), 1e-5)
+			return k.LayerNorm(k.weight(tensor.F16, n), nil, k.input(2, n), 1e-5)
 		})
 		add(fmt.Sprintf("layer norm/no weight/%d", n), func(k *sketch) *graph.Node {
 			return k.LayerNorm(nil, nil, k.input(n), 1e-2)
 		})
-		add(fmt.Sprintf("l2 norm/%d", n), func(k *sketch) *graph.Node { return k.L2Norm(k.input(5, n), 1e-6) })
+		add(fmt.Sprintf("l2 norm/%d", n), func(k *sketch) *graph.Node { return k.L2Norm(k.input(2, n), 1e-6) })
 	}
 	return list
 }

@@ -245,18 +245,26 @@ func Unpacked(t testing.TB) string {
 // Slow reports whether the long ring runs (.ci/long), with all families, types and texts.
 func Slow() bool { return os.Getenv("KARAT_SLOW") != "" }
 
-// sample names models of distinct structures: latent attention, sinks, delta scans, convolutions, softcaps, encoders.
-var sample = []string{"deepseek2", "gpt-oss", "qwen35", "lfm2", "gemma2", "embeddinggemma", "xlm-roberta-reranker"}
+// First returns the first n cases of a test, which are chosen to differ, or all of them where Slow.
+func First[T any](n int, cases []T) []T {
+	if Slow() {
+		return cases
+	}
+	return cases[:n]
+}
 
-// Sample returns the names of models that a test takes when it need not take all: a few of distinct structures, and
-// those of tiny models. Where Slow it returns all of them.
+// sample names models of distinct structures: latent attention, sinks, delta scans, convolutions, softcaps, shared keys
+// and values, experts, biases, encoders.
+var sample = []string{"deepseek2", "gpt-oss", "qwen35", "lfm2", "gemma2", "tiny-gemma4", "tiny-gemma4-moe", "tiny-qwen2",
+	"embeddinggemma", "xlm-roberta-reranker"}
+
+// Sample returns the names of models that a test takes when it need not take all: models of distinct structures. Where
+// Slow it returns all of them.
 func Sample(names []string) []string {
 	if Slow() {
 		return names
 	}
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		return !slices.Contains(sample, name) && !strings.HasPrefix(name, "tiny-")
-	})
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(sample, name) })
 }
 
 // Families returns the names, sorted, of the repository's models of one family each

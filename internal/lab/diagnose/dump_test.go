@@ -328,7 +328,7 @@ func TestLastRows(t *testing.T) {
 // right, and a fault is found all the same.
 func TestStoredIn16(t *testing.T) {
 	m := tiny(t, "tiny-qwen3")
-	for _, dtype := range []tensor.DType{tensor.F16, tensor.BF16, tensor.F32} {
+	for _, dtype := range golden.First(1, []tensor.DType{tensor.BF16, tensor.F16, tensor.F32}) {
 		for faults, want := range map[string]string{"": "", "attention_scale@1": "attention_scale"} {
 			full, _ := m.record(t, "activations=f32", faults, m.texts(t, mixed))
 			p := full.Prompts[0]

@@ -33,6 +33,7 @@ func TestBeyondWindow(t *testing.T) {
 
 // TestPort is a port's three faults through PyTorch's modules alone, where rope and window are seen at one tap.
 func TestPort(t *testing.T) {
+	inLongRing(t)
 	m := tiny(t, "tiny-gemma3")
 	dump, _ := m.record(t, "activations=f32", "rope_theta=root@all; window_per_chunk@sliding; gelu_constant@all", m.texts(t, mixed, wide))
 	d := m.diagnose(t, modules(dump), nil)

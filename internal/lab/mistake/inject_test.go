@@ -95,7 +95,7 @@ func begin(g *graph.Graph, in []Injected) int {
 
 // models are the goldens that are small enough to run some hundred times.
 func models(t *testing.T) []string {
-	return golden.Models(t)
+	return golden.Sample(golden.Models(t))
 }
 
 // TestEveryFault injects each fault that a model can have. It must show at the
