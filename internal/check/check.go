@@ -76,7 +76,7 @@ func (c *checker) run(path string) error {
 		return err
 	}
 	c.ensureError()
-	if err := c.scan(); err != nil {
+	if err := errors.Join(c.guard(func() { judgeScales(c) }), c.scan()); err != nil {
 		return err
 	}
 	judgeValues(c)

@@ -29,6 +29,7 @@ type files struct {
 	dir     string         // Hugging Face folder
 	config  map[string]any // content of config.json
 	tensors []tensor.Tensor
+	scales  []tensor.Tensor // of packed weights
 	close   func() error
 }
 
@@ -88,7 +89,7 @@ func openFolder(dir string) (*files, error) {
 	read := func(name string) ([]byte, error) { return hf.ReadText(dir, name, hf.MaxConfig) }
 	if p, err := packing.Of(config, read); err == nil {
 		if u, err := p.Apply(s.Tensors, s.FileOf); err == nil { // else the model is refused, which says why
-			f.tensors = u.Tensors
+			f.tensors, f.scales = u.Tensors, u.Scales
 		}
 	}
 	return f, nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/checkpoint/packing"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -24,6 +25,16 @@ func judgeValues(c *checker) {
 			judgeMatrix(c, t, s)
 		default:
 			judgeVector(c, t, s)
+		}
+	}
+}
+
+// judgeScales finds scales of packed weights that are not greater than 0.
+func judgeScales(c *checker) {
+	for _, t := range c.files.scales {
+		if n, first := packing.CountOdd(t); n > 0 {
+			c.addAt("packed-scales", t.Name, "%d of %d scales are not greater than 0, the first is number %d", n,
+				t.Shape.Size(), first)
 		}
 	}
 }

@@ -16,8 +16,9 @@ const maxErrors = 4
 // activations, which are computed in floating point here, are set aside.
 type Unpacked struct {
 	Tensors []tensor.Tensor
-	Name    string // of the packing; "" where no weight is packed
-	Aside   int    // number of those scales
+	Name    string          // of the packing; "" where no weight is packed
+	Aside   int             // number of those scales
+	Scales  []tensor.Tensor // of weights, greater than 0 in sound folders
 }
 
 // Apply makes the weights of a folder's tensors. File returns the name of the file with a tensor, for errors.
@@ -45,7 +46,7 @@ func (p *Packing) Apply(all []tensor.Tensor, file func(name string) string) (u U
 			if err != nil {
 				errs, m.failed = append(errs, fmt.Errorf("%s: tensor %s: %w", file(t.Name), name, err)), true
 			}
-			u.Tensors, u.Name = append(u.Tensors, w), p.Name()
+			u.Tensors, u.Scales, u.Name = append(u.Tensors, w), append(u.Scales, m.scales...), p.Name()
 		} else if k := kinds[ending]; k == ofCache || k == ofActivations && m.packed() {
 			u.Aside++
 		}

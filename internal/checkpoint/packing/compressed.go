@@ -319,7 +319,7 @@ func (s *scheme) readGroups(m *module, w tensor.Tensor, x *matrix, shape tensor.
 	if s.Weights.Strategy == "tensor" {
 		shapes = scalar()
 	}
-	scale, err := m.need("weight_scale", scaleTypes, shapes...)
+	scale, err := m.scale("weight_scale", scaleTypes, shapes...)
 	if err != nil {
 		return w, err
 	}

@@ -29,7 +29,7 @@ func readFours(m *module, w tensor.Tensor, group int, factor string) (tensor.Ten
 	}
 	x := &matrix{codes: &codes{data: w.Data, bits: 4, line: columns / 8, word: 1}, values: e2m1, rows: matrices * rows,
 		columns: columns, inBF16: group == 32}
-	scale, err := m.need("weight_scale", types, reshape(w.Shape, rows, x.divide(group)))
+	scale, err := m.scale("weight_scale", types, reshape(w.Shape, rows, x.divide(group)))
 	if err != nil {
 		return w, err
 	}

@@ -101,14 +101,14 @@ func readTransposed(m *module, name string) (q, scales tensor.Tensor, err error)
 	if !ok {
 		return q, q, fmt.Errorf("it has codes of another packing than %s", name)
 	}
-	scales, ok = m.part("scales")
-	if !ok {
-		return q, scales, errors.New("scales is missing")
-	}
+	scales, err = m.scale("scales", floats, m.parts["scales"].Shape)
 	for _, t := range []tensor.Tensor{q, scales} {
-		if len(t.Shape) != 2 || slices.Min(t.Shape) < 1 {
-			return q, scales, fmt.Errorf("%s has shape %v, expected a matrix", t.Name, []int(t.Shape))
+		if err == nil && (len(t.Shape) != 2 || slices.Min(t.Shape) < 1) {
+			err = fmt.Errorf("%s has shape %v, expected a matrix", t.Name, []int(t.Shape))
 		}
 	}
-	return q, scales, errors.Join(wants("qweight", q, words, q.Shape), wants("scales", scales, floats, scales.Shape))
+	if err == nil {
+		err = wants("qweight", q, words, q.Shape)
+	}
+	return q, scales, err
 }

@@ -223,31 +223,31 @@ func readScaled(m *module, w tensor.Tensor, values *[256]float32, ending string,
 	}
 	x := &matrix{codes: &octets{w.Data, columns}, values: values, rows: matrices * rows, columns: columns}
 	x.divide(0)
-	s, ok := m.part(ending)
-	if !ok {
-		return w, fmt.Errorf("%s is missing", ending)
-	}
-	shapes := scalar()
+	lead, shapes := w.Shape[:len(w.Shape)-2:len(w.Shape)-2], scalar()
 	if len(block) == 2 {
-		shapes = []tensor.Shape{reshape(w.Shape, upTo(rows, block[0]), x.divide(block[1]))}
-	} else {
-		shapes = append(shapes, reshape(w.Shape, rows, 1), tensor.Shape{rows})
+		shapes = []tensor.Shape{append(lead, upTo(rows, block[0]), x.divide(block[1]))}
+	} else if shapes = append(shapes, append(lead, rows, 1), append(lead, rows)); len(lead) > 0 {
+		shapes = append(shapes, lead, append(lead, 1), append(lead, 1, 1))
 	}
-	if err := wants(ending, s, scaleTypes, shapes...); err != nil {
+	s, err := m.scale(ending, scaleTypes, shapes...)
+	if err != nil {
 		return w, err
 	}
-	switch {
+	switch size := s.Shape.Size(); {
 	case len(block) == 2:
 		x.scale = byRows(s, rows, block[0])
-	case s.Shape.Size() == 1:
+	case size == 1:
 		by, err := single(ending, s)
 		if err != nil {
 			return w, err
 		}
 		x.scale = constant(by)
-	default:
-		s.Shape = tensor.Shape{s.Shape.Size(), 1}
+	case size == x.rows:
+		s.Shape = tensor.Shape{size, 1}
 		x.scale = byRows(s, rows, 1)
+	default: // of whole matrices
+		s.Shape = tensor.Shape{size, 1}
+		x.scale = byRows(s, rows, rows)
 	}
 	x.inBF16 = (values == e4m3 || values == e5m2) && isPowers(s)
 	return x.tensor(m, slices.Clone(w.Shape))

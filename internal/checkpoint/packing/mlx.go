@@ -132,15 +132,23 @@ func (p *mlx) weight(m *module) (tensor.Tensor, error) {
 	}
 	shape := reshape(w.Shape, rows, columns/f.Group)
 	scales, err := m.need("scales", types, shape)
+	if mode.scale != tensor.Invalid {
+		scales.DType = mode.scale
+		m.scales = append(m.scales, scales)
+	}
+	if err == nil {
+		err = checkFinite("scales", scales)
+	}
 	if err != nil {
 		return w, err
 	}
 	x := &matrix{codes: &codes{data: w.Data, bits: f.Bits, line: words, word: 1}, values: mode.values,
 		rows: matrices * rows, columns: columns, group: f.Group, inBF16: f.Mode == "mxfp4"}
-	if mode.scale != tensor.Invalid {
-		scales.DType = mode.scale
-	} else {
+	if mode.scale == tensor.Invalid {
 		biases, err := m.need("biases", []tensor.DType{scales.DType}, shape)
+		if err == nil {
+			err = checkFinite("biases", biases)
+		}
 		if err != nil {
 			return w, err
 		}

@@ -47,7 +47,8 @@ type module struct {
 	name   string
 	parts  map[string]tensor.Tensor
 	read   map[string]bool
-	failed bool // its weight is an error
+	scales []tensor.Tensor // those read that publishers' programs write greater than 0
+	failed bool            // its weight is an error
 }
 
 // part returns a part, and notes that the part was read.
@@ -74,6 +75,16 @@ func (m *module) need(ending string, types []tensor.DType, shapes ...tensor.Shap
 		return t, fmt.Errorf("%s is missing", ending)
 	}
 	return t, wants(ending, t, types, shapes...)
+}
+
+// scale returns required scales, which are finite.
+func (m *module) scale(ending string, types []tensor.DType, shapes ...tensor.Shape) (tensor.Tensor, error) {
+	t, err := m.need(ending, types, shapes...)
+	if err == nil {
+		err = checkFinite(ending, t)
+	}
+	m.scales = append(m.scales, t)
+	return t, err
 }
 
 // wants returns an error where t has none of the types or none of the shapes.

@@ -3,6 +3,7 @@ package packing
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -268,5 +269,50 @@ func TestWords(t *testing.T) {
 		`config_groups.a.targets: "re:(?!x)" is no pattern`)
 	if _, err := apply([]byte(of(`"a": {"targets": ["re:(?!x).*"], `+good+`}`, `"re:(?!m)"`)), parts); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFinite refuses scales of which one is NaN or infinite, wherever it lies, and counts those not greater than 0.
+func TestFinite(t *testing.T) {
+	odd := map[tensor.DType][][]byte{tensor.F32: {{0, 0, 0x80, 0x7f}, {0, 0, 0x80, 0xff}, {1, 0, 0xc0, 0x7f}},
+		tensor.F16: {{0, 0x7c}, {0, 0xfc}, {1, 0x7e}}, tensor.BF16: {{0x80, 0x7f}, {0x80, 0xff}, {0xc0, 0x7f}},
+		tensor.F8_E4M3: {{0x7f}, {0xff}}, tensor.F8_E8M0: {{0xff}}, tensor.U8: {{0xff}}}
+	for _, p := range packed.All {
+		for _, ending := range []string{"weight_scale", "weight_scale_inv", "scales", "biases"} {
+			config, parts := layer(t, p.Name)
+			x, ok := parts["m.q_proj."+ending]
+			if !ok {
+				continue
+			}
+			n, size, sound := x.Shape.Size(), x.DType.BlockBytes(), x.Data
+			for _, at := range []int{0, 1, n / 2, n - 2, n - 1} {
+				for _, value := range odd[x.DType] {
+					x.Data = slices.Clone(sound)
+					copy(x.Data[max(0, min(at, n-1))*size:], value)
+					parts[x.Name] = x
+					fails(t, string(config), parts, "model.safetensors: tensor m.q_proj: "+ending)
+				}
+			}
+			if x.DType == tensor.F8_E8M0 || x.DType == tensor.U8 || p.Name[:3] == "mlx" {
+				continue
+			}
+			x.Data = slices.Clone(sound)
+			clear(x.Data[(n-1)*size:])
+			parts[x.Name] = x
+			q, err := Of(config, nothing)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u, err := q.Apply(slices.Collect(maps.Values(parts)), inOne)
+			if n == 1 {
+				continue // refused
+			}
+			if err != nil || len(u.Scales) != 1 {
+				t.Fatal(p.Name, err, len(u.Scales))
+			}
+			if odd, first := CountOdd(u.Scales[0]); odd != 1 || first != n-1 {
+				t.Errorf("%s: %d odd numbers, first %d of %d", p.Name, odd, first, n)
+			}
+		}
 	}
 }
