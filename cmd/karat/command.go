@@ -143,7 +143,9 @@ func group(c *command, subcommands ...*cobra.Command) *cobra.Command {
 			names = append(names, sub.Name())
 		}
 		hint := ""
-		if near := nearest(args[0], names); near != "" {
+		if same := commandsOfOthers[args[0]]; slices.Contains(names, same) {
+			hint = fmt.Sprintf(": %q does this", c.CommandPath()+" "+same)
+		} else if near := nearest(args[0], names); near != "" {
 			hint = fmt.Sprintf(": did you mean %q?", near)
 		}
 		return usagef("there is no command %q%s", args[0], hint)

@@ -74,7 +74,8 @@ func run(args []string) int {
 
 func newRootCommand() *cobra.Command {
 	root := define("", nil)
-	root.Use, root.Version, root.SilenceErrors, root.SilenceUsage = "karat", karat.Version(), true, true
+	root.Use, root.Version, root.SilenceErrors, root.SilenceUsage = "karat COMMAND", karat.Version(), true, true
+	root.DisableFlagsInUseLine = true
 	c := group(root, newRunCommand(), newServeCommand(), newPullCommand(), newListCommand(), newShowCommand(),
 		newRemoveCommand(), newCopyCommand(), newRunningCommand(), newEmbedCommand(), newRerankCommand(),
 		newTokenizeCommand(), newLogitsCommand(),

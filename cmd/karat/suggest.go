@@ -12,6 +12,7 @@ import (
 const (
 	onGPU    = "--backend webgpu computes on the GPU"
 	hubModel = "MODEL is hf:ORG/NAME:TAG"
+	hostPort = "--host and --port of karat serve set the address"
 )
 
 // flagsOfOthers are names of flags in other programs without an alias here.
@@ -22,8 +23,13 @@ var flagsOfOthers = map[string]string{
 	"interactive": "a chat begins where there is no prompt", "i": "a chat begins where there is no prompt",
 	"color":             "colors are there on a terminal, and --plain is without",
 	"no-display-prompt": "the prompt is never printed", "host": "--host is a flag of karat serve",
-	"port": "--port is a flag of karat serve",
+	"port": "--port is a flag of karat serve", "addr": hostPort, "address": hostPort, "listen": hostPort, "bind": hostPort,
 }
+
+// commandsOfOthers are names of commands in other programs, and of the command which does the same here.
+var commandsOfOthers = map[string]string{"chat": "run", "generate": "run", "complete": "run", "completion": "run",
+	"cli": "run", "server": "serve", "start": "serve", "download": "pull", "get": "pull", "ls": "list", "models": "list",
+	"delete": "rm", "remove": "rm", "info": "inspect", "perplexity": "eval"}
 
 // unknownFlag adds advice to the error of an unknown flag.
 func unknownFlag(c *cobra.Command, err error) error {

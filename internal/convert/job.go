@@ -217,8 +217,12 @@ func (w *worker) encode(j *job, v []float32, first int) ([]byte, error) {
 			matrix := (first + at) / size
 			end, importance = min(end, (matrix+1)*size-first), importance[matrix*k:(matrix+1)*k]
 		}
-		if err := quant.Quantize(d, w.out[d.RowBytes(at):d.RowBytes(end)], v[at:end], k, importance); err != nil {
-			return nil, fmt.Errorf("from element %d: %w", first+at, err)
+		err := quant.Quantize(d, w.out[d.RowBytes(at):d.RowBytes(end)], v[at:end], k, importance)
+		if err != nil && first+at > 0 {
+			err = fmt.Errorf("from element %d: %w", first+at, err)
+		}
+		if err != nil {
+			return nil, err
 		}
 		at = end
 	}

@@ -34,7 +34,7 @@ var ErrRequantize = errors.New("quantizing again must be allowed")
 func CheckQuantize(dst string, o QuantizeOptions) error {
 	m, ok := quantmix.Find(o.Type)
 	if !ok {
-		return fmt.Errorf("type %q, want %s", o.Type, strings.Join(quantmix.Names(), ", "))
+		return unknownMix(o.Type)
 	}
 	if m.NeedsImportance() && o.Imatrix == "" && len(o.Rules) == 0 {
 		return fmt.Errorf("a file of %s needs an importance matrix, which \"karat imatrix\" makes", m.Name)
@@ -178,7 +178,7 @@ func (c *converter) readImportance(jobs []job, path string) ([]gguf.KeyValue, er
 	if err != nil {
 		return nil, err
 	}
-	without := 0
+	var without []string
 	for i := range jobs {
 		j := &jobs[i]
 		if j.out.DType == j.in.DType || !j.out.DType.Quantized() {
@@ -190,12 +190,15 @@ func (c *converter) readImportance(jobs []job, path string) ([]gguf.KeyValue, er
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if j.importance == nil {
-			without++
+			without = append(without, j.out.Name)
 		}
 	}
-	if without > 0 {
-		c.result.Notes = append(c.result.Notes,
-			fmt.Sprintf("%s has nothing of %d of the weights that are quantized", path, without))
+	if n := len(without); n > 0 {
+		names := strings.Join(without[:min(n, 3)], ", ")
+		if n > 3 {
+			names += ", ..."
+		}
+		c.result.Notes = append(c.result.Notes, fmt.Sprintf("%s has nothing of %d of the weights to quantize: %s", path, n, names))
 	}
 	keys := []gguf.KeyValue{{Key: imatrixFile, Value: path}}
 	if len(m.Datasets) > 0 {

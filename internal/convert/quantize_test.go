@@ -241,7 +241,7 @@ func TestQuantizeRefusals(t *testing.T) {
 		{"in.gguf", `nowhere.gguf`, convert.QuantizeOptions{Type: "Q8_0", Imatrix: "nowhere.gguf"}},
 		{"in.gguf", `not an importance matrix`, convert.QuantizeOptions{Type: "Q8_0", Imatrix: "in.gguf"}},
 		{nan, `tensor blk.1.attn_q.weight: element 300 is NaN`, convert.QuantizeOptions{Type: "Q4_K_M"}},
-		{large, `tensor blk.2.ffn_up.weight: from element 0: Q5_K: no scale of binary16 (at most 65504) holds weights 0 to 255 of row 1`, convert.QuantizeOptions{Type: "Q5_K_M"}},
+		{large, `tensor blk.2.ffn_up.weight: Q5_K: no scale of binary16 (at most 65504) holds weights 0 to 255 of row 1`, convert.QuantizeOptions{Type: "Q5_K_M"}},
 	} {
 		_, err := convert.Quantize(t.Context(), c.from, "out.gguf", c.o)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

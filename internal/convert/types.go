@@ -13,6 +13,15 @@ import (
 // dtypeNames are transformers' names.
 var dtypeNames = map[tensor.DType]string{tensor.F32: "float32", tensor.F16: "float16", tensor.BF16: "bfloat16"}
 
+// unknownMix is the error of a type for a file, which may be a type for single weights.
+func unknownMix(name string) error {
+	if d, ok := tensor.ParseDType(name); ok && d.Quantized() {
+		return fmt.Errorf("%v is a type of weights, not of files: --tensor-type REGEX=%v sets it for the weights whose "+
+			"name matches; TYPE is one of %s", d, d, strings.Join(quantmix.Names(), ", "))
+	}
+	return fmt.Errorf("type %q, want %s", name, strings.Join(quantmix.Names(), ", "))
+}
+
 // parseType returns the mix with a name; "" stands for a mix without a type.
 func parseType(name, dst string) (quantmix.Mix, error) {
 	if name == "" {
@@ -21,7 +30,7 @@ func parseType(name, dst string) (quantmix.Mix, error) {
 	m, ok := quantmix.Find(name)
 	switch {
 	case !ok:
-		return m, fmt.Errorf("type %q, want %s", name, strings.Join(quantmix.Names(), ", "))
+		return m, unknownMix(name)
 	case m.Most.Quantized() && !isGGUF(dst):
 		return m, fmt.Errorf("type %s is GGUF's; a folder has F32, F16 or BF16", m.Name)
 	}
