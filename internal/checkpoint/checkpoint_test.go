@@ -83,7 +83,16 @@ func TestGeneration(t *testing.T) {
 		{`{"eos_token_id": [3, 99], "top_k": 64}`, settings.Generation{TopK: 64, End: settings.IDs{3, 99}}},
 		{`{"eos_token_id": null}`, settings.Generation{TopK: 5}},
 		{`{"eos_token_id": [3.0, -1], "top_k": 50.0, "suppress_tokens": null}`, settings.Generation{TopK: 50, End: settings.IDs{3}}},
-		{`{"eos_token_id": -1, "epsilon_cutoff": NaN, "watermarking_config": {"a": []}}`, settings.Generation{TopK: 5}},
+		{`{"eos_token_id": -1, "epsilon_cutoff": 0.0, "typical_p": 1.0, "max_length": 20, "pad_token_id": NaN}`, settings.Generation{TopK: 5}},
+		{`{"temperature": 0.9, "top_p": 0.6}`, settings.Generation{Sample: true, Temperature: 0.9, TopP: 0.6, TopK: 5, End: settings.IDs{9}}},
+		{`{"do_sample": false, "temperature": 0.9}`, settings.Generation{Temperature: 0.9, TopK: 5, End: settings.IDs{9}}},
+		{`{"temperature": 1.0, "top_p": 1.0, "top_k": 50}`, settings.Generation{Temperature: 1, TopP: 1, TopK: 50, End: settings.IDs{9}}},
+		{`{"do_sample": true, "temperature": 0.0, "top_k": -1}`, settings.Generation{End: settings.IDs{9}}},
+		{`{"do_sample": true, "top_p": 0}`, settings.Generation{TopK: 5, End: settings.IDs{9}}},
+		{`{"do_sample": true, "top_p": 1.5, "no_repeat_ngram_size": 3, "stop_strings": ["x"], "num_beams": 1}`, settings.Generation{
+			Sample: true, TopK: 5, End: settings.IDs{9},
+			Unapplied: []settings.Entry{{Key: "no_repeat_ngram_size", Value: "3"}, {Key: "stop_strings", Value: `["x"]`}, {Key: "top_p", Value: "1.5"}},
+		}},
 		{`{"do_sample": true, "temperature": 0.6, "top_p": 0.95, "min_p": 0.05, "repetition_penalty": 1.1, "top_k": null}`,
 			settings.Generation{Sample: true, Temperature: 0.6, TopK: 5, TopP: 0.95, MinP: 0.05, Repeat: 1.1, End: settings.IDs{9}}},
 	} {
@@ -98,6 +107,11 @@ func TestGeneration(t *testing.T) {
 		}
 		if got := m.Generation(); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", c.want) {
 			t.Errorf("%s: %+v, want %+v", c.file, got, c.want)
+		}
+		for _, x := range c.want.Unapplied {
+			if !slices.ContainsFunc(m.Notes, func(note string) bool { return strings.Contains(note, x.Key+" = "+x.Value+" is not applied") }) {
+				t.Errorf("%s: notes %q", c.file, m.Notes)
+			}
 		}
 	}
 }

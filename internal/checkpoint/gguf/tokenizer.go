@@ -205,6 +205,9 @@ func Generation(m file.Metadata) (g settings.Generation, err error) {
 			return g, err
 		}
 		n, ok := number(reflect.ValueOf(x))
+		if k.value == &topK {
+			n = max(n, 0) // -1 is none
+		}
 		if !ok || math.IsNaN(n) || n < 0 || n > math.MaxInt32 {
 			return g, fmt.Errorf("key %s%s is %s, expected a number from 0", samplingPrefix, k.key, family.Show(x))
 		}

@@ -64,6 +64,9 @@ func Text(c *settings.Model, dir string, config []byte) (t string, g settings.Ge
 			}
 		}
 	}
+	for _, x := range g.Unapplied {
+		c.Notes = append(c.Notes, fmt.Sprintf("the publisher's %s = %s is not applied to answers", x.Key, x.Value))
+	}
 	template, err := ReadText(dir, "chat_template.jinja", MaxText)
 	if err != nil || template != nil {
 		return string(template), g, err
