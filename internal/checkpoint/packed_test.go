@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -180,6 +182,85 @@ func TestFewErrors(t *testing.T) {
 	_, err := Open(dir)
 	if err == nil || strings.Count(err.Error(), "\n") != 3 || !strings.Contains(err.Error(), "errors more") ||
 		!strings.Contains(err.Error(), "for groups of 64 columns") {
+		t.Error(err)
+	}
+}
+
+// stack stacks the experts' parts of each layer, as MLX has them under switch_mlp.
+func stack(parts map[string]tensor.Tensor, under string) {
+	const first = ".experts.0."
+	for _, name := range slices.Collect(maps.Keys(parts)) {
+		if !strings.Contains(name, first) {
+			continue
+		}
+		var all tensor.Tensor
+		for i := 0; ; i++ {
+			part := strings.Replace(name, first, fmt.Sprintf(".experts.%d.", i), 1)
+			x, ok := parts[part]
+			if !ok {
+				all.Shape = append([]int{i}, parts[name].Shape...)
+				break
+			}
+			all.DType, all.Data = x.DType, append(all.Data, x.Data...)
+			if i > 0 {
+				delete(parts, part)
+			}
+		}
+		delete(parts, name)
+		parts[strings.Replace(name, first, under, 1)] = all
+	}
+}
+
+// TestStacked opens folders whose experts are single tensors, which have scales of the same form.
+func TestStacked(t *testing.T) {
+	for _, name := range []string{"mlx-4-bits", "mlx-mxfp4", "mlx-nvfp4", "mlx-6-bits", "fp8-block", "fp8-tensor-static",
+		"ct-float-channel", "ct-int4-asymmetric", "modelopt-fp8-rows", "modelopt-mxfp8", "modelopt-nvfp4", "ct-nvfp4"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			here, there := filepath.Join(dir, "packed"), filepath.Join(dir, "plain")
+			edit := func(parts map[string]tensor.Tensor) {
+				stack(parts, ".switch_mlp.")
+				for name, x := range parts {
+					if strings.HasSuffix(name, "switch_mlp.up_proj.weight_shape") || strings.HasSuffix(name, "switch_mlp.down_proj.weight_shape") ||
+						strings.HasSuffix(name, "switch_mlp.gate_proj.weight_shape") {
+						n := []byte{byte(x.Shape[0]), 0, 0, 0, 0, 0, 0, 0}
+						parts[name] = tensor.Tensor{DType: x.DType, Shape: tensor.Shape{3}, Data: append(n, x.Data[:16]...)}
+					}
+				}
+			}
+			if err := packed.Folders(golden.Model(t, "qwen3moe"), here, there, find(t, name), edit); err != nil {
+				t.Fatal(err)
+			}
+			a, b := opened(t, here), opened(t, there)
+			for _, name := range b.Names() {
+				if !slices.Equal(floatsOf(t, a.set.ByName[name]), floatsOf(t, b.set.ByName[name])) {
+					t.Fatalf("%s differs", name)
+				}
+			}
+		})
+	}
+}
+
+// TestFused refuses experts of several matrices in one tensor that is no module's, and names both tensors.
+func TestFused(t *testing.T) {
+	dir := t.TempDir()
+	edit := func(parts map[string]tensor.Tensor) {
+		stack(parts, ".experts.")
+		for _, name := range slices.Collect(maps.Keys(parts)) {
+			if module, ok := strings.CutSuffix(name, ".weight"); ok && strings.Contains(name, ".experts.") {
+				parts[module], parts[module+"_scale_inv"] = parts[name], parts[module+".weight_scale_inv"]
+				delete(parts, name)
+				delete(parts, module+".weight_scale_inv")
+			}
+		}
+	}
+	here := filepath.Join(dir, "packed")
+	if err := packed.Folders(golden.Model(t, "qwen3moe"), here, filepath.Join(dir, "plain"), find(t, "fp8-block"), edit); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(here)
+	const module = "model.layers.0.mlp.experts.down_proj"
+	if err == nil || !strings.Contains(err.Error(), module+": matrices packed as one with "+module+"_scale_inv are not read") {
 		t.Error(err)
 	}
 }

@@ -26,8 +26,11 @@ func (p *Packing) Apply(all []tensor.Tensor, file func(name string) string) (u U
 	if p, ok := p.method.(*plain); ok {
 		return p.apply(all, file)
 	}
-	modules := map[string]*module{}
+	modules, beside := map[string]*module{}, map[string]string{}
 	for _, t := range all {
+		if name, ending, ok := cutScale(t.Name); ok {
+			beside[name] = ending
+		}
 		if name, ending := split(t.Name); ending != "" {
 			if modules[name] == nil {
 				modules[name] = &module{name: name, parts: map[string]tensor.Tensor{}, read: map[string]bool{}}
@@ -39,7 +42,10 @@ func (p *Packing) Apply(all []tensor.Tensor, file func(name string) string) (u U
 	for _, t := range all {
 		name, ending := split(t.Name)
 		m := modules[name]
-		if ending == "" || kinds[ending] == codesPart && m.plain() {
+		if scale := beside[t.Name]; ending == "" && scale != "" && !t.DType.Float() {
+			errs = append(errs, fmt.Errorf("%s: tensor %s: matrices packed as one with %[2]s%[3]s are not read; %[4]s",
+				file(t.Name), t.Name, scale, advice))
+		} else if ending == "" || kinds[ending] == codesPart && m.plain() {
 			u.Tensors = append(u.Tensors, t)
 		} else if kinds[ending] == codesPart {
 			w, err := p.weight(m)

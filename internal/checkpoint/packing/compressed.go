@@ -281,11 +281,11 @@ func (s *scheme) readPacked(m *module, w tensor.Tensor) (tensor.Tensor, error) {
 	if err != nil {
 		return w, err
 	}
-	is, err := m.need("weight_shape", []tensor.DType{tensor.I64, tensor.I32}, tensor.Shape{2})
+	is, err := m.need("weight_shape", []tensor.DType{tensor.I64, tensor.I32}, tensor.Shape{len(w.Shape)})
 	if err != nil {
 		return w, err
 	}
-	n, columns := integer(is, 0), integer(is, 1)
+	n, columns := integer(is, len(w.Shape)-2), integer(is, len(w.Shape)-1)
 	if n != int64(rows) || columns < 1 || columns > int64(words)*32 || words != upTo(int(columns)*s.Weights.Bits, 32) {
 		return w, fmt.Errorf("weight_packed has shape %v, but weight_shape is [%d %d] of %d bits", []int(w.Shape), n,
 			columns, s.Weights.Bits)
@@ -317,19 +317,16 @@ func (s *scheme) readGroups(m *module, w tensor.Tensor, x *matrix, shape tensor.
 	}
 	shapes := []tensor.Shape{reshape(shape, rows, groups)}
 	if s.Weights.Strategy == "tensor" {
-		shapes = scalar()
+		shapes = scalars(shape)
 	}
 	scale, err := m.scale("weight_scale", scaleTypes, shapes...)
 	if err != nil {
 		return w, err
 	}
-	x.scale = byRows(scale, rows, 1)
-	if s.Weights.Strategy == "tensor" {
-		by, err := single("weight_scale", scale)
-		if err != nil {
-			return w, err
-		}
-		x.scale = constant(by)
+	if s.Weights.Strategy != "tensor" {
+		x.scale = byRows(scale, rows, 1)
+	} else if x.scale, err = whole("weight_scale", scale, rows); err != nil {
+		return w, err
 	}
 	if zero, ok := m.part("weight_zero_point"); ok {
 		if err := s.zeros(x, zero, shapes, rows, groups); err != nil {
@@ -353,12 +350,13 @@ func (s *scheme) readGroups(m *module, w tensor.Tensor, x *matrix, shape tensor.
 // zeros reads zero points: packed along rows, or a byte each.
 func (s *scheme) zeros(x *matrix, zero tensor.Tensor, shapes []tensor.Shape, rows, groups int) error {
 	if c, ok := x.codes.(*codes); ok && zero.DType == tensor.I32 {
-		if x.rows != rows {
-			return fmt.Errorf("weight_zero_point has shape %v, expected one matrix", []int(zero.Shape))
+		count, want := upTo(rows*c.bits, 32), tensor.Shape{}
+		if x.rows > rows {
+			want = append(want, x.rows/rows)
 		}
 		z := codes{data: zero.Data, bits: c.bits, line: 1, word: groups, across: true}
-		x.zero = func(row, group int) float32 { return float32(z.at(row, group)) }
-		return wants("weight_zero_point", zero, []tensor.DType{tensor.I32}, tensor.Shape{upTo(rows*c.bits, 32), groups})
+		x.zero = func(row, group int) float32 { return float32(z.at(row%rows, row/rows*count*groups+group)) }
+		return wants("weight_zero_point", zero, []tensor.DType{tensor.I32}, append(want, count, groups))
 	}
 	if err := wants("weight_zero_point", zero, []tensor.DType{tensor.I8, tensor.F8_E4M3}, shapes...); err != nil {
 		return err
@@ -367,8 +365,8 @@ func (s *scheme) zeros(x *matrix, zero tensor.Tensor, shapes []tensor.Shape, row
 	if x.zero != nil {
 		offset = x.zero(0, 0)
 	}
-	if s.Weights.Strategy == "tensor" {
-		signed = constant(number(zero.DType)(zero.Data, 0))
+	if read := number(zero.DType); s.Weights.Strategy == "tensor" {
+		signed = func(row, _ int) float32 { return read(zero.Data, min(row/rows, zero.Shape.Size()-1)) }
 	}
 	x.zero = func(row, group int) float32 { return signed(row, group) + offset }
 	return nil

@@ -35,19 +35,19 @@ func readFours(m *module, w tensor.Tensor, group int, factor string) (tensor.Ten
 	}
 	x.scale = byRows(scale, rows, 1)
 	if group == 16 {
-		all, err := m.need(factor, []tensor.DType{tensor.F32}, scalar()...)
+		all, err := m.need(factor, []tensor.DType{tensor.F32}, scalars(w.Shape)...)
 		if err != nil {
 			return w, err
 		}
-		by, err := single(factor, all)
+		by, err := whole(factor, all, rows)
 		if err != nil {
 			return w, err
 		}
 		plain := x.scale
 		if factor == "weight_scale_2" {
-			x.scale = func(row, group int) float32 { return plain(row, group) * by }
+			x.scale = func(row, group int) float32 { return plain(row, group) * by(row, group) }
 		} else {
-			x.scale = func(row, group int) float32 { return plain(row, group) / by }
+			x.scale = func(row, group int) float32 { return plain(row, group) / by(row, group) }
 		}
 	}
 	return x.tensor(m, reshape(w.Shape, rows, columns))

@@ -103,13 +103,18 @@ func byGroups(t tensor.Tensor) grid {
 // constant returns a number for all.
 func constant(v float32) grid { return func(int, int) float32 { return v } }
 
-// single returns the scale of a whole weight, which is finite and positive.
-func single(ending string, t tensor.Tensor) (float32, error) {
-	v := number(t.DType)(t.Data, 0)
-	if !(v > 0 && v <= math.MaxFloat32) {
-		return v, fmt.Errorf("%s is %v, want a finite number greater than 0", ending, v)
+// whole returns the scales of whole matrices of so many rows, which are finite and positive.
+func whole(ending string, t tensor.Tensor, rows int) (grid, error) {
+	read, n := number(t.DType), t.Shape.Size()
+	for i := range n {
+		if v := read(t.Data, i); !(v > 0 && v <= math.MaxFloat32) {
+			return nil, fmt.Errorf("%s is %v, want a finite number greater than 0", ending, v)
+		}
 	}
-	return v, nil
+	if n == 1 {
+		return constant(read(t.Data, 0)), nil
+	}
+	return func(row, _ int) float32 { return read(t.Data, row/rows) }, nil
 }
 
 // Tables of values by code.

@@ -223,35 +223,34 @@ func readScaled(m *module, w tensor.Tensor, values *[256]float32, ending string,
 	}
 	x := &matrix{codes: &octets{w.Data, columns}, values: values, rows: matrices * rows, columns: columns}
 	x.divide(0)
-	lead, shapes := w.Shape[:len(w.Shape)-2:len(w.Shape)-2], scalar()
+	shapes := scalars(w.Shape)
 	if len(block) == 2 {
-		shapes = []tensor.Shape{append(lead, upTo(rows, block[0]), x.divide(block[1]))}
-	} else if shapes = append(shapes, append(lead, rows, 1), append(lead, rows)); len(lead) > 0 {
-		shapes = append(shapes, lead, append(lead, 1), append(lead, 1, 1))
+		shapes = []tensor.Shape{reshape(w.Shape, upTo(rows, block[0]), x.divide(block[1]))}
+	} else {
+		byRow := reshape(w.Shape, rows, 1)
+		shapes = append(shapes, byRow, byRow[:len(byRow)-1])
 	}
 	s, err := m.scale(ending, scaleTypes, shapes...)
 	if err != nil {
 		return w, err
 	}
-	switch size := s.Shape.Size(); {
-	case len(block) == 2:
+	if size := s.Shape.Size(); len(block) == 2 {
 		x.scale = byRows(s, rows, block[0])
-	case size == 1:
-		by, err := single(ending, s)
-		if err != nil {
-			return w, err
-		}
-		x.scale = constant(by)
-	case size == x.rows:
+	} else if size == x.rows && size > matrices {
 		s.Shape = tensor.Shape{size, 1}
 		x.scale = byRows(s, rows, 1)
-	default: // of whole matrices
-		s.Shape = tensor.Shape{size, 1}
-		x.scale = byRows(s, rows, rows)
+	} else if x.scale, err = whole(ending, s, rows); err != nil {
+		return w, err
 	}
 	x.inBF16 = (values == e4m3 || values == e5m2) && isPowers(s)
 	return x.tensor(m, slices.Clone(w.Shape))
 }
 
-// scalar returns the shapes of one number.
-func scalar() []tensor.Shape { return []tensor.Shape{{}, {1}, {1, 1}} }
+// scalars returns the shapes of a number for the matrix of a shape, or for each of several.
+func scalars(of tensor.Shape) []tensor.Shape {
+	all := []tensor.Shape{{}, {1}, {1, 1}}
+	if n := of[0]; len(of) == 3 {
+		all = append(all, tensor.Shape{n}, tensor.Shape{n, 1}, tensor.Shape{n, 1, 1})
+	}
+	return all
+}

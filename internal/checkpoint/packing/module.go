@@ -42,6 +42,17 @@ func split(name string) (module, ending string) {
 	return name, ""
 }
 
+// cutScale cuts the name of scales of a tensor that is no module's: of experts in one (FP8Expert in transformers,
+// quantizer_attr_names in ModelOpt).
+func cutScale(name string) (of, ending string, ok bool) {
+	for _, ending := range []string{"_weight_scale", "_scale_inv", "_scales_inv", "_scale", "_scales"} {
+		if of, ok := strings.CutSuffix(name, ending); ok {
+			return of, ending, true
+		}
+	}
+	return "", "", false
+}
+
 // module holds the parts of a weight by their endings.
 type module struct {
 	name   string
