@@ -6,8 +6,22 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// recur computes a node with a state. A row reads and writes the state of the sequence.
-func (m *Model) recur(n *graph.Node, in [][]float64, num *Numerics, state func(row int) []float64) ([]float64, error) {
+// Groups returns the number of groups shared by the heads of a scan, 0 for other operations.
+func Groups(n *graph.Node) int {
+	switch n.Op {
+	case graph.SSMScan:
+		return n.In[2].Shape[0]
+	case graph.DeltaScan:
+		return n.In[1].Shape[0]
+	}
+	return 0
+}
+
+// recur computes a node with a state. A row reads and writes the state of the sequence. The heads of a scan have the
+// groups of a Spec.
+func (m *Model) recur(
+	n *graph.Node, in [][]float64, num *Numerics, group func(h int) int, state func(row int) []float64,
+) ([]float64, error) {
 	var w [3][]float64
 	for i := range n.W {
 		var err error
@@ -29,9 +43,9 @@ func (m *Model) recur(n *graph.Node, in [][]float64, num *Numerics, state func(r
 		case graph.Conv:
 			num.conv(y, state(t), row[0], w[0], w[1])
 		case graph.SSMScan:
-			num.ssm(n, y, state(t), row, w[:])
+			num.ssm(n, y, state(t), row, w[:], group)
 		case graph.DeltaScan:
-			num.delta(n, y, state(t), row, w[:])
+			num.delta(n, y, state(t), row, w[:], group)
 		}
 	}
 	return y, nil
@@ -61,13 +75,13 @@ func (num *Numerics) conv(y, s, x, w, bias []float64) {
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
 // ssm computes a row of Mamba 2's scan: s is [heads, dim, n].
-func (num *Numerics) ssm(n *graph.Node, y, s []float64, in, w [][]float64) {
+func (num *Numerics) ssm(n *graph.Node, y, s []float64, in, w [][]float64, group func(h int) int) {
 	x, dt, b, c := in[0], in[1], in[2], in[3]
-	heads, dim, groups, size := n.Shape[0], n.Shape[1], n.In[2].Shape[0], n.In[2].Shape[1]
+	heads, dim, size := n.Shape[0], n.Shape[1], n.In[2].Shape[1]
 	for h := range heads {
 		t := num.round(softplus(num.round(dt[h] + w[1][h])))
 		decay := num.round(math.Exp(num.round(w[0][h] * t)))
-		g := h * groups / heads * size
+		g := group(h) * size
 		for p := range dim {
 			i := h*dim + p
 			s := s[i*size : (i+1)*size]
@@ -81,12 +95,12 @@ func (num *Numerics) ssm(n *graph.Node, y, s []float64, in, w [][]float64) {
 }
 
 // delta computes a row of the gated delta rule: s is [heads, n, dim].
-func (num *Numerics) delta(n *graph.Node, y, s []float64, in, w [][]float64) {
+func (num *Numerics) delta(n *graph.Node, y, s []float64, in, w [][]float64, group func(h int) int) {
 	q, k, v, gate, beta := in[0], in[1], in[2], in[3], in[4]
-	heads, dim, groups, size := n.Shape[0], n.Shape[1], n.In[1].Shape[0], n.In[1].Shape[1]
+	heads, dim, size := n.Shape[0], n.Shape[1], n.In[1].Shape[1]
 	for h := range heads {
 		decay := num.round(math.Exp(num.round(w[0][h] * num.round(softplus(num.round(gate[h]+w[1][h]))))))
-		g, by := h*groups/heads*size, num.round(1/(1+math.Exp(-beta[h])))
+		g, by := group(h)*size, num.round(1/(1+math.Exp(-beta[h])))
 		s, y := s[h*size*dim:(h+1)*size*dim], y[h*dim:(h+1)*dim]
 		for p := range dim {
 			var held float64

@@ -34,6 +34,7 @@ type Spec struct {
 	Route     Route
 	Rope      Rope
 	Attention Attention
+	Scan      func(h int) int // group of a scan's head
 }
 
 // Change makes another matrix of w [rows, cols].
@@ -121,6 +122,9 @@ func newSpec(n *graph.Node, stores map[*graph.KV]*graph.Node) *Spec {
 			x.Sinks = n.W[0]
 		}
 		s.Attention = x
+	}
+	if groups := Groups(n); groups > 0 {
+		s.Scan = func(h int) int { return h * groups / n.Shape[0] }
 	}
 	return s
 }

@@ -16,7 +16,7 @@ mask chunk_missing gqa_map k_as_v kv_share_source kv_cache_position softmax_axis
 residual_order residual_missing activation gelu_constant gate_up_swapped activation_limit gate_up_layout ple_missing ple_scale ple_position layer_scalar
 router_softmax router_norm router_topk expert_order expert_input router_factor router_eps router_groups router_bias final_norm_missing head_wrong scale_factor logits_scale
 norm_mean position_embedding position_scale parts_swapped slice_part gate_missing norm_length
-latent_part heads_exchanged pooling conv_order scan_decay scan_skip state_lost
+latent_part heads_exchanged pooling conv_order scan_decay scan_skip scan_groups state_lost
 numeric_activations numeric_kv numeric_gelu numeric_accumulation
 probe_dtype probe_prefix probe_stale probe_duplicate probe_rows unknown`
 

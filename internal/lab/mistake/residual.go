@@ -298,6 +298,16 @@ func otherDecays(_ *Proposer, n *graph.Node) []*Hypothesis {
 		}))}
 }
 
+// otherScanGroups lists scans whose heads have the groups by turns.
+func otherScanGroups(_ *Proposer, n *graph.Node) []*Hypothesis {
+	groups := reference.Groups(n)
+	if groups < 2 || groups == n.Shape[0] {
+		return nil
+	}
+	return []*Hypothesis{edit(n, fmt.Sprintf("gives head h the group h mod %d", groups), detail{"map": "modulo"},
+		func(s *reference.Spec) { s.Scan = func(h int) int { return h % groups } })}
+}
+
 // lostSkips lists scans without their skip connection.
 func lostSkips(_ *Proposer, n *graph.Node) []*Hypothesis {
 	return []*Hypothesis{edit(n, "leaves out the skip connection (D·x)", detail{},
