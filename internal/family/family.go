@@ -62,7 +62,7 @@ type Type struct {
 	Window   Window
 	Period   int      // of full layers, where the file does not say (Periodic)
 	LastFull bool     // the last layer is full whatever the file says (Periodic)
-	If       string   // setting that is true in models of this family alone, if other families have the type
+	If       string   // setting that models of this family alone have, not false, if other families have the type
 	Lacks    []string // settings of the family absent from this type
 	Needs    []string // settings of all models of the type: without these it is not written
 }

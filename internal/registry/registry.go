@@ -62,6 +62,7 @@ var Families = []*family.Family{
 	&glm4moe.Family,
 	&granitehybrid.Family,
 	&nemotronh.Family,
+	&nemotronh.MoEFamily,
 	&llama4.Family,
 	&qwen35.Family,
 	&falconh1.Family,
@@ -123,7 +124,7 @@ func stem(class string) string {
 func OfConfig(name string, settings map[string]any) (*family.Family, *family.Type) {
 	for _, f := range Families {
 		for i := range f.Types {
-			if t := &f.Types[i]; t.Name == name && t.If != "" && settings[t.If] == true {
+			if t := &f.Types[i]; t.Name == name && t.If != "" && settings[t.If] != nil && settings[t.If] != false {
 				return f, t
 			}
 		}

@@ -1,8 +1,8 @@
-// Package nemotronh is the decoder of Nemotron-H with experts.
+// Package nemotronh is the decoder of Nemotron-H, with MLPs or with experts.
 //
 // Differences from Llama: a layer has a norm and a single part: Mamba 2's gated scan, attention without
-// positions, or experts. The scan's output is normed by groups of heads. Experts have no gate, and a squared
-// ReLU; a sigmoid weighs experts, a bias helps in their choice, and an MLP of the same make for all tokens
+// positions, an MLP, or experts. The scan's output is normed by groups of heads. MLPs and experts have no gate, and a
+// squared ReLU; a sigmoid weighs experts, a bias helps in their choice, and an MLP of the same make for all tokens
 // stands beside. Some models' experts work in a smaller width.
 //
 // Source: transformers, models/nemotron_h/modeling_nemotron_h.py; NVIDIA 2025, arXiv:2504.03624.
@@ -30,6 +30,7 @@ type Config struct {
 	ScanGroups int              `json:"n_groups"`
 	StateSize  int              `json:"ssm_state_size"`
 	Kernel     int              `json:"conv_kernel"`
+	MLPSize    int              `json:"intermediate_size"`
 	NumExperts int              `json:"num_experts"`
 	TopK       int              `json:"top_k_experts"`
 	ExpertSize int              `json:"moe_intermediate_size"`
@@ -66,6 +67,7 @@ type Layer struct {
 	Norm *graph.Weight `gguf:"attn_norm" hf:"norm"`
 	Scan *Scan         `gguf:"" hf:"mixer"`
 	Attn *Attention    `gguf:"" hf:"mixer"`
+	MLP  *MLP          `gguf:"" hf:"mixer"`
 	MoE  *MoE          `gguf:"" hf:"mixer"`
 }
 
@@ -87,6 +89,12 @@ type Attention struct {
 	K *graph.Weight `gguf:"attn_k" hf:"k_proj"`
 	V *graph.Weight `gguf:"attn_v" hf:"v_proj"`
 	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+}
+
+// MLP is a feed-forward part without a gate.
+type MLP struct {
+	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
+	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
 // MoE is the mixture of experts, beside an MLP for all tokens.
@@ -115,6 +123,8 @@ func New(c Config) (*Model, error) {
 		switch l := &m.Layers[i]; c.LayerTypes[i] {
 		case family.FullAttention:
 			l.Attn = new(Attention)
+		case family.MLPAlone:
+			l.MLP = new(MLP)
 		case family.ExpertsAlone:
 			l.MoE = new(MoE)
 		default:
@@ -143,6 +153,9 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 	switch {
 	case l.Attn != nil:
 		x = l.Attn.forward(g, x, kv, m)
+	case l.MLP != nil:
+		x = g.Linear(l.MLP.Down, g.Act(m.Act, g.Linear(l.MLP.Up, x, m.MLPSize)), m.HiddenSize)
+		x = g.Name(x, "ffn_out", "mixer.out")
 	case l.MoE != nil:
 		x = l.MoE.forward(g, x, m)
 	default:
