@@ -18,8 +18,8 @@ func TestPackedLogits(t *testing.T) {
 	families := map[string][]string{
 		"tiny-llama": {"fp8-block-e8m0", "gptq"},
 		"qwen3moe": {"fp8-block", "ct-int4-group", "ct-int4-actorder", "ct-int8-bytes", "ct-nvfp4", "gptq", "awq",
-			"mlx-4-bits"},
-		"deepseek2": {"fp8-block", "gptq-act-order", "mlx-mxfp4"}, "phi3": {"fp8-small-block-bf16", "mlx-5-bits"}}
+			"mlx-4-bits", "mlx-nvfp4", "gptq-v2-3-bits"},
+		"deepseek2": {"fp8-block", "gptq-act-order", "mlx-mxfp4", "mlx-3-bits"}, "phi3": {"fp8-small-block-bf16", "mlx-5-bits"}}
 	for family, names := range families {
 		for _, p := range packed.All {
 			if !slices.Contains(names, p.Name) {

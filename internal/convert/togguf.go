@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"path/filepath"
 	"regexp"
@@ -40,14 +41,18 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		plain = c.to.Most
 	}
 	var jobs []job
+	packed := map[tensor.DType]int{}
 	for _, f := range factors {
 		v := vector(f.Name+".weight", f.Values)
 		jobs = append(jobs, job{in: v, out: v})
 	}
 	for _, w := range weights {
 		j := newJob(m, w.Tensor, w.GGUF, plain)
-		if _, decoded := w.Source.(tensor.Decoded); keep && decoded && len(w.Shape) > 1 {
-			j.out.DType = w.DType
+		if w.IsDecoded() && len(w.Shape) > 1 {
+			packed[w.DType]++
+			if keep {
+				j.out.DType = w.DType
+			}
 		}
 		if keep && w.DType.Quantized() { // the converter calls files of MXFP4 so
 			name := w.DType.String()
@@ -59,6 +64,7 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		}
 		jobs = append(jobs, j)
 	}
+	c.notePacked(m.Packing, packed, keep)
 	keys := generalKeys(m.Arch, c.src, jobs)
 	if c.to.Most.Quantized() {
 		metadata, err := gguf.MetadataOf(append(keys, own...))
@@ -76,6 +82,23 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 	keys = append(append(keys, own...), gguf.KeyValue{Key: "general.file_type", Value: c.to.FileType},
 		gguf.KeyValue{Key: "general.quantization_version", Value: uint32(2)})
 	return c.writeGGUF(ctx, append(keys, text...), jobs)
+}
+
+// notePacked adds a note about packed weights, of which so many have each type of GGUF that holds their values.
+func (c *converter) notePacked(packing string, types map[tensor.DType]int, keep bool) {
+	var all []string
+	for _, d := range slices.Sorted(maps.Keys(types)) {
+		all = append(all, fmt.Sprintf("%d as %v", types[d], d))
+	}
+	if len(all) == 0 {
+		return
+	}
+	then := "which hold the same values"
+	if !keep {
+		then += ", and then to " + c.to.Name
+	}
+	c.result.Notes = append(c.result.Notes, fmt.Sprintf("packed weights (%s) are read %s, %s", packing,
+		strings.Join(all, ", "), then))
 }
 
 // newJob brings a folder's tensor into GGUF under its name there, without .weight.

@@ -64,6 +64,19 @@ type Decoded interface {
 	Stored(elements int) int
 }
 
+// IsDecoded reports whether t's bytes, or those of its parts, are computed on reading.
+func (t *Tensor) IsDecoded() bool {
+	switch v := t.Source.(type) {
+	case Joined:
+		return v[0].IsDecoded()
+	case strided:
+		return v.in.IsDecoded()
+	case Decoded:
+		return true
+	}
+	return false
+}
+
 // Unread is the Source of an unreadable tensor, refused at binding.
 type Unread struct{ Err error }
 

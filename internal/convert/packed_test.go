@@ -1,0 +1,68 @@
+package convert_test
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/convert"
+	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/dev/packed"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// TestPackedTypes converts folders of packings: a note says which types of GGUF hold the values, and the file has these
+// types and values.
+func TestPackedTypes(t *testing.T) {
+	for name, want := range map[string]tensor.DType{"fp8-block": tensor.F32, "fp8-block-e8m0": tensor.BF16,
+		"ct-int4-group": tensor.Q4_0, "awq": tensor.Q5_0, "gptq": tensor.Q5_0, "gptq-8-bits": tensor.Q8_0,
+		"gptq-act-order": tensor.F32, "gptq-v2-3-bits": tensor.Q4_0, "mlx-2-bits": tensor.Q4_1, "mlx-3-bits": tensor.Q4_1,
+		"mlx-nvfp4": tensor.NVFP4, "ct-mxfp4": tensor.MXFP4, "ct-int8-bytes": tensor.Q8_0} {
+		t.Run(name, func(t *testing.T) {
+			p := packed.All[slices.IndexFunc(packed.All, func(p packed.Packing) bool { return p.Name == name })]
+			dir := t.TempDir()
+			here, there := filepath.Join(dir, "packed"), filepath.Join(dir, "plain")
+			if err := packed.Folders(golden.Model(t, "qwen3moe"), here, there, p, nil); err != nil {
+				t.Fatal(err)
+			}
+			r := run(t, here, here+".gguf", convert.Options{})
+			run(t, there, there+".gguf", convert.Options{})
+			got, values := floatsOf(t, here+".gguf")
+			_, plain := floatsOf(t, there+".gguf")
+			for name, v := range plain {
+				if !slices.Equal(values[name], v) {
+					t.Errorf("%s differs", name)
+				}
+			}
+			if d := got["blk.0.ffn_down_exps.weight"]; d != want {
+				t.Errorf("experts are %v, want %v", d, want)
+			}
+			note := slices.IndexFunc(r.Notes, func(n string) bool { return strings.HasPrefix(n, "packed weights (") })
+			if note < 0 || !strings.Contains(r.Notes[note], " as "+want.String()+", which hold the same values") {
+				t.Errorf("notes %q", r.Notes)
+			}
+		})
+	}
+}
+
+// floatsOf returns the types and the values of a GGUF file's tensors.
+func floatsOf(t *testing.T, path string) (types map[string]tensor.DType, values map[string][]float32) {
+	t.Helper()
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	types, values = map[string]tensor.DType{}, map[string][]float32{}
+	for _, x := range f.Tensors() {
+		v := make([]float32, x.Shape.Size())
+		if err := quant.Dequantize(x.DType, v, x.Data); err != nil {
+			t.Fatal(err)
+		}
+		types[x.Name], values[x.Name] = x.DType, v
+	}
+	return types, values
+}
