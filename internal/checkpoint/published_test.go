@@ -50,6 +50,15 @@ func TestPublishedRepeats(t *testing.T) {
 		{`"model_type": "starcoder2", "norm_epsilon": 1e-5, "rms_norm_eps": 1e-6, "norm_type": "layer_norm",
 			"mlp_type": "default"`, ""},
 		{`"model_type": "starcoder2", "norm_type": "rms_norm"`, "norm_type"},
+		{`"model_type": "nemotron_h", "hybrid_override_pattern": "M-", "attention_head_dim": 4, "time_step_rank": 512`, ""},
+		{`"model_type": "nemotron_h", "hybrid_override_pattern": "ME"`, `"E" for layer 1`},
+		{`"model_type": "qwen2_vl", "rope_theta": 1e6, "rope_scaling": {"type": "mrope", "mrope_section": [1, 1, 2]}`, ""},
+		{`"model_type": "qwen2_5_vl", "rope_scaling": {"type": "default", "rope_type": "default", "mrope_section": [1, 1, 2]}`, ""},
+		{`"model_type": "qwen3_vl", "text_config": {"model_type": "qwen3_vl_text", ` + sizes + `"rope_scaling":
+			{"mrope_interleaved": true, "mrope_section": [1, 1, 2], "rope_type": "default"}}`, ""},
+		{`"model_type": "kimi_k25", "architectures": ["DeepseekV3ForCausalLM"], "text_config": {"model_type": "kimi_k2", ` +
+			strings.Replace(sizes, `"head_dim": 4,`, `"q_lora_rank": 4, "kv_lora_rank": 4, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4,
+			"v_head_dim": 4, "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 4,`, 1) + `"rope_theta": 5e4}`, ""},
 	} {
 		c, err := Configured([]byte("{" + sizes + x.config + "}"))
 		if (err == nil) != (x.fault == "") || err != nil && !strings.Contains(err.Error(), x.fault) {

@@ -6,7 +6,7 @@ import (
 	"github.com/karat-run/karat/internal/family"
 )
 
-// Family describes files of DeepSeek V2, V3 and R1.
+// Family describes files of DeepSeek V2, V3 and R1, and of Kimi K2.
 //
 // Source: transformers 5.17, models/deepseek_v2 and models/deepseek_v3,
 // configuration_*.py; llama.cpp, conversion/deepseek.py and src/models/deepseek2.cpp.
@@ -22,10 +22,8 @@ var Family = family.Family{
 				"routed_scaling_factor": 1., "norm_topk_prob": false, "scoring_func": "softmax",
 				"topk_method": "greedy"})},
 		{Name: "deepseek_v3", Class: "DeepseekV3ForCausalLM", Only: map[string]any{"scoring_func": "sigmoid"},
-			Defaults: merge(map[string]any{
-				"max_position_embeddings": 4096., "first_k_dense_replace": 3., "n_group": 8., "topk_group": 4.,
-				"routed_scaling_factor": 2.5, "norm_topk_prob": true, "scoring_func": "sigmoid",
-				"topk_method": "noaux_tc"})},
+			Defaults: third},
+		{Name: "kimi_k2", Only: map[string]any{"scoring_func": "sigmoid"}, Defaults: third},
 	},
 	Fixed:      map[string]any{"hidden_act": "silu", "rope_interleave": true, "moe_layer_freq": 1., "mlp_bias": false},
 	FromGGUF:   method,
@@ -68,6 +66,11 @@ var Family = family.Family{
 		Turns: []family.Turns{{Name: "DeepSeek's", Marks: []string{"<｜User｜>", "<｜Assistant｜>"}}},
 	},
 }
+
+// third has the defaults of V3.
+var third = merge(map[string]any{
+	"max_position_embeddings": 4096., "first_k_dense_replace": 3., "n_group": 8., "topk_group": 4.,
+	"routed_scaling_factor": 2.5, "norm_topk_prob": true, "scoring_func": "sigmoid", "topk_method": "noaux_tc"})
 
 // merge adds the defaults of both types to the defaults of a type.
 func merge(own map[string]any) map[string]any {

@@ -2,7 +2,7 @@ package qwen2
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family describes files of Qwen 2 and 2.5.
+// Family describes files of Qwen 2 and 2.5, and the writing part of those with eyes.
 //
 // Source: transformers 5.17, models/qwen2/configuration_qwen2.py; llama.cpp,
 // conversion/qwen.py.
@@ -11,9 +11,11 @@ var Family = family.Family{
 	Title: "Qwen",
 	Model: family.Of(New),
 
-	Types: []family.Type{{Name: "qwen2", Class: "Qwen2ForCausalLM", Window: family.FromLayer, Defaults: map[string]any{
-		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
-		"sliding_window": 4096., "max_window_layers": 28.}}},
+	Types: []family.Type{{Name: "qwen2", Class: "Qwen2ForCausalLM", Window: family.FromLayer, Defaults: defaults},
+		{Name: "qwen2_vl", Window: family.FromLayer, Defaults: defaults},
+		{Name: "qwen2_vl_text", Window: family.FromLayer, Defaults: defaults},
+		{Name: "qwen2_5_vl", Window: family.FromLayer, Defaults: defaults},
+		{Name: "qwen2_5_vl_text", Window: family.FromLayer, Defaults: defaults}},
 	Fixed: map[string]any{"hidden_act": "silu"},
 	Idle:  []string{"attention_bias"}, // biases are always present
 	Rope:  family.Rope{Full: map[string]any{"rope_theta": 1e4}},
@@ -26,3 +28,8 @@ var Family = family.Family{
 	},
 	Seventy: func(layers, _ int) bool { return layers == 80 },
 }
+
+// defaults are the library's, equal in all types.
+var defaults = map[string]any{
+	"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
+	"sliding_window": 4096., "max_window_layers": 28.}

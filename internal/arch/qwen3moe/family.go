@@ -2,7 +2,7 @@ package qwen3moe
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family describes files of Qwen 3's models with experts.
+// Family describes files of Qwen 3's models with experts, and the writing part of those with eyes.
 //
 // Source: transformers 5.17, models/qwen3_moe/configuration_qwen3_moe.py; llama.cpp,
 // conversion/qwen.py and src/models/qwen3moe.cpp.
@@ -15,7 +15,12 @@ var Family = family.Family{
 		Defaults: map[string]any{
 			"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
 			"sliding_window": 4096., "max_window_layers": 28., "num_key_value_heads": 4., "decoder_sparse_step": 1.,
-			"moe_intermediate_size": 768., "num_experts": 128., "top_k_experts": 8., "norm_topk_prob": false}}},
+			"moe_intermediate_size": 768., "num_experts": 128., "top_k_experts": 8., "norm_topk_prob": false}},
+		{Name: "qwen3_vl_moe_text", Window: family.FromLayer, Defaults: map[string]any{
+			"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "rope_theta": 5e6,
+			"max_position_embeddings": 128000., "sliding_window": 4096., "max_window_layers": 28.,
+			"num_key_value_heads": 16., "decoder_sparse_step": 1., "head_dim": 128.,
+			"moe_intermediate_size": 1408., "num_experts": 60., "top_k_experts": 4., "norm_topk_prob": true}}},
 	Fixed: map[string]any{"hidden_act": "silu", "decoder_sparse_step": 1., "norm_topk_prob": true,
 		"mlp_only_layers": []any{}, "use_qk_norm": true},
 	Idle: []string{"intermediate_size", "output_router_logits", "router_aux_loss_coef"},

@@ -120,10 +120,17 @@ func (r *reader) nestedRope(out family.Settings, params map[string]any) {
 	}
 }
 
-// ropeKind copies settings, except nulls, and remembers their places.
+// ropeKind copies settings, except nulls, and remembers their places. Sections of pictures' positions are left out: the
+// parts of a text's positions are equal.
 func (r *reader) ropeKind(kind, from string, params map[string]any) family.Settings {
 	p := family.Settings{}
 	for k, v := range params {
+		if k == "mrope_section" || k == "mrope_interleaved" {
+			continue
+		}
+		if v == "mrope" {
+			v = "default"
+		}
 		p.Fill(k, v)
 		r.Spelling["rope_parameters."+kind+"."+k] = from + k
 	}
