@@ -23,13 +23,14 @@ var flagsOfOthers = map[string]string{
 	"interactive": "a chat begins where there is no prompt", "i": "a chat begins where there is no prompt",
 	"color":             "colors are there on a terminal, and --plain is without",
 	"no-display-prompt": "the prompt is never printed", "host": "--host is a flag of karat serve",
-	"port": "--port is a flag of karat serve", "addr": hostPort, "address": hostPort, "listen": hostPort, "bind": hostPort,
+	"port": "--port is a flag of karat serve", "addr": hostPort, "address": hostPort, "listen": hostPort,
+	"bind": hostPort,
 }
 
 // commandsOfOthers are names of commands in other programs, and of the command which does the same here.
 var commandsOfOthers = map[string]string{"chat": "run", "generate": "run", "complete": "run", "completion": "run",
-	"cli": "run", "server": "serve", "start": "serve", "download": "pull", "get": "pull", "ls": "list", "models": "list",
-	"delete": "rm", "remove": "rm", "info": "inspect", "perplexity": "eval"}
+	"cli": "run", "server": "serve", "start": "serve", "download": "pull", "get": "pull", "ls": "list",
+	"models": "list", "delete": "rm", "remove": "rm", "info": "inspect", "perplexity": "eval"}
 
 // unknownFlag adds advice to the error of an unknown flag.
 func unknownFlag(c *cobra.Command, err error) error {

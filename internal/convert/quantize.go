@@ -198,7 +198,8 @@ func (c *converter) readImportance(jobs []job, path string) ([]gguf.KeyValue, er
 		if n > 3 {
 			names += ", ..."
 		}
-		c.result.Notes = append(c.result.Notes, fmt.Sprintf("%s has nothing of %d of the weights to quantize: %s", path, n, names))
+		c.result.Notes = append(c.result.Notes,
+			fmt.Sprintf("%s has nothing of %d of the weights to quantize: %s", path, n, names))
 	}
 	keys := []gguf.KeyValue{{Key: imatrixFile, Value: path}}
 	if len(m.Datasets) > 0 {

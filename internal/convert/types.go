@@ -13,11 +13,11 @@ import (
 // dtypeNames are transformers' names.
 var dtypeNames = map[tensor.DType]string{tensor.F32: "float32", tensor.F16: "float16", tensor.BF16: "bfloat16"}
 
-// unknownMix is the error of a type for a file, which may be a type for single weights.
+// unknownMix returns the error of a type for a file, which may be a type for single weights.
 func unknownMix(name string) error {
 	if d, ok := tensor.ParseDType(name); ok && d.Quantized() {
-		return fmt.Errorf("%v is a type of weights, not of files: --tensor-type REGEX=%v sets it for the weights whose "+
-			"name matches; TYPE is one of %s", d, d, strings.Join(quantmix.Names(), ", "))
+		return fmt.Errorf("%v is a type of weights, not of files: --tensor-type REGEX=%v sets it for the weights "+
+			"whose name matches; TYPE is one of %s", d, d, strings.Join(quantmix.Names(), ", "))
 	}
 	return fmt.Errorf("type %q, want %s", name, strings.Join(quantmix.Names(), ", "))
 }

@@ -3,6 +3,10 @@
 // An architecture calls a [Builder] once, at load; backends compile the list. Every activation is a matrix of T rows, T
 // being the number of tokens in the step. T is the only dimension unknown when the graph is recorded, so a node's shape
 // holds the dimensions after T.
+//
+// Files, users before the used: state.go (operations with a state), row.go (operations on rows), pool.go, print.go,
+// hoist.go (sums ahead of rows), live.go (the last reader of each value), builder.go (all other operations), attr.go
+// (settings of operations), graph.go.
 package graph
 
 import (

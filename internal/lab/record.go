@@ -4,12 +4,12 @@
 //
 // The files, users before the used:
 //
-//   - next.go, layers.go and stats.go show a token's distribution, the layers of two records, and a model's numbers;
-//     compare.go compares two records, and text.go prints comparisons.
-//   - import.go, import_debug.go, import_logits.go, numpy.go, dump.go and dump_manifest.go read dumps of other tools.
+//   - layers.go and stats.go show the layers of two records, and a model's numbers; text.go prints comparisons, and
+//     compare.go makes them.
+//   - import_debug.go, import_logits.go, numpy.go, import.go, dump.go and dump_manifest.go read dumps of other tools.
 //   - take.go records a model of our own.
-//   - place.go, place_order.go, place_hf.go, place_llamacpp.go and place_names.go find the node of each tap.
-//   - write.go, read.go, info.go, record.go and rows.go have the record.
+//   - place_order.go, place_hf.go, place_names.go, place_llamacpp.go and place.go find the node of each tap.
+//   - write.go, read.go, info.go, next.go (a token's distribution), record.go and rows.go have the record.
 //   - distance.go, metrics.go and number.go have the measures.
 package lab
 

@@ -38,26 +38,12 @@ func field(bit, width, unit, point int) simd.Field {
 // wovenBytes returns the bytes of a block of a panel with the file's bytes, 0 for planes.
 func wovenBytes(d tensor.DType) int {
 	if d == tensor.TQ1_0 {
-		return 4*Rows + simd.DigitBytes
+		return 4*simd.PanelRows + simd.DigitBytes
 	}
 	if g := gridOf(d); g != nil {
 		return g.Bytes()
 	}
 	return 0
-}
-
-// unpackWoven makes s the block of such a panel.
-func (w *Weight) unpackWoven(s *Scratch, block []byte) {
-	s.Scale, s.Min = s.scale[:Chunk/s.Group*Rows], nil
-	if w.grid != nil {
-		simd.UnpackGrid(s.codes, s.Scale, block, w.grid)
-		return
-	}
-	simd.UnpackDigits(s.codes, block[4*Rows:])
-	simd.LoadF16(s.Scale[:Rows], words(block[:2*Rows]))
-	for n := Rows; n < len(s.Scale); n *= 2 {
-		copy(s.Scale[n:], s.Scale[:n])
-	}
 }
 
 // gridOf returns the grid of panels of the type, or nil.

@@ -18,6 +18,8 @@
 // A weight need not be stored so: one in place has its rows as the file has them, and
 // packs a chunk at each reading. A weight of a type with fewer bytes than planes take
 // (HasPlanes) is always in place: each reading unpacks the file's blocks.
+//
+// Files, users before the used: unpack.go, pack.go, scratch.go, panel.go (a weight), grid.go (types with grids).
 package panel
 
 import (

@@ -1,39 +1,10 @@
 package panel
 
 import (
-	"unsafe"
-
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/tensor"
 )
-
-// Scratch is an unpacked chunk, and its memory.
-type Scratch struct {
-	simd.Panel
-	codes, halves []byte // halves are of Q2_K's scales
-	wide          []uint16
-	scale, min    []float32
-	woven, rows   []byte // of a weight in place: a chunk, and its rows out of order
-}
-
-// allocate makes the memory, each part at a multiple of 64 bytes: a vector across two lines of the cache
-// takes two loads.
-func (s *Scratch) allocate() {
-	const codes, floats = Chunk * Rows, Chunk / 16 * Rows
-	b := room(codes + 2*codes + 2*floats + 2*4*floats)
-	s.codes, b = b[:codes], b[codes:]
-	s.wide, b = words(b[:2*codes]), b[2*codes:]
-	s.halves, b = b[:2*floats], b[2*floats:]
-	s.scale = unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), floats)
-	s.min = unsafe.Slice((*float32)(unsafe.Pointer(&b[4*floats])), floats)
-}
-
-// room returns n bytes at a multiple of 64.
-func room(n int) []byte {
-	b := make([]byte, 63+n)
-	return b[-uintptr(unsafe.Pointer(&b[0]))%64:][:n]
-}
 
 // ahead is how many bytes before its use memory is fetched: of the distances tried,
 // from 3 to 11 KB, the best for eight bits as for four.
@@ -83,7 +54,7 @@ func (w *Weight) open(s *Scratch, p, c int) []byte {
 		s.Next = &w.data[min(p*w.panelBytes+c*w.chunkBytes+ahead, len(w.data)-1)]
 	}
 	if w.woven {
-		w.unpackWoven(s, data)
+		s.unpackWoven(w, data)
 		return s.codes
 	}
 	size := w.scaleBytes
@@ -108,6 +79,20 @@ func (s *Scratch) decode(w *Weight, p, c int) {
 	}
 	simd.Weave(s.codes, s.woven, k, k/32, 32, simd.UnitSize, 0)
 	simd.Weave(s.codes[simd.UnitSize/2:], s.woven[16:], k, k/32, 32, simd.UnitSize, 0)
+}
+
+// unpackWoven makes s the block of a panel with the file's bytes.
+func (s *Scratch) unpackWoven(w *Weight, block []byte) {
+	s.Scale, s.Min = s.scale[:Chunk/s.Group*Rows], nil
+	if w.grid != nil {
+		simd.UnpackGrid(s.codes, s.Scale, block, w.grid)
+		return
+	}
+	simd.UnpackDigits(s.codes, block[4*Rows:])
+	simd.LoadF16(s.Scale[:Rows], words(block[:2*Rows]))
+	for n := Rows; n < len(s.Scale); n *= 2 {
+		copy(s.Scale[n:], s.Scale[:n])
+	}
 }
 
 func (w *Weight) unpackScales(s *Scratch, src []byte, k int) {

@@ -35,8 +35,8 @@ var (
 	levelsIQ3_S   = bothSigns(1, 3, 5, 7, 9, 11, 13, 15)
 )
 
-// Grid returns the points of d's grid, 16 bits each: 8 levels of 2 bits or 4 levels of 4, the first weight lowest. A code
-// is at its level, or 8 later for a weight with a set bit of sign or shift. A type without a grid has no points.
+// Grid returns the points of d's grid, 16 bits each: 8 levels of 2 bits or 4 levels of 4, the first weight lowest. A
+// code is at its level, or 8 later for a weight with a set bit of sign or shift. A type without a grid has no points.
 func Grid(d tensor.DType) (points string, codes [16]byte) {
 	switch d {
 	case tensor.IQ1_S, tensor.IQ1_M:

@@ -12,9 +12,9 @@
 // The layouts are ggml's (ggml-common.h and ggml-quants.c in llama.cpp); MXFP4 is also in the OCP Microscaling Formats
 // specification, version 1.0.
 //
-// quant.go reads, format.go has the table of formats and their codes, block256.go the larger blocks' codes, grid.go the
-// codes with a grid. encode.go writes, encode32.go, encode256.go, encodeternary.go, encodegrid.go and encode1.go
-// a block, search.go finds scales.
+// Files, users before the used: format.go has the table of formats; encode1.go, encodegrid.go, search.go (scales),
+// encodeternary.go, encode256.go and encode32.go write a block, and encode.go a row; quant.go reads, block256.go the
+// larger blocks' codes, grid.go the codes with a grid, bits.go the parts of bytes.
 package quant
 
 import (

@@ -5,7 +5,7 @@
 // (transformers/modeling_rope_utils.py): at position 300 an angle rounded otherwise is off by 1e-5. Powers, cosines and
 // sines are this package's own, so that a table has the same bits on every machine.
 //
-// The files in reading order: params.go (settings in files), factors.go (settings in GGUF), long.go and yarn.go (two
+// The files in reading order: factors.go (settings in GGUF), params.go (settings in files), long.go and yarn.go (two
 // scalings), table.go, rope.go (frequencies), math.go.
 package rope
 

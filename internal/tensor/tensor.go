@@ -327,3 +327,17 @@ func (t *Tensor) Rows() int {
 	}
 	return t.Shape.Size() / t.Shape.Last()
 }
+
+// Set holds tensors by their names, in order.
+type Set struct {
+	Names  []string
+	ByName map[string]Tensor
+}
+
+// Drop removes a tensor, if present.
+func (s *Set) Drop(name string) {
+	delete(s.ByName, name)
+	if i := slices.Index(s.Names, name); i >= 0 {
+		s.Names = slices.Delete(s.Names, i, i+1)
+	}
+}

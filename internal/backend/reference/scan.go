@@ -6,17 +6,6 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// Groups returns the number of groups shared by the heads of a scan, 0 for other operations.
-func Groups(n *graph.Node) int {
-	switch n.Op {
-	case graph.SSMScan:
-		return n.In[2].Shape[0]
-	case graph.DeltaScan:
-		return n.In[1].Shape[0]
-	}
-	return 0
-}
-
 // recur computes a node with a state. A row reads and writes the state of the sequence. The heads of a scan have the
 // groups of a Spec.
 func (m *Model) recur(

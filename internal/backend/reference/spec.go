@@ -129,6 +129,17 @@ func newSpec(n *graph.Node, stores map[*graph.KV]*graph.Node) *Spec {
 	return s
 }
 
+// Groups returns the number of groups shared by the heads of a scan, 0 for other operations.
+func Groups(n *graph.Node) int {
+	switch n.Op {
+	case graph.SSMScan:
+		return n.In[2].Shape[0]
+	case graph.DeltaScan:
+		return n.In[1].Shape[0]
+	}
+	return 0
+}
+
 // Activation returns a in float64.
 func Activation(a graph.Activation) func(float64) float64 {
 	switch a {

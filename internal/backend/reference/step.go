@@ -40,7 +40,8 @@ func (x *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]flo
 	case graph.Pool:
 		return x.pool(n, in[0], s)
 	case graph.Conv, graph.SSMScan, graph.DeltaScan:
-		y, err := x.e.recur(n, in, x.e.num, x.e.Spec(n).Scan, func(row int) []float64 { return c.state(n.State, s.Seqs[row]) })
+		state := func(row int) []float64 { return c.state(n.State, s.Seqs[row]) }
+		y, err := x.e.recur(n, in, x.e.num, x.e.Spec(n).Scan, state)
 		x.e.num.store(y)
 		return y, err
 	case graph.RoPE:

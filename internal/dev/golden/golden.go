@@ -255,8 +255,8 @@ func First[T any](n int, cases []T) []T {
 
 // sample names models of distinct structures: latent attention, sinks, delta scans, convolutions, softcaps, shared keys
 // and values, experts, biases, encoders.
-var sample = []string{"deepseek2", "gpt-oss", "qwen35", "lfm2", "gemma2", "tiny-gemma4", "tiny-gemma4-moe", "tiny-qwen2",
-	"embeddinggemma", "xlm-roberta-reranker"}
+var sample = []string{"deepseek2", "gpt-oss", "qwen35", "lfm2", "gemma2", "tiny-gemma4", "tiny-gemma4-moe",
+	"tiny-qwen2", "embeddinggemma", "xlm-roberta-reranker"}
 
 // Sample returns the names of models that a test takes when it need not take all: models of distinct structures. Where
 // Slow it returns all of them.

@@ -151,8 +151,8 @@ const (
 	longLinesMost  = 0
 	passiveMost    = 0  // percent of the functions' comments that begin "X is", "X are" or "X tells"
 	pronounsMost   = 30 // pronouns in a thousand words of comment
-	unorderedMost  = 8  // packages of several files whose comment lists none
-	disorderedMost = 6  // packages with more arrows against the order
+	unorderedMost  = 0  // packages of several files whose comment lists none
+	disorderedMost = 0  // packages with more arrows against the order
 )
 
 // counted compares a count with the most that there may be.

@@ -1,7 +1,7 @@
 // Package packed writes folders with quantized weights for tests, from the formats' definitions and beside the reader:
 // a packed folder, and a plain one that has the values in float32.
 //
-// Files in reading order: packed.go, integers.go, floats.go, numbers.go.
+// Files in reading order: all.go (the packings), integers.go, floats.go, packed.go (folders), numbers.go.
 package packed
 
 import (
@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/karat-run/karat/internal/quant"
@@ -30,26 +29,6 @@ type Packing struct {
 
 	Others map[string]string // of MLX: the packings of modules, by their endings and names
 }
-
-// of returns the packing of a module.
-func (p Packing) of(module string) Packing {
-	for ending, name := range p.Others {
-		if strings.HasSuffix(module, ending) {
-			all := slices.Concat(floats, integers)
-			return all[slices.IndexFunc(all, func(p Packing) bool { return p.Name == name })]
-		}
-	}
-	return p
-}
-
-// All are the packings that folders are written in.
-var All = slices.Concat(floats, integers, mixes)
-
-// mixes are packings whose modules differ.
-var mixes = []Packing{{Name: "mlx-mixed", Key: "quantization", Embeds: true, Columns: 64,
-	Config: `{"group_size": 64, "bits": 4, "lm_head": false}`, Pack: mlx(4, 64, tensor.BF16).Pack,
-	Others: map[string]string{"down_proj": "mlx-6-bits", "q_proj": "mlx-8-bits", "v_proj": "mlx-mxfp4",
-		"embed_tokens": "mlx-mxfp4"}}}
 
 // Folders writes a folder like src with packed weights to packed, and one with their values to plain. Edit may change
 // the parts before; it may be nil.

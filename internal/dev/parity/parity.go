@@ -2,15 +2,15 @@
 // on purpose. It runs the interpreter with mistakes of package mistake, diagnoses the
 // dump, and compares the findings with the faults. Package fault shares nothing with
 // the code that names causes.
+//
+// Files, users before the used: run.go, engine.go, page.go, text.go, right.go, score.go, seen.go, cases.go, within.go,
+// parity.go, processor_unix.go.
 package parity
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/diagnose"
@@ -61,6 +61,26 @@ type Options struct {
 	Progress func(done, total int, last *Result) // called by one goroutine at a time; may be nil
 }
 
+// Taps is how much of an engine a dump shows.
+type Taps string
+
+// The coarsenesses, from fine to coarse.
+const (
+	AllTaps Taps = "all"     // every module, and queries and keys behind rope
+	Modules Taps = "modules" // PyTorch's modules, which rope is none of
+	Outputs Taps = "layers"  // the layers' outputs
+	States  Taps = "states"  // the hidden states of the last positions, as lab record has them by default
+	NoTaps  Taps = "logits"
+)
+
+// Coarseness is all of them, in the order of tables.
+var Coarseness = []Taps{AllTaps, Modules, Outputs, States, NoTaps}
+
+// own is Karat's engine on the processor, "" in both being none.
+type own struct{ precision, kv string }
+
+func (o own) String() string { return fmt.Sprintf("karat %s, kv=%s", o.precision, o.kv) }
+
 // Result is one case and how it came out.
 type Result struct {
 	Model     string             `json:"model"`
@@ -107,81 +127,6 @@ type Sum struct {
 type ModelSum struct {
 	Model string             `json:"model"`
 	Total map[Condition]*Sum `json:"total"`
-}
-
-// Run runs the cases in a random order, so that the cases finished when ctx ends are a
-// sample of all: then the report is of that, and the error is ctx's.
-func Run(ctx context.Context, o Options) (*Report, error) {
-	start := time.Now()
-	cases := plan(&o)
-	r := &Report{Seed: o.Seed, Every: max(o.Every, 1), Most: o.Most, Numerics: o.Class.String(), Cases: len(cases),
-		Total: map[Condition]*Sum{}, Results: []*Result{}}
-	for _, m := range o.Models {
-		r.Models = append(r.Models, ModelSum{m.Name, map[Condition]*Sum{}})
-	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	queue := make(chan *example)
-	var mu sync.Mutex // of r
-	var workers sync.WaitGroup
-	done := 0
-	for range max(o.Jobs, 1) {
-		workers.Go(func() {
-			for c := range queue {
-				begun := processor()
-				x, err := c.run(ctx)
-				if x != nil && o.Jobs <= 1 {
-					x.Processor = processor() - begun
-				}
-				mu.Lock()
-				switch done++; {
-				case ctx.Err() != nil:
-				case err != nil:
-					stop(fmt.Errorf("%s: %s: %w", c.model.Name, c.name(), err))
-				case x == nil:
-					r.Unmade++
-				default:
-					r.add(x)
-				}
-				if o.Progress != nil && ctx.Err() == nil {
-					o.Progress(done, len(cases), x)
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	for _, c := range cases {
-		if ctx.Err() != nil {
-			break
-		}
-		select {
-		case queue <- c:
-		case <-ctx.Done():
-		}
-	}
-	close(queue)
-	workers.Wait()
-	r.Seconds = time.Since(start).Seconds()
-	return r, context.Cause(ctx)
-}
-
-func (r *Report) add(x *Result) {
-	r.Results = append(r.Results, x)
-	totals := []map[Condition]*Sum{r.Total}
-	for _, m := range r.Models {
-		if m.Model == x.Model {
-			totals = append(totals, m.Total)
-		}
-	}
-	for _, t := range totals {
-		if t[x.Condition] == nil {
-			t[x.Condition] = &Sum{}
-		}
-		s := t[x.Condition]
-		s.Runs++
-		s.Slowest = max(s.Slowest, x.Scores.Seconds)
-		s.Scores.add(&x.Scores)
-	}
 }
 
 // Line is a result in one line: the answer key, the diagnosis, the missed scores.

@@ -2,9 +2,7 @@ package parity
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -15,21 +13,6 @@ import (
 	"github.com/karat-run/karat/internal/round"
 	"github.com/karat-run/karat/internal/tensor"
 )
-
-// Taps is how much of an engine a dump shows.
-type Taps string
-
-// The coarsenesses, from fine to coarse.
-const (
-	AllTaps Taps = "all"     // every module, and queries and keys behind rope
-	Modules Taps = "modules" // PyTorch's modules, which rope is none of
-	Outputs Taps = "layers"  // the layers' outputs
-	States  Taps = "states"  // the hidden states of the last positions, as lab record has them by default
-	NoTaps  Taps = "logits"
-)
-
-// Coarseness is all of them, in the order of tables.
-var Coarseness = []Taps{AllTaps, Modules, Outputs, States, NoTaps}
 
 // leave removes the parts of a prompt that are not shown.
 func (t Taps) leave(p *lab.Prompt) {
@@ -52,11 +35,6 @@ func layerOutput(name string) bool {
 	middle, ok := strings.CutPrefix(name, "model.layers.")
 	return ok && strings.HasSuffix(middle, ".out") && strings.Count(middle, ".") == 1
 }
-
-// own is Karat's engine on the processor, "" in both being none.
-type own struct{ precision, kv string }
-
-func (o own) String() string { return fmt.Sprintf("karat %s, kv=%s", o.precision, o.kv) }
 
 // backend is what computes the case.
 func (c *example) backend(edits reference.Edits) (backend.Backend, error) {
@@ -131,34 +109,4 @@ func (m *Model) has() (quantized, gelu bool) {
 		}
 	}
 	return quantized, gelu
-}
-
-// accused is the table of right engines that are accused: how they round, by the taps that they have.
-func (r *Report) accused() (t table) {
-	byClass := map[string][]Count{}
-	for _, x := range r.Results {
-		at := slices.Index(Coarseness, x.Taps)
-		if x.Condition != Right || at < 0 {
-			continue
-		}
-		engine, _, _ := strings.Cut(x.Case, " through ")
-		engine = strings.TrimSuffix(engine, " declared")
-		if byClass[engine] == nil {
-			byClass[engine] = make([]Count, len(Coarseness))
-		}
-		c := &byClass[engine][at]
-		c.Hit, c.Of = c.Hit+x.Scores.False.Hit, c.Of+x.Scores.False.Of
-	}
-	t.title = "right engines that are accused, by what of them is seen"
-	for _, taps := range Coarseness {
-		t.columns = append(t.columns, string(taps))
-	}
-	for _, engine := range slices.Sorted(maps.Keys(byClass)) {
-		row := row{name: engine, less: true}
-		for _, c := range byClass[engine] {
-			row.cells = append(row.cells, cell{count: c})
-		}
-		t.rows = append(t.rows, row)
-	}
-	return t
 }

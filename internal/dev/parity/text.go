@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -150,5 +152,78 @@ func newTable(title string, columns []string, sums []*Sum) table {
 	text("seconds a diagnosis", func(s *Sum) string {
 		return fmt.Sprintf("%.2g, at most %.2g", s.Seconds/float64(s.Runs), s.Slowest)
 	})
+	return t
+}
+
+// families is the table with a row for each model: how its faults were placed and named, how many of its
+// right engines were accused, and what a diagnosis takes.
+func (r *Report) families() table {
+	t := table{title: "by model: single faults and right engines", columns: []string{"faults", "operation and layers",
+		"name", "misnamed", "right engines", "accused", "seconds, median", "most"}}
+	for _, m := range r.Models {
+		var wrong, right Scores
+		if s := m.Total[Single]; s != nil {
+			wrong = s.Scores
+		}
+		for _, c := range []Condition{Clean, Right} {
+			if s := m.Total[c]; s != nil {
+				right.add(&s.Scores)
+			}
+		}
+		var seconds []float64
+		for _, x := range r.Results {
+			if x.Model == m.Model && (x.Condition == Single || x.Condition == Clean || x.Condition == Right) {
+				seconds = append(seconds, x.seconds())
+			}
+		}
+		if len(seconds) == 0 {
+			continue
+		}
+		slices.Sort(seconds)
+		text := func(format string, v any) cell { return cell{text: fmt.Sprintf(format, v)} }
+		t.rows = append(t.rows, row{name: m.Model, cells: []cell{
+			text("%d", wrong.Layers.Of), {count: wrong.Layers}, {count: wrong.Named}, {count: wrong.Misnamed},
+			text("%d", right.False.Of), {count: right.False}, text("%.2g", seconds[len(seconds)/2]),
+			text("%.2g", seconds[len(seconds)-1]),
+		}})
+	}
+	return t
+}
+
+// seconds is the processor time of a case, or else how long its diagnosis took.
+func (x *Result) seconds() float64 {
+	if x.Processor > 0 {
+		return x.Processor
+	}
+	return x.Scores.Seconds
+}
+
+// accused is the table of right engines that are accused: how they round, by the taps that they have.
+func (r *Report) accused() (t table) {
+	byClass := map[string][]Count{}
+	for _, x := range r.Results {
+		at := slices.Index(Coarseness, x.Taps)
+		if x.Condition != Right || at < 0 {
+			continue
+		}
+		engine, _, _ := strings.Cut(x.Case, " through ")
+		engine = strings.TrimSuffix(engine, " declared")
+		if byClass[engine] == nil {
+			byClass[engine] = make([]Count, len(Coarseness))
+		}
+		c := &byClass[engine][at]
+		c.Hit, c.Of = c.Hit+x.Scores.False.Hit, c.Of+x.Scores.False.Of
+	}
+	t.title = "right engines that are accused, by what of them is seen"
+	for _, taps := range Coarseness {
+		t.columns = append(t.columns, string(taps))
+	}
+	for _, engine := range slices.Sorted(maps.Keys(byClass)) {
+		row := row{name: engine, less: true}
+		for _, c := range byClass[engine] {
+			row.cells = append(row.cells, cell{count: c})
+		}
+		t.rows = append(t.rows, row)
+	}
 	return t
 }

@@ -1,3 +1,7 @@
+// Command serving measures servers under load, Karat's beside others'.
+//
+// Files, users before the used: main.go, soak.go, gauges.go, format.go, run.go, svg.go, report.go, target.go,
+// workload.go.
 package main
 
 import (

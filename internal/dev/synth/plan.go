@@ -25,8 +25,8 @@ import (
 var files embed.FS
 
 // types are the mixes that files are made of.
-var types = []string{"BF16", "F16", "IQ1_M", "IQ1_S", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ3_S", "IQ3_XXS", "IQ4_XS", "MXFP4_MOE",
-	"Q2_0", "Q4_0", "Q4_K_M", "Q5_K_M", "Q6_K", "Q8_0", "TQ1_0", "TQ2_0"}
+var types = []string{"BF16", "F16", "IQ1_M", "IQ1_S", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ3_S", "IQ3_XXS", "IQ4_XS",
+	"MXFP4_MOE", "Q2_0", "Q4_0", "Q4_K_M", "Q5_K_M", "Q6_K", "Q8_0", "TQ1_0", "TQ2_0"}
 
 // Types lists the names of the mixes.
 func Types() []string { return slices.Clone(types) }

@@ -4,6 +4,8 @@
 // Metadata and names are those of llama.cpp's converters, types those of a mix, and
 // blocks of random integers are made directly, with scales of weights near 0.02, so that logits stay finite. The
 // text of such a model means nothing.
+//
+// Files in reading order: synth.go, vocab.go, plan.go (tensors of a shape), block.go.
 package synth
 
 import (

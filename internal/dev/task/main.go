@@ -1,8 +1,8 @@
 // Command task runs the instruments of Karat's developers.
 //
 //	main.go    the list of tasks
-//	parity.go  scores the diagnosis on engines that are wrong on purpose
 //	synth.go   writes models of published shapes with random weights
+//	parity.go  scores the diagnosis on engines that are wrong on purpose
 package main
 
 import (
