@@ -10,9 +10,10 @@ import (
 // A Grid is a format of blocks of StoredColumns weights with codes for points: the levels of 8 weights or of 4. A block
 // of a panel has a binary16 scale of each row, and then the file's bytes, 4 of each row in a vector.
 type Grid struct {
-	vectors int // of a block
-	index   int // bits of a point's number
-	points  []byte
+	vectors int    // of a block
+	index   int    // bits of a point's number
+	points  []byte // of each 128, the low bytes and then the high bytes
+	words   []byte // of more than 512, both bytes side by side
 	shape   gridShape
 	steps   []gridStep
 	mask    uint32 // of a group's scale
@@ -66,6 +67,9 @@ func NewGrid(f *GridFormat) *Grid {
 		mask: 1<<f.Scale.Width - 1, scales: make([]gridPlace, f.Groups)}
 	for i := range n {
 		g.points[i&^127*2+i%128], g.points[i&^127*2+128+i%128] = f.Points[2*i], f.Points[2*i+1]
+	}
+	if n > 512 {
+		g.words = append([]byte(f.Points), 0, 0) // the last is read with two bytes more
 	}
 	for i := range g.scales {
 		at := f.Scale.Bit + i/4*f.Scale.Unit + i%4*f.Scale.Point
@@ -137,9 +141,17 @@ func UnpackGrid(codes []byte, scales []float32, src []byte, g *Grid) {
 	if len(g.steps) > 8 {
 		four = 1
 	}
-	unpackGridAVX512(&codes[0], &src[vector], &g.steps[0], len(g.steps), &g.shape, &g.points[0], g.index, four)
+	var words *byte
+	if len(g.words) > 0 && gathers() {
+		words = &g.words[0]
+	}
+	unpackGridAVX512(&codes[0], &src[vector], &g.steps[0], len(g.steps), &g.shape, &g.points[0], words, g.index, four)
 	gridScalesAVX512(&scales[0], &src[0], &g.scales[0], len(g.scales), g.mask, g.unit)
 }
+
+// gathers reports whether gathering points takes less time than finding them in registers: on Intel's processors, of
+// which those with tiles have no slow gathers.
+var gathers = func() bool { return tier >= amx }
 
 func unpackGridGeneric(codes []byte, scales []float32, src []byte, g *Grid) {
 	per := 8 * 8 / len(g.steps) // weights of a point

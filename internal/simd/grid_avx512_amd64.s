@@ -3,11 +3,12 @@
 // Blocks with points, with AVX-512, VBMI and GFNI.
 //
 //	DI       codes, SI the block, R9 the step, CX steps left
-//	R10      points, BX and AX places in the block
+//	R10      points, R13 points by number to be gathered, or 0
+//	BX, AX   places in the block
 //	Z0       low bits of points' numbers, four of each row
 //	Z1, Z2   high bits, and signs
 //	Z3, Z4   the low and high bytes of points
-//	Z13-Z15  1, 2 and 4 in each byte
+//	Z13-Z15  1, 2 and 4 in each byte; Z11 the high bits in each, Z12 255 in each 32-bit integer
 //	Z16-Z19  shifts of levels, Z20-Z27 of signs
 //	Z28      the matrix of signs, Z29 codes, Z30 8 in each byte
 //	K2-K5    bits 7 to 10 of points' numbers
@@ -68,16 +69,33 @@
 	VPMULTISHIFTQB Z4, levels, K6, Z9; \
 	SIGNED(signs, at)
 
-// func unpackGridAVX512(dst, src *byte, steps *gridStep, n int, shape *gridShape, points *byte, index, four int)
-TEXT ·unpackGridAVX512(SB), NOSPLIT, $0-64
+// GATHER makes the codes of point p of 8 weights of each row.
+#define GATHER(p, first, second) \
+	VPSRLD         $(8*p), Z0, Z5;      \
+	VPSRLD         $(8*p), Z1, Z6;      \
+	VPANDD         Z12, Z5, Z5;         \
+	VPANDD         Z12, Z6, Z6;         \
+	VPSLLD         $8, Z6, Z6;          \
+	VPORD          Z6, Z5, Z5;          \
+	KXNORQ         K1, K1, K1;          \
+	VPXORD         Z3, Z3, Z3;          \
+	VPGATHERDD     (R13)(Z5*2), K1, Z3; \
+	VPMULTISHIFTQB Z3, Z16, Z9;         \
+	SIGNED(first, p*128);               \
+	VPMULTISHIFTQB Z3, Z17, Z9;         \
+	SIGNED(second, p*128+64)
+
+// func unpackGridAVX512(dst, src *byte, steps *gridStep, n int, shape *gridShape, points, words *byte, index, four int)
+TEXT ·unpackGridAVX512(SB), NOSPLIT, $0-72
 	MOVQ dst+0(FP), DI
 	MOVQ src+8(FP), SI
 	MOVQ steps+16(FP), R9
 	MOVQ n+24(FP), CX
 	MOVQ shape+32(FP), R8
 	MOVQ points+40(FP), R10
-	MOVQ index+48(FP), R11
-	MOVQ four+56(FP), R12
+	MOVQ words+48(FP), R13
+	MOVQ index+56(FP), R11
+	MOVQ four+64(FP), R12
 	MOVQ            $0xcccccccccccccccc, AX
 	KMOVQ           AX, K6
 	VPBROADCASTQ    0(R8), Z16
@@ -98,6 +116,15 @@ TEXT ·unpackGridAVX512(SB), NOSPLIT, $0-64
 	SET(2, Z14)
 	SET(4, Z15)
 	SET(8, Z30)
+	LEAQ            -8(R11), CX
+	MOVL            $0x01010101, AX
+	MOVL            AX, BX
+	SHLL            CX, AX
+	SUBL            BX, AX
+	VPBROADCASTD    AX, Z11
+	MOVQ            n+24(FP), CX
+	MOVL            $255, AX
+	VPBROADCASTD    AX, Z12
 loop:
 	PICK(0, Z0)
 	VPMOVB2M       Z0, K2
@@ -109,6 +136,8 @@ loop:
 	VPTESTMB       Z13, Z1, K3
 	CMPQ           R11, $9
 	JEQ            bits9
+	TESTQ          R13, R13
+	JNZ            gather
 	VPTESTMB       Z14, Z1, K4
 	CMPQ           R11, $10
 	JEQ            bits10
@@ -127,6 +156,15 @@ bits9:
 bits8:
 	LOOK8(0, Z3, Z5)
 	LOOK8(128, Z4, Z5)
+	JMP            points
+gather:
+	VPANDD         Z11, Z1, Z1
+	GATHER(0, Z20, Z21)
+	GATHER(1, Z22, Z23)
+	GATHER(2, Z24, Z25)
+	GATHER(3, Z26, Z27)
+	ADDQ           $256, DI
+	JMP            next
 points:
 	TESTQ          R12, R12
 	JNZ            quads

@@ -37,6 +37,14 @@ func (f GridFormat) grid(r *rand.ChaCha8) *Grid {
 
 // TestUnpackGrid compares every tier with the generic twin, on random blocks and on blocks of set and of clear bits.
 func TestUnpackGrid(t *testing.T) {
+	defer func(f func() bool) { gathers = f }(gathers)
+	for _, way := range []bool{false, true} {
+		gathers = func() bool { return way }
+		testUnpackGrid(t)
+	}
+}
+
+func testUnpackGrid(t *testing.T) {
 	eachTier(t, func(t *testing.T) {
 		r := rand.NewChaCha8([32]byte{7})
 		for i, f := range gridFormats {

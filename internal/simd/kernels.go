@@ -228,7 +228,8 @@ func loadE4M3AVX2(dst []float32, src []byte)
 func unpackDigitsVec(dst, src *byte)
 
 //go:noescape
-func unpackGridAVX512(dst, src *byte, steps *gridStep, n int, shape *gridShape, points *byte, index, four int)
+func unpackGridAVX512(dst, src *byte, steps *gridStep, n int, shape *gridShape, points, words *byte,
+	index, four int)
 
 //go:noescape
 func gridScalesAVX512(dst *float32, src *byte, places *gridPlace, n int, mask uint32, unit float32)
