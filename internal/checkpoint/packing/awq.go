@@ -35,7 +35,8 @@ func (p *awq) weight(m *module) (tensor.Tensor, error) {
 		return q, err
 	}
 	x := &matrix{codes: &codes{data: q.Data, bits: 4, line: q.Shape[1], word: 1, across: true, order: &awqOrder},
-		values: naturals, rows: q.Shape[1] * 8, columns: q.Shape[0], scale: byGroups(scales)}
+		values: naturals, rows: q.Shape[1] * 8, columns: q.Shape[0], scale: byGroups(scales),
+		halves: scales.DType == tensor.F16, bounded: true}
 	groups, err := x.fit(scales, p.Group)
 	if err != nil {
 		return q, err

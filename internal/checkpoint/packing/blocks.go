@@ -55,16 +55,16 @@ func (x *matrix) exact() tensor.DType {
 		return tensor.MXFP4
 	case x.values == integers && x.zero == nil:
 		d = tensor.Q8_0
-	case x.values == naturals && x.bias != nil && x.all(x.bias, fitsF16):
+	case x.values == naturals && x.bias != nil && (x.halves || x.all(x.bias, fitsF16)): // of the same type
 		d = find(based, bits)
 	case x.values == naturals && x.zero != nil && x.all(x.zero, isFrom(1<<(bits-1), 1<<(bits-1))):
 		d = find(centered, bits)
-	case x.values == naturals && x.zero != nil && x.all(x.zero, isFrom(0, 1<<bits-1)):
+	case x.values == naturals && x.zero != nil && (x.bounded || x.all(x.zero, isFrom(0, 1<<bits-1))):
 		if d = find(centered, bits+1); find(based, bits) != tensor.Invalid && x.all(x.minimum, fitsF16) {
 			d = find(based, bits)
 		}
 	}
-	if d != tensor.Invalid && !x.all(x.scale, fitsF16) {
+	if d != tensor.Invalid && !x.halves && !x.all(x.scale, fitsF16) {
 		return tensor.Invalid
 	}
 	return d

@@ -63,7 +63,8 @@ func (p *gptq) weight(m *module) (tensor.Tensor, error) {
 		return q, fmt.Errorf("%d bits, expected 2, 3, 4 or 8", bits)
 	}
 	x := &matrix{codes: &codes{data: q.Data, bits: bits, line: 1, word: rows}, values: naturals, rows: rows,
-		columns: q.Shape[0] * 32 / bits, scale: byGroups(scales)}
+		columns: q.Shape[0] * 32 / bits, scale: byGroups(scales), halves: scales.DType == tensor.F16,
+		bounded: true}
 	if size == 0 {
 		size = upTo(x.columns, scales.Shape[0])
 	}

@@ -26,6 +26,8 @@ type matrix struct {
 	groups            []int    // of columns, where these are in another order; else nil
 	count             int      // of those groups
 	inBF16            bool     // BF16 holds all values
+	halves            bool     // scales are F16
+	bounded           bool     // zero points have the bits of codes
 	origin            [][]byte // bytes of the files
 }
 

@@ -143,7 +143,8 @@ func (p *mlx) weight(m *module) (tensor.Tensor, error) {
 		return w, err
 	}
 	x := &matrix{codes: &codes{data: w.Data, bits: f.Bits, line: words, word: 1}, values: mode.values,
-		rows: matrices * rows, columns: columns, group: f.Group, inBF16: f.Mode == "mxfp4"}
+		rows: matrices * rows, columns: columns, group: f.Group, inBF16: f.Mode == "mxfp4",
+		halves: scales.DType == tensor.F16}
 	if mode.scale == tensor.Invalid {
 		biases, err := m.need("biases", []tensor.DType{scales.DType}, shape)
 		if err == nil {
