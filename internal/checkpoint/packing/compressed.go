@@ -167,6 +167,8 @@ func parseBlock(raw json.RawMessage) (block []int, err error) {
 	return block, nil
 }
 
+func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
 // format returns a scheme's format.
 func (p *compressed) format(s *scheme) string {
 	if s.Format != "" {

@@ -23,6 +23,7 @@ type matrix struct {
 	scale, zero, bias grid
 	rows, columns     int
 	group             int      // columns of a group
+	tall              int      // rows of a scale; 0 as 1
 	groups            []int    // of columns, where these are in another order; else nil
 	count             int      // of those groups
 	inBF16            bool     // BF16 holds all values
@@ -111,6 +112,15 @@ func (x *matrix) run(column int) (group, end int) {
 
 // decode sets dst to values of a row from a column on.
 func (x *matrix) decode(dst []float32, row, from int) {
+	if x.groups != nil {
+		x.scatter(dst, row, from)
+	} else {
+		x.decodeRuns(dst, row, from)
+	}
+}
+
+// decodeRuns is decode of runs of columns in the same group.
+func (x *matrix) decodeRuns(dst []float32, row, from int) {
 	var buf [256]byte
 	plain, _ := x.codes.(*octets)
 	for len(dst) > 0 {
@@ -163,7 +173,7 @@ func (x *matrix) scatter(dst []float32, row, from int) {
 			if g < len(by) {
 				dst[j] = (x.values[c] - zeros[g]) * by[g]
 			} else {
-				x.decode(dst[j:j+1], row, from+j)
+				x.decodeRuns(dst[j:j+1], row, from+j)
 			}
 		}
 		dst, groups, from = dst[len(q):], groups[len(q):], from+len(q)
@@ -185,11 +195,7 @@ func (x *matrix) ReadAt(p []byte, off int64) (int, error) {
 			if part == nil {
 				part = buf[:min(n, len(buf))]
 			}
-			if x.groups != nil {
-				x.scatter(part, row, from)
-			} else {
-				x.decode(part, row, from)
-			}
+			x.decode(part, row, from)
 			switch {
 			case x.inBF16:
 				for i, v := range part {
@@ -237,7 +243,7 @@ func readScaled(m *module, w tensor.Tensor, values *[256]float32, ending string,
 		return w, err
 	}
 	if size := s.Shape.Size(); len(block) == 2 {
-		x.scale = byRows(s, rows, block[0])
+		x.scale, x.tall = byRows(s, rows, block[0]), block[0]
 	} else if size == x.rows && size > matrices {
 		s.Shape = tensor.Shape{size, 1}
 		x.scale = byRows(s, rows, 1)

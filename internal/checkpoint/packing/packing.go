@@ -6,8 +6,8 @@
 // a weight: a scale, a zero point or an index that no weight claims is an error.
 //
 // Files in reading order: packing.go, apply.go; the methods: compressed.go, modelopt.go, fp8.go, mlx.go, awq.go,
-// gptq.go, plain.go, refused.go; and the weights of methods: fours.go, matrix.go, blocks.go, module.go, codes.go,
-// grid.go.
+// gptq.go, plain.go, refused.go; and the weights of methods: fours.go, misread.go, matrix.go, blocks.go,
+// module.go, codes.go, grid.go.
 package packing
 
 import (
@@ -71,8 +71,6 @@ func Of(config []byte, read func(name string) ([]byte, error)) (*Packing, error)
 	}
 	return &Packing{&plain{}}, nil
 }
-
-func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
 // inFile returns a function that names the file of an error.
 func inFile(file string) func(*Packing, error) (*Packing, error) {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/dev/packed"
 	. "github.com/karat-run/karat/internal/lab/diagnose"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
@@ -159,6 +161,35 @@ func TestUnknown(t *testing.T) {
 			if c.fault == "x_heads_exchanged@2" && d.Findings[0].Detail["heads"] == nil {
 				t.Errorf("no heads: %s", say(d))
 			}
+		})
+	}
+}
+
+// TestPacked names the misreadings of packed weights.
+func TestPacked(t *testing.T) {
+	for _, c := range []struct{ packing, fault, want string }{
+		{"fp8-small-block-bf16", "packed_scale:attn_q@1", "packed_scale"},
+		{"fp8-small-block-bf16", "packed_one_scale:ffn_up@2", "packed_one_scale"},
+		{"ct-nvfp4", "packed_turned:attn_k@1", "packed_turned"},
+		{"gptq", "packed_zero:attn_v@1", "packed_zero"},
+		{"awq", "packed_order:ffn_down@0", "packed_order"},
+		{"mlx-4-bits", "packed_order:ffn_gate@3", "packed_order"},
+	} {
+		t.Run(c.packing+"/"+c.fault, func(t *testing.T) {
+			dir := t.TempDir()
+			p := packed.All[slices.IndexFunc(packed.All, func(p packed.Packing) bool { return p.Name == c.packing })]
+			if err := packed.Folders(golden.Model(t, "tiny-llama"), dir+"/packed", dir+"/plain", p, nil); err != nil {
+				t.Fatal(err)
+			}
+			m := load(t, dir+"/packed")
+			dump, done := m.record(t, "activations=f32", c.fault, m.texts(t, mixed))
+			d := m.diagnose(t, dump, nil)
+			layer := int(c.fault[len(c.fault)-1] - '0')
+			if len(done) != 1 {
+				t.Fatal(done)
+			}
+			named(t, d, map[string][]int{c.want: {layer}})
+			closed(t, d)
 		})
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // stable are the catalogue's, which are stable.
 const stable = `input_ids input_bos input_template
-weight_transposed weight_permuted weight_wrong_layer weight_layout weight_scale weight_missing
+weight_transposed weight_permuted weight_wrong_layer weight_layout weight_scale packed_scale packed_one_scale packed_turned packed_zero packed_order weight_missing
 embed_scale norm_offset norm_eps norm_missing norm_extra norm_wrong_weight norm_order bias_missing
 qk_norm_missing qk_norm_after_rope v_norm_missing rope_style rope_theta rope_scaling rope_factors rope_partial rope_magnitude
 rope_sections rope_position rope_missing attention_scale attention_sink attention_cap softcap_missing softcap_value window_size window_missing window_per_chunk layer_pattern

@@ -12,6 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/dev/packed"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/graph"
 )
@@ -243,6 +244,51 @@ func TestCatalogue(t *testing.T) {
 	for _, c := range All() {
 		if c.Kind != Numeric && c.ID != "unknown" && !known(c.ID) {
 			t.Errorf("no fault for %s", c.ID)
+		}
+	}
+}
+
+// TestPacked injects the faults of packed weights into folders that have them.
+func TestPacked(t *testing.T) {
+	wanted := map[string][]string{
+		"awq":                  {"packed_scale=", "packed_one_scale=", "packed_turned=", "packed_zero=", "packed_zero=above", "packed_order="},
+		"gptq-act-order":       {"packed_scale=", "packed_zero=", "packed_zero=above", "packed_order="},
+		"fp8-small-block-bf16": {"packed_scale=", "packed_one_scale=", "packed_turned="},
+		"ct-nvfp4":             {"packed_scale=", "packed_one_scale=", "packed_turned=", "packed_order="},
+		"mlx-4-bits":           {"packed_scale=", "packed_one_scale=", "packed_turned=", "packed_order="},
+		"ct-int8-channel":      {"packed_scale=", "packed_one_scale=", "packed_zero="},
+	}
+	for _, p := range packed.All {
+		if wanted[p.Name] == nil {
+			continue
+		}
+		dir := t.TempDir()
+		if err := packed.Folders(golden.Model(t, "tiny-llama"), dir+"/packed", dir+"/plain", p, nil); err != nil {
+			t.Fatal(err)
+		}
+		g := open(t, dir+"/packed")
+		right, seen := run(t, g, nil, ids(5), 0), map[string]bool{}
+		for _, f := range Applicable(g) {
+			if !strings.HasPrefix(f.ID, "packed_") || f.Layers == "all" || f.Where != "" && f.Where != "ffn_up" {
+				continue
+			}
+			h, edits, in, err := Inject(g, []Fault{f})
+			if err != nil {
+				t.Errorf("%v", err)
+				continue
+			}
+			seen[f.ID+"="+f.Value] = true
+			check(t, g, h, in, right, run(t, h, edits, ids(5), 0))
+		}
+		for _, want := range wanted[p.Name] {
+			if !seen[want] {
+				t.Errorf("%s: no %s in %v", p.Name, want, seen)
+			}
+		}
+	}
+	for _, f := range Applicable(load(t, "tiny-llama")) {
+		if strings.HasPrefix(f.ID, "packed_") {
+			t.Errorf("%v in a folder without packed weights", f)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/checkpoint/packing"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -30,6 +31,17 @@ var listed = []*entry{
 		at:  carries, more: decodedWrongly,
 		words: wordings{"packing": {{"built": "packing"}}, "min": {{"built": "min"}}}, usual: fixed(2),
 		values: []string{"packing", "min"}},
+	{id: "packed_scale", ops: isOp(graph.Linear), forms: misreads("decodes the packed weight %s", packing.Unscaled)},
+	{id: "packed_one_scale", ops: isOp(graph.Linear),
+		forms: misreads("decodes the packed weight with %s", packing.OneScale)},
+	{id: "packed_turned", ops: isOp(graph.Linear),
+		forms: misreads("decodes the packed weight with %s", packing.TurnedScales)},
+	{id: "packed_zero", ops: isOp(graph.Linear),
+		forms:  misreads("decodes the packed weight with the %s its own", packing.ZeroBelow, packing.ZeroAbove),
+		values: []string{"above"}, words: wordings{"above": {{"read": packing.ZeroAbove}},
+			"": {{"read": packing.ZeroBelow}, {"read": packing.ZeroAbove}}}},
+	{id: "packed_order", ops: isOp(graph.Linear),
+		forms: misreads("decodes the codes of the packed weight in %s", packing.OtherOrder)},
 	{id: "weight_missing",
 		ops:   isOp(graph.RMSNorm, graph.Linear, graph.Embed, graph.Experts, graph.Attention, graph.Route),
 		forms: lostWeights, one: true, at: carries, words: plainly(detail{"weight": "zero"}, detail{"weight": "one"})},

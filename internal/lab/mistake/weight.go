@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 
@@ -468,6 +469,35 @@ func decodedWrongly(_ *Proposer, n *graph.Node) []*Hypothesis {
 		}))
 	}
 	return all
+}
+
+// misreads returns the forms of a packed weight that is read in the ways, each with its own words.
+func misreads(computed string, ways ...string) forms {
+	return func(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
+		w := n.W[0]
+		packed, ok := w.Source.(interface{ Misread(how string) io.ReaderAt })
+		if !ok {
+			return nil
+		}
+		for _, how := range ways {
+			source := packed.Misread(how)
+			if source == nil {
+				continue
+			}
+			first := int(w.At) / w.DType.RowBytes(w.Shape.Last())
+			other := &graph.Weight{Tensor: tensor.Tensor{Name: w.Name, DType: tensor.F32, Shape: w.Shape,
+				Source: source, At: int64(4 * first * w.Shape.Last())}}
+			all = append(all, edit(n, fmt.Sprintf(computed, how), detail{"read": how}, func(s *reference.Spec) {
+				s.Alter[0] = func(w []float64, _, _ int) []float64 {
+					if v, err := reference.Vector(other); err == nil {
+						return v
+					}
+					return w
+				}
+			}))
+		}
+		return all
+	}
 }
 
 // displacedHead returns logits of displaced rows, and of a head without its last quarter.
