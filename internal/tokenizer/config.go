@@ -59,7 +59,7 @@ func (c *config) appendTokens(tokens *[]token) (map[int]addedToken, error) {
 	}
 	for _, a := range sortByID(added) {
 		if err := placeToken(tokens, a); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("tokenizer_config.json: added_tokens_decoder: %w", err)
 		}
 	}
 	return added, nil

@@ -75,3 +75,12 @@ func TestUntypedModels(t *testing.T) {
 		"model": {"unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
 		"vocab": {"[UNK]": 0, "a": 1, "##b": 2}}}`, "ab", []int{1, 2})
 }
+
+// TestTiktoken names the format of a tokenizer.model that is not SentencePiece's, as in Llama 3's first folders.
+func TestTiktoken(t *testing.T) {
+	for file, want := range map[string]string{"IQ== 0\nIg== 1\n": "a list of tiktoken", "IQ==": "offset 0", "IQ== x\n": "offset 0"} {
+		if _, err := tokenizer.FromSentencePiece([]byte(file), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want an error with %q", file, err, want)
+		}
+	}
+}

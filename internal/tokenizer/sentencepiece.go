@@ -1,10 +1,13 @@
 package tokenizer
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"unicode/utf8"
 )
 
@@ -12,6 +15,10 @@ import (
 // (sentencepiece_model.proto). The tokenizer_config.json beside it, or nil, is config. Only BPE models with byte
 // fallback and without normalization rules are supported, as in Llama 2, Mistral and Gemma.
 func FromSentencePiece(model, config []byte) (*Tokenizer, error) {
+	if isTiktoken(model) {
+		return nil, errors.New("a list of tiktoken, whose pattern and special tokens are in the model's Python code: " +
+			"take a folder with tokenizer.json, which transformers' TikTokenConverter writes, or a GGUF file")
+	}
 	m := newSPModel()
 	err := protoFields(model, 0, m.field)
 	if err == nil {
@@ -250,4 +257,13 @@ func protoFields(b []byte, base int, yield func(protoField) error) error {
 		}
 	}
 	return nil
+}
+
+// isTiktoken reports whether a file is tiktoken's: lines of a token in base64 and its rank.
+func isTiktoken(b []byte) bool {
+	line, _, _ := bytes.Cut(b, []byte("\n"))
+	text, rank, ok := bytes.Cut(line, []byte(" "))
+	_, err := base64.StdEncoding.DecodeString(string(text))
+	_, other := strconv.Atoi(string(rank))
+	return ok && len(text) > 0 && err == nil && other == nil
 }
