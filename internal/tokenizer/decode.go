@@ -26,7 +26,7 @@ func (t *Tokenizer) Decode(ids []int, skipSpecial bool) string {
 		b.WriteString(d.Write(id))
 	}
 	b.WriteString(d.Flush())
-	if t.norm.prepend != prependNever || t.pieces != nil {
+	if t.norm.prepend != prependNever || t.pieces != nil || t.bpe.spaced {
 		return strings.TrimPrefix(b.String(), " ")
 	}
 	return b.String()
@@ -96,6 +96,8 @@ func (t *Tokenizer) appendText(b []byte, id int, skipSpecial bool) []byte {
 	switch {
 	case kind == Unused, skipSpecial && (kind == Control || kind == Unknown):
 		return b
+	case t.bpe.spaced: // as without a decoder
+		return append(append(b, ' '), text...)
 	case kind == Control || kind == Unknown:
 		return append(b, text...)
 	case kind == Byte:

@@ -121,7 +121,7 @@ func (e *encoder) text(s string) {
 		e.wordPieces(s)
 		return
 	}
-	if e.t.byteLevel {
+	if e.t.byteLevel || e.t.bpe.spaced {
 		e.split(s, e.t.bpe.stages)
 		return
 	}
@@ -184,6 +184,9 @@ func (e *encoder) word(s string) {
 		return
 	}
 	t := e.t
+	if c, _ := classAt(s, 0); t.bpe.spaced && c == blank {
+		return
+	}
 	id, known := int32(0), false
 	if len(s) <= t.bpe.longest {
 		id, known = t.bpe.words[s]

@@ -58,6 +58,7 @@ func (f *jsonFile) bytePairs(c *config) (*Tokenizer, error) {
 		return nil, err
 	}
 	t.norm, t.bpe.stages, t.bpe.joints.cut, t.bpe.allWhole = p.norm, p.stages, p.cut, f.Model.IgnoreMerges
+	t.bpe.spaced = p.spaced
 	if !p.byteLevel && !f.Model.ByteFallback {
 		dropBytes(t)
 	}

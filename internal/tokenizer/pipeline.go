@@ -82,6 +82,7 @@ type jsonTemplateName struct {
 type pipeline struct {
 	norm      normalizer
 	byteLevel bool
+	spaced    bool     // white space is dropped
 	patterns  []string // of the pre-tokenizer
 	stages    []splitter
 	cut       bool
@@ -127,6 +128,9 @@ func (f *jsonFile) pipeline() (p pipeline, err error) {
 	switch {
 	case p.byteLevel && (p.norm.escape || p.norm.prepend != prependNever && p.norm.prepend != prependSpace):
 		return p, errors.New("pre_tokenizer: ByteLevel together with ▁ for spaces is not supported")
+	case p.spaced && (p.byteLevel || p.norm.escape || f.Decoder != nil):
+		return p, errors.New("pre_tokenizer: Whitespace together with ByteLevel, ▁ for spaces or a decoder is not supported")
+	case p.spaced:
 	case !p.byteLevel && len(p.patterns) > 0:
 		return p, errors.New("pre_tokenizer: Split without ByteLevel is not supported")
 	case !p.byteLevel && !p.norm.escape:
@@ -203,6 +207,12 @@ func (p *pipeline) preTokenizer(s *jsonStep) error {
 		p.byteLevel = true
 	case "Metaspace":
 		return p.metaspace(s)
+	case "Whitespace":
+		p.spaced = true
+		p.add(s.Type, splitWordsAndSigns)
+	case "WhitespaceSplit":
+		p.spaced = true
+		p.add(s.Type, splitBlank)
 	default:
 		return fmt.Errorf("type %q is not supported", s.Type)
 	}

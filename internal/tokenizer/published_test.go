@@ -57,7 +57,7 @@ func TestPreTokenizerSteps(t *testing.T) {
 		bytes + `, {"type": "Punctuation"}`:                        "Punctuation after ByteLevel",
 		literal("Removed"):                                         `"-"`,
 		bytes + `, {"type": "Split", "pattern": {"Regex": "\\p{N}+"}, "behavior": "Isolated"}`:             "after ByteLevel",
-		`{"type": "WhitespaceSplit"}, ` + bytes:                                                            "WhitespaceSplit",
+		`{"type": "WhitespaceSplit"}, ` + bytes:                                                            "Whitespace together with ByteLevel",
 		`{"type": "Split", "pattern": {"String": "-"}, "behavior": "Isolated", "invert": true}, ` + bytes:  "invert true",
 		bytes + `, {"type": "Split", "pattern": {"String": "-"}, "behavior": "Isolated", "invert": false}`: `"-"`,
 	} {
@@ -81,6 +81,38 @@ func TestTiktoken(t *testing.T) {
 	for file, want := range map[string]string{"IQ== 0\nIg== 1\n": "a list of tiktoken", "IQ==": "offset 0", "IQ== x\n": "offset 0"} {
 		if _, err := tokenizer.FromSentencePiece([]byte(file), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want an error with %q", file, err, want)
+		}
+	}
+}
+
+// TestWhitespace reads models of words between white space, without a decoder. The wanted ids and texts are the tokenizers
+// library's: a character without a token is <unk>, or nothing where no token is named so, and tokens are joined by spaces.
+func TestWhitespace(t *testing.T) {
+	file := func(step, unknown string) string {
+		return `{"added_tokens": [{"id": 0, "content": "<unk>", "special": true}], "pre_tokenizer": {"type": "` + step + `"},
+			"model": {"type": "BPE", "unk_token": ` + unknown + `, "vocab": {"<unk>": 0, "a": 1, "b": 2, "ab": 3, ".": 4, "b.": 5}, "merges": ["a b", "b ."]}}`
+	}
+	for _, x := range []struct {
+		step, unknown, text string
+		want                []int
+		decoded             string
+	}{
+		{"Whitespace", `"<unk>"`, " ab\n\tba.b.  a", []int{3, 2, 1, 4, 2, 4, 1}, "ab b a . b . a"},
+		{"WhitespaceSplit", `"<unk>"`, " ab\n\tba.b.  a", []int{3, 2, 1, 4, 5, 1}, "ab b a . b. a"},
+		{"Whitespace", `"<unk>"`, "a\u00e9\u00bdb", []int{1, 0, 0, 2}, "a <unk> <unk> b"},
+		{"WhitespaceSplit", `null`, "a\u00e9b", []int{3}, "ab"},
+	} {
+		encodes(t, x.step, file(x.step, x.unknown), x.text, x.want)
+		tok, err := tokenizer.FromJSON([]byte(file(x.step, x.unknown)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tok.Decode(x.want, false); got != x.decoded {
+			t.Errorf("%s: %v is %q, want %q", x.step, x.want, got, x.decoded)
+		}
+		if _, _, err := tokenizer.ToGGUF(tokenizer.Files{JSON: []byte(file(x.step, x.unknown))}, 6, false, "", nil); err == nil ||
+			!strings.Contains(err.Error(), "GGUF has no model of them") {
+			t.Errorf("%s in GGUF: %v", x.step, err)
 		}
 	}
 }

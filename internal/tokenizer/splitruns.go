@@ -173,6 +173,30 @@ func atDigits(cut splitter) splitter {
 	}
 }
 
+// splitBlank cuts before and behind white space.
+func splitBlank(s string) int {
+	r, n := decode(s, 0)
+	return while(s, n, func(next rune) bool { return unicode.IsSpace(next) == unicode.IsSpace(r) })
+}
+
+// splitWordsAndSigns cuts white space, \w+ and [^\w\s]+ apart. To Rust's engine joiners are words, and numbers of class
+// No are not.
+func splitWordsAndSigns(s string) int {
+	class := func(r rune) int {
+		switch {
+		case unicode.IsSpace(r):
+			return 0
+		case isMarked(r), r == 0x200C, r == 0x200D, unicode.In(r, unicode.Nd, unicode.Nl, unicode.Pc,
+			unicode.Other_Alphabetic):
+			return 1
+		}
+		return 2
+	}
+	r, n := decode(s, 0)
+	first := class(r)
+	return while(s, n, func(r rune) bool { return class(r) == first })
+}
+
 // isWordAt reports whether Oniguruma's \w matches at s[i:].
 func isWordAt(s string, i int) bool {
 	r, _ := decode(s, i)

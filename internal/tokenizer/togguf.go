@@ -119,8 +119,11 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre str
 	if err != nil {
 		return nil, nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
-	if p.norm.nfkc {
+	switch {
+	case p.norm.nfkc:
 		return nil, nil, errors.New("tokenizer.json: normalizer NFKC: GGUF has no key for it")
+	case p.spaced:
+		return nil, nil, errors.New("tokenizer.json: words between white space: GGUF has no model of them")
 	}
 	tokens, added, err := file.tokens(c)
 	if err != nil {

@@ -67,7 +67,8 @@ type Tokenizer struct {
 
 // bpe is a model of byte-pair encoding.
 type bpe struct {
-	stages   []splitter // pre-tokenizer, byte-level only
+	stages   []splitter // pre-tokenizer, byte-level or spaced only
+	spaced   bool       // words between white space, which has no tokens, and a space before each token's text
 	joints   joints     // where a merge may happen, character-level only
 	pairs    pairTable
 	allWhole bool             // ignore_merges: a word in the vocabulary is never merged
