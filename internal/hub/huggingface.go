@@ -256,9 +256,10 @@ func choose(tag string, files []entry, index func() (map[string]bool, error)) ([
 	has := func(name string) bool {
 		return slices.ContainsFunc(files, func(e entry) bool { return e.Path == name })
 	}
-	if tag == "" && has("config.json") && (has(weightsFile) || has(weightsIndex)) {
-		weights := map[string]bool{weightsFile: true}
-		if !has(weightsFile) {
+	file := findWeights(files)
+	if tag == "" && has("config.json") && file != "" {
+		weights := map[string]bool{file: true}
+		if file == weightsIndex {
 			var err error
 			if weights, err = index(); err != nil {
 				return nil, "", err
@@ -276,6 +277,29 @@ func choose(tag string, files []entry, index func() (map[string]bool, error)) ([
 	}
 	chosen, err := chooseGGUF(tag, files)
 	return chosen, GGUF, err
+}
+
+// findWeights returns the file of a folder's weights or their index: under the usual name, or without GGUF files the only
+// file of another name, as folders of GPTQ have it. The result is "" for none.
+func findWeights(files []entry) (name string) {
+	others := 0
+	for _, e := range files {
+		switch {
+		case e.Path == weightsFile:
+			return weightsFile
+		case e.Path == weightsIndex, name == weightsIndex:
+			name = weightsIndex
+		case isGGUF(e.Path):
+			others = 2
+		case path.Ext(e.Path) == ".safetensors" && !strings.Contains(e.Path, "/") &&
+			!strings.HasPrefix(e.Path, "adapter") && !strings.HasPrefix(e.Path, "consolidated"):
+			name, others = e.Path, others+1
+		}
+	}
+	if name != weightsIndex && others > 1 {
+		return ""
+	}
+	return name
 }
 
 // isBesideWeights reports whether a folder's file is read with the weights. Modules of sentence-transformers, such as
