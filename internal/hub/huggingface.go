@@ -279,8 +279,8 @@ func choose(tag string, files []entry, index func() (map[string]bool, error)) ([
 	return chosen, GGUF, err
 }
 
-// findWeights returns the file of a folder's weights or their index: under the usual name, or without GGUF files the only
-// file of another name, as folders of GPTQ have it. The result is "" for none.
+// findWeights returns the file of a folder's weights or their index: under the usual name, or without GGUF files the
+// only file of another name, as folders of GPTQ have it. The result is "" for none.
 func findWeights(files []entry) (name string) {
 	others := 0
 	for _, e := range files {

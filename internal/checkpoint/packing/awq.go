@@ -3,6 +3,7 @@ package packing
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -10,15 +11,16 @@ import (
 // awq reads the packing of AutoAWQ's gemm kernel: words along a weight's rows, of eight codes in another order.
 type awq struct {
 	Bits    int
-	WBits   int    `json:"w_bit"`
-	Group   int    `json:"group_size"`
-	QGroup  int    `json:"q_group_size"`
-	Version string `json:"version"`
+	WBits   int `json:"w_bit"`
+	Group   int `json:"group_size"`
+	QGroup  int `json:"q_group_size"`
+	Version string
+	Format  string // the same, in GPTQModel's files
 }
 
 func (p *awq) validate() error {
 	p.Bits, p.Group = cmp.Or(p.Bits, p.WBits, 4), cmp.Or(p.Group, p.QGroup, 128) // AutoAWQ's defaults (_config.py)
-	if v := p.Version; v != "" && v != "gemm" && v != "GEMM" {
+	if v := cmp.Or(p.Version, p.Format, "gemm"); !strings.EqualFold(v, "gemm") {
 		return fmt.Errorf("version %q of AWQ is not read: its codes are in an order of that kernel; %s", v, advice)
 	}
 	if p.Bits != 4 {

@@ -20,6 +20,7 @@ type gptq struct {
 	Marlin     bool   `json:"is_marlin_format"`
 	DescAct    bool   `json:"desc_act"`
 	Dynamic    map[string]any
+	Extra      map[string]any `json:"extra_config"` // the same, of auto-round
 }
 
 func (p *gptq) validate() error {
@@ -56,7 +57,7 @@ func (p *gptq) weight(m *module) (tensor.Tensor, error) {
 	}
 	rows, bits, size := q.Shape[1], p.Bits, p.Group
 	zeros, ok := m.part("qzeros")
-	if len(p.Dynamic) > 0 && ok && len(zeros.Shape) == 2 { // modules may differ in bits and groups
+	if len(p.Dynamic)+len(p.Extra) > 0 && ok && len(zeros.Shape) == 2 { // modules may differ in bits and groups
 		bits, size = zeros.Shape[1]*32/rows, 0
 	}
 	if !slices.Contains([]int{2, 3, 4, 8}, bits) { // GPTQModel writes others in planes (PLANAR_BITS)

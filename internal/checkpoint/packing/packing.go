@@ -11,6 +11,7 @@
 package packing
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -85,6 +86,7 @@ func inFile(file string) func(*Packing, error) (*Packing, error) {
 // description holds what tells the methods apart.
 type description struct {
 	Method  string `json:"quant_method"`
+	Code    string `json:"method"` // the same, in GPTQModel's files
 	Bits    int
 	Group   int             `json:"group_size"`
 	Algo    string          `json:"quant_algo"`
@@ -96,9 +98,9 @@ type description struct {
 // parse reads the object that describes a packing, the value of a key. Method names the packing where the object does
 // not.
 func parse(raw json.RawMessage, key, method string) (*Packing, error) {
-	d := description{Method: method}
+	d := description{}
 	err := jsonerr.Unmarshal(raw, &d, key)
-	if err == nil && !isNull(d.Nested) {
+	if d.Method = cmp.Or(d.Method, d.Code, method); err == nil && !isNull(d.Nested) {
 		raw, key = d.Nested, strings.TrimPrefix(key+".quantization", ".")
 		err = jsonerr.Unmarshal(raw, &d, key)
 	}
@@ -120,6 +122,7 @@ func parse(raw json.RawMessage, key, method string) (*Packing, error) {
 
 // method returns the method named, without its settings.
 func (d *description) method() (method, error) {
+	round := cmp.Or(d.Format, "auto_round:auto_gptq") // the default in auto_round/export/export_to_autoround
 	switch kind := strings.ToLower(d.Method); {
 	case kind == "mxfp4": // gpt-oss: the parts' names tell
 		return &plain{}, nil
@@ -130,9 +133,9 @@ func (d *description) method() (method, error) {
 	case kind == "compressed-tensors":
 		return &compressed{}, nil
 	case kind == "awq", kind == "gptq" && strings.EqualFold(d.Version, "gemm"),
-		kind == "auto-round" && strings.HasSuffix(d.Format, "awq"):
+		kind == "auto-round" && strings.HasSuffix(round, "awq"):
 		return &awq{}, nil
-	case kind == "gptq", kind == "auto-round" && strings.HasSuffix(d.Format, "gptq"):
+	case kind == "gptq", kind == "auto-round" && strings.HasSuffix(round, "gptq"):
 		return &gptq{}, nil
 	case kind == "" && d.Group > 0 && d.Bits > 0:
 		return &mlx{}, nil

@@ -137,6 +137,7 @@ func TestRefused(t *testing.T) {
 		`{"bits": "four"}`:                                                                                        "quantization_config",
 		`{"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}`:                                                  "W4A8_AWQ",
 		`{"quant_method": "awq", "bits": 4, "version": "gemv"}`:                                                   "gemv",
+		`{"method": "awq", "format": "llm-awq"}`:                                                                  "llm-awq",
 		`{"quant_method": "gptq", "bits": 5}`:                                                                     "bits is 5",
 		`{"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}`:                                      "marlin",
 		`{"quant_method": "compressed-tensors", "transform_config": {"config_groups": {}}}`:                       "transform_config",

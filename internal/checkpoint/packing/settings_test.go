@@ -347,3 +347,21 @@ func TestHeld(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnForms reads GPTQ modules whose bits and groups are their own, and other names of the method.
+func TestOwnForms(t *testing.T) {
+	for name, configs := range map[string][]string{
+		"gptq-8-bits": {`{"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": {"+:.*q_proj": {"bits": 8}}}`,
+			`{"quant_method": "auto-round", "bits": 4, "group_size": 128, "extra_config": {"m.q_proj": {"bits": 8, "group_size": 64}}}`,
+			`{"method": "gptq", "format": "gptq", "bits": 8, "group_size": 64}`},
+		"awq": {`{"method": "awq", "format": "gemm", "group_size": 32}`,
+			`{"quant_method": "auto-round", "packing_format": "auto_round:auto_awq", "group_size": 32}`},
+	} {
+		plain, parts := layer(t, name)
+		for _, config := range configs {
+			if !slices.Equal(values(t, `{"quantization_config": `+config+`}`, parts), values(t, string(plain), parts)) {
+				t.Errorf("%s differs", config)
+			}
+		}
+	}
+}
