@@ -180,7 +180,7 @@ func TestFewErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Open(dir)
-	if err == nil || strings.Count(err.Error(), "\n") != 3 || !strings.Contains(err.Error(), "errors more") ||
+	if err == nil || strings.Count(err.Error(), "; ") != 3 || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "errors more") ||
 		!strings.Contains(err.Error(), "for groups of 64 columns") {
 		t.Error(err)
 	}

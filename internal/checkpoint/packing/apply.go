@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/tensor"
 )
 
 // maxErrors bounds the report on a folder all of whose weights fail.
-const maxErrors = 4
+const maxErrors = 3
 
 // Unpacked holds a folder's tensors, with a single tensor in place of each packed weight's parts. Scales of
 // activations, which are computed in floating point here, are set aside.
@@ -64,8 +65,21 @@ func (p *Packing) Apply(all []tensor.Tensor, file func(name string) string) (u U
 			errs = append(errs, fmt.Errorf("%s: tensor %s: no weight claims it%s", file(of), of, m.owner()))
 		}
 	}
-	if n := len(errs); n > maxErrors {
-		errs = append(errs[:maxErrors-1:maxErrors-1], fmt.Errorf("and %d errors more", n-maxErrors+1))
+	return u, joinErrors(errs)
+}
+
+// joinErrors returns the first errors, in a line, and the number of the others.
+func joinErrors(errs []error) error {
+	var texts []string
+	for i, err := range errs {
+		if i == maxErrors {
+			texts = append(texts, fmt.Sprintf("and %d errors more", len(errs)-i))
+			break
+		}
+		texts = append(texts, err.Error())
 	}
-	return u, errors.Join(errs...)
+	if texts == nil {
+		return nil
+	}
+	return errors.New(strings.Join(texts, "; "))
 }
