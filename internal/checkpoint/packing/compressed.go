@@ -194,17 +194,20 @@ func (p *compressed) Name() string {
 	return "compressed-tensors, " + strings.Join(formats, "; ")
 }
 
-// of returns the scheme of a module: by the module's name before patterns, and by patterns before classes.
+// of returns the scheme of a module: by the module's name before patterns, and by patterns before classes, in the order
+// of targets (match_targets in compressed_tensors/utils/match.py).
 func (p *compressed) of(module string) (*scheme, error) {
-	if i := slices.IndexFunc(p.Ignore, func(target string) bool { return p.rank(target, module) > 1 }); i >= 0 {
-		return nil, fmt.Errorf("it is packed, but ignore has %q", p.Ignore[i])
+	for _, target := range p.Ignore {
+		if p.rank(target, module) >= byPattern {
+			return nil, fmt.Errorf("it is packed, but ignore has %q", target)
+		}
 	}
 	var best *scheme
-	most := 0
+	most, first := 0, ""
 	for _, name := range slices.Sorted(maps.Keys(p.Groups)) {
 		for _, target := range p.Groups[name].Targets {
-			if n := p.rank(target, module); n > most {
-				best, most = p.Groups[name], n
+			if n := p.rank(target, module); n > most || n == most && n > 0 && target < first {
+				best, most, first = p.Groups[name], n, target
 			}
 		}
 	}
@@ -214,19 +217,32 @@ func (p *compressed) of(module string) (*scheme, error) {
 	return best, nil
 }
 
-// rank returns how specific a target is about a module: 3 by its name, 2 by a pattern, 1 by a class, 0 not at all. A
-// pattern that looks around counts as a class.
+// Ranks of targets, the more specific the higher: a class may be a name that only PyTorch knows.
+const (
+	byClass = 1 + iota
+	byLinear
+	byPattern
+	byName
+)
+
+// rank returns how specific a target is about a module, 0 for not at all. A pattern that looks around counts as
+// a class.
 func (p *compressed) rank(target, module string) int {
 	re, is := p.patterns[target], strings.HasPrefix(target, "re:")
+	embedding := strings.HasSuffix(module, "embed_tokens") || strings.HasSuffix(module, "wte")
 	switch {
 	case target == module:
-		return 3
+		return byName
 	case re != nil && re.MatchString(module):
-		return 2
+		return byPattern
 	case re != nil, !is && strings.Contains(target, "."):
 		return 0
+	case target == "Embedding" && embedding, target == "Linear" && !embedding:
+		return byLinear
+	case target == "Embedding", target == "Linear":
+		return 0
 	}
-	return 1
+	return byClass
 }
 
 func (p *compressed) weight(m *module) (tensor.Tensor, error) {

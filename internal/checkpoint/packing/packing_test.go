@@ -170,13 +170,17 @@ func TestTargets(t *testing.T) {
 	const eight = `"weights": {"num_bits": 8, "type": "int", "symmetric": true, "strategy": "channel"}}`
 	for _, groups := range []string{`"a": {"targets": ["Linear"], ` + four,
 		`"a": {"targets": ["Linear"], ` + eight + `, "b": {"targets": ["re:.*q_proj$"], ` + four,
-		`"a": {"targets": ["re:m.*"], ` + eight + `, "b": {"targets": ["m.q_proj"], ` + four} {
+		`"a": {"targets": ["re:m.*"], ` + eight + `, "b": {"targets": ["m.q_proj"], ` + four,
+		`"a": {"targets": ["Embedding"], ` + eight + `, "b": {"targets": ["Linear"], ` + four,
+		`"a": {"targets": ["re:m.q.*"], ` + eight + `, "b": {"targets": ["re:.*_proj"], ` + four,
+		`"a": {"targets": ["Attention"], ` + eight + `, "b": {"targets": ["Linear"], ` + four} {
 		if err := of(groups, `"lm_head"`); err != nil {
 			t.Errorf("%s: %v", groups, err)
 		}
 	}
 	for groups, ignore := range map[string]string{
 		`"a": {"targets": ["re:.*q_proj"], ` + eight + `, "b": {"targets": ["Linear"], ` + four: ``,
+		`"a": {"targets": ["Embedding"], ` + four:                                               ``,
 		`"a": {"targets": ["k_proj.x"], ` + four:                                                ``,
 		`"a": {"targets": ["Linear"], ` + four:                                                  `"re:.*q_proj"`,
 	} {
