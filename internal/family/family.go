@@ -291,3 +291,26 @@ func (f *Family) Windows() Window {
 	}
 	return f.Types[len(f.Types)-1].Window
 }
+
+// Seeing returns the family of models with eyes whose part for text is that of f. Their sections of rotary positions
+// matter for pictures alone, and so do layers that take features of pictures: both are read, and written for others. A
+// folder is written as one of text, f's type. The base of rotation is theta where a config.json has none.
+func Seeing(f Family, name string, theta float64, sections []any, types ...Type) Family {
+	f.Name, f.Types, f.Rope.Full = name, append(slices.Clip(f.Types), types...), map[string]any{"rope_theta": theta}
+	f.Keys = append(slices.Clip(f.Keys), Key{GGUF: "rope.dimension_sections", Setting: "mrope_section", Kind: Sections},
+		Key{GGUF: "n_deepstack_layers", Setting: "n_deepstack_layers", Nil: true})
+	f.Idle = append(slices.Clip(f.Idle), "mrope_section", "n_deepstack_layers")
+	f.FromConfig = func(s Settings, _ *File) {
+		for _, key := range []string{"rope_parameters", "rope_scaling"} {
+			if p, _ := Object(s[key]); p["mrope_section"] != nil {
+				s["mrope_section"] = p.Take("mrope_section")
+			}
+		}
+		s.Say(map[string]any{"mrope_section": sections})
+	}
+	f.ToConfig = func(s Settings) { // a model of text
+		delete(s, "mrope_section")
+		delete(s, "n_deepstack_layers")
+	}
+	return f
+}

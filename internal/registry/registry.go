@@ -75,6 +75,9 @@ var Families = []*family.Family{
 	&starcoder2.Family,
 	&exaone4.Family,
 	&arcee.Family,
+	&qwen2.VLFamily,
+	&qwen3.VLFamily,
+	&qwen3moe.VLFamily,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

@@ -129,7 +129,8 @@ func (f *jsonFile) pipeline() (p pipeline, err error) {
 	case p.byteLevel && (p.norm.escape || p.norm.prepend != prependNever && p.norm.prepend != prependSpace):
 		return p, errors.New("pre_tokenizer: ByteLevel together with ▁ for spaces is not supported")
 	case p.spaced && (p.byteLevel || p.norm.escape || f.Decoder != nil):
-		return p, errors.New("pre_tokenizer: Whitespace together with ByteLevel, ▁ for spaces or a decoder is not supported")
+		return p, errors.New("pre_tokenizer: Whitespace together with ByteLevel, ▁ for spaces or a decoder is not " +
+			"supported")
 	case p.spaced:
 	case !p.byteLevel && len(p.patterns) > 0:
 		return p, errors.New("pre_tokenizer: Split without ByteLevel is not supported")

@@ -2,7 +2,7 @@ package qwen2
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family describes files of Qwen 2 and 2.5, and the writing part of those with eyes.
+// Family describes files of Qwen 2 and 2.5.
 //
 // Source: transformers 5.17, models/qwen2/configuration_qwen2.py; llama.cpp,
 // conversion/qwen.py.
@@ -11,11 +11,7 @@ var Family = family.Family{
 	Title: "Qwen",
 	Model: family.Of(New),
 
-	Types: []family.Type{{Name: "qwen2", Class: "Qwen2ForCausalLM", Window: family.FromLayer, Defaults: defaults},
-		{Name: "qwen2_vl", Window: family.FromLayer, Defaults: defaults},
-		{Name: "qwen2_vl_text", Window: family.FromLayer, Defaults: defaults},
-		{Name: "qwen2_5_vl", Window: family.FromLayer, Defaults: defaults},
-		{Name: "qwen2_5_vl_text", Window: family.FromLayer, Defaults: defaults}},
+	Types: []family.Type{{Name: "qwen2", Class: "Qwen2ForCausalLM", Window: family.FromLayer, Defaults: defaults}},
 	Fixed: map[string]any{"hidden_act": "silu"},
 	Idle:  []string{"attention_bias"}, // biases are always present
 	Rope:  family.Rope{Full: map[string]any{"rope_theta": 1e4}},
@@ -28,6 +24,15 @@ var Family = family.Family{
 	},
 	Seventy: func(layers, _ int) bool { return layers == 80 },
 }
+
+// VLFamily describes the part for text of Qwen2-VL and Qwen2.5-VL.
+//
+// Source: transformers 5.17, models/qwen2_vl and models/qwen2_5_vl; llama.cpp, src/models/qwen2vl.cpp.
+var VLFamily = family.Seeing(Family, "qwen2vl", 1e6, []any{16., 24., 24.},
+	family.Type{Name: "qwen2_vl", Window: family.FromLayer, Defaults: defaults},
+	family.Type{Name: "qwen2_vl_text", Window: family.FromLayer, Defaults: defaults},
+	family.Type{Name: "qwen2_5_vl", Window: family.FromLayer, Defaults: defaults},
+	family.Type{Name: "qwen2_5_vl_text", Window: family.FromLayer, Defaults: defaults})
 
 // defaults are the library's, equal in all types.
 var defaults = map[string]any{

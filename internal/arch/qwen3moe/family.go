@@ -2,7 +2,7 @@ package qwen3moe
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family describes files of Qwen 3's models with experts, and the writing part of those with eyes.
+// Family describes files of Qwen 3's models with experts.
 //
 // Source: transformers 5.17, models/qwen3_moe/configuration_qwen3_moe.py; llama.cpp,
 // conversion/qwen.py and src/models/qwen3moe.cpp.
@@ -15,12 +15,7 @@ var Family = family.Family{
 		Defaults: map[string]any{
 			"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
 			"sliding_window": 4096., "max_window_layers": 28., "num_key_value_heads": 4., "decoder_sparse_step": 1.,
-			"moe_intermediate_size": 768., "num_experts": 128., "top_k_experts": 8., "norm_topk_prob": false}},
-		{Name: "qwen3_vl_moe_text", Window: family.FromLayer, Defaults: map[string]any{
-			"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "rope_theta": 5e6,
-			"max_position_embeddings": 128000., "sliding_window": 4096., "max_window_layers": 28.,
-			"num_key_value_heads": 16., "decoder_sparse_step": 1., "head_dim": 128.,
-			"moe_intermediate_size": 1408., "num_experts": 60., "top_k_experts": 4., "norm_topk_prob": true}}},
+			"moe_intermediate_size": 768., "num_experts": 128., "top_k_experts": 8., "norm_topk_prob": false}}},
 	Fixed: map[string]any{"hidden_act": "silu", "decoder_sparse_step": 1., "norm_topk_prob": true,
 		"mlp_only_layers": []any{}, "use_qk_norm": true},
 	Idle: []string{"intermediate_size", "output_router_logits", "router_aux_loss_coef"},
@@ -41,3 +36,13 @@ var Family = family.Family{
 		Lacks: []family.Part{family.PostNorm, family.Scalar},
 	},
 }
+
+// VLFamily describes the part for text of Qwen3-VL's models with experts.
+//
+// Source: transformers 5.17, models/qwen3_vl_moe; llama.cpp, conversion/qwen3vl.py and src/models/qwen3vlmoe.cpp.
+var VLFamily = family.Seeing(Family, "qwen3vlmoe", 5e6, []any{24., 20., 20.}, family.Type{
+	Name: "qwen3_vl_moe_text", Window: family.FromLayer, Defaults: map[string]any{
+		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false,
+		"max_position_embeddings": 128000., "sliding_window": 4096., "max_window_layers": 28.,
+		"num_key_value_heads": 16., "decoder_sparse_step": 1., "head_dim": 128., "moe_intermediate_size": 1408.,
+		"num_experts": 60., "top_k_experts": 4., "norm_topk_prob": true}})
