@@ -174,11 +174,7 @@ func (f *serveFlags) serve(x *call, all []modelSpec, keys []server.Key) error {
 	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Origins: f.origins,
 		NoToolFallback: f.noToolFallback, Memory: int64(f.memory), Loaded: f.loaded, Store: f.store}
 	if !f.noPage {
-		site, err := newSite()
-		if err != nil {
-			return err
-		}
-		so.Pages = site.Pages()
+		so.Pages = latePages()
 	}
 	if len(so.Hosts) == 0 && (f.socket != "" || !loopback(f.host)) {
 		so.Hosts = []string{"*"}

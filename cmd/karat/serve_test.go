@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -220,5 +221,21 @@ func TestDrain(t *testing.T) {
 	}
 	if _, err := net.Dial("tcp", l.Addr().String()); err == nil {
 		t.Error("it listens on")
+	}
+}
+
+// TestLatePages wants the paths of a site known before the site is made.
+func TestLatePages(t *testing.T) {
+	site, err := newSite()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if paths := slices.Sorted(maps.Keys(site.Pages())); !slices.Equal(paths, sitePaths) {
+		t.Errorf("the site has %q, sitePaths %q", paths, sitePaths)
+	}
+	w := httptest.NewRecorder()
+	latePages()["/karat.js"].ServeHTTP(w, httptest.NewRequest("GET", "/karat.js", nil))
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "karat.wasm") {
+		t.Errorf("%d, %d bytes", w.Code, w.Body.Len())
 	}
 }
