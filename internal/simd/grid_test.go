@@ -3,8 +3,11 @@ package simd
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/karat-run/karat/internal/float16"
 )
 
 // gridFormats have every number of points, and every width of signs.
@@ -96,6 +99,26 @@ func TestLoadE4M3(t *testing.T) {
 			loadE4M3Generic(want, src[256-n:])
 			LoadE4M3(dst, src[256-n:])
 			equal(t, fmt.Sprintf("%d floats", n), dst, want)
+		}
+	})
+}
+
+// TestScaleE4M3 compares every tier with the definition, on every byte, NaN and factors at the ends of float32 included.
+func TestScaleE4M3(t *testing.T) {
+	src := make([]byte, 256)
+	for i := range src {
+		src[i] = byte(i)
+	}
+	eachTier(t, func(t *testing.T) {
+		for _, s := range []float32{1, -0.3, 1.7e-3, 0x1p-149, 3e-41, 0x1p118, 0x1.8p120, math.MaxFloat32, 0} {
+			for _, n := range []int{0, 7, 16, 255, 256} {
+				dst, want := make([]float32, n), make([]float32, n)
+				for i, c := range src[256-n:] {
+					want[i] = float16.E4M3(c) * s
+				}
+				ScaleE4M3(dst, src[256-n:], s)
+				equal(t, fmt.Sprintf("%d floats times %g", n, s), dst, want)
+			}
 		}
 	})
 }

@@ -225,6 +225,9 @@ func tiles1AMX(panels *tilePanel, count, blocks, pairs int, acts *uint16, acc, d
 func loadE4M3AVX2(dst []float32, src []byte)
 
 //go:noescape
+func scaleE4M3AVX2(dst []float32, src []byte, s float32)
+
+//go:noescape
 func unpackDigitsVec(dst, src *byte)
 
 //go:noescape

@@ -152,6 +152,32 @@ func scaleGeneric(dst, x []float32, s float32) {
 	}
 }
 
+// ScaleE4M3 sets dst[i] to the 8-bit float src[i] times s.
+func ScaleE4M3(dst []float32, src []byte, s float32) {
+	n := 0
+	if tier >= avx2 && s < 0x1p119 && s > -0x1p119 { // with a factor of 256 in between
+		n = len(src) &^ 15
+		scaleE4M3AVX2(dst[:n], src[:n], s*256)
+	}
+	scaleE4M3Generic(dst[n:], src[n:], s)
+}
+
+func scaleE4M3Generic(dst []float32, src []byte, s float32) {
+	dst = dst[:len(src)]
+	for i, c := range src {
+		dst[i] = float32(e4m3[c] * s)
+	}
+}
+
+// e4m3 holds the values of 8-bit floats.
+var e4m3 = func() *[256]float32 {
+	t := new([256]float32)
+	for i := range t {
+		t[i] = float16.E4M3(byte(i))
+	}
+	return t
+}()
+
 // divide sets dst[i] to x[i]/s.
 func divide(dst, x []float32, s float32) {
 	n := wideLength(len(x))

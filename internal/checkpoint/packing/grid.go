@@ -88,8 +88,11 @@ func CountOdd(scales tensor.Tensor) (n, first int) {
 // byRows returns the numbers of t, [blocks of so many rows, groups] for each matrix of rows.
 func byRows(t tensor.Tensor, rows, block int) grid {
 	read, groups, blocks := number(t.DType), t.Shape.Last(), upTo(rows, block)
-	if block == 1 {
+	switch {
+	case block == 1:
 		return func(row, group int) float32 { return read(t.Data, row*groups+group) }
+	case len(t.Shape) == 2 && t.Shape[0] == blocks: // of a single matrix
+		return func(row, group int) float32 { return read(t.Data, row/block*groups+group) }
 	}
 	return func(row, group int) float32 { return read(t.Data, (row/rows*blocks+row%rows/block)*groups+group) }
 }

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/karat-run/karat/internal/float16"
+	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -146,6 +147,8 @@ func (x *matrix) decodeRuns(dst []float32, row, from int) {
 			for j, c := range q {
 				out[j] = float32(values[c]*scale) + bias
 			}
+		case values == e4m3:
+			simd.ScaleE4M3(out, q, scale)
 		default:
 			for j, c := range q {
 				out[j] = values[c] * scale
