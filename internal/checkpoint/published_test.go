@@ -100,3 +100,14 @@ func TestPointer(t *testing.T) {
 		}
 	}
 }
+
+// TestTiktokenAlone tells why a folder with tiktoken's list has no tokenizer.
+func TestTiktokenAlone(t *testing.T) {
+	c, err := open(t, map[string]string{"tiktoken.model": "IQ== 0\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Tokenizer(); err == nil || !strings.Contains(err.Error(), "vocab.txt is there; tiktoken.model is") {
+		t.Error(err)
+	}
+}

@@ -3,6 +3,7 @@ package gguf
 import (
 	"bytes"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -60,5 +61,22 @@ func TestShortest(t *testing.T) {
 		if got := shortest(float32(want)); got != want {
 			t.Errorf("%v became %v", want, got)
 		}
+	}
+}
+
+// TestGeneration reads a recommendation. A top_k below 0 is none, in llama.cpp and vLLM.
+func TestGeneration(t *testing.T) {
+	for topK, want := range map[int32]settings.Generation{
+		-1: {Sample: true, Temperature: 0.5}, 40: {Sample: true, Temperature: 0.5, TopK: 40},
+	} {
+		r := readerOf(t, &family.Family{Name: "fam"}, file.KeyValue{Key: "general.sampling.temp", Value: float32(0.5)},
+			file.KeyValue{Key: "general.sampling.top_k", Value: topK})
+		if got, err := Generation(r.metadata); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%d: %+v, %v, want %+v", topK, got, err, want)
+		}
+	}
+	r := readerOf(t, &family.Family{Name: "fam"}, file.KeyValue{Key: "general.sampling.temp", Value: float32(-1)})
+	if _, err := Generation(r.metadata); err == nil {
+		t.Error("a temperature below 0 is no error")
 	}
 }

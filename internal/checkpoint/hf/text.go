@@ -150,8 +150,13 @@ func TokenizerFiles(dir string, most int) (f tokenizer.Files, err error) {
 		return f, err
 	}
 	if vocab == nil {
-		return f, fmt.Errorf("%s: %w: none of tokenizer.json, tokenizer.model and vocab.txt is there", dir,
-			tokenizer.ErrNone)
+		more := ""
+		if list, _ := ReadText(dir, "tiktoken.model", most); list != nil { // as Kimi's
+			more = "; tiktoken.model is, whose pattern and special tokens are in Python code: transformers' " +
+				"TikTokenConverter writes a tokenizer.json"
+		}
+		return f, fmt.Errorf("%s: %w: none of tokenizer.json, tokenizer.model and vocab.txt is there%s", dir,
+			tokenizer.ErrNone, more)
 	}
 	if f.JSON, err = tokenizer.FromVocab(vocab, f.Config); err != nil {
 		return f, fmt.Errorf("%s: %w", dir, err)
