@@ -184,8 +184,10 @@ func (e *encoder) word(s string) {
 		return
 	}
 	t := e.t
-	if c, _ := classAt(s, 0); t.bpe.spaced && c == blank {
-		return
+	if t.bpe.spaced {
+		if c, _ := classAt(s, 0); c == blank {
+			return
+		}
 	}
 	id, known := int32(0), false
 	if len(s) <= t.bpe.longest {
