@@ -77,8 +77,8 @@ func newSite() (*web.Site, error) {
 // sitePaths lists the paths of a site's files.
 var sitePaths = []string{"/", "/demo.gguf", "/demo.golden.json", "/demo.golden.safetensors", "/karat.js", "/karat.wasm"}
 
-// latePages returns the handlers of a site that is made at the first request of a path: unpacking and hashing the module
-// take 0.3 s and 35 MB.
+// latePages returns the handlers of a site that is made at the first request of a path: unpacking and hashing the
+// module take 0.3 s and 35 MB.
 func latePages() map[string]http.Handler {
 	made := sync.OnceValues(func() (map[string]http.Handler, error) {
 		site, err := newSite()
