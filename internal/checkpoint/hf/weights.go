@@ -6,8 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
+
+// otherNames matches names of weights in quantized folders. A record of logits may lie beside the weights.
+var otherNames = regexp.MustCompile(`(?i)model|gptq|awq|quant|[2-8]-?bit|fp[48]`)
 
 // FindWeights returns the path of a folder's weights: model.safetensors or its index, else the only index or the only
 // file of another name, as folders of GPTQ and AWQ have it (gptq_model-4bit-128g.safetensors). The path is "" where
@@ -27,7 +31,7 @@ func FindWeights(dir string) (path string, err error) {
 		var found []string
 		for _, e := range entries {
 			name := e.Name()
-			if strings.HasSuffix(name, ending) && !strings.HasPrefix(name, "adapter") &&
+			if strings.HasSuffix(name, ending) && otherNames.MatchString(name) && !strings.HasPrefix(name, "adapter") &&
 				!strings.HasPrefix(name, "consolidated") {
 				found = append(found, name)
 			}
