@@ -1,10 +1,8 @@
 package quant
 
 import (
-	"cmp"
 	"encoding/binary"
 	"math"
-	"slices"
 
 	"github.com/karat-run/karat/internal/float16"
 )
@@ -25,9 +23,12 @@ type ordered struct {
 // newOrdered orders a group.
 func newOrdered(x, w []float32, place []int) ordered {
 	for i := range place {
-		place[i] = i
+		j := i
+		for ; j > 0 && x[place[j-1]] > x[i]; j-- {
+			place[j] = place[j-1]
+		}
+		place[j] = i
 	}
-	slices.SortStableFunc(place, func(a, b int) int { return cmp.Compare(x[a], x[b]) })
 	return ordered{x, w, place}
 }
 
@@ -49,18 +50,27 @@ func (s *split) try(i1, i2, shift int, xq, qq float32) {
 func (o *ordered) together() split {
 	n := len(o.place)
 	var xs, ws [33]float32
+	var ends [33][2][4]float32 // xq and qq of the weights before a place, and behind, by shift
 	for j, i := range o.place {
 		xs[j+1] = xs[j] + float32(o.w[i]*o.x[i])
 		ws[j+1] = ws[j] + o.w[i]
 	}
 	best := split{from1: -1, score: -math.MaxFloat32}
+	for down, v := range shifted {
+		for i := range n + 1 {
+			t := &ends[i][down]
+			t[0] = float32((xs[i] - xs[0]) * v[0])
+			t[1] = float32(float32((ws[i]-ws[0])*v[0]) * v[0])
+			t[2] = float32((xs[n] - xs[i]) * v[2])
+			t[3] = float32(float32((ws[n]-ws[i])*v[2]) * v[2])
+		}
+	}
 	for i1 := range n + 1 {
 		for i2 := i1; i2 <= n; i2++ {
-			for down, v := range shifted {
-				xq := float32((xs[i1]-xs[0])*v[0]) + float32((xs[i2]-xs[i1])*v[1]) + float32((xs[n]-xs[i2])*v[2])
-				qq := float32(float32((ws[i1]-ws[0])*v[0])*v[0]) + float32(float32((ws[i2]-ws[i1])*v[1])*v[1]) +
-					float32(float32((ws[n]-ws[i2])*v[2])*v[2])
-				best.try(i1, i2, 3*down, xq, qq)
+			x, w := xs[i2]-xs[i1], ws[i2]-ws[i1]
+			for down := range shifted {
+				v, a, b := shifted[down][1], &ends[i1][down], &ends[i2][down]
+				best.try(i1, i2, 3*down, a[0]+float32(x*v)+b[2], a[1]+float32(float32(w*v)*v)+b[3])
 			}
 		}
 	}
@@ -69,39 +79,48 @@ func (o *ordered) together() split {
 
 // apart returns the best split with a shift for each half of the weights.
 func (o *ordered) apart() split {
-	type sums struct{ xq, qq float32 }
-	var terms [16][3][2]sums // of each weight in order, by level and shift
-	var half [16]int
+	var terms [3][16]shiftSums // by level, of each weight in order
 	for j, i := range o.place {
-		half[j] = 1 - i/8
-		for l := range 3 {
-			for down := range 2 {
-				wv := float32(o.w[i] * shifted[down][l])
-				terms[j][l][down] = sums{float32(wv * o.x[i]), float32(wv * shifted[down][l])}
+		for level := range terms {
+			for shift := range 4 {
+				q := shifted[shift>>(1-i/8)&1][level]
+				wq := float32(o.w[i] * q)
+				terms[level][j][2*shift], terms[level][j][2*shift+1] = float32(wq*o.x[i]), float32(wq*q)
 			}
 		}
 	}
 	best := split{from1: -1, score: -math.MaxFloat32}
+	var low shiftSums // before i1
 	for i1 := range 17 {
+		middle := low // before i2
 		for i2 := i1; i2 <= 16; i2++ {
+			all := middle.plus(terms[2][i2:])
 			for shift := range 4 {
-				var s sums
-				for j := range terms {
-					level := 0
-					if j >= i2 {
-						level = 2
-					} else if j >= i1 {
-						level = 1
-					}
-					t := &terms[j][level][shift>>half[j]&1]
-					s.xq += t.xq
-					s.qq += t.qq
-				}
-				best.try(i1, i2, shift, s.xq, s.qq)
+				best.try(i1, i2, shift, all[2*shift], all[2*shift+1])
 			}
+			if i2 < 16 {
+				middle = middle.plus(terms[1][i2 : i2+1])
+			}
+		}
+		if i1 < 16 {
+			low = low.plus(terms[0][i1 : i1+1])
 		}
 	}
 	return best
+}
+
+// sums are of w*x*q and w*q*q, for four shifts.
+type shiftSums [8]float32
+
+// plus returns s with terms added, one after another.
+func (s shiftSums) plus(terms []shiftSums) shiftSums {
+	a, b, c, d, e, f, g, h := s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]
+	for i := range terms {
+		t := &terms[i]
+		a, b, c, d = a+t[0], b+t[1], c+t[2], d+t[3]
+		e, f, g, h = e+t[4], f+t[5], g+t[6], h+t[7]
+	}
+	return shiftSums{a, b, c, d, e, f, g, h}
 }
 
 // fit1 finds the points of a group from at on, its scale and its shifts. A group without weights has no scale.
@@ -138,7 +157,11 @@ func (e *encoder) fit1(x []float32, at, n int, find func(*ordered) split, least 
 		q := q[8*k : 8*k+8]
 		index := l.index[l.code(q)]
 		if index < 0 {
-			index, off = l.closest(q, x[8*k:], w[8*k:], scale, &shifted[half(shift, 8*k, n)]), true
+			var values [8]float32
+			for i, v := range shifted[half(shift, 8*k, n)] {
+				values[i] = float32(scale * v)
+			}
+			index, off = int32(l.closest(l.near[-1-index], x[8*k:], w[8*k:], &values)>>16), true
 		}
 		point[k] = uint16(index)
 	}
@@ -156,22 +179,6 @@ func half(shift, i, n int) int {
 		return shift >> 1
 	}
 	return shift & 1
-}
-
-// closest returns the best neighbour of x at a scale, of levels without a point.
-func (l *lattice) closest(q []byte, x, w []float32, scale float32, values *[3]float32) (best int32) {
-	least := float32(math.MaxFloat32)
-	for _, n := range l.near[-1-l.index[l.code(q)]] {
-		var sum float32
-		for i := range 8 {
-			far := float32(scale*values[l.points[n]>>(8*i)&255]) - x[i]
-			sum += float32(float32(w[i]*far) * far)
-		}
-		if sum < least {
-			least, best = sum, int32(n)
-		}
-	}
-	return best
 }
 
 // addShifted adds w*x*q and w*q*q of a group to sums, q being the points' values, times a factor.

@@ -14,11 +14,11 @@ import (
 
 // A lattice finds points of a grid.
 type lattice struct {
-	size, bits int      // weights of a point, bits of a level
-	levels     float32  // number of levels
-	points     []uint64 // a level in each byte
-	index      []int32  // by the levels: a point's index, or -1-n where only points of near[n] are about
-	near       [][]uint16
+	size, bits int        // weights of a point, bits of a level
+	levels     float32    // number of levels
+	points     []uint64   // a level in each byte
+	index      []int32    // by the levels: a point's index, or -1-n where only points of near[n] are about
+	near       [][]uint32 // levels side by side, and the index from bit 16 on
 }
 
 var (
@@ -42,36 +42,48 @@ func newLattice(points []uint64, size, levels, want int) *lattice {
 		l.bits = 3
 	}
 	l.index = make([]int32, 1<<(l.bits*size))
+	codes := make([]uint16, len(points))
 	for i, p := range points {
-		l.index[l.code(binary.LittleEndian.AppendUint64(nil, p))] = int32(i) + 1
+		codes[i] = uint16(l.code(binary.LittleEndian.AppendUint64(nil, p)))
+		l.index[codes[i]] = int32(i) + 1
 	}
-	at := make([]byte, 8)
+	far := l.distances()
 	for u := range l.index {
 		valid := true
 		for i := range size {
-			at[i] = byte(u >> (l.bits * i) & (1<<l.bits - 1))
-			valid = valid && int(at[i]) < levels
+			valid = valid && u>>(l.bits*i)&(1<<l.bits-1) < levels
 		}
 		if l.index[u]--; valid && l.index[u] < 0 {
-			l.near = append(l.near, l.neighbours(load8(at), want))
+			half := l.bits * size / 2
+			l.near = append(l.near, neighbours(codes, far[u&(1<<half-1)], far[u>>half], half, want))
 			l.index[u] = -int32(len(l.near))
 		}
 	}
 	return l
 }
 
-// neighbours returns the points at the want least distances from levels.
-func (l *lattice) neighbours(at uint64, want int) (near []uint16) {
-	var counts [4*49 + 1]int
-	far := make([]byte, len(l.points))
-	for i, p := range l.points {
-		sum := 0
-		for j := range l.size {
-			d := int(p>>(8*j)&255) - int(at>>(8*j)&255)
-			sum += d * d
+// distances returns the squared distances between the halves of codes.
+func (l *lattice) distances() (far [256]*[256]byte) {
+	for a := range 1 << (l.bits * l.size / 2) {
+		far[a] = new([256]byte)
+		for b := range 1 << (l.bits * l.size / 2) {
+			for i := 0; i < l.bits*l.size/2; i += l.bits {
+				d := a>>i&(1<<l.bits-1) - b>>i&(1<<l.bits-1)
+				far[a][b] += byte(d * d)
+			}
 		}
-		far[i] = byte(sum)
-		counts[sum]++
+	}
+	return far
+}
+
+// neighbours returns the codes at the want least distances, and their indices from bit 16 on. The distance of a code is the sum of its halves' distances.
+func neighbours(codes []uint16, low, high *[256]byte, half, want int) (near []uint32) {
+	var counts [256]int
+	far := make([]byte, len(codes))
+	for i, c := range codes {
+		d := low[c&(1<<half-1)&255] + high[c>>half&255]
+		far[i] = d
+		counts[d]++
 	}
 	for d := 0; d < len(counts) && want > 0; d++ {
 		if counts[d] == 0 {
@@ -80,7 +92,7 @@ func (l *lattice) neighbours(at uint64, want int) (near []uint16) {
 		want--
 		for i, f := range far {
 			if int(f) == d {
-				near = append(near, uint16(i))
+				near = append(near, uint32(i)<<16|uint32(codes[i]))
 			}
 		}
 	}
@@ -95,30 +107,71 @@ func (l *lattice) code(q []byte) (u int) {
 	return u
 }
 
-// round sets q to the levels of x at a scale, and reports whether a point has these levels.
-func (l *lattice) round(q []byte, x []float32, inverse float32) bool {
+// round sets q to the levels of x at a scale, and returns the index of their point, or -1-n where only points of near[n]
+// are about.
+func (l *lattice) round(q []byte, x []float32, inverse float32) int32 {
+	const magic = 3 << 22 // a sum with it has an integer in its low bits: Nearest, without branches
+	u, top := 0, int32(l.levels)-1
+	inverse = min(inverse, math.MaxFloat32)
 	for i, v := range x {
-		q[i] = byte(limit(simd.Nearest(float32(0.5*(float32(inverse*v)-1))), 0, l.levels-1))
+		n := int32(math.Float32bits(float32(0.5*(float32(inverse*v)-1))+magic)) - int32(math.Float32bits(magic))
+		n = min(max(n, 0), top)
+		q[i] = byte(n)
+		u |= int(n) << (l.bits * i & 31)
 	}
-	return l.index[l.code(q)] >= 0
+	return l.index[u]
 }
 
-// snap sets q, levels without a point, to the best neighbour of x at a scale, by the weights w of errors.
-func (l *lattice) snap(q []byte, x, w []float32, scale float32) {
-	least, best := float32(math.MaxFloat32), uint64(0)
-	for _, n := range l.near[-1-l.index[l.code(q)]] {
-		var sum float32
-		for i := range l.size {
-			far := float32(scale*float32(2*(l.points[n]>>(8*i)&255)+1)) - x[i]
-			sum += float32(float32(w[i]*far) * far)
+// values returns the levels' values at a scale.
+func (l *lattice) values(scale float32) (values [8]float32) {
+	for i := range int(l.levels) {
+		values[i] = float32(scale * float32(2*i+1))
+	}
+	return values
+}
+
+// snap sets q, levels without a point, to the best of near for x, by the levels' values and the weights w of errors.
+func (l *lattice) snap(q []byte, near []uint32, x, w []float32, values *[8]float32) {
+	best := l.closest(near, x, w, values)
+	for i := range q {
+		q[i] = byte(best >> (l.bits * i & 31) & (1<<l.bits - 1))
+	}
+}
+
+// closest returns the best of near for x, by the levels' values and the weights w of errors.
+func (l *lattice) closest(near []uint32, x, w []float32, values *[8]float32) (best uint32) {
+	least := float32(math.MaxFloat32)
+	if l.size == 4 {
+		x, w := (*[4]float32)(x), (*[4]float32)(w)
+		for _, p := range near {
+			a, b, c, d := values[p&7]-x[0], values[p>>3&7]-x[1], values[p>>6&7]-x[2], values[p>>9&7]-x[3]
+			sum := float32(float32(w[0]*a)*a) + float32(float32(w[1]*b)*b)
+			sum += float32(float32(w[2]*c) * c)
+			if sum += float32(float32(w[3]*d) * d); sum < least {
+				least, best = sum, p
+			}
 		}
-		if sum < least {
-			least, best = sum, l.points[n]
+		return best
+	}
+	var costs [8][4]float32 // by weight and level: lists are longer than levels
+	for i := range costs {
+		for level := range 3 {
+			far := values[level] - x[i]
+			costs[i][level] = float32(float32(w[i]*far) * far)
 		}
 	}
-	for i := range l.size {
-		q[i] = byte(best >> (8 * i))
+	for _, p := range near {
+		sum := costs[0][p&3] + costs[1][p>>2&3]
+		sum += costs[2][p>>4&3]
+		sum += costs[3][p>>6&3]
+		sum += costs[4][p>>8&3]
+		sum += costs[5][p>>10&3]
+		sum += costs[6][p>>12&3]
+		if sum += costs[7][p>>14&3]; sum < least {
+			least, best = sum, p
+		}
 	}
+	return best
 }
 
 // A gridFit has the facts of a type's search.
@@ -208,10 +261,12 @@ func (e *encoder) fitGroup(f *gridFit, at int) (scale float32, ok bool) {
 	}
 	for _, t := range f.tries {
 		inverse := t / most
+		values := l.values(1 / inverse)
 		for k := range len(x) / l.size {
 			q, x := try[k*l.size:][:l.size], x[k*l.size:][:l.size]
-			if now[k] = !l.round(q, x, inverse); now[k] {
-				l.snap(q, x, roots[k*l.size:], 1/inverse)
+			n := l.round(q, x, inverse)
+			if now[k] = n < 0; now[k] {
+				l.snap(q, l.near[-1-n], x, roots[k*l.size:], &values)
 			}
 		}
 		if xq, qq := oddSums(x, w, try[:]); qq > 0 && float32(xq*xq) > float32(best*qq) {
@@ -222,10 +277,14 @@ func (e *encoder) fitGroup(f *gridFit, at int) (scale float32, ok bool) {
 		}
 	}
 	if scale > 0 && (f.scaled || off != [8]bool{}) {
+		values := l.values(scale)
 		for k := range len(x) / l.size {
+			if !f.all && !off[k] {
+				continue
+			}
 			q, x := q[k*l.size:][:l.size], x[k*l.size:][:l.size]
-			if (f.all || off[k]) && !l.round(q, x, 1/scale) {
-				l.snap(q, x, roots[k*l.size:], scale)
+			if n := l.round(q, x, 1/scale); n < 0 {
+				l.snap(q, l.near[-1-n], x, roots[k*l.size:], &values)
 			}
 		}
 		if xq, qq := oddSums(x, w, q); qq > 0 {
