@@ -371,6 +371,7 @@ func TestSpoiled(t *testing.T) {
 			}
 		})
 	}
+	seen["packed-scales"] = true // TestPackedFolders spoils folders
 	for id := range catalogue() {
 		if !seen[id] {
 			t.Errorf("nothing is spoiled so that %s is found", id)
