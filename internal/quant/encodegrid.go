@@ -76,7 +76,8 @@ func (l *lattice) distances() (far [256]*[256]byte) {
 	return far
 }
 
-// neighbours returns the codes at the want least distances, and their indices from bit 16 on. The distance of a code is the sum of its halves' distances.
+// neighbours returns the codes at the want least distances, and their indices from bit 16 on. The distance of a code is
+// the sum of its halves' distances.
 func neighbours(codes []uint16, low, high *[256]byte, half, want int) (near []uint32) {
 	var counts [256]int
 	far := make([]byte, len(codes))
@@ -107,7 +108,8 @@ func (l *lattice) code(q []byte) (u int) {
 	return u
 }
 
-// round sets q to the levels of x at a scale, and returns the index of their point, or -1-n where only points of near[n]
+// round sets q to the levels of x at a scale, and returns the index of their point, or -1-n where only points of
+// near[n]
 // are about.
 func (l *lattice) round(q []byte, x []float32, inverse float32) int32 {
 	const magic = 3 << 22 // a sum with it has an integer in its low bits: Nearest, without branches
