@@ -107,9 +107,6 @@ func unpack2Vec(dst, src []byte)
 func unpack21Vec(dst, src []byte)
 
 //go:noescape
-func unpack1Vec(dst, src []byte)
-
-//go:noescape
 func panelScalesVec(dst []float32, d *uint16, scale []int8)
 
 //go:noescape
@@ -122,6 +119,9 @@ func fetch(p unsafe.Pointer, lines int)
 func Pause()
 
 // Kernels of amd64 alone.
+
+//go:noescape
+func unpack1Vec(dst, src []byte)
 
 //go:noescape
 func addBlockVec(sums *[dotCols]dotSums, w, x []float32, stride, k int)

@@ -190,7 +190,7 @@ func (c Codes) UnitBytes() int { return planes[c] * vector }
 func Unpack(dst, src []byte, c Codes, table *[16]byte) {
 	n := len(dst) / UnitSize
 	dst, src = dst[:n*UnitSize], src[:n*planes[c]*vector]
-	if tier == generic {
+	if tier == generic || c == Codes1 && tier < avx2 {
 		unpackGeneric(dst, src, c, table)
 		return
 	}
