@@ -112,7 +112,7 @@ func load(c *checkpoint.Checkpoint, src bind.Source, context int) (g *graph.Grap
 	b := graph.New()
 	m.Forward(b)
 	g, recorded := b.Graph()
-	bound, spare := dropSpare(c, bound)
+	spare, bound := dropSpare(c, bound)
 	if spare > 0 {
 		notes = append(notes, fmt.Sprintf("%d biases of zeros are set aside: the model has no biases there", spare))
 	}
@@ -121,10 +121,10 @@ func load(c *checkpoint.Checkpoint, src bind.Source, context int) (g *graph.Grap
 
 // dropSpare drops the errors about biases of zeros in a packed folder beyond the model's tensors, and counts these
 // biases: AutoGPTQ gave every layer one (auto_gptq/nn_modules/qlinear).
-func dropSpare(c *checkpoint.Checkpoint, bound error) (rest error, spare int) {
+func dropSpare(c *checkpoint.Checkpoint, bound error) (spare int, rest error) {
 	all, ok := bound.(interface{ Unwrap() []error })
 	if !ok || c.Packing == "" {
-		return bound, 0
+		return 0, bound
 	}
 	var errs []error
 	for _, err := range all.Unwrap() {
@@ -135,7 +135,7 @@ func dropSpare(c *checkpoint.Checkpoint, bound error) (rest error, spare int) {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...), spare
+	return spare, errors.Join(errs...)
 }
 
 // isZeroBias reports whether a tensor is a bias of zeros.

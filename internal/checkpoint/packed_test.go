@@ -103,8 +103,8 @@ func find(t *testing.T, name string) packed.Packing {
 	return packed.All[i]
 }
 
-// TestBesideConfig opens folders whose packing is described in a file of the publisher's program beside config.json, and
-// whose weights have the names of those programs.
+// TestBesideConfig opens folders as publishers' programs write them: a file beside config.json describes the packing, and
+// the weights have the program's name.
 func TestBesideConfig(t *testing.T) {
 	for _, c := range []struct{ packing, file, text, weights string }{
 		{"gptq", "quantize_config.json", `{"bits": 4, "group_size": 32, "damp_percent": 0.01, "desc_act": false, "sym": true,

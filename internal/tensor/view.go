@@ -64,7 +64,7 @@ type Decoded interface {
 	Stored(elements int) int
 }
 
-// IsDecoded reports whether t's bytes, or those of its parts, are computed on reading.
+// IsDecoded reports whether bytes of t, or of a part of t, are computed on reading.
 func (t *Tensor) IsDecoded() bool {
 	switch v := t.Source.(type) {
 	case Joined:

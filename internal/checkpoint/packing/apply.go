@@ -18,7 +18,7 @@ const maxErrors = 3
 type Unpacked struct {
 	Tensors []tensor.Tensor
 	Name    string          // of the packing; "" where no weight is packed
-	Aside   int             // number of those scales
+	Aside   int             // number of scales set aside
 	Scales  []tensor.Tensor // of weights, greater than 0 in sound folders
 }
 

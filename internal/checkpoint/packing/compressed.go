@@ -26,7 +26,7 @@ type compressed struct {
 		Format string
 	} `json:"sparsity_config"`
 
-	patterns map[string]*regexp.Regexp // those of targets and Ignore
+	patterns map[string]*regexp.Regexp // compiled patterns of targets and Ignore
 }
 
 // scheme describes the packing of its targets' weights.

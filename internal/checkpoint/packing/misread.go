@@ -58,7 +58,7 @@ func (x *matrix) Misread(how string) io.ReaderAt {
 	return nil
 }
 
-// exchanged reads codes of four bits with those of each byte in the other order.
+// exchanged reads codes of four bits with the two codes of each byte in the other order.
 type exchanged codes
 
 func (c *exchanged) read(q []byte, row, from int) {

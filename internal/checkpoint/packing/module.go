@@ -58,7 +58,7 @@ type module struct {
 	name   string
 	parts  map[string]tensor.Tensor
 	read   map[string]bool
-	scales []tensor.Tensor // those read that publishers' programs write greater than 0
+	scales []tensor.Tensor // scales that publishers' programs write greater than 0
 	failed bool            // its weight is an error
 }
 
