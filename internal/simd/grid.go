@@ -149,8 +149,8 @@ func UnpackGrid(codes []byte, scales []float32, src []byte, g *Grid) {
 	gridScalesAVX512(&scales[0], &src[0], &g.scales[0], len(g.scales), g.mask, g.unit)
 }
 
-// gathers reports whether gathering points takes less time than finding them in registers, as on Intel's processors with
-// tiles.
+// gathers reports whether gathering points takes less time than finding them in registers, as on Intel's processors
+// with tiles.
 var gathers = func() bool { return tier >= amx }
 
 func unpackGridGeneric(codes []byte, scales []float32, src []byte, g *Grid) {
