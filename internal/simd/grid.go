@@ -14,8 +14,10 @@ type Grid struct {
 	index   int    // bits of a point's number
 	points  []byte // of each 128, the low bytes and then the high bytes
 	words   []byte // of more than 512, both bytes side by side
+	spread  []byte // the levels, a byte each
 	shape   gridShape
 	steps   []gridStep
+	octets  []gridOctet
 	mask    uint32 // of a group's scale
 	unit    float32
 	scales  []gridPlace
@@ -42,10 +44,11 @@ type GridFormat struct {
 
 // gridShape is constant for a grid. Bytes of shifts are for two rows' dwords, in a register of 64 bits.
 type gridShape struct {
-	levels [4][8]byte // shifts that bring the levels of a point to bytes
-	signs  [8][8]byte // shifts that bring the signs of 4 weights to bit 3
-	matrix [8]byte    // of GF2P8AFFINEQB, which makes 8 signs of a field
-	codes  [16]byte   // by level and sign
+	levels [4][8]byte  // shifts that bring the levels of a point to bytes
+	signs  [8][8]byte  // shifts that bring the signs of 4 weights to bit 3
+	matrix [8]byte     // of GF2P8AFFINEQB, which makes 8 signs of a field
+	codes  [16]byte    // by level and sign
+	halves [2][16]byte // 8 signs by the low half of a field, and by the high half: their exclusive or
 }
 
 // gridStep is four points of each row.
@@ -57,7 +60,13 @@ type gridPick struct {
 	shift [8]byte
 }
 
-// gridPlace is the place of a group's scale.
+// gridOctet is eight weights of each row, of a point or of two.
+type gridOctet struct {
+	low, high [2]gridPlace
+	sign      gridPlace
+}
+
+// gridPlace is the place of a field in a block.
 type gridPlace struct{ from, shift uint32 }
 
 // NewGrid returns the grid of a format.
@@ -72,12 +81,21 @@ func NewGrid(f *GridFormat) *Grid {
 		g.words = append([]byte(f.Points), 0, 0) // the last is read with two bytes more
 	}
 	for i := range g.scales {
-		at := f.Scale.Bit + i/4*f.Scale.Unit + i%4*f.Scale.Point
-		g.scales[i] = gridPlace{uint32(at / 32 * vector), uint32(at % 32)}
+		g.scales[i] = f.Scale.place(i/4, i%4)
 	}
 	steps := 1
 	if f.Four {
 		steps = 2
+	}
+	for i := range 8 / steps * n {
+		point := binary.LittleEndian.Uint16([]byte(f.Points[i/(8/steps)*2:][:2]))
+		g.spread = append(g.spread, byte(point>>(i%(8/steps)*2*steps))&byte(1<<(2*steps)-1))
+	}
+	for i := range 32 {
+		unit, point := i/4, i%4*steps
+		last := point + steps - 1
+		g.octets = append(g.octets, gridOctet{[2]gridPlace{f.Low.place(unit, point), f.Low.place(unit, last)},
+			[2]gridPlace{f.High.place(unit, point), f.High.place(unit, last)}, f.Sign.place(unit, i%4)})
 	}
 	for i := range 8 * steps {
 		unit, point := i/steps, i%steps*4
@@ -88,13 +106,19 @@ func NewGrid(f *GridFormat) *Grid {
 	return g
 }
 
+// place returns the place of a field of a point.
+func (f Field) place(unit, point int) gridPlace {
+	at := f.Bit + unit*f.Unit + point*f.Point
+	return gridPlace{uint32(at / 32 * vector), uint32(at % 32)}
+}
+
 // pick returns the pick of a field's bytes of four points.
 func (f Field) pick(unit, point int) (p gridPick) {
 	for i := range 4 {
-		at := f.Bit + unit*f.Unit + (point+i)*f.Point
-		p.shift[i], p.shift[i+4] = byte(at%32), byte(at%32+32)
+		at := f.place(unit, point+i)
+		p.shift[i], p.shift[i+4] = byte(at.shift), byte(at.shift+32)
 		if i%2 == 0 {
-			p.from[i/2] = uint32(at / 32 * vector)
+			p.from[i/2] = at.from
 		}
 	}
 	return p
@@ -121,13 +145,16 @@ func (s *gridShape) fill(f *GridFormat) {
 			s.matrix[0] = 127
 		}
 	}
+	for i := range 16 {
+		s.halves[0][i], s.halves[1][i] = s.sign(byte(i)), s.sign(byte(i<<4))
+	}
 }
 
 // Bytes returns the bytes of a block of a panel.
 func (g *Grid) Bytes() int { return vector + g.vectors*vector }
 
 // HasGrids reports whether UnpackGrid is faster than reading blocks row by row.
-func HasGrids() bool { return tier >= avx512 && hasVBMI }
+func HasGrids() bool { return tier > generic }
 
 // UnpackGrid unpacks a block of a panel to codes [StoredColumns/4][PanelRows][4], and scales [groups][PanelRows]. A
 // scale is D*(Unit*(2s+1)), exactly.
@@ -137,16 +164,20 @@ func UnpackGrid(codes []byte, scales []float32, src []byte, g *Grid) {
 		unpackGridGeneric(codes, scales, src, g)
 		return
 	}
+	gridScalesVec(&scales[0], &src[0], &g.scales[0], len(g.scales), g.mask, g.unit)
 	four := 0
 	if len(g.steps) > 8 {
 		four = 1
+	}
+	if tier < avx512 || !hasVBMI {
+		unpackGridVec(&codes[0], &src[vector], &g.octets[0], &g.shape, &g.spread[0], (1<<g.index-1)>>8, four)
+		return
 	}
 	var words *byte
 	if len(g.words) > 0 && gathers() {
 		words = &g.words[0]
 	}
 	unpackGridAVX512(&codes[0], &src[vector], &g.steps[0], len(g.steps), &g.shape, &g.points[0], words, g.index, four)
-	gridScalesAVX512(&scales[0], &src[0], &g.scales[0], len(g.scales), g.mask, g.unit)
 }
 
 // gathers reports whether gathering points takes less time than finding them in registers, as on Intel's processors
@@ -203,7 +234,7 @@ const DigitBytes = 13 * vector
 // are codes. Of 8 vectors, and of 4, the five digits make 8 and 4 vectors of codes each, and of the last four digits.
 func UnpackDigits(codes, src []byte) {
 	codes, src = codes[:StoredColumns*PanelRows], src[:DigitBytes]
-	if tier >= avx2 {
+	if tier > generic {
 		unpackDigitsVec(&codes[0], &src[0])
 		return
 	}

@@ -107,7 +107,22 @@ func unpack2Vec(dst, src []byte)
 func unpack21Vec(dst, src []byte)
 
 //go:noescape
+func unpack1Vec(dst, src []byte)
+
+//go:noescape
+func unpackDigitsVec(dst, src *byte)
+
+//go:noescape
+func loadE4M3Vec(dst []float32, src []byte)
+
+//go:noescape
 func panelScalesVec(dst []float32, d *uint16, scale []int8)
+
+//go:noescape
+func unpackGridVec(dst, src *byte, octets *gridOctet, shape *gridShape, spread *byte, high uint32, four int)
+
+//go:noescape
+func gridScalesVec(dst *float32, src *byte, places *gridPlace, n int, mask uint32, unit float32)
 
 //go:noescape
 func limitReadVec(b []byte, f *limitForm)
@@ -119,9 +134,6 @@ func fetch(p unsafe.Pointer, lines int)
 func Pause()
 
 // Kernels of amd64 alone.
-
-//go:noescape
-func unpack1Vec(dst, src []byte)
 
 //go:noescape
 func addBlockVec(sums *[dotCols]dotSums, w, x []float32, stride, k int)
@@ -222,20 +234,11 @@ func tiles1AMX(panels *tilePanel, count, blocks, pairs int, acts *uint16, acc, d
 	k, groups, stride int, config *tileConfig, height int)
 
 //go:noescape
-func loadE4M3AVX2(dst []float32, src []byte)
-
-//go:noescape
 func scaleE4M3AVX2(dst []float32, src []byte, s float32)
-
-//go:noescape
-func unpackDigitsVec(dst, src *byte)
 
 //go:noescape
 func unpackGridAVX512(dst, src *byte, steps *gridStep, n int, shape *gridShape, points, words *byte,
 	index, four int)
-
-//go:noescape
-func gridScalesAVX512(dst *float32, src *byte, places *gridPlace, n int, mask uint32, unit float32)
 
 //go:noescape
 func splitAVX512(dst []uint16, q []int16)
@@ -305,6 +308,7 @@ func unpack2AVX512(dst, src []byte)
 func unpack21AVX512(dst, src []byte)
 func unpack1AVX512(dst, src []byte)
 func unpackDigitsAVX512(dst, src *byte)
+func gridScalesAVX512(dst *float32, src *byte, places *gridPlace, n int, mask uint32, unit float32)
 func panelScalesAVX512(dst []float32, d *uint16, scale []int8)
 func weaveAVX512(dst, src *byte, stride, n, in, out int, flip byte)
 func weaveHalvesAVX512(dst, src *byte, stride, n, in, out, other int)

@@ -190,7 +190,7 @@ func (c Codes) UnitBytes() int { return planes[c] * vector }
 func Unpack(dst, src []byte, c Codes, table *[16]byte) {
 	n := len(dst) / UnitSize
 	dst, src = dst[:n*UnitSize], src[:n*planes[c]*vector]
-	if tier == generic || c == Codes1 && tier < avx2 {
+	if tier == generic {
 		unpackGeneric(dst, src, c, table)
 		return
 	}
@@ -228,8 +228,8 @@ func PanelScales(dst []float32, d []uint16, scale []int8) {
 // LoadE4M3 sets dst to half of floats of 8 bits, without their signs: 0 for the byte 127, as ggml's type NVFP4 has its
 // scales. Binary16 has the bits at the same places, and a bias larger by 8.
 func LoadE4M3(dst []float32, src []byte) {
-	if dst = dst[:len(src)]; tier >= avx2 && len(src)%16 == 0 {
-		loadE4M3AVX2(dst, src)
+	if dst = dst[:len(src)]; tier > generic && len(src)%16 == 0 {
+		loadE4M3Vec(dst, src)
 		return
 	}
 	loadE4M3Generic(dst, src)

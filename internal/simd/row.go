@@ -38,7 +38,7 @@ type Stored struct {
 }
 
 // HasRow reports whether AddRow is faster than unpacking for AddPanel.
-func (s *Stored) HasRow() bool { return s != nil && (tier >= avx512 || tier >= avx2 && s.Shared == 0) }
+func (s *Stored) HasRow() bool { return s != nil && tier >= avx2 }
 
 // RowPlaces is at how many places AddRow does best.
 const RowPlaces = 4

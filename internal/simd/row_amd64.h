@@ -67,8 +67,36 @@ next:                           \
 	VZEROUPPER;             \
 	RET
 
-// BY_CODES goes on with the kernel of the argument codes: Codes4, CodesTable, Codes41, Codes42 or Codes8.
-#define BY_CODES(four, table, four1, four2, eight) \
+// SHARED goes to the next place, unit or chunk of codes with a scale for R15+1 units, and nothing else.
+#define SHARED(codes, lines) \
+	ADDQ sumgap+96(FP), DI; \
+	ADDQ gap+88(FP), DX;    \
+	CMPQ DX, end+104(FP);   \
+	JNE  place;             \
+	ADDQ $codes, SI;        \
+	ADDQ $(64*lines), R9;   \
+	ADDQ $64, R8;           \
+	ADDQ $4, R12;           \
+	TESTQ R13, R13;         \
+	JZ   next;              \
+	ADDQ $4, R13;           \
+next:                           \
+	DECQ CX;                \
+	JZ   last;              \
+	TESTQ R15, CX;          \
+	JNZ  unit;              \
+	ADDQ $32, R10;          \
+	JMP  unit;              \
+last:                           \
+	ADDQ stride+64(FP), BX; \
+	DECQ R11;               \
+	JNZ  chunk;             \
+	VZEROUPPER;             \
+	RET
+
+// BY_CODES goes on with the kernel of the argument codes: Codes4, CodesTable, Codes41, Codes42, Codes8, Codes2 or
+// Codes1.
+#define BY_CODES(four, table, four1, four2, two, one, eight) \
 	MOVQ codes+112(FP), AX; \
 	CMPQ AX, $0;            \
 	JNE  2(PC);             \
@@ -82,4 +110,10 @@ next:                           \
 	CMPQ AX, $3;            \
 	JNE  2(PC);             \
 	JMP  four2(SB);         \
+	CMPQ AX, $5;            \
+	JNE  2(PC);             \
+	JMP  two(SB);           \
+	CMPQ AX, $7;            \
+	JNE  2(PC);             \
+	JMP  one(SB);           \
 	JMP  eight(SB)

@@ -338,7 +338,117 @@ place:
 	FLOATS(0, 1, Y2, Y3, byte, min, none)
 	NEXT(512, 9, 1)
 
+// HALF begins the sums of half a panel for codes in four places of a byte, with Init in sum.
+#define HALF(a, b, c, d, sum, dot) \
+	ZERO(a, b);               \
+	ZERO(c, d);               \
+	TESTQ R13, R13;           \
+	JZ    dot;                \
+	VPBROADCASTD (R13), sum;  \
+dot:
+
+// SPLIT loads half of vector i of a unit's planes, bytes 0 and 2 of each row and bytes 1 and 3.
+#define SPLIT(at) \
+	VMOVDQU (at)(SI)(DX*1), Y0; \
+	VPSRLW  $8, Y0, Y1
+
+// PLACED adds to sum the products of vector j of a unit, whose codes are in Y0 and Y1 at a mask's place.
+#define PLACED(j, mask, sum) \
+	VPAND        mask, Y0, Y8;     \
+	VPAND        mask, Y1, Y9;     \
+	VPBROADCASTD (j*8)(R8), Y10;   \
+	VPBROADCASTD (j*8+4)(R8), Y11; \
+	VPMADDWD     Y10, Y8, Y8;      \
+	VPMADDWD     Y11, Y9, Y9;      \
+	VPADDD       Y8, sum, sum;     \
+	VPADDD       Y9, sum, sum
+
+// LOWER adds a sum of products to another, n bits lower.
+#define LOWER(n, a, sum) \
+	VPSRAD $n, a, a; \
+	VPADDD a, sum, sum
+
+// FLOAT adds the sums of half a panel.
+#define FLOAT(sum, at) \
+	VCVTDQ2PS    sum, sum;              \
+	VBROADCASTSS (R12), Y8;             \
+	VMULPS       Y8, sum, sum;          \
+	VCVTPH2PS    (at/2)(R10)(DX*1), Y9; \
+	VFMADD213PS  (at)(DI), Y9, sum;     \
+	VMOVUPS      sum, (at)(DI)
+
+#define PAIRS(at, dot) \
+	HALF(Y2, Y3, Y4, Y5, Y2, dot); \
+	SPLIT(at);                     \
+	PLACED(0, Y12, Y2);            \
+	PLACED(2, Y13, Y3);            \
+	PLACED(4, Y14, Y4);            \
+	PLACED(6, Y15, Y5);            \
+	SPLIT(at+64);                  \
+	PLACED(1, Y12, Y2);            \
+	PLACED(3, Y13, Y3);            \
+	PLACED(5, Y14, Y4);            \
+	PLACED(7, Y15, Y5);            \
+	LOWER(2, Y3, Y2);              \
+	LOWER(4, Y4, Y2);              \
+	LOWER(6, Y5, Y2);              \
+	FLOAT(Y2, at)
+
+TEXT addRow2AVX2<>(SB), NOSPLIT, $0-120
+	HEAD
+	EACH(0x00030003, X12, Y12)
+	EACH(0x000c000c, X13, Y13)
+	EACH(0x00300030, X14, Y14)
+	EACH(0x00c000c0, X15, Y15)
+chunk:
+	CHUNK
+unit:
+	UNIT
+place:
+	FETCH(0)
+	FETCH(1)
+	FETCH(2)
+	PAIRS(0, low)
+	PAIRS(32, high)
+	SHARED(128, 3)
+
+#define SINGLE(at, dot) \
+	HALF(Y2, Y3, Y4, Y5, Y3, dot); \
+	SPLIT(at);                     \
+	PLACED(0, Y12, Y2);            \
+	PLACED(1, Y13, Y3);            \
+	PLACED(2, Y14, Y4);            \
+	PLACED(3, Y15, Y5);            \
+	VPSRLW $4, Y0, Y0;             \
+	VPSRLW $4, Y1, Y1;             \
+	PLACED(4, Y12, Y2);            \
+	PLACED(5, Y13, Y3);            \
+	PLACED(6, Y14, Y4);            \
+	PLACED(7, Y15, Y5);            \
+	VPADDD Y2, Y2, Y2;             \
+	VPADDD Y3, Y2, Y2;             \
+	LOWER(1, Y4, Y2);              \
+	LOWER(2, Y5, Y2);              \
+	FLOAT(Y2, at)
+
+TEXT addRow1AVX2<>(SB), NOSPLIT, $0-120
+	HEAD
+	EACH(0x00010001, X12, Y12)
+	EACH(0x00020002, X13, Y13)
+	EACH(0x00040004, X14, Y14)
+	EACH(0x00080008, X15, Y15)
+chunk:
+	CHUNK
+unit:
+	UNIT
+place:
+	FETCH(0)
+	FETCH(1)
+	SINGLE(0, low)
+	SINGLE(32, high)
+	SHARED(64, 2)
+
 // func addRowVec(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end, codes int)
 TEXT ·addRowVec(SB), NOSPLIT, $0-120
 	UPGRADE(·addRowAVX512)
-	BY_CODES(addRow4AVX2<>, addRowTableAVX2<>, addRow41AVX2<>, addRow42AVX2<>, addRow8AVX2<>)
+	BY_CODES(addRow4AVX2<>, addRowTableAVX2<>, addRow41AVX2<>, addRow42AVX2<>, addRow2AVX2<>, addRow1AVX2<>, addRow8AVX2<>)

@@ -285,33 +285,6 @@ place:
 	VMOVUPS Z0, (DI)
 	NEXT(512, 9, 1)
 
-// SHARED goes to the next place, unit or chunk of codes with a scale for R15+1 units, and nothing else.
-#define SHARED(codes, lines) \
-	ADDQ sumgap+96(FP), DI; \
-	ADDQ gap+88(FP), DX;    \
-	CMPQ DX, end+104(FP);   \
-	JNE  place;             \
-	ADDQ $codes, SI;        \
-	ADDQ $(64*lines), R9;   \
-	ADDQ $64, R8;           \
-	ADDQ $4, R12;           \
-	TESTQ R13, R13;         \
-	JZ   next;              \
-	ADDQ $4, R13;           \
-next:                           \
-	DECQ CX;                \
-	JZ   last;              \
-	TESTQ R15, CX;          \
-	JNZ  unit;              \
-	ADDQ $32, R10;          \
-	JMP  unit;              \
-last:                           \
-	ADDQ stride+64(FP), BX; \
-	DECQ R11;               \
-	JNZ  chunk;             \
-	VZEROUPPER;             \
-	RET
-
 // PLACED adds to sum the products of vector j of a unit, whose codes are in Z16 and Z17 at a mask's place.
 #define PLACED(j, mask, sum) \
 	VPANDD        mask, Z16, Z18;         \
@@ -418,11 +391,4 @@ place:
 
 // func addRowAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end, codes int)
 TEXT ·addRowAVX512(SB), NOSPLIT, $0-120
-	MOVQ codes+112(FP), AX
-	CMPQ AX, $5
-	JNE  2(PC)
-	JMP  addRow2AVX512<>(SB)
-	CMPQ AX, $7
-	JNE  2(PC)
-	JMP  addRow1AVX512<>(SB)
-	BY_CODES(addRow4AVX512<>, addRowTableAVX512<>, addRow41AVX512<>, addRow42AVX512<>, addRow8AVX512<>)
+	BY_CODES(addRow4AVX512<>, addRowTableAVX512<>, addRow41AVX512<>, addRow42AVX512<>, addRow2AVX512<>, addRow1AVX512<>, addRow8AVX512<>)

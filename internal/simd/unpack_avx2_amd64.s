@@ -396,8 +396,8 @@ done:
 	VZEROUPPER
 	RET
 
-// func loadE4M3AVX2(dst []float32, src []byte)
-TEXT ·loadE4M3AVX2(SB), NOSPLIT, $0-48
+// func loadE4M3Vec(dst []float32, src []byte)
+TEXT ·loadE4M3Vec(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), DI
 	MOVQ         src_base+24(FP), SI
 	MOVQ         src_len+32(FP), CX

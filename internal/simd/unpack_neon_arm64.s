@@ -161,6 +161,117 @@ TEXT ·unpackTableVec(SB), NOSPLIT, $0-56
 	VLD1 (R3), [V17.B16]
 	UNITS(FOUR(LOOKUP), NOTHING)
 
+// SINGLE makes codes of 0 and 2 of a plane of one bit.
+#define SINGLE \
+	VMOVI $2, V16.B16;        \
+	MOVD  $64, R4;            \
+	MOVD  R0, R5;             \
+	BYTES;                    \
+	VSHL  $1, V0.B16, V4.B16; \
+	VSHL  $1, V1.B16, V5.B16; \
+	VSHL  $1, V2.B16, V6.B16; \
+	VSHL  $1, V3.B16, V7.B16; \
+	AND;                      \
+	STORE;                    \
+	LOWEST;                   \
+	STORE;                    \
+	UP(1);                    \
+	STORE;                    \
+	UP(2);                    \
+	STORE;                    \
+	UP(3);                    \
+	STORE;                    \
+	UP(4);                    \
+	STORE;                    \
+	UP(5);                    \
+	STORE;                    \
+	UP(6);                    \
+	STORE
+
+// func unpack1Vec(dst, src []byte)
+TEXT ·unpack1Vec(SB), NOSPLIT, $0-48
+	UNITS(SINGLE, NOTHING)
+
+// DIGIT makes the next digits of 16 bytes x: of 3*x the high byte, and leaves the low byte.
+#define DIGIT(x, vx, digit, vdigit) \
+	VCMHI_B16(v16, vx, v18);        \
+	VCMHI_B16(v17, vx, vdigit);     \
+	VADD V18.B16, digit, digit;     \
+	VSUB digit, V19.B16, digit;     \
+	VADD x, x, V18.B16;             \
+	VADD V18.B16, x, x
+
+#define DIGITS \
+	DIGIT(V0.B16, v0, V4.B16, v4); \
+	DIGIT(V1.B16, v1, V5.B16, v5); \
+	DIGIT(V2.B16, v2, V6.B16, v6); \
+	DIGIT(V3.B16, v3, V7.B16, v7); \
+	STORE
+
+// func unpackDigitsVec(dst, src *byte)
+TEXT ·unpackDigitsVec(SB), NOSPLIT, $0-16
+	MOVD  dst+0(FP), R5
+	MOVD  src+8(FP), R1
+	VMOVI $85, V16.B16
+	VMOVI $170, V17.B16
+	VMOVI $0, V19.B16
+	MOVD  $512, R4
+	MOVD  $8, R2
+vectors:
+	BYTES
+	DIGITS
+	DIGITS
+	DIGITS
+	DIGITS
+	DIGITS
+	SUBS  $1, R2, R2
+	BNE   vectors
+	ADD   R4<<2, R5, R5
+	LSR   $1, R4, R4
+	LSR   $6, R4, R2
+	CMP   $128, R4
+	BNE   vectors
+	BYTES
+	MOVD  $64, R4
+	DIGITS
+	DIGITS
+	DIGITS
+	DIGITS
+	RET
+
+// func loadE4M3Vec(dst []float32, src []byte)
+TEXT ·loadE4M3Vec(SB), NOSPLIT, $0-48
+	MOVD  dst_base+0(FP), R0
+	MOVD  src_base+24(FP), R1
+	MOVD  src_len+32(FP), R2
+	VMOVI $127, V16.B16
+	VMOVI $0, V17.B16
+	MOVD  $0x43000000, R3 // 128
+	VDUP  R3, V18.S4
+	CBZ   R2, done
+
+loop:
+	VLD1.P  16(R1), [V0.B16]
+	VCMEQ   V16.B16, V0.B16, V1.B16
+	VAND    V16.B16, V0.B16, V0.B16
+	VBIT    V1.B16, V17.B16, V0.B16
+	VUSHLL  $7, V0.B8, V1.H8
+	VUSHLL2 $7, V0.B16, V2.H8
+	VFCVTL_S4(v1, v4)
+	VFCVTL2_S4(v1, v5)
+	VFCVTL_S4(v2, v6)
+	VFCVTL2_S4(v2, v7)
+	VFMUL_S4(v18, v4, v4)
+	VFMUL_S4(v18, v5, v5)
+	VFMUL_S4(v18, v6, v6)
+	VFMUL_S4(v18, v7, v7)
+	VST1.P  [V4.S4, V5.S4, V6.S4, V7.S4], 64(R0)
+	SUBS    $16, R2, R2
+	BNE     loop
+
+done:
+	RET
+
 // func panelScalesVec(dst []float32, d *uint16, scale []int8)
 TEXT ·panelScalesVec(SB), NOSPLIT, $0-56
 	MOVD dst_base+0(FP), R0

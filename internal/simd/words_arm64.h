@@ -60,6 +60,11 @@
 #define VADD_S4(m, n, d) WORD $(0x4ea08400 | m<<16 | n<<5 | d)
 #define VSHL_S4(i, n, d) WORD $(0x4f005400 | (32+i)<<16 | n<<5 | d)
 
+// d = n<<m, or n>>-m; all bits where n and m share bits; where n is more than m
+#define VUSHL_S4(m, n, d) WORD $(0x6ea04400 | m<<16 | n<<5 | d)
+#define VCMTST_B16(m, n, d) WORD $(0x4e208c00 | m<<16 | n<<5 | d)
+#define VCMHI_B16(m, n, d) WORD $(0x6e203400 | m<<16 | n<<5 | d)
+
 // d = d + n*m[i], or n*m[i]
 #define VFMLA_S4_LANE(i, m, n, d) WORD $(0x4f801000 | (i&1)<<21 | (i&2)<<10 | m<<16 | n<<5 | d)
 #define VFMUL_S4_LANE(i, m, n, d) WORD $(0x4f809000 | (i&1)<<21 | (i&2)<<10 | m<<16 | n<<5 | d)

@@ -176,7 +176,7 @@ func excess(t *testing.T, arch, name string, demands map[string][]string) (findi
 			findings = append(findings, i.line+": "+err)
 		}
 		asked := demands[level]
-		if strings.Contains(i.function, "Grid") { // HasGrids asks for hasVBMI besides
+		if i.function == "unpackGridAVX512" { // UnpackGrid asks for hasVBMI besides
 			asked = append(slices.Clip(asked), "AVX512VBMI", "AVX512GFNI")
 		}
 		for _, f := range features {

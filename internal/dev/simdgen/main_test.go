@@ -151,6 +151,9 @@ func TestGoldenARM64(t *testing.T) {
 		{"VADD_S4(v1, v12, v31)", 0x4ea1859f},           // add v31.4s, v12.4s, v1.4s
 		{"VSHL_S4(8, v12, v31)", 0x4f28559f},            // shl v31.4s, v12.4s, 8
 		{"VSHL_S4(31, v0, v1)", 0x4f3f5401},             // shl v1.4s, v0.4s, 31
+		{"VUSHL_S4(v1, v12, v31)", 0x6ea1459f},          // ushl v31.4s, v12.4s, v1.4s
+		{"VCMTST_B16(v1, v12, v31)", 0x4e218d9f},        // cmtst v31.16b, v12.16b, v1.16b
+		{"VCMHI_B16(v1, v12, v31)", 0x6e21359f},         // cmhi v31.16b, v12.16b, v1.16b
 		{"VUDOT_S4_LANE(0, v29, v10, v5)", 0x6f9de145},  // udot v5.4s, v10.16b, v29.4b[0]
 		{"VUDOT_S4_LANE(1, v29, v10, v5)", 0x6fbde145},  // udot v5.4s, v10.16b, v29.4b[1]
 		{"VUDOT_S4_LANE(2, v29, v10, v5)", 0x6f9de945},  // udot v5.4s, v10.16b, v29.4b[2]
