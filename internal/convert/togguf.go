@@ -17,6 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/quantmix"
 	"github.com/karat-run/karat/internal/sysinfo"
 	"github.com/karat-run/karat/internal/tensor"
@@ -47,6 +48,7 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		jobs = append(jobs, job{in: v, out: v})
 	}
 	for _, w := range weights {
+		w.Tensor = quant.ToGGUF(w.Tensor)
 		j := newJob(m, w.Tensor, w.GGUF, plain)
 		if w.IsDecoded() && len(w.Shape) > 1 {
 			packed[w.DType]++

@@ -42,9 +42,8 @@ func (w *Weight) fetch(p, c int) {
 
 // maxChunk is the bytes of the largest chunk, and maxRow the bytes of a row's part in a file.
 var maxChunk, maxRow = func() (chunk, row int) {
-	for d := tensor.Q4_0; d.Quantized(); d++ {
-		row = max(row, d.RowBytes(Chunk))
-		if HasPlanes(d) {
+	for _, d := range tensor.QuantizedTypes() {
+		if row = max(row, d.RowBytes(Chunk)); HasPlanes(d) {
 			chunk = max(chunk, chunkBytes(d, Chunk))
 		}
 	}
@@ -89,6 +88,10 @@ func (w *Weight) packCodes(units []byte, k int, rows []byte, rowBytes int) {
 		simd.Weave(units[4*Rows*(words-4):], rows[first+4*(words-4):], rowBytes, 1, 16, 0, 0)
 		return
 	}
+	if isGrouped(w.DType) {
+		packGrouped(w.DType, units, k, rows, rowBytes)
+		return
+	}
 	switch w.DType {
 	case tensor.Q4_0, tensor.Q4_1, tensor.IQ4_NL, tensor.MXFP4: // with a plane's codes at the end of blocks
 		simd.Weave(units, rows[size-16:], rowBytes, k/32, size, w.unit, 0)
@@ -119,7 +122,9 @@ func (w *Weight) packCodes(units []byte, k int, rows []byte, rowBytes int) {
 		simd.WeaveBits(units, rows, rowBytes, w.unit, true)
 		simd.WeaveBits(units[4*w.unit:], rows[32:], rowBytes, w.unit, true)
 	case tensor.Q2_0:
-		packQ2_0(units, k, rows, rowBytes)
+		for u := range k / 32 {
+			packFours(units[u*w.unit:], rows[u/2*size+2+u%2*8:], rowBytes)
+		}
 	case tensor.Q1_0:
 		for u := range k / 32 {
 			packFifth(units[u*w.unit:], rows[u/4*size+2+u%4*4:], rowBytes)
@@ -133,19 +138,45 @@ func (w *Weight) packCodes(units []byte, k int, rows []byte, rowBytes int) {
 	}
 }
 
-// packQ2_0 packs codes of two bits: a vector's four codes of a row, in a byte of the file, go to four bytes of a plane.
-func packQ2_0(units []byte, k int, rows []byte, rowBytes int) {
-	for r := range Rows {
-		for u := range k / 32 {
-			v := binary.LittleEndian.Uint64(rows[r*rowBytes+u/2*18+2+u%2*8:])
-			v = exchange(v, 28, 0x00000000f0f0f0f0)
-			v = exchange(v, 14, 0x0000cccc0000cccc)
-			v = exchange(v, 24, 0x00000000ff00ff00)
-			v = exchange(v, 8, 0x0000ff000000ff00)
-			plane := units[u*8*Rows+4*r:]
-			binary.LittleEndian.PutUint32(plane, uint32(v))
-			binary.LittleEndian.PutUint32(plane[4*Rows:], uint32(v>>32))
+// packGrouped packs codes of a grouped type: the planes of their low bits and of their high bits.
+func packGrouped(d tensor.DType, units []byte, k int, rows []byte, rowBytes int) {
+	bits, _ := d.Groups()
+	low, high := quant.SplitBits(bits)
+	n, size, unit, plane := d.BlockSize()/32, d.BlockBytes(), 4*bits, codesOf(d).UnitBytes()
+	for b := range k / d.BlockSize() {
+		rows, units := rows[b*size+quant.GroupedHeader(d):], units[b*n*plane:]
+		switch low {
+		case 4:
+			simd.Weave(units, rows, rowBytes, n, unit, plane, 0)
+		case 8:
+			simd.Weave(units, rows, rowBytes, n, unit, plane, 0)
+			simd.Weave(units[plane/2:], rows[16:], rowBytes, n, unit, plane, 0)
 		}
+		for u := range n {
+			from, to := rows[u*unit:], units[u*plane:]
+			if low == 2 {
+				packFours(to, from, rowBytes)
+			}
+			switch high {
+			case 1:
+				packFifth(to[4*low*Rows:], from[4*low:], rowBytes)
+			case 2:
+				packFours(to[4*low*Rows:], from[4*low:], rowBytes)
+			}
+		}
+	}
+}
+
+// packFours packs a unit's plane of two bits: a vector's four codes of a row, in a byte of the file, go to four bytes.
+func packFours(plane, rows []byte, rowBytes int) {
+	for r := range Rows {
+		v := binary.LittleEndian.Uint64(rows[r*rowBytes:])
+		v = exchange(v, 28, 0x00000000f0f0f0f0)
+		v = exchange(v, 14, 0x0000cccc0000cccc)
+		v = exchange(v, 24, 0x00000000ff00ff00)
+		v = exchange(v, 8, 0x0000ff000000ff00)
+		binary.LittleEndian.PutUint32(plane[4*r:], uint32(v))
+		binary.LittleEndian.PutUint32(plane[4*r+4*Rows:], uint32(v>>32))
 	}
 }
 
@@ -191,6 +222,10 @@ func unshuffle(v uint64) uint64 {
 // packScales packs the scales of k columns of rows, rowBytes apart.
 func (w *Weight) packScales(chunk []byte, k int, rows []byte, rowBytes int) {
 	size, blocks := w.DType.BlockBytes(), k/w.DType.BlockSize()
+	if isGrouped(w.DType) {
+		packHeads(w.DType, chunk, blocks, rows, rowBytes)
+		return
+	}
 	d, min, scales, _ := w.scales(chunk, k)
 	switch w.DType {
 	case tensor.Q4_K, tensor.Q5_K:
@@ -224,6 +259,22 @@ func (w *Weight) packScales(chunk []byte, k int, rows []byte, rowBytes int) {
 		simd.WeaveWords(d, rows, rowBytes, blocks, size)
 		if min != nil {
 			simd.WeaveWords(min, rows[2:], rowBytes, blocks, size)
+		}
+	}
+}
+
+// packHeads packs the scales of blocks of a grouped type, and their zero points or minima.
+func packHeads(d tensor.DType, chunk []byte, blocks int, rows []byte, rowBytes int) {
+	size, stride := d.BlockBytes(), headBytes(d)
+	for b := range blocks {
+		rows, head := rows[b*size:], chunk[b*stride:]
+		simd.WeaveWords(words(head[:2*Rows]), rows, rowBytes, 1, size)
+		if quant.HasMin(d) {
+			simd.WeaveWords(words(head[2*Rows:4*Rows]), rows[2:], rowBytes, 1, size)
+			continue
+		}
+		for r := range Rows {
+			head[2*Rows+r] = rows[r*rowBytes+2]
 		}
 	}
 }

@@ -9,6 +9,7 @@
 //	blocks of 256:  D [16], Min [16] if the type has minima           (16 bits)
 //	                Scales [groups][16], Mins likewise                (8 bits)
 //	TQ2_0, Q2_0, Q1_0: D [blocks][16]                                 (16 bits)
+//	grouped types:  D [16] (16 bits), and zero points [16] (8 bits) or Min [16], for each block
 //	NVFP4:          scales [groups][16], as the file has them         (8 bits)
 //	TQ1_0 and types of grids: D [16] (16 bits), and the file's other bytes, four of each row in a vector
 //
@@ -76,6 +77,9 @@ func tableOf(d tensor.DType) *[16]byte {
 
 // codesOf returns the planes of a type's codes.
 func codesOf(d tensor.DType) simd.Codes {
+	if bits, _ := d.Groups(); bits > 0 {
+		return groupedCodes[bits]
+	}
 	switch d {
 	case tensor.Q8_0:
 		return simd.Codes8
@@ -101,9 +105,13 @@ func codesOf(d tensor.DType) simd.Codes {
 	return simd.Codes4
 }
 
+// groupedCodes are the planes of grouped types, by the bits of codes.
+var groupedCodes = []simd.Codes{2: simd.Codes2, 3: simd.Codes21, 4: simd.Codes4, 5: simd.Codes41, 6: simd.Codes42,
+	8: simd.Codes8}
+
 // HasPlanes reports whether panels can store the quantized type d.
 func HasPlanes(d tensor.DType) bool {
-	return d <= tensor.MXFP4 || d == tensor.NVFP4 || d >= tensor.TQ1_0 && d <= tensor.Q2_0 || gridOf(d) != nil
+	return d <= tensor.MXFP4 || d == tensor.NVFP4 || d >= tensor.TQ1_0 || gridOf(d) != nil
 }
 
 // hasGroups reports whether groups have scales of their own under a block's.
@@ -123,12 +131,34 @@ func scaleBytes(d tensor.DType, k int) int {
 	switch {
 	case d == tensor.NVFP4:
 		n = k / quant.GroupSize(d) * Rows
+	case isZeros(d):
+		n += n / 2
 	case d == tensor.Q2_K:
 		n += k / d.BlockSize() * Rows * 2
 	case quant.HasMin(d):
 		n *= 2
 	}
 	return (n + 63) &^ 63
+}
+
+// isZeros reports whether d is a grouped type with zero points.
+func isZeros(d tensor.DType) bool {
+	_, zero := d.Groups()
+	return zero
+}
+
+// headBytes returns the bytes of a grouped type's scales of a block in a panel.
+func headBytes(d tensor.DType) int {
+	if isZeros(d) {
+		return 3 * Rows
+	}
+	return 4 * Rows
+}
+
+// isGrouped reports whether d is a grouped type.
+func isGrouped(d tensor.DType) bool {
+	bits, _ := d.Groups()
+	return bits > 0
 }
 
 // chunkBytes returns the bytes of a chunk of k columns.
@@ -184,6 +214,9 @@ func (w *Weight) InPlace() bool { return w.data == nil }
 
 // wideTable returns nil for types whose planes simd.WidenPlanes does not read.
 func (w *Weight) wideTable() *[64]uint16 {
+	if isZeros(w.DType) {
+		return nil
+	}
 	switch w.codes {
 	case simd.Codes8, simd.Codes2, simd.Codes21, simd.Codes1:
 		return nil
@@ -205,6 +238,10 @@ func (w *Weight) wideTable() *[64]uint16 {
 // stored returns the layout of the type for simd.AddRow, nil without any: MXFP4's scales are bfloat16.
 func stored(d tensor.DType) *simd.Stored {
 	c := codesOf(d)
+	if isGrouped(d) {
+		return &simd.Stored{Codes: c, Group: quant.GroupSize(d), Shared: d.BlockSize() / quant.GroupSize(d),
+			Min: quant.HasMin(d), Zero: isZeros(d), Scales: scaleBytes(d, Chunk), Chunk: chunkBytes(d, Chunk)}
+	}
 	if d == tensor.TQ2_0 || d == tensor.Q2_0 || d == tensor.Q1_0 {
 		return &simd.Stored{Codes: c, Group: quant.GroupSize(d), Shared: d.BlockSize() / quant.GroupSize(d),
 			Scales: scaleBytes(d, Chunk), Chunk: chunkBytes(d, Chunk)}

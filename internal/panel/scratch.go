@@ -12,7 +12,8 @@ type Scratch struct {
 	codes, halves []byte // halves are of Q2_K's scales
 	wide          []uint16
 	scale, min    []float32
-	woven, rows   []byte // of a weight in place: a chunk, and its rows out of order
+	zeros         [Chunk / 32 * Rows]byte // of blocks
+	woven, rows   []byte                  // of a weight in place: a chunk, and its rows out of order
 }
 
 // allocate makes the memory, each part at a multiple of 64 bytes: a vector across two lines of the cache

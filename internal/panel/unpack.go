@@ -16,9 +16,12 @@ func (w *Weight) Unpack(s *Scratch, p, c int, tiles bool) {
 	src := w.open(s, p, c)
 	n := len(s.Scale) * s.Group
 	if !tiles || w.wide == nil {
-		if s.Codes = src; w.codes != simd.Codes8 {
+		if s.Codes = src; w.codes != simd.Codes8 || isZeros(w.DType) {
 			s.Codes = s.codes[:n]
 			simd.Unpack(s.Codes, src, w.codes, w.table)
+		}
+		if isZeros(w.DType) {
+			simd.Shift(s.Codes, s.zeros[:], w.DType.BlockSize())
 		}
 	}
 	if !tiles {
@@ -96,6 +99,10 @@ func (s *Scratch) unpackWoven(w *Weight, block []byte) {
 }
 
 func (w *Weight) unpackScales(s *Scratch, src []byte, k int) {
+	if isGrouped(w.DType) {
+		s.unpackHeads(w.DType, src, k)
+		return
+	}
 	d, min, scales, mins := w.scales(src, k)
 	s.Scale, s.Min = s.scale[:k/s.Group*Rows], nil
 	if min != nil {
@@ -124,5 +131,28 @@ func (w *Weight) unpackScales(s *Scratch, src []byte, k int) {
 	default:
 		simd.LoadF16(s.Scale, d)
 		simd.LoadF16(s.Min, min)
+	}
+}
+
+// unpackHeads unpacks the scales of a grouped type for each 32 columns, and zero points as they are stored.
+func (s *Scratch) unpackHeads(d tensor.DType, src []byte, k int) {
+	n := d.BlockSize() / s.Group * Rows
+	s.Scale, s.Min = s.scale[:k/s.Group*Rows], nil
+	if quant.HasMin(d) {
+		s.Min = s.min[:len(s.Scale)]
+	}
+	for at := 0; at < len(s.Scale); at += n {
+		head := src[at/n*headBytes(d):]
+		load := func(dst []float32, head []byte) {
+			simd.LoadF16(dst[:Rows], words(head[:2*Rows]))
+			for i := Rows; i < n; i += Rows {
+				copy(dst[i:i+Rows], dst[:Rows])
+			}
+		}
+		if load(s.Scale[at:], head); s.Min != nil {
+			load(s.Min[at:], head[2*Rows:])
+		} else {
+			copy(s.zeros[at/n*Rows:], head[2*Rows:3*Rows])
+		}
 	}
 }

@@ -1,8 +1,6 @@
 package quant
 
 import (
-	"encoding/binary"
-
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -47,9 +45,17 @@ var formats = [...]format{
 	tensor.Q2_0:    {group: 32, offset: 1, encode: (*encoder).q2_0},
 }
 
+// withZeros and withMinimums are the formats of grouped types.
+var withZeros, withMinimums = format{group: 32, offset: 128}, format{group: 32, min: true}
+
 // formatOf returns the format of d, empty if d is not quantized.
 func formatOf(d tensor.DType) *format {
-	if int(d) < len(formats) {
+	switch bits, zero := d.Groups(); {
+	case bits > 0 && zero:
+		return &withZeros
+	case bits > 0:
+		return &withMinimums
+	case int(d) < len(formats):
 		return &formats[d]
 	}
 	return &format{}
@@ -117,9 +123,9 @@ func codes(d tensor.DType, q, b []byte) {
 			store8(q[8*i:], signs[v]&(2*each))
 		}
 	case tensor.Q2_0: // 0 d float16, 2 qs [16]byte, four weights each, the first lowest. weight = d * (qs - 1)
-		for i, v := range b[2:18] { // spread to the bytes of a word
-			x := uint32(v)
-			binary.LittleEndian.PutUint32(q[4*i:], (x|x<<6|x<<12|x<<18)&0x03030303)
-		}
+		fours(q, b[2:10], 0)
+		fours(q[32:], b[10:18], 0)
+	default:
+		codesGrouped(d, q, b)
 	}
 }

@@ -14,7 +14,7 @@
 //
 // Files, users before the used: format.go has the table of formats; encode1.go, encodegrid.go, search.go (scales),
 // encodeternary.go, encode256.go and encode32.go write a block, and encode.go a row; quant.go reads, block256.go the
-// larger blocks' codes, grid.go the codes with a grid, bits.go the parts of bytes.
+// larger blocks' codes, grouped.go grouped types, grid.go the codes with a grid, bits.go the parts of bytes.
 package quant
 
 import (
@@ -98,9 +98,11 @@ func Unpack(d tensor.DType, codesOf []byte, scales []float32, step int, src []by
 
 // A Header is a block's scales as stored. In a block of fewer than 256 weights the scale is D, and Min is added. In a
 // block of 256 the scale of group g is D*Scales[g]*Unit(d), and Min*Mins[g] is subtracted. In NVFP4 the scale of group
-// g is Each[g], and D the largest. All are binary16; MXFP4's D is bfloat16.
+// g is Each[g], and D the largest. All are binary16; MXFP4's D is bfloat16. Zero is the zero point of a block of a
+// grouped type, which Codes and Offset(d) account for.
 type Header struct {
 	D, Min       uint16
+	Zero         byte
 	Scales, Mins [maxGroups]int8
 	Each         [4]uint16
 }
@@ -161,6 +163,9 @@ func (h *Header) readHalves(d tensor.DType, f *format, b []byte) {
 	}
 	if f.min {
 		h.Min = half16(b[f.scale+2:])
+	}
+	if _, zero := d.Groups(); zero {
+		h.Zero = b[2]
 	}
 }
 

@@ -188,7 +188,7 @@ func weaveScalesAVX2(dst, src *byte, stride int)
 
 //go:noescape
 func addRowVec(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32,
-	chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end, codes int)
+	chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end, codes, mask int)
 
 //go:noescape
 func addChunks4AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, chunks, scales, stride int)
@@ -315,7 +315,7 @@ func weaveHalvesAVX512(dst, src *byte, stride, n, in, out, other int)
 func weaveBitsAVX512(dst, src *byte, stride, out, two int)
 func limitReadAVX512(b []byte, f *limitForm)
 func addRowAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32,
-	chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end, codes int)
+	chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end, codes, mask int)
 
 // Kernels of arm64 alone.
 

@@ -1,6 +1,9 @@
 package simd
 
-import "unsafe"
+import (
+	"encoding/binary"
+	"unsafe"
+)
 
 // A panel is PanelRows rows of a quantized weight side by side, so that a lane of a vector register belongs to one row
 // and sums run along the row in order. Its integers are unsigned codes; a format's offset enters the sum once a group,
@@ -211,6 +214,24 @@ func Unpack(dst, src []byte, c Codes, table *[16]byte) {
 		unpack1Vec(dst, src)
 	case Codes8:
 		copy(dst, src)
+	}
+}
+
+// Shift subtracts zero points [k/block][PanelRows] from codes of k columns, and adds 128. No result may be negative or
+// above 255.
+func Shift(codes, zeros []byte, block int) {
+	var by [PanelRows / 2]uint64
+	for ; len(codes) > 0; zeros = zeros[PanelRows:] {
+		for i := range by {
+			by[i] = uint64(128-zeros[2*i])*0x01010101 | uint64(128-zeros[2*i+1])*0x01010101<<32
+		}
+		for range min(block/4, len(codes)/vector) {
+			v := codes[:vector]
+			for i, b := range by {
+				binary.LittleEndian.PutUint64(v[8*i:], binary.LittleEndian.Uint64(v[8*i:])+b)
+			}
+			codes = codes[vector:]
+		}
 	}
 }
 

@@ -71,6 +71,13 @@ func stored(i int) *Stored {
 		}
 		return &Stored{Codes: Codes1, Table: new([16]byte), Group: 32, Shared: shared, Scales: scales, Chunk: scales + 8*vector}
 	}
+	if i%8 == 3 { // grouped types
+		c := []Codes{Codes4, Codes41, Codes42, Codes8, Codes2, Codes21}[i/8%6]
+		s := &Stored{Codes: c, Table: new([16]byte), Group: 32, Shared: 1 << (i / 48 % 3), Min: i/144%2 == 0, Zero: i/144%2 == 1}
+		s.Scales = (StoredColumns/ActGroup/s.Shared*s.head() + 63) &^ 63
+		s.Chunk = s.Scales + 8*c.UnitBytes()
+		return s
+	}
 	s := &Stored{Codes: Codes(i % 5), Table: new([16]byte), Group: 32, Bytes: i/5&1 == 1, Min: i/10&1 == 1}
 	if s.Codes == Codes42 {
 		s.Group, s.Bytes, s.Min = 16, true, false
@@ -95,7 +102,7 @@ func TestAddRow(t *testing.T) {
 	guard := guarded(t)
 	eachTier(t, func(t *testing.T) {
 		r := rng(8)
-		for i := range 160 {
+		for i := range 288 {
 			s, chunks := stored(i), 1+i%3
 			for j := range s.Table {
 				s.Table[j] = byte(r.Uint32())
@@ -117,6 +124,13 @@ func TestAddRow(t *testing.T) {
 				copy(q, slices.Repeat([]int16{-32768}, len(q)))
 			}
 			x.Q = q
+			if s.Zero {
+				for j := range data {
+					data[j] &= 127
+				}
+				x.Init = make([]int32, len(x.Q)/s.Group)
+				GroupInit(x.Init, x.Q, s.Group, 128)
+			}
 			acc := values(r, places*n*PanelRows)
 			want := slices.Clone(acc)
 			addPanelsGeneric(want, data, n, panel, gap, s, x)

@@ -31,8 +31,11 @@ type Stored struct {
 	// bytes are binary16.
 	Bytes, Min bool
 
-	// Shared is the number of groups with the same D, of Codes2 and Codes1, which have nothing else; 0 is 1.
+	// Shared is the number of groups with the same D, for groups of 32 without Bytes: each D [PanelRows] is followed by
+	// its Min, or where Zero is set by zero points, a byte for each row. A row's codes count from its zero point, and
+	// Acts.Init is for an offset of 128, which AddPanel needs after Shift. 0 is D of each group, and then Min.
 	Shared int
+	Zero   bool
 
 	Scales, Chunk int // bytes: of the scales, and of all
 }
@@ -74,10 +77,21 @@ func addRowPlaces(acc []float32, data []byte, sumgap, gap, places, chunks int, s
 	if s.Bytes {
 		group = PanelRows
 	} else if s.Shared > 0 {
-		group = s.Shared - 1 // a mask
+		group = s.head()
 	}
 	addRowVec(&acc[0], &data[0], q, dx, init, sums, chunks, s.Scales, s.Chunk, group, s.Table, gap, sumgap, places*gap,
-		int(s.Codes))
+		int(s.Codes), max(s.Shared, 1)-1)
+}
+
+// head returns the bytes of the scales of groups that share them.
+func (s *Stored) head() int {
+	switch {
+	case s.Zero:
+		return 3 * PanelRows
+	case s.Min:
+		return 4 * PanelRows
+	}
+	return 2 * PanelRows
 }
 
 func addPanelsGeneric(acc []float32, data []byte, n, panel, gap int, s *Stored, x *Acts) {
@@ -97,6 +111,10 @@ func addRowGeneric(acc []float32, data []byte, s *Stored, x *Acts) {
 		from := data[c*s.Chunk:]
 		s.scales(&w, from)
 		unpackGeneric(w.Codes, from[s.Scales:s.Chunk], s.Codes, s.Table)
+		for g := 0; s.Zero && g < groups; g += s.Shared {
+			n, zeros := s.Shared*s.Group, from[g/s.Shared*s.head()+2*PanelRows:]
+			Shift(w.Codes[g*s.Group*PanelRows:][:n*PanelRows], zeros, n)
+		}
 		a := x.chunk(c, s.Group)
 		addPanelGeneric(acc[:PanelRows], &w, &a)
 	}
@@ -113,9 +131,13 @@ func (s *Stored) scales(w *Panel, src []byte) {
 		return h
 	}
 	if s.Shared > 0 {
-		d := halves(len(w.Scale) / s.Shared)
+		all := src
 		for g := range len(w.Scale) / PanelRows {
-			loadF16Generic(w.Scale[g*PanelRows:][:PanelRows], d[g/s.Shared*PanelRows:][:PanelRows])
+			src = all[g/s.Shared*s.head():]
+			loadF16Generic(w.Scale[g*PanelRows:][:PanelRows], halves(PanelRows))
+			if s.Min {
+				loadF16Generic(w.Min[g*PanelRows:][:PanelRows], halves(PanelRows))
+			}
 		}
 		return
 	}
@@ -146,7 +168,7 @@ func (s *Stored) HasChunks(rows int) bool {
 
 // chunked reports whether kernels of AddChunks read this layout.
 func (s *Stored) chunked() bool {
-	return s != nil && s.Codes == Codes8 && s.Group == ActGroup && !s.Bytes && !s.Min
+	return s != nil && s.Codes == Codes8 && s.Group == ActGroup && !s.Bytes && !s.Min && s.Shared == 0
 }
 
 // AddChunks does AddRow's work for several rows and for panels, panel bytes apart. acc is [panel][rows][PanelRows], and

@@ -3,7 +3,8 @@
 //
 //	BX       the chunk at the first place, R11 left
 //	SI       codes of the unit there, CX left of the chunk
-//	R10      its scales, R15 bytes of a group's
+//	R10      its scales, R15 bytes of a group's: 16 where scales are bytes, and of groups that share
+//	         scales 48 with zero points, 64 with minima
 //	R9       what is fetched meanwhile: as many lines for each unit as hold all of a chunk
 //	DX       the place, in bytes from the first one
 //	DI       sums of its panel
@@ -40,7 +41,7 @@
 	XORL DX, DX
 
 // NEXT goes to the next place, unit or chunk. A unit has so many bytes of codes, lines
-// of all, and groups.
+// of all, and groups. Scales stay where a mask has bits of the units left.
 #define NEXT(codes, lines, groups) \
 	ADDQ sumgap+96(FP), DI; \
 	ADDQ gap+88(FP), DX;    \
@@ -50,7 +51,6 @@
 	ADDQ $(64*lines), R9;   \
 	ADDQ $64, R8;           \
 	ADDQ $4, R12;           \
-	LEAQ (R10)(R15*groups), R10; \
 	TESTQ R13, R13;         \
 	JZ   sums;              \
 	ADDQ $(4*groups), R13;  \
@@ -60,32 +60,10 @@ sums:                           \
 	ADDQ $(4*groups), R14;  \
 next:                           \
 	DECQ CX;                \
-	JNZ  unit;              \
-	ADDQ stride+64(FP), BX; \
-	DECQ R11;               \
-	JNZ  chunk;             \
-	VZEROUPPER;             \
-	RET
-
-// SHARED goes to the next place, unit or chunk of codes with a scale for R15+1 units, and nothing else.
-#define SHARED(codes, lines) \
-	ADDQ sumgap+96(FP), DI; \
-	ADDQ gap+88(FP), DX;    \
-	CMPQ DX, end+104(FP);   \
-	JNE  place;             \
-	ADDQ $codes, SI;        \
-	ADDQ $(64*lines), R9;   \
-	ADDQ $64, R8;           \
-	ADDQ $4, R12;           \
-	TESTQ R13, R13;         \
-	JZ   next;              \
-	ADDQ $4, R13;           \
-next:                           \
-	DECQ CX;                \
 	JZ   last;              \
-	TESTQ R15, CX;          \
+	TESTQ CX, mask+120(FP); \
 	JNZ  unit;              \
-	ADDQ $32, R10;          \
+	LEAQ (R10)(R15*groups), R10; \
 	JMP  unit;              \
 last:                           \
 	ADDQ stride+64(FP), BX; \
@@ -94,9 +72,9 @@ last:                           \
 	VZEROUPPER;             \
 	RET
 
-// BY_CODES goes on with the kernel of the argument codes: Codes4, CodesTable, Codes41, Codes42, Codes8, Codes2 or
-// Codes1.
-#define BY_CODES(four, table, four1, four2, two, one, eight) \
+// BY_CODES goes on with the kernel of the argument codes: Codes4, CodesTable, Codes41, Codes42, Codes21, Codes2,
+// Codes1 or Codes8.
+#define BY_CODES(four, table, four1, four2, two1, two, one, eight) \
 	MOVQ codes+112(FP), AX; \
 	CMPQ AX, $0;            \
 	JNE  2(PC);             \
@@ -110,6 +88,9 @@ last:                           \
 	CMPQ AX, $3;            \
 	JNE  2(PC);             \
 	JMP  four2(SB);         \
+	CMPQ AX, $6;            \
+	JNE  2(PC);             \
+	JMP  two1(SB);          \
 	CMPQ AX, $5;            \
 	JNE  2(PC);             \
 	JMP  two(SB);           \

@@ -22,13 +22,20 @@
 	VPXOR a, a, a; \
 	VPXOR b, b, b
 
-// INIT begins the sums of group g of a unit.
+// INIT begins the sums of group g of a unit. With zero points Init is for an offset of 128.
 #define INIT(g, a, b, dot) \
 	ZERO(a, b);                 \
 	TESTQ R13, R13;             \
 	JZ    dot;                  \
 	VPBROADCASTD (4*g)(R13), a; \
 	VMOVDQA a, b;               \
+	CMPQ  R15, $48;             \
+	JNE   dot;                  \
+	VPSRAD    $7, a, a;         \
+	VPMOVZXBD 40(R10)(DX*1), Y9; \
+	VPMULLD   Y9, a, b;         \
+	VPMOVZXBD 32(R10)(DX*1), Y9; \
+	VPMULLD   Y9, a, a;         \
 dot:
 
 // SCALES makes scales or minima that are bytes: d is where their factors are.
@@ -57,8 +64,13 @@ dot:
 	VFMADD213PS  32(DI), Y10, b;   \
 	TESTQ R14, R14;                \
 	JZ    none;                    \
+	CMPQ  R15, $64;                \
+	JEQ   4(PC);                   \
 	VCVTPH2PS    (256*groups+32*g)(R10)(DX*1), Y9;     \
 	VCVTPH2PS    (256*groups+32*g+16)(R10)(DX*1), Y10; \
+	JMP   min;                     \
+	VCVTPH2PS    32(R10)(DX*1), Y9;  \
+	VCVTPH2PS    48(R10)(DX*1), Y10; \
 	JMP   min;                     \
 byte:                                  \
 	SCALES(0, 16*g);               \
@@ -108,7 +120,7 @@ none:                                  \
 	MASKED(Y15, (i*8+4), Y6, Y7);     \
 	SHIFTED(12, (i*8+36), Y2, Y3)
 
-TEXT addRow4AVX2<>(SB), NOSPLIT, $0-120
+TEXT addRow4AVX2<>(SB), NOSPLIT, $0-128
 	HEAD
 	EACH(0x000f000f, X13, Y13)
 	EACH(0x00f000f0, X14, Y14)
@@ -169,7 +181,7 @@ place:
 	LOOKUP;                 \
 	BYTES((i+4), Y4, Y5)
 
-TEXT addRowTableAVX2<>(SB), NOSPLIT, $0-120
+TEXT addRowTableAVX2<>(SB), NOSPLIT, $0-128
 	HEAD
 	MOVQ table+80(FP), AX
 	VBROADCASTI128 (AX), Y15
@@ -209,7 +221,7 @@ place:
 	VPOR  Y11, Y9, Y9; \
 	VPOR  Y12, Y10, Y10
 
-TEXT addRow41AVX2<>(SB), NOSPLIT, $0-120
+TEXT addRow41AVX2<>(SB), NOSPLIT, $0-128
 	HEAD
 	EACH(0x10101010, X15, Y15)
 	EACH(0x0f0f0f0f, X14, Y14)
@@ -257,11 +269,53 @@ place:
 	FLOATS(0, 1, Y2, Y3, byte, min, none)
 	NEXT(320, 6, 1)
 
-TEXT addRow42AVX2<>(SB), NOSPLIT, $0-120
-	HEAD
-	EACH(0x30303030, X15, Y15)
-	EACH(0x0f0f0f0f, X14, Y14)
+// SIX adds the products of a unit's codes of six bits.
+#define SIX \
+	PLANE(4, Y0, Y1); \
+	PLANE(5, Y6, Y7); \
+	FETCH(0); \
+	LOW(0); \
+	HIGH(VPSLLW, 4, Y0, Y1); \
+	BYTES(0, Y2, Y3); \
+	UPPER(0); \
+	SAME(Y0, Y1); \
+	BYTES(4, Y4, Y5); \
+	FETCH(1); \
+	LOW(1); \
+	HIGH(VPSLLW, 4, Y6, Y7); \
+	BYTES(1, Y2, Y3); \
+	UPPER(1); \
+	SAME(Y6, Y7); \
+	BYTES(5, Y4, Y5); \
+	FETCH(2); \
+	LOW(2); \
+	HIGH(VPSLLW, 2, Y0, Y1); \
+	BYTES(2, Y2, Y3); \
+	UPPER(2); \
+	HIGH(VPSRLW, 2, Y0, Y1); \
+	BYTES(6, Y4, Y5); \
+	FETCH(3); \
+	LOW(3); \
+	HIGH(VPSLLW, 2, Y6, Y7); \
+	BYTES(3, Y2, Y3); \
+	UPPER(3); \
+	HIGH(VPSRLW, 2, Y6, Y7); \
+	BYTES(7, Y4, Y5); \
+	FETCH(4); \
+	FETCH(5); \
+	FETCH(6)
+
+#define MASKS42 \
+	EACH(0x30303030, X15, Y15); \
+	EACH(0x0f0f0f0f, X14, Y14); \
 	EACH(0x00ff00ff, X13, Y13)
+
+TEXT addRow42AVX2<>(SB), NOSPLIT, $0-128
+	HEAD
+	MASKS42
+	CMPQ R15, $16
+	JEQ  2(PC)
+	JMP  addRow6AVX2<>(SB)
 chunk:
 	CHUNK
 unit:
@@ -269,42 +323,64 @@ unit:
 place:
 	INIT(0, Y2, Y3, low)
 	INIT(1, Y4, Y5, high)
-	PLANE(4, Y0, Y1)
-	PLANE(5, Y6, Y7)
-	FETCH(0)
-	LOW(0)
-	HIGH(VPSLLW, 4, Y0, Y1)
-	BYTES(0, Y2, Y3)
-	UPPER(0)
-	SAME(Y0, Y1)
-	BYTES(4, Y4, Y5)
-	FETCH(1)
-	LOW(1)
-	HIGH(VPSLLW, 4, Y6, Y7)
-	BYTES(1, Y2, Y3)
-	UPPER(1)
-	SAME(Y6, Y7)
-	BYTES(5, Y4, Y5)
-	FETCH(2)
-	LOW(2)
-	HIGH(VPSLLW, 2, Y0, Y1)
-	BYTES(2, Y2, Y3)
-	UPPER(2)
-	HIGH(VPSRLW, 2, Y0, Y1)
-	BYTES(6, Y4, Y5)
-	FETCH(3)
-	LOW(3)
-	HIGH(VPSLLW, 2, Y6, Y7)
-	BYTES(3, Y2, Y3)
-	UPPER(3)
-	HIGH(VPSRLW, 2, Y6, Y7)
-	BYTES(7, Y4, Y5)
-	FETCH(4)
-	FETCH(5)
-	FETCH(6)
+	SIX
 	FLOATS(0, 2, Y2, Y3, byte0, min0, none0)
 	FLOATS(1, 2, Y4, Y5, byte1, min1, none1)
 	NEXT(384, 7, 2)
+
+// addRow6 goes on for groups of 32.
+TEXT addRow6AVX2<>(SB), NOSPLIT, $0-128
+chunk:
+	CHUNK
+unit:
+	UNIT
+place:
+	INIT(0, Y2, Y3, dot)
+	ZERO(Y4, Y5)
+	SIX
+	VPADDD Y4, Y2, Y2
+	VPADDD Y5, Y3, Y3
+	FLOATS(0, 1, Y2, Y3, byte, min, none)
+	NEXT(384, 7, 1)
+
+// THREE adds the products of vector j of a unit, whose codes have two bits in a plane from bit n on, and one in Y0 and
+// Y1, shifted there by OP.
+#define THREE(j, n, u, v, OP, m) \
+	VPSRLW $n, u, Y9;     \
+	VPSRLW $n, v, Y10;    \
+	VPAND  Y14, Y9, Y9;   \
+	VPAND  Y14, Y10, Y10; \
+	HIGH(OP, m, Y0, Y1);  \
+	BYTES(j, Y2, Y3)
+
+TEXT addRow21AVX2<>(SB), NOSPLIT, $0-128
+	HEAD
+	EACH(0x04040404, X15, Y15)
+	EACH(0x03030303, X14, Y14)
+	EACH(0x00ff00ff, X13, Y13)
+chunk:
+	CHUNK
+unit:
+	UNIT
+place:
+	INIT(0, Y2, Y3, dot)
+	FETCH(0)
+	FETCH(1)
+	FETCH(2)
+	FETCH(3)
+	PLANE(0, Y4, Y5)
+	PLANE(1, Y6, Y7)
+	PLANE(2, Y0, Y1)
+	THREE(0, 0, Y4, Y5, VPSLLW, 2)
+	THREE(1, 0, Y6, Y7, VPSLLW, 1)
+	THREE(2, 2, Y4, Y5, VPSLLW, 0)
+	THREE(3, 2, Y6, Y7, VPSRLW, 1)
+	THREE(4, 4, Y4, Y5, VPSRLW, 2)
+	THREE(5, 4, Y6, Y7, VPSRLW, 3)
+	THREE(6, 6, Y4, Y5, VPSRLW, 4)
+	THREE(7, 6, Y6, Y7, VPSRLW, 5)
+	FLOATS(0, 1, Y2, Y3, byte, min, none)
+	NEXT(192, 4, 1)
 
 // EIGHT adds the products of vector j of a unit.
 #define EIGHT(j) \
@@ -314,7 +390,7 @@ place:
 	MASKED(Y13, (j*8), Y2, Y3);       \
 	SHIFTED(8, (j*8+4), Y4, Y5)
 
-TEXT addRow8AVX2<>(SB), NOSPLIT, $0-120
+TEXT addRow8AVX2<>(SB), NOSPLIT, $0-128
 	HEAD
 	EACH(0x00ff00ff, X13, Y13)
 chunk:
@@ -339,12 +415,17 @@ place:
 	NEXT(512, 9, 1)
 
 // HALF begins the sums of half a panel for codes in four places of a byte, with Init in sum.
-#define HALF(a, b, c, d, sum, dot) \
+#define HALF(a, b, c, d, sum, at, dot) \
 	ZERO(a, b);               \
 	ZERO(c, d);               \
 	TESTQ R13, R13;           \
 	JZ    dot;                \
 	VPBROADCASTD (R13), sum;  \
+	CMPQ  R15, $48;           \
+	JNE   dot;                \
+	VPSRAD    $7, sum, sum;   \
+	VPMOVZXBD (at/4+32)(R10)(DX*1), Y8; \
+	VPMULLD   Y8, sum, sum;   \
 dot:
 
 // SPLIT loads half of vector i of a unit's planes, bytes 0 and 2 of each row and bytes 1 and 3.
@@ -369,16 +450,22 @@ dot:
 	VPADDD a, sum, sum
 
 // FLOAT adds the sums of half a panel.
-#define FLOAT(sum, at) \
+#define FLOAT(sum, at, none) \
 	VCVTDQ2PS    sum, sum;              \
 	VBROADCASTSS (R12), Y8;             \
 	VMULPS       Y8, sum, sum;          \
 	VCVTPH2PS    (at/2)(R10)(DX*1), Y9; \
 	VFMADD213PS  (at)(DI), Y9, sum;     \
+	TESTQ R14, R14;                     \
+	JZ    none;                         \
+	VCVTPH2PS    (at/2+32)(R10)(DX*1), Y9; \
+	VBROADCASTSS (R14), Y8;             \
+	VFMADD231PS  Y9, Y8, sum;           \
+none:                                       \
 	VMOVUPS      sum, (at)(DI)
 
-#define PAIRS(at, dot) \
-	HALF(Y2, Y3, Y4, Y5, Y2, dot); \
+#define PAIRS(at, dot, none) \
+	HALF(Y2, Y3, Y4, Y5, Y2, at, dot); \
 	SPLIT(at);                     \
 	PLACED(0, Y12, Y2);            \
 	PLACED(2, Y13, Y3);            \
@@ -392,9 +479,9 @@ dot:
 	LOWER(2, Y3, Y2);              \
 	LOWER(4, Y4, Y2);              \
 	LOWER(6, Y5, Y2);              \
-	FLOAT(Y2, at)
+	FLOAT(Y2, at, none)
 
-TEXT addRow2AVX2<>(SB), NOSPLIT, $0-120
+TEXT addRow2AVX2<>(SB), NOSPLIT, $0-128
 	HEAD
 	EACH(0x00030003, X12, Y12)
 	EACH(0x000c000c, X13, Y13)
@@ -408,12 +495,12 @@ place:
 	FETCH(0)
 	FETCH(1)
 	FETCH(2)
-	PAIRS(0, low)
-	PAIRS(32, high)
-	SHARED(128, 3)
+	PAIRS(0, low, none0)
+	PAIRS(32, high, none1)
+	NEXT(128, 3, 1)
 
-#define SINGLE(at, dot) \
-	HALF(Y2, Y3, Y4, Y5, Y3, dot); \
+#define SINGLE(at, dot, none) \
+	HALF(Y2, Y3, Y4, Y5, Y3, at, dot); \
 	SPLIT(at);                     \
 	PLACED(0, Y12, Y2);            \
 	PLACED(1, Y13, Y3);            \
@@ -429,9 +516,9 @@ place:
 	VPADDD Y3, Y2, Y2;             \
 	LOWER(1, Y4, Y2);              \
 	LOWER(2, Y5, Y2);              \
-	FLOAT(Y2, at)
+	FLOAT(Y2, at, none)
 
-TEXT addRow1AVX2<>(SB), NOSPLIT, $0-120
+TEXT addRow1AVX2<>(SB), NOSPLIT, $0-128
 	HEAD
 	EACH(0x00010001, X12, Y12)
 	EACH(0x00020002, X13, Y13)
@@ -444,11 +531,11 @@ unit:
 place:
 	FETCH(0)
 	FETCH(1)
-	SINGLE(0, low)
-	SINGLE(32, high)
-	SHARED(64, 2)
+	SINGLE(0, low, none0)
+	SINGLE(32, high, none1)
+	NEXT(64, 2, 1)
 
-// func addRowVec(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end, codes int)
-TEXT ·addRowVec(SB), NOSPLIT, $0-120
+// func addRowVec(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end, codes, mask int)
+TEXT ·addRowVec(SB), NOSPLIT, $0-128
 	UPGRADE(·addRowAVX512)
-	BY_CODES(addRow4AVX2<>, addRowTableAVX2<>, addRow41AVX2<>, addRow42AVX2<>, addRow2AVX2<>, addRow1AVX2<>, addRow8AVX2<>)
+	BY_CODES(addRow4AVX2<>, addRowTableAVX2<>, addRow41AVX2<>, addRow42AVX2<>, addRow21AVX2<>, addRow2AVX2<>, addRow1AVX2<>, addRow8AVX2<>)

@@ -25,12 +25,17 @@
 
 #define ZERO(sum) VPXORD sum, sum, sum
 
-// INIT begins the sum of group g of a unit.
+// INIT begins the sum of group g of a unit. With zero points Init is for an offset of 128.
 #define INIT(g, sum, dot) \
 	ZERO(sum);                    \
 	TESTQ R13, R13;               \
 	JZ    dot;                    \
 	VPBROADCASTD (4*g)(R13), sum; \
+	CMPQ  R15, $48;               \
+	JNE   dot;                    \
+	VPSRAD    $7, sum, sum;       \
+	VPMOVZXBD 32(R10)(DX*1), Z19; \
+	VPMULLD   Z19, sum, sum;      \
 dot:
 
 // FLOATS adds the sum of group g of a unit's groups.
@@ -43,7 +48,11 @@ dot:
 	VFMADD231PS Z19, sum, Z0;           \
 	TESTQ R14, R14;                     \
 	JZ    none;                         \
+	CMPQ  R15, $64;                     \
+	JEQ   3(PC);                        \
 	VCVTPH2PS   (256*groups+32*g)(R10)(DX*1), Z20; \
+	JMP   min;                          \
+	VCVTPH2PS   32(R10)(DX*1), Z20;     \
 	JMP   min;                          \
 byte:                                       \
 	VCVTPH2PS   (BX)(DX*1), Z21;        \
@@ -114,7 +123,7 @@ none:
 	OP         $n, bits, Z17; \
 	VPTERNLOGD $0xf8, Z28, Z17, a
 
-TEXT addRow4AVX512<>(SB), NOSPLIT, $0-120
+TEXT addRow4AVX512<>(SB), NOSPLIT, $0-128
 	HEAD
 	WORDS(15, Z31)
 chunk:
@@ -137,7 +146,7 @@ place:
 	VMOVUPS Z0, (DI)
 	NEXT(256, 5, 1)
 
-TEXT addRowTableAVX512<>(SB), NOSPLIT, $0-120
+TEXT addRowTableAVX512<>(SB), NOSPLIT, $0-128
 	HEAD
 	MOVQ table+80(FP), AX
 	VBROADCASTI32X4 (AX), Z29
@@ -170,7 +179,7 @@ place:
 	VMOVUPS Z0, (DI)
 	NEXT(256, 5, 1)
 
-TEXT addRow41AVX512<>(SB), NOSPLIT, $0-120
+TEXT addRow41AVX512<>(SB), NOSPLIT, $0-128
 	HEAD
 	BYTES(16, Z28)
 	BYTES(15, Z30)
@@ -209,11 +218,41 @@ place:
 	VMOVUPS Z0, (DI)
 	NEXT(320, 6, 1)
 
-TEXT addRow42AVX512<>(SB), NOSPLIT, $0-120
-	HEAD
-	BYTES(48, Z28)
-	BYTES(15, Z30)
+// SIX adds the products of a unit's codes of six bits.
+#define SIX \
+	CODES(4, Z1);                  \
+	CODES(5, Z2);                  \
+	FOUR(0);                       \
+	HIGH(VPSLLW, 4, Z1, Z4);       \
+	VPTERNLOGD $0xf8, Z28, Z1, Z5; \
+	BOTH(0);                       \
+	FOUR(1);                       \
+	HIGH(VPSLLW, 4, Z2, Z4);       \
+	VPTERNLOGD $0xf8, Z28, Z2, Z5; \
+	BOTH(1);                       \
+	FOUR(2);                       \
+	HIGH(VPSLLW, 2, Z1, Z4);       \
+	HIGH(VPSRLW, 2, Z1, Z5);       \
+	BOTH(2);                       \
+	FOUR(3);                       \
+	HIGH(VPSLLW, 2, Z2, Z4);       \
+	HIGH(VPSRLW, 2, Z2, Z5);       \
+	BOTH(3);                       \
+	FETCH(4);                      \
+	FETCH(5);                      \
+	FETCH(6)
+
+#define MASKS42 \
+	BYTES(48, Z28); \
+	BYTES(15, Z30); \
 	WORDS(255, Z31)
+
+TEXT addRow42AVX512<>(SB), NOSPLIT, $0-128
+	HEAD
+	MASKS42
+	CMPQ R15, $16
+	JEQ  2(PC)
+	JMP  addRow6AVX512<>(SB)
 chunk:
 	CHUNK
 unit:
@@ -224,27 +263,7 @@ place:
 	INIT(1, Z10, high)
 	ZERO(Z9)
 	ZERO(Z11)
-	CODES(4, Z1)
-	CODES(5, Z2)
-	FOUR(0)
-	HIGH(VPSLLW, 4, Z1, Z4)
-	VPTERNLOGD $0xf8, Z28, Z1, Z5
-	BOTH(0)
-	FOUR(1)
-	HIGH(VPSLLW, 4, Z2, Z4)
-	VPTERNLOGD $0xf8, Z28, Z2, Z5
-	BOTH(1)
-	FOUR(2)
-	HIGH(VPSLLW, 2, Z1, Z4)
-	HIGH(VPSRLW, 2, Z1, Z5)
-	BOTH(2)
-	FOUR(3)
-	HIGH(VPSLLW, 2, Z2, Z4)
-	HIGH(VPSRLW, 2, Z2, Z5)
-	BOTH(3)
-	FETCH(4)
-	FETCH(5)
-	FETCH(6)
+	SIX
 	VPADDD Z9, Z8, Z8
 	VPADDD Z11, Z10, Z10
 	FLOATS(0, 2, Z8, byte0, min0, none0)
@@ -252,13 +271,31 @@ place:
 	VMOVUPS Z0, (DI)
 	NEXT(384, 7, 2)
 
+// addRow6 goes on for groups of 32.
+TEXT addRow6AVX512<>(SB), NOSPLIT, $0-128
+chunk:
+	CHUNK
+unit:
+	UNIT
+place:
+	VMOVUPS (DI), Z0
+	INIT(0, Z8, dot)
+	ZERO(Z9)
+	ZERO(Z10)
+	ZERO(Z11)
+	SIX
+	ALL
+	FLOATS(0, 1, Z8, byte, min, none)
+	VMOVUPS Z0, (DI)
+	NEXT(384, 7, 1)
+
 // EIGHT adds the products of vector j of a unit.
 #define EIGHT(j, a, b) \
 	FETCH(j);                  \
 	CODES(j, Z16); \
 	MULTIPLY(j, Z16, a, b)
 
-TEXT addRow8AVX512<>(SB), NOSPLIT, $0-120
+TEXT addRow8AVX512<>(SB), NOSPLIT, $0-128
 	HEAD
 	WORDS(255, Z31)
 chunk:
@@ -297,7 +334,7 @@ place:
 	VPSRAD $n, a, a; \
 	VPADDD a, sum, sum
 
-TEXT addRow2AVX512<>(SB), NOSPLIT, $0-120
+TEXT addRow2AVX512<>(SB), NOSPLIT, $0-128
 	HEAD
 	WORDS(3, Z28)
 	WORDS(12, Z29)
@@ -331,14 +368,54 @@ place:
 	LOWER(2, Z9, Z8)
 	LOWER(4, Z10, Z8)
 	LOWER(6, Z11, Z8)
-	VCVTDQ2PS   Z8, Z8
-	VMULPS.BCST (R12), Z8, Z8
-	VCVTPH2PS   (R10)(DX*1), Z19
-	VFMADD231PS Z19, Z8, Z0
-	VMOVUPS     Z0, (DI)
-	SHARED(128, 3)
+	FLOATS(0, 1, Z8, byte, min, none)
+	VMOVUPS Z0, (DI)
+	NEXT(128, 3, 1)
 
-TEXT addRow1AVX512<>(SB), NOSPLIT, $0-120
+// THREE adds the products of vector j of a unit, whose codes have two bits in a plane from bit n on, and one in Z1,
+// shifted there by OP.
+#define THREE(j, n, plane, OP, m, a, b) \
+	VPSRLW     $n, plane, Z4;       \
+	VPANDD     Z30, Z4, Z4;         \
+	HIGH(OP, m, Z1, Z4);            \
+	MULTIPLY(j, Z4, a, b)
+
+TEXT addRow21AVX512<>(SB), NOSPLIT, $0-128
+	HEAD
+	BYTES(4, Z28)
+	BYTES(3, Z30)
+	WORDS(255, Z31)
+chunk:
+	CHUNK
+unit:
+	UNIT
+place:
+	VMOVUPS (DI), Z0
+	INIT(0, Z8, dot)
+	ZERO(Z9)
+	ZERO(Z10)
+	ZERO(Z11)
+	FETCH(0)
+	CODES(0, Z2)
+	FETCH(1)
+	CODES(1, Z3)
+	FETCH(2)
+	CODES(2, Z1)
+	FETCH(3)
+	THREE(0, 0, Z2, VPSLLW, 2, Z8, Z9)
+	THREE(1, 0, Z3, VPSLLW, 1, Z10, Z11)
+	THREE(2, 2, Z2, VPSRLW, 0, Z8, Z9)
+	THREE(3, 2, Z3, VPSRLW, 1, Z10, Z11)
+	THREE(4, 4, Z2, VPSRLW, 2, Z8, Z9)
+	THREE(5, 4, Z3, VPSRLW, 3, Z10, Z11)
+	THREE(6, 6, Z2, VPSRLW, 4, Z8, Z9)
+	THREE(7, 6, Z3, VPSRLW, 5, Z10, Z11)
+	ALL
+	FLOATS(0, 1, Z8, byte, min, none)
+	VMOVUPS Z0, (DI)
+	NEXT(192, 4, 1)
+
+TEXT addRow1AVX512<>(SB), NOSPLIT, $0-128
 	HEAD
 	WORDS(1, Z24)
 	WORDS(2, Z25)
@@ -382,13 +459,10 @@ place:
 	LOWER(4, Z6, Z2)
 	LOWER(5, Z7, Z2)
 	LOWER(6, Z8, Z2)
-	VCVTDQ2PS   Z2, Z2
-	VMULPS.BCST (R12), Z2, Z2
-	VCVTPH2PS   (R10)(DX*1), Z19
-	VFMADD231PS Z19, Z2, Z0
-	VMOVUPS     Z0, (DI)
-	SHARED(64, 2)
+	FLOATS(0, 1, Z2, byte, min, none)
+	VMOVUPS Z0, (DI)
+	NEXT(64, 2, 1)
 
-// func addRowAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end, codes int)
-TEXT ·addRowAVX512(SB), NOSPLIT, $0-120
-	BY_CODES(addRow4AVX512<>, addRowTableAVX512<>, addRow41AVX512<>, addRow42AVX512<>, addRow2AVX512<>, addRow1AVX512<>, addRow8AVX512<>)
+// func addRowAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end, codes, mask int)
+TEXT ·addRowAVX512(SB), NOSPLIT, $0-128
+	BY_CODES(addRow4AVX512<>, addRowTableAVX512<>, addRow41AVX512<>, addRow42AVX512<>, addRow21AVX512<>, addRow2AVX512<>, addRow1AVX512<>, addRow8AVX512<>)

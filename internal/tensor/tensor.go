@@ -9,7 +9,8 @@ import (
 	"slices"
 )
 
-// DType is the type of a tensor's elements. The quantized types are GGUF's, in blocks along the last dimension.
+// DType is the type of a tensor's elements. The quantized types are in blocks along the last dimension: GGUF's, and
+// grouped ones.
 type DType uint8
 
 const (
@@ -58,8 +59,8 @@ const (
 	numDTypes
 )
 
-// layouts holds each type's name, the elements of a block and a block's bytes.
-var layouts = [numDTypes]struct {
+// layouts holds each type's name, the elements of a block and a block's bytes, zeros for no type.
+var layouts = [256]struct {
 	name            string
 	elements, bytes int
 }{
@@ -107,14 +108,48 @@ var layouts = [numDTypes]struct {
 	Q2_0:    {"Q2_0", 64, 18},
 }
 
+// grouped is the first grouped type. Grouped types are those of packed weights in folders: codes of a few bits in
+// groups, each with a binary16 scale and either a zero point, in a byte, or a binary16 minimum. Package quant has the
+// layout. A type's lowest bits are the bits of codes less 2 (three bits), log2(group/32) (two bits), and 1 for zero
+// points.
+const grouped DType = 0x80
+
+// Grouped returns the type of codes of 2 to 6 or 8 bits, in groups of 32, 64 or 128.
+func Grouped(bits, group int, zero bool) DType {
+	d := grouped | DType(bits-2) | DType(group/64)<<3
+	if zero {
+		d |= 1 << 5
+	}
+	return d
+}
+
+// Groups returns the bits of a grouped type's codes, 0 for other types, and whether groups have zero points.
+func (d DType) Groups() (bits int, zero bool) {
+	if d < grouped || layouts[d].bytes == 0 {
+		return 0, false
+	}
+	return int(d&7) + 2, d>>5&1 == 1
+}
+
+func init() {
+	for _, bits := range []int{2, 3, 4, 5, 6, 8} {
+		for _, n := range []int{32, 64, 128} {
+			of := &layouts[Grouped(bits, n, true)]
+			of.name, of.elements, of.bytes = fmt.Sprintf("Z%d_%d", bits, n), n, 3+n*bits/8
+			of = &layouts[Grouped(bits, n, false)]
+			of.name, of.elements, of.bytes = fmt.Sprintf("M%d_%d", bits, n), n, 4+n*bits/8
+		}
+	}
+}
+
 func (d DType) String() string {
-	if d < numDTypes {
+	if layouts[d].bytes > 0 {
 		return layouts[d].name
 	}
 	return fmt.Sprintf("DType(%d)", uint8(d))
 }
 
-// ParseDType inverts String; ParseDType reports false for an unknown name.
+// ParseDType inverts String, except for grouped types; ParseDType reports false for an unknown name.
 func ParseDType(name string) (DType, bool) {
 	for d := F32; d < numDTypes; d++ {
 		if layouts[d].name == name {
@@ -131,7 +166,17 @@ func (d DType) BlockSize() int { return layouts[d].elements }
 func (d DType) BlockBytes() int { return layouts[d].bytes }
 
 // Quantized reports whether d stores blocks of integers with a scale.
-func (d DType) Quantized() bool { return d >= Q4_0 && d < numDTypes }
+func (d DType) Quantized() bool { return d >= Q4_0 && layouts[d].bytes > 0 }
+
+// QuantizedTypes lists the quantized types.
+func QuantizedTypes() (all []DType) {
+	for i := range layouts {
+		if d := DType(i); d.Quantized() {
+			all = append(all, d)
+		}
+	}
+	return all
+}
 
 // Float reports whether d is F32, F16, BF16 or F64.
 func (d DType) Float() bool { return d >= F32 && d <= F64 }
@@ -199,7 +244,7 @@ func (e *RowError) Error() string {
 // Bytes returns the size of a tensor of type d and shape s, or an error where the last dimension is no multiple of the
 // block or the size does not fit in an int.
 func Bytes(d DType, s Shape) (int, error) {
-	if d == Invalid || d >= numDTypes {
+	if d == Invalid || layouts[d].bytes == 0 {
 		return 0, fmt.Errorf("element type %v", d)
 	}
 	n, err := s.CheckedSize()

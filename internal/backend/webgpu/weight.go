@@ -24,9 +24,9 @@ import (
 //
 // A row of a quantized type has three parts: the low bits of its codes in order, two words side by side for 2 bits,
 // else four; their high bits, a word; and a head for each block: D and Min as in quant.Header, then Scales and Mins, a
-// byte each, in blocks of 256. A head of D alone shares a word with the next unit's. Codes with gaps between them are
-// laid out as indices of a table. Nothing is rounded, and little is longer than in the file, except for types of codes
-// indexing a grid. Rows of floats are padded to multiples of 32 with zeros.
+// byte each, in blocks of 256. A head of D alone shares a word with the next unit's; zero points lie in the place of
+// Min. Codes with gaps between them are laid out as indices of a table. Nothing is rounded, and little is longer than in
+// the file, except for types of codes indexing a grid. Rows of floats are padded to multiples of 32 with zeros.
 type layout struct {
 	Plain  string     // f32, f16 or bf16; "" if quantized
 	Odd    bool       // rows of floats are no multiple of 4
@@ -36,7 +36,8 @@ type layout struct {
 	Group  int        // weights sharing a scale
 	Units  int        // units of 32 in a block
 	Head   int        // words of a block's head
-	Min    bool       // there are minima
+	Min    bool       // there are minima, perhaps made of zero points
+	Zero   bool       // there are zero points
 	Bfloat bool       // D is a bfloat16
 	Offset int        // of the codes
 	Each   bool       // a scale for each group, two in a word of each unit
@@ -71,7 +72,10 @@ func layoutOf(d tensor.DType, k int) (layout, error) {
 		return l, nil
 	}
 	b, ok := bits[d]
-	if !ok {
+	grouped, zero := d.Groups()
+	if grouped > 0 {
+		b[0], b[1] = quant.SplitBits(grouped)
+	} else if !ok {
 		return l, fmt.Errorf("there is no kernel for weights of type %v", d)
 	}
 	l.Odd, l.Bits, l.High, l.Quads, l.Group, l.Units = false, b[0], b[1], b[0]/4, quant.GroupSize(d), 1
@@ -79,6 +83,12 @@ func layoutOf(d tensor.DType, k int) (layout, error) {
 		l.Units = 8
 	}
 	l.Head, l.Min, l.Bfloat, l.Offset = 1, quant.HasMin(d), d == tensor.MXFP4, int(quant.Offset(d))
+	if grouped > 0 {
+		l.Units, l.Zero = d.BlockSize()/32, zero
+	}
+	if zero { // codes are laid out as in the file
+		l.Min, l.Offset = true, 0
+	}
 	if t := quant.Table(d); t != nil {
 		l.Table = packed(t[:])
 	} else if levels := quant.Levels(d); levels != nil {
@@ -206,6 +216,9 @@ func (f *filler) quantized(n, k, columns int, row []byte) error {
 	if err := quant.Codes(f.w.DType, codes, row); err != nil {
 		return err
 	}
+	if f.Zero {
+		f.restore(codes, row)
+	}
 	low, high, _ := f.layout.words(f.k)
 	if f.index != nil {
 		for i, c := range codes {
@@ -217,6 +230,18 @@ func (f *filler) quantized(n, k, columns int, row []byte) error {
 		f.unit(n, u, low, (*[32]byte)(codes))
 	}
 	return nil
+}
+
+// restore makes the file's codes of integers plus 128.
+func (f *filler) restore(codes, row []byte) {
+	var h quant.Header
+	for d := f.w.DType; len(row) > 0; row = row[d.BlockBytes():] {
+		h.Read(d, row)
+		for i := range codes[:d.BlockSize()] {
+			codes[i] += h.Zero - 128
+		}
+		codes = codes[d.BlockSize():]
+	}
 }
 
 // unit lays out unit u of row n; high is the word where the high bits begin.
@@ -283,8 +308,8 @@ func (f *filler) heads(n, i, at int, row []byte) {
 
 // head lays a block's head of row n from word i on.
 func (f *filler) head(n, i int, h *quant.Header) {
-	f.put(i, n, uint32(h.D)|uint32(h.Min)<<16)
-	if f.Units == 1 {
+	f.put(i, n, uint32(h.D)|uint32(h.Min|uint16(h.Zero))<<16) // of which a type has one
+	if f.Units < 8 {
 		return
 	}
 	groups := 256 / f.Group

@@ -5,39 +5,26 @@ import (
 	"math"
 
 	"github.com/karat-run/karat/internal/float16"
+	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// blocks is the Source of a weight whose values a quantized type of GGUF holds exactly: its blocks are made when they
-// are read.
+// blocks is the Source of a weight whose values a quantized type holds exactly: its blocks are made when they are read.
 type blocks struct {
 	*matrix
 	dtype tensor.DType
 }
 
-// block is the number of weights of a block of each type with whole numbers.
+// block is the number of weights of a block of each of GGUF's types with whole numbers.
 const block = 32
 
-// Types by the least bits of codes: with zero points in the middle, and with minimums.
-var (
-	centered = []tensor.DType{4: tensor.Q4_0, 5: tensor.Q5_0, 8: tensor.Q8_0}
-	based    = []tensor.DType{4: tensor.Q4_1, 5: tensor.Q5_1}
-)
+// centered lists the types of whole numbers with zero points in the middle, by the bits of codes.
+var centered = []tensor.DType{4: tensor.Q4_0, 5: tensor.Q5_0, 8: tensor.Q8_0}
 
 // offsets has the codes that stand for 0; of Q8_0, as stored, 0 itself.
 var offsets = map[tensor.DType]byte{tensor.Q4_0: 8, tensor.Q5_0: 16}
 
-// find returns the first type of at least so many bits, Invalid for none.
-func find(types []tensor.DType, bits int) tensor.DType {
-	for _, d := range types[min(bits, len(types)):] {
-		if d != tensor.Invalid {
-			return d
-		}
-	}
-	return tensor.Invalid
-}
-
-// exact returns the smallest type of GGUF that holds all values, Invalid for none.
+// exact returns the smallest quantized type that holds all values, Invalid for none.
 func (x *matrix) exact() tensor.DType {
 	bits := 8
 	if c, ok := x.codes.(*codes); ok {
@@ -50,19 +37,18 @@ func (x *matrix) exact() tensor.DType {
 		return tensor.Invalid
 	}
 	d := tensor.Invalid
-	switch {
+	switch middle := 1 << (bits - 1); {
 	case x.values == e2m1 && x.inBF16:
 		return tensor.MXFP4
 	case x.values == integers && x.zero == nil:
 		d = tensor.Q8_0
 	case x.values == naturals && x.bias != nil && (x.halves || x.all(x.bias, fitsF16)): // of the same type
-		d = find(based, bits)
-	case x.values == naturals && x.zero != nil && x.all(x.zero, isFrom(1<<(bits-1), 1<<(bits-1))):
-		d = find(centered, bits)
-	case x.values == naturals && x.zero != nil && (x.bounded || x.all(x.zero, isFrom(0, 1<<bits-1))):
-		if d = find(centered, bits+1); find(based, bits) != tensor.Invalid && x.all(x.minimum, fitsF16) {
-			d = find(based, bits)
-		}
+		d = x.grouped(bits, false)
+	case x.values != naturals || x.zero == nil:
+	case centered[bits] != tensor.Invalid && x.all(x.zero, isFrom(middle, middle)):
+		d = centered[bits]
+	case bits < 8 && (x.bounded || x.all(x.zero, isFrom(0, 2*middle-1))):
+		d = x.grouped(bits, true)
 	}
 	if d != tensor.Invalid && !x.halves && !x.all(x.scale, fitsF16) {
 		return tensor.Invalid
@@ -70,12 +56,16 @@ func (x *matrix) exact() tensor.DType {
 	return d
 }
 
-// minimum returns the smallest value of a group: bias, or -zero * scale.
-func (x *matrix) minimum(row, group int) float32 {
-	if x.bias != nil {
-		return x.bias(row, group)
+// grouped returns the type of codes of some bits, in the largest groups that share scales.
+func (x *matrix) grouped(bits int, zero bool) tensor.DType {
+	if bits = max(bits, 2); bits == 7 {
+		bits = 8
 	}
-	return 0 - x.zero(row, group)*x.scale(row, group)
+	group := 128
+	for x.columns%group != 0 || x.group < x.columns && x.group%group != 0 {
+		group /= 2
+	}
+	return tensor.Grouped(bits, group, zero)
 }
 
 // all reports whether all numbers of a grid are as is says.
@@ -106,8 +96,9 @@ func toE4M3(v float32) byte {
 	return byte(math.Float32bits(v)>>20 - 120<<3)
 }
 
+// isFrom returns a function that reports whether v is a whole number in a range.
 func isFrom(least, most int) func(v float32) bool {
-	return func(v float32) bool { return v >= float32(least) && v <= float32(most) }
+	return func(v float32) bool { return v >= float32(least) && v <= float32(most) && v == float32(int(v)) }
 }
 
 // ToF32 returns a packed weight with values in float32, whatever type holds them exactly; another tensor as it is.
@@ -147,39 +138,30 @@ func (x *blocks) ReadAt(p []byte, off int64) (int, error) {
 
 // write sets p to the block of a row from a column on. Package quant has the layouts.
 func (x *blocks) write(p []byte, row, from int) {
-	var q [block]byte
-	x.codes.read(q[:], row, from)
-	group := from / x.group
+	var all [4 * block]byte
+	q, group := all[:x.dtype.BlockSize()], from/x.group
+	x.codes.read(q, row, from)
 	scale := x.scale(row, group)
-	if x.dtype == tensor.MXFP4 {
-		p[0] = byte(math.Float32bits(scale) >> 23)
-		packNibbles(p[1:], &q)
-		return
-	}
-	binary.LittleEndian.PutUint16(p, float16.ToF16(scale))
-	p = p[2:]
-	if x.dtype == tensor.Q4_1 || x.dtype == tensor.Q5_1 {
-		binary.LittleEndian.PutUint16(p, float16.ToF16(x.minimum(row, group)))
-		p = p[2:]
-	} else if x.zero != nil {
-		offset := offsets[x.dtype] - byte(x.zero(row, group))
-		for j := range q {
-			q[j] += offset
+	half := float16.ToF16(scale)
+	switch bits, zero := x.dtype.Groups(); {
+	case zero:
+		binary.LittleEndian.PutUint16(p, half)
+		quant.PutGrouped(x.dtype, p, q, byte(x.zero(row, group)))
+	case bits > 0:
+		binary.LittleEndian.PutUint16(p, half)
+		binary.LittleEndian.PutUint16(p[2:], float16.ToF16(x.bias(row, group)))
+		quant.PutGrouped(x.dtype, p, q, 0)
+	case x.dtype == tensor.MXFP4:
+		quant.Put(x.dtype, p, uint16(math.Float32bits(scale)>>23), 0, q)
+	default:
+		if x.zero != nil {
+			offset := offsets[x.dtype] - byte(x.zero(row, group))
+			for j := range q {
+				q[j] += offset
+			}
 		}
+		quant.Put(x.dtype, p, half, 0, q)
 	}
-	if x.dtype == tensor.Q8_0 {
-		copy(p, q[:])
-		return
-	}
-	if x.dtype == tensor.Q5_0 || x.dtype == tensor.Q5_1 {
-		var fifth uint32
-		for j, c := range q {
-			fifth |= uint32(c>>4) << j
-		}
-		binary.LittleEndian.PutUint32(p, fifth)
-		p = p[4:]
-	}
-	packNibbles(p, &q)
 }
 
 // writeNVFP4 is write of the scales of 64 columns, and of each group of 16 with the second half in the high bits.
@@ -191,12 +173,5 @@ func (x *blocks) writeNVFP4(p []byte, row, from int) {
 		for i := range 8 {
 			p[4+8*g+i] = q[16*g+i]&15 | q[16*g+8+i]<<4
 		}
-	}
-}
-
-// packNibbles sets p to the low four bits of codes, those of the second half in the high bits.
-func packNibbles(p []byte, q *[block]byte) {
-	for j := range p[:block/2] {
-		p[j] = q[j]&15 | q[j+block/2]<<4
 	}
 }

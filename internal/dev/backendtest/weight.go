@@ -18,7 +18,8 @@ var (
 		tensor.Q4_K, tensor.Q5_K, tensor.Q6_K, tensor.IQ4_NL, tensor.IQ4_XS, tensor.MXFP4, tensor.IQ1_S, tensor.IQ1_M,
 		tensor.IQ2_XXS, tensor.IQ2_XS, tensor.IQ2_S, tensor.IQ3_XXS, tensor.IQ3_S, tensor.TQ1_0, tensor.TQ2_0,
 		tensor.NVFP4,
-		tensor.Q1_0, tensor.Q2_0}
+		tensor.Q1_0, tensor.Q2_0, tensor.Grouped(2, 64, true), tensor.Grouped(3, 32, false),
+		tensor.Grouped(4, 128, true), tensor.Grouped(6, 64, false), tensor.Grouped(8, 32, false)}
 )
 
 // halves tells where in a block its binary16 scale and minimum lie.
@@ -69,7 +70,16 @@ func fillBlock(r *rand.Rand, d tensor.DType, b []byte) {
 	if d.BlockSize() == 256 {
 		scale = 0x1p-12 // its groups have scales of their own
 	}
-	for _, at := range halves[d] {
+	places := halves[d]
+	bits, zero := d.Groups()
+	if bits > 0 {
+		places = halves[tensor.Q4_1]
+	}
+	if zero { // where the minimum would be
+		places = places[:1]
+		b[2] &= 1<<bits - 1
+	}
+	for _, at := range places {
 		s := (0.5 + r.Float64()) * scale
 		if r.IntN(2) == 0 {
 			s = -s

@@ -30,7 +30,7 @@ var below = map[string]string{
 	"checkpoint/settings": "family jsonerr rope",
 	"checkpoint/gguf":     "checkpoint/settings gguf registry tokenizer",
 	"checkpoint/hf":       "checkpoint/settings mmap registry tokenizer",
-	"checkpoint/packing":  "tensor float16 jsonerr simd",
+	"checkpoint/packing":  "tensor float16 jsonerr quant simd",
 
 	"family":   "graph",
 	"arch/*":   "graph rope family",

@@ -43,7 +43,7 @@ fn head(base: u32, n: u32, u: u32) -> vec3u {
 	let i = ((u & 7u) * {{div 32 .Group}}u) >> 2u;
 	return vec3u(word(block), word(block + (1u + i) * p.n), {{if .Min}}word(block + ({{add 1 (div 64 .Group)}}u + i) * p.n){{else}}0u{{end}});
 {{- else if or .Min .Each}}
-	return vec3u(word(at + u * p.n), 0u, 0u);
+	return vec3u(word(at + (u / {{.Units}}u) * p.n), 0u, 0u);
 {{- else}}
 	return vec3u(word(at + (u >> 1u) * p.n), 0u, 0u);
 {{- end}}
@@ -60,6 +60,9 @@ fn scales(h: vec3u, u: u32, g: u32) -> vec2f {
 {{- else}}
 	return vec2f(s, 0.0);
 {{- end}}
+{{- else if .Zero}}
+	let d = from_half(h.x & 0xffffu);
+	return vec2f(d, -(d * f32(h.x >> 16u)));
 {{- else if .Min}}
 	return vec2f(from_half(h.x & 0xffffu), from_half(h.x >> 16u));
 {{- else if .Each}}
