@@ -88,7 +88,7 @@ func (e *encoder) row(d tensor.DType, dst []byte, x, importance []float32) {
 	case d == tensor.Q4_0 && importance == nil:
 		simd.BlocksQ4_0(dst, x)
 		return
-	case importance != nil:
+	case importance != nil && d.BlockSize() == 32:
 		e.square = squares(x) / float32(len(x)) // larger blocks have their own
 	}
 	encode, n, size := formatOf(d).encode, d.BlockSize(), d.BlockBytes()

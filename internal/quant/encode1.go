@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/karat-run/karat/internal/float16"
+	"github.com/karat-run/karat/internal/simd"
 )
 
 // The encoders of IQ1_S and IQ1_M, with weights of -1, 0 or 1 and a shift. The weights of a group are sorted, and every
@@ -161,7 +162,7 @@ func (e *encoder) fit1(x []float32, at, n int, find func(*ordered) split, least 
 			for i, v := range shifted[half(shift, 8*k, n)] {
 				values[i] = float32(scale * v)
 			}
-			index, off = int32(l.closest(l.near[-1-index], x[8*k:], w[8*k:], &values)>>16), true
+			index, off = int32(simd.Closest(l.near[-1-index], x[8*k:8*k+8], w[8*k:], &values)>>16), true
 		}
 		point[k] = uint16(index)
 	}

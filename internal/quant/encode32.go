@@ -123,11 +123,31 @@ func packFifth(qh, q []byte) {
 func (e *encoder) mxfp4(b []byte, x, _ []float32) {
 	top := math.Float32bits(abs(peak(x))) >> 23
 	b[0] = byte(max(top, 2) - 2)
-	scale := halfE8M0(b[0])
-	for i, v := range x[:32] {
-		e.q[i] = nearestE2M1(v, scale)
-	}
+	codeE2M1(e.q[:32], x, halfE8M0(b[0]))
 	packHalves(b[1:17], e.q[:32])
+}
+
+// codeE2M1 sets q to the codes of x, zeros and numbers up to the peak. The float32 distances from codes' values have
+// the order of the numbers' places among the middles of the values, unless the scale is subnormal or much less than
+// the peak.
+func codeE2M1(q []byte, x []float32, scale float32) {
+	if !(scale >= 0x1p-100 && abs(peak(x)) <= 0x1p10*scale) {
+		for i, v := range x {
+			q[i] = nearestE2M1(v, scale)
+		}
+		return
+	}
+	var m [7]uint32
+	for i := range m {
+		m[i] = math.Float32bits(float32(int(e2m1[i])+int(e2m1[i+1])) * (scale / 2))
+	}
+	q = q[:len(x)]
+	for i, v := range x {
+		bits := math.Float32bits(v)
+		b := bits &^ (1 << 31)
+		c := (m[0]-b)>>31 + (m[1]-b)>>31 + (m[2]-b)>>31 + (m[3]-b)>>31 + (m[4]-b)>>31 + (m[5]-b)>>31 + (m[6]-b)>>31
+		q[i] = byte(c | bits>>28&8&(c+7)) // zero has no sign
+	}
 }
 
 // nearestE2M1 returns the code whose value is nearest to v, the first of two.

@@ -335,11 +335,33 @@ func FuzzQuantize(f *testing.F) {
 	})
 }
 
+// TestCodeE2M1 compares codes with the nearest values: in the middle of two values, beside it, and for scales without
+// the order that codeE2M1 needs.
+func TestCodeE2M1(t *testing.T) {
+	for _, scale := range []float32{1, 0.1875, 1.75 / 1024, 240, 0x1p-99, 0x1p-101, 0x1p-149, 0x1p120, 0} {
+		var x []float32
+		for i := range 52 {
+			v := float32(i) / 4 * scale
+			x = append(x, v, -v, math.Nextafter32(v, 0), -math.Nextafter32(v, math.MaxFloat32))
+		}
+		for _, x := range [][]float32{x, append(x, scale*0x1p30), append(x, 1e-38, -1e-45)} {
+			q := make([]byte, len(x))
+			codeE2M1(q, x, scale)
+			for i, v := range x {
+				if want := nearestE2M1(v, scale); q[i] != want {
+					t.Fatalf("scale %g: %g is %d, want %d", scale, v, q[i], want)
+				}
+			}
+		}
+	}
+}
+
 func BenchmarkQuantize(b *testing.B) {
 	r := rows(8192)[0]
-	for _, d := range append(blockTypes(), tensor.F16, tensor.BF16) {
+	for d := tensor.F32; d <= tensor.Q2_0; d++ {
 		for _, w := range [][]float32{nil, r.importance} {
-			if w != nil && (!d.Quantized() || d == tensor.Q8_0 || d == tensor.MXFP4) {
+			if !isWritten(d) || w == nil && needsImportance(d) ||
+				w != nil && (!d.Quantized() || d == tensor.Q8_0 || d == tensor.MXFP4) {
 				continue
 			}
 			b.Run(fmt.Sprintf("%v,importance=%v", d, w != nil), func(b *testing.B) {

@@ -76,7 +76,8 @@ func (l *lattice) distances() (far [256]*[256]byte) {
 	return far
 }
 
-// neighbours returns the codes at the want least distances, and their indices from bit 16 on. The distance of a code is
+// neighbours returns the codes at the want least distances, and their indices from bit 16 on, as
+// simd.Closest takes them. The distance of a code is
 // the sum of its halves' distances.
 func neighbours(codes []uint16, low, high *[256]byte, half, want int) (near []uint32) {
 	var counts [256]int
@@ -97,31 +98,23 @@ func neighbours(codes []uint16, low, high *[256]byte, half, want int) (near []ui
 			}
 		}
 	}
+	for len(near)%simd.FitLanes != 0 {
+		near = append(near, near[0])
+	}
 	return near
 }
 
 // code returns the levels of a point side by side.
-func (l *lattice) code(q []byte) (u int) {
-	for i, v := range q[:l.size] {
-		u |= int(v) << (l.bits * i)
+func (l *lattice) code(q []byte) int {
+	if l.size == 4 {
+		u := binary.LittleEndian.Uint32(q)
+		u = (u | u>>5) & 0x3f003f
+		return int((u | u>>10) & 0xfff)
 	}
-	return u
-}
-
-// round sets q to the levels of x at a scale, and returns the index of their point, or -1-n where only points of
-// near[n]
-// are about.
-func (l *lattice) round(q []byte, x []float32, inverse float32) int32 {
-	const magic = 3 << 22 // a sum with it has an integer in its low bits: Nearest, without branches
-	u, top := 0, int32(l.levels)-1
-	inverse = min(inverse, math.MaxFloat32)
-	for i, v := range x {
-		n := int32(math.Float32bits(float32(0.5*(float32(inverse*v)-1))+magic)) - int32(math.Float32bits(magic))
-		n = min(max(n, 0), top)
-		q[i] = byte(n)
-		u |= int(n) << (l.bits * i & 31)
-	}
-	return l.index[u]
+	u := load8(q)
+	u = (u | u>>6) & 0x000f000f000f000f
+	u = (u | u>>12) & 0x000000ff000000ff
+	return int((u | u>>24) & 0xffff)
 }
 
 // values returns the levels' values at a scale.
@@ -132,48 +125,23 @@ func (l *lattice) values(scale float32) (values [8]float32) {
 	return values
 }
 
-// snap sets q, levels without a point, to the best of near for x, by the levels' values and the weights w of errors.
-func (l *lattice) snap(q []byte, near []uint32, x, w []float32, values *[8]float32) {
-	best := l.closest(near, x, w, values)
-	for i := range q {
-		q[i] = byte(best >> (l.bits * i & 31) & (1<<l.bits - 1))
-	}
-}
-
-// closest returns the best of near for x, by the levels' values and the weights w of errors.
-func (l *lattice) closest(near []uint32, x, w []float32, values *[8]float32) (best uint32) {
-	least := float32(math.MaxFloat32)
-	if l.size == 4 {
-		x, w := (*[4]float32)(x), (*[4]float32)(w)
-		for _, p := range near {
-			a, b, c, d := values[p&7]-x[0], values[p>>3&7]-x[1], values[p>>6&7]-x[2], values[p>>9&7]-x[3]
-			sum := float32(float32(w[0]*a)*a) + float32(float32(w[1]*b)*b)
-			sum += float32(float32(w[2]*c) * c)
-			if sum += float32(float32(w[3]*d) * d); sum < least {
-				least, best = sum, p
-			}
+// round sets q to the levels of x at a scale with values, or of the closest points where levels have no point, by the
+// roots w of the weights of errors. It reports the points that had none.
+func (l *lattice) round(q []byte, x, w []float32, inverse float32, values *[8]float32) (off [8]bool) {
+	simd.Levels(q, x, min(inverse, math.MaxFloat32), int32(l.levels)-1)
+	for k, at := 0, 0; at < len(x); k, at = k+1, at+l.size {
+		n := l.index[l.code(q[at:])]
+		if off[k] = n < 0; n >= 0 {
+			continue
 		}
-		return best
-	}
-	var costs [8][4]float32 // by weight and level: lists are longer than levels
-	for i := range costs {
-		for level := range 3 {
-			far := values[level] - x[i]
-			costs[i][level] = float32(float32(w[i]*far) * far)
+		p := l.points[simd.Closest(l.near[-1-n], x[at:at+l.size], w[at:], values)>>16]
+		if l.size == 4 {
+			binary.LittleEndian.PutUint32(q[at:], uint32(p))
+		} else {
+			store8(q[at:], p)
 		}
 	}
-	for _, p := range near {
-		sum := costs[0][p&3] + costs[1][p>>2&3]
-		sum += costs[2][p>>4&3]
-		sum += costs[3][p>>6&3]
-		sum += costs[4][p>>8&3]
-		sum += costs[5][p>>10&3]
-		sum += costs[6][p>>12&3]
-		if sum += costs[7][p>>14&3]; sum < least {
-			least, best = sum, p
-		}
-	}
-	return best
+	return off
 }
 
 // A gridFit has the facts of a type's search.
@@ -257,20 +225,14 @@ func (e *encoder) fitGroup(f *gridFit, at int) (scale float32, ok bool) {
 	}
 	var best float32
 	var try [32]byte
-	var off, now [8]bool // by point: its weights' own levels are none
+	var off [8]bool // by point: its weights' own levels are none
 	for k := range off {
 		off[k] = f.all
 	}
 	for _, t := range f.tries {
 		inverse := t / most
 		values := l.values(1 / inverse)
-		for k := range len(x) / l.size {
-			q, x := try[k*l.size:][:l.size], x[k*l.size:][:l.size]
-			n := l.round(q, x, inverse)
-			if now[k] = n < 0; now[k] {
-				l.snap(q, l.near[-1-n], x, roots[k*l.size:], &values)
-			}
-		}
+		now := l.round(try[:len(x)], x, roots[:], inverse, &values)
 		if xq, qq := oddSums(x, w, try[:]); qq > 0 && float32(xq*xq) > float32(best*qq) {
 			scale = xq / qq
 			best = float32(scale * xq)
@@ -280,13 +242,10 @@ func (e *encoder) fitGroup(f *gridFit, at int) (scale float32, ok bool) {
 	}
 	if scale > 0 && (f.scaled || off != [8]bool{}) {
 		values := l.values(scale)
+		l.round(try[:len(x)], x, roots[:], 1/scale, &values)
 		for k := range len(x) / l.size {
-			if !f.all && !off[k] {
-				continue
-			}
-			q, x := q[k*l.size:][:l.size], x[k*l.size:][:l.size]
-			if n := l.round(q, x, 1/scale); n < 0 {
-				l.snap(q, l.near[-1-n], x, roots[k*l.size:], &values)
+			if f.all || off[k] {
+				copy(q[k*l.size:][:l.size], try[k*l.size:])
 			}
 		}
 		if xq, qq := oddSums(x, w, q); qq > 0 {

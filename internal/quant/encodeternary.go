@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"encoding/binary"
 	"math"
 
 	"github.com/karat-run/karat/internal/float16"
@@ -11,16 +12,20 @@ import (
 
 // ternary returns the codes of x, 0 to top, for -1, 0 and so on times the largest magnitude, written to b.
 func (e *encoder) ternary(b []byte, x []float32) []byte {
+	const half = 0x3f000000 // 0.5
 	d := abs(peak(x))
 	putHalf(b, d)
 	inv := float32(0)
 	if d > 0 {
 		inv = inverse(d)
 	}
+	q := e.q[:len(x)]
 	for i, v := range x {
-		e.q[i] = byte(limit(float32(math.Round(float64(float32(v*inv)))), -1, 1) + 1)
+		bits := math.Float32bits(float32(v * inv))
+		n := (half - 1 - bits&^(1<<31)) >> 31 // 1 from 0.5 on
+		q[i] = byte(1 + n - n&(bits>>31)<<1)
 	}
-	return e.q[:len(x)]
+	return q
 }
 
 func (e *encoder) tq1_0(b []byte, x, _ []float32) {
@@ -32,25 +37,33 @@ func (e *encoder) tq1_0(b []byte, x, _ []float32) {
 
 // packDigits puts count codes into each byte of b, the inverse of digits.
 func packDigits(b, q []byte, count int) {
-	for i := range b {
-		v := 0
+	for i := 0; i < len(b); i += 4 {
+		var v uint32 // four numbers up to 242
 		for n := range 5 {
 			if v *= 3; n < count {
-				v += int(q[n*len(b)+i])
+				v += binary.LittleEndian.Uint32(q[n*len(b)+i:])
 			}
 		}
-		b[i] = byte((v*256 + 242) / 243)
+		for j := range 4 {
+			b[i+j] = fractions[byte(v>>(8*j))]
+		}
 	}
 }
+
+// fractions are numbers of five digits as fractions of 256, rounded up.
+var fractions = func() (all [243]byte) {
+	for i := range all {
+		all[i] = byte((i*256 + 242) / 243)
+	}
+	return all
+}()
 
 func (e *encoder) tq2_0(b []byte, x, _ []float32) { packQuarters(b[:64], e.ternary(b[64:], x)) }
 
 func (e *encoder) q2_0(b []byte, x, _ []float32) {
-	for i, q := range e.ternary(b, x) {
-		if i%4 == 0 {
-			b[2+i/4] = 0
-		}
-		b[2+i/4] |= q << (i % 4 * 2)
+	q := e.ternary(b, x)
+	for i := range b[2:] {
+		b[2+i] = q[4*i] | q[4*i+1]<<2 | q[4*i+2]<<4 | q[4*i+3]<<6
 	}
 }
 
@@ -72,10 +85,8 @@ func (e *encoder) nvfp4(b []byte, x, _ []float32) {
 	for g := range 4 {
 		x, out := x[16*g:16*g+16], b[4+8*g:12+8*g]
 		b[g] = toE4M3(abs(peak(x)) / 6)
-		scale := float16.F16(halfE4M3(b[g]))
-		for i := range out {
-			out[i] = nearestE2M1(x[i], scale) | nearestE2M1(x[i+8], scale)<<4
-		}
+		codeE2M1(e.q[:16], x, float16.F16(halfE4M3(b[g])))
+		store8(out, load8(e.q[:])|load8(e.q[8:])<<4)
 	}
 }
 

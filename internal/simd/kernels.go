@@ -169,6 +169,15 @@ func fitScaleAVX2(f *Fit, x, w *float32, n int, tries []float32, top float32)
 func fitMinAVX2(f *Fit, x, w, codes *float32, n int, tries []float32, top float32, absolute uint32)
 
 //go:noescape
+func levelsAVX2(q []byte, x []float32, inverse float32, top int32)
+
+//go:noescape
+func closest8AVX2(near []uint32, x, w *float32, values *[8]float32) uint32
+
+//go:noescape
+func closest4AVX2(near []uint32, x, w *float32, values *[8]float32) uint32
+
+//go:noescape
 func weaveVec(dst, src *byte, stride, n, in, out int, flip byte)
 
 //go:noescape
