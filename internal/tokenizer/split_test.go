@@ -54,7 +54,7 @@ func TestSplittersInvalid(t *testing.T) {
 
 // TestSplittersLinear cuts megabytes of one thing, for which a backtracking engine needs quadratic time: hours.
 func TestSplittersLinear(t *testing.T) {
-	length := 1 << 18
+	length := 1 << 16
 	if golden.Slow() {
 		length = 1 << 20
 	}

@@ -12,32 +12,8 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// TestEndOfTurn checks the ids that stop a reply.
+// TestEndOfTurn checks the ids that stop a reply where names and types disagree. TestVocabularies has published ones.
 func TestEndOfTurn(t *testing.T) {
-	for _, c := range []struct {
-		vocab string
-		want  []string
-	}{
-		{"deepseek-llm", []string{"<｜end▁of▁sentence｜>"}},
-		{"gemma-4", []string{"<eos>", "<|tool_response>", "<turn|>"}},
-		{"gpt-2", []string{"<|endoftext|>"}},
-		{"llama-bpe", []string{"<|end_of_text|>", "<|eot_id|>"}},
-		{"llama-spm", []string{"</s>"}},
-		{"phi-3", []string{"</s>", "<|endoftext|>", "<|end|>"}},
-		{"qwen2", []string{"<|endoftext|>", "<|im_end|>"}},
-	} {
-		t.Run(c.vocab, func(t *testing.T) {
-			tok := fromGGUF(t, unpack(t, c.vocab))
-			var got []string
-			for _, id := range tok.EndOfTurn() {
-				name, _ := tok.Token(id)
-				got = append(got, name)
-			}
-			if !slices.Equal(got, c.want) {
-				t.Errorf("%q, want %q", got, c.want)
-			}
-		})
-	}
 	g := metadata(t, "testdata/vocab/tiny-gemma4.gguf") // the converter calls <turn|> normal
 	eot, eom := 20, 21
 	g.EOT, g.EOM = &eot, &eom
