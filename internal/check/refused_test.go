@@ -3,13 +3,13 @@ package check
 import (
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // refused returns why what runs a model refuses it; nil if it does not.
@@ -45,7 +45,7 @@ func TestRefused(t *testing.T) {
 		n, quiet := 0, 0
 		for k, key := range keys {
 			for i, v := range wrong {
-				if os.Getenv("KARAT_SLOW") == "" && (i+k)%13 != 0 {
+				if !golden.Slow() && (i+k)%13 != 0 {
 					continue
 				}
 				if strings.HasPrefix(key, "general.") && key != "general.architecture" || key == "general.architecture" && v == nil {

@@ -162,10 +162,10 @@ func TestQuantizeMixes(t *testing.T) {
 	}
 	random(t)
 	var lines []string
-	quick := []string{"Q4_0", "Q5_1", "Q3_K_M", "Q4_K_M", "Q6_K"} // KARAT_SLOW=1 makes the others, too
+	quick := []string{"Q4_0", "Q5_1", "Q3_K_M", "Q4_K_M", "Q6_K"} // the long ring makes the others as well
 	for _, kind := range quantmix.Names()[:20] {                  // quantmix and quant have hashes of the other mixes' types and blocks
 		for _, im := range []string{"", "imatrix.gguf"} {
-			if im != "" && !slices.Contains(quick, kind) && os.Getenv("KARAT_SLOW") == "" && *peer == "" {
+			if im != "" && !slices.Contains(quick, kind) && !golden.Slow() && *peer == "" {
 				lines = append(lines, "")
 				continue
 			}

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
+
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // A stage changes a distribution over tokens that is given as logits; -Inf is out.
@@ -244,7 +245,7 @@ func TestDistribution(t *testing.T) {
 			[]stage{wantBias(3, 1), penalty, wantTopK(12), wantTopP(0.85), wantMinP(0.1), wantTemperature(1.7)}},
 	} {
 		for name, logits := range vectors() {
-			if os.Getenv("KARAT_SLOW") == "" && len(logits) > 20 && c.name != "all" {
+			if !golden.Slow() && len(logits) > 20 && c.name != "all" {
 				continue
 			}
 			t.Run(c.name+"/"+name, func(t *testing.T) {

@@ -3,9 +3,10 @@ package simd
 import (
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
+
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // ask resets a to some queries of d elements.
@@ -188,7 +189,7 @@ func spansOf(r *rand.Rand, n int) []Span {
 // of queries, blocks of which each sees a part of its own, numbers of all kinds.
 func TestAttentionTogether(t *testing.T) {
 	guard, cases := guarded(t), 24
-	if os.Getenv("KARAT_SLOW") == "" {
+	if !golden.Slow() {
 		cases = 6
 	}
 	r := rng(77)

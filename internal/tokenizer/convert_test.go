@@ -35,11 +35,11 @@ func sameIDs(t *testing.T, a, b *tokenizer.Tokenizer) {
 	}
 }
 
-// TestConvertVocabularies takes published vocabularies from GGUF to a folder's files and back: three of them, or with
-// KARAT_SLOW all.
+// TestConvertVocabularies takes published vocabularies from GGUF to a folder's files and back: three of them, or in
+// the long ring all.
 func TestConvertVocabularies(t *testing.T) {
 	names := []string{"llama-spm", "phi-3", "starcoder"}
-	if os.Getenv("KARAT_SLOW") != "" {
+	if golden.Slow() {
 		names = vocabularies // a minute
 	}
 	for _, name := range names {

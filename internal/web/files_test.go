@@ -49,9 +49,7 @@ const continued = `await until('the model', () => text('#model').startsWith('%s'
 // model without a record, keeps one from an address, also in parts, for another visit and
 // for two tabs at once; files that are none are told of, and the page goes on.
 func TestFiles(t *testing.T) {
-	if os.Getenv("KARAT_SLOW") == "" {
-		t.Skip("KARAT_SLOW is not set: the program is built first")
-	}
+	golden.SkipFast(t, "the program is built first")
 	s := httptest.NewServer(karatSite(t).Handler())
 	defer s.Close()
 	p := open(t, softwareGPU...)

@@ -59,9 +59,7 @@ func karatSite(t *testing.T) *Site {
 
 // TestProgram runs Karat itself in the page, on WebGPU and without.
 func TestProgram(t *testing.T) {
-	if os.Getenv("KARAT_SLOW") == "" {
-		t.Skip("KARAT_SLOW is not set: the program is built first, and a GPU that is a program is slow")
-	}
+	golden.SkipFast(t, "the program is built first, and a GPU that is a program is slow")
 	site := karatSite(t)
 	// before is a handler of the site with a script before its own.
 	before := func(js string) http.Handler {

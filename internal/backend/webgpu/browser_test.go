@@ -45,9 +45,7 @@ const compile = `(async () => {
 // shortest of each file's becomes a pipeline, for that takes seconds of a long one.
 // It has a compiler of its own, which is strict about what may differ in a workgroup.
 func TestBrowser(t *testing.T) {
-	if os.Getenv("KARAT_SLOW") == "" {
-		t.Skip("KARAT_SLOW is not set: without a GPU this takes a browser")
-	}
+	golden.SkipFast(t, "without a GPU this takes a browser")
 	t.Parallel() // to TestConformance
 	o := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.Flag("enable-unsafe-webgpu", true),
 		chromedp.Flag("use-webgpu-adapter", "swiftshader"), chromedp.Flag("enable-features", "Vulkan"), chromedp.Flag("disable-gpu", false))

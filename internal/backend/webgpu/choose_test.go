@@ -12,6 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/dev/backendtest"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -102,7 +103,7 @@ func TestTop(t *testing.T) {
 	d := device(t)
 	r := rand.New(rand.NewPCG(9, 10))
 	for _, size := range []int{1, 2, 3, 255, 256, 257, 2047, 2048, 2049, 4097, 65535, 65537, 70001, 200000} {
-		if size > 100000 && os.Getenv("KARAT_SLOW") == "" {
+		if size > 100000 && !golden.Slow() {
 			continue
 		}
 		w := floats(r, 16, size)
@@ -133,7 +134,7 @@ func TestTop(t *testing.T) {
 			longest[i] = ranks(row, 256)
 		}
 		for _, k := range []int{1, 2, 40, 255, 256} {
-			if size > 10000 && k != 1 && k != 40 && os.Getenv("KARAT_SLOW") == "" {
+			if size > 10000 && k != 1 && k != 40 && !golden.Slow() {
 				continue
 			}
 			found := run.choose(k, 1, tokens...)

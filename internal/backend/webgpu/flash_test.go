@@ -14,6 +14,7 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -24,7 +25,7 @@ func TestFlash(t *testing.T) {
 	d := matrices(t)
 	type form struct{ dim, heads, kvHeads, window int }
 	forms := []form{{64, 3, 1, 0}, {64, 4, 4, 41}}
-	if os.Getenv("KARAT_SLOW") != "" {
+	if golden.Slow() {
 		forms = append(forms, form{32, 4, 4, 100}, form{96, 2, 2, 0}, form{128, 4, 1, 70}, form{256, 8, 1, 50}, form{512, 8, 1, 0})
 	}
 	for _, f := range forms {

@@ -2,7 +2,6 @@ package webgpu_test
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,8 +22,6 @@ import (
 
 // slow tells that all is to be computed, which takes minutes where a program stands
 // in for a GPU.
-func slow() bool { return os.Getenv("KARAT_SLOW") != "" }
-
 // open opens the first GPU, and skips the test where there is none.
 func open(t *testing.T) *webgpu.Device {
 	t.Helper()
@@ -78,7 +75,7 @@ func recordOf(t *testing.T, g *graph.Graph, b backend.Backend, gold *lab.Record,
 }
 
 // few are prompts that show most: the one with taps, and a short one.
-func few(p *lab.Prompt) bool { return slow() || p.Index == 2 || p.Index == 0 }
+func few(p *lab.Prompt) bool { return golden.Slow() || p.Index == 2 || p.Index == 0 }
 
 // readGold reads a model's record.
 func readGold(t *testing.T, name string) *lab.Record {
@@ -94,7 +91,7 @@ func readGold(t *testing.T, name string) *lab.Record {
 // models are the tiny models: a few of them that have all operations, or all.
 func models(t *testing.T) (some []string) {
 	for _, name := range golden.Models(t) {
-		if slow() || name == "tiny-qwen2" || name == "tiny-gemma4" || name == "tiny-gemma4-moe" {
+		if golden.Slow() || name == "tiny-qwen2" || name == "tiny-gemma4" || name == "tiny-gemma4-moe" {
 			some = append(some, name)
 		}
 	}
@@ -107,7 +104,7 @@ func models(t *testing.T) (some []string) {
 func TestRecords(t *testing.T) {
 	d := open(t)
 	names := models(t)
-	if slow() {
+	if golden.Slow() {
 		names = append(names, golden.Families(t)...)
 	}
 	for _, name := range names {
@@ -143,7 +140,7 @@ func TestQuantizedFiles(t *testing.T) {
 	d := open(t)
 	for _, path := range append(golden.Files(t), filepath.Join(golden.Root(t), "cmd", "karat", "demo.gguf")) {
 		name, _, _ := strings.Cut(filepath.Base(path), ".")
-		if !slow() && !strings.HasPrefix(filepath.Base(path), "tiny-llama.Q4_K") {
+		if !golden.Slow() && !strings.HasPrefix(filepath.Base(path), "tiny-llama.Q4_K") {
 			continue
 		}
 		if strings.Contains(path, ".bf16.") {
@@ -151,7 +148,7 @@ func TestQuantizedFiles(t *testing.T) {
 		}
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			gold, g := readGold(t, name), load(t, path)
-			short := func(p *lab.Prompt) bool { return slow() || p.Index == 0 }
+			short := func(p *lab.Prompt) bool { return golden.Slow() || p.Index == 0 }
 			want := recordOf(t, g, reference.Backend{}, gold, short)
 			for _, o := range []webgpu.Options{{}, {Matrices: true}} {
 				if o.Matrices && d.Adapter().Matrices == nil {
@@ -186,7 +183,7 @@ func TestGreedy(t *testing.T) {
 			defer e.Close()
 			for _, p := range golden.Record(t, name).Prompts {
 				want := p.GreedyIDs
-				if !slow() {
+				if !golden.Slow() {
 					if p.Index != 0 {
 						continue
 					}
@@ -237,7 +234,7 @@ func greedy(t *testing.T, e *engine.Engine, ids []int, n int) (out []int32) {
 func TestChosen(t *testing.T) {
 	d := open(t)
 	for _, name := range models(t) {
-		if !slow() && name != "tiny-qwen2" {
+		if !golden.Slow() && name != "tiny-qwen2" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

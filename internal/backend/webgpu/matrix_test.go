@@ -13,6 +13,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -43,7 +44,7 @@ func TestMatrices(t *testing.T) {
 				}
 				near(t, start(t, New(d, Options{Matrices: true}), g, 40, nil).run(tokens...), start(t, reference.Backend{}, g, 40, nil).run(tokens...), map[bool]float64{true: 1e-6, false: 5e-4}[whole])
 			}
-			if os.Getenv("KARAT_SLOW") != "" {
+			if golden.Slow() {
 				sameManySteps(t, d, dt)
 			}
 		})

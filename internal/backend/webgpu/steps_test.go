@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/karat-run/karat/internal/backend/reference"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -26,7 +26,7 @@ var scales = map[tensor.DType][]int{tensor.Q4_0: {0}, tensor.Q5_1: {0, 2}, tenso
 func TestSteps(t *testing.T) {
 	d := device(t)
 	types := []tensor.DType{tensor.Q4_0} // a program that stands in for a GPU compiles for seconds what others want
-	if os.Getenv("KARAT_SLOW") != "" {
+	if golden.Slow() {
 		types = append(types, tensor.F32, tensor.F16)
 		for dt := range scales {
 			types = append(types, dt)

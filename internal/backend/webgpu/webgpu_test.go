@@ -42,9 +42,7 @@ func TestMain(m *testing.M) {
 //
 // Both forms of keys and values run; without -short the program standing in for a GPU also runs as software.
 func TestConformance(t *testing.T) {
-	if os.Getenv("KARAT_SLOW") == "" {
-		t.Skip("minutes without a GPU: .ci/gpu runs it, with KARAT_SLOW")
-	}
+	golden.SkipFast(t, "minutes without a GPU, and .ci/gpu runs it")
 	d := device(t)
 	t.Parallel() // to what a browser computes
 	for _, c := range []struct {

@@ -245,6 +245,13 @@ func Unpacked(t testing.TB) string {
 // Slow reports whether the long ring runs (.ci/long), with all families, types and texts.
 func Slow() bool { return os.Getenv("KARAT_SLOW") != "" }
 
+// SkipFast skips a test that the long ring alone runs, and says why.
+func SkipFast(t testing.TB, why string) {
+	if t.Helper(); !Slow() {
+		t.Skipf("in the long ring (KARAT_SLOW): %s", why)
+	}
+}
+
 // First returns the first n cases of a test, which are chosen to differ, or all of them where Slow.
 func First[T any](n int, cases []T) []T {
 	if Slow() {

@@ -3,7 +3,6 @@ package parity
 import (
 	"bytes"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,10 +13,10 @@ import (
 
 // TestRight accuses no right engine: of every class of rounding, with keys and values of
 // every precision, told and not told, through all taps, some or none; Karat's own among
-// them. By default it is Karat's own that does not say how it rounds, and a few others; with
-// KARAT_SLOW all of all models and of some quantized files.
+// them. By default it is Karat's own that does not say how it rounds, and a few others; in
+// the long ring all of all models and of some quantized files.
 func TestRight(t *testing.T) {
-	slow := os.Getenv("KARAT_SLOW") != ""
+	slow := golden.Slow()
 	names, files := []string{}, []string{"tiny-llama.Q8_0"}
 	if slow {
 		names = golden.Models(t)
@@ -58,9 +57,7 @@ func TestRight(t *testing.T) {
 
 // TestAccused is right engines that were accused once.
 func TestAccused(t *testing.T) {
-	if !golden.Slow() {
-		t.Skip("in the long ring: KARAT_SLOW")
-	}
+	golden.SkipFast(t, "it takes minutes")
 	for _, c := range []struct {
 		what, model, match string
 		seed               uint64

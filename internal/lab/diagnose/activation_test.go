@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend/reference"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/lab"
 	. "github.com/karat-run/karat/internal/lab/diagnose"
 	"github.com/karat-run/karat/internal/tensor"
@@ -88,7 +89,7 @@ func TestGELUConstant(t *testing.T) {
 		{"gelu_constant", "computes GELU with the constant 0.047415, not 0.044715", logits, false},
 		{"activation=gelu_erf", "activates by gelu_erf, not by gelu_tanh", logits, false},
 	} {
-		if !slow() && !c.quick {
+		if !golden.Slow() && !c.quick {
 			continue
 		}
 		dump, _ := m.record(t, "activations=f32", c.fault+"@all", m.texts(t, mixed))

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -27,7 +28,7 @@ func TestLongLogits(t *testing.T) {
 		{"activations=f32", "layer_pattern@3; attention_scale@3", map[string][]int{"layer_pattern": {3}, "attention_scale": {3}}, false},
 		{"activations=q8_32", "window_size=128@all", map[string][]int{"window_size": {0, 1, 3, 4}}, true}, // with no window at all the logits are within rounding, too
 	} {
-		if !slow() && !c.quick {
+		if !golden.Slow() && !c.quick {
 			continue
 		}
 		t.Run(c.faults, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/dev/backendtest"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/mistake"
 )
@@ -43,7 +44,7 @@ func TestAttributes(t *testing.T) {
 		{"expert_input@2", []int{2}}, {"router_factor@1", []int{1}}, {"router_eps@1", []int{1}}, {"router_groups@1", []int{1}}, {"router_groups=best@1", []int{1}}, {"latent_part@3", []int{3}}, {"bias_missing@1", []int{1}}, {"router_bias@1", []int{1}}, {"router_bias=none@1", []int{1}},
 		{"router_norm@1", []int{1}}, {"router_norm@3", []int{3}}, {"attention_sink@2", []int{2}},
 	} {
-		if !slow() && i%3 != 0 {
+		if !golden.Slow() && i%3 != 0 {
 			continue
 		}
 		t.Run(c.fault, func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -171,8 +170,8 @@ func TestClean(t *testing.T) {
 	for i, name := range names {
 		m := tiny(t, name)
 		for k, class := range classes {
-			if i > 1 && k%len(names) != i || !slow() && k%4 != i%4 || !slow() && i > 3 {
-				continue // with KARAT_SLOW all of them with two models, some with the others
+			if i > 1 && k%len(names) != i || !golden.Slow() && k%4 != i%4 || !golden.Slow() && i > 3 {
+				continue // in the long ring all of them with two models, some with the others
 			}
 			t.Run(name+"/"+cmp.Or(class, "f64"), func(t *testing.T) {
 				dump, _ := m.record(t, class, "", m.texts(t, mixed))
@@ -235,7 +234,7 @@ func TestSame(t *testing.T) {
 	} {
 		m := tiny(t, name)
 		for i, f := range faults {
-			if i > 0 && !slow() {
+			if i > 0 && !golden.Slow() {
 				continue
 			}
 			t.Run(f, func(t *testing.T) {
@@ -259,16 +258,6 @@ func TestTurnedBeside(t *testing.T) {
 		if d.Verdict != Structural {
 			t.Errorf("%s: %s", f, say(d))
 		}
-	}
-}
-
-// slow is whether to run what takes minutes.
-func slow() bool { return os.Getenv("KARAT_SLOW") != "" }
-
-// inLongRing skips a test of more than five seconds, unless slow.
-func inLongRing(t *testing.T) {
-	if t.Helper(); !slow() {
-		t.Skip("in the long ring: KARAT_SLOW")
 	}
 }
 

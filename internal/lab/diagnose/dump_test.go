@@ -39,7 +39,7 @@ func TestInput(t *testing.T) {
 		}},
 		{"as it should be", "", func(p *lab.Prompt) {}},
 	} {
-		if !slow() && (c.what == "another token" || c.what == "no BOS" || c.cause == "") {
+		if !golden.Slow() && (c.what == "another token" || c.what == "no BOS" || c.cause == "") {
 			continue
 		}
 		t.Run(c.what, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestGoldenIDsOfOthers(t *testing.T) {
 // TestPyTorch diagnoses PyTorch's own records, whose taps are of float64 passes.
 func TestPyTorch(t *testing.T) {
 	for _, name := range golden.Models(t) {
-		if !slow() && name != "tiny-gemma4" {
+		if !golden.Slow() && name != "tiny-gemma4" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestDamaged(t *testing.T) {
 		{"Inf logits", "logits", put(math.Inf(-1))},
 		{"a row of logits less", "logits", cut},
 	} {
-		if !slow() && (c.what == "Inf" || c.what == "Inf logits" || c.what == "all zero") {
+		if !golden.Slow() && (c.what == "Inf" || c.what == "Inf logits" || c.what == "all zero") {
 			continue
 		}
 		t.Run(c.what, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/dev/golden"
 	. "github.com/karat-run/karat/internal/lab/diagnose"
 )
 
@@ -32,7 +33,7 @@ func TestFamilies(t *testing.T) {
 		{"modernbert", "mask=none@2", "mask", "Attention", []int{2}},
 		{"embeddinggemma", "mask=none@2", "mask", "Attention", []int{2}},
 	} {
-		if !slow() && i%4 != 0 {
+		if !golden.Slow() && i%4 != 0 {
 			continue
 		}
 		t.Run(c.model+"/"+c.fault, func(t *testing.T) {
@@ -77,7 +78,7 @@ func TestModulesAlone(t *testing.T) {
 		"deepseek2": {"": nil, "router_factor@2": {"router_factor": {2}}},
 	} {
 		for faults, want := range faults {
-			if !slow() && faults == "" && model != "gpt-oss" {
+			if !golden.Slow() && faults == "" && model != "gpt-oss" {
 				continue
 			}
 			t.Run(model+"/"+faults, func(t *testing.T) {

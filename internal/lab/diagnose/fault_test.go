@@ -78,7 +78,7 @@ func TestNamed(t *testing.T) {
 		{"tiny-qwen3", "", "rope_partial:attn_q_rope@3", map[string][]int{"rope_partial": {3}}, false},
 		{"tiny-gemma4-moe", "", "norm_order:ffn_norm@1; residual_order:add@1", map[string][]int{"norm_order": {1}, "residual_order": {1}}, true}, // before one branch of two
 	} {
-		if !slow() && !c.quick {
+		if !golden.Slow() && !c.quick {
 			continue
 		}
 		t.Run(c.model+"/"+c.faults, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestPastTheEnd(t *testing.T) {
 func TestProbe(t *testing.T) {
 	m := tiny(t, "tiny-gemma3")
 	for cause, f := range map[string]string{"probe_dtype": "probe_dtype@1", "probe_prefix": "probe_prefix@all", "probe_rows": "probe_rows:attn_q@2", "probe_duplicate": "probe_duplicate@2-3"} {
-		if !slow() && (cause == "probe_prefix" || cause == "probe_duplicate") {
+		if !golden.Slow() && (cause == "probe_prefix" || cause == "probe_duplicate") {
 			continue
 		}
 		t.Run(f, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestProbe(t *testing.T) {
 			}
 		})
 	}
-	if !slow() {
+	if !golden.Slow() {
 		return
 	}
 	// A stale buffer, and a fault of the engine beside it.
@@ -144,7 +144,7 @@ func TestUnknown(t *testing.T) {
 		{"tiny-gemma3", "x_clipped@3"}, {"tiny-llama", "x_rope_reversed:attn_q_rope@0"}, {"tiny-gemma4", "x_norm_half:post_attention_norm@6"},
 		{"tiny-gemma4-moe", "x_value_signs@3"}, {"tiny-llama", "x_embed_neighbour"}, {"tiny-gemma4-moe", "x_router_noise@1"}, {"tiny-gemma4", "x_clipped:glu#1@3"}, {"tiny-gemma4", "x_residual_scaled:add#2@1"}, {"tiny-llama", "x_softmax_sink@3"}, {"tiny-qwen2", "x_tail_zero:attn_v@1"},
 	} {
-		if !slow() && i%3 != 0 {
+		if !golden.Slow() && i%3 != 0 {
 			continue
 		}
 		t.Run(c.fault, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -23,10 +24,10 @@ func modules(dump *lab.Record) *lab.Record {
 // TestJuneModules is that engine through PyTorch's modules alone: a scale, a norm of values, a
 // source of keys and speeds of rope are all seen at the input of the output projection, and nowhere else.
 func TestJuneModules(t *testing.T) {
-	inLongRing(t)
+	golden.SkipFast(t, "it takes more than five seconds")
 	m := tiny(t, "tiny-gemma4")
 	for _, class := range []string{"activations=f32", "activations=bf16", "activations=q8_32"} {
-		if !slow() && class == "activations=f32" {
+		if !golden.Slow() && class == "activations=f32" {
 			continue
 		}
 		t.Run(cmp.Or(class, "f64"), func(t *testing.T) {
@@ -55,7 +56,7 @@ func TestWithin(t *testing.T) {
 		{"tiny-gemma3", "", "norm_missing=untapped@3; weight_permuted@3", map[string][]int{"norm_missing": {3}, "weight_permuted": {3}}, false},
 		{"tiny-llama", "", "kv_cache_position=fresh@2; rope_position:attn_q_rope@all; rope_theta:attn_k_rope@all", map[string][]int{"kv_cache_position": {2}, "rope_position": {0, 1, 2, 3}, "rope_theta": {0, 1, 2, 3}}, true},
 	} {
-		if !slow() && !c.quick {
+		if !golden.Slow() && !c.quick {
 			continue
 		}
 		t.Run(c.model+"/"+c.faults, func(t *testing.T) {

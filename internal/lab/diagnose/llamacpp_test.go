@@ -31,7 +31,7 @@ func TestLlamaCpp(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(path), ".safetensors")
 		model, _, _ := strings.Cut(name, ".")
 		file, dequantized := strings.CutSuffix(name, ".dequantized")
-		if !slow() && !slices.Contains(quick, name) || model == "demo" || model == "tiny-qwen3" { // the records are of other weights
+		if !golden.Slow() && !slices.Contains(quick, name) || model == "demo" || model == "tiny-qwen3" { // the records are of other weights
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestLlamaCpp(t *testing.T) {
 			}
 			m := load(t, ofModel)
 			dump, gold := read(t, path), read(t, golden.Record(t, model).Tensors)
-			if !slow() {
+			if !golden.Slow() {
 				few := []int{2, 3, 7}
 				dump.Prompts = slices.DeleteFunc(dump.Prompts, func(p *lab.Prompt) bool { return !slices.Contains(few, p.Index) })
 			}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -53,7 +54,7 @@ func TestNarrow(t *testing.T) {
 // TestSharedThroughLayers: where outputs of layers alone are tapped, the equation of a layer that reads another's keys has these,
 // too. A cause is none of those keys, nor of what all layers read, if it is one of each layer.
 func TestSharedThroughLayers(t *testing.T) {
-	inLongRing(t)
+	golden.SkipFast(t, "it takes more than five seconds")
 	for _, c := range []struct {
 		faults, cause string
 		layers        []int
@@ -64,7 +65,7 @@ func TestSharedThroughLayers(t *testing.T) {
 		{"norm_order@sliding", "norm_order", []int{0, 1, 2, 4, 5, 6}, false},
 		{"x_last_row:ffn_down", "unknown", []int{0, 1, 2, 3, 4, 5, 6, 7}, false},
 	} {
-		if !slow() && !c.quick {
+		if !golden.Slow() && !c.quick {
 			continue
 		}
 		t.Run(c.faults, func(t *testing.T) {
@@ -80,7 +81,7 @@ func TestSharedThroughLayers(t *testing.T) {
 
 // TestTurnedAlone: queries alone that turn at another base's speeds are named though a layer's output is the next tap.
 func TestTurnedAlone(t *testing.T) {
-	inLongRing(t)
+	golden.SkipFast(t, "it takes more than five seconds")
 	m := tiny(t, "tiny-llama")
 	dump, _ := m.record(t, "", "rope_theta:attn_q_rope@2", m.texts(t, mixed))
 	d := m.diagnose(t, outputs(dump), nil)

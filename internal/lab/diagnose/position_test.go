@@ -3,6 +3,8 @@ package diagnose_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // TestPositions wants positions that are off by no constant, and other bases under a scaling, named
@@ -19,7 +21,7 @@ func TestPositions(t *testing.T) {
 		{"tiny-qwen3", "rope_position:attn_q_rope=-2@2", "rope_position", []int{2}, false},
 		{"tiny-llama", "rope_theta=1e4@all", "rope_theta", []int{0, 1, 2, 3}, false},
 	} {
-		if !slow() && !c.quick {
+		if !golden.Slow() && !c.quick {
 			continue
 		}
 		t.Run(c.model+"/"+c.faults, func(t *testing.T) {

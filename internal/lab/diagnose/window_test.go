@@ -3,6 +3,8 @@ package diagnose_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // wide is a text of more tokens than the tiny models' windows.
@@ -33,7 +35,7 @@ func TestBeyondWindow(t *testing.T) {
 
 // TestPort is a port's three faults through PyTorch's modules alone, where rope and window are seen at one tap.
 func TestPort(t *testing.T) {
-	inLongRing(t)
+	golden.SkipFast(t, "it takes more than five seconds")
 	m := tiny(t, "tiny-gemma3")
 	dump, _ := m.record(t, "activations=f32", "rope_theta=root@all; window_per_chunk@sliding; gelu_constant@all", m.texts(t, mixed, wide))
 	d := m.diagnose(t, modules(dump), nil)

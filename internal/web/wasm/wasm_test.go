@@ -122,9 +122,7 @@ func run(t *testing.T, program, script, backend string) (o outcome) {
 // TestNode does under Node what a page does: with the CPU, and with a GPU where the npm
 // package webgpu and a driver are.
 func TestNode(t *testing.T) {
-	if os.Getenv("KARAT_SLOW") == "" {
-		t.Skip("KARAT_SLOW is not set: this builds the program for js and runs it")
-	}
+	golden.SkipFast(t, "this builds the program for js and runs it")
 	if _, err := exec.LookPath("node"); err != nil {
 		golden.Lacking(t, err)
 	}
