@@ -50,28 +50,27 @@ func (s *split) try(i1, i2, shift int, xq, qq float32) {
 // together returns the best split with one shift for all weights.
 func (o *ordered) together() split {
 	n := len(o.place)
-	var xs, ws [33]float32
-	var ends [33][2][4]float32 // xq and qq of the weights before a place, and behind, by shift
+	sums := simd.Splits{Middle: [2]float32{shifted[0][1], shifted[1][1]}}
+	xs, ws := &sums.X, &sums.W
 	for j, i := range o.place {
 		xs[j+1] = xs[j] + float32(o.w[i]*o.x[i])
 		ws[j+1] = ws[j] + o.w[i]
 	}
-	best := split{from1: -1, score: -math.MaxFloat32}
 	for down, v := range shifted {
+		before, after := &sums.Before[down], &sums.After[down]
 		for i := range n + 1 {
-			t := &ends[i][down]
-			t[0] = float32((xs[i] - xs[0]) * v[0])
-			t[1] = float32(float32((ws[i]-ws[0])*v[0]) * v[0])
-			t[2] = float32((xs[n] - xs[i]) * v[2])
-			t[3] = float32(float32((ws[n]-ws[i])*v[2]) * v[2])
+			before[0][i] = float32(xs[i] * v[0])
+			before[1][i] = float32(float32(ws[i]*v[0]) * v[0])
+			after[0][i] = float32((xs[n] - xs[i]) * v[2])
+			after[1][i] = float32(float32((ws[n]-ws[i])*v[2]) * v[2])
 		}
 	}
+	best := split{from1: -1, score: -math.MaxFloat32}
 	for i1 := range n + 1 {
-		for i2 := i1; i2 <= n; i2++ {
-			x, w := xs[i2]-xs[i1], ws[i2]-ws[i1]
+		for i2 := sums.First(i1, i1, n, best.score); i2 <= n; i2 = sums.First(i1, i2+1, n, best.score) {
 			for down := range shifted {
-				v, a, b := shifted[down][1], &ends[i1][down], &ends[i2][down]
-				best.try(i1, i2, 3*down, a[0]+float32(x*v)+b[2], a[1]+float32(float32(w*v)*v)+b[3])
+				xq, qq := sums.Sums(down, i1, i2)
+				best.try(i1, i2, 3*down, xq, qq)
 			}
 		}
 	}

@@ -121,31 +121,32 @@ func packFifth(qh, q []byte) {
 // mxfp4 takes as its scale the largest power of two up to a quarter of the largest magnitude, which becomes 4 to 6, the
 // largest code's value. (OCP Microscaling Formats 1.0, section 6.3)
 func (e *encoder) mxfp4(b []byte, x, _ []float32) {
-	top := math.Float32bits(abs(peak(x))) >> 23
-	b[0] = byte(max(top, 2) - 2)
-	codeE2M1(e.q[:32], x, halfE8M0(b[0]))
+	largest := simd.Largest(x)
+	b[0] = byte(max(math.Float32bits(largest)>>23, 2) - 2)
+	codeE2M1(e.q[:32], x, halfE8M0(b[0]), largest)
 	packHalves(b[1:17], e.q[:32])
 }
 
-// codeE2M1 sets q to the codes of x, zeros and numbers up to the peak. The float32 distances from codes' values have
-// the order of the numbers' places among the middles of the values, unless the scale is subnormal or much less than
-// the peak.
-func codeE2M1(q []byte, x []float32, scale float32) {
-	if !(scale >= 0x1p-100 && abs(peak(x)) <= 0x1p10*scale) {
+// codeE2M1 sets q to the codes of x. The float32 distances from codes' values have the order of the numbers' places
+// among the middles of the values, unless the scale is subnormal or much less than the largest magnitude.
+func codeE2M1(q []byte, x []float32, scale, largest float32) {
+	if !(scale >= 0x1p-100 && largest <= 0x1p10*scale) {
 		for i, v := range x {
 			q[i] = nearestE2M1(v, scale)
 		}
 		return
 	}
-	var m [7]uint32
-	for i := range m {
+	var m [8]uint32
+	for i := range 7 {
 		m[i] = math.Float32bits(float32(int(e2m1[i])+int(e2m1[i+1])) * (scale / 2))
 	}
 	q = q[:len(x)]
 	for i, v := range x {
 		bits := math.Float32bits(v)
 		b := bits &^ (1 << 31)
-		c := (m[0]-b)>>31 + (m[1]-b)>>31 + (m[2]-b)>>31 + (m[3]-b)>>31 + (m[4]-b)>>31 + (m[5]-b)>>31 + (m[6]-b)>>31
+		c := (m[3] - b) >> 31 << 2
+		c += (m[(c+1)&7] - b) >> 31 << 1
+		c += (m[c&7] - b) >> 31
 		q[i] = byte(c | bits>>28&8&(c+7)) // zero has no sign
 	}
 }

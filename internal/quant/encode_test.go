@@ -346,7 +346,7 @@ func TestCodeE2M1(t *testing.T) {
 		}
 		for _, x := range [][]float32{x, append(x, scale*0x1p30), append(x, 1e-38, -1e-45)} {
 			q := make([]byte, len(x))
-			codeE2M1(q, x, scale)
+			codeE2M1(q, x, scale, abs(peak(x)))
 			for i, v := range x {
 				if want := nearestE2M1(v, scale); q[i] != want {
 					t.Fatalf("scale %g: %g is %d, want %d", scale, v, q[i], want)

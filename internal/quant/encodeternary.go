@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/karat-run/karat/internal/float16"
+	"github.com/karat-run/karat/internal/simd"
 )
 
 // The encoders of the types with one bit to two bits and a scale, and of NVFP4. Nothing is searched: importance does
@@ -13,7 +14,7 @@ import (
 // ternary returns the codes of x, 0 to top, for -1, 0 and so on times the largest magnitude, written to b.
 func (e *encoder) ternary(b []byte, x []float32) []byte {
 	const half = 0x3f000000 // 0.5
-	d := abs(peak(x))
+	d := simd.Largest(x)
 	putHalf(b, d)
 	inv := float32(0)
 	if d > 0 {
@@ -84,11 +85,20 @@ func (e *encoder) q1_0(b []byte, x, _ []float32) {
 func (e *encoder) nvfp4(b []byte, x, _ []float32) {
 	for g := range 4 {
 		x, out := x[16*g:16*g+16], b[4+8*g:12+8*g]
-		b[g] = toE4M3(abs(peak(x)) / 6)
-		codeE2M1(e.q[:16], x, float16.F16(halfE4M3(b[g])))
+		largest := simd.Largest(x)
+		b[g] = toE4M3(largest / 6)
+		codeE2M1(e.q[:16], x, scalesE4M3[b[g]&127], largest)
 		store8(out, load8(e.q[:])|load8(e.q[8:])<<4)
 	}
 }
+
+// scalesE4M3 are halves of E4M3 floats without a sign.
+var scalesE4M3 = func() (all [128]float32) {
+	for i := range all {
+		all[i] = float16.F16(halfE4M3(byte(i)))
+	}
+	return all
+}()
 
 // toE4M3 returns the E4M3 float of x, 0 or more, as ggml rounds: half up, and to 448 from 256 on.
 func toE4M3(x float32) byte {

@@ -67,3 +67,41 @@ func closestGeneric(near []uint32, x, w []float32, values *[8]float32) (best uin
 	}
 	return best
 }
+
+// SplitPlaces is the maximum of places where a group's levels change, and 7 more.
+const SplitPlaces = 40
+
+// Splits holds sums of a group's weights in order: of all weights before a place, and for two shifts of the levels the
+// sums xq and qq of the weights before a place, and behind, and the value of the level between two places.
+type Splits struct {
+	X, W          [SplitPlaces]float32
+	Before, After [2][2][SplitPlaces]float32
+	Middle        [2]float32
+}
+
+// Sums returns xq and qq for places i1 and i2.
+func (s *Splits) Sums(shift, i1, i2 int) (xq, qq float32) {
+	x, w, v := s.X[i2]-s.X[i1], s.W[i2]-s.W[i1], s.Middle[shift]
+	before, after := &s.Before[shift], &s.After[shift]
+	return before[0][i1] + float32(x*v) + after[0][i2], before[1][i1] + float32(float32(w*v)*v) + after[1][i2]
+}
+
+// First returns the first place i2 from a place on, at most n, with a shift whose xq*xq is more than score*qq, for qq
+// more than 0; n+1 without any.
+func (s *Splits) First(i1, from, n int, score float32) int {
+	if tier >= avx2 && i1 < SplitPlaces && from <= n && n <= SplitPlaces-8 {
+		return min(firstSplitAVX2(s, i1, from, n, score), n+1)
+	}
+	return s.firstGeneric(i1, from, n, score)
+}
+
+func (s *Splits) firstGeneric(i1, from, n int, score float32) int {
+	for i2 := from; i2 <= n; i2++ {
+		for shift := range s.Middle {
+			if xq, qq := s.Sums(shift, i1, i2); qq > 0 && float32(xq*xq) > float32(score*qq) {
+				return i2
+			}
+		}
+	}
+	return n + 1
+}

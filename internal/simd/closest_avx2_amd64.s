@@ -169,3 +169,55 @@ loop:
 	VZEROUPPER
 done:
 	RET
+
+// SHIFT makes a mask of the lanes whose sums are more than the score, for a shift.
+#define SHIFT(i, before, after, to) \
+	VBROADCASTSS (1600+4*i)(SI), Y8;             \
+	VMULPS       Y8, Y2, Y4;                     \
+	VMULPS       Y8, Y3, Y5;                     \
+	VMULPS       Y8, Y5, Y5;                     \
+	VBROADCASTSS (before)(SI)(R8*4), Y6;         \
+	VBROADCASTSS (before+160)(SI)(R8*4), Y7;     \
+	VADDPS       Y4, Y6, Y4;                     \
+	VADDPS       Y5, Y7, Y5;                     \
+	VADDPS       (after)(SI)(R9*4), Y4, Y4;      \
+	VADDPS       (after+160)(SI)(R9*4), Y5, Y5;  \
+	VMULPS       Y4, Y4, Y4;                     \
+	VMULPS       Y5, Y10, Y6;                    \
+	VCMPPS       $1, Y4, Y6, Y6;                 \
+	VCMPPS       $1, Y5, Y9, Y5;                 \
+	VPAND        Y5, Y6, to
+
+// func firstSplitAVX2(s *Splits, i1, from, n int, score float32) int
+TEXT ·firstSplitAVX2(SB), NOSPLIT, $0-48
+	MOVQ s+0(FP), SI
+	MOVQ i1+8(FP), R8
+	MOVQ from+16(FP), R9
+	MOVQ n+24(FP), CX
+	VBROADCASTSS score+32(FP), Y10
+	VXORPS       Y9, Y9, Y9
+	VBROADCASTSS (SI)(R8*4), Y0
+	VBROADCASTSS 160(SI)(R8*4), Y1
+loop:
+	VMOVUPS   (SI)(R9*4), Y2
+	VMOVUPS   160(SI)(R9*4), Y3
+	VSUBPS    Y0, Y2, Y2
+	VSUBPS    Y1, Y3, Y3
+	SHIFT(0, 320, 960, Y11)
+	SHIFT(1, 640, 1280, Y12)
+	VPOR      Y11, Y12, Y11
+	VMOVMSKPS Y11, AX
+	TESTL     AX, AX
+	JNZ       found
+	ADDQ      $8, R9
+	CMPQ      R9, CX
+	JLE       loop
+	MOVQ      R9, ret+40(FP)
+	VZEROUPPER
+	RET
+found:
+	BSFL AX, AX
+	ADDQ AX, R9
+	MOVQ R9, ret+40(FP)
+	VZEROUPPER
+	RET

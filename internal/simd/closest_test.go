@@ -54,3 +54,25 @@ func TestClosest(t *testing.T) {
 		}
 	})
 }
+
+// TestFirstSplit compares every tier with the generic twin, for every score and place.
+func TestFirstSplit(t *testing.T) {
+	eachTier(t, func(t *testing.T) {
+		for i := range 200 {
+			r := rng(uint64(i))
+			var s Splits
+			for _, to := range []*[SplitPlaces]float32{&s.X, &s.W, &s.Before[0][0], &s.Before[0][1], &s.Before[1][0],
+				&s.Before[1][1], &s.After[0][0], &s.After[0][1], &s.After[1][0], &s.After[1][1]} {
+				copy(to[:], values(r, SplitPlaces))
+			}
+			copy(s.Middle[:], values(r, 2))
+			n := r.IntN(33)
+			for from := range n + 2 {
+				i1, score := r.IntN(33), []float32{0, 1, 100, -1}[r.IntN(4)]
+				if got, want := s.First(i1, from, n, score), s.firstGeneric(i1, from, n, score); got != want {
+					t.Fatalf("case %d: from %d of %d: %d, want %d", i, from, n, got, want)
+				}
+			}
+		}
+	})
+}

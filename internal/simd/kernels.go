@@ -178,6 +178,9 @@ func closest8AVX2(near []uint32, x, w *float32, values *[8]float32) uint32
 func closest4AVX2(near []uint32, x, w *float32, values *[8]float32) uint32
 
 //go:noescape
+func firstSplitAVX2(s *Splits, i1, from, n int, score float32) int
+
+//go:noescape
 func weaveVec(dst, src *byte, stride, n, in, out int, flip byte)
 
 //go:noescape
