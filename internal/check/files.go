@@ -29,7 +29,7 @@ type files struct {
 	dir     string         // Hugging Face folder
 	config  map[string]any // content of config.json
 	tensors []tensor.Tensor
-	scales  []tensor.Tensor // of packed weights
+	scales  []packing.Scales
 	close   func() error
 }
 

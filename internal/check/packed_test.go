@@ -118,8 +118,11 @@ var spoils = map[string]func(parts map[string]tensor.Tensor) bool{
 			parts[name] = x
 		}, scaleParts...)
 	},
-	"a scale zero":            func(parts map[string]tensor.Tensor) bool { return spoilScale(parts, 0) },
-	"a scale negative":        func(parts map[string]tensor.Tensor) bool { return spoilScale(parts, 0x80) },
+	"a scale zero": func(parts map[string]tensor.Tensor) bool { return spoilScale(parts, 0) },
+	"a scale negative": func(parts map[string]tensor.Tensor) bool { // of whole numbers sound
+		return (parts[module+"weight"].DType == tensor.F8_E4M3 || parts[module+"weight_packed"].DType == tensor.U8) &&
+			spoilScale(parts, 0x80)
+	},
 	"the last scale infinite": func(parts map[string]tensor.Tensor) bool { return spoilScale(parts, 0x7f) },
 	"scale of wrong type": func(parts map[string]tensor.Tensor) bool {
 		return edit(parts, func(parts map[string]tensor.Tensor, name string, x tensor.Tensor) {

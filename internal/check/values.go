@@ -29,11 +29,11 @@ func judgeValues(c *checker) {
 	}
 }
 
-// judgeScales finds scales of packed weights that are not greater than 0.
+// judgeScales finds scales of packed weights that are 0, or negative where publishers' programs write none.
 func judgeScales(c *checker) {
 	for _, t := range c.files.scales {
 		if n, first := packing.CountOdd(t); n > 0 {
-			c.addAt("packed-scales", t.Name, "%d of %d scales are not greater than 0, the first is number %d", n,
+			c.addAt("packed-scales", t.Name, "%d of %d scales are zero or have the wrong sign, the first is number %d", n,
 				t.Shape.Size(), first)
 		}
 	}

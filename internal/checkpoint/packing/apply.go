@@ -17,9 +17,15 @@ const maxErrors = 3
 // activations, which are computed in floating point here, are set aside.
 type Unpacked struct {
 	Tensors []tensor.Tensor
-	Name    string          // of the packing; "" where no weight is packed
-	Aside   int             // number of scales set aside
-	Scales  []tensor.Tensor // of weights, greater than 0 in sound folders
+	Name    string // of the packing; "" where no weight is packed
+	Aside   int    // number of scales set aside
+	Scales  []Scales
+}
+
+// Scales are the scales of a weight, in sound folders greater than 0, or where Signed is set other than 0.
+type Scales struct {
+	tensor.Tensor
+	Signed bool
 }
 
 // Apply makes the weights of a folder's tensors. File returns the name of the file with a tensor, for errors.

@@ -257,6 +257,7 @@ func (p *compressed) weight(m *module) (tensor.Tensor, error) {
 	if err := s.check(m, ending, w); err != nil {
 		return w, err
 	}
+	m.signed = s.Weights.Type == "int"
 	switch w.DType {
 	case tensor.U8:
 		return readFours(m, w, s.Weights.group, "weight_global_scale")

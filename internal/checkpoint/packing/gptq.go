@@ -103,6 +103,7 @@ func readTransposed(m *module, name string) (q, scales tensor.Tensor, err error)
 	if !ok {
 		return q, q, fmt.Errorf("it has codes of another packing than %s", name)
 	}
+	m.signed = true
 	scales, err = m.scale("scales", floats, m.parts["scales"].Shape)
 	for _, t := range []tensor.Tensor{q, scales} {
 		if err == nil && (len(t.Shape) != 2 || slices.Min(t.Shape) < 1) {

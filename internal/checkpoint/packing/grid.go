@@ -72,11 +72,11 @@ func checkFinite(ending string, t tensor.Tensor) error {
 	return nil
 }
 
-// CountOdd counts the numbers of a tensor of scales that are not greater than 0, and returns the place of the first.
-func CountOdd(scales tensor.Tensor) (n, first int) {
+// CountOdd counts the scales that sound folders lack, and returns the place of the first.
+func CountOdd(scales Scales) (n, first int) {
 	read := number(scales.DType)
 	for i := range scales.Shape.Size() {
-		if read(scales.Data, i) <= 0 {
+		if v := read(scales.Data, i); v == 0 || v < 0 && !scales.Signed {
 			if n++; n == 1 {
 				first = i
 			}

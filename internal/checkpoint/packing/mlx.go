@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/jsonerr"
 	"github.com/karat-run/karat/internal/tensor"
@@ -88,6 +89,8 @@ func (p *mlx) validate() error {
 			}
 		case string(raw) == "false":
 			p.own[key] = nil
+		case strings.Contains(key, ".") && string(raw) != "true": // a module
+			err = fmt.Errorf("%s: %.80s is neither an object nor true or false", key, raw)
 		}
 	}
 	return err
@@ -134,7 +137,7 @@ func (p *mlx) weight(m *module) (tensor.Tensor, error) {
 	scales, err := m.need("scales", types, shape)
 	if mode.scale != tensor.Invalid {
 		scales.DType = mode.scale
-		m.scales = append(m.scales, scales)
+		m.scales = append(m.scales, Scales{Tensor: scales})
 	}
 	if err == nil {
 		err = checkFinite("scales", scales)

@@ -58,8 +58,9 @@ type module struct {
 	name   string
 	parts  map[string]tensor.Tensor
 	read   map[string]bool
-	scales []tensor.Tensor // scales that publishers' programs write greater than 0
-	failed bool            // its weight is an error
+	scales []Scales
+	signed bool // scales may be negative: AutoRound's of whole numbers are (quant_tensor_sym in data_type/int.py)
+	failed bool // its weight is an error
 }
 
 // part returns a part, and notes that the part was read.
@@ -94,7 +95,7 @@ func (m *module) scale(ending string, types []tensor.DType, shapes ...tensor.Sha
 	if err == nil {
 		err = checkFinite(ending, t)
 	}
-	m.scales = append(m.scales, t)
+	m.scales = append(m.scales, Scales{t, m.signed})
 	return t, err
 }
 
