@@ -23,6 +23,7 @@ type choice struct {
 	top   int         // how many of the likeliest tokens; 0 wants logits
 	steps int         // how many tokens may be chosen at once, if each is the likeliest
 	node  *graph.Node // node with wanted values; nil for none
+	odds  []float32   // of the last tokens, a draft (schedule.Work.Odds)
 }
 
 // newAhead returns nil if the plan cannot choose tokens.
@@ -93,18 +94,17 @@ func (p *Plan) computeAhead(ctx context.Context, k, steps int) error {
 	}
 	row := 0
 	for _, w := range p.e.step.batch {
-		if w.seat.Outputs == 0 {
-			continue
-		}
-		for i := range steps {
-			of := found[(i*len(s.Outputs)+row)*k:][:w.choice.top]
-			w.found = append(w.found, likely(of))
-			if i == steps-1 || int(of[0].ID) >= p.e.ids { // the next step cannot embed the token
-				break
+		for range w.seat.Outputs { // of a draft, in a single step
+			for i := range steps {
+				of := found[(i*len(s.Outputs)+row)*k:][:w.choice.top]
+				w.found = append(w.found, likely(of))
+				if i == steps-1 || int(of[0].ID) >= p.e.ids { // the next step cannot embed the token
+					break
+				}
+				w.ahead = append(w.ahead, of[0].ID)
 			}
-			w.ahead = append(w.ahead, of[0].ID)
+			row++
 		}
-		row++
 	}
 	return nil
 }

@@ -13,6 +13,7 @@
 // caller of the step's first request; the step's other requests have an error. Either way the engine goes on.
 //
 // Files: generate.go (tokens as text), carry.go (states in files), sequence.go (Sequence), loop.go (the goroutine),
+// draft.go (tokens verified several in a step),
 // step.go (a step), ahead.go (tokens chosen by the backend), mix.go (rows of embeddings), engine.go (Engine, Plan),
 // taps.go (taps and hooks).
 package engine
@@ -89,8 +90,9 @@ type Engine struct {
 	asleep   bool          // the goroutine waits for any change
 	over     chan struct{} // closed at the goroutine's end; nil before its beginning
 	bell     bell
-	hold     func(rows int) int                     // rows of the next step; nil outside of tests
-	wait     func(took time.Duration) time.Duration // wait; another function in tests
+	hold     func(rows int) int                               // rows of the next step; nil outside of tests
+	wait     func(took time.Duration) time.Duration           // wait; another function in tests
+	pace     func(rows int, took time.Duration) time.Duration // of a step: took, except in tests
 }
 
 // facts are an engine's knowledge of its graph.
@@ -117,7 +119,8 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 			o.Chunk = w.Rows()
 		}
 	}
-	e := &Engine{backend: b, blend: o.Adapters, bell: bell{make(chan struct{}, 1), time.NewTimer(0)}, wait: wait}
+	e := &Engine{backend: b, blend: o.Adapters, bell: bell{make(chan struct{}, 1), time.NewTimer(0)}, wait: wait,
+		pace: func(_ int, took time.Duration) time.Duration { return took }}
 	e.facts = facts{graph: g, chunk: o.Chunk, tokens: o.Tokens, ids: backend.Vocab(g), vocab: g.Result().Shape.Size(),
 		stateful: len(g.States()) > 0, entire: isEntire(g), turning: turns(g)}
 	if n := backend.Input(g); n != nil {

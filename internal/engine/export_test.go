@@ -88,3 +88,8 @@ func (e *Engine) Served(key string) int64 {
 	defer e.mu.Unlock()
 	return e.schedule.Served(key)
 }
+
+// Pace has a step of so many rows take the time that f says, for the choice of drafts.
+func (e *Engine) Pace(f func(rows int) time.Duration) {
+	e.pace = func(rows int, _ time.Duration) time.Duration { return f(rows) }
+}

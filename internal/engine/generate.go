@@ -8,6 +8,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/karat-run/karat/internal/draft"
 	"github.com/karat-run/karat/internal/sample"
 )
 
@@ -34,6 +35,7 @@ type Request struct {
 	Decoder Decoder        // turns ids into text
 	Grammar Grammar        // a grammar for the text; nil for any text
 	Caller                 // the sender
+	Draft   *draft.Drafter // proposes tokens to verify several in a step; nil for none
 
 	Mixed // the part of the prompt besides tokens
 }
@@ -99,8 +101,14 @@ func generate(ctx context.Context, s *Sequence, r Request, text *stopper, yield 
 		return err
 	}
 	next, work := r.Prompt[held:], 0
+	p := proposal{drafter: r.Draft}
+	if s.plan.taps || s.plan.e.stateful || s.plan.e.entire {
+		p.drafter = nil
+	}
 	for i := 0; r.Max < 0 || i < r.Max; {
-		all, err := s.next(ctx, next, r.choice(sampler, i))
+		c := r.choice(sampler, i)
+		c.odds = p.odds
+		all, err := s.next(ctx, next, c)
 		if err != nil {
 			return err
 		}
@@ -115,8 +123,8 @@ func generate(ctx context.Context, s *Sequence, r Request, text *stopper, yield 
 				s.locked(func(e *Engine) { e.schedule.Charge(s.seat.Key, work/stepsPerToken) })
 				work %= stepsPerToken
 			}
-			if !r.Logits {
-				s.row = all[j].logits
+			if !r.Logits && all[j].logits != nil {
+				s.Reuse(all[j].logits)
 			}
 			if err == nil {
 				t.finish(text, &r, i == r.Max-1)
@@ -125,9 +133,14 @@ func generate(ctx context.Context, s *Sequence, r Request, text *stopper, yield 
 				s.cut(len(history))
 				return err
 			}
-			history, next = append(history, t.ID), []int32{int32(t.ID)}
+			history = append(history, t.ID)
 			i++
+			if p.ends(t.ID, j, len(all)-1) {
+				s.cut(len(history) - 1)
+				break
+			}
 		}
+		next = p.propose(history, r.Max-i-1)
 	}
 	return nil
 }
@@ -288,7 +301,9 @@ func (s *Sequence) Follow(ctx context.Context, tokens []int32, most int) (ids []
 	}
 	for _, x := range chosen {
 		id, err := x.sample(greedy, nil, nil)
-		s.row = x.logits
+		if x.logits != nil {
+			s.Reuse(x.logits)
+		}
 		if err != nil {
 			s.cut(len(s.tokens) - len(chosen) + len(ids) + 1)
 			return ids, err

@@ -28,7 +28,7 @@ type Sequence struct {
 	blend  *backend.Blend
 	hook   *Hook
 	closed bool
-	row    []float32     // logits no longer in use: memory for the next logits
+	spare  rows          // logits no longer in use: memory for the next logits
 	busy   atomic.Bool   // a request uses the sequence
 	turn   chan struct{} // told when its work is done
 	work   work          // its request
@@ -68,6 +68,7 @@ func (s *Sequence) Close() {
 
 // leave notes that the sequence has no work for now.
 func (s *Sequence) leave() {
+	s.spare.free()
 	s.locked(func(e *Engine) { e.changed(e.schedule.Leave(&s.seat)) })
 }
 
@@ -150,13 +151,16 @@ func (s *Sequence) resume() {
 	}
 }
 
-// cut forgets all tokens except the first n, no further back than steps computed ahead.
+// cut forgets all tokens except the first n, no further back than the last step's and steps computed ahead. The tokens
+// of a draft left are then the sequence's, and others may find them.
 func (s *Sequence) cut(n int) {
-	s.locked(func(*Engine) {
+	s.locked(func(e *Engine) {
+		pages := s.seat.Pages
 		if n < len(s.tokens) {
 			s.tokens = s.tokens[:n]
-			s.seat.Pages.Truncate(min(n, s.seat.Pages.Len()))
+			pages.Truncate(min(n, pages.Len()))
 		}
+		pages.Commit(s.tokens[min(s.work.sure(), n):])
 	})
 }
 
@@ -173,7 +177,7 @@ func (s *Sequence) Feed(ctx context.Context, tokens []int32, wanted int) (logits
 
 // Reuse takes a row of logits returned by Feed, no longer in use, for the next logits: otherwise each token leaves half
 // a megabyte to Go's collector.
-func (s *Sequence) Reuse(row []float32) { s.row = row }
+func (s *Sequence) Reuse(row []float32) { s.spare.put(row) }
 
 // feed does Feed's work, or chooses the next tokens. Its result is valid until the next call.
 func (s *Sequence) feed(ctx context.Context, tokens []int32, wanted int, c choice) (*work, error) {
@@ -183,7 +187,8 @@ func (s *Sequence) feed(ctx context.Context, tokens []int32, wanted int, c choic
 	defer s.busy.Store(false)
 	e, w := s.plan.e, &s.work
 	*w = work{seq: s, ctx: ctx, tokens: tokens, choice: c, found: w.found[:0], ahead: w.ahead[:0]}
-	w.seat = schedule.Work{Seq: &s.seat, From: len(s.tokens), Tokens: len(tokens), Wanted: wanted, Of: w}
+	drafted := len(c.odds)
+	w.seat = schedule.Work{Seq: &s.seat, From: len(s.tokens), Tokens: len(tokens) - drafted, Wanted: wanted, Of: w}
 	switch {
 	case s.closed:
 		return nil, ErrClosed
@@ -195,7 +200,7 @@ func (s *Sequence) feed(ctx context.Context, tokens []int32, wanted int, c choic
 	if err := e.checkIDs(tokens); err != nil {
 		return nil, err
 	}
-	have, all := len(s.tokens), len(s.tokens)+len(tokens)
+	have, all := len(s.tokens), len(s.tokens)+len(tokens)-drafted
 	if room := e.pool.Context(); all > room {
 		return nil, fmt.Errorf("%w: %d tokens and %d more, the context holds %d", ErrFull, have, len(tokens), room)
 	}
@@ -211,6 +216,7 @@ func (s *Sequence) feed(ctx context.Context, tokens []int32, wanted int, c choic
 			"so a prompt is one step of at most %d tokens and %d logits", len(tokens), have, wanted, e.chunk, most)
 	}
 	w.choice.steps = min(c.steps, e.pool.Longest()-all+1)
+	w.seat.Odds = c.odds[:min(drafted, e.pool.Longest()-all)]
 	return w, e.do(w)
 }
 

@@ -35,6 +35,9 @@ type work struct {
 	thrown *thrown // the panic for its caller
 }
 
+// sure returns how many tokens the sequence has after the work, without a draft's.
+func (w *work) sure() int { return w.seat.From + w.seat.Tokens + len(w.ahead) }
+
 func workOf(w *schedule.Work) *work { return w.Of.(*work) }
 
 // token returns the token at a position.
@@ -209,8 +212,8 @@ func (p *Plan) computeLogits(ctx context.Context) error {
 				}
 				continue
 			}
-			w.logits = append(w.logits, append(w.seq.row[:0], logits[:e.vocab]...))
-			w.seq.row, logits = nil, logits[e.vocab:]
+			w.logits = append(w.logits, append(w.seq.spare.take(), logits[:e.vocab]...))
+			logits = logits[e.vocab:]
 		}
 	}
 	return nil
@@ -231,6 +234,9 @@ func (e *Engine) finish(p *Plan, o outcome, took time.Duration) {
 	defer e.mu.Unlock()
 	now := time.Now()
 	p.until = now.Add(e.wait(took))
+	if rows := e.step.decoded(); rows > 0 && o.err == nil {
+		e.schedule.Pace.Observe(rows, e.pace(rows, took/time.Duration(1+len(batch[0].ahead))))
+	}
 	for _, w := range batch {
 		if w.seq.started.IsZero() {
 			w.seq.started = now.Add(-took)
@@ -238,6 +244,16 @@ func (e *Engine) finish(p *Plan, o outcome, took time.Duration) {
 		e.settle(w, o.err)
 	}
 	clear(batch)
+}
+
+// decoded returns the rows of a step in which all sequences decode, and 0 of other steps.
+func (st *step) decoded() (rows int) {
+	for _, w := range st.batch {
+		if rows += w.seat.Rows; w.seat.Rows != w.seat.Outputs {
+			return 0
+		}
+	}
+	return rows
 }
 
 // settle ends w's part in a step: with its error, or its tokens are the sequence's. A failed step leaves the sequence
@@ -251,9 +267,10 @@ func (e *Engine) settle(w *work, err error) {
 		}
 		s.tokens = append(s.tokens, w.ahead...)
 		end += len(w.ahead)
-		pages.Commit(s.tokens[w.seat.At:end])
+		// tokens of a draft are the sequence's after the choice (Sequence.cut)
+		pages.Commit(s.tokens[w.seat.At:min(end, w.sure())])
 		// a prompt's end, from where the next turn goes on
-		if !w.seat.Unfinished(end) && (len(w.tokens) > 1 || w.seat.From == 0) {
+		if !w.seat.Unfinished(end) && (w.seat.Tokens > 1 || w.seat.From == 0) {
 			pages.Mark()
 		}
 	}

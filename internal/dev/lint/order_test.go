@@ -9,7 +9,7 @@ import (
 // below says what a package may import, and with it everything below that. An
 // entry ending in /* stands for every folder there that has no entry of its own.
 var below = map[string]string{
-	"jsonerr": "", "patherr": "", "atomicfile": "filelock", "tensor": "", "float16": "", "mmap": "patherr", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "kvfile": "", "sysinfo": "", "jinja": "", "jsasync": "", "embed": "rope", "filelock": "",
+	"jsonerr": "", "patherr": "", "atomicfile": "filelock", "tensor": "", "float16": "", "mmap": "patherr", "rope": "", "sample": "", "draft": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "kvfile": "", "sysinfo": "", "jinja": "", "jsasync": "", "embed": "rope", "filelock": "",
 
 	"hub/local":   "",
 	"hub":         "hub/local atomicfile filelock patherr sysinfo",
@@ -45,7 +45,7 @@ var below = map[string]string{
 	"backend/webgpu/gpu": "jsasync",
 	"dev/backendtest":    "backend/reference",
 
-	"engine":          "arch backend engine/schedule kv kvfile sample sysinfo tokenizer",
+	"engine":          "arch backend draft engine/schedule kv kvfile sample sysinfo tokenizer",
 	"engine/schedule": "graph kv",
 	"imatrix":         "graph gguf",
 	"adapter":         "backend checkpoint quant",

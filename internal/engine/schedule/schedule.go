@@ -8,11 +8,13 @@
 //     ones, whose tokens are computed again later. So the work that came first always goes on.
 //   - Works of a higher priority go first. Of callers with different keys the first is the one whose key has had the
 //     fewest tokens, and of one key the one that came first.
+//   - A decoding sequence may offer a draft of its next tokens. The step has rows of drafts as long as they raise the
+//     expected tokens a second, by their odds and the measured time of rows (Pace).
 //   - A sequence whose work is done keeps its place for some steps, since its caller may come back with its next
 //     token. A step waits for the sequences of the last step of its plan, until the driver forgets them.
 //
-// Files: next.go (the choice of a step), schedule.go (works, who may come back, shares of keys), load.go (the cost of
-// rows).
+// Files: next.go (the choice of a step), pace.go (drafts, the time of rows), schedule.go (works, who may come back,
+// shares of keys), load.go (the cost of rows).
 package schedule
 
 import (
@@ -40,6 +42,7 @@ type Schedule struct {
 	Options
 	Steps int // begun so far
 	Ended int // works done, or given up
+	Pace  Pace
 
 	queue    []*Work     // in no order
 	listed   []*Sequence // sequences with pages, or running
@@ -93,16 +96,18 @@ type Work struct {
 	Seq    *Sequence
 	From   int // position of the first token
 	Tokens int
-	Wanted int // last tokens with wanted logits
-	Of     any // the driver's own
+	Wanted int       // last tokens with wanted logits
+	Odds   []float32 // of a draft behind the tokens: that each token and all before are right
+	Of     any       // the driver's own
 
 	Rows    int   // of the running step; 0 if the work takes no part
 	At      int   // position of the first of these rows
-	Outputs int   // last of these rows that have logits
+	Outputs int   // last of these rows that have logits, those of the draft included
 	Err     error // of the memory of keys and values
 
 	given   int  // positions with outputs handed over
 	charged bool // to the account of the key
+	drafted int  // rows of the draft, while a step is chosen
 }
 
 // all returns the sequence's length once w is done.

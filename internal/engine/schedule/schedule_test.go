@@ -2,9 +2,11 @@ package schedule
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/karat-run/karat/internal/kv"
 )
@@ -221,4 +223,64 @@ func TestPatience(t *testing.T) {
 	if d.s.presence(a) != gone {
 		t.Error("a sequence is waited for that has missed many steps")
 	}
+}
+
+// TestDrafts: a step has the rows of drafts whose odds are worth a row's time, of all its sequences the best first, and
+// none beside a prompt, or before the time of a step is known.
+func TestDrafts(t *testing.T) {
+	d := newDesk(t, 100, Options{Rows: 64})
+	a, b := d.sequence("a", Caller{}, d.plan), d.sequence("b", Caller{}, d.plan)
+	d.ask(a, 0, 10)
+	d.ask(b, 0, 10)
+	d.want(true, "a:10 b:10")
+	at := 10
+	next := func(step string, oddsA, oddsB []float32) {
+		t.Helper()
+		d.plan.Forget()
+		d.ask(a, at, 1).Odds = oddsA
+		d.ask(b, at, 1).Odds = oddsB
+		d.want(true, step)
+		at++
+		a.Pages.Truncate(at)
+		b.Pages.Truncate(at)
+	}
+	sure := []float32{0.95, 0.9, 0.85}
+	next("a:1 b:1", sure, sure)
+	for rows := range 10 {
+		d.s.Pace.Observe(rows+1, time.Duration(10+rows)*time.Millisecond) // a row more takes a tenth
+	}
+	next("a:4 b:4", sure, sure)
+	next("a:3 b:1", []float32{0.9, 0.5, 0.01}, []float32{0.05})
+	next("a:1 b:1", []float32{0.05}, nil)
+	for rows := range 10 {
+		for range 40 {
+			d.s.Pace.Observe(rows+1, time.Duration(10+10*rows)*time.Millisecond) // a row more takes a step
+		}
+	}
+	next("a:1 b:1", sure, sure)
+	c := d.sequence("c", Caller{}, d.plan)
+	d.ask(c, 0, 5)
+	next("a:1 b:1 c:5", sure, sure)
+}
+
+// TestPace: estimates lie between measured times, rise beyond them, and old times are forgotten.
+func TestPace(t *testing.T) {
+	var p Pace
+	if p.estimate(1) != 0 {
+		t.Error("a time before the first step")
+	}
+	p.Observe(1, time.Second)
+	p.Observe(5, 3*time.Second)
+	for rows, want := range map[int]float64{1: 1, 2: 1.5, 5: 3, 10: 4.5} {
+		if got := p.estimate(rows); math.Abs(got-want) > 1e-9 {
+			t.Errorf("%d rows take %g s, want %g", rows, got, want)
+		}
+	}
+	for range freshness {
+		p.Observe(1, time.Second)
+	}
+	if got := p.estimate(5); got != 3 { // as extrapolated from 1 row
+		t.Errorf("5 rows take %g s after the measured time is forgotten, want 3", got)
+	}
+	p.Observe(mostRows+1, time.Second)
 }

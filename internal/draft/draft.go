@@ -1,0 +1,138 @@
+// Package draft proposes the next tokens of a text, for a model to verify several in one step. A proposal is the text
+// behind an earlier occurrence of the end: in the prompt, in the answer so far, or in a prediction of the answer.
+//
+// A Drafter learns at each token how often its proposals come true, also where nobody verifies a proposal. So the odds
+// of a proposal are known before its rows cost anything.
+//
+// Files: suffix.go (the longest end found before), draft.go (Drafter).
+package draft
+
+import "math/bits"
+
+// Kind is the origin of a proposal.
+type Kind uint8
+
+// The kinds.
+const (
+	Ngram      Kind = iota // the text itself
+	Prediction             // the caller's prediction of the answer
+	kinds
+)
+
+// String returns the kind's name in metrics.
+func (k Kind) String() string { return [...]string{"ngram", "prediction"}[k] }
+
+// Most is the maximum of tokens of a proposal.
+const Most = 32
+
+// Counts are tokens of proposals, by kind.
+type Counts [kinds]struct {
+	Accepted int // verified, and part of the text
+	Rejected int // verified, and wrong
+}
+
+// Drafter proposes tokens behind one text. A Drafter serves one goroutine at a time.
+type Drafter struct {
+	counts    Counts
+	suffixes  *suffixes
+	predicted int // tokens of the prediction, at the beginning of the suffixes' text
+	length    int // of the text's end found before; 0 is none
+	behind    int // the place of the proposal
+	luck      [kinds][classes]luck
+}
+
+// separator stands between the prediction and the prompt. It is no token.
+const separator = -1
+
+// New returns a drafter of the text behind a prompt. The prediction may be nil.
+func New(prompt, prediction []int32) *Drafter {
+	d := &Drafter{suffixes: newSuffixes(len(prompt) + len(prediction) + 256), predicted: len(prediction)}
+	for k := range d.luck {
+		d.luck[k] = priors
+	}
+	for _, id := range prediction {
+		d.suffixes.add(id)
+	}
+	d.suffixes.add(separator)
+	for _, id := range prompt {
+		d.length, d.behind = d.suffixes.add(id)
+	}
+	if len(prediction) > 0 { // the answer's beginning
+		d.length, d.behind = 1<<(classes-1), 0
+	}
+	return d
+}
+
+// Add goes on with a token, and learns whether the proposal for its place was right.
+func (d *Drafter) Add(id int32) {
+	next := d.length > 0 && d.suffixes.text[d.behind] != separator
+	right := next && d.suffixes.text[d.behind] == id
+	if next {
+		d.luck[d.Kind()][classOf(d.length)].learn(right)
+	}
+	length, behind := d.suffixes.add(id)
+	if right && d.length+1 >= length { // the same occurrence goes on
+		d.length, d.behind = d.length+1, d.behind+1
+		return
+	}
+	d.length, d.behind = length, behind
+}
+
+// Count notes that so many tokens of the proposal were verified, the first accepted ones being right.
+func (d *Drafter) Count(accepted, verified int) {
+	c := &d.counts[d.Kind()]
+	c.Accepted, c.Rejected = c.Accepted+accepted, c.Rejected+verified-accepted
+}
+
+// Counts returns the verified tokens so far.
+func (d *Drafter) Counts() Counts { return d.counts }
+
+// Kind returns the origin of the proposal.
+func (d *Drafter) Kind() Kind {
+	if d.behind < d.predicted {
+		return Prediction
+	}
+	return Ngram
+}
+
+// Propose appends at most most tokens to tokens, and for each the odds that the text goes on with the tokens up to it.
+func (d *Drafter) Propose(tokens []int32, odds []float32, most int) ([]int32, []float32) {
+	if d.length == 0 {
+		return tokens, odds
+	}
+	text, first, sure := d.suffixes.text, len(tokens), float32(1)
+	for i := range min(most, Most) {
+		var id int32
+		if at := d.behind + i; at < len(text) {
+			id = text[at]
+		} else { // the text repeats itself
+			id = tokens[first+at-len(text)]
+		}
+		if id == separator {
+			break
+		}
+		sure *= d.luck[d.Kind()][classOf(d.length+i)].odds()
+		tokens, odds = append(tokens, id), append(odds, sure)
+	}
+	return tokens, odds
+}
+
+// classes are the lengths of ends in powers of two: 1, 2 and 3, 4 to 7, 8 to 15, and longer ones.
+const classes = 5
+
+func classOf(length int) int { return min(bits.Len(uint(length)), classes) - 1 }
+
+// luck is the share of right proposals, of the newest about 32.
+type luck struct{ right, all float32 }
+
+// priors are the lucks before the first proposal. Short ends of prose are found everywhere.
+var priors = [classes]luck{{0.2, 4}, {0.6, 4}, {1.4, 4}, {2.4, 4}, {3.2, 4}}
+
+func (l *luck) odds() float32 { return l.right / l.all }
+
+func (l *luck) learn(right bool) {
+	const keep = 1 - 1.0/32
+	if l.right, l.all = l.right*keep, l.all*keep+1; right {
+		l.right++
+	}
+}

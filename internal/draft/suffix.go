@@ -1,0 +1,112 @@
+package draft
+
+// suffixes is the suffix automaton of a growing text (Blumer et al., 1985). For example, behind "a b c d a b" the longest
+// end found before is "a b", and "c" followed. A token takes constant time, averaged over the text, and about 100 bytes.
+type suffixes struct {
+	text   []int32
+	states []state
+	edges  []edge
+	first  map[int32]int32 // the edges of the root, by token
+	last   int32           // the state of the whole text
+}
+
+// state is a set of substrings with the same ends in the text.
+type state struct {
+	link   int32 // the state of the longest suffix with other ends; -1 at the root
+	length int32 // of the longest substring
+	end    int32 // behind an occurrence: of the newest, as far as seen
+	edges  int32 // the first edge, or -1
+}
+
+// edge leads from a state to the state of a token more.
+type edge struct{ token, to, next int32 }
+
+// depth bounds the states told of a new occurrence.
+const depth = 16
+
+func newSuffixes(tokens int) *suffixes {
+	s := &suffixes{text: make([]int32, 0, tokens), states: make([]state, 1, 2*tokens+1), first: map[int32]int32{}}
+	s.states[0] = state{link: -1, edges: -1}
+	return s
+}
+
+// add appends a token, and returns the length of the text's longest end found before, and the place behind the newest
+// such occurrence.
+func (s *suffixes) add(token int32) (length, behind int) {
+	s.text = append(s.text, token)
+	n := int32(len(s.text))
+	now, p := s.make(state{length: n, end: n, edges: -1}), s.last
+	for p >= 0 && s.edge(p, token) == nil {
+		s.lead(p, token, now)
+		p = s.states[p].link
+	}
+	if p >= 0 {
+		s.states[now].link = s.split(p, token)
+	}
+	s.last = now
+	at := s.states[now].link
+	length, behind = int(s.states[at].length), int(s.states[at].end)
+	for range depth {
+		if at <= 0 {
+			break
+		}
+		s.states[at].end = n
+		at = s.states[at].link
+	}
+	return length, behind
+}
+
+func (s *suffixes) make(x state) int32 {
+	s.states = append(s.states, x)
+	return int32(len(s.states) - 1)
+}
+
+// split returns the state of the longest substring of p and a token: the state at p's edge, or its part with shorter
+// substrings as a state of its own.
+func (s *suffixes) split(p, token int32) int32 {
+	q := *s.edge(p, token)
+	if s.states[q].length == s.states[p].length+1 {
+		return q
+	}
+	part := s.make(state{link: s.states[q].link, length: s.states[p].length + 1, end: s.states[q].end, edges: -1})
+	for e := s.states[q].edges; e >= 0; e = s.edges[e].next {
+		s.lead(part, s.edges[e].token, s.edges[e].to)
+	}
+	for ; p >= 0; p = s.states[p].link {
+		to := s.edge(p, token)
+		if to == nil || *to != q {
+			break
+		}
+		if *to = part; p == 0 {
+			s.first[token] = part
+		}
+	}
+	s.states[q].link = part
+	return part
+}
+
+// edge returns where p's edge of a token leads, nil if there is none. At the root the result is a copy.
+func (s *suffixes) edge(p, token int32) *int32 {
+	if p == 0 {
+		if to, ok := s.first[token]; ok {
+			return &to
+		}
+		return nil
+	}
+	for e := s.states[p].edges; e >= 0; e = s.edges[e].next {
+		if s.edges[e].token == token {
+			return &s.edges[e].to
+		}
+	}
+	return nil
+}
+
+// lead adds an edge.
+func (s *suffixes) lead(p, token, to int32) {
+	if p == 0 {
+		s.first[token] = to
+		return
+	}
+	s.edges = append(s.edges, edge{token, to, s.states[p].edges})
+	s.states[p].edges = int32(len(s.edges) - 1)
+}

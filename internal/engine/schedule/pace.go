@@ -1,0 +1,125 @@
+package schedule
+
+import "time"
+
+const (
+	// mostRows is the maximum rows of a step with drafts: beyond them products, not the weights' bytes, take the time.
+	mostRows = 64
+
+	// freshness is the number of steps after which a measured time counts no more.
+	freshness = 256
+
+	// leastGain is the least gain of drafts, in tokens a second, over the step without them.
+	leastGain = 1.02
+)
+
+// Pace is the time of steps in which sequences decode, by the number of their rows, as measured. The zero value has
+// measured nothing.
+type Pace struct {
+	steps int
+	at    [mostRows + 1]mean
+	order []*Work // of the rows of drafts, while a step is chosen
+}
+
+// mean is a measured time in seconds; at step 0 there is none.
+type mean struct {
+	time float64
+	step int
+}
+
+// Observe notes the time of a step of so many rows.
+func (p *Pace) Observe(rows int, took time.Duration) {
+	p.steps++
+	if rows > mostRows {
+		return
+	}
+	m, t := &p.at[rows], took.Seconds()
+	switch {
+	case !p.isFresh(rows):
+		m.time = t
+	case t < m.time: // others on the machine make a step longer, never shorter
+		m.time += (t - m.time) / 2
+	default:
+		m.time += (t - m.time) / 8
+	}
+	m.step = p.steps
+}
+
+func (p *Pace) isFresh(rows int) bool {
+	m := p.at[rows]
+	return m.step > 0 && p.steps-m.step < freshness
+}
+
+// estimate returns the time of a step of so many rows: measured, or between two measured numbers. Beyond the largest,
+// a row more takes half of a row's share; a draft then finds out. It returns 0 where nothing is known.
+func (p *Pace) estimate(rows int) float64 {
+	low, high := rows, rows
+	for low > 0 && !p.isFresh(low) {
+		low--
+	}
+	for high <= mostRows && !p.isFresh(high) {
+		high++
+	}
+	switch {
+	case low == 0:
+		return 0
+	case low == rows:
+		return p.at[low].time
+	case high > mostRows:
+		return p.at[low].time * (1 + float64(rows-low)/float64(2*low))
+	}
+	a, b := p.at[low].time, p.at[high].time
+	return a + (b-a)*float64(rows-low)/float64(high-low)
+}
+
+// draft adds to a step the rows of drafts that raise the expected tokens a second, at most most. Each row has its odds of being
+// right, and takes the time of a row more. A step with a prompt's rows has none: its time is the prompt's.
+func (p *Pace) draft(batch []*Work, most int) {
+	rows := 0
+	for _, w := range batch {
+		if rows += w.Rows; w.Rows != 1 || w.Unfinished(w.At+1) {
+			return
+		}
+	}
+	now := p.estimate(rows)
+	if now == 0 {
+		return
+	}
+	best, expected := 0, float64(rows)
+	value := leastGain * expected / now
+	for n := 1; n <= min(most, mostRows-rows); n++ {
+		w := likeliest(batch)
+		if w == nil {
+			break
+		}
+		expected += float64(w.Odds[w.drafted])
+		w.drafted++
+		p.order = append(p.order, w)
+		if v := expected / p.estimate(rows+n); v > value {
+			best, value = n, v
+		}
+	}
+	for i, w := range p.order {
+		if i >= best {
+			w.drafted--
+		}
+	}
+	clear(p.order)
+	p.order = p.order[:0]
+	for _, w := range batch {
+		if w.drafted > 0 && w.Seq.Pages.Grow(w.drafted) == nil { // without room the step goes without
+			w.Rows, w.Outputs = w.Rows+w.drafted, w.Outputs+w.drafted
+		}
+		w.drafted = 0
+	}
+}
+
+// likeliest returns the work of the step whose next row of a draft has the best odds, nil where no draft goes on.
+func likeliest(batch []*Work) (best *Work) {
+	for _, w := range batch {
+		if w.drafted < len(w.Odds) && (best == nil || w.Odds[w.drafted] > best.Odds[best.drafted]) {
+			best = w
+		}
+	}
+	return best
+}
