@@ -1,6 +1,7 @@
 package karat
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/karat-run/karat/internal/chat"
+	"github.com/karat-run/karat/internal/draft"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/sample"
 	"github.com/karat-run/karat/internal/syntax"
@@ -42,6 +44,12 @@ type GenerateOptions struct {
 	Grammar *Grammar
 
 	Caller Caller // author of the request
+
+	Draft Draft // source of drafts; "" is Options.Draft
+
+	// Prediction is a text repeated by large parts of the answer, such as a file to edit. It makes the answer faster and
+	// changes nothing else.
+	Prediction string
 
 	// Hooks see the values computed by the model for this request, and may change them. A request with hooks keeps
 	// nothing for the session's next request and finds nothing of earlier ones. Nil is no hooks.
@@ -154,6 +162,30 @@ func (m *Model) Sampling() Sampling {
 	return s
 }
 
+// Draft is a source of drafts: tokens guessed to come next, several verified in a step. Drafts change the speed of an
+// answer, not its tokens, nor a bit of its logits. A request has as many as raise its speed, by their luck so far and by
+// the measured time of steps. Models with states, of scans for example, have none yet.
+type Draft string
+
+// The sources.
+const (
+	DraftAuto  Draft = "auto"  // all there are
+	DraftOff   Draft = "off"   // no drafts
+	DraftNgram Draft = "ngram" // the tokens behind an earlier occurrence of the text's end, in prompt, answer or Prediction
+)
+
+// DraftCount counts verified tokens of drafts.
+type DraftCount struct{ Accepted, Rejected int }
+
+// Validate returns an error for an unknown source.
+func (d Draft) Validate() error {
+	switch d {
+	case "", DraftAuto, DraftOff, DraftNgram:
+		return nil
+	}
+	return fmt.Errorf("drafts of %q, want %s, %s or %s", string(d), DraftAuto, DraftNgram, DraftOff)
+}
+
 // Generate continues a raw text: Generate applies no chat template, and special tokens in the prompt are text. Leaving
 // the loop, or cancelling ctx, ends the generation.
 func (m *Model) Generate(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Token, error] {
@@ -187,8 +219,9 @@ type Session struct {
 	s            *engine.Sequence
 	prompt, kept int
 	seed         uint64
-	tail         string // the end of the prompt's text
-	hooked       bool   // s is of the engine for hooks
+	tail         string         // the end of the prompt's text
+	drafter      *draft.Drafter // of the last request; nil for none
+	hooked       bool           // s is of the engine for hooks
 	closed       bool
 }
 
@@ -211,6 +244,34 @@ func (s *Session) Seed() uint64 { return s.seed }
 // Started returns the start of the last request's first step, perhaps after a wait for others; the zero time if there
 // was no step.
 func (s *Session) Started() time.Time { return s.s.Started() }
+
+// Drafts returns the counts of the last request's drafts, by "ngram" and "prediction", without zeros.
+func (s *Session) Drafts() map[string]DraftCount {
+	all := map[string]DraftCount{}
+	if s.drafter != nil {
+		for k, c := range s.drafter.Counts() {
+			if n := DraftCount(c); n != (DraftCount{}) {
+				all[draft.Kind(k).String()] = n
+			}
+		}
+	}
+	return all
+}
+
+// draft returns the maker of the request's drafts.
+func (s *Session) draft(ctx context.Context, prompt []int32, o *GenerateOptions) func() *draft.Drafter {
+	if s.drafter = nil; cmp.Or(o.Draft, s.m.drafts) == DraftOff {
+		return nil
+	}
+	return func() *draft.Drafter {
+		predicted, err := s.m.prompt(ctx, o.Prediction, tokenizer.Options{})
+		if err != nil { // longer than an answer can be
+			predicted = nil
+		}
+		s.drafter = draft.New(prompt, predicted)
+		return s.drafter
+	}
+}
 
 // Generate continues a raw text like Model.Generate.
 func (s *Session) Generate(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Token, error] {
@@ -421,6 +482,9 @@ func (o *GenerateOptions) check() error {
 			return fmt.Errorf("GenerateOptions.Stop[%d] is empty, which is in every text", i)
 		}
 	}
+	if err := o.Draft.Validate(); err != nil {
+		return fmt.Errorf("GenerateOptions.Draft: %w", err)
+	}
 	if o.TopLogprobs < 0 {
 		return fmt.Errorf("GenerateOptions.TopLogprobs is %d, want 0 or more", o.TopLogprobs)
 	}
@@ -532,7 +596,8 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 	r := engine.Request{Prompt: prompt, Max: o.MaxTokens, Sample: sampling.options(s.seed), Stop: o.Stop,
 		Caller: o.Caller.engine(),
 		End:    append(s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), o.End...),
-		Logits: o.Logits, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder, Grammar: within}
+		Logits: o.Logits, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder, Grammar: within,
+		Draft: s.draft(ctx, prompt, &o)}
 	s.prompt, s.kept = len(prompt), kept
 	for t, err := range s.s.Generate(ctx, r) {
 		token := Token{ID: t.ID, Text: t.Text, Logprob: t.Logprob, TopLogprobs: s.m.logprobs(t.Top), Logits: t.Logits,

@@ -78,6 +78,8 @@ type Options struct {
 	Parallel int     // maximum number of running requests, the rest waits; 0 is the number with room in KVBudget
 	Backend  Backend // "" is CPU
 
+	Draft Draft // of requests without a choice of their own; "" is DraftAuto
+
 	// Adapters are loaded with the model, for requests to choose from (GenerateOptions.Adapters).
 	Adapters []Adapter
 
@@ -130,6 +132,7 @@ const (
 // Model is a loaded model, safe for concurrent use.
 type Model struct {
 	opened *model.Model
+	drafts Draft    // Options.Draft
 	chat   struct { // the model's template, parsed at the first use
 		once     sync.Once
 		template *chat.Template
@@ -217,7 +220,7 @@ func load(ctx context.Context, o Options, open func(model.Options) (*model.Model
 	if err != nil {
 		return nil, err
 	}
-	return &Model{opened: opened}, nil
+	return &Model{opened: opened, drafts: o.Draft}, nil
 }
 
 // numerics returns the numerics chosen by o; an error names the impossible field.
@@ -241,6 +244,9 @@ func (o *Options) numerics() (n numerics.Numerics, err error) {
 	}
 	if n, err = n.On(string(o.Backend)); err != nil {
 		return n, fmt.Errorf("Options.Backend: %w", err)
+	}
+	if err = o.Draft.Validate(); err != nil {
+		return n, fmt.Errorf("Options.Draft: %w", err)
 	}
 	return n, nil
 }

@@ -22,6 +22,7 @@ type telemetry struct {
 
 // counts are the numbers of a model.
 type counts struct {
+	draft                                                    func(kind, result string) *metrics.Counter
 	prompt, cached, answer                                   *metrics.Counter             // tokens
 	firstToken, betweenTokens, whole, queue, prefill, decode *metrics.PrometheusHistogram // seconds
 }
@@ -57,6 +58,9 @@ func (t *telemetry) counts(model string) *counts {
 			metrics.ExponentialBuckets(from, 2, 16))
 	}
 	return &counts{
+		draft: func(kind, result string) *metrics.Counter {
+			return t.set.GetOrCreateCounter("karat_draft_tokens_total" + labels(ofModel, model, "kind", kind, "result", result))
+		},
 		prompt: tokens("prompt"), cached: tokens("prefix_cache_hit"), answer: tokens("generation"),
 		firstToken:    seconds("time_to_first_token", 0.001),
 		betweenTokens: seconds("inter_token_latency", 0.0005),
@@ -77,6 +81,10 @@ func (c *counts) add(u usage) {
 	c.prompt.Add(u.prompt)
 	c.cached.Add(u.cached)
 	c.answer.Add(u.completion)
+	for kind, n := range u.drafts {
+		c.draft(kind, "accepted").Add(n.Accepted)
+		c.draft(kind, "rejected").Add(n.Rejected)
+	}
 }
 
 // observe adds a time.

@@ -36,6 +36,7 @@ func readSampling(f *fields, r *request) {
 	integer(f, &r.n, "n", 1, maxChoices)
 	r.stop = f.texts("stop", maxStops)
 	readBias(f, r)
+	readDraft(f, r)
 	if r.reply.stream = f.boolean("stream", false); !r.reply.stream && f.has("stream_options") {
 		fail("stream_options", "it is for streams alone: stream is not true")
 	}
@@ -92,6 +93,26 @@ func readBias(f *fields, r *request) {
 	r.sampling.LogitBias = all
 }
 
+// readDraft reads OpenAI's prediction of the answer, and draft: Karat's own field, the source of drafts.
+func readDraft(f *fields, r *request) {
+	r.draft = karat.Draft(f.oneOf("draft", string(karat.DraftAuto), string(karat.DraftNgram), string(karat.DraftOff)))
+	o := f.object("prediction")
+	if o == nil {
+		return
+	}
+	o.needOneOf("type", "content")
+	if strings.HasPrefix(string(o.values["content"]), `"`) {
+		r.prediction = o.needText("content")
+	} else {
+		for _, p := range o.objects("content", maxParts) {
+			p.needOneOf("type", "text")
+			r.prediction += p.needText("text")
+			p.done()
+		}
+	}
+	o.done()
+}
+
 // hintIdle reads the hints of OpenAI's API, without meaning for a model run here.
 func hintIdle(f *fields) {
 	if raw, there := f.values["metadata"]; there {
@@ -99,7 +120,7 @@ func hintIdle(f *fields) {
 		f.values["metadata"] = raw
 	}
 	f.hint("client_metadata", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
-		"prompt_cache_retention", "verbosity", "prediction")
+		"prompt_cache_retention", "verbosity")
 }
 
 // Limits of OpenAI's API of metadata, in characters.
@@ -289,12 +310,17 @@ type openAIUsage struct {
 	} `json:"prompt_tokens_details"`
 	Answer struct {
 		Reasoning int `json:"reasoning_tokens"`
+		Accepted  int `json:"accepted_prediction_tokens"` // of all drafts
+		Rejected  int `json:"rejected_prediction_tokens"`
 	} `json:"completion_tokens_details"`
 }
 
 func (u usage) openAI() *openAIUsage {
 	o := &openAIUsage{Prompt: u.prompt, Completion: u.completion, Total: u.prompt + u.completion}
 	o.Details.Cached, o.Answer.Reasoning = u.cached, u.reasoning
+	for _, c := range u.drafts {
+		o.Answer.Accepted, o.Answer.Rejected = o.Answer.Accepted+c.Accepted, o.Answer.Rejected+c.Rejected
+	}
 	return o
 }
 

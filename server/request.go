@@ -33,16 +33,19 @@ type request struct {
 	best     int      // number of completions for the client
 	max      int      // maximum tokens of an answer; -1 fills the context, and is the largest
 	sampling karat.Sampling
-	stop     []string
-	logprobs bool // of the answer's tokens
-	top      int  // likeliest tokens in the place of each
-	echo     bool // the prompt comes first, with its log-probabilities if requested
-	turn     *turn
-	form     form           // of the text
-	grammar  *karat.Grammar // form of the answer; nil for none
-	asked    *exchange
-	reply    reply
-	kept     logprobRoom
+	draft    karat.Draft
+	// text repeated by much of the answer
+	prediction string
+	stop       []string
+	logprobs   bool // of the answer's tokens
+	top        int  // likeliest tokens in the place of each
+	echo       bool // the prompt comes first, with its log-probabilities if requested
+	turn       *turn
+	form       form           // of the text
+	grammar    *karat.Grammar // form of the answer; nil for none
+	asked      *exchange
+	reply      reply
+	kept       logprobRoom
 }
 
 // reply is how the client gets the answer.
@@ -110,6 +113,7 @@ const (
 // usage counts tokens. completion includes a token at the end of a turn, if chosen by the model.
 type usage struct {
 	prompt, completion, cached, reasoning int
+	drafts                                map[string]karat.DraftCount // by kind
 	// to the first token from the first step, and from there to the last token
 	prefill, decode time.Duration
 }
@@ -292,6 +296,13 @@ func (r *request) answer(emit func(event)) (u usage) {
 // add counts an answer.
 func (u *usage) add(c *choice) {
 	u.completion, u.reasoning = u.completion+c.tokens, u.reasoning+c.reasoning
+	for kind, n := range c.drafts {
+		if u.drafts == nil {
+			u.drafts = map[string]karat.DraftCount{}
+		}
+		sum := u.drafts[kind]
+		u.drafts[kind] = karat.DraftCount{Accepted: sum.Accepted + n.Accepted, Rejected: sum.Rejected + n.Rejected}
+	}
 	if c.tokens > 0 && !c.started.IsZero() {
 		u.prefill, u.decode = u.prefill+c.answered.Sub(c.started), u.decode+c.last.Sub(c.answered)
 	}
@@ -332,6 +343,7 @@ type choice struct {
 	first  func() // told when the prompt is computed
 
 	tokens, kept, reasoning int
+	drafts                  map[string]karat.DraftCount
 	ids                     []int
 	began, started          time.Time // of the request, and of its first step
 	answered, last          time.Time // its first token, and the last so far
@@ -354,7 +366,8 @@ func (c *choice) run(ctx context.Context) error {
 	sampling := c.r.sampling
 	sampling.Seed = new(*sampling.Seed + uint64(c.index%c.r.n))
 	o := karat.GenerateOptions{Sampling: &sampling, Stop: c.r.stop, Logprobs: c.r.logprobs || c.r.chooses(),
-		TopLogprobs: c.r.top, Grammar: c.r.grammar, Caller: c.r.asked.who.caller()}
+		TopLogprobs: c.r.top, Grammar: c.r.grammar, Caller: c.r.asked.who.caller(), Draft: c.r.draft, Prediction: c.r.prediction}
+	defer func() { c.drafts = session.Drafts() }()
 	if c.r.echo {
 		if err := c.sayPrompt(ctx, session, o); err != nil {
 			return err

@@ -126,6 +126,7 @@ func responseRefused(f *fields) {
 	}
 	metadata(f) // repeated in the answer
 	hintIdle(f)
+	f.hint("prediction")
 }
 
 // responseText returns the form of the answer's text.

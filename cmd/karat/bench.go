@@ -32,7 +32,7 @@ type benchFlags struct {
 	repeat                            int
 	csv, json, markdown               bool
 	peer                              string
-	limits, profile                   bool
+	limits, profile, draft            bool
 	noFuse, quantize                  commaList
 	engine                            engineFlags // without threads
 }
@@ -47,7 +47,7 @@ func newBenchCommand() *cobra.Command {
 	f.chat.add(c)
 	c.flags("tokens", &f.tokens, "depth", &f.depths, "threads", &f.threads, "parallel", &f.parallel, "arrive",
 		&f.arrive, "repetitions", &f.repeat, "limits", &f.limits, "profile", &f.profile, "peer", file(&f.peer),
-		"quantize", &f.quantize,
+		"quantize", &f.quantize, "draft", &f.draft,
 		"csv", &f.csv, "json", &f.json, "markdown", &f.markdown, "kv-budget", &f.engine.budget, "no-fuse", &f.noFuse)
 	c.Flags().Lookup("quantize").NoOptDefVal = "Q8_0,Q4_0,Q4_K_M"
 	rename(c.Flags(), "ctx", "c", "a test takes the context that it needs: -p, -n and -d")
@@ -80,8 +80,8 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 		return o, err
 	}
 	o = bench.Options{Prompts: dropZeros(f.prompt.counts), Tokens: dropZeros(f.tokens), Depths: f.depths,
-		Threads: f.threads, Parallel: f.parallel, Arrive: dropZeros(f.arrive), Budget: int64(f.engine.budget),
-		Repeat: f.repeat, NoFuse: f.noFuse,
+		Threads: f.threads, Parallel: f.parallel, Arrive: dropZeros(f.arrive), Drafts: f.draft,
+		Budget: int64(f.engine.budget), Repeat: f.repeat, NoFuse: f.noFuse,
 		NoFit: m.NoFit, Adapters: m.Adapters, Numerics: m.Numerics, Profile: f.profile}
 	if f.csv && len(o.Prompts)+len(f.prompt.text)+len(o.Tokens)+len(o.Arrive) == 0 {
 		return o, usagef("--csv cannot show loading, the only test here: use --json")

@@ -25,6 +25,7 @@ type engineFlags struct {
 	context       int  // 0 is the default
 	budget        size // 0 is the default
 	parallel      int  // 0 is as many as budget holds
+	draft         choice
 }
 
 // add registers the flags; precision is the default.
@@ -88,7 +89,14 @@ func (a *engineFlags) options(changed func(name string) bool) (o karat.Options, 
 	return karat.Options{Backend: karat.Backend(a.backend), Threads: a.threads,
 		Precision: karat.Precision(a.precision.value), KV: karat.KVType(a.kv.value), NoFit: a.noFit,
 		Context: a.context, Adapters: a.lora, KVBudget: int64(a.budget),
-		Parallel: a.parallel}, nil
+		Parallel: a.parallel, Draft: karat.Draft(a.draft.value)}, nil
+}
+
+// addDraft registers the flag of drafts.
+func (a *engineFlags) addDraft(c *command) {
+	a.draft = choice{string(karat.DraftAuto), []string{string(karat.DraftAuto), string(karat.DraftOff),
+		string(karat.DraftNgram)}}
+	c.flags("draft", &a.draft)
 }
 
 // model returns the options for commands with an engine of their own.

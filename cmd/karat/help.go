@@ -104,7 +104,7 @@ var flagGroups = []struct {
 	{"Output", []string{"output", "json", "csv", "html", "markdown", "logprobs", "top", "token", "npy", "safetensors",
 		"verbose", "plain", "hide-thinking", "quiet"}},
 	{"Memory", []string{"ctx", "window", "chunks", "kv", "kv-budget", "parallel", "no-fit", "keep-all"}},
-	{"Device", []string{"backend", "threads", "precision", "no-fuse"}},
+	{"Device", []string{"backend", "threads", "precision", "no-fuse", "draft"}},
 	{"Model", []string{"model", "pull", "no-pull", "lora"}},
 }
 

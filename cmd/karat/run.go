@@ -49,6 +49,7 @@ func newRunCommand() *cobra.Command {
 	c.flags("ctx", &f.engine.context, "keep-all", &f.keepAll, "no-history", &f.noHistory, "plain", &f.plain,
 		"verbose", &f.verbose, "lora", f.engine.addLora)
 	f.engine.addSharing(c)
+	f.engine.addDraft(c)
 	_ = c.Flags().MarkHidden("parallel") // a run has a single request
 	c.flags("json", &f.json, "logprobs", &f.logprobs)
 	f.engine.add(c, karat.Fast)

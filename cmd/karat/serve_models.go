@@ -33,6 +33,7 @@ func (f *servedFlags) add(c *command) {
 	f.keep = -1
 	c.flags("keep-alive", &f.keep, "ctx", &f.engine.context)
 	f.engine.addSharing(c)
+	f.engine.addDraft(c)
 	c.flags("lora", f.engine.addLora)
 	f.engine.add(c, karat.Fast)
 }

@@ -6,6 +6,7 @@
 //	quantize.go  quantizing, by processes
 //	profile.go   where the time of a step goes
 //	arrive.go    a prompt arriving while other sequences decode
+//	draft.go     answers with drafts and without, in turns
 //	runner.go    tests of an engine, in turns with a peer
 //	limits.go    the most reads and operations of the machine
 //	cost.go      the least reads and operations of a model

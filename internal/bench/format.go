@@ -67,6 +67,9 @@ func (r *Report) WriteMarkdown(w io.Writer) (err error) {
 		}
 	}
 	for _, t := range r.Results {
+		if t.Draft != nil {
+			print("%s", t.Draft.text(t.name()))
+		}
 		if t.Arrival != nil {
 			print("%s", t.Arrival.text(t.name()))
 		}

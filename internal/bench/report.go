@@ -17,6 +17,7 @@ type Options struct {
 	Prompts, Tokens, Depths, Threads, Parallel []int
 	Prompt                                     *Prompt // text of Prompts and Depths; nil is random tokens
 	Arrive                                     []int   // of prompts beside decoding sequences
+	Drafts                                     bool    // answers with drafts and without
 	Repeat                                     int     // runs of a test, after a run to warm up
 	Budget                                     int64   // most bytes of keys and values; 0 is enough for all sequences
 	Numerics                                   numerics.Numerics
@@ -37,6 +38,11 @@ func (o *Options) lengths() (longest, all int) {
 	// a step has at least a token of the prompt, and a token of each decoding sequence
 	if late := maximum(o.Arrive); late > 0 {
 		longest, together = max(longest, depth+late+2*settled), together+1
+	}
+	if o.Drafts {
+		for _, x := range scripts(1 << 16) {
+			longest = max(longest, len(x.prompt)+len(x.answer))
+		}
 	}
 	return longest, longest * together
 }
@@ -92,6 +98,7 @@ type Result struct {
 	PeerRate  float64          `json:"peer_median_ts,omitempty"`
 	PeerShare float64          `json:"peer_limit_share,omitempty"`
 	Ratio     *Ratio           `json:"ratio,omitempty"`   // to the peer
+	Draft     *Drafts          `json:"draft,omitempty"`   // of an answer with drafts
 	Arrival   *Arrival         `json:"arrival,omitempty"` // of a prompt beside decoding sequences
 	Step      *Step            `json:"step,omitempty"`    // where a GPU computes
 	Scaling   float64          `json:"scaling,omitempty"` // median, relative to the first number of threads

@@ -65,6 +65,17 @@ func (m *runner) tests(ctx context.Context, add func(Result)) error {
 				}
 				add(t)
 			}
+			if !m.o.Drafts {
+				continue
+			}
+			for _, x := range scripts(m.engine.VocabSize()) {
+				t := Result{Threads: m.threads, Parallel: parallel, Prompt: len(x.prompt), Tokens: len(x.answer),
+					Test: "draft " + x.name}
+				if err := m.drafts(ctx, &t, x); err != nil {
+					return err
+				}
+				add(t)
+			}
 		}
 	}
 	return nil

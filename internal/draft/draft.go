@@ -38,7 +38,9 @@ type Drafter struct {
 	predicted int // tokens of the prediction, at the beginning of the suffixes' text
 	length    int // of the text's end found before; 0 is none
 	behind    int // the place of the proposal
-	luck      [kinds][classes]luck
+	// length counts the tokens since an edit: the proposal goes on behind the edited place
+	resumed bool
+	luck    [kinds][2][classes]luck // of found ends, and of resumed ones
 }
 
 // separator stands between the prediction and the prompt. It is no token.
@@ -48,7 +50,7 @@ const separator = -1
 func New(prompt, prediction []int32) *Drafter {
 	d := &Drafter{suffixes: newSuffixes(len(prompt) + len(prediction) + 256), predicted: len(prediction)}
 	for k := range d.luck {
-		d.luck[k] = priors
+		d.luck[k] = [2][classes]luck{priors, priors}
 	}
 	for _, id := range prediction {
 		d.suffixes.add(id)
@@ -68,14 +70,39 @@ func (d *Drafter) Add(id int32) {
 	next := d.length > 0 && d.suffixes.text[d.behind] != separator
 	right := next && d.suffixes.text[d.behind] == id
 	if next {
-		d.luck[d.Kind()][classOf(d.length)].learn(right)
+		d.luckAt(d.length).learn(right)
 	}
 	length, behind := d.suffixes.add(id)
-	if right && d.length+1 >= length { // the same occurrence goes on
+	switch {
+	case right && (d.length+1 >= length || d.resumed && length < trusted): // the same occurrence goes on
 		d.length, d.behind = d.length+1, d.behind+1
-		return
+		d.resumed = d.resumed && d.length < trusted
+	case next && !right && d.length >= trusted && length < trusted:
+		d.resume(id)
+	default:
+		d.length, d.behind, d.resumed = length, behind, false
 	}
-	d.length, d.behind = length, behind
+}
+
+// trusted is the length of an end whose proposals go on behind an edit: a token in place of another, or a token left
+// out.
+const trusted = 4
+
+// resume goes on behind an edit that ends with id.
+func (d *Drafter) resume(id int32) {
+	d.length, d.behind, d.resumed = 1, d.behind+1, true
+	if text := d.suffixes.text; text[d.behind] == id && d.behind+1 < len(text) {
+		d.behind++
+	}
+}
+
+// luckAt returns the luck of a proposal behind an end of so many tokens.
+func (d *Drafter) luckAt(length int) *luck {
+	i := 0
+	if d.resumed {
+		i = 1
+	}
+	return &d.luck[d.Kind()][i][classOf(length)]
 }
 
 // Count notes that so many tokens of the proposal were verified, the first accepted ones being right.
@@ -111,7 +138,7 @@ func (d *Drafter) Propose(tokens []int32, odds []float32, most int) ([]int32, []
 		if id == separator {
 			break
 		}
-		sure *= d.luck[d.Kind()][classOf(d.length+i)].odds()
+		sure *= d.luckAt(d.length + i).odds()
 		tokens, odds = append(tokens, id), append(odds, sure)
 	}
 	return tokens, odds

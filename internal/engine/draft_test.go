@@ -94,12 +94,13 @@ func TestDrafts(t *testing.T) {
 							if i%3 == 0 {
 								predicted = r.Prompt[len(r.Prompt)/2:]
 							}
-							r.Draft = draft.New(r.Prompt, predicted)
+							d := draft.New(r.Prompt, predicted)
+							r.Draft = func() *draft.Drafter { return d }
 							if got := answer(t, s, r); got != want[i] {
 								t.Errorf("round %d, request %d: %s, without drafts %s", round, i, got, want[i])
 							}
 							mu.Lock()
-							for _, c := range r.Draft.Counts() {
+							for _, c := range d.Counts() {
 								kinds[0], kinds[1] = kinds[0]+c.Accepted, kinds[1]+c.Rejected
 							}
 							mu.Unlock()
@@ -125,7 +126,7 @@ func TestDraftSteps(t *testing.T) {
 		s := e.NewSequence()
 		defer s.Close()
 		prompt := []int32{2, 5}
-		generate(t, s, engine.Request{Prompt: prompt, Max: 100, Decoder: numbers{}, Draft: draft.New(prompt, nil), Sample: sample.Options{}})
+		generate(t, s, engine.Request{Prompt: prompt, Max: 100, Decoder: numbers{}, Draft: func() *draft.Drafter { return draft.New(prompt, nil) }, Sample: sample.Options{}})
 		return e.Stats().Steps
 	}
 	if free, dear := steps(0), steps(time.Second); free > 80 || dear < 95 {

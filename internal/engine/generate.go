@@ -25,17 +25,17 @@ const (
 // Request asks for tokens after a prompt.
 type Request struct {
 	Prompt  []int32
-	Max     int            // most tokens to generate; 0 generates none, negative is no limit
-	Sample  sample.Options //
-	Stop    []string       // strings ending the text
-	End     []int          // ids ending the turn
-	Logits  bool           // hand over each token's logits
-	Logprob bool           // report each token's log-probability, which needs all logits
-	Top     int            // how many of the likeliest tokens to report, with their log-probabilities
-	Decoder Decoder        // turns ids into text
-	Grammar Grammar        // a grammar for the text; nil for any text
-	Caller                 // the sender
-	Draft   *draft.Drafter // proposes tokens to verify several in a step; nil for none
+	Max     int                   // most tokens to generate; 0 generates none, negative is no limit
+	Sample  sample.Options        //
+	Stop    []string              // strings ending the text
+	End     []int                 // ids ending the turn
+	Logits  bool                  // hand over each token's logits
+	Logprob bool                  // report each token's log-probability, which needs all logits
+	Top     int                   // how many of the likeliest tokens to report, with their log-probabilities
+	Decoder Decoder               // turns ids into text
+	Grammar Grammar               // a grammar for the text; nil for any text
+	Caller                        // the sender
+	Draft   func() *draft.Drafter // makes proposals of tokens to verify several in a step; nil for none
 
 	Mixed // the part of the prompt besides tokens
 }
@@ -101,9 +101,9 @@ func generate(ctx context.Context, s *Sequence, r Request, text *stopper, yield 
 		return err
 	}
 	next, work := r.Prompt[held:], 0
-	p := proposal{drafter: r.Draft}
-	if s.plan.taps || s.plan.e.stateful || s.plan.e.entire {
-		p.drafter = nil
+	p := proposal{}
+	if e := s.plan.e; r.Draft != nil && !s.plan.taps && !e.stateful && !e.entire {
+		p.drafter = r.Draft()
 	}
 	for i := 0; r.Max < 0 || i < r.Max; {
 		c := r.choice(sampler, i)
@@ -136,7 +136,9 @@ func generate(ctx context.Context, s *Sequence, r Request, text *stopper, yield 
 			history = append(history, t.ID)
 			i++
 			if p.ends(t.ID, j, len(all)-1) {
-				s.cut(len(history) - 1)
+				if len(all) > 1 {
+					s.cut(len(history) - 1)
+				}
 				break
 			}
 		}
