@@ -47,8 +47,8 @@ type GenerateOptions struct {
 
 	Draft Draft // source of drafts; "" is Options.Draft
 
-	// Prediction is a text repeated by large parts of the answer, such as a file to edit. It makes the answer faster and
-	// changes nothing else.
+	// Prediction is a text repeated by large parts of the answer, such as a file to edit. A prediction changes the
+	// speed alone.
 	Prediction string
 
 	// Hooks see the values computed by the model for this request, and may change them. A request with hooks keeps
@@ -163,15 +163,15 @@ func (m *Model) Sampling() Sampling {
 }
 
 // Draft is a source of drafts: tokens guessed to come next, several verified in a step. Drafts change the speed of an
-// answer, not its tokens, nor a bit of its logits. A request has as many as raise its speed, by their luck so far and by
-// the measured time of steps. Models with states, of scans for example, have none yet.
+// answer, not its tokens, nor a bit of its logits. A step has as many drafts as raise the speed, by their luck so far
+// and by the measured time of steps. Models with states, of scans for example, have no drafts yet.
 type Draft string
 
 // The sources.
 const (
 	DraftAuto  Draft = "auto"  // all there are
 	DraftOff   Draft = "off"   // no drafts
-	DraftNgram Draft = "ngram" // the tokens behind an earlier occurrence of the text's end, in prompt, answer or Prediction
+	DraftNgram Draft = "ngram" // the text behind an earlier occurrence of its end, in prompt, answer or Prediction
 )
 
 // DraftCount counts verified tokens of drafts.

@@ -59,7 +59,8 @@ func (t *telemetry) counts(model string) *counts {
 	}
 	return &counts{
 		draft: func(kind, result string) *metrics.Counter {
-			return t.set.GetOrCreateCounter("karat_draft_tokens_total" + labels(ofModel, model, "kind", kind, "result", result))
+			return t.set.GetOrCreateCounter("karat_draft_tokens_total" +
+				labels(ofModel, model, "kind", kind, "result", result))
 		},
 		prompt: tokens("prompt"), cached: tokens("prefix_cache_hit"), answer: tokens("generation"),
 		firstToken:    seconds("time_to_first_token", 0.001),

@@ -95,18 +95,19 @@ func readBias(f *fields, r *request) {
 
 // readDraft reads OpenAI's prediction of the answer, and draft: Karat's own field, the source of drafts.
 func readDraft(f *fields, r *request) {
-	r.draft = karat.Draft(f.oneOf("draft", string(karat.DraftAuto), string(karat.DraftNgram), string(karat.DraftOff)))
+	r.reply.draft = karat.Draft(f.oneOf("draft", string(karat.DraftAuto), string(karat.DraftNgram),
+		string(karat.DraftOff)))
 	o := f.object("prediction")
 	if o == nil {
 		return
 	}
 	o.needOneOf("type", "content")
-	if strings.HasPrefix(string(o.values["content"]), `"`) {
-		r.prediction = o.needText("content")
+	if !strings.HasPrefix(string(o.values["content"]), "[") {
+		r.reply.prediction = o.needText("content")
 	} else {
 		for _, p := range o.objects("content", maxParts) {
 			p.needOneOf("type", "text")
-			r.prediction += p.needText("text")
+			r.reply.prediction += p.needText("text")
 			p.done()
 		}
 	}

@@ -33,19 +33,16 @@ type request struct {
 	best     int      // number of completions for the client
 	max      int      // maximum tokens of an answer; -1 fills the context, and is the largest
 	sampling karat.Sampling
-	draft    karat.Draft
-	// text repeated by much of the answer
-	prediction string
-	stop       []string
-	logprobs   bool // of the answer's tokens
-	top        int  // likeliest tokens in the place of each
-	echo       bool // the prompt comes first, with its log-probabilities if requested
-	turn       *turn
-	form       form           // of the text
-	grammar    *karat.Grammar // form of the answer; nil for none
-	asked      *exchange
-	reply      reply
-	kept       logprobRoom
+	stop     []string
+	logprobs bool // of the answer's tokens
+	top      int  // likeliest tokens in the place of each
+	echo     bool // the prompt comes first, with its log-probabilities if requested
+	turn     *turn
+	form     form           // of the text
+	grammar  *karat.Grammar // form of the answer; nil for none
+	asked    *exchange
+	reply    reply
+	kept     logprobRoom
 }
 
 // reply is how the client gets the answer.
@@ -55,6 +52,9 @@ type reply struct {
 	hides  bool // reasoning is not shown
 	edits  bool // the client asked for edits of the context
 	sent   bool // tokens go out at once, and are not kept for the end
+	draft  karat.Draft
+	// text repeated by much of the answer
+	prediction string
 }
 
 // chooses reports whether the best answers are chosen, by the log-probabilities of their tokens.
@@ -366,7 +366,8 @@ func (c *choice) run(ctx context.Context) error {
 	sampling := c.r.sampling
 	sampling.Seed = new(*sampling.Seed + uint64(c.index%c.r.n))
 	o := karat.GenerateOptions{Sampling: &sampling, Stop: c.r.stop, Logprobs: c.r.logprobs || c.r.chooses(),
-		TopLogprobs: c.r.top, Grammar: c.r.grammar, Caller: c.r.asked.who.caller(), Draft: c.r.draft, Prediction: c.r.prediction}
+		TopLogprobs: c.r.top, Grammar: c.r.grammar, Caller: c.r.asked.who.caller(), Draft: c.r.reply.draft,
+		Prediction: c.r.reply.prediction}
 	defer func() { c.drafts = session.Drafts() }()
 	if c.r.echo {
 		if err := c.sayPrompt(ctx, session, o); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/karat-run/karat/internal/sample"
 )
 
-// texts are what models say in the tests of drafts. A license is edited: its text is the prompt, and the answer is its text
-// with "License" replaced and every fortieth word left out. Prose follows prose, and repeats nothing.
+// The texts of the tests of drafts. The prompt of an edit is a license, and the answer is the license with "License"
+// replaced and every fortieth word left out. The answer behind prose is prose, and repeats nothing.
 var (
 	//go:embed texts/license.txt
 	license string
@@ -22,8 +22,8 @@ var (
 	prose string
 )
 
-// Drafts compares the speed of an answer with drafts and without, in turns. The answer is given: whatever the model, its
-// tokens are chosen as if it said the text.
+// Drafts compares the speed of an answer with drafts and without, in turns. The answer is given: its tokens are chosen
+// as if the model said the text.
 type Drafts struct {
 	Accepted int       `json:"accepted"` // tokens of drafts, in a run of a sequence
 	Rejected int       `json:"rejected"`
@@ -95,7 +95,8 @@ func (m *runner) drafts(ctx context.Context, t *Result, x script) error {
 }
 
 // tell has all sequences say a script at the same time, and returns the seconds from the first token to the last.
-func (m *runner) tell(ctx context.Context, all []*engine.Sequence, x script, counts *Drafts, with bool) (float64, error) {
+func (m *runner) tell(ctx context.Context, all []*engine.Sequence, x script, counts *Drafts,
+	with bool) (seconds float64, err error) {
 	errs := make([]error, len(all))
 	first, last := make([]time.Time, len(all)), make([]time.Time, len(all))
 	var wg sync.WaitGroup
@@ -155,6 +156,6 @@ func (mute) Flush() string    { return "" }
 
 // text describes d as part of a test's name.
 func (d *Drafts) text(name string) string {
-	return fmt.Sprintf("%s: %.2f times the speed without drafts; of the drafts' tokens %d were right and %d wrong\n", name,
-		d.Ratio, d.Accepted, d.Rejected)
+	return fmt.Sprintf("%s: %.2f times the speed without drafts; of the drafts' tokens %d were right and %d wrong\n",
+		name, d.Ratio, d.Accepted, d.Rejected)
 }

@@ -51,6 +51,9 @@ func New(prompt, prediction []int32) *Drafter {
 	d := &Drafter{suffixes: newSuffixes(len(prompt) + len(prediction) + 256), predicted: len(prediction)}
 	for k := range d.luck {
 		d.luck[k] = [2][classes]luck{priors, priors}
+		if Kind(k) == Prediction {
+			d.luck[k] = [2][classes]luck{predicted, predicted}
+		}
 	}
 	for _, id := range prediction {
 		d.suffixes.add(id)
@@ -154,6 +157,9 @@ type luck struct{ right, all float32 }
 
 // priors are the lucks before the first proposal. Short ends of prose are found everywhere.
 var priors = [classes]luck{{0.2, 4}, {0.6, 4}, {1.4, 4}, {2.4, 4}, {3.2, 4}}
+
+// predicted are the lucks of a prediction, expected by the caller to come true.
+var predicted = [classes]luck{{2, 4}, {2.8, 4}, {3.4, 4}, {3.8, 4}, {3.9, 4}}
 
 func (l *luck) odds() float32 { return l.right / l.all }
 

@@ -72,8 +72,9 @@ func (p *Pace) estimate(rows int) float64 {
 	return a + (b-a)*float64(rows-low)/float64(high-low)
 }
 
-// draft adds to a step the rows of drafts that raise the expected tokens a second, at most most. Each row has its odds of being
-// right, and takes the time of a row more. A step with a prompt's rows has none: its time is the prompt's.
+// draft adds to a step the rows of drafts that raise the expected tokens a second, at most most. Each row has its odds
+// of being right, and takes the time of a row more. A step with a prompt's rows has no drafts: most of its time is the
+// prompt's.
 func (p *Pace) draft(batch []*Work, most int) {
 	rows := 0
 	for _, w := range batch {
