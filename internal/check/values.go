@@ -33,7 +33,7 @@ func judgeValues(c *checker) {
 func judgeScales(c *checker) {
 	for _, t := range c.files.scales {
 		if n, first := packing.CountOdd(t); n > 0 {
-			c.addAt("packed-scales", t.Name, "%d of %d scales are zero or have the wrong sign, the first is number %d", n,
+			c.addAt("packed-scales", t.Name, "%d of %d scales are zero or of a wrong sign, the first is %d", n,
 				t.Shape.Size(), first)
 		}
 	}
