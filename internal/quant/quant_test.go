@@ -51,7 +51,7 @@ var facts = map[tensor.DType]struct {
 }
 
 // unpacked is a row's integers and scales, from its codes and headers.
-func unpacked(t testing.TB, d tensor.DType, src []byte) (q []int8, scale, min []float32) {
+func unpacked(t testing.TB, d tensor.DType, src []byte) (q []int16, scale, min []float32) {
 	t.Helper()
 	codes := make([]byte, len(src)/d.BlockBytes()*d.BlockSize())
 	if err := Codes(d, codes, src); err != nil {
@@ -59,9 +59,9 @@ func unpacked(t testing.TB, d tensor.DType, src []byte) (q []int8, scale, min []
 	}
 	for _, c := range codes {
 		if table := Table(d); table != nil {
-			q = append(q, table[c])
+			q = append(q, int16(table[c]))
 		} else {
-			q = append(q, int8(int(c)-int(Offset(d))))
+			q = append(q, int16(c)-int16(Offset(d)))
 		}
 	}
 	for b := range len(src) / d.BlockBytes() {
@@ -79,7 +79,7 @@ func unpacked(t testing.TB, d tensor.DType, src []byte) (q []int8, scale, min []
 }
 
 // weight is w = scale*q + min in float64, rounded once; it is exact before that.
-func weight(d tensor.DType, i int, q []int8, scale, min []float32) float32 {
+func weight(d tensor.DType, i int, q []int16, scale, min []float32) float32 {
 	g := i / GroupSize(d)
 	w := float64(scale[g]) * float64(q[i])
 	if min != nil {
@@ -159,7 +159,7 @@ func TestCodes(t *testing.T) {
 				t.Fatalf("%v: weight %d: %v, unpacked %v", d, i, w[i], want)
 			}
 		}
-		if low != f.low || high != f.high {
+		if low != int16(f.low) || high != int16(f.high) {
 			t.Errorf("%v: integers from %d to %d, want %d to %d", d, low, high, f.low, f.high)
 		}
 		if GroupSize(d) != f.group || HasMin(d) != (len(f.halves) == 2) {

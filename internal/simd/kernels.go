@@ -246,6 +246,9 @@ func tiles1AMX(panels *tilePanel, count, blocks, pairs int, acts *uint16, acc, d
 	k, groups, stride int, config *tileConfig, height int)
 
 //go:noescape
+func shiftAVX2(codes []byte, by *uint32)
+
+//go:noescape
 func scaleE4M3AVX2(dst []float32, src []byte, s float32)
 
 //go:noescape

@@ -220,18 +220,25 @@ func Unpack(dst, src []byte, c Codes, table *[16]byte) {
 // Shift subtracts zero points [k/block][PanelRows] from codes of k columns, and adds 128. No result may be negative or
 // above 255.
 func Shift(codes, zeros []byte, block int) {
-	var by [PanelRows / 2]uint64
+	var by [PanelRows]uint32
 	for ; len(codes) > 0; zeros = zeros[PanelRows:] {
-		for i := range by {
-			by[i] = uint64(128-zeros[2*i])*0x01010101 | uint64(128-zeros[2*i+1])*0x01010101<<32
+		for r, z := range zeros[:PanelRows] {
+			by[r] = uint32(128-z) * 0x01010101
 		}
-		for range min(block/4, len(codes)/vector) {
-			v := codes[:vector]
-			for i, b := range by {
-				binary.LittleEndian.PutUint64(v[8*i:], binary.LittleEndian.Uint64(v[8*i:])+b)
-			}
-			codes = codes[vector:]
+		n := min(block/4, len(codes)/vector) * vector
+		if tier >= avx2 {
+			shiftAVX2(codes[:n], &by[0])
+		} else {
+			shiftGeneric(codes[:n], &by)
 		}
+		codes = codes[n:]
+	}
+}
+
+func shiftGeneric(codes []byte, by *[PanelRows]uint32) {
+	for i := 0; i < len(codes); i += 4 { // no byte of a sum carries
+		v := codes[i : i+4]
+		binary.LittleEndian.PutUint32(v, binary.LittleEndian.Uint32(v)+by[i/4%PanelRows])
 	}
 }
 

@@ -372,6 +372,28 @@ func TestUnpack(t *testing.T) {
 	})
 }
 
+// TestShift subtracts zero points, by the contract.
+func TestShift(t *testing.T) {
+	guard := guarded(t)
+	eachTier(t, func(t *testing.T) {
+		r := rng(12)
+		for _, block := range []int{32, 64, 128} {
+			codes, zeros := as[byte](guard, 256*PanelRows), make([]byte, 256/block*PanelRows)
+			want := make([]byte, len(codes))
+			for i := range zeros {
+				zeros[i] = byte(r.IntN(128))
+			}
+			for i := range codes {
+				codes[i] = byte(r.IntN(128))
+				want[i] = codes[i] + 128 - zeros[i/PanelRows/block*PanelRows+i/4%PanelRows]
+			}
+			if Shift(codes, zeros, block); !bytes.Equal(codes, want) {
+				t.Errorf("blocks of %d differ", block)
+			}
+		}
+	})
+}
+
 // TestUnpackPart: less than a unit of codes is left.
 func TestUnpackPart(t *testing.T) {
 	guard := guarded(t)

@@ -429,3 +429,24 @@ loop:
 done:
 	VZEROUPPER
 	RET
+
+// func shiftAVX2(codes []byte, by *uint32)
+TEXT ·shiftAVX2(SB), NOSPLIT, $0-32
+	MOVQ    codes_base+0(FP), DI
+	MOVQ    codes_len+8(FP), CX
+	MOVQ    by+24(FP), SI
+	VMOVDQU (SI), Y0
+	VMOVDQU 32(SI), Y1
+	SHRQ    $6, CX
+	JZ      done
+loop:
+	VPADDB  (DI), Y0, Y2
+	VPADDB  32(DI), Y1, Y3
+	VMOVDQU Y2, (DI)
+	VMOVDQU Y3, 32(DI)
+	ADDQ    $64, DI
+	DECQ    CX
+	JNZ     loop
+done:
+	VZEROUPPER
+	RET
