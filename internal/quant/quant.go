@@ -5,9 +5,10 @@
 // plain float types. Quantize writes all types.
 //
 // In every format a weight is scale*q, or scale*q + min, where q fits an int8, or with min a byte, and scale and min
-// belong to a group of 16 or 32 weights (GroupSize). The scale is the product of the block's scale and the group's, which float32 holds
-// exactly, and so is scale*q (23 bits are the longest, in Q6_K and IQ4_XS). Only the addition of min rounds, which is
-// why the weights equal llama.cpp's bit for bit whatever the order of operations, fused multiply-add included.
+// belong to a group of 16 or 32 weights (GroupSize). The scale is the product of the block's scale and the group's,
+// which float32 holds exactly, and so is scale*q (23 bits are the longest, in Q6_K and IQ4_XS). Only the addition of
+// min rounds, which is why the weights equal llama.cpp's bit for bit whatever the order of operations, fused
+// multiply-add included.
 //
 // The layouts are ggml's (ggml-common.h and ggml-quants.c in llama.cpp); MXFP4 is also in the OCP Microscaling Formats
 // specification, version 1.0.
