@@ -114,6 +114,9 @@ var layouts = [256]struct {
 // points.
 const grouped DType = 0x80
 
+// F8_32 is a type of GPUs alone, not quantized: a float32 scale, and 32 codes as in F8_E4M3.
+const F8_32 = grouped - 1
+
 // Grouped returns the type of codes of 2 to 6 or 8 bits, in groups of 32, 64 or 128.
 func Grouped(bits, group int, zero bool) DType {
 	d := grouped | DType(bits-2) | DType(group/64)<<3
@@ -132,6 +135,7 @@ func (d DType) Groups() (bits int, zero bool) {
 }
 
 func init() {
+	layouts[F8_32].name, layouts[F8_32].elements, layouts[F8_32].bytes = "F8_32", 32, 36
 	for _, bits := range []int{2, 3, 4, 5, 6, 8} {
 		for _, n := range []int{32, 64, 128} {
 			of := &layouts[Grouped(bits, n, true)]
@@ -166,7 +170,7 @@ func (d DType) BlockSize() int { return layouts[d].elements }
 func (d DType) BlockBytes() int { return layouts[d].bytes }
 
 // Quantized reports whether d stores blocks of integers with a scale.
-func (d DType) Quantized() bool { return d >= Q4_0 && layouts[d].bytes > 0 }
+func (d DType) Quantized() bool { return d >= Q4_0 && d != F8_32 && layouts[d].bytes > 0 }
 
 // QuantizedTypes lists the quantized types.
 func QuantizedTypes() (all []DType) {

@@ -77,6 +77,27 @@ func (t *Tensor) IsDecoded() bool {
 	return false
 }
 
+// Scaled returns t, of floats, as F8_32, where all its values are codes with scales; else t.
+func (t *Tensor) Scaled() Tensor {
+	s := *t
+	switch v := t.Source.(type) {
+	case Joined:
+		parts := make(Joined, len(v))
+		for i := range v {
+			if parts[i] = v[i].Scaled(); parts[i].DType != F8_32 {
+				return *t
+			}
+		}
+		s.DType, s.Source = F8_32, parts
+	case interface{ Scaled() io.ReaderAt }:
+		if source := v.Scaled(); source != nil && t.DType.Float() && t.Order == nil {
+			block := int64(t.DType.RowBytes(F8_32.BlockSize()))
+			s.DType, s.Source, s.At = F8_32, source, t.At/block*int64(F8_32.BlockBytes())
+		}
+	}
+	return s
+}
+
 // Unread is the Source of an unreadable tensor, refused at binding.
 type Unread struct{ Err error }
 

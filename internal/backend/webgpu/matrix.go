@@ -119,7 +119,7 @@ func (u *matrixUnit) tile(n int) matrixTile {
 // matrix adds the dispatches of a product of many rows on matrix units, or returns false if unusable.
 func (x product) matrix() bool {
 	p, b, w := x.p, x.p.b, x.w
-	if b.unit == nil || w.Plain != "" {
+	if b.unit == nil || w.Plain != "" || w.E4M3 {
 		return false
 	}
 	v := matrixVariant{w.layout, x.end, b.unit.tile(w.rows), *b.unit}

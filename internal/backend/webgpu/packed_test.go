@@ -2,6 +2,8 @@ package webgpu_test
 
 import (
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -14,7 +16,8 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// TestPackings: folders of each packing compute on the GPU what float64 does on the CPU.
+// TestPackings: folders of each packing compute on the GPU what float64 does on the CPU, with the bits of their values in
+// F32, and FP8 lies there as codes.
 func TestPackings(t *testing.T) {
 	d := open(t)
 	for i, p := range packed.All {
@@ -23,14 +26,21 @@ func TestPackings(t *testing.T) {
 		}
 		t.Run(p.Name, func(t *testing.T) {
 			dir := t.TempDir()
-			here := filepath.Join(dir, "packed")
-			if err := packed.Folders(golden.Model(t, "tiny-llama"), here, filepath.Join(dir, "plain"), p, nil); err != nil {
+			here, there := filepath.Join(dir, "packed"), filepath.Join(dir, "plain")
+			if err := packed.Folders(golden.Model(t, "tiny-llama"), here, there, p, nil); err != nil {
 				t.Fatal(err)
 			}
-			g, b := load(t, here), webgpu.New(d, webgpu.Options{F32KV: true})
+			g, plain, b := load(t, here), load(t, there), webgpu.New(d, webgpu.Options{F32KV: true})
 			defer b.Close()
-			if kl := lab.KL(lastRow(t, g, reference.Backend{}), lastRow(t, g, b)); !(kl <= 1e-9) {
+			got := lastRow(t, g, b)
+			if kl := lab.KL(lastRow(t, g, reference.Backend{}), got); !(kl <= 1e-9) {
 				t.Errorf("KL %.3g", kl)
+			}
+			if !slices.Equal(got, lastRow(t, plain, b)) {
+				t.Error("the logits differ from those of values")
+			}
+			if n, all := b.Weights(g), b.Weights(plain); strings.Contains(p.Name, "fp8") && p.Name != "fp8-small-block-bf16" && 2*n > all {
+				t.Errorf("%d bytes, of values %d", n, all)
 			}
 		})
 	}

@@ -38,6 +38,7 @@ type layout struct {
 	Head   int        // words of a block's head
 	Min    bool       // there are minima, perhaps made of zero points
 	Zero   bool       // there are zero points
+	E4M3   bool       // codes are floats, with a float32 scale for each unit
 	Bfloat bool       // D is a bfloat16
 	Offset int        // of the codes
 	Each   bool       // a scale for each group, two in a word of each unit
@@ -70,6 +71,9 @@ func layoutOf(d tensor.DType, k int) (layout, error) {
 	}
 	if l.Plain != "" {
 		return l, nil
+	}
+	if d == tensor.F8_32 {
+		return layout{Bits: 8, Quads: 2, Group: 32, Units: 1, Head: 1, E4M3: true}, nil
 	}
 	b, ok := bits[d]
 	grouped, zero := d.Groups()
@@ -133,7 +137,7 @@ func (l *layout) words(k int) (low, high, head int) {
 }
 
 // pairs reports whether a word has the heads of two blocks.
-func (l *layout) pairs() bool { return l.Units == 1 && !l.Min && !l.Each }
+func (l *layout) pairs() bool { return l.Units == 1 && !l.Min && !l.Each && !l.E4M3 }
 
 // shard is a part of a weight in one buffer: rows of a matrix, or matrices of experts.
 type shard struct {
@@ -174,6 +178,8 @@ func (f *filler) fill(from, to int) error {
 	lay := f.quantized
 	if f.Plain != "" {
 		lay = f.floats
+	} else if f.E4M3 {
+		lay = f.eights
 	}
 	for ; from < to; from += together {
 		some := rows[:min(together, to-from)]
@@ -228,6 +234,23 @@ func (f *filler) quantized(n, k, columns int, row []byte) error {
 	f.heads(n, k/32/f.Units, low+high, row)
 	for u := k / 32; len(codes) >= 32; u, codes = u+1, codes[32:] {
 		f.unit(n, u, low, (*[32]byte)(codes))
+	}
+	return nil
+}
+
+// eights lays so many columns of row n of F8_32, from column k on. A unit with NaN has a scale of NaN.
+func (f *filler) eights(n, k, _ int, row []byte) error {
+	low, _, _ := f.layout.words(f.k)
+	for u := k / 32; len(row) > 0; u, row = u+1, row[36:] {
+		codes := (*[32]byte)(row[4:])
+		scale := math.Float32frombits(binary.LittleEndian.Uint32(row))
+		for _, c := range codes {
+			if c&127 == 127 {
+				scale = float32(math.NaN())
+			}
+		}
+		f.put(low+u, n, math.Float32bits(scale))
+		f.unit(n, u, low, codes)
 	}
 	return nil
 }
@@ -365,6 +388,7 @@ func (f *filler) load(from, to int) error {
 // upload brings weights [n, k] of one type, as one weight of consecutive rows, or a weight [experts, n, k] to the GPU,
 // shard by shard.
 func (b *Backend) upload(ws ...*graph.Weight) (*weight, error) {
+	ws = scaled(ws)
 	w := ws[0]
 	l, err := layoutOf(w.DType, w.Shape.Last())
 	if err != nil {
@@ -486,9 +510,22 @@ func (w weights) list() []*graph.Weight {
 	return w[:n]
 }
 
+// scaled returns weights as codes with scales where all of them are, else as they are.
+func scaled(ws []*graph.Weight) []*graph.Weight {
+	var all []*graph.Weight
+	for _, w := range ws {
+		x := *w
+		if x.Tensor = w.Scaled(); x.DType != tensor.F8_32 {
+			return ws
+		}
+		all = append(all, &x)
+	}
+	return all
+}
+
 // bytes returns the weights' size in the file.
 func (w weights) bytes() (n int64) {
-	for _, x := range w.list() {
+	for _, x := range scaled(w.list()) {
 		n += int64(x.Size())
 	}
 	return n

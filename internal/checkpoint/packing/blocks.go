@@ -2,6 +2,7 @@ package packing
 
 import (
 	"encoding/binary"
+	"io"
 	"math"
 
 	"github.com/karat-run/karat/internal/float16"
@@ -174,4 +175,29 @@ func (x *blocks) writeNVFP4(p []byte, row, from int) {
 			p[4+8*g+i] = q[16*g+i]&15 | q[16*g+8+i]<<4
 		}
 	}
+}
+
+// scaled is the Source of a matrix of codes of F8_E4M3 as F8_32.
+type scaled struct{ *matrix }
+
+// Scaled returns the matrix's Source as F8_32, nil where F8_32 does not hold its codes and scales.
+func (x *matrix) Scaled() io.ReaderAt {
+	if x.values != e4m3 || x.zero != nil || x.bias != nil || x.groups != nil || x.columns%block != 0 ||
+		x.group%block != 0 && x.group < x.columns {
+		return nil
+	}
+	return scaled{x}
+}
+
+// ReadAt implements io.ReaderAt.
+func (x scaled) ReadAt(p []byte, off int64) (int, error) {
+	size, per := tensor.F8_32.BlockBytes(), x.columns/block
+	return tensor.ReadUnits(p, off, size, x.rows*per, func(p []byte, first int) error {
+		for ; len(p) > 0; p, first = p[size:], first+1 {
+			row, from := first/per, first%per*block
+			binary.LittleEndian.PutUint32(p, math.Float32bits(x.scale(row, from/x.group)))
+			x.codes.read(p[4:size], row, from)
+		}
+		return nil
+	})
 }

@@ -42,7 +42,7 @@ fn head(base: u32, n: u32, u: u32) -> vec3u {
 	let block = at + (u >> 3u) * {{.Head}}u * p.n;
 	let i = ((u & 7u) * {{div 32 .Group}}u) >> 2u;
 	return vec3u(word(block), word(block + (1u + i) * p.n), {{if .Min}}word(block + ({{add 1 (div 64 .Group)}}u + i) * p.n){{else}}0u{{end}});
-{{- else if or .Min .Each}}
+{{- else if or .Min .Each .E4M3}}
 	return vec3u(word(at + (u / {{.Units}}u) * p.n), 0u, 0u);
 {{- else}}
 	return vec3u(word(at + (u >> 1u) * p.n), 0u, 0u);
@@ -60,6 +60,8 @@ fn scales(h: vec3u, u: u32, g: u32) -> vec2f {
 {{- else}}
 	return vec2f(s, 0.0);
 {{- end}}
+{{- else if .E4M3}}
+	return vec2f(bitcast<f32>(h.x), 0.0);
 {{- else if .Zero}}
 	let d = from_half(h.x & 0xffffu);
 	return vec2f(d, -(d * f32(h.x >> 16u)));
@@ -85,11 +87,23 @@ fn value(code: u32) -> f32 {
 	return signed(word, code & 3u);
 }
 {{end}}
+{{if .E4M3}}
+// float is a float of eight bits, in the lowest of a word: binary16 has the bits at the same places.
+fn float(b: u32) -> f32 {
+	return from_half(((b & 0x80u) << 8u) | ((b & 0x7fu) << 7u)) * 256.0;
+}
+
+fn floats(word: u32) -> vec4f {
+	return vec4f(float(word), float(word >> 8u), float(word >> 16u), float(word >> 24u));
+}
+{{end}}
 // eight is weights of a group: low has the low bits of their codes, from bit 0 on, and
 // high the others. Codes become floats where they lie, as parts of a mantissa; what a
 // place is worth too much is taken from the scale. So there is one rounding at most.
 fn eight(low: {{if eq .Bits 8}}vec2u{{else}}u32{{end}}, high: u32, s: vec2f) -> mat2x4<f32> {
-{{- if and .Table .High}}
+{{- if .E4M3}}
+	return mat2x4<f32>(s.x * floats(low.x), s.x * floats(low.y));
+{{- else if and .Table .High}}
 	return mat2x4<f32>(
 {{- range $j := 8}}{{if $j}}, {{end}}{{if eq (mod $j 4) 0}}s.x * vec4f({{end}}value(((low >> {{mul 2 $j}}u) & 3u) | (((high >> {{$j}}u) & 1u) << 2u)){{if eq (mod $j 4) 3}}){{end}}{{end}});
 {{- else if .Table}}
