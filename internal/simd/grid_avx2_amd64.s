@@ -6,6 +6,7 @@
 //
 //	DI       codes, SI the block, R9 the octet, CX octets left
 //	R8       points by number, a byte for each level
+//	R10, R12 numbers of 8 bits of the octet's first point and second, in the block
 //	R11      the mask of the high bits of a number
 //	0(SP)    numbers of a point of each row, 64(SP) of the octet's second
 //	Y3, Y4   levels of a row's first four weights and of the others
@@ -30,12 +31,10 @@
 	VPSRLVD      Y0, high, high
 
 // NUMBERS stores the numbers of point i of the octet.
-#define NUMBERS(i, short) \
+#define NUMBERS(i) \
 	FIELD(8*i, Y1, Y2);              \
 	VPAND   Y14, Y1, Y1;             \
 	VPAND   Y14, Y2, Y2;             \
-	TESTL   R11, R11;                \
-	JZ      short;                   \
 	FIELD(16+8*i, Y3, Y4);           \
 	VPAND   Y13, Y3, Y3;             \
 	VPAND   Y13, Y4, Y4;             \
@@ -43,51 +42,59 @@
 	VPSLLD  $8, Y4, Y4;              \
 	VPOR    Y3, Y1, Y1;              \
 	VPOR    Y4, Y2, Y2;              \
-short:                                   \
 	VMOVDQU Y1, (64*i)(SP);          \
 	VMOVDQU Y2, (64*i+32)(SP)
 
-// LOAD8 and LOAD4 load the point of the number at a place.
-#define LOAD8(at, y) \
-	MOVL         (at)(SP), AX; \
-	VPBROADCASTQ (R8)(AX*8), y
+// STORED and SHORT get the number of row i of the octet's first point and second: stored by NUMBERS, or the byte at R10
+// or R12.
+#define STORED(i)  MOVL    (4*(i))(SP), AX
+#define STORED2(i) MOVL    (64+4*(i))(SP), AX
+#define SHORT(i)   MOVBLZX (4*(i))(R10), AX
+#define SHORT2(i)  MOVBLZX (4*(i))(R12), AX
 
-#define LOAD4(at, y) \
-	MOVL         (at)(SP), AX; \
-	VPBROADCASTD (R8)(AX*4), y
+// BYTES sets the place of the bytes of point i.
+#define BYTES(i, r) \
+	MOVL (8*i)(R9), AX;   \
+	MOVL (8*i+4)(R9), r;  \
+	SHRL $3, r;           \
+	ADDQ AX, r;           \
+	ADDQ SI, r
 
-// PUT puts into y the dwords of a mask.
-#define PUT(LOAD, at, mask, y) \
-	LOAD(at, Y2); \
-	VPBLENDD $mask, Y2, y, y
+// PUT8 and PUT4 put into y, at the dwords of a mask, the point of the number in AX.
+#define PUT8(mask, y) \
+	VPBROADCASTQ (R8)(AX*8), Y2; \
+	VPBLENDD     $mask, Y2, y, y
 
-// EIGHT makes the levels of half the rows, of a point of 8 weights.
-#define EIGHT(half) \
-	LOAD8(half, Y0);                 \
-	LOAD8(half+8, Y1);               \
-	PUT(LOAD8, half+4, 0x0c, Y0);    \
-	PUT(LOAD8, half+12, 0x0c, Y1);   \
-	PUT(LOAD8, half+16, 0x30, Y0);   \
-	PUT(LOAD8, half+24, 0x30, Y1);   \
-	PUT(LOAD8, half+20, 0xc0, Y0);   \
-	PUT(LOAD8, half+28, 0xc0, Y1);   \
-	VSHUFPS $0x88, Y1, Y0, Y3;       \
+#define PUT4(mask, y) \
+	VPBROADCASTD (R8)(AX*4), Y2; \
+	VPBLENDD     $mask, Y2, y, y
+
+// EIGHT makes the levels of the rows from i on, of a point of 8 weights.
+#define EIGHT(GET, i) \
+	GET(i);                         \
+	VPBROADCASTQ (R8)(AX*8), Y0;    \
+	GET(i+2);                       \
+	VPBROADCASTQ (R8)(AX*8), Y1;    \
+	GET(i+1); PUT8(0x0c, Y0);       \
+	GET(i+3); PUT8(0x0c, Y1);       \
+	GET(i+4); PUT8(0x30, Y0);       \
+	GET(i+6); PUT8(0x30, Y1);       \
+	GET(i+5); PUT8(0xc0, Y0);       \
+	GET(i+7); PUT8(0xc0, Y1);       \
+	VSHUFPS $0x88, Y1, Y0, Y3;      \
 	VSHUFPS $0xdd, Y1, Y0, Y4
 
-// QUAD makes levels of half the rows, of a point of 4 weights.
-#define QUAD(half, y) \
-	LOAD4(half, y);               \
-	PUT(LOAD4, half+4, 0x02, y);  \
-	PUT(LOAD4, half+8, 0x04, y);  \
-	PUT(LOAD4, half+12, 0x08, y); \
-	PUT(LOAD4, half+16, 0x10, y); \
-	PUT(LOAD4, half+20, 0x20, y); \
-	PUT(LOAD4, half+24, 0x40, y); \
-	PUT(LOAD4, half+28, 0x80, y)
-
-#define QUADS(half) \
-	QUAD(half, Y3); \
-	QUAD(64+half, Y4)
+// QUAD makes levels of the rows from i on, of a point of 4 weights.
+#define QUAD(GET, i, y) \
+	GET(i);                      \
+	VPBROADCASTD (R8)(AX*4), y;  \
+	GET(i+1); PUT4(0x02, y);     \
+	GET(i+2); PUT4(0x04, y);     \
+	GET(i+3); PUT4(0x08, y);     \
+	GET(i+4); PUT4(0x10, y);     \
+	GET(i+5); PUT4(0x20, y);     \
+	GET(i+6); PUT4(0x40, y);     \
+	GET(i+7); PUT4(0x80, y)
 
 // SIGNED stores the codes of levels with signs.
 #define SIGNED(bits, levels, at) \
@@ -98,9 +105,8 @@ short:                                   \
 	VPSHUFB  Y0, Y5, Y0;         \
 	VMOVDQU  Y0, (at)(DI)
 
-// HALF makes half the rows' codes.
-#define HALF(at, LEVELS) \
-	LEVELS(at);                          \
+// HALF makes the codes of eight rows, whose dwords are at a place, of their levels.
+#define HALF(at) \
 	MOVL         32(R9), AX;             \
 	VPBROADCASTD 36(R9), Y0;             \
 	VMOVDQU      (at)(SI)(AX*1), Y1;     \
@@ -114,6 +120,15 @@ short:                                   \
 	VPSHUFB      Y9, Y1, Y1;             \
 	SIGNED(Y7, Y3, at);                  \
 	SIGNED(Y8, Y4, at+64)
+
+// NEXT goes to the next octet.
+#define NEXT(loop) \
+	ADDQ $128, DI; \
+	ADDQ $40, R9;  \
+	DECQ CX;       \
+	JNZ  loop;     \
+	VZEROUPPER;    \
+	RET
 
 // func unpackGridVec(dst, src *byte, octets *gridOctet, shape *gridShape, spread *byte, high uint32, four int)
 TEXT ·unpackGridVec(SB), NOSPLIT, $128-56
@@ -141,27 +156,45 @@ TEXT ·unpackGridVec(SB), NOSPLIT, $128-56
 	MOVL           $32, CX
 	CMPQ           four+48(FP), $0
 	JNE            fours
+	TESTL          R11, R11
+	JZ             shorts8
 eights:
-	NUMBERS(0, short)
-	HALF(0, EIGHT)
-	HALF(32, EIGHT)
-	ADDQ $128, DI
-	ADDQ $40, R9
-	DECQ CX
-	JNZ  eights
-	VZEROUPPER
-	RET
+	NUMBERS(0)
+	EIGHT(STORED, 0)
+	HALF(0)
+	EIGHT(STORED, 8)
+	HALF(32)
+	NEXT(eights)
+shorts8:
+	BYTES(0, R10)
+	EIGHT(SHORT, 0)
+	HALF(0)
+	EIGHT(SHORT, 8)
+	HALF(32)
+	NEXT(shorts8)
 fours:
-	NUMBERS(0, short0)
-	NUMBERS(1, short1)
-	HALF(0, QUADS)
-	HALF(32, QUADS)
-	ADDQ $128, DI
-	ADDQ $40, R9
-	DECQ CX
-	JNZ  fours
-	VZEROUPPER
-	RET
+	TESTL R11, R11
+	JZ    shorts4
+numbers4:
+	NUMBERS(0)
+	NUMBERS(1)
+	QUAD(STORED, 0, Y3)
+	QUAD(STORED2, 0, Y4)
+	HALF(0)
+	QUAD(STORED, 8, Y3)
+	QUAD(STORED2, 8, Y4)
+	HALF(32)
+	NEXT(numbers4)
+shorts4:
+	BYTES(0, R10)
+	BYTES(1, R12)
+	QUAD(SHORT, 0, Y3)
+	QUAD(SHORT2, 0, Y4)
+	HALF(0)
+	QUAD(SHORT, 8, Y3)
+	QUAD(SHORT2, 8, Y4)
+	HALF(32)
+	NEXT(shorts4)
 
 // func gridScalesVec(dst *float32, src *byte, places *gridPlace, n int, mask uint32, unit float32)
 TEXT ·gridScalesVec(SB), NOSPLIT, $0-40
