@@ -264,7 +264,8 @@ func variants(t *testing.T) (all []*kernel) {
 			}
 		}
 	}
-	types := []tensor.DType{tensor.F32, tensor.F16, tensor.BF16}
+	types := []tensor.DType{tensor.F32, tensor.F16, tensor.BF16, tensor.F8_32, tensor.Grouped(2, 32, true),
+		tensor.Grouped(3, 64, false), tensor.Grouped(4, 128, true), tensor.Grouped(6, 32, false), tensor.Grouped(8, 64, false)}
 	for d := range bits {
 		types = append(types, d)
 	}
