@@ -1,7 +1,7 @@
 package draft
 
 // suffixes is the suffix automaton of a growing text (Blumer et al., 1985). For example, in "a b c d a b" the longest
-// end found before is "a b", and "c" followed. A token takes constant time, averaged over the text, and about 100 bytes.
+// end found before is "a b", and "c" followed. A token takes constant time, averaged over a text, and 100 bytes.
 type suffixes struct {
 	text   []int32
 	states []state
