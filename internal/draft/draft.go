@@ -28,7 +28,7 @@ const Most = 32
 // Counts are tokens of proposals, by kind.
 type Counts [kinds]struct {
 	Accepted int // verified, and part of the text
-	Rejected int // verified, and wrong
+	Rejected int // verified, and wrong or behind a wrong one
 }
 
 // Drafter proposes tokens behind one text. A Drafter serves one goroutine at a time.
@@ -40,6 +40,7 @@ type Drafter struct {
 	behind    int // the place of the proposal
 	// length counts the tokens since an edit: the proposal goes on behind the edited place
 	resumed bool
+	kind    Kind                    // of the last proposal
 	luck    [kinds][2][classes]luck // of found ends, and of resumed ones
 }
 
@@ -108,16 +109,16 @@ func (d *Drafter) luckAt(length int) *luck {
 	return &d.luck[d.Kind()][i][classOf(length)]
 }
 
-// Count notes that so many tokens of the proposal were verified, the first accepted ones being right.
-func (d *Drafter) Count(accepted, verified int) {
-	c := &d.counts[d.Kind()]
-	c.Accepted, c.Rejected = c.Accepted+accepted, c.Rejected+verified-accepted
+// Count notes verified tokens of the last proposal.
+func (d *Drafter) Count(accepted, rejected int) {
+	c := &d.counts[d.kind]
+	c.Accepted, c.Rejected = c.Accepted+accepted, c.Rejected+rejected
 }
 
 // Counts returns the verified tokens so far.
 func (d *Drafter) Counts() Counts { return d.counts }
 
-// Kind returns the origin of the proposal.
+// Kind returns the origin of the next proposal.
 func (d *Drafter) Kind() Kind {
 	if d.behind < d.predicted {
 		return Prediction
@@ -131,6 +132,7 @@ func (d *Drafter) Propose(tokens []int32, odds []float32, most int) ([]int32, []
 		return tokens, odds
 	}
 	text, first, sure := d.suffixes.text, len(tokens), float32(1)
+	d.kind = d.Kind()
 	for i := range min(most, Most) {
 		var id int32
 		if at := d.behind + i; at < len(text) {

@@ -6,8 +6,8 @@ type suffixes struct {
 	text   []int32
 	states []state
 	edges  []edge
-	first  map[int32]int32 // the edges of the root, by token
-	last   int32           // the state of the whole text
+	wide   map[step]int32 // indices of the edges of states with many
+	last   int32          // the state of the whole text
 }
 
 // state is a set of substrings with the same ends in the text.
@@ -15,17 +15,26 @@ type state struct {
 	link   int32 // the state of the longest suffix with other ends; -1 at the root
 	length int32 // of the longest substring
 	end    int32 // behind an occurrence: of the newest, as far as seen
-	edges  int32 // the first edge, or -1
+	edges  int32 // the newest edge, or -1
+	count  int32 // of edges
 }
+
+// step is a state and a token behind.
+type step struct{ state, token int32 }
 
 // edge leads from a state to the state of a token more.
 type edge struct{ token, to, next int32 }
 
-// depth bounds the states told of a new occurrence.
-const depth = 16
+const (
+	// depth bounds the states told of a new occurrence.
+	depth = 16
+
+	// narrow is the maximum of edges searched one by one. The root and the states of commas, for example, have many.
+	narrow = 8
+)
 
 func newSuffixes(tokens int) *suffixes {
-	s := &suffixes{text: make([]int32, 0, tokens), states: make([]state, 1, 2*tokens+1), first: map[int32]int32{}}
+	s := &suffixes{text: make([]int32, 0, tokens), states: make([]state, 1, 2*tokens+1), wide: map[step]int32{}}
 	s.states[0] = state{link: -1, edges: -1}
 	return s
 }
@@ -77,19 +86,17 @@ func (s *suffixes) split(p, token int32) int32 {
 		if to == nil || *to != q {
 			break
 		}
-		if *to = part; p == 0 {
-			s.first[token] = part
-		}
+		*to = part
 	}
 	s.states[q].link = part
 	return part
 }
 
-// edge returns where p's edge of a token leads, nil if there is none. At the root the result is a copy.
+// edge returns where p's edge of a token leads, nil if there is none.
 func (s *suffixes) edge(p, token int32) *int32 {
-	if p == 0 {
-		if to, ok := s.first[token]; ok {
-			return &to
+	if s.states[p].count > narrow {
+		if e, ok := s.wide[step{p, token}]; ok {
+			return &s.edges[e].to
 		}
 		return nil
 	}
@@ -103,10 +110,15 @@ func (s *suffixes) edge(p, token int32) *int32 {
 
 // lead adds an edge.
 func (s *suffixes) lead(p, token, to int32) {
-	if p == 0 {
-		s.first[token] = to
-		return
+	x := &s.states[p]
+	s.edges = append(s.edges, edge{token, to, x.edges})
+	x.edges = int32(len(s.edges) - 1)
+	switch x.count++; {
+	case x.count == narrow+1:
+		for e := x.edges; e >= 0; e = s.edges[e].next {
+			s.wide[step{p, s.edges[e].token}] = e
+		}
+	case x.count > narrow:
+		s.wide[step{p, token}] = x.edges
 	}
-	s.edges = append(s.edges, edge{token, to, s.states[p].edges})
-	s.states[p].edges = int32(len(s.edges) - 1)
 }
