@@ -89,7 +89,7 @@ func (p *Plan) computeAhead(ctx context.Context, k, steps int) error {
 	if err != nil {
 		return err
 	}
-	if len(s.Tokens) == len(s.Outputs) {
+	if len(s.Tokens) == len(p.e.step.batch) {
 		p.ahead.pace = time.Since(start) / time.Duration(steps)
 	}
 	row := 0

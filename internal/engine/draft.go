@@ -21,24 +21,31 @@ func (p *proposal) propose(history []int, most int) []int32 {
 	return p.tokens
 }
 
-// ends tells the drafter the token chosen after the first i of the draft, of verified ones. It reports whether no more
-// of the verified tokens are right.
+// ends tells the drafter the token chosen after the first i of the draft, of verified ones. It reports whether the step
+// verified a draft, and no more of its tokens are right.
 func (p *proposal) ends(id, i, verified int) bool {
 	if p.drafter == nil {
 		return false
 	}
-	last := i == verified || int(p.tokens[1+i]) != id
-	if last {
-		p.drafter.Count(i, verified)
+	right := i < verified && int(p.tokens[1+i]) == id
+	if right {
+		p.drafter.Count(1, 0)
+	} else if i < verified {
+		p.drafter.Count(0, verified-i)
 	}
 	p.drafter.Add(int32(id))
-	return last
+	return verified > 0 && !right
 }
 
 // rows is memory for rows of logits.
 type rows [][]float32
 
-func (r *rows) put(row []float32) { *r = append(*r, row) }
+// put adds a row, if there is one.
+func (r *rows) put(row []float32) {
+	if row != nil {
+		*r = append(*r, row)
+	}
+}
 
 // take returns an empty row, with memory if there is one.
 func (r *rows) take() (row []float32) {

@@ -112,6 +112,7 @@ func generate(ctx context.Context, s *Sequence, r Request, text *stopper, yield 
 		if err != nil {
 			return err
 		}
+		verified := len(all) - 1 - len(s.work.ahead)
 		for j := range all {
 			if j > 0 && (ctx.Err() != nil || s.closed) {
 				s.cut(len(history) - 1)
@@ -123,11 +124,13 @@ func generate(ctx context.Context, s *Sequence, r Request, text *stopper, yield 
 				s.locked(func(e *Engine) { e.schedule.Charge(s.seat.Key, work/stepsPerToken) })
 				work %= stepsPerToken
 			}
-			if !r.Logits && all[j].logits != nil {
+			if !r.Logits {
 				s.Reuse(all[j].logits)
 			}
+			var last bool
 			if err == nil {
 				t.finish(text, &r, i == r.Max-1)
+				last = p.ends(t.ID, j, verified)
 			}
 			if err != nil || !yield(t, nil) || t.Stop != "" {
 				s.cut(len(history))
@@ -135,9 +138,10 @@ func generate(ctx context.Context, s *Sequence, r Request, text *stopper, yield 
 			}
 			history = append(history, t.ID)
 			i++
-			if p.ends(t.ID, j, len(all)-1) {
-				if len(all) > 1 {
-					s.cut(len(history) - 1)
+			if last {
+				s.cut(len(history) - 1)
+				for _, x := range all[j+1:] {
+					s.Reuse(x.logits)
 				}
 				break
 			}
@@ -303,9 +307,7 @@ func (s *Sequence) Follow(ctx context.Context, tokens []int32, most int) (ids []
 	}
 	for _, x := range chosen {
 		id, err := x.sample(greedy, nil, nil)
-		if x.logits != nil {
-			s.Reuse(x.logits)
-		}
+		s.Reuse(x.logits)
 		if err != nil {
 			s.cut(len(s.tokens) - len(chosen) + len(ids) + 1)
 			return ids, err

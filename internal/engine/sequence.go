@@ -160,7 +160,8 @@ func (s *Sequence) cut(n int) {
 			s.tokens = s.tokens[:n]
 			pages.Truncate(min(n, pages.Len()))
 		}
-		pages.Commit(s.tokens[min(s.work.sure(), n):])
+		pages.Commit(s.tokens[:min(n, len(s.tokens))])
+		e.schedule.Charge(s.seat.Key, max(0, pages.Len()-s.work.sure()))
 	})
 }
 
@@ -175,7 +176,7 @@ func (s *Sequence) Feed(ctx context.Context, tokens []int32, wanted int) (logits
 	return w.logits, nil
 }
 
-// Reuse takes a row of logits returned by Feed, no longer in use, for the next logits: otherwise each token leaves half
+// Reuse takes a row of logits returned by Feed, no longer in use, if any, for the next logits: otherwise each token leaves half
 // a megabyte to Go's collector.
 func (s *Sequence) Reuse(row []float32) { s.spare.put(row) }
 
@@ -202,11 +203,11 @@ func (s *Sequence) feed(ctx context.Context, tokens []int32, wanted int, c choic
 	}
 	have, all := len(s.tokens), len(s.tokens)+len(tokens)-drafted
 	if room := e.pool.Context(); all > room {
-		return nil, fmt.Errorf("%w: %d tokens and %d more, the context holds %d", ErrFull, have, len(tokens), room)
+		return nil, fmt.Errorf("%w: %d tokens and %d more, the context holds %d", ErrFull, have, all-have, room)
 	}
 	if room := e.pool.Longest(); all > room {
 		return nil, fmt.Errorf("%w: %d tokens and %d more, its %d bytes hold %d",
-			ErrBudget, have, len(tokens), e.budget, room)
+			ErrBudget, have, all-have, e.budget, room)
 	}
 	if len(tokens) == 0 {
 		return w, nil

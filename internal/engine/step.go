@@ -235,7 +235,7 @@ func (e *Engine) finish(p *Plan, o outcome, took time.Duration) {
 	now := time.Now()
 	p.until = now.Add(e.wait(took))
 	if rows := e.step.decoded(); rows > 0 && o.err == nil {
-		e.schedule.Pace.Observe(rows, e.pace(rows, took/time.Duration(1+len(batch[0].ahead))))
+		p.turn.Pace.Observe(rows, e.pace(rows, took/time.Duration(1+len(batch[0].ahead))))
 	}
 	for _, w := range batch {
 		if w.seq.started.IsZero() {
@@ -266,9 +266,10 @@ func (e *Engine) settle(w *work, err error) {
 			s.tokens = append(s.tokens, w.token(len(s.tokens)))
 		}
 		s.tokens = append(s.tokens, w.ahead...)
+		e.schedule.Charge(s.seat.Key, len(w.ahead))
 		end += len(w.ahead)
 		// tokens of a draft are the sequence's after the choice (Sequence.cut)
-		pages.Commit(s.tokens[w.seat.At:min(end, w.sure())])
+		pages.Commit(s.tokens[:min(end, w.sure())])
 		// a prompt's end, from where the next turn goes on
 		if !w.seat.Unfinished(end) && (w.seat.Tokens > 1 || w.seat.From == 0) {
 			pages.Mark()

@@ -315,10 +315,12 @@ func (s *Sequence) steal(n int) (stole bool) {
 	return stole
 }
 
-// Commit reports that a step has computed further positions, of these tokens. Other sequences then find full pages.
+// Commit reports that steps have computed the positions of all these tokens, the sequence's first. Other sequences then
+// find full pages.
 func (s *Sequence) Commit(tokens []int32) {
 	p := s.pool
-	tokens = tokens[:min(len(tokens), s.length-s.done)]
+	tokens = tokens[:min(len(tokens), s.length)]
+	tokens = tokens[min(len(tokens), s.done):]
 	if !s.shares() {
 		s.done += len(tokens)
 		return

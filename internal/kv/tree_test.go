@@ -104,7 +104,7 @@ func (w *world) step(u *user, tokens []int32, fails bool) error {
 		u.tokens = u.tokens[:u.s.Truncate(from)]
 		return nil
 	}
-	u.s.Commit(tokens)
+	u.s.Commit(u.tokens)
 	return nil
 }
 
@@ -425,12 +425,12 @@ func FuzzSharing(f *testing.F) {
 // TestAllocs: a token takes nothing of the heap, but for the node of a full page.
 func TestAllocs(t *testing.T) {
 	w := newWorld(t, Options{Classes: kinds[2], Context: 4096, Chunk: 64}, []int64{1, 1, 1}, 1<<20)
-	s, token := w.p.NewSequence(), []int32{7}
+	s, tokens := w.p.NewSequence(), make([]int32, 4096)
 	n := testing.AllocsPerRun(1000, func() {
 		if err := s.Grow(1); err != nil {
 			t.Fatal(err)
 		}
-		s.Commit(token)
+		s.Commit(tokens[:s.Len()])
 	})
 	if n != 0 {
 		t.Errorf("%v allocations for a token", n)

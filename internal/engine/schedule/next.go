@@ -34,7 +34,7 @@ func (s *Schedule) Next(rows int, patient bool) []*Work {
 			}
 		}
 		if len(s.batch) > 0 {
-			s.Pace.draft(s.batch, min(r.rows, r.outputs))
+			p.Pace.draft(s.batch, min(r.rows, r.outputs))
 			s.Steps++
 			p.step = s.Steps
 			break

@@ -13,7 +13,7 @@ const (
 	leastGain = 1.02
 )
 
-// Pace is the time of steps in which sequences decode, by the number of their rows, as measured. The zero value has
+// Pace is the time of a plan's steps in which sequences decode, by the number of their rows, as measured. The zero value has
 // measured nothing.
 type Pace struct {
 	steps int
@@ -81,6 +81,9 @@ func (p *Pace) draft(batch []*Work, most int) {
 		if rows += w.Rows; w.Rows != 1 || w.Unfinished(w.At+1) {
 			return
 		}
+	}
+	if rows >= mostRows {
+		return
 	}
 	now := p.estimate(rows)
 	if now == 0 {

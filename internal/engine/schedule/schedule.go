@@ -9,7 +9,7 @@
 //   - Works of a higher priority go first. Of callers with different keys the first is the one whose key has had the
 //     fewest tokens, and of one key the one that came first.
 //   - A decoding sequence may offer a draft of its next tokens. The step has rows of drafts as long as they raise the
-//     expected tokens a second, by their odds and the measured time of rows (Pace).
+//     expected tokens a second, by their odds and the measured time of the plan's rows (Pace).
 //   - A sequence whose work is done keeps its place for some steps, since its caller may come back with its next
 //     token. A step waits for the sequences of the last step of its plan, until the driver forgets them.
 //
@@ -42,7 +42,6 @@ type Schedule struct {
 	Options
 	Steps int // begun so far
 	Ended int // works done, or given up
-	Pace  Pace
 
 	queue    []*Work     // in no order
 	listed   []*Sequence // sequences with pages, or running
@@ -57,6 +56,7 @@ type Plan struct {
 	step    int // its last step
 	awaited int // sequences of the last step that may come back and have not
 	urgency int // highest priority of its works
+	Pace    Pace
 }
 
 // Caller is a request's sender, and its urgency.

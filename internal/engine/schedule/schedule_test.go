@@ -55,7 +55,7 @@ func (d *desk) want(patient bool, step string) {
 	for _, w := range batch {
 		got = append(got, fmt.Sprintf("%s:%d", d.name[w.Seq], w.Rows))
 		end := w.At + w.Rows
-		w.Seq.Pages.Commit(make([]int32, w.Rows))
+		w.Seq.Pages.Commit(make([]int32, end))
 		d.s.Settle(w, end)
 		if !w.Unfinished(end) {
 			d.s.Done(w)
@@ -247,14 +247,14 @@ func TestDrafts(t *testing.T) {
 	sure := []float32{0.95, 0.9, 0.85}
 	next("a:1 b:1", sure, sure)
 	for rows := range 10 {
-		d.s.Pace.Observe(rows+1, time.Duration(10+rows)*time.Millisecond) // a row more takes a tenth
+		d.plan.Pace.Observe(rows+1, time.Duration(10+rows)*time.Millisecond) // a row more takes a tenth
 	}
 	next("a:4 b:4", sure, sure)
 	next("a:3 b:1", []float32{0.9, 0.5, 0.01}, []float32{0.05})
 	next("a:1 b:1", []float32{0.05}, nil)
 	for rows := range 10 {
 		for range 40 {
-			d.s.Pace.Observe(rows+1, time.Duration(10+10*rows)*time.Millisecond) // a row more takes a step
+			d.plan.Pace.Observe(rows+1, time.Duration(10+10*rows)*time.Millisecond) // a row more takes a step
 		}
 	}
 	next("a:1 b:1", sure, sure)
