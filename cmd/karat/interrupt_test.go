@@ -63,6 +63,10 @@ func TestInterruptedOutput(t *testing.T) {
 			t.Fatalf("karat %s: %v", line, err)
 		}
 	}
+	factor := 25 // between the steps at which a command is interrupted
+	if golden.Slow() {
+		factor = 5
+	}
 	for out, line := range map[string]string{
 		"c.gguf": "convert " + model + " -o c.gguf", "q.gguf": "quantize in.gguf q.gguf Q8_0",
 		"t.gguf": "quantize --target-size 2M --tensor-type blk=Q4_0 --window 16 --chunks 1 in.gguf t.gguf", "i.gguf": "imatrix in.gguf t.txt --window 16 -o i.gguf",
@@ -81,7 +85,7 @@ func TestInterruptedOutput(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := below(t)
-			for k := 1; k < 1<<14; k *= 5 {
+			for k := 1; k < 1<<14; k *= factor {
 				ended := false
 				interruptible = func() (context.Context, func()) {
 					ctx, cancel := context.WithCancel(t.Context())

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -29,19 +30,28 @@ import (
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"karat": main}) }
 
-// TestScripts runs testdata/script: command lines and what they print.
+// TestScripts runs testdata/script: command lines and what they print. Lines that begin with [slow] are of the long ring.
 func TestScripts(t *testing.T) {
 	seeded, testdata := filepath.Dir(golden.Model(t, "tiny-qwen2")), golden.Unpacked(t)
 	reranker := golden.Model(t, "xlm-roberta-reranker")
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
+			if !golden.Slow() {
+				e.Setenv("GOMAXPROCS", "1") // scripts run beside each other, and a thread waiting for another is busy
+			}
 			e.Setenv("TESTDATA", testdata)
 			e.Setenv("SEEDED", seeded)
 			e.Setenv("RERANKER", reranker)
 			e.Setenv("ROOT", golden.Root(t))
 			e.Setenv("NL", "\n")
 			return writeHostile(e.WorkDir)
+		},
+		Condition: func(name string) (bool, error) {
+			if name != "slow" {
+				return false, fmt.Errorf("no condition %q", name)
+			}
+			return golden.Slow(), nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "cutoff": cutoff, "forget": forget, "told": told, "stopped": stopped, "e2b": e2b, "lora": lora, "served": served, "hub": serveHub, "pullstopped": pullStopped, "parrot": parrotScript, "synth": synthScript},
 	})
