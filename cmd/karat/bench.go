@@ -32,7 +32,7 @@ type benchFlags struct {
 	repeat                            int
 	csv, json, markdown               bool
 	peer                              string
-	limits, profile, draft            bool
+	limits, profile                   bool
 	noFuse, quantize                  commaList
 	engine                            engineFlags // without threads
 }
@@ -47,11 +47,15 @@ func newBenchCommand() *cobra.Command {
 	f.chat.add(c)
 	c.flags("tokens", &f.tokens, "depth", &f.depths, "threads", &f.threads, "parallel", &f.parallel, "arrive",
 		&f.arrive, "repetitions", &f.repeat, "limits", &f.limits, "profile", &f.profile, "peer", file(&f.peer),
-		"quantize", &f.quantize, "draft", &f.draft,
+		"quantize", &f.quantize,
 		"csv", &f.csv, "json", &f.json, "markdown", &f.markdown, "kv-budget", &f.engine.budget, "no-fuse", &f.noFuse)
 	c.Flags().Lookup("quantize").NoOptDefVal = "Q8_0,Q4_0,Q4_K_M"
 	rename(c.Flags(), "ctx", "c", "a test takes the context that it needs: -p, -n and -d")
 	f.engine.add(c, karat.Fast)
+	f.engine.addDraft(c)
+	f.engine.draft.value = string(karat.DraftOff)
+	c.Flags().Lookup("draft").DefValue = string(karat.DraftOff)
+	c.Flags().Lookup("draft").NoOptDefVal = string(karat.DraftAuto)
 	c.flags("lora", f.engine.addLora)
 	c.MarkFlagsMutuallyExclusive("csv", "json", "markdown")
 	return c.Command
@@ -80,7 +84,7 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 		return o, err
 	}
 	o = bench.Options{Prompts: dropZeros(f.prompt.counts), Tokens: dropZeros(f.tokens), Depths: f.depths,
-		Threads: f.threads, Parallel: f.parallel, Arrive: dropZeros(f.arrive), Drafts: f.draft,
+		Threads: f.threads, Parallel: f.parallel, Arrive: dropZeros(f.arrive), Drafts: f.engine.draft.value != string(karat.DraftOff),
 		Budget: int64(f.engine.budget), Repeat: f.repeat, NoFuse: f.noFuse,
 		NoFit: m.NoFit, Adapters: m.Adapters, Numerics: m.Numerics, Profile: f.profile}
 	if f.csv && len(o.Prompts)+len(f.prompt.text)+len(o.Tokens)+len(o.Arrive) == 0 {

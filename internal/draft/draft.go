@@ -31,6 +31,9 @@ type Counts [kinds]struct {
 	Rejected int // verified, and wrong or behind a wrong one
 }
 
+// leastOdds are the least odds of a proposed token: no row is so cheap.
+const leastOdds = 0.04
+
 // Drafter proposes tokens behind one text. A Drafter serves one goroutine at a time.
 type Drafter struct {
 	counts    Counts
@@ -143,7 +146,9 @@ func (d *Drafter) Propose(tokens []int32, odds []float32, most int) ([]int32, []
 		if id == separator {
 			break
 		}
-		sure *= d.luckAt(d.length + i).odds()
+		if sure *= d.luckAt(d.length + i).odds(); sure < leastOdds {
+			break
+		}
 		tokens, odds = append(tokens, id), append(odds, sure)
 	}
 	return tokens, odds
