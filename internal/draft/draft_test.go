@@ -92,8 +92,14 @@ func TestPrediction(t *testing.T) {
 
 // TestRepeats: a text that repeats itself is proposed beyond its own end.
 func TestRepeats(t *testing.T) {
-	d := New([]int32{1, 2, 3, 1, 2, 3, 1, 2, 3}, nil)
-	if ids, odds := d.Propose(nil, nil, 7); !slices.Equal(ids, []int32{1, 2, 3, 1, 2, 3, 1}) || len(odds) != 7 || odds[6] > odds[0] {
-		t.Errorf("proposes %v with odds %v", ids, odds)
+	d := New([]int32{1, 2, 3}, nil)
+	for range 20 {
+		for id := range int32(3) {
+			d.Add(id + 1)
+		}
+	}
+	want := []int32{1, 2, 3, 1, 2, 3, 1}
+	if ids, odds := d.Propose(nil, nil, 7); !slices.Equal(ids, want) || len(odds) != 7 || odds[6] > odds[0] {
+		t.Errorf("proposes %v with odds %v, want %v", ids, odds, want)
 	}
 }
