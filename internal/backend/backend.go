@@ -81,6 +81,11 @@ type Wide interface {
 	Rows() int // Rows returns the maximum of rows in a step
 }
 
+// Tiled is a backend that may compute steps of many rows otherwise than steps of a row.
+type Tiled interface {
+	Tile() int // Tile returns the least rows of a step with other bits; 0 is none
+}
+
 // Remote is a backend with memory apart from the machine's.
 type Remote interface {
 	// Memory returns the owner of the memory, and its bytes; 0 is unknown.

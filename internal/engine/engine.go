@@ -286,6 +286,9 @@ func (e *Engine) Plan(o Options) (*Plan, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p.turn = e.schedule.NewPlan()
+	if b, ok := e.backend.(backend.Tiled); ok {
+		p.turn.Pace.Tile = b.Tile()
+	}
 	e.plans = append(e.plans, p)
 	return p, nil
 }

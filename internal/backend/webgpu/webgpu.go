@@ -71,12 +71,20 @@ func New(d *Device, o Options) *Backend {
 }
 
 // Rows implements backend.Wide: with fewer rows, a GPU has too little to do at once. A software GPU gains nothing by
-// addMany rows, and can be stopped between steps only.
+// many rows, and can be stopped between steps only.
 func (b *Backend) Rows() int {
 	if b.o.Software {
 		return 64
 	}
 	return 512
+}
+
+// Tile implements backend.Tiled: matrix units compute steps of many rows.
+func (b *Backend) Tile() int {
+	if b.unit != nil {
+		return many
+	}
+	return 0
 }
 
 // Close frees the backend's memory on the GPU. Nothing may run, then or later.

@@ -13,9 +13,10 @@ const (
 	leastGain = 1.02
 )
 
-// Pace is the time of a plan's steps in which sequences decode, by the number of their rows, as measured. The zero value has
-// measured nothing.
+// Pace is the time of a plan's steps in which sequences decode, by the number of their rows, as measured. The zero
+// value has measured nothing.
 type Pace struct {
+	Tile  int // least rows of a step with other bits, never reached by drafts; 0 is none
 	steps int
 	at    [mostRows + 1]mean
 	order []*Work // of the rows of drafts, while a step is chosen
@@ -82,7 +83,11 @@ func (p *Pace) draft(batch []*Work, most int) {
 			return
 		}
 	}
-	if rows >= mostRows {
+	limit := mostRows
+	if rows < p.Tile {
+		limit = min(limit, p.Tile-1)
+	}
+	if rows >= limit {
 		return
 	}
 	now := p.estimate(rows)
@@ -91,7 +96,7 @@ func (p *Pace) draft(batch []*Work, most int) {
 	}
 	best, expected := 0, float64(rows)
 	value := leastGain * expected / now
-	for n := 1; n <= min(most, mostRows-rows); n++ {
+	for n := 1; n <= min(most, limit-rows); n++ {
 		w := likeliest(batch)
 		if w == nil {
 			break

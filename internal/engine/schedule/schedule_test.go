@@ -250,6 +250,10 @@ func TestDrafts(t *testing.T) {
 		d.plan.Pace.Observe(rows+1, time.Duration(10+rows)*time.Millisecond) // a row more takes a tenth
 	}
 	next("a:4 b:4", sure, sure)
+	d.plan.Pace.Tile = 5
+	next("a:2 b:2", sure, sure) // a row more would change bits
+	d.plan.Pace.Tile = 2
+	next("a:4 b:4", sure, sure)
 	next("a:3 b:1", []float32{0.9, 0.5, 0.01}, []float32{0.05})
 	next("a:1 b:1", []float32{0.05}, nil)
 	for rows := range 10 {
