@@ -105,11 +105,13 @@ func readDraft(f *fields, r *request) {
 	if !strings.HasPrefix(string(o.values["content"]), "[") {
 		r.reply.prediction = o.needText("content")
 	} else {
+		var text strings.Builder
 		for _, p := range o.objects("content", maxParts) {
 			p.needOneOf("type", "text")
-			r.reply.prediction += p.needText("text")
+			text.WriteString(p.needText("text"))
 			p.done()
 		}
+		r.reply.prediction = text.String()
 	}
 	o.done()
 }
