@@ -220,7 +220,8 @@ type Session struct {
 	prompt, kept int
 	seed         uint64
 	tail         string         // the end of the prompt's text
-	drafter      *draft.Drafter // of the last request; nil for none
+	drafter      *draft.Drafter // of the running request; nil for none
+	drafts       draft.Counts   // of the last request
 	hooked       bool           // s is of the engine for hooks
 	closed       bool
 }
@@ -248,11 +249,9 @@ func (s *Session) Started() time.Time { return s.s.Started() }
 // Drafts returns the counts of the last request's drafts, by "ngram" and "prediction", without zeros.
 func (s *Session) Drafts() map[string]DraftCount {
 	all := map[string]DraftCount{}
-	if s.drafter != nil {
-		for k, c := range s.drafter.Counts() {
-			if n := DraftCount(c); n != (DraftCount{}) {
-				all[draft.Kind(k).String()] = n
-			}
+	for k, c := range s.drafts {
+		if n := DraftCount(c); n != (DraftCount{}) {
+			all[draft.Kind(k).String()] = n
 		}
 	}
 	return all
@@ -260,7 +259,7 @@ func (s *Session) Drafts() map[string]DraftCount {
 
 // draft returns the maker of the request's drafts.
 func (s *Session) draft(ctx context.Context, prompt []int32, o *GenerateOptions) func() *draft.Drafter {
-	if s.drafter = nil; cmp.Or(o.Draft, s.m.drafts) == DraftOff {
+	if cmp.Or(o.Draft, s.m.drafts) == DraftOff {
 		return nil
 	}
 	return func() *draft.Drafter {
@@ -517,7 +516,7 @@ func (m *Model) makesTokens() error {
 // run yields the tokens after a prompt.
 func (s *Session) run(ctx context.Context, o *GenerateOptions, prompt func() ([]int32, error)) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
-		s.prompt, s.kept = 0, 0
+		s.prompt, s.kept, s.drafts = 0, 0, draft.Counts{}
 		err := o.check()
 		if err == nil {
 			err = s.m.makesTokens()
@@ -599,6 +598,11 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 		Logits: o.Logits, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder, Grammar: within,
 		Draft: s.draft(ctx, prompt, &o)}
 	s.prompt, s.kept = len(prompt), kept
+	defer func() {
+		if s.drafter != nil { // as large as the text
+			s.drafts, s.drafter = s.drafter.Counts(), nil
+		}
+	}()
 	for t, err := range s.s.Generate(ctx, r) {
 		token := Token{ID: t.ID, Text: t.Text, Logprob: t.Logprob, TopLogprobs: s.m.logprobs(t.Top), Logits: t.Logits,
 			Stop: StopReason(t.Stop), Stopped: t.Stopped}

@@ -35,7 +35,7 @@ type Request struct {
 	Decoder Decoder               // turns ids into text
 	Grammar Grammar               // a grammar for the text; nil for any text
 	Caller                        // the sender
-	Draft   func() *draft.Drafter // makes proposals of tokens to verify several in a step; nil for none
+	Draft   func() *draft.Drafter // makes proposals behind the prompt, verified several in a step; nil for none
 
 	Mixed // the part of the prompt besides tokens
 }
@@ -101,10 +101,8 @@ func generate(ctx context.Context, s *Sequence, r Request, text *stopper, yield 
 		return err
 	}
 	next, work := r.Prompt[held:], 0
-	p := proposal{}
-	if e := s.plan.e; r.Draft != nil && !s.plan.taps && !e.stateful && !e.entire {
-		p.drafter = r.Draft()
-	}
+	p, e := proposal{}, s.plan.e
+	drafts := r.Draft != nil && !s.plan.taps && !e.stateful && !e.entire
 	for i := 0; r.Max < 0 || i < r.Max; {
 		c := r.choice(sampler, i)
 		c.odds = p.odds
@@ -144,6 +142,12 @@ func generate(ctx context.Context, s *Sequence, r Request, text *stopper, yield 
 					s.Reuse(x.logits)
 				}
 				break
+			}
+		}
+		if drafts && p.drafter == nil { // no sooner than the first token, which thus comes as soon as without
+			p.drafter = r.Draft()
+			for _, id := range history[len(r.Prompt):] {
+				p.drafter.Add(int32(id))
 			}
 		}
 		next = p.propose(history, r.Max-i-1)
