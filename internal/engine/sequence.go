@@ -176,8 +176,8 @@ func (s *Sequence) Feed(ctx context.Context, tokens []int32, wanted int) (logits
 	return w.logits, nil
 }
 
-// Reuse takes a row of logits returned by Feed, no longer in use, if any, for the next logits: otherwise each token leaves half
-// a megabyte to Go's collector.
+// Reuse takes a row of logits returned by Feed, perhaps nil, for the next logits. The row must be no longer in use.
+// Without Reuse each token leaves half a megabyte to Go's collector.
 func (s *Sequence) Reuse(row []float32) { s.spare.put(row) }
 
 // feed does Feed's work, or chooses the next tokens. Its result is valid until the next call.

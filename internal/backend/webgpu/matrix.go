@@ -133,3 +133,11 @@ func (x product) matrix() bool {
 	p.free = append(p.free, y)
 	return true
 }
+
+// Tile implements backend.Tiled: matrix units compute steps of many rows.
+func (b *Backend) Tile() int {
+	if b.unit != nil {
+		return many
+	}
+	return 0
+}

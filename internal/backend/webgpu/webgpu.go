@@ -79,14 +79,6 @@ func (b *Backend) Rows() int {
 	return 512
 }
 
-// Tile implements backend.Tiled: matrix units compute steps of many rows.
-func (b *Backend) Tile() int {
-	if b.unit != nil {
-		return many
-	}
-	return 0
-}
-
 // Close frees the backend's memory on the GPU. Nothing may run, then or later.
 func (b *Backend) Close() error {
 	b.busy.Lock()
