@@ -87,7 +87,7 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 		Threads: f.threads, Parallel: f.parallel, Arrive: dropZeros(f.arrive),
 		Drafts: f.engine.draft.value != string(karat.DraftOff), Budget: int64(f.engine.budget), Repeat: f.repeat,
 		NoFuse: f.noFuse,
-		NoFit: m.NoFit, Adapters: m.Adapters, Numerics: m.Numerics, Profile: f.profile}
+		NoFit:  m.NoFit, Adapters: m.Adapters, Numerics: m.Numerics, Profile: f.profile}
 	if f.csv && len(o.Prompts)+len(f.prompt.text)+len(o.Tokens)+len(o.Arrive) == 0 {
 		return o, usagef("--csv cannot show loading, the only test here: use --json")
 	}
