@@ -39,7 +39,8 @@ func nameDifference(c *checker, p *pair, d *difference, pairs []pair) {
 		}
 		return
 	}
-	off := math.Abs(d.factor-1) > 0.03+k.usual*k.usual
+	// blocks of least squares shrink a weight by the square of their error
+	off := math.Abs(d.factor-1) > 0.03+math.Pow(max(k.usual, min(d.relative, k.limit)), 2)
 	if d.relative <= k.limit && d.far.n == 0 && !(off && d.relative < 1) || c.spoiled[p.name()] {
 		return
 	}
