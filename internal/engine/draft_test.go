@@ -64,7 +64,7 @@ func requests(ids []int32, n int) (all []engine.Request) {
 // TestDrafts: answers have the same ids, texts and logits with drafts as without, alone and under load. Nothing of a
 // wrong draft is left: later requests find the pages of the answer, and give the same bits on them.
 func TestDrafts(t *testing.T) {
-	n := 12
+	n := 6 // a request of each kind
 	if golden.Slow() {
 		n = 60
 	}
