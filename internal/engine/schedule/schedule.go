@@ -102,7 +102,7 @@ type Work struct {
 
 	Rows    int   // of the running step; 0 if the work takes no part
 	At      int   // position of the first of these rows
-	Outputs int   // last of these rows that have logits, those of the draft included
+	Outputs int   // last of these rows that have logits, including rows of the draft
 	Err     error // of the memory of keys and values
 
 	given   int  // positions with outputs handed over
