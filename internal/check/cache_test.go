@@ -39,8 +39,11 @@ func (k *cache) read(c *checker, t tensor.Tensor) (stats, error) {
 		return s, nil
 	}
 	s, err := c.read(t)
+	if err != nil {
+		return s, err // of a scan that was canceled, which has not read all values
+	}
 	k.mu.Lock()
 	k.stats[key] = s
 	k.mu.Unlock()
-	return s, err
+	return s, nil
 }
