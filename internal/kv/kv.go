@@ -4,7 +4,8 @@
 // A page is a run of PageSize positions. Layers that keep the same positions form a class and share page tables. In the
 // class of full layers a sequence's table grows with the sequence (Pages); in a class of windows the table is a ring
 // just long enough for the window and one step (Ring). Convolutions and scans keep no positions but a state of fixed
-// size: a sequence has one slot for all states (Slot).
+// size: a sequence has one slot for all states (Slot). Layers may keep a second form of some positions, such as more bits
+// of the first page (Start).
 //
 // A pool with a bound on its memory also keeps the pages left by sequences, while there is room: a tree of pages, found
 // by a page's tokens and all tokens before. A sequence starts from the longest prefix there (Adopt), and puts its own
@@ -48,7 +49,11 @@ const (
 	Pages Kind = iota // all positions
 	Ring              // the last positions, at least a window
 	Slot              // a state of fixed size
+	Start             // the first page
 )
+
+// isLasting reports whether sequences keep the pages as long as their positions.
+func (k Kind) isLasting() bool { return k == Pages || k == Start }
 
 // Class is the common part of some layers: the positions kept of a sequence.
 type Class struct {
@@ -130,6 +135,9 @@ func longest(c Class, o Options) int {
 	n := o.Context
 	if c.Kind == Slot {
 		return 1
+	}
+	if c.Kind == Start {
+		n = min(n, PageSize)
 	}
 	if c.Kind == Ring && c.Window < n {
 		// A step's rows are stored before the first of them attends, so the ring holds the window before the first row

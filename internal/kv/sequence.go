@@ -119,7 +119,7 @@ func (s *Sequence) attach(path []*node, tail *node, m int) {
 		for i := range s.tables[c] {
 			s.tables[c][i].page = -1
 		}
-		for i := p.first(c, length); i < n; i++ {
+		for i := p.first(c, length); i < n && (i == 0 || class.Kind != Start); i++ {
 			*s.at(c, i) = entry{path[i].pages[c], int32(i)}
 			p.pages[c][path[i].pages[c]].refs++
 		}
@@ -253,8 +253,11 @@ func (s *Sequence) inherit() {
 // span returns the pages of class c, from and to, needed for n positions after length.
 func (p *Pool) span(c, length, n int) (int, int) {
 	from := length / PageSize
-	if p.o.Classes[c].Kind == Slot {
+	switch p.o.Classes[c].Kind {
+	case Slot:
 		return 0, min(n, 1)
+	case Start:
+		return from, min(pagesOf(n), 1)
 	}
 	return from, min(pagesOf(n), from+p.most[c])
 }
@@ -353,7 +356,7 @@ func (s *Sequence) publish() {
 	for c, class := range p.o.Classes {
 		e := s.at(c, i)
 		switch {
-		case class.Kind == Slot || e.page < 0 || int(e.index) != i:
+		case class.Kind == Slot || e == nil || e.page < 0 || int(e.index) != i:
 		case n.pages[c] < 0:
 			p.tree.keep(n, c, e.page)
 		case n.pages[c] != e.page:
@@ -420,7 +423,7 @@ func (s *Sequence) shorten(n int) {
 	p := s.pool
 	for c, class := range p.o.Classes {
 		for i := pagesOf(n); i < pagesOf(s.length) && class.Kind != Slot; i++ {
-			if e := s.at(c, i); int(e.index) == i && e.page >= 0 && p.pages[c][e.page].refs > 1 {
+			if e := s.at(c, i); e != nil && int(e.index) == i && e.page >= 0 && p.pages[c][e.page].refs > 1 {
 				p.drop(c, e.page)
 				e.page = -1
 			}
@@ -457,7 +460,7 @@ func (s *Sequence) Mark() {
 		return
 	}
 	for c, class := range p.o.Classes {
-		if e := s.at(c, i); class.Kind != Slot && (e.page < 0 || int(e.index) != i || p.pages[c][e.page].node != nil) {
+		if e := s.at(c, i); class.Kind != Slot && e != nil && (e.page < 0 || int(e.index) != i || p.pages[c][e.page].node != nil) {
 			return // the node is another's, and found by its own tokens
 		}
 	}
@@ -469,6 +472,9 @@ func (s *Sequence) Mark() {
 	n := p.tree.add(parent, k, tokens)
 	for c, class := range p.o.Classes {
 		e := s.at(c, i)
+		if e == nil { // of a start
+			continue
+		}
 		p.tree.keep(n, c, e.page)
 		if class.Kind == Slot { // the sequence goes on with a copy
 			s.from, s.tables[c] = e.page, s.tables[c][:0]

@@ -55,7 +55,7 @@ func (t *tree) findTail(path []*node, root key, tokens []int32) (best *node, m i
 
 // outgrown removes tails replaceable by n.
 func (t *tree) outgrown(n *node) {
-	if slices.ContainsFunc(t.pool.o.Classes, func(c Class) bool { return c.Kind != Pages }) {
+	if slices.ContainsFunc(t.pool.o.Classes, func(c Class) bool { return !c.Kind.isLasting() }) {
 		return // n may lose the tail's positions
 	}
 	for _, x := range slices.Clone(t.followers[n.under]) {

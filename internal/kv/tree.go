@@ -123,7 +123,7 @@ func (t *tree) evict() bool {
 		}
 		lost := false
 		for c, class := range t.pool.o.Classes {
-			if id := n.pages[c]; id >= 0 && class.Kind != Pages && t.pool.pages[c][id].refs == 1 {
+			if id := n.pages[c]; id >= 0 && !class.Kind.isLasting() && t.pool.pages[c][id].refs == 1 {
 				t.lose(n, c)
 				lost = true
 			}
@@ -182,7 +182,7 @@ func (t *tree) countUsable(path []*node) int {
 // end.
 func (t *tree) serves(path []*node, at int) bool {
 	for c, class := range t.pool.o.Classes {
-		for j := t.pool.first(c, at); j < len(path) && class.Kind != Pages; j++ {
+		for j := t.pool.first(c, at); j < len(path) && !class.Kind.isLasting(); j++ {
 			if path[j].pages[c] < 0 {
 				return false
 			}
@@ -232,7 +232,7 @@ func (t *tree) forget(path []*node, b int, end bool) {
 		if !end {
 			to -= t.pool.window[c]
 		}
-		for j := (b - 1) * t.pool.block; j < to && class.Kind != Pages; j++ {
+		for j := (b - 1) * t.pool.block; j < to && !class.Kind.isLasting(); j++ {
 			parted := func(n *node) bool { return n.children > 1 }
 			if !slices.ContainsFunc(path[j:min(j+t.pool.window[c], len(path))], parted) {
 				t.lose(path[j], c)

@@ -93,9 +93,10 @@ func (w *world) step(u *user, tokens []int32, fails bool) error {
 			if fails {
 				x = 0xbad
 			}
-			if class.Kind == Slot {
+			switch {
+			case class.Kind == Slot:
 				w.m.page(c, u.s.Slot(c))[0] = x
-			} else {
+			case class.Kind != Start || pos < PageSize:
 				w.m.page(c, u.s.Page(c, pos))[pos%PageSize] = x
 			}
 		}
@@ -131,7 +132,7 @@ func (w *world) check(u *user) {
 			}
 			continue
 		}
-		for pos := first; pos < len(want); pos++ {
+		for pos := first; pos < len(want) && (class.Kind != Start || pos < PageSize); pos++ {
 			if !u.s.Holds(c, pos) || w.m.page(c, u.s.Page(c, pos))[pos%PageSize] != want[pos] {
 				w.t.Fatalf("%+v: position %d of %d is not there, or another's", class, pos, len(want))
 			}
@@ -372,6 +373,7 @@ var kinds = [][]Class{
 	{{Ring, 65}},
 	{{Kind: Slot}},
 	{{}, {Ring, 1}, {Ring, 4000}},
+	{{}, {Ring, 128}, {Kind: Start}},
 }
 
 func (w *world) run(data []byte) {
@@ -391,19 +393,19 @@ func worldOf(t testing.TB, kind, bound byte) *world {
 // TestSharing does everything at random, and looks at everything after each operation.
 func TestSharing(t *testing.T) {
 	r := rand.New(rand.NewPCG(18, 3))
-	var reused, inside, back, full, copies [6]int
-	for i := range 180 {
-		w := worldOf(t, byte(i%6), byte(r.IntN(256)))
+	var reused, inside, back, full, copies [7]int
+	for i := range 210 {
+		w := worldOf(t, byte(i%7), byte(r.IntN(256)))
 		data := make([]byte, 600)
 		for j := range data {
 			data[j] = byte(r.Uint32())
 		}
 		w.run(data)
-		reused[i%6] += w.reused
-		inside[i%6] += w.inside
-		back[i%6] += w.back
-		full[i%6] += w.full
-		copies[i%6] += w.m.copies
+		reused[i%7] += w.reused
+		inside[i%7] += w.inside
+		back[i%7] += w.back
+		full[i%7] += w.full
+		copies[i%7] += w.m.copies
 	}
 	for i, kind := range kinds {
 		t.Logf("%v: %d prefixes reused, %d of them from within a page, %d times back, %d times full, %d copies", kind, reused[i], inside[i], back[i], full[i], copies[i])
