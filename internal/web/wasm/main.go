@@ -21,9 +21,9 @@ import (
 func main() {
 	api := js.Global().Get("Object").New()
 	api.Set("version", karat.Version())
-	export(api, "adapters", func([]js.Value) (any, error) { return gpu.Adapters() })
-	export(api, "check", check)
-	export(api, "load", load)
+	export(api, "adapters", func([]js.Value) (any, error) { return gpu.Adapters() }, nil)
+	export(api, "check", check, nil)
+	export(api, "load", load, nil)
 	api.Set("sha256", js.FuncOf(func(js.Value, []js.Value) any { return newHash() }))
 	js.Global().Set("karat", api)
 	select {}

@@ -90,21 +90,23 @@ func (m *model) object() (js.Value, error) {
 		"prove": m.prove, "nodes": m.nodes, "probe": m.probe, "change": m.change,
 	} {
 		export(o, name, func(args []js.Value) (any, error) {
-			if !m.busy.TryLock() {
-				return nil, errors.New("the model is busy with another call")
-			}
 			defer m.busy.Unlock()
 			if m.m == nil {
 				return nil, karat.ErrClosed
 			}
 			return f(args)
+		}, func() error {
+			if !m.busy.TryLock() {
+				return errors.New("the model is busy with another call")
+			}
+			return nil
 		})
 	}
 	export(o, "close", func([]js.Value) (any, error) {
 		m.busy.Lock()
 		defer m.busy.Unlock()
 		return nil, m.close()
-	})
+	}, nil)
 	return o, nil
 }
 

@@ -20,11 +20,18 @@ import (
 	"github.com/karat-run/karat/jinja"
 )
 
-// export gives an object a function returning a promise of f's result, in JavaScript's objects.
-func export(o js.Value, name string, f func(args []js.Value) (any, error)) {
+// export gives an object a function returning a promise of f's result, in JavaScript's objects. begin, if any, runs
+// before the call returns, so that calls begin in order; an error of begin is the result.
+func export(o js.Value, name string, f func(args []js.Value) (any, error), begin func() error) {
 	o.Set(name, js.FuncOf(func(_ js.Value, args []js.Value) any {
-		return jsasync.New(func() (any, error) {
-			v, err := f(args)
+		var err error
+		if begin != nil {
+			err = begin()
+		}
+		return jsasync.New(func() (v any, _ error) {
+			if err == nil {
+				v, err = f(args)
+			}
 			if err == nil {
 				v, err = plain(v)
 			}
