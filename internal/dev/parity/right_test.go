@@ -65,8 +65,16 @@ func TestAccused(t *testing.T) {
 		{"8-bit activations that fall otherwise by as much as another epsilon would turn them", "tiny-gemma4", "activations=q8,kv=f16,gelu=f16-table declared through layers", 1},
 		{"binary16 that lies no nearer to its emulation than to float64, and no product to show it", "tiny-gemma4-moe", "activations=f16 through states", 7},
 		{"8 bits that are said, and logits that lie nearer to what rounds nothing", "tiny-gemma4", "activations=q8,kv=f16 declared through logits", 7},
+		{"8 bits for each 256 also before weights in 16 bits, which few equations show", "tiny-gemma4.Q4_K_M", "activations=q8_256,kv=bf16 through modules", 9},
+		{"8 bits for each 32 also before a router in float32", "tiny-gemma4-moe.MXFP4_MOE", "activations=q8_32,kv=bf16 through all", 9},
 	} {
-		r, err := Run(t.Context(), Options{Models: []*Model{load(t, c.model)}, Conditions: []Condition{Right}, Longest: 40, Seed: c.seed, Match: c.match})
+		var m *Model
+		if strings.Contains(c.model, ".") {
+			m = open(t, c.model, golden.Shared(t, "goldens/gguf/"+c.model+".gguf"))
+		} else {
+			m = load(t, c.model)
+		}
+		r, err := Run(t.Context(), Options{Models: []*Model{m}, Conditions: []Condition{Right}, Longest: 40, Seed: c.seed, Match: c.match})
 		if err != nil || len(r.Results) != 1 {
 			t.Fatalf("%d results, %v", len(r.Results), err)
 		}

@@ -242,16 +242,17 @@ func (r classifier) nearest(all []class, ops []graph.Op) (class, error) {
 	if ops != nil {
 		long = r.areMingled(ops...)
 	}
-	best, least := all[0], math.Inf(1)
+	best, least, lies := all[0], math.Inf(1), map[*equation]float64{}
 	for _, c := range all {
 		m := r.m.withEngine(simulate(r.m.dump, class{}, nil, c.center(), nil))
-		byOp := map[graph.Op][]float64{}
+		mids, byOp := map[*equation]float64{}, map[graph.Op][]float64{}
 		for _, eq := range r.m.eqs {
 			if !long && len(eq.span) > small || ops != nil && !spans(eq, ops...) || !r.judges(eq) {
 				continue
 			}
 			err := m.middle(eq, noFloors, func(x rowError) float64 { return max(x.residual, 1e-9) }, func(mid float64) {
-				byOp[eq.target.Op] = append(byOp[eq.target.Op], mid)
+				mids[eq] = math.Log2(mid)
+				byOp[eq.target.Op] = append(byOp[eq.target.Op], mids[eq])
 			})
 			if err != nil {
 				return best, err
@@ -259,13 +260,27 @@ func (r classifier) nearest(all []class, ops []graph.Op) (class, error) {
 		}
 		var sum float64
 		for _, all := range byOp {
-			sum += math.Log2(median(all))
+			sum += median(all)
 		}
-		if score := sum / float64(max(len(byOp), 1)); len(byOp) > 0 && score < least-nearer {
-			best, least = c, score
+		score := sum / float64(max(len(byOp), 1))
+		if len(byOp) > 0 && (score < least-nearer || score <= least && areFinerHere(mids, lies)) {
+			best, least, lies = c, score, mids
 		}
 	}
 	return best, nil
+}
+
+// areFinerHere reports whether the few equations that two classes tell apart lie much nearer by the first. The router
+// of a quantized model is such an equation: its weights are not quantized, so that an engine may round its activations
+// or not.
+func areFinerHere(first, second map[*equation]float64) bool {
+	var apart []float64
+	for eq, lie := range first {
+		if d := lie - second[eq]; math.Abs(d) > nearer {
+			apart = append(apart, d)
+		}
+	}
+	return len(apart) > 0 && median(apart) < -muchNearer
 }
 
 // judges reports whether the class is inferred from eq. Of a deep model six layers are enough, since all layers

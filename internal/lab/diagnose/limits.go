@@ -35,16 +35,17 @@ const (
 
 // How a class is told: from so many rows of an equation, from so many layers of a deep model, since all round
 // alike, in so many rounds over its parts. A later class has to be nearer by a base-2 logarithm of nearer, in the
-// mean over operations. Logits nearer than tooNear floors to a class's emulation are not of that class. small is
+// mean over operations, or as near there and by muchNearer in the equations that tell the two apart. Logits nearer than tooNear floors to a class's emulation are not of that class. small is
 // the most nodes of an equation that tells one class, or one cause, from another: the errors of more run into each
 // other.
 const (
-	maxSites  = 12
-	maxJudged = 6
-	maxRounds = 4
-	nearer    = 0.25
-	tooNear   = 0.1
-	small     = 12
+	maxSites   = 12
+	maxJudged  = 6
+	maxRounds  = 4
+	nearer     = 0.25
+	muchNearer = 3
+	tooNear    = 0.1
+	small      = 12
 )
 
 // The breadth of the search: faults in one equation, incomplete attempts that are built upon, attempts verified,
