@@ -1,6 +1,7 @@
 package karat
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -246,7 +247,7 @@ func (s *Session) Seed() uint64 { return s.seed }
 // was no step.
 func (s *Session) Started() time.Time { return s.s.Started() }
 
-// Drafts returns the counts of the last request's drafts, by "ngram" and "prediction", without zeros.
+// Drafts returns the counts of the last request's drafts, by "ngram", "prediction" and "grammar", without zeros.
 func (s *Session) Drafts() map[string]DraftCount {
 	all := map[string]DraftCount{}
 	for k, c := range s.drafts {
@@ -270,6 +271,26 @@ func (s *Session) draft(ctx context.Context, prompt []int32, o *GenerateOptions)
 		s.drafter = draft.New(prompt, predicted)
 		return s.drafter
 	}
+}
+
+// force returns the tokens of a text that a grammar forces.
+func (m *Model) force(text []byte) []int32 {
+	ids := m.opened.Tokenizer.Encode(string(text), tokenizer.Options{})
+	if len(ids) > 0 { // without the space that some tokenizers put before every text
+		first := m.opened.Tokenizer.Bytes(ids[0])
+		if rest, ok := bytes.CutPrefix(first, []byte(" ")); ok && text[0] != ' ' {
+			id, ok := m.opened.Tokenizer.ID(string(rest))
+			if !ok {
+				return nil
+			}
+			ids[0] = id
+		}
+	}
+	forced := make([]int32, len(ids))
+	for i, id := range ids {
+		forced[i] = int32(id)
+	}
+	return forced
 }
 
 // Generate continues a raw text like Model.Generate.
@@ -597,6 +618,9 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 		End:    append(s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), o.End...),
 		Logits: o.Logits, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder, Grammar: within,
 		Draft: s.draft(ctx, prompt, &o)}
+	if cmp.Or(o.Draft, s.m.drafts) != DraftNgram {
+		r.Force = s.m.force
+	}
 	s.prompt, s.kept = len(prompt), kept
 	defer func() {
 		if s.drafter != nil { // as large as the text

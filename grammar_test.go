@@ -168,3 +168,32 @@ func TestGrammarCut(t *testing.T) {
 		t.Errorf("%q, %s of %q", text, stop, whole)
 	}
 }
+
+// TestForcedText: an answer under a grammar is the same with drafts of forced text as without.
+func TestForcedText(t *testing.T) {
+	m, err := karat.Load(t.Context(), demo, karat.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	g, err := karat.JSONSchema([]byte(`{"type": "object", "properties": {"temperature": {"type": "number"},
+		"sky": {"enum": ["cloudy", "cloudless"]}}, "required": ["temperature", "sky"], "additionalProperties": false}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := func(d karat.Draft) (text string) {
+		for x, err := range m.Generate(t.Context(), "The weather:", karat.GenerateOptions{Grammar: g, MaxTokens: 100, Draft: d, Logprobs: true}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			text += fmt.Sprint(x.Text, x.Logprob, " ")
+		}
+		return text
+	}
+	want := answer(karat.DraftOff)
+	for _, d := range []karat.Draft{karat.DraftAuto, karat.DraftNgram} {
+		if got := answer(d); got != want || !strings.Contains(want, "temperature") {
+			t.Errorf("%s: %s, want %s", d, got, want)
+		}
+	}
+}

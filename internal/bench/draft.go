@@ -142,6 +142,7 @@ type recital struct{ left []int32 }
 
 func (r *recital) Mask() (*sample.Mask, error) { return &sample.Mask{IDs: r.left[:1]}, nil }
 func (r *recital) Steps() int                  { return 0 }
+func (r *recital) Forced(int) ([]byte, error)  { return nil, nil }
 
 func (r *recital) Accept(int) error {
 	r.left = r.left[1:]

@@ -1,5 +1,6 @@
 // Package draft proposes the next tokens of a text, for a model to verify several in one step. A proposal is the text
-// behind an earlier occurrence of the end: in the prompt, in the answer so far, or in a prediction of the answer.
+// behind an earlier occurrence of the end: in the prompt, in the answer so far, or in a prediction of the answer; or a
+// text that the answer's grammar forces.
 //
 // A Drafter learns at each token how often its proposals come true, also where nobody verifies a proposal. So the odds
 // of a proposal are known before its rows cost anything.
@@ -16,11 +17,12 @@ type Kind uint8
 const (
 	Ngram      Kind = iota // the text itself
 	Prediction             // the caller's prediction of the answer
+	Grammar                // the only text that the grammar allows
 	kinds
 )
 
 // String returns the kind's name in metrics.
-func (k Kind) String() string { return [...]string{"ngram", "prediction"}[k] }
+func (k Kind) String() string { return [...]string{"ngram", "prediction", "grammar"}[k] }
 
 // Most is the maximum of tokens of a proposal.
 const Most = 32
@@ -43,6 +45,7 @@ type Drafter struct {
 	behind    int // the place of the proposal
 	// length counts the tokens since an edit: the proposal goes on behind the edited place
 	resumed bool
+	forced  []int32                 // tokens forced next
 	kind    Kind                    // of the last proposal
 	luck    [kinds][2][classes]luck // of found ends, and of resumed ones
 }
@@ -55,7 +58,7 @@ func New(prompt, prediction []int32) *Drafter {
 	d := &Drafter{suffixes: newSuffixes(len(prompt) + len(prediction) + 256), predicted: len(prediction)}
 	for k := range d.luck {
 		d.luck[k] = [2][classes]luck{priors, priors}
-		if Kind(k) == Prediction {
+		if Kind(k) != Ngram {
 			d.luck[k] = [2][classes]luck{predicted, predicted}
 		}
 	}
@@ -72,8 +75,25 @@ func New(prompt, prediction []int32) *Drafter {
 	return d
 }
 
+// Force sets the tokens of the text that must come next. The text may be cut into other tokens.
+func (d *Drafter) Force(ids []int32) { d.forced = ids }
+
+// Forced reports whether tokens that Force set are still to come.
+func (d *Drafter) Forced() bool { return len(d.forced) > 0 }
+
+// luckOf returns the luck of the first of forced tokens. The last ones of a text are often one token with the text
+// behind them.
+func (d *Drafter) luckOf(forced []int32) *luck { return &d.luck[Grammar][0][classOf(len(forced))] }
+
 // Add goes on with a token, and learns whether the proposal for its place was right.
 func (d *Drafter) Add(id int32) {
+	if d.Forced() {
+		right := d.forced[0] == id
+		d.luckOf(d.forced).learn(right)
+		if d.forced = d.forced[1:]; !right {
+			d.forced = nil
+		}
+	}
 	next := d.length > 0 && d.suffixes.text[d.behind] != separator
 	right := next && d.suffixes.text[d.behind] == id
 	if next {
@@ -109,7 +129,7 @@ func (d *Drafter) luckAt(length int) *luck {
 	if d.resumed {
 		i = 1
 	}
-	return &d.luck[d.Kind()][i][classOf(length)]
+	return &d.luck[d.found()][i][classOf(length)]
 }
 
 // Count notes verified tokens of the last proposal.
@@ -121,8 +141,8 @@ func (d *Drafter) Count(accepted, rejected int) {
 // Counts returns the verified tokens so far.
 func (d *Drafter) Counts() Counts { return d.counts }
 
-// Kind returns the origin of the next proposal.
-func (d *Drafter) Kind() Kind {
+// found returns the origin of the occurrence found.
+func (d *Drafter) found() Kind {
 	if d.behind < d.predicted {
 		return Prediction
 	}
@@ -130,13 +150,37 @@ func (d *Drafter) Kind() Kind {
 }
 
 // Propose appends at most most tokens to tokens, and for each the odds that the text goes on with the tokens up to it.
+// An occurrence found is proposed in place of forced tokens where more of its tokens are expected to come true.
 func (d *Drafter) Propose(tokens []int32, odds []float32, most int) ([]int32, []float32) {
-	if d.length == 0 {
+	first, known, most := len(tokens), len(odds), min(most, Most)
+	if d.length > 0 {
+		d.kind = d.found()
+		tokens, odds = d.proposeFound(tokens, odds, most)
+	}
+	var expected float32
+	for _, x := range odds[known:] {
+		expected += x
+	}
+	forced, sure := d.forced[:min(most, len(d.forced))], float32(1)
+	for i := range forced {
+		sure *= d.luckOf(d.forced[i:]).odds()
+		expected -= sure
+	}
+	if expected >= 0 || len(forced) == 0 {
 		return tokens, odds
 	}
+	d.kind, tokens, odds, sure = Grammar, append(tokens[:first], forced...), odds[:known], 1
+	for i := range forced {
+		sure *= d.luckOf(d.forced[i:]).odds()
+		odds = append(odds, sure)
+	}
+	return tokens, odds
+}
+
+// proposeFound proposes the text behind the occurrence found.
+func (d *Drafter) proposeFound(tokens []int32, odds []float32, most int) ([]int32, []float32) {
 	text, first, sure := d.suffixes.text, len(tokens), float32(1)
-	d.kind = d.Kind()
-	for i := range min(most, Most) {
+	for i := range most {
 		var id int32
 		if at := d.behind + i; at < len(text) {
 			id = text[at]

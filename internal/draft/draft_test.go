@@ -78,8 +78,8 @@ func TestEdit(t *testing.T) {
 func TestPrediction(t *testing.T) {
 	file := random(1, 100)
 	d := New(random(9, 50), file)
-	if ids, _ := d.Propose(nil, nil, 4); !slices.Equal(ids, file[:4]) || d.Kind() != Prediction {
-		t.Errorf("the first proposal is %v of the kind %v, want %v", ids, d.Kind(), file[:4])
+	if ids, _ := d.Propose(nil, nil, 4); !slices.Equal(ids, file[:4]) || d.kind != Prediction {
+		t.Errorf("the first proposal is %v of the kind %v, want %v", ids, d.kind, file[:4])
 	}
 	answer := slices.Concat(file[:40], []int32{2000}, file[42:])
 	if right, steps, _ := copies(d, answer); right < 80 {

@@ -135,6 +135,60 @@ func TestDraftSteps(t *testing.T) {
 	}
 }
 
+// spelling is a grammar of the texts that begin with certain tokens.
+type spelling struct{ left []int32 }
+
+func (g *spelling) Steps() int { return 0 }
+
+func (g *spelling) Mask() (*sample.Mask, error) {
+	if len(g.left) == 0 {
+		return nil, nil
+	}
+	return &sample.Mask{IDs: g.left[:1]}, nil
+}
+
+func (g *spelling) Accept(int) error {
+	g.left = g.left[min(1, len(g.left)):]
+	return nil
+}
+
+func (g *spelling) Forced(most int) (text []byte, err error) {
+	for _, id := range g.left[:min(most, len(g.left))] {
+		text = append(text, byte(id))
+	}
+	return text, nil
+}
+
+// TestForcedDrafts: a text that a grammar forces takes a step for many tokens, where its tokens are known and where
+// some are others.
+func TestForcedDrafts(t *testing.T) {
+	forced := []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4}
+	say := func(force func([]byte) []int32) (text string, steps int) {
+		e := toy(t, engine.Options{Context: 128}, nil)
+		e.Pace(func(rows int) time.Duration { return time.Second })
+		s := e.NewSequence()
+		defer s.Close()
+		d := draft.New([]int32{2}, nil)
+		r := engine.Request{Prompt: []int32{2}, Max: 24, Decoder: numbers{}, Logits: true, Grammar: &spelling{forced}, Force: force}
+		if force != nil {
+			r.Draft = func() *draft.Drafter { return d }
+		}
+		return answer(t, s, r), e.Stats().Steps
+	}
+	want, most := say(nil)
+	for wrong, limit := range []int{8, 18} {
+		got, steps := say(func(text []byte) (ids []int32) {
+			for i, id := range text {
+				ids = append(ids, int32(id)+int32(wrong*(i%3/2))) // each third
+			}
+			return ids
+		})
+		if got != want || steps > limit || most < 24 {
+			t.Errorf("wrong %d: %s in %d steps, without drafts %s in %d", wrong, got, steps, want, most)
+		}
+	}
+}
+
 // TestDraftAhead: where the backend chooses several tokens at once, answers with a drafter are the same, and the tokens
 // chosen ahead are all used, since no step verifies drafts that take too long.
 func TestDraftAhead(t *testing.T) {

@@ -36,6 +36,7 @@ type Request struct {
 	Grammar Grammar               // a grammar for the text; nil for any text
 	Caller                        // the sender
 	Draft   func() *draft.Drafter // makes proposals behind the prompt, verified several in a step; nil for none
+	Force   func([]byte) []int32  // returns the likely tokens of a text that Grammar forces; for Draft
 
 	Mixed // the part of the prompt besides tokens
 }
@@ -50,7 +51,8 @@ type Decoder interface {
 type Grammar interface {
 	Mask() (*sample.Mask, error) // nil is any token
 	Accept(id int) error
-	Steps() int // of work since the last call
+	Steps() int                               // of work since the last call
+	Forced(most int) (text []byte, err error) // bytes with which every text goes on
 }
 
 // stepsPerToken is the work of a grammar counted as a token in its caller's share: about a millisecond's.
@@ -150,6 +152,7 @@ func generate(ctx context.Context, s *Sequence, r Request, text *stopper, yield 
 				p.drafter.Add(int32(id))
 			}
 		}
+		p.force(&r)
 		next = p.propose(history, r.Max-i-1)
 	}
 	return nil

@@ -13,6 +13,7 @@ type laborious struct{ steps int }
 func (g laborious) Mask() (*sample.Mask, error) { return nil, nil }
 func (g laborious) Accept(int) error            { return nil }
 func (g laborious) Steps() int                  { return g.steps }
+func (g laborious) Forced(int) ([]byte, error)  { return nil, nil }
 
 // TestGrammarIsCharged: the work of a grammar counts in its caller's share, as tokens do.
 func TestGrammarIsCharged(t *testing.T) {

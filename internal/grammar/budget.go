@@ -14,6 +14,7 @@ type Budget struct {
 		Mask() (*sample.Mask, error)
 		Accept(id int) error
 		Steps() int
+		Forced(most int) ([]byte, error)
 	}
 	Decoder interface { // with the names of marks that are special tokens
 		Write(id int) string
@@ -51,6 +52,14 @@ func (b *Budget) Steps() int {
 		return 0
 	}
 	return b.Within.Steps()
+}
+
+// Forced returns the bytes with which every answer goes on, at most most.
+func (b *Budget) Forced(most int) ([]byte, error) {
+	if b.due() || b.Within == nil {
+		return nil, nil
+	}
+	return b.Within.Forced(most)
 }
 
 // Accept goes on with a token.

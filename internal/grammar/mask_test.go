@@ -148,6 +148,34 @@ func TestMask(t *testing.T) {
 	}
 }
 
+// TestForced: the bytes that every text goes on with are forced, up to the first choice.
+func TestForced(t *testing.T) {
+	v := NewVocabulary(256, func(id int) []byte { return []byte{byte(id)} }, nil, nil)
+	for _, c := range []struct{ pattern, begin, want string }{
+		{"abc|abd", "", "ab"}, {"abc|abd", "ab", ""}, {"abc|abd", "abd", ""}, {"x{3}y?", "", "xxx"}, {"ü|ö", "", "\xc3"},
+		{"a*", "", ""}, {"(true|false), and so on", "t", "rue, and so on"},
+	} {
+		g, err := Regexp(c.pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := g.Match(t.Context(), v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range []byte(c.begin) {
+			if err := m.Accept(int(b)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for most := range 20 {
+			if got, err := m.Forced(most); err != nil || string(got) != c.want[:min(most, len(c.want))] {
+				t.Errorf("%s behind %q: %q, %v, want %q up to %d", c.pattern, c.begin, got, err, c.want, most)
+			}
+		}
+	}
+}
+
 // TestForcedEnd: where nothing else may come, the end must.
 func TestForcedEnd(t *testing.T) {
 	v := vocabulary(3000)

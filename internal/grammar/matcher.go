@@ -83,6 +83,44 @@ func (m *Matcher) Accept(id int) error {
 	return nil
 }
 
+// Forced returns the bytes with which every fitting text goes on, at most most.
+func (m *Matcher) Forced(most int) (text []byte, err error) {
+	if m.ended {
+		return nil, nil
+	}
+	err = m.g.piece(m.ctx, m.s, func(s *state) {
+		text = text[:0] // of a first try
+		for len(text) < most && !s.accept {
+			c, next := m.g.only(s)
+			if next == nil {
+				break
+			}
+			text, s = append(text, c), next
+		}
+	})
+	return text, err
+}
+
+// only returns the only byte that may come next, and the state behind the byte; nil if there are several.
+func (g *Grammar) only(s *state) (c byte, next *state) {
+	for i, rep := range g.reps {
+		t := g.follow(s, uint8(i))
+		switch {
+		case t.dead():
+		case next != nil:
+			return 0, nil
+		default:
+			c, next = rep, t
+		}
+	}
+	for b := int(c) + 1; next != nil && b < len(g.classes); b++ { // c is the first of its class
+		if g.classes[b] == g.classes[c] {
+			return 0, nil
+		}
+	}
+	return c, next
+}
+
 // Steps returns the steps taken by texts of the grammar since the last call.
 func (m *Matcher) Steps() int { return int(m.g.terms.share.steps.Swap(0)) }
 
