@@ -181,18 +181,18 @@ func TestForcedText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer := func(d karat.Draft) (text string) {
+	answer := func(d karat.Draft) (text, odds string) {
 		for x, err := range m.Generate(t.Context(), "The weather:", karat.GenerateOptions{Grammar: g, MaxTokens: 100, Draft: d, Logprobs: true}) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			text += fmt.Sprint(x.Text, x.Logprob, " ")
+			text, odds = text+x.Text, fmt.Sprint(odds, x.Logprob, " ")
 		}
-		return text
+		return text, odds
 	}
-	want := answer(karat.DraftOff)
+	want, odds := answer(karat.DraftOff)
 	for _, d := range []karat.Draft{karat.DraftAuto, karat.DraftNgram} {
-		if got := answer(d); got != want || !strings.Contains(want, "temperature") {
+		if got, o := answer(d); got != want || o != odds || !strings.Contains(want, `"temperature"`) {
 			t.Errorf("%s: %s, want %s", d, got, want)
 		}
 	}
