@@ -17,7 +17,7 @@ import (
 func TestPackedLogits(t *testing.T) {
 	families := map[string][]string{
 		"tiny-llama": {"fp8-block-e8m0", "gptq"},
-		"qwen3moe": {"fp8-block", "ct-int4-group", "ct-int4-actorder", "ct-int8-bytes", "ct-nvfp4", "gptq", "awq",
+		"qwen3moe": {"fp8-block", "modelopt-fp8-rows", "modelopt-mxfp8", "ct-int4-group", "ct-int4-actorder", "ct-int8-bytes", "ct-nvfp4", "gptq", "awq",
 			"mlx-4-bits", "mlx-nvfp4", "gptq-v2-3-bits"},
 		"deepseek2": {"fp8-block", "gptq-act-order", "mlx-mxfp4", "mlx-3-bits"}, "phi3": {"fp8-small-block-bf16", "mlx-5-bits"}}
 	for family, names := range families {
@@ -65,13 +65,15 @@ func packedLogits(t *testing.T, path string, o karat.Options) (all []uint32) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	rows, err := m.Logits(t.Context(), []int{5, 17, 300, 42, 8, 99, 123})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range rows {
-		for _, v := range row {
-			all = append(all, math.Float32bits(v))
+	for _, ids := range [][]int{{5, 17, 300, 42, 8, 99, 123}, {17}} { // many rows, and a few
+		rows, err := m.Logits(t.Context(), ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range rows {
+			for _, v := range row {
+				all = append(all, math.Float32bits(v))
+			}
 		}
 	}
 	return all

@@ -30,11 +30,13 @@ func BenchmarkDotF32(b *testing.B) {
 func BenchmarkDots(b *testing.B) {
 	const n, k = 16, 2048
 	w, h := values(rng(1), n*k), halves(n*k, 1, false)
+	e := Eights{Codes: make([]byte, n*k), K: k, Group: 128, Scales: values(rng(3), k/128), At: make([]int, n)}
 	for _, rows := range []int{1, 48} {
 		x, dst := values(rng(2), rows*k), make([]float32, rows*n)
 		b.Run(fmt.Sprintf("f32/rows%d", rows), func(b *testing.B) { bench(b, n*k*4*rows, func() { DotsF32(dst, n, w, x, k) }) })
 		b.Run(fmt.Sprintf("f16/rows%d", rows), func(b *testing.B) { bench(b, n*k*2*rows, func() { DotsF16(dst, n, h, x, k) }) })
 		b.Run(fmt.Sprintf("bf16/rows%d", rows), func(b *testing.B) { bench(b, n*k*2*rows, func() { DotsBF16(dst, n, h, x, k) }) })
+		b.Run(fmt.Sprintf("e4m3/rows%d", rows), func(b *testing.B) { bench(b, n*k*rows, func() { DotsE4M3(dst, n, &e, 0, n, x) }) })
 	}
 }
 

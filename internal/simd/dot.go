@@ -37,18 +37,23 @@ const (
 // dotSums are the partial sums of dotRows dot products.
 type dotSums [dotRows][lanes]float32
 
-// weights are the elements of rows, in f32 or in u16.
+// weights are the elements of rows, in f32, in u16, or in eights from element at on.
 type weights struct {
-	f32  []float32
-	u16  []uint16
-	bf16 bool
+	f32    []float32
+	u16    []uint16
+	bf16   bool
+	eights *Eights
+	at     int
 }
 
 // skip returns the weights after the first n elements.
 func (w weights) skip(n int) weights {
-	if w.u16 != nil {
+	switch {
+	case w.eights != nil:
+		w.at += n
+	case w.u16 != nil:
 		w.u16 = w.u16[n:]
-	} else {
+	default:
 		w.f32 = w.f32[n:]
 	}
 	return w
@@ -60,7 +65,7 @@ func dots(dst []float32, stride int, w weights, n int, x []float32, k int) {
 	if n == 0 {
 		return
 	}
-	if w.u16 == nil {
+	if w.f32 != nil {
 		for ; rows >= dotCols; rows -= dotCols {
 			i := n &^ (dotRows - 1)
 			dotBlocks(dst, stride, w.f32[:i*k], x[:dotCols*k], k)
@@ -151,6 +156,8 @@ func addDots(sums *dotSums, w weights, stride int, x []float32) {
 	switch {
 	case tier == generic:
 		addDotsGeneric(sums, w, stride, x)
+	case w.eights != nil:
+		w.eights.addDots(sums, w.at, stride, x)
 	case w.u16 == nil:
 		addDotsF32Vec(sums, w.f32[:end], stride, x)
 	case w.bf16:
@@ -198,6 +205,8 @@ func sumDots(dst *[dotRows]float32, sums *dotSums) {
 // load sets dst to the first weights.
 func (w weights) load(dst []float32) {
 	switch {
+	case w.eights != nil:
+		w.eights.load(dst, w.at)
 	case w.u16 == nil:
 		copy(dst, w.f32[:len(dst)])
 	case w.bf16:

@@ -99,6 +99,93 @@ TEXT ·addDotsBF16Vec(SB), NOSPLIT, $0-64
 	UPGRADE(·addDotsBF16AVX512)
 	ADDDOTS(STEPBF16, 1)
 
+// STEPE4M3 adds 16 elements of a row of w times those of x in Y8 and Y9, fused. Binary16 numbers, of 1/256 of the values,
+// are made of codes extended to 16 bits: a shift leaves bit 14 equal to the sign, and adding 1<<7 carries into the bit
+// where all below are set, in NaN. Y14 has 1<<7 in each word, Y15 1<<14.
+#define STEPE4M3(mem, scale, lo, hi) \
+	VPMOVSXBW    mem, Y10;          \
+	VBROADCASTSS (scale), Y12;      \
+	VPSLLW       $7, Y10, Y10;      \
+	VPADDW       Y14, Y10, Y11;     \
+	VPAND        Y15, Y11, Y11;     \
+	VPXOR        Y11, Y10, Y10;     \
+	VEXTRACTI128 $1, Y10, X11;      \
+	VCVTPH2PS    X10, Y10;          \
+	VCVTPH2PS    X11, Y11;          \
+	VMULPS       Y12, Y10, Y10;     \
+	VMULPS       Y12, Y11, Y11;     \
+	VFMADD231PS  Y10, Y8, lo;       \
+	VFMADD231PS  Y11, Y9, hi
+
+// func addDotsE4M3Vec(sums *dotSums, w []byte, stride int, x []float32, scales *[dotRows]*float32, per int)
+TEXT ·addDotsE4M3Vec(SB), NOSPLIT, $0-80
+	UPGRADE(·addDotsE4M3AVX512)
+	MOVQ         sums+0(FP), DI
+	MOVQ         w_base+8(FP), SI
+	MOVQ         stride+32(FP), R8
+	MOVQ         x_base+40(FP), DX
+	MOVQ         x_len+48(FP), CX
+	MOVQ         scales+64(FP), R11
+	LEAQ         (R8)(R8*2), R9
+	MOVL         $0x00800080, AX
+	VMOVD        AX, X14
+	VPBROADCASTD X14, Y14
+	MOVL         $0x40004000, AX
+	VMOVD        AX, X15
+	VPBROADCASTD X15, Y15
+	MOVQ         24(R11), R13
+	MOVQ         16(R11), R12
+	MOVQ         (R11), R10
+	MOVQ         8(R11), R11
+	MOVQ         per+72(FP), BX
+	VMOVUPS      (DI), Y0
+	VMOVUPS      32(DI), Y1
+	VMOVUPS      64(DI), Y2
+	VMOVUPS      96(DI), Y3
+	VMOVUPS      128(DI), Y4
+	VMOVUPS      160(DI), Y5
+	VMOVUPS      192(DI), Y6
+	VMOVUPS      224(DI), Y7
+	SHRQ         $4, CX
+	JZ           done
+
+loop:
+	PREFETCHT0 ahead(SI)
+	PREFETCHT0 ahead(SI)(R8*1)
+	PREFETCHT0 ahead(SI)(R8*2)
+	PREFETCHT0 ahead(SI)(R9*1)
+	VMOVUPS    (DX), Y8
+	VMOVUPS    32(DX), Y9
+	STEPE4M3((SI), R10, Y0, Y1)
+	STEPE4M3((SI)(R8*1), R11, Y2, Y3)
+	STEPE4M3((SI)(R8*2), R12, Y4, Y5)
+	STEPE4M3((SI)(R9*1), R13, Y6, Y7)
+	ADDQ       $64, DX
+	ADDQ       $16, SI
+	DECQ       BX
+	JNZ        next
+	MOVQ       per+72(FP), BX
+	ADDQ       $4, R10
+	ADDQ       $4, R11
+	ADDQ       $4, R12
+	ADDQ       $4, R13
+
+next:
+	DECQ CX
+	JNZ  loop
+
+done:
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS Y3, 96(DI)
+	VMOVUPS Y4, 128(DI)
+	VMOVUPS Y5, 160(DI)
+	VMOVUPS Y6, 192(DI)
+	VMOVUPS Y7, 224(DI)
+	VZEROUPPER
+	RET
+
 // ROW adds the products of a row of w and three of x, in Y12 to Y14.
 #define ROW(mem, a, b, c) \
 	VMOVUPS     mem, Y15;     \

@@ -110,6 +110,63 @@ func dotsCase(t *testing.T, k, n, rows int) {
 	}
 }
 
+// TestDotsE4M3 compares products of 8-bit floats with products of their values, of every byte and scales at the ends of
+// float32, for scales of all widths.
+func TestDotsE4M3(t *testing.T) { eachTier(t, testDotsE4M3) }
+
+func testDotsE4M3(t *testing.T) {
+	r := rng(5)
+	for _, k := range []int{1, 15, 16, 33, 48, 128, 300, 1040} {
+		for _, group := range []int{16, 32, 48, 128, 2048} {
+			for _, n := range []int{1, 4, 7, 23} {
+				w := Eights{Codes: make([]byte, n*k), K: k, Group: group}
+				for i := range w.Codes {
+					w.Codes[i] = byte(r.Uint32())
+				}
+				if k == 300 {
+					w.Codes[290] = 0x7f
+				} else if k > 16 {
+					for i := range w.Codes {
+						if w.Codes[i]&127 == 127 {
+							w.Codes[i] = 1 // no NaN hides others
+						}
+					}
+				}
+				scales := []float32{1, -0.3, 1.7e-3, 0x1p-149, 3e-41, 0x1.8p100, 0, 1}
+				for i := range n {
+					if i%3 == 0 {
+						w.At = append(w.At, len(w.Scales))
+						for range (k-1)/group + 1 {
+							w.Scales = append(w.Scales, 256*scales[r.IntN(len(scales))])
+						}
+					} else {
+						w.At = append(w.At, w.At[i-1])
+					}
+				}
+				for _, rows := range []int{1, 2} {
+					x, stride := values(r, rows*k), n+1
+					got := make([]float32, rows*stride)
+					from := n / 5
+					DotsE4M3(got, stride, &w, from, n, x)
+					for at := range got {
+						want, i := float32(0), from+at%stride
+						if i < n {
+							row := make([]float32, k)
+							for j := range row {
+								row[j] = float16.E4M3(w.Codes[i*k+j]) * (w.Scales[w.At[i]+j/group] / 256)
+							}
+							want = dotByHand(row, x[at/stride*k:][:k])
+						}
+						if !same(got[at], want) {
+							t.Fatalf("%d elements, groups of %d, row %d of %d: %v, want %v", k, group, i, n, got[at], want)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestSerialF32(t *testing.T) { eachTier(t, testSerialF32) }
 
 // testSerialF32 compares products with the contract, for few and many rows of both.

@@ -70,6 +70,11 @@ func addDotsF16Vec(sums *dotSums, w []uint16, stride int, x []float32)
 //go:noescape
 func addDotsBF16Vec(sums *dotSums, w []uint16, stride int, x []float32)
 
+// addDotsE4M3Vec takes the first scales of the rows, each of per blocks of 16.
+//
+//go:noescape
+func addDotsE4M3Vec(sums *dotSums, w []byte, stride int, x []float32, scales *[dotRows]*float32, per int)
+
 //go:noescape
 func sumDotsVec(dst *[dotRows]float32, sums *dotSums)
 
@@ -311,6 +316,7 @@ func expSumAVX512(sums *[lanes]float32, dst, x []float32, top float32)
 func addDotsF32AVX512(sums *dotSums, w []float32, stride int, x []float32)
 func addDotsF16AVX512(sums *dotSums, w []uint16, stride int, x []float32)
 func addDotsBF16AVX512(sums *dotSums, w []uint16, stride int, x []float32)
+func addDotsE4M3AVX512(sums *dotSums, w []byte, stride int, x []float32, scales *[dotRows]*float32, per int)
 func addBlockAVX512(sums *[dotCols]dotSums, w, x []float32, stride, k int)
 func scoreKeysAVX2(s *scores, q, k []float32, from, to int, scale float32)
 func scoreKeysAVX512(s *scores, q, k []float32, from, to int, scale float32)

@@ -41,6 +41,7 @@ type product struct {
 	e      *executable
 	w      *graph.Weight
 	panels *panel.Weight // w repacked, or nil
+	eights *simd.Eights  // w's codes and scales as they lie in the file, or nil
 	spent  bool          // x may be written over
 	body   func(worker, from, to int) error
 
@@ -65,7 +66,21 @@ func (e *executable) newProduct(w *graph.Weight, i int) *product {
 	if m := e.b.packed[w]; m != nil {
 		p.panels, p.body = m.matrices[i], p.panelsOfWeight
 	}
+	p.eights = eightsOf(p.w)
 	return p
+}
+
+// eightsOf returns the rows of a matrix with a Source of 8-bit floats, nil for others.
+func eightsOf(w *graph.Weight) *simd.Eights {
+	x, ok := w.Source.(interface {
+		Eights(from, to, k int) *simd.Eights
+	})
+	if !ok || w.Order != nil || !w.DType.Float() {
+		return nil
+	}
+	k := w.Shape.Last()
+	from := int(w.At) / w.DType.RowBytes(k)
+	return x.Eights(from, from+w.Rows(), k)
 }
 
 // run computes out = x·wᵀ; x is the value of node in, or of none.
@@ -303,6 +318,10 @@ const (
 func (p *product) rowsOfWeight(worker, from, to int) error {
 	k, n := p.w.Shape.Last(), p.w.Rows()
 	s, x, step := &p.e.scratch[worker], p.x[:p.rows*k], floatRows
+	if p.rows < manyRows && p.eights != nil {
+		simd.DotsE4M3(p.out[from:], n, p.eights, from, to, x)
+		return nil
+	}
 	if p.rows < manyRows && inWords(p.w) {
 		step = to - from // kernels read at several places
 	}

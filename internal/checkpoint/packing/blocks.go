@@ -7,6 +7,7 @@ import (
 
 	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -200,4 +201,30 @@ func (x scaled) ReadAt(p []byte, off int64) (int, error) {
 		}
 		return nil
 	})
+}
+
+// Eights returns rows [from, to) of k columns as 8-bit floats for products, nil where the matrix has other codes, or
+// scales in other groups.
+func (x *matrix) Eights(from, to, k int) *simd.Eights {
+	const wide = 16 // columns of simd.Eights
+	q, ok := x.codes.(*octets)
+	if !ok || x.values != e4m3 || x.zero != nil || x.groups != nil || k != x.columns ||
+		x.group%wide != 0 && x.group < k {
+		return nil
+	}
+	e := &simd.Eights{Codes: q.data[from*k : to*k], K: k, Group: upTo(x.group, wide) * wide, At: make([]int, to-from)}
+	for row := from; row < to; row++ {
+		if e.At[row-from] = len(e.Scales); row > from && x.tall > 1 && row%x.each%x.tall > 0 {
+			e.At[row-from] = e.At[row-from-1]
+			continue
+		}
+		for group := range upTo(k, x.group) {
+			s := 256 * x.scale(row, group)
+			if s-s != 0 {
+				return nil
+			}
+			e.Scales = append(e.Scales, s)
+		}
+	}
+	return e
 }

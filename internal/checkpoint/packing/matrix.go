@@ -25,6 +25,7 @@ type matrix struct {
 	rows, columns     int
 	group             int      // columns of a group
 	tall              int      // rows of a scale; 0 as 1
+	each              int      // rows of each of several matrices, where tall is set
 	groups            []int    // of columns, where these are in another order; else nil
 	count             int      // of those groups
 	inBF16            bool     // BF16 holds all values
@@ -246,7 +247,7 @@ func readScaled(m *module, w tensor.Tensor, values *[256]float32, ending string,
 		return w, err
 	}
 	if size := s.Shape.Size(); len(block) == 2 {
-		x.scale, x.tall = byRows(s, rows, block[0]), block[0]
+		x.scale, x.tall, x.each = byRows(s, rows, block[0]), block[0], rows
 	} else if size == x.rows && size > matrices {
 		s.Shape = tensor.Shape{size, 1}
 		x.scale = byRows(s, rows, 1)

@@ -148,6 +148,9 @@ func (p *mlx) weight(m *module) (tensor.Tensor, error) {
 	x := &matrix{codes: &codes{data: w.Data, bits: f.Bits, line: words, word: 1}, values: mode.values,
 		rows: matrices * rows, columns: columns, group: f.Group, inBF16: f.Mode == "mxfp4",
 		halves: scales.DType == tensor.F16}
+	if f.Bits == 8 {
+		x.codes = &octets{w.Data, columns}
+	}
 	if mode.scale == tensor.Invalid {
 		biases, err := m.need("biases", []tensor.DType{scales.DType}, shape)
 		if err == nil {

@@ -7,8 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/dev/golden"
@@ -21,7 +24,15 @@ var wide = []Packing{
 		Pack: gptq(4, 128, 1, false), Columns: 128},
 	{Name: "gptq-3-bits", Key: quantization, Config: `{"quant_method": "gptq", "bits": 3, "group_size": 128}`,
 		Pack: gptq(3, 128, 1, false), Columns: 128},
-	mlx(2, 64, tensor.F16), mlx(4, 64, tensor.BF16),
+	{Name: "gptq-act-order", Key: quantization,
+		Config: `{"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": true}`,
+		Pack:   gptq(4, 128, 1, true), Columns: 128},
+	mlx(2, 64, tensor.F16), mlx(4, 64, tensor.BF16), named("fp8-block"), named("ct-nvfp4"),
+}
+
+// named returns a packing by its name.
+func named(name string) Packing {
+	return All[slices.IndexFunc(All, func(p Packing) bool { return p.Name == name })]
 }
 
 // TestResident loads folders, and wants at most 15 % more memory than the packed bytes once weights lie as products read
@@ -68,8 +79,60 @@ func TestResident(t *testing.T) {
 	}
 }
 
+// BenchmarkToken computes the logits of a token with a thread, of large folders, and reports the time of a processor.
+func BenchmarkToken(b *testing.B) {
+	src := filepath.Join(b.TempDir(), "src")
+	large(b, golden.Model(b, "tiny-llama"), src)
+	four := Packing{Name: "ct-int4-group", Key: quantization, Pack: packInts(4, 128, true, false), Columns: 128,
+		Config: compressed("pack-quantized",
+			`"num_bits": 4, "type": "int", "symmetric": true, "strategy": "group", "group_size": 128`)}
+	all := append([]Packing{four, named("ct-float-channel"), named("modelopt-mxfp8"), named("mlx-mxfp4"), mlx(6, 64, tensor.BF16),
+		mlx(8, 64, tensor.BF16)}, wide...)
+	for _, p := range all {
+		b.Run(p.Name, func(b *testing.B) {
+			here := filepath.Join(b.TempDir(), "packed")
+			if err := Folders(src, here, filepath.Join(b.TempDir(), "plain"), p, nil); err != nil {
+				b.Fatal(err)
+			}
+			m, err := karat.Load(b.Context(), here, karat.Options{Threads: 1})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer m.Close()
+			step := func(ids ...int) {
+				if _, err := m.Logits(b.Context(), ids); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for range 12 { // until weights lie as products read them
+				step(5)
+			}
+			for _, rows := range []int{1, 128} {
+				ids := make([]int, rows)
+				b.Run(fmt.Sprint(rows), func(b *testing.B) {
+					before := processor(b)
+					for b.Loop() {
+						step(ids...)
+					}
+					b.ReportMetric(float64((processor(b)-before).Microseconds())/float64(b.N*rows), "cpu-us/token")
+				})
+			}
+		})
+	}
+}
+
+// processor returns the time that processors spent for the process.
+func processor(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 // large writes a folder of tiny-llama's form with matrices of some size.
-func large(t *testing.T, src, dst string) {
+func large(t testing.TB, src, dst string) {
 	t.Helper()
 	if err := os.CopyFS(dst, os.DirFS(src)); err != nil {
 		t.Fatal(err)
