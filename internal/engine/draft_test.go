@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/draft"
@@ -76,9 +77,11 @@ func TestDrafts(t *testing.T) {
 			plain, drafting := newEngine(t, g, cpu.New(cpu.Options{}), o), newEngine(t, g, cpu.New(cpu.Options{}), o)
 			drafting.Pace(func(int) time.Duration { return time.Second }) // rows cost nothing, so each draft is verified
 			all := requests(x.ids, n)
+			blends := []*backend.Blend{nil, nil, blendOf(t, g, 0.25, -0.125)} // a third of the requests has adapters
 			want := make([]string, len(all))
 			for i, r := range all {
 				s := plain.NewSequence()
+				s.Adapt(blends[(i+i/6)%len(blends)])
 				want[i] = answer(t, s, r)
 				s.Close()
 			}
@@ -97,6 +100,7 @@ func TestDrafts(t *testing.T) {
 							}
 							d := draft.New(r.Prompt, predicted)
 							r.Draft = func() *draft.Drafter { return d }
+							s.Adapt(blends[(i+i/6)%len(blends)])
 							if got := answer(t, s, r); got != want[i] {
 								t.Errorf("round %d, request %d: %s, without drafts %s", round, i, got, want[i])
 							}
