@@ -40,19 +40,55 @@ type tab struct {
 	said []string // errors on the page's console
 }
 
-// open starts a headless browser, or skips the test where there is none.
-func open(t *testing.T, flags ...chromedp.ExecAllocatorOption) *tab {
-	t.Helper()
+// browse starts a headless browser until ctx ends.
+func browse(ctx context.Context, flags ...chromedp.ExecAllocatorOption) (context.Context, context.CancelFunc, error) {
 	o := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), flags...)
 	if os.Geteuid() == 0 { // root has no sandbox there
 		o = append(o, chromedp.NoSandbox)
 	}
-	ctx, cancel := chromedp.NewExecAllocator(t.Context(), o...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
+	ctx, _ = chromedp.NewExecAllocator(ctx, o...)
+	ctx, cancel := chromedp.NewContext(ctx)
+	return ctx, cancel, chromedp.Do(ctx)
+}
+
+// shared is the browser of all tests without flags, each with a profile of its own.
+var shared struct {
+	start sync.Once
+	ctx   context.Context
+	close context.CancelFunc
+	err   error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.close != nil {
+		shared.close()
+	}
+	os.Exit(code)
+}
+
+// open opens a tab in the shared browser, or skips the test where there is none.
+func open(t *testing.T) *tab {
+	t.Helper()
+	shared.start.Do(func() { shared.ctx, shared.close, shared.err = browse(context.Background()) })
+	ctx, cancel := chromedp.NewContext(shared.ctx, chromedp.WithNewBrowserContext())
+	return newTab(t, ctx, cancel, shared.err)
+}
+
+// openAlone opens a tab in a browser of its own.
+func openAlone(t *testing.T, flags ...chromedp.ExecAllocatorOption) *tab {
+	t.Helper()
+	ctx, cancel, err := browse(t.Context(), flags...)
+	return newTab(t, ctx, cancel, err)
+}
+
+func newTab(t *testing.T, ctx context.Context, cancel context.CancelFunc, err error) *tab {
+	t.Helper()
 	t.Cleanup(cancel)
 	p := &tab{t: t, ctx: ctx}
-	err := chromedp.Do(ctx)
+	if err == nil {
+		err = chromedp.Do(ctx)
+	}
 	if errors.Is(err, exec.ErrNotFound) {
 		golden.Lacking(t, err)
 	}

@@ -52,7 +52,7 @@ func TestFiles(t *testing.T) {
 	golden.SkipFast(t, "the program is built first")
 	s := httptest.NewServer(karatSite(t).Handler())
 	defer s.Close()
-	p := open(t, softwareGPU...)
+	p := openAlone(t, softwareGPU...)
 	p.size("light", 390)
 	whole, parts := tiny(t)
 	p.visit(s.URL)

@@ -80,7 +80,7 @@ func TestProgram(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	p := open(t, softwareGPU...)
+	p := openAlone(t, softwareGPU...)
 	p.size("light", 1200)
 	useProgram(t, p, s.URL, &gone)
 	loseGPU(t, p)

@@ -317,7 +317,7 @@ func TestModels(t *testing.T) {
 // told of, and so are too little room and another tab that brings the same file.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
-	p := open(t)
+	p := openAlone(t) // whose disk is full in the end
 	s := httptest.NewServer(standIn(t).Handler())
 	defer s.Close()
 	books := &shelf{data: append([]byte("GGUF"), bytes.Repeat([]byte("karat"), 400_000)...), breaks: true, over: make(chan struct{})}
