@@ -151,7 +151,7 @@ type Cache interface {
 
 // Portable is a Cache with contents that can be carried to another. Its methods belong between steps. Data is little
 // endian: of positions from to to of a store, held by the sequence, [positions, heads, dim] keys, then [positions,
-// heads, values] values; of a state float32 numbers.
+// heads, values] values; of a state float32 numbers, then of the sequence's rows after it, [rows, State.Row].
 type Portable interface {
 	Element() int // bytes of an element of a store
 	ReadStore(s *graph.KV, seq *kv.Sequence, from, to int) ([]byte, error)
@@ -310,6 +310,37 @@ func (s *Step) Entire() error {
 	return nil
 }
 
+// Piece is the rows of a step in a page of a sequence, for nodes with a state. Seq.Start says which rows the state has.
+type Piece struct {
+	Seq       *kv.Sequence
+	Row, Rows int  // of the step
+	Pos       int  // the first row's position
+	At        int  // the first row's place in the page
+	Turn      int  // how many pieces of the sequence come before
+	First     bool // the page is the sequence's first: there is no state
+	Ends      bool // the page before ends here: the state takes its rows first
+	Second    bool // the page before is the sequence's first
+}
+
+// Pieces appends the pieces of s to all, in order of their turns.
+func (s *Step) Pieces(all []Piece) []Piece {
+	for t := 0; t < len(s.Seqs); {
+		pos := int(s.Pos[t])
+		p := Piece{Seq: s.Seqs[t], Row: t, Pos: pos, At: pos % kv.PageSize, First: pos < kv.PageSize}
+		p.Second = pos == kv.PageSize
+		p.Ends = p.At == 0 && pos > p.Seq.Start()
+		if t > 0 && s.Seqs[t-1] == p.Seq {
+			p.Turn = all[len(all)-1].Turn + 1
+		}
+		for ; t < len(s.Seqs) && s.Seqs[t] == p.Seq && p.At+p.Rows < kv.PageSize; t++ {
+			p.Rows++
+		}
+		all = append(all, p)
+	}
+	slices.SortStableFunc(all, func(a, b Piece) int { return a.Turn - b.Turn })
+	return all
+}
+
 // Pooled lists, for each output of s, the first of the rows pooled into the output; the output's own row is the last. A
 // sequence must begin and end in s: an encoder's prompt is one step.
 func (s *Step) Pooled() ([]int32, error) {
@@ -333,7 +364,7 @@ func (s *Step) Pooled() ([]int32, error) {
 }
 
 // Classes lists the classes of the pool needed by g: pages for full layers, a ring for each window, the smallest first,
-// and a slot for all states.
+// and a slot and a page of rows for all states.
 func Classes(g *graph.Graph) []kv.Class {
 	var classes []kv.Class
 	for _, s := range g.KVs() {
@@ -347,7 +378,7 @@ func Classes(g *graph.Graph) []kv.Class {
 		}
 	}
 	if len(g.States()) > 0 {
-		classes = append(classes, kv.Class{Kind: kv.Slot})
+		classes = append(classes, kv.Class{Kind: kv.Slot}, kv.Class{Kind: kv.Rows})
 	}
 	return classes
 }
@@ -383,10 +414,10 @@ func CacheBytes(g *graph.Graph, context, chunk int, size int64) int64 {
 	return n + StateBytes(g)
 }
 
-// StateBytes returns the memory of a sequence's states.
+// StateBytes returns the memory of a sequence's states and their rows.
 func StateBytes(g *graph.Graph) (n int64) {
 	for _, s := range g.States() {
-		n += 4 * int64(s.Size)
+		n += 4 * int64(s.Size+kv.PageSize*s.Row())
 	}
 	return n
 }

@@ -51,6 +51,7 @@ func (p *Plan) choice(batch []*work) (k, steps int) {
 	}
 	for _, w := range batch {
 		outputs, b := w.seat.Outputs, &w.seq.extras
+		steps = min(steps, max(w.seq.seat.Pages.Droppable(), 1))
 		if outputs > 0 && (w.choice.top == 0 || w.choice.top > most) {
 			return 0, 0
 		}
@@ -62,7 +63,7 @@ func (p *Plan) choice(batch []*work) (k, steps int) {
 			k = max(k, w.choice.top)
 		}
 	}
-	if k > 1 || steps < 1 || p.e.stateful || !grow(batch, steps-1) {
+	if k > 1 || steps < 1 || !grow(batch, steps-1) {
 		steps = 1
 	}
 	return k, steps

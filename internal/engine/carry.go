@@ -84,7 +84,7 @@ func (c carrier) read() (f *kvfile.File, err error) {
 		if err != nil {
 			return nil, err
 		}
-		f.States = append(f.States, kvfile.State{Size: x.Size, Data: data})
+		f.States = append(f.States, kvfile.State{Size: x.Size, Row: x.Row(), Rows: n - pages.Start(), Data: data})
 	}
 	return f, nil
 }
@@ -104,7 +104,6 @@ func (s *Sequence) Take(f *kvfile.File) error {
 			return err
 		}
 		s.tokens = slices.Clone(f.Tokens[:f.Held])
-		s.seat.Pages.Commit(s.tokens)
 		s.plan.e.schedule.List(&s.seat)
 		return nil
 	})
@@ -122,6 +121,7 @@ func (c carrier) write(f *kvfile.File) error {
 			return err
 		}
 	}
+	pages.Commit(f.Tokens[:f.Held])
 	for i, x := range e.graph.KVs() {
 		if err := c.cache.WriteStore(x, pages, f.Stores[i].From, f.Held, f.Stores[i].Data); err != nil {
 			return err
@@ -153,8 +153,10 @@ func (e *Engine) checkFile(f *kvfile.File) error {
 		}
 	}
 	for i, x := range states {
-		if f.States[i].Size != x.Size {
-			return fmt.Errorf("state %d has %d elements, the model's %d", i, f.States[i].Size, x.Size)
+		want, got := kvfile.State{Size: x.Size, Row: x.Row(), Rows: (f.Held-1)%kv.PageSize + 1}, f.States[i]
+		got.Data = nil
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			return fmt.Errorf("state %d is %+v, the model's %+v", i, got, want)
 		}
 	}
 	return e.checkIDs(f.Tokens)

@@ -97,15 +97,14 @@ type Engine struct {
 
 // facts are an engine's knowledge of its graph.
 type facts struct {
-	graph    *graph.Graph
-	chunk    int  // maximum rows of a step
-	tokens   int  // Options.Tokens
-	ids      int  // token ids embedded by the graph
-	hidden   int  // elements of a row of embeddings; 0 where the graph has none
-	vocab    int  // of the logits
-	stateful bool // sequences have states, impossible to cut back
-	turning  bool // positions have three parts (graph.RoPEAttr.Sections)
-	entire   bool // a prompt is one step, never cut and never continued
+	graph   *graph.Graph
+	chunk   int  // maximum rows of a step
+	tokens  int  // Options.Tokens
+	ids     int  // token ids embedded by the graph
+	hidden  int  // elements of a row of embeddings; 0 where the graph has none
+	vocab   int  // of the logits
+	turning bool // positions have three parts (graph.RoPEAttr.Sections)
+	entire  bool // a prompt is one step, never cut and never continued
 }
 
 // New compiles g for b.
@@ -122,7 +121,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 	e := &Engine{backend: b, blend: o.Adapters, bell: bell{make(chan struct{}, 1), time.NewTimer(0)}, wait: wait,
 		pace: func(_ int, took time.Duration) time.Duration { return took }}
 	e.facts = facts{graph: g, chunk: o.Chunk, tokens: o.Tokens, ids: backend.Vocab(g), vocab: g.Result().Shape.Size(),
-		stateful: len(g.States()) > 0, entire: isEntire(g), turning: turns(g)}
+		entire: isEntire(g), turning: turns(g)}
 	if n := backend.Input(g); n != nil {
 		e.hidden = n.Shape.Size()
 	}

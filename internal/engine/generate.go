@@ -104,7 +104,7 @@ func generate(ctx context.Context, s *Sequence, r Request, text *stopper, yield 
 	}
 	next, work := r.Prompt[held:], 0
 	p, e := proposal{}, s.plan.e
-	drafts := r.Draft != nil && !s.plan.taps && !e.stateful && !e.entire
+	drafts := r.Draft != nil && !s.plan.taps && !e.entire
 	for i := 0; r.Max < 0 || i < r.Max; {
 		c := r.choice(sampler, i)
 		c.odds = p.odds

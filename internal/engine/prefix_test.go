@@ -44,7 +44,7 @@ func TestPrefixBits(t *testing.T) {
 	}
 }
 
-// TestPrefixStates: the same for models with states, chunks, latents and small windows, whose prefixes end where snapshots are.
+// TestPrefixStates: the same for models with states, chunks, latents and small windows.
 func TestPrefixStates(t *testing.T) {
 	prefixBits(t, backendtest.Hybrid(t, 4))
 	prefixBits(t, backendtest.Attributes(t, 4))
@@ -68,12 +68,6 @@ func prefixBits(t *testing.T, g *graph.Graph) {
 			t.Errorf("%s: other bits", way)
 		}
 	}
-	again := func(length int) int { // all but the last token, or the last state that was left
-		if len(g.States()) > 0 {
-			return max(length, n/64*64)
-		}
-		return left
-	}
 	from("cold", e, "", 0)
 	for _, length := range []int{1, 63, 64, 65, 200} {
 		salt := fmt.Sprint(length)
@@ -83,7 +77,7 @@ func prefixBits(t *testing.T, g *graph.Graph) {
 		from("beside one that goes on", e, salt, length)
 		feed(t, s, ids(e.VocabSize(), n-length, 3), 0)
 		s.Close()
-		from("the whole prompt again", e, salt, again(length))
+		from("the whole prompt again", e, salt, left)
 
 		s = e.NewSequence()
 		s.Prefix(text[:length], salt+" closed")
@@ -93,11 +87,7 @@ func prefixBits(t *testing.T, g *graph.Graph) {
 	}
 	one := engineOf(1)
 	from("cold in little room", one, "", 0)
-	warm := left
-	if len(g.States()) > 0 {
-		warm = 0 // no slot is left for a snapshot
-	}
-	from("warm in little room", one, "", warm)
+	from("warm in little room", one, "", left)
 	scratch(t, one, ids(e.VocabSize(), n, 3), 1)
 	from("evicted", one, "", 0)
 }

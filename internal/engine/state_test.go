@@ -13,7 +13,7 @@ import (
 )
 
 // summing is a backend of a graph with one state, a sum over all tokens so far, of which
-// the logits are made.
+// the logits are made. Its rows are the tokens since.
 type summing struct {
 	see  func(*backend.Step) error
 	torn *bool // its cache cannot copy; nil is false
@@ -22,6 +22,7 @@ type summing struct {
 type sums struct {
 	class int
 	slots map[int32]float32
+	rows  map[int32]*[kv.PageSize]int32
 	torn  *bool
 }
 
@@ -30,22 +31,38 @@ func (summing) Close() error { return nil }
 func (b summing) Compile(*graph.Graph, backend.Options) (backend.Executable, error) { return b, nil }
 
 func (b summing) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
-	c := &sums{len(pool.Classes()) - 1, map[int32]float32{}, b.torn}
+	c := &sums{len(pool.Classes()) - 2, map[int32]float32{}, map[int32]*[kv.PageSize]int32{}, b.torn}
 	pool.Back(c)
 	return c, nil
 }
 
 func (b summing) Run(_ context.Context, s *backend.Step, _ backend.Tap) (logits []float32, err error) {
 	c := s.Cache.(*sums)
-	for t, seq := range s.Seqs {
-		at := seq.Slot(c.class)
-		if s.Pos[t] == 0 {
-			c.slots[at] = 0
+	for _, p := range s.Pieces(nil) {
+		at, page := p.Seq.Page(c.class, 0), p.Seq.Page(c.class+1, 0)
+		if c.rows[page] == nil {
+			c.rows[page] = new([kv.PageSize]int32)
 		}
-		c.slots[at] = c.slots[at]/2 + float32(s.Tokens[t])
-		if len(s.Outputs) > 0 && int(s.Outputs[0]) == t {
-			logits = append(logits, c.slots[at], 1)
-			s.Outputs = s.Outputs[1:]
+		rows := c.rows[page]
+		after := func(n int) float32 {
+			sum := c.slots[at]
+			if p.First || n == kv.PageSize && p.Second {
+				sum = 0
+			}
+			for _, id := range rows[:n] {
+				sum = sum/2 + float32(id)
+			}
+			return sum
+		}
+		if p.Ends {
+			c.slots[at] = after(kv.PageSize)
+		}
+		for i := range p.Rows {
+			rows[p.At+i] = s.Tokens[p.Row+i]
+			if len(s.Outputs) > 0 && int(s.Outputs[0]) == p.Row+i {
+				logits = append(logits, after(p.At+i+1), 1)
+				s.Outputs = s.Outputs[1:]
+			}
 		}
 	}
 	return logits, b.see(s) // an error comes when the states have been written
@@ -55,11 +72,16 @@ func (*sums) Bytes() int64        { return 0 }
 func (*sums) PageBytes(int) int64 { return 4 }
 func (*sums) Close() error        { return nil }
 
-func (c *sums) Copy(_ int, from, to int32) error {
+func (c *sums) Copy(class int, from, to int32) error {
 	if c.torn != nil && *c.torn {
 		return errors.New("torn")
 	}
-	c.slots[to] = c.slots[from]
+	if class == c.class {
+		c.slots[to] = c.slots[from]
+	} else if x := c.rows[from]; x != nil {
+		rows := *x
+		c.rows[to] = &rows
+	}
 	return nil
 }
 
@@ -72,17 +94,17 @@ func summed(t *testing.T, slots int64, b summing) *engine.Engine {
 		return &graph.Weight{Tensor: tensor.Tensor{Name: "w", Shape: shape, Data: []byte{0}}}
 	}
 	x := r.Embed(weight(500, 2), 500, 2, 1)
-	x.State = &graph.State{Name: "sum", Size: 1}
+	x.State = &graph.State{Name: "sum", Size: 1, Rows: []graph.Run{{Count: 1, Size: 1}}}
 	r.Linear(weight(2, 2), r.Outputs(x), 2)
 	g, err := r.Graph()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newEngine(t, g, b, engine.Options{Context: 512, Chunk: 100, Budget: 4 * slots})
+	return newEngine(t, g, b, engine.Options{Context: 512, Chunk: 100, Budget: 8 * slots})
 }
 
-// TestState: a state cannot be cut back. What goes back, or fails, does so to a snapshot,
-// and the rest is computed again: the same bits.
+// TestState: a state cannot be cut back, except within its page. What goes back further, or fails in a later page, does
+// so to a snapshot, and the rest is computed again: the same bits.
 func TestState(t *testing.T) {
 	fails, rows := false, 0
 	see := func(s *backend.Step) error {
@@ -94,12 +116,12 @@ func TestState(t *testing.T) {
 	}
 	text := ids(500, 300, 0)
 	for _, x := range []struct {
-		name                         string
-		slots                        int64
-		failed, rewound, grown, cold int // tokens that are left
+		name            string
+		slots           int64
+		failed, rewound int // tokens that are left
 	}{
-		{"without snapshots", 1, 0, 0, 0, 0},
-		{"with snapshots", 30, 150, 150, 256, 256},
+		{"without snapshots", 1, 0, 0},
+		{"with snapshots", 30, 299, 150}, // of the text computed before
 	} {
 		e := summed(t, x.slots, summing{see: see})
 		want := scratch(t, summed(t, 1, summing{see: see}), text, 1)
@@ -116,20 +138,27 @@ func TestState(t *testing.T) {
 			}
 		}
 		feed(t, s, text[:150], 1)
-		fails = true
-		if _, err := s.Feed(t.Context(), text[150:170], 1); err == nil || s.Len() != 150 {
-			t.Errorf("%s: %d tokens are left of a step that failed: %v", x.name, s.Len(), err)
+		fail := func(to int) {
+			fails = true
+			if _, err := s.Feed(t.Context(), text[s.Len():to], 1); err == nil || s.Len() != 150 {
+				t.Errorf("%s: %d tokens are left of a step that failed: %v", x.name, s.Len(), err)
+			}
+			fails = false
 		}
-		fails = false
-		again("a step failed", x.failed)
+		fail(192)
+		again("a step failed", 150)
+		s.Rewind(text[:101])
+		feed(t, s, text[s.Len():150], 1)
+		fail(193)
+		again("a step into another page failed", x.failed)
 		s.Rewind(text[:151])
 		if s.Len() != x.rewound {
 			t.Errorf("%s: %d tokens are left of 150", x.name, s.Len())
 		}
-		again("rewound", max(x.rewound, x.grown))
+		again("rewound", 299)
 		s.Close()
 		s = e.NewSequence()
-		again("another sequence", x.cold)
+		again("another sequence", 299)
 		s.Close()
 	}
 }

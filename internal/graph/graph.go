@@ -95,12 +95,25 @@ func (kv *KV) Oldest(pos int) int {
 	return max(0, pos-kv.Window+1)
 }
 
-// State names a node's memory of each sequence from row to row: a convolution its last inputs, a scan its sum. All of
-// it is 0 before the sequence's first row.
+// State names a node's memory of each sequence: a convolution its last inputs, a scan its sum, up to the start of the
+// page of the last row, and the page's rows. A page is a run of positions, as of keys and values. Before the sequence's
+// first row the state is 0.
 type State struct {
 	Layer int
 	Name  string // among the states of its layer: conv, scan
 	Size  int    // elements, float32 (float64 in backend/reference)
+	Rows  []Run  // parts of a row, likewise (in backend/reference the node's inputs)
+}
+
+// Run is a number of vectors of a size.
+type Run struct{ Count, Size int }
+
+// Row returns the elements of a row.
+func (s *State) Row() (n int) {
+	for _, r := range s.Rows {
+		n += r.Count * r.Size
+	}
+	return n
 }
 
 // Weight is a tensor of the checkpoint, bound to a model field by its tags. A weight missing in the file has no Data,

@@ -6,10 +6,22 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// stateful records an operation with a state of its own, of size numbers a sequence.
-func (b Builder) stateful(op Op, state string, size int, shape tensor.Shape, w []*Weight, in ...*Node) *Node {
-	return b.add(&Node{Op: op, Shape: shape, In: in, W: w, State: &State{Layer: b.layer, Name: state, Size: size}})
+// stateful records an operation with a state of its own.
+func (b Builder) stateful(op Op, s State, shape tensor.Shape, w []*Weight, in ...*Node) *Node {
+	s.Layer = b.layer
+	return b.add(&Node{Op: op, Shape: shape, In: in, W: w, State: &s})
 }
+
+// scan records a scan of values x with keys and queries in groups, and a number for each head.
+func (b Builder) scan(op Op, x, keys *Node, w []*Weight, in ...*Node) *Node {
+	n := keys.Shape.Last()
+	s := State{Name: "scan", Size: x.Shape.Size() * n,
+		Rows: []Run{{keys.Shape[0], n}, {x.Shape[0], x.Shape.Last()}, {x.Shape[0], 1}}}
+	return b.stateful(op, s, x.Shape, w, in...)
+}
+
+// mostInputs bounds a convolution: its state follows from the rows of one page.
+const mostInputs = 64
 
 // checkAll checks the shapes of a node's weights.
 func (b Builder) checkAll(n *Node, shapes ...tensor.Shape) {
@@ -28,8 +40,8 @@ func (b Builder) Conv(w, bias *Weight, x *Node, kernel int) *Node {
 	if bias != nil {
 		list = append(list, bias)
 	}
-	n := b.stateful(Conv, "conv", (max(kernel, 1)-1)*d, x.Shape, list, x)
-	if kernel < 2 {
+	n := b.stateful(Conv, State{Name: "conv", Size: (max(kernel, 1) - 1) * d, Rows: []Run{{1, d}}}, x.Shape, list, x)
+	if kernel < 2 || kernel > mostInputs {
 		b.errorf(n, "a convolution of %d inputs", kernel)
 	}
 	b.checkAll(n, tensor.Shape{d, kernel}, tensor.Shape{d})
@@ -44,11 +56,11 @@ func (b Builder) Conv(w, bias *Weight, x *Node, kernel int) *Node {
 //	s = exp(a·t)·s + (t·x)⊗b
 //	y = s·c + d·x
 //
-// a is negative: Hugging Face's -exp(A_log). Sums run over n; a step's cuts do not show. (Dao and Gu 2024,
-// arXiv:2405.21060)
+// a is negative: Hugging Face's -exp(A_log). Backends compute a page's rows from the state at its start: a step's cuts
+// do not show. (Dao and Gu 2024, arXiv:2405.21060)
 func (b Builder) SSMScan(a, dtBias, d *Weight, x, dt, bs, cs *Node) *Node {
 	heads := x.Shape[0]
-	n := b.stateful(SSMScan, "scan", x.Shape.Size()*bs.Shape.Last(), x.Shape, []*Weight{a, dtBias, d}, x, dt, bs, cs)
+	n := b.scan(SSMScan, x, bs, []*Weight{a, dtBias, d}, x, dt, bs, cs)
 	one := tensor.Shape{heads}
 	b.checkAll(n, one, one, one)
 	if len(x.Shape) != 2 || len(bs.Shape) != 2 || !slices.Equal(bs.Shape, cs.Shape) || dt.Shape.Size() != heads ||
@@ -70,7 +82,7 @@ func (b Builder) SSMScan(a, dtBias, d *Weight, x, dt, bs, cs *Node) *Node {
 // 2024, arXiv:2412.06464)
 func (b Builder) DeltaScan(decay, bias *Weight, q, k, v, a, beta *Node) *Node {
 	heads := v.Shape[0]
-	n := b.stateful(DeltaScan, "scan", v.Shape.Size()*k.Shape.Last(), v.Shape, []*Weight{decay, bias}, q, k, v, a, beta)
+	n := b.scan(DeltaScan, v, k, []*Weight{decay, bias}, q, k, v, a, beta)
 	b.checkAll(n, tensor.Shape{heads}, tensor.Shape{heads})
 	if len(v.Shape) != 2 || len(k.Shape) != 2 || !slices.Equal(q.Shape, k.Shape) || a.Shape.Size() != heads ||
 		beta.Shape.Size() != heads || heads%k.Shape[0] != 0 {

@@ -3,9 +3,11 @@
 //
 // A page is a run of PageSize positions. Layers that keep the same positions form a class and share page tables. In the
 // class of full layers a sequence's table grows with the sequence (Pages); in a class of windows the table is a ring
-// just long enough for the window and one step (Ring). Convolutions and scans keep no positions but a state of fixed
-// size: a sequence has one slot for all states (Slot). Layers may keep a second form of some positions, such as more bits
-// of the first page (Start).
+// just long enough for the window and one step (Ring). Convolutions and scans keep a state of fixed size, and the rows
+// missing there: a sequence has a slot for all states (Slot) and a page of rows (Rows). A slot's state is of a page's
+// start, and the rows are those after, at most a page: a step adds them to the state when its first row begins a page.
+// So a sequence is cut back to any position from the state's on by dropping rows. Layers may keep a second form of some
+// positions, such as more bits of the first page (Start).
 //
 // A pool with a bound on its memory also keeps the pages left by sequences, while there is room: a tree of pages, found
 // by a page's tokens and all tokens before. A sequence starts from the longest prefix there (Adopt), and puts its own
@@ -48,7 +50,8 @@ type Kind uint8
 const (
 	Pages Kind = iota // all positions
 	Ring              // the last positions, at least a window
-	Slot              // a state of fixed size
+	Slot              // a state of fixed size, of a page's start
+	Rows              // the rows after the state of a Slot, up to a page
 	Start             // the first page
 )
 
@@ -61,9 +64,12 @@ type Class struct {
 	Window int // of a Ring: positions seen by a query, its own included (of chunked attention, a chunk)
 }
 
+// isSingle reports whether a sequence has one page of the class.
+func (c Class) isSingle() bool { return c.Kind == Slot || c.Kind == Rows }
+
 // Options of a pool.
 type Options struct {
-	Classes []Class // without duplicates, one Slot at most
+	Classes []Class // without duplicates; Slot and Rows come together
 	Context int     // maximum of positions in a sequence
 	Chunk   int     // maximum of positions added to a sequence by a step
 	Private bool    // sequences share nothing: attention is not causal, or each row is to be computed
@@ -80,6 +86,7 @@ type Memory interface {
 type Pool struct {
 	o      Options
 	slot   int   // the class of slots, negative if there is none
+	rows   int   // the class of their rows, likewise
 	most   []int // per class, pages of the longest table
 	window []int // per class, pages needed for a start at a page end, except for full layers
 	block  int   // the maximum of these, at least 1
@@ -105,11 +112,15 @@ type page struct {
 // NewPool makes a pool of no pages.
 func NewPool(o Options) *Pool {
 	n := len(o.Classes)
-	p := &Pool{o: o, slot: -1, block: 1, free: make([][]int32, n), pages: make([][]page, n), need: make([]int, n)}
+	p := &Pool{o: o, slot: -1, rows: -1, block: 1, need: make([]int, n)}
+	p.free, p.pages = make([][]int32, n), make([][]page, n)
 	p.tree = tree{pool: p, nodes: map[key]*node{}, followers: map[key][]*node{}}
 	for c, class := range o.Classes {
-		if class.Kind == Slot {
+		switch class.Kind {
+		case Slot:
 			p.slot = c
+		case Rows:
+			p.rows = c
 		}
 		p.most = append(p.most, longest(class, o))
 		window := 1
@@ -130,10 +141,10 @@ func (p *Pool) Classes() []Class { return p.o.Classes }
 // Context returns the number of positions a sequence may have.
 func (p *Pool) Context() int { return p.o.Context }
 
-// longest returns the longest table of a sequence, in pages; a slot is a table of length 1.
+// longest returns the longest table of a sequence, in pages; a slot, and a page of rows, is a table of length 1.
 func longest(c Class, o Options) int {
 	n := o.Context
-	if c.Kind == Slot {
+	if c.isSingle() {
 		return 1
 	}
 	if c.Kind == Start {

@@ -291,22 +291,33 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// TestSlot: a sequence has one slot whatever its length, and another has another.
+// TestSlot: a sequence has one slot and one page of rows whatever its length, and another has another. Positions behind
+// the state are dropped.
 func TestSlot(t *testing.T) {
-	p := bounded(Options{Classes: []Class{{}, {Kind: Slot}}, Context: 1024, Chunk: 128}, 2)
+	p := bounded(Options{Classes: []Class{{}, {Kind: Slot}, {Kind: Rows}}, Context: 1024, Chunk: 128}, 2)
 	a, b, c := p.NewSequence(), p.NewSequence(), p.NewSequence()
 	for _, s := range []*Sequence{a, b, a} {
 		if err := s.Grow(100); err != nil {
 			t.Fatal(err)
 		}
+		s.Commit(make([]int32, s.Len()))
 	}
-	if a.Slot(1) == b.Slot(1) || len(a.tables[1]) != 1 {
-		t.Errorf("slots %v and %v", a.tables[1], b.tables[1])
+	if err := c.Grow(1); err != nil {
+		t.Fatal(err)
 	}
-	if err := c.Grow(1); err != nil || c.Slot(1) == a.Slot(1) || c.Slot(1) == b.Slot(1) {
-		t.Errorf("slot %d: %v", c.Slot(1), err)
+	for class := 1; class < 3; class++ {
+		x, y, z := a.Page(class, 0), b.Page(class, 0), c.Page(class, 0)
+		if x == y || x == z || y == z || len(a.tables[class]) != 1 || a.Page(class, 150) != x {
+			t.Errorf("class %d: pages %d, %d and %d", class, x, y, z)
+		}
 	}
-	if b.Truncate(100) != 100 || b.Truncate(99) != 0 {
-		t.Error("a state is that of the last position alone")
+	if a.Start() != 192 || a.Droppable() != 56 || a.Truncate(192) != 192 || a.Droppable() != 0 || a.Truncate(191) != 0 {
+		t.Errorf("%d positions of %d are the state's", a.Start(), a.Len())
+	}
+	if b.Truncate(70) != 70 || b.Start() != 64 || b.Grow(58) != nil || b.Truncate(70) != 70 {
+		t.Errorf("%d positions are left of 70", b.Len())
+	}
+	if b.Grow(59) != nil || b.Truncate(70) != 0 {
+		t.Error("a step into the next page, not computed, may have changed the state")
 	}
 }

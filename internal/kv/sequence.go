@@ -2,6 +2,7 @@ package kv
 
 import (
 	"fmt"
+	"math"
 )
 
 // Sequence is one sequence's page tables.
@@ -10,11 +11,11 @@ type Sequence struct {
 	root    key
 	length  int
 	done    int             // positions computed, up to the last Commit
+	start   int             // positions in the slot's state, a multiple of PageSize
 	tables  [][]entry       // by class
 	path    []*node         // the full pages computed, if shared
 	tail    [PageSize]int32 // tokens after path, as far as computed
 	Private bool            // the sequence finds nothing of others, and leaves nothing
-	from    int32           // the snapshot to copy into its slot, or negative
 }
 
 // entry is a place of a table.
@@ -35,24 +36,23 @@ func (s *Sequence) Pages() (n int) {
 			}
 		}
 	}
-	if s.from >= 0 {
-		n++
-	}
 	return n
 }
 
-// Page returns the page of position pos in class c.
-func (s *Sequence) Page(c, pos int) int32 {
-	i := pos / PageSize
-	if s.pool.o.Classes[c].Kind == Ring {
-		i %= s.pool.most[c]
-	}
-	return s.tables[c][i].page
-}
+// Page returns the page of position pos in class c, or the sequence's slot or page of rows.
+func (s *Sequence) Page(c, pos int) int32 { return s.at(c, pos/PageSize).page }
 
-// Slot returns the slot of class c with the sequence's state. The state starts as zeros: the backend zeroes a slot in
-// the step of position 0, before its first node.
-func (s *Sequence) Slot(c int) int32 { return s.tables[c][0].page }
+// Start returns the number of positions in the slot's state before the running step, a multiple of PageSize. A slot
+// with the state of no position has any contents.
+func (s *Sequence) Start() int { return s.start }
+
+// Droppable returns the number of positions that the sequence can get and lose again.
+func (s *Sequence) Droppable() int {
+	if s.pool.slot < 0 {
+		return math.MaxInt
+	}
+	return pagesOf(s.length)*PageSize - s.length
+}
 
 // Holds reports whether class c still has position pos.
 func (s *Sequence) Holds(c, pos int) bool {
@@ -68,7 +68,7 @@ func (s *Sequence) at(c, i int) *entry {
 	switch s.pool.o.Classes[c].Kind {
 	case Ring:
 		i %= s.pool.most[c]
-	case Slot:
+	case Slot, Rows:
 		i = 0
 	}
 	if i >= len(s.tables[c]) {
@@ -104,6 +104,7 @@ func (s *Sequence) attach(path []*node, tail *node, m int) {
 		path[n-1].users++ // so that the node stays
 	}
 	p, full, length := s.pool, path, len(path)*PageSize+m
+	state := p.tree.countState(path, length)
 	if tail != nil {
 		path = append(path, tail)
 		copy(s.tail[:], tail.tokens[:m])
@@ -112,25 +113,21 @@ func (s *Sequence) attach(path []*node, tail *node, m int) {
 	had := s.tables
 	s.tables = make([][]entry, len(had))
 	for c, class := range p.o.Classes {
-		if class.Kind == Slot {
-			continue
-		}
 		s.tables[c] = make([]entry, min(n, p.most[c]))
 		for i := range s.tables[c] {
 			s.tables[c][i].page = -1
 		}
-		for i := p.first(c, length); i < n && (i == 0 || class.Kind != Start); i++ {
-			*s.at(c, i) = entry{path[i].pages[c], int32(i)}
-			p.pages[c][path[i].pages[c]].refs++
+		for i, end := p.needed(c, length, state); i < end; i++ {
+			e := entry{path[i].pages[c], int32(i)}
+			if class.isSingle() {
+				e.index = 0
+			}
+			*s.at(c, i) = e
+			p.pages[c][e.page].refs++
 		}
 	}
-	from := int32(-1)
-	if p.slot >= 0 && n > 0 {
-		from = path[n-1].pages[p.slot]
-		p.pages[p.slot][from].refs++
-	}
 	s.leave(had)
-	s.path, s.from, s.length, s.done = full, from, length, length
+	s.path, s.length, s.done, s.start = full, length, length, state*PageSize
 	for _, n := range path {
 		p.tree.used.MoveToBack(n.place)
 	}
@@ -145,13 +142,10 @@ func (s *Sequence) leave(tables [][]entry) {
 			}
 		}
 	}
-	if s.from >= 0 {
-		s.pool.drop(s.pool.slot, s.from)
-	}
 	if n := len(s.path); n > 0 {
 		s.path[n-1].users--
 	}
-	s.from, s.path = -1, nil
+	s.path = nil
 }
 
 // clear empties the sequence. The caller holds the pool's mu.
@@ -160,7 +154,7 @@ func (s *Sequence) clear() {
 	for c := range s.tables {
 		s.tables[c] = s.tables[c][:0]
 	}
-	s.length, s.done = 0, 0
+	s.length, s.done, s.start = 0, 0, 0
 }
 
 // Free returns all pages. The sequence is empty again; its computed pages stay with the pool while there is room.
@@ -203,11 +197,10 @@ func (s *Sequence) extend(n int, write bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
-		s.inherit()
 		clear(p.need)
 		for c := range p.need {
 			for i, end := p.span(c, s.length, n); i < end; i++ {
-				if s.at(c, i).isMissing(p.pages[c], write) {
+				if s.at(c, i).isMissing(p.pages[c], write && s.writes(c, n)) {
 					p.need[c]++
 				}
 			}
@@ -221,42 +214,27 @@ func (s *Sequence) extend(n int, write bool) error {
 	}
 	for c := range s.tables {
 		for i, end := p.span(c, s.length, n); i < end; i++ {
-			if err := s.place(c, i, write); err != nil {
+			if err := s.place(c, i, write && s.writes(c, n)); err != nil {
 				return err
 			}
 		}
 	}
-	if s.from < 0 || !write {
-		return nil
-	}
-	if err := p.memory.Copy(p.slot, s.from, s.Slot(p.slot)); err != nil {
-		return err
-	}
-	p.drop(p.slot, s.from)
-	s.from = -1
 	return nil
 }
 
-// inherit makes the snapshot to be copied into the slot the slot itself, if there is no other holder.
-func (s *Sequence) inherit() {
-	p := s.pool
-	if s.from < 0 || p.pages[p.slot][s.from].refs > 1 {
-		return
-	}
-	for _, e := range s.tables[p.slot] {
-		p.drop(p.slot, e.page)
-	}
-	s.tables[p.slot] = append(s.tables[p.slot][:0], entry{s.from, 0})
-	s.from = -1
+// writes reports whether a step up to n positions writes to pages of class c: to a slot where the state begins, and
+// where a page of rows is added.
+func (s *Sequence) writes(c, n int) bool {
+	return s.pool.o.Classes[c].Kind != Slot || s.length == 0 || n > s.start+PageSize
 }
 
 // span returns the pages of class c, from and to, needed for n positions after length.
 func (p *Pool) span(c, length, n int) (int, int) {
 	from := length / PageSize
-	switch p.o.Classes[c].Kind {
-	case Slot:
+	switch class := p.o.Classes[c]; {
+	case class.isSingle():
 		return 0, min(n, 1)
-	case Start:
+	case class.Kind == Start:
 		return from, min(pagesOf(n), 1)
 	}
 	return from, min(pagesOf(n), from+p.most[c])
@@ -295,16 +273,12 @@ func (s *Sequence) place(c, i int, write bool) error {
 	return nil
 }
 
-// steal takes pages held only by the pool's nodes and this sequence: pages of its rings about to be overwritten, and
-// the snapshot to be copied into its slot. It returns false if there is none.
+// steal takes pages held only by the pool's nodes and this sequence, and about to be overwritten. It returns false if
+// there is none.
 func (s *Sequence) steal(n int) (stole bool) {
 	p := s.pool
-	if s.from >= 0 && p.pages[p.slot][s.from].refs == 2 && p.pages[p.slot][s.from].node != nil {
-		p.tree.lose(p.pages[p.slot][s.from].node, p.slot)
-		stole = true
-	}
 	for c, class := range p.o.Classes {
-		for i, end := p.span(c, s.length, n); i < end && class.Kind == Ring; i++ {
+		for i, end := p.span(c, s.length, n); i < end && !class.Kind.isLasting() && s.writes(c, n); i++ {
 			e := s.at(c, i)
 			if e == nil || e.page < 0 {
 				continue
@@ -324,12 +298,15 @@ func (s *Sequence) Commit(tokens []int32) {
 	p := s.pool
 	tokens = tokens[:min(len(tokens), s.length)]
 	tokens = tokens[min(len(tokens), s.done):]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if done := s.done + len(tokens); p.slot >= 0 && done > 0 {
+		s.start = max(s.start, (done-1)/PageSize*PageSize)
+	}
 	if !s.shares() {
 		s.done += len(tokens)
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for len(tokens) > 0 {
 		n := copy(s.tail[s.done%PageSize:], tokens)
 		tokens = tokens[n:]
@@ -337,8 +314,9 @@ func (s *Sequence) Commit(tokens []int32) {
 			s.publish()
 		}
 	}
-	if n := len(s.path); p.slot >= 0 && n > 0 && s.done%PageSize == 0 && s.done == s.length {
-		p.tree.snapshot(s.path[n-1], s.Slot(p.slot))
+	if i := s.start/PageSize - 1; p.slot >= 0 && i >= 0 && s.path[i].pages[p.slot] < 0 {
+		p.tree.keep(s.path[i], p.slot, s.Page(p.slot, 0))
+		p.tree.lose(s.path[i], p.rows)
 	}
 }
 
@@ -356,7 +334,7 @@ func (s *Sequence) publish() {
 	for c, class := range p.o.Classes {
 		e := s.at(c, i)
 		switch {
-		case class.Kind == Slot || e == nil || e.page < 0 || int(e.index) != i:
+		case class.isSingle() || e == nil || e.page < 0 || int(e.index) != i:
 		case n.pages[c] < 0:
 			p.tree.keep(n, c, e.page)
 		case n.pages[c] != e.page:
@@ -369,23 +347,10 @@ func (s *Sequence) publish() {
 	p.tree.thin(s.path)
 }
 
-// Cut returns the number of positions, of n more with left to follow, for a step that ends at a good place for a
-// snapshot, the start of a later sequence: all without slots, else up to the last page end, but before the last
-// position of all.
-func (s *Sequence) Cut(n, left int) int {
-	if s.pool.slot < 0 || !s.shares() {
-		return n
-	}
-	end := min(s.length+n, s.length+n+left-1) / PageSize * PageSize
-	if end > s.length {
-		return end - s.length
-	}
-	return n
-}
-
 // Truncate forgets all but the first n positions, and returns the number left: fewer than n where a ring no longer
-// holds the window before position n, or a slot's state is of later positions. The sequence then goes back to the last
-// page end complete in the pool, or to none. After a failed step, n being the length before, the same holds.
+// holds the window before position n, or a slot's state has later positions. The sequence then goes back to the last
+// page end complete in the pool, or to none. After a failed step, n being the length before, the same holds; a step
+// failing behind the state's rows may have changed the state.
 func (s *Sequence) Truncate(n int) int {
 	p := s.pool
 	p.mu.Lock()
@@ -405,11 +370,12 @@ func (s *Sequence) Truncate(n int) int {
 
 // intact reports whether each class has the pages needed at position n.
 func (s *Sequence) intact(n int) bool {
-	for c, class := range s.pool.o.Classes {
-		if class.Kind == Slot {
-			return false
-		}
-		for i := s.pool.first(c, n); i < pagesOf(n) && class.Kind == Ring; i++ {
+	p := s.pool
+	if p.slot >= 0 && (n < s.start || s.length > s.start+PageSize) {
+		return false
+	}
+	for c, class := range p.o.Classes {
+		for i, end := p.needed(c, n, 0); i < end && class.Kind == Ring; i++ {
 			if e := s.at(c, i); e.page < 0 || int(e.index) != i {
 				return false
 			}
@@ -422,7 +388,7 @@ func (s *Sequence) intact(n int) bool {
 func (s *Sequence) shorten(n int) {
 	p := s.pool
 	for c, class := range p.o.Classes {
-		for i := pagesOf(n); i < pagesOf(s.length) && class.Kind != Slot; i++ {
+		for i := pagesOf(n); i < pagesOf(s.length) && !class.isSingle(); i++ {
 			if e := s.at(c, i); e != nil && int(e.index) == i && e.page >= 0 && p.pages[c][e.page].refs > 1 {
 				p.drop(c, e.page)
 				e.page = -1
@@ -436,31 +402,38 @@ func (s *Sequence) shorten(n int) {
 			s.path[full-1].users++
 		}
 	}
-	s.length, s.done = n, min(s.done, n)
-	if s.from >= 0 && n == 0 {
-		p.drop(p.slot, s.from)
-		s.from = -1
-	}
+	s.length, s.done, s.start = n, min(s.done, n), min(s.start, n)
 }
 
 func (s *Sequence) shares() bool { return !s.Private && s.pool.shares() }
 
 // NewSequence returns an empty sequence. The caller must free the sequence.
 func (p *Pool) NewSequence() *Sequence {
-	return &Sequence{pool: p, root: rootOf(""), tables: make([][]entry, len(p.o.Classes)), from: -1}
+	return &Sequence{pool: p, root: rootOf(""), tables: make([][]entry, len(p.o.Classes))}
 }
 
-// Mark lets others find the computed part of the last page, full or not, and the state. Call Mark at the end of a
-// prompt: longer prompts start there.
+// Mark lets others find the computed part of the last page. Call Mark at the end of a prompt: longer prompts start
+// there.
 func (s *Sequence) Mark() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	p, i, tokens := s.pool, s.done/PageSize, s.tail[:s.done%PageSize]
-	if !s.shares() || len(tokens) == 0 || s.done < s.length || s.from >= 0 {
+	if state := s.start / PageSize; !s.shares() || s.done < s.length ||
+		p.slot >= 0 && state > 0 && s.path[state-1].pages[p.slot] < 0 {
+		return
+	}
+	if len(tokens) == 0 {
+		if p.slot >= 0 && i > 0 && s.start < s.done {
+			p.tree.keepRows(s.path[i-1], s.Page(p.rows, 0))
+		}
 		return
 	}
 	for c, class := range p.o.Classes {
-		if e := s.at(c, i); class.Kind != Slot && e != nil && (e.page < 0 || int(e.index) != i || p.pages[c][e.page].node != nil) {
+		e := s.at(c, i)
+		if class.Kind == Slot || e == nil {
+			continue
+		}
+		if e.page < 0 || class.Kind != Rows && int(e.index) != i || p.pages[c][e.page].node != nil {
 			return // the node is another's, and found by its own tokens
 		}
 	}
@@ -471,13 +444,8 @@ func (s *Sequence) Mark() {
 	}
 	n := p.tree.add(parent, k, tokens)
 	for c, class := range p.o.Classes {
-		e := s.at(c, i)
-		if e == nil { // of a start
-			continue
-		}
-		p.tree.keep(n, c, e.page)
-		if class.Kind == Slot { // the sequence goes on with a copy
-			s.from, s.tables[c] = e.page, s.tables[c][:0]
+		if e := s.at(c, i); class.Kind != Slot && e != nil { // the state is the parent's
+			p.tree.keep(n, c, e.page)
 		}
 	}
 	p.tree.outgrown(n)

@@ -6,7 +6,7 @@ import (
 
 // Prompts seldom end where a page does. Others can also start inside a page: from the first positions of a full page
 // with tokens beginning equally, or from the part of a page left by a sequence (Mark), a node of fewer tokens: a tail.
-// A state belongs to one position, so states have tails alone. A sequence going on from there writes into a copy.
+// Rows after a state are kept in tails alone. A sequence going on from there writes into a copy.
 
 // countCommon returns the number of n's first tokens equal to the given tokens.
 func (n *node) countCommon(tokens []int32) int {
@@ -45,8 +45,7 @@ func (t *tree) findTail(path []*node, root key, tokens []int32) (best *node, m i
 	_, k := lastOf(path, root)
 	for _, n := range t.followers[k] {
 		same := n.countCommon(tokens)
-		if same > m && same < PageSize && (t.pool.slot < 0 || same == n.size) && t.serves(append(path, n),
-			len(path)*PageSize+same) {
+		if same > m && same < PageSize && t.serves(append(path, n), len(path)*PageSize+same) {
 			best, m = n, same
 		}
 	}

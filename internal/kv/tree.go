@@ -25,7 +25,8 @@ func (k key) next(tokens []int32) key {
 }
 
 // node is a computed page, in all classes: the page itself in classes of full layers, the same or none in a ring's, and
-// in the slots' a snapshot of the state after the page or none. A page not full is a tail, without followers (tail.go).
+// in the slots' a snapshot of the state after the page or none. A page not full is a tail, with its page in the class
+// of rows, and without followers (tail.go).
 // A node's parent exists as long as the node.
 type node struct {
 	key      key   // of a full page
@@ -103,6 +104,13 @@ func (t *tree) keep(n *node, c int, id int32) {
 	t.pool.pages[c][id].refs++
 }
 
+// keepRows gives the node of a full page its page of rows, unless there is a snapshot.
+func (t *tree) keepRows(n *node, id int32) {
+	if p := t.pool; n.pages[p.slot] < 0 && n.pages[p.rows] < 0 && p.pages[p.rows][id].node == nil {
+		t.keep(n, p.rows, id)
+	}
+}
+
 // lose takes n's page of class c away, if any.
 func (t *tree) lose(n *node, c int) {
 	if id := n.pages[c]; id >= 0 {
@@ -135,25 +143,6 @@ func (t *tree) evict() bool {
 	return false
 }
 
-// snapshot keeps a copy of a slot, the state behind n, if there is room.
-func (t *tree) snapshot(n *node, slot int32) {
-	p := t.pool
-	if n.pages[p.slot] >= 0 {
-		return
-	}
-	clear(p.need)
-	for p.need[p.slot] = 1; !p.fits(p.need); {
-		if !t.evict() {
-			return
-		}
-	}
-	id := p.take(p.slot)
-	if p.memory.Copy(p.slot, slot, id) == nil {
-		t.keep(n, p.slot, id)
-	}
-	p.drop(p.slot, id)
-}
-
 // find appends to path the nodes of tokens' full pages.
 func (t *tree) find(path []*node, k key, tokens []int32) []*node {
 	for ; len(tokens) >= PageSize; tokens = tokens[PageSize:] {
@@ -181,8 +170,9 @@ func (t *tree) countUsable(path []*node) int {
 // serves reports whether path has the pages needed by a sequence starting at a position of its last page, or at its
 // end.
 func (t *tree) serves(path []*node, at int) bool {
+	state := t.countState(path, at)
 	for c, class := range t.pool.o.Classes {
-		for j := t.pool.first(c, at); j < len(path) && !class.Kind.isLasting(); j++ {
+		for j, end := t.pool.needed(c, at, state); j < end && !class.Kind.isLasting(); j++ {
 			if path[j].pages[c] < 0 {
 				return false
 			}
@@ -191,17 +181,32 @@ func (t *tree) serves(path []*node, at int) bool {
 	return true
 }
 
-// first returns the first page of class c needed at position n; for slots, the last snapshot.
-func (p *Pool) first(c, n int) int {
+// countState returns the number of path's pages in the state of a sequence starting at a position of its last page, or
+// at its end: at the end of a page without a snapshot the rows may be there.
+func (t *tree) countState(path []*node, at int) int {
+	n, slot := at/PageSize, t.pool.slot
+	if slot >= 0 && n > 0 && at%PageSize == 0 && path[n-1].pages[slot] < 0 {
+		n--
+	}
+	return n
+}
+
+// needed returns the pages of class c, from and to, needed at position n; for slots, the last snapshot, of so many
+// pages.
+func (p *Pool) needed(c, n, state int) (from, to int) {
 	switch class := p.o.Classes[c]; class.Kind {
 	case Ring:
 		if class.Window < n {
-			return (n - class.Window + 1) / PageSize
+			from = (n - class.Window + 1) / PageSize
 		}
 	case Slot:
-		return max(0, pagesOf(n)-1)
+		return max(0, state-1), state
+	case Rows:
+		from = state
+	case Start:
+		return 0, min(1, pagesOf(n))
 	}
-	return 0
+	return from, pagesOf(n)
 }
 
 // thin gives up rings' pages and snapshots of a path that has just become longer, so that few are left: close to each

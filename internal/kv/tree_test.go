@@ -9,7 +9,7 @@ import (
 )
 
 // memory stands for a backend's cache: what it holds of a position is a hash of all tokens
-// up to it, as keys and values are; of a slot, that of the last one.
+// up to it, as keys and values are; of a slot, that of the last one in its state.
 type memory struct {
 	mu     sync.Mutex
 	pages  map[[2]int]*[PageSize]uint64
@@ -74,8 +74,8 @@ func hashes(u *user) []uint64 {
 	return all
 }
 
-// step computes tokens as a step does: states first zeroed at position 0, then read and
-// written. Where it fails everything at new positions is garbage.
+// step computes tokens as a step does: the first row of a page adds the rows before to the state. Where it fails
+// everything at new positions is garbage.
 func (w *world) step(u *user, tokens []int32, fails bool) error {
 	from := u.s.Len()
 	if err := u.s.Grow(len(tokens)); err != nil {
@@ -95,7 +95,12 @@ func (w *world) step(u *user, tokens []int32, fails bool) error {
 			}
 			switch {
 			case class.Kind == Slot:
-				w.m.page(c, u.s.Slot(c))[0] = x
+				if pos%PageSize == 0 && pos > u.s.Start() {
+					if !fails {
+						x = want[pos-1]
+					}
+					w.m.page(c, u.s.Page(c, 0))[0] = x
+				}
 			case class.Kind != Start || pos < PageSize:
 				w.m.page(c, u.s.Page(c, pos))[pos%PageSize] = x
 			}
@@ -109,8 +114,7 @@ func (w *world) step(u *user, tokens []int32, fails bool) error {
 	return nil
 }
 
-// check wants all that the next row would see. A sequence that awaits the copy of a
-// snapshot has it there.
+// check wants all that the next row would see.
 func (w *world) check(u *user) {
 	w.t.Helper()
 	want := hashes(u)
@@ -120,15 +124,18 @@ func (w *world) check(u *user) {
 		case Ring:
 			first = max(0, len(want)-class.Window+1)
 		case Slot:
-			if first = len(want) - 1; first < 0 {
+			if first = u.s.Start() - 1; first < 0 {
 				continue
 			}
-			slot := u.s.from
-			if slot < 0 {
-				slot = u.s.Slot(c)
+			if got := w.m.page(c, u.s.Page(c, 0))[0]; got != want[first] {
+				w.t.Fatalf("state of %d tokens: %x, want %x", first+1, got, want[first])
 			}
-			if got := w.m.page(c, slot)[0]; got != want[first] {
-				w.t.Fatalf("state of %d tokens: %x, want %x", len(want), got, want[first])
+			continue
+		case Rows:
+			for pos := u.s.Start(); pos < len(want); pos++ {
+				if w.m.page(c, u.s.Page(c, 0))[pos%PageSize] != want[pos] {
+					w.t.Fatalf("row %d of %d is another's", pos, len(want))
+				}
 			}
 			continue
 		}
@@ -151,9 +158,6 @@ func (w *world) audit() {
 				if e.page >= 0 {
 					refs[e.page]++
 				}
-			}
-			if c == p.slot && u.s.from >= 0 {
-				refs[u.s.from]++
 			}
 		}
 		free := 0
@@ -320,7 +324,7 @@ func (w *world) act(op, arg byte) {
 		}
 	default:
 		var tokens []int32
-		for len(tokens) < u.s.Cut(1+n%w.p.o.Chunk, n/4) {
+		for len(tokens) < 1+n%w.p.o.Chunk {
 			tokens = append(tokens, text(n%6, len(u.tokens)+len(tokens)))
 		}
 		w.m.fail = op == 255
@@ -329,7 +333,7 @@ func (w *world) act(op, arg byte) {
 		switch {
 		case errors.Is(err, ErrFull):
 			w.full++
-			if u.s.Len()+len(tokens) <= w.p.Longest() && !slices.ContainsFunc(w.users, func(x *user) bool { return x != u && x.s.Pages() > 0 || x.s.from >= 0 && x != u }) {
+			if u.s.Len()+len(tokens) <= w.p.Longest() && !slices.ContainsFunc(w.users, func(x *user) bool { return x != u && x.s.Pages() > 0 }) {
 				w.t.Fatalf("%v: nobody else has pages, and %d positions would fit, %d of them new", err, w.p.Longest(), len(tokens))
 			}
 			u.s.Free()
@@ -369,9 +373,9 @@ func (w *world) end() {
 var kinds = [][]Class{
 	{{}},
 	{{}, {Ring, 64}},
-	{{}, {Ring, 130}, {Kind: Slot}},
+	{{}, {Ring, 130}, {Kind: Slot}, {Kind: Rows}},
 	{{Ring, 65}},
-	{{Kind: Slot}},
+	{{Kind: Slot}, {Kind: Rows}},
 	{{}, {Ring, 1}, {Ring, 4000}},
 	{{}, {Ring, 128}, {Kind: Start}},
 }
@@ -386,7 +390,7 @@ func (w *world) run(data []byte) {
 
 func worldOf(t testing.TB, kind, bound byte) *world {
 	classes := kinds[int(kind)%len(kinds)]
-	bytes := []int64{3, 2, 5}[:len(classes)]
+	bytes := []int64{3, 2, 5, 4}[:len(classes)]
 	return newWorld(t, Options{Classes: classes, Context: 1000, Chunk: 100}, bytes, 20+int64(bound))
 }
 
@@ -409,7 +413,7 @@ func TestSharing(t *testing.T) {
 	}
 	for i, kind := range kinds {
 		t.Logf("%v: %d prefixes reused, %d of them from within a page, %d times back, %d times full, %d copies", kind, reused[i], inside[i], back[i], full[i], copies[i])
-		if reused[i] < 20 || inside[i] < 20 || full[i] < 5 && kind[0].Kind != Slot || copies[i] < 20 || back[i] == 0 && kind[len(kind)-1].Kind == Slot {
+		if reused[i] < 20 || inside[i] < 20 || full[i] < 5 && kind[0].Kind != Slot || copies[i] < 20 || back[i] == 0 && kind[len(kind)-1].Kind == Rows {
 			t.Error("too few to be a test")
 		}
 	}
@@ -426,7 +430,7 @@ func FuzzSharing(f *testing.F) {
 
 // TestAllocs: a token takes nothing of the heap, but for the node of a full page.
 func TestAllocs(t *testing.T) {
-	w := newWorld(t, Options{Classes: kinds[2], Context: 4096, Chunk: 64}, []int64{1, 1, 1}, 1<<20)
+	w := newWorld(t, Options{Classes: kinds[2], Context: 4096, Chunk: 64}, []int64{1, 1, 1, 1}, 1<<20)
 	s, tokens := w.p.NewSequence(), make([]int32, 4096)
 	n := testing.AllocsPerRun(1000, func() {
 		if err := s.Grow(1); err != nil {
@@ -446,7 +450,7 @@ func TestAllocs(t *testing.T) {
 // near its end: who parts from it anywhere has at most two thirds to compute again of
 // what is behind, and a window.
 func TestThin(t *testing.T) {
-	w := newWorld(t, Options{Classes: kinds[2], Context: 1 << 16, Chunk: 64}, []int64{1, 1, 1}, 1<<20)
+	w := newWorld(t, Options{Classes: kinds[2], Context: 1 << 16, Chunk: 64}, []int64{1, 1, 1, 1}, 1<<20)
 	const pages = 300
 	u := &user{s: w.p.NewSequence()}
 	text := make([]int32, pages*PageSize)
@@ -455,7 +459,7 @@ func TestThin(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	path, left := u.s.path, [3]int{}
+	path, left := u.s.path, [4]int{}
 	for _, n := range path {
 		for c, id := range n.pages {
 			if id >= 0 {
@@ -479,7 +483,7 @@ func TestThin(t *testing.T) {
 // TestBranch: where two sequences have parted the ring's window and the snapshot stay, however
 // long the sequences become.
 func TestBranch(t *testing.T) {
-	w := newWorld(t, Options{Classes: kinds[2], Context: 1 << 16, Chunk: 64}, []int64{1, 1, 1}, 1<<20)
+	w := newWorld(t, Options{Classes: kinds[2], Context: 1 << 16, Chunk: 64}, []int64{1, 1, 1, 1}, 1<<20)
 	long := func(tokens []int32) {
 		u := &user{s: w.p.NewSequence()}
 		u.tokens = slices.Clone(tokens[:u.s.Adopt(tokens, "")])
@@ -506,7 +510,7 @@ func TestBranch(t *testing.T) {
 
 // TestSharingTogether: sequences may find, leave and lose pages at the same time.
 func TestSharingTogether(t *testing.T) {
-	all := newWorld(t, Options{Classes: kinds[2], Context: 1000, Chunk: 100}, []int64{3, 2, 5}, 600)
+	all := newWorld(t, Options{Classes: kinds[2], Context: 1000, Chunk: 100}, []int64{3, 2, 5, 4}, 600)
 	var wg sync.WaitGroup
 	for i := range 6 {
 		wg.Go(func() {

@@ -24,6 +24,8 @@ const (
 	maxTokens = 1 << 24
 	maxSize   = 1 << 20 // of a head, heads, a window's positions and more
 	maxStores = 1 << 16
+	maxState  = 1 << 24 // elements, also of a row
+	maxRows   = 64      // of a state: a page
 )
 
 // File is a prefix's state.
@@ -77,9 +79,11 @@ type Store struct {
 	Data []byte `json:"-"` // [positions, heads, Dim] keys, then [positions, heads, Values] values
 }
 
-// State is the state of a convolution or a scan, in float32.
+// State is the state of a convolution or a scan at the start of the last page, and the rows from there on, in float32.
 type State struct {
 	Size int    `json:"size"`
+	Row  int    `json:"row"` // elements of a row
+	Rows int    `json:"rows"`
 	Data []byte `json:"-"`
 }
 
@@ -186,10 +190,13 @@ func (f *File) place(data []byte) error {
 	}
 	for i := range f.States {
 		s := &f.States[i]
-		if s.Size < 1 {
-			return fmt.Errorf("state %d: %d elements", i, s.Size)
+		if s.Row == 0 {
+			return fmt.Errorf("state %d has no rows: %s wrote it, whose states are others", i, f.Program)
 		}
-		if s.Data, err = cut("state", i, s.Size, 4); err != nil {
+		if min(s.Size, s.Row, s.Rows) < 1 || max(s.Size, s.Row) > maxState || s.Rows > min(f.Held, maxRows) {
+			return fmt.Errorf("state %d: %d elements, and %d rows of %d", i, s.Size, s.Rows, s.Row)
+		}
+		if s.Data, err = cut("state", i, s.Size+s.Row*s.Rows, 4); err != nil {
 			return err
 		}
 	}

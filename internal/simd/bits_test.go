@@ -79,21 +79,11 @@ var samples = []sample{
 		}
 	}},
 	{"conv", "419a51f4157ccb21", func(a, b, dst []float32) {
-		s, n := slices.Concat(a, b), len(a)
-		Conv(dst, s, b, slices.Concat(a, a, b), b, make([]float32, n), n)
-		Add(dst, dst, s[n:])
+		n := len(a)
+		Conv(dst, slices.Concat(a, b), b, 0, slices.Concat(a, a, b), b, make([]float32, n), n)
+		Add(dst, dst, b)
 	}},
-	{"ssm", "49cfb160c2828f88", func(a, b, dst []float32) {
-		s, y := slices.Concat(a, a), make([]float32, 2)
-		t, decay := Decay(-0.7, a[0], 0.2)
-		SSM(y, s, a[:1:1], b, a, t, decay, 0.3)
-		SSM(y[1:], s[len(a):], b[:1:1], a, b, t, decay, 0.3)
-		Add(dst, s[:len(a)], s[len(a):])
-		dst[0] += y[0] + y[1]
-	}},
-	{"delta", "38e087b39417f33b", func(a, b, dst []float32) {
-		Delta(dst, slices.Concat(a, b), []float32{0.5, -0.3}, []float32{0.9, 0.2}, a, make([]float32, len(a)), 0.8, 0.6)
-	}},
+	{"scan", "79a3a6f8138d15e2", scanBits},
 }
 
 // TestBits holds every kernel to one digest on all architectures and at every
@@ -129,6 +119,31 @@ func bits16(b []float32) []uint16 {
 		h[i] = uint16(math.Float32bits(v) >> 16)
 	}
 	return h
+}
+
+// scanBits runs a chunk of a scan with a state of a and b, whose rows are parts of both.
+func scanBits(a, b, dst []float32) {
+	const n, rows = 3, 7
+	dim := len(a)
+	all := slices.Concat(a, b, make([]float32, n))
+	c := &Chunk{State: slices.Concat(a, b, a), Kept: make([]float32, ChunkRows*dim), Logs: make([]float32, ChunkRows)}
+	for i := range ChunkRows {
+		_, log := Decay(-0.7, a[i%dim], b[0])
+		c.Logs[i] = c.Logs[max(i, 1)-1] - log
+		c.Keys = append(c.Keys, all[i%(2*dim):][:n]...)
+	}
+	x, y, q, beta := slices.Repeat(a, rows), make([]float32, rows*dim), c.Keys[:rows*n], []float32{1, 0.2, 0.5, 0, 0.3, 1, 0.7}
+	var s Scan
+	s.Meet(c.Keys, q, n, 0, rows, true)
+	s.SSM(c, y, x, dim, q, n, 0.3, 0, rows)
+	Add(dst, dst, y[6*dim:])
+	s.Delta(c, y, x, dim, q, n, beta, 0, rows)
+	s.Turn(c.Keys, n)
+	s.Advance(c, c.State)
+	for i := range n {
+		Add(dst, dst, c.State[i*dim:(i+1)*dim])
+		Add(dst, dst, y[i*2*dim:][:dim])
+	}
 }
 
 // panelBits quantizes a as activations and takes b's bits as the integers of a

@@ -20,28 +20,28 @@ func softplus(x float32) float32 {
 	return max(x, 0) + float32(2*s*p)
 }
 
-// Decay returns t = softplus(x + bias) and Exp(a*t), each step rounded: the length of a scan's step and the share of
-// the state remaining after the step.
-func Decay(a, x, bias float32) (t, decay float32) {
+// Decay returns t = softplus(x + bias) and a*t, each step rounded: the length of a scan's step, and the logarithm of
+// the share of the state remaining after the step.
+func Decay(a, x, bias float32) (t, log float32) {
 	t = softplus(x + bias)
-	return t, Exp(float32(a * t))
+	return t, float32(a * t)
 }
 
-// Conv sets y to a row of a causal convolution of len(y) channels. The last input is x, the input j rows before is
-// s[len(s)-j·stride:]. w holds a row of weights for each input, the oldest first, stride apart as in s; bias may be
-// nil.
+// Conv sets y to row i of a causal convolution of len(y) channels. The input of row j is rows[j*stride:]; before has
+// the inputs before row 0, as far apart, and w a row of weights for each input, the oldest first. bias may be nil.
 //
 //	y[c] = ((w0·x0 + w1·x1) + ...) + bias[c]
 //
-// each product and each sum rounded. Conv then drops the oldest input from s, and keeps x. tmp is as long as y.
-func Conv(y, s, x, w, bias, tmp []float32, stride int) {
+// each product and each sum rounded. tmp is as long as y.
+func Conv(y, before, rows []float32, i int, w, bias, tmp []float32, stride int) {
 	n := len(y)
-	inputs := (len(s) + stride - 1) / stride
+	inputs := (len(before) + stride - 1) / stride
 	for j := range inputs + 1 {
-		in := x
-		if j < inputs {
-			in = s[j*stride:][:n]
+		in, at := rows, i+j-inputs
+		if at < 0 {
+			in, at = before, i+j
 		}
+		in = in[at*stride:][:n]
 		if j == 0 {
 			Mul(y, in, w[:n])
 			continue
@@ -52,51 +52,205 @@ func Conv(y, s, x, w, bias, tmp []float32, stride int) {
 	if bias != nil {
 		Add(y, y, bias)
 	}
-	for j := range inputs - 1 {
-		copy(s[j*stride:][:n], s[(j+1)*stride:])
-	}
-	copy(s[(inputs-1)*stride:][:n], x)
 }
 
-// SSM computes a row of a head of Mamba 2's scan: x and y are [dim], b and c [n], s [dim, n].
+// ChunkRows is the number of rows of a scan's chunk.
+const ChunkRows = BlockSlots
+
+// Chunk is a chunk of a scan's head: the state at its start, and of each of the first rows a key, shared by a group of
+// heads, a value kept for the later rows, and minus the sum of the logarithms of the decays so far.
+type Chunk struct {
+	State []float32 // [n, dim]; nil in a sequence's first chunk
+	Keys  []float32 // [ChunkRows, n]
+	Kept  []float32 // [ChunkRows, dim]
+	Logs  []float32 // [ChunkRows]
+}
+
+// Scan computes rows of chunks. A row's result follows from its chunk's state and rows alone, and each sum has one
+// order: the bits do not depend on the rows computed with a row. With L the Logs, weight as in Attention, and K(i) and
+// Q(i) the key's and the query's products with the key of row i, as by DotsF32:
 //
-//	s = fma(b, t*x[p], s*decay), then y[p] = dotF32(s, c) + d*x[p]
+//	s = Σ State[j]*query[j], fused, for j in order, s = s*weight(-L[r]); 0 without State
+//	p[i] = weight(L[i]-L[r])*Q(i) for i ≤ r
+//	y = s + Σ Kept[i]*p[i], fused, for i in order
 //
-// each other step rounded. (Dao and Gu 2024, arXiv:2405.21060)
-func SSM(y, s, x, b, c []float32, t, decay, d float32) {
-	n := len(b)
-	for p, v := range x {
-		row := s[p*n : (p+1)*n]
-		Scale(row, row, decay)
-		AddScaled(row, b, float32(t*v))
-		y[p] = dotF32(row, c) + float32(d*v)
+// and at the chunk's end, from 0 without State,
+//
+//	State[j] = State[j]*weight(-L[last]) + Σ Kept[i]*(weight(L[i]-L[last])*key i[j]), fused, for i in order
+//
+// (Dao and Gu 2024, arXiv:2405.21060, and Yang, Kautz and Hatamizadeh 2024, arXiv:2412.06464)
+type Scan struct {
+	asked, keyed [ChunkRows * ChunkRows]float32 // products of keys with rows' queries, and with rows' keys
+	turned       []float32                      // [n, ChunkRows] keys of a whole chunk
+	weights      scores
+	sums         []float32 // [Quad, dim]
+	total        [Quad]float32
+}
+
+// Meet prepares the rows from to to of a group's heads: queries has theirs, [rows, n]. Delta needs keyed.
+func (s *Scan) Meet(keys, queries []float32, n, from, to int, keyed bool) {
+	for r := from; r < to; r += 2 * dotCols {
+		end := min(r+2*dotCols, to)
+		DotsF32(s.asked[r*ChunkRows:], ChunkRows, keys[:end*n], queries[(r-from)*n:(end-from)*n], n)
+		if keyed {
+			DotsF32(s.keyed[r*ChunkRows:], ChunkRows, keys[:end*n], keys[r*n:end*n], n)
+		}
 	}
 }
 
-// Delta computes a row of a head of the gated delta rule: q and k are [n], v and y [dim], s [n, dim], and held has room
-// for dim numbers.
+// SSM computes the rows from to to of a head of Mamba 2's scan, at multiples of stride in x and y, after Meet. Their
+// Kept are t*x, rounded.
 //
-//	s = s*decay; held = Σ fma(s[j], k[j], held) for j in order
-//	held = (v - held)*beta
-//	s[j] = fma(held, k[j], s[j]); y = Σ fma(s[j], q[j], y) for j in order
+//	y = fma(x, d, y)
+func (s *Scan) SSM(c *Chunk, y, x []float32, stride int, queries []float32, n int, d float32, from, to int) {
+	dim := len(c.Kept) / ChunkRows
+	for r := from; r < to; r += Quad {
+		m := min(Quad, to-r)
+		s.begin(dim)
+		for at := 0; c.State != nil && at < n; at += BlockSlots {
+			for i := range m {
+				copy(s.weights[i][:], queries[(r+i-from)*n+at:(r+i-from+1)*n])
+			}
+			s.add(c.State[at*dim:], min(BlockSlots, n-at))
+		}
+		for i := range m {
+			s.scale(c, i, r+i)
+			s.weigh(c, i, r+i)
+			s.product(i, i, s.asked[:], r+i)
+		}
+		s.add(c.Kept, r+1)
+		for i := range m {
+			sum, at := s.sum(i, dim), (r+i-from)*stride
+			for j := r + 1; j <= r+i; j++ {
+				AddScaled(sum, c.Kept[j*dim:(j+1)*dim], s.weights[i][j])
+			}
+			AddScaled(sum, x[at:at+dim], d)
+			copy(y[at:at+dim], sum)
+		}
+	}
+}
+
+// Delta computes the rows from to to of a head of the gated delta rule, at multiples of stride in v and y, after Meet.
+// Row r keeps, each step rounded,
 //
-// (Yang, Kautz and Hatamizadeh 2024, arXiv:2412.06464)
-func Delta(y, s, q, k, v, held []float32, decay, beta float32) {
-	d := len(v)
-	held = held[:d]
-	clear(held)
-	clear(y)
-	for j, kj := range k {
-		row := s[j*d : (j+1)*d]
-		Scale(row, row, decay)
-		AddScaled(held, row, kj)
+//	Kept[r] = (v - sum)*beta[r-from]
+//
+// where sum is y for the key in place of the query, with the rows i < r alone.
+func (s *Scan) Delta(c *Chunk, y, v []float32, stride int, queries []float32, n int, beta []float32, from, to int) {
+	const pair = Quad / 2 // the sums of keys come first, then of queries
+	dim := len(c.Kept) / ChunkRows
+	for r := from; r < to; r += pair {
+		m := min(pair, to-r)
+		s.begin(dim)
+		for at := 0; c.State != nil && at < n; at += BlockSlots {
+			for i := range m {
+				copy(s.weights[i][:], c.Keys[(r+i)*n+at:(r+i+1)*n])
+				copy(s.weights[pair+i][:], queries[(r+i-from)*n+at:(r+i-from+1)*n])
+			}
+			s.add(c.State[at*dim:], min(BlockSlots, n-at))
+		}
+		for i := range m {
+			s.scale(c, i, r+i)
+			s.scale(c, pair+i, r+i)
+			s.weigh(c, pair+i, r+i)
+			s.product(i, pair+i, s.keyed[:], r+i)
+			s.product(pair+i, pair+i, s.asked[:], r+i)
+		}
+		s.add(c.Kept, r)
+		for i := range m {
+			kept, at := c.Kept[(r+i)*dim:(r+i+1)*dim], (r+i-from)*stride
+			copy(kept, v[at:at+dim])
+			AddScaled(kept, s.sum(i, dim), -1)
+			Scale(kept, kept, beta[r+i-from])
+			AddScaled(s.sum(pair+i, dim), kept, s.weights[pair+i][r+i])
+			copy(y[at:at+dim], s.sum(pair+i, dim))
+			for j := i + 1; j < m; j++ {
+				AddScaled(s.sum(j, dim), kept, s.weights[j][r+i])
+				AddScaled(s.sum(pair+j, dim), kept, s.weights[pair+j][r+i])
+			}
+		}
 	}
-	for p, x := range v {
-		held[p] = float32((x - held[p]) * beta)
+}
+
+// Turn prepares the end of a chunk with these keys, of a group's heads.
+func (s *Scan) Turn(keys []float32, n int) {
+	s.turned = resize(s.turned, n*ChunkRows)
+	for i := range ChunkRows {
+		for j, k := range keys[i*n : (i+1)*n] {
+			s.turned[j*ChunkRows+i] = k
+		}
 	}
-	for j, kj := range k {
-		row := s[j*d : (j+1)*d]
-		AddScaled(row, held, kj)
-		AddScaled(y, row, q[j])
+}
+
+// Advance sets state, perhaps c.State, to the state at the chunk's end, after Turn.
+func (s *Scan) Advance(c *Chunk, state []float32) {
+	const last = ChunkRows - 1
+	dim := len(c.Kept) / ChunkRows
+	if c.State == nil {
+		clear(state)
+	} else {
+		Scale(state, c.State, weight(-c.Logs[last]))
 	}
+	var decays [ChunkRows]float32
+	expSum(decays[:], c.Logs, c.Logs[last])
+	for at := 0; at < len(state); at += Quad * dim {
+		rows := state[at:min(at+Quad*dim, len(state))]
+		m := len(rows) / dim
+		for i := range m {
+			Mul(s.weights[i][:], decays[:], s.turned[(at/dim+i)*ChunkRows:][:ChunkRows])
+		}
+		if m == Quad {
+			addSharedValues(rows, c.Kept, &s.weights, Span{0, ChunkRows}, &s.total)
+			continue
+		}
+		for i := range m {
+			for j := range ChunkRows {
+				AddScaled(rows[i*dim:(i+1)*dim], c.Kept[j*dim:(j+1)*dim], s.weights[i][j])
+			}
+		}
+	}
+}
+
+// begin zeroes the sums.
+func (s *Scan) begin(dim int) {
+	s.sums = resize(s.sums, Quad*dim)
+	clear(s.sums)
+}
+
+// sum returns the i-th sum.
+func (s *Scan) sum(i, dim int) []float32 { return s.sums[i*dim : (i+1)*dim] }
+
+// add adds to each sum n rows, times the sum's weights.
+func (s *Scan) add(rows []float32, n int) {
+	if n > 0 {
+		addSharedValues(s.sums, rows, &s.weights, Span{0, n}, &s.total)
+	}
+}
+
+// scale scales the i-th sum, of the state, by the decay up to row r.
+func (s *Scan) scale(c *Chunk, i, r int) {
+	if c.State != nil {
+		sum := s.sum(i, len(c.Kept)/ChunkRows)
+		Scale(sum, sum, weight(-c.Logs[r]))
+	}
+}
+
+// weigh sets the i-th weights to the decays from rows to row r.
+func (s *Scan) weigh(c *Chunk, i, r int) {
+	n := (r + lanes) &^ (lanes - 1) // more than needed: whole vectors
+	expSum(s.weights[i][:n], c.Logs[:n], c.Logs[r])
+}
+
+// product sets the i-th weights to the j-th times products of row r.
+func (s *Scan) product(i, j int, products []float32, r int) {
+	n := (r + lanes) &^ (lanes - 1)
+	Mul(s.weights[i][:n], s.weights[j][:n], products[r*ChunkRows:][:n])
+}
+
+// resize returns x with n elements, of any values.
+func resize(x []float32, n int) []float32 {
+	if n > cap(x) {
+		return make([]float32, n)
+	}
+	return x[:n]
 }

@@ -2,6 +2,8 @@ package simd
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -28,4 +30,113 @@ func TestSoftplus(t *testing.T) {
 		t.Error("NaN or an infinity")
 	}
 	t.Logf("relative error at most %.3g", worst)
+}
+
+// chunkOf is a chunk of random rows, whose decays are of all sizes.
+func chunkOf(r *rand.Rand, n, dim int, first bool) *Chunk {
+	c := &Chunk{Keys: values(r, ChunkRows*n), Kept: values(r, ChunkRows*dim), Logs: make([]float32, ChunkRows)}
+	if !first {
+		c.State = values(r, n*dim)
+	}
+	sum := float32(0)
+	for i := range c.Logs {
+		sum += float32(r.ExpFloat64() * r.ExpFloat64())
+		c.Logs[i] = sum
+	}
+	return c
+}
+
+// sumByHand is the contract's sum of a row with some products, over the first rows.
+func (c *Chunk) sumByHand(r, n, dim int, by []float32, rows int) []float32 {
+	s := make([]float32, dim)
+	for j := 0; c.State != nil && j < n; j++ {
+		for e := range s {
+			s[e] = fma32(c.State[j*dim+e], by[j], s[e])
+		}
+	}
+	for e := range s {
+		s[e] = float32(s[e] * weight(-c.Logs[r]))
+	}
+	for i := range rows {
+		p := float32(weight(c.Logs[i]-c.Logs[r]) * dotByHand(c.Keys[i*n:(i+1)*n], by))
+		for e := range s {
+			s[e] = fma32(c.Kept[i*dim+e], p, s[e])
+		}
+	}
+	return s
+}
+
+// TestScan states the rows of a chunk and its end by hand, and computes them in steps of all sizes.
+func TestScan(t *testing.T) { eachTier(t, testScan) }
+
+func testScan(t *testing.T) {
+	r := rng(31)
+	for _, x := range []struct {
+		n, dim int
+		first  bool
+	}{{1, 1, false}, {5, 6, true}, {33, 20, false}, {16, 32, false}, {128, 64, false}, {130, 96, false}} {
+		n, dim, rows := x.n, x.dim, ChunkRows
+		c := chunkOf(r, n, dim, x.first)
+		q, v, beta, d := values(r, rows*n), values(r, rows*dim), values(r, rows), float32(0.7)
+		kept, want := slices.Clone(c.Kept), [2][]float32{}
+		for i := range rows {
+			y := c.sumByHand(i, n, dim, q[i*n:(i+1)*n], i+1)
+			for e := range y {
+				want[0] = append(want[0], fma32(v[i*dim+e], d, y[e]))
+			}
+		}
+		for i := range rows {
+			for e, held := range c.sumByHand(i, n, dim, c.Keys[i*n:(i+1)*n], i) {
+				c.Kept[i*dim+e] = float32((v[i*dim+e] - held) * beta[i])
+			}
+			want[1] = append(want[1], c.sumByHand(i, n, dim, q[i*n:(i+1)*n], i+1)...)
+		}
+		end := make([]float32, n*dim)
+		for j := range n {
+			for e := range dim {
+				s := float32(0)
+				if c.State != nil {
+					s = float32(c.State[j*dim+e] * weight(-c.Logs[rows-1]))
+				}
+				for i := range rows {
+					k := float32(weight(c.Logs[i]-c.Logs[rows-1]) * c.Keys[i*n+j])
+					s = fma32(c.Kept[i*dim+e], k, s)
+				}
+				end[j*dim+e] = s
+			}
+		}
+		final := slices.Clone(c.Kept)
+		for _, size := range []int{1, 2, 3, 4, 5, 31, 64} {
+			var s Scan
+			y, twice := make([]float32, rows*dim), make([]float32, 2*rows*dim)
+			copy(c.Kept, kept)
+			for from := 0; from < rows; from += size {
+				to := min(from+size, rows)
+				s.Meet(c.Keys, q[from*n:], n, from, to, false)
+				s.SSM(c, y[from*dim:], v[from*dim:], dim, q[from*n:], n, d, from, to)
+			}
+			equal(t, "ssm", y, want[0])
+			pair := slices.Clone(twice) // rows at twice their length
+			for i := range rows {
+				copy(pair[2*i*dim:], v[i*dim:(i+1)*dim])
+			}
+			clear(c.Kept)
+			for from := 0; from < rows; from += size {
+				to := min(from+size, rows)
+				s.Meet(c.Keys, q[from*n:], n, from, to, true)
+				s.Delta(c, twice[2*from*dim:], pair[2*from*dim:], 2*dim, q[from*n:], n, beta[from:], from, to)
+			}
+			for i := range rows {
+				equal(t, "delta", twice[2*i*dim:][:dim], want[1][i*dim:(i+1)*dim])
+			}
+			equal(t, "kept", c.Kept, final)
+			state := slices.Clone(c.State)
+			if x.first {
+				state = values(r, n*dim) // of others
+			}
+			s.Turn(c.Keys, n)
+			s.Advance(c, state)
+			equal(t, "state", state, end)
+		}
+	}
 }

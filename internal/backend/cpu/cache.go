@@ -27,14 +27,15 @@ func (t KVType) Bytes() int {
 
 // cache holds the pages of all classes. A page is one allocation with a part for each store of its class: keys [heads,
 // PageSize/KeySlots, dim, KeySlots], in the order of simd.Attention, then values [heads, PageSize, dim]. A slot is one
-// allocation with a part for each state, in float32.
+// allocation with a part for each state, in float32, and a page of rows likewise.
 type cache struct {
 	b      *Backend
 	kv     KVType
 	class  map[int]int          // window -> class
-	slots  int                  // their class, negative without states
+	slots  int                  // their class, negative without states; rows are the next one
 	offset map[*graph.KV]int    // of a store in its pages, in elements
 	states map[*graph.State]int // of a state in its slots, in elements
+	rows   map[*graph.State]int // of its rows in their pages, likewise
 	size   []int                // of a page of a class, in elements
 	pages  [][]page             // [class][page]
 	memory arena
@@ -52,18 +53,20 @@ type page struct {
 func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
 	n := len(pool.Classes())
 	c := &cache{b: b, kv: b.o.KV, class: map[int]int{}, slots: -1, offset: map[*graph.KV]int{},
-		states: map[*graph.State]int{},
-		size:   make([]int, n), pages: make([][]page, n), desks: make([]desk, b.o.Threads)}
+		states: map[*graph.State]int{}, rows: map[*graph.State]int{},
+		size: make([]int, n), pages: make([][]page, n), desks: make([]desk, b.o.Threads)}
 	for i, class := range pool.Classes() {
-		if class.Kind == kv.Slot {
+		switch class.Kind {
+		case kv.Slot:
 			c.slots = i
-			continue
+		case kv.Pages, kv.Ring:
+			c.class[class.Window] = i
 		}
-		c.class[class.Window] = i
 	}
 	for _, s := range g.States() {
-		c.states[s] = c.size[c.slots]
+		c.states[s], c.rows[s] = c.size[c.slots], c.size[c.slots+1]
 		c.size[c.slots] += s.Size
+		c.size[c.slots+1] += s.Row() * kv.PageSize
 	}
 	for _, s := range g.KVs() {
 		i := c.class[s.Window]
@@ -131,33 +134,36 @@ func (c *cache) page(class int, id int32) (*page, error) {
 
 // elements returns the type of a class's elements.
 func (c *cache) elements(class int) KVType {
-	if class == c.slots {
+	if c.slots >= 0 && (class == c.slots || class == c.slots+1) {
 		return KVF32
 	}
 	return c.kv
 }
 
-// begin makes the slots of the step's sequences, and zeroes the slots of sequences at their start.
-func (c *cache) begin(s *backend.Step) error {
+// begin makes the slots and the pages of rows of some sequences.
+func (c *cache) begin(seqs ...*kv.Sequence) error {
 	if c.slots < 0 {
 		return nil
 	}
-	for t, seq := range s.Seqs {
-		p, err := c.page(c.slots, seq.Slot(c.slots))
-		if err != nil {
-			return err
+	for i, seq := range seqs {
+		if i > 0 && seq == seqs[i-1] {
+			continue
 		}
-		if s.Pos[t] == 0 {
-			clear(p.f32)
+		for class := c.slots; class <= c.slots+1; class++ {
+			if _, err := c.page(class, seq.Page(class, 0)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// state returns seq's part of s, [size]: a node with a state reads and writes the part in place, row after row. Threads
-// may divide its elements.
-func (c *cache) state(s *graph.State, seq *kv.Sequence) []float32 {
-	return c.pages[c.slots][seq.Slot(c.slots)].f32[c.states[s]:][:s.Size]
+// state returns seq's part of s, [Size], and its rows, of each of State.Rows [Count, PageSize, Size]. A node reads and
+// writes both in place. Threads may divide the elements.
+func (c *cache) state(s *graph.State, seq *kv.Sequence) (state, rows []float32) {
+	state = c.pages[c.slots][seq.Page(c.slots, 0)].f32[c.states[s]:][:s.Size]
+	rows = c.pages[c.slots+1][seq.Page(c.slots+1, 0)].f32[c.rows[s]:][:s.Row()*kv.PageSize]
+	return state, rows
 }
 
 // locate returns the page of position pos, and the places of the keys and the values of head h of store s in the page.

@@ -67,28 +67,44 @@ func (c *cache) WriteStore(s *graph.KV, seq *kv.Sequence, from, to int, data []b
 	})
 }
 
+// eachState calls f with the elements of seq's state and rows, in the order of backend.Portable.
+func (c *cache) eachState(s *graph.State, seq *kv.Sequence, f func(x []float32)) error {
+	if err := c.begin(seq); err != nil {
+		return err
+	}
+	state, rows := c.state(s, seq)
+	f(state)
+	for i := range seq.Len() - seq.Start() {
+		part := rows
+		for _, r := range s.Rows {
+			for j := range r.Count {
+				f(part[(j*kv.PageSize+i)*r.Size:][:r.Size])
+			}
+			part = part[r.Count*kv.PageSize*r.Size:]
+		}
+	}
+	return nil
+}
+
 // ReadState implements backend.Portable.
 func (c *cache) ReadState(s *graph.State, seq *kv.Sequence) (data []byte, err error) {
-	if _, err := c.page(c.slots, seq.Slot(c.slots)); err != nil {
-		return nil, err
-	}
-	for _, v := range c.state(s, seq) {
-		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
-	}
-	return data, nil
+	err = c.eachState(s, seq, func(x []float32) {
+		for _, v := range x {
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+		}
+	})
+	return data, err
 }
 
 // WriteState implements backend.Portable.
 func (c *cache) WriteState(s *graph.State, seq *kv.Sequence, data []byte) error {
-	if len(data) != 4*s.Size {
-		return fmt.Errorf("%d bytes of a state, want %d", len(data), 4*s.Size)
+	if want := 4 * (s.Size + s.Row()*(seq.Len()-seq.Start())); len(data) != want {
+		return fmt.Errorf("%d bytes of a state, want %d", len(data), want)
 	}
-	if _, err := c.page(c.slots, seq.Slot(c.slots)); err != nil {
-		return err
-	}
-	x := c.state(s, seq)
-	for i := range x {
-		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
-	}
-	return nil
+	return c.eachState(s, seq, func(x []float32) {
+		for i := range x {
+			x[i] = math.Float32frombits(binary.LittleEndian.Uint32(data))
+			data = data[4:]
+		}
+	})
 }

@@ -115,7 +115,8 @@ type executable struct {
 
 	// The running step, and its part with wanted logits.
 	step, wanted *backend.Step
-	input        *graph.Node // node replaced by rows of embeddings
+	pieces       []backend.Piece // of the step
+	input        *graph.Node     // node replaced by rows of embeddings
 }
 
 // askedValues are the values open to requests by steps.
@@ -170,9 +171,10 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 		return nil, err
 	}
 	defer e.b.busy.Unlock()
-	if err := c.begin(s); err != nil {
+	if err := c.begin(s.Seqs...); err != nil {
 		return nil, err
 	}
+	e.pieces = s.Pieces(e.pieces[:0])
 	e.step, e.wanted, e.x.node = s, s.Wanted(), nil
 	m := e.b.pool.meter
 	if m != nil {

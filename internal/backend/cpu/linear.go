@@ -18,6 +18,7 @@ type scratch struct {
 	rows   []byte
 	panels [simd.TilePanels]panel.Scratch
 	acc    []float32 // see product.add
+	scan   *simd.Scan
 }
 
 // batch returns the maximum of panels taken through the activations together, so that activations come from the cache.

@@ -3,9 +3,14 @@ package cpu
 import (
 	"errors"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/kv"
 	"github.com/karat-run/karat/internal/simd"
 )
+
+// A chunk of a scan is a page.
+var _ [simd.ChunkRows]struct{} = [kv.PageSize]struct{}{}
 
 // scan lowers a node with a state. Threads divide channels or heads, each through all rows in order: a step's cuts do
 // not show.
@@ -17,18 +22,20 @@ func (p *planner) scan(n *graph.Node, out []float32, in [][]float32) (func() err
 			return nil, err
 		}
 	}
-	var body func(worker, from, to int) error
-	units, grain := n.Shape[0], 1
-	switch e := p.e; n.Op {
-	case graph.Conv:
-		units, grain = n.Shape.Size(), 64
-		body = e.conv(n, out, in[0], transpose(w[0], units), w[1])
-	case graph.SSMScan:
-		body = e.ssm(n, out, in, w)
-	default:
-		body = e.delta(n, out, in, w)
+	if n.Op == graph.Conv {
+		units := n.Shape.Size()
+		body := p.e.conv(n, out, in[0], transpose(w[0], units), w[1])
+		return func() error { return p.e.b.pool.run(units, 64, body) }, nil
 	}
-	return func() error { return p.e.b.pool.run(units, grain, body) }, nil
+	x := &scanning{e: p.e, n: n, out: out, in: in, w: w, heads: n.Shape[0], dim: n.Shape[1]}
+	x.keys, x.queries = in[2], in[3]
+	x.groups, x.size, x.body = n.In[2].Shape[0], n.In[2].Shape[1], x.ssm
+	if n.Op == graph.DeltaScan {
+		x.groups, x.size, x.body = n.In[1].Shape[0], n.In[1].Shape[1], x.delta
+		x.keys, x.queries = in[1], in[0]
+	}
+	x.end, x.keep = x.advance, x.keepKeys
+	return x.run, nil
 }
 
 // transpose returns w [channels, kernel] as [kernel, channels].
@@ -40,9 +47,9 @@ func transpose(w []float32, channels int) []float32 {
 	return t
 }
 
-// state returns the state of a row's sequence for n.
-func (e *executable) state(n *graph.Node, row int) []float32 {
-	return e.step.Cache.(*cache).state(n.State, e.step.Seqs[row])
+// state returns the state and the rows of a piece's sequence for n.
+func (e *executable) state(n *graph.Node, p *backend.Piece) (state, rows []float32) {
+	return e.step.Cache.(*cache).state(n.State, p.Seq)
 }
 
 func (e *executable) conv(n *graph.Node, out, x, w, bias []float32) func(worker, from, to int) error {
@@ -54,51 +61,185 @@ func (e *executable) conv(n *graph.Node, out, x, w, bias []float32) func(worker,
 		if bias != nil {
 			part = bias[from:to]
 		}
-		for t := range e.step.Seqs {
-			simd.Conv(out[t*d+from:t*d+to], e.state(n, t)[from:], x[t*d+from:t*d+to], w[from:], part, s.f32, d)
-		}
-		return nil
-	}
-}
-
-func (e *executable) ssm(
-	n *graph.Node, out []float32, in [][]float32, w [3][]float32,
-) func(worker, from, to int) error {
-	heads, dim, groups, size := n.Shape[0], n.Shape[1], n.In[2].Shape[0], n.In[2].Shape[1]
-	return func(_, from, to int) error {
-		for t := range e.step.Seqs {
-			state := e.state(n, t)
-			for h := from; h < to; h++ {
-				step, decay := simd.Decay(w[0][h], in[1][t*heads+h], w[1][h])
-				at, g := (t*heads+h)*dim, (t*groups+h*groups/heads)*size
-				simd.SSM(out[at:at+dim], state[h*dim*size:(h+1)*dim*size], in[0][at:at+dim],
-					in[2][g:g+size], in[3][g:g+size], step, decay, w[2][h])
+		for i := range e.pieces {
+			p := &e.pieces[i]
+			before, rows := e.state(n, p)
+			for at := 0; at < len(before); at += d {
+				switch {
+				case p.First:
+					clear(before[at+from : at+to])
+				case p.Ends:
+					copy(before[at+from:at+to], rows[len(rows)-len(before)+at+from:])
+				}
+			}
+			for t := p.Row; t < p.Row+p.Rows; t++ {
+				i := p.At + t - p.Row
+				copy(rows[i*d+from:i*d+to], x[t*d+from:])
+				simd.Conv(out[t*d+from:t*d+to], before[from:], rows[from:], i, w[from:], part, s.f32, d)
 			}
 		}
 		return nil
 	}
 }
 
-func (e *executable) delta(
-	n *graph.Node, out []float32, in [][]float32, w [3][]float32,
-) func(worker, from, to int) error {
-	heads, dim, groups, size := n.Shape[0], n.Shape[1], n.In[1].Shape[0], n.In[1].Shape[1]
-	return func(worker, from, to int) error {
-		s := &e.scratch[worker]
-		s.f32 = grow(s.f32, dim+1)
-		tmp, beta := s.f32[:dim], s.f32[dim:]
-		for t := range e.step.Seqs {
-			state := e.state(n, t)
-			for h := from; h < to; h++ {
-				_, decay := simd.Decay(w[0][h], in[3][t*heads+h], w[1][h])
-				simd.Sigmoid(beta, in[4][t*heads+h:][:1])
-				at, g := (t*heads+h)*dim, (t*groups+h*groups/heads)*size
-				simd.Delta(out[at:at+dim], state[h*size*dim:(h+1)*size*dim], in[0][g:g+size],
-					in[1][g:g+size], in[2][at:at+dim], tmp, decay, beta[0])
+// scanning computes a scan's node.
+type scanning struct {
+	e                        *executable
+	n                        *graph.Node
+	out                      []float32
+	in                       [][]float32
+	w                        [3][]float32
+	keys, queries            []float32 // inputs of groups
+	heads, dim, groups, size int
+	turn                     []backend.Piece // the pieces at work
+	body, end, keep          func(worker, from, to int) error
+}
+
+// run computes the first pieces of all sequences, then the second, and so on. Heads share the keys of their group, so
+// the keys of a piece come when all heads have taken the page before, and before all heads' rows.
+func (x *scanning) run() error {
+	for all := x.e.pieces; len(all) > 0; all = all[len(x.turn):] {
+		n, rows, ends := 0, 0, false
+		for ; n < len(all) && all[n].Turn == all[0].Turn; n++ {
+			rows, ends = rows+all[n].Rows, ends || all[n].Ends
+		}
+		grain := 1
+		if rows < fewRows { // the calling thread is done before another begins
+			grain = x.groups
+		}
+		x.turn = all[:n]
+		if ends {
+			if err := x.e.b.pool.run(x.heads, 1, x.end); err != nil {
+				return err
 			}
 		}
-		return nil
+		if err := x.e.b.pool.run(x.groups, grain, x.keep); err != nil {
+			return err
+		}
+		if err := x.e.b.pool.run(x.heads, 1, x.body); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// chunk returns a head's part of a piece's page, or with ends of the page before.
+func (x *scanning) chunk(p *backend.Piece, h int, ends bool) (c simd.Chunk, state []float32) {
+	all, rows := x.e.state(x.n, p)
+	g, part, size := h*x.groups/x.heads, simd.ChunkRows*x.size, simd.ChunkRows*x.dim
+	c.Keys, rows = rows[g*part:(g+1)*part], rows[x.groups*part:]
+	c.Kept, rows = rows[h*size:(h+1)*size], rows[x.heads*size:]
+	c.Logs = rows[h*simd.ChunkRows : (h+1)*simd.ChunkRows]
+	state = all[h*x.size*x.dim : (h+1)*x.size*x.dim]
+	if c.State = state; p.First || ends && p.Second {
+		c.State = nil
+	}
+	return c, state
+}
+
+// scan returns a worker's memory for scans.
+func (x *scanning) scan(worker int) *simd.Scan {
+	s := &x.e.scratch[worker]
+	if s.scan == nil {
+		s.scan = new(simd.Scan)
+	}
+	return s.scan
+}
+
+// advance takes the rows of pages that end into the states of some heads.
+func (x *scanning) advance(worker, from, to int) error {
+	s := x.scan(worker)
+	for i := range x.turn {
+		p := &x.turn[i]
+		for h := from; h < to && p.Ends; h++ {
+			c, state := x.chunk(p, h, true)
+			if h == from || h*x.groups/x.heads != (h-1)*x.groups/x.heads {
+				s.Turn(c.Keys, x.size)
+			}
+			s.Advance(&c, state)
+		}
+	}
+	return nil
+}
+
+// keepKeys keeps the keys of some groups.
+func (x *scanning) keepKeys(_, from, to int) error {
+	for i := range x.turn {
+		p := &x.turn[i]
+		_, rows := x.e.state(x.n, p)
+		for t := range p.Rows {
+			for g := from; g < to; g++ {
+				copy(rows[(g*simd.ChunkRows+p.At+t)*x.size:][:x.size], x.keys[((p.Row+t)*x.groups+g)*x.size:])
+			}
+		}
+	}
+	return nil
+}
+
+// meet sets s to the rows of p, of the group of head h, if the group's first head among those from a worker's first
+// on. It returns the group's queries.
+func (x *scanning) meet(s *simd.Scan, p *backend.Piece, c *simd.Chunk, queries []float32, h int, first bool) {
+	g := h * x.groups / x.heads
+	if !first && g == (h-1)*x.groups/x.heads {
+		return
+	}
+	for t := range p.Rows {
+		copy(queries[t*x.size:(t+1)*x.size], x.queries[((p.Row+t)*x.groups+g)*x.size:])
+	}
+	s.Meet(c.Keys, queries, x.size, p.At, p.At+p.Rows, x.n.Op == graph.DeltaScan)
+}
+
+// ssm computes the rows of some heads of Mamba 2's scan.
+func (x *scanning) ssm(worker, from, to int) error {
+	s, m := x.scan(worker), &x.e.scratch[worker]
+	m.f32 = grow(m.f32, simd.ChunkRows*x.size)
+	for i := range x.turn {
+		p := &x.turn[i]
+		for h := from; h < to; h++ {
+			c, _ := x.chunk(p, h, false)
+			x.meet(s, p, &c, m.f32, h, h == from)
+			at := (p.Row*x.heads + h) * x.dim
+			for t := range p.Rows {
+				step := x.decay(p, &c, h, t, x.in[1])
+				simd.Scale(c.Kept[(p.At+t)*x.dim:(p.At+t+1)*x.dim], x.in[0][at+t*x.heads*x.dim:][:x.dim], step)
+			}
+			s.SSM(&c, x.out[at:], x.in[0][at:], x.heads*x.dim, m.f32, x.size, x.w[2][h], p.At, p.At+p.Rows)
+		}
+	}
+	return nil
+}
+
+// decay keeps the decays up to a piece's t-th row, and returns the length of its step.
+func (x *scanning) decay(p *backend.Piece, c *simd.Chunk, h, t int, in []float32) float32 {
+	step, log := simd.Decay(x.w[0][h], in[(p.Row+t)*x.heads+h], x.w[1][h])
+	sum := float32(0)
+	if r := p.At + t; r > 0 {
+		sum = c.Logs[r-1]
+	}
+	c.Logs[p.At+t] = sum - log
+	return step
+}
+
+// delta computes the rows of some heads of the gated delta rule.
+func (x *scanning) delta(worker, from, to int) error {
+	s, m := x.scan(worker), &x.e.scratch[worker]
+	m.f32 = grow(m.f32, simd.ChunkRows*(x.size+1))
+	queries, beta := m.f32[simd.ChunkRows:], m.f32[:simd.ChunkRows]
+	for i := range x.turn {
+		p := &x.turn[i]
+		for h := from; h < to; h++ {
+			c, _ := x.chunk(p, h, false)
+			x.meet(s, p, &c, queries, h, h == from)
+			for t := range p.Rows {
+				x.decay(p, &c, h, t, x.in[3])
+				beta[t] = x.in[4][(p.Row+t)*x.heads+h]
+			}
+			simd.Sigmoid(beta[:p.Rows], beta[:p.Rows])
+			at := (p.Row*x.heads + h) * x.dim
+			s.Delta(&c, x.out[at:], x.in[2][at:], x.heads*x.dim, queries, x.size, beta, p.At, p.At+p.Rows)
+		}
+	}
+	return nil
 }
 
 // poolRows makes a row for each wanted sequence.

@@ -12,9 +12,24 @@ import (
 // cache holds float64 keys and values, a store for each writing layer, and
 // float64 states.
 type cache struct {
-	stores map[int]*store             // by graph.KV.Layer
-	states map[*graph.State][]float64 // [slot, size]
-	class  int                        // of the slots
+	stores map[int]*store // by graph.KV.Layer
+	states map[*graph.State]*states
+	class  int // of the slots; their rows are the next one
+}
+
+// states are the places of a state.
+type states struct {
+	size  int // of the state
+	width int // of a row of the node's inputs
+	slots map[int32][]float64
+	pages map[int32]*replay
+}
+
+// replay is the inputs of a page's rows, and the state after those before position at.
+type replay struct {
+	rows  []float64 // [PageSize, width]
+	state []float64
+	at    int
 }
 
 // store is a layer's keys and values, [slot, heads·dim], a slot being
@@ -33,9 +48,16 @@ func (b Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) 
 		pool.Back(h)
 		return h, nil
 	}
-	c := &cache{map[int]*store{}, map[*graph.State][]float64{}, slices.Index(pool.Classes(), kv.Class{Kind: kv.Slot})}
-	for _, s := range g.States() {
-		c.states[s] = nil
+	c := &cache{map[int]*store{}, map[*graph.State]*states{}, slices.Index(pool.Classes(), kv.Class{Kind: kv.Slot})}
+	for _, n := range g.Nodes {
+		if n.State == nil {
+			continue
+		}
+		s := &states{n.State.Size, 0, map[int32][]float64{}, map[int32]*replay{}}
+		for _, x := range n.In {
+			s.width += x.Shape.Size()
+		}
+		c.states[n.State] = s
 	}
 	for _, s := range g.KVs() {
 		if c.stores[s.Layer] != nil {
@@ -55,9 +77,12 @@ func (c *cache) PageBytes(class int) (n int64) {
 			n += 8 * int64(s.width+s.wide) * kv.PageSize
 		}
 	}
-	for s := range c.states {
-		if c.class == class {
-			n += 8 * int64(s.Size)
+	for _, s := range c.states {
+		switch class {
+		case c.class:
+			n += 8 * int64(s.size)
+		case c.class + 1:
+			n += 8 * int64(s.width*kv.PageSize+s.size)
 		}
 	}
 	return n
@@ -75,10 +100,15 @@ func (c *cache) Copy(class int, from, to int32) error {
 			s.put(int(to)*kv.PageSize+i, s.k[at*s.width:][:s.width], s.v[at*s.wide:][:s.wide])
 		}
 	}
-	for s := range c.states {
-		if c.class == class {
-			src := c.at(s, from)
-			copy(c.at(s, to), src)
+	for _, s := range c.states {
+		switch class {
+		case c.class:
+			copy(s.slot(to), s.slot(from))
+		case c.class + 1:
+			dst, src := s.page(to), s.page(from)
+			copy(dst.rows, src.rows)
+			copy(dst.state, src.state)
+			dst.at = src.at
 		}
 	}
 	return nil
@@ -92,36 +122,25 @@ func (c *cache) Bytes() int64 {
 		n += 8 * (len(s.k) + len(s.v))
 	}
 	for _, s := range c.states {
-		n += 8 * len(s)
+		n += 8 * (s.size*len(s.slots) + (s.width*kv.PageSize+s.size)*len(s.pages))
 	}
 	return int64(n)
 }
 
-// begin makes room for the states of the step's sequences, and zeroes the states of new sequences.
-func (c *cache) begin(s *backend.Step) {
-	for state := range c.states {
-		for t, q := range s.Seqs {
-			if x := c.at(state, q.Slot(c.class)); s.Pos[t] == 0 {
-				clear(x)
-			}
-		}
+// slot returns the state in a slot.
+func (s *states) slot(id int32) []float64 {
+	if s.slots[id] == nil {
+		s.slots[id] = make([]float64, s.size)
 	}
+	return s.slots[id]
 }
 
-// at makes room for s in a slot, and returns s there, [size].
-func (c *cache) at(s *graph.State, slot int32) []float64 {
-	all := c.states[s]
-	if short := (int(slot)+1)*s.Size - len(all); short > 0 {
-		all = append(all, make([]float64, short)...)
-		c.states[s] = all
+// page returns a page of rows.
+func (s *states) page(id int32) *replay {
+	if s.pages[id] == nil {
+		s.pages[id] = &replay{make([]float64, kv.PageSize*s.width), make([]float64, s.size), 0}
 	}
-	return all[int(slot)*s.Size:][:s.Size]
-}
-
-// state returns q's part of s, [size]: a node with a state reads and writes the part in place,
-// row after row.
-func (c *cache) state(s *graph.State, q *kv.Sequence) []float64 {
-	return c.at(s, q.Slot(c.class))
+	return s.pages[id]
 }
 
 // find returns the store of k: the store of k.Layer, whatever the window.

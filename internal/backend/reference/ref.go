@@ -103,11 +103,9 @@ func (x *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	if err := x.kept.Check(s); err != nil {
 		return nil, err
 	}
-	c, ok := s.Cache.(*cache)
-	if !ok {
+	if _, ok := s.Cache.(*cache); !ok {
 		return nil, errors.New("the step's cache is not this backend's")
 	}
-	c.begin(s)
 	x.positions = x.positions[:0]
 	for _, p := range s.Pos {
 		x.positions = append(x.positions, int(p))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/kv"
 )
 
 // node computes a node of a step: operations over the step first, then the rest.
@@ -40,10 +41,16 @@ func (x *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]flo
 	case graph.Pool:
 		return x.pool(n, in[0], s)
 	case graph.Conv, graph.SSMScan, graph.DeltaScan:
-		state := func(row int) []float64 { return c.state(n.State, s.Seqs[row]) }
-		y, err := x.e.recur(n, in, x.e.num, x.e.Spec(n).Scan, state)
+		y := make([]float64, 0, len(s.Seqs)*n.Shape.Size())
+		for _, p := range pieces(s) {
+			part, err := x.recur(n, parted(n, in, p.Row, p.Rows), &p, c)
+			if err != nil {
+				return nil, err
+			}
+			y = append(y, part...)
+		}
 		x.e.num.store(y)
-		return y, err
+		return y, nil
 	case graph.RoPE:
 		in = [][]float64{slices.Clone(in[0])}
 	case graph.Experts:
@@ -55,6 +62,63 @@ func (x *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]flo
 		}
 	}
 	return spec.rowwise(x.e, in, x.positions)
+}
+
+// pieces returns the pieces of s in order of their rows.
+func pieces(s *backend.Step) []backend.Piece {
+	all := s.Pieces(nil)
+	slices.SortFunc(all, func(a, b backend.Piece) int { return a.Row - b.Row })
+	return all
+}
+
+// parted returns n rows of a node's inputs.
+func parted(node *graph.Node, in [][]float64, first, n int) (part [][]float64) {
+	for i, x := range in {
+		size := node.In[i].Shape.Size()
+		part = append(part, x[first*size:(first+n)*size])
+	}
+	return part
+}
+
+// recur computes a piece of a node with a state, row after row, from the state before: kept after the last row
+// computed, or made again of the page's inputs.
+func (x *executable) recur(n *graph.Node, in [][]float64, p *backend.Piece, c *cache) ([]float64, error) {
+	s := c.states[n.State]
+	start, page := s.slot(p.Seq.Page(c.class, 0)), s.page(p.Seq.Page(c.class+1, 0))
+	run := func(in [][]float64) ([]float64, error) {
+		return x.e.recur(n, in, x.e.num, x.e.Spec(n).Scan, func(int) []float64 { return page.state })
+	}
+	before := p.At
+	if p.Ends {
+		before = kv.PageSize
+	}
+	if before == 0 || page.at != p.Pos {
+		clear(page.state)
+		if !p.First && !(p.Ends && p.Second) {
+			copy(page.state, start)
+		}
+		rows := make([][]float64, len(in))
+		for i := range before {
+			row := page.rows[i*s.width : (i+1)*s.width]
+			for j, v := range n.In {
+				rows[j], row = append(rows[j], row[:v.Shape.Size()]...), row[v.Shape.Size():]
+			}
+		}
+		if _, err := run(rows); err != nil {
+			return nil, err
+		}
+	}
+	if p.Ends {
+		copy(start, page.state)
+	}
+	for i := range p.Rows {
+		row := page.rows[(p.At+i)*s.width:]
+		for _, v := range parted(n, in, i, 1) {
+			row = row[copy(row, v):]
+		}
+	}
+	page.at = p.Pos + p.Rows
+	return run(in)
 }
 
 // replace puts embeddings other than nil in place of rows of y.

@@ -16,9 +16,9 @@ type cache struct {
 	b      *Backend
 	pool   *kv.Pool
 	class  map[int]int // window -> class of the pool
-	slots  int         // their class, negative without states
+	slots  int         // their class, negative without states; rows are the next one
 	stores map[*graph.KV]*store
-	states map[*graph.State]*states
+	states map[*graph.State]*[2]*states
 	tables [extents][]gpu.Buffer // by class
 	parts  gpu.Buffer            // attention's parts of pages, nil until divided
 	ahead  bool                  // rows see later ones
@@ -56,29 +56,40 @@ func (s *store) bytes(pages int) (n int) {
 	return n
 }
 
-// states is one state of all sequences, [slots, size]. For a sequence's first row the kernels take zeros, whatever the
-// slot holds.
+// states is one state of all sequences, or its rows. In a sequence's first page the kernels take zeros for the state,
+// whatever the slot holds.
 type states struct {
-	size, slots int
-	values      gpu.Buffer
+	class, size, slots int
+	values             gpu.Buffer // [slots, size]
+}
+
+// statesOf returns a state and its rows. A scan keeps the decays of a row for each 64 numbers of a head.
+func (c *cache) statesOf(s *graph.State) *[2]*states {
+	row := s.Row()
+	if s.Name == "scan" {
+		values, decays := s.Rows[1], s.Rows[2]
+		row += decays.Count * ((values.Size+63)/64 - 1)
+	}
+	return &[2]*states{{class: c.slots, size: s.Size}, {class: c.slots + 1, size: row * kv.PageSize}}
 }
 
 // NewCache implements backend.Backend. There is no room until something is stored.
 func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
 	c := &cache{b: b, pool: pool, class: map[int]int{}, slots: -1, stores: map[*graph.KV]*store{},
-		states: map[*graph.State]*states{}}
+		states: map[*graph.State]*[2]*states{}}
 	for x := range c.tables {
 		c.tables[x] = make([]gpu.Buffer, len(pool.Classes()))
 	}
 	for i, class := range pool.Classes() {
-		if class.Kind == kv.Slot {
+		switch class.Kind {
+		case kv.Slot:
 			c.slots = i
-			continue
+		case kv.Pages, kv.Ring:
+			c.class[class.Window] = i
 		}
-		c.class[class.Window] = i
 	}
 	for _, s := range g.States() {
-		c.states[s] = &states{size: s.Size}
+		c.states[s] = c.statesOf(s)
 	}
 	words := func(elements int) int {
 		if b.o.F32KV {
@@ -102,9 +113,11 @@ func (c *cache) PageBytes(class int) (n int64) {
 			n += int64(s.bytes(1))
 		}
 	}
-	for _, s := range c.states {
-		if class == c.slots {
-			n += 4 * int64(s.size)
+	for _, both := range c.states {
+		for _, s := range both {
+			if s.class == class {
+				n += 4 * int64(s.size)
+			}
 		}
 	}
 	return n
@@ -132,16 +145,18 @@ func (c *cache) Copy(class int, from, to int32) error {
 			}
 		}
 	}
-	for state, s := range c.states {
-		if class != c.slots {
-			continue
-		}
-		err := c.room(s, int(to)+1)
-		if err == nil {
-			err = c.move(s.values, from, to, 4*s.size)
-		}
-		if err != nil {
-			return fmt.Errorf("state %s of layer %d: %w", state.Name, state.Layer, err)
+	for state, both := range c.states {
+		for _, s := range both {
+			if s.class != class {
+				continue
+			}
+			err := c.room(s, int(to)+1)
+			if err == nil {
+				err = c.move(s.values, from, to, 4*s.size)
+			}
+			if err != nil {
+				return fmt.Errorf("state %s of layer %d: %w", state.Name, state.Layer, err)
+			}
 		}
 	}
 	return nil
@@ -166,7 +181,7 @@ func (c *cache) room(s *states, slots int) error {
 	if slots <= s.slots {
 		return nil
 	}
-	slots = max(slots, min(2*s.slots, c.b.memory.limit/(4*max(s.size, 1)), c.pool.Most(c.slots)))
+	slots = max(slots, min(2*s.slots, c.b.memory.limit/(4*max(s.size, 1)), c.pool.Most(s.class)))
 	made, err := c.b.memory.enlarged("states", s.values, 4*s.size*s.slots, 4*max(s.size, 1)*slots)
 	if err != nil {
 		return err
@@ -181,8 +196,10 @@ func (c *cache) Bytes() (n int64) {
 	for _, s := range c.stores {
 		n += int64(s.bytes(s.pages))
 	}
-	for _, s := range c.states {
-		n += 4 * int64(s.size*s.slots)
+	for _, both := range c.states {
+		for _, s := range both {
+			n += 4 * int64(s.size*s.slots)
+		}
 	}
 	return n
 }
@@ -196,8 +213,8 @@ func (c *cache) Close() error {
 			c.b.memory.release(*b.buffer)
 		}
 	}
-	for _, s := range c.states {
-		c.b.memory.release(s.values)
+	for _, both := range c.states {
+		c.b.memory.release(both[0].values, both[1].values)
 	}
 	for _, tables := range c.tables {
 		c.b.memory.release(tables...)
@@ -231,15 +248,17 @@ func (c *cache) reserve(s [extents]*backend.Step, steps int, splits []*split) er
 
 // store makes room for keys and values.
 func (c *cache) store(s *backend.Step, steps int) error {
-	for state, room := range c.states {
-		for _, seq := range s.Seqs {
-			if err := c.room(room, int(seq.Slot(c.slots))+1); err != nil {
-				return fmt.Errorf("state %s of layer %d: %w", state.Name, state.Layer, err)
+	for state, both := range c.states {
+		for _, room := range both {
+			for _, seq := range s.Seqs {
+				if err := c.room(room, int(seq.Page(room.class, 0))+1); err != nil {
+					return fmt.Errorf("state %s of layer %d: %w", state.Name, state.Layer, err)
+				}
 			}
 		}
 	}
 	for class := range c.tables[every] {
-		if class == c.slots {
+		if c.isState(class) {
 			continue
 		}
 		pages := 0
@@ -324,13 +343,26 @@ func tableOf(kv *graph.KV, x extent) binding {
 	})
 }
 
-func stateOf(s *graph.State) binding {
+// stateOf binds a state, or its rows.
+func stateOf(s *graph.State, rows bool) binding {
 	return late(func(c *cache) (gpu.Buffer, error) {
-		if c.states[s] == nil {
+		both := c.states[s]
+		switch {
+		case both == nil:
 			return nil, fmt.Errorf("the cache has no state %s of layer %d", s.Name, s.Layer)
+		case rows:
+			return both[1].values, nil
 		}
-		return c.states[s].values, nil
+		return both[0].values, nil
 	})
+}
+
+// slotsOf binds the table of slots.
+var slotsOf = late(func(c *cache) (gpu.Buffer, error) { return c.tables[every][c.slots], nil })
+
+// isState reports whether a class is of slots or of rows.
+func (c *cache) isState(class int) bool {
+	return c.slots >= 0 && (class == c.slots || class == c.slots+1)
 }
 
 // partsOf binds attention's parts of pages.
@@ -366,9 +398,11 @@ func (c *cache) grow(s *store, n int) error {
 
 // table returns the table of a class: four words for each row, namely its slot, the place of its list of pages, the
 // index in the sequence of the list's first page, and its position; then the lists, one for each run of rows of a
-// sequence, each after the run's last position. For the class of slots there are no lists, and the four words are the
-// slot, 0, 0 and the position.
+// sequence, each after the run's last position.
 func (c *cache) table(s *backend.Step, class int) []byte {
+	if c.isState(class) {
+		return c.slotTable(s)
+	}
 	var window int
 	for w, i := range c.class {
 		if i == class {
@@ -379,10 +413,6 @@ func (c *cache) table(s *backend.Step, class int) []byte {
 	var listed, first int
 	for t, seq := range s.Seqs {
 		pos := int(s.Pos[t])
-		if class == c.slots {
-			copy(words[4*t:], []uint32{uint32(seq.Slot(class)), 0, 0, uint32(pos)})
-			continue
-		}
 		if t == 0 || seq != s.Seqs[t-1] {
 			words = append(words, uint32(seq.Len()-1))
 			listed, first = len(words), 0
@@ -399,6 +429,32 @@ func (c *cache) table(s *backend.Step, class int) []byte {
 		}
 		slot := int(seq.Page(class, pos))*kv.PageSize + pos%kv.PageSize
 		copy(words[4*t:], []uint32{uint32(slot), uint32(listed), uint32(first), uint32(pos)})
+	}
+	return bytesIn(words)
+}
+
+// slotTable returns four words for each row: its slot, its page of rows, the flags of pieces.wgsl, and its position.
+func (c *cache) slotTable(s *backend.Step) []byte {
+	const first, ends, second, last = 1, 2, 4, 8
+	words := make([]uint32, 4*len(s.Seqs))
+	for _, p := range s.Pieces(nil) {
+		for t := p.Row; t < p.Row+p.Rows; t++ {
+			flags := uint32(0)
+			if p.First {
+				flags |= first
+			}
+			if p.Ends && t == p.Row {
+				flags |= ends
+			}
+			if p.Second {
+				flags |= second
+			}
+			if end := p.Row + p.Rows; end == len(s.Seqs) || s.Seqs[end] != p.Seq {
+				flags |= last
+			}
+			copy(words[4*t:], []uint32{uint32(p.Seq.Page(c.slots, 0)), uint32(p.Seq.Page(c.slots+1, 0)), flags,
+				uint32(s.Pos[t])})
+		}
 	}
 	return bytesIn(words)
 }

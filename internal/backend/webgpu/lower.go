@@ -3,7 +3,6 @@ package webgpu
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
@@ -21,7 +20,7 @@ var lowerings = map[graph.Op]func(p *planner, l *lowered){
 	graph.GLU: lowerElements, graph.Act: lowerElements, graph.ScalePos: lowerScalePos,
 	graph.Rows: lowerPick, graph.View: lowerPick, graph.Concat: lowerConcat, graph.Slice: lowerSlice,
 	graph.Route: lowerRoute, graph.Experts: lowerExperts, graph.Pool: lowerPool,
-	graph.Conv: lowerScan, graph.SSMScan: lowerScan, graph.DeltaScan: lowerScan,
+	graph.Conv: lowerConv, graph.SSMScan: lowerScan, graph.DeltaScan: lowerScan,
 }
 
 // lower makes l's dispatches and its buffer, unless another node's dispatches compute l.
@@ -189,53 +188,36 @@ func lowerPool(p *planner, l *lowered) {
 	p.add(l, "pool", v, params{"size": n.Shape.Size()}, elements(n.Shape.Size()), p.values[n], p.values[n.In[0]], spans)
 }
 
-// lowerScan lowers a node with a state. An invocation takes a channel, or a number of a head, through all rows; the
-// host writes slots and positions. To keep a shader to 8 buffers, the host also writes a DeltaScan's weights, before
-// the slots.
-func lowerScan(p *planner, l *lowered) {
+// lowerConv lowers a Conv. An invocation takes a channel through all rows.
+func lowerConv(p *planner, l *lowered) {
 	n := l.node
-	var shader string
-	var numbers params
-	var v any
-	var head []float32
-	switch n.Op {
-	case graph.Conv:
-		shader, v = "conv", variant{"Bias": len(n.W) > 1}
-		numbers = params{"size": n.Shape.Size(), "inputs": n.W[0].Shape[1]}
-	case graph.SSMScan:
-		shader, numbers = "ssm", params{"heads": n.Shape[0], "size": n.Shape[1], "groups": n.In[2].Shape[0],
-			"n": n.In[2].Shape[1]}
-	default:
-		shader, numbers = "delta", params{"heads": n.Shape[0], "size": n.Shape[1], "groups": n.In[1].Shape[0],
-			"n": n.In[1].Shape[1]}
-		for _, w := range n.W {
-			head = append(head, must(widened(w))...)
-		}
-	}
-	bindings := []binding{p.values[n], stateOf(n.State), p.slots(l, head)}
-	for _, x := range n.In {
-		bindings = append(bindings, p.values[x])
-	}
-	if head == nil {
-		bindings = append(bindings, p.vector(n.W...))
-	}
-	p.add(l, shader, v, numbers, func(int) (x, y, z int) { return flat((n.Shape.Size() + 63) / 64) }, bindings...)
+	numbers := params{"size": n.Shape.Size(), "inputs": n.W[0].Shape[1]}
+	p.add(l, "conv", variant{"Bias": len(n.W) > 1}, numbers, func(int) (x, y, z int) {
+		return flat((n.Shape.Size() + 63) / 64)
+	}, p.values[n], stateOf(n.State, false), stateOf(n.State, true), slotsOf, p.values[n.In[0]], p.vector(n.W...))
 }
 
-// slots makes the host write a head, and the slot and the position of each row.
-func (p *planner) slots(l *lowered, head []float32) gpu.Buffer {
-	b := must(p.b.memory.empty("slots", 4*(len(head)+2*p.most(l.node))))
-	l.given = &given{b, len(head), 2, l.extent, func(s *backend.Step, to []byte) error {
-		for _, v := range head {
-			binary.LittleEndian.PutUint32(to, math.Float32bits(v))
-			to = to[4:]
-		}
-		c := s.Cache.(*cache)
-		for i, seq := range s.Seqs {
-			binary.LittleEndian.PutUint32(to[8*i:], uint32(seq.Slot(c.slots)))
-			binary.LittleEndian.PutUint32(to[8*i+4:], uint32(s.Pos[i]))
-		}
-		return nil
-	}}
-	return b
+// lowerScan lowers a scan: what each row has for itself, the rows in order, and the keys to keep for later steps, since
+// all workgroups of the rows read the kept keys.
+func lowerScan(p *planner, l *lowered) {
+	n, v := l.node, variant{"Delta": l.node.Op == graph.DeltaScan}
+	heads, size := n.Shape[0], n.Shape[1]
+	in := make([]gpu.Buffer, len(n.In))
+	for i, x := range n.In {
+		in[i] = p.values[x]
+	}
+	of, queries, keys, values := n.In[2], in[3], in[2], in[0]
+	steps := must(p.b.memory.empty("decays", 16*heads*p.most(n)))
+	own := []binding{steps, in[1], p.vector(n.W...)}
+	if n.Op == graph.DeltaScan {
+		of, queries, keys, values = n.In[1], in[0], in[1], in[2]
+		own = []binding{steps, in[3], p.vector(n.W...), in[4]}
+	}
+	p.add(l, "decays", v, params{"heads": heads}, elements(heads), own...)
+	kept := stateOf(n.State, true)
+	p.add(l, "scan", v, params{"heads": heads, "size": size, "groups": of.Shape[0], "n": of.Shape[1]},
+		func(int) (x, y, z int) { return flat(heads * ((size + 63) / 64)) },
+		p.values[n], stateOf(n.State, false), kept, slotsOf, queries, keys, values, steps)
+	row := of.Shape.Size() + heads*(size+(size+63)/64)
+	p.add(l, "keep", nil, params{"keys": of.Shape.Size(), "row": row}, elements(of.Shape.Size()), kept, slotsOf, keys)
 }

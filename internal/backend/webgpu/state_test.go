@@ -10,13 +10,12 @@ import (
 	"github.com/karat-run/karat/internal/kv"
 )
 
-// TestCopies: slots are zero where a sequence starts, and keep what they hold while there
-// come more; pages and slots are copied.
+// TestCopies: slots, pages and rows keep what they hold while there come more, and are copied.
 func TestCopies(t *testing.T) {
 	d := device(t)
 	b := New(d, Options{F32KV: true})
 	defer b.Close()
-	store, state := &graph.KV{Heads: 1, Dim: 2}, &graph.State{Name: "scan", Size: 5}
+	store, state := &graph.KV{Heads: 1, Dim: 2}, &graph.State{Name: "conv", Size: 5, Rows: []graph.Run{{Count: 1, Size: 1}}}
 	g := &graph.Graph{Nodes: []*graph.Node{{Op: graph.StoreKV, Attr: store}, {State: state}}}
 	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 256, Chunk: 256})
 	made, err := b.NewCache(g, pool)
@@ -25,12 +24,15 @@ func TestCopies(t *testing.T) {
 	}
 	defer made.Close()
 	c := made.(*cache)
-	const pages, slots, page = 0, 1, 2 * 4 * kv.PageSize
+	const pages, slots, rows, page = 0, 1, 2, 2 * 4 * kv.PageSize
 	if n := c.PageBytes(pages); n != 2*page {
 		t.Errorf("a page has %d bytes, want %d", n, 2*page)
 	}
 	if n := c.PageBytes(slots); n != 20 {
 		t.Errorf("a slot has %d bytes, want 20", n)
+	}
+	if n := c.PageBytes(rows); n != 4*kv.PageSize {
+		t.Errorf("a page of rows has %d bytes, want %d", n, 4*kv.PageSize)
 	}
 	run := func(record func(l *gpu.List)) {
 		t.Helper()
@@ -51,14 +53,17 @@ func TestCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	ones := slices.Repeat([]byte{1}, page)
-	x := c.states[state]
-	run(func(l *gpu.List) { l.Write(x.values, 0, ones[:40]) })
+	x, y := c.states[state][0], c.states[state][1]
+	run(func(l *gpu.List) {
+		l.Write(x.values, 0, ones[:40])
+		l.Write(y.values, 0, ones[:8*kv.PageSize])
+	})
 	k := c.stores[store]
 	run(func(l *gpu.List) { l.Write(k.keys, page*int(seqs[1].Page(pages, 0)), ones) })
 	for _, copied := range []struct {
 		class    int
 		from, to int32
-	}{{slots, seqs[1].Slot(slots), 6}, {pages, seqs[1].Page(pages, 0), 9}} {
+	}{{slots, seqs[1].Page(slots, 0), 6}, {rows, seqs[1].Page(rows, 0), 3}, {pages, seqs[1].Page(pages, 0), 9}} {
 		if err := c.Copy(copied.class, copied.from, copied.to); err != nil {
 			t.Fatal(err)
 		}
@@ -73,8 +78,9 @@ func TestCopies(t *testing.T) {
 		got  []byte
 		x    byte
 	}{
-		{"a slot", read(x.values, int(seqs[1].Slot(slots)), 20), 1},
+		{"a slot", read(x.values, int(seqs[1].Page(slots, 0)), 20), 1},
 		{"its copy", read(x.values, 6, 20), 1},
+		{"a copy of rows", read(y.values, 3, 4*kv.PageSize), 1},
 		{"keys", read(k.keys, int(seqs[1].Page(pages, 0)), page), 1},
 		{"their copy", read(k.keys, 9, page), 1},
 		{"values", read(k.values, 9, page), 0},

@@ -2,7 +2,7 @@
 // graphs of every operation and compares what a backend computes with package
 // ref, which is the operations' meaning.
 //
-// Files, users before the used: backendtest.go, value.go, special.go, state.go, attribute.go, adapter.go, hook.go,
+// Files, users before the used: backendtest.go, value.go, special.go, attribute.go, adapter.go, hook.go,
 // decoder.go, operation.go, part.go, row.go, scan.go, sequence.go, step.go, sketch.go, machine.go, weight.go.
 package backendtest
 

@@ -117,6 +117,7 @@ func (m *machine) step(parts ...part) *backend.Step {
 		}
 		seq := m.seqs[p.seq]
 		at := seq.Len()
+		seq.Commit(make([]int32, at)) // by the steps before
 		if err := seq.Grow(len(p.tokens)); err != nil {
 			m.t.Fatal(err)
 		}

@@ -113,11 +113,32 @@ func Hybrid(t testing.TB, seed uint64) *graph.Graph {
 }
 
 // states runs sequences of a model that keeps states in common steps, and compares all
-// logits with ref's, and bit for bit with other cuts, and with slots that others had.
+// logits with ref's, and bit for bit with other cuts, with rows that come once more behind positions
+// that were dropped, and with slots that others had.
 func (s *suite) states(t *testing.T) {
 	g := Hybrid(t, 20)
-	lengths := []int{90, 40, 25}
-	m, got := s.together(t, g, lengths, 1, 7, 155)
+	lengths := []int{150, 40, 25}
+	m, got := s.together(t, g, lengths, 1, 7, 63, 64, 215)
+	size := len(got[0]) / lengths[0]
+	ref := wanted(t, g, 64)
+	ref.collect(schedule(1, 64, lengths...))
+	for _, cut := range []int{149, 135, 128, 142} {
+		p := part{seq: 0}
+		for pos := cut; pos < lengths[0]; pos++ {
+			p.tokens = append(p.tokens, text(0, pos))
+		}
+		for _, x := range []*machine{m, ref} {
+			x.seqs[0].Commit(make([]int32, lengths[0]))
+			if n := x.seqs[0].Truncate(cut); n != cut {
+				t.Fatalf("%d positions are left of %d", n, cut)
+			}
+		}
+		again, want := m.forward(p), ref.forward(p)
+		(&worst{}).compare(t, "behind dropped positions", again, want, s.tol.Layer)
+		if s.tol.SameBits && !sameBits(again, got[0][cut*size:]) {
+			t.Errorf("behind %d positions, others having been dropped, rows have other bits", cut)
+		}
+	}
 	if !s.tol.SameBits {
 		return
 	}

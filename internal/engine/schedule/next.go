@@ -141,7 +141,6 @@ func (s *Schedule) take(w *Work, r *room) {
 	q, decodes := w.Seq, w.decodes()
 	at := q.Pages.Len()
 	n := s.share(w, min(w.all()-at, r.rows), r)
-	n = q.Pages.Cut(n, w.all()-at-n)
 	first := max(w.all()-w.Wanted, w.given) // of the rows with wanted logits
 	if n = min(n, max(first-at, 0)+r.outputs); n == 0 || s.Entire && n < w.all()-at {
 		return

@@ -126,7 +126,8 @@ func (p *Pace) draft(batch []*Work, most int) {
 // likeliest returns the work of the step whose next row of a draft has the best odds, nil where no draft goes on.
 func likeliest(batch []*Work) (best *Work) {
 	for _, w := range batch {
-		if w.drafted < len(w.Odds) && (best == nil || w.Odds[w.drafted] > best.Odds[best.drafted]) {
+		most := min(len(w.Odds), w.Seq.Pages.Droppable())
+		if w.drafted < most && (best == nil || w.Odds[w.drafted] > best.Odds[best.drafted]) {
 			best = w
 		}
 	}
