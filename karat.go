@@ -116,6 +116,9 @@ type KVType string
 const (
 	KVF16 KVType = "f16" // IEEE 754 binary16: two bytes an element
 	KVF32 KVType = "f32" // four bytes an element
+	// KVQ8 is 8 bits and a scale for every 32 elements, of positions at least 128 before the newest. The newest
+	// positions, the first 64 and windows of at most 512 are KVF16.
+	KVQ8 KVType = "q8_0"
 )
 
 // Backend names the computing device: the CPU or a GPU.

@@ -17,8 +17,10 @@ import (
 func TestState(t *testing.T) {
 	for _, name := range golden.Sample(append(golden.Models(t), golden.Families(t)...)) {
 		t.Run(name, func(t *testing.T) {
-			for _, precision := range []karat.Precision{karat.Fast, karat.Float32} {
-				m, err := karat.Load(t.Context(), golden.Model(t, name), karat.Options{Threads: 2, Context: 512, Precision: precision})
+			for _, o := range []karat.Options{{}, {KV: karat.KVQ8}, {Precision: karat.Float32}} {
+				precision := string(o.Precision) + string(o.KV)
+				o.Threads, o.Context = 2, 512
+				m, err := karat.Load(t.Context(), golden.Model(t, name), o)
 				if err != nil {
 					t.Fatal(err)
 				}

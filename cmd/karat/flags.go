@@ -31,7 +31,7 @@ type engineFlags struct {
 // add registers the flags; precision is the default.
 func (a *engineFlags) add(c *command, precision karat.Precision) {
 	a.precision = choice{string(precision), []string{string(karat.Fast), string(karat.Float32), string(karat.Float64)}}
-	a.kv = choice{values: []string{"f16", "f32"}}
+	a.kv = choice{values: []string{"f16", "q8_0", "f32"}}
 	a.addDevice(c)
 	c.flags("precision", &a.precision, "kv", &a.kv)
 }
@@ -62,8 +62,9 @@ func (a *engineFlags) numerics() (numerics.Numerics, error) {
 	switch {
 	case a.threads < 0 || a.threads > 1024:
 		return numerics.Numerics{}, usagef("--threads %d: want 1 to 1024, or 0 for one for each core", a.threads)
-	case a.precision.value == string(karat.Float64) && a.kv.value == "f16":
-		return numerics.Numerics{}, usagef("--precision f64 keeps keys and values in float64: --kv f16 contradicts it")
+	case a.precision.value == string(karat.Float64) && a.kv.value != "" && a.kv.value != "f32":
+		return numerics.Numerics{}, usagef("--precision f64 keeps keys and values in float64: --kv %s contradicts it",
+			a.kv.value)
 	}
 	n, err := numerics.Parse(a.precision.value, a.kv.value)
 	if err == nil {

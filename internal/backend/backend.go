@@ -150,14 +150,23 @@ type Cache interface {
 }
 
 // Portable is a Cache with contents that can be carried to another. Its methods belong between steps. Data is little
-// endian: of positions from to to of a store, held by the sequence, [positions, heads, dim] keys, then [positions,
-// heads, values] values; of a state float32 numbers, then of the sequence's rows after it, [rows, State.Row].
+// endian: of positions of a store, held by the sequence, [positions, heads, dim] keys, then [positions, heads, values]
+// values; of pages in 8 bits the scales of all heads, then their codes, page after page; of a state float32 numbers,
+// then of the sequence's rows after it, [rows, State.Row].
 type Portable interface {
 	Element() int // bytes of an element of a store
-	ReadStore(s *graph.KV, seq *kv.Sequence, from, to int) ([]byte, error)
-	WriteStore(s *graph.KV, seq *kv.Sequence, from, to int, data []byte) error
+	// Spans returns the positions of a store seen by rows from position n on, in order of form and position.
+	Spans(s *graph.KV, n int) []Span
+	ReadStore(s *graph.KV, seq *kv.Sequence, span Span) ([]byte, error)
+	WriteStore(s *graph.KV, seq *kv.Sequence, span Span, data []byte) error
 	ReadState(s *graph.State, seq *kv.Sequence) ([]byte, error)
 	WriteState(s *graph.State, seq *kv.Sequence, data []byte) error
+}
+
+// Span is positions From to To of a store in a form: Narrow is whole pages in 8 bits.
+type Span struct {
+	From, To int
+	Narrow   bool
 }
 
 // Step is the work of one run: T rows, each a token at a position of a sequence. Rows of a sequence follow each other
@@ -363,18 +372,50 @@ func (s *Step) Pooled() ([]int32, error) {
 	return first, nil
 }
 
+// Narrow is a backend that may keep older positions in 8 bits.
+type Narrow interface {
+	Narrow() bool
+}
+
+// Recent is the number of newest positions kept in 16 bits where older positions have 8: RecentPage.
+const Recent = 128
+
+// IsNarrow reports whether a Narrow backend keeps older positions of a store of g in 8 bits, in whole pages: of full
+// layers, and of windows long enough to save memory.
+func IsNarrow(g *graph.Graph, s *graph.KV) bool {
+	return (s.Window == 0 || s.Window > 4*Recent) && !g.Bidirectional()
+}
+
+// RecentPage returns the first page with any of the newest positions for a row at pos. The row sees earlier pages in 8
+// bits, except for the first of full layers: whoever stands at the start of a text gets the most attention.
+func RecentPage(pos int) int { return max(0, pos-Recent+1) / kv.PageSize }
+
 // Classes lists the classes of the pool needed by g: pages for full layers, a ring for each window, the smallest first,
-// and a slot and a page of rows for all states.
-func Classes(g *graph.Graph) []kv.Class {
+// and a slot and a page of rows for all states. In a backend that keeps older positions in 8 bits there are also a ring
+// of the newest positions in 16 bits, and their first page.
+func Classes(g *graph.Graph, b Backend) []kv.Class {
+	n, ok := b.(Narrow)
+	return classesOf(g, ok && n.Narrow())
+}
+
+func classesOf(g *graph.Graph, narrow bool) []kv.Class {
 	var classes []kv.Class
-	for _, s := range g.KVs() {
-		c := ClassOf(s)
+	add := func(c kv.Class) {
 		if slices.Contains(classes, c) {
-			continue
+			return
 		}
 		classes = append(classes, c)
 		for i := len(classes) - 1; i > 0 && classes[i].Window < classes[i-1].Window; i-- {
 			classes[i], classes[i-1] = classes[i-1], classes[i]
+		}
+	}
+	for _, s := range g.KVs() {
+		add(ClassOf(s))
+		if !narrow || !IsNarrow(g, s) {
+			continue
+		}
+		if add(kv.Class{Kind: kv.Ring, Window: Recent}); s.Window == 0 {
+			add(kv.Class{Kind: kv.Start})
 		}
 	}
 	if len(g.States()) > 0 {
@@ -403,13 +444,22 @@ func Vocab(g *graph.Graph) int {
 }
 
 // CacheBytes returns the memory for the keys and values of one sequence of the full context, elements having size
-// bytes, and for its states in float32.
-func CacheBytes(g *graph.Graph, context, chunk int, size int64) int64 {
-	classes := Classes(g)
+// bytes, apart from older positions in 8 bits with narrow, and for its states in float32.
+func CacheBytes(g *graph.Graph, context, chunk int, size int64, narrow bool) int64 {
+	classes := classesOf(g, narrow)
 	pool := kv.NewPool(kv.Options{Classes: classes, Context: context, Chunk: chunk})
+	positions := func(c kv.Class) int64 { return int64(pool.Positions(slices.Index(classes, c), context)) }
 	var n int64
 	for _, s := range g.KVs() {
-		n += int64(pool.Positions(slices.Index(classes, ClassOf(s)), context)) * PositionBytes(s, size)
+		if !narrow || !IsNarrow(g, s) {
+			n += positions(ClassOf(s)) * PositionBytes(s, size)
+			continue
+		}
+		recent := positions(kv.Class{Kind: kv.Ring, Window: Recent})
+		n += positions(ClassOf(s))*NarrowBytes(s) + recent*PositionBytes(s, size)
+		if s.Window == 0 {
+			n += kv.PageSize * PositionBytes(s, size)
+		}
 	}
 	return n + StateBytes(g)
 }
@@ -420,6 +470,12 @@ func StateBytes(g *graph.Graph) (n int64) {
 		n += 4 * int64(s.Size+kv.PageSize*s.Row())
 	}
 	return n
+}
+
+// NarrowBytes returns the memory of one position in a store in 8 bits, with binary16 scales for every 32: of keys
+// filled up to a multiple of 32 elements, and of values to a multiple of 16 (simd.Narrow).
+func NarrowBytes(s *graph.KV) int64 {
+	return int64(s.Heads*((s.Dim+31)&^31+(s.Values()+15)&^15)) * 17 / 16
 }
 
 // PositionBytes returns the memory of one position in a store.

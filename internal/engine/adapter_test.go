@@ -143,7 +143,7 @@ func TestAdapt(t *testing.T) {
 // computed again with their own.
 func TestAdapterPreempted(t *testing.T) {
 	g := small(t)
-	e := newEngine(t, g, cpu.New(cpu.Options{}), engine.Options{Context: 256, Budget: backend.CacheBytes(g, 256, 256, 2)})
+	e := newEngine(t, g, cpu.New(cpu.Options{}), engine.Options{Context: 256, Budget: backend.CacheBytes(g, 256, 256, 2, false)})
 	blends := []*backend.Blend{blendOf(t, g, 1), blendOf(t, g, 0, 1), nil}
 	seqs := make([]*engine.Sequence, len(blends))
 	want := make([][][]float32, len(blends))

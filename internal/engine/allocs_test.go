@@ -24,7 +24,7 @@ func decodeStep(t testing.TB, g *graph.Graph) (backend.Executable, *backend.Step
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 256, Chunk: 128})
+	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g, b), Context: 256, Chunk: 128})
 	cache, err := b.NewCache(g, pool)
 	if err != nil {
 		t.Fatal(err)

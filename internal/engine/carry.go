@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -56,13 +57,24 @@ func (s *Sequence) Carry() (f *kvfile.File, err error) {
 	return f, err
 }
 
-// storeOf returns the form of a store of n positions: only the positions seen by the next token.
-func storeOf(x *graph.KV, n int) kvfile.Store {
-	s := kvfile.Store{Layer: x.Layer, Heads: x.Heads, Dim: x.Dim, Values: x.Values(), Window: x.Window}
-	if x.Window > 0 {
-		s.From = max(0, n-x.Window+1)
+// storesOf returns the forms of the stores of n positions: only the positions seen by the next token.
+func storesOf(g *graph.Graph, cache backend.Portable, n int) (list []kvfile.Store, of []*graph.KV) {
+	for _, x := range g.KVs() {
+		for _, p := range cache.Spans(x, n) {
+			s := kvfile.Store{Layer: x.Layer, Heads: x.Heads, Dim: x.Dim, Values: x.Values(), Window: x.Window,
+				From: p.From, Narrow: p.Narrow}
+			if p.To < n {
+				s.To = p.To
+			}
+			list, of = append(list, s), append(of, x)
+		}
 	}
-	return s
+	return list, of
+}
+
+// spanOf returns the span of a store kept by s, in a file of n positions.
+func spanOf(s *kvfile.Store, n int) backend.Span {
+	return backend.Span{From: s.From, To: cmp.Or(s.To, n), Narrow: s.Narrow}
 }
 
 // read returns the sequence's part of the cache.
@@ -72,13 +84,13 @@ func (c carrier) read() (f *kvfile.File, err error) {
 		return nil, fmt.Errorf("%w: there are those of %d tokens of %d", ErrGone, pages.Len(), n)
 	}
 	f = &kvfile.File{Element: c.cache.Element(), Tokens: slices.Clone(c.s.tokens), Held: n}
-	for _, x := range g.KVs() {
-		store := storeOf(x, n)
-		if store.Data, err = c.cache.ReadStore(x, pages, store.From, n); err != nil {
+	stores, of := storesOf(g, c.cache, n)
+	for i := range stores {
+		if stores[i].Data, err = c.cache.ReadStore(of[i], pages, spanOf(&stores[i], n)); err != nil {
 			return nil, err
 		}
-		f.Stores = append(f.Stores, store)
 	}
+	f.Stores = stores
 	for _, x := range g.States() {
 		data, err := c.cache.ReadState(x, pages)
 		if err != nil {
@@ -122,8 +134,9 @@ func (c carrier) write(f *kvfile.File) error {
 		}
 	}
 	pages.Commit(f.Tokens[:f.Held])
-	for i, x := range e.graph.KVs() {
-		if err := c.cache.WriteStore(x, pages, f.Stores[i].From, f.Held, f.Stores[i].Data); err != nil {
+	_, of := storesOf(e.graph, c.cache, f.Held)
+	for i, x := range of {
+		if err := c.cache.WriteStore(x, pages, spanOf(&f.Stores[i], f.Held), f.Stores[i].Data); err != nil {
 			return err
 		}
 	}
@@ -137,16 +150,21 @@ func (c carrier) write(f *kvfile.File) error {
 
 // checkFile compares f's shapes with the graph's.
 func (e *Engine) checkFile(f *kvfile.File) error {
-	stores, states := e.graph.KVs(), e.graph.States()
+	p, ok := e.cache.(backend.Portable)
+	if !ok {
+		return nil // carry refuses
+	}
+	stores, _ := storesOf(e.graph, p, f.Held)
+	states := e.graph.States()
 	if len(f.Stores) != len(stores) || len(f.States) != len(states) {
 		return fmt.Errorf("%d stores and %d states, the model has %d and %d", len(f.Stores), len(f.States), len(stores),
 			len(states))
 	}
-	if p, ok := e.cache.(backend.Portable); ok && p.Element() != f.Element {
+	if p.Element() != f.Element {
 		return fmt.Errorf("elements of %d bytes, the cache's have %d", f.Element, p.Element())
 	}
-	for i, x := range stores {
-		want, got := storeOf(x, f.Held), f.Stores[i]
+	for i, want := range stores {
+		got := f.Stores[i]
 		got.Data = nil
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			return fmt.Errorf("store %d is %+v, the model's %+v", i, got, want)

@@ -131,7 +131,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 	if e.plan, err = e.Plan(o); err != nil {
 		return nil, err
 	}
-	e.pool = kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: o.Context, Chunk: o.Chunk})
+	e.pool = kv.NewPool(kv.Options{Classes: backend.Classes(g, b), Context: o.Context, Chunk: o.Chunk})
 	if e.cache, err = b.NewCache(g, e.pool); err != nil {
 		return nil, err
 	}

@@ -145,7 +145,7 @@ func toy(t testing.TB, o engine.Options, see func(*backend.Step) error) *engine.
 // toyBytes is what the keys and values of a full sequence of the toy take.
 func toyBytes(t testing.TB, context, chunk int) int64 {
 	t.Helper()
-	return backend.CacheBytes(backendtest.Decoder(t, 1, tensor.BF16, 0, 64), context, chunk, 2)
+	return backend.CacheBytes(backendtest.Decoder(t, 1, tensor.BF16, 0, 64), context, chunk, 2, false)
 }
 
 // toyText is n tokens for the toy.

@@ -76,7 +76,7 @@ func TestValues(t *testing.T) {
 func TestMix(t *testing.T) {
 	_, g := openModel(t, golden.Model(t, sliding))
 	const n, left = 150, 150 - kept // of which logits are wanted
-	e := newEngine(t, g, cpu.New(cpu.Options{}), engine.Options{Context: n, Chunk: 32, Budget: 6 * backend.CacheBytes(g, n, 32, 2)})
+	e := newEngine(t, g, cpu.New(cpu.Options{}), engine.Options{Context: n, Chunk: 32, Budget: 6 * backend.CacheBytes(g, n, 32, 2, false)})
 	text := ids(e.VocabSize(), n, 0)
 	want := scratch(t, e, text, kept)
 	table := tapsOf(t, g, text, backend.Input(g))[backend.Input(g)]
@@ -131,7 +131,7 @@ func TestMix(t *testing.T) {
 func TestMixPreempted(t *testing.T) {
 	_, g := openModel(t, golden.Model(t, sliding))
 	const n = 100
-	e := newEngine(t, g, cpu.New(cpu.Options{}), engine.Options{Context: n, Chunk: 32, Budget: backend.CacheBytes(g, n, 32, 2) * 3 / 2})
+	e := newEngine(t, g, cpu.New(cpu.Options{}), engine.Options{Context: n, Chunk: 32, Budget: backend.CacheBytes(g, n, 32, 2, false) * 3 / 2})
 	text := ids(e.VocabSize(), n, 0)
 	want := scratch(t, e, text, n)
 	table := tapsOf(t, g, text, backend.Input(g))[backend.Input(g)]

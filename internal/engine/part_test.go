@@ -59,7 +59,7 @@ func turnedBy(t *testing.T, g *graph.Graph, tokens []int32, parts [][3]int32, ne
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: n, Chunk: n})
+	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g, b), Context: n, Chunk: n})
 	cache, err := b.NewCache(g, pool)
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestParts(t *testing.T) {
 	if same(right, plain) || same(right, turnedBy(t, g, text, other, 45)) {
 		t.Fatal("the positions change nothing")
 	}
-	e := newEngine(t, g, cpu.New(cpu.Options{Threads: 2}), engine.Options{Context: n, Chunk: 48, Budget: 5 * backend.CacheBytes(g, n, 48, 2)})
+	e := newEngine(t, g, cpu.New(cpu.Options{Threads: 2}), engine.Options{Context: n, Chunk: 48, Budget: 5 * backend.CacheBytes(g, n, 48, 2, false)})
 	r := rand.New(rand.NewPCG(1, 2))
 	e.Cut(func(most int) int { return 1 + r.IntN(most) })
 	check := func(way string, parts [][3]int32, salt string, there int, want [][]float32) {
@@ -140,7 +140,7 @@ func TestPartsPreempted(t *testing.T) {
 	g, n := sectioned(t), 180
 	text, images := toyText(n), twoImages()
 	want := [2][][]float32{turnedBy(t, g, text, images, 45), turnedBy(t, g, text, nil, 0)}
-	e := newEngine(t, g, cpu.New(cpu.Options{Threads: 2}), engine.Options{Context: n, Chunk: 48, Budget: backend.CacheBytes(g, n, 48, 2) * 3 / 2})
+	e := newEngine(t, g, cpu.New(cpu.Options{Threads: 2}), engine.Options{Context: n, Chunk: 48, Budget: backend.CacheBytes(g, n, 48, 2, false) * 3 / 2})
 	var all [2]*engine.Sequence
 	for i, parts := range [][][3]int32{images, nil} {
 		all[i] = e.NewSequence()

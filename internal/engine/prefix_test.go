@@ -53,7 +53,7 @@ func TestPrefixStates(t *testing.T) {
 func prefixBits(t *testing.T, g *graph.Graph) {
 	const n, left = 230, 230 - kept // of which logits are wanted
 	engineOf := func(sequences int) *engine.Engine {
-		return newEngine(t, g, cpu.New(cpu.Options{}), engine.Options{Context: n, Chunk: 96, Budget: int64(sequences) * backend.CacheBytes(g, n, 96, 2)})
+		return newEngine(t, g, cpu.New(cpu.Options{}), engine.Options{Context: n, Chunk: 96, Budget: int64(sequences) * backend.CacheBytes(g, n, 96, 2, false)})
 	}
 	e := engineOf(12)
 	text := ids(e.VocabSize(), n, 0)

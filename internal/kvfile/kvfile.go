@@ -10,6 +10,7 @@ package kvfile
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -66,8 +67,8 @@ func (f *few[T]) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Store is the keys and values of a layer, for positions From to File.Held: pages of full attention, or the
-// window in a ring.
+// Store is the keys and values of a layer, for positions From to To: pages of full attention, or the window in a ring.
+// A layer with older positions in 8 bits has a store for each form.
 type Store struct {
 	Layer  int `json:"layer"`
 	Heads  int `json:"heads"`
@@ -75,8 +76,25 @@ type Store struct {
 	Values int `json:"values"` // elements of a value
 	Window int `json:"window"` // 0 is all positions
 	From   int `json:"from"`
+	To     int `json:"to,omitempty"` // 0 is File.Held
 
-	Data []byte `json:"-"` // [positions, heads, Dim] keys, then [positions, heads, Values] values
+	// Narrow is whole pages of pageSize positions in 8 bits, with binary16 scales for every 32: of keys filled up to a
+	// multiple of 32 elements, and of values to a multiple of 16.
+	Narrow bool `json:"narrow,omitempty"`
+
+	// [positions, heads, Dim] keys, then [positions, heads, Values] values; of narrow pages scales, and then codes
+	Data []byte `json:"-"`
+}
+
+// pageSize is the number of positions of a page.
+const pageSize = 64
+
+// bytes returns the bytes of a position, of elements of some size.
+func (s *Store) bytes(element int) int {
+	if s.Narrow {
+		return s.Heads * ((s.Dim+31)&^31 + (s.Values+15)&^15) * 17 / 16
+	}
+	return s.Heads * (s.Dim + s.Values) * element
 }
 
 // State is the state of a convolution or a scan at the start of the last page, and the rows from there on, in float32.
@@ -158,7 +176,8 @@ func (f *File) check() error {
 	}
 	for i, s := range f.Stores {
 		if s.Heads < 1 || s.Dim < 1 || s.Values < 1 || s.Heads > maxSize || s.Dim > maxSize || s.Values > maxSize ||
-			s.Window < 0 || s.Window > maxTokens || s.From < 0 || s.From > f.Held {
+			s.Window < 0 || s.Window > maxTokens || s.From < 0 || s.From > f.Held || s.To != 0 && s.To < s.From ||
+			s.To > f.Held || s.Narrow && (s.From%pageSize != 0 || s.To%pageSize != 0 || s.To == 0) {
 			return fmt.Errorf("store %d: %+v", i, s.shape())
 		}
 	}
@@ -184,7 +203,7 @@ func (f *File) place(data []byte) error {
 	var err error
 	for i := range f.Stores {
 		s := &f.Stores[i]
-		if s.Data, err = cut("store", i, f.Held-s.From, s.Heads*(s.Dim+s.Values)*f.Element); err != nil {
+		if s.Data, err = cut("store", i, cmp.Or(s.To, f.Held)-s.From, s.bytes(f.Element)); err != nil {
 			return err
 		}
 	}

@@ -28,6 +28,7 @@ type Attention struct {
 	q, acc       []float32 // [queries, dim] and [queries, values], filled up to a multiple of Quad
 	top, sum     []float32 // by query: the largest score so far, and the sum of weights relative to that score
 	scores       *scores
+	narrow       narrowing // of AddNarrow
 }
 
 // scores of Quad queries, and then the weights of values.
@@ -52,6 +53,7 @@ func (a *Attention) Reset(queries, dim, values int, limit float32) {
 	}
 	a.q, a.acc, a.top, a.sum = a.q[:n*dim], a.acc[:n*values], a.top[:n], a.sum[:n]
 	clear(a.q[queries*dim:])
+	a.narrow.q = a.narrow.q[:0]
 	a.Clear()
 }
 
@@ -129,11 +131,19 @@ func (a *Attention) weigh(i int, spans []Span) {
 	if raised < 0 {
 		raised = a.weighEach(i, spans, &c)
 	}
-	for r := range spans {
+	a.raise(i, raised, &c)
+}
+
+// raise multiplies the sums of the queries from i on with a bit in raised by their c.
+func (a *Attention) raise(i, raised int, c *[Quad]float32) {
+	for r := range Quad {
 		if raised>>r&1 != 0 {
 			a.sum[i+r] = float32(a.sum[i+r] * c[r])
 			acc := a.acc[(i+r)*a.values : (i+r+1)*a.values]
 			Scale(acc, acc, c[r])
+			if len(a.narrow.q) > 0 {
+				a.narrow.each(a, i+r, func(_, narrow []float32) { Scale(narrow, narrow, c[r]) })
+			}
 		}
 	}
 }
@@ -165,16 +175,18 @@ func (a *Attention) addValues(i int, v, p []float32, span Span) {
 	}
 }
 
-// Result sets dst[e] to Acc[e]/Sum of query i, after at most one range.
+// Result sets dst[e] to Acc[e]/Sum of query i, after at most one range. Nothing may be added afterwards.
 func (a *Attention) Result(i int, dst []float32) {
+	a.narrow.join(a, i)
 	divide(dst, a.acc[i*a.values:(i+1)*a.values], a.sum[i])
 }
 
 // PartSize returns the length of a part: Acc, as long as a value, Top and Sum.
 func PartSize(values int) int { return values + 2 }
 
-// Part sets dst, PartSize numbers, to the state accumulated for query i.
+// Part sets dst, PartSize numbers, to the state accumulated for query i. Clear comes before more is added.
 func (a *Attention) Part(i int, dst []float32) {
+	a.narrow.join(a, i)
 	d := a.values
 	copy(dst[:d], a.acc[i*d:(i+1)*d])
 	dst[d], dst[d+1] = a.top[i], a.sum[i]
@@ -184,6 +196,7 @@ func (a *Attention) Part(i int, dst []float32) {
 func (a *Attention) Clear() {
 	clear(a.acc)
 	clear(a.sum)
+	a.narrow.clear()
 	for i := range a.top {
 		a.top[i] = float32(math.Inf(-1))
 	}
@@ -234,6 +247,39 @@ func Sink(part []float32, s float32) {
 func Quotient(dst, part []float32) {
 	d := len(part) - 2
 	divide(dst, part[:d], part[d+1])
+}
+
+// narrowing is the state of an Attention to blocks in 8 bits. Its slices are empty before the first.
+type narrowing struct {
+	q      []int16   // queries, as Acts.Q, of columns elements
+	dx     []float32 // likewise Acts.DX
+	init   []int32   // and Acts.Init
+	acc    []float32 // sums of these blocks, [values/PanelRows][queries][PanelRows]
+	seen   []bool    // by query: whether any block has been added
+	scales []float32 // of a block
+	row    []float32 // a query, filled up
+}
+
+func (n *narrowing) clear() {
+	clear(n.acc)
+	clear(n.seen)
+}
+
+// each calls f with the sums of query i, and the elements of a value with these sums.
+func (n *narrowing) each(a *Attention, i int, f func(acc, narrow []float32)) {
+	acc := a.acc[i*a.values : (i+1)*a.values]
+	for at := i * PanelRows; len(acc) > 0; at += len(a.top) * PanelRows {
+		m := min(PanelRows, len(acc))
+		f(acc[:m], n.acc[at:at+m])
+		acc = acc[m:]
+	}
+}
+
+// join moves the sums of query i to Acc, where a block has been added.
+func (n *narrowing) join(a *Attention, i int) {
+	if len(n.q) > 0 && n.seen[i] {
+		n.each(a, i, func(acc, narrow []float32) { Add(acc, acc, narrow) })
+	}
 }
 
 // scoreKeys sets the scores of the positions of span at least.

@@ -43,6 +43,7 @@
 	VPDPWSSD.BCST (j*8+4)(R9)(R10*2), Z18, Z14; \
 	VPDPWSSD.BCST (j*8+4)(R9)(R11*1), Z18, Z15
 
+// Four rows, and one, have their integer sums in two parts each, for want of independent work.
 #define QUAD4(j) \
 	PREFETCHT0 (j*64)(SI)(BX*1);              \
 	CODES(j);                                 \
@@ -50,12 +51,11 @@
 	VPDPWSSD.BCST (j*8)(R8)(R10*1), Z17, Z9;    \
 	VPDPWSSD.BCST (j*8)(R8)(R10*2), Z17, Z10;   \
 	VPDPWSSD.BCST (j*8)(R8)(R11*1), Z17, Z11;   \
-	VPDPWSSD.BCST (j*8+4)(R8), Z18, Z8;         \
-	VPDPWSSD.BCST (j*8+4)(R8)(R10*1), Z18, Z9;  \
-	VPDPWSSD.BCST (j*8+4)(R8)(R10*2), Z18, Z10; \
-	VPDPWSSD.BCST (j*8+4)(R8)(R11*1), Z18, Z11
+	VPDPWSSD.BCST (j*8+4)(R8), Z18, Z12;        \
+	VPDPWSSD.BCST (j*8+4)(R8)(R10*1), Z18, Z13; \
+	VPDPWSSD.BCST (j*8+4)(R8)(R10*2), Z18, Z14; \
+	VPDPWSSD.BCST (j*8+4)(R8)(R11*1), Z18, Z15
 
-// One row has its integer sum in two parts, for want of independent work.
 #define QUAD1(j) \
 	PREFETCHT0 (j*64)(R9);            \
 	CODES(j);                         \
@@ -156,11 +156,18 @@ next:                                \
 #define MINIMA8 \
 	MINIMUM(Z0); MINIMUM(Z1); MINIMUM(Z2); MINIMUM(Z3); MINIMUM(Z4); MINIMUM(Z5); MINIMUM(Z6); MINIMUM(Z7)
 
-#define INITS4 AHEAD; INIT(Z8); INIT(Z9); INIT(Z10); INIT(Z11)
+#define SECONDS4 ZERO(Z12); ZERO(Z13); ZERO(Z14); ZERO(Z15)
 
-#define ZEROS4 AHEAD; ZERO(Z8); ZERO(Z9); ZERO(Z10); ZERO(Z11)
+#define INITS4 AHEAD; INIT(Z8); INIT(Z9); INIT(Z10); INIT(Z11); SECONDS4
 
-#define SCALEDS4 SCALED(Z8, Z0); SCALED(Z9, Z1); SCALED(Z10, Z2); SCALED(Z11, Z3)
+#define ZEROS4 AHEAD; ZERO(Z8); ZERO(Z9); ZERO(Z10); ZERO(Z11); SECONDS4
+
+#define SCALEDS4 \
+	VPADDD Z12, Z8, Z8;   \
+	VPADDD Z13, Z9, Z9;   \
+	VPADDD Z14, Z10, Z10; \
+	VPADDD Z15, Z11, Z11; \
+	SCALED(Z8, Z0); SCALED(Z9, Z1); SCALED(Z10, Z2); SCALED(Z11, Z3)
 
 #define MINIMA4 MINIMUM(Z0); MINIMUM(Z1); MINIMUM(Z2); MINIMUM(Z3)
 

@@ -10,8 +10,7 @@ import (
 // makePages returns the function that makes the pages for storeKV.
 func (e *executable) makePages(n *graph.Node) func() error {
 	return func() error {
-		c := e.step.Cache.(*cache)
-		return c.ensure(e.step, c.class[n.Attr.(*graph.KV).Window])
+		return e.step.Cache.(*cache).ensure(e.step, n.Attr.(*graph.KV))
 	}
 }
 
@@ -36,6 +35,31 @@ func (e *executable) storeKV(n *graph.Node, keys, values []float32) func(from, t
 	}
 }
 
+// narrow returns the function that makes the 8-bit form of the pages completed by storeKV. So the form follows from
+// the page alone, and rows choose the form by their positions.
+func (e *executable) narrow(n *graph.Node) func() error {
+	s := n.Attr.(*graph.KV)
+	var full []int // rows at the ends of pages
+	body := func(worker, from, to int) error {
+		c := e.step.Cache.(*cache)
+		for i := from; i < to; i++ {
+			t := full[i/s.Heads]
+			c.pack(&c.desks[worker], s, e.step.Seqs[t], int(e.step.Pos[t])-kv.PageSize+1, i%s.Heads)
+		}
+		return nil
+	}
+	return func() error {
+		full = full[:0]
+		for t, pos := range e.step.Pos {
+			x := e.step.Cache.(*cache).stores[s]
+			if pos%kv.PageSize == kv.PageSize-1 && x.narrow && !x.isFirst(int(pos)/kv.PageSize) {
+				full = append(full, t)
+			}
+		}
+		return e.b.pool.run(len(full)*s.Heads, 1, body)
+	}
+}
+
 // attention lets each head of each row attend to its sequence, page by page and range by range. Heads and rows with the
 // same keys and values read together. A head's part of a page follows from its row's position alone.
 func (e *executable) attention(n *graph.Node, out, q, sinks []float32) func() error {
@@ -45,11 +69,13 @@ func (e *executable) attention(n *graph.Node, out, q, sinks []float32) func() er
 	body := func(worker, from, to int) error {
 		s := e.rowsOf(n)
 		d := &s.Cache.(*cache).desks[worker]
+		d.turned = s.Cache.(*cache).stores[a.KV].narrow
 		for i := from; i < to; i++ {
 			p := cut.piece(i)
 			d.Reset(p.queries(), dim, a.KV.Values(), float32(a.Cap))
 			for i := range p.queries() {
 				copy(d.Query(i), q[p.row(i)*dim:])
+				d.turn(d.Query(i), dim)
 			}
 			cut.attend(d, s, p)
 		}
@@ -70,10 +96,12 @@ func (e *executable) attention(n *graph.Node, out, q, sinks []float32) func() er
 // desk holds a worker's memory for attention.
 type desk struct {
 	simd.Attention
-	spans []simd.Span // of a page, by query
-	k, v  []float32   // page of one head, converted from binary16
-	total []float32   // parts of the ranges so far, by query
-	part  []float32   // part of one query
+	turned bool        // keys and values are in the form of simd.Turn
+	spans  []simd.Span // of a page, by query
+	older  []simd.Span // of a page in 8 bits
+	k, v   []float32   // page of one head, converted from binary16
+	total  []float32   // parts of the ranges so far, by query
+	part   []float32   // part of one query
 }
 
 // grow makes room for queries of a store.
@@ -86,9 +114,16 @@ func (d *desk) grow(queries int, s *graph.KV) {
 		d.v = make([]float32, n)
 	}
 	if cap(d.spans) < queries {
-		d.spans = make([]simd.Span, queries)
+		d.spans, d.older = make([]simd.Span, queries), make([]simd.Span, queries)
 	}
 	d.total, d.part = grow(d.total, queries*simd.PartSize(s.Values())), grow(d.part, simd.PartSize(s.Values()))
+}
+
+// turn turns a query, or a result back.
+func (d *desk) turn(x []float32, size int) {
+	if d.turned {
+		simd.Turn(x, simd.TurnSize(size))
+	}
 }
 
 // attend lets p's queries attend to the ranges from p.first on. If there are no other ranges, the result is complete;
@@ -104,14 +139,16 @@ func (c *cut) attend(d *desk, s *backend.Step, p piece) {
 			d.Clear()
 		}
 		if c.left[p.job].Add(int32(p.first-p.last)) == 0 {
-			c.merge(p)
+			c.merge(d, p)
 		}
 		return
 	}
 	if p.last-p.first == 1 && c.sinks == nil {
 		c.addRange(d, s, p, p.first)
 		for i := range p.queries() {
-			d.Result(i, c.out[p.row(i)*dim:][:dim])
+			out := c.out[p.row(i)*dim:][:dim]
+			d.Result(i, out)
+			d.turn(out, dim)
 		}
 		return
 	}
@@ -125,45 +162,61 @@ func (c *cut) attend(d *desk, s *backend.Step, p piece) {
 		d.Clear()
 	}
 	for i := range p.queries() {
-		c.result(p, i, d.total[i*size:(i+1)*size])
+		c.result(d, p, i, d.total[i*size:(i+1)*size])
 	}
 }
 
 // merge makes the result of p's queries of the parts of all ranges, in order.
-func (c *cut) merge(p piece) {
+func (c *cut) merge(d *desk, p piece) {
 	b := &c.blocks[p.block]
 	for i := range p.queries() {
 		total := c.part(p, b.first, i)
 		for r := b.first + 1; r < b.last; r++ {
 			simd.Merge(total, c.part(p, r, i))
 		}
-		c.result(p, i, total)
+		c.result(d, p, i, total)
 	}
 }
 
 // result writes the result of query i of p, from total, the state after all positions.
-func (c *cut) result(p piece, i int, total []float32) {
+func (c *cut) result(d *desk, p piece, i int, total []float32) {
 	if c.sinks != nil {
 		simd.Sink(total, c.sinks[p.row(i)%c.heads])
 	}
 	dim := c.store.Values()
-	simd.Quotient(c.out[p.row(i)*dim:][:dim], total)
+	out := c.out[p.row(i)*dim:][:dim]
+	simd.Quotient(out, total)
+	d.turn(out, dim)
 }
 
-// addRange adds the pages of range r seen by p, in order.
+// addRange adds the pages of range r seen by p, in order, each in the form of its row.
 func (c *cut) addRange(d *desk, s *backend.Step, p piece, r int) {
-	store := c.store
+	kvs, cache, seq := c.store, s.Cache.(*cache), s.Seqs[p.from]
+	form := cache.stores[kvs]
 	first, end := c.blocks[p.block].seen(r)
 	for page := first &^ (kv.PageSize - 1); page < end; page += kv.PageSize {
-		d.spans = d.spans[:0]
+		d.spans, d.older = d.spans[:0], d.older[:0]
+		var whole, older bool
 		for t := p.from; t < p.to; t++ {
-			span := simd.Span{From: max(0, store.Oldest(int(s.Pos[t]))-page), To: min(kv.PageSize, c.end(s, t)-page)}
+			pos := int(s.Pos[t])
+			span := simd.Span{From: max(0, kvs.Oldest(pos)-page), To: min(kv.PageSize, c.end(s, t)-page)}
+			var none simd.Span
+			if form.isOlder(page/kv.PageSize, pos) {
+				span, none, older = none, span, true
+			} else {
+				whole = true
+			}
 			for range p.heads {
-				d.spans = append(d.spans, span)
+				d.spans, d.older = append(d.spans, span), append(d.older, none)
 			}
 		}
-		k, v := s.Cache.(*cache).load(d, store, s.Seqs[p.from], page, min(kv.PageSize, end-page), p.kv)
-		d.Add(k, v, d.spans, c.scale)
+		if whole {
+			k, v := cache.load(d, kvs, seq, page, min(kv.PageSize, end-page), p.kv)
+			d.Add(k, v, d.spans, c.scale)
+		}
+		if older {
+			d.AddNarrow(cache.older(kvs, seq, page, p.kv), d.older, c.scale)
+		}
 	}
 }
 

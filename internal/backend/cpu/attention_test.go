@@ -30,10 +30,10 @@ type attending struct {
 func newAttending(t testing.TB, o Options, heads int, s *graph.KV, rows, context int) *attending {
 	b := New(o)
 	t.Cleanup(func() { b.Close() })
-	pool := kv.NewPool(kv.Options{Classes: []kv.Class{backend.ClassOf(s)}, Context: context, Chunk: context})
 	q := &graph.Node{Shape: tensor.Shape{heads, s.Dim}}
 	write := &graph.Node{Op: graph.StoreKV, Attr: s}
 	g := &graph.Graph{Nodes: []*graph.Node{q, write}}
+	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g, b), Context: context, Chunk: context})
 	cache, err := b.NewCache(g, pool)
 	if err != nil {
 		t.Fatal(err)
@@ -42,8 +42,8 @@ func newAttending(t testing.TB, o Options, heads int, s *graph.KV, rows, context
 		q: make([]float32, rows*heads*s.Dim), out: make([]float32, rows*heads*s.Dim),
 		k: make([]float32, rows*s.Heads*s.Dim), v: make([]float32, rows*s.Heads*s.Dim)}
 	a.e.step = &backend.Step{Cache: cache}
-	room, body := a.e.makePages(write), a.e.storeKV(write, a.k, a.v)
-	a.store = func() error { return errors.Join(room(), body(0, len(a.e.step.Tokens))) }
+	room, body, narrow := a.e.makePages(write), a.e.storeKV(write, a.k, a.v), a.e.narrow(write)
+	a.store = func() error { return errors.Join(room(), body(0, len(a.e.step.Tokens)), narrow()) }
 	a.attend = a.e.attention(&graph.Node{Op: graph.Attention, In: []*graph.Node{q}, Shape: q.Shape,
 		Attr: graph.AttentionAttr{KV: s, Scale: 0.125}}, a.out, a.q, nil)
 	if err := a.seq.Grow(context); err != nil {
@@ -137,8 +137,12 @@ func TestAttentionGroups(t *testing.T) {
 		{8, graph.KV{Heads: 1, Dim: 48, Window: 70}, KVF32},
 		{3, graph.KV{Heads: 3, Dim: 20}, KVF16},
 		{7, graph.KV{Heads: 1, Dim: 16, Window: 5}, KVF16},
+		{8, graph.KV{Heads: 2, Dim: 64}, KVQ8},
+		{3, graph.KV{Heads: 3, Dim: 20}, KVQ8},
+		{5, graph.KV{Heads: 1, Dim: 80, Window: 530}, KVQ8},
+		{4, graph.KV{Heads: 1, Dim: 32, Window: 530, Chunked: true}, KVQ8},
 	} {
-		const context = 560 // three ranges
+		const context = 900 // four ranges
 		s := c.store
 		size, step := c.heads*s.Dim, s.Heads*s.Dim
 		r := rand.New(rand.NewPCG(5, 6))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/kv"
 	"github.com/karat-run/karat/internal/simd"
@@ -18,7 +19,8 @@ func (c *cache) Element() int { return c.kv.Bytes() }
 func (c *cache) each(s *graph.KV, seq *kv.Sequence, from, to int, f func(p *page, at int)) error {
 	for _, keys := range []bool{true, false} {
 		for pos := from; pos < to; pos++ {
-			if _, err := c.page(c.class[s.Window], seq.Page(c.class[s.Window], pos)); err != nil {
+			class := c.stores[s].whole(pos / kv.PageSize).class
+			if _, err := c.page(class, seq.Page(class, pos)); err != nil {
 				return err
 			}
 			slot := pos % kv.PageSize
@@ -40,9 +42,53 @@ func (c *cache) each(s *graph.KV, seq *kv.Sequence, from, to int, f func(p *page
 	return nil
 }
 
+// Spans implements backend.Portable.
+func (c *cache) Spans(s *graph.KV, n int) []backend.Span {
+	first := 0
+	if s.Window > 0 {
+		first = max(0, n-s.Window+1)
+	}
+	recent := backend.RecentPage(n)
+	if !c.stores[s].narrow || recent == 0 {
+		return []backend.Span{{From: first, To: n}}
+	}
+	var spans []backend.Span
+	if s.Window == 0 {
+		spans, first = append(spans, backend.Span{To: kv.PageSize}), kv.PageSize
+	}
+	if first /= kv.PageSize; first < recent {
+		spans = append(spans, backend.Span{From: first * kv.PageSize, To: recent * kv.PageSize, Narrow: true})
+	}
+	return append(spans, backend.Span{From: recent * kv.PageSize, To: n})
+}
+
+// narrowPages calls f with the scales and codes of the pages of a span in 8 bits, and of all heads.
+func (c *cache) narrowPages(s *graph.KV, seq *kv.Sequence, span backend.Span, f func(n *simd.Narrow)) error {
+	x := c.stores[s].older
+	codes, scales := simd.NarrowSize(s.Dim, s.Values())
+	for pos := span.From; pos < span.To; pos += kv.PageSize {
+		p, err := c.page(x.class, seq.Page(x.class, pos))
+		if err != nil {
+			return err
+		}
+		f(&simd.Narrow{Codes: p.codes[x.at.codes:][:s.Heads*codes],
+			Scales: p.f16[x.at.elements:][:s.Heads*scales]})
+	}
+	return nil
+}
+
 // ReadStore implements backend.Portable.
-func (c *cache) ReadStore(s *graph.KV, seq *kv.Sequence, from, to int) (data []byte, err error) {
-	err = c.each(s, seq, from, to, func(p *page, at int) {
+func (c *cache) ReadStore(s *graph.KV, seq *kv.Sequence, span backend.Span) (data []byte, err error) {
+	if span.Narrow {
+		err = c.narrowPages(s, seq, span, func(n *simd.Narrow) {
+			for _, x := range n.Scales {
+				data = binary.LittleEndian.AppendUint16(data, x)
+			}
+			data = append(data, n.Codes...)
+		})
+		return data, err
+	}
+	err = c.each(s, seq, span.From, span.To, func(p *page, at int) {
 		if c.kv == KVF32 {
 			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(p.f32[at]))
 		} else {
@@ -52,12 +98,24 @@ func (c *cache) ReadStore(s *graph.KV, seq *kv.Sequence, from, to int) (data []b
 	return data, err
 }
 
-// WriteStore implements backend.Portable.
-func (c *cache) WriteStore(s *graph.KV, seq *kv.Sequence, from, to int, data []byte) error {
-	if want := (to - from) * s.Heads * (s.Dim + s.Values()) * c.kv.Bytes(); len(data) != want {
+// WriteStore implements backend.Portable. Pages written whole get their 8-bit form.
+func (c *cache) WriteStore(s *graph.KV, seq *kv.Sequence, span backend.Span, data []byte) error {
+	each := int64(s.Heads*(s.Dim+s.Values())) * int64(c.kv.Bytes())
+	if span.Narrow {
+		each = backend.NarrowBytes(s)
+	}
+	if want := int64(span.To-span.From) * each; int64(len(data)) != want {
 		return fmt.Errorf("%d bytes of keys and values, want %d", len(data), want)
 	}
-	return c.each(s, seq, from, to, func(p *page, at int) {
+	if span.Narrow {
+		return c.narrowPages(s, seq, span, func(n *simd.Narrow) {
+			for i := range n.Scales {
+				n.Scales[i], data = binary.LittleEndian.Uint16(data), data[2:]
+			}
+			data = data[copy(n.Codes, data):]
+		})
+	}
+	err := c.each(s, seq, span.From, span.To, func(p *page, at int) {
 		if c.kv == KVF32 {
 			p.f32[at] = math.Float32frombits(binary.LittleEndian.Uint32(data))
 		} else {
@@ -65,6 +123,15 @@ func (c *cache) WriteStore(s *graph.KV, seq *kv.Sequence, from, to int, data []b
 		}
 		data = data[c.kv.Bytes():]
 	})
+	for pos := span.From; err == nil && c.stores[s].narrow && pos+kv.PageSize <= span.To; pos += kv.PageSize {
+		whole, first := backend.Span{From: pos, To: pos + kv.PageSize}, c.stores[s].isFirst(pos/kv.PageSize)
+		if err = c.narrowPages(s, seq, whole, func(*simd.Narrow) {}); err == nil && !first {
+			for h := range s.Heads {
+				c.pack(&c.desks[0], s, seq, pos, h)
+			}
+		}
+	}
+	return err
 }
 
 // eachState calls f with the elements of seq's state and rows, in the order of backend.Portable.

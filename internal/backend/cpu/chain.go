@@ -12,6 +12,7 @@ type chain struct {
 	node   *graph.Node                // the first
 	before []func() error             // work done before the loop
 	bodies []func(from, to int) error // by node
+	after  []func() error             // work done after the loop
 	size   int                        // numbers of a row
 	body   func(worker, from, to int) error
 }
@@ -68,7 +69,15 @@ func (c *chain) run() error {
 			return err
 		}
 	}
-	return c.e.b.pool.run(c.e.count(c.node), max(1, soloWork/c.size), c.body)
+	if err := c.e.b.pool.run(c.e.count(c.node), max(1, soloWork/c.size), c.body); err != nil {
+		return err
+	}
+	for _, f := range c.after {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // wants reports whether somebody sees n's value.

@@ -91,6 +91,9 @@ func Rows(threads int) int {
 	return 256
 }
 
+// Narrow implements backend.Narrow.
+func (b *Backend) Narrow() bool { return b.o.KV == KVQ8 }
+
 // Packed returns the bytes of repacked weights.
 func (b *Backend) Packed() int64 { return b.repacked }
 

@@ -108,7 +108,11 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 		return nil, nil
 	}
 	if n.Op == graph.StoreKV {
-		return p.link(n, e.makePages(n), e.storeKV(n, in[0], in[len(in)-1])), nil
+		run := p.link(n, e.makePages(n), e.storeKV(n, in[0], in[len(in)-1]))
+		if e.b.Narrow() {
+			p.chain.after = append(p.chain.after, e.narrow(n))
+		}
+		return run, nil
 	}
 	out, err := p.buffer(n)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // Numerics is how numbers are computed and kept.
 type Numerics struct {
 	Precision string // fast, f32 or f64; f16 for fast on a GPU's matrix units
-	KV        string // keys and values: f16, f32 or f64
+	KV        string // keys and values: f16, q8_0, f32 or f64
 	GPU       int    // 1 for the first GPU; 0 for the CPU
 }
 
@@ -34,8 +34,8 @@ func Parse(precision, kv string) (Numerics, error) {
 	switch {
 	case kv == "":
 		n.KV = byDefault
-	case kv != "f16" && kv != "f32":
-		return n, fmt.Errorf("keys and values as %q, want f16 or f32", kv)
+	case kv != "f16" && kv != "q8_0" && kv != "f32":
+		return n, fmt.Errorf("keys and values as %q, want f16, q8_0 or f32", kv)
 	case precision == "f64":
 		return n, fmt.Errorf("keys and values as %s, with precision f64 they are kept in float64", kv)
 	}
@@ -65,6 +65,9 @@ func (n Numerics) On(name string) (Numerics, error) {
 	if n.Precision == "f64" {
 		return n, fmt.Errorf("precision f64, which backend %s has not", name)
 	}
+	if n.KV == "q8_0" {
+		return n, fmt.Errorf("keys and values as q8_0, which backend %s has not", name)
+	}
 	if n.Precision == "fast" && gpus.Matrices(i) {
 		n.Precision = "f16"
 	} else {
@@ -91,15 +94,15 @@ func (n Numerics) Activations() string {
 	return n.Precision
 }
 
-// KVBytes returns the size of an element of the keys and values.
+// KVBytes returns the size of an element of the keys and values; of q8_0, of the newest.
 func (n Numerics) KVBytes() int64 {
-	return map[string]int64{"f16": 2, "f32": 4, "f64": 8}[n.KV]
+	return map[string]int64{"f16": 2, "q8_0": 2, "f32": 4, "f64": 8}[n.KV]
 }
 
 // CacheBytes returns the memory for the keys, values and states of one sequence of context tokens of g, with the
 // threads of Backend.
 func (n Numerics) CacheBytes(g *graph.Graph, threads, context int) int64 {
-	return backend.CacheBytes(g, context, cpu.Rows(threads), n.KVBytes())
+	return backend.CacheBytes(g, context, cpu.Rows(threads), n.KVBytes(), n.KV == "q8_0")
 }
 
 // Repacked returns the number of bytes of g's weights in memory beyond their bytes in the file.
@@ -132,8 +135,11 @@ func (n Numerics) Backend(threads int, noFuse ...string) (backend.Backend, error
 	if n.Precision == "f32" {
 		o.Precision = cpu.F32
 	}
-	if n.KV == "f32" {
+	switch n.KV {
+	case "f32":
 		o.KV = cpu.KVF32
+	case "q8_0":
+		o.KV = cpu.KVQ8
 	}
 	return cpu.New(o), nil
 }

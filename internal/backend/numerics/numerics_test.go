@@ -145,7 +145,7 @@ func TestCacheBytes(t *testing.T) {
 	n := Numerics{Precision: "fast", KV: "f16"}
 	for _, threads := range []int{1, 15, 16, 64} {
 		b := cpu.New(cpu.Options{Threads: threads})
-		want := backend.CacheBytes(g, 4096, b.Rows(), 2)
+		want := backend.CacheBytes(g, 4096, b.Rows(), 2, false)
 		if got := n.CacheBytes(g, threads, 4096); got != want {
 			t.Errorf("%d threads: %d bytes, want %d", threads, got, want)
 		}

@@ -50,7 +50,7 @@ func logits(g *graph.Graph, b reference.Backend) (all []float32, stored []float6
 	if err != nil {
 		return nil, nil, err
 	}
-	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 6, Chunk: 4})
+	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g, b), Context: 6, Chunk: 4})
 	cache, err := b.NewCache(g, pool)
 	if err != nil {
 		return nil, nil, err
@@ -132,7 +132,7 @@ func TestRingLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 300, Chunk: 1})
+	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g, b), Context: 300, Chunk: 1})
 	cache, err := b.NewCache(g, pool)
 	if err != nil {
 		t.Fatal(err)

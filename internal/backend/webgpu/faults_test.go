@@ -112,7 +112,7 @@ func startWith(t *testing.T, b backend.Backend, g *graph.Graph, o backend.Option
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 1024, Chunk: o.Rows})
+	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g, b), Context: 1024, Chunk: o.Rows})
 	c, err := b.NewCache(g, pool)
 	if err != nil {
 		t.Fatal(err)

@@ -182,7 +182,7 @@ func speedOfModel(t *testing.T, d *Device, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 4096, Chunk: 512})
+	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g, b), Context: 4096, Chunk: 512})
 	cache, err := b.NewCache(g, pool)
 	if err != nil {
 		t.Fatal(err)

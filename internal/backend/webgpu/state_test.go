@@ -17,7 +17,7 @@ func TestCopies(t *testing.T) {
 	defer b.Close()
 	store, state := &graph.KV{Heads: 1, Dim: 2}, &graph.State{Name: "conv", Size: 5, Rows: []graph.Run{{Count: 1, Size: 1}}}
 	g := &graph.Graph{Nodes: []*graph.Node{{Op: graph.StoreKV, Attr: store}, {State: state}}}
-	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 256, Chunk: 256})
+	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g, b), Context: 256, Chunk: 256})
 	made, err := b.NewCache(g, pool)
 	if err != nil {
 		t.Fatal(err)

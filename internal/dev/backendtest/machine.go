@@ -60,7 +60,7 @@ func all(*graph.Node) bool { return true }
 // start compiles g for steps of at most rows rows.
 func start(t *testing.T, b backend.Backend, g *graph.Graph, rows int, want func(*graph.Node) bool) *machine {
 	t.Helper()
-	m := &machine{t: t, g: g, b: b, pool: kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 16384,
+	m := &machine{t: t, g: g, b: b, pool: kv.NewPool(kv.Options{Classes: backend.Classes(g, b), Context: 16384,
 		Chunk: rows})}
 	m.compile(backend.Options{Rows: rows, Want: want})
 	return m

@@ -234,7 +234,7 @@ func runOnce(b backend.Backend, g *graph.Graph) error {
 	if err != nil {
 		return err
 	}
-	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 64, Chunk: 1})
+	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g, b), Context: 64, Chunk: 1})
 	cache, err := b.NewCache(g, pool)
 	if err != nil {
 		return fmt.Errorf("cache: %w", err)

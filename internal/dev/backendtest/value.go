@@ -53,7 +53,7 @@ func (s *suite) values(t *testing.T) {
 // keeping is start with nodes that are kept.
 func keeping(t *testing.T, b backend.Backend, g *graph.Graph, rows int, keep func(*graph.Node) bool) *machine {
 	t.Helper()
-	m := &machine{t: t, g: g, b: b, pool: kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 16384,
+	m := &machine{t: t, g: g, b: b, pool: kv.NewPool(kv.Options{Classes: backend.Classes(g, b), Context: 16384,
 		Chunk: rows})}
 	m.compile(backend.Options{Rows: rows, Keep: keep})
 	return m

@@ -1,0 +1,127 @@
+package engine_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/dev/backendtest"
+	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/draft"
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// narrows are graphs whose older keys and values have 8 bits: full layers, windows long and short, latents, states.
+func narrows(t *testing.T) map[string]*graph.Graph {
+	all := map[string]*graph.Graph{"windows": backendtest.Decoder(t, 1, tensor.Q8_0, 0, 520, 64)}
+	names := []string{sliding}
+	if !testing.Short() {
+		all["attributes"], all["hybrid"] = backendtest.Attributes(t, 4), backendtest.Hybrid(t, 4)
+		names = append(names, golden.Sample(golden.Families(t))...)
+	}
+	for _, name := range names {
+		_, all[name] = openFor(t, golden.Model(t, name), 1024)
+	}
+	return all
+}
+
+// TestNarrowBits: with older positions in 8 bits logits have the same bits in steps of any size, by any number of
+// threads, with taps, beside other sequences, and behind prefixes of others; in other bits than with binary16.
+func TestNarrowBits(t *testing.T) {
+	for name, g := range narrows(t) {
+		t.Run(name, func(t *testing.T) {
+			n := 700
+			switch {
+			case name == "hybrid":
+				n = 500 // its table of positions
+			case backend.Vocab(g) > 4*backendtest.Vocab && testing.Short():
+				n = 400
+			}
+			text := ids(backend.Vocab(g), n, 0)
+			engineOf := func(chunk, threads int, kv cpu.KVType, want func(*graph.Node) bool) *engine.Engine {
+				o := engine.Options{Context: n, Chunk: chunk, Budget: 1 << 30, Want: want}
+				if want != nil {
+					o.Tap = func(*graph.Node, []float32) {}
+				}
+				return newEngine(t, g, cpu.New(cpu.Options{Threads: threads, KV: kv}), o)
+			}
+			want := scratch(t, engineOf(n, 2, cpu.KVQ8, nil), text, kept)
+			if len(g.KVs()) > 0 && same(want, scratch(t, engineOf(n, 2, cpu.KVF16, nil), text, kept)) {
+				t.Error("the bits of binary16")
+			}
+			for _, x := range []struct{ chunk, threads int }{{7, 8}, {64, 1}, {100, 3}} {
+				if !same(scratch(t, engineOf(x.chunk, x.threads, cpu.KVQ8, nil), text, kept), want) {
+					t.Errorf("in steps of %d by %d threads: other bits", x.chunk, x.threads)
+				}
+			}
+			e := engineOf(32, 2, cpu.KVQ8, nil)
+			if !same(together(t, e, text), want) {
+				t.Error("with other sequences: other bits")
+			}
+			if !same(decode(t, engineOf(200, 2, cpu.KVQ8, everything), text), want) {
+				t.Error("prefill and decode, with taps: other bits")
+			}
+			r := rand.New(rand.NewPCG(7, 8))
+			s := e.NewSequence()
+			defer s.Close()
+			for range 12 { // edited prompts: back to any place, into pages in 8 bits
+				at := 1 + r.IntN(n-kept-1)
+				other := slices.Concat(text[:at], ids(backend.Vocab(g), 1+r.IntN(n-at), 5))
+				feed(t, s, other[s.Rewind(other):], 0)
+				if !same(feed(t, s, text[s.Rewind(text[:n-kept+1]):], kept), want) {
+					t.Fatalf("back to %d: other bits", at)
+				}
+			}
+			for _, at := range []int{63, 130, 320, n - 100} {
+				s := e.NewSequence()
+				salt := fmt.Sprint(at)
+				s.Prefix(text[:at], salt)
+				feed(t, s, text[:at], 0)
+				s.Close()
+				s = e.NewSequence()
+				if s.Prefix(text[:n-kept+1], salt) == 0 && at > 64 {
+					t.Errorf("nothing is left of %d tokens", at)
+				}
+				if !same(feed(t, s, text[s.Len():], kept), want) {
+					t.Errorf("behind the first %d tokens of another: other bits", at)
+				}
+				s.Close()
+			}
+		})
+	}
+}
+
+// TestNarrowDrafts: rejected drafts leave nothing where their pages are soon in 8 bits.
+func TestNarrowDrafts(t *testing.T) {
+	_, g := openFor(t, golden.Model(t, sliding), 1024)
+	o := engine.Options{Context: 1024, Budget: 1 << 28, Tokens: g.Result().Shape.Size()}
+	newOf := func() *engine.Engine { return newEngine(t, g, cpu.New(cpu.Options{KV: cpu.KVQ8}), o) }
+	plain, drafting := newOf(), newOf()
+	drafting.Pace(func(int) time.Duration { return time.Second })
+	text := slices.Repeat(prompt(t, sliding, 8, 90), 4)
+	var wrong int
+	for i, r := range requests(text, 6) {
+		s := plain.NewSequence()
+		want := answer(t, s, r)
+		s.Close()
+		d := draft.New(r.Prompt, nil)
+		r.Draft = func() *draft.Drafter { return d }
+		s = drafting.NewSequence()
+		if got := answer(t, s, r); got != want {
+			t.Errorf("request %d: %s, without drafts %s", i, got, want)
+		}
+		s.Close()
+		for _, c := range d.Counts() {
+			wrong += c.Rejected
+		}
+	}
+	if wrong == 0 {
+		t.Error("no token of a draft was wrong")
+	}
+}
