@@ -47,6 +47,10 @@ type Weight struct {
 	file  tensor.Tensor // its rows
 	data  []byte        // nil for a weight in place
 
+	// Columns has the place of each column in the activations, nil in order. Products read activations so.
+	Columns  []int
+	mul, div float32 // applied to NVFP4's scales
+
 	stored     *simd.Stored // nil if AddRow does not know the type
 	codes      simd.Codes
 	grid       *simd.Grid  // or nil
@@ -185,14 +189,18 @@ func Size(d tensor.DType, n, k int) int {
 
 // New makes a weight in place of t, [n, k] of a quantized type: t's Data stays unchanged until the weight, or
 // all weights made by Move, are packed.
-func New(t tensor.Tensor) (*Weight, error) {
+func New(t tensor.Tensor) (*Weight, error) { return NewCoded(tensor.Coded{Tensor: t, Mul: 1, Div: 1}) }
+
+// NewCoded does New's work for codes behind values. Scales of NVFP4 alone may have factors.
+func NewCoded(t tensor.Coded) (*Weight, error) {
 	d := t.DType
 	size, err := tensor.Bytes(d, t.Shape)
 	if err != nil || !d.Quantized() || len(t.Shape) != 2 || t.Order == nil && t.Source == nil && len(t.Data) != size {
 		return nil, fmt.Errorf("%v %v of %d bytes", d, []int(t.Shape), len(t.Data))
 	}
 	k := t.Shape[1]
-	w := &Weight{DType: d, N: t.Shape[0], K: k, file: t, stored: stored(d), codes: codesOf(d), table: tableOf(d),
+	w := &Weight{DType: d, N: t.Shape[0], K: k, file: t.Tensor, Columns: t.Columns, mul: t.Mul, div: t.Div,
+		stored: stored(d), codes: codesOf(d), table: tableOf(d),
 		grid: gridOf(d), woven: wovenBytes(d) > 0, unit: codesOf(d).UnitBytes(),
 		scaleBytes: scaleBytes(d, Chunk), chunkBytes: chunkBytes(d, Chunk), panelBytes: panelBytes(d, k)}
 	w.wide = w.wideTable()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/tensor"
@@ -200,6 +201,32 @@ func TestErrors(t *testing.T) {
 	place, _ := newWeight(t, tensor.Tensor{DType: tensor.Q8_0, Shape: tensor.Shape{16, 32}, Data: make([]byte, 16*34)})
 	if _, err := place.Move(make([]byte, 16*34)); err == nil {
 		t.Error("Move takes memory of another size")
+	}
+}
+
+// TestFactors: scales of NVFP4 take their factors, a product and a quotient, rounded.
+func TestFactors(t *testing.T) {
+	const k = 2 * 64
+	rows := make([]byte, tensor.NVFP4.RowBytes(Rows*k))
+	for i := range rows {
+		rows[i] = byte(i * 7 & 0x77)
+	}
+	for _, by := range [][2]float32{{1, 1}, {1.37, 1}, {1, 0.173}} {
+		w, err := NewCoded(tensor.Coded{Tensor: tensor.Tensor{DType: tensor.NVFP4, Shape: tensor.Shape{Rows, k}, Data: rows},
+			Mul: by[0], Div: by[1]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s Scratch
+		w.Unpack(&s, 0, 0, false)
+		for g := range k / 16 {
+			for r := range Rows {
+				code := rows[r*w.DType.RowBytes(k)+g/4*36+g%4]
+				if got, want := s.Scale[g*Rows+r], float16.E4M3(code)*by[0]/by[1]/2; got != want {
+					t.Fatalf("factors %v: scale %d of row %d is %v, want %v", by, g, r, got, want)
+				}
+			}
+		}
 	}
 }
 

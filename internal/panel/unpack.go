@@ -114,7 +114,10 @@ func (w *Weight) unpackScales(s *Scratch, src []byte, k int) {
 		simd.PanelScales(s.Scale, d, integers(s.halves[:len(scales)]))
 		simd.PanelScales(s.Min, min, integers(s.halves[len(scales):]))
 	case w.DType == tensor.NVFP4:
-		simd.LoadE4M3(s.Scale, bytes(scales))
+		if simd.LoadE4M3(s.Scale, bytes(scales)); w.mul != 1 || w.div != 1 {
+			simd.Scale(s.Scale, s.Scale, w.mul)
+			simd.Divide(s.Scale, s.Scale, w.div)
+		}
 	case w.DType == tensor.TQ2_0 || w.DType == tensor.Q2_0 || w.DType == tensor.Q1_0:
 		var each [Chunk / 64 * Rows]float32
 		simd.LoadF16(each[:len(d)], d)

@@ -178,7 +178,7 @@ func (a *Attention) addValues(i int, v, p []float32, span Span) {
 // Result sets dst[e] to Acc[e]/Sum of query i, after at most one range. Nothing may be added afterwards.
 func (a *Attention) Result(i int, dst []float32) {
 	a.narrow.join(a, i)
-	divide(dst, a.acc[i*a.values:(i+1)*a.values], a.sum[i])
+	Divide(dst, a.acc[i*a.values:(i+1)*a.values], a.sum[i])
 }
 
 // PartSize returns the length of a part: Acc, as long as a value, Top and Sum.
@@ -246,7 +246,7 @@ func Sink(part []float32, s float32) {
 // Quotient sets dst[e] to Acc[e]/Sum of a part.
 func Quotient(dst, part []float32) {
 	d := len(part) - 2
-	divide(dst, part[:d], part[d+1])
+	Divide(dst, part[:d], part[d+1])
 }
 
 // narrowing is the state of an Attention to blocks in 8 bits. Its slices are empty before the first.

@@ -66,7 +66,7 @@ func (g Gate) Apply(dst, gate, up []float32) {
 		}
 		g.Curve.Apply(a[:n], a[:n])
 		if g.Alpha != 0 {
-			divide(a[:n], a[:n], g.Alpha)
+			Divide(a[:n], a[:n], g.Alpha)
 		}
 		Mul(dst[i:i+n], a[:n], u[:n])
 	}

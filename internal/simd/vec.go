@@ -178,8 +178,8 @@ var e4m3 = func() *[256]float32 {
 	return t
 }()
 
-// divide sets dst[i] to x[i]/s.
-func divide(dst, x []float32, s float32) {
+// Divide sets dst[i] to x[i]/s. dst may be x.
+func Divide(dst, x []float32, s float32) {
 	n := wideLength(len(x))
 	if n > 0 {
 		divideVec(dst[:n], x[:n], s)
@@ -228,7 +228,7 @@ func maximum(x []float32) float32 {
 // total in 16 partial sums. dst may be x.
 func Softmax(dst, x []float32) {
 	sums := expSum(dst, x, maximum(x))
-	divide(dst, dst[:len(x)], sumLanes(&sums))
+	Divide(dst, dst[:len(x)], sumLanes(&sums))
 }
 
 // LoadF16 sets dst to the values of src as binary16. Exact.

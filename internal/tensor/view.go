@@ -77,25 +77,39 @@ func (t *Tensor) IsDecoded() bool {
 	return false
 }
 
-// Scaled returns t, of floats, as F8_32, where all its values are codes with scales; else t.
-func (t *Tensor) Scaled() Tensor {
-	s := *t
-	switch v := t.Source.(type) {
-	case Joined:
-		parts := make(Joined, len(v))
-		for i := range v {
-			if parts[i] = v[i].Scaled(); parts[i].DType != F8_32 {
-				return *t
-			}
-		}
-		s.DType, s.Source = F8_32, parts
-	case interface{ Scaled() io.ReaderAt }:
-		if source := v.Scaled(); source != nil && t.DType.Float() && t.Order == nil {
-			block := int64(t.DType.RowBytes(F8_32.BlockSize()))
-			s.DType, s.Source, s.At = F8_32, source, t.At/block*int64(F8_32.BlockBytes())
-		}
+// Coded is a matrix of floats in the form of the codes behind its values: of a quantized type, or of F8_32. The type's
+// scales are multiplied by Mul, divided by Div and rounded.
+type Coded struct {
+	Tensor
+	Mul, Div float32
+	Columns  []int // the place of each column in the tensor of floats; nil in order
+}
+
+// Coded returns the codes behind t, a matrix of floats. Coded reports false where values are no codes times scales.
+func (t *Tensor) Coded() (c Coded, ok bool) {
+	v, is := t.Source.(interface {
+		Coded(from, to int) (Coded, bool)
+	})
+	if !is || !t.DType.Float() || t.Order != nil || t.Shape.Last() == 0 {
+		return c, false
 	}
-	return s
+	row := int64(t.DType.RowBytes(t.Shape.Last()))
+	from := int(t.At / row)
+	if c, ok = v.Coded(from, from+t.Rows()); ok {
+		c.Name, c.Shape, c.At = t.Name, t.Shape, t.At/row*int64(c.DType.RowBytes(t.Shape.Last()))
+	}
+	return c, ok
+}
+
+// Read returns the type of the numbers that products read of t: of codes where they are behind its values.
+func (t *Tensor) Read() DType {
+	if c, ok := t.Coded(); ok && c.DType.Quantized() {
+		return c.DType
+	}
+	if v, ok := t.Source.(Joined); ok {
+		return v[0].Read()
+	}
+	return t.DType
 }
 
 // Unread is the Source of an unreadable tensor, refused at binding.

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"errors"
+	"slices"
 	"unsafe"
 
 	"github.com/karat-run/karat/internal/graph"
@@ -17,6 +18,7 @@ type activations struct {
 	pool    *pool
 	node    *graph.Node // node of the value; nil for none
 	x       []float32   // the value, [rows, k]
+	columns []int       // places of the columns rounded, nil in order
 	rows, k int
 	q       []int16   // [chunk][rows][column]
 	dx      []float32 // [chunk][rows][column/ActGroup]
@@ -78,7 +80,7 @@ func (a *activations) start(p *planner) error {
 			if b.packed[w] == nil || n.Op == graph.Embed {
 				continue
 			}
-			columns, group = max(columns, w.Shape.Last()), min(group, quant.GroupSize(w.DType))
+			columns, group = max(columns, w.Shape.Last()), min(group, quant.GroupSize(b.packed[w].dtype))
 			if n.Op == graph.Experts || !p.spent(n.In[0]) {
 				apart = max(apart, w.Shape.Last())
 			}
@@ -117,8 +119,16 @@ func (a *activations) makeForms(c, from, to int) {
 	q, dx := a.q[first:last], a.dx[first/simd.ActGroup:last/simd.ActGroup]
 	if a.missing.rounded {
 		for t := range to - from {
-			at := (from+t)*a.k + c*panel.Chunk
-			simd.Quantize(q[t*n:(t+1)*n], dx[t*n/simd.ActGroup:(t+1)*n/simd.ActGroup], a.x[at:at+n])
+			row := a.x[(from+t)*a.k:][:a.k]
+			part := row[c*panel.Chunk:][:n]
+			if a.columns != nil {
+				var moved [panel.Chunk]float32
+				for i, at := range a.columns[c*panel.Chunk:][:n] {
+					moved[i] = row[at]
+				}
+				part = moved[:n]
+			}
+			simd.Quantize(q[t*n:(t+1)*n], dx[t*n/simd.ActGroup:(t+1)*n/simd.ActGroup], part)
 		}
 	}
 	if a.missing.sums {
@@ -150,8 +160,8 @@ func (a *activations) at(c, t int) (at, n int) {
 func (a *activations) quantize(n *graph.Node, p *product) error {
 	w := p.panels
 	a.missing = missing{}
-	if a.node != n || n == nil {
-		a.node, a.x, a.rows, a.k = n, p.x, p.rows, w.K
+	if a.node != n || n == nil || !slices.Equal(a.columns, w.Columns) {
+		a.node, a.x, a.rows, a.k, a.columns = n, p.x, p.rows, w.K, w.Columns
 		a.inits, a.sum, a.parts, a.actsFor, a.joinFor = initKey{}, 0, false, nil, nil
 		a.missing.rounded = true
 	}
@@ -205,7 +215,8 @@ func (a *activations) run() error {
 
 // sharesForms reports whether two weights need the same of activations.
 func sharesForms(v, w *panel.Weight) bool {
-	return v.Group() == w.Group() && v.Offset() == w.Offset() && v.HasMin() == w.HasMin()
+	return v.Group() == w.Group() && v.Offset() == w.Offset() && v.HasMin() == w.HasMin() &&
+		slices.Equal(v.Columns, w.Columns)
 }
 
 // cut makes chunks for w, after quantize, unless the chunks are for a similar weight.

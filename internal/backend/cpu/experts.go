@@ -69,10 +69,15 @@ func (p *planner) newExperts(n *graph.Node) (*experts, error) {
 // fuseExperts makes one loop of gate, up and the activation, where possible.
 func (p *planner) fuseExperts(n *graph.Node, x *experts, matrices []*graph.Weight) {
 	e := p.e
-	alone := !e.b.fuses(fuseGLU) || e.b.packed[matrices[0]] == nil || x.Biased
+	if !e.b.fuses(fuseGLU) || e.b.packed[matrices[0]] == nil || x.Biased {
+		return
+	}
 	whole := x.Form == graph.Fused && x.ff%panel.Rows == 0
-	alike := x.Form == graph.Apart && matrices[0].DType == matrices[1].DType
-	if alone || !whole && !alike {
+	alike := x.Form == graph.Apart && e.b.packed[matrices[1]] != nil
+	for i, gate := range x.first[0] {
+		alike = alike && sharesForms(gate.panels, x.first[1][i].panels)
+	}
+	if !whole && !alike {
 		return
 	}
 	e.fused = append(e.fused, fuseGLU+" "+n.Name)

@@ -273,7 +273,7 @@ func canJoin(others []*product, p *product, rows int) bool {
 		v, w := o.panels, p.panels
 		whole := rows == 1 && v.K%panel.Chunk == 0 && v.Stored().HasRow() && w.Stored().HasRow() &&
 			(v.Offset() == 0 || w.Offset() == 0 || v.Offset() == w.Offset() && v.Group() == w.Group()) &&
-			(!v.HasMin() || !w.HasMin() || v.Group() == w.Group())
+			(!v.HasMin() || !w.HasMin() || v.Group() == w.Group()) && slices.Equal(v.Columns, w.Columns)
 		if !whole && !sharesForms(v, w) {
 			return false
 		}

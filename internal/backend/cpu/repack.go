@@ -12,10 +12,12 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/panel"
+	"github.com/karat-run/karat/internal/tensor"
 )
 
 // packed is a weight in the form read by kernels, a panel.Weight for each of its matrices: in panels, or in place.
 type packed struct {
+	dtype    tensor.DType // of the panels: the weight's, or of the codes behind its values
 	matrices []*panel.Weight
 	memory   []byte // of the panels; nil in place
 }
@@ -33,7 +35,7 @@ func (b *Backend) ready(g *graph.Graph, progress func(done, total int64) error) 
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.Name, err)
 		}
-		if b.packed[w] = m; panel.HasPlanes(w.DType) {
+		if b.packed[w] = m; panel.HasPlanes(m.dtype) {
 			b.inPlace = append(b.inPlace, w)
 		}
 		if len(m.matrices) == 1 { // of many, a token may need few
@@ -171,7 +173,7 @@ func quantized(g *graph.Graph) (weights []*graph.Weight) {
 			continue
 		}
 		for _, w := range n.W {
-			if w.DType.Quantized() && len(w.Origin()) > 0 && len(w.Origin()[0]) > 0 && !slices.Contains(weights, w) {
+			if w.Read().Quantized() && len(w.Origin()) > 0 && len(w.Origin()[0]) > 0 && !slices.Contains(weights, w) {
 				weights = append(weights, w)
 			}
 		}
@@ -183,7 +185,7 @@ func quantized(g *graph.Graph) (weights []*graph.Weight) {
 func Repacked(g *graph.Graph) (more int64) {
 	for _, w := range quantized(g) {
 		count, n, k := matrices(w)
-		more += int64(count*panel.Size(w.DType, n, k) - w.Stored())
+		more += int64(count*panel.Size(w.Read(), n, k) - w.Stored())
 	}
 	return more
 }
@@ -204,7 +206,7 @@ const dropAfter = 4 << 20
 // packedSize returns the number of bytes of w in panels.
 func packedSize(w *graph.Weight) (int, error) {
 	count, n, k := matrices(w)
-	size := panel.Size(w.DType, n, k)
+	size := panel.Size(w.Read(), n, k)
 	if size > math.MaxInt/count {
 		return 0, fmt.Errorf("%d matrices of %d bytes are more than this machine can address", count, size)
 	}
@@ -216,7 +218,7 @@ func newPacked(w *graph.Weight) (*packed, error) {
 	if _, err := packedSize(w); err != nil {
 		return nil, err
 	}
-	m := &packed{}
+	m := &packed{dtype: w.Read()}
 	count, n, _ := matrices(w)
 	for i := range count {
 		t, err := w.Tensor, error(nil)
@@ -229,7 +231,14 @@ func newPacked(w *graph.Weight) (*packed, error) {
 		if err != nil {
 			return nil, err
 		}
-		x, err := panel.New(t)
+		c, coded := t.Coded()
+		if !coded || !c.DType.Quantized() {
+			c = tensor.Coded{Tensor: t, Mul: 1, Div: 1}
+		}
+		x, err := panel.NewCoded(c)
+		if err == nil && x.DType != m.dtype {
+			err = fmt.Errorf("matrix %d has type %v, the first has %v", i, x.DType, m.dtype)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -254,7 +263,7 @@ func (b *Backend) move(w *graph.Weight, memory []byte) (int, error) {
 		}
 		moved = append(moved, x)
 	}
-	n, panels, bytes := moved[0].N, moved[0].Panels(), w.DType.RowBytes(w.Shape.Last())
+	n, panels, bytes := moved[0].N, moved[0].Panels(), m.dtype.RowBytes(w.Shape.Last())
 	err = b.pool.run(len(moved)*panels, 4, func(_, from, to int) error {
 		var s panel.Scratch
 		kept := 0

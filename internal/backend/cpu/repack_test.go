@@ -357,3 +357,74 @@ func TestSettleBehindFailure(t *testing.T) {
 		t.Error("a later graph's weight stays in place")
 	}
 }
+
+// coded is the Source of a matrix of floats with codes behind its values.
+type coded struct {
+	*bytes.Reader
+	is tensor.Coded
+}
+
+func (c coded) Coded(int, int) (tensor.Coded, bool) { return c.is, true }
+
+func (c coded) Origin() [][]byte { return c.is.Tensor.Origin() }
+
+// TestColumns: products with codes in another order of columns are products of activations in that order, in place and
+// in panels, of one row, few and many, and leave the rounded rows of others alone.
+func TestColumns(t *testing.T) {
+	const n, k, rows = 40, panel.Chunk + 64, 33
+	b := New(Options{Threads: 2})
+	defer b.Close()
+	e := &executable{b: b, rows: rows, scratch: make([]scratch, 2)}
+	plain := newProducts(t, e, tensor.Q8_0, n, k, 1)[0]
+	codes := plain.w.Tensor
+	codes.Name = ""
+	columns := rand.New(rand.NewPCG(1, 2)).Perm(k)
+	w := &graph.Weight{Tensor: tensor.Tensor{Name: "coded", DType: tensor.F32, Shape: tensor.Shape{n, k},
+		Source: coded{bytes.NewReader(nil), tensor.Coded{Tensor: codes, Mul: 1, Div: 1, Columns: columns}}}}
+	node := &graph.Node{}
+	g := &graph.Graph{Nodes: []*graph.Node{{Op: graph.Linear, W: []*graph.Weight{w}, In: []*graph.Node{node}}}}
+	if err := b.ready(g, nil); err != nil {
+		t.Fatal(err)
+	}
+	ordered := e.newProduct(w, 0)
+	if err := e.x.start(&planner{e: e, g: &graph.Graph{Nodes: nodesOf([]*product{plain, ordered})}}); err != nil {
+		t.Fatal(err)
+	}
+	x, moved := make([]float32, rows*k), make([]float32, rows*k)
+	for i := range x {
+		x[i] = float32(i%977) - 488.25
+	}
+	for i := range moved {
+		moved[i] = x[i/k*k+columns[i%k]]
+	}
+	for range 2 {
+		for _, rows := range []int{1, 2, 5, rows} {
+			natural, want, got := make([]float32, rows*n), make([]float32, rows*n), make([]float32, rows*n)
+			run := func(p *product, in *graph.Node, out, x []float32) {
+				t.Helper()
+				if err := p.run(in, out, slices.Clone(x[:rows*k]), rows); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run(plain, nil, natural, x)
+			run(plain, nil, want, moved)
+			again := make([]float32, rows*n)
+			e.x.node = nil
+			run(plain, node, again, x)
+			run(ordered, node, got, x)
+			if !slices.Equal(got, want) || !slices.Equal(again, natural) {
+				t.Errorf("%d rows, in place %v: other products", rows, ordered.panels.InPlace())
+			}
+			run(plain, node, again, x)
+			if !slices.Equal(again, natural) {
+				t.Errorf("%d rows: other products after those in an order", rows)
+			}
+		}
+		if err := b.repack(t.Context(), slices.Clone(b.inPlace)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if plain.panels.InPlace() || ordered.panels.InPlace() {
+		t.Error("weights are in place")
+	}
+}

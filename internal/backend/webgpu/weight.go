@@ -515,7 +515,8 @@ func scaled(ws []*graph.Weight) []*graph.Weight {
 	var all []*graph.Weight
 	for _, w := range ws {
 		x := *w
-		if x.Tensor = w.Scaled(); x.DType != tensor.F8_32 {
+		c, ok := w.Coded()
+		if x.Tensor = c.Tensor; !ok || x.DType != tensor.F8_32 {
 			return ws
 		}
 		all = append(all, &x)

@@ -2,7 +2,6 @@ package packing
 
 import (
 	"encoding/binary"
-	"io"
 	"math"
 
 	"github.com/karat-run/karat/internal/float16"
@@ -29,7 +28,10 @@ var offsets = map[tensor.DType]byte{tensor.Q4_0: 8, tensor.Q5_0: 16}
 // exact returns the smallest quantized type that holds all values, Invalid for none.
 func (x *matrix) exact() tensor.DType {
 	bits := 8
-	if c, ok := x.codes.(*codes); ok {
+	switch c := x.codes.(type) {
+	case *codes:
+		bits = c.bits
+	case *permuted:
 		bits = c.bits
 	}
 	if x.values == e2m1 && !x.inBF16 && x.columns%64 == 0 && x.group == 16 && x.all(x.scale, fitsE4M3) {
@@ -120,7 +122,7 @@ func ToF32(t tensor.Tensor) tensor.Tensor {
 }
 
 // Origin implements what tensor.Tensor.Origin asks for.
-func (x *blocks) Origin() [][]byte { return x.origin }
+func (x *matrix) Origin() [][]byte { return x.origin }
 
 // ReadAt implements io.ReaderAt.
 func (x *blocks) ReadAt(p []byte, off int64) (int, error) {
@@ -178,17 +180,71 @@ func (x *blocks) writeNVFP4(p []byte, row, from int) {
 	}
 }
 
+// code sets the codes behind the values of a matrix whose type has no blocks.
+func (x *matrix) code() {
+	switch y := *x; {
+	case x.groups != nil:
+		p := x.sorted()
+		if p == nil {
+			return
+		}
+		y.codes, y.groups = p, nil
+		if d := y.exact(); d != tensor.Invalid {
+			x.coded = &blocks{&y, d}
+		}
+	case x.factor != nil:
+		if y.scale, y.factor = x.plain, nil; x.columns%64 == 0 {
+			x.coded = &blocks{&y, tensor.NVFP4}
+		}
+	}
+}
+
+// sorted returns the codes with columns of a group side by side, nil where groups differ in size.
+func (x *matrix) sorted() *permuted {
+	c, ok := x.codes.(*codes)
+	ends := make([]int, x.count)
+	for g := range ends {
+		ends[g] = g * x.group
+	}
+	p := &permuted{c, make([]int, x.columns)}
+	for column, g := range x.groups {
+		if !ok || ends[g] == min((g+1)*x.group, x.columns) {
+			return nil
+		}
+		p.columns[ends[g]] = column
+		ends[g]++
+	}
+	return p
+}
+
+// Coded implements what tensor.Tensor.Coded asks for.
+func (x *matrix) Coded(from, to int) (c tensor.Coded, ok bool) {
+	c.Mul, c.Div = 1, 1
+	switch {
+	case x.coded != nil:
+		c.DType, c.Source = x.coded.dtype, x.coded
+		if p, ok := x.coded.codes.(*permuted); ok {
+			c.Columns = p.columns
+		}
+	case x.values == e4m3 && x.zero == nil && x.groups == nil && x.columns%block == 0 &&
+		(x.group%block == 0 || x.group == x.columns):
+		c.DType, c.Source = tensor.F8_32, scaled{x}
+	default:
+		return c, false
+	}
+	if x.factor == nil {
+		return c, true
+	}
+	by := &c.Mul
+	if x.divides {
+		by = &c.Div
+	}
+	*by = x.factor(from, 0)
+	return c, *by == x.factor(max(from, to-1), 0) // of the same matrix
+}
+
 // scaled is the Source of a matrix of codes of F8_E4M3 as F8_32.
 type scaled struct{ *matrix }
-
-// Scaled returns the matrix's Source as F8_32, nil where F8_32 does not hold its codes and scales.
-func (x *matrix) Scaled() io.ReaderAt {
-	if x.values != e4m3 || x.zero != nil || x.bias != nil || x.groups != nil || x.columns%block != 0 ||
-		x.group%block != 0 && x.group < x.columns {
-		return nil
-	}
-	return scaled{x}
-}
 
 // ReadAt implements io.ReaderAt.
 func (x scaled) ReadAt(p []byte, off int64) (int, error) {

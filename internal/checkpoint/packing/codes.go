@@ -97,6 +97,18 @@ func (c *codes) grid(plus byte) grid {
 	return func(row, group int) float32 { return float32((c.at(row, group) + plus) & mask) }
 }
 
+// permuted reads codes with their columns in another order.
+type permuted struct {
+	*codes
+	columns []int // place of each column in codes
+}
+
+func (p *permuted) read(q []byte, row, from int) {
+	for j, column := range p.columns[from : from+len(q)] {
+		q[j] = p.at(row, column)
+	}
+}
+
 // octets are codes of a byte each, row after row.
 type octets struct {
 	data    []byte

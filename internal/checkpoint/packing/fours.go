@@ -44,10 +44,12 @@ func readFours(m *module, w tensor.Tensor, group int, factor string) (tensor.Ten
 			return w, err
 		}
 		plain := x.scale
-		if factor == "weight_scale_2" {
-			x.scale = func(row, group int) float32 { return plain(row, group) * by(row, group) }
-		} else {
+		x.divides = factor != "weight_scale_2"
+		if x.scale = func(row, group int) float32 { return plain(row, group) * by(row, group) }; x.divides {
 			x.scale = func(row, group int) float32 { return plain(row, group) / by(row, group) }
+		}
+		if !isSigned(scale.Data) {
+			x.plain, x.factor = plain, by
 		}
 	}
 	return x.tensor(m, reshape(w.Shape, rows, columns))

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/tensor"
@@ -70,6 +71,17 @@ func checkFinite(ending string, t tensor.Tensor) error {
 		}
 	}
 	return nil
+}
+
+// isSigned reports whether one of some floats of a byte has a sign.
+func isSigned(b []byte) bool {
+	const signs = 0x80808080_80808080
+	for ; len(b) >= 8; b = b[8:] {
+		if binary.LittleEndian.Uint64(b)&signs != 0 {
+			return true
+		}
+	}
+	return slices.ContainsFunc(b, func(v byte) bool { return v > 127 })
 }
 
 // CountOdd counts the scales that sound folders lack, and returns the place of the first.

@@ -32,6 +32,9 @@ type matrix struct {
 	halves            bool     // scales are F16
 	bounded           bool     // zero points have the bits of codes
 	origin            [][]byte // bytes of the files
+	plain, factor     grid     // of NVFP4: the parts of scale, a product or a quotient; else nil
+	divides           bool     // plain is divided by factor
+	coded             *blocks  // the codes behind values of float types, or nil
 }
 
 // tensor returns the weight of a module.
@@ -44,7 +47,7 @@ func (x *matrix) tensor(m *module, shape tensor.Shape) (tensor.Tensor, error) {
 	t := tensor.Tensor{Name: m.name + ".weight", DType: tensor.F32, Shape: shape, Source: x}
 	if d := x.exact(); d != tensor.Invalid {
 		t.DType, t.Source = d, &blocks{x, d}
-	} else if x.inBF16 {
+	} else if x.code(); x.inBF16 {
 		t.DType = tensor.BF16
 	}
 	_, err := tensor.Bytes(t.DType, shape)

@@ -18,7 +18,7 @@ const (
 // Misread returns the Source of the weight's values in F32 under a misreading, nil where these are the same.
 func (x *matrix) Misread(how string) io.ReaderAt {
 	y := *x
-	y.inBF16 = false
+	y.inBF16, y.coded = false, nil
 	groups := max(1, upTo(x.columns, x.group))
 	switch tall := max(1, x.tall); {
 	case how == Unscaled:

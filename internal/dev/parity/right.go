@@ -105,7 +105,7 @@ func (m *Model) has() (quantized, gelu bool) {
 		a, ok := n.Activates()
 		gelu = gelu || ok && a.Act == graph.GELUTanh
 		for _, w := range n.W {
-			quantized = quantized || w.DType.Quantized()
+			quantized = quantized || w.Read().Quantized()
 		}
 	}
 	return quantized, gelu
