@@ -1,0 +1,173 @@
+package image
+
+import (
+	"bytes"
+	"errors"
+	"image"
+	"image/color"
+	"image/gif"
+	"image/png"
+
+	"golang.org/x/image/bmp"
+)
+
+// newImage returns a black picture.
+func newImage(w, h int) *Image { return &Image{w, h, make([]byte, 3*w*h)} }
+
+// rgbOf returns the pixels of a picture of the standard library without alpha. Of samples of 16 bits the upper 8
+// count.
+func rgbOf(src image.Image) *Image {
+	b := src.Bounds()
+	m := newImage(b.Dx(), b.Dy())
+	for y := range m.Height {
+		row := m.Pix[3*y*m.Width:][:3*m.Width]
+		for x := range m.Width {
+			p := row[3*x : 3*x+3]
+			switch src := src.(type) {
+			case *image.RGBA:
+				copy(p, src.Pix[src.PixOffset(b.Min.X+x, b.Min.Y+y):][:3])
+			case *image.NRGBA:
+				copy(p, src.Pix[src.PixOffset(b.Min.X+x, b.Min.Y+y):][:3])
+			case *image.Gray:
+				v := src.Pix[src.PixOffset(b.Min.X+x, b.Min.Y+y)]
+				p[0], p[1], p[2] = v, v, v
+			case *image.Paletted:
+				p[0], p[1], p[2] = colorOf(src.Palette[src.Pix[src.PixOffset(b.Min.X+x, b.Min.Y+y)]])
+			default:
+				p[0], p[1], p[2] = colorOf(src.At(b.Min.X+x, b.Min.Y+y))
+			}
+		}
+	}
+	return m
+}
+
+// colorOf returns a color without alpha, not multiplied by alpha.
+func colorOf(c color.Color) (r, g, b byte) {
+	switch c := c.(type) {
+	case color.NRGBA:
+		return c.R, c.G, c.B
+	case color.NRGBA64:
+		return byte(c.R >> 8), byte(c.G >> 8), byte(c.B >> 8)
+	}
+	r16, g16, b16, _ := c.RGBA()
+	return byte(r16 >> 8), byte(g16 >> 8), byte(b16 >> 8)
+}
+
+func sizeOf(config func(r *bytes.Reader) (image.Config, error), data []byte) (width, height int, err error) {
+	c, err := config(bytes.NewReader(data))
+	return c.Width, c.Height, err
+}
+
+func sizeOfPNG(data []byte) (width, height int, err error) {
+	return sizeOf(func(r *bytes.Reader) (image.Config, error) { return png.DecodeConfig(r) }, data)
+}
+
+func decodePNG(data []byte) (*Image, error) {
+	src, err := png.Decode(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	if g, ok := src.(*image.Gray16); ok {
+		return fromGray16(g), nil
+	}
+	return rgbOf(src), nil
+}
+
+// fromGray16 returns grey samples of 16 bits as Pillow's convert does: cut off at 255.
+func fromGray16(g *image.Gray16) *Image {
+	m := newImage(g.Rect.Dx(), g.Rect.Dy())
+	for i := range m.Width * m.Height {
+		v := g.Pix[2*i+1]
+		if g.Pix[2*i] > 0 {
+			v = 255
+		}
+		m.Pix[3*i], m.Pix[3*i+1], m.Pix[3*i+2] = v, v, v
+	}
+	return m
+}
+
+func sizeOfBMP(data []byte) (width, height int, err error) {
+	return sizeOf(func(r *bytes.Reader) (image.Config, error) { return bmp.DecodeConfig(r) }, data)
+}
+
+func decodeBMP(data []byte) (*Image, error) {
+	src, err := bmp.Decode(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	return rgbOf(src), nil
+}
+
+func sizeOfGIF(data []byte) (width, height int, err error) {
+	return sizeOf(func(r *bytes.Reader) (image.Config, error) { return gif.DecodeConfig(r) }, data)
+}
+
+// decodeGIF returns the first frame, on a screen of the background's color.
+func decodeGIF(data []byte) (*Image, error) {
+	src, err := gif.Decode(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	w, h, err := sizeOfGIF(data)
+	if err != nil {
+		return nil, err
+	}
+	frame, ok := src.(*image.Paletted)
+	global, local := tablesOfGIF(data)
+	if !ok || global == nil && local == nil {
+		return nil, errors.New("the first frame has no colors")
+	}
+	m := newImage(w, h)
+	if at := 3 * int(data[11]); at+3 <= len(global) {
+		for i := range w * h {
+			copy(m.Pix[3*i:], global[at:at+3])
+		}
+	}
+	// The standard library has black for the transparent color; Pillow drops the alpha of its color.
+	colors := global
+	if local != nil {
+		colors = local
+	}
+	for i := range frame.Palette {
+		if 3*i+3 <= len(colors) {
+			frame.Palette[i] = color.NRGBA{colors[3*i], colors[3*i+1], colors[3*i+2], 255}
+		}
+	}
+	m.paste(rgbOf(frame), frame.Rect.Min.X, frame.Rect.Min.Y)
+	return m, nil
+}
+
+// tablesOfGIF returns the table of colors of all frames, and the first frame's own; nil for none.
+func tablesOfGIF(data []byte) (global, local []byte) {
+	table := func(data []byte, at int, flags byte) []byte {
+		n := 3 << (flags&7 + 1)
+		if flags&0x80 == 0 || at+n > len(data) {
+			return nil
+		}
+		return data[at : at+n]
+	}
+	const header, descriptor = 13, 10
+	if len(data) < header {
+		return nil, nil
+	}
+	global = table(data, header, data[10])
+	for at := header + len(global); at+descriptor < len(data); {
+		if data[at] == 0x2c { // a frame
+			return global, table(data, at+descriptor, data[at+descriptor-1])
+		}
+		for at += 2; at < len(data) && data[at] != 0; at += 1 + int(data[at]) { // an extension's parts
+		}
+		at++
+	}
+	return global, nil
+}
+
+// paste puts a picture at a place of m, as far as it lies within.
+func (m *Image) paste(p *Image, x, y int) {
+	n := min(p.Width, m.Width-x)
+	for i := range min(p.Height, m.Height-y) {
+		if n > 0 {
+			copy(m.Pix[3*((y+i)*m.Width+x):][:3*n], p.Pix[3*i*p.Width:])
+		}
+	}
+}
