@@ -21,19 +21,6 @@ func (p *proposal) propose(history []int, most int) []int32 {
 	return p.tokens
 }
 
-// maxForced is the maximum of bytes of a text that a grammar forces.
-const maxForced = 4 * draft.Most
-
-// force tells the drafter the text that the request's grammar forces next.
-func (p *proposal) force(r *Request) {
-	if p.drafter == nil || r.Grammar == nil || r.Force == nil || p.drafter.Forced() {
-		return
-	}
-	if text, err := r.Grammar.Forced(maxForced); err == nil && len(text) > 0 { // Mask meets the error again
-		p.drafter.Force(r.Force(text))
-	}
-}
-
 // ends tells the drafter the token chosen after the first i of the draft, of verified ones. It reports whether the step
 // verified a draft, and no more of its tokens are right.
 func (p *proposal) ends(id, i, verified int) bool {

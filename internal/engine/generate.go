@@ -158,6 +158,19 @@ func generate(ctx context.Context, s *Sequence, r Request, text *stopper, yield 
 	return nil
 }
 
+// maxForced is the maximum of bytes of a text that a grammar forces.
+const maxForced = 4 * draft.Most
+
+// force tells the drafter the text that the request's grammar forces next.
+func (p *proposal) force(r *Request) {
+	if p.drafter == nil || r.Grammar == nil || r.Force == nil || p.drafter.Forced() {
+		return
+	}
+	if text, err := r.Grammar.Forced(maxForced); err == nil && len(text) > 0 { // Mask meets the error again
+		p.drafter.Force(r.Force(text))
+	}
+}
+
 // choice returns how the token after i others is to be chosen.
 func (r *Request) choice(s *sample.Sampler, i int) choice {
 	switch {

@@ -1,7 +1,8 @@
-// Package image reads pictures as models that see were trained on them: the RGB pixels that Pillow reads, turned as EXIF
-// says, and Pillow's resizing, byte for byte.
+// Package image reads pictures as models that see were trained on them: the RGB pixels that Pillow reads, turned as
+// EXIF says, and Pillow's resizing, byte for byte.
 //
-// Files in reading order: image.go (Decode), formats.go (PNG, GIF, BMP), webp.go, orient.go (EXIF), resize.go.
+// Files in reading order: image.go (Decode), formats.go (PNG, GIF, BMP), webp.go, orient.go (EXIF), resize.go,
+// pixels.go.
 package image
 
 import (
@@ -11,12 +12,6 @@ import (
 
 	"github.com/karat-run/karat/internal/image/jpeg"
 )
-
-// Image is a picture's pixels: RGB by rows, [Height, Width, 3].
-type Image struct {
-	Width, Height int
-	Pix           []byte
-}
 
 // Limits bound pictures; zeros are the defaults.
 type Limits struct {
@@ -71,8 +66,8 @@ var formats = []format{
 	{"BMP", "BM", sizeOfBMP, decodeBMP, upright},
 }
 
-// Decode returns the picture in a JPEG, PNG, WebP, GIF or BMP file, of an animation the first frame. Alpha is dropped, as
-// Pillow's convert("RGB") drops alpha. The size is checked before any pixel is decoded.
+// Decode returns the picture in a JPEG, PNG, WebP, GIF or BMP file, of an animation the first frame. Alpha is dropped,
+// as by Pillow's convert("RGB"). The size is checked before any pixel is decoded.
 func Decode(data []byte, l Limits) (*Image, error) {
 	if err := l.checkBytes(len(data)); err != nil {
 		return nil, err

@@ -131,7 +131,8 @@ func TestLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	large := append([]byte("RIFF\x00\x00\x01\x00WEBPVP8X\x0a\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), data[12:]...)
+	large := []byte("RIFF\x00\x00\x01\x00WEBPVP8X\x0a\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")
+	large = append(large, data[12:]...)
 	if m, err := Decode(large, Limits{}); err == nil {
 		t.Errorf("a canvas of one pixel and a frame of %dx%d are a picture", m.Width, m.Height)
 	}

@@ -61,7 +61,7 @@ func sinc(x float64) float64 {
 // Resizer is the library whose resizing is meant.
 type Resizer string
 
-// The libraries. Their bytes differ by a level in some pixels, since their weights have different bits behind the point.
+// The libraries. Their bytes differ by a level in some pixels, since the bits of their weights differ.
 const (
 	Pillow      Resizer = "pillow"      // 22 bits
 	Torchvision Resizer = "torchvision" // as many as let the largest weight fit 16 bits, by the kernels of AVX2
@@ -124,8 +124,8 @@ func (f Filter) reaches(old, size int, r Resizer) ([]reach, error) {
 }
 
 // Resize returns the picture in another size, with the bytes of Pillow's Image.resize or of torchvision's resize with
-// antialias: first along rows, then along columns, each time rounded to 8 bits. (Pillow, libImaging/Resample.c; PyTorch,
-// aten/src/ATen/native/cpu/UpSampleKernel.cpp)
+// antialias: first along rows, then along columns, each time rounded to 8 bits. (Pillow, libImaging/Resample.c;
+// PyTorch, aten/src/ATen/native/cpu/UpSampleKernel.cpp)
 func (m *Image) Resize(width, height int, f Filter, r Resizer) (*Image, error) {
 	if width < 1 || height < 1 {
 		return nil, fmt.Errorf("a size of %dx%d pixels", width, height)
@@ -162,8 +162,6 @@ func (m *Image) Resize(width, height int, f Filter, r Resizer) (*Image, error) {
 	}
 	return m, nil
 }
-
-func (m *Image) set(x, y int, p [3]byte) { copy(m.Pix[3*(y*m.Width+x):], p[:]) }
 
 // sum returns the weighed sum of pixels that are stride bytes apart.
 func (r *reach) sum(pix []byte, stride int) [3]byte {

@@ -10,41 +10,36 @@ type huffman struct {
 	values []byte
 }
 
-// huffmanTables reads tables of codes, B.2.4.2.
-func (d *decoder) huffmanTables(b []byte) error {
-	for len(b) > 0 {
-		if len(b) < 17 || b[0]>>4 > 1 || b[0]&15 > 3 {
-			return errors.New("a broken table of codes")
-		}
-		n := 0
-		for _, k := range b[1:17] {
+// readHuffman returns the table of codes at the beginning of b, B.2.4.2, without its first byte, and the bytes behind.
+func readHuffman(b []byte) (h *huffman, rest []byte, err error) {
+	n := 0
+	if len(b) >= 16 {
+		for _, k := range b[:16] {
 			n += int(k)
 		}
-		if n > 256 || len(b) < 17+n {
-			return errors.New("a broken table of codes")
-		}
-		h := &huffman{values: b[17 : 17+n]}
-		code, at := int32(0), int32(0)
-		for length := 1; length <= 16; length++ {
-			h.offset[length], h.limit[length] = at-code, -1
-			for range b[length] {
-				if code >= 1<<length {
-					return errors.New("a table of codes has more codes than bits")
-				}
-				if length <= 8 {
-					for i := range int32(1) << (8 - length) {
-						h.fast[code<<(8-length)|i] = uint16(length)<<8 | uint16(h.values[at])
-					}
-				}
-				code, at = code+1, at+1
-				h.limit[length] = code
-			}
-			code <<= 1
-		}
-		d.huffmans[b[0]>>4][b[0]&15] = h
-		b = b[17+n:]
 	}
-	return nil
+	if n > 256 || len(b) < 16+n {
+		return nil, nil, errors.New("a broken table of codes")
+	}
+	h = &huffman{values: b[16 : 16+n]}
+	code, at := int32(0), int32(0)
+	for length := 1; length <= 16; length++ {
+		h.offset[length], h.limit[length] = at-code, -1
+		for range b[length-1] {
+			if code >= 1<<length {
+				return nil, nil, errors.New("a table of codes has more codes than bits")
+			}
+			if length <= 8 {
+				for i := range int32(1) << (8 - length) {
+					h.fast[code<<(8-length)|i] = uint16(length)<<8 | uint16(h.values[at])
+				}
+			}
+			code, at = code+1, at+1
+			h.limit[length] = code
+		}
+		code <<= 1
+	}
+	return h, b[16+n:], nil
 }
 
 // bits reads entropy-coded data. Behind the data's end, at a marker, all bits are 0, and over counts them.

@@ -46,8 +46,8 @@ func (d *decoder) scan(b []byte) error {
 	x := band{int(tail[0]), int(tail[1]), uint(tail[2] & 15), tail[2]>>4 != 0}
 	if !d.progressive {
 		x = band{0, 63, 0, false}
-	} else if x.from > x.to || x.to > 63 || (x.from == 0) != (x.to == 0) || x.from > 0 && len(comps) > 1 || x.low > 13 ||
-		x.refine && uint(tail[2]>>4) != x.low+1 {
+	} else if x.from > x.to || x.to > 63 || (x.from == 0) != (x.to == 0) || x.from > 0 && len(comps) > 1 ||
+		x.low > 13 || x.refine && uint(tail[2]>>4) != x.low+1 {
 		return fmt.Errorf("a scan of the coefficients %d to %d, bits %#x", x.from, x.to, tail[2])
 	}
 	for _, c := range comps {
