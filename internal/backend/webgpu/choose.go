@@ -106,10 +106,15 @@ func (b *Backend) tables(g *graph.Graph, stacks map[*graph.Node]*stack) map[weig
 		if n.Op != graph.Embed {
 			continue
 		}
+		key := weights{n.W[0]}
+		if columnsOf(n.W[0]) != nil {
+			delete(there, key)
+			continue
+		}
 		if _, err := layoutOf(n.W[0].DType, n.W[0].Shape.Last()); err != nil {
 			continue
 		}
-		if key := (weights{n.W[0]}); !there[key] && !others[key] {
+		if !there[key] && !others[key] {
 			others[key], more = true, more+int64(n.W[0].Size())
 		}
 	}

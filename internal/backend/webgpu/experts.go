@@ -104,6 +104,10 @@ func (p *planner) matrices(l *lowered, w *weight, bias *graph.Weight, from matri
 		x, y, _ = flat((w.rows + lanes - 1) / lanes)
 		return x, y, rows * from.choices
 	}
+	if from.x = p.ordered(l, w, from); w.columns != nil {
+		from.share = 1
+		defer func() { p.free = append(p.free, from.x) }()
+	}
 	for _, s := range w.shards {
 		bindings := []binding{out, from.x, s.buffer, from.routes}
 		if bias != nil {

@@ -226,6 +226,7 @@ func swappedFields(t *testing.T, _ *Device) {
 		"head":      {headVariant{order: orderOf(8), Dim: 8, Store: true, Values: true}, "size heads pairs eps* offset* value_eps*"},
 		"rope":      {nil, "size heads pairs"},
 		"pick":      {variant{"Gather": true}, "size width offset"},
+		"order":     {variant{"Experts": true}, "k choices share"},
 		"store":     {variant{"F16": true, "Latent": false, "What": ""}, "width wide"},
 		"attention": {attentionVariant{seenVariant: seenVariant{F16: true, Dim: 8, Chunk: 8, ValueDim: 8}, Groups: 4}, "heads kv_heads window scale*"},
 		"join":      {joinVariant{ValueDim: 8}, "heads window"},

@@ -221,6 +221,7 @@ func variants(t *testing.T) (all []*kernel) {
 			}
 		}
 		add("pick", variant{"Gather": yes})
+		add("order", variant{"Experts": yes})
 		add("top", topVariant{yes})
 		for _, latent := range []bool{false, true} {
 			add("store", variant{"F16": yes, "Latent": latent, "What": ""})

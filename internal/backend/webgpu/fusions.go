@@ -259,7 +259,7 @@ func (f *fusions) fold(c *normChain) bool {
 		most = foldAdded
 	}
 	for _, u := range readers {
-		if u.Op != graph.Linear || f.stacks[u].columns() > most {
+		if u.Op != graph.Linear || f.stacks[u].columns() > most || columnsOf(u.W[0]) != nil {
 			return false
 		}
 		last = u
@@ -320,7 +320,8 @@ func (b *Backend) stackable(s *stack, w *graph.Weight) bool {
 	}
 	first := s.key[0]
 	l, err := layoutOf(w.DType, w.Shape.Last())
-	if err != nil || len(s.nodes) == len(s.key) || first.DType != w.DType || first.Shape.Last() != w.Shape.Last() {
+	if err != nil || len(s.nodes) == len(s.key) || first.DType != w.DType || first.Shape.Last() != w.Shape.Last() ||
+		!slices.Equal(columnsOf(first), columnsOf(w)) {
 		return false
 	}
 	rows := w.Shape[0]

@@ -101,7 +101,10 @@ func lowerLinear(p *planner, l *lowered) {
 	}
 	w := p.b.weights[s.key]
 	x := product{p: p, l: l, w: w, end: ending{Outs: len(s.nodes)}, columns: w.rows, shard: w.shards[0],
-		x: p.values[l.node.In[0]]}
+		x: p.ordered(l, w, matrixInput{x: p.values[l.node.In[0]]})}
+	if w.columns != nil {
+		defer func() { p.free = append(p.free, x.x) }()
+	}
 	if glu := p.f.gated(s); glu != nil {
 		x.out, x.columns, x.end = p.value(glu), w.rows/2, ending{Outs: 1, GLU: gated(glu.Attr.(graph.ActAttr))}
 		x.params = params{"n": w.rows, "k": w.k, "column": 0, "stride": w.rows / 2}
@@ -118,6 +121,23 @@ func lowerLinear(p *planner, l *lowered) {
 		x.lower()
 	}
 	p.adapt(l, s)
+}
+
+// ordered returns the rows that a product with w reads: from.x, or a copy in the order of w's columns, to free.
+func (p *planner) ordered(l *lowered, w *weight, from matrixInput) gpu.Buffer {
+	if w.columns == nil {
+		return from.x
+	}
+	numbers, size := params{"k": w.k}, w.k
+	bindings := []binding{nil, from.x, w.columns}
+	if from.routes != nil {
+		numbers["choices"], numbers["share"], size = from.choices, from.share, w.k*from.choices
+		bindings = append(bindings, from.routes)
+	}
+	out := p.buffer(l.node.Name, p.most(l.node)*size)
+	bindings[0] = out
+	p.add(l, "order", variant{"Experts": from.routes != nil}, numbers, elements(size), bindings...)
+	return out
 }
 
 // addSingle lowers a product for itself: of each shard of its weight, and with the sum after it, if possible.

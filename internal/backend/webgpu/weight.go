@@ -42,6 +42,7 @@ type layout struct {
 	Bfloat bool       // D is a bfloat16
 	Offset int        // of the codes
 	Each   bool       // a scale for each group, two in a word of each unit
+	Wide   bool       // these scales are float32, in two words
 	Unit   string     // a factor of the scales in a block of 256; "" is 1
 	Table  []uint32   // the codes' values, a byte each, or nil
 	index  *[256]byte // of quant.Codes: the index of each code; nil where codes are laid out themselves
@@ -113,6 +114,15 @@ func layoutOf(d tensor.DType, k int) (layout, error) {
 	return l, nil
 }
 
+// layoutOfCodes returns the layout of matrices of a type with rows of k, whose scales may have factors.
+func layoutOfCodes(all []tensor.Coded, k int) (layout, error) {
+	l, err := layoutOf(all[0].DType, k)
+	if slices.ContainsFunc(all, func(c tensor.Coded) bool { return c.Mul != 1 || c.Div != 1 }) {
+		l.Wide, l.Head = true, 2
+	}
+	return l, err
+}
+
 // packed returns up to 16 values in four words.
 func packed(values []int8) []uint32 {
 	words := make([]uint32, 4)
@@ -152,13 +162,14 @@ type weight struct {
 	each    int // words of a matrix, if several
 	shards  []shard
 	peak    *peak
+	columns gpu.Buffer // [matrices, k], the order of the columns of codes; nil for one
 }
 
-// filler lays rows of a weight into words, where n rows of k numbers lie.
+// filler lays rows of a matrix into words, where n rows of k numbers lie.
 type filler struct {
 	layout
-	w     *graph.Weight
-	from  int // the weight's row at row first of the shard
+	w     *tensor.Coded
+	from  int // the matrix's row at row first of the shard
 	first int
 	n, k  int
 	words []byte
@@ -313,6 +324,10 @@ func (f *filler) heads(n, i, at int, row []byte) {
 			switch {
 			case f.pairs():
 				binary.LittleEndian.PutUint16(f.words[4*((at+i>>1)*f.n+n)+i&1*2:], h.D)
+			case f.Wide:
+				for g, half := range h.Each[2*u : 2*u+2] {
+					f.put(at+2*i+g, n, math.Float32bits(float16.F16(half)*f.w.Mul/f.w.Div))
+				}
 			case f.Each:
 				f.put(at+i, n, uint32(h.Each[2*u])|uint32(h.Each[2*u+1])<<16)
 			default:
@@ -323,7 +338,7 @@ func (f *filler) heads(n, i, at int, row []byte) {
 		if f.pairs() && h.D&0x7fff <= f.most {
 			continue // numbers no larger than those before
 		}
-		if x := f.bound(&h); x > f.top && x <= math.MaxFloat32 {
+		if x := f.bound(&h) * f.w.Mul / f.w.Div; x > f.top && x <= math.MaxFloat32 {
 			f.top, f.most = x, h.D&0x7fff
 		}
 	}
@@ -377,7 +392,7 @@ func (f *filler) load(from, to int) error {
 			return err
 		}
 		g := *f
-		g.w, g.from = &graph.Weight{Tensor: part}, -from
+		g.w, g.from = &tensor.Coded{Tensor: part, Mul: f.w.Mul, Div: f.w.Div}, -from
 		if err := g.fill(from, end); err != nil {
 			return err
 		}
@@ -388,9 +403,8 @@ func (f *filler) load(from, to int) error {
 // upload brings weights [n, k] of one type, as one weight of consecutive rows, or a weight [experts, n, k] to the GPU,
 // shard by shard.
 func (b *Backend) upload(ws ...*graph.Weight) (*weight, error) {
-	ws = scaled(ws)
-	w := ws[0]
-	l, err := layoutOf(w.DType, w.Shape.Last())
+	w, all := ws[0], matricesOf(ws)
+	l, err := layoutOfCodes(all, w.Shape.Last())
 	if err != nil {
 		return nil, err
 	}
@@ -402,6 +416,9 @@ func (b *Backend) upload(ws ...*graph.Weight) (*weight, error) {
 			return nil, fmt.Errorf("weight %s: %d bytes, %v of %v has %d", w.Name, w.Size(), w.DType, w.Shape, size)
 		}
 		out.rows += w.Shape[len(w.Shape)-2]
+	}
+	if out.columns, err = b.order(w, all); err != nil {
+		return nil, err
 	}
 	row := l.bytes(out.k)
 	count, unit := out.rows, row // unit and number of a shard's parts
@@ -421,10 +438,10 @@ func (b *Backend) upload(ws ...*graph.Weight) (*weight, error) {
 		n := min(most, count-first)
 		words := make([]byte, (n*unit+15)&^15)
 		if len(w.Shape) == 2 {
-			err = fillRows(ws, l, first, n, words, out.peak)
+			err = fillRows(all, l, first, n, words, out.peak)
 		}
 		for i := 0; len(w.Shape) == 3 && i < n && err == nil; i++ {
-			f := filler{layout: l, w: w, from: (first + i) * out.rows, n: out.rows, k: out.k,
+			f := filler{layout: l, w: &all[first+i], n: out.rows, k: out.k,
 				words: words[i*unit : (i+1)*unit], peak: out.peak}
 			err = f.all(out.rows)
 		}
@@ -447,9 +464,10 @@ func (l *layout) bytes(k int) int {
 }
 
 // fillRows writes n rows of the matrices ws, from row first of all rows on, as words.
-func fillRows(ws []*graph.Weight, l layout, first, n int, words []byte, top *peak) error {
+func fillRows(ws []tensor.Coded, l layout, first, n int, words []byte, top *peak) error {
 	f := filler{layout: l, n: n, k: ws[0].Shape.Last(), words: words, peak: top}
-	for _, w := range ws {
+	for i := range ws {
+		w := &ws[i]
 		f.w, f.from = w, min(first, w.Shape[0])
 		rows := min(n-f.first, w.Shape[0]-f.from)
 		if err := f.all(rows); err != nil {
@@ -510,23 +528,51 @@ func (w weights) list() []*graph.Weight {
 	return w[:n]
 }
 
-// scaled returns weights as codes with scales where all of them are, else as they are.
-func scaled(ws []*graph.Weight) []*graph.Weight {
-	var all []*graph.Weight
+// matricesOf returns the matrices of weights: as the codes behind their values where all have codes of a layout, else as
+// they are.
+func matricesOf(ws []*graph.Weight) []tensor.Coded {
+	var plain, codes []tensor.Coded
+	alike := true
 	for _, w := range ws {
-		x := *w
-		c, ok := w.Coded()
-		if x.Tensor = c.Tensor; !ok || x.DType != tensor.F8_32 {
-			return ws
+		for i := range w.Shape[:len(w.Shape)-2].Size() {
+			t := w.Tensor
+			if len(w.Shape) > 2 {
+				t = w.Tensor.Matrix(i)
+			}
+			c, ok := t.Coded()
+			plain, codes = append(plain, tensor.Coded{Tensor: t, Mul: 1, Div: 1}), append(codes, c)
+			alike = alike && ok && c.DType == codes[0].DType && (c.Columns == nil) == (codes[0].Columns == nil)
 		}
-		all = append(all, &x)
 	}
-	return all
+	if !alike {
+		return plain
+	}
+	return codes
 }
 
-// bytes returns the weights' size in the file.
+// columnsOf returns the order of the columns of a matrix's codes, nil for one.
+func columnsOf(w *graph.Weight) []int {
+	c, _ := w.Coded()
+	return c.Columns
+}
+
+// order brings the orders of columns of matrices to the GPU.
+func (b *Backend) order(w *graph.Weight, all []tensor.Coded) (gpu.Buffer, error) {
+	if all[0].Columns == nil {
+		return nil, nil
+	}
+	var columns []uint32
+	for _, c := range all[:w.Shape[:len(w.Shape)-2].Size()] { // a stack has one order
+		for _, column := range c.Columns {
+			columns = append(columns, uint32(column))
+		}
+	}
+	return b.memory.buffer(w.Name, bytesIn(columns))
+}
+
+// bytes returns the weights' size in the file, or of the codes behind their values.
 func (w weights) bytes() (n int64) {
-	for _, x := range scaled(w.list()) {
+	for _, x := range matricesOf(w.list()) {
 		n += int64(x.Size())
 	}
 	return n

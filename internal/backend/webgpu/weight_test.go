@@ -44,7 +44,7 @@ func testFill(t *testing.T, r *rand.Rand, d tensor.DType, k int) {
 	for b := w.Data; l.Zero && len(b) > 0; b = b[d.BlockBytes():] {
 		b[2] &= 1<<(l.Bits+l.High) - 1
 	}
-	f := filler{layout: l, w: w, from: 1, first: first, n: n, k: k, words: make([]byte, n*l.bytes(k)), peak: &peak{}}
+	f := filler{layout: l, w: &tensor.Coded{Tensor: w.Tensor, Mul: 1, Div: 1}, from: 1, first: first, n: n, k: k, words: make([]byte, n*l.bytes(k)), peak: &peak{}}
 	if err := f.all(rows); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func BenchmarkFill(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			f := filler{layout: l, w: weightOf(rand.New(rand.NewPCG(1, 2)), d, 0, nil, rows, k), n: rows, k: k, words: make([]byte, rows*l.bytes(k)), peak: &peak{}}
+			f := filler{layout: l, w: &tensor.Coded{Tensor: weightOf(rand.New(rand.NewPCG(1, 2)), d, 0, nil, rows, k).Tensor, Mul: 1, Div: 1}, n: rows, k: k, words: make([]byte, rows*l.bytes(k)), peak: &peak{}}
 			b.SetBytes(int64(len(f.w.Data)))
 			for b.Loop() {
 				if err := f.fill(0, rows); err != nil {

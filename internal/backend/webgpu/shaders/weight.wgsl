@@ -42,6 +42,8 @@ fn head(base: u32, n: u32, u: u32) -> vec3u {
 	let block = at + (u >> 3u) * {{.Head}}u * p.n;
 	let i = ((u & 7u) * {{div 32 .Group}}u) >> 2u;
 	return vec3u(word(block), word(block + (1u + i) * p.n), {{if .Min}}word(block + ({{add 1 (div 64 .Group)}}u + i) * p.n){{else}}0u{{end}});
+{{- else if .Wide}}
+	return vec3u(word(at + 2u * u * p.n), word(at + (2u * u + 1u) * p.n), 0u);
 {{- else if or .Min .Each .E4M3}}
 	return vec3u(word(at + (u / {{.Units}}u) * p.n), 0u, 0u);
 {{- else}}
@@ -62,6 +64,8 @@ fn scales(h: vec3u, u: u32, g: u32) -> vec2f {
 {{- end}}
 {{- else if .E4M3}}
 	return vec2f(bitcast<f32>(h.x), 0.0);
+{{- else if .Wide}}
+	return vec2f(bitcast<f32>(select(h.x, h.y, g == 1u)), 0.0);
 {{- else if .Zero}}
 	let d = from_half(h.x & 0xffffu);
 	return vec2f(d, -(d * f32(h.x >> 16u)));
