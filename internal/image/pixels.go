@@ -64,3 +64,12 @@ func colorOf(c color.Color) (r, g, b byte) {
 	r16, g16, b16, _ := c.RGBA()
 	return byte(r16 >> 8), byte(g16 >> 8), byte(b16 >> 8)
 }
+
+// Part returns a copy of a rectangle of m.
+func (m *Image) Part(x, y, width, height int) *Image {
+	to := newImage(width, height)
+	for i := range height {
+		copy(to.Pix[3*i*width:][:3*width], m.Pix[3*((y+i)*m.Width+x):])
+	}
+	return to
+}

@@ -1,0 +1,48 @@
+package processor
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/karat-run/karat/internal/image"
+)
+
+// qwenSettings are bounds of a picture's area in pixels, in the older spelling of Size.
+type qwenSettings struct {
+	MinPixels int `json:"min_pixels"`
+	MaxPixels int `json:"max_pixels"`
+}
+
+// qwen resizes to multiples of a merged patch, within bounds of the area.
+// (transformers, models/qwen2_vl/image_processing_qwen2_vl.py, smart_resize)
+func qwen(s *settings, m *image.Image) (*Input, error) {
+	least, most := max(s.Size.Shortest, s.MinPixels), max(s.Size.Longest, s.MaxPixels)
+	factor := int(s.Patch) * s.Merge
+	if err := need("patch_size times merge_size", factor, "size.shortest_edge", least, "size.longest_edge", most); err != nil {
+		return nil, err
+	}
+	w, h := m.Width, m.Height
+	if max(w, h) > 200*min(w, h) {
+		return nil, fmt.Errorf("the picture has %dx%d pixels: a side may be 200 times as long as the other", w, h)
+	}
+	width, height := within(w, h, factor, 0, least, most)
+	return s.whole(m, width, height)
+}
+
+// within returns sides that are multiples of factor and at least shortest, about as long as w and h, and whose area is
+// from least to most as far as multiples allow.
+func within(w, h, factor, shortest, least, most int) (width, height int) {
+	width, height = max(shortest, multiple(w, factor)), max(shortest, multiple(h, factor))
+	area, f := float64(w*h), float64(factor)
+	switch {
+	case width*height > most:
+		by := math.Sqrt(area / float64(most))
+		down := func(x int) int { return max(factor, int(math.Floor(float64(x)/by/f))*factor) }
+		return down(w), down(h)
+	case width*height < least:
+		by := math.Sqrt(float64(least) / area)
+		up := func(x int) int { return int(math.Ceil(float64(x)*by/f)) * factor }
+		return up(w), up(h)
+	}
+	return width, height
+}

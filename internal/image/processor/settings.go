@@ -1,0 +1,138 @@
+package processor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/karat-run/karat/internal/image"
+)
+
+// settings are the fields of preprocessor_config.json.
+type settings struct {
+	Type      string    `json:"image_processor_type"`
+	Resample  *int      `json:"resample"`
+	Rescale   *float64  `json:"rescale_factor"`
+	Normalize *bool     `json:"do_normalize"`
+	Mean      []float64 `json:"image_mean"`
+	Std       []float64 `json:"image_std"`
+	Size      size      `json:"size"`
+	Patch     side      `json:"patch_size"`
+	Merge     int       `json:"merge_size"`
+
+	library image.Resizer
+	filter  image.Filter
+	qwenSettings
+	gemmaSettings
+	tileSettings
+	lfm2Settings
+}
+
+// size is an area's or a side's bounds, or a size.
+type size struct {
+	Longest  int `json:"longest_edge"`
+	Shortest int `json:"shortest_edge"`
+	Height   int `json:"height"`
+	Width    int `json:"width"`
+}
+
+// side is a square's side, written as a number or as a height and a width.
+type side int
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *side) UnmarshalJSON(b []byte) error {
+	if json.Unmarshal(b, (*int)(s)) == nil {
+		return nil
+	}
+	var z size
+	if err := json.Unmarshal(b, &z); err != nil || z.Height != z.Width {
+		return fmt.Errorf("patch_size is %s, want a square", b)
+	}
+	*s = side(z.Height)
+	return nil
+}
+
+// filters are Pillow's numbers of filters.
+var filters = map[int]image.Filter{1: image.Lanczos, 2: image.Bilinear, 3: image.Bicubic}
+
+func readSettings(config []byte) (*settings, error) {
+	var s settings
+	if err := json.Unmarshal(config, &s); err != nil {
+		return nil, err
+	}
+	if s.Resample == nil {
+		return nil, errors.New("resample is missing")
+	}
+	var ok bool
+	if s.filter, ok = filters[*s.Resample]; !ok {
+		return nil, fmt.Errorf("resample is %d, want 1, 2 or 3", *s.Resample)
+	}
+	if len(s.Mean) != 3 || len(s.Std) != 3 {
+		return nil, fmt.Errorf("image_mean has %d numbers and image_std %d, want 3", len(s.Mean), len(s.Std))
+	}
+	for _, v := range s.Std {
+		if v <= 0 || math.IsInf(v, 0) {
+			return nil, fmt.Errorf("image_std is %v", s.Std)
+		}
+	}
+	if s.MaxTiles > 1<<10 {
+		return nil, fmt.Errorf("max_tiles is %d, want at most %d", s.MaxTiles, 1<<10)
+	}
+	const most = 1 << 16 // no side is longer
+	for name, v := range map[string]int{"patch_size": int(s.Patch), "merge_size": s.Merge, "size.height": s.Size.Height,
+		"size.width": s.Size.Width, "pooling_kernel_size": s.Pooling, "max_soft_tokens": s.SoftTokens,
+		"max_image_size.longest_edge": s.MaxImageSize.Longest, "tile_size": s.TileSize, "max_tiles": s.MaxTiles,
+		"downsample_factor": s.Downsample, "encoder_patch_size": s.EncoderPatch} {
+		if v < 0 || v > most {
+			return nil, fmt.Errorf("%s is %d, want 0 to %d", name, v, most)
+		}
+	}
+	return &s, nil
+}
+
+// kind returns the processor's name without the library's.
+func (s *settings) kind() string {
+	return strings.TrimSuffix(strings.TrimSuffix(s.Type, "Fast"), "Pil")
+}
+
+// need returns an error naming the first setting that is not positive, of names and values in turns.
+func need(of ...any) error {
+	for i := 0; i < len(of); i += 2 {
+		if of[i+1].(int) < 1 {
+			return fmt.Errorf("preprocessor_config.json: %s is %d, want a positive number", of[i], of[i+1])
+		}
+	}
+	return nil
+}
+
+func (s *settings) resize(m *image.Image, width, height int) (*image.Image, error) {
+	if most := 64 << 20; width > 0 && height > most/width {
+		return nil, fmt.Errorf("preprocessor_config.json: a picture would have %dx%d pixels, the limit is %d", width, height,
+			most)
+	}
+	return m.Resize(width, height, s.filter, s.library)
+}
+
+// whole returns a picture of one tile.
+func (s *settings) whole(m *image.Image, width, height int) (*Input, error) {
+	m, err := s.resize(m, width, height)
+	if err != nil {
+		return nil, err
+	}
+	return &Input{Tiles: []*image.Image{m}}, nil
+}
+
+// multiple returns x rounded to a multiple of n, half to even as Python does.
+func multiple(x, n int) int { return int(math.RoundToEven(float64(x)/float64(n))) * n }
+
+// cut returns the tiles of a picture by rows. The last of a row or column may be smaller.
+func cut(m *image.Image, width, height int) (tiles []*image.Image, rows, cols int) {
+	for y := 0; y < m.Height; y += height {
+		for x := 0; x < m.Width; x += width {
+			tiles = append(tiles, m.Part(x, y, min(width, m.Width-x), min(height, m.Height-y)))
+		}
+	}
+	return tiles, (m.Height + height - 1) / height, (m.Width + width - 1) / width
+}

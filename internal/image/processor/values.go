@@ -1,0 +1,96 @@
+package processor
+
+import "github.com/karat-run/karat/internal/image"
+
+// Order is the order of a patch's values, and of the patches.
+type Order int
+
+// The orders. Patches go by rows, except where blocks are said.
+const (
+	ChannelFirst Order = iota // [channel, row, column]
+	ChannelLast               // [row, column, channel]
+	BlocksTwice               // [channel, time, row, column] with two equal times; patches by blocks of merge x merge
+)
+
+// Values turns pixels to numbers.
+type Values struct {
+	order  Order
+	patch  int
+	merge  int
+	levels [3][256]float32 // a channel's numbers
+}
+
+// values returns the numbers of the 256 levels. By Pillow's processors a level is scaled in float64, then normalized in
+// float32; torchvision's fold the scale into mean and deviation.
+func (s *settings) values(o Order) Values {
+	v := Values{order: o, patch: max(int(s.Patch), s.EncoderPatch), merge: max(s.Merge, 1)}
+	scale := 1.0 / 255
+	if s.Rescale != nil {
+		scale = *s.Rescale
+	}
+	for c := range v.levels {
+		mean, std := float32(s.Mean[c]), float32(s.Std[c])
+		for i := range v.levels[c] {
+			switch normalize := s.Normalize == nil || *s.Normalize; {
+			case !normalize:
+				v.levels[c][i] = float32(float64(i) * scale)
+			case s.library == image.Torchvision:
+				by := float32(1 / scale)
+				v.levels[c][i] = (float32(i) - mean*by) / (std * by)
+			default:
+				v.levels[c][i] = (float32(float64(i)*scale) - mean) / std
+			}
+		}
+	}
+	return v
+}
+
+// PatchSize returns the side of a patch in pixels.
+func (v *Values) PatchSize() int { return v.patch }
+
+// Patches returns the patches of a tile, [patches, values]. Pixels behind the last whole patch are left out.
+func (v *Values) Patches(m *image.Image) []float32 {
+	rows, cols, p := m.Height/v.patch, m.Width/v.patch, v.patch
+	out := make([]float32, 0, rows*cols*p*p*3)
+	if v.order != BlocksTwice {
+		for i := range rows * cols {
+			out = v.append(out, m, i%cols*p, i/cols*p)
+		}
+		return out
+	}
+	for block := range rows / v.merge * (cols / v.merge) {
+		x, y := block%(cols/v.merge)*v.merge, block/(cols/v.merge)*v.merge
+		for i := range v.merge * v.merge {
+			out = v.append(out, m, (x+i%v.merge)*p, (y+i/v.merge)*p)
+		}
+	}
+	return out
+}
+
+// append adds the patch at a pixel.
+func (v *Values) append(out []float32, m *image.Image, x, y int) []float32 {
+	row := func(j int) []byte { return m.Pix[3*((y+j)*m.Width+x):][:3*v.patch] }
+	if v.order == ChannelLast {
+		for j := range v.patch {
+			for i, level := range row(j) {
+				out = append(out, v.levels[i%3][level])
+			}
+		}
+		return out
+	}
+	times := 1
+	if v.order == BlocksTwice {
+		times = 2
+	}
+	for c := range 3 {
+		for range times {
+			for j := range v.patch {
+				pixels := row(j)
+				for i := range v.patch {
+					out = append(out, v.levels[c][pixels[3*i+c]])
+				}
+			}
+		}
+	}
+	return out
+}
