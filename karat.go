@@ -119,6 +119,8 @@ const (
 	// KVQ8 is 8 bits and a scale for every 32 elements, of positions at least 128 before the newest. The newest
 	// positions, the first 64 and windows of at most 512 are KVF16.
 	KVQ8 KVType = "q8_0"
+	// KVQ8Forced is KVQ8 also for models with predictions moved much by KVQ8: Load refuses KVQ8 for these.
+	KVQ8Forced KVType = "q8_0!"
 )
 
 // Backend names the computing device: the CPU or a GPU.

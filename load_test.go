@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // TestLoadWithoutGPU: a program that does not import webgpu is told to.
@@ -17,6 +18,20 @@ func TestLoadWithoutGPU(t *testing.T) {
 			t.Errorf("%s: %v, %v", b, m, err)
 		}
 	}
+}
+
+// TestLoadCoarse: keys and values in 8 bits are refused where they move predictions much, with the way out.
+func TestLoadCoarse(t *testing.T) {
+	path := golden.Model(t, "mixtral")
+	if m, err := karat.Load(t.Context(), path, karat.Options{KV: karat.KVQ8}); m != nil || err == nil ||
+		!strings.Contains(err.Error(), "Take f16, or force it with q8_0!") {
+		t.Errorf("%v, %v", m, err)
+	}
+	m, err := karat.Load(t.Context(), path, karat.Options{KV: karat.KVQ8Forced})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Close()
 }
 
 // TestLoadRefuses: options that cannot be, and a context that has ended, give no model.
@@ -30,6 +45,7 @@ func TestLoadRefuses(t *testing.T) {
 		`Precision: precision "f8"`:                     {Precision: "f8"},
 		`KV: keys and values as "q8"`:                   {KV: "q8"},
 		`KV: keys and values as f16`:                    {Precision: karat.Float64, KV: karat.KVF16},
+		`KV: keys and values as q8_0`:                   {Precision: karat.Float64, KV: karat.KVQ8},
 		`Backend: backend "tpu"`:                        {Backend: "tpu"},
 		`Context is -1, want 0 to 16777216`:             {Context: -1},
 		`Context is 16777217, want 0 to 16777216`:       {Context: 16777217},

@@ -31,7 +31,7 @@ type engineFlags struct {
 // add registers the flags; precision is the default.
 func (a *engineFlags) add(c *command, precision karat.Precision) {
 	a.precision = choice{string(precision), []string{string(karat.Fast), string(karat.Float32), string(karat.Float64)}}
-	a.kv = choice{values: []string{"f16", "q8_0", "f32"}}
+	a.kv = choice{values: []string{"f16", "q8_0", "q8_0!", "f32"}}
 	a.addDevice(c)
 	c.flags("precision", &a.precision, "kv", &a.kv)
 }

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/draft"
 	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -124,4 +126,71 @@ func TestNarrowDrafts(t *testing.T) {
 	if wrong == 0 {
 		t.Error("no token of a draft was wrong")
 	}
+}
+
+// TestNarrowKL: keys and values in 8 bits move a family's predictions by no more than allowed, or the family says how
+// much. Texts are the records' prompts, to 900 tokens; rows count from the first that sees a page in 8 bits. (The table
+// is in docs/numbers.md.)
+func TestNarrowKL(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a minute")
+	}
+	for _, name := range append(slices.Concat(golden.Models(t), golden.Families(t)), "demo") {
+		path := demo(t)
+		if name != "demo" {
+			path = golden.Model(t, name)
+		}
+		c, g := openFor(t, path, 1024)
+		var text []int32
+		for len(text) < 900 {
+			for _, p := range golden.Record(t, name).Prompts {
+				for _, id := range p.IDs {
+					text = append(text, int32(id))
+				}
+			}
+		}
+		text = text[:900]
+		rows := func(kv cpu.KVType) [][]float32 {
+			e := newEngine(t, g, cpu.New(cpu.Options{KV: kv, Precision: cpu.F32}), engine.Options{Context: len(text)})
+			return scratch(t, e, text, len(text)-backend.Recent-64)
+		}
+		exact, figures := rows(cpu.KVF32), [3]float64{}
+		half, narrow := divergences(exact, rows(cpu.KVF16)), divergences(exact, rows(cpu.KVQ8))
+		for i := range exact {
+			figures[0] += half[i] / float64(len(exact))
+			figures[1] += narrow[i] / float64(len(exact))
+		}
+		slices.Sort(narrow)
+		figures[2] = narrow[len(narrow)/2]
+		t.Logf("| %s | %.1e | %.1e | %.1e | %.1e |", name, figures[0], figures[1], figures[2], narrow[len(narrow)-1])
+		said := 0.0
+		if c.Family.Coarse != nil {
+			said = c.Family.Coarse(c.Values)
+		}
+		if (figures[1] > family.MostCoarse) != (said > 0) {
+			t.Errorf("%s: a mean KL of %.1e, the family says %.1e", name, figures[1], said)
+		}
+	}
+}
+
+// divergences returns the KL divergence of each row's distributions.
+func divergences(a, b [][]float32) (kl []float64) {
+	logs := func(x []float32) (logs []float64) {
+		sum, top := 0.0, float64(slices.Max(x))
+		for _, v := range x {
+			sum += math.Exp(float64(v) - top)
+		}
+		for _, v := range x {
+			logs = append(logs, float64(v)-top-math.Log(sum))
+		}
+		return logs
+	}
+	for i := range a {
+		p, q, d := logs(a[i]), logs(b[i]), 0.0
+		for j := range p {
+			d += math.Exp(p[j]) * (p[j] - q[j])
+		}
+		kl = append(kl, d)
+	}
+	return kl
 }

@@ -48,7 +48,14 @@ type Family struct {
 	Tokenizer Tokenizer
 	Expect    Expect
 	Seventy   func(layers, group int) bool // whether llama-quantize counts a model among those of 70 B
+
+	// Coarse returns the mean KL of a small model with keys and values in 8 bits, for models like s, if above
+	// MostCoarse; else 0. Nil is 0.
+	Coarse func(s Settings) float64
 }
+
+// MostCoarse is the maximum of a mean KL, by which keys and values in 8 bits may move a family's small models.
+const MostCoarse = 1e-3
 
 // Type is a model_type of config.json.
 type Type struct {

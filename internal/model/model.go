@@ -22,6 +22,7 @@ import (
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tokenizer"
@@ -134,6 +135,9 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	o.Engine.Context = min(o.Engine.Context, longest(m.Checkpoint, m.Graph))
+	if err = coarse(m.Checkpoint, o.Numerics); err != nil {
+		return err
+	}
 	if !o.NoFit {
 		cache := cacheBytes(m.Graph, o.Numerics, o.Threads, o.Engine.Context, o.Engine.Budget)
 		if err := fits(m.Checkpoint, o.Numerics.Repacked(m.Graph), cache, o.Engine.Context, o.Memory); err != nil {
@@ -171,6 +175,19 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 	o.Engine.Tokens = m.Tokenizer.LastToken() + 1
 	m.Engine, err = Compile(ctx, m.Graph, m.Backend, o.Engine)
 	return err
+}
+
+// coarse refuses keys and values in 8 bits where they move predictions much.
+func coarse(c *checkpoint.Checkpoint, n numerics.Numerics) error {
+	if n.KV != "q8_0" || n.Forced || c.Family.Coarse == nil {
+		return nil
+	}
+	if kl := c.Family.Coarse(c.Values); kl > 0 {
+		return fmt.Errorf("keys and values as q8_0 move the predictions of models like this: by a mean KL divergence of "+
+			"%.1e in a small model, more than %.0e, mostly where a row changes its experts. "+
+			"Take f16, or force it with q8_0!", kl, family.MostCoarse)
+	}
+	return nil
 }
 
 // Plan compiles the graph anew for Engine, by the fields of a plan in o. The plan shares Engine's pool of keys and

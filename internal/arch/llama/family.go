@@ -52,4 +52,10 @@ var Family = family.Family{
 		},
 	},
 	Seventy: func(layers, group int) bool { return layers == 80 && group != 1 }, // the model of 65 B shares no keys
+	Coarse: func(s family.Settings) float64 { // rows that change their experts
+		if s.Int("num_experts") > 0 {
+			return 1.3e-3
+		}
+		return 0
+	},
 }

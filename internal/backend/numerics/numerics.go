@@ -17,6 +17,7 @@ import (
 type Numerics struct {
 	Precision string // fast, f32 or f64; f16 for fast on a GPU's matrix units
 	KV        string // keys and values: f16, q8_0, f32 or f64
+	Forced    bool   // KV, whatever the family
 	GPU       int    // 1 for the first GPU; 0 for the CPU
 }
 
@@ -31,6 +32,10 @@ func Parse(precision, kv string) (Numerics, error) {
 		return Numerics{}, fmt.Errorf("precision %q, want fast, f32 or f64", precision)
 	}
 	n := Numerics{Precision: precision, KV: kv}
+	if kv == "q8_0!" {
+		n.KV, n.Forced = "q8_0", true
+		kv = n.KV
+	}
 	switch {
 	case kv == "":
 		n.KV = byDefault
