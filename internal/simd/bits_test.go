@@ -134,10 +134,12 @@ func scanBits(a, b, dst []float32) {
 	}
 	x, y, q, beta := slices.Repeat(a, rows), make([]float32, rows*dim), c.Keys[:rows*n], []float32{1, 0.2, 0.5, 0, 0.3, 1, 0.7}
 	var s Scan
-	s.Meet(c.Keys, q, n, 0, rows, true)
+	s.Meet(c.Keys, q, n, 1, 0, rows)
 	s.SSM(c, y, x, dim, q, n, 0.3, 0, rows)
 	Add(dst, dst, y[6*dim:])
-	s.Delta(c, y, x, dim, q, n, beta, 0, rows)
+	asks := c.asks(q, n, 0)
+	s.Meet(c.Keys, asks, n, 2, 0, rows)
+	s.Delta(c, y, x, dim, asks, n, beta, 0, rows)
 	s.Turn(c.Keys, n)
 	s.Advance(c, c.State)
 	for i := range n {

@@ -144,6 +144,9 @@ func Pause()
 func addBlockVec(sums *[dotCols]dotSums, w, x []float32, stride, k int)
 
 //go:noescape
+func addPairVec(acc, v []float32, p *float32, n, stride int)
+
+//go:noescape
 func addSerialAVX2(sums *[serialRows][serialCols]float32, w []float32, gap int, x []float32)
 
 //go:noescape
@@ -318,6 +321,7 @@ func addDotsF16AVX512(sums *dotSums, w []uint16, stride int, x []float32)
 func addDotsBF16AVX512(sums *dotSums, w []uint16, stride int, x []float32)
 func addDotsE4M3AVX512(sums *dotSums, w []byte, stride int, x []float32, scales *[dotRows]*float32, per int)
 func addBlockAVX512(sums *[dotCols]dotSums, w, x []float32, stride, k int)
+func addPairAVX512(acc, v []float32, p *float32, n, stride int)
 func scoreKeysAVX2(s *scores, q, k []float32, from, to int, scale float32)
 func scoreKeysAVX512(s *scores, q, k []float32, from, to int, scale float32)
 func addValuesAVX512(acc, v []float32, p *float32, n, stride int, sum *[Quad]float32)

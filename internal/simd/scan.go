@@ -80,45 +80,39 @@ type Chunk struct {
 //
 // (Dao and Gu 2024, arXiv:2405.21060, and Yang, Kautz and Hatamizadeh 2024, arXiv:2412.06464)
 type Scan struct {
-	asked, keyed [ChunkRows * ChunkRows]float32 // products of keys with rows' queries, and with rows' keys
-	turned       []float32                      // [n, ChunkRows] keys of a whole chunk
-	weights      scores
-	sums         []float32 // [Quad, dim]
-	total        [Quad]float32
+	products [2 * ChunkRows * ChunkRows]float32 // [rows, 1 or 2, ChunkRows] of keys with each row's query, and key
+	turned   []float32                          // [n, ChunkRows] keys of a whole chunk
+	weights  scores
+	sums     []float32 // [Quad, dim]
+	total    [Quad]float32
 }
 
-// Meet prepares the rows from to to of a group's heads: queries has theirs, [rows, n]. Delta needs keyed.
-func (s *Scan) Meet(keys, queries []float32, n, from, to int, keyed bool) {
-	for r := from; r < to; r += 2 * dotCols {
-		end := min(r+2*dotCols, to)
-		DotsF32(s.asked[r*ChunkRows:], ChunkRows, keys[:end*n], queries[(r-from)*n:(end-from)*n], n)
-		if keyed {
-			DotsF32(s.keyed[r*ChunkRows:], ChunkRows, keys[:end*n], keys[r*n:end*n], n)
-		}
+// Meet prepares the rows from to to of a group's heads. asks has each row's query, for Delta followed by the row's key,
+// [rows, per, n].
+func (s *Scan) Meet(keys, asks []float32, n, per, from, to int) {
+	const block = 2 * dotCols
+	for r := from; r < to; r += block {
+		end := min(r+block, to)
+		some := asks[(r-from)*per*n : (end-from)*per*n]
+		DotsF32(s.products[r*per*ChunkRows:], ChunkRows, keys[:end*n], some, n)
 	}
 }
 
-// SSM computes the rows from to to of a head of Mamba 2's scan, at multiples of stride in x and y, after Meet. Their
-// Kept are t*x, rounded.
+// SSM computes the rows from to to of a head of Mamba 2's scan, at multiples of stride in x and y, after Meet with
+// asks. The rows' Kept are t*x, rounded.
 //
 //	y = fma(x, d, y)
-func (s *Scan) SSM(c *Chunk, y, x []float32, stride int, queries []float32, n int, d float32, from, to int) {
+func (s *Scan) SSM(c *Chunk, y, x []float32, stride int, asks []float32, n int, d float32, from, to int) {
 	dim := len(c.Kept) / ChunkRows
 	for r := from; r < to; r += Quad {
 		m := min(Quad, to-r)
-		s.begin(dim)
-		for at := 0; c.State != nil && at < n; at += BlockSlots {
-			for i := range m {
-				copy(s.weights[i][:], queries[(r+i-from)*n+at:(r+i-from+1)*n])
-			}
-			s.add(c.State[at*dim:], min(BlockSlots, n-at))
-		}
+		s.begin(c, asks[(r-from)*n:], n, m)
 		for i := range m {
-			s.scale(c, i, r+i)
+			s.decay(c, i, r+i)
 			s.weigh(c, i, r+i)
-			s.product(i, i, s.asked[:], r+i)
+			s.product(i, i, r+i, r+i)
 		}
-		s.add(c.Kept, r+1)
+		s.add(c.Kept, r+1, m)
 		for i := range m {
 			sum, at := s.sum(i, dim), (r+i-from)*stride
 			for j := r + 1; j <= r+i; j++ {
@@ -130,43 +124,36 @@ func (s *Scan) SSM(c *Chunk, y, x []float32, stride int, queries []float32, n in
 	}
 }
 
-// Delta computes the rows from to to of a head of the gated delta rule, at multiples of stride in v and y, after Meet.
-// Row r keeps, each step rounded,
+// Delta computes the rows from to to of a head of the gated delta rule, at multiples of stride in v and y, after Meet
+// with asks. Row r keeps, each step rounded,
 //
 //	Kept[r] = (v - sum)*beta[r-from]
 //
 // where sum is y for the key in place of the query, with the rows i < r alone.
-func (s *Scan) Delta(c *Chunk, y, v []float32, stride int, queries []float32, n int, beta []float32, from, to int) {
-	const pair = Quad / 2 // the sums of keys come first, then of queries
+func (s *Scan) Delta(c *Chunk, y, v []float32, stride int, asks []float32, n int, beta []float32, from, to int) {
+	const per = 2 // sums of a row: of its query, and of its key
 	dim := len(c.Kept) / ChunkRows
-	for r := from; r < to; r += pair {
-		m := min(pair, to-r)
-		s.begin(dim)
-		for at := 0; c.State != nil && at < n; at += BlockSlots {
-			for i := range m {
-				copy(s.weights[i][:], c.Keys[(r+i)*n+at:(r+i+1)*n])
-				copy(s.weights[pair+i][:], queries[(r+i-from)*n+at:(r+i-from+1)*n])
-			}
-			s.add(c.State[at*dim:], min(BlockSlots, n-at))
-		}
+	for r := from; r < to; r += Quad / per {
+		m := min(Quad/per, to-r)
+		s.begin(c, asks[(r-from)*per*n:], n, m*per)
 		for i := range m {
-			s.scale(c, i, r+i)
-			s.scale(c, pair+i, r+i)
-			s.weigh(c, pair+i, r+i)
-			s.product(i, pair+i, s.keyed[:], r+i)
-			s.product(pair+i, pair+i, s.asked[:], r+i)
+			q, k := i*per, i*per+1
+			s.decay(c, q, r+i)
+			s.decay(c, k, r+i)
+			s.weigh(c, q, r+i)
+			s.product(k, q, (r+i)*per+1, r+i)
+			s.product(q, q, (r+i)*per, r+i)
 		}
-		s.add(c.Kept, r)
+		s.add(c.Kept, r, m*per)
 		for i := range m {
 			kept, at := c.Kept[(r+i)*dim:(r+i+1)*dim], (r+i-from)*stride
 			copy(kept, v[at:at+dim])
-			AddScaled(kept, s.sum(i, dim), -1)
+			AddScaled(kept, s.sum(i*per+1, dim), -1)
 			Scale(kept, kept, beta[r+i-from])
-			AddScaled(s.sum(pair+i, dim), kept, s.weights[pair+i][r+i])
-			copy(y[at:at+dim], s.sum(pair+i, dim))
-			for j := i + 1; j < m; j++ {
+			AddScaled(s.sum(i*per, dim), kept, s.weights[i*per][r+i])
+			copy(y[at:at+dim], s.sum(i*per, dim))
+			for j := (i + 1) * per; j < m*per; j++ {
 				AddScaled(s.sum(j, dim), kept, s.weights[j][r+i])
-				AddScaled(s.sum(pair+j, dim), kept, s.weights[pair+j][r+i])
 			}
 		}
 	}
@@ -211,24 +198,45 @@ func (s *Scan) Advance(c *Chunk, state []float32) {
 	}
 }
 
-// begin zeroes the sums.
-func (s *Scan) begin(dim int) {
+// begin sets some sums to the products of as many lines with the state.
+func (s *Scan) begin(c *Chunk, lines []float32, n, count int) {
+	dim := len(c.Kept) / ChunkRows
 	s.sums = resize(s.sums, Quad*dim)
 	clear(s.sums)
+	for at := 0; c.State != nil && at < n; at += BlockSlots {
+		for i := range count {
+			copy(s.weights[i][:], lines[i*n+at:(i+1)*n])
+		}
+		s.add(c.State[at*dim:], min(BlockSlots, n-at), count)
+	}
 }
 
 // sum returns the i-th sum.
 func (s *Scan) sum(i, dim int) []float32 { return s.sums[i*dim : (i+1)*dim] }
 
-// add adds to each sum n rows, times the sum's weights.
-func (s *Scan) add(rows []float32, n int) {
-	if n > 0 {
+// add adds to some sums n rows, times the sum's weights.
+func (s *Scan) add(rows []float32, n, count int) {
+	if n == 0 {
+		return
+	}
+	if tier < avx2 || count > Quad/2 {
 		addSharedValues(s.sums, rows, &s.weights, Span{0, n}, &s.total)
+		return
+	}
+	d := len(s.sums) / Quad
+	from := wideLength(d)
+	if from > 0 {
+		addPairVec(s.sums[:d+from], rows, &s.weights[0][0], n, d)
+	}
+	for i := 0; i < count && from < d; i++ {
+		for j := range n {
+			addScaledGeneric(s.sum(i, d)[from:], rows[j*d+from:(j+1)*d], s.weights[i][j])
+		}
 	}
 }
 
-// scale scales the i-th sum, of the state, by the decay up to row r.
-func (s *Scan) scale(c *Chunk, i, r int) {
+// decay scales the i-th sum, of the state, by the decay up to row r.
+func (s *Scan) decay(c *Chunk, i, r int) {
 	if c.State != nil {
 		sum := s.sum(i, len(c.Kept)/ChunkRows)
 		Scale(sum, sum, weight(-c.Logs[r]))
@@ -241,10 +249,10 @@ func (s *Scan) weigh(c *Chunk, i, r int) {
 	expSum(s.weights[i][:n], c.Logs[:n], c.Logs[r])
 }
 
-// product sets the i-th weights to the j-th times products of row r.
-func (s *Scan) product(i, j int, products []float32, r int) {
+// product sets the i-th weights to the j-th times the products of an ask, up to row r.
+func (s *Scan) product(i, j, ask, r int) {
 	n := (r + lanes) &^ (lanes - 1)
-	Mul(s.weights[i][:n], s.weights[j][:n], products[r*ChunkRows:][:n])
+	Mul(s.weights[i][:n], s.weights[j][:n], s.products[ask*ChunkRows:][:n])
 }
 
 // resize returns x with n elements, of any values.

@@ -46,6 +46,14 @@ func chunkOf(r *rand.Rand, n, dim int, first bool) *Chunk {
 	return c
 }
 
+// asks is the queries of rows from one on, each with the row's key.
+func (c *Chunk) asks(q []float32, n, from int) (asks []float32) {
+	for i := 0; i < len(q); i += n {
+		asks = append(append(asks, q[i:i+n]...), c.Keys[from*n+i:from*n+i+n]...)
+	}
+	return asks
+}
+
 // sumByHand is the contract's sum of a row with some products, over the first rows.
 func (c *Chunk) sumByHand(r, n, dim int, by []float32, rows int) []float32 {
 	s := make([]float32, dim)
@@ -112,7 +120,7 @@ func testScan(t *testing.T) {
 			copy(c.Kept, kept)
 			for from := 0; from < rows; from += size {
 				to := min(from+size, rows)
-				s.Meet(c.Keys, q[from*n:], n, from, to, false)
+				s.Meet(c.Keys, q[from*n:], n, 1, from, to)
 				s.SSM(c, y[from*dim:], v[from*dim:], dim, q[from*n:], n, d, from, to)
 			}
 			equal(t, "ssm", y, want[0])
@@ -123,8 +131,9 @@ func testScan(t *testing.T) {
 			clear(c.Kept)
 			for from := 0; from < rows; from += size {
 				to := min(from+size, rows)
-				s.Meet(c.Keys, q[from*n:], n, from, to, true)
-				s.Delta(c, twice[2*from*dim:], pair[2*from*dim:], 2*dim, q[from*n:], n, beta[from:], from, to)
+				asks := c.asks(q[from*n:to*n], n, from)
+				s.Meet(c.Keys, asks, n, 2, from, to)
+				s.Delta(c, twice[2*from*dim:], pair[2*from*dim:], 2*dim, asks, n, beta[from:], from, to)
 			}
 			for i := range rows {
 				equal(t, "delta", twice[2*i*dim:][:dim], want[1][i*dim:(i+1)*dim])

@@ -176,17 +176,21 @@ func (x *scanning) keepKeys(_, from, to int) error {
 	return nil
 }
 
-// meet sets s to the rows of p, of the group of head h, if the group's first head among those from a worker's first
-// on. It returns the group's queries.
-func (x *scanning) meet(s *simd.Scan, p *backend.Piece, c *simd.Chunk, queries []float32, h int, first bool) {
-	g := h * x.groups / x.heads
-	if !first && g == (h-1)*x.groups/x.heads {
+// meet prepares s for the rows of p, of head h of a worker's heads from first on, and fills asks, unless the group is
+// that of the head before. per is 2 where a row's key follows its query.
+func (x *scanning) meet(s *simd.Scan, p *backend.Piece, c *simd.Chunk, asks []float32, per, h, first int) {
+	g, n := h*x.groups/x.heads, x.size
+	if h > first && g == (h-1)*x.groups/x.heads {
 		return
 	}
 	for t := range p.Rows {
-		copy(queries[t*x.size:(t+1)*x.size], x.queries[((p.Row+t)*x.groups+g)*x.size:])
+		at := ((p.Row+t)*x.groups + g) * n
+		copy(asks[t*per*n:], x.queries[at:at+n])
+		if per > 1 {
+			copy(asks[(t*per+1)*n:], x.keys[at:at+n])
+		}
 	}
-	s.Meet(c.Keys, queries, x.size, p.At, p.At+p.Rows, x.n.Op == graph.DeltaScan)
+	s.Meet(c.Keys, asks, n, per, p.At, p.At+p.Rows)
 }
 
 // ssm computes the rows of some heads of Mamba 2's scan.
@@ -197,7 +201,7 @@ func (x *scanning) ssm(worker, from, to int) error {
 		p := &x.turn[i]
 		for h := from; h < to; h++ {
 			c, _ := x.chunk(p, h, false)
-			x.meet(s, p, &c, m.f32, h, h == from)
+			x.meet(s, p, &c, m.f32, 1, h, from)
 			at := (p.Row*x.heads + h) * x.dim
 			for t := range p.Rows {
 				step := x.decay(p, &c, h, t, x.in[1])
@@ -223,20 +227,20 @@ func (x *scanning) decay(p *backend.Piece, c *simd.Chunk, h, t int, in []float32
 // delta computes the rows of some heads of the gated delta rule.
 func (x *scanning) delta(worker, from, to int) error {
 	s, m := x.scan(worker), &x.e.scratch[worker]
-	m.f32 = grow(m.f32, simd.ChunkRows*(x.size+1))
-	queries, beta := m.f32[simd.ChunkRows:], m.f32[:simd.ChunkRows]
+	m.f32 = grow(m.f32, simd.ChunkRows*(2*x.size+1))
+	asks, beta := m.f32[simd.ChunkRows:], m.f32[:simd.ChunkRows]
 	for i := range x.turn {
 		p := &x.turn[i]
 		for h := from; h < to; h++ {
 			c, _ := x.chunk(p, h, false)
-			x.meet(s, p, &c, queries, h, h == from)
+			x.meet(s, p, &c, asks, 2, h, from)
 			for t := range p.Rows {
 				x.decay(p, &c, h, t, x.in[3])
 				beta[t] = x.in[4][(p.Row+t)*x.heads+h]
 			}
 			simd.Sigmoid(beta[:p.Rows], beta[:p.Rows])
 			at := (p.Row*x.heads + h) * x.dim
-			s.Delta(&c, x.out[at:], x.in[2][at:], x.heads*x.dim, queries, x.size, beta, p.At, p.At+p.Rows)
+			s.Delta(&c, x.out[at:], x.in[2][at:], x.heads*x.dim, asks, x.size, beta, p.At, p.At+p.Rows)
 		}
 	}
 	return nil
