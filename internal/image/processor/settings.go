@@ -24,10 +24,56 @@ type settings struct {
 
 	library image.Resizer
 	filter  image.Filter
-	qwenSettings
-	gemmaSettings
+	areaSettings
+	cropSettings
+	budgetSettings
 	tileSettings
-	lfm2Settings
+	gridSettings
+}
+
+// areaSettings are bounds of a picture's area in pixels, in the older spelling of Size.
+type areaSettings struct {
+	MinPixels int `json:"min_pixels"`
+	MaxPixels int `json:"max_pixels"`
+}
+
+// cropSettings are pan and scan's.
+type cropSettings struct {
+	PanAndScan bool    `json:"do_pan_and_scan"`
+	MinCrop    int     `json:"pan_and_scan_min_crop_size"`
+	MaxCrops   int     `json:"pan_and_scan_max_num_crops"`
+	MinRatio   float64 `json:"pan_and_scan_min_ratio_to_activate"`
+}
+
+// budgetSettings are the tokens of a picture.
+type budgetSettings struct {
+	Pooling    int `json:"pooling_kernel_size"`
+	SoftTokens int `json:"max_soft_tokens"`
+}
+
+// tileSettings are a tile's.
+type tileSettings struct {
+	Splitting    *bool `json:"do_image_splitting"`
+	MaxImageSize size  `json:"max_image_size"`
+}
+
+// gridSettings are bounds of tokens and tiles.
+type gridSettings struct {
+	EncoderPatch int     `json:"encoder_patch_size"`
+	Downsample   int     `json:"downsample_factor"`
+	MinTokens    int     `json:"min_image_tokens"`
+	MaxTokens    int     `json:"max_image_tokens"`
+	Tolerance    float64 `json:"max_pixels_tolerance"`
+	MinTiles     int     `json:"min_tiles"`
+	MaxTiles     int     `json:"max_tiles"`
+	TileSize     int     `json:"tile_size"`
+	Thumbnail    bool    `json:"use_thumbnail"`
+}
+
+// Input is a picture as a model's tower takes it.
+type Input struct {
+	Tiles      []*image.Image // by rows; then the whole picture, if the tiles are parts of the picture
+	Rows, Cols int            // of tiles; 0 if the picture is whole
 }
 
 // size is an area's or a side's bounds, or a size.
@@ -109,8 +155,8 @@ func need(of ...any) error {
 
 func (s *settings) resize(m *image.Image, width, height int) (*image.Image, error) {
 	if most := 64 << 20; width > 0 && height > most/width {
-		return nil, fmt.Errorf("preprocessor_config.json: a picture would have %dx%d pixels, the limit is %d", width, height,
-			most)
+		return nil, fmt.Errorf("preprocessor_config.json: a picture would have %dx%d pixels, the limit is %d", width,
+			height, most)
 	}
 	return m.Resize(width, height, s.filter, s.library)
 }

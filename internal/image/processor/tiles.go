@@ -6,19 +6,13 @@ import (
 	"github.com/karat-run/karat/internal/image"
 )
 
-// tileSettings are SmolVLM's, which are Idefics 3's.
-type tileSettings struct {
-	Splitting    *bool `json:"do_image_splitting"`
-	MaxImageSize size  `json:"max_image_size"`
-}
-
 // largest is the longest side of any picture in pixels.
 const largest = 4096
 
-// smolVLM resizes to the longest side, then to multiples of a tile, and cuts; the whole picture follows as a tile. Each
-// picture is made from the one before.
+// toTiles resizes to the longest side, then to multiples of a tile, and cuts; the whole picture follows as a tile. Each
+// picture is made from the picture before: Idefics 3's and SmolVLM's.
 // (transformers, models/smolvlm/image_processing_smolvlm.py)
-func smolVLM(s *settings, m *image.Image) (*Input, error) {
+func toTiles(s *settings, m *image.Image) (*Input, error) {
 	tile := s.MaxImageSize.Longest
 	if err := need("size.longest_edge", s.Size.Longest, "max_image_size.longest_edge", tile); err != nil {
 		return nil, err

@@ -7,18 +7,13 @@ import (
 	"github.com/karat-run/karat/internal/image"
 )
 
-// qwenSettings are bounds of a picture's area in pixels, in the older spelling of Size.
-type qwenSettings struct {
-	MinPixels int `json:"min_pixels"`
-	MaxPixels int `json:"max_pixels"`
-}
-
-// qwen resizes to multiples of a merged patch, within bounds of the area.
+// byArea resizes to multiples of a merged patch, within bounds of the area: Qwen's since Qwen2-VL.
 // (transformers, models/qwen2_vl/image_processing_qwen2_vl.py, smart_resize)
-func qwen(s *settings, m *image.Image) (*Input, error) {
+func byArea(s *settings, m *image.Image) (*Input, error) {
 	least, most := max(s.Size.Shortest, s.MinPixels), max(s.Size.Longest, s.MaxPixels)
 	factor := int(s.Patch) * s.Merge
-	if err := need("patch_size times merge_size", factor, "size.shortest_edge", least, "size.longest_edge", most); err != nil {
+	err := need("patch_size times merge_size", factor, "size.shortest_edge", least, "size.longest_edge", most)
+	if err != nil {
 		return nil, err
 	}
 	w, h := m.Width, m.Height

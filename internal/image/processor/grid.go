@@ -6,26 +6,15 @@ import (
 	"github.com/karat-run/karat/internal/image"
 )
 
-// lfm2Settings are LFM2-VL's.
-type lfm2Settings struct {
-	EncoderPatch int     `json:"encoder_patch_size"`
-	Downsample   int     `json:"downsample_factor"`
-	MinTokens    int     `json:"min_image_tokens"`
-	MaxTokens    int     `json:"max_image_tokens"`
-	Tolerance    float64 `json:"max_pixels_tolerance"`
-	MinTiles     int     `json:"min_tiles"`
-	MaxTiles     int     `json:"max_tiles"`
-	TileSize     int     `json:"tile_size"`
-	Thumbnail    bool    `json:"use_thumbnail"`
-}
-
-// lfm2 resizes within bounds of the area, and cuts a larger picture into tiles of the grid nearest to its shape; the
-// whole picture follows.
+// toGrid resizes within bounds of the area, and cuts a larger picture into tiles of the grid nearest to its shape; the
+// whole picture follows: LFM2-VL's.
 // (transformers, models/lfm2_vl/image_processing_lfm2_vl.py)
-func lfm2(s *settings, m *image.Image) (*Input, error) {
+func toGrid(s *settings, m *image.Image) (*Input, error) {
 	factor := s.EncoderPatch * s.Downsample
-	if err := need("encoder_patch_size", s.EncoderPatch, "downsample_factor", s.Downsample, "min_image_tokens", s.MinTokens,
-		"max_image_tokens", s.MaxTokens, "tile_size", s.TileSize, "min_tiles", s.MinTiles, "max_tiles", s.MaxTiles); err != nil {
+	err := need("encoder_patch_size", s.EncoderPatch, "downsample_factor", s.Downsample, "min_image_tokens",
+		s.MinTokens, "max_image_tokens", s.MaxTokens, "tile_size", s.TileSize, "min_tiles", s.MinTiles, "max_tiles",
+		s.MaxTiles)
+	if err != nil {
 		return nil, err
 	}
 	w, h, token := m.Width, m.Height, factor*factor

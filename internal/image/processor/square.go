@@ -6,19 +6,9 @@ import (
 	"github.com/karat-run/karat/internal/image"
 )
 
-// gemmaSettings are Gemma's.
-type gemmaSettings struct {
-	PanAndScan bool    `json:"do_pan_and_scan"`
-	MinCrop    int     `json:"pan_and_scan_min_crop_size"`
-	MaxCrops   int     `json:"pan_and_scan_max_num_crops"`
-	MinRatio   float64 `json:"pan_and_scan_min_ratio_to_activate"`
-	Pooling    int     `json:"pooling_kernel_size"`
-	SoftTokens int     `json:"max_soft_tokens"`
-}
-
-// gemma3 resizes to a square, whatever the shape; with pan and scan also parts of long pictures.
+// toSquare resizes to one size, whatever the shape; with pan and scan also parts of long pictures: Gemma 3's.
 // (transformers, models/gemma3/image_processing_gemma3.py)
-func gemma3(s *settings, m *image.Image) (*Input, error) {
+func toSquare(s *settings, m *image.Image) (*Input, error) {
 	if err := need("size.height", s.Size.Height, "size.width", s.Size.Width); err != nil {
 		return nil, err
 	}

@@ -6,9 +6,10 @@ import (
 	"github.com/karat-run/karat/internal/image"
 )
 
-// pixtral shrinks to a longest side, and rounds sides up to multiples of a patch. A small picture stays small.
+// bySide shrinks to a longest side, and rounds sides up to multiples of a patch. A small picture stays small:
+// Pixtral's.
 // (transformers, models/pixtral/image_processing_pixtral.py)
-func pixtral(s *settings, m *image.Image) (*Input, error) {
+func bySide(s *settings, m *image.Image) (*Input, error) {
 	patch := int(s.Patch)
 	if err := need("size.longest_edge", s.Size.Longest, "patch_size", patch); err != nil {
 		return nil, err

@@ -6,10 +6,12 @@ import (
 	"github.com/karat-run/karat/internal/image"
 )
 
-// gemma4 fills the budget of soft tokens as far as multiples of a pooled patch allow: small pictures become large.
+// toBudget fills the budget of tokens as far as multiples of a pooled patch allow, so that small pictures become large:
+// Gemma 4's.
 // (transformers, models/gemma4/image_processing_gemma4.py)
-func gemma4(s *settings, m *image.Image) (*Input, error) {
-	if err := need("patch_size", int(s.Patch), "pooling_kernel_size", s.Pooling, "max_soft_tokens", s.SoftTokens); err != nil {
+func toBudget(s *settings, m *image.Image) (*Input, error) {
+	err := need("patch_size", int(s.Patch), "pooling_kernel_size", s.Pooling, "max_soft_tokens", s.SoftTokens)
+	if err != nil {
 		return nil, err
 	}
 	pooled := int(s.Patch) * s.Pooling
