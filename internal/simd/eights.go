@@ -37,3 +37,12 @@ func (w *Eights) load(dst []float32, at int) {
 		dst[i] = float32(e4m3[c] * (1. / 256) * scales[(column+i)/w.Group])
 	}
 }
+
+// LoadE4M3Row sets dst to the weights of a row of w.
+func LoadE4M3Row(dst []float32, w *Eights, row int) {
+	codes, scales := w.Codes[row*w.K:][:w.K], w.Scales[w.At[row]:]
+	for from := 0; from < w.K; from += w.Group {
+		to := min(from+w.Group, w.K)
+		ScaleE4M3(dst[from:to], codes[from:to], scales[from/w.Group]/256)
+	}
+}

@@ -138,7 +138,7 @@ func (m *jsonModel) check() error {
 	case m.Type == "Unigram":
 		return fmt.Errorf("there is no vocab of a Unigram model: a list of tokens and their scores")
 	case m.Type != "BPE" && m.Type != "" && m.Type != "WordPiece":
-		return fmt.Errorf("type %q is not supported, BPE, WordPiece and Unigram are", m.Type)
+		return fmt.Errorf("type %q is not supported, BPE, WordPiece and Unigram are: it belongs to no family here", m.Type)
 	case m.Vocab == nil || m.Vocab.scored():
 		return fmt.Errorf("there is no vocab of a BPE model")
 	case m.Dropout != 0:
@@ -146,7 +146,8 @@ func (m *jsonModel) check() error {
 	case m.Prefix != "":
 		return fmt.Errorf("continuing_subword_prefix %q is not supported", m.Prefix)
 	case m.Suffix != "":
-		return fmt.Errorf("end_of_word_suffix %q is not supported", m.Suffix)
+		return fmt.Errorf("end_of_word_suffix %q is not supported: it belongs to encoders of images' texts, as CLIP, "+
+			"and to no family here", m.Suffix)
 	}
 	return nil
 }

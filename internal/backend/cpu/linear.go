@@ -327,7 +327,16 @@ func (p *product) rowsOfWeight(worker, from, to int) error {
 		step = to - from // kernels read at several places
 	}
 	for i := from; i < to; i += step {
-		w := p.w.Span(i, min(i+step, to), &s.rows)
+		end := min(i+step, to)
+		if p.eights != nil {
+			s.f32 = grow(s.f32, (end-i)*k)
+			for r := range end - i {
+				simd.LoadE4M3Row(s.f32[r*k:(r+1)*k], p.eights, i+r)
+			}
+			simd.DotsF32(p.out[i:], n, s.f32, x, k)
+			continue
+		}
+		w := p.w.Span(i, end, &s.rows)
 		if err := s.product(p.out[i:], n, p.w.DType, w, x, k); err != nil {
 			return err
 		}

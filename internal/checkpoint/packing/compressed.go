@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
-	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +24,7 @@ type compressed struct {
 		Format string
 	} `json:"sparsity_config"`
 
-	patterns map[string]*regexp.Regexp // compiled patterns of targets and Ignore
+	patterns map[string]*pattern // compiled, of targets and Ignore
 }
 
 // scheme describes the packing of its targets' weights.
@@ -58,7 +56,7 @@ func (p *compressed) validate() error {
 	if f := p.Sparsity.Format; f != "" && f != "dense" {
 		return fmt.Errorf("sparsity_config.format: %q is not read; %s", f, advice)
 	}
-	p.patterns = map[string]*regexp.Regexp{}
+	p.patterns = map[string]*pattern{}
 	if err := p.compile(p.Ignore, false); err != nil {
 		return fmt.Errorf("ignore: %w", err)
 	}
@@ -85,21 +83,22 @@ func (p *compressed) validate() error {
 	return nil
 }
 
-// compile compiles the patterns in a list. A pattern that looks around, as Python's may, is an error where it decides.
+// compile compiles the patterns in a list. A pattern that looks around is an error where it decides.
 func (p *compressed) compile(list []string, decides bool) error {
 	for _, target := range list {
-		pattern, is := strings.CutPrefix(target, "re:")
+		text, is := strings.CutPrefix(target, "re:")
 		if !is {
 			continue
 		}
-		re, err := regexp.Compile("^(?:" + pattern + ")")
-		if e := (*syntax.Error)(nil); errors.As(err, &e) && e.Code == syntax.ErrInvalidPerlOp && !decides {
-			continue
-		}
-		if err != nil {
+		read, looks, err := parsePattern(text)
+		switch {
+		case looks && decides:
+			return fmt.Errorf("%q looks around, which is read at the start alone, as (?!...); name the modules without", target)
+		case err != nil && !looks:
 			return fmt.Errorf("%q is no pattern that is read: %w", target, err)
+		case err == nil:
+			p.patterns[target] = read
 		}
-		p.patterns[target] = re
 	}
 	return nil
 }
@@ -233,7 +232,7 @@ func (p *compressed) rank(target, module string) int {
 	switch {
 	case target == module:
 		return byName
-	case re != nil && re.MatchString(module):
+	case re != nil && re.matches(module):
 		return byPattern
 	case re != nil, !is && strings.Contains(target, "."):
 		return 0

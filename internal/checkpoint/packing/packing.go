@@ -5,8 +5,8 @@
 // each weight. Values are decoded when they are read; nothing of the files is copied. Every part of a folder belongs to
 // a weight: a scale, a zero point or an index that no weight claims is an error.
 //
-// Files in reading order: packing.go, apply.go; the methods: compressed.go, modelopt.go, fp8.go, mlx.go, awq.go,
-// gptq.go, plain.go, refused.go; and the weights of methods: fours.go, misread.go, matrix.go, blocks.go,
+// Files in reading order: packing.go, apply.go; the methods: compressed.go, pattern.go, modelopt.go, fp8.go, mlx.go,
+// awq.go, gptq.go, plain.go, refused.go; and the weights of methods: fours.go, misread.go, matrix.go, blocks.go,
 // module.go, codes.go, grid.go.
 package packing
 

@@ -265,10 +265,33 @@ func TestWords(t *testing.T) {
 	}
 	fails(t, of(`"a": {"targets": ["re:(x"], `+good+`}`, ``), parts, `config_groups.a.targets: "re:(x" is no pattern`)
 	fails(t, of(`"a": {"targets": ["Linear"], `+good+`}`, `"re:*x"`), parts, `ignore: "re:*x" is no pattern`)
-	fails(t, of(`"a": {"targets": ["re:(?!x)"], `+good+`}, "b": {"targets": ["Linear"], `+good+`}`, ``), parts,
-		`config_groups.a.targets: "re:(?!x)" is no pattern`)
-	if _, err := apply([]byte(of(`"a": {"targets": ["re:(?!x).*"], `+good+`}`, `"re:(?!m)"`)), parts); err != nil {
+	fails(t, of(`"a": {"targets": ["re:m(?=x)"], `+good+`}, "b": {"targets": ["Linear"], `+good+`}`, ``), parts,
+		`config_groups.a.targets: "re:m(?=x)" looks around, which is read at the start alone`)
+	if _, err := apply([]byte(of(`"a": {"targets": ["re:(?!x).*"], `+good+`}`, `"re:.*(?<=x)"`)), parts); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPatterns compares looks ahead with Python's re.match.
+func TestPatterns(t *testing.T) {
+	for _, c := range []struct {
+		pattern, name string
+		want, looks   bool
+	}{
+		{`^(?!.*experts).*`, "model.layers.0.mlp.experts.1", false, false}, {`^(?!.*experts).*`, "lm_head", true, false},
+		{`^(?!mtp\.).*layers\.\d+\.mlp$`, "mtp.layers.0.mlp", false, false},
+		{`^(?!mtp\.).*layers\.\d+\.mlp$`, "model.layers.0.mlp", true, false},
+		{`(?!a)(?!b)[^)]`, "b", false, false}, {`(?!a)(?!b)[^)]`, "c", true, false},
+		{`(?!x[])(\]]y)x`, "x)y", false, false}, {`(?!x(a|b))x`, "xb", false, false}, {`(?!x(a|b))x`, "xc", true, false},
+		{`(?!(?!a))b`, "b", false, true}, {`(?!a)b|a`, "a", false, true}, {`a(?!b)`, "a", false, true},
+		{`a(?=b)`, "a", false, true}, {`(?!a`, "b", false, true}, {`(?<=a)b`, "b", false, true}, {`a|b`, "b", true, false},
+	} {
+		p, looks, err := parsePattern(c.pattern)
+		if looks != c.looks || (err != nil) != c.looks {
+			t.Errorf("%s: looks %v, %v", c.pattern, looks, err)
+		} else if err == nil && p.matches(c.name) != c.want {
+			t.Errorf("%s of %s: %v", c.pattern, c.name, !c.want)
+		}
 	}
 }
 
