@@ -197,10 +197,13 @@ func lowerConv(p *planner, l *lowered) {
 	}, p.values[n], stateOf(n.State, false), stateOf(n.State, true), slotsOf, p.values[n.In[0]], p.vector(n.W...))
 }
 
+// scanTile is the number of a page's rows computed together in steps of many rows: as a row alone, with the same bits.
+const scanTile = 8
+
 // lowerScan lowers a scan: what each row has for itself, the rows in order, and the keys to keep for later steps, since
 // all workgroups of the rows read the kept keys.
 func lowerScan(p *planner, l *lowered) {
-	n, v := l.node, variant{"Delta": l.node.Op == graph.DeltaScan}
+	n, delta := l.node, l.node.Op == graph.DeltaScan
 	heads, size := n.Shape[0], n.Shape[1]
 	in := make([]gpu.Buffer, len(n.In))
 	for i, x := range n.In {
@@ -209,15 +212,22 @@ func lowerScan(p *planner, l *lowered) {
 	of, queries, keys, values := n.In[2], in[3], in[2], in[0]
 	steps := must(p.b.memory.empty("decays", 16*heads*p.most(n)))
 	own := []binding{steps, in[1], p.vector(n.W...)}
-	if n.Op == graph.DeltaScan {
+	if delta {
 		of, queries, keys, values = n.In[1], in[0], in[1], in[2]
 		own = []binding{steps, in[3], p.vector(n.W...), in[4]}
 	}
-	p.add(l, "decays", v, params{"heads": heads}, elements(heads), own...)
+	p.add(l, "decays", variant{"Delta": delta}, params{"heads": heads}, elements(heads), own...)
 	kept := stateOf(n.State, true)
-	p.add(l, "scan", v, params{"heads": heads, "size": size, "groups": of.Shape[0], "n": of.Shape[1]},
-		func(int) (x, y, z int) { return flat(heads * ((size + 63) / 64)) },
-		p.values[n], stateOf(n.State, false), kept, slotsOf, queries, keys, values, steps)
+	scan := func(tile int) *dispatch {
+		return p.add(l, "scan", variant{"Delta": delta, "Tile": tile},
+			params{"heads": heads, "size": size, "groups": of.Shape[0], "n": of.Shape[1]},
+			func(int) (x, y, z int) { return flat(heads * ((size + 63) / 64)) },
+			p.values[n], stateOf(n.State, false), kept, slotsOf, queries, keys, values, steps)
+	}
+	scan(1).below = many
+	if p.most(n) >= many {
+		scan(scanTile).from = many
+	}
 	row := of.Shape.Size() + heads*(size+(size+63)/64)
 	p.add(l, "keep", nil, params{"keys": of.Shape.Size(), "row": row}, elements(of.Shape.Size()), kept, slotsOf, keys)
 }

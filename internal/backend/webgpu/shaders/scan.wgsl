@@ -1,6 +1,6 @@
 // scan computes the rows of a scan: SSMScan, and with Delta DeltaScan. A workgroup takes 64 numbers of a head through all
-// rows of the step, each with its column of the state. A row's sums are of the state at its page's start and of the
-// page's rows; the keys of earlier steps are in kept, of this step in keys.
+// rows of the step, each with its column of the state, up to Tile rows of a page together. A row's sums are of the state
+// at its page's start and of the page's rows; the keys of earlier steps are in kept, of this step in keys.
 struct Params {
 	heads: u32,
 	size: u32, // of a head
@@ -20,16 +20,18 @@ struct Params {
 @group(0) @binding(9) var<storage, read> steps: array<vec3f>; // by row and head, see decays
 
 {{template "pieces.wgsl"}}
-var<workgroup> logs: array<f32, 64>; // of the page's rows: minus the sum of the decays' logarithms
-var<workgroup> asked: array<f32, 64>; // their weights for the row
-var<workgroup> held: array<f32, 64>; // and for what the row keeps
+const TILE = {{.Tile}}u;
 
-// key returns where number j of a group's keys is, of the row back rows before row t, the i-th of a page at base.
-fn key(t: u32, back: u32, first: u32, g: u32, at: u32, j: u32) -> f32 {
-	if (t - first >= back) {
-		return keys[((t - back) * p.groups + g) * p.n + j];
+var<workgroup> logs: array<f32, 64>; // of the page's rows: minus the sum of the decays' logarithms
+var<workgroup> asked: array<f32, {{mul .Tile 64}}>; // their weights for each row of the tile
+{{if .Delta}}var<workgroup> held: array<f32, {{mul .Tile 64}}>; // and for what the row keeps
+{{end}}
+// key returns number j of the i-th key of a page at base. Row t of the step has the given place in the page, or after it.
+fn key(t: u32, place: u32, first: u32, g: u32, base: u32, row: u32, i: u32, j: u32) -> f32 {
+	if (t + i >= first + place) {
+		return keys[((t + i - place) * p.groups + g) * p.n + j];
 	}
-	return kept[at + g * p.n + j];
+	return kept[base + i * row + g * p.n + j];
 }
 
 @compute @workgroup_size(64)
@@ -46,9 +48,15 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	let value = p.groups * p.n + h * p.size + c; // its place in a row
 	let log = p.groups * p.n + p.heads * p.size + unit;
 	var first = 0u; // row of the sequence in the step
-	for (var t = 0u; t < step.rows; t++) {
+	var m = 0u; // rows of the tile
+	for (var t = 0u; t < step.rows; t += m) {
 		let r = rows[t];
 		let place = r.w % 64u;
+		for (m = 1u; m < TILE && t + m < step.rows && place + m < 64u; m++) {
+			if (rows[t + m].x != r.x) {
+				break;
+			}
+		}
 		let base = r.y * 64u * row;
 		let at = (r.x * p.heads + h) * p.n * p.size + c;
 		if (t == 0u || rows[t - 1u].x != r.x) {
@@ -68,62 +76,91 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 						s = state[at + j * p.size] * exp_f(-last);
 					}
 					for (var i = 0u; i < 64u; i++) {
-						let on = base + i * row;
-						s = fma(kept[on + value], asked[i] * key(t, 64u - i, first, g, on, j), s);
+						let k = asked[i] * key(t, 64u, first, g, base, row, i, j);
+						s = fma(kept[base + i * row + value], k, s);
 					}
 					state[at + j * p.size] = s;
 				}
 			}
 			workgroupBarrier();
 		}
-		let by = steps[t * p.heads + h];
-		var sum = -by.x;
+		var sums = array<f32, {{.Tile}}>();
+		var sum = 0.0;
 		if (place > 0u) {
-			sum += logs[place - 1u];
+			sum = logs[place - 1u];
+		}
+		for (var q = 0u; q < TILE; q++) {
+			sum -= steps[min(t + q, step.rows - 1u) * p.heads + h].x;
+			sums[q] = sum;
 		}
 		workgroupBarrier();
-		if (lane == place) {
-			logs[place] = sum;
-			kept[base + place * row + log] = sum;
-		}
 		let query = (t * p.groups + g) * p.n;
-		if (lane <= place) {
-			var decay = 1.0;
-			if (lane < place) {
-				decay = exp_f(logs[lane] - sum);
+		let next = p.groups * p.n;
+		for (var q = 0u; q < TILE; q++) {
+			if (lane == place + q && q < m) {
+				logs[lane] = sums[q];
+				kept[base + lane * row + log] = sums[q];
 			}
-			var a = 0.0;
-			var k = 0.0;
+		}
+		if (lane < place + m) {
+			var a = array<f32, {{.Tile}}>();
+			{{if .Delta}}var k = array<f32, {{.Tile}}>();{{end}}
 			for (var j = 0u; j < p.n; j++) {
-				let x = key(t, place - lane, first, g, base + lane * row, j);
-				a = fma(x, queries[query + j], a);
-				k = fma(x, keys[query + j], k);
+				let x = key(t, place, first, g, base, row, lane, j);
+				for (var q = 0u; q < TILE; q++) {
+					let ask = query + min(q, m - 1u) * next + j;
+					a[q] = fma(x, queries[ask], a[q]);
+					{{if .Delta}}k[q] = fma(x, keys[ask], k[q]);{{end}}
+				}
 			}
-			asked[lane] = a * decay;
-			held[lane] = k * decay;
+			for (var q = 0u; q < TILE; q++) {
+				var decay = 1.0;
+				if (lane < place + q) {
+					decay = exp_f(logs[lane] - sums[q]);
+				}
+				asked[q * 64u + lane] = a[q] * decay;
+				{{if .Delta}}held[q * 64u + lane] = k[q] * decay;{{end}}
+			}
 		}
 		workgroupBarrier();
 		if (c < p.size) {
-			let v = values[(t * p.heads + h) * p.size + c];
-			var y = 0.0;
-			var s = 0.0;
+			var y = array<f32, {{.Tile}}>();
+			{{if .Delta}}var s = array<f32, {{.Tile}}>();{{end}}
 			if ((r.z & FIRST) == 0u) {
 				for (var j = 0u; j < p.n; j++) {
 					let x = state[at + j * p.size];
-					y = fma(x, queries[query + j], y);
-					s = fma(x, keys[query + j], s);
+					for (var q = 0u; q < TILE; q++) {
+						let ask = query + min(q, m - 1u) * next + j;
+						y[q] = fma(x, queries[ask], y[q]);
+						{{if .Delta}}s[q] = fma(x, keys[ask], s[q]);{{end}}
+					}
 				}
-				y *= exp_f(-sum);
-				s *= exp_f(-sum);
+				for (var q = 0u; q < TILE; q++) {
+					y[q] *= exp_f(-sums[q]);
+					{{if .Delta}}s[q] *= exp_f(-sums[q]);{{end}}
+				}
 			}
 			for (var i = 0u; i < place; i++) {
 				let x = kept[base + i * row + value];
-				y = fma(x, asked[i], y);
-				s = fma(x, held[i], s);
+				for (var q = 0u; q < TILE; q++) {
+					y[q] = fma(x, asked[q * 64u + i], y[q]);
+					{{if .Delta}}s[q] = fma(x, held[q * 64u + i], s[q]);{{end}}
+				}
 			}
-			{{if .Delta}}let keep = by.y * (v - s);{{else}}let keep = by.y * v;{{end}}
-			kept[base + place * row + value] = keep;
-			out[(t * p.heads + h) * p.size + c] = fma(keep, asked[place], y){{if not .Delta}} + by.z * v{{end}};
+			for (var q = 0u; q < TILE; q++) {
+				if (q < m) {
+					let i = place + q;
+					let by = steps[(t + q) * p.heads + h];
+					let v = values[((t + q) * p.heads + h) * p.size + c];
+					let keep = by.y * {{if .Delta}}(v - s[q]){{else}}v{{end}};
+					kept[base + i * row + value] = keep;
+					out[((t + q) * p.heads + h) * p.size + c] = fma(keep, asked[q * 64u + i], y[q]){{if not .Delta}} + by.z * v{{end}};
+					for (var w = q + 1u; w < TILE; w++) {
+						y[w] = fma(keep, asked[w * 64u + i], y[w]);
+						{{if .Delta}}s[w] = fma(keep, held[w * 64u + i], s[w]);{{end}}
+					}
+				}
+			}
 		}
 	}
 }
