@@ -190,7 +190,7 @@ func (p *conversation) showSettings() error {
 }
 
 func (p *conversation) setSystem(text string) error {
-	p.change()
+	p.undo.keep(p.said)
 	p.system = unquoted(text)
 	if p.system == "" {
 		return p.tell("there is no system message")
@@ -241,7 +241,7 @@ func (p *conversation) addFile(path string) error {
 	if strings.IndexByte(text, 0) >= 0 {
 		return fmt.Errorf("%s is no text: it has zero bytes", path)
 	}
-	p.change()
+	p.undo.keep(p.said)
 	p.files = append(p.files[:len(p.files):len(p.files)], text)
 	return p.tell("%s, %s, comes with the next message", oneLine(path), bytesText(int64(len(text))))
 }
@@ -278,12 +278,12 @@ func (p *conversation) takeBack(string) error {
 	if len(p.undo) == 0 {
 		return errors.New("there is nothing to take back")
 	}
-	p.said, p.undo = p.undo[len(p.undo)-1], p.undo[:len(p.undo)-1]
+	p.said = p.undo.takeBack()
 	return p.tell("the conversation has %s", count(len(p.messages), "message"))
 }
 
 func (p *conversation) clear(string) error {
-	p.change()
+	p.undo.keep(p.said)
 	p.messages, p.from, p.files = nil, 0, nil
 	return p.tell("the conversation is forgotten; /undo brings it back")
 }
@@ -300,7 +300,7 @@ func (p *conversation) switchModel(name string) error {
 
 // reload opens a model in place of the current model. An error leaves the current model.
 func (p *conversation) reload(a modelArg, o karat.Options) error {
-	ctx, stop := p.interruptible()
+	ctx, stop := p.prompter.interruptible()
 	defer stop()
 	path, err := p.call.findNamed(&a)
 	if err != nil {
@@ -323,7 +323,7 @@ func (p *conversation) reload(a modelArg, o karat.Options) error {
 func (p *conversation) tokensUsed(string) error {
 	used := 0
 	if messages := p.sent(); len(messages) > 0 {
-		ctx, stop := p.interruptible()
+		ctx, stop := p.prompter.interruptible()
 		defer stop()
 		ids, err := p.model.TokenizeChat(ctx, messages, p.g)
 		if err != nil {

@@ -1,17 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/karat-run/karat"
 )
@@ -20,13 +15,9 @@ import (
 type conversation struct {
 	*talk
 	said
-	log   io.Writer
-	undo  []said // the chat before each change
-	lines *history
-
-	next       func(prompt string) (string, error) // asks for a line; errInterrupt is Ctrl-C
-	signals    <-chan os.Signal
-	interrupts int // since the last line
+	log      io.Writer
+	undo     undo
+	prompter *prompter
 }
 
 // said is the state of a chat. Its messages are the user's and the model's in turn; the system message is apart.
@@ -40,43 +31,42 @@ type said struct {
 // maxUndo bounds the changes within reach of /undo.
 const maxUndo = 1000
 
+// undo is the chat before each change.
+type undo []said
+
+// keep keeps the chat for /undo before a change.
+func (u *undo) keep(s said) {
+	if len(*u) == maxUndo {
+		*u = slices.Delete(*u, 0, 1)
+	}
+	*u = append(*u, s)
+}
+
+// takeBack returns the chat before the last change.
+func (u *undo) takeBack() (s said) {
+	last := len(*u) - 1
+	s, *u = (*u)[last], (*u)[:last]
+	return s
+}
+
 // converse chats until the user leaves.
 func (t *talk) converse() error {
 	x := t.call
 	p := &conversation{talk: t, log: x.log, said: said{system: t.flags.chat.system}}
 	fmt.Fprintf(p.log, "karat: chat with %s; /help lists the commands\n", oneLine(p.modelName()))
 	p.hintSampling("/set temp 0.8")
-	signals := make(chan os.Signal, 2) // two at once are two
-	signal.Notify(signals, os.Interrupt)
-	defer signal.Stop(signals)
-	p.signals = signals
-	p.lines = openHistory("")
-	if !t.flags.noHistory {
-		p.lines = openHistory(stateFile("history"))
-	}
-	if e := newEditor(x.in, p.log, p.lines); e != nil {
-		e.interrupted = func() bool { // by a signal after an answer
-			select {
-			case <-p.signals:
-				return true
-			default:
-				return false
-			}
-		}
-		p.next = e.line
-	} else {
-		p.next = p.plain(readLines(x.in))
-	}
+	p.prompter = openPrompter(x.in, p.log, t.flags.noHistory)
+	defer p.prompter.close()
 	for {
-		line, err := p.read()
+		line, err := p.prompter.read()
 		if err == nil {
-			p.lines.keep(line)
+			p.prompter.lines.keep(line)
 			err = p.obey(line)
 		}
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
-		case err == nil && p.interrupts > 1:
+		case err == nil && p.prompter.interrupts > 1:
 			return failure{status: statusInterrupted}
 		case err != nil:
 			return err
@@ -104,120 +94,22 @@ func (p *conversation) obey(line string) error {
 }
 
 // modelName returns the name of the model, in the user's form.
-func (p *conversation) modelName() string {
-	if name := p.call.model.name; name != "" {
+func (t *talk) modelName() string {
+	if name := t.call.model.name; name != "" {
 		return name
 	}
-	return p.model.Info().Path
-}
-
-// readLines reads lines until the input ends. A read cannot be broken off, so the goroutine ends with the input or with
-// the program.
-func readLines(r io.Reader) <-chan string {
-	lines := make(chan string)
-	go func() {
-		defer close(lines)
-		b := bufio.NewReader(r)
-		for {
-			line, err := b.ReadString('\n')
-			if line != "" {
-				lines <- strings.TrimRight(line, "\r\n")
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return lines
-}
-
-// quotes begin and end a message of several lines.
-const quotes = `"""`
-
-// read asks for a line, and for its continuation lines: behind a \ at its end, or up to """. The error is io.EOF at the
-// end, and a failure after the second Ctrl-C.
-func (p *conversation) read() (string, error) {
-	var text strings.Builder
-	quoted := false
-	for prompt := ">>> "; ; prompt = "... " {
-		line, err := p.next(prompt)
-		switch {
-		case errors.Is(err, errInterrupt):
-			fmt.Fprintln(p.log)
-			if errors.Is(err, errTyped) {
-				p.interrupts = 0
-			}
-			if p.interrupts++; p.interrupts > 1 {
-				return "", failure{status: statusInterrupted}
-			}
-			fmt.Fprintln(p.log, "karat: Ctrl-C again, Ctrl-D or /bye leaves")
-			return "", nil
-		case err != nil:
-			fmt.Fprintln(p.log)
-			return "", err
-		}
-		p.interrupts = 0
-		if rest, ok := strings.CutPrefix(line, quotes); ok && text.Len() == 0 && !quoted {
-			line, quoted = rest, true
-		}
-		if quoted {
-			line, ended := strings.CutSuffix(strings.TrimRight(line, " "), quotes)
-			if text.WriteString(line); ended {
-				return message(strings.Trim(text.String(), "\n")), nil
-			}
-			text.WriteByte('\n')
-			continue
-		}
-		line, more := strings.CutSuffix(line, `\`)
-		text.WriteString(line)
-		if !more {
-			return text.String(), nil
-		}
-		text.WriteByte('\n')
-	}
-}
-
-// message returns a text in the form of obey, with a leading slash escaped.
-func message(text string) string {
-	if strings.HasPrefix(text, "/") {
-		return "/" + text
-	}
-	return text
-}
-
-// plain asks for lines where nothing can be edited.
-func (p *conversation) plain(lines <-chan string) func(prompt string) (string, error) {
-	return func(prompt string) (string, error) {
-		fmt.Fprint(p.log, prompt)
-		select {
-		case line, ok := <-lines:
-			if !ok {
-				return "", io.EOF
-			}
-			return line, nil
-		case <-p.signals:
-			return "", errInterrupt
-		}
-	}
-}
-
-// change keeps the chat for /undo before a change.
-func (p *conversation) change() {
-	if len(p.undo) == maxUndo {
-		p.undo = slices.Delete(p.undo, 0, 1)
-	}
-	p.undo = append(p.undo, p.said)
+	return t.model.Info().Path
 }
 
 // say asks for an answer. A message without an answer leaves the conversation; an answer broken off stays. The error
 // is of the output.
 func (p *conversation) say(text string) error {
-	p.change()
+	p.undo.keep(p.said)
 	text, p.files = strings.Join(append([]string{text}, p.files...), "\n\n"), nil
 	before := p.messages[:len(p.messages):len(p.messages)]
 	p.messages = append(before, karat.TextMessage(karat.RoleUser, text))
 	a := answer{output: p.output()}
-	ctx, stop := p.interruptible()
+	ctx, stop := p.prompter.interruptible()
 	defer stop()
 	r, err := p.fit(ctx)
 	if err == nil {
@@ -246,7 +138,7 @@ func (p *conversation) say(text string) error {
 		}
 	}
 	if a.tokens == 0 {
-		p.said, p.undo = p.undo[len(p.undo)-1], p.undo[:len(p.undo)-1]
+		p.said = p.undo.takeBack()
 		return nil
 	}
 	m := karat.Message{Role: karat.RoleAssistant}
@@ -294,30 +186,5 @@ func (p *conversation) fit(ctx context.Context) (request, error) {
 		}
 		p.from += 1 + next
 		most = size - size/4 // room for the next messages
-	}
-}
-
-// interruptible returns a context cancelled by Ctrl-C; the second Ctrl-C ends the program.
-func (p *conversation) interruptible() (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var watch sync.WaitGroup
-	done := make(chan struct{})
-	watch.Go(func() {
-		for {
-			select {
-			case <-p.signals:
-				if p.interrupts++; p.interrupts > 1 { // converse leaves, once the answer is kept
-					time.AfterFunc(2*time.Second, func() { os.Exit(statusInterrupted) })
-				}
-				cancel()
-			case <-done:
-				return
-			}
-		}
-	})
-	return ctx, func() {
-		close(done)
-		watch.Wait()
-		cancel()
 	}
 }

@@ -169,7 +169,7 @@ func (p *conversation) load(name string) error {
 	if err != nil {
 		return err
 	}
-	p.change()
+	p.undo.keep(p.said)
 	p.said = said{system: c.System}
 	for _, m := range c.Messages {
 		var parts []karat.Part

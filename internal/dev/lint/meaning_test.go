@@ -40,7 +40,6 @@ var manyMethods = map[string]string{
 	"internal/graph.Builder":         "a method an operation",
 	"internal/dev/backendtest.suite": "a method an operation",
 	"internal/quant.encoder":         "a method a format",
-	"cmd/karat.conversation":         "still to be divided: a chat's state and its commands",
 }
 
 // productSources returns the hand-written files outside tests.
