@@ -55,6 +55,9 @@ func TestPackedLogits(t *testing.T) {
 						if d := distance(got, want); d == 0 || d > 1e-3 {
 							t.Errorf("the logits are %.3g from those of the file", d)
 						}
+						if !slices.Equal(got, packedLogits(t, here, karat.Options{Threads: 2})) {
+							t.Error("the logits differ with two threads")
+						}
 					} else if !slices.Equal(got, want) {
 						t.Errorf("%v: the logits differ from those of the file", o.Precision)
 					}

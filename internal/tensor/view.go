@@ -101,13 +101,13 @@ func (t *Tensor) Coded() (c Coded, ok bool) {
 	return c, ok
 }
 
-// Read returns the type of the numbers that products read of t: of codes where they are behind its values.
-func (t *Tensor) Read() DType {
+// CodeType returns the type of the codes behind t's values, where products of integers read these, else t's type.
+func (t *Tensor) CodeType() DType {
 	if c, ok := t.Coded(); ok && c.DType.Quantized() {
 		return c.DType
 	}
 	if v, ok := t.Source.(Joined); ok {
-		return v[0].Read()
+		return v[0].CodeType()
 	}
 	return t.DType
 }

@@ -173,7 +173,7 @@ func quantized(g *graph.Graph) (weights []*graph.Weight) {
 			continue
 		}
 		for _, w := range n.W {
-			if w.Read().Quantized() && len(w.Origin()) > 0 && len(w.Origin()[0]) > 0 && !slices.Contains(weights, w) {
+			if w.CodeType().Quantized() && len(w.Origin()) > 0 && len(w.Origin()[0]) > 0 && !slices.Contains(weights, w) {
 				weights = append(weights, w)
 			}
 		}
@@ -185,7 +185,7 @@ func quantized(g *graph.Graph) (weights []*graph.Weight) {
 func Repacked(g *graph.Graph) (more int64) {
 	for _, w := range quantized(g) {
 		count, n, k := matrices(w)
-		more += int64(count*panel.Size(w.Read(), n, k) - w.Stored())
+		more += int64(count*panel.Size(w.CodeType(), n, k) - w.Stored())
 	}
 	return more
 }
@@ -206,7 +206,7 @@ const dropAfter = 4 << 20
 // packedSize returns the number of bytes of w in panels.
 func packedSize(w *graph.Weight) (int, error) {
 	count, n, k := matrices(w)
-	size := panel.Size(w.Read(), n, k)
+	size := panel.Size(w.CodeType(), n, k)
 	if size > math.MaxInt/count {
 		return 0, fmt.Errorf("%d matrices of %d bytes are more than this machine can address", count, size)
 	}
@@ -218,7 +218,7 @@ func newPacked(w *graph.Weight) (*packed, error) {
 	if _, err := packedSize(w); err != nil {
 		return nil, err
 	}
-	m := &packed{dtype: w.Read()}
+	m := &packed{dtype: w.CodeType()}
 	count, n, _ := matrices(w)
 	for i := range count {
 		t, err := w.Tensor, error(nil)

@@ -22,11 +22,11 @@ func (e *Eval) product(x []float64, w matrix, first, n int) ([]float64, error) {
 		return nil, nil
 	}
 	k := w.Shape.Last()
-	x = e.num.quantize(x, k, w.Read())
+	x = e.num.quantize(x, k, w.CodeType())
 	t := len(x) / k
 	y := make([]float64, t*n)
 	threads := min(cmp.Or(e.threads, runtime.GOMAXPROCS(0)), 1+t*n*k>>18)
-	blocks := e.num != nil && e.num.Integers != nil && e.num.Integers(w.Read())
+	blocks := e.num != nil && e.num.Integers != nil && e.num.Integers(w.CodeType())
 	var rounded []float32 // x, where sums are float32
 	if !e.num.exact() {
 		rounded = narrow(x)

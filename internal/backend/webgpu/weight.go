@@ -570,10 +570,16 @@ func (b *Backend) order(w *graph.Weight, all []tensor.Coded) (gpu.Buffer, error)
 	return b.memory.buffer(w.Name, bytesIn(columns))
 }
 
-// bytes returns the weights' size in the file, or of the codes behind their values.
+// bytes returns the weights' size on the GPU, or in the file where the type has no layout.
 func (w weights) bytes() (n int64) {
-	for _, x := range matricesOf(w.list()) {
-		n += int64(x.Size())
+	all := matricesOf(w.list())
+	l, err := layoutOfCodes(all, w[0].Shape.Last())
+	for _, x := range all {
+		size := x.Size()
+		if err == nil {
+			size = x.Rows() * l.bytes(x.Shape.Last())
+		}
+		n += int64(size)
 	}
 	return n
 }

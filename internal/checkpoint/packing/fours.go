@@ -1,6 +1,7 @@
 package packing
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/karat-run/karat/internal/tensor"
@@ -12,7 +13,8 @@ import (
 func readFours(m *module, w tensor.Tensor, group int, factor string) (tensor.Tensor, error) {
 	matrices, rows, columns, err := splitShape(w.Shape)
 	if err == nil {
-		err = wants("codes", w, []tensor.DType{tensor.U8}, w.Shape)
+		_, ending := split(w.Name)
+		err = wants(cmp.Or(ending, "codes"), w, []tensor.DType{tensor.U8}, w.Shape)
 	}
 	if columns *= 2; err == nil && columns%8 != 0 {
 		err = fmt.Errorf("rows of %d codes, expected a multiple of 8", columns)

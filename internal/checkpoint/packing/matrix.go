@@ -74,20 +74,24 @@ func (x *matrix) divide(size int) int {
 // order sets the group of each column. Of columns in order nothing is kept.
 func (x *matrix) order(ending string, t tensor.Tensor, groups int) error {
 	x.groups, x.count = make([]int, x.columns), groups
-	unset, sorted := 0, true
+	unset, sorted, counts := 0, true, make([]int, groups)
 	for i := range x.groups {
 		g := int(int32(binary.LittleEndian.Uint32(t.Data[4*i:])))
 		if g == -1 {
 			unset++
 		} else if g < 0 || g >= groups {
 			return fmt.Errorf("%s has group %d for column %d, there are %d", ending, g, i, groups)
+		} else {
+			counts[g]++
 		}
 		x.groups[i], sorted = g, sorted && g == i/x.group
 	}
 	if sorted || unset == x.columns { // compressed-tensors leaves -1 where columns are in order
 		x.groups = nil
 	} else if unset > 0 {
-		return fmt.Errorf("%s has no group for %d columns", ending, unset)
+		return fmt.Errorf("%s has no group for %d of %d columns", ending, unset, x.columns)
+	} else if g := slices.Index(counts, 0); g >= 0 {
+		return fmt.Errorf("%s has no column of group %d, there are %d: it is damaged", ending, g, groups)
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func (m *Model) has() (quantized, gelu bool) {
 		a, ok := n.Activates()
 		gelu = gelu || ok && a.Act == graph.GELUTanh
 		for _, w := range n.W {
-			quantized = quantized || w.Read().Quantized()
+			quantized = quantized || w.CodeType().Quantized()
 		}
 	}
 	return quantized, gelu

@@ -46,7 +46,7 @@ func NewLoad(g *graph.Graph) (l Load) {
 				continue
 			}
 			products := share * float64(w.Shape.Size())
-			if !w.Read().Quantized() {
+			if !w.CodeType().Quantized() {
 				products *= dear
 			}
 			weights += products

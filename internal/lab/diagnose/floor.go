@@ -61,7 +61,7 @@ func roundings(g *graph.Graph) []rounding {
 	quantized, gelu := false, false
 	for _, n := range g.Nodes {
 		quantized = quantized || slices.ContainsFunc(n.W, func(w *graph.Weight) bool {
-			return n.Op != graph.Embed && w.Read().Quantized()
+			return n.Op != graph.Embed && w.CodeType().Quantized()
 		})
 		a, ok := n.Activates()
 		gelu = gelu || ok && a.Act == graph.GELUTanh

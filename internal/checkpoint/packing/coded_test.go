@@ -1,0 +1,102 @@
+package packing
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// TestCoded: the codes behind values of F32, their scales times the factors and their columns in order, are the values,
+// of all rows and of some.
+func TestCoded(t *testing.T) {
+	for name, want := range map[string]tensor.DType{"gptq-act-order": tensor.Grouped(4, 32, true),
+		"ct-int4-actorder": tensor.Q4_0, "ct-nvfp4": tensor.NVFP4, "modelopt-nvfp4": tensor.NVFP4} {
+		config, parts := layer(t, name)
+		all, err := apply(config, parts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range []tensor.Tensor{all[0], tensor.Cut(all[0], 2, 3)} {
+			values := floatsOf(t, w)
+			c, ok := w.Coded()
+			if !ok || c.DType != want || w.CodeType() != want || (c.Columns == nil) != (want == tensor.NVFP4) {
+				t.Fatalf("%s: %v, %v", name, ok, c.DType)
+			}
+			codes := floatsOf(t, c.Tensor)
+			for i, v := range values {
+				at := i
+				if c.Columns != nil {
+					at = i/64*64 + find(c.Columns, i%64)
+				}
+				got := codes[at]
+				if want == tensor.NVFP4 { // the factor belongs to the scale
+					scale := quantScale(t, c.Tensor, i)
+					got = codes[i] / scale * (scale * c.Mul / c.Div)
+				}
+				if got != v {
+					t.Fatalf("%s: number %d is %v, want %v", name, i, got, v)
+				}
+			}
+		}
+	}
+}
+
+// find returns the place of v.
+func find(all []int, v int) int {
+	for i, x := range all {
+		if x == v {
+			return i
+		}
+	}
+	return -1
+}
+
+// quantScale returns the scale of number i of a matrix of NVFP4.
+func quantScale(t *testing.T, x tensor.Tensor, i int) float32 {
+	t.Helper()
+	x, err := x.Whole()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e4m3[x.Data[i/64*36+i%64/16]]
+}
+
+// floatsOf returns a tensor's values.
+func floatsOf(t *testing.T, x tensor.Tensor) []float32 {
+	t.Helper()
+	x, err := x.Whole()
+	v := make([]float32, x.Shape.Size())
+	if err == nil {
+		err = quant.Dequantize(x.DType, v, x.Data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestEmptyGroup refuses an order in which a group has no column, and codes whose groups differ in size have values
+// alone.
+func TestEmptyGroup(t *testing.T) {
+	config, parts := layer(t, "gptq-act-order")
+	order := parts["m.q_proj.g_idx"]
+	order.Data = make([]byte, len(order.Data))
+	parts[order.Name] = order
+	fails(t, string(config), parts, "g_idx has no column of group 1, there are 2")
+	binary.LittleEndian.PutUint32(order.Data[4*5:], 1)
+	all, err := apply(config, parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, ok := all[0].Coded(); ok || all[0].CodeType() != tensor.F32 {
+		t.Errorf("groups of 63 and 1: %v", c.DType)
+	}
+	for _, v := range floatsOf(t, all[0]) {
+		if math.IsNaN(float64(v)) {
+			t.Fatal("NaN")
+		}
+	}
+}
