@@ -2,8 +2,8 @@
 //
 // Files in reading order, commands before the files they use:
 //   - the root: main.go, help.go;
-//   - chats: run.go, converse.go, commands.go, saved.go, prompter.go, chat.go, reasoning.go, answer.go, screen.go, markdown.go,
-//     editor.go;
+//   - chats: run.go, converse.go, commands.go, saved.go, prompter.go, chat.go, reasoning.go, answer.go, screen.go,
+//     markdown.go, editor.go;
 //   - servers: serve.go, serve_config.go, serve_models.go, serve_listen.go, web.go;
 //   - the lab: lab.go, record.go, inject.go, diagnose.go, import.go, extract.go, experiment.go, intervene.go;
 //   - one text: logits.go, stats.go, kv.go, tokenize.go, embed.go, rerank.go, score.go, grammar.go;

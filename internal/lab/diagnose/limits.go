@@ -33,11 +33,11 @@ const (
 	maxTokens = 1024
 )
 
-// How a class is told: from so many rows of an equation, from so many layers of a deep model, since all round
-// alike, in so many rounds over its parts. A later class has to be nearer by a base-2 logarithm of nearer, in the
-// mean over operations, or as near there and by muchNearer in the equations that tell the two apart. Logits nearer than tooNear floors to a class's emulation are not of that class. small is
-// the most nodes of an equation that tells one class, or one cause, from another: the errors of more run into each
-// other.
+// How a class is told: from so many rows of an equation, from so many layers of a deep model, since all round alike,
+// in so many rounds over its parts. A later class has to be nearer by a base-2 logarithm of nearer, in the mean over
+// operations; or as near there, and by muchNearer in the equations that tell the two apart. Logits nearer than tooNear
+// floors to a class's emulation are not of that class. small is the most nodes of an equation that tells one class, or
+// one cause, from another: the errors of more run into each other.
 const (
 	maxSites   = 12
 	maxJudged  = 6
