@@ -302,6 +302,9 @@ func (f *recordFlags) record(x *call, m *model.Files, n numerics.Numerics, promp
 func (f *recordFlags) backend(n numerics.Numerics) (b backend.Backend, computed map[string]any, err error) {
 	computed = map[string]any{"engine": "karat " + karat.Version(), "precision": n.Precision,
 		"activations": n.Activations(), "kv": n.KV}
+	if n.KV == "q8_0" {
+		computed["kv"] = round.KVPages
+	}
 	if n.GPU > 0 {
 		if computed["backend"], err = deviceName(n); err != nil {
 			return nil, nil, err

@@ -10,12 +10,14 @@ import (
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/dev/backendtest"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/draft"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/round"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -125,6 +127,32 @@ func TestNarrowDrafts(t *testing.T) {
 	}
 	if wrong == 0 {
 		t.Error("no token of a draft was wrong")
+	}
+}
+
+// TestNarrowReference: the CPU's rows lie much nearer to the interpreter's with the same form of keys and values than to
+// float64 keys and values, of full layers, windows, latents and chunks.
+func TestNarrowReference(t *testing.T) {
+	for name, g := range map[string]*graph.Graph{"windows": backendtest.Decoder(t, 1, tensor.F32, 0, 520, 64),
+		"attributes": backendtest.Attributes(t, 4)} {
+		const n, last = 680, 100
+		text := ids(backend.Vocab(g), n, 0)
+		rows := func(b backend.Backend) [][]float32 {
+			return scratch(t, newEngine(t, g, b, engine.Options{Context: n, Chunk: 170}), text, last)
+		}
+		got := rows(cpu.New(cpu.Options{KV: cpu.KVQ8, Precision: cpu.F32}))
+		pages := rows(reference.Backend{Class: round.Class{KV: round.KVPages}})
+		exact := rows(reference.Backend{})
+		middle := func(want [][]float32) float64 { // a row may change its experts
+			kl := divergences(want, got)
+			slices.Sort(kl)
+			return kl[last/2]
+		}
+		near, far := middle(pages), middle(exact)
+		t.Logf("%s: KL %.1e, to float64 %.1e", name, near, far)
+		if near > far/20 {
+			t.Errorf("%s: a KL of %.1e, to float64 %.1e", name, near, far)
+		}
 	}
 }
 

@@ -345,7 +345,7 @@ func TestReadHostile(t *testing.T) {
 		{"names of another type", `{"prompts": [], "names": 5}`, f(logits), "record.json: names: a JSON number, want a string"},
 		{"numerics of another type", `{"prompts": [], "numerics": [5]}`, f(logits), "numerics: not an object"},
 		{"unknown activations", `{"prompts": [], "numerics": {"activations": "int4"}}`, f(logits), `record.json: numerics: activations "int4", want f64, f32, f16, bf16, q8_32`},
-		{"unknown keys and values", `{"prompts": [], "numerics": {"kv": "q4_0"}}`, f(logits), `numerics: kv "q4_0", want f64, f32, f16, bf16`},
+		{"unknown keys and values", `{"prompts": [], "numerics": {"kv": "q3_0"}}`, f(logits), `numerics: kv "q3_0", want f64, f32, f16, bf16`},
 		{"unknown GELU", `{"prompts": [], "numerics": {"gelu": "erf"}}`, f(logits), `numerics: gelu "erf", want exact, f16-table`},
 		{"activations of another type", `{"prompts": [], "numerics": {"activations": 8}}`, f(logits), "numerics: activations: a JSON number, want a string"},
 		{"rows of another kind", `[{"rows": "some"}]`, f(logits), `prompts: entry 0: rows: "some", want "all" or the number`},

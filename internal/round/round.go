@@ -1,5 +1,7 @@
 // Package round rounds numbers to engines' formats: float64 arithmetic imitates an
 // engine's arithmetic, to measure the effect of rounding alone.
+//
+// Files, users before the used: class.go (an engine's formats), keep.go (keys and values), round.go (formats).
 package round
 
 import (
@@ -26,11 +28,21 @@ const (
 	I16_32 Format = "i16_32" // 16 bits, a float32 scale for every 32: Karat's, for quantized weights
 )
 
+// The forms of keys and values in whole numbers, as engines keep them. A form turned is multiplied by a Hadamard matrix
+// before, as queries and results are; here it is turned back, so that sums stay as they are.
+const (
+	KVQ8       Format = "q8_0"        // llama.cpp's Q8_0: blocks of 32 of a row
+	KVQ4       Format = "q4_0"        // llama.cpp's Q4_0
+	KVQ8Turned Format = "q8_0_turned" // llama.cpp's since 2026: heads of a multiple of 64 turned
+	KVQ4Turned Format = "q4_0_turned" // likewise
+	KVPages    Format = "q8_0_pages"  // Karat's --kv q8_0: binary16, older pages in blocks of 8 bits (Older)
+)
+
 // Activations are the formats that products may read, KV the formats that keys and
 // values may be kept in.
 var (
 	Activations = []Format{F64, F32, F16, BF16, Q8_32, Q8_256, Q8, I16_32}
-	KV          = []Format{F64, F32, F16, BF16}
+	KV          = []Format{F64, F32, F16, BF16, KVQ8, KVQ8Turned, KVQ4, KVQ4Turned, KVPages}
 )
 
 // UnmarshalText knows PyTorch's names of the float formats, too. Any other name is

@@ -39,7 +39,7 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 			return nil, err
 		}
 	}
-	k, v = e.num.kv(k), e.num.kv(v)
+	k, v = e.num.keep(k, kv.Dim, false), e.num.keep(v, kv.Values(), true)
 	count, heads, size := len(all), s.In[0].Shape[0], s.In[0].Shape.Size()
 	a := attending{s: s, e: e}
 	if a.sinks, err = set.sinks(e, heads); err != nil {
@@ -47,10 +47,13 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 	}
 	y := make([]float64, 0, len(rows)*s.Node.Shape.Size())
 	for t, r := range rows {
-		if set.Read != nil || t == 0 {
+		if set.Read != nil || t == 0 || e.num.hasOlder(kv) {
 			keys, values := k, v
+			if e.num.hasOlder(kv) {
+				keys, values = e.num.older(kv, k, v, 0, r)
+			}
 			if set.Read != nil {
-				keys, values = set.Read(e, k, v, count, r)
+				keys, values = set.Read(e, keys, values, count, r)
 			}
 			a.keys, a.v, a.stride = e.num.keys(keys, len(keys)/count, s.In[0].Shape[1]), values, len(values)/count
 		}

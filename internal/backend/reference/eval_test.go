@@ -354,9 +354,9 @@ func TestClasses(t *testing.T) {
 	g := load(t, "tiny-gemma3")
 	ids := tokens(6)
 	for class, num := range map[string]*reference.Numerics{
-		"activations=bf16":  {Store: round.BF16.Round, KV: round.BF16.Round},
-		"activations=f16":   {Store: round.F16.Round, KV: round.F16.Round},
-		"kv=f16":            {KV: round.F16.Round},
+		"activations=bf16":  {Store: round.BF16.Round, KV: round.BF16},
+		"activations=f16":   {Store: round.F16.Round, KV: round.F16},
+		"kv=f16":            {KV: round.F16},
 		"gelu=f16-table":    {GELU: round.F16Table.At},
 		"activations=q8_32": {Input: func(row []float64, w tensor.DType) { round.Q8_32.Input(w).Round(row) }},
 	} {

@@ -4,6 +4,9 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/kv"
 	"github.com/karat-run/karat/internal/round"
 	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/tensor"
@@ -13,7 +16,7 @@ import (
 type Numerics struct {
 	Store func(x []float64)                   // rounds the kept result of a computation; nil for no rounding
 	Input func(row []float64, w tensor.DType) // rounds a row for a product with weights of a type
-	KV    func(x []float64)                   // rounds keys and values
+	KV    round.Format                        // of keys and values; "" for no rounding
 	GELU  func(float64) float64               // in place of the tanh form
 	Order Order                               // of sums of products
 
@@ -65,7 +68,7 @@ func Rounds(c round.Class) *Numerics {
 		return false
 	}
 	if c.KV != "" {
-		n.KV = c.KV.Round
+		n.KV = c.KV
 	}
 	if c.GELU == round.F16Table {
 		n.GELU = c.GELU.At
@@ -117,13 +120,36 @@ func (n *Numerics) speed(i int) float64 {
 	return 1 + n.Jitter*float64(1+i)*n.chance()
 }
 
-func (n *Numerics) kv(x []float64) []float64 {
-	if n == nil || n.KV == nil {
+// keep returns keys or values, rows of heads of dim elements, as kept.
+func (n *Numerics) keep(x []float64, dim int, values bool) []float64 {
+	if n == nil || n.KV == "" {
 		return x
 	}
 	x = slices.Clone(x)
-	n.KV(x)
+	n.KV.Keep(x, dim, values)
 	return x
+}
+
+// hasOlder reports whether rows see older positions of a store otherwise.
+func (n *Numerics) hasOlder(s *graph.KV) bool {
+	return n != nil && n.KV == round.KVPages && backend.IsNarrow(&graph.Graph{}, s)
+}
+
+// pageOf returns the first position of a position's page.
+func pageOf(pos int) int { return pos &^ (kv.PageSize - 1) }
+
+// older returns the kept keys and values, from position first on, a page's start, as the row at a position sees them.
+func (n *Numerics) older(kvs *graph.KV, k, v []float64, first, at int) (keys, values []float64) {
+	keys, values = slices.Clone(k), slices.Clone(v)
+	for p := first / kv.PageSize; p < backend.RecentPage(at); p++ {
+		if p == 0 && kvs.Window == 0 {
+			continue
+		}
+		i, width, wide := p-first/kv.PageSize, kvs.Heads*kvs.Dim, kvs.Heads*kvs.Values()
+		round.Older(keys[i*kv.PageSize*width:(i+1)*kv.PageSize*width], width, kvs.Dim, false)
+		round.Older(values[i*kv.PageSize*wide:(i+1)*kv.PageSize*wide], wide, kvs.Values(), true)
+	}
+	return keys, values
 }
 
 // quantize returns x [T, k] rounded for products with weights of a type.

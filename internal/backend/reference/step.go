@@ -138,10 +138,11 @@ func (x *executable) store(k *graph.KV, in [][]float64, s *backend.Step) error {
 	if err != nil {
 		return err
 	}
-	key, val := x.e.num.kv(in[0]), x.e.num.kv(in[len(in)-1])
+	val := in[len(in)-1]
 	if k.Latent {
-		val = parts(key, k.Dim, 0, k.Values())
+		val = parts(in[0], k.Dim, 0, k.Values())
 	}
+	key, val := x.e.num.keep(in[0], k.Dim, false), x.e.num.keep(val, k.Values(), true)
 	for t, p := range s.Pos {
 		to.put(to.slot(s.Seqs[t], int(p)), key[t*to.width:(t+1)*to.width], val[t*to.wide:(t+1)*to.wide])
 	}
@@ -172,6 +173,10 @@ func (x *executable) attention(n *graph.Node, q []float64, s *backend.Step) ([]f
 			}
 			first, last = min(first, oldest), max(last, attr.Newest(int(s.Pos[end]), seq.Len()))
 		}
+		older := x.e.num.hasOlder(kv)
+		if older {
+			first = pageOf(first)
+		}
 		var k, v []float64
 		for i := first; i <= last; i++ {
 			at := from.slot(seq, i)
@@ -182,6 +187,11 @@ func (x *executable) attention(n *graph.Node, q []float64, s *backend.Step) ([]f
 		width := n.In[0].Shape.Size()
 		for ; t < end; t++ {
 			p := int(s.Pos[t])
+			if older {
+				var keys []float64
+				keys, a.v = x.e.num.older(kv, k, v, first, p)
+				a.keys = x.e.num.keys(keys, from.width, kv.Dim)
+			}
 			y = append(y, a.row(q[t*width:(t+1)*width], p, kv.Oldest(p), attr.Newest(p, seq.Len()))...)
 		}
 	}

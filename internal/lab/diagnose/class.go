@@ -13,7 +13,7 @@ import (
 // class is an engine's way of rounding, in the words of a dump's numerics.
 type class struct {
 	activations string // one of round.Activations, and perhaps everywhere or halves behind it
-	kv          string // f32 f16 bf16; f64 means unrounded
+	kv          string // one of round.KV; f64 means unrounded
 	gelu        string // "" or f16-table
 }
 
@@ -59,9 +59,8 @@ func (c class) center() *reference.Numerics {
 			}
 		}
 	}
-	switch c.kv {
-	case "f16", "bf16":
-		n.KV = round.Format(c.kv).Round
+	if c.roundsKV() {
+		n.KV = round.Format(c.kv)
 	}
 	if c.gelu == string(round.F16Table) {
 		n.GELU = round.F16Table.At
@@ -109,7 +108,7 @@ func (c class) looserArms() []*reference.Numerics {
 	if c.gelu != "" {
 		arms = append(arms, class{c.activations, c.kv, ""}.center())
 	}
-	if c.kv == "f16" || c.kv == "bf16" {
+	if c.roundsKV() {
 		arms = append(arms, class{c.activations, "f64", c.gelu}.center())
 	}
 	if c.isCoarse() {
@@ -126,8 +125,11 @@ func (c class) isCoarse() bool { return c.activations != "f64" && c.activations 
 
 // isRounding reports whether the class's center rounds anything.
 func (c class) isRounding() bool {
-	return c.isCoarse() || c.gelu != "" || c.kv == "f16" || c.kv == "bf16"
+	return c.isCoarse() || c.gelu != "" || c.roundsKV()
 }
+
+// roundsKV reports whether keys and values are rounded more than float32 does.
+func (c class) roundsKV() bool { return c.kv != "" && c.kv != "f32" && c.kv != "f64" }
 
 // step returns the largest relative error of one rounding.
 func (c class) step() float64 {

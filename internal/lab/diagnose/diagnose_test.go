@@ -165,7 +165,8 @@ const mixed = "x := 3.14 // naïve 東京"
 // TestClean wants a good verdict, and nothing but rounding found, for engines without a
 // fault, however they round and without their saying so.
 func TestClean(t *testing.T) {
-	classes := []string{"", "activations=f32,lanes=8", "activations=bf16", "activations=f16", "kv=f16", "activations=f32,kv=f16", "activations=q8_32", "activations=i16_32"}
+	classes := []string{"", "activations=f32,lanes=8", "activations=bf16", "activations=f16", "kv=f16", "activations=f32,kv=f16", "activations=q8_32", "activations=i16_32",
+		"kv=q8_0", "kv=q4_0", "activations=f32,kv=q8_0_pages"}
 	names := []string{"tiny-gemma4", "tiny-qwen3", "tiny-gemma3", "tiny-llama", "tiny-qwen2", "tiny-gemma4-moe"}
 	for i, name := range names {
 		m := tiny(t, name)

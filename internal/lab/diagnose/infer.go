@@ -92,7 +92,11 @@ func (r classifier) inferActivations(c *class) (err error) {
 func (r classifier) inferKV(c *class) (err error) {
 	if r.m.declared.kv == "" {
 		a, gelu := c.activations, c.gelu
-		*c, err = r.nearest([]class{{a, store(a), gelu}, {a, "f16", gelu}, {a, "bf16", gelu}}, keepers)
+		all := []class{{a, store(a), gelu}}
+		for _, f := range round.KV[2:] { // in 16 bits and less
+			all = append(all, class{a, string(f), gelu})
+		}
+		*c, err = r.nearest(all, keepers)
 	}
 	return err
 }
@@ -309,7 +313,7 @@ func (r classifier) isExact(c class) (bool, error) {
 
 // hides reports whether c rounds keys and values or GELU to 16 bits in an equation.
 func (c class) hides(eq *equation) bool {
-	return c.gelu != "" && spans(eq, activators...) || (c.kv == "f16" || c.kv == "bf16") && spans(eq, keepers...)
+	return c.gelu != "" && spans(eq, activators...) || c.roundsKV() && spans(eq, keepers...)
 }
 
 // products returns the equations with sums of products, which show how sums round.

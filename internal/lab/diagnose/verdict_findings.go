@@ -152,7 +152,7 @@ func (r *conclusion) numericFindings() []Finding {
 	if c.activations == "f32" && said.activations == "" {
 		add("numeric_accumulation", "Linear", "computes in float32", detail{"activations": "f32"})
 	}
-	if said.kv == "" && (c.kv == "f16" || c.kv == "bf16") && c.kv != c.activations {
+	if said.kv == "" && c.roundsKV() && c.kv != c.activations {
 		add("numeric_kv", "StoreKV", "keeps keys and values in "+c.kv, detail{"kv": c.kv})
 	}
 	if said.gelu == "" && c.gelu != "" {
