@@ -326,17 +326,23 @@ type Piece struct {
 	Pos       int  // the first row's position
 	At        int  // the first row's place in the page
 	Turn      int  // how many pieces of the sequence come before
-	First     bool // the page is the sequence's first: there is no state
 	Ends      bool // the page before ends here: the state takes its rows first
-	Second    bool // the page before is the sequence's first
+}
+
+// HasState reports whether there is a state before the page of p, or with ends before the page before: the first page of
+// a sequence has none.
+func (p *Piece) HasState(ends bool) bool {
+	if ends {
+		return p.Pos > kv.PageSize
+	}
+	return p.Pos >= kv.PageSize
 }
 
 // Pieces appends the pieces of s to all, in order of their turns.
 func (s *Step) Pieces(all []Piece) []Piece {
 	for t := 0; t < len(s.Seqs); {
 		pos := int(s.Pos[t])
-		p := Piece{Seq: s.Seqs[t], Row: t, Pos: pos, At: pos % kv.PageSize, First: pos < kv.PageSize}
-		p.Second = pos == kv.PageSize
+		p := Piece{Seq: s.Seqs[t], Row: t, Pos: pos, At: pos % kv.PageSize}
 		p.Ends = p.At == 0 && pos > p.Seq.Start()
 		if t > 0 && s.Seqs[t-1] == p.Seq {
 			p.Turn = all[len(all)-1].Turn + 1

@@ -46,7 +46,7 @@ func (b summing) Run(_ context.Context, s *backend.Step, _ backend.Tap) (logits 
 		rows := c.rows[page]
 		after := func(n int) float32 {
 			sum := c.slots[at]
-			if p.First || n == kv.PageSize && p.Second {
+			if !p.HasState(p.Ends && n == kv.PageSize) {
 				sum = 0
 			}
 			for _, id := range rows[:n] {

@@ -224,9 +224,12 @@ func (s *Scan) add(rows []float32, n, count int) {
 		return
 	}
 	d := len(s.sums) / Quad
-	from := wideLength(d)
-	if from > 0 {
-		addPairVec(s.sums[:d+from], rows, &s.weights[0][0], n, d)
+	from, part := wideLength(d), n
+	if tier == avx2 {
+		part = 8 // rows in nearby memory, since some columns come after others
+	}
+	for at := 0; at < n && from > 0; at += part {
+		addPairVec(s.sums[:d+from], rows[at*d:], &s.weights[0][at], min(part, n-at), d)
 	}
 	for i := 0; i < count && from < d; i++ {
 		for j := range n {

@@ -1,7 +1,8 @@
 #include "textflag.h"
 #include "tier_amd64.h"
 
-// Rows times two lines' weights, 32 or 16 columns at a time, each over all rows in order.
+// Rows times two lines' weights, 32 or 16 columns at a time, each over all rows in order. The rows eight later are
+// fetched.
 //
 //	DI          the first line's sums from the current column on, R9 bytes to the second's
 //	CX          columns left
@@ -59,6 +60,8 @@ wide:
 	BEGIN
 
 wideloop:
+	PREFETCHT0 (R12)(R9*8)
+	PREFETCHT0 64(R12)(R9*8)
 	WEIGHTS
 	ADD(0, Y8, Y0, Y4)
 	ADD(32, Y9, Y1, Y5)

@@ -66,7 +66,7 @@ func (e *executable) conv(n *graph.Node, out, x, w, bias []float32) func(worker,
 			before, rows := e.state(n, p)
 			for at := 0; at < len(before); at += d {
 				switch {
-				case p.First:
+				case !p.HasState(false):
 					clear(before[at+from : at+to])
 				case p.Ends:
 					copy(before[at+from:at+to], rows[len(rows)-len(before)+at+from:])
@@ -131,8 +131,8 @@ func (x *scanning) chunk(p *backend.Piece, h int, ends bool) (c simd.Chunk, stat
 	c.Kept, rows = rows[h*size:(h+1)*size], rows[x.heads*size:]
 	c.Logs = rows[h*simd.ChunkRows : (h+1)*simd.ChunkRows]
 	state = all[h*x.size*x.dim : (h+1)*x.size*x.dim]
-	if c.State = state; p.First || ends && p.Second {
-		c.State = nil
+	if p.HasState(ends) {
+		c.State = state
 	}
 	return c, state
 }

@@ -94,7 +94,7 @@ func (x *executable) recur(n *graph.Node, in [][]float64, p *backend.Piece, c *c
 	}
 	if before == 0 || page.at != p.Pos {
 		clear(page.state)
-		if !p.First && !(p.Ends && p.Second) {
+		if p.HasState(p.Ends) {
 			copy(page.state, start)
 		}
 		rows := make([][]float64, len(in))

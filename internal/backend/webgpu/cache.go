@@ -435,19 +435,13 @@ func (c *cache) table(s *backend.Step, class int) []byte {
 
 // slotTable returns four words for each row: its slot, its page of rows, the flags of pieces.wgsl, and its position.
 func (c *cache) slotTable(s *backend.Step) []byte {
-	const first, ends, second, last = 1, 2, 4, 8
+	const ends, last = 1, 2
 	words := make([]uint32, 4*len(s.Seqs))
 	for _, p := range s.Pieces(nil) {
 		for t := p.Row; t < p.Row+p.Rows; t++ {
 			flags := uint32(0)
-			if p.First {
-				flags |= first
-			}
 			if p.Ends && t == p.Row {
 				flags |= ends
-			}
-			if p.Second {
-				flags |= second
 			}
 			if end := p.Row + p.Rows; end == len(s.Seqs) || s.Seqs[end] != p.Seq {
 				flags |= last

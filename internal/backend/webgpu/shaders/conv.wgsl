@@ -36,7 +36,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 			var v = 0.0;
 			if (place + j >= before) {
 				v = kept[page + (place + j - before) * p.size];
-			} else if ((r.z & FIRST) == 0u) {
+			} else if (r.w >= 64u) {
 				v = state[at + (place + j) * p.size];
 			}
 			y = fma(weights[c * p.inputs + j], v, y);

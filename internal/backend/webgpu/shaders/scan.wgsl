@@ -72,7 +72,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 			if (c < p.size) {
 				for (var j = 0u; j < p.n; j++) {
 					var s = 0.0;
-					if ((r.z & SECOND) == 0u) {
+					if (r.w > 64u) {
 						s = state[at + j * p.size] * exp_f(-last);
 					}
 					for (var i = 0u; i < 64u; i++) {
@@ -126,7 +126,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 		if (c < p.size) {
 			var y = array<f32, {{.Tile}}>();
 			{{if .Delta}}var s = array<f32, {{.Tile}}>();{{end}}
-			if ((r.z & FIRST) == 0u) {
+			if (r.w >= 64u) {
 				for (var j = 0u; j < p.n; j++) {
 					let x = state[at + j * p.size];
 					for (var q = 0u; q < TILE; q++) {
