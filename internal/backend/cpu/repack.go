@@ -173,7 +173,8 @@ func quantized(g *graph.Graph) (weights []*graph.Weight) {
 			continue
 		}
 		for _, w := range n.W {
-			if w.CodeType().Quantized() && len(w.Origin()) > 0 && len(w.Origin()[0]) > 0 && !slices.Contains(weights, w) {
+			origin := w.Origin()
+			if w.CodeType().Quantized() && len(origin) > 0 && len(origin[0]) > 0 && !slices.Contains(weights, w) {
 				weights = append(weights, w)
 			}
 		}

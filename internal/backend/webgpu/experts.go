@@ -88,14 +88,6 @@ func (p *planner) activate(l *lowered, attr graph.ExpertsAttr, size, ff int, mad
 	p.add(l, "map", v, params{"size": size, "period": period, "value": float32(0)}, elements(size), bindings...)
 }
 
-// matrixInput is the input of experts' matrices: for each row and each choice a row of x, shared by a number of
-// choices. If scaled, the choice's weight is a factor.
-type matrixInput struct {
-	x, routes      gpu.Buffer
-	choices, share int
-	scaled         bool
-}
-
 // matrices multiplies each pair's input by its expert's matrix, and adds the matrix's bias, or none for nil.
 func (p *planner) matrices(l *lowered, w *weight, bias *graph.Weight, from matrixInput, out gpu.Buffer) {
 	end := ending{Outs: 1, Experts: true, Biased: bias != nil, Scaled: from.scaled}

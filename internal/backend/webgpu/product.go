@@ -123,6 +123,14 @@ func lowerLinear(p *planner, l *lowered) {
 	p.adapt(l, s)
 }
 
+// matrixInput is the input of experts' matrices: for each row and each choice a row of x, shared by a number of
+// choices. If scaled, the choice's weight is a factor.
+type matrixInput struct {
+	x, routes      gpu.Buffer
+	choices, share int
+	scaled         bool
+}
+
 // ordered returns the rows that a product with w reads: from.x, or a copy in the order of w's columns, to free.
 func (p *planner) ordered(l *lowered, w *weight, from matrixInput) gpu.Buffer {
 	if w.columns == nil {

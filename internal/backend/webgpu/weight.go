@@ -528,8 +528,8 @@ func (w weights) list() []*graph.Weight {
 	return w[:n]
 }
 
-// matricesOf returns the matrices of weights: as the codes behind their values where all have codes of a layout, else as
-// they are.
+// matricesOf returns the matrices of weights: as the codes behind their values where all have codes of a layout, else
+// as they are.
 func matricesOf(ws []*graph.Weight) []tensor.Coded {
 	var plain, codes []tensor.Coded
 	alike := true
@@ -541,7 +541,8 @@ func matricesOf(ws []*graph.Weight) []tensor.Coded {
 			}
 			c, ok := t.Coded()
 			plain, codes = append(plain, tensor.Coded{Tensor: t, Mul: 1, Div: 1}), append(codes, c)
-			alike = alike && ok && c.DType == codes[0].DType && (c.Columns == nil) == (codes[0].Columns == nil)
+			first := codes[0]
+			alike = alike && ok && c.DType == first.DType && (c.Columns == nil) == (first.Columns == nil)
 		}
 	}
 	if !alike {

@@ -93,7 +93,8 @@ func (p *compressed) compile(list []string, decides bool) error {
 		read, looks, err := parsePattern(text)
 		switch {
 		case looks && decides:
-			return fmt.Errorf("%q looks around, which is read at the start alone, as (?!...); name the modules without", target)
+			return fmt.Errorf("%q looks around, which is read at the start alone, as (?!...); name the modules without",
+				target)
 		case err != nil && !looks:
 			return fmt.Errorf("%q is no pattern that is read: %w", target, err)
 		case err == nil:
