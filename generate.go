@@ -165,7 +165,7 @@ func (m *Model) Sampling() Sampling {
 
 // Draft is a source of drafts: tokens guessed to come next, several verified in a step. Drafts change the speed of an
 // answer, not its tokens, nor a bit of its logits. A step has as many drafts as raise the speed, by their luck so far
-// and by the measured time of steps. Models with states, of scans for example, have no drafts yet.
+// and by the measured time of steps.
 type Draft string
 
 // The sources.

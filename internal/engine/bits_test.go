@@ -13,6 +13,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/dev/backendtest"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/graph"
@@ -204,6 +205,13 @@ func digest(rows [][]float32) string {
 func TestHashes(t *testing.T) {
 	hashed(t, hashes, sliding, func(t *testing.T, e *engine.Engine, _ *graph.Graph, ids []int32, want string) {
 		if got := digest(scratch(t, e, ids, len(ids))); got != want {
+			t.Errorf("logits hash to %s, want %s", got, want)
+		}
+	})
+	t.Run("pages of scans", func(t *testing.T) { // of random weights: the models' prompts have one page
+		e := newEngine(t, backendtest.Hybrid(t, 4), cpu.New(cpu.Options{}), engine.Options{Context: 256, Chunk: 100})
+		const want = "ae05269768e4b4b72d937a5af20702ac53ed7bebae63c452920e3edf6e9e72a7"
+		if got := digest(scratch(t, e, ids(e.VocabSize(), 200, 0), 200)); got != want {
 			t.Errorf("logits hash to %s, want %s", got, want)
 		}
 	})
