@@ -70,9 +70,6 @@ func (n Numerics) On(name string) (Numerics, error) {
 	if n.Precision == "f64" {
 		return n, fmt.Errorf("precision f64, which backend %s has not", name)
 	}
-	if n.KV == "q8_0" {
-		return n, fmt.Errorf("keys and values as q8_0, which backend %s has not", name)
-	}
 	if n.Precision == "fast" && gpus.Matrices(i) {
 		n.Precision = "f16"
 	} else {
@@ -163,7 +160,7 @@ type GPUs interface {
 
 // GPUOptions say how a GPU computes.
 type GPUOptions struct {
-	KV       string   // keys and values: f16 or f32
+	KV       string   // keys and values: f16, q8_0 or f32
 	Matrices bool     // products of binary16 on matrix units
 	NoFuse   []string // names of fusions to do without
 }

@@ -12,6 +12,10 @@ import (
 // lowerStoreKV lowers a StoreKV, with the norms and RoPE left to the StoreKV.
 func lowerStoreKV(p *planner, l *lowered) {
 	kv := l.node.Attr.(*graph.KV)
+	if p.e.narrow[kv] {
+		p.storeNarrow(l, kv)
+		return
+	}
 	if k := l.node.In[0]; p.f.turned[k] == l.node && p.f.turned[k.In[0]] == l.node {
 		p.storeHeads(l, kv)
 		return
@@ -30,6 +34,25 @@ func lowerStoreKV(p *planner, l *lowered) {
 		numbers["wide"], bindings = wide, append(bindings, valuesOf(kv), p.values[l.node.In[1]])
 	}
 	p.add(l, "store", v, numbers, elements(max(width, wide)), bindings...)
+}
+
+// storeNarrow lowers a StoreKV to pages in binary16, and to the 8-bit form of the pages filled.
+func (p *planner) storeNarrow(l *lowered, kv *graph.KV) {
+	width, wide := kv.Heads*kv.Dim, kv.Heads*kv.Values()
+	blocks := width / 32
+	keep := params{"width": width, "size": spinOf(kv.Dim), "unit": narrowWords * width}
+	older := params{"width": width, "unit": narrowWords * width, "wide": 0, "room": 0}
+	in := []binding{keysOf(kv), tableOf(kv, every), p.values[l.node.In[0]]}
+	out := []binding{keysOf(kv), tableOf(kv, every)}
+	if !kv.Latent {
+		keep["wide"], keep["run"], keep["room"] = wide, spinOf(kv.Values()), narrowWords*wide
+		older["wide"], older["room"] = wide, narrowWords*wide
+		in, out = append(in, valuesOf(kv), p.values[l.node.In[1]]), append(out, valuesOf(kv))
+		blocks += wide / 32
+	}
+	v := variant{"Latent": kv.Latent}
+	p.add(l, "keep", v, keep, elements(max(width, wide)/2), in...)
+	p.add(l, "older", v, older, groups(blocks), out...)
 }
 
 // storeTurned lowers the RoPE nodes q and k and the StoreKV after both.
@@ -60,7 +83,14 @@ type seenVariant struct {
 	Latent   bool // keys begin with the values
 
 	Capped, Sinks, Chunked, Ahead bool // attributes of the node
+
+	Narrow          bool // older pages have 8 bits, and all are turned by Hadamard matrices
+	Recent          int  // positions in binary16, with Narrow
+	Spin, ValueSpin int  // sizes of the matrices of keys and of values
 }
+
+// spinOf returns the size of the Hadamard matrix for heads of n elements.
+func spinOf(n int) int { return min(64, n&-n) }
 
 // joinVariant is a form of join.wgsl.
 type joinVariant struct {
@@ -119,6 +149,11 @@ func lowerAttention(p *planner, l *lowered) {
 	attr := n.Attr.(graph.AttentionAttr)
 	a := &attending{p: p, l: l, kv: attr.KV, heads: n.In[0].Shape[0]}
 	seen := seenOf(a.kv, !p.b.o.F32KV)
+	if seen.Narrow = p.e.narrow[a.kv]; seen.Narrow {
+		if seen.Recent, seen.Spin, seen.ValueSpin = backend.Recent, spinOf(seen.Dim), spinOf(seen.ValueDim); seen.Latent {
+			seen.ValueSpin = seen.Spin // values are a part of the keys
+		}
+	}
 	seen.Capped, seen.Sinks, seen.Ahead = attr.Cap != 0, len(n.W) > 0, attr.Bidirectional
 	a.usual = params{"heads": a.heads, "kv_heads": a.kv.Heads, "window": min(a.kv.Window, math.MaxInt32),
 		"scale": float32(attr.Scale)}
@@ -130,7 +165,7 @@ func lowerAttention(p *planner, l *lowered) {
 		in = append(in, p.vector(n.W[0]))
 	}
 	below := 0
-	if seen.Dim%16 == 0 && seen.ValueDim%16 == 0 && p.most(n) >= many && !software {
+	if seen.Dim%16 == 0 && seen.ValueDim%16 == 0 && p.most(n) >= many && !software && !seen.Narrow {
 		d := a.addMany(attendVariant{seen}, numbers, in)
 		d.from, below = many, many
 	}
@@ -138,7 +173,7 @@ func lowerAttention(p *planner, l *lowered) {
 	if software {
 		v.Groups = 1
 	}
-	if !software && !seen.Ahead { // its steps have many rows
+	if !software && !seen.Ahead && !seen.Narrow { // its steps have many rows
 		a.split = &split{l.extent, a.kv, a.heads, seen.ValueDim, p.b.memory.limit}
 		p.e.splits = append(p.e.splits, a.split)
 	}

@@ -3,6 +3,8 @@ package webgpu
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
@@ -15,9 +17,10 @@ import (
 type cache struct {
 	b      *Backend
 	pool   *kv.Pool
-	class  map[int]int // window -> class of the pool
+	class  map[int]int // window -> class of the pool, of stores without pages in 8 bits
 	slots  int         // their class, negative without states; rows are the next one
 	stores map[*graph.KV]*store
+	narrow map[int]*narrowPages // by class of the older pages
 	states map[*graph.State]*[2]*states
 	tables [extents][]gpu.Buffer // by class
 	parts  gpu.Buffer            // attention's parts of pages, nil until divided
@@ -29,9 +32,57 @@ type cache struct {
 type store struct {
 	kv           *graph.KV
 	class        int
-	words, wide  int        // of a slot's keys, and of its values
-	pages        int        // pages with room
-	keys, values gpu.Buffer // [slot, words] and [slot, wide]
+	words, wide  int          // of a page's keys, and of its values; of a unit's
+	pages        int          // pages, or units, with room
+	keys, values gpu.Buffer   // [page, words] and [page, wide]
+	narrow       *narrowPages // nil without pages in 8 bits
+}
+
+// narrowPages places the pages of stores with older ones in 8 bits, which take a unit; pages in binary16 take two.
+type narrowPages struct {
+	window               int
+	older, recent, start int           // classes; start is negative for windows
+	units                map[place]int // first unit of a page
+	made                 int           // units
+}
+
+// place is a page of a class.
+type place struct {
+	class int
+	page  int32
+}
+
+// narrowWords is the number of words of a unit for an element of a position: 64 integers, and two scales.
+const narrowWords = 17
+
+// size returns the units of a page of a class; 0 if the class is not n's.
+func (n *narrowPages) size(class int) int {
+	switch class {
+	case n.older:
+		return 1
+	case n.recent, n.start:
+		return 2
+	}
+	return 0
+}
+
+// unit returns the first unit of a page.
+func (n *narrowPages) unit(class int, page int32) int {
+	at, ok := n.units[place{class, page}]
+	if !ok {
+		at = n.made
+		n.units[place{class, page}] = at
+		n.made += n.size(class)
+	}
+	return at
+}
+
+// whole returns the class of a page in binary16.
+func (n *narrowPages) whole(index int) int {
+	if index == 0 && n.start >= 0 {
+		return n.start
+	}
+	return n.recent
 }
 
 // slab is a buffer of a store, and the bytes of a page in the buffer.
@@ -41,7 +92,7 @@ type slab struct {
 }
 
 func (s *store) slabs() []slab {
-	all := []slab{{&s.keys, 4 * s.words * kv.PageSize}, {&s.values, 4 * s.wide * kv.PageSize}}
+	all := []slab{{&s.keys, 4 * s.words}, {&s.values, 4 * s.wide}}
 	if s.kv.Latent {
 		return all[:1]
 	}
@@ -75,17 +126,14 @@ func (c *cache) statesOf(s *graph.State) *[2]*states {
 
 // NewCache implements backend.Backend. There is no room until something is stored.
 func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
-	c := &cache{b: b, pool: pool, class: map[int]int{}, slots: -1, stores: map[*graph.KV]*store{},
+	c := &cache{b: b, pool: pool, class: map[int]int{}, slots: -1, stores: map[*graph.KV]*store{}, narrow: map[int]*narrowPages{},
 		states: map[*graph.State]*[2]*states{}}
 	for x := range c.tables {
 		c.tables[x] = make([]gpu.Buffer, len(pool.Classes()))
 	}
 	for i, class := range pool.Classes() {
-		switch class.Kind {
-		case kv.Slot:
+		if class.Kind == kv.Slot {
 			c.slots = i
-		case kv.Pages, kv.Ring:
-			c.class[class.Window] = i
 		}
 	}
 	for _, s := range g.States() {
@@ -93,23 +141,48 @@ func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error)
 	}
 	words := func(elements int) int {
 		if b.o.F32KV {
-			return elements
+			return elements * kv.PageSize
 		}
-		return (elements + 1) / 2
+		return (elements + 1) / 2 * kv.PageSize
 	}
+	narrow := b.narrowOf(g)
 	for _, s := range g.KVs() {
-		c.stores[s] = &store{kv: s, class: c.class[s.Window], words: words(s.Heads * s.Dim),
+		c.stores[s] = &store{kv: s, class: slices.Index(pool.Classes(), backend.ClassOf(s)), words: words(s.Heads * s.Dim),
 			wide: words(s.Heads * s.Values())}
+		if narrow[s] {
+			c.stores[s].words, c.stores[s].wide = narrowWords*s.Heads*s.Dim, narrowWords*s.Heads*s.Values()
+			c.stores[s].narrow = c.narrowOf(s)
+		} else {
+			c.class[s.Window] = c.stores[s].class
+		}
 	}
 	c.ahead = g.Bidirectional()
 	pool.Back(c)
 	return c, nil
 }
 
+// narrowOf returns the places of pages of the stores with s's window.
+func (c *cache) narrowOf(s *graph.KV) *narrowPages {
+	all := c.pool.Classes()
+	older := slices.Index(all, backend.ClassOf(s))
+	if c.narrow[older] == nil {
+		n := &narrowPages{window: s.Window, older: older, start: -1, units: map[place]int{},
+			recent: slices.Index(all, kv.Class{Kind: kv.Ring, Window: backend.Recent})}
+		if s.Window == 0 {
+			n.start = slices.Index(all, kv.Class{Kind: kv.Start})
+		}
+		c.narrow[older] = n
+	}
+	return c.narrow[older]
+}
+
 // PageBytes implements backend.Cache.
 func (c *cache) PageBytes(class int) (n int64) {
 	for _, s := range c.stores {
-		if s.class == class {
+		switch {
+		case s.narrow != nil:
+			n += int64(s.bytes(s.narrow.size(class)))
+		case s.class == class:
 			n += int64(s.bytes(1))
 		}
 	}
@@ -131,16 +204,24 @@ func (c *cache) Copy(class int, from, to int32) error {
 		return errors.New("the cache is closed")
 	}
 	for _, s := range c.stores {
-		if s.class != class {
+		from, to, size, pages := int(from), int(to), 1, int(to)+1
+		if n := s.narrow; n != nil {
+			if size = n.size(class); size > 0 {
+				from, to, pages = n.unit(class, int32(from)), n.unit(class, int32(to)), n.made
+			}
+		} else if s.class != class {
+			size = 0
+		}
+		if size == 0 {
 			continue
 		}
-		if int(to) >= s.pages {
-			if err := c.grow(s, int(to)+1); err != nil {
+		if pages > s.pages {
+			if err := c.grow(s, pages); err != nil {
 				return fmt.Errorf("keys and values of layer %d: %w", s.kv.Layer, err)
 			}
 		}
 		for _, b := range s.slabs() {
-			if err := c.move(*b.buffer, from, to, b.page); err != nil {
+			if err := c.move(*b.buffer, from*b.page, to*b.page, size*b.page); err != nil {
 				return fmt.Errorf("keys and values of layer %d: %w", s.kv.Layer, err)
 			}
 		}
@@ -152,7 +233,7 @@ func (c *cache) Copy(class int, from, to int32) error {
 			}
 			err := c.room(s, int(to)+1)
 			if err == nil {
-				err = c.move(s.values, from, to, 4*s.size)
+				err = c.move(s.values, int(from)*4*s.size, int(to)*4*s.size, 4*s.size)
 			}
 			if err != nil {
 				return fmt.Errorf("state %s of layer %d: %w", state.Name, state.Layer, err)
@@ -164,15 +245,15 @@ func (c *cache) Copy(class int, from, to int32) error {
 
 // move copies a part of a buffer, of so many bytes, to another part: by way of a third
 // place, since WebGPU copies between buffers only.
-func (c *cache) move(b gpu.Buffer, from, to int32, size int) error {
+func (c *cache) move(b gpu.Buffer, from, to, size int) error {
 	on, err := c.b.memory.empty("a copy", size)
 	if err != nil {
 		return err
 	}
 	defer c.b.memory.release(on)
 	var l gpu.List
-	l.Copy(on, 0, b, int(from)*size, size)
-	l.Copy(b, int(to)*size, on, 0, size)
+	l.Copy(on, 0, b, from, size)
+	l.Copy(b, to, on, 0, size)
 	return c.b.memory.gpu.Run(&l)
 }
 
@@ -238,6 +319,9 @@ func (c *cache) reserve(s [extents]*backend.Step, steps int, splits []*split) er
 			for i := range steps { // the last step's window may begin on a later page, and have fewer
 				size = max(size, len(c.table(later(s[x], i), class)))
 			}
+			if size == 0 {
+				continue
+			}
 			if err := c.renew(&c.tables[x][class], "page table", size, 2*size); err != nil {
 				return err
 			}
@@ -257,21 +341,23 @@ func (c *cache) store(s *backend.Step, steps int) error {
 			}
 		}
 	}
-	for class := range c.tables[every] {
-		if c.isState(class) {
-			continue
-		}
+	for _, store := range c.stores {
 		pages := 0
 		for t, seq := range s.Seqs {
 			for at := int(s.Pos[t]); at < int(s.Pos[t])+steps; at++ {
-				pages = max(pages, int(seq.Page(class, at))+1)
+				if n := store.narrow; n != nil {
+					n.unit(n.older, seq.Page(n.older, at))
+					whole := n.whole(at / kv.PageSize)
+					n.unit(whole, seq.Page(whole, at))
+					pages = n.made
+				} else {
+					pages = max(pages, int(seq.Page(store.class, at))+1)
+				}
 			}
 		}
-		for _, store := range c.stores {
-			if store.class == class && pages > store.pages {
-				if err := c.grow(store, pages); err != nil {
-					return fmt.Errorf("keys and values of layer %d: %w", store.kv.Layer, err)
-				}
+		if pages > store.pages {
+			if err := c.grow(store, pages); err != nil {
+				return fmt.Errorf("keys and values of layer %d: %w", store.kv.Layer, err)
 			}
 		}
 	}
@@ -290,7 +376,9 @@ func tableExtents(s [extents]*backend.Step) int {
 func (c *cache) recordTables(l *gpu.List, s [extents]*backend.Step) {
 	for x := range tableExtents(s) {
 		for class, b := range c.tables[x] {
-			l.Write(b, 0, c.table(s[x], class))
+			if table := c.table(s[x], class); len(table) > 0 {
+				l.Write(b, 0, table)
+			}
 		}
 	}
 }
@@ -378,6 +466,9 @@ func (c *cache) storeOf(kv *graph.KV) (*store, error) {
 // grow gives a store room for n pages, and for as many pages again as now, if there is memory.
 func (c *cache) grow(s *store, n int) error {
 	slabs, fit := s.slabs(), c.pool.Most(s.class)
+	if s.narrow != nil {
+		fit = math.MaxInt
+	}
 	for _, b := range slabs {
 		fit = min(fit, c.b.memory.limit/b.page)
 	}
@@ -396,18 +487,39 @@ func (c *cache) grow(s *store, n int) error {
 	return nil
 }
 
+// unitOf returns the first unit of the i-th page of a sequence in a class.
+func (n *narrowPages) unitOf(seq *kv.Sequence, i, class int) uint32 {
+	return uint32(n.unit(class, seq.Page(class, i*kv.PageSize)))
+}
+
+// list appends the units of the i-th page, in 8 bits and in binary16, for rows of a run from position pos on: of a
+// page seen in 8 bits alone, the first twice.
+func (n *narrowPages) list(words []uint32, seq *kv.Sequence, i, pos int) []uint32 {
+	older := n.unitOf(seq, i, n.older)
+	if whole := n.whole(i); whole == n.start || i >= backend.RecentPage(pos) {
+		return append(words, older, n.unitOf(seq, i, whole))
+	}
+	return append(words, older, older)
+}
+
 // table returns the table of a class: four words for each row, namely its slot, the place of its list of pages, the
 // index in the sequence of the list's first page, and its position; then the lists, one for each run of rows of a
-// sequence, each after the run's last position.
+// sequence, each after the run's last position. Of pages in 8 bits and in binary16 there are units, and two for each page.
 func (c *cache) table(s *backend.Step, class int) []byte {
 	if c.isState(class) {
 		return c.slotTable(s)
 	}
-	var window int
+	window, narrow := -1, c.narrow[class]
 	for w, i := range c.class {
 		if i == class {
 			window = w
 		}
+	}
+	if narrow != nil {
+		window = narrow.window
+	}
+	if window < 0 {
+		return nil
 	}
 	words := make([]uint32, 4*len(s.Seqs))
 	var listed, first int
@@ -423,6 +535,14 @@ func (c *cache) table(s *backend.Step, class int) []byte {
 		last := pos
 		if c.ahead { // a step has all rows of its sequences
 			last = seq.Len() - 1
+		}
+		if narrow != nil {
+			for p := first + (len(words)-listed)/2; p <= last/kv.PageSize; p++ {
+				words = narrow.list(words, seq, p, int(s.Pos[t]))
+			}
+			unit := narrow.unitOf(seq, pos/kv.PageSize, narrow.whole(pos/kv.PageSize))
+			copy(words[4*t:], []uint32{unit*kv.PageSize + uint32(pos%kv.PageSize), uint32(listed), uint32(first), uint32(pos)})
+			continue
 		}
 		for p := first + len(words) - listed; p <= last/kv.PageSize; p++ {
 			words = append(words, uint32(seq.Page(class, p*kv.PageSize)))

@@ -88,6 +88,7 @@ func (b *Backend) compile(
 	g *graph.Graph, rows, results int, o backend.Options, kept backend.Kept, c *common,
 ) (*plan, error) {
 	e := &plan{b: b, rows: rows, ahead: g.Bidirectional(), results: results, vocab: backend.Vocab(g), kept: kept,
+		narrow: b.narrowOf(g),
 		values: map[*graph.Node]*lowered{}}
 	e.recording.stale = map[*dispatch]held{}
 	if b.o.Software {

@@ -38,6 +38,7 @@ type plan struct {
 	chooser  *chooser                 // nil where tokens are chosen by their logits
 	passes   lowered                  // of the chooser
 	splits   []*split                 // of attention
+	narrow   map[*graph.KV]bool       // stores with older pages in 8 bits
 
 	// Inputs written by the host before a step.
 	counts  gpu.Buffer // Step by extent, at multiples of the alignment

@@ -15,6 +15,7 @@
 package webgpu
 
 import (
+	"slices"
 	"time"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -24,8 +25,9 @@ import (
 
 // Options of a backend. The zero value is usable.
 type Options struct {
-	F32KV bool // keep keys and values in float32, not in binary16
-	Own   bool // Close closes the device, too
+	F32KV  bool // keep keys and values in float32, not in binary16
+	Narrow bool // keep older ones in 8 bits
+	Own    bool // Close closes the device, too
 
 	// Software: the device is a program in place of a GPU. It compiles kernels slowly, so kernels are small, and
 	// invocations avoid waiting for each other. The bits are the same.
@@ -61,6 +63,9 @@ type Backend struct {
 // New makes a backend of d.
 func New(d *Device, o Options) *Backend {
 	l := d.Adapter().Limits
+	if o.Narrow { // stores turn by Hadamard matrices, and do no more
+		o.NoFuse = append(slices.Clone(o.NoFuse), "turn", "own", "head")
+	}
 	b := &Backend{o: o, d: d, busy: backend.NewTurn(), memory: &memory{gpu: d.gpu, limit: min(l.Binding, l.Buffer)},
 		weights: map[weights]*weight{}, vectors: map[weights]gpu.Buffer{},
 		adapters: adapters{pairs: map[*graph.Weight]*pairs{}}}
@@ -68,6 +73,21 @@ func New(d *Device, o Options) *Backend {
 		b.unit = unitOf(d.Adapter().Matrices)
 	}
 	return b
+}
+
+// Narrow implements backend.Narrow.
+func (b *Backend) Narrow() bool { return b.o.Narrow }
+
+// narrowOf returns the stores of g with older pages in 8 bits: of a window, all or none.
+func (b *Backend) narrowOf(g *graph.Graph) map[*graph.KV]bool {
+	narrow := map[*graph.KV]bool{}
+	for _, s := range g.KVs() {
+		narrow[s] = b.o.Narrow && backend.IsNarrow(g, s)
+		for _, o := range g.KVs() {
+			narrow[s] = narrow[s] && (o.Window != s.Window || (o.Dim%32 == 0 && o.Values()%32 == 0))
+		}
+	}
+	return narrow
 }
 
 // Rows implements backend.Wide: with fewer rows, a GPU has too little to do at once. A software GPU gains nothing by

@@ -1,6 +1,6 @@
 {{$wide := eq (mod .Dim 8) 0 -}}
 {{$words := pick .F16 (div .Dim 2) .Dim -}}
-{{$room := max (mul 4 .ValueDim) (mul 64 (div .Dim .Chunk)) -}}
+{{$room := max .Dim (max (mul 4 .ValueDim) (mul 64 (div .Dim .Chunk))) -}}
 // attention lets a head of a row attend to its sequence: Attention. A workgroup takes one
 // head of one row{{if .Part}}, and of its pages one: what that gives is joined by join{{end}}.
 {{- if .Turn}}
@@ -74,6 +74,58 @@ fn score(at: u32, d: u32{{if .Turn}}, mine: bool{{end}}) -> f32 {
 {{- end}}
 	return s;
 }
+
+{{- if .Narrow}}
+// score8 is score for 32 elements from d on of position j of a page in 8 bits, keys of width elements from word base on.
+fn score8(base: u32, j: u32, width: u32, head: u32, d: u32) -> f32 {
+	let block = (head + d) / 32u;
+	let scale = halves(read_key(base + 16u * width + block * 32u + j / 2u))[j & 1u];
+	let at = base + (j * width + head + d) / 4u;
+	var s = 0.0;
+	for (var i = 0u; i < 8u; i++) {
+		let k = octets(read_key(at + i)) * scale;
+		s = fma(query[d + 4u * i + 3u], k.w, fma(query[d + 4u * i + 2u], k.z, fma(query[d + 4u * i + 1u], k.y, fma(query[d + 4u * i], k.x, s))));
+	}
+	return s;
+}
+
+fn read_key(i: u32) -> u32 {
+	return {{if $wide}}keys[i >> 2u][i & 3u]{{else}}keys[i]{{end}};
+}
+
+// octets are the four integers of a word.
+fn octets(word: u32) -> vec4f {
+	let w = bitcast<i32>(word);
+	return vec4f(vec4i(w << 24u, w << 16u, w << 8u, w) >> vec4u(24u));
+}
+
+// value8 is element e of position j of a page in 8 bits, from word base on.
+fn value8(base: u32, j: u32, wide: u32, e: u32) -> f32 {
+{{- if .Latent}}
+	let scale = halves(values[base + 16u * wide + e / 32u * 32u + j / 2u])[j & 1u];
+{{- else}}
+	let scale = halves(values[base + 16u * wide + j / 32u * (wide / 2u) + e / 2u])[e & 1u];
+{{- end}}
+	return octets(values[base + (j * wide + e) / 4u])[e & 3u] * scale;
+}
+
+fn seen_value(old: bool, unit: u32, j: u32, wide: u32, e: u32) -> f32 {
+	if (old) {
+		return value8(unit * 17u * wide, j, wide, e);
+	}
+	return val(unit * 34u * wide + j * wide + e);
+}
+
+// spun is element d of runs of size elements in room, turned by a Hadamard matrix.
+fn spun(d: u32, size: u32) -> f32 {
+	let first = d / size * size;
+	var s = 0.0;
+	for (var j = 0u; j < size; j++) {
+		s += select(room[first + j], -room[first + j], (countOneBits(j & (d % size)) & 1u) == 1u);
+	}
+	return s / sqrt(f32(size));
+}
+{{- end}}
 
 fn val(i: u32) -> f32 {
 	return {{if .F16}}from_half((values[i >> 1u] >> ((i & 1u) * 16u)) & 0xffffu){{else}}bitcast<f32>(values[i]){{end}};
@@ -161,6 +213,14 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			values[(stored * width + head) / {{div .Dim $words}}u + e] = own_values[e];
 		}
 	}
+{{- else if .Narrow}}
+	for (var d = t; d < DIM; d += {{mul 64 .Groups}}u) {
+		room[d] = q[i * DIM + d];
+	}
+	workgroupBarrier();
+	for (var d = t; d < DIM; d += {{mul 64 .Groups}}u) {
+		query[d] = spun(d, {{.Spin}}u) * p.scale;
+	}
 {{- else}}
 	for (var d = t; d < DIM; d += {{mul 64 .Groups}}u) {
 		query[d] = q[i * DIM + d] * p.scale;
@@ -175,13 +235,26 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	for (var b = first / PAGE; b <= high / PAGE; b++) {
 {{- end}}
 		workgroupBarrier();
+{{- if .Narrow}}
+		let old = b < (pos - min(pos, {{.Recent}}u - 1u)) / PAGE && (b > 0u || p.window > 0u);
+		let unit = table[pages + 2u * (b - from_page) + u32(!old)];
+{{- else}}
 		let slot = table[pages + b - from_page] * PAGE;
+{{- end}}
 		let begin = max(first, b * PAGE) - b * PAGE;
 		let end = min(high - b * PAGE + 1u, PAGE);
 		let seen = lane >= begin && lane < end;
 		if (seen) {
 			for (var c = t / 64u; c < {{$chunks}}u; c += {{.Groups}}u) {
+{{- if .Narrow}}
+				if (old) {
+					room[c * 64u + lane] = score8(unit * 17u * width, lane, width, head, c * {{.Chunk}}u);
+				} else {
+					room[c * 64u + lane] = score(unit * 34u * width + lane * width + head, c * {{.Chunk}}u);
+				}
+{{- else}}
 				room[c * 64u + lane] = score((slot + lane) * width + head, c * {{.Chunk}}u{{if .Turn}}, b * PAGE + lane == pos{{end}});
+{{- end}}
 			}
 		}
 		workgroupBarrier();
@@ -228,7 +301,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			var j = max(begin, g * 16u);
 			let until = min(end{{if .Turn}} - u32(b == pos / PAGE){{end}}, g * 16u + 16u);
 			for (; j + 8u <= until; j += 8u) {
+{{- if not .Narrow}}
 				let at = (slot + j) * wide + part + lane;
+{{- end}}
 {{- range $c := $cs}}
 				let in{{$c}} = {{if eq (mod $.ValueDim 64) 0}}true{{else}}{{mul 64 $c}}u + lane < VALUE_DIM{{end}};
 {{- range $e := 8}}
@@ -236,7 +311,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 				if (in{{$c}}) {
 {{- range $e := 8}}
-					v{{$c}}_{{$e}} = val(at + {{mul 64 $c}}u + {{$e}}u * wide);
+					v{{$c}}_{{$e}} = {{if $.Narrow}}seen_value(old, unit, j + {{$e}}u, wide, part + lane + {{mul 64 $c}}u){{else}}val(at + {{mul 64 $c}}u + {{$e}}u * wide){{end}};
 {{- end}}
 				}
 {{- end}}
@@ -247,10 +322,12 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 			}
 			for (; j < until; j++) {
+{{- if not .Narrow}}
 				let at = (slot + j) * wide + part + lane;
+{{- end}}
 {{- range $c := $cs}}
 				if ({{mul 64 $c}}u + lane < VALUE_DIM) {
-					part{{$c}} = fma(weights[j], val(at + {{mul 64 $c}}u), part{{$c}});
+					part{{$c}} = fma(weights[j], {{if $.Narrow}}seen_value(old, unit, j, wide, part + lane + {{mul 64 $c}}u){{else}}val(at + {{mul 64 $c}}u){{end}}, part{{$c}});
 				}
 {{- end}}
 			}
@@ -304,12 +381,26 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- else}}
 	let by = 1.0 / sum;
 {{- end}}
+{{- if .Narrow}}
+	workgroupBarrier();
+{{- range $c := (ceil .ValueDim (mul 64 .Groups))}}
+	if ({{mul 64 $.Groups $c}}u + t < VALUE_DIM) {
+		room[{{mul 64 $.Groups $c}}u + t] = acc{{$c}} * by;
+	}
+{{- end}}
+	workgroupBarrier();
+	for (var d = t; d < VALUE_DIM; d += {{mul 64 .Groups}}u) {
+		out[i * VALUE_DIM + d] = spun(d, {{.ValueSpin}}u);
+	}
+}
+{{- else}}
 {{- range $c := (ceil .ValueDim (mul 64 .Groups))}}
 	if ({{mul 64 $.Groups $c}}u + t < VALUE_DIM) {
 		out[i * VALUE_DIM + {{mul 64 $.Groups $c}}u + t] = acc{{$c}} * by;
 	}
 {{- end}}
 }
+{{- end}}
 {{- end}}
 
 {{- define "own"}}{{- $words := pick .F16 (div .Dim 2) .Dim}}
