@@ -28,6 +28,6 @@ func (gpus) Open(n int, o numerics.GPUOptions) (backend.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return webgpu.New(d, webgpu.Options{F32KV: o.KV == "f32", Narrow: o.KV == "q8_0", Own: true, Software: d.Adapter().Kind == "cpu",
-		NoFuse: o.NoFuse, Matrices: o.Matrices}), nil
+	return webgpu.New(d, webgpu.Options{F32KV: o.KV == "f32", Narrow: o.KV == "q8_0", Own: true,
+		Software: d.Adapter().Kind == "cpu", NoFuse: o.NoFuse, Matrices: o.Matrices}), nil
 }

@@ -33,8 +33,8 @@ func (f Format) Keep(x []float64, dim int, values bool) {
 	turn(x, size)
 }
 
-// Older rounds a full page of keys or values kept by Keep, [64, width] in heads of dim elements, to KVPages' older form:
-// scales for 32 elements of a key, or for 32 positions of an element of values (simd.Narrow.Pack).
+// Older rounds a full page of keys or values kept by Keep, [64, width] in heads of dim elements, to KVPages' older
+// form: scales for 32 elements of a key, or for 32 positions of an element of values (simd.Narrow.Pack).
 func Older(page []float64, width, dim int, values bool) {
 	size := min(64, dim&-dim)
 	turn(page, size)
@@ -54,7 +54,8 @@ func Older(page []float64, width, dim int, values bool) {
 	turn(page, size)
 }
 
-// turn multiplies runs of a power of two by the matrix of Walsh and Hadamard over √size, in place; 0 and 1 are no turn.
+// turn multiplies runs of a power of two by the matrix of Walsh and Hadamard over √size, in place; 0 and 1 are no
+// turn.
 func turn(x []float64, size int) {
 	if size < 2 {
 		return

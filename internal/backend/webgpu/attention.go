@@ -12,7 +12,7 @@ import (
 // lowerStoreKV lowers a StoreKV, with the norms and RoPE left to the StoreKV.
 func lowerStoreKV(p *planner, l *lowered) {
 	kv := l.node.Attr.(*graph.KV)
-	if p.e.narrow[kv] {
+	if p.narrow[kv] {
 		p.storeNarrow(l, kv)
 		return
 	}
@@ -149,8 +149,9 @@ func lowerAttention(p *planner, l *lowered) {
 	attr := n.Attr.(graph.AttentionAttr)
 	a := &attending{p: p, l: l, kv: attr.KV, heads: n.In[0].Shape[0]}
 	seen := seenOf(a.kv, !p.b.o.F32KV)
-	if seen.Narrow = p.e.narrow[a.kv]; seen.Narrow {
-		if seen.Recent, seen.Spin, seen.ValueSpin = backend.Recent, spinOf(seen.Dim), spinOf(seen.ValueDim); seen.Latent {
+	if seen.Narrow = p.narrow[a.kv]; seen.Narrow {
+		seen.Recent, seen.Spin, seen.ValueSpin = backend.Recent, spinOf(seen.Dim), spinOf(seen.ValueDim)
+		if seen.Latent {
 			seen.ValueSpin = seen.Spin // values are a part of the keys
 		}
 	}

@@ -126,7 +126,8 @@ func (c *cache) statesOf(s *graph.State) *[2]*states {
 
 // NewCache implements backend.Backend. There is no room until something is stored.
 func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
-	c := &cache{b: b, pool: pool, class: map[int]int{}, slots: -1, stores: map[*graph.KV]*store{}, narrow: map[int]*narrowPages{},
+	c := &cache{b: b, pool: pool, class: map[int]int{}, slots: -1, stores: map[*graph.KV]*store{},
+		narrow: map[int]*narrowPages{},
 		states: map[*graph.State]*[2]*states{}}
 	for x := range c.tables {
 		c.tables[x] = make([]gpu.Buffer, len(pool.Classes()))
@@ -147,8 +148,8 @@ func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error)
 	}
 	narrow := b.narrowOf(g)
 	for _, s := range g.KVs() {
-		c.stores[s] = &store{kv: s, class: slices.Index(pool.Classes(), backend.ClassOf(s)), words: words(s.Heads * s.Dim),
-			wide: words(s.Heads * s.Values())}
+		c.stores[s] = &store{kv: s, class: slices.Index(pool.Classes(), backend.ClassOf(s)),
+			words: words(s.Heads * s.Dim), wide: words(s.Heads * s.Values())}
 		if narrow[s] {
 			c.stores[s].words, c.stores[s].wide = narrowWords*s.Heads*s.Dim, narrowWords*s.Heads*s.Values()
 			c.stores[s].narrow = c.narrowOf(s)
@@ -504,7 +505,8 @@ func (n *narrowPages) list(words []uint32, seq *kv.Sequence, i, pos int) []uint3
 
 // table returns the table of a class: four words for each row, namely its slot, the place of its list of pages, the
 // index in the sequence of the list's first page, and its position; then the lists, one for each run of rows of a
-// sequence, each after the run's last position. Of pages in 8 bits and in binary16 there are units, and two for each page.
+// sequence, each after the run's last position. Of pages in 8 bits and in binary16 there are units, and two for each
+// page.
 func (c *cache) table(s *backend.Step, class int) []byte {
 	if c.isState(class) {
 		return c.slotTable(s)
@@ -541,7 +543,8 @@ func (c *cache) table(s *backend.Step, class int) []byte {
 				words = narrow.list(words, seq, p, int(s.Pos[t]))
 			}
 			unit := narrow.unitOf(seq, pos/kv.PageSize, narrow.whole(pos/kv.PageSize))
-			copy(words[4*t:], []uint32{unit*kv.PageSize + uint32(pos%kv.PageSize), uint32(listed), uint32(first), uint32(pos)})
+			slot := unit*kv.PageSize + uint32(pos%kv.PageSize)
+			copy(words[4*t:], []uint32{slot, uint32(listed), uint32(first), uint32(pos)})
 			continue
 		}
 		for p := first + len(words) - listed; p <= last/kv.PageSize; p++ {

@@ -88,7 +88,6 @@ func (b *Backend) compile(
 	g *graph.Graph, rows, results int, o backend.Options, kept backend.Kept, c *common,
 ) (*plan, error) {
 	e := &plan{b: b, rows: rows, ahead: g.Bidirectional(), results: results, vocab: backend.Vocab(g), kept: kept,
-		narrow: b.narrowOf(g),
 		values: map[*graph.Node]*lowered{}}
 	e.recording.stale = map[*dispatch]held{}
 	if b.o.Software {
@@ -101,7 +100,8 @@ func (b *Backend) compile(
 		users: users(g),
 		want:  seen(g, o, kept), turned: map[*graph.Node]*graph.Node{}, queries: map[*graph.Node]*graph.Node{},
 		stores: map[*graph.Node]*graph.Node{}, folded: map[*graph.Node]*normChain{}, hidden: map[*graph.Node]bool{}}
-	p := &planner{e: e, b: b, f: f, common: c, values: f.values, free: slices.Clone(c.buffers),
+	p := &planner{e: e, b: b, f: f, common: c, values: f.values, narrow: b.narrowOf(g),
+		free:   slices.Clone(c.buffers),
 		angles: map[freqs]*turns{}}
 	for _, n := range g.Nodes {
 		if kept.Named(n.Name) != nil {

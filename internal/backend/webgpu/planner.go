@@ -38,7 +38,6 @@ type plan struct {
 	chooser  *chooser                 // nil where tokens are chosen by their logits
 	passes   lowered                  // of the chooser
 	splits   []*split                 // of attention
-	narrow   map[*graph.KV]bool       // stores with older pages in 8 bits
 
 	// Inputs written by the host before a step.
 	counts  gpu.Buffer // Step by extent, at multiples of the alignment
@@ -142,7 +141,8 @@ type planner struct {
 	values map[*graph.Node]gpu.Buffer // shared with f
 	free   []gpu.Buffer
 	angles map[freqs]*turns
-	tables map[weights]bool // of embeddings on the GPU
+	tables map[weights]bool   // of embeddings on the GPU
+	narrow map[*graph.KV]bool // stores with older pages in 8 bits
 }
 
 // failure is an error in the middle of lowering.
