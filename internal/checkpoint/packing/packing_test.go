@@ -14,6 +14,7 @@ import (
 
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/dev/packed"
+	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -247,6 +248,22 @@ func FuzzPacking(f *testing.F) {
 			if x.Source != nil && x.Shape.Size() < 1<<16 {
 				if _, err := x.Whole(); err != nil && x.Shape.Size() > 0 {
 					t.Fatal(err)
+				}
+				if c, ok := x.Coded(); ok {
+					if _, err := c.Whole(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				v, ok := x.Source.(interface {
+					Eights(from, to, k int) *simd.Eights
+				})
+				if !ok || x.Rows() == 0 {
+					continue
+				}
+				if e := v.Eights(0, x.Rows(), x.Shape.Last()); e != nil {
+					for row := range x.Rows() {
+						simd.LoadE4M3Row(make([]float32, e.K), e, row)
+					}
 				}
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -402,4 +403,23 @@ func TestSuspects(t *testing.T) {
 			}
 		}
 	}
+}
+
+// FuzzPattern reads patterns: one without a look ahead is Go's.
+func FuzzPattern(f *testing.F) {
+	f.Add("^(?!.*experts).*", "lm_head")
+	f.Add("(?!x[])(\\]]y)(?!a(b|c))x", "xz")
+	f.Fuzz(func(t *testing.T, text, name string) {
+		p, looks, err := parsePattern(text)
+		if looks && err == nil {
+			t.Fatal("it looks around, and is no error")
+		}
+		plain, bad := regexp.Compile("^(?:" + text + ")")
+		if bad == nil && (err != nil || p.matches(name) != plain.MatchString(name)) {
+			t.Fatalf("%q of %q: %v", text, name, err)
+		}
+		if err == nil {
+			p.matches(name)
+		}
+	})
 }
