@@ -329,8 +329,8 @@ type Piece struct {
 	Ends      bool // the page before ends here: the state takes its rows first
 }
 
-// HasState reports whether there is a state before the page of p, or with ends before the page before: the first page of
-// a sequence has none.
+// HasState reports whether there is a state before the page of p, or with ends before the page before: a sequence's
+// first page has none.
 func (p *Piece) HasState(ends bool) bool {
 	if ends {
 		return p.Pos > kv.PageSize
