@@ -17,7 +17,7 @@ import (
 func TestState(t *testing.T) {
 	for _, name := range golden.Sample(append(golden.Models(t), golden.Families(t)...)) {
 		t.Run(name, func(t *testing.T) {
-			for _, o := range []karat.Options{{}, {KV: karat.KVQ8}, {Precision: karat.Float32}} {
+			for _, o := range []karat.Options{{}, {KV: karat.KVQ8Forced}, {Precision: karat.Float32}} {
 				precision := string(o.Precision) + string(o.KV)
 				o.Threads, o.Context = 2, 512
 				m, err := karat.Load(t.Context(), golden.Model(t, name), o)

@@ -183,8 +183,8 @@ func coarse(c *checkpoint.Checkpoint, n numerics.Numerics) error {
 		return nil
 	}
 	if kl := c.Family.Coarse(c.Values); kl > 0 {
-		return fmt.Errorf("keys and values as q8_0 move the predictions of models like this: by a mean KL divergence of "+
-			"%.1e in a small model, more than %.0e, mostly where a row changes its experts. "+
+		return fmt.Errorf("keys and values as q8_0 move the predictions of models like this: by a mean KL divergence "+
+			"of %.1e in a small model, more than %.0e, mostly where a row changes its experts. "+
 			"Take f16, or force it with q8_0!", kl, family.MostCoarse)
 	}
 	return nil

@@ -138,7 +138,8 @@ func (m *jsonModel) check() error {
 	case m.Type == "Unigram":
 		return fmt.Errorf("there is no vocab of a Unigram model: a list of tokens and their scores")
 	case m.Type != "BPE" && m.Type != "" && m.Type != "WordPiece":
-		return fmt.Errorf("type %q is not supported, BPE, WordPiece and Unigram are: it belongs to no family here", m.Type)
+		return fmt.Errorf("type %q is not supported, BPE, WordPiece and Unigram are: it belongs to no family here",
+			m.Type)
 	case m.Vocab == nil || m.Vocab.scored():
 		return fmt.Errorf("there is no vocab of a BPE model")
 	case m.Dropout != 0:

@@ -51,7 +51,7 @@ func (p *planner) storeNarrow(l *lowered, kv *graph.KV) {
 		blocks += wide / 32
 	}
 	v := variant{"Latent": kv.Latent}
-	p.add(l, "keep", v, keep, elements(max(width, wide)/2), in...)
+	p.add(l, "newest", v, keep, elements(max(width, wide)/2), in...)
 	p.add(l, "older", v, older, groups(blocks), out...)
 }
 
