@@ -163,7 +163,7 @@ func TestNarrowKL(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a minute")
 	}
-	for _, name := range append(slices.Concat(golden.Models(t), golden.Families(t)), "demo") {
+	for _, name := range append(golden.Sample(slices.Concat(golden.Models(t), golden.Families(t))), "demo") {
 		path := demo(t)
 		if name != "demo" {
 			path = golden.Model(t, name)

@@ -92,11 +92,16 @@ func (r classifier) inferActivations(c *class) (err error) {
 func (r classifier) inferKV(c *class) (err error) {
 	if r.m.declared.kv == "" {
 		a, gelu := c.activations, c.gelu
-		all := []class{{a, store(a), gelu}}
-		for _, f := range round.KV[2:] { // in 16 bits and less
+		all := []class{{a, store(a), gelu}, {a, "f16", gelu}, {a, "bf16", gelu}}
+		if *c, err = r.nearest(all, keepers); err != nil {
+			return err
+		}
+		// Fewer bits are so coarse that a fault may look like them: they have to be much nearer.
+		all = []class{*c}
+		for _, f := range round.KV[4:] {
 			all = append(all, class{a, string(f), gelu})
 		}
-		*c, err = r.nearest(all, keepers)
+		*c, err = r.nearestBy(muchNearer, all, keepers)
 	}
 	return err
 }
@@ -241,12 +246,16 @@ func (r classifier) areMingled(ops ...graph.Op) bool {
 // nearest returns the first of the classes that lie nearest: a later one has to be nearer by a sixth. Of each
 // equation that has one of the operations, any if there are none, the median row counts, and of these rows the
 // geometric mean by operation, so that faults in some do not decide.
-func (r classifier) nearest(all []class, ops []graph.Op) (class, error) {
+func (r classifier) nearest(all []class, ops []graph.Op) (class, error) { return r.nearestBy(nearer, all, ops) }
+
+// nearestBy is nearest where the first of the classes is taken unless a later one is nearer by a base-2 logarithm, and
+// of the later ones the nearest.
+func (r classifier) nearestBy(by float64, all []class, ops []graph.Op) (class, error) {
 	long := r.areMingled(graph.Linear)
 	if ops != nil {
 		long = r.areMingled(ops...)
 	}
-	best, least, lies := all[0], math.Inf(1), map[*equation]float64{}
+	first, best, least, lies := by, all[0], math.Inf(1), map[*equation]float64{}
 	for _, c := range all {
 		m := r.m.withEngine(simulate(r.m.dump, class{}, nil, c.center(), nil))
 		mids, byOp := map[*equation]float64{}, map[graph.Op][]float64{}
@@ -267,8 +276,11 @@ func (r classifier) nearest(all []class, ops []graph.Op) (class, error) {
 			sum += median(all)
 		}
 		score := sum / float64(max(len(byOp), 1))
-		if len(byOp) > 0 && (score < least-nearer || score <= least && areFinerHere(mids, lies)) {
-			best, least, lies = c, score, mids
+		if len(byOp) > 0 && (score < least-by || score <= least && areFinerHere(mids, lies)) {
+			best, least, lies, by = c, score, mids, nearer
+			if c == all[0] {
+				by = first
+			}
 		}
 	}
 	return best, nil
