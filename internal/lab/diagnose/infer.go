@@ -246,7 +246,9 @@ func (r classifier) areMingled(ops ...graph.Op) bool {
 // nearest returns the first of the classes that lie nearest: a later one has to be nearer by a sixth. Of each
 // equation that has one of the operations, any if there are none, the median row counts, and of these rows the
 // geometric mean by operation, so that faults in some do not decide.
-func (r classifier) nearest(all []class, ops []graph.Op) (class, error) { return r.nearestBy(nearer, all, ops) }
+func (r classifier) nearest(all []class, ops []graph.Op) (class, error) {
+	return r.nearestBy(nearer, all, ops)
+}
 
 // nearestBy is nearest where the first of the classes is taken unless a later one is nearer by a base-2 logarithm, and
 // of the later ones the nearest.
