@@ -26,8 +26,8 @@ func (d *decoder) pixels() []byte {
 	return rgb
 }
 
-// row writes the samples of the image's row y to dst: those of a coarser plane are interpolated where they are twice as
-// wide or as high as pixels, and repeated elsewhere. (libjpeg-turbo, jdsample.c)
+// row writes the samples of the image's row y to dst. Samples twice as wide or as high as pixels are interpolated,
+// other coarse samples repeated. (libjpeg-turbo, jdsample.c)
 func (d *decoder) row(dst []byte, c *component, y int, sums []int32) {
 	h, v := d.hMax/c.h, d.vMax/c.v
 	line := func(i int) []byte { return c.samples[min(max(i, 0), c.height-1)*c.across*8:][:c.width] }
