@@ -24,7 +24,7 @@ func TestLoadWithoutGPU(t *testing.T) {
 func TestLoadCoarse(t *testing.T) {
 	path := golden.Model(t, "mixtral")
 	if m, err := karat.Load(t.Context(), path, karat.Options{KV: karat.KVQ8}); m != nil || err == nil ||
-		!strings.Contains(err.Error(), "Take f16, or force it with q8_0!") {
+		!strings.Contains(err.Error(), "Take f16, or q8_0! to force it") {
 		t.Errorf("%v, %v", m, err)
 	}
 	m, err := karat.Load(t.Context(), path, karat.Options{KV: karat.KVQ8Forced})

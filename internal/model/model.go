@@ -185,7 +185,7 @@ func coarse(c *checkpoint.Checkpoint, n numerics.Numerics) error {
 	if kl := c.Family.Coarse(c.Values); kl > 0 {
 		return fmt.Errorf("keys and values as q8_0 move the predictions of models like this: by a mean KL divergence "+
 			"of %.1e in a small model, more than %.0e, mostly where a row changes its experts. "+
-			"Take f16, or force it with q8_0!", kl, family.MostCoarse)
+			"Take f16, or q8_0! to force it", kl, family.MostCoarse)
 	}
 	return nil
 }
