@@ -218,10 +218,10 @@ func (s *Step) Turn(a graph.RoPEAttr, row int, cos, sin []float32) bool {
 	return true
 }
 
-// Input returns the node that embeds the tokens of g: its first Embed, or nil.
+// Input returns the node that embeds the tokens of g, or takes patches: its first Embed or Patches, or nil.
 func Input(g *graph.Graph) *graph.Node {
 	for _, n := range g.Nodes {
-		if n.Op == graph.Embed {
+		if n.Op == graph.Embed || n.Op == graph.Patches {
 			return n
 		}
 	}
@@ -230,8 +230,12 @@ func Input(g *graph.Graph) *graph.Node {
 
 // CheckEmbeddings returns an error unless s has rows of embeddings fit for n, the Input of a graph. Check comes first.
 func (s *Step) CheckEmbeddings(n *graph.Node) error {
+	patches := n != nil && n.Op == graph.Patches
+	if patches && (s.Embeddings == nil || s.Parts == nil) {
+		return fmt.Errorf("a step of %d rows without embeddings or places for %v", len(s.Tokens), n)
+	}
 	for i, x := range s.Embeddings {
-		if x != nil && (n == nil || len(x) != n.Shape.Size()) {
+		if (x != nil || patches) && (n == nil || len(x) != n.Shape.Size()) {
 			return fmt.Errorf("an embedding of %d elements at row %d, %v has others", len(x), i, n)
 		}
 	}
@@ -356,11 +360,18 @@ func (s *Step) Pieces(all []Piece) []Piece {
 	return all
 }
 
-// Pooled lists, for each output of s, the first of the rows pooled into the output; the output's own row is the last. A
-// sequence must begin and end in s: an encoder's prompt is one step.
-func (s *Step) Pooled() ([]int32, error) {
+// Pooled lists, for each output of s, the first of the rows pooled into the output by a Pool node; the output's own row
+// is the last. A sequence must begin and end in s, unless a number of rows is pooled: an encoder's prompt is one step.
+func (s *Step) Pooled(a graph.PoolAttr) ([]int32, error) {
 	first := make([]int32, len(s.Outputs))
 	for i, r := range s.Outputs {
+		if a.Count > 0 {
+			first[i] = r - int32(a.Count) + 1
+			if f := first[i]; f < 0 || s.Seqs[f] != s.Seqs[r] {
+				return nil, fmt.Errorf("row %d is wanted, and is not the last of %d rows to be pooled", r, a.Count)
+			}
+			continue
+		}
 		if int(r)+1 < len(s.Seqs) && s.Seqs[r+1] == s.Seqs[r] {
 			return nil, fmt.Errorf("row %d is wanted, and is not the last of its sequence: "+
 				"rows are pooled when all of them are there", r)
@@ -376,6 +387,29 @@ func (s *Step) Pooled() ([]int32, error) {
 		first[i] = f
 	}
 	return first, nil
+}
+
+// Grids returns the grid of each row's picture, the places of the rows of its sequence in s, for an Interpolate node.
+func (s *Step) Grids(a graph.PlaceAttr) ([]graph.Grid, error) {
+	if s.Parts == nil {
+		return nil, fmt.Errorf("a step of %d rows without places", len(s.Tokens))
+	}
+	grids := make([]graph.Grid, len(s.Tokens))
+	for from := 0; from < len(grids); {
+		var g graph.Grid
+		to := from
+		for ; to < len(grids) && s.Seqs[to] == s.Seqs[from]; to++ {
+			g.Height, g.Width = max(g.Height, int(s.Parts[to][1])+1), max(g.Width, int(s.Parts[to][2])+1)
+		}
+		if !a.Has(g) {
+			return nil, fmt.Errorf("a picture of %dx%d patches, the model has places for %dx%d", g.Width, g.Height,
+				a.Width, a.Height)
+		}
+		for ; from < to; from++ {
+			grids[from] = g
+		}
+	}
+	return grids, nil
 }
 
 // Narrow is a backend that may keep older positions in 8 bits.

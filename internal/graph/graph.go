@@ -4,7 +4,8 @@
 // being the number of tokens in the step. T is the only dimension unknown when the graph is recorded, so a node's shape
 // holds the dimensions after T.
 //
-// Files, users before the used: state.go (operations with a state), row.go (operations on rows), pool.go, print.go,
+// Files, users before the used: state.go (operations with a state), row.go (operations on rows), patch.go (operations on
+// pictures), pool.go, print.go,
 // hoist.go (sums ahead of rows), live.go (the last reader of each value), builder.go (all other operations), attr.go
 // (settings of operations), graph.go.
 package graph
@@ -23,39 +24,43 @@ import (
 type Op uint8
 
 const (
-	Embed      Op = iota // rows of a weight by token id, scaled; EmbedAttr
-	Linear               // x·Wᵀ
-	RMSNorm              // x / rms(x) along the last dimension, weighted or not; NormAttr
-	RoPE                 // rotary position embedding; RoPEAttr
-	StoreKV              // keys and values into the step's pages; *KV
-	Attention            // softmax(q·kᵀ·scale)·v over the stored pages; AttentionAttr
-	Add                  // of two nodes, or of a node and a weight
-	Mul                  // likewise
-	Scale                // by a constant; ScaleAttr
-	GLU                  // act(gate)·up; ActAttr
-	Act                  // activation alone; ActAttr
-	Softcap              // c·tanh(x/c); ScaleAttr
-	Rows                 // the rows with wanted logits
-	View                 // part of each row under another shape, no copy; ViewAttr
-	Route                // the k best experts of each row by its scores: pairs of index and weight; RouteAttr
-	Experts              // the routed MLPs, summed by weight; ExpertsAttr
-	LayerNorm            // (x - mean) / deviation along the last dimension, weighted and biased or not; NormAttr
-	L2Norm               // x / |x| along the last dimension; NormAttr
-	Concat               // two nodes, side by side along the last dimension
-	Slice                // part of the last dimension; SliceAttr
-	EmbedPos             // rows of a weight by position
-	ScalePos             // by a factor of the position; ScalePosAttr
-	Pool                 // one row of all rows of a sequence, for each wanted row; PoolAttr
-	HeadLinear           // x·Wᵀ of each head, with a matrix of its own
-	Conv                 // causal convolution of each channel over its last inputs; has a State
-	SSMScan              // Mamba 2's selective scan; has a State
-	DeltaScan            // the gated delta rule's scan; has a State
+	Embed       Op = iota // rows of a weight by token id, scaled; EmbedAttr
+	Linear                // x·Wᵀ
+	RMSNorm               // x / rms(x) along the last dimension, weighted or not; NormAttr
+	RoPE                  // rotary position embedding; RoPEAttr
+	StoreKV               // keys and values into the step's pages; *KV
+	Attention             // softmax(q·kᵀ·scale)·v over the stored pages; AttentionAttr
+	Add                   // of two nodes, or of a node and a weight
+	Mul                   // likewise
+	Scale                 // by a constant; ScaleAttr
+	GLU                   // act(gate)·up; ActAttr
+	Act                   // activation alone; ActAttr
+	Softcap               // c·tanh(x/c); ScaleAttr
+	Rows                  // the rows with wanted logits
+	View                  // part of each row under another shape, no copy; ViewAttr
+	Route                 // the k best experts of each row by its scores: pairs of index and weight; RouteAttr
+	Experts               // the routed MLPs, summed by weight; ExpertsAttr
+	LayerNorm             // (x - mean) / deviation along the last dimension, weighted and biased or not; NormAttr
+	L2Norm                // x / |x| along the last dimension; NormAttr
+	Concat                // two nodes, side by side along the last dimension
+	Slice                 // part of the last dimension; SliceAttr
+	EmbedPos              // rows of a weight by position
+	ScalePos              // by a factor of the position; ScalePosAttr
+	Pool                  // one row of several rows of a sequence, for each wanted row; PoolAttr
+	HeadLinear            // x·Wᵀ of each head, with a matrix of its own
+	Conv                  // causal convolution of each channel over its last inputs; has a State
+	SSMScan               // Mamba 2's selective scan; has a State
+	DeltaScan             // the gated delta rule's scan; has a State
+	Patches               // the rows of a step's embeddings
+	Interpolate           // shares of rows of a weight by a row's place in its picture; PlaceAttr
+	Clamp                 // between two numbers, weights
 	numOps
 )
 
 var opNames = [numOps]string{"embed", "linear", "rms_norm", "rope", "store_kv", "attention", "add", "mul",
 	"scale", "glu", "act", "softcap", "rows", "view", "route", "experts", "layer_norm", "l2_norm", "concat", "slice",
-	"embed_pos", "scale_pos", "pool", "head_linear", "conv", "ssm_scan", "delta_scan"}
+	"embed_pos", "scale_pos", "pool", "head_linear", "conv", "ssm_scan", "delta_scan", "patches",
+	"interpolate", "clamp"}
 
 func (o Op) String() string {
 	if o < numOps {
@@ -204,11 +209,11 @@ func (g *Graph) States() []*State {
 	return states
 }
 
-// KVs lists the stores in the order of their first writes.
+// KVs lists the stores, each once, in the order of their first writes.
 func (g *Graph) KVs() []*KV {
 	var kvs []*KV
 	for _, n := range g.Nodes {
-		if n.Op == StoreKV {
+		if n.Op == StoreKV && !slices.Contains(kvs, n.Attr.(*KV)) {
 			kvs = append(kvs, n.Attr.(*KV))
 		}
 	}

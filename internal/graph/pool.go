@@ -1,28 +1,51 @@
 package graph
 
-import "github.com/karat-run/karat/internal/tensor"
+import (
+	"github.com/karat-run/karat/internal/tensor"
+)
 
-// Pooling is the choice of the row standing for a sequence.
+// Pooling is the way of making one row of several.
 type Pooling uint8
 
 const (
-	Mean  Pooling = iota // the mean of all rows
-	First                // the row at position 0, BERT's [CLS]
+	Mean   Pooling = iota // the mean of all rows
+	First                 // the first row: of a sequence, BERT's [CLS]
+	Joined                // rows side by side: [count, features]
+	Woven                 // each feature of all rows side by side: [features, count]
 )
 
-func (p Pooling) String() string { return [...]string{"mean", "first"}[p] }
+func (p Pooling) String() string { return [...]string{"mean", "first", "joined", "woven"}[p] }
 
 // PoolAttr is the way of pooling rows.
-type PoolAttr struct{ Pooling Pooling }
+type PoolAttr struct {
+	Pooling Pooling
+	Count   int // of rows pooled into a wanted row, which is the last; 0 for all rows of the sequence
+}
 
 // String returns the attribute in Print's form.
-func (a PoolAttr) String() string { return "pooling=" + a.Pooling.String() }
+func (a PoolAttr) String() string { return "pooling=" + a.Pooling.String() + set("count", a.Count) }
 
 // Pool makes one row of all rows of a sequence. Pool takes the place of Outputs: the result has a row for each wanted
 // row, each the last of its sequence. All of the sequence's rows must be in the step, from position 0 on, or the step
 // fails: an encoder's prompt is not cut. (For the last row alone Outputs is enough.)
 func (b Builder) Pool(p Pooling, x *Node) *Node {
-	return b.add(&Node{Op: Pool, Shape: x.Shape, In: []*Node{x}, Attr: PoolAttr{p}})
+	return b.add(&Node{Op: Pool, Shape: x.Shape, In: []*Node{x}, Attr: PoolAttr{Pooling: p}})
+}
+
+// Fold makes one row of each wanted row and the rows before, count in all, of one sequence. A step wants the last of
+// each run of count rows: a picture's patches become fewer.
+func (b Builder) Fold(p Pooling, count int, x *Node) *Node {
+	shape := x.Shape
+	if p == Joined || p == Woven {
+		shape = tensor.Shape{count * x.Shape.Size()}
+	}
+	n := b.add(&Node{Op: Pool, Name: join(b.gguf, "fold"), Shape: shape, In: []*Node{x},
+		Attr: PoolAttr{Pooling: p, Count: count}})
+	if count < 1 || count > 1<<10 {
+		n.Shape = x.Shape
+		b.errorf(n, "%d rows become a row", count)
+	}
+	return n
 }
 
 // HeadLinear multiplies each head of x {heads, in} by the transpose of its own matrix of w [heads, out, in]: {heads,

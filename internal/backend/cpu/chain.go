@@ -22,7 +22,8 @@ func chains(n *graph.Node) bool {
 	switch n.Op {
 	case graph.Embed, graph.RMSNorm, graph.Add, graph.Mul, graph.Scale, graph.Softcap, graph.GLU, graph.Act, graph.RoPE,
 		graph.StoreKV,
-		graph.LayerNorm, graph.L2Norm, graph.Concat, graph.Slice, graph.EmbedPos, graph.ScalePos:
+		graph.LayerNorm, graph.L2Norm, graph.Concat, graph.Slice, graph.EmbedPos, graph.ScalePos,
+		graph.Patches, graph.Interpolate, graph.Clamp:
 		return true
 	}
 	return false

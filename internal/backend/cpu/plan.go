@@ -138,6 +138,11 @@ func (p *planner) kernel(n *graph.Node, out []float32, in [][]float32) (func() e
 		return func() error { return poolRows(e, n, out, in[0]) }, nil
 	case graph.EmbedPos:
 		return p.link(n, nil, e.embedPos(n, out)), nil
+	case graph.Patches:
+		return p.link(n, nil, e.patches(n, out)), nil
+	case graph.Interpolate:
+		before, body := e.interpolate(n, out)
+		return p.link(n, before, body), nil
 	case graph.ScalePos:
 		return p.link(n, nil, e.scalePos(n, out, in[0])), nil
 	case graph.Concat:

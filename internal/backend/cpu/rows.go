@@ -34,6 +34,8 @@ func rowKernel(n *graph.Node) (rowFunc, error) {
 		return func(dst, x, _ []float32) { simd.Softcap(dst, x, c) }, nil
 	case graph.GLU:
 		return gluKernel(n), nil
+	case graph.Clamp:
+		return clampKernel(n)
 	case graph.Act:
 		c := curves[n.Attr.(graph.ActAttr).Act]
 		return func(dst, x, _ []float32) { c.Apply(dst, x) }, nil
@@ -229,6 +231,58 @@ func (e *executable) scalePos(n *graph.Node, out, x []float32) func(from, to int
 		for t := from; t < to; t++ {
 			by := rope.Temperature(int(e.rowsOf(n).Pos[t]), a.Beta, a.Every, a.Shift)
 			simd.Scale(out[t*d:(t+1)*d], x[t*d:(t+1)*d], float32(by))
+		}
+		return nil
+	}
+}
+
+// clampKernel keeps values between two weights of one element.
+func clampKernel(n *graph.Node) (rowFunc, error) {
+	low, err := vector(n.W[0])
+	if err != nil {
+		return nil, err
+	}
+	high, err := vector(n.W[1])
+	return func(dst, x, _ []float32) {
+		for i, v := range x {
+			dst[i] = min(max(v, low[0]), high[0])
+		}
+	}, err
+}
+
+// patches copies the step's embeddings.
+func (e *executable) patches(n *graph.Node, out []float32) func(from, to int) error {
+	d := n.Shape.Size()
+	return func(from, to int) error {
+		for t := from; t < to; t++ {
+			copy(out[t*d:(t+1)*d], e.step.Embeddings[t])
+		}
+		return nil
+	}
+}
+
+// interpolate adds shares of rows of a table, in order.
+func (e *executable) interpolate(n *graph.Node, out []float32) (before func() error, body func(from, to int) error) {
+	a, d, w := n.Attr.(graph.PlaceAttr), n.Shape.Size(), n.W[0]
+	var grids []graph.Grid
+	before = func() (err error) {
+		grids, err = e.step.Grids(a)
+		return err
+	}
+	return before, func(from, to int) error {
+		var shares []graph.Share
+		row := make([]float32, d)
+		for t := from; t < to; t++ {
+			p, y := e.step.Parts[t], out[t*d:(t+1)*d]
+			clear(y)
+			shares = a.Shares(shares[:0], int(p[1]), int(p[2]), grids[t])
+			for _, share := range shares {
+				if err := quant.Dequantize(w.DType, row, w.Row(share.Row)); err != nil {
+					return err
+				}
+				simd.Scale(row, row, float32(share.Weight))
+				simd.Add(y, y, row)
+			}
 		}
 		return nil
 	}

@@ -246,25 +246,29 @@ func (x *scanning) delta(worker, from, to int) error {
 	return nil
 }
 
-// poolRows makes a row for each wanted sequence.
+// poolRows makes a row of several rows.
 func poolRows(e *executable, n *graph.Node, out, x []float32) error {
-	first, err := e.step.Pooled()
+	a := n.Attr.(graph.PoolAttr)
+	first, err := e.step.Pooled(a)
 	if err != nil {
 		return err
 	}
-	d := n.Shape.Size()
+	d, size := n.In[0].Shape.Size(), n.Shape.Size()
 	for i, f := range first {
-		y := out[i*d : (i+1)*d]
-		copy(y, x[int(f)*d:])
-		if n.Attr.(graph.PoolAttr).Pooling != graph.Mean {
-			continue
-		}
-		last := int(e.step.Outputs[i])
-		for r := int(f) + 1; r <= last; r++ {
-			simd.Add(y, y, x[r*d:(r+1)*d])
-		}
-		for j := range y {
-			y[j] /= float32(last + 1 - int(f))
+		y, rows := out[i*size:(i+1)*size], x[int(f)*d:(int(e.step.Outputs[i])+1)*d]
+		copy(y, rows)
+		switch a.Pooling {
+		case graph.Mean:
+			for r := d; r < len(rows); r += d {
+				simd.Add(y, y, rows[r:r+d])
+			}
+			for j := range y {
+				y[j] /= float32(len(rows) / d)
+			}
+		case graph.Woven:
+			for j, v := range rows {
+				y[j%d*a.Count+j/d] = v
+			}
 		}
 	}
 	return nil

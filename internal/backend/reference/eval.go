@@ -36,31 +36,30 @@ func (e Edits) And(o Edits) Edits {
 // Model computes the values of a graph. A Model is not for several goroutines.
 type Model struct {
 	g       *graph.Graph
-	stores  map[*graph.KV]*graph.Node
-	weights map[*graph.Weight]matrix // dequantized weights in memory
-	recent  []*graph.Weight          // the same, the longest kept in front
-	kept    int                      // values in memory
-	threads int                      // of a product; 0 is GOMAXPROCS
+	stores  map[*graph.Node]*graph.Node // by attention: the last writer of its store before
+	weights map[*graph.Weight]matrix    // dequantized weights in memory
+	recent  []*graph.Weight             // the same, the longest kept in front
+	kept    int                         // values in memory
+	threads int                         // of a product; 0 is GOMAXPROCS
 }
 
 // Of returns the model of a graph.
 func Of(g *graph.Graph) *Model {
-	m := &Model{g: g, stores: map[*graph.KV]*graph.Node{}, weights: map[*graph.Weight]matrix{}}
+	m := &Model{g: g, stores: map[*graph.Node]*graph.Node{}, weights: map[*graph.Weight]matrix{}}
+	writers := map[*graph.KV]*graph.Node{}
 	for _, n := range g.Nodes {
-		if n.Op == graph.StoreKV {
-			m.stores[n.Attr.(*graph.KV)] = n
+		switch a := n.Attr.(type) {
+		case *graph.KV:
+			writers[a] = n
+		case graph.AttentionAttr:
+			m.stores[n] = writers[a.KV]
 		}
 	}
 	return m
 }
 
 // Store returns where attention n reads keys and values, unless edited; nil for other nodes.
-func (m *Model) Store(n *graph.Node) *graph.Node {
-	if a, ok := n.Attr.(graph.AttentionAttr); ok {
-		return m.stores[a.KV]
-	}
-	return nil
-}
+func (m *Model) Store(n *graph.Node) *graph.Node { return m.stores[n] }
 
 // Eval computes values for a prompt. An Eval is not for several goroutines.
 type Eval struct {

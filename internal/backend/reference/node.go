@@ -40,7 +40,7 @@ func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 		return s.embed(e, ids)
 	case graph.EmbedPos:
 		return s.positions(e, rows)
-	case graph.StoreKV:
+	case graph.StoreKV, graph.Patches, graph.Interpolate:
 		return nil, errNoInput
 	case graph.Attention:
 		return s.Attend(e, rows)
@@ -111,6 +111,8 @@ func (s *Spec) elementwise(e *Eval, in [][]float64, rows []int) ([]float64, erro
 		return s.gated(e, in), nil
 	case graph.ScalePos:
 		return s.scalePos(x, rows), nil
+	case graph.Clamp:
+		return s.clamp(e, x)
 	case graph.L2Norm:
 		return s.l2Norm(e, x), nil
 	case graph.Scale:

@@ -197,6 +197,21 @@ func (n *Numerics) mean(rows []float64, d int) []float64 {
 	return sum
 }
 
+// pooled makes one row of rows of d elements, and may write to rows.
+func (n *Numerics) pooled(p graph.Pooling, rows []float64, d int) []float64 {
+	switch count := len(rows) / d; p {
+	case graph.Mean:
+		return n.mean(rows, d)
+	case graph.Woven:
+		y := make([]float64, len(rows))
+		for i, v := range rows {
+			y[i%d*count+i/d] = v
+		}
+		return y
+	}
+	return rows
+}
+
 // dot returns the product of two rows.
 func (n *Numerics) dot(a, b []float64) float64 {
 	var y [1]float64

@@ -63,20 +63,27 @@ func (s *Spec) scan(e *Eval, rows []int) ([]float64, error) {
 	return y, nil
 }
 
-// pool returns, for each row, the mean of the rows up to it, or the first one.
+// pool returns, for each row, what Pool makes of the rows up to it: all, or as many as it counts.
 func (s *Spec) pool(e *Eval, rows []int) ([]float64, error) {
-	d := s.Node.Shape.Size()
-	y := make([]float64, 0, len(rows)*d)
+	d := s.In[0].Shape.Size()
+	y := make([]float64, 0, len(rows)*s.Node.Shape.Size())
 	for _, r := range rows {
-		upTo := []int{0}
-		for i := 1; i <= r && s.Pooling == graph.Mean; i++ {
+		first := 0
+		if s.Count > 0 {
+			first = max(0, r-s.Count+1)
+		}
+		upTo := []int{first}
+		for i := first + 1; i <= r && s.Pooling != graph.First; i++ {
 			upTo = append(upTo, i)
 		}
 		x, err := e.Value(s.In[0], upTo)
 		if err != nil {
 			return nil, err
 		}
-		y = append(y, e.num.mean(x, d)...)
+		if x = e.num.pooled(s.Pooling, x, d); len(x) != s.Node.Shape.Size() {
+			return nil, errNoInput
+		}
+		y = append(y, x...)
 	}
 	e.num.store(y)
 	return y, nil

@@ -25,6 +25,7 @@ type Spec struct {
 	Eps, Offset float64       // numbers of norms
 	KeepMean    bool          // whether LayerNorm subtracts no mean
 	Pooling     graph.Pooling // rule of Pool
+	Count       int           // rows of a Pool; 0 for all
 	Act         func(float64) float64
 	Limits      graph.ActAttr // limits of gates, except the activation
 	// Seen returns the positions seen by the row at, among the positions from and to; nil for all.
@@ -87,7 +88,7 @@ type Attention struct {
 	Hides func(e *Eval, at, pos int) bool
 }
 
-func newSpec(n *graph.Node, stores map[*graph.KV]*graph.Node) *Spec {
+func newSpec(n *graph.Node, stores map[*graph.Node]*graph.Node) *Spec {
 	s := &Spec{Node: n, In: n.In, W: n.W, By: 1, Times: 1}
 	switch a := n.Attr.(type) {
 	case graph.EmbedAttr:
@@ -100,7 +101,7 @@ func newSpec(n *graph.Node, stores map[*graph.KV]*graph.Node) *Spec {
 	case graph.ScaleAttr:
 		s.By = a.By
 	case graph.PoolAttr:
-		s.Pooling = a.Pooling
+		s.Pooling, s.Count = a.Pooling, a.Count
 	case graph.ActAttr:
 		s.Act, s.Limits = Activation(a.Act), a
 	case graph.ExpertsAttr:
@@ -110,7 +111,7 @@ func newSpec(n *graph.Node, stores map[*graph.KV]*graph.Node) *Spec {
 		s.Route.Rule = a
 	case graph.AttentionAttr:
 		heads := n.In[0].Shape[0]
-		x := Attention{Store: stores[a.KV], Scale: a.Scale, Window: a.KV.Window, Cap: a.Cap,
+		x := Attention{Store: stores[n], Scale: a.Scale, Window: a.KV.Window, Cap: a.Cap,
 			Group: func(h int) int { return h * a.KV.Heads / heads }}
 		if a.KV.Chunked {
 			x.Chunk, x.Window = a.KV.Window, 0
@@ -366,4 +367,17 @@ func (s *Spec) l2Norm(e *Eval, x []float64) []float64 {
 		}
 	}
 	return y
+}
+
+// clamp returns x between the node's two numbers.
+func (s *Spec) clamp(e *Eval, x []float64) ([]float64, error) {
+	low, err := e.vector(s.W[0])
+	if err != nil {
+		return nil, err
+	}
+	high, err := e.vector(s.W[1])
+	if err != nil {
+		return nil, err
+	}
+	return apply(x, func(v float64) float64 { return math.Min(math.Max(v, low[0]), high[0]) }), nil
 }

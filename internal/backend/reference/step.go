@@ -27,6 +27,12 @@ func (x *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]flo
 		return y, err
 	case graph.EmbedPos:
 		return spec.positions(x.e, x.positions)
+	case graph.Patches:
+		y := make([]float64, len(s.Tokens)*n.Shape.Size())
+		x.replace(y, s.Embeddings)
+		return y, nil
+	case graph.Interpolate:
+		return x.interpolate(n, s)
 	case graph.StoreKV:
 		return nil, x.store(n.Attr.(*graph.KV), in, s)
 	case graph.Attention:
@@ -199,20 +205,45 @@ func (x *executable) attention(n *graph.Node, q []float64, s *backend.Step) ([]f
 	return y, nil
 }
 
-// pool makes a row of each wanted sequence.
-func (x *executable) pool(n *graph.Node, in []float64, s *backend.Step) ([]float64, error) {
-	first, err := s.Pooled()
+// interpolate adds shares of rows of a table by the rows' places.
+func (x *executable) interpolate(n *graph.Node, s *backend.Step) ([]float64, error) {
+	a, d := n.Attr.(graph.PlaceAttr), n.Shape.Size()
+	grids, err := s.Grids(a)
 	if err != nil {
 		return nil, err
 	}
-	d := n.Shape.Size()
-	y := make([]float64, 0, len(first)*d)
-	for i, f := range first {
-		last := f
-		if n.Attr.(graph.PoolAttr).Pooling == graph.Mean {
-			last = s.Outputs[i]
+	y := make([]float64, len(grids)*d)
+	var shares []graph.Share
+	for t, g := range grids {
+		shares = a.Shares(shares[:0], int(s.Parts[t][1]), int(s.Parts[t][2]), g)
+		for _, share := range shares {
+			row, err := Row(n.W[0], share.Row)
+			if err != nil {
+				return nil, err
+			}
+			for j, v := range row {
+				y[t*d+j] = x.e.num.round(y[t*d+j] + float64(share.Weight*v))
+			}
 		}
-		y = append(y, x.e.num.mean(slices.Clone(in[int(f)*d:int(last+1)*d]), d)...)
+	}
+	x.e.num.store(y)
+	return y, nil
+}
+
+// pool makes a row of each wanted sequence, or of each run of rows.
+func (x *executable) pool(n *graph.Node, in []float64, s *backend.Step) ([]float64, error) {
+	a, d := n.Attr.(graph.PoolAttr), n.In[0].Shape.Size()
+	first, err := s.Pooled(a)
+	if err != nil {
+		return nil, err
+	}
+	y := make([]float64, 0, len(first)*n.Shape.Size())
+	for i, f := range first {
+		last := s.Outputs[i]
+		if a.Pooling == graph.First {
+			last = f
+		}
+		y = append(y, x.e.num.pooled(a.Pooling, slices.Clone(in[int(f)*d:int(last+1)*d]), d)...)
 	}
 	x.e.num.store(y)
 	return y, nil

@@ -20,6 +20,7 @@ var lowerings = map[graph.Op]func(p *planner, l *lowered){
 	graph.GLU: lowerElements, graph.Act: lowerElements, graph.ScalePos: lowerScalePos,
 	graph.Rows: lowerPick, graph.View: lowerPick, graph.Concat: lowerConcat, graph.Slice: lowerSlice,
 	graph.Route: lowerRoute, graph.Experts: lowerExperts, graph.Pool: lowerPool,
+	graph.Patches: lowerPatches, graph.Interpolate: lowerInterpolate, graph.Clamp: lowerElements,
 	graph.Conv: lowerConv, graph.SSMScan: lowerScan, graph.DeltaScan: lowerScan,
 }
 
@@ -68,6 +69,8 @@ func lowerElements(p *planner, l *lowered) {
 	}
 	v := variant{"Is": is}
 	switch {
+	case n.Op == graph.Clamp:
+		v["Binary"], v["Is"], bindings = true, "min(max(a, y[0]), y[1])", append(bindings, p.vector(n.W...))
 	case len(n.In) > 1:
 		v["Binary"], bindings = true, append(bindings, p.values[n.In[1]])
 	case len(n.W) > 0:
@@ -158,6 +161,33 @@ func lowerEmbedPos(p *planner, l *lowered) {
 	check(readable(n))
 }
 
+// lowerPatches lowers Patches, a step's input, which is written as rows in place of tokens are.
+func lowerPatches(*planner, *lowered) {}
+
+// lowerInterpolate lowers an Interpolate: the host writes its rows.
+func lowerInterpolate(p *planner, l *lowered) {
+	n, a := l.node, l.node.Attr.(graph.PlaceAttr)
+	l.given = &given{p.values[n], 0, n.Shape.Size(), l.extent, func(s *backend.Step, to []byte) error {
+		grids, err := s.Grids(a)
+		if err != nil {
+			return err
+		}
+		return deal(to, n, len(grids), func(t int, row, sum []float32) error {
+			clear(sum)
+			for _, share := range a.Shares(nil, int(s.Parts[t][1]), int(s.Parts[t][2]), grids[t]) {
+				if err := lookUp(row, n.W[0], share.Row); err != nil {
+					return err
+				}
+				for i, x := range row {
+					sum[i] += float32(float32(share.Weight) * x)
+				}
+			}
+			return nil
+		})
+	}}
+	check(readable(n))
+}
+
 // lowerScalePos lowers a ScalePos: the host writes the factors of rows.
 func lowerScalePos(p *planner, l *lowered) {
 	n, a := l.node, l.node.Attr.(graph.ScalePosAttr)
@@ -172,20 +202,21 @@ func lowerScalePos(p *planner, l *lowered) {
 	p.add(l, "factor", nil, params{"size": size}, elements(size), p.values[n], p.values[n.In[0]], by)
 }
 
-// lowerPool lowers a Pool: the host writes the rows of each sequence.
+// lowerPool lowers a Pool: the host writes the first and the last row of each pool.
 func lowerPool(p *planner, l *lowered) {
-	n := l.node
+	n, a := l.node, l.node.Attr.(graph.PoolAttr)
 	spans := must(p.b.memory.empty("spans", 8*p.most(n)))
 	l.given = &given{spans, 0, 2, every, func(s *backend.Step, to []byte) error {
-		first, err := s.Pooled()
+		first, err := s.Pooled(a)
 		for i, f := range first {
 			binary.LittleEndian.PutUint32(to[8*i:], uint32(f))
 			binary.LittleEndian.PutUint32(to[8*i+4:], uint32(s.Outputs[i]))
 		}
 		return err
 	}}
-	v := variant{"Mean": n.Attr.(graph.PoolAttr).Pooling == graph.Mean}
-	p.add(l, "pool", v, params{"size": n.Shape.Size()}, elements(n.Shape.Size()), p.values[n], p.values[n.In[0]], spans)
+	v := variant{"Mean": a.Pooling == graph.Mean, "Woven": a.Pooling == graph.Woven}
+	numbers := params{"size": n.Shape.Size(), "width": n.In[0].Shape.Size(), "count": a.Count}
+	p.add(l, "pool", v, numbers, elements(n.Shape.Size()), p.values[n], p.values[n.In[0]], spans)
 }
 
 // lowerConv lowers a Conv. An invocation takes a channel through all rows.

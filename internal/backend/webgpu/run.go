@@ -323,38 +323,47 @@ func (e *plan) held(d *dispatch, c *cache) (gpu.Group, error) {
 	return g, nil
 }
 
-// readable returns an error if the weight of an Embed node cannot be read.
+// readable returns an error if the weight of a node, a table, cannot be read.
 func readable(n *graph.Node) error {
-	w := n.W[0]
-	row, err := w.Part(0, 1)
+	return lookUp(make([]float32, n.W[0].Shape.Last()), n.W[0], 0)
+}
+
+// lookUp reads a row of a table.
+func lookUp(row []float32, w *graph.Weight, at int) error {
+	part, err := w.Part(at, at+1)
 	if err != nil {
 		return err
 	}
-	return quant.Dequantize(w.DType, make([]float32, w.Shape.Last()), row.Row(0))
+	return quant.Dequantize(w.DType, row, part.Row(0))
 }
 
-// embeddings fills to, perhaps memory slow to read, with rows of the weight of n, an Embed or EmbedPos node, as
-// float32. Many rows are dealt to the processors in small pieces, since some processors may be late.
+// embeddings fills to with rows of the weight of n, an Embed or EmbedPos node.
 func embeddings(to []byte, n *graph.Node, ids []int32, scale float32) error {
-	d, w := n.Shape.Size(), n.W[0]
-	rows := floatsIn(to)
-	cuts := min(4*runtime.GOMAXPROCS(0), (len(ids)+15)/16)
+	return deal(to, n, len(ids), func(t int, _, row []float32) error {
+		if err := lookUp(row, n.W[0], int(ids[t])); err != nil {
+			return err
+		}
+		for i := range row {
+			row[i] *= scale
+		}
+		return nil
+	})
+}
+
+// deal fills to, perhaps memory slow to read, with rows of n made by fill, which may also write to a row of its own.
+// Many rows are dealt to the processors in small pieces, since some processors may be late.
+func deal(to []byte, n *graph.Node, count int, fill func(t int, spare, row []float32) error) error {
+	d, rows := n.Shape.Size(), floatsIn(to)
+	cuts := min(4*runtime.GOMAXPROCS(0), (count+15)/16)
 	errs := make([]error, cuts)
 	var wg sync.WaitGroup
 	for c := range cuts {
 		wg.Go(func() {
-			row := make([]float32, d)
+			spare, row := make([]float32, d), make([]float32, d)
 			errs[c] = mmap.Guard(func() error {
-				for t := len(ids) * c / cuts; t < len(ids)*(c+1)/cuts; t++ {
-					part, err := w.Part(int(ids[t]), int(ids[t])+1)
-					if err != nil {
+				for t := count * c / cuts; t < count*(c+1)/cuts; t++ {
+					if err := fill(t, spare, row); err != nil {
 						return err
-					}
-					if err := quant.Dequantize(w.DType, row, part.Row(0)); err != nil {
-						return err
-					}
-					for i := range row {
-						row[i] *= scale
 					}
 					copy(rows[t*d:], row)
 				}

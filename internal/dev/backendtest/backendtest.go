@@ -3,7 +3,7 @@
 // ref, which is the operations' meaning.
 //
 // Files, users before the used: backendtest.go, value.go, special.go, attribute.go, adapter.go, hook.go,
-// decoder.go, operation.go, part.go, row.go, scan.go, sequence.go, step.go, sketch.go, machine.go, weight.go.
+// decoder.go, operation.go, part.go, patch.go, row.go, scan.go, sequence.go, step.go, sketch.go, machine.go, weight.go.
 package backendtest
 
 import (
@@ -30,6 +30,7 @@ func Run(t *testing.T, open func() backend.Backend, tol Tolerances) {
 	t.Run("positions", s.pastTable)
 	t.Run("states", s.states)
 	t.Run("pools", s.pools)
+	t.Run("pictures", s.pictures)
 	t.Run("route", s.routes)
 	t.Run("wild", s.wild)
 	t.Run("rows", s.outputs)

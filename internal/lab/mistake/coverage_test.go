@@ -21,7 +21,7 @@ var attributes = map[string]string{
 	"RouteAttr.Weigh": "router_softmax", "RouteAttr.Normalize": "router_norm", "RouteAttr.Eps": "router_eps", "RouteAttr.Factor": "router_factor", "RouteAttr.Biased": "router_bias",
 	"RouteAttr.Groups": "router_groups", "RouteAttr.Kept": "router_groups", "RouteAttr.Best": "router_groups",
 	"ExpertsAttr.ActAttr": "activation", "ExpertsAttr.Form": "gate_up_layout", "ExpertsAttr.Biased": "bias_missing", "ExpertsAttr.OnInput": "expert_input",
-	"PoolAttr.Pooling": "pooling", "SliceAttr.Offset": "slice_part", "ScalePosAttr.Beta": "position_scale", "ScalePosAttr.Every": "position_scale", "ScalePosAttr.Shift": "position_scale",
+	"PoolAttr.Pooling": "pooling", "PoolAttr.Count": "pooling", "SliceAttr.Offset": "slice_part", "ScalePosAttr.Beta": "position_scale", "ScalePosAttr.Every": "position_scale", "ScalePosAttr.Shift": "position_scale",
 }
 
 // TestAttributes wants a fault, and a cause of its name, for each attribute of the graph's operations.

@@ -268,10 +268,13 @@ func neighbour(p *Proposer, n *graph.Node) []*Hypothesis {
 	return nil
 }
 
-// otherPoolings lists the other way to make one row of a text's rows.
+// otherPoolings lists the other way to make one row of several.
 func otherPoolings(_ *Proposer, n *graph.Node) []*Hypothesis {
 	right := n.Attr.(graph.PoolAttr).Pooling
 	other := graph.Mean + graph.First - right
+	if right > graph.First {
+		other = graph.Joined + graph.Woven - right
+	}
 	return []*Hypothesis{edit(n, "gives the "+other.String()+", not the "+right.String(), detail{},
 		func(s *reference.Spec) { s.Pooling = other })}
 }

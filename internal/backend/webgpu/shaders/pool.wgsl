@@ -1,6 +1,8 @@
-// pool makes one row of a sequence's: {{if .Mean}}their mean{{else}}the first{{end}}. Pool.
+// pool makes one row of several: {{if .Mean}}their mean{{else if .Woven}}each feature of all{{else}}the first, or all{{end}}. Pool.
 struct Params {
 	size: u32, // of a row
+	width: u32, // of a row of x
+	count: u32, // rows woven
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
@@ -17,7 +19,10 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	}
 	let span = spans[i / p.size];
 	let j = i % p.size;
-	var y = x[span.x * p.size + j];
+{{- if .Woven}}
+	out[i] = x[(span.x + j % p.count) * p.width + j / p.count];
+{{- else}}
+	var y = x[span.x * p.width + j];
 {{- if .Mean}}
 	for (var r = span.x + 1u; r <= span.y; r++) {
 		y += x[r * p.size + j];
@@ -25,4 +30,5 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	y /= f32(span.y - span.x + 1u);
 {{- end}}
 	out[i] = y;
+{{- end}}
 }
