@@ -190,6 +190,9 @@ type Step struct {
 	// is Pos alone. Nil: all parts are Pos, as for text.
 	Parts [][3]int32
 
+	// Groups are the groups of the rows, for attention that is Grouped; nil: no row is in a group.
+	Groups []Group
+
 	// Values are wanted values of nodes in Options.Keep. With NoLogits the nodes needed for logits alone are not
 	// computed, and Run returns none.
 	Values   []Value
@@ -200,6 +203,23 @@ type Step struct {
 	// Numbers left unchanged by the tap keep their bits, also in a backend with more bits than float32.
 	Watch func(*graph.Node) bool
 	Write bool
+}
+
+// Group is the positions First to End-1 of a sequence, all rows of one step; End is 0 for none.
+type Group struct{ First, End int32 }
+
+// Range returns the first and the last position seen by a row in an attention.
+func (s *Step) Range(a graph.AttentionAttr, row int) (first, last int) {
+	pos := int(s.Pos[row])
+	first, last = a.KV.Oldest(pos), a.Newest(pos, s.Seqs[row].Len())
+	if !a.Grouped || s.Groups == nil || s.Groups[row].End == 0 {
+		return first, last
+	}
+	g := s.Groups[row]
+	if last = int(g.End) - 1; a.Bidirectional {
+		first = int(g.First)
+	}
+	return first, last
 }
 
 // Sees reports whether the tap of s sees a wanted node.
@@ -259,6 +279,9 @@ func (s *Step) Wanted() *Step {
 		if s.Parts != nil {
 			w.Parts = append(w.Parts, s.Parts[r])
 		}
+		if s.Groups != nil {
+			w.Groups = append(w.Groups, s.Groups[r])
+		}
 	}
 	return w
 }
@@ -297,9 +320,31 @@ func (s *Step) Check(rows, vocab int) error {
 			return fmt.Errorf("position %d at row %d follows %d", s.Pos[i], i, s.Pos[i-1])
 		}
 	}
+	if err := s.checkGroups(); err != nil {
+		return err
+	}
 	for i, o := range s.Outputs {
 		if o < 0 || int(o) >= t || i > 0 && o <= s.Outputs[i-1] {
 			return fmt.Errorf("output rows %v of %d", s.Outputs, t)
+		}
+	}
+	return nil
+}
+
+// checkGroups returns an error unless s has all rows of its groups.
+func (s *Step) checkGroups() error {
+	if s.Groups != nil && len(s.Groups) != len(s.Tokens) {
+		return fmt.Errorf("step of %d tokens has the groups of %d rows", len(s.Tokens), len(s.Groups))
+	}
+	for i, g := range s.Groups {
+		if g == (Group{}) {
+			continue
+		}
+		from, to := i+int(g.First-s.Pos[i]), i+int(g.End-1-s.Pos[i])
+		if g.First < 0 || from < 0 || from > i || to < i || to >= len(s.Seqs) ||
+			s.Seqs[from] != s.Seqs[i] || s.Seqs[to] != s.Seqs[i] || s.Groups[from] != g || s.Groups[to] != g {
+			return fmt.Errorf("a group of positions %d to %d at row %d, position %d: a group is in one step", g.First,
+				g.End-1, i, s.Pos[i])
 		}
 	}
 	return nil

@@ -39,6 +39,11 @@ type (
 		// Bidirectional queries also see later positions of their sequence: all of them, or as many as before. A step
 		// then has all rows of a sequence.
 		Bidirectional bool
+
+		// Grouped queries of a row in a group also see later positions of the group, as of an image in a text; with
+		// Bidirectional, the positions of the group alone. A step says which rows are in groups, and has all rows of a
+		// group.
+		Grouped bool
 	}
 
 	// ActAttr is an activation; in a GLU and in Experts also the operations on gate and up before: act(alpha·min(gate,
@@ -151,7 +156,15 @@ func (g *Graph) Bidirectional() bool {
 	})
 }
 
-// Newest returns the last position seen by a query at pos in a sequence of length.
+// Grouped reports whether queries of g see later positions of their group.
+func (g *Graph) Grouped() bool {
+	return slices.ContainsFunc(g.Nodes, func(n *Node) bool {
+		a, ok := n.Attr.(AttentionAttr)
+		return ok && a.Grouped
+	})
+}
+
+// Newest returns the last position seen by a query at pos, without a group, in a sequence of length.
 func (a AttentionAttr) Newest(pos, length int) int {
 	switch {
 	case !a.Bidirectional:

@@ -241,8 +241,9 @@ func (b Builder) AttentionWith(q *Node, a AttentionAttr, sinks *Weight) *Node {
 	if kv.Heads <= 0 || heads%kv.Heads != 0 || q.Shape.Last() != kv.Dim {
 		b.errorf(n, "query heads %v against %d key and value heads of %d", []int(q.Shape), kv.Heads, kv.Dim)
 	}
-	if !(a.Cap >= 0 && a.Cap <= 1e30) || a.Bidirectional && kv.Chunked {
-		b.errorf(n, "a cap of %v, bidirectional %v, chunked %v", a.Cap, a.Bidirectional, kv.Chunked)
+	if !(a.Cap >= 0 && a.Cap <= 1e30) || (a.Bidirectional || a.Grouped) && kv.Chunked {
+		b.errorf(n, "a cap of %v, bidirectional %v, grouped %v, chunked %v", a.Cap, a.Bidirectional, a.Grouped,
+			kv.Chunked)
 	}
 	return n
 }

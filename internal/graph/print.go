@@ -45,7 +45,8 @@ func attributes(attr any) string {
 	case *KV:
 		return " " + a.String()
 	case AttentionAttr:
-		return fmt.Sprintf(" %v scale=%.7g", a.KV, a.Scale) + set("cap", a.Cap) + flag("bidirectional", a.Bidirectional)
+		return fmt.Sprintf(" %v scale=%.7g", a.KV, a.Scale) + set("cap", a.Cap) +
+			flag("bidirectional", a.Bidirectional) + flag("grouped", a.Grouped)
 	case ScaleAttr:
 		return fmt.Sprintf(" by=%.7g", a.By)
 	case ActAttr:

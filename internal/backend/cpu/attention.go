@@ -199,7 +199,8 @@ func (c *cut) addRange(d *desk, s *backend.Step, p piece, r int) {
 		var whole, older bool
 		for t := p.from; t < p.to; t++ {
 			pos := int(s.Pos[t])
-			span := simd.Span{From: max(0, kvs.Oldest(pos)-page), To: min(kv.PageSize, c.end(s, t)-page)}
+			oldest, newest := s.Range(c.attr, t)
+			span := simd.Span{From: max(0, oldest-page), To: min(kv.PageSize, newest+1-page)}
 			var none simd.Span
 			if form.isOlder(page/kv.PageSize, pos) {
 				span, none, older = none, span, true
@@ -218,11 +219,6 @@ func (c *cut) addRange(d *desk, s *backend.Step, p piece, r int) {
 			d.AddNarrow(cache.older(kvs, seq, page, p.kv), d.older, c.scale)
 		}
 	}
-}
-
-// end returns the position after the last one seen by row t.
-func (c *cut) end(s *backend.Step, t int) int {
-	return c.attr.Newest(int(s.Pos[t]), s.Seqs[t].Len()) + 1
 }
 
 // rope turns the heads of each row of x by the table's angles at its position.

@@ -57,10 +57,11 @@ func (c *cut) make(s *backend.Step, threads int) {
 	c.blocks = c.blocks[:0]
 	for t, seq := range s.Seqs {
 		if n := len(c.blocks); n == 0 || seq != s.Seqs[c.blocks[n-1].from] || t-c.blocks[n-1].from == most {
-			c.blocks = append(c.blocks, block{from: t, oldest: c.store.Oldest(int(s.Pos[t]))})
+			c.blocks = append(c.blocks, block{from: t, oldest: int(s.Pos[t])})
 		}
 		b := &c.blocks[len(c.blocks)-1]
-		b.to, b.end = t+1, c.end(s, t)
+		first, last := s.Range(c.attr, t)
+		b.to, b.oldest, b.end = t+1, min(b.oldest, first), max(b.end, last+1)
 	}
 	all, kept := 0, 0 // ranges of a head, and numbers of all parts
 	for i := range c.blocks {

@@ -24,7 +24,8 @@ func TestCut(t *testing.T) {
 			}
 			s.Pos, s.Seqs = append(s.Pos, int32(c.pos+i)), append(s.Seqs, seq)
 		}
-		x := cut{heads: c.heads, store: &graph.KV{Heads: c.kvs, Dim: 2, Window: c.window}}
+		store := &graph.KV{Heads: c.kvs, Dim: 2, Window: c.window}
+		x := cut{heads: c.heads, store: store, attr: graph.AttentionAttr{KV: store}}
 		var kept []float32
 		x.make(s, c.threads)
 		x.makeParts(&kept)

@@ -21,7 +21,8 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 	}
 	last := 0
 	for _, r := range rows {
-		last = max(last, r, min(r+set.Ahead, len(e.ids)-1))
+		_, newest := set.sight(e, r, len(e.ids)-1)
+		last = max(last, r, newest)
 	}
 	all := make([]int, last+1)
 	for i := range all {
@@ -129,18 +130,28 @@ func (k *headKeys) scores(p, q []float64, g, from int) {
 
 // seen returns the positions from and to for the query at r, up to last.
 func (s *Spec) seen(e *Eval, r, last int) (from, to int) {
-	set := &s.Attention
-	from, to = 0, min(r+set.Ahead, last)
-	if set.Window > 0 {
-		from = max(0, r-set.Window+1)
-	}
-	if set.Chunk > 0 {
-		from = r - r%set.Chunk
-	}
+	from, to = s.Attention.sight(e, r, last)
 	if s.Seen != nil {
 		from, to = s.Seen(e, r, from, to)
 	}
 	return from, max(to, from) // no query sees nothing
+}
+
+// sight returns the positions from and to for the query at r, up to last, without edits of them.
+func (s *Attention) sight(e *Eval, r, last int) (from, to int) {
+	from, to = 0, min(r+s.Ahead, last)
+	if s.Window > 0 {
+		from = max(0, r-s.Window+1)
+	}
+	if s.Chunk > 0 {
+		from = r - r%s.Chunk
+	}
+	if s.Grouped && r < len(e.groups) && e.groups[r].End > 0 {
+		if to = min(int(e.groups[r].End)-1, last); s.Apart {
+			from = int(e.groups[r].First)
+		}
+	}
+	return from, to
 }
 
 // latent returns the values among the elements of keys: the first, or the last.

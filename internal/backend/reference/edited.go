@@ -52,6 +52,9 @@ func (h *histories) step(s *backend.Step) (*Eval, []int, error) {
 		if s.Parts != nil {
 			e.parts = append(e.parts, s.Parts[i])
 		}
+		if g := append(e.groups, make([]backend.Group, rows[i]-len(e.groups))...); s.Groups != nil {
+			e.groups = append(g, s.Groups[i])
+		}
 		e.steps = append(e.steps, [2]int{first, first + len(s.Tokens) - 1})
 	}
 	return e, rows, nil

@@ -65,11 +65,12 @@ func (m *Model) Store(n *graph.Node) *graph.Node { return m.stores[n] }
 type Eval struct {
 	*Model
 	ids      []int32
-	parts    [][3]int32     // of positions; nil for text, with equal parts
-	routing  *Numerics      // rounding of Route; nil in an equation
-	expert   backend.Expert // observer of the experts' rows; nil for none
-	stepwise bool           // parts are of a step's rows, not of positions
-	steps    [][2]int       // first and last position of each position's step; nil if unknown
+	parts    [][3]int32      // of positions; nil for text, with equal parts
+	groups   []backend.Group // of positions; nil for none
+	routing  *Numerics       // rounding of Route; nil in an equation
+	expert   backend.Expert  // observer of the experts' rows; nil for none
+	stepwise bool            // parts are of a step's rows, not of positions
+	steps    [][2]int        // first and last position of each position's step; nil if unknown
 	known    map[*graph.Node]Known
 	edits    Edits
 	num      *Numerics

@@ -74,14 +74,16 @@ type Rope struct {
 type Attention struct {
 	Store  *graph.Node // keys and values
 	Scale  float64
-	Window int                    // positions seen by a query; 0 for all
-	Ahead  int                    // later positions seen by a query
-	Chunk  int                    // positions of a run, for queries that see a run; 0 for no runs
-	Tail   bool                   // whether values of a latent are the last elements of keys, not the first
-	Group  func(h int) int        // key and value head of a query's head
-	Cap    float64                // cap of scores; 0 for none
-	Sinks  *graph.Weight          // scores besides, by head; nil for none
-	Soft   func(scores []float64) // makes weights of scores; nil for softmax
+	Window int // positions seen by a query; 0 for all
+	Ahead  int // later positions seen by a query
+	// Grouped is whether a query sees the later positions of its group, Apart whether those of its group alone.
+	Grouped, Apart bool
+	Chunk          int                    // positions of a run, for queries that see a run; 0 for no runs
+	Tail           bool                   // whether values of a latent are the last elements of keys, not the first
+	Group          func(h int) int        // key and value head of a query's head
+	Cap            float64                // cap of scores; 0 for none
+	Sinks          *graph.Weight          // scores besides, by head; nil for none
+	Soft           func(scores []float64) // makes weights of scores; nil for softmax
 	// Read changes the stored keys and values of count positions, for the query at a position; nil for no change.
 	Read func(e *Eval, k, v []float64, count, at int) (keys, values []float64)
 	// Hides reports whether the query at a position does not see another; nil for none.
@@ -119,6 +121,7 @@ func newSpec(n *graph.Node, stores map[*graph.Node]*graph.Node) *Spec {
 		if a.Bidirectional {
 			x.Ahead = a.Newest(0, 1<<30) // the window's length, or all
 		}
+		x.Grouped, x.Apart = a.Grouped, a.Grouped && a.Bidirectional
 		if len(n.W) > 0 {
 			x.Sinks = n.W[0]
 		}

@@ -170,14 +170,14 @@ func (x *executable) attention(n *graph.Node, q []float64, s *backend.Step) ([]f
 	y := make([]float64, 0, len(s.Pos)*n.Shape.Size())
 	for t := 0; t < len(s.Pos); {
 		seq, end := s.Seqs[t], t
-		first, last := kv.Oldest(int(s.Pos[t])), 0
+		first, last := int(s.Pos[t]), 0
 		for ; end < len(s.Pos) && s.Seqs[end] == seq; end++ {
-			oldest := kv.Oldest(int(s.Pos[end]))
+			oldest, newest := s.Range(attr, end)
 			if !seq.Holds(from.class, oldest) {
 				return nil, fmt.Errorf("position %d, which row %d at position %d sees, is no longer held", oldest, end,
 					s.Pos[end])
 			}
-			first, last = min(first, oldest), max(last, attr.Newest(int(s.Pos[end]), seq.Len()))
+			first, last = min(first, oldest), max(last, newest)
 		}
 		older := x.e.num.hasOlder(kv)
 		if older {
@@ -198,7 +198,8 @@ func (x *executable) attention(n *graph.Node, q []float64, s *backend.Step) ([]f
 				keys, a.v = x.e.num.older(kv, k, v, first, p)
 				a.keys = x.e.num.keys(keys, from.width, kv.Dim)
 			}
-			y = append(y, a.row(q[t*width:(t+1)*width], p, kv.Oldest(p), attr.Newest(p, seq.Len()))...)
+			oldest, newest := s.Range(attr, t)
+			y = append(y, a.row(q[t*width:(t+1)*width], p, oldest, newest)...)
 		}
 	}
 	x.e.num.store(y)

@@ -82,7 +82,7 @@ type seenVariant struct {
 	ValueDim int  // elements of a head's values
 	Latent   bool // keys begin with the values
 
-	Capped, Sinks, Chunked, Ahead bool // attributes of the node
+	Capped, Sinks, Chunked, Ahead, Grouped bool // attributes of the node
 
 	Narrow          bool // older pages have 8 bits, and all are turned by Hadamard matrices
 	Recent          int  // positions in binary16, with Narrow
@@ -141,11 +141,12 @@ type attending struct {
 	heads int
 	usual params // without a cap
 	split *split // nil where never divided
+	only  stepKind
 }
 
 // lowerAttention lowers an Attention: for one row, also with norms, turns or stores, for a few rows, and for many.
 func lowerAttention(p *planner, l *lowered) {
-	n, software := l.node, p.b.o.Software
+	n := l.node
 	attr := n.Attr.(graph.AttentionAttr)
 	a := &attending{p: p, l: l, kv: attr.KV, heads: n.In[0].Shape[0]}
 	seen := seenOf(a.kv, !p.b.o.F32KV)
@@ -158,6 +159,19 @@ func lowerAttention(p *planner, l *lowered) {
 	seen.Capped, seen.Sinks, seen.Ahead = attr.Cap != 0, len(n.W) > 0, attr.Bidirectional
 	a.usual = params{"heads": a.heads, "kv_heads": a.kv.Heads, "window": min(a.kv.Window, math.MaxInt32),
 		"scale": float32(attr.Scale)}
+	if attr.Grouped {
+		a.only = ungrouped
+	}
+	a.lower(seen, attr)
+	if a.split = nil; attr.Grouped {
+		a.only, seen.Grouped = grouped, true
+		a.lower(seen, attr)
+	}
+}
+
+// lower adds the dispatches of a form.
+func (a *attending) lower(seen seenVariant, attr graph.AttentionAttr) {
+	p, n, software := a.p, a.l.node, a.p.b.o.Software
 	numbers, in := a.usual, []binding{p.values[n.In[0]]}
 	if seen.Capped {
 		numbers = numbers.with(params{"cap": float32(attr.Cap)})
@@ -174,8 +188,8 @@ func lowerAttention(p *planner, l *lowered) {
 	if software {
 		v.Groups = 1
 	}
-	if !software && !seen.Ahead && !seen.Narrow { // its steps have many rows
-		a.split = &split{l.extent, a.kv, a.heads, seen.ValueDim, p.b.memory.limit}
+	if !software && !seen.Ahead && !seen.Grouped && !seen.Narrow { // its steps have many rows
+		a.split = &split{a.l.extent, a.kv, a.heads, seen.ValueDim, p.b.memory.limit}
 		p.e.splits = append(p.e.splits, a.split)
 	}
 	from := 0
@@ -229,7 +243,8 @@ func (a *attending) addFew(v attentionVariant, numbers params, in []binding, fro
 // addMany adds the dispatch for steps of many rows.
 func (a *attending) addMany(v attendVariant, numbers params, in []binding) *dispatch {
 	b, out := a.p.b, a.p.values[a.l.node]
-	if f, ok := b.unit.flash(v.seenVariant, b.d.Adapter().Matrices); ok && isPlain(a.l.node) && !v.Chunked {
+	f, ok := b.unit.flash(v.seenVariant, b.d.Adapter().Matrices)
+	if ok && isPlain(a.l.node) && !v.Chunked && !v.Grouped {
 		group := a.heads / a.kv.Heads
 		tiles := func(rows int) (x, y, z int) { return (rows*group + f.BM - 1) / f.BM, a.kv.Heads, 1 }
 		return a.add("flash", f, a.usual, tiles, out, in[:1])
@@ -240,7 +255,9 @@ func (a *attending) addMany(v attendVariant, numbers params, in []binding) *disp
 // add adds a dispatch reading keys and values: in begins with the queries.
 func (a *attending) add(shader string, v any, numbers params, g grid, out binding, in []binding) *dispatch {
 	bindings := []binding{out, in[0], keysOf(a.kv), valuesOf(a.kv), tableOf(a.kv, a.l.extent)}
-	return a.p.add(a.l, shader, v, numbers, g, append(bindings, in[1:]...)...)
+	d := a.p.add(a.l, shader, v, numbers, g, append(bindings, in[1:]...)...)
+	d.only = a.only
+	return d
 }
 
 // split is when attention is divided among workgroups by pages: where a row sees many.

@@ -25,6 +25,7 @@ type cache struct {
 	tables [extents][]gpu.Buffer // by class
 	parts  gpu.Buffer            // attention's parts of pages, nil until divided
 	ahead  bool                  // rows see later ones
+	groups bool                  // rows of a group see the later ones of the group
 	grown  int                   // count of replaced buffers: groups of old buffers are stale
 }
 
@@ -157,7 +158,7 @@ func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error)
 			c.class[s.Window] = c.stores[s].class
 		}
 	}
-	c.ahead = g.Bidirectional()
+	c.ahead, c.groups = g.Bidirectional(), g.Grouped()
 	pool.Back(c)
 	return c, nil
 }
@@ -504,8 +505,9 @@ func (n *narrowPages) list(words []uint32, seq *kv.Sequence, i, pos int) []uint3
 }
 
 // table returns the table of a class: four words for each row, namely its slot, the place of its list of pages, the
-// index in the sequence of the list's first page, and its position; then the lists, one for each run of rows of a
-// sequence, each after the run's last position. Of pages in 8 bits and in binary16 there are units, and two for each
+// index in the sequence of the list's first page, and its position; then with groups two words for each row, the first
+// position of the row's group and the end; then the lists, one for each run of rows of a sequence, each after the
+// run's last position. Of pages in 8 bits and in binary16 there are units, and two for each
 // page.
 func (c *cache) table(s *backend.Step, class int) []byte {
 	if c.isState(class) {
@@ -524,6 +526,9 @@ func (c *cache) table(s *backend.Step, class int) []byte {
 		return nil
 	}
 	words := make([]uint32, 4*len(s.Seqs))
+	if c.groups {
+		words = append(words, make([]uint32, 2*len(s.Seqs))...)
+	}
 	var listed, first int
 	for t, seq := range s.Seqs {
 		pos := int(s.Pos[t])
@@ -537,6 +542,11 @@ func (c *cache) table(s *backend.Step, class int) []byte {
 		last := pos
 		if c.ahead { // a step has all rows of its sequences
 			last = seq.Len() - 1
+		}
+		if s.Groups != nil && c.groups {
+			g := s.Groups[t]
+			words[4*len(s.Seqs)+2*t], words[4*len(s.Seqs)+2*t+1] = uint32(g.First), uint32(g.End)
+			last = max(last, int(g.End)-1)
 		}
 		if narrow != nil {
 			for p := first + (len(words)-listed)/2; p <= last/kv.PageSize; p++ {

@@ -234,7 +234,9 @@ func variants(t *testing.T) (all []*kernel) {
 			special.Capped, special.Sinks, special.Chunked = true, true, true
 			other := attentionVariant{seenVariant: seenOf(&graph.KV{Heads: 1, Dim: dim, ValueDim: dim / 2, Latent: yes}, yes), Groups: 4}
 			other.Ahead = true
-			for _, v := range []attentionVariant{special, other} {
+			within := attentionVariant{seenVariant: seen, Groups: 4}
+			within.Grouped, within.Ahead = true, yes
+			for _, v := range []attentionVariant{special, other, within} {
 				add("attention", v)
 				if v.Dim%16 == 0 && v.ValueDim%16 == 0 {
 					add("attend", attendVariant{v.seenVariant})

@@ -81,12 +81,22 @@ type dispatch struct {
 
 	split *split // of attention, and whether the dispatch is for the divided form
 	long  bool
+	only  stepKind
 
 	// The group of its bindings, or the bindings for making a group with the cache of a step.
 	group    gpu.Group
 	head     []gpu.Range
 	bindings []binding
 }
+
+// stepKind is the kind of steps that a dispatch is for.
+type stepKind int
+
+const (
+	anyStep stepKind = iota
+	ungrouped
+	grouped // rows are in groups
+)
 
 // grid returns the workgroups for so many rows, or outputs.
 type grid func(rows int) (x, y, z int)

@@ -262,6 +262,9 @@ func (e *plan) record(l *lowered, c *cache) error {
 		if rows == 0 || kernels < d.from || d.below > 0 && kernels >= d.below {
 			continue
 		}
+		if d.only != anyStep && (d.only == grouped) != (e.recording.steps[l.extent].Groups != nil) {
+			continue
+		}
 		pages := 0
 		if d.split != nil {
 			if _, pages = d.split.size(e.recording.steps); pages > 0 != d.long {

@@ -15,9 +15,9 @@ fn place(row: u32, quad: u32) -> u32 {
 	return row * {{$quads}}u + (quad ^ {{if eq $quads 8}}(row & 7u){{else}}((row >> 1u) & 3u){{end}});
 }
 
-// visible reports whether a row at position pos sees position at{{if .Ahead}}, of a sequence whose last is end{{end}}.
-fn visible(pos: u32, at: u32{{if .Ahead}}, end: u32{{end}}) -> bool {
-	return at <= {{if .Ahead}}newest(pos, end){{else}}pos{{end}} && at >= lowest(pos);
+// visible reports whether a row sees position at.
+fn visible(bounds: vec2u, at: u32) -> bool {
+	return at <= bounds.y && at >= bounds.x;
 }
 
 @compute @workgroup_size(64)
@@ -34,28 +34,31 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			to++;
 		}
 		let from_page = table[4u * begin + 2u];
-		let low = table[4u * begin + 3u];
-		let high = table[4u * (to - 1u) + 3u];
-{{- if .Ahead}}
-		let end = table[pages - 1u];
+		var low = bounds(begin); // the least first and last position of a row, and the greatest
+		var high = bounds(to - 1u);
+{{- if and .Ahead .Grouped}}
+		for (var row = begin; row < to; row++) {
+			low = min(low, bounds(row));
+			high = max(high, bounds(row));
+		}
 {{- end}}
 		// An invocation has rows sr and keys sk of the scores, and rows vr and a quad vq of the values.
 		let sk = t % 16u;
 		let vq = t % {{$quads}}u;
 {{- range $i := 4}}
 		let sr{{$i}} = t / 16u + {{mul 4 $i}}u;
-		let spos{{$i}} = table[4u * min(begin + sr{{$i}}, to - 1u) + 3u];
+		let sees{{$i}} = bounds(min(begin + sr{{$i}}, to - 1u));
 		var top{{$i}} = NONE;
 {{- end}}
 {{- range $i := $rows}}
 		let vr{{$i}} = t / {{$quads}}u + {{mul $i (div 64 $quads)}}u;
-		let vpos{{$i}} = table[4u * min(begin + vr{{$i}}, to - 1u) + 3u];
+		let reads{{$i}} = bounds(min(begin + vr{{$i}}, to - 1u));
 		var sum{{$i}} = 0.0;
 {{- range $c := (div $.ValueDim $.Chunk)}}
 		var acc{{$i}}_{{$c}} = vec4f(0.0);
 {{- end}}
 {{- end}}
-		for (var b = lowest(low) / PAGE; b <= {{if .Ahead}}newest(high, end){{else}}high{{end}} / PAGE; b++) {
+		for (var b = low.x / PAGE; b <= high.y / PAGE; b++) {
 			let slot = table[pages + b - from_page] * PAGE;
 {{- range $i := 4}}{{range $j := 4}}
 			var s{{$i}}_{{$j}} = 0.0;
@@ -88,7 +91,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			}
 {{- range $i := 4}}
 {{- range $j := 4}}
-			let seen{{$i}}_{{$j}} = visible(spos{{$i}}, b * PAGE + sk + {{mul 16 $j}}u{{if $.Ahead}}, end{{end}});
+			let seen{{$i}}_{{$j}} = visible(sees{{$i}}, b * PAGE + sk + {{mul 16 $j}}u);
 {{- if $.Capped}}
 			s{{$i}}_{{$j}} = p.cap * tanh_f(s{{$i}}_{{$j}} / p.cap);
 {{- end}}
@@ -128,7 +131,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 				sum{{$i}} = fma(more, grows[vr{{$i}}], sum{{$i}} * shrinks[vr{{$i}}]);
 			}
 {{- end}}
-			let whole = visible(low, b * PAGE + 63u{{if $.Ahead}}, end{{end}}) && visible(high, b * PAGE{{if $.Ahead}}, end{{end}});
+			let whole = b * PAGE + 63u <= low.y && b * PAGE >= high.x;
 {{- range $c := (div .ValueDim .Chunk)}}
 			workgroupBarrier();
 {{template "page" (page $ "values" (print $c "u"))}}
@@ -151,7 +154,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 					for (var j = g; j < g + 16u; j++) { // a value that is not seen may be a NaN
 						let v = tile[place(j, vq)];
 {{- range $i := $rows}}
-						if (visible(vpos{{$i}}, b * PAGE + j{{if $.Ahead}}, end{{end}})) {
+						if (visible(reads{{$i}}, b * PAGE + j)) {
 							part{{$i}} = fma(vec4f(weights[vr{{$i}} * 65u + j]), v, part{{$i}});
 						}
 {{- end}}

@@ -153,12 +153,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	let pages = table[4u * row + 1u];
 	let from_page = table[4u * row + 2u];
 	let pos = table[4u * row + 3u];
-	let first = lowest(pos);
-{{- if .Ahead}}
-	let high = newest(pos, table[pages - 1u]);
-{{- else}}
-	let high = pos;
-{{- end}}
+	let first = bounds(row).x;
+	let high = bounds(row).y;
 {{- if .Part}}
 	let b = first / PAGE + wg.z;
 	if (b > high / PAGE) {

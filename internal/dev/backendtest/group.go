@@ -1,0 +1,93 @@
+package backendtest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// grouped is a graph of attention that groups change, and of one layer that they do not, over the same rows.
+func grouped(t *testing.T, kv graph.KV, ahead bool) *graph.Graph {
+	k := newSketch(29)
+	seen := graph.AttentionAttr{KV: &kv, Scale: 0.4, Bidirectional: ahead, Grouped: true}
+	k.StoreKV(&kv, k.input(kv.Heads, kv.Dim), k.input(kv.Heads, kv.Dim))
+	x := k.AttentionWith(k.input(4, kv.Dim), seen, k.weight(tensor.F32, 4))
+	plain := seen
+	plain.Grouped = false
+	return k.end(t, k.Add(x, k.AttentionWith(k.Heads(x, kv.Dim), plain, nil)))
+}
+
+// groups: rows of a group see each other, in steps of several sequences, with groups across pages and alone, however a
+// sequence is cut between the groups; and a step has all of a group.
+func (s *suite) groups(t *testing.T) {
+	const length = 150
+	groups := []backend.Group{{First: 3, End: 5}, {First: 5, End: 40}, {First: 41, End: 42}, {First: 50, End: 140}}
+	of := func(pos int32) (in backend.Group) {
+		for _, g := range groups {
+			if g.First <= pos && pos < g.End {
+				in = g
+			}
+		}
+		return in
+	}
+	forward := func(m *machine, grouped bool, parts ...part) []float32 {
+		step := m.step(parts...)
+		for i, pos := range step.Pos {
+			if step.Seqs[i] == m.seqs[0] && grouped {
+				step.Groups = append(step.Groups, of(pos))
+			} else if grouped {
+				step.Groups = append(step.Groups, backend.Group{})
+			}
+		}
+		return m.run(step)
+	}
+	var ids []int32
+	for i := range length {
+		ids = append(ids, text(0, i))
+	}
+	other := part{1, ids[:20]}
+	for _, x := range []struct {
+		kv    graph.KV
+		ahead bool
+	}{{graph.KV{Heads: 2, Dim: 16}, false}, {graph.KV{Heads: 2, Dim: 16, Window: 12}, false},
+		{graph.KV{Heads: 1, Dim: 8, Window: 70}, false}, {graph.KV{Heads: 2, Dim: 32}, true}} {
+		t.Run(fmt.Sprintf("%v ahead %v", &x.kv, x.ahead), func(t *testing.T) {
+			g := grouped(t, x.kv, x.ahead)
+			all := part{0, ids}
+			want := forward(wanted(t, g, 200), true, all, other)
+			m := start(t, s.open(), g, 200, nil)
+			got := forward(m, true, all, other)
+			var w worst
+			w.compare(t, "groups", got, want, s.tol.Attention)
+			plain := forward(start(t, s.open(), g, 200, nil), false, all, other)
+			if width := g.Result().Shape.Size(); distance(got[:length*width], plain[:length*width]) < 1e-2 ||
+				s.tol.SameBits && !sameBits(got[length*width:], plain[length*width:]) {
+				t.Errorf("groups move their rows by %.3g, or rows of other sequences", distance(got, plain))
+			}
+			for _, cut := range [][]int{{3, 5, 40, 41, 42, 45, 50, 140, 141}, {2, 41, 150}, {1, 50, 149}} {
+				if x.ahead || !s.tol.SameBits {
+					break
+				}
+				m, at := start(t, s.open(), g, 200, nil), 0
+				var parts []float32
+				for _, to := range append(cut, length) {
+					if to > at {
+						parts, at = append(parts, forward(m, true, part{0, ids[at:to]})...), to
+					}
+				}
+				if !sameBits(parts, got[:len(parts)]) {
+					t.Errorf("cut at %v, the bits are others", cut)
+				}
+			}
+			cut := start(t, s.open(), g, 200, nil)
+			step := cut.step(part{0, ids[:4]})
+			step.Groups = []backend.Group{{}, {}, {}, {First: 3, End: 5}}
+			if _, err := cut.plan.Run(t.Context(), step, nil); err == nil {
+				t.Error("a step with a part of a group")
+			}
+		})
+	}
+}
