@@ -16,7 +16,7 @@ func (b Builder) stateful(op Op, s State, shape tensor.Shape, w []*Weight, in ..
 func (b Builder) scan(op Op, x, keys *Node, w []*Weight, in ...*Node) *Node {
 	n := keys.Shape.Last()
 	s := State{Name: "scan", Size: x.Shape.Size() * n,
-		Rows: []Run{{keys.Shape[0], n}, {x.Shape[0], x.Shape.Last()}, {x.Shape[0], 1}}}
+		Rows: []Run{{keys.Shape[0], n}, {x.Shape[0], x.Shape.Last()}, {x.Shape[0], 1}, {x.Shape[0], 1}}}
 	return b.stateful(op, s, x.Shape, w, in...)
 }
 

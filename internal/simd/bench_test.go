@@ -140,3 +140,27 @@ func BenchmarkUnpack(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkScan computes a head's row of the delta rule, of 128 keys and values.
+func BenchmarkScan(b *testing.B) {
+	const n, dim = 128, 128
+	r := rng(5)
+	c := chunkOf(r, n, dim, false)
+	q, v, y, beta := values(r, ChunkRows*n), values(r, ChunkRows*dim), make([]float32, ChunkRows*dim), values(r, ChunkRows)
+	var s Scan
+	asks := c.asks(q, n, 0)
+	run := func(from, to int) {
+		s.Meet(c.Keys, asks[2*from*n:], n, 2, from, to)
+		s.Delta(c, y, v, dim, asks[2*from*n:], n, beta[from:], from, to)
+	}
+	b.Run("decode", func(b *testing.B) {
+		for i := range b.N {
+			run(i%ChunkRows, i%ChunkRows+1)
+		}
+	})
+	b.Run("prompt", func(b *testing.B) {
+		for range b.N {
+			run(0, ChunkRows)
+		}
+	})
+}

@@ -58,31 +58,54 @@ func Conv(y, before, rows []float32, i int, w, bias, tmp []float32, stride int) 
 const ChunkRows = BlockSlots
 
 // Chunk is a chunk of a scan's head: the state at its start, and of each of the first rows a key, shared by a group of
-// heads, a value kept for the later rows, and minus the sum of the logarithms of the decays so far.
+// heads, a value kept for the later rows, and minus the sum of the logarithms of the decays so far, as two numbers: the
+// rounded sum and the rest lost by rounding. So decays between near rows are as exact late in a chunk as early.
 type Chunk struct {
 	State []float32 // [n, dim]; nil in a sequence's first chunk
 	Keys  []float32 // [ChunkRows, n]
 	Kept  []float32 // [ChunkRows, dim]
 	Logs  []float32 // [ChunkRows]
+	Rests []float32 // [ChunkRows]
+}
+
+// mostRest is the end of sums with a rest: decays behind such a sum are 0 with and without it.
+const mostRest = 1e30
+
+// Follow sets the sum of row r: to the sum of the row before minus log, a decay's logarithm. A rest grows by what
+// rounding took from the sum. (Knuth's TwoSum)
+func (c *Chunk) Follow(r int, log float32) {
+	last, rest := float32(0), float32(0)
+	if r > 0 {
+		last, rest = c.Logs[r-1], c.Rests[r-1]
+	}
+	sum := float32(last - log)
+	added := float32(sum - last)
+	lost := float32(last-float32(sum-added)) - float32(log+added)
+	if c.Logs[r], c.Rests[r] = sum, float32(rest+lost); !(abs(sum) < mostRest) {
+		c.Rests[r] = 0
+	}
 }
 
 // Scan computes rows of chunks. A row's result follows from its chunk's state and rows alone, and each sum has one
-// order: the bits do not depend on the rows computed with a row. With L the Logs, weight as in Attention, and K(i) and
-// Q(i) the key's and the query's products with the key of row i, as by DotsF32:
+// order: the bits do not depend on the rows computed with a row. With L the Logs, R the Rests, weight as in Attention,
+// and K(i) and Q(i) the key's and the query's products with the key of row i, as by DotsF32:
 //
-//	s = Σ State[j]*query[j], fused, for j in order, s = s*weight(-L[r]); 0 without State
-//	p[i] = weight(L[i]-L[r])*Q(i) for i ≤ r
+//	w = weight(L[i]-L[r]), D(i) = w + fma(w, -R[r], w*R[i]) for i ≤ r
+//	w = weight(-L[r]), D(state) = fma(w, -R[r], w)
+//	s = Σ State[j]*query[j], fused, for j in order, s = s*D(state); 0 without State
+//	p[i] = D(i)*Q(i) for i ≤ r
 //	y = s + Σ Kept[i]*p[i], fused, for i in order
 //
 // and at the chunk's end, from 0 without State,
 //
-//	State[j] = State[j]*weight(-L[last]) + Σ Kept[i]*(weight(L[i]-L[last])*key i[j]), fused, for i in order
+//	State[j] = State[j]*D(state) + Σ Kept[i]*(D(i)*key i[j]), fused, for i in order, D being of the last row
 //
 // (Dao and Gu 2024, arXiv:2405.21060, and Yang, Kautz and Hatamizadeh 2024, arXiv:2412.06464)
 type Scan struct {
 	products [2 * ChunkRows * ChunkRows]float32 // [rows, 1 or 2, ChunkRows] of keys with each row's query, and key
 	turned   []float32                          // [n, ChunkRows] keys of a whole chunk
 	weights  scores
+	rests    [ChunkRows]float32
 	sums     []float32 // [Quad, dim]
 	total    [Quad]float32
 }
@@ -176,10 +199,10 @@ func (s *Scan) Advance(c *Chunk, state []float32) {
 	if c.State == nil {
 		clear(state)
 	} else {
-		Scale(state, c.State, weight(-c.Logs[last]))
+		Scale(state, c.State, c.remaining(last))
 	}
 	var decays [ChunkRows]float32
-	expSum(decays[:], c.Logs, c.Logs[last])
+	s.decays(decays[:], c, last)
 	for at := 0; at < len(state); at += Quad * dim {
 		rows := state[at:min(at+Quad*dim, len(state))]
 		m := len(rows) / dim
@@ -242,14 +265,29 @@ func (s *Scan) add(rows []float32, n, count int) {
 func (s *Scan) decay(c *Chunk, i, r int) {
 	if c.State != nil {
 		sum := s.sum(i, len(c.Kept)/ChunkRows)
-		Scale(sum, sum, weight(-c.Logs[r]))
+		Scale(sum, sum, c.remaining(r))
 	}
+}
+
+// remaining returns the share of the state remaining at row r.
+func (c *Chunk) remaining(r int) float32 {
+	w := weight(-c.Logs[r])
+	return fma32(w, -c.Rests[r], w)
+}
+
+// decays sets the first elements of dst to the decays from rows to row r.
+func (s *Scan) decays(dst []float32, c *Chunk, r int) {
+	n := len(dst)
+	expSum(dst, c.Logs[:n], c.Logs[r])
+	Mul(s.rests[:n], dst, c.Rests[:n])
+	AddScaled(s.rests[:n], dst, -c.Rests[r])
+	Add(dst, dst, s.rests[:n])
 }
 
 // weigh sets the i-th weights to the decays from rows to row r.
 func (s *Scan) weigh(c *Chunk, i, r int) {
 	n := (r + lanes) &^ (lanes - 1) // more than needed: whole vectors
-	expSum(s.weights[i][:n], c.Logs[:n], c.Logs[r])
+	s.decays(s.weights[i][:n], c, r)
 }
 
 // product sets the i-th weights to the j-th times the products of an ask, up to row r.

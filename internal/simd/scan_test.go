@@ -34,16 +34,52 @@ func TestSoftplus(t *testing.T) {
 
 // chunkOf is a chunk of random rows, whose decays are of all sizes.
 func chunkOf(r *rand.Rand, n, dim int, first bool) *Chunk {
-	c := &Chunk{Keys: values(r, ChunkRows*n), Kept: values(r, ChunkRows*dim), Logs: make([]float32, ChunkRows)}
+	c := &Chunk{Keys: values(r, ChunkRows*n), Kept: values(r, ChunkRows*dim), Logs: make([]float32, ChunkRows),
+		Rests: make([]float32, ChunkRows)}
 	if !first {
 		c.State = values(r, n*dim)
 	}
-	sum := float32(0)
 	for i := range c.Logs {
-		sum += float32(r.ExpFloat64() * r.ExpFloat64())
-		c.Logs[i] = sum
+		c.Follow(i, -float32(r.ExpFloat64()*r.ExpFloat64()))
 	}
 	return c
+}
+
+// decayByHand is the contract's decay from row i to row r, of the state for i < 0.
+func (c *Chunk) decayByHand(i, r int) float32 {
+	if i < 0 {
+		w := weight(-c.Logs[r])
+		return fma32(w, -c.Rests[r], w)
+	}
+	w := weight(c.Logs[i] - c.Logs[r])
+	return w + fma32(w, -c.Rests[r], float32(w*c.Rests[i]))
+}
+
+// TestFollow wants sums of logarithms with their rests nearer to the exact sums than float32 numbers can be, near and
+// beyond the ends.
+func TestFollow(t *testing.T) {
+	r := rng(37)
+	for range 100 {
+		c, exact := Chunk{Logs: make([]float32, ChunkRows), Rests: make([]float32, ChunkRows)}, 0.0
+		for i := range ChunkRows {
+			log := -float32(r.ExpFloat64() * math.Exp(3*r.NormFloat64()))
+			c.Follow(i, log)
+			exact -= float64(log)
+			if got := float64(c.Logs[i]) + float64(c.Rests[i]); !(math.Abs(got-exact) <= 0x1p-44*exact) {
+				t.Fatalf("row %d: %v and %v, want %v", i, c.Logs[i], c.Rests[i], exact)
+			}
+		}
+	}
+	inf := float32(math.Inf(1))
+	for _, logs := range [][]float32{{-1, -inf, -1}, {-3e38, -3e38, -1}, {-1, -1e30, -1}} {
+		c := Chunk{Logs: make([]float32, ChunkRows), Rests: make([]float32, ChunkRows)}
+		for i, log := range logs {
+			c.Follow(i, log)
+		}
+		if c.Rests[1] != 0 || c.Rests[2] != 0 || c.remaining(2) != 0 || !(c.Logs[2] >= mostRest) {
+			t.Errorf("after %v: %v and %v", logs, c.Logs[:3], c.Rests[:3])
+		}
+	}
 }
 
 // asks is the queries of rows from one on, each with the row's key.
@@ -63,10 +99,10 @@ func (c *Chunk) sumByHand(r, n, dim int, by []float32, rows int) []float32 {
 		}
 	}
 	for e := range s {
-		s[e] = float32(s[e] * weight(-c.Logs[r]))
+		s[e] = float32(s[e] * c.decayByHand(-1, r))
 	}
 	for i := range rows {
-		p := float32(weight(c.Logs[i]-c.Logs[r]) * dotByHand(c.Keys[i*n:(i+1)*n], by))
+		p := float32(c.decayByHand(i, r) * dotByHand(c.Keys[i*n:(i+1)*n], by))
 		for e := range s {
 			s[e] = fma32(c.Kept[i*dim+e], p, s[e])
 		}
@@ -109,10 +145,10 @@ func testScan(t *testing.T) {
 			for e := range dim {
 				s := float32(0)
 				if c.State != nil {
-					s = float32(c.State[j*dim+e] * weight(-c.Logs[rows-1]))
+					s = float32(c.State[j*dim+e] * c.decayByHand(-1, rows-1))
 				}
 				for i := range rows {
-					k := float32(weight(c.Logs[i]-c.Logs[rows-1]) * c.Keys[i*n+j])
+					k := float32(c.decayByHand(i, rows-1) * c.Keys[i*n+j])
 					s = fma32(c.Kept[i*dim+e], k, s)
 				}
 				end[j*dim+e] = s

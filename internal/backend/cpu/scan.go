@@ -129,7 +129,8 @@ func (x *scanning) chunk(p *backend.Piece, h int, ends bool) (c simd.Chunk, stat
 	g, part, size := h*x.groups/x.heads, simd.ChunkRows*x.size, simd.ChunkRows*x.dim
 	c.Keys, rows = rows[g*part:(g+1)*part], rows[x.groups*part:]
 	c.Kept, rows = rows[h*size:(h+1)*size], rows[x.heads*size:]
-	c.Logs = rows[h*simd.ChunkRows : (h+1)*simd.ChunkRows]
+	c.Logs, rows = rows[h*simd.ChunkRows:(h+1)*simd.ChunkRows], rows[x.heads*simd.ChunkRows:]
+	c.Rests = rows[h*simd.ChunkRows : (h+1)*simd.ChunkRows]
 	state = all[h*x.size*x.dim : (h+1)*x.size*x.dim]
 	if p.HasState(ends) {
 		c.State = state
@@ -216,11 +217,7 @@ func (x *scanning) ssm(worker, from, to int) error {
 // decay keeps the decays up to a piece's t-th row, and returns the length of its step.
 func (x *scanning) decay(p *backend.Piece, c *simd.Chunk, h, t int, in []float32) float32 {
 	step, log := simd.Decay(x.w[0][h], in[(p.Row+t)*x.heads+h], x.w[1][h])
-	sum := float32(0)
-	if r := p.At + t; r > 0 {
-		sum = c.Logs[r-1]
-	}
-	c.Logs[p.At+t] = sum - log
+	c.Follow(p.At+t, log)
 	return step
 }
 

@@ -259,6 +259,6 @@ func lowerScan(p *planner, l *lowered) {
 	if p.most(n) >= many {
 		scan(scanTile).from = many
 	}
-	row := of.Shape.Size() + heads*(size+(size+63)/64)
+	row := of.Shape.Size() + heads*(size+2*((size+63)/64))
 	p.add(l, "keep", nil, params{"keys": of.Shape.Size(), "row": row}, elements(of.Shape.Size()), kept, slotsOf, keys)
 }

@@ -46,14 +46,10 @@ func (k *sketch) delta(heads, dim, groups, n int) *graph.Node {
 		unit(k.input(groups, n)), k.input(heads, dim), k.input(heads), k.input(heads))
 }
 
-// decayed bounds scans: decays are of differences of sums of up to 64 logarithms, and the sums of later rows are
-// rounded more coarsely than the differences. The worst seen is 4.8e-7 in float32.
-func decayed(t Tolerances) float64 { return t.Float * 1.5 }
-
 // scans are the operations with a state.
 func scans() (list []operation) {
 	add := func(name string, build func(k *sketch) *graph.Node) {
-		list = append(list, operation{name: name, bound: decayed, build: build, heavy: true})
+		list = append(list, operation{name: name, bound: float, build: build, heavy: true})
 	}
 	for _, x := range []struct{ d, kernel int }{{1, 2}, {7, 3}, {150, 4}} {
 		add(fmt.Sprintf("conv/%d of %d", x.kernel, x.d), func(k *sketch) *graph.Node {

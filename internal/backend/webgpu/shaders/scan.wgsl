@@ -12,7 +12,7 @@ struct Params {
 @group(0) @binding(1) var<uniform> step: Step;
 @group(0) @binding(2) var<storage, read_write> out: array<f32>;
 @group(0) @binding(3) var<storage, read_write> state: array<f32>; // [slot, heads, n, size]
-@group(0) @binding(4) var<storage, read_write> kept: array<f32>; // [page, 64, a row]: keys, then values, then logs of workgroups
+@group(0) @binding(4) var<storage, read_write> kept: array<f32>; // [page, 64, a row]: keys, then values, then logs and rests of workgroups
 @group(0) @binding(5) var<storage, read> rows: array<vec4u>; // slot, page, flags and position
 @group(0) @binding(6) var<storage, read> queries: array<f32>;
 @group(0) @binding(7) var<storage, read> keys: array<f32>;
@@ -22,10 +22,25 @@ struct Params {
 {{template "pieces.wgsl"}}
 const TILE = {{.Tile}}u;
 
-var<workgroup> logs: array<f32, 64>; // of the page's rows: minus the sum of the decays' logarithms
+var<workgroup> logs: array<vec2f, 64>; // of the page's rows: minus the sum of the decays' logarithms, and its rest
 var<workgroup> asked: array<f32, {{mul .Tile 64}}>; // their weights for each row of the tile
 {{if .Delta}}var<workgroup> held: array<f32, {{mul .Tile 64}}>; // and for what the row keeps
 {{end}}
+// follow returns the logs of a row behind a row with logs, as simd.Chunk.Follow does; where a compiler reorders sums the
+// rest is 0.
+fn follow(logs: vec2f, log: f32) -> vec2f {
+	let sum = logs.x - log;
+	let added = sum - logs.x;
+	let lost = (logs.x - (sum - added)) - (log + added);
+	return vec2f(sum, select(0.0, logs.y + lost, abs(sum) < 1e30));
+}
+
+// decay returns the share of a row with these logs remaining at a row with others.
+fn decay(from: vec2f, to: vec2f) -> f32 {
+	let w = exp_f(from.x - to.x);
+	return w + fma(w, -to.y, w * from.y);
+}
+
 // key returns number j of the i-th key of a page at base. Row t of the step has the given place in the page, or after it.
 fn key(t: u32, place: u32, first: u32, g: u32, base: u32, row: u32, i: u32, j: u32) -> f32 {
 	if (t + i >= first + place) {
@@ -44,9 +59,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	}
 	let c = unit % parts * 64u + lane;
 	let g = h * p.groups / p.heads;
-	let row = p.groups * p.n + p.heads * (p.size + parts);
+	let row = p.groups * p.n + p.heads * (p.size + 2u * parts);
 	let value = p.groups * p.n + h * p.size + c; // its place in a row
-	let log = p.groups * p.n + p.heads * p.size + unit;
+	let log = p.groups * p.n + p.heads * p.size + 2u * unit;
 	var first = 0u; // row of the sequence in the step
 	var m = 0u; // rows of the tile
 	for (var t = 0u; t < step.rows; t += m) {
@@ -62,18 +77,18 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 		if (t == 0u || rows[t - 1u].x != r.x) {
 			first = t;
 			workgroupBarrier();
-			logs[lane] = kept[base + lane * row + log];
+			logs[lane] = vec2f(kept[base + lane * row + log], kept[base + lane * row + log + 1u]);
 		}
 		workgroupBarrier();
 		if ((r.z & ENDS) != 0u) {
 			let last = logs[63];
-			asked[lane] = exp_f(logs[lane] - last);
+			asked[lane] = decay(logs[lane], last);
 			workgroupBarrier();
 			if (c < p.size) {
 				for (var j = 0u; j < p.n; j++) {
 					var s = 0.0;
 					if (r.w > 64u) {
-						s = state[at + j * p.size] * exp_f(-last);
+						s = state[at + j * p.size] * decay(vec2f(), last);
 					}
 					for (var i = 0u; i < 64u; i++) {
 						let k = asked[i] * key(t, 64u, first, g, base, row, i, j);
@@ -84,13 +99,13 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 			}
 			workgroupBarrier();
 		}
-		var sums = array<f32, {{.Tile}}>();
-		var sum = 0.0;
+		var sums = array<vec2f, {{.Tile}}>();
+		var sum = vec2f();
 		if (place > 0u) {
 			sum = logs[place - 1u];
 		}
 		for (var q = 0u; q < TILE; q++) {
-			sum -= steps[min(t + q, step.rows - 1u) * p.heads + h].x;
+			sum = follow(sum, steps[min(t + q, step.rows - 1u) * p.heads + h].x);
 			sums[q] = sum;
 		}
 		workgroupBarrier();
@@ -99,7 +114,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 		for (var q = 0u; q < TILE; q++) {
 			if (lane == place + q && q < m) {
 				logs[lane] = sums[q];
-				kept[base + lane * row + log] = sums[q];
+				kept[base + lane * row + log] = sums[q].x;
+				kept[base + lane * row + log + 1u] = sums[q].y;
 			}
 		}
 		if (lane < place + m) {
@@ -114,12 +130,12 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 				}
 			}
 			for (var q = 0u; q < TILE; q++) {
-				var decay = 1.0;
+				var by = 1.0;
 				if (lane < place + q) {
-					decay = exp_f(logs[lane] - sums[q]);
+					by = decay(logs[lane], sums[q]);
 				}
-				asked[q * 64u + lane] = a[q] * decay;
-				{{if .Delta}}held[q * 64u + lane] = k[q] * decay;{{end}}
+				asked[q * 64u + lane] = a[q] * by;
+				{{if .Delta}}held[q * 64u + lane] = k[q] * by;{{end}}
 			}
 		}
 		workgroupBarrier();
@@ -136,8 +152,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 					}
 				}
 				for (var q = 0u; q < TILE; q++) {
-					y[q] *= exp_f(-sums[q]);
-					{{if .Delta}}s[q] *= exp_f(-sums[q]);{{end}}
+					let left = decay(vec2f(), sums[q]);
+					y[q] *= left;
+					{{if .Delta}}s[q] *= left;{{end}}
 				}
 			}
 			for (var i = 0u; i < place; i++) {
