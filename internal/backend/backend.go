@@ -179,8 +179,8 @@ type Step struct {
 	Cache   Cache
 
 	// Embeddings are rows other than tokens, as of an image: for each row nil, or [hidden], the value of Input's row,
-	// with its scale, in place of the token's. Other tables of embeddings, as Gemma 4's per layer, read Tokens. Nil is
-	// none.
+	// with its scale, in place of the token's; the features of all Deepstack nodes may follow. Other tables of
+	// embeddings, as Gemma 4's per layer, read Tokens. Nil is none.
 	Embeddings [][]float32
 
 	// Adapters are the adapters of each row, nil for a row without; nil if no row has any.
@@ -248,18 +248,28 @@ func Input(g *graph.Graph) *graph.Node {
 	return nil
 }
 
-// CheckEmbeddings returns an error unless s has rows of embeddings fit for n, the Input of a graph. Check comes first.
-func (s *Step) CheckEmbeddings(n *graph.Node) error {
+// CheckEmbeddings returns an error unless s has rows of embeddings fit for n, the Input of a graph with features of so
+// many numbers. Check comes first.
+func (s *Step) CheckEmbeddings(n *graph.Node, stacked int) error {
 	patches := n != nil && n.Op == graph.Patches
 	if patches && (s.Embeddings == nil || s.Parts == nil) {
 		return fmt.Errorf("a step of %d rows without embeddings or places for %v", len(s.Tokens), n)
 	}
 	for i, x := range s.Embeddings {
-		if (x != nil || patches) && (n == nil || len(x) != n.Shape.Size()) {
+		if (x != nil || patches) && (n == nil || len(x) != n.Shape.Size() && len(x) != n.Shape.Size()+stacked) {
 			return fmt.Errorf("an embedding of %d elements at row %d, %v has others", len(x), i, n)
 		}
 	}
 	return nil
+}
+
+// Deepstack returns a row's features for a Deepstack node; nil for a token.
+func (s *Step) Deepstack(n *graph.Node, row int) []float32 {
+	from := n.Shape.Size() * (1 + n.Attr.(graph.DeepstackAttr).Index)
+	if s.Embeddings == nil || len(s.Embeddings[row]) <= from {
+		return nil
+	}
+	return s.Embeddings[row][from : from+n.Shape.Size()]
 }
 
 // Wanted returns the rows of s with wanted logits: the rows of nodes after Rows.

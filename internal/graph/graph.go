@@ -54,13 +54,14 @@ const (
 	Patches               // the rows of a step's embeddings
 	Interpolate           // shares of rows of a weight by a row's place in its picture; PlaceAttr
 	Clamp                 // between two numbers, weights
+	Deepstack             // features for a later layer, behind a step's embeddings; DeepstackAttr
 	numOps
 )
 
 var opNames = [numOps]string{"embed", "linear", "rms_norm", "rope", "store_kv", "attention", "add", "mul",
 	"scale", "glu", "act", "softcap", "rows", "view", "route", "experts", "layer_norm", "l2_norm", "concat", "slice",
 	"embed_pos", "scale_pos", "pool", "head_linear", "conv", "ssm_scan", "delta_scan", "patches",
-	"interpolate", "clamp"}
+	"interpolate", "clamp", "deepstack"}
 
 func (o Op) String() string {
 	if o < numOps {

@@ -41,7 +41,7 @@ func (g *Graph) stored(together func(*Node) []*Node, keep func(*Node) bool) map[
 	for i := len(g.Nodes) - 1; i >= 0; i-- {
 		n := g.Nodes[i]
 		every[n] = every[n] || keep != nil && !after[n] && keep(n) || n.Op == StoreKV || n.Op == Embed ||
-			n.Op == EmbedPos || n.Op == Patches || n.Op == Interpolate || n.State != nil
+			n.Op == EmbedPos || n.Op == Patches || n.Op == Deepstack || n.Op == Interpolate || n.State != nil
 		if every[n] || n.Op == Pool {
 			for _, in := range n.In {
 				every[in] = true

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/karat-run/karat/internal/tensor"
@@ -109,6 +110,27 @@ func (b Builder) Patches(size int) *Node {
 	if size < 1 {
 		n.Shape = tensor.Shape{1}
 		b.errorf(n, "patches of %d numbers", size)
+	}
+	return n
+}
+
+// DeepstackAttr is the number of a row's features, which lie one after another behind the row's embedding.
+type DeepstackAttr struct{ Index int }
+
+// String returns the attribute in Print's form.
+func (a DeepstackAttr) String() string { return fmt.Sprintf("index=%d", a.Index) }
+
+// Deepstack returns the index-th features of each row, zeros for a token. (Meng et al. 2024, arXiv:2406.04334)
+func (b Builder) Deepstack(index, dim int) *Node {
+	return b.add(&Node{Op: Deepstack, Shape: tensor.Shape{dim}, Attr: DeepstackAttr{index}})
+}
+
+// Stacked returns the numbers of a row of g's features, of all Deepstack nodes.
+func (g *Graph) Stacked() (n int) {
+	for _, x := range g.Nodes {
+		if x.Op == Deepstack {
+			n += x.Shape.Size()
+		}
 	}
 	return n
 }

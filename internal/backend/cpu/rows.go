@@ -261,6 +261,18 @@ func (e *executable) patches(n *graph.Node, out []float32) func(from, to int) er
 	}
 }
 
+// deepstack copies the features behind the step's embeddings.
+func (e *executable) deepstack(n *graph.Node, out []float32) func(from, to int) error {
+	d := n.Shape.Size()
+	return func(from, to int) error {
+		clear(out[from*d : to*d])
+		for t := from; t < to; t++ {
+			copy(out[t*d:], e.step.Deepstack(n, t))
+		}
+		return nil
+	}
+}
+
 // interpolate adds shares of rows of a table, in order.
 func (e *executable) interpolate(n *graph.Node, out []float32) (before func() error, body func(from, to int) error) {
 	a, d, w := n.Attr.(graph.PlaceAttr), n.Shape.Size(), n.W[0]

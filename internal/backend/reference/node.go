@@ -42,6 +42,8 @@ func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 		return s.positions(e, rows)
 	case graph.StoreKV, graph.Patches, graph.Interpolate:
 		return nil, errNoInput
+	case graph.Deepstack: // of tokens
+		return make([]float64, len(rows)*s.Node.Shape.Size()), nil
 	case graph.Attention:
 		return s.Attend(e, rows)
 	case graph.Pool:

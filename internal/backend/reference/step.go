@@ -31,6 +31,13 @@ func (x *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]flo
 		y := make([]float64, len(s.Tokens)*n.Shape.Size())
 		x.replace(y, s.Embeddings)
 		return y, nil
+	case graph.Deepstack:
+		y := make([]float64, len(s.Tokens)*n.Shape.Size())
+		for i := range s.Tokens {
+			widen(y[i*n.Shape.Size():][:n.Shape.Size()], s.Deepstack(n, i))
+		}
+		x.e.num.store(y)
+		return y, nil
 	case graph.Interpolate:
 		return x.interpolate(n, s)
 	case graph.StoreKV:
@@ -131,8 +138,9 @@ func (x *executable) recur(n *graph.Node, in [][]float64, p *backend.Piece, c *c
 func (x *executable) replace(y []float64, rows [][]float32) {
 	for i, row := range rows {
 		if row != nil {
-			part := y[i*len(row):][:len(row)]
-			widen(part, row)
+			d := len(y) / len(rows)
+			part := y[i*d:][:d]
+			widen(part, row[:d])
 			x.e.num.store(part)
 		}
 	}

@@ -21,7 +21,8 @@ var lowerings = map[graph.Op]func(p *planner, l *lowered){
 	graph.Rows: lowerPick, graph.View: lowerPick, graph.Concat: lowerConcat, graph.Slice: lowerSlice,
 	graph.Route: lowerRoute, graph.Experts: lowerExperts, graph.Pool: lowerPool,
 	graph.Patches: lowerPatches, graph.Interpolate: lowerInterpolate, graph.Clamp: lowerElements,
-	graph.Conv: lowerConv, graph.SSMScan: lowerScan, graph.DeltaScan: lowerScan,
+	graph.Deepstack: lowerDeepstack,
+	graph.Conv:      lowerConv, graph.SSMScan: lowerScan, graph.DeltaScan: lowerScan,
 }
 
 // lower makes l's dispatches and its buffer, unless another node's dispatches compute l.
@@ -163,6 +164,18 @@ func lowerEmbedPos(p *planner, l *lowered) {
 
 // lowerPatches lowers Patches, a step's input, which is written as rows in place of tokens are.
 func lowerPatches(*planner, *lowered) {}
+
+// lowerDeepstack lowers a Deepstack: the host writes its rows.
+func lowerDeepstack(p *planner, l *lowered) {
+	n := l.node
+	l.given = &given{p.values[n], 0, n.Shape.Size(), l.extent, func(s *backend.Step, to []byte) error {
+		clear(to)
+		for i, d := 0, n.Shape.Size(); i < len(s.Tokens); i++ {
+			copy(floatsIn(to)[i*d:][:d], s.Deepstack(n, i))
+		}
+		return nil
+	}}
+}
 
 // lowerInterpolate lowers an Interpolate: the host writes its rows.
 func lowerInterpolate(p *planner, l *lowered) {

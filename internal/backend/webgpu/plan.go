@@ -87,8 +87,8 @@ func (b *Backend) plans(g, hoisted *graph.Graph, o backend.Options, c *common) (
 func (b *Backend) compile(
 	g *graph.Graph, rows, results int, o backend.Options, kept backend.Kept, c *common,
 ) (*plan, error) {
-	e := &plan{b: b, rows: rows, ahead: g.Bidirectional(), results: results, vocab: backend.Vocab(g), kept: kept,
-		values: map[*graph.Node]*lowered{}}
+	e := &plan{b: b, rows: rows, ahead: g.Bidirectional(), stacked: g.Stacked(), results: results,
+		vocab: backend.Vocab(g), kept: kept, values: map[*graph.Node]*lowered{}}
 	e.recording.stale = map[*dispatch]held{}
 	if b.o.Software {
 		e.recording.pace = unmeasured

@@ -118,7 +118,7 @@ func (e *plan) begin(ctx context.Context, s *backend.Step) (*cache, error) {
 	if e.input != nil {
 		input = e.input.node
 	}
-	if err := cmp.Or(s.CheckEmbeddings(input), e.kept.Check(s)); err != nil {
+	if err := cmp.Or(s.CheckEmbeddings(input, e.stacked), e.kept.Check(s)); err != nil {
 		return nil, err
 	}
 	c, ok := s.Cache.(*cache)
@@ -289,7 +289,8 @@ func (e *plan) record(l *lowered, c *cache) error {
 	}
 	if l == e.input {
 		for i, row := range e.recording.steps[every].Embeddings {
-			e.recording.list.Write(l.out, 4*i*l.node.Shape.Size(), bytesIn(row))
+			size := l.node.Shape.Size()
+			e.recording.list.Write(l.out, 4*i*size, bytesIn(row[:min(size, len(row))]))
 		}
 	}
 	for _, b := range l.freed {

@@ -41,6 +41,7 @@ func Run(t *testing.T, open func() backend.Backend, tol Tolerances) {
 	t.Run("hooks", s.hooks)
 	t.Run("sections", s.sections)
 	t.Run("groups", s.groups)
+	t.Run("deepstack", s.deepstack)
 	t.Run("cancel", s.cancel)
 	t.Run("bad steps", s.badSteps)
 	t.Run("bad graphs", s.badGraphs)

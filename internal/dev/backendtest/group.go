@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -89,5 +90,39 @@ func (s *suite) groups(t *testing.T) {
 				t.Error("a step with a part of a group")
 			}
 		})
+	}
+}
+
+// deepstack: features behind embeddings are added where a graph says, and tokens have zeros.
+func (s *suite) deepstack(t *testing.T) {
+	k := newSketch(37)
+	x := k.input(12)
+	for i := range 2 {
+		x = k.linear(tensor.F32, k.Add(x, k.Deepstack(i, 12)), 12)
+	}
+	g := k.end(t, x)
+	ids := []int32{3, 1, 4, 1, 5}
+	forward := func(b backend.Backend, change func(row []float32) []float32) []float32 {
+		m := start(t, b, g, len(ids), all)
+		step := m.step(part{0, ids})
+		step.Embeddings = make([][]float32, len(ids))
+		for i := 1; i < 4; i++ {
+			row := make([]float32, 3*12)
+			for j := range row {
+				row[j] = float32((7*i+5*j)%11) - 5
+			}
+			step.Embeddings[i] = change(row)
+		}
+		return m.run(step)
+	}
+	whole := func(row []float32) []float32 { return row }
+	got := forward(s.open(), whole)
+	if d := distance(got, forward(reference.Backend{}, whole)); !(d <= s.tol.Float) {
+		t.Errorf("relative error %.3g", d)
+	}
+	bare := forward(s.open(), func(row []float32) []float32 { return row[:12] })
+	clear := forward(s.open(), func(row []float32) []float32 { return append(row[:12:12], make([]float32, 24)...) })
+	if !sameBits(bare, clear) || distance(bare, got) < 1e-2 || !sameBits(bare[:12], got[:12]) {
+		t.Errorf("features move rows by %.3g, and zeros by %.3g", distance(bare, got), distance(bare, clear))
 	}
 }
