@@ -48,7 +48,7 @@ func (f *inspectFlags) run(x *call) error {
 	}
 	r := newReport(m, notes)
 	if broken == nil {
-		r.Memory, r.Latents, r.States = memoryPerToken(g.KVs()), latents(g.KVs()), backend.StateBytes(g)
+		r.Memory, r.Latents, r.States = memoryPerToken(g), latents(g.KVs()), backend.StateBytes(g)
 		r.Encoder, broken = describeEncoder(m, g)
 	}
 	// The contents of the files are shown all the same, as a help in finding the fault.
@@ -158,6 +158,7 @@ func (t tokenName) String() string { return fmt.Sprintf("%s (%d)", oneLine(t.Pie
 // before).
 type tokenMemory struct {
 	UpTo int   `json:"up_to,omitempty"`
+	Q8   int64 `json:"q8_0"` // behind the newest positions
 	F16  int64 `json:"f16"`
 	F32  int64 `json:"f32"`
 }

@@ -16,9 +16,10 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// memoryPerToken lists the memory of a further token in stores: up to the smallest window all of them grow, beyond it
+// memoryPerToken lists the memory of a further token in g's stores: up to the smallest window all of them grow, beyond it
 // the stores with a longer reach, and so on.
-func memoryPerToken(stores []*graph.KV) []tokenMemory {
+func memoryPerToken(g *graph.Graph) []tokenMemory {
+	stores := g.KVs()
 	var windows []int
 	for _, s := range stores {
 		if s.Window > 0 && !slices.Contains(windows, s.Window) {
@@ -35,6 +36,7 @@ func memoryPerToken(stores []*graph.KV) []tokenMemory {
 			if s.Window == 0 || i < len(windows) && s.Window >= windows[i] {
 				list[i].F16 += backend.PositionBytes(s, 2)
 				list[i].F32 += backend.PositionBytes(s, 4)
+				list[i].Q8 += backend.OlderBytes(g, s, 2)
 			}
 		}
 	}

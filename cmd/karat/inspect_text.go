@@ -132,7 +132,7 @@ func (r *report) writeMemory(b *strings.Builder) {
 		return
 	}
 	t := newTable(b)
-	fmt.Fprintf(t, "\nmemory for each token of context\t--kv f16\t--kv f32\n")
+	fmt.Fprintf(t, "\nmemory for each token of context\t--kv q8_0\t--kv f16\t--kv f32\n")
 	for i, m := range r.Memory {
 		where := "all layers see all tokens"
 		switch {
@@ -144,11 +144,10 @@ func (r *report) writeMemory(b *strings.Builder) {
 		if m.F16 == 0 && r.States > 0 {
 			where = "no layer keeps keys and values"
 		}
-		fmt.Fprintf(t, "%s\t%s B\t%s B\n", where, digits(m.F16), digits(m.F32))
+		fmt.Fprintf(t, "%s\t%s B\t%s B\t%s B\n", where, digits(m.Q8), digits(m.F16), digits(m.F32))
 	}
 	if r.States > 0 {
-		fmt.Fprintf(t, "states of convolutions and scans, once a sequence\t%s B\t%s B\n", digits(r.States),
-			digits(r.States))
+		fmt.Fprintf(t, "states of convolutions and scans, once a sequence\t%[1]s B\t%[1]s B\t%[1]s B\n", digits(r.States))
 	}
 	t.Flush()
 	if l := r.Latents; l != nil {

@@ -573,6 +573,15 @@ func NarrowBytes(s *graph.KV) int64 {
 	return int64(s.Heads*((s.Dim+31)&^31+(s.Values()+15)&^15)) * 17 / 16
 }
 
+// OlderBytes returns the memory of a position in a store of g behind the newest, where older positions have 8 bits and
+// the newest elements of a size; in stores that keep all positions alike it is PositionBytes.
+func OlderBytes(g *graph.Graph, s *graph.KV, size int64) int64 {
+	if IsNarrow(g, s) {
+		return NarrowBytes(s)
+	}
+	return PositionBytes(s, size)
+}
+
 // PositionBytes returns the memory of one position in a store.
 func PositionBytes(s *graph.KV, size int64) int64 {
 	return int64(s.Heads) * int64(s.Dim+s.Values()) * size

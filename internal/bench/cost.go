@@ -1,8 +1,10 @@
 package bench
 
 import (
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/kv"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -12,8 +14,14 @@ type cost struct {
 	all         int64      // bytes of all weights, read by many rows
 	experts     bool       // parts of all, chosen by row
 	row, output operations // of each row, and of each row of logits besides
-	stores      []*graph.KV
+	stores      []store
 	element     int64 // bytes, of the stores
+}
+
+// store is keys and values read by an attention; older is the bytes of a position in 8 bits, 0 if all are alike.
+type store struct {
+	*graph.KV
+	older int64
 }
 
 // operations counts two for each weight and row, by the instructions of the precision. Attention is left out.
@@ -30,7 +38,11 @@ func costOf(g *graph.Graph, n numerics.Numerics) (c cost) {
 		case graph.Rows, graph.Pool:
 			into = &c.output
 		case graph.Attention:
-			c.stores = append(c.stores, node.Attr.(graph.AttentionAttr).KV)
+			s := store{KV: node.Attr.(graph.AttentionAttr).KV}
+			if n.KV == "q8_0" && backend.IsNarrow(g, s.KV) {
+				s.older = backend.NarrowBytes(s.KV)
+			}
+			c.stores = append(c.stores, s)
 		case graph.Experts:
 			c.experts = true
 			share = float64(node.In[1].Shape[0]) / float64(node.W[0].Shape[0])
@@ -80,7 +92,12 @@ func (c *cost) stored(positions int) (bytes int64) {
 		if s.Window > 0 {
 			n = min(n, s.Window)
 		}
-		bytes += 2 * int64(s.Heads*s.Dim*n) * c.element
+		older := 0
+		if s.older > 0 {
+			first := max(positions-n, kv.PageSize) // behind the window, and behind the first page
+			older = max(0, backend.RecentPage(positions-1)*kv.PageSize-first)
+		}
+		bytes += int64(older)*s.older + int64(n-older)*backend.PositionBytes(s.KV, c.element)
 	}
 	return bytes
 }

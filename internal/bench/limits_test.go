@@ -102,6 +102,28 @@ func TestCost(t *testing.T) {
 	}
 }
 
+// TestCostOfNarrow counts older positions in 8 bits: in a full layer of 1,000 all except the first page and the newest
+// two pages and a half.
+func TestCostOfNarrow(t *testing.T) {
+	b := graph.New()
+	s := &graph.KV{Heads: 2, Dim: 32}
+	x := b.Embed(&graph.Weight{}, 4, 64, 1)
+	b.StoreKV(s, b.Heads(x, 32), b.Heads(x, 32))
+	b.Attention(b.Heads(x, 32), s, 1)
+	g, _ := b.Graph()
+	c := costOf(g, numerics.Numerics{Precision: "fast", KV: "q8_0"})
+	const wide, narrow = 2 * 64 * 2, 2 * 64 * 17 / 16
+	for n, want := range map[int]int64{
+		100:  100 * wide,
+		200:  200 * wide,
+		1000: (13-1)*64*narrow + (1000-12*64)*wide,
+	} {
+		if got := c.stored(n); got != want {
+			t.Errorf("%d bytes of %d positions, want %d", got, n, want)
+		}
+	}
+}
+
 // TestCostOfModel checks that a token reads all of the demo: its output is its
 // embedding.
 func TestCostOfModel(t *testing.T) {
