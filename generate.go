@@ -173,7 +173,13 @@ const (
 	DraftAuto  Draft = "auto"  // all there are
 	DraftOff   Draft = "off"   // no drafts
 	DraftNgram Draft = "ngram" // the text behind an earlier occurrence of its end, in prompt, answer or Prediction
+	DraftMTP   Draft = "mtp"   // the model's own head for further tokens, if its file has one and it runs on the CPU
 )
+
+var errNoHead = errors.New("the model has no head that predicts further tokens, or runs on a GPU")
+
+// guesses reports whether d includes the model's head.
+func (d Draft) guesses() bool { return d == "" || d == DraftAuto || d == DraftMTP }
 
 // DraftCount counts verified tokens of drafts.
 type DraftCount struct{ Accepted, Rejected int }
@@ -181,10 +187,10 @@ type DraftCount struct{ Accepted, Rejected int }
 // Validate returns an error for an unknown source.
 func (d Draft) Validate() error {
 	switch d {
-	case "", DraftAuto, DraftOff, DraftNgram:
+	case "", DraftAuto, DraftOff, DraftNgram, DraftMTP:
 		return nil
 	}
-	return fmt.Errorf("drafts of %q, want %s, %s or %s", string(d), DraftAuto, DraftNgram, DraftOff)
+	return fmt.Errorf("drafts of %q, want %s, %s, %s or %s", string(d), DraftAuto, DraftNgram, DraftMTP, DraftOff)
 }
 
 // Generate continues a raw text: Generate applies no chat template, and special tokens in the prompt are text. Leaving
@@ -247,7 +253,7 @@ func (s *Session) Seed() uint64 { return s.seed }
 // was no step.
 func (s *Session) Started() time.Time { return s.s.Started() }
 
-// Drafts returns the counts of the last request's drafts, by "ngram", "prediction" and "grammar", without zeros.
+// Drafts returns the counts of the last request's drafts, by "ngram", "prediction", "grammar" and "mtp", without zeros.
 func (s *Session) Drafts() map[string]DraftCount {
 	all := map[string]DraftCount{}
 	for k, c := range s.drafts {
@@ -268,7 +274,9 @@ func (s *Session) draft(ctx context.Context, prompt []int32, o *GenerateOptions)
 		if err != nil { // longer than an answer can be
 			predicted = nil
 		}
-		s.drafter = draft.New(prompt, predicted)
+		if s.drafter = draft.New(prompt, predicted); cmp.Or(o.Draft, s.m.drafts) == DraftMTP {
+			s.drafter.Restrict()
+		}
 		return s.drafter
 	}
 }
@@ -618,7 +626,8 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 		End:    append(s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), o.End...),
 		Logits: o.Logits, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder, Grammar: within,
 		Draft: s.draft(ctx, prompt, &o)}
-	if cmp.Or(o.Draft, s.m.drafts) != DraftNgram {
+	drafts := cmp.Or(o.Draft, s.m.drafts)
+	if r.Head = drafts.guesses(); drafts == DraftAuto || drafts == "" {
 		r.Force = s.m.force
 	}
 	s.prompt, s.kept = len(prompt), kept

@@ -221,9 +221,13 @@ func load(ctx context.Context, o Options, open func(model.Options) (*model.Model
 			return nil
 		}
 	}
+	x.Head = o.Draft.guesses()
 	opened, err := open(x)
 	if err != nil {
 		return nil, err
+	}
+	if o.Draft == DraftMTP && !opened.Head {
+		return nil, errors.Join(fmt.Errorf("Options.Draft: %w", errNoHead), opened.Close())
 	}
 	return &Model{opened: opened, drafts: o.Draft}, nil
 }

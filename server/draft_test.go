@@ -34,7 +34,7 @@ func TestPrediction(t *testing.T) {
 		t.Errorf("no %s in\n%s", line, &text)
 	}
 	for body, param := range map[string]string{
-		`"draft":"mtp"`: "draft", `"prediction":{"type":"text","content":""}`: "prediction.type", `"prediction":{"type":"content"}`: "prediction.content",
+		`"draft":"mpt"`: "draft", `"prediction":{"type":"text","content":""}`: "prediction.type", `"prediction":{"type":"content"}`: "prediction.content",
 		`"prediction":{"type":"content","content":[{"type":"image"}]}`: "prediction.content[0].type",
 	} {
 		if status, o, _ := c.do("POST", "/v1/completions", `{"model":"demo","prompt":"a",`+body+`}`); status != 400 || !strings.Contains(o, `"param":"`+param+`"`) {

@@ -96,7 +96,7 @@ func readBias(f *fields, r *request) {
 // readDraft reads OpenAI's prediction of the answer, and draft: Karat's own field, the source of drafts.
 func readDraft(f *fields, r *request) {
 	r.reply.draft = karat.Draft(f.oneOf("draft", string(karat.DraftAuto), string(karat.DraftNgram),
-		string(karat.DraftOff)))
+		string(karat.DraftMTP), string(karat.DraftOff)))
 	o := f.object("prediction")
 	if o == nil {
 		return

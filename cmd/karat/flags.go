@@ -96,7 +96,7 @@ func (a *engineFlags) options(changed func(name string) bool) (o karat.Options, 
 // addDraft registers the flag of drafts.
 func (a *engineFlags) addDraft(c *command) {
 	a.draft = choice{string(karat.DraftAuto), []string{string(karat.DraftAuto), string(karat.DraftOff),
-		string(karat.DraftNgram)}}
+		string(karat.DraftNgram), string(karat.DraftMTP)}}
 	c.flags("draft", &a.draft)
 }
 

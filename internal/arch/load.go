@@ -27,20 +27,41 @@ func Load(c *checkpoint.Checkpoint) (g *graph.Graph, notes []string, err error) 
 // LoadFor is Load of a model opened for sequences of so many tokens: some models choose their rotation by the
 // length; 0 is the model's longest.
 func LoadFor(c *checkpoint.Checkpoint, context int) (g *graph.Graph, notes []string, err error) {
-	g, _, notes, err = load(c, c, context)
-	return g, notes, err
+	l, err := load(c, c, context)
+	return l.graph, l.notes, err
+}
+
+// LoadHead is LoadFor of a model for drafts by its head: the graph also stores the head's keys and values. draft is the
+// graph of the head, sharing them; nil in a model without a head.
+func LoadHead(c *checkpoint.Checkpoint, context int) (g, draft *graph.Graph, notes []string, err error) {
+	l, err := load(c, c, context)
+	p, ok := l.model.(family.Predictor)
+	if err != nil || !ok || p.Head() == nil {
+		return l.graph, nil, l.notes, err
+	}
+	head := p.Head()
+	feeding, drafting := graph.New(), graph.New()
+	head.Feed(feeding)
+	head.Draft(drafting)
+	g, fed := feeding.Graph()
+	draft, drafted := drafting.Graph()
+	if err := errors.Join(fed, drafted); err != nil {
+		return nil, nil, l.notes, fmt.Errorf("%s: %w", c.Path, err)
+	}
+	return g.Needed(), draft, l.notes, nil
 }
 
 // Stored is Load over the tensors as stored in the files, without copies: a graph to be read, not to be run.
 func Stored(c *checkpoint.Checkpoint) (g *graph.Graph, notes []string, err error) {
-	g, _, notes, err = load(c, checkpoint.Stored{Checkpoint: c}, 0)
-	return g, notes, err
+	l, err := load(c, checkpoint.Stored{Checkpoint: c}, 0)
+	return l.graph, l.notes, err
 }
 
 // Weights lists the tensors of c's model in the order of the files, with the names of both formats and of the
 // files. Notes and errors are Load's: a file taken by Load names each of its tensors.
 func Weights(c *checkpoint.Checkpoint) (weights []*graph.Weight, notes []string, err error) {
-	_, weights, notes, err = load(c, checkpoint.Stored{Checkpoint: c}, 0)
+	l, err := load(c, checkpoint.Stored{Checkpoint: c}, 0)
+	weights = l.weights
 	at := make(map[string]int, len(weights))
 	for i, name := range c.Names() {
 		at[name] = i
@@ -48,7 +69,7 @@ func Weights(c *checkpoint.Checkpoint) (weights []*graph.Weight, notes []string,
 	slices.SortFunc(weights, func(a, b *graph.Weight) int {
 		return at[c.Name(a.GGUF, a.HF)] - at[c.Name(b.GGUF, b.HF)]
 	})
-	return weights, notes, err
+	return weights, l.notes, err
 }
 
 // Planned lists the tensors demanded by the settings of c, by GGUF's names without .weight, in the graph's
@@ -92,31 +113,38 @@ func Unread(c *checkpoint.Checkpoint) []settings.Entry {
 	return c.Unread(c.Family.Model.Config())
 }
 
+// loaded is a model with weights, and its graph.
+type loaded struct {
+	model   family.Forwarder
+	graph   *graph.Graph
+	weights []*graph.Weight
+	notes   []string
+}
+
 // load makes the graph of any family from its configuration and weights.
-func load(c *checkpoint.Checkpoint, src bind.Source, context int) (g *graph.Graph, weights []*graph.Weight,
-	notes []string, err error) {
+func load(c *checkpoint.Checkpoint, src bind.Source, context int) (l loaded, err error) {
 	defer func() {
 		if err != nil {
-			g, weights, notes, err = nil, nil, nil, fmt.Errorf("%s: %w", c.Path, err)
+			l, err = loaded{}, fmt.Errorf("%s: %w", c.Path, err)
 		}
 	}()
-	m, notes, err := model(c, context)
-	if err != nil {
-		return nil, nil, nil, err
+	if l.model, l.notes, err = model(c, context); err != nil {
+		return l, err
 	}
 	// Binding may read the tensors of a shrunk file.
 	var bound error
-	if err := mmap.Guard(func() error { weights, bound = bind.Model(m, src); return nil }); err != nil {
-		return nil, nil, nil, err
+	if err := mmap.Guard(func() error { l.weights, bound = bind.Model(l.model, src); return nil }); err != nil {
+		return l, err
 	}
 	b := graph.New()
-	m.Forward(b)
+	l.model.Forward(b)
 	g, recorded := b.Graph()
+	l.graph = g
 	spare, bound := dropSpare(c, bound)
 	if spare > 0 {
-		notes = append(notes, fmt.Sprintf("%d biases of zeros are set aside: the model has no biases there", spare))
+		l.notes = append(l.notes, fmt.Sprintf("%d biases of zeros are set aside: the model has no biases there", spare))
 	}
-	return g, weights, notes, errors.Join(bound, recorded)
+	return l, errors.Join(bound, recorded)
 }
 
 // dropSpare drops the errors about biases of zeros in a packed folder beyond the model's tensors, and counts these

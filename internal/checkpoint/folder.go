@@ -97,7 +97,8 @@ func (c *Checkpoint) openTensors(config []byte) error {
 		if rest, ok := strings.CutPrefix(name, c.root()+"."); ok && c.root() != "" {
 			name = root + "." + rest
 		}
-		if !based && !strings.HasPrefix(name, "lm_head.") { // a file of the module alone
+		name = c.Family.Behind(name, c.Values)
+		if !based && !hasRoot(name, "lm_head", "mtp") { // a file of the module alone
 			name = root + "." + name
 		}
 		if c.Family.Rename != nil {
@@ -106,7 +107,7 @@ func (c *Checkpoint) openTensors(config []byte) error {
 		switch {
 		case multimodal && otherModality(t.Name):
 			aside++
-		case strings.HasPrefix(t.Name, "mtp."): // layers that predict further tokens
+		case strings.HasPrefix(name, "mtp."): // by config.json there is no such head
 		case name == "", strings.HasSuffix(name, ".rotary_emb.inv_freq"): // a copy of settings, in old files
 		default:
 			if err := c.add(name, t); err != nil {
@@ -118,7 +119,7 @@ func (c *Checkpoint) openTensors(config []byte) error {
 		c.Notes = append(c.Notes,
 			fmt.Sprintf("%d tensors outside the language model (vision, audio) are set aside", aside))
 	}
-	if err := errors.Join(c.dropNextLayers(), c.openDense()); err != nil {
+	if err := errors.Join(c.countNextLayers(), c.openDense()); err != nil {
 		return err
 	}
 	if err := c.join(); err != nil {
@@ -127,16 +128,17 @@ func (c *Checkpoint) openTensors(config []byte) error {
 	return c.unweave()
 }
 
-// dropNextLayers drops the layers behind the last, where config.json says that they predict further tokens.
-func (c *Checkpoint) dropNextLayers() error {
-	n := c.Values.Int(c.Family.Next())
+// countNextLayers counts the layers behind the last, where config.json says that they predict further tokens.
+func (c *Checkpoint) countNextLayers() error {
+	next := c.Family.NextKey()
+	n := c.Values.Int(next)
 	if n == 0 {
 		return nil
 	}
-	if own := c.SetAside(&c.set, "model.layers.", "eh_proj", c.Values.Int("num_hidden_layers")); own >= 0 {
+	behind, own := settings.CountBehind(&c.set, "model.layers.", "eh_proj", c.Values.Int("num_hidden_layers"))
+	if c.Values[next] = float64(behind); own >= 0 {
 		return fmt.Errorf("%s: config.json: key %s is %d, but layer %d has no tensor eh_proj, as layers that "+
-			"predict further tokens have: it is one of the model's own (num_hidden_layers)", c.Path, c.Family.Next(), n,
-			own)
+			"predict further tokens have: it is one of the model's own (num_hidden_layers)", c.Path, next, n, own)
 	}
 	return nil
 }

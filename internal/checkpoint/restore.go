@@ -139,6 +139,7 @@ func (c *weights) TensorName(f Format, name string) string {
 		if rest, ok := strings.CutPrefix(name, root+"."); ok && c.root() != "" {
 			name = c.root() + "." + rest
 		}
+		name = c.Family.Apart(name, c.Values)
 	}
 	if hasEnding(name, []string{".bias", ".scale"}) || hasEnding(name, c.Family.Bare) {
 		return name

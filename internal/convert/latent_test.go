@@ -1,6 +1,7 @@
 package convert_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,11 +11,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/convert"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -133,65 +136,75 @@ func TestOldLatents(t *testing.T) {
 	}
 }
 
-// TestNext sets the layers aside that predict further tokens: behind the last of a folder, and
-// counted among the layers of a GGUF file. A layer without their tensors is never set aside.
+// TestNext keeps the head that predicts further tokens, behind the last layer: of a folder in GGUF, where a converter may
+// have left it out, and back, with the publisher's names and bytes. It never changes the logits, and a layer without
+// its tensors is never taken for it.
 func TestNext(t *testing.T) {
-	for _, name := range []string{"deepseek2", "glm4moe", "qwen35"} {
+	for _, name := range golden.Headed {
 		t.Run(name, func(t *testing.T) { next(t, name) })
 	}
 }
 
 func next(t *testing.T, name string) {
-	dir, src, r := t.TempDir(), golden.Model(t, name), golden.Record(t, name)
-	file, longer, short := filepath.Join(dir, "plain.gguf"), filepath.Join(dir, "longer.gguf"), filepath.Join(dir, "short.gguf")
+	dir, src, r := t.TempDir(), golden.WithHead(t, name), golden.Record(t, name)
+	file, back, short := filepath.Join(dir, "file.gguf"), filepath.Join(dir, "back"), filepath.Join(dir, "short.gguf")
 	run(t, src, file, convert.Options{})
-	plain := tensorsOf(t, file)
+	run(t, file, back, convert.Options{})
 	f, err := gguf.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	layers, err := f.Metadata.Int(name + ".block_count")
-	if err = errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
+	name, err = f.Metadata.String("general.architecture")
+	layers, err2 := f.Metadata.Int(name + ".block_count")
+	n, err3 := f.Metadata.Int(name + ".nextn_predict_layers")
+	if err = errors.Join(err, err2, err3, f.Close()); err != nil || n != 1 {
+		t.Fatalf("%d layers behind the last, %v", n, err)
 	}
-	last, behind := fmt.Sprintf("blk.%d.", layers-1), fmt.Sprintf("blk.%d.", layers)
-	tensors := slices.Clone(plain)
-	for _, x := range plain {
-		if rest, ok := strings.CutPrefix(x.Name, last); ok {
-			x.Name = behind + rest
-			tensors = append(tensors, x)
-		}
-	}
-	tensors = append(tensors, tensor.Tensor{Name: behind + "nextn.enorm.weight", DType: tensor.F32, Shape: tensor.Shape{1}, Data: make([]byte, 4)})
-	counted := func(n int64) func(k gguf.KeyValue) []gguf.KeyValue {
-		return func(k gguf.KeyValue) []gguf.KeyValue {
-			if k.Key == name+".block_count" {
-				return []gguf.KeyValue{{Key: k.Key, Value: uint32(n)}, {Key: name + ".nextn_predict_layers", Value: uint32(1)}}
-			}
-			return []gguf.KeyValue{k}
-		}
-	}
-	rewritten(t, file, longer, counted(layers+1), tensors)
-	rewritten(t, file, short, counted(layers+1), plain) // a converter may leave their tensors out
-	want, _ := logits(t, file, r)
-	for _, path := range []string{longer, short} {
+	behind := fmt.Sprintf("blk.%d.", layers-1)
+	plain := slices.DeleteFunc(tensorsOf(t, file), func(x tensor.Tensor) bool { return strings.HasPrefix(x.Name, behind) })
+	as := func(k gguf.KeyValue) []gguf.KeyValue { return []gguf.KeyValue{k} }
+	rewritten(t, file, short, as, plain)
+	want, _ := logits(t, golden.Model(t, filepath.Base(src)), r)
+	for _, path := range []string{src, file, back, short} {
 		got, _ := logits(t, path, r)
 		for i := range want {
 			if d := distance(want[i], got[i]); d > 0 {
 				t.Errorf("%s: prompt %d: logits are %g off", filepath.Base(path), i, d)
 			}
 		}
+		c, err := checkpoint.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, draft, _, err := arch.LoadHead(c, 0)
+		if c.Close(); err != nil || (draft == nil) != (path == short) {
+			t.Errorf("%s: a head: %v, %v", filepath.Base(path), draft != nil, err)
+		}
 	}
-	c, err := checkpoint.Open(longer)
-	if err != nil {
+	a, err := safetensors.Open(filepath.Join(src, "model.safetensors"))
+	b, err2 := safetensors.Open(filepath.Join(back, "model.safetensors"))
+	if err = errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	if len(c.Notes) != 1 || !strings.Contains(c.Notes[0], "predict further tokens are set aside") {
-		t.Errorf("notes %q", c.Notes)
+	defer a.Close()
+	defer b.Close()
+	bytesOf := map[string][]byte{}
+	for _, x := range b.Tensors {
+		bytesOf[x.Name] = x.Data
 	}
-	wrong, folder := filepath.Join(dir, "wrong.gguf"), shorter(t, src, int(layers))
-	rewritten(t, file, wrong, counted(layers), plain) // the model's own last layer
+	for _, x := range a.Tensors {
+		if !bytes.Equal(x.Data, bytesOf[x.Name]) {
+			t.Errorf("tensor %s: %d bytes, other %d after the way back", x.Name, len(x.Data), len(bytesOf[x.Name]))
+		}
+	}
+	less := func(k gguf.KeyValue) []gguf.KeyValue {
+		if k.Key == name+".block_count" {
+			k.Value = uint32(layers - 1)
+		}
+		return []gguf.KeyValue{k}
+	}
+	wrong, folder := filepath.Join(dir, "wrong.gguf"), shorter(t, golden.Model(t, filepath.Base(src)), int(layers-1))
+	rewritten(t, file, wrong, less, plain) // the model's own last layer
 	for _, path := range []string{wrong, folder} {
 		if c, err := checkpoint.Open(path); err == nil || !strings.Contains(err.Error(), "one of the model's own") {
 			if c != nil {

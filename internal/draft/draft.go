@@ -8,7 +8,10 @@
 // Files: suffix.go (the longest end found before), draft.go (Drafter).
 package draft
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // Kind is the origin of a proposal.
 type Kind uint8
@@ -18,11 +21,12 @@ const (
 	Ngram      Kind = iota // the text itself
 	Prediction             // the caller's prediction of the answer
 	Grammar                // the only text that the grammar allows
+	MTP                    // the model's head: tokens that are yet to be made
 	kinds
 )
 
 // String returns the kind's name in metrics.
-func (k Kind) String() string { return [...]string{"ngram", "prediction", "grammar"}[k] }
+func (k Kind) String() string { return [...]string{"ngram", "prediction", "grammar", "mtp"}[k] }
 
 // Most is the maximum of tokens of a proposal.
 const Most = 32
@@ -45,9 +49,14 @@ type Drafter struct {
 	behind    int // the place of the proposal
 	// length counts the tokens since an edit: the proposal goes on behind the edited place
 	resumed bool
-	forced  []int32                 // tokens forced next
-	kind    Kind                    // of the last proposal
-	luck    [kinds][2][classes]luck // of found ends, and of resumed ones
+	forced  []int32 // tokens forced next
+	kind    Kind    // of the last proposal
+	guesses bool    // the model has a head
+
+	restricted bool                    // found text is not proposed
+	depth      int                     // tokens of the last proposal verified
+	guess      [mostGuessed]luck       // of the head's tokens, by their place in a proposal
+	luck       [kinds][2][classes]luck // of found ends, and of resumed ones
 }
 
 // separator stands between the prediction and the prompt. It is no token.
@@ -74,6 +83,20 @@ func New(prompt, prediction []int32) *Drafter {
 	}
 	return d
 }
+
+// Guess says whether the model's head makes proposals, too.
+func (d *Drafter) Guess(on bool) {
+	d.guesses = on
+	for i := range d.guess {
+		d.guess[i] = guessed
+	}
+}
+
+// Restrict leaves only the head's proposals.
+func (d *Drafter) Restrict() { d.restricted = true }
+
+// Kind returns the kind of the last proposal.
+func (d *Drafter) Kind() Kind { return d.kind }
 
 // Force sets the tokens of the text that must come next. The text may be cut into other tokens.
 func (d *Drafter) Force(ids []int32) { d.forced = ids }
@@ -134,8 +157,22 @@ func (d *Drafter) luckAt(length int) *luck {
 
 // Count notes verified tokens of the last proposal.
 func (d *Drafter) Count(accepted, rejected int) {
+	for range accepted {
+		d.learnGuess(true)
+	}
+	if rejected > 0 {
+		d.learnGuess(false)
+	}
 	c := &d.counts[d.kind]
 	c.Accepted, c.Rejected = c.Accepted+accepted, c.Rejected+rejected
+}
+
+// learnGuess notes whether the next verified token was right, of a proposal by the head.
+func (d *Drafter) learnGuess(right bool) {
+	if d.kind == MTP && d.depth < mostGuessed {
+		d.guess[d.depth].learn(right)
+	}
+	d.depth++
 }
 
 // Counts returns the verified tokens so far.
@@ -153,29 +190,37 @@ func (d *Drafter) found() Kind {
 // An occurrence found is proposed in place of forced tokens where more of its tokens are expected to come true.
 func (d *Drafter) Propose(tokens []int32, odds []float32, most int) ([]int32, []float32) {
 	first, known, most := len(tokens), len(odds), min(most, Most)
-	if d.length > 0 {
+	if d.length > 0 && !d.restricted {
 		d.kind = d.found()
 		tokens, odds = d.proposeFound(tokens, odds, most)
 	}
-	var expected float32
-	for _, x := range odds[known:] {
-		expected += x
+	d.depth = 0
+	propose := func(kind Kind, ids []int32, luckAt func(i int) *luck) {
+		var had, has float32
+		for _, x := range odds[known:] {
+			had += x
+		}
+		sure, at := float32(1), len(odds)
+		for i := range ids {
+			sure *= luckAt(i).odds()
+			odds, has = append(odds, sure), has+sure
+		}
+		if has <= had {
+			odds = odds[:at]
+			return
+		}
+		d.kind, tokens, odds = kind, append(tokens[:first], ids...), slices.Delete(odds, known, at)
 	}
-	forced, sure := d.forced[:min(most, len(d.forced))], float32(1)
-	for i := range forced {
-		sure *= d.luckOf(d.forced[i:]).odds()
-		expected -= sure
-	}
-	if expected >= 0 || len(forced) == 0 {
-		return tokens, odds
-	}
-	d.kind, tokens, odds, sure = Grammar, append(tokens[:first], forced...), odds[:known], 1
-	for i := range forced {
-		sure *= d.luckOf(d.forced[i:]).odds()
-		odds = append(odds, sure)
+	forced := d.forced[:min(most, len(d.forced))]
+	propose(Grammar, forced, func(i int) *luck { return d.luckOf(forced[i:]) })
+	if d.guesses {
+		propose(MTP, make([]int32, min(most, mostGuessed)), func(i int) *luck { return &d.guess[i] })
 	}
 	return tokens, odds
 }
+
+// mostGuessed is the maximum of tokens of a proposal by the head.
+const mostGuessed = 8
 
 // proposeFound proposes the text behind the occurrence found.
 func (d *Drafter) proposeFound(tokens []int32, odds []float32, most int) ([]int32, []float32) {
@@ -208,6 +253,9 @@ type luck struct{ right, all float32 }
 
 // priors are the lucks before the first proposal. Short ends of prose are found everywhere.
 var priors = [classes]luck{{0.2, 4}, {0.6, 4}, {1.4, 4}, {2.4, 4}, {3.2, 4}}
+
+// guessed is the luck of a token by the model's head.
+var guessed = luck{2.8, 4}
 
 // predicted are the lucks of a prediction, expected by the caller to come true.
 var predicted = [classes]luck{{2, 4}, {2.8, 4}, {3.4, 4}, {3.8, 4}, {3.9, 4}}

@@ -24,6 +24,9 @@ type choice struct {
 	steps int         // how many tokens may be chosen at once, if each is the likeliest
 	node  *graph.Node // node with wanted values; nil for none
 	odds  []float32   // of the last tokens, a draft (schedule.Work.Odds)
+
+	states  bool // the head is to draft behind the outputs
+	guessed bool // the draft is the head's, to be made
 }
 
 // newAhead returns nil if the plan cannot choose tokens.

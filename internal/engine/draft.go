@@ -21,6 +21,9 @@ func (p *proposal) propose(history []int, most int) []int32 {
 	return p.tokens
 }
 
+// guessed reports whether the draft is to be made by the model's head.
+func (p *proposal) guessed() bool { return len(p.odds) > 0 && p.drafter.Kind() == draft.MTP }
+
 // ends tells the drafter the token chosen after the first i of the draft, of verified ones. It reports whether the step
 // verified a draft, and no more of its tokens are right.
 func (p *proposal) ends(id, i, verified int) bool {

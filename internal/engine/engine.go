@@ -13,9 +13,8 @@
 // caller of the step's first request; the step's other requests have an error. Either way the engine goes on.
 //
 // Files: generate.go (tokens as text), carry.go (states in files), sequence.go (Sequence), loop.go (the goroutine),
-// draft.go (tokens verified several in a step),
-// step.go (a step), ahead.go (tokens chosen by the backend), mix.go (rows of embeddings), engine.go (Engine, Plan),
-// taps.go (taps and hooks).
+// step.go (a step), draft.go (tokens verified several in a step), head.go (drafts by the model's own head), ahead.go
+// (tokens chosen by the backend), mix.go (rows of embeddings), engine.go (Engine, Plan), taps.go (taps and hooks).
 package engine
 
 import (
@@ -56,6 +55,7 @@ type Options struct {
 	// maximum bytes of keys and values; 0 is half of the free memory, or one sequence if more
 	Budget   int64
 	Adapters *backend.Blend // of sequences without a choice of their own
+	Head     *graph.Graph   // of the model's head, fed by the engine's graph (arch.LoadHead); nil for none
 
 	// The fields of a plan, also read by Engine.Plan.
 
@@ -98,13 +98,14 @@ type Engine struct {
 // facts are an engine's knowledge of its graph.
 type facts struct {
 	graph   *graph.Graph
-	chunk   int  // maximum rows of a step
-	tokens  int  // Options.Tokens
-	ids     int  // token ids embedded by the graph
-	hidden  int  // elements of a row of embeddings; 0 where the graph has none
-	vocab   int  // of the logits
-	turning bool // positions have three parts (graph.RoPEAttr.Sections)
-	entire  bool // a prompt is one step, never cut and never continued
+	chunk   int   // maximum rows of a step
+	tokens  int   // Options.Tokens
+	ids     int   // token ids embedded by the graph
+	hidden  int   // elements of a row of embeddings; 0 where the graph has none
+	vocab   int   // of the logits
+	turning bool  // positions have three parts (graph.RoPEAttr.Sections)
+	entire  bool  // a prompt is one step, never cut and never continued
+	head    *head // for drafts; nil for none
 }
 
 // New compiles g for b.
@@ -128,6 +129,9 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 	e.schedule.Options = schedule.Options{Rows: o.Chunk, Outputs: min(o.Chunk, max(1, outputBytes/(4*e.vocab))),
 		Parallel: o.Parallel, Entire: e.entire, Load: schedule.NewLoad(g)}
 	var err error
+	if e.head, err = newHead(e, o.Head); err != nil {
+		return nil, err
+	}
 	if e.plan, err = e.Plan(o); err != nil {
 		return nil, err
 	}
@@ -266,6 +270,7 @@ func (e *Engine) Plan(o Options) (*Plan, error) {
 	if o.Hooks && (o.Tap != nil || o.Want != nil) {
 		return nil, errHooks
 	}
+	o.Keep = e.head.keep(o.Keep)
 	p := &Plan{e: e, kept: backend.NewKept(e.graph, o.Keep), hooks: o.Hooks, tap: e.step.see.watch(o.Tap),
 		taps:    o.Tap != nil || o.Expert != nil || o.Hooks,
 		private: o.Private || o.Tap != nil || o.Want != nil || o.Expert != nil || o.Hooks || e.entire}

@@ -37,6 +37,7 @@ type Request struct {
 	Caller                        // the sender
 	Draft   func() *draft.Drafter // makes proposals behind the prompt, verified several in a step; nil for none
 	Force   func([]byte) []int32  // returns the likely tokens of a text that Grammar forces; for Draft
+	Head    bool                  // drafts also come from the model's head, if the engine has one
 
 	Mixed // the part of the prompt besides tokens
 }
@@ -107,7 +108,7 @@ func generate(ctx context.Context, s *Sequence, r Request, text *stopper, yield 
 	drafts := r.Draft != nil && !s.plan.taps && !e.entire
 	for i := 0; r.Max < 0 || i < r.Max; {
 		c := r.choice(sampler, i)
-		c.odds = p.odds
+		c.odds, c.states, c.guessed = p.odds, drafts && r.Head && e.head != nil, p.guessed()
 		all, err := s.next(ctx, next, c)
 		if err != nil {
 			return err
@@ -148,6 +149,7 @@ func generate(ctx context.Context, s *Sequence, r Request, text *stopper, yield 
 		}
 		if drafts && p.drafter == nil { // no sooner than the first token, which thus comes as soon as without
 			p.drafter = r.Draft()
+			p.drafter.Guess(r.Head && e.head != nil)
 			for _, id := range history[len(r.Prompt):] {
 				p.drafter.Add(int32(id))
 			}

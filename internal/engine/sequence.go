@@ -25,6 +25,7 @@ type Sequence struct {
 	tokens []int32
 	salt   string // callers of different salts share no pages
 	extras extras // the rows and positions of a prompt other than text
+	states states // for the model's head
 	blend  *backend.Blend
 	hook   *Hook
 	closed bool
@@ -217,7 +218,11 @@ func (s *Sequence) feed(ctx context.Context, tokens []int32, wanted int, c choic
 			"so a prompt is one step of at most %d tokens and %d logits", len(tokens), have, wanted, e.chunk, most)
 	}
 	w.choice.steps = min(c.steps, e.pool.Longest()-all+1)
-	w.seat.Odds = c.odds[:min(drafted, e.pool.Longest()-all)]
+	if w.seat.Odds = c.odds[:min(drafted, e.pool.Longest()-all)]; c.guessed {
+		if w.seat.Guessed = true; !s.states.has(have - 1) {
+			w.seat.Odds = nil
+		}
+	}
 	return w, e.do(w)
 }
 

@@ -127,6 +127,13 @@ func (p *Plan) attempt() (o outcome) {
 	if p.taps {
 		defer enter(e.graph)()
 	}
+	ctx, release := st.context()
+	defer release()
+	if e.head != nil {
+		if err := e.head.draft(ctx, e, st.batch); err != nil {
+			return outcome{err: st.ended(ctx, err)}
+		}
+	}
 	batch, s := st.batch, &st.next
 	*s = backend.Step{Tokens: s.Tokens[:0], Pos: s.Pos[:0], Seqs: s.Seqs[:0], Outputs: s.Outputs[:0],
 		Adapters: s.Adapters[:0], Cache: e.cache}
@@ -145,18 +152,27 @@ func (p *Plan) attempt() (o outcome) {
 		}
 	}
 	s.Embeddings, s.Parts, s.NoLogits = embeddings(batch, len(s.Tokens)), st.partsOf(), isBare(batch)
-	ctx, release := st.context()
-	defer release()
+	if e.head != nil {
+		e.head.wantStates(s, batch)
+	}
 	var err error
 	if k, steps := p.choice(batch); k > 0 {
 		err = p.computeAhead(ctx, k, steps)
 	} else {
 		err = p.computeLogits(ctx)
 	}
-	if err != nil && len(batch) > 1 && ctx.Err() != nil {
-		err = errLeft // each request has an end of its own
+	if err == nil {
+		gotStates(batch)
 	}
-	return outcome{err: err}
+	return outcome{err: st.ended(ctx, err)}
+}
+
+// ended returns the error of a step, in place of a context's: each request of several has an end of its own.
+func (st *step) ended(ctx context.Context, err error) error {
+	if err != nil && len(st.batch) > 1 && ctx.Err() != nil {
+		return errLeft
+	}
+	return err
 }
 
 // context returns a context that ends when all contexts of the batch have ended, or on release.
@@ -234,6 +250,10 @@ func (e *Engine) finish(p *Plan, o outcome, took time.Duration) {
 	defer e.mu.Unlock()
 	now := time.Now()
 	p.until = now.Add(e.wait(took))
+	if h := e.head; h != nil && h.passes > 0 {
+		took -= h.took
+		p.turn.Pace.ObserveGuess(h.took / time.Duration(h.passes))
+	}
 	if rows := e.step.decoded(); rows > 0 && o.err == nil {
 		p.turn.Pace.Observe(rows, e.pace(rows, took/time.Duration(1+len(batch[0].ahead))))
 	}

@@ -6,10 +6,15 @@
 // A setting is named by its canonical name, transformers' key of config.json, and has the types of encoding/json:
 // float64, string, bool, []any and map[string]any.
 //
-// Files in reading order: family.go, expect.go, model.go, scan.go, settings.go.
+// Files in reading order: family.go, expect.go, next.go, model.go, scan.go, settings.go.
 package family
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // Family describes an architecture. The zero value of a field is the usual case.
 type Family struct {
@@ -40,6 +45,10 @@ type Family struct {
 	Held   map[string]string // settings that are true if the file holds the tensor, or .NAME in a layer
 	Habits []Habit           // converters' changes to tensors on the way to GGUF
 	Bare   []string          // ends of names of tensors, in either format, without .weight
+
+	// Ahead has the names, in a folder, of the modules of a layer behind the last, where no layer has them: mtp.fc for
+	// eh_proj. The layer's other modules are in Ahead[""].
+	Ahead map[string]string
 
 	// Rename returns the model's name of a folder's tensor, or "" for a tensor without weights; has reports whether the
 	// folder has a tensor.
@@ -130,7 +139,7 @@ const (
 	Never                  // false, whatever the model
 	Sections               // list of three numbers, followed by 0
 	Multiplier             // mscale_all_dim of yarn, where mscale is 1
-	NextLayers             // number of layers, behind the last, predicting further tokens: dropped, never written
+	NextLayers             // number of layers in the file, behind the last, predicting further tokens
 	Experts                // a setting without a key in GGUF: true where there are experts
 
 	// Rank is a Count: the size of the latent behind keys and values. The other sizes are qk_nope_head_dim,
@@ -280,8 +289,39 @@ func (f *Family) Partial() bool {
 // Latent reports whether keys and values are products of a latent.
 func (f *Family) Latent() bool { return f.KeyOf(Rank).GGUF != "" }
 
-// Next returns the setting with the number of layers behind the last, "" if there is none.
-func (f *Family) Next() string { return f.KeyOf(NextLayers).Setting }
+// NextKey returns the setting with the number of layers behind the last, "" if there is none.
+func (f *Family) NextKey() string { return f.KeyOf(NextLayers).Setting }
+
+// Behind returns the name in the layer behind the last of a folder's tensor in a module apart: of mtp.fc.weight.
+func (f *Family) Behind(name string, s Settings) string {
+	layers := s.Int("num_hidden_layers")
+	for own, module := range f.Ahead {
+		rest, ok := strings.CutPrefix(name, module+".")
+		switch {
+		case !ok || s.Int(f.NextKey()) == 0:
+		case own != "":
+			return fmt.Sprintf("model.layers.%d.%s.%s", layers, own, rest)
+		default:
+			layer, rest, _ := strings.Cut(rest, ".")
+			if i, err := strconv.Atoi(layer); err == nil && i >= 0 && i < MaxLayers {
+				return fmt.Sprintf("model.layers.%d.%s", layers+i, rest)
+			}
+		}
+	}
+	return name
+}
+
+// Apart returns the name in a module apart, without .weight, of a tensor in the layer behind the last.
+func (f *Family) Apart(name string, s Settings) string {
+	rest, ok := strings.CutPrefix(name, fmt.Sprintf("model.layers.%d.", s.Int("num_hidden_layers")))
+	switch {
+	case !ok || f.Ahead == nil:
+		return name
+	case f.Ahead[rest] != "":
+		return f.Ahead[rest]
+	}
+	return f.Ahead[""] + ".0." + rest
+}
 
 // Mixes reports whether a model with these settings has experts, in a family with experts in some models only.
 func (f *Family) Mixes(s Settings) bool {

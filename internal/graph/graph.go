@@ -76,6 +76,7 @@ type KV struct {
 	Heads  int
 	Dim    int // of a head
 	Window int // positions seen by a query, its own included; 0 for all
+	Skip   int // first positions, seen by no query
 
 	Chunked  bool // a query sees the positions of its own run of Window positions, the first run from 0 on (Llama 4)
 	ValueDim int  // of a head's values; 0 for Dim
@@ -94,7 +95,7 @@ func (kv *KV) Values() int {
 func (kv *KV) Oldest(pos int) int {
 	switch {
 	case kv.Window == 0:
-		return 0
+		return kv.Skip
 	case kv.Chunked:
 		return pos - pos%kv.Window
 	}

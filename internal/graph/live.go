@@ -60,3 +60,22 @@ func (l *Live) Freed(n *Node) (freed []*Node) {
 	}
 	return freed
 }
+
+// Needed returns g without the nodes that neither the result nor a store or a state needs.
+func (g *Graph) Needed() *Graph {
+	needed, kept := map[*Node]bool{g.Result(): true}, &Graph{}
+	for i := len(g.Nodes) - 1; i >= 0; i-- {
+		n := g.Nodes[i]
+		needed[n] = needed[n] || n.Op == StoreKV || n.State != nil
+		for _, in := range n.In {
+			needed[in] = needed[in] || needed[n]
+		}
+	}
+	for _, n := range g.Nodes {
+		if needed[n] {
+			n.ID = len(kept.Nodes)
+			kept.Nodes = append(kept.Nodes, n)
+		}
+	}
+	return kept
+}

@@ -69,6 +69,7 @@ type Model struct {
 	Blend    *backend.Blend // of Adapters, for sequences without a choice
 	Backend  backend.Backend
 	Engine   *engine.Engine
+	Head     bool // Engine has drafts by the model's head
 }
 
 // Opened returns the opened model behind a model of package karat, which sets Opened: the command's instruments look at
@@ -131,7 +132,13 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 		}
 	}
 	o.Engine.Memory = o.Memory
-	if m.Graph, m.Notes, err = Graph(ctx, m.Checkpoint, o.Engine.Context); err != nil {
+	if o.Head && o.Numerics.GPU == 0 {
+		m.Graph, o.Engine.Head, m.Notes, err = arch.LoadHead(m.Checkpoint, o.Engine.Context)
+		m.Notes = append(m.Checkpoint.Notes[:len(m.Checkpoint.Notes):len(m.Checkpoint.Notes)], m.Notes...)
+	} else {
+		m.Graph, m.Notes, err = Graph(ctx, m.Checkpoint, o.Engine.Context)
+	}
+	if m.Head = o.Engine.Head != nil; err != nil {
 		return err
 	}
 	o.Engine.Context = min(o.Engine.Context, longest(m.Checkpoint, m.Graph))

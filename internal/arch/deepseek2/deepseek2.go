@@ -6,6 +6,10 @@
 // pairs, by yarn, whose multiplier also scales the scores. From some layer on the MLP is a mixture: experts
 // chosen by softmax or by biased sigmoids, within the best groups, beside shared ones.
 //
+// The layer behind the last is a head predicting further tokens: after the last norm a state feeds it, then its
+// own normed state, as in SGLang, models/deepseek_nextn.py, and llama.cpp, src/models/deepseek2.cpp (vLLM's
+// deepseek_mtp.py feeds its own before the norm).
+//
 // Source: transformers, models/deepseek_v2/modeling_deepseek_v2.py and
 // models/deepseek_v3/modeling_deepseek_v3.py; DeepSeek-AI 2024, arXiv:2405.04434 and
 // arXiv:2412.19437.
@@ -15,6 +19,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -25,6 +30,7 @@ type Config struct {
 	HiddenSize       int              `json:"hidden_size"`
 	IntermediateSize int              `json:"intermediate_size"`
 	NumLayers        int              `json:"num_hidden_layers"`
+	NumNext          int              `json:"num_nextn_predict_layers"` // layers behind the last
 	NumHeads         int              `json:"num_attention_heads"`
 	MaxPositions     int              `json:"max_position_embeddings"`
 	QueryRank        int              `json:"q_lora_rank"` // 0 for queries without a latent
@@ -67,6 +73,7 @@ type Model struct {
 
 // Layer is a decoder layer, with either an MLP or a mixture.
 type Layer struct {
+	Next     *family.Next  `gguf:"" hf:""` // of a layer behind the last
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`
 	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
@@ -113,7 +120,7 @@ const latentEps = 1e-6
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
 	m := &Model{scale: c.Rope.Full.ScoreScale() / math.Sqrt(float64(c.PlainDim+c.TurningDim)),
-		Layers: make([]Layer, c.NumLayers)}
+		Layers: make([]Layer, c.NumLayers+c.NumNext)}
 	r, err := rope.Resolve(c.TurningDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
 	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude, Interleaved: c.Interleaved}
 	m.route = graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups,
@@ -129,6 +136,9 @@ func New(c Config) (*Model, error) {
 	}
 	m.Config = c
 	for i := range m.Layers {
+		if i >= c.NumLayers {
+			m.Layers[i].Next = new(family.Next)
+		}
 		if i < c.FirstDense || c.NumExperts == 0 {
 			m.Layers[i].MLP = new(MLP)
 		} else {
@@ -140,16 +150,47 @@ func New(c Config) (*Model, error) {
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
 func (m *Model) Forward(g graph.Builder) *graph.Node {
-	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
-	for i := range m.Layers {
-		kv := &graph.KV{Layer: i, Heads: 1, Dim: m.Rank + m.TurningDim, ValueDim: m.Rank, Latent: true}
-		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	h := m.layers(g, m.embed(g, m.Embed))
+	return m.logits(g, m.Output, m.norm(g, m.Norm, g.Outputs(h)))
+}
+
+// Head implements family.Predictor.
+func (m *Model) Head() *family.Head {
+	if m.NumNext == 0 {
+		return nil
 	}
-	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	if m.Tied {
+	l := &m.Layers[m.NumLayers]
+	return &family.Head{Next: *l.Next, KV: *m.kv(m.NumLayers), Hidden: m.HiddenSize, Last: m.Norm, Embed: m.Embed,
+		Output: m.Output, Embedded: m.embed, Trunk: m.layers, Normed: m.norm, Logits: m.logits,
+		Layer: func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node { return l.forward(g, x, kv, m) }}
+}
+
+// kv returns the store of a layer.
+func (m *Model) kv(i int) *graph.KV {
+	return &graph.KV{Layer: i, Heads: 1, Dim: m.Rank + m.TurningDim, ValueDim: m.Rank, Latent: true}
+}
+
+func (m *Model) embed(g graph.Builder, w *graph.Weight) *graph.Node {
+	return g.Embed(w, m.VocabSize, m.HiddenSize, 1)
+}
+
+func (m *Model) layers(g graph.Builder, h *graph.Node) *graph.Node {
+	for i := range m.NumLayers {
+		h = m.Layers[i].forward(g.Layer(i), h, m.kv(i), m)
+	}
+	return h
+}
+
+func (m *Model) norm(g graph.Builder, w *graph.Weight, x *graph.Node) *graph.Node {
+	return g.RMSNorm(w, x, m.RMSNormEps, 0)
+}
+
+// logits returns the logits by w, or by the embedding in models without w.
+func (m *Model) logits(g graph.Builder, w *graph.Weight, h *graph.Node) *graph.Node {
+	if w == nil {
 		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
 	}
-	return g.Linear(m.Output, h, m.VocabSize)
+	return g.Linear(w, h, m.VocabSize)
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {

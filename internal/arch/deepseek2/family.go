@@ -35,7 +35,7 @@ var Family = family.Family{
 		return 0
 	},
 	ToConfig: func(s family.Settings) { s.Say(map[string]any{"q_lora_rank": nil}) }, // a reader assumes 1536
-	Idle: []string{"qk_head_dim", "num_key_value_heads", "head_dim", "topk_method", "num_nextn_predict_layers",
+	Idle: []string{"qk_head_dim", "num_key_value_heads", "head_dim", "topk_method",
 		"ep_size", "aux_loss_alpha", "seq_aux", "output_router_logits", "router_aux_loss_coef"},
 	Limits: []family.Limit{
 		{Key: "q_lora_rank", Min: 1, Max: 1 << 24, Rule: family.Whole | family.OrZero},

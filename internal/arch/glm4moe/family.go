@@ -20,7 +20,7 @@ var Family = family.Family{
 			"norm_topk_prob": true, "scoring_func": "sigmoid"}}},
 	Fixed:  map[string]any{"hidden_act": "silu"},
 	Absent: map[string]any{"scoring_func": "sigmoid"},
-	Idle:   []string{"num_nextn_predict_layers", "output_router_logits", "router_aux_loss_coef"},
+	Idle:   []string{"output_router_logits", "router_aux_loss_coef"},
 	Limits: []family.Limit{
 		{Key: "first_k_dense_replace", Min: 0, Max: 1 << 10, Rule: family.Whole},
 		{Key: "n_shared_experts", Min: 0, Max: 1 << 10, Rule: family.Whole},

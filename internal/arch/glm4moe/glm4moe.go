@@ -2,8 +2,9 @@
 //
 // Differences from Llama: all layers except the first have a mixture of experts, beside an expert for all
 // tokens; the router takes the sigmoid of each score and chooses with a correction bias; half of a head's
-// features turn; queries and keys may be normed, and have biases, as values do. Layers behind the last
-// predict further tokens, and are set aside.
+// features turn; queries and keys may be normed, and have biases, as values do. The layer
+// behind the last is a head predicting further tokens: after the last norm a state feeds it, then its own
+// normed state, as in SGLang, models/glm4_moe_nextn.py (vLLM's glm4_moe_mtp.py feeds its own before the norm).
 //
 // Source: transformers, models/glm4_moe/modeling_glm4_moe.py; GLM-4.5 Team 2025,
 // arXiv:2508.06471.
@@ -13,6 +14,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -23,6 +25,7 @@ type Config struct {
 	HiddenSize       int              `json:"hidden_size"`
 	IntermediateSize int              `json:"intermediate_size"`
 	NumLayers        int              `json:"num_hidden_layers"`
+	NumNext          int              `json:"num_nextn_predict_layers"` // layers behind the last
 	NumHeads         int              `json:"num_attention_heads"`
 	NumKVHeads       int              `json:"num_key_value_heads"`
 	HeadDim          int              `json:"head_dim"`
@@ -60,6 +63,7 @@ type Model struct {
 
 // Layer is a decoder layer, with either an MLP or a mixture.
 type Layer struct {
+	Next     *family.Next  `gguf:"" hf:""` // of a layer behind the last
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`
 	MLPNorm  *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
@@ -105,11 +109,14 @@ func New(c Config) (*Model, error) {
 		return nil, fmt.Errorf("scoring_func %q, only sigmoid is supported", c.Scoring)
 	}
 	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
-	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
+	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers+c.NumNext)}
 	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude}
 	m.route = graph.RouteAttr{Weigh: graph.SigmoidEach, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups,
 		Kept: c.KeptGroups, Best: 2}
 	for i := range m.Layers {
+		if i >= c.NumLayers {
+			m.Layers[i].Next = new(family.Next)
+		}
 		if i < c.FirstDense {
 			m.Layers[i].MLP = new(MLP)
 		} else {
@@ -121,16 +128,45 @@ func New(c Config) (*Model, error) {
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
 func (m *Model) Forward(g graph.Builder) *graph.Node {
-	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
-	for i := range m.Layers {
-		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
-		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	h := m.layers(g, m.embed(g, m.Embed))
+	return m.logits(g, m.Output, m.norm(g, m.Norm, g.Outputs(h)))
+}
+
+// Head implements family.Predictor.
+func (m *Model) Head() *family.Head {
+	if m.NumNext == 0 {
+		return nil
 	}
-	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	if m.Tied {
+	l := &m.Layers[m.NumLayers]
+	return &family.Head{Next: *l.Next, KV: *m.kv(m.NumLayers), Hidden: m.HiddenSize, Last: m.Norm, Embed: m.Embed,
+		Output: m.Output, Embedded: m.embed, Trunk: m.layers, Normed: m.norm, Logits: m.logits,
+		Layer: func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node { return l.forward(g, x, kv, m) }}
+}
+
+// kv returns the store of a layer.
+func (m *Model) kv(i int) *graph.KV { return &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim} }
+
+func (m *Model) embed(g graph.Builder, w *graph.Weight) *graph.Node {
+	return g.Embed(w, m.VocabSize, m.HiddenSize, 1)
+}
+
+func (m *Model) layers(g graph.Builder, h *graph.Node) *graph.Node {
+	for i := range m.NumLayers {
+		h = m.Layers[i].forward(g.Layer(i), h, m.kv(i), m)
+	}
+	return h
+}
+
+func (m *Model) norm(g graph.Builder, w *graph.Weight, x *graph.Node) *graph.Node {
+	return g.RMSNorm(w, x, m.RMSNormEps, 0)
+}
+
+// logits returns the logits by w, or by the embedding in models without w.
+func (m *Model) logits(g graph.Builder, w *graph.Weight, h *graph.Node) *graph.Node {
+	if w == nil {
 		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
 	}
-	return g.Linear(m.Output, h, m.VocabSize)
+	return g.Linear(w, h, m.VocabSize)
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {

@@ -26,6 +26,7 @@ var Family = family.Family{
 	Rope:       family.Rope{Full: map[string]any{"rope_theta": 1e7, "partial_rotary_factor": 0.25}},
 
 	Keys:   keys,
+	Ahead:  ahead,
 	Habits: habits,
 	Bare:   []string{".A_log", ".dt_bias", ".ssm_a"},
 
@@ -63,6 +64,7 @@ var MoEFamily = family.Family{
 		{Setting: "moe_intermediate_size"},
 		{GGUF: "expert_shared_feed_forward_length", Setting: "shared_expert_intermediate_size"},
 	}, keys...),
+	Ahead: ahead,
 	Habits: append([]family.Habit{{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"},
 		Joined: "mlp.experts"}}, habits...),
 	Bare: []string{".A_log", ".dt_bias", ".ssm_a"},
@@ -74,7 +76,7 @@ var MoEFamily = family.Family{
 // Settings of both.
 var (
 	fixed = map[string]any{"hidden_act": "silu", "mrope_interleaved": true, "attn_output_gate": true}
-	idle  = []string{"full_attention_interval", "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings",
+	idle  = []string{"full_attention_interval", "mtp_use_dedicated_embeddings",
 		"mamba_ssm_dtype", "partial_rotary_factor"}
 	kinds = map[string]string{family.LinearAttention: family.LinearAttention,
 		family.FullAttention: family.FullAttention}
@@ -97,8 +99,11 @@ var (
 		{GGUF: "rope.dimension_count", Kind: family.Turning},
 		{GGUF: "nextn_predict_layers", Setting: "mtp_num_hidden_layers", Kind: family.NextLayers},
 	}
+	ahead = map[string]string{"eh_proj": "mtp.fc", "enorm": "mtp.pre_fc_norm_embedding",
+		"hnorm": "mtp.pre_fc_norm_hidden", "shared_head.norm": "mtp.norm", "": "mtp.layers"}
 	habits = []family.Habit{
-		{Ends: []string{".attn_norm", ".post_attention_norm", ".attn_q_norm", ".attn_k_norm", "output_norm"}, Plus: 1},
+		{Ends: []string{".attn_norm", ".post_attention_norm", ".attn_q_norm", ".attn_k_norm", "output_norm", ".enorm",
+			".hnorm", ".shared_head_norm"}, Plus: 1},
 		{Ends: []string{".attn_qkv", ".attn_gate"}, Tiled: &family.Tiled{Groups: "linear_num_key_heads",
 			Heads: "linear_num_value_heads", Size: "linear_value_head_dim"}},
 		{Ends: []string{".ssm_conv1d"}, Form: family.Depthwise, Tiled: &family.Tiled{Groups: "linear_num_key_heads",

@@ -6,6 +6,10 @@
 // except the gated norm are scaled by 1+w. With experts the feed-forward part of each layer is a mixture,
 // beside a shared expert weighed by the sigmoid of its score. The router takes the softmax over all experts
 // and divides the weights of the best by their sum.
+
+// The layer behind the last, with attention, is a head predicting further tokens (mtp): after the last norm a state
+// feeds it, then its own normed state; the embedding comes before the state. Source: vLLM,
+// vllm/model_executor/models/qwen3_5_mtp.py; llama.cpp, src/models/qwen35.cpp.
 //
 // Source: transformers, models/qwen3_5/modeling_qwen3_5.py and models/qwen3_5_moe/modeling_qwen3_5_moe.py;
 // Yang, Kautz and Hatamizadeh 2024, arXiv:2412.06464.
@@ -15,6 +19,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -29,6 +34,7 @@ type Config struct {
 	ExpertSize       int              `json:"moe_intermediate_size"`
 	SharedSize       int              `json:"shared_expert_intermediate_size"`
 	NumLayers        int              `json:"num_hidden_layers"`
+	NumNext          int              `json:"mtp_num_hidden_layers"` // layers behind the last
 	LayerTypes       []string         `json:"layer_types"`
 	NumHeads         int              `json:"num_attention_heads"`
 	NumKVHeads       int              `json:"num_key_value_heads"`
@@ -60,6 +66,7 @@ type Model struct {
 
 // Layer is a decoder layer, with attention or a DeltaNet.
 type Layer struct {
+	Next     *family.Next  `gguf:"" hf:""` // of a layer behind the last
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     *Attention    `gguf:"" hf:"self_attn"`
 	Delta    *DeltaNet     `gguf:"" hf:"linear_attn"`
@@ -110,11 +117,14 @@ func New(c Config) (*Model, error) {
 			c.Sections, c.KeyHeads, c.ValueHeads)
 	}
 	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
-	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
+	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers+c.NumNext)}
 	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude, Sections: [3]int(c.Sections),
 		Woven: true}
 	for i := range m.Layers {
-		if c.LayerTypes[i] == "full_attention" {
+		if i >= c.NumLayers {
+			m.Layers[i].Next = new(family.Next)
+		}
+		if i >= c.NumLayers || c.LayerTypes[i] == "full_attention" {
 			m.Layers[i].Attn = new(Attention)
 		} else {
 			m.Layers[i].Delta = new(DeltaNet)
@@ -130,16 +140,45 @@ func New(c Config) (*Model, error) {
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
 func (m *Model) Forward(g graph.Builder) *graph.Node {
-	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
-	for i := range m.Layers {
-		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
-		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	h := m.layers(g, m.embed(g, m.Embed))
+	return m.logits(g, m.Output, m.norm(g, m.Norm, g.Outputs(h)))
+}
+
+// Head implements family.Predictor.
+func (m *Model) Head() *family.Head {
+	if m.NumNext == 0 {
+		return nil
 	}
-	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 1)
-	if m.Tied {
+	l := &m.Layers[m.NumLayers]
+	return &family.Head{Next: *l.Next, KV: *m.kv(m.NumLayers), Hidden: m.HiddenSize, Last: m.Norm, Embed: m.Embed,
+		Output: m.Output, Embedded: m.embed, Trunk: m.layers, Normed: m.norm, Logits: m.logits,
+		Layer: func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node { return l.forward(g, x, kv, m) }}
+}
+
+// kv returns the store of a layer.
+func (m *Model) kv(i int) *graph.KV { return &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim} }
+
+func (m *Model) embed(g graph.Builder, w *graph.Weight) *graph.Node {
+	return g.Embed(w, m.VocabSize, m.HiddenSize, 1)
+}
+
+func (m *Model) layers(g graph.Builder, h *graph.Node) *graph.Node {
+	for i := range m.NumLayers {
+		h = m.Layers[i].forward(g.Layer(i), h, m.kv(i), m)
+	}
+	return h
+}
+
+func (m *Model) norm(g graph.Builder, w *graph.Weight, x *graph.Node) *graph.Node {
+	return g.RMSNorm(w, x, m.RMSNormEps, 1)
+}
+
+// logits returns the logits by w, or by the embedding in models without w.
+func (m *Model) logits(g graph.Builder, w *graph.Weight, h *graph.Node) *graph.Node {
+	if w == nil {
 		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
 	}
-	return g.Linear(m.Output, h, m.VocabSize)
+	return g.Linear(w, h, m.VocabSize)
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {

@@ -40,7 +40,7 @@ func Read(c *settings.Model, set *tensor.Set, m file.Metadata) error {
 			c.Values[key] = n
 		}
 	}
-	r.dropNextLayers()
+	r.readNextLayers()
 	if n, ok := r.number("pooling_type"); ok {
 		r.Pooling = &n
 	}
@@ -62,9 +62,10 @@ func Read(c *settings.Model, set *tensor.Set, m file.Metadata) error {
 	return nil
 }
 
-// dropNextLayers drops the layers behind the last, which predict further tokens.
-func (r *reader) dropNextLayers() {
-	if r.Family.Next() == "" {
+// readNextLayers counts the layers behind the last, predicting further tokens.
+func (r *reader) readNextLayers() {
+	next := r.Family.NextKey()
+	if next == "" {
 		return // the key is unread
 	}
 	n, ok := r.number("nextn_predict_layers")
@@ -77,7 +78,8 @@ func (r *reader) dropNextLayers() {
 		return
 	}
 	r.Values["num_hidden_layers"] = layers - n
-	if own := r.SetAside(r.set, "blk.", "nextn.", int(layers-n)); own >= 0 {
+	behind, own := settings.CountBehind(r.set, "blk.", "nextn.", int(layers-n))
+	if r.Values[next] = float64(behind); own >= 0 {
 		r.errorf("nextn_predict_layers", "is %v, but layer %d has no tensors nextn.*, as layers that predict "+
 			"further tokens have: it is one of the model's own", n, own)
 	}

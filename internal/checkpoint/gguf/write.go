@@ -24,7 +24,7 @@ func Write(c *settings.Model, aside []string) (keys []file.KeyValue, factors []F
 	}
 	w := &writer{Model: c}
 	w.refuse(aside)
-	w.count("num_hidden_layers")
+	w.put("block_count", uint32(w.Values.Int("num_hidden_layers")+w.Values.Int(w.Family.NextKey())))
 	w.count("max_position_embeddings")
 	w.count("hidden_size")
 	if !c.Family.Lacks("intermediate_size") || !c.Family.Uses("num_experts") { // else all layers have experts
@@ -145,6 +145,10 @@ func (w *writer) writeFamilyKey(k family.Key, dim uint32) {
 		w.writePeriod(k)
 	case family.Interval:
 		w.writeInterval(k)
+	case family.NextLayers:
+		if v > 0 {
+			w.put(k.GGUF, uint32(v))
+		}
 	case family.Sections:
 		list, _ := w.Values[k.Setting].([]any)
 		n := make([]int32, 4)

@@ -53,7 +53,9 @@ func Config(c *settings.Model, dtype string) (map[string]any, error) {
 	for _, key := range c.Family.Without {
 		delete(config, key)
 	}
-	delete(config, c.Family.Next())
+	if next := c.Family.NextKey(); c.Values.Int(next) == 0 {
+		delete(config, next)
+	}
 	for key, own := range c.Family.Spelling {
 		if v, ok := config[key]; ok {
 			delete(config, key)

@@ -191,30 +191,23 @@ func (c *Model) AsFixed(key string) bool {
 	return v == nil || reflect.DeepEqual(v, want)
 }
 
-// SetAside drops the tensors of layers beginning at from, in the list with the given prefix. Each such layer should
-// have a tensor whose name goes on with mark; the result is the first layer without, -1 for none.
-func (c *Model) SetAside(set *tensor.Set, prefix, mark string, from int) (own int) {
-	before, marked := len(set.Names), map[int]bool{} // marked: layers with tensors, and whether mark was found
-	set.Names = slices.DeleteFunc(set.Names, func(name string) bool {
+// CountBehind counts the layers from a number on with tensors in the list with the given prefix. Each such layer should
+// have a tensor whose name goes on with mark; own is the first layer without, -1 for none.
+func CountBehind(set *tensor.Set, prefix, mark string, from int) (n, own int) {
+	marked := map[int]bool{} // layers with tensors, and whether mark was found
+	for _, name := range set.Names {
 		rest, ok := strings.CutPrefix(name, prefix)
 		number, rest, _ := strings.Cut(rest, ".")
-		i, err := strconv.Atoi(number)
-		if !ok || err != nil || i < from {
-			return false
+		if i, err := strconv.Atoi(number); ok && err == nil && i >= from {
+			marked[i] = marked[i] || strings.HasPrefix(rest, mark)
 		}
-		marked[i] = marked[i] || strings.HasPrefix(rest, mark)
-		delete(set.ByName, name)
-		return true
-	})
-	if n := before - len(set.Names); n > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%d tensors of layers that predict further tokens are set aside", n))
 	}
 	for _, i := range slices.Sorted(maps.Keys(marked)) {
 		if !marked[i] {
-			return i
+			return 0, i
 		}
 	}
-	return -1
+	return len(marked), -1
 }
 
 // Rows returns the number of rows of a tensor, as a setting; nil without the tensor.

@@ -107,7 +107,7 @@ func (c *Model) Validate(tensors int) error {
 	if c.Type().Padded { // a folder has a row for each token up to this id
 		list = append(list, family.Limit{Key: "pad_token_id", Min: 0, Max: 1 << 10, Rule: family.Whole})
 	}
-	if next := c.Family.Next(); next != "" {
+	if next := c.Family.NextKey(); next != "" {
 		list = append(list, family.Limit{Key: next, Min: 0, Max: family.MaxLayers, Rule: family.Whole})
 	}
 	for _, l := range list {

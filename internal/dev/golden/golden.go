@@ -5,6 +5,8 @@
 // complete one in the goldens folder of a shared folder beside the repository,
 // and an excerpt of it in the repository's testdata. Dir returns the more complete
 // one, so a test walks the files there and needs no second version.
+//
+// Files: head.go (families with a head for further tokens), corpus.go, golden.go, seed.go (weights from seeds).
 package golden
 
 import (

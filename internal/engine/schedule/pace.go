@@ -19,6 +19,7 @@ type Pace struct {
 	Tile  int // least rows of a step with other bits, never reached by drafts; 0 is none
 	steps int
 	at    [mostRows + 1]mean
+	guess mean    // of a pass for drafts (Work.Guessed)
 	order []*Work // of the rows of drafts, while a step is chosen
 }
 
@@ -34,9 +35,16 @@ func (p *Pace) Observe(rows int, took time.Duration) {
 	if rows > mostRows {
 		return
 	}
-	m, t := &p.at[rows], took.Seconds()
+	p.note(&p.at[rows], took)
+}
+
+// ObserveGuess notes the time of a pass.
+func (p *Pace) ObserveGuess(took time.Duration) { p.note(&p.guess, took) }
+
+func (p *Pace) note(m *mean, took time.Duration) {
+	t := took.Seconds()
 	switch {
-	case !p.isFresh(rows):
+	case !m.isFresh(p.steps):
 		m.time = t
 	case t < m.time: // others on the machine make a step longer, never shorter
 		m.time += (t - m.time) / 2
@@ -46,10 +54,9 @@ func (p *Pace) Observe(rows int, took time.Duration) {
 	m.step = p.steps
 }
 
-func (p *Pace) isFresh(rows int) bool {
-	m := p.at[rows]
-	return m.step > 0 && p.steps-m.step < freshness
-}
+func (p *Pace) isFresh(rows int) bool { return p.at[rows].isFresh(p.steps) }
+
+func (m mean) isFresh(steps int) bool { return m.step > 0 && steps-m.step < freshness }
 
 // estimate returns the time of a step of so many rows: measured, or between two measured numbers. Beyond the largest,
 // a row more takes half of a row's share; a draft then finds out. It returns 0 where nothing is known.
@@ -94,7 +101,7 @@ func (p *Pace) draft(batch []*Work, most int) {
 	if now == 0 {
 		return
 	}
-	best, expected := 0, float64(rows)
+	best, passes, expected := 0, 0, float64(rows)
 	value := leastGain * expected / now
 	for n := 1; n <= min(most, limit-rows); n++ {
 		w := likeliest(batch)
@@ -103,8 +110,10 @@ func (p *Pace) draft(batch []*Work, most int) {
 		}
 		expected += float64(w.Odds[w.drafted])
 		w.drafted++
-		p.order = append(p.order, w)
-		if v := expected / p.estimate(rows+n); v > value {
+		if p.order = append(p.order, w); w.Guessed {
+			passes = max(passes, w.drafted)
+		}
+		if v := expected / (p.estimate(rows+n) + float64(passes)*p.guess.time); v > value {
 			best, value = n, v
 		}
 	}

@@ -98,7 +98,9 @@ type Work struct {
 	Tokens int
 	Wanted int       // last tokens with wanted logits
 	Odds   []float32 // of a draft behind the tokens: that each token and all before are right
-	Of     any       // the driver's own
+	// the draft is made as far as chosen, a token a pass of all such drafts in the step
+	Guessed bool
+	Of      any // the driver's own
 
 	Rows    int   // of the running step; 0 if the work takes no part
 	At      int   // position of the first of these rows
