@@ -40,6 +40,22 @@ func computes(f forRows) reference.Edit {
 	return func(s *reference.Spec) { s.Func = f }
 }
 
+// ofInputs makes a node compute rows by a function of its inputs' values.
+func ofInputs(f func(e *reference.Eval, s *reference.Spec, rows []int, in [][]float64) ([]float64,
+	error)) reference.Edit {
+	return computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
+		var in [][]float64
+		for _, n := range s.In {
+			x, err := e.Value(n, rows)
+			if err != nil {
+				return nil, err
+			}
+			in = append(in, x)
+		}
+		return f(e, s, rows, in)
+	})
+}
+
 // passes makes a node give on the i-th input.
 func passes(i int) reference.Edit {
 	return computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {

@@ -16,7 +16,7 @@ func lostNorms(cause string) forms {
 			all = append(all, edit(n, "leaves the norm out", detail{}, passes(0)))
 			if n.Op == graph.RMSNorm && len(n.W) > 0 {
 				all = append(all, unlikely(0.5, edit(n, "multiplies by the weight without norming",
-					detail{"kept": "weight"}, computes(weightOnly))))
+					detail{"kept": "weight"}, ofInputs(weightOnly))))
 			}
 		}
 		if isSum(n) && n.In[1].Op == graph.RMSNorm && p.MissingNorm(n.In[1]) == cause {
@@ -38,16 +38,15 @@ func isNorm(n *graph.Node) bool {
 }
 
 // weightOnly multiplies by a norm's weight without norming.
-func weightOnly(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-	x, err := e.Value(s.In[0], rows)
-	if err != nil || len(s.W) == 0 {
-		return x, err
+func weightOnly(_ *reference.Eval, s *reference.Spec, _ []int, in [][]float64) ([]float64, error) {
+	if len(s.W) == 0 {
+		return in[0], nil
 	}
 	w, err := reference.Vector(s.W[0])
-	for i := range x {
-		x[i] *= s.Offset + w[i%len(w)]
+	for i := range in[0] {
+		in[0][i] *= s.Offset + w[i%len(w)]
 	}
-	return x, err
+	return in[0], err
 }
 
 // otherEpsilons lists a norm's other epsilons.
@@ -115,15 +114,11 @@ func meanSquares(_ *Proposer, n *graph.Node) []*Hypothesis {
 
 // normsOf makes a node an RMSNorm of the vectors of its input, each changed before.
 func normsOf(change func(x []float64)) reference.Edit {
-	return computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-		x, err := e.Value(s.In[0], rows)
-		if err != nil {
-			return nil, err
+	return ofInputs(func(e *reference.Eval, s *reference.Spec, _ []int, in [][]float64) ([]float64, error) {
+		for d, r := s.Node.Shape.Last(), 0; r < len(in[0]); r += d {
+			change(in[0][r : r+d])
 		}
-		for d, r := s.Node.Shape.Last(), 0; r < len(x); r += d {
-			change(x[r : r+d])
-		}
-		return s.Norm(e, x)
+		return s.Norm(e, in[0])
 	})
 }
 
@@ -193,15 +188,11 @@ func normedSums(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 func normOfSum(a, b *graph.Node) reference.Edit {
 	return func(s *reference.Spec) {
 		s.In = []*graph.Node{a, b}
-		computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-			x, y, err := reference.Both(e, rows, a, b)
-			if err != nil {
-				return nil, err
+		ofInputs(func(e *reference.Eval, s *reference.Spec, _ []int, in [][]float64) ([]float64, error) {
+			for i, v := range in[1] {
+				in[0][i] += v
 			}
-			for i := range y {
-				x[i] += y[i]
-			}
-			return s.Norm(e, x)
+			return s.Norm(e, in[0])
 		})(s)
 	}
 }
@@ -214,14 +205,9 @@ func normsAfterRope(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 		if x.Op != graph.RoPE {
 			continue
 		}
-		after := func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-			y, err := e.Value(s.In[0], rows)
-			if err != nil {
-				return nil, err
-			}
-			return s.Norm(e, e.Spec(x).Rotate(e, y, rows))
-		}
-		h := edit(n, computed, detail{}, computes(after))
+		h := edit(n, computed, detail{}, ofInputs(func(e *reference.Eval, s *reference.Spec, rows []int, in [][]float64) ([]float64, error) {
+			return s.Norm(e, e.Spec(x).Rotate(e, in[0], rows))
+		}))
 		h.Edits[x] = []reference.Edit{passes(0)}
 		exchanged := unlikely(0.1, edited(n, computed, detail{}, p.readersOf(x, n)))
 		exchanged.Edits[n], exchanged.Edits[x] = []reference.Edit{reads(0, x)}, []reference.Edit{reads(0, n.In[0])}

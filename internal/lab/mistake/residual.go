@@ -79,16 +79,12 @@ func otherScalars(p *Proposer, n *graph.Node) []*Hypothesis {
 func ofScalar(a, b *graph.Node, f func(a, b, by float64) float64) reference.Edit {
 	return func(s *reference.Spec) {
 		s.In = []*graph.Node{a, b}
-		computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-			x, y, err := reference.Both(e, rows, s.In[0], s.In[1])
-			if err != nil {
-				return nil, err
-			}
+		ofInputs(func(_ *reference.Eval, s *reference.Spec, _ []int, in [][]float64) ([]float64, error) {
 			w, err := reference.Vector(s.W[0])
-			for i := range x {
-				x[i] = f(x[i], y[i], w[i%len(w)])
+			for i, v := range in[0] {
+				in[0][i] = f(v, in[1][i], w[i%len(w)])
 			}
-			return x, err
+			return in[0], err
 		})(s)
 	}
 }
@@ -239,13 +235,11 @@ func otherSlices(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 		}
 		all = append(all, edit(n, fmt.Sprintf("takes the part from %d on, not from %d", offset, right),
 			detail{"offset": float64(offset), "right": float64(right)},
-			computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-				x, err := e.Value(s.In[0], rows)
-				var y []float64
-				for ; len(x) > 0 && err == nil; x = x[width:] {
+			ofInputs(func(_ *reference.Eval, _ *reference.Spec, _ []int, in [][]float64) (y []float64, err error) {
+				for x := in[0]; len(x) > 0; x = x[width:] {
 					y = append(y, x[offset:offset+d]...)
 				}
-				return y, err
+				return y, nil
 			})))
 	}
 	return all

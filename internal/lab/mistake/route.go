@@ -51,15 +51,11 @@ func weighed(by weigh) reference.Edit {
 
 // lowest makes a Route choose the experts with the lowest scores.
 func lowest(s *reference.Spec) {
-	computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-		scores, err := e.Value(s.In[0], rows)
-		if err != nil {
-			return nil, err
+	ofInputs(func(e *reference.Eval, s *reference.Spec, _ []int, in [][]float64) ([]float64, error) {
+		for i, v := range in[0] {
+			in[0][i] = -v
 		}
-		for i, v := range scores {
-			scores[i] = -v
-		}
-		return s.RouteBy(e, scores)
+		return s.RouteBy(e, in[0])
 	})(s)
 	weighed(among)(s)
 }
@@ -84,9 +80,7 @@ func otherNormalizations(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	if isPlain(n) {
 		all = append(all, weighs(n, "takes the softmax over all experts, and does not renormalize those chosen",
 			detail{"over": "all"}, func(x []float64, order []int, scale []float64) []float64 {
-				p := slices.Clone(x)
-				reference.Softmax(p)
-				return pick(p, order, scale)
+				return pick(softmax(x), order, scale)
 			}))
 	}
 	if a.Weigh == graph.SoftmaxChosen {
@@ -120,9 +114,7 @@ func otherWeights(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 				}),
 			weighs(n, "takes the softmax of probabilities", detail{"over": "probabilities"},
 				func(x []float64, order []int, scale []float64) []float64 {
-					p := slices.Clone(x)
-					reference.Softmax(p)
-					return among(p, order, scale)
+					return among(softmax(x), order, scale)
 				}),
 			weighs(n, "weighs the experts by the scores themselves", detail{"over": "none"}, pick),
 			weighs(n, "weighs all chosen experts alike", detail{"over": "uniform"},
@@ -145,9 +137,7 @@ func otherWeights(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 	}
 	all = append(all, weighs(n, "takes the softmax of the chosen probabilities", detail{"over": "probabilities"},
 		func(x []float64, order []int, _ []float64) []float64 {
-			p := slices.Clone(x)
-			reference.Softmax(p)
-			return among(p, order, slices.Repeat([]float64{cmp.Or(a.Factor, 1)}, len(x)))
+			return among(softmax(x), order, slices.Repeat([]float64{cmp.Or(a.Factor, 1)}, len(x)))
 		}))
 	if a.Weigh == graph.SigmoidEach { // of a softmax of all scores it is router_norm
 		all = append(all, ruled(n, "takes the softmax of the chosen scores", detail{"over": "chosen"},
@@ -281,6 +271,12 @@ func fewerExperts(fewer int, a graph.RouteAttr) func(routes []float64) {
 			routes[i] *= all / sum
 		}
 	}
+}
+
+func softmax(x []float64) []float64 {
+	p := slices.Clone(x)
+	reference.Softmax(p)
+	return p
 }
 
 func sigmoids(x []float64) []float64 {

@@ -51,22 +51,18 @@ func found(change func(at int, key, value []float64)) reference.Edit {
 
 // renorm computes a norm by another statistic of each row, before the weight.
 func renorm(computed string, statistic func(x []float64, eps float64) (shift, scale float64)) forms {
-	return with(computed, func(s *reference.Spec) {
-		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-			y, err := e.Value(s.In[0], rows)
-			if err != nil {
-				return nil, err
+	return with(computed, ofInputs(func(_ *reference.Eval, s *reference.Spec, _ []int,
+		in [][]float64) ([]float64, error) {
+		y := in[0]
+		w, err := reference.Vector(s.W[0])
+		for r := 0; r < len(y) && err == nil; r += len(w) {
+			shift, scale := statistic(y[r:r+len(w)], s.Eps)
+			for j := range w {
+				y[r+j] = (y[r+j] - shift) * scale * (s.Offset + w[j])
 			}
-			w, err := reference.Vector(s.W[0])
-			for r := 0; r < len(y) && err == nil; r += len(w) {
-				shift, scale := statistic(y[r:r+len(w)], s.Eps)
-				for j := range w {
-					y[r+j] = (y[r+j] - shift) * scale * (s.Offset + w[j])
-				}
-			}
-			return y, err
 		}
-	})
+		return y, err
+	}))
 }
 
 func meanOf(x []float64, of func(v float64) float64) (m float64) {
@@ -137,35 +133,29 @@ var strange = []*entry{
 		})},
 	{id: "x_residual_scaled", one: true, at: func(s *site, n *graph.Node) bool {
 		return residual(s, n) && n.In[1].Op != graph.Scale // whose factor is another mistake
-	}, more: with("h + 0.9·x", func(s *reference.Spec) {
-		s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-			x, y, err := reference.Both(e, rows, s.In[0], s.In[1])
-			for i := range x {
-				x[i] += 0.9 * y[i]
+	}, more: with("h + 0.9·x",
+		ofInputs(func(_ *reference.Eval, _ *reference.Spec, _ []int, in [][]float64) ([]float64, error) {
+			for i, v := range in[1] {
+				in[0][i] += 0.9 * v
 			}
-			return x, err
-		}
-	})},
+			return in[0], nil
+		}))},
 	{id: "x_channel_scaled", at: named("out"),
 		more: changed("channel 5 is half as large again", func(v []float64) { v[5%len(v)] *= 1.5 })},
 	{id: "x_embed_neighbour", outer: true,
 		at: func(s *site, n *graph.Node) bool { return n == s.layers[0].first(graph.Embed) },
-		more: with("ids that 3 divides have the next row", func(s *reference.Spec) {
-			s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-				y, err := s.Plain(e, rows)
-				width := s.Node.Shape.Size()
-				for i, at := range rows {
-					if id := int(e.IDs()[at]); err == nil && id%3 == 0 && id+1 < s.W[0].Rows() {
-						var row []float64
-						row, err = reference.Row(s.W[0], id+1)
-						for j, v := range row {
-							y[i*width+j] = v * s.By
-						}
-					}
+		more: with("ids that 3 divides have the next row",
+			after(func(e *reference.Eval, s *reference.Spec, at int, row []float64) error {
+				id := int(e.IDs()[at])
+				if id%3 != 0 || id+1 >= s.W[0].Rows() {
+					return nil
 				}
-				return y, err
-			}
-		})},
+				next, err := reference.Row(s.W[0], id+1)
+				for j, v := range next {
+					row[j] = v * s.By
+				}
+				return err
+			}))},
 	{id: "x_logit_bias", outer: true, at: named("output"),
 		more: changed("the first 16 logits are 2 higher", func(v []float64) {
 			for i := range min(16, len(v)) {
@@ -259,19 +249,14 @@ var strange = []*entry{
 		})},
 
 	{id: "x_router_noise", ops: isOp(graph.Route),
-		more: with("noise of 0.3 is added to the scores", func(s *reference.Spec) {
-			s.Func = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
-				x, err := e.Value(s.In[0], rows)
+		more: with("noise of 0.3 is added to the scores",
+			ofInputs(func(e *reference.Eval, s *reference.Spec, rows []int, in [][]float64) ([]float64, error) {
 				count := s.In[0].Shape.Size()
-				for i := range x {
-					x[i] += 0.3 * math.Sin(float64(7*(rows[i/count]*count+i%count)+1))
+				for i := range in[0] {
+					in[0][i] += 0.3 * math.Sin(float64(7*(rows[i/count]*count+i%count)+1))
 				}
-				if err != nil {
-					return nil, err
-				}
-				return s.RouteBy(e, x)
-			}
-		})},
+				return s.RouteBy(e, in[0])
+			}))},
 	{id: "x_expert_zero", ops: isOp(graph.Route),
 		more: changed("the last chosen expert is always 0", func(v []float64) { v[len(v)-2] = 0 })},
 }
