@@ -60,12 +60,15 @@ type Route struct {
 
 // Rope is the settings of a RoPE.
 type Rope struct {
-	Freqs       []float64 // turning speed of each pair
-	Interleaved bool      // pairs (2i, 2i+1), not (i, i+half)
-	Part        int       // features that turn, in two halves; 0 for all
-	Magnitude   float64   // factor of cosines and sines; 0 for 1
-	Sections    [3]int    // pairs turning by each part of a position; zeros for a single part
-	Woven       bool      // whether the sections have pairs by turns
+	Freqs []float64 // turning speed of each pair
+	// Rest returns the cosine and the sine of a pair past Freqs at a position; nil for pairs that stay.
+	Rest func(pos, i int) (cos, sin float64)
+
+	Interleaved bool    // pairs (2i, 2i+1), not (i, i+half)
+	Part        int     // features that turn, in two halves; 0 for all
+	Magnitude   float64 // factor of cosines and sines; 0 for 1
+	Sections    [3]int  // pairs turning by each part of a position; zeros for a single part
+	Woven       bool    // whether the sections have pairs by turns
 	// Pos returns the turning position of a row, of three parts; nil for the row's own.
 	Pos func(e *Eval, row int, own [3]int32) [3]int32
 }
@@ -251,13 +254,20 @@ func (s *Spec) Norm(e *Eval, x []float64) ([]float64, error) {
 func (s *Spec) Rotate(e *Eval, x []float64, rows []int) []float64 {
 	heads, d := s.Node.Shape[0], s.Node.Shape[1]
 	part := cmp.Or(s.Rope.Part, d)
+	pairs := len(s.Rope.Freqs)
+	if s.Rope.Rest != nil {
+		pairs = part / 2
+	}
 	buf := make([]float64, 6)
 	cs, p := buf[:2], buf[2:]
 	for t, r := range rows {
-		for i, f := range s.Rope.Freqs {
-			f *= e.num.speed(i)
-			cos, sin := rope.TurnBy(max(s.Rope.position(e, t, r, i)+s.Shift, 0), f, s.Rope.Magnitude)
-			cs[0], cs[1] = cos, sin
+		for i := range pairs {
+			pos := max(s.Rope.position(e, t, r, i)+s.Shift, 0)
+			if i < len(s.Rope.Freqs) {
+				cs[0], cs[1] = rope.TurnBy(pos, s.Rope.Freqs[i]*e.num.speed(i), s.Rope.Magnitude)
+			} else {
+				cs[0], cs[1] = s.Rope.Rest(pos, i)
+			}
 			e.num.store(cs)
 			a, b := i, i+part/2
 			if s.Rope.Interleaved {

@@ -50,6 +50,10 @@ func masks(p *Proposer, n *graph.Node) []*Hypothesis {
 	a := sees(n)
 	all := []*Hypothesis{edit(n, "hides a query's own position from it", detail{"mask": "not its own"},
 		ahead(-1))}
+	if a.Grouped {
+		all = append(all, edit(n, "hides later positions of a row's group", detail{"mask": "causal"},
+			func(s *reference.Spec) { s.Attention.Grouped = false }))
+	}
 	if a.Bidirectional {
 		all = append(all, edit(n, "hides later positions, which the model sees", detail{"mask": "causal"},
 			ahead(0)))

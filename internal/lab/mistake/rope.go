@@ -1,6 +1,7 @@
 package mistake
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -209,21 +210,89 @@ func (t turning) isScaled() (plain []float64, scaled bool) {
 	return plain, !alike(plain, freqs)
 }
 
-// otherFactors lists ropes whose factors by pair are inverted, and ropes of as many pairs as another kind of layers
-// turns. Inverted factors that are equal in all pairs are a scaling.
+// still is the factor in GGUF files of pairs that do not turn, as llama.cpp's converter writes it.
+const still = float64(float32(1e30))
+
+// otherFactors lists ropes whose factors by pair multiply where they should divide, and ropes with the factors of
+// another kind of layers. Inverted factors that are equal in all pairs are a scaling.
 func otherFactors(p *Proposer, t turning) (all []*Hypothesis) {
 	freqs, dim, _ := t.frequencies()
 	if h, isScaling := t.inverted(); h != nil && !isScaling {
 		all = append(all, h)
 	}
-	for f, x := range p.otherKinds(freqs) {
-		if len(f) < x.Shape.Last()/2 && len(f) < len(freqs) {
+	if len(freqs) < 2 {
+		return all
+	}
+	if len(freqs) < dim/2 {
+		all = append(all, t.wild(freqs)...)
+	}
+	for _, x := range p.otherKinds(freqs) {
+		a := x.Attr.(graph.RoPEAttr)
+		plain := rope.New(Theta(a.Freqs, a.Turning(x.Shape.Last())), a.Turning(x.Shape.Last()))
+		divided, multiplied := slices.Clone(freqs), slices.Clone(freqs)
+		for i, f := range a.Freqs[:min(len(a.Freqs), len(freqs))] {
+			if by := plain[i] / f; math.Abs(by-1) > 1e-3 {
+				divided[i], multiplied[i] = float64(float32(freqs[i]/by)), float64(float32(freqs[i]*by))
+			}
+		}
+		computed := "turns with the factors of another kind of layers"
+		switch moving := len(a.Freqs); {
+		case moving < min(len(freqs), len(plain)):
 			all = append(all, t.wrong(fmt.Sprintf("turns %d pairs of %d, as the factors of another kind of layers say",
-				len(f), dim/2), detail{"factors": AnotherKind}, speed(freqs[:len(f)])))
+				moving, dim/2), detail{"factors": AnotherKind}, speed(divided[:moving])))
+			if len(freqs) == dim/2 {
+				all = append(all, t.wild(multiplied[:moving])...)
+			}
+		case moving == len(plain) && !isUniform(a.Freqs, plain):
+			all = append(all, t.wrong(computed, detail{"factors": AnotherKind}, speed(divided)),
+				t.wrong(computed+", multiplied", detail{"factors": "inverse of another kind"}, speed(multiplied)))
 		}
 	}
 	return all
 }
+
+// wild returns forms of t that multiply the pairs past freqs by a factor of still. Only the rounding is left of such
+// angles, so each way to round a speed or an angle is another form. An engine's sine may fail there.
+func (t turning) wild(freqs []float64) (all []*Hypothesis) {
+	right, dim, _ := t.frequencies()
+	base, from := Theta(right, dim), len(freqs)
+	narrow := func(v float64) float64 { return float64(float32(v)) }
+	magnitude := cmp.Or(t.at.Attr.(graph.RoPEAttr).Magnitude, 1)
+	form := func(rounding string, angle func(pos, i int) float64) {
+		rest := func(pos, i int) (cos, sin float64) {
+			if sin, cos = math.Sincos(angle(pos, i)); rounding == failed && pos > 0 {
+				sin, cos = 0, 0
+			}
+			return narrow(narrow(cos) * magnitude), narrow(narrow(sin) * magnitude)
+		}
+		all = append(all, t.wrong(fmt.Sprintf("multiplies by the factors that divide frequencies: pairs from %d on "+
+			"turn %.0e times as fast", from, still), detail{"factors": "multiplied", "rounding": rounding},
+			func(s *reference.Spec) { s.Rope.Freqs, s.Rope.Rest = freqs, rest }))
+	}
+	power := func(exponent float64) float64 { return narrow(math.Pow(base, exponent)) }
+	nearest, short := make([]float64, dim/2), make([]float64, dim/2)
+	for i := range nearest {
+		exponent := -float64(2*i) / float64(dim)
+		nearest[i], short[i] = power(exponent), power(narrow(exponent))
+	}
+	for i, f := range [][]float64{rope.New(base, dim), nearest, short} {
+		name := []string{"divided", "nearest", "float32"}[i]
+		form(name, func(pos, i int) float64 { return narrow(float64(pos) * narrow(f[i]*still)) })
+		form(name+", angles", func(pos, i int) float64 { return narrow(narrow(float64(pos)*f[i]) * still) })
+	}
+	form("chained", func(pos, i int) float64 { // as ggml: from pair to pair
+		angle := float64(pos)
+		for range i {
+			angle = narrow(angle * power(narrow(-2/float64(dim))))
+		}
+		return narrow(angle * still)
+	})
+	form(failed, func(int, int) float64 { return 0 })
+	return all
+}
+
+// failed is the rounding of a sine and a cosine giving 0 for large angles.
+const failed = "no sine"
 
 // inverted returns t with frequencies multiplied by the factors that divide them, nil if there are none. isScaling
 // reports whether a single factor is for all pairs.
@@ -234,13 +303,16 @@ func (t turning) inverted() (h *Hypothesis, isScaling bool) {
 	}
 	freqs := t.at.Attr.(graph.RoPEAttr).Freqs
 	inverse := slices.Clone(freqs)
-	isScaling = true
 	for i, f := range plain {
 		inverse[i] = float64(float32(f * f / freqs[i]))
-		isScaling = isScaling && !(math.Abs(f/freqs[i]*freqs[0]/plain[0]-1) > 1e-3)
 	}
 	return t.wrong("multiplies the frequencies by the factors that divide them", detail{"factors": "inverse"},
-		speed(inverse)), isScaling
+		speed(inverse)), isUniform(freqs, plain)
+}
+
+// isUniform reports whether a single factor divides all of plain.
+func isUniform(freqs, plain []float64) bool {
+	return Alike(Times(freqs, plain[0]/freqs[0]), plain, 1e-3)
 }
 
 // otherScalings lists ropes without their scaling, with another, and with another kind of layers' scaling.
@@ -438,38 +510,6 @@ func slowed(_ *Proposer, t turning) (all []*Hypothesis) {
 			speed(Times(freqs, 1/by))))
 	}
 	return all
-}
-
-// borrowedFactors returns the factors of another kind of layers' ropes.
-func borrowedFactors(p *Proposer, t turning) []*Hypothesis {
-	freqs, _, _ := t.frequencies()
-	for _, o := range p.g.Nodes {
-		x, ok := o.Attr.(graph.RoPEAttr)
-		if !ok || o.Op != graph.RoPE || slices.Equal(x.Freqs, freqs) || len(freqs) < 2 || len(x.Freqs) < 2 {
-			continue
-		}
-		theirs := x.Turning(o.Shape.Last())
-		plain := rope.New(Theta(x.Freqs, theirs), theirs)
-		if len(x.Freqs) == len(plain) &&
-			math.Abs(plain[0]/x.Freqs[0]/(plain[len(plain)-1]/x.Freqs[len(plain)-1])-1) < 1e-3 {
-			continue // one factor for all is a scaling
-		}
-		var f []float64
-		for i, v := range freqs {
-			switch {
-			case i >= len(plain):
-				f = append(f, v)
-			case i < len(x.Freqs) && math.Abs(plain[i]/x.Freqs[i]-1) < 1e-3:
-				f = append(f, v)
-			case i < len(x.Freqs):
-				f = append(f, float64(float32(v/(plain[i]/x.Freqs[i]))))
-			}
-		}
-		if !slices.Equal(f, freqs) {
-			return []*Hypothesis{t.wrong("turns with the factors of "+o.Name, detail{"built": "borrowed"}, speed(f))}
-		}
-	}
-	return nil
 }
 
 // slot is the value of rope_position that turns by the place in a ring of the window's size.
