@@ -20,6 +20,7 @@ func TestPackedLogits(t *testing.T) {
 		"tiny-llama": {"fp8-block-e8m0", "gptq"},
 		"qwen3moe": {"fp8-block", "modelopt-fp8-rows", "modelopt-mxfp8", "ct-int4-group", "ct-int4-actorder", "ct-int8-bytes", "ct-nvfp4", "gptq", "awq",
 			"mlx-4-bits", "mlx-nvfp4", "gptq-v2-3-bits"},
+		"qwen35moe": {"ct-int4-asymmetric"},
 		"deepseek2": {"fp8-block", "gptq-act-order", "mlx-mxfp4", "mlx-3-bits"}, "phi3": {"fp8-small-block-bf16", "mlx-5-bits"}}
 	for family, names := range families {
 		for _, p := range packed.All {

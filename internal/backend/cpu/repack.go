@@ -224,7 +224,7 @@ func newPacked(w *graph.Weight) (*packed, error) {
 	for i := range count {
 		t, err := w.Tensor, error(nil)
 		switch {
-		case count > 1:
+		case len(w.Shape) > 2:
 			t = w.Tensor.Matrix(i)
 		case w.Source == nil:
 			t, err = w.Part(i*n, (i+1)*n)
