@@ -50,7 +50,7 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 	for _, w := range weights {
 		w.Tensor = quant.ToGGUF(w.Tensor)
 		j := newJob(m, w.Tensor, w.GGUF, plain)
-		if w.IsDecoded() && len(w.Shape) > 1 {
+		if (w.IsDecoded() || m.Packing != "" && w.DType == tensor.F32) && len(w.Shape) > 1 {
 			packed[w.DType]++
 			if keep {
 				j.out.DType = w.DType
