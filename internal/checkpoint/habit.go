@@ -4,7 +4,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/checkpoint/packing"
 	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/rope"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -57,13 +59,20 @@ func (h Habit) Regroup(t tensor.Tensor, back bool) tensor.Tensor {
 	if !g.columns || g.groups == 0 || len(t.Shape) != 2 || t.Shape[1] != g.heads*g.size {
 		return t
 	}
+	outer, inner := g.groups, g.heads/g.groups
+	if back {
+		outer, inner = inner, outer
+	}
+	if r, ok := packing.Reorder(t, outer, inner); ok {
+		for _, b := range t.Origin() {
+			mmap.Drop(b)
+		}
+		return r
+	}
 	if g.size%t.DType.BlockSize() != 0 {
 		t.DType, t.Data, t.Source, t.At = tensor.F32, nil, dequantized{t}, 0
 	}
-	if back {
-		return tensor.Regroup(t, g.heads/g.groups, g.groups)
-	}
-	return tensor.Regroup(t, g.groups, g.heads/g.groups)
+	return tensor.Regroup(t, outer, inner)
 }
 
 // Habit returns the converter's change to a tensor, given GGUF's name without .weight.

@@ -3,6 +3,7 @@ package packing
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/karat-run/karat/internal/quant"
@@ -97,6 +98,33 @@ func TestEmptyGroup(t *testing.T) {
 	for _, v := range floatsOf(t, all[0]) {
 		if math.IsNaN(float64(v)) {
 			t.Fatal("NaN")
+		}
+	}
+}
+
+// TestReorder moves runs of columns of packed weights as of their values, and keeps the codes where runs are of whole
+// groups.
+func TestReorder(t *testing.T) {
+	for name, kept := range map[string]bool{"fp8-tensor-static": true, "ct-float-channel": true, "fp8-block-e8m0": true,
+		"modelopt-mxfp8": false, "modelopt-nvfp4": true, "ct-nvfp4": true, "gptq-act-order": false} {
+		config, parts := layer(t, name)
+		all, err := apply(config, parts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, ok := Reorder(all[0], 2, 2)
+		if ok != kept {
+			t.Errorf("%s: %v", name, ok)
+		}
+		if !ok {
+			continue
+		}
+		was, _ := all[0].Coded()
+		if c, _ := w.Coded(); c.DType != was.DType || was.DType == tensor.Invalid {
+			t.Errorf("%s: codes of %v, were %v", name, c.DType, was.DType)
+		}
+		if !slices.Equal(floatsOf(t, w), floatsOf(t, tensor.Regroup(all[0], 2, 2))) {
+			t.Errorf("%s differs", name)
 		}
 	}
 }

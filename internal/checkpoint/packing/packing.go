@@ -7,7 +7,7 @@
 //
 // Files in reading order: packing.go, apply.go; the methods: compressed.go, pattern.go, modelopt.go, fp8.go, mlx.go,
 // awq.go, gptq.go, plain.go, refused.go; and the weights of methods: fours.go, misread.go, matrix.go, blocks.go,
-// module.go, codes.go, grid.go.
+// module.go, reorder.go, codes.go, grid.go.
 package packing
 
 import (
