@@ -88,11 +88,17 @@ func openFolder(dir string) (*files, error) {
 	f.tensors, f.close = s.Tensors, s.Close
 	read := func(name string) ([]byte, error) { return hf.ReadText(dir, name, hf.MaxConfig) }
 	if p, err := packing.Of(config, read); err == nil {
-		if u, err := p.Apply(s.Tensors, s.FileOf); err == nil { // else the model is refused, which says why
+		if u, err := p.Apply(s.Tensors, s.FileOf, f.turns); err == nil { // else the model is refused, which says why
 			f.tensors, f.scales = u.Tensors, u.Scales
 		}
 	}
 	return f, nil
+}
+
+// turns reports whether the family's folders have a tensor of matrices as [in, out].
+func (f *files) turns(name string) bool {
+	of := registry.Find(f.arch)
+	return of != nil && of.Turns(name)
 }
 
 // text returns the part of config.json about the language model.

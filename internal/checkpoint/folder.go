@@ -75,7 +75,7 @@ func (c *Checkpoint) openTensors(config []byte) error {
 		return err
 	}
 	c.close = append(c.close, f)
-	u, err := unpack(c.Path, config, f)
+	u, err := unpack(c.Path, config, f, c.Family.Turns)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Path, err)
 	}
@@ -93,7 +93,7 @@ func (c *Checkpoint) openTensors(config []byte) error {
 	}
 	aside := 0
 	for _, t := range u.Tensors {
-		name := strings.Replace(TextName(t.Name), ".switch_mlp.", ".experts.", 1) // as MLX calls them
+		name := ofMLX.Replace(TextName(t.Name))
 		if rest, ok := strings.CutPrefix(name, c.root()+"."); ok && c.root() != "" {
 			name = root + "." + rest
 		}
@@ -122,10 +122,10 @@ func (c *Checkpoint) openTensors(config []byte) error {
 	if err := errors.Join(c.countNextLayers(), c.openDense()); err != nil {
 		return err
 	}
-	if err := c.join(); err != nil {
+	if err := errors.Join(c.join(), renameParts(&c.weights), readMLX(&c.weights)); err != nil {
 		return err
 	}
-	return c.unweave()
+	return errors.Join(c.unweave(), c.matchParts())
 }
 
 // countNextLayers counts the layers behind the last, where config.json says that they predict further tokens.
@@ -144,12 +144,13 @@ func (c *Checkpoint) countNextLayers() error {
 }
 
 // unpack makes a single tensor of the parts of each packed weight in a folder.
-func unpack(dir string, config []byte, f *safetensors.File) (u packing.Unpacked, err error) {
+func unpack(dir string, config []byte, f *safetensors.File, turned func(name string) bool) (
+	u packing.Unpacked, err error) {
 	p, err := packing.Of(config, func(name string) ([]byte, error) { return hf.ReadText(dir, name, hf.MaxConfig) })
 	if err != nil {
 		return u, err
 	}
-	return p.Apply(f.Tensors, f.FileOf)
+	return p.Apply(f.Tensors, f.FileOf, turned)
 }
 
 // hasRoot reports whether a name begins with one of the modules.

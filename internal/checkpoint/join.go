@@ -25,17 +25,15 @@ func (h Habit) PartName(hf string, i int) string {
 
 // splitPart splits a part's name into the name of the joined tensor and the number of the part.
 func (c *weights) splitPart(name string) (joined string, i int, ok bool) {
-	for _, h := range c.Family.Habits {
-		if c.Format == GGUF {
-			if joined, i, ok = splitOldPart(h, name); ok {
-				return joined, i, ok
-			}
-			continue
-		}
-		before, after, found := strings.Cut(name, "."+h.Joined+".")
+	if c.Format == HuggingFace {
+		before, after, found := strings.Cut(name, ".experts.")
 		number, role, two := strings.Cut(after, ".")
-		if i, err := strconv.Atoi(number); h.Joined != "" && found && two && err == nil && strconv.Itoa(i) == number {
-			return before + "." + h.Joined + "." + role, i, true
+		i, err := strconv.Atoi(number)
+		return before + ".experts." + role, i, found && two && err == nil && strconv.Itoa(i) == number
+	}
+	for _, h := range c.Family.Habits {
+		if joined, i, ok = splitOldPart(h, name); ok {
+			return joined, i, ok
 		}
 	}
 	return "", 0, false
@@ -87,6 +85,9 @@ func (c *weights) join() error {
 			}
 		}
 		t, err := tensor.Join(joined+".weight", list)
+		if err == nil && len(t.Shape) == 2 { // of biases
+			t, err = t.Whole()
+		}
 		if err != nil {
 			return fmt.Errorf("%s: tensor %s: %w", c.Path, joined, err)
 		}
@@ -169,7 +170,7 @@ func (c *weights) wovenHabit(name string) *family.Habit {
 	return nil
 }
 
-// divided lists tensors that some converters to GGUF write whole and others in parts. The rows of the parts lie in
+// divided lists tensors that some programs write whole and others in parts. The rows of the parts lie in
 // sequence, in stacks of matrices for each matrix. (create_tensor_qkv and create_tensor_gate_up_exps in
 // llama.cpp/src/llama-model.cpp read both.)
 var divided = []struct {
@@ -180,6 +181,7 @@ var divided = []struct {
 	{"attn_qkv", []string{"attn_q", "attn_k", "attn_v"}, false},
 	{"attn_qkv.bias", []string{"attn_q.bias", "attn_k.bias", "attn_v.bias"}, false},
 	{"ffn_gate_up_exps", []string{"ffn_gate_exps", "ffn_up_exps"}, true},
+	{"experts.gate_up_proj", []string{"experts.gate_proj", "experts.up_proj"}, true}, // of folders
 }
 
 // matchParts joins or cuts the divided tensors as the model has them.

@@ -240,27 +240,3 @@ func TestStacked(t *testing.T) {
 		})
 	}
 }
-
-// TestFused refuses experts of several matrices in one tensor that is no module's, and names both tensors.
-func TestFused(t *testing.T) {
-	dir := t.TempDir()
-	edit := func(parts map[string]tensor.Tensor) {
-		stack(parts, ".experts.")
-		for _, name := range slices.Collect(maps.Keys(parts)) {
-			if module, ok := strings.CutSuffix(name, ".weight"); ok && strings.Contains(name, ".experts.") {
-				parts[module], parts[module+"_scale_inv"] = parts[name], parts[module+".weight_scale_inv"]
-				delete(parts, name)
-				delete(parts, module+".weight_scale_inv")
-			}
-		}
-	}
-	here := filepath.Join(dir, "packed")
-	if err := packed.Folders(golden.Model(t, "qwen3moe"), here, filepath.Join(dir, "plain"), find(t, "fp8-block"), edit); err != nil {
-		t.Fatal(err)
-	}
-	_, err := Open(here)
-	const module = "model.layers.0.mlp.experts.down_proj"
-	if err == nil || !strings.Contains(err.Error(), module+": matrices packed as one with "+module+"_scale_inv are not read") {
-		t.Error(err)
-	}
-}

@@ -50,6 +50,10 @@ type Family struct {
 	// eh_proj. The layer's other modules are in Ahead[""].
 	Ahead map[string]string
 
+	// Synonyms has the ends of names, without .weight, that MLX and programs for quantization write into folders, and
+	// the model's ends.
+	Synonyms map[string]string
+	Shifted  []string // ends of names of norms to which MLX's converter adds 1
 	// Rename returns the model's name of a folder's tensor, or "" for a tensor without weights; has reports whether the
 	// folder has a tensor.
 	Rename func(name string, has func(string) bool) string
@@ -248,6 +252,12 @@ func (f *Family) Lacks(setting string) bool { return slices.Contains(f.Without, 
 // Encodes reports whether f's models make vectors, and generate nothing.
 func (f *Family) Encodes() bool {
 	return f.KeyOf(Never).GGUF == "attention.causal" || f.Fixed["use_bidirectional_attention"] == true
+}
+
+// Turns reports whether folders have a tensor of matrices outside modules as [in, out].
+func (f *Family) Turns(name string) bool {
+	turned := slices.ContainsFunc(f.Habits, func(h Habit) bool { return h.Turned })
+	return turned && slices.ContainsFunc(f.Bare, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
 // Uses reports whether a key of f holds the setting.

@@ -59,7 +59,7 @@ func (m Model) Dense() (folders []string) {
 	return folders
 }
 
-// Claims reports whether the model or its layers have a weight with a name in GGUF: attn_qkv.
+// Claims reports whether the model or its layers have a weight with a name in either format: attn_qkv.
 func (m Model) Claims(name string) bool { return claims(m.weights, name) }
 
 func claims(t reflect.Type, name string) bool {
@@ -71,7 +71,7 @@ func claims(t reflect.Type, name string) bool {
 	}
 	for f := range t.Fields() {
 		tag, ok := f.Tag.Lookup("gguf")
-		if ok && (tag == name || claims(f.Type, name)) {
+		if ok && (tag == name || f.Tag.Get("hf") == name || claims(f.Type, name)) {
 			return true
 		}
 	}

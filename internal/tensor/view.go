@@ -221,6 +221,14 @@ func Cut(t Tensor, part, of int) Tensor {
 		t.Shape = shape
 		return t
 	}
+	if _, view := t.Source.(strided); n == 3 && !view {
+		parts := make(Joined, t.Shape[0])
+		for i := range parts {
+			parts[i] = Cut(t.Matrix(i), part, of)
+		}
+		t.Shape, t.Data, t.Source, t.At = shape, nil, parts, 0
+		return t
+	}
 	v := view(t)
 	v.first += part * rows * v.step[1]
 	v.dims[1] = rows

@@ -65,6 +65,8 @@ var Family = family.Family{
 	Held:   map[string]string{"e_score_correction_bias": ".exp_probs_b.bias"},
 	Habits: []family.Habit{{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"}, Joined: "mlp.experts"}},
 	Bare:   []string{"e_score_correction_bias"},
+	Synonyms: map[string]string{".self_attn.embed_q": ".self_attn.k_b_proj",
+		".self_attn.unembed_out": ".self_attn.v_b_proj"},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "deepseek-v3", BOS: true},
 	Expect: family.Expect{Theta: true,

@@ -42,6 +42,8 @@ var Family = family.Family{
 		{Ends: []string{".ffn_down_exps"}, Turned: true},
 	},
 	Bare: []string{".sinks", "experts.gate_up_proj", "experts.down_proj", "_bias"},
+	Synonyms: map[string]string{".experts.gate_proj.bias": ".experts.gate_proj_bias",
+		".experts.up_proj.bias": ".experts.up_proj_bias", ".experts.down_proj.bias": ".experts.down_proj_bias"},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "gpt-4o"},
 	Expect: family.Expect{

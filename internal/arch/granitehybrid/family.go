@@ -64,6 +64,11 @@ var Family = family.Family{
 			Woven: []string{"input_linear", "gate_linear", "up_linear"}, Runs: true},
 	}, family.ScanHabits("mamba_n_groups")...),
 	Bare: []string{".A_log", ".D", ".dt_bias", ".ssm_a", ".ssm_d"},
+	Synonyms: map[string]string{".block_sparse_moe.experts.gate_proj": ".block_sparse_moe.gate_linear",
+		".block_sparse_moe.experts.up_proj":   ".block_sparse_moe.up_linear",
+		".block_sparse_moe.experts.down_proj": ".block_sparse_moe.output_linear",
+		".mlp.gate_proj":                      ".shared_mlp.gate_linear", ".mlp.up_proj": ".shared_mlp.up_linear",
+		".mlp.down_proj": ".shared_mlp.output_linear"},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "refact"},
 	Expect: family.Expect{Parts: []family.Part{{GGUF: "ssm_in", HF: "mamba.in_proj"}}, Theta: true,

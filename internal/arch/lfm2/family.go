@@ -86,6 +86,9 @@ var MoEFamily = family.Family{
 		{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"}, Joined: "feed_forward.experts"},
 	},
 	Bare: []string{"expert_bias"},
+	Synonyms: map[string]string{".experts.gate_proj": ".experts.w1", ".experts.up_proj": ".experts.w3",
+		".experts.down_proj": ".experts.w2", ".feed_forward.gate_proj": ".feed_forward.w1",
+		".feed_forward.up_proj": ".feed_forward.w3", ".feed_forward.down_proj": ".feed_forward.w2"},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "lfm2", BOS: true},
 	Expect: family.Expect{

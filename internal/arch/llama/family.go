@@ -41,6 +41,9 @@ var Family = family.Family{
 		{Ends: []string{".attn_k", ".attn_k.bias"}, Heads: "num_key_value_heads"},
 	},
 
+	Synonyms: map[string]string{".experts.gate_proj": ".experts.w1", ".experts.up_proj": ".experts.w3",
+		".experts.down_proj": ".experts.w2"},
+
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "llama-bpe", BOS: true},
 	Expect: family.Expect{
 		Theta:  true,

@@ -88,7 +88,8 @@ var MoEFamily = family.Family{
 	Held:   map[string]string{"use_conv_bias": ".ssm_conv1d.bias"},
 	Habits: slices.Concat(habits, []family.Habit{
 		{Ends: []string{".ffn_up_exps", ".ffn_down_exps"}, Joined: "mixer.experts"}}),
-	Bare: []string{".A_log", ".D", ".dt_bias", ".e_score_correction_bias", ".ssm_a", ".ssm_d"},
+	Bare:     []string{".A_log", ".D", ".dt_bias", ".e_score_correction_bias", ".ssm_a", ".ssm_d"},
+	Synonyms: map[string]string{".experts.fc1": ".experts.up_proj", ".experts.fc2": ".experts.down_proj"},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "tekken", BOS: true},
 	Expect: family.Expect{

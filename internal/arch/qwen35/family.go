@@ -25,10 +25,11 @@ var Family = family.Family{
 	Limits:     limits,
 	Rope:       family.Rope{Full: map[string]any{"rope_theta": 1e7, "partial_rotary_factor": 0.25}},
 
-	Keys:   keys,
-	Ahead:  ahead,
-	Habits: habits,
-	Bare:   []string{".A_log", ".dt_bias", ".ssm_a"},
+	Keys:    keys,
+	Ahead:   ahead,
+	Habits:  habits,
+	Bare:    []string{".A_log", ".dt_bias", ".ssm_a"},
+	Shifted: shifted,
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "qwen35"},
 	Expect:    family.Expect{Parts: parts},
@@ -67,7 +68,8 @@ var MoEFamily = family.Family{
 	Ahead: ahead,
 	Habits: append([]family.Habit{{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"},
 		Joined: "mlp.experts"}}, habits...),
-	Bare: []string{".A_log", ".dt_bias", ".ssm_a"},
+	Bare:    []string{".A_log", ".dt_bias", ".ssm_a"},
+	Shifted: shifted,
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "qwen35"},
 	Expect:    family.Expect{Parts: parts},
@@ -99,7 +101,8 @@ var (
 		{GGUF: "rope.dimension_count", Kind: family.Turning},
 		{GGUF: "nextn_predict_layers", Setting: "mtp_num_hidden_layers", Kind: family.NextLayers},
 	}
-	ahead = map[string]string{"eh_proj": "mtp.fc", "enorm": "mtp.pre_fc_norm_embedding",
+	shifted = []string{".input_layernorm", ".post_attention_layernorm", "model.norm", ".q_norm", ".k_norm"}
+	ahead   = map[string]string{"eh_proj": "mtp.fc", "enorm": "mtp.pre_fc_norm_embedding",
 		"hnorm": "mtp.pre_fc_norm_hidden", "shared_head.norm": "mtp.norm", "": "mtp.layers"}
 	habits = []family.Habit{
 		{Ends: []string{".attn_norm", ".post_attention_norm", ".attn_q_norm", ".attn_k_norm", "output_norm", ".enorm",

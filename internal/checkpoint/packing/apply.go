@@ -28,31 +28,31 @@ type Scales struct {
 	Signed bool
 }
 
-// Apply makes the weights of a folder's tensors. File returns the name of the file with a tensor, for errors.
-func (p *Packing) Apply(all []tensor.Tensor, file func(name string) string) (u Unpacked, err error) {
+// Apply makes the weights of a folder's tensors. File returns the name of the file with a tensor, for errors; turned
+// reports whether a tensor of matrices outside modules has these as [in, out].
+func (p *Packing) Apply(all []tensor.Tensor, file func(name string) string, turned func(name string) bool) (
+	u Unpacked, err error) {
 	if p, ok := p.method.(*plain); ok {
 		return p.apply(all, file)
 	}
-	modules, beside := map[string]*module{}, map[string]string{}
+	modules, split := map[string]*module{}, splitter(all)
 	for _, t := range all {
-		if name, ending, ok := cutScale(t.Name); ok {
-			beside[name] = ending
-		}
 		if name, ending := split(t.Name); ending != "" {
 			if modules[name] == nil {
 				modules[name] = &module{name: name, parts: map[string]tensor.Tensor{}, read: map[string]bool{}}
 			}
-			modules[name].parts[ending] = t
+			m := modules[name]
+			m.parts[ending] = t
+			if t.Name == name {
+				m.bare, m.turned = true, turned(name)
+			}
 		}
 	}
 	var errs []error
 	for _, t := range all {
 		name, ending := split(t.Name)
 		m := modules[name]
-		if scale := beside[t.Name]; ending == "" && scale != "" && !t.DType.Float() {
-			errs = append(errs, fmt.Errorf("%s: tensor %s: matrices packed as one with %[2]s%[3]s are not read; %[4]s",
-				file(t.Name), t.Name, scale, advice))
-		} else if ending == "" || kinds[ending] == codesPart && m.plain() {
+		if ending == "" || kinds[ending] == codesPart && m.plain() {
 			u.Tensors = append(u.Tensors, t)
 		} else if kinds[ending] == codesPart {
 			w, err := p.weight(m)

@@ -116,3 +116,18 @@ type octets struct {
 }
 
 func (o *octets) read(q []byte, row, from int) { copy(q, o.data[row*o.columns+from:]) }
+
+// upright reads codes of four bits or eight whose matrices lie as [columns, rows]: a byte holds codes of a row.
+type upright struct {
+	data                []byte
+	bits, rows, columns int // of a matrix
+}
+
+func (u *upright) read(q []byte, row, from int) {
+	per := 8 / u.bits // codes of a byte
+	base := row/u.rows*(u.columns/per)*u.rows + row%u.rows
+	for j := range q {
+		c := from + j
+		q[j] = u.data[base+c/per*u.rows] >> (c % per * u.bits) & byte(1<<u.bits-1)
+	}
+}

@@ -344,7 +344,7 @@ func (s *scheme) readGroups(m *module, w tensor.Tensor, x *matrix, shape tensor.
 	}
 	if s.Weights.Strategy != "tensor" {
 		x.scale = byRows(scale, rows, 1)
-	} else if x.scale, err = whole("weight_scale", scale, rows); err != nil {
+	} else if x.scale, err = whole("weight_scale", scale, x.rows); err != nil {
 		return w, err
 	}
 	if zero, ok := m.part("weight_zero_point"); ok {

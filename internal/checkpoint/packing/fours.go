@@ -12,6 +12,9 @@ import (
 // Groups of 32 have E8M0 scales.
 func readFours(m *module, w tensor.Tensor, group int, factor string) (tensor.Tensor, error) {
 	matrices, rows, columns, err := splitShape(w.Shape)
+	if m.turned {
+		rows, columns = columns, rows
+	}
 	if err == nil {
 		_, ending := split(w.Name)
 		err = wants(cmp.Or(ending, "codes"), w, []tensor.DType{tensor.U8}, w.Shape)
@@ -31,17 +34,24 @@ func readFours(m *module, w tensor.Tensor, group int, factor string) (tensor.Ten
 	}
 	x := &matrix{codes: &codes{data: w.Data, bits: 4, line: columns / 8, word: 1}, values: e2m1, rows: matrices * rows,
 		columns: columns, inBF16: group == 32}
-	scale, err := m.scale("weight_scale", types, reshape(w.Shape, rows, x.divide(group)))
+	want := reshape(w.Shape, rows, x.divide(group))
+	if m.turned {
+		want = reshape(w.Shape, x.divide(group), rows)
+		x.codes = &upright{w.Data, 4, rows, columns}
+	}
+	scale, err := m.scale("weight_scale", types, want)
 	if err != nil {
 		return w, err
 	}
-	x.scale = byRows(scale, rows, 1)
+	if x.scale = byRows(scale, rows, 1); m.turned {
+		x.scale = turnedScales(scale, rows, 1)
+	}
 	if group == 16 {
-		all, err := m.need(factor, []tensor.DType{tensor.F32}, scalars(w.Shape)...)
+		all, err := m.need(factor, []tensor.DType{tensor.F32}, scalars(reshape(w.Shape, rows, columns))...)
 		if err != nil {
 			return w, err
 		}
-		by, err := whole(factor, all, rows)
+		by, err := whole(factor, all, x.rows)
 		if err != nil {
 			return w, err
 		}

@@ -109,6 +109,15 @@ func byRows(t tensor.Tensor, rows, block int) grid {
 	return func(row, group int) float32 { return read(t.Data, (row/rows*blocks+row%rows/block)*groups+group) }
 }
 
+// turnedScales returns the numbers of t, [groups, blocks of so many rows] for each matrix of rows.
+func turnedScales(t tensor.Tensor, rows, block int) grid {
+	read, n := number(t.DType), len(t.Shape)
+	groups, blocks := t.Shape[n-2], t.Shape[n-1]
+	return func(row, group int) float32 {
+		return read(t.Data, (row/rows*groups+group)*blocks+row%rows/block)
+	}
+}
+
 // byGroups returns the numbers of t, [groups, rows].
 func byGroups(t tensor.Tensor) grid {
 	read, rows := number(t.DType), t.Shape.Last()
@@ -118,7 +127,7 @@ func byGroups(t tensor.Tensor) grid {
 // constant returns a number for all.
 func constant(v float32) grid { return func(int, int) float32 { return v } }
 
-// whole returns the scales of whole matrices of so many rows, which are finite and positive.
+// whole returns the scales of equal runs of so many rows, matrices or halves of these, which are finite and positive.
 func whole(ending string, t tensor.Tensor, rows int) (grid, error) {
 	read, n := number(t.DType), t.Shape.Size()
 	for i := range n {
@@ -129,7 +138,7 @@ func whole(ending string, t tensor.Tensor, rows int) (grid, error) {
 	if n == 1 {
 		return constant(read(t.Data, 0)), nil
 	}
-	return func(row, _ int) float32 { return read(t.Data, row/rows) }, nil
+	return func(row, _ int) float32 { return read(t.Data, row/(rows/n)) }, nil
 }
 
 // Tables of values by code.

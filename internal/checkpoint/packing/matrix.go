@@ -45,6 +45,9 @@ func (x *matrix) tensor(m *module, shape tensor.Shape) (tensor.Tensor, error) {
 		}
 	}
 	t := tensor.Tensor{Name: m.name + ".weight", DType: tensor.F32, Shape: shape, Source: x}
+	if m.bare {
+		t.Name = m.name
+	}
 	if d := x.exact(); d != tensor.Invalid {
 		t.DType, t.Source = d, &blocks{x, d}
 	} else if x.code(); x.inBF16 {
@@ -241,24 +244,37 @@ func readScaled(m *module, w tensor.Tensor, values *[256]float32, ending string,
 		return w, err
 	}
 	x := &matrix{codes: &octets{w.Data, columns}, values: values, rows: matrices * rows, columns: columns}
+	if m.turned {
+		rows, columns = columns, rows
+		w.Shape = reshape(w.Shape, rows, columns)
+		x.codes, x.rows, x.columns = &upright{w.Data, 8, rows, columns}, matrices*rows, columns
+	}
 	x.divide(0)
 	shapes := scalars(w.Shape)
 	if len(block) == 2 {
 		shapes = []tensor.Shape{reshape(w.Shape, upTo(rows, block[0]), x.divide(block[1]))}
+		if m.turned {
+			shapes[0] = reshape(w.Shape, x.divide(block[1]), upTo(rows, block[0]))
+		}
 	} else {
 		byRow := reshape(w.Shape, rows, 1)
 		shapes = append(shapes, byRow, byRow[:len(byRow)-1])
+		if m.turned {
+			shapes = append(shapes, reshape(w.Shape, 1, rows))
+		}
 	}
 	s, err := m.scale(ending, scaleTypes, shapes...)
 	if err != nil {
 		return w, err
 	}
-	if size := s.Shape.Size(); len(block) == 2 {
+	if size := s.Shape.Size(); len(block) == 2 && m.turned {
+		x.scale = turnedScales(s, rows, block[0])
+	} else if len(block) == 2 {
 		x.scale, x.tall, x.each = byRows(s, rows, block[0]), block[0], rows
 	} else if size == x.rows && size > matrices {
 		s.Shape = tensor.Shape{size, 1}
 		x.scale = byRows(s, rows, 1)
-	} else if x.scale, err = whole(ending, s, rows); err != nil {
+	} else if x.scale, err = whole(ending, s, x.rows); err != nil {
 		return w, err
 	}
 	x.inBF16 = (values == e4m3 || values == e5m2) && isPowers(s)
@@ -270,6 +286,9 @@ func scalars(of tensor.Shape) []tensor.Shape {
 	all := []tensor.Shape{{}, {1}, {1, 1}}
 	if n := of[0]; len(of) == 3 {
 		all = append(all, tensor.Shape{n}, tensor.Shape{n, 1}, tensor.Shape{n, 1, 1})
+		if of[1]%2 == 0 {
+			all = append(all, tensor.Shape{n, 2}) // of gates and of ups
+		}
 	}
 	return all
 }

@@ -42,15 +42,36 @@ func split(name string) (module, ending string) {
 	return name, ""
 }
 
-// cutScale cuts the name of scales of a tensor that is no module's: of experts in one (FP8Expert in transformers,
-// quantizer_attr_names in ModelOpt).
-func cutScale(name string) (of, ending string, ok bool) {
-	for _, ending := range []string{"_weight_scale", "_scale_inv", "_scales_inv", "_scale", "_scales"} {
-		if of, ok := strings.CutSuffix(name, ending); ok {
-			return of, ending, true
+// bare has the endings of scales beside a tensor of codes outside modules, as of fused experts: FP8Experts and
+// FbgemmFp8Llama4TextExperts in transformers, quantizer_attr_names in ModelOpt.
+var bare = map[string]string{"_scale": "weight_scale", "_weight_scale": "weight_scale",
+	"_scale_inv": "weight_scale_inv", "_weight_scale_inv": "weight_scale_inv", "_weight_scale_2": "weight_scale_2",
+	"_weight_global_scale": "weight_global_scale", "_input_scale": "input_scale",
+	"_activation_scale": "activation_scale", "_input_global_scale": "input_global_scale"}
+
+// splitter returns split for the tensors of a folder. A tensor of codes outside modules, beside scales with endings of
+// bare, is a module of its own.
+func splitter(all []tensor.Tensor) func(name string) (module, ending string) {
+	codes, scales := map[string]bool{}, map[string]string{}
+	for _, t := range all {
+		_, ending := split(t.Name)
+		codes[t.Name] = ending == "" && !t.DType.Float()
+	}
+	for _, t := range all {
+		for ending := range bare {
+			if of, ok := strings.CutSuffix(t.Name, ending); ok && codes[of] {
+				scales[t.Name], scales[of] = ending, ""
+			}
 		}
 	}
-	return "", "", false
+	return func(name string) (module, ending string) {
+		if ending, ok := scales[name]; !ok {
+			return split(name)
+		} else if ending != "" {
+			return strings.TrimSuffix(name, ending), bare[ending]
+		}
+		return name, "weight"
+	}
 }
 
 // module holds the parts of a weight by their endings.
@@ -59,6 +80,8 @@ type module struct {
 	parts  map[string]tensor.Tensor
 	read   map[string]bool
 	scales []Scales
+	bare   bool // outside modules: the weight's name has no ending
+	turned bool // matrices lie as [in, out]
 	signed bool // scales may be negative: AutoRound's of whole numbers are (quant_tensor_sym in data_type/int.py)
 	failed bool // its weight is an error
 }

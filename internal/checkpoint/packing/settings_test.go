@@ -327,7 +327,7 @@ func TestFinite(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			u, err := q.Apply(slices.Collect(maps.Values(parts)), inOne)
+			u, err := q.Apply(slices.Collect(maps.Values(parts)), inOne, never)
 			if n == 1 {
 				continue // refused
 			}
