@@ -57,6 +57,23 @@ func Stored(c *checkpoint.Checkpoint) (g *graph.Graph, notes []string, err error
 	return l.graph, l.notes, err
 }
 
+// Tower records the graph of a tower over its bound weights, and says how it takes pictures.
+func Tower(t *checkpoint.Tower) (g *graph.Graph, s family.Sight, err error) {
+	config := t.Kind.Model.Config()
+	if err = t.Config(config); err != nil {
+		return nil, s, fmt.Errorf("%s: %w", t.Path, err)
+	}
+	m, err := t.Kind.Model.New(config, 0)
+	if err != nil {
+		return nil, s, fmt.Errorf("%s: the part for pictures: %w", t.Path, err)
+	}
+	g, _, bound, recorded := record(m, t)
+	if err = errors.Join(bound, recorded); err != nil {
+		return nil, s, fmt.Errorf("%s: %w", t.Path, err)
+	}
+	return g, m.(family.Eye).Sight(), nil
+}
+
 // Weights lists the tensors of c's model in the order of the files, with the names of both formats and of the
 // files. Notes and errors are Load's: a file taken by Load names each of its tensors.
 func Weights(c *checkpoint.Checkpoint) (weights []*graph.Weight, notes []string, err error) {
@@ -131,20 +148,25 @@ func load(c *checkpoint.Checkpoint, src bind.Source, context int) (l loaded, err
 	if l.model, l.notes, err = model(c, context); err != nil {
 		return l, err
 	}
-	// Binding may read the tensors of a shrunk file.
-	var bound error
-	if err := mmap.Guard(func() error { l.weights, bound = bind.Model(l.model, src); return nil }); err != nil {
-		return l, err
-	}
-	b := graph.New()
-	l.model.Forward(b)
-	g, recorded := b.Graph()
-	l.graph = g
+	var bound, recorded error
+	l.graph, l.weights, bound, recorded = record(l.model, src)
 	spare, bound := dropSpare(c, bound)
 	if spare > 0 {
 		l.notes = append(l.notes, fmt.Sprintf("%d biases of zeros are set aside: the model has no biases there", spare))
 	}
 	return l, errors.Join(bound, recorded)
+}
+
+// record binds weights to a model, and records its graph; the two errors are of the two steps.
+func record(m family.Forwarder, src bind.Source) (g *graph.Graph, weights []*graph.Weight, bound, recorded error) {
+	// Binding may read the tensors of a shrunk file.
+	if err := mmap.Guard(func() error { weights, bound = bind.Model(m, src); return nil }); err != nil {
+		return nil, nil, err, nil
+	}
+	b := graph.New()
+	m.Forward(b)
+	g, recorded = b.Graph()
+	return g, weights, bound, recorded
 }
 
 // dropSpare drops the errors about biases of zeros in a packed folder beyond the model's tensors, and counts these

@@ -2,8 +2,8 @@
 // undoes the habits of formats and converters: an architecture sees its configuration in canonical keys, and its
 // weights as in the paper.
 //
-// Files in reading order: tokenizer.go, contents.go, open.go, folder.go, text.go, rank.go, embed.go, mlx.go, join.go,
-// restore.go, habit.go, latent.go, checkpoint.go.
+// Files in reading order: tokenizer.go, contents.go, open.go, folder.go, tower.go, text.go, rank.go, embed.go, mlx.go,
+// join.go, restore.go, habit.go, latent.go, checkpoint.go.
 package checkpoint
 
 import (
@@ -35,6 +35,7 @@ type Checkpoint struct {
 	weights
 	Metadata []settings.Entry // all settings of the files, for people to read
 	Packing  string           // name of the packing of a folder's quantized weights; "" for none
+	Tower    *Tower           // nil for a model that sees nothing, or without the files
 
 	text  textFiles
 	close closers

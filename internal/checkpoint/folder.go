@@ -36,6 +36,9 @@ func openFolder(dir string) (*Checkpoint, error) {
 			return fmt.Errorf("%s: %w", dir, err)
 		}
 		c.Metadata = entriesHF(config)
+		if err := openTower(c, config); err != nil {
+			return err
+		}
 		if err := c.openTensors(config); err != nil {
 			return err
 		}
@@ -83,7 +86,7 @@ func (c *Checkpoint) openTensors(config []byte) error {
 		c.Notes = append(c.Notes,
 			fmt.Sprintf("%d scales of activations are set aside: they stay floating point", u.Aside))
 	}
-	multimodal := slices.ContainsFunc(f.Tensors,
+	multimodal := c.Tower != nil || slices.ContainsFunc(f.Tensors,
 		func(t tensor.Tensor) bool { return strings.Contains(t.Name, "language_model.") })
 	root, _, _ := strings.Cut(c.Family.Model.Embedding(), ".")
 	based := slices.ContainsFunc(f.Tensors,
@@ -106,7 +109,11 @@ func (c *Checkpoint) openTensors(config []byte) error {
 		}
 		switch {
 		case multimodal && otherModality(t.Name):
-			aside++
+			if c.Tower == nil || strings.Contains(t.Name, "audio") {
+				aside++
+			} else if err := c.Tower.claim(t); err != nil {
+				return err
+			}
 		case strings.HasPrefix(name, "mtp."): // by config.json there is no such head
 		case name == "", strings.HasSuffix(name, ".rotary_emb.inv_freq"): // a copy of settings, in old files
 		default:
@@ -175,7 +182,7 @@ func noTensors(dir string) error {
 
 // TextName returns the tensor's name in a model of text alone.
 func TextName(name string) string {
-	for _, prefix := range []string{"model.language_model.", "language_model.model."} {
+	for _, prefix := range []string{"model.language_model.", "language_model.model.", "model.text_model."} {
 		if rest, ok := strings.CutPrefix(name, prefix); ok {
 			return "model." + rest
 		}
@@ -186,7 +193,8 @@ func TextName(name string) string {
 // otherModality reports whether a multimodal model's tensor serves seeing or hearing.
 func otherModality(name string) bool {
 	name = strings.TrimPrefix(name, "model.")
-	return slices.ContainsFunc([]string{"vision", "visual", "audio", "multi_modal", "embed_vision", "embed_audio"},
+	return slices.ContainsFunc([]string{"vision", "visual", "audio", "multi_modal", "embed_vision", "embed_audio",
+		"connector"},
 		func(part string) bool { return strings.HasPrefix(name, part) })
 }
 

@@ -4,10 +4,9 @@
 // being the number of tokens in the step. T is the only dimension unknown when the graph is recorded, so a node's shape
 // holds the dimensions after T.
 //
-// Files, users before the used: state.go (operations with a state), row.go (operations on rows), patch.go (operations on
-// pictures), pool.go, print.go,
-// hoist.go (sums ahead of rows), live.go (the last reader of each value), builder.go (all other operations), attr.go
-// (settings of operations), graph.go.
+// Files, users before the used: state.go (operations with a state), row.go (operations on rows), patch.go (of pictures),
+// pool.go, print.go, hoist.go (sums ahead of rows), live.go (the last reader of each value), builder.go (all other
+// operations), attr.go (settings of operations), graph.go.
 package graph
 
 import (
@@ -133,6 +132,25 @@ type Weight struct {
 // Matrix returns the i-th matrix of a weight [count, rows, columns].
 func (w *Weight) Matrix(i int) *Weight {
 	return &Weight{GGUF: w.GGUF, HF: w.HF, Tensor: w.Tensor.Matrix(i)}
+}
+
+// Flat returns a weight of several dimensions as a matrix of rows: a convolution over patches without overlap is a
+// product. A weight that is missing, or has other sizes, stays the same.
+func (w *Weight) Flat(rows int) *Weight {
+	if !w.There() || rows < 1 || w.Shape.Size()%rows != 0 {
+		return w
+	}
+	flat := *w
+	flat.Shape = tensor.Shape{rows, w.Shape.Size() / rows}
+	return &flat
+}
+
+// Turned returns a matrix with rows and columns exchanged.
+func (w *Weight) Turned() *Weight {
+	if !w.There() || len(w.Shape) != 2 || w.DType.Quantized() {
+		return w
+	}
+	return &Weight{GGUF: w.GGUF, HF: w.HF, Tensor: tensor.Turn(w.Tensor)}
 }
 
 // Fault is how a tensor of a file disagrees with the model.

@@ -135,8 +135,8 @@ func (g *Graph) Stacked() (n int) {
 	return n
 }
 
-// Interpolate adds, for each row, shares of rows of w [a.Rows(), dim] by the row's place, the last two of its position's
-// three parts, in the grid of its sequence. All rows of the sequence are in the step.
+// Interpolate adds, for each row, shares of rows of w [a.Rows(), dim] by the row's place, the last two of the three
+// parts of a position, in the grid of the sequence. All rows of the sequence are in the step.
 func (b Builder) Interpolate(w *Weight, a PlaceAttr, dim int) *Node {
 	n := b.weighted(Interpolate, w, tensor.Shape{a.Rows(), dim}, tensor.Shape{dim}, a)
 	if a.Height < 1 || a.Width < 1 || a.Height > 1<<16 || a.Width > 1<<16 {

@@ -96,7 +96,7 @@ func (b Builder) Act(act Activation, x *Node) *Node {
 // LayerAs does Layer's work for families with layers not named model.layers in PyTorch, but modules: transformer.h.
 func (b Builder) LayerAs(modules string, i int) Builder { return b.Block("blk", modules, i) }
 
-// Block narrows the scope to the i-th layer of a part of a model, by its names in the two formats: v.blk, visual.blocks.
+// Block narrows the scope to the i-th layer of a part of a model, named so in the two formats: v.blk, visual.blocks.
 func (b Builder) Block(gguf, hf string, i int) Builder {
 	return Builder{b.r, fmt.Sprintf("%s.%d", gguf, i), fmt.Sprintf("%s.%d", hf, i), i}
 }

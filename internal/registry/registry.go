@@ -15,6 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/gemma2"
 	"github.com/karat-run/karat/internal/arch/gemma3"
 	"github.com/karat-run/karat/internal/arch/gemma4"
+	"github.com/karat-run/karat/internal/arch/gemma4v"
 	"github.com/karat-run/karat/internal/arch/glm4"
 	"github.com/karat-run/karat/internal/arch/glm4moe"
 	gptoss "github.com/karat-run/karat/internal/arch/gpt-oss"
@@ -30,10 +31,14 @@ import (
 	"github.com/karat-run/karat/internal/arch/nemotronh"
 	"github.com/karat-run/karat/internal/arch/olmo2"
 	"github.com/karat-run/karat/internal/arch/phi3"
+	"github.com/karat-run/karat/internal/arch/pixtral"
 	"github.com/karat-run/karat/internal/arch/qwen2"
+	"github.com/karat-run/karat/internal/arch/qwen25vl"
 	"github.com/karat-run/karat/internal/arch/qwen3"
 	"github.com/karat-run/karat/internal/arch/qwen35"
 	"github.com/karat-run/karat/internal/arch/qwen3moe"
+	"github.com/karat-run/karat/internal/arch/qwen3vl"
+	"github.com/karat-run/karat/internal/arch/siglip"
 	"github.com/karat-run/karat/internal/arch/smollm3"
 	"github.com/karat-run/karat/internal/arch/starcoder2"
 	"github.com/karat-run/karat/internal/family"
@@ -78,6 +83,27 @@ var Families = []*family.Family{
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,
+}
+
+// Towers lists the parts of models that see.
+var Towers = []*family.Tower{
+	&qwen3vl.Tower,
+	&qwen25vl.Tower,
+	&siglip.AveragedTower,
+	&siglip.ShuffledTower,
+	&siglip.ResizedTower,
+	&gemma4v.Tower,
+	&pixtral.Tower,
+}
+
+// TowerOf returns the tower of config.json's model_type, nil if there is none.
+func TowerOf(kind string) *family.Tower {
+	for _, t := range Towers {
+		if slices.Contains(t.Types, kind) {
+			return t
+		}
+	}
+	return nil
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

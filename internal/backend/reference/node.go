@@ -114,7 +114,7 @@ func (s *Spec) elementwise(e *Eval, in [][]float64, rows []int) ([]float64, erro
 	case graph.ScalePos:
 		return s.scalePos(x, rows), nil
 	case graph.Clamp:
-		return s.clamp(e, x)
+		return clamp(e, x, s.W)
 	case graph.L2Norm:
 		return s.l2Norm(e, x), nil
 	case graph.Scale:

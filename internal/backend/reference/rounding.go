@@ -198,7 +198,7 @@ func (n *Numerics) mean(rows []float64, d int) []float64 {
 }
 
 // pooled makes one row of rows of d elements, and may write to rows.
-func (n *Numerics) pooled(p graph.Pooling, rows []float64, d int) []float64 {
+func pooled(n *Numerics, p graph.Pooling, rows []float64, d int) []float64 {
 	switch count := len(rows) / d; p {
 	case graph.Mean:
 		return n.mean(rows, d)

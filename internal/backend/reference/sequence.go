@@ -69,18 +69,18 @@ func (s *Spec) pool(e *Eval, rows []int) ([]float64, error) {
 	y := make([]float64, 0, len(rows)*s.Node.Shape.Size())
 	for _, r := range rows {
 		first := 0
-		if s.Count > 0 {
-			first = max(0, r-s.Count+1)
+		if s.Pool.Count > 0 {
+			first = max(0, r-s.Pool.Count+1)
 		}
 		upTo := []int{first}
-		for i := first + 1; i <= r && s.Pooling != graph.First; i++ {
+		for i := first + 1; i <= r && s.Pool.Pooling != graph.First; i++ {
 			upTo = append(upTo, i)
 		}
 		x, err := e.Value(s.In[0], upTo)
 		if err != nil {
 			return nil, err
 		}
-		if x = e.num.pooled(s.Pooling, x, d); len(x) != s.Node.Shape.Size() {
+		if x = pooled(e.num, s.Pool.Pooling, x, d); len(x) != s.Node.Shape.Size() {
 			return nil, errNoInput
 		}
 		y = append(y, x...)

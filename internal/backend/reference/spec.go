@@ -19,13 +19,12 @@ type Spec struct {
 	Func  func(e *Eval, s *Spec, rows []int) ([]float64, error) // computes rows in place of Plain; nil for Plain
 	Times float64                                               // factor of the result
 
-	Alter       [3]Change     // changes of a Linear's weight, or of Experts' matrices
-	By          float64       // factor of Embed and Scale; cap of Softcap, 0 for none
-	Shift       int           // number added to positions
-	Eps, Offset float64       // numbers of norms
-	KeepMean    bool          // whether LayerNorm subtracts no mean
-	Pooling     graph.Pooling // rule of Pool
-	Count       int           // rows of a Pool; 0 for all
+	Alter       [3]Change      // changes of a Linear's weight, or of Experts' matrices
+	By          float64        // factor of Embed and Scale; cap of Softcap, 0 for none
+	Shift       int            // number added to positions
+	Eps, Offset float64        // numbers of norms
+	KeepMean    bool           // whether LayerNorm subtracts no mean
+	Pool        graph.PoolAttr // rule of Pool
 	Act         func(float64) float64
 	Limits      graph.ActAttr // limits of gates, except the activation
 	// Seen returns the positions seen by the row at, among the positions from and to; nil for all.
@@ -106,7 +105,7 @@ func newSpec(n *graph.Node, stores map[*graph.Node]*graph.Node) *Spec {
 	case graph.ScaleAttr:
 		s.By = a.By
 	case graph.PoolAttr:
-		s.Pooling, s.Count = a.Pooling, a.Count
+		s.Pool = a
 	case graph.ActAttr:
 		s.Act, s.Limits = Activation(a.Act), a
 	case graph.ExpertsAttr:
@@ -382,13 +381,13 @@ func (s *Spec) l2Norm(e *Eval, x []float64) []float64 {
 	return y
 }
 
-// clamp returns x between the node's two numbers.
-func (s *Spec) clamp(e *Eval, x []float64) ([]float64, error) {
-	low, err := e.vector(s.W[0])
+// clamp returns x between two numbers, weights.
+func clamp(e *Eval, x []float64, w []*graph.Weight) ([]float64, error) {
+	low, err := e.vector(w[0])
 	if err != nil {
 		return nil, err
 	}
-	high, err := e.vector(s.W[1])
+	high, err := e.vector(w[1])
 	if err != nil {
 		return nil, err
 	}

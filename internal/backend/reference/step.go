@@ -252,7 +252,7 @@ func (x *executable) pool(n *graph.Node, in []float64, s *backend.Step) ([]float
 		if a.Pooling == graph.First {
 			last = f
 		}
-		y = append(y, x.e.num.pooled(a.Pooling, slices.Clone(in[int(f)*d:int(last+1)*d]), d)...)
+		y = append(y, pooled(x.e.num, a.Pooling, slices.Clone(in[int(f)*d:int(last+1)*d]), d)...)
 	}
 	x.e.num.store(y)
 	return y, nil

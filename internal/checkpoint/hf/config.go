@@ -1,6 +1,6 @@
 // Package hf reads the texts of Hugging Face folders into settings, and writes them.
 //
-// Files in reading order: config.go, layers.go, rope.go, reader.go, write.go, text.go, weights.go, links.go,
+// Files in reading order: config.go, tower.go, layers.go, rope.go, reader.go, write.go, text.go, weights.go, links.go,
 // infinity.go.
 package hf
 

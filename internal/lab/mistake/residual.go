@@ -270,7 +270,7 @@ func otherPoolings(_ *Proposer, n *graph.Node) []*Hypothesis {
 		other = graph.Joined + graph.Woven - right
 	}
 	return []*Hypothesis{edit(n, "gives the "+other.String()+", not the "+right.String(), detail{},
-		func(s *reference.Spec) { s.Pooling = other })}
+		func(s *reference.Spec) { s.Pool.Pooling = other })}
 }
 
 // reversedKernels lists convolutions whose newest input meets the first weight.

@@ -1,0 +1,27 @@
+package pixtral
+
+import "github.com/karat-run/karat/internal/family"
+
+// Tower describes the towers of Mistral 3.
+var Tower = family.Tower{
+	Name: "pixtral", Types: []string{"mistral3"}, Model: family.Of(New),
+	Defaults: map[string]any{"hidden_size": 1024., "intermediate_size": 4096., "num_hidden_layers": 24.,
+		"num_attention_heads": 16., "patch_size": 16., "hidden_act": "gelu", "rope_theta": 10000.,
+		"spatial_merge_size": 2., "vision_feature_layer": -1., "projector_hidden_act": "gelu",
+		"text_rms_norm_eps": 1e-6},
+	Image: "[IMG]", Marks: broken,
+}
+
+// broken returns rows with a mark behind each.
+func broken(v family.View) []family.Mark {
+	var m family.Marks
+	for _, g := range v.Tiles {
+		for i := range g.Height {
+			if m.Show(g.Width); i < g.Height-1 {
+				m.Write("[IMG_BREAK]")
+			}
+		}
+		m.Write("[IMG_END]")
+	}
+	return m.List
+}

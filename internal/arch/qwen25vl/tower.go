@@ -1,0 +1,14 @@
+package qwen25vl
+
+import "github.com/karat-run/karat/internal/family"
+
+// Tower describes the towers of Qwen 2.5 VL.
+var Tower = family.Tower{
+	Name: "qwen2.5vl_merger", Types: []string{"qwen2_5_vl"}, Model: family.Of(New),
+	Defaults: map[string]any{"num_hidden_layers": 32., "hidden_size": 3584., "hidden_act": "silu",
+		"intermediate_size": 3420., "num_attention_heads": 16., "patch_size": 14., "spatial_merge_size": 2.,
+		"temporal_patch_size": 2., "window_size": 112., "fullatt_block_indexes": []any{7., 15., 23., 31.},
+		"layer_norm_eps": 1e-6, "rope_theta": 10000.},
+	Image: "<|image_pad|>", Around: [2]string{"<|vision_start|>", "<|vision_end|>"},
+	Marks: family.Enclose("", ""),
+}

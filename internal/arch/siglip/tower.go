@@ -1,0 +1,104 @@
+package siglip
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/karat-run/karat/internal/family"
+)
+
+// AveragedTower describes the towers of Gemma 3.
+var AveragedTower = family.Tower{
+	Name: "gemma3", Types: []string{"gemma3"}, Model: family.Of(NewAveraged),
+	Defaults: with(map[string]any{"mm_tokens_per_image": 256.}),
+	Image:    "<start_of_image>", Marks: cropped,
+}
+
+// ShuffledTower describes the towers of SmolVLM and Idefics 3.
+var ShuffledTower = family.Tower{
+	Name: "idefics3", Types: []string{"smolvlm", "idefics3"}, Model: family.Of(NewShuffled),
+	Defaults: with(map[string]any{"hidden_size": 1152., "image_size": 224., "patch_size": 32.,
+		"num_hidden_layers": 12., "num_attention_heads": 16., "spatial_merge_size": 2.}),
+	Image: "<image>", Marks: tiled,
+}
+
+// ResizedTower describes the towers of LFM2 VL.
+var ResizedTower = family.Tower{
+	Name: "lfm2", Types: []string{"lfm2_vl"}, Model: family.Of(NewResized),
+	Defaults: with(map[string]any{"num_patches": 256., "spatial_merge_size": 2., "projector_hidden_size": 2560.,
+		"projector_hidden_act": "gelu", "projector_use_layernorm": true, "projector_bias": true}),
+	Image: "<image>", Marks: framed,
+}
+
+// with returns SigLIP's defaults and a family's own.
+func with(own map[string]any) map[string]any {
+	all := map[string]any{"hidden_size": 768., "intermediate_size": 3072., "num_hidden_layers": 12.,
+		"num_attention_heads": 12., "image_size": 224., "patch_size": 16., "hidden_act": "gelu_pytorch_tanh",
+		"layer_norm_eps": 1e-6}
+	maps.Copy(all, own)
+	return all
+}
+
+// cropped returns the marks of Gemma 3: the whole picture, and its crops behind.
+func cropped(v family.View) (all []family.Mark) {
+	rows := make([]int, len(v.Tiles)+1) // before a tile
+	for i, g := range v.Tiles {
+		rows[i+1] = rows[i] + g.Height*g.Width
+	}
+	last := len(v.Tiles) - 1
+	for i := range v.Tiles {
+		tile, before, after := last, "\n\n<start_of_image>", "<end_of_image>\n\n"
+		switch i {
+		case 0:
+			if last > 0 {
+				before = "Here is the original image " + before
+				after += " and here are some crops to help you see better "
+			}
+		case last:
+			tile = i - 1
+		default:
+			tile, after = i-1, after+" "
+		}
+		all = append(all, family.Mark{Text: before}, family.Mark{From: rows[tile], To: rows[tile+1]},
+			family.Mark{Text: after})
+	}
+	return all
+}
+
+// tiled returns the marks of SmolVLM.
+func tiled(v family.View) []family.Mark {
+	var m family.Marks
+	show := func(i int, label string) {
+		m.Write("<fake_token_around_image>", label)
+		m.Show(v.Tiles[i].Height * v.Tiles[i].Width)
+	}
+	for i := range v.Rows * v.Cols {
+		show(i, fmt.Sprintf("<row_%d_col_%d>", i/v.Cols+1, i%v.Cols+1))
+		if i%v.Cols == v.Cols-1 {
+			m.Write("\n")
+		}
+	}
+	if v.Rows > 0 {
+		m.Write("\n")
+	}
+	show(len(v.Tiles)-1, "<global-img>")
+	m.Write("<fake_token_around_image>")
+	return m.List
+}
+
+// framed returns the marks of LFM2 VL.
+func framed(v family.View) []family.Mark {
+	var m family.Marks
+	m.Write("<|image_start|>")
+	for i, g := range v.Tiles {
+		switch {
+		case i < v.Rows*v.Cols:
+			m.Write(fmt.Sprintf("<|img_row_%d_col_%d|>", i/v.Cols+1, i%v.Cols+1))
+		case i > 0:
+			m.Write("<|img_thumbnail|>")
+		}
+		m.Show(g.Height * g.Width)
+	}
+	m.Write("<|image_end|>")
+	return m.List
+}

@@ -1,0 +1,56 @@
+package checkpoint
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/karat-run/karat/internal/checkpoint/hf"
+	"github.com/karat-run/karat/internal/checkpoint/settings"
+	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// Tower is the part of a checkpoint that sees: its settings, its tensors, and how pictures are prepared.
+type Tower struct {
+	weights
+	Kind      *family.Tower
+	Processor []byte // preprocessor_config.json
+}
+
+// newTower returns a tower without tensors.
+func newTower(kind *family.Tower, m *settings.Model, f Format) *Tower {
+	return &Tower{weights: weights{m, f, tensor.Set{ByName: map[string]tensor.Tensor{}}}, Kind: kind}
+}
+
+// openTower finds the tower of a folder, yet without tensors. A model's text can be used where its tower cannot.
+func openTower(c *Checkpoint, config []byte) (err error) {
+	kind, m, err := hf.Tower(c.Path, config)
+	if err != nil {
+		c.Notes = append(c.Notes, fmt.Sprintf("pictures are not read: %v", err))
+		return nil
+	}
+	if kind == nil {
+		return nil
+	}
+	c.Tower = newTower(kind, m, HuggingFace)
+	c.Tower.Processor, err = hf.ReadText(c.Path, "preprocessor_config.json", hf.MaxConfig)
+	return err
+}
+
+// claim takes a tensor of the tower, under PyTorch's name in the newest layout.
+func (t *Tower) claim(x tensor.Tensor) error {
+	name := strings.TrimPrefix(x.Name, "model.")
+	return t.add("model."+strings.Replace(name, "vision_tower.vision_model.", "vision_tower.", 1), x)
+}
+
+// Tensor implements bind.Source.
+func (t *Tower) Tensor(gguf, hf string) (tensor.Tensor, bool) {
+	x, ok := t.set.ByName[t.Name(gguf, hf)]
+	return x, ok
+}
+
+// Config decodes the settings into the struct at dst.
+func (t *Tower) Config(dst any) error {
+	return t.Decode(reflect.ValueOf(dst).Elem(), map[string]any(t.Values), "")
+}

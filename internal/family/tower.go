@@ -1,0 +1,87 @@
+package family
+
+import (
+	"math"
+	"strings"
+
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// Tower describes the part of a model that sees: a graph from the patches of a picture to rows for the text's part.
+type Tower struct {
+	Name     string         // clip.projector_type of llama.cpp's files
+	Types    []string       // model_type of config.json
+	Model    Model          // its New returns an Eye
+	Defaults map[string]any // transformers' defaults
+
+	Image  string    // text of a picture in a prompt made by a chat template, before it becomes Marks
+	Around [2]string // text before and behind Image, if the template writes them
+	Marks  func(v View) []Mark
+}
+
+// Eye is a model of a tower, whose rows are patches.
+type Eye interface {
+	Forwarder
+	Sight() Sight
+}
+
+// Sight is how a tower takes pictures. The patches of a block lie together, by rows, and become one row. A row of the
+// output is as wide as the text's rows, or a multiple: the further parts are for the text's first layers.
+type Sight struct {
+	Patch    int     // pixels along a patch
+	Side     int     // patches along a block
+	Window   int     // blocks along a window of patches seeing each other in some layers; 0 for none
+	By, Less float32 // a pixel's number x becomes By·x - Less; By 0 is x
+}
+
+// View is a picture as a tower's output has it.
+type View struct {
+	Tiles      []graph.Grid // rows of the output, by tile
+	Rows, Cols int          // of the tiles that are parts of the picture; 0 for a single tile
+}
+
+// Mark is a part of a picture in a prompt: text, or rows of the output.
+type Mark struct {
+	Text     string
+	From, To int
+}
+
+// Enclose returns the marks of a picture whose rows lie between two texts, perhaps empty.
+func Enclose(before, after string) func(View) []Mark {
+	return func(v View) []Mark {
+		var m Marks
+		m.Write(before)
+		for _, g := range v.Tiles {
+			m.Show(g.Height * g.Width)
+		}
+		m.Write(after)
+		return m.List
+	}
+}
+
+// Marks builds a list of marks.
+type Marks struct {
+	List []Mark
+	rows int
+}
+
+// Write adds texts.
+func (m *Marks) Write(texts ...string) {
+	if text := strings.Join(texts, ""); text != "" {
+		m.List = append(m.List, Mark{Text: text})
+	}
+}
+
+// Show adds the next n rows.
+func (m *Marks) Show(n int) {
+	m.List, m.rows = append(m.List, Mark{From: m.rows, To: m.rows + n}), m.rows+n
+}
+
+// Root returns the side of a square of n, 0 if n is no square.
+func Root(n int) int {
+	side := int(math.Round(math.Sqrt(float64(n))))
+	if n < 0 || side*side != n {
+		return 0
+	}
+	return side
+}
