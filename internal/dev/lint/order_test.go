@@ -49,6 +49,7 @@ var below = map[string]string{
 	"engine/schedule": "graph kv",
 	"imatrix":         "graph gguf",
 	"adapter":         "backend checkpoint quant",
+	"vision":          "arch backend image/processor",
 	"model":           "arch backend/numerics engine gguf sysinfo adapter hub/local",
 	"dev/adaptertest": "model safetensors",
 	"lab":             "model npy quant float16 atomicfile logprob backend/reference",

@@ -54,24 +54,24 @@ func (v *Values) Patches(m *image.Image) []float32 {
 	out := make([]float32, 0, rows*cols*p*p*3)
 	if v.order != BlocksTwice {
 		for i := range rows * cols {
-			out = v.append(out, m, i%cols*p, i/cols*p)
+			out = v.Patch(out, m, i%cols*p, i/cols*p, p)
 		}
 		return out
 	}
 	for block := range rows / v.merge * (cols / v.merge) {
 		x, y := block%(cols/v.merge)*v.merge, block/(cols/v.merge)*v.merge
 		for i := range v.merge * v.merge {
-			out = v.append(out, m, (x+i%v.merge)*p, (y+i/v.merge)*p)
+			out = v.Patch(out, m, (x+i%v.merge)*p, (y+i/v.merge)*p, p)
 		}
 	}
 	return out
 }
 
-// append adds the patch at a pixel.
-func (v *Values) append(out []float32, m *image.Image, x, y int) []float32 {
-	row := func(j int) []byte { return m.Pix[3*((y+j)*m.Width+x):][:3*v.patch] }
+// Patch appends the numbers of the patch at a pixel, of so many pixels along a side.
+func (v *Values) Patch(out []float32, m *image.Image, x, y, side int) []float32 {
+	row := func(j int) []byte { return m.Pix[3*((y+j)*m.Width+x):][:3*side] }
 	if v.order == ChannelLast {
-		for j := range v.patch {
+		for j := range side {
 			for i, level := range row(j) {
 				out = append(out, v.levels[i%3][level])
 			}
@@ -84,9 +84,9 @@ func (v *Values) append(out []float32, m *image.Image, x, y int) []float32 {
 	}
 	for c := range 3 {
 		for range times {
-			for j := range v.patch {
+			for j := range side {
 				pixels := row(j)
-				for i := range v.patch {
+				for i := range side {
 					out = append(out, v.levels[c][pixels[3*i+c]])
 				}
 			}
