@@ -23,6 +23,9 @@ func (p *awq) validate() error {
 	if v := cmp.Or(p.Version, p.Format, "gemm"); !strings.EqualFold(v, "gemm") {
 		return fmt.Errorf("version %q of AWQ is not read: its codes are in an order of that kernel; %s", v, advice)
 	}
+	if p.Group < -1 {
+		return fmt.Errorf("group_size is %d, expected columns, or -1 for all", p.Group)
+	}
 	if p.Bits != 4 {
 		return fmt.Errorf("bits is %d, expected 4", p.Bits)
 	}

@@ -248,7 +248,7 @@ func (p *compressed) rank(target, module string) int {
 func (p *compressed) weight(m *module) (tensor.Tensor, error) {
 	w, ending := m.first("weight_packed", "weight")
 	if ending == "" {
-		return w, errors.New("it has codes of another packing than compressed-tensors")
+		return w, m.other("compressed-tensors")
 	}
 	s, err := p.of(m.name)
 	if err != nil {

@@ -40,7 +40,7 @@ func (p *fp8) Name() string {
 func (p *fp8) weight(m *module) (tensor.Tensor, error) {
 	w, ok := m.part("weight")
 	if !ok {
-		return w, errors.New("it has codes of another packing than FP8")
+		return w, m.other("FP8")
 	}
 	values := findValues(w.DType)
 	if values == nil {

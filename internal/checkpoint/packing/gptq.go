@@ -33,6 +33,9 @@ func (p *gptq) validate() error {
 	if p.Marlin {
 		return fmt.Errorf("is_marlin_format: codes in an order of that kernel are not read; %s", advice)
 	}
+	if p.Group < -1 {
+		return fmt.Errorf("group_size is %d, expected columns, or -1 for all", p.Group)
+	}
 	switch p.Bits {
 	case 2, 3, 4, 8:
 		return nil
@@ -101,7 +104,7 @@ func (p *gptq) weight(m *module) (tensor.Tensor, error) {
 func readTransposed(m *module, name string) (q, scales tensor.Tensor, err error) {
 	q, ok := m.part("qweight")
 	if !ok {
-		return q, q, fmt.Errorf("it has codes of another packing than %s", name)
+		return q, q, m.other(name)
 	}
 	m.signed = true
 	scales, err = m.scale("scales", floats, m.parts["scales"].Shape)

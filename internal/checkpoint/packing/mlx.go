@@ -112,7 +112,7 @@ func (p *mlx) weight(m *module) (tensor.Tensor, error) {
 	}
 	w, ok := m.part("weight")
 	if !ok {
-		return w, errors.New("it has codes of another packing than MLX")
+		return w, m.other("MLX")
 	}
 	mode, err := f.mode()
 	if err != nil {

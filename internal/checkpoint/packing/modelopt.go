@@ -96,7 +96,7 @@ func (p *modelOpt) of(module string) (algorithm, error) {
 func (p *modelOpt) weight(m *module) (tensor.Tensor, error) {
 	w, ok := m.part("weight")
 	if !ok {
-		return w, errors.New("it has codes of another packing than ModelOpt")
+		return w, m.other("ModelOpt")
 	}
 	a, err := p.of(m.name)
 	if err != nil {

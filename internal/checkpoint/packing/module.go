@@ -157,6 +157,12 @@ func (m *module) codes() string {
 	return ""
 }
 
+// other returns the error about a module whose parts are none of a packing's.
+func (m *module) other(packing string) error {
+	return fmt.Errorf("it has codes of another packing than %s: its parts are %s", packing,
+		strings.Join(slices.Sorted(maps.Keys(m.parts)), ", "))
+}
+
 // unread lists the endings of parts that no weight has read.
 func (m *module) unread() (endings []string) {
 	for _, ending := range slices.Sorted(maps.Keys(m.parts)) {

@@ -87,12 +87,14 @@ func inFile(file string) func(*Packing, error) (*Packing, error) {
 type description struct {
 	Method  string `json:"quant_method"`
 	Code    string `json:"method"` // the same, in GPTQModel's files
-	Bits    int
-	Group   int             `json:"group_size"`
+	Bits    any
+	Group   any             `json:"group_size"`
 	Algo    string          `json:"quant_algo"`
 	Format  string          `json:"packing_format"`
 	Version string          // of AWQ
 	Nested  json.RawMessage `json:"quantization"` // of ModelOpt
+	In4     any             `json:"load_in_4bit"` // of bitsandbytes, whose older files name no method
+	In8     any             `json:"load_in_8bit"`
 }
 
 // parse reads the object that describes a packing, the value of a key. Method names the packing where the object does
@@ -137,7 +139,9 @@ func (d *description) method() (method, error) {
 		return &awq{}, nil
 	case kind == "gptq", kind == "auto-round" && strings.HasSuffix(round, "gptq"):
 		return &gptq{}, nil
-	case kind == "" && d.Group > 0 && d.Bits > 0:
+	case kind == "" && (d.In4 != nil || d.In8 != nil):
+		return nil, refuse("bitsandbytes", "")
+	case kind == "" && d.Group != nil && d.Bits != nil:
 		return &mlx{}, nil
 	}
 	return nil, refuse(d.Method, d.Algo)

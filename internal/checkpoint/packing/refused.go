@@ -1,12 +1,11 @@
 package packing
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 )
 
-// refused explains methods that are not read, by their names in config.json.
+// refused explains methods that are not read, by how their names in config.json begin.
 var refused = map[string]string{
 	"bitsandbytes": "its codes are one line, with blocks and nested scales of that library",
 	"hqq":          "its codes and zero points are tensors of that library",
@@ -30,7 +29,12 @@ func refuse(method, algo string) error {
 	if method == "" {
 		return fmt.Errorf("it names no quant_method; %s", advice)
 	}
-	why := cmp.Or(refused[strings.ToLower(method)], "it is unknown here")
+	why := "it is unknown here"
+	for name, is := range refused {
+		if strings.HasPrefix(strings.ToLower(method), name) {
+			why = is
+		}
+	}
 	if algo != "" {
 		method += ", " + algo
 	}
