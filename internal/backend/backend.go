@@ -205,7 +205,7 @@ type Step struct {
 	Write bool
 }
 
-// Group is the positions First to End-1 of a sequence, all rows of one step; End is 0 for none.
+// Group is the positions First to End-1 of a sequence; End is 0 for none. A step with a row has all later rows.
 type Group struct{ First, End int32 }
 
 // Range returns the first and the last position seen by a row in an attention.
@@ -341,7 +341,7 @@ func (s *Step) Check(rows, vocab int) error {
 	return nil
 }
 
-// checkGroups returns an error unless s has all rows of its groups.
+// checkGroups returns an error unless s has all later rows of its groups. Earlier rows may be computed already.
 func (s *Step) checkGroups() error {
 	if s.Groups != nil && len(s.Groups) != len(s.Tokens) {
 		return fmt.Errorf("step of %d tokens has the groups of %d rows", len(s.Tokens), len(s.Groups))
@@ -350,11 +350,11 @@ func (s *Step) checkGroups() error {
 		if g == (Group{}) {
 			continue
 		}
-		from, to := i+int(g.First-s.Pos[i]), i+int(g.End-1-s.Pos[i])
-		if g.First < 0 || from < 0 || from > i || to < i || to >= len(s.Seqs) ||
-			s.Seqs[from] != s.Seqs[i] || s.Seqs[to] != s.Seqs[i] || s.Groups[from] != g || s.Groups[to] != g {
-			return fmt.Errorf("a group of positions %d to %d at row %d, position %d: a group is in one step", g.First,
-				g.End-1, i, s.Pos[i])
+		to := i + int(g.End-1-s.Pos[i])
+		if g.First < 0 || g.First > s.Pos[i] || to < i || to >= len(s.Seqs) || s.Seqs[to] != s.Seqs[i] ||
+			s.Groups[to] != g {
+			return fmt.Errorf("a group of positions %d to %d at row %d, position %d: a step has all of its later rows",
+				g.First, g.End-1, i, s.Pos[i])
 		}
 	}
 	return nil

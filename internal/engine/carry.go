@@ -38,7 +38,7 @@ func (s *Sequence) carry(f func(c carrier) error) error {
 			"fast or f32")
 	case e.entire:
 		return errors.New("the model sees later tokens or pools rows: nothing of a prefix can be kept")
-	case s.extras.name != "":
+	case s.extras.digest != "":
 		return errors.New("the prompt has rows beside its tokens")
 	}
 	return f(carrier{s, p})

@@ -102,6 +102,8 @@ type facts struct {
 	tokens  int   // Options.Tokens
 	ids     int   // token ids embedded by the graph
 	hidden  int   // elements of a row of embeddings; 0 where the graph has none
+	stacked int   // elements that may follow, for later layers
+	grouped bool  // rows of an image see each other
 	vocab   int   // of the logits
 	turning bool  // positions have three parts (graph.RoPEAttr.Sections)
 	entire  bool  // a prompt is one step, never cut and never continued
@@ -122,7 +124,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 	e := &Engine{backend: b, blend: o.Adapters, bell: bell{make(chan struct{}, 1), time.NewTimer(0)}, wait: wait,
 		pace: func(_ int, took time.Duration) time.Duration { return took }}
 	e.facts = facts{graph: g, chunk: o.Chunk, tokens: o.Tokens, ids: backend.Vocab(g), vocab: g.Result().Shape.Size(),
-		entire: isEntire(g), turning: turns(g)}
+		entire: isEntire(g), turning: turns(g), stacked: g.Stacked(), grouped: g.Grouped()}
 	if n := backend.Input(g); n != nil {
 		e.hidden = n.Shape.Size()
 	}

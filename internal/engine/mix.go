@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -20,14 +21,24 @@ type Mixed struct {
 	// before. Nil is text alone. For example, after 3 tokens of text an image of 2 by 2 rows has (3,3,3), (3,3,4),
 	// (3,4,3) and (3,4,4), and the text after the image begins with (5,5,5).
 	Parts [][3]int32
+
+	// Groups are runs of rows that see each other where the model lets an image's rows do so (graph.AttentionAttr),
+	// ascending. A prompt is never cut within a group.
+	Groups []backend.Group
 }
 
 // extras is the Mixed of a sequence.
 type extras struct {
 	Mixed
-	name  string // identity among extras; "" for text
-	shift int32  // difference between the parts and the position of a row behind Parts
+	digest string  // of all; "" for text
+	name   string  // the digest where rows have no keys; else ""
+	keys   []int32 // below 0, in place of the tokens of rows of embeddings, so that rows are found as tokens are
+	tokens []int32 // of these rows
+	shift  int32   // difference between the parts and the position of a row behind Parts
 }
+
+// fewRows is the least run of rows with keys: a key has 31 bits of a digest of the run.
+const fewRows = 4
 
 // checkMixed returns an error if m does not belong to tokens, to the model or to sequences of so many positions.
 func (f *facts) checkMixed(tokens []int32, m Mixed, context int) error {
@@ -36,9 +47,17 @@ func (f *facts) checkMixed(tokens []int32, m Mixed, context int) error {
 			len(tokens))
 	}
 	for i, x := range m.Embeddings {
-		if x != nil && (len(x) != f.hidden || len(x) == 0) {
+		if x != nil && (len(x) != f.hidden && len(x) != f.hidden+f.stacked || len(x) == 0) {
 			return fmt.Errorf("the embedding at row %d has %d elements, the model's have %d", i, len(x), f.hidden)
 		}
+	}
+	end := int32(0)
+	for _, g := range m.Groups {
+		if g.First < end || g.End <= g.First || int(g.End) > len(tokens) || int(g.End-g.First) > f.chunk {
+			return fmt.Errorf("a group of rows %d to %d after row %d, of %d tokens; a step has at most %d rows", g.First,
+				g.End-1, end-1, len(tokens), f.chunk)
+		}
+		end = g.End
 	}
 	most := int32(backend.MaxPart - context) // so that later positions also fit
 	for i, p := range m.Parts {
@@ -73,38 +92,104 @@ func (m Mixed) parts() [][3]int32 {
 }
 
 func (m Mixed) clone() Mixed {
-	m = Mixed{slices.Clone(m.Embeddings), slices.Clone(m.Parts)}
+	m = Mixed{slices.Clone(m.Embeddings), slices.Clone(m.Parts), slices.Clone(m.Groups)}
 	for i, x := range m.Embeddings {
 		m.Embeddings[i] = slices.Clone(x)
 	}
 	return m
 }
 
-// hash returns the SHA-256 of the places of m's embeddings, their elements, and its positions; "" where there are none.
-func (m Mixed) hash() string {
-	h, any := sha256.New(), len(m.Parts) > 0
-	var b []byte
-	for i, x := range m.Embeddings {
-		if x == nil {
+// newExtras returns the extras of a prompt with m, without m itself.
+func newExtras(m Mixed) (b extras) {
+	b.Mixed, b.shift = m, int32(m.end()-len(m.Parts))
+	whole, any := sha256.New(), len(m.Parts) > 0 || len(m.Groups) > 0
+	named := b.stray()
+	b.keys = make([]int32, len(m.Embeddings))
+	for i := 0; i < len(m.Embeddings); i++ {
+		from := i
+		for i < len(m.Embeddings) && m.Embeddings[i] != nil {
+			i++
+		}
+		if from == i {
 			continue
 		}
-		any, b = true, binary.LittleEndian.AppendUint64(b[:0], uint64(i))
-		for _, v := range x {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+		any, named = true, named || i-from < fewRows
+		run := b.hash(from, i)
+		whole.Write(binary.LittleEndian.AppendUint64(run[:], uint64(from)))
+		for at := from; at < i; at++ {
+			k := sha256.Sum256(binary.LittleEndian.AppendUint64(run[:], uint64(at-from)))
+			b.keys[at] = int32(binary.LittleEndian.Uint32(k[:]) | 1<<31)
 		}
-		h.Write(b)
 	}
 	if !any {
-		return ""
+		return extras{}
 	}
-	b = binary.LittleEndian.AppendUint64(b[:0], math.MaxUint64) // the place of no row
-	for _, p := range m.Parts {
-		for _, v := range p {
-			b = binary.LittleEndian.AppendUint32(b, uint32(v))
+	fmt.Fprint(whole, m.Parts, m.Groups)
+	if b.digest = string(whole.Sum(nil)); named {
+		b.name, b.keys = b.digest, nil
+	}
+	return b
+}
+
+// stray reports whether rows without embeddings have positions of three parts other than a text's, or groups.
+func (b *extras) stray() bool {
+	p := int32(0)
+	for i, part := range b.Parts {
+		if b.embedding(i) == nil && part != [3]int32{p, p, p} {
+			return true
 		}
+		p = max(p, slices.Max(part[:])+1)
 	}
-	h.Write(b)
-	return string(h.Sum(nil))
+	return slices.ContainsFunc(b.Groups, func(g backend.Group) bool {
+		return int(g.End) > len(b.Embeddings) || slices.ContainsFunc(b.Embeddings[g.First:g.End],
+			func(x []float32) bool { return x == nil })
+	})
+}
+
+// hash returns the SHA-256 of rows of embeddings, their positions and their groups.
+func (b *extras) hash(from, to int) [sha256.Size]byte {
+	h, buf := sha256.New(), []byte(nil)
+	for i := from; i < to; i++ {
+		part, g := b.part(i), b.group(i)
+		for _, v := range []int32{part[0], part[1], part[2], int32(i) - g.First, g.End - int32(i)} {
+			buf = binary.LittleEndian.AppendUint32(buf, uint32(v))
+		}
+		for _, v := range b.Embeddings[i] {
+			buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v))
+		}
+		h.Write(buf)
+		buf = buf[:0]
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// key returns what stands for the token at a position among a sequence's tokens.
+func (b *extras) key(at int, token int32) int32 {
+	if at < len(b.keys) && b.keys[at] < 0 {
+		return b.keys[at]
+	}
+	return token
+}
+
+// keyed returns a prompt's tokens with keys in place of rows.
+func (b *extras) keyed(tokens []int32) []int32 {
+	if len(b.keys) == 0 {
+		return tokens
+	}
+	tokens = slices.Clone(tokens)
+	for i := range tokens {
+		tokens[i] = b.key(i, tokens[i])
+	}
+	return tokens
+}
+
+// group returns the group of the row at a position; zero for none.
+func (b *extras) group(at int) backend.Group {
+	i, _ := slices.BinarySearchFunc(b.Groups, int32(at), func(g backend.Group, at int32) int { return cmp.Compare(g.End-1, at) })
+	if i < len(b.Groups) && b.Groups[i].First <= int32(at) {
+		return b.Groups[i]
+	}
+	return backend.Group{}
 }
 
 // embedding returns the row in place of the token at a position; nil for none.

@@ -102,11 +102,11 @@ func TestMix(t *testing.T) {
 			t.Errorf("%s: the tokens' bits: %v", way, !right)
 		}
 	}
-	held("first", rows, "", 0, true)
+	held("first", rows, "", 20, true) // of the text
 	held("again", rows, "", left, true)
 	held("another salt", rows, "x", 0, true)
-	held("another row", other, "", 0, false)
-	held("tokens alone", nil, "", 20, false) // as in text
+	held("another row", other, "", 20, false) // as in text
+	held("tokens alone", nil, "", 20, false)  // as in text
 	held("tokens alone again", make([][]float32, left), "", left, false)
 	held("after all of these", rows, "", left, true)
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -130,6 +131,7 @@ func (s *Sequence) Prefix(tokens []int32, salt string) int {
 func (s *Sequence) rewind(tokens []int32, b extras) int {
 	n, pages, same := 0, s.seat.Pages, b.name == s.extras.name
 	s.extras = b
+	tokens = b.keyed(tokens)
 	most := min(len(s.tokens), pages.Len(), len(tokens)-1)
 	for same && !s.plan.e.entire && n < most && s.tokens[n] == tokens[n] {
 		n++
@@ -217,6 +219,13 @@ func (s *Sequence) feed(ctx context.Context, tokens []int32, wanted int, c choic
 		return nil, fmt.Errorf("%d tokens behind %d, and logits of %d: the model sees later tokens or pools rows, "+
 			"so a prompt is one step of at most %d tokens and %d logits", len(tokens), have, wanted, e.chunk, most)
 	}
+	for _, g := range s.extras.Groups {
+		first := max(int(g.First), all-wanted)
+		if most := e.schedule.Outputs; int(g.End) > have && int(g.End)-first > most {
+			return nil, fmt.Errorf("logits of more than %d rows of an image", most)
+		}
+	}
+	w.seat.Whole = s.extras.Groups
 	w.choice.steps = min(c.steps, e.pool.Longest()-all+1)
 	if w.seat.Odds = c.odds[:min(drafted, e.pool.Longest()-all)]; c.guessed {
 		if w.seat.Guessed = true; !s.states.has(have - 1) {
@@ -243,18 +252,21 @@ func (s *Sequence) Mix(tokens []int32, m Mixed, salt string) (n int, err error) 
 	if err := e.checkMixed(tokens, m, e.Context()); err != nil {
 		return 0, err
 	}
-	m.Parts = m.parts()
+	if m.Parts = m.parts(); !e.grouped {
+		m.Groups = nil
+	}
 	if m.Parts != nil && !e.turning {
 		return 0, errors.New("positions of three parts, the model has no sections that turn by them")
 	}
-	b := extras{name: m.hash()}
-	switch b.name {
+	b := newExtras(m)
+	switch b.digest {
 	case "":
-	case s.extras.name:
+	case s.extras.digest:
 		b = s.extras
 	default:
-		b.Mixed, b.shift = m.clone(), int32(m.end()-len(m.Parts))
+		b.Mixed = m.clone()
 	}
+	b.tokens = slices.Clone(tokens[:len(b.keys)])
 	s.locked(func(*Engine) {
 		s.salt = salt
 		n = s.rewind(tokens, b)

@@ -43,7 +43,10 @@ func workOf(w *schedule.Work) *work { return w.Of.(*work) }
 // token returns the token at a position.
 func (w *work) token(at int) int32 {
 	if at < w.seat.From {
-		return w.seq.tokens[at]
+		if id := w.seq.tokens[at]; id >= 0 {
+			return id
+		}
+		return w.seq.extras.tokens[at]
 	}
 	return w.tokens[at-w.seat.From]
 }
@@ -152,6 +155,7 @@ func (p *Plan) attempt() (o outcome) {
 		}
 	}
 	s.Embeddings, s.Parts, s.NoLogits = embeddings(batch, len(s.Tokens)), st.partsOf(), isBare(batch)
+	s.Groups = groups(batch, len(s.Tokens))
 	if e.head != nil {
 		e.head.wantStates(s, batch)
 	}
@@ -283,7 +287,7 @@ func (e *Engine) settle(w *work, err error) {
 	s, pages, end := w.seq, w.seq.seat.Pages, w.seat.At
 	if err == nil {
 		for end += w.seat.Rows; len(s.tokens) < end; {
-			s.tokens = append(s.tokens, w.token(len(s.tokens)))
+			s.tokens = append(s.tokens, s.extras.key(len(s.tokens), w.token(len(s.tokens))))
 		}
 		s.tokens = append(s.tokens, w.ahead...)
 		e.schedule.Charge(s.seat.Key, len(w.ahead))
@@ -319,6 +323,23 @@ func (st *step) partsOf() [][3]int32 {
 		}
 	}
 	return st.parts
+}
+
+// groups returns the groups of a step's rows; nil for none.
+func groups(batch []*work, rows int) (all []backend.Group) {
+	at := 0
+	for _, w := range batch {
+		for i := range w.seat.Rows {
+			if g := w.seq.extras.group(w.seat.At + i); g.End > 0 {
+				if all == nil {
+					all = make([]backend.Group, rows)
+				}
+				all[at+i] = g
+			}
+		}
+		at += w.seat.Rows
+	}
+	return all
 }
 
 // embeddings returns the embeddings of a step of so many rows; nil for none.

@@ -41,8 +41,7 @@ type (
 		Bidirectional bool
 
 		// Grouped queries of a row in a group also see later positions of the group, as of an image in a text; with
-		// Bidirectional, the positions of the group alone. A step says which rows are in groups, and has all rows of a
-		// group.
+		// Bidirectional, the positions of the group alone. A step says which rows are in groups.
 		Grouped bool
 	}
 

@@ -2,7 +2,7 @@
 //
 // Differences from Llama: norms before and after each half of a layer, scaled by 1+w; normed queries and
 // keys; sliding layers with a full layer in between, each kind with a rotary base; a configured attention
-// scale; scaled embeddings, tied to the output; tanh GELU.
+// scale; scaled embeddings, tied to the output; tanh GELU. The rows of an image see each other, in all layers.
 //
 // Source: transformers, models/gemma3/modeling_gemma3.py; Gemma Team 2025,
 // arXiv:2503.19786.
@@ -132,7 +132,8 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *M
 	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 1), lc.freqs) //
 	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 1), lc.freqs) //
 	g.StoreKV(lc.kv, k, v)
-	return g.Linear(a.O, g.Attention(q, lc.kv, 1/math.Sqrt(m.QueryPreAttn)), m.HiddenSize)
+	seen := graph.AttentionAttr{KV: lc.kv, Scale: 1 / math.Sqrt(m.QueryPreAttn), Grouped: true}
+	return g.Linear(a.O, g.AttentionWith(q, seen, nil), m.HiddenSize)
 }
 
 func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {

@@ -28,6 +28,7 @@ type Config struct {
 	RMSNormEps       float32          `json:"rms_norm_eps"`
 	Act              graph.Activation `json:"hidden_act"`
 	Tied             bool             `json:"tie_word_embeddings"`
+	Deepstack        int              `json:"n_deepstack_layers"` // layers adding features of images (Qwen3-VL)
 	Rope             struct {
 		Full rope.Params `json:"full_attention"`
 	} `json:"rope_parameters"`
@@ -83,6 +84,9 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 			kv.Window = m.SlidingWindow
 		}
 		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+		if i < m.Deepstack {
+			h = g.Layer(i).Add(h, g.Layer(i).Deepstack(i, m.HiddenSize))
+		}
 	}
 	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
 	if m.Tied {

@@ -61,6 +61,9 @@ func (r *reader) textConfig() {
 	for _, k := range []string{"tie_word_embeddings", "model_type", "vocab_size"} {
 		text.Fill(k, r.Values[k])
 	}
+	if deep := family.Settings(r.object("vision_config")).List("deepstack_visual_indexes"); len(deep) > 0 {
+		text["n_deepstack_layers"] = float64(len(deep))
+	}
 	r.Values = text
 }
 

@@ -28,8 +28,10 @@ func (s *Schedule) Next(rows int, patient bool) []*Work {
 	})
 	for _, p := range s.plans {
 		r := room{rows: rows, outputs: s.Outputs, patient: patient}
+		hold := s.hold(p)
 		for _, w := range s.queue {
-			if w.Seq.Plan == p && p.awaited == 0 && w.Seq.runs && r.rows > 0 && w.Err == nil {
+			if w.Seq.Plan == p && p.awaited == 0 && w.Seq.runs && r.rows > 0 && w.Err == nil &&
+				(!w.decodes() || r.rows > hold) {
 				s.take(w, &r)
 			}
 		}
@@ -41,6 +43,21 @@ func (s *Schedule) Next(rows int, patient bool) []*Work {
 		}
 	}
 	return s.batch
+}
+
+// hold returns the rows that decoding sequences leave to the first prompt: of a run of Whole, if the run comes next.
+func (s *Schedule) hold(p *Plan) int {
+	for _, w := range s.queue {
+		if at := int32(w.Seq.Pages.Len()); w.Seq.Plan == p && w.Seq.runs && !w.decodes() {
+			for _, g := range w.Whole {
+				if g.First <= at && at < g.End {
+					return int(g.End - at)
+				}
+			}
+			break
+		}
+	}
+	return 0
 }
 
 // room is the rest of a step.
@@ -142,7 +159,8 @@ func (s *Schedule) take(w *Work, r *room) {
 	at := q.Pages.Len()
 	n := s.share(w, min(w.all()-at, r.rows), r)
 	first := max(w.all()-w.Wanted, w.given) // of the rows with wanted logits
-	if n = min(n, max(first-at, 0)+r.outputs); n == 0 || s.Entire && n < w.all()-at {
+	most := max(first-at, 0) + r.outputs
+	if n = w.cut(at, min(n, most), min(r.rows, most)); n == 0 || s.Entire && n < w.all()-at {
 		return
 	}
 	for err := q.Pages.Grow(n); err != nil; err = q.Pages.Grow(n) {
@@ -161,6 +179,22 @@ func (s *Schedule) take(w *Work, r *room) {
 	r.work, r.decoding = r.work+s.Load.rows(at, n), r.decoding || decodes
 	s.batch = append(s.batch, w)
 	w.charge()
+}
+
+// cut returns the rows from a position on of n rows not ending within a run of Whole: fewer, or at most the most rows.
+func (w *Work) cut(at, n, most int) int {
+	for _, g := range w.Whole {
+		if first, end := int(g.First)-at, int(g.End)-at; first < n && n < end {
+			if n = first; n <= 0 {
+				n = end
+			}
+			break
+		}
+	}
+	if n > most {
+		return 0
+	}
+	return n
 }
 
 // share returns how many of n rows w gets in a step with room r: all, unless others decode there.
