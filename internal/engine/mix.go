@@ -54,8 +54,8 @@ func (f *facts) checkMixed(tokens []int32, m Mixed, context int) error {
 	end := int32(0)
 	for _, g := range m.Groups {
 		if g.First < end || g.End <= g.First || int(g.End) > len(tokens) || int(g.End-g.First) > f.chunk {
-			return fmt.Errorf("a group of rows %d to %d after row %d, of %d tokens; a step has at most %d rows", g.First,
-				g.End-1, end-1, len(tokens), f.chunk)
+			return fmt.Errorf("a group of rows %d to %d after row %d, of %d tokens; a step has at most %d rows",
+				g.First, g.End-1, end-1, len(tokens), f.chunk)
 		}
 		end = g.End
 	}
@@ -185,7 +185,8 @@ func (b *extras) keyed(tokens []int32) []int32 {
 
 // group returns the group of the row at a position; zero for none.
 func (b *extras) group(at int) backend.Group {
-	i, _ := slices.BinarySearchFunc(b.Groups, int32(at), func(g backend.Group, at int32) int { return cmp.Compare(g.End-1, at) })
+	i, _ := slices.BinarySearchFunc(b.Groups, int32(at),
+		func(g backend.Group, at int32) int { return cmp.Compare(g.End-1, at) })
 	if i < len(b.Groups) && b.Groups[i].First <= int32(at) {
 		return b.Groups[i]
 	}

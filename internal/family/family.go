@@ -356,7 +356,6 @@ func Seeing(f Family, name string, theta float64, sections []any, types ...Type)
 	f.Name, f.Types, f.Rope.Full = name, append(slices.Clip(f.Types), types...), map[string]any{"rope_theta": theta}
 	f.Keys = append(slices.Clip(f.Keys), Key{GGUF: "rope.dimension_sections", Setting: "mrope_section", Kind: Sections},
 		Key{GGUF: "n_deepstack_layers", Setting: "n_deepstack_layers", Nil: true})
-	f.Idle = append(slices.Clip(f.Idle), "mrope_section")
 	f.FromConfig = func(s Settings, _ *File) {
 		for _, key := range []string{"rope_parameters", "rope_scaling"} {
 			if p, _ := Object(s[key]); p["mrope_section"] != nil {

@@ -174,6 +174,18 @@ func (a AttentionAttr) Newest(pos, length int) int {
 	return length - 1
 }
 
+// Divide returns a with sections of a list of three, or none, one run after another or woven.
+func (a RoPEAttr) Divide(sections []int, woven bool) (RoPEAttr, error) {
+	if len(sections) == 0 {
+		return a, nil
+	}
+	if len(sections) != 3 {
+		return a, fmt.Errorf("mrope_section %v, want three sections", sections)
+	}
+	a.Sections, a.Woven = [3]int(sections), woven
+	return a, nil
+}
+
 // Turning returns how many features of a head of dim pairs are made of.
 func (a RoPEAttr) Turning(dim int) int {
 	if a.Dim > 0 {

@@ -68,10 +68,6 @@ var Family = family.Family{
 
 // sizes gives full layers the sizes that config.json names for them, unless config.json has settings by layer.
 func sizes(s family.Settings, f *family.File) {
-	if s["use_bidirectional_attention"] == "vision" {
-		s.Take("use_bidirectional_attention")
-		s["image_attention"] = true
-	}
 	global := map[string]string{"head_dim": "global_head_dim", "num_key_value_heads": "num_global_key_value_heads"}
 	full := family.Settings{}
 	for key, from := range global {
@@ -97,10 +93,8 @@ func sizes(s family.Settings, f *family.File) {
 	s["per_layer_config"] = per
 }
 
-// detect reads off the tensors the settings without a key in GGUF. Of the published models, those without per-layer
-// embeddings let the rows of an image see each other.
+// detect reads off the tensors the settings without a key in GGUF.
 func detect(s family.Settings, f *family.File) {
-	s["image_attention"] = s.Int("hidden_size_per_layer_input") == 0
 	s.Fill("vocab_size_per_layer_input", f.Rows("per_layer_token_embd"))
 	for i, kind := range s.List("layer_types") {
 		layer := "blk." + strconv.Itoa(i)
@@ -134,7 +128,6 @@ func widths(s family.Settings) {
 		delete(s, "moe_intermediate_size")
 	}
 	delete(s, "attention_k_eq_v")
-	delete(s, "image_attention")
 }
 
 // spell writes the double width of layers with shared keys and values as a single setting, in the place of
@@ -142,9 +135,6 @@ func widths(s family.Settings) {
 func spell(s family.Settings) {
 	defer s.Say(map[string]any{"attention_k_eq_v": false, "enable_moe_block": false, "use_double_wide_mlp": false,
 		"num_kv_shared_layers": 0., "hidden_size_per_layer_input": 0.})
-	if s.Take("image_attention") == true {
-		s["use_bidirectional_attention"] = "vision"
-	}
 	per, _ := family.Object(s["per_layer_config"])
 	layers, wide := s.Int("num_hidden_layers"), 0
 	for i := range layers {

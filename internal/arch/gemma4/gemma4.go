@@ -44,7 +44,6 @@ type Config struct {
 	Tied             bool                `json:"tie_word_embeddings"`
 	Act              graph.Activation    `json:"hidden_activation"`
 	Softcap          float64             `json:"final_logit_softcapping"`
-	Grouped          bool                `json:"image_attention"` // sliding layers see all of an image
 	Rope             struct {
 		Full    rope.Params `json:"full_attention"`
 		Sliding rope.Params `json:"sliding_attention"`
@@ -254,7 +253,9 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *M
 		v = g.Name(g.Normalize(v, m.RMSNormEps), "attn_v_norm", "self_attn.v_norm.out")
 		g.StoreKV(lc.kv, g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), lc.freqs), v)
 	}
-	seen := graph.AttentionAttr{KV: lc.kv, Scale: 1, Grouped: m.Grouped && lc.kv.Window > 0}
+	// An image's rows see each other in models without per-layer embeddings: use_bidirectional_attention is "vision" in
+	// these alone, and GGUF has no key for it.
+	seen := graph.AttentionAttr{KV: lc.kv, Scale: 1, Grouped: m.PLESize == 0 && lc.kv.Window > 0}
 	return g.Linear(a.O, g.AttentionWith(q, seen, nil), m.HiddenSize)
 }
 

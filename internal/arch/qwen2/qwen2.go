@@ -27,6 +27,7 @@ type Config struct {
 	RMSNormEps       float32          `json:"rms_norm_eps"`
 	Act              graph.Activation `json:"hidden_act"`
 	Tied             bool             `json:"tie_word_embeddings"`
+	Sections         []int            `json:"mrope_section"` // in models that see
 	Rope             struct {
 		Full rope.Params `json:"full_attention"`
 	} `json:"rope_parameters"`
@@ -35,7 +36,7 @@ type Config struct {
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs  rope.Freqs
+	turn   graph.RoPEAttr
 	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
 	Layers []Layer       `gguf:"blk" hf:"model.layers"`
 	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
@@ -71,7 +72,11 @@ type MLP struct {
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+	if err != nil {
+		return nil, err
+	}
+	turn, err := graph.RoPEAttr{Freqs: freqs}.Divide(c.Sections, false)
+	return &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -101,8 +106,8 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	q := g.Bias(a.QBias, g.Linear(a.Q, x, m.NumHeads*m.HeadDim))   // [T, heads·dim]
 	k := g.Bias(a.KBias, g.Linear(a.K, x, m.NumKVHeads*m.HeadDim)) // [T, kvHeads·dim]
 	v := g.Bias(a.VBias, g.Linear(a.V, x, m.NumKVHeads*m.HeadDim)) //
-	q = g.RoPE("q", g.Heads(q, m.HeadDim), m.freqs)                // [T, heads, dim]
-	k = g.RoPE("k", g.Heads(k, m.HeadDim), m.freqs)                // [T, kvHeads, dim]
+	q = g.RoPEWith("q", g.Heads(q, m.HeadDim), m.turn)             // [T, heads, dim]
+	k = g.RoPEWith("k", g.Heads(k, m.HeadDim), m.turn)             // [T, kvHeads, dim]
 	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))
 	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
 }

@@ -28,7 +28,8 @@ type Config struct {
 	RMSNormEps       float32          `json:"rms_norm_eps"`
 	Act              graph.Activation `json:"hidden_act"`
 	Tied             bool             `json:"tie_word_embeddings"`
-	Deepstack        int              `json:"n_deepstack_layers"` // layers adding features of images (Qwen3-VL)
+	Deepstack        int              `json:"n_deepstack_layers"` // for images
+	Sections         []int            `json:"mrope_section"`      // pairs turning by each part of a position (models that see)
 	Rope             struct {
 		Full rope.Params `json:"full_attention"`
 	} `json:"rope_parameters"`
@@ -37,7 +38,7 @@ type Config struct {
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs  rope.Freqs
+	turn   graph.RoPEAttr
 	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
 	Layers []Layer       `gguf:"blk" hf:"model.layers"`
 	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
@@ -72,7 +73,11 @@ type MLP struct {
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+	if err != nil {
+		return nil, err
+	}
+	turn, err := graph.RoPEAttr{Freqs: freqs}.Divide(c.Sections, true)
+	return &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -102,11 +107,11 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
-	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
-	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
-	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.freqs)  //
-	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.freqs)  //
+	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)     // [T, heads, dim]
+	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim)   // [T, kvHeads, dim]
+	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim)   //
+	q = g.RoPEWith("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.turn) //
+	k = g.RoPEWith("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.turn) //
 	g.StoreKV(kv, k, v)
 	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
 }
