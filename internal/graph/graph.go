@@ -4,9 +4,9 @@
 // being the number of tokens in the step. T is the only dimension unknown when the graph is recorded, so a node's shape
 // holds the dimensions after T.
 //
-// Files, users before the used: state.go (operations with a state), row.go (operations on rows), patch.go (of pictures),
-// pool.go, print.go, hoist.go (sums ahead of rows), live.go (the last reader of each value), builder.go (all other
-// operations), attr.go (settings of operations), graph.go.
+// Files, users before the used: state.go (operations with a state), row.go (operations on rows), patch.go (on
+// pictures), pool.go, print.go, hoist.go (sums ahead of rows), live.go (the last reader of each value), builder.go (all
+// other operations), attr.go (settings of operations), graph.go.
 package graph
 
 import (

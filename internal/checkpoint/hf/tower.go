@@ -50,18 +50,24 @@ var towerLimits = []family.Limit{
 
 // Tower returns the tower of a config.json, and its settings; nil for models that see nothing.
 func Tower(path string, config []byte) (*family.Tower, *settings.Model, error) {
-	var all struct {
+	var kind struct {
 		Type   string          `json:"model_type"`
-		Vision family.Settings `json:"vision_config"`
-		Text   family.Settings `json:"text_config"`
+		Vision json.RawMessage `json:"vision_config"`
 	}
-	var whole family.Settings
-	if err := errors.Join(json.Unmarshal(config, &all), json.Unmarshal(config, &whole)); err != nil {
+	if err := json.Unmarshal(config, &kind); err != nil {
 		return nil, nil, jsonerr.Plain(err, "")
 	}
-	t := registry.TowerOf(all.Type)
-	if t == nil || all.Vision == nil {
+	t := registry.TowerOf(kind.Type)
+	if t == nil || kind.Vision == nil {
 		return nil, nil, nil
+	}
+	var whole, vision, text family.Settings
+	if err := json.Unmarshal(config, &whole); err != nil {
+		return nil, nil, jsonerr.Plain(err, "")
+	}
+	vision, _ = family.Object(whole["vision_config"])
+	if text, _ = family.Object(whole["text_config"]); text == nil { // older files have its settings beside
+		text = whole
 	}
 	m := settings.New(path)
 	m.Arch = t.Name
@@ -72,22 +78,19 @@ func Tower(path string, config []byte) (*family.Tower, *settings.Model, error) {
 		}
 		m.Values.Fill(key, v)
 	}
-	for key, v := range all.Vision {
+	for key, v := range vision {
 		if _, nested := family.Object(v); !nested {
 			fill(key, v)
 		}
 	}
-	if rope, ok := family.Object(all.Vision["rope_parameters"]); ok {
+	if rope, ok := family.Object(vision["rope_parameters"]); ok {
 		fill("rope_theta", rope["rope_theta"])
 	}
 	for _, key := range outer {
 		fill(key, whole[key])
 	}
-	if all.Text == nil { // older files have its settings beside
-		all.Text = whole
-	}
-	fill("out_hidden_size", all.Text["hidden_size"])
-	fill("text_rms_norm_eps", all.Text["rms_norm_eps"])
+	fill("out_hidden_size", text["hidden_size"])
+	fill("text_rms_norm_eps", text["rms_norm_eps"])
 	for key, v := range t.Defaults {
 		m.Values.Fill(key, v)
 	}
