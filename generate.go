@@ -48,6 +48,8 @@ type GenerateOptions struct {
 
 	Draft Draft // source of drafts; "" is Options.Draft
 
+	Receipt *Receipt // filled by the request, from Model.NewReceipt; nil is none
+
 	// Prediction is a text repeated by large parts of the answer, such as a file to edit. A prediction changes the
 	// speed alone.
 	Prediction string
@@ -333,6 +335,9 @@ func (s *Session) Chat(ctx context.Context, messages []Message, o GenerateOption
 		if err != nil {
 			return nil, err
 		}
+		if o.Receipt != nil {
+			o.Receipt.RenderedBy(s.m, o.Template)
+		}
 		return s.m.prompt(ctx, text, tokenizer.Options{ParseSpecial: true, Literal: said})
 	})
 }
@@ -603,11 +608,19 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 	case o.MaxTokens < 0: // the last token takes no place
 		o.MaxTokens = max(1, s.m.opened.Engine.Context()-len(prompt)+1)
 	}
+	if sampling.Seed != nil {
+		s.seed = *sampling.Seed
+	} else {
+		s.seed = rand.Uint64()
+	}
 	decoder, err := s.m.decoder(o.Special)
 	var kept int
 	var within engine.Grammar
 	if err == nil && o.Grammar != nil {
 		within, err = o.Grammar.match(ctx, s.m)
+	}
+	if err == nil && o.Receipt != nil {
+		err = o.Receipt.begin(ctx, s, prompt, sampling, &o)
 	}
 	if err == nil {
 		kept, err = s.begin(ctx, prompt, &o)
@@ -616,15 +629,10 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 		yield(Token{}, err)
 		return
 	}
-	if sampling.Seed != nil {
-		s.seed = *sampling.Seed
-	} else {
-		s.seed = rand.Uint64()
-	}
 	r := engine.Request{Prompt: prompt, Max: o.MaxTokens, Sample: sampling.options(s.seed), Stop: o.Stop,
 		Caller: o.Caller.engine(),
 		End:    append(s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), o.End...),
-		Logits: o.Logits, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder, Grammar: within,
+		Logits: o.Logits || o.Receipt != nil, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder, Grammar: within,
 		Draft: s.draft(ctx, prompt, &o)}
 	drafts := cmp.Or(o.Draft, s.m.drafts)
 	if r.Head = drafts.guesses(); drafts == DraftAuto || drafts == "" {
@@ -639,6 +647,13 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 	for t, err := range s.s.Generate(ctx, r) {
 		token := Token{ID: t.ID, Text: t.Text, Logprob: t.Logprob, TopLogprobs: s.m.logprobs(t.Top), Logits: t.Logits,
 			Stop: StopReason(t.Stop), Stopped: t.Stopped}
+		if o.Receipt != nil && err == nil {
+			err = o.Receipt.add(&t)
+		}
+		if o.Receipt != nil && !o.Logits {
+			s.s.Reuse(t.Logits)
+			token.Logits = nil
+		}
 		if !yield(token, err) {
 			return
 		}

@@ -20,6 +20,8 @@ type Grammar struct {
 	// match begins a text. Programs without grammars link nothing of grammars.
 	match func(ctx context.Context, m *Model) (engine.Grammar, error)
 	calls bool // the text is calls of tools
+
+	kind, source string // of receipts; "" where a source is not kept
 }
 
 // GrammarRoom bounds the memory of grammars compiled in the room, and shares out processors among callers. A server has
@@ -34,24 +36,39 @@ func (r *GrammarRoom) Bytes() int { return r.room.Used() }
 
 // JSONSchema returns the grammar of the JSON values described by a schema. Properties come in the schema's order. An
 // unsupported keyword is an error with its path. docs/grammar.md lists the supported keywords.
-func JSONSchema(schema []byte) (*Grammar, error) { return newGrammar(grammar.JSONSchema(schema)) }
+func JSONSchema(schema []byte) (*Grammar, error) {
+	return kept("schema", string(schema))(grammar.JSONSchema(schema))
+}
 
 // JSONObject returns the grammar of all JSON objects.
 func JSONObject() *Grammar {
-	g, _ := newGrammar(grammar.JSONObject(), nil)
+	g, _ := kept("json", "")(grammar.JSONObject(), nil)
 	return g
 }
 
 // Regexp returns the grammar of the texts matched by a regular expression as a whole. The syntax is from package
 // regexp; \uXXXX is a character.
-func Regexp(pattern string) (*Grammar, error) { return newGrammar(grammar.Regexp(pattern)) }
+func Regexp(pattern string) (*Grammar, error) {
+	return kept("regexp", pattern)(grammar.Regexp(pattern))
+}
 
 // GBNF returns the grammar of the texts of the rule root, in llama.cpp's notation.
-func GBNF(source string) (*Grammar, error) { return newGrammar(grammar.GBNF(source)) }
+func GBNF(source string) (*Grammar, error) { return kept("gbnf", source)(grammar.GBNF(source)) }
 
 // Lark returns the grammar of the texts of the rule start, in the notation of the Python library Lark. docs/grammar.md
 // lists the supported part.
-func Lark(source string) (*Grammar, error) { return newGrammar(grammar.Lark(source)) }
+func Lark(source string) (*Grammar, error) { return kept("lark", source)(grammar.Lark(source)) }
+
+// kept makes a grammar that keeps its source for receipts.
+func kept(kind, source string) func(*grammar.Grammar, error) (*Grammar, error) {
+	return func(of *grammar.Grammar, err error) (*Grammar, error) {
+		g, err := newGrammar(of, err)
+		if err == nil {
+			g.kind, g.source = kind, source
+		}
+		return g, err
+	}
+}
 
 func newGrammar(g *grammar.Grammar, err error) (*Grammar, error) {
 	if err != nil {

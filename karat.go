@@ -19,7 +19,7 @@
 // Files, users before the files they use: check.go, quantize.go, convert.go (files of models); parts.go (answers in
 // parts), rerank.go, embed.go (vectors), taps.go (values inside), state.go (saved states), general.go (tools as text),
 // generate.go (texts and chats), ids.go (ids of calls), grammar.go (forms of answers), message.go (conversations),
-// stats.go (load), score.go (log-probabilities), pull.go (downloads), karat.go (Load and Model).
+// stats.go (load), verify.go, receipt.go (proofs of answers), score.go (log-probabilities), pull.go (downloads), karat.go (Load and Model).
 package karat
 
 import (
@@ -149,7 +149,8 @@ type Model struct {
 		tokens *grammar.Vocabulary
 	}
 
-	tapping sync.Mutex // held by the running Taps
+	tapping  sync.Mutex // held by the running Taps
+	identity identity   // of receipts
 
 	split struct { // the heads of nodes' values, found at the first use
 		once  sync.Once

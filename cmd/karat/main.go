@@ -79,7 +79,7 @@ func newRootCommand() *cobra.Command {
 	c := group(root, newRunCommand(), newServeCommand(), newPullCommand(), newListCommand(), newShowCommand(),
 		newRemoveCommand(), newCopyCommand(), newRunningCommand(), newEmbedCommand(), newRerankCommand(),
 		newTokenizeCommand(), newLogitsCommand(),
-		newScoreCommand(), newKVCommand(), newStatsCommand(), newInspectCommand(), newConvertCommand(),
+		newScoreCommand(), newVerifyCommand(), newKVCommand(), newStatsCommand(), newInspectCommand(), newConvertCommand(),
 		newCheckCommand(),
 		newLabCommand(), newEvalCommand(), newImatrixCommand(), newBenchCommand(), newQuantizeCommand(),
 		newEditCommand(),

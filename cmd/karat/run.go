@@ -28,6 +28,7 @@ type runFlags struct {
 	sampling samplingFlags
 	grammar  grammarFlags
 	engine   engineFlags
+	receipt  receiptFlags
 
 	verbose, plain, keepAll, noHistory bool
 }
@@ -52,6 +53,7 @@ func newRunCommand() *cobra.Command {
 	f.engine.addDraft(c)
 	_ = c.Flags().MarkHidden("parallel") // a run has a single request
 	c.flags("json", &f.json, "logprobs", &f.logprobs)
+	f.receipt.add(c)
 	f.engine.add(c, karat.Fast)
 	return c.Command
 }
@@ -73,6 +75,8 @@ func (f *runFlags) options(changed func(flag string) bool) (o karat.Options, g k
 		return o, g, usagef("--logprobs needs --json")
 	case f.chat.reasoning.think && f.chat.reasoning.no:
 		return o, g, usagef("--think, --no-think: give one of them")
+	case f.receipt.check() != nil:
+		return o, g, f.receipt.check()
 	case slices.Contains(f.stop, ""):
 		return o, g, usagef("--stop: the text is empty")
 	}
@@ -133,6 +137,9 @@ func (f *runFlags) run(x *call) error {
 	}
 	f.chat.imply()
 	f.chat.chat = f.chat.chat || !ok
+	if !ok && f.receipt.out != "" {
+		return usagef("--receipt needs a prompt")
+	}
 	m, err := loadModel(x.ctx, path, o, x.log)
 	if err != nil {
 		return err
@@ -154,7 +161,11 @@ func (f *runFlags) run(x *call) error {
 	if err != nil {
 		tokens = func(yield func(karat.Token, error) bool) { yield(karat.Token{}, err) }
 	}
-	return a.write(x.ctx, tokens)
+	err = a.write(x.ctx, tokens)
+	if err == nil && t.g.Receipt != nil {
+		err = f.receipt.write(t.g.Receipt)
+	}
+	return err
 }
 
 // talk is a conversation's model with its session.
@@ -222,7 +233,11 @@ func (t *talk) hintSampling(how string) {
 
 // tokens returns the tokens after a prompt, whose ids a says in JSON.
 func (t *talk) tokens(ctx context.Context, prompt string, a *answer) (iter.Seq2[karat.Token, error], error) {
-	f, g := t.flags, t.g
+	f := t.flags
+	if f.receipt.out != "" {
+		t.g.Receipt = t.model.NewReceipt()
+	}
+	g := t.g
 	var ids []int
 	if f.chat.chat {
 		if err := t.describe(ctx, prompt); err != nil {
@@ -233,6 +248,9 @@ func (t *talk) tokens(ctx context.Context, prompt string, a *answer) (iter.Seq2[
 			return nil, err
 		}
 		ids, g, a.parser = r.ids, r.g, r.parser
+		if g.Receipt != nil {
+			g.Receipt.RenderedBy(t.model, g.Template)
+		}
 	} else {
 		if t.model.ExceedsContext(prompt) {
 			return nil, karat.ErrFull

@@ -1,0 +1,277 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/patherr"
+	"github.com/spf13/cobra"
+)
+
+// receiptFlags are the flags of commands that write receipts.
+type receiptFlags struct{ out, key string }
+
+func (f *receiptFlags) add(c *command) { c.flags("receipt", file(&f.out), "receipt-key", file(&f.key)) }
+
+// check returns an error for flags that contradict each other.
+func (f *receiptFlags) check() error {
+	if f.key != "" && f.out == "" {
+		return usagef("--receipt-key needs --receipt")
+	}
+	if f.out == "" {
+		return nil
+	}
+	return atomicfile.Check(f.out)
+}
+
+// write signs the receipt of an answer, and writes it.
+func (f *receiptFlags) write(r *karat.Receipt) error {
+	key, err := signingKey(f.key)
+	if err == nil {
+		err = r.Sign(key)
+	}
+	if err != nil {
+		return err
+	}
+	b, err := r.Bytes()
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(f.out, func(w io.Writer) error {
+		_, err := w.Write(b)
+		return err
+	})
+}
+
+// keyType is the type of a PEM block with a private key, as openssl writes it.
+const keyType = "PRIVATE KEY"
+
+// signingKey reads the key of receipts from a file, the user's own for "". An absent file is made, readable by the user
+// alone.
+func signingKey(path string) (ed25519.PrivateKey, error) {
+	if path == "" {
+		if path = stateFile("receipt-key.pem"); path == "" {
+			return nil, errors.New("there is no folder for a key of receipts: --receipt-key FILE names one")
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return nil, patherr.Plain(err)
+		}
+	}
+	b, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return newKey(path)
+	case err != nil:
+		return nil, patherr.Plain(err)
+	}
+	block, _ := pem.Decode(b)
+	if block == nil || block.Type != keyType {
+		return nil, fmt.Errorf("%s: no PEM block %q", path, keyType)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	key, ok := parsed.(ed25519.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("%s: a key of another kind, receipts are signed by ed25519 keys", path)
+	}
+	return key, nil
+}
+
+// newKey makes a key, and writes it to a new file.
+func newKey(path string) (ed25519.PrivateKey, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	b, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, patherr.Plain(err)
+	}
+	err = pem.Encode(f, &pem.Block{Type: keyType, Bytes: b})
+	return key, errors.Join(err, f.Close())
+}
+
+// publicKey reads a public key: 64 hexadecimal digits, or a file with a private or a public key.
+func publicKey(text string) (ed25519.PublicKey, error) {
+	if b, err := hex.DecodeString(text); err == nil && len(b) == ed25519.PublicKeySize {
+		return b, nil
+	}
+	b, err := os.ReadFile(text)
+	if err != nil {
+		return nil, usagef("--key %s: neither 64 hexadecimal digits nor a file: %w", oneLine(text), patherr.Plain(err))
+	}
+	if block, _ := pem.Decode(b); block != nil {
+		if parsed, err := x509.ParsePKIXPublicKey(block.Bytes); err == nil {
+			if key, ok := parsed.(ed25519.PublicKey); ok {
+				return key, nil
+			}
+		}
+		if key, err := signingKey(text); err == nil {
+			return key.Public().(ed25519.PublicKey), nil
+		}
+	}
+	return nil, usagef("--key %s: no ed25519 key in PEM", oneLine(text))
+}
+
+// verifyFlags are the flags of verify.
+type verifyFlags struct {
+	key, template, at string
+	json              bool
+	engine            engineFlags
+}
+
+func newVerifyCommand() *cobra.Command {
+	var f verifyFlags
+	c := define("verify", f.run)
+	c.takesModel()
+	c.flags("key", &f.key, "at", &f.at, "chat-template", file(&f.template), "lora", f.engine.addLora, "json", &f.json)
+	f.engine.addDevice(c)
+	return c.Command
+}
+
+func (f *verifyFlags) run(x *call) error {
+	var o karat.VerifyOptions
+	var err error
+	if f.key != "" {
+		if o.Key, err = publicKey(f.key); err != nil {
+			return err
+		}
+	}
+	if o.Positions, err = positions(f.at); err != nil {
+		return err
+	}
+	if f.template != "" {
+		b, err := os.ReadFile(f.template)
+		if err != nil {
+			return patherr.Plain(err)
+		}
+		o.Template = string(b)
+	}
+	path := x.args[0]
+	r, err := readReceipt(path)
+	if err != nil {
+		return err
+	}
+	if _, err := x.find(); err != nil {
+		return err
+	}
+	m, err := x.load(f.options(r))
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	p := newProgress(x.log, path)
+	o.Progress = func(done, total int) { p.pieces("verifying", done, total) }
+	v, err := m.Verify(x.ctx, r, o)
+	p.end()
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if f.json {
+		err = x.json(v)
+	} else {
+		err = f.print(x, path, r, v)
+	}
+	if err == nil && !v.Verified() {
+		err = failure{status: statusError}
+	}
+	return err
+}
+
+// options returns the options with which a model computes as the receipt says.
+func (f *verifyFlags) options(r *karat.Receipt) karat.Options {
+	prompt, answer := r.Tokens()
+	o := karat.Options{Backend: karat.Backend(f.engine.backend), Threads: f.engine.threads, NoFit: f.engine.noFit,
+		Context: max(2, prompt+answer), Adapters: f.engine.lora, Parallel: 1}
+	o.Precision, o.KV = r.Numerics()
+	for i, a := range o.Adapters { // a receipt has the names of the adapters' files
+		for _, name := range r.Adapters() {
+			if filepath.Base(name) == filepath.Base(a.Path) {
+				o.Adapters[i].Name = name
+			}
+		}
+	}
+	return o
+}
+
+// print writes a verdict for people.
+func (f *verifyFlags) print(x *call, path string, r *karat.Receipt, v *karat.Verdict) error {
+	for _, found := range v.Findings {
+		if err := x.printf("%s: %s: %s\n", oneLine(path), found.Kind, oneLine(found.Text)); err != nil {
+			return err
+		}
+	}
+	if !v.Verified() {
+		return nil
+	}
+	_, answer := r.Tokens()
+	how := "the same bits"
+	switch {
+	case v.Distance > 0:
+		how = fmt.Sprintf("log-probabilities within %.2g", v.Distance)
+	case v.Draws:
+		how += " and the same choices"
+	}
+	signed := "without a signature"
+	if v.Signed {
+		signed = fmt.Sprintf("signed by %x", r.Signer())
+	}
+	return x.printf("%s: %d of %s, %s; %s\n", oneLine(path), v.Tokens, count(answer, "token"), how, signed)
+}
+
+func readReceipt(path string) (*karat.Receipt, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, patherr.Plain(err)
+	}
+	defer file.Close()
+	r, err := karat.ReadReceipt(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
+}
+
+// mostPositions bounds the tokens named by --at.
+const mostPositions = 1 << 20
+
+// positions reads numbers and ranges, such as 0,10-19; nil for "".
+func positions(text string) (all []int, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, ranged := strings.Cut(part, "-")
+		from, err := strconv.Atoi(first)
+		to := from
+		if err == nil && ranged {
+			to, err = strconv.Atoi(last)
+		}
+		if err != nil || from < 0 || to < from || to-from+len(all) >= mostPositions {
+			return nil, usagef("--at %s: want numbers of tokens from 0, and ranges, as 0,10-19", oneLine(text))
+		}
+		for i := from; i <= to; i++ {
+			all = append(all, i)
+		}
+	}
+	return all, nil
+}
