@@ -632,8 +632,8 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 	r := engine.Request{Prompt: prompt, Max: o.MaxTokens, Sample: sampling.options(s.seed), Stop: o.Stop,
 		Caller: o.Caller.engine(),
 		End:    append(s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), o.End...),
-		Logits: o.Logits || o.Receipt != nil, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder, Grammar: within,
-		Draft: s.draft(ctx, prompt, &o)}
+		Logits: o.Logits || o.Receipt != nil, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder,
+		Grammar: within, Draft: s.draft(ctx, prompt, &o)}
 	drafts := cmp.Or(o.Draft, s.m.drafts)
 	if r.Head = drafts.guesses(); drafts == DraftAuto || drafts == "" {
 		r.Force = s.m.force

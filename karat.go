@@ -17,9 +17,12 @@
 // the bits, except with Float32.
 //
 // Files, users before the files they use: check.go, quantize.go, convert.go (files of models); parts.go (answers in
-// parts), rerank.go, embed.go (vectors), taps.go (values inside), state.go (saved states), general.go (tools as text),
-// generate.go (texts and chats), ids.go (ids of calls), grammar.go (forms of answers), message.go (conversations),
-// stats.go (load), verify.go, receipt.go (proofs of answers), score.go (log-probabilities), pull.go (downloads), karat.go (Load and Model).
+// parts), rerank.go, embed.go (vectors), taps.go (values inside), state.go (saved states), verify.go, receipt.go
+// (proofs of answers), general.go (tools as text), generate.go (texts and chats), ids.go (ids of calls), grammar.go
+//
+//	(forms of answers), message.go (conversations), stats.go (load), score.go (log-probabilities),
+//
+// pull.go (downloads), karat.go (Load and Model).
 package karat
 
 import (
@@ -42,6 +45,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/hub/local"
 	"github.com/karat-run/karat/internal/model"
+	"github.com/karat-run/karat/internal/receipt"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
@@ -149,8 +153,12 @@ type Model struct {
 		tokens *grammar.Vocabulary
 	}
 
-	tapping  sync.Mutex // held by the running Taps
-	identity identity   // of receipts
+	tapping sync.Mutex // held by the running Taps
+
+	parts struct { // the names of receipts, found at the first use
+		mu    sync.Mutex
+		found *receipt.Model
+	}
 
 	split struct { // the heads of nodes' values, found at the first use
 		once  sync.Once

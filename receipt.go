@@ -22,19 +22,19 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Receipt says how one answer was made: hashes of weights, settings and chat template, the ids of prompt and answer, the
-// sampling, and a hash of the logits behind each token. Anybody with the model computes the answer again with
+// Receipt says how one answer was made: hashes of weights, settings and chat template, the ids of prompt and answer,
+// the sampling, and a hash of the logits behind each token. Anybody with the model computes the answer again with
 // Model.Verify. docs/receipts.md says what a receipt proves.
 type Receipt struct {
 	r     *receipt.Receipt
-	begin func(ctx context.Context, s *Session, prompt []int32, how Sampling, o *GenerateOptions) error
+	begin func(ctx context.Context, s *Session, prompt []int32, from Sampling, o *GenerateOptions) error
 }
 
-// NewReceipt returns an empty receipt for one request of m (GenerateOptions.Receipt). The first receipt of a model reads
-// all weights.
+// NewReceipt returns an empty receipt for one request of m (GenerateOptions.Receipt). The first receipt of a model
+// reads all weights.
 func (m *Model) NewReceipt() *Receipt {
 	r := &Receipt{r: &receipt.Receipt{Version: receipt.Version, Program: "karat " + Version()}}
-	r.begin = func(ctx context.Context, s *Session, prompt []int32, how Sampling, o *GenerateOptions) (err error) {
+	r.begin = func(ctx context.Context, s *Session, prompt []int32, from Sampling, o *GenerateOptions) (err error) {
 		switch {
 		case len(r.r.Prompt) > 0:
 			return errors.New("the receipt has an answer already, take a new one for each request")
@@ -62,7 +62,7 @@ func (m *Model) NewReceipt() *Receipt {
 				r.r.Form = &receipt.Form{Kind: o.Grammar.kind, Source: o.Grammar.source}
 			}
 		}
-		r.r.Sampling, r.r.Prompt = noted(how, s.seed), slices.Clone(prompt)
+		r.r.Sampling, r.r.Prompt = noted(from, s.seed), slices.Clone(prompt)
 		return nil
 	}
 	return r
@@ -156,8 +156,8 @@ func (r *Receipt) Bytes() ([]byte, error) { return r.r.Bytes() }
 // Signer returns the public key in the receipt, nil for none. Verify says whether the key signed the receipt.
 func (r *Receipt) Signer() ed25519.PublicKey { return r.r.Key }
 
-// Numerics returns the precision and the type of keys and values with which a model can verify the receipt: of an answer
-// made on a GPU the CPU's float32.
+// Numerics returns the precision and the type of keys and values with which a model can verify the receipt: the CPU's
+// float32 for an answer of a GPU.
 func (r *Receipt) Numerics() (Precision, KVType) {
 	if r.r.Numerics.GPU {
 		return Float32, ""
@@ -184,18 +184,12 @@ func (r *Receipt) Adapters() (names []string) {
 // Tokens returns the numbers of tokens of the prompt and of the answer.
 func (r *Receipt) Tokens() (prompt, answer int) { return len(r.r.Prompt), len(r.r.Answer) }
 
-// identity is the names of a model's parts, found once.
-type identity struct {
-	mu    sync.Mutex
-	found *receipt.Model
-}
-
 // identify returns the names of m's parts. The first call reads all weights.
 func (m *Model) identify(ctx context.Context) (receipt.Model, error) {
-	m.identity.mu.Lock()
-	defer m.identity.mu.Unlock()
-	if m.identity.found != nil {
-		return *m.identity.found, nil
+	m.parts.mu.Lock()
+	defer m.parts.mu.Unlock()
+	if m.parts.found != nil {
+		return *m.parts.found, nil
 	}
 	c, t := m.opened.Checkpoint, m.opened.Tokenizer
 	tensors := slices.Clone(c.Tensors())
@@ -231,6 +225,6 @@ func (m *Model) identify(ctx context.Context) (receipt.Model, error) {
 		fmt.Fprintf(h, "%q %d\n", text, kind)
 	}
 	id.Tokens = receipt.Hash(h.Sum(nil))
-	m.identity.found = &id
+	m.parts.found = &id
 	return id, nil
 }

@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/receipt"
 	"github.com/karat-run/karat/internal/sample"
@@ -36,8 +37,10 @@ type Verdict struct {
 
 // ReceiptFinding is a way in which a receipt and a model differ.
 type ReceiptFinding struct {
-	Kind string `json:"kind"` // tampered, unsigned, signer, model, quantization, weights, vocabulary, template, adapters, engine or choice
-	At   int    `json:"at"`   // token of the answer, from 0; -1 for the whole
+	// Kind is tampered, unsigned, signer, model, quantization, weights, vocabulary, template, adapters, engine or
+	// choice.
+	Kind string `json:"kind"`
+	At   int    `json:"at"` // token of the answer, from 0; -1 for the whole
 	Text string `json:"text"`
 }
 
@@ -68,8 +71,8 @@ func (m *Model) Verify(ctx context.Context, r *Receipt, o VerifyOptions) (*Verdi
 	}
 	if precision, kv := r.Numerics(); string(precision) != m.opened.Numerics.Precision ||
 		!r.r.Numerics.GPU && r.r.Numerics.KV != m.opened.Numerics.KV {
-		return nil, fmt.Errorf("the answer is computed again as %s, with %q for keys and values (Receipt.Numerics), and this "+
-			"model computes as %s, with %q", precision, kv, m.opened.Numerics.Precision, m.opened.Numerics.KV)
+		return nil, fmt.Errorf("the answer is computed again as %s, with %q for keys and values (Receipt.Numerics), "+
+			"and this model computes as %s, with %q", precision, kv, m.opened.Numerics.Precision, m.opened.Numerics.KV)
 	}
 	same, err := v.parts(ctx, m, r.r, o.Template)
 	if err != nil || !same {
@@ -115,10 +118,7 @@ func (v *Verdict) parts(ctx context.Context, m *Model, r *receipt.Receipt, templ
 	if r.TemplateHash != (receipt.Hash{}) && r.TemplateHash != m.templateHash(template) {
 		v.find("template", -1, "another chat template than the model's rendered the prompt")
 	}
-	blend, err := m.blend(r.Adapters)
-	if r.Adapters == nil {
-		blend, err = m.blend(map[string]float64{})
-	}
+	blend, err := m.blendOf(r)
 	var hash receipt.Hash
 	if err == nil && blend != nil {
 		hash = sha256.Sum256([]byte(blend.ID))
@@ -130,6 +130,14 @@ func (v *Verdict) parts(ctx context.Context, m *Model, r *receipt.Receipt, templ
 		v.find("adapters", -1, "the answer is of other weights of the adapters")
 	}
 	return len(v.Findings) == 0, nil
+}
+
+// blendOf returns the adapters of a receipt: nil for none.
+func (m *Model) blendOf(r *receipt.Receipt) (*backend.Blend, error) {
+	if r.Adapters == nil {
+		return nil, nil
+	}
+	return m.blend(r.Adapters)
 }
 
 func typesText(types map[string]int) (text string) {
@@ -169,7 +177,7 @@ func (v *Verdict) logits(ctx context.Context, m *Model, r *receipt.Receipt, o Ve
 	v.Draws = chooser != nil
 	s := m.NewSession()
 	defer s.Close()
-	blend, err := m.blend(r.Adapters)
+	blend, err := m.blendOf(r)
 	if err != nil {
 		return err
 	}
@@ -212,12 +220,12 @@ func (v *Verdict) token(r *receipt.Receipt, at int, logits []float32) bool {
 	if r.Numerics.GPU {
 		d := math.Abs(of[0].Logprob - r.Logprobs[at])
 		v.Distance = max(v.Distance, d)
-		if !(d <= r.Distance) {
-			v.find("engine", at, "token %d: its log-probability is %.6f here, and the receipt says %.6f: more than %g apart",
-				at, of[0].Logprob, r.Logprobs[at], r.Distance)
-			return false
+		if d <= r.Distance {
+			return true
 		}
-		return true
+		v.find("engine", at, "token %d: its log-probability is %.6f here, and %.6f in the receipt, more than %g apart",
+			at, of[0].Logprob, r.Logprobs[at], r.Distance)
+		return false
 	}
 	if receipt.Digest(logits) == r.DigestAt(at) {
 		return true
@@ -228,8 +236,8 @@ func (v *Verdict) token(r *receipt.Receipt, at int, logits []float32) bool {
 			rank++
 		}
 	}
-	v.find("engine", at, "token %d: other logits than here, of another engine or of other arithmetic; the token is number "+
-		"%d here, with probability %.3g", at, rank, math.Exp(of[0].Logprob))
+	v.find("engine", at, "token %d: other logits than here, of another engine or of other arithmetic; the token is "+
+		"number %d here, with probability %.3g", at, rank, math.Exp(of[0].Logprob))
 	return false
 }
 

@@ -28,7 +28,7 @@ type Server struct {
 	mux       *http.ServeMux
 	patterns  []string
 	grammars  *grammars
-	recent    recent // of the responses API
+	kept      keptAnswers // answers for later requests
 	rooms     rooms
 	telemetry *telemetry
 	door      door

@@ -133,7 +133,7 @@ func (o origins) welcome(h http.Header, origin string) {
 		h.Set("Access-Control-Allow-Credentials", "true")
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, "+hintHeader)
+	h.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, "+receiptHeader+", "+hintHeader)
 }
 
 // isPreflight reports whether a browser asks for a page's permissions, always without a key.

@@ -45,7 +45,7 @@ func (s *Server) watchAll(ctx context.Context) {
 		case <-t.C:
 			s.look()
 			s.pool.sweep()
-			s.recent.expire()
+			s.kept.recent.expire()
 			if s.store != nil {
 				s.store.expire(s.now())
 			}

@@ -164,7 +164,7 @@ func (l *items) read() (all []*fields) {
 	f, id := l.f, l.f.text("previous_response_id")
 	var before [][]json.RawMessage // the newest first
 	for at := id; at != ""; {
-		r := l.x.s.recent.get(l.x.who.name, at)
+		r := l.x.s.kept.recent.get(l.x.who.name, at)
 		if r == nil {
 			throw(goneProblem("previous_response_id", "response", at))
 		}
@@ -190,7 +190,7 @@ func (l *items) read() (all []*fields) {
 		of := f.inner(path, raw)
 		if isReference(of) {
 			id := of.needText("id")
-			if raw = l.x.s.recent.item(l.x.who.name, id); raw == nil {
+			if raw = l.x.s.kept.recent.item(l.x.who.name, id); raw == nil {
 				throw(goneProblem(path+".id", "item", id))
 			}
 			of.done()
@@ -222,12 +222,12 @@ func (q *response) keep(body any) {
 		item, _ := encode(q.item(i, b, b.status()))
 		r.output = append(r.output, item)
 	}
-	q.r.asked.s.recent.put(q.r.asked.who.name, r)
+	q.r.asked.s.kept.recent.put(q.r.asked.who.name, r)
 }
 
 // showResponse answers GET /v1/responses/{id}.
 func showResponse(x *exchange) any {
-	r := x.s.recent.get(x.who.name, x.r.PathValue("id"))
+	r := x.s.kept.recent.get(x.who.name, x.r.PathValue("id"))
 	if r == nil {
 		return x.noResponse()
 	}
@@ -237,7 +237,7 @@ func showResponse(x *exchange) any {
 // deleteResponse answers DELETE /v1/responses/{id}.
 func deleteResponse(x *exchange) any {
 	id := x.r.PathValue("id")
-	if !x.s.recent.remove(x.who.name, id) {
+	if !x.s.kept.recent.remove(x.who.name, id) {
 		return x.noResponse()
 	}
 	return map[string]any{"id": id, "object": "response", "deleted": true}

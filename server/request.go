@@ -253,6 +253,7 @@ func (s *Server) enter(who *caller, n, tokens int) (done func()) {
 func (r *request) answer(emit func(event)) (u usage) {
 	x, s := r.asked, r.asked.s
 	r.check()
+	x.nameReceipts()
 	n := len(r.prompts) * r.n
 	defer s.enter(r.asked.who, n, r.mayUse())()
 	ctx, cancel := context.WithCancelCause(x.ctx)
@@ -360,7 +361,7 @@ func (c *choice) guarded(ctx context.Context) (err error) {
 	return c.run(ctx)
 }
 
-func (c *choice) run(ctx context.Context) error {
+func (c *choice) run(ctx context.Context) (err error) {
 	session := c.r.model.model.NewSession()
 	defer session.Close()
 	sampling := c.r.sampling
@@ -384,7 +385,18 @@ func (c *choice) run(ctx context.Context) error {
 		}
 		o.End = c.r.model.ends
 	}
+	if x := c.r.asked; c.s.o.ReceiptKey != nil && x.given == nil {
+		o.Receipt = c.r.model.model.NewReceipt()
+		if c.r.turn != nil {
+			o.Receipt.RenderedBy(c.r.model.model, "")
+		}
+	}
 	p := c.r.turn.parser()
+	defer func() {
+		if err == nil && o.Receipt != nil {
+			err = c.keepReceipt(o.Receipt)
+		}
+	}()
 	for t, err := range c.s.generate(ctx, session, c.prompt, o) {
 		if err != nil {
 			return err

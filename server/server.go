@@ -20,6 +20,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -50,6 +51,7 @@ type Options struct {
 	NoToolFallback bool
 	MaxBody        int64                   // most bytes of a request; 0 is 32 MiB
 	Requests       int                     // maximum of answers computed or waiting, else 429; 0 is 256
+	ReceiptKey     ed25519.PrivateKey      // signs receipts of answers; nil makes none
 	Store          string                  // folder of files and batches; "" has none
 	Trace          func(Span)              // is told of requests and of their parts, by many goroutines; nil is none
 	Pages          map[string]http.Handler // by paths, including /; they also need a key
@@ -61,7 +63,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	o.MaxBody, o.Requests = cmp.Or(o.MaxBody, 32<<20), cmp.Or(o.Requests, 256)
 	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), now: time.Now, since: time.Now().Unix(),
 		grammars: newGrammars(grammarBytes)}
-	s.recent = recent{now: func() time.Time { return s.now() }, of: map[string]*keptResponses{}}
+	s.kept.recent = recent{now: func() time.Time { return s.now() }, of: map[string]*keptResponses{}}
 	s.generate = func(ctx context.Context, from *karat.Session, ids []int,
 		o karat.GenerateOptions) iter.Seq2[karat.Token, error] {
 		return from.GenerateIDs(ctx, ids, o)
@@ -212,6 +214,7 @@ func (s *Server) routes() {
 			return nil
 		})
 	}
+	get("/v1/receipts/{id}", openAI{}, showReceipt)
 	get("/v1/responses/{id}", openAI{}, showResponse)
 	s.handle("DELETE /v1/responses/{id}", route{voice: openAI{}, handle: deleteResponse})
 	s.storeRoutes()

@@ -16,8 +16,8 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// memoryPerToken lists the memory of a further token in g's stores: up to the smallest window all of them grow, beyond it
-// the stores with a longer reach, and so on.
+// memoryPerToken lists the memory of a further token in g's stores: up to the smallest window all of them grow, beyond
+// it the stores with a longer reach, and so on.
 func memoryPerToken(g *graph.Graph) []tokenMemory {
 	stores := g.KVs()
 	var windows []int

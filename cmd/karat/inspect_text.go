@@ -147,7 +147,8 @@ func (r *report) writeMemory(b *strings.Builder) {
 		fmt.Fprintf(t, "%s\t%s B\t%s B\t%s B\n", where, digits(m.Q8), digits(m.F16), digits(m.F32))
 	}
 	if r.States > 0 {
-		fmt.Fprintf(t, "states of convolutions and scans, once a sequence\t%[1]s B\t%[1]s B\t%[1]s B\n", digits(r.States))
+		fmt.Fprintf(t, "states of convolutions and scans, once a sequence\t%[1]s B\t%[1]s B\t%[1]s B\n",
+			digits(r.States))
 	}
 	t.Flush()
 	if l := r.Latents; l != nil {

@@ -38,6 +38,8 @@ type serveFlags struct {
 	quiet, check            bool
 	logFormat               string
 	config, store, traces   string
+	receipts                bool
+	receiptKey              string
 	model                   servedFlags // of models whose configuration says nothing else
 	changed                 func(flag string) bool
 }
@@ -49,7 +51,8 @@ func newServeCommand() *cobra.Command {
 		file(&f.keyFile), "no-api-key", &f.noKey, "allow-host", &f.hosts, "no-tool-fallback", &f.noToolFallback,
 		"allow-origin", &f.origins,
 		"tls-cert", file(&f.cert), "tls-key", file(&f.key), "max-requests", &f.queue, "max-loaded", &f.loaded,
-		"memory", &f.memory, "quiet", &f.quiet, "log-format", &f.logFormat, "config", file(&f.config), "store",
+		"memory", &f.memory, "quiet", &f.quiet, "log-format", &f.logFormat, "config", file(&f.config),
+		"receipts", &f.receipts, "receipt-key", file(&f.receiptKey), "store",
 		file(&f.store),
 		"otlp-endpoint", &f.traces, "no-page", &f.noPage, "check-config", &f.check)
 	f.model.add(c)
@@ -173,6 +176,11 @@ func (f *serveFlags) serve(x *call, all []modelSpec, keys []server.Key) error {
 	}
 	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Origins: f.origins,
 		NoToolFallback: f.noToolFallback, Memory: int64(f.memory), Loaded: f.loaded, Store: f.store}
+	if f.receipts {
+		if so.ReceiptKey, err = signingKey(f.receiptKey); err != nil {
+			return err
+		}
+	}
 	if !f.noPage {
 		so.Pages = latePages()
 	}

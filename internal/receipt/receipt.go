@@ -84,7 +84,7 @@ type Sampling struct {
 	Banned           []int32           `json:"banned,omitempty"` // tokens with a bias of minus infinity
 }
 
-// Form is the form that an answer was held to: a source by its kind, or a kind alone, whose source is not in the receipt.
+// Form is the form of an answer: a source by its kind, or a kind alone without a source.
 type Form struct {
 	Kind   string `json:"kind"` // schema, json, regexp, gbnf, lark, or other
 	Source string `json:"source,omitempty"`

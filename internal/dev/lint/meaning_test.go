@@ -23,6 +23,7 @@ const (
 // manyFields names the structs with more fields than the limit, as "folder.Type", with the reason.
 // The Config of an architecture is apart: the struct lists the settings of its paper.
 var manyFields = map[string]string{
+	"..GenerateOptions":                "settings of a request",
 	"cmd/karat.serveFlags":             "flags of one command",
 	"internal/backend/cpu.activations": "a plan's buffers, one beside the other",
 	"internal/bench.Result":            "a line of the measurements, as JSON",

@@ -1,0 +1,118 @@
+package server
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/karat-run/karat"
+)
+
+// receiptHeader names the receipts of an answer, for GET /v1/receipts/{id}.
+const receiptHeader = "Karat-Receipt"
+
+// Bounds of the receipts kept for each key.
+const (
+	receiptBytes = 4 << 20
+	receiptMost  = 1024
+)
+
+// keptAnswers are answers in memory.
+type keptAnswers struct {
+	recent   recent // of the responses API
+	receipts receipts
+}
+
+// receipts keeps the last signed receipts of each key in memory. The oldest go first.
+type receipts struct {
+	mu sync.Mutex
+	of map[string]*keptReceipts
+}
+
+// keptReceipts are the receipts of a key, by the id of their request and the number of the answer.
+type keptReceipts struct {
+	all   map[receiptName][]byte
+	order []receiptName
+	bytes int
+}
+
+type receiptName struct {
+	id     string
+	choice int
+}
+
+// put keeps a receipt.
+func (k *receipts) put(who string, name receiptName, b []byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.of == nil {
+		k.of = map[string]*keptReceipts{}
+	}
+	of := k.of[who]
+	if of == nil {
+		of = &keptReceipts{all: map[receiptName][]byte{}}
+		k.of[who] = of
+	}
+	of.all[name], of.order, of.bytes = b, append(of.order, name), of.bytes+len(b)
+	for of.bytes > receiptBytes || len(of.order) > receiptMost {
+		of.bytes -= len(of.all[of.order[0]])
+		delete(of.all, of.order[0])
+		of.order = of.order[1:]
+	}
+}
+
+// get returns a receipt, nil if not kept.
+func (k *receipts) get(who string, name receiptName) []byte {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if of := k.of[who]; of != nil {
+		return of.all[name]
+	}
+	return nil
+}
+
+// nameReceipts sets the header that names the receipts of x's answers.
+func (x *exchange) nameReceipts() {
+	if x.s.o.ReceiptKey != nil && x.given == nil {
+		x.w.Header().Set(receiptHeader, x.w.Header().Get("X-Request-Id"))
+	}
+}
+
+// keepReceipt signs and keeps the receipt of an answer.
+func (c *choice) keepReceipt(r *karat.Receipt) error {
+	x := c.r.asked
+	if err := r.Sign(c.s.o.ReceiptKey); err != nil {
+		return err
+	}
+	b, err := r.Bytes()
+	if err == nil {
+		c.s.kept.receipts.put(x.who.name, receiptName{x.w.Header().Get(receiptHeader), c.index}, b)
+	}
+	return err
+}
+
+// showReceipt answers GET /v1/receipts/{id}, with ?choice=N of the N-th answer, from 0.
+func showReceipt(x *exchange) any {
+	if x.s.o.ReceiptKey == nil {
+		return refuse(http.StatusNotFound, "no_receipts", "",
+			"This server makes no receipts: it was started without --receipts")
+	}
+	n := 0
+	if text := x.r.URL.Query().Get("choice"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil || n < 0 {
+			return refuse(http.StatusBadRequest, "invalid_value", "choice",
+				"choice: want the number of an answer, from 0")
+		}
+	}
+	b := x.s.kept.receipts.get(x.who.name, receiptName{x.r.PathValue("id"), n})
+	if b == nil {
+		return refuse(http.StatusNotFound, "not_found", "id",
+			"There is no such receipt of this key: the header "+receiptHeader+" of an answer names its receipts, "+
+				"which are kept until 1,024 others came, or 4 MiB of others")
+	}
+	x.w.Header().Set("Content-Type", "application/json")
+	x.w.WriteHeader(http.StatusOK)
+	x.w.Write(b) // an error is the client's, already gone
+	return nil
+}
