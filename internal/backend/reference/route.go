@@ -28,7 +28,7 @@ func (s *Spec) route(e *Eval, scores []float64, num *Numerics) ([]float64, error
 				by[i] = num.round(by[i] + b)
 			}
 		}
-		chosen, at := num.choose(by, s.Route.Rule)[:k], len(y)
+		chosen, at := num.choose(by, s.Route)[:k], len(y)
 		for i, w := range num.weights(p, chosen, s.Route.Rule) {
 			if scale != nil {
 				w *= scale[chosen[i]]
@@ -96,7 +96,8 @@ func (num *Numerics) weights(p []float64, chosen []int, attr graph.RouteAttr) []
 }
 
 // choose returns the experts by falling s, the experts of dropped groups at the end.
-func (num *Numerics) choose(s []float64, attr graph.RouteAttr) []int {
+func (num *Numerics) choose(s []float64, r Route) []int {
+	attr := r.Rule
 	if attr.Groups <= 1 {
 		return falling(s)
 	}
@@ -109,6 +110,15 @@ func (num *Numerics) choose(s []float64, attr graph.RouteAttr) []int {
 		}
 	}
 	kept := falling(sums)[:attr.Kept]
+	if r.Zeroed {
+		s = slices.Clone(s)
+		for i := range s {
+			if !slices.Contains(kept, i/size) {
+				s[i] = 0
+			}
+		}
+		return falling(s)
+	}
 	order := falling(s)
 	slices.SortStableFunc(order, func(i, j int) int {
 		in, jn := slices.Contains(kept, i/size), slices.Contains(kept, j/size)

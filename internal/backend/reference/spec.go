@@ -55,6 +55,7 @@ type Experts struct {
 type Route struct {
 	Rule       graph.RouteAttr
 	BiasWeighs bool // whether the bias is in the weights as well
+	Zeroed     bool // whether experts of dropped groups have the score 0
 }
 
 // Rope is the settings of a RoPE.

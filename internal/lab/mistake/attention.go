@@ -164,7 +164,11 @@ func lostCaps(_ *Proposer, n *graph.Node) []*Hypothesis {
 		return nil
 	}
 	return []*Hypothesis{edit(n, fmt.Sprintf("does not cap the scores at %.6g", right),
-		detail{"cap": "none", "right": right}, func(s *reference.Spec) { s.Attention.Cap = 0 })}
+		detail{"cap": "none", "right": right}, func(s *reference.Spec) { s.Attention.Cap = 0 }),
+		edit(n, outsideCap+", of scores", detail{"form": outsideCap}, func(s *reference.Spec) {
+			s.Attention.Cap = 0
+			s.Attention.Soft = func(scores []float64) { reference.Softmax(uncapped(scores, right)) }
+		})}
 }
 
 // lastParts lists values that are another part of a latent.

@@ -120,6 +120,29 @@ func otherLayouts(_ *Proposer, n *graph.Node) []*Hypothesis {
 	return nil
 }
 
+// biasesApart lists experts whose last bias is added without the router's weight.
+func biasesApart(_ *Proposer, n *graph.Node) []*Hypothesis {
+	if a := n.Attr.(graph.ExpertsAttr); !a.Biased || a.OnInput {
+		return nil
+	}
+	return []*Hypothesis{edit(n, "adds the bias of an expert's result without the router's weight", detail{},
+		after(func(e *reference.Eval, s *reference.Spec, at int, row []float64) error {
+			routes, err := e.Value(s.In[1], []int{at})
+			if err != nil {
+				return err
+			}
+			bias, err := reference.Vector(s.W[len(s.W)-1])
+			for i := 0; i < len(routes) && err == nil; i += 2 {
+				for j := range row {
+					if at := int(routes[i])*len(row) + j; at >= 0 && at < len(bias) { // as a tap says
+						row[j] += (1 - routes[i+1]) * bias[at]
+					}
+				}
+			}
+			return err
+		}))}
+}
+
 // otherInputs lists the weight of an expert on its input in the place of its output, or the reverse.
 func otherInputs(_ *Proposer, n *graph.Node) []*Hypothesis {
 	side, right := "what an expert gives", n.Attr.(graph.ExpertsAttr).OnInput

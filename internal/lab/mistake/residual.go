@@ -193,7 +193,20 @@ func otherSoftcaps(_ *Proposer, n *graph.Node) []*Hypothesis {
 			}
 			return edit(n, fmt.Sprintf("caps at %.6g, not at %.6g", v, right), detail{"cap": v, "right": right},
 				func(s *reference.Spec) { s.By = v })
-		}}))}
+		}})), edit(n, outsideCap, detail{"form": outsideCap},
+		ofInputs(func(_ *reference.Eval, s *reference.Spec, _ []int, in [][]float64) ([]float64, error) {
+			return uncapped(in[0], s.By), nil
+		}))}
+}
+
+const outsideCap = "computes x·tanh(x/cap), not cap·tanh(x/cap)"
+
+// uncapped multiplies x by the tanh of x/by, in place.
+func uncapped(x []float64, by float64) []float64 {
+	for i, v := range x {
+		x[i] = v * math.Tanh(v/by)
+	}
+	return x
 }
 
 // otherPositionEmbeddings lists learned positions that are not added, or read at another position.

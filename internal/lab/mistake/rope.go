@@ -109,26 +109,48 @@ func otherStyles(_ *Proposer, t turning) []*Hypothesis {
 		func(s *reference.Spec) { s.Rope.Interleaved = !interleaved })}
 }
 
-// otherMagnitudes lists ropes without the factor of their cosines and sines. Where they have none, the factor of the
-// model's scaling may lie in the scale of scores, as in latent attention: then an engine may multiply by both.
-func otherMagnitudes(_ *Proposer, t turning) []*Hypothesis {
-	by := func(v, right float64, computed string) []*Hypothesis {
-		return []*Hypothesis{t.wrong(computed, detail{"magnitude": v, "right": right},
-			func(s *reference.Spec) { s.Rope.Magnitude = v })}
-	}
-	if right := t.at.Attr.(graph.RoPEAttr).Magnitude; right != 0 && right != 1 {
-		return by(1, right, fmt.Sprintf("turns without the magnitude of %.6g", right))
-	}
+// backwards lists ropes with the sign of the sine turned.
+func backwards(_ *Proposer, t turning) []*Hypothesis {
+	freqs, _, _ := t.frequencies()
+	return []*Hypothesis{t.wrong("turns the other way: the sine has the other sign", detail{},
+		speed(Times(freqs, -1)))}
+}
+
+// otherMagnitudes lists ropes with another factor of their cosines and sines. Where they have none, the factor of the
+// model's scaling may lie in the scale of scores, as in latent attention: then an engine may multiply by both. Any other
+// factor is asked for where no attention lies between rope and its tap.
+func otherMagnitudes(p *Proposer, t turning) []*Hypothesis {
+	right := cmp.Or(t.at.Attr.(graph.RoPEAttr).Magnitude, 1)
+	f := Fit{Right: right, Least: 0.1, Most: 10, Make: func(v float64) *Hypothesis {
+		computed := fmt.Sprintf("turns with a magnitude of %.6g, not %.6g", v, right)
+		if v == 1 {
+			computed = fmt.Sprintf("turns without the magnitude of %.6g", right)
+		}
+		if v <= 0 {
+			return nil
+		}
+		return t.wrong(computed, detail{"magnitude": v, "right": right},
+			func(s *reference.Spec) { s.Rope.Magnitude = v })
+	}}
 	freqs, dim, _ := t.frequencies()
 	plain, scaled := t.isScaled()
-	if _, isUniform := t.inverted(); !scaled || isUniform {
-		return nil // a scaling of all pairs has no magnitude
+	switch _, isUniform := t.inverted(); {
+	case right != 1:
+		f.Guesses = []float64{1}
+	case scaled && !isUniform: // a scaling of all pairs has no magnitude
+		if _, ok := rope.Banded(freqs, Theta(freqs, dim), dim); !ok {
+			times := 0.1 * math.Log(plain[len(plain)-1]/freqs[len(freqs)-1])
+			f.Guesses = []float64{1 + times, 1 + 0.707*times}
+		}
 	}
-	if _, ok := rope.Banded(freqs, Theta(freqs, dim), dim); ok {
-		return nil
+	if slices.ContainsFunc(p.Span, func(x *graph.Node) bool { return x.Op == graph.Attention }) {
+		var all []*Hypothesis
+		for _, v := range f.Guesses {
+			all = append(all, f.Make(v))
+		}
+		return all
 	}
-	v := 1 + 0.1*math.Log(plain[len(plain)-1]/freqs[len(freqs)-1])
-	return by(v, 1, fmt.Sprintf("turns with a magnitude of %.6g, which the scale of scores has already", v))
+	return []*Hypothesis{unlikely(0.3, fitting(t.at, f))}
 }
 
 // otherSections lists other parts of a position than each pair's own.

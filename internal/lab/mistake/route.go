@@ -235,7 +235,9 @@ func otherExpertGroups(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 	}
 	all = append(all, ruled(n, "chooses among all experts, without groups",
 		detail{"groups": 1.0, "right": float64(a.Groups)},
-		func(b *graph.RouteAttr) { b.Groups, b.Kept, b.Best = 0, 0, 0 }))
+		func(b *graph.RouteAttr) { b.Groups, b.Kept, b.Best = 0, 0, 0 }),
+		edit(n, "gives experts of dropped groups the score 0, not minus infinity", detail{"groups": "zero"},
+			func(s *reference.Spec) { s.Route.Zeroed = true }))
 	if a.Best > 1 {
 		all = append(all, ruled(n, "ranks a group by its best expert alone",
 			detail{"best": 1.0, "right": float64(a.Best)}, func(b *graph.RouteAttr) { b.Best = 0 }))

@@ -87,6 +87,7 @@ var listed = []*entry{
 			"multiplied": {{"factors": "inverse"}, {"factors": "multiplied"}, {"factors": "inverse of another kind"}},
 			"chained":    {{"rounding": "chained"}}, "vanish": {{"rounding": failed}}},
 		values: []string{"multiplied", "chained", "vanish"}},
+	{id: "rope_direction", ops: isOp(graph.RoPE), forms: turned(backwards), at: turns, tokens: 2},
 	{id: "rope_partial", ops: isOp(graph.RoPE), forms: turned(otherParts), at: turns, tokens: 2,
 		words: plainly(detail{"part": 1.0}, detail{"pairs": "all"}, detail{"pairs": 0.25}), number: "pairs"},
 	{id: "rope_magnitude", ops: isOp(graph.RoPE), forms: turned(otherMagnitudes), at: turns, tokens: 1},
@@ -166,7 +167,8 @@ var listed = []*entry{
 		words:  wordings{"": {{"scalar": "on what the layer adds"}}, "missing": {{"scalar": "one"}}},
 		values: []string{"missing"}},
 	{id: "softcap_missing", ops: isOp(graph.Softcap), forms: lostSoftcaps, outer: true},
-	{id: "softcap_value", ops: isOp(graph.Softcap), forms: otherSoftcaps, outer: true, usual: halved},
+	{id: "softcap_value", ops: isOp(graph.Softcap), forms: otherSoftcaps, outer: true, usual: halved,
+		words: wordings{"outside": {{"form": outsideCap}}}, values: []string{"outside"}},
 	{id: "head_wrong", ops: isOp(graph.Linear), read: readHead, forms: otherHeads, outer: true, at: named("output"),
 		more: displacedHead,
 		words: wordings{"": {{"weight": "token_embd"}, {"built": "rows"}}, "embed": {{"weight": "token_embd"}},
@@ -217,7 +219,8 @@ var listed = []*entry{
 		tokens: 2},
 
 	{id: "attention_sink", ops: isOp(graph.Attention), forms: lostSinks},
-	{id: "attention_cap", ops: isOp(graph.Attention), forms: lostCaps, tokens: 2},
+	{id: "attention_cap", ops: isOp(graph.Attention), forms: lostCaps, tokens: 2,
+		words: wordings{"": {{"cap": "none"}}, "outside": {{"form": outsideCap}}}, values: []string{"outside"}},
 	{id: "chunk_missing", ops: isOp(graph.Attention), forms: lostChunks,
 		words: wordings{"": {{"chunk": "none"}}, "window": {{"chunk": "window"}}}, values: []string{"window"},
 		windows: true},
@@ -227,6 +230,7 @@ var listed = []*entry{
 			"alpha": {{"without": "alpha"}}, "plus": {{"without": "plus"}}},
 		values: []string{"limit", "alpha", "plus"}},
 	{id: "gate_up_layout", ops: isOp(graph.Experts), forms: otherLayouts},
+	{id: "expert_bias", ops: isOp(graph.Experts), forms: biasesApart},
 	{id: "expert_input", ops: isOp(graph.Experts), forms: otherInputs},
 	{id: "router_factor", ops: isOp(graph.Route), forms: lostFactors},
 	{id: "router_eps", ops: isOp(graph.Route), forms: lostEpsilons, at: func(_ *site, n *graph.Node) bool {
@@ -234,7 +238,8 @@ var listed = []*entry{
 		return a.Eps >= 1e-4 // the chosen scores add up to about 1: less is rounding
 	}},
 	{id: "router_groups", ops: isOp(graph.Route), forms: otherExpertGroups,
-		words: wordings{"": {{"groups": 1.0}}, "best": {{"best": 1.0}}}, values: []string{"best"}},
+		words:  wordings{"": {{"groups": 1.0}}, "best": {{"best": 1.0}}, "zero": {{"groups": "zero"}}},
+		values: []string{"best"}}, // nothing for positive scores
 	{id: "scale_factor", ops: isOp(graph.Scale), forms: otherFactorsOfValues, more: scaledTwice,
 		words: wordings{"": {{"built": "without"}}, "twice": {{"built": "twice"}}}, values: []string{"twice"}},
 	{id: "router_bias", ops: isOp(graph.Route), forms: otherBiases,
