@@ -101,6 +101,9 @@ const (
 	little     = 0.01
 )
 
+// clearFloor is the rounding up to which a permutation is told from other values of the same distribution.
+const clearFloor = 1e-3
+
 // What tells a broken dump: so many kinds of values of another width are another model's, where fewer are a probe
 // of a part or joined values; so many taps may be the same in two prompts by chance; a first tap shows other ids in
 // so many rows, of which at least leastRows are needed; so many taps lie between the first in another form and the

@@ -194,7 +194,7 @@ func noteUnknown(r *search, eq *equation) {
 		d["heads"] = heads
 	}
 	h := &hypothesis{Cause: "unknown", Node: n, Detail: d, Computed: "computes something that is on no list" +
-		l.describePlace(eq), Edits: reference.Edits{}}
+		l.describePlace(eq) + l.describeValues(eq), Edits: reference.Edits{}}
 	for _, x := range r.accepted {
 		if x.Cause == "unknown" && x.Node == n {
 			r.show(x).eqs = append(r.show(x).eqs, eq)

@@ -26,7 +26,7 @@ type turner struct {
 // leads downhill.
 func measuredTurns(r *search, eq *equation) *hypothesis {
 	t := &turner{m: r.m, eq: eq}
-	attends, alone := false, true
+	attends, alone := eq.target.Op == graph.RoPE, true
 	for _, n := range eq.span {
 		attends = attends || n.Op == graph.Attention
 		if n.Op == graph.RoPE {
@@ -47,14 +47,37 @@ func measuredTurns(r *search, eq *equation) *hypothesis {
 		}
 		if f := t.descend(start); f != nil {
 			r.speeds = append(r.speeds, f)
-			h := &hypothesis{Cause: "unknown", Node: t.ropes[0], Detail: detail{"op": "RoPE", "role": role(t.ropes[0])},
-				Edits:    t.edits(f),
-				Computed: "turns the pairs of queries and keys " + speedsOf(f, right, t.ropes[0].Shape.Last())}
-			return h
+			t.widen(f)
+			return &hypothesis{Cause: "unknown", Node: t.ropes[0], Edits: t.edits(f),
+				Detail: detail{"op": "RoPE", "role": role(t.ropes[0])}, Computed: "turns the pairs of " + t.whose() +
+					" " + speedsOf(f, right, t.ropes[0].Shape.Last())}
 		}
 	}
 	r.vain++
 	return nil
+}
+
+// widen adds the layer's other ropes if their equations, which do not hold, hold with speeds f.
+func (t *turner) widen(f []float64) {
+	for _, n := range t.m.dump.wiring.Rotations(t.ropes[0]) {
+		if eqs := t.m.byNode[n]; !slices.Contains(t.ropes, n) && len(eqs) > 0 && eqs[0].isFlagged() {
+			other := &turner{m: t.m, ropes: []*graph.Node{n}}
+			if _, ok, err := t.m.holds(eqs[0], nil, other.edits(f)); err == nil && ok {
+				t.ropes = append(t.ropes, n)
+			}
+		}
+	}
+}
+
+// whose returns whose pairs turn.
+func (t *turner) whose() string {
+	switch {
+	case len(t.ropes) > 1:
+		return "queries and keys"
+	case role(t.ropes[0]) == "attn_k_rope":
+		return "keys"
+	}
+	return "queries"
 }
 
 // speedsOf describes speeds: a base of powers, a number times as fast as the right speeds, or only the angles.

@@ -36,7 +36,7 @@ func (r *conclusion) group() (findings []Finding, unbuilt int) {
 		}
 		f.Nodes = append(f.Nodes, h.Node.Name)
 	}
-	return findings, unbuilt
+	return r.joinUnknown(findings), unbuilt
 }
 
 // probes returns the findings of the dump itself: a finding for all taps that are broken in the same way.
