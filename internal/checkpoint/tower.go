@@ -23,6 +23,15 @@ func newTower(kind *family.Tower, m *settings.Model, f Format) *Tower {
 	return &Tower{weights: weights{m, f, tensor.Set{ByName: map[string]tensor.Tensor{}}}, Kind: kind}
 }
 
+// ConfiguredTower returns the tower of a config.json, without tensors; nil for a model that sees nothing.
+func ConfiguredTower(config []byte) (*Tower, error) {
+	kind, m, err := hf.Tower("", config)
+	if kind == nil || err != nil {
+		return nil, err
+	}
+	return newTower(kind, m, HuggingFace), nil
+}
+
 // openTower finds the tower of a folder, yet without tensors. A model's text can be used where its tower cannot.
 func openTower(c *Checkpoint, config []byte) (err error) {
 	kind, m, err := hf.Tower(c.Path, config)

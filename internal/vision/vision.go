@@ -151,7 +151,8 @@ func (m *Model) compile(rows int) (err error) {
 	if m.plan, err = m.b.Compile(m.Graph, backend.Options{Rows: most, Want: m.Want}); err != nil {
 		return err
 	}
-	m.pool = kv.NewPool(kv.Options{Classes: backend.Classes(m.Graph, m.b), Context: most, Chunk: most})
+	m.pool = kv.NewPool(kv.Options{Classes: backend.Classes(m.Graph, m.b), Context: most, Chunk: most,
+		Private: true})
 	if m.cache, err = m.b.NewCache(m.Graph, m.pool); err == nil {
 		m.rows = most
 	}

@@ -72,7 +72,7 @@ func New(c Config) (*Model, error) {
 	if c.HeadDim == 0 {
 		c.HeadDim = c.HiddenSize / c.NumHeads
 	}
-	if c.HeadDim%4 != 0 || c.FeatureLayer != -1 {
+	if c.HeadDim < 4 || c.HeadDim%4 != 0 || c.FeatureLayer != -1 {
 		return nil, errors.New("head_dim is no multiple of four, or vision_feature_layer is not -1")
 	}
 	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}

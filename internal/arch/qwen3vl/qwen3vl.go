@@ -83,7 +83,8 @@ func New(c Config) (*Model, error) {
 	if c.HiddenSize%(4*c.NumHeads) != 0 {
 		return nil, errors.New("the hidden size is no multiple of four times the number of heads")
 	}
-	if family.Root(c.Positions) < 1 || !slices.IsSorted(c.DeepLayers) ||
+	if family.Root(c.Positions) < 1 || len(c.DeepLayers) > c.NumLayers || !slices.IsSorted(c.DeepLayers) ||
+		len(slices.Compact(slices.Clone(c.DeepLayers))) < len(c.DeepLayers) ||
 		len(c.DeepLayers) > 0 && (c.DeepLayers[0] < 0 || c.DeepLayers[len(c.DeepLayers)-1] >= c.NumLayers) {
 		return nil, errors.New("num_position_embeddings is no square, or deepstack_visual_indexes no layers in order")
 	}

@@ -139,11 +139,11 @@ func (p *planner) kernel(n *graph.Node, out []float32, in [][]float32) (func() e
 	case graph.EmbedPos:
 		return p.link(n, nil, e.embedPos(n, out)), nil
 	case graph.Patches:
-		return p.link(n, nil, e.patches(n, out)), nil
+		return p.link(n, nil, patches(e, n, out)), nil
 	case graph.Deepstack:
 		return p.link(n, nil, e.deepstack(n, out)), nil
 	case graph.Interpolate:
-		before, body := e.interpolate(n, out)
+		before, body := interpolate(e, n, out)
 		return p.link(n, before, body), nil
 	case graph.ScalePos:
 		return p.link(n, nil, e.scalePos(n, out, in[0])), nil

@@ -251,7 +251,7 @@ func clampKernel(n *graph.Node) (rowFunc, error) {
 }
 
 // patches copies the step's embeddings.
-func (e *executable) patches(n *graph.Node, out []float32) func(from, to int) error {
+func patches(e *executable, n *graph.Node, out []float32) func(from, to int) error {
 	d := n.Shape.Size()
 	return func(from, to int) error {
 		for t := from; t < to; t++ {
@@ -274,7 +274,7 @@ func (e *executable) deepstack(n *graph.Node, out []float32) func(from, to int) 
 }
 
 // interpolate adds shares of rows of a table, in order.
-func (e *executable) interpolate(n *graph.Node, out []float32) (before func() error, body func(from, to int) error) {
+func interpolate(e *executable, n *graph.Node, out []float32) (before func() error, body func(from, to int) error) {
 	a, d, w := n.Attr.(graph.PlaceAttr), n.Shape.Size(), n.W[0]
 	var grids []graph.Grid
 	before = func() (err error) {
