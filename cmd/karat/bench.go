@@ -85,7 +85,9 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 	}
 	o = bench.Options{Prompts: dropZeros(f.prompt.counts), Tokens: dropZeros(f.tokens), Depths: f.depths,
 		Threads: f.threads, Parallel: f.parallel, Arrive: dropZeros(f.arrive),
-		Drafts: f.engine.draft.value != string(karat.DraftOff), Budget: int64(f.engine.budget), Repeat: f.repeat,
+		Drafts: f.engine.draft.value != string(karat.DraftOff),
+		Head:   f.engine.draft.value == string(karat.DraftAuto) || f.engine.draft.value == string(karat.DraftMTP),
+		Budget: int64(f.engine.budget), Repeat: f.repeat,
 		NoFuse: f.noFuse,
 		NoFit:  m.NoFit, Adapters: m.Adapters, Numerics: m.Numerics, Profile: f.profile}
 	if f.csv && len(o.Prompts)+len(f.prompt.text)+len(o.Tokens)+len(o.Arrive) == 0 {

@@ -48,6 +48,7 @@ func (f *inspectFlags) run(x *call) error {
 	}
 	r := newReport(m, notes)
 	if broken == nil {
+		r.Next = m.Values.Int(m.Family.NextKey())
 		r.Memory, r.Latents, r.States = memoryPerToken(g), latents(g.KVs()), backend.StateBytes(g)
 		r.Encoder, broken = describeEncoder(m, g)
 	}
@@ -99,6 +100,7 @@ type report struct {
 	Memory    []tokenMemory      `json:"memory_per_token"`
 	Latents   *latentFacts       `json:"latents,omitempty"`
 	States    int64              `json:"state_bytes,omitempty"` // of a sequence, whatever its length
+	Next      int                `json:"next_layers,omitempty"` // behind the last, predicting further tokens
 	Encoder   *encoderFacts      `json:"encoder,omitempty"`
 	Tokenizer *tokenizerFacts    `json:"tokenizer,omitempty"`
 	Template  *templateFacts     `json:"chat_template,omitempty"`

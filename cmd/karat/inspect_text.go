@@ -60,6 +60,9 @@ func (r *report) text() string {
 	fmt.Fprintf(t, "architecture\t%s\n", r.Architecture)
 	fmt.Fprintf(t, "parameters\t%s\n", digits(r.Parameters))
 	fmt.Fprintf(t, "weights\t%s\n", bytesText(r.Bytes))
+	if r.Next > 0 {
+		fmt.Fprintf(t, "drafts\tby its own head (layers behind the last that predict further tokens: %d)\n", r.Next)
+	}
 	if r.ContextLength > 0 {
 		fmt.Fprintf(t, "context\t%s tokens\n", digits(int64(r.ContextLength)))
 	}

@@ -31,24 +31,36 @@ func LoadFor(c *checkpoint.Checkpoint, context int) (g *graph.Graph, notes []str
 	return l.graph, l.notes, err
 }
 
-// LoadHead is LoadFor of a model for drafts by its head: the graph also stores the head's keys and values. draft is the
-// graph of the head, sharing them; nil in a model without a head.
-func LoadHead(c *checkpoint.Checkpoint, context int) (g, draft *graph.Graph, notes []string, err error) {
+// Graphs are the graphs of a model with drafts by its head: the model's, the same nodes with keys and values of the
+// head, and the head's, sharing these. Without a head Fed is Model, and Draft nil.
+type Graphs struct{ Model, Fed, Draft *graph.Graph }
+
+// Whole returns the nodes of all graphs.
+func (g Graphs) Whole() *graph.Graph {
+	if g.Draft == nil {
+		return g.Fed
+	}
+	return &graph.Graph{Nodes: slices.Concat(g.Fed.Nodes, g.Draft.Nodes)}
+}
+
+// LoadHead is LoadFor of a model for drafts by its head.
+func LoadHead(c *checkpoint.Checkpoint, context int) (g Graphs, notes []string, err error) {
 	l, err := load(c, c, context)
 	p, ok := l.model.(family.Predictor)
 	if err != nil || !ok || p.Head() == nil {
-		return l.graph, nil, l.notes, err
+		return Graphs{l.graph, l.graph, nil}, l.notes, err
 	}
 	head := p.Head()
 	feeding, drafting := graph.New(), graph.New()
-	head.Feed(feeding)
+	result := head.Feed(feeding)
 	head.Draft(drafting)
-	g, fed := feeding.Graph()
+	all, fed := feeding.Graph()
 	draft, drafted := drafting.Graph()
 	if err := errors.Join(fed, drafted); err != nil {
-		return nil, nil, l.notes, fmt.Errorf("%s: %w", c.Path, err)
+		return Graphs{}, l.notes, fmt.Errorf("%s: %w", c.Path, err)
 	}
-	return g.Needed(), draft, l.notes, nil
+	model := &graph.Graph{Nodes: all.Nodes[:result.ID+1]}
+	return Graphs{model, all.Needed(result), draft}, l.notes, nil
 }
 
 // Stored is Load over the tensors as stored in the files, without copies: a graph to be read, not to be run.
@@ -99,6 +111,9 @@ func Planned(c *checkpoint.Checkpoint) (tensors []tensor.Tensor, err error) {
 	bind.Model(m, absent{c}) // names the weights; all are missing
 	b := graph.New()
 	m.Forward(b)
+	if p, ok := m.(family.Predictor); ok && p.Head() != nil {
+		p.Head().Draft(b)
+	}
 	_, recorded := b.Graph()
 	seen := map[string]bool{}
 	for _, err := range recorded.(interface{ Unwrap() []error }).Unwrap() { // the embedding at least is missing

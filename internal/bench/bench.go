@@ -20,10 +20,10 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/engine"
-	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/model"
 )
 
@@ -44,13 +44,13 @@ func Run(ctx context.Context, open func() (*checkpoint.Checkpoint, error), o Opt
 }
 
 // compile makes the engine of sequences of so many tokens.
-func (o *Options) compile(ctx context.Context, c *checkpoint.Checkpoint, g *graph.Graph, b backend.Backend,
+func (o *Options) compile(ctx context.Context, c *checkpoint.Checkpoint, g arch.Graphs, b backend.Backend,
 	context int) (*engine.Engine, error) {
-	blend, err := model.Blend(ctx, c, g, model.Options{Numerics: o.Numerics, NoFit: o.NoFit, Adapters: o.Adapters})
+	blend, err := model.Blend(ctx, c, g.Model, model.Options{Numerics: o.Numerics, NoFit: o.NoFit, Adapters: o.Adapters})
 	if err != nil {
 		return nil, err
 	}
-	return model.Compile(ctx, g, b, engine.Options{Context: context, Budget: o.budget(), Adapters: blend})
+	return model.Compile(ctx, g.Fed, b, engine.Options{Context: context, Budget: o.budget(), Adapters: blend, Head: g.Draft})
 }
 
 func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoint, error), threads int,
@@ -62,10 +62,11 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 	}
 	defer c.Close()
 	longest, all := o.lengths()
-	g, _, err := model.Graph(ctx, c, longest)
+	graphs, _, err := model.GraphsFor(ctx, c, longest, o.Head && o.Numerics.GPU == 0)
 	if err != nil {
 		return err
 	}
+	g := graphs.Fed
 	if !o.NoFit {
 		if err := model.Fits(c, g, o.Numerics, threads, all, o.Budget); err != nil {
 			return err
@@ -86,7 +87,7 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 		return err
 	}
 	defer b.Close()
-	e, err := o.compile(ctx, c, g, b, longest)
+	e, err := o.compile(ctx, c, graphs, b, longest)
 	if err != nil {
 		return err
 	}

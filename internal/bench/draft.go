@@ -31,10 +31,21 @@ type Drafts struct {
 	Ratio    float64   `json:"ratio"` // median of the runs' speeds with drafts over without
 }
 
-// script is the tokens of a prompt and of an answer. Words are tokens, so the script needs no tokenizer.
+// script is the tokens of a prompt and of an answer. Words are tokens, so the script needs no tokenizer. A nil answer
+// is the model's own, of ownTokens tokens.
 type script struct {
 	name           string
 	prompt, answer []int32
+}
+
+const ownTokens = 128
+
+// length returns the number of tokens of the answer.
+func (x *script) length() int {
+	if x.answer == nil {
+		return ownTokens
+	}
+	return len(x.answer)
 }
 
 // scripts returns the tests' texts for a vocabulary.
@@ -57,7 +68,8 @@ func scripts(vocab int) []script {
 		}
 	}
 	told := strings.Fields(prose)
-	return []script{{"edit", tokens(words), tokens(edited)}, {"prose", tokens(told[:40]), tokens(told[40:])}}
+	return []script{{"edit", tokens(words), tokens(edited)}, {"prose", tokens(told[:40]), tokens(told[40:])},
+		{"own", tokens(told[:40]), nil}}
 }
 
 // drafts measures the tests of drafts.
@@ -78,7 +90,7 @@ func (m *runner) drafts(ctx context.Context, t *Result, x script) error {
 	sample := func(with bool, to *[]float64) func() error {
 		return func() error {
 			seconds, err := m.tell(ctx, all, x, t.Draft, with)
-			*to = append(*to, float64(t.Parallel*len(x.answer))/seconds)
+			*to = append(*to, float64(t.Parallel*x.length())/seconds)
 			return err
 		}
 	}
@@ -103,7 +115,10 @@ func (m *runner) tell(ctx context.Context, all []*engine.Sequence, x script, cou
 	for i, s := range all {
 		wg.Go(func() {
 			d := draft.New(x.prompt, nil)
-			r := engine.Request{Prompt: x.prompt, Max: len(x.answer), Decoder: mute{}, Grammar: &recital{x.answer}}
+			r := engine.Request{Prompt: x.prompt, Max: x.length(), Decoder: mute{}, Head: m.o.Head}
+			if x.answer != nil {
+				r.Grammar = &recital{x.answer}
+			}
 			if with {
 				r.Draft = func() *draft.Drafter { return d }
 			}

@@ -18,6 +18,7 @@ type Options struct {
 	Prompt                                     *Prompt // text of Prompts and Depths; nil is random tokens
 	Arrive                                     []int   // of prompts beside decoding sequences
 	Drafts                                     bool    // answers with drafts and without
+	Head                                       bool    // drafts also by the model's head
 	Repeat                                     int     // runs of a test, after a run to warm up
 	Budget                                     int64   // most bytes of keys and values; 0 is enough for all sequences
 	Numerics                                   numerics.Numerics

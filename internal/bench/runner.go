@@ -69,7 +69,7 @@ func (m *runner) tests(ctx context.Context, add func(Result)) error {
 				continue
 			}
 			for _, x := range scripts(m.engine.VocabSize()) {
-				t := Result{Threads: m.threads, Parallel: parallel, Prompt: len(x.prompt), Tokens: len(x.answer),
+				t := Result{Threads: m.threads, Parallel: parallel, Prompt: len(x.prompt), Tokens: x.length(),
 					Test: "draft " + x.name}
 				if err := m.drafts(ctx, &t, x); err != nil {
 					return err

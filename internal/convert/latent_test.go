@@ -176,9 +176,9 @@ func next(t *testing.T, name string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, draft, _, err := arch.LoadHead(c, 0)
-		if c.Close(); err != nil || (draft == nil) != (path == short) {
-			t.Errorf("%s: a head: %v, %v", filepath.Base(path), draft != nil, err)
+		g, _, err := arch.LoadHead(c, 0)
+		if c.Close(); err != nil || (g.Draft == nil) != (path == short) {
+			t.Errorf("%s: a head: %v, %v", filepath.Base(path), g.Draft != nil, err)
 		}
 	}
 	a, err := safetensors.Open(filepath.Join(src, "model.safetensors"))

@@ -32,7 +32,7 @@ import (
 )
 
 // openHead opens a family's model with a head.
-func openHead(t testing.TB, name string) (plain, feeding, drafting *graph.Graph) {
+func openHead(t testing.TB, name string) (plain *graph.Graph, g arch.Graphs) {
 	t.Helper()
 	c, err := checkpoint.Open(golden.WithHead(t, name))
 	if err != nil {
@@ -40,12 +40,20 @@ func openHead(t testing.TB, name string) (plain, feeding, drafting *graph.Graph)
 	}
 	t.Cleanup(func() { c.Close() })
 	if plain, _, err = arch.LoadFor(c, 512); err == nil {
-		feeding, drafting, _, err = arch.LoadHead(c, 512)
+		g, _, err = arch.LoadHead(c, 512)
 	}
-	if err != nil || drafting == nil {
-		t.Fatalf("%v, a head: %v", err, drafting != nil)
+	if err != nil || g.Draft == nil {
+		t.Fatalf("%v, a head: %v", err, g.Draft != nil)
 	}
-	return plain, feeding, drafting
+	return plain, g
+}
+
+func printed(t testing.TB, g *graph.Graph) string {
+	var b strings.Builder
+	if err := graph.Print(&b, g); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
 }
 
 // TestHeadDrafts: answers have the same ids, texts and logits with drafts by the model's head as without, alone and
@@ -53,17 +61,20 @@ func openHead(t testing.TB, name string) (plain, feeding, drafting *graph.Graph)
 func TestHeadDrafts(t *testing.T) {
 	for _, name := range golden.Sample(golden.Headed) {
 		t.Run(name, func(t *testing.T) {
-			plainGraph, feeding, drafting := openHead(t, name)
+			plainGraph, g := openHead(t, name)
 			o := engine.Options{Context: 512, Budget: 1 << 28, Tokens: 12}
 			plain := newEngine(t, plainGraph, cpu.New(cpu.Options{}), o)
-			o.Head = drafting
+			o.Head = g.Draft
+			if a, b := printed(t, plainGraph), printed(t, g.Model); a != b {
+				t.Errorf("the model's graph has other nodes with a head:\n%s\nwant\n%s", b, a)
+			}
 			all := requests(prompt(t, name, 7, 30), 6)
 			var counts draft.Counts
 			for i, r := range all {
 				s := plain.NewSequence()
 				want := answer(t, s, r)
 				s.Close()
-				heading := newEngine(t, feeding, cpu.New(cpu.Options{}), o)
+				heading := newEngine(t, g.Fed, cpu.New(cpu.Options{}), o)
 				heading.Pace(func(int) time.Duration { return time.Second })
 				var before draft.Counts
 				// the second knows the pace of all rows; the third finds pages of the second, and the head's keys there
@@ -163,18 +174,18 @@ func TestHead(t *testing.T) {
 			}
 			defer c.Close()
 			plain, _, err := arch.Load(c)
-			feeding, drafting, _, err2 := arch.LoadHead(c, 0)
+			g, _, err2 := arch.LoadHead(c, 0)
 			if err = errors.Join(err, err2); err != nil {
 				t.Fatal(err)
 			}
 			ids := prompt(t, name, 7, 30)
 			b := reference.Backend{}
 			_, states := trace(t, b, plain, "output_norm", nil).ran(t, 0, ids, nil)
-			fed := trace(t, b, feeding, family.StateName, nil)
+			fed := trace(t, b, g.Fed, family.StateName, nil)
 			if _, same := fed.ran(t, 0, ids, nil); !reflect.DeepEqual(states, same) {
 				t.Error("the head is not fed the states after the last norm")
 			}
-			drafted := trace(t, b, drafting, family.StateName, fed)
+			drafted := trace(t, b, g.Draft, family.StateName, fed)
 			x := make([][]float32, 0, len(ids)+1)
 			for i, id := range ids[1:] {
 				x = append(x, w.project(id, states[i]))

@@ -54,14 +54,16 @@ type Head struct {
 // StateName is the name of the node with the state for the head's next row, of every row.
 const StateName = "nextn_state"
 
-// Feed records the model's pass, with keys and values of the head for the step's rows, whose tokens are known.
-func (h *Head) Feed(g graph.Builder) *graph.Node {
+// Feed records the model's pass, and behind its result keys and values of the head for the step's rows, whose tokens
+// are known.
+func (h *Head) Feed(g graph.Builder) (result *graph.Node) {
 	e := h.Embedded(g, h.Embed)
 	x := h.Trunk(g, e)
+	result = h.Logits(g, h.Output, h.Normed(g, h.Last, g.Outputs(x)))
 	state := g.Name(h.Normed(g, h.Last, x), StateName, "")
 	shifted := g.Conv(&graph.Weight{Tensor: previous(h.Hidden), GGUF: "nextn_previous"}, nil, state, 2)
 	h.record(g, e, shifted)
-	return h.Logits(g, h.Output, h.Normed(g, h.Last, g.Outputs(x)))
+	return result
 }
 
 // Draft records the head alone. Its Input is rows of states.

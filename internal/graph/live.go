@@ -61,9 +61,10 @@ func (l *Live) Freed(n *Node) (freed []*Node) {
 	return freed
 }
 
-// Needed returns g without the nodes that neither the result nor a store or a state needs.
-func (g *Graph) Needed() *Graph {
-	needed, kept := map[*Node]bool{g.Result(): true}, &Graph{}
+// Needed returns g with another result, and without the nodes that neither it nor a store or a state needs. Nodes after
+// Rows are the last.
+func (g *Graph) Needed(result *Node) *Graph {
+	needed, kept, after := map[*Node]bool{result: true}, &Graph{}, g.Live().After
 	for i := len(g.Nodes) - 1; i >= 0; i-- {
 		n := g.Nodes[i]
 		needed[n] = needed[n] || n.Op == StoreKV || n.State != nil
@@ -71,10 +72,12 @@ func (g *Graph) Needed() *Graph {
 			needed[in] = needed[in] || needed[n]
 		}
 	}
-	for _, n := range g.Nodes {
-		if needed[n] {
-			n.ID = len(kept.Nodes)
-			kept.Nodes = append(kept.Nodes, n)
+	for _, last := range []bool{false, true} {
+		for _, n := range g.Nodes {
+			if needed[n] && after[n] == last {
+				n.ID = len(kept.Nodes)
+				kept.Nodes = append(kept.Nodes, n)
+			}
 		}
 	}
 	return kept

@@ -132,13 +132,9 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 		}
 	}
 	o.Engine.Memory = o.Memory
-	if o.Head && o.Numerics.GPU == 0 {
-		m.Graph, o.Engine.Head, m.Notes, err = arch.LoadHead(m.Checkpoint, o.Engine.Context)
-		m.Notes = append(m.Checkpoint.Notes[:len(m.Checkpoint.Notes):len(m.Checkpoint.Notes)], m.Notes...)
-	} else {
-		m.Graph, m.Notes, err = Graph(ctx, m.Checkpoint, o.Engine.Context)
-	}
-	if m.Head = o.Engine.Head != nil; err != nil {
+	all, notes, err := GraphsFor(ctx, m.Checkpoint, o.Engine.Context, o.Head && o.Numerics.GPU == 0)
+	m.Graph, m.Notes, m.Head, o.Engine.Head = all.Model, notes, all.Draft != nil, all.Draft
+	if err != nil {
 		return err
 	}
 	o.Engine.Context = min(o.Engine.Context, longest(m.Checkpoint, m.Graph))
@@ -146,15 +142,14 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	if !o.NoFit {
-		cache := cacheBytes(m.Graph, o.Numerics, o.Threads, o.Engine.Context, o.Engine.Budget)
-		if err := fits(m.Checkpoint, o.Numerics.Repacked(m.Graph), cache, o.Engine.Context, o.Memory); err != nil {
+		cache := cacheBytes(all.Fed, o.Numerics, o.Threads, o.Engine.Context, o.Engine.Budget)
+		if err := fits(m.Checkpoint, o.Numerics.Repacked(all.Whole()), cache, o.Engine.Context, o.Memory); err != nil {
 			return err
 		}
 	}
 	if m.Tokenizer, err = m.Checkpoint.Tokenizer(); err != nil {
 		return err
 	}
-	var notes []string
 	if m.Adapters, notes, err = Adapters(ctx, m.Checkpoint, m.Graph, o); err != nil {
 		return err
 	}
@@ -180,7 +175,7 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 		}
 	}
 	o.Engine.Tokens = m.Tokenizer.LastToken() + 1
-	m.Engine, err = Compile(ctx, m.Graph, m.Backend, o.Engine)
+	m.Engine, err = Compile(ctx, all.Fed, m.Backend, o.Engine)
 	return err
 }
 
@@ -231,10 +226,22 @@ func (m *Model) Close() error {
 // Graph makes c's graph for sequences of a number of tokens; 0 is the model's maximum. The notes are c's,
 // with further assumptions and tensors not read; notes also come with an error.
 func Graph(ctx context.Context, c *checkpoint.Checkpoint, tokens int) (*graph.Graph, []string, error) {
+	g, notes, err := GraphsFor(ctx, c, tokens, false)
+	return g.Model, notes, err
+}
+
+// GraphsFor does Graph's work for a model with drafts by its head, if wanted.
+func GraphsFor(ctx context.Context, c *checkpoint.Checkpoint, tokens int, head bool) (g arch.Graphs, notes []string,
+	err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, c.Notes, err
+		return g, c.Notes, err
 	}
-	g, notes, err := arch.LoadFor(c, tokens)
+	if head {
+		g, notes, err = arch.LoadHead(c, tokens)
+	} else {
+		g.Model, notes, err = arch.LoadFor(c, tokens)
+		g.Fed = g.Model
+	}
 	return g, append(c.Notes[:len(c.Notes):len(c.Notes)], notes...), err
 }
 
