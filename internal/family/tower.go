@@ -17,6 +17,26 @@ type Tower struct {
 	Image  string    // text of a picture in a prompt made by a chat template, before it becomes Marks
 	Around [2]string // text before and behind Image, if the template writes them
 	Marks  func(v View) []Mark
+
+	Projector Projector
+}
+
+// Projector is how llama.cpp's files of a tower, of the type mmproj, differ from config.json's format.
+// (conversion/*.py and tools/mtmd/clip.cpp)
+type Projector struct {
+	Keys map[string]string // settings by keys behind clip.vision., beside those of all towers
+
+	// Read adds the settings that follow from the keys' and from the shapes of tensors; nil for none.
+	Read func(s Settings, shape func(tensor string) []int)
+
+	Times    bool   // patches have a tensor for each of two times
+	Apart    bool   // queries, keys and values are three tensors
+	Permuted bool   // rows of queries and keys are permuted for neighbouring pairs
+	Plus     string // tensor with 1 added to its values
+	Last     bool   // config.json's format has a patch's numbers by row, column and channel
+
+	// Processor returns a preprocessor_config.json of the publisher's, apart from mean and deviation.
+	Processor func(s Settings) map[string]any
 }
 
 // Eye is a model of a tower, whose rows are patches.

@@ -106,6 +106,16 @@ func TowerOf(kind string) *family.Tower {
 	return nil
 }
 
+// ProjectorOf returns the tower of clip.projector_type, nil if there is none.
+func ProjectorOf(name string) *family.Tower {
+	for _, t := range Towers {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
 // Find returns the family of GGUF's general.architecture, nil if there is none.
 func Find(arch string) *family.Family {
 	for _, f := range Families {

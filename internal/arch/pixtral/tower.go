@@ -10,6 +10,15 @@ var Tower = family.Tower{
 		"spatial_merge_size": 2., "vision_feature_layer": -1., "projector_hidden_act": "gelu",
 		"text_rms_norm_eps": 1e-6},
 	Image: "[IMG]", Marks: broken,
+	Projector: family.Projector{
+		Permuted: true,
+		Read:     func(s family.Settings, _ func(string) []int) { s["text_rms_norm_eps"] = s["layer_norm_eps"] },
+		Processor: func(s family.Settings) map[string]any {
+			side := s.Int("patch_size") * s.Int("spatial_merge_size")
+			return map[string]any{"image_processor_type": "PixtralImageProcessor", "resample": 3, "patch_size": side,
+				"size": map[string]any{"longest_edge": s["image_size"]}}
+		},
+	},
 }
 
 // broken returns rows with a mark behind each.

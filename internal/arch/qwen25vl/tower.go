@@ -11,4 +11,23 @@ var Tower = family.Tower{
 		"layer_norm_eps": 1e-6, "rope_theta": 10000.},
 	Image: "<|image_pad|>", Around: [2]string{"<|vision_start|>", "<|vision_end|>"},
 	Marks: family.Enclose("", ""),
+	Projector: family.Projector{
+		Keys: map[string]string{"n_wa_pattern": "pattern"}, Times: true, Apart: true,
+		Read: func(s family.Settings, _ func(string) []int) {
+			whole := []any{} // every n-th layer sees the whole picture; without a pattern all do
+			n, _ := s.Take("pattern").(float64)
+			layers := s.Int("num_hidden_layers")
+			for i := range min(layers, family.MaxLayers) {
+				if every := int(n); every < 1 || (i+1)%every == 0 {
+					whole = append(whole, float64(i))
+				}
+			}
+			s["fullatt_block_indexes"] = whole
+		},
+		Processor: func(s family.Settings) map[string]any {
+			return map[string]any{"image_processor_type": "Qwen2VLImageProcessor", "resample": 3,
+				"patch_size": s["patch_size"], "merge_size": s["spatial_merge_size"], "temporal_patch_size": 2,
+				"min_pixels": 3136, "max_pixels": 12845056}
+		},
+	},
 }

@@ -12,6 +12,23 @@ var AveragedTower = family.Tower{
 	Name: "gemma3", Types: []string{"gemma3"}, Model: family.Of(NewAveraged),
 	Defaults: with(map[string]any{"mm_tokens_per_image": 256.}),
 	Image:    "<start_of_image>", Marks: cropped,
+	Projector: family.Projector{
+		Plus: "mm.soft_emb_norm",
+		Read: func(s family.Settings, _ func(string) []int) {
+			pool, ok := s.Take("spatial_merge_size").(float64)
+			if !ok {
+				pool = 4
+			}
+			if patch := s.Int("patch_size"); patch > 0 && pool > 0 {
+				side := s.Int("image_size") / patch / int(pool)
+				s["mm_tokens_per_image"] = float64(side * side)
+			}
+		},
+		Processor: func(s family.Settings) map[string]any {
+			return map[string]any{"image_processor_type": "Gemma3ImageProcessor", "resample": 2,
+				"size": map[string]any{"height": s["image_size"], "width": s["image_size"]}}
+		},
+	},
 }
 
 // ShuffledTower describes the towers of SmolVLM and Idefics 3.
@@ -20,6 +37,18 @@ var ShuffledTower = family.Tower{
 	Defaults: with(map[string]any{"hidden_size": 1152., "image_size": 224., "patch_size": 32.,
 		"num_hidden_layers": 12., "num_attention_heads": 16., "spatial_merge_size": 2.}),
 	Image: "<image>", Marks: tiled,
+	Projector: family.Projector{
+		Keys: map[string]string{"preproc_image_size": "longest"},
+		Processor: func(s family.Settings) map[string]any {
+			longest := s.Take("longest")
+			if longest == nil {
+				longest = 2048
+			}
+			return map[string]any{"image_processor_type": "SmolVLMImageProcessor", "resample": 1,
+				"do_image_splitting": true, "size": map[string]any{"longest_edge": longest},
+				"max_image_size": map[string]any{"longest_edge": s["image_size"]}}
+		},
+	},
 }
 
 // ResizedTower describes the towers of LFM2 VL.
@@ -28,6 +57,25 @@ var ResizedTower = family.Tower{
 	Defaults: with(map[string]any{"num_patches": 256., "spatial_merge_size": 2., "projector_hidden_size": 2560.,
 		"projector_hidden_act": "gelu", "projector_use_layernorm": true, "projector_bias": true}),
 	Image: "<image>", Marks: framed,
+	Projector: family.Projector{
+		Last: true,
+		Read: func(s family.Settings, shape func(string) []int) {
+			if table := shape("v.position_embd"); len(table) == 2 {
+				s["num_patches"] = float64(table[0])
+			}
+			if up := shape("mm.1"); len(up) == 2 {
+				s["projector_hidden_size"] = float64(up[0])
+			}
+			s["projector_use_layernorm"] = shape("mm.input_norm") != nil
+			s["projector_bias"] = shape("mm.1.bias") != nil
+		},
+		Processor: func(s family.Settings) map[string]any {
+			return map[string]any{"image_processor_type": "Lfm2VlImageProcessor", "resample": 2,
+				"do_image_splitting": true, "use_thumbnail": true, "encoder_patch_size": s["patch_size"],
+				"downsample_factor": s["spatial_merge_size"], "min_image_tokens": 64, "max_image_tokens": 256,
+				"max_pixels_tolerance": 2, "min_tiles": 2, "max_tiles": 10, "tile_size": 512}
+		},
+	},
 }
 
 // with returns SigLIP's defaults and a family's own.

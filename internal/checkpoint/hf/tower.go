@@ -91,6 +91,11 @@ func Tower(path string, config []byte) (*family.Tower, *settings.Model, error) {
 	}
 	fill("out_hidden_size", text["hidden_size"])
 	fill("text_rms_norm_eps", text["rms_norm_eps"])
+	return t, m, CheckTower(t, m)
+}
+
+// CheckTower fills in the defaults of a tower's settings, and returns an error for numbers out of bounds.
+func CheckTower(t *family.Tower, m *settings.Model) error {
 	for key, v := range t.Defaults {
 		m.Values.Fill(key, v)
 	}
@@ -100,5 +105,5 @@ func Tower(path string, config []byte) (*family.Tower, *settings.Model, error) {
 			errs = append(errs, m.Bad(l.Key, "%s", what))
 		}
 	}
-	return t, m, errors.Join(errs...)
+	return errors.Join(errs...)
 }
