@@ -22,8 +22,13 @@ func (s *Spec) route(e *Eval, scores []float64, num *Numerics) ([]float64, error
 		row := scores[r : r+count]
 		p := num.weighed(s.Route.Rule.Weigh, row)
 		by := row // the choice's score: p rises with the score
-		if bias != nil || s.Route.Rule.Best > 1 {
-			by = slices.Clone(p)
+		if hasTies := num != nil && num.Ties; hasTies || bias != nil || s.Route.Rule.Best > 1 {
+			if by = slices.Clone(p); hasTies {
+				if s.Route.Rule.Weigh == graph.SoftmaxChosen {
+					num.softmax(by, math.Inf(-1))
+				}
+				num.store(by)
+			}
 			for i, b := range bias {
 				by[i] = num.round(by[i] + b)
 			}

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
@@ -17,9 +18,17 @@ type engine struct {
 	arms   map[*prompt][]*reference.Eval // roundings that fall otherwise
 }
 
-// newEngine returns an engine of a class with all of its arms.
+// newEngine returns an engine of a class with all of its arms. Engines in 16 bits may choose experts by rounded
+// probabilities, in which near ties are ties.
 func newEngine(d *dump, c class, edits reference.Edits) *engine {
-	return simulate(d, c, edits, c.center(), c.arms()).addStored(c)
+	arms := c.arms()
+	if n := c.center(); n.Store != nil && slices.ContainsFunc(d.graph.Nodes, func(n *graph.Node) bool {
+		return n.Op == graph.Route
+	}) {
+		n.Ties = true
+		arms = append(arms, n)
+	}
+	return simulate(d, c, edits, c.center(), arms).addStored(c)
 }
 
 // simulate returns an engine with a center and arms of its own.

@@ -1,6 +1,7 @@
 package diagnose_test
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -11,10 +12,11 @@ import (
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/round"
 )
 
 // edited records prompts of an engine with edits of this test, which the table of mistakes does not have.
-func (m *model) edited(t testing.TB, edit func(n *graph.Node) reference.Edit, prompts []*lab.Prompt) *lab.Record {
+func (m *model) edited(t testing.TB, class string, edit func(n *graph.Node) reference.Edit, prompts []*lab.Prompt) *lab.Record {
 	t.Helper()
 	edits, longest := reference.Edits{}, 0
 	for _, n := range m.graph.Nodes {
@@ -25,7 +27,12 @@ func (m *model) edited(t testing.TB, edit func(n *graph.Node) reference.Edit, pr
 	for _, p := range prompts {
 		longest = max(longest, len(p.IDs))
 	}
-	r, err := lab.NewRecorder(context.Background(), m.graph, reference.Backend{Edits: edits}, longest, 8)
+	b := reference.Backend{Edits: edits}
+	var err error
+	if b.Class, err = round.Parse(cmp.Or(class, "activations=f64")); err != nil {
+		t.Fatal(err)
+	}
+	r, err := lab.NewRecorder(context.Background(), m.graph, b, longest, 8)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +101,7 @@ func TestWords(t *testing.T) {
 			}
 		},
 	} {
-		d := m.diagnose(t, m.edited(t, edit, m.texts(t, mixed)), nil)
+		d := m.diagnose(t, m.edited(t, "", edit, m.texts(t, mixed)), nil)
 		if f := suspicions(d); len(f) != 1 || f[0].Cause != "unknown" || !strings.HasSuffix(f[0].Computed, words) || len(f[0].Layers) != 4 {
 			t.Errorf("want %q, got %s", words, say(d))
 		}
@@ -122,7 +129,7 @@ func TestMoreTaps(t *testing.T) {
 // TestChained: ggml's loop over pairs, written as it stands there, is one of the forms of factors that multiply.
 func TestChained(t *testing.T) {
 	m := tiny(t, "tiny-gemma4")
-	dump := m.edited(t, func(n *graph.Node) reference.Edit {
+	dump := m.edited(t, "", func(n *graph.Node) reference.Edit {
 		a, ok := n.Attr.(graph.RoPEAttr)
 		if !ok || len(a.Freqs) == a.Turning(n.Shape.Last())/2 {
 			return nil
