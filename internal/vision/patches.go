@@ -33,7 +33,7 @@ func cut(x *image.Image, values *processor.Values, sight family.Sight) (t tile, 
 	}
 	t.folded = graph.Grid{Height: t.grid.Height / side, Width: t.grid.Width / side}
 	for i := range t.count() {
-		row := values.Patch(nil, x, i%t.grid.Width*patch, i/t.grid.Width*patch, patch)
+		row := values.Patch(make([]float32, 0, 6*patch*patch), x, i%t.grid.Width*patch, i/t.grid.Width*patch, patch)
 		for j, v := range row {
 			if sight.By != 0 {
 				row[j] = float32(sight.By*v) - sight.Less

@@ -230,6 +230,20 @@ func (r *record) compare(t *testing.T, what string, m *Model, prompt int, bound 
 		}
 		rows, tiles = append(rows, out...), append(tiles, p.tiles...)
 	}
+	m.rows, m.Want, m.Tap = 0, nil, nil
+	p, err := m.Prepare(picture(t, r.Prompts[prompt].Images[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare, err := m.Encode(context.Background(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range bare {
+		if !slices.Equal(row, rows[i]) {
+			t.Fatalf("%s: row %d has other bits without taps", what, i)
+		}
+	}
 	for name, want := range r.tensors {
 		tap, ok := strings.CutPrefix(name, fmt.Sprintf("%d.tap.", prompt))
 		if strings.HasSuffix(tap, "patch_embed.out") && m.sight.Window > 0 { // before patches come by windows
