@@ -200,7 +200,7 @@ func NewCoded(t tensor.Coded) (*Weight, error) {
 	}
 	k := t.Shape[1]
 	w := &Weight{DType: d, N: t.Shape[0], K: k, file: t.Tensor, Columns: t.Columns, mul: t.Mul, div: t.Div,
-		stored: stored(d), codes: codesOf(d), table: tableOf(d),
+		stored: stored(d, t.Mul, t.Div), codes: codesOf(d), table: tableOf(d),
 		grid: gridOf(d), woven: wovenBytes(d) > 0, unit: codesOf(d).UnitBytes(),
 		scaleBytes: scaleBytes(d, Chunk), chunkBytes: chunkBytes(d, Chunk), panelBytes: panelBytes(d, k)}
 	w.wide = w.wideTable()
@@ -243,8 +243,8 @@ func (w *Weight) wideTable() *[64]uint16 {
 	return t
 }
 
-// stored returns the layout of the type for simd.AddRow, nil without any: MXFP4's scales are bfloat16.
-func stored(d tensor.DType) *simd.Stored {
+// stored returns the layout of the type for simd.AddRow, nil without any. Scales of NVFP4 have factors.
+func stored(d tensor.DType, mul, div float32) *simd.Stored {
 	c := codesOf(d)
 	if isGrouped(d) {
 		return &simd.Stored{Codes: c, Group: quant.GroupSize(d), Shared: d.BlockSize() / quant.GroupSize(d),
@@ -254,12 +254,11 @@ func stored(d tensor.DType) *simd.Stored {
 		return &simd.Stored{Codes: c, Group: quant.GroupSize(d), Shared: d.BlockSize() / quant.GroupSize(d),
 			Scales: scaleBytes(d, Chunk), Chunk: chunkBytes(d, Chunk)}
 	}
-	if d == tensor.MXFP4 || d == tensor.NVFP4 || c == simd.Codes2 || c == simd.Codes21 || !HasPlanes(d) ||
-		wovenBytes(d) > 0 {
+	if c == simd.Codes2 || c == simd.Codes21 || !HasPlanes(d) || wovenBytes(d) > 0 {
 		return nil
 	}
-	return &simd.Stored{Codes: c, Table: tableOf(d), Group: quant.GroupSize(d), Bytes: d.BlockSize() > 32,
-		Min:    quant.HasMin(d),
+	return &simd.Stored{Codes: c, Table: tableOf(d), Group: quant.GroupSize(d), Bytes: d.BlockSize() > 64,
+		Brain: d == tensor.MXFP4, Small: d == tensor.NVFP4, Mul: mul, Div: div, Min: quant.HasMin(d),
 		Scales: scaleBytes(d, Chunk), Chunk: chunkBytes(d, Chunk)}
 }
 

@@ -63,6 +63,13 @@ func TestAddPanel(t *testing.T) {
 
 // stored is the i-th way to store a chunk.
 func stored(i int) *Stored {
+	if i%12 == 5 { // MXFP4 and NVFP4
+		s := &Stored{Codes: CodesTable, Table: new([16]byte), Group: 32, Brain: true, Scales: 256, Chunk: 256 + 8*4*vector}
+		if i%24 == 5 {
+			s.Group, s.Brain, s.Small, s.Mul, s.Div = 16, false, true, 0.37, 1+float32(i%48)
+		}
+		return s
+	}
 	if i%8 == 7 {
 		shared := 2 << (i / 16 % 3)
 		scales := max(StoredColumns/ActGroup/shared*2*PanelRows, vector)

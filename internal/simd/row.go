@@ -24,7 +24,7 @@ const (
 type Stored struct {
 	Codes Codes
 	Table *[16]byte // of CodesTable
-	Group int       // 32; 16 with Codes42
+	Group int       // 32; 16 with Codes42 and Small
 
 	// If Bytes is set, scales are D [PanelRows], Min [PanelRows] where there are minima, and then bytes
 	// [groups][PanelRows], factors of D, and Min likewise. Else they are D [groups][PanelRows] and Min. All but the
@@ -36,6 +36,11 @@ type Stored struct {
 	// Acts.Init is for an offset of 128, which AddPanel needs after Shift. 0 is D of each group, and then Min.
 	Shared int
 	Zero   bool
+
+	// Brain is set where D is bfloat16, of CodesTable. Small is set for groups of 16 of CodesTable with scales of 8 bits
+	// [groups][PanelRows] as LoadE4M3 reads them, times Mul and divided by Div.
+	Brain, Small bool
+	Mul, Div     float32
 
 	Scales, Chunk int // bytes: of the scales, and of all
 }
@@ -74,14 +79,33 @@ func addRowPlaces(acc []float32, data []byte, sumgap, gap, places, chunks int, s
 		sums = &x.Sums[:groups][0]
 	}
 	group := 2 * PanelRows
-	if s.Bytes {
+	codes := int(s.Codes)
+	table := struct {
+		codes    [16]byte
+		mul, div float32
+	}{mul: s.Mul, div: s.Div}
+	if s.Table != nil {
+		table.codes = *s.Table
+	}
+	switch {
+	case s.Brain:
+		codes = rowBrain
+	case s.Small:
+		codes, group = rowSmall, PanelRows
+	case s.Bytes:
 		group = PanelRows
-	} else if s.Shared > 0 {
+	case s.Shared > 0:
 		group = s.head()
 	}
-	addRowVec(&acc[0], &data[0], q, dx, init, sums, chunks, s.Scales, s.Chunk, group, s.Table, gap, sumgap, places*gap,
-		int(s.Codes), max(s.Shared, 1)-1)
+	addRowVec(&acc[0], &data[0], q, dx, init, sums, chunks, s.Scales, s.Chunk, group, &table.codes, gap, sumgap,
+		places*gap, codes, max(s.Shared, 1)-1)
 }
+
+// Kernels of addRowVec beside those of codes.
+const (
+	rowBrain = int(Codes1) + 1 + iota
+	rowSmall
+)
 
 // head returns the bytes of the scales of groups that share them.
 func (s *Stored) head() int {
@@ -129,6 +153,17 @@ func (s *Stored) scales(w *Panel, src []byte) {
 			src = src[2:]
 		}
 		return h
+	}
+	switch {
+	case s.Brain:
+		loadBF16Generic(w.Scale, halves(len(w.Scale)))
+		return
+	case s.Small:
+		loadE4M3Generic(w.Scale, src[:len(w.Scale)])
+		for i := range w.Scale {
+			w.Scale[i] = float32(w.Scale[i]*s.Mul) / s.Div
+		}
+		return
 	}
 	if s.Shared > 0 {
 		all := src

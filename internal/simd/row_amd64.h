@@ -73,8 +73,8 @@ last:                           \
 	RET
 
 // BY_CODES goes on with the kernel of the argument codes: Codes4, CodesTable, Codes41, Codes42, Codes21, Codes2,
-// Codes1 or Codes8.
-#define BY_CODES(four, table, four1, four2, two1, two, one, eight) \
+// Codes1, rowBrain, rowSmall or Codes8.
+#define BY_CODES(four, table, four1, four2, two1, two, one, brain, small, eight) \
 	MOVQ codes+112(FP), AX; \
 	CMPQ AX, $0;            \
 	JNE  2(PC);             \
@@ -97,4 +97,10 @@ last:                           \
 	CMPQ AX, $7;            \
 	JNE  2(PC);             \
 	JMP  one(SB);           \
+	CMPQ AX, $8;            \
+	JNE  2(PC);             \
+	JMP  brain(SB);         \
+	CMPQ AX, $9;            \
+	JNE  2(PC);             \
+	JMP  small(SB);         \
 	JMP  eight(SB)

@@ -204,6 +204,96 @@ place:
 	FLOATS(0, 1, Y2, Y3, byte, min, none)
 	NEXT(256, 5, 1)
 
+// addRowBrain has scales in bfloat16.
+TEXT addRowBrainAVX2<>(SB), NOSPLIT, $0-128
+	HEAD
+	MOVQ table+80(FP), AX
+	VBROADCASTI128 (AX), Y15
+	EACH(0x0f0f0f0f, X14, Y14)
+	EACH(0x00ff00ff, X13, Y13)
+chunk:
+	CHUNK
+unit:
+	UNIT
+place:
+	INIT(0, Y2, Y3, dot)
+	ZERO(Y4, Y5)
+	LOOKUPS(0)
+	LOOKUPS(1)
+	LOOKUPS(2)
+	LOOKUPS(3)
+	FETCH(4)
+	VPADDD Y4, Y2, Y2
+	VPADDD Y5, Y3, Y3
+	VCVTDQ2PS    Y2, Y2
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS (R12), Y8
+	VMULPS       Y8, Y2, Y2
+	VMULPS       Y8, Y3, Y3
+	VPMOVZXWD    (R10)(DX*1), Y9
+	VPMOVZXWD    16(R10)(DX*1), Y10
+	VPSLLD       $16, Y9, Y9
+	VPSLLD       $16, Y10, Y10
+	VFMADD213PS  (DI), Y9, Y2
+	VFMADD213PS  32(DI), Y10, Y3
+	VMOVUPS      Y2, (DI)
+	VMOVUPS      Y3, 32(DI)
+	NEXT(256, 5, 1)
+
+// SMALL adds the sums of group g of a unit's two, with scales of 8 bits times the factors in Y6 and Y7: as loadE4M3Vec,
+// Scale and Divide make them.
+#define SMALL(g, a, b) \
+	VCVTDQ2PS    a, a;               \
+	VCVTDQ2PS    b, b;               \
+	VBROADCASTSS (R12), Y8;          \
+	VMULPS       Y8, a, a;           \
+	VMULPS       Y8, b, b;           \
+	VPMOVZXBW    (16*g-32)(R10)(DX*1), Y9; \
+	VPCMPEQW     Y0, Y9, Y10;        \
+	VPAND        Y0, Y9, Y9;         \
+	VPANDN       Y9, Y10, Y9;        \
+	VPSLLW       $7, Y9, Y9;         \
+	VEXTRACTI128 $1, Y9, X10;        \
+	VCVTPH2PS    X9, Y11;            \
+	VCVTPH2PS    X10, Y12;           \
+	VMULPS       Y1, Y11, Y11;       \
+	VMULPS       Y1, Y12, Y12;       \
+	VMULPS       Y6, Y11, Y11;       \
+	VMULPS       Y6, Y12, Y12;       \
+	VDIVPS       Y7, Y11, Y11;       \
+	VDIVPS       Y7, Y12, Y12;       \
+	VFMADD213PS  (DI), Y11, a;       \
+	VFMADD213PS  32(DI), Y12, b;     \
+	VMOVUPS      a, (DI);            \
+	VMOVUPS      b, 32(DI)
+
+// addRowSmall has groups of 16 and scales of 8 bits.
+TEXT addRowSmallAVX2<>(SB), NOSPLIT, $0-128
+	HEAD
+	EACH(0x007f007f, X0, Y0)
+	EACH(0x43000000, X1, Y1) // 128
+	EACH(0x0f0f0f0f, X14, Y14)
+	EACH(0x00ff00ff, X13, Y13)
+	MOVQ table+80(FP), AX
+	VBROADCASTI128 (AX), Y15
+	VBROADCASTSS 16(AX), Y6
+	VBROADCASTSS 20(AX), Y7
+chunk:
+	CHUNK
+unit:
+	UNIT
+place:
+	INIT(0, Y2, Y3, low)
+	INIT(1, Y4, Y5, high)
+	LOOKUPS(0)
+	LOOKUPS(1)
+	LOOKUPS(2)
+	LOOKUPS(3)
+	FETCH(4)
+	SMALL(0, Y2, Y3)
+	SMALL(1, Y4, Y5)
+	NEXT(256, 5, 2)
+
 // PLANE loads vector i of a unit's planes.
 #define PLANE(i, u, v) \
 	VMOVDQU (i*64)(SI)(DX*1), u; \
@@ -538,4 +628,4 @@ place:
 // func addRowVec(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end, codes, mask int)
 TEXT ·addRowVec(SB), NOSPLIT, $0-128
 	UPGRADE(·addRowAVX512)
-	BY_CODES(addRow4AVX2<>, addRowTableAVX2<>, addRow41AVX2<>, addRow42AVX2<>, addRow21AVX2<>, addRow2AVX2<>, addRow1AVX2<>, addRow8AVX2<>)
+	BY_CODES(addRow4AVX2<>, addRowTableAVX2<>, addRow41AVX2<>, addRow42AVX2<>, addRow21AVX2<>, addRow2AVX2<>, addRow1AVX2<>, addRowBrainAVX2<>, addRowSmallAVX2<>, addRow8AVX2<>)

@@ -179,6 +179,87 @@ place:
 	VMOVUPS Z0, (DI)
 	NEXT(256, 5, 1)
 
+// addRowBrain has scales in bfloat16.
+TEXT addRowBrainAVX512<>(SB), NOSPLIT, $0-128
+	HEAD
+	MOVQ table+80(FP), AX
+	VBROADCASTI32X4 (AX), Z29
+	BYTES(15, Z30)
+	WORDS(255, Z31)
+chunk:
+	CHUNK
+unit:
+	UNIT
+place:
+	VMOVUPS (DI), Z0
+	INIT(0, Z8, dot)
+	ZERO(Z9)
+	ZERO(Z10)
+	ZERO(Z11)
+	LOOKUP(0)
+	LOOKUP(1)
+	LOOKUP(2)
+	LOOKUP(3)
+	FETCH(4)
+	ALL
+	VCVTDQ2PS   Z8, Z8
+	VMULPS.BCST (R12), Z8, Z8
+	VPMOVZXWD   (R10)(DX*1), Z19
+	VPSLLD      $16, Z19, Z19
+	VFMADD231PS Z19, Z8, Z0
+	VMOVUPS Z0, (DI)
+	NEXT(256, 5, 1)
+
+// SMALL adds the sum of group g of a unit's two, with scales of 8 bits times the factors behind the table, which AX
+// points to: as loadE4M3Vec, Scale and Divide make them. 1 divides nothing.
+#define SMALL(g, sum, whole) \
+	VCVTDQ2PS   sum, sum;               \
+	VMULPS.BCST (R12), sum, sum;        \
+	VPMOVZXBW   (16*g-32)(R10)(DX*1), Y19; \
+	VPCMPW      $4, Y26, Y19, K1;       \
+	VPANDD      Y26, Y19, Y19;          \
+	VPSLLW.Z    $7, Y19, K1, Y19;       \
+	VCVTPH2PS   Y19, Z19;               \
+	VMULPS      Z27, Z19, Z19;          \
+	VMULPS.BCST 16(AX), Z19, Z19;       \
+	CMPL        20(AX), $0x3f800000;    \
+	JEQ         whole;                  \
+	VDIVPS.BCST 20(AX), Z19, Z19;       \
+whole:                                      \
+	VFMADD231PS Z19, sum, Z0
+
+// addRowSmall has groups of 16 and scales of 8 bits.
+TEXT addRowSmallAVX512<>(SB), NOSPLIT, $0-128
+	HEAD
+	WORDS(127, Z26)
+	MOVL $0x43000000, AX // 128
+	VPBROADCASTD AX, Z27
+	BYTES(15, Z30)
+	WORDS(255, Z31)
+	MOVQ table+80(FP), AX
+	VBROADCASTI32X4 (AX), Z29
+chunk:
+	CHUNK
+unit:
+	UNIT
+place:
+	VMOVUPS (DI), Z0
+	INIT(0, Z8, low)
+	INIT(1, Z10, high)
+	ZERO(Z9)
+	ZERO(Z11)
+	LOOKUP(0)
+	LOOKUP(1)
+	LOOKUP(2)
+	LOOKUP(3)
+	FETCH(4)
+	VPADDD Z9, Z8, Z8
+	VPADDD Z11, Z10, Z10
+	SMALL(0, Z8, whole0)
+	SMALL(1, Z10, whole1)
+	VMOVUPS Z0, (DI)
+	NEXT(256, 5, 2)
+
 TEXT addRow41AVX512<>(SB), NOSPLIT, $0-128
 	HEAD
 	BYTES(16, Z28)
@@ -465,4 +546,4 @@ place:
 
 // func addRowAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end, codes, mask int)
 TEXT ·addRowAVX512(SB), NOSPLIT, $0-128
-	BY_CODES(addRow4AVX512<>, addRowTableAVX512<>, addRow41AVX512<>, addRow42AVX512<>, addRow21AVX512<>, addRow2AVX512<>, addRow1AVX512<>, addRow8AVX512<>)
+	BY_CODES(addRow4AVX512<>, addRowTableAVX512<>, addRow41AVX512<>, addRow42AVX512<>, addRow21AVX512<>, addRow2AVX512<>, addRow1AVX512<>, addRowBrainAVX512<>, addRowSmallAVX512<>, addRow8AVX512<>)

@@ -11,7 +11,7 @@ const FewRows = 8
 // HasRows reports whether AddRows is faster for a number of rows than AddPanel and AddChunks: only where groups are of
 // 32.
 func (s *Stored) HasRows(rows int) bool {
-	return s != nil && s.Group == ActGroup && s.Shared == 0 && rows > 1 && rows <= FewRows && tier >= amx
+	return s != nil && s.Group == ActGroup && s.Shared == 0 && !s.Brain && rows > 1 && rows <= FewRows && tier >= amx
 }
 
 const (
