@@ -82,6 +82,10 @@ type Options struct {
 	Parallel int     // maximum number of running requests, the rest waits; 0 is the number with room in KVBudget
 	Backend  Backend // "" is CPU
 
+	// Projector is the file of a GGUF model's part for pictures, often named mmproj; "" is a fitting one beside the
+	// model, if any. A folder has its own.
+	Projector string
+
 	Draft Draft // of requests without a choice of their own; "" is DraftAuto
 
 	// Adapters are loaded with the model, for requests to choose from (GenerateOptions.Adapters).
@@ -219,7 +223,8 @@ func load(ctx context.Context, o Options, open func(model.Options) (*model.Model
 	if err != nil {
 		return nil, err
 	}
-	x := model.Options{Numerics: n, Threads: o.Threads, NoFit: o.NoFit, Memory: o.Memory}
+	x := model.Options{Numerics: n, Threads: o.Threads, NoFit: o.NoFit, Memory: o.Memory,
+		Projector: o.Projector}
 	x.Engine.Context, x.Engine.Budget, x.Engine.Parallel = o.Context, o.KVBudget, o.Parallel
 	for _, a := range o.Adapters {
 		x.Adapters = append(x.Adapters, model.Adapter{Name: a.Name, Path: a.Path, By: a.Scale})

@@ -26,6 +26,7 @@ type engineFlags struct {
 	budget        size // 0 is the default
 	parallel      int  // 0 is as many as budget holds
 	draft         choice
+	projector     string
 }
 
 // add registers the flags; precision is the default.
@@ -89,7 +90,7 @@ func (a *engineFlags) options(changed func(name string) bool) (o karat.Options, 
 	}
 	return karat.Options{Backend: karat.Backend(a.backend), Threads: a.threads,
 		Precision: karat.Precision(a.precision.value), KV: karat.KVType(a.kv.value), NoFit: a.noFit,
-		Context: a.context, Adapters: a.lora, KVBudget: int64(a.budget),
+		Context: a.context, Adapters: a.lora, KVBudget: int64(a.budget), Projector: a.projector,
 		Parallel: a.parallel, Draft: karat.Draft(a.draft.value)}, nil
 }
 

@@ -105,7 +105,7 @@ var flagGroups = []struct {
 		"verbose", "plain", "hide-thinking", "quiet"}},
 	{"Memory", []string{"ctx", "window", "chunks", "kv", "kv-budget", "parallel", "no-fit", "keep-all"}},
 	{"Device", []string{"backend", "threads", "precision", "no-fuse", "draft"}},
-	{"Model", []string{"model", "pull", "no-pull", "lora"}},
+	{"Model", []string{"model", "pull", "no-pull", "lora", "mmproj"}},
 }
 
 // help writes the short help of a command, below 40 lines, or the whole.

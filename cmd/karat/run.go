@@ -48,7 +48,7 @@ func newRunCommand() *cobra.Command {
 	f.sampling.add(c)
 	f.grammar.add(c)
 	c.flags("ctx", &f.engine.context, "keep-all", &f.keepAll, "no-history", &f.noHistory, "plain", &f.plain,
-		"verbose", &f.verbose, "lora", f.engine.addLora)
+		"verbose", &f.verbose, "lora", f.engine.addLora, "mmproj", file(&f.engine.projector))
 	f.engine.addSharing(c)
 	f.engine.addDraft(c)
 	_ = c.Flags().MarkHidden("parallel") // a run has a single request

@@ -34,7 +34,7 @@ func (f *servedFlags) add(c *command) {
 	c.flags("keep-alive", &f.keep, "ctx", &f.engine.context)
 	f.engine.addSharing(c)
 	f.engine.addDraft(c)
-	c.flags("lora", f.engine.addLora)
+	c.flags("lora", f.engine.addLora, "mmproj", file(&f.engine.projector))
 	f.engine.add(c, karat.Fast)
 }
 

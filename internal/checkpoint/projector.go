@@ -74,15 +74,50 @@ func OpenProjector(path string) (*Tower, io.Closer, error) {
 	return t, f, nil
 }
 
-// AddProjector opens the file of a tower as the tower of c, which closes it.
-func AddProjector(c *Checkpoint, path string) error {
+// FitProjector opens a file as the tower of c, a GGUF file of a model. An error closes c. For "" it opens a file beside
+// the model, if there is a fitting one; a file that cannot be read is a note.
+func FitProjector(c *Checkpoint, path string) error {
+	if path == "" {
+		if c.Format != GGUF {
+			return nil
+		}
+		found, note, err := FindProjector(c.Path)
+		if err == nil && found != "" {
+			err = addProjector(c, found)
+		}
+		switch {
+		case errors.Is(err, errUnfit):
+		case err != nil:
+			c.Notes = append(c.Notes, fmt.Sprintf("pictures are not read: %v", err))
+		case note != "":
+			c.Notes = append(c.Notes, note)
+		}
+		return nil
+	}
+	var err error
+	if c.Format != GGUF {
+		err = fmt.Errorf("%s: a folder has its own part for pictures, and needs no file for it", c.Path)
+	} else {
+		err = addProjector(c, path)
+	}
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	return nil
+}
+
+// errUnfit is the error of a tower made for another model.
+var errUnfit = errors.New("it was made for another model")
+
+// addProjector opens the file of a tower as the tower of c, which closes it.
+func addProjector(c *Checkpoint, path string) error {
 	t, f, err := OpenProjector(path)
 	if err != nil {
 		return err
 	}
-	if t.Values.Int("out_hidden_size") != c.Values.Int("hidden_size") {
-		err := fmt.Errorf("%s: its rows have %d numbers, and the model's have %d: it was made for another model", path,
-			t.Values.Int("out_hidden_size"), c.Values.Int("hidden_size"))
+	if size := c.Values.Int("hidden_size"); t.Values.Int("out_hidden_size") != size {
+		err := fmt.Errorf("%s: its rows have %d numbers, and the model's have %d: %w", path,
+			t.Values.Int("out_hidden_size"), size, errUnfit)
 		return errors.Join(err, f.Close())
 	}
 	c.Tower, c.close = t, append(c.close, f)

@@ -84,6 +84,9 @@ func Open(ctx context.Context, path string, o Options) (*Model, error) {
 		return nil, err
 	}
 	c, err := checkpoint.Open(path)
+	if err == nil {
+		err = checkpoint.FitProjector(c, o.Projector)
+	}
 	if err != nil {
 		return nil, ofFiles(err)
 	}

@@ -14,7 +14,9 @@ type Options struct {
 	Memory   int64    // most bytes of the machine's memory to take; 0 is the free memory
 
 	Adapters []Adapter // low-rank adapters
-	Head     bool      // drafts by the model's head, if its file has one, on the CPU
+	// Projector is the file of the part for pictures, of a GGUF model; "" is a fitting one beside the model, if any.
+	Projector string
+	Head      bool // drafts by the model's head, if its file has one, on the CPU
 
 	// Engine's Context is the tokens of a sequence, 1 to MaxContext; 0 is the model's own, at
 	// most DefaultContext. Its Progress may be nil.

@@ -261,6 +261,47 @@ func TestFindProjector(t *testing.T) {
 	}
 }
 
+// TestFitProjector: the file beside a model is the model's, if it fits; a given one must.
+func TestFitProjector(t *testing.T) {
+	fits := projectorFile(t, "qwen3vl", tower(t, "qwen3vl")) // rows of 96 numbers
+	model := func() *checkpoint.Checkpoint {
+		c, err := checkpoint.Open(golden.Model(t, "tiny-llama"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		c.Format, c.Path = checkpoint.GGUF, filepath.Join(filepath.Dir(fits), "m.gguf")
+		return c
+	}
+	c := model()
+	c.Values["hidden_size"] = 96.
+	if err := checkpoint.FitProjector(c, ""); err != nil || c.Tower == nil || len(c.Notes) > 0 {
+		t.Errorf("beside the model: %v, %v", err, c.Notes)
+	}
+	c = model()
+	if err := checkpoint.FitProjector(c, ""); err != nil || c.Tower != nil || len(c.Notes) > 0 {
+		t.Errorf("of another model: %v, %v", err, c.Notes)
+	}
+	if err := checkpoint.FitProjector(c, fits); err == nil || !strings.Contains(err.Error(), "made for another model") {
+		t.Errorf("given, of another model: %v", err)
+	}
+	c = model()
+	if err := os.WriteFile(fits, []byte("GGUF"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkpoint.FitProjector(c, ""); err != nil || len(c.Notes) != 1 || !strings.Contains(c.Notes[0], "pictures are not read") {
+		t.Errorf("damaged: %v, %v", err, c.Notes)
+	}
+	if c = model(); checkpoint.FitProjector(c, fits) == nil {
+		t.Error("given, damaged")
+	}
+	c = model()
+	c.Format = checkpoint.HuggingFace
+	if err := checkpoint.FitProjector(c, fits); err == nil || !strings.Contains(err.Error(), "folder has its own") {
+		t.Errorf("beside a folder: %v", err)
+	}
+}
+
 // TestProjectors: the tower of llama.cpp's file makes the rows that the folder's makes.
 func TestProjectors(t *testing.T) {
 	for _, name := range models {
