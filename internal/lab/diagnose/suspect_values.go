@@ -25,7 +25,7 @@ func (r locator) describeValues(eq *equation) string {
 		if rows++; matrix.Norm(got) == 0 {
 			zeros++
 		}
-		if x.floor < clearFloor && isPermuted(got, want, x.floor) {
+		if x.isFar() && isPermuted(got, want, x.floor) {
 			permuted++
 		}
 	}
@@ -40,6 +40,10 @@ func (r locator) describeValues(eq *equation) string {
 	return r.describeLayout(eq) + r.describeSum(eq)
 }
 
+// isFar reports whether a row is too far off for rounding, and its floor is low enough to tell other orders from other
+// values of the same distribution.
+func (r rowError) isFar() bool { return r.residual > nearEnough && r.floor < clearFloor }
+
 // isPermuted reports whether got is want in another order, up to some floors.
 func isPermuted(got, want []float64, floor float64) bool {
 	d := matrix.Minus(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want)))
@@ -51,7 +55,7 @@ func (r locator) describeLayout(eq *equation) string {
 	for i, p := range r.m.dump.prompts {
 		w := worst(slices.DeleteFunc(slices.Clone(eq.errors), func(x rowError) bool { return x.prompt != i }))
 		first, count := eq.checked(p)
-		if w.ratio() <= excess || w.floor > clearFloor || first > 0 || count < 2 || count > maxRows || p.decoded() > 0 {
+		if !w.isFar() || first > 0 || count < 2 || count > maxRows || p.decoded() > 0 {
 			continue
 		}
 		rows := upTo(0, count)

@@ -51,7 +51,7 @@ func masks(p *Proposer, n *graph.Node) []*Hypothesis {
 	all := []*Hypothesis{edit(n, "hides a query's own position from it", detail{"mask": "not its own"},
 		ahead(-1))}
 	if a.Grouped {
-		all = append(all, edit(n, "hides later positions of a row's group", detail{"mask": "causal"},
+		all = append(all, edit(n, "hides later positions of a row's group", detail{"mask": "no groups"},
 			func(s *reference.Spec) { s.Attention.Grouped = false }))
 	}
 	if a.Bidirectional {
