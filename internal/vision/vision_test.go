@@ -3,7 +3,9 @@ package vision
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -338,6 +340,30 @@ func TestSameBits(t *testing.T) {
 					t.Fatalf("%s: row %d has other bits with %d threads", name, i, threads)
 				}
 			}
+		}
+	}
+}
+
+// TestHashes wants the same bits on all machines (KARAT_SIMD chooses the instructions).
+func TestHashes(t *testing.T) {
+	for name, want := range map[string]string{"qwen3vl": "c68735c4e63b4732", "qwen25vl": "7915813d91414844",
+		"gemma3": "22213600ae969aa2", "mistral3": "b4da092fddfae590", "smolvlm": "a24d1c7918c9e379",
+		"lfm2vl": "f24b1e6e4a51fdc7", "gemma4": "9b1379e35050968a"} {
+		m := open(t, tower(t, name), cpu.New(cpu.Options{}))
+		p, err := m.Prepare(picture(t, "checker"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := m.Encode(context.Background(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := sha256.New()
+		for _, row := range rows {
+			binary.Write(h, binary.LittleEndian, row)
+		}
+		if got := hex.EncodeToString(h.Sum(nil)[:8]); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}
 }
