@@ -46,11 +46,13 @@ func Run(ctx context.Context, open func() (*checkpoint.Checkpoint, error), o Opt
 // compile makes the engine of sequences of so many tokens.
 func (o *Options) compile(ctx context.Context, c *checkpoint.Checkpoint, g arch.Graphs, b backend.Backend,
 	context int) (*engine.Engine, error) {
-	blend, err := model.Blend(ctx, c, g.Model, model.Options{Numerics: o.Numerics, NoFit: o.NoFit, Adapters: o.Adapters})
+	m := model.Options{Numerics: o.Numerics, NoFit: o.NoFit, Adapters: o.Adapters}
+	blend, err := model.Blend(ctx, c, g.Model, m)
 	if err != nil {
 		return nil, err
 	}
-	return model.Compile(ctx, g.Fed, b, engine.Options{Context: context, Budget: o.budget(), Adapters: blend, Head: g.Draft})
+	own := engine.Options{Context: context, Budget: o.budget(), Adapters: blend, Head: g.Draft}
+	return model.Compile(ctx, g.Fed, b, own)
 }
 
 func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoint, error), threads int,

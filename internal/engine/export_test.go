@@ -93,3 +93,6 @@ func (e *Engine) Served(key string) int64 {
 func (e *Engine) Pace(f func(rows int) time.Duration) {
 	e.pace = func(rows int, _ time.Duration) time.Duration { return f(rows) }
 }
+
+// MostGuessed is at least the sequences in a pass of the head, and 1 if all passes had one.
+func (e *Engine) MostGuessed() int { return cap(e.head.step.Tokens) }

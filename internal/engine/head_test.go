@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,6 +47,40 @@ func openHead(t testing.TB, name string) (plain *graph.Graph, g arch.Graphs) {
 		t.Fatalf("%v, a head: %v", err, g.Draft != nil)
 	}
 	return plain, g
+}
+
+// TestHeadsTogether: answers of several sequences, some with adapters, whose drafts the head makes in common passes, are
+// the same as alone.
+func TestHeadsTogether(t *testing.T) {
+	plainGraph, g := openHead(t, "qwen35moe")
+	o := engine.Options{Context: 512, Budget: 1 << 28, Tokens: 12}
+	plain := newEngine(t, plainGraph, cpu.New(cpu.Options{}), o)
+	o.Head = g.Draft
+	heading := newEngine(t, g.Fed, cpu.New(cpu.Options{}), o)
+	heading.Pace(func(int) time.Duration { return time.Second })
+	heading.Meet()
+	var wg sync.WaitGroup
+	for i, r := range requests(prompt(t, "qwen35moe", 7, 30), 8) {
+		wg.Go(func() {
+			one, other := plain.NewSequence(), heading.NewSequence()
+			defer one.Close()
+			defer other.Close()
+			if i%3 == 0 {
+				one.Adapt(blendOf(t, plainGraph, 0.25, -0.125))
+				other.Adapt(blendOf(t, g.Model, 0.25, -0.125))
+			}
+			want := answer(t, one, r)
+			d := draft.New(r.Prompt, nil)
+			r.Draft, r.Head = func() *draft.Drafter { return d }, true
+			if got := answer(t, other, r); got != want {
+				t.Errorf("request %d: %s, without drafts %s", i, got, want)
+			}
+		})
+	}
+	wg.Wait()
+	if n := heading.MostGuessed(); n < 2 {
+		t.Errorf("a pass had the drafts of at most %d sequences", n)
+	}
 }
 
 func printed(t testing.TB, g *graph.Graph) string {
