@@ -56,6 +56,7 @@ type Drafter struct {
 	restricted bool                    // found text is not proposed
 	depth      int                     // tokens of the last proposal verified
 	guess      [mostGuessed]luck       // of the head's tokens, by their place in a proposal
+	silent     int                     // tokens since the head's last verified token
 	luck       [kinds][2][classes]luck // of found ends, and of resumed ones
 }
 
@@ -110,6 +111,10 @@ func (d *Drafter) luckOf(forced []int32) *luck { return &d.luck[Grammar][0][clas
 
 // Add goes on with a token, and learns whether the proposal for its place was right.
 func (d *Drafter) Add(id int32) {
+	if d.silent++; d.guesses && d.silent == patience {
+		d.Guess(true)
+		d.silent = 0
+	}
 	if d.Forced() {
 		right := d.forced[0] == id
 		d.luckOf(d.forced).learn(right)
@@ -171,6 +176,7 @@ func (d *Drafter) Count(accepted, rejected int) {
 func (d *Drafter) learnGuess(right bool) {
 	if d.kind == MTP && d.depth < mostGuessed {
 		d.guess[d.depth].learn(right)
+		d.silent = 0
 	}
 	d.depth++
 }
@@ -254,8 +260,10 @@ type luck struct{ right, all float32 }
 // priors are the lucks before the first proposal. Short ends of prose are found everywhere.
 var priors = [classes]luck{{0.2, 4}, {0.6, 4}, {1.4, 4}, {2.4, 4}, {3.2, 4}}
 
-// guessed is the luck of a token by the model's head.
-var guessed = luck{2.8, 4}
+// guessed is the luck of a token by the model's head. A few wrong tokens end its proposals, for patience tokens.
+var guessed = luck{1.4, 2}
+
+const patience = 128
 
 // predicted are the lucks of a prediction, expected by the caller to come true.
 var predicted = [classes]luck{{2, 4}, {2.8, 4}, {3.4, 4}, {3.8, 4}, {3.9, 4}}

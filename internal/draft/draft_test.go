@@ -103,3 +103,25 @@ func TestRepeats(t *testing.T) {
 		t.Errorf("proposes %v with odds %v, want %v", ids, odds, want)
 	}
 }
+
+// TestGuess: proposals of the head end after a few wrong tokens, begin again after a while, and go on while they are
+// right.
+func TestGuess(t *testing.T) {
+	for _, right := range []bool{false, true} {
+		d, proposals := New([]int32{1}, nil), 0
+		d.Guess(true)
+		for _, id := range random(4, 256) {
+			if _, odds := d.Propose(nil, nil, 1); len(odds) == 1 && d.Kind() == MTP && odds[0] > 0.25 {
+				if proposals++; right {
+					d.Count(1, 0)
+				} else {
+					d.Count(0, 1)
+				}
+			}
+			d.Add(id)
+		}
+		if !right && (proposals < 6 || proposals > 12) || right && proposals < 256 {
+			t.Errorf("right %v: %d proposals", right, proposals)
+		}
+	}
+}
