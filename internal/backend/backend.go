@@ -238,6 +238,15 @@ func (s *Step) Turn(a graph.RoPEAttr, row int, cos, sin []float32) bool {
 	return true
 }
 
+// Entry is where embeddings enter a graph.
+type Entry struct {
+	Node    *graph.Node // Input
+	Stacked int         // numbers behind the embeddings, features for later layers
+}
+
+// EntryOf returns where embeddings enter g.
+func EntryOf(g *graph.Graph) Entry { return Entry{Input(g), g.Stacked()} }
+
 // Input returns the node that embeds the tokens of g, or takes patches: its first Embed or Patches, or nil.
 func Input(g *graph.Graph) *graph.Node {
 	for _, n := range g.Nodes {
@@ -248,15 +257,15 @@ func Input(g *graph.Graph) *graph.Node {
 	return nil
 }
 
-// CheckEmbeddings returns an error unless s has rows of embeddings fit for n, the Input of a graph with features of so
-// many numbers. Check comes first.
-func (s *Step) CheckEmbeddings(n *graph.Node, stacked int) error {
+// CheckEmbeddings returns an error unless s has rows of embeddings fit for a graph's entry. Check comes first.
+func (s *Step) CheckEmbeddings(e Entry) error {
+	n := e.Node
 	patches := n != nil && n.Op == graph.Patches
 	if patches && (s.Embeddings == nil || s.Parts == nil) {
 		return fmt.Errorf("a step of %d rows without embeddings or places for %v", len(s.Tokens), n)
 	}
 	for i, x := range s.Embeddings {
-		if (x != nil || patches) && (n == nil || len(x) != n.Shape.Size() && len(x) != n.Shape.Size()+stacked) {
+		if (x != nil || patches) && (n == nil || len(x) != n.Shape.Size() && len(x) != n.Shape.Size()+e.Stacked) {
 			return fmt.Errorf("an embedding of %d elements at row %d, %v has others", len(x), i, n)
 		}
 	}

@@ -119,8 +119,7 @@ type executable struct {
 	// The running step, and its part with wanted logits.
 	step, wanted *backend.Step
 	pieces       []backend.Piece // of the step
-	input        *graph.Node     // node replaced by rows of embeddings
-	stacked      int             // numbers behind the embeddings
+	entry        backend.Entry   // node replaced by rows of embeddings
 }
 
 // askedValues are the values open to requests by steps.
@@ -144,7 +143,7 @@ func (e *executable) check(s *backend.Step) (*cache, error) {
 	if err := s.Check(e.rows, e.vocab); err != nil {
 		return nil, err
 	}
-	if err := s.CheckEmbeddings(e.input, e.stacked); err != nil {
+	if err := s.CheckEmbeddings(e.entry); err != nil {
 		return nil, err
 	}
 	if err := e.asked.kept.Check(s); err != nil {

@@ -119,7 +119,7 @@ func (p *planner) embed(n *graph.Node, out []float32) func(from, to int) error {
 	return func(from, to int) error {
 		for t := from; t < to; t++ {
 			row := out[t*d : (t+1)*d]
-			if x := e.step.Embeddings; n == e.input && x != nil && x[t] != nil {
+			if x := e.step.Embeddings; n == e.entry.Node && x != nil && x[t] != nil {
 				copy(row, x[t])
 				continue
 			}

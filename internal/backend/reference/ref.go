@@ -97,7 +97,7 @@ func (x *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 			return nil, err
 		}
 	}
-	if err := s.CheckEmbeddings(backend.Input(x.g), x.g.Stacked()); err != nil {
+	if err := s.CheckEmbeddings(backend.EntryOf(x.g)); err != nil {
 		return nil, err
 	}
 	if err := x.kept.Check(s); err != nil {

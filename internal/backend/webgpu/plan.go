@@ -87,7 +87,7 @@ func (b *Backend) plans(g, hoisted *graph.Graph, o backend.Options, c *common) (
 func (b *Backend) compile(
 	g *graph.Graph, rows, results int, o backend.Options, kept backend.Kept, c *common,
 ) (*plan, error) {
-	e := &plan{b: b, rows: rows, ahead: g.Bidirectional(), stacked: g.Stacked(), results: results,
+	e := &plan{b: b, rows: rows, ahead: g.Bidirectional(), entry: backend.EntryOf(g), results: results,
 		vocab: backend.Vocab(g), kept: kept, values: map[*graph.Node]*lowered{}}
 	e.recording.stale = map[*dispatch]held{}
 	if b.o.Software {
@@ -124,7 +124,7 @@ func (b *Backend) compile(
 		}
 		l.out = p.values[n]
 		e.nodes = append(e.nodes, l)
-		p.note(l, g)
+		p.note(l)
 		for _, n := range f.live.Freed(n) {
 			if b := p.values[n]; b != nil { // otherwise its reader has computed the value
 				l.freed = append(l.freed, b)
@@ -156,12 +156,9 @@ func seen(g *graph.Graph, o backend.Options, kept backend.Kept) func(*graph.Node
 	return func(n *graph.Node) bool { return asked[n] || o.Want != nil && o.Want(n) }
 }
 
-// note remembers l as the input, or as a node of requested values.
-func (p *planner) note(l *lowered, g *graph.Graph) {
+// note remembers l as a node of requested values.
+func (p *planner) note(l *lowered) {
 	e, n := p.e, l.node
-	if n == backend.Input(g) {
-		e.input = l
-	}
 	k := e.kept.Named(n.Name)
 	if k != nil {
 		e.values[k] = l

@@ -30,8 +30,7 @@ type plan struct {
 	vocab    int
 	nodes    []*lowered
 	last     *lowered
-	input    *lowered // replaced by rows of embeddings; nil for none
-	stacked  int      // numbers behind the embeddings
+	entry    backend.Entry // node replaced by rows of embeddings
 	kept     backend.Kept
 	values   map[*graph.Node]*lowered // of the nodes of kept
 	enough   int                      // nodes of the values, of all keys and of states

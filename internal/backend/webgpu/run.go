@@ -114,11 +114,7 @@ func (e *plan) begin(ctx context.Context, s *backend.Step) (*cache, error) {
 			return nil, err
 		}
 	}
-	var input *graph.Node
-	if e.input != nil {
-		input = e.input.node
-	}
-	if err := cmp.Or(s.CheckEmbeddings(input, e.stacked), e.kept.Check(s)); err != nil {
+	if err := cmp.Or(s.CheckEmbeddings(e.entry), e.kept.Check(s)); err != nil {
 		return nil, err
 	}
 	c, ok := s.Cache.(*cache)
@@ -287,7 +283,7 @@ func (e *plan) record(l *lowered, c *cache) error {
 		}
 		e.dispatch(l.node, d, g, x, y, z)
 	}
-	if l == e.input {
+	if l.node == e.entry.Node {
 		for i, row := range e.recording.steps[every].Embeddings {
 			size := l.node.Shape.Size()
 			e.recording.list.Write(l.out, 4*i*size, bytesIn(row[:min(size, len(row))]))
