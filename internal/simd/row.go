@@ -37,8 +37,8 @@ type Stored struct {
 	Shared int
 	Zero   bool
 
-	// Brain is set where D is bfloat16, of CodesTable. Small is set for groups of 16 of CodesTable with scales of 8 bits
-	// [groups][PanelRows] as LoadE4M3 reads them, times Mul and divided by Div.
+	// Brain is set where D is bfloat16, of CodesTable. Small is set for groups of 16 of CodesTable whose scales
+	// [groups][PanelRows] have 8 bits as LoadE4M3 reads them, times Mul and divided by Div.
 	Brain, Small bool
 	Mul, Div     float32
 
