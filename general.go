@@ -74,6 +74,9 @@ func (s *spelling) texts(messages []Message, told string, to Role) (all []Messag
 			}
 			if x, is := p.(ToolResult); is && s.results {
 				p = Text("<tool_response>\n" + x.Content + "\n</tool_response>\n")
+				for _, picture := range x.Images {
+					parts = append(parts, picture)
+				}
 			}
 			parts = append(parts, p)
 		}

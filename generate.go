@@ -305,41 +305,49 @@ func (m *Model) force(text []byte) []int32 {
 
 // Generate continues a raw text like Model.Generate.
 func (s *Session) Generate(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Token, error] {
-	return s.run(ctx, &o, func() ([]int32, error) {
-		if err := o.checkRaw(); err != nil {
-			return nil, err
+	return s.run(ctx, &o, func() (ids []int32, _ engine.Mixed, err error) {
+		if err = o.checkRaw(); err == nil {
+			ids, err = s.m.prompt(ctx, prompt, tokenizer.Options{AddSpecial: true})
 		}
-		return s.m.prompt(ctx, prompt, tokenizer.Options{AddSpecial: true})
+		return ids, engine.Mixed{}, err
 	})
 }
 
 // GenerateIDs continues a prompt of ids like Model.GenerateIDs.
 func (s *Session) GenerateIDs(ctx context.Context, prompt []int, o GenerateOptions) iter.Seq2[Token, error] {
-	return s.run(ctx, &o, func() ([]int32, error) {
-		if err := o.checkRaw(); err != nil {
-			return nil, err
+	return s.run(ctx, &o, func() (ids []int32, _ engine.Mixed, err error) {
+		if err = o.checkRaw(); err == nil {
+			ids, err = s.m.promptIDs(ctx, prompt)
 		}
-		return s.m.promptIDs(ctx, prompt)
+		return ids, engine.Mixed{}, err
 	})
 }
 
 // Chat continues a conversation like Model.Chat.
 func (s *Session) Chat(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Token, error] {
-	return s.run(ctx, &o, func() ([]int32, error) {
-		text, said, err := s.m.conversation(ctx, messages, o)
+	return s.run(ctx, &o, func() ([]int32, engine.Mixed, error) {
+		ids, mixed, err := s.m.chatIDs(ctx, messages, o)
 		if err == nil {
 			var ends []int
 			ends, err = s.m.TurnEnds(ctx, o)
 			o.End = append(ends, o.End...)
 		}
-		if err != nil {
-			return nil, err
-		}
-		if o.Receipt != nil {
-			o.Receipt.RenderedBy(s.m, o.Template)
-		}
-		return s.m.prompt(ctx, text, tokenizer.Options{ParseSpecial: true, Literal: said})
+		return ids, mixed, err
 	})
+}
+
+// chatIDs returns the ids of a rendered conversation, and the rows of its pictures.
+func (m *Model) chatIDs(ctx context.Context, messages []Message, o GenerateOptions) (ids []int32, mixed engine.Mixed,
+	err error) {
+	text, said, err := m.conversation(ctx, messages, o)
+	if err != nil {
+		return nil, mixed, err
+	}
+	if images := imagesOf(messages); len(images) > 0 {
+		return m.look(ctx, text, said, images)
+	}
+	ids, err = m.prompt(ctx, text, tokenizer.Options{ParseSpecial: true, Literal: said})
+	return ids, mixed, err
 }
 
 // Render returns the chat template's text of a conversation, with the beginning of the answer unless
@@ -351,10 +359,18 @@ func (m *Model) Render(ctx context.Context, messages []Message, o GenerateOption
 
 // TokenizeChat returns the ids of the rendered conversation. The name of a special token counts if written by the
 // template; in messages a name is text. An ExceedsContext conversation is ErrFull.
-func (m *Model) TokenizeChat(ctx context.Context, messages []Message, o GenerateOptions) ([]int, error) {
+func (m *Model) TokenizeChat(ctx context.Context, messages []Message, o GenerateOptions) (ids []int, err error) {
 	text, said, err := m.conversation(ctx, messages, o)
 	if err == nil && m.ExceedsContext(text) {
 		err = m.full()
+	}
+	if images := imagesOf(messages); err == nil && len(images) > 0 {
+		var list []int32
+		list, _, err = m.look(ctx, text, said, images)
+		for _, id := range list {
+			ids = append(ids, int(id))
+		}
+		return ids, err
 	}
 	if err != nil {
 		return nil, err
@@ -384,6 +400,9 @@ func (e *tooLong) Is(kind error) bool { return kind == ErrFull || kind == ErrToo
 // count, since templates leave white space out; nor do other roles, whose texts templates may shorten further.
 func (m *Model) conversation(ctx context.Context, messages []Message, o GenerateOptions) (text string,
 	said []tokenizer.Span, err error) {
+	if err := m.blind(); err != nil && len(imagesOf(messages)) > 0 {
+		return "", nil, err
+	}
 	for _, x := range messages {
 		for _, p := range x.Parts {
 			if s, _ := p.(Text); x.Role == RoleUser && m.ExceedsContext(strings.TrimSpace(string(s))) {
@@ -548,7 +567,8 @@ func (m *Model) makesTokens() error {
 }
 
 // run yields the tokens after a prompt.
-func (s *Session) run(ctx context.Context, o *GenerateOptions, prompt func() ([]int32, error)) iter.Seq2[Token, error] {
+func (s *Session) run(ctx context.Context, o *GenerateOptions,
+	prompt func() ([]int32, engine.Mixed, error)) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		s.prompt, s.kept, s.drafts = 0, 0, draft.Counts{}
 		err := o.check()
@@ -556,8 +576,9 @@ func (s *Session) run(ctx context.Context, o *GenerateOptions, prompt func() ([]
 			err = s.m.makesTokens()
 		}
 		var ids []int32
+		var mixed engine.Mixed
 		if err == nil {
-			ids, err = prompt()
+			ids, mixed, err = prompt()
 		}
 		if err != nil {
 			yield(Token{}, err)
@@ -568,12 +589,13 @@ func (s *Session) run(ctx context.Context, o *GenerateOptions, prompt func() ([]
 			last = append(last, int(id))
 		}
 		s.tail = s.m.Detokenize(last)
-		s.follow(ctx, ids, *o, yield)
+		s.follow(ctx, ids, mixed, *o, yield)
 	}
 }
 
 // begin prepares the session for a prompt under o, and returns the length of the beginning kept.
-func (s *Session) begin(ctx context.Context, prompt []int32, o *GenerateOptions) (kept int, err error) {
+func (s *Session) begin(ctx context.Context, prompt []int32, mixed engine.Mixed, o *GenerateOptions) (kept int,
+	err error) {
 	if err := s.hook(ctx, o.Hooks); err != nil {
 		return 0, err
 	}
@@ -583,7 +605,7 @@ func (s *Session) begin(ctx context.Context, prompt []int32, o *GenerateOptions)
 	}
 	s.s.Adapt(blend)
 	s.s.As(o.Caller.engine())
-	return s.s.Prefix(prompt, o.Caller.salt()), nil
+	return s.s.Mix(prompt, mixed, o.Caller.salt())
 }
 
 func (c Caller) engine() engine.Caller { return engine.Caller{Key: c.Key, Priority: c.Priority} }
@@ -597,7 +619,8 @@ func (c Caller) salt() string {
 }
 
 // follow yields the tokens after a prompt.
-func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions, yield func(Token, error) bool) {
+func (s *Session) follow(ctx context.Context, prompt []int32, mixed engine.Mixed, o GenerateOptions,
+	yield func(Token, error) bool) {
 	sampling := s.m.Sampling()
 	if o.Sampling != nil {
 		sampling = *o.Sampling
@@ -619,11 +642,14 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 	if err == nil && o.Grammar != nil {
 		within, err = o.Grammar.match(ctx, s.m)
 	}
+	if err == nil && o.Receipt != nil && len(mixed.Embeddings) > 0 {
+		err = errors.New("GenerateOptions.Receipt: a receipt of an answer about pictures is not possible")
+	}
 	if err == nil && o.Receipt != nil {
 		err = o.Receipt.begin(ctx, s, prompt, sampling, &o)
 	}
 	if err == nil {
-		kept, err = s.begin(ctx, prompt, &o)
+		kept, err = s.begin(ctx, prompt, mixed, &o)
 	}
 	if err != nil {
 		yield(Token{}, err)
@@ -633,7 +659,7 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 		Caller: o.Caller.engine(),
 		End:    append(s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), o.End...),
 		Logits: o.Logits || o.Receipt != nil, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder,
-		Grammar: within, Draft: s.draft(ctx, prompt, &o)}
+		Grammar: within, Draft: s.draft(ctx, prompt, &o), Mixed: mixed}
 	drafts := cmp.Or(o.Draft, s.m.drafts)
 	if r.Head = drafts.guesses(); drafts == DraftAuto || drafts == "" {
 		r.Force = s.m.force

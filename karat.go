@@ -18,10 +18,8 @@
 //
 // Files, users before the files they use: check.go, quantize.go, convert.go (files of models); parts.go (answers in
 // parts), rerank.go, embed.go (vectors), taps.go (values inside), state.go (saved states), verify.go, receipt.go
-// (proofs of answers), general.go (tools as text), generate.go (texts and chats), ids.go (ids of calls), grammar.go
-//
-//	(forms of answers), message.go (conversations), stats.go (load), score.go (log-probabilities),
-//
+// (proofs of answers), general.go (tools as text), generate.go (texts and chats), image.go (pictures), ids.go (ids of
+// calls), grammar.go (forms of answers), message.go (conversations), stats.go (load), score.go (log-probabilities),
 // pull.go (downloads), karat.go (Load and Model).
 package karat
 
@@ -158,6 +156,7 @@ type Model struct {
 	}
 
 	tapping sync.Mutex // held by the running Taps
+	eye     eye
 
 	parts struct { // the names of receipts, found at the first use
 		mu    sync.Mutex
@@ -304,7 +303,7 @@ func (m *Model) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
-	return m.opened.Close()
+	return errors.Join(m.eye.close(), m.opened.Close())
 }
 
 // Info describes a loaded model.

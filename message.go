@@ -30,11 +30,16 @@ const (
 	RoleTool      Role = "tool" // results of tools
 )
 
-// Part is a part of a Message: Text, Reasoning, ToolCall or ToolResult.
+// Part is a part of a Message: Text, Image, Reasoning, ToolCall or ToolResult.
 type Part interface{ part() }
 
 // Text is spoken text. The texts of a message are joined unchanged.
 type Text string
+
+// Image is a picture: a part of a message, for a model that sees.
+type Image struct {
+	Data []byte // a JPEG, PNG, WebP, GIF or BMP file, of at most 64 MiB and 64 megapixels
+}
 
 // Reasoning is the assistant's thinking before an answer. Most templates leave out
 // the reasoning of earlier turns.
@@ -52,9 +57,11 @@ type ToolResult struct {
 	ID      string // of the call; may be ""
 	Name    string // of the tool; may be ""
 	Content string
+	Images  []Image // after the text
 }
 
 func (Text) part()       {}
+func (Image) part()      {}
 func (Reasoning) part()  {}
 func (ToolCall) part()   {}
 func (ToolResult) part() {}
@@ -91,6 +98,10 @@ func (m *Message) check() error {
 			if m.Role == RoleUser || m.Role == RoleSystem || m.Role == RoleAssistant {
 				return fmt.Errorf("part %d: a ToolResult is of RoleTool, not of %q", i, m.Role)
 			}
+		case Image:
+			if m.Role != RoleUser && m.Role != RoleTool {
+				return fmt.Errorf("part %d: an Image is of RoleUser, not of %q", i, m.Role)
+			}
 		}
 	}
 	return nil
@@ -105,12 +116,20 @@ func (m *Message) turns() ([]chat.Turn, error) {
 		switch p := p.(type) {
 		case Text:
 			text.WriteString(string(p))
+			t.Items = append(t.Items, chat.Item{Text: string(p)})
+		case Image:
+			t.Items = append(t.Items, chat.Item{Image: true})
 		case Reasoning:
 			reasoning.WriteString(string(p))
 		case ToolCall:
 			t.Calls = append(t.Calls, chat.Call{ID: p.ID, Name: p.Name, Arguments: p.Arguments})
 		case ToolResult:
-			results = append(results, chat.Turn{Role: string(m.Role), Content: p.Content, Name: p.Name, CallID: p.ID})
+			r := chat.Turn{Role: string(m.Role), Content: p.Content, Name: p.Name, CallID: p.ID,
+				Items: []chat.Item{{Text: p.Content}}}
+			for range p.Images {
+				r.Items = append(r.Items, chat.Item{Image: true})
+			}
+			results = append(results, r)
 		default:
 			return nil, fmt.Errorf("part %d is a %T", i, p)
 		}

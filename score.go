@@ -38,7 +38,7 @@ func (s *Session) ScoreFrom(ctx context.Context, prompt []int, from int, o Gener
 			ids, err = s.m.promptIDs(ctx, prompt)
 		}
 		if err == nil {
-			_, err = s.begin(ctx, nil, &o)
+			_, err = s.begin(ctx, nil, engine.Mixed{}, &o)
 		}
 		if err != nil {
 			yield(Token{}, err)

@@ -166,7 +166,8 @@ func (p *sight) compareMasks(t *testing.T, g *graph.Graph) {
 // float64 within 1e-5, in float32 and with quantized activations as without images; and it sees what the record's masks
 // say.
 func TestVisionText(t *testing.T) {
-	for _, name := range []string{"qwen3vl", "qwen35", "gemma3", "gemma4", "gemma4-moe", "mistral3", "lfm2vl"} {
+	for _, name := range []string{"qwen3vl", "qwen35", "qwen25vl", "gemma3", "gemma4", "gemma4-moe", "smolvlm",
+		"mistral3", "lfm2vl"} {
 		t.Run(name, func(t *testing.T) {
 			dir := golden.Shared(t, "goldens/vision/"+name)
 			c, err := checkpoint.Open(golden.Seeded(t, dir))

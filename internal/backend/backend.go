@@ -205,8 +205,8 @@ type Step struct {
 	Write bool
 }
 
-// Group is the positions First to End-1 of a sequence; End is 0 for none. A step with a row has all later rows.
-type Group struct{ First, End int32 }
+// Group is the group of a row. A step with a row has all later rows of its group.
+type Group = kv.Group
 
 // Range returns the first and the last position seen by a row in an attention.
 func (s *Step) Range(a graph.AttentionAttr, row int) (first, last int) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/karat-run/karat/jinja"
@@ -16,6 +17,13 @@ type Turn struct {
 	Reasoning     string // reasoning_content, reasoning and thinking; "" leaves the keys out
 	Calls         []Call // tool_calls
 	Name, CallID  string // name and tool_call_id, of a tool's result; "" leaves the key out
+	Items         []Item // texts and pictures: the content with a picture is their list, without the texts together
+}
+
+// Item is a text or a picture of a content.
+type Item struct {
+	Text  string
+	Image bool
 }
 
 // Call is a tool call: {"type": "function", "function": {"name", "arguments"}, "id"}.
@@ -27,6 +35,17 @@ type Call struct {
 // Message returns t in the form of templates.
 func (t *Turn) Message() (*jinja.Dict, error) {
 	d := Message(t.Role, t.Content)
+	if slices.ContainsFunc(t.Items, func(x Item) bool { return x.Image }) {
+		var list []jinja.Value
+		for _, x := range t.Items {
+			if x.Image {
+				list = append(list, object("type", "image"))
+			} else if x.Text != "" {
+				list = append(list, object("type", "text", "text", x.Text))
+			}
+		}
+		d.Set("content", jinja.List(list...))
+	}
 	set := func(key, value string) {
 		if value != "" {
 			d.Set(key, jinja.String(value))

@@ -116,7 +116,9 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 		o.Context = 4096
 	}
 	if o.Chunk <= 0 {
-		o.Chunk = DefaultChunk
+		if o.Chunk = DefaultChunk; g.Grouped() { // an image is in one step
+			o.Chunk *= 2
+		}
 		if w, ok := b.(backend.Wide); ok {
 			o.Chunk = w.Rows()
 		}
@@ -146,6 +148,9 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 	}
 	return e, nil
 }
+
+// Turns reports whether positions have three parts.
+func (e *Engine) Turns() bool { return e.turning }
 
 // isEntire reports whether all tokens of a sequence must be in one step: rows of g see later rows, or are pooled.
 func isEntire(g *graph.Graph) bool {

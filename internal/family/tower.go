@@ -17,6 +17,7 @@ type Tower struct {
 	Image  string    // text of a picture in a prompt made by a chat template, before it becomes Marks
 	Around [2]string // text before and behind Image, if the template writes them
 	Marks  func(v View) []Mark
+	Padded bool // rows have token 0, the padding, in tables by layer
 
 	Projector Projector
 }

@@ -58,6 +58,9 @@ const (
 // isLasting reports whether sequences keep the pages as long as their positions.
 func (k Kind) isLasting() bool { return k == Pages || k == Start }
 
+// Group is the positions First to End-1 of a sequence, computed together; End is 0 for none.
+type Group struct{ First, End int32 }
+
 // Class is the common part of some layers: the positions kept of a sequence.
 type Class struct {
 	Kind   Kind

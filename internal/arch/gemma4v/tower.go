@@ -9,7 +9,7 @@ var Tower = family.Tower{
 		"num_attention_heads": 12., "num_key_value_heads": 12., "head_dim": 64., "hidden_act": "gelu_pytorch_tanh",
 		"layer_norm_eps": 1e-6, "patch_size": 16., "position_embedding_size": 10240., "spatial_merge_size": 3.,
 		"rope_theta": 100.},
-	Image: "<|image|>", Marks: family.Enclose("<|image>", "<image|>"),
+	Image: "<|image|>", Marks: family.Enclose("<|image>", "<image|>"), Padded: true,
 	Projector: family.Projector{
 		Last: true,
 		Read: func(s family.Settings, shape func(string) []int) {

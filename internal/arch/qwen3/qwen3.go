@@ -28,8 +28,8 @@ type Config struct {
 	RMSNormEps       float32          `json:"rms_norm_eps"`
 	Act              graph.Activation `json:"hidden_act"`
 	Tied             bool             `json:"tie_word_embeddings"`
-	Deepstack        int              `json:"n_deepstack_layers"` // for images
-	Sections         []int            `json:"mrope_section"`      // pairs turning by each part of a position (models that see)
+	Deepstack        int              `json:"n_deepstack_layers"`
+	Sections         []int            `json:"mrope_section"`
 	Rope             struct {
 		Full rope.Params `json:"full_attention"`
 	} `json:"rope_parameters"`

@@ -75,7 +75,7 @@ var below = map[string]string{
 
 	"server/otlp": ". server",
 
-	".":            "model hub/local chat convert check grammar kvfile receipt syntax",
+	".":            "model vision hub/local chat convert check grammar kvfile receipt syntax",
 	"experiment":   ". lab npy safetensors",
 	"webgpu":       "backend/numerics backend/webgpu",
 	"syntax":       "",

@@ -21,7 +21,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/kv"
 )
 
@@ -97,9 +96,9 @@ type Work struct {
 	Seq    *Sequence
 	From   int // position of the first token
 	Tokens int
-	Wanted int             // last tokens with wanted logits
-	Odds   []float32       // of a draft behind the tokens: that each token and all before are right
-	Whole  []backend.Group // runs of positions ending in one step, ascending
+	Wanted int        // last tokens with wanted logits
+	Odds   []float32  // of a draft behind the tokens: that each token and all before are right
+	Whole  []kv.Group // runs of positions ending in one step, ascending
 	// the draft is made as far as chosen, a token a pass of all such drafts in the step
 	Guessed bool
 	Of      any // the driver's own

@@ -1,0 +1,239 @@
+package karat
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/image"
+	"github.com/karat-run/karat/internal/tokenizer"
+	"github.com/karat-run/karat/internal/vision"
+)
+
+// ErrBlind is the error of a picture for a model that sees none.
+var ErrBlind = errors.New("the model sees no pictures")
+
+// keptRows is the maximum bytes of pictures' rows kept for later turns of their conversations.
+const keptRows = 256 << 20
+
+// eye is a model's tower, opened at the first picture.
+type eye struct {
+	mu    sync.Mutex
+	model *vision.Model
+	seen  []*seenImage // the latest last
+	bytes int
+}
+
+// seenImage is a picture with its rows.
+type seenImage struct {
+	hash    [sha256.Size]byte
+	picture *vision.Picture
+	rows    [][]float32
+	bytes   int
+}
+
+// close frees the tower.
+func (e *eye) close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.model == nil {
+		return nil
+	}
+	return e.model.Close()
+}
+
+// Sees reports whether the model sees pictures.
+func (m *Model) Sees() bool { return m.opened.Checkpoint.Tower != nil }
+
+// blind returns the error of pictures for a model that sees none.
+func (m *Model) blind() error {
+	if m.Sees() {
+		return nil
+	}
+	return fmt.Errorf("%w: %s has no part for pictures; take a model that sees, or send text alone", ErrBlind,
+		m.opened.Checkpoint.Path)
+}
+
+// see returns a picture's rows.
+func (m *Model) see(ctx context.Context, data []byte) (s *seenImage, err error) {
+	e := &m.eye
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.model == nil {
+		if e.model, err = vision.Open(m.opened.Checkpoint.Tower, m.opened.Backend, ""); err != nil {
+			return nil, err
+		}
+	}
+	hash := sha256.Sum256(data)
+	for i, s := range e.seen {
+		if s.hash == hash {
+			e.seen = append(append(e.seen[:i:i], e.seen[i+1:]...), s)
+			return s, nil
+		}
+	}
+	pixels, err := image.Decode(data, image.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	s = &seenImage{hash: hash}
+	if s.picture, err = e.model.Prepare(pixels); err != nil {
+		return nil, err
+	}
+	if s.picture.Rows > m.opened.Engine.Context() {
+		return nil, m.full()
+	}
+	if s.rows, err = e.model.Encode(ctx, s.picture); err != nil {
+		return nil, err
+	}
+	for _, row := range s.rows {
+		s.bytes += 4 * len(row)
+	}
+	for e.bytes += s.bytes; e.bytes > keptRows && len(e.seen) > 0; e.seen = e.seen[1:] {
+		e.bytes -= e.seen[0].bytes
+	}
+	e.seen = append(e.seen, s)
+	return s, nil
+}
+
+// imagesOf returns the pictures of a conversation in order.
+func imagesOf(messages []Message) (all []Image) {
+	for _, m := range messages {
+		for _, p := range m.Parts {
+			switch p := p.(type) {
+			case Image:
+				all = append(all, p)
+			case ToolResult:
+				all = append(all, p.Images...)
+			}
+		}
+	}
+	return all
+}
+
+// look returns the ids of a rendered conversation with pictures, and what stands in place of some ids. The template
+// writes a text for each picture, which becomes the picture's marks, and a token for each of its rows.
+func (m *Model) look(ctx context.Context, text string, said []tokenizer.Span, images []Image) (ids []int32,
+	mixed engine.Mixed, err error) {
+	var seen []*seenImage
+	for i, x := range images {
+		s, err := m.see(ctx, x.Data)
+		if err != nil {
+			return nil, mixed, fmt.Errorf("image %d: %w", i, err)
+		}
+		seen = append(seen, s)
+	}
+	kind := m.opened.Checkpoint.Tower.Kind
+	id, ok := m.opened.Tokenizer.ID(kind.Image)
+	if !ok {
+		return nil, mixed, fmt.Errorf("%s: the tokenizer has no token %s for pictures", m.opened.Checkpoint.Path,
+			kind.Image)
+	}
+	places := outside(text, kind.Image, said)
+	if len(places) != len(images) {
+		return nil, mixed, fmt.Errorf("the chat template writes %d of %d pictures (%s)", len(places), len(images),
+			kind.Image)
+	}
+	var b strings.Builder
+	var tokens []*row // of the tokens with the id, in order; nil for a mark's
+	at, moved, literal := 0, said, []tokenizer.Span(nil)
+	for i, place := range append(places, len(text)) {
+		for ; len(moved) > 0 && moved[0].From < place; moved = moved[1:] {
+			by := b.Len() - at
+			literal = append(literal, tokenizer.Span{From: moved[0].From + by, To: moved[0].To + by})
+		}
+		b.WriteString(text[at:place])
+		if at = place + len(kind.Image); i < len(seen) {
+			tokens = seen[i].write(&b, kind.Image, tokens)
+		}
+	}
+	ids, err = m.prompt(ctx, b.String(), tokenizer.Options{ParseSpecial: true, Literal: literal})
+	if err != nil {
+		return nil, mixed, err
+	}
+	mixed, err = m.mix(ids, int32(id), tokens)
+	return ids, mixed, err
+}
+
+// row is a row of a picture.
+type row struct {
+	of    *seenImage
+	index int
+}
+
+// write writes a picture's marks, and appends its tokens.
+func (s *seenImage) write(b *strings.Builder, token string, tokens []*row) []*row {
+	for _, mark := range s.picture.Marks {
+		b.WriteString(mark.Text)
+		tokens = append(tokens, make([]*row, strings.Count(mark.Text, token))...)
+		for i := mark.From; i < mark.To; i++ {
+			b.WriteString(token)
+			tokens = append(tokens, &row{s, i})
+		}
+	}
+	return tokens
+}
+
+// outside returns the places of a marker in text outside of spans, which ascend.
+func outside(text, marker string, said []tokenizer.Span) (places []int) {
+	for at := 0; ; at++ {
+		i := strings.Index(text[at:], marker)
+		if i < 0 {
+			return places
+		}
+		at += i
+		for len(said) > 0 && said[0].To <= at {
+			said = said[1:]
+		}
+		if len(said) == 0 || said[0].From >= at+len(marker) {
+			places = append(places, at)
+		}
+	}
+}
+
+// mix places rows at the tokens of pictures among ids.
+func (m *Model) mix(ids []int32, id int32, tokens []*row) (mixed engine.Mixed, err error) {
+	mixed.Embeddings = make([][]float32, len(ids))
+	parts, next, k := make([][3]int32, len(ids)), int32(0), 0
+	var last *row
+	for i := range ids {
+		parts[i] = [3]int32{next, next, next}
+		if ids[i] != id {
+			next++
+			last = nil
+			continue
+		}
+		if k == len(tokens) {
+			return mixed, errors.New("a prompt has more tokens of pictures than rows")
+		}
+		x := tokens[k]
+		if k++; x == nil {
+			next++
+			continue
+		}
+		mixed.Embeddings[i] = x.of.rows[x.index]
+		if m.opened.Checkpoint.Tower.Kind.Padded {
+			ids[i] = 0
+		}
+		if last == nil || last.of != x.of || x.index == 0 {
+			mixed.Groups = append(mixed.Groups, backend.Group{First: int32(i), End: int32(i)})
+		}
+		mixed.Groups[len(mixed.Groups)-1].End++
+		place, size := x.of.picture.Places[x.index], x.of.picture.Tiles[0]
+		parts[i] = [3]int32{next, next + int32(place[0]), next + int32(place[1])}
+		if last = x; x.index == len(x.of.rows)-1 {
+			next += int32(max(size.Height, size.Width))
+		}
+	}
+	if k != len(tokens) {
+		return mixed, errors.New("a prompt has fewer tokens of pictures than rows")
+	}
+	if m.opened.Engine.Turns() {
+		mixed.Parts = parts
+	}
+	return mixed, nil
+}

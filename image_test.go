@@ -1,0 +1,162 @@
+package karat_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/dev/golden"
+)
+
+// seer is a model of shared/goldens/vision with a tokenizer, whose chat template writes the record's second prompt
+// around two pictures: token i is <ti> but for the names given.
+func seer(t *testing.T, name string, names map[int]string, image string) (dir string, record prompt) {
+	t.Helper()
+	from := golden.Shared(t, "goldens/vision/"+name)
+	dir = golden.Seeded(t, from)
+	var all struct{ Prompts []prompt }
+	b, err := os.ReadFile(filepath.Join(from, "golden.json"))
+	if err = errors.Join(err, json.Unmarshal(b, &all)); err != nil {
+		t.Fatal(err)
+	}
+	record = all.Prompts[1]
+	var added []map[string]any
+	vocab := map[string]int{}
+	for i := range 540 {
+		token := fmt.Sprintf("<t%d>", i)
+		if names[i] != "" {
+			token = names[i]
+		}
+		if i < 3 { // a tokenizer has merges
+			vocab[[]string{"a", "b", "ab"}[i]] = i
+			continue
+		}
+		vocab[token] = i
+		added = append(added, map[string]any{"id": i, "content": token, "special": true, "normalized": false})
+	}
+	write := func(file string, v any) {
+		b, err := json.Marshal(v)
+		if err = errors.Join(err, os.WriteFile(filepath.Join(dir, file), b, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("tokenizer.json", map[string]any{"version": "1.0", "added_tokens": added, "model": map[string]any{"type": "BPE",
+		"vocab": vocab, "merges": []string{"a b"}}, "pre_tokenizer": map[string]any{"type": "ByteLevel", "add_prefix_space": false},
+		"decoder": map[string]any{"type": "ByteLevel"}})
+	var pieces []string // between the pictures
+	var piece strings.Builder
+	for _, id := range record.IDs {
+		switch {
+		case id >= 512 && id != 514:
+		case id != 514 && names[id] == "":
+			fmt.Fprintf(&piece, "<t%d>", id)
+		case id == 514 && (piece.Len() > 0 || len(pieces) == 0):
+			pieces = append(pieces, piece.String())
+			piece.Reset()
+		}
+	}
+	pieces = append(pieces, piece.String())
+	if len(pieces) != 3 {
+		t.Fatalf("%d pieces of text", len(pieces))
+	}
+	write("tokenizer_config.json", map[string]any{"chat_template": fmt.Sprintf(`{{ '%s' }}{%% for x in messages[0].content %%}`+
+		`{%% if x.type == 'image' %%}%s{{ ['%s', '%s'][loop.index0] }}{%% endif %%}{%% endfor %%}`, pieces[0], image, pieces[1], pieces[2])})
+	return dir, record
+}
+
+// prompt is a prompt of a record.
+type prompt struct {
+	Images []string
+	IDs    []int
+	Greedy []int     `json:"greedy_ids"`
+	Gaps   []float64 `json:"greedy_gaps"`
+}
+
+// TestImages: from the files' bytes to the tokens, pictures in a chat give PyTorch's prompt and its greedy answer; again
+// from the pages left, and after a picture of the same size with other pixels. A model of text says that it sees none.
+func TestImages(t *testing.T) {
+	qwen := map[int]string{512: "<|vision_start|>", 513: "<|vision_end|>", 514: "<|image_pad|>"}
+	for _, c := range []struct {
+		name, image string
+		names       map[int]string
+		row         int // token of rows
+	}{
+		{"qwen3vl", "<|vision_start|><|image_pad|><|vision_end|>", qwen, 514},
+		{"qwen35", "<|vision_start|><|image_pad|><|vision_end|>", qwen, 514},
+		{"qwen25vl", "<|vision_start|><|image_pad|><|vision_end|>", qwen, 514},
+		{"mistral3", "[IMG]", map[int]string{514: "[IMG]", 515: "[IMG_BREAK]", 516: "[IMG_END]"}, 514},
+		{"gemma4", "<|image|>", map[int]string{512: "<|image>", 513: "<image|>", 514: "<|image|>"}, 0},
+		{"gemma3", "<start_of_image>",
+			map[int]string{108: "\n\n", 512: "<start_of_image>", 513: "<end_of_image>", 514: "<image_soft_token>"}, 512},
+		{"gemma4-moe", "<|image|>", map[int]string{512: "<|image>", 513: "<image|>", 514: "<|image|>"}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir, record := seer(t, c.name, c.names, c.image)
+			m := open(t, dir, karat.Options{})
+			if !m.Sees() {
+				t.Fatal("the model sees nothing")
+			}
+			var parts []karat.Part
+			for _, name := range record.Images {
+				b, err := os.ReadFile(filepath.Join(golden.Shared(t, "goldens/vision/images"), name+".png"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				parts = append(parts, karat.Image{Data: b})
+			}
+			say := []karat.Message{{Role: karat.RoleUser, Parts: parts}}
+			ids, err := m.TokenizeChat(t.Context(), say, karat.GenerateOptions{NoGenerationPrompt: true})
+			want := slices.Clone(record.IDs)
+			for i, id := range want {
+				if id == 514 {
+					want[i] = c.row
+				}
+			}
+			if err != nil || !slices.Equal(ids, want) {
+				t.Fatalf("ids %v, want %v; %v", ids, want, err)
+			}
+			o := karat.GenerateOptions{MaxTokens: 8, Sampling: &karat.Sampling{}, NoGenerationPrompt: true}
+			answer := func(s *karat.Session, say []karat.Message) (ids []int) {
+				for x, err := range s.Chat(t.Context(), say, o) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					ids = append(ids, x.ID)
+				}
+				return ids
+			}
+			s := m.NewSession()
+			defer s.Close()
+			got := answer(s, say)
+			for i, id := range record.Greedy {
+				if record.Gaps[i] < 0.01 {
+					break
+				}
+				if i >= len(got) || got[i] != id {
+					t.Errorf("answer %v, want %v", got, record.Greedy)
+					break
+				}
+			}
+			if n, kept := s.PromptTokens(); n != len(ids) || kept != 0 {
+				t.Errorf("a prompt of %d tokens, %d kept", n, kept)
+			}
+			swapped := []karat.Message{{Role: karat.RoleUser, Parts: []karat.Part{parts[0], parts[0]}}}
+			answer(s, swapped)
+			if again := answer(s, say); !slices.Equal(again, got) {
+				t.Errorf("after another picture %v, before %v", again, got)
+			}
+		})
+	}
+	blind := open(t, golden.Model(t, "tiny-qwen3"), karat.Options{})
+	for _, err := range blind.Chat(t.Context(), []karat.Message{{Role: karat.RoleUser, Parts: []karat.Part{karat.Image{}}}}, karat.GenerateOptions{}) {
+		if !errors.Is(err, karat.ErrBlind) {
+			t.Errorf("a model of text: %v", err)
+		}
+	}
+}
