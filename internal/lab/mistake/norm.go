@@ -205,9 +205,10 @@ func normsAfterRope(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 		if x.Op != graph.RoPE {
 			continue
 		}
-		h := edit(n, computed, detail{}, ofInputs(func(e *reference.Eval, s *reference.Spec, rows []int, in [][]float64) ([]float64, error) {
-			return s.Norm(e, e.Spec(x).Rotate(e, in[0], rows))
-		}))
+		h := edit(n, computed, detail{},
+			ofInputs(func(e *reference.Eval, s *reference.Spec, rows []int, in [][]float64) ([]float64, error) {
+				return s.Norm(e, e.Spec(x).Rotate(e, in[0], rows))
+			}))
 		h.Edits[x] = []reference.Edit{passes(0)}
 		exchanged := unlikely(0.1, edited(n, computed, detail{}, p.readersOf(x, n)))
 		exchanged.Edits[n], exchanged.Edits[x] = []reference.Edit{reads(0, x)}, []reference.Edit{reads(0, n.In[0])}

@@ -117,8 +117,8 @@ func backwards(_ *Proposer, t turning) []*Hypothesis {
 }
 
 // otherMagnitudes lists ropes with another factor of their cosines and sines. Where they have none, the factor of the
-// model's scaling may lie in the scale of scores, as in latent attention: then an engine may multiply by both. Any other
-// factor is asked for where no attention lies between rope and its tap.
+// model's scaling may lie in the scale of scores, as in latent attention: then an engine may multiply by both. Any
+// other factor is asked for where no attention lies between rope and its tap.
 func otherMagnitudes(p *Proposer, t turning) []*Hypothesis {
 	right := cmp.Or(t.at.Attr.(graph.RoPEAttr).Magnitude, 1)
 	f := Fit{Right: right, Least: 0.1, Most: 10, Make: func(v float64) *Hypothesis {
