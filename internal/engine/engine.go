@@ -150,7 +150,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 }
 
 // Turns reports whether positions have three parts.
-func (e *Engine) Turns() bool { return e.turning }
+func (f *facts) Turns() bool { return f.turning }
 
 // isEntire reports whether all tokens of a sequence must be in one step: rows of g see later rows, or are pooled.
 func isEntire(g *graph.Graph) bool {

@@ -255,7 +255,8 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *M
 	}
 	// An image's rows see each other in models without per-layer embeddings: use_bidirectional_attention is "vision" in
 	// these alone, and GGUF has no key for it.
-	seen := graph.AttentionAttr{KV: lc.kv, Scale: 1, Grouped: m.PLESize == 0 && lc.kv.Window > 0}
+	slides := lc.kv != nil && lc.kv.Window > 0
+	seen := graph.AttentionAttr{KV: lc.kv, Scale: 1, Grouped: m.PLESize == 0 && slides}
 	return g.Linear(a.O, g.AttentionWith(q, seen, nil), m.HiddenSize)
 }
 

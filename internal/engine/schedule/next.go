@@ -28,7 +28,7 @@ func (s *Schedule) Next(rows int, patient bool) []*Work {
 	})
 	for _, p := range s.plans {
 		r := room{rows: rows, outputs: s.Outputs, patient: patient}
-		hold := s.hold(p)
+		hold := rowsHeld(s.queue, p)
 		for _, w := range s.queue {
 			if w.Seq.Plan == p && p.awaited == 0 && w.Seq.runs && r.rows > 0 && w.Err == nil &&
 				(!w.decodes() || r.rows > hold) {
@@ -45,9 +45,10 @@ func (s *Schedule) Next(rows int, patient bool) []*Work {
 	return s.batch
 }
 
-// hold returns the rows that decoding sequences leave to the first prompt: of a run of Whole, if the run comes next.
-func (s *Schedule) hold(p *Plan) int {
-	for _, w := range s.queue {
+// rowsHeld returns the rows that decoding sequences leave to the first prompt of a plan: of a run of Whole, if the run
+// comes next.
+func rowsHeld(queue []*Work, p *Plan) int {
+	for _, w := range queue {
 		if at := int32(w.Seq.Pages.Len()); w.Seq.Plan == p && w.Seq.runs && !w.decodes() {
 			for _, g := range w.Whole {
 				if g.First <= at && at < g.End {
