@@ -21,6 +21,7 @@ type chatFlags struct {
 	chat         bool
 	system, file string
 	args         []string
+	images       []karat.Part   // of run alone
 	reasoning    reasoningFlags // of run alone
 	budget       bool           // the chat template has no switch for reasoning
 }
@@ -34,7 +35,7 @@ func (f *chatFlags) isGiven() bool { return f.system != "" || f.file != "" || le
 
 // imply makes a chat of a command with a flag of chats.
 func (f *chatFlags) imply() {
-	f.chat = f.chat || f.isGiven() || f.reasoning != reasoningFlags{}
+	f.chat = f.chat || f.isGiven() || len(f.images) > 0 || f.reasoning != reasoningFlags{}
 }
 
 // options returns the options of a request with the template of --chat-template and its variables.
@@ -80,7 +81,7 @@ func (f *chatFlags) addName(err error) error {
 
 // messages returns a conversation beginning with a user's text.
 func (f *chatFlags) messages(user string) []karat.Message {
-	return append(f.opening(), karat.TextMessage(karat.RoleUser, user))
+	return append(f.opening(), karat.Message{Role: karat.RoleUser, Parts: append(f.images, karat.Text(user))})
 }
 
 // opening returns the messages before the user's first.

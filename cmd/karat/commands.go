@@ -27,6 +27,7 @@ func chatCommands() []chatCommand {
 		{"think", "on|off", "have the model reason before its answer, or not", (*conversation).setThinking},
 		{"reasoning", "", "show the reasoning before the last answer", (*conversation).showReasoning},
 		{"file", "PATH", "add the text of a file to the next message", (*conversation).addFile},
+		{"image", "PATH", "show a picture with the next message", (*conversation).addImage},
 		{"retry", "", "ask for another answer", (*conversation).retry},
 		{"undo", "", "take back the last change of the conversation", (*conversation).takeBack},
 		{"clear", "", "forget the conversation", (*conversation).clear},
@@ -246,12 +247,30 @@ func (p *conversation) addFile(path string) error {
 	return p.tell("%s, %s, comes with the next message", oneLine(path), bytesText(int64(len(text))))
 }
 
+// addImage keeps a picture for the next message.
+func (p *conversation) addImage(path string) error {
+	switch {
+	case path == "":
+		return errors.New("/image needs a path")
+	case !p.model.Sees():
+		return karat.ErrBlind
+	}
+	part, err := readImage(homePath(path))
+	if err != nil {
+		return err
+	}
+	p.undo.keep(p.said)
+	p.images = append(p.images[:len(p.images):len(p.images)], part)
+	return p.tell("%s comes with the next message", oneLine(path))
+}
+
 // retry asks for another answer to the last message.
 func (p *conversation) retry(string) error {
 	for i := len(p.messages) - 1; i >= 0; i-- {
 		if m := p.messages[i]; m.Role == karat.RoleUser {
 			was, undo := p.said, p.undo
 			p.messages, p.from = p.messages[:i:i], min(p.from, i)
+			p.images = imagesOf(m)
 			err := p.say(textOf(m))
 			if len(p.messages) == i { // there is no other answer
 				p.said = was
@@ -284,7 +303,7 @@ func (p *conversation) takeBack(string) error {
 
 func (p *conversation) clear(string) error {
 	p.undo.keep(p.said)
-	p.messages, p.from, p.files = nil, 0, nil
+	p.messages, p.from, p.files, p.images = nil, 0, nil, nil
 	return p.tell("the conversation is forgotten; /undo brings it back")
 }
 

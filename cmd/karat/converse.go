@@ -24,8 +24,9 @@ type conversation struct {
 type said struct {
 	system   string
 	messages []karat.Message
-	from     int      // the first message still sent, for lack of room in the context
-	files    []string // texts for the next message
+	from     int          // the first message still sent, for lack of room in the context
+	files    []string     // texts for the next message
+	images   []karat.Part // pictures for the next message
 }
 
 // maxUndo bounds the changes within reach of /undo.
@@ -107,14 +108,15 @@ func (p *conversation) say(text string) error {
 	p.undo.keep(p.said)
 	text, p.files = strings.Join(append([]string{text}, p.files...), "\n\n"), nil
 	before := p.messages[:len(p.messages):len(p.messages)]
-	p.messages = append(before, karat.TextMessage(karat.RoleUser, text))
+	said := karat.Message{Role: karat.RoleUser, Parts: append(p.images[:len(p.images):len(p.images)], karat.Text(text))}
+	p.messages, p.images = append(before, said), nil
 	a := answer{output: p.output()}
 	ctx, stop := p.prompter.interruptible()
 	defer stop()
 	r, err := p.fit(ctx)
 	if err == nil {
 		a.parser, a.ids = r.parser, r.ids
-		err = a.write(ctx, a.session.GenerateIDs(ctx, r.ids, r.g))
+		err = a.write(ctx, r.tokens(ctx, a.session))
 	} else if err = a.explain(err); ctx.Err() != nil {
 		err = failure{status: statusInterrupted}
 	}

@@ -97,7 +97,7 @@ var flagGroups = []struct {
 	name  string
 	flags []string
 }{
-	{"Prompt", []string{"prompt", "file", "chat", "system", "chat-template", "template-arg", "text", "prompts",
+	{"Prompt", []string{"prompt", "file", "image", "chat", "system", "chat-template", "template-arg", "text", "prompts",
 		"think", "no-think", "prompt-name", "prompt-index"}},
 	{"Sampling", []string{"tokens", "stop", "temp", "top-k", "top-p", "min-p", "repeat-penalty", "seed", "json-schema",
 		"grammar", "regex", "lark"}},

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"iter"
 	"maps"
+	"slices"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/syntax"
@@ -21,7 +23,31 @@ func (f *reasoningFlags) add(c *command) {
 type request struct {
 	ids    []int
 	g      karat.GenerateOptions
-	parser *syntax.Parser // of the answer
+	parser *syntax.Parser  // of the answer
+	seen   []karat.Message // the conversation, if it has pictures: ids alone do not say what they show
+}
+
+// tokens yields the tokens of the answer.
+func (r *request) tokens(ctx context.Context, s *karat.Session) iter.Seq2[karat.Token, error] {
+	if r.seen != nil {
+		return s.Chat(ctx, r.seen, r.g)
+	}
+	return s.GenerateIDs(ctx, r.ids, r.g)
+}
+
+// hasImages reports whether a conversation has pictures.
+func hasImages(messages []karat.Message) bool {
+	return slices.ContainsFunc(messages, func(m karat.Message) bool { return len(imagesOf(m)) > 0 })
+}
+
+// imagesOf returns the pictures of a message.
+func imagesOf(m karat.Message) (all []karat.Part) {
+	for _, p := range m.Parts {
+		if _, ok := p.(karat.Image); ok {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // request renders a conversation. limits is the form of the answer after any reasoning.
@@ -63,7 +89,11 @@ func (f *chatFlags) request(ctx context.Context, m *karat.Model, messages []kara
 			return r, err
 		}
 	}
-	g.Template, g.TemplateArgs = "", nil // the ids include them
+	if hasImages(messages) {
+		r.seen = messages
+	} else {
+		g.Template, g.TemplateArgs = "", nil // the ids include them
+	}
 	r.g, r.parser = g, s.NewParser(nil, limits.InReasoning)
 	r.parser.Control = marks
 	return r, nil

@@ -20,6 +20,7 @@ var errEmpty = errors.New("the prompt is empty, and the model has no token that 
 type runFlags struct {
 	prompt   string
 	files    []string
+	images   []string
 	chat     chatFlags
 	max      int // 0 is the default: defaultMost of a raw text, none of a chat
 	stop     []string
@@ -41,7 +42,7 @@ func newRunCommand() *cobra.Command {
 	c := define("run", f.run)
 	c.texts = true
 	c.takesModel()
-	c.flags("prompt", &f.prompt, "file", &f.files)
+	c.flags("prompt", &f.prompt, "file", &f.files, "image", &f.images)
 	f.chat.add(c)
 	f.chat.reasoning.add(c)
 	c.flags("tokens", &f.max, "stop", &f.stop)
@@ -123,9 +124,15 @@ func (f *runFlags) run(x *call) error {
 	if err != nil {
 		return err
 	}
+	if f.chat.images, err = x.readImages(f.images); err != nil {
+		return err
+	}
 	prompt, ok, err := f.text(x)
 	if err != nil {
 		return err
+	}
+	if !ok && len(f.images) > 0 {
+		return usagef("--image needs a prompt; in a chat /image shows a picture")
 	}
 	path, err := x.find() // a download, once there is a prompt
 	if err != nil {
@@ -143,6 +150,10 @@ func (f *runFlags) run(x *call) error {
 	m, err := loadModel(x.ctx, path, o, x.log)
 	if err != nil {
 		return err
+	}
+	if len(f.images) > 0 && !m.Sees() {
+		m.Close()
+		return fmt.Errorf("--image: %w; --mmproj names the file for pictures of a GGUF model", karat.ErrBlind)
 	}
 	t := &talk{flags: f, call: x, options: o, g: g}
 	t.use(m)
@@ -239,11 +250,13 @@ func (t *talk) tokens(ctx context.Context, prompt string, a *answer) (iter.Seq2[
 	}
 	g := t.g
 	var ids []int
+	var r request
 	if f.chat.chat {
 		if err := t.describe(ctx, prompt); err != nil {
 			return nil, err
 		}
-		r, err := f.chat.request(ctx, t.model, f.chat.messages(prompt), g, f.grammar.turn)
+		var err error
+		r, err = f.chat.request(ctx, t.model, f.chat.messages(prompt), g, f.grammar.turn)
 		if err != nil {
 			return nil, err
 		}
@@ -266,6 +279,7 @@ func (t *talk) tokens(ctx context.Context, prompt string, a *answer) (iter.Seq2[
 			fmt.Fprintln(a.log, "karat: raw text: no chat template is applied")
 		}
 	}
-	a.ids, a.logprobs, a.name = ids, f.logprobs, t.model.TokenText
-	return t.session.GenerateIDs(ctx, ids, g), nil
+	r.ids, a.ids, a.logprobs, a.name = ids, ids, f.logprobs, t.model.TokenText
+	r.g = g
+	return r.tokens(ctx, t.session), nil
 }

@@ -9,8 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/karat-run/karat"
@@ -29,6 +29,7 @@ type savedMessage struct {
 	Role      karat.Role `json:"role"`
 	Reasoning string     `json:"reasoning,omitempty"`
 	Content   string     `json:"content"`
+	Images    [][]byte   `json:"images,omitempty"`
 }
 
 // chatName matches a name of a conversation in the user's folder.
@@ -95,8 +96,11 @@ func (p *conversation) file() *savedChat {
 	for _, m := range p.messages {
 		s := savedMessage{Role: m.Role, Content: textOf(m)}
 		for _, part := range m.Parts {
-			if r, ok := part.(karat.Reasoning); ok {
-				s.Reasoning += string(r)
+			switch x := part.(type) {
+			case karat.Reasoning:
+				s.Reasoning += string(x)
+			case karat.Image:
+				s.Images = append(s.Images, x.Data)
 			}
 		}
 		c.Messages = append(c.Messages, s)
@@ -156,7 +160,7 @@ func (p *conversation) save(name string) error {
 
 // isContinuation reports whether a conversation begins with another.
 func isContinuation(all, first []savedMessage) bool {
-	return len(all) >= len(first) && slices.Equal(all[:len(first)], first)
+	return len(all) >= len(first) && reflect.DeepEqual(all[:len(first)], first)
 }
 
 // load goes on with a saved chat.
@@ -175,6 +179,9 @@ func (p *conversation) load(name string) error {
 		var parts []karat.Part
 		if m.Reasoning != "" {
 			parts = append(parts, karat.Reasoning(m.Reasoning))
+		}
+		for _, data := range m.Images {
+			parts = append(parts, karat.Image{Data: data})
 		}
 		p.messages = append(p.messages, karat.Message{Role: m.Role, Parts: append(parts, karat.Text(m.Content))})
 	}

@@ -122,9 +122,6 @@ func (c *Checkpoint) openTensors(config []byte) error {
 			}
 		}
 	}
-	if c.Tower != nil && len(c.Tower.set.Names) > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%d tensors serve pictures alone", len(c.Tower.set.Names)))
-	}
 	if aside > 0 {
 		c.Notes = append(c.Notes,
 			fmt.Sprintf("%d tensors outside the language model (vision, audio) are set aside", aside))

@@ -125,6 +125,10 @@ func (c *converter) weights(m *checkpoint.Checkpoint) ([]*graph.Weight, error) {
 		return nil, err
 	}
 	c.result.Notes = append(slices.Clone(m.Notes), notes...)
+	if m.Tower != nil && len(m.Tower.Names()) > 0 {
+		c.result.Notes = append(c.result.Notes, fmt.Sprintf("the part for pictures, %d tensors, is left out: the result "+
+			"is a model of text", len(m.Tower.Names())))
+	}
 	var errs []error
 	ignored := map[string]bool{}
 	for _, e := range arch.Unread(m) {

@@ -103,6 +103,9 @@ func Read(ctx context.Context, files []gguf.Source, o Options) (*Model, error) {
 		}
 	}
 	c, err := checkpoint.Read(files...)
+	if err == nil && o.Projector != "" {
+		err = checkpoint.FitProjector(c, o.Projector)
+	}
 	if err != nil {
 		return nil, ofFiles(err)
 	}
