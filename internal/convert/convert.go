@@ -126,8 +126,8 @@ func (c *converter) weights(m *checkpoint.Checkpoint) ([]*graph.Weight, error) {
 	}
 	c.result.Notes = append(slices.Clone(m.Notes), notes...)
 	if m.Tower != nil && len(m.Tower.Names()) > 0 {
-		c.result.Notes = append(c.result.Notes, fmt.Sprintf("the part for pictures, %d tensors, is left out: the result "+
-			"is a model of text", len(m.Tower.Names())))
+		c.result.Notes = append(c.result.Notes, fmt.Sprintf("the part for pictures, %d tensors, is left out: "+
+			"the result is a model of text", len(m.Tower.Names())))
 	}
 	var errs []error
 	ignored := map[string]bool{}
