@@ -100,15 +100,23 @@ func (m *Model) see(ctx context.Context, data []byte) (s *seenImage, err error) 
 	return s, nil
 }
 
+// shown is a picture of a conversation.
+type shown struct {
+	Image
+	message, part int // its place
+}
+
 // imagesOf returns the pictures of a conversation in order.
-func imagesOf(messages []Message) (all []Image) {
-	for _, m := range messages {
-		for _, p := range m.Parts {
+func imagesOf(messages []Message) (all []shown) {
+	for i, m := range messages {
+		for k, p := range m.Parts {
 			switch p := p.(type) {
 			case Image:
-				all = append(all, p)
+				all = append(all, shown{p, i, k})
 			case ToolResult:
-				all = append(all, p.Images...)
+				for _, x := range p.Images {
+					all = append(all, shown{x, i, k})
+				}
 			}
 		}
 	}
@@ -117,13 +125,17 @@ func imagesOf(messages []Message) (all []Image) {
 
 // look returns the ids of a rendered conversation with pictures, and what stands in place of some ids. The template
 // writes a text for each picture, which becomes the picture's marks, and a token for each of its rows.
-func (m *Model) look(ctx context.Context, text string, said []tokenizer.Span, images []Image) (ids []int32,
+func (m *Model) look(ctx context.Context, text string, said []tokenizer.Span, images []shown) (ids []int32,
 	mixed engine.Mixed, err error) {
 	var seen []*seenImage
-	for i, x := range images {
+	rows := 0
+	for _, x := range images {
 		s, err := m.see(ctx, x.Data)
 		if err != nil {
-			return nil, mixed, fmt.Errorf("image %d: %w", i, err)
+			return nil, mixed, &MessageError{x.message, fmt.Errorf("part %d: %w", x.part, err)}
+		}
+		if rows += s.picture.Rows; rows > m.opened.Engine.Context() { // before the next is computed
+			return nil, mixed, m.full()
 		}
 		seen = append(seen, s)
 	}

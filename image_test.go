@@ -26,29 +26,6 @@ func seer(t *testing.T, name string, names map[int]string, image string) (dir st
 		t.Fatal(err)
 	}
 	record = all.Prompts[1]
-	var added []map[string]any
-	vocab := map[string]int{}
-	for i := range 540 {
-		token := fmt.Sprintf("<t%d>", i)
-		if names[i] != "" {
-			token = names[i]
-		}
-		if i < 3 { // a tokenizer has merges
-			vocab[[]string{"a", "b", "ab"}[i]] = i
-			continue
-		}
-		vocab[token] = i
-		added = append(added, map[string]any{"id": i, "content": token, "special": true, "normalized": false})
-	}
-	write := func(file string, v any) {
-		b, err := json.Marshal(v)
-		if err = errors.Join(err, os.WriteFile(filepath.Join(dir, file), b, 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("tokenizer.json", map[string]any{"version": "1.0", "added_tokens": added, "model": map[string]any{"type": "BPE",
-		"vocab": vocab, "merges": []string{"a b"}}, "pre_tokenizer": map[string]any{"type": "ByteLevel", "add_prefix_space": false},
-		"decoder": map[string]any{"type": "ByteLevel"}})
 	var pieces []string // between the pictures
 	var piece strings.Builder
 	for _, id := range record.IDs {
@@ -65,8 +42,8 @@ func seer(t *testing.T, name string, names map[int]string, image string) (dir st
 	if len(pieces) != 3 {
 		t.Fatalf("%d pieces of text", len(pieces))
 	}
-	write("tokenizer_config.json", map[string]any{"chat_template": fmt.Sprintf(`{{ '%s' }}{%% for x in messages[0].content %%}`+
-		`{%% if x.type == 'image' %%}%s{{ ['%s', '%s'][loop.index0] }}{%% endif %%}{%% endfor %%}`, pieces[0], image, pieces[1], pieces[2])})
+	golden.Tokenizer(t, dir, names, fmt.Sprintf(`{{ '%s' }}{%% for x in messages[0].content %%}`+
+		`{%% if x.type == 'image' %%}%s{{ ['%s', '%s'][loop.index0] }}{%% endif %%}{%% endfor %%}`, pieces[0], image, pieces[1], pieces[2]))
 	return dir, record
 }
 

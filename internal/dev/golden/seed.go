@@ -3,6 +3,7 @@ package golden
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -147,4 +148,35 @@ func splitmix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
 	x = (x ^ x>>27) * 0x94D049BB133111EB
 	return x ^ x>>31
+}
+
+// Tokenizer writes a tokenizer of 540 tokens into dir, with a chat template: token i is <ti> but for the names given.
+func Tokenizer(t testing.TB, dir string, names map[int]string, template string) {
+	t.Helper()
+	var added []map[string]any
+	vocab := map[string]int{}
+	for i := range 540 {
+		token := fmt.Sprintf("<t%d>", i)
+		if names[i] != "" {
+			token = names[i]
+		}
+		if i < 3 { // a tokenizer has merges
+			vocab[[]string{"a", "b", "ab"}[i]] = i
+			continue
+		}
+		vocab[token] = i
+		added = append(added, map[string]any{"id": i, "content": token, "special": i > 511, "normalized": false})
+	}
+	for file, v := range map[string]any{
+		"tokenizer.json": map[string]any{"version": "1.0", "added_tokens": added,
+			"model":         map[string]any{"type": "BPE", "vocab": vocab, "merges": []string{"a b"}},
+			"pre_tokenizer": map[string]any{"type": "ByteLevel", "add_prefix_space": false},
+			"decoder":       map[string]any{"type": "ByteLevel"}},
+		"tokenizer_config.json": map[string]any{"chat_template": template},
+	} {
+		b, err := json.Marshal(v)
+		if err = errors.Join(err, os.WriteFile(filepath.Join(dir, file), b, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
