@@ -181,9 +181,12 @@ func anthropicText(f *fields, name string, of ...string) (parts []karat.Part) {
 		return []karat.Part{karat.Text(text)}
 	}
 	for _, b := range f.objects(name, maxParts) {
-		if b.kind("Content", "", of...) == "tool_reference" { // results of a search for tools, all known to the model
+		switch b.kind("Content", "", of...) {
+		case "tool_reference": // results of a search for tools, all known to the model
 			parts = append(parts, karat.Text("The tool "+b.needText("tool_name")+" is there."))
-		} else {
+		case "image":
+			parts = append(parts, anthropicPicture(b))
+		default:
 			parts = append(parts, karat.Text(b.text("text")))
 		}
 		b.hint("cache_control", "citations")
@@ -222,7 +225,7 @@ func anthropicMessages(f *fields, c *conversation) {
 
 // anthropicBlocks returns the blocks of a message: results of tools apart from the rest.
 func anthropicBlocks(m *fields, role string, names map[string]string) (results, parts []karat.Part) {
-	of := []string{"text", "tool_result"}
+	of := []string{"text", "image", "tool_result"}
 	if role == "assistant" {
 		of = []string{"text", "thinking", "redacted_thinking", "tool_use"}
 	}
@@ -231,6 +234,8 @@ func anthropicBlocks(m *fields, role string, names map[string]string) (results, 
 		switch b.kind("In a message of the "+role+", content", "", of...) {
 		case "text":
 			parts = append(parts, karat.Text(b.text("text")))
+		case "image":
+			parts = append(parts, anthropicPicture(b))
 		case "thinking":
 			if text := b.text("thinking"); text != "" { // else the text was omitted
 				parts = append(parts, karat.Reasoning(text))
@@ -244,11 +249,11 @@ func anthropicBlocks(m *fields, role string, names map[string]string) (results, 
 			parts, names[id] = append(parts, toolCall(b, id, name, string(b.take("input")))), name
 		case "tool_result":
 			id := calledID(b, "tool_use_id", "no message before has", names)
-			text := join(anthropicText(b, "content", "text", "tool_reference"))
+			result := toolResult(id, names[id], anthropicText(b, "content", "text", "tool_reference", "image"))
 			if b.boolean("is_error", false) {
-				text = "Error: " + text // templates have no other place for an error
+				result.Content = "Error: " + result.Content // templates have no other place for an error
 			}
-			results = append(results, karat.ToolResult{ID: id, Name: names[id], Content: text})
+			results = append(results, result)
 		}
 		b.done()
 	}

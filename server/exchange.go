@@ -172,7 +172,9 @@ func (x *exchange) body() *fields {
 // readRequest returns a request's JSON, and the model found by find.
 func (x *exchange) readRequest(find func(*fields) *served) (*fields, *served) {
 	f := x.body()
-	return f, find(f)
+	m := find(f)
+	f.sees = m.model.Sees()
+	return f, m
 }
 
 // readModel returns the model of a request's field "model". A caller with a single model may leave the field out.

@@ -22,6 +22,7 @@ type fields struct {
 	hints  *hints
 	echo   bool // part of an answer sent back by a client, with the client's own additions
 	left   *int // values left to the request for texts decoded as a whole
+	sees   bool // the request's model sees pictures
 }
 
 // parse reads the body of a request.
@@ -47,7 +48,7 @@ func parse(body []byte, h *hints) *fields {
 
 // open returns the fields of an object, each name once.
 func (f *fields) open(path string, raw json.RawMessage) *fields {
-	in := &fields{path: path, values: map[string]json.RawMessage{}, hints: f.hints, left: f.left}
+	in := &fields{path: path, values: map[string]json.RawMessage{}, hints: f.hints, left: f.left, sees: f.sees}
 	if raw[0] != '{' {
 		fail(strings.TrimSuffix(path, "."), "%s, want an object", kindOf(raw))
 	}

@@ -103,6 +103,27 @@ func FuzzTexts(f *testing.F) {
 	}, "/v1/embeddings", "/api/embed", "/v1/rerank", "/v2/rerank")
 }
 
+// FuzzDataURL: a URL is a picture's bytes, or refused as the client's fault; only data: is taken.
+func FuzzDataURL(f *testing.F) {
+	for _, url := range []string{"data:image/png;base64,AAAA", "DATA:image/jpeg;a=b;base64,AAA=", "http://a/b", "data:,", "data:image/png;base64,%"} {
+		f.Add(url)
+	}
+	f.Fuzz(func(t *testing.T, url string) {
+		raw, err := json.Marshal(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var x karat.Image
+		p := catch(func() { x = readDataURL(&fields{values: map[string]json.RawMessage{"url": raw}, sees: true}, "url") })
+		switch {
+		case p != nil && (p.status != 400 || p.param != "url"):
+			t.Fatalf("%q: %+v", url, p)
+		case p == nil && (len(x.Data) == 0 || !strings.EqualFold(url[:11], "data:image/")):
+			t.Fatalf("%q: %q", url, x.Data)
+		}
+	})
+}
+
 // FuzzKeys: a file of keys is read, or refused, and no error tells a secret.
 func FuzzKeys(f *testing.F) {
 	f.Add("ann:0123456789\n# b\nsecret-secret")

@@ -19,6 +19,8 @@ type modelObject struct {
 	Loaded      bool     `json:"loaded"`
 	MaxModelLen int      `json:"max_model_len,omitempty"`
 	Fingerprint string   `json:"system_fingerprint,omitempty"`
+
+	Modalities map[string]bool `json:"modalities,omitempty"` // as llama-server's /props
 }
 
 // modelObject returns a model by a name of it.
@@ -32,6 +34,7 @@ func (x *exchange) modelObject(m state, name string) modelObject {
 	}
 	if m.now != nil {
 		o.Loaded, o.MaxModelLen, o.Fingerprint = true, m.now.room, m.now.print
+		o.Modalities = map[string]bool{"vision": m.now.model.Sees()}
 	}
 	return o
 }

@@ -41,7 +41,7 @@ func answerOllama(x *exchange, chat bool) any {
 		all = blocks{}
 	}
 	last := r.ollamaPiece(chat, &all)
-	if !chat && r.turn != nil {
+	if !chat && r.turn != nil && !r.turn.shows() { // ids are no pictures
 		last["context"] = append(r.prompts[0], ids...)
 	}
 	last["done"], last["done_reason"] = true, finish

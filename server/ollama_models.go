@@ -129,6 +129,9 @@ func ollamaAbilities(x *exchange, m *served) (able []string) {
 			able = append(able, "thinking")
 		}
 	}
+	if m.model.Sees() {
+		able = append(able, "vision")
+	}
 	if _, err := m.model.EmbedSize(x.ctx, karat.EmbedOptions{}); err == nil {
 		able = append(able, "embedding")
 	}

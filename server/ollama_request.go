@@ -62,12 +62,16 @@ func readOllamaPrompt(x *exchange, f *fields, r *request, c *conversation) {
 	} else if given != nil {
 		before = tokenIDs("context", given, r.model.room, r.leastAnswer())
 	}
-	f.lacks("suffix", "template", "images")
+	f.lacks("suffix", "template")
+	pictures := ollamaPictures(f)
+	if pictures != nil && (raw || before != nil) {
+		fail("images", "beside raw or context there is no place for pictures: send messages to /api/chat")
+	}
 	if system := f.text("system"); system != "" {
 		c.messages = append(c.messages, karat.TextMessage(karat.RoleSystem, system))
 		c.setPlaces("system")
 	}
-	c.messages = append(c.messages, karat.TextMessage(karat.RoleUser, prompt))
+	c.messages = append(c.messages, karat.Message{Role: karat.RoleUser, Parts: append(pictures, karat.Text(prompt))})
 	c.setPlaces("prompt")
 	f.hintRest()
 	if raw {
@@ -187,12 +191,16 @@ func ollamaMessages(f *fields) (all []karat.Message) {
 	names := map[string]string{} // of tools, by the ids of calls
 	for _, m := range f.objects("messages", maxMessages) {
 		role, text := m.needOneOf("role", "system", "user", "assistant", "tool", "developer"), m.text("content")
+		var pictures []karat.Part
+		if role == "user" || role == "tool" {
+			pictures = ollamaPictures(m)
+		}
 		m.lacks("images")
 		message := karat.Message{Role: karat.Role(role), Name: m.text("name")}
 		id, tool := m.text("tool_call_id"), m.text("tool_name")
 		switch role {
 		case "tool":
-			result := karat.ToolResult{ID: id, Name: cmp.Or(tool, names[id], message.Name), Content: text}
+			result := toolResult(id, cmp.Or(tool, names[id], message.Name), append(pictures, karat.Text(text)))
 			message.Name, message.Parts = "", []karat.Part{result}
 		case "assistant":
 			message.Parts = ollamaTurn(m, text, names)
@@ -200,7 +208,7 @@ func ollamaMessages(f *fields) (all []karat.Message) {
 			message.Role = karat.RoleSystem
 			fallthrough
 		default:
-			message.Parts = []karat.Part{karat.Text(text)}
+			message.Parts = append(pictures, karat.Text(text))
 		}
 		all = append(all, message)
 		m.done()

@@ -175,8 +175,10 @@ func messages(f *fields) (all []karat.Message) {
 func message(m *fields, names map[string]string) karat.Message {
 	role, speaker := m.needOneOf("role", "developer", "system", "user", "assistant", "tool", "function"), m.text("name")
 	switch role {
-	case "developer", "system", "user":
+	case "developer", "system":
 		return karat.Message{Role: karat.Role(role), Name: speaker, Parts: content(m, "content", true)}
+	case "user":
+		return karat.Message{Role: karat.RoleUser, Name: speaker, Parts: content(m, "content", true, pictureKinds...)}
 	case "assistant":
 		return karat.Message{Role: karat.RoleAssistant, Name: speaker, Parts: assistant(m, names)}
 	case "function":
@@ -187,14 +189,14 @@ func message(m *fields, names map[string]string) karat.Message {
 		if speaker != "" && speaker != name {
 			fail(m.path+"name", "%q, but the call is of %q", speaker, name)
 		}
-		return karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id, Name: name,
-			Content: join(content(m, "content", true))}}}
+		return karat.Message{Role: karat.RoleTool, Parts: []karat.Part{toolResult(id, name,
+			content(m, "content", true, pictureKinds...))}}
 	}
 	return karat.Message{}
 }
 
-// content reads a text, or its parts.
-func content(m *fields, name string, needed bool) (parts []karat.Part) {
+// content reads a text, or its parts: texts, and parts of further kinds.
+func content(m *fields, name string, needed bool, also ...string) (parts []karat.Part) {
 	raw := m.values[name]
 	if !m.has(name) {
 		if m.ignore(name); needed {
@@ -208,9 +210,12 @@ func content(m *fields, name string, needed bool) (parts []karat.Part) {
 		return []karat.Part{karat.Text(text)}
 	}
 	for _, p := range m.objects(name, maxParts) {
-		if p.kind("Content", "", "text", "input_text", "output_text", "refusal") == "refusal" {
+		switch p.kind("Content", "", append(also, "text", "input_text", "output_text", "refusal")...) {
+		case "refusal":
 			parts = append(parts, karat.Text(p.text("refusal")))
-		} else {
+		case "image_url", "input_image":
+			parts = append(parts, readPicture(p))
+		default:
 			parts = append(parts, karat.Text(p.text("text")))
 			p.ignore("annotations", "logprobs")
 			p.hint("cache_control", "citations")

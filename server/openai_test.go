@@ -293,7 +293,7 @@ func TestRefused(t *testing.T) {
 		{"messages", "want an array", `"hi"`},
 		{"messages[0].role", "want developer", `[{"role":"wizard","content":"x"}]`},
 		{"messages[0].content", "missing", `[{"role":"user"}]`},
-		{"messages[0].content[0].type", "not supported", `[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://169.254.169.254/"}}]}]`},
+		{"messages[0].content[0].image_url.url", "data: URLs", `[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://169.254.169.254/"}}]}]`},
 		{"messages[0].x", "Unrecognized", `[{"role":"user","content":"a","x":1}]`},
 		{"messages[0].tool_call_id", "no message before", `[{"role":"tool","content":"a","tool_call_id":"1"}]`},
 	} {

@@ -253,7 +253,9 @@ func (s *Server) enter(who *caller, n, tokens int) (done func()) {
 func (r *request) answer(emit func(event)) (u usage) {
 	x, s := r.asked, r.asked.s
 	r.check()
-	x.nameReceipts()
+	if !r.turn.shows() { // a receipt is of texts
+		x.nameReceipts()
+	}
 	n := len(r.prompts) * r.n
 	defer s.enter(r.asked.who, n, r.mayUse())()
 	ctx, cancel := context.WithCancelCause(x.ctx)
@@ -385,7 +387,7 @@ func (c *choice) run(ctx context.Context) (err error) {
 		}
 		o.End = c.r.model.ends
 	}
-	if x := c.r.asked; c.s.o.ReceiptKey != nil && x.given == nil {
+	if x := c.r.asked; c.s.o.ReceiptKey != nil && x.given == nil && !c.r.turn.shows() {
 		o.Receipt = c.r.model.model.NewReceipt()
 		if c.r.turn != nil {
 			o.Receipt.RenderedBy(c.r.model.model, "")
@@ -397,7 +399,11 @@ func (c *choice) run(ctx context.Context) (err error) {
 			err = c.keepReceipt(o.Receipt)
 		}
 	}()
-	for t, err := range c.s.generate(ctx, session, c.prompt, o) {
+	all := c.s.generate(ctx, session, c.prompt, o)
+	if c.r.turn.shows() {
+		all = session.Chat(ctx, c.r.turn.messages, c.r.turn.render(o))
+	}
+	for t, err := range all {
 		if err != nil {
 			return err
 		}

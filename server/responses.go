@@ -220,8 +220,7 @@ func responseInput(f *fields, list []*fields, c *conversation) {
 			m.ignore("id")
 			id := calledID(m, "call_id", "no item before is", names)
 			c.messages = append(c.messages, karat.Message{Role: karat.RoleTool,
-				Parts: []karat.Part{karat.ToolResult{ID: id, Name: names[id],
-					Content: join(content(m, "output", true))}}})
+				Parts: []karat.Part{toolResult(id, names[id], content(m, "output", true, pictureKinds...))}})
 		}
 		c.setPlaces(m.path)
 		m.done()

@@ -59,6 +59,8 @@ type turn struct {
 	special []string        // marks made of special tokens
 
 	functions bool                  // the answer's call is a function_call
+	messages  []karat.Message       // with pictures; nil for none
+	rendered  karat.GenerateOptions // how the messages are rendered
 	spaces    map[string]spacedName // of tools, by all their names in calls by the model
 }
 
@@ -78,12 +80,21 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) {
 	r.prompts = [][]int{ids}
 	r.turn = &turn{syntax: r.model.syntax, single: c.single, named: c.choice.named, special: r.model.special,
 		functions: c.functions}
+	pictures := 0
 	for _, m := range c.messages {
 		for _, part := range m.Parts {
-			if _, is := part.(karat.ToolCall); is {
+			switch p := part.(type) {
+			case karat.ToolCall:
 				r.turn.before++
+			case karat.Image:
+				pictures++
+			case karat.ToolResult:
+				pictures += len(p.Images)
 			}
 		}
+	}
+	if pictures > 0 {
+		r.turn.messages, r.turn.rendered = c.messages, o
 	}
 	if len(c.tools) > 0 && !c.mute {
 		if r.turn.syntax.General && o.NoToolFallback {
@@ -118,6 +129,17 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) {
 	if r.grammar, err = r.model.model.ReasoningBudget(ctx, r.grammar, *c.budget, within); err != nil {
 		throw(r.model.explain(ctx, err, param))
 	}
+}
+
+// shows reports whether the conversation has pictures.
+func (t *turn) shows() bool { return t != nil && t.messages != nil }
+
+// render adds to the options of an answer how its messages are rendered.
+func (t *turn) render(o karat.GenerateOptions) karat.GenerateOptions {
+	by := &t.rendered
+	o.Tools, o.TemplateArgs, o.NoToolFallback = by.Tools, by.TemplateArgs, by.NoToolFallback
+	o.NoGenerationPrompt, o.Continue = by.NoGenerationPrompt, by.Continue
+	return o
 }
 
 // renderNamed renders a conversation. A name without a place in the chat template is a hint: no message of its role

@@ -1,0 +1,99 @@
+package server
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat"
+)
+
+// pictureKinds are the types of the parts with a picture, in chat and in responses.
+var pictureKinds = []string{"image_url", "input_image"}
+
+// pictureTypes are the types of files of pictures.
+var pictureTypes = []string{"image/png", "image/jpeg", "image/jpg", "image/webp", "image/gif", "image/bmp"}
+
+// readPicture reads a part of pictureKinds: its image_url is a URL, or an object with a URL.
+func readPicture(p *fields) karat.Image {
+	p.lacks("file_id")
+	o, name := p, "image_url"
+	if raw := p.values[name]; len(raw) > 0 && raw[0] == '{' {
+		o, name = p.object(name), "url"
+	}
+	// the size of pictures is the model's
+	if detail := o.oneOf("detail", "auto", "low", "high", "original"); detail != "" && detail != "auto" {
+		o.hints.add(o.path + "detail")
+	}
+	x := readDataURL(o, name)
+	if o != p {
+		o.done()
+	}
+	return x
+}
+
+// readDataURL reads a picture of a data: URL. Nothing is fetched.
+func readDataURL(f *fields, name string) karat.Image {
+	scheme, rest, _ := strings.Cut(f.needText(name), ":")
+	if !strings.EqualFold(scheme, "data") {
+		throw(unsupported(f.path+name, "%s: this server fetches no addresses: pictures come as data: URLs, "+
+			"data:image/png;base64,...", f.path+name))
+	}
+	head, data, _ := strings.Cut(rest, ",")
+	kind, coded := strings.CutSuffix(head, ";base64")
+	kind, _, _ = strings.Cut(kind, ";")
+	if !coded || !slices.Contains(pictureTypes, strings.ToLower(kind)) {
+		fail(f.path+name, "a data: URL of %.40q, want data:TYPE;base64,... with a type of %s", head,
+			strings.Join(pictureTypes, ", "))
+	}
+	return decodePicture(f, f.path+name, data)
+}
+
+// decodePicture returns the picture of a base64 text at a place of the request.
+func decodePicture(f *fields, param, text string) karat.Image {
+	if !f.sees {
+		throw(unsupported(param, "%s: %v: take a model that sees (/v1/models has modalities.vision), or send text "+
+			"alone", param, karat.ErrBlind))
+	}
+	data, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "=\r\n"))
+	if err != nil {
+		fail(param, "it is not base64: %v", err)
+	}
+	if len(data) == 0 {
+		fail(param, "the picture is empty")
+	}
+	return karat.Image{Data: data}
+}
+
+// toolResult returns a result of a tool. Its pictures come behind its texts.
+func toolResult(id, name string, parts []karat.Part) karat.ToolResult {
+	r := karat.ToolResult{ID: id, Name: name, Content: join(slices.DeleteFunc(slices.Clone(parts), notText))}
+	for _, p := range parts {
+		if x, is := p.(karat.Image); is {
+			r.Images = append(r.Images, x)
+		}
+	}
+	return r
+}
+
+// anthropicPicture reads the source of an image.
+func anthropicPicture(b *fields) (x karat.Image) {
+	s := b.needObject("source")
+	if s.kind("A source", "", "base64", "url") == "url" {
+		x = readDataURL(s, "url")
+	} else {
+		s.needOneOf("media_type", pictureTypes...)
+		x = decodePicture(s, s.path+"data", s.needText("data"))
+	}
+	s.done()
+	return x
+}
+
+// ollamaPictures reads images: base64 texts.
+func ollamaPictures(f *fields) (parts []karat.Part) {
+	for i, text := range f.texts("images", maxParts) {
+		parts = append(parts, decodePicture(f, fmt.Sprintf("%simages[%d]", f.path, i), text))
+	}
+	return parts
+}

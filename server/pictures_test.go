@@ -1,0 +1,165 @@
+package server
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/dev/golden"
+)
+
+// seer is a model that sees, with a template of all roles, and two pictures of one size.
+func seer(t *testing.T) (m *karat.Model, pictures [2][]byte) {
+	t.Helper()
+	dir := golden.Seeded(t, golden.Shared(t, "goldens/vision/qwen3vl"))
+	golden.Tokenizer(t, dir, map[int]string{512: "<|vision_start|>", 513: "<|vision_end|>", 514: "<|image_pad|>"},
+		`{% for m in messages %}{{ '<t3>' + (m.name or '') }}{% for c in m.tool_calls or [] %}{{ c.function.name }}{% endfor %}`+
+			`{% if m.content is string %}{{ m.content }}{% else %}{% for x in m.content or [] %}{% if x.type == 'image' %}`+
+			`<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ x.text }}{% endif %}{% endfor %}{% endif %}{% endfor %}`)
+	m, err := karat.Load(context.Background(), dir, karat.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	files, err := filepath.Glob(filepath.Join(golden.Shared(t, "goldens/vision/images"), "*.png"))
+	if err != nil || len(files) < 2 {
+		t.Fatal(files, err)
+	}
+	for i := range pictures {
+		if pictures[i], err = os.ReadFile(files[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m, pictures
+}
+
+// TestPictures: each API shows the model the pictures of a request, as the library does, and counts their tokens.
+func TestPictures(t *testing.T) {
+	m, files := seer(t)
+	c := serve(t, m, Options{})
+	part := func(i int) karat.Image { return karat.Image{Data: files[i]} }
+	plain := []karat.Message{{Role: karat.RoleUser, Parts: []karat.Part{part(0), karat.Text("ab"), part(1)}}}
+	first := []karat.Message{{Role: karat.RoleUser, Parts: []karat.Part{part(0), part(1), karat.Text("ab")}}}
+	called := []karat.Message{karat.TextMessage(karat.RoleUser, "a"),
+		{Role: karat.RoleAssistant, Parts: []karat.Part{karat.ToolCall{ID: "x", Name: "ab"}}},
+		{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: "x", Name: "ab", Content: "b", Images: []karat.Image{part(1)}}}}}
+	coded := []string{base64.StdEncoding.EncodeToString(files[0]), base64.StdEncoding.EncodeToString(files[1])}
+	url := func(i int) string { return `"data:image/png;base64,` + coded[i] + `"` }
+	source := func(i int) string {
+		return `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + coded[i] + `"}}`
+	}
+	chat := `{"type":"image_url","image_url":{"url":` + url(0) + `,"detail":"auto"}},{"type":"text","text":"ab"},{"type":"image_url","image_url":{"url":` + url(1) + `,"detail":"high"}}`
+	input := `{"type":"input_image","detail":"auto","image_url":` + url(0) + `},{"type":"input_text","text":"ab"},{"type":"input_image","image_url":` + url(1) + `}`
+	for _, x := range []struct {
+		name, path, body string
+		as               []karat.Message
+		text, count      []any
+	}{
+		{"chat", "/v1/chat/completions", `"temperature":0,"max_tokens":4,"messages":[{"role":"user","content":[` + chat + `]}]`, plain,
+			[]any{"choices", 0, "message", "content"}, []any{"usage", "prompt_tokens"}},
+		{"chat's result", "/v1/chat/completions", `"temperature":0,"max_tokens":4,"messages":[{"role":"user","content":"a"},{"role":"assistant","tool_calls":[{"id":"x","type":"function","function":{"name":"ab","arguments":"{}"}}]},
+			{"role":"tool","tool_call_id":"x","content":[{"type":"text","text":"b"},{"type":"image_url","image_url":{"url":` + url(1) + `}}]}]`, called,
+			[]any{"choices", 0, "message", "content"}, []any{"usage", "prompt_tokens"}},
+		{"responses", "/v1/responses", `"temperature":0,"max_output_tokens":4,"input":[{"role":"user","content":[` + input + `]}]`, plain,
+			[]any{"output", 0, "content", 0, "text"}, []any{"usage", "input_tokens"}},
+		{"responses' output", "/v1/responses", `"temperature":0,"max_output_tokens":4,"input":[{"role":"user","content":"a"},{"type":"function_call","call_id":"x","name":"ab","arguments":"{}"},
+			{"type":"function_call_output","call_id":"x","output":[{"type":"input_text","text":"b"},{"type":"input_image","image_url":` + url(1) + `}]}]`, called,
+			[]any{"output", 0, "content", 0, "text"}, []any{"usage", "input_tokens"}},
+		{"messages", "/v1/messages", `"temperature":0,"max_tokens":4,"messages":[{"role":"user","content":[` + source(0) + `,{"type":"text","text":"ab"},` + source(1) + `]}]`, plain,
+			[]any{"content", 0, "text"}, []any{"usage", "input_tokens"}},
+		{"messages' result", "/v1/messages", `"temperature":0,"max_tokens":4,"messages":[{"role":"user","content":"a"},{"role":"assistant","content":[{"type":"tool_use","id":"x","name":"ab","input":{}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"x","content":[{"type":"text","text":"b"},` + source(1) + `]}]}]`, called,
+			[]any{"content", 0, "text"}, []any{"usage", "input_tokens"}},
+		{"Ollama's chat", "/api/chat", `"stream":false,"options":{"temperature":0,"num_predict":4},"messages":[{"role":"user","content":"ab","images":["` + coded[0] + `","` + coded[1] + `"]}]`, first,
+			[]any{"message", "content"}, []any{"prompt_eval_count"}},
+		{"Ollama's prompt", "/api/generate", `"stream":false,"options":{"temperature":0,"num_predict":4},"prompt":"ab","images":["` + coded[0] + `","` + coded[1] + `"]`, first,
+			[]any{"response"}, []any{"prompt_eval_count"}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			c := &client{t: t, url: c.url, s: c.s}
+			ids, err := m.TokenizeChat(t.Context(), x.as, karat.GenerateOptions{})
+			if err != nil || len(ids) < 10 {
+				t.Fatal(ids, err)
+			}
+			want := ""
+			for token, err := range m.Chat(t.Context(), x.as, karat.GenerateOptions{MaxTokens: 4, Sampling: &karat.Sampling{}}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				want += token.Text
+			}
+			o := c.post(x.path, `{"model":"demo",`+x.body+`}`)
+			text, n := at(o, x.text...), at(o, x.count...).(float64)
+			if cached, ok := at(o, "usage", "cache_read_input_tokens").(float64); ok {
+				n += cached
+			}
+			if text != want || want == "" || n != float64(len(ids)) {
+				t.Errorf("%q of %v tokens, want %q of %d", text, n, want, len(ids))
+			}
+			if _, there := o["context"]; there {
+				t.Error("ids stand for pictures")
+			}
+		})
+	}
+	say := `"model":"demo","temperature":0,"max_tokens":4,"messages":[{"role":"user","content":[` + chat + `]}],"n":2`
+	whole, streamed := c.said("/v1/chat/completions", `{`+say+`}`), c.said("/v1/chat/completions", `{"stream":true,`+say+`}`)
+	if whole == "" || streamed != whole {
+		t.Errorf("streamed %q, whole %q", streamed, whole)
+	}
+	held := at(c.post("/v1/chat/completions", `{`+say+`,"grammar":"root ::= \"abab\""}`), "choices", 0, "message", "content")
+	if held != "abab" {
+		t.Errorf("held to a grammar: %q", held)
+	}
+	o := c.post("/v1/chat/completions/input_tokens", `{"model":"demo","messages":[{"role":"user","content":[`+chat+`]}]}`)
+	if ids, _ := m.TokenizeChat(t.Context(), plain, karat.GenerateOptions{}); o["input_tokens"] != float64(len(ids)) {
+		t.Errorf("%v, want %d", o, len(ids))
+	}
+	if o := c.post("/api/show", `{"model":"demo"}`); !strings.Contains(fmt.Sprint(o["capabilities"]), "vision") {
+		t.Errorf("%v", o["capabilities"])
+	}
+	if _, text, _ := c.do("GET", "/v1/models", ""); at(parseObject(t, text), "data", 0, "modalities", "vision") != true {
+		t.Error(text)
+	}
+	for _, x := range [][3]string{
+		{"url", "data: URLs", "https://example.org/a.png"}, {"url", "data: URLs", "file:///etc/passwd"},
+		{"url", "want data:TYPE", "data:text/plain;base64,AAAA"}, {"url", "want data:TYPE", "data:image/png,AAAA"},
+		{"url", "base64", "data:image/png;base64,%%"}, {"url", "empty", "data:image/png;base64,"},
+		{"", "part 1: ", "data:image/png;base64,AAAA"}, {"", "part 1: ", "data:image/png;base64," + coded[0][:80]},
+	} {
+		param := "messages[0]"
+		if x[0] != "" {
+			param += ".content[1].image_url.url"
+		}
+		c.refuses(400, param, x[1], "POST", "/v1/chat/completions", `{"model":"demo","messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"`+x[2]+`"}}]}]}`)
+	}
+	c.refuses(400, "messages[0].content[0].type", "not supported", "POST", "/v1/chat/completions", `{"model":"demo","messages":[{"role":"system","content":[{"type":"image_url","image_url":{"url":`+url(0)+`}}]}]}`)
+	c.refuses(400, "input[0].content[0].file_id", "not supported", "POST", "/v1/responses", `{"model":"demo","input":[{"role":"user","content":[{"type":"input_image","file_id":"x"}]}]}`)
+}
+
+// TestBlind: a model that sees nothing refuses pictures, with what to do.
+func TestBlind(t *testing.T) {
+	c := serve(t, demo(t), Options{})
+	const url = `"data:image/png;base64,AAAA"`
+	for _, x := range [][3]string{
+		{"/v1/chat/completions", "messages[0].content[0].image_url.url", `"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":` + url + `}}]}]`},
+		{"/v1/responses", "input[0].content[0].image_url", `"input":[{"role":"user","content":[{"type":"input_image","image_url":` + url + `}]}]`},
+		{"/v1/messages", "messages[0].content[0].source.data", `"max_tokens":1,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}}]}]`},
+		{"/api/chat", "messages[0].images[0]", `"messages":[{"role":"user","content":"a","images":["AAAA"]}]`},
+		{"/api/generate", "images[0]", `"prompt":"a","images":["AAAA"]`},
+	} {
+		status, text, _ := c.do("POST", x[0], `{"model":"demo",`+x[2]+`}`)
+		var o any
+		if err := json.Unmarshal([]byte(text), &o); err != nil || status != 400 || !strings.Contains(text, x[1]+": "+karat.ErrBlind.Error()+": take a model that sees") {
+			t.Errorf("%s: %d %s", x[0], status, text)
+		}
+	}
+	if _, text, _ := c.do("GET", "/v1/models", ""); at(parseObject(t, text), "data", 0, "modalities", "vision") != false {
+		t.Error(text)
+	}
+}
