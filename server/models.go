@@ -75,11 +75,14 @@ type anthropicModel struct {
 	Created  string `json:"created_at"`
 	MaxInput int    `json:"max_input_tokens,omitempty"` // of a loaded model
 	MaxAll   int    `json:"max_tokens,omitempty"`
+
+	Modalities map[string]bool `json:"modalities,omitempty"`
 }
 
 func (o modelObject) anthropic() anthropicModel {
 	return anthropicModel{Type: "model", ID: o.ID, Name: o.ID,
-		Created: time.Unix(o.Created, 0).UTC().Format(time.RFC3339), MaxInput: o.MaxModelLen, MaxAll: o.MaxModelLen}
+		Created: time.Unix(o.Created, 0).UTC().Format(time.RFC3339), MaxInput: o.MaxModelLen, MaxAll: o.MaxModelLen,
+		Modalities: o.Modalities}
 }
 
 // pageModels answers a page of models: limit of them, after after_id or before before_id.

@@ -126,6 +126,11 @@ func TestPictures(t *testing.T) {
 	if _, text, _ := c.do("GET", "/v1/models", ""); at(parseObject(t, text), "data", 0, "modalities", "vision") != true {
 		t.Error(text)
 	}
+	c.header = map[string]string{"Anthropic-Version": "2023-06-01"}
+	if _, text, _ := c.do("GET", "/v1/models/demo", ""); at(parseObject(t, text), "modalities", "vision") != true {
+		t.Error(text)
+	}
+	c.header = nil
 	for _, x := range [][3]string{
 		{"url", "data: URLs", "https://example.org/a.png"}, {"url", "data: URLs", "file:///etc/passwd"},
 		{"url", "want data:TYPE", "data:text/plain;base64,AAAA"}, {"url", "want data:TYPE", "data:image/png,AAAA"},
