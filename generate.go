@@ -332,6 +332,9 @@ func (s *Session) Chat(ctx context.Context, messages []Message, o GenerateOption
 			ends, err = s.m.TurnEnds(ctx, o)
 			o.End = append(ends, o.End...)
 		}
+		if o.Receipt != nil {
+			o.Receipt.RenderedBy(s.m, o.Template)
+		}
 		return ids, mixed, err
 	})
 }

@@ -26,7 +26,13 @@ func TestSeeing(t *testing.T) {
 		rewrite(t, filepath.Join(folder, "config.json"), func(m map[string]any) {
 			m["model_type"] = c.kind
 			delete(m, "architectures")
-			scaling := map[string]any{"type": "mrope", "mrope_section": []int{2, 1, 1}, "mrope_interleaved": true}
+			dim, ok := m["head_dim"].(float64)
+			if !ok {
+				dim = m["hidden_size"].(float64) / m["num_attention_heads"].(float64)
+			}
+			part := int(dim) / 8
+			scaling := map[string]any{"type": "mrope", "mrope_section": []int{int(dim)/2 - 2*part, part, part},
+				"mrope_interleaved": true}
 			if p, ok := m["rope_parameters"].(map[string]any); ok {
 				p["mrope_section"] = scaling["mrope_section"]
 			} else {
