@@ -27,7 +27,7 @@ func chatCommands() []chatCommand {
 		{"think", "on|off", "have the model reason before its answer, or not", (*conversation).setThinking},
 		{"reasoning", "", "show the reasoning before the last answer", (*conversation).showReasoning},
 		{"file", "PATH", "add the text of a file to the next message", (*conversation).addFile},
-		{"image", "PATH", "show a picture with the next message", (*conversation).addImage},
+		{"image", "PATH", "show a picture with the next message", addImage},
 		{"retry", "", "ask for another answer", (*conversation).retry},
 		{"undo", "", "take back the last change of the conversation", (*conversation).takeBack},
 		{"clear", "", "forget the conversation", (*conversation).clear},
@@ -248,7 +248,7 @@ func (p *conversation) addFile(path string) error {
 }
 
 // addImage keeps a picture for the next message.
-func (p *conversation) addImage(path string) error {
+func addImage(p *conversation, path string) error {
 	switch {
 	case path == "":
 		return errors.New("/image needs a path")
