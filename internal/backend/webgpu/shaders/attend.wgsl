@@ -15,10 +15,17 @@ fn place(row: u32, quad: u32) -> u32 {
 	return row * {{$quads}}u + (quad ^ {{if eq $quads 8}}(row & 7u){{else}}((row >> 1u) & 3u){{end}});
 }
 
-// visible reports whether a row sees position at.
-fn visible(bounds: vec2u, at: u32) -> bool {
-	return at <= bounds.y && at >= bounds.x;
+// visible reports whether a row sees position at. Without groups a row is its position: some compilers take minutes for
+// the bounds of rows.
+{{- if .Grouped}}
+fn visible(row: vec2u, at: u32) -> bool {
+	return at <= row.y && at >= row.x;
 }
+{{- else}}
+fn visible(row: u32, at: u32{{if .Ahead}}, end: u32{{end}}) -> bool {
+	return at <= {{if .Ahead}}newest(row, end){{else}}row{{end}} && at >= lowest(row);
+}
+{{- end}}
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u32) {
@@ -34,8 +41,16 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			to++;
 		}
 		let from_page = table[4u * begin + 2u];
+{{- if .Grouped}}
 		var low = bounds(begin); // the least first and last position of a row, and the greatest
 		var high = bounds(to - 1u);
+{{- else}}
+		let low = table[4u * begin + 3u];
+		let high = table[4u * (to - 1u) + 3u];
+{{- if .Ahead}}
+		let end = table[pages - 1u];
+{{- end}}
+{{- end}}
 {{- if and .Ahead .Grouped}}
 		for (var row = begin; row < to; row++) {
 			low = min(low, bounds(row));
@@ -47,18 +62,25 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		let vq = t % {{$quads}}u;
 {{- range $i := 4}}
 		let sr{{$i}} = t / 16u + {{mul 4 $i}}u;
-		let sees{{$i}} = bounds(min(begin + sr{{$i}}, to - 1u));
+		let sees{{$i}} = {{if $.Grouped}}bounds(min(begin + sr{{$i}}, to - 1u)){{else}}table[4u * min(begin + sr{{$i}}, to - 1u) + 3u]{{end}};
 		var top{{$i}} = NONE;
 {{- end}}
 {{- range $i := $rows}}
 		let vr{{$i}} = t / {{$quads}}u + {{mul $i (div 64 $quads)}}u;
-		let reads{{$i}} = bounds(min(begin + vr{{$i}}, to - 1u));
+		let reads{{$i}} = {{if $.Grouped}}bounds(min(begin + vr{{$i}}, to - 1u)){{else}}table[4u * min(begin + vr{{$i}}, to - 1u) + 3u]{{end}};
 		var sum{{$i}} = 0.0;
 {{- range $c := (div $.ValueDim $.Chunk)}}
 		var acc{{$i}}_{{$c}} = vec4f(0.0);
 {{- end}}
 {{- end}}
-		for (var b = low.x / PAGE; b <= high.y / PAGE; b++) {
+{{- if .Grouped}}
+		let first = low.x;
+		let last = high.y;
+{{- else}}
+		let first = lowest(low);
+		let last = {{if .Ahead}}newest(high, end){{else}}high{{end}};
+{{- end}}
+		for (var b = first / PAGE; b <= last / PAGE; b++) {
 			let slot = table[pages + b - from_page] * PAGE;
 {{- range $i := 4}}{{range $j := 4}}
 			var s{{$i}}_{{$j}} = 0.0;
@@ -91,7 +113,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			}
 {{- range $i := 4}}
 {{- range $j := 4}}
-			let seen{{$i}}_{{$j}} = visible(sees{{$i}}, b * PAGE + sk + {{mul 16 $j}}u);
+			let seen{{$i}}_{{$j}} = visible(sees{{$i}}, b * PAGE + sk + {{mul 16 $j}}u{{if and $.Ahead (not $.Grouped)}}, end{{end}});
 {{- if $.Capped}}
 			s{{$i}}_{{$j}} = p.cap * tanh_f(s{{$i}}_{{$j}} / p.cap);
 {{- end}}
@@ -131,7 +153,11 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 				sum{{$i}} = fma(more, grows[vr{{$i}}], sum{{$i}} * shrinks[vr{{$i}}]);
 			}
 {{- end}}
+{{- if .Grouped}}
 			let whole = b * PAGE + 63u <= low.y && b * PAGE >= high.x;
+{{- else}}
+			let whole = visible(low, b * PAGE + 63u{{if .Ahead}}, end{{end}}) && visible(high, b * PAGE{{if .Ahead}}, end{{end}});
+{{- end}}
 {{- range $c := (div .ValueDim .Chunk)}}
 			workgroupBarrier();
 {{template "page" (page $ "values" (print $c "u"))}}
@@ -154,7 +180,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 					for (var j = g; j < g + 16u; j++) { // a value that is not seen may be a NaN
 						let v = tile[place(j, vq)];
 {{- range $i := $rows}}
-						if (visible(reads{{$i}}, b * PAGE + j)) {
+						if (visible(reads{{$i}}, b * PAGE + j{{if and $.Ahead (not $.Grouped)}}, end{{end}})) {
 							part{{$i}} = fma(vec4f(weights[vr{{$i}} * 65u + j]), v, part{{$i}});
 						}
 {{- end}}

@@ -49,12 +49,17 @@ const NONE: f32 = -3.402823466e38; // less than any score
 {{- end}}
 
 {{template "lowest" .}}
+{{- if .Ahead}}
+// newest is the last position that a row at position pos sees, of a sequence whose last is end.
+fn newest(pos: u32, end: u32) -> u32 {
+	return min(end, select(end, pos + p.window - 1u, p.window > 0u));
+}
+{{- end}}
 // bounds is the first and the last position that a row sees.
 fn bounds(row: u32) -> vec2u {
 	let pos = table[4u * row + 3u];
 {{- if .Ahead}}
-	let end = table[table[4u * row + 1u] - 1u];
-	let last = min(end, select(end, pos + p.window - 1u, p.window > 0u));
+	let last = newest(pos, table[table[4u * row + 1u] - 1u]);
 {{- else}}
 	let last = pos;
 {{- end}}
