@@ -83,7 +83,7 @@ var samples = []sample{
 		Conv(dst, slices.Concat(a, b), b, 0, slices.Concat(a, a, b), b, make([]float32, n), n)
 		Add(dst, dst, b)
 	}},
-	{"scan", "79a3a6f8138d15e2", scanBits},
+	{"scan", "03d8365b89c0b4d5", scanBits},
 }
 
 // TestBits holds every kernel to one digest on all architectures and at every
@@ -126,10 +126,11 @@ func scanBits(a, b, dst []float32) {
 	const n, rows = 3, 7
 	dim := len(a)
 	all := slices.Concat(a, b, make([]float32, n))
-	c := &Chunk{State: slices.Concat(a, b, a), Kept: make([]float32, ChunkRows*dim), Logs: make([]float32, ChunkRows)}
+	c := &Chunk{State: slices.Concat(a, b, a), Kept: make([]float32, ChunkRows*dim), Logs: make([]float32, ChunkRows),
+		Rests: make([]float32, ChunkRows)}
 	for i := range ChunkRows {
 		_, log := Decay(-0.7, a[i%dim], b[0])
-		c.Logs[i] = c.Logs[max(i, 1)-1] - log
+		c.Follow(i, log)
 		c.Keys = append(c.Keys, all[i%(2*dim):][:n]...)
 	}
 	x, y, q, beta := slices.Repeat(a, rows), make([]float32, rows*dim), c.Keys[:rows*n], []float32{1, 0.2, 0.5, 0, 0.3, 1, 0.7}
