@@ -55,4 +55,14 @@ async function free() {
   assert.equal((await post('/api/chat', { model, messages: [], stream: false })).done_reason, 'load');
 }
 
-export default [operate, tokens, rerank, free];
+// The header of an answer names its receipt.
+async function receipts() {
+  const body = JSON.stringify({ model, messages: [{ role: 'user', content: question }], temperature: 0 });
+  const r = await checked(root + '/v1/chat/completions', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body });
+  const { usage } = await r.json();
+  const receipt = JSON.parse(await get('/v1/receipts/' + r.headers.get('karat-receipt')));
+  assert.equal(receipt.prompt.length, usage.prompt_tokens);
+  assert.equal(Buffer.from(receipt.logits, 'base64').length, 8 * receipt.answer.length);
+}
+
+export default [operate, tokens, rerank, free, receipts];
