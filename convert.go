@@ -15,6 +15,9 @@ type ConvertOptions struct {
 	// Split is the maximum bytes of tensors per file; 0 means a single file. The files are NAME-00001-of-00003.gguf, or
 	// model-00001-of-00003.safetensors.
 	Split int64
+	// Projector is the GGUF file of the part for pictures of a GGUF model on its way to a folder; "" is a fitting one
+	// beside the model, if any.
+	Projector string
 	// Ignore lists settings of the source free to be lost, by their names in config.json or in the metadata.
 	Ignore []string
 	// Progress is called with the bytes of tensors written so far and their total. Progress may be nil.
@@ -35,6 +38,8 @@ type Conversion struct {
 // Convert converts the model at src, a GGUF file (any part of a split file) or a Hugging Face folder, to dst: a GGUF
 // file if its name ends in .gguf, else a Hugging Face folder. A file at dst is replaced; a nonempty folder is an error.
 // Memory does not grow with the model.
+//
+// A folder's part for pictures becomes a second file beside dst, mmproj-NAME.gguf, in its own type if dst is quantized.
 //
 // A tensor or a setting without a place in the other format is an error, and so is a weight that is not finite. After
 // an error, or the end of ctx, dst is unchanged.

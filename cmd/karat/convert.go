@@ -19,6 +19,7 @@ import (
 // convertFlags are the flags of convert.
 type convertFlags struct {
 	output, kind string
+	projector    string
 	split        size
 	ignore       []string
 	json         bool
@@ -34,7 +35,8 @@ func newConvertCommand() *cobra.Command {
 		}
 		return check(c, args)
 	}
-	c.flags("output", file(&f.output), "type", &f.kind, "split", &f.split, "ignore", &f.ignore, "json", &f.json)
+	c.flags("output", file(&f.output), "type", &f.kind, "split", &f.split, "ignore", &f.ignore, "mmproj",
+		file(&f.projector), "json", &f.json)
 	c.takesModel()
 	return c.Command
 }
@@ -52,7 +54,8 @@ func (f *convertFlags) run(x *call) error {
 	}
 	p := newProgress(x.log, f.output)
 	r, err := karat.Convert(x.ctx, src, f.output,
-		karat.ConvertOptions{Type: f.kind, Split: int64(f.split), Ignore: f.ignore, Progress: p.bytes})
+		karat.ConvertOptions{Type: f.kind, Split: int64(f.split), Projector: f.projector,
+			Ignore: f.ignore, Progress: p.bytes})
 	p.end()
 	if err != nil {
 		return x.unwritten(err, f.output)

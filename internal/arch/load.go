@@ -71,34 +71,50 @@ func Stored(c *checkpoint.Checkpoint) (g *graph.Graph, notes []string, err error
 
 // Tower records the graph of a tower over its bound weights, and says how it takes pictures.
 func Tower(t *checkpoint.Tower) (g *graph.Graph, s family.Sight, err error) {
+	g, _, s, err = tower(t)
+	return g, s, err
+}
+
+// TowerWeights lists the tensors of a tower in the order of the files.
+func TowerWeights(t *checkpoint.Tower) ([]*graph.Weight, error) {
+	_, weights, _, err := tower(t)
+	sortWeights(weights, t)
+	return weights, err
+}
+
+// sortWeights sorts weights in the order of the files.
+func sortWeights(weights []*graph.Weight, src bind.Source) {
+	at := make(map[string]int, len(weights))
+	for i, name := range src.Names() {
+		at[name] = i
+	}
+	slices.SortFunc(weights, func(a, b *graph.Weight) int {
+		return at[src.Name(a.GGUF, a.HF)] - at[src.Name(b.GGUF, b.HF)]
+	})
+}
+
+func tower(t *checkpoint.Tower) (g *graph.Graph, weights []*graph.Weight, s family.Sight, err error) {
 	config := t.Kind.Model.Config()
 	if err = t.Config(config); err != nil {
-		return nil, s, fmt.Errorf("%s: %w", t.Path, err)
+		return nil, nil, s, fmt.Errorf("%s: %w", t.Path, err)
 	}
 	m, err := t.Kind.Model.New(config, 0)
 	if err != nil {
-		return nil, s, fmt.Errorf("%s: the part for pictures: %w", t.Path, err)
+		return nil, nil, s, fmt.Errorf("%s: the part for pictures: %w", t.Path, err)
 	}
-	g, _, bound, recorded := record(m, t)
+	g, weights, bound, recorded := record(m, t)
 	if err = errors.Join(bound, recorded); err != nil {
-		return nil, s, fmt.Errorf("%s: %w", t.Path, err)
+		return nil, nil, s, fmt.Errorf("%s: %w", t.Path, err)
 	}
-	return g, m.(family.Eye).Sight(), nil
+	return g, weights, m.(family.Eye).Sight(), nil
 }
 
 // Weights lists the tensors of c's model in the order of the files, with the names of both formats and of the
 // files. Notes and errors are Load's: a file taken by Load names each of its tensors.
 func Weights(c *checkpoint.Checkpoint) (weights []*graph.Weight, notes []string, err error) {
 	l, err := load(c, checkpoint.Stored{Checkpoint: c}, 0)
-	weights = l.weights
-	at := make(map[string]int, len(weights))
-	for i, name := range c.Names() {
-		at[name] = i
-	}
-	slices.SortFunc(weights, func(a, b *graph.Weight) int {
-		return at[c.Name(a.GGUF, a.HF)] - at[c.Name(b.GGUF, b.HF)]
-	})
-	return weights, l.notes, err
+	sortWeights(l.weights, c)
+	return l.weights, l.notes, err
 }
 
 // Planned lists the tensors demanded by the settings of c, by GGUF's names without .weight, in the graph's

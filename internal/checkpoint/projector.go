@@ -120,6 +120,9 @@ func addProjector(c *Checkpoint, path string) error {
 			t.Values.Int("out_hidden_size"), size, errUnfit)
 		return errors.Join(err, f.Close())
 	}
+	if t.Values["text_rms_norm_eps"] != nil { // the text's file knows
+		t.Values["text_rms_norm_eps"] = c.Values["rms_norm_eps"]
+	}
 	c.Tower, c.close = t, append(c.close, f)
 	return nil
 }
@@ -151,15 +154,20 @@ func projector(path string, f *gguf.File) (t *Tower, err error) {
 		if err := t.readTensors(f.Tensors()); err != nil {
 			return err
 		}
-		if read := tower.Projector.Read; read != nil {
-			read(m.Values, t.shape)
-		}
-		if err := hf.CheckTower(tower, m); err != nil {
+		if err := t.complete(t.shape); err != nil {
 			return err
 		}
 		return t.finish()
 	})
 	return t, err
+}
+
+// complete adds the settings that follow from others and from the shapes of tensors, and checks all.
+func (t *Tower) complete(shape func(tensor string) []int) error {
+	if read := t.Kind.Projector.Read; read != nil {
+		read(t.Values, shape)
+	}
+	return hf.CheckTower(t.Kind, t.Model)
 }
 
 // readKeys sets the settings.

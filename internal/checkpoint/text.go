@@ -216,6 +216,12 @@ func (c *Checkpoint) FolderHF(dtype string) (files map[string][]byte, err error)
 		return nil, err
 	}
 	maps.Copy(config, ids)
+	if c.Tower != nil {
+		if config, err = c.Tower.configHF(c.Model, config, t.ID); err != nil {
+			return nil, err
+		}
+		files["preprocessor_config.json"] = append(c.Tower.Processor, '\n')
+	}
 	if files["config.json"], err = hf.Marshal(config); err != nil {
 		return nil, err
 	}

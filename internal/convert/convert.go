@@ -5,8 +5,8 @@
 // Package checkpoint holds the changes to tensors and settings, and the tags of the architectures hold the names of
 // tensors. A tensor or a setting without a place in the other format is an error.
 //
-// Files in reading order: convert.go, gguf.go, quantize.go, repair.go, edit.go, tohf.go, togguf.go, stream.go,
-// types.go, job.go.
+// Files in reading order: convert.go, gguf.go, quantize.go, repair.go, edit.go, tohf.go, togguf.go, tower.go,
+// stream.go, types.go, job.go.
 package convert
 
 import (
@@ -33,6 +33,9 @@ type Options struct {
 	// Split is the maximum of bytes of tensors in a file; 0 puts all in the same file. A larger tensor has a separate
 	// file. Files have the names NAME-00001-of-00003.gguf, in a folder model-00001-of-00003.safetensors.
 	Split int64
+	// Projector is the GGUF file of the part for pictures of a GGUF model on its way to a folder; "" is a fitting one
+	// beside the model, if any.
+	Projector string
 	// Ignore lists settings, in the source's spelling, that may be lost though no rule converts them.
 	Ignore []string
 	// Progress is called with the bytes of tensors written so far, and in all.
@@ -84,6 +87,8 @@ func Convert(ctx context.Context, src, dst string, o Options) (*Result, error) {
 		return nil, patherr.Plain(err)
 	}
 	switch from, to := !st.IsDir(), isGGUF(dst); {
+	case o.Projector != "" && (!from || to):
+		return nil, fmt.Errorf("%s: a part for pictures is joined to a GGUF model on its way to a folder", o.Projector)
 	case from && to && len(o.Ignore) > 0:
 		return nil,
 			fmt.Errorf("%s: from GGUF to GGUF all settings are copied: there is no %s to ignore", src, o.Ignore[0])
@@ -110,7 +115,11 @@ func (c *converter) convertModel(ctx context.Context,
 	if err != nil {
 		return err
 	}
+	if err := checkpoint.FitProjector(m, c.Projector); err != nil {
+		return err
+	}
 	defer m.Close()
+	c.readTower(m)
 	weights, err := c.weights(m)
 	if err != nil {
 		return err
@@ -124,14 +133,10 @@ func (c *converter) weights(m *checkpoint.Checkpoint) ([]*graph.Weight, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.result.Notes = append(slices.Clone(m.Notes), notes...)
-	if m.Tower != nil && len(m.Tower.Names()) > 0 {
-		c.result.Notes = append(c.result.Notes, fmt.Sprintf("the part for pictures, %d tensors, is left out: "+
-			"the result is a model of text", len(m.Tower.Names())))
-	}
+	c.result.Notes = slices.Concat(m.Notes, notes, c.tower.notes)
 	var errs []error
 	ignored := map[string]bool{}
-	for _, e := range arch.Unread(m) {
+	for _, e := range append(arch.Unread(m), c.tower.lost...) {
 		switch {
 		case m.Idle(e.Key):
 		case slices.Contains(c.Ignore, e.Key):

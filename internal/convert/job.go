@@ -22,6 +22,7 @@ type converter struct {
 	src, dst    string
 	reads       []string     // GGUF files, not to be replaced
 	to          quantmix.Mix // the Type
+	tower       tower
 	result      Result
 	done, total int64
 	progress    func(done, total int64)

@@ -67,7 +67,7 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		jobs = append(jobs, j)
 	}
 	c.notePacked(m.Packing, packed, keep)
-	keys := generalKeys(m.Arch, c.src, jobs)
+	keys := generalKeys(m.Arch, "model", c.src, jobs)
 	if c.to.Most.Quantized() {
 		metadata, err := gguf.MetadataOf(append(keys, own...))
 		if err != nil {
@@ -140,8 +140,8 @@ func vector(name string, v []float32) tensor.Tensor {
 }
 
 // generalKeys returns the keys that describe a model to people.
-func generalKeys(arch, src string, jobs []job) []gguf.KeyValue {
-	keys := []gguf.KeyValue{{Key: "general.architecture", Value: arch}, {Key: "general.type", Value: "model"}}
+func generalKeys(arch, kind, src string, jobs []job) []gguf.KeyValue {
+	keys := []gguf.KeyValue{{Key: "general.architecture", Value: arch}, {Key: "general.type", Value: kind}}
 	if abs, err := filepath.Abs(src); err == nil {
 		keys = append(keys, gguf.KeyValue{Key: "general.name", Value: title(filepath.Base(abs))})
 	}
@@ -206,20 +206,38 @@ func roundCount(n float64) string {
 	return fmt.Sprintf("%.*f%s", max(digits, 0), n, suffix)
 }
 
-// writeGGUF writes jobs with metadata, in parts if the options ask for parts.
+// output is a file to write.
+type output struct {
+	path string
+	keys []gguf.KeyValue
+	jobs []job
+}
+
+// writeGGUF writes jobs with metadata, in parts if the options ask for parts, and the tower's file.
 func (c *converter) writeGGUF(ctx context.Context, metadata []gguf.KeyValue, jobs []job) error {
 	parts := c.parts(jobs)
-	c.count(checkpoint.GGUF, jobs)
 	if len(parts) > math.MaxUint16 { // as split.count can say
 		return fmt.Errorf("%s: %d parts, want at most %d", c.dst, len(parts), math.MaxUint16)
 	}
-	c.result.Files = []string{c.dst}
-	if c.Split > 0 {
-		c.result.Files = nil
-		for i := range parts {
-			c.result.Files = append(c.result.Files, gguf.PartPath(c.dst, i+1, len(parts)))
+	var outputs []output
+	for i, part := range parts {
+		o := output{c.dst, metadata, part}
+		if c.Split > 0 {
+			if o.path = gguf.PartPath(c.dst, i+1, len(parts)); i > 0 {
+				o.keys = nil
+			}
+			o.keys = append(o.keys[:len(o.keys):len(o.keys)], gguf.PartKeys(i+1, len(parts), len(jobs))...)
 		}
+		outputs = append(outputs, o)
 	}
+	if len(c.tower.jobs) > 0 {
+		outputs = append(outputs, c.tower.finish(c.src, c.dst, c.to))
+		jobs = slices.Concat(jobs, c.tower.jobs)
+	}
+	for _, o := range outputs {
+		c.result.Files = append(c.result.Files, o.path)
+	}
+	c.count(checkpoint.GGUF, jobs)
 	if err := checkOther(c.reads, c.result.Files); err != nil {
 		return err
 	}
@@ -232,20 +250,13 @@ func (c *converter) writeGGUF(ctx context.Context, metadata []gguf.KeyValue, job
 			f.Close()
 		}
 	}()
-	for i, part := range parts {
-		path, keys := c.result.Files[i], metadata
-		if c.Split > 0 {
-			if i > 0 {
-				keys = nil
-			}
-			keys = append(keys[:len(keys):len(keys)], gguf.PartKeys(i+1, len(parts), len(jobs))...)
-		}
-		f, err := atomicfile.Create(path)
+	for _, o := range outputs {
+		f, err := atomicfile.Create(o.path)
 		if err != nil {
 			return err
 		}
 		files = append(files, f)
-		if err := c.writePart(ctx, f, keys, part); err != nil {
+		if err := c.writePart(ctx, f, o.keys, o.jobs); err != nil {
 			return err
 		}
 	}

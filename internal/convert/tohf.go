@@ -25,6 +25,16 @@ func (c *converter) ggufToHF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		to = commonType(m.Tensors())
 	}
 	jobs, err := c.folderJobs(m, weights, to)
+	if err == nil && len(c.tower.weights) > 0 {
+		for i := range jobs {
+			jobs[i].out.Name = m.Tower.FolderName(jobs[i].out.Name)
+		}
+		var seeing []job
+		seeing, err = c.towerJobs(m, to)
+		jobs = append(jobs, seeing...)
+	} else {
+		m.Tower = nil // left out
+	}
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ type Tower struct {
 	Padded bool // rows have token 0, the padding, in tables by layer
 
 	Projector Projector
+	Folder    Folder
 }
 
 // Projector is how llama.cpp's files of a tower, of the type mmproj, differ from config.json's format.
@@ -38,6 +39,35 @@ type Projector struct {
 
 	// Processor returns a preprocessor_config.json of the publisher's, apart from mean and deviation.
 	Processor func(s Settings) map[string]any
+
+	Order []string // keys behind those of all towers, as the converter writes them
+	Half  string   // tensor in F16 whatever the file's type
+
+	// Write is the inverse of Read, for settings of keys in Order and for image_size. processor is
+	// preprocessor_config.json.
+	Write func(s, processor Settings)
+}
+
+// ActKey stands in Projector.Order for the key of the activation.
+const ActKey = "hidden_act"
+
+// Folder is how config.json's format has models with a tower.
+type Folder struct {
+	Forms    []Composite       // by the text's part
+	Vision   string            // model_type of vision_config; "" for none
+	Inner    map[string]string // names in vision_config of settings, by canonical names; the same name without an entry
+	Settings []string          // canonical names of the settings in vision_config
+	Outer    map[string]string // names outside of vision_config of settings, by canonical names
+	Tokens   map[string]string // tokens, by the keys of their ids
+	Prefixes [][2]string       // beginnings of tensors' names: in the newest layout, and in files; the first that fits
+	Bare     []string          // endings of tensors' names without .weight, in both formats
+}
+
+// Composite is a type of model with a tower, by the architecture of its text's part.
+type Composite struct {
+	Arch, Type, Class string
+	Text              string         // model_type of text_config; "" for the text's own
+	Rope              map[string]any // settings of rotary positions beside their sections; nil without sections
 }
 
 // Eye is a model of a tower, whose rows are patches.

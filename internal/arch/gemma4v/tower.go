@@ -27,5 +27,22 @@ var Tower = family.Tower{
 			return map[string]any{"image_processor_type": "Gemma4ImageProcessor", "resample": 3, "do_normalize": false,
 				"patch_size": s["patch_size"], "pooling_kernel_size": s["spatial_merge_size"], "max_soft_tokens": 280}
 		},
+		Order: []string{"clip.vision.projector_type", "clip.vision.attention.layer_norm_epsilon"},
+		Write: func(s, _ family.Settings) { s.Fill("image_size", 224.) },
+	},
+	Folder: family.Folder{
+		Vision: "gemma4_vision",
+		Forms:  []family.Composite{{Arch: "gemma4", Type: "gemma4", Class: "Gemma4ForConditionalGeneration"}},
+		Settings: []string{"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+			"num_key_value_heads", "head_dim", "hidden_act", "layer_norm_eps", "patch_size",
+			"position_embedding_size", "spatial_merge_size", "standardize", "use_clipped_linears"},
+		Inner: map[string]string{"hidden_act": "hidden_activation", "layer_norm_eps": "rms_norm_eps",
+			"spatial_merge_size": "pooling_kernel_size"},
+		Tokens: map[string]string{"image_token_id": "<|image|>", "boi_token_id": "<|image>",
+			"eoi_token_id": "<image|>", "video_token_id": "<|video|>", "audio_token_id": "<|audio|>"},
+		Prefixes: [][2]string{{"model.vision_tower.", "model.vision_tower."},
+			{"model.embed_vision.", "model.embed_vision."}, {"model.", "model.language_model."}},
+		Bare: []string{".input_min", ".input_max", ".output_min", ".output_max", ".std_bias", ".std_scale",
+			".position_embedding_table"},
 	},
 }

@@ -29,5 +29,25 @@ var Tower = family.Tower{
 				"patch_size": s["patch_size"], "merge_size": s["spatial_merge_size"], "temporal_patch_size": 2,
 				"min_pixels": 3136, "max_pixels": 12845056}
 		},
+		Order: []string{"clip.projector_type", family.ActKey, "clip.vision.n_wa_pattern",
+			"clip.vision.attention.layer_norm_epsilon"},
+		Write: func(s, _ family.Settings) {
+			s.Fill("image_size", 560.)
+			if whole := s.List("fullatt_block_indexes"); len(whole) > 0 && len(whole) < s.Int("num_hidden_layers") {
+				first, _ := whole[0].(float64)
+				s["pattern"] = first + 1
+			}
+		},
+	},
+	Folder: family.Folder{
+		Forms: []family.Composite{{Arch: "qwen2vl", Type: "qwen2_5_vl", Class: "Qwen2_5_VLForConditionalGeneration",
+			Text: "qwen2_5_vl_text", Rope: map[string]any{"rope_type": "default"}}},
+		Settings: []string{"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+			"hidden_act", "patch_size", "temporal_patch_size", "spatial_merge_size", "window_size",
+			"fullatt_block_indexes", "out_hidden_size"},
+		Inner: map[string]string{"num_hidden_layers": "depth", "num_attention_heads": "num_heads"},
+		Tokens: map[string]string{"image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>",
+			"vision_start_token_id": "<|vision_start|>", "vision_end_token_id": "<|vision_end|>"},
+		Prefixes: [][2]string{{"model.visual.", "visual."}},
 	},
 }

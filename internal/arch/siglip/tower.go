@@ -13,9 +13,9 @@ var AveragedTower = family.Tower{
 	Defaults: with(map[string]any{"mm_tokens_per_image": 256.}),
 	Image:    "<start_of_image>", Marks: cropped,
 	Projector: family.Projector{
-		Plus: "mm.soft_emb_norm",
+		Keys: map[string]string{"projector.scale_factor": "pool"}, Plus: "mm.soft_emb_norm",
 		Read: func(s family.Settings, _ func(string) []int) {
-			pool, ok := s.Take("spatial_merge_size").(float64)
+			pool, ok := s.Take("pool").(float64)
 			if !ok {
 				pool = 4
 			}
@@ -28,8 +28,33 @@ var AveragedTower = family.Tower{
 			return map[string]any{"image_processor_type": "Gemma3ImageProcessor", "resample": 2,
 				"size": map[string]any{"height": s["image_size"], "width": s["image_size"]}}
 		},
+		Order: []string{"clip.projector_type", "clip.vision.attention.layer_norm_epsilon", family.ActKey,
+			"clip.vision.projector.scale_factor"},
+		Half: "mm.input_projection",
+		Write: func(s, _ family.Settings) {
+			patch, root := s.Int("patch_size"), family.Root(s.Int("mm_tokens_per_image"))
+			if pool := s.Int("image_size") / max(1, patch) / max(1, root); pool != 4 { // 4 is what readers assume
+				s["pool"] = float64(pool)
+			}
+		},
+	},
+	Folder: family.Folder{
+		Vision:   "siglip_vision_model",
+		Forms:    []family.Composite{{Arch: "gemma3", Type: "gemma3", Class: "Gemma3ForConditionalGeneration"}},
+		Settings: append([]string{"image_size"}, encoded...),
+		Outer:    map[string]string{"mm_tokens_per_image": "mm_tokens_per_image"},
+		Tokens: map[string]string{"image_token_index": "<image_soft_token>", "boi_token_index": "<start_of_image>",
+			"eoi_token_index": "<end_of_image>"},
+		Prefixes: [][2]string{{"model.vision_tower.", "vision_tower.vision_model."},
+			{"model.multi_modal_projector.", "multi_modal_projector."}, {"model.", "language_model.model."},
+			{"lm_head.", "language_model.lm_head."}},
+		Bare: []string{".mm_input_projection_weight"},
 	},
 }
+
+// encoded are the settings of all encoders.
+var encoded = []string{"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "hidden_act",
+	"patch_size", "layer_norm_eps"}
 
 // ShuffledTower describes the towers of SmolVLM and Idefics 3.
 var ShuffledTower = family.Tower{
@@ -48,6 +73,23 @@ var ShuffledTower = family.Tower{
 				"do_image_splitting": true, "size": map[string]any{"longest_edge": longest},
 				"max_image_size": map[string]any{"longest_edge": s["image_size"]}}
 		},
+		Order: []string{"clip.projector_type", "clip.vision.attention.layer_norm_epsilon",
+			"clip.vision.projector.scale_factor", family.ActKey, "clip.vision.preproc_image_size"},
+		Write: func(s, processor family.Settings) {
+			if size, _ := family.Object(processor["size"]); size != nil {
+				s.Fill("longest", size["longest_edge"])
+			}
+		},
+	},
+	Folder: family.Folder{
+		Vision: "smolvlm_vision",
+		Forms: []family.Composite{
+			{Arch: "llama", Type: "smolvlm", Class: "SmolVLMForConditionalGeneration", Text: "llama"}},
+		Settings: append([]string{"image_size"}, encoded...),
+		Outer:    map[string]string{"spatial_merge_size": "scale_factor"},
+		Tokens:   map[string]string{"image_token_id": "<image>"},
+		Prefixes: [][2]string{{"model.vision_model.", "model.vision_model."},
+			{"model.connector.", "model.connector."}, {"model.", "model.text_model."}},
 	},
 }
 
@@ -58,7 +100,7 @@ var ResizedTower = family.Tower{
 		"projector_hidden_act": "gelu", "projector_use_layernorm": true, "projector_bias": true}),
 	Image: "<image>", Marks: framed,
 	Projector: family.Projector{
-		Last: true,
+		Keys: map[string]string{"image_size": "side"}, Last: true, // no such setting in config.json
 		Read: func(s family.Settings, shape func(string) []int) {
 			if table := shape("v.position_embd"); len(table) == 2 {
 				s["num_patches"] = float64(table[0])
@@ -75,6 +117,20 @@ var ResizedTower = family.Tower{
 				"downsample_factor": s["spatial_merge_size"], "min_image_tokens": 64, "max_image_tokens": 256,
 				"max_pixels_tolerance": 2, "min_tiles": 2, "max_tiles": 10, "tile_size": 512}
 		},
+		Order: []string{"clip.projector_type", "clip.vision.attention.layer_norm_epsilon",
+			"clip.vision.projector.scale_factor", family.ActKey},
+		Write: func(s, _ family.Settings) { s["side"] = 256. },
+	},
+	Folder: family.Folder{
+		Vision:   "siglip2_vision_model",
+		Forms:    []family.Composite{{Arch: "lfm2", Type: "lfm2_vl", Class: "Lfm2VlForConditionalGeneration"}},
+		Settings: append([]string{"num_patches"}, encoded...),
+		Outer: map[string]string{"spatial_merge_size": "downsample_factor",
+			"projector_hidden_size": "projector_hidden_size", "projector_hidden_act": "projector_hidden_act",
+			"projector_use_layernorm": "projector_use_layernorm", "projector_bias": "projector_bias"},
+		Tokens: map[string]string{"image_token_id": "<image>"},
+		Prefixes: [][2]string{{"model.vision_tower.", "model.vision_tower.vision_model."},
+			{"model.multi_modal_projector.", "model.multi_modal_projector."}, {"model.", "model.language_model."}},
 	},
 }
 

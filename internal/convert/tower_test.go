@@ -1,0 +1,183 @@
+package convert_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/convert"
+	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/gguf"
+)
+
+// seers are the models that see.
+var seers = []string{"qwen3vl", "qwen35", "qwen25vl", "gemma3", "gemma4-moe", "gemma4", "smolvlm", "mistral3", "lfm2vl"}
+
+// seer returns the folder of a model that sees, with a tokenizer.
+func seer(t *testing.T, name string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), name)
+	if err := os.Rename(golden.Seeded(t, golden.Shared(t, "goldens/vision/"+name)), dir); err != nil {
+		t.Fatal(err)
+	}
+	golden.Tokenizer(t, dir, map[int]string{512: "<|vision_start|>", 513: "<|vision_end|>", 514: "<|image_pad|>"}, "")
+	return dir
+}
+
+// TestTowers takes each model that sees to GGUF and back. The file beside the text's has the tensors and the keys of
+// llama.cpp's converter, in its order; the folder has the source's tensors and settings.
+func TestTowers(t *testing.T) {
+	for _, name := range seers {
+		t.Run(name, func(t *testing.T) {
+			src, dir := seer(t, name), t.TempDir()
+			r := run(t, src, filepath.Join(dir, "model.gguf"), convert.Options{})
+			file := filepath.Join(dir, "mmproj-model.gguf")
+			if len(r.Files) != 2 || r.Files[1] != file {
+				t.Fatal(r.Files, r.Notes)
+			}
+			compareTower(t, name, file)
+			back := filepath.Join(dir, "back")
+			r = run(t, filepath.Join(dir, "model.gguf"), back, convert.Options{})
+			want, got := folder(t, src), folder(t, back)
+			if len(want) != len(got) {
+				t.Errorf("%d tensors became %d: %q", len(want), len(got), r.Notes)
+			}
+			for name, x := range want {
+				y := got[name]
+				if x.DType != y.DType || !slices.Equal(x.Shape, y.Shape) || !bytes.Equal(x.Data, y.Data) {
+					t.Errorf("tensor %s: %v %v became %v %v", name, x.DType, x.Shape, y.DType, y.Shape)
+				}
+			}
+			a, b := opened(t, src), opened(t, back)
+			if a.Arch != b.Arch || a.Tower.Kind != b.Tower.Kind {
+				t.Errorf("%s became %s", a.Arch, b.Arch)
+			}
+			var configs [4]any
+			for i, x := range []*checkpoint.Checkpoint{a, b} {
+				configs[i], configs[2+i] = x.Family.Model.Config(), x.Tower.Kind.Model.Config()
+				if _, err := x.Config(configs[i]); err != nil {
+					t.Fatal(err)
+				}
+				if err := x.Tower.Config(configs[2+i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range 2 {
+				a, b := fmt.Sprintf("%+v", configs[2*i]), fmt.Sprintf("%+v", configs[2*i+1])
+				if strings.ReplaceAll(a, "Type:default", "Type:") != strings.ReplaceAll(b, "Type:default", "Type:") {
+					t.Errorf("%s became %s", a, b)
+				}
+			}
+		})
+	}
+}
+
+func opened(t *testing.T, path string) *checkpoint.Checkpoint {
+	t.Helper()
+	c, err := checkpoint.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if c.Tower == nil {
+		t.Fatal(c.Notes)
+	}
+	return c
+}
+
+// compareTower compares a tower's file with the record of llama.cpp's.
+func compareTower(t *testing.T, name, path string) {
+	t.Helper()
+	b, err := os.ReadFile(golden.Shared(t, "goldens/vision/"+name+"/mmproj.gguf.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var record struct{ Metadata, Tensors json.RawMessage }
+	if err := json.Unmarshal(b, &record); err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var got, want []string
+	for _, x := range f.Tensors() {
+		shape := slices.Clone(x.Shape)
+		slices.Reverse(shape)
+		got = append(got, fmt.Sprintf("%s [%v %v %x]", x.Name, x.DType, []int(shape), sha256.Sum256(x.Data)))
+	}
+	for key, v := range inOrder(t, record.Tensors) {
+		want = append(want, fmt.Sprintf("%s %v", key, v))
+	}
+	sameLines(t, got, want)
+	got, want = nil, nil
+	for _, key := range f.Metadata.Keys() {
+		v, _ := f.Metadata.Lookup(key)
+		x, err := v.Any()
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := strings.ToUpper(v.Type().String())
+		if v.Type() == gguf.Array {
+			kind += " " + strings.ToUpper(v.Elem().String())
+		}
+		switch y := x.(type) { // as JSON has it
+		case float32:
+			x = float64(y)
+		case []float32:
+			var all []float64
+			for _, v := range y {
+				all = append(all, float64(v))
+			}
+			x = all
+		}
+		if name == "gemma3" && strings.HasSuffix(key, "scale_factor") {
+			continue // the record's converter takes the pooling of published models
+		}
+		got = append(got, fmt.Sprintf("%s [[%s] %v]", key, kind, x))
+	}
+	for key, v := range inOrder(t, record.Metadata) {
+		want = append(want, fmt.Sprintf("%s %v", key, v))
+	}
+	sameLines(t, got, want)
+}
+
+func sameLines(t *testing.T, got, want []string) {
+	t.Helper()
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) || got[i] != want[i] {
+			t.Errorf("line %d of %d and %d: %s, want %s", i, len(got), len(want), got[min(i, len(got)-1)], want[min(i, len(want)-1)])
+		}
+	}
+}
+
+// inOrder yields the entries of an object in the file's order.
+func inOrder(t *testing.T, object []byte) func(yield func(string, any) bool) {
+	return func(yield func(string, any) bool) {
+		d := json.NewDecoder(bytes.NewReader(object))
+		if _, err := d.Token(); err != nil {
+			t.Fatal(err)
+		}
+		for d.More() {
+			key, err := d.Token()
+			var v any
+			if err == nil {
+				err = d.Decode(&v)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !yield(key.(string), v) {
+				return
+			}
+		}
+	}
+}
