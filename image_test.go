@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -134,6 +135,47 @@ func TestImages(t *testing.T) {
 	for _, err := range blind.Chat(t.Context(), []karat.Message{{Role: karat.RoleUser, Parts: []karat.Part{karat.Image{}}}}, karat.GenerateOptions{}) {
 		if !errors.Is(err, karat.ErrBlind) {
 			t.Errorf("a model of text: %v", err)
+		}
+	}
+}
+
+// TestLargePictures: a picture may have more rows than a step where its rows see no later ones, and a step has room for
+// the rows of a picture where they do.
+func TestLargePictures(t *testing.T) {
+	for _, c := range []struct {
+		name, image string
+		names       map[int]string
+		change      map[string]any
+		rows        int
+	}{
+		{"qwen3vl", "<|vision_start|><|image_pad|><|vision_end|>",
+			map[int]string{512: "<|vision_start|>", 513: "<|vision_end|>", 514: "<|image_pad|>"},
+			map[string]any{"size": map[string]int{"longest_edge": 16777216, "shortest_edge": 65536}}, 300},
+		{"gemma4-moe", "<|image|>", map[int]string{512: "<|image>", 513: "<image|>", 514: "<|image|>"},
+			map[string]any{"max_soft_tokens": 280}, 266},
+		{"gemma4-moe", "<|image|>", map[int]string{512: "<|image>", 513: "<image|>", 514: "<|image|>"},
+			map[string]any{"max_soft_tokens": 560}, 540},
+	} {
+		dir, _ := seer(t, c.name, c.names, c.image)
+		rewrite(t, filepath.Join(dir, "preprocessor_config.json"), func(m map[string]any) { maps.Copy(m, c.change) })
+		rewrite(t, filepath.Join(dir, "tokenizer_config.json"), func(m map[string]any) {
+			m["chat_template"] = c.image
+		})
+		m := open(t, dir, karat.Options{Threads: 1})
+		b, err := os.ReadFile(filepath.Join(golden.Shared(t, "goldens/vision/images"), "scene.png"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := m.NewSession()
+		defer s.Close()
+		say := []karat.Message{{Role: karat.RoleUser, Parts: []karat.Part{karat.Image{Data: b}}}}
+		for _, err := range s.Chat(t.Context(), say, karat.GenerateOptions{MaxTokens: 1}) {
+			if err != nil {
+				t.Errorf("%s, %v: %v", c.name, c.change, err)
+			}
+		}
+		if n, _ := s.PromptTokens(); n != c.rows+2 {
+			t.Errorf("%s, %v: a prompt of %d tokens", c.name, c.change, n)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -45,6 +46,17 @@ func openTower(c *Checkpoint, config []byte) (err error) {
 	c.Tower = newTower(kind, m, HuggingFace)
 	c.Tower.Processor, err = hf.ReadText(c.Path, "preprocessor_config.json", hf.MaxConfig)
 	return err
+}
+
+// Rows returns the maximum rows of a picture where the processor's file has one, at most 65,536; else 0.
+func (t *Tower) Rows() int {
+	var c struct {
+		Most int `json:"max_soft_tokens"`
+	}
+	if json.Unmarshal(t.Processor, &c) != nil {
+		return 0
+	}
+	return min(max(c.Most, 0), 1<<16)
 }
 
 // claim takes a tensor of the tower, under PyTorch's name in the newest layout.

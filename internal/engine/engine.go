@@ -49,6 +49,7 @@ const outputBytes = 64 << 20
 type Options struct {
 	Context  int   // positions of a sequence; 0 is 4096
 	Chunk    int   // maximum rows of a step; 0 is the backend's number, or DefaultChunk
+	Group    int   // maximum rows of an image, where known, for graphs with groups: Chunk 0 has room for them
 	Tokens   int   // ids below are tokens, and may be chosen; 0 is all rows of the logits
 	Parallel int   // maximum of sequences with running requests, others wait; 0 is as many as Budget holds
 	Memory   int64 // maximum bytes of the machine's memory to take, with the weights; 0 is the free memory
@@ -116,11 +117,12 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 		o.Context = 4096
 	}
 	if o.Chunk <= 0 {
-		if o.Chunk = DefaultChunk; g.Grouped() { // an image is in one step
-			o.Chunk *= 2
-		}
+		o.Chunk = DefaultChunk
 		if w, ok := b.(backend.Wide); ok {
 			o.Chunk = w.Rows()
+		}
+		if g.Grouped() { // an image is in one step
+			o.Chunk = max(o.Chunk, 2*DefaultChunk, min(o.Group, o.Context))
 		}
 	}
 	e := &Engine{backend: b, blend: o.Adapters, bell: bell{make(chan struct{}, 1), time.NewTimer(0)}, wait: wait,

@@ -249,12 +249,13 @@ func (f *facts) checkIDs(tokens []int32) error {
 // sequences of equal rows and positions, not known from tokens alone.
 func (s *Sequence) Mix(tokens []int32, m Mixed, salt string) (n int, err error) {
 	e := s.plan.e
+	if !e.grouped {
+		m.Groups = nil
+	}
 	if err := e.checkMixed(tokens, m, e.Context()); err != nil {
 		return 0, err
 	}
-	if m.Parts = m.parts(); !e.grouped {
-		m.Groups = nil
-	}
+	m.Parts = m.parts()
 	if m.Parts != nil && !e.turning {
 		return 0, errors.New("positions of three parts, the model has no sections that turn by them")
 	}

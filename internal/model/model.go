@@ -181,6 +181,9 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 		}
 	}
 	o.Engine.Tokens = m.Tokenizer.LastToken() + 1
+	if t := m.Checkpoint.Tower; t != nil {
+		o.Engine.Group = t.Rows()
+	}
 	m.Engine, err = Compile(ctx, all.Fed, m.Backend, o.Engine)
 	return err
 }
