@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/karat-run/karat/internal/image/jpeg"
 )
@@ -77,6 +78,9 @@ func Decode(data []byte, l Limits) (*Image, error) {
 			continue
 		}
 		m, err := f.read(data, l)
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errors.New("the file is truncated")
+		}
 		if err != nil {
 			return nil, fmt.Errorf("a %s file: %w", f.name, err)
 		}

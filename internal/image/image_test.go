@@ -127,7 +127,16 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: a quarter of the file is a picture of %dx%d", name, m.Width, m.Height)
 		}
 	}
-	data, err := os.ReadFile("testdata/lossy-61x47-10.webp")
+	data, err := os.ReadFile("testdata/waves-61x47-2-92-progressive.jpg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(data) {
+		if _, err := Decode(data[:n:n], Limits{}); err == nil {
+			t.Errorf("%d of %d bytes of a progressive file are a picture", n, len(data))
+		}
+	}
+	data, err = os.ReadFile("testdata/lossy-61x47-10.webp")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func (d *decoder) read(headerOnly bool) error {
 	for {
 		m, segment, err := d.segment()
 		switch {
-		case err == errShort && d.scans > 0 && d.complete(): // only the end's marker is missing
+		case err == errShort && d.scans > 0 && d.complete() && !d.progressive: // only the end's marker is missing
 			return nil
 		case err != nil:
 			return err
