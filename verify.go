@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/engine"
@@ -48,7 +50,11 @@ type ReceiptFinding struct {
 func (v *Verdict) Verified() bool { return len(v.Findings) == 0 }
 
 func (v *Verdict) find(kind string, at int, format string, args ...any) {
-	v.Findings = append(v.Findings, ReceiptFinding{kind, at, fmt.Sprintf(format, args...)})
+	v.Findings = append(v.Findings, *newFinding(kind, at, format, args...))
+}
+
+func newFinding(kind string, at int, format string, args ...any) *ReceiptFinding {
+	return &ReceiptFinding{kind, at, fmt.Sprintf(format, args...)}
 }
 
 // verifyRows is the number of tokens verified in a step, about as fast together as one alone.
@@ -170,11 +176,11 @@ func (v *Verdict) logits(ctx context.Context, m *Model, r *receipt.Receipt, o Ve
 			positions = append(positions, i)
 		}
 	}
-	chooser, err := m.chooser(ctx, r, all)
+	checkers, err := m.checkers(ctx, r, all)
 	if err != nil {
 		return err
 	}
-	v.Draws = chooser != nil
+	v.Draws = checkers[0].sampler != nil
 	s := m.NewSession()
 	defer s.Close()
 	blend, err := m.blendOf(r)
@@ -194,41 +200,103 @@ func (v *Verdict) logits(ctx context.Context, m *Model, r *receipt.Receipt, o Ve
 		if err != nil {
 			return err
 		}
-		for i, logits := range rows {
-			if !v.token(r, first+i, logits) || chooser != nil && !v.choice(chooser, r, first+i, logits) {
+		found, distances := make([]*ReceiptFinding, n), make([]float64, n)
+		var wg sync.WaitGroup
+		for i := range checkers {
+			wg.Go(func() {
+				for ; i < n; i += len(checkers) {
+					found[i], distances[i] = checkers[i%len(checkers)].check(first+i, rows[i])
+				}
+			})
+		}
+		wg.Wait()
+		for i, row := range rows {
+			v.Distance = max(v.Distance, distances[i])
+			if found[i] != nil {
+				v.Findings = append(v.Findings, *found[i])
 				return nil
 			}
-			s.s.Reuse(logits)
-			v.Tokens++
-			if o.Progress != nil {
-				o.Progress(v.Tokens, v.Tokens+len(positions)-i-1)
-			}
+			s.s.Reuse(row)
 		}
 		positions = positions[n:]
+		v.Tokens += n
+		if o.Progress != nil {
+			o.Progress(v.Tokens, v.Tokens+len(positions))
+		}
 	}
 	return nil
 }
 
-// token compares the logits behind a token of an answer.
-func (v *Verdict) token(r *receipt.Receipt, at int, logits []float32) bool {
-	id := int(r.Answer[at])
+// A checker compares tokens of an answer, in order. Several share an answer, each with a sampler of its own: what a
+// sampler draws for a token follows from the number of tokens before.
+type checker struct {
+	r       *receipt.Receipt
+	sampler *sample.Sampler // nil where choices cannot be repeated
+	grammar engine.Grammar  // nil for any text
+	history []int           // prompt and answer
+	next    int             // token of the answer that the sampler chooses next
+}
+
+// checkers returns as many checkers as there are processors, one for an answer with a grammar. Choices cannot be
+// repeated of single tokens, of a GPU, and of a form whose source the receipt does not have.
+func (m *Model) checkers(ctx context.Context, r *receipt.Receipt, all bool) ([]checker, error) {
+	checkers := make([]checker, runtime.GOMAXPROCS(0))
+	c := checker{r: r}
+	for _, id := range slices.Concat(r.Prompt, r.Answer) {
+		c.history = append(c.history, int(id))
+	}
+	draws := all && !r.Numerics.GPU && (r.Form == nil || r.Form.Kind != "other")
+	if draws && r.Form != nil {
+		g, err := grammarOf(r.Form)
+		if err == nil {
+			c.grammar, err = g.match(ctx, m)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the receipt's form: %w", err)
+		}
+		checkers = checkers[:1]
+	}
+	for i := range checkers {
+		if draws {
+			o := options(&r.Sampling)
+			o.Tokens = m.opened.Tokenizer.LastToken() + 1
+			s, err := sample.New(o)
+			if err != nil {
+				return nil, fmt.Errorf("the receipt's sampling: %w", err)
+			}
+			c.sampler = s
+		}
+		checkers[i] = c
+	}
+	return checkers, nil
+}
+
+// check compares the logits behind a token, and the choice. Of a GPU's answer check returns the difference of
+// log-probabilities as well.
+func (c *checker) check(at int, logits []float32) (found *ReceiptFinding, distance float64) {
+	found, distance = c.logits(at, logits)
+	if found == nil && c.sampler != nil {
+		found = c.choice(at, logits)
+	}
+	return found, distance
+}
+
+func (c *checker) logits(at int, logits []float32) (*ReceiptFinding, float64) {
+	if !c.r.Numerics.GPU && receipt.Digest(logits) == c.r.DigestAt(at) {
+		return nil, 0
+	}
+	id := int(c.r.Answer[at])
 	of, _, err := sample.Logprobs(logits, []int{id}, 0)
 	if err != nil {
-		v.find("engine", at, "token %d: %v", at, err)
-		return false
+		return newFinding("engine", at, "token %d: %v", at, err), 0
 	}
-	if r.Numerics.GPU {
-		d := math.Abs(of[0].Logprob - r.Logprobs[at])
-		v.Distance = max(v.Distance, d)
-		if d <= r.Distance {
-			return true
+	if c.r.Numerics.GPU {
+		d := math.Abs(of[0].Logprob - c.r.Logprobs[at])
+		if d <= c.r.Distance {
+			return nil, d
 		}
-		v.find("engine", at, "token %d: its log-probability is %.6f here, and %.6f in the receipt, more than %g apart",
-			at, of[0].Logprob, r.Logprobs[at], r.Distance)
-		return false
-	}
-	if receipt.Digest(logits) == r.DigestAt(at) {
-		return true
+		return newFinding("engine", at, "token %d: its log-probability is %.6f here, and %.6f in the receipt, "+
+			"more than %g apart", at, of[0].Logprob, c.r.Logprobs[at], c.r.Distance), d
 	}
 	rank := 1
 	for _, x := range logits {
@@ -236,43 +304,8 @@ func (v *Verdict) token(r *receipt.Receipt, at int, logits []float32) bool {
 			rank++
 		}
 	}
-	v.find("engine", at, "token %d: other logits than here, of another engine or of other arithmetic; the token is "+
-		"number %d here, with probability %.3g", at, rank, math.Exp(of[0].Logprob))
-	return false
-}
-
-// chooser chooses the tokens of an answer again.
-type chooser struct {
-	sampler *sample.Sampler
-	grammar engine.Grammar // nil for any text
-	history []int
-}
-
-// chooser returns nil where choices cannot be repeated: of single tokens, of a GPU, and of a form whose source the
-// receipt does not have.
-func (m *Model) chooser(ctx context.Context, r *receipt.Receipt, all bool) (*chooser, error) {
-	if !all || r.Numerics.GPU || r.Form != nil && r.Form.Kind == "other" {
-		return nil, nil
-	}
-	o := options(&r.Sampling)
-	o.Tokens = m.opened.Tokenizer.LastToken() + 1
-	s, err := sample.New(o)
-	if err != nil {
-		return nil, fmt.Errorf("the receipt's sampling: %w", err)
-	}
-	c := &chooser{sampler: s}
-	for _, id := range r.Prompt {
-		c.history = append(c.history, int(id))
-	}
-	if r.Form == nil {
-		return c, nil
-	}
-	g, err := grammarOf(r.Form)
-	if err != nil {
-		return nil, fmt.Errorf("the receipt's form: %w", err)
-	}
-	c.grammar, err = g.match(ctx, m)
-	return c, err
+	return newFinding("engine", at, "token %d: other logits than here, of another engine or of other arithmetic; "+
+		"the token is number %d here, with probability %.3g", at, rank, math.Exp(of[0].Logprob)), 0
 }
 
 // grammarOf returns the grammar of a receipt.
@@ -293,7 +326,12 @@ func grammarOf(f *receipt.Form) (*Grammar, error) {
 }
 
 // choice chooses a token again, and compares.
-func (v *Verdict) choice(c *chooser, r *receipt.Receipt, at int, logits []float32) bool {
+func (c *checker) choice(at int, logits []float32) *ReceiptFinding {
+	for ; c.next < at; c.next++ {
+		c.sampler.Pass(int(c.r.Answer[c.next]))
+	}
+	c.next++
+	history := c.history[:len(c.r.Prompt)+at]
 	var mask *sample.Mask
 	var err error
 	if c.grammar != nil {
@@ -303,22 +341,19 @@ func (v *Verdict) choice(c *chooser, r *receipt.Receipt, at int, logits []float3
 	switch {
 	case err != nil:
 	case mask != nil:
-		id, err = c.sampler.SampleMasked(logits, c.history, mask)
+		id, err = c.sampler.SampleMasked(logits, history, mask)
 	default:
-		id, err = c.sampler.Sample(logits, c.history)
+		id, err = c.sampler.Sample(logits, history)
 	}
 	if err == nil && c.grammar != nil {
 		err = c.grammar.Accept(id)
 	}
 	switch {
 	case err != nil:
-		v.find("choice", at, "token %d: %v", at, err)
-	case id != int(r.Answer[at]):
-		v.find("choice", at, "token %d: the logits and the sampling choose token %d, and the receipt has %d", at, id,
-			r.Answer[at])
-	default:
-		c.history = append(c.history, id)
-		return true
+		return newFinding("choice", at, "token %d: %v", at, err)
+	case id != int(c.r.Answer[at]):
+		return newFinding("choice", at, "token %d: the logits and the sampling choose token %d, and the receipt has %d",
+			at, id, c.r.Answer[at])
 	}
-	return false
+	return nil
 }

@@ -42,11 +42,8 @@ func logSumExp(logits []float32) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	top, sum := float64(logits[best]), 0.0
-	for _, x := range logits {
-		sum += exp(float64(x) - top)
-	}
-	return top + log(sum), nil
+	top := float64(logits[best])
+	return top + log(sumExp(logits, top)), nil
 }
 
 // likeliest returns the k first tokens above -Inf in the order of before.

@@ -16,7 +16,7 @@
 // order with fixed roundings, so equal logits and seeds give equal tokens on every architecture.
 //
 // Files in reading order: logprob.go (log-probabilities), mask.go (a grammar's tokens), sampler.go (Sampler),
-// options.go (Options), truncate.go (TopK, TopP, MinP), exp.go (exp and log).
+// options.go (Options), truncate.go (TopK, TopP, MinP), exp.go (sums of powers).
 package sample
 
 import (
@@ -101,12 +101,18 @@ func (s *Sampler) chooseFrom(logits []float32) (id int, err error) {
 	if s.o.Temperature == 0 {
 		return argmax(logits)
 	}
-	s.candidates = slices.Grow(s.candidates[:0], len(logits))
+	s.candidates = slices.Grow(s.candidates[:0], len(logits))[:len(logits)]
+	n := 0
 	for id, x := range logits {
-		if err := s.admit(id, x); err != nil {
-			return 0, err
+		if !(x <= math.MaxFloat32) {
+			return 0, check(id, x)
+		}
+		s.candidates[n] = candidate{id: int32(id), logit: x}
+		if x >= -math.MaxFloat32 { // else the token is banned, and its place free
+			n++
 		}
 	}
+	s.candidates = s.candidates[:n]
 	return s.pick()
 }
 
@@ -163,6 +169,17 @@ func (s *Sampler) pick() (int, error) {
 	c := s.truncate(s.candidates)
 	total := weigh(c, s.o.Temperature)
 	return draw(c, total*s.uniform()), nil
+}
+
+// Pass counts a token that Sample did not choose, and drops the number that Sample would have drawn: later choices are
+// as if Sample had chosen the token.
+func (s *Sampler) Pass(id int) {
+	if s.o.Temperature > 0 {
+		s.uniform()
+	}
+	if s.chosen != nil {
+		s.chosen[id]++
+	}
 }
 
 // uniform returns the next number of [0, 1), in steps of 2^-53.
@@ -271,24 +288,6 @@ func argmax(logits []float32) (int, error) {
 	}
 	return best, nil
 }
-
-// weigh sets each weight to exp((logit - the highest logit) / temperature) and returns their sum.
-func weigh(c []candidate, temperature float64) (total float64) {
-	top := highest(c)
-	for i := range c {
-		x := (float64(c[i].logit) - top) / temperature
-		c[i].weight = 0
-		if x > negligible {
-			c[i].weight = exp(x)
-		}
-		total += c[i].weight
-	}
-	return total
-}
-
-// negligible bounds the exponents of weights too small to matter: 2^-80 for each token of any vocabulary sums to less
-// than a draw's step of 2^-53.
-const negligible = -56
 
 // highest returns the highest logit of c.
 func highest(c []candidate) float64 {

@@ -305,3 +305,30 @@ func first(logits []float32, k int) (all []Likely) {
 	slices.SortStableFunc(all, func(a, b Likely) int { return cmp.Compare(rank(b.Logit), rank(a.Logit)) })
 	return all[:min(k, len(all))]
 }
+
+// TestPass: a sampler that passed the tokens before chooses as a sampler that chose them.
+func TestPass(t *testing.T) {
+	r := rand.New(rand.NewPCG(21, 22))
+	for _, o := range []Options{{}, {Temperature: 1}, {Temperature: 1, PresencePenalty: 0.5, FrequencyPenalty: 0.3}} {
+		all, _ := New(o)
+		var chosen []int
+		for at := range 40 {
+			logits := make([]float32, 50)
+			for i := range logits {
+				logits[i] = float32(r.NormFloat64())
+			}
+			want, err := all.Sample(logits, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			late, _ := New(o)
+			for _, id := range chosen {
+				late.Pass(id)
+			}
+			if got, err := late.Sample(logits, nil); got != want || err != nil {
+				t.Fatalf("%+v: token %d is %d (%v), want %d", o, at, got, err, want)
+			}
+			chosen = append(chosen, want)
+		}
+	}
+}

@@ -1,5 +1,7 @@
 package simd
 
+import "math"
+
 const (
 	doubleRows = 2 // rows of w in a kernel of float64
 	doubleQuad = 4 // rows of w in the kernel for AVX-512
@@ -46,4 +48,60 @@ func dotDouble(w, x []float64) float64 {
 		}
 	}
 	return sums[0]
+}
+
+// ExpsF64 sets each x of v to ExpF64(x).
+func ExpsF64(v []float64) {
+	switch {
+	case tier >= avx512:
+		n := len(v) &^ 7
+		expDoublesAVX512(v[:n], &expDoubles)
+		v = v[n:]
+	case tier >= avx2:
+		n := len(v) &^ 3
+		expDoublesAVX2(v[:n], &expDoubles)
+		v = v[n:]
+	}
+	for i, x := range v {
+		v[i] = ExpF64(x)
+	}
+}
+
+// Numbers of ExpF64.
+const (
+	ln2High64 = 0x1.62e42feep-01      // ln 2 in 32 bits: its products with exponents are exact
+	ln2Low64  = 0x1.a39ef35793c76p-33 // the rest of ln 2
+	minExp64  = -708.0                // e^x is subnormal a little below
+	maxExp64  = 709.0                 // e^x is infinite a little above
+	expTerms  = 14                    // of the Taylor series: |r| <= ln 2 / 2 leaves 5e-18
+)
+
+// expDoubles holds the numbers of ExpF64 for kernels: adding 1.5 * 2^52 to an integer leaves its bits in the lowest
+// places, and the last ones are 1/13!, 1/12! and so on to 1/0!.
+var expDoubles = [9 + expTerms]float64{
+	math.Log2E, ln2High64, ln2Low64, minExp64, maxExp64, 0x1.8p52, 1023 * 0x1p-1074, math.Inf(1), 0.5,
+	1. / 6227020800, 1. / 479001600, 1. / 39916800, 1. / 3628800, 1. / 362880, 1. / 40320, 1. / 5040, 1. / 720,
+	1. / 120, 1. / 24, 1. / 6, 1. / 2, 1, 1,
+}
+
+// ExpF64 returns e^x within 2 ulp, 0 below -708, infinity above 709, and NaN for NaN. math.Exp differs between
+// architectures. With k = floor(x*log2(e) + 1/2) and r = x - k*ln 2, whose second half is subtracted last, the result
+// is 2^k times a polynomial of r. All products are rounded.
+func ExpF64(x float64) float64 {
+	switch {
+	case x != x:
+		return x
+	case x < minExp64:
+		return 0
+	case x > maxExp64:
+		return math.Inf(1)
+	}
+	k := math.Floor(float64(x*math.Log2E) + 0.5)
+	r := x - float64(k*ln2High64) - float64(k*ln2Low64)
+	series := expDoubles[len(expDoubles)-expTerms:]
+	p := series[0]
+	for _, c := range series[1:] {
+		p = float64(p*r) + c
+	}
+	return float64(p * math.Float64frombits(uint64(int64(k)+1023)<<52))
 }

@@ -129,3 +129,75 @@ add:
 	VMOVSD  X4, b+64(FP)
 	VZEROUPPER
 	RET
+
+// TERM sets the sum in Y3 to Y3*r + c, for the c at a place of the numbers.
+#define TERM(at) \
+	VBROADCASTSD at(DI), Y5; \
+	VMULPD Y2, Y3, Y3;       \
+	VADDPD Y5, Y3, Y3
+
+// func expDoublesAVX2(v []float64, numbers *[23]float64)
+//
+// Four elements at a time.
+//
+//	SI, CX   v, vectors left
+//	DI       numbers
+//	Y0       x
+//	Y1       k, then 2^k
+//	Y2, Y3   r, sum
+//	Y6..Y14  numbers 0 to 8
+TEXT ·expDoublesAVX2(SB), NOSPLIT, $0-32
+	MOVQ v_base+0(FP), SI
+	MOVQ v_len+8(FP), CX
+	MOVQ numbers+24(FP), DI
+	SHRQ $2, CX
+	JZ   done
+	VBROADCASTSD 0(DI), Y6
+	VBROADCASTSD 8(DI), Y7
+	VBROADCASTSD 16(DI), Y8
+	VBROADCASTSD 24(DI), Y9
+	VBROADCASTSD 32(DI), Y10
+	VBROADCASTSD 40(DI), Y11
+	VBROADCASTSD 48(DI), Y12
+	VBROADCASTSD 56(DI), Y13
+	VBROADCASTSD 64(DI), Y14
+loop:
+	VMOVUPD  (SI), Y0
+	VMULPD   Y6, Y0, Y1
+	VADDPD   Y14, Y1, Y1
+	VROUNDPD $9, Y1, Y1
+	VMULPD   Y7, Y1, Y2
+	VSUBPD   Y2, Y0, Y2
+	VMULPD   Y8, Y1, Y3
+	VSUBPD   Y3, Y2, Y2
+	VADDPD   Y11, Y1, Y1
+	VPADDQ   Y12, Y1, Y1
+	VPSLLQ   $52, Y1, Y1
+	VBROADCASTSD 72(DI), Y3
+	TERM(80)
+	TERM(88)
+	TERM(96)
+	TERM(104)
+	TERM(112)
+	TERM(120)
+	TERM(128)
+	TERM(136)
+	TERM(144)
+	TERM(152)
+	TERM(160)
+	TERM(168)
+	TERM(176)
+	VMULPD   Y1, Y3, Y3
+	VCMPPD   $0x11, Y9, Y0, Y4  // x < -708
+	VANDNPD  Y3, Y4, Y3
+	VCMPPD   $0x1e, Y10, Y0, Y4 // x > 709
+	VBLENDVPD Y4, Y13, Y3, Y3
+	VCMPPD   $3, Y0, Y0, Y4     // NaN
+	VBLENDVPD Y4, Y0, Y3, Y3
+	VMOVUPD  Y3, (SI)
+	ADDQ $32, SI
+	DECQ CX
+	JNZ  loop
+done:
+	VZEROUPPER
+	RET

@@ -91,3 +91,67 @@ add:
 	VMOVUPD Y0, (DI)
 	VZEROUPPER
 	RET
+
+// TERM sets the sum in Z3 to Z3*r + c, for the c at a place of the numbers.
+#define TERM(at) \
+	VMULPD Z2, Z3, Z3; \
+	VADDPD.BCST at(DI), Z3, Z3
+
+// func expDoublesAVX512(v []float64, numbers *[23]float64)
+//
+// Eight elements at a time, else as expDoublesAVX2.
+TEXT ·expDoublesAVX512(SB), NOSPLIT, $0-32
+	MOVQ v_base+0(FP), SI
+	MOVQ v_len+8(FP), CX
+	MOVQ numbers+24(FP), DI
+	SHRQ $3, CX
+	JZ   done
+	VBROADCASTSD 0(DI), Z6
+	VBROADCASTSD 8(DI), Z7
+	VBROADCASTSD 16(DI), Z8
+	VBROADCASTSD 24(DI), Z9
+	VBROADCASTSD 32(DI), Z10
+	VBROADCASTSD 40(DI), Z11
+	VBROADCASTSD 48(DI), Z12
+	VBROADCASTSD 56(DI), Z13
+	VBROADCASTSD 64(DI), Z14
+	VBROADCASTSD 72(DI), Z15
+loop:
+	VMOVUPD  (SI), Z0
+	VMULPD   Z6, Z0, Z1
+	VADDPD   Z14, Z1, Z1
+	VRNDSCALEPD $9, Z1, Z1
+	VMULPD   Z7, Z1, Z2
+	VSUBPD   Z2, Z0, Z2
+	VMULPD   Z8, Z1, Z3
+	VSUBPD   Z3, Z2, Z2
+	VADDPD   Z11, Z1, Z1
+	VPADDQ   Z12, Z1, Z1
+	VPSLLQ   $52, Z1, Z1
+	VMOVAPD  Z15, Z3
+	TERM(80)
+	TERM(88)
+	TERM(96)
+	TERM(104)
+	TERM(112)
+	TERM(120)
+	TERM(128)
+	TERM(136)
+	TERM(144)
+	TERM(152)
+	TERM(160)
+	TERM(168)
+	TERM(176)
+	VCMPPD   $0x1d, Z9, Z0, K1 // x >= -708
+	VMULPD.Z Z1, Z3, K1, Z3
+	VCMPPD   $0x1e, Z10, Z0, K2 // x > 709
+	VMOVAPD  Z13, K2, Z3
+	VCMPPD   $3, Z0, Z0, K3 // NaN
+	VMOVAPD  Z0, K3, Z3
+	VMOVUPD  Z3, (SI)
+	ADDQ $64, SI
+	DECQ CX
+	JNZ  loop
+done:
+	VZEROUPPER
+	RET

@@ -156,6 +156,12 @@ func dotDoublesAVX2(w []float64, stride int, x []float64) (a, b float64)
 func dotDoublesAVX512(dst, w, x []float64)
 
 //go:noescape
+func expDoublesAVX2(v []float64, numbers *[9 + expTerms]float64)
+
+//go:noescape
+func expDoublesAVX512(v []float64, numbers *[9 + expTerms]float64)
+
+//go:noescape
 func weighAllAVX512(s *scores, seen *[Quad]uint64, top, c *[Quad]float32) (raised int)
 
 //go:noescape
