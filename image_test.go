@@ -179,3 +179,53 @@ func TestLargePictures(t *testing.T) {
 		}
 	}
 }
+
+// TestPublishedProcessors: folders prepare the same pictures by files in the forms that publishers ship: Mistral's with
+// the side of a patch, Qwen's without a filter, and transformers' of version 5, inside processor_config.json.
+func TestPublishedProcessors(t *testing.T) {
+	for _, c := range []struct {
+		name, image string
+		names       map[int]string
+		change      func(map[string]any)
+	}{
+		{"mistral3", "[IMG]", map[int]string{514: "[IMG]", 515: "[IMG_BREAK]", 516: "[IMG_END]"}, func(m map[string]any) {
+			m["patch_size"] = map[string]int{"height": 14, "width": 14}
+		}},
+		{"qwen3vl", "<|vision_start|><|image_pad|><|vision_end|>",
+			map[int]string{512: "<|vision_start|>", 513: "<|vision_end|>", 514: "<|image_pad|>"}, func(m map[string]any) {
+				for _, key := range []string{"resample", "do_resize", "do_normalize", "rescale_factor"} {
+					delete(m, key)
+				}
+				m["image_processor_type"] = "Qwen2VLImageProcessorFast"
+			}},
+	} {
+		dir, record := seer(t, c.name, c.names, c.image)
+		var parts []karat.Part
+		for _, name := range record.Images {
+			b, err := os.ReadFile(filepath.Join(golden.Shared(t, "goldens/vision/images"), name+".png"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts = append(parts, karat.Image{Data: b})
+		}
+		say := []karat.Message{{Role: karat.RoleUser, Parts: parts}}
+		path := filepath.Join(dir, "preprocessor_config.json")
+		rewrite(t, path, c.change)
+		check := func(form string) {
+			ids, err := open(t, dir, karat.Options{}).TokenizeChat(t.Context(), say,
+				karat.GenerateOptions{NoGenerationPrompt: true})
+			if err != nil || !slices.Equal(ids, record.IDs) {
+				t.Errorf("%s, %s: ids %v, want %v; %v", c.name, form, ids, record.IDs, err)
+			}
+		}
+		check("the publisher's file")
+		b, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "processor_config.json"), fmt.Appendf(nil, `{"image_processor": %s}`, b), 0o600)
+		}
+		if err = errors.Join(err, os.WriteFile(path, []byte("{}"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		check("processor_config.json")
+	}
+}

@@ -44,8 +44,29 @@ func openTower(c *Checkpoint, config []byte) (err error) {
 		return nil
 	}
 	c.Tower = newTower(kind, m, HuggingFace)
-	c.Tower.Processor, err = hf.ReadText(c.Path, "preprocessor_config.json", hf.MaxConfig)
+	c.Tower.Processor, err = readProcessor(c.Path)
 	return err
+}
+
+// readProcessor returns how a folder's pictures are prepared: a part of processor_config.json, where transformers
+// writes it since version 5, else preprocessor_config.json; nil for neither.
+func readProcessor(dir string) ([]byte, error) {
+	b, err := hf.ReadText(dir, "processor_config.json", hf.MaxConfig)
+	if err != nil {
+		return nil, err
+	}
+	var c struct {
+		Image json.RawMessage `json:"image_processor"`
+	}
+	if b != nil {
+		if err := json.Unmarshal(b, &c); err != nil {
+			return nil, fmt.Errorf("%s: processor_config.json: %w", dir, err)
+		}
+	}
+	if len(c.Image) > 0 && string(c.Image) != "null" {
+		return c.Image, nil
+	}
+	return hf.ReadText(dir, "preprocessor_config.json", hf.MaxConfig)
 }
 
 // Rows returns the maximum rows of a picture where the processor's file has one, at most 65,536; else 0.

@@ -53,11 +53,13 @@ func Open(t *checkpoint.Tower, b backend.Backend, library image.Resizer) (*Model
 		return nil, err
 	}
 	if t.Processor == nil {
-		return nil, fmt.Errorf("%s: preprocessor_config.json is missing: it says how pictures are resized", t.Path)
+		return nil, fmt.Errorf("%s: preprocessor_config.json is missing: it says how pictures are resized, and "+
+			"the publisher's folder has it, or processor_config.json", t.Path)
 	}
 	if m.processor, err = processor.Read(t.Processor, library); err != nil {
 		return nil, fmt.Errorf("%s: %w", t.Path, err)
 	}
+	m.processor.Align(m.sight.Patch * max(m.sight.Side, 1))
 	blank := &image.Image{Width: m.sight.Patch, Height: m.sight.Patch, Pix: make([]byte, 3*m.sight.Patch*m.sight.Patch)}
 	if n := len(m.processor.Values.Patch(nil, blank, 0, 0, m.sight.Patch)); n != m.input() {
 		return nil, fmt.Errorf("%s: preprocessor_config.json: a patch has %d numbers, the model's have %d", t.Path, n,

@@ -6,7 +6,11 @@
 package processor
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/image"
 )
@@ -18,32 +22,55 @@ type Processor struct {
 	Values
 }
 
-// kinds are the processors by their names in preprocessor_config.json, without "Fast" and "Pil" at the end.
+// kinds are the processors by their names in preprocessor_config.json, without "Fast" and "Pil" at the end. Settings
+// that a file leaves out are those of transformers' classes: Qwen's own files name no filter.
 var kinds = map[string]struct {
 	tiles   func(s *settings, m *image.Image) (*Input, error)
 	order   Order
 	library image.Resizer // nothing but torchvision's exists for some
+	omitted string
 }{
-	"Qwen2VLImageProcessor":  {byArea, BlocksTwice, image.Pillow},
-	"Gemma3ImageProcessor":   {toSquare, ChannelFirst, image.Pillow},
-	"Gemma4ImageProcessor":   {toBudget, ChannelLast, image.Pillow},
-	"SmolVLMImageProcessor":  {toTiles, ChannelFirst, image.Pillow},
-	"Idefics3ImageProcessor": {toTiles, ChannelFirst, image.Pillow},
-	"PixtralImageProcessor":  {bySide, ChannelFirst, image.Pillow},
-	"Lfm2VlImageProcessor":   {toGrid, ChannelLast, image.Torchvision},
+	"Qwen2VLImageProcessor":    {byArea, BlocksTwice, image.Pillow, qwen},
+	"Qwen2_5_VLImageProcessor": {byArea, BlocksTwice, image.Pillow, qwen}, // the first files of Qwen2.5-VL
+	"Gemma3ImageProcessor":     {toSquare, ChannelFirst, image.Pillow, `{"resample": 2` + half},
+	"Gemma4ImageProcessor": {toBudget, ChannelLast, image.Pillow, `{"resample": 3, "do_normalize": false, ` +
+		`"patch_size": 16, "pooling_kernel_size": 3, "max_soft_tokens": 280, "image_mean": [0, 0, 0], ` +
+		`"image_std": [1, 1, 1]}`},
+	"SmolVLMImageProcessor":  {toTiles, ChannelFirst, image.Pillow, `{"resample": 1` + half},
+	"Idefics3ImageProcessor": {toTiles, ChannelFirst, image.Pillow, `{"resample": 1` + half},
+	"PixtralImageProcessor":  {bySide, ChannelFirst, image.Pillow, `{"resample": 3` + clip},
+	"Lfm2VlImageProcessor": {toGrid, ChannelLast, image.Torchvision, `{"resample": 2, "encoder_patch_size": 16, ` +
+		`"downsample_factor": 2, "min_image_tokens": 64, "max_image_tokens": 256, "max_pixels_tolerance": 2, ` +
+		`"min_tiles": 2, "max_tiles": 10, "tile_size": 512, "use_thumbnail": true` + half},
 }
+
+// Means and deviations of pixels, and Qwen's settings.
+const (
+	half = `, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}`
+	clip = `, "image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711]}`
+	qwen = `{"resample": 3, "patch_size": 14, "merge_size": 2, "size": {"shortest_edge": 3136, "longest_edge": 1003520}` +
+		clip
+)
+
+// Align makes the sides of Pixtral's pictures multiples of the tower's blocks. Mistral's files have the side of a patch,
+// which the publisher's program multiplies. (transformers, models/pixtral/processing_pixtral.py)
+func (p *Processor) Align(block int) { p.settings.block = block }
 
 // Read returns the processor of a preprocessor_config.json. Another library than the processor's own may be asked for:
 // publishers' files name the fast processors, which resize by torchvision, or the others, which resize by Pillow.
 func Read(config []byte, library image.Resizer) (*Processor, error) {
-	s, err := readSettings(config)
-	if err != nil {
+	var named settings
+	if err := json.Unmarshal(config, &named); err != nil {
 		return nil, fmt.Errorf("preprocessor_config.json: %w", err)
 	}
-	kind, ok := kinds[s.kind()]
+	kind, ok := kinds[named.kind()]
 	if !ok {
-		return nil, fmt.Errorf("preprocessor_config.json: image_processor_type is %q, which Karat does not know",
-			s.Type)
+		return nil, fmt.Errorf("preprocessor_config.json: image_processor_type is %q, which Karat does not know; "+
+			"want %s", named.Type, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
+	}
+	s, err := readSettings([]byte(kind.omitted), config)
+	if err != nil {
+		return nil, fmt.Errorf("preprocessor_config.json: %w", err)
 	}
 	if s.library = library; library == "" {
 		s.library = kind.library

@@ -164,13 +164,15 @@ func (p *Processor) compare(t *testing.T, name string, in *Input, want facts) {
 // TestRefused: settings without a meaning are errors that name the setting.
 func TestRefused(t *testing.T) {
 	for config, want := range map[string]string{
-		`{`: "JSON", `{}`: "resample", `{"resample": 9}`: "resample is 9",
-		`{"resample": 2, "image_mean": [0, 0], "image_std": [1, 1, 1]}`:                                                                              "image_mean has 2",
-		`{"resample": 2, "image_mean": [0, 0, 0], "image_std": [1, 0, 1]}`:                                                                           "image_std",
-		`{"resample": 2, "image_mean": [0, 0, 0], "image_std": [1, 1, 1], "image_processor_type": "X"}`:                                              `"X"`,
-		`{"resample": 2, "image_mean": [0, 0, 0], "image_std": [1, 1, 1], "patch_size": {"height": 2, "width": 3}}`:                                  "patch_size",
-		`{"resample": 2, "image_mean": [0, 0, 0], "image_std": [1, 1, 1], "image_processor_type": "Gemma4ImageProcessor"}`:                           "patch_size is 0",
-		`{"resample": 2, "image_mean": [0, 0, 0], "image_std": [1, 1, 1], "image_processor_type": "Qwen2VLImageProcessorFast", "patch_size": 70000}`: "patch_size is 70000",
+		`{`: "JSON", `{}`: `type is ""`, `{"image_processor_type": "X"}`: `"X"`,
+		`{"image_processor_type": "Qwen2VLImageProcessor", "resample": 9}`:                           "resample is 9",
+		`{"image_processor_type": "Qwen2VLImageProcessor", "resample": null}`:                        "resample is missing",
+		`{"image_processor_type": "Gemma3ImageProcessor", "image_mean": [0, 0]}`:                     "image_mean has 2",
+		`{"image_processor_type": "Gemma3ImageProcessor", "image_std": [1, 0, 1]}`:                   "image_std",
+		`{"image_processor_type": "Gemma3ImageProcessor"}`:                                           "size.height is 0",
+		`{"image_processor_type": "PixtralImageProcessor", "patch_size": {"height": 2, "width": 3}}`: "patch_size",
+		`{"image_processor_type": "Gemma4ImageProcessor", "patch_size": 0}`:                          "patch_size is 0",
+		`{"image_processor_type": "Qwen2VLImageProcessorFast", "patch_size": 70000}`:                 "patch_size is 70000",
 	} {
 		p, err := Read([]byte(config), "")
 		if err == nil {
@@ -178,6 +180,31 @@ func TestRefused(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", config, err, want)
+		}
+	}
+}
+
+// TestOmitted: settings that publishers' files leave out are those of transformers' classes.
+func TestOmitted(t *testing.T) {
+	for config, want := range map[string][2]int{ // of a picture of 3000x1000
+		`{"image_processor_type": "Qwen2_5_VLImageProcessor", "min_pixels": 3136, "max_pixels": 12845056}`: {2996, 1008},
+		`{"image_processor_type": "Qwen2VLImageProcessorFast", "patch_size": 16, "image_mean": [0.5, 0.5, 0.5],
+			"image_std": [0.5, 0.5, 0.5], "size": {"longest_edge": 16777216, "shortest_edge": 65536}}`: {3008, 992},
+		`{"image_processor_type": "Qwen2VLImageProcessor", "max_pixels": 401408}`: {1092, 364},
+		`{"image_processor_type": "Qwen2VLImageProcessor"}`:                       {1708, 560},
+		`{"image_processor_type": "Gemma4ImageProcessor"}`:                        {1344, 432},
+		`{"image_processor_type": "Lfm2VlImageProcessorFast"}`:                    {512, 512},
+	} {
+		p, err := Read([]byte(config), "")
+		if err != nil {
+			t.Errorf("%s: %v", config, err)
+			continue
+		}
+		in, err := p.Prepare(&image.Image{Width: 3000, Height: 1000, Pix: make([]byte, 9000000)})
+		if err != nil {
+			t.Errorf("%s: %v", config, err)
+		} else if size := [2]int{in.Tiles[0].Width, in.Tiles[0].Height}; size != want {
+			t.Errorf("%s: %v, want %v", config, size, want)
 		}
 	}
 }

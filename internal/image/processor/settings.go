@@ -24,6 +24,7 @@ type settings struct {
 
 	library image.Resizer
 	filter  image.Filter
+	block   int // pixels along a side of the tower's blocks; 0 if unknown
 	areaSettings
 	cropSettings
 	budgetSettings
@@ -31,7 +32,7 @@ type settings struct {
 	gridSettings
 }
 
-// areaSettings are bounds of a picture's area in pixels, in the older spelling of Size.
+// areaSettings are bounds of a picture's area in pixels, which win over Size's.
 type areaSettings struct {
 	MinPixels int `json:"min_pixels"`
 	MaxPixels int `json:"max_pixels"`
@@ -103,10 +104,13 @@ func (s *side) UnmarshalJSON(b []byte) error {
 // filters are Pillow's numbers of filters.
 var filters = map[int]image.Filter{1: image.Lanczos, 2: image.Bilinear, 3: image.Bicubic}
 
-func readSettings(config []byte) (*settings, error) {
+// readSettings reads files, the later ones replacing settings of the earlier ones.
+func readSettings(files ...[]byte) (*settings, error) {
 	var s settings
-	if err := json.Unmarshal(config, &s); err != nil {
-		return nil, err
+	for _, f := range files {
+		if err := json.Unmarshal(f, &s); err != nil {
+			return nil, err
+		}
 	}
 	if s.Resample == nil {
 		return nil, errors.New("resample is missing")

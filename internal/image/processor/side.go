@@ -10,7 +10,7 @@ import (
 // Pixtral's.
 // (transformers, models/pixtral/image_processing_pixtral.py)
 func bySide(s *settings, m *image.Image) (*Input, error) {
-	patch := int(s.Patch)
+	patch := max(int(s.Patch), s.block)
 	if err := need("size.longest_edge", s.Size.Longest, "patch_size", patch); err != nil {
 		return nil, err
 	}
