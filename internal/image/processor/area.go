@@ -11,7 +11,8 @@ import (
 // byArea resizes to multiples of a merged patch, within bounds of the area: Qwen's since Qwen2-VL.
 // (transformers, models/qwen2_vl/image_processing_qwen2_vl.py, smart_resize)
 func byArea(s *settings, m *image.Image) (*Input, error) {
-	least, most := cmp.Or(s.MinPixels, s.Size.Shortest), cmp.Or(s.MaxPixels, s.Size.Longest)
+	least := cmp.Or(s.MinPixels, s.Size.MinPixels, s.Size.Shortest)
+	most := cmp.Or(s.MaxPixels, s.Size.MaxPixels, s.Size.Longest)
 	factor := int(s.Patch) * s.Merge
 	err := need("patch_size times merge_size", factor, "size.shortest_edge", least, "size.longest_edge", most)
 	if err != nil {

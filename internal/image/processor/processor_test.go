@@ -190,10 +190,11 @@ func TestOmitted(t *testing.T) {
 		`{"image_processor_type": "Qwen2_5_VLImageProcessor", "min_pixels": 3136, "max_pixels": 12845056}`: {2996, 1008},
 		`{"image_processor_type": "Qwen2VLImageProcessorFast", "patch_size": 16, "image_mean": [0.5, 0.5, 0.5],
 			"image_std": [0.5, 0.5, 0.5], "size": {"longest_edge": 16777216, "shortest_edge": 65536}}`: {3008, 992},
-		`{"image_processor_type": "Qwen2VLImageProcessor", "max_pixels": 401408}`: {1092, 364},
-		`{"image_processor_type": "Qwen2VLImageProcessor"}`:                       {1708, 560},
-		`{"image_processor_type": "Gemma4ImageProcessor"}`:                        {1344, 432},
-		`{"image_processor_type": "Lfm2VlImageProcessorFast"}`:                    {512, 512},
+		`{"image_processor_type": "Qwen2VLImageProcessor", "max_pixels": 401408}`:                               {1092, 364},
+		`{"image_processor_type": "Qwen2VLImageProcessor", "size": {"max_pixels": 401408, "min_pixels": 3136}}`: {1092, 364},
+		`{"image_processor_type": "Qwen2VLImageProcessor"}`:                                                     {1708, 560},
+		`{"image_processor_type": "Gemma4ImageProcessor"}`:                                                      {1344, 432},
+		`{"image_processor_type": "Lfm2VlImageProcessorFast"}`:                                                  {512, 512},
 	} {
 		p, err := Read([]byte(config), "")
 		if err != nil {

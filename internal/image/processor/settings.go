@@ -32,7 +32,7 @@ type settings struct {
 	gridSettings
 }
 
-// areaSettings are bounds of a picture's area in pixels, which win over Size's.
+// areaSettings are bounds of a picture's area in pixels, which win over Size's edges.
 type areaSettings struct {
 	MinPixels int `json:"min_pixels"`
 	MaxPixels int `json:"max_pixels"`
@@ -83,6 +83,7 @@ type size struct {
 	Shortest int `json:"shortest_edge"`
 	Height   int `json:"height"`
 	Width    int `json:"width"`
+	areaSettings
 }
 
 // side is a square's side, written as a number or as a height and a width.
