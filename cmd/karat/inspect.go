@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/graph"
@@ -34,9 +35,16 @@ func (f *inspectFlags) run(x *call) error {
 		return err
 	}
 	sayDemo(path, x.log)
+	if t, file, err := checkpoint.OpenProjector(path); err == nil {
+		defer file.Close()
+		return f.tower(x, t)
+	}
 	m, err := openCheckpoint(path)
 	if err != nil {
 		return f.contents(x, path, err)
+	}
+	if err := checkpoint.FitProjector(m, ""); err != nil {
+		return err
 	}
 	defer m.Close()
 	g, notes, broken := model.Graph(x.ctx, m, 0)
@@ -52,12 +60,36 @@ func (f *inspectFlags) run(x *call) error {
 		r.Memory, r.Latents, r.States = memoryPerToken(g), latents(g.KVs()), backend.StateBytes(g)
 		r.Encoder, broken = describeEncoder(m, g)
 	}
+	if r.Tower, err = describeTower(m.Tower); err != nil {
+		r.Notes = append(r.Notes, fmt.Sprintf("pictures are not read: %v", err))
+	}
 	// The contents of the files are shown all the same, as a help in finding the fault.
 	t, err := m.Tokenizer()
 	if err == nil {
 		r.setTokenizer(x.ctx, t, m.EndOfTurn(t))
 	}
 	return errors.Join(f.show(x, r), broken, err)
+}
+
+// tower shows a file of a part for pictures.
+func (f *inspectFlags) tower(x *call, t *checkpoint.Tower) error {
+	g, _, broken := arch.Tower(t)
+	if f.graph {
+		if broken != nil {
+			return broken
+		}
+		return graph.Print(x.out, g)
+	}
+	m, err := checkpoint.Contents(t.Path)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	r := newReport(m, nil)
+	if broken == nil {
+		r.Tower, broken = describeTower(t)
+	}
+	return errors.Join(f.show(x, r), broken)
 }
 
 // contents shows files without a model, and returns why, the reason.
@@ -102,6 +134,7 @@ type report struct {
 	States    int64              `json:"state_bytes,omitempty"` // of a sequence, whatever its length
 	Next      int                `json:"next_layers,omitempty"` // behind the last, predicting further tokens
 	Encoder   *encoderFacts      `json:"encoder,omitempty"`
+	Tower     *towerFacts        `json:"tower,omitempty"`
 	Tokenizer *tokenizerFacts    `json:"tokenizer,omitempty"`
 	Template  *templateFacts     `json:"chat_template,omitempty"`
 	Sampling  map[string]float64 `json:"recommended_sampling,omitempty"`

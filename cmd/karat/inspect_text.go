@@ -66,7 +66,12 @@ func (r *report) text() string {
 	if r.ContextLength > 0 {
 		fmt.Fprintf(t, "context\t%s tokens\n", digits(int64(r.ContextLength)))
 	}
-	r.writeText(t)
+	if r.Tower != nil {
+		r.Tower.write(t)
+	}
+	if r.Architecture != "clip" { // which has no text
+		r.writeText(t)
+	}
 	t.Flush()
 	r.writeTypes(&b)
 	r.writeMemory(&b)

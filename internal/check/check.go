@@ -5,7 +5,7 @@
 // catalogue.txt lists all findings; docs/checking.md is its table. A file is read once, a few rows of a tensor at a
 // time.
 //
-// Files in reading order: check.go, values.go, compare.go, text.go, explain.go, settings.go, structure.go,
+// Files in reading order: check.go, tower.go, values.go, compare.go, text.go, explain.go, settings.go, structure.go,
 // siblings.go, scan.go, prose.go, template.go, files.go, probe.go, report.go.
 package check
 
@@ -60,6 +60,9 @@ func Run(ctx context.Context, path string, o Options) (*Report, error) {
 }
 
 func (c *checker) run(path string) error {
+	if c.files.gguf != nil && c.files.arch == "clip" {
+		return c.runTower(path)
+	}
 	m, err := checkpoint.Open(path)
 	if err == nil {
 		defer m.Close()
@@ -69,6 +72,7 @@ func (c *checker) run(path string) error {
 	c.arch = c.files.arch
 	c.report.Architecture = c.files.arch
 	judgeStructure(c)
+	judgeTower(c)
 	if c.model != nil && !c.unfit {
 		judgeSettings(c)
 	}

@@ -128,6 +128,9 @@ func (c *checker) family() *family.Family {
 
 // number returns a setting by its canonical key, 0 if it is no number.
 func (c *checker) number(key string) float64 {
+	if c.model == nil {
+		return 0
+	}
 	x, _ := c.model.Setting(key).(float64)
 	return x
 }

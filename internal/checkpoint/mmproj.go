@@ -153,6 +153,28 @@ type FilePart struct {
 	Habit  Habit         // what is left to change
 }
 
+// Name returns the part's name without .weight.
+func (p FilePart) Name() string { return strings.TrimSuffix(p.Tensor.Name, ".weight") }
+
+// Whole returns the part as the file has it, perhaps in F32.
+func (p FilePart) Whole() (tensor.Tensor, error) {
+	x, err := p.Tensor.Whole()
+	switch {
+	case err != nil:
+	case p.Habit.ChangesValues():
+		return mapValues(x, p.Habit.ToGGUF)
+	case p.Habit.Permutes():
+		rows := x.Shape[0]
+		size, data := len(x.Data)/rows, make([]byte, 0, len(x.Data))
+		for r := range rows {
+			at := p.Habit.HFRow(r, rows) * size
+			data = append(data, x.Data[at:at+size]...)
+		}
+		x.Data = data
+	}
+	return x, err
+}
+
 // PartsGGUF returns the tensors of llama.cpp's file of a tower that hold a folder's tensor w.
 func (t *Tower) PartsGGUF(w *graph.Weight) ([]FilePart, error) {
 	p, x := &t.Kind.Projector, w.Tensor

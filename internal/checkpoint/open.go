@@ -71,6 +71,10 @@ func fromGGUF(path string, f *gguf.File) (*Checkpoint, error) {
 			return fmt.Errorf("%s: an adapter and no model: give it with --lora, beside the model that it was made for",
 				path)
 		}
+		if c.Arch == "clip" {
+			return fmt.Errorf("%s: a part for pictures and no model: give it with --mmproj, beside the model that it "+
+				"was made for", path)
+		}
 		if len(f.Tensors()) == 0 {
 			return fmt.Errorf("%s: the file has a vocabulary at most, but no tensors: there is no model to run "+
 				"(karat tokenize works with it)", path)

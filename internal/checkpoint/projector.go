@@ -31,8 +31,8 @@ var projectorKeys = map[string]string{
 // projectorActivations are the activations of towers by the keys that are true for them.
 var projectorActivations = map[string]string{"clip.use_gelu": "gelu_pytorch_tanh", "clip.use_silu": "silu"}
 
-// FindProjector returns the file of a tower beside a GGUF file: of several the first in order of types with fewer
-// roundings, and a note. "" is none.
+// FindProjector returns the file of a tower beside a GGUF file: of several mmproj- with the model's name, else the first
+// in order of types with fewer roundings, and a note. "" is none.
 func FindProjector(model string) (path, note string, err error) {
 	entries, err := os.ReadDir(filepath.Dir(model))
 	if err != nil {
@@ -49,12 +49,15 @@ func FindProjector(model string) (path, note string, err error) {
 		return "", "", nil
 	}
 	rank := func(name string) int {
+		if name == "mmproj-"+filepath.Base(model) {
+			return -1
+		}
 		return slices.IndexFunc([]string{"f32", "bf16", "f16", ""}, func(t string) bool {
 			return strings.Contains(strings.ToLower(name), t)
 		})
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return rank(a) - rank(b) })
-	if len(names) > 1 {
+	if len(names) > 1 && rank(names[0]) >= 0 {
 		note = fmt.Sprintf("pictures are read with %s, of %d files for it beside the model: --mmproj chooses", names[0],
 			len(names))
 	}
@@ -119,6 +122,9 @@ func addProjector(c *Checkpoint, path string) error {
 		err := fmt.Errorf("%s: its rows have %d numbers, and the model's have %d: %w", path,
 			t.Values.Int("out_hidden_size"), size, errUnfit)
 		return errors.Join(err, f.Close())
+	}
+	if _, err := t.form(c.Arch); err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", err, errUnfit), f.Close())
 	}
 	if t.Values["text_rms_norm_eps"] != nil { // the text's file knows
 		t.Values["text_rms_norm_eps"] = c.Values["rms_norm_eps"]
@@ -252,6 +258,16 @@ func (t *Tower) finish() error {
 	if p.Plus != "" {
 		if err := t.change(p.Plus, func(x tensor.Tensor) (tensor.Tensor, error) {
 			return mapValues(x, Habit{Plus: 1}.FromGGUF)
+		}); err != nil {
+			return err
+		}
+	}
+	if p.Half != "" { // turned for the product, as no type of blocks can be
+		if err := t.change(p.Half, func(x tensor.Tensor) (tensor.Tensor, error) {
+			if !x.DType.Quantized() {
+				return x, nil
+			}
+			return mapValues(x, Habit{}.FromGGUF)
 		}); err != nil {
 			return err
 		}

@@ -26,7 +26,8 @@ func (c *converter) ggufToGGUF(ctx context.Context) error {
 	for _, t := range f.Tensors() {
 		j := job{in: t, out: t}
 		j.out.Data = nil
-		if c.to.Name != "" && (t.DType.Float() || t.DType.Quantized()) && !keepsF32(t.Name, t.Shape) {
+		if c.to.Name != "" && (t.DType.Float() || t.DType.Quantized()) && !keepsF32(t.Name, t.Shape) &&
+			(c.result.Architecture != "clip" || !keepsTowerF32(t.Name, t.Shape, c.to.Most)) {
 			j.out.DType = c.to.Most
 		}
 		jobs = append(jobs, j)

@@ -61,7 +61,7 @@ func (f *tower) prepare(t *checkpoint.Tower, weights []*graph.Weight) error {
 				rows := p.Tensor.Shape[0]
 				j.from = func(r int) int { return p.Habit.HFRow(r, rows) }
 			}
-			shapes[strings.TrimSuffix(p.Tensor.Name, ".weight")] = p.Tensor.Shape
+			shapes[p.Name()] = p.Tensor.Shape
 			jobs = append(jobs, j)
 		}
 	}

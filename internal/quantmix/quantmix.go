@@ -127,7 +127,7 @@ func layerOf(name string) int {
 
 // kept lists parts of the names of weights keeping their type: small and important.
 var kept = strings.Fields("_norm.weight ffn_gate_inp.weight position_embd.weight token_types.weight ssm_conv1d " +
-	"shortconv.conv.weight per_layer_model_proj altup laurel")
+	"shortconv.conv.weight per_layer_model_proj altup laurel .patch_embd .patch_merger")
 
 // Keeps reports whether a tensor keeps its type in any mix.
 func Keeps(t tensor.Tensor) bool {
@@ -417,6 +417,9 @@ func fit(d tensor.DType, k int) (tensor.DType, error) {
 // Of reads the basis of the choice from a file's metadata.
 func Of(m gguf.Metadata) (Model, error) {
 	arch, err := m.String("general.architecture")
+	if err == nil && arch == "clip" { // a part for pictures: llama-quantize reads no settings of its files
+		return Model{Arch: arch}, nil
+	}
 	if err == nil && registry.Find(arch) == nil {
 		err = fmt.Errorf("general.architecture %q: only the mixes of %s are known", arch,
 			strings.Join(registry.Names(), ", "))

@@ -245,7 +245,8 @@ func TestFindProjector(t *testing.T) {
 	dir := t.TempDir()
 	model := filepath.Join(dir, "model-Q4_K_M.gguf")
 	for _, c := range []struct{ add, want string }{{"", ""}, {"mmproj-F16.gguf", "mmproj-F16.gguf"},
-		{"model.mmproj-BF16.gguf", "model.mmproj-BF16.gguf"}, {"mmproj.txt", "model.mmproj-BF16.gguf"}} {
+		{"model.mmproj-BF16.gguf", "model.mmproj-BF16.gguf"}, {"mmproj.txt", "model.mmproj-BF16.gguf"},
+		{"mmproj-model-Q4_K_M.gguf", "mmproj-model-Q4_K_M.gguf"}} {
 		if c.add != "" {
 			if err := os.WriteFile(filepath.Join(dir, c.add), nil, 0o600); err != nil {
 				t.Fatal(err)
@@ -274,7 +275,7 @@ func TestFitProjector(t *testing.T) {
 		return c
 	}
 	c := model()
-	c.Values["hidden_size"] = 96.
+	c.Values["hidden_size"], c.Arch = 96., "qwen3vl"
 	if err := checkpoint.FitProjector(c, ""); err != nil || c.Tower == nil || len(c.Notes) > 0 {
 		t.Errorf("beside the model: %v, %v", err, c.Notes)
 	}
@@ -284,6 +285,11 @@ func TestFitProjector(t *testing.T) {
 	}
 	if err := checkpoint.FitProjector(c, fits); err == nil || !strings.Contains(err.Error(), "made for another model") {
 		t.Errorf("given, of another model: %v", err)
+	}
+	c = model()
+	c.Values["hidden_size"] = 96.
+	if err := checkpoint.FitProjector(c, fits); err == nil || !strings.Contains(err.Error(), "qwen3vl_merger beside a text of architecture llama") {
+		t.Errorf("given, of another family: %v", err)
 	}
 	c = model()
 	if err := os.WriteFile(fits, []byte("GGUF"), 0o600); err != nil {

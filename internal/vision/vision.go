@@ -68,6 +68,9 @@ func Open(t *checkpoint.Tower, b backend.Backend, library image.Resizer) (*Model
 	return m, nil
 }
 
+// Sight says how the tower takes pictures.
+func (m *Model) Sight() family.Sight { return m.sight }
+
 // input returns the numbers of a patch.
 func (m *Model) input() int { return backend.Input(m.Graph).Shape.Size() }
 
