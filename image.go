@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -169,6 +170,18 @@ func (m *Model) look(ctx context.Context, text string, said []tokenizer.Span, im
 	}
 	mixed, err = m.mix(ids, int32(id), tokens)
 	return ids, mixed, err
+}
+
+// picture returns the place of an id that stands for a row of a picture, -1 if there is none.
+func (m *Model) picture(ids []int32) int {
+	tower := m.opened.Checkpoint.Tower
+	if tower == nil {
+		return -1
+	}
+	id, ok := m.opened.Tokenizer.ID(tower.Kind.Image)
+	return slices.IndexFunc(ids, func(x int32) bool {
+		return ok && x == int32(id) || tower.Kind.Padded && x == 0
+	})
 }
 
 // row is a row of a picture.

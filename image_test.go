@@ -48,6 +48,14 @@ func seer(t *testing.T, name string, names map[int]string, image string) (dir st
 	return dir, record
 }
 
+// marked adds the marks of tiles, by rows of so many columns, to the names of tokens from first on.
+func marked(names map[int]string, first, columns int, form string) map[int]string {
+	for i := first; i < 540; i++ {
+		names[i] = fmt.Sprintf(form, (i-first)/columns+1, (i-first)%columns+1)
+	}
+	return names
+}
+
 // prompt is a prompt of a record.
 type prompt struct {
 	Images []string
@@ -69,6 +77,10 @@ func TestImages(t *testing.T) {
 		{"qwen35", "<|vision_start|><|image_pad|><|vision_end|>", qwen, 514},
 		{"qwen25vl", "<|vision_start|><|image_pad|><|vision_end|>", qwen, 514},
 		{"mistral3", "[IMG]", map[int]string{514: "[IMG]", 515: "[IMG_BREAK]", 516: "[IMG_END]"}, 514},
+		{"smolvlm", "<image>", marked(map[int]string{10: "\n", 514: "<image>", 515: "<fake_token_around_image>", 516: "<global-img>"},
+			517, 3, "<row_%d_col_%d>"), 514},
+		{"lfm2vl", "<image>", marked(map[int]string{514: "<image>", 515: "<|image_start|>", 516: "<|image_end|>", 517: "<|img_thumbnail|>"},
+			518, 4, "<|img_row_%d_col_%d|>"), 514},
 		{"gemma4", "<|image|>", map[int]string{512: "<|image>", 513: "<image|>", 514: "<|image|>"}, 0},
 		{"gemma3", "<start_of_image>",
 			map[int]string{108: "\n\n", 512: "<start_of_image>", 513: "<end_of_image>", 514: "<image_soft_token>"}, 512},

@@ -68,7 +68,8 @@ func compareTowerFile(c *checker, source *checkpoint.Tower) error {
 				err = errors.Join(err, e)
 				at := slices.IndexFunc(c.files.tensors, func(t tensor.Tensor) bool { return t.Name == theirs.Name })
 				if at >= 0 {
-					pairs = append(pairs, pair{hf: theirs.Name, source: theirs, model: c.files.tensors[at], plain: true})
+					pairs = append(pairs,
+						pair{hf: theirs.Name, source: theirs, model: c.files.tensors[at], plain: true})
 				} else if !c.hasFinding("tensor-missing") {
 					c.add("source-missing", []string{theirs.Name}, "the source's %s is not in the model", theirs.Name)
 				}

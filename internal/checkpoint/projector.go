@@ -31,8 +31,8 @@ var projectorKeys = map[string]string{
 // projectorActivations are the activations of towers by the keys that are true for them.
 var projectorActivations = map[string]string{"clip.use_gelu": "gelu_pytorch_tanh", "clip.use_silu": "silu"}
 
-// FindProjector returns the file of a tower beside a GGUF file: of several mmproj- with the model's name, else the first
-// in order of types with fewer roundings, and a note. "" is none.
+// FindProjector returns the file of a tower beside a GGUF file: of several mmproj- with the model's name, else the
+// first in order of types with fewer roundings, and a note. "" is none.
 func FindProjector(model string) (path, note string, err error) {
 	entries, err := os.ReadDir(filepath.Dir(model))
 	if err != nil {

@@ -1,0 +1,99 @@
+package karat_test
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/dev/golden"
+)
+
+// looking returns a model that sees, and a conversation with the pictures of its record.
+func looking(t *testing.T, name, image string, names map[int]string, o karat.Options) (*karat.Model, []karat.Message) {
+	t.Helper()
+	dir, record := seer(t, name, names, image)
+	var parts []karat.Part
+	for _, name := range record.Images {
+		b, err := os.ReadFile(filepath.Join(golden.Shared(t, "goldens/vision/images"), name+".png"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, karat.Image{Data: b})
+	}
+	return open(t, dir, o), []karat.Message{{Role: karat.RoleUser, Parts: parts}}
+}
+
+// TestImageDrafts: an answer about pictures has the same tokens with drafts and without, with keys and values of 8 bits
+// as well.
+func TestImageDrafts(t *testing.T) {
+	for _, c := range []struct{ name, image string }{{"gemma4-moe", "<|image|>"}, {"qwen3vl", "<|image_pad|>"}, {"qwen35", "<|image_pad|>"}} {
+		names := map[int]string{512: "<|image>", 513: "<image|>", 514: "<|image|>"}
+		if c.image == "<|image_pad|>" {
+			names = map[int]string{512: "<|vision_start|>", 513: "<|vision_end|>", 514: "<|image_pad|>"}
+			c.image = "<|vision_start|><|image_pad|><|vision_end|>"
+		}
+		for _, kv := range []karat.KVType{karat.KVF16, karat.KVQ8Forced} {
+			m, say := looking(t, c.name, c.image, names, karat.Options{KV: kv})
+			var want []int
+			drafted := 0
+			for _, draft := range []karat.Draft{karat.DraftOff, karat.DraftNgram} {
+				s := m.NewSession()
+				o := karat.GenerateOptions{MaxTokens: 64, Sampling: &karat.Sampling{}, NoGenerationPrompt: true, Draft: draft}
+				var got []int
+				for x, err := range s.Chat(t.Context(), say, o) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, x.ID)
+				}
+				if want == nil {
+					want = got
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%s, %s, %s: %v, without drafts %v", c.name, kv, draft, got, want)
+				}
+				for _, n := range s.Drafts() {
+					drafted += n.Accepted + n.Rejected
+				}
+				s.Close()
+			}
+			if drafted == 0 && c.name != "qwen35" { // whose answer repeats nothing
+				t.Errorf("%s, %s: nothing was drafted", c.name, kv)
+			}
+		}
+	}
+}
+
+// TestImageStates: what holds a prompt's tokens alone says that pictures are not in it.
+func TestImageStates(t *testing.T) {
+	for _, c := range []struct {
+		name, image string
+		names       map[int]string
+	}{
+		{"qwen3vl", "<|vision_start|><|image_pad|><|vision_end|>", map[int]string{512: "<|vision_start|>", 513: "<|vision_end|>", 514: "<|image_pad|>"}},
+		{"gemma4", "<|image|>", map[int]string{512: "<|image>", 513: "<image|>", 514: "<|image|>"}},
+	} {
+		m, say := looking(t, c.name, c.image, c.names, karat.Options{})
+		ids, err := m.TokenizeChat(t.Context(), say, karat.GenerateOptions{NoGenerationPrompt: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = m.ExportState(t.Context(), io.Discard, ids)
+		if err == nil || !strings.Contains(err.Error(), "a picture's") {
+			t.Errorf("%s: a state: %v", c.name, err)
+		}
+		if err := m.ExportState(t.Context(), io.Discard, []int{5, 6, 7}); err != nil {
+			t.Errorf("%s: a state of text: %v", c.name, err)
+		}
+		for _, err := range m.Chat(t.Context(), say, karat.GenerateOptions{NoGenerationPrompt: true, Receipt: m.NewReceipt()}) {
+			if err == nil || !strings.Contains(err.Error(), "a receipt of an answer about pictures") {
+				t.Errorf("%s: a receipt: %v", c.name, err)
+			}
+			break
+		}
+	}
+}
