@@ -10,23 +10,29 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/diagnose"
 	reports "github.com/karat-run/karat/internal/lab/report"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/spf13/cobra"
 )
 
 // diagnoseFlags are the flags of lab diagnose.
 type diagnoseFlags struct {
 	names                choice
-	golden, json, report string
+	golden, file, report string
+	json, brief          bool
 }
 
 func newDiagnoseCommand() *cobra.Command {
-	names := []string{lab.NamesAuto, lab.NamesHF, lab.NamesLlamaCpp, lab.NamesKarat}
-	f := diagnoseFlags{names: choice{lab.NamesAuto, names}}
+	f := diagnoseFlags{names: newNames()}
 	c := define("lab diagnose", f.run)
-	c.flags("names", &f.names, "golden", file(&f.golden), "json-file", file(&f.json), "report", file(&f.report))
-	rename(c.Flags(), "json", "", "the file for JSON is --json-file")
+	c.flags("names", &f.names, "golden", file(&f.golden), "json-file", file(&f.file), "report", file(&f.report),
+		"brief", &f.brief, "json", &f.json)
 	c.takesModel()
 	return c.Command
+}
+
+// newNames returns the flag of the naming schemes of taps.
+func newNames() choice {
+	return choice{lab.NamesAuto, []string{lab.NamesAuto, lab.NamesHF, lab.NamesLlamaCpp, lab.NamesKarat}}
 }
 
 func (f *diagnoseFlags) run(x *call) error {
@@ -48,11 +54,10 @@ func (f *diagnoseFlags) run(x *call) error {
 	if err := f.write(x.out, d); err != nil {
 		return failure{statusNotCompare, err}
 	}
-	switch d.Verdict {
-	case diagnose.Clean, diagnose.Numeric, diagnose.Sensitivity:
-		return nil
+	if !reports.Passed(d.Verdict) {
+		return failure{status: statusOutside}
 	}
-	return failure{status: statusOutside}
+	return nil
 }
 
 // checkOutputs refuses, before the work, outputs in the place of an input (a dump's JSON file lies beside it), and
@@ -63,7 +68,7 @@ func (f *diagnoseFlags) checkOutputs(model, dump string) error {
 			continue
 		}
 		beside := strings.TrimSuffix(in, filepath.Ext(in)) + ".json"
-		if err := refuseOverwrite("--json-file "+f.json, f.json, in, beside,
+		if err := refuseOverwrite("--json-file "+f.file, f.file, in, beside,
 			filepath.Join(in, "manifest.json")); err != nil {
 			return err
 		}
@@ -71,21 +76,32 @@ func (f *diagnoseFlags) checkOutputs(model, dump string) error {
 	if st, err := os.Stat(f.report); err == nil && !st.IsDir() {
 		return usagef("--report %s: not a folder", f.report)
 	}
-	if f.json != "" {
-		if _, err := os.Stat(filepath.Dir(f.json)); err != nil {
-			return usagef("--json-file %s: there is no such folder", f.json)
+	if f.json && f.brief {
+		return usagef("--json and --brief do not work together")
+	}
+	if f.file != "" {
+		if _, err := os.Stat(filepath.Dir(f.file)); err != nil {
+			return usagef("--json-file %s: there is no such folder", f.file)
 		}
 	}
 	return nil
 }
 
-// write writes the diagnosis to the terminal, with unsafe characters escaped, and to the files of the flags.
-func (f *diagnoseFlags) write(w io.Writer, d *diagnose.Diagnosis) error {
-	if err := reports.Text(w, d, layout(isTerminal(w))); err != nil {
+// write writes the diagnosis to standard output, unsafe characters escaped in text, and to the files of the flags.
+func (f *diagnoseFlags) write(w io.Writer, d *diagnose.Diagnosis) (err error) {
+	switch {
+	case f.json:
+		err = writeJSON(w, d)
+	case f.brief:
+		err = writeJSON(w, reports.NewBrief(d))
+	default:
+		err = reports.Text(w, d, layout(isTerminal(w)))
+	}
+	if err != nil {
 		return err
 	}
-	if f.json != "" {
-		if err := atomicfile.Write(f.json, func(w io.Writer) error { return writeJSON(w, d) }); err != nil {
+	if f.file != "" {
+		if err := atomicfile.Write(f.file, func(w io.Writer) error { return writeJSON(w, d) }); err != nil {
 			return err
 		}
 	}
@@ -103,35 +119,43 @@ func layout(terminal bool) reports.Terminal {
 	return reports.Terminal{Width: 80, Color: os.Getenv("NO_COLOR") == ""}
 }
 
-func (f *diagnoseFlags) diagnose(x *call, path, dump string) (*diagnose.Diagnosis, error) {
-	record, err := lab.ReadDump(dump)
-	if err != nil {
-		return nil, err
-	}
-	defer record.Close()
-	prompts := record.Prompts
-	var golden *lab.Record
-	if f.golden != "" {
-		if golden, err = lab.ReadRecord(f.golden); err != nil {
-			return nil, err
+func (f *diagnoseFlags) diagnose(x *call, path, dump string) (d *diagnose.Diagnosis, err error) {
+	err = withDump(x, path, dump, f.golden, func(o diagnose.Options, m *model.Files) error {
+		o.Names = f.names.value
+		if d, err = diagnose.Run(x.ctx, o); err != nil {
+			return err
 		}
-		defer golden.Close()
-		prompts = append(prompts[:len(prompts):len(prompts)], golden.Prompts...)
+		hashes, err := hashesOf(x.ctx, m.Checkpoint, m.Tokenizer)
+		d.Hashes = &hashes
+		return err
+	})
+	return d, err
+}
+
+// withDump opens a dump, a golden record if there is one, and MODEL, which the dump's engine ran, and calls do.
+func withDump(x *call, path, dump, golden string, do func(diagnose.Options, *model.Files) error) error {
+	o := diagnose.Options{Model: path}
+	var err error
+	if o.Dump, err = lab.ReadDump(dump); err != nil {
+		return err
+	}
+	defer o.Dump.Close()
+	prompts := o.Dump.Prompts
+	if golden != "" {
+		if o.Golden, err = lab.ReadRecord(golden); err != nil {
+			return err
+		}
+		defer o.Golden.Close()
+		prompts = append(prompts[:len(prompts):len(prompts)], o.Golden.Prompts...)
 	}
 	m, err := x.openFiles(path, lab.Longest(prompts))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer m.Close()
 	s := stages{progress: newProgress(x.log, "")}
 	defer func() { s.end() }()
-	d, err := diagnose.Run(x.ctx, diagnose.Options{Model: path, Graph: m.Graph, Dump: record, Names: f.names.value,
-		Golden: golden, Asked: &diagnose.Asked{Tokenizer: m.Tokenizer, Template: m.Checkpoint.Template()},
-		Progress: s.report})
-	if err != nil {
-		return nil, err
-	}
-	hashes, err := hashesOf(x.ctx, m.Checkpoint, m.Tokenizer)
-	d.Hashes = &hashes
-	return d, err
+	o.Graph, o.Asked = m.Graph, &diagnose.Asked{Tokenizer: m.Tokenizer, Template: m.Checkpoint.Template()}
+	o.Progress = s.report
+	return do(o, m)
 }

@@ -119,7 +119,7 @@ func TestFlagNamesOfOthers(t *testing.T) {
 	for line, want := range map[string]string{
 		"eval -c 512": "--window", "imatrix -o x.gguf --ctx 8": "--window", "quantize a b --target-size 1M -c 8": "--window",
 		"score x --tokens": "--token-scores", "logits -p x": "--prompt-index", "embed m --prompt x": "--prompt-name",
-		"lab diagnose a b --json x": "--json-file", "bench -c 4096": "context that it needs",
+		"bench -c 4096": "context that it needs",
 	} {
 		c := newRootCommand()
 		c.SetOut(io.Discard)

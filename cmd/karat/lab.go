@@ -19,8 +19,9 @@ import (
 func newLabCommand() *cobra.Command {
 	c := define("lab", nil)
 	c.AddCommand(newInterventions()...)
-	return group(c, newRecordCommand(), newCompareCommand(), newDiagnoseCommand(), newCausesCommand(),
-		newImportCommand(), newHookCommand(), newFloorCommand(), newExperimentCommand(), newExtractCommand())
+	return group(c, newRecordCommand(), newCompareCommand(), newDiagnoseCommand(), newExpectCommand(),
+		newCausesCommand(), newImportCommand(), newHookCommand(), newFloorCommand(), newExperimentCommand(),
+		newExtractCommand())
 }
 
 // The exit statuses of lab compare.

@@ -168,7 +168,7 @@ const (
 	anyRatio    = 16 << 20 // unpacked bytes that may have any ratio, as those of masks
 )
 
-// readZip reads an .npz file.
+// readZip reads an .npz file, and the JSON file beside it if there is one.
 func readZip(path string) (*Record, error) {
 	f, err := mmap.Open(path)
 	if err != nil {
@@ -183,7 +183,11 @@ func readZip(path string) (*Record, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("dump: %s: %w", path, err), f.Close())
 	}
-	return (&Record{Path: path, file: f}).arrays(infos, all)
+	r := &Record{Path: path, file: f}
+	if err := readJSON(infoPath(path), r.addInfo); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(fmt.Errorf("dump: %s: %w", path, err), f.Close())
+	}
+	return r.arrays(infos, all)
 }
 
 // zipped reads the arrays of an archive.

@@ -42,6 +42,12 @@ type Unplaced struct {
 	Why string
 }
 
+// Why a name has no place that nobody knows.
+const noModule, noValue = "the graph has no such module", "the graph has no such value"
+
+// IsUnknown reports whether the tap's name is no value's of the graph, nor of a value inside one.
+func (u *Unplaced) IsUnknown() bool { return u.Why == noModule || u.Why == noValue }
+
 // Placement holds the places of a prompt's taps, logits and hidden states in a graph.
 type Placement struct {
 	Names    string     // the naming scheme

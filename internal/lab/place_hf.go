@@ -88,7 +88,7 @@ func (l *placer) hf(name string) spot {
 		}
 	}
 	if n == nil {
-		return spot{why: "the graph has no such module"}
+		return spot{why: noModule}
 	}
 	return spot{node: n}
 }
@@ -113,7 +113,7 @@ func (l *placer) moduleInput(m string) spot {
 	}
 	n := l.byModule[m]
 	if n == nil || len(n.In) == 0 {
-		return spot{why: "the graph has no such module"}
+		return spot{why: noModule}
 	}
 	switch n.Op {
 	case graph.Linear, graph.RMSNorm, graph.Experts, graph.RoPE:

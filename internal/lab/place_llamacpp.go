@@ -103,7 +103,7 @@ func llamaCppWhy(base string) string {
 			return x.why
 		}
 	}
-	return "the graph has no such value"
+	return noValue
 }
 
 // node returns a layer's node by the node's name in the layer; "" means no node.

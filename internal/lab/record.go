@@ -8,7 +8,8 @@
 //     compare.go makes them.
 //   - import_debug.go, import_logits.go, numpy.go, import.go, dump.go and dump_manifest.go read dumps of other tools.
 //   - take.go records a model of our own.
-//   - place_order.go, place_hf.go, place_names.go, place_llamacpp.go and place.go find the node of each tap.
+//   - place_find.go, place_order.go, place_hf.go, place_names.go, place_llamacpp.go and place.go find the node of
+//     each tap.
 //   - write.go, read.go, info.go, next.go (a token's distribution), record.go and rows.go have the record.
 //   - distance.go, metrics.go and number.go have the measures.
 package lab

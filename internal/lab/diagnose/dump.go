@@ -27,6 +27,8 @@ type dump struct {
 	blackBox bool                   // there are only logits
 	misfit   []lab.Unplaced         // taps with a place of another width
 	unplaced []string               // taps without a place, and why
+	strange  int                    // how many of them have names that are no value's
+	misspelt map[string]string      // of such taps, the names that they may be meant to have
 	findings []Finding              // faults of the dump itself, not of the engine
 	inferred notes
 }

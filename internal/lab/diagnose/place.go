@@ -39,7 +39,7 @@ func place(ctx context.Context, o Options) (*dump, error) {
 
 // placePrompts finds the nodes the record's taps belong to.
 func (d *dump) placePrompts() error {
-	record, unplaced := d.options.Dump, map[string]bool{}
+	record, unplaced, unknown := d.options.Dump, map[string]bool{}, map[string]bool{}
 	for _, p := range record.Prompts {
 		given := len(p.IDs) == 0
 		if p = d.withIDs(p); p == nil {
@@ -71,6 +71,9 @@ func (d *dump) placePrompts() error {
 		q.step = q.stored()
 		for _, u := range found.Unplaced {
 			unplaced[u.Name+": "+u.Why] = true
+			if u.IsUnknown() {
+				unknown[u.Name] = true
+			}
 			isSame := func(x lab.Unplaced) bool { return x.Node == u.Node }
 			if u.Node != nil && u.Width != u.Node.Shape.Size() && !slices.ContainsFunc(d.misfit, isSame) {
 				d.misfit = append(d.misfit, u)
@@ -84,6 +87,8 @@ func (d *dump) placePrompts() error {
 		}
 	}
 	d.unplaced = slices.Sorted(maps.Keys(unplaced))
+	d.strange = len(unknown)
+	d.findMisspelt(slices.Sorted(maps.Keys(unknown)))
 	return nil
 }
 
@@ -92,11 +97,47 @@ func (d *dump) unusable(format string, args ...any) error {
 	return fmt.Errorf("%w: %s: %s", ErrUnusable, d.options.Dump.Path, fmt.Sprintf(format, args...))
 }
 
+// maxMisspelt is the most names without a place that are compared with all names.
+const maxMisspelt = 200
+
+// findMisspelt finds names without a place that look like names of values that no tap shows.
+func (d *dump) findMisspelt(unknown []string) {
+	d.misspelt = map[string]string{}
+	for _, name := range unknown[:min(len(unknown), maxMisspelt)] {
+		if n, near := d.names.Near(d.graph, name); n != nil && !d.isTapped(n) {
+			d.misspelt[name] = near
+		}
+	}
+}
+
+// whyUnplaced says why the taps have no place, by an example: a misspelt tap if there is one.
+func (d *dump) whyUnplaced() string {
+	for _, name := range slices.Sorted(maps.Keys(d.misspelt)) {
+		return fmt.Sprintf("as %s: did you mean %s?", name, d.misspelt[name])
+	}
+	return "as " + d.unplaced[0]
+}
+
+// isTapped reports whether a tap, not a hidden state, shows n.
+func (d *dump) isTapped(n *graph.Node) bool {
+	return slices.ContainsFunc(d.prompts, func(p *prompt) bool {
+		x, ok := p.placed[n]
+		return ok && !strings.HasPrefix(x.Name, hidden)
+	})
+}
+
+// lacksPlaces reports whether the dump has taps, and none of them a name that anybody knows.
+func (d *dump) lacksPlaces() bool {
+	given := slices.ContainsFunc(d.options.Dump.Prompts, func(p *lab.Prompt) bool { return len(p.Taps) > 0 })
+	return given && d.strange > 0 && d.strange == len(d.unplaced) && !slices.ContainsFunc(d.graph.Nodes,
+		func(n *graph.Node) bool { return n != d.graph.Result() && d.isTapped(n) })
+}
+
 // check reports a dump without any value.
 func (d *dump) check() error {
 	switch {
 	case len(d.prompts) == 0 && len(d.unplaced) > 0:
-		return d.unusable("none of its values has a place in MODEL, as %s", d.unplaced[0])
+		return d.unusable("none of its values has a place in MODEL, %s", d.whyUnplaced())
 	case len(d.prompts) == 0:
 		why := ""
 		if slices.ContainsFunc(d.options.Dump.Prompts, func(p *lab.Prompt) bool {
@@ -105,6 +146,9 @@ func (d *dump) check() error {
 			why = ": the ids are missing; --golden gives those of a record, or write the text into the dump's JSON file"
 		}
 		return d.unusable("no prompt has ids and logits or taps%s", why)
+	case d.lacksPlaces():
+		return d.unusable("none of its %d taps has a place in MODEL, %s; without taps the logits alone are judged",
+			len(d.unplaced), d.whyUnplaced())
 	case !slices.ContainsFunc(d.prompts, (*prompt).isWritten):
 		return d.unusable("all values are 0: the probe reads buffers that were never written, or copies none")
 	}

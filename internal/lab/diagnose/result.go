@@ -25,11 +25,13 @@ const (
 // Diagnosis holds the findings of Run about a dump.
 type Diagnosis struct {
 	Verdict  Verdict   `json:"verdict"`
-	Findings []Finding `json:"findings"` // first cause first
+	Errors   []string  `json:"errors,omitempty"` // taps that were not looked at by mistake, a sentence each
+	Findings []Finding `json:"findings"`         // first cause first
 	Closure  Closure   `json:"closure"`
 	Floors   Floors    `json:"floors"`
 	Coverage Coverage  `json:"coverage"`
 	Inferred []string  `json:"inferred"` // what the dump did not say, a sentence each
+	Next     []Step    `json:"next"`     // what to do, first step first
 
 	Hashes *model.Hashes `json:"hashes,omitempty"` // of the model and the program; set by the caller
 
@@ -65,6 +67,35 @@ type Finding struct {
 	Also     []string   `json:"also,omitempty"` // other causes that explain as much
 }
 
+// Step is something to do after a diagnosis.
+type Step struct {
+	Do  Do     `json:"do"`
+	Why string `json:"why"`
+
+	Finding  *int              `json:"finding,omitempty"`  // its place in the list of findings
+	Taps     []string          `json:"taps,omitempty"`     // to add or to look at, by PyTorch's names
+	Callback []string          `json:"callback,omitempty"` // these taps by the names of llama.cpp's callback, if any
+	Rename   map[string]string `json:"rename,omitempty"`   // names of taps, and the names that they should have
+	Tokens   int               `json:"tokens,omitempty"`   // least length of a prompt to add
+	Decode   int               `json:"decode,omitempty"`   // last tokens of prompts to decode one by one
+	Command  []string          `json:"command,omitempty"`  // of Karat, word by word
+}
+
+// Do is a kind of step.
+type Do string
+
+// The kinds of steps.
+const (
+	DoRename    Do = "rename_taps" // taps have names without a place
+	DoMendProbe Do = "mend_probe"  // the dump is wrong: mend its writer
+	DoMend      Do = "mend"        // the cause is known: mend the engine by the finding's fix
+	DoAddTaps   Do = "add_taps"    // dump these values as well, and diagnose again
+	DoExpect    Do = "expect"      // compare a tap's values with the expected ones
+	DoAddPrompt Do = "add_prompt"  // dump a prompt of so many tokens as well
+	DoDecode    Do = "decode"      // let the engine decode the last tokens one by one
+	Done        Do = "done"        // nothing is left to do
+)
+
 // Closure tells whether the findings explain the engine's logits: KL divergences
 // (nats, mean over positions) of the engine's logits from the reference's, before and
 // after the findings are built into the reference.
@@ -97,7 +128,9 @@ type Coverage struct {
 	Spanning  int      `json:"spanning,omitempty"` // equations of several operations with room for a tap between
 	Longest   int      `json:"longest,omitempty"`  // the most operations of such an equation
 	Unplaced  []string `json:"unplaced,omitempty"` // taps without a place in the graph
-	Blind     []string `json:"blind"`              // what these taps and prompts cannot show, a sentence each
+	// Taps without a place whose name looks like another's, and that name.
+	Misspelt map[string]string `json:"misspelt,omitempty"`
+	Blind    []string          `json:"blind"` // what these taps and prompts cannot show, a sentence each
 }
 
 // Curve is an equation, measured on all prompts: its target recomputed from the

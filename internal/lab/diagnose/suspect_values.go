@@ -11,31 +11,31 @@ import (
 	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
-// describeValues says how wrong values come of right values, if the relation is plain: zeros, a permutation, a sum with
-// other coefficients.
+// describeValues says how wrong values come of right values, if the relation is plain: zeros, a factor, another order,
+// a sum with other coefficients.
 func (r locator) describeValues(eq *equation) string {
-	var zeros, permuted, rows int
+	far := &wrongRows{heads: headsOf(eq.target)}
+	var sites []site
+	right := func(s site) []float64 {
+		p := r.m.dump.prompts[s.prompt]
+		if first, n := eq.checked(p); s.row < first || s.row >= first+n {
+			return nil
+		}
+		want, err := r.m.engine.center[p].Compute(eq.target, []int{s.row})
+		if err != nil {
+			return nil
+		}
+		return want
+	}
 	for _, x := range worstFirst(eq.errors)[:min(len(eq.errors), 8)] {
-		p := r.m.dump.prompts[x.prompt]
-		want, err := r.m.engine.center[p].Compute(eq.target, []int{x.row})
-		if err != nil || x.ratio() <= excess {
-			continue
-		}
-		got := p.read(eq.target, []int{x.row})
-		if rows++; matrix.Norm(got) == 0 {
-			zeros++
-		}
-		if x.isFar() && isPermuted(got, want, x.floor) {
-			permuted++
+		if want := right(x.site); want != nil && x.ratio() > excess && x.isFar() {
+			far.got = append(far.got, r.m.dump.prompts[x.prompt].read(eq.target, []int{x.row}))
+			far.want, far.floors, sites = append(far.want, want), append(far.floors, x.floor), append(sites, x.site)
 		}
 	}
-	switch {
-	case rows == 0:
-		return ""
-	case zeros == rows:
-		return "; there it gives 0"
-	case permuted == rows:
-		return "; the values of each position are the right ones in another order"
+	far.neighbor = func(i, shift int) []float64 { return right(site{sites[i].prompt, sites[i].row + shift}) }
+	if words := far.relation(); words != "" {
+		return "; " + words
 	}
 	return r.describeLayout(eq) + r.describeSum(eq)
 }

@@ -29,7 +29,7 @@ func conclude(s *search, c *closing) *Diagnosis {
 	r.relativePositions()
 	r.out = Diagnosis{Model: r.m.dump.options.Model, Dump: r.m.dump.options.Dump.Path,
 		Layers: layers(r.m.dump.graph), Findings: []Finding{}, Closure: c.closure, Logits: c.shown,
-		Coverage: Coverage{Unplaced: r.m.dump.unplaced, Blind: []string{}}}
+		Coverage: Coverage{Unplaced: r.m.dump.unplaced, Misspelt: r.m.dump.misspelt, Blind: []string{}}}
 	d := &r.out
 	causes, unbuilt := r.group()
 	d.Closure.Unbuilt = unbuilt
@@ -65,6 +65,8 @@ func conclude(s *search, c *closing) *Diagnosis {
 	r.coverage()
 	r.curves()
 	r.notTheFile()
+	r.errors()
+	r.next()
 	d.Inferred = r.inferred
 	return d
 }

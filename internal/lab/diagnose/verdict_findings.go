@@ -92,13 +92,16 @@ func (r *conclusion) finding(h *hypothesis) Finding {
 		f.Residual, f.Floor, f.Evidence = 0, 0, by.seen
 	} else if h.Cause == "unknown" {
 		f.Evidence += "no cause of the catalogue explains it"
-		f.Fix = "Compare this operation alone, on the same inputs, with the model's definition."
+		f.Fix = "Compare this operation alone, on the engine's own inputs: " + expecting + eq.tap + "."
 		r.narrow(&f, by.among, eq)
 	} else {
 		f.Evidence += "with this cause it lies " + lab.Digits(worst(eq.errors).residual)
 	}
 	return f
 }
+
+// expecting begins the command that shows a tap's expected values.
+const expecting = "karat lab expect MODEL DUMP --tap "
 
 // spanned returns the operations of an equation, each once.
 func spanned(eq *equation) []string {
@@ -194,5 +197,6 @@ func (r *conclusion) narrow(f *Finding, among []*graph.Node, eq *equation) {
 	if len(gguf) > 0 {
 		f.Fix += " (llama.cpp: " + strings.Join(gguf, ", ") + ")"
 	}
-	f.Fix += where + "; in other layers likewise."
+	f.Fix += where + "; in other layers likewise. " + expecting + eq.tap + " shows what is expected there, " +
+		"and so it does for taps that the dump lacks."
 }

@@ -181,7 +181,7 @@ func TestJUnit(t *testing.T) {
 		if s.Tests != len(s.Cases) || s.Failures != failures || s.Cases[0].Name != "verdict" {
 			t.Errorf("%s: %d tests, %d failures of %d, %d", name, s.Tests, s.Failures, len(s.Cases), failures)
 		}
-		if bad := s.Cases[0].Failure != nil; bad == passed(d.Verdict) {
+		if bad := s.Cases[0].Failure != nil; bad == Passed(d.Verdict) {
 			t.Errorf("%s: the verdict %s fails: %v", name, d.Verdict, bad)
 		}
 	}
@@ -297,7 +297,7 @@ func TestWriteDir(t *testing.T) {
 	for _, e := range entries {
 		got = append(got, e.Name())
 	}
-	if want := []string{"diagnosis.json", "index.html", "junit.xml"}; !slices.Equal(got, want) {
+	if want := []string{"diagnosis.json", "findings.sarif", "index.html", "junit.xml"}; !slices.Equal(got, want) {
 		t.Errorf("the folder has %v", got)
 	}
 	var back diagnose.Diagnosis

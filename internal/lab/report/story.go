@@ -11,8 +11,8 @@ import (
 	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
-// passed reports whether a verdict leaves nothing to mend in the engine or its dump.
-func passed(v diagnose.Verdict) bool {
+// Passed reports whether a verdict leaves nothing to mend in the engine or its dump.
+func Passed(v diagnose.Verdict) bool {
 	return v == diagnose.Clean || v == diagnose.Numeric || v == diagnose.Sensitivity
 }
 
@@ -44,7 +44,7 @@ func headline(d *diagnose.Diagnosis) string {
 		return meaning(d.Verdict)
 	}
 	findings := d.Findings
-	if !passed(d.Verdict) { // how the engine rounds is no cause of the fault
+	if !Passed(d.Verdict) { // how the engine rounds is no cause of the fault
 		if wrong := slices.DeleteFunc(slices.Clone(findings), rounding); len(wrong) > 0 {
 			findings = wrong
 		} else {
@@ -239,7 +239,8 @@ func seen(d *diagnose.Diagnosis) []string {
 
 // story tells a diagnosis in paragraphs.
 func story(d *diagnose.Diagnosis) []string {
-	all := []string{meaning(d.Verdict), equations(d)}
+	all := append([]string{meaning(d.Verdict)}, sentences(d.Errors)...)
+	all = append(all, equations(d))
 	const most = 6
 	for i := range d.Findings[:min(len(d.Findings), most)] {
 		f := &d.Findings[i]

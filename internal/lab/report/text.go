@@ -21,10 +21,13 @@ type Terminal struct {
 func Text(w io.Writer, d *diagnose.Diagnosis, t Terminal) error {
 	p := printer{Terminal: t}
 	style := red
-	if passed(d.Verdict) {
+	if Passed(d.Verdict) {
 		style = green
 	}
 	p.para("", "", p.styled(bold+style, name(string(d.Verdict)))+": "+headline(d))
+	for _, s := range sentences(d.Errors) {
+		p.para("", "", p.styled(bold+red, "error")+": "+s)
+	}
 	for i := range d.Findings {
 		if i == maxList {
 			p.b.WriteByte('\n')
