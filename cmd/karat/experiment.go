@@ -21,12 +21,19 @@ type experimentFlags struct {
 	engine     engineFlags
 }
 
+// experimentDone is the JSON of an experiment that was computed, or verified.
+type experimentDone struct {
+	Folder    string   `json:"folder"`
+	Cells     int      `json:"cells"`
+	Strongest []string `json:"strongest,omitempty"` // cells, a line each
+}
+
 func newExperimentCommand() *cobra.Command {
 	var f experimentFlags
 	run, verify := define("lab experiment run", f.run), define("lab experiment verify", f.verify)
 	run.flags("output", file(&f.out))
 	for _, c := range []*command{run, verify} {
-		c.flags("model", file(&f.model))
+		c.flags("model", file(&f.model), "json", &f.json)
 		f.engine.addDevice(c)
 	}
 	compare := define("lab experiment compare", f.compare)
@@ -93,6 +100,9 @@ func (f *experimentFlags) run(x *call) error {
 	if err != nil {
 		return err
 	}
+	if f.json {
+		return x.json(&experimentDone{Folder: b.Dir, Cells: len(b.Cells), Strongest: b.Strongest(5)})
+	}
 	for _, line := range b.Strongest(5) {
 		fmt.Fprintln(x.out, oneLine(line))
 	}
@@ -119,6 +129,9 @@ func (f *experimentFlags) verify(x *call) error {
 	p.end()
 	if err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
+	}
+	if f.json {
+		return x.json(&experimentDone{Folder: dir, Cells: len(b.Cells)})
 	}
 	return x.printf("%s: all %s have the same bits\n", oneLine(dir), count(len(b.Cells), "cell"))
 }

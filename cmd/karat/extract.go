@@ -20,13 +20,14 @@ type extractFlags struct {
 	prompts, out string
 	place        placeFlags
 	engine       engineFlags
+	json         bool
 }
 
 func newExtractCommand() *cobra.Command {
 	f := extractFlags{place: placeFlags{at: "out", on: "last"}}
 	c := define("lab extract", f.run)
 	c.flags("prompts", file(&f.prompts), "output", file(&f.out), "at", &f.place.at, "layers", &f.place.layers,
-		"heads", &f.place.heads, "positions", &f.place.on)
+		"heads", &f.place.heads, "positions", &f.place.on, "json", &f.json)
 	f.engine.add(c, karat.Fast)
 	c.flags("lora", f.engine.addLora)
 	c.takesModel()
@@ -90,6 +91,9 @@ func (f *extractFlags) run(x *call) error {
 		".jsonl": s.WriteJSONLines}[kind]
 	if err := atomicfile.Write(f.out, write); err != nil {
 		return err
+	}
+	if f.json {
+		return x.json(&labFile{Path: f.out, Prompts: s.Count, Nodes: len(s.Nodes)})
 	}
 	return x.printf("%s: %s of %s\n", oneLine(f.out), count(len(s.Nodes), "node"), count(s.Count, "prompt"))
 }

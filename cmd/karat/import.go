@@ -14,13 +14,14 @@ import (
 type importFlags struct {
 	out, from, model, golden, name string
 	shape                          []int
+	json                           bool
 }
 
 func newImportCommand() *cobra.Command {
 	var f importFlags
 	c := define("lab import", func(x *call) error { return f.run(x, x.args[0]) })
 	c.flags("output", file(&f.out), "from", &f.from, "shape", &f.shape, "name", &f.name, "model", file(&f.model),
-		"golden", file(&f.golden))
+		"golden", file(&f.golden), "json", &f.json)
 	return c.Command
 }
 
@@ -124,6 +125,9 @@ func (f *importFlags) write(x *call, in *lab.Import, g *graph.Graph, gold *lab.R
 	}
 	if err := w.Commit(numerics); err != nil {
 		return err
+	}
+	if f.json {
+		return x.json(&labFile{Path: f.out, Form: in.Form, Prompts: n, Notes: in.Notes, LeftOut: left.counts})
 	}
 	x.say("%s: %s", in.Form, count(n, "prompt"))
 	for _, note := range in.Notes {

@@ -21,7 +21,17 @@ func newLabCommand() *cobra.Command {
 	c.AddCommand(newInterventions()...)
 	return group(c, newRecordCommand(), newCompareCommand(), newDiagnoseCommand(), newExpectCommand(),
 		newCausesCommand(), newImportCommand(), newHookCommand(), newFloorCommand(), newExperimentCommand(),
-		newExtractCommand())
+		newExtractCommand(), newSkillCommand(), newMCPCommand())
+}
+
+// labFile is the JSON of a file that a command wrote.
+type labFile struct {
+	Path    string         `json:"path"`
+	Form    string         `json:"form,omitempty"` // of an imported dump
+	Prompts int            `json:"prompts"`
+	Nodes   int            `json:"nodes,omitempty"`    // of hidden states
+	Notes   []string       `json:"notes,omitempty"`    // what an imported dump cannot tell
+	LeftOut map[string]int `json:"left_out,omitempty"` // taps without a place, by the reason
 }
 
 // The exit statuses of lab compare.
@@ -216,6 +226,7 @@ var hookFiles = map[string]string{"torch": "hooks/pytorch.py", "llama.cpp": "hoo
 
 func newHookCommand() *cobra.Command {
 	var engine string
+	var asJSON bool
 	c := define("lab hook", func(x *call) error {
 		file, ok := hookFiles[engine]
 		if !ok {
@@ -225,9 +236,12 @@ func newHookCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if asJSON {
+			return x.json(map[string]string{"engine": engine, "text": string(text)})
+		}
 		return x.printf("%s\n", strings.TrimRight(string(text), "\n"))
 	})
-	c.flags("print", &engine)
+	c.flags("print", &engine, "json", &asJSON)
 	return c.Command
 }
 

@@ -5,7 +5,8 @@
 //   - chats: run.go, converse.go, commands.go, saved.go, prompter.go, chat.go, reasoning.go, answer.go, screen.go,
 //     markdown.go, editor.go;
 //   - servers: serve.go, serve_config.go, serve_models.go, serve_listen.go, web.go;
-//   - the lab: lab.go, record.go, inject.go, diagnose.go, import.go, extract.go, experiment.go, intervene.go;
+//   - the lab: lab.go, mcp.go, record.go, inject.go, expect.go, diagnose.go, import.go, extract.go, experiment.go,
+//     intervene.go;
 //   - one text: logits.go, stats.go, kv.go, tokenize.go, embed.go, rerank.go, score.go, grammar.go;
 //   - files of models: check.go, edit.go, inspect.go, inspect_text.go, inspect_facts.go, inspect_encoder.go,
 //     quantize.go, target.go, imatrix.go, eval.go, bench.go, convert.go, hashes.go;

@@ -29,7 +29,7 @@ type recordFlags struct {
 	prompts, out string
 	taps         indices
 	keep, decode int
-	npy          bool
+	npy, json    bool
 	class        class
 	injected     injection
 	engine       engineFlags
@@ -39,7 +39,8 @@ func newRecordCommand() *cobra.Command {
 	f := recordFlags{keep: 8}
 	c := define("lab record", f.run)
 	c.flags("prompts", file(&f.prompts), "output", file(&f.out), "taps", f.taps.set, "keep", &f.keep, "decode-last",
-		&f.decode, "npy", &f.npy, "numerics", f.class.set, "inject", f.injected.set, "key", file(&f.injected.key))
+		&f.decode, "npy", &f.npy, "json", &f.json, "numerics", f.class.set, "inject", f.injected.set, "key",
+		file(&f.injected.key))
 	f.engine.add(c, karat.Fast)
 	c.takesModel()
 	return c.Command
@@ -295,7 +296,10 @@ func (f *recordFlags) record(x *call, m *model.Files, n numerics.Numerics, promp
 			return err
 		}
 	}
-	return f.injected.writeKey()
+	if err := f.injected.writeKey(); err != nil || !f.json {
+		return err
+	}
+	return x.json(&labFile{Path: f.out, Prompts: len(prompts)})
 }
 
 // backend makes the backend, and describes its arithmetic for the record.
