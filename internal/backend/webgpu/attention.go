@@ -336,7 +336,7 @@ var flashTiles = func(m, dim int) []flashTile {
 
 // flash returns the form of flash.wgsl for heads as of v, on a unit of a GPU, or false if there is none.
 func (u *matrixUnit) flash(v seenVariant, has *gpu.Matrices) (flashVariant, bool) {
-	if u == nil || !v.F16 || v.Dim%32 != 0 {
+	if u == nil || !u.Views || !v.F16 || v.Dim%32 != 0 {
 		return flashVariant{}, false
 	}
 	for _, t := range flashTiles(u.M, v.Dim) {

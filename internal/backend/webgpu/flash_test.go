@@ -122,7 +122,7 @@ func poisonCache(t *testing.T, c *cache) {
 // TestFlashTiles: a GPU has a form for heads of each size that it has room for, and its invocations
 // and matrices divide what they take.
 func TestFlashTiles(t *testing.T) {
-	for _, u := range []matrixUnit{{8, 8, 8, 8}, {8, 8, 8, 32}, {16, 16, 16, 16}, {16, 16, 16, 32}, {16, 16, 16, 64}} {
+	for _, u := range []matrixUnit{{8, 8, 8, 8, true}, {8, 8, 8, 32, true}, {16, 16, 16, 16, true}, {16, 16, 16, 32, true}, {16, 16, 16, 64, true}} {
 		for _, dim := range []int{32, 64, 96, 128, 256, 512, 80} {
 			has := &gpu.Matrices{Invocations: 1024, WorkgroupBytes: 48 << 10}
 			f, ok := u.flash(seenVariant{F16: true, Dim: dim}, has)

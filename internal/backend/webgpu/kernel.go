@@ -249,8 +249,8 @@ func Open(n int) (*Device, error) {
 	return newDevice(d), nil
 }
 
-// HasMatrices reports whether the n-th GPU of gpu.Adapters has matrix units known to Karat. Without a library for
-// matrix units no GPU is asked.
+// HasMatrices reports whether the n-th GPU of gpu.Adapters has matrix units known to Karat. A browser's GPU is
+// not asked.
 func HasMatrices(n int) bool {
 	if !gpu.Reaches() {
 		return false

@@ -17,7 +17,10 @@ type matrixTile struct {
 }
 
 // matrixUnit is the GPU's unit: the shape of its products, and its number of invocations.
-type matrixUnit struct{ M, N, K, Lanes int }
+type matrixUnit struct {
+	M, N, K, Lanes int
+	Views          bool // shaders have views of memory by other types, and f16
+}
 
 // matrixVariant is a form of matrix.wgsl.
 type matrixVariant struct {
@@ -83,7 +86,7 @@ func unitOf(m *gpu.Matrices) *matrixUnit {
 	}
 	for _, s := range []gpu.Shape{{M: 16, N: 16, K: 16}, {M: 8, N: 8, K: 8}} {
 		for _, has := range m.Shapes {
-			u := matrixUnit{s.M, s.N, s.K, m.Subgroup[0]}
+			u := matrixUnit{s.M, s.N, s.K, m.Subgroup[0], m.Views}
 			if has == s && (matrixVariant{matrixTile: u.tile(0), matrixUnit: u}).fits(m) {
 				return &u
 			}

@@ -128,8 +128,8 @@ func TestFactor(t *testing.T) {
 // each, whatever the size of a subgroup.
 func TestTiles(t *testing.T) {
 	for u, want := range map[matrixUnit]bool{
-		{8, 8, 8, 8}: true, {8, 8, 8, 32}: true, {8, 8, 8, 256}: false,
-		{16, 16, 16, 16}: true, {16, 16, 16, 32}: true, {16, 16, 16, 64}: true,
+		{8, 8, 8, 8, true}: true, {8, 8, 8, 32, true}: true, {8, 8, 8, 256, true}: false,
+		{16, 16, 16, 16, true}: true, {16, 16, 16, 32, true}: true, {16, 16, 16, 64, true}: true,
 	} {
 		has := &gpu.Matrices{Shapes: []gpu.Shape{{M: u.M, N: u.N, K: u.K}}, Subgroup: [2]int{u.Lanes, u.Lanes}, Invocations: 1024, WorkgroupBytes: 32 << 10}
 		if got := unitOf(has); (got != nil) != want {

@@ -37,6 +37,9 @@ func Bytes() int64 {
 	return int64(s.Call("bytes").Float())
 }
 
+// Reaches returns false: no matrix units are in reach.
+func Reaches() bool { return false }
+
 // Adapters lists the browser's GPUs: a single GPU, or an error that wraps ErrNone.
 func Adapters() ([]Adapter, error) {
 	s, err := shim()

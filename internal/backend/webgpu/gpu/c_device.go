@@ -183,7 +183,7 @@ func (i *cInstance) describe(h handle) cFound {
 		return f
 	}
 	m := &Matrices{Subgroup: [2]int{int(info.subgroupMin), int(info.subgroupMax)},
-		Invocations: int(min(has.invocations, has.sizeX)), WorkgroupBytes: int(has.workgroupBytes)}
+		Invocations: int(min(has.invocations, has.sizeX)), WorkgroupBytes: int(has.workgroupBytes), Views: true}
 	for _, c := range unsafe.Slice((*subgroupMatrixConfig)(configs.configs), configs.count) {
 		if c.component == matrixF16 && c.result == matrixF32 {
 			m.Shapes = append(m.Shapes, Shape{int(c.m), int(c.n), int(c.k)})

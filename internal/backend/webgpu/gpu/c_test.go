@@ -79,7 +79,7 @@ func TestLibrary(t *testing.T) {
 
 // TestUncaptured: what the library has against a call outside of all scopes ends what runs.
 func TestUncaptured(t *testing.T) {
-	if !Reaches() {
+	if os.Getenv(libraryName) == "" {
 		t.Skip("KARAT_WEBGPU_LIB names no shared library of webgpu.h")
 	}
 	opened := open(t)

@@ -4,16 +4,15 @@
 // Commands are recorded in a List and run by one call, so that a browser, where a call is dear, replays a list as a
 // whole.
 //
-// There are three bindings: to package hal (run.go, native.go, spirv.go, vulkan.go, apis_*.go), to a shared library of
-// webgpu.h (c_run.go, c_device.go, c_library.go, c_abi.go, c_windows.go), and to browsers (browser_js.go and gpu.js;
-// none.go elsewhere). device.go is the common part, and gpu.go has the interfaces.
+// There are three bindings: to package hal (run.go, native.go, spirv.go, units.go, vulkan.go, apis_*.go), to a shared
+// library of webgpu.h (c_run.go, c_device.go, c_library.go, c_abi.go, c_windows.go), and to browsers (browser_js.go and
+// gpu.js; none.go elsewhere). device.go is the common part, and gpu.go has the interfaces.
 package gpu
 
 import (
 	_ "embed" // of gpu.js
 	"errors"
 	"fmt"
-	"os"
 	"time"
 )
 
@@ -60,6 +59,7 @@ type Matrices struct {
 	Subgroup       [2]int  `json:"subgroup"` // the fewest and most invocations of a subgroup
 	Invocations    int     `json:"invocations"`
 	WorkgroupBytes int     `json:"workgroup_bytes"`
+	Views          bool    `json:"views"` // shaders have f16, and views of a workgroup's memory by other types
 }
 
 // Shape is the shape of a product of M x K by K x N elements.
@@ -98,9 +98,6 @@ func (l *Limits) lower(buffer, binding, bindings, groups, invocations, workgroup
 
 // libraryName is the environment's name for the path of a shared library of webgpu.h.
 const libraryName = "KARAT_WEBGPU_LIB"
-
-// Reaches reports whether GPUs are reached through such a library, the only way to matrix units.
-func Reaches() bool { return os.Getenv(libraryName) != "" }
 
 // Device is an opened adapter. A Device is not safe for concurrent use.
 type Device interface {

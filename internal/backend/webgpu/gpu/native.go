@@ -95,8 +95,12 @@ func describe(e hal.ExposedAdapter) Adapter {
 	a.Limits.lower(l.MaxBufferSize, l.MaxStorageBufferBindingSize, uint64(l.MaxStorageBuffersPerShaderStage),
 		uint64(l.MaxComputeWorkgroupsPerDimension), uint64(l.MaxComputeInvocationsPerWorkgroup),
 		uint64(l.MaxComputeWorkgroupStorageSize))
+	a.Matrices = matricesOf(e.Adapter, l.MaxComputeInvocationsPerWorkgroup, l.MaxComputeWorkgroupStorageSize)
 	return a
 }
+
+// Reaches reports whether matrix units are in reach, by Vulkan or by a library of webgpu.h.
+func Reaches() bool { return true }
 
 // Adapters lists the GPUs of this machine, real GPUs before programs in place of a GPU. Without any the error wraps
 // ErrNone. If KARAT_WEBGPU_LIB names a shared library of webgpu.h, the adapters are the library's.
@@ -140,7 +144,13 @@ func openNth(n int) (Device, error) {
 		return nil, Missing(n, len(all))
 	}
 	f := all[n]
-	opened, err := f.exposed.Adapter.Open(f.exposed.Features, f.exposed.Capabilities.Limits)
+	open := func(e hal.ExposedAdapter) (hal.OpenDevice, error) {
+		return e.Adapter.Open(e.Features, e.Capabilities.Limits)
+	}
+	if f.Matrices != nil {
+		open = openUnits
+	}
+	opened, err := open(f.exposed)
 	if err != nil {
 		destroy(instances)
 		return nil, fmt.Errorf("%s: %w", f.Name, err)

@@ -4,6 +4,9 @@ package gpu
 
 import "fmt"
 
+// Reaches returns false: no matrix units are in reach.
+func Reaches() bool { return false }
+
 // Adapters lists the GPUs of this machine: none, in this build.
 func Adapters() ([]Adapter, error) {
 	return nil, fmt.Errorf("%w: this build of Karat has no WebGPU", ErrNone)

@@ -13,7 +13,12 @@ import (
 // The compiler lets the first invocation of each workgroup set the workgroup's memory to zeros, word by word: longer
 // than many a kernel. Karat's kernels write workgroup memory before reading, so these stores are left out.
 func spirv(wgsl string) ([]uint32, error) {
-	data, err := naga.Compile(wgsl)
+	wgsl, shape := standIns(wgsl)
+	o := naga.DefaultOptions()
+	if shape != (Shape{}) {
+		o.Debug, o.Capabilities = true, naga.CapShaderFloat16 // with names
+	}
+	data, err := naga.CompileWithOptions(wgsl, o)
 	if err != nil {
 		return nil, err
 	}
@@ -43,6 +48,9 @@ func spirv(wgsl string) ([]uint32, error) {
 			}
 		}
 		at += size
+	}
+	if shape != (Shape{}) {
+		words = withUnits(words, shape)
 	}
 	return words, nil
 }

@@ -4,7 +4,7 @@
 {{$rights := ceil $units .Threads -}}
 {{$wide := add .WN 8 -}}
 {{$batch := min 8 (div .Results (mul .Lanes .Parts)) -}}
-{{$short := and (or (eq .Bits 4) (eq .Bits 8)) (eq .High 0) (not .Min) (not .Bfloat) (eq .Units 1) (not .Table) -}}
+{{$short := and .Views (or (eq .Bits 4) (eq .Bits 8)) (eq .High 0) (not .Min) (not .Bfloat) (eq .Units 1) (not .Table) -}}
 // matrix multiplies many rows by the transpose of a quantized weight: Linear, on matrix
 // units. A workgroup takes a tile of {{.BM}} rows by {{.BN}} of the weight's, of which a subgroup has
 // {{.WM}} by {{.WN}}. It brings {{.BK}} elements of the weight's rows at a time into its memory, as binary16; what comes
@@ -16,7 +16,7 @@
 
 // Rows are 16 bytes longer than they need, so that neighbouring ones lie in different banks.
 const LD: u32 = {{add .BK 8}}u;
-var<workgroup> memory: buffer<{{.Memory}}>; // tiles of what is multiplied, and then results
+var<workgroup> memory: {{if .Views}}buffer<{{.Memory}}>{{else}}array<vec4u, {{div .Memory 16}}>{{end}}; // tiles of what is multiplied, and then results
 var<workgroup> factors: array<f32, {{.BM}}>; // of the tile's rows
 
 // Unit is one of a row of the weight, as it lies in memory.
@@ -73,7 +73,7 @@ fn short(low: {{if eq .Bits 8}}vec2u{{else}}u32{{end}}, d: f16) -> vec4u {
 	let a = (bitcast<vec4<f16>>((pairs & vec2u(0x000f000fu)) | vec2u(0x64006400u)) - vec4<f16>({{add 1024 .Offset}}.0h)) * d;
 	let b = (bitcast<vec4<f16>>((pairs & vec2u(0x00f000f0u)) | vec2u(0x64006400u)) * 0.0625h - vec4<f16>({{add 64 .Offset}}.0h)) * d;
 {{- end}}
-	return vec4u(bitcast<vec2u>(a), bitcast<vec2u>(b));
+	return vec4u(bitcast<vec2<u32>>(a), bitcast<vec2<u32>>(b));
 }
 {{end}}
 // block is where {{.M}} rows of x lie: their factors, and then {{.M}} by {{.K}} elements at a time; in such blocks.
@@ -83,15 +83,23 @@ fn block(row: u32) -> u32 {
 
 fn factor(row: u32) -> f32 {
 	let at = block(row) * {{mul .M .K}}u + row % {{.M}}u * 8u;
-	return bitcast<f32>(vec2<f16>(x[at], x[at + 1u]));
+	return bitcast<f32>({{if .Views}}vec2<f16>(x[at], x[at + 1u]){{else}}x[at >> 3u].x{{end}});
 }
+{{- if not .Views}}
+
+fn product(i: u32) -> f32 {
+	return bitcast<f32>(memory[i >> 2u][i & 3u]);
+}
+{{- end}}
 
 @compute @workgroup_size({{.Threads}})
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u32) {
+{{- if .Views}}
 	// what a workgroup has of memory in all is little, so that tiles and results share it
 	let words = bufferView<array<vec4u, {{div .Memory 16}}>>(&memory, 0);
 	let halfs = bufferView<array<f16, {{div .Memory 2}}>>(&memory, 0);
 	let results = bufferView<array<f32, {{div .Memory 4}}>>(&memory, 0);
+{{- end}}
 	let rows = step.rows;
 	let first = wg.y * {{.BM}}u;
 	let column = wg.x * {{if .GLU}}{{div .BN 2}}{{else}}{{.BN}}{{end}}u;
@@ -132,9 +140,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- if $short}} f16(scale0.x));
 {{- else}}{{if eq $.High 1}} b{{$i}}.high.x >> {{mul 8 $j}}u{{else if eq $.High 2}} b{{$i}}.high[{{div $j 2}}] >> {{mul 16 (mod $j 2)}}u{{else}} 0u{{end}}, scale{{if eq $.Group 16}}{{div $j 2}}{{else}}0{{end}});
 				let packed = vec4u(
-{{- range $h := 4}}{{if $h}}, {{end}}bitcast<u32>(vec2<f16>(vec2f(v{{index $.Spots (mul 2 $h)}}, v{{index $.Spots (add 1 (mul 2 $h))}}))){{end}});
+{{- range $h := 4}}{{if $h}}, {{end}}pack2x16float(vec2f(v{{index $.Spots (mul 2 $h)}}, v{{index $.Spots (add 1 (mul 2 $h))}})){{end}});
 {{- end}}
-				(*words)[(to_b{{$i}} >> 3u) + {{$j}}u] = packed;
+				{{if $.Views}}(*words){{else}}memory{{end}}[(to_b{{$i}} >> 3u) + {{$j}}u] = packed;
 			}
 {{- end}}
 		}
@@ -155,7 +163,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 {{- end}}
 {{- range $j := $across}}
-		let r{{$k}}_{{$j}} = subgroupMatrixLoad<subgroup_matrix_right<f16, {{$.N}}, {{$.K}}>, col_major>(halfs, (wn + {{mul $j $.N}}u) * LD + part * {{div $.BK $.Parts}}u + {{mul $k $.K}}u, LD);
+		let r{{$k}}_{{$j}} = subgroupMatrixLoad<subgroup_matrix_right<f16, {{$.N}}, {{$.K}}>, col_major>({{if $.Views}}halfs{{else}}&memory{{end}}, (wn + {{mul $j $.N}}u) * LD + part * {{div $.BK $.Parts}}u + {{mul $k $.K}}u, LD);
 {{- range $i := $down}}
 		c{{$i}}_{{$j}} = subgroupMatrixMultiplyAccumulate(l{{$k}}_{{$i}}, r{{$k}}_{{$j}}, c{{$i}}_{{$j}});
 {{- end}}
@@ -169,7 +177,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	let from_part = subgroup % {{div .Subgroups .Parts}}u * {{mul .M $wide}}u;
 {{- range $i := $down}}
 {{- range $j := $across}}
-	subgroupMatrixStore<row_major>(results, mine + {{mul $j $.N}}u, c{{$i}}_{{$j}}, {{$wide}}u);
+	subgroupMatrixStore<row_major>({{if $.Views}}results{{else}}&memory{{end}}, mine + {{mul $j $.N}}u, c{{$i}}_{{$j}}, {{$wide}}u);
 {{- end}}
 	workgroupBarrier();
 	for (var e = lane + part * {{$.Lanes}}u; e < {{$.Results}}u; e += {{mul $batch $.Parts $.Lanes}}u) {
@@ -179,14 +187,14 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		let at{{$q}} = from_part + (e + {{mul $q $.Parts $.Lanes}}u) / {{$.Columns}}u * {{$wide}}u + n{{$q}}{{if $.GLU}} + n{{$q}} / {{$.N}}u * {{$.N}}u{{end}};
 		let to{{$q}} = column + {{if $.GLU}}(wn >> 1u){{else}}wn{{end}} + n{{$q}};
 		let is{{$q}} = first + row{{$q}} < rows && to{{$q}} < {{if $.GLU}}(p.n >> 1u){{else}}p.n{{end}};
-		var v{{$q}} = (*results)[at{{$q}}];
+		var v{{$q}} = {{if $.Views}}(*results)[at{{$q}}]{{else}}product(at{{$q}}){{end}};
 {{- if $.GLU}}
-		var w{{$q}} = (*results)[at{{$q}} + {{$.N}}u];
+		var w{{$q}} = {{if $.Views}}(*results)[at{{$q}} + {{$.N}}u]{{else}}product(at{{$q}} + {{$.N}}u){{end}};
 {{- end}}
 {{- range $other := (add $.Parts -1)}}
-		v{{$q}} += (*results)[at{{$q}} + {{mul (add 1 $other) (div $.Subgroups $.Parts) $.M $wide}}u];
+		v{{$q}} += {{if $.Views}}(*results)[at{{$q}} + {{mul (add 1 $other) (div $.Subgroups $.Parts) $.M $wide}}u]{{else}}product(at{{$q}} + {{mul (add 1 $other) (div $.Subgroups $.Parts) $.M $wide}}u){{end}};
 {{- if $.GLU}}
-		w{{$q}} += (*results)[at{{$q}} + {{add $.N (mul (add 1 $other) (div $.Subgroups $.Parts) $.M $wide)}}u];
+		w{{$q}} += {{if $.Views}}(*results)[at{{$q}} + {{add $.N (mul (add 1 $other) (div $.Subgroups $.Parts) $.M $wide)}}u]{{else}}product(at{{$q}} + {{add $.N (mul (add 1 $other) (div $.Subgroups $.Parts) $.M $wide)}}u){{end}};
 {{- end}}
 {{- end}}
 {{- if or $.Add $.Gate}}

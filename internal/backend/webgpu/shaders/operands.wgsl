@@ -37,7 +37,7 @@ struct Params {
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<uniform> step: Step;
 @group(0) @binding(2) var<storage, read_write> out: array<f32>;
-@group(0) @binding(3) var<storage, read> x: array<{{if .Halves}}f16{{else if .Odd}}f32{{else}}vec4f{{end}}>;
+@group(0) @binding(3) var<storage, read> x: array<{{if .Halves}}{{pick .Views "f16" "vec4u"}}{{else if .Odd}}f32{{else}}vec4f{{end}}>;
 @group(0) @binding(4) var<storage, read> w: array<vec4u>;
 {{- if .Experts}}
 @group(0) @binding(5) var<storage, read> routes: array<f32>;
