@@ -47,13 +47,13 @@ func (g Graphs) Whole() *graph.Graph {
 func LoadHead(c *checkpoint.Checkpoint, context int) (g Graphs, notes []string, err error) {
 	l, err := load(c, c, context)
 	p, ok := l.model.(family.Predictor)
-	if err != nil || !ok || p.Head() == nil {
+	if err != nil || !ok || p.Decoder().Next == nil {
 		return Graphs{l.graph, l.graph, nil}, l.notes, err
 	}
-	head := p.Head()
+	d := p.Decoder()
 	feeding, drafting := graph.New(), graph.New()
-	result := head.Feed(feeding)
-	head.Draft(drafting)
+	result := d.Feed(feeding)
+	d.Draft(drafting)
 	all, fed := feeding.Graph()
 	draft, drafted := drafting.Graph()
 	if err := errors.Join(fed, drafted); err != nil {
@@ -127,8 +127,8 @@ func Planned(c *checkpoint.Checkpoint) (tensors []tensor.Tensor, err error) {
 	bind.Model(m, absent{c}) // names the weights; all are missing
 	b := graph.New()
 	m.Forward(b)
-	if p, ok := m.(family.Predictor); ok && p.Head() != nil {
-		p.Head().Draft(b)
+	if p, ok := m.(family.Predictor); ok && p.Decoder().Next != nil {
+		p.Decoder().Draft(b)
 	}
 	_, recorded := b.Graph()
 	seen := map[string]bool{}

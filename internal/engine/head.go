@@ -10,8 +10,8 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// head drafts tokens by the model's own head (family.Head), before the step that verifies them. Rows of a draft write
-// to the head's keys and values at the step's positions, and the step writes there again.
+// head drafts tokens by the model's own head (family.Decoder), before the step that verifies them. Rows of a draft
+// write to the head's keys and values at the step's positions, and the step writes there again.
 type head struct {
 	run       backend.Executable
 	fed, made *graph.Node // states for the head: of the engine's graph, and of its own

@@ -22,11 +22,11 @@ type Next struct {
 // Predictor is a Forwarder that may have such a head.
 type Predictor interface {
 	Forwarder
-	Head() *Head // Head returns nil if there is none.
+	Decoder() *Decoder
 }
 
-// Head is a model around its head. For the token at a position, and the trunk's state of the position before, the head
-// predicts the token behind:
+// Decoder is a model by its parts, around its head. For the token at a position, and the trunk's state of the position
+// before, the head predicts the token behind:
 //
 //	x = layer(proj·[norm(embedding); norm(state)])
 //	state = norm(x), logits = output·state
@@ -34,21 +34,19 @@ type Predictor interface {
 // The first state is the trunk's after its last norm, further ones are the head's own. The head's keys and values lie
 // at the token's position, one later than in a publisher's code: rotations by differences of positions are the same,
 // and a page's contents follow from its tokens and earlier ones. No row sees position 0, without a state before.
-type Head struct {
-	Next
-	KV     graph.KV // of the layer; Skip is set here
-	Hidden int
+type Decoder struct {
+	Embed, Norm, Output   *graph.Weight // Output is nil where the embedding makes the logits
+	Vocab, Hidden, Layers int
+	Eps, Offset           float32                                                        // of norms
+	KV                    func(layer int) *graph.KV                                      // the store of a layer
+	Layer                 func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node // the layer of a store
+	Next                  *Next                                                          // nil without a head
+	store                 *graph.KV                                                      // of the head, for both graphs
+}
 
-	// Parts of the model. Weights are the model's.
-	Last   *graph.Weight // last norm
-	Embed  *graph.Weight
-	Output *graph.Weight
-
-	Embedded func(g graph.Builder, w *graph.Weight) *graph.Node // of the step's tokens
-	Trunk    func(g graph.Builder, x *graph.Node) *graph.Node   // layers
-	Normed   func(g graph.Builder, w *graph.Weight, x *graph.Node) *graph.Node
-	Layer    func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node // of the head
-	Logits   func(g graph.Builder, w *graph.Weight, x *graph.Node) *graph.Node
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (d *Decoder) Forward(g graph.Builder) *graph.Node {
+	return d.logits(g, d.Output, d.norm(g, d.Norm, g.Outputs(d.trunk(g, d.embed(g, d.Embed)))))
 }
 
 // StateName is the name of the node with the state for the head's next row, of every row.
@@ -56,29 +54,51 @@ const StateName = "nextn_state"
 
 // Feed records the model's pass, and behind its result keys and values of the head for the step's rows, whose tokens
 // are known.
-func (h *Head) Feed(g graph.Builder) (result *graph.Node) {
-	e := h.Embedded(g, h.Embed)
-	x := h.Trunk(g, e)
-	result = h.Logits(g, h.Output, h.Normed(g, h.Last, g.Outputs(x)))
-	state := g.Name(h.Normed(g, h.Last, x), StateName, "")
-	shifted := g.Conv(&graph.Weight{Tensor: previous(h.Hidden), GGUF: "nextn_previous"}, nil, state, 2)
-	h.record(g, e, shifted)
+func (d *Decoder) Feed(g graph.Builder) (result *graph.Node) {
+	e := d.embed(g, d.Embed)
+	x := d.trunk(g, e)
+	result = d.logits(g, d.Output, d.norm(g, d.Norm, g.Outputs(x)))
+	state := g.Name(d.norm(g, d.Norm, x), StateName, "")
+	d.head(g, e, g.Conv(&graph.Weight{Tensor: previous(d.Hidden), GGUF: "nextn_previous"}, nil, state, 2))
 	return result
 }
 
 // Draft records the head alone. Its Input is rows of states.
-func (h *Head) Draft(g graph.Builder) *graph.Node {
-	state := g.Name(h.Embedded(g, h.Embed), "nextn_input", "")
-	x := h.record(g, h.Embedded(g, or(h.Next.Embed, h.Embed)), state)
-	x = g.Name(h.Normed(g, or(h.Next.Norm, h.Last), x), StateName, "")
-	return h.Logits(g, or(h.Next.Output, h.Output), g.Outputs(x))
+func (d *Decoder) Draft(g graph.Builder) *graph.Node {
+	state := g.Name(d.embed(g, d.Embed), "nextn_input", "")
+	x := d.head(g, d.embed(g, or(d.Next.Embed, d.Embed)), state)
+	x = g.Name(d.norm(g, or(d.Next.Norm, d.Norm), x), StateName, "")
+	return d.logits(g, or(d.Next.Output, d.Output), g.Outputs(x))
 }
 
-// record records the head's layer behind embeddings and states.
-func (h *Head) record(g graph.Builder, embedded, state *graph.Node) *graph.Node {
-	g, h.KV.Skip = g.Layer(h.KV.Layer), 1
-	x := g.Concat(h.Normed(g, h.EmbedNorm, embedded), h.Normed(g, h.StateNorm, state))
-	return h.Layer(g, g.Linear(h.Proj, x, h.Hidden), &h.KV)
+// head records the head's layer behind embeddings and states.
+func (d *Decoder) head(g graph.Builder, embedded, state *graph.Node) *graph.Node {
+	if d.store == nil {
+		d.store = d.KV(d.Layers)
+		d.store.Skip = 1
+	}
+	g = g.Layer(d.Layers)
+	x := g.Concat(d.norm(g, d.Next.EmbedNorm, embedded), d.norm(g, d.Next.StateNorm, state))
+	return d.Layer(g, g.Linear(d.Next.Proj, x, d.Hidden), d.store)
+}
+
+func (d *Decoder) embed(g graph.Builder, w *graph.Weight) *graph.Node {
+	return g.Embed(w, d.Vocab, d.Hidden, 1)
+}
+
+func (d *Decoder) trunk(g graph.Builder, x *graph.Node) *graph.Node {
+	for i := range d.Layers {
+		x = d.Layer(g.Layer(i), x, d.KV(i))
+	}
+	return x
+}
+
+func (d *Decoder) norm(g graph.Builder, w *graph.Weight, x *graph.Node) *graph.Node {
+	return g.RMSNorm(w, x, d.Eps, d.Offset)
+}
+
+func (d *Decoder) logits(g graph.Builder, w *graph.Weight, x *graph.Node) *graph.Node {
+	return Logits(g, w, d.Embed, x, d.Vocab)
 }
 
 func or(w, usual *graph.Weight) *graph.Weight {

@@ -11,6 +11,7 @@ package cohere2
 import (
 	"math"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -49,7 +50,7 @@ type Model struct {
 type Layer struct {
 	Norm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn Attention     `gguf:"" hf:"self_attn"`
-	MLP  MLP           `gguf:"" hf:"mlp"`
+	MLP  family.MLP    `gguf:"" hf:"mlp"`
 }
 
 // Attention is grouped-query attention with rotary positions.
@@ -58,13 +59,6 @@ type Attention struct {
 	K *graph.Weight `gguf:"attn_k" hf:"k_proj"`
 	V *graph.Weight `gguf:"attn_v" hf:"v_proj"`
 	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-}
-
-// MLP is the gated feed-forward part.
-type MLP struct {
-	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
-	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
-	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
 // New makes a model whose weights are yet to be bound.
@@ -84,18 +78,14 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
 	}
 	h = g.LayerNorm(m.Norm, nil, g.Outputs(h), m.NormEps)
-	if m.Tied {
-		h = g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
-	} else {
-		h = g.Linear(m.Output, h, m.VocabSize)
-	}
+	h = family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
 	return g.Scale(h, m.LogitScale)
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	x := g.LayerNorm(l.Norm, nil, h, m.NormEps)
 	h = g.Add(h, l.Attn.forward(g, x, kv, m))
-	return g.Name(g.Add(h, l.MLP.forward(g, x, m)), "out", "out")
+	return g.Name(g.Add(h, l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize)), "out", "out")
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
@@ -108,9 +98,4 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	}
 	g.StoreKV(kv, k, v)
 	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
-}
-
-func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
-	gate, up := g.Linear(p.Gate, x, m.IntermediateSize), g.Linear(p.Up, x, m.IntermediateSize)
-	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
 }

@@ -77,7 +77,7 @@ type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`
 	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MLP      *MLP          `gguf:"" hf:"mlp"`
+	MLP      *family.MLP   `gguf:"" hf:"mlp"`
 	MoE      *MoE          `gguf:"" hf:"mlp"`
 }
 
@@ -93,13 +93,6 @@ type Attention struct {
 	KeyB   *graph.Weight `gguf:"attn_k_b" hf:"k_b_proj"`
 	ValueB *graph.Weight `gguf:"attn_v_b" hf:"v_b_proj"`
 	O      *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-}
-
-// MLP is the gated feed-forward part of the first layers.
-type MLP struct {
-	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
-	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
-	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
 // MoE is the mixture of experts, with the shared experts as an MLP for all tokens.
@@ -140,7 +133,7 @@ func New(c Config) (*Model, error) {
 			m.Layers[i].Next = new(family.Next)
 		}
 		if i < c.FirstDense || c.NumExperts == 0 {
-			m.Layers[i].MLP = new(MLP)
+			m.Layers[i].MLP = new(family.MLP)
 		} else {
 			m.Layers[i].MoE = new(MoE)
 		}
@@ -149,20 +142,19 @@ func New(c Config) (*Model, error) {
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
-func (m *Model) Forward(g graph.Builder) *graph.Node {
-	h := m.layers(g, m.embed(g, m.Embed))
-	return m.logits(g, m.Output, m.norm(g, m.Norm, g.Outputs(h)))
-}
+func (m *Model) Forward(g graph.Builder) *graph.Node { return m.Decoder().Forward(g) }
 
-// Head implements family.Predictor.
-func (m *Model) Head() *family.Head {
-	if m.NumNext == 0 {
-		return nil
+// Decoder implements family.Predictor.
+func (m *Model) Decoder() *family.Decoder {
+	d := &family.Decoder{Embed: m.Embed, Norm: m.Norm, Output: m.Output, Vocab: m.VocabSize, Hidden: m.HiddenSize,
+		Layers: m.NumLayers, Eps: m.RMSNormEps, KV: m.kv,
+		Layer: func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
+			return m.Layers[kv.Layer].forward(g, x, kv, m)
+		}}
+	if m.NumNext > 0 {
+		d.Next = m.Layers[m.NumLayers].Next
 	}
-	l := &m.Layers[m.NumLayers]
-	return &family.Head{Next: *l.Next, KV: *m.kv(m.NumLayers), Hidden: m.HiddenSize, Last: m.Norm, Embed: m.Embed,
-		Output: m.Output, Embedded: m.embed, Trunk: m.layers, Normed: m.norm, Logits: m.logits,
-		Layer: func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node { return l.forward(g, x, kv, m) }}
+	return d
 }
 
 // kv returns the store of a layer.
@@ -170,34 +162,11 @@ func (m *Model) kv(i int) *graph.KV {
 	return &graph.KV{Layer: i, Heads: 1, Dim: m.Rank + m.TurningDim, ValueDim: m.Rank, Latent: true}
 }
 
-func (m *Model) embed(g graph.Builder, w *graph.Weight) *graph.Node {
-	return g.Embed(w, m.VocabSize, m.HiddenSize, 1)
-}
-
-func (m *Model) layers(g graph.Builder, h *graph.Node) *graph.Node {
-	for i := range m.NumLayers {
-		h = m.Layers[i].forward(g.Layer(i), h, m.kv(i), m)
-	}
-	return h
-}
-
-func (m *Model) norm(g graph.Builder, w *graph.Weight, x *graph.Node) *graph.Node {
-	return g.RMSNorm(w, x, m.RMSNormEps, 0)
-}
-
-// logits returns the logits by w, or by the embedding in models without w.
-func (m *Model) logits(g graph.Builder, w *graph.Weight, h *graph.Node) *graph.Node {
-	if w == nil {
-		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
-	}
-	return g.Linear(w, h, m.VocabSize)
-}
-
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
 	x := g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
 	if l.MLP != nil {
-		x = l.MLP.forward(g, x, m)
+		x = l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize)
 	} else {
 		x = l.MoE.forward(g, x, m)
 	}
@@ -219,11 +188,6 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	g.StoreKV(kv, g.Concat(g.Heads(latent, m.Rank), k), nil)
 	y := g.Attention(g.Concat(plain, turning), kv, m.scale) // [T, heads·rank]
 	return g.Linear(a.O, g.HeadLinear(a.ValueB, g.Heads(y, m.Rank), m.ValueDim), m.HiddenSize)
-}
-
-func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
-	gate, up := g.Linear(p.Gate, x, m.IntermediateSize), g.Linear(p.Up, x, m.IntermediateSize)
-	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
 }
 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {

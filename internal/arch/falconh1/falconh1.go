@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -137,11 +138,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
 	}
 	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	if m.Tied {
-		h = g.Name(g.Linear(m.Embedding, h, m.VocabSize), "output", "lm_head.out")
-	} else {
-		h = g.Linear(m.Output, h, m.VocabSize)
-	}
+	h = family.Logits(g, m.Output, m.Embedding, h, m.VocabSize)
 	return times(g, m.hide(h), m.Logits)
 }
 

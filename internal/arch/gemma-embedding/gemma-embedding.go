@@ -12,6 +12,7 @@ package gemmaembedding
 import (
 	"math"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -53,7 +54,7 @@ type Layer struct {
 	Attn         Attention     `gguf:"" hf:"self_attn"`
 	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
 	MLPNorm      *graph.Weight `gguf:"ffn_norm" hf:"pre_feedforward_layernorm"`
-	MLP          MLP           `gguf:"" hf:"mlp"`
+	MLP          family.MLP    `gguf:"" hf:"mlp"`
 	PostMLPNorm  *graph.Weight `gguf:"post_ffw_norm" hf:"post_feedforward_layernorm"`
 }
 
@@ -65,13 +66,6 @@ type Attention struct {
 	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
 	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
 	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
-}
-
-// MLP is the gated feed-forward part.
-type MLP struct {
-	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
-	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
-	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
 // layerConfig holds the settings of a layer.
@@ -111,7 +105,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 func (l *Layer) forward(g graph.Builder, h *graph.Node, lc layerConfig, m *Model) *graph.Node {
 	x := l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 1), lc, m)
 	h = g.Add(h, g.RMSNorm(l.PostAttnNorm, x, m.RMSNormEps, 1))
-	x = l.MLP.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 1), m)
+	x = l.MLP.Forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 1), m.Act, m.IntermediateSize, m.HiddenSize)
 	h = g.Add(h, g.RMSNorm(l.PostMLPNorm, x, m.RMSNormEps, 1))
 	return g.Name(h, "out", "out")
 }
@@ -126,9 +120,4 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *M
 	x = g.AttentionWith(q, graph.AttentionAttr{KV: lc.kv, Scale: 1 / math.Sqrt(m.QueryPreAttn), Bidirectional: true},
 		nil)
 	return g.Linear(a.O, x, m.HiddenSize)
-}
-
-func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
-	gate, up := g.Linear(p.Gate, x, m.IntermediateSize), g.Linear(p.Up, x, m.IntermediateSize)
-	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
 }

@@ -11,6 +11,7 @@ package gemma2
 import (
 	"math"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -53,7 +54,7 @@ type Layer struct {
 	Attn         Attention     `gguf:"" hf:"self_attn"`
 	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
 	MLPNorm      *graph.Weight `gguf:"ffn_norm" hf:"pre_feedforward_layernorm"`
-	MLP          MLP           `gguf:"" hf:"mlp"`
+	MLP          family.MLP    `gguf:"" hf:"mlp"`
 	PostMLPNorm  *graph.Weight `gguf:"post_ffw_norm" hf:"post_feedforward_layernorm"`
 }
 
@@ -63,13 +64,6 @@ type Attention struct {
 	K *graph.Weight `gguf:"attn_k" hf:"k_proj"`
 	V *graph.Weight `gguf:"attn_v" hf:"v_proj"`
 	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-}
-
-// MLP is the gated feed-forward part.
-type MLP struct {
-	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
-	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
-	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
 // New makes a model whose weights are yet to be bound.
@@ -89,11 +83,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
 	}
 	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 1)
-	if m.Tied {
-		h = g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
-	} else {
-		h = g.Linear(m.Output, h, m.VocabSize)
-	}
+	h = family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
 	if m.Softcap > 0 {
 		h = g.Softcap(h, m.Softcap)
 	}
@@ -103,7 +93,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	x := l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 1), kv, m)
 	h = g.Add(h, g.RMSNorm(l.PostAttnNorm, x, m.RMSNormEps, 1))
-	x = l.MLP.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 1), m)
+	x = l.MLP.Forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 1), m.Act, m.IntermediateSize, m.HiddenSize)
 	h = g.Add(h, g.RMSNorm(l.PostMLPNorm, x, m.RMSNormEps, 1))
 	return g.Name(h, "out", "out")
 }
@@ -116,9 +106,4 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	g.StoreKV(kv, k, v)
 	x = g.AttentionWith(q, graph.AttentionAttr{KV: kv, Scale: 1 / math.Sqrt(m.QueryPreAttn), Cap: m.AttnSoftcap}, nil)
 	return g.Linear(a.O, x, m.HiddenSize)
-}
-
-func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
-	gate, up := g.Linear(p.Gate, x, m.IntermediateSize), g.Linear(p.Up, x, m.IntermediateSize)
-	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
 }

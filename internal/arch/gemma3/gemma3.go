@@ -11,6 +11,7 @@ package gemma3
 import (
 	"math"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -53,7 +54,7 @@ type Layer struct {
 	Attn         Attention     `gguf:"" hf:"self_attn"`
 	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
 	MLPNorm      *graph.Weight `gguf:"ffn_norm" hf:"pre_feedforward_layernorm"`
-	MLP          MLP           `gguf:"" hf:"mlp"`
+	MLP          family.MLP    `gguf:"" hf:"mlp"`
 	PostMLPNorm  *graph.Weight `gguf:"post_ffw_norm" hf:"post_feedforward_layernorm"`
 }
 
@@ -65,13 +66,6 @@ type Attention struct {
 	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
 	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
 	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
-}
-
-// MLP is the gated feed-forward part.
-type MLP struct {
-	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
-	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
-	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
 // layerConfig holds the settings of a layer.
@@ -106,11 +100,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		h = m.Layers[i].forward(g.Layer(i), h, m.layer(i), m)
 	}
 	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 1)
-	if m.Tied {
-		h = g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
-	} else {
-		h = g.Linear(m.Output, h, m.VocabSize)
-	}
+	h = family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
 	if m.Softcap > 0 {
 		h = g.Softcap(h, m.Softcap)
 	}
@@ -120,7 +110,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 func (l *Layer) forward(g graph.Builder, h *graph.Node, lc layerConfig, m *Model) *graph.Node {
 	x := l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 1), lc, m)
 	h = g.Add(h, g.RMSNorm(l.PostAttnNorm, x, m.RMSNormEps, 1))
-	x = l.MLP.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 1), m)
+	x = l.MLP.Forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 1), m.Act, m.IntermediateSize, m.HiddenSize)
 	h = g.Add(h, g.RMSNorm(l.PostMLPNorm, x, m.RMSNormEps, 1))
 	return g.Name(h, "out", "out")
 }
@@ -134,9 +124,4 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *M
 	g.StoreKV(lc.kv, k, v)
 	seen := graph.AttentionAttr{KV: lc.kv, Scale: 1 / math.Sqrt(m.QueryPreAttn), Grouped: true}
 	return g.Linear(a.O, g.AttentionWith(q, seen, nil), m.HiddenSize)
-}
-
-func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
-	gate, up := g.Linear(p.Gate, x, m.IntermediateSize), g.Linear(p.Up, x, m.IntermediateSize)
-	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
 }

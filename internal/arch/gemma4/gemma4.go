@@ -15,6 +15,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -81,7 +82,7 @@ type Layer struct {
 	Attn         Attention     `gguf:"" hf:"self_attn"`
 	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
 	MLPNorm      *graph.Weight `gguf:"ffn_norm" hf:"pre_feedforward_layernorm"`
-	MLP          MLP           `gguf:"" hf:"mlp"`
+	MLP          family.MLP    `gguf:"" hf:"mlp"`
 	PostMLPNorm  *graph.Weight `gguf:"post_ffw_norm" hf:"post_feedforward_layernorm"`
 	MoE          MoE           `gguf:"" hf:""`
 	PLEGate      *graph.Weight `gguf:"inp_gate" hf:"per_layer_input_gate" if:"hidden_size_per_layer_input"`
@@ -98,13 +99,6 @@ type Attention struct {
 	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
 	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
 	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm" optional:"ignored in layers that share keys and values"`
-}
-
-// MLP is the gated feed-forward part.
-type MLP struct {
-	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
-	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
-	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
 // MoE is the mixture of experts beside the MLP (26B-A4B).
@@ -182,11 +176,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		h = m.Layers[i].forward(g.Layer(i), h, ple, m.layers[i], m, i)
 	}
 	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	if m.Tied {
-		h = g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
-	} else {
-		h = g.Linear(m.Output, h, m.VocabSize)
-	}
+	h = family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
 	if m.Softcap > 0 {
 		h = g.Softcap(h, m.Softcap)
 	}
@@ -224,7 +214,7 @@ func (l *Layer) forward(g graph.Builder, h, ple *graph.Node, lc layerConfig, m *
 	x := l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, eps, 0), lc, m)
 	h = g.Add(h, g.RMSNorm(l.PostAttnNorm, x, eps, 0))
 
-	x = l.MLP.forward(g, g.RMSNorm(l.MLPNorm, h, eps, 0), lc, m)
+	x = l.MLP.Forward(g, g.RMSNorm(l.MLPNorm, h, eps, 0), m.Act, lc.intermediateSize, m.HiddenSize)
 	if m.MoE {
 		x = g.Add(g.RMSNorm(l.MoE.PostMLPNorm, x, eps, 0), l.MoE.forward(g, h, m))
 	}
@@ -258,11 +248,6 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *M
 	slides := lc.kv != nil && lc.kv.Window > 0
 	seen := graph.AttentionAttr{KV: lc.kv, Scale: 1, Grouped: m.PLESize == 0 && slides}
 	return g.Linear(a.O, g.AttentionWith(q, seen, nil), m.HiddenSize)
-}
-
-func (p *MLP) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *Model) *graph.Node {
-	gate, up := g.Linear(p.Gate, x, lc.intermediateSize), g.Linear(p.Up, x, lc.intermediateSize)
-	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
 }
 
 func (e *MoE) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {

@@ -67,7 +67,7 @@ type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`
 	MLPNorm  *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
-	MLP      *MLP          `gguf:"" hf:"mlp"`
+	MLP      *family.MLP   `gguf:"" hf:"mlp"`
 	MoE      *MoE          `gguf:"" hf:"mlp"`
 }
 
@@ -82,13 +82,6 @@ type Attention struct {
 	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
 	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm" if:"use_qk_norm"`
 	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm" if:"use_qk_norm"`
-}
-
-// MLP is the gated feed-forward part of the first layers.
-type MLP struct {
-	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
-	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
-	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
 // MoE is the mixture of experts, with the shared experts as an MLP for all tokens.
@@ -118,7 +111,7 @@ func New(c Config) (*Model, error) {
 			m.Layers[i].Next = new(family.Next)
 		}
 		if i < c.FirstDense {
-			m.Layers[i].MLP = new(MLP)
+			m.Layers[i].MLP = new(family.MLP)
 		} else {
 			m.Layers[i].MoE = new(MoE)
 		}
@@ -127,53 +120,29 @@ func New(c Config) (*Model, error) {
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
-func (m *Model) Forward(g graph.Builder) *graph.Node {
-	h := m.layers(g, m.embed(g, m.Embed))
-	return m.logits(g, m.Output, m.norm(g, m.Norm, g.Outputs(h)))
-}
+func (m *Model) Forward(g graph.Builder) *graph.Node { return m.Decoder().Forward(g) }
 
-// Head implements family.Predictor.
-func (m *Model) Head() *family.Head {
-	if m.NumNext == 0 {
-		return nil
+// Decoder implements family.Predictor.
+func (m *Model) Decoder() *family.Decoder {
+	d := &family.Decoder{Embed: m.Embed, Norm: m.Norm, Output: m.Output, Vocab: m.VocabSize, Hidden: m.HiddenSize,
+		Layers: m.NumLayers, Eps: m.RMSNormEps, KV: m.kv,
+		Layer: func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
+			return m.Layers[kv.Layer].forward(g, x, kv, m)
+		}}
+	if m.NumNext > 0 {
+		d.Next = m.Layers[m.NumLayers].Next
 	}
-	l := &m.Layers[m.NumLayers]
-	return &family.Head{Next: *l.Next, KV: *m.kv(m.NumLayers), Hidden: m.HiddenSize, Last: m.Norm, Embed: m.Embed,
-		Output: m.Output, Embedded: m.embed, Trunk: m.layers, Normed: m.norm, Logits: m.logits,
-		Layer: func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node { return l.forward(g, x, kv, m) }}
+	return d
 }
 
 // kv returns the store of a layer.
 func (m *Model) kv(i int) *graph.KV { return &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim} }
 
-func (m *Model) embed(g graph.Builder, w *graph.Weight) *graph.Node {
-	return g.Embed(w, m.VocabSize, m.HiddenSize, 1)
-}
-
-func (m *Model) layers(g graph.Builder, h *graph.Node) *graph.Node {
-	for i := range m.NumLayers {
-		h = m.Layers[i].forward(g.Layer(i), h, m.kv(i), m)
-	}
-	return h
-}
-
-func (m *Model) norm(g graph.Builder, w *graph.Weight, x *graph.Node) *graph.Node {
-	return g.RMSNorm(w, x, m.RMSNormEps, 0)
-}
-
-// logits returns the logits by w, or by the embedding in models without w.
-func (m *Model) logits(g graph.Builder, w *graph.Weight, h *graph.Node) *graph.Node {
-	if w == nil {
-		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
-	}
-	return g.Linear(w, h, m.VocabSize)
-}
-
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
 	x := g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
 	if l.MLP != nil {
-		x = l.MLP.forward(g, x, m)
+		x = l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize)
 	} else {
 		x = l.MoE.forward(g, x, m)
 	}
@@ -181,20 +150,15 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := g.Heads(linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
-	k := g.Heads(linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
-	v := g.Heads(linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	q := g.Heads(family.Linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
+	k := g.Heads(family.Linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
+	v := g.Heads(family.Linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
 	if m.QKNorm {
 		q, k = g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0)
 	}
 	g.StoreKV(kv, g.RoPEWith("k", k, m.turn), v)
 	y := g.Attention(g.RoPEWith("q", q, m.turn), kv, 1/math.Sqrt(float64(m.HeadDim)))
 	return g.Linear(a.O, y, m.HiddenSize)
-}
-
-func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
-	gate, up := g.Linear(p.Gate, x, m.IntermediateSize), g.Linear(p.Up, x, m.IntermediateSize)
-	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
 }
 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
@@ -208,13 +172,4 @@ func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	gate, up := g.Linear(e.SharedGate, x, m.NumShared*m.ExpertSize), g.Linear(e.SharedUp, x, m.NumShared*m.ExpertSize)
 	y = g.Add(y, g.Linear(e.SharedDown, g.GLU(m.Act, gate, up), m.HiddenSize))
 	return g.Name(y, "ffn_out", "mlp.out")
-}
-
-// linear returns x·wᵀ, plus a bias where the configuration sets a bias.
-func linear(g graph.Builder, w, bias *graph.Weight, x *graph.Node, out int) *graph.Node {
-	y := g.Linear(w, x, out)
-	if bias == nil {
-		return y
-	}
-	return g.Bias(bias, y)
 }

@@ -12,6 +12,7 @@ package gptoss
 import (
 	"math"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -104,10 +105,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
 	}
 	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	if m.Tied {
-		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
-	}
-	return g.Linear(m.Output, h, m.VocabSize)
+	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
@@ -117,14 +115,14 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim)   // [T, heads·dim]
-	k := linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim) // [T, kvHeads·dim]
-	v := linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim) //
-	q = g.RoPEWith("q", g.Heads(q, m.HeadDim), m.turn)      // [T, heads, dim]
-	k = g.RoPEWith("k", g.Heads(k, m.HeadDim), m.turn)      // [T, kvHeads, dim]
+	q := family.Linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim)   // [T, heads·dim]
+	k := family.Linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim) // [T, kvHeads·dim]
+	v := family.Linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim) //
+	q = g.RoPEWith("q", g.Heads(q, m.HeadDim), m.turn)             // [T, heads, dim]
+	k = g.RoPEWith("k", g.Heads(k, m.HeadDim), m.turn)             // [T, kvHeads, dim]
 	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))
 	y := g.AttentionWith(q, graph.AttentionAttr{KV: kv, Scale: 1 / math.Sqrt(float64(m.HeadDim))}, a.Sinks)
-	return linear(g, a.O, a.OBias, y, m.HiddenSize)
+	return family.Linear(g, a.O, a.OBias, y, m.HiddenSize)
 }
 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
@@ -135,13 +133,4 @@ func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	matrices, biases := []*graph.Weight{e.Gate, e.Up, e.Down}, []*graph.Weight{e.GateBias, e.UpBias, e.DownBias}
 	y := g.ExpertsWith(experts, matrices, biases, x, route, m.NumExperts, m.ExpertSize)
 	return g.Name(y, "ffn_experts", "mlp.experts.out")
-}
-
-// linear returns x·wᵀ, plus a bias where the configuration sets a bias.
-func linear(g graph.Builder, w, bias *graph.Weight, x *graph.Node, out int) *graph.Node {
-	y := g.Linear(w, x, out)
-	if bias == nil {
-		return y
-	}
-	return g.Bias(bias, y)
 }

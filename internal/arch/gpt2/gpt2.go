@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -87,10 +88,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		h = m.Layers[i].forward(g.LayerAs("transformer.h", i), h, kv, m)
 	}
 	h = g.LayerNorm(m.Norm, m.NormBias, g.Outputs(h), m.LayerNormEps)
-	if m.Tied {
-		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
-	}
-	return g.Linear(m.Output, h, m.VocabSize)
+	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"math"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -95,11 +96,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
 	}
 	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	if m.Tied {
-		h = g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
-	} else {
-		h = g.Linear(m.Output, h, m.VocabSize)
-	}
+	h = family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
 	return g.Scale(h, 1/m.LogitsScaling)
 }
 
@@ -112,27 +109,18 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim)   // [T, heads·dim]
-	k := linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim) // [T, kvHeads·dim]
-	v := linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim) //
-	q = g.RoPE("q", g.Heads(q, m.HeadDim), m.freqs)         // [T, heads, dim]
-	k = g.RoPE("k", g.Heads(k, m.HeadDim), m.freqs)         // [T, kvHeads, dim]
-	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))                 //
-	x = g.Attention(q, kv, m.AttnMultiplier)                // [T, heads·dim]
-	return linear(g, a.O, a.OBias, x, m.HiddenSize)
+	q := family.Linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim)   // [T, heads·dim]
+	k := family.Linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim) // [T, kvHeads·dim]
+	v := family.Linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim) //
+	q = g.RoPE("q", g.Heads(q, m.HeadDim), m.freqs)                // [T, heads, dim]
+	k = g.RoPE("k", g.Heads(k, m.HeadDim), m.freqs)                // [T, kvHeads, dim]
+	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))                        //
+	x = g.Attention(q, kv, m.AttnMultiplier)                       // [T, heads·dim]
+	return family.Linear(g, a.O, a.OBias, x, m.HiddenSize)
 }
 
 func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
-	gate := linear(g, p.Gate, p.GateBias, x, m.IntermediateSize)
-	up := linear(g, p.Up, p.UpBias, x, m.IntermediateSize)
-	return linear(g, p.Down, p.DownBias, g.GLU(m.Act, gate, up), m.HiddenSize)
-}
-
-// linear returns x·wᵀ, plus a bias where the configuration sets a bias.
-func linear(g graph.Builder, w, bias *graph.Weight, x *graph.Node, out int) *graph.Node {
-	y := g.Linear(w, x, out)
-	if bias == nil {
-		return y
-	}
-	return g.Bias(bias, y)
+	gate := family.Linear(g, p.Gate, p.GateBias, x, m.IntermediateSize)
+	up := family.Linear(g, p.Up, p.UpBias, x, m.IntermediateSize)
+	return family.Linear(g, p.Down, p.DownBias, g.GLU(m.Act, gate, up), m.HiddenSize)
 }

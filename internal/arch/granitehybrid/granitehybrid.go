@@ -163,11 +163,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
 	}
 	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	if m.Tied {
-		h = g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
-	} else {
-		h = g.Linear(m.Output, h, m.VocabSize)
-	}
+	h = family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
 	return g.Scale(h, 1/m.LogitsScaling)
 }
 
@@ -202,14 +198,14 @@ func (s *Scan) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := g.Heads(linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
-	k := g.Heads(linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
-	v := g.Heads(linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	q := g.Heads(family.Linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
+	k := g.Heads(family.Linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
+	v := g.Heads(family.Linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
 	if m.freqs != nil {
 		q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)
 	}
 	g.StoreKV(kv, k, v)
-	return linear(g, a.O, a.OBias, g.Attention(q, kv, m.AttnMultiplier), m.HiddenSize)
+	return family.Linear(g, a.O, a.OBias, g.Attention(q, kv, m.AttnMultiplier), m.HiddenSize)
 }
 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
@@ -222,13 +218,4 @@ func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	gate, up := g.Linear(p.Gate, x, m.SharedSize), g.Linear(p.Up, x, m.SharedSize)
 	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
-}
-
-// linear returns x·wᵀ, plus a bias where the configuration sets a bias.
-func linear(g graph.Builder, w, bias *graph.Weight, x *graph.Node, out int) *graph.Node {
-	y := g.Linear(w, x, out)
-	if bias == nil {
-		return y
-	}
-	return g.Bias(bias, y)
 }

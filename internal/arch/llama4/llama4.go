@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -59,7 +60,7 @@ type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`
 	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MLP      *MLP          `gguf:"" hf:"feed_forward"`
+	MLP      *family.MLP   `gguf:"" hf:"feed_forward"`
 	MoE      *MoE          `gguf:"" hf:"feed_forward"`
 }
 
@@ -69,13 +70,6 @@ type Attention struct {
 	K *graph.Weight `gguf:"attn_k" hf:"k_proj"`
 	V *graph.Weight `gguf:"attn_v" hf:"v_proj"`
 	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-}
-
-// MLP is the gated feed-forward part.
-type MLP struct {
-	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
-	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
-	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
 // MoE is the mixture of experts, with a shared expert for all tokens.
@@ -101,7 +95,7 @@ func New(c Config) (*Model, error) {
 		if (i+1)%c.ExpertStep == 0 {
 			m.Layers[i].MoE = new(MoE)
 		} else {
-			m.Layers[i].MLP = new(MLP)
+			m.Layers[i].MLP = new(family.MLP)
 		}
 	}
 	return m, err
@@ -118,17 +112,14 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
 	}
 	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	if m.Tied {
-		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
-	}
-	return g.Linear(m.Output, h, m.VocabSize)
+	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
 	x := g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
 	if l.MLP != nil {
-		x = l.MLP.forward(g, x, m)
+		x = l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize)
 	} else {
 		x = l.MoE.forward(g, x, m)
 	}
@@ -150,11 +141,6 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	}
 	g.StoreKV(kv, k, v)
 	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
-}
-
-func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
-	gate, up := g.Linear(p.Gate, x, m.IntermediateSize), g.Linear(p.Up, x, m.IntermediateSize)
-	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
 }
 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {

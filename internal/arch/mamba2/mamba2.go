@@ -10,6 +10,7 @@ package mamba2
 import (
 	"fmt"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -80,10 +81,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		h = m.Layers[i].forward(g.LayerAs("backbone.layers", i), h, m)
 	}
 	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	if m.Tied {
-		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
-	}
-	return g.Linear(m.Output, h, m.VocabSize)
+	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {

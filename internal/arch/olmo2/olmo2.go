@@ -11,6 +11,7 @@ package olmo2
 import (
 	"math"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -50,7 +51,7 @@ type Model struct {
 type Layer struct {
 	Attn         Attention     `gguf:"" hf:"self_attn"`
 	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
-	MLP          MLP           `gguf:"" hf:"mlp"`
+	MLP          family.MLP    `gguf:"" hf:"mlp"`
 	PostMLPNorm  *graph.Weight `gguf:"post_ffw_norm" hf:"post_feedforward_layernorm"`
 }
 
@@ -62,13 +63,6 @@ type Attention struct {
 	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
 	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
 	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
-}
-
-// MLP is the gated feed-forward part.
-type MLP struct {
-	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
-	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
-	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
 // layerConfig holds the settings of a layer.
@@ -107,15 +101,13 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		h = m.Layers[i].forward(g.Layer(i), h, m.layer(i), m)
 	}
 	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	if m.Tied {
-		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
-	}
-	return g.Linear(m.Output, h, m.VocabSize)
+	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, lc layerConfig, m *Model) *graph.Node {
 	h = g.Add(h, g.RMSNorm(l.PostAttnNorm, l.Attn.forward(g, h, lc, m), m.RMSNormEps, 0))
-	h = g.Add(h, g.RMSNorm(l.PostMLPNorm, l.MLP.forward(g, h, m), m.RMSNormEps, 0))
+	y := l.MLP.Forward(g, h, m.Act, m.IntermediateSize, m.HiddenSize)
+	h = g.Add(h, g.RMSNorm(l.PostMLPNorm, y, m.RMSNormEps, 0))
 	return g.Name(h, "out", "out")
 }
 
@@ -127,9 +119,4 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *M
 	k = g.RoPEWith("k", g.Heads(k, m.HeadDim), lc.turn)                                // [T, kvHeads, dim]
 	g.StoreKV(lc.kv, k, g.Heads(v, m.HeadDim))
 	return g.Linear(a.O, g.Attention(q, lc.kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
-}
-
-func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
-	gate, up := g.Linear(p.Gate, x, m.IntermediateSize), g.Linear(p.Up, x, m.IntermediateSize)
-	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
 }

@@ -9,6 +9,7 @@ package qwen2
 import (
 	"math"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -48,7 +49,7 @@ type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`
 	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MLP      MLP           `gguf:"" hf:"mlp"`
+	MLP      family.MLP    `gguf:"" hf:"mlp"`
 }
 
 // Attention is grouped-query attention with biased projections.
@@ -60,13 +61,6 @@ type Attention struct {
 	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
 	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias"`
 	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-}
-
-// MLP is the gated feed-forward part.
-type MLP struct {
-	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
-	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
-	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
 // New makes a model whose weights are yet to be bound.
@@ -90,15 +84,12 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
 	}
 	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	if m.Tied {
-		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
-	}
-	return g.Linear(m.Output, h, m.VocabSize)
+	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
-	h = g.Add(h, l.MLP.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m))
+	h = g.Add(h, l.MLP.Forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m.Act, m.IntermediateSize, m.HiddenSize))
 	return g.Name(h, "out", "out")
 }
 
@@ -110,9 +101,4 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	k = g.RoPEWith("k", g.Heads(k, m.HeadDim), m.turn)             // [T, kvHeads, dim]
 	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))
 	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
-}
-
-func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
-	gate, up := g.Linear(p.Gate, x, m.IntermediateSize), g.Linear(p.Up, x, m.IntermediateSize)
-	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
 }

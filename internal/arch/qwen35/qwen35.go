@@ -71,7 +71,7 @@ type Layer struct {
 	Attn     *Attention    `gguf:"" hf:"self_attn"`
 	Delta    *DeltaNet     `gguf:"" hf:"linear_attn"`
 	MLPNorm  *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
-	MLP      *MLP          `gguf:"" hf:"mlp"`
+	MLP      *family.MLP   `gguf:"" hf:"mlp"`
 	MoE      *MoE          `gguf:"" hf:"mlp"`
 }
 
@@ -97,13 +97,6 @@ type DeltaNet struct {
 	Bias  *graph.Weight `gguf:"ssm_dt.bias" hf:"dt_bias"`
 	Norm  *graph.Weight `gguf:"ssm_norm" hf:"norm"`
 	Out   *graph.Weight `gguf:"ssm_out" hf:"out_proj"`
-}
-
-// MLP is the gated feed-forward part.
-type MLP struct {
-	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
-	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
-	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
 // normEps is the epsilon of the length of a DeltaNet's queries and keys.
@@ -132,54 +125,30 @@ func New(c Config) (*Model, error) {
 		if c.NumExperts > 0 {
 			m.Layers[i].MoE = new(MoE)
 		} else {
-			m.Layers[i].MLP = new(MLP)
+			m.Layers[i].MLP = new(family.MLP)
 		}
 	}
 	return m, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
-func (m *Model) Forward(g graph.Builder) *graph.Node {
-	h := m.layers(g, m.embed(g, m.Embed))
-	return m.logits(g, m.Output, m.norm(g, m.Norm, g.Outputs(h)))
-}
+func (m *Model) Forward(g graph.Builder) *graph.Node { return m.Decoder().Forward(g) }
 
-// Head implements family.Predictor.
-func (m *Model) Head() *family.Head {
-	if m.NumNext == 0 {
-		return nil
+// Decoder implements family.Predictor.
+func (m *Model) Decoder() *family.Decoder {
+	d := &family.Decoder{Embed: m.Embed, Norm: m.Norm, Output: m.Output, Vocab: m.VocabSize, Hidden: m.HiddenSize,
+		Layers: m.NumLayers, Eps: m.RMSNormEps, Offset: 1, KV: m.kv,
+		Layer: func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
+			return m.Layers[kv.Layer].forward(g, x, kv, m)
+		}}
+	if m.NumNext > 0 {
+		d.Next = m.Layers[m.NumLayers].Next
 	}
-	l := &m.Layers[m.NumLayers]
-	return &family.Head{Next: *l.Next, KV: *m.kv(m.NumLayers), Hidden: m.HiddenSize, Last: m.Norm, Embed: m.Embed,
-		Output: m.Output, Embedded: m.embed, Trunk: m.layers, Normed: m.norm, Logits: m.logits,
-		Layer: func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node { return l.forward(g, x, kv, m) }}
+	return d
 }
 
 // kv returns the store of a layer.
 func (m *Model) kv(i int) *graph.KV { return &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim} }
-
-func (m *Model) embed(g graph.Builder, w *graph.Weight) *graph.Node {
-	return g.Embed(w, m.VocabSize, m.HiddenSize, 1)
-}
-
-func (m *Model) layers(g graph.Builder, h *graph.Node) *graph.Node {
-	for i := range m.NumLayers {
-		h = m.Layers[i].forward(g.Layer(i), h, m.kv(i), m)
-	}
-	return h
-}
-
-func (m *Model) norm(g graph.Builder, w *graph.Weight, x *graph.Node) *graph.Node {
-	return g.RMSNorm(w, x, m.RMSNormEps, 1)
-}
-
-// logits returns the logits by w, or by the embedding in models without w.
-func (m *Model) logits(g graph.Builder, w *graph.Weight, h *graph.Node) *graph.Node {
-	if w == nil {
-		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
-	}
-	return g.Linear(w, h, m.VocabSize)
-}
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	x := g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 1)
@@ -193,7 +162,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 	if l.MoE != nil {
 		x = l.MoE.forward(g, x, m)
 	} else {
-		x = l.MLP.forward(g, x, m)
+		x = l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize)
 	}
 	h = g.Add(h, x)
 	return g.Name(h, "out", "out")
@@ -242,11 +211,6 @@ func (m *Model) byTurns(g graph.Builder, y *graph.Node) *graph.Node {
 		}
 	}
 	return out
-}
-
-func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
-	gate, up := g.Linear(p.Gate, x, m.IntermediateSize), g.Linear(p.Up, x, m.IntermediateSize)
-	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
 }
 
 // MoE is the mixture of experts, with a shared expert for all tokens, scored by SharedScore [1, in].

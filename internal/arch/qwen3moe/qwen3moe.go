@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -106,10 +107,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		}
 	}
 	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	if m.Tied {
-		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
-	}
-	return g.Linear(m.Output, h, m.VocabSize)
+	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {

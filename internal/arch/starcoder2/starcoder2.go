@@ -10,6 +10,7 @@ package starcoder2
 import (
 	"math"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -88,10 +89,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
 	}
 	h = g.LayerNorm(m.Norm, m.NormBias, g.Outputs(h), m.LayerNormEps)
-	if m.Tied {
-		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
-	}
-	return g.Linear(m.Output, h, m.VocabSize)
+	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
@@ -101,25 +99,16 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := g.Heads(linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
-	k := g.Heads(linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
-	v := g.Heads(linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	q := g.Heads(family.Linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
+	k := g.Heads(family.Linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
+	v := g.Heads(family.Linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
 	q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)
 	g.StoreKV(kv, k, v)
 	y := g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim)))
-	return linear(g, a.O, a.OBias, y, m.HiddenSize)
+	return family.Linear(g, a.O, a.OBias, y, m.HiddenSize)
 }
 
 func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
-	up := g.Name(g.Act(m.Act, linear(g, p.Up, p.UpBias, x, m.IntermediateSize)), "ffn_act", "mlp.act.out")
-	return linear(g, p.Down, p.DownBias, up, m.HiddenSize)
-}
-
-// linear returns x·wᵀ, plus a bias where the configuration sets a bias.
-func linear(g graph.Builder, w, bias *graph.Weight, x *graph.Node, out int) *graph.Node {
-	y := g.Linear(w, x, out)
-	if bias == nil {
-		return y
-	}
-	return g.Bias(bias, y)
+	up := g.Name(g.Act(m.Act, family.Linear(g, p.Up, p.UpBias, x, m.IntermediateSize)), "ffn_act", "mlp.act.out")
+	return family.Linear(g, p.Down, p.DownBias, up, m.HiddenSize)
 }
