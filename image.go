@@ -132,6 +132,9 @@ func (m *Model) look(ctx context.Context, text string, said []tokenizer.Span, im
 	rows := 0
 	for _, x := range images {
 		s, err := m.see(ctx, x.Data)
+		if err != nil && x.Name != "" && !errors.Is(err, ErrFull) {
+			return nil, mixed, fmt.Errorf("%s: %w", x.Name, err)
+		}
 		if err != nil {
 			return nil, mixed, &MessageError{x.message, fmt.Errorf("part %d: %w", x.part, err)}
 		}

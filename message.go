@@ -38,6 +38,7 @@ type Text string
 
 // Image is a picture: a part of a message, for a model that sees.
 type Image struct {
+	Name string // of the file, for errors; may be empty
 	Data []byte // a JPEG, PNG, WebP, GIF or BMP file, of at most 64 MiB and 64 megapixels
 }
 

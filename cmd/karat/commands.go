@@ -235,7 +235,9 @@ func (p *conversation) addFile(path string) error {
 	if path == "" {
 		return errors.New("/file needs a path")
 	}
-	text, err := readFile(homePath(path))
+	ctx, stop := p.prompter.interruptible()
+	defer stop()
+	text, err := awaitRead(ctx, func() (string, error) { return readFile(homePath(path)) })
 	if err != nil {
 		return err
 	}
@@ -245,23 +247,6 @@ func (p *conversation) addFile(path string) error {
 	p.undo.keep(p.said)
 	p.files = append(p.files[:len(p.files):len(p.files)], text)
 	return p.tell("%s, %s, comes with the next message", oneLine(path), bytesText(int64(len(text))))
-}
-
-// addImage keeps a picture for the next message.
-func addImage(p *conversation, path string) error {
-	switch {
-	case path == "":
-		return errors.New("/image needs a path")
-	case !p.model.Sees():
-		return karat.ErrBlind
-	}
-	part, err := readImage(homePath(path))
-	if err != nil {
-		return err
-	}
-	p.undo.keep(p.said)
-	p.images = append(p.images[:len(p.images):len(p.images)], part)
-	return p.tell("%s comes with the next message", oneLine(path))
 }
 
 // retry asks for another answer to the last message.

@@ -77,6 +77,16 @@ func (t *talk) converse() error {
 
 // obey carries out a line. The error is io.EOF at the end.
 func (p *conversation) obey(line string) error {
+	if p.model.Sees() {
+		var paths []string
+		paths, line = cutImages(line)
+		for _, path := range paths {
+			if err := addImage(p, path); err != nil {
+				fmt.Fprintln(p.log, "karat:", oneLine(err.Error()))
+				return nil
+			}
+		}
+	}
 	switch {
 	case strings.TrimSpace(line) == "":
 		return nil

@@ -12,7 +12,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/patherr"
 	"golang.org/x/term"
 )
@@ -127,37 +126,6 @@ func readWhole(path string, limit int64) (string, error) {
 	}
 	defer f.Close()
 	return readAll(f, path, limit)
-}
-
-// maxImage bounds the file of a picture, in bytes.
-const maxImage = 64 << 20
-
-// readImage reads the file of a picture.
-func readImage(path string) (karat.Part, error) {
-	text, err := readWhole(path, maxImage)
-	if err == nil && text == "" {
-		err = fmt.Errorf("%s: an empty picture", path)
-	}
-	return karat.Image{Data: []byte(text)}, err
-}
-
-// readImages reads pictures. "-" is standard input, which then holds no text.
-func (x *call) readImages(paths []string) (all []karat.Part, err error) {
-	for _, path := range paths {
-		var part karat.Part
-		if path == "-" {
-			var text string
-			text, err = readAll(x.in, "standard input", maxImage)
-			part, x.in = karat.Image{Data: []byte(text)}, strings.NewReader("")
-		} else {
-			part, err = readImage(path)
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, part)
-	}
-	return all, nil
 }
 
 // readAll reads at most limit bytes; more are an error.

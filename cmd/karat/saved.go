@@ -32,6 +32,9 @@ type savedMessage struct {
 	Images    [][]byte   `json:"images,omitempty"`
 }
 
+// maxChat bounds a conversation's file, in bytes. Pictures are in the file.
+const maxChat = 1 << 30
+
 // chatName matches a name of a conversation in the user's folder.
 var chatName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
@@ -70,7 +73,7 @@ func readChat(path string) (*savedChat, error) {
 	if err == nil && !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is no file", path)
 	}
-	text, err := readWhole(path, maxInput)
+	text, err := readWhole(path, maxChat)
 	if err != nil {
 		return nil, err
 	}

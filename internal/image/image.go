@@ -67,24 +67,50 @@ var formats = []format{
 	{"BMP", "BM", sizeOfBMP, decodeBMP, upright},
 }
 
+// Size returns the size of the picture in a file, by the file's header alone, before EXIF turns it.
+func Size(data []byte, l Limits) (width, height int, err error) {
+	f, err := formatOf(data, l)
+	if err != nil {
+		return 0, 0, err
+	}
+	width, height, err = f.size(data)
+	if err == nil {
+		err = l.check(width, height)
+	}
+	return width, height, f.explain(err)
+}
+
+// explain returns an error of a file of the form.
+func (f *format) explain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		err = errors.New("the file is truncated")
+	}
+	return fmt.Errorf("a %s file: %w", f.name, err)
+}
+
 // Decode returns the picture in a JPEG, PNG, WebP, GIF or BMP file, of an animation the first frame. Alpha is dropped,
 // as by Pillow's convert("RGB"). The size is checked before any pixel is decoded.
 func Decode(data []byte, l Limits) (*Image, error) {
+	f, err := formatOf(data, l)
+	if err != nil {
+		return nil, err
+	}
+	m, err := f.read(data, l)
+	return m, f.explain(err)
+}
+
+// formatOf returns the form of a file of the allowed size.
+func formatOf(data []byte, l Limits) (*format, error) {
 	if err := l.checkBytes(len(data)); err != nil {
 		return nil, err
 	}
-	for _, f := range formats {
-		if !hasMagic(data, f.magic) {
-			continue
+	for i, f := range formats {
+		if hasMagic(data, f.magic) {
+			return &formats[i], nil
 		}
-		m, err := f.read(data, l)
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			err = errors.New("the file is truncated")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("a %s file: %w", f.name, err)
-		}
-		return m, nil
 	}
 	switch {
 	case len(data) == 0:
@@ -93,6 +119,8 @@ func Decode(data []byte, l Limits) (*Image, error) {
 		return nil, errUnknown("TIFF")
 	case len(data) > 12 && string(data[4:8]) == "ftyp":
 		return nil, errUnknown("HEIF, AVIF or a film")
+	case bytes.HasPrefix(data, []byte("version https://git-lfs")):
+		return nil, errors.New("the file is a Git LFS pointer, not fetched: git lfs pull fetches it")
 	case bytes.HasPrefix(bytes.TrimSpace(data[:min(len(data), 256)]), []byte("<")):
 		return nil, errUnknown("SVG or HTML")
 	}
