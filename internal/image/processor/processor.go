@@ -30,8 +30,8 @@ var kinds = map[string]struct {
 	library image.Resizer // nothing but torchvision's exists for some
 	omitted string
 }{
-	"Qwen2VLImageProcessor":    {byArea, BlocksTwice, image.Pillow, qwen},
-	"Qwen2_5_VLImageProcessor": {byArea, BlocksTwice, image.Pillow, qwen}, // the first files of Qwen2.5-VL
+	"Qwen2VLImageProcessor":    {byArea, BlocksTwice, image.Pillow, area},
+	"Qwen2_5_VLImageProcessor": {byArea, BlocksTwice, image.Pillow, area}, // the first files of Qwen2.5-VL
 	"Gemma3ImageProcessor":     {toSquare, ChannelFirst, image.Pillow, `{"resample": 2` + half},
 	"Gemma4ImageProcessor": {toBudget, ChannelLast, image.Pillow, `{"resample": 3, "do_normalize": false, ` +
 		`"patch_size": 16, "pooling_kernel_size": 3, "max_soft_tokens": 280, "image_mean": [0, 0, 0], ` +
@@ -44,12 +44,13 @@ var kinds = map[string]struct {
 		`"min_tiles": 2, "max_tiles": 10, "tile_size": 512, "use_thumbnail": true` + half},
 }
 
-// Means and deviations of pixels, and Qwen's settings.
+// Means and deviations of pixels, and the settings of bounds of the area.
 const (
 	half = `, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}`
-	clip = `, "image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711]}`
-	qwen = `{"resample": 3, "patch_size": 14, "merge_size": 2, "size": {"shortest_edge": 3136, "longest_edge": 1003520}` +
-		clip
+	clip = `, "image_mean": [0.48145466, 0.4578275, 0.40821073], ` +
+		`"image_std": [0.26862954, 0.26130258, 0.27577711]}`
+	area = `{"resample": 3, "patch_size": 14, "merge_size": 2, "size": {"shortest_edge": 3136, ` +
+		`"longest_edge": 1003520}` + clip
 )
 
 // Align makes the sides of Pixtral's pictures multiples of the tower's blocks. Mistral's files have the side of a patch,
